@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one configuration of a process: which adapters exist, their addresses and limits.
+ *
+ * It is read once, on first use, from the file named by VERBATIM_CONFIG, or made up where that is unset. A bad file
+ * is an error that names file, line and key; nothing of it is used then. Form (INI, read with inih):
+ *
+ *	[adapter mlx5_0]          ; sections in the order the devices shall be listed
+ *	format = mlx5             ; default: what the name starts with
+ *	interface = eth0          ; or:  address = 10.0.0.1   (IPv4 or IPv6; may be given more than once)
+ *	mtu = 4096                ; largest path MTU, default from the interface
+ *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+enum { VB_CONFIG_MAX_ADAPTERS = 16, VB_CONFIG_MAX_ADDRESSES = 8, VB_NAME_MAX = 32 };
+
+enum vb_format { VB_FORMAT_MLX5 };
+
+struct vb_config_adapter {
+	char name[VB_NAME_MAX];
+	enum vb_format format;
+	char interface[IF_NAMESIZE];              /* empty: found by address, or none */
+	struct in6_addr address[VB_CONFIG_MAX_ADDRESSES]; /* IPv4 as ::ffff:a.b.c.d; becomes the GID table */
+	unsigned int num_addresses;
+	unsigned int ifindex;                     /* 0 where the address is on no interface */
+	uint8_t mac[6];
+	unsigned int mtu;                         /* largest path MTU in bytes: 256 ... 4096 */
+	bool down;                                /* a configured interface or address is missing */
+	uint32_t max_qp, max_cq, max_mr, max_srq; /* 0: the card's own limit */
+};
+
+struct vb_config {
+	unsigned int num_adapters;
+	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
+};
+
+/*
+ * The process's configuration; read on the first call, from any thread. Returns NULL with errno (EINVAL for a bad
+ * file, after one log line that says what to mend). The same answer every time.
+ */
+const struct vb_config *vb_config_get(void);
+
+/* Read one file into *config without touching the process's own; 0 or -errno with a message in err. */
+int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len);
+
+/* What is used where no file is named: mlx5_0 and mlx5_1 on the machine's interfaces, 127.0.0.1 where it has none. */
+void vb_config_default(struct vb_config *config);

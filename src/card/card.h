@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The card: what the API layers (and later the accelerator) ask of it.
+ *
+ * The split is the one of real hardware. The *driver* (src/api/...) owns queue memory: it allocates rings and doorbell
+ * records, writes WQEs, reads CQEs and keeps wr_ids. The *card* is given the addresses, reads WQEs when a doorbell is
+ * rung, moves the data and writes CQEs. So a program that drives its rings itself (direct verbs, device code) meets
+ * the same card as ibv_post_send does.
+ *
+ *	driver                                     card
+ *	write WQE, write doorbell record
+ *	vb_qp_ring_sq()  ------------------------> decode, execute, move data
+ *	                                           write CQE, owner bit last
+ *	read CQE         <------------------------
+ *	CQ empty: vb_progress() -----------------> receive what peers sent
+ *
+ * Values are those of <infiniband/verbs.h> (states, access flags, work completion status, events). Functions return 0
+ * or -errno and set outputs only on success. All are thread-safe; a destroyed object must not be passed again.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#include "base/config.h"
+
+#define VB_PUBLIC __attribute__((visibility("default")))
+
+enum { VB_GID_TABLE_LEN = 16, VB_PORTS = 1 };
+
+/* Limits of every adapter of this build; the config may lower some of them. */
+enum vb_limits {
+	VB_MAX_SGE = 30,
+	VB_MAX_INLINE = 828,
+	VB_MAX_QP_WR = 32768,
+	VB_MAX_CQE = 4194303,
+	VB_MAX_SRQ_WR = 32767,
+	VB_MAX_RD_ATOMIC = 16,
+	VB_MAX_MSG_LOG = 31,
+};
+
+struct vb_gid {
+	union ibv_gid gid;
+	uint32_t ifindex;
+};
+
+/* A configured adapter. Read-only after vb_card_adapters(). */
+struct vb_adapter {
+	unsigned int index;
+	const struct vb_config_adapter *config;
+	__be64 guid;
+	struct vb_gid gids[VB_GID_TABLE_LEN]; /* all RoCE v2 */
+	unsigned int num_gids;
+	uint32_t max_qp, max_cq, max_mr, max_srq, max_pd, max_ah;
+};
+
+/* Something that happened to an object (or the port: object NULL). */
+struct vb_event {
+	enum ibv_event_type type;
+	void *cookie; /* the one given when the object was created; NULL for port events */
+	uint8_t port;
+};
+
+struct vb_dev; /* an open adapter: what an ibv_context stands on */
+struct vb_pd;
+struct vb_cq;
+struct vb_srq;
+struct vb_qp;
+
+/* --- adapters ------------------------------------------------------------------------------------------------ */
+
+/* The adapters of the configuration, in order. -EINVAL where the configuration is bad. */
+VB_PUBLIC int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count);
+VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr);
+/* True where the GID belongs to this host, so that its QPs are reached without a wire. */
+VB_PUBLIC bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_gid *gid);
+
+/*
+ * Open an adapter: joins the host's registry on the first open of the process. async is called for asynchronous
+ * events, from any thread, with no lock of a queue held; it must not call back into the card.
+ */
+VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event),
+			  void *arg, struct vb_dev **dev);
+/* -EBUSY while objects of it exist. */
+VB_PUBLIC int vb_dev_close(struct vb_dev *dev);
+VB_PUBLIC struct vb_adapter *vb_dev_adapter(struct vb_dev *dev);
+
+/* The card's free-running clock, 1 GHz, as in CQE timestamps. */
+VB_PUBLIC uint64_t vb_clock(void);
+
+/* Let the card do what is due: called where a poll found nothing. Cheap when there is nothing. */
+VB_PUBLIC void vb_progress(struct vb_dev *dev);
+
+/* --- protection domains and memory --------------------------------------------------------------------------- */
+
+VB_PUBLIC int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **pd);
+VB_PUBLIC int vb_pd_dealloc(struct vb_pd *pd); /* -EBUSY while used */
+VB_PUBLIC uint32_t vb_pd_number(const struct vb_pd *pd);
+
+struct vb_mr; /* lkey equals rkey */
+
+VB_PUBLIC int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
+			struct vb_mr **mr);
+/* As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key changes. */
+VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned int access);
+/* When this returns, nobody (no local queue, no peer) touches the memory through this key any more. */
+VB_PUBLIC int vb_mr_dereg(struct vb_mr *mr);
+VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
+
+/* --- completion queues --------------------------------------------------------------------------------------- */
+
+struct vb_cq_attr {
+	void *buf;          /* cqe_cnt * cqe_size bytes, every CQE preset as the format wants it */
+	uint32_t cqe_cnt;   /* power of two */
+	uint32_t cqe_size;  /* mlx5: 64 */
+	__be32 *dbr;        /* [0] consumer index, [1] arm word */
+	bool timestamps;    /* write timestamps into CQEs */
+	bool ignore_overrun;
+	void *cookie;       /* handed to notify and to events */
+	/* Called once per arming when a matching CQE was written; any thread, CQ not locked. */
+	void (*notify)(void *cookie);
+};
+
+VB_PUBLIC int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **cq);
+VB_PUBLIC int vb_cq_destroy(struct vb_cq *cq); /* -EBUSY while a QP or SRQ uses it */
+VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
+/*
+ * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored the consumer index
+ * in dbr[0]: where CQEs beyond it already exist, the notification comes at once.
+ */
+VB_PUBLIC void vb_cq_arm(struct vb_cq *cq, bool solicited);
+/*
+ * Replace the ring. copy(arg, old, new) is called with the CQ stopped, to move the CQEs that were not polled; it
+ * returns the number moved, which become CQEs [ci, ci + n) of the new ring; the card goes on behind them.
+ */
+VB_PUBLIC int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
+			   uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg);
+
+/* --- shared receive queues ----------------------------------------------------------------------------------- */
+
+struct vb_srq_attr {
+	struct vb_pd *pd;
+	void *buf;          /* mlx5: linked WQEs, WQE 0 is consumed first, then next_wqe_index of each */
+	uint32_t wqe_cnt;   /* power of two */
+	uint32_t wqe_shift;
+	uint32_t max_sge;
+	__be32 *dbr;        /* [0] counter of posted WQEs */
+	uint32_t limit;
+	void *cookie;
+};
+
+VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **srq);
+VB_PUBLIC int vb_srq_destroy(struct vb_srq *srq); /* -EBUSY while a QP uses it */
+VB_PUBLIC uint32_t vb_srq_number(const struct vb_srq *srq);
+VB_PUBLIC int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit); /* 0 disarms; one event per arming */
+VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
+
+/* --- queue pairs --------------------------------------------------------------------------------------------- */
+
+struct vb_qp_attr {
+	enum ibv_qp_type type; /* RC, UC, UD */
+	struct vb_pd *pd;
+	struct vb_cq *send_cq, *recv_cq;
+	struct vb_srq *srq;     /* or NULL */
+	void *sq_buf;           /* mlx5: sq_cnt WQE basic blocks of 64 bytes */
+	uint32_t sq_cnt;        /* power of two, 0: no send queue */
+	void *rq_buf;
+	uint32_t rq_cnt;        /* power of two, 0: none, or an SRQ */
+	uint32_t rq_shift;      /* log2 of the receive WQE's size */
+	__be32 *dbr;            /* [0] receive, [1] send */
+	struct ibv_qp_cap cap;  /* reported by query */
+	bool sq_sig_all;        /* reported by query; the driver sets the signal bit in each WQE */
+	void *cookie;
+	uint32_t uidx;          /* user index put in CQEs */
+};
+
+VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **qp);
+/* When this returns, the card touches neither rings nor CQs on behalf of this QP. */
+VB_PUBLIC int vb_qp_destroy(struct vb_qp *qp);
+VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);
+VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
+/*
+ * The whole state machine: required and optional attributes per type and transition, values checked, -EINVAL and
+ * nothing changed where anything is wrong. A move to RESET makes both queues empty (indices 0): the driver resets its
+ * own indices, wr_ids and doorbell records too, and drops the QP's CQEs from its CQs.
+ */
+VB_PUBLIC int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
+VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+/*
+ * The send doorbell: WQEs up to (not including) basic block index pi (16 bits are used) are posted. Executes them in
+ * the caller's thread as far as possible.
+ */
+VB_PUBLIC void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi);
+/*
+ * The receive doorbell, needed only for a QP in the error state (receive WQEs are found through the doorbell record):
+ * flushes what was posted.
+ */
+VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Reads the configuration: INI text by inih, meaning and checks here.
+ *
+ * A file is read in two passes. The first only looks for lines that are no INI at all, because inih
+ *counts the lines it is given and the second pass gives it more than the file has: behind each
+ *section head a line with the key SECTION_KEY, so that the handler also hears of a section without
+ *keys.
+ *
+ *	file ----> read_line() ----> inih ----> on_value() ----> struct vb_config_adapter
+ *	           counts lines,               one entry of keys[] per key:
+ *	           adds SECTION_KEY            parse and check
+ *
+ * After the last line every adapter is finished: defaults, then what its interface says. Only the
+ *first error is kept. Nothing is handed out unless all of it is right.
+ */
+#include "base/config.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/interfaces.h"
+#include "base/log.h"
+
+#define ARRAY_SIZE(a)  (sizeof(a) / sizeof((a)[0]))
+#define SECTION_KEY    "\001"
+#define SECTION_PREFIX "adapter "
+#define MAX_OBJECTS    0xffffffu /* object numbers have 24 bits */
+#define KNOWN_FORMATS  "mlx5"
+
+_Static_assert((int)VB_INTERFACE_MAX_ADDRESSES == (int)VB_CONFIG_MAX_ADDRESSES,
+	       "an interface's addresses are copied as a whole");
+
+struct parser {
+	FILE *file;
+	const char *path;
+	int line;          /* of the file, of what read_line() gave last */
+	bool announce;     /* second pass: add SECTION_KEY behind section heads */
+	bool announce_now; /* the line given last was a section head */
+	bool failed;
+	char *err;
+	unsigned int err_len;
+	struct vb_config *config;
+	unsigned int seen; /* bit per keys[] entry: in this section */
+	bool has_format[VB_CONFIG_MAX_ADAPTERS];
+	int section_line[VB_CONFIG_MAX_ADAPTERS];
+};
+
+static const char *const format_names[] = { [VB_FORMAT_MLX5] = "mlx5" };
+
+__attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int line, const char *fmt,
+						       ...)
+{
+	va_list args;
+	int n;
+
+	if (p->failed)
+		return;
+	p->failed = true;
+	n = snprintf(p->err, p->err_len, "%s:%d: ", p->path, line);
+	if (n < 0 || (unsigned int)n >= p->err_len)
+		return;
+	va_start(args, fmt);
+	vsnprintf(p->err + n, p->err_len - (unsigned int)n, fmt, args);
+	va_end(args);
+}
+
+/* --- one function per kind of value: returns false after fail()
+ * ---------------------------------------------- */
+
+struct key;
+typedef bool (*key_parse)(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			  const char *value);
+
+struct key {
+	const char *name;
+	key_parse parse;
+	size_t offset; /* numbers: where in struct vb_config_adapter */
+	bool repeats;
+};
+
+static bool find_format(const char *name, size_t len, enum vb_format *format)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(format_names); i++) {
+		if (strlen(format_names[i]) == len && !strncmp(format_names[i], name, len)) {
+			*format = (enum vb_format)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool parse_format(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			 const char *value)
+{
+	if (!find_format(value, strlen(value), &a->format)) {
+		fail(p, p->line, "format: '%s' is not a queue format; allowed: " KNOWN_FORMATS,
+		     value);
+		return false;
+	}
+	p->has_format[a - p->config->adapter] = true;
+	return true;
+}
+
+static bool parse_interface(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			    const char *value)
+{
+	size_t len = strlen(value);
+
+	if (a->num_addresses) {
+		fail(p, p->line, "interface: give either an interface or addresses, not both");
+		return false;
+	}
+	if (!len || len >= sizeof(a->interface) || strpbrk(value, "/: \t")) {
+		fail(p, p->line,
+		     "interface: '%s' is not an interface name; allowed: 1 to %zu characters, as `ip link` lists them",
+		     value, sizeof(a->interface) - 1);
+		return false;
+	}
+	memcpy(a->interface, value, len + 1);
+	return true;
+}
+
+static bool parse_address(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			  const char *value)
+{
+	struct in6_addr address = { 0 };
+
+	if (a->interface[0]) {
+		fail(p, p->line, "address: give either an interface or addresses, not both");
+		return false;
+	}
+	if (a->num_addresses == VB_CONFIG_MAX_ADDRESSES) {
+		fail(p, p->line, "address: an adapter has at most %d addresses",
+		     VB_CONFIG_MAX_ADDRESSES);
+		return false;
+	}
+	if (inet_pton(AF_INET, value, &address.s6_addr[12]) == 1) {
+		address.s6_addr[10] = address.s6_addr[11] = 0xff;
+	} else if (inet_pton(AF_INET6, value, &address) != 1) {
+		fail(p, p->line,
+		     "address: '%s' is not an address; allowed: IPv4 (10.0.0.1) or IPv6 (fd00::1)",
+		     value);
+		return false;
+	}
+	if (IN6_IS_ADDR_UNSPECIFIED(&address) || IN6_IS_ADDR_MULTICAST(&address) ||
+	    (IN6_IS_ADDR_V4MAPPED(&address) &&
+	     (!address.s6_addr32[3] || address.s6_addr[12] >= 224))) {
+		fail(p, p->line, "address: '%s' is not the address of one host", value);
+		return false;
+	}
+	for (unsigned int i = 0; i < a->num_addresses; i++) {
+		if (IN6_ARE_ADDR_EQUAL(&a->address[i], &address)) {
+			fail(p, p->line, "address: '%s' is given twice", value);
+			return false;
+		}
+	}
+	a->address[a->num_addresses++] = address;
+	return true;
+}
+
+static bool parse_number(const char *value, uint32_t *number)
+{
+	unsigned long n;
+	char *end;
+
+	if (!isdigit((unsigned char)*value))
+		return false;
+	errno = 0;
+	n = strtoul(value, &end, 10);
+	if (errno || *end || n > UINT32_MAX)
+		return false;
+	*number = (uint32_t)n;
+	return true;
+}
+
+static bool parse_mtu(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+		      const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < 256 || n > 4096 || (n & (n - 1))) {
+		fail(p, p->line, "mtu: '%s' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096",
+		     value);
+		return false;
+	}
+	a->mtu = n;
+	return true;
+}
+
+static bool parse_limit(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < 1 || n > MAX_OBJECTS) {
+		fail(p, p->line, "%s: '%s' is not a limit; allowed: 1 to %u", key->name, value,
+		     MAX_OBJECTS);
+		return false;
+	}
+	memcpy((char *)a + key->offset, &n, sizeof(n));
+	return true;
+}
+
+#define KNOWN_KEYS "format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq"
+
+static const struct key keys[] = {
+	{ .name = "format", .parse = parse_format },
+	{ .name = "interface", .parse = parse_interface },
+	{ .name = "address", .parse = parse_address, .repeats = true },
+	{ .name = "mtu", .parse = parse_mtu },
+	{ .name = "max_qp",
+	  .parse = parse_limit,
+	  .offset = offsetof(struct vb_config_adapter, max_qp) },
+	{ .name = "max_cq",
+	  .parse = parse_limit,
+	  .offset = offsetof(struct vb_config_adapter, max_cq) },
+	{ .name = "max_mr",
+	  .parse = parse_limit,
+	  .offset = offsetof(struct vb_config_adapter, max_mr) },
+	{ .name = "max_srq",
+	  .parse = parse_limit,
+	  .offset = offsetof(struct vb_config_adapter, max_srq) },
+};
+
+/* --- sections and keys as they come
+ * ---------------------------------------------------------------------------- */
+
+static bool is_device_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	if (!len || len >= VB_NAME_MAX || name[0] == '.')
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("_-.", name[i]))
+			return false;
+	return true;
+}
+
+static bool begin_section(struct parser *p, const char *section)
+{
+	struct vb_config *config = p->config;
+	struct vb_config_adapter *a;
+	const char *name;
+
+	if (strncmp(section, SECTION_PREFIX, strlen(SECTION_PREFIX))) {
+		fail(p, p->line, "[%s]: unknown section; allowed: [adapter NAME]", section);
+		return false;
+	}
+	name = section + strlen(SECTION_PREFIX);
+	name += strspn(name, " \t");
+	if (!is_device_name(name)) {
+		fail(p, p->line,
+		     "[%s]: '%s' is not a device name; allowed: 1 to %d letters, digits, '_', '-', '.'",
+		     section, name, VB_NAME_MAX - 1);
+		return false;
+	}
+	for (unsigned int i = 0; i < config->num_adapters; i++) {
+		if (!strcmp(config->adapter[i].name, name)) {
+			fail(p, p->line, "[%s]: this adapter stands in line %d already", section,
+			     p->section_line[i]);
+			return false;
+		}
+	}
+	if (config->num_adapters == VB_CONFIG_MAX_ADAPTERS) {
+		fail(p, p->line, "[%s]: at most %d adapters are allowed", section,
+		     VB_CONFIG_MAX_ADAPTERS);
+		return false;
+	}
+	p->section_line[config->num_adapters] = p->line;
+	p->seen = 0;
+	a = &config->adapter[config->num_adapters++];
+	snprintf(a->name, sizeof(a->name), "%s", name);
+	return true;
+}
+
+/* inih's handler: 0 is an error. */
+static int on_value(void *user, const char *section, const char *name, const char *value)
+{
+	struct parser *p = user;
+
+	if (p->failed)
+		return 0;
+	if (!p->announce)
+		return 1;
+	if (!strcmp(name, SECTION_KEY))
+		return begin_section(p, section);
+	if (!*section) {
+		fail(p, p->line, "%s: stands outside of any section; begin one with [adapter NAME]",
+		     name);
+		return 0;
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (strcmp(keys[i].name, name))
+			continue;
+		if (!keys[i].repeats && (p->seen & (1u << i))) {
+			fail(p, p->line, "%s: is given twice for this adapter", name);
+			return 0;
+		}
+		p->seen |= 1u << i;
+		return keys[i].parse(p, &keys[i], &p->config->adapter[p->config->num_adapters - 1],
+				     value);
+	}
+	fail(p, p->line, "%s: unknown key; allowed: " KNOWN_KEYS, name);
+	return 0;
+}
+
+/* inih's reader. Indentation is dropped: inih would take an indented line for more of the value
+ * above it. */
+static char *read_line(char *str, int num, void *user)
+{
+	struct parser *p = user;
+	size_t blanks, len;
+
+	if (p->failed)
+		return NULL;
+	if (p->announce_now) {
+		p->announce_now = false;
+		snprintf(str, (size_t)num, SECTION_KEY "=\n");
+		return str;
+	}
+	if (!fgets(str, num, p->file))
+		return NULL;
+	p->line++;
+	len = strlen(str);
+	if (len && str[len - 1] != '\n' && !feof(p->file)) {
+		fail(p, p->line, "the line is longer than %d characters", num - 2);
+		return NULL;
+	}
+	blanks = strspn(str, " \t");
+	memmove(str, str + blanks, len - blanks + 1);
+	p->announce_now = p->announce && str[0] == '[';
+	return str;
+}
+
+/* --- finishing: defaults, then what the machine has
+ * ------------------------------------------------------------ */
+
+static void take_interface(struct vb_config_adapter *a, const struct vb_interface *interface)
+{
+	a->ifindex = interface->index;
+	memcpy(a->interface, interface->name, sizeof(a->interface));
+	memcpy(a->mac, interface->mac, sizeof(a->mac));
+	if (!a->mtu)
+		a->mtu = vb_interface_path_mtu(interface);
+}
+
+static void take_addresses(struct vb_config_adapter *a, const struct vb_interface *interface)
+{
+	memcpy(a->address, interface->address, sizeof(a->address));
+	a->num_addresses = interface->num_addresses;
+}
+
+/* Nothing was configured: the k-th usable interface, or this host alone. */
+static void finish_automatic(struct vb_config_adapter *a, const struct vb_interfaces *all,
+			     unsigned int k)
+{
+	static const struct in6_addr localhost = { .s6_addr = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff,
+								0xff, 127, 0, 0, 1 } };
+	const struct vb_interface *interface = vb_interface_usable(all, k);
+
+	if (interface) {
+		take_interface(a, interface);
+		take_addresses(a, interface);
+		return;
+	}
+	interface = vb_interface_by_address(all, &localhost);
+	if (interface)
+		take_interface(a, interface);
+	a->address[0] = localhost;
+	a->num_addresses = 1;
+}
+
+/* The addresses are the adapter's whatever the machine has; one that it lacks takes the port down.
+ */
+static void finish_by_address(struct vb_config_adapter *a, const struct vb_interfaces *all)
+{
+	for (unsigned int i = 0; i < a->num_addresses; i++) {
+		const struct vb_interface *interface = vb_interface_by_address(all, &a->address[i]);
+
+		if (!interface || !interface->up)
+			a->down = true;
+		else if (!a->ifindex)
+			take_interface(a, interface);
+	}
+}
+
+static void finish_by_interface(struct vb_config_adapter *a, const struct vb_interfaces *all)
+{
+	const struct vb_interface *interface = vb_interface_by_name(all, a->interface);
+
+	if (!interface) {
+		a->down = true;
+		return;
+	}
+	take_interface(a, interface);
+	take_addresses(a, interface);
+	a->down = !interface->up || !interface->num_addresses;
+}
+
+static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfaces *all,
+			   unsigned int k)
+{
+	if (a->interface[0])
+		finish_by_interface(a, all);
+	else if (a->num_addresses)
+		finish_by_address(a, all);
+	else
+		finish_automatic(a, all, k);
+	if (!a->mtu)
+		a->mtu = 4096; /* no interface, so no wire that could be too narrow */
+}
+
+static void finish_all(struct vb_config *config)
+{
+	struct vb_interfaces *all = calloc(1, sizeof(*all));
+	static const struct vb_interfaces none;
+
+	if (all && vb_interfaces_read(all))
+		all->count = 0; /* a sandbox without netlink still has this host */
+	for (unsigned int k = 0; k < config->num_adapters; k++)
+		finish_adapter(&config->adapter[k], all ? all : &none, k);
+	free(all);
+}
+
+/* "mlx5_0" is an mlx5 unless it says otherwise. */
+static void check_formats(struct parser *p)
+{
+	for (unsigned int i = 0; i < p->config->num_adapters; i++) {
+		struct vb_config_adapter *a = &p->config->adapter[i];
+
+		if (!p->has_format[i] && !find_format(a->name, strcspn(a->name, "_"), &a->format))
+			fail(p, p->section_line[i],
+			     "format: the name '%s' does not tell it, so the key must; allowed: " KNOWN_FORMATS,
+			     a->name);
+	}
+}
+
+/* --- interface
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static void parse(struct parser *p)
+{
+	int bad = ini_parse_stream(read_line, p, on_value, p);
+
+	if (ferror(p->file))
+		fail(p, p->line, "cannot be read: %s", strerror(errno));
+	else if (bad > 0)
+		fail(p, bad, "neither [section] nor key = value nor ; comment");
+	if (p->failed)
+		return;
+	rewind(p->file);
+	p->line = 0;
+	p->announce = true;
+	ini_parse_stream(read_line, p, on_value, p);
+	if (!p->failed && !p->config->num_adapters)
+		fail(p, p->line, "no adapter; write at least one section [adapter NAME]");
+	check_formats(p);
+}
+
+int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len)
+{
+	struct parser p = { .path = path, .err = err, .err_len = err_len };
+	int ret = 0;
+
+	p.file = fopen(path, "re");
+	if (!p.file) {
+		ret = -errno;
+		snprintf(err, err_len, "%s: %s", path, strerror(-ret));
+		return ret;
+	}
+	p.config = calloc(1, sizeof(*p.config));
+	if (!p.config) {
+		ret = -ENOMEM;
+		snprintf(err, err_len, "%s: %s", path, strerror(ENOMEM));
+		goto close_file;
+	}
+	parse(&p);
+	if (p.failed) {
+		ret = -EINVAL;
+		goto free_config;
+	}
+	finish_all(p.config);
+	*config = *p.config;
+free_config:
+	free(p.config);
+close_file:
+	fclose(p.file);
+	return ret;
+}
+
+void vb_config_default(struct vb_config *config)
+{
+	static const char *const names[] = { "mlx5_0", "mlx5_1" };
+
+	memset(config, 0, sizeof(*config));
+	config->num_adapters = ARRAY_SIZE(names);
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+		snprintf(config->adapter[i].name, VB_NAME_MAX, "%s", names[i]);
+	finish_all(config);
+}
+
+static struct vb_config process_config;
+static int process_error;
+
+static void read_process_config(void)
+{
+	const char *path = secure_getenv("VERBATIM_CONFIG");
+	char err[512];
+
+	if (!path || !*path) {
+		vb_config_default(&process_config);
+		return;
+	}
+	process_error = -vb_config_read(path, &process_config, err, sizeof(err));
+	if (process_error)
+		vb_error("VERBATIM_CONFIG: %s", err);
+}
+
+const struct vb_config *vb_config_get(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, read_process_config);
+	if (process_error) {
+		errno = process_error;
+		return NULL;
+	}
+	return &process_config;
+}

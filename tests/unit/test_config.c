@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The configuration: what a good file gives, what a bad file is told, and what is made up where
+ * there is no file.
+ *
+ * The machine's own interfaces are unknown here, so good files use what every machine has: lo and
+ * 127.0.0.0/8. The rules that need other interfaces are tested on made-up lists of them.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/config.h"
+#include "base/interfaces.h"
+
+static char path[] = "/tmp/verbatim-test-config.XXXXXX";
+static char err[512];
+
+static int write_and_read(const char *text, struct vb_config *config)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+	memset(config, 0xa5, sizeof(*config));
+	err[0] = '\0';
+	return vb_config_read(path, config, err, sizeof(err));
+}
+
+static void assert_address(const struct in6_addr *address, const char *text)
+{
+	char buf[INET6_ADDRSTRLEN];
+
+	assert_non_null(inet_ntop(AF_INET6, address, buf, sizeof(buf)));
+	assert_string_equal(buf, text);
+}
+
+static void full_file(void **state)
+{
+	struct vb_config config;
+	const struct vb_config_adapter *a = config.adapter;
+
+	assert_int_equal(write_and_read("; two adapters of this host\n"
+					"[adapter mlx5_7]\n"
+					"address = 127.0.0.1   ; both are local\n"
+					"address=127.0.0.9\n"
+					"  mtu = 1024\n"
+					"\tmax_qp = 128\n"
+					"max_cq = 64\nmax_mr = 32\nmax_srq = 16\n"
+					"\n"
+					"# any name, with the format told\n"
+					"[adapter left.card-1]\n"
+					"format = mlx5\n"
+					"interface = lo\n",
+					&config),
+			 0);
+	assert_int_equal(config.num_adapters, 2);
+	assert_string_equal(a[0].name, "mlx5_7");
+	assert_int_equal(a[0].format, VB_FORMAT_MLX5);
+	assert_string_equal(a[0].interface, "lo");
+	assert_int_equal(a[0].num_addresses, 2);
+	assert_address(&a[0].address[0], "::ffff:127.0.0.1");
+	assert_address(&a[0].address[1], "::ffff:127.0.0.9");
+	assert_int_not_equal(a[0].ifindex, 0);
+	assert_int_equal(a[0].mtu, 1024);
+	assert_false(a[0].down);
+	assert_int_equal(a[0].max_qp, 128);
+	assert_int_equal(a[0].max_cq, 64);
+	assert_int_equal(a[0].max_mr, 32);
+	assert_int_equal(a[0].max_srq, 16);
+	assert_string_equal(a[1].name, "left.card-1");
+	assert_address(&a[1].address[0], "::ffff:127.0.0.1");
+	assert_int_equal(a[1].mtu, 4096);
+	assert_int_equal(a[1].max_qp, 0);
+	assert_false(a[1].down);
+}
+
+static void section_without_keys(void **state)
+{
+	struct vb_config config, made_up;
+
+	assert_int_equal(write_and_read("[adapter mlx5_0]\n[adapter mlx5_1]", &config), 0);
+	vb_config_default(&made_up);
+	assert_memory_equal(&config, &made_up, sizeof(config));
+}
+
+static void missing_takes_port_down(void **state)
+{
+	struct vb_config config;
+	const struct vb_config_adapter *a = config.adapter;
+
+	/* 192.0.2.0/24 and 2001:db8::/32 are for documentation; 203.0.113.77 too. */
+	assert_int_equal(
+		write_and_read("[adapter mlx5_0]\naddress = 203.0.113.77\n"
+			       "[adapter mlx5_1]\ninterface = nosuchif0\n"
+			       "[adapter mlx5_2]\naddress = 127.0.0.1\naddress = 2001:db8::77\n",
+			       &config),
+		0);
+	assert_true(a[0].down);
+	assert_int_equal(a[0].ifindex, 0);
+	assert_address(&a[0].address[0], "::ffff:203.0.113.77");
+	assert_true(a[1].down);
+	assert_string_equal(a[1].interface, "nosuchif0");
+	assert_int_equal(a[1].num_addresses, 0);
+	assert_true(a[2].down);
+	assert_int_equal(a[2].num_addresses, 2);
+}
+
+/* Text of a bad file, and what its message must be behind "FILE:". */
+static const struct {
+	const char *text, *message;
+} bad[] = {
+	{ "", "0: no adapter; write at least one section [adapter NAME]" },
+	{ "; nothing\n\n", "2: no adapter; write at least one section [adapter NAME]" },
+	{ "mtu = 1024\n", "1: mtu: stands outside of any section; begin one with [adapter NAME]" },
+	{ "[adapter mlx5_0]\n[card]\n", "2: [card]: unknown section; allowed: [adapter NAME]" },
+	{ "[adapter mlx5_0\n", "1: neither [section] nor key = value nor ; comment" },
+	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
+	  "4: neither [section] nor key = value nor ; comment" },
+	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq" },
+	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx5_0]\n",
+	  "3: [adapter mlx5_0]: this adapter stands in line 1 already" },
+	{ "[adapter a b]\n",
+	  "1: [adapter a b]: 'a b' is not a device name; allowed: 1 to 31 letters, digits, '_', '-', '.'" },
+	{ "[adapter ../x]\n",
+	  "1: [adapter ../x]: '../x' is not a device name; allowed: 1 to 31 letters, digits, '_', '-', '.'" },
+	{ "[adapter eth_card]\n",
+	  "1: format: the name 'eth_card' does not tell it, so the key must; allowed: mlx5" },
+	{ "[adapter mlx5_0]\nformat = ib\n",
+	  "2: format: 'ib' is not a queue format; allowed: mlx5" },
+	{ "[adapter mlx5_0]\nmtu = 1500\n",
+	  "2: mtu: '1500' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096" },
+	{ "[adapter mlx5_0]\nmtu = 128\n",
+	  "2: mtu: '128' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096" },
+	{ "[adapter mlx5_0]\nmtu = 1024k\n",
+	  "2: mtu: '1024k' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096" },
+	{ "[adapter mlx5_0]\nmtu = 1024\nmtu = 1024\n", "3: mtu: is given twice for this adapter" },
+	{ "[adapter mlx5_0]\nmax_qp = 0\n",
+	  "2: max_qp: '0' is not a limit; allowed: 1 to 16777215" },
+	{ "[adapter mlx5_0]\nmax_cq = -1\n",
+	  "2: max_cq: '-1' is not a limit; allowed: 1 to 16777215" },
+	{ "[adapter mlx5_0]\nmax_mr = 99999999999999999999\n",
+	  "2: max_mr: '99999999999999999999' is not a limit; allowed: 1 to 16777215" },
+	{ "[adapter mlx5_0]\naddress = 10.0.0.300\n",
+	  "2: address: '10.0.0.300' is not an address; allowed: IPv4 (10.0.0.1) or IPv6 (fd00::1)" },
+	{ "[adapter mlx5_0]\naddress = 224.0.0.1\n",
+	  "2: address: '224.0.0.1' is not the address of one host" },
+	{ "[adapter mlx5_0]\naddress = ::\n", "2: address: '::' is not the address of one host" },
+	{ "[adapter mlx5_0]\naddress = ::1\naddress = 0:0::1\n",
+	  "3: address: '0:0::1' is given twice" },
+	{ "[adapter mlx5_0]\naddress = ::1\ninterface = lo\n",
+	  "3: interface: give either an interface or addresses, not both" },
+	{ "[adapter mlx5_0]\ninterface = lo\naddress = ::1\n",
+	  "3: address: give either an interface or addresses, not both" },
+	{ "[adapter mlx5_0]\ninterface = an-interface-name-too-long\n",
+	  "2: interface: 'an-interface-name-too-long' is not an interface name; allowed: 1 to 15 characters, as `ip link` lists them" },
+};
+
+static void bad_files(void **state)
+{
+	struct vb_config config, before;
+
+	memset(&before, 0xa5, sizeof(before));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char expected[512];
+
+		snprintf(expected, sizeof(expected), "%s:%s", path, bad[i].message);
+		assert_int_equal(write_and_read(bad[i].text, &config), -EINVAL);
+		assert_string_equal(err, expected);
+		assert_memory_equal(&config, &before, sizeof(config));
+	}
+}
+
+static void too_many(void **state)
+{
+	struct vb_config config;
+	char text[4096] = "", *end = text;
+
+	for (int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++)
+		end += sprintf(end, "[adapter mlx5_%d]\naddress = 127.0.0.1\n", i);
+	assert_int_equal(write_and_read(text, &config), 0);
+	assert_int_equal(config.num_adapters, VB_CONFIG_MAX_ADAPTERS);
+	sprintf(end, "[adapter mlx5_16]\n");
+	assert_int_equal(write_and_read(text, &config), -EINVAL);
+	assert_non_null(strstr(err, ":33: [adapter mlx5_16]: at most 16 adapters are allowed"));
+
+	end = text + sprintf(text, "[adapter mlx5_0]\n");
+	for (int i = 1; i <= VB_CONFIG_MAX_ADDRESSES + 1; i++)
+		end += sprintf(end, "address = 127.0.0.%d\n", i);
+	assert_int_equal(write_and_read(text, &config), -EINVAL);
+	assert_non_null(strstr(err, ":10: address: an adapter has at most 8 addresses"));
+
+	sprintf(text, "[adapter mlx5_0]\n; %01000d\n", 0);
+	assert_int_equal(write_and_read(text, &config), -EINVAL);
+	assert_non_null(strstr(err, ":2: the line is longer than"));
+}
+
+static void no_such_file(void **state)
+{
+	struct vb_config config;
+
+	assert_int_equal(vb_config_read("/nonexistent/verbatim.conf", &config, err, sizeof(err)),
+			 -ENOENT);
+	assert_string_equal(err, "/nonexistent/verbatim.conf: No such file or directory");
+	assert_int_equal(vb_config_read("/", &config, err, sizeof(err)), -EINVAL);
+	assert_string_equal(err, "/:0: cannot be read: Is a directory");
+}
+
+static void default_is_usable(void **state)
+{
+	struct vb_config config;
+
+	vb_config_default(&config);
+	assert_int_equal(config.num_adapters, 2);
+	assert_string_equal(config.adapter[0].name, "mlx5_0");
+	assert_string_equal(config.adapter[1].name, "mlx5_1");
+	for (int i = 0; i < 2; i++) {
+		assert_false(config.adapter[i].down);
+		assert_in_range(config.adapter[i].num_addresses, 1, VB_CONFIG_MAX_ADDRESSES);
+		assert_in_range(config.adapter[i].mtu, 256, 4096);
+		assert_int_equal(config.adapter[i].mtu & (config.adapter[i].mtu - 1), 0);
+	}
+}
+
+/* vb_config_get() answers once for the life of a process, so this is the only test that calls it.
+ */
+static void process_config_is_kept(void **state)
+{
+	const struct vb_config *first;
+
+	assert_int_equal(setenv("VERBATIM_CONFIG", "", 1), 0);
+	first = vb_config_get();
+	assert_non_null(first);
+	assert_int_equal(setenv("VERBATIM_CONFIG", "/nonexistent", 1), 0);
+	assert_ptr_equal(vb_config_get(), first);
+	assert_int_equal(unsetenv("VERBATIM_CONFIG"), 0);
+}
+
+static void usable_interfaces(void **state)
+{
+	struct vb_interfaces all = {
+		.count = 5,
+		.list = { { .name = "lo", .up = true, .loopback = true, .reachable = true },
+			  { .name = "off0", .up = false, .reachable = true },
+			  { .name = "eth0", .up = true, .reachable = true },
+			  { .name = "bare0", .up = true },
+			  { .name = "eth1", .up = true, .reachable = true } }
+	};
+
+	assert_string_equal(vb_interface_usable(&all, 0)->name, "eth0");
+	assert_string_equal(vb_interface_usable(&all, 1)->name, "eth1");
+	assert_string_equal(vb_interface_usable(&all, 2)->name, "eth1");
+	all.count = 2;
+	assert_null(vb_interface_usable(&all, 0));
+	assert_string_equal(vb_interface_by_name(&all, "off0")->name, "off0");
+	assert_null(vb_interface_by_name(&all, "eth0"));
+}
+
+static void path_mtu(void **state)
+{
+	static const struct {
+		unsigned int interface, path;
+	} cases[] = { { 65536, 4096 }, { 9000, 4096 }, { 4156, 4096 }, { 4155, 2048 },
+		      { 2108, 2048 },  { 1500, 1024 }, { 1084, 1024 }, { 1083, 512 },
+		      { 576, 512 },    { 280, 256 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vb_interface interface = { .mtu = cases[i].interface };
+
+		assert_int_equal(vb_interface_path_mtu(&interface), cases[i].path);
+	}
+}
+
+static void machine_has_loopback(void **state)
+{
+	static struct vb_interfaces all;
+	const struct vb_interface *lo;
+	struct in6_addr address;
+
+	assert_int_equal(vb_interfaces_read(&all), 0);
+	lo = vb_interface_by_name(&all, "lo");
+	assert_non_null(lo);
+	assert_true(lo->loopback);
+	assert_int_equal(vb_interface_path_mtu(lo), 4096);
+	assert_int_equal(inet_pton(AF_INET6, "::ffff:127.1.2.3", &address), 1);
+	assert_ptr_equal(vb_interface_by_address(&all, &address), lo);
+	for (unsigned int i = 0; i < all.count; i++)
+		for (unsigned int j = 0; j < all.list[i].num_addresses; j++)
+			assert_int_equal(IN6_IS_ADDR_V4MAPPED(&all.list[i].address[j]),
+					 j < all.list[i].num_ipv4);
+}
+
+static int make_file(void **state)
+{
+	int fd = mkstemp(path);
+
+	return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_file(void **state)
+{
+	return unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(full_file),
+		cmocka_unit_test(section_without_keys),
+		cmocka_unit_test(missing_takes_port_down),
+		cmocka_unit_test(bad_files),
+		cmocka_unit_test(too_many),
+		cmocka_unit_test(no_such_file),
+		cmocka_unit_test(default_is_usable),
+		cmocka_unit_test(process_config_is_kept),
+		cmocka_unit_test(usable_interfaces),
+		cmocka_unit_test(path_mtu),
+		cmocka_unit_test(machine_has_loopback),
+	};
+
+	return cmocka_run_group_tests(tests, make_file, remove_file);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the subcommands of `verbatim` share. Each is one file with one function, listed in
+ * verbatim.c.
+ */
+#pragma once
+
+#include <limits.h>
+
+enum {
+	CMD_USAGE = 2,         /* the command line is wrong */
+	CMD_FAILED = 125,      /* run: Verbatim itself failed, as env(1) and timeout(1) report it */
+	CMD_CANNOT_EXEC = 126, /* run: the program is there but cannot be executed */
+	CMD_NOT_FOUND = 127,   /* run: there is no such program */
+};
+
+/* argv[0] is "verbatim NAME". The return value is the exit code. */
+int cmd_devices(int argc, char **argv);
+int cmd_dpa(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+
+/*
+ * The path of a file of the tree that this executable stands in: PREFIX/bin/verbatim gives
+ * PREFIX/<relative>. 0 or -errno. The tree may be moved: nothing of it is compiled in.
+ */
+int tools_path(char path[PATH_MAX], const char *relative);
+
+/*
+ * Make VERBATIM_CONFIG an absolute path (to file, or to what it is already where file is NULL),
+ * because the program may change its directory. 0 or -errno after a message that begins with who.
+ */
+int tools_use_config(const char *who, const char *file);

@@ -2,69 +2,76 @@
 #
 #   build/          the ordinary build         build/stage   what everything else uses: bin lib include share
 #   build-asan/     the same with ASan+UBSan   build-tsan/   with TSan         build-fuzz/  libFuzzer targets
+#   build-clang/    made by check with clang   build-aarch64/  by check for aarch64
 
-BUILD  ?= build
-STAGE   = $(abspath $(BUILD)/stage)
-PREFIX ?= /usr/local
+BUILD       ?= build
+PREFIX      ?= /opt/verbatim
 MESON_FLAGS ?=
-NINJA  ?= ninja
+
+STAGE = $(abspath $(BUILD)/stage)
+export JSON QUICK FUZZ_SECONDS
 
 .DEFAULT_GOAL := all
-.PHONY: all setup demo check check-long check-asan check-tsan bench fuzz format format-check install help clean
+.PHONY: all demo check check-long check-asan check-tsan bench fuzz format format-check install clean help
 
-all: setup  ## build and stage in build/stage
+all:  ## build, and stage in build/stage
+	@build-aux/setup build
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
 
-setup:
-	@build-aux/setup build
-
-demo: all  ## two unmodified Debian programs talk RDMA over Verbatim
-	@build-aux/setup demo
+demo:  ## two unmodified Debian programs talk RDMA over Verbatim
+	@build-aux/setup build demo
+	@build-aux/build $(BUILD) $(MESON_FLAGS)
 	@build-aux/demo $(STAGE)
 
-check: all  ## every test of `make check`; ends with "N passed, M failed"
-	@build-aux/setup check
-	@build-aux/check $(BUILD)
+check:  ## all tests; ends with "N passed, M failed"
+	@build-aux/setup build check format
+	@build-aux/build $(BUILD) $(MESON_FLAGS)
+	@build-aux/check --builds $(BUILD)
 
-check-long: all  ## the long campaigns
-	@build-aux/setup check
-	@build-aux/check --long $(BUILD)
+check-long:  ## the same with the long campaigns
+	@build-aux/setup build check format
+	@build-aux/build $(BUILD) $(MESON_FLAGS)
+	@build-aux/check --builds --long $(BUILD)
 
-check-asan: setup  ## the tests under AddressSanitizer and UBSan
-	@build-aux/setup check
-	@build-aux/build build-asan -Db_sanitize=address,undefined -Db_lundef=false
+check-asan:  ## the tests under AddressSanitizer and UBSan
+	@build-aux/setup build check
+	@build-aux/build build-asan -Db_sanitize=address,undefined -Db_lundef=false $(MESON_FLAGS)
 	@build-aux/check build-asan
 
-check-tsan: setup  ## the tests under ThreadSanitizer
-	@build-aux/setup check
-	@build-aux/build build-tsan -Db_sanitize=thread -Db_lundef=false
+check-tsan:  ## the tests under ThreadSanitizer
+	@build-aux/setup build check
+	@build-aux/build build-tsan -Db_sanitize=thread -Db_lundef=false $(MESON_FLAGS)
 	@build-aux/check build-tsan
 
-bench: all  ## all benchmarks; bench-verbs etc. run one; JSON=file writes the rows, QUICK=1 only proves it runs
-	@build-aux/setup bench
-	@build-aux/bench $(STAGE) all
+bench:  ## all benchmarks, bench-NAME one; JSON=FILE writes the rows, QUICK=1 only proves that it runs
+	@build-aux/setup build bench
+	@build-aux/build $(BUILD) $(MESON_FLAGS)
+	@build-aux/bench $(STAGE)
 
-bench-%: all
-	@build-aux/setup bench
+bench-%:
+	@build-aux/setup build bench
+	@build-aux/build $(BUILD) $(MESON_FLAGS)
 	@build-aux/bench $(STAGE) $*
 
-fuzz: setup  ## run the libFuzzer targets (SECONDS=60 each)
-	@build-aux/setup fuzz
+fuzz:  ## run the libFuzzer targets, FUZZ_SECONDS=60 each
+	@build-aux/setup build fuzz
 	@build-aux/fuzz
 
 format:  ## format the C sources
-	@build-aux/setup check
+	@build-aux/setup format
 	@build-aux/format
 
-format-check:
+format-check:  ## say which changed C sources need it
+	@build-aux/setup format
 	@build-aux/format --check
 
-install: all  ## copy the staged tree to PREFIX=
-	@build-aux/install $(STAGE) $(DESTDIR)$(PREFIX)
+install: all  ## copy the staged tree to PREFIX=/opt/verbatim (below DESTDIR=)
+	@build-aux/install $(STAGE) "$(PREFIX)"
 
 clean:  ## remove all build trees
 	rm -rf build build-asan build-tsan build-fuzz build-clang build-aarch64
 
 help:  ## this list
 	@echo 'Verbatim: a programmable RDMA network card in software'
+	@echo
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The documents tell the truth: their commands are run, their outputs compared, their links and targets looked up.
+
+In a Markdown file of the project
+  ```sh     is run, block after block in one shell, with `verbatim` in PATH; every block must succeed;
+  ```text   behind it is what it prints: each line in this order, where numbers and "..." stand for any;
+  ```ini    is a configuration that `verbatim devices` accepts;
+  ```shell  is not run (it builds the project, or needs another machine), but its make targets must exist.
+"""
+import os
+import re
+import subprocess
+import tempfile
+
+import peers
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+FENCE = re.compile(r'^```(\w+)\n(.*?)^```$', re.M | re.S)
+
+
+def markdown_files():
+    for folder, dirs, files in os.walk(TOP):
+        dirs[:] = [d for d in dirs if not d.startswith(('build', '.')) or d == 'build-aux']
+        for name in files:
+            if name.endswith('.md'):
+                yield os.path.join(folder, name)
+
+
+def line_pattern(line):
+    """A line of a document as a pattern: its words exactly, any blanks, any numbers."""
+    words = []
+    for word in line.split():
+        pattern = ''
+        for part in re.split(r'(\.\.\.|\d+(?:\.\d+)?)', word):
+            if part == '...':
+                pattern += r'\S.*'
+            elif re.fullmatch(r'\d+\.\d+', part):
+                pattern += r'[\d.]+'
+            else:
+                pattern += re.escape(part)
+        words.append(pattern)
+    return r'\s+'.join(words)
+
+
+def compare(name, documented, said):
+    position = 0
+    for line in documented.splitlines():
+        if not line.strip():
+            continue
+        match = re.compile(line_pattern(line)).search(said, position)
+        if not match:
+            raise peers.Failure(f'{name}: no line like {line!r} (in this place) in\n{said}')
+        position = match.end()
+
+
+def run_blocks(path, folder):
+    """Run a document's sh blocks; each leaves its output between two marks."""
+    with open(path, encoding='utf-8') as text:
+        blocks = FENCE.findall(text.read())
+    name = os.path.relpath(path, TOP)
+    port = peers.Port()
+    script, documented = ['set -e'], []
+    for i, (kind, body) in enumerate(blocks):
+        if kind == 'sh':
+            # the programs' default port may be in use on this machine
+            body = re.sub(r'\b(ibv_\w+_pingpong|ib_\w+_(?:bw|lat))\b(?=.*\n)', rf'\1 -p {port.number}', body)
+            script += [f'echo "=== {i}"', body]
+            follows = blocks[i + 1] if i + 1 < len(blocks) else ('', '')
+            documented.append((i, follows[1] if follows[0] == 'text' else ''))
+    if not documented:
+        return
+    env = {'PATH': os.path.join(peers.stage(), 'bin') + ':' + os.environ['PATH'], 'HOME': folder, 'LANG': 'C'}
+    os.symlink(os.path.join(TOP, 'docs'), os.path.join(folder, 'docs'))
+    done = subprocess.run(['bash', '-c', '\n'.join(script)], cwd=folder, env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=100, check=False)
+    if done.returncode != 0:
+        raise peers.Failure(f'{name}: exit code {done.returncode} after\n{done.stdout}')
+    for i, expected in documented:
+        said = re.search(rf'^=== {i}\n(.*?)(?=^=== |\Z)', done.stdout, re.M | re.S)[1]
+        compare(name, expected, said)
+
+
+def check_configs(path, folder):
+    with open(path, encoding='utf-8') as text:
+        blocks = FENCE.findall(text.read())
+    for i, (kind, body) in enumerate(blocks):
+        if kind != 'ini':
+            continue
+        config = os.path.join(folder, f'block-{i}.conf')
+        with open(config, 'w', encoding='utf-8') as out:
+            out.write(body)
+        done = subprocess.run([os.path.join(peers.stage(), 'bin', 'verbatim'), 'devices', '--config', config],
+                              capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode != 0:
+            raise peers.Failure(f'{os.path.relpath(path, TOP)}: its configuration is refused: {done.stderr}')
+
+
+def check_links(path):
+    with open(path, encoding='utf-8') as text:
+        content = text.read()
+    name = os.path.relpath(path, TOP)
+    for target in re.findall(r'\]\(([^)#]+)[^)]*\)', content):
+        if '://' not in target and not os.path.exists(os.path.join(os.path.dirname(path), target)):
+            raise peers.Failure(f'{name}: link to {target}, which does not exist')
+    with open(os.path.join(TOP, 'Makefile'), encoding='utf-8') as makefile:
+        targets = set(re.findall(r'^([a-z-]+):', makefile.read(), re.M))
+    code = ' '.join(re.findall(r'`([^`\n]+)`', content)) + ' ' + '\n'.join(b for _, b in FENCE.findall(content))
+    for target in re.findall(r'\bmake ([a-z][a-z-]*)\b', code):
+        if target not in targets and not target.startswith('bench-'):
+            raise peers.Failure(f'{name}: make {target}, which the Makefile does not have')
+
+
+def run():
+    for path in markdown_files():
+        with tempfile.TemporaryDirectory() as folder:
+            check_links(path)
+            check_configs(path, folder)
+            run_blocks(path, folder)
+
+
+peers.main(run)

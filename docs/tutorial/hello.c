@@ -98,8 +98,7 @@ int main(int argc, char **argv)
 	int wrong_key = argc > 1 && !strcmp(argv[1], "wrong-key");
 	char source[32] = "hello, remote memory", target[32] = "";
 
-	/* The adapter, a protection domain, and the two buffers as memory that the card may touch.
-	 */
+	/* The adapter, a protection domain, and both buffers as memory that the card may touch. */
 	struct ibv_device **list = must(ibv_get_device_list(NULL), "device list");
 	struct ibv_context *ctx = must(list[0] ? ibv_open_device(list[0]) : NULL, "first device");
 	struct ibv_pd *pd = must(ibv_alloc_pd(ctx), "protection domain");

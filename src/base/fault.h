@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Access to memory that the program may have unmapped since it registered it.
+ *
+ * A card must answer such an access with a protection error, never with a crash. So every touch of program memory goes
+ * through the functions below: a SIGSEGV or SIGBUS inside one of them makes it return -EFAULT. Faults anywhere else
+ * are the program's own and go to the handler it had (or to the default, a core dump).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Install the handlers, or put them back in front where the program has installed its own since. */
+int vb_fault_arm(void);
+
+/* 0, or -EFAULT with an unknown part of the bytes moved. */
+int vb_fault_copy(void *dst, const void *src, size_t n);
+
+/* Whether every page of [p, p + n) can be read: to tell which side of a failed copy was at fault. */
+bool vb_fault_readable(const void *p, size_t n);
+
+/* Atomic on an aligned 8-byte word; 0 or -EFAULT. */
+int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old);
+int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is on this host: the processes that have opened a card, each in a numbered slot.
+ *
+ * The registry is a small file in a directory of its own below /dev/shm, one directory per user, network namespace and
+ * PID namespace, readable by that user alone. Beside it lies one segment file per process (what is in it is the
+ * fabric's business). Joining, leaving and reaping hold a file lock, which the kernel drops when its holder dies;
+ * nothing else needs a lock. A slot is named by number and generation, so that a reference to a process that is gone
+ * never reaches the next one in its slot.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { VB_SLOTS = 256 };
+
+struct vb_slot_info {
+	uint32_t slot;
+	uint32_t generation;
+	pid_t pid;
+};
+
+/* Claim a slot for this process. 0 or -errno, after a log line that says what to do. */
+int vb_registry_join(struct vb_slot_info *self);
+/* Give the slot back and remove the process's segment file; a forked child does not own it and leaves it alone. */
+void vb_registry_leave(void);
+
+/* Create this process's segment file (mode 0600), or open a peer's; the descriptor or -errno. */
+int vb_registry_create_segment(void);
+int vb_registry_open_segment(uint32_t slot, uint32_t generation);
+
+/* The process in a slot; false where it is empty. */
+bool vb_registry_lookup(uint32_t slot, struct vb_slot_info *info);
+/* Whether the process that had this slot in this generation still runs. Reads /proc: not for the data path. */
+bool vb_registry_alive(uint32_t slot, uint32_t generation);
+/* The generation now in a slot, 0 where empty: a plain load, for the data path. */
+uint32_t vb_registry_generation(uint32_t slot);
+/* Free the slots and files of processes that died without leaving. */
+void vb_registry_reap(void);
+
+/* Bytes free in the file system of the segments. */
+uint64_t vb_registry_space(void);
+
+/* Call visit for every process, without joining; the number of processes or -errno. */
+int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), void *arg);

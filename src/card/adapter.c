@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the adapters of this process, open devices and protection domains.
+ */
+#include "card/internal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/interfaces.h"
+#include "base/log.h"
+
+static struct vb_adapter adapters[VB_CONFIG_MAX_ADAPTERS];
+static struct vb_adapter *adapter_list[VB_CONFIG_MAX_ADAPTERS];
+static unsigned int num_adapters;
+static int adapters_status;
+static pthread_once_t adapters_once = PTHREAD_ONCE_INIT;
+
+static struct vb_ids pd_numbers = VB_IDS_INIT(1, 1 << 16);
+
+static uint32_t limit(uint32_t configured, uint32_t own)
+{
+	return configured && configured < own ? configured : own;
+}
+
+/* The node GUID as hardware derives it: the MAC address with ff:fe in the middle, made distinct per adapter. */
+static __be64 make_guid(const uint8_t mac[6], unsigned int index)
+{
+	uint8_t guid[8] = { (uint8_t)(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4],
+			    (uint8_t)(mac[5] + index) };
+	__be64 value;
+
+	memcpy(&value, guid, sizeof(value));
+	return value;
+}
+
+static void init_adapter(unsigned int index, const struct vb_config_adapter *config)
+{
+	struct vb_adapter *adapter = &adapters[index];
+
+	adapter->index = index;
+	adapter->config = config;
+	adapter->guid = make_guid(config->mac, index);
+	adapter->max_qp = limit(config->max_qp, 32768);
+	adapter->max_cq = limit(config->max_cq, 65536);
+	adapter->max_mr = limit(config->max_mr, 262128);
+	adapter->max_srq = limit(config->max_srq, 32768);
+	adapter->max_pd = 65536;
+	adapter->max_ah = 1 << 20;
+	for (unsigned int i = 0; i < config->num_addresses && i < VB_GID_TABLE_LEN; i++) {
+		struct vb_gid *gid = &adapter->gids[adapter->num_gids++];
+
+		memcpy(&gid->gid, &config->address[i], sizeof(gid->gid));
+		gid->ifindex = config->ifindex;
+	}
+	adapter_list[index] = adapter;
+}
+
+static void init_adapters(void)
+{
+	const struct vb_config *config = vb_config_get();
+
+	if (!config) {
+		adapters_status = -EINVAL;
+		return;
+	}
+	num_adapters = config->num_adapters;
+	for (unsigned int i = 0; i < num_adapters; i++)
+		init_adapter(i, &config->adapter[i]);
+}
+
+int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count)
+{
+	pthread_once(&adapters_once, init_adapters);
+	if (adapters_status)
+		return adapters_status;
+	*list = adapter_list;
+	*count = num_adapters;
+	return 0;
+}
+
+static enum ibv_mtu mtu_enum(unsigned int mtu)
+{
+	return mtu >= 4096 ? IBV_MTU_4096 : mtu >= 2048 ? IBV_MTU_2048 : mtu >= 1024 ? IBV_MTU_1024 :
+	       mtu >= 512  ? IBV_MTU_512  : IBV_MTU_256;
+}
+
+void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr)
+{
+	bool up = !adapter->config->down;
+
+	*attr = (struct ibv_port_attr){
+		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+		.max_mtu = IBV_MTU_4096,
+		.active_mtu = mtu_enum(adapter->config->mtu),
+		.gid_tbl_len = VB_GID_TABLE_LEN,
+		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+		.max_msg_sz = 1u << VB_MAX_MSG_LOG,
+		.pkey_tbl_len = 1,
+		.max_vl_num = 1,
+		.active_width = 2, /* 4x */
+		.active_speed = 64, /* HDR: the card's own copy is about as fast as such a link */
+		.phys_state = up ? 5 : 3,
+		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.flags = IBV_QPF_GRH_REQUIRED,
+	};
+}
+
+static struct vb_interfaces interfaces;
+
+static void read_interfaces(void)
+{
+	if (vb_interfaces_read(&interfaces))
+		interfaces.count = 0; /* then only configured addresses are known to be ours */
+}
+
+bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_gid *gid)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	for (unsigned int a = 0; a < num_adapters; a++)
+		for (unsigned int i = 0; i < adapters[a].num_gids; i++)
+			if (!memcmp(&adapters[a].gids[i].gid, gid, sizeof(*gid)))
+				return true;
+	pthread_once(&once, read_interfaces);
+	return vb_interface_by_address(&interfaces, (const struct in6_addr *)gid) != NULL;
+}
+
+const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter)
+{
+	return &vb_codec_mlx5;
+}
+
+uint64_t vb_clock(void)
+{
+	return vb_now_ns();
+}
+
+/* --- devices ---------------------------------------------------------------------------------------------------- */
+
+int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event), void *arg,
+		struct vb_dev **out)
+{
+	struct vb_dev *dev;
+	int ret;
+
+	if (!adapter)
+		return -EINVAL;
+	dev = calloc(1, sizeof(*dev));
+	if (!dev)
+		return -ENOMEM;
+	ret = vb_fault_arm();
+	if (!ret)
+		ret = vb_fabric_start(&vb_card_sink);
+	if (ret) {
+		free(dev);
+		return ret;
+	}
+	dev->adapter = adapter;
+	dev->async = async;
+	dev->async_arg = arg;
+	dev->epoch = vb_fabric_epoch();
+	*out = dev;
+	return 0;
+}
+
+int vb_dev_close(struct vb_dev *dev)
+{
+	if (vb_dev_stale(dev)) {
+		free(dev);
+		return 0;
+	}
+	if (atomic_load(&dev->objects))
+		return -EBUSY;
+	vb_fabric_stop();
+	free(dev);
+	return 0;
+}
+
+struct vb_adapter *vb_dev_adapter(struct vb_dev *dev)
+{
+	return dev->adapter;
+}
+
+bool vb_dev_stale(const struct vb_dev *dev)
+{
+	return dev->epoch != vb_fabric_epoch();
+}
+
+void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
+{
+	if (dev->async)
+		dev->async(dev->async_arg, &(struct vb_event){ .type = type, .cookie = cookie, .port = 1 });
+}
+
+void vb_progress(struct vb_dev *dev)
+{
+	if (!vb_dev_stale(dev))
+		vb_fabric_poll();
+}
+
+/* --- protection domains ----------------------------------------------------------------------------------------- */
+
+int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
+{
+	struct vb_pd *pd = calloc(1, sizeof(*pd));
+	int64_t number;
+
+	if (!pd)
+		return -ENOMEM;
+	number = vb_ids_take(&pd_numbers, dev->adapter->max_pd);
+	if (number < 0) {
+		free(pd);
+		return (int)number;
+	}
+	pd->dev = dev;
+	pd->number = (uint32_t)number;
+	atomic_fetch_add(&dev->objects, 1);
+	*out = pd;
+	return 0;
+}
+
+int vb_pd_dealloc(struct vb_pd *pd)
+{
+	if (atomic_load(&pd->refs))
+		return -EBUSY;
+	vb_ids_give(&pd_numbers, pd->number);
+	atomic_fetch_sub(&pd->dev->objects, 1);
+	free(pd);
+	return 0;
+}
+
+uint32_t vb_pd_number(const struct vb_pd *pd)
+{
+	return pd->number;
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns completion queues: writing CQEs, overrun, arming.
+ *
+ *	ci (dbr[0], driver)            pi (card)
+ *	      v                          v
+ *	[ polled | CQEs to poll ........ | free ... ]     owner bit = (index / cqe_cnt) & 1, seen by the driver
+ */
+#include "card/internal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+
+enum { CI_MASK = 0xffffff };
+
+static struct vb_ids cq_numbers = VB_IDS_INIT(1, 1 << 16);
+
+int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **out)
+{
+	struct vb_cq *cq;
+	int64_t number;
+
+	if (!attr->buf || !attr->dbr || !attr->cqe_cnt || (attr->cqe_cnt & (attr->cqe_cnt - 1)) ||
+	    attr->cqe_size != 64)
+		return -EINVAL;
+	number = vb_ids_take(&cq_numbers, dev->adapter->max_cq);
+	if (number < 0)
+		return (int)number;
+	cq = aligned_alloc(64, (sizeof(*cq) + 63) & ~(size_t)63);
+	if (!cq) {
+		vb_ids_give(&cq_numbers, (uint32_t)number);
+		return -ENOMEM;
+	}
+	*cq = (struct vb_cq){
+		.dev = dev,
+		.number = (uint32_t)number,
+		.attr = *attr,
+		.codec = vb_adapter_codec(dev->adapter),
+	};
+	atomic_fetch_add(&dev->objects, 1);
+	*out = cq;
+	return 0;
+}
+
+int vb_cq_destroy(struct vb_cq *cq)
+{
+	if (atomic_load(&cq->refs))
+		return -EBUSY;
+	if (!vb_dev_stale(cq->dev)) {
+		if (cq->arm != VB_ARM_NONE)
+			vb_fabric_armed(-1);
+		atomic_fetch_sub(&cq->dev->objects, 1);
+	}
+	vb_ids_give(&cq_numbers, cq->number);
+	free(cq);
+	return 0;
+}
+
+uint32_t vb_cq_number(const struct vb_cq *cq)
+{
+	return cq->number;
+}
+
+static uint32_t consumer_index(const struct vb_cq *cq)
+{
+	/* Pairs with the driver's store after it has read the CQEs. */
+	return be32toh(atomic_load_explicit((_Atomic uint32_t *)&cq->attr.dbr[0], memory_order_acquire)) & CI_MASK;
+}
+
+static bool is_full(const struct vb_cq *cq)
+{
+	return !cq->attr.ignore_overrun && ((cq->pi - consumer_index(cq)) & CI_MASK) >= cq->attr.cqe_cnt;
+}
+
+/* Whether this CQE ends the arming. */
+static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion)
+{
+	bool solicited = completion->status != IBV_WC_SUCCESS ||
+			 (completion->receive && (completion->flags & VB_WR_SOLICITED));
+
+	if (solicited)
+		cq->solicited_pi = cq->pi;
+	if (cq->arm == VB_ARM_NONE || (cq->arm == VB_ARM_SOLICITED && !solicited))
+		return false;
+	cq->arm = VB_ARM_NONE;
+	return true;
+}
+
+static void notify(struct vb_cq *cq)
+{
+	vb_fabric_armed(-1);
+	if (cq->attr.notify)
+		cq->attr.notify(cq->attr.cookie);
+}
+
+void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
+{
+	bool fire = false, overrun = false;
+
+	if (cq->attr.timestamps)
+		completion->timestamp = vb_clock();
+	vb_lock(&cq->lock);
+	if (is_full(cq)) {
+		/* The CQE is lost, as on hardware; the program is told once. */
+		overrun = !cq->overrun;
+		cq->overrun = true;
+	} else {
+		uint32_t at = cq->pi & (cq->attr.cqe_cnt - 1);
+
+		cq->codec->completion((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size, completion,
+				      cq->pi & cq->attr.cqe_cnt);
+		cq->pi++;
+		fire = ends_arming(cq, completion);
+	}
+	vb_unlock(&cq->lock);
+	if (fire)
+		notify(cq);
+	if (overrun)
+		vb_dev_event(cq->dev, IBV_EVENT_CQ_ERR, cq->attr.cookie);
+}
+
+void vb_cq_arm(struct vb_cq *cq, bool solicited)
+{
+	bool fire = false, counted;
+	uint32_t ci;
+
+	if (vb_dev_stale(cq->dev))
+		return;
+	vb_fabric_armed(1);
+	vb_lock(&cq->lock);
+	counted = cq->arm == VB_ARM_NONE;
+	/* Arming for any completion is not weakened by a later arming for solicited ones. */
+	if (cq->arm != VB_ARM_ANY)
+		cq->arm = solicited ? VB_ARM_SOLICITED : VB_ARM_ANY;
+	ci = consumer_index(cq);
+	fire = cq->arm == VB_ARM_ANY ? (cq->pi & CI_MASK) != ci :
+				       (int32_t)((cq->solicited_pi - ci) << 8) > 0;
+	if (fire)
+		cq->arm = VB_ARM_NONE;
+	vb_unlock(&cq->lock);
+	if (!counted)
+		vb_fabric_armed(-1);
+	if (fire)
+		notify(cq);
+}
+
+int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt, uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt),
+		 void *arg)
+{
+	uint32_t ci, unpolled;
+	int ret = 0;
+
+	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)))
+		return -EINVAL;
+	vb_lock(&cq->lock);
+	ci = consumer_index(cq);
+	unpolled = (cq->pi - ci) & CI_MASK;
+	if (unpolled > cqe_cnt) {
+		ret = -EINVAL;
+	} else {
+		unpolled = copy(arg, buf, cqe_cnt);
+		cq->pi = ci + unpolled;
+		cq->attr.buf = buf;
+		cq->attr.cqe_cnt = cqe_cnt;
+	}
+	vb_unlock(&cq->lock);
+	return ret;
+}

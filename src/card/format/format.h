@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queue formats: what a codec turns WQE bytes into, and completions from.
+ *
+ * A codec knows bytes, never sockets; the engine knows work requests, never WQE bytes. Queue contents are untrusted:
+ * a codec reads every field once, checks sizes against the ring and answers nonsense with -EINVAL.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#include "card/card.h"
+
+enum vb_wr_op {
+	VB_WR_NOP,
+	VB_WR_SEND,
+	VB_WR_WRITE,
+	VB_WR_READ,
+	VB_WR_COMPARE_SWAP,
+	VB_WR_FETCH_ADD,
+	VB_WR_LOCAL_INVALIDATE,
+};
+
+enum vb_wr_flags {
+	VB_WR_SIGNALED = 1 << 0,
+	VB_WR_SOLICITED = 1 << 1,
+	VB_WR_FENCE = 1 << 2,
+	VB_WR_IMM = 1 << 3,
+	VB_WR_INVALIDATE = 1 << 4,
+};
+
+enum { VB_WR_MAX_SGE = 64 }; /* a WQE of 63 units of 16 bytes cannot hold more */
+
+struct vb_sge {
+	uint64_t addr;
+	uint32_t len;
+	uint32_t lkey;
+	bool raw; /* inline data: addr is a pointer into the ring, no key */
+};
+
+/* A send work request, decoded. */
+struct vb_wr {
+	uint8_t op;         /* enum vb_wr_op */
+	uint8_t flags;      /* enum vb_wr_flags */
+	uint8_t wqe_opcode; /* the format's own, for the CQE */
+	uint8_t blocks;     /* ring blocks it takes */
+	uint16_t index;     /* of its first block */
+	uint16_t num_sge;
+	uint32_t imm;       /* or the key to invalidate */
+	uint32_t rkey;
+	uint64_t len;       /* sum over sge */
+	uint64_t raddr;
+	uint64_t swap_add, compare;
+	/* datagrams */
+	uint32_t dqpn, qkey;
+	union ibv_gid dgid;
+	uint8_t sgid_index, traffic_class, hop_limit;
+	struct vb_sge sge[VB_WR_MAX_SGE];
+};
+
+/* A completion, before it becomes a CQE. */
+struct vb_completion {
+	enum ibv_wc_status status;
+	bool receive;       /* responder side */
+	uint8_t wqe_opcode; /* requester: of the WQE */
+	uint8_t op;         /* responder: VB_WR_SEND or VB_WR_WRITE (with immediate) */
+	uint8_t flags;      /* enum vb_wr_flags: IMM, INVALIDATE, SOLICITED */
+	bool grh;
+	uint16_t wqe_index;
+	uint32_t qpn;
+	uint32_t byte_len;
+	uint32_t imm;
+	uint32_t src_qpn;
+	uint32_t srqn;      /* 0: not from an SRQ */
+	uint32_t uidx;
+	uint64_t timestamp;
+};
+
+struct vb_codec {
+	/* Decode the send WQE at block index; 0 or -EINVAL (then index, blocks and wqe_opcode are still set). */
+	int (*send)(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr);
+	/* The same for a datagram queue, whose WQEs carry an address vector. */
+	int (*send_ud)(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr);
+	/* Decode a receive WQE of size bytes; the number of sge (at most VB_WR_MAX_SGE) or -EINVAL. */
+	int (*receive)(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge);
+	/* The WQE after this one in a shared receive queue. */
+	uint16_t (*next)(const void *wqe);
+	/* Write a CQE; the owner bit last, with release order. */
+	void (*completion)(void *cqe, const struct vb_completion *completion, bool owner);
+};
+
+extern const struct vb_codec vb_codec_mlx5;

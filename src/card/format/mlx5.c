@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The mlx5 queue format, card side, with the layouts of <infiniband/mlx5dv.h>.
+ *
+ *	send WQE: blocks of 64 bytes, units ("ds") of 16; wraps at the end of the ring
+ *	| ctrl | [datagram 48 | remote address 16 [atomic 16]] | data 16 ... or inline: length, bytes, pad to 16 |
+ *
+ *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
+ */
+#include "card/format/format.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <infiniband/mlx5dv.h>
+
+enum { UNIT = 16, BLOCK = 64 };
+
+/* Where the decoder stands in a WQE that may wrap. */
+struct cursor {
+	const uint8_t *ring;
+	uint32_t mask;  /* of byte offsets */
+	uint32_t at;    /* byte offset in the ring */
+	uint32_t units; /* left in the WQE */
+};
+
+static const void *take(struct cursor *c, uint32_t units)
+{
+	const void *p = c->ring + c->at;
+
+	if (units > c->units)
+		return NULL;
+	c->units -= units;
+	c->at = (c->at + units * UNIT) & c->mask;
+	return p;
+}
+
+struct opcode {
+	uint8_t op;
+	uint8_t flags;
+	bool raddr, atomic, known;
+};
+
+static const struct opcode opcodes[] = {
+	[MLX5_OPCODE_NOP] = { VB_WR_NOP, .known = true },
+	[MLX5_OPCODE_SEND] = { VB_WR_SEND, .known = true },
+	[MLX5_OPCODE_SEND_IMM] = { VB_WR_SEND, VB_WR_IMM, .known = true },
+	[MLX5_OPCODE_SEND_INVAL] = { VB_WR_SEND, VB_WR_INVALIDATE, .known = true },
+	[MLX5_OPCODE_RDMA_WRITE] = { VB_WR_WRITE, .raddr = true, .known = true },
+	[MLX5_OPCODE_RDMA_WRITE_IMM] = { VB_WR_WRITE, VB_WR_IMM, .raddr = true, .known = true },
+	[MLX5_OPCODE_RDMA_READ] = { VB_WR_READ, .raddr = true, .known = true },
+	[MLX5_OPCODE_ATOMIC_CS] = { VB_WR_COMPARE_SWAP, .raddr = true, .atomic = true, .known = true },
+	[MLX5_OPCODE_ATOMIC_FA] = { VB_WR_FETCH_ADD, .raddr = true, .atomic = true, .known = true },
+	[MLX5_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
+};
+
+static int decode_datagram(struct cursor *c, struct vb_wr *wr)
+{
+	const struct mlx5_wqe_datagram_seg *seg = take(c, sizeof(*seg) / UNIT);
+	struct mlx5_wqe_datagram_seg copy;
+
+	if (!seg)
+		return -EINVAL;
+	/* 48 bytes after a ctrl segment end exactly at the block: they never wrap. */
+	memcpy(&copy, seg, sizeof(copy));
+	wr->qkey = be32toh(copy.av.key.qkey.qkey);
+	wr->dqpn = be32toh(copy.av.dqp_dct) & 0xffffff;
+	wr->sgid_index = (uint8_t)(be32toh(copy.av.grh_gid_fl) >> 20);
+	wr->traffic_class = copy.av.tclass;
+	wr->hop_limit = copy.av.hop_limit;
+	memcpy(&wr->dgid, copy.av.rgid, sizeof(wr->dgid));
+	return 0;
+}
+
+/* Inline bytes stay in the ring; a WQE that wraps makes two pieces. */
+static int decode_inline(struct cursor *c, uint32_t at, uint32_t len, struct vb_wr *wr)
+{
+	uint32_t to_end = c->mask + 1 - at;
+
+	if (wr->num_sge + 2 > VB_WR_MAX_SGE)
+		return -EINVAL;
+	if (len > to_end) {
+		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)(c->ring + at), to_end, 0, true };
+		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)c->ring, len - to_end, 0, true };
+	} else if (len) {
+		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)(c->ring + at), len, 0, true };
+	}
+	wr->len += len;
+	return 0;
+}
+
+static int decode_data(struct cursor *c, struct vb_wr *wr)
+{
+	while (c->units) {
+		uint32_t start = c->at, count;
+		const struct mlx5_wqe_data_seg *seg = (const void *)(c->ring + c->at);
+
+		count = be32toh(*(const volatile __be32 *)&seg->byte_count);
+		if (count & MLX5_INLINE_SEG) {
+			uint32_t len = count & ~MLX5_INLINE_SEG;
+
+			if (len > c->units * UNIT - 4 || !take(c, (len + 4 + UNIT - 1) / UNIT))
+				return -EINVAL;
+			if (decode_inline(c, (start + 4) & c->mask, len, wr))
+				return -EINVAL;
+			continue;
+		}
+		take(c, 1);
+		if (wr->num_sge == VB_WR_MAX_SGE)
+			return -EINVAL;
+		/* A count of 0 stands for 2 GiB: the field has no room for it. */
+		wr->sge[wr->num_sge++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31,
+							  be32toh(seg->lkey), false };
+		wr->len += count ? count : 1u << 31;
+	}
+	return 0;
+}
+
+/* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
+static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr,
+					struct cursor *c)
+{
+	const struct mlx5_wqe_ctrl_seg *ctrl = (const void *)((const char *)ring + (index & (blocks - 1)) * BLOCK);
+	uint32_t opmod_idx_opcode = be32toh(*(const volatile __be32 *)&ctrl->opmod_idx_opcode);
+	uint32_t ds = be32toh(*(const volatile __be32 *)&ctrl->qpn_ds) & 0x3f;
+	uint8_t fm_ce_se = *(const volatile uint8_t *)&ctrl->fm_ce_se;
+	const struct opcode *opcode;
+
+	wr->index = (uint16_t)index;
+	wr->wqe_opcode = (uint8_t)opmod_idx_opcode;
+	wr->blocks = (uint8_t)(ds ? (ds + 3) / 4 : 1);
+	wr->num_sge = 0;
+	wr->len = 0;
+	wr->flags = VB_WR_SIGNALED;
+	if (!ds || wr->blocks > blocks || wr->wqe_opcode >= sizeof(opcodes) / sizeof(opcodes[0]))
+		return NULL;
+	opcode = &opcodes[wr->wqe_opcode];
+	if (!opcode->known)
+		return NULL;
+	wr->op = opcode->op;
+	wr->flags = (uint8_t)(opcode->flags | ((fm_ce_se & MLX5_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
+			      ((fm_ce_se & MLX5_WQE_CTRL_SOLICITED) ? VB_WR_SOLICITED : 0) |
+			      ((fm_ce_se & 0xe0) ? VB_WR_FENCE : 0));
+	/* Immediate data passes through as it is; a key is a number. */
+	wr->imm = *(const volatile uint32_t *)&ctrl->imm;
+	if ((wr->flags & VB_WR_INVALIDATE) || wr->op == VB_WR_LOCAL_INVALIDATE)
+		wr->imm = be32toh(wr->imm);
+	*c = (struct cursor){ ring, blocks * BLOCK - 1, (index & (blocks - 1)) * BLOCK, ds };
+	take(c, 1);
+	return opcode;
+}
+
+static int mlx5_send(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr)
+{
+	const struct mlx5_wqe_raddr_seg *remote;
+	const struct mlx5_wqe_atomic_seg *atomic;
+	const struct opcode *opcode;
+	struct cursor c;
+
+	opcode = decode_ctrl(ring, blocks, index, wr, &c);
+	if (!opcode)
+		return -EINVAL;
+	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
+		return 0;
+	if (opcode->raddr) {
+		remote = take(&c, 1);
+		if (!remote)
+			return -EINVAL;
+		wr->raddr = be64toh(remote->raddr);
+		wr->rkey = be32toh(remote->rkey);
+	}
+	if (opcode->atomic) {
+		atomic = take(&c, 1);
+		if (!atomic)
+			return -EINVAL;
+		wr->swap_add = be64toh(atomic->swap_add);
+		wr->compare = be64toh(atomic->compare);
+	}
+	return decode_data(&c, wr);
+}
+
+static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr)
+{
+	struct cursor c;
+	int ret;
+
+	if (!decode_ctrl(ring, blocks, index, wr, &c))
+		return -EINVAL;
+	if (wr->op == VB_WR_NOP)
+		return 0;
+	if (wr->op != VB_WR_SEND || (wr->flags & VB_WR_INVALIDATE))
+		return -EINVAL;
+	ret = decode_datagram(&c, wr);
+	return ret ? ret : decode_data(&c, wr);
+}
+
+static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
+{
+	const struct mlx5_wqe_data_seg *seg = wqe, *end = (const void *)((const char *)wqe + size);
+	int n = 0;
+
+	if (shared)
+		seg++;
+	for (; seg < end && n < VB_WR_MAX_SGE; seg++) {
+		uint32_t count = be32toh(seg->byte_count), lkey = be32toh(seg->lkey);
+
+		if (lkey == MLX5_INVALID_LKEY)
+			break;
+		if (count & MLX5_INLINE_SEG)
+			return -EINVAL;
+		sge[n++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31, lkey, false };
+	}
+	return n;
+}
+
+static uint16_t mlx5_next(const void *wqe)
+{
+	return be16toh(((const struct mlx5_wqe_srq_next_seg *)wqe)->next_wqe_index);
+}
+
+static const uint8_t syndromes[] = {
+	[IBV_WC_LOC_LEN_ERR] = MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR,
+	[IBV_WC_LOC_QP_OP_ERR] = MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+	[IBV_WC_LOC_PROT_ERR] = MLX5_CQE_SYNDROME_LOCAL_PROT_ERR,
+	[IBV_WC_WR_FLUSH_ERR] = MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
+	[IBV_WC_MW_BIND_ERR] = MLX5_CQE_SYNDROME_MW_BIND_ERR,
+	[IBV_WC_BAD_RESP_ERR] = MLX5_CQE_SYNDROME_BAD_RESP_ERR,
+	[IBV_WC_LOC_ACCESS_ERR] = MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR,
+	[IBV_WC_REM_INV_REQ_ERR] = MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
+	[IBV_WC_REM_ACCESS_ERR] = MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR,
+	[IBV_WC_REM_OP_ERR] = MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
+	[IBV_WC_RETRY_EXC_ERR] = MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
+	[IBV_WC_RNR_RETRY_EXC_ERR] = MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
+	[IBV_WC_REM_ABORT_ERR] = MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR,
+};
+
+static uint8_t cqe_opcode(const struct vb_completion *c)
+{
+	if (c->status != IBV_WC_SUCCESS)
+		return c->receive ? MLX5_CQE_RESP_ERR : MLX5_CQE_REQ_ERR;
+	if (!c->receive)
+		return MLX5_CQE_REQ;
+	if (c->op == VB_WR_WRITE)
+		return MLX5_CQE_RESP_WR_IMM;
+	if (c->flags & VB_WR_IMM)
+		return MLX5_CQE_RESP_SEND_IMM;
+	return c->flags & VB_WR_INVALIDATE ? MLX5_CQE_RESP_SEND_INV : MLX5_CQE_RESP_SEND;
+}
+
+static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
+{
+	struct mlx5_cqe64 *cqe = to;
+	uint8_t op_own = (uint8_t)(cqe_opcode(c) << 4 | (c->flags & VB_WR_SOLICITED ? 2 : 0) | owner);
+
+	cqe->srqn_uidx = htobe32(c->srqn ? c->srqn : c->uidx);
+	cqe->wqe_counter = htobe16(c->wqe_index);
+	cqe->sop_drop_qpn = htobe32((uint32_t)c->wqe_opcode << 24 | c->qpn);
+	if (c->status == IBV_WC_SUCCESS) {
+		/* Immediate data is in network order already. */
+		cqe->imm_inval_pkey = c->flags & VB_WR_INVALIDATE ? htobe32(c->imm) : c->imm;
+		cqe->byte_cnt = htobe32(c->byte_len);
+		cqe->flags_rqpn = htobe32(c->src_qpn | (c->grh ? 1u << 28 : 0));
+		cqe->timestamp = htobe64(c->timestamp);
+	} else {
+		struct mlx5_err_cqe *err = to;
+
+		err->vendor_err_synd = 0;
+		err->syndrome = syndromes[c->status];
+	}
+	/* Pairs with the acquire of whoever reads the owner bit. */
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->op_own, op_own, memory_order_release);
+}
+
+const struct vb_codec vb_codec_mlx5 = {
+	.send = mlx5_send,
+	.send_ud = mlx5_send_ud,
+	.receive = mlx5_receive,
+	.next = mlx5_next,
+	.completion = mlx5_completion,
+};

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The card's own objects. Included only inside src/card.
+ *
+ * Locks: a send queue's lock may be held while taking a receive queue's (loopback), either while taking an SRQ's or a
+ * CQ's; never the other way round. State changes that need several of them (an error that flushes a QP) are put on the
+ * work list and done with none held.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/ids.h"
+#include "base/lock.h"
+#include "card/card.h"
+#include "card/format/format.h"
+#include "fabric/fabric.h"
+#include "fabric/segment.h"
+
+struct vb_dev {
+	struct vb_adapter *adapter;
+	void (*async)(void *arg, const struct vb_event *event);
+	void *async_arg;
+	uint32_t epoch; /* of the fabric when it was opened: a forked child must not touch it */
+	_Atomic uint32_t objects;
+};
+
+struct vb_pd {
+	struct vb_dev *dev;
+	uint32_t number;
+	_Atomic uint32_t refs;
+};
+
+struct vb_mr {
+	struct vb_pd *pd;
+	uint32_t key; /* index << 8 | variant */
+	struct vb_seg_mr *entry;
+};
+
+struct vb_cq {
+	struct vb_dev *dev;
+	uint32_t number;
+	_Atomic uint32_t refs;
+	struct vb_cq_attr attr;
+	const struct vb_codec *codec;
+	_Alignas(64) struct vb_lock lock;
+	uint32_t pi;
+	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
+	enum { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED } arm;
+	bool overrun;
+};
+
+struct vb_srq {
+	struct vb_dev *dev;
+	uint32_t number;
+	_Atomic uint32_t refs;
+	struct vb_srq_attr attr;
+	const struct vb_codec *codec;
+	_Alignas(64) struct vb_lock lock;
+	uint16_t head;     /* WQE to consume next */
+	uint16_t consumed; /* counts them, against the doorbell record */
+	uint32_t limit;    /* 0: not armed */
+};
+
+/* A message that was sent in packets and is not acknowledged yet. */
+struct vb_inflight {
+	uint32_t first_psn, last_psn;
+	uint16_t index;
+	uint8_t op, flags, wqe_opcode;
+	uint8_t blocks;
+	uint32_t len;
+	uint32_t received; /* READ: response bytes so far */
+};
+
+/* The requester: everything below is under lock. Indices are block numbers, 16 bits, as in the format. */
+struct vb_sq {
+	_Alignas(64) struct vb_lock lock;
+	void *buf;
+	uint32_t blocks;
+	uint16_t pi;       /* doorbell */
+	uint16_t next;     /* WQE to send next */
+	bool loaded;       /* wr holds the WQE at next */
+	bool blocked;      /* no room on the path */
+	uint64_t sent;     /* payload bytes of wr already sent in packets */
+	uint32_t psn;      /* of the next packet */
+	uint32_t first_psn; /* of wr */
+	struct vb_inflight *inflight; /* ring of blocks entries */
+	uint32_t in_head, in_tail;    /* oldest, behind the newest; free running */
+	uint32_t reads;    /* READs and atomics among them */
+	uint8_t retries, rnr_retries; /* left */
+	bool timed;        /* on the timer list */
+	uint64_t rnr_until; /* ns; 0: not waiting */
+	uint64_t stamp;    /* when in_head last moved, as seen by the timer; 0: not seen */
+	uint32_t stamped_head;
+	struct vb_wr wr;
+};
+
+/* A response that could not be sent at once. */
+struct vb_response {
+	uint8_t op; /* VB_PKT_READ_RESPONSE or VB_PKT_ATOMIC_RESPONSE */
+	uint32_t psn, msn;
+	uint64_t va;   /* READ: where in our memory */
+	uint32_t rkey;
+	uint32_t len, sent;
+	uint64_t value; /* atomic: the original */
+};
+
+enum { VB_RESPONSES = VB_MAX_RD_ATOMIC };
+
+/* The responder: under lock. */
+struct vb_rq {
+	_Alignas(64) struct vb_lock lock;
+	void *buf;
+	uint32_t count, shift;
+	uint16_t ci;
+	uint32_t epsn;     /* expected next */
+	uint32_t msn;
+	bool nak_sent;     /* one NAK per gap */
+	bool ack_due;
+	/* the message being received */
+	bool open;         /* between FIRST and LAST */
+	bool have_wqe;     /* a receive WQE was taken for it */
+	uint8_t op;
+	uint16_t wqe_index;
+	uint16_t num_sge;
+	uint64_t received, capacity;
+	uint64_t va;       /* WRITE: where */
+	uint32_t rkey, dma_len;
+	struct vb_response response[VB_RESPONSES]; /* to send: ring */
+	uint32_t resp_head, resp_tail;
+	struct vb_response replay[VB_RESPONSES];   /* atomics done: answered again, never done again */
+	uint32_t replay_next;
+	struct vb_sge sge[VB_WR_MAX_SGE];
+};
+
+enum vb_work {
+	VB_WORK_ACK = 1 << 0,      /* send the acknowledgement that is due, and responses */
+	VB_WORK_FLUSH = 1 << 1,    /* the QP went to the error state */
+	VB_WORK_SEND = 1 << 2,     /* go on sending */
+	VB_WORK_FLUSH_SQ = 1 << 3, /* SQE: only the send queue */
+	VB_WORK_DRAINED = 1 << 4,  /* SQD: look whether the send queue is drained */
+};
+
+struct vb_qp {
+	struct vb_dev *dev;
+	uint32_t number;
+	enum ibv_qp_type type;
+	_Atomic uint32_t state; /* enum ibv_qp_state; written under both queue locks */
+	struct vb_qp_attr init;
+	const struct vb_codec *codec;
+	struct vb_seg_qp *shared;
+	struct vb_path path;
+	struct ibv_qp_attr attr; /* as modify set it, for query */
+	bool drained_event;      /* wanted when SQD is drained */
+	_Atomic bool comm_est;
+	_Atomic uint32_t work;   /* enum vb_work, what is due */
+	_Atomic bool queued;     /* on the work or the blocked list */
+	struct vb_qp *next_work;
+	struct vb_qp *next_timer, *prev_timer;
+	struct vb_sq sq;
+	struct vb_rq rq;
+};
+
+/* --- adapter.c --- */
+bool vb_dev_stale(const struct vb_dev *dev); /* opened by our parent before a fork */
+void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie);
+const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter);
+
+/* --- mr.c: inside a read section --- */
+/* The address behind [addr, addr + len) of a key, with these rights and in this domain; NULL where not allowed. */
+void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access);
+/* SEND_WITH_INV and LOCAL_INV: the key is dead from now on; -EINVAL where it is not one of this domain. */
+int vb_mr_invalidate(uint32_t key, uint32_t pdn);
+
+/* --- cq.c --- */
+void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
+
+/* --- srq.c --- */
+/* Take a WQE: the number of sge and its index, or -EAGAIN (empty), -EINVAL (malformed, index set). */
+int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
+
+/* --- qp.c --- */
+struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
+
+/* --- requester.c --- */
+void vb_requester_run(struct vb_qp *qp);      /* sq.lock held */
+void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
+/* Time passes; false once nothing is left to wait for. sq.lock held. */
+bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next);
+void vb_requester_flush(struct vb_qp *qp);    /* sq.lock held */
+void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
+
+/* --- responder.c --- */
+/* Execute a request. Returns true with *reply set where the caller is to answer at once (loopback). */
+bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *reply_iov);
+void vb_responder_answer(struct vb_qp *qp);   /* send what is due */
+void vb_responder_flush(struct vb_qp *qp);    /* rq.lock held */
+void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
+
+/* --- work.c --- */
+extern const struct vb_sink vb_card_sink;
+void vb_work_add(struct vb_qp *qp, enum vb_work what);
+/* No room on the path: try again when there may be. */
+void vb_work_block(struct vb_qp *qp, enum vb_work what);
+void vb_work_remove(struct vb_qp *qp);        /* waits until nobody works on it */
+void vb_timer_add(struct vb_qp *qp);          /* sq.lock held */
+/* Move to the error state from the data path: any locks held; flushing follows from the work list. */
+void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
+void vb_qp_fail_sq(struct vb_qp *qp);         /* SQE, for UC and UD */
+
+static inline uint32_t vb_psn_add(uint32_t psn, uint32_t n)
+{
+	return (psn + n) & 0xffffff;
+}
+
+/* a - b in the 24-bit circle, negative where a is behind b */
+static inline int32_t vb_psn_diff(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << 8) >> 8;
+}
+
+static inline bool vb_qp_receives(uint32_t state)
+{
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns memory registration. The table of keys is the one in the process's segment, so that peers on this host check
+ * the same entries as our own queues do.
+ *
+ *	key = index << 8 | variant      index -> struct vb_seg_mr      variant: changes when the index is used again
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/rcu.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with 0x100). */
+static struct vb_ids mr_numbers = VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16);
+static _Atomic uint8_t next_variant;
+
+enum {
+	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB,
+};
+
+static int check_access(unsigned int access)
+{
+	access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE; /* hints, free to be ignored */
+	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
+		return -EOPNOTSUPP;
+	if (access & ~(unsigned int)ACCESS_KNOWN)
+		return -EINVAL;
+	/* IBTA 10.6.3.1: what may be written from afar must be writable here. */
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	return 0;
+}
+
+/*
+ * Hardware pins the pages, so memory that is not there, or not writable where it must be, is refused at once. Filling
+ * in the page tables finds that out without changing a byte, and spares the first message the page faults.
+ */
+static int check_memory(void *addr, size_t length, unsigned int access)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t first = (uintptr_t)addr & ~(page - 1);
+	uintptr_t end = ((uintptr_t)addr + length + page - 1) & ~(page - 1);
+	bool write = access & IBV_ACCESS_LOCAL_WRITE;
+	unsigned char residence[64];
+
+	if ((uintptr_t)addr + length < (uintptr_t)addr)
+		return -EINVAL;
+	if (!length)
+		return 0;
+	if (!madvise((void *)first, end - first, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		return 0;
+	if (errno == ENOMEM || errno == EFAULT)
+		return -EFAULT;
+	if (errno == EHWPOISON || errno == EAGAIN)
+		return -EAGAIN;
+	/* An old kernel, or a special mapping (EINVAL), or one without the right to write: tell the last apart. */
+	for (; first < end; first += page * sizeof(residence)) {
+		size_t bytes = end - first < page * sizeof(residence) ? end - first : page * sizeof(residence);
+
+		if (mincore((void *)first, bytes, residence))
+			return -EFAULT;
+	}
+	return write && !madvise((void *)((uintptr_t)addr & ~(page - 1)), page, MADV_POPULATE_READ) ? -EFAULT : 0;
+}
+
+static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr, size_t length, uint64_t iova,
+		    unsigned int access)
+{
+	entry->access = access;
+	entry->pdn = pdn;
+	entry->addr = (uintptr_t)addr;
+	entry->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
+	entry->length = length;
+	atomic_store_explicit(&entry->key, key, memory_order_release);
+}
+
+/* Nobody uses the entry when this returns: no thread of ours, no peer. */
+static void retract(struct vb_seg_mr *entry, uint32_t index)
+{
+	atomic_store(&entry->key, 0);
+	vb_read_wait();
+	vb_segment_wait_mr(index);
+}
+
+static uint32_t make_key(uint32_t index)
+{
+	return index << 8 | atomic_fetch_add(&next_variant, 1);
+}
+
+int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access, struct vb_mr **out)
+{
+	struct vb_seg_mr *entry;
+	struct vb_mr *mr;
+	int64_t index;
+	int ret;
+
+	if (vb_dev_stale(pd->dev))
+		return -EINVAL;
+	ret = check_access(access);
+	if (!ret)
+		ret = check_memory(addr, length, access);
+	if (!ret)
+		ret = vb_fault_arm(); /* in case the program has installed its own handlers meanwhile */
+	if (ret)
+		return ret;
+	index = vb_ids_take(&mr_numbers, pd->dev->adapter->max_mr);
+	if (index < 0)
+		return (int)index;
+	mr = calloc(1, sizeof(*mr));
+	entry = vb_segment_mr(vb_segment_self, (uint32_t)index, true);
+	if (!mr || !entry) {
+		free(mr);
+		vb_ids_give(&mr_numbers, (uint32_t)index);
+		return -ENOMEM;
+	}
+	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
+	publish(entry, mr->key, pd->number, addr, length, iova, access);
+	atomic_fetch_add(&pd->refs, 1);
+	atomic_fetch_add(&pd->dev->objects, 1);
+	*out = mr;
+	return 0;
+}
+
+int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
+		unsigned int access)
+{
+	struct vb_seg_mr *entry = mr->entry;
+	struct vb_pd *new_pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd;
+	int ret;
+
+	if (vb_dev_stale(mr->pd->dev) || new_pd->dev != mr->pd->dev)
+		return -EINVAL;
+	if (!(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		access = entry->access;
+	if (!(flags & IBV_REREG_MR_CHANGE_TRANSLATION)) {
+		addr = (void *)(uintptr_t)entry->addr;
+		length = entry->length;
+		iova = entry->iova;
+	}
+	ret = check_access(access);
+	if (!ret)
+		ret = check_memory(addr, length, access);
+	if (ret)
+		return ret;
+	retract(entry, mr->key >> 8);
+	mr->key = make_key(mr->key >> 8);
+	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
+	atomic_fetch_add(&new_pd->refs, 1);
+	atomic_fetch_sub(&mr->pd->refs, 1);
+	mr->pd = new_pd;
+	return 0;
+}
+
+int vb_mr_dereg(struct vb_mr *mr)
+{
+	if (!vb_dev_stale(mr->pd->dev)) {
+		retract(mr->entry, mr->key >> 8);
+		vb_ids_give(&mr_numbers, mr->key >> 8);
+	}
+	atomic_fetch_sub(&mr->pd->refs, 1);
+	atomic_fetch_sub(&mr->pd->dev->objects, 1);
+	free(mr);
+	return 0;
+}
+
+uint32_t vb_mr_key(const struct vb_mr *mr)
+{
+	return mr->key;
+}
+
+void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access)
+{
+	struct vb_seg_mr *entry = vb_segment_mr(vb_segment_self, key >> 8, false);
+
+	/* Pairs with publish(). */
+	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
+		return NULL;
+	if ((entry->access & access) != access || entry->pdn != pdn || addr < entry->iova || len > entry->length ||
+	    addr - entry->iova > entry->length - len)
+		return NULL;
+	return (void *)(uintptr_t)(entry->addr + (addr - entry->iova));
+}
+
+int vb_mr_invalidate(uint32_t key, uint32_t pdn)
+{
+	struct vb_seg_mr *entry = vb_segment_mr(vb_segment_self, key >> 8, false);
+
+	if (!entry || !key || entry->pdn != pdn || !atomic_compare_exchange_strong(&entry->key, &key, 0))
+		return -EINVAL;
+	return 0;
+}

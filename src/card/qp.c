@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns queue pairs as objects: numbers, the table of them, create and destroy, query.
+ *
+ *	number = process slot << 16 | index        table[index] -> struct vb_qp   (read inside read sections)
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/rcu.h"
+
+enum {
+	FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is room for what may come */
+	MAX_INDEX = 1 << VB_QPN_INDEX_BITS,
+};
+
+static struct vb_ids qp_numbers = VB_IDS_INIT(FIRST_INDEX, MAX_INDEX - FIRST_INDEX);
+static _Atomic(struct vb_qp *) table[MAX_INDEX];
+
+struct vb_qp *vb_qp_find(uint32_t qpn)
+{
+	struct vb_qp *qp = atomic_load_explicit(&table[qpn & VB_QPN_INDEX_MASK], memory_order_acquire);
+
+	return qp && qp->number == qpn ? qp : NULL;
+}
+
+static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
+{
+	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD)
+		return -EOPNOTSUPP;
+	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev || !attr->recv_cq ||
+	    attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) || !attr->dbr)
+		return -EINVAL;
+	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 || (attr->sq_cnt && !attr->sq_buf))
+		return -EINVAL;
+	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR || (attr->rq_cnt && !attr->rq_buf))
+		return -EINVAL;
+	return 0;
+}
+
+static void hold(const struct vb_qp_attr *attr, int by)
+{
+	atomic_fetch_add(&attr->pd->refs, by);
+	atomic_fetch_add(&attr->send_cq->refs, by);
+	atomic_fetch_add(&attr->recv_cq->refs, by);
+	if (attr->srq)
+		atomic_fetch_add(&attr->srq->refs, by);
+}
+
+static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
+{
+	struct vb_qp *qp = aligned_alloc(64, (sizeof(*qp) + 63) & ~(size_t)63);
+
+	if (!qp)
+		return NULL;
+	memset(qp, 0, sizeof(*qp));
+	if (attr->sq_cnt) {
+		qp->sq.inflight = calloc(attr->sq_cnt, sizeof(*qp->sq.inflight));
+		if (!qp->sq.inflight) {
+			free(qp);
+			return NULL;
+		}
+	}
+	qp->dev = dev;
+	qp->type = attr->type;
+	qp->init = *attr;
+	qp->codec = vb_adapter_codec(dev->adapter);
+	qp->sq.buf = attr->sq_buf;
+	qp->sq.blocks = attr->sq_cnt;
+	qp->rq.buf = attr->rq_buf;
+	qp->rq.count = attr->srq ? 0 : attr->rq_cnt;
+	qp->rq.shift = attr->rq_shift;
+	return qp;
+}
+
+int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **out)
+{
+	struct vb_qp *qp;
+	int64_t index;
+	int ret;
+
+	if (vb_dev_stale(dev))
+		return -EINVAL;
+	ret = check_attr(dev, attr);
+	if (!ret)
+		ret = vb_fault_arm();
+	if (ret)
+		return ret;
+	index = vb_ids_take(&qp_numbers, dev->adapter->max_qp);
+	if (index < 0)
+		return (int)index;
+	qp = qp_alloc(dev, attr);
+	ret = -ENOMEM;
+	if (!qp)
+		goto give_number;
+	qp->shared = vb_segment_qp(vb_segment_self, (uint32_t)index, true);
+	if (!qp->shared)
+		goto free_qp;
+	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
+	atomic_store(&qp->state, IBV_QPS_RESET);
+	hold(attr, 1);
+	atomic_fetch_add(&dev->objects, 1);
+	atomic_store_explicit(&table[index], qp, memory_order_release);
+	*out = qp;
+	return 0;
+
+free_qp:
+	free(qp->sq.inflight);
+	free(qp);
+give_number:
+	vb_ids_give(&qp_numbers, (uint32_t)index);
+	return ret;
+}
+
+int vb_qp_destroy(struct vb_qp *qp)
+{
+	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
+
+	if (!vb_dev_stale(qp->dev)) {
+		atomic_store(&qp->shared->ready, 0);
+		atomic_store(&table[index], NULL);
+		atomic_store(&qp->state, IBV_QPS_RESET);
+		vb_read_wait();        /* no receive finds it any more */
+		vb_work_remove(qp);
+		vb_segment_wait_qp(index);
+		vb_read_wait();        /* nor does a thread that took it from the work list */
+		vb_path_close(&qp->path);
+		vb_ids_give(&qp_numbers, index);
+	}
+	hold(&qp->init, -1);
+	atomic_fetch_sub(&qp->dev->objects, 1);
+	free(qp->sq.inflight);
+	free(qp);
+	return 0;
+}
+
+uint32_t vb_qp_number(const struct vb_qp *qp)
+{
+	return qp->number;
+}
+
+enum ibv_qp_state vb_qp_state(const struct vb_qp *qp)
+{
+	return (enum ibv_qp_state)atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
+{
+	vb_lock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = vb_qp_state(qp);
+	attr->cap = qp->init.cap;
+	attr->sq_psn = qp->sq.psn;
+	attr->rq_psn = qp->rq.epsn;
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.in_head != qp->sq.in_tail;
+	vb_unlock(&qp->rq.lock);
+	vb_unlock(&qp->sq.lock);
+	if (!init)
+		return;
+	init->cap = qp->init.cap;
+	init->qp_type = qp->type;
+	init->sq_sig_all = qp->init.sq_sig_all;
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the state machine of queue pairs: which transitions exist, what each requires and allows, and what a transition
+ * does.
+ *
+ *	RESET -> INIT -> RTR -> RTS <-> SQD        any -> RESET, any -> ERR
+ *	                         ^  SQE (UC, UD: a send failed; back to RTS by the program)
+ *
+ * The table is that of IBTA 11.2.5.3, as ib_core enforces it for every driver.
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/rcu.h"
+
+enum { RC, UC, UD, TYPES };
+
+struct transition {
+	bool valid;
+	int required[TYPES];
+	int optional[TYPES];
+};
+
+#define CONNECTED_INIT (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define DATAGRAM_INIT  (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
+#define UC_RTR	       (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define CONNECTED_OPT  (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
+#define SQD_RTS_RC     (CONNECTED_OPT | IBV_QP_MIN_RNR_TIMER)
+#define SQD_RC                                                                                     \
+	(IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |          \
+	 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |                   \
+	 IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE)
+
+static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
+	[IBV_QPS_RESET] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+		[IBV_QPS_INIT] = {
+			.valid = true,
+			.required = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT },
+		},
+	},
+	[IBV_QPS_INIT] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+		[IBV_QPS_INIT] = {
+			.valid = true,
+			.optional = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT },
+		},
+		[IBV_QPS_RTR] = {
+			.valid = true,
+			.required = { UC_RTR | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, UC_RTR, 0 },
+			.optional = {
+				IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
+				IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
+				IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
+			},
+		},
+	},
+	[IBV_QPS_RTR] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+		[IBV_QPS_RTS] = {
+			.valid = true,
+			.required = {
+				IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					IBV_QP_MAX_QP_RD_ATOMIC,
+				IBV_QP_SQ_PSN,
+				IBV_QP_SQ_PSN,
+			},
+			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+		},
+	},
+	[IBV_QPS_RTS] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+		[IBV_QPS_RTS] = {
+			.valid = true,
+			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+		},
+		[IBV_QPS_SQD] = {
+			.valid = true,
+			.optional = { IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY,
+				      IBV_QP_EN_SQD_ASYNC_NOTIFY },
+		},
+	},
+	[IBV_QPS_SQD] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+		[IBV_QPS_RTS] = {
+			.valid = true,
+			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+		},
+		[IBV_QPS_SQD] = {
+			.valid = true,
+			.optional = {
+				SQD_RC,
+				IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+					IBV_QP_PATH_MIG_STATE,
+				IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
+			},
+		},
+	},
+	[IBV_QPS_SQE] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+		[IBV_QPS_RTS] = {
+			.valid = true,
+			.optional = { 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+		},
+	},
+	[IBV_QPS_ERR] = {
+		[IBV_QPS_RESET] = { .valid = true },
+		[IBV_QPS_ERR] = { .valid = true },
+	},
+};
+
+static int type_index(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : UD;
+}
+
+static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+{
+	const struct transition *t;
+	int type = type_index(qp->type);
+
+	if (from > IBV_QPS_ERR || to > IBV_QPS_ERR)
+		return -EINVAL;
+	t = &transitions[from][to];
+	if (!t->valid || (t->required[type] & ~mask) ||
+	    (mask & ~(IBV_QP_STATE | t->required[type] | t->optional[type])))
+		return -EINVAL;
+	/* SQE exists for queues without retries only. */
+	return from == IBV_QPS_SQE && type == RC ? -EINVAL : 0;
+}
+
+static int check_av(const struct vb_qp *qp, const struct ibv_ah_attr *av)
+{
+	const struct vb_adapter *adapter = qp->dev->adapter;
+
+	/* On Ethernet every address vector has a global route, from an entry of the GID table that is in use. */
+	if (!av->is_global || av->grh.sgid_index >= adapter->num_gids || av->port_num > VB_PORTS)
+		return -EINVAL;
+	return 0;
+}
+
+static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	if ((mask & IBV_QP_PORT) && (attr->port_num < 1 || attr->port_num > VB_PORTS))
+		return -EINVAL;
+	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index)
+		return -EINVAL;
+	if ((mask & IBV_QP_AV) && check_av(qp, &attr->ah_attr))
+		return -EINVAL;
+	/* Automatic path migration does not exist on Ethernet. */
+	if ((mask & IBV_QP_ALT_PATH) ||
+	    ((mask & IBV_QP_PATH_MIG_STATE) && attr->path_mig_state != IBV_MIG_MIGRATED))
+		return -EINVAL;
+	if ((mask & IBV_QP_PATH_MTU) &&
+	    (attr->path_mtu < IBV_MTU_256 || 128u << attr->path_mtu > qp->dev->adapter->config->mtu))
+		return -EINVAL;
+	if (((mask & IBV_QP_RQ_PSN) && attr->rq_psn > 0xffffff) ||
+	    ((mask & IBV_QP_SQ_PSN) && attr->sq_psn > 0xffffff) ||
+	    ((mask & IBV_QP_DEST_QPN) && attr->dest_qp_num > 0xffffff))
+		return -EINVAL;
+	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > VB_MAX_RD_ATOMIC) ||
+	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > VB_MAX_RD_ATOMIC))
+		return -EINVAL;
+	if (((mask & IBV_QP_MIN_RNR_TIMER) && attr->min_rnr_timer > 31) ||
+	    ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31) || ((mask & IBV_QP_RETRY_CNT) && attr->retry_cnt > 7) ||
+	    ((mask & IBV_QP_RNR_RETRY) && attr->rnr_retry > 7))
+		return -EINVAL;
+	return 0;
+}
+
+static void take_values(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_qp_attr *cur = &qp->attr;
+
+#define TAKE(bit, field)                                                                           \
+	do {                                                                                       \
+		if (mask & (bit))                                                                  \
+			cur->field = attr->field;                                                  \
+	} while (0)
+	TAKE(IBV_QP_PORT, port_num);
+	TAKE(IBV_QP_PKEY_INDEX, pkey_index);
+	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	TAKE(IBV_QP_QKEY, qkey);
+	TAKE(IBV_QP_AV, ah_attr);
+	TAKE(IBV_QP_PATH_MTU, path_mtu);
+	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
+	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	TAKE(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	TAKE(IBV_QP_TIMEOUT, timeout);
+	TAKE(IBV_QP_RETRY_CNT, retry_cnt);
+	TAKE(IBV_QP_RNR_RETRY, rnr_retry);
+	TAKE(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	TAKE(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+#undef TAKE
+	if (mask & IBV_QP_RETRY_CNT)
+		qp->sq.retries = attr->retry_cnt;
+	if (mask & IBV_QP_RNR_RETRY)
+		qp->sq.rnr_retries = attr->rnr_retry;
+}
+
+/* A connected queue learns where its peer is. A peer that is not there is like one that does not answer. */
+static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, struct vb_path *path)
+{
+	uint32_t qpn = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
+	int ret;
+
+	*path = (struct vb_path){ .kind = VB_PATH_NONE, .mtu = 4096 };
+	if (qp->type == IBV_QPT_UD || !vb_adapter_gid_is_local(qp->dev->adapter, &attr->ah_attr.grh.dgid))
+		return 0;
+	ret = vb_path_open(path, qpn);
+	if (ret == -EHOSTUNREACH)
+		path->mtu = 4096;
+	return ret == -EHOSTUNREACH ? 0 : ret;
+}
+
+/* Show initiators on this host what they may do to this QP without asking. Not while they use it: see segment.h. */
+static void publish(struct vb_qp *qp, enum ibv_qp_state state)
+{
+	struct vb_seg_qp *shared = qp->shared;
+
+	shared->remote_qpn = qp->attr.dest_qp_num;
+	shared->access = qp->attr.qp_access_flags;
+	shared->pdn = qp->init.pd->number;
+	shared->transport = qp->type;
+	atomic_store_explicit(&shared->ready, qp->type != IBV_QPT_UD && vb_qp_receives(state), memory_order_release);
+}
+
+static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, const struct ibv_qp_attr *attr,
+		  int mask)
+{
+	if (to == IBV_QPS_RESET) {
+		vb_requester_reset(qp, 0);
+		vb_responder_reset(qp, 0);
+		memset(&qp->attr, 0, sizeof(qp->attr));
+	}
+	if (mask & IBV_QP_RQ_PSN)
+		vb_responder_reset(qp, attr->rq_psn);
+	if (mask & IBV_QP_SQ_PSN)
+		vb_requester_reset(qp, attr->sq_psn);
+	take_values(qp, attr, mask);
+	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
+		atomic_store(&qp->comm_est, false);
+	if (to == IBV_QPS_SQD && from == IBV_QPS_RTS)
+		qp->drained_event = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
+	atomic_store(&qp->state, to);
+}
+
+/* What follows a transition, with no lock held. */
+static void after(struct vb_qp *qp, enum ibv_qp_state to)
+{
+	vb_read_lock();
+	if (to == IBV_QPS_RTS || to == IBV_QPS_SQD) {
+		vb_work_add(qp, to == IBV_QPS_RTS ? VB_WORK_SEND : VB_WORK_DRAINED);
+	} else if (to == IBV_QPS_ERR) {
+		vb_lock(&qp->sq.lock);
+		vb_requester_flush(qp);
+		vb_unlock(&qp->sq.lock);
+		vb_lock(&qp->rq.lock);
+		vb_responder_flush(qp);
+		vb_unlock(&qp->rq.lock);
+		if (qp->init.srq)
+			vb_dev_event(qp->dev, IBV_EVENT_QP_LAST_WQE_REACHED, qp->init.cookie);
+	}
+	vb_read_unlock();
+	vb_fabric_progress();
+}
+
+int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	struct vb_path path = { .kind = VB_PATH_NONE }, old = { .kind = VB_PATH_NONE };
+	enum ibv_qp_state from, to;
+	int ret;
+
+	if (vb_dev_stale(qp->dev))
+		return -EINVAL;
+	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : vb_qp_state(qp);
+	to = mask & IBV_QP_STATE ? attr->qp_state : from;
+	if (from != vb_qp_state(qp))
+		return -EINVAL;
+	ret = check_transition(qp, from, to, mask);
+	if (!ret)
+		ret = check_values(qp, attr, mask);
+	if (!ret && (mask & IBV_QP_AV))
+		ret = open_path(qp, attr, mask, &path);
+	if (ret)
+		return ret;
+	atomic_store(&qp->shared->ready, 0);
+	vb_segment_wait_qp(qp->number & VB_QPN_INDEX_MASK);
+	vb_lock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	if (vb_qp_state(qp) != from) { /* the data path met an error meanwhile */
+		ret = -EINVAL;
+		old = path;
+	} else {
+		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET) {
+			old = qp->path;
+			qp->path = path;
+		}
+		enter(qp, from, to, attr, mask);
+		publish(qp, to);
+	}
+	vb_unlock(&qp->rq.lock);
+	vb_unlock(&qp->sq.lock);
+	if (old.kind == VB_PATH_SHM)
+		vb_read_wait(); /* a sender may still be using the old path */
+	vb_path_close(&old);
+	if (!ret)
+		after(qp, to);
+	return ret;
+}

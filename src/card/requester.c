@@ -1,0 +1,767 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the sending side of queue pairs: send WQEs become packets, direct copies or calls, and completions.
+ *
+ *	          next                 pi
+ *	 done ....[ in flight ][ to send ]           in flight: sent in packets, not acknowledged (RC)
+ *	          ^ inflight[in_head]
+ *
+ * A WQE takes one of three ways. To a QP of this process it is a call of the responder, which copies once. One-sided
+ * work to another process of this host is done directly in its memory, if nothing of this QP is in flight: the
+ * order that the transport promises is kept by doing things in order. All else goes in packets.
+ *
+ * A direct access that is refused is tried again in packets, so that the target itself decides, answers, and changes
+ * its own state: the initiator never judges for it.
+ *
+ * Everything here runs under the send queue's lock, inside a read section.
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/rcu.h"
+#include "fabric/direct.h"
+
+enum step {
+	NEXT,   /* the WQE is done or in flight: go on */
+	WAIT,   /* go on later */
+	FAILED, /* it was completed with an error */
+};
+
+/* --- completing --------------------------------------------------------------------------------------------------- */
+
+static void push(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode, enum ibv_wc_status status, uint32_t len)
+{
+	struct vb_completion c = {
+		.status = status,
+		.wqe_opcode = wqe_opcode,
+		.wqe_index = index,
+		.qpn = qp->number,
+		.byte_len = len,
+		.uidx = qp->init.uidx,
+	};
+
+	vb_cq_push(qp->init.send_cq, &c);
+}
+
+static void advance(struct vb_sq *sq)
+{
+	sq->next = (uint16_t)(sq->next + sq->wr.blocks);
+	sq->loaded = false;
+	sq->sent = 0;
+}
+
+static enum step done(struct vb_qp *qp)
+{
+	struct vb_wr *wr = &qp->sq.wr;
+
+	if (wr->flags & VB_WR_SIGNALED)
+		push(qp, wr->index, wr->wqe_opcode, IBV_WC_SUCCESS, (uint32_t)wr->len);
+	advance(&qp->sq);
+	return NEXT;
+}
+
+static void forget_inflight(struct vb_sq *sq)
+{
+	sq->in_head = sq->in_tail;
+	sq->reads = 0;
+	sq->rnr_until = 0;
+}
+
+/* The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so, RC not. */
+static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	struct vb_wr *wr = &qp->sq.wr;
+
+	push(qp, wr->index, wr->wqe_opcode, status, 0);
+	advance(&qp->sq);
+	forget_inflight(&qp->sq);
+	if (qp->type == IBV_QPT_RC)
+		vb_qp_fail(qp, 0, false);
+	else
+		vb_qp_fail_sq(qp);
+	return FAILED;
+}
+
+/* The oldest WQE in flight fails; those behind it are flushed. */
+static void fail_inflight(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
+
+	push(qp, e->index, e->wqe_opcode, status, 0);
+	sq->next = (uint16_t)(e->index + e->blocks);
+	sq->loaded = false;
+	sq->sent = 0;
+	forget_inflight(sq);
+	vb_qp_fail(qp, 0, false);
+}
+
+/* --- checking and gathering ----------------------------------------------------------------------------------------- */
+
+static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	bool one_sided_response = wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+
+	if ((uint16_t)(qp->sq.pi - qp->sq.next) < wr->blocks)
+		return IBV_WC_LOC_QP_OP_ERR; /* reaches beyond the doorbell */
+	if (qp->type == IBV_QPT_UC && (one_sided_response || (wr->flags & VB_WR_INVALIDATE)))
+		return IBV_WC_LOC_QP_OP_ERR;
+	if (one_sided_response && !qp->attr.max_rd_atomic)
+		return IBV_WC_LOC_QP_OP_ERR;
+	if (wr->len > 1ull << VB_MAX_MSG_LOG)
+		return IBV_WC_LOC_LEN_ERR;
+	if (qp->type == IBV_QPT_UD && wr->len > qp->dev->adapter->config->mtu)
+		return IBV_WC_LOC_LEN_ERR;
+	if ((wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD) && wr->len != 8)
+		return IBV_WC_LOC_LEN_ERR;
+	return IBV_WC_SUCCESS;
+}
+
+/* The local memory of a work request; the number of pieces or -EINVAL where a key does not cover them. */
+static int gather(const struct vb_qp *qp, const struct vb_wr *wr, struct iovec *iov)
+{
+	bool written = wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+
+	for (unsigned int i = 0; i < wr->num_sge; i++) {
+		const struct vb_sge *sge = &wr->sge[i];
+		void *p = (void *)(uintptr_t)sge->addr;
+
+		if (!sge->raw)
+			p = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr, sge->len,
+					    written ? IBV_ACCESS_LOCAL_WRITE : 0);
+		if (!p)
+			return -EINVAL;
+		iov[i] = (struct iovec){ p, sge->len };
+	}
+	return wr->num_sge;
+}
+
+/* [offset, offset + len) of a list of pieces. */
+static uint32_t slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len, struct iovec *out)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < cnt && len; i++) {
+		size_t take;
+
+		if (offset >= iov[i].iov_len) {
+			offset -= iov[i].iov_len;
+			continue;
+		}
+		take = iov[i].iov_len - offset < len ? iov[i].iov_len - offset : len;
+		out[n++] = (struct iovec){ (char *)iov[i].iov_base + offset, take };
+		len -= (uint32_t)take;
+		offset = 0;
+	}
+	return n;
+}
+
+static void fill_packet(const struct vb_qp *qp, const struct vb_wr *wr, struct vb_pkt *pkt)
+{
+	static const uint8_t ops[] = {
+		[VB_WR_SEND] = VB_PKT_SEND,
+		[VB_WR_WRITE] = VB_PKT_WRITE,
+		[VB_WR_READ] = VB_PKT_READ,
+		[VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
+		[VB_WR_FETCH_ADD] = VB_PKT_FETCH_ADD,
+	};
+
+	pkt->op = ops[wr->op];
+	pkt->syndrome = 0;
+	pkt->transport = (uint8_t)qp->type;
+	pkt->dqpn = qp->attr.dest_qp_num;
+	pkt->sqpn = qp->number;
+	pkt->psn = qp->sq.psn;
+	pkt->imm = wr->imm;
+	pkt->msn_qkey = 0;
+	pkt->va = wr->raddr;
+	pkt->rkey = wr->rkey;
+	pkt->dma_len = (uint32_t)wr->len;
+	pkt->swap_add = wr->swap_add;
+	pkt->compare = wr->compare;
+	pkt->grh = NULL;
+}
+
+/* Flags of the packet that carries bytes [at, at + len) of a message. */
+static uint8_t packet_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)
+{
+	uint8_t flags = at ? 0 : VB_PKT_FIRST;
+
+	if (at + len < wr->len && wr->op != VB_WR_READ)
+		return flags;
+	flags |= VB_PKT_LAST | VB_PKT_ACK_REQ;
+	if (wr->flags & VB_WR_IMM)
+		flags |= VB_PKT_IMM;
+	if (wr->flags & VB_WR_INVALIDATE)
+		flags |= VB_PKT_INVALIDATE;
+	if (wr->flags & VB_WR_SOLICITED)
+		flags |= VB_PKT_SOLICITED;
+	return flags;
+}
+
+/* --- retry ---------------------------------------------------------------------------------------------------------- */
+
+static void add_inflight(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_wr *wr = &sq->wr;
+	struct vb_inflight *e = &sq->inflight[sq->in_tail++ & (sq->blocks - 1)];
+
+	*e = (struct vb_inflight){
+		.first_psn = sq->first_psn,
+		.last_psn = vb_psn_add(sq->psn, 0xffffff),
+		.index = wr->index,
+		.op = wr->op,
+		.flags = wr->flags,
+		.wqe_opcode = wr->wqe_opcode,
+		.blocks = wr->blocks,
+		.len = (uint32_t)wr->len,
+	};
+	if (wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD)
+		sq->reads++;
+	vb_timer_add(qp);
+	advance(sq);
+}
+
+/* Send everything that is not acknowledged again: duplicates are the responder's to recognise. */
+static void rewind_all(struct vb_sq *sq)
+{
+	if (sq->in_head != sq->in_tail) {
+		struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
+
+		sq->next = e->index;
+		sq->psn = e->first_psn;
+	} else if (sq->loaded) {
+		sq->psn = sq->first_psn;
+	}
+	sq->loaded = false;
+	sq->sent = 0;
+	forget_inflight(sq);
+}
+
+/* IBTA table 45, in microseconds / 10 */
+static const uint32_t rnr_timer[32] = { 65536, 1,   2,	 3,   4,   6,	8,    12,   16,	  24,	32,
+					48,    64,  96,	 128, 192, 256, 384,  512,  768,  1024, 1536,
+					2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152 };
+
+static void wait_rnr(struct vb_qp *qp, uint8_t code)
+{
+	rewind_all(&qp->sq);
+	qp->sq.rnr_until = vb_now_ns() + rnr_timer[code & 31] * 10000ull;
+	vb_timer_add(qp);
+}
+
+static bool may_retry_rnr(struct vb_qp *qp)
+{
+	if (qp->attr.rnr_retry == 7)
+		return true;
+	if (!qp->sq.rnr_retries)
+		return false;
+	qp->sq.rnr_retries--;
+	return true;
+}
+
+static void refresh_retries(struct vb_qp *qp)
+{
+	qp->sq.retries = qp->attr.retry_cnt;
+	qp->sq.rnr_retries = qp->attr.rnr_retry;
+}
+
+static enum ibv_wc_status nak_status(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case VB_SYN_NAK_INVALID:
+		return IBV_WC_REM_INV_REQ_ERR;
+	case VB_SYN_NAK_ACCESS:
+		return IBV_WC_REM_ACCESS_ERR;
+	case VB_SYN_SOURCE_FAULT:
+		return IBV_WC_LOC_PROT_ERR;
+	default:
+		return IBV_WC_REM_OP_ERR;
+	}
+}
+
+/* --- loopback --------------------------------------------------------------------------------------------------------- */
+
+static int copy_pieces(const struct iovec *to, int to_cnt, uint64_t offset, const struct iovec *from, uint32_t from_cnt)
+{
+	struct iovec part[VB_WR_MAX_SGE];
+
+	for (uint32_t i = 0; i < from_cnt; i++) {
+		const char *src = from[i].iov_base;
+		uint32_t n = slice(to, to_cnt, offset, (uint32_t)from[i].iov_len, part);
+
+		for (uint32_t k = 0; k < n; k++) {
+			if (vb_fault_copy(part[k].iov_base, src, part[k].iov_len))
+				return -EFAULT;
+			src += part[k].iov_len;
+		}
+		offset += from[i].iov_len;
+	}
+	return 0;
+}
+
+/* The answer to a loopback call, for RC. */
+static enum step take_reply(struct vb_qp *qp, const struct vb_pkt *reply, const struct iovec *iov, int cnt)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	if (reply->op == VB_PKT_READ_RESPONSE) {
+		if (copy_pieces(iov, cnt, 0, reply->iov, reply->iov_cnt))
+			return fail(qp, vb_fault_readable(reply->iov->iov_base, reply->len) ? IBV_WC_LOC_PROT_ERR :
+											      IBV_WC_REM_ACCESS_ERR);
+	} else if (reply->op == VB_PKT_ATOMIC_RESPONSE) {
+		struct iovec value = { (void *)&reply->swap_add, 8 };
+
+		if (copy_pieces(iov, cnt, 0, &value, 1))
+			return fail(qp, IBV_WC_LOC_PROT_ERR);
+	} else if ((reply->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
+		if (!may_retry_rnr(qp))
+			return fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+		wait_rnr(qp, reply->syndrome);
+		return WAIT;
+	} else if (reply->syndrome != VB_SYN_ACK) {
+		return fail(qp, nak_status(reply->syndrome));
+	}
+	sq->psn = vb_psn_add(sq->first_psn, 1);
+	refresh_retries(qp);
+	return done(qp);
+}
+
+static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt)
+{
+	struct vb_qp *target = vb_qp_find(pkt->dqpn);
+	struct vb_wr *wr = &qp->sq.wr;
+	struct iovec reply_iov;
+	struct vb_pkt reply;
+	bool answered;
+
+	pkt->flags = packet_flags(wr, 0, (uint32_t)wr->len);
+	pkt->iov = iov;
+	pkt->iov_cnt = wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE ? (uint32_t)cnt : 0;
+	pkt->len = pkt->iov_cnt ? (uint32_t)wr->len : 0;
+	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
+	if (qp->type == IBV_QPT_RC) {
+		if (answered)
+			return take_reply(qp, &reply, iov, cnt);
+		/* Nobody answered: as lost on a wire, the timer sends it again. */
+		qp->sq.psn = vb_psn_add(qp->sq.psn, 1);
+		add_inflight(qp);
+		return NEXT;
+	}
+	if (answered && reply.syndrome == VB_SYN_SOURCE_FAULT)
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	qp->sq.psn = vb_psn_add(qp->sq.psn, 1);
+	return done(qp);
+}
+
+/* --- another process ---------------------------------------------------------------------------------------------------- */
+
+static bool may_go_direct(const struct vb_qp *qp)
+{
+	const struct vb_wr *wr = &qp->sq.wr;
+
+	return qp->path.kind == VB_PATH_SHM && (wr->op == VB_WR_READ || wr->op == VB_WR_WRITE) && !qp->sq.sent &&
+	       qp->sq.in_head == qp->sq.in_tail;
+}
+
+static enum vb_direct go_direct(struct vb_qp *qp, const struct iovec *iov, int cnt)
+{
+	struct vb_wr *wr = &qp->sq.wr;
+
+	return vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE, iov, (uint32_t)cnt,
+			      wr->raddr, wr->rkey, (uint32_t)wr->len);
+}
+
+/* Send the WQE's packets from where we are; the payload is sliced to the path's MTU. */
+static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt, bool placed)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_wr *wr = &sq->wr;
+	bool carries = (wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE) && !placed;
+	struct iovec part[VB_WR_MAX_SGE];
+
+	do {
+		uint64_t left = wr->len - sq->sent;
+		int ret;
+
+		pkt->len = !carries ? 0 : left < qp->path.mtu ? (uint32_t)left : qp->path.mtu;
+		pkt->iov = part;
+		pkt->iov_cnt = slice(iov, cnt, sq->sent, pkt->len, part);
+		pkt->psn = sq->psn;
+		pkt->flags = packet_flags(wr, sq->sent, carries ? pkt->len : (uint32_t)left);
+		if (placed)
+			pkt->flags |= VB_PKT_PLACED;
+		ret = vb_path_send(&qp->path, pkt);
+		if (ret == -EAGAIN) {
+			sq->blocked = true;
+			vb_work_block(qp, VB_WORK_SEND);
+			return WAIT;
+		}
+		if (ret == -EFAULT)
+			return fail(qp, IBV_WC_LOC_PROT_ERR);
+		/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
+		sq->psn = vb_psn_add(sq->psn, 1);
+		sq->sent += pkt->len;
+	} while (carries && sq->sent < wr->len);
+	if (qp->type != IBV_QPT_RC)
+		return done(qp);
+	add_inflight(qp);
+	return NEXT;
+}
+
+static enum step send_connected(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct iovec iov[VB_WR_MAX_SGE];
+	enum vb_direct direct = VB_DIRECT_UNAVAILABLE;
+	struct vb_pkt pkt;
+	int cnt;
+
+	cnt = gather(qp, &sq->wr, iov);
+	if (cnt < 0)
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	fill_packet(qp, &sq->wr, &pkt);
+	if (qp->path.kind == VB_PATH_LOOP)
+		return send_loop(qp, &pkt, iov, cnt);
+	if (may_go_direct(qp))
+		direct = go_direct(qp, iov, cnt);
+	else if (sq->wr.op == VB_WR_READ && sq->reads >= qp->attr.max_rd_atomic)
+		return WAIT;
+	if (direct == VB_DIRECT_LOCAL_FAULT)
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	if (direct == VB_DIRECT_OK && !(sq->wr.flags & VB_WR_IMM))
+		return done(qp);
+	return send_packets(qp, &pkt, iov, cnt, direct == VB_DIRECT_OK);
+}
+
+static enum step send_datagram(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_wr *wr = &sq->wr;
+	const struct vb_adapter *adapter = qp->dev->adapter;
+	struct iovec iov[VB_WR_MAX_SGE];
+	struct vb_path path;
+	struct vb_grh grh;
+	struct vb_pkt pkt;
+	int cnt, ret;
+
+	if (wr->sgid_index >= adapter->num_gids)
+		return fail(qp, IBV_WC_LOC_QP_OP_ERR);
+	cnt = gather(qp, wr, iov);
+	if (cnt < 0)
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	if (!vb_adapter_gid_is_local(adapter, &wr->dgid) || vb_path_peek(&path, wr->dqpn))
+		return done(qp); /* nobody there: lost, and nobody is told */
+	grh = (struct vb_grh){ adapter->gids[wr->sgid_index].gid, wr->dgid, wr->traffic_class, wr->hop_limit };
+	fill_packet(qp, wr, &pkt);
+	pkt.dqpn = wr->dqpn;
+	/* IBTA 10.2.5: the high bit asks for the QP's own key. */
+	pkt.msn_qkey = wr->qkey & 1u << 31 ? qp->attr.qkey : wr->qkey;
+	pkt.grh = &grh;
+	if (path.kind == VB_PATH_LOOP)
+		return send_loop(qp, &pkt, iov, cnt);
+	pkt.flags = packet_flags(wr, 0, (uint32_t)wr->len);
+	pkt.iov = iov;
+	pkt.iov_cnt = (uint32_t)cnt;
+	pkt.len = (uint32_t)wr->len;
+	ret = vb_path_send(&path, &pkt);
+	if (ret == -EAGAIN) {
+		vb_work_block(qp, VB_WORK_SEND);
+		return WAIT;
+	}
+	if (ret == -EFAULT)
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	sq->psn = vb_psn_add(sq->psn, 1);
+	vb_path_flush(&path);
+	return done(qp);
+}
+
+/* --- the send queue --------------------------------------------------------------------------------------------------------- */
+
+static enum step load(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	enum ibv_wc_status status;
+	int ret;
+
+	ret = qp->type == IBV_QPT_UD ? qp->codec->send_ud(sq->buf, sq->blocks, sq->next, &sq->wr) :
+				       qp->codec->send(sq->buf, sq->blocks, sq->next, &sq->wr);
+	sq->loaded = true;
+	sq->sent = 0;
+	sq->first_psn = sq->psn;
+	status = ret ? IBV_WC_LOC_QP_OP_ERR : check(qp, &sq->wr);
+	return status == IBV_WC_SUCCESS ? NEXT : fail(qp, status);
+}
+
+static enum step execute(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_wr *wr = &sq->wr;
+
+	if ((wr->flags & VB_WR_FENCE) && sq->reads)
+		return WAIT;
+	switch (wr->op) {
+	case VB_WR_NOP:
+	case VB_WR_LOCAL_INVALIDATE:
+		/* Local work completes in order: not before what is in flight. */
+		if (sq->in_head != sq->in_tail)
+			return WAIT;
+		if (wr->op == VB_WR_LOCAL_INVALIDATE && vb_mr_invalidate(wr->imm, qp->init.pd->number))
+			return fail(qp, IBV_WC_LOC_QP_OP_ERR);
+		return done(qp);
+	case VB_WR_COMPARE_SWAP:
+	case VB_WR_FETCH_ADD:
+		if (sq->reads >= qp->attr.max_rd_atomic)
+			return WAIT;
+		break;
+	}
+	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_connected(qp);
+}
+
+void vb_requester_run(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint32_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+	bool sent = false;
+	enum step step = NEXT;
+
+	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
+		vb_requester_flush(qp);
+		return;
+	}
+	/* SQD finishes the message it is in. */
+	while (sq->next != sq->pi && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && sq->sent)) && !sq->rnr_until) {
+		step = sq->loaded ? NEXT : load(qp);
+		if (step == NEXT)
+			step = execute(qp);
+		if (step == FAILED)
+			break;
+		sent = true;
+		if (step == WAIT)
+			break;
+	}
+	if (sent)
+		vb_path_flush(&qp->path);
+}
+
+void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi)
+{
+	if (vb_dev_stale(qp->dev) || !qp->sq.blocks)
+		return;
+	vb_read_lock();
+	vb_lock(&qp->sq.lock);
+	qp->sq.pi = (uint16_t)pi;
+	vb_requester_run(qp);
+	vb_unlock(&qp->sq.lock);
+	if (vb_card_sink.pending() == VB_PENDING_RUNNABLE)
+		vb_card_sink.work();
+	vb_read_unlock();
+}
+
+/* --- answers from a peer -------------------------------------------------------------------------------------------------------- */
+
+static bool is_answered_apart(const struct vb_inflight *e)
+{
+	return e->op == VB_WR_READ || e->op == VB_WR_COMPARE_SWAP || e->op == VB_WR_FETCH_ADD;
+}
+
+static void complete_head(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_inflight *e = &sq->inflight[sq->in_head++ & (sq->blocks - 1)];
+
+	if (is_answered_apart(e))
+		sq->reads--;
+	if (e->flags & VB_WR_SIGNALED)
+		push(qp, e->index, e->wqe_opcode, IBV_WC_SUCCESS, e->len);
+	refresh_retries(qp);
+}
+
+/* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
+static void acknowledge(struct vb_qp *qp, uint32_t psn)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	while (sq->in_head != sq->in_tail) {
+		struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
+
+		if (vb_psn_diff(psn, e->last_psn) < 0 || is_answered_apart(e))
+			return;
+		complete_head(qp);
+	}
+}
+
+/* Data for the oldest READ or atomic: into the memory that its WQE, still in the ring, names. */
+static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_inflight *e;
+	struct iovec iov[VB_WR_MAX_SGE], value = { (void *)&pkt->swap_add, 8 };
+	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
+	struct vb_wr wr;
+	int cnt = -1;
+
+	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
+	e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
+	if (sq->in_head == sq->in_tail || e->last_psn != pkt->psn || !is_answered_apart(e) ||
+	    atomic != (e->op != VB_WR_READ))
+		return;
+	if (pkt->flags & VB_PKT_FIRST)
+		e->received = 0;
+	if (!atomic && (pkt->len > e->len - e->received ||
+			((pkt->flags & VB_PKT_LAST) && e->received + pkt->len != e->len))) {
+		fail_inflight(qp, IBV_WC_BAD_RESP_ERR);
+		return;
+	}
+	if (!qp->codec->send(sq->buf, sq->blocks, e->index, &wr))
+		cnt = gather(qp, &wr, iov);
+	if (cnt < 0 || copy_pieces(iov, cnt, e->received, atomic ? &value : pkt->iov, atomic ? 1 : pkt->iov_cnt)) {
+		fail_inflight(qp, IBV_WC_LOC_PROT_ERR);
+		return;
+	}
+	e->received += pkt->len;
+	if (pkt->flags & VB_PKT_LAST)
+		complete_head(qp);
+}
+
+static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
+	if (sq->in_head == sq->in_tail && !sq->sent)
+		return;
+	if ((pkt->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
+		if (may_retry_rnr(qp))
+			wait_rnr(qp, pkt->syndrome);
+		else if (sq->in_head != sq->in_tail)
+			fail_inflight(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+		else
+			fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+	} else if (pkt->syndrome == VB_SYN_NAK_SEQUENCE) {
+		rewind_all(sq);
+	} else if (sq->in_head != sq->in_tail) {
+		fail_inflight(qp, nak_status(pkt->syndrome));
+	} else {
+		fail(qp, nak_status(pkt->syndrome));
+	}
+}
+
+void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	uint32_t state;
+
+	vb_lock(&qp->sq.lock);
+	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+	if ((state == IBV_QPS_RTS || state == IBV_QPS_SQD) && qp->type == IBV_QPT_RC &&
+	    pkt->sqpn == qp->attr.dest_qp_num) {
+		if (pkt->op != VB_PKT_ACK)
+			take_data(qp, pkt);
+		else if (pkt->syndrome == VB_SYN_ACK)
+			acknowledge(qp, pkt->psn);
+		else
+			take_nak(qp, pkt);
+		if (qp->sq.next != qp->sq.pi)
+			vb_requester_run(qp);
+		if (state == IBV_QPS_SQD)
+			vb_work_add(qp, VB_WORK_DRAINED);
+	}
+	vb_unlock(&qp->sq.lock);
+}
+
+/* --- time ------------------------------------------------------------------------------------------------------------------------- */
+
+enum { LIVENESS_NS = 20000000 };
+
+static uint64_t ack_timeout(const struct vb_qp *qp)
+{
+	return qp->attr.timeout ? 4096ull << qp->attr.timeout : UINT64_MAX / 2;
+}
+
+/* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
+static void timed_out(struct vb_qp *qp, uint64_t now)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	sq->stamp = now;
+	/* Packets that still lie in the ring are not lost: the other process is only slow, or stopped. */
+	if (!vb_path_drained(&qp->path))
+		return;
+	if (!sq->retries) {
+		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
+		return;
+	}
+	sq->retries--;
+	rewind_all(sq);
+	vb_requester_run(qp);
+}
+
+bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint64_t due;
+
+	if (sq->rnr_until && now >= sq->rnr_until) {
+		sq->rnr_until = 0;
+		vb_requester_run(qp);
+	}
+	if (sq->rnr_until) {
+		*next = *next < sq->rnr_until ? *next : sq->rnr_until;
+		return true;
+	}
+	if (sq->in_head == sq->in_tail) {
+		sq->stamp = 0;
+		return false;
+	}
+	if (!sq->stamp || sq->stamped_head != sq->in_head) {
+		sq->stamp = now;
+		sq->stamped_head = sq->in_head;
+	}
+	if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
+		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
+		return false;
+	}
+	if (now - sq->stamp >= ack_timeout(qp))
+		timed_out(qp, now);
+	due = sq->stamp + ack_timeout(qp);
+	due = due < now + LIVENESS_NS ? due : now + LIVENESS_NS;
+	*next = *next < due ? *next : due;
+	return true;
+}
+
+/* --- flush and reset ---------------------------------------------------------------------------------------------------------------- */
+
+void vb_requester_flush(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint16_t at = sq->in_head != sq->in_tail ? sq->inflight[sq->in_head & (sq->blocks - 1)].index : sq->next;
+
+	while (at != sq->pi) {
+		qp->codec->send(sq->buf, sq->blocks, at, &sq->wr);
+		push(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
+		/* A WQE that lies about its size must not carry us past the doorbell. */
+		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi : (uint16_t)(at + sq->wr.blocks);
+	}
+	sq->next = sq->pi;
+	sq->loaded = false;
+	sq->sent = 0;
+	forget_inflight(sq);
+}
+
+void vb_requester_reset(struct vb_qp *qp, uint32_t psn)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	/* RTR to RTS only sets the first PSN; RESET empties the queue. */
+	if (!psn || qp->state != IBV_QPS_RTR)
+		sq->next = sq->pi = 0;
+	sq->psn = psn;
+	sq->loaded = false;
+	sq->sent = 0;
+	forget_inflight(sq);
+}

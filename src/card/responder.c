@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the receiving side of queue pairs: requests become writes to memory, receive completions and answers.
+ *
+ *	packet --> state, transport, source QP --> sequence (PSN) --> by operation: SEND WRITE READ atomic --> answer
+ *
+ * What is accepted, refused and dropped follows IBTA 9.7.4 (RC), 9.8.2 (UC, UD), the answers 9.7.5. A refusal is a
+ * verdict: the syndrome to answer, what our own receive WQE completes with, and the event the program gets.
+ */
+#include "card/internal.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/rcu.h"
+
+enum verdict {
+	ACCEPT,
+	NOT_READY,     /* no receive WQE: RNR */
+	BAD_REQUEST,   /* IBTA: remote invalid request */
+	BAD_ACCESS,    /* remote access error */
+	BAD_LENGTH,    /* longer than the receive buffer */
+	BAD_BUFFER,    /* our own receive WQE is wrong: remote operational error */
+	BAD_WQE,
+	SOURCE_FAULT,  /* loopback: the sender's memory is not there */
+	DROP,
+};
+
+static const struct {
+	uint8_t syndrome;
+	enum ibv_wc_status status; /* of the receive WQE, if one was taken */
+	enum ibv_event_type event;
+} verdicts[] = {
+	[BAD_REQUEST] = { VB_SYN_NAK_INVALID, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR },
+	[BAD_ACCESS] = { VB_SYN_NAK_ACCESS, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR },
+	[BAD_LENGTH] = { VB_SYN_NAK_INVALID, IBV_WC_LOC_LEN_ERR, 0 },
+	[BAD_BUFFER] = { VB_SYN_NAK_OPERATION, IBV_WC_LOC_PROT_ERR, 0 },
+	[BAD_WQE] = { VB_SYN_NAK_OPERATION, IBV_WC_LOC_QP_OP_ERR, 0 },
+};
+
+/* --- receive WQEs ----------------------------------------------------------------------------------------------- */
+
+static uint16_t posted(const struct vb_qp *qp)
+{
+	/* Pairs with the driver's store after it has written the WQEs. */
+	uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&qp->init.dbr[0], memory_order_acquire);
+
+	return (uint16_t)be32toh(record);
+}
+
+static enum verdict take_wqe(struct vb_qp *qp)
+{
+	struct vb_rq *rq = &qp->rq;
+	int n;
+
+	if (qp->init.srq) {
+		n = vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge);
+	} else if (!rq->count || posted(qp) == rq->ci) {
+		n = -EAGAIN;
+	} else {
+		uint32_t at = rq->ci & (rq->count - 1);
+
+		n = qp->codec->receive((char *)rq->buf + ((size_t)at << rq->shift), 1u << rq->shift, false, rq->sge);
+		rq->wqe_index = rq->ci++;
+	}
+	if (n == -EAGAIN)
+		return NOT_READY;
+	rq->have_wqe = true;
+	rq->num_sge = n < 0 ? 0 : (uint16_t)n;
+	rq->capacity = 0;
+	for (int i = 0; i < n; i++)
+		rq->capacity += rq->sge[i].len;
+	return n < 0 ? BAD_WQE : ACCEPT;
+}
+
+static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt, uint32_t len)
+{
+	struct vb_completion c = {
+		.status = status,
+		.receive = true,
+		.wqe_index = qp->rq.wqe_index,
+		.qpn = qp->number,
+		.byte_len = len,
+		.srqn = qp->init.srq ? qp->init.srq->number : 0,
+		.uidx = qp->init.uidx,
+	};
+
+	if (pkt) {
+		c.op = pkt->op == VB_PKT_WRITE ? VB_WR_WRITE : VB_WR_SEND;
+		c.flags = (uint8_t)((pkt->flags & VB_PKT_IMM ? VB_WR_IMM : 0) |
+				    (pkt->flags & VB_PKT_INVALIDATE ? VB_WR_INVALIDATE : 0) |
+				    (pkt->flags & VB_PKT_SOLICITED ? VB_WR_SOLICITED : 0));
+		c.imm = pkt->imm;
+		c.src_qpn = pkt->sqpn;
+		c.grh = pkt->grh != NULL;
+	}
+	qp->rq.have_wqe = false;
+	vb_cq_push(qp->init.recv_cq, &c);
+}
+
+/* --- moving data ------------------------------------------------------------------------------------------------ */
+
+/* Copy one stretch; where that fails, whose fault is it? Only in loopback can the source be missing. */
+static enum verdict copy(void *to, const void *from, size_t n, enum verdict blame)
+{
+	if (!vb_fault_copy(to, from, n))
+		return ACCEPT;
+	return vb_fault_readable(from, n) ? blame : SOURCE_FAULT;
+}
+
+/* Write bytes of a message into the receive WQE's buffers, offset bytes into them. */
+static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *from, size_t len)
+{
+	const struct vb_sge *sge = qp->rq.sge, *end = sge + qp->rq.num_sge;
+
+	for (; len && sge < end; sge++) {
+		enum verdict ret;
+		size_t n;
+		void *to;
+
+		if (offset >= sge->len) {
+			offset -= sge->len;
+			continue;
+		}
+		n = sge->len - offset < len ? sge->len - offset : len;
+		to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, n, IBV_ACCESS_LOCAL_WRITE);
+		if (!to)
+			return BAD_BUFFER;
+		ret = copy(to, from, n, BAD_BUFFER);
+		if (ret != ACCEPT)
+			return ret;
+		from += n;
+		len -= n;
+		offset = 0;
+	}
+	return ACCEPT;
+}
+
+static enum verdict scatter_payload(struct vb_qp *qp, uint64_t offset, const struct vb_pkt *pkt)
+{
+	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
+		enum verdict ret = scatter(qp, offset, pkt->iov[i].iov_base, pkt->iov[i].iov_len);
+
+		if (ret != ACCEPT)
+			return ret;
+		offset += pkt->iov[i].iov_len;
+	}
+	return ACCEPT;
+}
+
+static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_rq *rq = &qp->rq;
+	uint8_t *to = vb_mr_translate(rq->rkey, qp->init.pd->number, rq->va + rq->received, pkt->len,
+				      IBV_ACCESS_REMOTE_WRITE);
+
+	if (!to)
+		return BAD_ACCESS;
+	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
+		enum verdict ret = copy(to, pkt->iov[i].iov_base, pkt->iov[i].iov_len, BAD_ACCESS);
+
+		if (ret != ACCEPT)
+			return ret;
+		to += pkt->iov[i].iov_len;
+	}
+	return ACCEPT;
+}
+
+/* --- operations: rq.lock held ------------------------------------------------------------------------------------ */
+
+static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_rq *rq = &qp->rq;
+	enum verdict ret;
+
+	if (pkt->flags & VB_PKT_FIRST) {
+		ret = take_wqe(qp);
+		if (ret != ACCEPT)
+			return ret;
+		rq->received = 0;
+	}
+	if (rq->received + pkt->len > rq->capacity)
+		return BAD_LENGTH;
+	ret = scatter_payload(qp, rq->received, pkt);
+	if (ret != ACCEPT)
+		return ret;
+	rq->received += pkt->len;
+	if (!(pkt->flags & VB_PKT_LAST))
+		return ACCEPT;
+	if ((pkt->flags & VB_PKT_INVALIDATE) && vb_mr_invalidate(pkt->imm, qp->init.pd->number))
+		return BAD_ACCESS;
+	complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)rq->received);
+	return ACCEPT;
+}
+
+static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_rq *rq = &qp->rq;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
+		return BAD_REQUEST;
+	if (pkt->dma_len && !vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
+					     IBV_ACCESS_REMOTE_WRITE))
+		return BAD_ACCESS;
+	rq->va = pkt->va;
+	rq->rkey = pkt->rkey;
+	rq->dma_len = pkt->dma_len;
+	rq->received = 0;
+	return ACCEPT;
+}
+
+static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_rq *rq = &qp->rq;
+	bool imm = (pkt->flags & VB_PKT_LAST) && (pkt->flags & VB_PKT_IMM);
+	enum verdict ret;
+
+	if (pkt->flags & VB_PKT_FIRST) {
+		ret = begin_write(qp, pkt);
+		if (ret != ACCEPT)
+			return ret;
+	}
+	if (rq->received + pkt->len > rq->dma_len)
+		return BAD_REQUEST;
+	if ((pkt->flags & VB_PKT_LAST) && !(pkt->flags & VB_PKT_PLACED) && rq->received + pkt->len != rq->dma_len)
+		return BAD_REQUEST;
+	if (imm) {
+		ret = take_wqe(qp);
+		if (ret != ACCEPT)
+			return ret;
+	}
+	if (pkt->len) {
+		ret = write_payload(qp, pkt);
+		if (ret != ACCEPT)
+			return ret;
+	}
+	rq->received += pkt->len;
+	if (imm)
+		complete(qp, IBV_WC_SUCCESS, pkt, rq->dma_len);
+	return ACCEPT;
+}
+
+static struct vb_response *response_push(struct vb_rq *rq)
+{
+	if (rq->resp_tail - rq->resp_head == VB_RESPONSES)
+		return NULL;
+	return &rq->response[rq->resp_tail++ % VB_RESPONSES];
+}
+
+static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+{
+	struct vb_response *response;
+	void *from = NULL;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) || !qp->attr.max_dest_rd_atomic)
+		return BAD_REQUEST;
+	if (pkt->dma_len) {
+		from = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len, IBV_ACCESS_REMOTE_READ);
+		if (!from)
+			return BAD_ACCESS;
+	}
+	if (reply) {
+		/* Loopback: the requester copies straight out of our memory. */
+		*iov = (struct iovec){ from, pkt->dma_len };
+		*reply = (struct vb_pkt){ .op = VB_PKT_READ_RESPONSE, .flags = VB_PKT_ONLY, .syndrome = VB_SYN_ACK,
+					  .psn = pkt->psn, .iov = iov, .iov_cnt = 1, .len = pkt->dma_len };
+		return ACCEPT;
+	}
+	response = response_push(&qp->rq);
+	if (!response)
+		return BAD_REQUEST; /* more than it was told we can hold */
+	*response = (struct vb_response){ .op = VB_PKT_READ_RESPONSE, .psn = pkt->psn, .msn = qp->rq.msn,
+					  .va = pkt->va, .rkey = pkt->rkey, .len = pkt->dma_len };
+	vb_work_add(qp, VB_WORK_ACK);
+	return ACCEPT;
+}
+
+static enum verdict do_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, uint64_t *old)
+{
+	uint64_t *word;
+	int ret;
+
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) || !qp->attr.max_dest_rd_atomic)
+		return BAD_REQUEST;
+	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, 8, IBV_ACCESS_REMOTE_ATOMIC);
+	if (!word)
+		return BAD_ACCESS;
+	if ((uintptr_t)word & 7)
+		return BAD_REQUEST;
+	ret = pkt->op == VB_PKT_FETCH_ADD ? vb_fault_fetch_add(word, pkt->swap_add, old) :
+					    vb_fault_compare_swap(word, pkt->compare, pkt->swap_add, old);
+	return ret ? BAD_ACCESS : ACCEPT;
+}
+
+static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old, struct vb_pkt *reply)
+{
+	struct vb_response *response;
+
+	if (reply) {
+		*reply = (struct vb_pkt){ .op = VB_PKT_ATOMIC_RESPONSE, .flags = VB_PKT_ONLY, .syndrome = VB_SYN_ACK,
+					  .psn = psn, .swap_add = old };
+		return ACCEPT;
+	}
+	response = response_push(&qp->rq);
+	if (!response)
+		return BAD_REQUEST;
+	*response = (struct vb_response){ .op = VB_PKT_ATOMIC_RESPONSE, .psn = psn, .msn = qp->rq.msn, .value = old };
+	vb_work_add(qp, VB_WORK_ACK);
+	return ACCEPT;
+}
+
+static enum verdict receive_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply)
+{
+	struct vb_rq *rq = &qp->rq;
+	enum verdict ret;
+	uint64_t old = 0;
+
+	ret = do_atomic(qp, pkt, &old);
+	if (ret != ACCEPT)
+		return ret;
+	rq->replay[rq->replay_next++ % VB_RESPONSES] =
+		(struct vb_response){ .op = VB_PKT_ATOMIC_RESPONSE, .psn = pkt->psn, .value = old };
+	return answer_atomic(qp, pkt->psn, old, reply);
+}
+
+/* FIRST opens a message, LAST closes it, and the operation stays the same in between (IBTA 9.7.4.1.2). */
+static bool in_sequence(const struct vb_rq *rq, const struct vb_pkt *pkt)
+{
+	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
+		return !rq->open;
+	return pkt->flags & VB_PKT_FIRST ? !rq->open : rq->open && rq->op == pkt->op;
+}
+
+static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+{
+	struct vb_rq *rq = &qp->rq;
+	enum verdict ret;
+
+	if (!in_sequence(rq, pkt))
+		return BAD_REQUEST;
+	switch (pkt->op) {
+	case VB_PKT_SEND:
+		ret = receive_send(qp, pkt);
+		break;
+	case VB_PKT_WRITE:
+		ret = receive_write(qp, pkt);
+		break;
+	case VB_PKT_READ:
+		return receive_read(qp, pkt, reply, iov);
+	case VB_PKT_COMPARE_SWAP:
+	case VB_PKT_FETCH_ADD:
+		return receive_atomic(qp, pkt, reply);
+	default:
+		return BAD_REQUEST;
+	}
+	if (ret == ACCEPT || ret == SOURCE_FAULT) {
+		rq->op = pkt->op;
+		rq->open = ret == SOURCE_FAULT || !(pkt->flags & VB_PKT_LAST);
+	}
+	return ret;
+}
+
+/* --- answers ------------------------------------------------------------------------------------------------------ */
+
+static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_pkt *reply)
+{
+	struct vb_response *response;
+
+	if (reply) {
+		*reply = (struct vb_pkt){ .op = VB_PKT_ACK, .flags = VB_PKT_ONLY, .syndrome = syndrome, .psn = psn };
+		return true;
+	}
+	if (syndrome == VB_SYN_ACK) {
+		/* Acknowledgements are cumulative: one per batch is enough. */
+		if (!qp->rq.ack_due) {
+			qp->rq.ack_due = true;
+			vb_work_add(qp, VB_WORK_ACK);
+		}
+		return false;
+	}
+	response = response_push(&qp->rq);
+	if (response) {
+		*response = (struct vb_response){ .op = VB_PKT_ACK, .psn = psn, .msn = qp->rq.msn, .value = syndrome };
+		vb_work_add(qp, VB_WORK_ACK);
+	}
+	return false;
+}
+
+/* A refusal: complete our WQE with what happened, tell the program, go to the error state, answer. */
+static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt, struct vb_pkt *reply)
+{
+	if (verdict == NOT_READY) {
+		qp->rq.nak_sent = true; /* what follows is dropped until this one comes again */
+		return answer(qp, (uint8_t)(VB_SYN_RNR | qp->attr.min_rnr_timer), pkt->psn, reply);
+	}
+	if (verdict == SOURCE_FAULT)
+		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
+	if (qp->rq.have_wqe)
+		complete(qp, verdicts[verdict].status, NULL, 0);
+	answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);
+	vb_qp_fail(qp, verdicts[verdict].event, verdicts[verdict].event != 0);
+	return reply != NULL;
+}
+
+/* Seen before: acknowledge again, but do nothing twice (IBTA 9.7.5.1.1). */
+static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+{
+	struct vb_rq *rq = &qp->rq;
+
+	if (pkt->op == VB_PKT_READ)
+		return receive_read(qp, pkt, reply, iov) == ACCEPT && reply;
+	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD)
+		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->epsn, 0xffffff), reply);
+	for (unsigned int i = 0; i < VB_RESPONSES; i++)
+		if (rq->replay[i].op && rq->replay[i].psn == pkt->psn)
+			return answer_atomic(qp, pkt->psn, rq->replay[i].value, reply) == ACCEPT && reply;
+	return false;
+}
+
+static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+{
+	int32_t gap = vb_psn_diff(pkt->psn, qp->rq.epsn);
+	enum verdict ret;
+
+	if (gap < 0)
+		return receive_duplicate(qp, pkt, reply, iov);
+	if (gap > 0) {
+		if (qp->rq.nak_sent)
+			return false;
+		qp->rq.nak_sent = true;
+		return answer(qp, VB_SYN_NAK_SEQUENCE, qp->rq.epsn, reply);
+	}
+	qp->rq.nak_sent = false;
+	ret = execute(qp, pkt, reply, iov);
+	if (ret != ACCEPT)
+		return refuse(qp, ret, pkt, reply);
+	qp->rq.epsn = vb_psn_add(qp->rq.epsn, 1);
+	if (pkt->flags & VB_PKT_LAST)
+		qp->rq.msn = vb_psn_add(qp->rq.msn, 1);
+	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
+		return reply != NULL;
+	return pkt->flags & (VB_PKT_LAST | VB_PKT_ACK_REQ) ? answer(qp, VB_SYN_ACK, pkt->psn, reply) : false;
+}
+
+/* Unreliable: a message with a gap, or without a WQE, is lost, and nobody is told (IBTA 9.8.2.2). */
+static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_rq *rq = &qp->rq;
+	enum verdict ret;
+
+	if ((pkt->flags & VB_PKT_FIRST) && rq->open) {
+		/* The rest of the last one never came: its WQE takes this message instead. */
+		rq->open = false;
+		if (rq->have_wqe && !qp->init.srq) {
+			rq->ci--;
+			rq->have_wqe = false;
+		}
+	}
+	if (pkt->psn != rq->epsn && !(pkt->flags & VB_PKT_FIRST))
+		return;
+	rq->epsn = vb_psn_add(pkt->psn, 1);
+	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
+		return;
+	ret = execute(qp, pkt, NULL, NULL);
+	if (ret == BAD_LENGTH || ret == BAD_BUFFER || ret == BAD_WQE) {
+		complete(qp, verdicts[ret].status, NULL, 0);
+		vb_qp_fail(qp, 0, false);
+	} else if (ret != ACCEPT) {
+		rq->open = false;
+	}
+}
+
+/* The 40 bytes in front of a datagram: an IPv6 header, or 20 bytes of nothing and an IPv4 header (RoCE v2, A17.4.5). */
+static void write_grh(uint8_t out[40], const struct vb_grh *grh, uint32_t len)
+{
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)&grh->dgid);
+	uint16_t udp = htons((uint16_t)(len + 8 + 12 + 8 + 4)); /* UDP, BTH, DETH, ICRC */
+
+	memset(out, 0, 40);
+	if (ipv4) {
+		uint16_t total = htons((uint16_t)(ntohs(udp) + 20));
+
+		out[20] = 0x45;
+		out[21] = grh->traffic_class;
+		memcpy(out + 22, &total, 2);
+		out[26] = 0x40; /* do not fragment */
+		out[28] = grh->hop_limit;
+		out[29] = IPPROTO_UDP;
+		memcpy(out + 32, &grh->sgid.raw[12], 4);
+		memcpy(out + 36, &grh->dgid.raw[12], 4);
+		return;
+	}
+	out[0] = (uint8_t)(0x60 | grh->traffic_class >> 4);
+	out[1] = (uint8_t)(grh->traffic_class << 4);
+	memcpy(out + 4, &udp, 2);
+	out[6] = IPPROTO_UDP;
+	out[7] = grh->hop_limit;
+	memcpy(out + 8, &grh->sgid, 16);
+	memcpy(out + 24, &grh->dgid, 16);
+}
+
+static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply)
+{
+	uint8_t grh[40];
+	enum verdict ret;
+
+	if (pkt->op != VB_PKT_SEND || !pkt->grh || pkt->msn_qkey != qp->attr.qkey)
+		return false;
+	ret = take_wqe(qp);
+	if (ret == NOT_READY)
+		return false;
+	if (ret == ACCEPT && sizeof(grh) + pkt->len > qp->rq.capacity)
+		ret = BAD_LENGTH;
+	write_grh(grh, pkt->grh, pkt->len);
+	if (ret == ACCEPT)
+		ret = scatter(qp, 0, grh, sizeof(grh));
+	if (ret == ACCEPT)
+		ret = scatter_payload(qp, sizeof(grh), pkt);
+	if (ret == ACCEPT) {
+		complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)sizeof(grh) + pkt->len);
+	} else if (ret == SOURCE_FAULT) {
+		return answer(qp, VB_SYN_SOURCE_FAULT, 0, reply);
+	} else {
+		complete(qp, verdicts[ret].status, NULL, 0);
+		vb_qp_fail(qp, 0, false);
+	}
+	return false;
+}
+
+bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *reply_iov)
+{
+	uint32_t state;
+	bool answered = false, first = false;
+
+	vb_lock(&qp->rq.lock);
+	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+	if (!vb_qp_receives(state) || pkt->transport != qp->type)
+		goto unlock;
+	if (qp->type == IBV_QPT_UD) {
+		answered = receive_ud(qp, pkt, reply);
+		goto unlock;
+	}
+	if (pkt->sqpn != qp->attr.dest_qp_num)
+		goto unlock;
+	first = state == IBV_QPS_RTR && !qp->comm_est;
+	qp->comm_est |= first;
+	if (qp->type == IBV_QPT_RC)
+		answered = receive_rc(qp, pkt, reply, reply_iov);
+	else
+		receive_uc(qp, pkt);
+unlock:
+	vb_unlock(&qp->rq.lock);
+	if (first)
+		vb_dev_event(qp->dev, IBV_EVENT_COMM_EST, qp->init.cookie);
+	return answered;
+}
+
+/* --- sending answers ------------------------------------------------------------------------------------------------ */
+
+/* Send (the rest of) one response; 0 or what the path says. */
+static int send_response(struct vb_qp *qp, struct vb_response *r)
+{
+	do {
+		uint32_t chunk = r->len - r->sent < qp->path.mtu ? r->len - r->sent : qp->path.mtu;
+		struct iovec iov = { NULL, chunk };
+		struct vb_pkt pkt = {
+			.op = r->op, .transport = IBV_QPT_RC, .syndrome = VB_SYN_ACK, .dqpn = qp->attr.dest_qp_num,
+			.sqpn = qp->number, .psn = r->psn, .msn_qkey = r->msn, .swap_add = r->value, .iov = &iov,
+			.iov_cnt = chunk ? 1 : 0, .len = chunk,
+		};
+		int ret;
+
+		pkt.flags = (uint8_t)((r->sent ? 0 : VB_PKT_FIRST) | (r->sent + chunk == r->len ? VB_PKT_LAST : 0));
+		if (r->op == VB_PKT_ACK)
+			pkt.syndrome = (uint8_t)r->value;
+		if (chunk)
+			iov.iov_base = vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent, chunk,
+						       IBV_ACCESS_REMOTE_READ);
+		if (chunk && !iov.iov_base)
+			ret = -EFAULT;
+		else
+			ret = vb_path_send(&qp->path, &pkt);
+		if (ret == -EFAULT) {
+			/* The memory went away after the request was accepted. */
+			*r = (struct vb_response){ .op = VB_PKT_ACK, .psn = r->psn, .msn = r->msn,
+						   .value = VB_SYN_NAK_ACCESS };
+			vb_qp_fail(qp, IBV_EVENT_QP_ACCESS_ERR, true);
+			return send_response(qp, r);
+		}
+		if (ret)
+			return ret;
+		r->sent += chunk;
+	} while (r->sent < r->len);
+	return 0;
+}
+
+void vb_responder_answer(struct vb_qp *qp)
+{
+	struct vb_rq *rq = &qp->rq;
+	int ret = 0;
+
+	vb_lock(&rq->lock);
+	while (!ret && rq->resp_head != rq->resp_tail) {
+		ret = send_response(qp, &rq->response[rq->resp_head % VB_RESPONSES]);
+		if (!ret)
+			rq->resp_head++;
+	}
+	if (!ret && rq->ack_due) {
+		struct vb_response ack = { .op = VB_PKT_ACK, .psn = vb_psn_add(rq->epsn, 0xffffff), .msn = rq->msn,
+					   .value = VB_SYN_ACK };
+
+		ret = send_response(qp, &ack);
+		if (!ret)
+			rq->ack_due = false;
+	}
+	if (ret == -EHOSTDOWN) {
+		rq->resp_head = rq->resp_tail;
+		rq->ack_due = false;
+	}
+	vb_unlock(&rq->lock);
+	if (ret == -EAGAIN)
+		vb_work_block(qp, VB_WORK_ACK);
+	else
+		vb_path_flush(&qp->path);
+}
+
+/* --- flush and reset -------------------------------------------------------------------------------------------------- */
+
+void vb_responder_flush(struct vb_qp *qp)
+{
+	struct vb_rq *rq = &qp->rq;
+
+	if (rq->have_wqe)
+		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+	rq->open = false;
+	while (rq->count && posted(qp) != rq->ci) {
+		rq->wqe_index = rq->ci++;
+		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+	}
+}
+
+void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
+{
+	struct vb_rq *rq = &qp->rq;
+
+	if (qp->state != IBV_QPS_INIT) /* RTR keeps the WQEs that were posted in INIT */
+		rq->ci = 0;
+	rq->epsn = psn;
+	rq->msn = 0;
+	rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
+	rq->resp_head = rq->resp_tail = 0;
+	rq->replay_next = 0;
+	memset(rq->replay, 0, sizeof(rq->replay));
+}

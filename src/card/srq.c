@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns shared receive queues: taking WQEs along the driver's linked list, and the limit event.
+ */
+#include "card/internal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+
+static struct vb_ids srq_numbers = VB_IDS_INIT(1, 1 << 16);
+
+int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **out)
+{
+	struct vb_srq *srq;
+	int64_t number;
+
+	if (!attr->buf || !attr->dbr || !attr->pd || attr->pd->dev != dev || !attr->wqe_cnt ||
+	    (attr->wqe_cnt & (attr->wqe_cnt - 1)))
+		return -EINVAL;
+	number = vb_ids_take(&srq_numbers, dev->adapter->max_srq);
+	if (number < 0)
+		return (int)number;
+	srq = aligned_alloc(64, (sizeof(*srq) + 63) & ~(size_t)63);
+	if (!srq) {
+		vb_ids_give(&srq_numbers, (uint32_t)number);
+		return -ENOMEM;
+	}
+	*srq = (struct vb_srq){
+		.dev = dev,
+		.number = (uint32_t)number,
+		.attr = *attr,
+		.codec = vb_adapter_codec(dev->adapter),
+		.limit = attr->limit,
+	};
+	atomic_fetch_add(&dev->objects, 1);
+	atomic_fetch_add(&attr->pd->refs, 1);
+	*out = srq;
+	return 0;
+}
+
+int vb_srq_destroy(struct vb_srq *srq)
+{
+	if (atomic_load(&srq->refs))
+		return -EBUSY;
+	atomic_fetch_sub(&srq->dev->objects, 1);
+	atomic_fetch_sub(&srq->attr.pd->refs, 1);
+	vb_ids_give(&srq_numbers, srq->number);
+	free(srq);
+	return 0;
+}
+
+uint32_t vb_srq_number(const struct vb_srq *srq)
+{
+	return srq->number;
+}
+
+static uint16_t posted(const struct vb_srq *srq)
+{
+	/* Pairs with the driver's store after it has written the WQEs. */
+	uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&srq->attr.dbr[0], memory_order_acquire);
+
+	return (uint16_t)be32toh(record);
+}
+
+/* One event per arming, when fewer WQEs than the limit are left. */
+static bool below_limit(struct vb_srq *srq)
+{
+	if (!srq->limit || (uint16_t)(posted(srq) - srq->consumed) >= srq->limit)
+		return false;
+	srq->limit = 0;
+	return true;
+}
+
+int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
+{
+	bool event;
+
+	if (limit >= srq->attr.wqe_cnt)
+		return -EINVAL;
+	vb_lock(&srq->lock);
+	srq->limit = limit;
+	event = below_limit(srq);
+	vb_unlock(&srq->lock);
+	if (event)
+		vb_dev_event(srq->dev, IBV_EVENT_SRQ_LIMIT_REACHED, srq->attr.cookie);
+	return 0;
+}
+
+uint32_t vb_srq_limit(struct vb_srq *srq)
+{
+	return srq->limit;
+}
+
+int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
+{
+	uint32_t size = 1u << srq->attr.wqe_shift;
+	const char *wqe;
+	bool event;
+	int ret;
+
+	vb_lock(&srq->lock);
+	if (posted(srq) == srq->consumed) {
+		vb_unlock(&srq->lock);
+		return -EAGAIN;
+	}
+	/* The link comes from program memory: masked, so that it never leaves the ring. */
+	*index = srq->head & (uint16_t)(srq->attr.wqe_cnt - 1);
+	wqe = (const char *)srq->attr.buf + (size_t)*index * size;
+	ret = srq->codec->receive(wqe, size, true, sge);
+	srq->head = srq->codec->next(wqe);
+	srq->consumed++;
+	event = below_limit(srq);
+	vb_unlock(&srq->lock);
+	if (event)
+		vb_dev_event(srq->dev, IBV_EVENT_SRQ_LIMIT_REACHED, srq->attr.cookie);
+	return ret;
+}

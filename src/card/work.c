@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what is done later: the work list, the list of blocked queue pairs, timers, and the card's side of the fabric.
+ *
+ *	work     queue pairs with something to do now (an acknowledgement due, a flush): done by whoever makes
+ *	         progress next, with no queue lock held
+ *	blocked  queue pairs that found no room on their path: tried again by every progress
+ *	timers   queue pairs with packets in flight or a wait to end: looked at by the background thread
+ */
+#include "card/internal.h"
+
+#include "base/clock.h"
+#include "base/rcu.h"
+
+static struct {
+	struct vb_lock lock; /* of the three lists; held for a few instructions */
+	struct vb_qp *work, *blocked, *timers;
+	_Atomic uint32_t runnable, waiting; /* lengths of work and blocked, to be looked at without the lock */
+	_Atomic uint64_t next_timer;
+} pending = { .next_timer = UINT64_MAX };
+
+void vb_work_add(struct vb_qp *qp, enum vb_work what)
+{
+	atomic_fetch_or(&qp->work, what);
+	if (atomic_exchange(&qp->queued, true))
+		return;
+	vb_lock(&pending.lock);
+	qp->next_work = pending.work;
+	pending.work = qp;
+	atomic_fetch_add(&pending.runnable, 1);
+	vb_unlock(&pending.lock);
+}
+
+void vb_work_block(struct vb_qp *qp, enum vb_work what)
+{
+	atomic_fetch_or(&qp->work, what);
+	if (atomic_exchange(&qp->queued, true))
+		return;
+	vb_lock(&pending.lock);
+	qp->next_work = pending.blocked;
+	pending.blocked = qp;
+	atomic_fetch_add(&pending.waiting, 1);
+	vb_unlock(&pending.lock);
+}
+
+static void unlink_work(struct vb_qp **list, struct vb_qp *qp, _Atomic uint32_t *length)
+{
+	for (; *list; list = &(*list)->next_work) {
+		if (*list != qp)
+			continue;
+		*list = qp->next_work;
+		atomic_fetch_sub(length, 1);
+		return;
+	}
+}
+
+static void unlink_timer(struct vb_qp *qp)
+{
+	if (!qp->sq.timed)
+		return;
+	if (qp->prev_timer)
+		qp->prev_timer->next_timer = qp->next_timer;
+	else
+		pending.timers = qp->next_timer;
+	if (qp->next_timer)
+		qp->next_timer->prev_timer = qp->prev_timer;
+	qp->next_timer = qp->prev_timer = NULL;
+	qp->sq.timed = false;
+}
+
+void vb_work_remove(struct vb_qp *qp)
+{
+	/* A thread that is working on it may put it back once more; nobody does after a grace period. */
+	for (int i = 0; i < 2; i++) {
+		vb_lock(&pending.lock);
+		unlink_work(&pending.work, qp, &pending.runnable);
+		unlink_work(&pending.blocked, qp, &pending.waiting);
+		unlink_timer(qp);
+		vb_unlock(&pending.lock);
+		vb_read_wait();
+	}
+}
+
+void vb_timer_add(struct vb_qp *qp)
+{
+	bool added;
+
+	if (qp->sq.timed && !qp->sq.rnr_until)
+		return;
+	vb_lock(&pending.lock);
+	added = !qp->sq.timed;
+	if (added) {
+		qp->sq.timed = true;
+		qp->prev_timer = NULL;
+		qp->next_timer = pending.timers;
+		if (pending.timers)
+			pending.timers->prev_timer = qp;
+		pending.timers = qp;
+	}
+	vb_unlock(&pending.lock);
+	atomic_store(&pending.next_timer, 0); /* somebody has to look */
+	vb_fabric_kick();
+}
+
+/* --- errors met on the data path --------------------------------------------------------------------------------- */
+
+void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
+{
+	uint32_t state = atomic_exchange(&qp->state, IBV_QPS_ERR);
+
+	atomic_store(&qp->shared->ready, 0);
+	if (state == IBV_QPS_ERR)
+		return;
+	vb_work_add(qp, VB_WORK_FLUSH);
+	if (has_event)
+		vb_dev_event(qp->dev, event, qp->init.cookie);
+}
+
+void vb_qp_fail_sq(struct vb_qp *qp)
+{
+	uint32_t rts = IBV_QPS_RTS;
+
+	if (atomic_compare_exchange_strong(&qp->state, &rts, IBV_QPS_SQE))
+		vb_work_add(qp, VB_WORK_FLUSH_SQ);
+}
+
+static void flush(struct vb_qp *qp, uint32_t what)
+{
+	vb_lock(&qp->sq.lock);
+	/* Not if the program has moved the QP on in the meantime. */
+	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
+		vb_requester_flush(qp);
+	vb_unlock(&qp->sq.lock);
+	if (!(what & VB_WORK_FLUSH))
+		return;
+	vb_lock(&qp->rq.lock);
+	if (qp->state == IBV_QPS_ERR)
+		vb_responder_flush(qp);
+	vb_unlock(&qp->rq.lock);
+	if (qp->init.srq)
+		vb_dev_event(qp->dev, IBV_EVENT_QP_LAST_WQE_REACHED, qp->init.cookie);
+}
+
+static void look_drained(struct vb_qp *qp)
+{
+	bool event = false;
+
+	vb_lock(&qp->sq.lock);
+	if (qp->state == IBV_QPS_SQD && qp->drained_event && qp->sq.in_head == qp->sq.in_tail && !qp->sq.sent) {
+		qp->drained_event = false;
+		event = true;
+	}
+	vb_unlock(&qp->sq.lock);
+	if (event)
+		vb_dev_event(qp->dev, IBV_EVENT_SQ_DRAINED, qp->init.cookie);
+}
+
+/* --- the sink ------------------------------------------------------------------------------------------------------ */
+
+static void work_on(struct vb_qp *qp)
+{
+	uint32_t what;
+
+	atomic_store(&qp->queued, false); /* before reading what is due: a later addition queues it again */
+	what = atomic_exchange(&qp->work, 0);
+	if (what & VB_WORK_ACK)
+		vb_responder_answer(qp);
+	if (what & VB_WORK_SEND) {
+		vb_lock(&qp->sq.lock);
+		qp->sq.blocked = false;
+		vb_requester_run(qp);
+		vb_unlock(&qp->sq.lock);
+	}
+	if (what & (VB_WORK_FLUSH | VB_WORK_FLUSH_SQ))
+		flush(qp, what);
+	if (what & VB_WORK_DRAINED)
+		look_drained(qp);
+}
+
+static struct vb_qp *pop(struct vb_qp **list, _Atomic uint32_t *length)
+{
+	struct vb_qp *qp;
+
+	vb_lock(&pending.lock);
+	qp = *list;
+	if (qp) {
+		*list = qp->next_work;
+		atomic_fetch_sub(length, 1);
+	}
+	vb_unlock(&pending.lock);
+	return qp;
+}
+
+/* One look at every timer. A queue that is in use by another thread is looked at again a little later. */
+static void run_timers(uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+	struct vb_qp *qp, *following;
+
+	atomic_store(&pending.next_timer, UINT64_MAX);
+	vb_lock(&pending.lock);
+	for (qp = pending.timers; qp; qp = following) {
+		bool keep;
+
+		following = qp->next_timer;
+		if (!vb_trylock(&qp->sq.lock)) {
+			next = next < now + 50000 ? next : now + 50000;
+			continue;
+		}
+		vb_unlock(&pending.lock);
+		keep = vb_requester_timer(qp, now, &next);
+		vb_lock(&pending.lock);
+		following = qp->next_timer;
+		if (!keep)
+			unlink_timer(qp);
+		vb_unlock(&qp->sq.lock);
+	}
+	vb_unlock(&pending.lock);
+	/* A timer added meanwhile has stored 0; keep that. */
+	now = UINT64_MAX;
+	atomic_compare_exchange_strong(&pending.next_timer, &now, next);
+}
+
+static uint64_t card_work(void)
+{
+	uint32_t blocked = atomic_load(&pending.waiting);
+	struct vb_qp *qp;
+	uint64_t now;
+
+	while (atomic_load_explicit(&pending.runnable, memory_order_acquire)) {
+		qp = pop(&pending.work, &pending.runnable);
+		if (qp)
+			work_on(qp);
+	}
+	/* Each blocked queue pair once: those that block again are put back in front. */
+	while (blocked--) {
+		qp = pop(&pending.blocked, &pending.waiting);
+		if (!qp)
+			break;
+		work_on(qp);
+	}
+	if (atomic_load_explicit(&pending.next_timer, memory_order_relaxed) != UINT64_MAX) {
+		now = vb_now_ns();
+		if (now >= atomic_load(&pending.next_timer))
+			run_timers(now);
+	}
+	return atomic_load(&pending.next_timer);
+}
+
+static enum vb_pending card_pending(void)
+{
+	if (atomic_load_explicit(&pending.runnable, memory_order_acquire))
+		return VB_PENDING_RUNNABLE;
+	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED : VB_PENDING_NONE;
+}
+
+static void card_receive(const struct vb_pkt *pkt)
+{
+	struct vb_qp *qp = vb_qp_find(pkt->dqpn);
+
+	if (!qp)
+		return;
+	if (pkt->op >= VB_PKT_ACK)
+		vb_requester_receive(qp, pkt);
+	else
+		vb_responder_receive(qp, pkt, NULL, NULL);
+}
+
+const struct vb_sink vb_card_sink = {
+	.receive = card_receive,
+	.work = card_work,
+	.pending = card_pending,
+};
+
+void vb_qp_ring_rq(struct vb_qp *qp)
+{
+	if (vb_dev_stale(qp->dev) || vb_qp_state(qp) != IBV_QPS_ERR)
+		return;
+	vb_read_lock();
+	vb_lock(&qp->rq.lock);
+	vb_responder_flush(qp);
+	vb_unlock(&qp->rq.lock);
+	vb_read_unlock();
+}

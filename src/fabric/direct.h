@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One-sided work done by the initiator itself: into or out of the memory of another process, which need not run.
+ */
+#pragma once
+
+#include "fabric/fabric.h"
+
+enum { VB_DIRECT_MAX_IOV = 32 };
+
+enum vb_direct {
+	VB_DIRECT_OK,
+	VB_DIRECT_UNAVAILABLE, /* the kernel refuses, or too many at once: send packets */
+	VB_DIRECT_SILENT,      /* the QP is not there, or not connected to us: as if packets were lost */
+	VB_DIRECT_ACCESS,      /* key, bounds or rights: a remote access error */
+	VB_DIRECT_INVALID,     /* the QP does not allow this operation: a remote invalid request */
+	VB_DIRECT_LOCAL_FAULT, /* our own memory is not there */
+};
+
+/*
+ * Move len bytes between local memory and [va, va + len) of key rkey, through the QP dqpn of the path's peer that must
+ * be connected to sqpn. write: towards the peer. Blocks for the time of the copy; holds a pin, so that the peer's
+ * deregistration waits for it.
+ */
+enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write, const struct iovec *iov,
+			      uint32_t iov_cnt, uint64_t va, uint32_t rkey, uint32_t len);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How cards meet: the interface of the fabric to the card.
+ *
+ * The card hands packets to a path and gets packets from peers through a sink. A packet is what RoCE would put on the
+ * wire, at the path's own MTU (shared memory: some KiB), so the same requester and responder serve every path. Two
+ * things go beyond packets: a QP of the same process is reached by the card itself (VB_PATH_LOOP), and on the same
+ * host one-sided work may be done by the initiator directly in the target's memory (direct.h).
+ *
+ *	card:   requester --vb_path_send()--> path --> peer's ring | wire
+ *	        responder <--sink.receive()-- vb_fabric_progress()
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include <infiniband/verbs.h>
+
+#include "base/registry.h"
+
+enum {
+	VB_QPN_INDEX_BITS = 16,
+	VB_QPN_INDEX_MASK = (1 << VB_QPN_INDEX_BITS) - 1,
+};
+
+static inline uint32_t vb_qpn_slot(uint32_t qpn)
+{
+	return (qpn >> VB_QPN_INDEX_BITS) & (VB_SLOTS - 1);
+}
+
+enum vb_pkt_op {
+	VB_PKT_SEND = 1,
+	VB_PKT_WRITE,
+	VB_PKT_READ,
+	VB_PKT_COMPARE_SWAP,
+	VB_PKT_FETCH_ADD,
+	VB_PKT_ACK, /* syndrome tells ACK, RNR NAK, NAK */
+	VB_PKT_READ_RESPONSE,
+	VB_PKT_ATOMIC_RESPONSE,
+	VB_PKT_OPS,
+};
+
+enum vb_pkt_flags {
+	VB_PKT_FIRST = 1 << 0,
+	VB_PKT_LAST = 1 << 1,
+	VB_PKT_ONLY = VB_PKT_FIRST | VB_PKT_LAST,
+	VB_PKT_IMM = 1 << 2,
+	VB_PKT_INVALIDATE = 1 << 3,
+	VB_PKT_SOLICITED = 1 << 4,
+	VB_PKT_ACK_REQ = 1 << 5,
+	VB_PKT_PLACED = 1 << 6, /* WRITE with immediate: the initiator has put the data in place itself */
+};
+
+/* AETH syndromes (IBTA 9.7.5.2.4) */
+enum vb_syndrome {
+	VB_SYN_ACK = 0x1f,          /* credits not limited */
+	VB_SYN_RNR = 0x20,          /* | timer code */
+	VB_SYN_NAK_SEQUENCE = 0x60,
+	VB_SYN_NAK_INVALID = 0x61,
+	VB_SYN_NAK_ACCESS = 0x62,
+	VB_SYN_NAK_OPERATION = 0x63,
+	VB_SYN_KIND_MASK = 0x60,
+	/* Never on a wire: the payload could not be read (loopback, where the responder copies from the source). */
+	VB_SYN_SOURCE_FAULT = 0xff,
+};
+
+/* The global route header of a datagram. */
+struct vb_grh {
+	union ibv_gid sgid, dgid;
+	uint8_t traffic_class, hop_limit;
+};
+
+struct vb_pkt {
+	uint8_t op;        /* enum vb_pkt_op */
+	uint8_t flags;     /* enum vb_pkt_flags */
+	uint8_t syndrome;  /* ACK, READ and ATOMIC responses */
+	uint8_t transport; /* enum ibv_qp_type of the sender */
+	uint32_t dqpn, sqpn;
+	uint32_t psn;
+	uint32_t imm;      /* as it is in the WQE: immediate data in network order, or the key to invalidate */
+	uint32_t msn_qkey; /* responses: message sequence number; UD: queue key */
+	/* RETH, AtomicETH */
+	uint64_t va;
+	uint32_t rkey, dma_len;
+	uint64_t swap_add; /* ATOMIC response: the original value */
+	uint64_t compare;
+	const struct vb_grh *grh; /* UD only */
+	/* Payload: the program's memory on the way out, the ring's on the way in. */
+	const struct iovec *iov;
+	uint32_t iov_cnt;
+	uint32_t len;
+};
+
+struct vb_peer; /* another process of this host */
+
+enum vb_path_kind { VB_PATH_NONE, VB_PATH_LOOP, VB_PATH_SHM };
+
+/* The way to a QP. Opened once per connected QP; holds a reference on the peer. */
+struct vb_path {
+	enum vb_path_kind kind;
+	struct vb_peer *peer;
+	uint32_t mtu; /* largest payload of a packet */
+};
+
+enum vb_pending { VB_PENDING_NONE, VB_PENDING_BLOCKED, VB_PENDING_RUNNABLE };
+
+struct vb_sink {
+	/* A packet arrived; runs in a read section, in whatever thread made progress. */
+	void (*receive)(const struct vb_pkt *pkt);
+	/* Due work of queues; returns the time (ns) of the next timer, UINT64_MAX for none. */
+	uint64_t (*work)(void);
+	/* Whether work() would find something: blocked work waits for room in a ring. */
+	enum vb_pending (*pending)(void);
+};
+
+/*
+ * Start for this process (first call joins the registry, starts the background thread) and stop (last call leaves).
+ * After a fork the child has none: it may start its own.
+ */
+int vb_fabric_start(const struct vb_sink *sink);
+void vb_fabric_stop(void);
+uint32_t vb_fabric_slot(void);
+/* Changes when the process starts anew (after a fork): objects of an earlier epoch are not ours to touch. */
+uint32_t vb_fabric_epoch(void);
+
+/* Receive what has arrived and do due work; true if anything was done. */
+bool vb_fabric_progress(void);
+/* The same for a poller: also tells peers that no wake-up is needed while somebody polls. */
+void vb_fabric_poll(void);
+/* A CQ was armed (+1) or is not any more (-1): while any is, peers wake the background thread for each packet. */
+void vb_fabric_armed(int change);
+/* New work or an earlier timer for sink.work(): wake the background thread if it would sleep too long. */
+void vb_fabric_kick(void);
+
+/* A path to the process that owns this QP number. -EHOSTUNREACH where there is none. */
+int vb_path_open(struct vb_path *path, uint32_t qpn);
+void vb_path_close(struct vb_path *path);
+/* The peer of a QP number, for one packet inside a read section; NULL where there is none. */
+int vb_path_peek(struct vb_path *path, uint32_t qpn);
+/*
+ * Send one packet. -EAGAIN: no room; there will be progress when there is again. -EHOSTDOWN: the peer is gone. -EFAULT: the
+ * payload was not readable (nothing was sent).
+ */
+int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt);
+/* After a batch of sends: let the peer know. */
+void vb_path_flush(struct vb_path *path);
+/* False once the peer is known to have died; asks the system at most every few milliseconds. */
+bool vb_path_alive(struct vb_path *path);
+/* True once the peer has taken all packets sent so far out of the ring. */
+bool vb_path_drained(struct vb_path *path);

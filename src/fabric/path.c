@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns paths: finding the process behind a QP number and sending packets to it.
+ */
+#include <errno.h>
+
+#include "base/rcu.h"
+#include "fabric/peer.h"
+
+int vb_path_peek(struct vb_path *path, uint32_t qpn)
+{
+	uint32_t slot = vb_qpn_slot(qpn);
+
+	*path = (struct vb_path){ .kind = VB_PATH_NONE };
+	if (slot == vb_segment_self->slot) {
+		path->kind = VB_PATH_LOOP;
+		path->mtu = UINT32_MAX;
+		return 0;
+	}
+	path->peer = vb_peer_find(slot);
+	if (!path->peer)
+		return -EHOSTUNREACH;
+	path->kind = VB_PATH_SHM;
+	path->mtu = path->peer->tx.shared ? vb_ring_mtu(path->peer->tx.size) : vb_ring_mtu(VB_RING_MIN);
+	return 0;
+}
+
+int vb_path_open(struct vb_path *path, uint32_t qpn)
+{
+	int ret;
+
+	vb_read_lock();
+	ret = vb_path_peek(path, qpn);
+	if (!ret && path->kind == VB_PATH_SHM) {
+		struct vb_peer *peer = path->peer;
+
+		vb_lock(&peer->tx_lock);
+		if (!peer->tx.shared)
+			ret = vb_peer_connect(peer);
+		vb_unlock(&peer->tx_lock);
+		if (!ret) {
+			vb_peer_get(peer);
+			path->mtu = vb_ring_mtu(peer->tx.size);
+		} else {
+			*path = (struct vb_path){ .kind = VB_PATH_NONE };
+		}
+	}
+	vb_read_unlock();
+	return ret;
+}
+
+void vb_path_close(struct vb_path *path)
+{
+	if (path->kind == VB_PATH_SHM)
+		vb_peer_put(path->peer);
+	*path = (struct vb_path){ .kind = VB_PATH_NONE };
+}
+
+int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt)
+{
+	struct vb_peer *peer = path->peer;
+	int ret;
+
+	if (path->kind != VB_PATH_SHM || atomic_load_explicit(&peer->dead, memory_order_relaxed))
+		return -EHOSTDOWN;
+	vb_lock(&peer->tx_lock);
+	ret = peer->tx.shared ? 0 : vb_peer_connect(peer);
+	if (!ret)
+		ret = vb_ring_send(&peer->tx, pkt);
+	if (ret == -EAGAIN && !vb_ring_wait_room(&peer->tx))
+		ret = vb_ring_send(&peer->tx, pkt);
+	vb_unlock(&peer->tx_lock);
+	return ret;
+}
+
+void vb_path_flush(struct vb_path *path)
+{
+	if (path->kind == VB_PATH_SHM)
+		vb_peer_wake(path->peer);
+}
+
+bool vb_path_alive(struct vb_path *path)
+{
+	return path->kind == VB_PATH_LOOP || (path->kind == VB_PATH_SHM && vb_peer_alive(path->peer));
+}
+
+bool vb_path_drained(struct vb_path *path)
+{
+	return path->kind != VB_PATH_SHM || !path->peer->tx.shared || vb_ring_drained(&path->peer->tx);
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the table of peers and their life.
+ *
+ *	table[slot] --> peer (one reference) --> segment mapping, tx ring, rx ring
+ *	inbound[]   --> peers that have a ring to us (one reference; the list the receive loop walks)
+ *
+ * A process that died leaves the table at once, so that the next one in its slot can be met, and the inbound list when
+ * its ring is empty: what it sent before it died still arrives. Table and list change under table_lock and are read
+ * inside read sections; a peer is freed after the last reference and a grace period.
+ */
+#include "fabric/peer.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rcu.h"
+
+enum { ALIVE_PERIOD_NS = 5000000 };
+
+static _Atomic(struct vb_peer *) table[VB_SLOTS];
+static _Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
+static _Atomic uint32_t inbound_count;
+static _Atomic uint32_t inbound_epoch;
+static struct vb_peer *dropped; /* references to give up where waiting is allowed */
+static struct vb_lock accept_lock;
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void vb_peer_get(struct vb_peer *peer)
+{
+	atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
+}
+
+/* Called without read section or queue lock by whoever may wait; inside a read section use the table's reference. */
+void vb_peer_put(struct vb_peer *peer)
+{
+	if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	vb_read_wait();
+	vb_segment_unmap(peer->segment);
+	free(peer);
+}
+
+static struct vb_peer *peer_create(uint32_t slot)
+{
+	struct vb_slot_info info;
+	struct vb_peer *peer;
+
+	if (slot == vb_segment_self->slot || !vb_registry_lookup(slot, &info))
+		return NULL;
+	peer = aligned_alloc(64, (sizeof(*peer) + 63) & ~(size_t)63);
+	if (!peer)
+		return NULL;
+	*peer = (struct vb_peer){ .slot = slot, .generation = info.generation, .pid = info.pid, .refs = 1 };
+	peer->segment = vb_segment_map(slot, info.generation);
+	if (!peer->segment) {
+		free(peer);
+		return NULL;
+	}
+	/* Pins that an earlier process in our slot left behind when it died. */
+	for (unsigned int i = 0; i < VB_SEG_PINS; i++)
+		atomic_store(&peer->segment->pins[vb_segment_self->slot][i], 0);
+	return peer;
+}
+
+/* With table_lock: take a peer out of the table; the caller drops the table's reference. */
+static struct vb_peer *unlink_peer(uint32_t slot)
+{
+	struct vb_peer *peer = atomic_exchange(&table[slot], NULL);
+
+	if (peer)
+		atomic_store(&peer->dead, true);
+	return peer;
+}
+
+/* The table's reference may be dropped inside a read section, which must not wait: vb_peer_collect() does. */
+static void drop(struct vb_peer *peer)
+{
+	if (!peer)
+		return;
+	pthread_mutex_lock(&table_lock);
+	if (!peer->drops++) {
+		peer->next_dropped = dropped;
+		dropped = peer;
+	}
+	pthread_mutex_unlock(&table_lock);
+	vb_fabric_kick();
+}
+
+void vb_peer_collect(void)
+{
+	for (;;) {
+		struct vb_peer *peer;
+		unsigned int drops = 0;
+
+		pthread_mutex_lock(&table_lock);
+		peer = dropped;
+		if (peer) {
+			dropped = peer->next_dropped;
+			drops = peer->drops;
+			peer->drops = 0;
+		}
+		pthread_mutex_unlock(&table_lock);
+		if (!peer)
+			return;
+		while (drops--)
+			vb_peer_put(peer);
+	}
+}
+
+static struct vb_peer *peer_replace(uint32_t slot)
+{
+	struct vb_peer *peer, *stale = NULL;
+
+	pthread_mutex_lock(&table_lock);
+	peer = atomic_load(&table[slot]);
+	if (!peer || peer->generation != vb_registry_generation(slot)) {
+		stale = unlink_peer(slot);
+		peer = peer_create(slot);
+		atomic_store_explicit(&table[slot], peer, memory_order_release);
+	}
+	pthread_mutex_unlock(&table_lock);
+	drop(stale);
+	return peer;
+}
+
+struct vb_peer *vb_peer_find(uint32_t slot)
+{
+	struct vb_peer *peer = atomic_load_explicit(&table[slot], memory_order_acquire);
+
+	if (peer && peer->generation == vb_registry_generation(slot))
+		return peer;
+	return peer_replace(slot);
+}
+
+bool vb_peer_alive(struct vb_peer *peer)
+{
+	struct vb_peer *gone = NULL;
+	uint64_t now, last;
+
+	if (atomic_load_explicit(&peer->dead, memory_order_acquire))
+		return false;
+	now = vb_now_ns();
+	last = atomic_load_explicit(&peer->checked, memory_order_relaxed);
+	if (peer->generation == vb_registry_generation(peer->slot)) {
+		if (now - last < ALIVE_PERIOD_NS)
+			return true;
+		atomic_store_explicit(&peer->checked, now, memory_order_relaxed);
+		if (vb_registry_alive(peer->slot, peer->generation))
+			return true;
+	}
+	vb_info("process %d is gone", (int)peer->pid);
+	pthread_mutex_lock(&table_lock);
+	atomic_store(&peer->dead, true);
+	if (atomic_load(&table[peer->slot]) == peer)
+		gone = unlink_peer(peer->slot);
+	pthread_mutex_unlock(&table_lock);
+	if (gone) {
+		vb_registry_reap();
+		drop(gone);
+	}
+	return false;
+}
+
+void vb_peer_wake(struct vb_peer *peer)
+{
+	_Atomic uint32_t *wake = &peer->segment->wake;
+	uint32_t sleeping = VB_WAKE_SLEEP;
+
+	/* Pairs with the fence before the last look of a process that goes to sleep (progress.c). */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
+	    atomic_compare_exchange_strong(wake, &sleeping, VB_WAKE_BUSY))
+		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* A large ring is fast, but 64 processes must fit a container's 64 MiB: take a thousandth of what is left. */
+static uint32_t ring_size(void)
+{
+	uint64_t share = vb_registry_space() / 1024;
+	uint32_t size = VB_RING_MAX;
+
+	while (size > VB_RING_MIN && size > share)
+		size /= 2;
+	return size;
+}
+
+int vb_peer_connect(struct vb_peer *peer)
+{
+	struct vb_seg_outbound *out = &vb_segment_self->outbound[peer->slot];
+	uint32_t size = out->size;
+
+	/* A ring to an earlier process in that slot is ours to use again: its reader is gone. */
+	if (!out->offset) {
+		size = ring_size();
+		out->offset = vb_segment_alloc(sizeof(struct vb_ring_shared) + size);
+		if (!out->offset)
+			return -ENOMEM;
+		out->size = size;
+	}
+	peer->tx.shared = vb_segment_at(vb_segment_self, out->offset, sizeof(struct vb_ring_shared) + size);
+	peer->tx.size = size;
+	peer->tx.shared->head = 0;
+	peer->tx.shared->waiting = 0;
+	*(_Atomic uint32_t *)peer->tx.shared->data = 0;
+	atomic_store_explicit(&out->generation, peer->generation, memory_order_release);
+	atomic_store(&peer->segment->inbound[vb_segment_self->slot], vb_segment_self->generation);
+	atomic_fetch_add(&peer->segment->inbound_epoch, 1);
+	return 0;
+}
+
+/* Attach to the ring that the process in this slot says it has made for us. */
+static void accept_ring(struct vb_peer *peer)
+{
+	struct vb_seg_outbound *out = &peer->segment->outbound[vb_segment_self->slot];
+	uint64_t offset;
+	uint32_t size;
+
+	if (atomic_load_explicit(&out->generation, memory_order_acquire) != vb_segment_self->generation)
+		return;
+	size = out->size;
+	offset = out->offset;
+	if (size < VB_RING_MIN || size > VB_RING_MAX || (size & (size - 1)))
+		return;
+	vb_lock(&peer->rx_lock);
+	if (!peer->rx.shared) {
+		peer->rx.size = size;
+		peer->rx.shared = vb_segment_at(peer->segment, offset, sizeof(struct vb_ring_shared) + size);
+	}
+	vb_unlock(&peer->rx_lock);
+}
+
+/* With table_lock. */
+static void add_inbound(struct vb_peer *peer)
+{
+	uint32_t count = atomic_load(&inbound_count);
+
+	if (count == VB_INBOUND_MAX)
+		return;
+	vb_peer_get(peer);
+	atomic_store_explicit(&inbound[count], peer, memory_order_relaxed);
+	atomic_store_explicit(&inbound_count, count + 1, memory_order_release);
+}
+
+static void accept_from(uint32_t slot)
+{
+	struct vb_peer *peer;
+
+	if (!atomic_load_explicit(&vb_segment_self->inbound[slot], memory_order_acquire))
+		return;
+	peer = vb_peer_find(slot);
+	if (!peer || peer->rx.shared)
+		return;
+	accept_ring(peer);
+	pthread_mutex_lock(&table_lock);
+	if (peer->rx.shared)
+		add_inbound(peer);
+	pthread_mutex_unlock(&table_lock);
+}
+
+void vb_peer_accept(void)
+{
+	uint32_t epoch = atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
+
+	if (__builtin_expect(epoch == inbound_epoch, 1) || !vb_trylock(&accept_lock))
+		return;
+	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
+		accept_from(slot);
+	inbound_epoch = epoch;
+	vb_unlock(&accept_lock);
+}
+
+void vb_peer_forget(struct vb_peer *peer)
+{
+	uint32_t count;
+	bool found = false;
+
+	pthread_mutex_lock(&table_lock);
+	count = atomic_load(&inbound_count);
+	for (uint32_t i = 0; i < count && !found; i++) {
+		if (inbound[i] != peer)
+			continue;
+		/* A reader of the list may see the last entry twice or not at all: it looks again soon. */
+		inbound[i] = inbound[count - 1];
+		atomic_store(&inbound_count, count - 1);
+		found = true;
+	}
+	pthread_mutex_unlock(&table_lock);
+	if (found)
+		drop(peer);
+}
+
+uint32_t vb_peer_epoch(void)
+{
+	return atomic_load_explicit(&inbound_epoch, memory_order_relaxed);
+}
+
+uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)
+{
+	*list = inbound;
+	return atomic_load_explicit(&inbound_count, memory_order_acquire);
+}
+
+/* In a forked child the mappings are gone and other threads' references with them: only the tables are emptied. */
+void vb_peer_reset(bool forked)
+{
+	uint32_t count = atomic_exchange(&inbound_count, 0);
+
+	inbound_epoch = 0;
+	if (forked) {
+		pthread_mutex_init(&table_lock, NULL);
+		accept_lock.held = 0;
+		dropped = NULL;
+		for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
+			atomic_store(&table[slot], NULL);
+		return;
+	}
+	vb_peer_collect();
+	for (uint32_t i = 0; i < count; i++)
+		vb_peer_put(inbound[i]);
+	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {
+		struct vb_peer *peer = atomic_exchange(&table[slot], NULL);
+
+		if (peer)
+			vb_peer_put(peer);
+	}
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns who makes progress, and who sleeps: the background thread, the pollers, the wake word.
+ *
+ * Work runs in the thread that rings or polls. The background thread is there for the time when nobody does. The wake
+ * word in the own segment tells peers which of the two it is:
+ *
+ *	POLLED   a program thread polls; a peer that sends need not wake anybody. The background thread looks every
+ *	         millisecond whether that is still true.
+ *	SLEEP    nobody polls; a peer that sends swaps SLEEP for BUSY and wakes the futex.
+ *	BUSY     the background thread is awake and looks once more before it sleeps.
+ *
+ *	   poll, nothing armed               tick without a poll, or a CQ was armed
+ *	SLEEP, BUSY -----------> POLLED      POLLED -----------> SLEEP
+ *
+ * An armed CQ means that somebody waits for an event: then pollers do not set POLLED. Going to SLEEP is always followed
+ * by a full fence and one more look at the rings; a sender publishes, fences and then reads the word, so one of the two
+ * sees the other.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rcu.h"
+#include "fabric/fabric.h"
+#include "fabric/peer.h"
+#include "fabric/segment.h"
+
+enum {
+	BURST = 64,             /* packets taken from one ring before the next gets its turn */
+	POLLS_TO_SETTLE = 16,   /* empty polls in a row that make a poller */
+	TICK_NS = 1000000,
+};
+
+static struct {
+	const struct vb_sink *sink;
+	pthread_t thread;
+	unsigned int users;
+	_Atomic uint32_t epoch;
+	_Atomic bool stop;
+	_Atomic bool kicked;      /* work was added since the background thread last looked */
+	_Atomic bool resting;     /* it sleeps, or is about to */
+	_Atomic int armed;
+	_Atomic uint32_t tick;    /* counts background looks while POLLED */
+	_Atomic uint32_t polled;  /* the tick in which a poll was last seen */
+	_Atomic uint32_t empty;   /* polls in a row that found nothing */
+} fabric;
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic uint32_t *wake_word(void)
+{
+	return &vb_segment_self->wake;
+}
+
+static void futex_wait(uint32_t value, uint64_t timeout_ns)
+{
+	struct timespec ts = { (time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u) };
+
+	syscall(SYS_futex, wake_word(), FUTEX_WAIT, value, timeout_ns == UINT64_MAX ? NULL : &ts, NULL, 0);
+}
+
+static void futex_wake(void)
+{
+	syscall(SYS_futex, wake_word(), FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* --- receiving ------------------------------------------------------------------------------------------------- */
+
+/* Take packets from one peer; the lock only keeps two threads of ours from reading the same ring. */
+static bool drain(struct vb_peer *peer)
+{
+	struct vb_grh grh;
+	struct vb_pkt pkt;
+	struct iovec iov;
+	bool wake;
+	int n, ret;
+
+	if (!vb_trylock(&peer->rx_lock))
+		return false;
+	for (n = 0; n < BURST; n++) {
+		ret = vb_ring_peek(&peer->rx, &pkt, &iov, &grh);
+		if (ret <= 0)
+			break;
+		fabric.sink->receive(&pkt);
+		vb_ring_next(&peer->rx);
+		if (peer->rx.head - peer->rx.given > peer->rx.size / 4 && vb_ring_release(&peer->rx))
+			vb_peer_wake(peer);
+	}
+	wake = vb_ring_release(&peer->rx);
+	vb_unlock(&peer->rx_lock);
+	if (n < BURST && ret < 0) {
+		vb_warn("process %d sent a malformed packet; its ring is closed", (int)peer->pid);
+		atomic_store(&peer->broken, true);
+	}
+	if (wake)
+		vb_peer_wake(peer);
+	return n > 0;
+}
+
+static bool readable(struct vb_peer *peer)
+{
+	return !atomic_load_explicit(&peer->broken, memory_order_relaxed) && vb_ring_pending(&peer->rx);
+}
+
+static bool rings_pending(void)
+{
+	_Atomic(struct vb_peer *) *list;
+	uint32_t count = vb_peer_inbound(&list);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (readable(atomic_load_explicit(&list[i], memory_order_relaxed)))
+			return true;
+	return false;
+}
+
+static bool receive_all(void)
+{
+	_Atomic(struct vb_peer *) *list;
+	uint32_t count;
+	bool any = false;
+
+	vb_peer_accept();
+	count = vb_peer_inbound(&list);
+	for (uint32_t i = 0; i < count; i++) {
+		struct vb_peer *peer = atomic_load_explicit(&list[i], memory_order_relaxed);
+
+		if (readable(peer))
+			any |= drain(peer);
+		else if (peer->generation != vb_registry_generation(peer->slot))
+			vb_peer_forget(peer);
+	}
+	return any;
+}
+
+bool vb_fabric_progress(void)
+{
+	bool any;
+
+	vb_read_lock();
+	any = receive_all();
+	if (fabric.sink->pending() != VB_PENDING_NONE) {
+		fabric.sink->work();
+		any = true;
+	}
+	vb_read_unlock();
+	return any;
+}
+
+/* --- pollers ---------------------------------------------------------------------------------------------------- */
+
+static void settle(void)
+{
+	uint32_t state = atomic_load_explicit(wake_word(), memory_order_relaxed);
+
+	if (state == VB_WAKE_POLLED) {
+		uint32_t tick = atomic_load_explicit(&fabric.tick, memory_order_relaxed);
+
+		if (atomic_load_explicit(&fabric.polled, memory_order_relaxed) != tick)
+			atomic_store_explicit(&fabric.polled, tick, memory_order_relaxed);
+		return;
+	}
+	if (atomic_load_explicit(&fabric.armed, memory_order_relaxed))
+		return;
+	if (atomic_fetch_add_explicit(&fabric.empty, 1, memory_order_relaxed) < POLLS_TO_SETTLE)
+		return;
+	fabric.empty = 0;
+	fabric.polled = fabric.tick;
+	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) && state == VB_WAKE_SLEEP)
+		futex_wake(); /* from now on it looks every tick */
+}
+
+void vb_fabric_poll(void)
+{
+	if (vb_fabric_progress())
+		atomic_store_explicit(&fabric.empty, 0, memory_order_relaxed);
+	else
+		settle();
+}
+
+void vb_fabric_armed(int change)
+{
+	uint32_t polled = VB_WAKE_POLLED;
+
+	atomic_fetch_add(&fabric.armed, change);
+	if (change > 0 && atomic_compare_exchange_strong(wake_word(), &polled, VB_WAKE_SLEEP)) {
+		/* A peer may have sent, seen POLLED and woken nobody: look now. */
+		atomic_thread_fence(memory_order_seq_cst);
+		vb_fabric_progress();
+	}
+}
+
+void vb_fabric_kick(void)
+{
+	atomic_store(&fabric.kicked, true); /* seq_cst; pairs with rest() */
+	if (atomic_load(&fabric.resting) && atomic_exchange(&fabric.resting, false)) {
+		uint32_t sleeping = VB_WAKE_SLEEP;
+
+		atomic_compare_exchange_strong(wake_word(), &sleeping, VB_WAKE_BUSY);
+		futex_wake();
+	}
+}
+
+/* --- the background thread -------------------------------------------------------------------------------------- */
+
+static bool nothing_left(void)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with vb_peer_wake and vb_fabric_kick */
+	return !fabric.kicked && !fabric.stop && !rings_pending() &&
+	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
+}
+
+/* Sleep until something happens, at most until the next timer. */
+static void rest(uint64_t timer)
+{
+	uint32_t state = atomic_load(wake_word());
+	uint64_t now = vb_now_ns(), limit = UINT64_MAX;
+
+	if (timer != UINT64_MAX)
+		limit = timer > now ? timer - now : 0;
+	if (state == VB_WAKE_POLLED && fabric.polled == fabric.tick && !fabric.armed) {
+		atomic_fetch_add(&fabric.tick, 1);
+		limit = limit < TICK_NS ? limit : TICK_NS;
+	} else {
+		if (state != VB_WAKE_SLEEP && !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
+			return;
+		state = VB_WAKE_SLEEP;
+	}
+	atomic_store(&fabric.resting, true);
+	if (limit && nothing_left())
+		futex_wait(state, limit);
+	atomic_store(&fabric.resting, false);
+	state = VB_WAKE_SLEEP;
+	atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_BUSY);
+}
+
+static void *background(void *arg)
+{
+	prctl(PR_SET_NAME, "verbatim");
+	while (!atomic_load(&fabric.stop)) {
+		uint64_t timer;
+		bool any;
+
+		atomic_store(&fabric.kicked, false);
+		vb_read_lock();
+		any = receive_all();
+		timer = fabric.sink->work();
+		vb_read_unlock();
+		vb_peer_collect();
+		if (!any && fabric.sink->pending() != VB_PENDING_RUNNABLE)
+			rest(timer);
+	}
+	return NULL;
+}
+
+static int start_thread(void)
+{
+	sigset_t all, old;
+	int ret;
+
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&fabric.thread, NULL, background, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+/* --- start, stop, fork ------------------------------------------------------------------------------------------ */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&start_lock);
+	urcu_bp_before_fork();
+}
+
+static void after_fork_parent(void)
+{
+	urcu_bp_after_fork_parent();
+	pthread_mutex_unlock(&start_lock);
+}
+
+static void after_fork_child(void)
+{
+	urcu_bp_after_fork_child();
+	pthread_mutex_init(&start_lock, NULL);
+	if (!fabric.users)
+		return;
+	fabric.users = 0;
+	fabric.epoch++;
+	vb_segment_self = NULL; /* the mapping was not inherited */
+	vb_peer_reset(true);
+}
+
+__attribute__((constructor)) static void register_fork_handlers(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static int start(const struct vb_sink *sink)
+{
+	struct vb_slot_info self;
+	int ret;
+
+	ret = vb_registry_join(&self);
+	if (ret)
+		return ret;
+	ret = vb_segment_create(&self);
+	if (ret)
+		goto leave;
+	/* Where the kernel restricts tracing (Yama), let the user's other processes reach registered memory. */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	fabric.sink = sink;
+	fabric.stop = fabric.kicked = fabric.resting = false;
+	fabric.armed = 0;
+	ret = start_thread();
+	if (ret)
+		goto destroy_segment;
+	return 0;
+
+destroy_segment:
+	vb_segment_destroy();
+leave:
+	vb_registry_leave();
+	return ret;
+}
+
+int vb_fabric_start(const struct vb_sink *sink)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&start_lock);
+	if (!fabric.users)
+		ret = start(sink);
+	if (!ret)
+		fabric.users++;
+	pthread_mutex_unlock(&start_lock);
+	return ret;
+}
+
+void vb_fabric_stop(void)
+{
+	pthread_mutex_lock(&start_lock);
+	if (fabric.users && !--fabric.users) {
+		atomic_store(&fabric.stop, true);
+		vb_fabric_kick();
+		pthread_join(fabric.thread, NULL);
+		vb_peer_reset(false);
+		vb_registry_leave();
+		vb_segment_destroy();
+		fabric.epoch++;
+	}
+	pthread_mutex_unlock(&start_lock);
+}
+
+/* A program that exits without closing its devices still gives its slot back. */
+__attribute__((destructor)) static void leave_at_exit(void)
+{
+	if (fabric.users)
+		vb_registry_leave();
+}
+
+uint32_t vb_fabric_slot(void)
+{
+	return vb_segment_self->slot;
+}
+
+uint32_t vb_fabric_epoch(void)
+{
+	return atomic_load_explicit(&fabric.epoch, memory_order_relaxed);
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the record format of the rings. See ring.h for the protocol.
+ *
+ *	record: header (32 bytes) | extension | payload | pad to 64
+ *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams
+ */
+#include "fabric/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/fault.h"
+
+struct record {
+	_Atomic uint32_t commit; /* lines; PAD: only skips to the start of the ring */
+	uint8_t op, flags, syndrome, transport;
+	uint32_t dqpn, sqpn, psn, imm, len, msn_qkey;
+};
+
+struct reth {
+	uint64_t va;
+	uint32_t rkey, dma_len;
+};
+
+struct atomic_eth {
+	struct reth reth;
+	uint64_t swap_add, compare;
+};
+
+_Static_assert(sizeof(struct record) == 32 && sizeof(struct atomic_eth) == 32, "record layout");
+
+enum { PAD = 1u << 31 };
+
+static uint32_t extension_size(uint8_t op, uint8_t transport)
+{
+	switch (op) {
+	case VB_PKT_SEND:
+		return transport == IBV_QPT_UD ? 40 : 0;
+	case VB_PKT_WRITE:
+	case VB_PKT_READ:
+		return sizeof(struct reth);
+	case VB_PKT_COMPARE_SWAP:
+	case VB_PKT_FETCH_ADD:
+		return sizeof(struct atomic_eth);
+	case VB_PKT_ATOMIC_RESPONSE:
+		return sizeof(uint64_t);
+	default:
+		return 0;
+	}
+}
+
+static struct record *record_at(struct vb_ring_shared *shared, uint64_t size, uint64_t position)
+{
+	return (struct record *)&shared->data[position & (size - 1)];
+}
+
+static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
+{
+	/* One line more: the commit word behind the record must be free to clear. */
+	if (tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size)
+		return true;
+	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_acquire); /* pairs with vb_ring_release */
+	/* A consumer that stores nonsense hurts only its own ring: the offset is masked whatever comes of it. */
+	return tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size;
+}
+
+static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes, uint32_t mark)
+{
+	struct record *next = record_at(tx->shared, tx->size, tx->tail + bytes);
+
+	atomic_store_explicit(&next->commit, 0, memory_order_relaxed);
+	/* Pairs with the acquire in vb_ring_peek: header, payload and the cleared word above come first. */
+	atomic_store_explicit(&record->commit, (uint32_t)(bytes / VB_RING_LINE) | mark, memory_order_release);
+	tx->tail += bytes;
+}
+
+/* Room for a record in one piece, padding to the start of the ring where needed; NULL where there is none. */
+static struct record *reserve(struct vb_ring_tx *tx, uint64_t bytes)
+{
+	uint64_t to_end = tx->size - (tx->tail & (tx->size - 1));
+
+	if (bytes > to_end) {
+		if (!has_room(tx, to_end + bytes))
+			return NULL;
+		publish(tx, record_at(tx->shared, tx->size, tx->tail), to_end, PAD);
+	} else if (!has_room(tx, bytes)) {
+		return NULL;
+	}
+	return record_at(tx->shared, tx->size, tx->tail);
+}
+
+static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
+{
+	struct atomic_eth eth = {
+		.reth = { pkt->va, pkt->rkey, pkt->dma_len },
+		.swap_add = pkt->swap_add,
+		.compare = pkt->compare,
+	};
+
+	if (pkt->op == VB_PKT_SEND) {
+		memcpy(to, &pkt->grh->sgid, 16);
+		memcpy(to + 16, &pkt->grh->dgid, 16);
+		to[32] = pkt->grh->traffic_class;
+		to[33] = pkt->grh->hop_limit;
+	} else if (pkt->op == VB_PKT_ATOMIC_RESPONSE) {
+		memcpy(to, &pkt->swap_add, 8);
+	} else {
+		memcpy(to, &eth, extension_size(pkt->op, pkt->transport));
+	}
+}
+
+static void read_extension(const uint8_t *from, struct vb_pkt *pkt, struct vb_grh *grh)
+{
+	struct atomic_eth eth;
+
+	if (pkt->op == VB_PKT_SEND) {
+		memcpy(&grh->sgid, from, 16);
+		memcpy(&grh->dgid, from + 16, 16);
+		grh->traffic_class = from[32];
+		grh->hop_limit = from[33];
+		pkt->grh = grh;
+	} else if (pkt->op == VB_PKT_ATOMIC_RESPONSE) {
+		memcpy(&pkt->swap_add, from, 8);
+	} else {
+		memcpy(&eth, from, extension_size(pkt->op, pkt->transport));
+		pkt->va = eth.reth.va;
+		pkt->rkey = eth.reth.rkey;
+		pkt->dma_len = eth.reth.dma_len;
+		if (pkt->op != VB_PKT_WRITE && pkt->op != VB_PKT_READ) {
+			pkt->swap_add = eth.swap_add;
+			pkt->compare = eth.compare;
+		}
+	}
+}
+
+int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
+{
+	uint32_t ext = extension_size(pkt->op, pkt->transport);
+	uint64_t bytes = (sizeof(struct record) + ext + pkt->len + VB_RING_LINE - 1) & ~(uint64_t)(VB_RING_LINE - 1);
+	struct record *record = reserve(tx, bytes);
+	uint8_t *to;
+
+	if (!record)
+		return -EAGAIN;
+	record->op = pkt->op;
+	record->flags = pkt->flags;
+	record->syndrome = pkt->syndrome;
+	record->transport = pkt->transport;
+	record->dqpn = pkt->dqpn;
+	record->sqpn = pkt->sqpn;
+	record->psn = pkt->psn;
+	record->imm = pkt->imm;
+	record->len = pkt->len;
+	record->msn_qkey = pkt->msn_qkey;
+	to = (uint8_t *)(record + 1);
+	if (ext) {
+		write_extension(to, pkt);
+		to += ext;
+	}
+	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
+		if (vb_fault_copy(to, pkt->iov[i].iov_base, pkt->iov[i].iov_len))
+			return -EFAULT;
+		to += pkt->iov[i].iov_len;
+	}
+	publish(tx, record, bytes, 0);
+	return 0;
+}
+
+bool vb_ring_drained(struct vb_ring_tx *tx)
+{
+	return atomic_load_explicit(&tx->shared->head, memory_order_acquire) == tx->tail;
+}
+
+bool vb_ring_wait_room(struct vb_ring_tx *tx)
+{
+	atomic_store_explicit(&tx->shared->waiting, 1, memory_order_seq_cst); /* pairs with vb_ring_release */
+	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_seq_cst);
+	return tx->tail - tx->head > tx->size / 2;
+}
+
+int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh)
+{
+	uint64_t to_end = rx->size - (rx->head & (rx->size - 1));
+	struct record *record = record_at(rx->shared, rx->size, rx->head);
+	uint32_t commit, ext;
+
+	commit = atomic_load_explicit(&record->commit, memory_order_acquire); /* pairs with publish */
+	if (!commit)
+		return 0;
+	if (commit & PAD) {
+		if (to_end == rx->size)
+			return -EPROTO; /* padding at the start would go round for ever */
+		rx->head += to_end;
+		return vb_ring_peek(rx, pkt, iov, grh);
+	}
+	if ((uint64_t)commit * VB_RING_LINE > to_end)
+		return -EPROTO;
+	pkt->op = record->op;
+	pkt->flags = record->flags;
+	pkt->syndrome = record->syndrome;
+	pkt->transport = record->transport;
+	pkt->dqpn = record->dqpn;
+	pkt->sqpn = record->sqpn;
+	pkt->psn = record->psn;
+	pkt->imm = record->imm;
+	pkt->len = record->len;
+	pkt->msn_qkey = record->msn_qkey;
+	pkt->grh = NULL;
+	ext = extension_size(pkt->op, pkt->transport);
+	/* The header is now ours; a peer that goes on changing it cannot move what was checked. */
+	if (pkt->op >= VB_PKT_OPS || pkt->len > vb_ring_mtu(rx->size) ||
+	    sizeof(*record) + ext + pkt->len > (uint64_t)commit * VB_RING_LINE)
+		return -EPROTO;
+	if (ext)
+		read_extension((uint8_t *)(record + 1), pkt, grh);
+	*iov = (struct iovec){ (uint8_t *)(record + 1) + ext, pkt->len };
+	pkt->iov = iov;
+	pkt->iov_cnt = 1;
+	/* What vb_ring_next() will skip must be what was checked, so it is kept on our side. */
+	rx->record_bytes = commit * VB_RING_LINE;
+	return 1;
+}
+
+void vb_ring_next(struct vb_ring_rx *rx)
+{
+	rx->head += rx->record_bytes;
+}
+
+bool vb_ring_release(struct vb_ring_rx *rx)
+{
+	if (rx->given == rx->head)
+		return false;
+	rx->given = rx->head;
+	atomic_store_explicit(&rx->shared->head, rx->head, memory_order_seq_cst); /* pairs with vb_ring_wait_room */
+	if (!atomic_load_explicit(&rx->shared->waiting, memory_order_seq_cst))
+		return false;
+	return atomic_exchange(&rx->shared->waiting, 0);
+}

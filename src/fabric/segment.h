@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a process shows the others: its segment, a shared-memory file.
+ *
+ *	+--------------------+ 0
+ *	| head               |  identity, size; wake word (peers write it)
+ *	| inbound[256]       |  peers write: "slot p has a ring to you"
+ *	| pins[256][8]       |  peers write: "slot p is using this QP and key of yours right now"
+ *	| outbound[256]      |  where in this segment the ring to slot p lies
+ *	| qp, mr directories |  offsets of the chunks below
+ *	+--------------------+ fixed part
+ *	| chunks as needed   |  QP entries, MR entries, rings
+ *	+--------------------+ size (grows, never shrinks; reserved when it grows)
+ *
+ * Everything but the words marked "peers write" is written by the owner alone, and only the owner allocates, so there
+ * is no lock between processes here. What a peer reads it does not trust: offsets and sizes are checked against the
+ * mapping.
+ *
+ * QP and MR entries follow one protocol. Reader: store pin, full fence, check the entry is live, use it, clear the
+ * pin. Owner: mark the entry dead, full fence, wait until no pin names it, then change or reuse it.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/registry.h"
+
+enum {
+	VB_SEG_MAP_SIZE = 128 << 20, /* address space per mapping; the file is as large as it needs */
+	VB_SEG_PINS = 8,             /* concurrent direct accesses of one peer */
+	VB_SEG_QP_CHUNK = 256,       /* entries per chunk */
+	VB_SEG_QP_CHUNKS = 256,
+	VB_SEG_MR_CHUNK = 256,
+	VB_SEG_MR_CHUNKS = 1024,
+};
+
+enum vb_wake {
+	VB_WAKE_POLLED = 0, /* a thread polls: do not wake */
+	VB_WAKE_SLEEP = 1,  /* the background thread sleeps: wake it */
+	VB_WAKE_BUSY = 2,   /* it is awake and will look again before it sleeps */
+};
+
+/* What an initiator on this host must know of a QP for direct one-sided work. */
+struct vb_seg_qp {
+	_Atomic uint32_t ready; /* 1: RC or UC in a state that receives */
+	uint32_t remote_qpn;
+	uint32_t access;        /* enum ibv_access_flags */
+	uint32_t pdn;
+	uint32_t transport;
+	uint32_t reserved[11];
+};
+
+struct vb_seg_mr {
+	_Atomic uint32_t key; /* 0: not live */
+	uint32_t access;
+	uint32_t pdn;
+	uint32_t reserved0;
+	uint64_t addr;
+	uint64_t iova;
+	uint64_t length;
+	uint64_t reserved1[3];
+};
+
+struct vb_seg_outbound {
+	_Atomic uint32_t generation; /* of the process the ring leads to; 0: none */
+	uint32_t size;               /* of the ring's data */
+	uint64_t offset;
+};
+
+struct vb_segment {
+	uint64_t magic;
+	uint32_t slot, generation;
+	uint32_t pid;
+	uint32_t reserved0;
+	_Atomic uint64_t size; /* bytes that exist */
+	uint8_t pad0[32];
+	/* peers write */
+	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
+	_Atomic uint32_t inbound_epoch;     /* counts announcements below */
+	_Alignas(64) _Atomic uint32_t inbound[VB_SLOTS]; /* generation of the peer */
+	_Alignas(64) _Atomic uint64_t pins[VB_SLOTS][VB_SEG_PINS];
+	/* owner writes */
+	struct vb_seg_outbound outbound[VB_SLOTS];
+	_Atomic uint64_t qp_chunk[VB_SEG_QP_CHUNKS];
+	_Atomic uint64_t mr_chunk[VB_SEG_MR_CHUNKS];
+};
+
+_Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64, "entries fill a line");
+_Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");
+
+/* The own segment, NULL before vb_fabric_start(). */
+extern struct vb_segment *vb_segment_self;
+
+int vb_segment_create(const struct vb_slot_info *self);
+void vb_segment_destroy(void);
+/* Allocate in the own segment (64-byte aligned, zeroed); the offset, or 0 where shared memory is full. */
+uint64_t vb_segment_alloc(size_t bytes);
+
+/* Map a peer's; NULL where it is gone or damaged. */
+struct vb_segment *vb_segment_map(uint32_t slot, uint32_t generation);
+void vb_segment_unmap(struct vb_segment *segment);
+/* [offset, offset + bytes) of a segment, NULL where that is outside. */
+void *vb_segment_at(struct vb_segment *segment, uint64_t offset, size_t bytes);
+
+/* The entry of a QP or MR index; create allocates the chunk (own segment only). NULL where there is none. */
+struct vb_seg_qp *vb_segment_qp(struct vb_segment *segment, uint32_t index, bool create);
+struct vb_seg_mr *vb_segment_mr(struct vb_segment *segment, uint32_t index, bool create);
+
+/*
+ * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, QP index (16), MR index
+ * (24), so that one aligned store publishes it.
+ */
+static inline uint64_t vb_pin(uint32_t generation, uint32_t qp_index, uint32_t mr_index)
+{
+	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 | (uint64_t)(qp_index & 0xffff) << 24 |
+	       (mr_index & 0xffffff);
+}
+
+/* Wait until no live peer pins this QP (or MR) of ours. The entry is already dead, so no new pin can hold. */
+void vb_segment_wait_qp(uint32_t qp_index);
+void vb_segment_wait_mr(uint32_t mr_index);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a CQE to what verbs say about it: the parts that ibv_poll_cq() and the read_*() functions share.
+ */
+#pragma once
+
+#include "cq.h"
+
+/* Error syndromes (mlx5dv.h) and the completion status that each means. */
+static inline enum ibv_wc_status cqe_syndrome_status(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR:
+		return IBV_WC_LOC_LEN_ERR;
+	case MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR:
+		return IBV_WC_LOC_QP_OP_ERR;
+	case MLX5_CQE_SYNDROME_LOCAL_PROT_ERR:
+		return IBV_WC_LOC_PROT_ERR;
+	case MLX5_CQE_SYNDROME_WR_FLUSH_ERR:
+		return IBV_WC_WR_FLUSH_ERR;
+	case MLX5_CQE_SYNDROME_MW_BIND_ERR:
+		return IBV_WC_MW_BIND_ERR;
+	case MLX5_CQE_SYNDROME_BAD_RESP_ERR:
+		return IBV_WC_BAD_RESP_ERR;
+	case MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR:
+		return IBV_WC_LOC_ACCESS_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR:
+		return IBV_WC_REM_INV_REQ_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR:
+		return IBV_WC_REM_ACCESS_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_OP_ERR:
+		return IBV_WC_REM_OP_ERR;
+	case MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR:
+		return IBV_WC_RETRY_EXC_ERR;
+	case MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR:
+		return IBV_WC_RNR_RETRY_EXC_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR:
+		return IBV_WC_REM_ABORT_ERR;
+	default:
+		return IBV_WC_GENERAL_ERR;
+	}
+}
+
+static inline enum ibv_wc_status cqe_status(const struct mlx5_cqe64 *cqe)
+{
+	uint8_t opcode = cqe_opcode(cqe);
+
+	if (likely(opcode != MLX5_CQE_REQ_ERR && opcode != MLX5_CQE_RESP_ERR))
+		return IBV_WC_SUCCESS;
+	return cqe_syndrome_status(((const struct mlx5_err_cqe *)cqe)->syndrome);
+}
+
+static inline uint32_t cqe_vendor_err(const struct mlx5_cqe64 *cqe)
+{
+	return ((const struct mlx5_err_cqe *)cqe)->vendor_err_synd;
+}
+
+/* The WQE opcode that a requester CQE carries above the QP number. */
+static inline uint8_t cqe_wqe_opcode(const struct mlx5_cqe64 *cqe)
+{
+	return (uint8_t)(be32toh(cqe->sop_drop_qpn) >> 24);
+}
+
+static inline enum ibv_wc_opcode wqe_wc_opcode(uint8_t wqe_opcode)
+{
+	switch (wqe_opcode) {
+	case MLX5_OPCODE_RDMA_WRITE:
+	case MLX5_OPCODE_RDMA_WRITE_IMM:
+		return IBV_WC_RDMA_WRITE;
+	case MLX5_OPCODE_RDMA_READ:
+		return IBV_WC_RDMA_READ;
+	case MLX5_OPCODE_ATOMIC_CS:
+		return IBV_WC_COMP_SWAP;
+	case MLX5_OPCODE_ATOMIC_FA:
+		return IBV_WC_FETCH_ADD;
+	case MLX5_OPCODE_LOCAL_INVAL:
+		return IBV_WC_LOCAL_INV;
+	default:
+		return IBV_WC_SEND;
+	}
+}
+
+static inline enum ibv_wc_opcode cqe_wc_opcode(const struct mlx5_cqe64 *cqe)
+{
+	switch (cqe_opcode(cqe)) {
+	case MLX5_CQE_REQ:
+	case MLX5_CQE_REQ_ERR:
+		return wqe_wc_opcode(cqe_wqe_opcode(cqe));
+	case MLX5_CQE_RESP_WR_IMM:
+		return IBV_WC_RECV_RDMA_WITH_IMM;
+	default:
+		return IBV_WC_RECV;
+	}
+}
+
+/* A global routing header lies in front of the data (UD). */
+static inline unsigned int cqe_grh_flag(uint32_t flags_rqpn)
+{
+	return (flags_rqpn >> 28) & 3 ? IBV_WC_GRH : 0;
+}
+
+static inline unsigned int cqe_wc_flags(const struct mlx5_cqe64 *cqe)
+{
+	unsigned int grh = cqe_grh_flag(be32toh(cqe->flags_rqpn));
+
+	switch (cqe_opcode(cqe)) {
+	case MLX5_CQE_REQ:
+		switch (cqe_wqe_opcode(cqe)) {
+		case MLX5_OPCODE_RDMA_WRITE_IMM:
+		case MLX5_OPCODE_SEND_IMM:
+			return IBV_WC_WITH_IMM;
+		default:
+			return 0;
+		}
+	case MLX5_CQE_RESP_WR_IMM:
+	case MLX5_CQE_RESP_SEND_IMM:
+		return grh | IBV_WC_WITH_IMM;
+	case MLX5_CQE_RESP_SEND_INV:
+		return grh | IBV_WC_WITH_INV;
+	case MLX5_CQE_RESP_SEND:
+		return grh;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its QPs are forgotten
+ * here (api_cq_clean) before they are freed.
+ */
+static inline struct api_qp *cqe_qp(struct api_cq *cq, const struct mlx5_cqe64 *cqe)
+{
+	uint32_t qpn = cqe_qpn(cqe);
+
+	if (unlikely(!cq->last_qp || cq->last_qp->ibv.qp_num != qpn))
+		cq->last_qp = api_qp_find(to_context(cq->ibv.context), qpn);
+	return cq->last_qp;
+}
+
+/*
+ * Retire the work request that a CQE completes and find its wr_id. Send work requests complete in order: the ones
+ * before it that asked for no completion are done too. Receive queues complete strictly in order, SRQs do not.
+ */
+static inline uint64_t cqe_retire(struct api_qp *qp, const struct mlx5_cqe64 *cqe)
+{
+	uint16_t index = be16toh(cqe->wqe_counter);
+	uint8_t opcode = cqe_opcode(cqe);
+	uint64_t wr_id;
+
+	if (opcode == MLX5_CQE_REQ || opcode == MLX5_CQE_REQ_ERR) {
+		struct api_sq_slot *slot = &qp->sq.slot[index & (qp->sq.cnt - 1)];
+
+		wr_id = slot->wr_id;
+		/* Pairs with the acquire in sq_has_room(): the slot may be written again. */
+		atomic_store_explicit(&qp->sq.tail, slot->head + 1, memory_order_release);
+	} else if (qp->ibv.srq) {
+		struct api_srq *srq = to_srq(qp->ibv.srq);
+
+		wr_id = srq->wrid[index & (srq->wqe_cnt - 1)];
+		api_srq_free_wqe(srq, index);
+	} else {
+		uint32_t tail = atomic_load_explicit(&qp->rq.tail, memory_order_relaxed);
+
+		wr_id = qp->rq.wrid[tail & (qp->rq.cnt - 1)];
+		/* Pairs with the acquire in api_post_recv(). */
+		atomic_store_explicit(&qp->rq.tail, tail + 1, memory_order_release);
+	}
+	return wr_id;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Protection domains, thread domains, parent domains, and the memory of rings.
+ *
+ * A parent domain is a handle that looks like a protection domain and adds two wishes: memory for rings from the
+ * program's own allocator, and (with a thread domain) no locks. It keeps its parts alive.
+ */
+#include "driver.h"
+
+/* --- users of a handle -------------------------------------------------------------------------------------------- */
+
+void api_pd_get(struct ibv_pd *pd)
+{
+	atomic_fetch_add_explicit(&to_pd(pd)->users, 1, memory_order_relaxed);
+}
+
+void api_pd_put(struct ibv_pd *pd)
+{
+	atomic_fetch_sub_explicit(&to_pd(pd)->users, 1, memory_order_release);
+}
+
+bool api_pd_single_threaded(struct ibv_pd *pd)
+{
+	return pd && to_pd(pd)->td;
+}
+
+/* --- ring memory -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Zeroed memory for a ring or doorbell record. A parent domain's allocator is asked first; it may refuse (NULL) or
+ * pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL.
+ */
+int api_buf_alloc(struct api_buf *buf, struct ibv_pd *pd, size_t size, size_t align, uint64_t type)
+{
+	struct api_pd *from = pd ? to_pd(pd) : NULL;
+	void *ptr = IBV_ALLOCATOR_USE_DEFAULT;
+
+	if (from && from->alloc)
+		ptr = from->alloc(pd, from->alloc_context, size, align, type);
+	if (ptr == IBV_ALLOCATOR_USE_DEFAULT) {
+		from = NULL;
+		if (posix_memalign(&ptr, align, size))
+			ptr = NULL;
+	}
+	if (!ptr)
+		return -ENOMEM;
+	memset(ptr, 0, size);
+	*buf = (struct api_buf){ .ptr = ptr, .from = from && from->alloc ? from : NULL, .type = type };
+	return 0;
+}
+
+void api_buf_free(struct api_buf *buf)
+{
+	if (!buf->ptr)
+		return;
+	if (buf->from)
+		buf->from->free(&buf->from->ibv, buf->from->alloc_context, buf->ptr, buf->type);
+	else
+		free(buf->ptr);
+	buf->ptr = NULL;
+}
+
+/* --- protection domains ------------------------------------------------------------------------------------------- */
+
+VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct api_pd *pd;
+	int rc;
+
+	if (!context)
+		return api_null(EINVAL);
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return api_null(ENOMEM);
+	rc = vb_pd_alloc(to_context(context)->dev, &pd->card);
+	if (rc) {
+		free(pd);
+		return api_null(-rc);
+	}
+	pd->ibv.context = context;
+	pd->ibv.handle = vb_pd_number(pd->card);
+	api_track(context, API_KIND_PD, &pd->node);
+	return &pd->ibv;
+}
+
+static int parent_domain_dealloc(struct api_pd *pd)
+{
+	api_pd_put(&pd->base->ibv);
+	if (pd->td)
+		atomic_fetch_sub(&pd->td->users, 1);
+	free(pd);
+	return 0;
+}
+
+VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
+{
+	struct api_pd *pd;
+	int rc;
+
+	if (!ibpd)
+		return api_fail(EINVAL);
+	pd = to_pd(ibpd);
+	if (atomic_load(&pd->users))
+		return api_fail(EBUSY);
+	if (pd->base)
+		return parent_domain_dealloc(pd);
+	rc = vb_pd_dealloc(pd->card);
+	if (rc)
+		return api_status(rc);
+	api_untrack(ibpd->context, &pd->node);
+	free(pd);
+	return 0;
+}
+
+/* --- thread and parent domains ------------------------------------------------------------------------------------ */
+
+struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+	struct api_td *td;
+
+	if (!attr || attr->comp_mask)
+		return api_null(EINVAL);
+	td = calloc(1, sizeof(*td));
+	if (!td)
+		return api_null(ENOMEM);
+	td->ibv.context = context;
+	return &td->ibv;
+}
+
+int api_td_dealloc(struct ibv_td *ibtd)
+{
+	struct api_td *td = (struct api_td *)ibtd;
+
+	if (atomic_load(&td->users))
+		return api_fail(EBUSY);
+	free(td);
+	return 0;
+}
+
+struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+{
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	struct api_pd *pd;
+
+	if (!attr || !attr->pd || attr->pd->context != context || to_pd(attr->pd)->base ||
+	    (attr->td && attr->td->context != context) || (attr->comp_mask & ~known))
+		return api_null(EINVAL);
+	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) && (!attr->alloc || !attr->free))
+		return api_null(EINVAL);
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return api_null(ENOMEM);
+	pd->ibv = *attr->pd;
+	pd->base = to_pd(attr->pd);
+	api_pd_get(attr->pd);
+	if (attr->td) {
+		pd->td = (struct api_td *)attr->td;
+		atomic_fetch_add(&pd->td->users, 1);
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		pd->alloc = attr->alloc;
+		pd->free = attr->free;
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		pd->alloc_context = attr->pd_context;
+	return &pd->ibv;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queue pairs: creation, state changes, queries, destruction. Posting is in send.c, send_ex.c and recv.c.
+ *
+ * Both rings lie in one buffer, receive ring first, as an mlx5 QP has them. The context's mutex is held from the
+ * moment the card gives out (or takes back) a number until the table of QPs says the same, so that a number that is
+ * used again never meets completions of its former owner.
+ */
+#include "driver.h"
+
+#include <unistd.h>
+
+enum { DBR_SIZE = 64 };
+
+/* --- the table of QPs; written under the context's mutex ----------------------------------------------------------- */
+
+static int table_add(struct api_context *ctx, struct api_qp *qp)
+{
+	uint32_t qpn = qp->ibv.qp_num;
+	struct api_qp *_Atomic *leaf = ctx->qp_table[qpn >> API_QP_LEAF_BITS];
+
+	if (!leaf) {
+		leaf = calloc(API_QP_LEAF, sizeof(*leaf));
+		if (!leaf)
+			return -ENOMEM;
+		/* Pairs with the acquire in api_qp_find(). */
+		atomic_store_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], leaf, memory_order_release);
+	}
+	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], qp, memory_order_release);
+	return 0;
+}
+
+static void table_remove(struct api_context *ctx, struct api_qp *qp)
+{
+	uint32_t qpn = qp->ibv.qp_num;
+	struct api_qp *_Atomic *leaf = ctx->qp_table[qpn >> API_QP_LEAF_BITS];
+
+	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], NULL, memory_order_release);
+}
+
+/* --- creation ------------------------------------------------------------------------------------------------------ */
+
+static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			       IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_IND_TABLE |
+			       IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+	if (attr->comp_mask & ~known)
+		return EINVAL;
+	if (attr->comp_mask & (IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH))
+		return EOPNOTSUPP;
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
+		return EOPNOTSUPP;
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr->max_tso_header)
+		return EOPNOTSUPP;
+	switch ((int)attr->qp_type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		break;
+	case IBV_QPT_RAW_PACKET:
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+	case IBV_QPT_DRIVER:
+		return EOPNOTSUPP;
+	default:
+		return EINVAL;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
+		return EINVAL;
+	if (!attr->send_cq || attr->send_cq->context != context || !attr->recv_cq ||
+	    attr->recv_cq->context != context || (attr->srq && attr->srq->context != context))
+		return EINVAL;
+	return 0;
+}
+
+static void qp_init(struct api_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *ibv = &qp->ibv;
+
+	ibv->context = context;
+	ibv->qp_context = attr->qp_context;
+	ibv->pd = attr->pd;
+	ibv->send_cq = attr->send_cq;
+	ibv->recv_cq = attr->recv_cq;
+	ibv->srq = attr->srq;
+	ibv->qp_type = attr->qp_type;
+	ibv->state = IBV_QPS_RESET;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+	qp->sq_sig_all = attr->sq_sig_all;
+	qp->sq.signal_bits = attr->sq_sig_all ? MLX5_WQE_CTRL_CQ_UPDATE : 0;
+	qp->sq.unlocked = qp->rq.unlocked = api_pd_single_threaded(attr->pd);
+}
+
+static int qp_alloc_rings(struct api_qp *qp, uint32_t sq_bytes, uint32_t rq_bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int rc;
+
+	if (sq_bytes + rq_bytes) {
+		rc = api_buf_alloc(&qp->buf, qp->ibv.pd, (size_t)sq_bytes + rq_bytes, page, MLX5DV_RES_TYPE_QP);
+		if (rc)
+			return rc;
+	}
+	rc = api_buf_alloc(&qp->dbr_buf, qp->ibv.pd, DBR_SIZE, DBR_SIZE, MLX5DV_RES_TYPE_DBR);
+	if (rc)
+		return rc;
+	qp->dbr = qp->dbr_buf.ptr;
+	qp->rq.buf = qp->buf.ptr;
+	qp->sq.buf = (char *)qp->buf.ptr + rq_bytes;
+	qp->sq.end = qp->sq.buf + sq_bytes;
+	qp->sq.slot = calloc(qp->sq.cnt ? qp->sq.cnt : 1, sizeof(*qp->sq.slot));
+	qp->rq.wrid = calloc(qp->rq.cnt ? qp->rq.cnt : 1, sizeof(*qp->rq.wrid));
+	return qp->sq.slot && qp->rq.wrid ? 0 : -ENOMEM;
+}
+
+static void qp_free(struct api_qp *qp)
+{
+	api_buf_free(&qp->buf);
+	api_buf_free(&qp->dbr_buf);
+	free(qp->sq.slot);
+	free(qp->rq.wrid);
+	pthread_mutex_destroy(&qp->ibv.mutex);
+	pthread_cond_destroy(&qp->ibv.cond);
+	free(qp);
+}
+
+static int qp_create_on_card(struct api_qp *qp)
+{
+	struct ibv_context *context = qp->ibv.context;
+	struct vb_qp_attr attr = {
+		.type = qp->ibv.qp_type,
+		.pd = pd_card(qp->ibv.pd),
+		.send_cq = to_cq(qp->ibv.send_cq)->card,
+		.recv_cq = to_cq(qp->ibv.recv_cq)->card,
+		.srq = qp->ibv.srq ? to_srq(qp->ibv.srq)->card : NULL,
+		.sq_buf = qp->sq.buf,
+		.sq_cnt = qp->sq.cnt,
+		.rq_buf = qp->rq.buf,
+		.rq_cnt = qp->rq.cnt,
+		.rq_shift = qp->rq.shift,
+		.dbr = qp->dbr,
+		.cap = qp->cap,
+		.sq_sig_all = qp->sq_sig_all,
+		.cookie = qp,
+		.uidx = 0xffffff, /* CQEs are matched by QP number */
+	};
+	int rc;
+
+	pthread_mutex_lock(&context->mutex);
+	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
+	if (!rc) {
+		qp->ibv.qp_num = qp->ibv.handle = vb_qp_number(qp->card);
+		rc = table_add(to_context(context), qp);
+		if (rc)
+			vb_qp_destroy(qp->card);
+	}
+	pthread_mutex_unlock(&context->mutex);
+	return rc;
+}
+
+struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct api_qp *qp = NULL;
+	uint32_t sq_bytes, rq_bytes;
+	int err;
+
+	if (!context || !attr)
+		return api_null(EINVAL);
+	err = check_attr(context, attr);
+	if (err)
+		return api_null(err);
+	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), sizeof(*qp)))
+		return api_null(ENOMEM);
+	memset(qp, 0, sizeof(*qp));
+	qp_init(qp, context, attr);
+	err = api_qp_size(qp, attr, &sq_bytes, &rq_bytes);
+	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		err = api_qp_set_ex_ops(qp, attr->send_ops_flags);
+	if (!err)
+		err = -qp_alloc_rings(qp, sq_bytes, rq_bytes);
+	if (!err)
+		err = -qp_create_on_card(qp);
+	if (err) {
+		qp_free(qp);
+		return api_null(err);
+	}
+	api_pd_get(attr->pd);
+	api_track(context, API_KIND_QP, &qp->node);
+	attr->cap = qp->cap;
+	return &qp->ibv;
+}
+
+VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = { .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd };
+	struct ibv_qp *qp;
+
+	if (!pd || !attr)
+		return api_null(EINVAL);
+	memcpy(&ex, attr, sizeof(*attr)); /* the extended struct starts as the plain one does */
+	qp = api_qp_create_ex(pd->context, &ex);
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return qp && to_qp(qp)->has_ex ? &to_qp(qp)->ex : NULL;
+}
+
+/* --- state --------------------------------------------------------------------------------------------------------- */
+
+static void qp_clean_cqs(struct api_qp *qp)
+{
+	api_cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	if (qp->ibv.send_cq != qp->ibv.recv_cq)
+		api_cq_clean(to_cq(qp->ibv.send_cq), qp);
+}
+
+/* To RESET: both queues start again at 0, on the card and here, and what they completed is forgotten. */
+static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int rc;
+
+	vb_lock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	rc = vb_qp_modify(qp->card, attr, mask);
+	if (!rc) {
+		qp_clean_cqs(qp);
+		qp->sq.head = qp->sq.cur_post = 0;
+		atomic_store(&qp->sq.tail, 0);
+		qp->rq.head = 0;
+		atomic_store(&qp->rq.tail, 0);
+		qp->dbr[MLX5_RCV_DBR] = qp->dbr[MLX5_SND_DBR] = 0;
+		qp->ibv.state = IBV_QPS_RESET;
+	}
+	vb_unlock(&qp->rq.lock);
+	vb_unlock(&qp->sq.lock);
+	return rc;
+}
+
+VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	int rc;
+
+	if (!ibqp || !attr)
+		return api_fail(EINVAL);
+	if (mask & IBV_QP_RATE_LIMIT)
+		return api_fail(EOPNOTSUPP);
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		return api_status(qp_reset(qp, attr, mask));
+	rc = vb_qp_modify(qp->card, attr, mask);
+	if (!rc && (mask & IBV_QP_STATE))
+		ibqp->state = attr->qp_state;
+	return api_status(rc);
+}
+
+VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct api_qp *qp = to_qp(ibqp);
+
+	if (!ibqp || !attr || !init)
+		return api_fail(EINVAL);
+	vb_qp_query(qp->card, attr, init);
+	attr->cap = qp->cap;
+	*init = (struct ibv_qp_init_attr){
+		.qp_context = ibqp->qp_context,
+		.send_cq = ibqp->send_cq,
+		.recv_cq = ibqp->recv_cq,
+		.srq = ibqp->srq,
+		.cap = qp->cap,
+		.qp_type = ibqp->qp_type,
+		.sq_sig_all = qp->sq_sig_all,
+	};
+	if (mask & IBV_QP_STATE)
+		ibqp->state = attr->qp_state;
+	return 0;
+}
+
+/* Data is moved by copies whose order inside a message is not promised. */
+VB_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	int rc;
+
+	if (!ibqp)
+		return api_fail(EINVAL);
+	context = ibqp->context;
+	pthread_mutex_lock(&context->mutex);
+	rc = vb_qp_destroy(qp->card);
+	if (!rc) {
+		qp_clean_cqs(qp);
+		table_remove(to_context(context), qp);
+		node_del(&qp->node);
+	}
+	pthread_mutex_unlock(&context->mutex);
+	if (rc)
+		return api_status(rc);
+	api_async_forget(context, qp);
+	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_fetched);
+	pd = ibqp->pd;
+	qp_free(qp);
+	api_pd_put(pd);
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mlx5 direct verbs: what works today. The rest is in stubs.c.
+ */
+#include <errno.h>
+#include <string.h>
+#include <infiniband/mlx5dv.h>
+
+#include "card/card.h"
+
+/* A device of ours whose queues have the mlx5 format. Names are unique in a configuration. */
+VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
+{
+	struct vb_adapter *const *list;
+	unsigned int count;
+
+	if (!device || vb_card_adapters(&list, &count))
+		return false;
+	for (unsigned int i = 0; i < count; i++) {
+		if (!strcmp(list[i]->config->name, device->name))
+			return list[i]->config->format == VB_FORMAT_MLX5;
+	}
+	return false;
+}
+
+/* The firmware's command interface (DEVX) is not there yet; programs that ask for it fall back to plain verbs. */
+VB_PUBLIC struct ibv_context *mlx5dv_open_device(struct ibv_device *device, struct mlx5dv_context_attr *attr)
+{
+	if (!mlx5dv_is_supported(device) || (attr && attr->comp_mask)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (attr && attr->flags) {
+		errno = attr->flags & ~(uint32_t)MLX5DV_CONTEXT_FLAGS_DEVX ? EINVAL : EOPNOTSUPP;
+		return NULL;
+	}
+	return ibv_open_device(device);
+}
+
+/* comp_mask comes back with those of the asked-for parts that are filled in. */
+VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_context *attrs)
+{
+	uint64_t asked, answered;
+
+	if (!context || !attrs || !mlx5dv_is_supported(context->device))
+		return EINVAL;
+	asked = attrs->comp_mask;
+	answered = asked & (MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
+			    MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
+			    MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS |
+			    MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS |
+			    MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD | MLX5DV_CONTEXT_MASK_DCI_STREAMS |
+			    MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH | MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD);
+	/* Offloads are answered with zero: there are none. Fields that nobody asked for stay untouched. */
+	attrs->version = 0;
+	attrs->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
+	attrs->comp_mask = answered;
+	if (answered & MLX5DV_CONTEXT_MASK_CQE_COMPRESION)
+		attrs->cqe_comp_caps = (struct mlx5dv_cqe_comp_caps){ 0 };
+	if (answered & MLX5DV_CONTEXT_MASK_SWP)
+		attrs->sw_parsing_caps = (struct mlx5dv_sw_parsing_caps){ 0 };
+	if (answered & MLX5DV_CONTEXT_MASK_STRIDING_RQ)
+		attrs->striding_rq_caps = (struct mlx5dv_striding_rq_caps){ 0 };
+	if (answered & MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS)
+		attrs->tunnel_offloads_caps = 0;
+	if (answered & MLX5DV_CONTEXT_MASK_DYN_BFREGS)
+		attrs->max_dynamic_bfregs = 0;
+	if (answered & MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS)
+		attrs->flow_action_flags = 0;
+	if (answered & MLX5DV_CONTEXT_MASK_DC_ODP_CAPS)
+		attrs->dc_odp_caps = 0;
+	if (answered & MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS)
+		attrs->num_lag_ports = 0;
+	if (answered & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD)
+		attrs->sig_caps = (struct mlx5dv_sig_caps){ 0 };
+	if (answered & MLX5DV_CONTEXT_MASK_DCI_STREAMS)
+		attrs->dci_streams_caps = (struct mlx5dv_dci_streams_caps){ 0 };
+	if (answered & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH)
+		attrs->max_wr_memcpy_length = 0;
+	if (answered & MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD)
+		attrs->crypto_caps = (struct mlx5dv_crypto_caps){ 0 };
+	return 0;
+}

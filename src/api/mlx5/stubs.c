@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mlx5 direct verbs that are not there yet: programs that link them load, and learn EOPNOTSUPP when they call.
+ *
+ * mlx5dv.h is not included: the callee ignores its arguments, which the calling conventions of x86-64 and AArch64
+ * permit, and so each function is one line of a table.
+ */
+#include <errno.h>
+#include <stddef.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+/* Returns a positive errno, as most of mlx5dv does. */
+#define NO_INT(name)                                                                               \
+	PUBLIC int name(void);                                                                     \
+	int name(void)                                                                             \
+	{                                                                                          \
+		errno = EOPNOTSUPP;                                                                \
+		return EOPNOTSUPP;                                                                 \
+	}
+
+/* Returns a count, a size or a file descriptor, and a negative number on failure. */
+#define NO_COUNT(name, failure)                                                                    \
+	PUBLIC long name(void);                                                                    \
+	long name(void)                                                                            \
+	{                                                                                          \
+		errno = EOPNOTSUPP;                                                                \
+		return failure;                                                                    \
+	}
+
+#define NO_POINTER(name)                                                                           \
+	PUBLIC void *name(void);                                                                   \
+	void *name(void)                                                                           \
+	{                                                                                          \
+		errno = EOPNOTSUPP;                                                                \
+		return NULL;                                                                       \
+	}
+
+#define NO_VOID(name)                                                                              \
+	PUBLIC void name(void);                                                                    \
+	void name(void)                                                                            \
+	{                                                                                          \
+	}
+
+/* The form of 1.0 differs in what it does to a CQ; both refuse. */
+NO_INT(mlx5dv_init_obj)
+NO_INT(compat_mlx5dv_init_obj)
+__asm__(".symver compat_mlx5dv_init_obj, mlx5dv_init_obj@MLX5_1.0");
+
+NO_COUNT(mlx5dv_devx_get_event, -1)
+NO_COUNT(mlx5dv_qp_cancel_posted_send_wrs, -EOPNOTSUPP)
+NO_COUNT(mlx5dv_vfio_get_events_fd, -EOPNOTSUPP)
+
+NO_INT(_mlx5dv_mkey_check)
+NO_INT(_mlx5dv_query_port)
+NO_INT(mlx5dv_crypto_login)
+NO_INT(mlx5dv_crypto_login_destroy)
+NO_INT(mlx5dv_crypto_login_query)
+NO_INT(mlx5dv_crypto_login_query_state)
+NO_INT(mlx5dv_crypto_logout)
+NO_INT(mlx5dv_dci_stream_id_reset)
+NO_INT(mlx5dv_dek_destroy)
+NO_INT(mlx5dv_dek_query)
+NO_INT(mlx5dv_destroy_flow_matcher)
+NO_INT(mlx5dv_destroy_mkey)
+NO_INT(mlx5dv_destroy_steering_anchor)
+NO_INT(mlx5dv_devx_cq_modify)
+NO_INT(mlx5dv_devx_cq_query)
+NO_INT(mlx5dv_devx_destroy_eq)
+NO_INT(mlx5dv_devx_free_msi_vector)
+NO_INT(mlx5dv_devx_general_cmd)
+NO_INT(mlx5dv_devx_get_async_cmd_comp)
+NO_INT(mlx5dv_devx_ind_tbl_modify)
+NO_INT(mlx5dv_devx_ind_tbl_query)
+NO_INT(mlx5dv_devx_obj_destroy)
+NO_INT(mlx5dv_devx_obj_modify)
+NO_INT(mlx5dv_devx_obj_query)
+NO_INT(mlx5dv_devx_obj_query_async)
+NO_INT(mlx5dv_devx_qp_modify)
+NO_INT(mlx5dv_devx_qp_query)
+NO_INT(mlx5dv_devx_query_eqn)
+NO_INT(mlx5dv_devx_srq_modify)
+NO_INT(mlx5dv_devx_srq_query)
+NO_INT(mlx5dv_devx_subscribe_devx_event)
+NO_INT(mlx5dv_devx_subscribe_devx_event_fd)
+NO_INT(mlx5dv_devx_umem_dereg)
+NO_INT(mlx5dv_devx_wq_modify)
+NO_INT(mlx5dv_devx_wq_query)
+NO_INT(mlx5dv_dr_action_destroy)
+NO_INT(mlx5dv_dr_action_modify_aso)
+NO_INT(mlx5dv_dr_action_modify_flow_meter)
+NO_INT(mlx5dv_dr_aso_other_domain_link)
+NO_INT(mlx5dv_dr_aso_other_domain_unlink)
+NO_INT(mlx5dv_dr_domain_destroy)
+NO_INT(mlx5dv_dr_domain_sync)
+NO_INT(mlx5dv_dr_matcher_destroy)
+NO_INT(mlx5dv_dr_matcher_set_layout)
+NO_INT(mlx5dv_dr_rule_destroy)
+NO_INT(mlx5dv_dr_table_destroy)
+NO_INT(mlx5dv_dump_dr_domain)
+NO_INT(mlx5dv_dump_dr_matcher)
+NO_INT(mlx5dv_dump_dr_rule)
+NO_INT(mlx5dv_dump_dr_table)
+NO_INT(mlx5dv_get_clock_info)
+NO_INT(mlx5dv_map_ah_to_qp)
+NO_INT(mlx5dv_modify_qp_lag_port)
+NO_INT(mlx5dv_modify_qp_sched_elem)
+NO_INT(mlx5dv_modify_qp_udp_sport)
+NO_INT(mlx5dv_query_qp_lag_port)
+NO_INT(mlx5dv_reserved_qpn_alloc)
+NO_INT(mlx5dv_reserved_qpn_dealloc)
+NO_INT(mlx5dv_sched_leaf_destroy)
+NO_INT(mlx5dv_sched_leaf_modify)
+NO_INT(mlx5dv_sched_node_destroy)
+NO_INT(mlx5dv_sched_node_modify)
+NO_INT(mlx5dv_set_context_attr)
+NO_INT(mlx5dv_vfio_process_events)
+
+NO_POINTER(mlx5dv_alloc_dm)
+NO_POINTER(mlx5dv_alloc_var)
+NO_POINTER(mlx5dv_create_cq)
+NO_POINTER(mlx5dv_create_flow)
+NO_POINTER(mlx5dv_create_flow_action_esp)
+NO_POINTER(mlx5dv_create_flow_action_modify_header)
+NO_POINTER(mlx5dv_create_flow_action_packet_reformat)
+NO_POINTER(mlx5dv_create_flow_matcher)
+NO_POINTER(mlx5dv_create_mkey)
+NO_POINTER(mlx5dv_create_qp)
+NO_POINTER(mlx5dv_create_steering_anchor)
+NO_POINTER(mlx5dv_create_wq)
+NO_POINTER(mlx5dv_crypto_login_create)
+NO_POINTER(mlx5dv_dek_create)
+NO_POINTER(mlx5dv_devx_alloc_msi_vector)
+NO_POINTER(mlx5dv_devx_alloc_uar)
+NO_POINTER(mlx5dv_devx_create_cmd_comp)
+NO_POINTER(mlx5dv_devx_create_eq)
+NO_POINTER(mlx5dv_devx_create_event_channel)
+NO_POINTER(mlx5dv_devx_obj_create)
+NO_POINTER(mlx5dv_devx_umem_reg)
+NO_POINTER(mlx5dv_devx_umem_reg_ex)
+NO_POINTER(mlx5dv_dm_map_op_addr)
+NO_POINTER(mlx5dv_dr_action_create_aso)
+NO_POINTER(mlx5dv_dr_action_create_default_miss)
+NO_POINTER(mlx5dv_dr_action_create_dest_array)
+NO_POINTER(mlx5dv_dr_action_create_dest_devx_tir)
+NO_POINTER(mlx5dv_dr_action_create_dest_ib_port)
+NO_POINTER(mlx5dv_dr_action_create_dest_ibv_qp)
+NO_POINTER(mlx5dv_dr_action_create_dest_root_table)
+NO_POINTER(mlx5dv_dr_action_create_dest_table)
+NO_POINTER(mlx5dv_dr_action_create_dest_vport)
+NO_POINTER(mlx5dv_dr_action_create_drop)
+NO_POINTER(mlx5dv_dr_action_create_flow_counter)
+NO_POINTER(mlx5dv_dr_action_create_flow_meter)
+NO_POINTER(mlx5dv_dr_action_create_flow_sampler)
+NO_POINTER(mlx5dv_dr_action_create_modify_header)
+NO_POINTER(mlx5dv_dr_action_create_packet_reformat)
+NO_POINTER(mlx5dv_dr_action_create_pop_vlan)
+NO_POINTER(mlx5dv_dr_action_create_push_vlan)
+NO_POINTER(mlx5dv_dr_action_create_tag)
+NO_POINTER(mlx5dv_dr_domain_create)
+NO_POINTER(mlx5dv_dr_matcher_create)
+NO_POINTER(mlx5dv_dr_rule_create)
+NO_POINTER(mlx5dv_dr_table_create)
+NO_POINTER(mlx5dv_get_vfio_device_list)
+NO_POINTER(mlx5dv_pp_alloc)
+NO_POINTER(mlx5dv_qp_ex_from_ibv_qp_ex)
+NO_POINTER(mlx5dv_sched_leaf_create)
+NO_POINTER(mlx5dv_sched_node_create)
+
+NO_VOID(mlx5dv_devx_destroy_cmd_comp)
+NO_VOID(mlx5dv_devx_destroy_event_channel)
+NO_VOID(mlx5dv_devx_free_uar)
+NO_VOID(mlx5dv_dr_domain_allow_duplicate_rules)
+NO_VOID(mlx5dv_dr_domain_set_reclaim_device_memory)
+NO_VOID(mlx5dv_free_var)
+NO_VOID(mlx5dv_pp_free)

@@ -70,14 +70,24 @@ class Port:
             claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 claim.bind(f'\0verbatim-test-port-{number}')
-                with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
-                    probe.bind(('', number))
+                self.probe(number)
             except OSError:
                 claim.close()
                 continue
             self.number, self.claim = number, claim
             return
         raise Failure('no free TCP port between 20000 and 32000')
+
+    @staticmethod
+    def probe(number):
+        """Raise OSError where the port is taken, by whatever family of addresses."""
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                probe = socket.socket(family)
+            except OSError:
+                continue  # a kernel without this family
+            with probe:
+                probe.bind(('', number))
 
     def listening(self):
         """Whether a program listens here. Read from /proc: a connection would be taken for the client."""
@@ -185,16 +195,19 @@ class Program:
         print(f'--- {self.name}: {"running" if code is None else f"exit code {code}"}\n{self.output.rstrip()}')
 
 
-def run_pair(world, server_argv, client_argv, port):
-    """Start the server, then the client once it listens, and wait for both. (server, client)"""
-    server = world.start(server_argv)
-
-    def ready():
-        return port.listening() or server.process.poll() is not None
-
-    poll_until(ready, world.seconds, f'{server.name}: listening')
+def start_server(world, argv, port):
+    """Start a program that will listen on a port, and wait until it does."""
+    server = world.start(argv)
+    poll_until(lambda: port.listening() or server.process.poll() is not None, world.seconds,
+               f'{server.name}: listening')
     if server.process.poll() is not None:
         raise Failure(f'{server.name}: ended before it listened, exit code {server.process.returncode}')
+    return server
+
+
+def run_pair(world, server_argv, client_argv, port):
+    """Start the server, then the client once it listens, and wait for both. (server, client)"""
+    server = start_server(world, server_argv, port)
     client = world.start(client_argv)
     deadline = time.monotonic() + world.seconds
     for side in (client, server):

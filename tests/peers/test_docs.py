@@ -104,8 +104,8 @@ def check_links(path):
             raise peers.Failure(f'{name}: link to {target}, which does not exist')
     with open(os.path.join(TOP, 'Makefile'), encoding='utf-8') as makefile:
         targets = set(re.findall(r'^([a-z-]+):', makefile.read(), re.M))
-    code = ' '.join(re.findall(r'`([^`\n]+)`', content)) + ' ' + '\n'.join(b for _, b in FENCE.findall(content))
-    for target in re.findall(r'\bmake ([a-z][a-z-]*)\b', code):
+    code = '\n'.join(re.findall(r'`([^`\n]+)`', content) + [body for _, body in FENCE.findall(content)])
+    for target in re.findall(r'^\s*make ([a-z][a-z-]*)\b', code, re.M):
         if target not in targets and not target.startswith('bench-'):
             raise peers.Failure(f'{name}: make {target}, which the Makefile does not have')
 

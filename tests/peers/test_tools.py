@@ -119,8 +119,7 @@ def check_ps():
     expect(call('ps'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
     port = peers.Port()
     with peers.World() as world:
-        server = world.start(['ibv_rc_pingpong', '-g', '0', '-p', str(port.number)])
-        peers.poll_until(port.listening, world.seconds, 'listening')
+        server = peers.start_server(world, ['ibv_rc_pingpong', '-g', '0', '-p', str(port.number)], port)
         expect(call('ps'), 0, stdout=rf'^ +{server.process.pid} +\d+  ibv_rc_pingpong$')
         server.end()
     if re.search(rf'^ +{server.process.pid} ', call('ps').stdout, re.M):

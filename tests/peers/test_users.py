@@ -14,9 +14,7 @@ def check_side_by_side(ours, theirs):
     """Both servers, then both clients, at once; all four succeed."""
     ports = [peers.Port(), peers.Port()]
     worlds = [ours, theirs]
-    servers = [world.start(pair_argv(port)) for world, port in zip(worlds, ports)]
-    for server, port in zip(servers, ports):
-        peers.poll_until(port.listening, ours.seconds, f'{server.name}: listening')
+    servers = [peers.start_server(world, pair_argv(port), port) for world, port in zip(worlds, ports)]
     clients = [world.start(pair_argv(port) + ['localhost']) for world, port in zip(worlds, ports)]
     for program in clients + servers:
         code = program.wait(ours.seconds)
@@ -36,8 +34,7 @@ def registry_dirs(owner):
 def check_cannot_read(ours, theirs):
     """While our server runs its registry exists, and the other user can neither list nor read it."""
     port = peers.Port()
-    server = ours.start(pair_argv(port))
-    peers.poll_until(port.listening, ours.seconds, f'{server.name}: listening')
+    server = peers.start_server(ours, pair_argv(port), port)
     dirs = registry_dirs(os.geteuid())
     if not dirs:
         raise peers.Failure('no registry in /dev/shm while a server runs')
@@ -50,8 +47,7 @@ def check_cannot_read(ours, theirs):
 def check_do_not_meet(ours, theirs):
     """The programs find each other by TCP, but their cards do not: the client's sends are never acknowledged."""
     port = peers.Port()
-    server = ours.start(pair_argv(port))
-    peers.poll_until(port.listening, ours.seconds, f'{server.name}: listening')
+    server = peers.start_server(ours, pair_argv(port), port)
     client = theirs.start(pair_argv(port) + ['localhost'])
     code = client.wait(ours.seconds)
     if code == 0 or 'Failed status' not in client.output:

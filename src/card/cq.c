@@ -155,11 +155,11 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt, uint32_t (*copy)
 		return -EINVAL;
 	vb_lock(&cq->lock);
 	ci = consumer_index(cq);
-	unpolled = (cq->pi - ci) & CI_MASK;
+	/* The driver counts what it has not handed out; where that does not fit, it has copied nothing. */
+	unpolled = copy(arg, buf, cqe_cnt);
 	if (unpolled > cqe_cnt) {
 		ret = -EINVAL;
 	} else {
-		unpolled = copy(arg, buf, cqe_cnt);
 		cq->pi = ci + unpolled;
 		cq->attr.buf = buf;
 		cq->attr.cqe_cnt = cqe_cnt;

@@ -3,7 +3,7 @@
  * Owns the state machine of queue pairs: which transitions exist, what each requires and allows, and what a transition
  * does.
  *
- *	RESET -> INIT -> RTR -> RTS <-> SQD        any -> RESET, any -> ERR
+ *	RESET -> INIT -> RTR -> RTS <-> SQD        any -> RESET, any but RESET -> ERR
  *	                         ^  SQE (UC, UD: a send failed; back to RTS by the program)
  *
  * The table is that of IBTA 11.2.5.3, as ib_core enforces it for every driver.
@@ -36,7 +36,6 @@ struct transition {
 static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 	[IBV_QPS_RESET] = {
 		[IBV_QPS_RESET] = { .valid = true },
-		[IBV_QPS_ERR] = { .valid = true },
 		[IBV_QPS_INIT] = {
 			.valid = true,
 			.required = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT },

@@ -21,6 +21,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -37,6 +38,7 @@
 enum {
 	BURST = 64,             /* packets taken from one ring before the next gets its turn */
 	POLLS_TO_SETTLE = 16,   /* empty polls in a row that make a poller */
+	POLLS_TO_YIELD = 256,   /* and that mean the peer may be waiting for this very core */
 	TICK_NS = 1000000,
 };
 
@@ -51,7 +53,6 @@ static struct {
 	_Atomic int armed;
 	_Atomic uint32_t tick;    /* counts background looks while POLLED */
 	_Atomic uint32_t polled;  /* the tick in which a poll was last seen */
-	_Atomic uint32_t empty;   /* polls in a row that found nothing */
 } fabric;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -157,7 +158,7 @@ bool vb_fabric_progress(void)
 
 /* --- pollers ---------------------------------------------------------------------------------------------------- */
 
-static void settle(void)
+static void settle(unsigned int idle)
 {
 	uint32_t state = atomic_load_explicit(wake_word(), memory_order_relaxed);
 
@@ -170,20 +171,28 @@ static void settle(void)
 	}
 	if (atomic_load_explicit(&fabric.armed, memory_order_relaxed))
 		return;
-	if (atomic_fetch_add_explicit(&fabric.empty, 1, memory_order_relaxed) < POLLS_TO_SETTLE)
+	if (idle < POLLS_TO_SETTLE)
 		return;
-	fabric.empty = 0;
 	fabric.polled = fabric.tick;
 	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) && state == VB_WAKE_SLEEP)
 		futex_wake(); /* from now on it looks every tick */
 }
 
+/*
+ * A poller must be quick when its peer is, and must not keep the peer from running when cores are short: after a
+ * while without anything it lets others run between looks.
+ */
 void vb_fabric_poll(void)
 {
-	if (vb_fabric_progress())
-		atomic_store_explicit(&fabric.empty, 0, memory_order_relaxed);
-	else
-		settle();
+	static _Thread_local unsigned int idle __attribute__((tls_model("initial-exec")));
+
+	if (vb_fabric_progress()) {
+		idle = 0;
+		return;
+	}
+	settle(++idle);
+	if (idle % POLLS_TO_YIELD == 0)
+		sched_yield();
 }
 
 void vb_fabric_armed(int change)

@@ -200,7 +200,8 @@ VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 
 	if (!pd || !attr)
 		return api_null(EINVAL);
-	memcpy(&ex, attr, sizeof(*attr)); /* the extended struct starts as the plain one does */
+	/* The extended struct starts as the plain one does, but uses the padding at that one's end. */
+	memcpy(&ex, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	qp = api_qp_create_ex(pd->context, &ex);
 	if (qp)
 		attr->cap = ex.cap;

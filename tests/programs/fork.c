@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork() in a program that uses verbs leaves the parent whole: children that exit, that call exit handlers, that
+ * execute something, that open the device themselves, and many of them while messages run.
+ */
+#include "common.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/wait.h>
+
+static struct node a, b;
+static struct address to;
+
+static void ping(uint64_t i)
+{
+	uint32_t len = (uint32_t)(i * 97 % 30000);
+
+	pattern_fill(a.buf, len, (uint32_t)i);
+	check_eq(node_recv(&b, i, 0, 30000), 0);
+	check_eq(node_send(&a, i, 0, len, IBV_SEND_SIGNALED), 0);
+	cq_expect(a.send_cq, i, IBV_WC_SUCCESS);
+	cq_expect(b.recv_cq, i, IBV_WC_SUCCESS);
+	check_eq(pattern_check(b.buf, len, (uint32_t)i), len);
+	check_eq(node_rdma(&a, i, IBV_WR_RDMA_READ, 32768, 100, &to, 0), 0);
+	cq_expect(a.send_cq, i, IBV_WC_SUCCESS);
+}
+
+static void reap(pid_t pid)
+{
+	int status;
+
+	check_eq(waitpid(pid, &status, 0), pid);
+	check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: wait status %#x", status);
+}
+
+/* exit() runs the library's own exit handlers in the child: they must not end the parent's membership. */
+static void children_exit(void)
+{
+	for (uint64_t i = 0; i < 10; i++) {
+		pid_t pid = fork();
+
+		check(pid >= 0, "%s", strerror(errno));
+		if (pid == 0) {
+			if (i % 2)
+				exit(0);
+			_exit(0);
+		}
+		ping(i);
+		reap(pid);
+		ping(i + 1);
+	}
+}
+
+static void children_exec(void)
+{
+	for (uint64_t i = 0; i < 5; i++) {
+		pid_t pid = fork();
+
+		check(pid >= 0, "%s", strerror(errno));
+		if (pid == 0) {
+			execlp("true", "true", (char *)NULL);
+			_exit(127);
+		}
+		reap(pid);
+		ping(i);
+	}
+}
+
+/* The child is a process like any other: it may open the device and talk to itself. */
+static void child_opens(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	pid_t pid = fork();
+
+	check(pid >= 0, "%s", strerror(errno));
+	if (pid == 0) {
+		struct node x, y;
+
+		node_pair(&x, &y, &attr);
+		check(x.qp->qp_num != a.qp->qp_num && x.qp->qp_num != b.qp->qp_num,
+		      "the child has a QP number of its parent");
+		check_eq(node_recv(&y, 1, 0, 64), 0);
+		check_eq(node_send(&x, 2, 0, 64, IBV_SEND_SIGNALED), 0);
+		cq_expect(x.send_cq, 2, IBV_WC_SUCCESS);
+		cq_expect(y.recv_cq, 1, IBV_WC_SUCCESS);
+		node_close(&x);
+		node_close(&y);
+		exit(0);
+	}
+	ping(1);
+	reap(pid);
+	ping(2);
+}
+
+static atomic_bool done;
+
+static void *forker(void *arg)
+{
+	int *count = arg;
+
+	while (!done) {
+		pid_t pid = fork();
+
+		check(pid >= 0, "%s", strerror(errno));
+		if (pid == 0)
+			_exit(0);
+		reap(pid);
+		(*count)++;
+		sleep_ms(1);
+	}
+	return NULL;
+}
+
+static void forks_during_traffic(void)
+{
+	int count = 0;
+	pthread_t thread;
+
+	done = false;
+	check_eq(pthread_create(&thread, NULL, forker, &count), 0);
+	for (uint64_t i = 0; i < 2000; i++)
+		ping(i);
+	done = true;
+	pthread_join(thread, NULL);
+	check(count > 0, "no fork happened");
+}
+
+static void run(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+
+	node_pair(&a, &b, &attr);
+	node_address(&b, &to);
+	children_exit();
+	children_exec();
+	child_opens();
+	forks_during_traffic();
+	node_close(&a);
+	node_close(&b);
+}
+
+int main(void)
+{
+	run();
+	/* And once more with the promise that a program may ask for. */
+	check_eq(ibv_fork_init(), 0);
+	run();
+	check(ibv_is_fork_initialized() != IBV_FORK_DISABLED, "ibv_fork_init() had no effect");
+	return 0;
+}

@@ -241,8 +241,9 @@ static void execute_memory(struct station *st, const struct request *rq, struct 
 	case OP_UNMAP:
 		rp->err = munmap(addr, len) ? errno : 0;
 		/* Nothing is there now; keep the next mmap() of whoever from moving in. */
-		mmap(addr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
-		     0);
+		if (rq->arg[2])
+			mmap(addr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+			     -1, 0);
 		break;
 	case OP_MAP_FILE:
 		st->file = memfd_create("test", MFD_CLOEXEC);
@@ -499,9 +500,9 @@ uint64_t end_map(struct end *end, uint64_t len, int prot)
 	return ask(end, &rq).value[0];
 }
 
-void end_unmap(struct end *end, uint64_t addr, uint64_t len)
+void end_unmap(struct end *end, uint64_t addr, uint64_t len, bool guard)
 {
-	struct request rq = { .op = OP_UNMAP, .arg = { addr, len } };
+	struct request rq = { .op = OP_UNMAP, .arg = { addr, len, guard } };
 
 	check_eq(ask(end, &rq).err, 0);
 }

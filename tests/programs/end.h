@@ -82,7 +82,8 @@ int end_event(struct end *end, unsigned int timeout_ms);
 
 /* Fresh memory (not in any MR); 0 where refused. */
 uint64_t end_map(struct end *end, uint64_t len, int prot);
-void end_unmap(struct end *end, uint64_t addr, uint64_t len);
+/* guard: nobody may map something else there afterwards. */
+void end_unmap(struct end *end, uint64_t addr, uint64_t len, bool guard);
 /* Fresh memory of a file that end_truncate() makes empty again: touching it then is a SIGBUS. */
 uint64_t end_map_file(struct end *end, uint64_t len);
 void end_truncate(struct end *end);

@@ -39,7 +39,7 @@ static struct end_mr make_hole(struct end *end, bool file)
 	if (file)
 		end_truncate(end);
 	else
-		end_unmap(end, addr + HOLE, REGION - HOLE);
+		end_unmap(end, addr + HOLE, REGION - HOLE, true);
 	return mr;
 }
 
@@ -120,6 +120,7 @@ static void remote_hole(struct end *a, struct end *b, bool file)
 						  IBV_WR_ATOMIC_CMP_AND_SWP };
 	struct end_mr mr = make_hole(b, file);
 	struct end_wr wr;
+	struct ibv_wc wc;
 
 	for (int i = 0; i < 16; i++) {
 		bool atomic = i / 4 >= 2;
@@ -129,7 +130,9 @@ static void remote_hole(struct end *a, struct end *b, bool file)
 		wr.rkey = mr.key;
 		wr.remote = mr.addr + HOLE - (!atomic && i % 2 ? 4 : 0);
 		check_eq(end_post_send(a, &wr), 0);
-		end_expect(a, SQ, 1, IBV_WC_REM_ACCESS_ERR);
+		check(end_poll(a, SQ, &wc, PATIENCE_MS), "no completion");
+		check(wc.status == IBV_WC_REM_ACCESS_ERR, "opcode %d, %u bytes: %s", (int)ops[i / 4],
+		      wr.sge[0].length, ibv_wc_status_str(wc.status));
 		end_expect_state(a, IBV_QPS_ERR);
 		end_expect_state(b, IBV_QPS_ERR);
 	}
@@ -276,10 +279,12 @@ static void refused(enum end_place place)
 	check_eq(end_reg(&b, addr, 4 * PAGE, addr, ACCESS_ALL, false, &mr), EFAULT);
 	check_eq(end_reg(&b, addr, 4 * PAGE, addr, IBV_ACCESS_REMOTE_READ, false, &mr), 0);
 	check_eq(end_dereg(&b, &mr), 0);
-	end_unmap(&b, addr + PAGE, PAGE);
+	end_unmap(&b, addr + PAGE, PAGE, false);
 	check_eq(end_reg(&b, addr, 4 * PAGE, addr, IBV_ACCESS_REMOTE_READ, false, &mr), EFAULT);
-	end_unmap(&b, addr, 4 * PAGE);
+	end_unmap(&b, addr, 4 * PAGE, false);
 	check_eq(end_reg(&b, addr, 4 * PAGE, addr, IBV_ACCESS_REMOTE_READ, false, &mr), EFAULT);
+	addr = end_map(&b, PAGE, PROT_NONE);
+	check_eq(end_reg(&b, addr, PAGE, addr, IBV_ACCESS_REMOTE_READ, false, &mr), EFAULT);
 	check(end_reg(&b, b.self.addr, UINT64_MAX - 100, b.self.addr, ACCESS_ALL, false, &mr) != 0,
 	      "a region around the end of the address space was accepted");
 	check_eq(end_reg(&b, b.self.addr, PAGE, b.self.addr, 1 << 19, false, &mr), EINVAL);

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+/* Inline read sections: a call through the PLT and the dynamic TLS model cost as much as the rest of a small message. */
+#define _LGPL_SOURCE
 #include <urcu-bp.h>
 
 static inline void vb_read_lock(void)

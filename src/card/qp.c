@@ -121,6 +121,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
 
 	if (!vb_dev_stale(qp->dev)) {
+		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store(&qp->shared->ready, 0);
 		atomic_store(&table[index], NULL);
 		atomic_store(&qp->state, IBV_QPS_RESET);

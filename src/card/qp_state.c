@@ -291,6 +291,7 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		ret = open_path(qp, attr, mask, &path);
 	if (ret)
 		return ret;
+	vb_responder_answer(qp); /* acknowledgements that are due go out over the path as it is */
 	atomic_store(&qp->shared->ready, 0);
 	vb_segment_wait_qp(qp->number & VB_QPN_INDEX_MASK);
 	vb_lock(&qp->sq.lock);

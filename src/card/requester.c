@@ -701,6 +701,17 @@ static void timed_out(struct vb_qp *qp, uint64_t now)
 	vb_requester_run(qp);
 }
 
+/* What the process took before it died counts as delivered, answered or not. */
+static void peer_died(struct vb_qp *qp)
+{
+	uint32_t expected = vb_path_expected(&qp->path, qp->attr.dest_qp_num, qp->sq.psn);
+
+	if (vb_psn_diff(expected, qp->sq.psn) <= 0)
+		acknowledge(qp, vb_psn_add(expected, 0xffffff));
+	if (qp->sq.in_head != qp->sq.in_tail)
+		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
+}
+
 bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -723,7 +734,7 @@ bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 		sq->stamped_head = sq->in_head;
 	}
 	if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
-		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
+		peer_died(qp);
 		return false;
 	}
 	if (now - sq->stamp >= ack_timeout(qp))

@@ -439,6 +439,7 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	if (ret != ACCEPT)
 		return refuse(qp, ret, pkt, reply);
 	qp->rq.epsn = vb_psn_add(qp->rq.epsn, 1);
+	atomic_store_explicit(&qp->shared->epsn, qp->rq.epsn, memory_order_release); /* see vb_path_expected */
 	if (pkt->flags & VB_PKT_LAST)
 		qp->rq.msn = vb_psn_add(qp->rq.msn, 1);
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
@@ -603,6 +604,7 @@ void vb_responder_answer(struct vb_qp *qp)
 	struct vb_rq *rq = &qp->rq;
 	int ret = 0;
 
+	vb_read_lock();
 	vb_lock(&rq->lock);
 	while (!ret && rq->resp_head != rq->resp_tail) {
 		ret = send_response(qp, &rq->response[rq->resp_head % VB_RESPONSES]);
@@ -626,6 +628,7 @@ void vb_responder_answer(struct vb_qp *qp)
 		vb_work_block(qp, VB_WORK_ACK);
 	else
 		vb_path_flush(&qp->path);
+	vb_read_unlock();
 }
 
 /* --- flush and reset -------------------------------------------------------------------------------------------------- */
@@ -650,6 +653,7 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
 	if (qp->state != IBV_QPS_INIT) /* RTR keeps the WQEs that were posted in INIT */
 		rq->ci = 0;
 	rq->epsn = psn;
+	atomic_store(&qp->shared->epsn, psn);
 	rq->msn = 0;
 	rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
 	rq->resp_head = rq->resp_tail = 0;

@@ -148,5 +148,7 @@ int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt);
 void vb_path_flush(struct vb_path *path);
 /* False once the peer is known to have died; asks the system at most every few milliseconds. */
 bool vb_path_alive(struct vb_path *path);
+/* The packet that a QP of the peer expects next, as it shows itself: valid even after the process died. */
+uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
 /* True once the peer has taken all packets sent so far out of the ring. */
 bool vb_path_drained(struct vb_path *path);

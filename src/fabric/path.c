@@ -88,3 +88,10 @@ bool vb_path_drained(struct vb_path *path)
 {
 	return path->kind != VB_PATH_SHM || !path->peer->tx.shared || vb_ring_drained(&path->peer->tx);
 }
+
+uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
+{
+	struct vb_seg_qp *qp = vb_segment_qp(path->peer->segment, qpn & VB_QPN_INDEX_MASK, false);
+
+	return qp ? atomic_load_explicit(&qp->epsn, memory_order_acquire) & 0xffffff : otherwise;
+}

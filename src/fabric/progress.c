@@ -82,8 +82,8 @@ static bool drain(struct vb_peer *peer)
 	struct vb_grh grh;
 	struct vb_pkt pkt;
 	struct iovec iov;
-	bool wake;
-	int n, ret;
+	bool wake = false;
+	int n, ret = 0;
 
 	if (!vb_trylock(&peer->rx_lock))
 		return false;
@@ -92,11 +92,9 @@ static bool drain(struct vb_peer *peer)
 		if (ret <= 0)
 			break;
 		fabric.sink->receive(&pkt);
-		vb_ring_next(&peer->rx);
-		if (peer->rx.head - peer->rx.given > peer->rx.size / 4 && vb_ring_release(&peer->rx))
-			vb_peer_wake(peer);
+		wake |= vb_ring_next(&peer->rx);
 	}
-	wake = vb_ring_release(&peer->rx);
+	vb_ring_release(&peer->rx);
 	vb_unlock(&peer->rx_lock);
 	if (n < BURST && ret < 0) {
 		vb_warn("process %d sent a malformed packet; its ring is closed", (int)peer->pid);
@@ -142,13 +140,22 @@ static bool receive_all(void)
 	return any;
 }
 
+/*
+ * What arrived goes to the program before what is due goes to others: a poller that found something comes back, for the
+ * next completion or to send, and does the rest then. The background thread sees to it where the poller does not.
+ */
+static bool may_put_off(bool found)
+{
+	return found && atomic_load_explicit(wake_word(), memory_order_relaxed) == VB_WAKE_POLLED;
+}
+
 bool vb_fabric_progress(void)
 {
 	bool any;
 
 	vb_read_lock();
 	any = receive_all();
-	if (fabric.sink->pending() != VB_PENDING_NONE) {
+	if (fabric.sink->pending() != VB_PENDING_NONE && !may_put_off(any)) {
 		fabric.sink->work();
 		any = true;
 	}
@@ -375,8 +382,12 @@ void vb_fabric_stop(void)
 /* A program that exits without closing its devices still gives its slot back. */
 __attribute__((destructor)) static void leave_at_exit(void)
 {
-	if (fabric.users)
-		vb_registry_leave();
+	if (!fabric.users)
+		return;
+	vb_read_lock();
+	fabric.sink->work(); /* acknowledgements that are due */
+	vb_read_unlock();
+	vb_registry_leave();
 }
 
 uint32_t vb_fabric_slot(void)

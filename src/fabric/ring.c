@@ -55,12 +55,22 @@ static struct record *record_at(struct vb_ring_shared *shared, uint64_t size, ui
 	return (struct record *)&shared->data[position & (size - 1)];
 }
 
+static void prefetch_to_write(const void *p)
+{
+#if defined(__x86_64__)
+	/* The builtin becomes a read prefetch unless the compiler is told of a newer CPU; older ones ignore this. */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
 static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
 {
 	/* One line more: the commit word behind the record must be free to clear. */
 	if (tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size)
 		return true;
-	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_acquire); /* pairs with vb_ring_release */
+	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_acquire); /* pairs with vb_ring_next */
 	/* A consumer that stores nonsense hurts only its own ring: the offset is masked whatever comes of it. */
 	return tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size;
 }
@@ -73,6 +83,11 @@ static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes
 	/* Pairs with the acquire in vb_ring_peek: header, payload and the cleared word above come first. */
 	atomic_store_explicit(&record->commit, (uint32_t)(bytes / VB_RING_LINE) | mark, memory_order_release);
 	tx->tail += bytes;
+	/*
+	 * The next record will clear the word behind it before it is published. Own that line by then, or the
+	 * publishing store waits in the store buffer for it.
+	 */
+	prefetch_to_write(record_at(tx->shared, tx->size, tx->tail + VB_RING_LINE));
 }
 
 /* Room for a record in one piece, padding to the start of the ring where needed; NULL where there is none. */
@@ -174,7 +189,7 @@ bool vb_ring_drained(struct vb_ring_tx *tx)
 
 bool vb_ring_wait_room(struct vb_ring_tx *tx)
 {
-	atomic_store_explicit(&tx->shared->waiting, 1, memory_order_seq_cst); /* pairs with vb_ring_release */
+	atomic_store_explicit(&tx->shared->waiting, 1, memory_order_seq_cst); /* pairs with vb_ring_next */
 	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_seq_cst);
 	return tx->tail - tx->head > tx->size / 2;
 }
@@ -222,18 +237,18 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	return 1;
 }
 
-void vb_ring_next(struct vb_ring_rx *rx)
+bool vb_ring_next(struct vb_ring_rx *rx)
 {
 	rx->head += rx->record_bytes;
+	if (rx->head - rx->looked < rx->size / 4)
+		return false;
+	rx->looked = rx->head;
+	atomic_store_explicit(&rx->shared->head, rx->head, memory_order_seq_cst); /* pairs with vb_ring_wait_room */
+	return atomic_load_explicit(&rx->shared->waiting, memory_order_seq_cst) &&
+	       atomic_exchange(&rx->shared->waiting, 0);
 }
 
-bool vb_ring_release(struct vb_ring_rx *rx)
+void vb_ring_release(struct vb_ring_rx *rx)
 {
-	if (rx->given == rx->head)
-		return false;
-	rx->given = rx->head;
-	atomic_store_explicit(&rx->shared->head, rx->head, memory_order_seq_cst); /* pairs with vb_ring_wait_room */
-	if (!atomic_load_explicit(&rx->shared->waiting, memory_order_seq_cst))
-		return false;
-	return atomic_exchange(&rx->shared->waiting, 0);
+	atomic_store_explicit(&rx->shared->head, rx->head, memory_order_release); /* pairs with has_room */
 }

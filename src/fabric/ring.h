@@ -12,7 +12,9 @@
  * producer clears the commit word behind it; payload bytes of an earlier round can therefore never be taken for a
  * record. A producer that dies before the publishing store has sent nothing.
  *
- * The consumer gives space back through `head`, some records late, to leave the line alone.
+ * The consumer gives space back through `head` after each batch. Whether the producer waits for that it looks up only
+ * every quarter of the ring, because the look needs a full fence: a producer that waits has more than half of the ring
+ * in front of it, so the look comes.
  */
 #pragma once
 
@@ -48,7 +50,7 @@ struct vb_ring_rx {
 	struct vb_ring_shared *shared;
 	uint64_t size;
 	uint64_t head;
-	uint64_t given; /* head as last stored */
+	uint64_t looked; /* head when it last looked whether the producer waits */
 	uint32_t record_bytes; /* of the record last peeked at */
 };
 
@@ -70,9 +72,10 @@ bool vb_ring_wait_room(struct vb_ring_tx *tx);
  * producer wrote nonsense.
  */
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh);
-void vb_ring_next(struct vb_ring_rx *rx);
-/* Give consumed space back; true if the producer waits for it and must be woken. */
-bool vb_ring_release(struct vb_ring_rx *rx);
+/* Go on behind it; true if the producer waits for room and must be woken. */
+bool vb_ring_next(struct vb_ring_rx *rx);
+/* After a batch: give all consumed space back. */
+void vb_ring_release(struct vb_ring_rx *rx);
 
 static inline bool vb_ring_pending(struct vb_ring_rx *rx)
 {

@@ -22,7 +22,9 @@ static const struct {
 
 enum { NUM_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-const char *argp_program_version = "verbatim " VERBATIM_VERSION;
+/* argp, in libc, looks for it by name. */
+__attribute__((visibility("default"))) const char *argp_program_version =
+	"verbatim " VERBATIM_VERSION;
 
 struct arguments {
 	int command_at; /* index in argv, 0: none */

@@ -86,8 +86,10 @@ int vb_fault_arm(void)
 }
 
 /*
- * Run an access with a recovery point. A macro, because __builtin_setjmp must be in the frame that is returned to;
- * the signal fences keep the compiler from moving the access out of the guarded stretch.
+ * Run an access with a recovery point. A macro, because __builtin_setjmp must be in the frame that is returned to.
+ *
+ * The access itself is a call through a volatile pointer: only a call that the compiler knows nothing about is taken
+ * to be one that may jump. With the access in line gcc sees no way to the second return and drops it.
  */
 #define GUARDED(access)                                                                            \
 	do {                                                                                       \
@@ -96,16 +98,39 @@ int vb_fault_arm(void)
 		if (__builtin_setjmp(guard.jump))                                                  \
 			return -EFAULT;                                                            \
 		active = &guard;                                                                   \
-		atomic_signal_fence(memory_order_seq_cst);                                         \
 		access;                                                                            \
-		atomic_signal_fence(memory_order_seq_cst);                                         \
 		active = NULL;                                                                     \
 		return 0;                                                                          \
 	} while (0)
 
+static void do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
+{
+	*old = atomic_fetch_add_explicit((_Atomic uint64_t *)word, add, memory_order_seq_cst);
+}
+
+static void do_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
+{
+	atomic_compare_exchange_strong((_Atomic uint64_t *)word, &compare, swap);
+	*old = compare;
+}
+
+static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+static void (*volatile fetch_add)(uint64_t *, uint64_t, uint64_t *) = do_fetch_add;
+static void (*volatile compare_swap)(uint64_t *, uint64_t, uint64_t, uint64_t *) = do_compare_swap;
+
 __attribute__((noinline)) int vb_fault_copy(void *dst, const void *src, size_t n)
 {
-	GUARDED(memcpy(dst, src, n));
+	GUARDED(copy(dst, src, n));
+}
+
+__attribute__((noinline)) int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
+{
+	GUARDED(fetch_add(word, add, old));
+}
+
+__attribute__((noinline)) int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
+{
+	GUARDED(compare_swap(word, compare, swap, old));
 }
 
 bool vb_fault_readable(const void *p, size_t n)
@@ -117,14 +142,4 @@ bool vb_fault_readable(const void *p, size_t n)
 		if (vb_fault_copy(&byte, at, 1))
 			return false;
 	return true;
-}
-
-__attribute__((noinline)) int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
-{
-	GUARDED(*old = atomic_fetch_add_explicit((_Atomic uint64_t *)word, add, memory_order_seq_cst));
-}
-
-__attribute__((noinline)) int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
-{
-	GUARDED(atomic_compare_exchange_strong((_Atomic uint64_t *)word, &compare, swap); *old = compare);
 }

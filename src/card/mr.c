@@ -42,36 +42,31 @@ static int check_access(unsigned int access)
 	return 0;
 }
 
-/*
- * Hardware pins the pages, so memory that is not there, or not writable where it must be, is refused at once. Filling
- * in the page tables finds that out without changing a byte, and spares the first message the page faults.
- */
-static int check_memory(void *addr, size_t length, unsigned int access)
+static bool populate(void *addr, size_t length, int advice)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t first = (uintptr_t)addr & ~(page - 1);
 	uintptr_t end = ((uintptr_t)addr + length + page - 1) & ~(page - 1);
+
+	return !madvise((void *)first, end - first, advice);
+}
+
+/*
+ * Hardware pins the pages, so memory that is not there, or not writable where it must be, is refused at once. Filling
+ * in the page tables finds that out without changing a byte, and spares the first message the page faults. Mappings of
+ * devices cannot be filled in: those are read, and so is everything on kernels before 5.14.
+ */
+static int check_memory(void *addr, size_t length, unsigned int access)
+{
 	bool write = access & IBV_ACCESS_LOCAL_WRITE;
-	unsigned char residence[64];
 
 	if ((uintptr_t)addr + length < (uintptr_t)addr)
 		return -EINVAL;
-	if (!length)
+	if (!length || populate(addr, length, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return 0;
-	if (!madvise((void *)first, end - first, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
-		return 0;
-	if (errno == ENOMEM || errno == EFAULT)
+	if (errno == ENOMEM || errno == EFAULT || (write && populate(addr, length, MADV_POPULATE_READ)))
 		return -EFAULT;
-	if (errno == EHWPOISON || errno == EAGAIN)
-		return -EAGAIN;
-	/* An old kernel, or a special mapping (EINVAL), or one without the right to write: tell the last apart. */
-	for (; first < end; first += page * sizeof(residence)) {
-		size_t bytes = end - first < page * sizeof(residence) ? end - first : page * sizeof(residence);
-
-		if (mincore((void *)first, bytes, residence))
-			return -EFAULT;
-	}
-	return write && !madvise((void *)((uintptr_t)addr & ~(page - 1)), page, MADV_POPULATE_READ) ? -EFAULT : 0;
+	return vb_fault_readable(addr, length) ? 0 : -EFAULT;
 }
 
 static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr, size_t length, uint64_t iova,

@@ -227,6 +227,9 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 
 	shared->remote_qpn = qp->attr.dest_qp_num;
 	shared->access = qp->attr.qp_access_flags;
+	/* Without resources to answer them there are no READs: let the responder say so. */
+	if (!qp->attr.max_dest_rd_atomic)
+		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
 	shared->transport = qp->type;
 	atomic_store_explicit(&shared->ready, qp->type != IBV_QPT_UD && vb_qp_receives(state), memory_order_release);

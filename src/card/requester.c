@@ -305,15 +305,24 @@ static int copy_pieces(const struct iovec *to, int to_cnt, uint64_t offset, cons
 	return 0;
 }
 
+/* A loopback READ met memory that is not there: whose? The responder has only named its own, so it is judged here. */
+static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
+{
+	if (vb_fault_readable(reply->iov->iov_base, reply->len))
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	vb_qp_fail(target, IBV_EVENT_QP_ACCESS_ERR, true);
+	return fail(qp, IBV_WC_REM_ACCESS_ERR);
+}
+
 /* The answer to a loopback call, for RC. */
-static enum step take_reply(struct vb_qp *qp, const struct vb_pkt *reply, const struct iovec *iov, int cnt)
+static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply, const struct iovec *iov,
+			    int cnt)
 {
 	struct vb_sq *sq = &qp->sq;
 
 	if (reply->op == VB_PKT_READ_RESPONSE) {
 		if (copy_pieces(iov, cnt, 0, reply->iov, reply->iov_cnt))
-			return fail(qp, vb_fault_readable(reply->iov->iov_base, reply->len) ? IBV_WC_LOC_PROT_ERR :
-											      IBV_WC_REM_ACCESS_ERR);
+			return fail_read(qp, target, reply);
 	} else if (reply->op == VB_PKT_ATOMIC_RESPONSE) {
 		struct iovec value = { (void *)&reply->swap_add, 8 };
 
@@ -347,7 +356,7 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
 	if (qp->type == IBV_QPT_RC) {
 		if (answered)
-			return take_reply(qp, &reply, iov, cnt);
+			return take_reply(qp, target, &reply, iov, cnt);
 		/* Nobody answered: as lost on a wire, the timer sends it again. */
 		qp->sq.psn = vb_psn_add(qp->sq.psn, 1);
 		add_inflight(qp);

@@ -53,7 +53,7 @@ def expected_sizes(argv):
 def check_perftest(argv, side, is_server):
     """ib_*_bw, ib_*_lat: on the client a row per size, with the size, the iterations and numbers above zero."""
     rows = {}
-    for line in side.output.splitlines():
+    for line in side.output.partition('#bytes')[2].splitlines():
         fields = line.split()
         if len(fields) >= 4 and all(re.fullmatch(r'[\d.]+|inf', f) for f in fields):
             rows[int(fields[0])] = fields[1:]

@@ -40,7 +40,7 @@ check-asan:  ## the tests under AddressSanitizer and UBSan
 
 check-tsan:  ## the tests under ThreadSanitizer
 	@build-aux/setup build check
-	@build-aux/build build-tsan -Db_sanitize=thread -Db_lundef=false $(MESON_FLAGS)
+	@build-aux/build build-tsan -Db_sanitize=thread -Db_lundef=false -Dc_args=-Wno-tsan $(MESON_FLAGS)
 	@build-aux/check build-tsan
 
 bench:  ## all benchmarks, bench-NAME one; JSON=FILE writes the rows, QUICK=1 only proves that it runs

@@ -25,7 +25,11 @@ static inline struct ibv_qp_init_attr qp_attr(struct ibv_cq *cq, enum ibv_qp_typ
 	return (struct ibv_qp_init_attr){
 		.send_cq = cq,
 		.recv_cq = cq,
-		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 32 },
+		.cap = { .max_send_wr = 4,
+			 .max_recv_wr = 4,
+			 .max_send_sge = 2,
+			 .max_recv_sge = 2,
+			 .max_inline_data = 32 },
 		.qp_type = type,
 	};
 }
@@ -56,13 +60,14 @@ static inline int device_close(void **state)
 {
 	struct device *d = *state;
 
-	return ibv_destroy_qp(d->qp) || ibv_destroy_cq(d->cq) || ibv_dealloc_pd(d->pd) || ibv_close_device(d->context);
+	return ibv_destroy_qp(d->qp) || ibv_destroy_cq(d->cq) || ibv_dealloc_pd(d->pd) ||
+	       ibv_close_device(d->context);
 }
 
 /* The call returns NULL and this errno. */
-#define assert_null_errno(call, err)             \
-	do {                                     \
-		errno = 0;                       \
-		assert_null(call);               \
-		assert_int_equal(errno, err);    \
+#define assert_null_errno(call, err)          \
+	do {                                  \
+		errno = 0;                    \
+		assert_null(call);            \
+		assert_int_equal(errno, err); \
 	} while (0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The edge of the API: NULL and malformed arguments, unknown bits, empty table entries, what comes back rounded, what
- * a parent domain and a thread domain do, and events that nobody fetched.
+ * The edge of the API: NULL and malformed arguments, unknown bits, empty table entries, what comes
+ * back rounded, what a parent domain and a thread domain do, and events that nobody fetched.
  */
 #include "device.h"
 
@@ -60,7 +60,8 @@ static void query_tables(void **state)
 	assert_int_equal(ibv_query_gid_ex(d->context, 1, (uint32_t)count, &entry, 0), ENODATA);
 	assert_int_equal(ibv_query_gid(d->context, 1, (int)count, &gid), 0);
 	assert_memory_equal(&gid, &zero, sizeof(gid));
-	assert_int_equal(ibv_query_gid_ex(d->context, 1, (uint32_t)port.gid_tbl_len, &entry, 0), EINVAL);
+	assert_int_equal(ibv_query_gid_ex(d->context, 1, (uint32_t)port.gid_tbl_len, &entry, 0),
+			 EINVAL);
 	assert_int_equal(ibv_query_gid(d->context, 1, port.gid_tbl_len, &gid), -1);
 	assert_int_equal(ibv_query_gid_ex(d->context, 1, 0, &entry, 1), EINVAL);
 	assert_int_equal(ibv_query_gid_table(d->context, table, (size_t)count - 1, 0), -EINVAL);
@@ -79,7 +80,9 @@ static void old_port_query(void **state)
 	/* A binary from before port_cap_flags2: nothing behind its struct is written. */
 	memset(&old, 0xa5, sizeof(old));
 	assert_int_equal(ibv_query_port(d->context, 1, &now), 0);
-	assert_int_equal(d->context->ops._compat_query_port(d->context, 1, (struct _compat_ibv_port_attr *)&old), 0);
+	assert_int_equal(d->context->ops._compat_query_port(d->context, 1,
+							    (struct _compat_ibv_port_attr *)&old),
+			 0);
 	assert_memory_equal(&old, &now, offsetof(struct ibv_port_attr, port_cap_flags2));
 	assert_int_equal(old.port_cap_flags2, 0xa5a5);
 }
@@ -103,13 +106,17 @@ static void memory_regions(void **state)
 	key = mr->lkey;
 	assert_int_equal(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(ibv_rereg_mr(mr, 1 << 5, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 8, 0), IBV_REREG_MR_ERR_INPUT);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE),
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 8, 0),
+			 IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0),
+			 IBV_REREG_MR_ERR_INPUT);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				      IBV_ACCESS_REMOTE_WRITE),
 			 IBV_REREG_MR_ERR_INPUT);
 	assert_int_equal(mr->lkey, key);
 	assert_ptr_equal(mr->addr, d->buf);
-	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, d->buf + 64, 128, 0), 0);
+	assert_int_equal(
+		ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, d->buf + 64, 128, 0), 0);
 	assert_ptr_equal(mr->addr, d->buf + 64);
 	assert_int_equal(mr->length, 128);
 	assert_int_equal(mr->lkey, mr->rkey);
@@ -148,7 +155,8 @@ static void capabilities(void **state)
 	assert_null_errno(ibv_create_qp(d->pd, &attr), EINVAL);
 	assert_null_errno(ibv_create_cq(d->context, 0, NULL, NULL, 0), EINVAL);
 	assert_null_errno(ibv_create_cq(d->context, device.max_cqe + 1, NULL, NULL, 0), EINVAL);
-	assert_null_errno(ibv_create_cq(d->context, 1, NULL, NULL, d->context->num_comp_vectors), EINVAL);
+	assert_null_errno(ibv_create_cq(d->context, 1, NULL, NULL, d->context->num_comp_vectors),
+			  EINVAL);
 }
 
 static void posting_too_early(void **state)
@@ -163,11 +171,12 @@ static void posting_too_early(void **state)
 	assert_ptr_equal(bad_recv, &recv);
 }
 
-/* --- domains ------------------------------------------------------------------------------------------------------ */
+/* --- domains ---------------------------------------------------------------------------------- */
 
 static unsigned int allocations;
 
-static void *count_alloc(struct ibv_pd *pd, void *context, size_t size, size_t alignment, uint64_t type)
+static void *count_alloc(struct ibv_pd *pd, void *context, size_t size, size_t alignment,
+			 uint64_t type)
 {
 	void *ptr;
 
@@ -190,7 +199,8 @@ static void parent_domain(void **state)
 	struct ibv_parent_domain_init_attr attr = {
 		.pd = d->pd,
 		.td = td,
-		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 		.alloc = count_alloc,
 		.free = count_free,
 		.pd_context = &allocations,
@@ -219,7 +229,7 @@ static void parent_domain(void **state)
 	assert_null_errno(ibv_alloc_td(d->context, &td_attr), EINVAL);
 }
 
-/* --- channels and events ------------------------------------------------------------------------------------------- */
+/* --- channels and events ---------------------------------------------------------------------- */
 
 static void silent_channel(void **state)
 {
@@ -243,7 +253,9 @@ static void silent_channel(void **state)
 	assert_int_equal(ibv_destroy_cq(cq), 0);
 	assert_int_equal(ibv_destroy_comp_channel(channel), 0);
 
-	assert_int_equal(fcntl(d->context->async_fd, F_SETFL, fcntl(d->context->async_fd, F_GETFL) | O_NONBLOCK), 0);
+	assert_int_equal(fcntl(d->context->async_fd, F_SETFL,
+			       fcntl(d->context->async_fd, F_GETFL) | O_NONBLOCK),
+			 0);
 	assert_int_equal(ibv_get_async_event(d->context, &event), -1);
 	assert_int_equal(errno, EAGAIN);
 }
@@ -302,7 +314,10 @@ static void reply_address(void **state)
 	assert_int_equal(ibv_init_ah_from_wc(d->context, 1, &wc, &head.grh, &attr), -1);
 }
 
-/* A program that closes a device without destroying what it made leaves nothing behind that stops it. */
+/*
+ * A program that closes a device without destroying what it made leaves nothing behind that stops
+ * it.
+ */
 static void careless_close(void **state)
 {
 	struct device *d = *state;
@@ -322,10 +337,12 @@ static void careless_close(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(null_handles),	     cmocka_unit_test(query_tables),  cmocka_unit_test(old_port_query),
-		cmocka_unit_test(memory_regions),    cmocka_unit_test(capabilities),  cmocka_unit_test(posting_too_early),
-		cmocka_unit_test(parent_domain),     cmocka_unit_test(silent_channel), cmocka_unit_test(address_handles),
-		cmocka_unit_test(reply_address),     cmocka_unit_test(careless_close),
+		cmocka_unit_test(null_handles),    cmocka_unit_test(query_tables),
+		cmocka_unit_test(old_port_query),  cmocka_unit_test(memory_regions),
+		cmocka_unit_test(capabilities),    cmocka_unit_test(posting_too_early),
+		cmocka_unit_test(parent_domain),   cmocka_unit_test(silent_channel),
+		cmocka_unit_test(address_handles), cmocka_unit_test(reply_address),
+		cmocka_unit_test(careless_close),
 	};
 
 	return cmocka_run_group_tests(tests, device_open, device_close);

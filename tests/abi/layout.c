@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes and offsets of what crosses the border: programs were compiled with these, and the library writes them. The
- * numbers are those of rdma-core 44 on a 64-bit machine.
+ * Sizes and offsets of what crosses the border: programs were compiled with these, and the library
+ * writes them. The numbers are those of rdma-core 44 on a 64-bit machine.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,19 +59,26 @@ static void verbs_structs(void **state)
 		{ "struct ibv_context.async_fd", offsetof(struct ibv_context, async_fd), 268 },
 		{ "struct ibv_context.abi_compat", offsetof(struct ibv_context, abi_compat), 320 },
 		{ "struct ibv_context_ops.poll_cq", offsetof(struct ibv_context_ops, poll_cq), 88 },
-		{ "struct ibv_context_ops.post_send", offsetof(struct ibv_context_ops, post_send), 200 },
-		{ "struct ibv_context_ops.post_recv", offsetof(struct ibv_context_ops, post_recv), 208 },
+		{ "struct ibv_context_ops.post_send", offsetof(struct ibv_context_ops, post_send),
+		  200 },
+		{ "struct ibv_context_ops.post_recv", offsetof(struct ibv_context_ops, post_recv),
+		  208 },
 		{ "struct verbs_context.sz", offsetof(struct verbs_context, sz), 312 },
 		{ "struct verbs_context.context", offsetof(struct verbs_context, context), 320 },
-		{ "struct verbs_context.query_port", offsetof(struct verbs_context, query_port), 0 },
-		{ "struct verbs_context.create_cq_ex", offsetof(struct verbs_context, create_cq_ex), 200 },
-		{ "struct verbs_context.create_qp_ex", offsetof(struct verbs_context, create_qp_ex), 264 },
+		{ "struct verbs_context.query_port", offsetof(struct verbs_context, query_port),
+		  0 },
+		{ "struct verbs_context.create_cq_ex", offsetof(struct verbs_context, create_cq_ex),
+		  200 },
+		{ "struct verbs_context.create_qp_ex", offsetof(struct verbs_context, create_qp_ex),
+		  264 },
 		{ "struct ibv_qp.qp_num", offsetof(struct ibv_qp, qp_num), 52 },
 		{ "struct ibv_qp.state", offsetof(struct ibv_qp, state), 56 },
-		{ "struct ibv_cq.comp_events_completed", offsetof(struct ibv_cq, comp_events_completed), 120 },
+		{ "struct ibv_cq.comp_events_completed",
+		  offsetof(struct ibv_cq, comp_events_completed), 120 },
 		{ "struct ibv_cq_ex.start_poll", offsetof(struct ibv_cq_ex, start_poll), 144 },
 		{ "struct ibv_qp_ex.wr_start", offsetof(struct ibv_qp_ex, wr_start), 320 },
-		{ "struct ibv_port_attr.port_cap_flags2", offsetof(struct ibv_port_attr, port_cap_flags2), 48 },
+		{ "struct ibv_port_attr.port_cap_flags2",
+		  offsetof(struct ibv_port_attr, port_cap_flags2), 48 },
 	};
 
 	check_rows(rows, sizeof(rows) / sizeof(rows[0]));
@@ -91,14 +98,16 @@ static void mlx5_structs(void **state)
 		{ "struct mlx5_wqe_srq_next_seg", sizeof(struct mlx5_wqe_srq_next_seg), 16 },
 		{ "struct mlx5dv_context", sizeof(struct mlx5dv_context), 152 },
 		{ "struct mlx5_cqe64.srqn_uidx", offsetof(struct mlx5_cqe64, srqn_uidx), 32 },
-		{ "struct mlx5_cqe64.imm_inval_pkey", offsetof(struct mlx5_cqe64, imm_inval_pkey), 36 },
+		{ "struct mlx5_cqe64.imm_inval_pkey", offsetof(struct mlx5_cqe64, imm_inval_pkey),
+		  36 },
 		{ "struct mlx5_cqe64.byte_cnt", offsetof(struct mlx5_cqe64, byte_cnt), 44 },
 		{ "struct mlx5_cqe64.timestamp", offsetof(struct mlx5_cqe64, timestamp), 48 },
 		{ "struct mlx5_cqe64.sop_drop_qpn", offsetof(struct mlx5_cqe64, sop_drop_qpn), 56 },
 		{ "struct mlx5_cqe64.wqe_counter", offsetof(struct mlx5_cqe64, wqe_counter), 60 },
 		{ "struct mlx5_cqe64.op_own", offsetof(struct mlx5_cqe64, op_own), 63 },
 		{ "struct mlx5_err_cqe.syndrome", offsetof(struct mlx5_err_cqe, syndrome), 55 },
-		{ "struct mlx5_err_cqe.s_wqe_opcode_qpn", offsetof(struct mlx5_err_cqe, s_wqe_opcode_qpn), 56 },
+		{ "struct mlx5_err_cqe.s_wqe_opcode_qpn",
+		  offsetof(struct mlx5_err_cqe, s_wqe_opcode_qpn), 56 },
 	};
 
 	check_rows(rows, sizeof(rows) / sizeof(rows[0]));

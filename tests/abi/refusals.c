@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is not there yet says so: EOPNOTSUPP, as a return value or as NULL with errno (docs/deviations.md).
+ * What is not there yet says so: EOPNOTSUPP, as a return value or as NULL with errno
+ * (docs/deviations.md).
  */
 #include <fcntl.h>
 
@@ -9,8 +10,8 @@
 
 static void qp_types(void **state)
 {
-	static const enum ibv_qp_type types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV,
-						  IBV_QPT_DRIVER };
+	static const enum ibv_qp_type types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND,
+						  IBV_QPT_XRC_RECV, IBV_QPT_DRIVER };
 	struct device *d = *state;
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
@@ -62,22 +63,29 @@ static void memory(void **state)
 	assert_null_errno(ibv_alloc_mw(d->pd, IBV_MW_TYPE_1), EOPNOTSUPP);
 	assert_null_errno(ibv_alloc_dm(d->context, &dm), EOPNOTSUPP);
 	assert_null_errno(ibv_alloc_null_mr(d->pd), EOPNOTSUPP);
-	assert_null_errno(ibv_reg_dmabuf_mr(d->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE), EOPNOTSUPP);
-	assert_null_errno(ibv_reg_mr(d->pd, d->buf, sizeof(d->buf), IBV_ACCESS_ON_DEMAND), EOPNOTSUPP);
-	assert_int_equal(ibv_advise_mr(d->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0), EOPNOTSUPP);
+	assert_null_errno(ibv_reg_dmabuf_mr(d->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE),
+			  EOPNOTSUPP);
+	assert_null_errno(ibv_reg_mr(d->pd, d->buf, sizeof(d->buf), IBV_ACCESS_ON_DEMAND),
+			  EOPNOTSUPP);
+	assert_int_equal(ibv_advise_mr(d->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0),
+			 EOPNOTSUPP);
 }
 
 static void objects(void **state)
 {
 	struct device *d = *state;
-	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+	struct ibv_xrcd_init_attr xrcd = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
+							IBV_XRCD_INIT_ATTR_OFLAGS,
 					   .fd = -1,
 					   .oflags = O_CREAT };
 	struct ibv_srq_init_attr_ex srq = { .attr = { .max_wr = 4, .max_sge = 1 },
-					    .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+					    .comp_mask =
+						    IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
 					    .srq_type = IBV_SRQT_TM,
 					    .pd = d->pd };
-	struct ibv_wq_init_attr wq = { .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = d->pd, .cq = d->cq };
+	struct ibv_wq_init_attr wq = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = d->pd, .cq = d->cq
+	};
 	struct ibv_rwq_ind_table_init_attr table = { 0 };
 	struct ibv_flow_attr flow = { .size = sizeof(flow), .port = 1 };
 	struct ibv_counters_init_attr counters = { 0 };
@@ -125,7 +133,8 @@ static void direct_verbs(void **state)
 {
 	struct device *d = *state;
 	struct mlx5dv_context_attr devx = { .flags = MLX5DV_CONTEXT_FLAGS_DEVX };
-	struct mlx5dv_context attrs = { .comp_mask = MLX5DV_CONTEXT_MASK_SWP | MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE };
+	struct mlx5dv_context attrs = { .comp_mask = MLX5DV_CONTEXT_MASK_SWP |
+						     MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE };
 	struct mlx5dv_qp out;
 	struct mlx5dv_obj obj = { .qp = { .in = d->qp, .out = &out } };
 	struct ibv_context *context;
@@ -147,8 +156,9 @@ static void direct_verbs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(qp_types),	 cmocka_unit_test(qp_options),	  cmocka_unit_test(memory),
-		cmocka_unit_test(objects),	 cmocka_unit_test(queue_options), cmocka_unit_test(direct_verbs),
+		cmocka_unit_test(qp_types),      cmocka_unit_test(qp_options),
+		cmocka_unit_test(memory),        cmocka_unit_test(objects),
+		cmocka_unit_test(queue_options), cmocka_unit_test(direct_verbs),
 	};
 
 	return cmocka_run_group_tests(tests, device_open, device_close);

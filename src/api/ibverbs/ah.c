@@ -2,8 +2,9 @@
 /*
  * Address handles: where a datagram goes, kept as the address vector that goes into each WQE.
  *
- * On RoCE a route is always global: a GID of ours and one of the destination. A received datagram has 40 bytes in
- * front of its data, laid out as a global routing header; for IPv4 the last 20 of them are the IPv4 header.
+ * On RoCE a route is always global: a GID of ours and one of the destination. A received datagram
+ * has 40 bytes in front of its data, laid out as a global routing header; for IPv4 the last 20 of
+ * them are the IPv4 header.
  */
 #include "driver.h"
 
@@ -16,7 +17,7 @@ static_assert(sizeof(struct mlx5_wqe_av) == 48, "address vector");
 
 enum { AV_GRH = 1u << 30, AV_SGID_SHIFT = 20, AV_FLOW_MASK = 0xfffff };
 
-/* --- GIDs and Ethernet addresses ----------------------------------------------------------------------------------- */
+/* --- GIDs and Ethernet addresses -------------------------------------------------------------- */
 
 static bool gid_is_ipv4(const union ibv_gid *gid)
 {
@@ -54,8 +55,8 @@ static bool mac_from_arp(const union ibv_gid *gid, uint8_t mac[ETHERNET_LL_SIZE]
 	if (!file)
 		return false;
 	while (!found && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%15s 0x%*x 0x%x %x:%x:%x:%x:%x:%x", address, &flags, &m[0], &m[1], &m[2], &m[3],
-			   &m[4], &m[5]) != 8)
+		if (sscanf(line, "%15s 0x%*x 0x%x %x:%x:%x:%x:%x:%x", address, &flags, &m[0], &m[1],
+			   &m[2], &m[3], &m[4], &m[5]) != 8)
 			continue;
 		found = (flags & ATF_COM) && !strcmp(address, wanted);
 	}
@@ -65,7 +66,8 @@ static bool mac_from_arp(const union ibv_gid *gid, uint8_t mac[ETHERNET_LL_SIZE]
 	return found;
 }
 
-static bool resolve_mac(const struct vb_adapter *adapter, const union ibv_gid *gid, uint8_t mac[ETHERNET_LL_SIZE])
+static bool resolve_mac(const struct vb_adapter *adapter, const union ibv_gid *gid,
+			uint8_t mac[ETHERNET_LL_SIZE])
 {
 	if (vb_adapter_gid_is_local(adapter, gid)) {
 		memcpy(mac, adapter->config->mac, ETHERNET_LL_SIZE);
@@ -90,7 +92,7 @@ VB_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ib
 	return 0;
 }
 
-/* --- address handles ------------------------------------------------------------------------------------------------ */
+/* --- address handles -------------------------------------------------------------------------- */
 
 static int check_attr(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr)
 {
@@ -99,16 +101,19 @@ static int check_attr(const struct vb_adapter *adapter, const struct ibv_ah_attr
 	return gid_is_multicast(&attr->grh.dgid) ? EOPNOTSUPP : 0;
 }
 
-static void fill_av(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr, struct mlx5_wqe_av *av)
+static void fill_av(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr,
+		    struct mlx5_wqe_av *av)
 {
 	const struct ibv_global_route *grh = &attr->grh;
 
 	av->stat_rate_sl = (uint8_t)(attr->static_rate << 4 | (attr->sl & 7) << 1);
 	av->fl_mlid = attr->src_path_bits & 0x7f;
-	av->rlid = htobe16(ibv_flow_label_to_udp_sport(grh->flow_label)); /* RoCE v2: UDP source port */
+	av->rlid = htobe16(
+		ibv_flow_label_to_udp_sport(grh->flow_label)); /* RoCE v2: UDP source port */
 	av->tclass = grh->traffic_class;
 	av->hop_limit = grh->hop_limit;
-	av->grh_gid_fl = htobe32(AV_GRH | (uint32_t)grh->sgid_index << AV_SGID_SHIFT | (grh->flow_label & AV_FLOW_MASK));
+	av->grh_gid_fl = htobe32(AV_GRH | (uint32_t)grh->sgid_index << AV_SGID_SHIFT |
+				 (grh->flow_label & AV_FLOW_MASK));
 	memcpy(av->rgid, grh->dgid.raw, sizeof(av->rgid));
 	/* Frames are the host's business here: an unknown neighbour is no error. */
 	if (!resolve_mac(adapter, &grh->dgid, av->rmac))
@@ -146,7 +151,7 @@ VB_PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 	return 0;
 }
 
-/* --- answering a datagram ------------------------------------------------------------------------------------------- */
+/* --- answering a datagram --------------------------------------------------------------------- */
 
 static int find_gid(const struct vb_adapter *adapter, const union ibv_gid *gid)
 {
@@ -164,8 +169,12 @@ static void map_ipv4(uint32_t address, union ibv_gid *gid)
 	memcpy(gid->raw + 12, &address, sizeof(address));
 }
 
-/* Sender, our own GID and route parameters from the 40 bytes. IPv6 and IPv4 are told apart by the version field. */
-static int route_from_grh(const struct ibv_grh *grh, union ibv_gid *own, struct ibv_global_route *route)
+/*
+ * Sender, our own GID and route parameters from the 40 bytes. IPv6 and IPv4 are told apart by the
+ * version field.
+ */
+static int route_from_grh(const struct ibv_grh *grh, union ibv_gid *own,
+			  struct ibv_global_route *route)
 {
 	uint32_t version_tclass_flow = be32toh(grh->version_tclass_flow);
 	struct iphdr ip;
@@ -189,8 +198,8 @@ static int route_from_grh(const struct ibv_grh *grh, union ibv_gid *own, struct 
 	return 0;
 }
 
-VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
-				  struct ibv_ah_attr *ah_attr)
+VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
+				  struct ibv_grh *grh, struct ibv_ah_attr *ah_attr)
 {
 	struct ibv_ah_attr attr = { 0 };
 	union ibv_gid own;
@@ -205,7 +214,9 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 	attr.src_path_bits = wc->dlid_path_bits;
 	attr.port_num = port;
 	if (wc->wc_flags & IBV_WC_GRH) {
-		index = grh && !route_from_grh(grh, &own, &attr.grh) ? find_gid(context_adapter(context), &own) : -1;
+		index = grh && !route_from_grh(grh, &own, &attr.grh)
+				? find_gid(context_adapter(context), &own)
+				: -1;
 		if (index < 0) {
 			errno = EINVAL;
 			return -1;
@@ -217,8 +228,8 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 	return 0;
 }
 
-VB_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
-					       uint8_t port)
+VB_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
+					       struct ibv_grh *grh, uint8_t port)
 {
 	struct ibv_ah_attr attr;
 

@@ -2,8 +2,8 @@
 /*
  * Completion channels: CQs tell their program through an fd that a completion came.
  *
- * A CQ is in the channel's list once, however many of its notifications are unread, and moves to the end when one is
- * fetched; so a notification allocates nothing and CQs take turns.
+ * A CQ is in the channel's list once, however many of its notifications are unread, and moves to
+ * the end when one is fetched; so a notification allocates nothing and CQs take turns.
  *
  *	api_channel -- queue --> cq (unread 2) --> cq (unread 1)
  */
@@ -94,7 +94,8 @@ static struct api_cq *channel_take(struct api_event_queue *queue)
 	return cq;
 }
 
-VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
+VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+			       void **cq_context)
 {
 	struct api_cq *ready;
 
@@ -110,7 +111,10 @@ VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 			return -1;
 		}
 	}
-	/* The next arming carries a new number, so that hardware could tell it from a repeated doorbell. */
+	/*
+	 * The next arming carries a new number, so that hardware could tell it from a repeated
+	 * doorbell.
+	 */
 	api_lock(&ready->lock, ready->unlocked);
 	ready->arm_sn++;
 	api_unlock(&ready->lock, ready->unlocked);

@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The forms of IBVERBS_1.0, which binaries from before 2007 bind, and the providers' ibv_register_driver of 1.1.
+ * The forms of IBVERBS_1.0, which binaries from before 2007 bind, and the providers'
+ * ibv_register_driver of 1.1.
  *
- * Their structs had another layout; there is no compatibility layer, so they fail cleanly: a program of that age finds
- * no device and says so.
+ * Their structs had another layout; there is no compatibility layer, so they fail cleanly: a
+ * program of that age finds no device and says so.
  */
 #include "driver.h"
 
 /* __asm__ (".symver") rather than the attribute, which clang 14 does not know. */
 #define OLD_SYMBOL(function, name, version) __asm__(".symver " #function ", " #name "@" version)
 
-#define OLD_POINTER(name)                                                                          \
-	VB_PUBLIC void *compat_##name(void);                                                       \
-	void *compat_##name(void)                                                                  \
-	{                                                                                          \
-		return api_null(EOPNOTSUPP);                                                       \
-	}                                                                                          \
+#define OLD_POINTER(name)                    \
+	VB_PUBLIC void *compat_##name(void); \
+	void *compat_##name(void)            \
+	{                                    \
+		return api_null(EOPNOTSUPP); \
+	}                                    \
 	OLD_SYMBOL(compat_##name, name, "IBVERBS_1.0")
 
-#define OLD_STATUS(name, status)                                                                   \
-	VB_PUBLIC int compat_##name(void);                                                         \
-	int compat_##name(void)                                                                    \
-	{                                                                                          \
-		errno = EOPNOTSUPP;                                                                \
-		return status;                                                                     \
-	}                                                                                          \
+#define OLD_STATUS(name, status)           \
+	VB_PUBLIC int compat_##name(void); \
+	int compat_##name(void)            \
+	{                                  \
+		errno = EOPNOTSUPP;        \
+		return status;             \
+	}                                  \
 	OLD_SYMBOL(compat_##name, name, "IBVERBS_1.0")
 
-#define OLD_VOID(name)                                                                             \
-	VB_PUBLIC void compat_##name(void);                                                        \
-	void compat_##name(void)                                                                   \
-	{                                                                                          \
-	}                                                                                          \
+#define OLD_VOID(name)                      \
+	VB_PUBLIC void compat_##name(void); \
+	void compat_##name(void)            \
+	{                                   \
+	}                                   \
 	OLD_SYMBOL(compat_##name, name, "IBVERBS_1.0")
 
 VB_PUBLIC void *compat_ibv_get_device_list(int *num_devices);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts: an opened device, its table of operations, its QPs by number and the list of its live objects.
+ * Contexts: an opened device, its table of operations, its QPs by number and the list of its live
+ * objects.
  *
- * The kernel frees what a program leaves behind when it closes a device; here ibv_close_device() does, from the
- * lists: first what uses others (QPs), last what is used (protection domains).
+ * The kernel frees what a program leaves behind when it closes a device; here ibv_close_device()
+ * does, from the lists: first what uses others (QPs), last what is used (protection domains).
  */
 #include "driver.h"
 
@@ -24,13 +25,16 @@ void api_untrack(struct ibv_context *context, struct api_node *node)
 	pthread_mutex_unlock(&context->mutex);
 }
 
-/* Lock-free: a poll looks numbers up while other threads create QPs. Pairs with the stores in qp.c. */
+/*
+ * Lock-free: a poll looks numbers up while other threads create QPs. Pairs with the stores in qp.c.
+ */
 struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn)
 {
 	struct api_qp *_Atomic *leaf =
 		atomic_load_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], memory_order_acquire);
 
-	return leaf ? atomic_load_explicit(&leaf[qpn & (API_QP_LEAF - 1)], memory_order_acquire) : NULL;
+	return leaf ? atomic_load_explicit(&leaf[qpn & (API_QP_LEAF - 1)], memory_order_acquire)
+		    : NULL;
 }
 
 static void set_ops(struct verbs_context *verbs)
@@ -110,7 +114,9 @@ free_context:
 	return api_null(-rc);
 }
 
-/* The program's structs are left alone: it may still hold pointers to them, as after a real close. */
+/*
+ * The program's structs are left alone: it may still hold pointers to them, as after a real close.
+ */
 static void abandon(struct api_node *node, enum api_kind kind)
 {
 	switch (kind) {

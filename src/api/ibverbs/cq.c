@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion queues: creation, resizing, arming, destruction, and removal of a QP's CQEs. Polling is in poll.c.
+ * Completion queues: creation, resizing, arming, destruction, and removal of a QP's CQEs. Polling
+ * is in poll.c.
  */
 #include "cq.h"
 
@@ -8,7 +9,8 @@
 
 enum { DBR_SIZE = 64 }; /* a line of its own: both sides write it */
 
-static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS |
+					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 static uint32_t ring_size(uint32_t cqe)
@@ -19,8 +21,8 @@ static uint32_t ring_size(uint32_t cqe)
 static int ring_alloc(struct api_buf *buf, struct ibv_pd *parent, uint32_t cqe_cnt)
 {
 	struct mlx5_cqe64 *ring;
-	int rc = api_buf_alloc(buf, parent, (size_t)cqe_cnt * sizeof(*ring), (size_t)sysconf(_SC_PAGESIZE),
-			       MLX5DV_RES_TYPE_CQ);
+	int rc = api_buf_alloc(buf, parent, (size_t)cqe_cnt * sizeof(*ring),
+			       (size_t)sysconf(_SC_PAGESIZE), MLX5DV_RES_TYPE_CQ);
 
 	if (rc)
 		return rc;
@@ -39,7 +41,8 @@ static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr
 		return EINVAL;
 	if (attr->wc_flags & ~supported_wc_flags)
 		return EOPNOTSUPP;
-	if (flags & ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+	if (flags &
+	    ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		return EINVAL;
 	if (attr->cqe < 1 || attr->cqe > VB_MAX_CQE)
 		return EINVAL;
@@ -48,15 +51,18 @@ static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr
 	if (attr->channel && attr->channel->context != context)
 		return EINVAL;
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
-	    (!attr->parent_domain || attr->parent_domain->context != context || !to_pd(attr->parent_domain)->base))
+	    (!attr->parent_domain || attr->parent_domain->context != context ||
+	     !to_pd(attr->parent_domain)->base))
 		return EINVAL;
 	return 0;
 }
 
-static void cq_init(struct api_cq *cq, struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
+static void cq_init(struct api_cq *cq, struct ibv_context *context,
+		    const struct ibv_cq_init_attr_ex *attr)
 {
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
-	struct ibv_pd *parent = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : NULL;
+	struct ibv_pd *parent =
+		attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : NULL;
 
 	cq->ibv.context = context;
 	cq->ibv.channel = attr->channel;
@@ -64,7 +70,8 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context, const struct
 	pthread_mutex_init(&cq->ibv.mutex, NULL);
 	pthread_cond_init(&cq->ibv.cond, NULL);
 	cq->parent = parent ? to_pd(parent) : NULL;
-	cq->unlocked = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || api_pd_single_threaded(parent);
+	cq->unlocked =
+		(flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || api_pd_single_threaded(parent);
 	cq->dev = to_context(context)->dev;
 	cq->cqe_cnt = ring_size(attr->cqe);
 	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
@@ -97,7 +104,10 @@ static void cq_free(struct api_cq *cq)
 	free(cq);
 }
 
-/* The references that a living CQ holds: its channel's (public, under the context's mutex) and its parent domain's. */
+/*
+ * The references that a living CQ holds: its channel's (public, under the context's mutex) and its
+ * parent domain's.
+ */
 static void cq_count_users(struct api_cq *cq, int delta)
 {
 	struct ibv_context *context = cq->ibv.context;
@@ -192,7 +202,10 @@ VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
 	return 0;
 }
 
-/* Completions are reported as they come; moderation only asks for fewer interrupts, so it is accepted. */
+/*
+ * Completions are reported as they come; moderation only asks for fewer interrupts, so it is
+ * accepted.
+ */
 int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
 	if (!attr || (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE))
@@ -206,7 +219,8 @@ int api_cq_arm(struct ibv_cq *ibcq, int solicited_only)
 	uint32_t word;
 
 	api_lock(&cq->lock, cq->unlocked);
-	word = (cq->arm_sn & 3) << 28 | (uint32_t)(solicited_only ? MLX5_CQ_DB_REQ_NOT_SOL : MLX5_CQ_DB_REQ_NOT) |
+	word = (cq->arm_sn & 3) << 28 |
+	       (uint32_t)(solicited_only ? MLX5_CQ_DB_REQ_NOT_SOL : MLX5_CQ_DB_REQ_NOT) |
 	       (cq->ci & CQ_CI_MASK);
 	cq_store_ci(cq);
 	__atomic_store_n(&cq->dbr[1], htobe32(word), __ATOMIC_RELEASE);
@@ -215,7 +229,7 @@ int api_cq_arm(struct ibv_cq *ibcq, int solicited_only)
 	return 0;
 }
 
-/* --- resizing ----------------------------------------------------------------------------------------------------- */
+/* --- resizing --------------------------------------------------------------------------------- */
 
 /* Called by the card with the CQ stopped and by us with the lock held: move what was not polled. */
 static uint32_t copy_unpolled(void *arg, void *buf, uint32_t cqe_cnt)
@@ -268,7 +282,7 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	return api_status(rc);
 }
 
-/* --- a QP goes away ----------------------------------------------------------------------------------------------- */
+/* --- a QP goes away --------------------------------------------------------------------------- */
 
 static bool is_receive(const struct mlx5_cqe64 *cqe)
 {
@@ -278,8 +292,9 @@ static bool is_receive(const struct mlx5_cqe64 *cqe)
 }
 
 /*
- * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs of other QPs at
- * the end, so those that stay move towards the end, over the removed ones, and the consumer index follows.
+ * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs
+ * of other QPs at the end, so those that stay move towards the end, over the removed ones, and the
+ * consumer index follows.
  */
 void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 {

@@ -2,13 +2,13 @@
 /*
  * The CQE ring as the driver reads it (cq.c, poll.c, poll_ex.c).
  *
- * The card writes a CQE, then its op_own byte: opcode in the upper half, owner in bit 0. The ring starts with every
- * opcode invalid; the owner bit that means "yours" is 0 on the first pass and flips with each pass, so neither side
- * ever has to clear an entry.
+ * The card writes a CQE, then its op_own byte: opcode in the upper half, owner in bit 0. The ring
+ * starts with every opcode invalid; the owner bit that means "yours" is 0 on the first pass and
+ * flips with each pass, so neither side ever has to clear an entry.
  *
  *	 ci (mod cqe_cnt) ---+
  *	                     v
- *	[ old | old | old | new | new | new | old | old ]     old: owner of the pass before, or invalid
+ *	[ old | old | old | new | new | new | old | old ]   old: of the pass before, or invalid
  */
 #pragma once
 
@@ -34,7 +34,8 @@ static inline struct mlx5_cqe64 *cq_sw_entry(const struct api_cq *cq, uint32_t i
 	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
 	bool pass = index & cq->cqe_cnt;
 
-	if ((op_own >> CQE_OPCODE_SHIFT) == MLX5_CQE_INVALID || (op_own & MLX5_CQE_OWNER_MASK) != pass)
+	if ((op_own >> CQE_OPCODE_SHIFT) == MLX5_CQE_INVALID ||
+	    (op_own & MLX5_CQE_OWNER_MASK) != pass)
 		return NULL;
 	return cqe;
 }

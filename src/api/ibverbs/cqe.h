@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a CQE to what verbs say about it: the parts that ibv_poll_cq() and the read_*() functions share.
+ * From a CQE to what verbs say about it: the parts that ibv_poll_cq() and the read_*() functions
+ * share.
  */
 #pragma once
 
@@ -125,8 +126,8 @@ static inline unsigned int cqe_wc_flags(const struct mlx5_cqe64 *cqe)
 }
 
 /*
- * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its QPs are forgotten
- * here (api_cq_clean) before they are freed.
+ * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its
+ * QPs are forgotten here (api_cq_clean) before they are freed.
  */
 static inline struct api_qp *cqe_qp(struct api_cq *cq, const struct mlx5_cqe64 *cqe)
 {
@@ -138,8 +139,9 @@ static inline struct api_qp *cqe_qp(struct api_cq *cq, const struct mlx5_cqe64 *
 }
 
 /*
- * Retire the work request that a CQE completes and find its wr_id. Send work requests complete in order: the ones
- * before it that asked for no completion are done too. Receive queues complete strictly in order, SRQs do not.
+ * Retire the work request that a CQE completes and find its wr_id. Send work requests complete in
+ * order: the ones before it that asked for no completion are done too. Receive queues complete
+ * strictly in order, SRQs do not.
  */
 static inline uint64_t cqe_retire(struct api_qp *qp, const struct mlx5_cqe64 *cqe)
 {

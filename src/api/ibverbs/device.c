@@ -2,8 +2,8 @@
 /*
  * The device list: one ibv_device per adapter of the configuration.
  *
- * Devices are made once per process and stay, so that a pointer taken from a list is good after the list was freed
- * (the real library promises that only for opened devices; programs rely on more).
+ * Devices are made once per process and stay, so that a pointer taken from a list is good after the
+ * list was freed (the real library promises that only for opened devices; programs rely on more).
  */
 #include "driver.h"
 
@@ -23,7 +23,8 @@ static void device_init(struct api_device *device, struct vb_adapter *adapter)
 	ibv->transport_type = IBV_TRANSPORT_IB;
 	snprintf(ibv->name, sizeof(ibv->name), "%s", adapter->config->name);
 	snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%u", adapter->index);
-	snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%u", adapter->index);
+	snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%u",
+		 adapter->index);
 	snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/%s", ibv->name);
 }
 
@@ -86,7 +87,10 @@ VB_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 	return device ? to_device(device)->adapter->guid : 0;
 }
 
-/* The name under which providers open a device (IBVERBS_PRIVATE_34); private_data is theirs, not ours. */
+/*
+ * The name under which providers open a device (IBVERBS_PRIVATE_34); private_data is theirs, not
+ * ours.
+ */
 VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data);
 
 VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)

@@ -2,18 +2,19 @@
 /*
  * libibverbs on Verbatim: the objects behind the handles, and the helpers that its files share.
  *
- * Each verbs object embeds the public struct first and adds what the driver half of an mlx5 card keeps: the rings,
- * the doorbell records and the wr_ids. The card half is an opaque pointer (card/card.h). A pointer to the public
- * struct is converted with the to_*() functions below.
+ * Each verbs object embeds the public struct first and adds what the driver half of an mlx5 card
+ * keeps: the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
+ * (card/card.h). A pointer to the public struct is converted with the to_*() functions below.
  *
  *	api_context -- qp_table --> api_qp --+-- sq ring, rq ring, doorbell record
- *	     |                        |      +-- send_cq, recv_cq --> api_cq -- CQE ring -- api_channel
+ *	     |                        |      +-- send_cq, recv_cq --> api_cq --> api_channel
  *	     +-- vb_dev               +-- srq --> api_srq -- linked WQE ring
  *
- * Locks, all leaves but the first: context->mutex (creation, destruction, the lists of live objects), the lock of one
- * send queue, receive queue, SRQ or CQ, and the mutex of one event queue. A CQ lock may be held while an SRQ lock is
- * taken (a polled receive gives its WQE back), never the other way round. Callbacks of the card take event mutexes
- * only, so that the card may be called with a send queue's lock held.
+ * Locks, all leaves but the first: context->mutex (creation, destruction, the lists of live
+ * objects), the lock of one send queue, receive queue, SRQ or CQ, and the mutex of one event queue.
+ * A CQ lock may be held while an SRQ lock is taken (a polled receive gives its WQE back), never the
+ * other way round. Callbacks of the card take event mutexes only, so that the card may be called
+ * with a send queue's lock held.
  */
 #pragma once
 
@@ -29,12 +30,12 @@
 #include "base/lock.h"
 #include "card/card.h"
 
-#define likely(x)   __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
+#define likely(x)                       __builtin_expect(!!(x), 1)
+#define unlikely(x)                     __builtin_expect(!!(x), 0)
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* --- live objects, so that closing a device can take them from the card ------------------------------------------ */
+/* --- live objects, so that closing a device can take them from the card ----------------------- */
 
 /* In the order in which ibv_close_device() removes what the program left behind. */
 enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD, API_KINDS };
@@ -43,12 +44,12 @@ struct api_node {
 	struct api_node *prev, *next;
 };
 
-/* --- event queues: what a program reads from a completion channel or from async_fd ------------------------------- */
+/* --- event queues: what a program reads from a completion channel or from async_fd ------------ */
 
 /*
- * A list of events and the eventfd that is readable exactly while the list is not empty. The fd is written for each
- * event (edge-triggered epoll users get an edge each) and emptied by whoever takes the last one, both under the
- * mutex, so nobody ever blocks in read().
+ * A list of events and the eventfd that is readable exactly while the list is not empty. The fd is
+ * written for each event (edge-triggered epoll users get an edge each) and emptied by whoever takes
+ * the last one, both under the mutex, so nobody ever blocks in read().
  */
 struct api_event_queue {
 	pthread_mutex_t mutex;
@@ -56,14 +57,17 @@ struct api_event_queue {
 	struct api_node events;
 };
 
-/* --- contexts -------------------------------------------------------------------------------------------------- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 struct api_device {
 	struct ibv_device ibv; /* first */
 	struct vb_adapter *adapter;
 };
 
-/* QPs by number: two levels, so that 24-bit numbers cost 32 KiB and one page-sized leaf per 4096 numbers in use. */
+/*
+ * QPs by number: two levels, so that 24-bit numbers cost 32 KiB and one page-sized leaf per 4096
+ * numbers in use.
+ */
 enum { API_QP_LEAF_BITS = 12, API_QP_LEAF = 1 << API_QP_LEAF_BITS };
 
 struct api_qp;
@@ -71,12 +75,13 @@ struct api_qp;
 struct api_context {
 	struct vb_dev *dev;
 	struct api_event_queue async;
-	struct api_node live[API_KINDS];                      /* under mutex of the ibv_context */
-	struct api_qp *_Atomic *_Atomic qp_table[API_QP_LEAF]; /* leaves are published once and stay */
-	struct verbs_context verbs;                           /* last: verbs_context ends in ibv_context */
+	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
+	struct api_qp *_Atomic
+		*_Atomic qp_table[API_QP_LEAF]; /* leaves are published once and stay */
+	struct verbs_context verbs;             /* last: verbs_context ends in ibv_context */
 };
 
-/* --- protection domains and ring memory -------------------------------------------------------------------------- */
+/* --- protection domains and ring memory ------------------------------------------------------- */
 
 struct api_td {
 	struct ibv_td ibv; /* first */
@@ -86,10 +91,10 @@ struct api_td {
 struct api_pd {
 	struct ibv_pd ibv; /* first */
 	struct api_node node;
-	struct vb_pd *card;   /* of the protection domain itself */
-	struct api_pd *base;  /* a parent domain's protection domain, or NULL */
-	struct api_td *td;    /* a parent domain's thread domain, or NULL */
-	atomic_int users;     /* address handles, parent domains and rings that name this handle */
+	struct vb_pd *card;  /* of the protection domain itself */
+	struct api_pd *base; /* a parent domain's protection domain, or NULL */
+	struct api_td *td;   /* a parent domain's thread domain, or NULL */
+	atomic_int users;    /* address handles, parent domains and rings that name this handle */
 	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t align, uint64_t type);
 	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t type);
 	void *alloc_context;
@@ -113,7 +118,7 @@ struct api_ah {
 	struct mlx5_wqe_av av;
 };
 
-/* --- completion queues ------------------------------------------------------------------------------------------- */
+/* --- completion queues ------------------------------------------------------------------------ */
 
 struct api_channel {
 	struct ibv_comp_channel ibv; /* first */
@@ -133,27 +138,27 @@ struct api_cq {
 
 	/* written by whoever polls, under the lock */
 	struct vb_lock lock __attribute__((aligned(64)));
-	bool unlocked;     /* one thread only, by the program's word: the lock is not taken */
-	uint32_t ci;       /* consumer index; free running */
-	uint32_t cqe_cnt;  /* power of two */
+	bool unlocked;    /* one thread only, by the program's word: the lock is not taken */
+	uint32_t ci;      /* consumer index; free running */
+	uint32_t cqe_cnt; /* power of two */
 	struct mlx5_cqe64 *ring;
-	__be32 *dbr;       /* [0] consumer index, [1] arm word */
+	__be32 *dbr;            /* [0] consumer index, [1] arm word */
 	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
 	struct mlx5_cqe64 *cur; /* start_poll(): the CQE that read_*() look at */
-	uint32_t arm_sn;   /* sequence number of armings, 2 bits in the arm word */
+	uint32_t arm_sn;        /* sequence number of armings, 2 bits in the arm word */
 
-	/* completion events, under the channel's mutex */
+	/* events under the channel's mutex; destruction waits until what was fetched is acknowledged */
 	struct api_node event;  /* in the channel's queue while unread > 0 */
 	uint32_t unread;        /* notifications that nobody fetched */
-	uint32_t fetched;       /* by ibv_get_cq_event(); ibv_destroy_cq() waits until all are acknowledged */
+	uint32_t fetched;       /* by ibv_get_cq_event() */
 	uint32_t async_fetched; /* by ibv_get_async_event(), under the context's async mutex */
 };
 
-/* --- receive queues ---------------------------------------------------------------------------------------------- */
+/* --- receive queues --------------------------------------------------------------------------- */
 
 /*
- * The ring is a linked list through next_wqe_index. Entries from head on are free, in list order up to and including
- * tail, which is never posted: so every posted WQE already has its successor.
+ * The ring is a linked list through next_wqe_index. Entries from head on are free, in list order up
+ * to and including tail, which is never posted: so every posted WQE already has its successor.
  */
 struct api_srq {
 	struct ibv_srq ibv; /* first */
@@ -168,7 +173,7 @@ struct api_srq {
 	uint32_t async_fetched;
 };
 
-/* --- queue pairs ------------------------------------------------------------------------------------------------- */
+/* --- queue pairs ------------------------------------------------------------------------------ */
 
 struct api_sq_slot {
 	uint64_t wr_id;
@@ -181,10 +186,10 @@ struct api_sq {
 	uint8_t signal_bits; /* MLX5_WQE_CTRL_CQ_UPDATE where every WR is signalled */
 	uint16_t max_gs;
 	uint32_t max_inline;
-	uint32_t max_post;   /* WRs that surely fit */
-	uint32_t cnt;        /* basic blocks, power of two */
-	uint32_t cur_post;   /* next basic block; free running */
-	uint32_t head;       /* WRs posted */
+	uint32_t max_post;     /* WRs that surely fit */
+	uint32_t cnt;          /* basic blocks, power of two */
+	uint32_t cur_post;     /* next basic block; free running */
+	uint32_t head;         /* WRs posted */
 	_Atomic uint32_t tail; /* WRs retired; written by who polls the send CQ */
 	char *buf, *end;
 	struct api_sq_slot *slot; /* by basic block index */
@@ -210,7 +215,7 @@ struct api_wr_builder {
 	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
 	uint32_t start_post, start_head;
 	uint32_t nreq;
-	int err;                        /* the first error; reported by ibv_wr_complete() */
+	int err; /* the first error; reported by ibv_wr_complete() */
 };
 
 struct api_qp {
@@ -231,7 +236,7 @@ struct api_qp {
 	uint32_t async_fetched;
 };
 
-/* --- conversions ------------------------------------------------------------------------------------------------- */
+/* --- conversions ------------------------------------------------------------------------------ */
 
 static inline struct api_device *to_device(struct ibv_device *device)
 {
@@ -333,7 +338,7 @@ static inline uint32_t ilog2(uint32_t n)
 	return 31 - (uint32_t)__builtin_clz(n);
 }
 
-/* --- lists -------------------------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static inline void node_init(struct api_node *head)
 {
@@ -362,7 +367,7 @@ static inline void node_del(struct api_node *node)
 void api_track(struct ibv_context *context, enum api_kind kind, struct api_node *node);
 void api_untrack(struct ibv_context *context, struct api_node *node);
 
-/* --- across files ------------------------------------------------------------------------------------------------- */
+/* --- across files ----------------------------------------------------------------------------- */
 
 /* context.c */
 struct ibv_context *api_context_open(struct api_device *device);
@@ -376,7 +381,8 @@ void api_event_queue_settle(struct api_event_queue *queue);
 int api_event_queue_wait(struct api_event_queue *queue);
 void api_async_event(void *arg, const struct vb_event *event);
 void api_async_forget(struct ibv_context *context, void *cookie);
-void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked, uint32_t fetched);
+void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		    uint32_t fetched);
 
 /* channel.c */
 void api_channel_notify(void *cookie);
@@ -390,13 +396,16 @@ void api_pd_put(struct ibv_pd *pd);
 bool api_pd_single_threaded(struct ibv_pd *pd);
 struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int api_td_dealloc(struct ibv_td *td);
-struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
+struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
+				       struct ibv_parent_domain_init_attr *attr);
 
 /* query.c */
 int api_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 			struct ibv_device_attr_ex *attr, size_t attr_size);
-int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
-int api_compat_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr);
+int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		   size_t size);
+int api_compat_query_port(struct ibv_context *context, uint8_t port,
+			  struct _compat_ibv_port_attr *attr);
 int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 
 /* cq.c */
@@ -424,7 +433,8 @@ int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_re
 struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 
 /* qp_size.c */
-int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, uint32_t *sq_bytes, uint32_t *rq_bytes);
+int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, uint32_t *sq_bytes,
+		uint32_t *rq_bytes);
 
 /* send.c */
 int api_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

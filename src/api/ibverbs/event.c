@@ -3,8 +3,8 @@
  * Event queues (struct api_event_queue) and, built on one, the asynchronous events of a context.
  *
  *	card: api_async_event() --> [ event | event | ... ] --> ibv_get_async_event() --> program
- *	                             async_fd readable while not empty        |
- *	destroy_*(): forgets unread events of the object,      <--------------+ ibv_ack_async_event()
+ *	                             async_fd readable while not empty     |
+ *	destroy_*(): forgets unread events of the object,  <---------------+ ibv_ack_async_event()
  *	             waits until fetched ones are acknowledged
  */
 #include "driver.h"
@@ -35,7 +35,10 @@ void api_event_queue_signal(struct api_event_queue *queue)
 {
 	const uint64_t one = 1;
 
-	/* Cannot fail: the counter is far from its limit, because whoever empties the list resets it. */
+	/*
+	 * Cannot fail: the counter is far from its limit, because whoever empties the list resets
+	 * it.
+	 */
 	if (write(queue->fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN);
 }
@@ -49,7 +52,10 @@ void api_event_queue_settle(struct api_event_queue *queue)
 		assert(errno == EAGAIN);
 }
 
-/* Wait for an event as a blocking read() of the fd would; the program may have made it non-blocking. */
+/*
+ * Wait for an event as a blocking read() of the fd would; the program may have made it
+ * non-blocking.
+ */
 int api_event_queue_wait(struct api_event_queue *queue)
 {
 	struct pollfd pfd = { .fd = queue->fd, .events = POLLIN };
@@ -62,7 +68,7 @@ int api_event_queue_wait(struct api_event_queue *queue)
 	return poll(&pfd, 1, -1) < 0 ? errno : 0;
 }
 
-/* --- asynchronous events ----------------------------------------------------------------------------------------- */
+/* --- asynchronous events ---------------------------------------------------------------------- */
 
 struct async_event {
 	struct api_node node;
@@ -94,7 +100,10 @@ static enum subject event_subject(enum ibv_event_type type)
 	}
 }
 
-/* Called by the card, from any thread. Where memory is short the event is lost, as on an overrun event queue. */
+/*
+ * Called by the card, from any thread. Where memory is short the event is lost, as on an overrun
+ * event queue.
+ */
 void api_async_event(void *arg, const struct vb_event *event)
 {
 	struct api_event_queue *queue = &to_context(arg)->async;
@@ -233,7 +242,8 @@ void api_async_forget(struct ibv_context *context, void *cookie)
 }
 
 /* Destruction waits here for the acknowledgement of every event that was handed out. */
-void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked, uint32_t fetched)
+void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		    uint32_t fetched)
 {
 	pthread_mutex_lock(mutex);
 	while (*acked != fetched)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structures of the kernel's RDMA interface, converted to and from those of verbs.h. librdmacm calls these; the
- * header that declares them is not installed, so the prototypes are here.
+ * Structures of the kernel's RDMA interface, converted to and from those of verbs.h. librdmacm
+ * calls these; the header that declares them is not installed, so the prototypes are here.
  */
 #include "driver.h"
 
@@ -11,7 +11,8 @@
 
 VB_PUBLIC void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *dst, struct ib_uverbs_ah_attr *src);
 VB_PUBLIC void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_attr *src);
-VB_PUBLIC void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst, struct ib_user_path_rec *src);
+VB_PUBLIC void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst,
+					   struct ib_user_path_rec *src);
 VB_PUBLIC void ibv_copy_path_rec_to_kern(struct ib_user_path_rec *dst, struct ibv_sa_path_rec *src);
 
 void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *dst, struct ib_uverbs_ah_attr *src)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory regions. The card keeps key, bounds and rights; here are the checks that the kernel makes before a card
- * hears of a registration, and the fork helpers, which have nothing to do: no page is pinned.
+ * Memory regions. The card keeps key, bounds and rights; here are the checks that the kernel makes
+ * before a card hears of a registration, and the fork helpers, which have nothing to do: no page is
+ * pinned.
  */
 #include "driver.h"
 
@@ -12,16 +13,18 @@
 
 static int check_access(unsigned int access)
 {
-	const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-				   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+	const unsigned int known =
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (access & ~known)
 		return EINVAL;
 	if (access & IBV_ACCESS_ON_DEMAND)
 		return EOPNOTSUPP;
 	/* IBA 10.6.3.1: remote write and atomic access need local write access. */
-	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		return EINVAL;
 	return 0;
 }
@@ -38,7 +41,8 @@ static bool range_is_valid(const void *addr, size_t length)
 	return length && (uintptr_t)addr + length > (uintptr_t)addr;
 }
 
-static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			     unsigned int access)
 {
 	struct api_mr *mr;
 	int err;
@@ -75,18 +79,21 @@ VB_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length
 	return reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
 }
 
-VB_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-					  unsigned int access)
+VB_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+					  uint64_t iova, unsigned int access)
 {
 	const uint64_t page_mask = (uint64_t)sysconf(_SC_PAGESIZE) - 1;
 
-	/* Pages are translated whole, so the address in the page has to be the same on both sides. */
+	/*
+	 * Pages are translated whole, so the address in the page has to be the same on both sides.
+	 */
 	if (((uintptr_t)addr ^ iova) & page_mask)
 		return api_null(EINVAL);
 	return reg_mr(pd, addr, length, iova, access);
 }
 
-VB_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+VB_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+					 uint64_t iova, int access)
 {
 	return ibv_reg_mr_iova2(pd, addr, length, iova, (unsigned int)access);
 }
@@ -97,7 +104,8 @@ static int rereg_refuse(int err)
 	return IBV_REREG_MR_ERR_INPUT;
 }
 
-VB_PUBLIC int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+VB_PUBLIC int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
+			   size_t length, int access)
 {
 	struct api_mr *mr = to_mr(ibmr);
 	int rc;
@@ -113,8 +121,8 @@ VB_PUBLIC int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, vo
 	rc = check_access((unsigned int)access);
 	if (rc)
 		return rereg_refuse(rc);
-	rc = vb_mr_rereg(mr->card, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd_card(pd) : NULL, addr, length,
-			 (uintptr_t)addr, card_access((unsigned int)access));
+	rc = vb_mr_rereg(mr->card, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd_card(pd) : NULL, addr,
+			 length, (uintptr_t)addr, card_access((unsigned int)access));
 	if (rc)
 		return rereg_refuse(-rc); /* the card left the old region as it was */
 	if (flags & IBV_REREG_MR_CHANGE_PD)
@@ -142,11 +150,12 @@ VB_PUBLIC int ibv_dereg_mr(struct ibv_mr *ibmr)
 	return 0;
 }
 
-/* --- fork --------------------------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /*
- * The real library keeps registered pages out of children, because a pinned page that is copied on write would leave
- * the parent with the wrong one. The card of this process uses addresses, never physical pages.
+ * The real library keeps registered pages out of children, because a pinned page that is copied on
+ * write would leave the parent with the wrong one. The card of this process uses addresses, never
+ * physical pages.
  */
 VB_PUBLIC int ibv_fork_init(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of enum values and conversions of rates. The words are those of the real library: programs compare them and
- * people search for them.
+ * Names of enum values and conversions of rates. The words are those of the real library: programs
+ * compare them and people search for them.
  */
 #include "driver.h"
 
@@ -101,7 +101,7 @@ VB_PUBLIC const char *ibv_wc_status_str(enum ibv_wc_status status)
 	return name_of(names, COUNT(names), status);
 }
 
-/* --- rates ---------------------------------------------------------------------------------------------------------- */
+/* --- rates ------------------------------------------------------------------------------------ */
 
 /* Multiples of 2.5 Gbit/s, 0 where the real library gives none, and the true bit rates. */
 static const struct rate {
@@ -109,28 +109,17 @@ static const struct rate {
 	int mult;
 	int mbps;
 } rates[] = {
-	{ IBV_RATE_2_5_GBPS,  1,   2500    },
-	{ IBV_RATE_5_GBPS,    2,   5000    },
-	{ IBV_RATE_10_GBPS,   4,   10000   },
-	{ IBV_RATE_20_GBPS,   8,   20000   },
-	{ IBV_RATE_30_GBPS,   12,  30000   },
-	{ IBV_RATE_40_GBPS,   16,  40000   },
-	{ IBV_RATE_60_GBPS,   24,  60000   },
-	{ IBV_RATE_80_GBPS,   32,  80000   },
-	{ IBV_RATE_120_GBPS,  48,  120000  },
-	{ IBV_RATE_14_GBPS,   0,   14062   },
-	{ IBV_RATE_56_GBPS,   0,   56250   },
-	{ IBV_RATE_112_GBPS,  0,   112500  },
-	{ IBV_RATE_168_GBPS,  0,   168750  },
-	{ IBV_RATE_25_GBPS,   0,   25781   },
-	{ IBV_RATE_100_GBPS,  0,   103125  },
-	{ IBV_RATE_200_GBPS,  0,   206250  },
-	{ IBV_RATE_300_GBPS,  0,   309375  },
-	{ IBV_RATE_28_GBPS,   11,  28125   },
-	{ IBV_RATE_50_GBPS,   20,  53125   },
-	{ IBV_RATE_400_GBPS,  160, 425000  },
-	{ IBV_RATE_600_GBPS,  240, 637500  },
-	{ IBV_RATE_800_GBPS,  320, 850000  },
+	{ IBV_RATE_2_5_GBPS, 1, 2500 },       { IBV_RATE_5_GBPS, 2, 5000 },
+	{ IBV_RATE_10_GBPS, 4, 10000 },       { IBV_RATE_20_GBPS, 8, 20000 },
+	{ IBV_RATE_30_GBPS, 12, 30000 },      { IBV_RATE_40_GBPS, 16, 40000 },
+	{ IBV_RATE_60_GBPS, 24, 60000 },      { IBV_RATE_80_GBPS, 32, 80000 },
+	{ IBV_RATE_120_GBPS, 48, 120000 },    { IBV_RATE_14_GBPS, 0, 14062 },
+	{ IBV_RATE_56_GBPS, 0, 56250 },       { IBV_RATE_112_GBPS, 0, 112500 },
+	{ IBV_RATE_168_GBPS, 0, 168750 },     { IBV_RATE_25_GBPS, 0, 25781 },
+	{ IBV_RATE_100_GBPS, 0, 103125 },     { IBV_RATE_200_GBPS, 0, 206250 },
+	{ IBV_RATE_300_GBPS, 0, 309375 },     { IBV_RATE_28_GBPS, 11, 28125 },
+	{ IBV_RATE_50_GBPS, 20, 53125 },      { IBV_RATE_400_GBPS, 160, 425000 },
+	{ IBV_RATE_600_GBPS, 240, 637500 },   { IBV_RATE_800_GBPS, 320, 850000 },
 	{ IBV_RATE_1200_GBPS, 480, 1275000 },
 };
 

@@ -2,12 +2,13 @@
 /*
  * Protection domains, thread domains, parent domains, and the memory of rings.
  *
- * A parent domain is a handle that looks like a protection domain and adds two wishes: memory for rings from the
- * program's own allocator, and (with a thread domain) no locks. It keeps its parts alive.
+ * A parent domain is a handle that looks like a protection domain and adds two wishes: memory for
+ * rings from the program's own allocator, and (with a thread domain) no locks. It keeps its parts
+ * alive.
  */
 #include "driver.h"
 
-/* --- users of a handle -------------------------------------------------------------------------------------------- */
+/* --- users of a handle ------------------------------------------------------------------------ */
 
 void api_pd_get(struct ibv_pd *pd)
 {
@@ -24,11 +25,11 @@ bool api_pd_single_threaded(struct ibv_pd *pd)
 	return pd && to_pd(pd)->td;
 }
 
-/* --- ring memory -------------------------------------------------------------------------------------------------- */
+/* --- ring memory ------------------------------------------------------------------------------ */
 
 /*
- * Zeroed memory for a ring or doorbell record. A parent domain's allocator is asked first; it may refuse (NULL) or
- * pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL.
+ * Zeroed memory for a ring or doorbell record. A parent domain's allocator is asked first; it may
+ * refuse (NULL) or pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL.
  */
 int api_buf_alloc(struct api_buf *buf, struct ibv_pd *pd, size_t size, size_t align, uint64_t type)
 {
@@ -45,7 +46,9 @@ int api_buf_alloc(struct api_buf *buf, struct ibv_pd *pd, size_t size, size_t al
 	if (!ptr)
 		return -ENOMEM;
 	memset(ptr, 0, size);
-	*buf = (struct api_buf){ .ptr = ptr, .from = from && from->alloc ? from : NULL, .type = type };
+	*buf = (struct api_buf){ .ptr = ptr,
+				 .from = from && from->alloc ? from : NULL,
+				 .type = type };
 	return 0;
 }
 
@@ -60,7 +63,7 @@ void api_buf_free(struct api_buf *buf)
 	buf->ptr = NULL;
 }
 
-/* --- protection domains ------------------------------------------------------------------------------------------- */
+/* --- protection domains ----------------------------------------------------------------------- */
 
 VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
@@ -112,7 +115,7 @@ VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
-/* --- thread and parent domains ------------------------------------------------------------------------------------ */
+/* --- thread and parent domains ---------------------------------------------------------------- */
 
 struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr)
 {
@@ -137,15 +140,18 @@ int api_td_dealloc(struct ibv_td *ibtd)
 	return 0;
 }
 
-struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
+				       struct ibv_parent_domain_init_attr *attr)
 {
-	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	const uint32_t known =
+		IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct api_pd *pd;
 
 	if (!attr || !attr->pd || attr->pd->context != context || to_pd(attr->pd)->base ||
 	    (attr->td && attr->td->context != context) || (attr->comp_mask & ~known))
 		return api_null(EINVAL);
-	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) && (!attr->alloc || !attr->free))
+	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
+	    (!attr->alloc || !attr->free))
 		return api_null(EINVAL);
 	pd = calloc(1, sizeof(*pd));
 	if (!pd)

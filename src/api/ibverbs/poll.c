@@ -2,9 +2,9 @@
 /*
  * ibv_poll_cq(): CQEs become work completions.
  *
- * This is the data path: nothing is allocated, only the CQ's own lock (and, for an SRQ, that queue's) is taken. Where
- * the ring is empty the card is asked once to do what is due, because the thread that polls is also the one that
- * drives receive work.
+ * This is the data path: nothing is allocated, only the CQ's own lock (and, for an SRQ, that
+ * queue's) is taken. Where the ring is empty the card is asked once to do what is due, because the
+ * thread that polls is also the one that drives receive work.
  */
 #include "cqe.h"
 

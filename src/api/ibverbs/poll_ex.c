@@ -2,7 +2,8 @@
 /*
  * Polling through ibv_cq_ex: start_poll(), next_poll(), end_poll() and the read_*() functions.
  *
- * The CQ stays locked from a successful start_poll() to end_poll(); the read functions look at the current CQE.
+ * The CQ stays locked from a successful start_poll() to end_poll(); the read functions look at the
+ * current CQE.
  */
 #include "cqe.h"
 

@@ -2,29 +2,30 @@
 /*
  * The node IBVERBS_PRIVATE_34: what providers of the real library call.
  *
- * Debian's libmlx5 and libefa, and programs linked to them, bind these names when they are loaded. A provider may
- * register itself and is never asked for a device, so whatever reaches a command here fails cleanly. (Those that do
- * work: verbs_open_device in device.c, ibv_query_gid_type in query.c, ibv_read_ibdev_sysfs_file in sysfs.c.)
+ * Debian's libmlx5 and libefa, and programs linked to them, bind these names when they are loaded.
+ * A provider may register itself and is never asked for a device, so whatever reaches a command
+ * here fails cleanly. (Those that do work: verbs_open_device in device.c, ibv_query_gid_type in
+ * query.c, ibv_read_ibdev_sysfs_file in sysfs.c.)
  *
- * The declarations are private to the real library; the callee ignores its arguments, which the calling conventions
- * of x86-64 and AArch64 permit.
+ * The declarations are private to the real library; the callee ignores its arguments, which the
+ * calling conventions of x86-64 and AArch64 permit.
  */
 #include "driver.h"
 
 VB_PUBLIC extern bool verbs_allow_disassociate_destroy;
 bool verbs_allow_disassociate_destroy;
 
-#define COMMAND(name)                                                                              \
-	VB_PUBLIC int name(void);                                                                  \
-	int name(void)                                                                             \
-	{                                                                                          \
-		return api_fail(EOPNOTSUPP);                                                       \
+#define COMMAND(name)                        \
+	VB_PUBLIC int name(void);            \
+	int name(void)                       \
+	{                                    \
+		return api_fail(EOPNOTSUPP); \
 	}
 
-#define NOTHING(name)                                                                              \
-	VB_PUBLIC void name(void);                                                                 \
-	void name(void)                                                                            \
-	{                                                                                          \
+#define NOTHING(name)              \
+	VB_PUBLIC void name(void); \
+	void name(void)            \
+	{                          \
 	}
 
 NOTHING(verbs_register_driver_34)

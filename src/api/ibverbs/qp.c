@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queue pairs: creation, state changes, queries, destruction. Posting is in send.c, send_ex.c and recv.c.
+ * Queue pairs: creation, state changes, queries, destruction. Posting is in send.c, send_ex.c and
+ * recv.c.
  *
- * Both rings lie in one buffer, receive ring first, as an mlx5 QP has them. The context's mutex is held from the
- * moment the card gives out (or takes back) a number until the table of QPs says the same, so that a number that is
- * used again never meets completions of its former owner.
+ * Both rings lie in one buffer, receive ring first, as an mlx5 QP has them. The context's mutex is
+ * held from the moment the card gives out (or takes back) a number until the table of QPs says the
+ * same, so that a number that is used again never meets completions of its former owner.
  */
 #include "driver.h"
 
@@ -12,7 +13,7 @@
 
 enum { DBR_SIZE = 64 };
 
-/* --- the table of QPs; written under the context's mutex ----------------------------------------------------------- */
+/* --- the table of QPs; written under the context's mutex -------------------------------------- */
 
 static int table_add(struct api_context *ctx, struct api_qp *qp)
 {
@@ -24,7 +25,8 @@ static int table_add(struct api_context *ctx, struct api_qp *qp)
 		if (!leaf)
 			return -ENOMEM;
 		/* Pairs with the acquire in api_qp_find(). */
-		atomic_store_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], leaf, memory_order_release);
+		atomic_store_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], leaf,
+				      memory_order_release);
 	}
 	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], qp, memory_order_release);
 	return 0;
@@ -38,17 +40,19 @@ static void table_remove(struct api_context *ctx, struct api_qp *qp)
 	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], NULL, memory_order_release);
 }
 
-/* --- creation ------------------------------------------------------------------------------------------------------ */
+/* --- creation --------------------------------------------------------------------------------- */
 
 static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
-	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-			       IBV_QP_INIT_ATTR_MAX_TSO_HEADER | IBV_QP_INIT_ATTR_IND_TABLE |
-			       IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
+			       IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 	if (attr->comp_mask & ~known)
 		return EINVAL;
-	if (attr->comp_mask & (IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH))
+	if (attr->comp_mask &
+	    (IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH))
 		return EOPNOTSUPP;
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
 		return EOPNOTSUPP;
@@ -75,7 +79,8 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	return 0;
 }
 
-static void qp_init(struct api_qp *qp, struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+static void qp_init(struct api_qp *qp, struct ibv_context *context,
+		    const struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp *ibv = &qp->ibv;
 
@@ -100,7 +105,8 @@ static int qp_alloc_rings(struct api_qp *qp, uint32_t sq_bytes, uint32_t rq_byte
 	int rc;
 
 	if (sq_bytes + rq_bytes) {
-		rc = api_buf_alloc(&qp->buf, qp->ibv.pd, (size_t)sq_bytes + rq_bytes, page, MLX5DV_RES_TYPE_QP);
+		rc = api_buf_alloc(&qp->buf, qp->ibv.pd, (size_t)sq_bytes + rq_bytes, page,
+				   MLX5DV_RES_TYPE_QP);
 		if (rc)
 			return rc;
 	}
@@ -200,7 +206,9 @@ VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 
 	if (!pd || !attr)
 		return api_null(EINVAL);
-	/* The extended struct starts as the plain one does, but uses the padding at that one's end. */
+	/*
+	 * The extended struct starts as the plain one does, but uses the padding at that one's end.
+	 */
 	memcpy(&ex, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	qp = api_qp_create_ex(pd->context, &ex);
 	if (qp)
@@ -213,7 +221,7 @@ VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return qp && to_qp(qp)->has_ex ? &to_qp(qp)->ex : NULL;
 }
 
-/* --- state --------------------------------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 static void qp_clean_cqs(struct api_qp *qp)
 {
@@ -222,7 +230,10 @@ static void qp_clean_cqs(struct api_qp *qp)
 		api_cq_clean(to_cq(qp->ibv.send_cq), qp);
 }
 
-/* To RESET: both queues start again at 0, on the card and here, and what they completed is forgotten. */
+/*
+ * To RESET: both queues start again at 0, on the card and here, and what they completed is
+ * forgotten.
+ */
 static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	int rc;
@@ -261,7 +272,8 @@ VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 	return api_status(rc);
 }
 
-VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+			   struct ibv_qp_init_attr *init)
 {
 	struct api_qp *qp = to_qp(ibqp);
 

@@ -2,10 +2,10 @@
 /*
  * How large the rings of a QP are, for what the program asked.
  *
- * A send WQE takes whole basic blocks of 64 bytes: control segment, what the transport needs (address, atomic or
- * datagram segment), then data segments or inline data. Every WR is counted with the largest WQE that the QP may
- * post, so that max_send_wr of them always fit. The send ring is rounded up to a power of two, and the program is
- * told what it got.
+ * A send WQE takes whole basic blocks of 64 bytes: control segment, what the transport needs
+ * (address, atomic or datagram segment), then data segments or inline data. Every WR is counted
+ * with the largest WQE that the QP may post, so that max_send_wr of them always fit. The send ring
+ * is rounded up to a power of two, and the program is told what it got.
  */
 #include "driver.h"
 
@@ -40,13 +40,15 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap, uint32_t *bytes)
+static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
+		   uint32_t *bytes)
 {
 	uint32_t overhead = send_overhead(type), data = cap->max_send_sge * SEG, wqe_size;
 	uint64_t total;
 
 	*bytes = 0;
-	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE || cap->max_inline_data > VB_MAX_INLINE)
+	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
+	    cap->max_inline_data > VB_MAX_INLINE)
 		return EINVAL;
 	if (!cap->max_send_wr)
 		return 0;
@@ -54,8 +56,9 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 		data = align_up(INLINE_HEADER + cap->max_inline_data, SEG);
 	wqe_size = align_up(overhead + data, MLX5_SEND_WQE_BB);
 	total = roundup_pow2((uint32_t)(wqe_size * cap->max_send_wr / MLX5_SEND_WQE_BB));
+	/* The index in a WQE has 16 bits; mlx5 has the same limit in basic blocks. */
 	if (total > VB_MAX_QP_WR)
-		return EINVAL; /* the index in a WQE has 16 bits; mlx5 has the same limit in basic blocks */
+		return EINVAL;
 	sq->cnt = (uint32_t)total;
 	sq->max_post = sq->cnt / (wqe_size / MLX5_SEND_WQE_BB);
 	sq->max_gs = (uint16_t)min_u32((wqe_size - overhead) / SEG, VB_MAX_SGE);
@@ -84,8 +87,12 @@ static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *by
 	return 0;
 }
 
-/* Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it asks too much. */
-int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, uint32_t *sq_bytes, uint32_t *rq_bytes)
+/*
+ * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
+ * asks too much.
+ */
+int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, uint32_t *sq_bytes,
+		uint32_t *rq_bytes)
 {
 	struct ibv_qp_cap cap = attr->cap;
 	int err;

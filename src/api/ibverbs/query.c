@@ -2,8 +2,8 @@
 /*
  * What a program may ask about a device, its port, its GIDs and its partition keys.
  *
- * Structures that grew over the years come with their size: the answer is made in full and cut to what the caller
- * has room for.
+ * Structures that grew over the years come with their size: the answer is made in full and cut to
+ * what the caller has room for.
  */
 #include "driver.h"
 
@@ -79,7 +79,8 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	struct ibv_device_attr_ex all = {
 		.completion_timestamp_mask = UINT64_MAX,
 		.hca_core_clock = CORE_CLOCK_KHZ,
-		.cq_mod_caps = { .max_cq_count = MAX_MODERATION_COUNT, .max_cq_period = MAX_MODERATION_PERIOD },
+		.cq_mod_caps = { .max_cq_count = MAX_MODERATION_COUNT,
+				 .max_cq_period = MAX_MODERATION_PERIOD },
 		.phys_port_cnt_ex = VB_PORTS,
 	};
 
@@ -95,9 +96,10 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	return 0;
 }
 
-/* --- the port ----------------------------------------------------------------------------------------------------- */
+/* --- the port --------------------------------------------------------------------------------- */
 
-int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
+int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		   size_t size)
 {
 	struct ibv_port_attr all = { 0 };
 
@@ -113,7 +115,8 @@ int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 }
 
 /* Binaries from before port_cap_flags2 pass a struct that ends there. */
-int api_compat_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+int api_compat_query_port(struct ibv_context *context, uint8_t port,
+			  struct _compat_ibv_port_attr *attr)
 {
 	if (!context)
 		return api_fail(EINVAL);
@@ -121,14 +124,16 @@ int api_compat_query_port(struct ibv_context *context, uint8_t port, struct _com
 			      offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-VB_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
+VB_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port,
+			     struct _compat_ibv_port_attr *attr)
 {
 	return api_compat_query_port(context, port, attr);
 }
 
-/* --- GIDs --------------------------------------------------------------------------------------------------------- */
+/* --- GIDs ------------------------------------------------------------------------------------- */
 
-static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry)
+static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
+		     struct ibv_gid_entry *entry)
 {
 	const struct vb_adapter *adapter;
 
@@ -148,7 +153,8 @@ static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
 }
 
 /* An empty entry reads as zero, as it did in the days of sysfs. */
-VB_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+VB_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
+			    union ibv_gid *gid)
 {
 	struct ibv_gid_entry entry = { 0 };
 	int err = gid ? gid_entry(context, port, (uint32_t)index, &entry) : EINVAL;
@@ -189,11 +195,15 @@ VB_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 		return -api_fail(EINVAL);
 	memset(entries, 0, adapter->num_gids * entry_size);
 	for (uint32_t i = 0; i < adapter->num_gids; i++)
-		gid_entry(context, 1, i, (struct ibv_gid_entry *)((char *)entries + i * entry_size));
+		gid_entry(context, 1, i,
+			  (struct ibv_gid_entry *)((char *)entries + i * entry_size));
 	return adapter->num_gids;
 }
 
-/* IBVERBS_PRIVATE_34, but perftest and libfabric call it. The values are those of sysfs, not of ibv_gid_type. */
+/*
+ * IBVERBS_PRIVATE_34, but perftest and libfabric call it. The values are those of sysfs, not of
+ * ibv_gid_type.
+ */
 enum gid_type_sysfs { GID_TYPE_SYSFS_IB_ROCE_V1, GID_TYPE_SYSFS_ROCE_V2 };
 
 VB_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
@@ -213,7 +223,7 @@ VB_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsi
 	return 0;
 }
 
-/* --- partition keys: RoCE has only the default one ---------------------------------------------------------------- */
+/* --- partition keys: RoCE has only the default one -------------------------------------------- */
 
 VB_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
@@ -234,7 +244,7 @@ VB_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be
 	return 0;
 }
 
-/* --- the clock ---------------------------------------------------------------------------------------------------- */
+/* --- the clock -------------------------------------------------------------------------------- */
 
 /* The raw clock goes whole into tv_nsec, as mlx5 gives it. */
 int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)

@@ -2,9 +2,9 @@
 /*
  * Posting receives, to a QP's own queue and to an SRQ.
  *
- * A receive WQE is an array of data segments; one that is not full ends in a segment with an invalid key. The card
- * learns of new WQEs from the doorbell record alone: there is no doorbell to ring, except that a QP in the error
- * state has nobody who would look.
+ * A receive WQE is an array of data segments; one that is not full ends in a segment with an
+ * invalid key. The card learns of new WQEs from the doorbell record alone: there is no doorbell to
+ * ring, except that a QP in the error state has nobody who would look.
  */
 #include "driver.h"
 
@@ -14,7 +14,8 @@ static_assert(sizeof(struct mlx5_wqe_data_seg) == 16, "data segment");
 #define SEG_MAX_LENGTH 0x80000000u
 
 /* Segments of length 0 are left out: a byte count of 0 means 2 GiB. */
-static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, const struct ibv_recv_wr *wr)
+static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs,
+			 const struct ibv_recv_wr *wr)
 {
 	uint32_t n = 0;
 
@@ -53,7 +54,8 @@ static inline int rq_post_one(struct api_rq *rq, const struct ibv_recv_wr *wr)
 
 	if (unlikely(!rq_has_room(rq, rq->head)))
 		return ENOMEM;
-	err = fill_segments((struct mlx5_wqe_data_seg *)(rq->buf + (index << rq->shift)), rq->max_gs, wr);
+	err = fill_segments((struct mlx5_wqe_data_seg *)(rq->buf + (index << rq->shift)),
+			    rq->max_gs, wr);
 	if (unlikely(err))
 		return err;
 	rq->wrid[index] = wr->wr_id;
@@ -84,8 +86,9 @@ int api_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_w
 	api_unlock(&rq->lock, rq->unlocked);
 
 	/*
-	 * The card may be moving the QP to the error state now. It writes the state, then reads the record; we wrote the
-	 * record and now read the state: with a full barrier on both sides one of us sees the other.
+	 * The card may be moving the QP to the error state now. It writes the state, then reads the
+	 * record; we wrote the record and now read the state: with a full barrier on both sides one
+	 * of us sees the other.
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (unlikely(vb_qp_state(qp->card) == IBV_QPS_ERR))
@@ -100,7 +103,8 @@ static inline int srq_post_one(struct api_srq *srq, const struct ibv_recv_wr *wr
 
 	if (unlikely(srq->head == srq->tail))
 		return ENOMEM;
-	next = (struct mlx5_wqe_srq_next_seg *)((char *)srq->buf.ptr + (srq->head << srq->wqe_shift));
+	next = (struct mlx5_wqe_srq_next_seg *)((char *)srq->buf.ptr +
+						(srq->head << srq->wqe_shift));
 	err = fill_segments((struct mlx5_wqe_data_seg *)(next + 1), srq->max_gs, wr);
 	if (unlikely(err))
 		return err;

@@ -2,7 +2,8 @@
 /*
  * ibv_post_send(): work requests become WQEs (sq.h).
  *
- * A list is posted up to the first work request that cannot be; what was posted before it counts and is rung once.
+ * A list is posted up to the first work request that cannot be; what was posted before it counts
+ * and is rung once.
  */
 #include "sq.h"
 
@@ -20,12 +21,14 @@ struct send_op {
 
 static const struct send_op send_ops[] = {
 	[IBV_WR_RDMA_WRITE] = { MLX5_OPCODE_RDMA_WRITE, SEGS_RADDR, IMM_NONE, false, false },
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = { MLX5_OPCODE_RDMA_WRITE_IMM, SEGS_RADDR, IMM_DATA, false, false },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { MLX5_OPCODE_RDMA_WRITE_IMM, SEGS_RADDR, IMM_DATA, false,
+					 false },
 	[IBV_WR_SEND] = { MLX5_OPCODE_SEND, SEGS_NONE, IMM_NONE, false, false },
 	[IBV_WR_SEND_WITH_IMM] = { MLX5_OPCODE_SEND_IMM, SEGS_NONE, IMM_DATA, false, false },
 	[IBV_WR_RDMA_READ] = { MLX5_OPCODE_RDMA_READ, SEGS_RADDR, IMM_NONE, false, true },
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = { MLX5_OPCODE_ATOMIC_CS, SEGS_ATOMIC, IMM_NONE, false, true },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { MLX5_OPCODE_ATOMIC_FA, SEGS_ATOMIC, IMM_NONE, false, true },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { MLX5_OPCODE_ATOMIC_FA, SEGS_ATOMIC, IMM_NONE, false,
+					  true },
 	[IBV_WR_LOCAL_INV] = { MLX5_OPCODE_LOCAL_INVAL, SEGS_NONE, IMM_RKEY, true, false },
 	[IBV_WR_BIND_MW] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false, false },
 	[IBV_WR_SEND_WITH_INV] = { MLX5_OPCODE_SEND_INVAL, SEGS_NONE, IMM_RKEY, false, false },
@@ -33,8 +36,8 @@ static const struct send_op send_ops[] = {
 };
 
 /*
- * What the program may not post at all. Opcodes that a transport does not have, but that can be written as a WQE, go
- * to the card, which completes them with an error as hardware does.
+ * What the program may not post at all. Opcodes that a transport does not have, but that can be
+ * written as a WQE, go to the card, which completes them with an error as hardware does.
  */
 static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
@@ -52,7 +55,10 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 	if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
 		return EINVAL;
 	if (qp->ibv.qp_type == IBV_QPT_UD) {
-		/* In an RDMA request for a datagram queue the address handle's place holds something else. */
+		/*
+		 * In an RDMA request for a datagram queue the address handle's place holds
+		 * something else.
+		 */
 		if (unlikely(op->segs != SEGS_NONE || (wr->send_flags & IBV_SEND_IP_CSUM)))
 			return EINVAL;
 		if (unlikely(!op->no_data && !wr->wr.ud.ah))
@@ -64,8 +70,8 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 }
 
 /* The segments between control and data; returns where data starts. */
-static inline char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr, enum transport_segs segs,
-				  char *at)
+static inline char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
+				  enum transport_segs segs, char *at)
 {
 	if (qp->ibv.qp_type == IBV_QPT_UD) {
 		sq_put_datagram(at, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
@@ -87,7 +93,8 @@ static inline char *put_transport(const struct api_qp *qp, const struct ibv_send
 	}
 }
 
-static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur, const struct ibv_send_wr *wr)
+static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur,
+			     const struct ibv_send_wr *wr)
 {
 	char *header = sq_inline_start(sq, cur);
 	uint64_t total = 0;
@@ -104,14 +111,16 @@ static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur, con
 	return 0;
 }
 
-static inline int put_data(const struct api_sq *sq, struct sq_cursor *cur, const struct ibv_send_wr *wr)
+static inline int put_data(const struct api_sq *sq, struct sq_cursor *cur,
+			   const struct ibv_send_wr *wr)
 {
 	int err = 0;
 
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return put_inline(sq, cur, wr);
 	for (int i = 0; i < wr->num_sge && !err; i++)
-		err = sq_put_sge(sq, cur, wr->sg_list[i].addr, wr->sg_list[i].length, wr->sg_list[i].lkey);
+		err = sq_put_sge(sq, cur, wr->sg_list[i].addr, wr->sg_list[i].length,
+				 wr->sg_list[i].lkey);
 	return err;
 }
 

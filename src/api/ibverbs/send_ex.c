@@ -2,10 +2,10 @@
 /*
  * ibv_wr_*(): work requests built piece by piece, straight into the ring.
  *
- * wr_start() takes the send queue's lock and wr_complete() or wr_abort() gives it back. An opcode function opens a
- * WQE; the setters add to it in any order, because address vector and data have fixed places; the next opcode
- * function or wr_complete() closes it. The first error stops the building: everything after it does nothing, and
- * wr_complete() undoes the batch and returns it.
+ * wr_start() takes the send queue's lock and wr_complete() or wr_abort() gives it back. An opcode
+ * function opens a WQE; the setters add to it in any order, because address vector and data have
+ * fixed places; the next opcode function or wr_complete() closes it. The first error stops the
+ * building: everything after it does nothing, and wr_complete() undoes the batch and returns it.
  *
  *	wr_start -> (opcode -> setters...)* -> wr_complete | wr_abort
  */
@@ -35,7 +35,9 @@ static void wr_fail(struct api_wr_builder *wr, int err)
 	wr->ctrl = NULL;
 }
 
-/* Open a WQE with room for its transport segments; returns where they go, or NULL after an error. */
+/*
+ * Open a WQE with room for its transport segments; returns where they go, or NULL after an error.
+ */
 static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_segs, __be32 imm)
 {
 	struct api_qp *qp = ex_to_qp(ex);
@@ -61,7 +63,7 @@ static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_se
 	return (char *)(wr->ctrl + 1);
 }
 
-/* --- opcodes ------------------------------------------------------------------------------------------------------- */
+/* --- opcodes ---------------------------------------------------------------------------------- */
 
 static uint32_t send_segs(const struct ibv_qp_ex *ex)
 {
@@ -93,7 +95,8 @@ static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 	open_send(ex, MLX5_OPCODE_SEND_INVAL, htobe32(invalidate_rkey));
 }
 
-static void open_rdma(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr, __be32 imm)
+static void open_rdma(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr,
+		      __be32 imm)
 {
 	char *at = wr_open(ex, opcode, 1, imm);
 
@@ -106,7 +109,8 @@ static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_a
 	open_rdma(ex, MLX5_OPCODE_RDMA_WRITE, rkey, remote_addr, 0);
 }
 
-static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm_data)
+static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      __be32 imm_data)
 {
 	open_rdma(ex, MLX5_OPCODE_RDMA_WRITE_IMM, rkey, remote_addr, imm_data);
 }
@@ -116,8 +120,8 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 	open_rdma(ex, MLX5_OPCODE_RDMA_READ, rkey, remote_addr, 0);
 }
 
-static void open_atomic(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr, uint64_t swap_add,
-			uint64_t compare)
+static void open_atomic(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr,
+			uint64_t swap_add, uint64_t compare)
 {
 	char *at = wr_open(ex, opcode, 2, 0);
 
@@ -127,13 +131,14 @@ static void open_atomic(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uin
 	sq_put_atomic(at + SEG, swap_add, compare);
 }
 
-static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
-			      uint64_t swap)
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
 {
 	open_atomic(ex, MLX5_OPCODE_ATOMIC_CS, rkey, remote_addr, swap, compare);
 }
 
-static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t add)
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
 {
 	open_atomic(ex, MLX5_OPCODE_ATOMIC_FA, rkey, remote_addr, add, 0);
 }
@@ -143,9 +148,10 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 	wr_open(ex, MLX5_OPCODE_LOCAL_INVAL, 0, htobe32(invalidate_rkey));
 }
 
-/* --- setters ------------------------------------------------------------------------------------------------------- */
+/* --- setters ---------------------------------------------------------------------------------- */
 
-static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
+			   uint32_t remote_qkey)
 {
 	struct api_wr_builder *wr = &ex_to_qp(ex)->wr;
 
@@ -190,7 +196,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 		return;
 	}
 	for (size_t i = 0; i < num_sge; i++) {
-		if (unlikely(sq_put_sge(&qp->sq, &cur, sg_list[i].addr, sg_list[i].length, sg_list[i].lkey))) {
+		if (unlikely(sq_put_sge(&qp->sq, &cur, sg_list[i].addr, sg_list[i].length,
+					sg_list[i].lkey))) {
 			wr_fail(&qp->wr, EINVAL);
 			return;
 		}
@@ -198,7 +205,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	qp->wr.ds = cur.ds;
 }
 
-static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_data_buf *buf_list)
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
+				    const struct ibv_data_buf *buf_list)
 {
 	struct api_qp *qp = ex_to_qp(ex);
 	struct sq_cursor cur;
@@ -228,7 +236,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
-/* --- batches ------------------------------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
@@ -272,7 +280,7 @@ static void wr_abort(struct ibv_qp_ex *ex)
 	api_unlock(&qp->sq.lock, qp->sq.unlocked);
 }
 
-/* --- which QP has which --------------------------------------------------------------------------------------------- */
+/* --- which QP has which ----------------------------------------------------------------------- */
 
 enum {
 	OPS_UD = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,

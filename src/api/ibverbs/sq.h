@@ -2,14 +2,14 @@
 /*
  * Writing WQEs into a send ring (send.c: ibv_post_send, send_ex.c: ibv_wr_*).
  *
- * The ring is an array of 64-byte basic blocks. A WQE starts on a block and takes as many as it needs; segments are
- * 16-byte units, and what does not fit before the end of the ring goes on at its start. The first four segments never
- * cross the end. All functions run under the queue's lock.
+ * The ring is an array of 64-byte basic blocks. A WQE starts on a block and takes as many as it
+ * needs; segments are 16-byte units, and what does not fit before the end of the ring goes on at
+ * its start. The first four segments never cross the end. All functions run under the queue's lock.
  *
  *	+---------+---------+---------+---------+
- *	| ctrl    | raddr   | atomic  | data    |   RC, UC: raddr for RDMA, raddr + atomic for atomics
+ *	| ctrl    | raddr   | atomic  | data    |   RC, UC: raddr for RDMA, both for atomics
  *	+---------+---------+---------+---------+
- *	| data    | inline: byte_count, bytes...    inline data takes the place of all data segments
+ *	| data    | inline: byte_count, bytes...    instead of all data segments
  *	+---------+---------+---------+---------+
  *	| ctrl    | datagram: address vector    |   UD
  */
@@ -36,13 +36,15 @@ static inline bool sq_has_room(struct api_sq *sq)
 
 static inline struct mlx5_wqe_ctrl_seg *sq_next_wqe(struct api_sq *sq)
 {
-	return (struct mlx5_wqe_ctrl_seg *)(sq->buf + (size_t)(sq->cur_post & (sq->cnt - 1)) * MLX5_SEND_WQE_BB);
+	return (struct mlx5_wqe_ctrl_seg *)(sq->buf + (size_t)(sq->cur_post & (sq->cnt - 1)) *
+							      MLX5_SEND_WQE_BB);
 }
 
 /* enum ibv_send_flags to the byte of the control segment. */
 static inline uint8_t sq_ctrl_flags(const struct api_sq *sq, unsigned int send_flags)
 {
-	return (uint8_t)(sq->signal_bits | (send_flags & IBV_SEND_SIGNALED ? MLX5_WQE_CTRL_CQ_UPDATE : 0) |
+	return (uint8_t)(sq->signal_bits |
+			 (send_flags & IBV_SEND_SIGNALED ? MLX5_WQE_CTRL_CQ_UPDATE : 0) |
 			 (send_flags & IBV_SEND_SOLICITED ? MLX5_WQE_CTRL_SOLICITED : 0) |
 			 (send_flags & IBV_SEND_FENCE ? MLX5_WQE_CTRL_FENCE : 0));
 }
@@ -74,8 +76,8 @@ static inline void sq_put_datagram(char *at, struct ibv_ah *ah, uint32_t qpn, ui
 }
 
 /* Segments of length 0 are left out: a byte count of 0 means 2 GiB. */
-static inline int sq_put_sge(const struct api_sq *sq, struct sq_cursor *cur, uint64_t addr, uint32_t length,
-			     uint32_t lkey)
+static inline int sq_put_sge(const struct api_sq *sq, struct sq_cursor *cur, uint64_t addr,
+			     uint32_t length, uint32_t lkey)
 {
 	struct mlx5_wqe_data_seg *seg;
 
@@ -94,7 +96,9 @@ static inline int sq_put_sge(const struct api_sq *sq, struct sq_cursor *cur, uin
 	return 0;
 }
 
-/* Inline data: the header is written when the length is known; pos moves behind the bytes copied. */
+/*
+ * Inline data: the header is written when the length is known; pos moves behind the bytes copied.
+ */
 static inline char *sq_inline_start(const struct api_sq *sq, struct sq_cursor *cur)
 {
 	char *header;
@@ -106,7 +110,8 @@ static inline char *sq_inline_start(const struct api_sq *sq, struct sq_cursor *c
 	return header;
 }
 
-static inline void sq_inline_copy(const struct api_sq *sq, struct sq_cursor *cur, const void *addr, size_t length)
+static inline void sq_inline_copy(const struct api_sq *sq, struct sq_cursor *cur, const void *addr,
+				  size_t length)
 {
 	size_t room = (size_t)(sq->end - cur->pos);
 
@@ -129,7 +134,8 @@ static inline void sq_inline_end(struct sq_cursor *cur, char *header, uint32_t t
 }
 
 /* The WQE is complete: write its control segment, remember the wr_id, move on. */
-static inline void sq_finish(struct api_qp *qp, struct mlx5_wqe_ctrl_seg *ctrl, uint8_t opcode, uint32_t ds)
+static inline void sq_finish(struct api_qp *qp, struct mlx5_wqe_ctrl_seg *ctrl, uint8_t opcode,
+			     uint32_t ds)
 {
 	struct api_sq *sq = &qp->sq;
 
@@ -143,6 +149,7 @@ static inline void sq_finish(struct api_qp *qp, struct mlx5_wqe_ctrl_seg *ctrl, 
 /* Doorbell record, then doorbell, once for all that was posted. */
 static inline void sq_ring(struct api_qp *qp)
 {
-	__atomic_store_n(&qp->dbr[MLX5_SND_DBR], htobe32(qp->sq.cur_post & 0xffff), __ATOMIC_RELEASE);
+	__atomic_store_n(&qp->dbr[MLX5_SND_DBR], htobe32(qp->sq.cur_post & 0xffff),
+			 __ATOMIC_RELEASE);
 	vb_qp_ring_sq(qp->card, qp->sq.cur_post & 0xffff);
 }

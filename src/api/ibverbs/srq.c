@@ -2,8 +2,9 @@
 /*
  * Shared receive queues: objects and the free list of their WQEs. Posting is in recv.c.
  *
- * A WQE is a next segment and data segments. The card consumes WQE 0 first and then follows next_wqe_index; the
- * driver takes free WQEs from the head of the same list and appends completed ones at its tail (struct api_srq).
+ * A WQE is a next segment and data segments. The card consumes WQE 0 first and then follows
+ * next_wqe_index; the driver takes free WQEs from the head of the same list and appends completed
+ * ones at its tail (struct api_srq).
  *
  *	posted, in the card's hands      free
  *	 2 -> 3 -> 7 -> 0        ->  head 4 -> 1 -> tail 6
@@ -33,7 +34,8 @@ void api_srq_free_wqe(struct api_srq *srq, uint16_t index)
 static int srq_alloc_rings(struct api_srq *srq, struct ibv_pd *pd)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	int rc = api_buf_alloc(&srq->buf, pd, (size_t)srq->wqe_cnt << srq->wqe_shift, page, MLX5DV_RES_TYPE_SRQ);
+	int rc = api_buf_alloc(&srq->buf, pd, (size_t)srq->wqe_cnt << srq->wqe_shift, page,
+			       MLX5DV_RES_TYPE_SRQ);
 
 	if (rc)
 		return rc;
@@ -81,8 +83,9 @@ VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	srq->ibv.pd = pd;
 	srq->max_gs = attr->attr.max_sge ? attr->attr.max_sge : 1;
 	srq->wqe_cnt = roundup_pow2(attr->attr.max_wr + 1);
-	srq->wqe_shift = ilog2(roundup_pow2((uint32_t)(sizeof(struct mlx5_wqe_srq_next_seg) +
-						       srq->max_gs * sizeof(struct mlx5_wqe_data_seg))));
+	srq->wqe_shift =
+		ilog2(roundup_pow2((uint32_t)(sizeof(struct mlx5_wqe_srq_next_seg) +
+					      srq->max_gs * sizeof(struct mlx5_wqe_data_seg))));
 	rc = srq_alloc_rings(srq, pd);
 	if (rc)
 		goto free_srq;
@@ -111,7 +114,10 @@ free_srq:
 	return api_null(-rc);
 }
 
-/* verbs.h sends basic SRQs with a PD to ibv_create_srq(); what arrives here is something else, or malformed. */
+/*
+ * verbs.h sends basic SRQs with a PD to ibv_create_srq(); what arrives here is something else, or
+ * malformed.
+ */
 struct ibv_srq *api_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	if (!attr || (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_RESERVED - 1)))

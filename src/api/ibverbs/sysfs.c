@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Helpers of the real library for reading sysfs. They read whatever files exist; there are none for our devices.
+ * Helpers of the real library for reading sysfs. They read whatever files exist; there are none for
+ * our devices.
  */
 #include "driver.h"
 
@@ -10,7 +11,8 @@
 
 VB_PUBLIC const char *ibv_get_sysfs_path(void);
 VB_PUBLIC int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
-VB_PUBLIC int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev, const char *format, ...);
+VB_PUBLIC int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev, const char *format,
+					...);
 
 static char sysfs_path[IBV_SYSFS_PATH_MAX];
 static pthread_once_t sysfs_path_once = PTHREAD_ONCE_INIT;
@@ -40,7 +42,8 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t siz
 	ssize_t len;
 	int fd;
 
-	if (!dir || !file || !buf || !size || (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) >= sizeof(path)) {
+	if (!dir || !file || !buf || !size ||
+	    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) >= sizeof(path)) {
 		errno = EINVAL;
 		return -1;
 	}

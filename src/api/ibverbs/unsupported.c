@@ -2,8 +2,8 @@
 /*
  * Operations of verbs_context that this card does not have (docs/deviations.md).
  *
- * Most stay NULL: the inline functions of verbs.h then answer EOPNOTSUPP themselves. Here are those that verbs.h
- * calls without looking.
+ * Most stay NULL: the inline functions of verbs.h then answer EOPNOTSUPP themselves. Here are those
+ * that verbs.h calls without looking.
  */
 #include "driver.h"
 
@@ -45,8 +45,8 @@ VB_PUBLIC int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint
 	return api_fail(EOPNOTSUPP);
 }
 
-VB_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-					   int access)
+VB_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+					   uint64_t iova, int fd, int access)
 {
 	return api_null(EOPNOTSUPP);
 }
@@ -84,8 +84,8 @@ VB_PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
 }
 
 /*
- * Enhanced connection establishment: a vendor id of 0 means that the peer did not send any options; with one, the
- * card has none to agree on.
+ * Enhanced connection establishment: a vendor id of 0 means that the peer did not send any options;
+ * with one, the card has none to agree on.
  */
 VB_PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {

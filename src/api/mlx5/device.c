@@ -23,8 +23,12 @@ VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
 	return false;
 }
 
-/* The firmware's command interface (DEVX) is not there yet; programs that ask for it fall back to plain verbs. */
-VB_PUBLIC struct ibv_context *mlx5dv_open_device(struct ibv_device *device, struct mlx5dv_context_attr *attr)
+/*
+ * The firmware's command interface (DEVX) is not there yet; programs that ask for it fall back to
+ * plain verbs.
+ */
+VB_PUBLIC struct ibv_context *mlx5dv_open_device(struct ibv_device *device,
+						 struct mlx5dv_context_attr *attr)
 {
 	if (!mlx5dv_is_supported(device) || (attr && attr->comp_mask)) {
 		errno = EINVAL;
@@ -45,13 +49,17 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 	if (!context || !attrs || !mlx5dv_is_supported(context->device))
 		return EINVAL;
 	asked = attrs->comp_mask;
-	answered = asked & (MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
-			    MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
-			    MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS |
-			    MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS |
-			    MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD | MLX5DV_CONTEXT_MASK_DCI_STREAMS |
-			    MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH | MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD);
-	/* Offloads are answered with zero: there are none. Fields that nobody asked for stay untouched. */
+	answered =
+		asked & (MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
+			 MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
+			 MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS |
+			 MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS |
+			 MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD | MLX5DV_CONTEXT_MASK_DCI_STREAMS |
+			 MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH | MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD);
+	/*
+	 * Offloads are answered with zero: there are none. Fields that nobody asked for stay
+	 * untouched.
+	 */
 	attrs->version = 0;
 	attrs->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
 	attrs->comp_mask = answered;

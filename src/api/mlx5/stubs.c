@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5 direct verbs that are not there yet: programs that link them load, and learn EOPNOTSUPP when they call.
+ * mlx5 direct verbs that are not there yet: programs that link them load, and learn EOPNOTSUPP when
+ * they call.
  *
- * mlx5dv.h is not included: the callee ignores its arguments, which the calling conventions of x86-64 and AArch64
- * permit, and so each function is one line of a table.
+ * mlx5dv.h is not included: the callee ignores its arguments, which the calling conventions of
+ * x86-64 and AArch64 permit, and so each function is one line of a table.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -11,35 +12,35 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 /* Returns a positive errno, as most of mlx5dv does. */
-#define NO_INT(name)                                                                               \
-	PUBLIC int name(void);                                                                     \
-	int name(void)                                                                             \
-	{                                                                                          \
-		errno = EOPNOTSUPP;                                                                \
-		return EOPNOTSUPP;                                                                 \
+#define NO_INT(name)                \
+	PUBLIC int name(void);      \
+	int name(void)              \
+	{                           \
+		errno = EOPNOTSUPP; \
+		return EOPNOTSUPP;  \
 	}
 
 /* Returns a count, a size or a file descriptor, and a negative number on failure. */
-#define NO_COUNT(name, failure)                                                                    \
-	PUBLIC long name(void);                                                                    \
-	long name(void)                                                                            \
-	{                                                                                          \
-		errno = EOPNOTSUPP;                                                                \
-		return failure;                                                                    \
+#define NO_COUNT(name, failure)     \
+	PUBLIC long name(void);     \
+	long name(void)             \
+	{                           \
+		errno = EOPNOTSUPP; \
+		return failure;     \
 	}
 
-#define NO_POINTER(name)                                                                           \
-	PUBLIC void *name(void);                                                                   \
-	void *name(void)                                                                           \
-	{                                                                                          \
-		errno = EOPNOTSUPP;                                                                \
-		return NULL;                                                                       \
+#define NO_POINTER(name)            \
+	PUBLIC void *name(void);    \
+	void *name(void)            \
+	{                           \
+		errno = EOPNOTSUPP; \
+		return NULL;        \
 	}
 
-#define NO_VOID(name)                                                                              \
-	PUBLIC void name(void);                                                                    \
-	void name(void)                                                                            \
-	{                                                                                          \
+#define NO_VOID(name)           \
+	PUBLIC void name(void); \
+	void name(void)         \
+	{                       \
 	}
 
 /* The form of 1.0 differs in what it does to a CQ; both refuse. */

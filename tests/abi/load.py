@@ -9,6 +9,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), '..', 'peers'))
+from peers import sanitizer  # pylint: disable=wrong-import-position
+
 
 def main():
     stage, *command, pattern = sys.argv[1:]
@@ -17,6 +20,9 @@ def main():
         print(f'{command[0]} is not installed')
         return 77
     env = dict(os.environ, LD_LIBRARY_PATH=lib, LD_BIND_NOW='1')
+    preload = sanitizer(stage)
+    if preload:  # its run-time must be the first library; what Debian's programs leave allocated is not ours
+        env.update(LD_PRELOAD=preload, ASAN_OPTIONS='detect_leaks=0')
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     print(run.stdout + run.stderr)
     if not re.search(pattern, run.stdout + run.stderr, re.M):

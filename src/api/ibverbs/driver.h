@@ -147,7 +147,7 @@ struct api_cq {
 	struct mlx5_cqe64 *cur; /* start_poll(): the CQE that read_*() look at */
 	uint32_t arm_sn;        /* sequence number of armings, 2 bits in the arm word */
 
-	/* events under the channel's mutex; destruction waits until what was fetched is acknowledged */
+	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
 	struct api_node event;  /* in the channel's queue while unread > 0 */
 	uint32_t unread;        /* notifications that nobody fetched */
 	uint32_t fetched;       /* by ibv_get_cq_event() */

@@ -27,7 +27,17 @@
 enum { TIMEOUT = 12, RETRIES = 3, BOUND_US = 67000 + 5000000 };
 
 /* What the two do with each other. */
-enum traffic { SENDS, WRITES, READS, ATOMICS, RECEIVES, NUM_TRAFFIC };
+enum traffic {
+	SENDS,
+	WRITES,
+	READS,
+	ATOMICS,
+	RECEIVES, /* from here on the victim is the active one */
+	WRITTEN_TO,
+	READ_FROM,
+	ADDED_TO,
+	NUM_TRAFFIC
+};
 
 struct result {
 	enum ibv_wc_status status;
@@ -69,10 +79,13 @@ static int post(struct node *node, const struct address *peer, enum traffic traf
 
 	switch (traffic) {
 	case WRITES:
+	case WRITTEN_TO:
 		return node_rdma(node, i, IBV_WR_RDMA_WRITE, 0, len, peer, 0);
 	case READS:
+	case READ_FROM:
 		return node_rdma(node, i, IBV_WR_RDMA_READ, 0, len, peer, 0);
 	case ATOMICS:
+	case ADDED_TO:
 		return node_rdma(node, i, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, peer, 0);
 	default:
 		return node_send(node, i, 0, len, IBV_SEND_SIGNALED);
@@ -101,15 +114,18 @@ static void __attribute__((noreturn)) victim(void)
 	open_node(&node);
 	meet(&node, &peer, &traffic);
 	for (;;) {
-		/* As a responder it only receives; where the survivor receives, it sends. */
-		if (traffic == RECEIVES)
-			post(&node, &peer, SENDS, i++);
+		/* As a responder it only receives. A full queue refuses, and is polled. */
+		if (traffic >= RECEIVES)
+			post(&node, &peer, traffic, i++);
 		ibv_poll_cq(node.send_cq, 1, &wc);
 		refill(&node);
 	}
 }
 
-/* Keep some requests on the way until one fails. As a receiver it begins to send only when told of the end. */
+/*
+ * Keep some requests on the way until one fails. Where the victim was the active one, this begins only when told of
+ * its end; closing then shows that nothing the dead one held on to is waited for.
+ */
 static int survivor(void)
 {
 	struct node node;
@@ -122,7 +138,7 @@ static int survivor(void)
 
 	open_node(&node);
 	meet(&node, &peer, &traffic);
-	if (traffic == RECEIVES) {
+	if (traffic >= RECEIVES) {
 		uint64_t end = now_us() + 15000;
 
 		while (now_us() < end)
@@ -177,12 +193,10 @@ static void kill_during_traffic(uint64_t *seed, int round)
 	victim_pid = spawn_self("victim", &v);
 	introduce(s, v, traffic);
 	sleep_ms(next_random(seed) % 12);
-	if (traffic == RECEIVES)
-		sleep_ms(2);
 	killed = now_us();
 	check_eq(kill(victim_pid, SIGKILL), 0);
 	check_eq(waitpid(victim_pid, NULL, 0), victim_pid);
-	if (traffic == RECEIVES)
+	if (traffic >= RECEIVES)
 		msg_send(s, "d", 1);
 	msg_recv(s, &result, sizeof(result));
 	check(result.status == IBV_WC_RETRY_EXC_ERR, "traffic %d: %s", (int)traffic,

@@ -61,6 +61,14 @@ static int other(void)
 	msg_recv(ROLE_FD, &peer, sizeof(peer));
 	check_files();
 	node_open(&a, &attr);
+	/* Numbers are unique per user only: with the same one we would aim at ourselves. */
+	if (a.qp->qp_num == peer.qpn) {
+		struct ibv_qp *twin = a.qp;
+
+		a.qp = node_create_qp(&a);
+		check(a.qp, "%s", strerror(errno));
+		check_eq(ibv_destroy_qp(twin), 0);
+	}
 	node_connect(&a, &peer);
 	check_eq(node_rdma(&a, 1, IBV_WR_RDMA_WRITE, 0, 8, &peer, 0), 0);
 	cq_expect(a.send_cq, 1, IBV_WC_RETRY_EXC_ERR);

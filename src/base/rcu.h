@@ -13,17 +13,44 @@
 #define _LGPL_SOURCE
 #include <urcu-bp.h>
 
+/*
+ * ThreadSanitizer does not see the order that membarrier makes: every section that ended before a wait returned
+ * happened before what follows it, and what came before the wait happened before every section that starts later.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define VB_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VB_TSAN 1
+#endif
+#endif
+
+#ifdef VB_TSAN
+void __tsan_acquire(void *addr);
+void __tsan_release(void *addr);
+extern char vb_rcu_ended, vb_rcu_waited;
+#define vb_tsan_acquire(what) __tsan_acquire(what)
+#define vb_tsan_release(what) __tsan_release(what)
+#else
+#define vb_tsan_acquire(what)
+#define vb_tsan_release(what)
+#endif
+
 static inline void vb_read_lock(void)
 {
 	rcu_read_lock();
+	vb_tsan_acquire(&vb_rcu_waited);
 }
 
 static inline void vb_read_unlock(void)
 {
+	vb_tsan_release(&vb_rcu_ended);
 	rcu_read_unlock();
 }
 
 static inline void vb_read_wait(void)
 {
+	vb_tsan_release(&vb_rcu_waited);
 	synchronize_rcu();
+	vb_tsan_acquire(&vb_rcu_ended);
 }

@@ -79,7 +79,7 @@ VB_PUBLIC bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const u
 
 /*
  * Open an adapter: joins the host's registry on the first open of the process. async is called for asynchronous
- * events, from any thread, with no lock of a queue held; it must not call back into the card.
+ * events, from any thread; it must not call back into the card.
  */
 VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event),
 			  void *arg, struct vb_dev **dev);
@@ -120,7 +120,7 @@ struct vb_cq_attr {
 	bool timestamps;    /* write timestamps into CQEs */
 	bool ignore_overrun;
 	void *cookie;       /* handed to notify and to events */
-	/* Called once per arming when a matching CQE was written; any thread, CQ not locked. */
+	/* Called once per arming when a matching CQE was written; any thread, must not call back into the card. */
 	void (*notify)(void *cookie);
 };
 
@@ -129,12 +129,13 @@ VB_PUBLIC int vb_cq_destroy(struct vb_cq *cq); /* -EBUSY while a QP or SRQ uses 
 VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
 /*
  * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored the consumer index
- * in dbr[0]: where CQEs beyond it already exist, the notification comes at once.
+ * in dbr[0]: where CQEs beyond it exist that no notification has announced, one comes at once.
  */
 VB_PUBLIC void vb_cq_arm(struct vb_cq *cq, bool solicited);
 /*
- * Replace the ring. copy(arg, old, new) is called with the CQ stopped, to move the CQEs that were not polled; it
- * returns the number moved, which become CQEs [ci, ci + n) of the new ring; the card goes on behind them.
+ * Replace the ring. copy(arg, buf, cqe_cnt) is called with the CQ stopped, to move the CQEs that were not polled; it
+ * returns the number moved, which become CQEs [ci, ci + n) of the new ring; the card goes on behind them. Where it
+ * returns more than cqe_cnt it has moved nothing, and the ring stays: -EINVAL.
  */
 VB_PUBLIC int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 			   uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg);

@@ -73,6 +73,12 @@ static bool is_full(const struct vb_cq *cq)
 	return !cq->attr.ignore_overrun && ((cq->pi - consumer_index(cq)) & CI_MASK) >= cq->attr.cqe_cnt;
 }
 
+/* Whether index a lies behind (after) b in the circle of consumer indices. */
+static bool index_behind(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << 8) > 0;
+}
+
 /* Whether this CQE ends the arming. */
 static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion)
 {
@@ -84,6 +90,7 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 	if (cq->arm == VB_ARM_NONE || (cq->arm == VB_ARM_SOLICITED && !solicited))
 		return false;
 	cq->arm = VB_ARM_NONE;
+	cq->announced_pi = cq->pi;
 	return true;
 }
 
@@ -122,8 +129,8 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 
 void vb_cq_arm(struct vb_cq *cq, bool solicited)
 {
-	bool fire = false, counted;
-	uint32_t ci;
+	uint32_t ci, last;
+	bool fire, counted;
 
 	if (vb_dev_stale(cq->dev))
 		return;
@@ -134,10 +141,16 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 	if (cq->arm != VB_ARM_ANY)
 		cq->arm = solicited ? VB_ARM_SOLICITED : VB_ARM_ANY;
 	ci = consumer_index(cq);
-	fire = cq->arm == VB_ARM_ANY ? (cq->pi & CI_MASK) != ci :
-				       (int32_t)((cq->solicited_pi - ci) << 8) > 0;
-	if (fire)
+	/*
+	 * A CQE that was neither polled nor announced came before this arming and would be missed. One that an event
+	 * has announced is not announced again: programs arm first and poll it then.
+	 */
+	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
+	fire = index_behind(last, ci) && index_behind(last, cq->announced_pi);
+	if (fire) {
 		cq->arm = VB_ARM_NONE;
+		cq->announced_pi = cq->pi;
+	}
 	vb_unlock(&cq->lock);
 	if (!counted)
 		vb_fabric_armed(-1);

@@ -48,6 +48,7 @@ struct vb_cq {
 	_Alignas(64) struct vb_lock lock;
 	uint32_t pi;
 	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
+	uint32_t announced_pi; /* pi when the last event fired */
 	enum { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED } arm;
 	bool overrun;
 };
@@ -119,6 +120,8 @@ struct vb_rq {
 	uint32_t msn;
 	bool nak_sent;     /* one NAK per gap */
 	bool ack_due;
+	bool duplicate;    /* acknowledge, though nothing is new */
+	_Atomic uint32_t acked; /* epsn as last told to the requester, in an answer or on the back of a request */
 	/* the message being received */
 	bool open;         /* between FIRST and LAST */
 	bool have_wqe;     /* a receive WQE was taken for it */

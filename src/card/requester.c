@@ -386,6 +386,20 @@ static enum vb_direct go_direct(struct vb_qp *qp, const struct iovec *iov, int c
 			      wr->raddr, wr->rkey, (uint32_t)wr->len);
 }
 
+/*
+ * Put the acknowledgement that is due on the back of a request: the peer then learns that its message arrived before it
+ * sees the answer to it, as from hardware, which acknowledges before the program can answer.
+ */
+static void add_acknowledgement(struct vb_qp *qp, struct vb_pkt *pkt)
+{
+	uint32_t epsn = atomic_load_explicit(&qp->shared->epsn, memory_order_acquire);
+
+	if (qp->type != IBV_QPT_RC || epsn == atomic_load_explicit(&qp->rq.acked, memory_order_relaxed))
+		return;
+	pkt->flags |= VB_PKT_ACKS;
+	pkt->msn_qkey = vb_psn_add(epsn, 0xffffff);
+}
+
 /* Send the WQE's packets from where we are; the payload is sliced to the path's MTU. */
 static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt, bool placed)
 {
@@ -405,6 +419,7 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		pkt->flags = packet_flags(wr, sq->sent, carries ? pkt->len : (uint32_t)left);
 		if (placed)
 			pkt->flags |= VB_PKT_PLACED;
+		add_acknowledgement(qp, pkt);
 		ret = vb_path_send(&qp->path, pkt);
 		if (ret == -EAGAIN) {
 			sq->blocked = true;
@@ -414,6 +429,8 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		if (ret == -EFAULT)
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
 		/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
+		if (pkt->flags & VB_PKT_ACKS)
+			atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1), memory_order_relaxed);
 		sq->psn = vb_psn_add(sq->psn, 1);
 		sq->sent += pkt->len;
 	} while (carries && sq->sent < wr->len);

@@ -99,6 +99,9 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		c.grh = pkt->grh != NULL;
 	}
 	qp->rq.have_wqe = false;
+	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */
+	if (status == IBV_WC_SUCCESS)
+		atomic_store_explicit(&qp->shared->epsn, vb_psn_add(qp->rq.epsn, 1), memory_order_release);
 	vb_cq_push(qp->init.recv_cq, &c);
 }
 
@@ -413,8 +416,10 @@ static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct
 
 	if (pkt->op == VB_PKT_READ)
 		return receive_read(qp, pkt, reply, iov) == ACCEPT && reply;
-	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD)
+	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD) {
+		rq->duplicate = true; /* the requester has missed an acknowledgement: tell it again */
 		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->epsn, 0xffffff), reply);
+	}
 	for (unsigned int i = 0; i < VB_RESPONSES; i++)
 		if (rq->replay[i].op && rq->replay[i].psn == pkt->psn)
 			return answer_atomic(qp, pkt->psn, rq->replay[i].value, reply) == ACCEPT && reply;
@@ -611,13 +616,17 @@ void vb_responder_answer(struct vb_qp *qp)
 		if (!ret)
 			rq->resp_head++;
 	}
+	if (!ret && rq->ack_due && !rq->duplicate && atomic_load(&rq->acked) == rq->epsn)
+		rq->ack_due = false; /* it went with a request */
 	if (!ret && rq->ack_due) {
 		struct vb_response ack = { .op = VB_PKT_ACK, .psn = vb_psn_add(rq->epsn, 0xffffff), .msn = rq->msn,
 					   .value = VB_SYN_ACK };
 
 		ret = send_response(qp, &ack);
-		if (!ret)
-			rq->ack_due = false;
+		if (!ret) {
+			rq->ack_due = rq->duplicate = false;
+			atomic_store(&rq->acked, rq->epsn);
+		}
 	}
 	if (ret == -EHOSTDOWN) {
 		rq->resp_head = rq->resp_tail;
@@ -626,8 +635,7 @@ void vb_responder_answer(struct vb_qp *qp)
 	vb_unlock(&rq->lock);
 	if (ret == -EAGAIN)
 		vb_work_block(qp, VB_WORK_ACK);
-	else
-		vb_path_flush(&qp->path);
+	vb_path_flush(&qp->path);
 	vb_read_unlock();
 }
 
@@ -654,8 +662,9 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
 		rq->ci = 0;
 	rq->epsn = psn;
 	atomic_store(&qp->shared->epsn, psn);
+	atomic_store(&rq->acked, psn);
 	rq->msn = 0;
-	rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
+	rq->duplicate = rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
 	rq->resp_head = rq->resp_tail = 0;
 	rq->replay_next = 0;
 	memset(rq->replay, 0, sizeof(rq->replay));

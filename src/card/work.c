@@ -260,10 +260,14 @@ static void card_receive(const struct vb_pkt *pkt)
 
 	if (!qp)
 		return;
-	if (pkt->op >= VB_PKT_ACK)
+	if (pkt->op >= VB_PKT_ACK) {
 		vb_requester_receive(qp, pkt);
-	else
-		vb_responder_receive(qp, pkt, NULL, NULL);
+		return;
+	}
+	if ((pkt->flags & VB_PKT_ACKS) && pkt->transport == IBV_QPT_RC)
+		vb_requester_receive(qp, &(struct vb_pkt){ .op = VB_PKT_ACK, .syndrome = VB_SYN_ACK,
+							   .sqpn = pkt->sqpn, .psn = pkt->msn_qkey & 0xffffff });
+	vb_responder_receive(qp, pkt, NULL, NULL);
 }
 
 const struct vb_sink vb_card_sink = {

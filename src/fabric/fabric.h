@@ -50,6 +50,8 @@ enum vb_pkt_flags {
 	VB_PKT_INVALIDATE = 1 << 3,
 	VB_PKT_SOLICITED = 1 << 4,
 	VB_PKT_ACK_REQ = 1 << 5,
+	/* A request that also acknowledges: msn_qkey is the last PSN received. Not on a wire. */
+	VB_PKT_ACKS = 1 << 7,
 	VB_PKT_PLACED = 1 << 6, /* WRITE with immediate: the initiator has put the data in place itself */
 };
 
@@ -80,7 +82,7 @@ struct vb_pkt {
 	uint32_t dqpn, sqpn;
 	uint32_t psn;
 	uint32_t imm;      /* as it is in the WQE: immediate data in network order, or the key to invalidate */
-	uint32_t msn_qkey; /* responses: message sequence number; UD: queue key */
+	uint32_t msn_qkey; /* responses: message sequence number; UD: queue key; RC requests: see VB_PKT_ACKS */
 	/* RETH, AtomicETH */
 	uint64_t va;
 	uint32_t rkey, dma_len;

@@ -230,8 +230,21 @@ void vb_fabric_kick(void)
 static bool nothing_left(void)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with vb_peer_wake and vb_fabric_kick */
-	return !fabric.kicked && !fabric.stop && !rings_pending() &&
+	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE && !rings_pending() &&
 	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
+}
+
+/*
+ * A ring may have got room after we last found it full, and its reader have seen us BUSY and not woken us. Trying once
+ * more, now that we are seen asleep, either sends or asks for the wake-up anew.
+ */
+static void retry_blocked(void)
+{
+	if (fabric.sink->pending() != VB_PENDING_BLOCKED)
+		return;
+	vb_read_lock();
+	fabric.sink->work();
+	vb_read_unlock();
 }
 
 /* Sleep until something happens, at most until the next timer. */
@@ -251,6 +264,7 @@ static void rest(uint64_t timer)
 		state = VB_WAKE_SLEEP;
 	}
 	atomic_store(&fabric.resting, true);
+	retry_blocked();
 	if (limit && nothing_left())
 		futex_wait(state, limit);
 	atomic_store(&fabric.resting, false);

@@ -79,6 +79,7 @@ void vb_ring_release(struct vb_ring_rx *rx);
 
 static inline bool vb_ring_pending(struct vb_ring_rx *rx)
 {
-	return atomic_load_explicit((_Atomic uint32_t *)&rx->shared->data[rx->head & (rx->size - 1)],
-				    memory_order_acquire) != 0;
+	_Atomic uint32_t *commit = __builtin_assume_aligned(&rx->shared->data[rx->head & (rx->size - 1)], VB_RING_LINE);
+
+	return atomic_load_explicit(commit, memory_order_acquire) != 0;
 }

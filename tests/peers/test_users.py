@@ -2,6 +2,7 @@
 """Two users on one machine do not meet: their pairs run side by side, neither reads the other's registry, and a
 connection from one to the other finds nobody."""
 import os
+import re
 
 import peers
 
@@ -44,15 +45,30 @@ def check_cannot_read(ours, theirs):
     server.end()
 
 
+def numbers_differ(client):
+    """Queue pair numbers are unique per user only: with equal ones the client would have aimed at itself."""
+    ends = re.findall(r'(?:local|remote) address: .*QPN (0x[0-9a-f]+)', client.output)
+    if len(ends) != 2:
+        raise peers.Failure(f'{client.name}: it did not say which queue pairs it connects')
+    return ends[0] != ends[1]
+
+
 def check_do_not_meet(ours, theirs):
     """The programs find each other by TCP, but their cards do not: the client's sends are never acknowledged."""
-    port = peers.Port()
-    server = peers.start_server(ours, pair_argv(port), port)
-    client = theirs.start(pair_argv(port) + ['localhost'])
-    code = client.wait(ours.seconds)
+    servers = []
+    for _ in range(4):
+        port = peers.Port()
+        servers.append(peers.start_server(ours, pair_argv(port), port))  # those before it keep their numbers taken
+        client = theirs.start(pair_argv(port) + ['localhost'])
+        code = client.wait(ours.seconds)
+        if numbers_differ(client):
+            break
+    else:
+        raise peers.Failure('the two users have equal queue pair numbers every time')
     if code == 0 or 'Failed status' not in client.output:
         raise peers.Failure(f'{client.name}: exit code {code}, though the server is another user\'s')
-    server.end()
+    for server in servers:
+        server.end()
 
 
 def run():

@@ -93,6 +93,15 @@ VB_PUBLIC uint64_t vb_clock(void);
 /* Let the card do what is due: called where a poll found nothing. Cheap when there is nothing. */
 VB_PUBLIC void vb_progress(struct vb_dev *dev);
 
+/* How work requests that move data left this process, since its first device was opened. */
+struct vb_path_counters {
+	uint64_t calls;   /* to a queue pair of this process */
+	uint64_t copies;  /* directly into or out of the memory of another process */
+	uint64_t packets; /* in packets, to be carried out by the other side */
+};
+
+VB_PUBLIC void vb_path_counters(struct vb_path_counters *counters);
+
 /* --- protection domains and memory --------------------------------------------------------------------------- */
 
 VB_PUBLIC int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **pd);

@@ -95,6 +95,7 @@ struct vb_sq {
 	uint64_t rnr_until; /* ns; 0: not waiting */
 	uint64_t stamp;    /* when in_head last moved, as seen by the timer; 0: not seen */
 	uint32_t stamped_head;
+	struct vb_path_counters sent_by; /* ways that WQEs took */
 	struct vb_wr wr;
 };
 

@@ -28,6 +28,35 @@ struct vb_qp *vb_qp_find(uint32_t qpn)
 	return qp && qp->number == qpn ? qp : NULL;
 }
 
+/* Counters of queue pairs that are gone. */
+static struct vb_path_counters retired;
+static struct vb_lock retired_lock;
+
+static void add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
+{
+	to->calls += from->calls;
+	to->copies += from->copies;
+	to->packets += from->packets;
+}
+
+void vb_path_counters(struct vb_path_counters *counters)
+{
+	vb_lock(&retired_lock);
+	*counters = retired;
+	vb_unlock(&retired_lock);
+	vb_read_lock();
+	for (uint32_t i = FIRST_INDEX; i < MAX_INDEX; i++) {
+		struct vb_qp *qp = atomic_load_explicit(&table[i], memory_order_acquire);
+
+		if (!qp)
+			continue;
+		vb_lock(&qp->sq.lock);
+		add_counters(counters, &qp->sq.sent_by);
+		vb_unlock(&qp->sq.lock);
+	}
+	vb_read_unlock();
+}
+
 static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD)
@@ -131,6 +160,9 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_read_wait();        /* nor does a thread that took it from the work list */
 		vb_path_close(&qp->path);
 		vb_ids_give(&qp_numbers, index);
+		vb_lock(&retired_lock);
+		add_counters(&retired, &qp->sq.sent_by);
+		vb_unlock(&retired_lock);
 	}
 	hold(&qp->init, -1);
 	atomic_fetch_sub(&qp->dev->objects, 1);

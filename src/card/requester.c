@@ -353,6 +353,7 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	pkt->iov = iov;
 	pkt->iov_cnt = wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE ? (uint32_t)cnt : 0;
 	pkt->len = pkt->iov_cnt ? (uint32_t)wr->len : 0;
+	qp->sq.sent_by.calls++;
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
 	if (qp->type == IBV_QPT_RC) {
 		if (answered)
@@ -434,6 +435,7 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		sq->psn = vb_psn_add(sq->psn, 1);
 		sq->sent += pkt->len;
 	} while (carries && sq->sent < wr->len);
+	sq->sent_by.packets++;
 	if (qp->type != IBV_QPT_RC)
 		return done(qp);
 	add_inflight(qp);
@@ -460,6 +462,7 @@ static enum step send_connected(struct vb_qp *qp)
 		return WAIT;
 	if (direct == VB_DIRECT_LOCAL_FAULT)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	sq->sent_by.copies += direct == VB_DIRECT_OK;
 	if (direct == VB_DIRECT_OK && !(sq->wr.flags & VB_WR_IMM))
 		return done(qp);
 	return send_packets(qp, &pkt, iov, cnt, direct == VB_DIRECT_OK);
@@ -503,6 +506,7 @@ static enum step send_datagram(struct vb_qp *qp)
 	if (ret == -EFAULT)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	sq->psn = vb_psn_add(sq->psn, 1);
+	sq->sent_by.packets++;
 	vb_path_flush(&path);
 	return done(qp);
 }

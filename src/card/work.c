@@ -210,6 +210,9 @@ static void run_timers(uint64_t now)
 		vb_unlock(&pending.lock);
 		keep = vb_requester_timer(qp, now, &next);
 		vb_lock(&pending.lock);
+		/* Taken off meanwhile, by who destroys it: where the list goes on from here is not known any more. */
+		if (!qp->sq.timed)
+			next = next < now + 50000 ? next : now + 50000;
 		following = qp->next_timer;
 		if (!keep)
 			unlink_timer(qp);
@@ -270,7 +273,17 @@ static void card_receive(const struct vb_pkt *pkt)
 	vb_responder_receive(qp, pkt, NULL, NULL);
 }
 
+/* A forked child has none of its parent's queue pairs. */
+static void card_forked(void)
+{
+	pending.lock.held = 0;
+	pending.work = pending.blocked = pending.timers = NULL;
+	pending.runnable = pending.waiting = 0;
+	pending.next_timer = UINT64_MAX;
+}
+
 const struct vb_sink vb_card_sink = {
+	.forked = card_forked,
 	.receive = card_receive,
 	.work = card_work,
 	.pending = card_pending,

@@ -7,6 +7,7 @@
 #include "fabric/direct.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -101,6 +102,19 @@ static enum vb_direct copy(struct vb_peer *peer, bool write, const struct iovec 
 	return VB_DIRECT_OK;
 }
 
+/* VERBATIM_DIRECT=off: everything in packets, as where the kernel refuses. For tests, and to compare. */
+static bool switched_off(void)
+{
+	static _Atomic int off = -1;
+
+	if (off < 0) {
+		const char *value = getenv("VERBATIM_DIRECT");
+
+		off = value && !strcmp(value, "off");
+	}
+	return off;
+}
+
 enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write, const struct iovec *iov,
 			      uint32_t iov_cnt, uint64_t va, uint32_t rkey, uint32_t len)
 {
@@ -109,8 +123,11 @@ enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 	enum vb_direct ret;
 	uint64_t remote = 0;
 
-	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed) || iov_cnt > VB_DIRECT_MAX_IOV)
+	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed) || iov_cnt > VB_DIRECT_MAX_IOV ||
+	    switched_off())
 		return VB_DIRECT_UNAVAILABLE;
+	if (!vb_peer_known_alive(peer))
+		return VB_DIRECT_SILENT;
 	pin = pin_take(peer, vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;

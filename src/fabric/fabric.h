@@ -115,6 +115,8 @@ struct vb_sink {
 	uint64_t (*work)(void);
 	/* Whether work() would find something: blocked work waits for room in a ring. */
 	enum vb_pending (*pending)(void);
+	/* In a forked child: forget the queues of the parent. */
+	void (*forked)(void);
 };
 
 /*

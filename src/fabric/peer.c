@@ -168,6 +168,18 @@ bool vb_peer_alive(struct vb_peer *peer)
 	return false;
 }
 
+bool vb_peer_known_alive(struct vb_peer *peer)
+{
+	struct timespec ts;
+	uint64_t now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* a few ms behind, and a quarter of the price */
+	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	if (atomic_load_explicit(&peer->checked, memory_order_relaxed) + 100 * 1000000ull > now)
+		return !atomic_load_explicit(&peer->dead, memory_order_relaxed);
+	return vb_peer_alive(peer);
+}
+
 void vb_peer_wake(struct vb_peer *peer)
 {
 	_Atomic uint32_t *wake = &peer->segment->wake;

@@ -38,6 +38,11 @@ void vb_peer_get(struct vb_peer *peer);
 void vb_peer_put(struct vb_peer *peer);
 /* Whether the process still runs; asks the system at most every few milliseconds. Gives the peer up where not. */
 bool vb_peer_alive(struct vb_peer *peer);
+/*
+ * The same for direct access, which names the process by its pid: asked anew every tenth of a second, in which no pid
+ * comes round again.
+ */
+bool vb_peer_known_alive(struct vb_peer *peer);
 /* Wake the peer's background thread if it asked for that. */
 void vb_peer_wake(struct vb_peer *peer);
 /* Free the peers that were given up; only where waiting is allowed. */

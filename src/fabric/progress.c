@@ -330,6 +330,7 @@ static void after_fork_child(void)
 	fabric.epoch++;
 	vb_segment_self = NULL; /* the mapping was not inherited */
 	vb_peer_reset(true);
+	fabric.sink->forked();
 }
 
 __attribute__((constructor)) static void register_fork_handlers(void)

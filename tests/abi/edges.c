@@ -261,6 +261,41 @@ static void silent_channel(void **state)
 	assert_int_equal(errno, EAGAIN);
 }
 
+/* Arming takes no lock that polling holds: a program may ask for the next event while it reads. */
+static void arm_while_polling(void **state)
+{
+	struct device *d = *state;
+	struct ibv_cq_init_attr_ex cq_init = { .cqe = 4, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(d->context, &cq_init);
+	struct ibv_qp_init_attr qp_init = qp_attr(ibv_cq_ex_to_cq(cq), IBV_QPT_RC);
+	struct ibv_qp *qp = ibv_create_qp(d->pd, &qp_init);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_recv_wr recv = { .wr_id = 77 }, *bad;
+	struct ibv_poll_cq_attr poll_attr = { 0 };
+
+	assert_non_null(qp);
+	assert_int_equal(
+		ibv_modify_qp(qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		0);
+	attr.qp_state = IBV_QPS_ERR;
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	assert_int_equal(ibv_start_poll(cq, &poll_attr), ENOENT);
+	assert_int_equal(ibv_post_recv(qp, &recv, &bad), 0);
+	assert_int_equal(ibv_start_poll(cq, &poll_attr), 0);
+	assert_int_equal(cq->wr_id, 77);
+	assert_int_equal(cq->status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(ibv_wc_read_qp_num(cq), qp->qp_num);
+	assert_int_equal(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0), 0);
+	assert_int_equal(ibv_next_poll(cq), ENOENT);
+	ibv_end_poll(cq);
+	poll_attr.comp_mask = 1;
+	assert_int_equal(ibv_start_poll(cq, &poll_attr), EINVAL);
+	assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), EBUSY);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
 static void address_handles(void **state)
 {
 	struct device *d = *state;
@@ -347,7 +382,7 @@ int main(void)
 		cmocka_unit_test(capabilities),    cmocka_unit_test(posting_too_early),
 		cmocka_unit_test(parent_domain),   cmocka_unit_test(silent_channel),
 		cmocka_unit_test(address_handles), cmocka_unit_test(reply_address),
-		cmocka_unit_test(careless_close),
+		cmocka_unit_test(careless_close),  cmocka_unit_test(arm_while_polling),
 	};
 
 	return cmocka_run_group_tests(tests, device_open, device_close);

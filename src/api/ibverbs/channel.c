@@ -111,13 +111,8 @@ VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 			return -1;
 		}
 	}
-	/*
-	 * The next arming carries a new number, so that hardware could tell it from a repeated
-	 * doorbell.
-	 */
-	api_lock(&ready->lock, ready->unlocked);
-	ready->arm_sn++;
-	api_unlock(&ready->lock, ready->unlocked);
+	/* The next arming has a new number, so that a card can tell it from a repeated doorbell. */
+	atomic_fetch_add_explicit(&ready->arm_sn, 1, memory_order_relaxed);
 	*cq = &ready->ibv;
 	*cq_context = ready->ibv.cq_context;
 	return 0;

@@ -159,7 +159,7 @@ VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 	rc = vb_dev_close(ctx->dev);
 	if (rc)
 		return api_status(rc);
-	api_event_queue_destroy(&ctx->async);
+	api_async_close(context);
 	close(context->cmd_fd);
 	for (int i = 0; i < API_QP_LEAF; i++)
 		free(ctx->qp_table[i]);

@@ -142,10 +142,10 @@ struct api_cq {
 	uint32_t ci;      /* consumer index; free running */
 	uint32_t cqe_cnt; /* power of two */
 	struct mlx5_cqe64 *ring;
-	__be32 *dbr;            /* [0] consumer index, [1] arm word */
-	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
-	struct mlx5_cqe64 *cur; /* start_poll(): the CQE that read_*() look at */
-	uint32_t arm_sn;        /* sequence number of armings, 2 bits in the arm word */
+	__be32 *dbr;             /* [0] consumer index, [1] arm word */
+	struct api_qp *last_qp;  /* of the last CQE: most polls meet the same QP again */
+	struct mlx5_cqe64 *cur;  /* start_poll(): the CQE that read_*() look at */
+	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
 
 	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
 	struct api_node event;  /* in the channel's queue while unread > 0 */
@@ -380,7 +380,8 @@ void api_event_queue_signal(struct api_event_queue *queue);
 void api_event_queue_settle(struct api_event_queue *queue);
 int api_event_queue_wait(struct api_event_queue *queue);
 void api_async_event(void *arg, const struct vb_event *event);
-void api_async_forget(struct ibv_context *context, void *cookie);
+void api_async_forget(struct ibv_context *context, const void *cookie);
+void api_async_close(struct ibv_context *context);
 void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
 		    uint32_t fetched);
 

@@ -218,10 +218,9 @@ VB_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 	}
 }
 
-/* An object is going away: drop its events that nobody fetched. */
-void api_async_forget(struct ibv_context *context, void *cookie)
+/* Drop the events that nobody fetched: those of one object, or all of them (NULL). */
+static void drop_unread(struct api_event_queue *queue, const void *cookie)
 {
-	struct api_event_queue *queue = &to_context(context)->async;
 	struct api_node *node, *next;
 	bool dropped = false;
 
@@ -230,7 +229,7 @@ void api_async_forget(struct ibv_context *context, void *cookie)
 		struct async_event *ev = container_of(node, struct async_event, node);
 
 		next = node->next;
-		if (ev->event.cookie != cookie)
+		if (cookie && ev->event.cookie != cookie)
 			continue;
 		node_del(node);
 		free(ev);
@@ -239,6 +238,19 @@ void api_async_forget(struct ibv_context *context, void *cookie)
 	if (dropped)
 		api_event_queue_settle(queue);
 	pthread_mutex_unlock(&queue->mutex);
+}
+
+/* An object is going away. */
+void api_async_forget(struct ibv_context *context, const void *cookie)
+{
+	drop_unread(&to_context(context)->async, cookie);
+}
+
+/* The context is going away. */
+void api_async_close(struct ibv_context *context)
+{
+	drop_unread(&to_context(context)->async, NULL);
+	api_event_queue_destroy(&to_context(context)->async);
 }
 
 /* Destruction waits here for the acknowledgement of every event that was handed out. */

@@ -160,7 +160,6 @@ struct vb_qp {
 	bool drained_event;      /* wanted when SQD is drained */
 	_Atomic bool comm_est;
 	_Atomic uint32_t work;   /* enum vb_work, what is due */
-	_Atomic bool queued;     /* on the work or the blocked list */
 	struct vb_qp *next_work;
 	struct vb_qp *next_timer, *prev_timer;
 	struct vb_sq sq;

@@ -13,34 +13,35 @@
 #include "base/rcu.h"
 
 static struct {
-	struct vb_lock lock; /* of the three lists; held for a few instructions */
+	struct vb_lock lock; /* of the three lists; held for a few instructions, never over a call */
 	struct vb_qp *work, *blocked, *timers;
-	_Atomic uint32_t runnable, waiting; /* lengths of work and blocked, to be looked at without the lock */
+	_Atomic uint32_t runnable, waiting; /* lengths of work and blocked; read without the lock */
 	_Atomic uint64_t next_timer;
 } pending = { .next_timer = UINT64_MAX };
 
-void vb_work_add(struct vb_qp *qp, enum vb_work what)
+/*
+ * A queue pair is on one of the two lists exactly while its `work` is not 0: who makes it so puts it there, who takes it
+ * off takes the bits after that. So adding to what is due already costs one instruction.
+ */
+static void enqueue(struct vb_qp *qp, enum vb_work what, struct vb_qp **list, _Atomic uint32_t *length)
 {
-	atomic_fetch_or(&qp->work, what);
-	if (atomic_exchange(&qp->queued, true))
+	if (atomic_fetch_or(&qp->work, what))
 		return;
 	vb_lock(&pending.lock);
-	qp->next_work = pending.work;
-	pending.work = qp;
-	atomic_fetch_add(&pending.runnable, 1);
+	qp->next_work = *list;
+	*list = qp;
+	atomic_store_explicit(length, *length + 1, memory_order_release);
 	vb_unlock(&pending.lock);
+}
+
+void vb_work_add(struct vb_qp *qp, enum vb_work what)
+{
+	enqueue(qp, what, &pending.work, &pending.runnable);
 }
 
 void vb_work_block(struct vb_qp *qp, enum vb_work what)
 {
-	atomic_fetch_or(&qp->work, what);
-	if (atomic_exchange(&qp->queued, true))
-		return;
-	vb_lock(&pending.lock);
-	qp->next_work = pending.blocked;
-	pending.blocked = qp;
-	atomic_fetch_add(&pending.waiting, 1);
-	vb_unlock(&pending.lock);
+	enqueue(qp, what, &pending.blocked, &pending.waiting);
 }
 
 static void unlink_work(struct vb_qp **list, struct vb_qp *qp, _Atomic uint32_t *length)
@@ -49,7 +50,7 @@ static void unlink_work(struct vb_qp **list, struct vb_qp *qp, _Atomic uint32_t 
 		if (*list != qp)
 			continue;
 		*list = qp->next_work;
-		atomic_fetch_sub(length, 1);
+		atomic_store_explicit(length, *length - 1, memory_order_release);
 		return;
 	}
 }
@@ -159,10 +160,8 @@ static void look_drained(struct vb_qp *qp)
 
 static void work_on(struct vb_qp *qp)
 {
-	uint32_t what;
+	uint32_t what = atomic_exchange(&qp->work, 0); /* a later addition queues it again */
 
-	atomic_store(&qp->queued, false); /* before reading what is due: a later addition queues it again */
-	what = atomic_exchange(&qp->work, 0);
 	if (what & VB_WORK_ACK)
 		vb_responder_answer(qp);
 	if (what & VB_WORK_SEND) {
@@ -185,7 +184,7 @@ static struct vb_qp *pop(struct vb_qp **list, _Atomic uint32_t *length)
 	qp = *list;
 	if (qp) {
 		*list = qp->next_work;
-		atomic_fetch_sub(length, 1);
+		atomic_store_explicit(length, *length - 1, memory_order_release);
 	}
 	vb_unlock(&pending.lock);
 	return qp;

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "fabric/barrier.h"
 
 enum { ALIVE_PERIOD_NS = 5000000 };
 
@@ -185,8 +186,7 @@ void vb_peer_wake(struct vb_peer *peer)
 	_Atomic uint32_t *wake = &peer->segment->wake;
 	uint32_t sleeping = VB_WAKE_SLEEP;
 
-	/* Pairs with the fence before the last look of a process that goes to sleep (progress.c). */
-	atomic_thread_fence(memory_order_seq_cst);
+	vb_barrier_light(peer->segment); /* pairs with the heavy one before a process sleeps, in progress.c */
 	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
 	    atomic_compare_exchange_strong(wake, &sleeping, VB_WAKE_BUSY))
 		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);

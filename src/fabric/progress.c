@@ -14,8 +14,8 @@
  *	SLEEP, BUSY -----------> POLLED      POLLED -----------> SLEEP
  *
  * An armed CQ means that somebody waits for an event: then pollers do not set POLLED. Going to SLEEP is always followed
- * by a full fence and one more look at the rings; a sender publishes, fences and then reads the word, so one of the two
- * sees the other.
+ * by a barrier and one more look at the rings; a sender publishes, has a barrier too, and then reads the word, so one of
+ * the two sees the other (barrier.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "fabric/barrier.h"
 #include "fabric/fabric.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
@@ -209,7 +210,7 @@ void vb_fabric_armed(int change)
 	atomic_fetch_add(&fabric.armed, change);
 	if (change > 0 && atomic_compare_exchange_strong(wake_word(), &polled, VB_WAKE_SLEEP)) {
 		/* A peer may have sent, seen POLLED and woken nobody: look now. */
-		atomic_thread_fence(memory_order_seq_cst);
+		vb_barrier_heavy();
 		vb_fabric_progress();
 	}
 }
@@ -229,7 +230,7 @@ void vb_fabric_kick(void)
 
 static bool nothing_left(void)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with vb_peer_wake and vb_fabric_kick */
+	vb_barrier_heavy(); /* pairs with vb_peer_wake; and with vb_fabric_kick, which has its own */
 	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE && !rings_pending() &&
 	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
 }
@@ -351,6 +352,7 @@ static int start(const struct vb_sink *sink)
 		goto leave;
 	/* Where the kernel restricts tracing (Yama), let the user's other processes reach registered memory. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	vb_segment_self->wants_fence = !vb_barrier_register();
 	fabric.sink = sink;
 	fabric.stop = fabric.kicked = fabric.resting = false;
 	fabric.armed = 0;

@@ -67,6 +67,7 @@ int vb_segment_create(const struct vb_slot_info *self)
 	segment->generation = self->generation;
 	segment->pid = (uint32_t)self->pid;
 	segment->wake = VB_WAKE_BUSY;
+	segment->wants_fence = 1; /* until we know better */
 	atomic_store_explicit(&segment->size, size, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release); /* a peer that sees the magic sees the rest */
 	segment->magic = SEGMENT_MAGIC;

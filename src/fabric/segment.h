@@ -74,7 +74,7 @@ struct vb_segment {
 	uint64_t magic;
 	uint32_t slot, generation;
 	uint32_t pid;
-	uint32_t reserved0;
+	uint32_t wants_fence; /* the owner cannot use membarrier: who sends to it must fence, see barrier.h */
 	_Atomic uint64_t size; /* bytes that exist */
 	uint8_t pad0[32];
 	/* peers write */

@@ -137,6 +137,12 @@ static void solicited_only(enum end_place place)
 	send_one(&a, 0);
 	take_event(&b);
 	drain(&b, 1);
+	/* And is not weakened by asking for solicited ones afterwards. */
+	check_eq(ibv_req_notify_cq(b.recv_cq, 0), 0);
+	check_eq(ibv_req_notify_cq(b.recv_cq, 1), 0);
+	send_one(&a, 0);
+	take_event(&b);
+	drain(&b, 1);
 	/* An error is always worth an event. */
 	check_eq(ibv_req_notify_cq(b.recv_cq, 1), 0);
 	check_eq(qp_set_state(b.qp, IBV_QPS_ERR), 0);

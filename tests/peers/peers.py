@@ -105,11 +105,12 @@ class Port:
 class World:
     """Who the programs run as and where: a folder of their own, and an installed tree they can read."""
 
-    def __init__(self, unprivileged=False, config=None):
+    def __init__(self, unprivileged=False, config=None, extra_env=()):
         self.ids = {}
         self.tree = stage()
         self.home = tempfile.mkdtemp(prefix='verbatim-peers-')
         self.started = []
+        self.extra_env = dict(setting.split('=', 1) for setting in extra_env)
         self.preload = sanitizer(self.tree)
         self.seconds = 300 if self.preload else 60
         if unprivileged:
@@ -143,7 +144,7 @@ class World:
         for name in ('VERBATIM_LOG', 'ASAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS'):
             if name in os.environ:
                 env[name] = os.environ[name]
-        return env
+        return {**env, **self.extra_env}
 
     def call(self, command):
         return subprocess.run(command, cwd='/', env=self.environment(), check=False, **self.ids).returncode

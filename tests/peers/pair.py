@@ -55,7 +55,7 @@ def check_perftest(argv, side, is_server):
     rows = {}
     for line in side.output.partition('#bytes')[2].splitlines():
         fields = line.split()
-        if len(fields) >= 4 and all(re.fullmatch(r'[\d.]+|inf', f) for f in fields):
+        if len(fields) >= 4 and all(re.fullmatch(r'-?([\d.]+|nan|inf)', f) for f in fields):
             rows[int(fields[0])] = fields[1:]
     if re.search(r'Completion with error|Failed|Couldn|Unable|bad vendor', side.output):
         raise peers.Failure(f'{side.name}: it complains')

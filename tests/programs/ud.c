@@ -142,6 +142,7 @@ static void dropped(enum end_place place)
 {
 	struct end a, b;
 	struct end_wr wr;
+	struct ibv_wc wc;
 
 	open_pair(&a, &b, place);
 	wr = datagram(&a, &b, 1, 64); /* no receive is posted */
@@ -157,7 +158,8 @@ static void dropped(enum end_place place)
 	wr = datagram(&a, &b, 9, 33);
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 9, IBV_WC_SUCCESS);
-	end_expect(&b, RQ, 10, IBV_WC_SUCCESS);
+	end_expect_wc(&b, RQ, 10, IBV_WC_SUCCESS, &wc);
+	check_eq(wc.byte_len, 33 + GRH);
 	close_pair(&a, &b);
 }
 

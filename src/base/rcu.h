@@ -13,18 +13,12 @@
 #define _LGPL_SOURCE
 #include <urcu-bp.h>
 
+#include "base/tsan.h"
+
 /*
  * ThreadSanitizer does not see the order that membarrier makes: every section that ended before a wait returned
  * happened before what follows it, and what came before the wait happened before every section that starts later.
  */
-#if defined(__SANITIZE_THREAD__)
-#define VB_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VB_TSAN 1
-#endif
-#endif
-
 #ifdef VB_TSAN
 void __tsan_acquire(void *addr);
 void __tsan_release(void *addr);

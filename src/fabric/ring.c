@@ -196,8 +196,9 @@ bool vb_ring_wait_room(struct vb_ring_tx *tx)
 
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh)
 {
-	uint64_t to_end = rx->size - (rx->head & (rx->size - 1));
-	struct record *record = record_at(rx->shared, rx->size, rx->head);
+	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
+	uint64_t to_end = rx->size - (head & (rx->size - 1));
+	struct record *record = record_at(rx->shared, rx->size, head);
 	uint32_t commit, ext;
 
 	commit = atomic_load_explicit(&record->commit, memory_order_acquire); /* pairs with publish */
@@ -206,7 +207,7 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	if (commit & PAD) {
 		if (to_end == rx->size)
 			return -EPROTO; /* padding at the start would go round for ever */
-		rx->head += to_end;
+		atomic_store_explicit(&rx->head, head + to_end, memory_order_relaxed);
 		return vb_ring_peek(rx, pkt, iov, grh);
 	}
 	if ((uint64_t)commit * VB_RING_LINE > to_end)
@@ -239,16 +240,20 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 
 bool vb_ring_next(struct vb_ring_rx *rx)
 {
-	rx->head += rx->record_bytes;
-	if (rx->head - rx->looked < rx->size / 4)
+	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + rx->record_bytes;
+
+	atomic_store_explicit(&rx->head, head, memory_order_relaxed);
+	if (head - rx->looked < rx->size / 4)
 		return false;
-	rx->looked = rx->head;
-	atomic_store_explicit(&rx->shared->head, rx->head, memory_order_seq_cst); /* pairs with vb_ring_wait_room */
+	rx->looked = head;
+	atomic_store_explicit(&rx->shared->head, head, memory_order_seq_cst); /* pairs with vb_ring_wait_room */
 	return atomic_load_explicit(&rx->shared->waiting, memory_order_seq_cst) &&
 	       atomic_exchange(&rx->shared->waiting, 0);
 }
 
 void vb_ring_release(struct vb_ring_rx *rx)
 {
-	atomic_store_explicit(&rx->shared->head, rx->head, memory_order_release); /* pairs with has_room */
+	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
+
+	atomic_store_explicit(&rx->shared->head, head, memory_order_release); /* pairs with has_room */
 }

@@ -39,6 +39,8 @@ struct vb_mr {
 	struct vb_seg_mr *entry;
 };
 
+enum vb_arm { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED };
+
 struct vb_cq {
 	struct vb_dev *dev;
 	uint32_t number;
@@ -49,7 +51,7 @@ struct vb_cq {
 	uint32_t pi;
 	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
 	uint32_t announced_pi; /* pi when the last event fired */
-	enum { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED } arm;
+	_Atomic uint32_t arm; /* enum vb_arm */
 	bool overrun;
 };
 
@@ -179,6 +181,11 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn);
 
 /* --- cq.c --- */
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
+
+static inline bool vb_cq_armed(struct vb_cq *cq)
+{
+	return atomic_load_explicit(&cq->arm, memory_order_relaxed) != VB_ARM_NONE;
+}
 
 /* --- srq.c --- */
 /* Take a WQE: the number of sge and its index, or -EAGAIN (empty), -EINVAL (malformed, index set). */

@@ -256,9 +256,20 @@ static enum vb_pending card_pending(void)
 	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED : VB_PENDING_NONE;
 }
 
+/* The acknowledgement that a request carries. */
+static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_pkt ack = { .op = VB_PKT_ACK, .syndrome = VB_SYN_ACK, .sqpn = pkt->sqpn,
+			      .psn = pkt->msn_qkey & 0xffffff };
+
+	if ((pkt->flags & VB_PKT_ACKS) && pkt->transport == IBV_QPT_RC)
+		vb_requester_receive(qp, &ack);
+}
+
 static void card_receive(const struct vb_pkt *pkt)
 {
 	struct vb_qp *qp = vb_qp_find(pkt->dqpn);
+	bool waited_for;
 
 	if (!qp)
 		return;
@@ -266,10 +277,16 @@ static void card_receive(const struct vb_pkt *pkt)
 		vb_requester_receive(qp, pkt);
 		return;
 	}
-	if ((pkt->flags & VB_PKT_ACKS) && pkt->transport == IBV_QPT_RC)
-		vb_requester_receive(qp, &(struct vb_pkt){ .op = VB_PKT_ACK, .syndrome = VB_SYN_ACK,
-							   .sqpn = pkt->sqpn, .psn = pkt->msn_qkey & 0xffffff });
+	/*
+	 * Who waits for events sees the order of completions and expects its own before the answer; who polls looks
+	 * for the answer, and gets it first.
+	 */
+	waited_for = vb_cq_armed(qp->init.send_cq) || qp->init.send_cq == qp->init.recv_cq;
+	if (waited_for)
+		take_acknowledgement(qp, pkt);
 	vb_responder_receive(qp, pkt, NULL, NULL);
+	if (!waited_for)
+		take_acknowledgement(qp, pkt);
 }
 
 /* A forked child has none of its parent's queue pairs. */

@@ -13,7 +13,7 @@
  *	   poll, nothing armed               tick without a poll, or a CQ was armed
  *	SLEEP, BUSY -----------> POLLED      POLLED -----------> SLEEP
  *
- * An armed CQ means that somebody waits for an event: then pollers do not set POLLED. Going to SLEEP is always followed
+ * An armed CQ means that somebody may wait for an event: then only long polling sets POLLED. Going to SLEEP is always followed
  * by a barrier and one more look at the rings; a sender publishes, has a barrier too, and then reads the word, so one of
  * the two sees the other (barrier.h).
  */
@@ -39,6 +39,7 @@
 enum {
 	BURST = 64,             /* packets taken from one ring before the next gets its turn */
 	POLLS_TO_SETTLE = 16,   /* empty polls in a row that make a poller */
+	POLLS_IF_ARMED = 4096,  /* the same while a CQ is armed: its program may be about to wait for the event */
 	POLLS_TO_YIELD = 256,   /* and that mean the peer may be waiting for this very core */
 	TICK_NS = 1000000,
 };
@@ -55,6 +56,9 @@ static struct {
 	_Atomic uint32_t tick;    /* counts background looks while POLLED */
 	_Atomic uint32_t polled;  /* the tick in which a poll was last seen */
 } fabric;
+
+/* Polls in a row, by this thread, that found nothing. */
+static _Thread_local unsigned int idle;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -166,7 +170,7 @@ bool vb_fabric_progress(void)
 
 /* --- pollers ---------------------------------------------------------------------------------------------------- */
 
-static void settle(unsigned int idle)
+static void settle(void)
 {
 	uint32_t state = atomic_load_explicit(wake_word(), memory_order_relaxed);
 
@@ -177,9 +181,7 @@ static void settle(unsigned int idle)
 			atomic_store_explicit(&fabric.polled, tick, memory_order_relaxed);
 		return;
 	}
-	if (atomic_load_explicit(&fabric.armed, memory_order_relaxed))
-		return;
-	if (idle < POLLS_TO_SETTLE)
+	if (idle < (atomic_load_explicit(&fabric.armed, memory_order_relaxed) ? POLLS_IF_ARMED : POLLS_TO_SETTLE))
 		return;
 	fabric.polled = fabric.tick;
 	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) && state == VB_WAKE_SLEEP)
@@ -192,13 +194,12 @@ static void settle(unsigned int idle)
  */
 void vb_fabric_poll(void)
 {
-	static _Thread_local unsigned int idle __attribute__((tls_model("initial-exec")));
-
 	if (vb_fabric_progress()) {
 		idle = 0;
 		return;
 	}
-	settle(++idle);
+	idle++;
+	settle();
 	if (idle % POLLS_TO_YIELD == 0)
 		sched_yield();
 }
@@ -207,6 +208,7 @@ void vb_fabric_armed(int change)
 {
 	uint32_t polled = VB_WAKE_POLLED;
 
+	idle = 0;
 	atomic_fetch_add(&fabric.armed, change);
 	if (change > 0 && atomic_compare_exchange_strong(wake_word(), &polled, VB_WAKE_SLEEP)) {
 		/* A peer may have sent, seen POLLED and woken nobody: look now. */
@@ -256,7 +258,7 @@ static void rest(uint64_t timer)
 
 	if (timer != UINT64_MAX)
 		limit = timer > now ? timer - now : 0;
-	if (state == VB_WAKE_POLLED && fabric.polled == fabric.tick && !fabric.armed) {
+	if (state == VB_WAKE_POLLED && fabric.polled == fabric.tick) {
 		atomic_fetch_add(&fabric.tick, 1);
 		limit = limit < TICK_NS ? limit : TICK_NS;
 	} else {

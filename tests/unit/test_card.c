@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "bare.h"
@@ -177,6 +178,23 @@ static void test_short_requests(void **state)
 	}
 }
 
+/* A request that claims more blocks than the doorbell gave: one error, and nothing behind it to flush. */
+static void test_beyond_doorbell(void **state)
+{
+	(void)state;
+	bare_ctrl(&bare, MLX5_OPCODE_NOP, 63, MLX5_WQE_CTRL_CQ_UPDATE);
+	bare_ring(&bare, 1);
+	expect_error(MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, 0);
+	/* The card's own thread may be flushing: give it time to show that there is nothing. */
+	nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+	vb_progress(bare.dev);
+	assert_null(bare_poll(&bare));
+	bare_ctrl(&bare, MLX5_OPCODE_NOP, 1, 0);
+	bare_ring(&bare, 1);
+	expect_error(MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 1);
+	assert_null(bare_poll(&bare));
+}
+
 /* Inline data that is longer than the request. */
 static void test_inline_too_long(void **state)
 {
@@ -263,6 +281,7 @@ int main(void)
 		RC_TEST(test_empty_doorbell),
 		RC_TEST(test_unknown_opcodes),
 		RC_TEST(test_short_requests),
+		RC_TEST(test_beyond_doorbell),
 		RC_TEST(test_inline_too_long),
 		RC_TEST(test_send_wraps),
 		RC_TEST(test_doorbell_too_far),

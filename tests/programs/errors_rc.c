@@ -468,6 +468,37 @@ static void error_in_the_middle(enum end_place place)
 	close_pair(&a, &b);
 }
 
+/* A local error behind messages that are still on their way: those complete first, none is forgotten. */
+static void local_error_behind_others(enum end_place place)
+{
+	struct end a, b;
+	struct end_wr wr;
+	struct ibv_wc wc;
+
+	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	for (int round = 0; round < 20; round++) {
+		end_connect(&a, &b);
+		for (uint64_t i = 0; i < 8; i++)
+			post_recv(&b, WR_RECV + i, 4096);
+		for (uint64_t i = 0; i < 6; i++) {
+			wr = end_wr_send(&a, WR_FIRST + i, round % 2 ? 4000 : 8);
+			if (i == 3)
+				wr.sge[0].lkey ^= 0x12300;
+			post_send(&a, &wr);
+		}
+		for (uint64_t i = 0; i < 6; i++)
+			end_expect(&a, SQ, WR_FIRST + i,
+				   i < 3    ? IBV_WC_SUCCESS
+				   : i == 3 ? IBV_WC_LOC_PROT_ERR
+					    : IBV_WC_WR_FLUSH_ERR);
+		check(!end_poll(&a, SQ, &wc, 0), "one completion too many");
+		for (uint64_t i = 0; i < 3; i++)
+			end_expect(&b, RQ, WR_RECV + i, IBV_WC_SUCCESS);
+		check(!end_poll(&b, RQ, &wc, 0), "the bad message arrived");
+	}
+	close_pair(&a, &b);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct end_case cases[] = {
@@ -486,6 +517,7 @@ int main(int argc, char **argv)
 		{ "no read resources here", loc_qp_op },
 		{ "no read resources there", too_many_reads },
 		{ "error in the middle", error_in_the_middle },
+		{ "local error behind others", local_error_behind_others },
 	};
 
 	end_main(argc, argv);

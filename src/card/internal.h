@@ -94,6 +94,7 @@ struct vb_sq {
 	uint32_t reads;    /* READs and atomics among them */
 	uint8_t retries, rnr_retries; /* left */
 	bool timed;        /* on the timer list */
+	bool recent;       /* had something in flight since the timer last looked */
 	uint64_t rnr_until; /* ns; 0: not waiting */
 	uint64_t stamp;    /* when in_head last moved, as seen by the timer; 0: not seen */
 	uint32_t stamped_head;

@@ -706,11 +706,19 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 /* --- time ------------------------------------------------------------------------------------------------------------------------- */
 
-enum { LIVENESS_NS = 20000000 };
+enum { LIVENESS_NS = 20000000, SHORTEST_LOOK_NS = 1000000 };
 
 static uint64_t ack_timeout(const struct vb_qp *qp)
 {
 	return qp->attr.timeout ? 4096ull << qp->attr.timeout : UINT64_MAX / 2;
+}
+
+/* How long a queue may be left alone: a dead peer must be noticed, and a short timeout met. */
+static uint64_t look_period(const struct vb_qp *qp)
+{
+	uint64_t timeout = ack_timeout(qp);
+
+	return timeout > LIVENESS_NS ? LIVENESS_NS : timeout > SHORTEST_LOOK_NS ? timeout : SHORTEST_LOOK_NS;
 }
 
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
@@ -756,9 +764,19 @@ bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 		return true;
 	}
 	if (sq->in_head == sq->in_tail) {
+		/*
+		 * Nothing in flight now; in a stream there will be again in a moment. Only a queue that was idle at
+		 * two looks goes off the list, or every other message would put it back and wake this thread.
+		 */
 		sq->stamp = 0;
-		return false;
+		if (!sq->recent)
+			return false;
+		sq->recent = false;
+		due = now + look_period(qp);
+		*next = *next < due ? *next : due;
+		return true;
 	}
+	sq->recent = true;
 	if (!sq->stamp || sq->stamped_head != sq->in_head) {
 		sq->stamp = now;
 		sq->stamped_head = sq->in_head;
@@ -770,7 +788,7 @@ bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 	if (now - sq->stamp >= ack_timeout(qp))
 		timed_out(qp, now);
 	due = sq->stamp + ack_timeout(qp);
-	due = due < now + LIVENESS_NS ? due : now + LIVENESS_NS;
+	due = due < now + look_period(qp) ? due : now + look_period(qp);
 	*next = *next < due ? *next : due;
 	return true;
 }

@@ -91,7 +91,7 @@ void vb_timer_add(struct vb_qp *qp)
 	vb_lock(&pending.lock);
 	added = !qp->sq.timed;
 	if (added) {
-		qp->sq.timed = true;
+		qp->sq.timed = qp->sq.recent = true;
 		qp->prev_timer = NULL;
 		qp->next_timer = pending.timers;
 		if (pending.timers)

@@ -230,9 +230,11 @@ void vb_fabric_kick(void)
 
 /* --- the background thread -------------------------------------------------------------------------------------- */
 
-static bool nothing_left(void)
+static bool nothing_left(uint32_t state)
 {
-	vb_barrier_heavy(); /* pairs with vb_peer_wake; and with vb_fabric_kick, which has its own */
+	/* Pairs with vb_peer_wake. While a poller is there it does the looking, and this is only a nap. */
+	if (state == VB_WAKE_SLEEP)
+		vb_barrier_heavy();
 	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE && !rings_pending() &&
 	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
 }
@@ -268,7 +270,7 @@ static void rest(uint64_t timer)
 	}
 	atomic_store(&fabric.resting, true);
 	retry_blocked();
-	if (limit && nothing_left())
+	if (limit && nothing_left(state))
 		futex_wait(state, limit);
 	atomic_store(&fabric.resting, false);
 	state = VB_WAKE_SLEEP;

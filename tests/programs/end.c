@@ -242,8 +242,8 @@ static void execute_memory(struct station *st, const struct request *rq, struct 
 		rp->err = munmap(addr, len) ? errno : 0;
 		/* Nothing is there now; keep the next mmap() of whoever from moving in. */
 		if (rq->arg[2])
-			mmap(addr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-			     -1, 0);
+			mmap(addr, len, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		break;
 	case OP_MAP_FILE:
 		st->file = memfd_create("test", MFD_CLOEXEC);

@@ -131,8 +131,8 @@ static void remote_hole(struct end *a, struct end *b, bool file)
 		wr.remote = mr.addr + HOLE - (!atomic && i % 2 ? 4 : 0);
 		check_eq(end_post_send(a, &wr), 0);
 		check(end_poll(a, SQ, &wc, PATIENCE_MS), "no completion");
-		check(wc.status == IBV_WC_REM_ACCESS_ERR, "opcode %d, %u bytes: %s", (int)ops[i / 4],
-		      wr.sge[0].length, ibv_wc_status_str(wc.status));
+		check(wc.status == IBV_WC_REM_ACCESS_ERR, "opcode %d, %u bytes: %s",
+		      (int)ops[i / 4], wr.sge[0].length, ibv_wc_status_str(wc.status));
 		end_expect_state(a, IBV_QPS_ERR);
 		end_expect_state(b, IBV_QPS_ERR);
 	}

@@ -25,10 +25,11 @@ enum vb_format { VB_FORMAT_MLX5 };
 struct vb_config_adapter {
 	char name[VB_NAME_MAX];
 	enum vb_format format;
-	char interface[IF_NAMESIZE];              /* empty: found by address, or none */
-	struct in6_addr address[VB_CONFIG_MAX_ADDRESSES]; /* IPv4 as ::ffff:a.b.c.d; becomes the GID table */
+	char interface[IF_NAMESIZE]; /* empty: found by address, or none */
+	struct in6_addr address
+		[VB_CONFIG_MAX_ADDRESSES]; /* IPv4 as ::ffff:a.b.c.d; becomes the GID table */
 	unsigned int num_addresses;
-	unsigned int ifindex;                     /* 0 where the address is on no interface */
+	unsigned int ifindex; /* 0 where the address is on no interface */
 	uint8_t mac[6];
 	unsigned int mtu;                         /* largest path MTU in bytes: 256 ... 4096 */
 	bool down;                                /* a configured interface or address is missing */

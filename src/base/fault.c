@@ -40,7 +40,7 @@ struct guard {
 };
 
 #define set_jump(guard) _setjmp((guard)->jump)
-#define do_jump(guard)	_longjmp((guard)->jump, 1)
+#define do_jump(guard)  _longjmp((guard)->jump, 1)
 
 static void dma_begin(void)
 {
@@ -59,7 +59,7 @@ struct guard {
 };
 
 #define set_jump(guard) __builtin_setjmp((guard)->jump)
-#define do_jump(guard)	__builtin_longjmp((guard)->jump, 1)
+#define do_jump(guard)  __builtin_longjmp((guard)->jump, 1)
 #define dma_begin()
 #define dma_end()
 #endif
@@ -102,7 +102,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 
 static int arm_one(int sig, struct sigaction *earlier)
 {
-	struct sigaction ours = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+	struct sigaction ours = { .sa_sigaction = on_fault,
+				  .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
 	struct sigaction now;
 
 	sigemptyset(&ours.sa_mask);
@@ -132,20 +133,20 @@ int vb_fault_arm(void)
  * The access itself is a call through a volatile pointer: only a call that the compiler knows nothing about is taken
  * to be one that may jump. With the access in line gcc sees no way to the second return and drops it.
  */
-#define GUARDED(access)                                                                            \
-	do {                                                                                       \
-		struct guard guard;                                                                \
-                                                                                                   \
-		dma_begin();                                                                       \
-		if (set_jump(&guard)) {                                                            \
-			dma_end();                                                                 \
-			return -EFAULT;                                                            \
-		}                                                                                  \
-		active = &guard;                                                                   \
-		access;                                                                            \
-		active = NULL;                                                                     \
-		dma_end();                                                                         \
-		return 0;                                                                          \
+#define GUARDED(access)                 \
+	do {                            \
+		struct guard guard;     \
+                                        \
+		dma_begin();            \
+		if (set_jump(&guard)) { \
+			dma_end();      \
+			return -EFAULT; \
+		}                       \
+		active = &guard;        \
+		access;                 \
+		active = NULL;          \
+		dma_end();              \
+		return 0;               \
 	} while (0)
 
 static void do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
@@ -159,7 +160,8 @@ static void do_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uin
 	*old = compare;
 }
 
-static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+/* memmove: the two ends of a loopback message may overlap. */
+static void *(*volatile copy)(void *, const void *, size_t) = memmove;
 static void (*volatile fetch_add)(uint64_t *, uint64_t, uint64_t *) = do_fetch_add;
 static void (*volatile compare_swap)(uint64_t *, uint64_t, uint64_t, uint64_t *) = do_compare_swap;
 
@@ -173,7 +175,8 @@ __attribute__((noinline)) int vb_fault_fetch_add(uint64_t *word, uint64_t add, u
 	GUARDED(fetch_add(word, add, old));
 }
 
-__attribute__((noinline)) int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
+__attribute__((noinline)) int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap,
+						    uint64_t *old)
 {
 	GUARDED(compare_swap(word, compare, swap, old));
 }

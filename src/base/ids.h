@@ -18,9 +18,9 @@ struct vb_ids {
 	uint32_t in_use;
 };
 
-#define VB_IDS_INIT(first_, count_)                                                                \
-	{                                                                                          \
-		.lock = PTHREAD_MUTEX_INITIALIZER, .first = (first_), .count = (count_)            \
+#define VB_IDS_INIT(first_, count_)                                                     \
+	{                                                                               \
+		.lock = PTHREAD_MUTEX_INITIALIZER, .first = (first_), .count = (count_) \
 	}
 
 /* A free number, or -ENOMEM; at most limit are given out at a time. */

@@ -17,8 +17,8 @@ void vb_log(enum vb_log_level level, const char *fmt, ...) __attribute__((format
 #define vb_warn(...)  vb_log(VB_LOG_WARN, __VA_ARGS__)
 #define vb_info(...)  vb_log(VB_LOG_INFO, __VA_ARGS__)
 /* Arguments of a debug line are not evaluated unless somebody reads it. */
-#define vb_debug(...)                                                                              \
-	do {                                                                                       \
-		if (__builtin_expect(vb_log_threshold >= VB_LOG_DEBUG, 0))                         \
-			vb_log(VB_LOG_DEBUG, __VA_ARGS__);                                         \
+#define vb_debug(...)                                                      \
+	do {                                                               \
+		if (__builtin_expect(vb_log_threshold >= VB_LOG_DEBUG, 0)) \
+			vb_log(VB_LOG_DEBUG, __VA_ARGS__);                 \
 	} while (0)

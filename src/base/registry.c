@@ -32,7 +32,7 @@
 struct slot {
 	_Atomic uint32_t pid;        /* 0: empty */
 	_Atomic uint32_t generation; /* counts the owners of this slot; never 0 once used */
-	uint64_t start_time;         /* of the process, in ticks since boot: tells a reused pid apart */
+	uint64_t start_time; /* of the process, in ticks since boot: tells a reused pid apart */
 	uint64_t reserved[6];
 };
 
@@ -65,11 +65,13 @@ static int directory_path(char *path, size_t len)
 {
 	uint64_t net, pid;
 
-	if (namespace_inode("/proc/self/ns/net", &net) || namespace_inode("/proc/self/ns/pid", &pid)) {
+	if (namespace_inode("/proc/self/ns/net", &net) ||
+	    namespace_inode("/proc/self/ns/pid", &pid)) {
 		vb_error("/proc/self/ns is not readable; is /proc mounted?");
 		return -ENOSYS;
 	}
-	snprintf(path, len, "/dev/shm/verbatim-%u-%" PRIu64 "-%" PRIu64 "-v1", (unsigned int)geteuid(), net, pid);
+	snprintf(path, len, "/dev/shm/verbatim-%u-%" PRIu64 "-%" PRIu64 "-v1",
+		 (unsigned int)geteuid(), net, pid);
 	return 0;
 }
 
@@ -90,8 +92,10 @@ static bool process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
 		return false;
 	text[n] = 0;
 	p = strrchr(text, ')'); /* the name may contain anything, even parentheses */
-	return p && sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %" SCNu64,
-			   state, threads, start) == 3;
+	return p &&
+	       sscanf(p + 1,
+		      " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %" SCNu64,
+		      state, threads, start) == 3;
 }
 
 static bool process_runs(pid_t pid, uint64_t start_time)
@@ -190,8 +194,10 @@ static int open_locked(void)
 			continue;
 		if (registry.dir_fd < 0)
 			return registry.dir_fd;
-		registry.fd = openat(registry.dir_fd, "registry", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (registry.fd >= 0 && !flock(registry.fd, LOCK_EX) && !fstat(registry.fd, &st) && st.st_nlink) {
+		registry.fd = openat(registry.dir_fd, "registry",
+				     O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (registry.fd >= 0 && !flock(registry.fd, LOCK_EX) && !fstat(registry.fd, &st) &&
+		    st.st_nlink) {
 			ret = prepare_file(registry.fd);
 			if (ret)
 				close_files();
@@ -304,7 +310,8 @@ int vb_registry_create_segment(void)
 
 	segment_name(name, sizeof(name), registry.self.slot, registry.self.generation);
 	unlinkat(registry.dir_fd, name, 0);
-	fd = openat(registry.dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = openat(registry.dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    0600);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -376,8 +383,9 @@ int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), 
 	close(dir_fd);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	file = lseek(fd, 0, SEEK_END) < (off_t)sizeof(*file) ? MAP_FAILED :
-								mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
+	file = lseek(fd, 0, SEEK_END) < (off_t)sizeof(*file)
+		       ? MAP_FAILED
+		       : mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (file == MAP_FAILED)
 		return -errno;

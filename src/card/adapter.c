@@ -31,7 +31,7 @@ static uint32_t limit(uint32_t configured, uint32_t own)
 /* The node GUID as hardware derives it: the MAC address with ff:fe in the middle, made distinct per adapter. */
 static __be64 make_guid(const uint8_t mac[6], unsigned int index)
 {
-	uint8_t guid[8] = { (uint8_t)(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4],
+	uint8_t guid[8] = { (uint8_t)(mac[0] ^ 2),    mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4],
 			    (uint8_t)(mac[5] + index) };
 	__be64 value;
 
@@ -86,8 +86,11 @@ int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count)
 
 static enum ibv_mtu mtu_enum(unsigned int mtu)
 {
-	return mtu >= 4096 ? IBV_MTU_4096 : mtu >= 2048 ? IBV_MTU_2048 : mtu >= 1024 ? IBV_MTU_1024 :
-	       mtu >= 512  ? IBV_MTU_512  : IBV_MTU_256;
+	return mtu >= 4096   ? IBV_MTU_4096
+	       : mtu >= 2048 ? IBV_MTU_2048
+	       : mtu >= 1024 ? IBV_MTU_1024
+	       : mtu >= 512  ? IBV_MTU_512
+			     : IBV_MTU_256;
 }
 
 void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr)
@@ -103,7 +106,7 @@ void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_att
 		.max_msg_sz = 1u << VB_MAX_MSG_LOG,
 		.pkey_tbl_len = 1,
 		.max_vl_num = 1,
-		.active_width = 2, /* 4x */
+		.active_width = 2,  /* 4x */
 		.active_speed = 64, /* HDR: the card's own copy is about as fast as such a link */
 		.phys_state = up ? 5 : 3,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
@@ -143,8 +146,8 @@ uint64_t vb_clock(void)
 
 /* --- devices ---------------------------------------------------------------------------------------------------- */
 
-int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event), void *arg,
-		struct vb_dev **out)
+int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event),
+		void *arg, struct vb_dev **out)
 {
 	struct vb_dev *dev;
 	int ret;
@@ -195,7 +198,8 @@ bool vb_dev_stale(const struct vb_dev *dev)
 void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
 {
 	if (dev->async)
-		dev->async(dev->async_arg, &(struct vb_event){ .type = type, .cookie = cookie, .port = 1 });
+		dev->async(dev->async_arg,
+			   &(struct vb_event){ .type = type, .cookie = cookie, .port = 1 });
 }
 
 void vb_progress(struct vb_dev *dev)

@@ -81,8 +81,9 @@ VB_PUBLIC bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const u
  * Open an adapter: joins the host's registry on the first open of the process. async is called for asynchronous
  * events, from any thread; it must not call back into the card.
  */
-VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event),
-			  void *arg, struct vb_dev **dev);
+VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter,
+			  void (*async)(void *arg, const struct vb_event *event), void *arg,
+			  struct vb_dev **dev);
 /* -EBUSY while objects of it exist. */
 VB_PUBLIC int vb_dev_close(struct vb_dev *dev);
 VB_PUBLIC struct vb_adapter *vb_dev_adapter(struct vb_dev *dev);
@@ -110,11 +111,11 @@ VB_PUBLIC uint32_t vb_pd_number(const struct vb_pd *pd);
 
 struct vb_mr; /* lkey equals rkey */
 
-VB_PUBLIC int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
-			struct vb_mr **mr);
+VB_PUBLIC int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
+			unsigned int access, struct vb_mr **mr);
 /* As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key changes. */
-VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
-			  unsigned int access);
+VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length,
+			  uint64_t iova, unsigned int access);
 /* When this returns, nobody (no local queue, no peer) touches the memory through this key any more. */
 VB_PUBLIC int vb_mr_dereg(struct vb_mr *mr);
 VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
@@ -122,13 +123,13 @@ VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
 /* --- completion queues --------------------------------------------------------------------------------------- */
 
 struct vb_cq_attr {
-	void *buf;          /* cqe_cnt * cqe_size bytes, every CQE preset as the format wants it */
-	uint32_t cqe_cnt;   /* power of two */
-	uint32_t cqe_size;  /* mlx5: 64 */
-	__be32 *dbr;        /* [0] consumer index, [1] arm word */
-	bool timestamps;    /* write timestamps into CQEs */
+	void *buf;         /* cqe_cnt * cqe_size bytes, every CQE preset as the format wants it */
+	uint32_t cqe_cnt;  /* power of two */
+	uint32_t cqe_size; /* mlx5: 64 */
+	__be32 *dbr;       /* [0] consumer index, [1] arm word */
+	bool timestamps;   /* write timestamps into CQEs */
 	bool ignore_overrun;
-	void *cookie;       /* handed to notify and to events */
+	void *cookie; /* handed to notify and to events */
 	/* Called once per arming when a matching CQE was written; any thread, must not call back into the card. */
 	void (*notify)(void *cookie);
 };
@@ -153,19 +154,21 @@ VB_PUBLIC int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 
 struct vb_srq_attr {
 	struct vb_pd *pd;
-	void *buf;          /* mlx5: linked WQEs, WQE 0 is consumed first, then next_wqe_index of each */
-	uint32_t wqe_cnt;   /* power of two */
+	void *buf; /* mlx5: linked WQEs, WQE 0 is consumed first, then next_wqe_index of each */
+	uint32_t wqe_cnt; /* power of two */
 	uint32_t wqe_shift;
 	uint32_t max_sge;
-	__be32 *dbr;        /* [0] counter of posted WQEs */
+	__be32 *dbr; /* [0] counter of posted WQEs */
 	uint32_t limit;
 	void *cookie;
 };
 
-VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **srq);
+VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr,
+			    struct vb_srq **srq);
 VB_PUBLIC int vb_srq_destroy(struct vb_srq *srq); /* -EBUSY while a QP uses it */
 VB_PUBLIC uint32_t vb_srq_number(const struct vb_srq *srq);
-VB_PUBLIC int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit); /* 0 disarms; one event per arming */
+VB_PUBLIC int vb_srq_set_limit(struct vb_srq *srq,
+			       uint32_t limit); /* 0 disarms; one event per arming */
 VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
 
 /* --- queue pairs --------------------------------------------------------------------------------------------- */
@@ -174,17 +177,17 @@ struct vb_qp_attr {
 	enum ibv_qp_type type; /* RC, UC, UD */
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
-	struct vb_srq *srq;     /* or NULL */
-	void *sq_buf;           /* mlx5: sq_cnt WQE basic blocks of 64 bytes */
-	uint32_t sq_cnt;        /* power of two, 0: no send queue */
+	struct vb_srq *srq; /* or NULL */
+	void *sq_buf;       /* mlx5: sq_cnt WQE basic blocks of 64 bytes */
+	uint32_t sq_cnt;    /* power of two, 0: no send queue */
 	void *rq_buf;
-	uint32_t rq_cnt;        /* power of two, 0: none, or an SRQ */
-	uint32_t rq_shift;      /* log2 of the receive WQE's size */
-	__be32 *dbr;            /* [0] receive, [1] send */
-	struct ibv_qp_cap cap;  /* reported by query */
-	bool sq_sig_all;        /* reported by query; the driver sets the signal bit in each WQE */
+	uint32_t rq_cnt;       /* power of two, 0: none, or an SRQ */
+	uint32_t rq_shift;     /* log2 of the receive WQE's size */
+	__be32 *dbr;           /* [0] receive, [1] send */
+	struct ibv_qp_cap cap; /* reported by query */
+	bool sq_sig_all;       /* reported by query; the driver sets the signal bit in each WQE */
 	void *cookie;
-	uint32_t uidx;          /* user index put in CQEs */
+	uint32_t uidx; /* user index put in CQEs */
 };
 
 VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **qp);
@@ -198,7 +201,8 @@ VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
  * own indices, wr_ids and doorbell records too, and drops the QP's CQEs from its CQs.
  */
 VB_PUBLIC int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
-VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
+			   struct ibv_qp_init_attr *init);
 /*
  * The send doorbell: WQEs up to (not including) basic block index pi (16 bits are used) are posted. Executes them in
  * the caller's thread as far as possible.

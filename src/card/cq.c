@@ -65,12 +65,15 @@ uint32_t vb_cq_number(const struct vb_cq *cq)
 static uint32_t consumer_index(const struct vb_cq *cq)
 {
 	/* Pairs with the driver's store after it has read the CQEs. */
-	return be32toh(atomic_load_explicit((_Atomic uint32_t *)&cq->attr.dbr[0], memory_order_acquire)) & CI_MASK;
+	return be32toh(atomic_load_explicit((_Atomic uint32_t *)&cq->attr.dbr[0],
+					    memory_order_acquire)) &
+	       CI_MASK;
 }
 
 static bool is_full(const struct vb_cq *cq)
 {
-	return !cq->attr.ignore_overrun && ((cq->pi - consumer_index(cq)) & CI_MASK) >= cq->attr.cqe_cnt;
+	return !cq->attr.ignore_overrun &&
+	       ((cq->pi - consumer_index(cq)) & CI_MASK) >= cq->attr.cqe_cnt;
 }
 
 /* Whether index a lies behind (after) b in the circle of consumer indices. */
@@ -115,8 +118,8 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 	} else {
 		uint32_t at = cq->pi & (cq->attr.cqe_cnt - 1);
 
-		cq->codec->completion((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size, completion,
-				      cq->pi & cq->attr.cqe_cnt);
+		cq->codec->completion((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size,
+				      completion, cq->pi & cq->attr.cqe_cnt);
 		cq->pi++;
 		fire = ends_arming(cq, completion);
 	}
@@ -158,8 +161,8 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 		notify(cq);
 }
 
-int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt, uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt),
-		 void *arg)
+int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
+		 uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg)
 {
 	uint32_t ci, unpolled;
 	int ret = 0;

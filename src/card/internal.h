@@ -51,7 +51,7 @@ struct vb_cq {
 	uint32_t pi;
 	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
 	uint32_t announced_pi; /* pi when the last event fired */
-	_Atomic uint32_t arm; /* enum vb_arm */
+	_Atomic uint32_t arm;  /* enum vb_arm */
 	bool overrun;
 };
 
@@ -82,21 +82,22 @@ struct vb_sq {
 	_Alignas(64) struct vb_lock lock;
 	void *buf;
 	uint32_t blocks;
-	uint16_t pi;       /* doorbell */
-	uint16_t next;     /* WQE to send next */
-	bool loaded;       /* wr holds the WQE at next */
-	bool blocked;      /* no room on the path */
-	uint64_t sent;     /* payload bytes of wr already sent in packets */
-	uint32_t psn;      /* of the next packet */
-	uint32_t first_psn; /* of wr */
+	uint16_t pi;                  /* doorbell */
+	uint16_t next;                /* WQE to send next */
+	bool loaded;                  /* wr holds the WQE at next */
+	bool blocked;                 /* no room on the path */
+	uint64_t sent;                /* payload bytes of wr already sent in packets */
+	uint32_t psn;                 /* of the next packet */
+	uint32_t first_psn;           /* of wr */
 	struct vb_inflight *inflight; /* ring of blocks entries */
 	uint32_t in_head, in_tail;    /* oldest, behind the newest; free running */
-	uint32_t reads;    /* READs and atomics among them */
+	uint32_t reads;               /* READs and atomics among them */
 	uint8_t retries, rnr_retries; /* left */
-	bool timed;        /* on the timer list */
-	bool recent;       /* had something in flight since the timer last looked */
-	uint64_t rnr_until; /* ns; 0: not waiting */
-	uint64_t stamp;    /* when in_head last moved, as seen by the timer; 0: not seen */
+	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
+	bool timed;                 /* on the timer list */
+	bool recent;                /* had something in flight since the timer last looked */
+	uint64_t rnr_until;         /* ns; 0: not waiting */
+	uint64_t stamp;             /* when in_head last moved, as seen by the timer; 0: not seen */
 	uint32_t stamped_head;
 	struct vb_path_counters sent_by; /* ways that WQEs took */
 	struct vb_wr wr;
@@ -106,7 +107,7 @@ struct vb_sq {
 struct vb_response {
 	uint8_t op; /* VB_PKT_READ_RESPONSE or VB_PKT_ATOMIC_RESPONSE */
 	uint32_t psn, msn;
-	uint64_t va;   /* READ: where in our memory */
+	uint64_t va; /* READ: where in our memory */
 	uint32_t rkey;
 	uint32_t len, sent;
 	uint64_t value; /* atomic: the original */
@@ -120,24 +121,26 @@ struct vb_rq {
 	void *buf;
 	uint32_t count, shift;
 	uint16_t ci;
-	uint32_t epsn;     /* expected next */
+	uint32_t epsn; /* expected next */
 	uint32_t msn;
-	bool nak_sent;     /* one NAK per gap */
+	bool nak_sent; /* one NAK per gap */
 	bool ack_due;
-	bool duplicate;    /* acknowledge, though nothing is new */
-	_Atomic uint32_t acked; /* epsn as last told to the requester, in an answer or on the back of a request */
+	bool duplicate; /* acknowledge, though nothing is new */
+	_Atomic uint32_t
+		acked; /* epsn as last told to the requester, in an answer or on the back of a request */
 	/* the message being received */
-	bool open;         /* between FIRST and LAST */
-	bool have_wqe;     /* a receive WQE was taken for it */
+	bool open;     /* between FIRST and LAST */
+	bool have_wqe; /* a receive WQE was taken for it */
 	uint8_t op;
 	uint16_t wqe_index;
 	uint16_t num_sge;
 	uint64_t received, capacity;
-	uint64_t va;       /* WRITE: where */
+	uint64_t va; /* WRITE: where */
 	uint32_t rkey, dma_len;
 	struct vb_response response[VB_RESPONSES]; /* to send: ring */
 	uint32_t resp_head, resp_tail;
-	struct vb_response replay[VB_RESPONSES];   /* atomics done: answered again, never done again */
+	struct vb_response
+		replay[VB_RESPONSES]; /* atomics done: answered again, never done again */
 	uint32_t replay_next;
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
@@ -162,7 +165,7 @@ struct vb_qp {
 	struct ibv_qp_attr attr; /* as modify set it, for query */
 	bool drained_event;      /* wanted when SQD is drained */
 	_Atomic bool comm_est;
-	_Atomic uint32_t work;   /* enum vb_work, what is due */
+	_Atomic uint32_t work; /* enum vb_work, what is due */
 	struct vb_qp *next_work;
 	struct vb_qp *next_timer, *prev_timer;
 	struct vb_sq sq;
@@ -196,18 +199,19 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
 /* --- requester.c --- */
-void vb_requester_run(struct vb_qp *qp);      /* sq.lock held */
+void vb_requester_run(struct vb_qp *qp); /* sq.lock held */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
 /* Time passes; false once nothing is left to wait for. sq.lock held. */
 bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next);
-void vb_requester_flush(struct vb_qp *qp);    /* sq.lock held */
+void vb_requester_flush(struct vb_qp *qp); /* sq.lock held */
 void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
 
 /* --- responder.c --- */
 /* Execute a request. Returns true with *reply set where the caller is to answer at once (loopback). */
-bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *reply_iov);
-void vb_responder_answer(struct vb_qp *qp);   /* send what is due */
-void vb_responder_flush(struct vb_qp *qp);    /* rq.lock held */
+bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+			  struct iovec *reply_iov);
+void vb_responder_answer(struct vb_qp *qp); /* send what is due */
+void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
 
 /* --- work.c --- */
@@ -215,11 +219,11 @@ extern const struct vb_sink vb_card_sink;
 void vb_work_add(struct vb_qp *qp, enum vb_work what);
 /* No room on the path: try again when there may be. */
 void vb_work_block(struct vb_qp *qp, enum vb_work what);
-void vb_work_remove(struct vb_qp *qp);        /* waits until nobody works on it */
-void vb_timer_add(struct vb_qp *qp);          /* sq.lock held */
+void vb_work_remove(struct vb_qp *qp); /* waits until nobody works on it */
+void vb_timer_add(struct vb_qp *qp);   /* sq.lock held */
 /* Move to the error state from the data path: any locks held; flushing follows from the work list. */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
-void vb_qp_fail_sq(struct vb_qp *qp);         /* SQE, for UC and UD */
+void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
 
 static inline uint32_t vb_psn_add(uint32_t psn, uint32_t n)
 {
@@ -234,5 +238,6 @@ static inline int32_t vb_psn_diff(uint32_t a, uint32_t b)
 
 static inline bool vb_qp_receives(uint32_t state)
 {
-	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+	       state == IBV_QPS_SQE;
 }

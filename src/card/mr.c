@@ -21,7 +21,7 @@
 #endif
 
 /* Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with 0x100). */
-static struct vb_ids mr_numbers = VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16);
+static struct vb_ids mr_numbers = VB_IDS_INIT(16, VB_SEG_MR_CHUNK *VB_SEG_MR_CHUNKS - 16);
 static _Atomic uint8_t next_variant;
 
 enum {
@@ -37,7 +37,8 @@ static int check_access(unsigned int access)
 	if (access & ~(unsigned int)ACCESS_KNOWN)
 		return -EINVAL;
 	/* IBTA 10.6.3.1: what may be written from afar must be writable here. */
-	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
 	return 0;
 }
@@ -64,13 +65,14 @@ static int check_memory(void *addr, size_t length, unsigned int access)
 		return -EINVAL;
 	if (!length || populate(addr, length, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return 0;
-	if (errno == ENOMEM || errno == EFAULT || (write && populate(addr, length, MADV_POPULATE_READ)))
+	if (errno == ENOMEM || errno == EFAULT ||
+	    (write && populate(addr, length, MADV_POPULATE_READ)))
 		return -EFAULT;
 	return vb_fault_readable(addr, length) ? 0 : -EFAULT;
 }
 
-static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr, size_t length, uint64_t iova,
-		    unsigned int access)
+static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr, size_t length,
+		    uint64_t iova, unsigned int access)
 {
 	entry->access = access;
 	entry->pdn = pdn;
@@ -93,7 +95,8 @@ static uint32_t make_key(uint32_t index)
 	return index << 8 | atomic_fetch_add(&next_variant, 1);
 }
 
-int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access, struct vb_mr **out)
+int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
+	      struct vb_mr **out)
 {
 	struct vb_seg_mr *entry;
 	struct vb_mr *mr;
@@ -127,8 +130,8 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 	return 0;
 }
 
-int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
-		unsigned int access)
+int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length,
+		uint64_t iova, unsigned int access)
 {
 	struct vb_seg_mr *entry = mr->entry;
 	struct vb_pd *new_pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd;
@@ -182,8 +185,11 @@ static struct vb_seg_mr *own_entry(uint32_t key)
 
 	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
 		return NULL;
-	chunk = atomic_load_explicit(&vb_segment_self->mr_chunk[index / VB_SEG_MR_CHUNK], memory_order_acquire);
-	return chunk ? (struct vb_seg_mr *)((char *)vb_segment_self + chunk) + index % VB_SEG_MR_CHUNK : NULL;
+	chunk = atomic_load_explicit(&vb_segment_self->mr_chunk[index / VB_SEG_MR_CHUNK],
+				     memory_order_acquire);
+	return chunk ? (struct vb_seg_mr *)((char *)vb_segment_self + chunk) +
+			       index % VB_SEG_MR_CHUNK
+		     : NULL;
 }
 
 void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access)
@@ -193,8 +199,8 @@ void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, u
 	/* Pairs with publish(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return NULL;
-	if ((entry->access & access) != access || entry->pdn != pdn || addr < entry->iova || len > entry->length ||
-	    addr - entry->iova > entry->length - len)
+	if ((entry->access & access) != access || entry->pdn != pdn || addr < entry->iova ||
+	    len > entry->length || addr - entry->iova > entry->length - len)
 		return NULL;
 	return (void *)(uintptr_t)(entry->addr + (addr - entry->iova));
 }
@@ -203,7 +209,8 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn)
 {
 	struct vb_seg_mr *entry = own_entry(key);
 
-	if (!entry || !key || entry->pdn != pdn || !atomic_compare_exchange_strong(&entry->key, &key, 0))
+	if (!entry || !key || entry->pdn != pdn ||
+	    !atomic_compare_exchange_strong(&entry->key, &key, 0))
 		return -EINVAL;
 	return 0;
 }

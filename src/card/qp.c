@@ -14,7 +14,8 @@
 #include "base/rcu.h"
 
 enum {
-	FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is room for what may come */
+	FIRST_INDEX =
+		64, /* 0 and 1 are special on every fabric; the rest is room for what may come */
 	MAX_INDEX = 1 << VB_QPN_INDEX_BITS,
 };
 
@@ -23,7 +24,8 @@ static _Atomic(struct vb_qp *) table[MAX_INDEX];
 
 struct vb_qp *vb_qp_find(uint32_t qpn)
 {
-	struct vb_qp *qp = atomic_load_explicit(&table[qpn & VB_QPN_INDEX_MASK], memory_order_acquire);
+	struct vb_qp *qp =
+		atomic_load_explicit(&table[qpn & VB_QPN_INDEX_MASK], memory_order_acquire);
 
 	return qp && qp->number == qpn ? qp : NULL;
 }
@@ -61,12 +63,15 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD)
 		return -EOPNOTSUPP;
-	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev || !attr->recv_cq ||
-	    attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) || !attr->dbr)
+	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev ||
+	    !attr->recv_cq || attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) ||
+	    !attr->dbr)
 		return -EINVAL;
-	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 || (attr->sq_cnt && !attr->sq_buf))
+	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 ||
+	    (attr->sq_cnt && !attr->sq_buf))
 		return -EINVAL;
-	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR || (attr->rq_cnt && !attr->rq_buf))
+	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR ||
+	    (attr->rq_cnt && !attr->rq_buf))
 		return -EINVAL;
 	return 0;
 }
@@ -154,10 +159,10 @@ int vb_qp_destroy(struct vb_qp *qp)
 		atomic_store(&qp->shared->ready, 0);
 		atomic_store(&table[index], NULL);
 		atomic_store(&qp->state, IBV_QPS_RESET);
-		vb_read_wait();        /* no receive finds it any more */
+		vb_read_wait(); /* no receive finds it any more */
 		vb_work_remove(qp);
 		vb_segment_wait_qp(index);
-		vb_read_wait();        /* nor does a thread that took it from the work list */
+		vb_read_wait(); /* nor does a thread that took it from the work list */
 		vb_path_close(&qp->path);
 		vb_ids_give(&qp_numbers, index);
 		vb_lock(&retired_lock);

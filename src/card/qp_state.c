@@ -25,12 +25,13 @@ struct transition {
 
 #define CONNECTED_INIT (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
 #define DATAGRAM_INIT  (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
-#define UC_RTR	       (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
-#define CONNECTED_OPT  (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
-#define SQD_RTS_RC     (CONNECTED_OPT | IBV_QP_MIN_RNR_TIMER)
-#define SQD_RC                                                                                     \
-	(IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |          \
-	 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |                   \
+#define UC_RTR         (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define CONNECTED_OPT \
+	(IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
+#define SQD_RTS_RC (CONNECTED_OPT | IBV_QP_MIN_RNR_TIMER)
+#define SQD_RC                                                                            \
+	(IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | \
+	 IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ALT_PATH |          \
 	 IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE)
 
 static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
@@ -121,7 +122,8 @@ static int type_index(enum ibv_qp_type type)
 	return type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : UD;
 }
 
-static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+			    int mask)
 {
 	const struct transition *t;
 	int type = type_index(qp->type);
@@ -158,8 +160,8 @@ static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, 
 	if ((mask & IBV_QP_ALT_PATH) ||
 	    ((mask & IBV_QP_PATH_MIG_STATE) && attr->path_mig_state != IBV_MIG_MIGRATED))
 		return -EINVAL;
-	if ((mask & IBV_QP_PATH_MTU) &&
-	    (attr->path_mtu < IBV_MTU_256 || 128u << attr->path_mtu > qp->dev->adapter->config->mtu))
+	if ((mask & IBV_QP_PATH_MTU) && (attr->path_mtu < IBV_MTU_256 ||
+					 128u << attr->path_mtu > qp->dev->adapter->config->mtu))
 		return -EINVAL;
 	if (((mask & IBV_QP_RQ_PSN) && attr->rq_psn > 0xffffff) ||
 	    ((mask & IBV_QP_SQ_PSN) && attr->sq_psn > 0xffffff) ||
@@ -169,7 +171,8 @@ static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, 
 	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > VB_MAX_RD_ATOMIC))
 		return -EINVAL;
 	if (((mask & IBV_QP_MIN_RNR_TIMER) && attr->min_rnr_timer > 31) ||
-	    ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31) || ((mask & IBV_QP_RETRY_CNT) && attr->retry_cnt > 7) ||
+	    ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31) ||
+	    ((mask & IBV_QP_RETRY_CNT) && attr->retry_cnt > 7) ||
 	    ((mask & IBV_QP_RNR_RETRY) && attr->rnr_retry > 7))
 		return -EINVAL;
 	return 0;
@@ -179,10 +182,10 @@ static void take_values(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 {
 	struct ibv_qp_attr *cur = &qp->attr;
 
-#define TAKE(bit, field)                                                                           \
-	do {                                                                                       \
-		if (mask & (bit))                                                                  \
-			cur->field = attr->field;                                                  \
+#define TAKE(bit, field)                          \
+	do {                                      \
+		if (mask & (bit))                 \
+			cur->field = attr->field; \
 	} while (0)
 	TAKE(IBV_QP_PORT, port_num);
 	TAKE(IBV_QP_PKEY_INDEX, pkey_index);
@@ -206,13 +209,15 @@ static void take_values(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 }
 
 /* A connected queue learns where its peer is. A peer that is not there is like one that does not answer. */
-static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask, struct vb_path *path)
+static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		     struct vb_path *path)
 {
 	uint32_t qpn = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	int ret;
 
 	*path = (struct vb_path){ .kind = VB_PATH_NONE, .mtu = 4096 };
-	if (qp->type == IBV_QPT_UD || !vb_adapter_gid_is_local(qp->dev->adapter, &attr->ah_attr.grh.dgid))
+	if (qp->type == IBV_QPT_UD ||
+	    !vb_adapter_gid_is_local(qp->dev->adapter, &attr->ah_attr.grh.dgid))
 		return 0;
 	ret = vb_path_open(path, qpn);
 	if (ret == -EHOSTUNREACH)
@@ -232,11 +237,12 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
 	shared->transport = qp->type;
-	atomic_store_explicit(&shared->ready, qp->type != IBV_QPT_UD && vb_qp_receives(state), memory_order_release);
+	atomic_store_explicit(&shared->ready, qp->type != IBV_QPT_UD && vb_qp_receives(state),
+			      memory_order_release);
 }
 
-static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, const struct ibv_qp_attr *attr,
-		  int mask)
+static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+		  const struct ibv_qp_attr *attr, int mask)
 {
 	if (to == IBV_QPS_RESET) {
 		vb_requester_reset(qp, 0);
@@ -251,7 +257,8 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
 		atomic_store(&qp->comm_est, false);
 	if (to == IBV_QPS_SQD && from == IBV_QPS_RTS)
-		qp->drained_event = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
+		qp->drained_event =
+			(mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
 	atomic_store(&qp->state, to);
 }
 

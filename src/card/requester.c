@@ -33,7 +33,8 @@ enum step {
 
 /* --- completing --------------------------------------------------------------------------------------------------- */
 
-static void push(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode, enum ibv_wc_status status, uint32_t len)
+static void push(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode, enum ibv_wc_status status,
+		 uint32_t len)
 {
 	struct vb_completion c = {
 		.status = status,
@@ -49,7 +50,11 @@ static void push(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode, enum ibv_
 
 static void advance(struct vb_sq *sq)
 {
-	sq->next = (uint16_t)(sq->next + sq->wr.blocks);
+	/* A WQE that lies about its size must not carry us past the doorbell. */
+	if ((uint16_t)(sq->pi - sq->next) < sq->wr.blocks)
+		sq->next = sq->pi;
+	else
+		sq->next = (uint16_t)(sq->next + sq->wr.blocks);
 	sq->loaded = false;
 	sq->sent = 0;
 }
@@ -69,13 +74,22 @@ static void forget_inflight(struct vb_sq *sq)
 	sq->in_head = sq->in_tail;
 	sq->reads = 0;
 	sq->rnr_until = 0;
+	sq->failing = IBV_WC_SUCCESS;
 }
 
-/* The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so, RC not. */
+/*
+ * The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so, RC not. What is in
+ * flight was before it and completes first.
+ */
 static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 
+	if (qp->sq.in_head != qp->sq.in_tail) {
+		qp->sq.failing = status;
+		return WAIT;
+	}
+	qp->sq.failing = IBV_WC_SUCCESS;
 	push(qp, wr->index, wr->wqe_opcode, status, 0);
 	advance(&qp->sq);
 	forget_inflight(&qp->sq);
@@ -104,7 +118,8 @@ static void fail_inflight(struct vb_qp *qp, enum ibv_wc_status status)
 
 static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 {
-	bool one_sided_response = wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	bool one_sided_response =
+		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
 
 	if ((uint16_t)(qp->sq.pi - qp->sq.next) < wr->blocks)
 		return IBV_WC_LOC_QP_OP_ERR; /* reaches beyond the doorbell */
@@ -124,7 +139,8 @@ static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 /* The local memory of a work request; the number of pieces or -EINVAL where a key does not cover them. */
 static int gather(const struct vb_qp *qp, const struct vb_wr *wr, struct iovec *iov)
 {
-	bool written = wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	bool written =
+		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
 
 	for (unsigned int i = 0; i < wr->num_sge; i++) {
 		const struct vb_sge *sge = &wr->sge[i];
@@ -141,7 +157,8 @@ static int gather(const struct vb_qp *qp, const struct vb_wr *wr, struct iovec *
 }
 
 /* [offset, offset + len) of a list of pieces. */
-static uint32_t slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len, struct iovec *out)
+static uint32_t slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
+		      struct iovec *out)
 {
 	uint32_t n = 0;
 
@@ -163,10 +180,8 @@ static uint32_t slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_
 static void fill_packet(const struct vb_qp *qp, const struct vb_wr *wr, struct vb_pkt *pkt)
 {
 	static const uint8_t ops[] = {
-		[VB_WR_SEND] = VB_PKT_SEND,
-		[VB_WR_WRITE] = VB_PKT_WRITE,
-		[VB_WR_READ] = VB_PKT_READ,
-		[VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
+		[VB_WR_SEND] = VB_PKT_SEND,           [VB_WR_WRITE] = VB_PKT_WRITE,
+		[VB_WR_READ] = VB_PKT_READ,           [VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
 		[VB_WR_FETCH_ADD] = VB_PKT_FETCH_ADD,
 	};
 
@@ -244,9 +259,10 @@ static void rewind_all(struct vb_sq *sq)
 }
 
 /* IBTA table 45, in microseconds / 10 */
-static const uint32_t rnr_timer[32] = { 65536, 1,   2,	 3,   4,   6,	8,    12,   16,	  24,	32,
-					48,    64,  96,	 128, 192, 256, 384,  512,  768,  1024, 1536,
-					2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152 };
+static const uint32_t rnr_timer[32] = { 65536, 1,    2,    3,     4,     6,     8,     12,
+					16,    24,   32,   48,    64,    96,    128,   192,
+					256,   384,  512,  768,   1024,  1536,  2048,  3072,
+					4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152 };
 
 static void wait_rnr(struct vb_qp *qp, uint8_t code)
 {
@@ -287,7 +303,8 @@ static enum ibv_wc_status nak_status(uint8_t syndrome)
 
 /* --- loopback --------------------------------------------------------------------------------------------------------- */
 
-static int copy_pieces(const struct iovec *to, int to_cnt, uint64_t offset, const struct iovec *from, uint32_t from_cnt)
+static int copy_pieces(const struct iovec *to, int to_cnt, uint64_t offset,
+		       const struct iovec *from, uint32_t from_cnt)
 {
 	struct iovec part[VB_WR_MAX_SGE];
 
@@ -315,8 +332,8 @@ static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct 
 }
 
 /* The answer to a loopback call, for RC. */
-static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply, const struct iovec *iov,
-			    int cnt)
+static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply,
+			    const struct iovec *iov, int cnt)
 {
 	struct vb_sq *sq = &qp->sq;
 
@@ -375,16 +392,16 @@ static bool may_go_direct(const struct vb_qp *qp)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
 
-	return qp->path.kind == VB_PATH_SHM && (wr->op == VB_WR_READ || wr->op == VB_WR_WRITE) && !qp->sq.sent &&
-	       qp->sq.in_head == qp->sq.in_tail;
+	return qp->path.kind == VB_PATH_SHM && (wr->op == VB_WR_READ || wr->op == VB_WR_WRITE) &&
+	       !qp->sq.sent && qp->sq.in_head == qp->sq.in_tail;
 }
 
 static enum vb_direct go_direct(struct vb_qp *qp, const struct iovec *iov, int cnt)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 
-	return vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE, iov, (uint32_t)cnt,
-			      wr->raddr, wr->rkey, (uint32_t)wr->len);
+	return vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE,
+			      iov, (uint32_t)cnt, wr->raddr, wr->rkey, (uint32_t)wr->len);
 }
 
 /*
@@ -395,14 +412,16 @@ static void add_acknowledgement(struct vb_qp *qp, struct vb_pkt *pkt)
 {
 	uint32_t epsn = atomic_load_explicit(&qp->shared->epsn, memory_order_acquire);
 
-	if (qp->type != IBV_QPT_RC || epsn == atomic_load_explicit(&qp->rq.acked, memory_order_relaxed))
+	if (qp->type != IBV_QPT_RC ||
+	    epsn == atomic_load_explicit(&qp->rq.acked, memory_order_relaxed))
 		return;
 	pkt->flags |= VB_PKT_ACKS;
 	pkt->msn_qkey = vb_psn_add(epsn, 0xffffff);
 }
 
 /* Send the WQE's packets from where we are; the payload is sliced to the path's MTU. */
-static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt, bool placed)
+static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
+			      int cnt, bool placed)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
@@ -431,7 +450,8 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
 		/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
 		if (pkt->flags & VB_PKT_ACKS)
-			atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1), memory_order_relaxed);
+			atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1),
+					      memory_order_relaxed);
 		sq->psn = vb_psn_add(sq->psn, 1);
 		sq->sent += pkt->len;
 	} while (carries && sq->sent < wr->len);
@@ -486,7 +506,8 @@ static enum step send_datagram(struct vb_qp *qp)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	if (!vb_adapter_gid_is_local(adapter, &wr->dgid) || vb_path_peek(&path, wr->dqpn))
 		return done(qp); /* nobody there: lost, and nobody is told */
-	grh = (struct vb_grh){ adapter->gids[wr->sgid_index].gid, wr->dgid, wr->traffic_class, wr->hop_limit };
+	grh = (struct vb_grh){ adapter->gids[wr->sgid_index].gid, wr->dgid, wr->traffic_class,
+			       wr->hop_limit };
 	fill_packet(qp, wr, &pkt);
 	pkt.dqpn = wr->dqpn;
 	/* IBTA 10.2.5: the high bit asks for the QP's own key. */
@@ -519,8 +540,8 @@ static enum step load(struct vb_qp *qp)
 	enum ibv_wc_status status;
 	int ret;
 
-	ret = qp->type == IBV_QPT_UD ? qp->codec->send_ud(sq->buf, sq->blocks, sq->next, &sq->wr) :
-				       qp->codec->send(sq->buf, sq->blocks, sq->next, &sq->wr);
+	ret = qp->type == IBV_QPT_UD ? qp->codec->send_ud(sq->buf, sq->blocks, sq->next, &sq->wr)
+				     : qp->codec->send(sq->buf, sq->blocks, sq->next, &sq->wr);
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->psn;
@@ -541,7 +562,8 @@ static enum step execute(struct vb_qp *qp)
 		/* Local work completes in order: not before what is in flight. */
 		if (sq->in_head != sq->in_tail)
 			return WAIT;
-		if (wr->op == VB_WR_LOCAL_INVALIDATE && vb_mr_invalidate(wr->imm, qp->init.pd->number))
+		if (wr->op == VB_WR_LOCAL_INVALIDATE &&
+		    vb_mr_invalidate(wr->imm, qp->init.pd->number))
 			return fail(qp, IBV_WC_LOC_QP_OP_ERR);
 		return done(qp);
 	case VB_WR_COMPARE_SWAP:
@@ -565,8 +587,9 @@ void vb_requester_run(struct vb_qp *qp)
 		return;
 	}
 	/* SQD finishes the message it is in. */
-	while (sq->next != sq->pi && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && sq->sent)) && !sq->rnr_until) {
-		step = sq->loaded ? NEXT : load(qp);
+	while (sq->next != sq->pi && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && sq->sent)) &&
+	       !sq->rnr_until) {
+		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
 		if (step == NEXT)
 			step = execute(qp);
 		if (step == FAILED)
@@ -650,7 +673,8 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 	if (!qp->codec->send(sq->buf, sq->blocks, e->index, &wr))
 		cnt = gather(qp, &wr, iov);
-	if (cnt < 0 || copy_pieces(iov, cnt, e->received, atomic ? &value : pkt->iov, atomic ? 1 : pkt->iov_cnt)) {
+	if (cnt < 0 || copy_pieces(iov, cnt, e->received, atomic ? &value : pkt->iov,
+				   atomic ? 1 : pkt->iov_cnt)) {
 		fail_inflight(qp, IBV_WC_LOC_PROT_ERR);
 		return;
 	}
@@ -718,7 +742,9 @@ static uint64_t look_period(const struct vb_qp *qp)
 {
 	uint64_t timeout = ack_timeout(qp);
 
-	return timeout > LIVENESS_NS ? LIVENESS_NS : timeout > SHORTEST_LOOK_NS ? timeout : SHORTEST_LOOK_NS;
+	return timeout > LIVENESS_NS        ? LIVENESS_NS
+	       : timeout > SHORTEST_LOOK_NS ? timeout
+					    : SHORTEST_LOOK_NS;
 }
 
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
@@ -798,13 +824,16 @@ bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 void vb_requester_flush(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
-	uint16_t at = sq->in_head != sq->in_tail ? sq->inflight[sq->in_head & (sq->blocks - 1)].index : sq->next;
+	uint16_t at = sq->in_head != sq->in_tail
+			      ? sq->inflight[sq->in_head & (sq->blocks - 1)].index
+			      : sq->next;
 
 	while (at != sq->pi) {
 		qp->codec->send(sq->buf, sq->blocks, at, &sq->wr);
 		push(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
 		/* A WQE that lies about its size must not carry us past the doorbell. */
-		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi : (uint16_t)(at + sq->wr.blocks);
+		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi
+							     : (uint16_t)(at + sq->wr.blocks);
 	}
 	sq->next = sq->pi;
 	sq->loaded = false;

@@ -20,13 +20,13 @@
 
 enum verdict {
 	ACCEPT,
-	NOT_READY,     /* no receive WQE: RNR */
-	BAD_REQUEST,   /* IBTA: remote invalid request */
-	BAD_ACCESS,    /* remote access error */
-	BAD_LENGTH,    /* longer than the receive buffer */
-	BAD_BUFFER,    /* our own receive WQE is wrong: remote operational error */
+	NOT_READY,   /* no receive WQE: RNR */
+	BAD_REQUEST, /* IBTA: remote invalid request */
+	BAD_ACCESS,  /* remote access error */
+	BAD_LENGTH,  /* longer than the receive buffer */
+	BAD_BUFFER,  /* our own receive WQE is wrong: remote operational error */
 	BAD_WQE,
-	SOURCE_FAULT,  /* loopback: the sender's memory is not there */
+	SOURCE_FAULT, /* loopback: the sender's memory is not there */
 	DROP,
 };
 
@@ -47,7 +47,8 @@ static const struct {
 static uint16_t posted(const struct vb_qp *qp)
 {
 	/* Pairs with the driver's store after it has written the WQEs. */
-	uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&qp->init.dbr[0], memory_order_acquire);
+	uint32_t record =
+		atomic_load_explicit((_Atomic uint32_t *)&qp->init.dbr[0], memory_order_acquire);
 
 	return (uint16_t)be32toh(record);
 }
@@ -64,7 +65,8 @@ static enum verdict take_wqe(struct vb_qp *qp)
 	} else {
 		uint32_t at = rq->ci & (rq->count - 1);
 
-		n = qp->codec->receive((char *)rq->buf + ((size_t)at << rq->shift), 1u << rq->shift, false, rq->sge);
+		n = qp->codec->receive((char *)rq->buf + ((size_t)at << rq->shift), 1u << rq->shift,
+				       false, rq->sge);
 		rq->wqe_index = rq->ci++;
 	}
 	if (n == -EAGAIN)
@@ -77,7 +79,8 @@ static enum verdict take_wqe(struct vb_qp *qp)
 	return n < 0 ? BAD_WQE : ACCEPT;
 }
 
-static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt, uint32_t len)
+static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt,
+		     uint32_t len)
 {
 	struct vb_completion c = {
 		.status = status,
@@ -101,7 +104,8 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 	qp->rq.have_wqe = false;
 	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */
 	if (status == IBV_WC_SUCCESS)
-		atomic_store_explicit(&qp->shared->epsn, vb_psn_add(qp->rq.epsn, 1), memory_order_release);
+		atomic_store_explicit(&qp->shared->epsn, vb_psn_add(qp->rq.epsn, 1),
+				      memory_order_release);
 	vb_cq_push(qp->init.recv_cq, &c);
 }
 
@@ -130,7 +134,8 @@ static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *fr
 			continue;
 		}
 		n = sge->len - offset < len ? sge->len - offset : len;
-		to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, n, IBV_ACCESS_LOCAL_WRITE);
+		to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, n,
+				     IBV_ACCESS_LOCAL_WRITE);
 		if (!to)
 			return BAD_BUFFER;
 		ret = copy(to, from, n, BAD_BUFFER);
@@ -158,8 +163,8 @@ static enum verdict scatter_payload(struct vb_qp *qp, uint64_t offset, const str
 static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_rq *rq = &qp->rq;
-	uint8_t *to = vb_mr_translate(rq->rkey, qp->init.pd->number, rq->va + rq->received, pkt->len,
-				      IBV_ACCESS_REMOTE_WRITE);
+	uint8_t *to = vb_mr_translate(rq->rkey, qp->init.pd->number, rq->va + rq->received,
+				      pkt->len, IBV_ACCESS_REMOTE_WRITE);
 
 	if (!to)
 		return BAD_ACCESS;
@@ -229,7 +234,8 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 	if (rq->received + pkt->len > rq->dma_len)
 		return BAD_REQUEST;
-	if ((pkt->flags & VB_PKT_LAST) && !(pkt->flags & VB_PKT_PLACED) && rq->received + pkt->len != rq->dma_len)
+	if ((pkt->flags & VB_PKT_LAST) && !(pkt->flags & VB_PKT_PLACED) &&
+	    rq->received + pkt->len != rq->dma_len)
 		return BAD_REQUEST;
 	if (imm) {
 		ret = take_wqe(qp);
@@ -254,7 +260,8 @@ static struct vb_response *response_push(struct vb_rq *rq)
 	return &rq->response[rq->resp_tail++ % VB_RESPONSES];
 }
 
-static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+				 struct iovec *iov)
 {
 	struct vb_response *response;
 	void *from = NULL;
@@ -262,22 +269,32 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) || !qp->attr.max_dest_rd_atomic)
 		return BAD_REQUEST;
 	if (pkt->dma_len) {
-		from = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len, IBV_ACCESS_REMOTE_READ);
+		from = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
+				       IBV_ACCESS_REMOTE_READ);
 		if (!from)
 			return BAD_ACCESS;
 	}
 	if (reply) {
 		/* Loopback: the requester copies straight out of our memory. */
 		*iov = (struct iovec){ from, pkt->dma_len };
-		*reply = (struct vb_pkt){ .op = VB_PKT_READ_RESPONSE, .flags = VB_PKT_ONLY, .syndrome = VB_SYN_ACK,
-					  .psn = pkt->psn, .iov = iov, .iov_cnt = 1, .len = pkt->dma_len };
+		*reply = (struct vb_pkt){ .op = VB_PKT_READ_RESPONSE,
+					  .flags = VB_PKT_ONLY,
+					  .syndrome = VB_SYN_ACK,
+					  .psn = pkt->psn,
+					  .iov = iov,
+					  .iov_cnt = 1,
+					  .len = pkt->dma_len };
 		return ACCEPT;
 	}
 	response = response_push(&qp->rq);
 	if (!response)
 		return BAD_REQUEST; /* more than it was told we can hold */
-	*response = (struct vb_response){ .op = VB_PKT_READ_RESPONSE, .psn = pkt->psn, .msn = qp->rq.msn,
-					  .va = pkt->va, .rkey = pkt->rkey, .len = pkt->dma_len };
+	*response = (struct vb_response){ .op = VB_PKT_READ_RESPONSE,
+					  .psn = pkt->psn,
+					  .msn = qp->rq.msn,
+					  .va = pkt->va,
+					  .rkey = pkt->rkey,
+					  .len = pkt->dma_len };
 	vb_work_add(qp, VB_WORK_ACK);
 	return ACCEPT;
 }
@@ -289,29 +306,37 @@ static enum verdict do_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, uint64
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) || !qp->attr.max_dest_rd_atomic)
 		return BAD_REQUEST;
-	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, 8, IBV_ACCESS_REMOTE_ATOMIC);
+	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, 8,
+			       IBV_ACCESS_REMOTE_ATOMIC);
 	if (!word)
 		return BAD_ACCESS;
 	if ((uintptr_t)word & 7)
 		return BAD_REQUEST;
-	ret = pkt->op == VB_PKT_FETCH_ADD ? vb_fault_fetch_add(word, pkt->swap_add, old) :
-					    vb_fault_compare_swap(word, pkt->compare, pkt->swap_add, old);
+	ret = pkt->op == VB_PKT_FETCH_ADD
+		      ? vb_fault_fetch_add(word, pkt->swap_add, old)
+		      : vb_fault_compare_swap(word, pkt->compare, pkt->swap_add, old);
 	return ret ? BAD_ACCESS : ACCEPT;
 }
 
-static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old, struct vb_pkt *reply)
+static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old,
+				  struct vb_pkt *reply)
 {
 	struct vb_response *response;
 
 	if (reply) {
-		*reply = (struct vb_pkt){ .op = VB_PKT_ATOMIC_RESPONSE, .flags = VB_PKT_ONLY, .syndrome = VB_SYN_ACK,
-					  .psn = psn, .swap_add = old };
+		*reply = (struct vb_pkt){ .op = VB_PKT_ATOMIC_RESPONSE,
+					  .flags = VB_PKT_ONLY,
+					  .syndrome = VB_SYN_ACK,
+					  .psn = psn,
+					  .swap_add = old };
 		return ACCEPT;
 	}
 	response = response_push(&qp->rq);
 	if (!response)
 		return BAD_REQUEST;
-	*response = (struct vb_response){ .op = VB_PKT_ATOMIC_RESPONSE, .psn = psn, .msn = qp->rq.msn, .value = old };
+	*response = (struct vb_response){
+		.op = VB_PKT_ATOMIC_RESPONSE, .psn = psn, .msn = qp->rq.msn, .value = old
+	};
 	vb_work_add(qp, VB_WORK_ACK);
 	return ACCEPT;
 }
@@ -338,7 +363,8 @@ static bool in_sequence(const struct vb_rq *rq, const struct vb_pkt *pkt)
 	return pkt->flags & VB_PKT_FIRST ? !rq->open : rq->open && rq->op == pkt->op;
 }
 
-static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+			    struct iovec *iov)
 {
 	struct vb_rq *rq = &qp->rq;
 	enum verdict ret;
@@ -374,7 +400,9 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 	struct vb_response *response;
 
 	if (reply) {
-		*reply = (struct vb_pkt){ .op = VB_PKT_ACK, .flags = VB_PKT_ONLY, .syndrome = syndrome, .psn = psn };
+		*reply = (struct vb_pkt){
+			.op = VB_PKT_ACK, .flags = VB_PKT_ONLY, .syndrome = syndrome, .psn = psn
+		};
 		return true;
 	}
 	if (syndrome == VB_SYN_ACK) {
@@ -387,14 +415,17 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 	}
 	response = response_push(&qp->rq);
 	if (response) {
-		*response = (struct vb_response){ .op = VB_PKT_ACK, .psn = psn, .msn = qp->rq.msn, .value = syndrome };
+		*response = (struct vb_response){
+			.op = VB_PKT_ACK, .psn = psn, .msn = qp->rq.msn, .value = syndrome
+		};
 		vb_work_add(qp, VB_WORK_ACK);
 	}
 	return false;
 }
 
 /* A refusal: complete our WQE with what happened, tell the program, go to the error state, answer. */
-static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt, struct vb_pkt *reply)
+static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt,
+		   struct vb_pkt *reply)
 {
 	if (verdict == NOT_READY) {
 		qp->rq.nak_sent = true; /* what follows is dropped until this one comes again */
@@ -410,23 +441,27 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 }
 
 /* Seen before: acknowledge again, but do nothing twice (IBTA 9.7.5.1.1). */
-static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+			      struct iovec *iov)
 {
 	struct vb_rq *rq = &qp->rq;
 
 	if (pkt->op == VB_PKT_READ)
 		return receive_read(qp, pkt, reply, iov) == ACCEPT && reply;
 	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD) {
-		rq->duplicate = true; /* the requester has missed an acknowledgement: tell it again */
+		rq->duplicate =
+			true; /* the requester has missed an acknowledgement: tell it again */
 		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->epsn, 0xffffff), reply);
 	}
 	for (unsigned int i = 0; i < VB_RESPONSES; i++)
 		if (rq->replay[i].op && rq->replay[i].psn == pkt->psn)
-			return answer_atomic(qp, pkt->psn, rq->replay[i].value, reply) == ACCEPT && reply;
+			return answer_atomic(qp, pkt->psn, rq->replay[i].value, reply) == ACCEPT &&
+			       reply;
 	return false;
 }
 
-static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *iov)
+static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+		       struct iovec *iov)
 {
 	int32_t gap = vb_psn_diff(pkt->psn, qp->rq.epsn);
 	enum verdict ret;
@@ -444,12 +479,14 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	if (ret != ACCEPT)
 		return refuse(qp, ret, pkt, reply);
 	qp->rq.epsn = vb_psn_add(qp->rq.epsn, 1);
-	atomic_store_explicit(&qp->shared->epsn, qp->rq.epsn, memory_order_release); /* see vb_path_expected */
+	atomic_store_explicit(&qp->shared->epsn, qp->rq.epsn,
+			      memory_order_release); /* see vb_path_expected */
 	if (pkt->flags & VB_PKT_LAST)
 		qp->rq.msn = vb_psn_add(qp->rq.msn, 1);
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
 		return reply != NULL;
-	return pkt->flags & (VB_PKT_LAST | VB_PKT_ACK_REQ) ? answer(qp, VB_SYN_ACK, pkt->psn, reply) : false;
+	return pkt->flags & (VB_PKT_LAST | VB_PKT_ACK_REQ) ? answer(qp, VB_SYN_ACK, pkt->psn, reply)
+							   : false;
 }
 
 /* Unreliable: a message with a gap, or without a WQE, is lost, and nobody is told (IBTA 9.8.2.2). */
@@ -537,7 +574,8 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	return false;
 }
 
-bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply, struct iovec *reply_iov)
+bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+			  struct iovec *reply_iov)
 {
 	uint32_t state;
 	bool answered = false, first = false;
@@ -574,25 +612,37 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 		uint32_t chunk = r->len - r->sent < qp->path.mtu ? r->len - r->sent : qp->path.mtu;
 		struct iovec iov = { NULL, chunk };
 		struct vb_pkt pkt = {
-			.op = r->op, .transport = IBV_QPT_RC, .syndrome = VB_SYN_ACK, .dqpn = qp->attr.dest_qp_num,
-			.sqpn = qp->number, .psn = r->psn, .msn_qkey = r->msn, .swap_add = r->value, .iov = &iov,
-			.iov_cnt = chunk ? 1 : 0, .len = chunk,
+			.op = r->op,
+			.transport = IBV_QPT_RC,
+			.syndrome = VB_SYN_ACK,
+			.dqpn = qp->attr.dest_qp_num,
+			.sqpn = qp->number,
+			.psn = r->psn,
+			.msn_qkey = r->msn,
+			.swap_add = r->value,
+			.iov = &iov,
+			.iov_cnt = chunk ? 1 : 0,
+			.len = chunk,
 		};
 		int ret;
 
-		pkt.flags = (uint8_t)((r->sent ? 0 : VB_PKT_FIRST) | (r->sent + chunk == r->len ? VB_PKT_LAST : 0));
+		pkt.flags = (uint8_t)((r->sent ? 0 : VB_PKT_FIRST) |
+				      (r->sent + chunk == r->len ? VB_PKT_LAST : 0));
 		if (r->op == VB_PKT_ACK)
 			pkt.syndrome = (uint8_t)r->value;
 		if (chunk)
-			iov.iov_base = vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent, chunk,
-						       IBV_ACCESS_REMOTE_READ);
+			iov.iov_base =
+				vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent,
+						chunk, IBV_ACCESS_REMOTE_READ);
 		if (chunk && !iov.iov_base)
 			ret = -EFAULT;
 		else
 			ret = vb_path_send(&qp->path, &pkt);
 		if (ret == -EFAULT) {
 			/* The memory went away after the request was accepted. */
-			*r = (struct vb_response){ .op = VB_PKT_ACK, .psn = r->psn, .msn = r->msn,
+			*r = (struct vb_response){ .op = VB_PKT_ACK,
+						   .psn = r->psn,
+						   .msn = r->msn,
 						   .value = VB_SYN_NAK_ACCESS };
 			vb_qp_fail(qp, IBV_EVENT_QP_ACCESS_ERR, true);
 			return send_response(qp, r);
@@ -619,7 +669,9 @@ void vb_responder_answer(struct vb_qp *qp)
 	if (!ret && rq->ack_due && !rq->duplicate && atomic_load(&rq->acked) == rq->epsn)
 		rq->ack_due = false; /* it went with a request */
 	if (!ret && rq->ack_due) {
-		struct vb_response ack = { .op = VB_PKT_ACK, .psn = vb_psn_add(rq->epsn, 0xffffff), .msn = rq->msn,
+		struct vb_response ack = { .op = VB_PKT_ACK,
+					   .psn = vb_psn_add(rq->epsn, 0xffffff),
+					   .msn = rq->msn,
 					   .value = VB_SYN_ACK };
 
 		ret = send_response(qp, &ack);

@@ -58,7 +58,8 @@ uint32_t vb_srq_number(const struct vb_srq *srq)
 static uint16_t posted(const struct vb_srq *srq)
 {
 	/* Pairs with the driver's store after it has written the WQEs. */
-	uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&srq->attr.dbr[0], memory_order_acquire);
+	uint32_t record =
+		atomic_load_explicit((_Atomic uint32_t *)&srq->attr.dbr[0], memory_order_acquire);
 
 	return (uint16_t)be32toh(record);
 }

@@ -13,7 +13,8 @@
 #include "base/rcu.h"
 
 static struct {
-	struct vb_lock lock; /* of the three lists; held for a few instructions, never over a call */
+	struct vb_lock
+		lock; /* of the three lists; held for a few instructions, never over a call */
 	struct vb_qp *work, *blocked, *timers;
 	_Atomic uint32_t runnable, waiting; /* lengths of work and blocked; read without the lock */
 	_Atomic uint64_t next_timer;
@@ -23,7 +24,8 @@ static struct {
  * A queue pair is on one of the two lists exactly while its `work` is not 0: who makes it so puts it there, who takes it
  * off takes the bits after that. So adding to what is due already costs one instruction.
  */
-static void enqueue(struct vb_qp *qp, enum vb_work what, struct vb_qp **list, _Atomic uint32_t *length)
+static void enqueue(struct vb_qp *qp, enum vb_work what, struct vb_qp **list,
+		    _Atomic uint32_t *length)
 {
 	if (atomic_fetch_or(&qp->work, what))
 		return;
@@ -147,7 +149,8 @@ static void look_drained(struct vb_qp *qp)
 	bool event = false;
 
 	vb_lock(&qp->sq.lock);
-	if (qp->state == IBV_QPS_SQD && qp->drained_event && qp->sq.in_head == qp->sq.in_tail && !qp->sq.sent) {
+	if (qp->state == IBV_QPS_SQD && qp->drained_event && qp->sq.in_head == qp->sq.in_tail &&
+	    !qp->sq.sent) {
 		qp->drained_event = false;
 		event = true;
 	}
@@ -253,13 +256,16 @@ static enum vb_pending card_pending(void)
 {
 	if (atomic_load_explicit(&pending.runnable, memory_order_acquire))
 		return VB_PENDING_RUNNABLE;
-	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED : VB_PENDING_NONE;
+	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED
+									    : VB_PENDING_NONE;
 }
 
 /* The acknowledgement that a request carries. */
 static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
-	struct vb_pkt ack = { .op = VB_PKT_ACK, .syndrome = VB_SYN_ACK, .sqpn = pkt->sqpn,
+	struct vb_pkt ack = { .op = VB_PKT_ACK,
+			      .syndrome = VB_SYN_ACK,
+			      .sqpn = pkt->sqpn,
 			      .psn = pkt->msn_qkey & 0xffffff };
 
 	if ((pkt->flags & VB_PKT_ACKS) && pkt->transport == IBV_QPT_RC)

@@ -10,7 +10,8 @@ bool vb_barrier_available;
 
 bool vb_barrier_register(void)
 {
-	vb_barrier_available = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+	vb_barrier_available =
+		!syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 	return vb_barrier_available;
 }
 

@@ -30,14 +30,15 @@ static _Atomic uint64_t *pin_take(struct vb_peer *peer, uint64_t value)
 	return NULL;
 }
 
-static enum vb_direct check(struct vb_peer *peer, uint32_t sqpn, uint32_t dqpn, bool write, uint64_t va, uint32_t rkey,
-			    uint32_t len, uint64_t *remote)
+static enum vb_direct check(struct vb_peer *peer, uint32_t sqpn, uint32_t dqpn, bool write,
+			    uint64_t va, uint32_t rkey, uint32_t len, uint64_t *remote)
 {
 	struct vb_seg_qp *qp = vb_segment_qp(peer->segment, dqpn & VB_QPN_INDEX_MASK, false);
 	unsigned int need = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 	struct vb_seg_mr *mr;
 
-	if (!qp || !atomic_load_explicit(&qp->ready, memory_order_acquire) || qp->remote_qpn != sqpn)
+	if (!qp || !atomic_load_explicit(&qp->ready, memory_order_acquire) ||
+	    qp->remote_qpn != sqpn)
 		return VB_DIRECT_SILENT;
 	if (!(qp->access & need))
 		return VB_DIRECT_INVALID;
@@ -70,8 +71,8 @@ static bool local_fault(const struct iovec *iov, uint32_t cnt)
 	return false;
 }
 
-static enum vb_direct copy(struct vb_peer *peer, bool write, const struct iovec *iov, uint32_t iov_cnt,
-			   uint64_t remote, uint32_t len)
+static enum vb_direct copy(struct vb_peer *peer, bool write, const struct iovec *iov,
+			   uint32_t iov_cnt, uint64_t remote, uint32_t len)
 {
 	struct iovec local[VB_DIRECT_MAX_IOV], far;
 	uint64_t done = 0;
@@ -82,8 +83,8 @@ static enum vb_direct copy(struct vb_peer *peer, bool write, const struct iovec 
 		ssize_t n;
 
 		far = (struct iovec){ (void *)(uintptr_t)(remote + done), len - done };
-		n = write ? process_vm_writev(peer->pid, &local[first], iov_cnt - first, &far, 1, 0) :
-			    process_vm_readv(peer->pid, &local[first], iov_cnt - first, &far, 1, 0);
+		n = write ? process_vm_writev(peer->pid, &local[first], iov_cnt - first, &far, 1, 0)
+			  : process_vm_readv(peer->pid, &local[first], iov_cnt - first, &far, 1, 0);
 		if (n < 0 && errno == EFAULT)
 			return local_fault(iov, iov_cnt) ? VB_DIRECT_LOCAL_FAULT : VB_DIRECT_ACCESS;
 		if (n < 0 && errno == ESRCH)
@@ -115,20 +116,22 @@ static bool switched_off(void)
 	return off;
 }
 
-enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write, const struct iovec *iov,
-			      uint32_t iov_cnt, uint64_t va, uint32_t rkey, uint32_t len)
+enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
+			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
+			      uint32_t len)
 {
 	struct vb_peer *peer = path->peer;
 	_Atomic uint64_t *pin;
 	enum vb_direct ret;
 	uint64_t remote = 0;
 
-	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed) || iov_cnt > VB_DIRECT_MAX_IOV ||
-	    switched_off())
+	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed) ||
+	    iov_cnt > VB_DIRECT_MAX_IOV || switched_off())
 		return VB_DIRECT_UNAVAILABLE;
 	if (!vb_peer_known_alive(peer))
 		return VB_DIRECT_SILENT;
-	pin = pin_take(peer, vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, rkey >> 8));
+	pin = pin_take(peer,
+		       vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;
 	ret = check(peer, sqpn, dqpn, write, va, rkey, len, &remote);

@@ -11,8 +11,8 @@ enum { VB_DIRECT_MAX_IOV = 32 };
 enum vb_direct {
 	VB_DIRECT_OK,
 	VB_DIRECT_UNAVAILABLE, /* the kernel refuses, or too many at once: send packets */
-	VB_DIRECT_SILENT,      /* the QP is not there, or not connected to us: as if packets were lost */
-	VB_DIRECT_ACCESS,      /* key, bounds or rights: a remote access error */
+	VB_DIRECT_SILENT, /* the QP is not there, or not connected to us: as if packets were lost */
+	VB_DIRECT_ACCESS, /* key, bounds or rights: a remote access error */
 	VB_DIRECT_INVALID,     /* the QP does not allow this operation: a remote invalid request */
 	VB_DIRECT_LOCAL_FAULT, /* our own memory is not there */
 };
@@ -22,5 +22,6 @@ enum vb_direct {
  * be connected to sqpn. write: towards the peer. Blocks for the time of the copy; holds a pin, so that the peer's
  * deregistration waits for it.
  */
-enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write, const struct iovec *iov,
-			      uint32_t iov_cnt, uint64_t va, uint32_t rkey, uint32_t len);
+enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
+			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
+			      uint32_t len);

@@ -52,13 +52,14 @@ enum vb_pkt_flags {
 	VB_PKT_ACK_REQ = 1 << 5,
 	/* A request that also acknowledges: msn_qkey is the last PSN received. Not on a wire. */
 	VB_PKT_ACKS = 1 << 7,
-	VB_PKT_PLACED = 1 << 6, /* WRITE with immediate: the initiator has put the data in place itself */
+	VB_PKT_PLACED =
+		1 << 6, /* WRITE with immediate: the initiator has put the data in place itself */
 };
 
 /* AETH syndromes (IBTA 9.7.5.2.4) */
 enum vb_syndrome {
-	VB_SYN_ACK = 0x1f,          /* credits not limited */
-	VB_SYN_RNR = 0x20,          /* | timer code */
+	VB_SYN_ACK = 0x1f, /* credits not limited */
+	VB_SYN_RNR = 0x20, /* | timer code */
 	VB_SYN_NAK_SEQUENCE = 0x60,
 	VB_SYN_NAK_INVALID = 0x61,
 	VB_SYN_NAK_ACCESS = 0x62,
@@ -81,8 +82,10 @@ struct vb_pkt {
 	uint8_t transport; /* enum ibv_qp_type of the sender */
 	uint32_t dqpn, sqpn;
 	uint32_t psn;
-	uint32_t imm;      /* as it is in the WQE: immediate data in network order, or the key to invalidate */
-	uint32_t msn_qkey; /* responses: message sequence number; UD: queue key; RC requests: see VB_PKT_ACKS */
+	uint32_t
+		imm; /* as it is in the WQE: immediate data in network order, or the key to invalidate */
+	uint32_t
+		msn_qkey; /* responses: message sequence number; UD: queue key; RC requests: see VB_PKT_ACKS */
 	/* RETH, AtomicETH */
 	uint64_t va;
 	uint32_t rkey, dma_len;

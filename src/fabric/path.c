@@ -21,7 +21,8 @@ int vb_path_peek(struct vb_path *path, uint32_t qpn)
 	if (!path->peer)
 		return -EHOSTUNREACH;
 	path->kind = VB_PATH_SHM;
-	path->mtu = path->peer->tx.shared ? vb_ring_mtu(path->peer->tx.size) : vb_ring_mtu(VB_RING_MIN);
+	path->mtu =
+		path->peer->tx.shared ? vb_ring_mtu(path->peer->tx.size) : vb_ring_mtu(VB_RING_MIN);
 	return 0;
 }
 
@@ -81,12 +82,14 @@ void vb_path_flush(struct vb_path *path)
 
 bool vb_path_alive(struct vb_path *path)
 {
-	return path->kind == VB_PATH_LOOP || (path->kind == VB_PATH_SHM && vb_peer_alive(path->peer));
+	return path->kind == VB_PATH_LOOP ||
+	       (path->kind == VB_PATH_SHM && vb_peer_alive(path->peer));
 }
 
 bool vb_path_drained(struct vb_path *path)
 {
-	return path->kind != VB_PATH_SHM || !path->peer->tx.shared || vb_ring_drained(&path->peer->tx);
+	return path->kind != VB_PATH_SHM || !path->peer->tx.shared ||
+	       vb_ring_drained(&path->peer->tx);
 }
 
 uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)

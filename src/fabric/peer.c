@@ -58,7 +58,9 @@ static struct vb_peer *peer_create(uint32_t slot)
 	peer = aligned_alloc(64, (sizeof(*peer) + 63) & ~(size_t)63);
 	if (!peer)
 		return NULL;
-	*peer = (struct vb_peer){ .slot = slot, .generation = info.generation, .pid = info.pid, .refs = 1 };
+	*peer = (struct vb_peer){
+		.slot = slot, .generation = info.generation, .pid = info.pid, .refs = 1
+	};
 	peer->segment = vb_segment_map(slot, info.generation);
 	if (!peer->segment) {
 		free(peer);
@@ -174,7 +176,8 @@ bool vb_peer_known_alive(struct vb_peer *peer)
 	struct timespec ts;
 	uint64_t now;
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); /* a few ms behind, and a quarter of the price */
+	clock_gettime(CLOCK_MONOTONIC_COARSE,
+		      &ts); /* a few ms behind, and a quarter of the price */
 	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	if (atomic_load_explicit(&peer->checked, memory_order_relaxed) + 100 * 1000000ull > now)
 		return !atomic_load_explicit(&peer->dead, memory_order_relaxed);
@@ -186,7 +189,8 @@ void vb_peer_wake(struct vb_peer *peer)
 	_Atomic uint32_t *wake = &peer->segment->wake;
 	uint32_t sleeping = VB_WAKE_SLEEP;
 
-	vb_barrier_light(peer->segment); /* pairs with the heavy one before a process sleeps, in progress.c */
+	vb_barrier_light(
+		peer->segment); /* pairs with the heavy one before a process sleeps, in progress.c */
 	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
 	    atomic_compare_exchange_strong(wake, &sleeping, VB_WAKE_BUSY))
 		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -216,7 +220,8 @@ int vb_peer_connect(struct vb_peer *peer)
 			return -ENOMEM;
 		out->size = size;
 	}
-	peer->tx.shared = vb_segment_at(vb_segment_self, out->offset, sizeof(struct vb_ring_shared) + size);
+	peer->tx.shared =
+		vb_segment_at(vb_segment_self, out->offset, sizeof(struct vb_ring_shared) + size);
 	peer->tx.size = size;
 	peer->tx.shared->head = 0;
 	peer->tx.shared->waiting = 0;
@@ -234,7 +239,8 @@ static void accept_ring(struct vb_peer *peer)
 	uint64_t offset;
 	uint32_t size;
 
-	if (atomic_load_explicit(&out->generation, memory_order_acquire) != vb_segment_self->generation)
+	if (atomic_load_explicit(&out->generation, memory_order_acquire) !=
+	    vb_segment_self->generation)
 		return;
 	size = out->size;
 	offset = out->offset;
@@ -243,7 +249,8 @@ static void accept_ring(struct vb_peer *peer)
 	vb_lock(&peer->rx_lock);
 	if (!peer->rx.shared) {
 		peer->rx.size = size;
-		peer->rx.shared = vb_segment_at(peer->segment, offset, sizeof(struct vb_ring_shared) + size);
+		peer->rx.shared =
+			vb_segment_at(peer->segment, offset, sizeof(struct vb_ring_shared) + size);
 	}
 	vb_unlock(&peer->rx_lock);
 }
@@ -278,7 +285,8 @@ static void accept_from(uint32_t slot)
 
 void vb_peer_accept(void)
 {
-	uint32_t epoch = atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
+	uint32_t epoch =
+		atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
 
 	if (__builtin_expect(epoch == inbound_epoch, 1) || !vb_trylock(&accept_lock))
 		return;

@@ -21,15 +21,15 @@ struct vb_peer {
 	struct vb_segment *segment;
 	_Atomic uint32_t refs;
 	_Atomic bool dead;
-	_Atomic bool no_direct; /* the kernel refused process_vm_*: use packets */
+	_Atomic bool no_direct;   /* the kernel refused process_vm_*: use packets */
 	_Atomic uint64_t checked; /* when liveness was last asked, ns */
 	struct vb_peer *next_dropped;
 	unsigned int drops; /* references waiting in that list */
 	_Alignas(64) struct vb_lock tx_lock;
-	struct vb_ring_tx tx;     /* shared NULL: not made yet */
+	struct vb_ring_tx tx; /* shared NULL: not made yet */
 	_Alignas(64) struct vb_lock rx_lock;
-	struct vb_ring_rx rx;     /* shared NULL: the peer has made none */
-	_Atomic bool broken;      /* it sent nonsense: its ring is not read any more */
+	struct vb_ring_rx rx; /* shared NULL: the peer has made none */
+	_Atomic bool broken;  /* it sent nonsense: its ring is not read any more */
 };
 
 /* The peer in a slot, inside a read section; made if needed. NULL where nobody is there. */

@@ -37,10 +37,11 @@
 #include "fabric/segment.h"
 
 enum {
-	BURST = 64,             /* packets taken from one ring before the next gets its turn */
-	POLLS_TO_SETTLE = 16,   /* empty polls in a row that make a poller */
-	POLLS_IF_ARMED = 4096,  /* the same while a CQ is armed: its program may be about to wait for the event */
-	POLLS_TO_YIELD = 256,   /* and that mean the peer may be waiting for this very core */
+	BURST = 64,           /* packets taken from one ring before the next gets its turn */
+	POLLS_TO_SETTLE = 16, /* empty polls in a row that make a poller */
+	POLLS_IF_ARMED =
+		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
+	POLLS_TO_YIELD = 256, /* and that mean the peer may be waiting for this very core */
 	TICK_NS = 1000000,
 };
 
@@ -50,11 +51,11 @@ static struct {
 	unsigned int users;
 	_Atomic uint32_t epoch;
 	_Atomic bool stop;
-	_Atomic bool kicked;      /* work was added since the background thread last looked */
-	_Atomic bool resting;     /* it sleeps, or is about to */
+	_Atomic bool kicked;  /* work was added since the background thread last looked */
+	_Atomic bool resting; /* it sleeps, or is about to */
 	_Atomic int armed;
-	_Atomic uint32_t tick;    /* counts background looks while POLLED */
-	_Atomic uint32_t polled;  /* the tick in which a poll was last seen */
+	_Atomic uint32_t tick;   /* counts background looks while POLLED */
+	_Atomic uint32_t polled; /* the tick in which a poll was last seen */
 } fabric;
 
 /* Polls in a row, by this thread, that found nothing. */
@@ -69,9 +70,11 @@ static _Atomic uint32_t *wake_word(void)
 
 static void futex_wait(uint32_t value, uint64_t timeout_ns)
 {
-	struct timespec ts = { (time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u) };
+	struct timespec ts = { (time_t)(timeout_ns / 1000000000u),
+			       (long)(timeout_ns % 1000000000u) };
 
-	syscall(SYS_futex, wake_word(), FUTEX_WAIT, value, timeout_ns == UINT64_MAX ? NULL : &ts, NULL, 0);
+	syscall(SYS_futex, wake_word(), FUTEX_WAIT, value, timeout_ns == UINT64_MAX ? NULL : &ts,
+		NULL, 0);
 }
 
 static void futex_wake(void)
@@ -112,7 +115,8 @@ static bool drain(struct vb_peer *peer)
 
 static bool readable(struct vb_peer *peer)
 {
-	return !atomic_load_explicit(&peer->broken, memory_order_relaxed) && vb_ring_pending(&peer->rx);
+	return !atomic_load_explicit(&peer->broken, memory_order_relaxed) &&
+	       vb_ring_pending(&peer->rx);
 }
 
 static bool rings_pending(void)
@@ -181,10 +185,12 @@ static void settle(void)
 			atomic_store_explicit(&fabric.polled, tick, memory_order_relaxed);
 		return;
 	}
-	if (idle < (atomic_load_explicit(&fabric.armed, memory_order_relaxed) ? POLLS_IF_ARMED : POLLS_TO_SETTLE))
+	if (idle < (atomic_load_explicit(&fabric.armed, memory_order_relaxed) ? POLLS_IF_ARMED
+									      : POLLS_TO_SETTLE))
 		return;
 	fabric.polled = fabric.tick;
-	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) && state == VB_WAKE_SLEEP)
+	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) &&
+	    state == VB_WAKE_SLEEP)
 		futex_wake(); /* from now on it looks every tick */
 }
 
@@ -235,8 +241,8 @@ static bool nothing_left(uint32_t state)
 	/* Pairs with vb_peer_wake. While a poller is there it does the looking, and this is only a nap. */
 	if (state == VB_WAKE_SLEEP)
 		vb_barrier_heavy();
-	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE && !rings_pending() &&
-	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
+	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE &&
+	       !rings_pending() && atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
 }
 
 /*
@@ -264,7 +270,8 @@ static void rest(uint64_t timer)
 		atomic_fetch_add(&fabric.tick, 1);
 		limit = limit < TICK_NS ? limit : TICK_NS;
 	} else {
-		if (state != VB_WAKE_SLEEP && !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
+		if (state != VB_WAKE_SLEEP &&
+		    !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
 			return;
 		state = VB_WAKE_SLEEP;
 	}

@@ -70,7 +70,8 @@ static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
 	/* One line more: the commit word behind the record must be free to clear. */
 	if (tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size)
 		return true;
-	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_acquire); /* pairs with vb_ring_next */
+	tx->head = atomic_load_explicit(&tx->shared->head,
+					memory_order_acquire); /* pairs with vb_ring_next */
 	/* A consumer that stores nonsense hurts only its own ring: the offset is masked whatever comes of it. */
 	return tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size;
 }
@@ -81,7 +82,8 @@ static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes
 
 	atomic_store_explicit(&next->commit, 0, memory_order_relaxed);
 	/* Pairs with the acquire in vb_ring_peek: header, payload and the cleared word above come first. */
-	atomic_store_explicit(&record->commit, (uint32_t)(bytes / VB_RING_LINE) | mark, memory_order_release);
+	atomic_store_explicit(&record->commit, (uint32_t)(bytes / VB_RING_LINE) | mark,
+			      memory_order_release);
 	tx->tail += bytes;
 	/*
 	 * The next record will clear the word behind it before it is published. Own that line by then, or the
@@ -152,7 +154,8 @@ static void read_extension(const uint8_t *from, struct vb_pkt *pkt, struct vb_gr
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 {
 	uint32_t ext = extension_size(pkt->op, pkt->transport);
-	uint64_t bytes = (sizeof(struct record) + ext + pkt->len + VB_RING_LINE - 1) & ~(uint64_t)(VB_RING_LINE - 1);
+	uint64_t bytes = (sizeof(struct record) + ext + pkt->len + VB_RING_LINE - 1) &
+			 ~(uint64_t)(VB_RING_LINE - 1);
 	struct record *record = reserve(tx, bytes);
 	uint8_t *to;
 
@@ -189,7 +192,8 @@ bool vb_ring_drained(struct vb_ring_tx *tx)
 
 bool vb_ring_wait_room(struct vb_ring_tx *tx)
 {
-	atomic_store_explicit(&tx->shared->waiting, 1, memory_order_seq_cst); /* pairs with vb_ring_next */
+	atomic_store_explicit(&tx->shared->waiting, 1,
+			      memory_order_seq_cst); /* pairs with vb_ring_next */
 	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_seq_cst);
 	return tx->tail - tx->head > tx->size / 2;
 }
@@ -201,7 +205,8 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	struct record *record = record_at(rx->shared, rx->size, head);
 	uint32_t commit, ext;
 
-	commit = atomic_load_explicit(&record->commit, memory_order_acquire); /* pairs with publish */
+	commit = atomic_load_explicit(&record->commit,
+				      memory_order_acquire); /* pairs with publish */
 	if (!commit)
 		return 0;
 	if (commit & PAD) {
@@ -248,7 +253,8 @@ bool vb_ring_next(struct vb_ring_rx *rx)
 	if (head - rx->looked < rx->size / 4)
 		return false;
 	rx->looked = head;
-	atomic_store_explicit(&rx->shared->head, head, memory_order_seq_cst); /* pairs with vb_ring_wait_room */
+	atomic_store_explicit(&rx->shared->head, head,
+			      memory_order_seq_cst); /* pairs with vb_ring_wait_room */
 	return atomic_load_explicit(&rx->shared->waiting, memory_order_seq_cst) &&
 	       atomic_exchange(&rx->shared->waiting, 0);
 }
@@ -257,5 +263,6 @@ void vb_ring_release(struct vb_ring_rx *rx)
 {
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
 
-	atomic_store_explicit(&rx->shared->head, head, memory_order_release); /* pairs with has_room */
+	atomic_store_explicit(&rx->shared->head, head,
+			      memory_order_release); /* pairs with has_room */
 }

@@ -50,7 +50,7 @@ struct vb_ring_rx {
 	struct vb_ring_shared *shared;
 	uint64_t size;
 	_Atomic uint64_t head; /* written by who holds the peer's rx_lock, looked at by all */
-	uint64_t looked; /* head when it last looked whether the producer waits */
+	uint64_t looked;       /* head when it last looked whether the producer waits */
 	uint32_t record_bytes; /* of the record last peeked at */
 };
 
@@ -80,7 +80,8 @@ void vb_ring_release(struct vb_ring_rx *rx);
 static inline bool vb_ring_pending(struct vb_ring_rx *rx)
 {
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
-	_Atomic uint32_t *commit = __builtin_assume_aligned(&rx->shared->data[head & (rx->size - 1)], VB_RING_LINE);
+	_Atomic uint32_t *commit =
+		__builtin_assume_aligned(&rx->shared->data[head & (rx->size - 1)], VB_RING_LINE);
 
 	return atomic_load_explicit(commit, memory_order_acquire) != 0;
 }

@@ -118,7 +118,8 @@ struct vb_segment *vb_segment_map(uint32_t slot, uint32_t generation)
 	close(fd);
 	if (!segment)
 		return NULL;
-	if (segment->magic != SEGMENT_MAGIC || segment->slot != slot || segment->generation != generation) {
+	if (segment->magic != SEGMENT_MAGIC || segment->slot != slot ||
+	    segment->generation != generation) {
 		vb_segment_unmap(segment);
 		return NULL;
 	}
@@ -132,7 +133,8 @@ void vb_segment_unmap(struct vb_segment *segment)
 
 void *vb_segment_at(struct vb_segment *segment, uint64_t offset, size_t bytes)
 {
-	uint64_t size = atomic_load_explicit(&segment->size, memory_order_acquire); /* pairs with vb_segment_alloc */
+	uint64_t size = atomic_load_explicit(
+		&segment->size, memory_order_acquire); /* pairs with vb_segment_alloc */
 
 	if (offset < sizeof(*segment) || (offset & 63) || size > VB_SEG_MAP_SIZE || offset > size ||
 	    bytes > size - offset)
@@ -141,8 +143,8 @@ void *vb_segment_at(struct vb_segment *segment, uint64_t offset, size_t bytes)
 }
 
 /* Entry index of a directory of chunks. */
-static void *entry(struct vb_segment *segment, _Atomic uint64_t *chunks, uint32_t chunk_entries, uint32_t index,
-		   bool create)
+static void *entry(struct vb_segment *segment, _Atomic uint64_t *chunks, uint32_t chunk_entries,
+		   uint32_t index, bool create)
 {
 	_Atomic uint64_t *chunk = &chunks[index / chunk_entries];
 	uint64_t offset = atomic_load_explicit(chunk, memory_order_acquire);
@@ -179,7 +181,8 @@ struct vb_seg_mr *vb_segment_mr(struct vb_segment *segment, uint32_t index, bool
 /* Wait until no pin has `want` in the bits of `mask`; a pin left by a dead process is cleared. */
 static void wait_unpinned(uint64_t want, uint64_t mask)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of the pinning side, see direct.c */
+	atomic_thread_fence(
+		memory_order_seq_cst); /* pairs with the fence of the pinning side, see direct.c */
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {
 		for (unsigned int i = 0; i < VB_SEG_PINS; i++) {
 			_Atomic uint64_t *pin = &vb_segment_self->pins[slot][i];
@@ -203,7 +206,8 @@ static void wait_unpinned(uint64_t want, uint64_t mask)
 
 void vb_segment_wait_qp(uint32_t qp_index)
 {
-	wait_unpinned(1ull << 48 | (uint64_t)(qp_index & 0xffff) << 24, 1ull << 48 | 0xffffull << 24);
+	wait_unpinned(1ull << 48 | (uint64_t)(qp_index & 0xffff) << 24,
+		      1ull << 48 | 0xffffull << 24);
 }
 
 void vb_segment_wait_mr(uint32_t mr_index)

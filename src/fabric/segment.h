@@ -28,9 +28,10 @@
 #include "base/registry.h"
 
 enum {
-	VB_SEG_MAP_SIZE = 128 << 20, /* address space per mapping; the file is as large as it needs */
-	VB_SEG_PINS = 8,             /* concurrent direct accesses of one peer */
-	VB_SEG_QP_CHUNK = 256,       /* entries per chunk */
+	VB_SEG_MAP_SIZE =
+		128 << 20,     /* address space per mapping; the file is as large as it needs */
+	VB_SEG_PINS = 8,       /* concurrent direct accesses of one peer */
+	VB_SEG_QP_CHUNK = 256, /* entries per chunk */
 	VB_SEG_QP_CHUNKS = 256,
 	VB_SEG_MR_CHUNK = 256,
 	VB_SEG_MR_CHUNKS = 1024,
@@ -46,10 +47,11 @@ enum vb_wake {
 struct vb_seg_qp {
 	_Atomic uint32_t ready; /* 1: RC or UC in a state that receives */
 	uint32_t remote_qpn;
-	uint32_t access;        /* enum ibv_access_flags */
+	uint32_t access; /* enum ibv_access_flags */
 	uint32_t pdn;
 	uint32_t transport;
-	_Atomic uint32_t epsn;  /* RC: what the responder expects next, so that a dead process has still acknowledged */
+	_Atomic uint32_t
+		epsn; /* RC: what the responder expects next, so that a dead process has still acknowledged */
 	uint32_t reserved[10];
 };
 
@@ -74,12 +76,13 @@ struct vb_segment {
 	uint64_t magic;
 	uint32_t slot, generation;
 	uint32_t pid;
-	uint32_t wants_fence; /* the owner cannot use membarrier: who sends to it must fence, see barrier.h */
+	uint32_t
+		wants_fence; /* the owner cannot use membarrier: who sends to it must fence, see barrier.h */
 	_Atomic uint64_t size; /* bytes that exist */
 	uint8_t pad0[32];
 	/* peers write */
-	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
-	_Atomic uint32_t inbound_epoch;     /* counts announcements below */
+	_Alignas(64) _Atomic uint32_t wake;              /* enum vb_wake; a futex */
+	_Atomic uint32_t inbound_epoch;                  /* counts announcements below */
 	_Alignas(64) _Atomic uint32_t inbound[VB_SLOTS]; /* generation of the peer */
 	_Alignas(64) _Atomic uint64_t pins[VB_SLOTS][VB_SEG_PINS];
 	/* owner writes */
@@ -88,7 +91,8 @@ struct vb_segment {
 	_Atomic uint64_t mr_chunk[VB_SEG_MR_CHUNKS];
 };
 
-_Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64, "entries fill a line");
+_Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64,
+	       "entries fill a line");
 _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");
 
 /* The own segment, NULL before vb_fabric_start(). */
@@ -115,8 +119,8 @@ struct vb_seg_mr *vb_segment_mr(struct vb_segment *segment, uint32_t index, bool
  */
 static inline uint64_t vb_pin(uint32_t generation, uint32_t qp_index, uint32_t mr_index)
 {
-	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 | (uint64_t)(qp_index & 0xffff) << 24 |
-	       (mr_index & 0xffffff);
+	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 |
+	       (uint64_t)(qp_index & 0xffff) << 24 | (mr_index & 0xffffff);
 }
 
 /* Wait until no live peer pins this QP (or MR) of ours. The entry is already dead, so no new pin can hold. */

@@ -48,9 +48,9 @@ struct vb_wr {
 	uint8_t blocks;     /* ring blocks it takes */
 	uint16_t index;     /* of its first block */
 	uint16_t num_sge;
-	uint32_t imm;       /* or the key to invalidate */
+	uint32_t imm; /* or the key to invalidate */
 	uint32_t rkey;
-	uint64_t len;       /* sum over sge */
+	uint64_t len; /* sum over sge */
 	uint64_t raddr;
 	uint64_t swap_add, compare;
 	/* datagrams */
@@ -73,7 +73,7 @@ struct vb_completion {
 	uint32_t byte_len;
 	uint32_t imm;
 	uint32_t src_qpn;
-	uint32_t srqn;      /* 0: not from an SRQ */
+	uint32_t srqn; /* 0: not from an SRQ */
 	uint32_t uidx;
 	uint64_t timestamp;
 };

@@ -50,7 +50,8 @@ static const struct opcode opcodes[] = {
 	[MLX5_OPCODE_RDMA_WRITE] = { VB_WR_WRITE, .raddr = true, .known = true },
 	[MLX5_OPCODE_RDMA_WRITE_IMM] = { VB_WR_WRITE, VB_WR_IMM, .raddr = true, .known = true },
 	[MLX5_OPCODE_RDMA_READ] = { VB_WR_READ, .raddr = true, .known = true },
-	[MLX5_OPCODE_ATOMIC_CS] = { VB_WR_COMPARE_SWAP, .raddr = true, .atomic = true, .known = true },
+	[MLX5_OPCODE_ATOMIC_CS] = { VB_WR_COMPARE_SWAP, .raddr = true, .atomic = true,
+				    .known = true },
 	[MLX5_OPCODE_ATOMIC_FA] = { VB_WR_FETCH_ADD, .raddr = true, .atomic = true, .known = true },
 	[MLX5_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
 };
@@ -81,8 +82,10 @@ static int decode_inline(struct cursor *c, uint32_t at, uint32_t len, struct vb_
 	if (wr->num_sge + 2 > VB_WR_MAX_SGE)
 		return -EINVAL;
 	if (len > to_end) {
-		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)(c->ring + at), to_end, 0, true };
-		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)c->ring, len - to_end, 0, true };
+		wr->sge[wr->num_sge++] =
+			(struct vb_sge){ (uintptr_t)(c->ring + at), to_end, 0, true };
+		wr->sge[wr->num_sge++] =
+			(struct vb_sge){ (uintptr_t)c->ring, len - to_end, 0, true };
 	} else if (len) {
 		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)(c->ring + at), len, 0, true };
 	}
@@ -110,18 +113,20 @@ static int decode_data(struct cursor *c, struct vb_wr *wr)
 		if (wr->num_sge == VB_WR_MAX_SGE)
 			return -EINVAL;
 		/* A count of 0 stands for 2 GiB: the field has no room for it. */
-		wr->sge[wr->num_sge++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31,
-							  be32toh(seg->lkey), false };
+		wr->sge[wr->num_sge++] =
+			(struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31,
+					 be32toh(seg->lkey), false };
 		wr->len += count ? count : 1u << 31;
 	}
 	return 0;
 }
 
 /* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
-static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr,
-					struct cursor *c)
+static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index,
+					struct vb_wr *wr, struct cursor *c)
 {
-	const struct mlx5_wqe_ctrl_seg *ctrl = (const void *)((const char *)ring + (index & (blocks - 1)) * BLOCK);
+	const struct mlx5_wqe_ctrl_seg *ctrl =
+		(const void *)((const char *)ring + (index & (blocks - 1)) * BLOCK);
 	uint32_t opmod_idx_opcode = be32toh(*(const volatile __be32 *)&ctrl->opmod_idx_opcode);
 	uint32_t ds = be32toh(*(const volatile __be32 *)&ctrl->qpn_ds) & 0x3f;
 	uint8_t fm_ce_se = *(const volatile uint8_t *)&ctrl->fm_ce_se;
@@ -139,7 +144,8 @@ static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint3
 	if (!opcode->known)
 		return NULL;
 	wr->op = opcode->op;
-	wr->flags = (uint8_t)(opcode->flags | ((fm_ce_se & MLX5_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
+	wr->flags = (uint8_t)(opcode->flags |
+			      ((fm_ce_se & MLX5_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
 			      ((fm_ce_se & MLX5_WQE_CTRL_SOLICITED) ? VB_WR_SOLICITED : 0) |
 			      ((fm_ce_se & 0xe0) ? VB_WR_FENCE : 0));
 	/* Immediate data passes through as it is; a key is a number. */
@@ -209,7 +215,8 @@ static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_s
 			break;
 		if (count & MLX5_INLINE_SEG)
 			return -EINVAL;
-		sge[n++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31, lkey, false };
+		sge[n++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31, lkey,
+					    false };
 	}
 	return n;
 }
@@ -251,7 +258,8 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 {
 	struct mlx5_cqe64 *cqe = to;
-	uint8_t op_own = (uint8_t)(cqe_opcode(c) << 4 | (c->flags & VB_WR_SOLICITED ? 2 : 0) | owner);
+	uint8_t op_own =
+		(uint8_t)(cqe_opcode(c) << 4 | (c->flags & VB_WR_SOLICITED ? 2 : 0) | owner);
 
 	cqe->srqn_uidx = htobe32(c->srqn ? c->srqn : c->uidx);
 	cqe->wqe_counter = htobe16(c->wqe_index);

@@ -392,8 +392,12 @@ static bool may_go_direct(const struct vb_qp *qp)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
 
-	return qp->path.kind == VB_PATH_SHM && (wr->op == VB_WR_READ || wr->op == VB_WR_WRITE) &&
-	       !qp->sq.sent && qp->sq.in_head == qp->sq.in_tail;
+	if (qp->path.kind != VB_PATH_SHM || qp->sq.sent || qp->sq.in_head != qp->sq.in_tail)
+		return false;
+	/* With immediate data a packet must go anyway: what fits into it goes along, for less than a system call. */
+	if (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM))
+		return wr->len > qp->path.mtu;
+	return wr->op == VB_WR_READ || wr->op == VB_WR_WRITE;
 }
 
 static enum vb_direct go_direct(struct vb_qp *qp, const struct iovec *iov, int cnt)

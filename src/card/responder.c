@@ -53,11 +53,14 @@ static uint16_t posted(const struct vb_qp *qp)
 	return (uint16_t)be32toh(record);
 }
 
+/* Take a receive WQE for the message; one that a lost message of UC left behind serves the next. */
 static enum verdict take_wqe(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
 	int n;
 
+	if (rq->have_wqe)
+		return ACCEPT;
 	if (qp->init.srq) {
 		n = vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge);
 	} else if (!rq->count || posted(qp) == rq->ci) {
@@ -495,14 +498,8 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 	struct vb_rq *rq = &qp->rq;
 	enum verdict ret;
 
-	if ((pkt->flags & VB_PKT_FIRST) && rq->open) {
-		/* The rest of the last one never came: its WQE takes this message instead. */
-		rq->open = false;
-		if (rq->have_wqe && !qp->init.srq) {
-			rq->ci--;
-			rq->have_wqe = false;
-		}
-	}
+	if (pkt->flags & VB_PKT_FIRST)
+		rq->open = false; /* the rest of the last one, if it was open, never came */
 	if (pkt->psn != rq->epsn && !(pkt->flags & VB_PKT_FIRST))
 		return;
 	rq->epsn = vb_psn_add(pkt->psn, 1);

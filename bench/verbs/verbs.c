@@ -39,6 +39,7 @@ struct order {
 
 static struct address peer;
 static uint64_t unsignalled;
+static bool owed; /* a receive was used and not yet posted again */
 
 /* --- one request ------------------------------------------------------------------------------- */
 
@@ -97,6 +98,10 @@ static void throw(struct node * node, const struct order *o, uint8_t mark)
 	bool signalled = ++unsignalled % 32 == 0;
 
 	post(node, o, signalled, mark);
+	/* What is due is done while the message is on its way, not before. */
+	if (owed)
+		post_receive(node);
+	owed = false;
 	if (signalled)
 		await(node->send_cq);
 }
@@ -108,7 +113,7 @@ static void catch (struct node *node, const struct order *o, uint8_t mark)
 
 	if (takes_receive(o)) {
 		await(node->recv_cq);
-		post_receive(node);
+		owed = true;
 		return;
 	}
 	while (*flag != mark) {
@@ -128,6 +133,9 @@ static void ping_pong(struct node *node, const struct order *o, bool first)
 		if (!first)
 			throw(node, o, mark);
 	}
+	if (owed)
+		post_receive(node);
+	owed = false;
 }
 
 /* --- many at once ------------------------------------------------------------------------------ */

@@ -654,10 +654,12 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 void vb_responder_answer(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
+	struct vb_path path;
 	int ret = 0;
 
 	vb_read_lock();
 	vb_lock(&rq->lock);
+	path = qp->path; /* as it is now: modify may replace it, and closes the old one after a grace period */
 	while (!ret && rq->resp_head != rq->resp_tail) {
 		ret = send_response(qp, &rq->response[rq->resp_head % VB_RESPONSES]);
 		if (!ret)
@@ -684,7 +686,7 @@ void vb_responder_answer(struct vb_qp *qp)
 	vb_unlock(&rq->lock);
 	if (ret == -EAGAIN)
 		vb_work_block(qp, VB_WORK_ACK);
-	vb_path_flush(&qp->path);
+	vb_path_flush(&path);
 	vb_read_unlock();
 }
 

@@ -88,8 +88,15 @@ bool vb_path_alive(struct vb_path *path)
 
 bool vb_path_drained(struct vb_path *path)
 {
-	return path->kind != VB_PATH_SHM || !path->peer->tx.shared ||
-	       vb_ring_drained(&path->peer->tx);
+	struct vb_peer *peer = path->peer;
+	bool drained;
+
+	if (path->kind != VB_PATH_SHM)
+		return true;
+	vb_lock(&peer->tx_lock);
+	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
+	vb_unlock(&peer->tx_lock);
+	return drained;
 }
 
 uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The generator: many random programs in one ELF, each a valid, ending program by construction.
+ *
+ * A program owns one block of data; a random register holds the block's middle ("base") throughout:
+ *
+ *      -512            -256                      +256             +520
+ *       | initial x1..31 |  scratch, random bytes  | record to write |
+ *                        ^ loads, stores and atomics stay in here
+ *
+ * A program loads all registers, runs a random body, stores all registers, sums its scratch and
+ * writes the record. Which register is base, loop counter, link or address differs from program to
+ * program, so every register meets every role. `busy` holds those that code being made must not
+ * write.
+ *
+ * Loops have a fixed trip count, calls only go to functions of a greater depth, so every program
+ * ends; how many instructions that takes depends on data and is the model's business.
+ */
+#include "gen.h"
+
+#include <string.h>
+
+enum { SCRATCH = 256, RECORD = 256, BLOCK = 512 + 256 + GEN_RECORD, MAX_FN = 6 };
+
+struct fn {
+	int label;
+	unsigned link, depth;
+	u32 busy;
+	bool made;
+};
+
+struct gen {
+	struct rv_prog *p;
+	struct rng r;
+	u32 busy;
+	unsigned base, depth,
+		trips; /* depth of calls; product of the loop counts around this place */
+	int left;      /* instructions this program may still emit, about */
+	unsigned flags;
+	struct fn fn[MAX_FN];
+	unsigned fns;
+	int sum; /* label of the checksum routine */
+};
+
+static void body(struct gen *g, unsigned nest, int size);
+
+static unsigned any(struct gen *g)
+{
+	return rng_below(&g->r, 32);
+}
+
+/* A register that may be written; x0 now and then, where it makes sense. */
+static unsigned dest(struct gen *g)
+{
+	unsigned r;
+
+	do
+		r = any(g);
+	while (g->busy >> r & 1);
+	return r;
+}
+
+/* A register that can hold something: never x0. */
+static unsigned take(struct gen *g)
+{
+	unsigned r;
+
+	do
+		r = dest(g);
+	while (!r);
+	g->busy |= 1u << r;
+	return r;
+}
+
+static void give(struct gen *g, unsigned r)
+{
+	g->busy &= ~(1u << r);
+}
+
+static struct rv_insn *emit(struct gen *g, enum rv_op op, unsigned rd, unsigned rs1, unsigned rs2,
+			    i64 imm)
+{
+	struct rv_insn *i = rv_emit(g->p, op, rd, rs1, rs2, imm);
+
+	i->compress = !(g->flags & GEN_NO_COMPRESS) && !rng_chance(&g->r, 20);
+	g->left--;
+	return i;
+}
+
+static i64 imm12(struct gen *g)
+{
+	i64 v = (i64)(rng_next(&g->r) << 52) >> 52;
+
+	return rng_chance(&g->r, 50) ? v >> 6 : v;
+}
+
+static enum rv_op pick(struct gen *g, enum rv_format format)
+{
+	enum rv_op op;
+
+	do
+		op = (enum rv_op)rng_below(&g->r, OP_COUNT);
+	while (rv_info[op].format != format || (op == OP_ctzw && !(g->flags & GEN_OURS)));
+	return op;
+}
+
+static void computing(struct gen *g)
+{
+	static const enum rv_format kind[] = { FMT_R,  FMT_R,  FMT_R,  FMT_I, FMT_I,
+					       FMT_SH, FMT_SH, FMT_U1, FMT_U };
+	enum rv_format format = kind[rng_below(&g->r, sizeof(kind) / sizeof(kind[0]))];
+	unsigned rd = dest(g), rs1 = rng_chance(&g->r, 40) ? rd : any(g);
+	enum rv_op op = pick(g, format);
+	i64 imm = 0;
+
+	if (format == FMT_I)
+		imm = imm12(g);
+	else if (format == FMT_SH)
+		imm = rng_below(&g->r, 1u << rv_info[op].arg);
+	else if (format == FMT_U)
+		imm = (i32)(rng_next(&g->r) & 0xfffff000) >> (rng_chance(&g->r, 50) ? 14 : 0) &
+		      ~0xfff;
+	emit(g, op, rd, rs1, format == FMT_R ? any(g) : 0, imm);
+}
+
+/* The forms compilers love and random choice seldom hits: low registers, two operands. */
+static void compact(struct gen *g)
+{
+	static const enum rv_op op[] = { OP_addi, OP_addiw, OP_andi, OP_sub,  OP_xor,
+					 OP_or,   OP_and,   OP_subw, OP_addw, OP_slli,
+					 OP_srli, OP_srai,  OP_add };
+	unsigned n = rng_below(&g->r, sizeof(op) / sizeof(op[0])), rd = 8 + rng_below(&g->r, 8);
+	unsigned rs2 = 8 + rng_below(&g->r, 8);
+	enum rv_format format = rv_info[op[n]].format;
+
+	if (g->busy >> rd & 1)
+		return;
+	if (format == FMT_R)
+		emit(g, op[n], rd, rd, rs2, 0);
+	else
+		emit(g, op[n], rd, rd, 0,
+		     format == FMT_SH ? rng_below(&g->r, 64) : (i64)rng_below(&g->r, 64) - 32);
+}
+
+/* A register that points into the scratch with at least `room` bytes after it; give it back after
+ * use. */
+static unsigned address(struct gen *g, unsigned room, bool aligned)
+{
+	unsigned r = take(g), mask = aligned ? 0xf8 : 0xff;
+
+	if (rng_chance(&g->r, 50)) { /* constant distance */
+		unsigned off = rng_below(&g->r, 2 * SCRATCH - room + 1);
+
+		emit(g, OP_addi, r, g->base, 0, (i64)(aligned ? off & ~7u : off) - SCRATCH);
+		return r;
+	}
+	emit(g, OP_andi, r, any(g), 0, (i64)mask); /* computed distance */
+	if (rng_chance(&g->r, 30))
+		emit(g, OP_sh1add, r, r, g->base, 0), emit(g, OP_addi, r, r, 0, -SCRATCH);
+	else
+		emit(g, OP_add, r, r, g->base, 0);
+	if (room > 1 && mask == 0xff)
+		emit(g, OP_addi, r, r, 0, -(i64)room);
+	return r;
+}
+
+static void load_store(struct gen *g)
+{
+	bool load = rng_chance(&g->r, 55);
+	enum rv_op op = pick(g, load ? FMT_LD : FMT_ST);
+	unsigned size = rv_info[op].arg, r, reg;
+	i64 off = (i64)rng_below(&g->r, 2 * SCRATCH - size + 1) - SCRATCH;
+
+	if (rng_chance(&g->r, 60)) { /* straight off base; mostly aligned, as compilers do */
+		if (rng_chance(&g->r, 80))
+			off &= -(i64)size;
+		emit(g, op, load ? dest(g) : 0, g->base, load ? 0 : any(g), off);
+		return;
+	}
+	r = address(g, 24, false);
+	reg = load ? rng_chance(&g->r, 30) ? r : dest(g) : any(g);
+	emit(g, op, load ? reg : 0, r, load ? 0 : reg, (i64)rng_below(&g->r, 16));
+	give(g, r);
+}
+
+static void atomic(struct gen *g)
+{
+	unsigned r = address(g, 8, true), rd = rng_chance(&g->r, 20) ? r : dest(g);
+	unsigned order = rng_below(&g->r, 4), value = any(g);
+	bool wide = rng_chance(&g->r, 50);
+
+	if (rng_chance(&g->r, 60)) {
+		emit(g, pick(g, FMT_AM), rd, r, value, order);
+	} else if (rng_chance(&g->r, 70)) { /* a retry loop as compilers emit it */
+		unsigned got = take(g), new = take(g);
+		int again = rv_label(g->p);
+
+		rv_place(g->p, again);
+		emit(g, wide ? OP_lr_d : OP_lr_w, got, r, 0, order);
+		emit(g, pick(g, FMT_R), new, got, any(g), 0);
+		emit(g, wide ? OP_sc_d : OP_sc_w, new, r, new, order);
+		rv_branch(g->p, OP_bne, new, 0, again);
+		give(g, got);
+		give(g, new);
+	} else { /* nothing reserved: must fail and store nothing */
+		emit(g, wide ? OP_sc_d : OP_sc_w, 0, r, 0, 0);
+		emit(g, wide ? OP_sc_d : OP_sc_w, dest(g), r, value, order);
+	}
+	give(g, r);
+}
+
+static void branch_to(struct gen *g, int label)
+{
+	unsigned rs1 = any(g), rs2 = rng_chance(&g->r, 30)   ? 0
+				     : rng_chance(&g->r, 10) ? rs1
+							     : any(g);
+
+	rv_branch(g->p, pick(g, FMT_BR), rs1, rs2, label);
+	g->p->insn[g->p->count - 1].compress = !(g->flags & GEN_NO_COMPRESS);
+}
+
+static void if_else(struct gen *g, unsigned nest)
+{
+	int other = rv_label(g->p), end = rv_label(g->p);
+
+	branch_to(g, other);
+	body(g, nest + 1, 1 + (int)rng_below(&g->r, 8));
+	if (rng_chance(&g->r, 50)) {
+		rv_jump(g->p, 0, end);
+		rv_place(g->p, other);
+		body(g, nest + 1, 1 + (int)rng_below(&g->r, 8));
+	} else {
+		rv_place(g->p, other);
+	}
+	rv_place(g->p, end);
+}
+
+static void loop(struct gen *g, unsigned nest)
+{
+	unsigned counter = take(g), n = 1 + rng_below(&g->r, 6), bound = 0;
+	int top = rv_label(g->p), test = rv_label(g->p);
+	bool test_first = rng_chance(&g->r, 30), up = rng_chance(&g->r, 30);
+
+	if (g->trips * n > 64)
+		n = 1;
+	g->trips *= n;
+	if (up) {
+		bound = take(g);
+		emit(g, OP_addi, bound, 0, 0, n);
+	}
+	emit(g, OP_addi, counter, 0, 0, up ? 0 : n + test_first);
+	if (test_first && !up)
+		rv_jump(g->p, 0, test);
+	rv_place(g->p, top);
+	body(g, nest + 1, 2 + (int)rng_below(&g->r, 12));
+	rv_place(g->p, test);
+	emit(g, OP_addi, counter, counter, 0, up ? 1 : -1);
+	if (up)
+		rv_branch(g->p, rng_chance(&g->r, 50) ? OP_blt : OP_bltu, counter, bound, top);
+	else if (rng_chance(&g->r, 50))
+		rv_branch(g->p, OP_bne, counter, 0, top);
+	else
+		rv_branch(g->p, OP_blt, 0, counter, top);
+	if (up)
+		give(g, bound);
+	give(g, counter);
+	g->trips /= n;
+}
+
+/* A function this place may call: one that spares the busy registers; made later, out of line. */
+static struct fn *callee(struct gen *g, int link)
+{
+	struct fn *f;
+
+	for (unsigned n = 0; n < g->fns; n++) {
+		f = &g->fn[n];
+		if (f->depth > g->depth && !(g->busy & ~f->busy) &&
+		    (link < 0 ? !(g->busy >> f->link & 1) : f->link == (unsigned)link) &&
+		    rng_chance(&g->r, 60))
+			return f;
+	}
+	if (g->fns == MAX_FN || g->depth >= 3)
+		return NULL;
+	f = &g->fn[g->fns++];
+	memset(f, 0, sizeof(*f));
+	f->label = rv_label(g->p);
+	f->depth = g->depth + 1;
+	if (link >= 0)
+		f->link = (unsigned)link;
+	else if (!(g->busy & 2) && rng_chance(&g->r, 60))
+		f->link = 1;
+	else if (!(g->busy & 32) && rng_chance(&g->r, 40))
+		f->link = 5;
+	else
+		give(g, f->link = take(g));
+	f->busy = g->busy | 1u << f->link;
+	return f;
+}
+
+static void call(struct gen *g)
+{
+	struct fn *f = callee(g, -1);
+	unsigned via;
+
+	if (!f)
+		return;
+	if (rng_chance(&g->r, 60)) {
+		rv_jump(g->p, f->link, f->label);
+		return;
+	}
+	/* Through a pointer; the link register itself may hold it. */
+	via = rng_chance(&g->r, 30) ? f->link : take(g);
+	rv_la(g->p, via, f->label);
+	emit(g, OP_jalr, f->link, via, 0, 0);
+	if (via != f->link)
+		give(g, via);
+}
+
+/* A jump through a table in data, indexed by what a register happens to hold. */
+static void table(struct gen *g, unsigned nest)
+{
+	unsigned r = take(g), cases = rng_chance(&g->r, 50) ? 4 : 2, t;
+	size_t at = rv_data(g->p, NULL, 8 * cases, 8);
+	int end = rv_label(g->p);
+
+	emit(g, OP_andi, r, any(g), 0, cases - 1);
+	t = take(g);
+	rv_la(g->p, t, rv_data_label(g->p, at));
+	emit(g, OP_sh3add, t, r, t, 0);
+	emit(g, OP_ld, t, t, 0, 0);
+	emit(g, OP_jalr, 0, t, 0, 0);
+	give(g, r);
+	give(g, t);
+	for (unsigned n = 0; n < cases; n++) {
+		int here = rv_label(g->p);
+
+		rv_place(g->p, here);
+		rv_data_word(g->p, at + 8 * n, here);
+		body(g, nest + 1, 1 + (int)rng_below(&g->r, 5));
+		if (n + 1 < cases)
+			rv_jump(g->p, 0, end);
+	}
+	rv_place(g->p, end);
+}
+
+/* A computed jump into the middle of straight code: a place no branch, table or call names. */
+static void mid_block(struct gen *g)
+{
+	unsigned r = take(g), t = take(g), steps = rng_chance(&g->r, 50) ? 8 : 4;
+	int start = rv_label(g->p);
+	struct rv_insn *i;
+
+	emit(g, OP_andi, r, any(g), 0, steps - 1);
+	i = emit(g, OP_auipc, t, 0, 0, 0);
+	i->fix = RV_FIX_HI;
+	i->label = start;
+	emit(g, OP_sh2add, t, r, t, 0)->compress = false;
+	i = emit(g, OP_jalr, rng_chance(&g->r, 20) ? r : 0, t, 0, 0);
+	i->fix = RV_FIX_LO2;
+	i->label = start;
+	rv_place(g->p, start);
+	give(g, r);
+	give(g, t);
+	for (unsigned n = 0; n < steps; n++) {
+		unsigned rd = dest(g);
+
+		emit(g, pick(g, FMT_R), rd, rng_chance(&g->r, 50) ? rd : any(g), any(g), 0)
+			->compress = false;
+	}
+}
+
+static void odds(struct gen *g)
+{
+	switch (rng_below(&g->r, 4)) {
+	case 0:
+		emit(g, OP_fence, 0, 0, 0, 0x33);
+		break;
+	case 1:
+		emit(g, OP_fence_i, 0, 0, 0, 0);
+		break;
+	case 2:
+		if (g->flags & GEN_OURS)
+			emit(g, OP_csrrs, dest(g), 0, 0, 0xc02);
+		break;
+	default: /* push and pop through a moving pointer */
+		if (!(g->busy & 4)) {
+			g->busy |= 4;
+			emit(g, OP_addi, 2, g->base, 0, 0);
+			emit(g, OP_addi, 2, 2, 0, -32);
+			emit(g, OP_sd, 0, 2, any(g), 8 * (i64)rng_below(&g->r, 4));
+			emit(g, OP_lw, dest(g), 2, 0, 4 * (i64)rng_below(&g->r, 8));
+			emit(g, OP_addi, 2, 2, 0, 32);
+			give(g, 2);
+		}
+		break;
+	}
+}
+
+static void body(struct gen *g, unsigned nest, int size)
+{
+	while (size-- > 0 && g->left > 0) {
+		unsigned k = rng_below(&g->r, 100);
+
+		if (k < 38)
+			computing(g);
+		else if (k < 50)
+			compact(g);
+		else if (k < 70)
+			load_store(g);
+		else if (k < 75)
+			atomic(g);
+		else if (k < 78)
+			odds(g);
+		else if (nest >= 4)
+			computing(g);
+		else if (k < 85)
+			if_else(g, nest);
+		else if (k < 89)
+			loop(g, nest);
+		else if (k < 94)
+			call(g);
+		else if (k < 97)
+			table(g, nest);
+		else
+			mid_block(g);
+	}
+}
+
+static void make_functions(struct gen *g)
+{
+	for (unsigned n = 0; n < g->fns; n++) {
+		struct fn *f = &g->fn[n], *tail;
+
+		g->busy = f->busy;
+		g->depth = f->depth;
+		g->trips = 16;
+		g->left = 30;
+		rv_place(g->p, f->label);
+		body(g, 2, 2 + (int)rng_below(&g->r, 10));
+		tail = rng_chance(&g->r, 25) ? callee(g, (int)f->link) : NULL;
+		if (tail)
+			rv_jump(g->p, 0, tail->label);
+		else
+			emit(g, OP_jalr, 0, f->link, 0, 0);
+	}
+}
+
+/* Sum the scratch: x10 points to its start; x11 = sum * 33 + word over 64 words; returns by x1. */
+static void make_sum(struct rv_prog *p, int label)
+{
+	int top = rv_label(p);
+
+	rv_place(p, label);
+	rv_emit(p, OP_addi, 12, 0, 0, 64);
+	rv_emit(p, OP_addi, 11, 0, 0, 0);
+	rv_place(p, top);
+	rv_emit(p, OP_ld, 13, 10, 0, 0);
+	rv_emit(p, OP_slli, 14, 11, 0, 5);
+	rv_emit(p, OP_add, 11, 11, 14, 0);
+	rv_emit(p, OP_add, 11, 11, 13, 0);
+	rv_emit(p, OP_addi, 10, 10, 0, 8);
+	rv_emit(p, OP_addi, 12, 12, 0, -1);
+	rv_branch(p, OP_bne, 12, 0, top);
+	rv_emit(p, OP_jalr, 0, 1, 0, 0);
+}
+
+static void finish(struct gen *g, unsigned number)
+{
+	struct rv_prog *p = g->p;
+
+	for (unsigned n = 1; n < 32; n++)
+		rv_emit(p, OP_sd, 0, g->base, n, RECORD + 8 * n);
+	if (g->base != 9)
+		rv_emit(p, OP_add, 9, 0, g->base, 0);
+	rv_li(p, 10, number);
+	rv_emit(p, OP_sd, 0, 9, 10, RECORD);
+	rv_emit(p, OP_addi, 10, 9, 0, -SCRATCH);
+	rv_jump(p, 1, g->sum);
+	rv_emit(p, OP_sd, 0, 9, 11, RECORD + 8 * 32);
+	rv_emit(p, OP_addi, 10, 0, 0, 1);
+	rv_emit(p, OP_addi, 11, 9, 0, RECORD);
+	rv_emit(p, OP_addi, 12, 0, 0, GEN_RECORD);
+	rv_emit(p, OP_addi, 17, 0, 0, 64);
+	rv_emit(p, OP_ecall, 0, 0, 0, 0);
+}
+
+static void one(struct gen *g, unsigned number)
+{
+	struct rv_prog *p = g->p;
+	size_t block = rv_data(p, NULL, BLOCK, 8);
+	int middle = rv_data_label(p, block + 512), skip = rv_label(p);
+
+	for (unsigned n = 0; n < 512 + SCRATCH; n += 8) {
+		u64 v = rng_value(&g->r);
+
+		memcpy(p->data + block + n, &v, 8);
+	}
+	g->fns = g->depth = 0;
+	g->trips = 1;
+	g->left = 60 + (int)rng_below(&g->r, 120);
+	g->busy = 0;
+	g->base = take(g);
+	rv_la(p, g->base, middle);
+	for (unsigned n = 1; n < 32; n++)
+		if (n != g->base)
+			rv_emit(p, OP_ld, n, g->base, 0, 8 * (i64)n - 512);
+	body(g, 0, 8 + (int)rng_below(&g->r, 24));
+	finish(g, number);
+	rv_jump(p, 0, skip);
+	make_functions(g);
+	rv_place(p, skip);
+}
+
+void gen_programs(struct rv_prog *p, u64 seed, unsigned programs, unsigned flags)
+{
+	struct gen g = { .p = p, .r = { seed }, .flags = flags };
+
+	rv_init(p);
+	g.sum = rv_label(p);
+	for (unsigned n = 0; n < programs; n++)
+		one(&g, n);
+	rv_emit(p, OP_addi, 10, 0, 0, 0);
+	rv_emit(p, OP_addi, 17, 0, 0, 93);
+	rv_emit(p, OP_ecall, 0, 0, 0, 0);
+	make_sum(p, g.sum);
+	rv_layout(p);
+}

@@ -82,10 +82,23 @@ const char *vb_op_name(unsigned int op);
 
 struct vb_access_entry {
 	uint64_t tag; /* first guest address */
-	uint64_t len; /* 0: empty */
+	_Atomic(uint64_t) len; /* 0: empty; whoever takes the window away writes 0 */
 	uint8_t *host; /* NULL: device page */
 	struct vb_dpa_window *window;
 	unsigned int rights;
+};
+
+/* A window or, with host == NULL, a device page (window.c keeps them). */
+struct vb_dpa_window {
+	uint64_t addr, len; /* in guest addresses */
+	uint8_t *host;
+	unsigned int rights;
+	const struct vb_dpa_device_ops *device;
+	void *device_arg;
+	atomic_uint users; /* device callbacks under way */
+	struct vb_dpa_process *process;
+	struct vb_dpa_thread *thread; /* NULL: all threads see it */
+	struct vb_dpa_window *next; /* in the process's list */
 };
 
 /* Who knows the windows of a process (window.c). Fills *entry; false: nothing covers addr. */
@@ -116,6 +129,7 @@ struct vb_cpu {
 	uint64_t limit;
 	struct vb_text *text;
 	struct vb_dpa_thread *thread; /* for callbacks of device pages */
+	struct vb_cpu *next; /* the other cpus of the process, for vb_access_invalidate */
 	struct vb_access_source source;
 	bool deterministic; /* cycle and time derive from instret */
 
@@ -129,7 +143,8 @@ struct vb_cpu {
 
 	/* faults (signal.c) */
 	const struct vb_insn *ip; /* interpreter: instruction of the access under way */
-	uint64_t left; /* and the instructions left before it */
+	uint64_t left; /* and the instructions left, it included */
+	uint64_t interp_end; /* instret when none is left */
 	jmp_buf *fault; /* where a fault lands; NULL: not ours */
 	bool in_jit; /* translated code, or a helper it called, is executing */
 
@@ -139,7 +154,9 @@ struct vb_cpu {
 
 	/* windows: written here and, with len = 0, by whoever takes a window away (window.c) */
 	struct vb_access_entry table[VB_CPU_TABLE_SLOTS];
-	atomic_uint accessing; /* an entry of the table is in use right now; pairs with vb_access_invalidate */
+	unsigned int table_last; /* the entry hit last */
+	unsigned int table_next; /* the one to refill next */
+	atomic_uint accessing; /* odd: an entry of the table is in use; pairs with vb_access_invalidate */
 	uint64_t table_misses;
 
 	atomic_bool stop; /* written by any thread: leave between two instructions, soon */
@@ -171,9 +188,11 @@ bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64
 bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t value);
 /* Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table entry stays. */
 void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size, unsigned int rights);
-void vb_access_atomic_end(struct vb_cpu *cpu);
-/* Take window out of a cpu's table; on return no access through it is under way. */
-void vb_access_invalidate(struct vb_cpu *const *cpus, unsigned int ncpus, const struct vb_dpa_window *window);
+/* Ends an access that a fault, or an atomic instruction, left open. */
+void vb_access_end(struct vb_cpu *cpu);
+void vb_access_init(void);
+/* Take window out of the tables of a list of cpus; on return no access through it is under way. */
+void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *window);
 
 /* The cycle and time counters. */
 uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret);

@@ -90,6 +90,8 @@ struct vb_dpa_attr {
 int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa);
 /* -EBUSY while processes exist. */
 int vb_dpa_destroy(struct vb_dpa *dpa);
+/* Started threads only queue up while held; lets a caller start many at one moment, the same one in every run. */
+void vb_dpa_hold(struct vb_dpa *dpa, bool hold);
 unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
 bool vb_dpa_deterministic(const struct vb_dpa *dpa);
 
@@ -126,7 +128,10 @@ struct vb_dpa_ops {
 	enum vb_dpa_action (*ecall)(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg);
 	/* Called once per trap, before done. May be NULL. */
 	void (*trap)(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg);
-	/* The thread left its EU for good (return, exit, trap, stop) and may be started again from here. May be NULL. */
+	/*
+	 * A started thread left its EU by itself (return, exit, trap) and may be started again from here. Not called
+	 * for run, call and stop, whose callers know. May be NULL.
+	 */
 	void (*done)(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg);
 };
 

@@ -139,7 +139,7 @@ static bool add_leader(uint64_t **leaders, size_t *n, size_t *max, uint64_t addr
 }
 
 /* Where indirect jumps may go: named code, and words of data that look like code addresses. Only a guess; see jit/. */
-static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **leaders)
+static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **leaders, size_t *nsymbols)
 {
 	const struct elf_program *program = &process->program;
 	size_t n = 0, max = 0;
@@ -149,11 +149,12 @@ static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **lead
 		if (vb_text_holds(&process->text, program->symbols[i].addr) &&
 		    !add_leader(leaders, &n, &max, program->symbols[i].addr))
 			return n;
+	*nsymbols = n;
 	for (unsigned int i = 0; i < program->nsegments; i++) {
 		const struct elf_segment *seg = &program->segments[i];
 		uint64_t at = (seg->addr + 3) & ~3ULL;
 
-		for (; !(seg->rights & VB_DPA_EXEC) && at + 4 <= seg->addr + seg->filesz; at += 4) {
+		for (; seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC) && at + 4 <= seg->addr + seg->filesz; at += 4) {
 			uint32_t word;
 
 			memcpy(&word, process->space.base + at, sizeof(word));
@@ -189,11 +190,18 @@ static void translate(struct vb_dpa_process *process)
 {
 	static atomic_bool said;
 	uint64_t *leaders = NULL;
-	struct vb_jit_hints hints;
+	struct vb_text_range data[sizeof(process->program.segments) / sizeof(process->program.segments[0])];
+	struct vb_jit_hints hints = { .data = data };
 	const char *why = "";
 	int err;
 
-	hints.nleaders = find_leaders(process, &leaders);
+	for (unsigned int i = 0; i < process->program.nsegments; i++) {
+		const struct elf_segment *seg = &process->program.segments[i];
+
+		if (seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC))
+			data[hints.ndata++] = (struct vb_text_range){ seg->addr, seg->addr + seg->filesz };
+	}
+	hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
 	hints.leaders = leaders;
 	err = vb_jit_create(&process->text, process->space.limit, process->space.table,
 			    (uint8_t *)process->space.table - process->space.base, &hints, &why);

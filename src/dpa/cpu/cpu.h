@@ -139,7 +139,9 @@ struct vb_cpu {
 	uint64_t host_rsp; /* frame of the entry */
 	uint64_t pred_base; /* where rsp starts, and is reset to, as a return predictor */
 	uint64_t pred_limit; /* and the mark below which it is reset */
-	const void *resume; /* where the out-of-line code goes on */
+	uint64_t host_gs; /* gs base of the host thread */
+	uint64_t jit_exit; /* enum vb_cpu_exit of an event inside of an out-of-line instruction */
+	bool missed; /* an indirect jump went to an address without translated code */
 
 	/* faults (signal.c) */
 	const struct vb_insn *ip; /* interpreter: instruction of the access under way */

@@ -7,10 +7,13 @@
 
 #include "dpa/cpu/cpu.h"
 
-/* Code addresses that only the loader knows: symbols of functions, words in data that look like code addresses. */
+/* What only the loader knows. All of it is a hint: a wrong one costs speed, never correctness. */
 struct vb_jit_hints {
-	const uint64_t *leaders;
+	const uint64_t *leaders; /* code addresses: symbols first, then words in data that look like one */
 	size_t nleaders;
+	size_t nsymbols;
+	const struct vb_text_range *data; /* initialised, readable memory, where jump tables may be */
+	unsigned int ndata;
 };
 
 /*

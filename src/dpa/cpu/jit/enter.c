@@ -46,9 +46,11 @@ static uintptr_t predictor_bytes(void)
 
 static void extend_pending(struct vb_cpu *cpu, uint32_t pending)
 {
-	for (unsigned int r = 1; pending >> r; r++)
-		if (pending >> r & 1)
-			cpu->s.x[r] = (uint64_t)(int64_t)(int32_t)cpu->s.x[r];
+	for (; pending; pending &= pending - 1) {
+		uint64_t *x = &cpu->s.x[__builtin_ctz(pending)];
+
+		*x = (uint64_t)(int64_t)(int32_t)*x;
+	}
 }
 
 /* The registers are stored; make pc, instret and the upper halves those of the site's instruction. */

@@ -25,7 +25,7 @@ execute() {
 	label=$1
 	shift
 	rc=0
-	"$@" >"$dir/$label.out" 2>"$dir/$label.err" || rc=$?
+	timeout 60 "$@" >"$dir/$label.out" 2>"$dir/$label.err" || rc=$?
 	echo "status $rc" >>"$dir/$label.out"
 }
 

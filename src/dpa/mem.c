@@ -30,7 +30,7 @@ int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span)
 {
 	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE) };
 	space->limit = limit & ~(space->page - 1);
-	space->table_len = page_up(space, text_span * 4);
+	space->table_len = VB_JIT_TABLES * page_up(space, text_span * 4);
 	space->region_len = space->table_len + VB_CPU_GUARD + space->limit + VB_CPU_GUARD;
 	space->region = mmap(NULL, space->region_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (space->region == MAP_FAILED)

@@ -245,31 +245,39 @@ static int32_t immediate(enum format format, uint32_t bits)
 	}
 }
 
+/* The instruction's line of the table. */
+static unsigned int find_op(uint32_t bits)
+{
+	const uint8_t *candidate = buckets[bucket_of(bits)];
+
+	if ((bits & 3) != 3)
+		return VB_OP_ILLEGAL;
+	while (*candidate != VB_OP_ILLEGAL && (bits & table[*candidate].mask) != table[*candidate].match)
+		candidate++;
+	return *candidate;
+}
+
 void vb_decode(uint32_t bits, struct vb_insn *insn)
 {
 	bool compressed = (bits & 3) != 3;
-	const uint8_t *candidate;
+	unsigned int op, rd, rs1, rs2;
 	enum format format;
-	unsigned int rd;
 
 	pthread_once(&buckets_once, buckets_fill);
 	if (compressed)
 		bits = expand(bits);
-	candidate = buckets[bucket_of(bits)];
-	while (*candidate != VB_OP_ILLEGAL && (bits & table[*candidate].mask) != table[*candidate].match)
-		candidate++;
-	if ((bits & 3) != 3)
-		candidate = &(const uint8_t){ VB_OP_ILLEGAL };
-
-	format = table[*candidate].format;
-	rd = bits >> 7 & 31;
-	insn->op = *candidate;
-	insn->rd = (uint8_t)(rd && format != FMT_S && format != FMT_B && format != FMT_N && format != FMT_F ? rd :
-														VB_CPU_SINK);
-	insn->rs1 = bits >> 15 & 31;
-	insn->rs2 = bits >> 20 & 31;
+	op = find_op(bits);
+	format = table[op].format;
+	/* Fields that this format does not have, or whose bits select the instruction, are not registers: x0. */
+	rd = format == FMT_S || format == FMT_B || format == FMT_F || format == FMT_N ? 0 : bits >> 7 & 31;
+	rs1 = format == FMT_U || format == FMT_J || format == FMT_F || format == FMT_N ? 0 : bits >> 15 & 31;
+	rs2 = format == FMT_R || format == FMT_S || format == FMT_B ? bits >> 20 & 31 : 0;
+	insn->op = (uint8_t)op;
+	insn->rd = (uint8_t)(rd ? rd : VB_CPU_SINK);
+	insn->rs1 = (uint8_t)(table[op].mask >> 15 & 31 ? 0 : rs1);
+	insn->rs2 = (uint8_t)(table[op].mask >> 20 & 31 ? 0 : rs2);
 	insn->imm = immediate(format, bits);
-	insn->handler = vb_interp_handler(insn->op, compressed);
+	insn->handler = vb_interp_handler(op, compressed);
 }
 
 /* ---- texts ---- */

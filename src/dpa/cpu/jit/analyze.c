@@ -103,6 +103,11 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 		value = k->value[insn->rs1] + (uint64_t)(int64_t)insn->imm;
 	else
 		known = false;
+	if (insn->op == VB_OP_JALR && k->known >> insn->rs1 & 1) { /* a call, as far as code in one piece is concerned */
+		uint64_t target = k->value[insn->rs1] + (uint64_t)(int64_t)insn->imm;
+
+		mark(a, (target - a->text->lo) / 2, MARK_LEADER | MARK_CHECK);
+	}
 	if (known && insn->op == VB_OP_ADDI)
 		mark_address(jit, a, value);
 	k->value[insn->rd] = value;
@@ -131,9 +136,8 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 			mark(a, insn->rd != VB_CPU_SINK ? next : UINT64_MAX, MARK_LEADER);
 		} else if (insn->op == VB_OP_ECALL || (insn->op == VB_OP_JALR && insn->rd != VB_CPU_SINK)) {
 			mark(a, next, MARK_LEADER);
-		} else {
-			track_constant(jit, a, &k, i);
 		}
+		track_constant(jit, a, &k, i);
 	}
 }
 
@@ -157,10 +161,24 @@ static void loop_depths(const struct analysis *a, int8_t *delta)
 	}
 }
 
-static int choose_registers(struct analysis *a)
+void choose_registers(const uint64_t uses[33], int8_t host[33])
 {
 	static const int8_t pool[MAPPED] = { RBX, RSI, RDI, RCX, R8, R9, R10, R11, R12, R13, R14 };
-	uint64_t uses[33] = { 0 }, sp_base = 0, sp_writes = 0;
+
+	memset(host, NOREG, 33);
+	for (unsigned int k = 0; k < MAPPED; k++) {
+		unsigned int best = 0;
+
+		for (unsigned int r = 1; r < 32; r++)
+			if (host[r] == NOREG && (!best || uses[r] > uses[best]))
+				best = r;
+		host[best] = pool[k];
+	}
+}
+
+static int count_registers(struct analysis *a)
+{
+	uint64_t sp_base = 0, sp_writes = 0;
 	int8_t *delta = calloc(a->n + 2, 1);
 	int depth = 0;
 
@@ -175,23 +193,14 @@ static int choose_registers(struct analysis *a)
 		weight = 1ULL << 3 * (depth < 0 ? 0 : depth > 3 ? 3 : depth);
 		if (!(a->marks[i] & MARK_START) || insn->op >= VB_OP_ILLEGAL)
 			continue;
-		uses[insn->rd] += weight;
-		uses[insn->rs1] += weight;
-		uses[insn->rs2] += weight;
+		a->uses[insn->rd] += weight;
+		a->uses[insn->rs1] += weight;
+		a->uses[insn->rs2] += weight;
 		sp_writes += insn->rd == 2;
 		sp_base += insn->rs1 == 2 && insn->op >= VB_OP_LB && insn->op <= VB_OP_SD;
 	}
 	free(delta);
 	a->sp_checked = sp_base > sp_writes;
-	memset(a->host, NOREG, sizeof(a->host));
-	for (unsigned int k = 0; k < MAPPED; k++) {
-		unsigned int best = 1;
-
-		for (unsigned int r = 2; r < 32; r++)
-			if (a->host[best] != NOREG || (a->host[r] == NOREG && uses[r] > uses[best]))
-				best = r;
-		a->host[best] = pool[k];
-	}
 	return 0;
 }
 
@@ -287,7 +296,7 @@ int analyze(struct vb_jit *jit, struct analysis *a)
 		return -ENOMEM;
 	sweep(jit, a);
 	find_leaders(jit, a);
-	err = choose_registers(a);
+	err = count_registers(a);
 	if (!err)
 		err = find_blocks(a);
 	if (err)

@@ -47,27 +47,39 @@ struct generation {
 	size_t code_used;
 	struct site *sites;
 	size_t nsites;
-	uint64_t (*enter)(struct vb_cpu *cpu, const void *target);
 	int8_t host[33]; /* host register of each guest register, NOREG */
 	uint32_t *offsets; /* host offset of each halfword that is a leader, 0: none; for the perf map */
+};
+
+/* Translations with the same register map; threads go from one to the other through the table. */
+struct epoch {
+	const void **table; /* host address of each leader; miss for all others */
+	int32_t table_disp; /* of table from gs */
+	const void *miss;
+	uint64_t (*enter)(struct vb_cpu *cpu, const void *target);
+	int8_t host[33];
 };
 
 struct vb_jit {
 	struct vb_text *text;
 	uint64_t limit;
-	const void **table; /* host address of each leader; miss for all others */
 	size_t table_len;
-	int32_t table_disp; /* of table from gs */
-	const void *miss;
 	bool sp_checked; /* sp < limit holds in translated code */
+	struct epoch epochs[VB_JIT_TABLES];
+	_Atomic(unsigned int) epoch; /* the one to enter; published with release */
 	struct generation gens[GENERATIONS];
 	_Atomic(unsigned int) ngens; /* published with release */
-	pthread_mutex_t lock; /* below, and making generations */
+	pthread_mutex_t lock; /* making generations */
 	uint8_t *extra; /* enum extra of each halfword */
 	struct vb_text_range *data; /* where jump tables may be */
 	unsigned int ndata;
 	atomic_uint misses; /* since the last translation */
 	uint64_t translate_ns;
+
+	/* profile.c */
+	atomic_bool settled; /* the register map is final */
+	atomic_uint runs;
+	_Atomic(uint64_t) uses[33]; /* of each guest register, counted while stepping */
 };
 
 /* What is known of a halfword before the analysis. */
@@ -97,12 +109,14 @@ struct analysis {
 	uint8_t *marks;
 	struct block *blocks;
 	uint32_t nblocks;
-	int8_t host[33];
+	uint64_t uses[33]; /* of each guest register, by place in loops */
 	bool sp_checked;
 };
 
 int analyze(struct vb_jit *jit, struct analysis *a);
 void analysis_free(struct analysis *a);
+/* The most used ones get a host register. */
+void choose_registers(const uint64_t uses[33], int8_t host[33]);
 
 /* ---- emit.c ---- */
 
@@ -138,13 +152,14 @@ struct fact {
 };
 
 struct thunks {
-	uint32_t execute, leave, dispatch, underflow, miss;
+	uint32_t enter, execute, leave, dispatch, underflow, miss;
 };
 
 /* A translation in the making. */
 struct tx {
 	struct code c;
 	struct vb_jit *jit;
+	struct epoch *epoch;
 	struct generation *gen;
 	struct analysis a;
 	struct thunks thunks;
@@ -169,6 +184,7 @@ int src64(struct tx *tx, unsigned int reg, int scratch);
 int src32(struct tx *tx, unsigned int reg, int scratch);
 struct rm operand64(struct tx *tx, unsigned int reg);
 struct rm operand32(struct tx *tx, unsigned int reg);
+void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2);
 int dst(struct tx *tx, unsigned int rd);
 void finish(struct tx *tx, unsigned int rd, int reg, bool word);
 void finish_word(struct tx *tx, unsigned int rd, int reg);

@@ -129,6 +129,22 @@ struct rm operand64(struct tx *tx, unsigned int reg)
 	return operand32(tx, reg);
 }
 
+/* Flags of rs1 - rs2. A register in memory is an operand like any other. */
+void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2)
+{
+	struct rm a = operand64(tx, rs1), b = operand64(tx, rs2);
+
+	if (rs2 == 0 && a.reg != NOREG) {
+		test_rr(&tx->c, X_W, a.reg, a.reg);
+	} else if (rs2 == 0) {
+		alu_imm(&tx->c, X_W, ALU_CMP, a, 0);
+	} else if (b.reg != NOREG) {
+		ins(&tx->c, X_W, 0x39, b.reg, a); /* cmp a, b */
+	} else {
+		alu(&tx->c, X_W, ALU_CMP, source(tx, rs1, RAX), b);
+	}
+}
+
 /* ---- results ---- */
 
 /* Where to make the value of rd; finish() puts it into its place. */

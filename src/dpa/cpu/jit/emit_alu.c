@@ -4,6 +4,14 @@
 
 /* ---- copies and constants ---- */
 
+/* auipc rd; jalr rd, rd: a call in two instructions. */
+static bool makes_call(const struct tx *tx, const struct vb_insn *insn)
+{
+	const struct vb_insn *next = &tx->jit->text->insns[tx->next];
+
+	return tx->left >= 2 && next->op == VB_OP_JALR && next->rd == insn->rd && next->rs1 == insn->rd && insn->rd != 2;
+}
+
 /* rd = rs1 + imm; what is known of rs1 holds for rd, moved by imm. */
 static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t imm)
 {
@@ -25,11 +33,11 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 	if (rd == rs1 && tx->gen->host[rd] == NOREG) {
 		alu_imm(&tx->c, X_W, ALU_ADD, slot(rd), imm);
 	} else {
-		a = src64(tx, rs1, RAX);
-		if (a == d)
+		a = src64(tx, rs1, d);
+		if (imm == 0)
+			d = a; /* finish() moves it */
+		else if (a == d)
 			alu_imm(&tx->c, X_W, ALU_ADD, rm_reg(d), imm);
-		else if (imm == 0)
-			mov_rr(&tx->c, d, a);
 		else
 			lea(&tx->c, X_W, d, rm_mem(a, imm));
 	}
@@ -82,14 +90,9 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 	} else if (d == hb && rs1 != rs2) {
 		d = RAX;
 	}
-	if (flags) {
-		flags = X_W;
-		a = src64(tx, rs1, RAX);
-		b = operand64(tx, rs2);
-	} else {
-		a = src32(tx, rs1, RAX);
-		b = operand32(tx, rs2);
-	}
+	/* d is not rs2's register by now, unless it is rs1's as well: rs1 may be fetched right into it. */
+	a = flags ? src64(tx, rs1, d) : src32(tx, rs1, d);
+	b = flags ? operand64(tx, rs2) : operand32(tx, rs2);
 	if (op == ALU_ADD && a != d && b.reg != NOREG) {
 		lea(&tx->c, flags, d, rm_index(a, b.reg, 0, 0));
 	} else {
@@ -105,7 +108,7 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 static void emit_logic_imm(struct tx *tx, const struct vb_insn *insn, enum x86_alu op)
 {
 	bool pending = tx->pending >> insn->rs1 & 1, word = tx->facts[insn->rs1].word;
-	int d = dst(tx, insn->rd), a = pending ? src32(tx, insn->rs1, RAX) : src64(tx, insn->rs1, RAX);
+	int d = dst(tx, insn->rd), a = pending ? src32(tx, insn->rs1, d) : src64(tx, insn->rs1, d);
 
 	/* A positive mask clears the upper half whatever it was. */
 	if (op == ALU_AND && insn->imm >= 0) {
@@ -134,7 +137,7 @@ static void emit_logic_imm(struct tx *tx, const struct vb_insn *insn, enum x86_a
 static void emit_shift_imm(struct tx *tx, const struct vb_insn *insn, enum x86_shift op, bool word)
 {
 	int d = dst(tx, insn->rd);
-	int a = word ? src32(tx, insn->rs1, RAX) : src64(tx, insn->rs1, RAX);
+	int a = word ? src32(tx, insn->rs1, d) : src64(tx, insn->rs1, d);
 	unsigned int n = (unsigned int)insn->imm;
 
 	if (!word && op == SH_SHL && n >= 1 && n <= 3 && a != d) {
@@ -171,14 +174,10 @@ static void emit_shift_reg(struct tx *tx, const struct vb_insn *insn, enum x86_s
 
 static void emit_set(struct tx *tx, const struct vb_insn *insn, enum x86_cc cc, bool immediate)
 {
-	int a = src64(tx, insn->rs1, RAX);
-
-	if (immediate && insn->imm == 0)
-		test_rr(&tx->c, X_W, a, a);
-	else if (immediate)
-		alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(a), insn->imm);
+	if (immediate) /* the slot of an unmapped register can be compared where it is */
+		alu_imm(&tx->c, X_W, ALU_CMP, operand64(tx, insn->rs1), insn->imm);
 	else
-		alu(&tx->c, X_W, ALU_CMP, a, operand64(tx, insn->rs2));
+		emit_compare(tx, insn->rs1, insn->rs2);
 	/* sltiu 1 is "is zero", sltu x0 is "is not zero" */
 	setcc(&tx->c, cc, RAX);
 	ins(&tx->c, X_BRM, 0x0fb6, dst(tx, insn->rd), rm_reg(RAX));
@@ -198,7 +197,7 @@ static void emit_mul(struct tx *tx, const struct vb_insn *insn, bool word)
 		rs2 = insn->rs1;
 	}
 	b = word ? operand32(tx, rs2) : operand64(tx, rs2);
-	a = word ? src32(tx, rs1, RAX) : src64(tx, rs1, RAX);
+	a = word ? src32(tx, rs1, d) : src64(tx, rs1, d);
 	mov_rr(&tx->c, d, a);
 	ins(&tx->c, word ? 0 : X_W, 0x0faf, d, b);
 	if (word)
@@ -274,7 +273,7 @@ static bool emit_alu_word(struct tx *tx, const struct vb_insn *insn)
 
 	switch (insn->op) {
 	case VB_OP_ADDIW:
-		a = src32(tx, insn->rs1, RAX);
+		a = src32(tx, insn->rs1, d);
 		if (insn->imm == 0) { /* sext.w */
 			movsxd_rr(&tx->c, d, a);
 			finish(tx, insn->rd, d, true);
@@ -358,6 +357,12 @@ bool emit_alu(struct tx *tx, const struct vb_insn *insn)
 		write_const(tx, insn->rd, (uint64_t)(int64_t)insn->imm);
 		return true;
 	case VB_OP_AUIPC:
+		if (makes_call(tx, insn)) { /* jalr overwrites it, and nothing can stop in between */
+			tx->pending &= ~(1U << insn->rd);
+			tx->facts[insn->rd] = (struct fact){ .known = true };
+			tx->facts[insn->rd].value = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
+			return true;
+		}
 		write_const(tx, insn->rd, pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm);
 		return true;
 	case VB_OP_ADDI:

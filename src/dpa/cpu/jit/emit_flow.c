@@ -16,35 +16,29 @@ static bool is_link(unsigned int reg)
 	return reg == 1 || reg == 5;
 }
 
-/* Halfword of a direct target, UINT32_MAX: not an instruction that we translated. */
-static uint32_t target_index(const struct tx *tx, int32_t imm)
+/* Halfword of a direct target, UINT32_MAX: not an instruction that can be entered. */
+static uint32_t target_index(const struct tx *tx, uint64_t pc)
 {
-	uint64_t index = tx->index + (uint64_t)(int64_t)(imm / 2);
+	uint64_t index = (pc - tx->jit->text->lo) / 2;
 
-	return index < tx->a.n && tx->a.marks[index] & MARK_START ? (uint32_t)index : UINT32_MAX;
+	return index < tx->a.n && tx->a.marks[index] & MARK_LEADER ? (uint32_t)index : UINT32_MAX;
 }
 
 static void emit_branch(struct tx *tx, const struct vb_insn *insn)
 {
 	static const uint8_t codes[] = { CC_E, CC_NE, CC_L, CC_GE, CC_B, CC_AE };
 	enum x86_cc cc = codes[insn->op - VB_OP_BEQ];
-	uint32_t target = target_index(tx, insn->imm);
+	uint64_t pc = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
+	uint32_t target = target_index(tx, pc);
 	uint32_t stub;
-	int a;
 
 	flush_pending(tx);
-	if (insn->rs2 == 0 && insn->op != VB_OP_BLTU && insn->op != VB_OP_BGEU) {
-		a = src64(tx, insn->rs1, RAX);
-		test_rr(&tx->c, X_W, a, a);
-	} else {
-		a = src64(tx, insn->rs1, RAX);
-		alu(&tx->c, X_W, ALU_CMP, a, operand64(tx, insn->rs2));
-	}
+	emit_compare(tx, insn->rs1, insn->rs2);
 	if (target == UINT32_MAX) {
 		stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, cc));
 		if (tx->failed)
 			return;
-		tx->stubs[stub].pc = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
+		tx->stubs[stub].pc = pc;
 		tx->stubs[stub].left = 0;
 	} else if (target <= tx->index && tx->gen->offsets[target]) {
 		jcc_to(&tx->c, cc, tx->gen->offsets[target]);
@@ -74,17 +68,18 @@ static void check_return(struct tx *tx)
 		emit_leave(tx, pc_of(tx, tx->next), 0);
 }
 
-static void emit_jal(struct tx *tx, const struct vb_insn *insn)
+/* jal, and jalr to an address that auipc made just before. */
+static void emit_direct(struct tx *tx, unsigned int rd, uint64_t pc)
 {
-	uint32_t target = target_index(tx, insn->imm);
+	uint32_t target = target_index(tx, pc);
 
 	flush_pending(tx);
-	write_const(tx, insn->rd, pc_of(tx, tx->next));
+	write_const(tx, rd, pc_of(tx, tx->next));
 	if (target == UINT32_MAX) {
-		emit_leave(tx, pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm, 0);
+		emit_leave(tx, pc, 0);
 		return;
 	}
-	if (is_link(insn->rd)) {
+	if (is_link(rd)) {
 		check_predictor(tx);
 		add_fixup(tx, call_forward(&tx->c), target);
 		check_return(tx);
@@ -118,20 +113,25 @@ static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
 	lea(&tx->c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
 	jcc_to(&tx->c, CC_AE, tx->thunks.miss);
-	ins(&tx->c, X_GS, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->jit->table_disp));
+	ins(&tx->c, X_GS, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
 	if (call)
 		check_return(tx);
 }
 
 bool emit_flow(struct tx *tx, const struct vb_insn *insn)
 {
+	uint64_t imm;
+
 	switch (insn->op) {
 	case VB_OP_JAL:
 	case VB_OP_JALR:
 		if (insn->rd == 2) /* a return address in sp: nobody does that */
 			break;
+		imm = (uint64_t)(int64_t)insn->imm;
 		if (insn->op == VB_OP_JAL)
-			emit_jal(tx, insn);
+			emit_direct(tx, insn->rd, pc_of(tx, tx->index) + imm);
+		else if (tx->facts[insn->rs1].known)
+			emit_direct(tx, insn->rd, (tx->facts[insn->rs1].value + imm) & ~1ULL);
 		else
 			emit_jalr(tx, insn);
 		return true;

@@ -41,6 +41,8 @@ static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, 
 		return true;
 	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
 		tx->stubs[fact->stub].kind = STUB_LEAVE;
+		/* If the access comes back, base + imm was in guest memory: the drift counts from there. */
+		fact->drift = -imm;
 		return true;
 	}
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(base), (int32_t)tx->jit->limit);

@@ -130,19 +130,19 @@ void vb_jit_leave(struct vb_cpu *cpu)
 /* ---- running ---- */
 
 /* Host code for s.pc, if there is any and its assumptions hold. */
-static const void *find_code(const struct vb_cpu *cpu)
+static const void *find_code(const struct vb_cpu *cpu, const struct epoch *epoch)
 {
 	const struct vb_jit *jit = cpu->text->jit;
 	const void *code;
 
 	if (!vb_text_holds(cpu->text, cpu->s.pc) || (jit->sp_checked && cpu->s.x[2] >= cpu->limit))
 		return NULL;
-	code = __atomic_load_n(&jit->table[(cpu->s.pc - cpu->text->lo) / 2], __ATOMIC_ACQUIRE);
-	return code == jit->miss ? NULL : code;
+	code = __atomic_load_n(&epoch->table[(cpu->s.pc - cpu->text->lo) / 2], __ATOMIC_ACQUIRE);
+	return code == epoch->miss ? NULL : code;
 }
 
 /* Translated code until it leaves by itself. True: with an event. */
-static bool enter(struct vb_cpu *cpu, const void *code, uint64_t left)
+static bool enter(struct vb_cpu *cpu, const struct epoch *epoch, const void *code, uint64_t left)
 {
 	struct vb_jit *jit = cpu->text->jit;
 	bool event;
@@ -152,7 +152,7 @@ static bool enter(struct vb_cpu *cpu, const void *code, uint64_t left)
 	cpu->missed = false;
 	cpu->in_jit = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	event = jit->gens[0].enter(cpu, code);
+	event = epoch->enter(cpu, code);
 	atomic_signal_fence(memory_order_seq_cst);
 	cpu->in_jit = false;
 	if (event)
@@ -165,12 +165,17 @@ static bool enter(struct vb_cpu *cpu, const void *code, uint64_t left)
 
 enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max)
 {
+	struct vb_jit *jit = cpu->text->jit;
 	uint64_t end = cpu->s.instret + max;
 	uintptr_t predictor = predictor_bytes();
 	enum vb_cpu_exit exit = VB_CPU_BUDGET;
+	const struct epoch *epoch;
 
 	if (!predictor)
 		return vb_interp_run(cpu, max);
+	if (!atomic_load_explicit(&jit->settled, memory_order_relaxed))
+		exit = vb_jit_profile(cpu, max);
+	epoch = &jit->epochs[atomic_load_explicit(&jit->epoch, memory_order_acquire)];
 	cpu->pred_limit = (uint64_t)(uintptr_t)__builtin_frame_address(0) - predictor;
 	while (exit == VB_CPU_BUDGET && cpu->s.instret != end) {
 		uint64_t left = end - cpu->s.instret;
@@ -178,8 +183,8 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max)
 
 		if (left <= SLACK + BLOCK_MAX)
 			return vb_interp_run(cpu, left);
-		code = find_code(cpu);
-		if (code && enter(cpu, code, left))
+		code = find_code(cpu, epoch);
+		if (code && enter(cpu, epoch, code, left))
 			return (enum vb_cpu_exit)cpu->jit_exit;
 		/* Whatever made translated code leave, or be missing, is the interpreter's for one instruction. */
 		exit = vb_interp_run(cpu, 1);

@@ -72,10 +72,10 @@ static int make_executable(struct generation *gen, size_t reserved)
 	return mprotect(gen->code, gen->code_len, PROT_READ | PROT_EXEC) ? -EPERM : 0;
 }
 
-static int translate_text(struct vb_jit *jit, struct generation *gen, struct thunks *thunks)
+static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct generation *gen, struct thunks *thunks)
 {
 	size_t reserved = (jit->text->hi - jit->text->lo) / 2 * HALFWORD_ROOM + 65536;
-	struct tx tx = { .jit = jit, .gen = gen };
+	struct tx tx = { .jit = jit, .epoch = epoch, .gen = gen };
 	int err = analyze(jit, &tx.a);
 
 	if (err)
@@ -87,10 +87,11 @@ static int translate_text(struct vb_jit *jit, struct generation *gen, struct thu
 	if (!gen->offsets || !gen->code) {
 		err = -ENOMEM;
 	} else {
-		/* All generations keep the registers of the first: threads go from one to the other. */
-		if (gen == &jit->gens[0])
+		if (gen == &jit->gens[0]) {
 			jit->sp_checked = tx.a.sp_checked;
-		memcpy(gen->host, gen == &jit->gens[0] ? tx.a.host : jit->gens[0].host, sizeof(gen->host));
+			choose_registers(tx.a.uses, epoch->host);
+		}
+		memcpy(gen->host, epoch->host, sizeof(gen->host));
 		gen->code_len = reserved;
 		tx.c = (struct code){ gen->code, gen->code, gen->code + reserved };
 		emit_all(&tx);
@@ -106,32 +107,35 @@ static int translate_text(struct vb_jit *jit, struct generation *gen, struct thu
 	return err;
 }
 
-/* Make a generation and let the table show it. jit.lock is held, or nobody else knows of jit. */
-static int translate(struct vb_jit *jit)
+/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of jit. */
+static int translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);
 	size_t n = (jit->text->hi - jit->text->lo) / 2;
 	uint64_t start = now_ns();
 	struct thunks thunks;
+	uint8_t *code;
 	int err;
 
-	err = translate_text(jit, &jit->gens[g], &thunks);
+	err = translate_text(jit, epoch, &jit->gens[g], &thunks);
 	if (err)
 		return err;
-	if (mprotect(jit->table, jit->table_len, PROT_READ | PROT_WRITE)) {
+	if (mprotect(epoch->table, jit->table_len, PROT_READ | PROT_WRITE)) {
 		generation_free(&jit->gens[g]);
 		return -ENOMEM;
 	}
 	atomic_store_explicit(&jit->ngens, g + 1, memory_order_release);
-	if (!g) {
-		jit->miss = jit->gens[0].code + thunks.miss;
+	code = jit->gens[g].code;
+	if (!epoch->miss) {
+		epoch->enter = (uint64_t(*)(struct vb_cpu *, const void *))(uintptr_t)(code + thunks.enter);
+		epoch->miss = code + thunks.miss;
 		for (size_t i = 0; i < n; i++)
-			jit->table[i] = jit->miss;
+			epoch->table[i] = epoch->miss;
 	}
 	for (size_t i = 0; i < n; i++)
 		if (jit->gens[g].offsets[i])
-			__atomic_store_n(&jit->table[i], jit->gens[g].code + jit->gens[g].offsets[i], __ATOMIC_RELEASE);
-	mprotect(jit->table, jit->table_len, PROT_READ);
+			__atomic_store_n(&epoch->table[i], code + jit->gens[g].offsets[i], __ATOMIC_RELEASE);
+	mprotect(epoch->table, jit->table_len, PROT_READ);
 	jit->translate_ns += now_ns() - start;
 	return 0;
 }
@@ -160,6 +164,7 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 		  const struct vb_jit_hints *hints, const char **why)
 {
 	struct vb_jit *jit;
+	uint64_t page;
 	int err;
 
 	*why = host_lacks();
@@ -173,14 +178,17 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 		return -ENOMEM;
 	jit->text = text;
 	jit->limit = limit;
-	jit->table = table;
-	jit->table_len = (text->hi - text->lo) * 4;
-	jit->table_disp = (int32_t)table_offset;
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	jit->table_len = ((text->hi - text->lo) * 4 + page - 1) & ~(page - 1);
+	for (unsigned int e = 0; e < VB_JIT_TABLES; e++) {
+		jit->epochs[e].table = (const void **)((uint8_t *)table + e * jit->table_len);
+		jit->epochs[e].table_disp = (int32_t)(table_offset + (int64_t)(e * jit->table_len));
+	}
 	pthread_mutex_init(&jit->lock, NULL);
 	text->jit = jit;
 	err = take_hints(jit, hints);
 	if (!err)
-		err = translate(jit);
+		err = translate(jit, &jit->epochs[0]);
 	if (err == -EPERM)
 		*why = "the system refuses executable memory";
 	if (err)
@@ -200,9 +208,28 @@ void vb_jit_learn(struct vb_jit *jit, uint32_t index)
 		return;
 	if (atomic_load(&jit->ngens) == g) {
 		atomic_store(&jit->misses, 0);
-		translate(jit); /* if it fails, the next try comes after as many misses */
+		translate(jit, &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try comes after as many misses */
 	}
 	pthread_mutex_unlock(&jit->lock);
+}
+
+int vb_jit_remap(struct vb_jit *jit, const int8_t host[33])
+{
+	unsigned int e = atomic_load(&jit->epoch) + 1;
+	int err;
+
+	if (e == VB_JIT_TABLES || pthread_mutex_trylock(&jit->lock))
+		return -EBUSY;
+	err = atomic_load(&jit->epoch) != e - 1 || atomic_load(&jit->ngens) == GENERATIONS ? -EBUSY : 0;
+	if (!err) {
+		memcpy(jit->epochs[e].host, host, sizeof(jit->epochs[e].host));
+		err = translate(jit, &jit->epochs[e]);
+	}
+	/* Threads inside of the old epoch finish their piece there; its code and table stay. */
+	if (!err)
+		atomic_store_explicit(&jit->epoch, e, memory_order_release);
+	pthread_mutex_unlock(&jit->lock);
+	return err;
 }
 
 void vb_jit_destroy(struct vb_text *text)

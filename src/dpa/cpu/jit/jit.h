@@ -16,9 +16,12 @@ struct vb_jit_hints {
 	unsigned int ndata;
 };
 
+/* Jump tables of a text: one for the first choice of registers, one for the choice that running it suggests. */
+#define VB_JIT_TABLES 2
+
 /*
- * Translate text. table is host memory of 4 * (hi - lo) bytes that lies at table_offset from guest 0, page aligned,
- * inaccessible now. -ENOTSUP: this host cannot; *why (static) says what is missing.
+ * Translate text. table is host memory for VB_JIT_TABLES times 4 * (hi - lo) bytes, each page aligned, that lies at
+ * table_offset from guest 0 and is inaccessible now. -ENOTSUP: this host cannot; *why (static) says what is missing.
  */
 int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t table_offset,
 		  const struct vb_jit_hints *hints, const char **why);

@@ -9,3 +9,9 @@ uint64_t vb_jit_execute(struct vb_cpu *cpu, uint64_t site, struct generation *ge
 
 /* An indirect jump went to index, which has no code; after enough of these the text is translated again. */
 void vb_jit_learn(struct vb_jit *jit, uint32_t index);
+
+/* Until the register map is settled: step through some instructions and count. As vb_interp_run. */
+enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max);
+
+/* Translate with another register map and let everybody enter that from now on. */
+int vb_jit_remap(struct vb_jit *jit, const int8_t host[33]);

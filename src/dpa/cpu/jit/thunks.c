@@ -120,7 +120,7 @@ static void emit_dispatch(struct tx *tx)
 	lea(c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
 	alu_imm(c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
 	jcc_to(c, CC_AE, tx->thunks.miss);
-	ins(c, X_GS, 0xff, 4, rm_index(NOREG, RDX, 2, tx->jit->table_disp));
+	ins(c, X_GS, 0xff, 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
 }
 
 void emit_thunks(struct tx *tx)
@@ -146,6 +146,6 @@ void emit_thunks(struct tx *tx)
 	tx->thunks.dispatch = code_offset(c);
 	emit_dispatch(tx);
 
-	tx->gen->enter = (uint64_t(*)(struct vb_cpu *, const void *))(uintptr_t)c->at;
+	tx->thunks.enter = code_offset(c);
 	emit_enter(tx);
 }

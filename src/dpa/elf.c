@@ -51,6 +51,9 @@ static int check_header(Elf *elf, GElf_Ehdr *ehdr, struct vb_dpa_error *error)
 		return vb_elf_fail(error, -ENOEXEC, "not a RISC-V program (machine %u)", ehdr->e_machine);
 	if (ehdr->e_type != ET_EXEC && ehdr->e_type != ET_DYN)
 		return vb_elf_fail(error, -ENOEXEC, "not an executable (ELF type %u)", ehdr->e_type);
+	if (ehdr->e_phentsize != sizeof(Elf64_Phdr))
+		return vb_elf_fail(error, -ENOEXEC, "program headers of %u bytes, not %zu", ehdr->e_phentsize,
+				   sizeof(Elf64_Phdr));
 	if (ehdr->e_flags & EF_RISCV_FLOAT_ABI)
 		return vb_elf_fail(error, -ENOEXEC, "uses the hard-float ABI; compile with -mabi=lp64");
 	if (ehdr->e_flags & EF_RISCV_RVE)
@@ -90,13 +93,14 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit, str
 	return 0;
 }
 
-/* Does a loaded segment's memory hold [addr, addr + len)? */
-static bool in_segment(const struct elf_program *program, uint64_t addr, uint64_t len)
+/* Does the memory of a loaded segment with these rights hold [addr, addr + len)? */
+static bool in_segment(const struct elf_program *program, uint64_t addr, uint64_t len, unsigned int rights)
 {
 	for (unsigned int i = 0; i < program->nsegments; i++) {
 		const struct elf_segment *seg = &program->segments[i];
 
-		if (addr >= seg->addr && addr - seg->addr <= seg->memsz && len <= seg->memsz - (addr - seg->addr))
+		if (addr >= seg->addr && addr - seg->addr <= seg->memsz && len <= seg->memsz - (addr - seg->addr) &&
+		    (seg->rights & rights) == rights)
 			return true;
 	}
 	return false;
@@ -111,8 +115,8 @@ static int read_tls(const GElf_Phdr *ph, struct elf_program *program, struct vb_
 		return 0;
 	if (ph->p_memsz > 1U << 24 || ph->p_filesz > ph->p_memsz || align > 4096 || align & (align - 1))
 		return vb_elf_fail(error, -ENOEXEC, "a bad TLS segment");
-	if (ph->p_filesz && !in_segment(program, addr, ph->p_filesz))
-		return vb_elf_fail(error, -ENOEXEC, "the TLS segment is not part of a loaded one");
+	if (ph->p_filesz && !in_segment(program, addr, ph->p_filesz, VB_DPA_READ))
+		return vb_elf_fail(error, -ENOEXEC, "the TLS segment is not part of a readable one");
 	program->tls_addr = addr;
 	program->tls_filesz = ph->p_filesz;
 	program->tls_memsz = ph->p_memsz;
@@ -145,7 +149,7 @@ static int read_segments(Elf *elf, size_t file_len, uint64_t limit, struct elf_p
 		if (ph.p_type == PT_DYNAMIC && ph.p_memsz) {
 			program->dynamic = ph.p_vaddr + program->bias;
 			program->dynamic_len = ph.p_memsz;
-			if (!in_segment(program, program->dynamic, program->dynamic_len))
+			if (!in_segment(program, program->dynamic, program->dynamic_len, 0))
 				err = vb_elf_fail(error, -ENOEXEC, "the dynamic section is not part of a loaded segment");
 		}
 	}
@@ -341,7 +345,7 @@ static int relocate_one(const struct elf_program *program, uint8_t *base, uint64
 
 	if (type == R_RISCV_NONE)
 		return 0;
-	if (!in_segment(program, where, 8))
+	if (!in_segment(program, where, 8, 0))
 		return vb_elf_fail(error, -ENOEXEC, "a relocation outside of the program (0x%llx)", (unsigned long long)where);
 	switch (type) {
 	case R_RISCV_RELATIVE:
@@ -349,7 +353,7 @@ static int relocate_one(const struct elf_program *program, uint8_t *base, uint64
 		break;
 	case R_RISCV_64:
 	case R_RISCV_JUMP_SLOT:
-		if (!symtab || !in_segment(program, at, sizeof(sym)))
+		if (!symtab || !in_segment(program, at, sizeof(sym), 0))
 			return vb_elf_fail(error, -ENOEXEC, "a relocation names a symbol that is not there");
 		memcpy(&sym, base + at, sizeof(sym));
 		/* An undefined weak symbol is zero. */
@@ -368,7 +372,7 @@ static int relocate_all(const struct elf_program *program, uint8_t *base, uint64
 {
 	if (!len)
 		return 0;
-	if (!in_segment(program, addr, len))
+	if (!in_segment(program, addr, len, 0))
 		return vb_elf_fail(error, -ENOEXEC, "the relocations are not part of a loaded segment");
 	for (uint64_t at = 0; len - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {
 		Elf64_Rela rela;

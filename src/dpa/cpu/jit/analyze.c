@@ -116,6 +116,36 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 
 /* ---- leaders ---- */
 
+/* A branch over just one instruction that can be done either way. */
+static bool is_select(const struct analysis *a, uint32_t i)
+{
+	const struct vb_insn *insn = &a->text->insns[i], *next;
+	uint32_t len = step(a->text, i);
+
+	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || i + len + 2 >= a->n)
+		return false;
+	next = &a->text->insns[i + len];
+	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK && next->rd != 2 &&
+	       (uint32_t)insn->imm / 2 == len + step(a->text, i + len) && a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
+}
+
+/* Somebody enters between the branch and its instruction: then it is a branch after all. */
+static void drop_selects(struct analysis *a)
+{
+	bool again = true;
+
+	while (again) {
+		again = false;
+		for (uint32_t i = 0; i < a->n; i++) {
+			if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + step(a->text, i)] & MARK_LEADER))
+				continue;
+			a->marks[i] &= (uint8_t)~MARK_SELECT;
+			mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
+			again = true;
+		}
+	}
+}
+
 static void find_leaders(struct vb_jit *jit, struct analysis *a)
 {
 	struct constants k = { .known = 0 };
@@ -129,7 +159,9 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 		if (jit->extra[i])
 			a->marks[i] |= MARK_LEADER;
 		next = i + step(a->text, i);
-		if (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU) {
+		if (is_select(a, i)) {
+			a->marks[i] |= MARK_SELECT;
+		} else if (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU) {
 			mark(a, target, MARK_LEADER | (target <= i ? MARK_CHECK : 0));
 		} else if (insn->op == VB_OP_JAL) {
 			mark(a, target, MARK_LEADER | (target <= i || insn->rd != VB_CPU_SINK ? MARK_CHECK : 0));
@@ -139,6 +171,7 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 		}
 		track_constant(jit, a, &k, i);
 	}
+	drop_selects(a);
 }
 
 /* ---- register map ---- */
@@ -210,9 +243,14 @@ static uint32_t block_end(const struct analysis *a, uint32_t i, uint16_t *count)
 {
 	bool more = true;
 
-	for (*count = 0; more; ) {
+	for (*count = 0; more;) {
 		unsigned int op = a->text->insns[i].op;
 
+		if (a->marks[i] & MARK_SELECT) {
+			(*count)++;
+			i += step(a->text, i);
+			op = a->text->insns[i].op;
+		}
 		(*count)++;
 		i += step(a->text, i);
 		more = !op_ends_block(op) && *count < BLOCK_MAX && i < a->n && a->marks[i] & MARK_START &&

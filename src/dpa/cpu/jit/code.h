@@ -94,6 +94,7 @@ enum mark {
 	MARK_START = 1, /* an instruction of the linear sweep starts here */
 	MARK_LEADER = 2, /* may be entered from anywhere */
 	MARK_CHECK = 4, /* reached by a backward jump or a call */
+	MARK_SELECT = 8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
 };
 
 struct block {
@@ -202,6 +203,10 @@ bool emit_alu(struct tx *tx, const struct vb_insn *insn);
 bool emit_bits(struct tx *tx, const struct vb_insn *insn);
 bool emit_mem(struct tx *tx, const struct vb_insn *insn);
 bool emit_flow(struct tx *tx, const struct vb_insn *insn);
+
+/* emit_select.c */
+bool select_op(unsigned int op);
+void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_insn *insn);
 
 /* Does a block end with it? */
 static inline bool op_ends_block(unsigned int op)

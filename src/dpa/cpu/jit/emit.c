@@ -306,7 +306,14 @@ static void emit_block(struct tx *tx, const struct block *b)
 		tx->left = b->count - k;
 		i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
 		tx->next = i;
-		emit_insn(tx, insn);
+		if (tx->a.marks[tx->index] & MARK_SELECT) {
+			emit_select(tx, insn, &text->insns[i]);
+			insn = &text->insns[i];
+			i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
+			k++;
+		} else {
+			emit_insn(tx, insn);
+		}
 	}
 	if (tx->failed || !insn || (op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
 		return;

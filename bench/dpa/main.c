@@ -108,23 +108,25 @@ static int write_json(const struct options *o, const struct row *row, const stru
 		perror(o->json);
 		return 1;
 	}
-	fprintf(f, "{\"bench\": \"dpa\", \"quick\": %s, \"repetitions\": %u, \"rows\": [\n",
-		o->quick ? "true" : "false", o->reps);
+	fprintf(f, "[");
 	for (int k = 0; k <= KERNELS; k++) {
 		const struct row *w = k < KERNELS ? &row[k] : mean;
 
-		fprintf(f, " {\"kernel\": \"%s\", \"native_ms\": %.3f",
+		fprintf(f, "{\"name\": \"%s\", \"unit\": \"x native\", \"native_ms\": %.3f",
 			k < KERNELS ? kernel_name[k] : "geometric mean", w->ms);
 		for (int e = JIT; e < ENGINES; e++)
 			if (w->ratio[e] > 0)
 				fprintf(f, ", \"%s\": %.4f", engine_name[e], w->ratio[e]);
-		fprintf(f, ", \"jit_spread_percent\": %.2f}%s\n", w->spread[JIT],
-			k < KERNELS ? "," : "");
+		fprintf(f, ", \"jit_spread_percent\": %.2f},\n ", w->spread[JIT]);
 	}
-	fprintf(f,
-		"], \"translate_ms_per_100k\": %.4f, \"code_ratio\": %.3f, \"preempt_ns\": %.1f, ",
-		c->translate_ms_per_100k, c->code_ratio, c->preempt_ns);
-	fprintf(f, "\"yield_ns\": %.1f, \"call_ns\": %.1f}\n", c->yield_ns, c->call_ns);
+	fprintf(f, "{\"name\": \"translation\", \"unit\": \"ms per 100 KB\", \"value\": %.4f},\n ",
+		c->translate_ms_per_100k);
+	fprintf(f, "{\"name\": \"preempted thread switch\", \"unit\": \"ns\", \"value\": %.1f},\n ",
+		c->preempt_ns);
+	fprintf(f, "{\"name\": \"thread switch by yield\", \"unit\": \"ns\", \"value\": %.1f},\n ",
+		c->yield_ns);
+	fprintf(f, "{\"name\": \"call from the host\", \"unit\": \"ns\", \"value\": %.1f}]\n",
+		c->call_ns);
 	return fclose(f) ? 1 : 0;
 }
 

@@ -239,6 +239,17 @@ static const struct argp_option option[] = {
 	{ 0	    },
 };
 
+static bool installed(const char *program)
+{
+	char *argv[] = { (char *)program, (char *)"--version", NULL };
+	struct run r;
+
+	if (run_command(argv, 60, &r))
+		return false;
+	run_free(&r);
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = { .programs = 2000, .per_elf = 500, .jobs = 2, .seed = 1 };
@@ -252,9 +263,14 @@ int main(int argc, char **argv)
 		gen_programs(&p, o.seed, o.per_elf, flags_of(o.seed));
 		return write_file(&p, o.write) ? 1 : 0;
 	}
+	if (o.tools.qemu && !installed(o.tools.qemu)) {
+		printf("%s is not installed: comparing with the model only\n", o.tools.qemu);
+		o.tools.qemu = NULL;
+	}
 	if (!o.tools.dpa_run && !o.tools.qemu) {
 		fprintf(stderr, "isa-gen: nothing to compare: give --run or --qemu\n");
 		return 2;
 	}
+	fflush(stdout);
 	return run_jobs(&o);
 }

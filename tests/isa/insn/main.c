@@ -107,7 +107,7 @@ static unsigned differing(const struct insn_suite *s, const uint8_t *got, const 
 			continue;
 		if (bad++ >= 10)
 			continue;
-		printf("  %s, a=0x%016" PRIx64 " b=0x%016" PRIx64 ":\n",
+		printf("#   %s, a=0x%016" PRIx64 " b=0x%016" PRIx64 ":\n",
 		       rv_text(&c->insn, buf, sizeof(buf)), c->a, c->b);
 		for (size_t off = 0; off < c->size; off += 8) {
 			u64 g, w;
@@ -115,7 +115,7 @@ static unsigned differing(const struct insn_suite *s, const uint8_t *got, const 
 			memcpy(&g, got + c->block + off, 8);
 			memcpy(&w, want + c->block + off, 8);
 			if (g != w)
-				printf("    +%zu: 0x%016" PRIx64 ", expected 0x%016" PRIx64 "\n",
+				printf("#     +%zu: 0x%016" PRIx64 ", expected 0x%016" PRIx64 "\n",
 				       off, g, w);
 		}
 	}
@@ -128,24 +128,25 @@ static int compare(const struct insn_suite *s, const struct rv_model *m, const s
 	unsigned bad;
 
 	if (r->status || r->size != m->out_size) {
-		printf("  status %d, wrote %zu of %zu bytes\n%s", r->status, r->size, m->out_size,
+		printf("#   status %d, wrote %zu of %zu bytes\n%s", r->status, r->size, m->out_size,
 		       r->err);
 		return 1;
 	}
 	bad = differing(s, r->out, m->out, qemu);
 	if (bad) {
-		printf("  %u cases differ\n", bad);
+		printf("#   %u cases differ\n", bad);
 		return 1;
 	}
 	if (!qemu && run_count(r) != m->count) {
-		printf("  counted %" PRIu64 " instructions, expected %" PRIu64 "\n", run_count(r),
+		printf("#   counted %" PRIu64 " instructions, expected %" PRIu64 "\n", run_count(r),
 		       m->count);
 		return 1;
 	}
 	return 0;
 }
 
-static int run_group(const struct insn_group *g, const struct run_tools *t, enum run_tier tier)
+static int run_group(const struct insn_group *g, unsigned number, const struct run_tools *t,
+		     enum run_tier tier)
 {
 	struct insn_suite s = { 0 };
 	struct rv_model m;
@@ -160,19 +161,31 @@ static int run_group(const struct insn_group *g, const struct run_tools *t, enum
 	run_scratch(path, sizeof(path), "insn.elf");
 	fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0700);
 	if (rv_model_run(&m, ~0ull) != RV_EXIT || fd < 0 || rv_write_elf(&s.p, fd))
-		printf("  cannot make %s\n", path);
+		printf("#   cannot make %s\n", path);
 	else if (close(fd) || run_elf(t, tier, path, NULL, &r))
-		printf("  cannot run %s\n", path);
+		printf("#   cannot run %s\n", path);
 	else {
 		bad = compare(&s, &m, &r, tier == RUN_QEMU);
 		run_free(&r);
 	}
-	printf("%s %s: %zu cases\n", bad ? "FAIL" : "ok  ", g->name, s.count);
+	printf("%s %u - %s: %zu cases\n", bad ? "not ok" : "ok", number, g->name, s.count);
 	unlink(path);
 	rv_model_free(&m);
 	rv_free(&s.p);
 	free(s.cases);
 	return bad;
+}
+
+/* Is there something to run? qemu-riscv64 may not be installed. */
+static bool can_start(const char *path)
+{
+	char *argv[] = { (char *)path, (char *)"--version", NULL };
+	struct run r;
+
+	if (run_command(argv, 60, &r))
+		return false;
+	run_free(&r);
+	return true;
 }
 
 int main(int argc, char **argv)
@@ -181,6 +194,7 @@ int main(int argc, char **argv)
 							insn_compressed };
 	enum run_tier tier = RUN_INTERP;
 	struct run_tools t;
+	unsigned number = 0;
 	int bad = 0;
 
 	if (argc < 3) {
@@ -190,10 +204,15 @@ int main(int argc, char **argv)
 	while (tier < RUN_QEMU && strcmp(argv[1], run_tier_name[tier]))
 		tier++;
 	t = (struct run_tools){ .dpa_run = argv[2], .qemu = argv[2] };
+	if (!can_start(argv[2])) {
+		printf("1..0 # SKIP %s is not installed\n", argv[2]);
+		return 0;
+	}
 	for (unsigned n = 0; n < sizeof(all) / sizeof(all[0]); n++)
 		for (const struct insn_group *g = all[n]; g->name; g++)
 			if ((argc < 4 || strstr(g->name, argv[3])) &&
 			    !(tier == RUN_QEMU && strstr(g->name, "(not qemu)")))
-				bad += run_group(g, &t, tier);
+				bad += run_group(g, ++number, &t, tier);
+	printf("1..%u\n", number);
 	return bad ? 1 : 0;
 }

@@ -1,13 +1,18 @@
 #!/bin/sh
 # Compile one program by clang and gcc at every level and compare what it prints on every engine.
 #
-# usage: compare.sh DPA_RUN QEMU|- WORKDIR SOURCE...
+# usage: compare.sh DPA_RUN WORKDIR SOURCE...
 #
 # Output and exit status must be equal on interpreter, translator, qemu-riscv64 and between all builds; the
 # instruction counts of our tiers must be equal. A source that holds no assembly is also run natively.
 set -eu
-run=$1 qemu=$2 work=$3
-shift 3
+run=$1 work=$2
+shift 2
+for tool in clang ld.lld riscv64-unknown-elf-gcc; do
+	command -v $tool >/dev/null || { echo "$tool is not installed"; exit 77; }
+done
+[ -d /usr/lib/picolibc/riscv64-unknown-elf ] || { echo "picolibc-riscv64-unknown-elf is not installed"; exit 77; }
+qemu=$(command -v qemu-riscv64 || echo -)
 here=$(dirname "$0")
 name=$(basename "$1" .c)
 dir=$work/$name.$$

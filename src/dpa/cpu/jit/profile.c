@@ -7,8 +7,9 @@
  */
 #include "dpa/cpu/jit/runtime.h"
 
-#define STEPS	 1024 /* instructions of a sample */
-#define RUNS	 64 /* the map is settled with this run */
+#define EVERY	 16 /* one run in so many starts with a sample; short programs never see one */
+#define STEPS	 512 /* instructions of a sample */
+#define RUNS	 128 /* the map is settled with this run */
 #define GAIN_PER 50 /* worth a translation: one use in so many more is served */
 
 static void count(struct vb_jit *jit, const struct vb_insn *insn)
@@ -47,8 +48,12 @@ enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max)
 		settle(jit);
 		atomic_store_explicit(&jit->settled, true, memory_order_relaxed);
 	}
-	if (run < 4 || run & (run - 1)) /* runs 4, 8, 16, 32 are sampled, so that short programs never are */
+	if (run % EVERY)
 		return exit;
+	/* What a program does first is rarely what it does most: older samples count half. */
+	for (unsigned int r = 0; r < 33; r++)
+		atomic_store_explicit(&jit->uses[r], atomic_load_explicit(&jit->uses[r], memory_order_relaxed) / 2,
+				      memory_order_relaxed);
 	while (steps-- && exit == VB_CPU_BUDGET) {
 		if (vb_text_holds(cpu->text, cpu->s.pc))
 			count(jit, &cpu->text->insns[(cpu->s.pc - cpu->text->lo) / 2]);

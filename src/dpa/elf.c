@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the reading of program files. A file is hostile: libelf reads its tables, every number that leaves here was
- * checked against the file's length or the guest's limit, and nothing is mapped before all of it was read.
+ * Owns the reading of program files. A file is hostile: libelf reads its tables, every number that
+ * leaves here was checked against the file's length or the guest's limit, and nothing is mapped
+ * before all of it was read.
  *
- *      vb_elf_read: header, segments, TLS, dynamic section, symbols      (no memory of the guest yet)
- *      vb_elf_load: bytes of the segments, then relocations              (the caller mapped the segments writable)
+ *      vb_elf_read: header, segments, TLS, dynamic section, symbols      (no memory of the guest
+ * yet) vb_elf_load: bytes of the segments, then relocations              (the caller mapped the
+ * segments writable)
  */
 #include "dpa/internal.h"
 
@@ -48,35 +50,42 @@ static int check_header(Elf *elf, GElf_Ehdr *ehdr, struct vb_dpa_error *error)
 	if (ehdr->e_ident[EI_CLASS] != ELFCLASS64 || ehdr->e_ident[EI_DATA] != ELFDATA2LSB)
 		return vb_elf_fail(error, -ENOEXEC, "not a 64-bit little-endian ELF file");
 	if (ehdr->e_machine != EM_RISCV)
-		return vb_elf_fail(error, -ENOEXEC, "not a RISC-V program (machine %u)", ehdr->e_machine);
+		return vb_elf_fail(error, -ENOEXEC, "not a RISC-V program (machine %u)",
+				   ehdr->e_machine);
 	if (ehdr->e_type != ET_EXEC && ehdr->e_type != ET_DYN)
-		return vb_elf_fail(error, -ENOEXEC, "not an executable (ELF type %u)", ehdr->e_type);
+		return vb_elf_fail(error, -ENOEXEC, "not an executable (ELF type %u)",
+				   ehdr->e_type);
 	if (ehdr->e_phentsize != sizeof(Elf64_Phdr))
-		return vb_elf_fail(error, -ENOEXEC, "program headers of %u bytes, not %zu", ehdr->e_phentsize,
-				   sizeof(Elf64_Phdr));
+		return vb_elf_fail(error, -ENOEXEC, "program headers of %u bytes, not %zu",
+				   ehdr->e_phentsize, sizeof(Elf64_Phdr));
 	if (ehdr->e_flags & EF_RISCV_FLOAT_ABI)
-		return vb_elf_fail(error, -ENOEXEC, "uses the hard-float ABI; compile with -mabi=lp64");
+		return vb_elf_fail(error, -ENOEXEC,
+				   "uses the hard-float ABI; compile with -mabi=lp64");
 	if (ehdr->e_flags & EF_RISCV_RVE)
-		return vb_elf_fail(error, -ENOEXEC, "uses the embedded ABI (RVE); compile with -mabi=lp64");
+		return vb_elf_fail(error, -ENOEXEC,
+				   "uses the embedded ABI (RVE); compile with -mabi=lp64");
 	return 0;
 }
 
-static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit, struct elf_program *program,
-		       struct vb_dpa_error *error)
+static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
+		       struct elf_program *program, struct vb_dpa_error *error)
 {
 	uint64_t addr = ph->p_vaddr + program->bias;
 	struct elf_segment *seg;
 
 	if (!ph->p_memsz)
 		return 0;
-	if (ph->p_filesz > ph->p_memsz || ph->p_offset > file_len || ph->p_filesz > file_len - ph->p_offset)
+	if (ph->p_filesz > ph->p_memsz || ph->p_offset > file_len ||
+	    ph->p_filesz > file_len - ph->p_offset)
 		return vb_elf_fail(error, -ENOEXEC, "a segment at 0x%llx lies outside of the file",
 				   (unsigned long long)ph->p_vaddr);
 	if (ph->p_vaddr > limit || addr < 0x1000 || addr >= limit || ph->p_memsz > limit - addr)
-		return vb_elf_fail(error, -ENOEXEC, "a segment at 0x%llx does not fit guest memory [0x1000, 0x%llx)",
+		return vb_elf_fail(error, -ENOEXEC,
+				   "a segment at 0x%llx does not fit guest memory [0x1000, 0x%llx)",
 				   (unsigned long long)addr, (unsigned long long)limit);
 	if ((ph->p_flags & (PF_W | PF_X)) == (PF_W | PF_X))
-		return vb_elf_fail(error, -ENOEXEC, "the segment at 0x%llx is writable and executable",
+		return vb_elf_fail(error, -ENOEXEC,
+				   "the segment at 0x%llx is writable and executable",
 				   (unsigned long long)addr);
 	if (program->nsegments == sizeof(program->segments) / sizeof(program->segments[0]))
 		return vb_elf_fail(error, -ENOEXEC, "too many segments");
@@ -84,23 +93,28 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit, str
 		const struct elf_segment *other = &program->segments[i];
 
 		if (addr < other->addr + other->memsz && other->addr < addr + ph->p_memsz)
-			return vb_elf_fail(error, -ENOEXEC, "two segments overlap at 0x%llx", (unsigned long long)addr);
+			return vb_elf_fail(error, -ENOEXEC, "two segments overlap at 0x%llx",
+					   (unsigned long long)addr);
 	}
 	seg = &program->segments[program->nsegments++];
-	*seg = (struct elf_segment){ .addr = addr, .filesz = ph->p_filesz, .memsz = ph->p_memsz, .offset = ph->p_offset };
-	seg->rights = (ph->p_flags & PF_R ? VB_DPA_READ : 0) | (ph->p_flags & PF_W ? VB_DPA_WRITE | VB_DPA_READ : 0) |
+	*seg = (struct elf_segment){
+		.addr = addr, .filesz = ph->p_filesz, .memsz = ph->p_memsz, .offset = ph->p_offset
+	};
+	seg->rights = (ph->p_flags & PF_R ? VB_DPA_READ : 0) |
+		      (ph->p_flags & PF_W ? VB_DPA_WRITE | VB_DPA_READ : 0) |
 		      (ph->p_flags & PF_X ? VB_DPA_EXEC : 0);
 	return 0;
 }
 
 /* Does the memory of a loaded segment with these rights hold [addr, addr + len)? */
-static bool in_segment(const struct elf_program *program, uint64_t addr, uint64_t len, unsigned int rights)
+static bool in_segment(const struct elf_program *program, uint64_t addr, uint64_t len,
+		       unsigned int rights)
 {
 	for (unsigned int i = 0; i < program->nsegments; i++) {
 		const struct elf_segment *seg = &program->segments[i];
 
-		if (addr >= seg->addr && addr - seg->addr <= seg->memsz && len <= seg->memsz - (addr - seg->addr) &&
-		    (seg->rights & rights) == rights)
+		if (addr >= seg->addr && addr - seg->addr <= seg->memsz &&
+		    len <= seg->memsz - (addr - seg->addr) && (seg->rights & rights) == rights)
 			return true;
 	}
 	return false;
@@ -113,10 +127,12 @@ static int read_tls(const GElf_Phdr *ph, struct elf_program *program, struct vb_
 
 	if (!ph->p_memsz)
 		return 0;
-	if (ph->p_memsz > 1U << 24 || ph->p_filesz > ph->p_memsz || align > 4096 || align & (align - 1))
+	if (ph->p_memsz > 1U << 24 || ph->p_filesz > ph->p_memsz || align > 4096 ||
+	    align & (align - 1))
 		return vb_elf_fail(error, -ENOEXEC, "a bad TLS segment");
 	if (ph->p_filesz && !in_segment(program, addr, ph->p_filesz, VB_DPA_READ))
-		return vb_elf_fail(error, -ENOEXEC, "the TLS segment is not part of a readable one");
+		return vb_elf_fail(error, -ENOEXEC,
+				   "the TLS segment is not part of a readable one");
 	program->tls_addr = addr;
 	program->tls_filesz = ph->p_filesz;
 	program->tls_memsz = ph->p_memsz;
@@ -137,7 +153,8 @@ static int read_segments(Elf *elf, size_t file_len, uint64_t limit, struct elf_p
 		if (!gelf_getphdr(elf, (int)i, &ph))
 			return vb_elf_fail(error, -ENOEXEC, "program header %zu cannot be read", i);
 		if (ph.p_type == PT_INTERP)
-			return vb_elf_fail(error, -ENOEXEC, "dynamically linked; link with -static or -static-pie");
+			return vb_elf_fail(error, -ENOEXEC,
+					   "dynamically linked; link with -static or -static-pie");
 		if (ph.p_type == PT_LOAD)
 			err = add_segment(&ph, file_len, limit, program, error);
 	}
@@ -150,7 +167,9 @@ static int read_segments(Elf *elf, size_t file_len, uint64_t limit, struct elf_p
 			program->dynamic = ph.p_vaddr + program->bias;
 			program->dynamic_len = ph.p_memsz;
 			if (!in_segment(program, program->dynamic, program->dynamic_len, 0))
-				err = vb_elf_fail(error, -ENOEXEC, "the dynamic section is not part of a loaded segment");
+				err = vb_elf_fail(
+					error, -ENOEXEC,
+					"the dynamic section is not part of a loaded segment");
 		}
 	}
 	if (!err && !program->nsegments)
@@ -191,11 +210,13 @@ static const char *symbol_wanted(Elf *elf, const GElf_Shdr *shdr, const GElf_Sym
 	unsigned int type = GELF_ST_TYPE(sym->st_info);
 	const char *name;
 
-	if (sym->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE))
+	if (sym->st_shndx == SHN_UNDEF ||
+	    (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE))
 		return NULL;
 	name = elf_strptr(elf, shdr->sh_link, sym->st_name);
 	/* "$x" and ".L" are marks of the assembler. */
-	if (!name || !*name || *name == '$' || !strncmp(name, ".L", 2) || strnlen(name, NAME_LEN_MAX) == NAME_LEN_MAX)
+	if (!name || !*name || *name == '$' || !strncmp(name, ".L", 2) ||
+	    strnlen(name, NAME_LEN_MAX) == NAME_LEN_MAX)
 		return NULL;
 	return name;
 }
@@ -245,7 +266,8 @@ static int read_symbols(Elf *elf, struct elf_program *program)
 
 /* ---- the whole ---- */
 
-static int read_elf(Elf *elf, size_t len, uint64_t limit, struct elf_program *program, struct vb_dpa_error *error)
+static int read_elf(Elf *elf, size_t len, uint64_t limit, struct elf_program *program,
+		    struct vb_dpa_error *error)
 {
 	GElf_Ehdr ehdr;
 	int err;
@@ -261,7 +283,8 @@ static int read_elf(Elf *elf, size_t len, uint64_t limit, struct elf_program *pr
 	return err;
 }
 
-int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_program *program, struct vb_dpa_error *error)
+int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_program *program,
+		struct vb_dpa_error *error)
 {
 	char *copy;
 	Elf *elf;
@@ -277,7 +300,8 @@ int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_progra
 		return vb_elf_fail(error, -ENOMEM, "no memory to read the file");
 	memcpy(copy, image, len);
 	elf = elf_memory(copy, len);
-	err = elf ? read_elf(elf, len, limit, program, error) : vb_elf_fail(error, -ENOEXEC, "not an ELF file");
+	err = elf ? read_elf(elf, len, limit, program, error)
+		  : vb_elf_fail(error, -ENOEXEC, "not an ELF file");
 	elf_end(elf);
 	free(copy);
 	if (err)
@@ -301,7 +325,8 @@ struct dynamic {
 static int read_dynamic(const struct elf_program *program, const uint8_t *base, struct dynamic *dyn,
 			struct vb_dpa_error *error)
 {
-	for (uint64_t at = 0; program->dynamic_len - at >= sizeof(Elf64_Dyn); at += sizeof(Elf64_Dyn)) {
+	for (uint64_t at = 0; program->dynamic_len - at >= sizeof(Elf64_Dyn);
+	     at += sizeof(Elf64_Dyn)) {
 		Elf64_Dyn entry;
 
 		memcpy(&entry, base + program->dynamic + at, sizeof(entry));
@@ -309,10 +334,12 @@ static int read_dynamic(const struct elf_program *program, const uint8_t *base, 
 		case DT_NULL:
 			return 0;
 		case DT_NEEDED:
-			return vb_elf_fail(error, -ENOEXEC, "needs shared libraries; link with -static-pie");
+			return vb_elf_fail(error, -ENOEXEC,
+					   "needs shared libraries; link with -static-pie");
 		case DT_REL:
 		case DT_RELR:
-			return vb_elf_fail(error, -ENOEXEC, "relocations of a kind that RISC-V does not use");
+			return vb_elf_fail(error, -ENOEXEC,
+					   "relocations of a kind that RISC-V does not use");
 		case DT_RELA:
 			dyn->rela = entry.d_un.d_ptr + program->bias;
 			break;
@@ -335,8 +362,8 @@ static int read_dynamic(const struct elf_program *program, const uint8_t *base, 
 	return 0;
 }
 
-static int relocate_one(const struct elf_program *program, uint8_t *base, uint64_t symtab, const Elf64_Rela *rela,
-			struct vb_dpa_error *error)
+static int relocate_one(const struct elf_program *program, uint8_t *base, uint64_t symtab,
+			const Elf64_Rela *rela, struct vb_dpa_error *error)
 {
 	uint64_t where = rela->r_offset + program->bias, value = (uint64_t)rela->r_addend;
 	uint64_t at = symtab + ELF64_R_SYM(rela->r_info) * sizeof(Elf64_Sym);
@@ -346,7 +373,8 @@ static int relocate_one(const struct elf_program *program, uint8_t *base, uint64
 	if (type == R_RISCV_NONE)
 		return 0;
 	if (!in_segment(program, where, 8, 0))
-		return vb_elf_fail(error, -ENOEXEC, "a relocation outside of the program (0x%llx)", (unsigned long long)where);
+		return vb_elf_fail(error, -ENOEXEC, "a relocation outside of the program (0x%llx)",
+				   (unsigned long long)where);
 	switch (type) {
 	case R_RISCV_RELATIVE:
 		value += program->bias;
@@ -354,7 +382,8 @@ static int relocate_one(const struct elf_program *program, uint8_t *base, uint64
 	case R_RISCV_64:
 	case R_RISCV_JUMP_SLOT:
 		if (!symtab || !in_segment(program, at, sizeof(sym), 0))
-			return vb_elf_fail(error, -ENOEXEC, "a relocation names a symbol that is not there");
+			return vb_elf_fail(error, -ENOEXEC,
+					   "a relocation names a symbol that is not there");
 		memcpy(&sym, base + at, sizeof(sym));
 		/* An undefined weak symbol is zero. */
 		if (sym.st_shndx != SHN_UNDEF)
@@ -367,13 +396,14 @@ static int relocate_one(const struct elf_program *program, uint8_t *base, uint64
 	return 0;
 }
 
-static int relocate_all(const struct elf_program *program, uint8_t *base, uint64_t symtab, uint64_t addr, uint64_t len,
-			struct vb_dpa_error *error)
+static int relocate_all(const struct elf_program *program, uint8_t *base, uint64_t symtab,
+			uint64_t addr, uint64_t len, struct vb_dpa_error *error)
 {
 	if (!len)
 		return 0;
 	if (!in_segment(program, addr, len, 0))
-		return vb_elf_fail(error, -ENOEXEC, "the relocations are not part of a loaded segment");
+		return vb_elf_fail(error, -ENOEXEC,
+				   "the relocations are not part of a loaded segment");
 	for (uint64_t at = 0; len - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {
 		Elf64_Rela rela;
 		int err;
@@ -386,7 +416,8 @@ static int relocate_all(const struct elf_program *program, uint8_t *base, uint64
 	return 0;
 }
 
-int vb_elf_load(const void *image, const struct elf_program *program, uint8_t *base, struct vb_dpa_error *error)
+int vb_elf_load(const void *image, const struct elf_program *program, uint8_t *base,
+		struct vb_dpa_error *error)
 {
 	struct dynamic dyn = { 0 };
 	int err = 0;

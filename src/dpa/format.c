@@ -36,12 +36,14 @@ static void put(struct out *out, const char *fmt, ...)
 	int n;
 
 	va_start(args, fmt);
-	n = vsnprintf(out->at < out->len ? out->buf + out->at : NULL, out->at < out->len ? out->len - out->at : 0, fmt, args);
+	n = vsnprintf(out->at < out->len ? out->buf + out->at : NULL,
+		      out->at < out->len ? out->len - out->at : 0, fmt, args);
 	va_end(args);
 	out->at += n > 0 ? (size_t)n : 0;
 }
 
-static void put_address(struct out *out, const struct vb_dpa_process *process, const char *what, uint64_t addr)
+static void put_address(struct out *out, const struct vb_dpa_process *process, const char *what,
+			uint64_t addr)
 {
 	uint64_t offset;
 	const char *name = vb_dpa_symbol_name(process, addr, &offset);
@@ -52,11 +54,13 @@ static void put_address(struct out *out, const struct vb_dpa_process *process, c
 	put(out, "\n");
 }
 
-size_t vb_dpa_state_format(const struct vb_dpa_process *process, const struct vb_dpa_state *state, char *buf, size_t len)
+size_t vb_dpa_state_format(const struct vb_dpa_process *process, const struct vb_dpa_state *state,
+			   char *buf, size_t len)
 {
-	static const char abi[32][5] = { "zero", "ra", "sp", "gp", "tp",  "t0",	 "t1", "t2", "s0", "s1", "a0",
-					 "a1",	 "a2", "a3", "a4", "a5",  "a6",	 "a7", "s2", "s3", "s4", "s5",
-					 "s6",	 "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6" };
+	static const char abi[32][5] = { "zero", "ra", "sp",  "gp",  "tp", "t0", "t1", "t2",
+					 "s0",   "s1", "a0",  "a1",  "a2", "a3", "a4", "a5",
+					 "a6",   "a7", "s2",  "s3",  "s4", "s5", "s6", "s7",
+					 "s8",   "s9", "s10", "s11", "t3", "t4", "t5", "t6" };
 	struct out out = { buf, len, 0 };
 
 	put(&out, "%s: %s, tval 0x%" PRIx64 ", after %" PRIu64 " instructions\n", process->name,

@@ -2,8 +2,8 @@
 /*
  * What the files of this folder share: the objects behind dpa.h.
  *
- * Locks, taken in this order: process.cpus_lock, process.lock (windows), space.lock (page rights), dpa.lock (threads'
- * states and run queues). None is held over a callback.
+ * Locks, taken in this order: process.cpus_lock, process.lock (windows), space.lock (page rights),
+ * dpa.lock (threads' states and run queues). None is held over a callback.
  */
 #pragma once
 
@@ -21,9 +21,10 @@ struct space {
 	size_t region_len;
 	void *table; /* for the translator */
 	size_t table_len;
-	uint64_t page; /* host page size */
-	uint8_t *pages; /* rights of each page, enum vb_dpa_rights; PAGE_RESERVED: unmapped on purpose */
-	uint64_t next; /* where the search for free pages starts */
+	uint64_t page;  /* host page size */
+	uint8_t *pages; /* rights of each page, enum vb_dpa_rights; PAGE_RESERVED: unmapped on
+			   purpose */
+	uint64_t next;  /* where the search for free pages starts */
 	pthread_mutex_t lock;
 };
 
@@ -31,8 +32,10 @@ struct space {
 
 int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span);
 void vb_space_destroy(struct space *space);
-/* guard: keep one page below unmapped for good. addr == 0: anywhere. rights may be 0: reserve only. */
-int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights, bool guard);
+/* guard: keep one page below unmapped for good. addr == 0: anywhere. rights may be 0: reserve only.
+ */
+int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights,
+		 bool guard);
 int vb_space_protect(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
 int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
 bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
@@ -56,18 +59,21 @@ struct elf_program {
 	struct elf_segment segments[32];
 	unsigned int nsegments;
 	uint64_t tls_addr, tls_filesz, tls_memsz, tls_align; /* tls_memsz == 0: none */
-	uint64_t dynamic, dynamic_len; /* of a PIE */
-	struct symbol *symbols; /* sorted by address */
+	uint64_t dynamic, dynamic_len;                       /* of a PIE */
+	struct symbol *symbols;                              /* sorted by address */
 	size_t nsymbols;
 	char *names;
 };
 
-int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_program *program, struct vb_dpa_error *error);
+int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_program *program,
+		struct vb_dpa_error *error);
 /* Fill mapped, writable memory with the segments and apply the relocations of a PIE. */
-int vb_elf_load(const void *image, const struct elf_program *program, uint8_t *base, struct vb_dpa_error *error);
+int vb_elf_load(const void *image, const struct elf_program *program, uint8_t *base,
+		struct vb_dpa_error *error);
 void vb_elf_free(struct elf_program *program);
 /* Record why, return error number: `return elf_fail(error, -ENOEXEC, "...")`. */
-int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* ---- process.c ---- */
 
@@ -89,13 +95,14 @@ struct vb_dpa_process {
 /* ---- window.c ---- */
 
 /* The vb_access_source of a process's threads. */
-bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr, struct vb_access_entry *entry);
+bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
+		    struct vb_access_entry *entry);
 
 /* ---- thread.c, sched.c ---- */
 
 enum thread_state {
-	THREAD_IDLE, /* state is the caller's */
-	THREAD_READY, /* in the run queue of its EU */
+	THREAD_IDLE,    /* state is the caller's */
+	THREAD_READY,   /* in the run queue of its EU */
 	THREAD_RUNNING, /* on an EU, or on a lent host thread */
 	THREAD_BLOCKED, /* waits for a wake */
 };
@@ -113,11 +120,11 @@ struct vb_dpa_thread {
 
 	/* under sched.lock */
 	enum thread_state state;
-	enum vb_dpa_why why; /* of the last time it became idle */
-	bool stop; /* stop asked for */
-	bool wake; /* a wake came before the block */
-	bool lent; /* runs on its caller's host thread, which gets the result itself */
-	bool quiet; /* a call in deterministic mode: no done callback */
+	enum vb_dpa_why why;    /* of the last time it became idle */
+	bool stop;              /* stop asked for */
+	bool wake;              /* a wake came before the block */
+	bool lent;              /* runs on its caller's host thread, which gets the result itself */
+	bool quiet;             /* a call in deterministic mode: no done callback */
 	unsigned int finishing; /* done callbacks under way; it must not go away */
 	unsigned int eu;
 	struct vb_dpa_thread *run_next;
@@ -131,10 +138,10 @@ struct vb_dpa_thread {
 
 struct eu {
 	struct vb_dpa_thread *head, *tail; /* ready threads */
-	unsigned int load; /* ready and running threads */
-	bool queued; /* in the list of EUs that have something to do */
-	bool busy; /* a host thread is running one of its threads */
-	struct eu *next; /* in that list */
+	unsigned int load;                 /* ready and running threads */
+	bool queued;                       /* in the list of EUs that have something to do */
+	bool busy;                         /* a host thread is running one of its threads */
+	struct eu *next;                   /* in that list */
 	uint64_t slices, instructions, busy_ns;
 };
 
@@ -148,19 +155,20 @@ struct vb_dpa {
 	unsigned int slice;
 	unsigned int spin_us;
 	bool deterministic;
-	bool held; /* vb_dpa_hold */
-	uint64_t rng; /* deterministic mode */
+	bool held;          /* vb_dpa_hold */
+	uint64_t rng;       /* deterministic mode */
 	unsigned int rotor; /* where the search for an idle EU starts */
 	unsigned int nprocesses;
 	pthread_t workers[64];
 	unsigned int nworkers; /* started */
 	unsigned int sleeping; /* in the futex */
 	bool quit;
-	atomic_uint work; /* futex: bumped whenever there is something to do */
+	atomic_uint work;     /* futex: bumped whenever there is something to do */
 	pthread_mutex_t turn; /* deterministic mode: who holds it executes guest code */
 };
 
-/* Under dpa.lock: make an IDLE or BLOCKED thread ready on an EU. Call vb_sched_kick once the lock is released. */
+/* Under dpa.lock: make an IDLE or BLOCKED thread ready on an EU. Call vb_sched_kick once the lock
+ * is released. */
 void vb_sched_ready(struct vb_dpa_thread *thread);
 void vb_sched_kick(struct vb_dpa *dpa);
 /* Under dpa.lock: take a READY thread out of its run queue. */

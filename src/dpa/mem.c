@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns guest memory below the limit: one reservation per process and the rights of each of its pages.
+ * Owns guest memory below the limit: one reservation per process and the rights of each of its
+ * pages.
  *
  *      region                     base                                 base + limit
  *        | jump table   | guard    | page 0 (never mapped) | ... pages ... | guard |
  *
- * The reservation is inaccessible; mapping is a change of rights, so an address that the guest made up meets either
- * a page with rights that somebody gave or the host MMU's refusal.
+ * The reservation is inaccessible; mapping is a change of rights, so an address that the guest made
+ * up meets either a page with rights that somebody gave or the host MMU's refusal.
  */
 #include "dpa/internal.h"
 
@@ -23,7 +24,8 @@ static uint64_t page_up(const struct space *space, uint64_t len)
 static int host_prot(unsigned int rights)
 {
 	/* Guest text is data to the host: only translated code executes. */
-	return (rights & (VB_DPA_READ | VB_DPA_EXEC) ? PROT_READ : 0) | (rights & VB_DPA_WRITE ? PROT_READ | PROT_WRITE : 0);
+	return (rights & (VB_DPA_READ | VB_DPA_EXEC) ? PROT_READ : 0) |
+	       (rights & VB_DPA_WRITE ? PROT_READ | PROT_WRITE : 0);
 }
 
 int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span)
@@ -32,7 +34,8 @@ int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span)
 	space->limit = limit & ~(space->page - 1);
 	space->table_len = VB_JIT_TABLES * page_up(space, text_span * 4);
 	space->region_len = space->table_len + VB_CPU_GUARD + space->limit + VB_CPU_GUARD;
-	space->region = mmap(NULL, space->region_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	space->region = mmap(NULL, space->region_len, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (space->region == MAP_FAILED)
 		return -ENOMEM;
 	space->pages = mmap(NULL, space->limit / space->page, PROT_READ | PROT_WRITE,
@@ -59,8 +62,10 @@ void vb_space_destroy(struct space *space)
 	space->region = NULL;
 }
 
-/* Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit, above page 0. */
-static bool page_range(const struct space *space, uint64_t addr, uint64_t len, uint64_t *first, uint64_t *count)
+/* Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit,
+ * above page 0. */
+static bool page_range(const struct space *space, uint64_t addr, uint64_t len, uint64_t *first,
+		       uint64_t *count)
 {
 	if (!len || addr >= space->limit || len > space->limit - addr)
 		return false;
@@ -69,7 +74,8 @@ static bool page_range(const struct space *space, uint64_t addr, uint64_t len, u
 	return *first > 0;
 }
 
-static bool pages_all(const struct space *space, uint64_t first, uint64_t count, uint8_t mask, uint8_t value)
+static bool pages_all(const struct space *space, uint64_t first, uint64_t count, uint8_t mask,
+		      uint8_t value)
 {
 	for (uint64_t i = first; i < first + count; i++)
 		if ((space->pages[i] & mask) != value)
@@ -101,8 +107,8 @@ static int pages_replace(struct space *space, uint64_t first, uint64_t count, un
 {
 	void *at = space->base + first * space->page;
 
-	if (mmap(at, count * space->page, host_prot(rights), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-		 0) == MAP_FAILED)
+	if (mmap(at, count * space->page, host_prot(rights),
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return -ENOMEM;
 	memset(space->pages + first, (int)rights, count);
 	return 0;
@@ -205,12 +211,15 @@ static bool rights_valid(unsigned int rights)
 	return rights == VB_DPA_READ || rights == (VB_DPA_READ | VB_DPA_WRITE);
 }
 
-int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len, unsigned int rights)
+int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
+		   unsigned int rights)
 {
-	return rights_valid(rights) ? vb_space_map(&process->space, addr, len, rights, false) : -EINVAL;
+	return rights_valid(rights) ? vb_space_map(&process->space, addr, len, rights, false)
+				    : -EINVAL;
 }
 
-int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len, unsigned int rights)
+int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+		       unsigned int rights)
 {
 	if (!rights_valid(rights) || touches_text(process, addr, len))
 		return -EINVAL;
@@ -219,10 +228,12 @@ int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t l
 
 int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len)
 {
-	return touches_text(process, addr, len) ? -EINVAL : vb_space_unmap(&process->space, addr, len);
+	return touches_text(process, addr, len) ? -EINVAL
+						: vb_space_unmap(&process->space, addr, len);
 }
 
-void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len, unsigned int rights)
+void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+		      unsigned int rights)
 {
 	if (!rights || !vb_space_holds(&process->space, addr, len, rights))
 		return NULL;
@@ -250,17 +261,20 @@ int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *
 		return 0;
 	if (!page_range(space, addr, len, &first, &count) || touches_text(process, addr, len))
 		return -EFAULT;
-	/* Read-only pages are opened for the copy; the lock keeps others from changing rights meanwhile. */
+	/* Read-only pages are opened for the copy; the lock keeps others from changing rights
+	 * meanwhile. */
 	pthread_mutex_lock(&space->lock);
 	if (!pages_all(space, first, count, VB_DPA_READ, VB_DPA_READ))
 		err = -EFAULT;
-	if (!err && mprotect(space->base + first * space->page, count * space->page, PROT_READ | PROT_WRITE))
+	if (!err && mprotect(space->base + first * space->page, count * space->page,
+			     PROT_READ | PROT_WRITE))
 		err = -errno;
 	if (!err)
 		memcpy(space->base + addr, from, len);
 	for (uint64_t i = first; !err && i < first + count; i++)
 		if (!(space->pages[i] & VB_DPA_WRITE))
-			mprotect(space->base + i * space->page, space->page, host_prot(space->pages[i]));
+			mprotect(space->base + i * space->page, space->page,
+				 host_prot(space->pages[i]));
 	pthread_mutex_unlock(&space->lock);
 	return err;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns DPA processes: from a file to guest memory with rights, decoded text and perhaps translated text, and the names
- * of addresses. A process is built in one go or not at all.
+ * Owns DPA processes: from a file to guest memory with rights, decoded text and perhaps translated
+ * text, and the names of addresses. A process is built in one go or not at all.
  */
 #include "dpa/internal.h"
 
@@ -17,7 +17,8 @@
 
 /* ---- memory ---- */
 
-/* Rights of every page that segments touch; a page that two of them share has the rights of both. */
+/* Rights of every page that segments touch; a page that two of them share has the rights of both.
+ */
 static int place_pages(struct vb_dpa_process *process, struct vb_dpa_error *error)
 {
 	struct space *space = &process->space;
@@ -27,14 +28,19 @@ static int place_pages(struct vb_dpa_process *process, struct vb_dpa_error *erro
 		uint64_t last = (seg->addr + seg->memsz - 1) / space->page;
 
 		if (seg->addr < space->page || last >= space->limit / space->page)
-			return vb_elf_fail(error, -ENOEXEC, "a segment at 0x%llx touches page 0 or the end of guest memory",
-					   (unsigned long long)seg->addr);
+			return vb_elf_fail(
+				error, -ENOEXEC,
+				"a segment at 0x%llx touches page 0 or the end of guest memory",
+				(unsigned long long)seg->addr);
 		for (uint64_t p = seg->addr / space->page; p <= last; p++) {
 			space->pages[p] |= seg->rights ? seg->rights : PAGE_RESERVED;
-			if ((space->pages[p] & (VB_DPA_WRITE | VB_DPA_EXEC)) == (VB_DPA_WRITE | VB_DPA_EXEC))
-				return vb_elf_fail(error, -ENOEXEC,
-						   "text and writable data share the page at 0x%llx; align segments to %llu",
-						   (unsigned long long)(p * space->page), (unsigned long long)space->page);
+			if ((space->pages[p] & (VB_DPA_WRITE | VB_DPA_EXEC)) ==
+			    (VB_DPA_WRITE | VB_DPA_EXEC))
+				return vb_elf_fail(
+					error, -ENOEXEC,
+					"text and writable data share the page at 0x%llx; align segments to %llu",
+					(unsigned long long)(p * space->page),
+					(unsigned long long)space->page);
 		}
 	}
 	return 0;
@@ -55,7 +61,8 @@ static int protect_segments(struct vb_dpa_process *process, bool loading)
 
 			while (p + n <= last && space->pages[p + n] == space->pages[p])
 				n++;
-			prot = space->pages[p] & (VB_DPA_READ | VB_DPA_EXEC) ? PROT_READ : PROT_NONE;
+			prot = space->pages[p] & (VB_DPA_READ | VB_DPA_EXEC) ? PROT_READ
+									     : PROT_NONE;
 			if (space->pages[p] & VB_DPA_WRITE || loading)
 				prot = PROT_READ | PROT_WRITE;
 			if (mprotect(space->base + p * space->page, n * space->page, prot))
@@ -81,17 +88,21 @@ static uint64_t text_span(const struct elf_program *program)
 	return lo < hi ? hi - lo + 2 : 0;
 }
 
-static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t limit, struct vb_dpa_error *error)
+static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t limit,
+		       struct vb_dpa_error *error)
 {
 	uint64_t span = text_span(&process->program);
 	int err;
 
 	if (span > VB_CPU_TEXT_MAX)
-		return vb_elf_fail(error, -ENOEXEC, "executable segments span %llu MiB; the most is %llu",
-				   (unsigned long long)(span >> 20), (unsigned long long)(VB_CPU_TEXT_MAX >> 20));
+		return vb_elf_fail(error, -ENOEXEC,
+				   "executable segments span %llu MiB; the most is %llu",
+				   (unsigned long long)(span >> 20),
+				   (unsigned long long)(VB_CPU_TEXT_MAX >> 20));
 	err = vb_space_create(&process->space, limit, span);
 	if (err)
-		return vb_elf_fail(error, err, "cannot reserve %llu MiB of address space", (unsigned long long)(limit >> 20));
+		return vb_elf_fail(error, err, "cannot reserve %llu MiB of address space",
+				   (unsigned long long)(limit >> 20));
 	err = place_pages(process, error);
 	if (err)
 		return err;
@@ -99,7 +110,8 @@ static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t
 		return vb_elf_fail(error, -ENOMEM, "no memory for the program's segments");
 	err = vb_elf_load(elf, &process->program, process->space.base, error);
 	if (!err && protect_segments(process, false))
-		err = vb_elf_fail(error, -ENOMEM, "cannot set the rights of the program's segments");
+		err = vb_elf_fail(error, -ENOMEM,
+				  "cannot set the rights of the program's segments");
 	return err;
 }
 
@@ -118,7 +130,8 @@ static int load_text(struct vb_dpa_process *process, struct vb_dpa_error *error)
 	for (unsigned int i = 0; i < program->nsegments; i++)
 		if (program->segments[i].rights & VB_DPA_EXEC)
 			ranges[n++] = (struct vb_text_range){ program->segments[i].addr,
-							      program->segments[i].addr + program->segments[i].memsz };
+							      program->segments[i].addr +
+								      program->segments[i].memsz };
 	err = vb_text_create(&process->text, process->space.base, ranges, n);
 	return err ? vb_elf_fail(error, err, "no memory to decode the text") : 0;
 }
@@ -138,8 +151,10 @@ static bool add_leader(uint64_t **leaders, size_t *n, size_t *max, uint64_t addr
 	return true;
 }
 
-/* Where indirect jumps may go: named code, and words of data that look like code addresses. Only a guess; see jit/. */
-static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **leaders, size_t *nsymbols)
+/* Where indirect jumps may go: named code, and words of data that look like code addresses. Only a
+ * guess; see jit/. */
+static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **leaders,
+			   size_t *nsymbols)
 {
 	const struct elf_program *program = &process->program;
 	size_t n = 0, max = 0;
@@ -154,11 +169,14 @@ static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **lead
 		const struct elf_segment *seg = &program->segments[i];
 		uint64_t at = (seg->addr + 3) & ~3ULL;
 
-		for (; seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC) && at + 4 <= seg->addr + seg->filesz; at += 4) {
+		for (; seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC) &&
+		       at + 4 <= seg->addr + seg->filesz;
+		     at += 4) {
 			uint32_t word;
 
 			memcpy(&word, process->space.base + at, sizeof(word));
-			if (vb_text_holds(&process->text, word) && !add_leader(leaders, &n, &max, word))
+			if (vb_text_holds(&process->text, word) &&
+			    !add_leader(leaders, &n, &max, word))
 				return n;
 		}
 	}
@@ -182,7 +200,8 @@ static int choose_tier(enum vb_dpa_tier wanted, struct vb_dpa_error *error, enum
 	else if (!strcmp(env, "jit"))
 		*tier = VB_DPA_TIER_JIT;
 	else
-		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_TIER=%s is neither interp nor jit", env);
+		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_TIER=%s is neither interp nor jit",
+				   env);
 	return 0;
 }
 
@@ -190,7 +209,8 @@ static void translate(struct vb_dpa_process *process)
 {
 	static atomic_bool said;
 	uint64_t *leaders = NULL;
-	struct vb_text_range data[sizeof(process->program.segments) / sizeof(process->program.segments[0])];
+	struct vb_text_range
+		data[sizeof(process->program.segments) / sizeof(process->program.segments[0])];
 	struct vb_jit_hints hints = { .data = data };
 	const char *why = "";
 	int err;
@@ -199,7 +219,8 @@ static void translate(struct vb_dpa_process *process)
 		const struct elf_segment *seg = &process->program.segments[i];
 
 		if (seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC))
-			data[hints.ndata++] = (struct vb_text_range){ seg->addr, seg->addr + seg->filesz };
+			data[hints.ndata++] =
+				(struct vb_text_range){ seg->addr, seg->addr + seg->filesz };
 	}
 	hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
 	hints.leaders = leaders;
@@ -208,7 +229,8 @@ static void translate(struct vb_dpa_process *process)
 	free(leaders);
 	if (err && !atomic_exchange(&said, true))
 		vb_warn("dpa: programs are interpreted, not translated: %s", why);
-	if (!err && getenv("VERBATIM_DPA_PERF_MAP") && !strcmp(getenv("VERBATIM_DPA_PERF_MAP"), "1"))
+	if (!err && getenv("VERBATIM_DPA_PERF_MAP") &&
+	    !strcmp(getenv("VERBATIM_DPA_PERF_MAP"), "1"))
 		vb_jit_perf_map(&process->text, perf_name, process);
 }
 
@@ -225,8 +247,8 @@ static void process_free(struct vb_dpa_process *process)
 	free(process);
 }
 
-static int process_build(struct vb_dpa_process *process, const void *elf, size_t len, uint64_t limit,
-			 enum vb_dpa_tier tier, struct vb_dpa_error *error)
+static int process_build(struct vb_dpa_process *process, const void *elf, size_t len,
+			 uint64_t limit, enum vb_dpa_tier tier, struct vb_dpa_error *error)
 {
 	int err;
 
@@ -248,8 +270,9 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 	return 0;
 }
 
-int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len, const struct vb_dpa_process_attr *attr,
-			  struct vb_dpa_process **process, struct vb_dpa_error *error)
+int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
+			  const struct vb_dpa_process_attr *attr, struct vb_dpa_process **process,
+			  struct vb_dpa_error *error)
 {
 	static const struct vb_dpa_process_attr defaults;
 	struct vb_dpa_process *p;
@@ -338,7 +361,8 @@ void vb_dpa_text_stats(const struct vb_dpa_process *process, struct vb_dpa_text_
 		vb_jit_stats(&process->text, out);
 }
 
-int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, uint64_t *value, uint64_t *size)
+int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, uint64_t *value,
+			uint64_t *size)
 {
 	for (size_t i = 0; i < process->program.nsymbols; i++) {
 		const struct symbol *s = &process->program.symbols[i];
@@ -353,7 +377,8 @@ int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, 
 	return -ENOENT;
 }
 
-const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr, uint64_t *offset)
+const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,
+			       uint64_t *offset)
 {
 	const struct symbol *symbols = process->program.symbols;
 	size_t lo = 0, hi = process->program.nsymbols;
@@ -367,12 +392,14 @@ const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t ad
 		else
 			hi = mid;
 	}
-	/* ... or one of its neighbours that is long enough; labels without a size reach to the next symbol. */
+	/* ... or one of its neighbours that is long enough; labels without a size reach to the next
+	 * symbol. */
 	for (size_t i = lo, tries = 0; i-- > 0 && tries < 64; tries++) {
 		const struct symbol *s = &symbols[i];
 
-		if (s->size ? addr - s->addr >= s->size : !vb_text_holds(&process->text, addr) ||
-							  !vb_text_holds(&process->text, s->addr))
+		if (s->size ? addr - s->addr >= s->size
+			    : !vb_text_holds(&process->text, addr) ||
+				      !vb_text_holds(&process->text, s->addr))
 			continue;
 		if (offset)
 			*offset = addr - s->addr;

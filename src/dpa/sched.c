@@ -2,14 +2,16 @@
 /*
  * Owns execution units and the host threads that drive them.
  *
- *      EU 0   ready: T3 T7          EUs with ready threads wait in one list; a host thread takes the first, runs its
- *      EU 1   -                     first thread for a slice, and puts both behind the others. So every EU with work
- *      EU 2   ready: T1             gets an equal share of the host threads, every thread an equal share of its EU,
+ *      EU 0   ready: T3 T7          EUs with ready threads wait in one list; a host thread takes
+ * the first, runs its EU 1   -                     first thread for a slice, and puts both behind
+ * the others. So every EU with work EU 2   ready: T1             gets an equal share of the host
+ * threads, every thread an equal share of its EU,
  *       ...                         and an EU runs one thread at a time.
  *      list:  2 -> 0
  *
- * A host thread with nothing to do spins for a moment and then sleeps in a futex. In deterministic mode there is one
- * host thread, and which EU comes next and for how many instructions is drawn from the seed.
+ * A host thread with nothing to do spins for a moment and then sleeps in a futex. In deterministic
+ * mode there is one host thread, and which EU comes next and for how many instructions is drawn
+ * from the seed.
  */
 #include "dpa/internal.h"
 
@@ -24,7 +26,7 @@
 #include <unistd.h>
 
 #define EUS_DEFAULT   256
-#define EUS_MAX	      4096
+#define EUS_MAX       4096
 #define SLICE_DEFAULT 100000
 #define SPIN_DEFAULT  20
 /* Deterministic slices are short and uneven, so that seeds differ in what they interleave. */
@@ -59,7 +61,9 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 		return -ENOMEM;
 	d->neus = attr->eus ? attr->eus : EUS_DEFAULT;
 	d->slice = attr->slice ? attr->slice : SLICE_DEFAULT;
-	d->spin_us = attr->spin_us == UINT_MAX || cpus < 2 ? 0 : attr->spin_us ? attr->spin_us : SPIN_DEFAULT;
+	d->spin_us = attr->spin_us == UINT_MAX || cpus < 2 ? 0
+		     : attr->spin_us                       ? attr->spin_us
+							   : SPIN_DEFAULT;
 	d->deterministic = attr->deterministic;
 	d->rng = attr->seed;
 	if (read_seed(d)) {
@@ -67,7 +71,10 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 		return -EINVAL;
 	}
 	d->rng = d->rng * 2 + 0x9e3779b97f4a7c15ULL; /* any seed, 0 included, starts somewhere */
-	d->host_threads = attr->host_threads ? attr->host_threads : (unsigned int)(cpus < 1 ? 1 : cpus > 4 ? 4 : cpus);
+	d->host_threads = attr->host_threads ? attr->host_threads
+					     : (unsigned int)(cpus < 1   ? 1
+							      : cpus > 4 ? 4
+									 : cpus);
 	if (d->host_threads > sizeof(d->workers) / sizeof(d->workers[0]))
 		d->host_threads = sizeof(d->workers) / sizeof(d->workers[0]);
 	if (d->deterministic)
@@ -258,7 +265,8 @@ void vb_sched_remove(struct vb_dpa_thread *thread)
 
 void vb_sched_kick(struct vb_dpa *dpa)
 {
-	/* Racy on purpose: a worker that goes to sleep now sees the changed word and comes back by itself. */
+	/* Racy on purpose: a worker that goes to sleep now sees the changed word and comes back by
+	 * itself. */
 	if (__atomic_load_n(&dpa->sleeping, __ATOMIC_SEQ_CST))
 		futex_wake(&dpa->work, 1);
 }
@@ -336,7 +344,8 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 /* One slice of one thread. Called and returns with dpa.lock held. */
 static void worker_slice(struct vb_dpa *dpa)
 {
-	struct eu *eu = list_take(dpa, dpa->deterministic ? (unsigned int)(random_next(dpa) % dpa->nready) : 0);
+	struct eu *eu = list_take(
+		dpa, dpa->deterministic ? (unsigned int)(random_next(dpa) % dpa->nready) : 0);
 	struct vb_dpa_thread *thread = eu_pop(eu);
 	uint64_t slice = dpa->deterministic ? 1 + random_next(dpa) % SLICE_RANDOM : dpa->slice;
 	uint64_t instret = thread->cpu.s.instret, start = vb_dpa_now_ns();

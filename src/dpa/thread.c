@@ -3,12 +3,14 @@
  * Owns guest threads: their memory, their states, and what their ecalls and traps lead to.
  *
  *            start                  an EU takes it
- *      IDLE --------> READY ----------------------------> RUNNING --- return, exit, trap, stop ---> IDLE
- *       |               ^  `------- slice over, yield ------'  | ecall answered BLOCK
- *       |               `------------------ wake --------------BLOCKED
- *       `-- run, call: RUNNING on the caller's host thread ----------------------------------------> IDLE
+ *      IDLE --------> READY ----------------------------> RUNNING --- return, exit, trap, stop --->
+ * IDLE |               ^  `------- slice over, yield ------'  | ecall answered BLOCK |
+ * `------------------ wake --------------BLOCKED
+ *       `-- run, call: RUNNING on the caller's host thread
+ * ----------------------------------------> IDLE
  *
- * States change under dpa.lock only. While RUNNING, the cpu belongs to the host thread that runs it.
+ * States change under dpa.lock only. While RUNNING, the cpu belongs to the host thread that runs
+ * it.
  */
 #include "dpa/internal.h"
 
@@ -39,7 +41,8 @@ static int make_tls(struct vb_dpa_thread *thread)
 
 	if (!program->tls_memsz)
 		return 0;
-	err = vb_space_map(space, &thread->tls_addr, program->tls_memsz + program->tls_align, VB_DPA_READ | VB_DPA_WRITE, false);
+	err = vb_space_map(space, &thread->tls_addr, program->tls_memsz + program->tls_align,
+			   VB_DPA_READ | VB_DPA_WRITE, false);
 	if (err)
 		return err;
 	thread->tls_len = program->tls_memsz + program->tls_align;
@@ -51,7 +54,8 @@ static int make_tls(struct vb_dpa_thread *thread)
 static int copy_group(struct vb_dpa_thread *thread, const struct vb_dpa_thread_attr *attr)
 {
 	unsigned int neus = thread->process->dpa->neus;
-	const unsigned int *group = attr->affinity == VB_DPA_AFFINITY_STRICT ? &attr->eu : attr->group;
+	const unsigned int *group =
+		attr->affinity == VB_DPA_AFFINITY_STRICT ? &attr->eu : attr->group;
 	unsigned int n = attr->affinity == VB_DPA_AFFINITY_STRICT ? 1 : attr->group_size;
 
 	thread->affinity = attr->affinity;
@@ -75,7 +79,8 @@ static void thread_free(struct vb_dpa_thread *thread)
 	struct space *space = &thread->process->space;
 
 	if (thread->stack_addr) /* with the guard page, so that both can be used again */
-		vb_space_unmap(space, thread->stack_addr - space->page, thread->stack_size + space->page);
+		vb_space_unmap(space, thread->stack_addr - space->page,
+			       thread->stack_size + space->page);
 	if (thread->tls_addr)
 		vb_space_unmap(space, thread->tls_addr, thread->tls_len);
 	pthread_cond_destroy(&thread->changed);
@@ -125,8 +130,10 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	if (!err && t->stack_size > process->space.limit)
 		err = -EINVAL;
 	if (!err) {
-		t->stack_size = (t->stack_size + process->space.page - 1) & ~(process->space.page - 1);
-		err = vb_space_map(&process->space, &t->stack_addr, t->stack_size, VB_DPA_READ | VB_DPA_WRITE, true);
+		t->stack_size =
+			(t->stack_size + process->space.page - 1) & ~(process->space.page - 1);
+		err = vb_space_map(&process->space, &t->stack_addr, t->stack_size,
+				   VB_DPA_READ | VB_DPA_WRITE, true);
 	}
 	if (!err)
 		err = make_tls(t);
@@ -185,8 +192,8 @@ int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 /* ---- executing ---- */
 
 /* Act on the answer to an ecall. True: the thread goes on. */
-static bool after_ecall(struct vb_dpa_thread *thread, enum vb_dpa_action action, uint64_t pc, enum vb_dpa_why *why,
-			bool *yielded)
+static bool after_ecall(struct vb_dpa_thread *thread, enum vb_dpa_action action, uint64_t pc,
+			enum vb_dpa_why *why, bool *yielded)
 {
 	struct vb_dpa_state *s = &thread->cpu.s;
 
@@ -236,7 +243,8 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 			return VB_DPA_WHY_TRAP;
 		case VB_CPU_ECALL:
 			pc = s->pc;
-			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg) : VB_DPA_TRAP;
+			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg)
+						   : VB_DPA_TRAP;
 			if (!after_ecall(thread, action, pc, &why, yielded))
 				return why;
 			break;
@@ -305,7 +313,8 @@ static int claim(struct vb_dpa_thread *thread)
 	return err;
 }
 
-int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args, unsigned int nargs)
+int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+			   unsigned int nargs)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 	bool idle;
@@ -396,13 +405,14 @@ int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 	uint64_t until = timeout_ns < 0 ? 0 : vb_dpa_now_ns() + (uint64_t)timeout_ns;
-	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL), .tv_nsec = (long)(until % 1000000000ULL) };
+	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
+			       .tv_nsec = (long)(until % 1000000000ULL) };
 	int err = 0;
 
 	pthread_mutex_lock(&dpa->lock);
 	while (!err && (thread->state != THREAD_IDLE || thread->finishing))
-		err = timeout_ns < 0 ? pthread_cond_wait(&thread->changed, &dpa->lock) :
-				       pthread_cond_timedwait(&thread->changed, &dpa->lock, &ts);
+		err = timeout_ns < 0 ? pthread_cond_wait(&thread->changed, &dpa->lock)
+				     : pthread_cond_timedwait(&thread->changed, &dpa->lock, &ts);
 	if (!err && why)
 		*why = thread->why;
 	pthread_mutex_unlock(&dpa->lock);
@@ -474,7 +484,8 @@ int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_wh
 	return 0;
 }
 
-/* Deterministic mode: the call waits for its turns like every other thread, and its caller for the end. */
+/* Deterministic mode: the call waits for its turns like every other thread, and its caller for the
+ * end. */
 static int call_queued(struct vb_dpa_thread *thread, enum vb_dpa_why *why)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
@@ -494,7 +505,8 @@ static int call_queued(struct vb_dpa_thread *thread, enum vb_dpa_why *why)
 	return err;
 }
 
-int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args, unsigned int nargs, uint64_t *result)
+int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args, unsigned int nargs,
+		uint64_t *result)
 {
 	enum vb_dpa_why why;
 	int err = vb_dpa_thread_set_call(thread, pc, args, nargs);

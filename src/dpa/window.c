@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the windows and device pages of a process: a list under the process's lock, from which the tables of the threads
- * (cpu/access.c) are filled on a miss, and to which they never point once vb_dpa_window_destroy returned.
+ * Owns the windows and device pages of a process: a list under the process's lock, from which the
+ * tables of the threads (cpu/access.c) are filled on a miss, and to which they never point once
+ * vb_dpa_window_destroy returned.
  */
 #include "dpa/internal.h"
 
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 
 /* vb_access_source.find. Writes the length last: it is what makes the entry count. */
-bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr, struct vb_access_entry *entry)
+bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
+		    struct vb_access_entry *entry)
 {
 	struct vb_dpa_process *process = arg;
 	const struct vb_dpa_window *w;
@@ -37,7 +39,8 @@ static bool collides(const struct vb_dpa_window *a, const struct vb_dpa_window *
 	       (!a->thread || !b->thread || a->thread == b->thread);
 }
 
-static int window_add(struct vb_dpa_process *process, const struct vb_dpa_window *init, struct vb_dpa_window **window)
+static int window_add(struct vb_dpa_process *process, const struct vb_dpa_window *init,
+		      struct vb_dpa_window **window)
 {
 	struct vb_dpa_window *w;
 	int err = 0;
@@ -66,20 +69,26 @@ static int window_add(struct vb_dpa_process *process, const struct vb_dpa_window
 	return err;
 }
 
-int vb_dpa_window_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread, uint64_t addr, uint64_t len,
-			 void *host, unsigned int rights, struct vb_dpa_window **window)
+int vb_dpa_window_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread,
+			 uint64_t addr, uint64_t len, void *host, unsigned int rights,
+			 struct vb_dpa_window **window)
 {
-	struct vb_dpa_window init = { .addr = addr, .len = len, .host = host, .rights = rights, .thread = thread };
+	struct vb_dpa_window init = {
+		.addr = addr, .len = len, .host = host, .rights = rights, .thread = thread
+	};
 
 	if (!host || !rights || rights & ~(unsigned int)(VB_DPA_READ | VB_DPA_WRITE))
 		return -EINVAL;
 	return window_add(process, &init, window);
 }
 
-int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread, uint64_t addr, uint64_t len,
-			 const struct vb_dpa_device_ops *ops, void *arg, struct vb_dpa_window **window)
+int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread,
+			 uint64_t addr, uint64_t len, const struct vb_dpa_device_ops *ops,
+			 void *arg, struct vb_dpa_window **window)
 {
-	struct vb_dpa_window init = { .addr = addr, .len = len, .device = ops, .device_arg = arg, .thread = thread };
+	struct vb_dpa_window init = {
+		.addr = addr, .len = len, .device = ops, .device_arg = arg, .thread = thread
+	};
 
 	return ops ? window_add(process, &init, window) : -EINVAL;
 }
@@ -98,7 +107,8 @@ int vb_dpa_window_destroy(struct vb_dpa_window *window)
 	}
 	*link = window->next;
 	pthread_mutex_unlock(&process->lock);
-	/* Not under process.lock: a thread that misses takes it. Threads made meanwhile cannot find the window any more. */
+	/* Not under process.lock: a thread that misses takes it. Threads made meanwhile cannot find
+	 * the window any more. */
 	pthread_mutex_lock(&process->cpus_lock);
 	vb_access_invalidate(process->cpus, window);
 	pthread_mutex_unlock(&process->cpus_lock);

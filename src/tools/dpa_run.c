@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns `verbatim dpa run FILE.elf [ARGS]`: one bare program on one guest thread, with the two system calls that
- * programs for tests and benches need. Numbers and registers are those of Linux on RISC-V, so the same file runs under
- * qemu-riscv64: a7 = 64 write(fd, buffer, length), 93 and 94 exit(status); anything else answers -ENOSYS.
+ * Owns `verbatim dpa run FILE.elf [ARGS]`: one bare program on one guest thread, with the two
+ * system calls that programs for tests and benches need. Numbers and registers are those of Linux
+ * on RISC-V, so the same file runs under qemu-riscv64: a7 = 64 write(fd, buffer, length), 93 and 94
+ * exit(status); anything else answers -ENOSYS.
  *
- * Exit status: the guest's; 124 --max-insns reached; 125 the guest trapped; 126 the file cannot be run, or bad usage.
+ * Exit status: the guest's; 124 --max-insns reached; 125 the guest trapped; 126 the file cannot be
+ * run, or bad usage.
  */
 #include "tools/dpa_run.h"
 #include "dpa/dpa.h"
@@ -21,7 +23,7 @@
 #define EXIT_TRAP      125
 #define EXIT_REFUSED   126
 
-#define STACK_SIZE (8ULL << 20)
+#define STACK_SIZE     (8ULL << 20)
 
 struct options {
 	enum vb_dpa_tier tier;
@@ -41,13 +43,13 @@ struct guest {
 enum { OPT_TIER = 1, OPT_COUNT, OPT_REGS, OPT_MAX, OPT_LIMIT, OPT_STATS };
 
 static const struct argp_option option_table[] = {
-	{ "tier", OPT_TIER, "TIER", 0, "interp or jit; default: jit where it works", 0 },
-	{ "count", OPT_COUNT, NULL, 0, "Print the number of instructions retired", 0 },
+	{"tier",					OPT_TIER, "TIER", 0, "interp or jit; default: jit where it works", 0 },
+	{ "count",				       OPT_COUNT, NULL, 0, "Print the number of instructions retired", 0 },
 	{ "regs", OPT_REGS, NULL, 0, "Print all registers at the end", 0 },
-	{ "max-insns", OPT_MAX, "N", 0, "Stop after exactly N instructions, with status 124", 0 },
-	{ "limit", OPT_LIMIT, "MIB", 0, "Size of guest memory; default 1024", 0 },
-	{ "stats", OPT_STATS, NULL, 0, "Print size and time of the translation", 0 },
-	{ 0 },
+	{ "max-insns",					    OPT_MAX, "N", 0, "Stop after exactly N instructions, with status 124", 0 },
+	{ "limit",OPT_LIMIT, "MIB", 0, "Size of guest memory; default 1024", 0 },
+	{ "stats",					    OPT_STATS, NULL, 0, "Print size and time of the translation", 0 },
+	{ 0					   },
 };
 
 static error_t parse_number(struct argp_state *state, const char *text, uint64_t *value)
@@ -114,7 +116,8 @@ static const struct argp argp = {
 
 /* ---- the guest's system calls ---- */
 
-static uint64_t guest_write(struct vb_dpa_process *process, uint64_t fd, uint64_t addr, uint64_t len)
+static uint64_t guest_write(struct vb_dpa_process *process, uint64_t fd, uint64_t addr,
+			    uint64_t len)
 {
 	const void *data = len ? vb_dpa_mem_host(process, addr, len, VB_DPA_READ) : "";
 	ssize_t n;
@@ -167,10 +170,13 @@ static void *read_file(const char *path, size_t *len)
 	return data;
 }
 
-/* argc, argv, an empty environment and an empty auxiliary vector, as a Linux kernel leaves them at sp. */
-static int push_args(struct vb_dpa_process *process, struct vb_dpa_state *s, const struct options *o)
+/* argc, argv, an empty environment and an empty auxiliary vector, as a Linux kernel leaves them at
+ * sp. */
+static int push_args(struct vb_dpa_process *process, struct vb_dpa_state *s,
+		     const struct options *o)
 {
-	uint64_t sp = s->x[2], words = (uint64_t)o->nargs + 5, *vector = calloc(words, sizeof(*vector));
+	uint64_t sp = s->x[2], words = (uint64_t)o->nargs + 5,
+		 *vector = calloc(words, sizeof(*vector));
 	int err = 0;
 
 	if (!vector)
@@ -191,7 +197,8 @@ static int push_args(struct vb_dpa_process *process, struct vb_dpa_state *s, con
 	return err;
 }
 
-static void print_end(struct vb_dpa_process *process, const struct vb_dpa_state *s, const struct options *o)
+static void print_end(struct vb_dpa_process *process, const struct vb_dpa_state *s,
+		      const struct options *o)
 {
 	struct vb_dpa_text_stats stats;
 
@@ -204,8 +211,11 @@ static void print_end(struct vb_dpa_process *process, const struct vb_dpa_state 
 	}
 	if (o->stats) {
 		vb_dpa_text_stats(process, &stats);
-		fprintf(stderr, "text: %" PRIu64 " bytes, code: %" PRIu64 " bytes, translated %" PRIu64 " times in %" PRIu64 " us\n",
-			stats.text_bytes, stats.code_bytes, stats.translations, stats.translate_ns / 1000);
+		fprintf(stderr,
+			"text: %" PRIu64 " bytes, code: %" PRIu64 " bytes, translated %" PRIu64
+			" times in %" PRIu64 " us\n",
+			stats.text_bytes, stats.code_bytes, stats.translations,
+			stats.translate_ns / 1000);
 	}
 }
 
@@ -220,13 +230,15 @@ static void print_trap(struct vb_dpa_process *process, const struct vb_dpa_state
 	if ((bits & 3) != 3)
 		bits &= 0xffff;
 	vb_dpa_state_format(process, s, dump, sizeof(dump));
-	fprintf(stderr, "verbatim-dpa-run: trap: %s pc=0x%" PRIx64 " addr=0x%" PRIx64 " insn=0x%" PRIx32 "\n",
+	fprintf(stderr,
+		"verbatim-dpa-run: trap: %s pc=0x%" PRIx64 " addr=0x%" PRIx64 " insn=0x%" PRIx32
+		"\n",
 		vb_dpa_cause_name((enum vb_dpa_cause)s->cause), s->pc, s->tval, bits);
 	fputs(dump, stderr);
 }
 
-static int run_thread(struct vb_dpa_process *process, struct vb_dpa_thread *thread, struct guest *guest,
-		      const struct options *o)
+static int run_thread(struct vb_dpa_process *process, struct vb_dpa_thread *thread,
+		      struct guest *guest, const struct options *o)
 {
 	struct vb_dpa_state *s = vb_dpa_thread_state(thread);
 	enum vb_dpa_why why;
@@ -278,7 +290,8 @@ static int run_file(struct vb_dpa *dpa, const void *elf, size_t len, const struc
 	}
 	err = vb_dpa_thread_create(process, &thread_attr, &thread);
 	if (err) {
-		fprintf(stderr, "verbatim-dpa-run: %s: cannot make a thread: %s\n", o->args[0], strerror(-err));
+		fprintf(stderr, "verbatim-dpa-run: %s: cannot make a thread: %s\n", o->args[0],
+			strerror(-err));
 		status = EXIT_REFUSED;
 	} else {
 		status = run_thread(process, thread, &guest, o);
@@ -305,7 +318,8 @@ int dpa_run_main(int argc, char **argv)
 	}
 	err = vb_dpa_create(NULL, &dpa);
 	if (err) {
-		fprintf(stderr, "verbatim-dpa-run: %s\n", err == -EINVAL ? "VERBATIM_DPA_SEED is not a number" : strerror(-err));
+		fprintf(stderr, "verbatim-dpa-run: %s\n",
+			err == -EINVAL ? "VERBATIM_DPA_SEED is not a number" : strerror(-err));
 		free(elf);
 		return EXIT_REFUSED;
 	}

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns accesses at or above the limit: a thread's table of windows and device pages, and the rule that none is in use
- * once it was taken away.
+ * Owns accesses at or above the limit: a thread's table of windows and device pages, and the rule
+ * that none is in use once it was taken away.
  *
  *      guest thread                              vb_access_invalidate
  *        accessing = odd                           source forgets the window
  *        (compiler barrier)                        entry.len = 0 in every table
- *        look into the table, or ask the source    membarrier: every thread's barrier becomes a real one
- *        access                                    wait until accessing was even or moved on
- *        accessing = even                          twice, for an entry that was being filled meanwhile
+ *        look into the table, or ask the source    membarrier: every thread's barrier becomes a
+ * real one access                                    wait until accessing was even or moved on
+ *        accessing = even                          twice, for an entry that was being filled
+ * meanwhile
  *
  * The guest's side pays no fence for what almost never happens.
  */
@@ -26,7 +27,8 @@ static pthread_once_t fence_once = PTHREAD_ONCE_INIT;
 
 static void fence_init(void)
 {
-	fence_always = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+	fence_always =
+		syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 }
 
 void vb_access_init(void)
@@ -90,11 +92,17 @@ static uint64_t host_load(const uint8_t *p, unsigned int size)
 	case 1:
 		return *(const volatile uint8_t *)p;
 	case 2:
-		return ((const volatile struct { uint16_t v; } __attribute__((packed, may_alias)) *)p)->v;
+		return ((const volatile struct { uint16_t v; }
+			 __attribute__((packed, may_alias)) *)p)
+			->v;
 	case 4:
-		return ((const volatile struct { uint32_t v; } __attribute__((packed, may_alias)) *)p)->v;
+		return ((const volatile struct { uint32_t v; }
+			 __attribute__((packed, may_alias)) *)p)
+			->v;
 	default:
-		return ((const volatile struct { uint64_t v; } __attribute__((packed, may_alias)) *)p)->v;
+		return ((const volatile struct { uint64_t v; }
+			 __attribute__((packed, may_alias)) *)p)
+			->v;
 	}
 }
 
@@ -105,19 +113,22 @@ static void host_store(uint8_t *p, unsigned int size, uint64_t value)
 		*(volatile uint8_t *)p = (uint8_t)value;
 		break;
 	case 2:
-		((volatile struct { uint16_t v; } __attribute__((packed, may_alias)) *)p)->v = (uint16_t)value;
+		((volatile struct { uint16_t v; } __attribute__((packed, may_alias)) *)p)->v =
+			(uint16_t)value;
 		break;
 	case 4:
-		((volatile struct { uint32_t v; } __attribute__((packed, may_alias)) *)p)->v = (uint32_t)value;
+		((volatile struct { uint32_t v; } __attribute__((packed, may_alias)) *)p)->v =
+			(uint32_t)value;
 		break;
 	default:
-		((volatile struct { uint64_t v; } __attribute__((packed, may_alias)) *)p)->v = value;
+		((volatile struct { uint64_t v; } __attribute__((packed, may_alias)) *)p)->v =
+			value;
 	}
 }
 
 /*
- * A device page's callback may take long and may take windows away, so it runs outside of the access: the window is
- * held by its user count instead.
+ * A device page's callback may take long and may take windows away, so it runs outside of the
+ * access: the window is held by its user count instead.
  */
 static struct vb_dpa_window *device_hold(struct vb_cpu *cpu, const struct vb_access_entry *e)
 {
@@ -150,7 +161,8 @@ bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64
 
 		/* A fault inside the callback is the host program's, not the guest's. */
 		cpu->fault = NULL;
-		ok = w->device->load && !w->device->load(cpu->thread, addr - w->addr, size, value, w->device_arg);
+		ok = w->device->load &&
+		     !w->device->load(cpu->thread, addr - w->addr, size, value, w->device_arg);
 		cpu->fault = fault;
 		device_release(w);
 	}
@@ -175,7 +187,8 @@ bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint6
 		if (size < 8)
 			value &= (1ULL << 8 * size) - 1;
 		cpu->fault = NULL;
-		ok = w->device->store && !w->device->store(cpu->thread, addr - w->addr, size, value, w->device_arg);
+		ok = w->device->store &&
+		     !w->device->store(cpu->thread, addr - w->addr, size, value, w->device_arg);
 		cpu->fault = fault;
 		device_release(w);
 	}
@@ -183,7 +196,8 @@ bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint6
 	return ok;
 }
 
-void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size, unsigned int rights)
+void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
+			     unsigned int rights)
 {
 	const struct vb_access_entry *e;
 	uint8_t *p;
@@ -192,7 +206,8 @@ void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int siz
 	e = lookup(cpu, addr, size);
 	if (e && e->host && (e->rights & rights) == rights) {
 		p = e->host + (addr - e->tag);
-		/* The guest address is aligned; if the window is not, the host could not do it atomically. */
+		/* The guest address is aligned; if the window is not, the host could not do it
+		 * atomically. */
 		if (!((uintptr_t)p & (size - 1)))
 			return p;
 	}
@@ -214,9 +229,12 @@ void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *windo
 	for (unsigned int round = 0; round < 2; round++) {
 		for (struct vb_cpu *cpu = cpus; cpu; cpu = cpu->next)
 			for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++)
-				/* A wrong guess while the owner refills the slot costs it one more miss. */
-				if (__atomic_load_n(&cpu->table[i].window, __ATOMIC_RELAXED) == window)
-					atomic_store_explicit(&cpu->table[i].len, 0, memory_order_relaxed);
+				/* A wrong guess while the owner refills the slot costs it one more
+				 * miss. */
+				if (__atomic_load_n(&cpu->table[i].window, __ATOMIC_RELAXED) ==
+				    window)
+					atomic_store_explicit(&cpu->table[i].len, 0,
+							      memory_order_relaxed);
 		if (fence_always)
 			atomic_thread_fence(memory_order_seq_cst);
 		else

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The processor: one vb_cpu executes one guest thread over one vb_text (decoded and perhaps translated instructions)
- * and one guest memory. It knows memory, windows and counts; it knows nothing of scheduling, ELF files or queues.
+ * The processor: one vb_cpu executes one guest thread over one vb_text (decoded and perhaps
+ * translated instructions) and one guest memory. It knows memory, windows and counts; it knows
+ * nothing of scheduling, ELF files or queues.
  *
- *      guest pc ----> vb_text.insns[(pc - lo) / 2]    pre-decoded, one entry for every even address   (interp.c)
- *               `---> vb_text.table[(pc - lo) / 2]    host address of the translated block, or "none" (jit/)
+ *      guest pc ----> vb_text.insns[(pc - lo) / 2]    pre-decoded, one entry for every even address
+ * (interp.c)
+ *               `---> vb_text.table[(pc - lo) / 2]    host address of the translated block, or
+ * "none" (jit/)
  *
  *                                 host memory of one process
  *      | jump table | guard 1 MiB | guest 0 .. limit                 | guard 1 MiB |
  *                                 ^ vb_cpu.base (GS in translated code)
  *
- * An access below the limit goes straight to base + address; rights are the host MMU's, and a fault comes back as a
- * guest trap (signal.c). Everything above takes vb_access_* (access.c): windows, device pages, or a trap. Only a base
- * register is compared with the limit, so whatever an immediate or a small drift can add must fall into a guard.
+ * An access below the limit goes straight to base + address; rights are the host MMU's, and a fault
+ * comes back as a guest trap (signal.c). Everything above takes vb_access_* (access.c): windows,
+ * device pages, or a trap. Only a base register is compared with the limit, so whatever an
+ * immediate or a small drift can add must fall into a guard.
  */
 #pragma once
 
@@ -21,11 +25,14 @@
 
 #include "dpa/dpa.h"
 
-#define VB_CPU_GUARD	   (1ULL << 20) /* far more than an immediate plus the drift that the translator allows */
-#define VB_CPU_LIMIT_MAX   ((1ULL << 31) - (1ULL << 16)) /* a compare with it fits a signed 32-bit immediate */
-#define VB_CPU_TEXT_MAX	   (64ULL << 20)
-#define VB_CPU_RETURN_PC   0xfffffffffffff000ULL /* returning to it ends a call; nothing can be mapped there */
-#define VB_CPU_SINK	   32 /* register number that writes to x0 are decoded to */
+#define VB_CPU_GUARD \
+	(1ULL << 20) /* far more than an immediate plus the drift that the translator allows */
+#define VB_CPU_LIMIT_MAX \
+	((1ULL << 31) - (1ULL << 16)) /* a compare with it fits a signed 32-bit immediate */
+#define VB_CPU_TEXT_MAX (64ULL << 20)
+#define VB_CPU_RETURN_PC \
+	0xfffffffffffff000ULL /* returning to it ends a call; nothing can be mapped there */
+#define VB_CPU_SINK        32 /* register number that writes to x0 are decoded to */
 #define VB_CPU_TABLE_SLOTS 16 /* entries of a thread's own window table; a power of two */
 
 /* ---- decoded instructions ---- */
@@ -34,10 +41,10 @@
 struct vb_insn {
 	const void *handler; /* label in interp.c */
 	int32_t imm; /* immediate; for loads and stores and branches the offset; CSR number */
-	uint8_t rd; /* VB_CPU_SINK for x0 */
+	uint8_t rd;  /* VB_CPU_SINK for x0 */
 	uint8_t rs1;
 	uint8_t rs2; /* also the zimm-free shift amounts live in imm, not here */
-	uint8_t op; /* enum vb_op */
+	uint8_t op;  /* enum vb_op */
 };
 
 /* A range of executable guest memory; the decoder reads nothing outside of these. */
@@ -51,14 +58,15 @@ struct vb_text {
 	uint64_t lo, hi; /* guest addresses that hold all executable ranges */
 	struct vb_text_range *ranges;
 	unsigned int nranges;
-	const uint8_t *base; /* host address of guest 0, to read the bits */
+	const uint8_t *base;   /* host address of guest 0, to read the bits */
 	struct vb_insn *insns; /* (hi - lo) / 2 entries and one behind that always traps */
 	size_t insns_bytes;
 	struct vb_jit *jit; /* NULL: interpreter only */
 };
 
 /* Decode every even address of the ranges (kept; freed by destroy). */
-int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges, unsigned int nranges);
+int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges,
+		   unsigned int nranges);
 void vb_text_destroy(struct vb_text *text);
 
 static inline bool vb_text_holds(const struct vb_text *text, uint64_t pc)
@@ -74,16 +82,17 @@ static inline unsigned int vb_insn_len(uint16_t low)
 
 /* Bits of the instruction at pc (16 or 32 of them), 0 if not all of it is executable. */
 uint32_t vb_text_bits(const struct vb_text *text, uint64_t pc);
-/* Decode one instruction; compressed ones become the instruction they stand for. Never fails: op is ILLEGAL then. */
+/* Decode one instruction; compressed ones become the instruction they stand for. Never fails: op is
+ * ILLEGAL then. */
 void vb_decode(uint32_t bits, struct vb_insn *insn);
 const char *vb_op_name(unsigned int op);
 
 /* ---- above the limit ---- */
 
 struct vb_access_entry {
-	uint64_t tag; /* first guest address */
+	uint64_t tag;          /* first guest address */
 	_Atomic(uint64_t) len; /* 0: empty; whoever takes the window away writes 0 */
-	uint8_t *host; /* NULL: device page */
+	uint8_t *host;         /* NULL: device page */
 	struct vb_dpa_window *window;
 	unsigned int rights;
 };
@@ -98,28 +107,29 @@ struct vb_dpa_window {
 	atomic_uint users; /* device callbacks under way */
 	struct vb_dpa_process *process;
 	struct vb_dpa_thread *thread; /* NULL: all threads see it */
-	struct vb_dpa_window *next; /* in the process's list */
+	struct vb_dpa_window *next;   /* in the process's list */
 };
 
 /* Who knows the windows of a process (window.c). Fills *entry; false: nothing covers addr. */
 struct vb_access_source {
-	bool (*find)(void *arg, struct vb_dpa_thread *thread, uint64_t addr, struct vb_access_entry *entry);
+	bool (*find)(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
+		     struct vb_access_entry *entry);
 	void *arg;
 };
 
 /* ---- the processor ---- */
 
 enum vb_cpu_exit {
-	VB_CPU_BUDGET, /* all instructions asked for are retired */
-	VB_CPU_TRAP, /* s.cause, s.tval, s.pc say what and where */
-	VB_CPU_ECALL, /* s.pc is the ecall, not retired yet */
-	VB_CPU_RETURN, /* pc reached VB_CPU_RETURN_PC */
+	VB_CPU_BUDGET,  /* all instructions asked for are retired */
+	VB_CPU_TRAP,    /* s.cause, s.tval, s.pc say what and where */
+	VB_CPU_ECALL,   /* s.pc is the ecall, not retired yet */
+	VB_CPU_RETURN,  /* pc reached VB_CPU_RETURN_PC */
 	VB_CPU_STOPPED, /* stop was set */
 };
 
 /*
- * Written by the host thread that runs it, except where said. Translated code keeps rbp at &s.x[16], so that every
- * register is reached with an 8-bit displacement; s must stay first.
+ * Written by the host thread that runs it, except where said. Translated code keeps rbp at
+ * &s.x[16], so that every register is reached with an 8-bit displacement; s must stay first.
  */
 struct vb_cpu {
 	struct vb_dpa_state s;
@@ -129,26 +139,26 @@ struct vb_cpu {
 	uint64_t limit;
 	struct vb_text *text;
 	struct vb_dpa_thread *thread; /* for callbacks of device pages */
-	struct vb_cpu *next; /* the other cpus of the process, for vb_access_invalidate */
+	struct vb_cpu *next;          /* the other cpus of the process, for vb_access_invalidate */
 	struct vb_access_source source;
 	bool deterministic; /* cycle and time derive from instret */
 
 	/* translated code (jit/enter.c) */
-	uint64_t budget; /* r15 while outside */
+	uint64_t budget;      /* r15 while outside */
 	uint64_t end_instret; /* instret if the budget were used up */
-	uint64_t host_rsp; /* frame of the entry */
-	uint64_t pred_base; /* where rsp starts, and is reset to, as a return predictor */
-	uint64_t pred_limit; /* and the mark below which it is reset */
-	uint64_t host_gs; /* gs base of the host thread */
+	uint64_t host_rsp;    /* frame of the entry */
+	uint64_t pred_base;   /* where rsp starts, and is reset to, as a return predictor */
+	uint64_t pred_limit;  /* and the mark below which it is reset */
+	uint64_t host_gs;     /* gs base of the host thread */
 	uint64_t jit_exit; /* enum vb_cpu_exit of an event inside of an out-of-line instruction */
-	bool missed; /* an indirect jump went to an address without translated code */
+	bool missed;       /* an indirect jump went to an address without translated code */
 
 	/* faults (signal.c) */
 	const struct vb_insn *ip; /* interpreter: instruction of the access under way */
-	uint64_t left; /* and the instructions left, it included */
-	uint64_t interp_end; /* instret when none is left */
-	jmp_buf *fault; /* where a fault lands; NULL: not ours */
-	bool in_jit; /* translated code, or a helper it called, is executing */
+	uint64_t left;            /* and the instructions left, it included */
+	uint64_t interp_end;      /* instret when none is left */
+	jmp_buf *fault;           /* where a fault lands; NULL: not ours */
+	bool in_jit;              /* translated code, or a helper it called, is executing */
 
 	/* LR/SC: compare-and-swap against what LR saw */
 	uint64_t reserved_addr; /* ~0: none */
@@ -158,7 +168,8 @@ struct vb_cpu {
 	struct vb_access_entry table[VB_CPU_TABLE_SLOTS];
 	unsigned int table_last; /* the entry hit last */
 	unsigned int table_next; /* the one to refill next */
-	atomic_uint accessing; /* odd: an entry of the table is in use; pairs with vb_access_invalidate */
+	atomic_uint accessing;   /* odd: an entry of the table is in use; pairs with
+				    vb_access_invalidate */
 	uint64_t table_misses;
 
 	atomic_bool stop; /* written by any thread: leave between two instructions, soon */
@@ -167,8 +178,8 @@ struct vb_cpu {
 void vb_cpu_init(struct vb_cpu *cpu, struct vb_text *text, uint8_t *base, uint64_t limit);
 
 /*
- * Retire exactly max instructions unless an event comes first. Takes the translator if the text has one and the
- * interpreter for what it cannot do.
+ * Retire exactly max instructions unless an event comes first. Takes the translator if the text has
+ * one and the interpreter for what it cannot do.
  */
 enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max);
 
@@ -188,8 +199,10 @@ extern _Thread_local struct vb_cpu *vb_cpu_current __attribute__((tls_model("ini
 /* Loads and stores at or above the limit, or that cross it. False: a trap. */
 bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t *value);
 bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t value);
-/* Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table entry stays. */
-void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size, unsigned int rights);
+/* Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table
+ * entry stays. */
+void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
+			     unsigned int rights);
 /* Ends an access that a fault, or an atomic instruction, left open. */
 void vb_access_end(struct vb_cpu *cpu);
 void vb_access_init(void);

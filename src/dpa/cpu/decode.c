@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the way from bits to vb_insn, and the array of them that a text is. Compressed instructions are first rewritten
- * as the 32-bit instruction that they stand for, so there is one decoder and one meaning for both.
+ * Owns the way from bits to vb_insn, and the array of them that a text is. Compressed instructions
+ * are first rewritten as the 32-bit instruction that they stand for, so there is one decoder and
+ * one meaning for both.
  *
- *      bits --(low bits != 3)--> expand --> bucket[opcode, funct3] --> few (match, mask) pairs --> op, operands
+ *      bits --(low bits != 3)--> expand --> bucket[opcode, funct3] --> few (match, mask) pairs -->
+ * op, operands
  */
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/ops.h"
@@ -21,12 +23,13 @@ static const struct {
 	enum format format;
 	uint32_t match, mask;
 } table[] = {
-#define INSN(name, text, format, match, mask, semantics) [VB_OP_##name] = { text, FMT_##format, match, mask },
+#define INSN(name, text, format, match, mask, semantics) \
+	[VB_OP_##name] = { text, FMT_##format, match, mask },
 #include "dpa/cpu/insns.h"
 #undef INSN
 };
 
-#define BUCKETS	    256
+#define BUCKETS     256
 #define BUCKET_SIZE 24
 
 static uint8_t buckets[BUCKETS][BUCKET_SIZE]; /* ops, ended by VB_OP_ILLEGAL */
@@ -44,7 +47,8 @@ static void buckets_fill(void)
 		unsigned int n = 0;
 
 		for (unsigned int op = 0; op < VB_OP_ILLEGAL; op++)
-			if (!((bits ^ table[op].match) & table[op].mask & 0x707f) && n < BUCKET_SIZE - 1)
+			if (!((bits ^ table[op].match) & table[op].mask & 0x707f) &&
+			    n < BUCKET_SIZE - 1)
 				buckets[b][n++] = (uint8_t)op;
 		buckets[b][n] = VB_OP_ILLEGAL;
 	}
@@ -57,7 +61,8 @@ const char *vb_op_name(unsigned int op)
 
 /* ---- compressed instructions ---- */
 
-/* Bits [from + width) of c, placed at `to`: the immediates of compressed instructions are scattered. */
+/* Bits [from + width) of c, placed at `to`: the immediates of compressed instructions are
+ * scattered. */
 static uint32_t part(uint32_t c, unsigned int from, unsigned int width, unsigned int to)
 {
 	return (c >> from & ((1U << width) - 1)) << to;
@@ -80,14 +85,14 @@ static uint32_t enc_s(uint32_t match, uint32_t rs1, uint32_t rs2, uint32_t imm)
 
 static uint32_t enc_b(uint32_t match, uint32_t rs1, uint32_t rs2, uint32_t imm)
 {
-	return match | rs1 << 15 | rs2 << 20 | part(imm, 11, 1, 7) | part(imm, 1, 4, 8) | part(imm, 5, 6, 25) |
-	       part(imm, 12, 1, 31);
+	return match | rs1 << 15 | rs2 << 20 | part(imm, 11, 1, 7) | part(imm, 1, 4, 8) |
+	       part(imm, 5, 6, 25) | part(imm, 12, 1, 31);
 }
 
 static uint32_t enc_j(uint32_t rd, uint32_t imm)
 {
-	return table[VB_OP_JAL].match | rd << 7 | part(imm, 12, 8, 12) | part(imm, 11, 1, 20) | part(imm, 1, 10, 21) |
-	       part(imm, 20, 1, 31);
+	return table[VB_OP_JAL].match | rd << 7 | part(imm, 12, 8, 12) | part(imm, 11, 1, 20) |
+	       part(imm, 1, 10, 21) | part(imm, 20, 1, 31);
 }
 
 static uint32_t enc_r(uint32_t match, uint32_t rd, uint32_t rs1, uint32_t rs2)
@@ -122,7 +127,7 @@ static uint32_t expand_q0(uint32_t c)
 
 static uint32_t expand_q1_alu(uint32_t c)
 {
-	static const uint8_t ops[8] = { VB_OP_SUB,  VB_OP_XOR,	VB_OP_OR,      VB_OP_AND,
+	static const uint8_t ops[8] = { VB_OP_SUB,  VB_OP_XOR,  VB_OP_OR,      VB_OP_AND,
 					VB_OP_SUBW, VB_OP_ADDW, VB_OP_ILLEGAL, VB_OP_ILLEGAL };
 	uint32_t rd = 8 + part(c, 7, 3, 0), shamt = part(c, 2, 5, 0) | part(c, 12, 1, 5);
 	unsigned int op;
@@ -136,15 +141,16 @@ static uint32_t expand_q1_alu(uint32_t c)
 		return enc_i(M(ANDI), rd, rd, sign(shamt, 5));
 	default:
 		op = ops[part(c, 5, 2, 0) | part(c, 12, 1, 2)];
-		return op == VB_OP_ILLEGAL ? 0 : enc_r(table[op].match, rd, rd, 8 + part(c, 2, 3, 0));
+		return op == VB_OP_ILLEGAL ? 0
+					   : enc_r(table[op].match, rd, rd, 8 + part(c, 2, 3, 0));
 	}
 }
 
 static uint32_t expand_q1(uint32_t c)
 {
 	uint32_t rd = part(c, 7, 5, 0), imm = sign(part(c, 2, 5, 0) | part(c, 12, 1, 5), 5);
-	uint32_t branch = sign(part(c, 3, 2, 1) | part(c, 10, 2, 3) | part(c, 2, 1, 5) | part(c, 5, 2, 6) |
-				       part(c, 12, 1, 8),
+	uint32_t branch = sign(part(c, 3, 2, 1) | part(c, 10, 2, 3) | part(c, 2, 1, 5) |
+				       part(c, 5, 2, 6) | part(c, 12, 1, 8),
 			       8);
 
 	switch (c >> 13) {
@@ -159,13 +165,14 @@ static uint32_t expand_q1(uint32_t c)
 			return 0;
 		if (rd != 2)
 			return M(LUI) | rd << 7 | imm << 12;
-		imm = part(c, 6, 1, 4) | part(c, 2, 1, 5) | part(c, 5, 1, 6) | part(c, 3, 2, 7) | part(c, 12, 1, 9);
+		imm = part(c, 6, 1, 4) | part(c, 2, 1, 5) | part(c, 5, 1, 6) | part(c, 3, 2, 7) |
+		      part(c, 12, 1, 9);
 		return enc_i(M(ADDI), 2, 2, sign(imm, 9));
 	case 4:
 		return expand_q1_alu(c);
 	case 5:
-		imm = part(c, 3, 3, 1) | part(c, 11, 1, 4) | part(c, 2, 1, 5) | part(c, 7, 1, 6) | part(c, 6, 1, 7) |
-		      part(c, 9, 2, 8) | part(c, 8, 1, 10) | part(c, 12, 1, 11);
+		imm = part(c, 3, 3, 1) | part(c, 11, 1, 4) | part(c, 2, 1, 5) | part(c, 7, 1, 6) |
+		      part(c, 6, 1, 7) | part(c, 9, 2, 8) | part(c, 8, 1, 10) | part(c, 12, 1, 11);
 		return enc_j(0, sign(imm, 11));
 	case 6:
 		return enc_b(M(BEQ), 8 + part(c, 7, 3, 0), 0, branch);
@@ -182,9 +189,13 @@ static uint32_t expand_q2(uint32_t c)
 	case 0:
 		return enc_i(M(SLLI), rd, rd, part(c, 2, 5, 0) | part(c, 12, 1, 5));
 	case 2:
-		return rd ? enc_i(M(LW), rd, 2, part(c, 4, 3, 2) | part(c, 12, 1, 5) | part(c, 2, 2, 6)) : 0;
+		return rd ? enc_i(M(LW), rd, 2,
+				  part(c, 4, 3, 2) | part(c, 12, 1, 5) | part(c, 2, 2, 6))
+			  : 0;
 	case 3:
-		return rd ? enc_i(M(LD), rd, 2, part(c, 5, 2, 3) | part(c, 12, 1, 5) | part(c, 2, 3, 6)) : 0;
+		return rd ? enc_i(M(LD), rd, 2,
+				  part(c, 5, 2, 3) | part(c, 12, 1, 5) | part(c, 2, 3, 6))
+			  : 0;
 	case 4:
 		if (c >> 12 & 1) {
 			if (rs2)
@@ -227,14 +238,14 @@ static int32_t immediate(enum format format, uint32_t bits)
 	case FMT_S:
 		return ((int32_t)bits >> 25) * 32 + (int32_t)part(bits, 7, 5, 0);
 	case FMT_B:
-		return (int32_t)sign(part(bits, 7, 1, 11) | part(bits, 8, 4, 1) | part(bits, 25, 6, 5) |
-					     part(bits, 31, 1, 12),
+		return (int32_t)sign(part(bits, 7, 1, 11) | part(bits, 8, 4, 1) |
+					     part(bits, 25, 6, 5) | part(bits, 31, 1, 12),
 				     12);
 	case FMT_U:
 		return (int32_t)(bits & 0xfffff000);
 	case FMT_J:
-		return (int32_t)sign(part(bits, 12, 8, 12) | part(bits, 20, 1, 11) | part(bits, 21, 10, 1) |
-					     part(bits, 31, 1, 20),
+		return (int32_t)sign(part(bits, 12, 8, 12) | part(bits, 20, 1, 11) |
+					     part(bits, 21, 10, 1) | part(bits, 31, 1, 20),
 				     20);
 	case FMT_H:
 		return (int32_t)part(bits, 20, 6, 0);
@@ -252,7 +263,8 @@ static unsigned int find_op(uint32_t bits)
 
 	if ((bits & 3) != 3)
 		return VB_OP_ILLEGAL;
-	while (*candidate != VB_OP_ILLEGAL && (bits & table[*candidate].mask) != table[*candidate].match)
+	while (*candidate != VB_OP_ILLEGAL &&
+	       (bits & table[*candidate].mask) != table[*candidate].match)
 		candidate++;
 	return *candidate;
 }
@@ -268,9 +280,14 @@ void vb_decode(uint32_t bits, struct vb_insn *insn)
 		bits = expand(bits);
 	op = find_op(bits);
 	format = table[op].format;
-	/* Fields that this format does not have, or whose bits select the instruction, are not registers: x0. */
-	rd = format == FMT_S || format == FMT_B || format == FMT_F || format == FMT_N ? 0 : bits >> 7 & 31;
-	rs1 = format == FMT_U || format == FMT_J || format == FMT_F || format == FMT_N ? 0 : bits >> 15 & 31;
+	/* Fields that this format does not have, or whose bits select the instruction, are not
+	 * registers: x0. */
+	rd = format == FMT_S || format == FMT_B || format == FMT_F || format == FMT_N
+		     ? 0
+		     : bits >> 7 & 31;
+	rs1 = format == FMT_U || format == FMT_J || format == FMT_F || format == FMT_N
+		      ? 0
+		      : bits >> 15 & 31;
 	rs2 = format == FMT_R || format == FMT_S || format == FMT_B ? bits >> 20 & 31 : 0;
 	insn->op = (uint8_t)op;
 	insn->rd = (uint8_t)(rd ? rd : VB_CPU_SINK);
@@ -330,14 +347,18 @@ static void text_decode(struct vb_text *text)
 		else if (end - pc >= 4 || range_end(text, pc + 2))
 			vb_decode(vb_text_bits(text, pc), &text->insns[i]);
 	}
-	/* Straight-line code that runs off the end arrives at one of these, whatever the last length was. */
+	/* Straight-line code that runs off the end arrives at one of these, whatever the last
+	 * length was. */
 	text->insns[n] = none;
 	text->insns[n + 1] = none;
 }
 
-int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges, unsigned int nranges)
+int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges,
+		   unsigned int nranges)
 {
-	*text = (struct vb_text){ .base = base, .ranges = ranges, .nranges = nranges, .lo = UINT64_MAX };
+	*text = (struct vb_text){
+		.base = base, .ranges = ranges, .nranges = nranges, .lo = UINT64_MAX
+	};
 	for (unsigned int i = 0; i < nranges; i++) {
 		text->lo = ranges[i].lo < text->lo ? ranges[i].lo : text->lo;
 		text->hi = ranges[i].hi > text->hi ? ranges[i].hi : text->hi;
@@ -350,7 +371,8 @@ int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_ran
 	if (text->hi - text->lo > VB_CPU_TEXT_MAX)
 		return -EFBIG;
 	text->insns_bytes = ((text->hi - text->lo) / 2 + 2) * sizeof(struct vb_insn);
-	text->insns = mmap(NULL, text->insns_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	text->insns = mmap(NULL, text->insns_bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (text->insns == MAP_FAILED) {
 		text->insns = NULL;
 		return -ENOMEM;

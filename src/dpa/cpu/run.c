@@ -39,7 +39,8 @@ uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret)
 void vb_cpu_fault_decode(struct vb_cpu *cpu)
 {
 	const struct vb_insn *insn = &cpu->text->insns[(cpu->s.pc - cpu->text->lo) / 2];
-	bool load = (insn->op >= VB_OP_LB && insn->op <= VB_OP_LWU) || insn->op == VB_OP_LR_W || insn->op == VB_OP_LR_D;
+	bool load = (insn->op >= VB_OP_LB && insn->op <= VB_OP_LWU) || insn->op == VB_OP_LR_W ||
+		    insn->op == VB_OP_LR_D;
 
 	cpu->s.cause = load ? VB_DPA_CAUSE_LOAD : VB_DPA_CAUSE_STORE;
 	cpu->s.tval = cpu->s.x[insn->rs1] + (uint64_t)(int64_t)insn->imm;

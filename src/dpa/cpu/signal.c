@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns SIGSEGV and SIGBUS: a fault of a guest access becomes a guest trap, anything else goes to whoever had the
- * signal before. The handler is installed with SA_ONSTACK, and translated code keeps rsp on the host thread's own
- * stack with room below, so it makes no difference whether the program set an alternate stack.
+ * Owns SIGSEGV and SIGBUS: a fault of a guest access becomes a guest trap, anything else goes to
+ * whoever had the signal before. The handler is installed with SA_ONSTACK, and translated code
+ * keeps rsp on the host thread's own stack with room below, so it makes no difference whether the
+ * program set an alternate stack.
  *
- * The handler leaves by longjmp into vb_cpu_run. Guest code, translated or interpreted, holds no lock and owns nothing
- * that would have to be undone; the one exception, an open window access, is closed there.
+ * The handler leaves by longjmp into vb_cpu_run. Guest code, translated or interpreted, holds no
+ * lock and owns nothing that would have to be undone; the one exception, an open window access, is
+ * closed there.
  */
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
@@ -37,7 +39,8 @@ static void call_earlier(const struct sigaction *earlier, int sig, siginfo_t *in
 
 	if (!(earlier->sa_flags & SA_SIGINFO) &&
 	    (earlier->sa_handler == SIG_DFL || earlier->sa_handler == SIG_IGN)) {
-		/* The default is to die: let the fault, or the sent signal, come again without us. */
+		/* The default is to die: let the fault, or the sent signal, come again without us.
+		 */
 		struct sigaction dfl = { .sa_handler = SIG_DFL };
 
 		sigaction(sig, &dfl, NULL);

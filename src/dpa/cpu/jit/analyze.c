@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what the translator knows before it emits: where instructions start, where control can enter, the blocks
- * between, which of them look at the budget, and which guest registers live in host registers.
+ * Owns what the translator knows before it emits: where instructions start, where control can
+ * enter, the blocks between, which of them look at the budget, and which guest registers live in
+ * host registers.
  *
- *      sweep     every instruction from the start of the text; a symbol inside of one means that it was data
- *      leaders   targets of branches and jumps, return sites, behind an ecall, code addresses that the loader or an
- *                auipc+addi pair shows, entries of jump tables
- *      blocks    from leader to leader, at most BLOCK_MAX, ended by control transfer
- *      checks    at every target of a backward jump or a call, in every block that ends with jalr, and wherever a
- *                forward path would otherwise execute more than UNCHECKED instructions
+ *      sweep     every instruction from the start of the text; a symbol inside of one means that it
+ * was data leaders   targets of branches and jumps, return sites, behind an ecall, code addresses
+ * that the loader or an auipc+addi pair shows, entries of jump tables blocks    from leader to
+ * leader, at most BLOCK_MAX, ended by control transfer checks    at every target of a backward jump
+ * or a call, in every block that ends with jalr, and wherever a forward path would otherwise
+ * execute more than UNCHECKED instructions
  *
  * A leader that is missed costs speed only: the interpreter takes over there (enter.c).
  */
@@ -103,7 +104,8 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 		value = k->value[insn->rs1] + (uint64_t)(int64_t)insn->imm;
 	else
 		known = false;
-	if (insn->op == VB_OP_JALR && k->known >> insn->rs1 & 1) { /* a call, as far as code in one piece is concerned */
+	if (insn->op == VB_OP_JALR &&
+	    k->known >> insn->rs1 & 1) { /* a call, as far as code in one piece is concerned */
 		uint64_t target = k->value[insn->rs1] + (uint64_t)(int64_t)insn->imm;
 
 		mark(a, (target - a->text->lo) / 2, MARK_LEADER | MARK_CHECK);
@@ -125,8 +127,9 @@ static bool is_select(const struct analysis *a, uint32_t i)
 	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || i + len + 2 >= a->n)
 		return false;
 	next = &a->text->insns[i + len];
-	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK && next->rd != 2 &&
-	       (uint32_t)insn->imm / 2 == len + step(a->text, i + len) && a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
+	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK &&
+	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + step(a->text, i + len) &&
+	       a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
 }
 
 /* Somebody enters between the branch and its instruction: then it is a branch after all. */
@@ -137,7 +140,8 @@ static void drop_selects(struct analysis *a)
 	while (again) {
 		again = false;
 		for (uint32_t i = 0; i < a->n; i++) {
-			if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + step(a->text, i)] & MARK_LEADER))
+			if (!(a->marks[i] & MARK_SELECT) ||
+			    !(a->marks[i + step(a->text, i)] & MARK_LEADER))
 				continue;
 			a->marks[i] &= (uint8_t)~MARK_SELECT;
 			mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
@@ -164,9 +168,12 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 		} else if (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU) {
 			mark(a, target, MARK_LEADER | (target <= i ? MARK_CHECK : 0));
 		} else if (insn->op == VB_OP_JAL) {
-			mark(a, target, MARK_LEADER | (target <= i || insn->rd != VB_CPU_SINK ? MARK_CHECK : 0));
+			mark(a, target,
+			     MARK_LEADER |
+				     (target <= i || insn->rd != VB_CPU_SINK ? MARK_CHECK : 0));
 			mark(a, insn->rd != VB_CPU_SINK ? next : UINT64_MAX, MARK_LEADER);
-		} else if (insn->op == VB_OP_ECALL || (insn->op == VB_OP_JALR && insn->rd != VB_CPU_SINK)) {
+		} else if (insn->op == VB_OP_ECALL ||
+			   (insn->op == VB_OP_JALR && insn->rd != VB_CPU_SINK)) {
 			mark(a, next, MARK_LEADER);
 		}
 		track_constant(jit, a, &k, i);
@@ -176,16 +183,19 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 
 /* ---- register map ---- */
 
-/* Loops nest where backward jumps span; an instruction counts eight times as much for each of up to three. */
+/* Loops nest where backward jumps span; an instruction counts eight times as much for each of up to
+ * three. */
 static void loop_depths(const struct analysis *a, int8_t *delta)
 {
 	for (uint32_t i = 0; i < a->n; i++) {
 		const struct vb_insn *insn = &a->text->insns[i];
 		int32_t span = -insn->imm / 2;
 
-		if (!(a->marks[i] & MARK_START) || insn->op < VB_OP_JAL || insn->op > VB_OP_BGEU || insn->op == VB_OP_JALR)
+		if (!(a->marks[i] & MARK_START) || insn->op < VB_OP_JAL || insn->op > VB_OP_BGEU ||
+		    insn->op == VB_OP_JALR)
 			continue;
-		if (insn->imm >= 0 || span > 2048 || (uint32_t)span > i || (insn->op == VB_OP_JAL && insn->rd != VB_CPU_SINK))
+		if (insn->imm >= 0 || span > 2048 || (uint32_t)span > i ||
+		    (insn->op == VB_OP_JAL && insn->rd != VB_CPU_SINK))
 			continue;
 		if (delta[i - (uint32_t)span] < 100 && delta[i + 1] > -100) {
 			delta[i - (uint32_t)span]++;
@@ -253,8 +263,8 @@ static uint32_t block_end(const struct analysis *a, uint32_t i, uint16_t *count)
 		}
 		(*count)++;
 		i += step(a->text, i);
-		more = !op_ends_block(op) && *count < BLOCK_MAX && i < a->n && a->marks[i] & MARK_START &&
-		       !(a->marks[i] & MARK_LEADER);
+		more = !op_ends_block(op) && *count < BLOCK_MAX && i < a->n &&
+		       a->marks[i] & MARK_START && !(a->marks[i] & MARK_LEADER);
 	}
 	return i;
 }
@@ -282,14 +292,17 @@ static void place_checks(struct analysis *a, const uint32_t *block_of)
 		for (uint32_t i = b->index; i < end; i += step(a->text, i))
 			last = i;
 		insn = &a->text->insns[last];
-		/* A leader may be reached from any indirect jump, whose block has checked itself. */
+		/* A leader may be reached from any indirect jump, whose block has checked itself.
+		 */
 		if (b->leader && b->distance < BLOCK_MAX)
 			b->distance = BLOCK_MAX;
-		b->check = a->marks[b->index] & MARK_CHECK || insn->op == VB_OP_JALR || b->distance + count > UNCHECKED;
+		b->check = a->marks[b->index] & MARK_CHECK || insn->op == VB_OP_JALR ||
+			   b->distance + count > UNCHECKED;
 		out = b->check ? count : b->distance + count;
 		if (!op_ends_block(insn->op) || (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU))
 			reach(a, block_of, end, out);
-		if (insn->op >= VB_OP_JAL && insn->op <= VB_OP_BGEU && insn->op != VB_OP_JALR && insn->imm > 0)
+		if (insn->op >= VB_OP_JAL && insn->op <= VB_OP_BGEU && insn->op != VB_OP_JALR &&
+		    insn->imm > 0)
 			reach(a, block_of, last + (uint64_t)insn->imm / 2, out);
 	}
 }
@@ -328,7 +341,8 @@ int analyze(struct vb_jit *jit, struct analysis *a)
 {
 	int err;
 
-	*a = (struct analysis){ .text = jit->text, .n = (uint32_t)((jit->text->hi - jit->text->lo) / 2) };
+	*a = (struct analysis){ .text = jit->text,
+				.n = (uint32_t)((jit->text->hi - jit->text->lo) / 2) };
 	a->marks = calloc(a->n + 4, 1);
 	if (!a->marks)
 		return -ENOMEM;

@@ -3,10 +3,10 @@
  * What the files of the translator share.
  *
  *      analyze.c   decoded text -> leaders, blocks, which of them check the budget, register map
- *      emit*.c     one block after the other -> host code, with notes for whoever comes back from it (sites)
- *      thunks.c    the few pieces of host code that every translation has: enter, leave, out-of-line work, dispatch
- *      jit.c       makes, replaces and frees translations
- *      enter.c     runs them, and reads a fault's state back
+ *      emit*.c     one block after the other -> host code, with notes for whoever comes back from
+ * it (sites) thunks.c    the few pieces of host code that every translation has: enter, leave,
+ * out-of-line work, dispatch jit.c       makes, replaces and frees translations enter.c     runs
+ * them, and reads a fault's state back
  *
  * Host registers in translated code
  *      rbp        &cpu->s.x[16]: every guest register has an 8-bit displacement
@@ -24,20 +24,22 @@
 #include "dpa/cpu/jit/x86.h"
 #include "dpa/cpu/ops.h"
 
-#define BLOCK_MAX   64 /* instructions of a block; fits an 8-bit immediate */
-#define UNCHECKED   256 /* instructions on a path before a block has to check the budget */
-#define SLACK	    512 /* kept back from the budget: more than any path between two checks */
-#define GENERATIONS 8 /* translations of one text: the first, and after learning new indirect targets */
-#define MAPPED	    11
-#define PRED_BYTES  16384 /* of host stack for the return predictor */
-#define STATE_BIAS  128 /* rbp - (uint8_t *)cpu */
+#define BLOCK_MAX 64  /* instructions of a block; fits an 8-bit immediate */
+#define UNCHECKED 256 /* instructions on a path before a block has to check the budget */
+#define SLACK     512 /* kept back from the budget: more than any path between two checks */
+#define GENERATIONS \
+	8 /* translations of one text: the first, and after learning new indirect targets */
+#define MAPPED     11
+#define PRED_BYTES 16384 /* of host stack for the return predictor */
+#define STATE_BIAS 128   /* rbp - (uint8_t *)cpu */
 
-/* A place in host code that may have to tell where the guest is: a memory access, or a call of the interpreter. */
+/* A place in host code that may have to tell where the guest is: a memory access, or a call of the
+ * interpreter. */
 struct site {
-	uint32_t host; /* offset of the host instruction; increasing */
-	uint32_t index; /* guest instruction, (pc - lo) / 2 */
+	uint32_t host;    /* offset of the host instruction; increasing */
+	uint32_t index;   /* guest instruction, (pc - lo) / 2 */
 	uint32_t pending; /* guest registers whose upper half is not extended yet */
-	uint32_t left; /* instructions of the block not retired, this one included */
+	uint32_t left;    /* instructions of the block not retired, this one included */
 };
 
 /* One translation of the whole text. Immutable once published. */
@@ -47,8 +49,9 @@ struct generation {
 	size_t code_used;
 	struct site *sites;
 	size_t nsites;
-	int8_t host[33]; /* host register of each guest register, NOREG */
-	uint32_t *offsets; /* host offset of each halfword that is a leader, 0: none; for the perf map */
+	int8_t host[33];   /* host register of each guest register, NOREG */
+	uint32_t *offsets; /* host offset of each halfword that is a leader, 0: none; for the perf
+			      map */
 };
 
 /* Translations with the same register map; threads go from one to the other through the table. */
@@ -69,9 +72,9 @@ struct vb_jit {
 	_Atomic(unsigned int) epoch; /* the one to enter; published with release */
 	struct generation gens[GENERATIONS];
 	_Atomic(unsigned int) ngens; /* published with release */
-	pthread_mutex_t lock; /* making generations */
-	uint8_t *extra; /* enum extra of each halfword */
-	struct vb_text_range *data; /* where jump tables may be */
+	pthread_mutex_t lock;        /* making generations */
+	uint8_t *extra;              /* enum extra of each halfword */
+	struct vb_text_range *data;  /* where jump tables may be */
 	unsigned int ndata;
 	atomic_uint misses; /* since the last translation */
 	uint64_t translate_ns;
@@ -91,15 +94,16 @@ enum extra {
 /* ---- analyze.c ---- */
 
 enum mark {
-	MARK_START = 1, /* an instruction of the linear sweep starts here */
+	MARK_START = 1,  /* an instruction of the linear sweep starts here */
 	MARK_LEADER = 2, /* may be entered from anywhere */
-	MARK_CHECK = 4, /* reached by a backward jump or a call */
-	MARK_SELECT = 8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
+	MARK_CHECK = 4,  /* reached by a backward jump or a call */
+	MARK_SELECT =
+		8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
 };
 
 struct block {
-	uint32_t index; /* of its first instruction */
-	uint16_t count; /* instructions */
+	uint32_t index;    /* of its first instruction */
+	uint16_t count;    /* instructions */
 	uint16_t distance; /* instructions that an unchecked path can have executed before it */
 	bool leader, check;
 };
@@ -123,7 +127,8 @@ void choose_registers(const uint64_t uses[33], int8_t host[33]);
 
 enum stub_kind {
 	STUB_EXECUTE, /* interpret this one instruction, go on behind it */
-	STUB_LEAVE, /* leave translated code for pc, with `left` instructions of the block not done */
+	STUB_LEAVE, /* leave translated code for pc, with `left` instructions of the block not done
+		     */
 	STUB_RESET, /* reset the return predictor, try again */
 };
 
@@ -138,15 +143,15 @@ struct stub {
 };
 
 struct fixup {
-	uint32_t from; /* displacement to patch */
+	uint32_t from;  /* displacement to patch */
 	uint32_t index; /* with the host code of this guest instruction */
 };
 
 /* What is known of a guest register at this point of the straight line. */
 struct fact {
 	bool checked; /* value - drift was compared with the limit */
-	bool known; /* value is a constant */
-	bool word; /* the register is the sign extension of its low half */
+	bool known;   /* value is a constant */
+	bool word;    /* the register is the sign extension of its low half */
 	int32_t drift;
 	uint32_t stub; /* of that compare */
 	uint64_t value;
@@ -167,7 +172,7 @@ struct tx {
 	uint32_t pending; /* see struct site */
 	struct fact facts[33];
 	uint32_t index, next; /* this instruction and the one behind it */
-	uint32_t left; /* instructions of the block, this one included */
+	uint32_t left;        /* instructions of the block, this one included */
 	struct stub *stubs;
 	size_t nstubs, stubs_max;
 	struct fixup *fixups;
@@ -211,5 +216,6 @@ void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_in
 /* Does a block end with it? */
 static inline bool op_ends_block(unsigned int op)
 {
-	return (op >= VB_OP_JAL && op <= VB_OP_BGEU) || op == VB_OP_ECALL || op == VB_OP_EBREAK || op >= VB_OP_ILLEGAL;
+	return (op >= VB_OP_JAL && op <= VB_OP_BGEU) || op == VB_OP_ECALL || op == VB_OP_EBREAK ||
+	       op >= VB_OP_ILLEGAL;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the making of host code, block by block in address order, and what the emitters of single instructions share.
+ * Owns the making of host code, block by block in address order, and what the emitters of single
+ * instructions share.
  *
- * A W instruction leaves its 32-bit result in the host register without extending it ("pending"): many results are
- * only read as words again. The extension is made up when somebody reads all 64 bits, at the latest before control
- * can leave for code that knows nothing of it. A site records what was pending, so that traps see the exact values.
+ * A W instruction leaves its 32-bit result in the host register without extending it ("pending"):
+ * many results are only read as words again. The extension is made up when somebody reads all 64
+ * bits, at the latest before control can leave for code that knows nothing of it. A site records
+ * what was pending, so that traps see the exact values.
  *
  * Facts about registers hold along a straight line and are dropped at every leader.
  */
@@ -44,8 +46,10 @@ uint32_t add_site(struct tx *tx)
 	gen->sites = grow(tx, gen->sites, &tx->sites_max, gen->nsites, sizeof(*gen->sites));
 	if (tx->failed)
 		return 0;
-	gen->sites[gen->nsites] =
-		(struct site){ .host = code_offset(&tx->c), .index = tx->index, .pending = tx->pending, .left = tx->left };
+	gen->sites[gen->nsites] = (struct site){ .host = code_offset(&tx->c),
+						 .index = tx->index,
+						 .pending = tx->pending,
+						 .left = tx->left };
 	return (uint32_t)gen->nsites++;
 }
 
@@ -153,7 +157,8 @@ int dst(struct tx *tx, unsigned int rd)
 	return tx->gen->host[rd] != NOREG ? tx->gen->host[rd] : RAX;
 }
 
-/* sp is known to be below the limit everywhere; when it is not any more, the interpreter goes on. */
+/* sp is known to be below the limit everywhere; when it is not any more, the interpreter goes on.
+ */
 static void check_sp(struct tx *tx)
 {
 	uint32_t stub;
@@ -162,7 +167,8 @@ static void check_sp(struct tx *tx)
 		return;
 	if (tx->gen->host[2] == NOREG)
 		mov_load(&tx->c, RAX, slot(2));
-	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(tx->gen->host[2] == NOREG ? RAX : tx->gen->host[2]), (int32_t)tx->jit->limit);
+	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(tx->gen->host[2] == NOREG ? RAX : tx->gen->host[2]),
+		(int32_t)tx->jit->limit);
 	stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_AE));
 	if (tx->failed)
 		return;
@@ -258,7 +264,8 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 		emit_leave(tx, stub->pc, stub->left);
 		break;
 	case STUB_RESET:
-		mov_load(&tx->c, RSP, rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, pred_base) - STATE_BIAS));
+		mov_load(&tx->c, RSP,
+			 rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, pred_base) - STATE_BIAS));
 		jmp_to(&tx->c, stub->back);
 		break;
 	}
@@ -315,9 +322,11 @@ static void emit_block(struct tx *tx, const struct block *b)
 			emit_insn(tx, insn);
 		}
 	}
-	if (tx->failed || !insn || (op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
+	if (tx->failed || !insn ||
+	    (op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
 		return;
-	/* Control falls through: to the next block, which must be there and, if others enter it, expects no pending. */
+	/* Control falls through: to the next block, which must be there and, if others enter it,
+	 * expects no pending. */
 	if (i >= tx->a.n || !(tx->a.marks[i] & MARK_START)) {
 		flush_pending(tx);
 		emit_leave(tx, pc_of(tx, i), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Owns the translation of arithmetic: constants, add to xor, shifts, multiply and divide, 64 and 32 bits. */
+/* Owns the translation of arithmetic: constants, add to xor, shifts, multiply and divide, 64 and 32
+ * bits. */
 #include "dpa/cpu/jit/code.h"
 
 /* ---- copies and constants ---- */
@@ -9,7 +10,8 @@ static bool makes_call(const struct tx *tx, const struct vb_insn *insn)
 {
 	const struct vb_insn *next = &tx->jit->text->insns[tx->next];
 
-	return tx->left >= 2 && next->op == VB_OP_JALR && next->rd == insn->rd && next->rs1 == insn->rd && insn->rd != 2;
+	return tx->left >= 2 && next->op == VB_OP_JALR && next->rd == insn->rd &&
+	       next->rs1 == insn->rd && insn->rd != 2;
 }
 
 /* rd = rs1 + imm; what is known of rs1 holds for rd, moved by imm. */
@@ -61,7 +63,8 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 
 /* ---- two operands ---- */
 
-/* and, or, xor of two sign-extended words is the sign-extended and, or, xor: pending may stay pending. */
+/* and, or, xor of two sign-extended words is the sign-extended and, or, xor: pending may stay
+ * pending. */
 static bool both_words(const struct tx *tx, unsigned int a, unsigned int b)
 {
 	bool pending = tx->pending >> a & 1 || tx->pending >> b & 1;
@@ -90,7 +93,8 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 	} else if (d == hb && rs1 != rs2) {
 		d = RAX;
 	}
-	/* d is not rs2's register by now, unless it is rs1's as well: rs1 may be fetched right into it. */
+	/* d is not rs2's register by now, unless it is rs1's as well: rs1 may be fetched right into
+	 * it. */
 	a = flags ? src64(tx, rs1, d) : src32(tx, rs1, d);
 	b = flags ? operand64(tx, rs2) : operand32(tx, rs2);
 	if (op == ALU_ADD && a != d && b.reg != NOREG) {
@@ -112,12 +116,13 @@ static void emit_logic_imm(struct tx *tx, const struct vb_insn *insn, enum x86_a
 
 	/* A positive mask clears the upper half whatever it was. */
 	if (op == ALU_AND && insn->imm >= 0) {
-		if (d != a)
-			ins(&tx->c, 0, 0x8b, d, rm_reg(a));
-		if (insn->imm == 0xff && d == a)
-			ins(&tx->c, X_BRM, 0x0fb6, d, rm_reg(d));
-		else
+		if (insn->imm == 0xff) {
+			ins(&tx->c, X_BRM, 0x0fb6, d, rm_reg(a)); /* movzx */
+		} else {
+			if (d != a)
+				ins(&tx->c, 0, 0x8b, d, rm_reg(a));
 			alu_imm(&tx->c, 0, op, rm_reg(d), insn->imm);
+		}
 		finish(tx, insn->rd, d, true);
 		return;
 	}
@@ -223,7 +228,8 @@ static void emit_mulh(struct tx *tx, const struct vb_insn *insn)
 }
 
 /* The operands that x86 would fault on, or answer differently, are left to the interpreter. */
-static void emit_div(struct tx *tx, const struct vb_insn *insn, bool sign, bool remainder, bool word)
+static void emit_div(struct tx *tx, const struct vb_insn *insn, bool sign, bool remainder,
+		     bool word)
 {
 	unsigned int flags = word ? 0 : X_W;
 	uint32_t stub, site;
@@ -330,13 +336,15 @@ static bool emit_muldiv(struct tx *tx, const struct vb_insn *insn)
 	case VB_OP_DIVU:
 	case VB_OP_REM:
 	case VB_OP_REMU:
-		emit_div(tx, insn, insn->op == VB_OP_DIV || insn->op == VB_OP_REM, insn->op >= VB_OP_REM, false);
+		emit_div(tx, insn, insn->op == VB_OP_DIV || insn->op == VB_OP_REM,
+			 insn->op >= VB_OP_REM, false);
 		return true;
 	case VB_OP_DIVW:
 	case VB_OP_DIVUW:
 	case VB_OP_REMW:
 	case VB_OP_REMUW:
-		emit_div(tx, insn, insn->op == VB_OP_DIVW || insn->op == VB_OP_REMW, insn->op >= VB_OP_REMW, true);
+		emit_div(tx, insn, insn->op == VB_OP_DIVW || insn->op == VB_OP_REMW,
+			 insn->op >= VB_OP_REMW, true);
 		return true;
 	default:
 		return false;
@@ -345,7 +353,8 @@ static bool emit_muldiv(struct tx *tx, const struct vb_insn *insn)
 
 bool emit_alu(struct tx *tx, const struct vb_insn *insn)
 {
-	bool arithmetic = insn->op <= VB_OP_AUIPC || (insn->op >= VB_OP_ADDI && insn->op <= VB_OP_SRAW) ||
+	bool arithmetic = insn->op <= VB_OP_AUIPC ||
+			  (insn->op >= VB_OP_ADDI && insn->op <= VB_OP_SRAW) ||
 			  (insn->op >= VB_OP_MUL && insn->op <= VB_OP_REMUW);
 
 	if (!arithmetic)
@@ -357,10 +366,12 @@ bool emit_alu(struct tx *tx, const struct vb_insn *insn)
 		write_const(tx, insn->rd, (uint64_t)(int64_t)insn->imm);
 		return true;
 	case VB_OP_AUIPC:
-		if (makes_call(tx, insn)) { /* jalr overwrites it, and nothing can stop in between */
+		if (makes_call(tx,
+			       insn)) { /* jalr overwrites it, and nothing can stop in between */
 			tx->pending &= ~(1U << insn->rd);
 			tx->facts[insn->rd] = (struct fact){ .known = true };
-			tx->facts[insn->rd].value = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
+			tx->facts[insn->rd].value =
+				pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
 			return true;
 		}
 		write_const(tx, insn->rd, pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm);

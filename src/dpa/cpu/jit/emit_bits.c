@@ -35,7 +35,8 @@ static void emit_inverted(struct tx *tx, const struct vb_insn *insn)
 
 	if (insn->op == VB_OP_ANDN) {
 		b = src64(tx, insn->rs2, RDX);
-		vex(&tx->c, true, 2, 0, 0xf2, d, b, operand64(tx, insn->rs1)); /* andn d, b, a: ~b & a */
+		vex(&tx->c, true, 2, 0, 0xf2, d, b,
+		    operand64(tx, insn->rs1)); /* andn d, b, a: ~b & a */
 	} else if (insn->op == VB_OP_ORN) {
 		mov_rr(&tx->c, RDX, src64(tx, insn->rs2, RDX));
 		ins(&tx->c, X_W, 0xf7, 2, rm_reg(RDX)); /* not */
@@ -56,7 +57,8 @@ static void emit_count(struct tx *tx, const struct vb_insn *insn, uint32_t opcod
 {
 	int d = dst(tx, insn->rd);
 
-	ins(&tx->c, X_F3 | (word ? 0 : X_W), opcode, d, word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1));
+	ins(&tx->c, X_F3 | (word ? 0 : X_W), opcode, d,
+	    word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1));
 	finish(tx, insn->rd, d, true);
 }
 
@@ -71,7 +73,8 @@ static void emit_minmax(struct tx *tx, const struct vb_insn *insn, enum x86_cc c
 	finish(tx, insn->rd, RAX, false);
 }
 
-static void emit_extend(struct tx *tx, const struct vb_insn *insn, uint32_t opcode, unsigned int flags)
+static void emit_extend(struct tx *tx, const struct vb_insn *insn, uint32_t opcode,
+			unsigned int flags)
 {
 	int d = dst(tx, insn->rd);
 
@@ -83,7 +86,8 @@ static void emit_rotate_imm(struct tx *tx, const struct vb_insn *insn, bool word
 {
 	int d = dst(tx, insn->rd);
 
-	vex(&tx->c, !word, 3, 3, 0xf0, d, 0, word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1)); /* rorx */
+	vex(&tx->c, !word, 3, 3, 0xf0, d, 0,
+	    word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1)); /* rorx */
 	put8(&tx->c, (uint8_t)insn->imm);
 	if (word)
 		finish_word(tx, insn->rd, d);
@@ -91,7 +95,8 @@ static void emit_rotate_imm(struct tx *tx, const struct vb_insn *insn, bool word
 		finish(tx, insn->rd, d, false);
 }
 
-/* There is no rotate by any register but cl, which is taken: two shifts. The second counts the other way. */
+/* There is no rotate by any register but cl, which is taken: two shifts. The second counts the
+ * other way. */
 static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left, bool word)
 {
 	struct rm a = word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1);
@@ -108,8 +113,10 @@ static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left
 		finish(tx, insn->rd, RAX, false);
 }
 
-/* bts, btr, btc with a register operand count modulo 64, as RISC-V does. /n and opcode differ for immediates. */
-static void emit_bit(struct tx *tx, const struct vb_insn *insn, uint32_t opcode, int digit, bool immediate)
+/* bts, btr, btc with a register operand count modulo 64, as RISC-V does. /n and opcode differ for
+ * immediates. */
+static void emit_bit(struct tx *tx, const struct vb_insn *insn, uint32_t opcode, int digit,
+		     bool immediate)
 {
 	int d = dst(tx, insn->rd), n = NOREG;
 

@@ -3,11 +3,12 @@
  * Owns the translation of control transfer.
  *
  *      jal ra, f      ra = return address; call f        ret       rax = ra; ret
- *                     cmp rax, return address            jalr      rax = target; jump through the table
- *                     jne dispatch
+ *                     cmp rax, return address            jalr      rax = target; jump through the
+ * table jne dispatch
  *
- * The host's return stack is a guess that is checked where it lands: rax says where the guest wants to go. Links are
- * made and used through x1 and x5, as the calling convention and its millicode helpers do.
+ * The host's return stack is a guess that is checked where it lands: rax says where the guest wants
+ * to go. Links are made and used through x1 and x5, as the calling convention and its millicode
+ * helpers do.
  */
 #include "dpa/cpu/jit/code.h"
 
@@ -52,13 +53,15 @@ static void check_predictor(struct tx *tx)
 {
 	uint32_t stub;
 
-	alu(&tx->c, X_W, ALU_CMP, RSP, rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, pred_limit) - STATE_BIAS));
+	alu(&tx->c, X_W, ALU_CMP, RSP,
+	    rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, pred_limit) - STATE_BIAS));
 	stub = add_stub(tx, STUB_RESET, jcc_forward(&tx->c, CC_B));
 	if (!tx->failed)
 		tx->stubs[stub].back = code_offset(&tx->c);
 }
 
-/* Where a host ret lands: is it where the guest returns to? Falls into the block of the return address. */
+/* Where a host ret lands: is it where the guest returns to? Falls into the block of the return
+ * address. */
 static void check_return(struct tx *tx)
 {
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RAX), (int32_t)pc_of(tx, tx->next));
@@ -105,7 +108,8 @@ static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
 		alu_imm(&tx->c, X_W, ALU_ADD, rm_reg(RAX), insn->imm);
 	alu_imm(&tx->c, X_W, ALU_AND, rm_reg(RAX), -2);
 	if (insn->rd != VB_CPU_SINK) {
-		/* write_const may need rax for a register in memory; the value fits the short form. */
+		/* write_const may need rax for a register in memory; the value fits the short form.
+		 */
 		write_const(tx, insn->rd, pc_of(tx, tx->next));
 	}
 	if (call)

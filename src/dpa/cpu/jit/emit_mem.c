@@ -4,10 +4,12 @@
  *
  *      cmp base, limit          only if nothing said so before on this straight line, never for sp
  *      jae stub                 windows, device pages, wild pointers
- *      mov reg, gs:[base+imm]   a fault of the MMU is a guest trap; the guards absorb what imm and drift add
+ *      mov reg, gs:[base+imm]   a fault of the MMU is a guest trap; the guards absorb what imm and
+ * drift add
  *
- * A stub whose compare vouches for later accesses as well must not come back: behind it they would go unchecked. It
- * then leaves for the interpreter, which returns to translated code at the next leader.
+ * A stub whose compare vouches for later accesses as well must not come back: behind it they would
+ * go unchecked. It then leaves for the interpreter, which returns to translated code at the next
+ * leader.
  */
 #include "dpa/cpu/jit/code.h"
 
@@ -16,8 +18,8 @@
 _Static_assert(DRIFT_MAX + 4096 < VB_CPU_GUARD, "a drifting base must end in a guard");
 
 /*
- * Address operand of an access. *stub is the one to complete once the access is emitted, UINT32_MAX if there is none.
- * False: leave the instruction to the interpreter.
+ * Address operand of an access. *stub is the one to complete once the access is emitted, UINT32_MAX
+ * if there is none. False: leave the instruction to the interpreter.
  */
 static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub)
 {
@@ -41,7 +43,8 @@ static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, 
 		return true;
 	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
 		tx->stubs[fact->stub].kind = STUB_LEAVE;
-		/* If the access comes back, base + imm was in guest memory: the drift counts from there. */
+		/* If the access comes back, base + imm was in guest memory: the drift counts from
+		 * there. */
 		fact->drift = -imm;
 		return true;
 	}
@@ -69,10 +72,13 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 		uint32_t opcode;
 		unsigned int flags;
 	} forms[] = {
-		[VB_OP_LB - VB_OP_LB] = { 0x0fbe, X_W },  [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W },
-		[VB_OP_LW - VB_OP_LB] = { 0x63, X_W },	  [VB_OP_LD - VB_OP_LB] = { 0x8b, X_W },
-		[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0 },	  [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0 },
-		[VB_OP_LWU - VB_OP_LB] = { 0x8b, 0 },
+		[VB_OP_LB - VB_OP_LB] = {0x0fbe,  X_W},
+                    [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W},
+		[VB_OP_LW - VB_OP_LB] = { 0x63,   X_W},
+                    [VB_OP_LD - VB_OP_LB] = { 0x8b,   X_W},
+		[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0  },
+                    [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0  },
+		[VB_OP_LWU - VB_OP_LB] = { 0x8b,   0  },
 	};
 	unsigned int kind = (unsigned int)insn->op - VB_OP_LB;
 	int d = dst(tx, insn->rd);
@@ -118,8 +124,8 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 /* x86 keeps all orders but store before load. fence.tso asks for just the others. */
 static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 {
-	unsigned int mode = (unsigned int)insn->imm >> 8 & 15, pred = (unsigned int)insn->imm >> 4 & 15,
-		     succ = (unsigned int)insn->imm & 15;
+	unsigned int mode = (unsigned int)insn->imm >> 8 & 15,
+		     pred = (unsigned int)insn->imm >> 4 & 15, succ = (unsigned int)insn->imm & 15;
 
 	if (mode == 8 || !(pred & 5) || !(succ & 10))
 		return;
@@ -127,7 +133,8 @@ static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 	put8(&tx->c, 0);
 }
 
-/* amoadd and amoswap are one instruction; the others are compare-and-swap loops and stay with the interpreter. */
+/* amoadd and amoswap are one instruction; the others are compare-and-swap loops and stay with the
+ * interpreter. */
 static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
 {
 	bool word = insn->op == VB_OP_AMOADD_W || insn->op == VB_OP_AMOSWAP_W;
@@ -147,7 +154,8 @@ static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
 	put8(&tx->c, word ? 3 : 7);
 	misaligned = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_NE));
 	site = add_site(tx);
-	ins(&tx->c, (add ? X_LOCK : 0) | X_GS | (word ? 0 : X_W), add ? 0x0fc1 : 0x87, RDX, m); /* xadd, xchg */
+	ins(&tx->c, (add ? X_LOCK : 0) | X_GS | (word ? 0 : X_W), add ? 0x0fc1 : 0x87, RDX,
+	    m); /* xadd, xchg */
 	if (word)
 		finish_word(tx, insn->rd, RDX);
 	else

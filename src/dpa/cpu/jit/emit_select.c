@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns short forward branches over one plain instruction: what a compiler writes for a choice when the machine has no
- * conditional move. The host has one, and a choice that depends on data costs a branch half of its predictions.
+ * Owns short forward branches over one plain instruction: what a compiler writes for a choice when
+ * the machine has no conditional move. The host has one, and a choice that depends on data costs a
+ * branch half of its predictions.
  *
  *      beq  a, b, 1f          rdx = c ^ d
  *      xor  c, c, d    =>     compare a, b
@@ -91,7 +92,8 @@ static void emit_value(struct tx *tx, const struct vb_insn *insn)
 		movsxd_rr(c, RDX, RDX);
 }
 
-/* Compare for the branch. The result is the condition under which it is not taken; *carry: CF or its inverse tells. */
+/* Compare for the branch. The result is the condition under which it is not taken; *carry: CF or
+ * its inverse tells. */
 static enum x86_cc emit_condition(struct tx *tx, const struct vb_insn *branch, bool *carry)
 {
 	static const uint8_t not_taken[] = { CC_NE, CC_E, CC_GE, CC_L, CC_AE, CC_B };
@@ -117,7 +119,8 @@ void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_in
 
 	emit_value(tx, insn);
 	operand64(tx, rd); /* its old value may stay: extended, if it was pending */
-	/* Extensions leave the flags alone, but come before the compare to be sure that nothing else does not. */
+	/* Extensions leave the flags alone, but come before the compare to be sure that nothing
+	 * else does not. */
 	operand64(tx, branch->rs1);
 	operand64(tx, branch->rs2);
 	keep = emit_condition(tx, branch, &carry);
@@ -128,7 +131,8 @@ void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_in
 	if (tx->gen->host[rd] == NOREG)
 		mov_store(c, slot(rd), d);
 	if (carry) { /* taken is CF: add it; taken is its inverse: subtract CF - 1 */
-		alu_imm(c, X_W, keep == CC_AE ? ALU_ADC : ALU_SBB, rm_reg(R15), keep == CC_AE ? 0 : -1);
+		alu_imm(c, X_W, keep == CC_AE ? ALU_ADC : ALU_SBB, rm_reg(R15),
+			keep == CC_AE ? 0 : -1);
 	} else {
 		setcc(c, keep ^ 1, RAX);
 		ins(c, X_BRM, 0x0fb6, RAX, rm_reg(RAX));

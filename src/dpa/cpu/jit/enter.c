@@ -2,16 +2,18 @@
 /*
  * Owns the running of translated code: in, out, and back to exact state from wherever it stopped.
  *
- * Inside, r15 counts down from what is left minus SLACK; blocks subtract their length first and only some of them
- * look, but none gets further than SLACK past zero. The rest, up to the exact end, is interpreted. So is everything
- * without translated code, one instruction at a time until there is some again.
+ * Inside, r15 counts down from what is left minus SLACK; blocks subtract their length first and
+ * only some of them look, but none gets further than SLACK past zero. The rest, up to the exact
+ * end, is interpreted. So is everything without translated code, one instruction at a time until
+ * there is some again.
  */
 #include "dpa/cpu/jit/runtime.h"
 
 #include <pthread.h>
 #include <ucontext.h>
 
-#define STACK_RESERVE 65536 /* free below the predictor, for signal handlers of the program and for callbacks */
+#define STACK_RESERVE \
+	65536 /* free below the predictor, for signal handlers of the program and for callbacks */
 
 /* ---- host stack ---- */
 
@@ -53,7 +55,8 @@ static void extend_pending(struct vb_cpu *cpu, uint32_t pending)
 	}
 }
 
-/* The registers are stored; make pc, instret and the upper halves those of the site's instruction. */
+/* The registers are stored; make pc, instret and the upper halves those of the site's instruction.
+ */
 static void state_of_site(struct vb_cpu *cpu, const struct site *site, uint64_t budget)
 {
 	extend_pending(cpu, site->pending);
@@ -83,7 +86,8 @@ static const struct site *find_site(const struct generation *gen, uint64_t host)
 		else
 			hi = mid;
 	}
-	/* Several notes may share an offset (nothing was emitted between them); the last is the access. */
+	/* Several notes may share an offset (nothing was emitted between them); the last is the
+	 * access. */
 	while (lo + 1 < gen->nsites && gen->sites[lo + 1].host == host)
 		lo++;
 	return lo < gen->nsites && gen->sites[lo].host == host ? &gen->sites[lo] : NULL;
@@ -92,8 +96,9 @@ static const struct site *find_site(const struct generation *gen, uint64_t host)
 bool vb_jit_fault(struct vb_cpu *cpu, void *context)
 {
 	static const uint8_t gregs[16] = {
-		[RAX] = REG_RAX, [RCX] = REG_RCX, [RDX] = REG_RDX, [RBX] = REG_RBX, [RSP] = REG_RSP, [RBP] = REG_RBP,
-		[RSI] = REG_RSI, [RDI] = REG_RDI, [R8] = REG_R8,   [R9] = REG_R9,   [R10] = REG_R10, [R11] = REG_R11,
+		[RAX] = REG_RAX, [RCX] = REG_RCX, [RDX] = REG_RDX, [RBX] = REG_RBX,
+		[RSP] = REG_RSP, [RBP] = REG_RBP, [RSI] = REG_RSI, [RDI] = REG_RDI,
+		[R8] = REG_R8,   [R9] = REG_R9,   [R10] = REG_R10, [R11] = REG_R11,
 		[R12] = REG_R12, [R13] = REG_R13, [R14] = REG_R14, [R15] = REG_R15,
 	};
 	const greg_t *regs = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -104,7 +109,8 @@ bool vb_jit_fault(struct vb_cpu *cpu, void *context)
 
 	if (!jit || !cpu->in_jit)
 		return false;
-	for (unsigned int g = 0; g < atomic_load_explicit(&jit->ngens, memory_order_acquire) && !gen; g++) {
+	for (unsigned int g = 0;
+	     g < atomic_load_explicit(&jit->ngens, memory_order_acquire) && !gen; g++) {
 		host = (uint64_t)regs[REG_RIP] - (uint64_t)(uintptr_t)jit->gens[g].code;
 		gen = host < jit->gens[g].code_used ? &jit->gens[g] : NULL;
 	}
@@ -186,7 +192,8 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max)
 		code = find_code(cpu, epoch);
 		if (code && enter(cpu, epoch, code, left))
 			return (enum vb_cpu_exit)cpu->jit_exit;
-		/* Whatever made translated code leave, or be missing, is the interpreter's for one instruction. */
+		/* Whatever made translated code leave, or be missing, is the interpreter's for one
+		 * instruction. */
 		exit = vb_interp_run(cpu, 1);
 	}
 	return exit;

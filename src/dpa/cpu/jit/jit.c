@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the translations of a text: the first is made at load; another one when indirect jumps kept going to addresses
- * that nothing had shown to be code. Old ones stay until the process ends, because threads may be inside.
+ * Owns the translations of a text: the first is made at load; another one when indirect jumps kept
+ * going to addresses that nothing had shown to be code. Old ones stay until the process ends,
+ * because threads may be inside.
  *
- * Code is written to memory that is not executable and made executable when nothing writes it any more.
+ * Code is written to memory that is not executable and made executable when nothing writes it any
+ * more.
  */
 #include "dpa/cpu/jit/runtime.h"
 
@@ -18,9 +20,10 @@
 #include <unistd.h>
 
 #define HALFWORD_ROOM 128 /* bytes of host code reserved for each; most of it is never touched */
-#define LEARN_MISSES  64U/* before the second translation; four times as many before each further one */
+#define LEARN_MISSES \
+	64U /* before the second translation; four times as many before each further one */
 
-#define ARCH_SHSTK_STATUS  0x5005
+#define ARCH_SHSTK_STATUS   0x5005
 #define HWCAP2_HAS_FSGSBASE 2
 
 /* ---- may we? ---- */
@@ -72,7 +75,8 @@ static int make_executable(struct generation *gen, size_t reserved)
 	return mprotect(gen->code, gen->code_len, PROT_READ | PROT_EXEC) ? -EPERM : 0;
 }
 
-static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct generation *gen, struct thunks *thunks)
+static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct generation *gen,
+			  struct thunks *thunks)
 {
 	size_t reserved = (jit->text->hi - jit->text->lo) / 2 * HALFWORD_ROOM + 65536;
 	struct tx tx = { .jit = jit, .epoch = epoch, .gen = gen };
@@ -81,7 +85,8 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 	if (err)
 		return err;
 	gen->offsets = calloc(tx.a.n + 1, sizeof(*gen->offsets));
-	gen->code = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	gen->code = mmap(NULL, reserved, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (gen->code == MAP_FAILED)
 		gen->code = NULL;
 	if (!gen->offsets || !gen->code) {
@@ -107,7 +112,8 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 	return err;
 }
 
-/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of jit. */
+/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of
+ * jit. */
 static int translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);
@@ -127,14 +133,16 @@ static int translate(struct vb_jit *jit, struct epoch *epoch)
 	atomic_store_explicit(&jit->ngens, g + 1, memory_order_release);
 	code = jit->gens[g].code;
 	if (!epoch->miss) {
-		epoch->enter = (uint64_t(*)(struct vb_cpu *, const void *))(uintptr_t)(code + thunks.enter);
+		epoch->enter = (uint64_t(*)(struct vb_cpu *, const void *))(
+			uintptr_t)(code + thunks.enter);
 		epoch->miss = code + thunks.miss;
 		for (size_t i = 0; i < n; i++)
 			epoch->table[i] = epoch->miss;
 	}
 	for (size_t i = 0; i < n; i++)
 		if (jit->gens[g].offsets[i])
-			__atomic_store_n(&epoch->table[i], code + jit->gens[g].offsets[i], __ATOMIC_RELEASE);
+			__atomic_store_n(&epoch->table[i], code + jit->gens[g].offsets[i],
+					 __ATOMIC_RELEASE);
 	mprotect(epoch->table, jit->table_len, PROT_READ);
 	jit->translate_ns += now_ns() - start;
 	return 0;
@@ -208,7 +216,9 @@ void vb_jit_learn(struct vb_jit *jit, uint32_t index)
 		return;
 	if (atomic_load(&jit->ngens) == g) {
 		atomic_store(&jit->misses, 0);
-		translate(jit, &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try comes after as many misses */
+		translate(jit,
+			  &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try
+								      comes after as many misses */
 	}
 	pthread_mutex_unlock(&jit->lock);
 }
@@ -220,7 +230,8 @@ int vb_jit_remap(struct vb_jit *jit, const int8_t host[33])
 
 	if (e == VB_JIT_TABLES || pthread_mutex_trylock(&jit->lock))
 		return -EBUSY;
-	err = atomic_load(&jit->epoch) != e - 1 || atomic_load(&jit->ngens) == GENERATIONS ? -EBUSY : 0;
+	err = atomic_load(&jit->epoch) != e - 1 || atomic_load(&jit->ngens) == GENERATIONS ? -EBUSY
+											   : 0;
 	if (!err) {
 		memcpy(jit->epochs[e].host, host, sizeof(jit->epochs[e].host));
 		err = translate(jit, &jit->epochs[e]);
@@ -259,7 +270,8 @@ void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats)
 	stats->translate_ns = jit->translate_ns;
 }
 
-void vb_jit_perf_map(const struct vb_text *text, const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
+void vb_jit_perf_map(const struct vb_text *text,
+		     const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
 {
 	const struct generation *gen = &text->jit->gens[0];
 	size_t n = (text->hi - text->lo) / 2;
@@ -272,16 +284,19 @@ void vb_jit_perf_map(const struct vb_text *text, const char *(*name)(void *arg, 
 	file = fopen(path, "ae");
 	if (!file)
 		return;
-	/* Leaders are in address order, and so is their code: a function is the run of leaders with its name. */
+	/* Leaders are in address order, and so is their code: a function is the run of leaders with
+	 * its name. */
 	for (size_t i = 0; i <= n; i++) {
 		uint64_t offset;
-		const char *here = i < n && gen->offsets[i] ? name(arg, text->lo + 2 * i, &offset) : NULL;
+		const char *here =
+			i < n && gen->offsets[i] ? name(arg, text->lo + 2 * i, &offset) : NULL;
 		uint32_t end = i < n ? gen->offsets[i] : (uint32_t)gen->code_used;
 
 		if (i < n && (!gen->offsets[i] || here == current))
 			continue;
 		if (current)
-			fprintf(file, "%llx %x dpa:%s\n", (unsigned long long)(uintptr_t)(gen->code + start), end - start,
+			fprintf(file, "%llx %x dpa:%s\n",
+				(unsigned long long)(uintptr_t)(gen->code + start), end - start,
 				current);
 		current = here;
 		start = end;

@@ -33,6 +33,7 @@ void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats)
 {
 }
 
-void vb_jit_perf_map(const struct vb_text *text, const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
+void vb_jit_perf_map(const struct vb_text *text,
+		     const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
 {
 }

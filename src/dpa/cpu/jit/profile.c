@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the second thoughts about which guest registers live in host registers. The first choice is made from the text
- * alone, where a library that never runs counts as much as the loop that always does. So the first runs are sampled:
- * now and then one starts with some interpreted instructions whose registers are counted. If another map would serve
- * clearly more of them, the text is translated once more; then the map is settled.
+ * Owns the second thoughts about which guest registers live in host registers. The first choice is
+ * made from the text alone, where a library that never runs counts as much as the loop that always
+ * does. So the first runs are sampled: now and then one starts with some interpreted instructions
+ * whose registers are counted. If another map would serve clearly more of them, the text is
+ * translated once more; then the map is settled.
  */
 #include "dpa/cpu/jit/runtime.h"
 
-#define EVERY	 16 /* one run in so many starts with a sample; short programs never see one */
-#define STEPS	 512 /* instructions of a sample */
-#define RUNS	 128 /* the map is settled with this run */
-#define GAIN_PER 50 /* worth a translation: one use in so many more is served */
+#define EVERY    16  /* one run in so many starts with a sample; short programs never see one */
+#define STEPS    512 /* instructions of a sample */
+#define RUNS     128 /* the map is settled with this run */
+#define GAIN_PER 50  /* worth a translation: one use in so many more is served */
 
 static void count(struct vb_jit *jit, const struct vb_insn *insn)
 {
@@ -52,7 +53,8 @@ enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max)
 		return exit;
 	/* What a program does first is rarely what it does most: older samples count half. */
 	for (unsigned int r = 0; r < 33; r++)
-		atomic_store_explicit(&jit->uses[r], atomic_load_explicit(&jit->uses[r], memory_order_relaxed) / 2,
+		atomic_store_explicit(&jit->uses[r],
+				      atomic_load_explicit(&jit->uses[r], memory_order_relaxed) / 2,
 				      memory_order_relaxed);
 	while (steps-- && exit == VB_CPU_BUDGET) {
 		if (vb_text_holds(cpu->text, cpu->s.pc))

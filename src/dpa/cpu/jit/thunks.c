@@ -5,9 +5,9 @@
  *      enter(cpu, target)   save the host's registers, load the guest's, go
  *      leave                rax = pc: store the guest's registers, return 0 from enter
  *      miss                 the same, for an indirect jump to an address that has no code
- *      execute              eax = site: let the interpreter do that one instruction; return, or leave with 1
- *      dispatch             rax = target: jump through the table
- *      underflow            where a ret lands when the predictor is empty: dispatch
+ *      execute              eax = site: let the interpreter do that one instruction; return, or
+ * leave with 1 dispatch             rax = target: jump through the table underflow            where
+ * a ret lands when the predictor is empty: dispatch
  *
  * Calls of C code happen on the host thread's own stack, below the predictor's entries.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An assembler for the x86-64 instructions that the translator uses. Every function appends to a buffer; the caller
- * makes sure that there is room for the code of one guest instruction before it starts one (code_room).
+ * An assembler for the x86-64 instructions that the translator uses. Every function appends to a
+ * buffer; the caller makes sure that there is room for the code of one guest instruction before it
+ * starts one (code_room).
  */
 #pragma once
 
@@ -13,16 +14,33 @@ enum x86_reg { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R1
 #define NOREG (-1)
 
 /* Condition codes, as in the low bits of jcc, setcc, cmovcc. */
-enum x86_cc { CC_O, CC_NO, CC_B, CC_AE, CC_E, CC_NE, CC_BE, CC_A, CC_S, CC_NS, CC_P, CC_NP, CC_L, CC_GE, CC_LE, CC_G };
+enum x86_cc {
+	CC_O,
+	CC_NO,
+	CC_B,
+	CC_AE,
+	CC_E,
+	CC_NE,
+	CC_BE,
+	CC_A,
+	CC_S,
+	CC_NS,
+	CC_P,
+	CC_NP,
+	CC_L,
+	CC_GE,
+	CC_LE,
+	CC_G
+};
 
 enum x86_flag {
-	X_W = 1, /* 64-bit operands */
+	X_W = 1,  /* 64-bit operands */
 	X_16 = 2, /* 16-bit operands */
 	X_F3 = 4,
 	X_GS = 8, /* guest memory */
 	X_LOCK = 16,
 	X_BREG = 32, /* the reg operand is a byte: sil, dil need a REX prefix */
-	X_BRM = 64, /* and the same for a register as rm operand */
+	X_BRM = 64,  /* and the same for a register as rm operand */
 };
 
 struct code {
@@ -31,9 +49,9 @@ struct code {
 
 /* Register or memory operand. */
 struct rm {
-	int8_t reg; /* NOREG: memory */
+	int8_t reg;         /* NOREG: memory */
 	int8_t base, index; /* NOREG: none */
-	uint8_t scale; /* 0..3 */
+	uint8_t scale;      /* 0..3 */
 	int32_t disp;
 };
 
@@ -85,14 +103,16 @@ static inline void put_modrm(struct code *c, int reg, struct rm rm)
 	}
 	if (rm.base == NOREG) { /* [index * scale + disp32] or [disp32] */
 		put8(c, 4 | r);
-		put8(c, (unsigned int)rm.scale << 6 | (rm.index == NOREG ? 4U : (unsigned int)(rm.index & 7)) << 3 | 5);
+		put8(c, (unsigned int)rm.scale << 6 |
+				(rm.index == NOREG ? 4U : (unsigned int)(rm.index & 7)) << 3 | 5);
 		put32(c, (uint32_t)rm.disp);
 		return;
 	}
 	mod = rm.disp == 0 && (rm.base & 7) != RBP ? 0 : rm.disp == (int8_t)rm.disp ? 1 : 2;
 	if (rm.index != NOREG || (rm.base & 7) == RSP) {
 		put8(c, mod << 6 | 4 | r);
-		put8(c, (unsigned int)rm.scale << 6 | (rm.index == NOREG ? 4U : (unsigned int)(rm.index & 7)) << 3 |
+		put8(c, (unsigned int)rm.scale << 6 |
+				(rm.index == NOREG ? 4U : (unsigned int)(rm.index & 7)) << 3 |
 				(rm.base & 7));
 	} else {
 		put8(c, mod << 6 | r | (rm.base & 7));
@@ -108,7 +128,8 @@ static inline void ins(struct code *c, unsigned int flags, uint32_t opcode, int 
 {
 	unsigned int rex = (flags & X_W ? 8U : 0) | (reg >= 8 ? 4U : 0);
 
-	rex |= (rm.reg == NOREG && rm.index >= 8 ? 2U : 0) | ((rm.reg == NOREG ? rm.base : rm.reg) >= 8 ? 1U : 0);
+	rex |= (rm.reg == NOREG && rm.index >= 8 ? 2U : 0) |
+	       ((rm.reg == NOREG ? rm.base : rm.reg) >= 8 ? 1U : 0);
 	if (flags & X_LOCK)
 		put8(c, 0xf0);
 	if (flags & X_GS)
@@ -128,13 +149,14 @@ static inline void ins(struct code *c, unsigned int flags, uint32_t opcode, int 
 }
 
 /* VEX encoding, for BMI: map 2 = 0f38, 3 = 0f3a; pp 0 none, 1 66, 2 f3, 3 f2. */
-static inline void vex(struct code *c, bool wide, unsigned int map, unsigned int pp, unsigned int opcode, int reg, int vvvv,
-		       struct rm rm)
+static inline void vex(struct code *c, bool wide, unsigned int map, unsigned int pp,
+		       unsigned int opcode, int reg, int vvvv, struct rm rm)
 {
 	int b = rm.reg == NOREG ? rm.base : rm.reg;
 
 	put8(c, 0xc4);
-	put8(c, (reg >= 8 ? 0U : 0x80) | (rm.reg == NOREG && rm.index >= 8 ? 0U : 0x40) | (b >= 8 ? 0U : 0x20) | map);
+	put8(c, (reg >= 8 ? 0U : 0x80) | (rm.reg == NOREG && rm.index >= 8 ? 0U : 0x40) |
+			(b >= 8 ? 0U : 0x20) | map);
 	put8(c, (wide ? 0x80U : 0) | (unsigned int)(~vvvv & 15) << 3 | pp);
 	put8(c, opcode);
 	put_modrm(c, reg, rm);
@@ -196,7 +218,8 @@ static inline void alu(struct code *c, unsigned int flags, enum x86_alu op, int 
 	ins(c, flags, (uint32_t)op * 8 + 3, reg, rm);
 }
 
-static inline void alu_imm(struct code *c, unsigned int flags, enum x86_alu op, struct rm rm, int32_t imm)
+static inline void alu_imm(struct code *c, unsigned int flags, enum x86_alu op, struct rm rm,
+			   int32_t imm)
 {
 	if (imm == (int8_t)imm) {
 		ins(c, flags, 0x83, op, rm);
@@ -209,14 +232,16 @@ static inline void alu_imm(struct code *c, unsigned int flags, enum x86_alu op, 
 
 enum x86_shift { SH_ROL = 0, SH_ROR = 1, SH_SHL = 4, SH_SHR = 5, SH_SAR = 7 };
 
-static inline void shift_imm(struct code *c, unsigned int flags, enum x86_shift op, int reg, unsigned int count)
+static inline void shift_imm(struct code *c, unsigned int flags, enum x86_shift op, int reg,
+			     unsigned int count)
 {
 	ins(c, flags, 0xc1, op, rm_reg(reg));
 	put8(c, count);
 }
 
 /* to = from shifted by count (BMI2: any registers, flags untouched) */
-static inline void shift_reg(struct code *c, bool wide, enum x86_shift op, int to, struct rm from, int count)
+static inline void shift_reg(struct code *c, bool wide, enum x86_shift op, int to, struct rm from,
+			     int count)
 {
 	vex(c, wide, 2, op == SH_SHL ? 1 : op == SH_SAR ? 2 : 3, 0xf7, to, count, from);
 }

@@ -61,7 +61,7 @@ static int bed_up(struct bed *b)
 	struct rv_prog p;
 	uint8_t *image;
 	size_t size;
-	int top, rc, yields;
+	int top, rc, yields = -1;
 
 	memset(b, 0, sizeof(*b));
 	rv_init(&p);

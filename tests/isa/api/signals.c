@@ -19,6 +19,13 @@ static atomic_uint handled, misplaced;
 static _Thread_local uint8_t *alternate;
 enum { ALTERNATE = 64 << 10 };
 
+/* ThreadSanitizer holds signals back and runs handlers later, on whatever stack is then in use. */
+#ifdef __SANITIZE_THREAD__
+static const bool on_time = false;
+#else
+static const bool on_time = true;
+#endif
+
 static bool on_alternate(const void *p)
 {
 	return alternate && (const uint8_t *)p >= alternate &&
@@ -102,7 +109,8 @@ static void under_fire(int number)
 	atomic_store(&s.stop, true);
 	pthread_join(s.self, NULL);
 	assert_true(atomic_load(&handled) > 0);
-	assert_int_equal(atomic_load(&misplaced), 0);
+	if (on_time)
+		assert_int_equal(atomic_load(&misplaced), 0);
 }
 
 static void test_ordinary_stack(void **state)

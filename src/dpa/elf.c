@@ -278,6 +278,11 @@ static int read_elf(Elf *elf, size_t len, uint64_t limit, struct elf_program *pr
 	program->bias = ehdr.e_type == ET_DYN ? PIE_BASE : 0;
 	program->entry = ehdr.e_entry + program->bias;
 	err = read_segments(elf, len, limit, program, error);
+	/* 0: a program of functions to be called, without an entry of its own. */
+	if (!err && ehdr.e_entry &&
+	    (program->entry & 1 || !in_segment(program, program->entry, 2, VB_DPA_EXEC)))
+		err = vb_elf_fail(error, -ENOEXEC, "the entry 0x%llx is not in executable memory",
+				  (unsigned long long)program->entry);
 	if (!err && read_symbols(elf, program))
 		err = vb_elf_fail(error, -ENOMEM, "no memory for symbols");
 	return err;

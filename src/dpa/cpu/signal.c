@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
+#include <ucontext.h>
 
 _Thread_local struct vb_cpu *vb_cpu_current __attribute__((tls_model("initial-exec")));
 
@@ -63,11 +63,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	struct vb_cpu *cpu = vb_cpu_current;
 
 	/* si_code > 0: raised by an access, not sent by somebody. */
-	if (cpu && cpu->fault && info->si_code > 0) {
-		if (vb_jit_fault(cpu, context))
-			longjmp(*cpu->fault, 1);
-		if (fault_is_guest(cpu, info))
-			longjmp(*cpu->fault, 1);
+	if (cpu && cpu->fault && info->si_code > 0 &&
+	    (vb_jit_fault(cpu, context) || fault_is_guest(cpu, info))) {
+		/* A wrapper of sigaction may have blocked more than we asked for; this is not a return. */
+		pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
+		longjmp(*cpu->fault, 1);
 	}
 	call_earlier(sig == SIGSEGV ? &earlier_segv : &earlier_bus, sig, info, context);
 }

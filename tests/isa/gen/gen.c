@@ -16,69 +16,47 @@
  * Loops have a fixed trip count, calls only go to functions of a greater depth, so every program
  * ends; how many instructions that takes depends on data and is the model's business.
  */
-#include "gen.h"
+#include "internal.h"
 
 #include <string.h>
 
-enum { SCRATCH = 256, RECORD = 256, BLOCK = 512 + 256 + GEN_RECORD, MAX_FN = 6 };
-
-struct fn {
-	int label;
-	unsigned link, depth;
-	u32 busy;
-	bool made;
-};
-
-struct gen {
-	struct rv_prog *p;
-	struct rng r;
-	u32 busy;
-	unsigned base, depth,
-		trips; /* depth of calls; product of the loop counts around this place */
-	int left;      /* instructions this program may still emit, about */
-	unsigned flags;
-	struct fn fn[MAX_FN];
-	unsigned fns;
-	int sum; /* label of the checksum routine */
-};
-
 static void body(struct gen *g, unsigned nest, int size);
 
-static unsigned any(struct gen *g)
+unsigned gen_any(struct gen *g)
 {
 	return rng_below(&g->r, 32);
 }
 
 /* A register that may be written; x0 now and then, where it makes sense. */
-static unsigned dest(struct gen *g)
+unsigned gen_dest(struct gen *g)
 {
 	unsigned r;
 
 	do
-		r = any(g);
+		r = gen_any(g);
 	while (g->busy >> r & 1);
 	return r;
 }
 
 /* A register that can hold something: never x0. */
-static unsigned take(struct gen *g)
+unsigned gen_take(struct gen *g)
 {
 	unsigned r;
 
 	do
-		r = dest(g);
+		r = gen_dest(g);
 	while (!r);
 	g->busy |= 1u << r;
 	return r;
 }
 
-static void give(struct gen *g, unsigned r)
+void gen_give(struct gen *g, unsigned r)
 {
 	g->busy &= ~(1u << r);
 }
 
-static struct rv_insn *emit(struct gen *g, enum rv_op op, unsigned rd, unsigned rs1, unsigned rs2,
-			    i64 imm)
+struct rv_insn *gen_emit(struct gen *g, enum rv_op op, unsigned rd, unsigned rs1, unsigned rs2,
+			 i64 imm)
 {
 	struct rv_insn *i = rv_emit(g->p, op, rd, rs1, rs2, imm);
 
@@ -94,7 +72,7 @@ static i64 imm12(struct gen *g)
 	return rng_chance(&g->r, 50) ? v >> 6 : v;
 }
 
-static enum rv_op pick(struct gen *g, enum rv_format format)
+enum rv_op gen_pick(struct gen *g, enum rv_format format)
 {
 	enum rv_op op;
 
@@ -109,8 +87,8 @@ static void computing(struct gen *g)
 	static const enum rv_format kind[] = { FMT_R,  FMT_R,  FMT_R,  FMT_I, FMT_I,
 					       FMT_SH, FMT_SH, FMT_U1, FMT_U };
 	enum rv_format format = kind[rng_below(&g->r, sizeof(kind) / sizeof(kind[0]))];
-	unsigned rd = dest(g), rs1 = rng_chance(&g->r, 40) ? rd : any(g);
-	enum rv_op op = pick(g, format);
+	unsigned rd = gen_dest(g), rs1 = rng_chance(&g->r, 40) ? rd : gen_any(g);
+	enum rv_op op = gen_pick(g, format);
 	i64 imm = 0;
 
 	if (format == FMT_I)
@@ -120,7 +98,7 @@ static void computing(struct gen *g)
 	else if (format == FMT_U)
 		imm = (i32)(rng_next(&g->r) & 0xfffff000) >> (rng_chance(&g->r, 50) ? 14 : 0) &
 		      ~0xfff;
-	emit(g, op, rd, rs1, format == FMT_R ? any(g) : 0, imm);
+	gen_emit(g, op, rd, rs1, format == FMT_R ? gen_any(g) : 0, imm);
 }
 
 /* The forms compilers love and random choice seldom hits: low registers, two operands. */
@@ -136,86 +114,86 @@ static void compact(struct gen *g)
 	if (g->busy >> rd & 1)
 		return;
 	if (format == FMT_R)
-		emit(g, op[n], rd, rd, rs2, 0);
+		gen_emit(g, op[n], rd, rd, rs2, 0);
 	else
-		emit(g, op[n], rd, rd, 0,
-		     format == FMT_SH ? rng_below(&g->r, 64) : (i64)rng_below(&g->r, 64) - 32);
+		gen_emit(g, op[n], rd, rd, 0,
+			 format == FMT_SH ? rng_below(&g->r, 64) : (i64)rng_below(&g->r, 64) - 32);
 }
 
 /* A register that points into the scratch with at least `room` bytes after it; give it back after
  * use. */
-static unsigned address(struct gen *g, unsigned room, bool aligned)
+unsigned gen_address(struct gen *g, unsigned room, bool aligned)
 {
-	unsigned r = take(g), mask = aligned ? 0xf8 : 0xff;
+	unsigned r = gen_take(g), mask = aligned ? 0xf8 : 0xff;
 
 	if (rng_chance(&g->r, 50)) { /* constant distance */
 		unsigned off = rng_below(&g->r, 2 * SCRATCH - room + 1);
 
-		emit(g, OP_addi, r, g->base, 0, (i64)(aligned ? off & ~7u : off) - SCRATCH);
+		gen_emit(g, OP_addi, r, g->base, 0, (i64)(aligned ? off & ~7u : off) - SCRATCH);
 		return r;
 	}
-	emit(g, OP_andi, r, any(g), 0, (i64)mask); /* computed distance */
+	gen_emit(g, OP_andi, r, gen_any(g), 0, (i64)mask); /* computed distance */
 	if (rng_chance(&g->r, 30))
-		emit(g, OP_sh1add, r, r, g->base, 0), emit(g, OP_addi, r, r, 0, -SCRATCH);
+		gen_emit(g, OP_sh1add, r, r, g->base, 0), gen_emit(g, OP_addi, r, r, 0, -SCRATCH);
 	else
-		emit(g, OP_add, r, r, g->base, 0);
+		gen_emit(g, OP_add, r, r, g->base, 0);
 	if (room > 1 && mask == 0xff)
-		emit(g, OP_addi, r, r, 0, -(i64)room);
+		gen_emit(g, OP_addi, r, r, 0, -(i64)room);
 	return r;
 }
 
 static void load_store(struct gen *g)
 {
 	bool load = rng_chance(&g->r, 55);
-	enum rv_op op = pick(g, load ? FMT_LD : FMT_ST);
+	enum rv_op op = gen_pick(g, load ? FMT_LD : FMT_ST);
 	unsigned size = rv_info[op].arg, r, reg;
 	i64 off = (i64)rng_below(&g->r, 2 * SCRATCH - size + 1) - SCRATCH;
 
 	if (rng_chance(&g->r, 60)) { /* straight off base; mostly aligned, as compilers do */
 		if (rng_chance(&g->r, 80))
 			off &= -(i64)size;
-		emit(g, op, load ? dest(g) : 0, g->base, load ? 0 : any(g), off);
+		gen_emit(g, op, load ? gen_dest(g) : 0, g->base, load ? 0 : gen_any(g), off);
 		return;
 	}
-	r = address(g, 24, false);
-	reg = load ? rng_chance(&g->r, 30) ? r : dest(g) : any(g);
-	emit(g, op, load ? reg : 0, r, load ? 0 : reg, (i64)rng_below(&g->r, 16));
-	give(g, r);
+	r = gen_address(g, 24, false);
+	reg = load ? rng_chance(&g->r, 30) ? r : gen_dest(g) : gen_any(g);
+	gen_emit(g, op, load ? reg : 0, r, load ? 0 : reg, (i64)rng_below(&g->r, 16));
+	gen_give(g, r);
 }
 
 static void atomic(struct gen *g)
 {
-	unsigned r = address(g, 8, true), rd = rng_chance(&g->r, 20) ? r : dest(g);
-	unsigned order = rng_below(&g->r, 4), value = any(g);
+	unsigned r = gen_address(g, 8, true), rd = rng_chance(&g->r, 20) ? r : gen_dest(g);
+	unsigned order = rng_below(&g->r, 4), value = gen_any(g);
 	bool wide = rng_chance(&g->r, 50);
 
 	if (rng_chance(&g->r, 60)) {
-		emit(g, pick(g, FMT_AM), rd, r, value, order);
+		gen_emit(g, gen_pick(g, FMT_AM), rd, r, value, order);
 	} else if (rng_chance(&g->r, 70)) { /* a retry loop as compilers emit it */
-		unsigned got = take(g), new = take(g);
+		unsigned got = gen_take(g), new = gen_take(g);
 		int again = rv_label(g->p);
 
 		rv_place(g->p, again);
-		emit(g, wide ? OP_lr_d : OP_lr_w, got, r, 0, order);
-		emit(g, pick(g, FMT_R), new, got, any(g), 0);
-		emit(g, wide ? OP_sc_d : OP_sc_w, new, r, new, order);
+		gen_emit(g, wide ? OP_lr_d : OP_lr_w, got, r, 0, order);
+		gen_emit(g, gen_pick(g, FMT_R), new, got, gen_any(g), 0);
+		gen_emit(g, wide ? OP_sc_d : OP_sc_w, new, r, new, order);
 		rv_branch(g->p, OP_bne, new, 0, again);
-		give(g, got);
-		give(g, new);
+		gen_give(g, got);
+		gen_give(g, new);
 	} else { /* nothing reserved: must fail and store nothing */
-		emit(g, wide ? OP_sc_d : OP_sc_w, 0, r, 0, 0);
-		emit(g, wide ? OP_sc_d : OP_sc_w, dest(g), r, value, order);
+		gen_emit(g, wide ? OP_sc_d : OP_sc_w, 0, r, 0, 0);
+		gen_emit(g, wide ? OP_sc_d : OP_sc_w, gen_dest(g), r, value, order);
 	}
-	give(g, r);
+	gen_give(g, r);
 }
 
 static void branch_to(struct gen *g, int label)
 {
-	unsigned rs1 = any(g), rs2 = rng_chance(&g->r, 30)   ? 0
-				     : rng_chance(&g->r, 10) ? rs1
-							     : any(g);
+	unsigned rs1 = gen_any(g), rs2 = rng_chance(&g->r, 30)   ? 0
+					 : rng_chance(&g->r, 10) ? rs1
+								 : gen_any(g);
 
-	rv_branch(g->p, pick(g, FMT_BR), rs1, rs2, label);
+	rv_branch(g->p, gen_pick(g, FMT_BR), rs1, rs2, label);
 	g->p->insn[g->p->count - 1].compress = !(g->flags & GEN_NO_COMPRESS);
 }
 
@@ -237,7 +215,7 @@ static void if_else(struct gen *g, unsigned nest)
 
 static void loop(struct gen *g, unsigned nest)
 {
-	unsigned counter = take(g), n = 1 + rng_below(&g->r, 6), bound = 0;
+	unsigned counter = gen_take(g), n = 1 + rng_below(&g->r, 6), bound = 0;
 	int top = rv_label(g->p), test = rv_label(g->p);
 	bool test_first = rng_chance(&g->r, 30), up = rng_chance(&g->r, 30);
 
@@ -245,16 +223,16 @@ static void loop(struct gen *g, unsigned nest)
 		n = 1;
 	g->trips *= n;
 	if (up) {
-		bound = take(g);
-		emit(g, OP_addi, bound, 0, 0, n);
+		bound = gen_take(g);
+		gen_emit(g, OP_addi, bound, 0, 0, n);
 	}
-	emit(g, OP_addi, counter, 0, 0, up ? 0 : n + test_first);
+	gen_emit(g, OP_addi, counter, 0, 0, up ? 0 : n + test_first);
 	if (test_first && !up)
 		rv_jump(g->p, 0, test);
 	rv_place(g->p, top);
 	body(g, nest + 1, 2 + (int)rng_below(&g->r, 12));
 	rv_place(g->p, test);
-	emit(g, OP_addi, counter, counter, 0, up ? 1 : -1);
+	gen_emit(g, OP_addi, counter, counter, 0, up ? 1 : -1);
 	if (up)
 		rv_branch(g->p, rng_chance(&g->r, 50) ? OP_blt : OP_bltu, counter, bound, top);
 	else if (rng_chance(&g->r, 50))
@@ -262,8 +240,8 @@ static void loop(struct gen *g, unsigned nest)
 	else
 		rv_branch(g->p, OP_blt, 0, counter, top);
 	if (up)
-		give(g, bound);
-	give(g, counter);
+		gen_give(g, bound);
+	gen_give(g, counter);
 	g->trips /= n;
 }
 
@@ -292,7 +270,7 @@ static struct fn *callee(struct gen *g, int link)
 	else if (!(g->busy & 32) && rng_chance(&g->r, 40))
 		f->link = 5;
 	else
-		give(g, f->link = take(g));
+		gen_give(g, f->link = gen_take(g));
 	f->busy = g->busy | 1u << f->link;
 	return f;
 }
@@ -309,28 +287,28 @@ static void call(struct gen *g)
 		return;
 	}
 	/* Through a pointer; the link register itself may hold it. */
-	via = rng_chance(&g->r, 30) ? f->link : take(g);
+	via = rng_chance(&g->r, 30) ? f->link : gen_take(g);
 	rv_la(g->p, via, f->label);
-	emit(g, OP_jalr, f->link, via, 0, 0);
+	gen_emit(g, OP_jalr, f->link, via, 0, 0);
 	if (via != f->link)
-		give(g, via);
+		gen_give(g, via);
 }
 
 /* A jump through a table in data, indexed by what a register happens to hold. */
 static void table(struct gen *g, unsigned nest)
 {
-	unsigned r = take(g), cases = rng_chance(&g->r, 50) ? 4 : 2, t;
+	unsigned r = gen_take(g), cases = rng_chance(&g->r, 50) ? 4 : 2, t;
 	size_t at = rv_data(g->p, NULL, 8 * cases, 8);
 	int end = rv_label(g->p);
 
-	emit(g, OP_andi, r, any(g), 0, cases - 1);
-	t = take(g);
+	gen_emit(g, OP_andi, r, gen_any(g), 0, cases - 1);
+	t = gen_take(g);
 	rv_la(g->p, t, rv_data_label(g->p, at));
-	emit(g, OP_sh3add, t, r, t, 0);
-	emit(g, OP_ld, t, t, 0, 0);
-	emit(g, OP_jalr, 0, t, 0, 0);
-	give(g, r);
-	give(g, t);
+	gen_emit(g, OP_sh3add, t, r, t, 0);
+	gen_emit(g, OP_ld, t, t, 0, 0);
+	gen_emit(g, OP_jalr, 0, t, 0, 0);
+	gen_give(g, r);
+	gen_give(g, t);
 	for (unsigned n = 0; n < cases; n++) {
 		int here = rv_label(g->p);
 
@@ -346,25 +324,26 @@ static void table(struct gen *g, unsigned nest)
 /* A computed jump into the middle of straight code: a place no branch, table or call names. */
 static void mid_block(struct gen *g)
 {
-	unsigned r = take(g), t = take(g), steps = rng_chance(&g->r, 50) ? 8 : 4;
+	unsigned r = gen_take(g), t = gen_take(g), steps = rng_chance(&g->r, 50) ? 8 : 4;
 	int start = rv_label(g->p);
 	struct rv_insn *i;
 
-	emit(g, OP_andi, r, any(g), 0, steps - 1);
-	i = emit(g, OP_auipc, t, 0, 0, 0);
+	gen_emit(g, OP_andi, r, gen_any(g), 0, steps - 1);
+	i = gen_emit(g, OP_auipc, t, 0, 0, 0);
 	i->fix = RV_FIX_HI;
 	i->label = start;
-	emit(g, OP_sh2add, t, r, t, 0)->compress = false;
-	i = emit(g, OP_jalr, rng_chance(&g->r, 20) ? r : 0, t, 0, 0);
+	gen_emit(g, OP_sh2add, t, r, t, 0)->compress = false;
+	i = gen_emit(g, OP_jalr, rng_chance(&g->r, 20) ? r : 0, t, 0, 0);
 	i->fix = RV_FIX_LO2;
 	i->label = start;
 	rv_place(g->p, start);
-	give(g, r);
-	give(g, t);
+	gen_give(g, r);
+	gen_give(g, t);
 	for (unsigned n = 0; n < steps; n++) {
-		unsigned rd = dest(g);
+		unsigned rd = gen_dest(g);
 
-		emit(g, pick(g, FMT_R), rd, rng_chance(&g->r, 50) ? rd : any(g), any(g), 0)
+		gen_emit(g, gen_pick(g, FMT_R), rd, rng_chance(&g->r, 50) ? rd : gen_any(g),
+			 gen_any(g), 0)
 			->compress = false;
 	}
 }
@@ -373,24 +352,24 @@ static void odds(struct gen *g)
 {
 	switch (rng_below(&g->r, 4)) {
 	case 0:
-		emit(g, OP_fence, 0, 0, 0, 0x33);
+		gen_emit(g, OP_fence, 0, 0, 0, 0x33);
 		break;
 	case 1:
-		emit(g, OP_fence_i, 0, 0, 0, 0);
+		gen_emit(g, OP_fence_i, 0, 0, 0, 0);
 		break;
 	case 2:
 		if (g->flags & GEN_OURS)
-			emit(g, OP_csrrs, dest(g), 0, 0, 0xc02);
+			gen_emit(g, OP_csrrs, gen_dest(g), 0, 0, 0xc02);
 		break;
 	default: /* push and pop through a moving pointer */
 		if (!(g->busy & 4)) {
 			g->busy |= 4;
-			emit(g, OP_addi, 2, g->base, 0, 0);
-			emit(g, OP_addi, 2, 2, 0, -32);
-			emit(g, OP_sd, 0, 2, any(g), 8 * (i64)rng_below(&g->r, 4));
-			emit(g, OP_lw, dest(g), 2, 0, 4 * (i64)rng_below(&g->r, 8));
-			emit(g, OP_addi, 2, 2, 0, 32);
-			give(g, 2);
+			gen_emit(g, OP_addi, 2, g->base, 0, 0);
+			gen_emit(g, OP_addi, 2, 2, 0, -32);
+			gen_emit(g, OP_sd, 0, 2, gen_any(g), 8 * (i64)rng_below(&g->r, 4));
+			gen_emit(g, OP_lw, gen_dest(g), 2, 0, 4 * (i64)rng_below(&g->r, 8));
+			gen_emit(g, OP_addi, 2, 2, 0, 32);
+			gen_give(g, 2);
 		}
 		break;
 	}
@@ -401,8 +380,10 @@ static void body(struct gen *g, unsigned nest, int size)
 	while (size-- > 0 && g->left > 0) {
 		unsigned k = rng_below(&g->r, 100);
 
-		if (k < 38)
+		if (k < 32)
 			computing(g);
+		else if (k < 40)
+			gen_idiom(g);
 		else if (k < 50)
 			compact(g);
 		else if (k < 70)
@@ -441,7 +422,7 @@ static void make_functions(struct gen *g)
 		if (tail)
 			rv_jump(g->p, 0, tail->label);
 		else
-			emit(g, OP_jalr, 0, f->link, 0, 0);
+			gen_emit(g, OP_jalr, 0, f->link, 0, 0);
 	}
 }
 
@@ -488,7 +469,9 @@ static void one(struct gen *g, unsigned number)
 {
 	struct rv_prog *p = g->p;
 	size_t block = rv_data(p, NULL, BLOCK, 8);
-	int middle = rv_data_label(p, block + 512), skip = rv_label(p);
+	int skip = rv_label(p);
+
+	g->middle = rv_data_label(p, block + 512);
 
 	for (unsigned n = 0; n < 512 + SCRATCH; n += 8) {
 		u64 v = rng_value(&g->r);
@@ -499,8 +482,8 @@ static void one(struct gen *g, unsigned number)
 	g->trips = 1;
 	g->left = 60 + (int)rng_below(&g->r, 120);
 	g->busy = 0;
-	g->base = take(g);
-	rv_la(p, g->base, middle);
+	g->base = gen_take(g);
+	rv_la(p, g->base, g->middle);
 	for (unsigned n = 1; n < 32; n++)
 		if (n != g->base)
 			rv_emit(p, OP_ld, n, g->base, 0, 8 * (i64)n - 512);

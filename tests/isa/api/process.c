@@ -5,6 +5,13 @@
  */
 #include "bed.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct vb_dpa_process *create(struct vb_dpa *dpa, const struct rv_prog *p,
@@ -51,6 +58,83 @@ static void test_tiers(void **state)
 		expect_tier(NULL, VB_DPA_TIER_AUTO, VB_DPA_TIER_JIT);
 		expect_tier("jit", VB_DPA_TIER_INTERP, VB_DPA_TIER_JIT);
 	}
+}
+
+/* From here on no memory of this process can become executable, as hardened systems have it. */
+static int refuse_exec(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* In a child: two processes; exit 0 if both are interpreted and work. Its stderr is what it says
+ * about that. */
+static int without_exec(void)
+{
+	struct rv_prog p;
+	struct vb_dpa *dpa;
+
+	if (refuse_exec())
+		return 77;
+	rv_init(&p);
+	rv_emit(&p, OP_addi, 10, 10, 0, 2);
+	rv_emit(&p, OP_jalr, 0, 1, 0, 0);
+	rv_layout(&p);
+	if (vb_dpa_create(NULL, &dpa))
+		return 1;
+	for (int round = 0; round < 2; round++) {
+		struct vb_dpa_process *process = create(dpa, &p, VB_DPA_TIER_JIT);
+		struct vb_dpa_thread *thread;
+		uint64_t arg = 40, result;
+
+		if (vb_dpa_process_tier(process) != VB_DPA_TIER_INTERP ||
+		    vb_dpa_thread_create(process, NULL, &thread) ||
+		    vb_dpa_call(thread, RV_TEXT, &arg, 1, &result) || result != 42)
+			return 2;
+	}
+	return 0;
+}
+
+/* Where executable memory is refused the interpreter takes over and says so once. */
+static void test_no_executable_memory(void **state)
+{
+	char said[4096] = "", *at = said;
+	int p[2], status, lines = 0;
+	ssize_t n;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(p), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(p[1], 2);
+		_exit(without_exec());
+	}
+	close(p[1]);
+	while ((n = read(p[0], at, (size_t)(said + sizeof(said) - 1 - at))) > 0)
+		at += n;
+	close(p[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+	for (at = said; *at; at++)
+		lines += *at == '\n';
+	assert_int_equal(lines, 1);
+	assert_non_null(strstr(said, "interpret"));
 }
 
 /* f(a, b, ...) = sum of eight weighted arguments; registers of the caller's choice come back. */
@@ -197,9 +281,10 @@ static void test_clocks(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tiers),      cmocka_unit_test(test_call),
-		cmocka_unit_test(test_memory),     cmocka_unit_test(test_dump),
-		cmocka_unit_test(test_text_stats), cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_tiers),  cmocka_unit_test(test_no_executable_memory),
+		cmocka_unit_test(test_call),   cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_dump),   cmocka_unit_test(test_text_stats),
+		cmocka_unit_test(test_clocks),
 	};
 
 	bed_main(argc, argv);

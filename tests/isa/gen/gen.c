@@ -4,8 +4,8 @@
  *
  * A program owns one block of data; a random register holds the block's middle ("base") throughout:
  *
- *      -512            -256                      +256             +520
- *       | initial x1..31 |  scratch, random bytes  | record to write |
+ *      -512            -256                      +256              +528    +1040
+ *       | initial x1..31 |  scratch, random bytes  | record to write | stack |
  *                        ^ loads, stores and atomics stay in here
  *
  * A program loads all registers, runs a random body, stores all registers, sums its scratch and
@@ -21,6 +21,7 @@
 #include <string.h>
 
 static void body(struct gen *g, unsigned nest, int size);
+static void local(struct gen *g);
 
 unsigned gen_any(struct gen *g)
 {
@@ -391,7 +392,7 @@ static void body(struct gen *g, unsigned nest, int size)
 		else if (k < 75)
 			atomic(g);
 		else if (k < 78)
-			odds(g);
+			rng_chance(&g->r, 60) ? local(g) : odds(g);
 		else if (nest >= 4)
 			computing(g);
 		else if (k < 85)
@@ -407,6 +408,46 @@ static void body(struct gen *g, unsigned nest, int size)
 	}
 }
 
+/* Save the link and a frame pointer as compilers do, so that the body may use both. */
+static void enter_frame(struct gen *g, const struct fn *f)
+{
+	gen_emit(g, OP_addi, 2, 2, 0, -FRAME);
+	gen_emit(g, OP_sd, 0, 2, f->link, FRAME - 8);
+	g->busy &= ~(1u << f->link);
+	g->frame = true;
+	if (f->saved) {
+		gen_emit(g, OP_sd, 0, 2, f->saved, FRAME - 16);
+		gen_emit(g, OP_addi, f->saved, 2, 0, FRAME);
+		g->busy |= 1u << f->saved;
+	}
+}
+
+static void leave_frame(struct gen *g, const struct fn *f)
+{
+	gen_emit(g, OP_ld, f->link, 2, 0, FRAME - 8);
+	if (f->saved)
+		gen_emit(g, OP_ld, f->saved, 2, 0, FRAME - 16);
+	gen_emit(g, OP_addi, 2, 2, 0, FRAME);
+	g->busy |= 1u << f->link;
+	g->frame = false;
+}
+
+/* A local variable: through sp, or through the frame pointer where there is one. */
+static void local(struct gen *g)
+{
+	bool load = rng_chance(&g->r, 50);
+	enum rv_op op = gen_pick(g, load ? FMT_LD : FMT_ST);
+	i64 off = (i64)rng_below(&g->r, FRAME - 16 - rv_info[op].arg + 1);
+
+	if (!g->frame)
+		return;
+	if (g->saved && rng_chance(&g->r, 50))
+		gen_emit(g, op, load ? gen_dest(g) : 0, g->saved, load ? 0 : gen_any(g),
+			 off - FRAME);
+	else
+		gen_emit(g, op, load ? gen_dest(g) : 0, 2, load ? 0 : gen_any(g), off);
+}
+
 static void make_functions(struct gen *g)
 {
 	for (unsigned n = 0; n < g->fns; n++) {
@@ -416,8 +457,18 @@ static void make_functions(struct gen *g)
 		g->depth = f->depth;
 		g->trips = 16;
 		g->left = 30;
+		g->saved = 0;
 		rv_place(g->p, f->label);
-		body(g, 2, 2 + (int)rng_below(&g->r, 10));
+		if (g->stack && rng_chance(&g->r, 70)) {
+			if (!(g->busy & 1u << 8) && rng_chance(&g->r, 60))
+				f->saved = 8;
+			g->saved = f->saved;
+			enter_frame(g, f);
+			body(g, 2, 2 + (int)rng_below(&g->r, 14));
+			leave_frame(g, f);
+		} else {
+			body(g, 2, 2 + (int)rng_below(&g->r, 10));
+		}
 		tail = rng_chance(&g->r, 25) ? callee(g, (int)f->link) : NULL;
 		if (tail)
 			rv_jump(g->p, 0, tail->label);
@@ -482,11 +533,17 @@ static void one(struct gen *g, unsigned number)
 	g->trips = 1;
 	g->left = 60 + (int)rng_below(&g->r, 120);
 	g->busy = 0;
+	g->stack = rng_chance(&g->r, 50);
+	g->frame = false;
+	if (g->stack)
+		g->busy |= 4;
 	g->base = gen_take(g);
 	rv_la(p, g->base, g->middle);
 	for (unsigned n = 1; n < 32; n++)
 		if (n != g->base)
 			rv_emit(p, OP_ld, n, g->base, 0, 8 * (i64)n - 512);
+	if (g->stack)
+		rv_emit(p, OP_addi, 2, g->base, 0, STACK_TOP);
 	body(g, 0, 8 + (int)rng_below(&g->r, 24));
 	finish(g, number);
 	rv_jump(p, 0, skip);

@@ -5,13 +5,20 @@
 
 #include "gen.h"
 
-enum { SCRATCH = 256, RECORD = 256, BLOCK = 512 + 256 + GEN_RECORD, MAX_FN = 6 };
+enum {
+	SCRATCH = 256,
+	RECORD = 256,
+	STACK = 528,
+	STACK_TOP = STACK + 512,
+	BLOCK = 512 + STACK_TOP,
+	MAX_FN = 6,
+	FRAME = 48
+};
 
 struct fn {
 	int label;
-	unsigned link, depth;
+	unsigned link, depth, saved; /* saved: frame pointer, or 0 */
 	u32 busy;
-	bool made;
 };
 
 struct gen {
@@ -24,8 +31,11 @@ struct gen {
 	unsigned flags;
 	struct fn fn[MAX_FN];
 	unsigned fns;
-	int sum;    /* label of the checksum routine */
-	int middle; /* and of the block that base points to */
+	int sum;        /* label of the checksum routine */
+	int middle;     /* and of the block that base points to */
+	bool stack;     /* x2 is a stack pointer throughout this program */
+	unsigned saved; /* its frame pointer, or 0 */
+	bool frame;     /* the function being made has a frame of FRAME bytes on it */
 };
 
 /* A register that may be written, x0 now and then; one that holds something, until given back; any

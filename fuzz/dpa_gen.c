@@ -113,9 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t n = 0; n < size; n++)
 		seed = seed * 257 + data[n] + 1;
 	seed &= 0x7fffffffffffffffull;
-	flags = seed % 8 == 3   ? GEN_OURS
-		: seed % 8 == 6 ? GEN_NO_COMPRESS
-				: 0; /* as isa-gen does */
+	flags = gen_flags(seed);
 	gen_programs(&p, seed, PROGRAMS, flags);
 	rv_model_init(&m, &p);
 	if (rv_model_run(&m, 100000000) != RV_EXIT)

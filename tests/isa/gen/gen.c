@@ -551,14 +551,35 @@ static void one(struct gen *g, unsigned number)
 	rv_place(p, skip);
 }
 
+/* Go back to the start until a count in memory is used up. */
+static void again(struct rv_prog *p, int start)
+{
+	static const u64 rounds = 5;
+	int end = rv_label(p);
+
+	rv_la(p, 5, rv_data_label(p, rv_data(p, &rounds, 8, 8)));
+	rv_emit(p, OP_ld, 6, 5, 0, 0);
+	rv_emit(p, OP_addi, 6, 6, 0, -1);
+	rv_emit(p, OP_sd, 0, 5, 6, 0);
+	rv_branch(p, OP_beq, 6, 0, end);
+	rv_la(p, 7, start);
+	rv_emit(p, OP_jalr, 0, 7, 0, 0);
+	rv_place(p, end);
+}
+
 void gen_programs(struct rv_prog *p, u64 seed, unsigned programs, unsigned flags)
 {
 	struct gen g = { .p = p, .r = { seed }, .flags = flags };
+	int start;
 
 	rv_init(p);
+	start = rv_label(p);
+	rv_place(p, start);
 	g.sum = rv_label(p);
 	for (unsigned n = 0; n < programs; n++)
 		one(&g, n);
+	if (flags & GEN_AGAIN)
+		again(p, start);
 	rv_emit(p, OP_addi, 10, 0, 0, 0);
 	rv_emit(p, OP_addi, 17, 0, 0, 93);
 	rv_emit(p, OP_ecall, 0, 0, 0, 0);

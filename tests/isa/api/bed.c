@@ -38,7 +38,8 @@ static void on_trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *s, 
 {
 	struct bed *b = arg;
 
-	(void)thread;
+	if (thread != b->thread) /* others run on other host threads */
+		return;
 	b->traps++;
 	b->at_trap = *s;
 }

@@ -237,9 +237,10 @@ int engines_run(const struct options *o, struct kernel_result *r, unsigned count
 	for (unsigned rep = 0; rep < o->reps && !bad; rep++) {
 		for (unsigned k = 0; k < count && !bad; k++)
 			bad = one_kernel(&j, &r[k], rep, base[k]);
-		fprintf(stderr, "\rrepetition %u of %u ", rep + 1, o->reps);
+		if (isatty(2))
+			fprintf(stderr, "\rrepetition %u of %u%s", rep + 1, o->reps,
+				rep + 1 < o->reps ? " " : "\r                       \r");
 	}
-	fprintf(stderr, "\r                        \r");
 	clean(&j, r, count);
 	free(base);
 	return bad;

@@ -49,14 +49,20 @@ struct row {
 	double ms, ratio[ENGINES], spread[ENGINES];
 };
 
+/* Ratios are taken within a repetition, where both runs met the same machine, and then the median
+ * of those. */
 static void fill(const struct options *o, const struct kernel_result *r, struct row *row)
 {
-	double native = median(r->seconds[NATIVE], o->reps);
+	double ratio[MAX_REPS];
 
-	row->ms = native * 1e3;
+	row->ms = median(r->seconds[NATIVE], o->reps) * 1e3;
 	for (int e = 0; e < ENGINES; e++) {
-		row->ratio[e] = median(r->seconds[e], o->reps) / native;
-		row->spread[e] = row->ratio[e] > 0 ? spread(r->seconds[e], o->reps) : 0;
+		for (unsigned rep = 0; rep < o->reps; rep++)
+			ratio[rep] = r->seconds[e][rep] / r->seconds[NATIVE][rep];
+		row->ratio[e] = median(ratio, o->reps);
+		row->spread[e] = row->ratio[e] > 0
+					 ? spread(e == NATIVE ? r->seconds[e] : ratio, o->reps)
+					 : 0;
 	}
 }
 

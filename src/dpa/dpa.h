@@ -3,10 +3,9 @@
  * The accelerator, as the rest of the card sees it. The only header of this folder that others
  * include.
  *
- *      vb_dpa            execution units (EUs) and the few host threads that drive them
- *        `- vb_dpa_process     one program: guest memory, windows, device pages, symbols, text in
- * two tiers
- *             `- vb_dpa_thread      one guest thread: registers, stack, affinity, counters
+ *   vb_dpa                  execution units (EUs) and the few host threads that drive them
+ *     `- vb_dpa_process     one program: guest memory, windows, device pages, symbols, text
+ *          `- vb_dpa_thread one guest thread: registers, stack, affinity, counters
  *
  * Guest code is RV64IMAC + Zicsr (user counters) Zifencei Zba Zbb Zbs Zbc, lp64. It is hostile:
  * whatever it does ends in a trap callback, never in a host fault.

@@ -4,9 +4,8 @@
  * leaves here was checked against the file's length or the guest's limit, and nothing is mapped
  * before all of it was read.
  *
- *      vb_elf_read: header, segments, TLS, dynamic section, symbols      (no memory of the guest
- * yet) vb_elf_load: bytes of the segments, then relocations              (the caller mapped the
- * segments writable)
+ *   vb_elf_read   header, segments, TLS, dynamic section, symbols; no guest memory yet
+ *   vb_elf_load   bytes of the segments, then relocations; the caller mapped them writable
  */
 #include "dpa/internal.h"
 

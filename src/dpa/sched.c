@@ -2,12 +2,13 @@
 /*
  * Owns execution units and the host threads that drive them.
  *
- *      EU 0   ready: T3 T7          EUs with ready threads wait in one list; a host thread takes
- * the first, runs its EU 1   -                     first thread for a slice, and puts both behind
- * the others. So every EU with work EU 2   ready: T1             gets an equal share of the host
- * threads, every thread an equal share of its EU,
- *       ...                         and an EU runs one thread at a time.
- *      list:  2 -> 0
+ *   EU 0   ready: T3 T7     list of EUs with work: 2 -> 0
+ *   EU 1   -
+ *   EU 2   ready: T1
+ *
+ * A host thread takes the first EU of the list, runs its first thread for a slice, and puts both
+ * behind the others. So every EU with work gets an equal share of the host threads, every thread an
+ * equal share of its EU, and an EU runs one thread at a time.
  *
  * A host thread with nothing to do spins for a moment and then sleeps in a futex. In deterministic
  * mode there is one host thread, and which EU comes next and for how many instructions is drawn

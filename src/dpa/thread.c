@@ -2,12 +2,11 @@
 /*
  * Owns guest threads: their memory, their states, and what their ecalls and traps lead to.
  *
- *            start                  an EU takes it
- *      IDLE --------> READY ----------------------------> RUNNING --- return, exit, trap, stop --->
- * IDLE |               ^  `------- slice over, yield ------'  | ecall answered BLOCK |
- * `------------------ wake --------------BLOCKED
- *       `-- run, call: RUNNING on the caller's host thread
- * ----------------------------------------> IDLE
+ *          start            an EU takes it             return, exit, trap, stop
+ *   IDLE ---------> READY ------------------> RUNNING --------------------------> IDLE
+ *    |                ^  ^---- slice over, yield --'  |                             ^
+ *    |                `---------- wake ---------- BLOCKED  (ecall answered BLOCK)   |
+ *    `--- run, call: RUNNING on the caller's host thread ---------------------------'
  *
  * States change under dpa.lock only. While RUNNING, the cpu belongs to the host thread that runs
  * it.

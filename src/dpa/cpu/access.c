@@ -3,13 +3,12 @@
  * Owns accesses at or above the limit: a thread's table of windows and device pages, and the rule
  * that none is in use once it was taken away.
  *
- *      guest thread                              vb_access_invalidate
- *        accessing = odd                           source forgets the window
- *        (compiler barrier)                        entry.len = 0 in every table
- *        look into the table, or ask the source    membarrier: every thread's barrier becomes a
- * real one access                                    wait until accessing was even or moved on
- *        accessing = even                          twice, for an entry that was being filled
- * meanwhile
+ *   guest thread                            vb_access_invalidate
+ *     accessing = odd                         (the source has forgotten the window)
+ *     compiler barrier                        entry.len = 0 in every table
+ *     look into the table or ask the source   membarrier: every barrier becomes a real one
+ *     access                                  wait until accessing was even or moved on
+ *     accessing = even                        twice, for an entry that was being filled meanwhile
  *
  * The guest's side pays no fence for what almost never happens.
  */

@@ -4,14 +4,12 @@
  * translated instructions) and one guest memory. It knows memory, windows and counts; it knows
  * nothing of scheduling, ELF files or queues.
  *
- *      guest pc ----> vb_text.insns[(pc - lo) / 2]    pre-decoded, one entry for every even address
- * (interp.c)
- *               `---> vb_text.table[(pc - lo) / 2]    host address of the translated block, or
- * "none" (jit/)
+ *   guest pc ----> insns[(pc - lo) / 2]   pre-decoded, one for every even address   (interp.c)
+ *            `---> table[(pc - lo) / 2]   host address of translated code, or none  (jit/)
  *
- *                                 host memory of one process
- *      | jump table | guard 1 MiB | guest 0 .. limit                 | guard 1 MiB |
- *                                 ^ vb_cpu.base (GS in translated code)
+ *                                host memory of one process
+ *   | jump tables | guard 1 MiB | guest 0 .. limit                  | guard 1 MiB |
+ *                               ^ vb_cpu.base (r14 in translated code)
  *
  * An access below the limit goes straight to base + address; rights are the host MMU's, and a fault
  * comes back as a guest trap (signal.c). Everything above takes vb_access_* (access.c): windows,
@@ -149,7 +147,6 @@ struct vb_cpu {
 	uint64_t host_rsp;    /* frame of the entry */
 	uint64_t pred_base;   /* where rsp starts, and is reset to, as a return predictor */
 	uint64_t pred_limit;  /* and the mark below which it is reset */
-	uint64_t host_gs;     /* gs base of the host thread */
 	uint64_t jit_exit; /* enum vb_cpu_exit of an event inside of an out-of-line instruction */
 	bool missed;       /* an indirect jump went to an address without translated code */
 

@@ -4,8 +4,7 @@
  * are first rewritten as the 32-bit instruction that they stand for, so there is one decoder and
  * one meaning for both.
  *
- *      bits --(low bits != 3)--> expand --> bucket[opcode, funct3] --> few (match, mask) pairs -->
- * op, operands
+ *   bits --(compressed)--> expand --> bucket[opcode, funct3] --> few (match, mask) --> op, operands
  */
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/ops.h"

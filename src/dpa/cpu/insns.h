@@ -2,14 +2,14 @@
 /*
  * Every instruction, one line each: name, assembler name, format, the bits that select it, the mask
  * of those bits, and what it does. Included with INSN() defined to whatever the includer wants of
- * it; decode.c takes the bits, interp.c the semantics, jit/emit.c dispatches on the names.
+ * it; decode.c takes the bits, interp.c the semantics, jit/emit*.c dispatch on the names.
  *
- * Formats: R rd rs1 rs2 | I rd rs1 imm12 | S rs1 rs2 imm12 | B rs1 rs2 offset | U rd imm20 | J rd
- * offset | H rd rs1 shamt6 | W rd rs1 shamt5 | F fence sets | N no operands
+ *   R rd rs1 rs2      I rd rs1 imm12     S rs1 rs2 imm12    B rs1 rs2 offset   U rd imm20
+ *   J rd offset       H rd rs1 shamt6    W rd rs1 shamt5    F fence sets       N no operands
  *
  * In the semantics A and B are the values of rs1 and rs2, AW and BW their low halves, IMM the
- * immediate, PC this instruction's address, NEXT the one behind it; RD(v) writes rd, RDW(v) writes
- * the sign-extended low half of v.
+ * immediate, PC this instruction's address; RD(v) writes rd, RDW(v) writes the sign-extended low
+ * half of v.
  */
 /* clang-format off */
 INSN(LUI,       "lui",       U, 0x00000037, 0x0000007f, RD(IMM))

@@ -50,7 +50,7 @@ void vb_cpu_fault_decode(struct vb_cpu *cpu)
 static enum vb_cpu_exit run_fault(struct vb_cpu *cpu)
 {
 	vb_access_end(cpu);
-	vb_jit_leave(cpu);
+	cpu->in_jit = false;
 	if (cpu->ip) {
 		cpu->s.pc = cpu->text->lo + 2 * (uint64_t)(cpu->ip - cpu->text->insns);
 		cpu->s.instret = cpu->interp_end - cpu->left;

@@ -65,7 +65,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	/* si_code > 0: raised by an access, not sent by somebody. */
 	if (cpu && cpu->fault && info->si_code > 0 &&
 	    (vb_jit_fault(cpu, context) || fault_is_guest(cpu, info))) {
-		/* A wrapper of sigaction may have blocked more than we asked for; this is not a return. */
+		/* A wrapper of sigaction may have blocked more than we asked for; this is not a
+		 * return. */
 		pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
 		longjmp(*cpu->fault, 1);
 	}

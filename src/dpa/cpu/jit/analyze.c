@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns what the translator knows before it emits: where instructions start, where control can
- * enter, the blocks between, which of them look at the budget, and which guest registers live in
- * host registers.
+ * enter, the blocks between, which of them look at the budget, and how often the program uses
+ * which register.
  *
- *      sweep     every instruction from the start of the text; a symbol inside of one means that it
- * was data leaders   targets of branches and jumps, return sites, behind an ecall, code addresses
- * that the loader or an auipc+addi pair shows, entries of jump tables blocks    from leader to
- * leader, at most BLOCK_MAX, ended by control transfer checks    at every target of a backward jump
- * or a call, in every block that ends with jalr, and wherever a forward path would otherwise
- * execute more than UNCHECKED instructions
+ *   sweep     every instruction from the start of the text; a symbol inside of one means data
+ *   leaders   targets of branches and jumps, return sites, behind an ecall, code addresses that the
+ *             loader or an auipc+addi pair shows, entries of jump tables
+ *   selects   branches over one instruction, which are no branches for the host
+ *   blocks    from leader to leader, at most BLOCK_MAX, ended by control transfer
+ *   checks    at every target of a backward jump or a call, in every block that ends with jalr, and
+ *             where a forward path would otherwise execute more than UNCHECKED instructions
  *
  * A leader that is missed costs speed only: the interpreter takes over there (enter.c).
  */
@@ -206,7 +207,7 @@ static void loop_depths(const struct analysis *a, int8_t *delta)
 
 void choose_registers(const uint64_t uses[33], int8_t host[33])
 {
-	static const int8_t pool[MAPPED] = { RBX, RSI, RDI, RCX, R8, R9, R10, R11, R12, R13, R14 };
+	static const int8_t pool[MAPPED] = { RBX, RSI, RDI, RCX, R8, R9, R10, R11, R12, R13 };
 
 	memset(host, NOREG, 33);
 	for (unsigned int k = 0; k < MAPPED; k++) {

@@ -2,19 +2,20 @@
 /*
  * What the files of the translator share.
  *
- *      analyze.c   decoded text -> leaders, blocks, which of them check the budget, register map
- *      emit*.c     one block after the other -> host code, with notes for whoever comes back from
- * it (sites) thunks.c    the few pieces of host code that every translation has: enter, leave,
- * out-of-line work, dispatch jit.c       makes, replaces and frees translations enter.c     runs
- * them, and reads a fault's state back
+ *   analyze.c   decoded text -> leaders, blocks, budget checks, uses of registers
+ *   emit*.c     one block after the other -> host code, with notes for whoever comes back (sites)
+ *   thunks.c    what every translation has: enter, leave, out-of-line work, dispatch
+ *   jit.c       makes, replaces and frees translations
+ *   enter.c     runs them, and reads a fault's state back
+ *   profile.c   second thoughts about the register map
  *
  * Host registers in translated code
- *      rbp        &cpu->s.x[16]: every guest register has an 8-bit displacement
- *      r15        instructions left, minus the block being executed
- *      gs         guest memory
- *      rax, rdx   scratch; rax also carries the target of an indirect jump
- *      rsp        the host thread's own stack, used as a return predictor only
- *      the rest   the eleven guest registers that the program uses most
+ *   rbp         &cpu->s.x[16]: every guest register has an 8-bit displacement
+ *   r14         guest memory
+ *   r15         instructions left, minus the block being executed
+ *   rax, rdx    scratch; rax also carries the target of an indirect jump
+ *   rsp         the host thread's own stack, used as a return predictor only
+ *   the rest    the ten guest registers that the program uses most
  */
 #pragma once
 
@@ -29,7 +30,7 @@
 #define SLACK     512 /* kept back from the budget: more than any path between two checks */
 #define GENERATIONS \
 	8 /* translations of one text: the first, and after learning new indirect targets */
-#define MAPPED     11
+#define MAPPED     10
 #define PRED_BYTES 16384 /* of host stack for the return predictor */
 #define STATE_BIAS 128   /* rbp - (uint8_t *)cpu */
 
@@ -57,7 +58,7 @@ struct generation {
 /* Translations with the same register map; threads go from one to the other through the table. */
 struct epoch {
 	const void **table; /* host address of each leader; miss for all others */
-	int32_t table_disp; /* of table from gs */
+	int32_t table_disp; /* of table from guest 0 */
 	const void *miss;
 	uint64_t (*enter)(struct vb_cpu *cpu, const void *target);
 	int8_t host[33];

@@ -2,9 +2,10 @@
 /*
  * Owns the translation of control transfer.
  *
- *      jal ra, f      ra = return address; call f        ret       rax = ra; ret
- *                     cmp rax, return address            jalr      rax = target; jump through the
- * table jne dispatch
+ *   jal ra, f    ra = return address          ret     rax = ra; ret
+ *                call f
+ *                cmp rax, return address      jalr    rax = target
+ *                jne dispatch                         jmp table[target]
  *
  * The host's return stack is a guess that is checked where it lands: rax says where the guest wants
  * to go. Links are made and used through x1 and x5, as the calling convention and its millicode
@@ -117,7 +118,7 @@ static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
 	lea(&tx->c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
 	jcc_to(&tx->c, CC_AE, tx->thunks.miss);
-	ins(&tx->c, X_GS, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
+	ins(&tx->c, X_GUEST, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
 	if (call)
 		check_return(tx);
 }

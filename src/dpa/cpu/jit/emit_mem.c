@@ -2,10 +2,9 @@
 /*
  * Owns the translation of loads, stores, fences and the common atomics.
  *
- *      cmp base, limit          only if nothing said so before on this straight line, never for sp
- *      jae stub                 windows, device pages, wild pointers
- *      mov reg, gs:[base+imm]   a fault of the MMU is a guest trap; the guards absorb what imm and
- * drift add
+ *   cmp base, limit             if nothing said so before on this straight line; never for sp
+ *   jae stub                    windows, device pages, wild pointers
+ *   mov reg, [r14 + base + imm] a fault of the MMU is a guest trap; the guards absorb imm and drift
  *
  * A stub whose compare vouches for later accesses as well must not come back: behind it they would
  * go unchecked. It then leaves for the interpreter, which returns to translated code at the next
@@ -90,7 +89,7 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 		return;
 	}
 	site = add_site(tx);
-	ins(&tx->c, forms[kind].flags | X_GS, forms[kind].opcode, d, m);
+	ins(&tx->c, forms[kind].flags | X_GUEST, forms[kind].opcode, d, m);
 	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
 	complete(tx, stub, site);
 }
@@ -98,7 +97,7 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 static void emit_store(struct tx *tx, const struct vb_insn *insn)
 {
 	unsigned int size = 1U << (insn->op - VB_OP_SB);
-	unsigned int flags = X_GS | (size == 8 ? X_W : size == 2 ? X_16 : 0);
+	unsigned int flags = X_GUEST | (size == 8 ? X_W : size == 2 ? X_16 : 0);
 	uint32_t stub, site;
 	struct rm m;
 	int v = RDX;
@@ -154,7 +153,7 @@ static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
 	put8(&tx->c, word ? 3 : 7);
 	misaligned = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_NE));
 	site = add_site(tx);
-	ins(&tx->c, (add ? X_LOCK : 0) | X_GS | (word ? 0 : X_W), add ? 0x0fc1 : 0x87, RDX,
+	ins(&tx->c, (add ? X_LOCK : 0) | X_GUEST | (word ? 0 : X_W), add ? 0x0fc1 : 0x87, RDX,
 	    m); /* xadd, xchg */
 	if (word)
 		finish_word(tx, insn->rd, RDX);

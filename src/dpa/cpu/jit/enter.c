@@ -125,14 +125,6 @@ bool vb_jit_fault(struct vb_cpu *cpu, void *context)
 	return true;
 }
 
-void vb_jit_leave(struct vb_cpu *cpu)
-{
-	if (!cpu->in_jit)
-		return;
-	__asm__ volatile("wrgsbase %0" : : "r"(cpu->host_gs));
-	cpu->in_jit = false;
-}
-
 /* ---- running ---- */
 
 /* Host code for s.pc, if there is any and its assumptions hold. */

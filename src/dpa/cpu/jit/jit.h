@@ -35,8 +35,6 @@ void vb_jit_destroy(struct vb_text *text);
 enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max);
 /* In a signal handler: if the fault is in translated code, make cpu->s exact and say true. */
 bool vb_jit_fault(struct vb_cpu *cpu, void *context);
-/* Undo what entering translated code did to the host thread, after a longjmp out of it. */
-void vb_jit_leave(struct vb_cpu *cpu);
 
 void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats);
 /* Append the translated functions to /tmp/perf-PID.map; name(arg, pc) gives the symbol. */

@@ -25,10 +25,6 @@ bool vb_jit_fault(struct vb_cpu *cpu, void *context)
 	return false;
 }
 
-void vb_jit_leave(struct vb_cpu *cpu)
-{
-}
-
 void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats)
 {
 }

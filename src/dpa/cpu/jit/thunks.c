@@ -2,12 +2,12 @@
 /*
  * Owns the host code that every translation starts with:
  *
- *      enter(cpu, target)   save the host's registers, load the guest's, go
- *      leave                rax = pc: store the guest's registers, return 0 from enter
- *      miss                 the same, for an indirect jump to an address that has no code
- *      execute              eax = site: let the interpreter do that one instruction; return, or
- * leave with 1 dispatch             rax = target: jump through the table underflow            where
- * a ret lands when the predictor is empty: dispatch
+ *   enter(cpu, target)   save the host's registers, load the guest's, go
+ *   leave                rax = pc: store the guest's registers, return 0 from enter
+ *   miss                 the same, for an indirect jump to an address that has no code
+ *   execute              eax = site: let the interpreter do that one; return, or leave with 1
+ *   dispatch             rax = target: jump through the table
+ *   underflow            where a ret lands when the predictor is empty: dispatch
  *
  * Calls of C code happen on the host thread's own stack, below the predictor's entries.
  */
@@ -60,8 +60,6 @@ static void emit_exit(struct tx *tx)
 	struct code *c = &tx->c;
 
 	mov_load(c, RSP, FIELD(host_rsp));
-	mov_load(c, RDX, FIELD(host_gs));
-	ins(c, X_W | X_F3, 0x0fae, 3, rm_reg(RDX)); /* wrgsbase */
 	for (unsigned int i = NSAVED; i-- > 0;)
 		pop(c, saved[i]);
 	put8(c, 0xc3);
@@ -75,10 +73,7 @@ static void emit_enter(struct tx *tx)
 		push(c, saved[i]);
 	lea(c, X_W, RBP, rm_mem(RDI, STATE_BIAS));
 	mov_store(c, FIELD(host_rsp), RSP);
-	ins(c, X_W | X_F3, 0x0fae, 1, rm_reg(RAX)); /* rdgsbase */
-	mov_store(c, FIELD(host_gs), RAX);
-	mov_load(c, RAX, FIELD(base));
-	ins(c, X_W | X_F3, 0x0fae, 3, rm_reg(RAX));
+	mov_load(c, R14, FIELD(base));
 	mov_rr(c, RDX, RSI);
 	mov_imm(c, RAX, (uint64_t)(uintptr_t)(c->start + tx->thunks.underflow));
 	push(c, RAX);
@@ -120,7 +115,7 @@ static void emit_dispatch(struct tx *tx)
 	lea(c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
 	alu_imm(c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
 	jcc_to(c, CC_AE, tx->thunks.miss);
-	ins(c, X_GS, 0xff, 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
+	ins(c, X_GUEST, 0xff, 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
 }
 
 void emit_thunks(struct tx *tx)

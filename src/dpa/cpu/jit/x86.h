@@ -37,7 +37,7 @@ enum x86_flag {
 	X_W = 1,  /* 64-bit operands */
 	X_16 = 2, /* 16-bit operands */
 	X_F3 = 4,
-	X_GS = 8, /* guest memory */
+	X_GUEST = 8, /* guest memory */
 	X_LOCK = 16,
 	X_BREG = 32, /* the reg operand is a byte: sil, dil need a REX prefix */
 	X_BRM = 64,  /* and the same for a register as rm operand */
@@ -128,12 +128,16 @@ static inline void ins(struct code *c, unsigned int flags, uint32_t opcode, int 
 {
 	unsigned int rex = (flags & X_W ? 8U : 0) | (reg >= 8 ? 4U : 0);
 
+	if (flags & X_GUEST) { /* the base register is an offset from guest 0 */
+		if (rm.base != NOREG)
+			rm.index = rm.base;
+		rm.base = R14;
+	}
+
 	rex |= (rm.reg == NOREG && rm.index >= 8 ? 2U : 0) |
 	       ((rm.reg == NOREG ? rm.base : rm.reg) >= 8 ? 1U : 0);
 	if (flags & X_LOCK)
 		put8(c, 0xf0);
-	if (flags & X_GS)
-		put8(c, 0x65);
 	if (flags & X_16)
 		put8(c, 0x66);
 	if (flags & X_F3)

@@ -41,7 +41,7 @@ static void access_begin(struct vb_cpu *cpu)
 
 	atomic_store_explicit(&cpu->accessing, n | 1, memory_order_relaxed);
 	if (fence_always)
-		atomic_thread_fence(memory_order_seq_cst);
+		vb_cpu_fence();
 	else
 		atomic_signal_fence(memory_order_seq_cst);
 }
@@ -85,7 +85,7 @@ static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, u
 	return entry_holds(e, addr, size) ? e : NULL;
 }
 
-static uint64_t host_load(const uint8_t *p, unsigned int size)
+VB_GUEST_ACCESS static uint64_t host_load(const uint8_t *p, unsigned int size)
 {
 	switch (size) {
 	case 1:
@@ -105,7 +105,7 @@ static uint64_t host_load(const uint8_t *p, unsigned int size)
 	}
 }
 
-static void host_store(uint8_t *p, unsigned int size, uint64_t value)
+VB_GUEST_ACCESS static void host_store(uint8_t *p, unsigned int size, uint64_t value)
 {
 	switch (size) {
 	case 1:
@@ -235,7 +235,7 @@ void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *windo
 					atomic_store_explicit(&cpu->table[i].len, 0,
 							      memory_order_relaxed);
 		if (fence_always)
-			atomic_thread_fence(memory_order_seq_cst);
+			vb_cpu_fence();
 		else
 			syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 		for (struct vb_cpu *cpu = cpus; cpu; cpu = cpu->next)

@@ -206,5 +206,25 @@ void vb_access_init(void);
 /* Take window out of the tables of a list of cpus; on return no access through it is under way. */
 void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *window);
 
+/* Functions that touch memory which guests share on purpose: their races are not ours to report. */
+#if defined(__clang__)
+#define VB_GUEST_ACCESS __attribute__((no_sanitize("thread", "address", "undefined")))
+#else
+#define VB_GUEST_ACCESS \
+	__attribute__((no_sanitize_thread, no_sanitize_address, no_sanitize_undefined))
+#endif
+
+/* A full fence, as the guest's and for asymmetric waiting; sanitizers do not model the C11 one. */
+static inline void vb_cpu_fence(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("lock orl $0, (%%rsp)" ::: "memory", "cc");
+#elif defined(__aarch64__)
+	__asm__ volatile("dmb ish" ::: "memory");
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
 /* The cycle and time counters. */
 uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret);

@@ -43,7 +43,7 @@
 #define RDW(v)       RD((int64_t)(int32_t)(v))
 #define INSTRET()    (end - left)
 #define CLOCK()      vb_cpu_clock(cpu, INSTRET())
-#define FENCE()      atomic_thread_fence(memory_order_seq_cst)
+#define FENCE()      vb_cpu_fence()
 #define BITS()       vb_text_bits(text, PC)
 #define FETCH_TVAL() (fetch_tval(text, PC))
 

@@ -40,7 +40,8 @@ static void sweep(struct vb_jit *jit, struct analysis *a)
 			continue;
 		}
 		len = step(a->text, i);
-		if (len == 2 && i + 1 < a->n && jit->extra[i + 1] & EXTRA_SYMBOL) {
+		if (len == 2 && i + 1 < a->n &&
+		    __atomic_load_n(&jit->extra[i + 1], __ATOMIC_RELAXED) & EXTRA_SYMBOL) {
 			i++;
 			continue;
 		}
@@ -161,7 +162,7 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 
 		if (!(a->marks[i] & MARK_START))
 			continue;
-		if (jit->extra[i])
+		if (__atomic_load_n(&jit->extra[i], __ATOMIC_RELAXED)) /* others may learn now */
 			a->marks[i] |= MARK_LEADER;
 		next = i + step(a->text, i);
 		if (is_select(a, i)) {

@@ -10,7 +10,8 @@
  *      byte 0..1    how the budget is cut into pieces
  *      the rest     text, at 64 KiB
  *
- * Registers start as pointers into data and text, and other values.
+ * Registers start as pointers into data, text, a window onto host memory and a device page, and
+ * other values.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { DATA = 8192, TEXT_MAX = 4096, BUDGET = 3000 };
+#define WINDOW VB_DPA_WINDOW_BASE
+#define DEVICE (VB_DPA_WINDOW_BASE + 0x10000)
+
+enum { HOST = 512, DATA = 8192, TEXT_MAX = 4096, BUDGET = 3000 };
 
 static struct vb_dpa *dpa;
 
@@ -30,7 +34,33 @@ struct outcome {
 	struct vb_dpa_state state;
 	enum vb_dpa_why why;
 	uint8_t data[DATA];
+	uint8_t host[HOST]; /* behind the window */
+	uint64_t device;    /* what the device page has seen, in order */
 };
+
+static int on_load(struct vb_dpa_thread *thread, uint64_t offset, unsigned size, uint64_t *value,
+		   void *arg)
+{
+	struct outcome *o = arg;
+
+	(void)thread;
+	o->device = o->device * 31 + offset + size;
+	*value = o->device;
+	return offset == 0x40 ? -1 : 0; /* one place that refuses */
+}
+
+static int on_store(struct vb_dpa_thread *thread, uint64_t offset, unsigned size, uint64_t value,
+		    void *arg)
+{
+	struct outcome *o = arg;
+	uint64_t seen = size == 8 ? value : value & ((1ull << (8 * size)) - 1);
+
+	(void)thread;
+	o->device = o->device * 37 + offset + size + seen;
+	return offset == 0x48 ? -1 : 0;
+}
+
+static const struct vb_dpa_device_ops device_ops = { on_load, on_store };
 
 static void set_registers(struct vb_dpa_state *s, u64 data_base)
 {
@@ -50,6 +80,8 @@ static void set_registers(struct vb_dpa_state *s, u64 data_base)
 			break;
 		}
 	s->x[2] = data_base + DATA - 256;
+	s->x[11] = s->x[23] = WINDOW + HOST / 2;
+	s->x[15] = s->x[27] = DEVICE + 32;
 	s->x[10] = 3;
 	s->pc = RV_TEXT;
 }
@@ -100,6 +132,7 @@ static void run_on(enum vb_dpa_tier tier, const struct rv_prog *p, const uint8_t
 	struct vb_dpa_process_attr attr = { .tier = tier, .limit = 16 << 20 };
 	struct vb_dpa_process *process;
 	struct vb_dpa_thread *thread;
+	struct vb_dpa_window *window;
 	uint8_t *image;
 	size_t len = rv_elf_image(p, &image);
 	unsigned left = BUDGET;
@@ -112,6 +145,13 @@ static void run_on(enum vb_dpa_tier tier, const struct rv_prog *p, const uint8_t
 		fprintf(stderr, "this machine cannot translate: there is nothing to compare\n");
 		exit(77);
 	}
+	for (unsigned n = 0; n < HOST; n++)
+		o->host[n] = (uint8_t)(n * 7);
+	o->device = 1;
+	if (vb_dpa_window_create(process, NULL, WINDOW, HOST, o->host, VB_DPA_READ | VB_DPA_WRITE,
+				 &window) ||
+	    vb_dpa_device_create(process, NULL, DEVICE, 256, &device_ops, o, &window))
+		abort();
 	set_registers(vb_dpa_thread_state(thread), p->data_base);
 	do {
 		unsigned n = cut[0] % 5 ? BUDGET : 1 + (cut[1] * 7u) % 500;
@@ -148,6 +188,8 @@ static void report(const struct outcome *a, const struct outcome *b)
 			fprintf(stderr, "data differs from byte %u on\n", n);
 			break;
 		}
+	if (memcmp(a->host, b->host, HOST) || a->device != b->device)
+		fprintf(stderr, "what the window or the device saw differs\n");
 	abort();
 }
 
@@ -178,7 +220,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run_on(VB_DPA_TIER_JIT, &p, data, &jit);
 	rv_free(&p);
 	if (interp.why != jit.why || memcmp(&interp.state, &jit.state, sizeof(interp.state)) ||
-	    memcmp(interp.data, jit.data, DATA))
+	    memcmp(interp.data, jit.data, DATA) || memcmp(interp.host, jit.host, HOST) ||
+	    interp.device != jit.device)
 		report(&interp, &jit);
 	return 0;
 }

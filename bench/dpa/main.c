@@ -92,8 +92,8 @@ static void print_row(const char *name, const struct row *w, bool qemu)
 static void print(const struct options *o, const struct row *row, const struct row *mean,
 		  const struct costs *c)
 {
-	printf("DPA engine: slowdown against native gcc -O2 (CPU time, median of %u, interleaved)\n\n",
-	       o->reps);
+	printf("DPA engine: slowdown against native gcc -O2 (CPU time, median of %u, interleaved)%s\n\n",
+	       o->reps, o->quick ? "; quick: the numbers mean nothing" : "");
 	printf("%-11s %10s %6s %7s %6s %8s   %s\n", "kernel", "native", "jit", "interp", "qemu",
 	       "qemu/jit", "spread % (native/jit/interp/qemu)");
 	for (int k = 0; k < KERNELS; k++)

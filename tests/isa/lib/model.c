@@ -133,6 +133,7 @@ static bool memory(struct rv_model *m, const struct rv_insn *i, u64 a, u64 b, u6
 static enum rv_stop step(struct rv_model *m, const struct rv_insn *i)
 {
 	u64 a = m->x[i->rs1], b = m->x[i->rs2], value = 0, next = m->pc + i->size;
+	enum rv_stop stop = RV_LIMIT;
 	bool writes = true;
 
 	switch (rv_info[i->op].format) {
@@ -180,17 +181,15 @@ static enum rv_stop step(struct rv_model *m, const struct rv_insn *i)
 		if (i->op != OP_ecall)
 			return RV_FAULT;
 		writes = false;
-		if (!call(m)) {
-			m->count++;
-			return RV_EXIT;
-		}
+		stop = call(m) ? RV_LIMIT : RV_EXIT;
 		break;
 	}
 	if (writes && i->rd)
 		m->x[i->rd] = value;
-	m->pc = next;
+	if (stop != RV_EXIT)
+		m->pc = next;
 	m->count++;
-	return RV_LIMIT;
+	return stop;
 }
 
 enum rv_stop rv_model_run(struct rv_model *m, u64 limit)

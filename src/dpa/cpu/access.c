@@ -62,27 +62,50 @@ static bool entry_holds(const struct vb_access_entry *e, uint64_t addr, unsigned
 	return addr - e->tag < len && len - (addr - e->tag) >= size;
 }
 
-/* Under access_begin. The table is a short list with the latest hit in front. */
-static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
+/* Let translated code use this entry without asking. */
+static void copy_entry(struct vb_cpu *cpu, const struct vb_access_entry *e)
 {
-	struct vb_access_entry *e = &cpu->table[cpu->table_last];
+	uint64_t len = atomic_load_explicit(&e->len, memory_order_relaxed);
+	uint64_t end = e->host && len >= 8 ? len - 7 : 0;
 
-	if (entry_holds(e, addr, size))
-		return e;
-	if (addr < VB_DPA_WINDOW_BASE || addr >= VB_DPA_WINDOW_END)
-		return NULL;
-	for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++)
-		if (entry_holds(&cpu->table[i], addr, size)) {
-			cpu->table_last = i;
-			return &cpu->table[i];
-		}
+	cpu->window_tag = e->tag;
+	cpu->window_host = e->host;
+	atomic_store_explicit(&cpu->window_load, e->rights & VB_DPA_READ ? end : 0,
+			      memory_order_relaxed);
+	atomic_store_explicit(&cpu->window_store, e->rights & VB_DPA_WRITE ? end : 0,
+			      memory_order_relaxed);
+}
+
+static struct vb_access_entry *refill(struct vb_cpu *cpu, uint64_t addr)
+{
+	struct vb_access_entry *e;
+
 	cpu->table_misses++;
 	cpu->table_last = cpu->table_next++ % VB_CPU_TABLE_SLOTS;
 	e = &cpu->table[cpu->table_last];
 	atomic_store_explicit(&e->len, 0, memory_order_relaxed);
 	if (!cpu->source.find || !cpu->source.find(cpu->source.arg, cpu->thread, addr, e))
 		return NULL;
-	return entry_holds(e, addr, size) ? e : NULL;
+	return e;
+}
+
+/* Under access_begin. The table is a short list with the latest hit in front. */
+static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
+{
+	struct vb_access_entry *e = &cpu->table[cpu->table_last];
+
+	if (addr < VB_DPA_WINDOW_BASE || addr >= VB_DPA_WINDOW_END)
+		return NULL;
+	for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS && !entry_holds(e, addr, size); i++) {
+		e = &cpu->table[i];
+		cpu->table_last = i;
+	}
+	if (!entry_holds(e, addr, size))
+		e = refill(cpu, addr);
+	if (!e || !entry_holds(e, addr, size))
+		return NULL;
+	copy_entry(cpu, e);
+	return e;
 }
 
 VB_GUEST_ACCESS static uint64_t host_load(const uint8_t *p, unsigned int size)
@@ -226,7 +249,9 @@ static void quiesce(struct vb_cpu *cpu)
 void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *window)
 {
 	for (unsigned int round = 0; round < 2; round++) {
-		for (struct vb_cpu *cpu = cpus; cpu; cpu = cpu->next)
+		for (struct vb_cpu *cpu = cpus; cpu; cpu = cpu->next) {
+			atomic_store_explicit(&cpu->window_load, 0, memory_order_relaxed);
+			atomic_store_explicit(&cpu->window_store, 0, memory_order_relaxed);
 			for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++)
 				/* A wrong guess while the owner refills the slot costs it one more
 				 * miss. */
@@ -234,6 +259,7 @@ void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *windo
 				    window)
 					atomic_store_explicit(&cpu->table[i].len, 0,
 							      memory_order_relaxed);
+		}
 		if (fence_always)
 			vb_cpu_fence();
 		else

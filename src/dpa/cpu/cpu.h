@@ -169,6 +169,11 @@ struct vb_cpu {
 				    vb_access_invalidate */
 	uint64_t table_misses;
 
+	/* a copy of the entry used last, for translated code; taken away together with it */
+	uint64_t window_tag;
+	_Atomic(uint64_t) window_load, window_store; /* offsets below these hold 8 bytes more */
+	uint8_t *window_host;
+
 	atomic_bool stop; /* written by any thread: leave between two instructions, soon */
 };
 

@@ -15,11 +15,9 @@
 /* Guest memory is shared with other guest threads on purpose, and GCC must not fold the 300
  * indirect jumps into one. */
 #if defined(__clang__)
-#define INTERP_ATTR __attribute__((no_sanitize("thread", "address", "undefined")))
+#define INTERP_ATTR VB_GUEST_ACCESS
 #else
-#define INTERP_ATTR                                                                    \
-	__attribute__((no_sanitize_thread, no_sanitize_address, no_sanitize_undefined, \
-		       optimize("no-gcse", "no-crossjumping")))
+#define INTERP_ATTR VB_GUEST_ACCESS __attribute__((optimize("no-gcse", "no-crossjumping")))
 #endif
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)

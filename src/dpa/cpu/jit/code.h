@@ -140,7 +140,8 @@ struct stub {
 	uint32_t back; /* where to go on; not LEAVE */
 	uint32_t site; /* EXECUTE */
 	uint32_t left, pending;
-	uint64_t pc; /* LEAVE */
+	uint64_t pc;                  /* LEAVE */
+	const struct vb_insn *access; /* EXECUTE: try the last window first */
 };
 
 struct fixup {
@@ -208,11 +209,15 @@ uint64_t pc_of(const struct tx *tx, uint32_t index);
 bool emit_alu(struct tx *tx, const struct vb_insn *insn);
 bool emit_bits(struct tx *tx, const struct vb_insn *insn);
 bool emit_mem(struct tx *tx, const struct vb_insn *insn);
+void emit_window(struct tx *tx, const struct stub *stub);
 bool emit_flow(struct tx *tx, const struct vb_insn *insn);
 
 /* emit_select.c */
 bool select_op(unsigned int op);
 void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_insn *insn);
+
+/* A field of the cpu, as an operand. */
+#define FIELD(name) rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, name) - STATE_BIAS)
 
 /* Does a block end with it? */
 static inline bool op_ends_block(unsigned int op)

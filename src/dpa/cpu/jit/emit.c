@@ -254,6 +254,8 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 	patch32(&tx->c, stub->from, code_offset(&tx->c));
 	switch (stub->kind) {
 	case STUB_EXECUTE:
+		if (stub->access)
+			emit_window(tx, stub);
 		mov_imm(&tx->c, RAX, stub->site);
 		call_to(&tx->c, tx->thunks.execute);
 		jmp_to(&tx->c, stub->back);
@@ -264,8 +266,7 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 		emit_leave(tx, stub->pc, stub->left);
 		break;
 	case STUB_RESET:
-		mov_load(&tx->c, RSP,
-			 rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, pred_base) - STATE_BIAS));
+		mov_load(&tx->c, RSP, FIELD(pred_base));
 		jmp_to(&tx->c, stub->back);
 		break;
 	}

@@ -57,28 +57,31 @@ static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, 
 	return true;
 }
 
-static void complete(struct tx *tx, uint32_t stub, uint32_t site)
+/* access: a plain load or store, which a window can serve; NULL: anything else */
+static void complete(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access)
 {
 	if (stub == UINT32_MAX || tx->failed)
 		return;
 	tx->stubs[stub].site = site;
+	tx->stubs[stub].access = access;
 	tx->stubs[stub].back = code_offset(&tx->c);
 }
 
+static const struct {
+	uint32_t opcode;
+	unsigned int flags;
+} load_forms[] = {
+	[VB_OP_LB - VB_OP_LB] = {0x0fbe,  X_W},
+            [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W},
+	[VB_OP_LW - VB_OP_LB] = { 0x63,   X_W},
+            [VB_OP_LD - VB_OP_LB] = { 0x8b,   X_W},
+	[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0  },
+            [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0  },
+	[VB_OP_LWU - VB_OP_LB] = { 0x8b,   0  },
+};
+
 static void emit_load(struct tx *tx, const struct vb_insn *insn)
 {
-	static const struct {
-		uint32_t opcode;
-		unsigned int flags;
-	} forms[] = {
-		[VB_OP_LB - VB_OP_LB] = {0x0fbe,  X_W},
-                    [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W},
-		[VB_OP_LW - VB_OP_LB] = { 0x63,   X_W},
-                    [VB_OP_LD - VB_OP_LB] = { 0x8b,   X_W},
-		[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0  },
-                    [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0  },
-		[VB_OP_LWU - VB_OP_LB] = { 0x8b,   0  },
-	};
 	unsigned int kind = (unsigned int)insn->op - VB_OP_LB;
 	int d = dst(tx, insn->rd);
 	uint32_t stub, site;
@@ -89,35 +92,83 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 		return;
 	}
 	site = add_site(tx);
-	ins(&tx->c, forms[kind].flags | X_GUEST, forms[kind].opcode, d, m);
+	ins(&tx->c, load_forms[kind].flags | X_GUEST, load_forms[kind].opcode, d, m);
 	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
-	complete(tx, stub, site);
+	complete(tx, stub, site, insn);
+}
+
+/* v: host register of the value; rs2 == 0: zero */
+static void store_value(struct tx *tx, const struct vb_insn *insn, unsigned int flags, int v,
+			struct rm m)
+{
+	unsigned int size = 1U << (insn->op - VB_OP_SB);
+
+	flags |= size == 8 ? X_W : size == 2 ? X_16 : 0;
+	if (insn->rs2) {
+		ins(&tx->c, flags | (size == 1 ? X_BREG : 0), size == 1 ? 0x88 : 0x89, v, m);
+		return;
+	}
+	ins(&tx->c, flags, size == 1 ? 0xc6 : 0xc7, 0, m);
+	for (unsigned int i = 0; i < (size == 8 ? 4 : size); i++)
+		put8(&tx->c, 0);
 }
 
 static void emit_store(struct tx *tx, const struct vb_insn *insn)
 {
-	unsigned int size = 1U << (insn->op - VB_OP_SB);
-	unsigned int flags = X_GUEST | (size == 8 ? X_W : size == 2 ? X_16 : 0);
 	uint32_t stub, site;
 	struct rm m;
 	int v = RDX;
 
 	if (insn->rs2) /* first: its extension must not come between the note and the access */
-		v = size == 8 ? src64(tx, insn->rs2, RDX) : src32(tx, insn->rs2, RDX);
+		v = insn->op == VB_OP_SD ? src64(tx, insn->rs2, RDX) : src32(tx, insn->rs2, RDX);
 	if (!address(tx, insn->rs1, insn->imm, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}
 	site = add_site(tx);
-	if (insn->rs2) {
-		ins(&tx->c, flags | (size == 1 ? X_BREG : 0), size == 1 ? 0x88 : 0x89, v, m);
-	} else {
-		ins(&tx->c, flags, size == 1 ? 0xc6 : 0xc7, 0, m);
-		put8(&tx->c, 0);
-		for (unsigned int i = 1; i < (size == 8 ? 4 : size); i++)
-			put8(&tx->c, 0);
-	}
-	complete(tx, stub, site);
+	store_value(tx, insn, X_GUEST, v, m);
+	complete(tx, stub, site, insn);
+}
+
+/*
+ * Out of line: the base is not below the limit. If the window used last holds the access, make it
+ * right here, between the same two marks that cpu/access.c makes; otherwise ask the interpreter.
+ */
+void emit_window(struct tx *tx, const struct stub *stub)
+{
+	const struct vb_insn *insn = stub->access;
+	bool load = insn->op <= VB_OP_LWU;
+	unsigned int kind = (unsigned int)insn->op - VB_OP_LB;
+	int d = dst(tx, insn->rd), base = tx->gen->host[insn->rs1], v = tx->gen->host[insn->rs2];
+	struct site note = tx->gen->sites[stub->site];
+	struct code *c = &tx->c;
+	uint32_t miss;
+
+	ins(c, 0, 0xc7, 0, FIELD(accessing));
+	put32(c, 1);
+	if (base == NOREG)
+		mov_load(c, RAX, slot(insn->rs1));
+	lea(c, X_W, RAX, rm_mem(base == NOREG ? RAX : base, insn->imm));
+	alu(c, X_W, ALU_SUB, RAX, FIELD(window_tag));
+	alu(c, X_W, ALU_CMP, RAX, load ? FIELD(window_load) : FIELD(window_store));
+	miss = jcc_forward(c, CC_AE);
+	alu(c, X_W, ALU_ADD, RAX, FIELD(window_host));
+	tx->index = note.index;
+	tx->left = note.left;
+	tx->pending = note.pending;
+	add_site(tx);
+	if (load)
+		ins(c, load_forms[kind].flags, load_forms[kind].opcode, d, rm_mem(RAX, 0));
+	else
+		store_value(tx, insn, 0, v == NOREG ? RDX : v, rm_mem(RAX, 0));
+	ins(c, 0, 0xc7, 0, FIELD(accessing));
+	put32(c, 0);
+	if (load && insn->rd != VB_CPU_SINK && tx->gen->host[insn->rd] == NOREG)
+		mov_store(c, slot(insn->rd), d);
+	jmp_to(c, stub->back);
+	patch32(c, miss, code_offset(c));
+	ins(c, 0, 0xc7, 0, FIELD(accessing));
+	put32(c, 0);
 }
 
 /* x86 keeps all orders but store before load. fence.tso asks for just the others. */
@@ -159,8 +210,8 @@ static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
 		finish_word(tx, insn->rd, RDX);
 	else
 		finish(tx, insn->rd, RDX, false);
-	complete(tx, stub, site);
-	complete(tx, misaligned, site);
+	complete(tx, stub, site, NULL);
+	complete(tx, misaligned, site, NULL);
 	return true;
 }
 

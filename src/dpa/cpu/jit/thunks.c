@@ -14,13 +14,6 @@
 #include "dpa/cpu/jit/code.h"
 #include "dpa/cpu/jit/runtime.h"
 
-static struct rm field(size_t offset)
-{
-	return rm_mem(RBP, (int32_t)offset - STATE_BIAS);
-}
-
-#define FIELD(name) field(offsetof(struct vb_cpu, name))
-
 static const int8_t saved[] = { RBP, RBX, R12, R13, R14, R15 };
 #define NSAVED (sizeof(saved) / sizeof(saved[0]))
 

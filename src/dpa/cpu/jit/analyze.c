@@ -162,7 +162,8 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 
 		if (!(a->marks[i] & MARK_START))
 			continue;
-		if (__atomic_load_n(&jit->extra[i], __ATOMIC_RELAXED)) /* others may learn now */
+		/* Relaxed: others may learn right now. */
+		if (__atomic_load_n(&jit->extra[i], __ATOMIC_RELAXED) & EXTRA_LEADER)
 			a->marks[i] |= MARK_LEADER;
 		next = i + step(a->text, i);
 		if (is_select(a, i)) {

@@ -29,7 +29,7 @@
 #define UNCHECKED 256 /* instructions on a path before a block has to check the budget */
 #define SLACK     512 /* kept back from the budget: more than any path between two checks */
 #define GENERATIONS \
-	8 /* translations of one text: the first, and after learning new indirect targets */
+	8 /* translations of one text: the first, and what learning and profiling add */
 #define MAPPED     10
 #define PRED_BYTES 16384 /* of host stack for the return predictor */
 #define STATE_BIAS 128   /* rbp - (uint8_t *)cpu */
@@ -90,6 +90,7 @@ struct vb_jit {
 enum extra {
 	EXTRA_LEADER = 1, /* a hint, or an indirect jump went there */
 	EXTRA_SYMBOL = 2, /* an instruction starts here, whatever lies before it */
+	EXTRA_WINDOW = 4, /* an access here went to a window and had to leave */
 };
 
 /* ---- analyze.c ---- */
@@ -153,6 +154,7 @@ struct fixup {
 struct fact {
 	bool checked; /* value - drift was compared with the limit */
 	bool known;   /* value is a constant */
+	bool window;  /* accesses through it were seen to go to windows */
 	bool word;    /* the register is the sign extension of its low half */
 	int32_t drift;
 	uint32_t stub; /* of that compare */

@@ -52,6 +52,7 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 		finish(tx, rd, d, imm == 0 && fact.word);
 	}
 	fact.drift += imm;
+	tx->facts[rd].window = fact.window;
 	if (fact.checked && fact.drift < 1 << 18 && fact.drift > -(1 << 18)) {
 		tx->facts[rd].checked = true;
 		tx->facts[rd].drift = fact.drift;

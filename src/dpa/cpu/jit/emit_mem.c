@@ -51,7 +51,11 @@ static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, 
 	*stub = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_AE));
 	if (tx->failed)
 		return false;
-	fact->checked = true;
+	/* Where windows were seen, every access checks for itself, so that its stub can come back.
+	 */
+	if (__atomic_load_n(&tx->jit->extra[tx->index], __ATOMIC_RELAXED) & EXTRA_WINDOW)
+		fact->window = true;
+	fact->checked = !fact->window;
 	fact->drift = 0;
 	fact->stub = *stub;
 	return true;

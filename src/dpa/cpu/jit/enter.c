@@ -139,10 +139,25 @@ static const void *find_code(const struct vb_cpu *cpu, const struct epoch *epoch
 	return code == epoch->miss ? NULL : code;
 }
 
+/* Why did it leave? */
+static void learn(struct vb_cpu *cpu)
+{
+	const struct vb_insn *insn;
+	uint32_t index = (uint32_t)((cpu->s.pc - cpu->text->lo) / 2);
+
+	if (!vb_text_holds(cpu->text, cpu->s.pc))
+		return;
+	insn = &cpu->text->insns[index];
+	if (cpu->missed) /* it is executed, so it is code, whatever the sweep took it for */
+		vb_jit_learn(cpu->text->jit, index, EXTRA_LEADER | EXTRA_SYMBOL);
+	else if (insn->op >= VB_OP_LB && insn->op <= VB_OP_SD &&
+		 cpu->s.x[insn->rs1] >= VB_DPA_WINDOW_BASE)
+		vb_jit_learn(cpu->text->jit, index, EXTRA_WINDOW);
+}
+
 /* Translated code until it leaves by itself. True: with an event. */
 static bool enter(struct vb_cpu *cpu, const struct epoch *epoch, const void *code, uint64_t left)
 {
-	struct vb_jit *jit = cpu->text->jit;
 	bool event;
 
 	cpu->budget = left - SLACK;
@@ -156,8 +171,7 @@ static bool enter(struct vb_cpu *cpu, const struct epoch *epoch, const void *cod
 	if (event)
 		return true;
 	cpu->s.instret = cpu->end_instret - cpu->budget;
-	if (cpu->missed && vb_text_holds(cpu->text, cpu->s.pc))
-		vb_jit_learn(jit, (uint32_t)((cpu->s.pc - cpu->text->lo) / 2));
+	learn(cpu);
 	return false;
 }
 

@@ -200,12 +200,11 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 	return err;
 }
 
-void vb_jit_learn(struct vb_jit *jit, uint32_t index)
+void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags)
 {
 	unsigned int g = atomic_load_explicit(&jit->ngens, memory_order_relaxed);
 
-	/* It was executed, so it is code, whatever the sweep took it for. */
-	__atomic_fetch_or(&jit->extra[index], EXTRA_LEADER | EXTRA_SYMBOL, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&jit->extra[index], (uint8_t)flags, __ATOMIC_RELAXED);
 	if (g == GENERATIONS || atomic_fetch_add(&jit->misses, 1) < LEARN_MISSES << 2 * (g - 1))
 		return;
 	if (pthread_mutex_trylock(&jit->lock))

@@ -8,9 +8,9 @@
  * cpu->jit_exit says why. */
 uint64_t vb_jit_execute(struct vb_cpu *cpu, uint64_t site, struct generation *gen);
 
-/* An indirect jump went to index, which has no code; after enough of these the text is translated
- * again. */
-void vb_jit_learn(struct vb_jit *jit, uint32_t index);
+/* Translated code left at index for a reason that another translation would not have (flags of enum
+ * extra). After enough of these there is one. */
+void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags);
 
 /* Until the register map is settled: step through some instructions and count. As vb_interp_run. */
 enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max);

@@ -20,9 +20,13 @@ struct shared {
 	_Alignas(64) _Atomic uint64_t flag;
 	_Alignas(64) uint64_t payload;
 	_Alignas(64) _Atomic uint64_t seen;
+	/* store buffering: who starts, what each side stores, what the guest then loaded */
+	_Alignas(64) _Atomic uint64_t round, guest_round, guest_saw;
+	_Alignas(64) _Atomic uint64_t x;
+	_Alignas(64) _Atomic uint64_t y;
 };
 
-static int fn_mix, fn_lock, fn_produce;
+static int fn_mix, fn_lock, fn_produce, fn_buffer;
 
 static void at(struct rv_prog *p, enum rv_op op, unsigned rd, size_t offset, unsigned value,
 	       unsigned order)
@@ -120,6 +124,29 @@ static void make_produce(struct rv_prog *p)
 	rv_emit(p, OP_jalr, 0, 1, 0, 0);
 }
 
+/* buffer(block, turns): when the round begins, x = n; fence rw, rw; what is y? */
+static void make_buffer(struct rv_prog *p)
+{
+	int top = rv_label(p), wait = rv_label(p);
+
+	fn_buffer = rv_label(p);
+	rv_place(p, fn_buffer);
+	rv_emit(p, OP_addi, 28, 0, 0, 0);
+	rv_place(p, top);
+	rv_emit(p, OP_addi, 28, 28, 0, 1);
+	rv_place(p, wait);
+	rv_emit(p, OP_ld, 5, 10, 0, offsetof(struct shared, round));
+	rv_branch(p, OP_bne, 5, 28, wait);
+	rv_emit(p, OP_sd, 0, 10, 28, offsetof(struct shared, x));
+	rv_emit(p, OP_fence, 0, 0, 0, 0x33);
+	rv_emit(p, OP_ld, 6, 10, 0, offsetof(struct shared, y));
+	rv_emit(p, OP_sd, 0, 10, 6, offsetof(struct shared, guest_saw));
+	rv_emit(p, OP_fence, 0, 0, 0, 0x11);
+	rv_emit(p, OP_sd, 0, 10, 28, offsetof(struct shared, guest_round));
+	rv_branch(p, OP_bne, 28, 11, top);
+	rv_emit(p, OP_jalr, 0, 1, 0, 0);
+}
+
 static struct shared *open_block(struct bed *b, uint64_t *addr)
 {
 	struct vb_dpa_attr attr = { .eus = GUESTS, .host_threads = GUESTS, .slice = 777 };
@@ -128,6 +155,7 @@ static struct shared *open_block(struct bed *b, uint64_t *addr)
 	make_mix(&b->p);
 	make_lock(&b->p);
 	make_produce(&b->p);
+	make_buffer(&b->p);
 	bed_open(b, &attr);
 	*addr = 0;
 	assert_int_equal(vb_dpa_mem_map(b->process, addr, sizeof(*s), VB_DPA_READ | VB_DPA_WRITE),
@@ -297,12 +325,44 @@ static void test_publish(void **state)
 	bed_close(&b);
 }
 
+/* Two stores and two loads crosswise with full fences between: both sides missing the other is
+ * forbidden. */
+static void test_store_buffering(void **state)
+{
+	struct vb_dpa_thread *guest;
+	struct bed b = { 0 };
+	unsigned missed = 0;
+	struct shared *s;
+	uint64_t addr;
+
+	(void)state;
+	s = open_block(&b, &addr);
+	start_guests(&b, &guest, 1, fn_buffer, addr);
+	for (uint64_t n = 1; n <= TURNS; n++) {
+		uint64_t saw;
+
+		atomic_store_explicit(&s->round, n, memory_order_relaxed);
+		for (volatile unsigned spin = 0; spin < n % 64;
+		     spin++) /* meet it at different moments */
+			;
+		atomic_store(&s->y, n);
+		saw = atomic_load(&s->x);
+		while (atomic_load_explicit(&s->guest_round, memory_order_acquire) != n)
+			sched_yield();
+		missed += saw != n && s->guest_saw != n;
+	}
+	finish_guests(&guest, 1);
+	assert_int_equal(missed, 0);
+	bed_close(&b);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mix),
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_publish),
+		cmocka_unit_test(test_store_buffering),
 	};
 
 	bed_main(argc, argv);

@@ -352,6 +352,47 @@ static bool emit_muldiv(struct tx *tx, const struct vb_insn *insn)
 	}
 }
 
+static bool emit_alu_reg(struct tx *tx, const struct vb_insn *insn)
+{
+	switch (insn->op) {
+	case VB_OP_ADD:
+		if (insn->rs1 == 0 || insn->rs2 == 0)
+			emit_addi(tx, insn->rd, insn->rs1 ? insn->rs1 : insn->rs2, 0);
+		else
+			emit_binary(tx, insn, ALU_ADD, false);
+		return true;
+	case VB_OP_SUB:
+		emit_binary(tx, insn, ALU_SUB, false);
+		return true;
+	case VB_OP_XOR:
+		emit_binary(tx, insn, ALU_XOR, false);
+		return true;
+	case VB_OP_OR:
+		emit_binary(tx, insn, ALU_OR, false);
+		return true;
+	case VB_OP_AND:
+		emit_binary(tx, insn, ALU_AND, false);
+		return true;
+	case VB_OP_SLL:
+		emit_shift_reg(tx, insn, SH_SHL, false);
+		return true;
+	case VB_OP_SRL:
+		emit_shift_reg(tx, insn, SH_SHR, false);
+		return true;
+	case VB_OP_SRA:
+		emit_shift_reg(tx, insn, SH_SAR, false);
+		return true;
+	case VB_OP_SLT:
+		emit_set(tx, insn, CC_L, false);
+		return true;
+	case VB_OP_SLTU:
+		emit_set(tx, insn, CC_B, false);
+		return true;
+	default:
+		return false;
+	}
+}
+
 bool emit_alu(struct tx *tx, const struct vb_insn *insn)
 {
 	bool arithmetic = insn->op <= VB_OP_AUIPC ||
@@ -404,40 +445,7 @@ bool emit_alu(struct tx *tx, const struct vb_insn *insn)
 	case VB_OP_SRAI:
 		emit_shift_imm(tx, insn, SH_SAR, false);
 		return true;
-	case VB_OP_ADD:
-		if (insn->rs1 == 0 || insn->rs2 == 0)
-			emit_addi(tx, insn->rd, insn->rs1 ? insn->rs1 : insn->rs2, 0);
-		else
-			emit_binary(tx, insn, ALU_ADD, false);
-		return true;
-	case VB_OP_SUB:
-		emit_binary(tx, insn, ALU_SUB, false);
-		return true;
-	case VB_OP_XOR:
-		emit_binary(tx, insn, ALU_XOR, false);
-		return true;
-	case VB_OP_OR:
-		emit_binary(tx, insn, ALU_OR, false);
-		return true;
-	case VB_OP_AND:
-		emit_binary(tx, insn, ALU_AND, false);
-		return true;
-	case VB_OP_SLL:
-		emit_shift_reg(tx, insn, SH_SHL, false);
-		return true;
-	case VB_OP_SRL:
-		emit_shift_reg(tx, insn, SH_SHR, false);
-		return true;
-	case VB_OP_SRA:
-		emit_shift_reg(tx, insn, SH_SAR, false);
-		return true;
-	case VB_OP_SLT:
-		emit_set(tx, insn, CC_L, false);
-		return true;
-	case VB_OP_SLTU:
-		emit_set(tx, insn, CC_B, false);
-		return true;
 	default:
-		return emit_alu_word(tx, insn) || emit_muldiv(tx, insn);
+		return emit_alu_reg(tx, insn) || emit_alu_word(tx, insn) || emit_muldiv(tx, insn);
 	}
 }

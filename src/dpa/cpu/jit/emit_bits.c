@@ -197,20 +197,10 @@ static bool emit_zbs(struct tx *tx, const struct vb_insn *insn)
 	}
 }
 
-bool emit_bits(struct tx *tx, const struct vb_insn *insn)
+/* Counts, minimum and maximum. */
+static bool emit_numbers(struct tx *tx, const struct vb_insn *insn)
 {
-	int d = dst(tx, insn->rd);
-
-	if (insn->op < VB_OP_ADD_UW || insn->op > VB_OP_BSETI || insn->op == VB_OP_ORC_B)
-		return false;
-	if (insn->rd == VB_CPU_SINK)
-		return true;
 	switch (insn->op) {
-	case VB_OP_ANDN:
-	case VB_OP_ORN:
-	case VB_OP_XNOR:
-		emit_inverted(tx, insn);
-		return true;
 	case VB_OP_CLZ:
 	case VB_OP_CLZW:
 		emit_count(tx, insn, 0x0fbd, insn->op == VB_OP_CLZW);
@@ -234,6 +224,25 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 		return true;
 	case VB_OP_MINU:
 		emit_minmax(tx, insn, CC_A);
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool emit_bits(struct tx *tx, const struct vb_insn *insn)
+{
+	int d = dst(tx, insn->rd);
+
+	if (insn->op < VB_OP_ADD_UW || insn->op > VB_OP_BSETI || insn->op == VB_OP_ORC_B)
+		return false;
+	if (insn->rd == VB_CPU_SINK)
+		return true;
+	switch (insn->op) {
+	case VB_OP_ANDN:
+	case VB_OP_ORN:
+	case VB_OP_XNOR:
+		emit_inverted(tx, insn);
 		return true;
 	case VB_OP_SEXT_B:
 		emit_extend(tx, insn, 0x0fbe, X_W | X_BRM);
@@ -264,6 +273,6 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 		finish(tx, insn->rd, d, false);
 		return true;
 	default:
-		return emit_zba(tx, insn) || emit_zbs(tx, insn);
+		return emit_numbers(tx, insn) || emit_zba(tx, insn) || emit_zbs(tx, insn);
 	}
 }

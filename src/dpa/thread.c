@@ -40,6 +40,9 @@ static int make_tls(struct vb_dpa_thread *thread)
 
 	if (!program->tls_memsz)
 		return 0;
+	if (program->tls_filesz &&
+	    !vb_space_holds(space, program->tls_addr, program->tls_filesz, VB_DPA_READ))
+		return -EFAULT;
 	err = vb_space_map(space, &thread->tls_addr, program->tls_memsz + program->tls_align,
 			   VB_DPA_READ | VB_DPA_WRITE, false);
 	if (err)

@@ -74,6 +74,8 @@ static void mark_table(struct vb_jit *jit, struct analysis *a, uint64_t table)
 			target = table + (uint64_t)(int64_t)entry;
 			if (!vb_text_holds(text, target))
 				break;
+			/* Kept: the memory may be gone when the text is translated again. */
+			jit->extra[(target - text->lo) / 2] |= EXTRA_LEADER;
 			mark(a, (target - text->lo) / 2, MARK_LEADER);
 		}
 	}

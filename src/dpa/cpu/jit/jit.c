@@ -193,6 +193,7 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 	err = take_hints(jit, hints);
 	if (!err)
 		err = translate(jit, &jit->epochs[0]);
+	jit->ndata = 0; /* from here on it is the guest's, and only this translation may read it */
 	if (err == -EPERM)
 		*why = "the system refuses executable memory";
 	if (err)

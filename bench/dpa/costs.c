@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the engine itself costs: translating a large program, changing threads, calling a function.
+ *
+ * A preempted change: two spinning threads share one execution unit with short slices; the same
+ * work in one thread is taken off. A yield: two threads that do nothing but yield.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dpa/dpa.h"
+#include "rv.h"
+
+enum { SLICE = 2000, SPINS = 4000000, YIELDS = 200000, CALLS = 200000 };
+
+static double now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static enum vb_dpa_action yield(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg)
+{
+	(void)thread, (void)state, (void)arg;
+	return VB_DPA_YIELD;
+}
+
+static const struct vb_dpa_ops ops = { .ecall = yield };
+
+struct bed {
+	struct vb_dpa *dpa;
+	struct vb_dpa_process *process;
+	struct vb_dpa_thread *thread[2];
+	uint64_t spin, yields;
+};
+
+static void bed_down(struct bed *b)
+{
+	for (int i = 0; i < 2; i++)
+		if (b->thread[i])
+			vb_dpa_thread_destroy(b->thread[i]);
+	if (b->process)
+		vb_dpa_process_destroy(b->process);
+	if (b->dpa)
+		vb_dpa_destroy(b->dpa);
+}
+
+/* spin(n): count down; yields(n): the same with an ecall in each turn. */
+static int bed_up(struct bed *b)
+{
+	struct vb_dpa_attr attr = { .eus = 1, .host_threads = 1, .slice = SLICE };
+	struct vb_dpa_process_attr pa = { .ops = &ops };
+	struct vb_dpa_thread_attr ta = { .affinity = VB_DPA_AFFINITY_STRICT };
+	struct rv_prog p;
+	uint8_t *image;
+	size_t size;
+	int top, rc, yields = -1;
+
+	memset(b, 0, sizeof(*b));
+	rv_init(&p);
+	for (int k = 0; k < 2; k++) {
+		if (k) {
+			yields = rv_label(&p);
+			rv_place(&p, yields);
+		}
+		top = rv_label(&p);
+		rv_place(&p, top);
+		rv_emit(&p, OP_addi, 10, 10, 0, -1);
+		if (k)
+			rv_emit(&p, OP_ecall, 0, 0, 0, 0);
+		rv_branch(&p, OP_bne, 10, 0, top);
+		rv_emit(&p, OP_jalr, 0, 1, 0, 0);
+	}
+	rv_layout(&p);
+	size = rv_elf_image(&p, &image);
+	b->spin = RV_TEXT;
+	b->yields = rv_address(&p, yields);
+	rv_free(&p);
+	rc = vb_dpa_create(&attr, &b->dpa);
+	if (!rc)
+		rc = vb_dpa_process_create(b->dpa, image, size, &pa, &b->process, NULL);
+	for (int i = 0; i < 2 && !rc; i++)
+		rc = vb_dpa_thread_create(b->process, &ta, &b->thread[i]);
+	free(image);
+	return rc;
+}
+
+/* Run `threads` threads of a function side by side; the wall time, as one host thread does all the
+ * work. */
+static double side_by_side(struct bed *b, unsigned threads, uint64_t pc, uint64_t turns,
+			   uint64_t *slices)
+{
+	struct vb_dpa_thread_counters before, after;
+	double start;
+
+	*slices = 0;
+	for (unsigned i = 0; i < threads; i++)
+		vb_dpa_thread_set_call(b->thread[i], pc, &turns, 1);
+	vb_dpa_thread_counters(b->thread[0], &before);
+	start = now_ns();
+	for (unsigned i = 0; i < threads; i++)
+		vb_dpa_thread_start(b->thread[i]);
+	for (unsigned i = 0; i < threads; i++)
+		vb_dpa_thread_wait(b->thread[i], -1, NULL);
+	start = now_ns() - start;
+	vb_dpa_thread_counters(b->thread[0], &after);
+	*slices = (after.slices - before.slices) * threads;
+	return start;
+}
+
+static int measure_threads(const struct options *o, struct costs *c)
+{
+	double preempt[MAX_REPS], yields[MAX_REPS], calls[MAX_REPS], alone, both, start;
+	unsigned scale = o->quick ? 50 : 1;
+	uint64_t slices, one = 1, result;
+	struct bed b;
+	int rc = bed_up(&b);
+
+	for (unsigned r = 0; r < o->reps && !rc; r++) {
+		alone = side_by_side(&b, 1, b.spin, SPINS / scale, &slices);
+		both = side_by_side(&b, 2, b.spin, SPINS / scale / 2, &slices);
+		preempt[r] = slices ? (both - alone) / (double)slices : 0;
+		yields[r] = side_by_side(&b, 2, b.yields, YIELDS / scale, &slices) /
+			    (2.0 * YIELDS / scale);
+		start = now_ns();
+		for (unsigned i = 0; i < CALLS / scale && !rc; i++)
+			rc = vb_dpa_call(b.thread[0], b.spin, &one, 1, &result);
+		calls[r] = (now_ns() - start) / (CALLS / (double)scale);
+	}
+	bed_down(&b);
+	if (rc) {
+		fprintf(stderr, "bench-dpa: threads: %s\n", strerror(-rc));
+		return 1;
+	}
+	c->preempt_ns = median(preempt, o->reps);
+	c->yield_ns = median(yields, o->reps);
+	c->call_ns = median(calls, o->reps);
+	return 0;
+}
+
+static int measure_translation(const struct options *o, struct costs *c)
+{
+	struct vb_dpa_process_attr pa = { .tier = VB_DPA_TIER_JIT };
+	struct vb_dpa_text_stats s = { 0 };
+	struct vb_dpa_process *process;
+	struct vb_dpa_error error = { "" };
+	struct vb_dpa *dpa;
+	double t[MAX_REPS];
+	static uint8_t image[8 << 20];
+	char path[512];
+	size_t size;
+	FILE *f;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/bulk.elf", o->files);
+	f = fopen(path, "rb");
+	if (!f) {
+		perror(path);
+		return 1;
+	}
+	size = fread(image, 1, sizeof(image), f);
+	fclose(f);
+	rc = vb_dpa_create(NULL, &dpa);
+	for (unsigned r = 0; r < o->reps && !rc; r++) {
+		rc = vb_dpa_process_create(dpa, image, size, &pa, &process, &error);
+		if (rc)
+			break;
+		vb_dpa_text_stats(process, &s);
+		t[r] = (double)s.translate_ns * 1e-6;
+		vb_dpa_process_destroy(process);
+	}
+	if (rc) {
+		fprintf(stderr, "bench-dpa: %s: %s\n", path, error.text);
+		return 1;
+	}
+	vb_dpa_destroy(dpa);
+	c->text_kib = (double)s.text_bytes / 1024;
+	c->translate_ms = median(t, o->reps);
+	c->translate_ms_per_100k = c->translate_ms * 102400 / (double)s.text_bytes;
+	c->code_ratio = (double)s.code_bytes / (double)s.text_bytes;
+	return 0;
+}
+
+int costs_measure(const struct options *o, struct costs *c)
+{
+	memset(c, 0, sizeof(*c));
+	return measure_translation(o, c) || measure_threads(o, c);
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what the translator knows before it emits: where instructions start, where control can
+ * enter, the blocks between, which of them look at the budget, and how often the program uses
+ * which register.
+ *
+ *   sweep     every instruction from the start of the text; a symbol inside of one means data
+ *   leaders   targets of branches and jumps, return sites, behind an ecall, code addresses that the
+ *             loader or an auipc+addi pair shows, entries of jump tables
+ *   selects   branches over one instruction, which are no branches for the host
+ *   blocks    from leader to leader, at most BLOCK_MAX, ended by control transfer
+ *   checks    at every target of a backward jump or a call, in every block that ends with jalr, and
+ *             where a forward path would otherwise execute more than UNCHECKED instructions
+ *
+ * A leader that is missed costs speed only: the interpreter takes over there (enter.c).
+ */
+#include "dpa/cpu/jit/code.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Halfwords to the next instruction. Bits that are none are taken as data, a halfword at a time. */
+static uint32_t step(const struct vb_text *text, uint32_t index)
+{
+	if (text->insns[index].op == VB_OP_ILLEGAL)
+		return 1;
+	return vb_insn_len(text->base[text->lo + 2 * (uint64_t)index]) / 2;
+}
+
+static void sweep(struct vb_jit *jit, struct analysis *a)
+{
+	uint32_t i = 0;
+
+	while (i < a->n) {
+		unsigned int op = a->text->insns[i].op;
+		uint32_t len;
+
+		if (op == VB_OP_NOFETCH) {
+			i++;
+			continue;
+		}
+		len = step(a->text, i);
+		if (len == 2 && i + 1 < a->n &&
+		    __atomic_load_n(&jit->extra[i + 1], __ATOMIC_RELAXED) & EXTRA_SYMBOL) {
+			i++;
+			continue;
+		}
+		a->marks[i] |= MARK_START;
+		i += len;
+	}
+}
+
+static void mark(struct analysis *a, uint64_t index, unsigned int marks)
+{
+	if (index < a->n && a->marks[index] & MARK_START)
+		a->marks[index] |= (uint8_t)marks;
+}
+
+/* ---- code addresses that straight-line code makes ---- */
+
+/* 32-bit entries relative to the table (gcc, clang with medany), as many as look like code. */
+static void mark_table(struct vb_jit *jit, struct analysis *a, uint64_t table)
+{
+	const struct vb_text *text = a->text;
+
+	for (unsigned int i = 0; i < jit->ndata; i++) {
+		if (table < jit->data[i].lo || table >= jit->data[i].hi || table & 3)
+			continue;
+		for (uint64_t addr = table; addr + 4 <= jit->data[i].hi; addr += 4) {
+			uint64_t target;
+			int32_t entry;
+
+			memcpy(&entry, text->base + addr, sizeof(entry));
+			target = table + (uint64_t)(int64_t)entry;
+			if (!vb_text_holds(text, target))
+				break;
+			/* Kept: the memory may be gone when the text is translated again. */
+			jit->extra[(target - text->lo) / 2] |= EXTRA_LEADER;
+			mark(a, (target - text->lo) / 2, MARK_LEADER);
+		}
+	}
+}
+
+static void mark_address(struct vb_jit *jit, struct analysis *a, uint64_t addr)
+{
+	if (vb_text_holds(a->text, addr))
+		mark(a, (addr - a->text->lo) / 2, MARK_LEADER);
+	else
+		mark_table(jit, a, addr);
+}
+
+struct constants {
+	uint64_t value[33];
+	uint64_t known; /* bit per register */
+};
+
+static void track_constant(struct vb_jit *jit, struct analysis *a, struct constants *k, uint32_t i)
+{
+	const struct vb_insn *insn = &a->text->insns[i];
+	uint64_t pc = a->text->lo + 2 * (uint64_t)i, value = 0;
+	bool known = true;
+
+	if (insn->op == VB_OP_AUIPC)
+		value = pc + (uint64_t)(int64_t)insn->imm;
+	else if (insn->op == VB_OP_LUI)
+		value = (uint64_t)(int64_t)insn->imm;
+	else if (insn->op == VB_OP_ADDI && k->known >> insn->rs1 & 1)
+		value = k->value[insn->rs1] + (uint64_t)(int64_t)insn->imm;
+	else
+		known = false;
+	if (insn->op == VB_OP_JALR &&
+	    k->known >> insn->rs1 & 1) { /* a call, as far as code in one piece is concerned */
+		uint64_t target = k->value[insn->rs1] + (uint64_t)(int64_t)insn->imm;
+
+		mark(a, (target - a->text->lo) / 2, MARK_LEADER | MARK_CHECK);
+	}
+	if (known && insn->op == VB_OP_ADDI)
+		mark_address(jit, a, value);
+	k->value[insn->rd] = value;
+	k->known = (k->known & ~(1ULL << insn->rd)) | (uint64_t)known << insn->rd;
+}
+
+/* ---- leaders ---- */
+
+/* A branch over just one instruction that can be done either way. */
+static bool is_select(const struct analysis *a, uint32_t i)
+{
+	const struct vb_insn *insn = &a->text->insns[i], *next;
+	uint32_t len = step(a->text, i);
+
+	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || i + len + 2 >= a->n)
+		return false;
+	next = &a->text->insns[i + len];
+	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK &&
+	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + step(a->text, i + len) &&
+	       a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
+}
+
+/* Somebody enters between the branch and its instruction: then it is a branch after all. */
+static void drop_selects(struct analysis *a)
+{
+	bool again = true;
+
+	while (again) {
+		again = false;
+		for (uint32_t i = 0; i < a->n; i++) {
+			if (!(a->marks[i] & MARK_SELECT) ||
+			    !(a->marks[i + step(a->text, i)] & MARK_LEADER))
+				continue;
+			a->marks[i] &= (uint8_t)~MARK_SELECT;
+			mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
+			again = true;
+		}
+	}
+}
+
+static void find_leaders(struct vb_jit *jit, struct analysis *a)
+{
+	struct constants k = { .known = 0 };
+
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct vb_insn *insn = &a->text->insns[i];
+		uint64_t target = i + (uint64_t)(int64_t)(insn->imm / 2), next;
+
+		if (!(a->marks[i] & MARK_START))
+			continue;
+		/* Relaxed: others may learn right now. */
+		if (__atomic_load_n(&jit->extra[i], __ATOMIC_RELAXED) & EXTRA_LEADER)
+			a->marks[i] |= MARK_LEADER;
+		next = i + step(a->text, i);
+		if (is_select(a, i)) {
+			a->marks[i] |= MARK_SELECT;
+		} else if (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU) {
+			mark(a, target, MARK_LEADER | (target <= i ? MARK_CHECK : 0));
+		} else if (insn->op == VB_OP_JAL) {
+			mark(a, target,
+			     MARK_LEADER |
+				     (target <= i || insn->rd != VB_CPU_SINK ? MARK_CHECK : 0));
+			mark(a, insn->rd != VB_CPU_SINK ? next : UINT64_MAX, MARK_LEADER);
+		} else if (insn->op == VB_OP_ECALL ||
+			   (insn->op == VB_OP_JALR && insn->rd != VB_CPU_SINK)) {
+			mark(a, next, MARK_LEADER);
+		}
+		track_constant(jit, a, &k, i);
+	}
+	drop_selects(a);
+}
+
+/* ---- register map ---- */
+
+/* Loops nest where backward jumps span; an instruction counts eight times as much for each of up to
+ * three. */
+static void loop_depths(const struct analysis *a, int8_t *delta)
+{
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct vb_insn *insn = &a->text->insns[i];
+		int32_t span = -insn->imm / 2;
+
+		if (!(a->marks[i] & MARK_START) || insn->op < VB_OP_JAL || insn->op > VB_OP_BGEU ||
+		    insn->op == VB_OP_JALR)
+			continue;
+		if (insn->imm >= 0 || span > 2048 || (uint32_t)span > i ||
+		    (insn->op == VB_OP_JAL && insn->rd != VB_CPU_SINK))
+			continue;
+		if (delta[i - (uint32_t)span] < 100 && delta[i + 1] > -100) {
+			delta[i - (uint32_t)span]++;
+			delta[i + 1]--;
+		}
+	}
+}
+
+void choose_registers(const uint64_t uses[33], int8_t host[33])
+{
+	static const int8_t pool[MAPPED] = { RBX, RSI, RDI, RCX, R8, R9, R10, R11, R12, R13 };
+
+	memset(host, NOREG, 33);
+	for (unsigned int k = 0; k < MAPPED; k++) {
+		unsigned int best = 0;
+
+		for (unsigned int r = 1; r < 32; r++)
+			if (host[r] == NOREG && (!best || uses[r] > uses[best]))
+				best = r;
+		host[best] = pool[k];
+	}
+}
+
+static int count_registers(struct analysis *a)
+{
+	uint64_t sp_base = 0, sp_writes = 0;
+	int8_t *delta = calloc(a->n + 2, 1);
+	int depth = 0;
+
+	if (!delta)
+		return -ENOMEM;
+	loop_depths(a, delta);
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct vb_insn *insn = &a->text->insns[i];
+		uint64_t weight;
+
+		depth += delta[i];
+		weight = 1ULL << 3 * (depth < 0 ? 0 : depth > 3 ? 3 : depth);
+		if (!(a->marks[i] & MARK_START) || insn->op >= VB_OP_ILLEGAL)
+			continue;
+		a->uses[insn->rd] += weight;
+		a->uses[insn->rs1] += weight;
+		a->uses[insn->rs2] += weight;
+		sp_writes += insn->rd == 2;
+		sp_base += insn->rs1 == 2 && insn->op >= VB_OP_LB && insn->op <= VB_OP_SD;
+	}
+	free(delta);
+	a->sp_checked = sp_base > sp_writes;
+	return 0;
+}
+
+/* ---- blocks ---- */
+
+static uint32_t block_end(const struct analysis *a, uint32_t i, uint16_t *count)
+{
+	bool more = true;
+
+	for (*count = 0; more;) {
+		unsigned int op = a->text->insns[i].op;
+
+		if (a->marks[i] & MARK_SELECT) {
+			(*count)++;
+			i += step(a->text, i);
+			op = a->text->insns[i].op;
+		}
+		(*count)++;
+		i += step(a->text, i);
+		more = !op_ends_block(op) && *count < BLOCK_MAX && i < a->n &&
+		       a->marks[i] & MARK_START && !(a->marks[i] & MARK_LEADER);
+	}
+	return i;
+}
+
+static void reach(struct analysis *a, const uint32_t *block_of, uint64_t index, uint32_t distance)
+{
+	struct block *b;
+
+	if (index >= a->n || !(a->marks[index] & MARK_START) || block_of[index] == UINT32_MAX)
+		return;
+	b = &a->blocks[block_of[index]];
+	if (distance > b->distance)
+		b->distance = (uint16_t)(distance > UINT16_MAX ? UINT16_MAX : distance);
+}
+
+/* In address order, so that a block's distance is known before the blocks that it reaches. */
+static void place_checks(struct analysis *a, const uint32_t *block_of)
+{
+	for (uint32_t k = 0; k < a->nblocks; k++) {
+		struct block *b = &a->blocks[k];
+		uint16_t count;
+		uint32_t end = block_end(a, b->index, &count), last = b->index, out;
+		const struct vb_insn *insn;
+
+		for (uint32_t i = b->index; i < end; i += step(a->text, i))
+			last = i;
+		insn = &a->text->insns[last];
+		/* A leader may be reached from any indirect jump, whose block has checked itself.
+		 */
+		if (b->leader && b->distance < BLOCK_MAX)
+			b->distance = BLOCK_MAX;
+		b->check = a->marks[b->index] & MARK_CHECK || insn->op == VB_OP_JALR ||
+			   b->distance + count > UNCHECKED;
+		out = b->check ? count : b->distance + count;
+		if (!op_ends_block(insn->op) || (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU))
+			reach(a, block_of, end, out);
+		if (insn->op >= VB_OP_JAL && insn->op <= VB_OP_BGEU && insn->op != VB_OP_JALR &&
+		    insn->imm > 0)
+			reach(a, block_of, last + (uint64_t)insn->imm / 2, out);
+	}
+}
+
+static int find_blocks(struct analysis *a)
+{
+	uint32_t *block_of = malloc((a->n + 1) * sizeof(*block_of));
+	uint32_t starts = 0;
+
+	for (uint32_t i = 0; i < a->n; i++)
+		starts += a->marks[i] & MARK_START;
+	a->blocks = calloc(starts + 1, sizeof(*a->blocks));
+	if (!a->blocks || !block_of) {
+		free(block_of);
+		return -ENOMEM;
+	}
+	memset(block_of, 0xff, (a->n + 1) * sizeof(*block_of));
+	for (uint32_t i = 0; i < a->n;) {
+		struct block *b = &a->blocks[a->nblocks];
+
+		if (!(a->marks[i] & MARK_START)) {
+			i++;
+			continue;
+		}
+		b->index = i;
+		b->leader = a->marks[i] & MARK_LEADER;
+		block_of[i] = a->nblocks++;
+		i = block_end(a, i, &b->count);
+	}
+	place_checks(a, block_of);
+	free(block_of);
+	return 0;
+}
+
+int analyze(struct vb_jit *jit, struct analysis *a)
+{
+	int err;
+
+	*a = (struct analysis){ .text = jit->text,
+				.n = (uint32_t)((jit->text->hi - jit->text->lo) / 2) };
+	a->marks = calloc(a->n + 4, 1);
+	if (!a->marks)
+		return -ENOMEM;
+	sweep(jit, a);
+	find_leaders(jit, a);
+	err = count_registers(a);
+	if (!err)
+		err = find_blocks(a);
+	if (err)
+		analysis_free(a);
+	return err;
+}
+
+void analysis_free(struct analysis *a)
+{
+	free(a->marks);
+	free(a->blocks);
+	a->marks = NULL;
+	a->blocks = NULL;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the translator share.
+ *
+ *   analyze.c   decoded text -> leaders, blocks, budget checks, uses of registers
+ *   emit*.c     one block after the other -> host code, with notes for whoever comes back (sites)
+ *   thunks.c    what every translation has: enter, leave, out-of-line work, dispatch
+ *   jit.c       makes, replaces and frees translations
+ *   enter.c     runs them, and reads a fault's state back
+ *   profile.c   second thoughts about the register map
+ *
+ * Host registers in translated code
+ *   rbp         &cpu->s.x[16]: every guest register has an 8-bit displacement
+ *   r14         guest memory
+ *   r15         instructions left, minus the block being executed
+ *   rax, rdx    scratch; rax also carries the target of an indirect jump
+ *   rsp         the host thread's own stack, used as a return predictor only
+ *   the rest    the ten guest registers that the program uses most
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "dpa/cpu/jit/jit.h"
+#include "dpa/cpu/jit/x86.h"
+#include "dpa/cpu/ops.h"
+
+#define BLOCK_MAX 64  /* instructions of a block; fits an 8-bit immediate */
+#define UNCHECKED 256 /* instructions on a path before a block has to check the budget */
+#define SLACK     512 /* kept back from the budget: more than any path between two checks */
+#define GENERATIONS \
+	8 /* translations of one text: the first, and what learning and profiling add */
+#define MAPPED     10
+#define PRED_BYTES 16384 /* of host stack for the return predictor */
+#define STATE_BIAS 128   /* rbp - (uint8_t *)cpu */
+
+/* A place in host code that may have to tell where the guest is: a memory access, or a call of the
+ * interpreter. */
+struct site {
+	uint32_t host;    /* offset of the host instruction; increasing */
+	uint32_t index;   /* guest instruction, (pc - lo) / 2 */
+	uint32_t pending; /* guest registers whose upper half is not extended yet */
+	uint32_t left;    /* instructions of the block not retired, this one included */
+};
+
+/* One translation of the whole text. Immutable once published. */
+struct generation {
+	uint8_t *code;
+	size_t code_len; /* mapped */
+	size_t code_used;
+	struct site *sites;
+	size_t nsites;
+	int8_t host[33];   /* host register of each guest register, NOREG */
+	uint32_t *offsets; /* host offset of each halfword that is a leader, 0: none; for the perf
+			      map */
+};
+
+/* Translations with the same register map; threads go from one to the other through the table. */
+struct epoch {
+	const void **table; /* host address of each leader; miss for all others */
+	int32_t table_disp; /* of table from guest 0 */
+	const void *miss;
+	uint64_t (*enter)(struct vb_cpu *cpu, const void *target);
+	int8_t host[33];
+};
+
+struct vb_jit {
+	struct vb_text *text;
+	uint64_t limit;
+	size_t table_len;
+	bool sp_checked; /* sp < limit holds in translated code */
+	struct epoch epochs[VB_JIT_TABLES];
+	_Atomic(unsigned int) epoch; /* the one to enter; published with release */
+	struct generation gens[GENERATIONS];
+	_Atomic(unsigned int) ngens; /* published with release */
+	pthread_mutex_t lock;        /* making generations */
+	uint8_t *extra;              /* enum extra of each halfword */
+	struct vb_text_range *data;  /* where jump tables may be */
+	unsigned int ndata;
+	atomic_uint misses; /* since the last translation */
+	uint64_t translate_ns;
+
+	/* profile.c */
+	atomic_bool settled; /* the register map is final */
+	atomic_uint runs;
+	_Atomic(uint64_t) uses[33]; /* of each guest register, counted while stepping */
+};
+
+/* What is known of a halfword before the analysis. */
+enum extra {
+	EXTRA_LEADER = 1, /* a hint, or an indirect jump went there */
+	EXTRA_SYMBOL = 2, /* an instruction starts here, whatever lies before it */
+	EXTRA_WINDOW = 4, /* an access here went to a window and had to leave */
+};
+
+/* ---- analyze.c ---- */
+
+enum mark {
+	MARK_START = 1,  /* an instruction of the linear sweep starts here */
+	MARK_LEADER = 2, /* may be entered from anywhere */
+	MARK_CHECK = 4,  /* reached by a backward jump or a call */
+	MARK_SELECT =
+		8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
+};
+
+struct block {
+	uint32_t index;    /* of its first instruction */
+	uint16_t count;    /* instructions */
+	uint16_t distance; /* instructions that an unchecked path can have executed before it */
+	bool leader, check;
+};
+
+struct analysis {
+	const struct vb_text *text;
+	uint32_t n; /* halfwords */
+	uint8_t *marks;
+	struct block *blocks;
+	uint32_t nblocks;
+	uint64_t uses[33]; /* of each guest register, by place in loops */
+	bool sp_checked;
+};
+
+int analyze(struct vb_jit *jit, struct analysis *a);
+void analysis_free(struct analysis *a);
+/* The most used ones get a host register. */
+void choose_registers(const uint64_t uses[33], int8_t host[33]);
+
+/* ---- emit.c ---- */
+
+enum stub_kind {
+	STUB_EXECUTE, /* interpret this one instruction, go on behind it */
+	STUB_LEAVE, /* leave translated code for pc, with `left` instructions of the block not done
+		     */
+	STUB_RESET, /* reset the return predictor, try again */
+};
+
+/* Code that is rarely needed and therefore lies behind all other. */
+struct stub {
+	enum stub_kind kind;
+	uint32_t from; /* displacement to patch */
+	uint32_t back; /* where to go on; not LEAVE */
+	uint32_t site; /* EXECUTE */
+	uint32_t left, pending;
+	uint64_t pc;                  /* LEAVE */
+	const struct vb_insn *access; /* EXECUTE: try the last window first */
+};
+
+struct fixup {
+	uint32_t from;  /* displacement to patch */
+	uint32_t index; /* with the host code of this guest instruction */
+};
+
+/* What is known of a guest register at this point of the straight line. */
+struct fact {
+	bool checked; /* value - drift was compared with the limit */
+	bool known;   /* value is a constant */
+	bool window;  /* accesses through it were seen to go to windows */
+	bool word;    /* the register is the sign extension of its low half */
+	int32_t drift;
+	uint32_t stub; /* of that compare */
+	uint64_t value;
+};
+
+struct thunks {
+	uint32_t enter, execute, leave, dispatch, underflow, miss;
+};
+
+/* A translation in the making. */
+struct tx {
+	struct code c;
+	struct vb_jit *jit;
+	struct epoch *epoch;
+	struct generation *gen;
+	struct analysis a;
+	struct thunks thunks;
+	uint32_t pending; /* see struct site */
+	struct fact facts[33];
+	uint32_t index, next; /* this instruction and the one behind it */
+	uint32_t left;        /* instructions of the block, this one included */
+	struct stub *stubs;
+	size_t nstubs, stubs_max;
+	struct fixup *fixups;
+	size_t nfixups, fixups_max;
+	size_t sites_max;
+	bool failed; /* out of memory or room: give up */
+};
+
+void emit_all(struct tx *tx);
+void emit_thunks(struct tx *tx);
+
+/* emit.c, for the emit_*.c: operands of guest registers, results, notes */
+struct rm slot(unsigned int reg);
+int src64(struct tx *tx, unsigned int reg, int scratch);
+int src32(struct tx *tx, unsigned int reg, int scratch);
+struct rm operand64(struct tx *tx, unsigned int reg);
+struct rm operand32(struct tx *tx, unsigned int reg);
+void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2);
+int dst(struct tx *tx, unsigned int rd);
+void finish(struct tx *tx, unsigned int rd, int reg, bool word);
+void finish_word(struct tx *tx, unsigned int rd, int reg);
+void flush_pending(struct tx *tx);
+void write_const(struct tx *tx, unsigned int rd, uint64_t value);
+uint32_t add_site(struct tx *tx);
+uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from);
+void add_fixup(struct tx *tx, uint32_t from, uint32_t index);
+void emit_execute(struct tx *tx, const struct vb_insn *insn);
+void emit_leave(struct tx *tx, uint64_t pc, uint32_t left);
+uint64_t pc_of(const struct tx *tx, uint32_t index);
+
+/* False: not one of theirs. */
+bool emit_alu(struct tx *tx, const struct vb_insn *insn);
+bool emit_bits(struct tx *tx, const struct vb_insn *insn);
+bool emit_mem(struct tx *tx, const struct vb_insn *insn);
+void emit_window(struct tx *tx, const struct stub *stub);
+bool emit_flow(struct tx *tx, const struct vb_insn *insn);
+
+/* emit_select.c */
+bool select_op(unsigned int op);
+void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_insn *insn);
+
+/* A field of the cpu, as an operand. */
+#define FIELD(name) rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, name) - STATE_BIAS)
+
+/* Does a block end with it? */
+static inline bool op_ends_block(unsigned int op)
+{
+	return (op >= VB_OP_JAL && op <= VB_OP_BGEU) || op == VB_OP_ECALL || op == VB_OP_EBREAK ||
+	       op >= VB_OP_ILLEGAL;
+}

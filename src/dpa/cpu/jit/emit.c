@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the making of host code, block by block in address order, and what the emitters of single
+ * instructions share.
+ *
+ * A W instruction leaves its 32-bit result in the host register without extending it ("pending"):
+ * many results are only read as words again. The extension is made up when somebody reads all 64
+ * bits, at the latest before control can leave for code that knows nothing of it. A site records
+ * what was pending, so that traps see the exact values.
+ *
+ * Facts about registers hold along a straight line and are dropped at every leader.
+ */
+#include "dpa/cpu/jit/code.h"
+
+#include <stdlib.h>
+
+#define ROOM 512 /* more than the code of one guest instruction */
+
+uint64_t pc_of(const struct tx *tx, uint32_t index)
+{
+	return tx->jit->text->lo + 2 * (uint64_t)index;
+}
+
+/* ---- notes ---- */
+
+static void *grow(struct tx *tx, void *array, size_t *max, size_t n, size_t size)
+{
+	void *grown;
+
+	if (n < *max)
+		return array;
+	*max = *max ? 2 * *max : 4096;
+	grown = realloc(array, *max * size);
+	if (!grown) {
+		tx->failed = true;
+		*max = n; /* the array stays as it was; emit_all gives up before the next note */
+		return array;
+	}
+	return grown;
+}
+
+uint32_t add_site(struct tx *tx)
+{
+	struct generation *gen = tx->gen;
+
+	gen->sites = grow(tx, gen->sites, &tx->sites_max, gen->nsites, sizeof(*gen->sites));
+	if (tx->failed)
+		return 0;
+	gen->sites[gen->nsites] = (struct site){ .host = code_offset(&tx->c),
+						 .index = tx->index,
+						 .pending = tx->pending,
+						 .left = tx->left };
+	return (uint32_t)gen->nsites++;
+}
+
+uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from)
+{
+	tx->stubs = grow(tx, tx->stubs, &tx->stubs_max, tx->nstubs, sizeof(*tx->stubs));
+	if (tx->failed)
+		return 0;
+	tx->stubs[tx->nstubs] = (struct stub){
+		.kind = kind,
+		.from = from,
+		.left = tx->left,
+		.pending = tx->pending,
+		.pc = pc_of(tx, tx->index),
+	};
+	return (uint32_t)tx->nstubs++;
+}
+
+void add_fixup(struct tx *tx, uint32_t from, uint32_t index)
+{
+	tx->fixups = grow(tx, tx->fixups, &tx->fixups_max, tx->nfixups, sizeof(*tx->fixups));
+	if (!tx->failed)
+		tx->fixups[tx->nfixups++] = (struct fixup){ from, index };
+}
+
+/* ---- operands ---- */
+
+struct rm slot(unsigned int reg)
+{
+	return rm_mem(RBP, (int32_t)reg * 8 - STATE_BIAS);
+}
+
+static void flush_one(struct tx *tx, unsigned int reg)
+{
+	if (tx->pending >> reg & 1) {
+		movsxd_rr(&tx->c, tx->gen->host[reg], tx->gen->host[reg]);
+		tx->pending &= ~(1U << reg);
+		tx->facts[reg].word = true;
+	}
+}
+
+void flush_pending(struct tx *tx)
+{
+	for (unsigned int reg = 1; tx->pending; reg++)
+		flush_one(tx, reg);
+}
+
+/* A host register with the value: its own, or the scratch register. Flags are lost for x0. */
+static int source(struct tx *tx, unsigned int reg, int scratch)
+{
+	if (reg == 0) {
+		ins(&tx->c, 0, 0x33, scratch, rm_reg(scratch));
+		return scratch;
+	}
+	if (tx->gen->host[reg] != NOREG)
+		return tx->gen->host[reg];
+	mov_load(&tx->c, scratch, slot(reg));
+	return scratch;
+}
+
+int src64(struct tx *tx, unsigned int reg, int scratch)
+{
+	flush_one(tx, reg);
+	return source(tx, reg, scratch);
+}
+
+int src32(struct tx *tx, unsigned int reg, int scratch)
+{
+	return source(tx, reg, scratch);
+}
+
+/* The slot of x0 holds zero. */
+struct rm operand32(struct tx *tx, unsigned int reg)
+{
+	return tx->gen->host[reg] != NOREG ? rm_reg(tx->gen->host[reg]) : slot(reg);
+}
+
+struct rm operand64(struct tx *tx, unsigned int reg)
+{
+	flush_one(tx, reg);
+	return operand32(tx, reg);
+}
+
+/* Flags of rs1 - rs2. A register in memory is an operand like any other. */
+void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2)
+{
+	struct rm a = operand64(tx, rs1), b = operand64(tx, rs2);
+
+	if (rs2 == 0 && a.reg != NOREG) {
+		test_rr(&tx->c, X_W, a.reg, a.reg);
+	} else if (rs2 == 0) {
+		alu_imm(&tx->c, X_W, ALU_CMP, a, 0);
+	} else if (b.reg != NOREG) {
+		ins(&tx->c, X_W, 0x39, b.reg, a); /* cmp a, b */
+	} else {
+		alu(&tx->c, X_W, ALU_CMP, source(tx, rs1, RAX), b);
+	}
+}
+
+/* ---- results ---- */
+
+/* Where to make the value of rd; finish() puts it into its place. */
+int dst(struct tx *tx, unsigned int rd)
+{
+	return tx->gen->host[rd] != NOREG ? tx->gen->host[rd] : RAX;
+}
+
+/* sp is known to be below the limit everywhere; when it is not any more, the interpreter goes on.
+ */
+static void check_sp(struct tx *tx)
+{
+	uint32_t stub;
+
+	if (!tx->jit->sp_checked)
+		return;
+	if (tx->gen->host[2] == NOREG)
+		mov_load(&tx->c, RAX, slot(2));
+	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(tx->gen->host[2] == NOREG ? RAX : tx->gen->host[2]),
+		(int32_t)tx->jit->limit);
+	stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_AE));
+	if (tx->failed)
+		return;
+	tx->stubs[stub].pc = pc_of(tx, tx->next);
+	tx->stubs[stub].left = tx->left - 1;
+}
+
+void finish(struct tx *tx, unsigned int rd, int reg, bool word)
+{
+	if (rd == VB_CPU_SINK)
+		return;
+	if (tx->gen->host[rd] == NOREG)
+		mov_store(&tx->c, slot(rd), reg);
+	else
+		mov_rr(&tx->c, tx->gen->host[rd], reg);
+	tx->pending &= ~(1U << rd);
+	tx->facts[rd] = (struct fact){ .word = word };
+	if (rd == 2)
+		check_sp(tx);
+}
+
+/* reg holds a 32-bit result, the upper half is zero or worthless. */
+void finish_word(struct tx *tx, unsigned int rd, int reg)
+{
+	if (rd == VB_CPU_SINK)
+		return;
+	if (tx->gen->host[rd] == NOREG || rd == 2) {
+		movsxd_rr(&tx->c, reg, reg);
+		finish(tx, rd, reg, true);
+		return;
+	}
+	mov_rr(&tx->c, tx->gen->host[rd], reg);
+	tx->pending |= 1U << rd;
+	tx->facts[rd] = (struct fact){ .word = false };
+}
+
+void write_const(struct tx *tx, unsigned int rd, uint64_t value)
+{
+	int reg = dst(tx, rd);
+
+	if (rd == VB_CPU_SINK)
+		return;
+	if (tx->gen->host[rd] == NOREG && value == (uint64_t)(int64_t)(int32_t)value && rd != 2) {
+		ins(&tx->c, X_W, 0xc7, 0, slot(rd));
+		put32(&tx->c, (uint32_t)value);
+		tx->facts[rd] = (struct fact){ 0 };
+	} else {
+		mov_imm(&tx->c, reg, value);
+		finish(tx, rd, reg, false);
+	}
+	tx->facts[rd].known = true;
+	tx->facts[rd].value = value;
+	tx->facts[rd].word = value == (uint64_t)(int64_t)(int32_t)value;
+}
+
+/* ---- leaving translated code ---- */
+
+void emit_execute(struct tx *tx, const struct vb_insn *insn)
+{
+	uint32_t site = add_site(tx);
+
+	mov_imm(&tx->c, RAX, site);
+	call_to(&tx->c, tx->thunks.execute);
+	if (insn->rd == VB_CPU_SINK)
+		return;
+	tx->pending &= ~(1U << insn->rd);
+	tx->facts[insn->rd] = (struct fact){ 0 };
+	if (insn->rd == 2)
+		check_sp(tx);
+}
+
+/* Here and now. Pending registers are flushed by whoever calls it. */
+void emit_leave(struct tx *tx, uint64_t pc, uint32_t left)
+{
+	if (left)
+		alu_imm(&tx->c, X_W, ALU_ADD, rm_reg(R15), (int32_t)left);
+	mov_imm(&tx->c, RAX, pc);
+	jmp_to(&tx->c, tx->thunks.leave);
+}
+
+static void emit_stub(struct tx *tx, const struct stub *stub)
+{
+	patch32(&tx->c, stub->from, code_offset(&tx->c));
+	switch (stub->kind) {
+	case STUB_EXECUTE:
+		if (stub->access)
+			emit_window(tx, stub);
+		mov_imm(&tx->c, RAX, stub->site);
+		call_to(&tx->c, tx->thunks.execute);
+		jmp_to(&tx->c, stub->back);
+		break;
+	case STUB_LEAVE:
+		tx->pending = stub->pending;
+		flush_pending(tx);
+		emit_leave(tx, stub->pc, stub->left);
+		break;
+	case STUB_RESET:
+		mov_load(&tx->c, RSP, FIELD(pred_base));
+		jmp_to(&tx->c, stub->back);
+		break;
+	}
+}
+
+/* ---- blocks ---- */
+
+static bool has_room(struct tx *tx)
+{
+	if (tx->c.end - tx->c.at < ROOM)
+		tx->failed = true;
+	return !tx->failed;
+}
+
+static void emit_insn(struct tx *tx, const struct vb_insn *insn)
+{
+	if (emit_alu(tx, insn) || emit_bits(tx, insn) || emit_mem(tx, insn) || emit_flow(tx, insn))
+		return;
+	emit_execute(tx, insn);
+}
+
+static void begin_block(struct tx *tx, const struct block *b)
+{
+	tx->index = b->index;
+	tx->left = b->count;
+	if (b->leader) {
+		memset(tx->facts, 0, sizeof(tx->facts));
+		tx->gen->offsets[b->index] = code_offset(&tx->c);
+	}
+	alu_imm(&tx->c, X_W, ALU_SUB, rm_reg(R15), b->count);
+	if (b->check)
+		add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_L));
+}
+
+static void emit_block(struct tx *tx, const struct block *b)
+{
+	const struct vb_text *text = tx->jit->text;
+	const struct vb_insn *insn = NULL;
+	uint32_t i = b->index;
+
+	begin_block(tx, b);
+	for (unsigned int k = 0; k < b->count && has_room(tx); k++) {
+		insn = &text->insns[i];
+		tx->index = i;
+		tx->left = b->count - k;
+		i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
+		tx->next = i;
+		if (tx->a.marks[tx->index] & MARK_SELECT) {
+			emit_select(tx, insn, &text->insns[i]);
+			insn = &text->insns[i];
+			i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
+			k++;
+		} else {
+			emit_insn(tx, insn);
+		}
+	}
+	if (tx->failed || !insn ||
+	    (op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
+		return;
+	/* Control falls through: to the next block, which must be there and, if others enter it,
+	 * expects no pending. */
+	if (i >= tx->a.n || !(tx->a.marks[i] & MARK_START)) {
+		flush_pending(tx);
+		emit_leave(tx, pc_of(tx, i), 0);
+	} else if (tx->a.marks[i] & MARK_LEADER) {
+		flush_pending(tx);
+	}
+}
+
+void emit_all(struct tx *tx)
+{
+	emit_thunks(tx);
+	for (uint32_t k = 0; k < tx->a.nblocks && has_room(tx); k++)
+		emit_block(tx, &tx->a.blocks[k]);
+	for (size_t k = 0; k < tx->nstubs && has_room(tx); k++)
+		emit_stub(tx, &tx->stubs[k]);
+	for (size_t k = 0; k < tx->nfixups && !tx->failed; k++)
+		patch32(&tx->c, tx->fixups[k].from, tx->gen->offsets[tx->fixups[k].index]);
+}

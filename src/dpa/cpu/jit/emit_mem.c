@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the translation of loads, stores, fences and the common atomics.
+ *
+ *   cmp base, limit             if nothing said so before on this straight line; never for sp
+ *   jae stub                    windows, device pages, wild pointers
+ *   mov reg, [r14 + base + imm] a fault of the MMU is a guest trap; the guards absorb imm and drift
+ *
+ * A stub whose compare vouches for later accesses as well must not come back: behind it they would
+ * go unchecked. It then leaves for the interpreter, which returns to translated code at the next
+ * leader.
+ */
+#include "dpa/cpu/jit/code.h"
+
+#define DRIFT_MAX (1 << 18) /* with an immediate and 8 bytes still far inside of a guard */
+
+_Static_assert(DRIFT_MAX + 4096 < VB_CPU_GUARD, "a drifting base must end in a guard");
+
+/*
+ * Address operand of an access. *stub is the one to complete once the access is emitted, UINT32_MAX
+ * if there is none. False: leave the instruction to the interpreter.
+ */
+static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub)
+{
+	struct fact *fact = &tx->facts[rs1];
+	int base;
+
+	*stub = UINT32_MAX;
+	if (rs1 == 0)
+		return false;
+	if (fact->known) {
+		uint64_t addr = fact->value + (uint64_t)(int64_t)imm;
+
+		if (addr >= tx->jit->limit)
+			return false;
+		*m = rm_mem(NOREG, (int32_t)addr);
+		return true;
+	}
+	base = src64(tx, rs1, RAX);
+	*m = rm_mem(base, imm);
+	if (rs1 == 2 && tx->jit->sp_checked)
+		return true;
+	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
+		tx->stubs[fact->stub].kind = STUB_LEAVE;
+		/* If the access comes back, base + imm was in guest memory: the drift counts from
+		 * there. */
+		fact->drift = -imm;
+		return true;
+	}
+	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(base), (int32_t)tx->jit->limit);
+	*stub = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_AE));
+	if (tx->failed)
+		return false;
+	/* Where windows were seen, every access checks for itself, so that its stub can come back.
+	 */
+	if (__atomic_load_n(&tx->jit->extra[tx->index], __ATOMIC_RELAXED) & EXTRA_WINDOW)
+		fact->window = true;
+	fact->checked = !fact->window;
+	fact->drift = 0;
+	fact->stub = *stub;
+	return true;
+}
+
+/* access: a plain load or store, which a window can serve; NULL: anything else */
+static void complete(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access)
+{
+	if (stub == UINT32_MAX || tx->failed)
+		return;
+	tx->stubs[stub].site = site;
+	tx->stubs[stub].access = access;
+	tx->stubs[stub].back = code_offset(&tx->c);
+}
+
+static const struct {
+	uint32_t opcode;
+	unsigned int flags;
+} load_forms[] = {
+	[VB_OP_LB - VB_OP_LB] = {0x0fbe,  X_W},
+            [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W},
+	[VB_OP_LW - VB_OP_LB] = { 0x63,   X_W},
+            [VB_OP_LD - VB_OP_LB] = { 0x8b,   X_W},
+	[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0  },
+            [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0  },
+	[VB_OP_LWU - VB_OP_LB] = { 0x8b,   0  },
+};
+
+static void emit_load(struct tx *tx, const struct vb_insn *insn)
+{
+	unsigned int kind = (unsigned int)insn->op - VB_OP_LB;
+	int d = dst(tx, insn->rd);
+	uint32_t stub, site;
+	struct rm m;
+
+	if (insn->rd == 2 || !address(tx, insn->rs1, insn->imm, &m, &stub)) {
+		emit_execute(tx, insn);
+		return;
+	}
+	site = add_site(tx);
+	ins(&tx->c, load_forms[kind].flags | X_GUEST, load_forms[kind].opcode, d, m);
+	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
+	complete(tx, stub, site, insn);
+}
+
+/* v: host register of the value; rs2 == 0: zero */
+static void store_value(struct tx *tx, const struct vb_insn *insn, unsigned int flags, int v,
+			struct rm m)
+{
+	unsigned int size = 1U << (insn->op - VB_OP_SB);
+
+	flags |= size == 8 ? X_W : size == 2 ? X_16 : 0;
+	if (insn->rs2) {
+		ins(&tx->c, flags | (size == 1 ? X_BREG : 0), size == 1 ? 0x88 : 0x89, v, m);
+		return;
+	}
+	ins(&tx->c, flags, size == 1 ? 0xc6 : 0xc7, 0, m);
+	for (unsigned int i = 0; i < (size == 8 ? 4 : size); i++)
+		put8(&tx->c, 0);
+}
+
+static void emit_store(struct tx *tx, const struct vb_insn *insn)
+{
+	uint32_t stub, site;
+	struct rm m;
+	int v = RDX;
+
+	if (insn->rs2) /* first: its extension must not come between the note and the access */
+		v = insn->op == VB_OP_SD ? src64(tx, insn->rs2, RDX) : src32(tx, insn->rs2, RDX);
+	if (!address(tx, insn->rs1, insn->imm, &m, &stub)) {
+		emit_execute(tx, insn);
+		return;
+	}
+	site = add_site(tx);
+	store_value(tx, insn, X_GUEST, v, m);
+	complete(tx, stub, site, insn);
+}
+
+/*
+ * Out of line: the base is not below the limit. If the window used last holds the access, make it
+ * right here, between the same two marks that cpu/access.c makes; otherwise ask the interpreter.
+ */
+void emit_window(struct tx *tx, const struct stub *stub)
+{
+	const struct vb_insn *insn = stub->access;
+	bool load = insn->op <= VB_OP_LWU;
+	unsigned int kind = (unsigned int)insn->op - VB_OP_LB;
+	int d = dst(tx, insn->rd), base = tx->gen->host[insn->rs1], v = tx->gen->host[insn->rs2];
+	struct site note = tx->gen->sites[stub->site];
+	struct code *c = &tx->c;
+	uint32_t miss;
+
+	ins(c, 0, 0xc7, 0, FIELD(accessing));
+	put32(c, 1);
+	if (base == NOREG)
+		mov_load(c, RAX, slot(insn->rs1));
+	lea(c, X_W, RAX, rm_mem(base == NOREG ? RAX : base, insn->imm));
+	alu(c, X_W, ALU_SUB, RAX, FIELD(window_tag));
+	alu(c, X_W, ALU_CMP, RAX, load ? FIELD(window_load) : FIELD(window_store));
+	miss = jcc_forward(c, CC_AE);
+	alu(c, X_W, ALU_ADD, RAX, FIELD(window_host));
+	tx->index = note.index;
+	tx->left = note.left;
+	tx->pending = note.pending;
+	add_site(tx);
+	if (load)
+		ins(c, load_forms[kind].flags, load_forms[kind].opcode, d, rm_mem(RAX, 0));
+	else
+		store_value(tx, insn, 0, v == NOREG ? RDX : v, rm_mem(RAX, 0));
+	ins(c, 0, 0xc7, 0, FIELD(accessing));
+	put32(c, 0);
+	if (load && insn->rd != VB_CPU_SINK && tx->gen->host[insn->rd] == NOREG)
+		mov_store(c, slot(insn->rd), d);
+	jmp_to(c, stub->back);
+	patch32(c, miss, code_offset(c));
+	ins(c, 0, 0xc7, 0, FIELD(accessing));
+	put32(c, 0);
+}
+
+/* x86 keeps all orders but store before load. fence.tso asks for just the others. */
+static void emit_fence(struct tx *tx, const struct vb_insn *insn)
+{
+	unsigned int mode = (unsigned int)insn->imm >> 8 & 15,
+		     pred = (unsigned int)insn->imm >> 4 & 15, succ = (unsigned int)insn->imm & 15;
+
+	if (mode == 8 || !(pred & 5) || !(succ & 10))
+		return;
+	ins(&tx->c, X_LOCK, 0x83, ALU_OR, rm_mem(RSP, 0));
+	put8(&tx->c, 0);
+}
+
+/* amoadd and amoswap are one instruction; the others are compare-and-swap loops and stay with the
+ * interpreter. */
+static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
+{
+	bool word = insn->op == VB_OP_AMOADD_W || insn->op == VB_OP_AMOSWAP_W;
+	bool add = insn->op == VB_OP_AMOADD_W || insn->op == VB_OP_AMOADD_D;
+	uint32_t site, stub, misaligned;
+	struct rm m;
+	int base;
+
+	if (insn->rd == 2 || insn->rs1 == 0 || tx->facts[insn->rs1].known)
+		return false;
+	mov_rr(&tx->c, RDX, src64(tx, insn->rs2, RDX));
+	if (!address(tx, insn->rs1, 0, &m, &stub))
+		return false;
+	base = m.base;
+	/* test base, size - 1: a misaligned one traps, which the interpreter knows how to */
+	ins(&tx->c, X_BRM, 0xf6, 0, rm_reg(base));
+	put8(&tx->c, word ? 3 : 7);
+	misaligned = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_NE));
+	site = add_site(tx);
+	ins(&tx->c, (add ? X_LOCK : 0) | X_GUEST | (word ? 0 : X_W), add ? 0x0fc1 : 0x87, RDX,
+	    m); /* xadd, xchg */
+	if (word)
+		finish_word(tx, insn->rd, RDX);
+	else
+		finish(tx, insn->rd, RDX, false);
+	complete(tx, stub, site, NULL);
+	complete(tx, misaligned, site, NULL);
+	return true;
+}
+
+bool emit_mem(struct tx *tx, const struct vb_insn *insn)
+{
+	switch (insn->op) {
+	case VB_OP_FENCE:
+		emit_fence(tx, insn);
+		return true;
+	case VB_OP_FENCE_I: /* text cannot change */
+		return true;
+	case VB_OP_AMOADD_W:
+	case VB_OP_AMOADD_D:
+	case VB_OP_AMOSWAP_W:
+	case VB_OP_AMOSWAP_D:
+		if (!emit_amo(tx, insn))
+			emit_execute(tx, insn);
+		return true;
+	default:
+		break;
+	}
+	if (insn->op >= VB_OP_LB && insn->op <= VB_OP_LWU)
+		emit_load(tx, insn);
+	else if (insn->op >= VB_OP_SB && insn->op <= VB_OP_SD)
+		emit_store(tx, insn);
+	else
+		return false;
+	return true;
+}

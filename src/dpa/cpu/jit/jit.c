@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the translations of a text: the first is made at load; another one when indirect jumps kept
+ * going to addresses that nothing had shown to be code. Old ones stay until the process ends,
+ * because threads may be inside.
+ *
+ * Code is written to memory that is not executable and made executable when nothing writes it any
+ * more.
+ */
+#include "dpa/cpu/jit/runtime.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HALFWORD_ROOM 128 /* bytes of host code reserved for each; most of it is never touched */
+#define LEARN_MISSES \
+	64U /* before the second translation; four times as many before each further one */
+
+#define ARCH_SHSTK_STATUS 0x5005
+
+/* ---- may we? ---- */
+
+static const char *host_lacks(void)
+{
+	unsigned int a, b, c, d;
+	unsigned long shadow = 0;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_POPCNT))
+		return "the CPU has no POPCNT";
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_BMI) || !(b & bit_BMI2))
+		return "the CPU has no BMI2";
+	if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !(c & bit_LZCNT))
+		return "the CPU has no LZCNT";
+	if (!syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, &shadow) && shadow & 1)
+		return "shadow stacks are on, and returns are predicted with the host's stack";
+	return NULL;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* ---- one translation ---- */
+
+static void generation_free(struct generation *gen)
+{
+	if (gen->code)
+		munmap(gen->code, gen->code_len);
+	free(gen->sites);
+	free(gen->offsets);
+	*gen = (struct generation){ 0 };
+}
+
+static int make_executable(struct generation *gen, size_t reserved)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	gen->code_len = (gen->code_used + page - 1) & ~(page - 1);
+	if (gen->code_len < reserved)
+		munmap(gen->code + gen->code_len, reserved - gen->code_len);
+	return mprotect(gen->code, gen->code_len, PROT_READ | PROT_EXEC) ? -EPERM : 0;
+}
+
+static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct generation *gen,
+			  struct thunks *thunks)
+{
+	size_t reserved = (jit->text->hi - jit->text->lo) / 2 * HALFWORD_ROOM + 65536;
+	struct tx tx = { .jit = jit, .epoch = epoch, .gen = gen };
+	int err = analyze(jit, &tx.a);
+
+	if (err)
+		return err;
+	gen->offsets = calloc(tx.a.n + 1, sizeof(*gen->offsets));
+	gen->code = mmap(NULL, reserved, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (gen->code == MAP_FAILED)
+		gen->code = NULL;
+	if (!gen->offsets || !gen->code) {
+		err = -ENOMEM;
+	} else {
+		if (gen == &jit->gens[0]) {
+			jit->sp_checked = tx.a.sp_checked;
+			choose_registers(tx.a.uses, epoch->host);
+		}
+		memcpy(gen->host, epoch->host, sizeof(gen->host));
+		gen->code_len = reserved;
+		tx.c = (struct code){ gen->code, gen->code, gen->code + reserved };
+		emit_all(&tx);
+		gen->code_used = code_offset(&tx.c);
+		err = tx.failed ? -ENOMEM : make_executable(gen, reserved);
+	}
+	*thunks = tx.thunks;
+	free(tx.stubs);
+	free(tx.fixups);
+	analysis_free(&tx.a);
+	if (err)
+		generation_free(gen);
+	return err;
+}
+
+/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of
+ * jit. */
+static int translate(struct vb_jit *jit, struct epoch *epoch)
+{
+	unsigned int g = atomic_load(&jit->ngens);
+	size_t n = (jit->text->hi - jit->text->lo) / 2;
+	uint64_t start = now_ns();
+	struct thunks thunks;
+	uint8_t *code;
+	int err;
+
+	err = translate_text(jit, epoch, &jit->gens[g], &thunks);
+	if (err)
+		return err;
+	if (mprotect(epoch->table, jit->table_len, PROT_READ | PROT_WRITE)) {
+		generation_free(&jit->gens[g]);
+		return -ENOMEM;
+	}
+	atomic_store_explicit(&jit->ngens, g + 1, memory_order_release);
+	code = jit->gens[g].code;
+	if (!epoch->miss) {
+		epoch->enter = (uint64_t(*)(struct vb_cpu *, const void *))(
+			uintptr_t)(code + thunks.enter);
+		epoch->miss = code + thunks.miss;
+		for (size_t i = 0; i < n; i++)
+			epoch->table[i] = epoch->miss;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (jit->gens[g].offsets[i])
+			__atomic_store_n(&epoch->table[i], code + jit->gens[g].offsets[i],
+					 __ATOMIC_RELEASE);
+	mprotect(epoch->table, jit->table_len, PROT_READ);
+	jit->translate_ns += now_ns() - start;
+	return 0;
+}
+
+/* ---- create, learn, destroy ---- */
+
+static int take_hints(struct vb_jit *jit, const struct vb_jit_hints *hints)
+{
+	const struct vb_text *text = jit->text;
+
+	jit->extra = calloc((text->hi - text->lo) / 2 + 1, 1);
+	jit->data = malloc((hints->ndata + 1) * sizeof(*jit->data));
+	if (!jit->extra || !jit->data)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < hints->ndata; i++)
+		jit->data[i] = hints->data[i];
+	jit->ndata = hints->ndata;
+	for (size_t i = 0; i < hints->nleaders; i++)
+		if (vb_text_holds(text, hints->leaders[i]))
+			jit->extra[(hints->leaders[i] - text->lo) / 2] |=
+				i < hints->nsymbols ? EXTRA_LEADER | EXTRA_SYMBOL : EXTRA_LEADER;
+	return 0;
+}
+
+int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t table_offset,
+		  const struct vb_jit_hints *hints, const char **why)
+{
+	struct vb_jit *jit;
+	uint64_t page;
+	int err;
+
+	*why = host_lacks();
+	if (*why)
+		return -ENOTSUP;
+	*why = "no memory";
+	if (text->hi == text->lo || table_offset < INT32_MIN)
+		return -ENOMEM;
+	jit = calloc(1, sizeof(*jit));
+	if (!jit)
+		return -ENOMEM;
+	jit->text = text;
+	jit->limit = limit;
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	jit->table_len = ((text->hi - text->lo) * 4 + page - 1) & ~(page - 1);
+	for (unsigned int e = 0; e < VB_JIT_TABLES; e++) {
+		jit->epochs[e].table = (const void **)((uint8_t *)table + e * jit->table_len);
+		jit->epochs[e].table_disp = (int32_t)(table_offset + (int64_t)(e * jit->table_len));
+	}
+	pthread_mutex_init(&jit->lock, NULL);
+	text->jit = jit;
+	err = take_hints(jit, hints);
+	if (!err)
+		err = translate(jit, &jit->epochs[0]);
+	jit->ndata = 0; /* from here on it is the guest's, and only this translation may read it */
+	if (err == -EPERM)
+		*why = "the system refuses executable memory";
+	if (err)
+		vb_jit_destroy(text);
+	return err;
+}
+
+void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags)
+{
+	unsigned int g = atomic_load_explicit(&jit->ngens, memory_order_relaxed);
+
+	__atomic_fetch_or(&jit->extra[index], (uint8_t)flags, __ATOMIC_RELAXED);
+	if (g == GENERATIONS || atomic_fetch_add(&jit->misses, 1) < LEARN_MISSES << 2 * (g - 1))
+		return;
+	if (pthread_mutex_trylock(&jit->lock))
+		return;
+	if (atomic_load(&jit->ngens) == g) {
+		atomic_store(&jit->misses, 0);
+		translate(jit,
+			  &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try
+								      comes after as many misses */
+	}
+	pthread_mutex_unlock(&jit->lock);
+}
+
+int vb_jit_remap(struct vb_jit *jit, const int8_t host[33])
+{
+	unsigned int e = atomic_load(&jit->epoch) + 1;
+	int err;
+
+	if (e == VB_JIT_TABLES || pthread_mutex_trylock(&jit->lock))
+		return -EBUSY;
+	err = atomic_load(&jit->epoch) != e - 1 || atomic_load(&jit->ngens) == GENERATIONS ? -EBUSY
+											   : 0;
+	if (!err) {
+		memcpy(jit->epochs[e].host, host, sizeof(jit->epochs[e].host));
+		err = translate(jit, &jit->epochs[e]);
+	}
+	/* Threads inside of the old epoch finish their piece there; its code and table stay. */
+	if (!err)
+		atomic_store_explicit(&jit->epoch, e, memory_order_release);
+	pthread_mutex_unlock(&jit->lock);
+	return err;
+}
+
+void vb_jit_destroy(struct vb_text *text)
+{
+	struct vb_jit *jit = text->jit;
+
+	if (!jit)
+		return;
+	for (unsigned int g = 0; g < GENERATIONS; g++)
+		generation_free(&jit->gens[g]);
+	pthread_mutex_destroy(&jit->lock);
+	free(jit->extra);
+	free(jit->data);
+	free(jit);
+	text->jit = NULL;
+}
+
+/* ---- what others ask ---- */
+
+void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats)
+{
+	const struct vb_jit *jit = text->jit;
+
+	stats->translations = atomic_load(&jit->ngens);
+	for (unsigned int g = 0; g < stats->translations; g++)
+		stats->code_bytes += jit->gens[g].code_used;
+	stats->translate_ns = jit->translate_ns;
+}
+
+void vb_jit_perf_map(const struct vb_text *text,
+		     const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
+{
+	const struct generation *gen = &text->jit->gens[0];
+	size_t n = (text->hi - text->lo) / 2;
+	const char *current = NULL;
+	uint32_t start = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+	file = fopen(path, "ae");
+	if (!file)
+		return;
+	/* Leaders are in address order, and so is their code: a function is the run of leaders with
+	 * its name. */
+	for (size_t i = 0; i <= n; i++) {
+		uint64_t offset;
+		const char *here =
+			i < n && gen->offsets[i] ? name(arg, text->lo + 2 * i, &offset) : NULL;
+		uint32_t end = i < n ? gen->offsets[i] : (uint32_t)gen->code_used;
+
+		if (i < n && (!gen->offsets[i] || here == current))
+			continue;
+		if (current)
+			fprintf(file, "%llx %x dpa:%s\n",
+				(unsigned long long)(uintptr_t)(gen->code + start), end - start,
+				current);
+		current = here;
+		start = end;
+	}
+	fclose(file);
+}

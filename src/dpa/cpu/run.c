@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the running of a cpu: which tier, for how long, and where a fault lands.
+ *
+ *      vb_cpu_run -- setjmp --> pieces of at most PIECE instructions --> translator or interpreter
+ *           ^                                                                   |
+ *           `------------------- longjmp from signal.c -------------------------'
+ */
+#include "dpa/cpu/cpu.h"
+#include "dpa/cpu/jit/jit.h"
+#include "dpa/cpu/ops.h"
+
+#include <string.h>
+#include <time.h>
+
+/* How many instructions may pass before a stop request is seen. */
+#define PIECE 20000
+
+void vb_cpu_init(struct vb_cpu *cpu, struct vb_text *text, uint8_t *base, uint64_t limit)
+{
+	memset(cpu, 0, sizeof(*cpu));
+	cpu->text = text;
+	cpu->base = base;
+	cpu->limit = limit;
+	cpu->reserved_addr = ~0ULL;
+}
+
+uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret)
+{
+	struct timespec now;
+
+	if (cpu->deterministic)
+		return instret;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* 1.8 ticks a nanosecond; the unsigned wrap is that of a 64-bit counter. */
+	return (uint64_t)now.tv_sec * VB_DPA_CLOCK_HZ + (uint64_t)now.tv_nsec * 9 / 5;
+}
+
+void vb_cpu_fault_decode(struct vb_cpu *cpu)
+{
+	const struct vb_insn *insn = &cpu->text->insns[(cpu->s.pc - cpu->text->lo) / 2];
+	bool load = (insn->op >= VB_OP_LB && insn->op <= VB_OP_LWU) || insn->op == VB_OP_LR_W ||
+		    insn->op == VB_OP_LR_D;
+
+	cpu->s.cause = load ? VB_DPA_CAUSE_LOAD : VB_DPA_CAUSE_STORE;
+	cpu->s.tval = cpu->s.x[insn->rs1] + (uint64_t)(int64_t)insn->imm;
+}
+
+/* After a longjmp: find the instruction that faulted, unless vb_jit_fault already did. */
+static enum vb_cpu_exit run_fault(struct vb_cpu *cpu)
+{
+	vb_access_end(cpu);
+	cpu->in_jit = false;
+	if (cpu->ip) {
+		cpu->s.pc = cpu->text->lo + 2 * (uint64_t)(cpu->ip - cpu->text->insns);
+		cpu->s.instret = cpu->interp_end - cpu->left;
+	}
+	vb_cpu_fault_decode(cpu);
+	return VB_CPU_TRAP;
+}
+
+static enum vb_cpu_exit run_pieces(struct vb_cpu *cpu, uint64_t max)
+{
+	uint64_t start = cpu->s.instret;
+	enum vb_cpu_exit exit = VB_CPU_BUDGET;
+
+	while (exit == VB_CPU_BUDGET && cpu->s.instret - start < max) {
+		uint64_t piece = max - (cpu->s.instret - start);
+
+		if (atomic_load_explicit(&cpu->stop, memory_order_relaxed))
+			return VB_CPU_STOPPED;
+		piece = piece < PIECE ? piece : PIECE;
+		exit = cpu->text->jit ? vb_jit_run(cpu, piece) : vb_interp_run(cpu, piece);
+	}
+	return exit;
+}
+
+enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max)
+{
+	struct vb_cpu *outer = vb_cpu_current;
+	enum vb_cpu_exit exit;
+	jmp_buf fault;
+
+	cpu->s.x[0] = 0;
+	if (_setjmp(fault) == 0) {
+		vb_cpu_current = cpu;
+		atomic_signal_fence(memory_order_seq_cst);
+		cpu->fault = &fault;
+		exit = run_pieces(cpu, max);
+	} else {
+		exit = run_fault(cpu);
+	}
+	cpu->fault = NULL;
+	atomic_signal_fence(memory_order_seq_cst);
+	vb_cpu_current = outer;
+	return exit;
+}

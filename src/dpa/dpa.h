@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The accelerator, as the rest of the card sees it. The only header of this folder that others
+ * include.
+ *
+ *   vb_dpa                  execution units (EUs) and the few host threads that drive them
+ *     `- vb_dpa_process     one program: guest memory, windows, device pages, symbols, text
+ *          `- vb_dpa_thread one guest thread: registers, stack, affinity, counters
+ *
+ * Guest code is RV64IMAC + Zicsr (user counters) Zifencei Zba Zbb Zbs Zbc, lp64. It is hostile:
+ * whatever it does ends in a trap callback, never in a host fault.
+ *
+ * Rules that hold for every function here
+ *   - The result is 0 or -errno; outputs are written only on success.
+ *   - Functions of different threads may be called at the same time. A thread object takes one
+ * controlling caller at a time (start, run, call, destroy); stop, preempt and the counters may come
+ * from anywhere.
+ *   - Callbacks run on the host thread that executes the guest thread, with no lock of this folder
+ * held. They may call anything here except stop, wait or destroy of the calling thread itself.
+ *   - A callback must return: leaving it with longjmp, or leaving a signal handler that interrupted
+ * guest code with longjmp, is not supported.
+ *
+ * What counts as an instruction: everything that retires, and an ecall that its callback answered
+ * with anything but VB_DPA_TRAP. An instruction that traps does not retire and is not counted.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct vb_dpa;
+struct vb_dpa_process;
+struct vb_dpa_thread;
+struct vb_dpa_window;
+
+/* Guest addresses at and above this belong to windows and device pages. */
+#define VB_DPA_WINDOW_BASE (1ULL << 32)
+#define VB_DPA_WINDOW_END  (1ULL << 62)
+
+/* The clock that the cycle and time counters show, and how deterministic mode derives both: one
+ * tick an instruction. */
+#define VB_DPA_CLOCK_HZ 1800000000ULL
+
+/* mcause values of the privileged specification, as far as user code can raise them. */
+enum vb_dpa_cause {
+	VB_DPA_CAUSE_NONE = 0,
+	VB_DPA_CAUSE_FETCH = 1,   /* pc is not in executable memory; tval = the address */
+	VB_DPA_CAUSE_ILLEGAL = 2, /* tval = the instruction's bits */
+	VB_DPA_CAUSE_BREAKPOINT = 3,
+	VB_DPA_CAUSE_LOAD_MISALIGNED = 4,  /* LR only; ordinary loads may be misaligned */
+	VB_DPA_CAUSE_LOAD = 5,             /* tval = the effective address, here and below */
+	VB_DPA_CAUSE_STORE_MISALIGNED = 6, /* SC and AMO only */
+	VB_DPA_CAUSE_STORE = 7,
+	VB_DPA_CAUSE_ECALL = 8,
+};
+
+const char *vb_dpa_cause_name(enum vb_dpa_cause cause);
+
+/*
+ * Everything a program can see of a thread. The engine works in this structure itself: callbacks
+ * get the live one and may change x[] and pc.
+ */
+struct vb_dpa_state {
+	uint64_t x[32]; /* x[0] reads zero */
+	uint64_t sink;  /* no meaning: where writes to x0 go */
+	uint64_t pc;    /* of the instruction not yet retired (at an ecall: the ecall) */
+	uint64_t cause; /* enum vb_dpa_cause of the last trap */
+	uint64_t tval;
+	uint64_t instret; /* instructions retired since the thread was created */
+};
+
+enum vb_dpa_tier { VB_DPA_TIER_AUTO, VB_DPA_TIER_INTERP, VB_DPA_TIER_JIT };
+
+enum vb_dpa_rights { VB_DPA_READ = 1, VB_DPA_WRITE = 2, VB_DPA_EXEC = 4 };
+
+/* ---- the accelerator ---- */
+
+struct vb_dpa_attr {
+	unsigned int eus;          /* 0: 256 */
+	unsigned int host_threads; /* 0: as many as there are CPUs, at most 4 */
+	unsigned int slice; /* instructions before another ready thread of the EU gets its turn; 0:
+			       100,000 */
+	unsigned int spin_us; /* how long an idle host thread spins before it sleeps; 0: 20;
+				 UINT_MAX: not at all */
+	bool deterministic;   /* one host thread, interleaving drawn from seed; VERBATIM_DPA_SEED=n
+				 sets both */
+	uint64_t seed;
+};
+
+/* attr may be NULL. Host threads start with the first thread that is started. */
+int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa);
+/* -EBUSY while processes exist. */
+int vb_dpa_destroy(struct vb_dpa *dpa);
+/* Started threads only queue up while held; lets a caller start many at one moment, the same one in
+ * every run. */
+void vb_dpa_hold(struct vb_dpa *dpa, bool hold);
+unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
+bool vb_dpa_deterministic(const struct vb_dpa *dpa);
+
+struct vb_dpa_eu_counters {
+	uint64_t slices; /* times a thread was put on the EU */
+	uint64_t instructions;
+	uint64_t busy_ns;
+};
+
+int vb_dpa_eu_counters(struct vb_dpa *dpa, unsigned int eu, struct vb_dpa_eu_counters *out);
+
+/* ---- processes ---- */
+
+enum vb_dpa_action {
+	VB_DPA_CONTINUE, /* the ecall retired; go on behind it (or at pc, if the callback changed
+			    it) */
+	VB_DPA_EXIT,     /* the ecall retired and the thread is done */
+	VB_DPA_YIELD,    /* the ecall retired; let other threads of the EU run first */
+	VB_DPA_BLOCK,    /* the ecall retired; run again after vb_dpa_thread_wake (which may already
+			    have come) */
+	VB_DPA_TRAP,     /* not a known call: becomes a trap with cause ECALL */
+};
+
+/* Why a thread is not running any more. */
+enum vb_dpa_why {
+	VB_DPA_WHY_RETURN, /* the function returned; x[10] holds its value */
+	VB_DPA_WHY_EXIT,   /* an ecall answered VB_DPA_EXIT */
+	VB_DPA_WHY_TRAP,   /* state.cause and tval say which */
+	VB_DPA_WHY_BUDGET, /* the instructions of vb_dpa_thread_run are used up; it can go on */
+	VB_DPA_WHY_STOP,   /* vb_dpa_thread_stop; it can go on */
+	VB_DPA_WHY_BLOCK,  /* vb_dpa_thread_run only: the thread waits for a wake */
+};
+
+struct vb_dpa_ops {
+	/* NULL: every ecall is a trap. */
+	enum vb_dpa_action (*ecall)(struct vb_dpa_thread *thread, struct vb_dpa_state *state,
+				    void *arg);
+	/* Called once per trap, before done. May be NULL. */
+	void (*trap)(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg);
+	/*
+	 * A started thread left its EU by itself (return, exit, trap) and may be started again from
+	 * here. Not called for run, call and stop, whose callers know. May be NULL.
+	 */
+	void (*done)(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg);
+};
+
+struct vb_dpa_process_attr {
+	uint64_t limit;        /* guest memory is [0, limit); 0: 1 GiB; at most 2 GiB - 64 KiB */
+	enum vb_dpa_tier tier; /* VERBATIM_DPA_TIER wins over it */
+	const struct vb_dpa_ops *ops; /* must outlive the process */
+	void *ops_arg;
+	const char *name; /* for dumps and the perf map; copied */
+};
+
+/* Why a file was refused, in words. */
+struct vb_dpa_error {
+	char text[160];
+};
+
+/*
+ * Load a static or static-PIE RISC-V ELF file held in memory (not kept). attr and error may be
+ * NULL. -ENOEXEC: not a file we run; -EINVAL: bad attr; -ENOMEM. On error nothing stays mapped.
+ */
+int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
+			  const struct vb_dpa_process_attr *attr, struct vb_dpa_process **process,
+			  struct vb_dpa_error *error);
+/* -EBUSY while threads exist. Windows and device pages go with it. */
+int vb_dpa_process_destroy(struct vb_dpa_process *process);
+
+enum vb_dpa_tier
+vb_dpa_process_tier(const struct vb_dpa_process *process); /* the one in use, never AUTO */
+uint64_t vb_dpa_process_entry(const struct vb_dpa_process *process);
+uint64_t vb_dpa_process_limit(const struct vb_dpa_process *process);
+const char *vb_dpa_process_name(const struct vb_dpa_process *process);
+void *vb_dpa_process_ops_arg(const struct vb_dpa_process *process);
+
+/* Value of a symbol. -ENOENT. */
+int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, uint64_t *value,
+			uint64_t *size);
+/* The function or object that holds addr; *offset (may be NULL) is from its start. NULL: none.
+ * Lives as long as the process. */
+const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,
+			       uint64_t *offset);
+
+struct vb_dpa_text_stats {
+	uint64_t text_bytes;
+	uint64_t code_bytes; /* of host code; 0 with the interpreter */
+	uint64_t translate_ns;
+	uint64_t translations; /* 1, and one more each time new indirect targets were learned */
+};
+
+void vb_dpa_text_stats(const struct vb_dpa_process *process, struct vb_dpa_text_stats *out);
+
+/* ---- guest memory below the limit ---- */
+
+/*
+ * Map zeroed pages. *addr = 0 on entry: anywhere; otherwise exactly there (-EEXIST if anything is
+ * mapped in the range). len is rounded up to pages. rights: VB_DPA_READ, or VB_DPA_READ |
+ * VB_DPA_WRITE.
+ */
+int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
+		   unsigned int rights);
+int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+		       unsigned int rights);
+int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len);
+
+/*
+ * The host's view of [addr, addr + len), or NULL unless all of it is mapped with these rights.
+ * Valid until unmapped; host code may use C11 atomics on it together with guest atomics.
+ */
+void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+		      unsigned int rights);
+/* Copies, as a debugger does: rights of the guest do not matter, unmapped memory gives -EFAULT.
+ * Text cannot be written. */
+int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uint64_t len);
+int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *from, uint64_t len);
+
+/* ---- windows: host memory seen at guest addresses above the limit ---- */
+
+/*
+ * Let guest [addr, addr + len) mean host [host, host + len). The range must lie in
+ * [VB_DPA_WINDOW_BASE, VB_DPA_WINDOW_END) and meet no other window or device page (-EEXIST). thread
+ * = NULL: every thread of the process sees it; otherwise only that one. Host memory that goes away
+ * under a window gives the guest a trap.
+ */
+int vb_dpa_window_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread,
+			 uint64_t addr, uint64_t len, void *host, unsigned int rights,
+			 struct vb_dpa_window **window);
+/* No guest access to the host memory is under way, or can begin, once this returned. Not from
+ * inside a device page callback. */
+int vb_dpa_window_destroy(struct vb_dpa_window *window);
+
+/*
+ * Device pages: loads and stores become calls. size is 1, 2, 4 or 8; an access never crosses the
+ * end of the range. A result other than 0 is a load or store trap. Atomics on device pages trap.
+ * Removed with vb_dpa_window_destroy.
+ */
+struct vb_dpa_device_ops {
+	int (*load)(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size,
+		    uint64_t *value, void *arg);
+	int (*store)(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size,
+		     uint64_t value, void *arg);
+};
+
+int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread,
+			 uint64_t addr, uint64_t len, const struct vb_dpa_device_ops *ops,
+			 void *arg, struct vb_dpa_window **window);
+
+/* ---- threads ---- */
+
+enum vb_dpa_affinity {
+	VB_DPA_AFFINITY_NONE,   /* any EU, chosen at each start */
+	VB_DPA_AFFINITY_STRICT, /* this EU only */
+	VB_DPA_AFFINITY_GROUP,  /* an EU of the group, chosen at each start */
+};
+
+struct vb_dpa_thread_attr {
+	uint64_t stack_size; /* 0: 64 KiB; an unmapped page lies below it */
+	enum vb_dpa_affinity affinity;
+	unsigned int eu;           /* STRICT */
+	const unsigned int *group; /* GROUP: EU numbers, copied */
+	unsigned int group_size;
+	void *user;       /* vb_dpa_thread_user */
+	const char *name; /* for dumps; copied */
+};
+
+/* A new thread is idle: registers zero but sp (stack), gp (__global_pointer$) and tp (its copy of
+ * the TLS segment). */
+int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thread_attr *attr,
+			 struct vb_dpa_thread **thread);
+/* -EBUSY while it is ready or running: stop it first. */
+int vb_dpa_thread_destroy(struct vb_dpa_thread *thread);
+
+/* Prepare a call: pc, up to 8 arguments in a0-a7, ra such that returning ends it, sp/gp/tp as when
+ * created. -EBUSY, -EINVAL. */
+int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+			   unsigned int nargs);
+/* The live registers of a thread that is not running (or, in a callback, of the calling one). */
+struct vb_dpa_state *vb_dpa_thread_state(struct vb_dpa_thread *thread);
+
+/* Put it on an EU, to run until it returns, exits, traps or is stopped; it continues where its
+ * state says. */
+int vb_dpa_thread_start(struct vb_dpa_thread *thread);
+/* End a VB_DPA_BLOCK, or the next one. Any thread may call it. */
+void vb_dpa_thread_wake(struct vb_dpa_thread *thread);
+/* Ask it to leave its EU between two instructions, and wait until it did. 0 also if it was idle. */
+int vb_dpa_thread_stop(struct vb_dpa_thread *thread);
+/* End its time slice at the next chance (soon: within some thousand instructions). */
+void vb_dpa_thread_preempt(struct vb_dpa_thread *thread);
+/* Wait until it is idle. timeout_ns < 0: for ever. -ETIMEDOUT. *why may be NULL. */
+int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb_dpa_why *why);
+
+/*
+ * Run an idle thread right here: the calling host thread lends itself as its EU. Retires exactly
+ * max instructions unless something else ends it first (*why). UINT64_MAX: no bound.
+ */
+int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why);
+/*
+ * set_call + run + the value of a0. -EFAULT: it trapped, -EINTR: it exited or was stopped instead
+ * of returning. In deterministic mode the call takes its turn on the one host thread like any other
+ * thread.
+ */
+int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args, unsigned int nargs,
+		uint64_t *result);
+
+void *vb_dpa_thread_user(const struct vb_dpa_thread *thread);
+const char *vb_dpa_thread_name(const struct vb_dpa_thread *thread);
+struct vb_dpa_process *vb_dpa_thread_process(const struct vb_dpa_thread *thread);
+
+struct vb_dpa_thread_counters {
+	uint64_t instructions; /* exact when the thread is not running; otherwise as of its last
+				  slice */
+	uint64_t busy_ns;
+	uint64_t slices;
+	uint64_t starts;
+	uint64_t traps;
+	uint64_t window_misses; /* accesses above the limit that the thread's own table did not hold
+				 */
+};
+
+void vb_dpa_thread_counters(const struct vb_dpa_thread *thread, struct vb_dpa_thread_counters *out);
+
+/*
+ * A dump in words: cause, pc and ra with symbol names, all registers.
+ * Returns the length that a large enough buffer would hold, like snprintf.
+ */
+size_t vb_dpa_state_format(const struct vb_dpa_process *process, const struct vb_dpa_state *state,
+			   char *buf, size_t len);
+
+#ifdef __cplusplus
+}
+#endif

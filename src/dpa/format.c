@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+/* Owns the words for a thread's state: what people read when device code went wrong. */
+#include "dpa/internal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *vb_dpa_cause_name(enum vb_dpa_cause cause)
+{
+	static const char *const names[] = {
+		[VB_DPA_CAUSE_NONE] = "none",
+		[VB_DPA_CAUSE_FETCH] = "instruction-access-fault",
+		[VB_DPA_CAUSE_ILLEGAL] = "illegal-instruction",
+		[VB_DPA_CAUSE_BREAKPOINT] = "breakpoint",
+		[VB_DPA_CAUSE_LOAD_MISALIGNED] = "load-misaligned",
+		[VB_DPA_CAUSE_LOAD] = "load-access-fault",
+		[VB_DPA_CAUSE_STORE_MISALIGNED] = "store-misaligned",
+		[VB_DPA_CAUSE_STORE] = "store-access-fault",
+		[VB_DPA_CAUSE_ECALL] = "unknown-ecall",
+	};
+
+	return (unsigned int)cause < sizeof(names) / sizeof(names[0]) ? names[cause] : "unknown";
+}
+
+struct out {
+	char *buf;
+	size_t len, at; /* at may pass len: what a larger buffer would hold */
+};
+
+static void put(struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct out *out, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(out->at < out->len ? out->buf + out->at : NULL,
+		      out->at < out->len ? out->len - out->at : 0, fmt, args);
+	va_end(args);
+	out->at += n > 0 ? (size_t)n : 0;
+}
+
+static void put_address(struct out *out, const struct vb_dpa_process *process, const char *what,
+			uint64_t addr)
+{
+	uint64_t offset;
+	const char *name = vb_dpa_symbol_name(process, addr, &offset);
+
+	put(out, "  %-4s 0x%016" PRIx64, what, addr);
+	if (name)
+		put(out, " <%s+0x%" PRIx64 ">", name, offset);
+	put(out, "\n");
+}
+
+size_t vb_dpa_state_format(const struct vb_dpa_process *process, const struct vb_dpa_state *state,
+			   char *buf, size_t len)
+{
+	static const char abi[32][5] = { "zero", "ra", "sp",  "gp",  "tp", "t0", "t1", "t2",
+					 "s0",   "s1", "a0",  "a1",  "a2", "a3", "a4", "a5",
+					 "a6",   "a7", "s2",  "s3",  "s4", "s5", "s6", "s7",
+					 "s8",   "s9", "s10", "s11", "t3", "t4", "t5", "t6" };
+	struct out out = { buf, len, 0 };
+
+	put(&out, "%s: %s, tval 0x%" PRIx64 ", after %" PRIu64 " instructions\n", process->name,
+	    vb_dpa_cause_name((enum vb_dpa_cause)state->cause), state->tval, state->instret);
+	put_address(&out, process, "pc", state->pc);
+	put_address(&out, process, "ra", state->x[1]);
+	for (unsigned int i = 0; i < 32; i++)
+		put(&out, "  %-4s 0x%016" PRIx64 "%s", abi[i], state->x[i], i % 4 == 3 ? "\n" : "");
+	return out.at;
+}

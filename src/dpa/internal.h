@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of this folder share: the objects behind dpa.h.
+ *
+ * Locks, taken in this order: process.cpus_lock, process.lock (windows), space.lock (page rights),
+ * dpa.lock (threads' states and run queues). None is held over a callback.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "dpa/cpu/cpu.h"
+#include "dpa/cpu/jit/jit.h"
+
+/* ---- mem.c: guest memory below the limit ---- */
+
+struct space {
+	uint8_t *base; /* host address of guest 0 */
+	uint64_t limit;
+	void *region; /* table, guard, guest, guard */
+	size_t region_len;
+	void *table; /* for the translator */
+	size_t table_len;
+	uint64_t page;  /* host page size */
+	uint8_t *pages; /* rights of each page, enum vb_dpa_rights; PAGE_RESERVED: unmapped on
+			   purpose */
+	uint64_t next;  /* where the search for free pages starts */
+	pthread_mutex_t lock;
+};
+
+#define PAGE_RESERVED 0x80
+
+int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span);
+void vb_space_destroy(struct space *space);
+/* guard: keep one page below unmapped for good. addr == 0: anywhere. rights may be 0: reserve only.
+ */
+int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights,
+		 bool guard);
+int vb_space_protect(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
+int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
+bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
+
+/* ---- elf.c: what a file says ---- */
+
+struct elf_segment {
+	uint64_t addr, filesz, memsz, offset;
+	unsigned int rights;
+};
+
+struct symbol {
+	uint64_t addr, size;
+	const char *name;
+	bool code;
+};
+
+struct elf_program {
+	uint64_t entry;
+	uint64_t bias; /* added to all addresses of the file: 0, or where a PIE went */
+	struct elf_segment segments[32];
+	unsigned int nsegments;
+	uint64_t tls_addr, tls_filesz, tls_memsz, tls_align; /* tls_memsz == 0: none */
+	uint64_t dynamic, dynamic_len;                       /* of a PIE */
+	struct symbol *symbols;                              /* sorted by address */
+	size_t nsymbols;
+	char *names;
+};
+
+int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_program *program,
+		struct vb_dpa_error *error);
+/* Fill mapped, writable memory with the segments and apply the relocations of a PIE. */
+int vb_elf_load(const void *image, const struct elf_program *program, uint8_t *base,
+		struct vb_dpa_error *error);
+void vb_elf_free(struct elf_program *program);
+/* Record why, return error number: `return elf_fail(error, -ENOEXEC, "...")`. */
+int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* ---- process.c ---- */
+
+struct vb_dpa_process {
+	struct vb_dpa *dpa;
+	struct space space;
+	struct vb_text text;
+	struct elf_program program;
+	const struct vb_dpa_ops *ops;
+	void *ops_arg;
+	char name[64];
+	uint64_t global_pointer;
+	pthread_mutex_t cpus_lock;
+	struct vb_cpu *cpus; /* of its threads; under cpus_lock */
+	pthread_mutex_t lock;
+	struct vb_dpa_window *windows; /* under lock */
+};
+
+/* ---- window.c ---- */
+
+/* The vb_access_source of a process's threads. */
+bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
+		    struct vb_access_entry *entry);
+
+/* ---- thread.c, sched.c ---- */
+
+enum thread_state {
+	THREAD_IDLE,    /* state is the caller's */
+	THREAD_READY,   /* in the run queue of its EU */
+	THREAD_RUNNING, /* on an EU, or on a lent host thread */
+	THREAD_BLOCKED, /* waits for a wake */
+};
+
+struct vb_dpa_thread {
+	struct vb_cpu cpu; /* first, so that one is found from the other */
+	struct vb_dpa_process *process;
+	uint64_t stack_addr, stack_size; /* without the guard page */
+	uint64_t tls_addr, tls_len, tp;
+	enum vb_dpa_affinity affinity;
+	unsigned int *group; /* STRICT: one entry */
+	unsigned int group_size;
+	void *user;
+	char name[32];
+
+	/* under sched.lock */
+	enum thread_state state;
+	enum vb_dpa_why why;    /* of the last time it became idle */
+	bool stop;              /* stop asked for */
+	bool wake;              /* a wake came before the block */
+	bool lent;              /* runs on its caller's host thread, which gets the result itself */
+	bool quiet;             /* a call in deterministic mode: no done callback */
+	unsigned int finishing; /* done callbacks under way; it must not go away */
+	unsigned int eu;
+	struct vb_dpa_thread *run_next;
+	pthread_cond_t changed; /* it became idle, or a lent one was woken */
+
+	/* counters; written by the host thread that runs it */
+	uint64_t busy_ns, slices, starts, traps;
+};
+
+/* ---- sched.c ---- */
+
+struct eu {
+	struct vb_dpa_thread *head, *tail; /* ready threads */
+	unsigned int load;                 /* ready and running threads */
+	bool queued;                       /* in the list of EUs that have something to do */
+	bool busy;                         /* a host thread is running one of its threads */
+	struct eu *next;                   /* in that list */
+	uint64_t slices, instructions, busy_ns;
+};
+
+struct vb_dpa {
+	pthread_mutex_t lock; /* everything below */
+	struct eu *eus;
+	unsigned int neus;
+	struct eu *ready_head, *ready_tail; /* EUs with ready threads that no host thread runs */
+	unsigned int nready;
+	unsigned int host_threads; /* how many there may be */
+	unsigned int slice;
+	unsigned int spin_us;
+	bool deterministic;
+	bool held;          /* vb_dpa_hold */
+	uint64_t rng;       /* deterministic mode */
+	unsigned int rotor; /* where the search for an idle EU starts */
+	unsigned int nprocesses;
+	pthread_t workers[64];
+	unsigned int nworkers; /* started */
+	unsigned int sleeping; /* in the futex */
+	bool quit;
+	atomic_uint work;     /* futex: bumped whenever there is something to do */
+	pthread_mutex_t turn; /* deterministic mode: who holds it executes guest code */
+};
+
+/* Under dpa.lock: make an IDLE or BLOCKED thread ready on an EU. Call vb_sched_kick once the lock
+ * is released. */
+void vb_sched_ready(struct vb_dpa_thread *thread);
+void vb_sched_kick(struct vb_dpa *dpa);
+/* Under dpa.lock: take a READY thread out of its run queue. */
+void vb_sched_remove(struct vb_dpa_thread *thread);
+/* Start the host threads if they are not there yet. */
+int vb_sched_workers(struct vb_dpa *dpa);
+/* Under dpa.lock: the thread is idle now. */
+void vb_thread_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why);
+/* Run the done callback of a thread that vb_thread_idle was called for with finishing set. */
+void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why);
+
+/* Execute up to max instructions of a RUNNING thread, with its callbacks. */
+enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded);
+uint64_t vb_dpa_now_ns(void);

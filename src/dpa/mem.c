@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns guest memory below the limit: one reservation per process and the rights of each of its
+ * pages.
+ *
+ *      region                     base                                 base + limit
+ *        | jump table   | guard    | page 0 (never mapped) | ... pages ... | guard |
+ *
+ * The reservation is inaccessible; mapping is a change of rights, so an address that the guest made
+ * up meets either a page with rights that somebody gave or the host MMU's refusal.
+ */
+#include "dpa/internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t page_up(const struct space *space, uint64_t len)
+{
+	return (len + space->page - 1) & ~(space->page - 1);
+}
+
+static int host_prot(unsigned int rights)
+{
+	/* Guest text is data to the host: only translated code executes. */
+	return (rights & (VB_DPA_READ | VB_DPA_EXEC) ? PROT_READ : 0) |
+	       (rights & VB_DPA_WRITE ? PROT_READ | PROT_WRITE : 0);
+}
+
+int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span)
+{
+	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE) };
+	space->limit = limit & ~(space->page - 1);
+	space->table_len = VB_JIT_TABLES * page_up(space, text_span * 4);
+	space->region_len = space->table_len + VB_CPU_GUARD + space->limit + VB_CPU_GUARD;
+	space->region = mmap(NULL, space->region_len, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (space->region == MAP_FAILED)
+		return -ENOMEM;
+	space->pages = mmap(NULL, space->limit / space->page, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (space->pages == MAP_FAILED) {
+		munmap(space->region, space->region_len);
+		return -ENOMEM;
+	}
+	space->table = space->region;
+	space->base = (uint8_t *)space->region + space->table_len + VB_CPU_GUARD;
+	space->pages[0] = PAGE_RESERVED;
+	space->next = space->page;
+	pthread_mutex_init(&space->lock, NULL);
+	return 0;
+}
+
+void vb_space_destroy(struct space *space)
+{
+	if (!space->region)
+		return;
+	munmap(space->region, space->region_len);
+	munmap(space->pages, space->limit / space->page);
+	pthread_mutex_destroy(&space->lock);
+	space->region = NULL;
+}
+
+/* Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit,
+ * above page 0. */
+static bool page_range(const struct space *space, uint64_t addr, uint64_t len, uint64_t *first,
+		       uint64_t *count)
+{
+	if (!len || addr >= space->limit || len > space->limit - addr)
+		return false;
+	*first = addr / space->page;
+	*count = (addr + len - 1) / space->page - *first + 1;
+	return *first > 0;
+}
+
+static bool pages_all(const struct space *space, uint64_t first, uint64_t count, uint8_t mask,
+		      uint8_t value)
+{
+	for (uint64_t i = first; i < first + count; i++)
+		if ((space->pages[i] & mask) != value)
+			return false;
+	return true;
+}
+
+/* First fit from where the last search ended, once around. 0: no room. */
+static uint64_t find_free(struct space *space, uint64_t count)
+{
+	uint64_t total = space->limit / space->page, start = space->next / space->page, run = 0;
+
+	for (uint64_t step = 0, i = start; step < total + count; step++, i++) {
+		if (i >= total) {
+			i = 1;
+			run = 0;
+		}
+		run = space->pages[i] ? 0 : run + 1;
+		if (run == count) {
+			space->next = (i + 1) * space->page;
+			return i + 1 - count;
+		}
+	}
+	return 0;
+}
+
+/* Fresh zeroed pages: what an earlier mapping left is dropped. */
+static int pages_replace(struct space *space, uint64_t first, uint64_t count, unsigned int rights)
+{
+	void *at = space->base + first * space->page;
+
+	if (mmap(at, count * space->page, host_prot(rights),
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return -ENOMEM;
+	memset(space->pages + first, (int)rights, count);
+	return 0;
+}
+
+int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights, bool guard)
+{
+	uint64_t first = 0, count = 0;
+	int err = 0;
+
+	if (!len || len > space->limit || *addr & (space->page - 1))
+		return -EINVAL;
+	len = page_up(space, len);
+	pthread_mutex_lock(&space->lock);
+	if (!*addr) {
+		count = len / space->page + guard;
+		first = find_free(space, count);
+		if (!first)
+			err = -ENOMEM;
+	} else if (!page_range(space, *addr, len, &first, &count)) {
+		err = -EINVAL;
+	} else if (!pages_all(space, first, count, 0xff, 0)) {
+		err = -EEXIST;
+	}
+	if (!err && guard && !*addr) {
+		space->pages[first++] = PAGE_RESERVED;
+		count--;
+	}
+	if (!err)
+		err = pages_replace(space, first, count, rights);
+	pthread_mutex_unlock(&space->lock);
+	if (!err)
+		*addr = first * space->page;
+	return err;
+}
+
+int vb_space_protect(struct space *space, uint64_t addr, uint64_t len, unsigned int rights)
+{
+	uint64_t first, count;
+	int err = 0;
+
+	if (addr & (space->page - 1) || !page_range(space, addr, len, &first, &count))
+		return -EINVAL;
+	pthread_mutex_lock(&space->lock);
+	for (uint64_t i = first; i < first + count && !err; i++)
+		if (!space->pages[i] || space->pages[i] & PAGE_RESERVED)
+			err = -ENOMEM;
+	if (!err && mprotect(space->base + addr, count * space->page, host_prot(rights)))
+		err = -errno;
+	if (!err)
+		memset(space->pages + first, (int)rights, count);
+	pthread_mutex_unlock(&space->lock);
+	return err;
+}
+
+int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len)
+{
+	uint64_t first, count;
+	int err = 0;
+
+	if (addr & (space->page - 1) || !page_range(space, addr, len, &first, &count))
+		return -EINVAL;
+	pthread_mutex_lock(&space->lock);
+	err = pages_replace(space, first, count, 0);
+	pthread_mutex_unlock(&space->lock);
+	return err;
+}
+
+bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights)
+{
+	uint64_t first, count;
+	bool holds;
+
+	if (!page_range(space, addr, len, &first, &count))
+		return false;
+	pthread_mutex_lock(&space->lock);
+	holds = pages_all(space, first, count, (uint8_t)rights, (uint8_t)rights);
+	pthread_mutex_unlock(&space->lock);
+	return holds;
+}
+
+/* ---- the interface ---- */
+
+/* Text never changes under the decoded and translated copies of it. */
+static bool touches_text(const struct vb_dpa_process *process, uint64_t addr, uint64_t len)
+{
+	uint64_t page = process->space.page;
+
+	for (unsigned int i = 0; i < process->text.nranges; i++) {
+		const struct vb_text_range *r = &process->text.ranges[i];
+
+		if (addr < ((r->hi + page - 1) & ~(page - 1)) && (r->lo & ~(page - 1)) < addr + len)
+			return true;
+	}
+	return false;
+}
+
+static bool rights_valid(unsigned int rights)
+{
+	return rights == VB_DPA_READ || rights == (VB_DPA_READ | VB_DPA_WRITE);
+}
+
+int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
+		   unsigned int rights)
+{
+	return rights_valid(rights) ? vb_space_map(&process->space, addr, len, rights, false)
+				    : -EINVAL;
+}
+
+int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+		       unsigned int rights)
+{
+	if (!rights_valid(rights) || touches_text(process, addr, len))
+		return -EINVAL;
+	return vb_space_protect(&process->space, addr, len, rights);
+}
+
+int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len)
+{
+	return touches_text(process, addr, len) ? -EINVAL
+						: vb_space_unmap(&process->space, addr, len);
+}
+
+void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+		      unsigned int rights)
+{
+	if (!rights || !vb_space_holds(&process->space, addr, len, rights))
+		return NULL;
+	return process->space.base + addr;
+}
+
+int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uint64_t len)
+{
+	if (!len)
+		return 0;
+	if (!vb_space_holds(&process->space, addr, len, VB_DPA_READ) &&
+	    !vb_space_holds(&process->space, addr, len, VB_DPA_EXEC))
+		return -EFAULT;
+	memcpy(to, process->space.base + addr, len);
+	return 0;
+}
+
+int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *from, uint64_t len)
+{
+	struct space *space = &process->space;
+	uint64_t first, count;
+	int err = 0;
+
+	if (!len)
+		return 0;
+	if (!page_range(space, addr, len, &first, &count) || touches_text(process, addr, len))
+		return -EFAULT;
+	/* Read-only pages are opened for the copy; the lock keeps others from changing rights
+	 * meanwhile. */
+	pthread_mutex_lock(&space->lock);
+	if (!pages_all(space, first, count, VB_DPA_READ, VB_DPA_READ))
+		err = -EFAULT;
+	if (!err && mprotect(space->base + first * space->page, count * space->page,
+			     PROT_READ | PROT_WRITE))
+		err = -errno;
+	if (!err)
+		memcpy(space->base + addr, from, len);
+	for (uint64_t i = first; !err && i < first + count; i++)
+		if (!(space->pages[i] & VB_DPA_WRITE))
+			mprotect(space->base + i * space->page, space->page,
+				 host_prot(space->pages[i]));
+	pthread_mutex_unlock(&space->lock);
+	return err;
+}

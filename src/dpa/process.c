@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns DPA processes: from a file to guest memory with rights, decoded text and perhaps translated
+ * text, and the names of addresses. A process is built in one go or not at all.
+ */
+#include "dpa/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LIMIT_DEFAULT (1ULL << 30)
+
+/* ---- memory ---- */
+
+/* Rights of every page that segments touch; a page that two of them share has the rights of both.
+ */
+static int place_pages(struct vb_dpa_process *process, struct vb_dpa_error *error)
+{
+	struct space *space = &process->space;
+
+	for (unsigned int i = 0; i < process->program.nsegments; i++) {
+		const struct elf_segment *seg = &process->program.segments[i];
+		uint64_t last = (seg->addr + seg->memsz - 1) / space->page;
+
+		if (seg->addr < space->page || last >= space->limit / space->page)
+			return vb_elf_fail(
+				error, -ENOEXEC,
+				"a segment at 0x%llx touches page 0 or the end of guest memory",
+				(unsigned long long)seg->addr);
+		for (uint64_t p = seg->addr / space->page; p <= last; p++) {
+			space->pages[p] |= seg->rights ? seg->rights : PAGE_RESERVED;
+			if ((space->pages[p] & (VB_DPA_WRITE | VB_DPA_EXEC)) ==
+			    (VB_DPA_WRITE | VB_DPA_EXEC))
+				return vb_elf_fail(
+					error, -ENOEXEC,
+					"text and writable data share the page at 0x%llx; align segments to %llu",
+					(unsigned long long)(p * space->page),
+					(unsigned long long)space->page);
+		}
+	}
+	return 0;
+}
+
+static int protect_segments(struct vb_dpa_process *process, bool loading)
+{
+	struct space *space = &process->space;
+
+	for (unsigned int i = 0; i < process->program.nsegments; i++) {
+		const struct elf_segment *seg = &process->program.segments[i];
+		uint64_t last = (seg->addr + seg->memsz - 1) / space->page;
+		uint64_t p = seg->addr / space->page;
+
+		while (p <= last) {
+			uint64_t n = 1;
+			int prot;
+
+			while (p + n <= last && space->pages[p + n] == space->pages[p])
+				n++;
+			prot = space->pages[p] & (VB_DPA_READ | VB_DPA_EXEC) ? PROT_READ
+									     : PROT_NONE;
+			if (space->pages[p] & VB_DPA_WRITE || loading)
+				prot = PROT_READ | PROT_WRITE;
+			if (mprotect(space->base + p * space->page, n * space->page, prot))
+				return -errno;
+			p += n;
+		}
+	}
+	return 0;
+}
+
+static uint64_t text_span(const struct elf_program *program)
+{
+	uint64_t lo = UINT64_MAX, hi = 0;
+
+	for (unsigned int i = 0; i < program->nsegments; i++) {
+		const struct elf_segment *seg = &program->segments[i];
+
+		if (!(seg->rights & VB_DPA_EXEC))
+			continue;
+		lo = seg->addr < lo ? seg->addr : lo;
+		hi = seg->addr + seg->memsz > hi ? seg->addr + seg->memsz : hi;
+	}
+	return lo < hi ? hi - lo + 2 : 0;
+}
+
+static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t limit,
+		       struct vb_dpa_error *error)
+{
+	uint64_t span = text_span(&process->program);
+	int err;
+
+	if (span > VB_CPU_TEXT_MAX)
+		return vb_elf_fail(error, -ENOEXEC,
+				   "executable segments span %llu MiB; the most is %llu",
+				   (unsigned long long)(span >> 20),
+				   (unsigned long long)(VB_CPU_TEXT_MAX >> 20));
+	err = vb_space_create(&process->space, limit, span);
+	if (err)
+		return vb_elf_fail(error, err, "cannot reserve %llu MiB of address space",
+				   (unsigned long long)(limit >> 20));
+	err = place_pages(process, error);
+	if (err)
+		return err;
+	if (protect_segments(process, true))
+		return vb_elf_fail(error, -ENOMEM, "no memory for the program's segments");
+	err = vb_elf_load(elf, &process->program, process->space.base, error);
+	if (!err && protect_segments(process, false))
+		err = vb_elf_fail(error, -ENOMEM,
+				  "cannot set the rights of the program's segments");
+	return err;
+}
+
+/* ---- text ---- */
+
+static int load_text(struct vb_dpa_process *process, struct vb_dpa_error *error)
+{
+	const struct elf_program *program = &process->program;
+	struct vb_text_range *ranges;
+	unsigned int n = 0;
+	int err;
+
+	ranges = calloc(program->nsegments, sizeof(*ranges));
+	if (!ranges)
+		return vb_elf_fail(error, -ENOMEM, "no memory");
+	for (unsigned int i = 0; i < program->nsegments; i++)
+		if (program->segments[i].rights & VB_DPA_EXEC)
+			ranges[n++] = (struct vb_text_range){ program->segments[i].addr,
+							      program->segments[i].addr +
+								      program->segments[i].memsz };
+	err = vb_text_create(&process->text, process->space.base, ranges, n);
+	return err ? vb_elf_fail(error, err, "no memory to decode the text") : 0;
+}
+
+static bool add_leader(uint64_t **leaders, size_t *n, size_t *max, uint64_t addr)
+{
+	uint64_t *grown;
+
+	if (*n == *max) {
+		*max = *max ? 2 * *max : 1024;
+		grown = realloc(*leaders, *max * sizeof(**leaders));
+		if (!grown)
+			return false;
+		*leaders = grown;
+	}
+	(*leaders)[(*n)++] = addr;
+	return true;
+}
+
+/* Where indirect jumps may go: named code, and words of data that look like code addresses. Only a
+ * guess; see jit/. */
+static size_t find_leaders(const struct vb_dpa_process *process, uint64_t **leaders,
+			   size_t *nsymbols)
+{
+	const struct elf_program *program = &process->program;
+	size_t n = 0, max = 0;
+
+	add_leader(leaders, &n, &max, program->entry);
+	for (size_t i = 0; i < program->nsymbols; i++)
+		if (vb_text_holds(&process->text, program->symbols[i].addr) &&
+		    !add_leader(leaders, &n, &max, program->symbols[i].addr))
+			return n;
+	*nsymbols = n;
+	for (unsigned int i = 0; i < program->nsegments; i++) {
+		const struct elf_segment *seg = &program->segments[i];
+		uint64_t at = (seg->addr + 3) & ~3ULL;
+
+		for (; seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC) &&
+		       at + 4 <= seg->addr + seg->filesz;
+		     at += 4) {
+			uint32_t word;
+
+			memcpy(&word, process->space.base + at, sizeof(word));
+			if (vb_text_holds(&process->text, word) &&
+			    !add_leader(leaders, &n, &max, word))
+				return n;
+		}
+	}
+	return n;
+}
+
+static const char *perf_name(void *arg, uint64_t pc, uint64_t *offset)
+{
+	return vb_dpa_symbol_name(arg, pc, offset);
+}
+
+static int choose_tier(enum vb_dpa_tier wanted, struct vb_dpa_error *error, enum vb_dpa_tier *tier)
+{
+	const char *env = getenv("VERBATIM_DPA_TIER");
+
+	*tier = wanted;
+	if (!env || !*env)
+		return 0;
+	if (!strcmp(env, "interp"))
+		*tier = VB_DPA_TIER_INTERP;
+	else if (!strcmp(env, "jit"))
+		*tier = VB_DPA_TIER_JIT;
+	else
+		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_TIER=%s is neither interp nor jit",
+				   env);
+	return 0;
+}
+
+static void translate(struct vb_dpa_process *process)
+{
+	static atomic_bool said;
+	uint64_t *leaders = NULL;
+	struct vb_text_range
+		data[sizeof(process->program.segments) / sizeof(process->program.segments[0])];
+	struct vb_jit_hints hints = { .data = data };
+	const char *why = "";
+	int err;
+
+	for (unsigned int i = 0; i < process->program.nsegments; i++) {
+		const struct elf_segment *seg = &process->program.segments[i];
+
+		if (seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC))
+			data[hints.ndata++] =
+				(struct vb_text_range){ seg->addr, seg->addr + seg->filesz };
+	}
+	hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
+	hints.leaders = leaders;
+	err = vb_jit_create(&process->text, process->space.limit, process->space.table,
+			    (uint8_t *)process->space.table - process->space.base, &hints, &why);
+	free(leaders);
+	if (err && !atomic_exchange(&said, true))
+		vb_warn("dpa: programs are interpreted, not translated: %s", why);
+	if (!err && getenv("VERBATIM_DPA_PERF_MAP") &&
+	    !strcmp(getenv("VERBATIM_DPA_PERF_MAP"), "1"))
+		vb_jit_perf_map(&process->text, perf_name, process);
+}
+
+/* ---- create, destroy ---- */
+
+static void process_free(struct vb_dpa_process *process)
+{
+	vb_jit_destroy(&process->text);
+	vb_text_destroy(&process->text);
+	vb_space_destroy(&process->space);
+	vb_elf_free(&process->program);
+	pthread_mutex_destroy(&process->lock);
+	pthread_mutex_destroy(&process->cpus_lock);
+	free(process);
+}
+
+static int process_build(struct vb_dpa_process *process, const void *elf, size_t len,
+			 uint64_t limit, enum vb_dpa_tier tier, struct vb_dpa_error *error)
+{
+	int err;
+
+	err = vb_signal_install();
+	if (err)
+		return vb_elf_fail(error, err, "cannot install the SIGSEGV handler");
+	vb_access_init();
+	err = vb_elf_read(elf, len, limit, &process->program, error);
+	if (!err)
+		err = load_memory(process, elf, limit, error);
+	if (!err)
+		err = load_text(process, error);
+	if (err)
+		return err;
+	if (tier != VB_DPA_TIER_INTERP)
+		translate(process);
+	if (vb_dpa_symbol_value(process, "__global_pointer$", &process->global_pointer, NULL))
+		process->global_pointer = 0;
+	return 0;
+}
+
+int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
+			  const struct vb_dpa_process_attr *attr, struct vb_dpa_process **process,
+			  struct vb_dpa_error *error)
+{
+	static const struct vb_dpa_process_attr defaults;
+	struct vb_dpa_process *p;
+	enum vb_dpa_tier tier;
+	uint64_t limit;
+	int err;
+
+	attr = attr ? attr : &defaults;
+	limit = attr->limit ? attr->limit : LIMIT_DEFAULT;
+	if (!dpa || limit > VB_CPU_LIMIT_MAX || limit < 1U << 16 || attr->tier > VB_DPA_TIER_JIT)
+		return vb_elf_fail(error, -EINVAL, "bad attributes");
+	err = choose_tier(attr->tier, error, &tier);
+	if (err)
+		return err;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return vb_elf_fail(error, -ENOMEM, "no memory");
+	p->dpa = dpa;
+	p->ops = attr->ops;
+	p->ops_arg = attr->ops_arg;
+	snprintf(p->name, sizeof(p->name), "%s", attr->name ? attr->name : "dpa");
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_mutex_init(&p->cpus_lock, NULL);
+	err = process_build(p, elf, len, limit, tier, error);
+	if (err) {
+		process_free(p);
+		return err;
+	}
+	pthread_mutex_lock(&dpa->lock);
+	dpa->nprocesses++;
+	pthread_mutex_unlock(&dpa->lock);
+	*process = p;
+	return 0;
+}
+
+int vb_dpa_process_destroy(struct vb_dpa_process *process)
+{
+	struct vb_dpa *dpa = process->dpa;
+	bool busy;
+
+	pthread_mutex_lock(&process->cpus_lock);
+	busy = process->cpus;
+	pthread_mutex_unlock(&process->cpus_lock);
+	if (busy)
+		return -EBUSY;
+	while (process->windows)
+		vb_dpa_window_destroy(process->windows);
+	process_free(process);
+	pthread_mutex_lock(&dpa->lock);
+	dpa->nprocesses--;
+	pthread_mutex_unlock(&dpa->lock);
+	return 0;
+}
+
+/* ---- what others ask ---- */
+
+enum vb_dpa_tier vb_dpa_process_tier(const struct vb_dpa_process *process)
+{
+	return process->text.jit ? VB_DPA_TIER_JIT : VB_DPA_TIER_INTERP;
+}
+
+uint64_t vb_dpa_process_entry(const struct vb_dpa_process *process)
+{
+	return process->program.entry;
+}
+
+uint64_t vb_dpa_process_limit(const struct vb_dpa_process *process)
+{
+	return process->space.limit;
+}
+
+const char *vb_dpa_process_name(const struct vb_dpa_process *process)
+{
+	return process->name;
+}
+
+void *vb_dpa_process_ops_arg(const struct vb_dpa_process *process)
+{
+	return process->ops_arg;
+}
+
+void vb_dpa_text_stats(const struct vb_dpa_process *process, struct vb_dpa_text_stats *out)
+{
+	*out = (struct vb_dpa_text_stats){ .text_bytes = process->text.hi - process->text.lo };
+	if (process->text.jit)
+		vb_jit_stats(&process->text, out);
+}
+
+int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, uint64_t *value,
+			uint64_t *size)
+{
+	for (size_t i = 0; i < process->program.nsymbols; i++) {
+		const struct symbol *s = &process->program.symbols[i];
+
+		if (strcmp(s->name, name))
+			continue;
+		*value = s->addr;
+		if (size)
+			*size = s->size;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,
+			       uint64_t *offset)
+{
+	const struct symbol *symbols = process->program.symbols;
+	size_t lo = 0, hi = process->program.nsymbols;
+
+	/* The last symbol that starts at or before addr ... */
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (symbols[mid].addr <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	/* ... or one of its neighbours that is long enough; labels without a size reach to the next
+	 * symbol. */
+	for (size_t i = lo, tries = 0; i-- > 0 && tries < 64; tries++) {
+		const struct symbol *s = &symbols[i];
+
+		if (s->size ? addr - s->addr >= s->size
+			    : !vb_text_holds(&process->text, addr) ||
+				      !vb_text_holds(&process->text, s->addr))
+			continue;
+		if (offset)
+			*offset = addr - s->addr;
+		/* Several names for one address: the first one has the size. */
+		while (i > 0 && symbols[i - 1].addr == s->addr && symbols[i - 1].size >= s->size)
+			s = &symbols[--i];
+		return s->name;
+	}
+	return NULL;
+}

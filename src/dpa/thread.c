@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns guest threads: their memory, their states, and what their ecalls and traps lead to.
+ *
+ *          start            an EU takes it             return, exit, trap, stop
+ *   IDLE ---------> READY ------------------> RUNNING --------------------------> IDLE
+ *    |                ^  ^---- slice over, yield --'  |                             ^
+ *    |                `---------- wake ---------- BLOCKED  (ecall answered BLOCK)   |
+ *    `--- run, call: RUNNING on the caller's host thread ---------------------------'
+ *
+ * States change under dpa.lock only. While RUNNING, the cpu belongs to the host thread that runs
+ * it.
+ */
+#include "dpa/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define STACK_DEFAULT 65536
+
+uint64_t vb_dpa_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* ---- memory of a thread ---- */
+
+/* RISC-V uses TLS variant I without a header: tp points to the thread's copy of the TLS segment. */
+static int make_tls(struct vb_dpa_thread *thread)
+{
+	const struct elf_program *program = &thread->process->program;
+	struct space *space = &thread->process->space;
+	int err;
+
+	if (!program->tls_memsz)
+		return 0;
+	if (program->tls_filesz &&
+	    !vb_space_holds(space, program->tls_addr, program->tls_filesz, VB_DPA_READ))
+		return -EFAULT;
+	err = vb_space_map(space, &thread->tls_addr, program->tls_memsz + program->tls_align,
+			   VB_DPA_READ | VB_DPA_WRITE, false);
+	if (err)
+		return err;
+	thread->tls_len = program->tls_memsz + program->tls_align;
+	thread->tp = (thread->tls_addr + program->tls_align - 1) & ~(program->tls_align - 1);
+	memcpy(space->base + thread->tp, space->base + program->tls_addr, program->tls_filesz);
+	return 0;
+}
+
+static int copy_group(struct vb_dpa_thread *thread, const struct vb_dpa_thread_attr *attr)
+{
+	unsigned int neus = thread->process->dpa->neus;
+	const unsigned int *group =
+		attr->affinity == VB_DPA_AFFINITY_STRICT ? &attr->eu : attr->group;
+	unsigned int n = attr->affinity == VB_DPA_AFFINITY_STRICT ? 1 : attr->group_size;
+
+	thread->affinity = attr->affinity;
+	if (attr->affinity == VB_DPA_AFFINITY_NONE)
+		return 0;
+	if (attr->affinity > VB_DPA_AFFINITY_GROUP || !group || !n || n > neus)
+		return -EINVAL;
+	for (unsigned int i = 0; i < n; i++)
+		if (group[i] >= neus)
+			return -EINVAL;
+	thread->group = malloc(n * sizeof(*group));
+	if (!thread->group)
+		return -ENOMEM;
+	memcpy(thread->group, group, n * sizeof(*group));
+	thread->group_size = n;
+	return 0;
+}
+
+static void thread_free(struct vb_dpa_thread *thread)
+{
+	struct space *space = &thread->process->space;
+
+	if (thread->stack_addr) /* with the guard page, so that both can be used again */
+		vb_space_unmap(space, thread->stack_addr - space->page,
+			       thread->stack_size + space->page);
+	if (thread->tls_addr)
+		vb_space_unmap(space, thread->tls_addr, thread->tls_len);
+	pthread_cond_destroy(&thread->changed);
+	free(thread->group);
+	free(thread);
+}
+
+static void reset_registers(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa_state *s = &thread->cpu.s;
+
+	memset(s->x, 0, sizeof(s->x));
+	s->x[1] = VB_CPU_RETURN_PC;
+	s->x[2] = thread->stack_addr + thread->stack_size;
+	s->x[3] = thread->process->global_pointer;
+	s->x[4] = thread->tp;
+	thread->cpu.reserved_addr = ~0ULL;
+}
+
+int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thread_attr *attr,
+			 struct vb_dpa_thread **thread)
+{
+	static const struct vb_dpa_thread_attr defaults;
+	struct vb_dpa_thread *t;
+	pthread_condattr_t clock;
+	int err;
+
+	attr = attr ? attr : &defaults;
+	/* aligned_alloc: the windows' table and the counters start on a cache line of their own */
+	t = aligned_alloc(64, (sizeof(*t) + 63) & ~63UL);
+	if (!t)
+		return -ENOMEM;
+	memset(t, 0, sizeof(*t));
+	t->process = process;
+	vb_cpu_init(&t->cpu, &process->text, process->space.base, process->space.limit);
+	t->cpu.thread = t;
+	t->cpu.source = (struct vb_access_source){ vb_window_find, process };
+	t->cpu.deterministic = process->dpa->deterministic;
+	t->user = attr->user;
+	snprintf(t->name, sizeof(t->name), "%s", attr->name ? attr->name : "");
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&t->changed, &clock);
+	pthread_condattr_destroy(&clock);
+	err = copy_group(t, attr);
+	t->stack_size = attr->stack_size ? attr->stack_size : STACK_DEFAULT;
+	if (!err && t->stack_size > process->space.limit)
+		err = -EINVAL;
+	if (!err) {
+		t->stack_size =
+			(t->stack_size + process->space.page - 1) & ~(process->space.page - 1);
+		err = vb_space_map(&process->space, &t->stack_addr, t->stack_size,
+				   VB_DPA_READ | VB_DPA_WRITE, true);
+	}
+	if (!err)
+		err = make_tls(t);
+	if (err) {
+		thread_free(t);
+		return err;
+	}
+	reset_registers(t);
+	pthread_mutex_lock(&process->cpus_lock);
+	t->cpu.next = process->cpus;
+	process->cpus = &t->cpu;
+	pthread_mutex_unlock(&process->cpus_lock);
+	*thread = t;
+	return 0;
+}
+
+/* Windows that only this thread saw go with it. */
+static void destroy_windows(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa_process *process = thread->process;
+	struct vb_dpa_window *w;
+
+	do {
+		pthread_mutex_lock(&process->lock);
+		for (w = process->windows; w && w->thread != thread; w = w->next)
+			;
+		pthread_mutex_unlock(&process->lock);
+		if (w)
+			vb_dpa_window_destroy(w);
+	} while (w);
+}
+
+int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa_process *process = thread->process;
+	struct vb_cpu **link;
+	bool idle;
+
+	pthread_mutex_lock(&process->dpa->lock);
+	while (thread->state == THREAD_IDLE && thread->finishing)
+		pthread_cond_wait(&thread->changed, &process->dpa->lock);
+	idle = thread->state == THREAD_IDLE;
+	pthread_mutex_unlock(&process->dpa->lock);
+	if (!idle)
+		return -EBUSY;
+	destroy_windows(thread);
+	pthread_mutex_lock(&process->cpus_lock);
+	for (link = &process->cpus; *link != &thread->cpu; link = &(*link)->next)
+		;
+	*link = thread->cpu.next;
+	pthread_mutex_unlock(&process->cpus_lock);
+	thread_free(thread);
+	return 0;
+}
+
+/* ---- executing ---- */
+
+/* Act on the answer to an ecall. True: the thread goes on. */
+static bool after_ecall(struct vb_dpa_thread *thread, enum vb_dpa_action action, uint64_t pc,
+			enum vb_dpa_why *why, bool *yielded)
+{
+	struct vb_dpa_state *s = &thread->cpu.s;
+
+	if (action != VB_DPA_TRAP) {
+		s->instret++;
+		if (s->pc == pc)
+			s->pc += 4;
+	}
+	switch (action) {
+	case VB_DPA_CONTINUE:
+		return true;
+	case VB_DPA_YIELD:
+		*yielded = true;
+		*why = VB_DPA_WHY_BUDGET;
+		return false;
+	case VB_DPA_BLOCK:
+		*why = VB_DPA_WHY_BLOCK;
+		return false;
+	case VB_DPA_EXIT:
+		*why = VB_DPA_WHY_EXIT;
+		return false;
+	default:
+		s->cause = VB_DPA_CAUSE_ECALL;
+		s->tval = 0;
+		*why = VB_DPA_WHY_TRAP;
+		return false;
+	}
+}
+
+static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
+{
+	const struct vb_dpa_ops *ops = thread->process->ops;
+	struct vb_dpa_state *s = &thread->cpu.s;
+	uint64_t start = s->instret, pc;
+	enum vb_dpa_action action;
+	enum vb_dpa_why why;
+
+	for (;;) {
+		switch (vb_cpu_run(&thread->cpu, max - (s->instret - start))) {
+		case VB_CPU_BUDGET:
+			return VB_DPA_WHY_BUDGET;
+		case VB_CPU_STOPPED:
+			return VB_DPA_WHY_STOP;
+		case VB_CPU_RETURN:
+			return VB_DPA_WHY_RETURN;
+		case VB_CPU_TRAP:
+			return VB_DPA_WHY_TRAP;
+		case VB_CPU_ECALL:
+			pc = s->pc;
+			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg)
+						   : VB_DPA_TRAP;
+			if (!after_ecall(thread, action, pc, &why, yielded))
+				return why;
+			break;
+		}
+	}
+}
+
+enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
+{
+	const struct vb_dpa_ops *ops = thread->process->ops;
+	uint64_t start = vb_dpa_now_ns();
+	enum vb_dpa_why why;
+
+	*yielded = false;
+	why = execute(thread, max, yielded);
+	if (why == VB_DPA_WHY_TRAP) {
+		thread->traps++;
+		if (ops && ops->trap)
+			ops->trap(thread, &thread->cpu.s, thread->process->ops_arg);
+	}
+	thread->slices++;
+	thread->busy_ns += vb_dpa_now_ns() - start;
+	return why;
+}
+
+/* ---- states ---- */
+
+void vb_thread_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
+{
+	thread->state = THREAD_IDLE;
+	thread->why = why;
+	thread->stop = false;
+	thread->lent = false;
+	atomic_store_explicit(&thread->cpu.stop, false, memory_order_relaxed);
+	pthread_cond_broadcast(&thread->changed);
+}
+
+void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why)
+{
+	const struct vb_dpa_ops *ops = thread->process->ops;
+	struct vb_dpa *dpa = thread->process->dpa;
+
+	if (ops && ops->done)
+		ops->done(thread, why, thread->process->ops_arg);
+	pthread_mutex_lock(&dpa->lock);
+	thread->finishing--;
+	pthread_cond_broadcast(&thread->changed);
+	pthread_mutex_unlock(&dpa->lock);
+}
+
+/* IDLE -> RUNNING for a caller that runs it itself. */
+static int claim(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	int err = 0;
+
+	pthread_mutex_lock(&dpa->lock);
+	if (thread->state != THREAD_IDLE) {
+		err = -EBUSY;
+	} else {
+		thread->state = THREAD_RUNNING;
+		thread->lent = true;
+		thread->starts++;
+	}
+	pthread_mutex_unlock(&dpa->lock);
+	return err;
+}
+
+int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+			   unsigned int nargs)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	bool idle;
+
+	if (nargs > 8 || (nargs && !args))
+		return -EINVAL;
+	pthread_mutex_lock(&dpa->lock);
+	idle = thread->state == THREAD_IDLE;
+	pthread_mutex_unlock(&dpa->lock);
+	if (!idle)
+		return -EBUSY;
+	reset_registers(thread);
+	for (unsigned int i = 0; i < nargs; i++)
+		thread->cpu.s.x[10 + i] = args[i];
+	thread->cpu.s.pc = pc;
+	thread->cpu.s.cause = VB_DPA_CAUSE_NONE;
+	thread->cpu.s.tval = 0;
+	return 0;
+}
+
+int vb_dpa_thread_start(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	int err;
+
+	err = vb_sched_workers(dpa);
+	if (err)
+		return err;
+	pthread_mutex_lock(&dpa->lock);
+	if (thread->state != THREAD_IDLE) {
+		pthread_mutex_unlock(&dpa->lock);
+		return -EBUSY;
+	}
+	thread->starts++;
+	vb_sched_ready(thread);
+	pthread_mutex_unlock(&dpa->lock);
+	vb_sched_kick(dpa);
+	return 0;
+}
+
+void vb_dpa_thread_wake(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	bool kick = false;
+
+	pthread_mutex_lock(&dpa->lock);
+	if (thread->state != THREAD_BLOCKED) {
+		thread->wake = true;
+	} else if (thread->lent) {
+		thread->state = THREAD_RUNNING;
+		pthread_cond_broadcast(&thread->changed);
+	} else {
+		vb_sched_ready(thread);
+		kick = true;
+	}
+	pthread_mutex_unlock(&dpa->lock);
+	if (kick)
+		vb_sched_kick(dpa);
+}
+
+int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+
+	pthread_mutex_lock(&dpa->lock);
+	if (thread->state == THREAD_READY) {
+		vb_sched_remove(thread);
+		vb_thread_idle(thread, VB_DPA_WHY_STOP);
+	} else if (thread->state == THREAD_BLOCKED && !thread->lent) {
+		vb_thread_idle(thread, VB_DPA_WHY_STOP);
+	} else if (thread->state != THREAD_IDLE) {
+		thread->stop = true;
+		atomic_store_explicit(&thread->cpu.stop, true, memory_order_relaxed);
+		pthread_cond_broadcast(&thread->changed);
+	}
+	while (thread->state != THREAD_IDLE || thread->finishing)
+		pthread_cond_wait(&thread->changed, &dpa->lock);
+	pthread_mutex_unlock(&dpa->lock);
+	return 0;
+}
+
+void vb_dpa_thread_preempt(struct vb_dpa_thread *thread)
+{
+	atomic_store_explicit(&thread->cpu.stop, true, memory_order_relaxed);
+}
+
+int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb_dpa_why *why)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	uint64_t until = timeout_ns < 0 ? 0 : vb_dpa_now_ns() + (uint64_t)timeout_ns;
+	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
+			       .tv_nsec = (long)(until % 1000000000ULL) };
+	int err = 0;
+
+	pthread_mutex_lock(&dpa->lock);
+	while (!err && (thread->state != THREAD_IDLE || thread->finishing))
+		err = timeout_ns < 0 ? pthread_cond_wait(&thread->changed, &dpa->lock)
+				     : pthread_cond_timedwait(&thread->changed, &dpa->lock, &ts);
+	if (!err && why)
+		*why = thread->why;
+	pthread_mutex_unlock(&dpa->lock);
+	return -err;
+}
+
+/* ---- a lent host thread ---- */
+
+/* The thread's ecall said BLOCK: true if it was woken (and may go on) before it was stopped. */
+static bool lent_block(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	bool woken;
+
+	pthread_mutex_lock(&dpa->lock);
+	if (thread->wake)
+		thread->wake = false;
+	else
+		thread->state = THREAD_BLOCKED;
+	while (thread->state == THREAD_BLOCKED && !thread->stop)
+		pthread_cond_wait(&thread->changed, &dpa->lock);
+	woken = thread->state != THREAD_BLOCKED;
+	thread->state = THREAD_RUNNING;
+	pthread_mutex_unlock(&dpa->lock);
+	return woken;
+}
+
+/* Run a claimed thread; wait: sleep through blocks instead of coming back. */
+static enum vb_dpa_why run_lent(struct vb_dpa_thread *thread, uint64_t max, bool wait)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	uint64_t start = thread->cpu.s.instret;
+	enum vb_dpa_why why;
+	bool yielded, stop;
+
+	do {
+		if (dpa->deterministic)
+			pthread_mutex_lock(&dpa->turn);
+		why = vb_thread_execute(thread, max - (thread->cpu.s.instret - start), &yielded);
+		if (dpa->deterministic)
+			pthread_mutex_unlock(&dpa->turn);
+		pthread_mutex_lock(&dpa->lock);
+		stop = thread->stop;
+		atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
+		pthread_mutex_unlock(&dpa->lock);
+		if (why == VB_DPA_WHY_BLOCK && wait)
+			why = lent_block(thread) ? VB_DPA_WHY_BUDGET : VB_DPA_WHY_STOP;
+		else if (why == VB_DPA_WHY_STOP && !stop) /* only preempted */
+			why = VB_DPA_WHY_BUDGET;
+	} while (why == VB_DPA_WHY_BUDGET && !stop && thread->cpu.s.instret - start < max);
+	if (stop && why == VB_DPA_WHY_BUDGET)
+		why = VB_DPA_WHY_STOP;
+	pthread_mutex_lock(&dpa->lock);
+	vb_thread_idle(thread, why);
+	pthread_mutex_unlock(&dpa->lock);
+	return why;
+}
+
+int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why)
+{
+	enum vb_dpa_why result;
+	int err = claim(thread);
+
+	if (err)
+		return err;
+	result = run_lent(thread, max, false);
+	if (why)
+		*why = result;
+	return 0;
+}
+
+/* Deterministic mode: the call waits for its turns like every other thread, and its caller for the
+ * end. */
+static int call_queued(struct vb_dpa_thread *thread, enum vb_dpa_why *why)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	int err = vb_sched_workers(dpa);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&dpa->lock);
+	thread->quiet = true;
+	pthread_mutex_unlock(&dpa->lock);
+	err = vb_dpa_thread_start(thread);
+	if (!err)
+		err = vb_dpa_thread_wait(thread, -1, why);
+	pthread_mutex_lock(&dpa->lock);
+	thread->quiet = false;
+	pthread_mutex_unlock(&dpa->lock);
+	return err;
+}
+
+int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args, unsigned int nargs,
+		uint64_t *result)
+{
+	enum vb_dpa_why why;
+	int err = vb_dpa_thread_set_call(thread, pc, args, nargs);
+
+	if (err)
+		return err;
+	if (thread->process->dpa->deterministic) {
+		err = call_queued(thread, &why);
+		if (err)
+			return err;
+	} else {
+		err = claim(thread);
+		if (err)
+			return err;
+		why = run_lent(thread, UINT64_MAX, true);
+	}
+	if (why == VB_DPA_WHY_TRAP)
+		return -EFAULT;
+	if (why != VB_DPA_WHY_RETURN)
+		return -EINTR;
+	if (result)
+		*result = thread->cpu.s.x[10];
+	return 0;
+}
+
+/* ---- what others ask ---- */
+
+struct vb_dpa_state *vb_dpa_thread_state(struct vb_dpa_thread *thread)
+{
+	return &thread->cpu.s;
+}
+
+void *vb_dpa_thread_user(const struct vb_dpa_thread *thread)
+{
+	return thread->user;
+}
+
+const char *vb_dpa_thread_name(const struct vb_dpa_thread *thread)
+{
+	return thread->name;
+}
+
+struct vb_dpa_process *vb_dpa_thread_process(const struct vb_dpa_thread *thread)
+{
+	return thread->process;
+}
+
+void vb_dpa_thread_counters(const struct vb_dpa_thread *thread, struct vb_dpa_thread_counters *out)
+{
+	/* Each value is read whole; together they may be of two moments while the thread runs. */
+	*out = (struct vb_dpa_thread_counters){
+		.instructions = __atomic_load_n(&thread->cpu.s.instret, __ATOMIC_RELAXED),
+		.busy_ns = __atomic_load_n(&thread->busy_ns, __ATOMIC_RELAXED),
+		.slices = __atomic_load_n(&thread->slices, __ATOMIC_RELAXED),
+		.starts = __atomic_load_n(&thread->starts, __ATOMIC_RELAXED),
+		.traps = __atomic_load_n(&thread->traps, __ATOMIC_RELAXED),
+		.window_misses = __atomic_load_n(&thread->cpu.table_misses, __ATOMIC_RELAXED),
+	};
+}

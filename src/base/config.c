@@ -210,7 +210,21 @@ static bool parse_limit(struct parser *p, const struct key *key, struct vb_confi
 	return true;
 }
 
-#define KNOWN_KEYS "format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq"
+static bool parse_eus(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+		      const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_EUS) {
+		fail(p, p->line, "%s: '%s' is not a number of execution units; allowed: 1 to %u",
+		     key->name, value, VB_CONFIG_MAX_EUS);
+		return false;
+	}
+	a->dpa_eus = n;
+	return true;
+}
+
+#define KNOWN_KEYS "format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus"
 
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
@@ -229,6 +243,7 @@ static const struct key keys[] = {
 	{ .name = "max_srq",
 	  .parse = parse_limit,
 	  .offset = offsetof(struct vb_config_adapter, max_srq) },
+	{ .name = "dpa_eus", .parse = parse_eus },
 };
 
 /* --- sections and keys as they come

@@ -10,6 +10,7 @@
  *	interface = eth0          ; or:  address = 10.0.0.1   (IPv4 or IPv6; may be given more than once)
  *	mtu = 4096                ; largest path MTU, default from the interface
  *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
+ *	dpa_eus = 256             ; execution units of the accelerator
  */
 #pragma once
 
@@ -18,7 +19,12 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
-enum { VB_CONFIG_MAX_ADAPTERS = 16, VB_CONFIG_MAX_ADDRESSES = 8, VB_NAME_MAX = 32 };
+enum {
+	VB_CONFIG_MAX_ADAPTERS = 16,
+	VB_CONFIG_MAX_ADDRESSES = 8,
+	VB_NAME_MAX = 32,
+	VB_CONFIG_MAX_EUS = 4096
+};
 
 enum vb_format { VB_FORMAT_MLX5 };
 
@@ -34,6 +40,7 @@ struct vb_config_adapter {
 	unsigned int mtu;                         /* largest path MTU in bytes: 256 ... 4096 */
 	bool down;                                /* a configured interface or address is missing */
 	uint32_t max_qp, max_cq, max_mr, max_srq; /* 0: the card's own limit */
+	uint32_t dpa_eus; /* execution units of the accelerator; 0: its default */
 };
 
 struct vb_config {

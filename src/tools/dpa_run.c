@@ -9,6 +9,7 @@
  * run, or bad usage.
  */
 #include "tools/dpa_run.h"
+#include "base/config.h"
 #include "dpa/dpa.h"
 
 #include <argp.h>
@@ -43,13 +44,13 @@ struct guest {
 enum { OPT_TIER = 1, OPT_COUNT, OPT_REGS, OPT_MAX, OPT_LIMIT, OPT_STATS };
 
 static const struct argp_option option_table[] = {
-	{"tier",					OPT_TIER, "TIER", 0, "interp or jit; default: jit where it works", 0 },
-	{ "count",				       OPT_COUNT, NULL, 0, "Print the number of instructions retired", 0 },
+	{ "tier", OPT_TIER, "TIER", 0, "interp or jit; default: jit where it works", 0 },
+	{ "count", OPT_COUNT, NULL, 0, "Print the number of instructions retired", 0 },
 	{ "regs", OPT_REGS, NULL, 0, "Print all registers at the end", 0 },
-	{ "max-insns",					    OPT_MAX, "N", 0, "Stop after exactly N instructions, with status 124", 0 },
-	{ "limit",OPT_LIMIT, "MIB", 0, "Size of guest memory; default 1024", 0 },
-	{ "stats",					    OPT_STATS, NULL, 0, "Print size and time of the translation", 0 },
-	{ 0					   },
+	{ "max-insns", OPT_MAX, "N", 0, "Stop after exactly N instructions, with status 124", 0 },
+	{ "limit", OPT_LIMIT, "MIB", 0, "Size of guest memory; default 1024", 0 },
+	{ "stats", OPT_STATS, NULL, 0, "Print size and time of the translation", 0 },
+	{ 0 },
 };
 
 static error_t parse_number(struct argp_state *state, const char *text, uint64_t *value)
@@ -304,6 +305,8 @@ static int run_file(struct vb_dpa *dpa, const void *elf, size_t len, const struc
 int dpa_run_main(int argc, char **argv)
 {
 	struct options o = { .max_insns = UINT64_MAX };
+	const struct vb_config *config;
+	struct vb_dpa_attr attr = { 0 };
 	struct vb_dpa *dpa;
 	size_t len = 0;
 	void *elf;
@@ -316,7 +319,13 @@ int dpa_run_main(int argc, char **argv)
 		fprintf(stderr, "verbatim-dpa-run: %s: %s\n", o.args[0], strerror(errno));
 		return EXIT_REFUSED;
 	}
-	err = vb_dpa_create(NULL, &dpa);
+	config = vb_config_get();
+	if (!config) {
+		free(elf);
+		return EXIT_REFUSED; /* what is wrong with it was logged */
+	}
+	attr.eus = config->adapter[0].dpa_eus;
+	err = vb_dpa_create(&attr, &dpa);
 	if (err) {
 		fprintf(stderr, "verbatim-dpa-run: %s\n",
 			err == -EINVAL ? "VERBATIM_DPA_SEED is not a number" : strerror(-err));

@@ -54,7 +54,7 @@ static void full_file(void **state)
 					"address=127.0.0.9\n"
 					"  mtu = 1024\n"
 					"\tmax_qp = 128\n"
-					"max_cq = 64\nmax_mr = 32\nmax_srq = 16\n"
+					"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\n"
 					"\n"
 					"# any name, with the format told\n"
 					"[adapter left.card-1]\n"
@@ -76,6 +76,7 @@ static void full_file(void **state)
 	assert_int_equal(a[0].max_cq, 64);
 	assert_int_equal(a[0].max_mr, 32);
 	assert_int_equal(a[0].max_srq, 16);
+	assert_int_equal(a[0].dpa_eus, 8);
 	assert_string_equal(a[1].name, "left.card-1");
 	assert_address(&a[1].address[0], "::ffff:127.0.0.1");
 	assert_int_equal(a[1].mtu, 4096);
@@ -126,7 +127,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus" },
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx5_0]\n",
 	  "3: [adapter mlx5_0]: this adapter stands in line 1 already" },
 	{ "[adapter a b]\n",

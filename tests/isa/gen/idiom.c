@@ -132,17 +132,11 @@ static void comparison(struct gen *g)
 /* Two results of the same operands: high and low product, quotient and remainder. */
 static void pair(struct gen *g)
 {
-	static const enum rv_op op[][2] = {
-		{OP_mulh,    OP_mul  },
-                { OP_mulhu,  OP_mul  },
-                { OP_mulhsu, OP_mul  },
-		{ OP_div,    OP_rem  },
-                { OP_divu,   OP_remu },
-                { OP_divw,   OP_remw },
-		{ OP_divuw,  OP_remuw},
-                { OP_mul,    OP_mulhu},
-                { OP_rem,    OP_div  }
-	};
+	static const enum rv_op op[][2] = { { OP_mulh, OP_mul },    { OP_mulhu, OP_mul },
+					    { OP_mulhsu, OP_mul },  { OP_div, OP_rem },
+					    { OP_divu, OP_remu },   { OP_divw, OP_remw },
+					    { OP_divuw, OP_remuw }, { OP_mul, OP_mulhu },
+					    { OP_rem, OP_div } };
 	unsigned n = rng_below(&g->r, sizeof(op) / sizeof(op[0])), a = gen_any(g), b = gen_any(g);
 	unsigned first = gen_dest(g), second = gen_dest(g);
 

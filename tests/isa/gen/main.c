@@ -223,15 +223,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option option[] = {
-	{"run",               'r', "PATH", 0, "verbatim-dpa-run", 0 },
-	{ "qemu",             'q', "PATH", 0, "qemu-riscv64", 0 },
+	{ "run", 'r', "PATH", 0, "verbatim-dpa-run", 0 },
+	{ "qemu", 'q', "PATH", 0, "qemu-riscv64", 0 },
 	{ "write", 'w', "FILE", 0, "write the ELF of --seed and stop", 0 },
-	{ "programs",                  'n', "N", 0, "programs in total (2000)", 0 },
-	{ "per-elf",    'p', "N", 0, "programs in one ELF (500)", 0 },
-	{ "jobs",		  'j', "N", 0, "processes side by side (2)", 0 },
-	{ "seconds",                  't', "T", 0, "go on for T seconds instead", 0 },
-	{ "seed",            's', "S", 0, "first seed, or `time' (1)", 0 },
-	{ 0	    },
+	{ "programs", 'n', "N", 0, "programs in total (2000)", 0 },
+	{ "per-elf", 'p', "N", 0, "programs in one ELF (500)", 0 },
+	{ "jobs", 'j', "N", 0, "processes side by side (2)", 0 },
+	{ "seconds", 't', "T", 0, "go on for T seconds instead", 0 },
+	{ "seed", 's', "S", 0, "first seed, or `time' (1)", 0 },
+	{ 0 },
 };
 
 static bool installed(const char *program)

@@ -189,10 +189,10 @@ static void make_jumps(struct insn_suite *s)
 }
 
 const struct insn_group insn_compressed[] = {
-	{"16-bit immediates",         make_immediates  },
-	{ "16-bit stack adjustments", make_stack_adjust},
-	{ "16-bit register forms",    make_registers   },
-	{ "16-bit loads and stores",  make_memory      },
-	{ "16-bit jumps",             make_jumps       },
-	{ NULL,		       NULL             },
+	{ "16-bit immediates", make_immediates },
+	{ "16-bit stack adjustments", make_stack_adjust },
+	{ "16-bit register forms", make_registers },
+	{ "16-bit loads and stores", make_memory },
+	{ "16-bit jumps", make_jumps },
+	{ NULL, NULL },
 };

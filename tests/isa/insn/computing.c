@@ -171,12 +171,12 @@ static void make_word_chains(struct insn_suite *s)
 }
 
 const struct insn_group insn_computing[] = {
-	{"register-register",          make_r          },
-	{ "amounts beyond the width",  make_amounts    },
-	{ "immediate",                 make_i          },
-	{ "shift by immediate",        make_shift      },
-	{ "one operand",               make_unary      },
-	{ "lui and auipc",             make_upper      },
-	{ "chains of word operations", make_word_chains},
-	{ NULL,			NULL            },
+	{ "register-register", make_r },
+	{ "amounts beyond the width", make_amounts },
+	{ "immediate", make_i },
+	{ "shift by immediate", make_shift },
+	{ "one operand", make_unary },
+	{ "lui and auipc", make_upper },
+	{ "chains of word operations", make_word_chains },
+	{ NULL, NULL },
 };

@@ -166,9 +166,9 @@ static void make_counter(struct insn_suite *s)
 }
 
 const struct insn_group insn_flow[] = {
-	{"branches",            make_branches},
-	{ "distances",          make_far     },
-	{ "computed jumps",     make_jalr    },
+	{ "branches", make_branches },
+	{ "distances", make_far },
+	{ "computed jumps", make_jalr },
 	{ "instret (not qemu)", make_counter },
-	{ NULL,		 NULL         },
+	{ NULL, NULL },
 };

@@ -171,11 +171,7 @@ static void make_fences(struct insn_suite *s)
 }
 
 const struct insn_group insn_memory[] = {
-	{"loads",          make_loads  },
-        { "stores",        make_stores },
-        { "stack pointer", make_stack  },
-	{ "atomics",       make_amo    },
-        { "reservations",  make_reserve},
-        { "fences",        make_fences },
-	{ NULL,            NULL        },
+	{ "loads", make_loads }, { "stores", make_stores },        { "stack pointer", make_stack },
+	{ "atomics", make_amo }, { "reservations", make_reserve }, { "fences", make_fences },
+	{ NULL, NULL },
 };

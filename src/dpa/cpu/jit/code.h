@@ -25,14 +25,13 @@
 #include "dpa/cpu/jit/x86.h"
 #include "dpa/cpu/ops.h"
 
-#define BLOCK_MAX 64  /* instructions of a block; fits an 8-bit immediate */
-#define UNCHECKED 256 /* instructions on a path before a block has to check the budget */
-#define SLACK     512 /* kept back from the budget: more than any path between two checks */
-#define GENERATIONS \
-	8 /* translations of one text: the first, and what learning and profiling add */
-#define MAPPED     10
-#define PRED_BYTES 16384 /* of host stack for the return predictor */
-#define STATE_BIAS 128   /* rbp - (uint8_t *)cpu */
+#define BLOCK_MAX   64  /* instructions of a block; fits an 8-bit immediate */
+#define UNCHECKED   256 /* instructions on a path before a block has to check the budget */
+#define SLACK       512 /* kept back from the budget: more than any path between two checks */
+#define GENERATIONS 8 /* translations of one text: the first, and what learning and profiling add */
+#define MAPPED      10
+#define PRED_BYTES  16384 /* of host stack for the return predictor */
+#define STATE_BIAS  128   /* rbp - (uint8_t *)cpu */
 
 /* A place in host code that may have to tell where the guest is: a memory access, or a call of the
  * interpreter. */

@@ -75,13 +75,10 @@ static const struct {
 	uint32_t opcode;
 	unsigned int flags;
 } load_forms[] = {
-	[VB_OP_LB - VB_OP_LB] = {0x0fbe,  X_W},
-            [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W},
-	[VB_OP_LW - VB_OP_LB] = { 0x63,   X_W},
-            [VB_OP_LD - VB_OP_LB] = { 0x8b,   X_W},
-	[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0  },
-            [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0  },
-	[VB_OP_LWU - VB_OP_LB] = { 0x8b,   0  },
+	[VB_OP_LB - VB_OP_LB] = { 0x0fbe, X_W }, [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W },
+	[VB_OP_LW - VB_OP_LB] = { 0x63, X_W },   [VB_OP_LD - VB_OP_LB] = { 0x8b, X_W },
+	[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0 },  [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0 },
+	[VB_OP_LWU - VB_OP_LB] = { 0x8b, 0 },
 };
 
 static void emit_load(struct tx *tx, const struct vb_insn *insn)

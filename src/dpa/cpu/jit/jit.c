@@ -212,8 +212,7 @@ void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags)
 		return;
 	if (atomic_load(&jit->ngens) == g) {
 		atomic_store(&jit->misses, 0);
-		translate(jit,
-			  &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try
+		translate(jit, &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try
 								      comes after as many misses */
 	}
 	pthread_mutex_unlock(&jit->lock);

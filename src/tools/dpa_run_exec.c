@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* `verbatim dpa run` as a program of its own: `verbatim` finds it in libexec/verbatim and becomes it. */
-#include <errno.h>
-
 #include "tools/dpa_run.h"
 
 int main(int argc, char **argv)
 {
-	/* What the user typed, in help and errors. */
-	program_invocation_name = "verbatim dpa run";
+	static char name[] = "verbatim dpa run";
+
+	if (argc > 0)
+		argv[0] = name; /* what the user typed, in help and errors */
 	return dpa_run_main(argc, argv);
 }

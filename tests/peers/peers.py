@@ -112,7 +112,7 @@ class World:
         self.started = []
         self.extra_env = dict(setting.split('=', 1) for setting in extra_env)
         self.preload = sanitizer(self.tree)
-        self.seconds = 300 if self.preload else 60
+        self.seconds = 400 if self.preload else 150
         if unprivileged:
             if os.geteuid() != 0:
                 raise Skip('needs root to become another user (the other tests ran as an ordinary user already)')

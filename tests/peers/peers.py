@@ -106,6 +106,8 @@ class World:
     """Who the programs run as and where: a folder of their own, and an installed tree they can read."""
 
     def __init__(self, unprivileged=False, config=None, extra_env=()):
+        if unprivileged and os.geteuid() != 0:
+            raise Skip('needs root to become another user (the other tests ran as an ordinary user already)')
         self.ids = {}
         self.tree = stage()
         self.home = tempfile.mkdtemp(prefix='verbatim-peers-')
@@ -114,8 +116,6 @@ class World:
         self.preload = sanitizer(self.tree)
         self.seconds = 400 if self.preload else 150
         if unprivileged:
-            if os.geteuid() != 0:
-                raise Skip('needs root to become another user (the other tests ran as an ordinary user already)')
             self.ids = {'user': NOBODY, 'group': NOBODY, 'extra_groups': []}
             os.chown(self.home, NOBODY, NOBODY)
             if self.call(['test', '-x', os.path.join(self.tree, 'bin', 'verbatim')]) != 0:

@@ -38,7 +38,8 @@
 
 enum {
 	BURST = 64,           /* packets taken from one ring before the next gets its turn */
-	POLLS_TO_SETTLE = 16, /* empty polls in a row that make a poller */
+	POLLS_TO_SETTLE = 16, /* polls that make a poller, */
+	SETTLE_NS = 100000,   /* within this time */
 	POLLS_IF_ARMED =
 		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
 	POLLS_TO_YIELD = 256, /* and that mean the peer may be waiting for this very core */
@@ -54,12 +55,19 @@ static struct {
 	_Atomic bool kicked;  /* work was added since the background thread last looked */
 	_Atomic bool resting; /* it sleeps, or is about to */
 	_Atomic int armed;
-	_Atomic uint32_t tick;   /* counts background looks while POLLED */
-	_Atomic uint32_t polled; /* the tick in which a poll was last seen */
+	_Atomic uint32_t tick;       /* counts background looks while POLLED */
+	_Atomic uint64_t tick_start; /* ns */
+	_Atomic uint32_t polled;     /* the tick in which a poll was last seen */
 } fabric;
 
-/* Polls in a row, by this thread, that found nothing. */
-static _Thread_local unsigned int idle;
+/* How this thread polls. */
+static _Thread_local struct {
+	uint32_t polls;   /* since a CQ was last armed */
+	uint32_t idle;    /* in a row that found nothing */
+	uint32_t tick;    /* the tick seen last, */
+	uint32_t in_tick; /* and polls in it */
+	uint64_t marked;  /* when polls was last a multiple of POLLS_TO_SETTLE, ns */
+} poller;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -174,20 +182,47 @@ bool vb_fabric_progress(void)
 
 /* --- pollers ---------------------------------------------------------------------------------------------------- */
 
+/* While POLLED: show the background thread that this tick has seen enough polls. */
+static void keep_polled(void)
+{
+	uint32_t tick = atomic_load_explicit(&fabric.tick, memory_order_relaxed);
+
+	if (poller.tick != tick) {
+		poller.tick = tick;
+		poller.in_tick = 0;
+	}
+	if (++poller.in_tick == POLLS_TO_SETTLE)
+		atomic_store_explicit(&fabric.polled, tick, memory_order_relaxed);
+}
+
+/*
+ * Whether this thread polls fast enough that peers may count on it: some polls in a row within a short time. Who looks
+ * at its CQ now and then, and at memory otherwise, leaves the rings to the background thread.
+ */
+static bool is_poller(void)
+{
+	uint64_t now, last = poller.marked;
+
+	if (poller.polls % POLLS_TO_SETTLE)
+		return false;
+	now = poller.marked = vb_now_ns();
+	return now - last < SETTLE_NS &&
+	       (poller.polls >= POLLS_IF_ARMED ||
+		!atomic_load_explicit(&fabric.armed, memory_order_relaxed));
+}
+
 static void settle(void)
 {
 	uint32_t state = atomic_load_explicit(wake_word(), memory_order_relaxed);
 
+	poller.polls++;
 	if (state == VB_WAKE_POLLED) {
-		uint32_t tick = atomic_load_explicit(&fabric.tick, memory_order_relaxed);
-
-		if (atomic_load_explicit(&fabric.polled, memory_order_relaxed) != tick)
-			atomic_store_explicit(&fabric.polled, tick, memory_order_relaxed);
+		keep_polled();
 		return;
 	}
-	if (idle < (atomic_load_explicit(&fabric.armed, memory_order_relaxed) ? POLLS_IF_ARMED
-									      : POLLS_TO_SETTLE))
+	if (!is_poller())
 		return;
+	fabric.tick_start = poller.marked;
 	fabric.polled = fabric.tick;
 	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) &&
 	    state == VB_WAKE_SLEEP)
@@ -200,13 +235,9 @@ static void settle(void)
  */
 void vb_fabric_poll(void)
 {
-	if (vb_fabric_progress()) {
-		idle = 0;
-		return;
-	}
-	idle++;
+	poller.idle = vb_fabric_progress() ? 0 : poller.idle + 1;
 	settle();
-	if (idle % POLLS_TO_YIELD == 0)
+	if (poller.idle && poller.idle % POLLS_TO_YIELD == 0)
 		sched_yield();
 }
 
@@ -214,7 +245,7 @@ void vb_fabric_armed(int change)
 {
 	uint32_t polled = VB_WAKE_POLLED;
 
-	idle = 0;
+	poller.polls = 0;
 	atomic_fetch_add(&fabric.armed, change);
 	if (change > 0 && atomic_compare_exchange_strong(wake_word(), &polled, VB_WAKE_SLEEP)) {
 		/* A peer may have sent, seen POLLED and woken nobody: look now. */
@@ -236,13 +267,36 @@ void vb_fabric_kick(void)
 
 /* --- the background thread -------------------------------------------------------------------------------------- */
 
-static bool nothing_left(uint32_t state)
+static bool nothing_left(void)
 {
-	/* Pairs with vb_peer_wake. While a poller is there it does the looking, and this is only a nap. */
-	if (state == VB_WAKE_SLEEP)
-		vb_barrier_heavy();
+	vb_barrier_heavy(); /* pairs with vb_peer_wake */
 	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE &&
 	       !rings_pending() && atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
+}
+
+/*
+ * Whether a poller does our work. Judged once a tick: a nap that something cut short says nothing about it.
+ */
+static bool is_polled(uint64_t now)
+{
+	if (atomic_load(wake_word()) != VB_WAKE_POLLED)
+		return false;
+	if (now - fabric.tick_start < TICK_NS)
+		return true;
+	if (fabric.polled != fabric.tick)
+		return false;
+	fabric.tick_start = now;
+	atomic_fetch_add(&fabric.tick, 1);
+	return true;
+}
+
+/* The poller looks at the rings; timers and kicks are ours. */
+static void nap(uint64_t limit)
+{
+	atomic_store(&fabric.resting, true);
+	if (limit && !fabric.kicked && !fabric.stop)
+		futex_wait(VB_WAKE_POLLED, limit < TICK_NS ? limit : TICK_NS);
+	atomic_store(&fabric.resting, false);
 }
 
 /*
@@ -258,47 +312,45 @@ static void retry_blocked(void)
 	vb_read_unlock();
 }
 
-/* Sleep until something happens, at most until the next timer. */
-static void rest(uint64_t timer)
+/* Nobody polls: sleep until a peer, a kick or the next timer wakes us. */
+static void rest(uint64_t limit)
 {
 	uint32_t state = atomic_load(wake_word());
-	uint64_t now = vb_now_ns(), limit = UINT64_MAX;
 
-	if (timer != UINT64_MAX)
-		limit = timer > now ? timer - now : 0;
-	if (state == VB_WAKE_POLLED && fabric.polled == fabric.tick) {
-		atomic_fetch_add(&fabric.tick, 1);
-		limit = limit < TICK_NS ? limit : TICK_NS;
-	} else {
-		if (state != VB_WAKE_SLEEP &&
-		    !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
-			return;
-		state = VB_WAKE_SLEEP;
-	}
+	if (state != VB_WAKE_SLEEP &&
+	    !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
+		return;
 	atomic_store(&fabric.resting, true);
 	retry_blocked();
-	if (limit && nothing_left(state))
-		futex_wait(state, limit);
+	if (limit && nothing_left())
+		futex_wait(VB_WAKE_SLEEP, limit);
 	atomic_store(&fabric.resting, false);
 	state = VB_WAKE_SLEEP;
 	atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_BUSY);
+}
+
+static uint64_t time_until(uint64_t when, uint64_t now)
+{
+	return when == UINT64_MAX ? UINT64_MAX : when > now ? when - now : 0;
 }
 
 static void *background(void *arg)
 {
 	prctl(PR_SET_NAME, "verbatim");
 	while (!atomic_load(&fabric.stop)) {
+		bool polled = is_polled(vb_now_ns()), any;
 		uint64_t timer;
-		bool any;
 
 		atomic_store(&fabric.kicked, false);
 		vb_read_lock();
-		any = receive_all();
+		any = !polled && receive_all();
 		timer = fabric.sink->work();
 		vb_read_unlock();
 		vb_peer_collect();
-		if (!any && fabric.sink->pending() != VB_PENDING_RUNNABLE)
-			rest(timer);
+		if (polled)
+			nap(time_until(timer, vb_now_ns()));
+		else if (!any && fabric.sink->pending() != VB_PENDING_RUNNABLE)
+			rest(time_until(timer, vb_now_ns()));
 	}
 	return NULL;
 }

@@ -158,7 +158,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return o->reps >= 1 && o->reps <= MAX_REPS ? 0 : EINVAL;
 	case 'q':
 		o->quick = true;
-		o->reps = 1;
+		o->reps = 3;
 		o->target = 0.004;
 		return 0;
 	default:

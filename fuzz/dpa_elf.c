@@ -39,24 +39,20 @@ static size_t good_file(uint8_t *f, int pie)
 			  .e_phnum = pie ? 4 : 3,
 			  .e_shentsize = sizeof(Elf64_Shdr) };
 	Elf64_Phdr ph[4] = {
-		{PT_LOAD,     PF_R | PF_X, 0x200, 0x10200 - 0x200, 0x10000, sizeof(text), sizeof(text),
-                 8											},
-		{ PT_LOAD,    PF_R | PF_W, 0x300, 0x11300,         0x11300, 0x200,        0x800,        8 },
-		{ PT_TLS,     PF_R,        0x480, 0x11480,         0x11480, 16,           64,           16},
-		{ PT_DYNAMIC, PF_R | PF_W, 0x300, 0x11300,         0x11300, 5 * 16,       5 * 16,       8 },
+		{ PT_LOAD, PF_R | PF_X, 0x200, 0x10200 - 0x200, 0x10000, sizeof(text), sizeof(text),
+		  8 },
+		{ PT_LOAD, PF_R | PF_W, 0x300, 0x11300, 0x11300, 0x200, 0x800, 8 },
+		{ PT_TLS, PF_R, 0x480, 0x11480, 0x11480, 16, 64, 16 },
+		{ PT_DYNAMIC, PF_R | PF_W, 0x300, 0x11300, 0x11300, 5 * 16, 5 * 16, 8 },
 	};
-	Elf64_Dyn dyn[5] = {
-		{DT_RELA,       { 0x11380 }               },
-		{ DT_RELASZ,    { 3 * sizeof(Elf64_Rela) }},
-		{ DT_RELAENT,   { sizeof(Elf64_Rela) }    },
-		{ DT_RELACOUNT, { 3 }                     },
-		{ DT_NULL,      { 0 }                     }
-	};
-	Elf64_Rela rela[3] = {
-		{0x11400,  R_RISCV_RELATIVE, 0x10000},
-		{ 0x11408, R_RISCV_RELATIVE, 0x11300},
-		{ 0x11410, R_RISCV_RELATIVE, 0x11800}
-	};
+	Elf64_Dyn dyn[5] = { { DT_RELA, { 0x11380 } },
+			     { DT_RELASZ, { 3 * sizeof(Elf64_Rela) } },
+			     { DT_RELAENT, { sizeof(Elf64_Rela) } },
+			     { DT_RELACOUNT, { 3 } },
+			     { DT_NULL, { 0 } } };
+	Elf64_Rela rela[3] = { { 0x11400, R_RISCV_RELATIVE, 0x10000 },
+			       { 0x11408, R_RISCV_RELATIVE, 0x11300 },
+			       { 0x11410, R_RISCV_RELATIVE, 0x11800 } };
 
 	memset(f, 0, 0x500);
 	memcpy(eh.e_ident, ELFMAG, SELFMAG);

@@ -167,13 +167,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option option[] = {
-	{"files",			   'f', "DIR", 0, "folder of the compiled kernels", 0 },
-	{ "run",			    'r', "PATH", 0, "verbatim-dpa-run", 0 },
+	{ "files", 'f', "DIR", 0, "folder of the compiled kernels", 0 },
+	{ "run", 'r', "PATH", 0, "verbatim-dpa-run", 0 },
 	{ "qemu", 'Q', "PATH", 0, "qemu-riscv64, or - to leave it out", 0 },
-	{ "json",				'j', "FILE", 0, "also write the rows as JSON", 0 },
-	{ "reps",   'n', "N", 0, "repetitions (7)", 0 },
-	{ "quick",				'q', NULL, 0, "only prove that it runs", 0 },
-	{ 0			       },
+	{ "json", 'j', "FILE", 0, "also write the rows as JSON", 0 },
+	{ "reps", 'n', "N", 0, "repetitions (7)", 0 },
+	{ "quick", 'q', NULL, 0, "only prove that it runs", 0 },
+	{ 0 },
 };
 
 int main(int argc, char **argv)

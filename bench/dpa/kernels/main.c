@@ -11,10 +11,7 @@
 volatile struct {
 	char mark[8];
 	uint64_t rounds;
-} kernel_setting = {
-	{'R', 'O', 'U', 'N', 'D', 'S', '=', '>'},
-        1
-};
+} kernel_setting = { { 'R', 'O', 'U', 'N', 'D', 'S', '=', '>' }, 1 };
 
 int main(void)
 {

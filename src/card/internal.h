@@ -85,7 +85,7 @@ struct vb_sq {
 	uint16_t pi;                  /* doorbell */
 	uint16_t next;                /* WQE to send next */
 	bool loaded;                  /* wr holds the WQE at next */
-	bool blocked;                 /* no room on the path */
+	bool unflushed;               /* packets went out that the peer was not told of */
 	uint64_t sent;                /* payload bytes of wr already sent in packets */
 	uint32_t psn;                 /* of the next packet */
 	uint32_t first_psn;           /* of wr */

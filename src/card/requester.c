@@ -446,12 +446,12 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		add_acknowledgement(qp, pkt);
 		ret = vb_path_send(&qp->path, pkt);
 		if (ret == -EAGAIN) {
-			sq->blocked = true;
 			vb_work_block(qp, VB_WORK_SEND);
 			return WAIT;
 		}
 		if (ret == -EFAULT)
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
+		sq->unflushed = true;
 		/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
 		if (pkt->flags & VB_PKT_ACKS)
 			atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1),
@@ -583,8 +583,7 @@ void vb_requester_run(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	bool sent = false;
-	enum step step = NEXT;
+	enum step step;
 
 	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
 		vb_requester_flush(qp);
@@ -596,14 +595,13 @@ void vb_requester_run(struct vb_qp *qp)
 		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
 		if (step == NEXT)
 			step = execute(qp);
-		if (step == FAILED)
-			break;
-		sent = true;
-		if (step == WAIT)
+		if (step != NEXT)
 			break;
 	}
-	if (sent)
+	if (sq->unflushed) {
+		sq->unflushed = false;
 		vb_path_flush(&qp->path);
+	}
 }
 
 void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi)

@@ -169,7 +169,6 @@ static void work_on(struct vb_qp *qp)
 		vb_responder_answer(qp);
 	if (what & VB_WORK_SEND) {
 		vb_lock(&qp->sq.lock);
-		qp->sq.blocked = false;
 		vb_requester_run(qp);
 		vb_unlock(&qp->sq.lock);
 	}

@@ -202,10 +202,9 @@ void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
 			   &(struct vb_event){ .type = type, .cookie = cookie, .port = 1 });
 }
 
-void vb_progress(struct vb_dev *dev)
+bool vb_progress(struct vb_dev *dev)
 {
-	if (!vb_dev_stale(dev))
-		vb_fabric_poll();
+	return !vb_dev_stale(dev) && vb_fabric_poll();
 }
 
 /* --- protection domains ----------------------------------------------------------------------------------------- */

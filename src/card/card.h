@@ -91,8 +91,11 @@ VB_PUBLIC struct vb_adapter *vb_dev_adapter(struct vb_dev *dev);
 /* The card's free-running clock, 1 GHz, as in CQE timestamps. */
 VB_PUBLIC uint64_t vb_clock(void);
 
-/* Let the card do what is due: called where a poll found nothing. Cheap when there is nothing. */
-VB_PUBLIC void vb_progress(struct vb_dev *dev);
+/*
+ * Let the card do what is due: called where a poll found nothing. Cheap when there is nothing. True if anything was
+ * done, so that another look is worth it.
+ */
+VB_PUBLIC bool vb_progress(struct vb_dev *dev);
 
 /* How work requests that move data left this process, since its first device was opened. */
 struct vb_path_counters {

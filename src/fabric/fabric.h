@@ -135,7 +135,7 @@ uint32_t vb_fabric_epoch(void);
 /* Receive what has arrived and do due work; true if anything was done. */
 bool vb_fabric_progress(void);
 /* The same for a poller: also tells peers that no wake-up is needed while somebody polls. */
-void vb_fabric_poll(void);
+bool vb_fabric_poll(void);
 /* A CQ was armed (+1) or is not any more (-1): while any is, peers wake the background thread for each packet. */
 void vb_fabric_armed(int change);
 /* New work or an earlier timer for sink.work(): wake the background thread if it would sleep too long. */

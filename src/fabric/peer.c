@@ -28,7 +28,7 @@ enum { ALIVE_PERIOD_NS = 5000000 };
 static _Atomic(struct vb_peer *) table[VB_SLOTS];
 static _Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
 static _Atomic uint32_t inbound_count;
-static _Atomic uint32_t inbound_epoch;
+_Atomic uint32_t vb_peer_epoch;
 static struct vb_peer *dropped; /* references to give up where waiting is allowed */
 static struct vb_lock accept_lock;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -283,16 +283,16 @@ static void accept_from(uint32_t slot)
 	pthread_mutex_unlock(&table_lock);
 }
 
-void vb_peer_accept(void)
+void vb_peer_accept_new(void)
 {
 	uint32_t epoch =
 		atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
 
-	if (__builtin_expect(epoch == inbound_epoch, 1) || !vb_trylock(&accept_lock))
+	if (!vb_trylock(&accept_lock))
 		return;
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
 		accept_from(slot);
-	inbound_epoch = epoch;
+	vb_peer_epoch = epoch;
 	vb_unlock(&accept_lock);
 }
 
@@ -316,11 +316,6 @@ void vb_peer_forget(struct vb_peer *peer)
 		drop(peer);
 }
 
-uint32_t vb_peer_epoch(void)
-{
-	return atomic_load_explicit(&inbound_epoch, memory_order_relaxed);
-}
-
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)
 {
 	*list = inbound;
@@ -332,7 +327,7 @@ void vb_peer_reset(bool forked)
 {
 	uint32_t count = atomic_exchange(&inbound_count, 0);
 
-	inbound_epoch = 0;
+	vb_peer_epoch = 0;
 	if (forked) {
 		pthread_mutex_init(&table_lock, NULL);
 		accept_lock.held = 0;

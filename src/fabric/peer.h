@@ -47,10 +47,18 @@ bool vb_peer_known_alive(struct vb_peer *peer);
 void vb_peer_wake(struct vb_peer *peer);
 /* Free the peers that were given up; only where waiting is allowed. */
 void vb_peer_collect(void);
+/* The announcements seen so far: compare with the segment's. */
+extern _Atomic uint32_t vb_peer_epoch;
+void vb_peer_accept_new(void);
 /* Look for rings that peers announced since the last call. */
-void vb_peer_accept(void);
-/* The announcements that vb_peer_accept() has seen: compare with the segment's. */
-uint32_t vb_peer_epoch(void);
+static inline void vb_peer_accept(void)
+{
+	if (__builtin_expect(
+		    atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire) !=
+			    atomic_load_explicit(&vb_peer_epoch, memory_order_relaxed),
+		    0))
+		vb_peer_accept_new();
+}
 /* The peers with a ring to us, for the receive loop (read section). */
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list);
 /* A peer that is gone and whose ring is empty: take it off that list. */

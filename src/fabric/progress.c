@@ -42,6 +42,7 @@ enum {
 	SETTLE_NS = 100000,   /* within this time */
 	POLLS_IF_ARMED =
 		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
+	POLLS_TO_LOOK = 64,   /* idle polls between two looks for peers that are gone */
 	POLLS_TO_YIELD = 256, /* and that mean the peer may be waiting for this very core */
 	TICK_NS = 1000000,
 };
@@ -138,7 +139,8 @@ static bool rings_pending(void)
 	return false;
 }
 
-static bool receive_all(void)
+/* Take what the peers sent; thorough: also notice who is gone. */
+static bool receive_all(bool thorough)
 {
 	_Atomic(struct vb_peer *) *list;
 	uint32_t count;
@@ -151,7 +153,7 @@ static bool receive_all(void)
 
 		if (readable(peer))
 			any |= drain(peer);
-		else if (peer->generation != vb_registry_generation(peer->slot))
+		else if (thorough && peer->generation != vb_registry_generation(peer->slot))
 			vb_peer_forget(peer);
 	}
 	return any;
@@ -166,18 +168,23 @@ static bool may_put_off(bool found)
 	return found && atomic_load_explicit(wake_word(), memory_order_relaxed) == VB_WAKE_POLLED;
 }
 
-bool vb_fabric_progress(void)
+static bool progress(bool thorough)
 {
 	bool any;
 
 	vb_read_lock();
-	any = receive_all();
+	any = receive_all(thorough);
 	if (fabric.sink->pending() != VB_PENDING_NONE && !may_put_off(any)) {
 		fabric.sink->work();
 		any = true;
 	}
 	vb_read_unlock();
 	return any;
+}
+
+bool vb_fabric_progress(void)
+{
+	return progress(true);
 }
 
 /* --- pollers ---------------------------------------------------------------------------------------------------- */
@@ -233,12 +240,15 @@ static void settle(void)
  * A poller must be quick when its peer is, and must not keep the peer from running when cores are short: after a
  * while without anything it lets others run between looks.
  */
-void vb_fabric_poll(void)
+bool vb_fabric_poll(void)
 {
-	poller.idle = vb_fabric_progress() ? 0 : poller.idle + 1;
+	bool any = progress(poller.idle % POLLS_TO_LOOK == POLLS_TO_LOOK - 1);
+
+	poller.idle = any ? 0 : poller.idle + 1;
 	settle();
-	if (poller.idle && poller.idle % POLLS_TO_YIELD == 0)
+	if (__builtin_expect(poller.idle && poller.idle % POLLS_TO_YIELD == 0, 0))
 		sched_yield();
+	return any;
 }
 
 void vb_fabric_armed(int change)
@@ -271,7 +281,7 @@ static bool nothing_left(void)
 {
 	vb_barrier_heavy(); /* pairs with vb_peer_wake */
 	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE &&
-	       !rings_pending() && atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch();
+	       !rings_pending() && atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch;
 }
 
 /*
@@ -343,7 +353,7 @@ static void *background(void *arg)
 
 		atomic_store(&fabric.kicked, false);
 		vb_read_lock();
-		any = !polled && receive_all();
+		any = !polled && receive_all(true);
 		timer = fabric.sink->work();
 		vb_read_unlock();
 		vb_peer_collect();

@@ -125,7 +125,8 @@ int api_cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 		return n;
 
 	/* The card's work may take a while: other threads can poll meanwhile. */
-	vb_progress(cq->dev);
+	if (!vb_progress(cq->dev))
+		return 0;
 	api_lock(&cq->lock, cq->unlocked);
 	n = poll_some(cq, num_entries, wc);
 	api_unlock(&cq->lock, cq->unlocked);

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXIT_MAX_INSNS 124
@@ -151,23 +152,31 @@ static enum vb_dpa_action on_ecall(struct vb_dpa_thread *thread, struct vb_dpa_s
 
 /* ---- start and end ---- */
 
+/* The whole of a regular file; NULL with errno. */
 static void *read_file(const char *path, size_t *len)
 {
 	FILE *file = fopen(path, "rb");
 	void *data = NULL;
-	long size;
+	struct stat st;
+	int err = 0;
 
 	if (!file)
 		return NULL;
-	if (!fseek(file, 0, SEEK_END) && (size = ftell(file)) >= 0 && !fseek(file, 0, SEEK_SET)) {
-		data = malloc((size_t)size + 1);
-		*len = (size_t)size;
-		if (data && fread(data, 1, *len, file) != *len) {
-			free(data);
-			data = NULL;
-		}
-	}
+	if (fstat(fileno(file), &st))
+		err = errno;
+	else if (!S_ISREG(st.st_mode))
+		err = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+	else if (!(data = malloc((size_t)st.st_size + 1)))
+		err = ENOMEM;
+	else if (fread(data, 1, (size_t)st.st_size, file) != (size_t)st.st_size)
+		err = EIO;
 	fclose(file);
+	if (err) {
+		free(data);
+		errno = err;
+		return NULL;
+	}
+	*len = (size_t)st.st_size;
 	return data;
 }
 

@@ -82,7 +82,7 @@ void rv_la(struct rv_prog *p, unsigned rd, int label)
 
 void rv_li(struct rv_prog *p, unsigned rd, u64 value)
 {
-	i64 low = (i64)(value << 52) >> 52, high = (i64)value - low;
+	i64 low = (i64)(value << 52) >> 52, high = (i64)(value - (u64)low);
 	unsigned shift;
 
 	if ((i64)value == (i32)value) {
@@ -98,7 +98,7 @@ void rv_li(struct rv_prog *p, unsigned rd, u64 value)
 	high >>= 12;
 	for (shift = 12; !(high & 1); shift++)
 		high >>= 1;
-	rv_li(p, rd, (u64)(high << shift) >> shift);
+	rv_li(p, rd, ((u64)high << shift) >> shift);
 	rv_emit(p, OP_slli, rd, rd, 0, shift);
 	if (low)
 		rv_emit(p, OP_addi, rd, rd, 0, low);

@@ -159,8 +159,11 @@ static int prepare_file(int fd)
 	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED)
 		return -errno;
-	if (!file->magic)
+	if (!file->magic) {
 		file->magic = REGISTRY_MAGIC;
+		/* Slots become QP numbers: users who never meet should not have the same ones either. */
+		file->next = (uint32_t)geteuid() * 2654435761u >> 24;
+	}
 	if (file->magic != REGISTRY_MAGIC) {
 		munmap(file, sizeof(*file));
 		vb_error("the registry in /dev/shm/verbatim-* is damaged; remove that directory");

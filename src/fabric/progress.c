@@ -42,9 +42,7 @@ enum {
 	SETTLE_NS = 100000,   /* within this time */
 	POLLS_IF_ARMED =
 		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
-	POLLS_TO_LOOK = 64, /* idle polls between two looks for peers that are gone */
-	POLLS_TO_RELAX =
-		64, /* idle polls after which a core shared with another thread is left to it */
+	POLLS_TO_LOOK = 64,   /* idle polls between two looks for peers that are gone */
 	POLLS_TO_YIELD = 256, /* and that mean the peer may be waiting for this very core */
 	TICK_NS = 1000000,
 };
@@ -248,8 +246,6 @@ bool vb_fabric_poll(void)
 
 	poller.idle = any ? 0 : poller.idle + 1;
 	settle();
-	if (poller.idle > POLLS_TO_RELAX)
-		vb_cpu_relax();
 	if (__builtin_expect(poller.idle && poller.idle % POLLS_TO_YIELD == 0, 0))
 		sched_yield();
 	return any;

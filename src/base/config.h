@@ -19,6 +19,8 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
+#include "base/public.h"
+
 enum {
 	VB_CONFIG_MAX_ADAPTERS = 16,
 	VB_CONFIG_MAX_ADDRESSES = 8,
@@ -52,7 +54,7 @@ struct vb_config {
  * The process's configuration; read on the first call, from any thread. Returns NULL with errno (EINVAL for a bad
  * file, after one log line that says what to mend). The same answer every time.
  */
-const struct vb_config *vb_config_get(void);
+VB_PUBLIC const struct vb_config *vb_config_get(void);
 
 /* Read one file into *config without touching the process's own; 0 or -errno with a message in err. */
 int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len);

@@ -6,7 +6,10 @@
  *	                                             | fault
  *	handler: guard set? ---- yes: jump back to "here", return -EFAULT
  *	             |
- *	             no: the handler that was there before us
+ *	             no: the registered handlers in turn, then the one that was there before us
+ *
+ * There is one owner of these signals in a process. Two that each chain to whoever was there before can end up chained
+ * to one another, for ever.
  *
  * The guard is thread-local and in the initial-exec model: a general-dynamic access would cost more than the copy of
  * a small message.
@@ -66,36 +69,77 @@ struct guard {
 
 static _Thread_local struct guard *volatile active __attribute__((tls_model("initial-exec")));
 
+enum { MAX_HANDLERS = 4 };
+
+static _Atomic(vb_fault_handler *)
+	handlers[MAX_HANDLERS]; /* filled from the front, never emptied */
 static struct sigaction earlier_segv, earlier_bus;
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Back to the default: the access is repeated and ends the process as it would have without us. */
+static void die(int sig, const siginfo_t *info)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+
+	sigaction(sig, &dfl, NULL);
+	if (info->si_code <= 0)
+		raise(sig); /* sent by somebody, nothing will be repeated */
+}
 
 static void chain(int sig, siginfo_t *info, void *context)
 {
 	const struct sigaction *old = sig == SIGSEGV ? &earlier_segv : &earlier_bus;
+	bool with_info = old->sa_flags & SA_SIGINFO;
+	sigset_t mask = old->sa_mask, saved;
 
-	if (old->sa_flags & SA_SIGINFO) {
-		old->sa_sigaction(sig, info, context);
-	} else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN) {
-		old->sa_handler(sig);
-	} else {
-		/* Back to the default: the access is repeated and ends the process as it would have without us. */
-		struct sigaction dfl = { .sa_handler = SIG_DFL };
-
-		sigaction(sig, &dfl, NULL);
-		if (info->si_code <= 0)
-			raise(sig); /* sent by somebody, nothing will be repeated */
+	if (!with_info && (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)) {
+		die(sig, info);
+		return;
 	}
+	if (!(old->sa_flags & SA_NODEFER))
+		sigaddset(&mask, sig);
+	pthread_sigmask(SIG_BLOCK, &mask, &saved);
+	if (with_info)
+		old->sa_sigaction(sig, info, context);
+	else
+		old->sa_handler(sig);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
+/* Ours blocks nothing, but who wraps sigaction (a sanitizer) may: who jumps out leaves as a return would. */
+void vb_fault_unblock(void *context)
+{
+	pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
+}
+
+static bool handled(int sig, siginfo_t *info, void *context)
+{
+	for (int i = 0; i < MAX_HANDLERS; i++) {
+		/* pairs with vb_fault_register */
+		vb_fault_handler *handler =
+			atomic_load_explicit(&handlers[i], memory_order_acquire);
+
+		if (!handler)
+			return false;
+		if (handler(sig, info, context))
+			return true;
+	}
+	return false;
 }
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct guard *guard = active;
 
-	if (guard && info->si_code > 0) {
-		active = NULL;
-		/* Ours blocks nothing, but who wraps sigaction (a sanitizer) may: leave as a return would. */
-		pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
-		do_jump(guard);
+	/* si_code > 0: raised by an access, not sent by somebody. */
+	if (info->si_code > 0) {
+		if (guard) {
+			active = NULL;
+			vb_fault_unblock(context);
+			do_jump(guard);
+		}
+		if (handled(sig, info, context))
+			return;
 	}
 	chain(sig, info, context);
 }
@@ -125,6 +169,31 @@ int vb_fault_arm(void)
 		ret = arm_one(SIGBUS, &earlier_bus);
 	pthread_mutex_unlock(&arm_lock);
 	return ret;
+}
+
+static int add_handler(vb_fault_handler *handler)
+{
+	for (int i = 0; i < MAX_HANDLERS; i++) {
+		vb_fault_handler *there = atomic_load_explicit(&handlers[i], memory_order_relaxed);
+
+		if (there == handler)
+			return 0;
+		if (!there) {
+			atomic_store_explicit(&handlers[i], handler, memory_order_release);
+			return 0;
+		}
+	}
+	return -ENOSPC;
+}
+
+int vb_fault_register(vb_fault_handler *handler)
+{
+	int ret;
+
+	pthread_mutex_lock(&arm_lock);
+	ret = add_handler(handler);
+	pthread_mutex_unlock(&arm_lock);
+	return ret ? ret : vb_fault_arm();
 }
 
 /*

@@ -8,19 +8,32 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/public.h"
+
 /* Install the handlers, or put them back in front where the program has installed its own since. */
-int vb_fault_arm(void);
+VB_PUBLIC int vb_fault_arm(void);
+
+/*
+ * Others that expect faults (guest code, trapped pages): asked for every fault of an access outside of the functions
+ * below, in the order of registration, before the program's own handler. A handler that knows the fault returns true,
+ * and the thread goes on as context says, or it jumps away after vb_fault_unblock(context). Registering twice counts
+ * once; there is no way back. Arms, too.
+ */
+typedef bool vb_fault_handler(int sig, siginfo_t *info, void *context);
+VB_PUBLIC int vb_fault_register(vb_fault_handler *handler);
+VB_PUBLIC void vb_fault_unblock(void *context);
 
 /* 0, or -EFAULT with an unknown part of the bytes moved. */
-int vb_fault_copy(void *dst, const void *src, size_t n);
+VB_PUBLIC int vb_fault_copy(void *dst, const void *src, size_t n);
 
 /* Whether every page of [p, p + n) can be read: to tell which side of a failed copy was at fault. */
-bool vb_fault_readable(const void *p, size_t n);
+VB_PUBLIC bool vb_fault_readable(const void *p, size_t n);
 
 /* Atomic on an aligned 8-byte word; 0 or -EFAULT. */
-int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old);
-int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old);
+VB_PUBLIC int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old);
+VB_PUBLIC int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old);

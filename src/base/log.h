@@ -7,11 +7,14 @@
  */
 #pragma once
 
+#include "base/public.h"
+
 enum vb_log_level { VB_LOG_ERROR, VB_LOG_WARN, VB_LOG_INFO, VB_LOG_DEBUG };
 
-extern enum vb_log_level vb_log_threshold;
+extern VB_PUBLIC enum vb_log_level vb_log_threshold;
 
-void vb_log(enum vb_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+VB_PUBLIC void vb_log(enum vb_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #define vb_error(...) vb_log(VB_LOG_ERROR, __VA_ARGS__)
 #define vb_warn(...)  vb_log(VB_LOG_WARN, __VA_ARGS__)

@@ -25,8 +25,7 @@
 #include <infiniband/verbs.h>
 
 #include "base/config.h"
-
-#define VB_PUBLIC __attribute__((visibility("default")))
+#include "base/public.h"
 
 enum { VB_GID_TABLE_LEN = 16, VB_PORTS = 1 };
 

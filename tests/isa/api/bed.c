@@ -3,7 +3,6 @@
 #include "bed.h"
 
 #include <inttypes.h>
-#include <signal.h>
 
 enum vb_dpa_tier bed_tier = VB_DPA_TIER_INTERP;
 
@@ -46,22 +45,6 @@ static void on_trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *s, 
 
 static const struct vb_dpa_ops ops = { .ecall = on_ecall, .trap = on_trap };
 
-/*
- * cmocka puts its own fault handlers in place before every test; the engine, which installed its
- * ones with the first process, would not see the second test's faults. Where the engine is a
- * drop-in library it keeps them itself.
- */
-void bed_signals(void)
-{
-	static const int number[] = { SIGSEGV, SIGBUS };
-	static struct sigaction ours[2];
-	static bool have;
-
-	for (int i = 0; i < 2; i++)
-		sigaction(number[i], have ? &ours[i] : NULL, have ? NULL : &ours[i]);
-	have = true;
-}
-
 void bed_open(struct bed *b, const struct vb_dpa_attr *attr)
 {
 	struct vb_dpa_process_attr pa = {
@@ -78,7 +61,6 @@ void bed_open(struct bed *b, const struct vb_dpa_attr *attr)
 	if (vb_dpa_process_create(b->dpa, image, size, &pa, &b->process, &error))
 		fail_msg("process: %s", error.text);
 	free(image);
-	bed_signals();
 	/* A test of the translator must not pass because the interpreter stood in for it. */
 	assert_int_equal(vb_dpa_process_tier(b->process), bed_tier);
 	assert_int_equal(vb_dpa_thread_create(b->process, NULL, &b->thread), 0);

@@ -40,9 +40,6 @@ void bed_main(int argc, char **argv);
 /* Lay out b->p (already filled) and make dpa, process and thread from it. attr may be NULL. */
 void bed_open(struct bed *b, const struct vb_dpa_attr *attr);
 void bed_close(struct bed *b);
-/* After a vb_dpa_process_create of one's own: put the engine's fault handlers back; bed_open does
- * it. */
-void bed_signals(void);
 
 /* All registers zero, pc at the start of text. */
 void bed_reset(struct bed *b);

@@ -84,7 +84,6 @@ static void open_place(struct place *l, const struct vb_dpa_attr *attr)
 	size = rv_elf_image(&l->p, &image);
 	assert_int_equal(vb_dpa_create(attr, &l->dpa), 0);
 	assert_int_equal(vb_dpa_process_create(l->dpa, image, size, &pa, &l->process, NULL), 0);
-	bed_signals();
 	assert_int_equal(vb_dpa_thread_create(l->process, &ta, &l->thread), 0);
 	free(image);
 	assert_string_equal(vb_dpa_process_name(l->process), "calls");

@@ -27,7 +27,6 @@ static void open_file(int pie)
 	assert_int_equal(vb_dpa_create(NULL, &at.dpa), 0);
 	if (vb_dpa_process_create(at.dpa, image[pie], size[pie], &pa, &at.process, &error))
 		fail_msg("%s: %s", pie ? "PIE" : "static", error.text);
-	bed_signals();
 	assert_int_equal(vb_dpa_thread_create(at.process, NULL, &at.thread), 0);
 }
 

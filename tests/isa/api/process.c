@@ -23,7 +23,6 @@ static struct vb_dpa_process *create(struct vb_dpa *dpa, const struct rv_prog *p
 	size_t size = rv_elf_image(p, &image);
 
 	assert_int_equal(vb_dpa_process_create(dpa, image, size, &pa, &process, NULL), 0);
-	bed_signals();
 	free(image);
 	return process;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../gen/gen.h"
+#include "base/fault.h"
 
 static atomic_uint handled, misplaced;
 static _Thread_local uint8_t *alternate;
@@ -262,12 +263,64 @@ static int host_fault_child(void)
 	return 35;
 }
 
+static enum vb_dpa_action copy_from_nowhere(struct vb_dpa_thread *thread, struct vb_dpa_state *s,
+					    void *arg)
+{
+	char byte;
+
+	(void)thread, (void)arg;
+	s->x[10] = (uint64_t)vb_fault_copy(&byte, host_page, 1);
+	return VB_DPA_CONTINUE;
+}
+
+/*
+ * The card's guarded copies and the engine's traps share one handler: a copy that fails inside a
+ * call of the guest is an error of the copy, the guest's own bad access right after it is a trap,
+ * again and again, and whichever armed last.
+ */
+static void test_copies_and_traps(void **state)
+{
+	static const struct vb_dpa_ops ops = { .ecall = copy_from_nowhere };
+	struct vb_dpa_process_attr pa = { .tier = bed_tier, .ops = &ops };
+	struct vb_dpa_process *process;
+	struct vb_dpa_thread *t;
+	struct vb_dpa *dpa;
+	struct rv_prog p;
+	uint8_t *image;
+	size_t size;
+
+	(void)state;
+	host_page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	rv_init(&p);
+	rv_emit(&p, OP_ecall, 0, 0, 0, 0);
+	rv_emit(&p, OP_ld, 5, 0, 0, 16);
+	rv_layout(&p);
+	size = rv_elf_image(&p, &image);
+	assert_int_equal(vb_dpa_create(NULL, &dpa), 0);
+	assert_int_equal(vb_dpa_process_create(dpa, image, size, &pa, &process, NULL), 0);
+	assert_int_equal(vb_dpa_thread_create(process, NULL, &t), 0);
+	for (int i = 0; i < 100; i++) {
+		if (i % 2)
+			assert_int_equal(vb_fault_arm(), 0);
+		assert_int_equal(vb_dpa_call(t, RV_TEXT, NULL, 0, NULL), -EFAULT);
+		assert_int_equal((int64_t)vb_dpa_thread_state(t)->x[10], -EFAULT);
+		assert_int_equal(vb_dpa_thread_state(t)->cause, VB_DPA_CAUSE_LOAD);
+		assert_int_equal(vb_dpa_thread_state(t)->tval, 16);
+	}
+	assert_int_equal(vb_dpa_thread_destroy(t), 0);
+	assert_int_equal(vb_dpa_process_destroy(process), 0);
+	assert_int_equal(vb_dpa_destroy(dpa), 0);
+	rv_free(&p);
+	free(image);
+	munmap(host_page, 4096);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ordinary_stack), cmocka_unit_test(test_alternate_stack),
 		cmocka_unit_test(test_deep_recursion), cmocka_unit_test(test_eu_threads_block),
-		cmocka_unit_test(test_host_faults),
+		cmocka_unit_test(test_host_faults),    cmocka_unit_test(test_copies_and_traps),
 	};
 
 	bed_main(argc, argv);

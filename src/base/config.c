@@ -34,7 +34,7 @@
 #define SECTION_KEY    "\001"
 #define SECTION_PREFIX "adapter "
 #define MAX_OBJECTS    0xffffffu /* object numbers have 24 bits */
-#define KNOWN_FORMATS  "mlx5"
+#define KNOWN_FORMATS  "mlx5, mlx4"
 
 _Static_assert((int)VB_INTERFACE_MAX_ADDRESSES == (int)VB_CONFIG_MAX_ADDRESSES,
 	       "an interface's addresses are copied as a whole");
@@ -54,7 +54,14 @@ struct parser {
 	int section_line[VB_CONFIG_MAX_ADAPTERS];
 };
 
-static const char *const format_names[] = { [VB_FORMAT_MLX5] = "mlx5" };
+static const char *const format_names[] = { [VB_FORMAT_MLX5] = "mlx5", [VB_FORMAT_MLX4] = "mlx4" };
+
+_Static_assert(ARRAY_SIZE(format_names) == VB_FORMATS, "every format has a name");
+
+const char *vb_format_name(enum vb_format format)
+{
+	return format_names[format];
+}
 
 __attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int line, const char *fmt,
 						       ...)
@@ -224,7 +231,22 @@ static bool parse_eus(struct parser *p, const struct key *key, struct vb_config_
 	return true;
 }
 
-#define KNOWN_KEYS "format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus"
+static bool parse_cqe_size(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			   const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || (n != 32 && n != 64)) {
+		fail(p, p->line, "cqe_size: '%s' is not the size of an entry; allowed: 32, 64",
+		     value);
+		return false;
+	}
+	a->cqe_size = n;
+	return true;
+}
+
+#define KNOWN_KEYS \
+	"format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size"
 
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
@@ -244,6 +266,7 @@ static const struct key keys[] = {
 	  .parse = parse_limit,
 	  .offset = offsetof(struct vb_config_adapter, max_srq) },
 	{ .name = "dpa_eus", .parse = parse_eus },
+	{ .name = "cqe_size", .parse = parse_cqe_size },
 };
 
 /* --- sections and keys as they come
@@ -431,6 +454,8 @@ static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfac
 		finish_by_address(a, all);
 	else
 		finish_automatic(a, all, k);
+	if (!a->cqe_size)
+		a->cqe_size = 64;
 	if (!a->mtu)
 		a->mtu = 4096; /* no interface, so no wire that could be too narrow */
 }
@@ -457,6 +482,9 @@ static void check_formats(struct parser *p)
 			fail(p, p->section_line[i],
 			     "format: the name '%s' does not tell it, so the key must; allowed: " KNOWN_FORMATS,
 			     a->name);
+		else if (a->cqe_size && a->format != VB_FORMAT_MLX4)
+			fail(p, p->section_line[i],
+			     "cqe_size: only adapters of the format mlx4 have a choice");
 	}
 }
 
@@ -520,8 +548,12 @@ void vb_config_default(struct vb_config *config)
 
 	memset(config, 0, sizeof(*config));
 	config->num_adapters = ARRAY_SIZE(names);
-	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
-		snprintf(config->adapter[i].name, VB_NAME_MAX, "%s", names[i]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
+		struct vb_config_adapter *a = &config->adapter[i];
+
+		snprintf(a->name, VB_NAME_MAX, "%s", names[i]);
+		find_format(a->name, strcspn(a->name, "_"), &a->format);
+	}
 	finish_all(config);
 }
 

@@ -6,11 +6,12 @@
  * is an error that names file, line and key; nothing of it is used then. Form (INI, read with inih):
  *
  *	[adapter mlx5_0]          ; sections in the order the devices shall be listed
- *	format = mlx5             ; default: what the name starts with
+ *	format = mlx5             ; default: what the name starts with; or mlx4
  *	interface = eth0          ; or:  address = 10.0.0.1   (IPv4 or IPv6; may be given more than once)
  *	mtu = 4096                ; largest path MTU, default from the interface
  *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
  *	dpa_eus = 256             ; execution units of the accelerator
+ *	cqe_size = 64             ; mlx4: bytes of a completion queue entry, 32 or 64
  */
 #pragma once
 
@@ -28,7 +29,8 @@ enum {
 	VB_CONFIG_MAX_EUS = 4096
 };
 
-enum vb_format { VB_FORMAT_MLX5 };
+/* The queue formats; VB_FORMATS counts them. */
+enum vb_format { VB_FORMAT_MLX5, VB_FORMAT_MLX4, VB_FORMATS };
 
 struct vb_config_adapter {
 	char name[VB_NAME_MAX];
@@ -42,13 +44,17 @@ struct vb_config_adapter {
 	unsigned int mtu;                         /* largest path MTU in bytes: 256 ... 4096 */
 	bool down;                                /* a configured interface or address is missing */
 	uint32_t max_qp, max_cq, max_mr, max_srq; /* 0: the card's own limit */
-	uint32_t dpa_eus; /* execution units of the accelerator; 0: its default */
+	uint32_t dpa_eus;  /* execution units of the accelerator; 0: its default */
+	uint32_t cqe_size; /* mlx4: bytes of a completion queue entry, 32 or 64 */
 };
 
 struct vb_config {
 	unsigned int num_adapters;
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };
+
+/* "mlx5", "mlx4", ... */
+const char *vb_format_name(enum vb_format format);
 
 /*
  * The process's configuration; read on the first call, from any thread. Returns NULL with errno (EINVAL for a bad

@@ -136,7 +136,12 @@ bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_g
 
 const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter)
 {
-	return &vb_codec_mlx5;
+	static const struct vb_codec *const codecs[VB_FORMATS] = {
+		[VB_FORMAT_MLX5] = &vb_codec_mlx5,
+		[VB_FORMAT_MLX4] = &vb_codec_mlx4,
+	};
+
+	return codecs[adapter->config->format];
 }
 
 uint64_t vb_clock(void)

@@ -127,7 +127,7 @@ VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
 struct vb_cq_attr {
 	void *buf;         /* cqe_cnt * cqe_size bytes, every CQE preset as the format wants it */
 	uint32_t cqe_cnt;  /* power of two */
-	uint32_t cqe_size; /* mlx5: 64 */
+	uint32_t cqe_size; /* mlx5: 64, mlx4: 32 or 64 */
 	__be32 *dbr;       /* [0] consumer index, [1] arm word */
 	bool timestamps;   /* write timestamps into CQEs */
 	bool ignore_overrun;
@@ -180,8 +180,9 @@ struct vb_qp_attr {
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq; /* or NULL */
-	void *sq_buf;       /* mlx5: sq_cnt WQE basic blocks of 64 bytes */
+	void *sq_buf;       /* sq_cnt blocks: of 64 bytes (mlx5), of 1 << sq_shift (mlx4) */
 	uint32_t sq_cnt;    /* power of two, 0: no send queue */
+	uint32_t sq_shift;  /* mlx4 */
 	void *rq_buf;
 	uint32_t rq_cnt;       /* power of two, 0: none, or an SRQ */
 	uint32_t rq_shift;     /* log2 of the receive WQE's size */
@@ -210,6 +211,8 @@ VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
  * the caller's thread as far as possible.
  */
 VB_PUBLIC void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi);
+/* The same for a format whose WQEs have an owner bit (mlx4): that says what is posted. */
+VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
 /*
  * The receive doorbell, needed only for a QP in the error state (receive WQEs are found through the doorbell record):
  * flushes what was posted.

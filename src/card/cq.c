@@ -16,13 +16,18 @@ enum { CI_MASK = 0xffffff };
 
 static struct vb_ids cq_numbers = VB_IDS_INIT(1, 1 << 16);
 
+static bool size_is_valid(const struct vb_adapter *adapter, uint32_t size)
+{
+	return size == 64 || (size == 32 && adapter->config->format == VB_FORMAT_MLX4);
+}
+
 int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **out)
 {
 	struct vb_cq *cq;
 	int64_t number;
 
 	if (!attr->buf || !attr->dbr || !attr->cqe_cnt || (attr->cqe_cnt & (attr->cqe_cnt - 1)) ||
-	    attr->cqe_size != 64)
+	    !size_is_valid(dev->adapter, attr->cqe_size))
 		return -EINVAL;
 	number = vb_ids_take(&cq_numbers, dev->adapter->max_cq);
 	if (number < 0)

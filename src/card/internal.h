@@ -52,6 +52,7 @@ struct vb_cq {
 	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
 	uint32_t announced_pi; /* pi when the last event fired */
 	_Atomic uint32_t arm;  /* enum vb_arm */
+	uint8_t sn;            /* mlx4: events so far + 1; an arming must name it */
 	bool overrun;
 };
 
@@ -82,6 +83,7 @@ struct vb_sq {
 	_Alignas(64) struct vb_lock lock;
 	void *buf;
 	uint32_t blocks;
+	uint32_t shift;               /* log2 of the bytes of a block */
 	uint16_t pi;                  /* doorbell */
 	uint16_t next;                /* WQE to send next */
 	bool loaded;                  /* wr holds the WQE at next */

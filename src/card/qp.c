@@ -70,6 +70,10 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 ||
 	    (attr->sq_cnt && !attr->sq_buf))
 		return -EINVAL;
+	/* Owner bits flip with every round: 16 bits of index must tell two rounds apart. */
+	if (attr->sq_cnt && dev->adapter->config->format == VB_FORMAT_MLX4 &&
+	    (attr->sq_cnt > 1 << 15 || attr->sq_shift < 6 || attr->sq_shift > 10))
+		return -EINVAL;
 	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR ||
 	    (attr->rq_cnt && !attr->rq_buf))
 		return -EINVAL;
@@ -105,6 +109,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->codec = vb_adapter_codec(dev->adapter);
 	qp->sq.buf = attr->sq_buf;
 	qp->sq.blocks = attr->sq_cnt;
+	qp->sq.shift = attr->sq_shift;
 	qp->rq.buf = attr->rq_buf;
 	qp->rq.count = attr->srq ? 0 : attr->rq_cnt;
 	qp->rq.shift = attr->rq_shift;

@@ -544,8 +544,9 @@ static enum step load(struct vb_qp *qp)
 	enum ibv_wc_status status;
 	int ret;
 
-	ret = qp->type == IBV_QPT_UD ? qp->codec->send_ud(sq->buf, sq->blocks, sq->next, &sq->wr)
-				     : qp->codec->send(sq->buf, sq->blocks, sq->next, &sq->wr);
+	ret = qp->type == IBV_QPT_UD
+		      ? qp->codec->send_ud(sq->buf, sq->blocks, sq->shift, sq->next, &sq->wr)
+		      : qp->codec->send(sq->buf, sq->blocks, sq->shift, sq->next, &sq->wr);
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->psn;
@@ -604,6 +605,31 @@ void vb_requester_run(struct vb_qp *qp)
 	}
 }
 
+/*
+ * The doorbell named no index: the owner bits say what is posted. A ring that is full of WQEs not done yet ends the walk,
+ * so a program that lies with its owner bits cannot keep us here.
+ */
+static void find_posted(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint32_t n;
+
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) < IBV_QPS_RTS)
+		return;
+	while ((n = qp->codec->owned(sq->buf, sq->blocks, sq->shift, sq->pi)) != 0 &&
+	       (uint16_t)(sq->pi - sq->next) + n <= sq->blocks)
+		sq->pi = (uint16_t)(sq->pi + n);
+}
+
+static void run_rung(struct vb_qp *qp)
+{
+	vb_requester_run(qp);
+	vb_unlock(&qp->sq.lock);
+	if (vb_card_sink.pending() == VB_PENDING_RUNNABLE)
+		vb_card_sink.work();
+	vb_read_unlock();
+}
+
 void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi)
 {
 	if (vb_dev_stale(qp->dev) || !qp->sq.blocks)
@@ -611,11 +637,17 @@ void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi)
 	vb_read_lock();
 	vb_lock(&qp->sq.lock);
 	qp->sq.pi = (uint16_t)pi;
-	vb_requester_run(qp);
-	vb_unlock(&qp->sq.lock);
-	if (vb_card_sink.pending() == VB_PENDING_RUNNABLE)
-		vb_card_sink.work();
-	vb_read_unlock();
+	run_rung(qp);
+}
+
+void vb_qp_ring_owned(struct vb_qp *qp)
+{
+	if (vb_dev_stale(qp->dev) || !qp->sq.blocks || !qp->codec->owned)
+		return;
+	vb_read_lock();
+	vb_lock(&qp->sq.lock);
+	find_posted(qp);
+	run_rung(qp);
 }
 
 /* --- answers from a peer -------------------------------------------------------------------------------------------------------- */
@@ -673,7 +705,7 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 		fail_inflight(qp, IBV_WC_BAD_RESP_ERR);
 		return;
 	}
-	if (!qp->codec->send(sq->buf, sq->blocks, e->index, &wr))
+	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr))
 		cnt = gather(qp, &wr, iov);
 	if (cnt < 0 || copy_pieces(iov, cnt, e->received, atomic ? &value : pkt->iov,
 				   atomic ? 1 : pkt->iov_cnt)) {
@@ -831,7 +863,7 @@ void vb_requester_flush(struct vb_qp *qp)
 			      : sq->next;
 
 	while (at != sq->pi) {
-		qp->codec->send(sq->buf, sq->blocks, at, &sq->wr);
+		qp->codec->send(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
 		push(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
 		/* A WQE that lies about its size must not carry us past the doorbell. */
 		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi

@@ -21,8 +21,6 @@ struct arguments {
 	bool verbose;
 };
 
-static const char *const format_names[] = { [VB_FORMAT_MLX5] = "mlx5" };
-
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *args = state->input;
@@ -73,7 +71,7 @@ static void print_row(const struct vb_adapter *a)
 	if (a->num_gids)
 		gid_address(&a->gids[0].gid, address);
 	printf("%-12s %-7s %-7s %-15s %5u  %-12s %5u\n", a->config->name,
-	       format_names[a->config->format], state_name(port.state), address,
+	       vb_format_name(a->config->format), state_name(port.state), address,
 	       mtu_bytes(port.active_mtu), or_dash(a->config->interface), a->num_gids);
 }
 
@@ -98,7 +96,7 @@ static void print_all(const struct vb_adapter *a)
 
 	vb_adapter_query_port(a, &port);
 	printf("%s\n", a->config->name);
-	printf("  format      %s\n", format_names[a->config->format]);
+	printf("  format      %s\n", vb_format_name(a->config->format));
 	printf("  state       %s\n", state_name(port.state));
 	if (a->config->down)
 		printf("              the configured %s is missing on this machine\n",

@@ -21,6 +21,7 @@ enum vb_wr_op {
 	VB_WR_COMPARE_SWAP,
 	VB_WR_FETCH_ADD,
 	VB_WR_LOCAL_INVALIDATE,
+	VB_WR_LSO, /* raw Ethernet: a large frame to be cut */
 };
 
 enum vb_wr_flags {
@@ -29,6 +30,9 @@ enum vb_wr_flags {
 	VB_WR_FENCE = 1 << 2,
 	VB_WR_IMM = 1 << 3,
 	VB_WR_INVALIDATE = 1 << 4,
+	VB_WR_IP_CSUM = 1 << 5, /* raw Ethernet: fill in the checksums */
+	VB_WR_L4_CSUM = 1 << 6,
+	VB_WR_INLINED = 1 << 7, /* received: the data lies in the receive WQE */
 };
 
 enum { VB_WR_MAX_SGE = 64 }; /* a WQE of 63 units of 16 bytes cannot hold more */
@@ -57,6 +61,8 @@ struct vb_wr {
 	uint32_t dqpn, qkey;
 	union ibv_gid dgid;
 	uint8_t sgid_index, traffic_class, hop_limit;
+	/* VB_WR_LSO: the first sge are header_len bytes of headers, repeated in front of every mss bytes */
+	uint16_t mss, header_len;
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
 
@@ -76,13 +82,29 @@ struct vb_completion {
 	uint32_t srqn; /* 0: not from an SRQ */
 	uint32_t uidx;
 	uint64_t timestamp;
+	/* raw Ethernet, received: mlx4's status bits and the checksum over the packet */
+	uint32_t frame_status;
+	uint16_t frame_checksum;
 };
 
 struct vb_codec {
-	/* Decode the send WQE at block index; 0 or -EINVAL (then index, blocks and wqe_opcode are still set). */
-	int (*send)(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr);
+	/*
+	 * Decode the send WQE at block index of a ring of so many blocks of 1 << shift bytes; 0 or -EINVAL (then index,
+	 * blocks and wqe_opcode are still set).
+	 */
+	int (*send)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+		    struct vb_wr *wr);
 	/* The same for a datagram queue, whose WQEs carry an address vector. */
-	int (*send_ud)(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr);
+	int (*send_ud)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+		       struct vb_wr *wr);
+	/* And for a queue of raw frames; NULL where the format has none. */
+	int (*send_raw)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			struct vb_wr *wr);
+	/*
+	 * The number of blocks of the WQE at index if the driver has given it to the card, else 0: for formats whose
+	 * doorbell does not say how far. NULL where it does.
+	 */
+	uint32_t (*owned)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index);
 	/* Decode a receive WQE of size bytes; the number of sge (at most VB_WR_MAX_SGE) or -EINVAL. */
 	int (*receive)(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge);
 	/* The WQE after this one in a shared receive queue. */
@@ -92,3 +114,4 @@ struct vb_codec {
 };
 
 extern const struct vb_codec vb_codec_mlx5;
+extern const struct vb_codec vb_codec_mlx4;

@@ -157,7 +157,8 @@ static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint3
 	return opcode;
 }
 
-static int mlx5_send(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr)
+static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+		     struct vb_wr *wr)
 {
 	const struct mlx5_wqe_raddr_seg *remote;
 	const struct mlx5_wqe_atomic_seg *atomic;
@@ -186,7 +187,8 @@ static int mlx5_send(const void *ring, uint32_t blocks, uint32_t index, struct v
 	return decode_data(&c, wr);
 }
 
-static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t index, struct vb_wr *wr)
+static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			struct vb_wr *wr)
 {
 	struct cursor c;
 	int ret;

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The mlx4 queue format, card side, with the layouts of <infiniband/mlx4dv.h>.
+ *
+ *	send WQE: blocks of the ring's stride (at least 64 bytes), units ("ds") of 16; wraps at the end of the ring
+ *	| ctrl | [datagram 48 | remote address 16 [atomic 16] | key to invalidate 32] | data 16 ... |
+ *
+ *	ctrl.owner_opcode   bit 31: owner, flips with every round through the ring; 4..0: opcode
+ *
+ * Inline data are pieces of a length and bytes, padded to 16; none crosses a line of 64 bytes. A length of 0x80000000 is
+ * such a piece of no bytes, which is how an empty data segment is written.
+ *
+ *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
+ *
+ * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that.
+ */
+#include "card/format/format.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <infiniband/mlx4dv.h>
+
+static_assert(sizeof(struct mlx4_wqe_ctrl_seg) == 16, "control segment");
+static_assert(sizeof(struct mlx4_wqe_datagram_seg) == 48, "datagram segment");
+static_assert(sizeof(struct mlx4_cqe) == 32, "CQE");
+static_assert(sizeof(struct mlx4_err_cqe) == 32, "error CQE");
+static_assert(offsetof(struct mlx4_cqe, owner_sr_opcode) == 31, "owner byte is written last");
+
+enum {
+	UNIT = 16,
+	LINE = 64,
+	DS_MASK = 0x3f,
+	OPCODE_MASK = 0x1f,
+	CQE_INLINE_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
+	CQE_TS_BITS = 48,
+};
+
+#define OWNER_BIT (1u << 31)
+/* What drivers write where nothing is posted: with the owner bit as it falls. */
+#define STAMP 0x7fffffffu
+
+/* Where the decoder stands in a WQE that may wrap. */
+struct cursor {
+	const uint8_t *ring;
+	uint32_t mask;  /* of byte offsets */
+	uint32_t at;    /* byte offset in the ring */
+	uint32_t units; /* left in the WQE */
+};
+
+static const void *take(struct cursor *c, uint32_t units)
+{
+	const void *p = c->ring + c->at;
+
+	if (units > c->units)
+		return NULL;
+	c->units -= units;
+	c->at = (c->at + units * UNIT) & c->mask;
+	return p;
+}
+
+struct opcode {
+	uint8_t op;
+	uint8_t flags;
+	bool raddr, atomic, known;
+};
+
+static const struct opcode opcodes[OPCODE_MASK + 1] = {
+	[MLX4_OPCODE_NOP] = { VB_WR_NOP, .known = true },
+	[MLX4_OPCODE_SEND] = { VB_WR_SEND, .known = true },
+	[MLX4_OPCODE_SEND_IMM] = { VB_WR_SEND, VB_WR_IMM, .known = true },
+	[MLX4_OPCODE_SEND_INVAL] = { VB_WR_SEND, VB_WR_INVALIDATE, .known = true },
+	[MLX4_OPCODE_LSO] = { VB_WR_LSO, .known = true },
+	[MLX4_OPCODE_RDMA_WRITE] = { VB_WR_WRITE, .raddr = true, .known = true },
+	[MLX4_OPCODE_RDMA_WRITE_IMM] = { VB_WR_WRITE, VB_WR_IMM, .raddr = true, .known = true },
+	[MLX4_OPCODE_RDMA_READ] = { VB_WR_READ, .raddr = true, .known = true },
+	[MLX4_OPCODE_ATOMIC_CS] = { VB_WR_COMPARE_SWAP, .raddr = true, .atomic = true,
+				    .known = true },
+	[MLX4_OPCODE_ATOMIC_FA] = { VB_WR_FETCH_ADD, .raddr = true, .atomic = true, .known = true },
+	[MLX4_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
+};
+
+static const struct mlx4_wqe_ctrl_seg *ctrl_at(const void *ring, uint32_t blocks, uint32_t shift,
+					       uint32_t index)
+{
+	return (const void *)((const char *)ring + ((size_t)(index & (blocks - 1)) << shift));
+}
+
+/* A WQE takes as many blocks as its size in units needs. One without a size takes a block, to be refused there. */
+static uint32_t wqe_blocks(uint32_t ds, uint32_t shift)
+{
+	uint32_t units = 1u << (shift - 4);
+
+	return ds ? (ds + units - 1) / units : 1;
+}
+
+static uint32_t mlx4_owned(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index)
+{
+	const struct mlx4_wqe_ctrl_seg *ctrl = ctrl_at(ring, blocks, shift, index);
+	/* Pairs with the driver's store of the owner bit, behind the rest of the WQE. */
+	uint32_t word = be32toh(atomic_load_explicit((_Atomic uint32_t *)&ctrl->owner_opcode,
+						     memory_order_acquire));
+	uint32_t n;
+
+	if (!(word & OWNER_BIT) != !(index & blocks) || (word & STAMP) == STAMP)
+		return 0;
+	n = wqe_blocks(*(const volatile uint8_t *)&ctrl->fence_size & DS_MASK, shift);
+	return n > blocks ? 1 : n;
+}
+
+static int decode_datagram(struct cursor *c, struct vb_wr *wr)
+{
+	const struct mlx4_wqe_datagram_seg *seg = take(c, sizeof(*seg) / UNIT);
+	struct mlx4_wqe_datagram_seg copy;
+
+	if (!seg)
+		return -EINVAL;
+	/* 48 bytes after a ctrl segment end exactly at the line: they never wrap. */
+	memcpy(&copy, seg, sizeof(copy));
+	wr->qkey = be32toh(copy.qkey);
+	wr->dqpn = be32toh(copy.dqpn) & 0xffffff;
+	wr->sgid_index = copy.av.gid_index & 0x7f;
+	wr->traffic_class = (uint8_t)(be32toh(copy.av.sl_tclass_flowlabel) >> 20);
+	wr->hop_limit = copy.av.hop_limit;
+	memcpy(&wr->dgid, copy.av.dgid, sizeof(wr->dgid));
+	return 0;
+}
+
+/* An inline piece: bytes that stay in the ring. */
+static int decode_inline(struct cursor *c, uint32_t len, struct vb_wr *wr)
+{
+	uint32_t at = c->at + (uint32_t)sizeof(struct mlx4_wqe_inline_seg);
+
+	if (at % LINE + len > LINE ||
+	    !take(c, (len + (uint32_t)sizeof(struct mlx4_wqe_inline_seg) + UNIT - 1) / UNIT))
+		return -EINVAL;
+	if (!len)
+		return 0;
+	if (wr->num_sge == VB_WR_MAX_SGE)
+		return -EINVAL;
+	wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)(c->ring + at), len, 0, true };
+	wr->len += len;
+	return 0;
+}
+
+static int decode_data(struct cursor *c, struct vb_wr *wr)
+{
+	while (c->units) {
+		const struct mlx4_wqe_data_seg *seg = (const void *)(c->ring + c->at);
+		uint32_t count = be32toh(*(const volatile __be32 *)&seg->byte_count);
+
+		if (count & MLX4_INLINE_SEG) {
+			if (decode_inline(c, count & ~(uint32_t)MLX4_INLINE_SEG, wr))
+				return -EINVAL;
+			continue;
+		}
+		take(c, 1);
+		if (wr->num_sge == VB_WR_MAX_SGE)
+			return -EINVAL;
+		/* A count of 0 stands for 2 GiB: the field has no room for it. */
+		wr->sge[wr->num_sge++] =
+			(struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31,
+					 be32toh(seg->lkey), false };
+		wr->len += count ? count : 1u << 31;
+	}
+	return 0;
+}
+
+static uint8_t wr_flags(const struct opcode *opcode, uint32_t flags, uint8_t fence_size)
+{
+	return (uint8_t)(opcode->flags | ((flags & MLX4_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
+			 ((flags & MLX4_WQE_CTRL_SOLICIT) ? VB_WR_SOLICITED : 0) |
+			 ((flags & MLX4_WQE_CTRL_IP_HDR_CSUM) ? VB_WR_IP_CSUM : 0) |
+			 ((flags & MLX4_WQE_CTRL_TCP_UDP_CSUM) ? VB_WR_L4_CSUM : 0) |
+			 ((fence_size & MLX4_WQE_CTRL_FENCE) ? VB_WR_FENCE : 0));
+}
+
+/* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
+static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t shift,
+					uint32_t index, struct vb_wr *wr, struct cursor *c)
+{
+	const struct mlx4_wqe_ctrl_seg *ctrl = ctrl_at(ring, blocks, shift, index);
+	uint32_t owner_opcode = be32toh(*(const volatile __be32 *)&ctrl->owner_opcode);
+	uint8_t fence_size = *(const volatile uint8_t *)&ctrl->fence_size;
+	uint32_t flags = be32toh(*(const volatile __be32 *)&ctrl->srcrb_flags);
+	uint32_t ds = fence_size & DS_MASK, n = wqe_blocks(ds, shift);
+	const struct opcode *opcode;
+
+	wr->index = (uint16_t)index;
+	wr->wqe_opcode = owner_opcode & OPCODE_MASK;
+	wr->blocks = (uint8_t)(n > blocks ? 1 : n);
+	wr->num_sge = 0;
+	wr->len = 0;
+	wr->flags = VB_WR_SIGNALED;
+	opcode = &opcodes[wr->wqe_opcode];
+	if (!ds || n > blocks || !opcode->known)
+		return NULL;
+	wr->op = opcode->op;
+	wr->flags = wr_flags(opcode, flags, fence_size);
+	/* Immediate data passes through as it is; a key is a number. */
+	wr->imm = *(const volatile uint32_t *)&ctrl->imm;
+	if (wr->flags & VB_WR_INVALIDATE)
+		wr->imm = be32toh(wr->imm);
+	*c = (struct cursor){ ring, (blocks << shift) - 1, (index & (blocks - 1)) << shift, ds };
+	take(c, 1);
+	return opcode;
+}
+
+static int decode_invalidate(struct cursor *c, struct vb_wr *wr)
+{
+	/* 32 bytes behind a ctrl segment do not wrap. */
+	const struct mlx4_wqe_local_inval_seg *seg = take(c, sizeof(*seg) / UNIT);
+
+	if (!seg)
+		return -EINVAL;
+	wr->imm = be32toh(seg->mem_key);
+	return 0;
+}
+
+static int mlx4_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+		     struct vb_wr *wr)
+{
+	const struct mlx4_wqe_raddr_seg *remote;
+	const struct mlx4_wqe_atomic_seg *atomic;
+	const struct opcode *opcode;
+	struct cursor c;
+
+	opcode = decode_ctrl(ring, blocks, shift, index, wr, &c);
+	if (!opcode || wr->op == VB_WR_LSO)
+		return -EINVAL;
+	if (wr->op == VB_WR_NOP)
+		return 0;
+	if (wr->op == VB_WR_LOCAL_INVALIDATE)
+		return decode_invalidate(&c, wr);
+	if (opcode->raddr) {
+		remote = take(&c, 1);
+		if (!remote)
+			return -EINVAL;
+		wr->raddr = be64toh(remote->raddr);
+		wr->rkey = be32toh(remote->rkey);
+	}
+	if (opcode->atomic) {
+		atomic = take(&c, 1);
+		if (!atomic)
+			return -EINVAL;
+		wr->swap_add = be64toh(atomic->swap_add);
+		wr->compare = be64toh(atomic->compare);
+	}
+	return decode_data(&c, wr);
+}
+
+static int mlx4_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			struct vb_wr *wr)
+{
+	struct cursor c;
+	int ret;
+
+	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
+		return -EINVAL;
+	if (wr->op == VB_WR_NOP)
+		return 0;
+	if (wr->op != VB_WR_SEND || (wr->flags & VB_WR_INVALIDATE))
+		return -EINVAL;
+	ret = decode_datagram(&c, wr);
+	return ret ? ret : decode_data(&c, wr);
+}
+
+/* The headers of a large frame: behind a word with their length, padded to 16. They may wrap. */
+static int decode_lso(struct cursor *c, struct vb_wr *wr)
+{
+	uint32_t word = be32toh(*(const volatile __be32 *)(c->ring + c->at));
+	uint32_t at = (c->at + (uint32_t)sizeof(struct mlx4_wqe_lso_seg)) & c->mask;
+	uint32_t len = word & 0xffff, to_end = c->mask + 1 - at;
+
+	if (!c->units || !len || !(word >> 16) ||
+	    !take(c, (len + (uint32_t)sizeof(struct mlx4_wqe_lso_seg) + UNIT - 1) / UNIT))
+		return -EINVAL;
+	wr->mss = (uint16_t)(word >> 16);
+	wr->header_len = (uint16_t)len;
+	wr->sge[wr->num_sge++] =
+		(struct vb_sge){ (uintptr_t)(c->ring + at), len < to_end ? len : to_end, 0, true };
+	if (len > to_end)
+		wr->sge[wr->num_sge++] =
+			(struct vb_sge){ (uintptr_t)c->ring, len - to_end, 0, true };
+	wr->len += len;
+	return 0;
+}
+
+/* On raw Ethernet the solicited bit means "no ICRC": frames have none. */
+static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			 struct vb_wr *wr)
+{
+	struct cursor c;
+
+	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
+		return -EINVAL;
+	wr->flags &= (uint8_t)~VB_WR_SOLICITED;
+	if (wr->op == VB_WR_NOP)
+		return 0;
+	if ((wr->op != VB_WR_SEND && wr->op != VB_WR_LSO) ||
+	    (wr->flags & (VB_WR_INVALIDATE | VB_WR_IMM)))
+		return -EINVAL;
+	if (wr->op == VB_WR_LSO && decode_lso(&c, wr))
+		return -EINVAL;
+	return decode_data(&c, wr);
+}
+
+static int mlx4_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
+{
+	const struct mlx4_wqe_data_seg *seg = wqe, *end = (const void *)((const char *)wqe + size);
+	int n = 0;
+
+	if (shared)
+		seg++;
+	for (; seg < end && n < VB_WR_MAX_SGE; seg++) {
+		uint32_t count = be32toh(seg->byte_count), lkey = be32toh(seg->lkey);
+
+		if (lkey == MLX4_INVALID_LKEY)
+			break;
+		if (count == MLX4_INLINE_SEG)
+			continue; /* of length 0 */
+		if (count & MLX4_INLINE_SEG)
+			return -EINVAL;
+		sge[n++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31, lkey,
+					    false };
+	}
+	return n;
+}
+
+static uint16_t mlx4_next(const void *wqe)
+{
+	return be16toh(((const struct mlx4_wqe_srq_next_seg *)wqe)->next_wqe_index);
+}
+
+static const uint8_t syndromes[] = {
+	[IBV_WC_LOC_LEN_ERR] = MLX4_CQE_SYNDROME_LOCAL_LENGTH_ERR,
+	[IBV_WC_LOC_QP_OP_ERR] = MLX4_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+	[IBV_WC_LOC_PROT_ERR] = MLX4_CQE_SYNDROME_LOCAL_PROT_ERR,
+	[IBV_WC_WR_FLUSH_ERR] = MLX4_CQE_SYNDROME_WR_FLUSH_ERR,
+	[IBV_WC_MW_BIND_ERR] = MLX4_CQE_SYNDROME_MW_BIND_ERR,
+	[IBV_WC_BAD_RESP_ERR] = MLX4_CQE_SYNDROME_BAD_RESP_ERR,
+	[IBV_WC_LOC_ACCESS_ERR] = MLX4_CQE_SYNDROME_LOCAL_ACCESS_ERR,
+	[IBV_WC_REM_INV_REQ_ERR] = MLX4_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
+	[IBV_WC_REM_ACCESS_ERR] = MLX4_CQE_SYNDROME_REMOTE_ACCESS_ERR,
+	[IBV_WC_REM_OP_ERR] = MLX4_CQE_SYNDROME_REMOTE_OP_ERR,
+	[IBV_WC_RETRY_EXC_ERR] = MLX4_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
+	[IBV_WC_RNR_RETRY_EXC_ERR] = MLX4_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
+	[IBV_WC_REM_ABORT_ERR] = MLX4_CQE_SYNDROME_REMOTE_ABORTED_ERR,
+};
+
+static uint8_t cqe_opcode(const struct vb_completion *c)
+{
+	if (c->status != IBV_WC_SUCCESS)
+		return MLX4_CQE_OPCODE_ERROR;
+	if (!c->receive)
+		return c->wqe_opcode & OPCODE_MASK;
+	if (c->op == VB_WR_WRITE)
+		return MLX4_RECV_OPCODE_RDMA_WRITE_IMM;
+	if (c->flags & VB_WR_IMM)
+		return MLX4_RECV_OPCODE_SEND_IMM;
+	return c->flags & VB_WR_INVALIDATE ? MLX4_RECV_OPCODE_SEND_INVAL : MLX4_RECV_OPCODE_SEND;
+}
+
+static void fill_cqe(struct mlx4_cqe *cqe, const struct vb_completion *c)
+{
+	/* Immediate data is in network order already. */
+	cqe->immed_rss_invalid = c->flags & VB_WR_INVALIDATE ? htobe32(c->imm) : c->imm;
+	cqe->g_mlpath_rqpn = htobe32(c->src_qpn | (c->grh ? 1u << 31 : 0));
+	cqe->ts_47_16 = htobe32((uint32_t)(c->timestamp >> 16));
+	cqe->status = htobe32(c->frame_status);
+	cqe->byte_cnt = htobe32(c->byte_len);
+	cqe->checksum = htobe16(c->frame_checksum);
+	cqe->reserved3 = 0;
+	cqe->ts_15_8 = (uint8_t)(c->timestamp >> 8);
+	cqe->ts_7_0 = (uint8_t)c->timestamp;
+}
+
+static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
+{
+	struct mlx4_cqe *cqe = to;
+	uint8_t owner_sr_opcode =
+		(uint8_t)((owner ? MLX4_CQE_OWNER_MASK : 0) |
+			  (c->receive ? 0 : MLX4_CQE_IS_SEND_MASK) |
+			  (c->flags & VB_WR_INLINED ? CQE_INLINE_SCATTER : 0) | cqe_opcode(c));
+
+	cqe->vlan_my_qpn = htobe32(c->qpn);
+	cqe->wqe_index = htobe16(c->wqe_index);
+	if (c->status == IBV_WC_SUCCESS) {
+		fill_cqe(cqe, c);
+	} else {
+		struct mlx4_err_cqe *err = to;
+
+		memset(err->reserved1, 0, sizeof(err->reserved1));
+		err->vendor_err = 0;
+		err->syndrome = syndromes[c->status];
+	}
+	/* Pairs with the acquire of whoever reads the owner bit. */
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->owner_sr_opcode, owner_sr_opcode,
+			      memory_order_release);
+}
+
+const struct vb_codec vb_codec_mlx4 = {
+	.send = mlx4_send,
+	.send_ud = mlx4_send_ud,
+	.send_raw = mlx4_send_raw,
+	.owned = mlx4_owned,
+	.receive = mlx4_receive,
+	.next = mlx4_next,
+	.completion = mlx4_completion,
+};

@@ -127,13 +127,30 @@ static bool handled(int sig, siginfo_t *info, void *context)
 	return false;
 }
 
+/*
+ * Whether the fault was made by the access under the guard, and not by a handler of the program for some other signal,
+ * which came in between and may ring a doorbell (a fault that is meant) or just be wrong. An access is one call deep; a
+ * signal's frame is larger than this distance, or on another stack.
+ */
+static bool is_guarded(const struct guard *guard, const void *context)
+{
+#if defined(__x86_64__) && !defined(VB_TSAN) && !defined(__SANITIZE_ADDRESS__)
+	const ucontext_t *uc = context;
+	uintptr_t sp = (uintptr_t)uc->uc_mcontext.gregs[REG_RSP];
+
+	return (uintptr_t)guard - sp < 1024;
+#else
+	return true;
+#endif
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct guard *guard = active;
 
 	/* si_code > 0: raised by an access, not sent by somebody. */
 	if (info->si_code > 0) {
-		if (guard) {
+		if (guard && is_guarded(guard, context)) {
 			active = NULL;
 			vb_fault_unblock(context);
 			do_jump(guard);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of dpacc share.
+ *
+ *   source.c --scan.c--> functions --gen_device.c--> unpack wrappers + .dpa_meta --\
+ *        \----------------------clang for RISC-V------------------------------------+--> S.ARCH.dpa.join.o
+ *   functions --gen_host.c--> host stubs --host compiler--> S.dpa.o                  |
+ *                                                        (-c: S.dpa.o carries the join objects in .dpa_obj)
+ *   join objects + device libraries --ld.lld--> device_exec.ARCH --.dpa_meta--> APP.meta.c --> archive
+ *
+ * The section .dpa_meta of a device object lists its annotated functions as text; the linker concatenates them, so the
+ * linked program itself says which functions the application has, whether they came from sources, objects or libraries.
+ *
+ * dpacc is a short-lived command: all memory is taken from mem.c and given back at exit.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What `dpacc --version` says; build scripts ask for at least 1.8.0. */
+#define DPACC_VERSION "1.13.0"
+/* Longest name of an application or function that libflexio takes. */
+#define DPACC_MAX_NAME 256
+
+enum {
+	DPACC_FAILED = 1, /* exit codes */
+	DPACC_USAGE = 2,
+	MAX_ARCHS = 4,
+};
+
+/* --- mem.c: memory that lives until the end, lists of strings --- */
+
+struct list {
+	char **v; /* v[n] is NULL */
+	int n, room;
+};
+
+void *mem_alloc(size_t size); /* zeroed; never NULL */
+char *mem_dup(const char *text, size_t len);
+char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void list_add(struct list *list, const char *text); /* text must live on */
+void list_addf(struct list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void list_append(struct list *to, const struct list *from);
+void list_addv(struct list *list, ...) __attribute__((sentinel));
+
+/* --- arch.c: the targets --- */
+
+struct arch {
+	const char *cpu;       /* as in -mcpu: nv-dpa-bf3 */
+	const char *name;      /* bf3 */
+	unsigned int macro;    /* value of __NV_DPA */
+	unsigned int hw_model; /* enum flexio_hw_model_id */
+};
+
+const struct arch *arch_find(const char *cpu, size_t len);
+const char *arch_names(void); /* all of them, for messages */
+/* Compiler options that make clang a compiler for the device: target, macros, include folders. */
+void arch_compiler_options(const struct arch *arch, struct list *out);
+
+/* --- options.c: the command line --- */
+
+struct options {
+	struct list inputs;
+	struct list device_options; /* for the device compiler; -I and -D too */
+	struct list host_options;
+	struct list link_options;
+	struct list device_libs; /* -l, -L and files, as given */
+	const struct arch *archs[MAX_ARCHS];
+	int num_archs;
+	const char *output; /* NULL: default */
+	const char *app_name;
+	const char *hostcc;
+	const char *keep_dir; /* NULL: intermediate files go */
+	bool compile_only, gen_libs, lto, dryrun, verbose;
+};
+
+/* Exits where the command line is wrong. */
+void options_parse(struct options *opt, int argc, char **argv);
+bool is_identifier(const char *name);
+
+/* --- words.c --- */
+
+/* Split an option list at spaces, and at commas if asked to; quotes and backslashes keep them. Commas after -Wl, -Wa,
+ * -Wp belong to that option. False after a message where a quote is not closed. */
+bool words_split(const char *text, bool commas, struct list *out);
+
+/* --- tools.c: where things are --- */
+
+/* Full path of a program in PATH, or NULL after a message that names the Debian package. */
+const char *tool_find(const char *name);
+const char *tree_path(const char *relative); /* below the tree that dpacc stands in */
+/* A file of that tree that must be there; NULL after a message. */
+const char *tree_file(const char *relative);
+const char *picolibc_dir(void); /* NULL after a message */
+const char *libgcc_file(void);  /* NULL after a message */
+
+/* --- run.c: commands, the work folder, outputs --- */
+
+/* Where intermediate files go; 0 or -1 after a message. */
+int work_begin(const struct options *opt);
+void work_end(void); /* removes what is not kept */
+const char *work_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Write a generated file; nothing happens in a dry run. */
+int work_write(const char *path, const void *data, size_t size);
+/* Run a command (argv[0] is a full path) and wait. 0, or -1 after its message or ours. */
+int run_command(const struct list *argv);
+/* The first line that a command prints; NULL where it fails. For questions, so it also runs in a dry run. */
+const char *run_question(const struct list *argv);
+/* Put a finished file in its place at the end, all or none: add them, then commit. */
+int output_add(const char *from, const char *to);
+int output_commit(void);
+/* Early answer where an output cannot be written at all. */
+int output_check(const char *to);
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- scan.c: annotated functions of a source, by libclang --- */
+
+struct function {
+	const char *name;
+	const char *file; /* where it is defined */
+	unsigned int line;
+	bool rpc; /* else __dpa_global__ */
+	bool is_static;
+	/* One letter each, first the result, then the parameters: v void, b bool, c C s S i I l L integers of 1, 2, 4,
+	 * 8 bytes (upper case: unsigned), p pointer, f float, d double. */
+	const char *types;
+};
+
+struct functions {
+	struct function *v;
+	int n, room;
+};
+
+struct function *functions_add(struct functions *list);
+/* Registered name of the device function: that of a static one is made so that it cannot meet another symbol. */
+const char *function_symbol(const struct function *f);
+
+/*
+ * Read a source as the device compiler will. base: all its options. Finds out the argument forms: *form gets the
+ * option to add, or NULL. 0 or -1 after messages (types that cannot be passed). Errors in the source are left to the
+ * compiler, which says them better; *error gets the first, for the case that the compiler has none.
+ */
+int scan_source(const char *path, const struct list *base, struct functions *out, const char **form,
+		const char **error);
+
+/* --- meta.c: functions as text, in .dpa_meta --- */
+
+char *meta_format(const struct functions *list); /* lines */
+/* Of a linked program. -1 after a message where the text is damaged or two functions have one name. */
+int meta_parse(const char *text, size_t size, const char *where, struct functions *out);
+int functions_check_clash(const struct functions *list);
+
+/* --- gen_device.c, gen_host.c: generated C --- */
+
+char *gen_unpack(const struct functions *list);
+char *gen_stubs(const struct functions *list);
+struct image {
+	const struct arch *arch;
+	const char *file; /* device_exec.ARCH */
+	struct functions functions;
+};
+char *gen_meta(const char *app, const struct image *images, int n);
+
+/* --- object.c: ELF objects and archives --- */
+
+struct member {
+	const char *name;
+	const void *data; /* valid until the end */
+	size_t size;
+};
+
+/* Members of an ar archive in memory; -1 where it is none or damaged (no message). */
+int archive_members(const void *data, size_t size, struct member **members, int *n);
+/* A section of an ELF file in memory: 1 found, 0 not there, -1 no or damaged ELF (no message). */
+int elf_section(const void *data, size_t size, const char *name, const void **section,
+		size_t *section_size);
+/* The bytes of a file; NULL after a message. */
+const void *file_read(const char *path, size_t *size);
+
+/* --- unit.c: one input --- */
+
+struct unit {
+	const char *path;
+	const char *base;            /* unique name of its intermediate files */
+	bool source;                 /* else an object of an earlier -c */
+	struct functions functions;  /* of sources, all targets together */
+	const char *join[MAX_ARCHS]; /* device objects */
+	const char *host;            /* host object */
+};
+
+int units_make(const struct options *opt, struct unit **units);
+int unit_compile(const struct options *opt, struct unit *unit);
+/* The object that -c leaves; its path, or NULL. */
+const char *unit_pack(const struct options *opt, const struct unit *unit);
+/* Compile generated host code. Always position independent: the archive may go into a shared library. */
+int compile_host(const struct options *opt, const char *from, const char *to);
+
+/* How the name of a device object for a target ends, after ".ARCH". */
+#define JOIN_SUFFIX ".dpa.join.o"
+bool has_suffix(const char *text, const char *suffix);
+bool member_is_for(const char *name, const struct arch *arch);
+
+/* --- link.c, library.c --- */
+
+int link_app(const struct options *opt, struct unit *units, int n);
+int make_libraries(const struct options *opt, struct unit *units, int n);
+/* Linker arguments for the device libraries of a target. */
+int library_arguments(const struct options *opt, const struct arch *arch, struct list *out);

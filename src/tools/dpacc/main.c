@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/*
+ * dpacc: compile the inputs, then leave objects (-c), libraries (-gen-libs) or an application's archive.
+ */
+#include "dpacc.h"
+
+#include <string.h>
+
+static const char *object_name(const struct options *opt, const struct unit *unit)
+{
+	return opt->output ? opt->output : mem_printf("%s.dpa.o", unit->base);
+}
+
+static int check_outputs(const struct options *opt, const struct unit *units)
+{
+	if (opt->gen_libs)
+		return output_check(mem_printf("%s_device.a", opt->output)) ||
+		       output_check(mem_printf("%s_host.a", opt->output));
+	if (!opt->compile_only)
+		return output_check(opt->output ? opt->output : "a.out");
+	for (int i = 0; i < opt->inputs.n; i++)
+		if (output_check(object_name(opt, &units[i])))
+			return -1;
+	return 0;
+}
+
+static int leave_objects(const struct options *opt, const struct unit *units)
+{
+	for (int i = 0; i < opt->inputs.n; i++) {
+		const char *object = unit_pack(opt, &units[i]);
+
+		if (!object || output_add(object, object_name(opt, &units[i])))
+			return -1;
+	}
+	return output_commit();
+}
+
+static int work(const struct options *opt)
+{
+	struct unit *units;
+
+	if (work_begin(opt) || units_make(opt, &units) || check_outputs(opt, units))
+		return -1;
+	for (int i = 0; i < opt->inputs.n; i++)
+		if (unit_compile(opt, &units[i]))
+			return -1;
+	if (opt->compile_only)
+		return leave_objects(opt, units);
+	if (opt->gen_libs)
+		return make_libraries(opt, units, opt->inputs.n);
+	return link_app(opt, units, opt->inputs.n);
+}
+
+int main(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	int ret;
+
+	options_parse(&opt, argc, argv);
+	ret = work(&opt);
+	work_end();
+	return ret ? DPACC_FAILED : 0;
+}

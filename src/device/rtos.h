@@ -84,7 +84,14 @@ struct vb_rtos_thread {
 	uint32_t flags;     /* VB_RTOS_THREAD_* */
 	uint64_t tls;       /* thread_local_storage_daddr of the event handler, or 0 */
 	char name[32];
-	uint8_t spare[16];
+
+	/* Text that the thread's stdout holds back until the line ends: line_len bytes at line. The host prints it (a
+	 * message of level 1 to stream 0) and sets line_len to 0 when a run ends in any way. */
+	uint64_t line;
+	uint32_t line_len;
+	/* Locks of the C library that the thread holds. Where it is not 0, ending the thread by force would leave
+	 * malloc locked for all others: let it run a little further first (bounded: device code may lie). */
+	uint32_t held;
 };
 
 #define VB_RTOS_THREAD_CONTINUABLE 1u

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Traces (flexio_dev_tracer.h). The host gives a stream its buffers through g_dev_p_tracer_ctx; without that nothing
+ * is stored.
+ *
+ * A writer takes an index of the current buffer. The one that gets the index just past the end has the turn: it waits
+ * for those that are still writing, hands the buffer over and opens the next; later ones wait for it.
+ */
+#include <libflexio-dev/flexio_dev_tracer.h>
+
+#include "ecall.h"
+
+__attribute__((used, retain)) struct flexio_tracer_ctx *g_dev_p_tracer_ctx;
+
+static struct flexio_tracer_streams_data *stream(uint8_t id)
+{
+	struct flexio_tracer_ctx *ctx = __atomic_load_n(&g_dev_p_tracer_ctx, __ATOMIC_ACQUIRE);
+
+	return ctx && id < FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT ? &ctx->tracer_ctx[id] : NULL;
+}
+
+static void next_buffer(struct flexio_tracer_streams_data *s)
+{
+	uint16_t next = (uint16_t)((s->buf_idx + 1) & s->buf_mask);
+
+	s->buf_idx = next;
+	s->current_buffer = s->buffer + ((uint32_t)next << s->log_num_buf_msgs);
+	__atomic_store_n(&s->current_ix, 0, __ATOMIC_RELEASE);
+}
+
+/* An index of the current buffer for the caller, which is counted as writing. */
+static uint32_t take(struct flexio_tracer_streams_data *s, uint8_t id)
+{
+	for (;;) {
+		uint32_t ix;
+
+		__atomic_fetch_add(&s->writing, 1, __ATOMIC_ACQ_REL);
+		ix = __atomic_fetch_add(&s->current_ix, 1, __ATOMIC_ACQ_REL);
+		if (ix < s->max_entries_per_buf)
+			return ix;
+		__atomic_fetch_sub(&s->writing, 1, __ATOMIC_ACQ_REL);
+		if (ix > s->max_entries_per_buf) {
+			/* index 0 comes back with the next buffer */
+			while (__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE) >
+			       s->max_entries_per_buf)
+				__flexio_dev_relax();
+			continue;
+		}
+		while (__atomic_load_n(&s->writing, __ATOMIC_ACQUIRE))
+			__flexio_dev_relax();
+		flexio_dev_tracer_notify_host(id, s->max_entries_per_buf);
+		next_buffer(s);
+	}
+}
+
+static void trace(uint8_t id, flexio_msg_dev_level level, const struct flexio_tracer_msg *msg)
+{
+	struct flexio_tracer_streams_data *s = stream(id);
+	uint32_t ix;
+
+	if (!s || !level || s->valid_lvl < level || !s->max_entries_per_buf)
+		return;
+	ix = take(s, id);
+	s->current_buffer[ix] = *msg;
+	__atomic_fetch_sub(&s->writing, 1, __ATOMIC_RELEASE);
+}
+
+/* The host has no tracer streams yet, so there is nobody to tell. */
+void flexio_dev_tracer_notify_host(uint8_t tracer_id, uint32_t num_msg)
+{
+	(void)tracer_id;
+	(void)num_msg;
+}
+
+void flexio_dev_tracer_flush(uint8_t tracer_id)
+{
+	struct flexio_tracer_streams_data *s = stream(tracer_id);
+	uint32_t count;
+
+	if (!s || !s->valid_lvl)
+		return;
+	count = __atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE);
+	if (!count)
+		return;
+	flexio_dev_tracer_notify_host(tracer_id, count);
+	next_buffer(s);
+}
+
+#define TRACE(...)              \
+	trace(tracer_id, level, \
+	      &(struct flexio_tracer_msg){ (uint32_t)format_id, { 0 }, __VA_ARGS__ })
+
+void flexio_dev_trace_0(uint8_t tracer_id, flexio_msg_dev_level level, int format_id)
+{
+	TRACE(0);
+}
+
+void flexio_dev_trace_1(uint8_t tracer_id, flexio_msg_dev_level level, int format_id, uint64_t arg0)
+{
+	TRACE(arg0);
+}
+
+void flexio_dev_trace_2(uint8_t tracer_id, flexio_msg_dev_level level, int format_id, uint64_t arg0,
+			uint64_t arg1)
+{
+	TRACE(arg0, arg1);
+}
+
+void flexio_dev_trace_3(uint8_t tracer_id, flexio_msg_dev_level level, int format_id, uint64_t arg0,
+			uint64_t arg1, uint64_t arg2)
+{
+	TRACE(arg0, arg1, arg2);
+}
+
+void flexio_dev_trace_4(uint8_t tracer_id, flexio_msg_dev_level level, int format_id, uint64_t arg0,
+			uint64_t arg1, uint64_t arg2, uint64_t arg3)
+{
+	TRACE(arg0, arg1, arg2, arg3);
+}
+
+void flexio_dev_trace_5(uint8_t tracer_id, flexio_msg_dev_level level, int format_id, uint64_t arg0,
+			uint64_t arg1, uint64_t arg2, uint64_t arg3, uint64_t arg4)
+{
+	TRACE(arg0, arg1, arg2, arg3, arg4);
+}
+
+void flexio_dev_trace_6(uint8_t tracer_id, flexio_msg_dev_level level, int format_id, uint64_t arg0,
+			uint64_t arg1, uint64_t arg2, uint64_t arg3, uint64_t arg4, uint64_t arg5)
+{
+	TRACE(arg0, arg1, arg2, arg3, arg4, arg5);
+}

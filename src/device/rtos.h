@@ -104,9 +104,11 @@ _Static_assert(sizeof(struct vb_rtos_thread) == 128, "two cache lines");
  * not linked with our device library, which is refused.
  */
 #define VB_RTOS_SYM_VERSION "__flexio_dev_abi_version" /* uint64_t, VB_RTOS_ABI_VERSION */
-/* uint8_t[256]: level of each message stream, 0 for closed ones. Written by the host, so that device code need not
- * format what nobody prints; the host checks again. */
-#define VB_RTOS_SYM_LEVELS  "__flexio_dev_msg_levels"
+/* uint8_t[256]: level of each message stream, 0 for closed ones; the last one is the highest of all, for broadcasts.
+ * Written by the host, so that device code need not format what nobody prints; the host checks again. */
+#define VB_RTOS_SYM_LEVELS "__flexio_dev_msg_levels"
+/* void (void): called once on a guest thread when the process is created, before anything else; runs constructors. */
+#define VB_RTOS_SYM_INIT    "__flexio_dev_init"
 #define VB_RTOS_ABI_VERSION 1
 
 /* Largest argument buffer of an RPC. */

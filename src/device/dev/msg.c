@@ -18,19 +18,15 @@
 
 #define SHORT 256
 
-/* Level of each stream, 0 for those that do not exist. The host writes it, at any time. */
+/*
+ * Level of each stream, 0 for those that do not exist; at 255 (FLEXIO_MSG_DEV_BROADCAST_STREAM) the highest of all. The
+ * host writes it, at any time.
+ */
 __attribute__((used, retain)) volatile uint8_t __flexio_dev_msg_levels[256];
 
 static bool wanted(int stream, flexio_msg_dev_level level)
 {
-	if (level == FLEXIO_MSG_DEV_NO_PRINT)
-		return false;
-	if (stream != FLEXIO_MSG_DEV_BROADCAST_STREAM)
-		return __flexio_dev_msg_levels[stream] >= level;
-	for (int i = 0; i < FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT; i++)
-		if (__flexio_dev_msg_levels[i] >= level)
-			return true;
-	return false;
+	return level != FLEXIO_MSG_DEV_NO_PRINT && __flexio_dev_msg_levels[stream] >= level;
 }
 
 static int64_t send(int stream, flexio_msg_dev_level level, const char *text, size_t length)

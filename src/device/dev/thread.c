@@ -156,12 +156,3 @@ void __flexio_dev_relax(void)
 {
 	ecall1(VB_RTOS_RELAX, 0);
 }
-
-/* Where the ELF file says it begins. The host calls functions by name, so nothing comes here; if something does, it
- * ends the process. */
-__attribute__((used, retain, __noreturn__)) void __flexio_dev_entry(void);
-
-void __flexio_dev_entry(void)
-{
-	ecall_end(VB_RTOS_PROCESS_FINISH, 0);
-}

@@ -12,7 +12,7 @@ STAGE = $(abspath $(BUILD)/stage)
 export JSON QUICK FUZZ_SECONDS
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-long check-asan check-tsan bench fuzz format format-check install clean help
+.PHONY: all demo check check-long check-asan check-tsan bench fuzz format format-check install install-vendor-paths clean help
 
 all:  ## build, and stage in build/stage
 	@build-aux/setup build
@@ -68,10 +68,13 @@ format-check:  ## say which changed C sources need it
 install: all  ## copy the staged tree to PREFIX=/opt/verbatim (below DESTDIR=)
 	@build-aux/install $(STAGE) "$(PREFIX)"
 
+install-vendor-paths:  ## link /opt/mellanox (below DESTDIR=) to the tree installed in PREFIX=
+	@build-aux/vendor-paths "$(PREFIX)"
+
 clean:  ## remove all build trees
 	rm -rf build build-asan build-tsan build-fuzz build-clang build-aarch64
 
 help:  ## this list
 	@echo 'Verbatim: a programmable RDMA network card in software'
 	@echo
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 30

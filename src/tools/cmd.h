@@ -19,6 +19,7 @@ int cmd_devices(int argc, char **argv);
 int cmd_dpa(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_sdk(int argc, char **argv);
 
 /*
  * The path of a file of the tree that this executable stands in: PREFIX/bin/verbatim gives
@@ -31,3 +32,12 @@ int tools_path(char path[PATH_MAX], const char *relative);
  * because the program may change its directory. 0 or -errno after a message that begins with who.
  */
 int tools_use_config(const char *who, const char *file);
+
+/* Put dir before what the variable, a list like PATH, has. 0 or -errno. */
+int tools_prepend(const char *variable, const char *dir);
+
+/* LD_LIBRARY_PATH: our libraries, then what the user had. 0 or -errno after a message that begins with who. */
+int tools_put_libraries_first(const char *who);
+
+/* Execute the program. Returns only where that fails, with the exit code, after a message that begins with who. */
+int tools_become(const char *who, char **program);

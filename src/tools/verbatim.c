@@ -15,6 +15,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } commands[] = {
 	{ "run", "run a program on the card", cmd_run },
+	{ "sdk", "run a build that names the vendor's paths", cmd_sdk },
 	{ "devices", "list the adapters", cmd_devices },
 	{ "ps", "list the processes that use the card", cmd_ps },
 	{ "dpa", "run device programs on the card's accelerator", cmd_dpa },

@@ -104,6 +104,8 @@ void work_end(void); /* removes what is not kept */
 const char *work_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Write a generated file; nothing happens in a dry run. */
 int work_write(const char *path, const void *data, size_t size);
+/* Remove a file that was kept from before and would be added to. */
+void work_remove(const char *path);
 /* Run a command (argv[0] is a full path) and wait. 0, or -1 after its message or ours. */
 int run_command(const struct list *argv);
 /* The first line that a command prints; NULL where it fails. For questions, so it also runs in a dry run. */

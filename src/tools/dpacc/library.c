@@ -99,7 +99,7 @@ static const char *for_target(const char *path, const struct arch *arch)
 	if (!argv.v[0])
 		return NULL;
 	out = work_path("%s.%s.a", base, arch->name);
-	unlink(out);
+	work_remove(out);
 	list_addv(&argv, "rcD", out, NULL);
 	for (int i = 0; i < n; i++) {
 		const char *file;
@@ -198,8 +198,7 @@ int make_libraries(const struct options *opt, struct unit *units, int n)
 		const char *out = work_path("new-%s", base);
 		struct list argv = { 0 };
 
-		if (!opt->dryrun)
-			unlink(out);
+		work_remove(out);
 		list_addv(&argv, tool, "rcD", out, NULL);
 		for (int i = 0; i < n; i++) {
 			for (int j = 0; !kind && j < opt->num_archs; j++)

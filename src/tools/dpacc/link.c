@@ -81,8 +81,7 @@ static int make_archive(const struct options *opt, const struct unit *units, int
 	for (int i = 0; i < n; i++)
 		list_add(&join, units[i].host);
 	list_addv(&join, "-o", stubs, NULL);
-	if (!opt->dryrun)
-		unlink(archive);
+	work_remove(archive);
 	list_addv(&argv, ar, "rcD", archive, stubs, NULL);
 	if (run_command(&join) || run_command(&argv))
 		return -1;

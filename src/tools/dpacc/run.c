@@ -183,6 +183,12 @@ int work_write(const char *path, const void *data, size_t size)
 	return ret;
 }
 
+void work_remove(const char *path)
+{
+	if (!work.dryrun)
+		unlink(path);
+}
+
 /* As a shell would read it. */
 static void print_word(const char *word)
 {

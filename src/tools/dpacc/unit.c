@@ -274,9 +274,7 @@ const char *unit_pack(const struct options *opt, const struct unit *unit)
 
 	if (!tool || !objcopy)
 		return NULL;
-	/* an archive that is kept from before would keep its members */
-	if (!opt->dryrun)
-		unlink(fat);
+	work_remove(fat);
 	list_addv(&ar, tool, "rcSD", fat, NULL);
 	for (int i = 0; i < opt->num_archs; i++)
 		list_add(&ar, unit->join[i]);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Becoming another program, for the subcommands that end in one: its environment, and a clear word where it cannot be
+ * executed.
+ */
+#include "tools/cmd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+int tools_prepend(const char *variable, const char *dir)
+{
+	const char *before = getenv(variable);
+	char *value;
+	int ret;
+
+	/* An empty entry would mean the current directory. */
+	if (asprintf(&value, "%s%s%s", dir, before && *before ? ":" : "", before ? before : "") < 0)
+		return -ENOMEM;
+	ret = setenv(variable, value, 1) ? -errno : 0;
+	free(value);
+	return ret;
+}
+
+/* LD_LIBRARY_PATH: ours, then what the user had. */
+int tools_put_libraries_first(const char *who)
+{
+	char dir[PATH_MAX], file[PATH_MAX];
+	int ret;
+
+	ret = tools_path(file, "lib/libibverbs.so.1");
+	if (!ret)
+		ret = tools_path(dir, "lib");
+	if (!ret && access(file, R_OK))
+		ret = -errno;
+	if (ret) {
+		fprintf(stderr, "%s: %s: %s; is the installation complete?\n", who,
+			ret == -ENAMETOOLONG ? "lib/libibverbs.so.1" : file, strerror(-ret));
+		return ret;
+	}
+	return tools_prepend("LD_LIBRARY_PATH", dir);
+}
+
+/* Find the file as execvp(3) will: true with its path where there is one. */
+static int find_program(const char *name, char path[PATH_MAX])
+{
+	const char *dir = getenv("PATH"), *end;
+
+	if (strchr(name, '/')) {
+		snprintf(path, PATH_MAX, "%s", name);
+		return !access(path, F_OK);
+	}
+	for (dir = dir ? dir : "/bin:/usr/bin"; *name; dir = end + 1) {
+		end = strchrnul(dir, ':');
+		if (snprintf(path, PATH_MAX, "%.*s%s%s", (int)(end - dir), dir,
+			     end > dir ? "/" : "", name) < PATH_MAX &&
+		    !access(path, X_OK))
+			return 1;
+		if (!*end)
+			break;
+	}
+	return 0;
+}
+
+/* The loader ignores LD_LIBRARY_PATH where the program gains rights, and nothing would say why
+ * there is no card. */
+static void warn_if_privileged(const char *who, const char *path)
+{
+	struct stat st;
+	int gains;
+
+	if (stat(path, &st) || !geteuid())
+		return;
+	gains = ((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
+		((st.st_mode & S_ISGID) && st.st_gid != getegid()) ||
+		getxattr(path, "security.capability", NULL, 0) > 0;
+	if (gains)
+		fprintf(stderr,
+			"%s: warning: %s runs with other rights than yours, so the loader ignores LD_LIBRARY_PATH and it will not see the card; run a copy without set-uid bit and capabilities\n",
+			who, path);
+}
+
+int tools_become(const char *who, char **program)
+{
+	char path[PATH_MAX];
+	int found = find_program(program[0], path);
+	int err;
+
+	if (found)
+		warn_if_privileged(who, path);
+	execvp(program[0], program);
+	err = errno;
+	if (err == ENOENT && found)
+		fprintf(stderr, "%s: %s: its interpreter is missing\n", who, path);
+	else if (err == ENOENT && !strchr(program[0], '/'))
+		fprintf(stderr, "%s: %s: not found in PATH\n", who, program[0]);
+	else
+		fprintf(stderr, "%s: %s: %s\n", who, program[0], strerror(err));
+	return err == ENOENT ? CMD_NOT_FOUND : CMD_CANNOT_EXEC;
+}

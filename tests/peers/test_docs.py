@@ -2,13 +2,14 @@
 """The documents tell the truth: their commands are run, their outputs compared, their links and targets looked up.
 
 In a Markdown file of the project
-  ```sh     is run, block after block in one shell, with `verbatim` in PATH; every block must succeed;
+  ```sh     is run, block after block in one shell, with what is staged in PATH; every block must succeed;
   ```text   behind it is what it prints: each line in this order, where numbers and "..." stand for any;
   ```ini    is a configuration that `verbatim devices` accepts;
   ```shell  is not run (it builds the project, or needs another machine), but its make targets must exist.
 """
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -69,8 +70,10 @@ def run_blocks(path, folder):
             documented.append((i, follows[1] if follows[0] == 'text' else ''))
     if not documented:
         return
-    env = {'PATH': os.path.join(peers.stage(), 'bin') + ':' + os.environ['PATH'], 'HOME': folder, 'LANG': 'C'}
+    env = {'PATH': os.path.join(peers.stage(), 'bin') + ':' + os.environ['PATH'], 'HOME': folder, 'LANG': 'C',
+           'PKG_CONFIG_PATH': os.path.join(peers.stage(), 'lib', 'pkgconfig')}
     os.symlink(os.path.join(TOP, 'docs'), os.path.join(folder, 'docs'))
+    shutil.copytree(os.path.join(TOP, 'samples'), os.path.join(folder, 'samples'))  # they are built where they lie
     done = subprocess.run(['bash', '-c', '\n'.join(script)], cwd=folder, env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=100, check=False)
     if done.returncode != 0:

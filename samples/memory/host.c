@@ -65,7 +65,8 @@ int main(void)
 	need(!flexio_process_create(ctx, memory_app, NULL, &process), "flexio_process_create");
 	show_heap(process, "at first:");
 	/* Allocates on the device and copies in one step. */
-	need(!flexio_copy_from_host(process, words, sizeof(words), &buffer), "flexio_copy_from_host");
+	need(!flexio_copy_from_host(process, words, sizeof(words), &buffer),
+	     "flexio_copy_from_host");
 	show_heap(process, "with the buffer:");
 
 	need(!flexio_process_call(process, &sort, &sum, buffer, (size_t)WORDS),

@@ -62,13 +62,15 @@ int main(void)
 	struct flexio_process *process;
 
 	need(!flexio_process_create(ctx, messages, NULL, &process), "flexio_process_create");
-	now = open_stream(process, "now", FLEXIO_MSG_DEV_SYNC_MODE_SYNC); /* the first: the default */
+	now = open_stream(process, "now",
+			  FLEXIO_MSG_DEV_SYNC_MODE_SYNC); /* the first: the default */
 	later = open_stream(process, "later", FLEXIO_MSG_DEV_SYNC_MODE_ASYNC);
 
 	printf("-- the default stream shows up to INFO\n");
 	call(process, &talk, flexio_msg_stream_get_id(now));
 
-	need(!flexio_msg_stream_level_set(later, FLEXIO_MSG_DEV_WARN), "flexio_msg_stream_level_set");
+	need(!flexio_msg_stream_level_set(later, FLEXIO_MSG_DEV_WARN),
+	     "flexio_msg_stream_level_set");
 	call(process, &talk, flexio_msg_stream_get_id(later));
 	printf("-- the other stream, up to WARN, now that it is flushed\n");
 	need(!flexio_msg_stream_flush(later), "flexio_msg_stream_flush");

@@ -102,6 +102,7 @@ bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
 
 enum thread_state {
 	THREAD_IDLE,    /* state is the caller's */
+	THREAD_HANDED,  /* on its way to an EU, maybe in the box of a host thread */
 	THREAD_READY,   /* in the run queue of its EU */
 	THREAD_RUNNING, /* on an EU, or on a lent host thread */
 	THREAD_BLOCKED, /* waits for a wake */
@@ -118,12 +119,17 @@ struct vb_dpa_thread {
 	void *user;
 	char name[32];
 
-	/* under sched.lock */
-	enum thread_state state;
-	enum vb_dpa_why why;    /* of the last time it became idle */
-	bool stop;              /* stop asked for */
+	/* Written under dpa.lock, but: its controlling caller takes it from IDLE to HANDED or
+	 * RUNNING, and back from a lent RUNNING, without. */
+	_Atomic(enum thread_state) state;
+	atomic_bool stop;    /* stop asked for */
+	atomic_uint waiters; /* for it to become idle; who makes it idle without the lock looks */
+	atomic_uint last;    /* host thread that ran it last */
+	enum vb_dpa_why why; /* of the last time it became idle */
+	bool lent;           /* runs on its caller's host thread, which gets the result itself */
+
+	/* under dpa.lock */
 	bool wake;              /* a wake came before the block */
-	bool lent;              /* runs on its caller's host thread, which gets the result itself */
 	bool quiet;             /* a call in deterministic mode: no done callback */
 	unsigned int finishing; /* done callbacks under way; it must not go away */
 	unsigned int eu;
@@ -131,7 +137,7 @@ struct vb_dpa_thread {
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
 	/* counters; written by the host thread that runs it */
-	uint64_t busy_ns, slices, starts, traps;
+	uint64_t busy_ticks, slices, starts, traps;
 };
 
 /* ---- sched.c ---- */
@@ -142,11 +148,22 @@ struct eu {
 	bool queued;                       /* in the list of EUs that have something to do */
 	bool busy;                         /* a host thread is running one of its threads */
 	struct eu *next;                   /* in that list */
-	uint64_t slices, instructions, busy_ns;
+	uint64_t slices, instructions, busy_ticks;
+};
+
+/*
+ * A host thread that drives EUs. The box is how others reach it: BOX_BUSY, BOX_SPINNING or
+ * BOX_SLEEPING by itself, then, by the one who finds it open, BOX_POKED or a thread to run.
+ */
+struct worker {
+	_Alignas(64) _Atomic uintptr_t box;
+	struct vb_dpa *dpa;
+	unsigned int index;
+	pthread_t thread;
 };
 
 struct vb_dpa {
-	pthread_mutex_t lock; /* everything below */
+	pthread_mutex_t lock; /* everything below, but what is atomic or never changes */
 	struct eu *eus;
 	unsigned int neus;
 	struct eu *ready_head, *ready_tail; /* EUs with ready threads that no host thread runs */
@@ -155,22 +172,18 @@ struct vb_dpa {
 	unsigned int slice;
 	unsigned int spin_us;
 	bool deterministic;
-	bool held;          /* vb_dpa_hold */
+	atomic_bool held;   /* vb_dpa_hold */
 	uint64_t rng;       /* deterministic mode */
 	unsigned int rotor; /* where the search for an idle EU starts */
 	unsigned int nprocesses;
-	pthread_t workers[64];
-	unsigned int nworkers; /* started */
-	unsigned int sleeping; /* in the futex */
 	bool quit;
-	atomic_uint work;     /* futex: bumped whenever there is something to do */
 	pthread_mutex_t turn; /* deterministic mode: who holds it executes guest code */
+	atomic_uint nworkers; /* started */
+	struct worker workers[64];
 };
 
-/* Under dpa.lock: make an IDLE or BLOCKED thread ready on an EU. Call vb_sched_kick once the lock
- * is released. */
-void vb_sched_ready(struct vb_dpa_thread *thread);
-void vb_sched_kick(struct vb_dpa *dpa);
+/* A HANDED thread goes to an EU: to a host thread that waits, or into the queues. No lock held. */
+void vb_sched_hand(struct vb_dpa_thread *thread);
 /* Under dpa.lock: take a READY thread out of its run queue. */
 void vb_sched_remove(struct vb_dpa_thread *thread);
 /* Start the host threads if they are not there yet. */
@@ -182,4 +195,18 @@ void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why);
 
 /* Execute up to max instructions of a RUNNING thread, with its callbacks. */
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded);
+
+/* ---- ticks.c ---- */
+
 uint64_t vb_dpa_now_ns(void);
+void vb_dpa_ticks_begin(void); /* before the first tick is counted */
+uint64_t vb_dpa_ticks_to_ns(uint64_t ticks);
+
+static inline uint64_t vb_dpa_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#else
+	return vb_dpa_now_ns();
+#endif
+}

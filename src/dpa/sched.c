@@ -10,9 +10,20 @@
  * behind the others. So every EU with work gets an equal share of the host threads, every thread an
  * equal share of its EU, and an EU runs one thread at a time.
  *
- * A host thread with nothing to do spins for a moment and then sleeps in a futex. In deterministic
- * mode there is one host thread, and which EU comes next and for how many instructions is drawn
- * from the seed.
+ * A host thread with nothing to do opens its box, spins for a moment and then sleeps in a futex.
+ * Whoever starts a guest thread puts it right into an open box: the queues and their lock are then
+ * touched only by the host thread that takes it out, in whose cache they are. With no box open it
+ * goes into the queues.
+ *
+ *   box:  BUSY --> SPINNING --> SLEEPING        opened under dpa.lock, with the queues seen empty
+ *          ^          |            |            whoever fills a queue pokes an open box afterwards,
+ *          '--- a thread, or POKED '            so no work waits beside a sleeping host thread
+ *
+ * The boxes are tried in order, after the one of the host thread that ran the guest thread last: one
+ * that has just gone to sleep wakes faster than one that has slept for long.
+ *
+ * In deterministic mode there is one host thread, which EU comes next and for how many instructions
+ * is drawn from the seed, and threads go through the queues.
  */
 #include "dpa/internal.h"
 
@@ -32,6 +43,8 @@
 #define SPIN_DEFAULT  20
 /* Deterministic slices are short and uneven, so that seeds differ in what they interleave. */
 #define SLICE_RANDOM 2000
+
+enum box { BOX_BUSY, BOX_SPINNING, BOX_SLEEPING, BOX_POKED }; /* other values: a thread */
 
 /* ---- create, destroy ---- */
 
@@ -57,9 +70,11 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 	attr = attr ? attr : &defaults;
 	if (attr->eus > EUS_MAX)
 		return -EINVAL;
-	d = calloc(1, sizeof(*d));
+	d = aligned_alloc(64,
+			  (sizeof(*d) + 63) & ~63UL); /* a box lies on a cache line of its own */
 	if (!d)
 		return -ENOMEM;
+	memset(d, 0, sizeof(*d));
 	d->neus = attr->eus ? attr->eus : EUS_DEFAULT;
 	d->slice = attr->slice ? attr->slice : SLICE_DEFAULT;
 	d->spin_us = attr->spin_us == UINT_MAX || cpus < 2 ? 0
@@ -85,20 +100,56 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 		free(d);
 		return -ENOMEM;
 	}
+	vb_dpa_ticks_begin();
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->turn, NULL);
 	*dpa = d;
 	return 0;
 }
 
-static void futex_wait(atomic_uint *word, unsigned int value)
+/* The lower half of the box tells BOX_SLEEPING from all others: threads lie on cache lines. */
+static uint32_t *box_futex(struct worker *w)
 {
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+	return (uint32_t *)&w->box + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 1 : 0);
 }
 
-static void futex_wake(atomic_uint *word, int count)
+/* ---- boxes ---- */
+
+static bool box_put(struct worker *w, enum box from, uintptr_t value)
 {
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	uintptr_t expected = from;
+
+	/* Release: what the starter wrote into the thread. Pairs with box_take. */
+	if (atomic_load_explicit(&w->box, memory_order_relaxed) != from ||
+	    !atomic_compare_exchange_strong_explicit(&w->box, &expected, value,
+						     memory_order_seq_cst, memory_order_relaxed))
+		return false;
+	if (from == BOX_SLEEPING)
+		syscall(SYS_futex, box_futex(w), FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	return true;
+}
+
+/* Into some open box; those that still spin come first. False: all are busy. */
+static bool box_post(struct vb_dpa *dpa, unsigned int first, uintptr_t value)
+{
+	unsigned int n = atomic_load_explicit(&dpa->nworkers, memory_order_acquire);
+
+	if (first < n && box_put(&dpa->workers[first], BOX_SPINNING, value))
+		return true;
+	for (unsigned int i = 0; i < n; i++)
+		if (box_put(&dpa->workers[i], BOX_SPINNING, value))
+			return true;
+	for (unsigned int i = 0; i < n; i++)
+		if (box_put(&dpa->workers[i], BOX_SLEEPING, value))
+			return true;
+	return false;
+}
+
+static void poke_all(struct vb_dpa *dpa)
+{
+	for (unsigned int i = 0; i < atomic_load(&dpa->nworkers); i++)
+		if (!box_put(&dpa->workers[i], BOX_SPINNING, BOX_POKED))
+			box_put(&dpa->workers[i], BOX_SLEEPING, BOX_POKED);
 }
 
 int vb_dpa_destroy(struct vb_dpa *dpa)
@@ -109,11 +160,10 @@ int vb_dpa_destroy(struct vb_dpa *dpa)
 		return -EBUSY;
 	}
 	dpa->quit = true;
-	atomic_fetch_add(&dpa->work, 1);
 	pthread_mutex_unlock(&dpa->lock);
-	futex_wake(&dpa->work, INT_MAX);
-	for (unsigned int i = 0; i < dpa->nworkers; i++)
-		pthread_join(dpa->workers[i], NULL);
+	poke_all(dpa);
+	for (unsigned int i = 0; i < atomic_load(&dpa->nworkers); i++)
+		pthread_join(dpa->workers[i].thread, NULL);
 	pthread_mutex_destroy(&dpa->lock);
 	pthread_mutex_destroy(&dpa->turn);
 	free(dpa->eus);
@@ -139,7 +189,7 @@ int vb_dpa_eu_counters(struct vb_dpa *dpa, unsigned int eu, struct vb_dpa_eu_cou
 	*out = (struct vb_dpa_eu_counters){
 		.slices = dpa->eus[eu].slices,
 		.instructions = dpa->eus[eu].instructions,
-		.busy_ns = dpa->eus[eu].busy_ns,
+		.busy_ns = vb_dpa_ticks_to_ns(dpa->eus[eu].busy_ticks),
 	};
 	pthread_mutex_unlock(&dpa->lock);
 	return 0;
@@ -180,7 +230,6 @@ static void list_push(struct vb_dpa *dpa, struct eu *eu)
 		dpa->ready_head = eu;
 	dpa->ready_tail = eu;
 	dpa->nready++;
-	atomic_fetch_add_explicit(&dpa->work, 1, memory_order_release);
 }
 
 static struct eu *list_take(struct vb_dpa *dpa, unsigned int index)
@@ -230,15 +279,34 @@ static unsigned int choose_eu(struct vb_dpa_thread *thread)
 	return best;
 }
 
-void vb_sched_ready(struct vb_dpa_thread *thread)
+/* Under dpa.lock: into the run queue of an EU. A thread that was stopped on its way stays idle. */
+static void make_ready(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 
+	if (atomic_load_explicit(&thread->stop, memory_order_relaxed)) {
+		vb_thread_idle(thread, VB_DPA_WHY_STOP);
+		return;
+	}
 	thread->eu = choose_eu(thread);
-	thread->state = THREAD_READY;
+	atomic_store_explicit(&thread->state, THREAD_READY, memory_order_relaxed);
 	dpa->eus[thread->eu].load++;
 	eu_push(&dpa->eus[thread->eu], thread);
 	list_push(dpa, &dpa->eus[thread->eu]);
+}
+
+void vb_sched_hand(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	unsigned int last = atomic_load_explicit(&thread->last, memory_order_relaxed);
+
+	if (!dpa->deterministic && !atomic_load_explicit(&dpa->held, memory_order_relaxed) &&
+	    box_post(dpa, last, (uintptr_t)thread))
+		return;
+	pthread_mutex_lock(&dpa->lock);
+	make_ready(thread);
+	pthread_mutex_unlock(&dpa->lock);
+	box_post(dpa, last, BOX_POKED);
 }
 
 void vb_sched_remove(struct vb_dpa_thread *thread)
@@ -264,21 +332,12 @@ void vb_sched_remove(struct vb_dpa_thread *thread)
 	list_take(dpa, index);
 }
 
-void vb_sched_kick(struct vb_dpa *dpa)
-{
-	/* Racy on purpose: a worker that goes to sleep now sees the changed word and comes back by
-	 * itself. */
-	if (__atomic_load_n(&dpa->sleeping, __ATOMIC_SEQ_CST))
-		futex_wake(&dpa->work, 1);
-}
-
 void vb_dpa_hold(struct vb_dpa *dpa, bool hold)
 {
 	pthread_mutex_lock(&dpa->lock);
-	dpa->held = hold;
-	atomic_fetch_add(&dpa->work, 1);
+	atomic_store_explicit(&dpa->held, hold, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);
-	futex_wake(&dpa->work, INT_MAX);
+	poke_all(dpa);
 }
 
 /* ---- host threads ---- */
@@ -292,46 +351,67 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Until the word changes; dpa.lock is released meanwhile. */
-static void worker_idle(struct vb_dpa *dpa)
+/* Close the box, and queue the thread that somebody put into it. Called and returns with dpa.lock. */
+static void box_take(struct worker *w)
 {
-	unsigned int seen = atomic_load_explicit(&dpa->work, memory_order_acquire);
-	uint64_t until = vb_dpa_now_ns() + dpa->spin_us * 1000ULL;
+	uintptr_t value = atomic_exchange_explicit(&w->box, BOX_BUSY, memory_order_acquire);
 
-	pthread_mutex_unlock(&dpa->lock);
-	while (dpa->spin_us && vb_dpa_now_ns() < until) {
-		for (unsigned int i = 0; i < 16; i++)
+	if (value > BOX_POKED)
+		make_ready((struct vb_dpa_thread *)value);
+}
+
+/* Until the box is filled, or the spinning has lasted long enough. */
+static bool box_spin(struct worker *w)
+{
+	uint64_t until = vb_dpa_now_ns() + w->dpa->spin_us * 1000ULL;
+
+	do {
+		for (unsigned int i = 0; i < 64; i++) {
+			if (atomic_load_explicit(&w->box, memory_order_relaxed) != BOX_SPINNING)
+				return true;
 			cpu_relax();
-		if (atomic_load_explicit(&dpa->work, memory_order_acquire) != seen) {
-			pthread_mutex_lock(&dpa->lock);
-			return;
 		}
+	} while (vb_dpa_now_ns() < until);
+	return false;
+}
+
+/* Wait for work with an open box. Called and returns with dpa.lock held. */
+static void worker_idle(struct worker *w)
+{
+	uintptr_t spinning = BOX_SPINNING;
+
+	atomic_store_explicit(&w->box, BOX_SPINNING, memory_order_seq_cst);
+	pthread_mutex_unlock(&w->dpa->lock);
+	if (!w->dpa->spin_us || !box_spin(w)) {
+		if (atomic_compare_exchange_strong(&w->box, &spinning, BOX_SLEEPING))
+			while (atomic_load_explicit(&w->box, memory_order_relaxed) == BOX_SLEEPING)
+				syscall(SYS_futex, box_futex(w), FUTEX_WAIT_PRIVATE, BOX_SLEEPING,
+					NULL, NULL, 0);
 	}
-	__atomic_fetch_add(&dpa->sleeping, 1, __ATOMIC_SEQ_CST);
-	futex_wait(&dpa->work, seen);
-	__atomic_fetch_sub(&dpa->sleeping, 1, __ATOMIC_SEQ_CST);
-	pthread_mutex_lock(&dpa->lock);
+	pthread_mutex_lock(&w->dpa->lock);
+	box_take(w);
 }
 
 /* Where a slice's end leads. Returns true if the done callback is due. */
 static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 {
 	struct eu *eu = &thread->process->dpa->eus[thread->eu];
+	bool stop = atomic_load_explicit(&thread->stop, memory_order_relaxed);
 
-	atomic_store_explicit(&thread->cpu.stop, thread->stop, memory_order_relaxed);
+	atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
 	if (why == VB_DPA_WHY_BLOCK && thread->wake) {
 		thread->wake = false;
 		why = VB_DPA_WHY_BUDGET;
 	}
 	if (why == VB_DPA_WHY_BUDGET || why == VB_DPA_WHY_STOP || why == VB_DPA_WHY_BLOCK) {
-		if (thread->stop) {
+		if (stop) {
 			eu->load--;
 			vb_thread_idle(thread, VB_DPA_WHY_STOP);
 		} else if (why == VB_DPA_WHY_BLOCK) {
 			eu->load--;
-			thread->state = THREAD_BLOCKED;
+			atomic_store_explicit(&thread->state, THREAD_BLOCKED, memory_order_relaxed);
 		} else {
-			thread->state = THREAD_READY;
+			atomic_store_explicit(&thread->state, THREAD_READY, memory_order_relaxed);
 			eu_push(eu, thread);
 		}
 		return false;
@@ -343,18 +423,20 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 }
 
 /* One slice of one thread. Called and returns with dpa.lock held. */
-static void worker_slice(struct vb_dpa *dpa)
+static void worker_slice(struct worker *w)
 {
+	struct vb_dpa *dpa = w->dpa;
 	struct eu *eu = list_take(
 		dpa, dpa->deterministic ? (unsigned int)(random_next(dpa) % dpa->nready) : 0);
 	struct vb_dpa_thread *thread = eu_pop(eu);
 	uint64_t slice = dpa->deterministic ? 1 + random_next(dpa) % SLICE_RANDOM : dpa->slice;
-	uint64_t instret = thread->cpu.s.instret, start = vb_dpa_now_ns();
+	uint64_t instret = thread->cpu.s.instret, busy = thread->busy_ticks;
 	enum vb_dpa_why why;
 	bool yielded, done;
 
 	eu->busy = true;
-	thread->state = THREAD_RUNNING;
+	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
+	atomic_store_explicit(&thread->last, w->index, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);
@@ -365,7 +447,7 @@ static void worker_slice(struct vb_dpa *dpa)
 	eu->busy = false;
 	eu->slices++;
 	eu->instructions += thread->cpu.s.instret - instret;
-	eu->busy_ns += vb_dpa_now_ns() - start;
+	eu->busy_ticks += thread->busy_ticks - busy;
 	done = after_slice(thread, why);
 	list_push(dpa, eu);
 	if (done) {
@@ -375,21 +457,22 @@ static void worker_slice(struct vb_dpa *dpa)
 	}
 }
 
-static void *worker(void *arg)
+static void *worker_main(void *arg)
 {
-	struct vb_dpa *dpa = arg;
+	struct worker *w = arg;
+	struct vb_dpa *dpa = w->dpa;
 
 	prctl(PR_SET_NAME, "dpa-eu");
 	pthread_mutex_lock(&dpa->lock);
 	while (!dpa->quit) {
-		if (!dpa->nready || dpa->held) {
-			worker_idle(dpa);
+		if (!dpa->nready || atomic_load_explicit(&dpa->held, memory_order_relaxed)) {
+			worker_idle(w);
 			continue;
 		}
 		/* There is more to do than one can: pass the wake on. */
-		if (dpa->nready > 1 && __atomic_load_n(&dpa->sleeping, __ATOMIC_RELAXED))
-			futex_wake(&dpa->work, 1);
-		worker_slice(dpa);
+		if (dpa->nready > 1)
+			box_post(dpa, UINT_MAX, BOX_POKED);
+		worker_slice(w);
 	}
 	pthread_mutex_unlock(&dpa->lock);
 	return NULL;
@@ -401,7 +484,7 @@ int vb_sched_workers(struct vb_dpa *dpa)
 	sigset_t all, saved;
 	int err = 0;
 
-	if (__atomic_load_n(&dpa->nworkers, __ATOMIC_ACQUIRE))
+	if (atomic_load_explicit(&dpa->nworkers, memory_order_acquire))
 		return 0;
 	/* Asynchronous signals are the program's threads' business. */
 	sigfillset(&all);
@@ -415,14 +498,18 @@ int vb_sched_workers(struct vb_dpa *dpa)
 	pthread_attr_setstacksize(&attr, 1U << 20);
 	pthread_mutex_lock(&dpa->lock);
 	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	for (unsigned int i = dpa->nworkers; i < dpa->host_threads && !err; i++) {
-		err = pthread_create(&dpa->workers[i], &attr, worker, dpa);
+	for (unsigned int i = atomic_load(&dpa->nworkers); i < dpa->host_threads && !err; i++) {
+		struct worker *w = &dpa->workers[i];
+
+		w->dpa = dpa;
+		w->index = i;
+		err = pthread_create(&w->thread, &attr, worker_main, w);
 		if (!err)
-			__atomic_store_n(&dpa->nworkers, i + 1, __ATOMIC_RELEASE);
+			atomic_store_explicit(&dpa->nworkers, i + 1, memory_order_release);
 	}
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	/* One is enough to go on. */
-	err = dpa->nworkers ? 0 : -err;
+	err = atomic_load(&dpa->nworkers) ? 0 : -err;
 	pthread_mutex_unlock(&dpa->lock);
 	pthread_attr_destroy(&attr);
 	return err;

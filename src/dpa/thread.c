@@ -2,14 +2,15 @@
 /*
  * Owns guest threads: their memory, their states, and what their ecalls and traps lead to.
  *
- *          start            an EU takes it             return, exit, trap, stop
- *   IDLE ---------> READY ------------------> RUNNING --------------------------> IDLE
- *    |                ^  ^---- slice over, yield --'  |                             ^
- *    |                `---------- wake ---------- BLOCKED  (ecall answered BLOCK)   |
- *    `--- run, call: RUNNING on the caller's host thread ---------------------------'
+ *          start               an EU takes it            return, exit, trap, stop
+ *   IDLE -------> HANDED, READY --------------> RUNNING -------------------------> IDLE
+ *    |                 ^  ^---- slice over, yield --'  |                             ^
+ *    |                 `---------- wake ---------- BLOCKED  (ecall answered BLOCK)   |
+ *    `--- run, call: RUNNING on the caller's host thread ----------------------------'
  *
- * States change under dpa.lock only. While RUNNING, the cpu belongs to the host thread that runs
- * it.
+ * States change under dpa.lock, with two exceptions that keep the lock away from the fast paths: the
+ * one controlling caller takes a thread out of IDLE, and a lent one back to it. While RUNNING, the
+ * cpu belongs to the host thread that runs it.
  */
 #include "dpa/internal.h"
 
@@ -17,16 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define STACK_DEFAULT 65536
 
-uint64_t vb_dpa_now_ns(void)
+/* Acquire: pairs with the release of vb_thread_idle and lent_idle, so that what ran has been seen. */
+static bool is_idle(const struct vb_dpa_thread *thread)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+	return atomic_load_explicit(&thread->state, memory_order_acquire) == THREAD_IDLE;
 }
 
 /* ---- memory of a thread ---- */
@@ -175,9 +173,9 @@ int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 	bool idle;
 
 	pthread_mutex_lock(&process->dpa->lock);
-	while (thread->state == THREAD_IDLE && thread->finishing)
+	while (is_idle(thread) && thread->finishing)
 		pthread_cond_wait(&thread->changed, &process->dpa->lock);
-	idle = thread->state == THREAD_IDLE;
+	idle = is_idle(thread);
 	pthread_mutex_unlock(&process->dpa->lock);
 	if (!idle)
 		return -EBUSY;
@@ -257,7 +255,7 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
-	uint64_t start = vb_dpa_now_ns();
+	uint64_t start = vb_dpa_ticks();
 	enum vb_dpa_why why;
 
 	*yielded = false;
@@ -268,7 +266,7 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 			ops->trap(thread, &thread->cpu.s, thread->process->ops_arg);
 	}
 	thread->slices++;
-	thread->busy_ns += vb_dpa_now_ns() - start;
+	thread->busy_ticks += vb_dpa_ticks() - start;
 	return why;
 }
 
@@ -276,11 +274,11 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 
 void vb_thread_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 {
-	thread->state = THREAD_IDLE;
 	thread->why = why;
-	thread->stop = false;
 	thread->lent = false;
+	atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
 	atomic_store_explicit(&thread->cpu.stop, false, memory_order_relaxed);
+	atomic_store_explicit(&thread->state, THREAD_IDLE, memory_order_release);
 	pthread_cond_broadcast(&thread->changed);
 }
 
@@ -297,36 +295,24 @@ void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	pthread_mutex_unlock(&dpa->lock);
 }
 
-/* IDLE -> RUNNING for a caller that runs it itself. */
-static int claim(struct vb_dpa_thread *thread)
+/* Out of IDLE, by the controlling caller. */
+static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 {
-	struct vb_dpa *dpa = thread->process->dpa;
-	int err = 0;
+	enum thread_state idle = THREAD_IDLE;
 
-	pthread_mutex_lock(&dpa->lock);
-	if (thread->state != THREAD_IDLE) {
-		err = -EBUSY;
-	} else {
-		thread->state = THREAD_RUNNING;
-		thread->lent = true;
-		thread->starts++;
-	}
-	pthread_mutex_unlock(&dpa->lock);
-	return err;
+	if (!atomic_compare_exchange_strong_explicit(&thread->state, &idle, to,
+						     memory_order_acq_rel, memory_order_relaxed))
+		return -EBUSY;
+	thread->starts++;
+	return 0;
 }
 
 int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
 			   unsigned int nargs)
 {
-	struct vb_dpa *dpa = thread->process->dpa;
-	bool idle;
-
 	if (nargs > 8 || (nargs && !args))
 		return -EINVAL;
-	pthread_mutex_lock(&dpa->lock);
-	idle = thread->state == THREAD_IDLE;
-	pthread_mutex_unlock(&dpa->lock);
-	if (!idle)
+	if (!is_idle(thread))
 		return -EBUSY;
 	reset_registers(thread);
 	for (unsigned int i = 0; i < nargs; i++)
@@ -339,42 +325,68 @@ int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint
 
 int vb_dpa_thread_start(struct vb_dpa_thread *thread)
 {
-	struct vb_dpa *dpa = thread->process->dpa;
-	int err;
+	int err = vb_sched_workers(thread->process->dpa);
 
-	err = vb_sched_workers(dpa);
-	if (err)
-		return err;
-	pthread_mutex_lock(&dpa->lock);
-	if (thread->state != THREAD_IDLE) {
-		pthread_mutex_unlock(&dpa->lock);
-		return -EBUSY;
-	}
-	thread->starts++;
-	vb_sched_ready(thread);
-	pthread_mutex_unlock(&dpa->lock);
-	vb_sched_kick(dpa);
-	return 0;
+	if (!err)
+		err = claim(thread, THREAD_HANDED);
+	if (!err)
+		vb_sched_hand(thread);
+	return err;
 }
 
 void vb_dpa_thread_wake(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
-	bool kick = false;
+	bool hand = false;
 
 	pthread_mutex_lock(&dpa->lock);
-	if (thread->state != THREAD_BLOCKED) {
+	if (atomic_load_explicit(&thread->state, memory_order_relaxed) != THREAD_BLOCKED) {
 		thread->wake = true;
 	} else if (thread->lent) {
-		thread->state = THREAD_RUNNING;
+		atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
 		pthread_cond_broadcast(&thread->changed);
 	} else {
-		vb_sched_ready(thread);
-		kick = true;
+		atomic_store_explicit(&thread->state, THREAD_HANDED, memory_order_relaxed);
+		hand = true;
 	}
 	pthread_mutex_unlock(&dpa->lock);
-	if (kick)
-		vb_sched_kick(dpa);
+	if (hand)
+		vb_sched_hand(thread);
+}
+
+/*
+ * Until it is idle and its done callback is over. Under dpa.lock; 0 or an error number. A lent thread
+ * becomes idle without the lock and looks for waiters afterwards: we count first and look then, in
+ * one total order with it, so one of the two sees the other. until: NULL for ever.
+ */
+static int wait_idle(struct vb_dpa_thread *thread, const struct timespec *until)
+{
+	pthread_mutex_t *lock = &thread->process->dpa->lock;
+	int err = 0;
+
+	atomic_fetch_add(&thread->waiters, 1);
+	while (!err && (atomic_load(&thread->state) != THREAD_IDLE || thread->finishing))
+		err = until ? pthread_cond_timedwait(&thread->changed, lock, until)
+			    : pthread_cond_wait(&thread->changed, lock);
+	atomic_fetch_sub(&thread->waiters, 1);
+	return err;
+}
+
+/* Under dpa.lock. A thread on its way to an EU, or on one, sees the request there. */
+static void request_stop(struct vb_dpa_thread *thread)
+{
+	enum thread_state state = atomic_load_explicit(&thread->state, memory_order_relaxed);
+
+	if (state == THREAD_READY) {
+		vb_sched_remove(thread);
+		vb_thread_idle(thread, VB_DPA_WHY_STOP);
+	} else if (state == THREAD_BLOCKED && !thread->lent) {
+		vb_thread_idle(thread, VB_DPA_WHY_STOP);
+	} else if (state != THREAD_IDLE) {
+		atomic_store_explicit(&thread->stop, true, memory_order_relaxed);
+		atomic_store_explicit(&thread->cpu.stop, true, memory_order_relaxed);
+		pthread_cond_broadcast(&thread->changed);
+	}
 }
 
 int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
@@ -382,18 +394,13 @@ int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 
 	pthread_mutex_lock(&dpa->lock);
-	if (thread->state == THREAD_READY) {
-		vb_sched_remove(thread);
-		vb_thread_idle(thread, VB_DPA_WHY_STOP);
-	} else if (thread->state == THREAD_BLOCKED && !thread->lent) {
-		vb_thread_idle(thread, VB_DPA_WHY_STOP);
-	} else if (thread->state != THREAD_IDLE) {
-		thread->stop = true;
-		atomic_store_explicit(&thread->cpu.stop, true, memory_order_relaxed);
-		pthread_cond_broadcast(&thread->changed);
+	request_stop(thread);
+	wait_idle(thread, NULL);
+	/* A lent thread may have ended by itself, without having seen the request. */
+	if (is_idle(thread)) {
+		atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
+		atomic_store_explicit(&thread->cpu.stop, false, memory_order_relaxed);
 	}
-	while (thread->state != THREAD_IDLE || thread->finishing)
-		pthread_cond_wait(&thread->changed, &dpa->lock);
 	pthread_mutex_unlock(&dpa->lock);
 	return 0;
 }
@@ -409,12 +416,10 @@ int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb
 	uint64_t until = timeout_ns < 0 ? 0 : vb_dpa_now_ns() + (uint64_t)timeout_ns;
 	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
 			       .tv_nsec = (long)(until % 1000000000ULL) };
-	int err = 0;
+	int err;
 
 	pthread_mutex_lock(&dpa->lock);
-	while (!err && (thread->state != THREAD_IDLE || thread->finishing))
-		err = timeout_ns < 0 ? pthread_cond_wait(&thread->changed, &dpa->lock)
-				     : pthread_cond_timedwait(&thread->changed, &dpa->lock, &ts);
+	err = wait_idle(thread, timeout_ns < 0 ? NULL : &ts);
 	if (!err && why)
 		*why = thread->why;
 	pthread_mutex_unlock(&dpa->lock);
@@ -433,50 +438,86 @@ static bool lent_block(struct vb_dpa_thread *thread)
 	if (thread->wake)
 		thread->wake = false;
 	else
-		thread->state = THREAD_BLOCKED;
-	while (thread->state == THREAD_BLOCKED && !thread->stop)
+		atomic_store_explicit(&thread->state, THREAD_BLOCKED, memory_order_relaxed);
+	while (atomic_load_explicit(&thread->state, memory_order_relaxed) == THREAD_BLOCKED &&
+	       !atomic_load_explicit(&thread->stop, memory_order_relaxed))
 		pthread_cond_wait(&thread->changed, &dpa->lock);
-	woken = thread->state != THREAD_BLOCKED;
-	thread->state = THREAD_RUNNING;
+	woken = atomic_load_explicit(&thread->state, memory_order_relaxed) != THREAD_BLOCKED;
+	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);
 	return woken;
+}
+
+/* Back to IDLE on the fast path: the lock only where somebody waits. See wait_idle. */
+static void lent_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+
+	if (atomic_load_explicit(&thread->stop, memory_order_relaxed)) {
+		pthread_mutex_lock(&dpa->lock);
+		vb_thread_idle(thread, why);
+		pthread_mutex_unlock(&dpa->lock);
+		return;
+	}
+	thread->why = why;
+	thread->lent = false;
+	atomic_store(&thread->state, THREAD_IDLE);
+	if (atomic_load(&thread->waiters)) {
+		pthread_mutex_lock(&dpa->lock);
+		pthread_cond_broadcast(&thread->changed);
+		pthread_mutex_unlock(&dpa->lock);
+	}
+}
+
+static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t max)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+	enum vb_dpa_why why;
+	bool yielded;
+
+	if (dpa->deterministic)
+		pthread_mutex_lock(&dpa->turn);
+	why = vb_thread_execute(thread, max, &yielded);
+	if (dpa->deterministic)
+		pthread_mutex_unlock(&dpa->turn);
+	return why;
+}
+
+/* What a preemption left in cpu.stop goes; a stop that is asked for stays. */
+static bool lent_stopped(struct vb_dpa_thread *thread)
+{
+	pthread_mutex_t *lock = &thread->process->dpa->lock;
+	bool stop;
+
+	pthread_mutex_lock(lock);
+	stop = atomic_load_explicit(&thread->stop, memory_order_relaxed);
+	atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
+	pthread_mutex_unlock(lock);
+	return stop;
 }
 
 /* Run a claimed thread; wait: sleep through blocks instead of coming back. */
 static enum vb_dpa_why run_lent(struct vb_dpa_thread *thread, uint64_t max, bool wait)
 {
-	struct vb_dpa *dpa = thread->process->dpa;
 	uint64_t start = thread->cpu.s.instret;
 	enum vb_dpa_why why;
-	bool yielded, stop;
 
+	thread->lent = true;
 	do {
-		if (dpa->deterministic)
-			pthread_mutex_lock(&dpa->turn);
-		why = vb_thread_execute(thread, max - (thread->cpu.s.instret - start), &yielded);
-		if (dpa->deterministic)
-			pthread_mutex_unlock(&dpa->turn);
-		pthread_mutex_lock(&dpa->lock);
-		stop = thread->stop;
-		atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
-		pthread_mutex_unlock(&dpa->lock);
+		why = execute_in_turn(thread, max - (thread->cpu.s.instret - start));
 		if (why == VB_DPA_WHY_BLOCK && wait)
 			why = lent_block(thread) ? VB_DPA_WHY_BUDGET : VB_DPA_WHY_STOP;
-		else if (why == VB_DPA_WHY_STOP && !stop) /* only preempted */
-			why = VB_DPA_WHY_BUDGET;
-	} while (why == VB_DPA_WHY_BUDGET && !stop && thread->cpu.s.instret - start < max);
-	if (stop && why == VB_DPA_WHY_BUDGET)
-		why = VB_DPA_WHY_STOP;
-	pthread_mutex_lock(&dpa->lock);
-	vb_thread_idle(thread, why);
-	pthread_mutex_unlock(&dpa->lock);
+		else if (why == VB_DPA_WHY_STOP || why == VB_DPA_WHY_BUDGET)
+			why = lent_stopped(thread) ? VB_DPA_WHY_STOP : VB_DPA_WHY_BUDGET;
+	} while (why == VB_DPA_WHY_BUDGET && thread->cpu.s.instret - start < max);
+	lent_idle(thread, why);
 	return why;
 }
 
 int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why)
 {
 	enum vb_dpa_why result;
-	int err = claim(thread);
+	int err = claim(thread, THREAD_RUNNING);
 
 	if (err)
 		return err;
@@ -520,7 +561,7 @@ int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
 		if (err)
 			return err;
 	} else {
-		err = claim(thread);
+		err = claim(thread, THREAD_RUNNING);
 		if (err)
 			return err;
 		why = run_lent(thread, UINT64_MAX, true);
@@ -561,7 +602,8 @@ void vb_dpa_thread_counters(const struct vb_dpa_thread *thread, struct vb_dpa_th
 	/* Each value is read whole; together they may be of two moments while the thread runs. */
 	*out = (struct vb_dpa_thread_counters){
 		.instructions = __atomic_load_n(&thread->cpu.s.instret, __ATOMIC_RELAXED),
-		.busy_ns = __atomic_load_n(&thread->busy_ns, __ATOMIC_RELAXED),
+		.busy_ns =
+			vb_dpa_ticks_to_ns(__atomic_load_n(&thread->busy_ticks, __ATOMIC_RELAXED)),
 		.slices = __atomic_load_n(&thread->slices, __ATOMIC_RELAXED),
 		.starts = __atomic_load_n(&thread->starts, __ATOMIC_RELAXED),
 		.traps = __atomic_load_n(&thread->traps, __ATOMIC_RELAXED),

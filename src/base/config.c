@@ -245,8 +245,22 @@ static bool parse_cqe_size(struct parser *p, const struct key *key, struct vb_co
 	return true;
 }
 
+static bool parse_timeout(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			  const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_RPC_TIMEOUT) {
+		fail(p, p->line, "%s: '%s' is not a time in milliseconds; allowed: 1 to %u",
+		     key->name, value, VB_CONFIG_MAX_RPC_TIMEOUT);
+		return false;
+	}
+	a->rpc_timeout = n;
+	return true;
+}
+
 #define KNOWN_KEYS \
-	"format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size"
+	"format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, rpc_timeout"
 
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
@@ -267,6 +281,7 @@ static const struct key keys[] = {
 	  .offset = offsetof(struct vb_config_adapter, max_srq) },
 	{ .name = "dpa_eus", .parse = parse_eus },
 	{ .name = "cqe_size", .parse = parse_cqe_size },
+	{ .name = "rpc_timeout", .parse = parse_timeout },
 };
 
 /* --- sections and keys as they come

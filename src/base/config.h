@@ -12,6 +12,7 @@
  *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
  *	dpa_eus = 256             ; execution units of the accelerator
  *	cqe_size = 64             ; mlx4: bytes of a completion queue entry, 32 or 64
+ *	rpc_timeout = 6000        ; milliseconds that a call of device code may take
  */
 #pragma once
 
@@ -26,7 +27,8 @@ enum {
 	VB_CONFIG_MAX_ADAPTERS = 16,
 	VB_CONFIG_MAX_ADDRESSES = 8,
 	VB_NAME_MAX = 32,
-	VB_CONFIG_MAX_EUS = 4096
+	VB_CONFIG_MAX_EUS = 4096,
+	VB_CONFIG_MAX_RPC_TIMEOUT = 3600000
 };
 
 /* The queue formats; VB_FORMATS counts them. */
@@ -44,8 +46,9 @@ struct vb_config_adapter {
 	unsigned int mtu;                         /* largest path MTU in bytes: 256 ... 4096 */
 	bool down;                                /* a configured interface or address is missing */
 	uint32_t max_qp, max_cq, max_mr, max_srq; /* 0: the card's own limit */
-	uint32_t dpa_eus;  /* execution units of the accelerator; 0: its default */
-	uint32_t cqe_size; /* mlx4: bytes of a completion queue entry, 32 or 64 */
+	uint32_t dpa_eus;     /* execution units of the accelerator; 0: its default */
+	uint32_t cqe_size;    /* mlx4: bytes of a completion queue entry, 32 or 64 */
+	uint32_t rpc_timeout; /* longest call of device code, in milliseconds; 0: the default */
 };
 
 struct vb_config {

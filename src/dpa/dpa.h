@@ -37,6 +37,7 @@ struct vb_dpa;
 struct vb_dpa_process;
 struct vb_dpa_thread;
 struct vb_dpa_window;
+struct vb_dpa_image;
 
 /* Guest addresses at and above this belong to windows and device pages. */
 #define VB_DPA_WINDOW_BASE (1ULL << 32)
@@ -100,6 +101,8 @@ int vb_dpa_destroy(struct vb_dpa *dpa);
  * every run. */
 void vb_dpa_hold(struct vb_dpa *dpa, bool hold);
 unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
+/* EUs that have a thread to run now; a hint, old as soon as it is read. */
+unsigned int vb_dpa_eus_busy(const struct vb_dpa *dpa);
 bool vb_dpa_deterministic(const struct vb_dpa *dpa);
 
 struct vb_dpa_eu_counters {
@@ -157,6 +160,17 @@ struct vb_dpa_process_attr {
 struct vb_dpa_error {
 	char text[160];
 };
+
+/*
+ * Read a file without loading it: whether it is one we run, and where its symbols will be. -ENOEXEC,
+ * -ENOMEM; error may be NULL.
+ */
+int vb_dpa_image_read(const void *elf, size_t len, struct vb_dpa_image **image,
+		      struct vb_dpa_error *error);
+/* -ENOENT. size may be NULL. */
+int vb_dpa_image_symbol(const struct vb_dpa_image *image, const char *name, uint64_t *value,
+			uint64_t *size);
+void vb_dpa_image_free(struct vb_dpa_image *image);
 
 /*
  * Load a static or static-PIE RISC-V ELF file held in memory (not kept). attr and error may be
@@ -286,6 +300,11 @@ int vb_dpa_thread_start(struct vb_dpa_thread *thread);
 void vb_dpa_thread_wake(struct vb_dpa_thread *thread);
 /* Ask it to leave its EU between two instructions, and wait until it did. 0 also if it was idle. */
 int vb_dpa_thread_stop(struct vb_dpa_thread *thread);
+/*
+ * As stop, but without waiting: it leaves its EU soon, or stops as soon as it is run again. Callbacks may call it, for
+ * the calling thread too. vb_dpa_thread_stop makes it usable again.
+ */
+void vb_dpa_thread_halt(struct vb_dpa_thread *thread);
 /* End its time slice at the next chance (soon: within some thousand instructions). */
 void vb_dpa_thread_preempt(struct vb_dpa_thread *thread);
 /* Wait until it is idle. timeout_ns < 0: for ever. -ETIMEDOUT. *why may be NULL. */

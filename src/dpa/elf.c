@@ -320,6 +320,59 @@ void vb_elf_free(struct elf_program *program)
 	memset(program, 0, sizeof(*program));
 }
 
+/* ---- a file by itself ---- */
+
+struct vb_dpa_image {
+	struct elf_program program;
+};
+
+int vb_dpa_image_read(const void *elf, size_t len, struct vb_dpa_image **image,
+		      struct vb_dpa_error *error)
+{
+	struct vb_dpa_image *i = calloc(1, sizeof(*i));
+	int err;
+
+	if (!i)
+		return vb_elf_fail(error, -ENOMEM, "no memory");
+	err = vb_elf_read(elf, len, VB_CPU_LIMIT_MAX, &i->program, error);
+	if (err) {
+		free(i);
+		return err;
+	}
+	*image = i;
+	return 0;
+}
+
+void vb_dpa_image_free(struct vb_dpa_image *image)
+{
+	if (!image)
+		return;
+	vb_elf_free(&image->program);
+	free(image);
+}
+
+int vb_dpa_image_symbol(const struct vb_dpa_image *image, const char *name, uint64_t *value,
+			uint64_t *size)
+{
+	return vb_elf_symbol(&image->program, name, value, size);
+}
+
+int vb_elf_symbol(const struct elf_program *program, const char *name, uint64_t *value,
+		  uint64_t *size)
+{
+	for (size_t i = 0; i < program->nsymbols; i++) {
+		const struct symbol *s = &program->symbols[i];
+
+		if (strcmp(s->name, name))
+			continue;
+		*value = s->addr;
+		if (size)
+			*size = s->size;
+		return 0;
+	}
+	return -ENOENT;
+}
+
 /* ---- loading ---- */
 
 struct dynamic {

@@ -71,6 +71,8 @@ int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_progra
 int vb_elf_load(const void *image, const struct elf_program *program, uint8_t *base,
 		struct vb_dpa_error *error);
 void vb_elf_free(struct elf_program *program);
+int vb_elf_symbol(const struct elf_program *program, const char *name, uint64_t *value,
+		  uint64_t *size);
 /* Record why, return error number: `return elf_fail(error, -ENOEXEC, "...")`. */
 int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -176,6 +178,7 @@ struct vb_dpa {
 	uint64_t rng;       /* deterministic mode */
 	unsigned int rotor; /* where the search for an idle EU starts */
 	unsigned int nprocesses;
+	atomic_uint busy_eus; /* EUs with load; written under lock */
 	bool quit;
 	pthread_mutex_t turn; /* deterministic mode: who holds it executes guest code */
 	atomic_uint nworkers; /* started */

@@ -364,17 +364,7 @@ void vb_dpa_text_stats(const struct vb_dpa_process *process, struct vb_dpa_text_
 int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, uint64_t *value,
 			uint64_t *size)
 {
-	for (size_t i = 0; i < process->program.nsymbols; i++) {
-		const struct symbol *s = &process->program.symbols[i];
-
-		if (strcmp(s->name, name))
-			continue;
-		*value = s->addr;
-		if (size)
-			*size = s->size;
-		return 0;
-	}
-	return -ENOENT;
+	return vb_elf_symbol(&process->program, name, value, size);
 }
 
 const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,

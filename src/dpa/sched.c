@@ -176,6 +176,11 @@ unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa)
 	return dpa->neus;
 }
 
+unsigned int vb_dpa_eus_busy(const struct vb_dpa *dpa)
+{
+	return atomic_load_explicit(&dpa->busy_eus, memory_order_relaxed);
+}
+
 bool vb_dpa_deterministic(const struct vb_dpa *dpa)
 {
 	return dpa->deterministic;
@@ -196,6 +201,18 @@ int vb_dpa_eu_counters(struct vb_dpa *dpa, unsigned int eu, struct vb_dpa_eu_cou
 }
 
 /* ---- queues, under dpa.lock ---- */
+
+/* A thread is on the EU (1) or left it (-1). */
+static void eu_load(struct vb_dpa *dpa, struct eu *eu, int change)
+{
+	unsigned int before = eu->load, busy;
+
+	eu->load += (unsigned int)change;
+	busy = atomic_load_explicit(&dpa->busy_eus, memory_order_relaxed);
+	if (!before != !eu->load)
+		atomic_store_explicit(&dpa->busy_eus, eu->load ? busy + 1 : busy - 1,
+				      memory_order_relaxed);
+}
 
 static void eu_push(struct eu *eu, struct vb_dpa_thread *thread)
 {
@@ -290,7 +307,7 @@ static void make_ready(struct vb_dpa_thread *thread)
 	}
 	thread->eu = choose_eu(thread);
 	atomic_store_explicit(&thread->state, THREAD_READY, memory_order_relaxed);
-	dpa->eus[thread->eu].load++;
+	eu_load(dpa, &dpa->eus[thread->eu], 1);
 	eu_push(&dpa->eus[thread->eu], thread);
 	list_push(dpa, &dpa->eus[thread->eu]);
 }
@@ -324,7 +341,7 @@ void vb_sched_remove(struct vb_dpa_thread *thread)
 		eu->head = thread->run_next;
 	if (eu->tail == thread)
 		eu->tail = before;
-	eu->load--;
+	eu_load(dpa, eu, -1);
 	if (eu->head || !eu->queued)
 		return;
 	for (struct eu *e = dpa->ready_head; e != eu; e = e->next)
@@ -395,7 +412,8 @@ static void worker_idle(struct worker *w)
 /* Where a slice's end leads. Returns true if the done callback is due. */
 static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 {
-	struct eu *eu = &thread->process->dpa->eus[thread->eu];
+	struct vb_dpa *dpa = thread->process->dpa;
+	struct eu *eu = &dpa->eus[thread->eu];
 	bool stop = atomic_load_explicit(&thread->stop, memory_order_relaxed);
 
 	atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
@@ -405,10 +423,10 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	}
 	if (why == VB_DPA_WHY_BUDGET || why == VB_DPA_WHY_STOP || why == VB_DPA_WHY_BLOCK) {
 		if (stop) {
-			eu->load--;
+			eu_load(dpa, eu, -1);
 			vb_thread_idle(thread, VB_DPA_WHY_STOP);
 		} else if (why == VB_DPA_WHY_BLOCK) {
-			eu->load--;
+			eu_load(dpa, eu, -1);
 			atomic_store_explicit(&thread->state, THREAD_BLOCKED, memory_order_relaxed);
 		} else {
 			atomic_store_explicit(&thread->state, THREAD_READY, memory_order_relaxed);
@@ -416,7 +434,7 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 		}
 		return false;
 	}
-	eu->load--;
+	eu_load(dpa, eu, -1);
 	thread->finishing += !thread->quiet;
 	vb_thread_idle(thread, why);
 	return !thread->quiet;

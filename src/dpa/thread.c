@@ -389,6 +389,15 @@ static void request_stop(struct vb_dpa_thread *thread)
 	}
 }
 
+void vb_dpa_thread_halt(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa *dpa = thread->process->dpa;
+
+	pthread_mutex_lock(&dpa->lock);
+	request_stop(thread);
+	pthread_mutex_unlock(&dpa->lock);
+}
+
 int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa *dpa = thread->process->dpa;

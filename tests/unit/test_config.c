@@ -48,20 +48,22 @@ static void full_file(void **state)
 	struct vb_config config;
 	const struct vb_config_adapter *a = config.adapter;
 
-	assert_int_equal(write_and_read("; two adapters of this host\n"
-					"[adapter mlx5_7]\n"
-					"address = 127.0.0.1   ; both are local\n"
-					"address=127.0.0.9\n"
-					"  mtu = 1024\n"
-					"\tmax_qp = 128\n"
-					"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\n"
-					"\n"
-					"# any name, with the format told\n"
-					"[adapter left.card-1]\n"
-					"format = mlx5\n"
-					"interface = lo\n",
-					&config),
-			 0);
+	assert_int_equal(
+		write_and_read(
+			"; two adapters of this host\n"
+			"[adapter mlx5_7]\n"
+			"address = 127.0.0.1   ; both are local\n"
+			"address=127.0.0.9\n"
+			"  mtu = 1024\n"
+			"\tmax_qp = 128\n"
+			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\n"
+			"\n"
+			"# any name, with the format told\n"
+			"[adapter left.card-1]\n"
+			"format = mlx5\n"
+			"interface = lo\n",
+			&config),
+		0);
 	assert_int_equal(config.num_adapters, 2);
 	assert_string_equal(a[0].name, "mlx5_7");
 	assert_int_equal(a[0].format, VB_FORMAT_MLX5);
@@ -77,6 +79,7 @@ static void full_file(void **state)
 	assert_int_equal(a[0].max_mr, 32);
 	assert_int_equal(a[0].max_srq, 16);
 	assert_int_equal(a[0].dpa_eus, 8);
+	assert_int_equal(a[0].rpc_timeout, 250);
 	assert_string_equal(a[1].name, "left.card-1");
 	assert_address(&a[1].address[0], "::ffff:127.0.0.1");
 	assert_int_equal(a[1].mtu, 4096);
@@ -127,7 +130,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, rpc_timeout" },
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx5_0]\n",
 	  "3: [adapter mlx5_0]: this adapter stands in line 1 already" },
 	{ "[adapter a b]\n",
@@ -149,6 +152,8 @@ static const struct {
 	{ "[adapter mlx5_0]\nmtu = 1024k\n",
 	  "2: mtu: '1024k' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096" },
 	{ "[adapter mlx5_0]\nmtu = 1024\nmtu = 1024\n", "3: mtu: is given twice for this adapter" },
+	{ "[adapter mlx5_0]\nrpc_timeout = 0\n",
+	  "2: rpc_timeout: '0' is not a time in milliseconds; allowed: 1 to 3600000" },
 	{ "[adapter mlx5_0]\nmax_qp = 0\n",
 	  "2: max_qp: '0' is not a limit; allowed: 1 to 16777215" },
 	{ "[adapter mlx5_0]\nmax_cq = -1\n",

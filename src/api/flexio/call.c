@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns RPCs: a pool of guest threads, each with an argument buffer, and the way of one call.
+ *
+ *	take a slot -> pack arguments -> run the guest thread -> result, output of messages -> free the slot
+ *
+ * The calling host thread runs the guest thread itself, in slices, so that it can look at the clock and
+ * at the process's state in between; no other thread has to wake up. Only where every EU has something
+ * to do (or in deterministic mode) the call queues up for one like any other thread.
+ *
+ * Taking a slot is one atomic exchange. A host thread begins its search where it found one the last
+ * time, so threads that call at the same time settle on slots of their own. Slots are made on first use.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* The clock starts after the first slice: most calls end in it and never ask for the time. */
+#define FIRST_SLICE 20000
+#define SLICE       500000
+/* What a call that is out of time gets to give a lock of the C library back. */
+#define GRACE 1000000
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* ---- slots ---- */
+
+static int slot_make_thread(struct call_slot *slot)
+{
+	struct vb_dpa_thread_attr attr = { .user = &slot->guest, .name = "RPC" };
+	struct vb_dpa_thread *thread;
+	int err = vb_dpa_thread_create(slot->guest.process->dpa, &attr, &thread);
+
+	if (err) {
+		log_err("no device thread for a call: %s", strerror(-err));
+		return err;
+	}
+	vb_lock(&slot->lock);
+	slot->thread = thread;
+	vb_unlock(&slot->lock);
+	return 0;
+}
+
+/* What a call left behind, locks aside, is gone: stack, registers, thread-local storage. */
+static void slot_drop_thread(struct call_slot *slot)
+{
+	struct vb_dpa_thread *thread = slot->thread;
+
+	vb_lock(&slot->lock);
+	slot->thread = NULL;
+	vb_unlock(&slot->lock);
+	if (!thread)
+		return;
+	vb_dpa_thread_stop(thread);
+	vb_dpa_thread_destroy(thread);
+}
+
+static void slot_free(struct call_slot *slot)
+{
+	slot_drop_thread(slot);
+	vb_guest_free(&slot->guest);
+	free(slot);
+}
+
+static struct call_slot *slot_new(struct flexio_process *process)
+{
+	struct call_slot *slot = aligned_alloc(64, sizeof(*slot));
+
+	if (!slot)
+		return NULL;
+	memset(slot, 0, sizeof(*slot));
+	if (vb_guest_init(&slot->guest, process, true, "RPC", 0, 0, VB_RTOS_ARGBUF_SIZE)) {
+		free(slot);
+		return NULL;
+	}
+	atomic_init(&slot->busy, true);
+	slot->argbuf_addr = slot->guest.ctx_addr + sizeof(*slot->guest.ctx);
+	slot->argbuf = slot->guest.ctx + 1;
+	return slot;
+}
+
+/* An empty place in the table: make its slot. NULL: somebody else did, or there is no memory. */
+static struct call_slot *slot_fill(struct flexio_process *process, unsigned int index, bool *failed)
+{
+	struct call_slot *slot = NULL;
+
+	pthread_mutex_lock(&process->mutex);
+	if (!atomic_load_explicit(&process->slots[index], memory_order_relaxed)) {
+		slot = slot_new(process);
+		*failed = !slot;
+		if (slot)
+			atomic_store_explicit(&process->slots[index], slot, memory_order_release);
+	}
+	pthread_mutex_unlock(&process->mutex);
+	return slot;
+}
+
+static struct call_slot *slot_try(struct flexio_process *process, bool *failed)
+{
+	static _Thread_local unsigned int hint __attribute__((tls_model("initial-exec")));
+
+	for (unsigned int i = 0; i < CALL_SLOTS && !*failed; i++) {
+		unsigned int index = (hint + i) % CALL_SLOTS;
+		struct call_slot *slot =
+			atomic_load_explicit(&process->slots[index], memory_order_acquire);
+
+		if (unlikely(!slot))
+			slot = slot_fill(process, index, failed);
+		else if (atomic_load_explicit(&slot->busy, memory_order_relaxed) ||
+			 atomic_exchange_explicit(&slot->busy, true, memory_order_acquire))
+			slot = NULL;
+		if (likely(slot)) {
+			hint = index;
+			return slot;
+		}
+	}
+	return NULL;
+}
+
+static struct call_slot *slot_take(struct flexio_process *process)
+{
+	bool failed = false;
+	struct call_slot *slot = slot_try(process, &failed);
+
+	if (likely(slot))
+		return slot;
+	/* All are busy. A caller that frees one sees `waiting`, or we see its slot: both are seq_cst. */
+	atomic_fetch_add(&process->waiting, 1);
+	while (!slot && !failed) {
+		unsigned int seen;
+
+		pthread_mutex_lock(&process->slot_lock);
+		seen = process->slots_given;
+		pthread_mutex_unlock(&process->slot_lock);
+		slot = slot_try(process, &failed);
+		if (slot || failed)
+			break;
+		pthread_mutex_lock(&process->slot_lock);
+		while (process->slots_given == seen)
+			pthread_cond_wait(&process->slot_free, &process->slot_lock);
+		pthread_mutex_unlock(&process->slot_lock);
+	}
+	atomic_fetch_sub(&process->waiting, 1);
+	if (!slot)
+		log_err("no memory for a call");
+	return slot;
+}
+
+static void slot_give(struct flexio_process *process, struct call_slot *slot)
+{
+	atomic_store(&slot->busy, false);
+	if (likely(!atomic_load(&process->waiting)))
+		return;
+	pthread_mutex_lock(&process->slot_lock);
+	process->slots_given++;
+	pthread_cond_broadcast(&process->slot_free);
+	pthread_mutex_unlock(&process->slot_lock);
+}
+
+void vb_calls_halt(struct flexio_process *process)
+{
+	for (unsigned int i = 0; i < CALL_SLOTS; i++) {
+		struct call_slot *slot = atomic_load(&process->slots[i]);
+
+		if (!slot)
+			continue;
+		vb_lock(&slot->lock);
+		if (slot->thread)
+			vb_dpa_thread_halt(slot->thread);
+		vb_unlock(&slot->lock);
+	}
+}
+
+bool vb_calls_destroy(struct flexio_process *process)
+{
+	unsigned int taken = 0;
+
+	for (; taken < CALL_SLOTS; taken++) {
+		struct call_slot *slot = atomic_load(&process->slots[taken]);
+
+		if (slot && atomic_exchange(&slot->busy, true))
+			break;
+	}
+	for (unsigned int i = 0; i < taken; i++) {
+		struct call_slot *slot = atomic_load(&process->slots[i]);
+
+		if (!slot)
+			continue;
+		if (taken < CALL_SLOTS) {
+			slot_give(process, slot);
+			continue;
+		}
+		atomic_store(&process->slots[i], NULL);
+		slot_free(slot);
+	}
+	return taken == CALL_SLOTS;
+}
+
+/* ---- running ---- */
+
+/* On this host thread, if an EU is free for it. */
+static bool lend_begin(struct accel *accel)
+{
+	unsigned int busy = vb_dpa_eus_busy(accel->dpa);
+
+	if (vb_dpa_deterministic(accel->dpa))
+		return false;
+	if (atomic_fetch_add_explicit(&accel->lent, 1, memory_order_relaxed) + busy <
+	    vb_dpa_eu_count(accel->dpa))
+		return true;
+	atomic_fetch_sub_explicit(&accel->lent, 1, memory_order_relaxed);
+	return false;
+}
+
+static void lend_end(struct accel *accel)
+{
+	atomic_fetch_sub_explicit(&accel->lent, 1, memory_order_relaxed);
+}
+
+/* 0, or -ETIMEDOUT. */
+static int run_lent(struct flexio_process *process, struct vb_dpa_thread *thread,
+		    enum vb_dpa_why *why)
+{
+	uint64_t deadline = 0, slice = FIRST_SLICE;
+
+	for (;;) {
+		int err = vb_dpa_thread_run(thread, slice, why);
+
+		if (unlikely(err))
+			return err;
+		if (likely(*why != VB_DPA_WHY_BUDGET) || process_dead(process))
+			return 0;
+		if (!deadline)
+			deadline = now_ns() + process->accel->timeout_ns;
+		else if (now_ns() >= deadline)
+			return -ETIMEDOUT;
+		slice = SLICE;
+	}
+}
+
+static int run_queued(struct flexio_process *process, struct vb_dpa_thread *thread,
+		      enum vb_dpa_why *why)
+{
+	int err = vb_dpa_thread_start(thread);
+
+	if (err)
+		return err;
+	/* A process that died before the start could not halt this thread. */
+	if (process_dead(process))
+		vb_dpa_thread_stop(thread);
+	return vb_dpa_thread_wait(thread, (int64_t)process->accel->timeout_ns, why);
+}
+
+/*
+ * The thread is about to go. Where it says that it holds malloc's lock, ending it now would lock out all others: let it
+ * run a little further, but not for long, because device code may lie.
+ */
+static void slot_grace(struct call_slot *slot)
+{
+	uint64_t used = 0, step = 1000;
+	enum vb_dpa_why why;
+
+	vb_dpa_thread_stop(slot->thread);
+	for (; slot->guest.ctx->held && used < GRACE; used += step)
+		if (vb_dpa_thread_run(slot->thread, step, &why) || why != VB_DPA_WHY_BUDGET)
+			break;
+}
+
+/* Run what was set up. The status of a call, *result on success. */
+static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
+{
+	struct flexio_process *process = slot->guest.process;
+	enum vb_dpa_why why = VB_DPA_WHY_STOP;
+	int err;
+
+	if (likely(lend_begin(process->accel))) {
+		err = run_lent(process, slot->thread, &why);
+		lend_end(process->accel);
+	} else {
+		err = run_queued(process, slot->thread, &why);
+	}
+	vb_guest_flush(&slot->guest);
+	if (unlikely(process_dead(process)))
+		return FLEXIO_STATUS_FATAL_ERR;
+	if (err == -ETIMEDOUT) {
+		slot_grace(slot);
+		slot_drop_thread(slot);
+		log_err("the call took longer than %llu ms",
+			(unsigned long long)(process->accel->timeout_ns / 1000000));
+		return FLEXIO_STATUS_TIMEOUT;
+	}
+	if (err || (why != VB_DPA_WHY_RETURN && why != VB_DPA_WHY_EXIT)) {
+		slot_drop_thread(slot);
+		return fail("the device thread could not run: %s", strerror(-err));
+	}
+	/* Ending the thread by hand is ending the call, with result 0. */
+	*result = why == VB_DPA_WHY_RETURN ? vb_dpa_thread_state(slot->thread)->x[10] : 0;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+static flexio_status slot_call(struct call_slot *slot, uint64_t pc, const uint64_t *args,
+			       unsigned int nargs, uint64_t *result)
+{
+	int err;
+
+	slot->guest.end = END_NONE;
+	slot->guest.ctx->os_errno = 0;
+	err = likely(slot->thread) ? 0 : slot_make_thread(slot);
+	if (!err)
+		err = vb_dpa_thread_set_call(slot->thread, pc, args, nargs);
+	if (unlikely(err))
+		return FLEXIO_STATUS_FAILED;
+	return slot_run(slot, result);
+}
+
+int vb_call_plain(struct flexio_process *process, uint64_t pc)
+{
+	struct call_slot *slot = slot_take(process);
+	flexio_status status = FLEXIO_STATUS_FAILED;
+	uint64_t result;
+
+	if (slot) {
+		status = slot_call(slot, pc, NULL, 0, &result);
+		slot_give(process, slot);
+	}
+	return status == FLEXIO_STATUS_SUCCESS ? 0 : -EFAULT;
+}
+
+static flexio_status call_func(struct call_slot *slot, const struct func *func, uint64_t *result,
+			       va_list ap)
+{
+	uint64_t args[2] = { slot->argbuf_addr, func->addr };
+
+	if (func->unpack) {
+		func->pack(slot->argbuf, ap);
+		return slot_call(slot, func->unpack, args, 2, result);
+	}
+	args[0] = va_arg(ap, uint64_t);
+	return slot_call(slot, func->addr, args, 1, result);
+}
+
+flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t *host_func,
+				  uint64_t *func_ret, ...)
+{
+	const struct func *func;
+	struct call_slot *slot;
+	flexio_status status;
+	uint64_t result;
+	va_list ap;
+
+	if (unlikely(!vb_handle_valid(HANDLE_PROCESS, process)))
+		return fail("not a process");
+	func = vb_func_find(process->app, host_func);
+	if (unlikely(!host_func || !func))
+		return fail("%s has no such function", process->app->name);
+	if (unlikely(process_dead(process))) {
+		log_err("the process ended with status 0x%x",
+			(unsigned int)atomic_load(&process->status));
+		return FLEXIO_STATUS_FATAL_ERR;
+	}
+	slot = slot_take(process);
+	if (unlikely(!slot))
+		return FLEXIO_STATUS_FAILED;
+	va_start(ap, func_ret);
+	status = call_func(slot, func, &result, ap);
+	va_end(ap);
+	slot_give(process, slot);
+	if (unlikely(atomic_load_explicit(&process->unwritten, memory_order_acquire)))
+		vb_streams_settle(process);
+	if (likely(status == FLEXIO_STATUS_SUCCESS) && func_ret)
+		*func_ret = result;
+	return status;
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns event handlers: device threads that run when something triggers them.
+ *
+ *	           run()                trigger                     return, reschedule
+ *	CREATED ---------> WAITING <------------> RUNNING --. <- pending trigger, retrigger: again at once
+ *	                                          |  ^      '----> FINISHED (finish)
+ *	                               yield      v  | trigger
+ *	                                         YIELDED            (continuable handlers)
+ *
+ * A trigger in CREATED and FINISHED is lost, as documented; in RUNNING one is kept. States change under
+ * the lock of the handler's entry. Between the ecall that ends a run and vb_handler_done() the state
+ * still is RUNNING, so a trigger that comes then is kept, too: none is lost.
+ *
+ * Entries are never freed before the process: whoever has an activation id locks the entry first and
+ * then looks whether a handler is (still) there.
+ */
+#include "internal.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum handler_state {
+	HANDLER_CREATED,
+	HANDLER_WAITING,
+	HANDLER_RUNNING, /* or queued for an EU */
+	HANDLER_YIELDED,
+	HANDLER_FINISHED,
+	HANDLER_DESTROYED,
+};
+
+struct handler_entry {
+	pthread_mutex_t lock;
+	struct flexio_event_handler *handler; /* NULL: none */
+};
+
+struct flexio_thread {
+	struct flexio_event_handler *handler;
+};
+
+struct flexio_event_handler {
+	struct guest guest; /* first */
+	struct handler_entry *entry;
+	uint32_t activation_id;
+	uint32_t obj_id;
+	struct vb_dpa_thread *dpa_thread;
+	struct flexio_thread thread;
+	uint64_t pc, arg;
+	enum handler_state state; /* this and below under entry->lock */
+	bool pending;
+};
+
+static _Atomic uint32_t next_obj_id = 1;
+
+static struct flexio_event_handler *to_handler(struct guest *guest)
+{
+	return (struct flexio_event_handler *)guest;
+}
+
+/* ---- running, under entry->lock ---- */
+
+static void start(struct flexio_event_handler *h)
+{
+	int err;
+
+	h->state = HANDLER_RUNNING;
+	h->guest.end = END_NONE;
+	err = vb_dpa_thread_set_call(h->dpa_thread, h->pc, &h->arg, 1);
+	if (!err)
+		err = vb_dpa_thread_start(h->dpa_thread);
+	if (err) {
+		log_err("event handler %u cannot run: %s", h->guest.thread_id, strerror(-err));
+		h->state = HANDLER_WAITING;
+	}
+}
+
+static void trigger(struct flexio_event_handler *h)
+{
+	if (process_dead(h->guest.process))
+		return;
+	switch (h->state) {
+	case HANDLER_WAITING:
+		start(h);
+		break;
+	case HANDLER_RUNNING:
+		h->pending = true;
+		break;
+	case HANDLER_YIELDED:
+		h->state = HANDLER_RUNNING;
+		vb_dpa_thread_wake(h->dpa_thread);
+		break;
+	default: /* lost */
+		break;
+	}
+}
+
+/* ---- from other files ---- */
+
+static struct handler_entry *find_entry(struct flexio_process *process, uint64_t id)
+{
+	struct handler_entry *chunk;
+
+	if (id >= HANDLER_CHUNK * HANDLER_CHUNKS)
+		return NULL;
+	/* Pairs with the release in entry_take(). */
+	chunk = atomic_load_explicit(&process->handlers[id / HANDLER_CHUNK], memory_order_acquire);
+	return chunk ? &chunk[id % HANDLER_CHUNK] : NULL;
+}
+
+bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id)
+{
+	struct handler_entry *entry = find_entry(process, activation_id);
+	bool found;
+
+	if (!entry)
+		return false;
+	pthread_mutex_lock(&entry->lock);
+	found = entry->handler;
+	if (found)
+		trigger(entry->handler);
+	pthread_mutex_unlock(&entry->lock);
+	return found;
+}
+
+void vb_handler_done(struct guest *guest)
+{
+	struct flexio_event_handler *h = to_handler(guest);
+
+	vb_guest_flush(guest);
+	pthread_mutex_lock(&h->entry->lock);
+	if (h->state == HANDLER_RUNNING && !process_dead(guest->process)) {
+		if (guest->end == END_FINISH) {
+			h->state = HANDLER_FINISHED;
+		} else if (guest->end == END_RETRIGGER) {
+			start(h);
+		} else if (h->pending) {
+			h->pending = false;
+			start(h);
+		} else {
+			h->state = HANDLER_WAITING;
+		}
+	}
+	pthread_mutex_unlock(&h->entry->lock);
+}
+
+bool vb_handler_yield(struct guest *guest, bool retrigger)
+{
+	struct flexio_event_handler *h = to_handler(guest);
+	bool wait;
+
+	pthread_mutex_lock(&h->entry->lock);
+	wait = !retrigger && !h->pending;
+	if (wait && h->state == HANDLER_RUNNING)
+		h->state = HANDLER_YIELDED;
+	else if (!retrigger)
+		h->pending = false;
+	pthread_mutex_unlock(&h->entry->lock);
+	return wait;
+}
+
+void vb_handlers_halt(struct flexio_process *process)
+{
+	for (unsigned int i = 0; i < HANDLER_CHUNK * HANDLER_CHUNKS; i++) {
+		struct handler_entry *entry = find_entry(process, i);
+
+		if (!entry) {
+			i += HANDLER_CHUNK - 1;
+			continue;
+		}
+		pthread_mutex_lock(&entry->lock);
+		if (entry->handler)
+			vb_dpa_thread_halt(entry->handler->dpa_thread);
+		pthread_mutex_unlock(&entry->lock);
+	}
+}
+
+void vb_handlers_destroy(struct flexio_process *process)
+{
+	for (unsigned int c = 0; c < HANDLER_CHUNKS; c++) {
+		struct handler_entry *chunk = atomic_load(&process->handlers[c]);
+
+		for (unsigned int i = 0; chunk && i < HANDLER_CHUNK; i++)
+			pthread_mutex_destroy(&chunk[i].lock);
+		free(chunk);
+	}
+}
+
+/* ---- create ---- */
+
+/* A free entry, under process.mutex; its number is the activation id. */
+static struct handler_entry *entry_take(struct flexio_process *process, uint32_t *id)
+{
+	for (unsigned int c = 0; c < HANDLER_CHUNKS; c++) {
+		struct handler_entry *chunk = atomic_load(&process->handlers[c]);
+
+		if (!chunk) {
+			chunk = calloc(HANDLER_CHUNK, sizeof(*chunk));
+			if (!chunk)
+				return NULL;
+			for (unsigned int i = 0; i < HANDLER_CHUNK; i++)
+				pthread_mutex_init(&chunk[i].lock, NULL);
+			atomic_store_explicit(&process->handlers[c], chunk, memory_order_release);
+		}
+		for (unsigned int i = 0; i < HANDLER_CHUNK; i++) {
+			if (chunk[i].handler)
+				continue;
+			*id = c * HANDLER_CHUNK + i;
+			return &chunk[i];
+		}
+	}
+	return NULL;
+}
+
+static int make_threads(struct flexio_event_handler *h, struct flexio_process *process,
+			const struct flexio_event_handler_attr *attr)
+{
+	struct vb_dpa_thread_attr thread_attr = { .user = &h->guest };
+	char name[FLEXIO_MAX_NAME_LEN + 1];
+	int err;
+
+	err = vb_accel_affinity(process->accel, &attr->affinity, &thread_attr);
+	if (err)
+		return err;
+	if (attr->name)
+		snprintf(name, sizeof(name), "%s", attr->name);
+	else
+		snprintf(name, sizeof(name), "EH_%u_%u_%u", process->id, h->activation_id,
+			 h->obj_id);
+	thread_attr.name = name;
+	err = vb_guest_init(&h->guest, process, false, name, attr->thread_local_storage_daddr,
+			    attr->continuable ? VB_RTOS_THREAD_CONTINUABLE : 0, 0);
+	if (!err)
+		err = vb_dpa_thread_create(process->dpa, &thread_attr, &h->dpa_thread);
+	if (err)
+		log_err("no device thread: %s", strerror(-err));
+	return err;
+}
+
+static void handler_free(struct flexio_event_handler *h)
+{
+	if (h->dpa_thread) {
+		vb_dpa_thread_stop(h->dpa_thread);
+		vb_dpa_thread_destroy(h->dpa_thread);
+	}
+	vb_guest_free(&h->guest);
+	free(h);
+}
+
+/* Under process.mutex. */
+static flexio_status handler_new(struct flexio_process *process, const struct func *func,
+				 const struct flexio_event_handler_attr *attr,
+				 struct flexio_event_handler **out)
+{
+	struct flexio_event_handler *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return fail("no memory");
+	h->entry = entry_take(process, &h->activation_id);
+	if (!h->entry) {
+		free(h);
+		return fail("%s has %u event handlers; there cannot be more", process->name,
+			    process->nhandlers);
+	}
+	h->obj_id = atomic_fetch_add(&next_obj_id, 1);
+	h->pc = func->addr;
+	h->arg = attr->arg;
+	h->thread.handler = h;
+	if (make_threads(h, process, attr) || !vb_handle_add(HANDLE_EVENT_HANDLER, h)) {
+		handler_free(h);
+		return FLEXIO_STATUS_FAILED;
+	}
+	pthread_mutex_lock(&h->entry->lock);
+	h->entry->handler = h;
+	pthread_mutex_unlock(&h->entry->lock);
+	process->nhandlers++;
+	*out = h;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_event_handler_create(struct flexio_process *process,
+					  struct flexio_event_handler_attr *fattr,
+					  struct flexio_event_handler **event_handler_ptr)
+{
+	const struct func *func;
+	flexio_status status;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!fattr || !event_handler_ptr)
+		return fail("no attributes, or nowhere to put the event handler");
+	if (fattr->name && strnlen(fattr->name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
+		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
+	func = fattr->host_stub_func ? vb_func_find(process->app, fattr->host_stub_func) : NULL;
+	if (!func)
+		return fail("%s has no such function", process->app->name);
+	if (process_dead(process)) {
+		log_err("the process ended with status 0x%x",
+			(unsigned int)atomic_load(&process->status));
+		return FLEXIO_STATUS_FATAL_ERR;
+	}
+	pthread_mutex_lock(&process->mutex);
+	status = handler_new(process, func, fattr, event_handler_ptr);
+	pthread_mutex_unlock(&process->mutex);
+	return status;
+}
+
+flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_handler)
+{
+	struct flexio_event_handler *h = event_handler;
+	struct flexio_process *process;
+
+	if (!vb_handle_remove(HANDLE_EVENT_HANDLER, h))
+		return fail("not an event handler");
+	process = h->guest.process;
+	/* Nobody finds it any more, and a run that ends now is the last one. */
+	pthread_mutex_lock(&process->mutex);
+	pthread_mutex_lock(&h->entry->lock);
+	h->state = HANDLER_DESTROYED;
+	h->entry->handler = NULL;
+	pthread_mutex_unlock(&h->entry->lock);
+	process->nhandlers--;
+	pthread_mutex_unlock(&process->mutex);
+	handler_free(h);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handler,
+				       uint64_t user_arg)
+{
+	struct flexio_event_handler *h = event_handler;
+	bool created;
+
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, h))
+		return fail("not an event handler");
+	if (process_dead(h->guest.process)) {
+		log_err("the process ended with status 0x%x",
+			(unsigned int)atomic_load(&h->guest.process->status));
+		return FLEXIO_STATUS_FATAL_ERR;
+	}
+	pthread_mutex_lock(&h->entry->lock);
+	created = h->state == HANDLER_CREATED;
+	if (created) {
+		h->arg = user_arg ? user_arg : h->arg;
+		h->state = HANDLER_WAITING;
+	}
+	pthread_mutex_unlock(&h->entry->lock);
+	return created ? FLEXIO_STATUS_SUCCESS
+		       : fail("event handler %u runs already", h->guest.thread_id);
+}
+
+/* ---- what is asked ---- */
+
+uint32_t flexio_event_handler_get_id(struct flexio_event_handler *event_handler)
+{
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+		log_err("not an event handler");
+		return UINT32_MAX;
+	}
+	return event_handler->guest.thread_id;
+}
+
+uint32_t flexio_event_handler_get_obj_id(struct flexio_event_handler *event_handler)
+{
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+		log_err("not an event handler");
+		return UINT32_MAX;
+	}
+	return event_handler->obj_id;
+}
+
+uint32_t flexio_event_handler_get_activation_id(struct flexio_event_handler *event_handler)
+{
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+		log_err("not an event handler");
+		return UINT32_MAX;
+	}
+	return event_handler->activation_id;
+}
+
+struct flexio_thread *flexio_event_handler_get_thread(struct flexio_event_handler *event_handler)
+{
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+		log_err("not an event handler");
+		return NULL;
+	}
+	return &event_handler->thread;
+}
+
+/* An opaque object; there is nothing of DEVX that takes it yet. */
+struct mlx5dv_devx_obj *
+flexio_event_handler_get_thread_obj(struct flexio_event_handler *event_handler)
+{
+	return (struct mlx5dv_devx_obj *)flexio_event_handler_get_thread(event_handler);
+}

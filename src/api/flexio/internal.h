@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libflexio on Verbatim: the objects behind the handles, and what the files of this folder share.
+ *
+ *	accel (one per adapter in use) -- vb_dpa
+ *	flexio_app -- ELF image, functions
+ *	  `- flexio_process -- vb_dpa_process
+ *	       |- heap             device memory given out; all bookkeeping on the host
+ *	       |- calls            a pool of guest threads with argument buffers, for RPCs
+ *	       |- streams[255]     message streams
+ *	       |- handlers         event handlers by activation id; entries live as long as the process
+ *	       `- status, fd       the first fatal error
+ *
+ * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the lock
+ * of one handler entry, then leaves: heap.lock, stream.lock, the accelerator's own. No lock is held
+ * while guest code runs.
+ *
+ * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. A failure is logged
+ * where it is decided.
+ */
+#pragma once
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#define FLEXIO_ALLOW_EXPERIMENTAL_API
+#include <libflexio/flexio.h>
+
+#include "base/lock.h"
+#include "card/card.h"
+#include "device/rtos.h"
+#include "dpa/dpa.h"
+
+#define likely(x)     __builtin_expect(!!(x), 1)
+#define unlikely(x)   __builtin_expect(!!(x), 0)
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- log.c ---------------------------------------------------------------------------------- */
+
+extern _Atomic int vb_flexio_log_level;
+
+void vb_flexio_log(const char *function, int line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define log_at(level, ...)                                                                       \
+	do {                                                                                     \
+		if (atomic_load_explicit(&vb_flexio_log_level, memory_order_relaxed) >= (level)) \
+			vb_flexio_log(__func__, __LINE__, __VA_ARGS__);                          \
+	} while (0)
+#define log_err(...)  log_at(FLEXIO_LOG_LVL_ERR, __VA_ARGS__)
+#define log_warn(...) log_at(FLEXIO_LOG_LVL_WARN, __VA_ARGS__)
+#define log_info(...) log_at(FLEXIO_LOG_LVL_INFO, __VA_ARGS__)
+
+/* Say why, answer FAILED: `return fail("...")`. */
+#define fail(...) (vb_flexio_fail(__func__, __LINE__, __VA_ARGS__))
+flexio_status vb_flexio_fail(const char *function, int line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* ---- handle.c: which handles are alive ------------------------------------------------------- */
+
+enum handle_kind {
+	HANDLE_APP = 1,
+	HANDLE_APP_LIST,
+	HANDLE_PROCESS,
+	HANDLE_MKEY,
+	HANDLE_STREAM,
+	HANDLE_EVENT_HANDLER,
+	HANDLE_UAR,
+	HANDLE_KINDS,
+};
+
+/* False: no memory. */
+bool vb_handle_add(enum handle_kind kind, const void *handle);
+/* Whether it is alive; reads nothing of the object. NULL is not. */
+bool vb_handle_valid(enum handle_kind kind, const void *handle);
+/* End its life. False: somebody else did, or it never was one. */
+bool vb_handle_remove(enum handle_kind kind, const void *handle);
+
+/* ---- accel.c: the accelerator of an adapter --------------------------------------------------- */
+
+struct accel {
+	char name[VB_NAME_MAX]; /* of the adapter */
+	struct vb_dpa *dpa;
+	unsigned int users;        /* processes; under the table's lock */
+	uint64_t timeout_ns;       /* of an RPC */
+	_Atomic unsigned int lent; /* host threads that lend themselves to a call now */
+};
+
+/* The mlx5 adapter behind a context, or NULL. */
+const struct vb_adapter *vb_accel_adapter(struct ibv_context *ctx);
+int vb_accel_get(struct ibv_context *ctx, struct accel **accel);
+void vb_accel_put(struct accel *accel);
+/* Check an affinity against the accelerator and translate it. */
+int vb_accel_affinity(const struct accel *accel, const struct flexio_affinity *affinity,
+		      struct vb_dpa_thread_attr *attr);
+
+/* ---- app.c, func.c ---------------------------------------------------------------------------- */
+
+/* A registered function. Found by the address of its stub; lives as long as the app. */
+struct func {
+	struct func *next;   /* in its bucket; written before it is published */
+	flexio_func_t *stub; /* of the host; func_register: the address of this struct */
+	uint64_t addr;       /* of the device function */
+	uint64_t unpack;     /* of the device's unpack function; 0: takes one uint64_t */
+	size_t argbuf_size;
+	flexio_func_arg_pack_fn_t *pack;
+	char name[FLEXIO_MAX_NAME_LEN + 1];
+	char unpack_name[FLEXIO_MAX_NAME_LEN + 1];
+};
+
+#define FUNC_BUCKETS 64
+
+struct flexio_app {
+	char name[FLEXIO_MAX_NAME_LEN + 1];
+	enum flexio_hw_model_id model; /* DEF: not registered */
+	void *elf;
+	size_t elf_size;
+	struct vb_dpa_image *image; /* for symbols */
+	pthread_mutex_t mutex;      /* registration */
+	struct func *_Atomic funcs[FUNC_BUCKETS];
+	_Atomic unsigned int users; /* processes */
+	struct flexio_app *next;    /* list of all apps, in the order of creation */
+};
+
+/* True where text is a string of 1 to FLEXIO_MAX_NAME_LEN bytes. */
+bool vb_name_valid(const char *text);
+/* Keep the app from being destroyed. False: it is no app. */
+bool vb_app_get(struct flexio_app *app);
+void vb_app_put(struct flexio_app *app);
+const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub);
+
+/* ---- heap.c: the device heap ------------------------------------------------------------------ */
+
+struct heap_block;
+
+struct heap {
+	pthread_mutex_t lock;
+	uint64_t base, size;
+	size_t requested, allocated;
+	struct heap_block *bins[48]; /* free blocks by the logarithm of their size */
+	struct heap_block **table;   /* used blocks by address */
+	size_t table_size, used;
+};
+
+#define HEAP_ALIGN 64
+
+int vb_heap_init(struct heap *heap, uint64_t base, uint64_t size);
+void vb_heap_destroy(struct heap *heap);
+/* align: a power of two, at least HEAP_ALIGN. 0: no room, or no memory for the bookkeeping. */
+uint64_t vb_heap_alloc(struct heap *heap, uint64_t size, uint64_t align);
+/* False: not the address of a block in use. */
+bool vb_heap_free(struct heap *heap, uint64_t addr);
+
+/* ---- call.c: RPCs ----------------------------------------------------------------------------- */
+
+enum { CALL_SLOTS = 256 };
+
+/* How a guest thread ended its run, where an ecall said so. */
+enum thread_end {
+	END_NONE, /* by returning */
+	END_RESCHEDULE,
+	END_FINISH,
+	END_RETRIGGER,
+	END_PROCESS, /* the process is over */
+};
+
+/* What the user pointer of a guest thread points to: an RPC or an event handler. */
+struct guest {
+	struct flexio_process *process;
+	struct vb_rtos_thread *ctx; /* in guest memory: written here, never trusted when read */
+	uint64_t ctx_addr;
+	uint32_t thread_id;
+	bool rpc;
+	bool continuable;
+	uint64_t len;        /* of the guest memory behind ctx_addr */
+	enum thread_end end; /* written by the thread's ecall, read after its run */
+};
+
+struct call_slot {
+	struct guest guest; /* first */
+	_Atomic bool busy;
+	struct vb_lock lock; /* of thread, against vb_calls_halt */
+	struct vb_dpa_thread *thread;
+	void *argbuf; /* in guest memory, behind the context */
+	uint64_t argbuf_addr;
+} __attribute__((aligned(64)));
+
+/* Stop calls under way; each ends with FATAL_ERR. Does not wait. */
+void vb_calls_halt(struct flexio_process *process);
+/* False: a call is under way. */
+bool vb_calls_destroy(struct flexio_process *process);
+/* Call a device function without arguments, on a thread of its own. 0, or a dead process. */
+int vb_call_plain(struct flexio_process *process, uint64_t pc);
+
+/* ---- stream.c --------------------------------------------------------------------------------- */
+
+struct flexio_msg_stream;
+
+/* A message from device code; text is host memory and was checked. */
+void vb_streams_message(struct flexio_process *process, uint32_t thread_id, uint64_t stream,
+			uint64_t level, const char *text, size_t len);
+/* Write out what synchronous streams still hold. */
+void vb_streams_settle(struct flexio_process *process);
+void vb_streams_destroy(struct flexio_process *process);
+
+/* ---- event_handler.c -------------------------------------------------------------------------- */
+
+struct handler_entry;
+
+/* Start the handler, if that is what its state allows. False: there is no such handler. */
+bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id);
+/* A thread of a handler left its EU. */
+void vb_handler_done(struct guest *guest);
+/* VB_RTOS_YIELD. True: it shall wait for the next trigger; false: go on at once. */
+bool vb_handler_yield(struct guest *guest, bool retrigger);
+void vb_handlers_halt(struct flexio_process *process);
+void vb_handlers_destroy(struct flexio_process *process);
+
+/* ---- process.c -------------------------------------------------------------------------------- */
+
+struct flexio_uar {
+	struct flexio_process *process;
+	uint32_t id;
+};
+
+#define MAX_STREAMS    FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT
+#define HANDLER_CHUNK  256
+#define HANDLER_CHUNKS 64 /* 16384 threads of a process */
+
+struct flexio_process {
+	struct flexio_app *app;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	bool own_pd;
+	struct accel *accel;
+	struct vb_dpa_process *dpa;
+	char name[FLEXIO_MAX_NAME_LEN + 1];
+	uint32_t id;                                        /* DUMEM id */
+	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
+	pthread_mutex_t mutex; /* creation and destruction of its objects */
+
+	struct heap heap;
+	pthread_mutex_t brk_lock;
+	uint64_t brk_base, brk, brk_end; /* VB_RTOS_SBRK */
+	_Atomic uint32_t next_thread_id;
+
+	/* error.c */
+	_Atomic int status; /* 0: alive */
+	int error_fd;
+
+	/* call.c; slots are made on first use and stay */
+	struct call_slot *_Atomic slots[CALL_SLOTS];
+	_Atomic unsigned int waiting; /* callers that found no slot */
+	pthread_mutex_t slot_lock;
+	pthread_cond_t slot_free;
+	unsigned int slots_given; /* under slot_lock: slots freed while somebody waited */
+
+	/* stream.c */
+	struct flexio_msg_stream *streams[MAX_STREAMS]; /* under streams_lock */
+	pthread_rwlock_t streams_lock;
+	unsigned int nstreams;
+	_Atomic unsigned int unwritten; /* messages in synchronous streams */
+	uint64_t levels_addr;           /* device table of levels; 0: the program has none */
+
+	/* event_handler.c */
+	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];
+	unsigned int nhandlers; /* alive; under mutex */
+
+	_Atomic unsigned int nmkeys;
+};
+
+static inline bool process_dead(const struct flexio_process *process)
+{
+	return atomic_load_explicit(&process->status, memory_order_acquire) != 0;
+}
+
+/* One page with the thread's context in front, the rest free for the caller. */
+int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,
+		  uint64_t tls, uint32_t flags, uint64_t extra);
+void vb_guest_free(struct guest *guest);
+/* A run ended, in whatever way: print what the thread's stdout still holds. */
+void vb_guest_flush(struct guest *guest);
+
+/* ---- error.c ---------------------------------------------------------------------------------- */
+
+int vb_error_init(struct flexio_process *process);
+void vb_error_free(struct flexio_process *process);
+/* The process is over: the first status stays, all threads are told to stop, the fd wakes. */
+void vb_process_fatal(struct flexio_process *process, int status);
+
+/* ---- rtos.c ----------------------------------------------------------------------------------- */
+
+extern const struct vb_dpa_ops vb_rtos_ops;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the host log: lines "<function> <line> - <text>" on standard error, one write(2) each, so that
+ * lines of several threads do not mix.
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+_Atomic int vb_flexio_log_level = FLEXIO_LOG_LVL_ERR;
+
+static void write_line(const char *function, int line, const char *fmt, va_list args)
+{
+	int saved_errno = errno; /* an error path may log before it reads errno */
+	char text[1024];
+	int n, m;
+
+	n = snprintf(text, sizeof(text), "%s %d - ", function, line);
+	m = vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, args);
+	n += m < 0 ? 0 : m;
+	if (n > (int)sizeof(text) - 2)
+		n = (int)sizeof(text) - 2;
+	text[n] = '\n';
+	if (write(STDERR_FILENO, text, (size_t)n + 1) < 0) {
+		/* nowhere left to say it */
+	}
+	errno = saved_errno;
+}
+
+void vb_flexio_log(const char *function, int line, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	write_line(function, line, fmt, args);
+	va_end(args);
+}
+
+flexio_status vb_flexio_fail(const char *function, int line, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	write_line(function, line, fmt, args);
+	va_end(args);
+	return FLEXIO_STATUS_FAILED;
+}
+
+enum flexio_log_lvl flexio_log_lvl_set(enum flexio_log_lvl lvl)
+{
+	if ((unsigned int)lvl > FLEXIO_LOG_LVL_DBG) {
+		log_err("%u is not a log level; allowed: 0 to %u", (unsigned int)lvl,
+			FLEXIO_LOG_LVL_DBG);
+		return (enum flexio_log_lvl)atomic_load(&vb_flexio_log_level);
+	}
+	return (enum flexio_log_lvl)atomic_exchange(&vb_flexio_log_level, (int)lvl);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the functions over device memory: allocation on the heap, copies, fills. Every device range is
+ * checked against what is mapped and writable in the process before a byte moves.
+ */
+#include "internal.h"
+
+static flexio_status alloc(struct flexio_process *process, size_t size, size_t align,
+			   flexio_uintptr_t *daddr, const char *caller)
+{
+	if (!daddr)
+		return fail("%s: nowhere to put the address", caller);
+	*daddr = 0;
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("%s: not a process", caller);
+	if (!size)
+		return fail("%s: 0 bytes", caller);
+	if (!align || align & (align - 1))
+		return fail("%s: an alignment of %zu is not a power of two", caller, align);
+	*daddr = vb_heap_alloc(&process->heap, size, align < HEAP_ALIGN ? HEAP_ALIGN : align);
+	if (!*daddr)
+		return fail("%s: no room for %zu bytes on the device heap (%zu of %zu are in use)",
+			    caller, size, process->heap.allocated, (size_t)process->heap.size);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_buf_dev_alloc(struct flexio_process *process, size_t buff_bsize,
+				   flexio_uintptr_t *dest_daddr_p)
+{
+	return alloc(process, buff_bsize, HEAP_ALIGN, dest_daddr_p, __func__);
+}
+
+flexio_status flexio_buf_dev_memalign(struct flexio_process *process, size_t alignment,
+				      size_t buff_bsize, flexio_uintptr_t *dest_daddr_p)
+{
+	return alloc(process, buff_bsize, alignment, dest_daddr_p, __func__);
+}
+
+flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr_t daddr)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!daddr)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_heap_free(&process->heap, daddr))
+		return fail("0x%llx is not a buffer on the device heap", (unsigned long long)daddr);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* The host's view of device memory for a copy, or NULL after a log line. */
+static void *device_range(struct flexio_process *process, flexio_uintptr_t daddr, size_t size,
+			  bool write)
+{
+	void *host = vb_dpa_mem_host(process->dpa, daddr, size,
+				     VB_DPA_READ | (write ? VB_DPA_WRITE : 0U));
+
+	if (!host)
+		log_err("0x%llx and %zu bytes are not %s memory of the process",
+			(unsigned long long)daddr, size, write ? "writable" : "readable");
+	return host;
+}
+
+flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, size_t buff_bsize,
+				    flexio_uintptr_t dest_daddr)
+{
+	void *dest;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	dest = device_range(process, dest_daddr, buff_bsize, true);
+	if (!dest)
+		return FLEXIO_STATUS_FAILED;
+	memset(dest, value, buff_bsize);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_host2dev_memcpy(struct flexio_process *process, void *src_haddr,
+				     size_t buff_bsize, flexio_uintptr_t dest_daddr)
+{
+	void *dest;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!src_haddr)
+		return fail("no source");
+	dest = device_range(process, dest_daddr, buff_bsize, true);
+	if (!dest)
+		return FLEXIO_STATUS_FAILED;
+	memcpy(dest, src_haddr, buff_bsize);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_haddr,
+				    size_t buff_bsize, flexio_uintptr_t *dest_daddr_p)
+{
+	flexio_uintptr_t daddr;
+	flexio_status status;
+
+	if (!dest_daddr_p)
+		return fail("nowhere to put the address");
+	*dest_daddr_p = 0;
+	if (!src_haddr)
+		return fail("no source");
+	status = alloc(process, buff_bsize, HEAP_ALIGN, &daddr, __func__);
+	if (status == FLEXIO_STATUS_SUCCESS)
+		status = flexio_host2dev_memcpy(process, src_haddr, buff_bsize, daddr);
+	if (status == FLEXIO_STATUS_SUCCESS)
+		*dest_daddr_p = daddr;
+	return status;
+}
+
+/* Either end of flexio_memcpy. */
+static void *mem_range(struct flexio_process *process, const struct flexio_mem *mem, size_t size,
+		       bool write)
+{
+	switch (mem->mem_type) {
+	case FLEXIO_MEMTYPE_DPA:
+		return device_range(process, mem->daddr, size, write);
+	case FLEXIO_MEMTYPE_HOST:
+		if (!mem->haddr)
+			log_err("host address 0");
+		return (void *)mem->haddr;
+	default:
+		log_err("%u is not a type of memory", (unsigned int)mem->mem_type);
+		return NULL;
+	}
+}
+
+flexio_status flexio_memcpy(struct flexio_process *process, struct flexio_mem *dest,
+			    struct flexio_mem *src, size_t buff_bsize)
+{
+	void *to, *from;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!dest || !src || !buff_bsize)
+		return fail("no source, no destination, or 0 bytes");
+	to = mem_range(process, dest, buff_bsize, true);
+	from = to ? mem_range(process, src, buff_bsize, false) : NULL;
+	if (!from)
+		return FLEXIO_STATUS_FAILED;
+	memmove(to, from, buff_bsize);
+	return FLEXIO_STATUS_SUCCESS;
+}

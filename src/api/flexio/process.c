@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns device processes: an app loaded on an adapter, and the order in which its parts are made and go.
+ *
+ *	guest memory:   program | host's heap (512 MiB) | device malloc (128 MiB) | stacks, contexts, ...
+ *
+ * Heap and malloc pages are reserved, not used, until somebody touches them.
+ */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GUEST_LIMIT (1ULL << 30)
+#define HEAP_SIZE   (512ULL << 20)
+#define BRK_SIZE    (128ULL << 20)
+
+static _Atomic uint32_t next_id = 1;
+
+/* ---- guest memory of one thread: its context ---- */
+
+int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,
+		  uint64_t tls, uint32_t flags, uint64_t extra)
+{
+	uint64_t addr = 0;
+	int err;
+
+	err = vb_dpa_mem_map(process->dpa, &addr, sizeof(*guest->ctx) + extra,
+			     VB_DPA_READ | VB_DPA_WRITE);
+	if (err)
+		return err;
+	*guest = (struct guest){ .process = process, .ctx_addr = addr, .rpc = rpc };
+	guest->len = sizeof(*guest->ctx) + extra;
+	guest->continuable = flags & VB_RTOS_THREAD_CONTINUABLE;
+	guest->thread_id = atomic_fetch_add(&process->next_thread_id, 1);
+	guest->ctx = vb_dpa_mem_host(process->dpa, addr, sizeof(*guest->ctx),
+				     VB_DPA_READ | VB_DPA_WRITE);
+	*guest->ctx = (struct vb_rtos_thread){
+		.version = VB_RTOS_ABI_VERSION,
+		.metadata_parameter = addr + offsetof(struct vb_rtos_thread, thread_id),
+		.thread_id = guest->thread_id,
+		.flags = flags | (rpc ? VB_RTOS_THREAD_RPC : 0),
+		.tls = tls,
+	};
+	snprintf(guest->ctx->name, sizeof(guest->ctx->name), "%s", name);
+	return 0;
+}
+
+void vb_guest_free(struct guest *guest)
+{
+	if (guest->ctx_addr)
+		vb_dpa_mem_unmap(guest->process->dpa, guest->ctx_addr, guest->len);
+	guest->ctx_addr = 0;
+}
+
+void vb_guest_flush(struct guest *guest)
+{
+	uint32_t len = guest->ctx->line_len;
+	const char *text;
+
+	if (likely(!len))
+		return;
+	guest->ctx->line_len = 0;
+	text = vb_dpa_mem_host(guest->process->dpa, guest->ctx->line, len, VB_DPA_READ);
+	if (text)
+		vb_streams_message(guest->process, guest->thread_id,
+				   FLEXIO_MSG_DEV_DEFAULT_STREAM_ID, FLEXIO_MSG_DEV_ALWAYS_PRINT,
+				   text, len);
+}
+
+/* ---- create ---- */
+
+static int check_abi(struct flexio_process *process)
+{
+	uint64_t addr, version;
+
+	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_VERSION, &addr, NULL) ||
+	    vb_dpa_mem_read(process->dpa, addr, &version, sizeof(version))) {
+		log_err("%s was not linked with libflexio_dev; build it with dpacc",
+			process->app->name);
+		return -ENOEXEC;
+	}
+	if (version != VB_RTOS_ABI_VERSION) {
+		log_err("%s has device interface %llu, this library has %d; build it again",
+			process->app->name, (unsigned long long)version, VB_RTOS_ABI_VERSION);
+		return -ENOEXEC;
+	}
+	return 0;
+}
+
+static int load(struct flexio_process *process)
+{
+	struct vb_dpa_process_attr attr = {
+		.limit = GUEST_LIMIT, .ops = &vb_rtos_ops, .ops_arg = process, .name = process->name
+	};
+	struct vb_dpa_error error = { "" };
+	int err;
+
+	err = vb_dpa_process_create(process->accel->dpa, process->app->elf, process->app->elf_size,
+				    &attr, &process->dpa, &error);
+	if (err)
+		log_err("%s cannot be loaded: %s", process->app->name, error.text);
+	return err ? err : check_abi(process);
+}
+
+static int make_memory(struct flexio_process *process)
+{
+	uint64_t base = 0, end, levels_size;
+	int err;
+
+	err = vb_dpa_mem_map(process->dpa, &base, HEAP_SIZE, VB_DPA_READ | VB_DPA_WRITE);
+	if (!err)
+		err = vb_heap_init(&process->heap, base, HEAP_SIZE);
+	if (!err)
+		err = vb_dpa_mem_map(process->dpa, &process->brk_base, BRK_SIZE,
+				     VB_DPA_READ | VB_DPA_WRITE);
+	if (err) {
+		log_err("no memory for the device heap: %s", strerror(-err));
+		return err;
+	}
+	end = process->brk_base + BRK_SIZE;
+	process->brk = process->brk_base;
+	process->brk_end = end;
+	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_LEVELS, &process->levels_addr,
+				&levels_size) ||
+	    !vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
+			     VB_DPA_READ | VB_DPA_WRITE))
+		process->levels_addr = 0;
+	return 0;
+}
+
+static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
+{
+	if (pd && pd->context != process->ctx) {
+		log_err("the protection domain is of another context");
+		return -EINVAL;
+	}
+	process->own_pd = !pd;
+	process->pd = pd ? pd : ibv_alloc_pd(process->ctx);
+	if (!process->pd) {
+		log_err("no protection domain: %s", strerror(errno));
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Undo what was made, in reverse; works on a half-made process. */
+static void process_free(struct flexio_process *process)
+{
+	vb_handlers_destroy(process);
+	vb_calls_destroy(process);
+	vb_streams_destroy(process);
+	vb_heap_destroy(&process->heap);
+	if (process->dpa)
+		vb_dpa_process_destroy(process->dpa);
+	if (process->own_pd && process->pd)
+		ibv_dealloc_pd(process->pd);
+	vb_error_free(process);
+	vb_accel_put(process->accel);
+	vb_app_put(process->app);
+	pthread_cond_destroy(&process->slot_free);
+	pthread_mutex_destroy(&process->slot_lock);
+	pthread_rwlock_destroy(&process->streams_lock);
+	pthread_mutex_destroy(&process->brk_lock);
+	pthread_mutex_destroy(&process->mutex);
+	free(process);
+}
+
+/* Constructors of the device program, if it has any. */
+static int run_init(struct flexio_process *process)
+{
+	uint64_t pc;
+
+	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_INIT, &pc, NULL))
+		return 0;
+	return vb_call_plain(process, pc);
+}
+
+static int process_build(struct flexio_process *process, const struct flexio_process_attr *attr)
+{
+	int err;
+
+	err = vb_error_init(process);
+	if (!err)
+		err = make_pd(process, attr ? attr->pd : NULL);
+	if (!err)
+		err = load(process);
+	if (!err)
+		err = make_memory(process);
+	if (!err)
+		err = run_init(process);
+	if (!err && (!vb_handle_add(HANDLE_UAR, &process->uar)))
+		err = -ENOMEM;
+	if (!err && !vb_handle_add(HANDLE_PROCESS, process)) {
+		vb_handle_remove(HANDLE_UAR, &process->uar);
+		err = -ENOMEM;
+	}
+	return err;
+}
+
+static struct flexio_process *process_new(struct flexio_app *app, struct ibv_context *ctx,
+					  struct accel *accel, const char *name)
+{
+	struct flexio_process *process = aligned_alloc(64, (sizeof(*process) + 63) & ~63UL);
+
+	if (!process) {
+		log_err("no memory");
+		return NULL;
+	}
+	memset(process, 0, sizeof(*process));
+	process->app = app;
+	process->ctx = ctx;
+	process->accel = accel;
+	process->error_fd = -1;
+	process->id = atomic_fetch_add(&next_id, 1);
+	atomic_init(&process->next_thread_id, 1);
+	process->uar = (struct flexio_uar){ .process = process, .id = process->id };
+	if (name)
+		strcpy(process->name, name);
+	else
+		snprintf(process->name, sizeof(process->name), "PROCESS_%u", process->id);
+	pthread_mutex_init(&process->mutex, NULL);
+	pthread_mutex_init(&process->brk_lock, NULL);
+	pthread_rwlock_init(&process->streams_lock, NULL);
+	pthread_mutex_init(&process->slot_lock, NULL);
+	pthread_cond_init(&process->slot_free, NULL);
+	return process;
+}
+
+flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_app *app,
+				    const struct flexio_process_attr *process_attr,
+				    struct flexio_process **process_ptr)
+{
+	const char *name = process_attr ? process_attr->name : NULL;
+	struct flexio_process *process;
+	struct accel *accel;
+
+	if (!ibv_ctx || !process_ptr)
+		return fail("no device context, or nowhere to put the process");
+	if (name && strnlen(name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
+		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
+	if (!vb_app_get(app))
+		return fail("not an app");
+	if (vb_accel_get(ibv_ctx, &accel)) {
+		vb_app_put(app);
+		return FLEXIO_STATUS_FAILED;
+	}
+	process = process_new(app, ibv_ctx, accel, name);
+	if (!process) {
+		vb_accel_put(accel);
+		vb_app_put(app);
+		return FLEXIO_STATUS_FAILED;
+	}
+	if (process_build(process, process_attr)) {
+		process_free(process);
+		return FLEXIO_STATUS_FAILED;
+	}
+	*process_ptr = process;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- destroy ---- */
+
+flexio_status flexio_process_destroy(struct flexio_process *process)
+{
+	unsigned int handlers, mkeys;
+
+	if (!process)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	pthread_mutex_lock(&process->mutex);
+	handlers = process->nhandlers;
+	mkeys = atomic_load(&process->nmkeys);
+	pthread_mutex_unlock(&process->mutex);
+	if (handlers || mkeys)
+		return fail("%s still has %u event handlers and %u mkeys", process->name, handlers,
+			    mkeys);
+	if (!vb_calls_destroy(process))
+		return fail("%s: a call is under way", process->name);
+	if (!vb_handle_remove(HANDLE_PROCESS, process))
+		return fail("not a process");
+	vb_handle_remove(HANDLE_UAR, &process->uar);
+	process_free(process);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- what is asked ---- */
+
+flexio_status flexio_process_mem_info_get(const struct flexio_process *process,
+					  struct flexio_heap_mem_info *info)
+{
+	struct heap *heap;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!info)
+		return fail("nowhere to put it");
+	heap = &((struct flexio_process *)process)->heap;
+	pthread_mutex_lock(&heap->lock);
+	*info = (struct flexio_heap_mem_info){ .base_addr = heap->base,
+					       .size = heap->size,
+					       .requested = heap->requested,
+					       .allocated = heap->allocated };
+	pthread_mutex_unlock(&heap->lock);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+struct ibv_pd *flexio_process_get_pd(struct flexio_process *process)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+		log_err("not a process");
+		return NULL;
+	}
+	return process->pd;
+}
+
+struct flexio_uar *flexio_process_get_uar(struct flexio_process *process)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+		log_err("not a process");
+		return NULL;
+	}
+	return &process->uar;
+}
+
+uint32_t flexio_uar_get_id(struct flexio_uar *uar)
+{
+	if (!vb_handle_valid(HANDLE_UAR, uar)) {
+		log_err("not a UAR");
+		return UINT32_MAX;
+	}
+	return uar->id;
+}
+
+uint32_t flexio_process_get_dumem_id(struct flexio_process *process)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+		log_err("not a process");
+		return UINT32_MAX;
+	}
+	return process->id;
+}
+
+/* 0: there is nothing to debug with yet. */
+uint64_t flexio_process_udbg_token_get(struct flexio_process *process)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		log_err("not a process");
+	return 0;
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what device code's ecalls do (device/rtos.h), and what traps and the ends of threads lead to.
+ * All of it runs on the host thread that executes the guest thread. Arguments are hostile: an address
+ * is checked against the process's memory, a number against its range.
+ */
+#include "internal.h"
+
+#include <sched.h>
+
+#define MESSAGE_MAX (1U << 20)
+
+enum { A0 = 10, A1, A2, A3, A7 = 17 };
+
+/* Registers of the caller, the guest it is; the result goes to a0. */
+typedef enum vb_dpa_action (*call_fn)(struct guest *guest, struct vb_dpa_state *state);
+
+static enum vb_dpa_action answer(struct vb_dpa_state *state, uint64_t value)
+{
+	state->x[A0] = value;
+	return VB_DPA_CONTINUE;
+}
+
+static enum vb_dpa_action call_ctx(struct guest *guest, struct vb_dpa_state *state)
+{
+	return answer(state, guest->ctx_addr);
+}
+
+static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *state)
+{
+	uint64_t len = state->x[A3];
+	const char *text;
+
+	if (!len)
+		return answer(state, 0);
+	text = len <= MESSAGE_MAX
+		       ? vb_dpa_mem_host(guest->process->dpa, state->x[A2], len, VB_DPA_READ)
+		       : NULL;
+	if (!text)
+		return answer(state, (uint64_t)-1);
+	vb_streams_message(guest->process, guest->thread_id, state->x[A0], state->x[A1], text, len);
+	return answer(state, len);
+}
+
+static enum vb_dpa_action call_sbrk(struct guest *guest, struct vb_dpa_state *state)
+{
+	struct flexio_process *process = guest->process;
+	int64_t change = (int64_t)state->x[A0];
+	uint64_t before = (uint64_t)-1;
+
+	pthread_mutex_lock(&process->brk_lock);
+	if (change >= 0 ? (uint64_t)change <= process->brk_end - process->brk
+			: 0 - (uint64_t)change <= process->brk - process->brk_base) {
+		before = process->brk;
+		process->brk += (uint64_t)change;
+	}
+	pthread_mutex_unlock(&process->brk_lock);
+	return answer(state, before);
+}
+
+static enum vb_dpa_action call_relax(struct guest *guest, struct vb_dpa_state *state)
+{
+	state->x[A0] = 0;
+	/* A lent host thread shares no EU with others; it can only give its CPU away. */
+	if (guest->rpc)
+		sched_yield();
+	return VB_DPA_YIELD;
+}
+
+static enum vb_dpa_action end(struct guest *guest, enum thread_end how)
+{
+	guest->end = how;
+	return VB_DPA_EXIT;
+}
+
+static enum vb_dpa_action call_reschedule(struct guest *guest, struct vb_dpa_state *state)
+{
+	return end(guest, END_RESCHEDULE);
+}
+
+static enum vb_dpa_action call_finish(struct guest *guest, struct vb_dpa_state *state)
+{
+	return end(guest, END_FINISH);
+}
+
+static enum vb_dpa_action call_retrigger(struct guest *guest, struct vb_dpa_state *state)
+{
+	return end(guest, END_RETRIGGER);
+}
+
+static enum vb_dpa_action call_yield(struct guest *guest, struct vb_dpa_state *state)
+{
+	bool retrigger = state->x[A0] == 1;
+
+	state->x[A0] = 0;
+	if (!guest->continuable)
+		return VB_DPA_CONTINUE;
+	return vb_handler_yield(guest, retrigger) ? VB_DPA_BLOCK : VB_DPA_YIELD;
+}
+
+static enum vb_dpa_action call_process_finish(struct guest *guest, struct vb_dpa_state *state)
+{
+	vb_process_fatal(guest->process, VB_RTOS_STATUS_FINISHED);
+	return end(guest, END_PROCESS);
+}
+
+static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_state *state)
+{
+	uint64_t code = state->x[A0];
+
+	vb_process_fatal(guest->process,
+			 code >= 0x80 && code <= 0xff ? (int)code : VB_RTOS_STATUS_ILLEGAL_ERR);
+	log_err("device thread %u ended the process with error 0x%x", guest->thread_id,
+		(unsigned int)atomic_load(&guest->process->status));
+	return end(guest, END_PROCESS);
+}
+
+static enum vb_dpa_action call_activate(struct guest *guest, struct vb_dpa_state *state)
+{
+	return answer(state, vb_handler_trigger(guest->process, state->x[A0]) ? 0 : (uint64_t)-1);
+}
+
+static const call_fn calls[] = {
+	[VB_RTOS_THREAD_CTX] = call_ctx,
+	[VB_RTOS_MSG] = call_msg,
+	[VB_RTOS_SBRK] = call_sbrk,
+	[VB_RTOS_RELAX] = call_relax,
+	[VB_RTOS_RESCHEDULE] = call_reschedule,
+	[VB_RTOS_FINISH] = call_finish,
+	[VB_RTOS_RETRIGGER] = call_retrigger,
+	[VB_RTOS_YIELD] = call_yield,
+	[VB_RTOS_PROCESS_FINISH] = call_process_finish,
+	[VB_RTOS_ERROR] = call_error,
+	[VB_RTOS_ACTIVATE] = call_activate,
+};
+
+/* Windows, the outbox and counters come with the queues; until then there are none to configure. */
+static bool answers_failure(uint64_t number)
+{
+	return number >= VB_RTOS_WINDOW_CONFIG && number <= VB_RTOS_CROSS_DB;
+}
+
+static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+	uint64_t number = state->x[A7];
+
+	if (process_dead(guest->process))
+		return end(guest, END_PROCESS);
+	if (number < ARRAY_SIZE(calls) && calls[number])
+		return calls[number](guest, state);
+	if (number == VB_RTOS_WINDOW_PTR || number == VB_RTOS_PCC_TABLE)
+		return answer(state, 0);
+	return answers_failure(number) ? answer(state, (uint64_t)-1) : VB_DPA_TRAP;
+}
+
+static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+	uint64_t offset = 0;
+	const char *name = vb_dpa_symbol_name(guest->process->dpa, state->pc, &offset);
+
+	guest->end = END_PROCESS;
+	vb_process_fatal(guest->process, VB_RTOS_STATUS_FAULT + (int)state->cause);
+	log_err("Fatal error (0x%x) in device thread %u: %s at 0x%llx (%s+0x%llx), value 0x%llx",
+		VB_RTOS_STATUS_FAULT + (unsigned int)state->cause, guest->thread_id,
+		vb_dpa_cause_name((enum vb_dpa_cause)state->cause), (unsigned long long)state->pc,
+		name ? name : "?", (unsigned long long)offset, (unsigned long long)state->tval);
+}
+
+static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+
+	if (!guest->rpc)
+		vb_handler_done(guest);
+}
+
+const struct vb_dpa_ops vb_rtos_ops = { .ecall = ecall, .trap = trap, .done = done };

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns message streams: from a device thread's ecall to a FILE of the program.
+ *
+ *	device threads                 stream                                   file
+ *	message --put()--> ring of records, data_bsize bytes --drain()--> fwrite, fflush
+ *	                                      ^
+ *	    sync    the stream's thread drains whenever something is there; the end of an RPC drains, too
+ *	    batch   the same, but waits until the ring is half full, or BATCH_NS after the first message
+ *	    async   flush and destroy drain; a full ring drops its oldest messages
+ *
+ * In sync and batch mode a put that finds no room drains by itself, so nothing is ever lost. A record
+ * is a length and the line with its prefix; messages longer than half a ring become several records.
+ *
+ * Locks: drain_lock (who writes to the file) before lock (the ring). The ring's lock is never held over
+ * output. put_lock keeps the records of one message together.
+ */
+#include "internal.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define DATA_MIN 2048
+#define DATA_MAX (1UL << 30)
+#define BATCH_NS 10000000LL
+
+struct flexio_msg_stream {
+	struct flexio_process *process;
+	int id;
+	_Atomic unsigned int level;
+	flexio_msg_dev_sync_mode mode;
+	FILE *out;
+	char name[FLEXIO_MAX_NAME_LEN + 1];
+
+	pthread_mutex_t put_lock;
+	pthread_mutex_t lock; /* of the ring */
+	pthread_cond_t filled;
+	char *ring;
+	size_t size;         /* power of two */
+	uint64_t head, tail; /* bytes put in and taken out; free running */
+	unsigned int records;
+	uint64_t lost; /* messages, since the last drain */
+	bool sleeping; /* the thread waits for `filled` */
+	bool quit;
+
+	pthread_mutex_t drain_lock;
+	char *scratch; /* what is being written; of `size` bytes */
+	pthread_t thread;
+	bool has_thread;
+};
+
+/* ---- the ring, under lock ---- */
+
+static void ring_in(struct flexio_msg_stream *s, const void *data, size_t len)
+{
+	size_t at = s->head & (s->size - 1);
+	size_t first = len < s->size - at ? len : s->size - at;
+
+	memcpy(s->ring + at, data, first);
+	memcpy(s->ring, (const char *)data + first, len - first);
+	s->head += len;
+}
+
+static void ring_out(struct flexio_msg_stream *s, void *data, size_t len)
+{
+	size_t at = s->tail & (s->size - 1);
+	size_t first = len < s->size - at ? len : s->size - at;
+
+	memcpy(data, s->ring + at, first);
+	memcpy((char *)data + first, s->ring, len - first);
+	s->tail += len;
+}
+
+static void drop_oldest(struct flexio_msg_stream *s)
+{
+	uint32_t len;
+
+	ring_out(s, &len, sizeof(len));
+	s->tail += len;
+	s->records--;
+	s->lost++;
+}
+
+static size_t ring_room(const struct flexio_msg_stream *s)
+{
+	return s->size - (size_t)(s->head - s->tail);
+}
+
+/* ---- out of the ring ---- */
+
+/* Everything that is in the ring, without the lengths; the number of records. */
+static unsigned int take_all(struct flexio_msg_stream *s, size_t *bytes, uint64_t *lost)
+{
+	unsigned int records;
+
+	*bytes = 0;
+	pthread_mutex_lock(&s->lock);
+	while (s->tail != s->head) {
+		uint32_t len;
+
+		ring_out(s, &len, sizeof(len));
+		ring_out(s, s->scratch + *bytes, len);
+		*bytes += len;
+	}
+	records = s->records;
+	s->records = 0;
+	*lost = s->lost;
+	s->lost = 0;
+	pthread_mutex_unlock(&s->lock);
+	return records;
+}
+
+static void drain(struct flexio_msg_stream *s)
+{
+	unsigned int records;
+	uint64_t lost;
+	size_t bytes;
+
+	pthread_mutex_lock(&s->drain_lock);
+	records = take_all(s, &bytes, &lost);
+	if (lost)
+		log_warn("stream %d %s: %llu messages were lost; data_bsize is %zu", s->id, s->name,
+			 (unsigned long long)lost, s->size);
+	if (bytes && (fwrite(s->scratch, 1, bytes, s->out) != bytes || fflush(s->out)))
+		log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(errno));
+	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
+		atomic_fetch_sub_explicit(&s->process->unwritten, records, memory_order_release);
+	pthread_mutex_unlock(&s->drain_lock);
+}
+
+static bool enough(const struct flexio_msg_stream *s)
+{
+	return s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC ? s->head != s->tail
+							: s->head - s->tail >= s->size / 2;
+}
+
+/* Batch mode: wait for more, but not for long. */
+static void wait_for_more(struct flexio_msg_stream *s)
+{
+	struct timespec until;
+	long long ns;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	ns = until.tv_nsec + BATCH_NS;
+	until.tv_sec += ns / 1000000000LL;
+	until.tv_nsec = ns % 1000000000LL;
+	while (!s->quit && !enough(s))
+		if (pthread_cond_timedwait(&s->filled, &s->lock, &until))
+			break;
+}
+
+static void *stream_thread(void *arg)
+{
+	struct flexio_msg_stream *s = arg;
+	bool quit;
+
+	prctl(PR_SET_NAME, "flexio-msg");
+	do {
+		pthread_mutex_lock(&s->lock);
+		s->sleeping = true;
+		while (!s->quit && s->head == s->tail)
+			pthread_cond_wait(&s->filled, &s->lock);
+		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_BATCH)
+			wait_for_more(s);
+		s->sleeping = false;
+		quit = s->quit;
+		pthread_mutex_unlock(&s->lock);
+		drain(s);
+	} while (!quit);
+	return NULL;
+}
+
+/* ---- into the ring ---- */
+
+/* One record; false: no room, and not a mode that makes some. */
+static bool put_record(struct flexio_msg_stream *s, const char *prefix, size_t prefix_len,
+		       const char *text, size_t len)
+{
+	uint32_t total = (uint32_t)(prefix_len + len);
+	bool room, wake;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC && ring_room(s) < sizeof(total) + total)
+		drop_oldest(s);
+	room = ring_room(s) >= sizeof(total) + total;
+	if (room) {
+		ring_in(s, &total, sizeof(total));
+		ring_in(s, prefix, prefix_len);
+		ring_in(s, text, len);
+		s->records++;
+		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
+			atomic_fetch_add_explicit(&s->process->unwritten, 1, memory_order_relaxed);
+	}
+	/* In batch mode the first message starts the clock, the half full ring ends it. */
+	wake = s->sleeping && (s->records == 1 || enough(s));
+	pthread_mutex_unlock(&s->lock);
+	if (wake)
+		pthread_cond_signal(&s->filled);
+	return room;
+}
+
+static void put(struct flexio_msg_stream *s, uint32_t thread_id, const char *text, size_t len)
+{
+	char prefix[16];
+	size_t prefix_len = (size_t)snprintf(prefix, sizeof(prefix), "/%3u/", thread_id);
+
+	pthread_mutex_lock(&s->put_lock);
+	while (len) {
+		size_t part = s->size / 2 - sizeof(prefix) - sizeof(uint32_t);
+
+		part = len < part ? len : part;
+		while (!put_record(s, prefix, prefix_len, text, part))
+			drain(s);
+		text += part;
+		len -= part;
+		prefix_len = 0;
+	}
+	pthread_mutex_unlock(&s->put_lock);
+}
+
+static bool shows(const struct flexio_msg_stream *s, uint64_t level)
+{
+	return level && level <= atomic_load_explicit(&s->level, memory_order_relaxed);
+}
+
+void vb_streams_message(struct flexio_process *process, uint32_t thread_id, uint64_t stream,
+			uint64_t level, const char *text, size_t len)
+{
+	pthread_rwlock_rdlock(&process->streams_lock);
+	if (stream == FLEXIO_MSG_DEV_BROADCAST_STREAM) {
+		for (unsigned int i = 0; i < MAX_STREAMS; i++)
+			if (process->streams[i] && shows(process->streams[i], level))
+				put(process->streams[i], thread_id, text, len);
+	} else if (stream < MAX_STREAMS && process->streams[stream] &&
+		   shows(process->streams[stream], level)) {
+		put(process->streams[stream], thread_id, text, len);
+	}
+	pthread_rwlock_unlock(&process->streams_lock);
+}
+
+void vb_streams_settle(struct flexio_process *process)
+{
+	pthread_rwlock_rdlock(&process->streams_lock);
+	for (unsigned int i = 0; i < MAX_STREAMS; i++)
+		if (process->streams[i] &&
+		    process->streams[i]->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
+			drain(process->streams[i]);
+	pthread_rwlock_unlock(&process->streams_lock);
+}
+
+/* ---- create, destroy ---- */
+
+/* Tell device code what is shown, so that it need not format the rest. Under streams_lock. */
+static void publish_levels(struct flexio_process *process)
+{
+	_Atomic uint8_t *table;
+	unsigned int most = 0;
+
+	if (!process->levels_addr)
+		return;
+	table = vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
+				VB_DPA_READ | VB_DPA_WRITE);
+	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
+		unsigned int level =
+			process->streams[i] ? atomic_load(&process->streams[i]->level) : 0;
+
+		atomic_store_explicit(&table[i], (uint8_t)level, memory_order_relaxed);
+		most = level > most ? level : most;
+	}
+	atomic_store_explicit(&table[MAX_STREAMS], (uint8_t)most, memory_order_relaxed);
+}
+
+static flexio_status check_attr(struct flexio_process *process,
+				const flexio_msg_stream_attr_t *attr)
+{
+	struct vb_dpa_thread_attr unused;
+
+	if (attr->data_bsize < DATA_MIN || attr->data_bsize > DATA_MAX ||
+	    attr->data_bsize & (attr->data_bsize - 1))
+		return fail("data_bsize is %zu; it must be a power of two, at least %u",
+			    attr->data_bsize, DATA_MIN);
+	if ((unsigned int)attr->sync_mode > FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
+		return fail("%u is not a mode", (unsigned int)attr->sync_mode);
+	if (attr->sync_mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
+		return fail("the tracer mode is not supported yet");
+	if (attr->level == FLEXIO_MSG_DEV_ALWAYS_PRINT || attr->level > FLEXIO_MSG_DEV_DEBUG)
+		return fail("%u is not the level of a stream", attr->level);
+	if (attr->stream_name &&
+	    strnlen(attr->stream_name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
+		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
+	if (vb_accel_affinity(process->accel, &attr->mgmt_affinity, &unused))
+		return FLEXIO_STATUS_FAILED;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+static void stream_free(struct flexio_msg_stream *s)
+{
+	pthread_mutex_destroy(&s->put_lock);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->drain_lock);
+	pthread_cond_destroy(&s->filled);
+	free(s->ring);
+	free(s->scratch);
+	free(s);
+}
+
+static struct flexio_msg_stream *stream_new(struct flexio_process *process,
+					    const flexio_msg_stream_attr_t *attr, FILE *out)
+{
+	struct flexio_msg_stream *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->process = process;
+	s->mode = attr->sync_mode;
+	s->out = out;
+	s->size = attr->data_bsize;
+	snprintf(s->name, sizeof(s->name), "%s", attr->stream_name ? attr->stream_name : "");
+	pthread_mutex_init(&s->put_lock, NULL);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->drain_lock, NULL);
+	pthread_cond_init(&s->filled, NULL);
+	s->ring = malloc(s->size);
+	s->scratch = malloc(s->size);
+	if (!s->ring || !s->scratch || !vb_handle_add(HANDLE_STREAM, s)) {
+		stream_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+/* Asynchronous signals are the business of the program's own threads. */
+static int start_thread(struct flexio_msg_stream *s)
+{
+	sigset_t all, saved;
+	int err;
+
+	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	err = pthread_create(&s->thread, NULL, stream_thread, s);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	s->has_thread = !err;
+	return -err;
+}
+
+/* Give it the lowest free number; only_default: 0 or none. */
+static bool stream_open(struct flexio_msg_stream *s, flexio_msg_dev_level level, bool only_default)
+{
+	struct flexio_process *process = s->process;
+	int id = 0;
+
+	pthread_rwlock_wrlock(&process->streams_lock);
+	while (id < MAX_STREAMS && process->streams[id])
+		id++;
+	if (id == MAX_STREAMS || (only_default && id)) {
+		pthread_rwlock_unlock(&process->streams_lock);
+		return false;
+	}
+	s->id = id;
+	/* The default stream without a level shows what flexio_dev_print() prints. */
+	atomic_init(&s->level,
+		    id == FLEXIO_MSG_DEV_DEFAULT_STREAM_ID && !level ? FLEXIO_MSG_DEV_INFO : level);
+	process->streams[id] = s;
+	publish_levels(process);
+	pthread_rwlock_unlock(&process->streams_lock);
+	return true;
+}
+
+static void stream_close(struct flexio_msg_stream *s)
+{
+	struct flexio_process *process = s->process;
+
+	/* With the write lock no device thread is in put(). */
+	pthread_rwlock_wrlock(&process->streams_lock);
+	process->streams[s->id] = NULL;
+	publish_levels(process);
+	pthread_rwlock_unlock(&process->streams_lock);
+	pthread_mutex_lock(&s->lock);
+	s->quit = true;
+	pthread_mutex_unlock(&s->lock);
+	pthread_cond_signal(&s->filled);
+	if (s->has_thread)
+		pthread_join(s->thread, NULL);
+	drain(s);
+	stream_free(s);
+}
+
+static flexio_status stream_create(struct flexio_process *process,
+				   const flexio_msg_stream_attr_t *attr, FILE *out,
+				   pthread_t *ppthread, struct flexio_msg_stream **stream,
+				   bool only_default)
+{
+	struct flexio_msg_stream *s;
+	int err;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!attr || !out)
+		return fail("no attributes, or no file");
+	if (check_attr(process, attr) != FLEXIO_STATUS_SUCCESS)
+		return FLEXIO_STATUS_FAILED;
+	s = stream_new(process, attr, out);
+	if (!s)
+		return fail("no memory");
+	if (!stream_open(s, attr->level, only_default)) {
+		vb_handle_remove(HANDLE_STREAM, s);
+		stream_free(s);
+		return fail(only_default ? "there is a default stream already"
+					 : "all streams are open");
+	}
+	err = start_thread(s);
+	if (err) {
+		vb_handle_remove(HANDLE_STREAM, s);
+		stream_close(s);
+		return fail("cannot start a thread: %s", strerror(-err));
+	}
+	if (ppthread && s->has_thread)
+		*ppthread = s->thread;
+	if (stream)
+		*stream = s;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+void vb_streams_destroy(struct flexio_process *process)
+{
+	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
+		struct flexio_msg_stream *s = process->streams[i];
+
+		if (s && vb_handle_remove(HANDLE_STREAM, s))
+			stream_close(s);
+	}
+}
+
+/* ---- the interface ---- */
+
+flexio_status flexio_msg_stream_create(struct flexio_process *process,
+				       flexio_msg_stream_attr_t *stream_fattr, FILE *out,
+				       pthread_t *ppthread, struct flexio_msg_stream **stream)
+{
+	if (!stream)
+		return fail("nowhere to put the stream");
+	return stream_create(process, stream_fattr, out, ppthread, stream, false);
+}
+
+flexio_status flexio_msg_stream_destroy(struct flexio_msg_stream *stream)
+{
+	if (!vb_handle_remove(HANDLE_STREAM, stream))
+		return fail("not a stream");
+	stream_close(stream);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_msg_stream_flush(struct flexio_msg_stream *stream)
+{
+	if (!vb_handle_valid(HANDLE_STREAM, stream))
+		return fail("not a stream");
+	drain(stream);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+int flexio_msg_stream_get_id(struct flexio_msg_stream *stream)
+{
+	if (!vb_handle_valid(HANDLE_STREAM, stream)) {
+		log_err("not a stream");
+		return -1;
+	}
+	return stream->id;
+}
+
+flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
+					  flexio_msg_dev_level level)
+{
+	if (!vb_handle_valid(HANDLE_STREAM, stream))
+		return fail("not a stream");
+	if (stream->id == FLEXIO_MSG_DEV_DEFAULT_STREAM_ID)
+		return fail("the level of the default stream cannot be changed");
+	if (level == FLEXIO_MSG_DEV_ALWAYS_PRINT || level > FLEXIO_MSG_DEV_DEBUG)
+		return fail("%u is not the level of a stream", level);
+	pthread_rwlock_wrlock(&stream->process->streams_lock);
+	atomic_store(&stream->level, level);
+	publish_levels(stream->process);
+	pthread_rwlock_unlock(&stream->process->streams_lock);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+static struct flexio_msg_stream *default_stream(struct flexio_process *process)
+{
+	struct flexio_msg_stream *s = NULL;
+
+	if (vb_handle_valid(HANDLE_PROCESS, process)) {
+		pthread_rwlock_rdlock(&process->streams_lock);
+		s = process->streams[FLEXIO_MSG_DEV_DEFAULT_STREAM_ID];
+		pthread_rwlock_unlock(&process->streams_lock);
+	}
+	if (!s)
+		log_err("not a process with a default stream");
+	return s;
+}
+
+flexio_status flexio_log_dev_init(struct flexio_process *process,
+				  flexio_msg_stream_attr_t *stream_fattr, FILE *out,
+				  pthread_t *ppthread)
+{
+	return stream_create(process, stream_fattr, out, ppthread, NULL, true);
+}
+
+flexio_status flexio_log_dev_flush(struct flexio_process *process)
+{
+	struct flexio_msg_stream *stream = default_stream(process);
+
+	return stream ? flexio_msg_stream_flush(stream) : FLEXIO_STATUS_FAILED;
+}
+
+flexio_status flexio_log_dev_destroy(struct flexio_process *process)
+{
+	struct flexio_msg_stream *stream = default_stream(process);
+
+	return stream ? flexio_msg_stream_destroy(stream) : FLEXIO_STATUS_FAILED;
+}

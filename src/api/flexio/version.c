@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what the library says of itself and of the hardware: versions, models.
+ */
+#include "internal.h"
+
+/* The version set, + 1; 0: none yet. */
+static _Atomic uint64_t version_set;
+
+flexio_status flexio_version_set(uint64_t version)
+{
+	uint64_t none = 0;
+
+	if (version > FLEXIO_CURRENT_VERSION)
+		return fail("version 0x%llx is newer than this library (0x%llx)",
+			    (unsigned long long)version,
+			    (unsigned long long)FLEXIO_CURRENT_VERSION);
+	if (!atomic_compare_exchange_strong(&version_set, &none, version + 1) &&
+	    none != version + 1)
+		return fail("version 0x%llx was set before; 0x%llx is another one",
+			    (unsigned long long)(none - 1), (unsigned long long)version);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+enum flexio_hw_model_id flexio_hw_model_id_get(struct ibv_context *ibv_ctx)
+{
+	return vb_accel_adapter(ibv_ctx) ? FLEXIO_HW_MODEL_BF3 : FLEXIO_HW_MODEL_NA;
+}

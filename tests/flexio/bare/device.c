@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device code without the device library: calls the run-time system itself, also with arguments that the library would
+ * never make. Functions take one uint64_t, or come with an unpack function written by hand.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../../src/device/rtos.h"
+
+#define EXPORT __attribute__((used, visibility("default")))
+
+EXPORT const uint64_t __flexio_dev_abi_version = VB_RTOS_ABI_VERSION;
+EXPORT volatile uint8_t __flexio_dev_msg_levels[256];
+
+static uint64_t ecall(uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	register uint64_t a0 __asm__("a0") = a;
+	register uint64_t a1 __asm__("a1") = b;
+	register uint64_t a2 __asm__("a2") = c;
+	register uint64_t a3 __asm__("a3") = d;
+	register uint64_t a7 __asm__("a7") = number;
+
+	__asm__ volatile("ecall" : "+r"(a0) : "r"(a1), "r"(a2), "r"(a3), "r"(a7) : "memory");
+	return a0;
+}
+
+/* ---- calls ---- */
+
+EXPORT uint64_t add_one(uint64_t arg)
+{
+	return arg + 1;
+}
+
+EXPORT uint64_t many(int8_t a, uint16_t b, int32_t c, uint64_t d, const void *e)
+{
+	return (uint64_t)a * 1000003 + b * 1009 + (uint64_t)(int64_t)c * 31 + d + (uint64_t)e;
+}
+
+EXPORT uint64_t unpack_many(void *argbuf, void *func)
+{
+	uint64_t *a = argbuf;
+	uint64_t (*f)(int8_t, uint16_t, int32_t, uint64_t, const void *) = func;
+
+	return f((int8_t)a[0], (uint16_t)a[1], (int32_t)a[2], a[3], (const void *)a[4]);
+}
+
+EXPORT uint64_t raw_call(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	return ecall(a[0], a[1], a[2], a[3], a[4]);
+}
+
+static uint64_t counter;
+static _Thread_local uint64_t mine = 7;
+
+EXPORT uint64_t count(uint64_t arg)
+{
+	return __atomic_add_fetch(&counter, arg, __ATOMIC_RELAXED);
+}
+
+EXPORT uint64_t count_mine(uint64_t arg)
+{
+	return mine += arg;
+}
+
+EXPORT uint64_t spin(uint64_t n)
+{
+	volatile uint64_t i;
+
+	for (i = 0; i < n; i++)
+		;
+	return i;
+}
+
+EXPORT uint64_t forever(uint64_t flag)
+{
+	for (;;)
+		if (flag)
+			__atomic_add_fetch((uint64_t *)flag, 1, __ATOMIC_RELAXED);
+}
+
+/* Wait until a word of device memory has a value. */
+EXPORT uint64_t wait_for(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	while (__atomic_load_n((uint64_t *)a[0], __ATOMIC_ACQUIRE) < a[1])
+		ecall(VB_RTOS_RELAX, 0, 0, 0, 0);
+	return __atomic_load_n((uint64_t *)a[0], __ATOMIC_ACQUIRE);
+}
+
+EXPORT uint64_t context(uint64_t field)
+{
+	const struct vb_rtos_thread *t =
+		(const struct vb_rtos_thread *)ecall(VB_RTOS_THREAD_CTX, 0, 0, 0, 0);
+
+	switch (field) {
+	case 0:
+		return t->thread_id;
+	case 1:
+		return t->flags;
+	case 2:
+		return t->tls;
+	case 3:
+		return t->metadata_parameter == (uint64_t)&t->thread_id;
+	default:
+		return (uint64_t)t;
+	}
+}
+
+/* ---- memory ---- */
+
+EXPORT uint64_t sum(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	const uint8_t *p = (const uint8_t *)a[0];
+	uint64_t s = 0;
+
+	for (uint64_t i = 0; i < a[1]; i++)
+		s = s * 31 + p[i];
+	return s;
+}
+
+EXPORT uint64_t global_addr(uint64_t which)
+{
+	return which == 0   ? (uint64_t)&counter
+	       : which == 1 ? (uint64_t)&__flexio_dev_abi_version
+			    : (uint64_t)&add_one;
+}
+
+EXPORT uint64_t level_of(uint64_t stream)
+{
+	return __flexio_dev_msg_levels[stream & 255];
+}
+
+/* ---- faults: every one that user code can raise ---- */
+
+EXPORT uint64_t fault(uint64_t kind)
+{
+	static uint32_t word[4];
+
+	switch (kind) {
+	case 1:
+		((void (*)(void))(16 + (uint64_t)word))();
+		break;
+	case 2:
+		__asm__ volatile(".word 0xffffffff");
+		break;
+	case 3:
+		__asm__ volatile("ebreak");
+		break;
+	case 4:
+		__asm__ volatile("lr.w a5, (%0)" ::"r"((uint64_t)word + 1) : "a5", "memory");
+		break;
+	case 5:
+		return *(volatile uint64_t *)8;
+	case 6:
+		__asm__ volatile("amoadd.w a5, a5, (%0)" ::"r"((uint64_t)word + 1)
+				 : "a5", "memory");
+		break;
+	case 7:
+		*(volatile uint64_t *)0xfff0000000 = 1;
+		break;
+	case 8:
+		ecall(12345, 0, 0, 0, 0);
+		break;
+	default:
+		break;
+	}
+	return kind;
+}
+
+EXPORT uint64_t overflow(uint64_t depth)
+{
+	volatile uint64_t frame[64];
+
+	frame[depth & 63] = depth;
+	return depth == UINT64_MAX ? 0 : overflow(depth + 1) + frame[depth & 63];
+}
+
+/* ---- messages ---- */
+
+static size_t put_number(char *to, uint64_t n)
+{
+	char digits[20];
+	size_t len = 0;
+
+	do
+		digits[len++] = (char)('0' + n % 10);
+	while (n /= 10);
+	for (size_t i = 0; i < len; i++)
+		to[i] = digits[len - 1 - i];
+	return len;
+}
+
+/* args: stream, level, number. */
+EXPORT uint64_t say(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	static const char start[] = "message ";
+	char text[64];
+	size_t len = sizeof(start) - 1;
+
+	__builtin_memcpy(text, start, len);
+	len += put_number(text + len, a[2]);
+	text[len++] = '\n';
+	return ecall(VB_RTOS_MSG, a[0], a[1], (uint64_t)text, len);
+}
+
+/* args: stream, level, from, to. */
+EXPORT uint64_t say_many(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	uint64_t one[3] = { a[0], a[1], 0 };
+
+	for (one[2] = a[2]; one[2] < a[3]; one[2]++)
+		say((uint64_t)one);
+	return 0;
+}
+
+/* ---- event handlers ---- */
+
+struct shared {
+	uint64_t runs, arg, seen_tls, id;
+	uint64_t how;       /* VB_RTOS_RESCHEDULE, ..., 0: return */
+	uint64_t next;      /* activation id to pass the trigger on to, + 1; 0: none */
+	uint64_t hops;      /* left to pass on */
+	uint64_t hold;      /* do not end while this is set */
+	uint64_t in;        /* set when a run has begun */
+	uint64_t continued; /* runs that went on behind a yield */
+};
+
+EXPORT void handler(uint64_t arg)
+{
+	struct shared *s = (struct shared *)arg;
+	uint64_t how;
+
+	s->arg = arg;
+	s->seen_tls = context(2);
+	s->id = context(0);
+	__atomic_add_fetch(&s->in, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&s->hold, __ATOMIC_ACQUIRE))
+		;
+	if (s->next && s->hops) {
+		s->hops--;
+		ecall(VB_RTOS_ACTIVATE, s->next - 1, 0, 0, 0);
+	}
+	how = s->how;
+	__atomic_add_fetch(&s->runs, 1, __ATOMIC_SEQ_CST);
+	if (how == VB_RTOS_RETRIGGER && s->runs >= 5)
+		how = VB_RTOS_RESCHEDULE;
+	if (how)
+		ecall(how, 0, 0, 0, 0);
+}
+
+/* Counts in a register across yields. */
+EXPORT void continuing(uint64_t arg)
+{
+	struct shared *s = (struct shared *)arg;
+
+	for (uint64_t n = 1;; n++) {
+		__atomic_add_fetch(&s->runs, 1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&s->continued, n, __ATOMIC_SEQ_CST);
+		if (n == 1000000)
+			break;
+		ecall(VB_RTOS_YIELD, s->how == 1, 0, 0, 0);
+		if (s->how == 2)
+			break;
+	}
+}
+
+EXPORT uint64_t activate(uint64_t id)
+{
+	return ecall(VB_RTOS_ACTIVATE, id, 0, 0, 0);
+}
+
+EXPORT uint64_t activate_many(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	for (uint64_t i = 0; i < a[1]; i++)
+		ecall(VB_RTOS_ACTIVATE, a[0], 0, 0, 0);
+	return 0;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/* Device code: standard IO. Run by ../stdio.c. */
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <libflexio-dev/flexio_dev.h>
+
+#define RPC __attribute__((used, retain))
+
+/* ---- formats ---- */
+
+RPC void formats_printf(void)
+{
+#define FORMAT(...)              \
+	printf(__VA_ARGS__);     \
+	printf("\n");
+#include "formats.inc"
+#undef FORMAT
+}
+
+RPC void formats_msg(void)
+{
+#define FORMAT(...)                    \
+	flexio_dev_print(__VA_ARGS__); \
+	flexio_dev_print("\n");
+#include "formats.inc"
+#undef FORMAT
+}
+
+RPC void formats_snprintf(void)
+{
+	char text[512];
+
+#define FORMAT(...)                                \
+	snprintf(text, sizeof(text), __VA_ARGS__); \
+	puts(text);
+#include "formats.inc"
+#undef FORMAT
+}
+
+/* ---- the example of the manual, with its device registers as variables ---- */
+
+static char uart[256];
+static unsigned int uart_used;
+#define UDR                           uart[uart_used++]
+#define loop_until_bit_is_set(reg, b) ((void)0)
+#define init_uart()                   (uart_used = 0)
+
+static int uart_putchar(char c, FILE *stream);
+
+static FILE mystdout = FDEV_SETUP_STREAM(uart_putchar, NULL, _FDEV_SETUP_WRITE);
+
+static int uart_putchar(char c, FILE *stream)
+{
+	if (c == '\n')
+		uart_putchar('\r', stream);
+	loop_until_bit_is_set(UCSRA, UDRE);
+	UDR = c;
+	return 0;
+}
+
+RPC int example(void)
+{
+	init_uart();
+	stdout = &mystdout;
+	printf("Hello, world!\n");
+
+	return 0;
+}
+
+RPC int example_result(void)
+{
+	return uart_used == 15 && !memcmp(uart, "Hello, world!\r\n", 15);
+}
+
+/* ---- streams ---- */
+
+static char sink[64];
+static unsigned int sunk, flushed;
+
+static int sink_put(char c, FILE *stream)
+{
+	(void)stream;
+	if (sunk == sizeof(sink))
+		return _FDEV_ERR;
+	sink[sunk++] = c;
+	return 0;
+}
+
+static const char *source = "17 words";
+
+static int source_get(FILE *stream)
+{
+	(void)stream;
+	return *source ? *source++ : _FDEV_EOF;
+}
+
+static int sink_flush(FILE *stream)
+{
+	(void)stream;
+	flushed++;
+	return 0;
+}
+
+static FILE with_flush = FDEV_SETUP_STREAM(sink_put, source_get, sink_flush, _FDEV_SETUP_RW);
+static FILE without = FDEV_SETUP_STREAM(NULL, source_get, _FDEV_SETUP_READ);
+
+/* Each step is a bit of the result, so that the host sees which one is wrong. */
+RPC uint64_t streams(void)
+{
+	uint64_t ok = 0;
+	FILE made, *opened;
+	char word[16] = "";
+	int number = 0;
+
+	sunk = flushed = 0;
+	ok |= (uint64_t)(fprintf(&with_flush, "%d-%s", 5, "x") == 3 && sunk == 3 &&
+			 !memcmp(sink, "5-x", 3));
+	ok |= (uint64_t)(fflush(&with_flush) == 0 && flushed == 1) << 1;
+	ok |= (uint64_t)(fscanf(&with_flush, "%d %15s", &number, word) == 2 && number == 17 &&
+			 !strcmp(word, "words"))
+	      << 2;
+	ok |= (uint64_t)(fgetc(&with_flush) == EOF && feof(&with_flush)) << 3;
+	clearerr(&with_flush);
+	ok |= (uint64_t)(!feof(&with_flush) && !ferror(&with_flush)) << 4;
+	ok |= (uint64_t)(fprintf(&without, "no") < 0) << 5; /* not open for writing */
+
+	fdev_setup_stream(&made, sink_put, NULL, _FDEV_SETUP_WRITE);
+	sunk = 0;
+	ok |= (uint64_t)(fputs("four", &made) >= 0 && sunk == 4) << 6;
+	fdev_setup_stream(&made, sink_put, NULL, sink_flush, _FDEV_SETUP_WRITE);
+	ok |= (uint64_t)(fputc('5', &made) == '5' && sunk == 5 && !fdev_close(&made) &&
+			 flushed == 2)
+	      << 7;
+
+	opened = fdevopen(sink_put, NULL);
+	ok |= (uint64_t)(opened && fprintf(opened, "!") == 1 && sunk == 6) << 8;
+	ok |= (uint64_t)(opened && !fclose(opened)) << 9;
+	opened = fdevopen(sink_put, source_get, sink_flush);
+	ok |= (uint64_t)(opened && putc('+', opened) == '+' && sunk == 7) << 10;
+	if (opened)
+		fclose(opened);
+
+	sunk = sizeof(sink);
+	ok |= (uint64_t)(fputc('x', &made) == EOF) << 11;
+	ok |= (uint64_t)(sizeof(struct __file) == sizeof(FILE) && _FDEV_EOF == -2 && EOF == -1)
+	      << 12;
+	ok |= (uint64_t)(getchar() == EOF) << 13; /* there is no input */
+	return ok;
+}
+
+static int vboth(char **allocated, char *text, size_t size, const char *format, ...)
+{
+	va_list ap;
+	int a, b;
+
+	va_start(ap, format);
+	a = vasprintf(allocated, format, ap);
+	va_end(ap);
+	va_start(ap, format);
+	b = vsnprintf(text, size, format, ap);
+	va_end(ap);
+	return a == b ? a : -1;
+}
+
+static int vshow(char *text, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	vsprintf(text, format, ap);
+	va_end(ap);
+	va_start(ap, format);
+	n = vprintf(format, ap);
+	va_end(ap);
+	return n;
+}
+
+RPC uint64_t family(void)
+{
+	char text[32], *allocated = NULL, *other = NULL;
+	uint64_t ok = 0;
+
+	ok |= (uint64_t)(asprintf(&allocated, "%s %d", "number", 12345) == 12 &&
+			 !strcmp(allocated, "number 12345"));
+	ok |= (uint64_t)(snprintf(text, 5, "%s", "truncated") == 9 && !strcmp(text, "trun")) << 1;
+	ok |= (uint64_t)(snprintf(NULL, 0, "%d", 1000) == 4) << 2;
+	ok |= (uint64_t)(sprintf(text, "%c%s", 'a', "bc") == 3 && !strcmp(text, "abc")) << 3;
+	ok |= (uint64_t)(vboth(&other, text, sizeof(text), "%x", 255) == 2 && !strcmp(text, "ff") &&
+			 !strcmp(other, "ff"))
+	      << 4;
+	ok |= (uint64_t)(vshow(text, "%s\n", "shown") == 6 && !strcmp(text, "shown\n")) << 5;
+	ok |= (uint64_t)(fprintf(stderr, "to stderr\n") == 10) << 6;
+	ok |= (uint64_t)(puts("puts") >= 0 && fputs("fputs\n", stdout) >= 0 && putchar('c') == 'c' &&
+			 putc('\n', stdout) == '\n')
+	      << 7;
+	free(allocated);
+	free(other);
+	return ok;
+}
+
+/* ---- lines ---- */
+
+RPC void partial(void)
+{
+	printf("one ");
+	printf("line\n");
+	printf("no newline");
+}
+
+RPC void partial_then_flush(void)
+{
+	printf("flushed");
+	fflush(stdout);
+}
+
+RPC void partial_then_msg(void)
+{
+	printf("first ");
+	flexio_dev_print("second\n");
+}
+
+RPC void partial_then_end(void)
+{
+	printf("last words");
+	flexio_dev_thread_reschedule();
+}
+
+RPC void partial_then_fault(void)
+{
+	printf("before the fault");
+	*(volatile int *)8 = 0;
+}
+
+RPC void long_line(uint64_t length)
+{
+	for (uint64_t i = 0; i < length; i++)
+		putchar((int)('a' + i % 26));
+	putchar('\n');
+}
+
+/* ---- string.h: the list of the manual ---- */
+
+RPC uint64_t strings(void)
+{
+	char a[32] = "alpha", b[32];
+	uint64_t ok = 0;
+	unsigned int n = 0;
+
+#define CHECK(x) (ok |= (uint64_t)!!(x) << n++)
+	CHECK(memchr(a, 'p', 5) == a + 2);
+	CHECK(memcmp("abc", "abd", 3) < 0);
+	CHECK(memcpy(b, a, 6) == b && !strcmp(b, "alpha"));
+	CHECK(memmove(b + 1, b, 6) == b + 1 && !strcmp(b, "aalpha"));
+	CHECK(memset(b, 'z', 3) == b && !memcmp(b, "zzzpha", 6));
+	CHECK(!strcmp(strcat(a, "bet"), "alphabet"));
+	CHECK(strchr(a, 'b') == a + 5);
+	CHECK(strcoll("a", "b") < 0);
+	CHECK(!strcmp(strcpy(b, a), a));
+	CHECK(strcspn(a, "xp") == 2);
+	CHECK(strerror(EINVAL) && strlen(strerror(EINVAL)) > 0);
+	CHECK(strlen(a) == 8);
+	CHECK(!strcmp(strncat(b, "ical", 2), "alphabetic"));
+	CHECK(!strncmp(a, b, 8));
+	CHECK(!memcmp(strncpy(b, "ab", 4), "ab\0\0", 4));
+	CHECK(strpbrk(a, "th") == a + 3);
+	CHECK(strrchr(a, 'a') == a + 5 - 1);
+	CHECK(strspn(a, "lap") == 3);
+	CHECK(strstr(a, "bet") == a + 5);
+	CHECK(strxfrm(b, "abc", sizeof(b)) == 3);
+	return ok;
+}
+
+/* ---- ends of the C library ---- */
+
+RPC void end_exit(uint64_t code)
+{
+	printf("leaving");
+	_Exit((int)code);
+}
+
+RPC void end_abort(void)
+{
+	abort();
+}
+
+RPC void end_assert(void)
+{
+	assert(1 + 1 == 3);
+}
+
+RPC uint64_t exhaust(void)
+{
+	void *last = NULL;
+	uint64_t blocks = 0;
+
+	for (size_t size = 100000; size >= 10; size /= 10)
+		for (void *p; (p = malloc(size)); blocks += size == 100000) {
+			*(void **)p = last;
+			last = p;
+		}
+	if (errno != ENOMEM)
+		return 0;
+	/* A message that needs memory comes nevertheless, in pieces. */
+	if (flexio_dev_print("%0300d|%s\n", 7, "end") != 305)
+		return 0;
+	while (last) {
+		void *next = *(void **)last;
+
+		free(last);
+		last = next;
+	}
+	last = malloc(100000);
+	free(last);
+	return last ? blocks : 0;
+}

@@ -49,9 +49,8 @@ static int64_t move_break(struct card *c, int64_t by)
 	if (need > c->brk_mapped) {
 		uint64_t at = c->brk_mapped;
 
-		assert_int_equal(vb_dpa_mem_map(c->process, &at, need - at,
-						VB_DPA_READ | VB_DPA_WRITE),
-				 0);
+		assert_int_equal(
+			vb_dpa_mem_map(c->process, &at, need - at, VB_DPA_READ | VB_DPA_WRITE), 0);
 		c->brk_mapped = need;
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -83,8 +82,8 @@ static enum vb_dpa_action on_end(struct card *c, struct guest *g, uint64_t numbe
 		c->status = VB_RTOS_STATUS_FINISHED;
 		return end(g, END_PROCESS);
 	default:
-		c->status = code >= 0x80 && code <= 0xff ? (unsigned int)code :
-							   VB_RTOS_STATUS_ILLEGAL_ERR;
+		c->status = code >= 0x80 && code <= 0xff ? (unsigned int)code
+							 : VB_RTOS_STATUS_ILLEGAL_ERR;
 		return end(g, END_PROCESS);
 	}
 }
@@ -171,7 +170,9 @@ void card_signals(void)
 int card_setup(void **state)
 {
 	struct card *c = calloc(1, sizeof(*c));
-	struct vb_dpa_process_attr attr = { .tier = tier, .ops = &ops, .ops_arg = c, .name = "card" };
+	struct vb_dpa_process_attr attr = {
+		.tier = tier, .ops = &ops, .ops_arg = c, .name = "card"
+	};
 	struct vb_dpa_error error = { "" };
 	size_t size;
 	void *image = read_program(&size);
@@ -213,9 +214,8 @@ struct guest *card_guest(struct card *card, uint32_t id, const char *name, uint3
 	struct vb_dpa_thread_attr attr = { .user = g, .name = name };
 
 	g->card = card;
-	assert_int_equal(vb_dpa_mem_map(card->process, &g->ctx_addr, 4096,
-					VB_DPA_READ | VB_DPA_WRITE),
-			 0);
+	assert_int_equal(
+		vb_dpa_mem_map(card->process, &g->ctx_addr, 4096, VB_DPA_READ | VB_DPA_WRITE), 0);
 	g->ctx = vb_dpa_mem_host(card->process, g->ctx_addr, sizeof(*g->ctx),
 				 VB_DPA_READ | VB_DPA_WRITE);
 	assert_non_null(g->ctx);
@@ -337,9 +337,8 @@ void card_outbox(struct card *card)
 	static const struct vb_dpa_device_ops device = { outbox_load, outbox_store };
 	struct vb_dpa_window *page;
 
-	assert_int_equal(vb_dpa_device_create(card->process, NULL, OUTBOX, 4096, &device, card,
-					      &page),
-			 0);
+	assert_int_equal(
+		vb_dpa_device_create(card->process, NULL, OUTBOX, 4096, &device, card, &page), 0);
 	card->main->ctx->outbox_base = OUTBOX;
 }
 

@@ -62,8 +62,8 @@ struct card {
 	unsigned int status;
 	uint64_t activated;
 	unsigned int ctx_calls;
-	uint64_t last_call[7]; /* number and arguments of the last call from 32 on */
-	int64_t answer;        /* what it returns: -1, as long as nobody says otherwise */
+	uint64_t last_call[7];  /* number and arguments of the last call from 32 on */
+	int64_t answer;         /* what it returns: -1, as long as nobody says otherwise */
 	uint64_t outbox[64][2]; /* offset and value of stores */
 	size_t stores;
 	struct vb_dpa_state at_trap;
@@ -85,7 +85,8 @@ void card_guest_free(struct guest *guest);
 
 /* Run a function of the program with up to four arguments; the result is a0. */
 uint64_t card_call(struct card *card, const char *function, ...);
-#define card_call(card, ...) (card_call)(card, __VA_ARGS__, (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0)
+#define card_call(card, ...) \
+	(card_call)(card, __VA_ARGS__, (uint64_t)0, (uint64_t)0, (uint64_t)0, (uint64_t)0)
 uint64_t guest_call(struct guest *guest, const char *function, uint64_t arg);
 uint64_t card_symbol(struct card *card, const char *name);
 /* The host's view of an object of the program. */
@@ -96,9 +97,9 @@ void card_level(struct card *card, unsigned int stream, uint8_t level);
 void card_outbox(struct card *card);
 /* All text of messages since the last call of this, one after the other; and forget them. */
 char *card_text(struct card *card);
-#define assert_text(card, expected)                     \
-	do {                                            \
-		char *text__ = card_text(card);         \
-		assert_string_equal(text__, expected);  \
-		free(text__);                           \
+#define assert_text(card, expected)                    \
+	do {                                           \
+		char *text__ = card_text(card);        \
+		assert_string_equal(text__, expected); \
+		free(text__);                          \
 	} while (0)

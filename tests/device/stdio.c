@@ -10,7 +10,7 @@ static char *expected_formats(void)
 	char *all = calloc(1, 8192);
 	size_t used = 0;
 
-#define FORMAT(...)                                               \
+#define FORMAT(...)                                                     \
 	used += (size_t)snprintf(all + used, 8192 - used, __VA_ARGS__); \
 	all[used++] = '\n';
 #include "progs/formats.inc"
@@ -93,9 +93,9 @@ static void line_before_fault(void **state)
 	uint64_t args[1] = { 0 };
 
 	card_signals();
-	assert_int_not_equal(vb_dpa_call(c->main->thread, card_symbol(c, "partial_then_fault"), args, 1,
-					 args),
-			     0);
+	assert_int_not_equal(
+		vb_dpa_call(c->main->thread, card_symbol(c, "partial_then_fault"), args, 1, args),
+		0);
 	assert_int_equal(c->main->end, END_TRAP);
 	assert_int_equal(c->main->ctx->line_len, strlen("before the fault"));
 }
@@ -163,8 +163,8 @@ static void no_memory(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(formats),    T(manual_example),    T(streams),    T(printf_family), T(string_list),
-		T(lines),      T(line_before_fault), T(long_lines), T(ends),          T(no_memory),
+		T(formats), T(manual_example),    T(streams),    T(printf_family), T(string_list),
+		T(lines),   T(line_before_fault), T(long_lines), T(ends),          T(no_memory),
 	};
 
 	return card_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

@@ -18,8 +18,8 @@
 
 RPC void formats_printf(void)
 {
-#define FORMAT(...)              \
-	printf(__VA_ARGS__);     \
+#define FORMAT(...)          \
+	printf(__VA_ARGS__); \
 	printf("\n");
 #include "formats.inc"
 #undef FORMAT
@@ -199,8 +199,8 @@ RPC uint64_t family(void)
 	      << 4;
 	ok |= (uint64_t)(vshow(text, "%s\n", "shown") == 6 && !strcmp(text, "shown\n")) << 5;
 	ok |= (uint64_t)(fprintf(stderr, "to stderr\n") == 10) << 6;
-	ok |= (uint64_t)(puts("puts") >= 0 && fputs("fputs\n", stdout) >= 0 && putchar('c') == 'c' &&
-			 putc('\n', stdout) == '\n')
+	ok |= (uint64_t)(puts("puts") >= 0 && fputs("fputs\n", stdout) >= 0 &&
+			 putchar('c') == 'c' && putc('\n', stdout) == '\n')
 	      << 7;
 	free(allocated);
 	free(other);
@@ -255,7 +255,7 @@ RPC uint64_t strings(void)
 	uint64_t ok = 0;
 	unsigned int n = 0;
 
-#define CHECK(x) (ok |= (uint64_t)!!(x) << n++)
+#define CHECK(x) (ok |= (uint64_t) !!(x) << n++)
 	CHECK(memchr(a, 'p', 5) == a + 2);
 	CHECK(memcmp("abc", "abd", 3) < 0);
 	CHECK(memcpy(b, a, 6) == b && !strcmp(b, "alpha"));

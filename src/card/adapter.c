@@ -207,6 +207,11 @@ void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
 			   &(struct vb_event){ .type = type, .cookie = cookie, .port = 1 });
 }
 
+bool vb_progress_once(void)
+{
+	return vb_fabric_progress();
+}
+
 bool vb_progress(struct vb_dev *dev)
 {
 	return !vb_dev_stale(dev) && vb_fabric_poll();

@@ -95,6 +95,11 @@ VB_PUBLIC uint64_t vb_clock(void);
  * done, so that another look is worth it.
  */
 VB_PUBLIC bool vb_progress(struct vb_dev *dev);
+/*
+ * The same for who looks in passing, as an execution unit does between two slices: it promises nothing about coming
+ * back, so peers go on waking the background thread.
+ */
+VB_PUBLIC bool vb_progress_once(void);
 
 /* How work requests that move data left this process, since its first device was opened. */
 struct vb_path_counters {
@@ -121,6 +126,30 @@ VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *a
 /* When this returns, nobody (no local queue, no peer) touches the memory through this key any more. */
 VB_PUBLIC int vb_mr_dereg(struct vb_mr *mr);
 VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
+
+/*
+ * Somebody outside of the card keeps what a key means, as the accelerator's windows do, and must let go of it when the
+ * key dies. gone() is called once, before the deregistration (or reregistration) returns, with no lock of the card
+ * held; it may call anything of the card but vb_mr_unwatch of the same watch.
+ */
+struct vb_mr_watch {
+	void (*gone)(struct vb_mr_watch *watch);
+	uint32_t key;             /* the card's, from here on */
+	bool calling;             /* gone() is under way */
+	struct vb_mr_watch *next; /* NULL-ended list of all */
+};
+
+struct vb_mr_info {
+	void *addr; /* where the memory is */
+	uint64_t iova, length;
+	unsigned int access;
+};
+
+/* -EINVAL: no such key in this domain. */
+VB_PUBLIC int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch,
+			  struct vb_mr_info *info);
+/* gone() is not running, and will not be called, when this returns. False if it was called before. */
+VB_PUBLIC bool vb_mr_unwatch(struct vb_mr_watch *watch);
 
 /* --- completion queues --------------------------------------------------------------------------------------- */
 

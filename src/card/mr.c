@@ -8,6 +8,7 @@
 #include "card/internal.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -82,12 +83,57 @@ static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *a
 	atomic_store_explicit(&entry->key, key, memory_order_release);
 }
 
-/* Nobody uses the entry when this returns: no thread of ours, no peer. */
-static void retract(struct vb_seg_mr *entry, uint32_t index)
+/* --- watches: few, and only looked at when keys come and go ------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t called; /* a gone() has returned */
+	struct vb_mr_watch *first;
+} watches = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL };
+
+static struct vb_mr_watch **watch_of_key(uint32_t key)
+{
+	struct vb_mr_watch **link = &watches.first;
+
+	while (*link && ((*link)->key != key || (*link)->calling))
+		link = &(*link)->next;
+	return link;
+}
+
+static void unlink_watch(struct vb_mr_watch *watch)
+{
+	struct vb_mr_watch **link = &watches.first;
+
+	while (*link != watch)
+		link = &(*link)->next;
+	*link = watch->next;
+}
+
+static void tell_watches(uint32_t key)
+{
+	struct vb_mr_watch *watch;
+
+	pthread_mutex_lock(&watches.lock);
+	while ((watch = *watch_of_key(key))) {
+		watch->calling = true;
+		pthread_mutex_unlock(&watches.lock);
+		watch->gone(watch);
+		pthread_mutex_lock(&watches.lock);
+		unlink_watch(watch);
+		watch->key = 0;
+		watch->calling = false;
+		pthread_cond_broadcast(&watches.called);
+	}
+	pthread_mutex_unlock(&watches.lock);
+}
+
+/* Nobody uses the key when this returns: no thread of ours, no peer, nobody who kept what it means. */
+static void retract(struct vb_seg_mr *entry, uint32_t key)
 {
 	atomic_store(&entry->key, 0);
 	vb_read_wait();
-	vb_segment_wait_mr(index);
+	vb_segment_wait_mr(key >> 8);
+	tell_watches(key);
 }
 
 static uint32_t make_key(uint32_t index)
@@ -151,7 +197,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 		ret = check_memory(addr, length, access);
 	if (ret)
 		return ret;
-	retract(entry, mr->key >> 8);
+	retract(entry, mr->key);
 	mr->key = make_key(mr->key >> 8);
 	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
 	atomic_fetch_add(&new_pd->refs, 1);
@@ -163,7 +209,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 int vb_mr_dereg(struct vb_mr *mr)
 {
 	if (!vb_dev_stale(mr->pd->dev)) {
-		retract(mr->entry, mr->key >> 8);
+		retract(mr->entry, mr->key);
 		vb_ids_give(&mr_numbers, mr->key >> 8);
 	}
 	atomic_fetch_sub(&mr->pd->refs, 1);
@@ -203,6 +249,46 @@ void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, u
 	    len > entry->length || addr - entry->iova > entry->length - len)
 		return NULL;
 	return (void *)(uintptr_t)(entry->addr + (addr - entry->iova));
+}
+
+int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struct vb_mr_info *info)
+{
+	struct vb_seg_mr *entry = own_entry(key);
+	int ret = -EINVAL;
+
+	/* In a read section: retract() waits for it to end before it looks for watches. */
+	vb_read_lock();
+	pthread_mutex_lock(&watches.lock);
+	if (entry && key && entry->pdn == pd->number && atomic_load(&entry->key) == key) {
+		*info = (struct vb_mr_info){ .addr = (void *)(uintptr_t)entry->addr,
+					     .iova = entry->iova,
+					     .length = entry->length,
+					     .access = entry->access };
+		watch->key = key;
+		watch->calling = false;
+		watch->next = watches.first;
+		watches.first = watch;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&watches.lock);
+	vb_read_unlock();
+	return ret;
+}
+
+bool vb_mr_unwatch(struct vb_mr_watch *watch)
+{
+	bool there;
+
+	pthread_mutex_lock(&watches.lock);
+	while (watch->calling)
+		pthread_cond_wait(&watches.called, &watches.lock);
+	there = watch->key;
+	if (there) {
+		unlink_watch(watch);
+		watch->key = 0;
+	}
+	pthread_mutex_unlock(&watches.lock);
+	return there;
 }
 
 int vb_mr_invalidate(uint32_t key, uint32_t pdn)

@@ -91,6 +91,11 @@ struct vb_dpa_attr {
 	bool deterministic;   /* one host thread, interleaving drawn from seed; VERBATIM_DPA_SEED=n
 				 sets both */
 	uint64_t seed;
+	/* Called by host threads every few microseconds, between instructions of guest code and
+	 * while they wait for work: what guest code polls for may need somebody to bring it. Must be
+	 * cheap; must not stop or destroy threads. May be NULL. */
+	void (*poll)(void *arg);
+	void *poll_arg;
 };
 
 /* attr may be NULL. Host threads start with the first thread that is started. */

@@ -173,6 +173,8 @@ struct vb_dpa {
 	unsigned int host_threads; /* how many there may be */
 	unsigned int slice;
 	unsigned int spin_us;
+	void (*poll)(void *arg); /* or NULL */
+	void *poll_arg;
 	bool deterministic;
 	atomic_bool held;   /* vb_dpa_hold */
 	uint64_t rng;       /* deterministic mode */

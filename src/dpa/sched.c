@@ -80,6 +80,8 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 	d->spin_us = attr->spin_us == UINT_MAX || cpus < 2 ? 0
 		     : attr->spin_us                       ? attr->spin_us
 							   : SPIN_DEFAULT;
+	d->poll = attr->poll;
+	d->poll_arg = attr->poll_arg;
 	d->deterministic = attr->deterministic;
 	d->rng = attr->seed;
 	if (read_seed(d)) {
@@ -388,6 +390,8 @@ static bool box_spin(struct worker *w)
 				return true;
 			cpu_relax();
 		}
+		if (w->dpa->poll)
+			w->dpa->poll(w->dpa->poll_arg);
 	} while (vb_dpa_now_ns() < until);
 	return false;
 }

@@ -252,6 +252,24 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 	}
 }
 
+/* Some microseconds of guest code: how long what it polls for may wait to be brought. */
+#define POLL_PIECE 10000
+
+static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
+{
+	const struct vb_dpa *dpa = thread->process->dpa;
+	uint64_t start = thread->cpu.s.instret, left;
+	enum vb_dpa_why why;
+
+	for (;;) {
+		left = max - (thread->cpu.s.instret - start);
+		why = execute(thread, left < POLL_PIECE ? left : POLL_PIECE, yielded);
+		if (why != VB_DPA_WHY_BUDGET || *yielded || thread->cpu.s.instret - start >= max)
+			return why;
+		dpa->poll(dpa->poll_arg);
+	}
+}
+
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
@@ -259,7 +277,8 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	enum vb_dpa_why why;
 
 	*yielded = false;
-	why = execute(thread, max, yielded);
+	why = thread->process->dpa->poll ? execute_polling(thread, max, yielded)
+					 : execute(thread, max, yielded);
 	if (why == VB_DPA_WHY_TRAP) {
 		thread->traps++;
 		if (ops && ops->trap)

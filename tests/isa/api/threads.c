@@ -5,6 +5,8 @@
  */
 #include "bed.h"
 
+#include <stdatomic.h>
+
 #include <dirent.h>
 #include <sched.h>
 #include <time.h>
@@ -253,6 +255,38 @@ static void test_stop_and_go_on(void **state)
 	close_place(&l);
 }
 
+static void count_poll(void *arg)
+{
+	atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+/* While guest code runs somebody looks for what it may be waiting for, and the code notices nothing. */
+static void test_poll(void **state)
+{
+	atomic_uint polls = 0;
+	struct vb_dpa_attr attr = {
+		.eus = 2, .host_threads = 1, .poll = count_poll, .poll_arg = &polls
+	};
+	struct vb_dpa_thread *t;
+	struct place l;
+	uint64_t n = 1000000, result;
+
+	(void)state;
+	open_place(&l, &attr);
+	t = begin(&l, NULL, fn.count, n);
+	assert_int_equal(vb_dpa_thread_start(t), 0);
+	assert_int_equal(vb_dpa_thread_wait(t, patience, NULL), 0);
+	assert_int_equal(vb_dpa_thread_state(t)->x[10], n);
+	assert_int_equal(instructions(t), 2 * n + 2);
+	assert_true(atomic_load(&polls) >= 2 * n / 100000);
+	atomic_store(&polls, 0);
+	assert_int_equal(vb_dpa_call(t, rv_address(&l.p, fn.count), &n, 1, &result), 0);
+	assert_int_equal(result, n);
+	assert_true(atomic_load(&polls) >= 2 * n / 100000);
+	assert_int_equal(vb_dpa_thread_destroy(t), 0);
+	close_place(&l);
+}
+
 /* A wake is never lost, whether it comes before or after the block it ends. */
 static void test_block_and_wake(void **state)
 {
@@ -360,6 +394,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_affinity),
 		cmocka_unit_test(test_stop_and_go_on),
+		cmocka_unit_test(test_poll),
 		cmocka_unit_test(test_block_and_wake),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_idle_sleeps),

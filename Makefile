@@ -18,7 +18,7 @@ all:  ## build, and stage in build/stage
 	@build-aux/setup build
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
 
-demo:  ## two unmodified Debian programs talk RDMA over Verbatim
+demo:  ## two unmodified Debian programs talk RDMA, and a program runs on the card's accelerator
 	@build-aux/setup build demo
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
 	@build-aux/demo $(STAGE)

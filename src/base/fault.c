@@ -22,8 +22,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
+#include "base/lock.h"
+#include "base/signals.h"
 #include "base/tsan.h"
 
 /*
@@ -73,43 +77,93 @@ enum { MAX_HANDLERS = 4 };
 
 static _Atomic(vb_fault_handler *)
 	handlers[MAX_HANDLERS]; /* filled from the front, never emptied */
-static struct sigaction earlier_segv, earlier_bus;
+
+/*
+ * The program's own action for each of the two signals. Written with all signals blocked, under the lock; read in the
+ * handler without it: an odd or changed version means that a write came in between.
+ */
+static struct own {
+	struct sigaction action;
+	_Atomic uint32_t version;
+	bool armed; /* the kernel has our handler */
+} own_segv, own_bus;
+static struct vb_lock own_lock;
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct own *own_of(int sig)
+{
+	return sig == SIGSEGV ? &own_segv : &own_bus;
+}
+
+static struct sigaction own_action(int sig)
+{
+	struct own *own = own_of(sig);
+	struct sigaction action;
+	uint32_t version;
+
+	do {
+		version = atomic_load_explicit(&own->version, memory_order_acquire);
+		memcpy(&action, &own->action, sizeof(action));
+		atomic_thread_fence(memory_order_acquire);
+	} while ((version & 1) ||
+		 atomic_load_explicit(&own->version, memory_order_relaxed) != version);
+	return action;
+}
+
+/* own_lock is held. */
+static void set_own_action(struct own *own, const struct sigaction *action)
+{
+	atomic_fetch_add_explicit(&own->version, 1, memory_order_acq_rel);
+	memcpy(&own->action, action, sizeof(*action));
+	atomic_fetch_add_explicit(&own->version, 1, memory_order_release);
+}
 
 /* Back to the default: the access is repeated and ends the process as it would have without us. */
 static void die(int sig, const siginfo_t *info)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
 
-	sigaction(sig, &dfl, NULL);
+	vb_libc_sigaction(sig, &dfl, NULL);
 	if (info->si_code <= 0)
 		raise(sig); /* sent by somebody, nothing will be repeated */
 }
 
 static void chain(int sig, siginfo_t *info, void *context)
 {
-	const struct sigaction *old = sig == SIGSEGV ? &earlier_segv : &earlier_bus;
-	bool with_info = old->sa_flags & SA_SIGINFO;
-	sigset_t mask = old->sa_mask, saved;
+	struct sigaction own = own_action(sig);
+	bool with_info = own.sa_flags & SA_SIGINFO, sent = info->si_code <= 0;
+	sigset_t saved;
 
-	if (!with_info && (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN)) {
+	if (sent && vb_signal_is_held(sig)) {
+		vb_signal_hold(sig);
+		return;
+	}
+	if (sent && !with_info && own.sa_handler == SIG_IGN)
+		return;
+	/* A fault that is ignored or blocked ends the process all the same. */
+	if ((!with_info && (own.sa_handler == SIG_DFL || own.sa_handler == SIG_IGN)) ||
+	    vb_signal_is_held(sig)) {
 		die(sig, info);
 		return;
 	}
-	if (!(old->sa_flags & SA_NODEFER))
-		sigaddset(&mask, sig);
-	pthread_sigmask(SIG_BLOCK, &mask, &saved);
+	if (own.sa_flags & SA_RESETHAND)
+		vb_fault_action(sig, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+	/*
+	 * The signal itself is not blocked, whatever the flags say: the handler may ring a doorbell. Nor is that
+	 * noted: who leaves by siglongjmp() would never take it back.
+	 */
+	vb_signal_mask(SIG_BLOCK, &own.sa_mask, &saved);
 	if (with_info)
-		old->sa_sigaction(sig, info, context);
+		own.sa_sigaction(sig, info, context);
 	else
-		old->sa_handler(sig);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+		own.sa_handler(sig);
+	vb_signal_mask(SIG_SETMASK, &saved, NULL);
 }
 
 /* Ours blocks nothing, but who wraps sigaction (a sanitizer) may: who jumps out leaves as a return would. */
 void vb_fault_unblock(void *context)
 {
-	pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL, 8);
 }
 
 static bool handled(int sig, siginfo_t *info, void *context)
@@ -161,19 +215,76 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	chain(sig, info, context);
 }
 
-static int arm_one(int sig, struct sigaction *earlier)
+/* Ours in the kernel, on the stack that the program's own handler wants; without one, on the alternate one. */
+static int install(int sig, const struct sigaction *own)
 {
-	struct sigaction ours = { .sa_sigaction = on_fault,
-				  .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
-	struct sigaction now;
+	struct sigaction ours = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	bool has_handler = (own->sa_flags & SA_SIGINFO) ||
+			   (own->sa_handler != SIG_DFL && own->sa_handler != SIG_IGN);
 
 	sigemptyset(&ours.sa_mask);
-	if (sigaction(sig, NULL, &now))
-		return -errno;
-	if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
-		return 0;
-	*earlier = now;
-	return sigaction(sig, &ours, NULL) ? -errno : 0;
+	ours.sa_flags |= has_handler ? own->sa_flags & (SA_ONSTACK | SA_RESTART) : SA_ONSTACK;
+	return vb_libc_sigaction(sig, &ours, NULL) ? -errno : 0;
+}
+
+/* With all signals blocked: a handler that comes meanwhile may want the lock. */
+static void lock_own(sigset_t *saved)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, __SIGRTMIN);
+	sigdelset(&all, __SIGRTMIN + 1);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, saved, 8);
+	vb_lock(&own_lock);
+}
+
+static void unlock_own(const sigset_t *saved)
+{
+	vb_unlock(&own_lock);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, saved, NULL, 8);
+}
+
+static int arm_one(int sig)
+{
+	struct own *own = own_of(sig);
+	struct sigaction now;
+	sigset_t saved;
+	int ret = 0;
+
+	lock_own(&saved);
+	if (vb_libc_sigaction(sig, NULL, &now)) {
+		ret = -errno;
+	} else if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_fault) {
+		set_own_action(own, &now);
+		ret = install(sig, &now);
+		own->armed = !ret;
+	}
+	unlock_own(&saved);
+	return ret;
+}
+
+int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	struct own *own = own_of(sig);
+	struct sigaction before;
+	sigset_t saved;
+	int ret = 0;
+
+	lock_own(&saved);
+	if (!own->armed) {
+		ret = vb_libc_sigaction(sig, act, &before);
+	} else {
+		before = own->action;
+		if (act) {
+			set_own_action(own, act);
+			ret = install(sig, act) ? -1 : 0;
+		}
+	}
+	unlock_own(&saved);
+	if (!ret && old)
+		*old = before;
+	return ret;
 }
 
 int vb_fault_arm(void)
@@ -181,9 +292,9 @@ int vb_fault_arm(void)
 	int ret;
 
 	pthread_mutex_lock(&arm_lock);
-	ret = arm_one(SIGSEGV, &earlier_segv);
+	ret = arm_one(SIGSEGV);
 	if (!ret)
-		ret = arm_one(SIGBUS, &earlier_bus);
+		ret = arm_one(SIGBUS);
 	pthread_mutex_unlock(&arm_lock);
 	return ret;
 }

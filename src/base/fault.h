@@ -19,6 +19,12 @@
 VB_PUBLIC int vb_fault_arm(void);
 
 /*
+ * sigaction(2) for SIGSEGV and SIGBUS (base/signals.h): once we have the signals, act becomes the program's own action, to
+ * be called for faults that are its own, and old is what that was.
+ */
+int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old);
+
+/*
  * Others that expect faults (guest code, trapped pages): asked for every fault of an access outside of the functions
  * below, in the order of registration, before the program's own handler. A handler that knows the fault returns true,
  * and the thread goes on as context says, or it jumps away after vb_fault_unblock(context). Registering twice counts

@@ -67,6 +67,7 @@ struct vb_pd;
 struct vb_cq;
 struct vb_srq;
 struct vb_qp;
+struct vb_uar;
 
 /* --- adapters ------------------------------------------------------------------------------------------------ */
 
@@ -174,6 +175,12 @@ VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
  */
 VB_PUBLIC void vb_cq_arm(struct vb_cq *cq, bool solicited);
 /*
+ * The same with the arming's sequence number (mlx4, 2 bits): one that is not due is ignored. It starts at 1 and counts
+ * events. The consumer index comes with the doorbell, or is the one of the arm record.
+ */
+#define VB_CQ_CI_FROM_RECORD UINT32_MAX
+VB_PUBLIC void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci);
+/*
  * Replace the ring. copy(arg, buf, cqe_cnt) is called with the CQ stopped, to move the CQEs that were not polled; it
  * returns the number moved, which become CQEs [ci, ci + n) of the new ring; the card goes on behind them. Where it
  * returns more than cqe_cnt it has moved nothing, and the ring stays: -EINVAL.
@@ -213,9 +220,10 @@ struct vb_qp_attr {
 	uint32_t sq_cnt;    /* power of two, 0: no send queue */
 	uint32_t sq_shift;  /* mlx4 */
 	void *rq_buf;
-	uint32_t rq_cnt;       /* power of two, 0: none, or an SRQ */
-	uint32_t rq_shift;     /* log2 of the receive WQE's size */
-	__be32 *dbr;           /* [0] receive, [1] send */
+	uint32_t rq_cnt;   /* power of two, 0: none, or an SRQ */
+	uint32_t rq_shift; /* log2 of the receive WQE's size */
+	uint32_t inl_recv; /* mlx4: messages of up to so many bytes are left in the receive WQE */
+	__be32 *dbr;       /* [0] receive, [1] send */
 	struct ibv_qp_cap cap; /* reported by query */
 	bool sq_sig_all;       /* reported by query; the driver sets the signal bit in each WQE */
 	void *cookie;
@@ -247,3 +255,19 @@ VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
  * flushes what was posted.
  */
 VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);
+
+/* --- doorbell pages (mlx4) ------------------------------------------------------------------------------------- */
+
+/* A page to which the program stores to ring its queues itself, wherever and from whichever thread. */
+VB_PUBLIC int vb_uar_create(struct vb_dev *dev, struct vb_uar **uar);
+/* When this returns, no ring of that page is being executed. */
+VB_PUBLIC void vb_uar_destroy(struct vb_uar *uar);
+/* Its address; NULL on a machine that cannot trap stores. */
+VB_PUBLIC void *vb_uar_page(struct vb_uar *uar);
+
+/*
+ * Around what holds a lock that the card's callbacks take, too: a ring by a signal handler of the program that comes in
+ * between is then put off. May be nested.
+ */
+VB_PUBLIC void vb_card_enter(void);
+VB_PUBLIC void vb_card_leave(void);

@@ -12,9 +12,32 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/rcu.h"
+
 enum { CI_MASK = 0xffffff };
 
 static struct vb_ids cq_numbers = VB_IDS_INIT(1, 1 << 16);
+
+/* By number, for doorbells that name one. */
+static _Atomic(struct vb_cq *) table[(1 << 16) + 1];
+
+struct vb_cq *vb_cq_find(uint32_t number)
+{
+	return number < sizeof(table) / sizeof(table[0])
+		       ? atomic_load_explicit(&table[number], memory_order_acquire)
+		       : NULL;
+}
+
+static bool is_mlx4(const struct vb_dev *dev)
+{
+	return dev->adapter->config->format == VB_FORMAT_MLX4;
+}
+
+/* The part of an entry that the codec writes: of 64 bytes mlx4 uses the second half. */
+static void *content(const struct vb_cq *cq, void *buf)
+{
+	return is_mlx4(cq->dev) ? (char *)buf + cq->attr.cqe_size - 32 : buf;
+}
 
 static bool size_is_valid(const struct vb_adapter *adapter, uint32_t size)
 {
@@ -42,7 +65,10 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		.number = (uint32_t)number,
 		.attr = *attr,
 		.codec = vb_adapter_codec(dev->adapter),
+		.sn = 1,
 	};
+	cq->attr.buf = content(cq, attr->buf);
+	atomic_store_explicit(&table[number], cq, memory_order_release);
 	atomic_fetch_add(&dev->objects, 1);
 	*out = cq;
 	return 0;
@@ -52,7 +78,9 @@ int vb_cq_destroy(struct vb_cq *cq)
 {
 	if (atomic_load(&cq->refs))
 		return -EBUSY;
+	atomic_store(&table[cq->number], NULL);
 	if (!vb_dev_stale(cq->dev)) {
+		vb_read_wait(); /* no doorbell finds it any more */
 		if (cq->arm != VB_ARM_NONE)
 			vb_fabric_armed(-1);
 		atomic_fetch_sub(&cq->dev->objects, 1);
@@ -99,6 +127,7 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 		return false;
 	cq->arm = VB_ARM_NONE;
 	cq->announced_pi = cq->pi;
+	cq->sn++;
 	return true;
 }
 
@@ -135,20 +164,15 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		vb_dev_event(cq->dev, IBV_EVENT_CQ_ERR, cq->attr.cookie);
 }
 
-void vb_cq_arm(struct vb_cq *cq, bool solicited)
+/* The lock is held, and vb_fabric_armed() counts us already. Returns whether an event is due at once. */
+static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 {
-	uint32_t ci, last;
-	bool fire, counted;
+	uint32_t last;
+	bool fire;
 
-	if (vb_dev_stale(cq->dev))
-		return;
-	vb_fabric_armed(1);
-	vb_lock(&cq->lock);
-	counted = cq->arm == VB_ARM_NONE;
 	/* Arming for any completion is not weakened by a later arming for solicited ones. */
 	if (cq->arm != VB_ARM_ANY)
 		cq->arm = solicited ? VB_ARM_SOLICITED : VB_ARM_ANY;
-	ci = consumer_index(cq);
 	/*
 	 * A CQE that was neither polled nor announced came before this arming and would be missed. One that an event
 	 * has announced is not announced again: programs arm first and poll it then.
@@ -158,12 +182,51 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 	if (fire) {
 		cq->arm = VB_ARM_NONE;
 		cq->announced_pi = cq->pi;
+		cq->sn++;
 	}
+	return fire;
+}
+
+void vb_cq_arm(struct vb_cq *cq, bool solicited)
+{
+	bool fire, counted;
+
+	if (vb_dev_stale(cq->dev))
+		return;
+	vb_fabric_armed(1);
+	vb_lock(&cq->lock);
+	counted = cq->arm == VB_ARM_NONE;
+	fire = arm(cq, solicited, consumer_index(cq));
 	vb_unlock(&cq->lock);
 	if (!counted)
 		vb_fabric_armed(-1);
 	if (fire)
 		notify(cq);
+}
+
+void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci)
+{
+	bool fire = false, counted;
+
+	if (vb_dev_stale(cq->dev))
+		return;
+	if (ci == VB_CQ_CI_FROM_RECORD)
+		ci = be32toh(atomic_load_explicit((_Atomic uint32_t *)&cq->attr.dbr[1],
+						  memory_order_acquire));
+	vb_read_lock();
+	vb_fabric_armed(1);
+	vb_lock(&cq->lock);
+	counted = cq->arm == VB_ARM_NONE;
+	if ((sn & 3) == (cq->sn & 3))
+		fire = arm(cq, solicited, ci & CI_MASK);
+	else
+		counted = false; /* a doorbell of an arming whose event is out already */
+	vb_unlock(&cq->lock);
+	if (!counted)
+		vb_fabric_armed(-1);
+	if (fire)
+		notify(cq);
+	vb_read_unlock();
 }
 
 int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
@@ -182,7 +245,7 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 		ret = -EINVAL;
 	} else {
 		cq->pi = ci + unpolled;
-		cq->attr.buf = buf;
+		cq->attr.buf = content(cq, buf);
 		cq->attr.cqe_cnt = cqe_cnt;
 	}
 	vb_unlock(&cq->lock);

@@ -133,6 +133,7 @@ struct vb_rq {
 	/* the message being received */
 	bool open;     /* between FIRST and LAST */
 	bool have_wqe; /* a receive WQE was taken for it */
+	bool inlined;  /* its data was left there */
 	uint8_t op;
 	uint16_t wqe_index;
 	uint16_t num_sge;
@@ -186,6 +187,7 @@ void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, u
 int vb_mr_invalidate(uint32_t key, uint32_t pdn);
 
 /* --- cq.c --- */
+struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
 
 static inline bool vb_cq_armed(struct vb_cq *cq)
@@ -216,7 +218,11 @@ void vb_responder_answer(struct vb_qp *qp); /* send what is due */
 void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
 
+/* --- uar.c --- */
+void vb_uar_run_deferred(void); /* inside a read section, no lock held */
+
 /* --- work.c --- */
+void vb_work_look(void); /* have the background thread look at what was deferred; any context */
 extern const struct vb_sink vb_card_sink;
 void vb_work_add(struct vb_qp *qp, enum vb_work what);
 /* No room on the path: try again when there may be. */

@@ -70,6 +70,8 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 ||
 	    (attr->sq_cnt && !attr->sq_buf))
 		return -EINVAL;
+	if (attr->inl_recv && attr->rq_cnt && attr->inl_recv > 1u << attr->rq_shift)
+		return -EINVAL;
 	/* Owner bits flip with every round: 16 bits of index must tell two rounds apart. */
 	if (attr->sq_cnt && dev->adapter->config->format == VB_FORMAT_MLX4 &&
 	    (attr->sq_cnt > 1 << 15 || attr->sq_shift < 6 || attr->sq_shift > 10))

@@ -99,7 +99,9 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		c.op = pkt->op == VB_PKT_WRITE ? VB_WR_WRITE : VB_WR_SEND;
 		c.flags = (uint8_t)((pkt->flags & VB_PKT_IMM ? VB_WR_IMM : 0) |
 				    (pkt->flags & VB_PKT_INVALIDATE ? VB_WR_INVALIDATE : 0) |
-				    (pkt->flags & VB_PKT_SOLICITED ? VB_WR_SOLICITED : 0));
+				    (pkt->flags & VB_PKT_SOLICITED ? VB_WR_SOLICITED : 0) |
+				    (qp->rq.inlined ? VB_WR_INLINED : 0));
+		qp->rq.inlined = false;
 		c.imm = pkt->imm;
 		c.src_qpn = pkt->sqpn;
 		c.grh = pkt->grh != NULL;
@@ -163,6 +165,28 @@ static enum verdict scatter_payload(struct vb_qp *qp, uint64_t offset, const str
 	return ACCEPT;
 }
 
+/* Inline receive: a short message stays in the WQE that it consumes. */
+static bool is_inlined(const struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	return (pkt->flags & VB_PKT_ONLY) == VB_PKT_ONLY && pkt->len &&
+	       pkt->len <= qp->init.inl_recv && qp->rq.count;
+}
+
+static enum verdict inline_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_rq *rq = &qp->rq;
+	char *to = (char *)rq->buf + ((size_t)(rq->wqe_index & (rq->count - 1)) << rq->shift);
+
+	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
+		enum verdict ret = copy(to, pkt->iov[i].iov_base, pkt->iov[i].iov_len, BAD_BUFFER);
+
+		if (ret != ACCEPT)
+			return ret;
+		to += pkt->iov[i].iov_len;
+	}
+	return ACCEPT;
+}
+
 static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_rq *rq = &qp->rq;
@@ -196,7 +220,8 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 	if (rq->received + pkt->len > rq->capacity)
 		return BAD_LENGTH;
-	ret = scatter_payload(qp, rq->received, pkt);
+	rq->inlined = qp->init.inl_recv && is_inlined(qp, pkt);
+	ret = rq->inlined ? inline_payload(qp, pkt) : scatter_payload(qp, rq->received, pkt);
 	if (ret != ACCEPT)
 		return ret;
 	rq->received += pkt->len;

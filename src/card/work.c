@@ -101,7 +101,13 @@ void vb_timer_add(struct vb_qp *qp)
 		pending.timers = qp;
 	}
 	vb_unlock(&pending.lock);
-	atomic_store(&pending.next_timer, 0); /* somebody has to look */
+	vb_work_look();
+}
+
+/* Somebody has to look. Allowed in a signal handler that interrupted the card. */
+void vb_work_look(void)
+{
+	atomic_store(&pending.next_timer, 0);
 	vb_fabric_kick();
 }
 
@@ -199,6 +205,7 @@ static void run_timers(uint64_t now)
 	struct vb_qp *qp, *following;
 
 	atomic_store(&pending.next_timer, UINT64_MAX);
+	vb_uar_run_deferred();
 	vb_lock(&pending.lock);
 	for (qp = pending.timers; qp; qp = following) {
 		bool keep;

@@ -13,7 +13,7 @@ def output(*command):
 
 
 def expected(path):
-    """The list: 'node NAME < PARENT' lines, then 'name@version' with ' *' where it is not the default."""
+    """The list: 'node NAME < PARENT' lines, then 'name@version' with ' *' where it is not the default, or a name without."""
     lines = [line.strip() for line in open(path, encoding='ascii') if not line.startswith('#')]
     return {l for l in lines if l and not l.startswith('node ')}, {l for l in lines if l.startswith('node ')}
 
@@ -24,7 +24,7 @@ def exported(library):
         kind, name = line.split()[1:3]
         if kind == 'A':  # the version nodes themselves
             continue
-        symbols.add(name.replace('@@', '@') if '@@' in name else name + ' *')
+        symbols.add(name.replace('@@', '@') if '@@' in name else name + ' *' if '@' in name else name)
     return symbols
 
 

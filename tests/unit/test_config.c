@@ -91,7 +91,8 @@ static void section_without_keys(void **state)
 {
 	struct vb_config config, made_up;
 
-	assert_int_equal(write_and_read("[adapter mlx5_0]\n[adapter mlx5_1]", &config), 0);
+	assert_int_equal(
+		write_and_read("[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx4_0]", &config), 0);
 	vb_config_default(&made_up);
 	assert_memory_equal(&config, &made_up, sizeof(config));
 }
@@ -230,10 +231,13 @@ static void default_is_usable(void **state)
 	struct vb_config config;
 
 	vb_config_default(&config);
-	assert_int_equal(config.num_adapters, 2);
+	assert_int_equal(config.num_adapters, 3);
 	assert_string_equal(config.adapter[0].name, "mlx5_0");
 	assert_string_equal(config.adapter[1].name, "mlx5_1");
-	for (int i = 0; i < 2; i++) {
+	assert_string_equal(config.adapter[2].name, "mlx4_0");
+	assert_int_equal(config.adapter[2].format, VB_FORMAT_MLX4);
+	assert_int_equal(config.adapter[2].cqe_size, 64);
+	for (int i = 0; i < 3; i++) {
 		assert_false(config.adapter[i].down);
 		assert_in_range(config.adapter[i].num_addresses, 1, VB_CONFIG_MAX_ADDRESSES);
 		assert_in_range(config.adapter[i].mtu, 256, 4096);

@@ -15,7 +15,7 @@
 
 static_assert(sizeof(struct mlx5_wqe_av) == 48, "address vector");
 
-enum { AV_GRH = 1u << 30, AV_SGID_SHIFT = 20, AV_FLOW_MASK = 0xfffff };
+enum { AV_GRH = 1u << 30, AV_SGID_SHIFT = 20, AV_FLOW_MASK = 0xfffff, AV4_GRH = 0x80 };
 
 /* --- GIDs and Ethernet addresses -------------------------------------------------------------- */
 
@@ -120,6 +120,22 @@ static void fill_av(const struct vb_adapter *adapter, const struct ibv_ah_attr *
 		memset(av->rmac, 0, sizeof(av->rmac));
 }
 
+static void fill_av4(const struct ibv_ah_attr *attr, struct mlx4_av *av)
+{
+	const struct ibv_global_route *grh = &attr->grh;
+
+	av->port_pd = htobe32((uint32_t)attr->port_num << 24);
+	av->g_slid = AV4_GRH | (attr->src_path_bits & 0x7f);
+	av->gid_index = grh->sgid_index;
+	av->stat_rate = attr->static_rate;
+	av->hop_limit = grh->hop_limit;
+	/* Ethernet: the priority has three bits. */
+	av->sl_tclass_flowlabel =
+		htobe32((uint32_t)(attr->sl & 7) << 29 | (uint32_t)grh->traffic_class << 20 |
+			(grh->flow_label & AV_FLOW_MASK));
+	memcpy(av->dgid, grh->dgid.raw, sizeof(av->dgid));
+}
+
 VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	const struct vb_adapter *adapter;
@@ -138,6 +154,8 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 	ah->ibv.context = pd->context;
 	ah->ibv.pd = pd;
 	fill_av(adapter, attr, &ah->av);
+	fill_av4(attr, &ah->av4);
+	memcpy(ah->mac, ah->av.rmac, sizeof(ah->mac));
 	api_pd_get(pd);
 	return &ah->ibv;
 }

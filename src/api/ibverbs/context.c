@@ -83,6 +83,9 @@ struct ibv_context *api_context_open(struct api_device *device)
 		return api_null(ENOMEM);
 	ibv = &ctx->verbs.context;
 	set_ops(&ctx->verbs);
+	ctx->format = api_format_of(device->adapter);
+	if (ctx->format->set_ops)
+		ctx->format->set_ops(&ctx->verbs);
 	for (int kind = 0; kind < API_KINDS; kind++)
 		node_init(&ctx->live[kind]);
 	ibv->device = &device->ibv;
@@ -102,8 +105,14 @@ struct ibv_context *api_context_open(struct api_device *device)
 	rc = vb_dev_open(device->adapter, api_async_event, ibv, &ctx->dev);
 	if (rc)
 		goto destroy_queue;
+	if (ctx->format->open)
+		rc = ctx->format->open(ctx);
+	if (rc)
+		goto close_dev;
 	return ibv;
 
+close_dev:
+	vb_dev_close(ctx->dev);
 destroy_queue:
 	api_event_queue_destroy(&ctx->async);
 close_cmd:
@@ -156,6 +165,8 @@ VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 			abandon(node, (enum api_kind)kind);
 		}
 	}
+	if (ctx->format->close)
+		ctx->format->close(ctx);
 	rc = vb_dev_close(ctx->dev);
 	if (rc)
 		return api_status(rc);

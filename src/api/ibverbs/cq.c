@@ -18,17 +18,23 @@ static uint32_t ring_size(uint32_t cqe)
 	return roundup_pow2(cqe + 1);
 }
 
-static int ring_alloc(struct api_buf *buf, struct ibv_pd *parent, uint32_t cqe_cnt)
+void api_cq_preset(void *buf, uint32_t cqe_cnt, uint32_t cqe_size)
 {
-	struct mlx5_cqe64 *ring;
-	int rc = api_buf_alloc(buf, parent, (size_t)cqe_cnt * sizeof(*ring),
+	struct mlx5_cqe64 *ring = buf;
+
+	for (uint32_t i = 0; i < cqe_cnt; i++)
+		ring[i].op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
+}
+
+static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe_cnt)
+{
+	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
+	int rc = api_buf_alloc(buf, cq->ibv.context, parent, (size_t)cqe_cnt * cq->cqe_size,
 			       (size_t)sysconf(_SC_PAGESIZE), MLX5DV_RES_TYPE_CQ);
 
 	if (rc)
 		return rc;
-	ring = buf->ptr;
-	for (uint32_t i = 0; i < cqe_cnt; i++)
-		ring[i].op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
+	context_format(cq->ibv.context)->cq_preset(buf->ptr, cqe_cnt, cq->cqe_size);
 	return 0;
 }
 
@@ -75,17 +81,20 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->dev = to_context(context)->dev;
 	cq->cqe_cnt = ring_size(attr->cqe);
 	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
-	api_cq_set_ex_ops(cq);
+	cq->cqe_size = context_adapter(context)->config->cqe_size;
+	cq->arm_sn = 1;
+	context_format(context)->cq_set_ex_ops(cq);
 }
 
 static int cq_alloc_rings(struct api_cq *cq)
 {
 	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
-	int rc = ring_alloc(&cq->buf, parent, cq->cqe_cnt);
+	int rc = ring_alloc(&cq->buf, cq, cq->cqe_cnt);
 
 	if (rc)
 		return rc;
-	rc = api_buf_alloc(&cq->dbr_buf, parent, DBR_SIZE, DBR_SIZE, MLX5DV_RES_TYPE_DBR);
+	rc = api_buf_alloc(&cq->dbr_buf, cq->ibv.context, parent, DBR_SIZE, DBR_SIZE,
+			   MLX5DV_RES_TYPE_DBR);
 	if (rc) {
 		api_buf_free(&cq->buf);
 		return rc;
@@ -144,7 +153,7 @@ struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_in
 	struct vb_cq_attr card_attr = {
 		.buf = cq->ring,
 		.cqe_cnt = cq->cqe_cnt,
-		.cqe_size = sizeof(struct mlx5_cqe64),
+		.cqe_size = cq->cqe_size,
 		.dbr = cq->dbr,
 		.timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 						IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
@@ -232,7 +241,7 @@ int api_cq_arm(struct ibv_cq *ibcq, int solicited_only)
 /* --- resizing --------------------------------------------------------------------------------- */
 
 /* Called by the card with the CQ stopped and by us with the lock held: move what was not polled. */
-static uint32_t copy_unpolled(void *arg, void *buf, uint32_t cqe_cnt)
+uint32_t api_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
 {
 	struct api_cq *cq = arg;
 	struct mlx5_cqe64 *ring = buf, *cqe;
@@ -264,12 +273,12 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	cqe_cnt = ring_size((uint32_t)cqe);
 	if (cqe_cnt == cq->cqe_cnt)
 		return 0;
-	rc = ring_alloc(&buf, cq->parent ? &cq->parent->ibv : NULL, cqe_cnt);
+	rc = ring_alloc(&buf, cq, cqe_cnt);
 	if (rc)
 		return api_status(rc);
 	old = buf;
 	api_lock(&cq->lock, cq->unlocked);
-	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, copy_unpolled, cq);
+	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, context_format(ibcq->context)->cq_copy, cq);
 	if (!rc) {
 		old = cq->buf;
 		cq->buf = buf;

@@ -2,8 +2,7 @@
 /*
  * libibverbs on Verbatim: the objects behind the handles, and the helpers that its files share.
  *
- * Each verbs object embeds the public struct first and adds what the driver half of an mlx5 card
- * keeps: the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
+ * Each verbs object embeds the public struct first and adds what the driver half of a card keeps: the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
  * (card/card.h). A pointer to the public struct is converted with the to_*() functions below.
  *
  *	api_context -- qp_table --> api_qp --+-- sq ring, rq ring, doorbell record
@@ -24,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <infiniband/mlx4dv.h>
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
@@ -72,8 +72,21 @@ enum { API_QP_LEAF_BITS = 12, API_QP_LEAF = 1 << API_QP_LEAF_BITS };
 
 struct api_qp;
 
+struct api_format;
+
+/* mlx4dv_set_context_attr(): the program's own memory for rings and records. */
+struct api_allocators {
+	void *(*alloc)(size_t size, void *data);
+	void (*free)(void *ptr, void *data);
+	void *data;
+};
+
 struct api_context {
 	struct vb_dev *dev;
+	const struct api_format *format;
+	struct vb_uar *uar;               /* mlx4: the doorbell page */
+	struct api_allocators allocators; /* mlx4 */
+	uint8_t log_wqs_range;            /* mlx4: of receive WQs that belong together */
 	struct api_event_queue async;
 	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic
@@ -103,8 +116,10 @@ struct api_pd {
 /* Memory for a ring or a doorbell record, from a parent domain's allocator or from the heap. */
 struct api_buf {
 	void *ptr;
-	struct api_pd *from; /* whose allocator made it; NULL: the heap */
-	uint64_t type;       /* MLX5DV_RES_TYPE_* */
+	struct api_pd *from; /* whose allocator made it; NULL: the heap or the context's */
+	struct api_allocators
+		own;   /* the context's, as they were then; alloc NULL: not from there */
+	uint64_t type; /* MLX5DV_RES_TYPE_* */
 };
 
 struct api_mr {
@@ -116,6 +131,8 @@ struct api_mr {
 struct api_ah {
 	struct ibv_ah ibv; /* first */
 	struct mlx5_wqe_av av;
+	struct mlx4_av av4; /* the same for an mlx4 queue */
+	uint8_t mac[ETHERNET_LL_SIZE];
 };
 
 /* --- completion queues ------------------------------------------------------------------------ */
@@ -142,9 +159,14 @@ struct api_cq {
 	uint32_t ci;      /* consumer index; free running */
 	uint32_t cqe_cnt; /* power of two */
 	struct mlx5_cqe64 *ring;
-	__be32 *dbr;             /* [0] consumer index, [1] arm word */
-	struct api_qp *last_qp;  /* of the last CQE: most polls meet the same QP again */
-	struct mlx5_cqe64 *cur;  /* start_poll(): the CQE that read_*() look at */
+	uint32_t cqe_size;      /* mlx4: 32 or 64 */
+	bool dv_owned;          /* mlx4dv_init_obj(): the consumer index is the program's */
+	__be32 *dbr;            /* [0] consumer index, [1] arm word */
+	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
+	union {                 /* start_poll(): the CQE that read_*() look at */
+		struct mlx5_cqe64 *cur;
+		struct mlx4_cqe *cur4;
+	};
 	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
 
 	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
@@ -187,7 +209,9 @@ struct api_sq {
 	uint16_t max_gs;
 	uint32_t max_inline;
 	uint32_t max_post;     /* WRs that surely fit */
-	uint32_t cnt;          /* basic blocks, power of two */
+	uint32_t cnt;          /* blocks, power of two */
+	uint32_t shift;        /* log2 of a block's bytes; mlx5: 6 */
+	uint32_t spare;        /* mlx4: blocks that are never posted */
 	uint32_t cur_post;     /* next basic block; free running */
 	uint32_t head;         /* WRs posted */
 	_Atomic uint32_t tail; /* WRs retired; written by who polls the send CQ */
@@ -205,6 +229,10 @@ struct api_rq {
 	_Atomic uint32_t tail; /* written by who polls the receive CQ */
 	char *buf;
 	uint64_t *wrid;
+	/* mlx4, inline receive: where the data of each WQE goes, max_gs entries each; NULL: none */
+	struct ibv_sge *saved;
+	uint32_t inl_recv;        /* bytes that fit into a WQE */
+	struct vb_lock post_lock; /* with saved: around posting */
 };
 
 /* The work request that ibv_wr_*() is building; under the send queue's lock. */
@@ -233,8 +261,57 @@ struct api_qp {
 	struct ibv_qp_cap cap;
 	struct api_node node;
 	struct api_buf buf, dbr_buf;
+	size_t buf_bytes;
 	uint32_t async_fetched;
 };
+
+/* A receive WQ is a QP that only receives: its CQEs carry its number, and polls find it as one. */
+struct api_wq {
+	struct ibv_wq ibv; /* first */
+	struct api_qp qp;
+};
+
+/* --- queue formats ---------------------------------------------------------------------------- */
+
+struct api_qp_layout {
+	uint32_t sq_bytes, rq_bytes;
+	uint32_t sq_offset, rq_offset; /* in the QP's one buffer */
+};
+
+/* What differs between adapters whose queues have different formats (format.c). */
+struct api_format {
+	uint32_t vendor_part_id, hw_version;
+	const char *firmware;
+	uint64_t timestamp_mask;
+	bool wr_api; /* ibv_wr_*() can be had */
+
+	/* Operations of the context that are not those of mlx5. NULL: none. */
+	void (*set_ops)(struct verbs_context *verbs);
+	/* What a context has besides; 0 or -errno. NULL: nothing. */
+	int (*open)(struct api_context *ctx);
+	void (*close)(struct api_context *ctx);
+
+	/* The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. */
+	int (*qp_size)(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		       struct api_qp_layout *layout);
+	/* The QP goes from RESET to INIT. NULL: nothing to do. */
+	void (*qp_init)(struct api_qp *qp);
+	/* Every CQE of a new ring as the card's. */
+	void (*cq_preset)(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
+	/* ibv_resize_cq(): the copy function of vb_cq_resize(). */
+	uint32_t (*cq_copy)(void *cq, void *buf, uint32_t cqe_cnt);
+	/* Remove the CQEs of a QP that the card no longer works for. */
+	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
+	void (*cq_set_ex_ops)(struct api_cq *cq);
+	/* mlx4dv_create_qp(): inl_recv bytes of a message may lie in the receive WQE. NULL: none. */
+	struct ibv_qp *(*qp_create_inline)(struct ibv_context *context,
+					   struct ibv_qp_init_attr_ex *attr, uint32_t inl_recv);
+};
+
+extern const struct api_format api_format_mlx5, api_format_mlx4;
+
+/* format.c */
+const struct api_format *api_format_of(const struct vb_adapter *adapter);
 
 /* --- conversions ------------------------------------------------------------------------------ */
 
@@ -246,6 +323,11 @@ static inline struct api_device *to_device(struct ibv_device *device)
 static inline struct api_context *to_context(struct ibv_context *context)
 {
 	return container_of(context, struct api_context, verbs.context);
+}
+
+static inline const struct api_format *context_format(struct ibv_context *context)
+{
+	return to_context(context)->format;
 }
 
 static inline struct vb_adapter *context_adapter(struct ibv_context *context)
@@ -294,6 +376,11 @@ static inline struct api_srq *to_srq(struct ibv_srq *srq)
 static inline struct api_qp *to_qp(struct ibv_qp *qp)
 {
 	return (struct api_qp *)qp;
+}
+
+static inline struct api_qp *to_wq(struct ibv_wq *wq)
+{
+	return &((struct api_wq *)wq)->qp;
 }
 
 /* Rings of a program that promised to use them from one thread are not locked. */
@@ -390,7 +477,8 @@ void api_channel_notify(void *cookie);
 void api_channel_forget(struct api_cq *cq);
 
 /* pd.c */
-int api_buf_alloc(struct api_buf *buf, struct ibv_pd *pd, size_t size, size_t align, uint64_t type);
+int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
+		  size_t align, uint64_t type);
 void api_buf_free(struct api_buf *buf);
 void api_pd_get(struct ibv_pd *pd);
 void api_pd_put(struct ibv_pd *pd);
@@ -413,6 +501,8 @@ int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *value
 struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int api_cq_arm(struct ibv_cq *cq, int solicited_only);
+uint32_t api_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
+void api_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
 void api_cq_clean(struct api_cq *cq, struct api_qp *qp);
 
 /* poll.c */
@@ -432,10 +522,12 @@ int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_re
 
 /* qp.c */
 struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				    uint32_t inl_recv);
 
 /* qp_size.c */
-int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, uint32_t *sq_bytes,
-		uint32_t *rq_bytes);
+int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		struct api_qp_layout *layout);
 
 /* send.c */
 int api_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

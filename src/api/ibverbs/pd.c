@@ -8,6 +8,8 @@
  */
 #include "driver.h"
 
+#include <unistd.h>
+
 /* --- users of a handle ------------------------------------------------------------------------ */
 
 void api_pd_get(struct ibv_pd *pd)
@@ -27,15 +29,40 @@ bool api_pd_single_threaded(struct ibv_pd *pd)
 
 /* --- ring memory ------------------------------------------------------------------------------ */
 
+/* The program's allocator knows no alignment: whole pages are asked for, a line is insisted on. */
+static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size_t size,
+		     uint64_t type)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *ptr;
+
+	size = (size + page - 1) & ~(page - 1);
+	ptr = own->alloc(size, own->data);
+	if (!ptr)
+		return -ENOMEM;
+	if ((uintptr_t)ptr % 64) {
+		own->free(ptr, own->data);
+		return -EINVAL;
+	}
+	memset(ptr, 0, size);
+	*buf = (struct api_buf){ .ptr = ptr, .own = *own, .type = type };
+	return 0;
+}
+
 /*
  * Zeroed memory for a ring or doorbell record. A parent domain's allocator is asked first; it may
- * refuse (NULL) or pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL.
+ * refuse (NULL) or pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL. Then the context's own, if the
+ * program gave it any.
  */
-int api_buf_alloc(struct api_buf *buf, struct ibv_pd *pd, size_t size, size_t align, uint64_t type)
+int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
+		  size_t align, uint64_t type)
 {
+	const struct api_allocators *own = &to_context(context)->allocators;
 	struct api_pd *from = pd ? to_pd(pd) : NULL;
 	void *ptr = IBV_ALLOCATOR_USE_DEFAULT;
 
+	if (unlikely(own->alloc) && !(from && from->alloc))
+		return alloc_own(buf, own, size, type);
 	if (from && from->alloc)
 		ptr = from->alloc(pd, from->alloc_context, size, align, type);
 	if (ptr == IBV_ALLOCATOR_USE_DEFAULT) {
@@ -56,7 +83,9 @@ void api_buf_free(struct api_buf *buf)
 {
 	if (!buf->ptr)
 		return;
-	if (buf->from)
+	if (buf->own.alloc)
+		buf->own.free(buf->ptr, buf->own.data);
+	else if (buf->from)
 		buf->from->free(&buf->from->ibv, buf->from->alloc_context, buf->ptr, buf->type);
 	else
 		free(buf->ptr);

@@ -99,27 +99,34 @@ static void qp_init(struct api_qp *qp, struct ibv_context *context,
 	qp->sq.unlocked = qp->rq.unlocked = api_pd_single_threaded(attr->pd);
 }
 
-static int qp_alloc_rings(struct api_qp *qp, uint32_t sq_bytes, uint32_t rq_bytes)
+static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
 {
+	size_t bytes = (size_t)layout->sq_bytes + layout->rq_bytes;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	int rc;
 
-	if (sq_bytes + rq_bytes) {
-		rc = api_buf_alloc(&qp->buf, qp->ibv.pd, (size_t)sq_bytes + rq_bytes, page,
+	if (bytes) {
+		rc = api_buf_alloc(&qp->buf, qp->ibv.context, qp->ibv.pd, bytes, page,
 				   MLX5DV_RES_TYPE_QP);
 		if (rc)
 			return rc;
 	}
-	rc = api_buf_alloc(&qp->dbr_buf, qp->ibv.pd, DBR_SIZE, DBR_SIZE, MLX5DV_RES_TYPE_DBR);
+	rc = api_buf_alloc(&qp->dbr_buf, qp->ibv.context, qp->ibv.pd, DBR_SIZE, DBR_SIZE,
+			   MLX5DV_RES_TYPE_DBR);
 	if (rc)
 		return rc;
 	qp->dbr = qp->dbr_buf.ptr;
-	qp->rq.buf = qp->buf.ptr;
-	qp->sq.buf = (char *)qp->buf.ptr + rq_bytes;
-	qp->sq.end = qp->sq.buf + sq_bytes;
+	qp->buf_bytes = bytes;
+	qp->rq.buf = (char *)qp->buf.ptr + layout->rq_offset;
+	qp->sq.buf = (char *)qp->buf.ptr + layout->sq_offset;
+	qp->sq.end = qp->sq.buf + layout->sq_bytes;
 	qp->sq.slot = calloc(qp->sq.cnt ? qp->sq.cnt : 1, sizeof(*qp->sq.slot));
 	qp->rq.wrid = calloc(qp->rq.cnt ? qp->rq.cnt : 1, sizeof(*qp->rq.wrid));
-	return qp->sq.slot && qp->rq.wrid ? 0 : -ENOMEM;
+	if (qp->rq.inl_recv && qp->rq.cnt)
+		qp->rq.saved = calloc((size_t)qp->rq.cnt * qp->rq.max_gs, sizeof(*qp->rq.saved));
+	return qp->sq.slot && qp->rq.wrid && (qp->rq.saved || !qp->rq.inl_recv || !qp->rq.cnt)
+		       ? 0
+		       : -ENOMEM;
 }
 
 static void qp_free(struct api_qp *qp)
@@ -128,6 +135,7 @@ static void qp_free(struct api_qp *qp)
 	api_buf_free(&qp->dbr_buf);
 	free(qp->sq.slot);
 	free(qp->rq.wrid);
+	free(qp->rq.saved);
 	pthread_mutex_destroy(&qp->ibv.mutex);
 	pthread_cond_destroy(&qp->ibv.cond);
 	free(qp);
@@ -144,9 +152,11 @@ static int qp_create_on_card(struct api_qp *qp)
 		.srq = qp->ibv.srq ? to_srq(qp->ibv.srq)->card : NULL,
 		.sq_buf = qp->sq.buf,
 		.sq_cnt = qp->sq.cnt,
+		.sq_shift = qp->sq.shift,
 		.rq_buf = qp->rq.buf,
 		.rq_cnt = qp->rq.cnt,
 		.rq_shift = qp->rq.shift,
+		.inl_recv = qp->rq.inl_recv,
 		.dbr = qp->dbr,
 		.cap = qp->cap,
 		.sq_sig_all = qp->sq_sig_all,
@@ -167,10 +177,12 @@ static int qp_create_on_card(struct api_qp *qp)
 	return rc;
 }
 
-struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				    uint32_t inl_recv)
 {
+	const struct api_format *format;
+	struct api_qp_layout layout = { 0 };
 	struct api_qp *qp = NULL;
-	uint32_t sq_bytes, rq_bytes;
 	int err;
 
 	if (!context || !attr)
@@ -182,11 +194,13 @@ struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_
 		return api_null(ENOMEM);
 	memset(qp, 0, sizeof(*qp));
 	qp_init(qp, context, attr);
-	err = api_qp_size(qp, attr, &sq_bytes, &rq_bytes);
+	qp->rq.inl_recv = inl_recv;
+	format = context_format(context);
+	err = format->qp_size(qp, attr, &layout);
 	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
-		err = api_qp_set_ex_ops(qp, attr->send_ops_flags);
+		err = format->wr_api ? api_qp_set_ex_ops(qp, attr->send_ops_flags) : EOPNOTSUPP;
 	if (!err)
-		err = -qp_alloc_rings(qp, sq_bytes, rq_bytes);
+		err = -qp_alloc_rings(qp, &layout);
 	if (!err)
 		err = -qp_create_on_card(qp);
 	if (err) {
@@ -197,6 +211,11 @@ struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_
 	api_track(context, API_KIND_QP, &qp->node);
 	attr->cap = qp->cap;
 	return &qp->ibv;
+}
+
+struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	return api_qp_create_inline(context, attr, 0);
 }
 
 VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -225,9 +244,11 @@ VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 
 static void qp_clean_cqs(struct api_qp *qp)
 {
-	api_cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	const struct api_format *format = context_format(qp->ibv.context);
+
+	format->cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	if (qp->ibv.send_cq != qp->ibv.recv_cq)
-		api_cq_clean(to_cq(qp->ibv.send_cq), qp);
+		format->cq_clean(to_cq(qp->ibv.send_cq), qp);
 }
 
 /*
@@ -258,6 +279,7 @@ static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct api_qp *qp = to_qp(ibqp);
+	enum ibv_qp_state was;
 	int rc;
 
 	if (!ibqp || !attr)
@@ -266,7 +288,10 @@ VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 		return api_fail(EOPNOTSUPP);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		return api_status(qp_reset(qp, attr, mask));
+	was = vb_qp_state(qp->card);
 	rc = vb_qp_modify(qp->card, attr, mask);
+	if (!rc && was == IBV_QPS_RESET && context_format(ibqp->context)->qp_init)
+		context_format(ibqp->context)->qp_init(qp);
 	if (!rc && (mask & IBV_QP_STATE))
 		ibqp->state = attr->qp_state;
 	return api_status(rc);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How large the rings of a QP are, for what the program asked.
+ * How large the rings of an mlx5 QP are, for what the program asked.
  *
  * A send WQE takes whole basic blocks of 64 bytes: control segment, what the transport needs
  * (address, atomic or datagram segment), then data segments or inline data. Every WR is counted
@@ -91,19 +91,22 @@ static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *by
  * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
  * asks too much.
  */
-int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, uint32_t *sq_bytes,
-		uint32_t *rq_bytes)
+int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		struct api_qp_layout *layout)
 {
 	struct ibv_qp_cap cap = attr->cap;
 	int err;
 
 	if (attr->srq) /* receives are posted there; what is asked for here does not matter */
 		cap.max_recv_wr = cap.max_recv_sge = 0;
-	err = size_sq(&qp->sq, attr->qp_type, &cap, sq_bytes);
+	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
-		err = size_rq(&qp->rq, &cap, rq_bytes);
+		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
 	if (err)
 		return err;
+	qp->sq.shift = 6;
+	layout->rq_offset = 0;
+	layout->sq_offset = layout->rq_bytes;
 	qp->cap = (struct ibv_qp_cap){
 		.max_send_wr = qp->sq.max_post,
 		.max_recv_wr = qp->rq.cnt,

@@ -13,15 +13,12 @@
 
 enum {
 	VENDOR_ID = 0x02c9,
-	VENDOR_PART_ID = 0xa2dc, /* BlueField-3 */
-	HW_VERSION = 1,
 	CA_ACK_DELAY = 16,
 	CORE_CLOCK_KHZ = 1000000, /* vb_clock() */
 	MAX_MODERATION_COUNT = 0xffff,
 	MAX_MODERATION_PERIOD = 0xfff,
 };
 
-static const char firmware_version[] = "32.41.1000";
 static const __be16 default_pkey = 0xffff; /* the same in either byte order */
 
 static int as_int(uint64_t value)
@@ -31,14 +28,16 @@ static int as_int(uint64_t value)
 
 static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device_attr *attr)
 {
+	const struct api_format *format = api_format_of(adapter);
+
 	*attr = (struct ibv_device_attr){
 		.node_guid = adapter->guid,
 		.sys_image_guid = adapter->guid,
 		.max_mr_size = UINT64_MAX,
 		.page_size_cap = ~(uint64_t)0xfff,
 		.vendor_id = VENDOR_ID,
-		.vendor_part_id = VENDOR_PART_ID,
-		.hw_ver = HW_VERSION,
+		.vendor_part_id = format->vendor_part_id,
+		.hw_ver = format->hw_version,
 		.max_qp = as_int(adapter->max_qp),
 		.max_qp_wr = VB_MAX_QP_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
@@ -62,7 +61,7 @@ static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device
 		.local_ca_ack_delay = CA_ACK_DELAY,
 		.phys_port_cnt = VB_PORTS,
 	};
-	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", firmware_version);
+	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", format->firmware);
 }
 
 VB_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -77,7 +76,7 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 			struct ibv_device_attr_ex *attr, size_t attr_size)
 {
 	struct ibv_device_attr_ex all = {
-		.completion_timestamp_mask = UINT64_MAX,
+		.completion_timestamp_mask = context_format(context)->timestamp_mask,
 		.hca_core_clock = CORE_CLOCK_KHZ,
 		.cq_mod_caps = { .max_cq_count = MAX_MODERATION_COUNT,
 				 .max_cq_period = MAX_MODERATION_PERIOD },

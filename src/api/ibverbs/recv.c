@@ -13,8 +13,11 @@ static_assert(sizeof(struct mlx5_wqe_data_seg) == 16, "data segment");
 /* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
 #define SEG_MAX_LENGTH 0x80000000u
 
-/* Segments of length 0 are left out: a byte count of 0 means 2 GiB. */
-static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs,
+/*
+ * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for as many as
+ * a power of two gives, which may be more than the program may use.
+ */
+static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
 			 const struct ibv_recv_wr *wr)
 {
 	uint32_t n = 0;
@@ -33,7 +36,7 @@ static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs,
 		seg[n].addr = htobe64(sge->addr);
 		n++;
 	}
-	if (n < max_gs) {
+	if (n < room) {
 		seg[n].byte_count = 0;
 		seg[n].lkey = htobe32(MLX5_INVALID_LKEY);
 		seg[n].addr = 0;
@@ -55,7 +58,7 @@ static inline int rq_post_one(struct api_rq *rq, const struct ibv_recv_wr *wr)
 	if (unlikely(!rq_has_room(rq, rq->head)))
 		return ENOMEM;
 	err = fill_segments((struct mlx5_wqe_data_seg *)(rq->buf + (index << rq->shift)),
-			    rq->max_gs, wr);
+			    rq->max_gs, 1u << (rq->shift - 4), wr);
 	if (unlikely(err))
 		return err;
 	rq->wrid[index] = wr->wr_id;
@@ -105,7 +108,8 @@ static inline int srq_post_one(struct api_srq *srq, const struct ibv_recv_wr *wr
 		return ENOMEM;
 	next = (struct mlx5_wqe_srq_next_seg *)((char *)srq->buf.ptr +
 						(srq->head << srq->wqe_shift));
-	err = fill_segments((struct mlx5_wqe_data_seg *)(next + 1), srq->max_gs, wr);
+	err = fill_segments((struct mlx5_wqe_data_seg *)(next + 1), srq->max_gs,
+			    (1u << (srq->wqe_shift - 4)) - 1, wr);
 	if (unlikely(err))
 		return err;
 	srq->wrid[srq->head] = wr->wr_id;

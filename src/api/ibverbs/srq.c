@@ -34,12 +34,12 @@ void api_srq_free_wqe(struct api_srq *srq, uint16_t index)
 static int srq_alloc_rings(struct api_srq *srq, struct ibv_pd *pd)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	int rc = api_buf_alloc(&srq->buf, pd, (size_t)srq->wqe_cnt << srq->wqe_shift, page,
-			       MLX5DV_RES_TYPE_SRQ);
+	int rc = api_buf_alloc(&srq->buf, pd->context, pd, (size_t)srq->wqe_cnt << srq->wqe_shift,
+			       page, MLX5DV_RES_TYPE_SRQ);
 
 	if (rc)
 		return rc;
-	rc = api_buf_alloc(&srq->dbr_buf, pd, DBR_SIZE, DBR_SIZE, MLX5DV_RES_TYPE_DBR);
+	rc = api_buf_alloc(&srq->dbr_buf, pd->context, pd, DBR_SIZE, DBR_SIZE, MLX5DV_RES_TYPE_DBR);
 	if (rc)
 		return rc;
 	srq->wrid = calloc(srq->wqe_cnt, sizeof(*srq->wrid));

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How large the rings of an mlx4 QP are, where they lie, and whose their WQEs are at first.
+ *
+ * A stride holds the largest WQE that the QP may post and is a power of two of at least 64 bytes.
+ * The card may fetch ahead, so 2 KiB and one WQE of the send ring are never posted. Both rings lie
+ * in one buffer, the one with the larger stride first.
+ *
+ *	| sq: stride 256        | rq: 64 |        | rq: 128 | sq: 64      |
+ */
+#include "mlx4.h"
+
+enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6, MIN_RQ_SHIFT = 4 };
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Bytes of a send WQE before its data segments, at most. */
+static uint32_t send_overhead(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_raddr_seg) +
+		       sizeof(struct mlx4_wqe_atomic_seg);
+	case IBV_QPT_UC:
+		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_raddr_seg);
+	case IBV_QPT_UD:
+		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_datagram_seg);
+	default:
+		return sizeof(struct mlx4_wqe_ctrl_seg);
+	}
+}
+
+/* Inline data never goes with an atomic. */
+static uint32_t inline_start(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC ? send_overhead(IBV_QPT_UC) : send_overhead(type);
+}
+
+/* Bytes of inline data in a WQE of size bytes: every line has a length of four bytes in it. */
+static uint32_t inline_capacity(uint32_t start, uint32_t size)
+{
+	uint32_t capacity = 0;
+
+	while (start + sizeof(struct mlx4_wqe_inline_seg) < size) {
+		uint32_t end = (start | (LINE - 1)) + 1;
+
+		end = end < size ? end : size;
+		capacity += end - start - (uint32_t)sizeof(struct mlx4_wqe_inline_seg);
+		start = end;
+	}
+	return capacity;
+}
+
+static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
+		   uint32_t *bytes)
+{
+	uint32_t overhead = send_overhead(type), start = inline_start(type), size;
+	uint64_t total;
+
+	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
+	    cap->max_inline_data > min_u32(VB_MAX_INLINE, inline_capacity(start, MLX4_WQE_MAX)))
+		return EINVAL;
+	if (!cap->max_send_wr)
+		return 0;
+	sq->shift = MIN_SQ_SHIFT;
+	while (1u << sq->shift < overhead + cap->max_send_sge * MLX4_SEG ||
+	       inline_capacity(start, 1u << sq->shift) < cap->max_inline_data)
+		sq->shift++;
+	size = min_u32(1u << sq->shift, MLX4_WQE_MAX);
+	sq->spare = (FETCH_AHEAD >> sq->shift) + 1;
+	total = roundup_pow2(cap->max_send_wr + sq->spare);
+	if (total > VB_MAX_QP_WR)
+		return EINVAL;
+	sq->cnt = (uint32_t)total;
+	sq->max_post = sq->cnt - sq->spare;
+	sq->max_gs = (uint16_t)min_u32((size - overhead) / MLX4_SEG, VB_MAX_SGE);
+	sq->max_inline = min_u32(inline_capacity(start, size), VB_MAX_INLINE);
+	*bytes = sq->cnt << sq->shift;
+	return 0;
+}
+
+static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *bytes)
+{
+	uint32_t size;
+
+	if (cap->max_recv_wr > VB_MAX_QP_WR || cap->max_recv_sge > VB_MAX_SGE)
+		return EINVAL;
+	if (!cap->max_recv_wr)
+		return 0;
+	size = roundup_pow2((cap->max_recv_sge ? cap->max_recv_sge : 1) * MLX4_SEG);
+	rq->max_gs = min_u32(size / MLX4_SEG, VB_MAX_SGE);
+	if (size < rq->inl_recv)
+		size = roundup_pow2(rq->inl_recv);
+	rq->cnt = roundup_pow2(cap->max_recv_wr);
+	rq->shift = ilog2(size);
+	*bytes = rq->cnt << rq->shift;
+	return 0;
+}
+
+int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		 struct api_qp_layout *layout)
+{
+	struct ibv_qp_cap cap = attr->cap;
+	int err;
+
+	if (attr->srq) /* receives are posted there; what is asked for here does not matter */
+		cap.max_recv_wr = cap.max_recv_sge = 0;
+	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+	if (!err)
+		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
+	if (err)
+		return err;
+	if (qp->rq.shift > qp->sq.shift)
+		layout->sq_offset = layout->rq_bytes;
+	else
+		layout->rq_offset = layout->sq_bytes;
+	qp->cap = (struct ibv_qp_cap){
+		.max_send_wr = qp->sq.max_post,
+		.max_recv_wr = qp->rq.cnt,
+		.max_send_sge = qp->sq.max_gs,
+		.max_recv_sge = qp->rq.max_gs,
+		.max_inline_data = qp->sq.max_inline,
+	};
+	return 0;
+}
+
+/* Every WQE is the program's, of a round before the first; lines behind its first are stamped. */
+void mlx4_qp_init(struct api_qp *qp)
+{
+	struct api_sq *sq = &qp->sq;
+
+	for (uint32_t i = 0; i < sq->cnt; i++) {
+		struct mlx4_wqe_ctrl_seg *ctrl =
+			(struct mlx4_wqe_ctrl_seg *)(sq->buf + ((size_t)i << sq->shift));
+
+		for (uint32_t at = LINE; at < 1u << sq->shift; at += LINE)
+			*(uint32_t *)((char *)ctrl + at) = UINT32_MAX;
+		ctrl->fence_size = (uint8_t)(min_u32(1u << sq->shift, MLX4_WQE_MAX) / MLX4_SEG);
+		ctrl->owner_opcode = htobe32(1u << 31);
+	}
+}

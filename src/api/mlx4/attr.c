@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mlx4 direct verbs besides mlx4dv_init_obj(): what the device can do, inline receive, attributes of
+ * a context.
+ */
+#include "mlx4.h"
+
+enum { MAX_INL_RECV = 512, MAX_LOG_WQS_RANGE = 16 };
+
+/* There are no optional parts: comp_mask comes back empty. */
+VB_PUBLIC int mlx4dv_query_device(struct ibv_context *context, struct mlx4dv_context *attrs)
+{
+	if (!context || !attrs)
+		return api_fail(EINVAL);
+	if (!is_mlx4(context))
+		return api_fail(EOPNOTSUPP);
+	attrs->version = 0;
+	attrs->max_inl_recv_sz = MAX_INL_RECV;
+	attrs->comp_mask = 0;
+	return 0;
+}
+
+VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
+					  struct ibv_qp_init_attr_ex *attr,
+					  struct mlx4dv_qp_init_attr *mlx4_attr)
+{
+	uint32_t inl_recv = 0;
+
+	if (!context || !attr)
+		return api_null(EINVAL);
+	if (!is_mlx4(context))
+		return api_null(EOPNOTSUPP);
+	if (mlx4_attr && (mlx4_attr->comp_mask & ~(uint64_t)MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
+		return api_null(EINVAL);
+	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
+		inl_recv = mlx4_attr->inl_recv_sz;
+	/* Receives of a shared queue are not this QP's to write over. */
+	if (inl_recv > MAX_INL_RECV || (inl_recv && attr->srq))
+		return api_null(EINVAL);
+	return context_format(context)->qp_create_inline(context, attr, inl_recv);
+}
+
+static int set_allocators(struct api_context *ctx, const struct mlx4dv_ctx_allocators *attr)
+{
+	if (!attr->alloc != !attr->free)
+		return api_fail(EINVAL);
+	pthread_mutex_lock(&ctx->verbs.context.mutex);
+	ctx->allocators = (struct api_allocators){ attr->alloc, attr->free, attr->data };
+	pthread_mutex_unlock(&ctx->verbs.context.mutex);
+	return 0;
+}
+
+VB_PUBLIC int mlx4dv_set_context_attr(struct ibv_context *context,
+				      enum mlx4dv_set_ctx_attr_type type, void *attr)
+{
+	struct api_context *ctx;
+
+	if (!context || !attr)
+		return api_fail(EINVAL);
+	if (!is_mlx4(context))
+		return api_fail(EOPNOTSUPP);
+	ctx = to_context(context);
+	switch (type) {
+	case MLX4DV_SET_CTX_ATTR_LOG_WQS_RANGE_SZ:
+		if (*(const uint8_t *)attr > MAX_LOG_WQS_RANGE)
+			return api_fail(EINVAL);
+		ctx->log_wqs_range = *(const uint8_t *)attr;
+		return 0;
+	case MLX4DV_SET_CTX_ATTR_BUF_ALLOCATORS:
+		return set_allocators(ctx, attr);
+	default:
+		return api_fail(EOPNOTSUPP);
+	}
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mlx4dv_init_obj(): the rings, records and doorbells behind verbs objects.
+ *
+ * Everything is checked before anything is written, so that a call that fails has changed nothing.
+ * comp_mask says on return which of the optional fields are there; the offset of the UAR page in the
+ * device file is none of them, because there is no file to map.
+ */
+#include "mlx4.h"
+
+static int check(const void *in, const struct ibv_context *context, const void *out)
+{
+	if (!in || !out)
+		return EINVAL;
+	/* Without a page there are no doorbells that a program could ring. */
+	return is_mlx4(context) && vb_uar_page(to_context((struct ibv_context *)context)->uar)
+		       ? 0
+		       : EOPNOTSUPP;
+}
+
+static int check_all(const struct mlx4dv_obj *obj, uint64_t type)
+{
+	int err = 0;
+
+	if (type & MLX4DV_OBJ_QP)
+		err = check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL, obj->qp.out);
+	if (!err && (type & MLX4DV_OBJ_CQ))
+		err = check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL, obj->cq.out);
+	if (!err && (type & MLX4DV_OBJ_SRQ))
+		err = check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL, obj->srq.out);
+	if (!err && (type & MLX4DV_OBJ_RWQ))
+		err = check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL, obj->rwq.out);
+	return err;
+}
+
+static char *uar_of(struct ibv_context *context)
+{
+	return vb_uar_page(to_context(context)->uar);
+}
+
+static void fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)
+{
+	struct api_qp *qp = to_qp(in);
+
+	out->comp_mask = 0;
+	out->rdb = qp->rq.cnt ? qp->dbr : NULL;
+	out->sdb = (uint32_t *)(uar_of(in->context) + MLX4_SEND_DOORBELL);
+	out->doorbell_qpn = htobe32(in->qp_num << 8);
+	out->sq.wqe_cnt = qp->sq.cnt;
+	out->sq.wqe_shift = (int)qp->sq.shift;
+	out->sq.offset = (int)(qp->sq.buf - (char *)qp->buf.ptr);
+	out->rq.wqe_cnt = qp->rq.cnt;
+	out->rq.wqe_shift = (int)qp->rq.shift;
+	out->rq.offset = (int)(qp->rq.buf - (char *)qp->buf.ptr);
+	out->buf.buf = qp->buf.ptr;
+	out->buf.length = qp->buf_bytes;
+}
+
+/* From here on the consumer index is the program's: a QP that goes leaves its CQEs there. */
+static void fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
+{
+	struct api_cq *cq = to_cq(in);
+	uint64_t answered = out->comp_mask & MLX4DV_CQ_MASK_UAR;
+
+	out->comp_mask = answered;
+	out->buf.buf = cq->buf.ptr;
+	out->buf.length = (size_t)cq->cqe_cnt * cq->cqe_size;
+	out->cqe_cnt = cq->cqe_cnt;
+	out->cqn = vb_cq_number(cq->card);
+	out->set_ci_db = &cq->dbr[0];
+	out->arm_db = &cq->dbr[1];
+	out->arm_sn = (int)atomic_load(&cq->arm_sn);
+	out->cqe_size = (int)cq->cqe_size;
+	if (answered)
+		out->cq_uar = uar_of(in->context);
+	vb_lock(&cq->lock);
+	cq->dv_owned = true;
+	vb_unlock(&cq->lock);
+}
+
+static void fill_srq(struct ibv_srq *in, struct mlx4dv_srq *out)
+{
+	struct api_srq *srq = to_srq(in);
+
+	out->comp_mask = 0;
+	out->buf.buf = srq->buf.ptr;
+	out->buf.length = (size_t)srq->wqe_cnt << srq->wqe_shift;
+	out->wqe_shift = (int)srq->wqe_shift;
+	vb_lock(&srq->lock);
+	out->head = (int)srq->head;
+	out->tail = (int)srq->tail;
+	vb_unlock(&srq->lock);
+	out->db = srq->dbr_buf.ptr;
+}
+
+static void fill_rwq(struct ibv_wq *in, struct mlx4dv_rwq *out)
+{
+	struct api_qp *wq = to_wq(in);
+
+	out->comp_mask = 0;
+	out->rdb = wq->dbr;
+	out->rq.wqe_cnt = wq->rq.cnt;
+	out->rq.wqe_shift = (int)wq->rq.shift;
+	out->rq.offset = (int)(wq->rq.buf - (char *)wq->buf.ptr);
+	out->buf.buf = wq->buf.ptr;
+	out->buf.length = wq->buf_bytes;
+}
+
+VB_PUBLIC int mlx4dv_init_obj(struct mlx4dv_obj *obj, uint64_t obj_type)
+{
+	int err = obj ? check_all(obj, obj_type) : EINVAL;
+
+	if (err)
+		return api_fail(err);
+	if (obj_type & MLX4DV_OBJ_QP)
+		fill_qp(obj->qp.in, obj->qp.out);
+	if (obj_type & MLX4DV_OBJ_CQ)
+		fill_cq(obj->cq.in, obj->cq.out);
+	if (obj_type & MLX4DV_OBJ_SRQ)
+		fill_srq(obj->srq.in, obj->srq.out);
+	if (obj_type & MLX4DV_OBJ_RWQ)
+		fill_rwq(obj->rwq.in, obj->rwq.out);
+	return 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signals as the program sees them, while SIGSEGV and SIGBUS stay ours and are never blocked.
+ *
+ * A doorbell is a store that faults. Were SIGSEGV blocked in the thread that rings, the kernel would end the process; had
+ * the program replaced our handler, the ring would reach the program. So sigaction() and its relatives lead here
+ * (libibverbs.so.1 exports them before libc does): the program's handlers for the two signals are kept and called for
+ * faults that are its own (base/fault.h), the two signals are taken out of every mask that is really set, and whoever
+ * asks gets to know what the program had asked for.
+ *
+ * Everything is allowed in signal handlers, as the functions of libc are.
+ */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "base/public.h"
+
+/* For base/fault.c: whether the program believes to block the signal in this thread, and that one came. */
+bool vb_signal_is_held(int sig);
+void vb_signal_hold(int sig);
+
+/* libc's own, by a name that nobody puts himself in front of. */
+int vb_libc_sigaction(int sig, const struct sigaction *act,
+		      struct sigaction *old) __asm__("__sigaction");
+
+/* sigaction(2): 0, or -1 with errno. */
+VB_PUBLIC int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old);
+
+/* signal(3) with the given flags: SA_RESTART for BSD's, SA_RESETHAND | SA_NODEFER for System V's. */
+VB_PUBLIC sighandler_t vb_signal_handler(int sig, sighandler_t handler, int flags);
+
+/* pthread_sigmask(3): 0 or a positive errno. */
+VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

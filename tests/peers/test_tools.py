@@ -95,7 +95,7 @@ def check_config(folder):
     # The program may change its directory: what it gets is an absolute path.
     done = call('run', '--config', 'good.conf', '--', 'sh', '-c', 'cd / && echo $VERBATIM_CONFIG', cwd=folder)
     expect(done, 0, stdout=rf'^{re.escape(os.path.realpath(good))}$')
-    expect(call('devices'), 0, stdout=r'^mlx5_0 +mlx5 +ACTIVE .*\nmlx5_1 +mlx5 +ACTIVE ')
+    expect(call('devices'), 0, stdout=r'^mlx5_0 +mlx5 +ACTIVE .*\nmlx5_1 +mlx5 +ACTIVE .*\nmlx4_0 +mlx4 +ACTIVE ')
     expect(call('devices', 'surplus'), 2, stderr='Too many arguments')
 
 

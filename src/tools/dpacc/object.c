@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reading ELF objects and ar archives with libelf. What is read here comes from files that may be damaged: every
- * offset that libelf gives is checked against the bytes that are there.
+ * Reading ELF objects, with libelf, and ar archives. What is read here comes from files that may be damaged: every
+ * offset is checked against the bytes that are there.
  */
 #include "dpacc.h"
 
+#include <ar.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -49,55 +50,91 @@ static Elf *open_memory(const void *data, size_t size)
 	return elf_memory((char *)data, size);
 }
 
-/* libelf's own view of a member, as a range of the bytes that we have. */
-static int add_member(Elf *elf, const void *data, size_t size, struct member *member)
+/* A decimal number in a field of an ar header; -1 for anything else. */
+static long ar_number(const char *field, size_t len)
 {
-	const Elf_Arhdr *header = elf_getarhdr(elf);
-	int64_t base = elf_getbase(elf);
+	long value = 0;
+	size_t i = 0;
 
-	if (!header || !header->ar_name || base < 0 || (size_t)base > size || header->ar_size < 0 ||
-	    (size_t)header->ar_size > size - (size_t)base)
-		return -1;
-	member->name = mem_dup(header->ar_name, strlen(header->ar_name));
-	member->data = (const char *)data + base;
-	member->size = (size_t)header->ar_size;
-	return 0;
+	for (; i < len && field[i] >= '0' && field[i] <= '9'; i++)
+		value = value * 10 + (field[i] - '0');
+	for (size_t j = i; j < len; j++)
+		if (field[j] != ' ')
+			return -1;
+	return i ? value : -1;
 }
 
+/* "name/", or "/OFFSET" into the table of long names, whose entries end in "/\n". */
+static const char *ar_name(const struct ar_hdr *header, const char *table, size_t table_size)
+{
+	const char *name = header->ar_name, *end;
+	size_t room = sizeof(header->ar_name);
+	long offset;
+
+	if (name[0] == '/') {
+		offset = ar_number(name + 1, room - 1);
+		if (offset < 0 || (size_t)offset >= table_size)
+			return NULL;
+		name = table + offset;
+		room = table_size - (size_t)offset;
+	}
+	end = memchr(name, '/', room);
+	return end && end > name ? mem_dup(name, (size_t)(end - name)) : NULL;
+}
+
+static void add_member(struct member **members, int *n, const char *name, const void *data,
+		       size_t size)
+{
+	/* full at every power of two from 16 */
+	if (!*n || (*n >= 16 && !(*n & (*n - 1)))) {
+		struct member *more = mem_alloc((*n ? 2 * (size_t)*n : 16) * sizeof(*more));
+
+		if (*n)
+			memcpy(more, *members, (size_t)*n * sizeof(*more));
+		*members = more;
+	}
+	(*members)[(*n)++] = (struct member){ name, data, size };
+}
+
+/* libelf reads archives from files only, and ours are sections of objects, too. */
 int archive_members(const void *data, size_t size, struct member **members, int *n)
 {
-	Elf *archive = open_memory(data, size), *elf;
-	int room = 0, ret = 0;
-	Elf_Cmd command = ELF_C_READ;
+	const char *at = data, *table = NULL;
+	size_t left = size, table_size = 0;
 
 	*n = 0;
 	*members = NULL;
-	if (!archive || elf_kind(archive) != ELF_K_AR) {
-		elf_end(archive);
+	if (left >= SARMAG && !memcmp(at, "!<thin>\n", SARMAG))
+		return 0; /* its members are files of their own, and none of dpacc's */
+	if (left < SARMAG || memcmp(at, ARMAG, SARMAG))
 		return -1;
-	}
-	while (!ret && (elf = elf_begin(-1, command, archive))) {
-		const Elf_Arhdr *header = elf_getarhdr(elf);
+	for (at += SARMAG, left -= SARMAG; left;) {
+		const struct ar_hdr *header = (const struct ar_hdr *)at;
+		const char *name;
+		long length;
 
-		if (*n == room) {
-			struct member *more;
-
-			room = room ? 2 * room : 16;
-			more = mem_alloc((size_t)room * sizeof(*more));
-			if (*n)
-				memcpy(more, *members, (size_t)*n * sizeof(*more));
-			*members = more;
+		if (left < sizeof(*header) || memcmp(header->ar_fmag, ARFMAG, 2))
+			return -1;
+		length = ar_number(header->ar_size, sizeof(header->ar_size));
+		at += sizeof(*header);
+		left -= sizeof(*header);
+		if (length < 0 || (size_t)length > left)
+			return -1;
+		if (!memcmp(header->ar_name, "// ", 3)) {
+			table = at;
+			table_size = (size_t)length;
+		} else if (memcmp(header->ar_name, "/ ", 2) &&
+			   memcmp(header->ar_name, "/SYM64/", 7)) {
+			name = ar_name(header, table, table_size);
+			if (!name)
+				return -1;
+			add_member(members, n, name, at, (size_t)length);
 		}
-		/* "/" and "//" are the archive's own tables */
-		if (!header)
-			ret = -1;
-		else if (header->ar_name && header->ar_name[0] != '/')
-			ret = add_member(elf, data, size, &(*members)[(*n)++]);
-		command = elf_next(elf);
-		elf_end(elf);
+		length += length & 1; /* members begin at even offsets */
+		at += (size_t)length < left ? (size_t)length : left;
+		left -= (size_t)length < left ? (size_t)length : left;
 	}
-	elf_end(archive);
-	return ret;
+	return 0;
 }
 
 int elf_section(const void *data, size_t size, const char *name, const void **section,

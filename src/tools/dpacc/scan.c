@@ -65,6 +65,8 @@ static char type_letter(CXType type)
 	case CXType_ConstantArray:
 	case CXType_IncompleteArray:
 	case CXType_VariableArray:
+	case CXType_FunctionProto: /* a parameter of function type is a pointer */
+	case CXType_FunctionNoProto:
 		return 'p';
 	case CXType_Float:
 		return 'f';

@@ -17,8 +17,13 @@ extern flexio_func_t add;
 #endif
 '''
 MAIN = HEAD + '''
-int main(void) { printf("main %s\\n", app ? "app" : "null");
-                 if (app) recorder_call(app, add, (uint64_t)1, (uint64_t)2); return 0; }
+int main(void)
+{
+	printf("main %s\\n", app ? "app" : "null");
+	if (app)
+		recorder_call(app, add, (uint64_t)1, (uint64_t)2);
+	return 0;
+}
 '''
 SAID = '''create app elf
 model app 2

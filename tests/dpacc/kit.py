@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 STAGE = pathlib.Path(os.environ['VERBATIM_STAGE']).resolve()
@@ -90,6 +91,7 @@ def without(folder, *missing):
 def main(checks):
     """checks: functions by name. Exit code 0 where all pass."""
     def one(check):
+        start = time.monotonic()
         folder = pathlib.Path(tempfile.mkdtemp(prefix='verbatim-dpacc-test-'))
         try:
             check(folder)
@@ -100,6 +102,8 @@ def main(checks):
             return Failure(traceback.format_exc())
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            if os.environ.get('KIT_TIMES'):
+                print(f'# {time.monotonic() - start:.1f} s {check.__name__}')
 
     names = sys.argv[1:] or list(checks)
     print(f'1..{len(names)}')

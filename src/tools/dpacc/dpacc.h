@@ -102,6 +102,9 @@ const char *libgcc_file(void);  /* NULL after a message */
 int work_begin(const struct options *opt);
 void work_end(void); /* removes what is not kept */
 const char *work_path(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A compiler option by which the name of a work folder that goes stays out of what is compiled: outputs depend on
+ * inputs alone. */
+void work_hide(struct list *argv);
 /* Write a generated file; nothing happens in a dry run. */
 int work_write(const char *path, const void *data, size_t size);
 /* Remove a file that was kept from before and would be added to. */

@@ -52,9 +52,10 @@ static void on_signal(int number)
 
 static void catch_signals(void)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 	struct sigaction action = { .sa_handler = on_signal }, old;
 
+	signal(SIGXFSZ, SIG_IGN); /* a file that gets too large is an error like others */
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (!sigaction(numbers[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
@@ -151,6 +152,12 @@ const char *work_path(const char *format, ...)
 				       : mem_dup(name, (size_t)len);
 	free(name);
 	return format;
+}
+
+void work_hide(struct list *argv)
+{
+	if (!work.keep)
+		list_addf(argv, "-ffile-prefix-map=%s/=", work.dir);
 }
 
 static int write_all(int fd, const char *data, size_t size)

@@ -169,6 +169,7 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	text = gen_unpack(&functions);
 	arch_compiler_options(arch, &plain);
 	list_addv(&plain, "-O2", "-w", NULL);
+	work_hide(&plain);
 	unit->join[index] = work_path("%s.%s" JOIN_SUFFIX, unit->base, arch->name);
 	if (work_write(wrappers_c, text, strlen(text)) ||
 	    compile(&plain, NULL, lto, wrappers_c, wrappers) ||
@@ -195,6 +196,7 @@ int compile_host(const struct options *opt, const char *from, const char *to)
 	if (!argv.v[0])
 		return -1;
 	list_append(&argv, &opt->host_options);
+	work_hide(&argv);
 	list_addv(&argv, "-fPIC", "-fno-lto", "-w", "-x", "c", "-c", from, "-o", to, NULL);
 	return run_command(&argv);
 }

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""verbatim sdk: build scripts that name the vendor's paths, as root and as an ordinary user."""
+import os
+import pathlib
+import shutil
+import signal
+
+from kit import ADD, BIN, STAGE, Skip, collect, equal, expect, files, main, run, write
+
+VERBATIM = BIN / 'verbatim'
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# As in public build scripts: absolute paths, the version looked at, both kinds of dashes, empty lists.
+SCRIPT = '''#!/bin/bash
+set -e
+DPACC=/opt/mellanox/doca/tools/dpacc
+[ -f "$DPACC" ] || { echo "no dpacc"; exit 1; }
+VERSION=$("$DPACC" --version | grep version | sed -e 's/^.*version //')
+printf '%s\\n%s\\n' 1.8.0 "$VERSION" | sort -VC || { echo "too old: $VERSION"; exit 1; }
+mkdir -p out
+"$DPACC" device.c -o out/app.a \\
+	-hostcc=gcc \\
+	-hostcc-options="-Wno-deprecated-declarations -Werror -Wall" \\
+	--devicecc-options="-Wall,-Wextra,-Werror, -O2 -ffreestanding -mcmodel=medany -I/opt/mellanox/flexio/include -I/opt/mellanox/doca/include" \\
+	--devicelink-options="" \\
+	--device-libs="-L/opt/mellanox/flexio/lib/bf3 -L/opt/mellanox/flexio/lib -lflexio_dev" \\
+	-disable-asm-checks \\
+	--app-name="app"
+"$DPACC" device.c --gen-libs --devicecc-options=-I. -hostcc=gcc -o out/libdev -mcpu=nv-dpa-bf3,nv-dpa-cx7
+/opt/mellanox/doca/tools/dpa-nm out/libdev_device.a >/dev/null
+test -d /opt/mellanox/doca/lib/$(uname -m)-linux-gnu
+test -f /opt/mellanox/flexio/include/libflexio-dev/flexio_dev.h
+echo built
+'''
+
+
+def can_namespace(cwd, **options):
+    done = run(VERBATIM, 'sdk', '--', 'true', cwd=cwd, **options)
+    if done.returncode == 125 and 'install-vendor-paths' in done.stderr:
+        raise Skip('this system allows no mount namespace')
+
+
+def nobody():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+def tree_for_all(cwd):
+    """The staged tree where another user can read it."""
+    tree = cwd / 'tree'
+    shutil.copytree(STAGE, tree, symlinks=True)
+    cwd.chmod(0o777)
+    return tree / 'bin/verbatim'
+
+
+def check_build_script(cwd):
+    can_namespace(cwd)
+    write(cwd, 'device.c', '#include <libflexio-dev/flexio_dev.h>\n' + ADD)
+    write(cwd, 'build.sh', SCRIPT).chmod(0o755)
+    expect(run(VERBATIM, 'sdk', '--', './build.sh', cwd=cwd), 0, stdout='^built$')
+    equal(files(cwd), ['build.sh', 'device.c', 'out/app.a', 'out/libdev_device.a', 'out/libdev_host.a'], 'files')
+
+
+def check_build_script_without_root(cwd):
+    if os.geteuid():
+        raise Skip('not root: the other tests are this one')
+    verbatim = tree_for_all(cwd)
+    can_namespace(cwd, preexec_fn=nobody)
+    work = cwd / 'work'
+    write(work, 'device.c', ADD)
+    write(work, 'build.sh', SCRIPT).chmod(0o755)
+    os.chown(work, 65534, 65534)
+    expect(run(verbatim, 'sdk', '--', './build.sh', cwd=work, preexec_fn=nobody), 0, stdout='^built$')
+    done = expect(run(verbatim, 'sdk', '--', 'sh', '-c', 'id -u; id -g; pwd', cwd=work, preexec_fn=nobody))
+    equal(done.stdout.split(), ['65534', '65534', str(work)], 'user, group and folder')
+    equal((work / 'out/app.a').stat().st_uid, 65534, 'owner of the output')
+
+
+def check_transparent(cwd):
+    can_namespace(cwd)
+    for code in (0, 1, 7, 255):
+        expect(run(VERBATIM, 'sdk', '--', 'sh', '-c', f'exit {code}', cwd=cwd), code)
+    expect(run(VERBATIM, 'sdk', 'sh', '-c', f'kill -{int(signal.SIGTERM)} $$', cwd=cwd), -signal.SIGTERM)
+    expect(run(VERBATIM, 'sdk', '--', 'cat', cwd=cwd, input='through\n'), 0, stdout='^through$')
+    equal(expect(run(VERBATIM, 'sdk', '--', 'pwd', cwd=cwd)).stdout, f'{cwd}\n', 'folder')
+    expect(run(VERBATIM, 'sdk', '--', 'id', '-u', cwd=cwd), 0, stdout=f'^{os.geteuid()}$')
+    expect(run(VERBATIM, 'sdk', '--', 'no-such-program', cwd=cwd), 127, stderr='^verbatim sdk: no-such-program: not found')
+    expect(run(VERBATIM, 'sdk', '--', '/etc/passwd', cwd=cwd), 126, stderr='Permission denied')
+    expect(run(VERBATIM, 'sdk', cwd=cwd), 2, stderr='which command')
+    expect(run(VERBATIM, 'sdk', '--nonsense', cwd=cwd), 2, stderr='unrecognized option')
+
+
+def check_the_rest_of_opt_stays(cwd):
+    can_namespace(cwd)
+    inside = expect(run(VERBATIM, 'sdk', '--', 'ls', '-A', '/opt', cwd=cwd)).stdout.split()
+    outside = sorted(set(os.listdir('/opt')) | {'mellanox'})
+    equal(sorted(inside), outside, 'entries of /opt')
+    for name in os.listdir('/opt'):
+        path = f'/opt/{name}'
+        if name != 'mellanox' and os.path.isdir(path):
+            equal(sorted(expect(run(VERBATIM, 'sdk', '--', 'ls', '-A', path, cwd=cwd)).stdout.split('\n')[:-1]),
+                  sorted(os.listdir(path)), path)
+    # and nothing of it is seen outside
+    expect(run(VERBATIM, 'sdk', '--', 'touch', '/opt/mellanox/mark', cwd=cwd))
+    equal(os.path.exists('/opt/mellanox/mark'), False, 'a file of the view')
+
+
+def check_inside_itself(cwd):
+    can_namespace(cwd)
+    expect(run(VERBATIM, 'sdk', '--', VERBATIM, 'sdk', '--', '/opt/mellanox/doca/tools/dpacc', '-V', cwd=cwd), 0,
+           stdout='version')
+    expect(run(VERBATIM, 'sdk', '--', '/opt/mellanox/doca/tools/verbatim', 'sdk', '--', 'ls', '/opt/mellanox/flexio', cwd=cwd),
+           0, stdout='^include$')
+
+
+def check_environment(cwd):
+    can_namespace(cwd)
+    show = ('sdk', '--', 'sh', '-c', 'echo "$PKG_CONFIG_PATH|$LD_LIBRARY_PATH"')
+    expect(run(VERBATIM, *show, cwd=cwd), 0, stdout=rf'^{STAGE}/lib/pkgconfig\|{STAGE}/lib$')
+    expect(run(VERBATIM, *show, cwd=cwd, env={'PKG_CONFIG_PATH': '/a', 'LD_LIBRARY_PATH': '/b'}), 0,
+           stdout=rf'^{STAGE}/lib/pkgconfig:/a\|{STAGE}/lib:/b$')
+
+
+def check_where_namespaces_are_refused(cwd):
+    """As in a container that allows neither: no capabilities, and a limit of 0 user namespaces."""
+    inner = f'echo 0 >/proc/sys/user/max_user_namespaces && ' \
+            f'exec setpriv --bounding-set=-all --inh-caps=-all "{VERBATIM}" sdk -- true'
+    done = run('unshare', '-Ur', 'sh', '-c', inner, cwd=cwd)
+    if 'verbatim sdk' not in done.stderr and done.returncode:
+        raise Skip('no way to make such a place here: ' + done.stderr.strip().replace('\n', ' '))
+    expect(done, 125, stderr='^verbatim sdk: .* make install-vendor-paths$')
+
+
+def check_install_vendor_paths(cwd):
+    env = {'DESTDIR': str(cwd)}
+    make = ('make', '-s', '-C', TOP, 'install-vendor-paths', 'PREFIX=/usr/verbatim')
+    expect(run(*make, cwd=cwd, env=env), 2, stderr='make install PREFIX=/usr/verbatim first')
+    shutil.copytree(STAGE, cwd / 'usr/verbatim', symlinks=True)
+    for _ in range(2):  # again is no error
+        expect(run(*make, cwd=cwd, env=env))
+    for link, target in (('doca/tools', 'bin'), ('doca/include', 'include'), ('doca/lib/x86_64-linux-gnu', 'lib'),
+                         ('flexio/lib', 'lib'), ('flexio/include', 'include')):
+        equal(os.readlink(cwd / 'opt/mellanox' / link), f'/usr/verbatim/{target}', link)
+    # never over the vendor's own
+    os.unlink(cwd / 'opt/mellanox/doca/tools')
+    write(cwd, 'opt/mellanox/doca/tools/dpacc', 'real')
+    expect(run(*make, cwd=cwd, env=env), 2, stderr="the vendor's own SDK")
+    equal((cwd / 'opt/mellanox/doca/tools/dpacc').read_text(), 'real', 'the vendor\'s file')
+
+
+main(collect(globals()))

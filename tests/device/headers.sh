@@ -1,9 +1,9 @@
 #!/bin/sh
 # Every device header alone, in C and C++, in both argument forms, without a warning; and what the linker refuses.
 #
-# usage: headers.sh STAGE WORKDIR        (STAGE: an installed tree; prints TAP)
+# usage: headers.sh STAGE WORKDIR MAN       (STAGE: an installed tree; MAN: sources of the man pages; prints TAP)
 set -u
-stage=$1
+stage=$1 man=$3
 dir=$2/headers.$$
 mkdir -p "$dir"
 trap 'rm -rf "$dir"' EXIT
@@ -105,12 +105,26 @@ int f(void) { return printf("%d", 5); }
 C
 compile -c "$dir/stdout.c" -o "$dir/stdout.o" && link "$dir/stdout.elf" "$dir/stdout.o"
 check "a program may bring its own stdout and stderr" $?
+compile -c "$dir/own.c" -o "$dir/own.o" &&
+	link "$dir/min.elf" "$dir/stdout.o" -Wl,-u,vfprintf -L"$stage/lib/flexio" -lprintf_min &&
+	nm "$dir/min.elf" >"$dir/log" && grep -q __i_vfprintf "$dir/log" && ! grep -q dtoa "$dir/log"
+check "-u vfprintf -lprintf_min takes the small printf" $?
 readelf -lW "$dir/stdout.elf" >"$dir/log"
 [ "$(awk '$1 == "LOAD" { f = ""; for (i = 7; i < NF; i++) f = f $i; printf "%s ", f }' "$dir/log")" = "RE R RW " ]
 check "text, constants and data have rights of their own" $?
 readelf -sW "$dir/stdout.elf" >"$dir/log"
 grep -q '__global_pointer\$' "$dir/log" && grep -q __flexio_dev_abi_version "$dir/log"
 check "the symbols that the host looks for are there" $?
+
+# Every function has its man page.
+cat "$stage"/include/libflexio-dev/*.h "$stage"/include/dpaintrin.h | grep -v '^#' |
+	grep -oE '\b(flexio_dev_|__dpa_|print_sim_|sim_trace)[a-z0-9_]*\(' | tr -d '(' | sort -u |
+	grep -v -e '^__dpa_os_' >"$dir/names"
+while read -r name; do
+	grep -qw -- "$name" "$man"/*.3.md || echo "no man page: $name"
+done <"$dir/names" >"$dir/log"
+[ "$(wc -l <"$dir/names")" -gt 90 ] && [ ! -s "$dir/log" ]
+check "every function has a man page" $?
 
 echo "1..$n"
 exit $failed

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+#include <libflexio-dev/flexio_dev.h>
+
+static uint64_t state = 100;
+
+__dpa_rpc__ uint64_t one_add(uint64_t n)
+{
+	return state += n;
+}

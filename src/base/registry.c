@@ -32,8 +32,9 @@
 struct slot {
 	_Atomic uint32_t pid;        /* 0: empty */
 	_Atomic uint32_t generation; /* counts the owners of this slot; never 0 once used */
-	uint64_t start_time; /* of the process, in ticks since boot: tells a reused pid apart */
-	uint64_t reserved[6];
+	uint64_t start_time;     /* of the process, in ticks since boot: tells a reused pid apart */
+	_Atomic uint64_t claims; /* devices of which the process is the only user, a bit each */
+	uint64_t reserved[5];
 };
 
 struct registry_file {
@@ -224,6 +225,7 @@ static void free_slot(uint32_t index)
 
 	segment_name(name, sizeof(name), index, slot->generation);
 	unlinkat(registry.dir_fd, name, 0);
+	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->pid, 0, memory_order_release);
 }
 
@@ -365,6 +367,42 @@ void vb_registry_reap(void)
 	flock(registry.fd, LOCK_EX);
 	reap_locked();
 	flock(registry.fd, LOCK_UN);
+}
+
+int vb_registry_claim(unsigned int number)
+{
+	struct vb_slot_info info;
+	int ret = 0;
+
+	if (!registry.file || registry.self.pid != getpid())
+		return -ENODEV;
+	flock(registry.fd, LOCK_EX);
+	if (vb_registry_claimant(number, &info)) {
+		reap_locked();
+		ret = vb_registry_claimant(number, &info) ? -EBUSY : 0;
+	}
+	if (!ret)
+		atomic_fetch_or(&registry.file->slot[registry.self.slot].claims, 1ull << number);
+	flock(registry.fd, LOCK_UN);
+	return ret;
+}
+
+void vb_registry_release(unsigned int number)
+{
+	if (registry.file && registry.self.pid == getpid())
+		atomic_fetch_and(&registry.file->slot[registry.self.slot].claims,
+				 ~(1ull << number));
+}
+
+bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
+{
+	for (uint32_t i = 0; i < VB_SLOTS; i++)
+		if ((atomic_load_explicit(&registry.file->slot[i].claims, memory_order_acquire) >>
+			     number &
+		     1) &&
+		    vb_registry_lookup(i, info))
+			return true;
+	return false;
 }
 
 uint64_t vb_registry_space(void)

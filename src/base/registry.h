@@ -40,6 +40,15 @@ uint32_t vb_registry_generation(uint32_t slot);
 /* Free the slots and files of processes that died without leaving. */
 void vb_registry_reap(void);
 
+/*
+ * Devices with one owner on this host (bit number < 64). 0, -EBUSY where a process that runs has it. Given back by
+ * release, by leaving, or by dying.
+ */
+int vb_registry_claim(unsigned int number);
+void vb_registry_release(unsigned int number);
+/* Who has it; false where nobody does. Plain loads: the process may have died. */
+bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info);
+
 /* Bytes free in the file system of the segments. */
 uint64_t vb_registry_space(void);
 

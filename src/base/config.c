@@ -30,11 +30,12 @@
 #include "base/interfaces.h"
 #include "base/log.h"
 
-#define ARRAY_SIZE(a)  (sizeof(a) / sizeof((a)[0]))
-#define SECTION_KEY    "\001"
-#define SECTION_PREFIX "adapter "
-#define MAX_OBJECTS    0xffffffu /* object numbers have 24 bits */
-#define KNOWN_FORMATS  "mlx5, mlx4"
+#define ARRAY_SIZE(a)     (sizeof(a) / sizeof((a)[0]))
+#define SECTION_KEY       "\001"
+#define SECTION_PREFIX    "adapter "
+#define DEFAULT_HBL_PORTS 4
+#define MAX_OBJECTS       0xffffffu /* object numbers have 24 bits */
+#define KNOWN_FORMATS     "mlx5, mlx4, hbl"
 
 _Static_assert((int)VB_INTERFACE_MAX_ADDRESSES == (int)VB_CONFIG_MAX_ADDRESSES,
 	       "an interface's addresses are copied as a whole");
@@ -51,10 +52,13 @@ struct parser {
 	struct vb_config *config;
 	unsigned int seen; /* bit per keys[] entry: in this section */
 	bool has_format[VB_CONFIG_MAX_ADAPTERS];
+	bool has_generation[VB_CONFIG_MAX_ADAPTERS];
 	int section_line[VB_CONFIG_MAX_ADAPTERS];
 };
 
-static const char *const format_names[] = { [VB_FORMAT_MLX5] = "mlx5", [VB_FORMAT_MLX4] = "mlx4" };
+static const char *const format_names[] = {
+	[VB_FORMAT_MLX5] = "mlx5", [VB_FORMAT_MLX4] = "mlx4", [VB_FORMAT_HBL] = "hbl"
+};
 
 _Static_assert(ARRAY_SIZE(format_names) == VB_FORMATS, "every format has a name");
 
@@ -259,8 +263,35 @@ static bool parse_timeout(struct parser *p, const struct key *key, struct vb_con
 	return true;
 }
 
-#define KNOWN_KEYS \
-	"format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, rpc_timeout"
+static bool parse_generation(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			     const char *value)
+{
+	if (strcmp(value, "gaudi2") && strcmp(value, "gaudi3")) {
+		fail(p, p->line, "generation: '%s' is not one; allowed: gaudi2, gaudi3", value);
+		return false;
+	}
+	a->generation = strcmp(value, "gaudi3") ? VB_GAUDI2 : VB_GAUDI3;
+	p->has_generation[a - p->config->adapter] = true;
+	return true;
+}
+
+static bool parse_ports(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_PORTS) {
+		fail(p, p->line, "ports: '%s' is not a number of ports; allowed: 1 to %d", value,
+		     VB_CONFIG_MAX_PORTS);
+		return false;
+	}
+	a->ports = n;
+	return true;
+}
+
+#define KNOWN_KEYS                                                                              \
+	"format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, " \
+	"rpc_timeout, generation, ports"
 
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
@@ -282,6 +313,8 @@ static const struct key keys[] = {
 	{ .name = "dpa_eus", .parse = parse_eus },
 	{ .name = "cqe_size", .parse = parse_cqe_size },
 	{ .name = "rpc_timeout", .parse = parse_timeout },
+	{ .name = "generation", .parse = parse_generation },
+	{ .name = "ports", .parse = parse_ports },
 };
 
 /* --- sections and keys as they come
@@ -471,6 +504,8 @@ static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfac
 		finish_automatic(a, all, k);
 	if (!a->cqe_size)
 		a->cqe_size = 64;
+	if (!a->ports)
+		a->ports = a->format == VB_FORMAT_HBL ? DEFAULT_HBL_PORTS : 1;
 	if (!a->mtu)
 		a->mtu = 4096; /* no interface, so no wire that could be too narrow */
 }
@@ -487,6 +522,30 @@ static void finish_all(struct vb_config *config)
 	free(all);
 }
 
+/* N of "hbl_N": programs find /dev/accel/accelN by it. */
+static bool hbl_number(const char *name, uint32_t *number)
+{
+	return !strncmp(name, "hbl_", 4) && parse_number(name + 4, number) &&
+	       *number < VB_HBL_DEVICES && (name[4] != '0' || !name[5]);
+}
+
+static void check_hbl(struct parser *p, unsigned int i)
+{
+	struct vb_config_adapter *a = &p->config->adapter[i];
+
+	if (a->format != VB_FORMAT_HBL) {
+		if (p->has_generation[i] || a->ports)
+			fail(p, p->section_line[i],
+			     "%s: only adapters of the format hbl have this key",
+			     a->ports ? "ports" : "generation");
+		return;
+	}
+	if (!hbl_number(a->name, &a->hbl_number))
+		fail(p, p->section_line[i],
+		     "[adapter %s]: an adapter of the format hbl must be called hbl_0 to hbl_%d",
+		     a->name, VB_HBL_DEVICES - 1);
+}
+
 /* "mlx5_0" is an mlx5 unless it says otherwise. */
 static void check_formats(struct parser *p)
 {
@@ -500,6 +559,8 @@ static void check_formats(struct parser *p)
 		else if (a->cqe_size && a->format != VB_FORMAT_MLX4)
 			fail(p, p->section_line[i],
 			     "cqe_size: only adapters of the format mlx4 have a choice");
+		else
+			check_hbl(p, i);
 	}
 }
 
@@ -568,6 +629,7 @@ void vb_config_default(struct vb_config *config)
 
 		snprintf(a->name, VB_NAME_MAX, "%s", names[i]);
 		find_format(a->name, strcspn(a->name, "_"), &a->format);
+		hbl_number(a->name, &a->hbl_number);
 	}
 	finish_all(config);
 }

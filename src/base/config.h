@@ -13,6 +13,8 @@
  *	dpa_eus = 256             ; execution units of the accelerator
  *	cqe_size = 64             ; mlx4: bytes of a completion queue entry, 32 or 64
  *	rpc_timeout = 6000        ; milliseconds that a call of device code may take
+ *	generation = gaudi2       ; hbl: or gaudi3
+ *	ports = 4                 ; hbl: 1 to 24, the last quarter of them scale-out
  */
 #pragma once
 
@@ -28,11 +30,16 @@ enum {
 	VB_CONFIG_MAX_ADDRESSES = 8,
 	VB_NAME_MAX = 32,
 	VB_CONFIG_MAX_EUS = 4096,
-	VB_CONFIG_MAX_RPC_TIMEOUT = 3600000
+	VB_CONFIG_MAX_RPC_TIMEOUT = 3600000,
+	VB_CONFIG_MAX_PORTS = 24,
+	VB_HBL_DEVICES = 64, /* hbl_0 ... hbl_63 */
 };
 
 /* The queue formats; VB_FORMATS counts them. */
-enum vb_format { VB_FORMAT_MLX5, VB_FORMAT_MLX4, VB_FORMATS };
+enum vb_format { VB_FORMAT_MLX5, VB_FORMAT_MLX4, VB_FORMAT_HBL, VB_FORMATS };
+
+/* Of hbl devices. */
+enum vb_generation { VB_GAUDI2, VB_GAUDI3 };
 
 struct vb_config_adapter {
 	char name[VB_NAME_MAX];
@@ -49,6 +56,9 @@ struct vb_config_adapter {
 	uint32_t dpa_eus;     /* execution units of the accelerator; 0: its default */
 	uint32_t cqe_size;    /* mlx4: bytes of a completion queue entry, 32 or 64 */
 	uint32_t rpc_timeout; /* longest call of device code, in milliseconds; 0: the default */
+	enum vb_generation generation; /* hbl */
+	uint32_t ports;                /* hbl: 1 ... VB_CONFIG_MAX_PORTS; others: 1 */
+	uint32_t hbl_number;           /* N of hbl_N, and of /dev/accel/accelN */
 };
 
 struct vb_config {

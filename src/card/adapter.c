@@ -114,6 +114,29 @@ void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_att
 	};
 }
 
+/*
+ * Ports of hbl adapters may share the host's addresses, so each has a link-local GID of its own in front, made of the
+ * adapter's GUID and the port.
+ */
+int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,
+		   struct vb_gid *out)
+{
+	bool own = adapter->config->format == VB_FORMAT_HBL;
+
+	if (own && !index) {
+		*out = (struct vb_gid){ .gid.raw = { 0xfe, 0x80 } };
+		memcpy(&out->gid.raw[8], &adapter->guid, sizeof(adapter->guid));
+		out->gid.raw[14] ^= (uint8_t)port;
+		out->ifindex = adapter->config->ifindex;
+		return 0;
+	}
+	index -= own;
+	if (index >= adapter->num_gids)
+		return -ENODATA;
+	*out = adapter->gids[index];
+	return 0;
+}
+
 static struct vb_interfaces interfaces;
 
 static void read_interfaces(void)

@@ -27,7 +27,7 @@
 #include "base/config.h"
 #include "base/public.h"
 
-enum { VB_GID_TABLE_LEN = 16, VB_PORTS = 1 };
+enum { VB_GID_TABLE_LEN = 16 };
 
 /* Limits of every adapter of this build; the config may lower some of them. */
 enum vb_limits {
@@ -74,6 +74,9 @@ struct vb_uar;
 /* The adapters of the configuration, in order. -EINVAL where the configuration is bad. */
 VB_PUBLIC int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count);
 VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr);
+/* Entry index of a port's GID table: 0, -ENODATA where empty. The first of an hbl port is that port's own. */
+VB_PUBLIC int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,
+			     struct vb_gid *gid);
 /* True where the GID belongs to this host, so that its QPs are reached without a wire. */
 VB_PUBLIC bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_gid *gid);
 

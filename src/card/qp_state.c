@@ -143,14 +143,16 @@ static int check_av(const struct vb_qp *qp, const struct ibv_ah_attr *av)
 	const struct vb_adapter *adapter = qp->dev->adapter;
 
 	/* On Ethernet every address vector has a global route, from an entry of the GID table that is in use. */
-	if (!av->is_global || av->grh.sgid_index >= adapter->num_gids || av->port_num > VB_PORTS)
+	if (!av->is_global || av->grh.sgid_index >= adapter->num_gids ||
+	    av->port_num > adapter->config->ports)
 		return -EINVAL;
 	return 0;
 }
 
 static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	if ((mask & IBV_QP_PORT) && (attr->port_num < 1 || attr->port_num > VB_PORTS))
+	if ((mask & IBV_QP_PORT) &&
+	    (attr->port_num < 1 || attr->port_num > qp->dev->adapter->config->ports))
 		return -EINVAL;
 	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index)
 		return -EINVAL;

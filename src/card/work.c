@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/rcu.h"
+#include "card/hbl/internal.h"
 
 static struct {
 	struct vb_lock
@@ -235,6 +236,7 @@ static void run_timers(uint64_t now)
 static uint64_t card_work(void)
 {
 	uint32_t blocked = atomic_load(&pending.waiting);
+	uint64_t hbl_timer = vb_hbl_work(), timer;
 	struct vb_qp *qp;
 	uint64_t now;
 
@@ -255,15 +257,19 @@ static uint64_t card_work(void)
 		if (now >= atomic_load(&pending.next_timer))
 			run_timers(now);
 	}
-	return atomic_load(&pending.next_timer);
+	timer = atomic_load(&pending.next_timer);
+	return timer < hbl_timer ? timer : hbl_timer;
 }
 
 static enum vb_pending card_pending(void)
 {
-	if (atomic_load_explicit(&pending.runnable, memory_order_acquire))
+	enum vb_pending hbl = vb_hbl_pending();
+
+	if (hbl == VB_PENDING_RUNNABLE ||
+	    atomic_load_explicit(&pending.runnable, memory_order_acquire))
 		return VB_PENDING_RUNNABLE;
 	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED
-									    : VB_PENDING_NONE;
+									    : hbl;
 }
 
 /* The acknowledgement that a request carries. */
@@ -280,9 +286,14 @@ static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 static void card_receive(const struct vb_pkt *pkt)
 {
-	struct vb_qp *qp = vb_qp_find(pkt->dqpn);
+	struct vb_qp *qp;
 	bool waited_for;
 
+	if (__builtin_expect(pkt->transport == VB_TRANSPORT_HBL, 0)) {
+		vb_hbl_receive(pkt);
+		return;
+	}
+	qp = vb_qp_find(pkt->dqpn);
 	if (!qp)
 		return;
 	if (pkt->op >= VB_PKT_ACK) {
@@ -308,6 +319,7 @@ static void card_forked(void)
 	pending.work = pending.blocked = pending.timers = NULL;
 	pending.runnable = pending.waiting = 0;
 	pending.next_timer = UINT64_MAX;
+	vb_hbl_forked();
 }
 
 const struct vb_sink vb_card_sink = {

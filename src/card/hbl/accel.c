@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what a program sees of /dev/accel/accelN: its ioctls, and the port files below /sys. The preload of `verbatim run`
+ * leads the program's open(), ioctl() and close() here.
+ *
+ * Two numbers name the memory ioctl: that of the driver under drivers/misc (until Linux 6.6), and that of the DRM one.
+ */
+#include "card/hbl/internal.h"
+
+#include <errno.h>
+#include <misc/habanalabs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define DRM_HL_MEMORY  _IOWR('d', 0x45, union hl_mem_args)
+#define MEM_FORCE_HINT 0x8
+
+static int map(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *va)
+{
+	bool forced = in->flags & MEM_FORCE_HINT;
+
+	if (in->flags & HL_MEM_USERPTR)
+		return vb_hbl_memory_map_host(
+			memory, (void *)(uintptr_t)in->map_host.host_virt_addr,
+			in->map_host.mem_size, in->map_host.hint_addr, forced, va);
+	return vb_hbl_memory_map(memory, in->map_device.handle, in->map_device.hint_addr, forced,
+				 va);
+}
+
+static int memory_ioctl(struct vb_hbl_memory *memory, union hl_mem_args *args)
+{
+	const struct hl_mem_in in = args->in;
+	uint64_t result = 0;
+	int ret;
+
+	switch (in.op) {
+	case HL_MEM_OP_ALLOC:
+		if (in.alloc.page_size & (in.alloc.page_size - 1))
+			return -EINVAL;
+		ret = vb_hbl_memory_alloc(memory, in.alloc.mem_size, &result);
+		break;
+	case HL_MEM_OP_FREE:
+		return vb_hbl_memory_free(memory, in.free.handle);
+	case HL_MEM_OP_MAP:
+		ret = map(memory, &in, &result);
+		break;
+	case HL_MEM_OP_UNMAP:
+		return vb_hbl_memory_unmap(memory, in.unmap.device_virt_addr);
+	default:
+		return -ENOTTY;
+	}
+	if (!ret) {
+		memset(args, 0, sizeof(*args));
+		args->out.device_virt_addr = result; /* and .handle: the same place */
+	}
+	return ret;
+}
+
+int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg)
+{
+	struct vb_hbl *hbl;
+	int ret;
+
+	/* The number is an int to the kernel; programs pass it sign-extended, too. */
+	if ((uint32_t)request != (uint32_t)HL_IOCTL_MEMORY &&
+	    (uint32_t)request != (uint32_t)DRM_HL_MEMORY)
+		return -ENOTTY;
+	hbl = vb_hbl_lock_fd(fd);
+	if (!hbl)
+		return -ENOTTY;
+	ret = arg ? memory_ioctl(&hbl->memory, arg) : -EFAULT;
+	vb_hbl_unlock();
+	return ret;
+}
+
+int vb_hbl_phys_state(const char *name, unsigned int port, char *text, size_t len)
+{
+	struct vb_adapter *const *list;
+	unsigned int count;
+
+	if (vb_card_adapters(&list, &count))
+		return -ENOENT;
+	for (unsigned int i = 0; i < count; i++) {
+		struct ibv_port_attr attr;
+
+		if (strcmp(list[i]->config->name, name) || port < 1 ||
+		    port > list[i]->config->ports)
+			continue;
+		vb_adapter_query_port(list[i], &attr);
+		return snprintf(text, len, "%u: %s\n", attr.phys_state,
+				attr.phys_state == 5 ? "LinkUp" : "Disabled");
+	}
+	return -ENOENT;
+}

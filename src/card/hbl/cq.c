@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns completion queues: their three pages of memory, and writing entries.
+ *
+ *	mem   [ CQE 16 B | ... ]        the card writes, the program clears the valid bit
+ *	pi    producer index            the card writes, free running
+ *	regs  consumer index            the program writes; the card looks before it writes an entry
+ *
+ * Each queue has a register page of its own and only the newest consumer index matters, so the page is plain memory.
+ */
+#include "card/hbl/internal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/fault.h"
+#include "base/rcu.h"
+
+enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
+
+static void *pages(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap(const struct vb_hbl_cq_info *info)
+{
+	if (info->mem)
+		munmap(info->mem, info->size);
+	if (info->pi)
+		munmap(info->pi, VB_HBL_PAGE);
+	if (info->regs)
+		munmap(info->regs, VB_HBL_PAGE);
+}
+
+static int map(struct vb_hbl_cq_info *info)
+{
+	info->size = (info->entries * VB_HBL_CQE_SIZE + VB_HBL_PAGE - 1) & ~(VB_HBL_PAGE - 1u);
+	info->mem = pages(info->size);
+	info->pi = pages(VB_HBL_PAGE);
+	info->regs = pages(VB_HBL_PAGE);
+	if (info->mem && info->pi && info->regs)
+		return 0;
+	unmap(info);
+	return -ENOMEM;
+}
+
+/* The device's mutex held: a number for it. */
+static int enter(struct vb_hbl_cq *cq)
+{
+	struct vb_hbl_port *port = cq->port;
+
+	if (!port->ready)
+		return -EPERM;
+	if (cq->info.cc) {
+		if (!port->attr.advanced)
+			return -EINVAL;
+		if (port->cc_cq)
+			return -EBUSY;
+		cq->info.number = 0;
+		atomic_store(&port->cc_cq, cq);
+		return 0;
+	}
+	for (uint32_t i = 0; i < VB_HBL_CQS; i++) {
+		if (port->cqs[i])
+			continue;
+		port->cqs[i] = cq;
+		cq->info.number = VB_HBL_CQ_FIRST + i;
+		cq->info.regs_offset = cq->info.number % 2 ? REGS_ODD : REGS_EVEN;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+static struct vb_hbl_port *first_port(struct vb_hbl *hbl)
+{
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
+		if (hbl->ports[i].used)
+			return &hbl->ports[i];
+	return NULL;
+}
+
+int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool cc, void *cookie,
+		     struct vb_hbl_cq **out)
+{
+	struct vb_hbl_port *port = number ? vb_hbl_port(hbl, number) : first_port(hbl);
+	struct vb_hbl_cq *cq = NULL;
+	int ret;
+
+	if (!port || entries < VB_HBL_CQE_MIN || entries > VB_HBL_CQE_MAX ||
+	    (entries & (entries - 1)))
+		return -EINVAL;
+	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
+		return -ENOMEM;
+	*cq = (struct vb_hbl_cq){
+		.hbl = hbl, .port = port, .cookie = cookie, .info = { .entries = entries, .cc = cc }
+	};
+	ret = map(&cq->info);
+	if (ret)
+		goto free_cq;
+	pthread_mutex_lock(&hbl->mutex);
+	ret = enter(cq);
+	pthread_mutex_unlock(&hbl->mutex);
+	if (ret)
+		goto unmap;
+	*out = cq;
+	return 0;
+
+unmap:
+	unmap(&cq->info);
+free_cq:
+	free(cq);
+	return ret;
+}
+
+int vb_hbl_cq_destroy(struct vb_hbl_cq *cq)
+{
+	struct vb_hbl *hbl = cq->hbl;
+	int ret = 0;
+
+	pthread_mutex_lock(&hbl->mutex);
+	if (cq->users)
+		ret = -EBUSY;
+	else if (cq->info.cc)
+		atomic_store(&cq->port->cc_cq, NULL);
+	else
+		cq->port->cqs[cq->info.number - VB_HBL_CQ_FIRST] = NULL;
+	pthread_mutex_unlock(&hbl->mutex);
+	if (ret)
+		return ret;
+	vb_read_wait(); /* a report may be under way */
+	unmap(&cq->info);
+	free(cq);
+	return 0;
+}
+
+void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info *info)
+{
+	*info = cq->info;
+}
+
+/* --- writing ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * The queues are the program's to unmap or to scribble on, so nothing that is read decides where to write, and what is
+ * written is written with a recovery point.
+ */
+static bool has_room(struct vb_hbl_cq *cq)
+{
+	uint64_t regs = 0;
+	uint32_t ci;
+
+	if (vb_fault_copy(&regs, (char *)cq->info.regs + cq->info.regs_offset, sizeof(regs)))
+		return false;
+	regs = le64toh(regs);
+	/* Gaudi2: the number of the queue is in the low half. */
+	ci = cq->hbl->generation == VB_GAUDI2 ? (uint32_t)(regs >> 32) : (uint32_t)regs;
+	return cq->produced - ci < cq->info.entries;
+}
+
+static void write_entry(struct vb_hbl_cq *cq, const void *entry)
+{
+	char *at = (char *)cq->info.mem +
+		   (size_t)(cq->produced & (cq->info.entries - 1)) * VB_HBL_CQE_SIZE;
+	uint64_t pi = htole64(cq->produced + 1);
+
+	/* The rest of the entry before the word with the valid bit, that before the index. */
+	if (vb_fault_copy(at + 4, (const char *)entry + 4, VB_HBL_CQE_SIZE - 4))
+		return;
+	atomic_thread_fence(memory_order_release);
+	if (vb_fault_copy(at, entry, 4))
+		return;
+	atomic_thread_fence(memory_order_release);
+	if (!vb_fault_copy(cq->info.pi, &pi, sizeof(pi)))
+		cq->produced++;
+}
+
+void vb_hbl_cq_push(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
+{
+	_Alignas(16) uint8_t entry[VB_HBL_CQE_SIZE];
+	bool failed = false;
+
+	vb_hbl_encode_cqe(entry, completion);
+	vb_lock(&cq->lock);
+	if (!cq->failed && has_room(cq)) {
+		write_entry(cq, entry);
+	} else {
+		failed = !cq->failed;
+		cq->failed = true;
+	}
+	vb_unlock(&cq->lock);
+	if (failed)
+		vb_hbl_event(cq->hbl, IBV_EVENT_CQ_ERR, cq->cookie, cq->port->number);
+}
+
+/* Reports overwrite what nobody read: the phase tells. */
+void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report)
+{
+	_Alignas(16) uint8_t entry[VB_HBL_CQE_SIZE];
+
+	vb_lock(&cq->lock);
+	report->phase = !(cq->produced & cq->info.entries);
+	vb_hbl_encode_ccqe(entry, report);
+	write_entry(cq, entry);
+	vb_unlock(&cq->lock);
+}

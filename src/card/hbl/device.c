@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns open hbl devices: who has one, their ports, and which device and port a GID belongs to.
+ *
+ * A device is acquired when its accelerator file is opened (or by a context that opens it itself) and let go when both
+ * the file is closed and the context is gone. On the host it has one owner: the claim lies in the registry, where it
+ * ends with the process.
+ *
+ *	accel_open ----> vb_hbl: memory ----> vb_hbl_open: ports, QPs, ... ----> vb_hbl_close ----> accel_close
+ */
+#include "card/hbl/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/rcu.h"
+#include "card/internal.h"
+
+static struct vb_hbl *_Atomic devices[VB_HBL_DEVICES];
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct vb_hbl *vb_hbl_find(uint32_t number)
+{
+	return number < VB_HBL_DEVICES
+		       ? atomic_load_explicit(&devices[number], memory_order_acquire)
+		       : NULL;
+}
+
+bool vb_hbl_stale(const struct vb_hbl *hbl)
+{
+	return hbl->epoch != vb_fabric_epoch();
+}
+
+/* A forked child owns none of its parent's devices; the memory behind them stays where it is. */
+void vb_hbl_forget_devices(void)
+{
+	pthread_mutex_init(&devices_lock, NULL);
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++)
+		atomic_store(&devices[i], NULL);
+}
+
+/* devices_lock held */
+static struct vb_hbl *by_fd(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return NULL;
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
+		struct vb_hbl *hbl = vb_hbl_find(i);
+
+		if (hbl && hbl->inode == st.st_ino && S_ISREG(st.st_mode))
+			return hbl;
+	}
+	return NULL;
+}
+
+struct vb_hbl *vb_hbl_lock_fd(int fd)
+{
+	struct vb_hbl *hbl;
+
+	pthread_mutex_lock(&devices_lock);
+	hbl = by_fd(fd);
+	if (!hbl)
+		pthread_mutex_unlock(&devices_lock);
+	return hbl;
+}
+
+void vb_hbl_unlock(void)
+{
+	pthread_mutex_unlock(&devices_lock);
+}
+
+struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number)
+{
+	return number >= 1 && number <= hbl->adapter->config->ports && hbl->ports[number].used
+		       ? &hbl->ports[number]
+		       : NULL;
+}
+
+void vb_hbl_event(struct vb_hbl *hbl, enum ibv_event_type type, void *cookie, uint32_t port)
+{
+	if (hbl->async)
+		hbl->async(hbl->async_arg, &(struct vb_event){ .type = type,
+							       .cookie = cookie,
+							       .port = (uint8_t)port });
+}
+
+/* --- acquiring -------------------------------------------------------------------------------------------------- */
+
+static struct vb_adapter *find_adapter(unsigned int number)
+{
+	struct vb_adapter *const *list;
+	unsigned int count;
+
+	if (vb_card_adapters(&list, &count))
+		return NULL;
+	for (unsigned int i = 0; i < count; i++)
+		if (list[i]->config->format == VB_FORMAT_HBL &&
+		    list[i]->config->hbl_number == number)
+			return list[i];
+	return NULL;
+}
+
+static int open_file(struct vb_hbl *hbl, int flags)
+{
+	struct stat st;
+	int fd, ours, ret;
+
+	fd = memfd_create("verbatim-accel", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+	if (fd < 0)
+		return -errno;
+	ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	ret = ours < 0 || fstat(fd, &st) ? -errno : vb_hbl_memory_init(&hbl->memory, ours);
+	if (ret) {
+		if (ours >= 0)
+			close(ours);
+		close(fd);
+		return ret;
+	}
+	hbl->inode = st.st_ino;
+	hbl->fd = fd;
+	return 0;
+}
+
+static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
+{
+	struct vb_hbl *hbl = calloc(1, sizeof(*hbl));
+	uint32_t number = adapter->config->hbl_number;
+	int ret;
+
+	if (!hbl)
+		return -ENOMEM;
+	hbl->adapter = adapter;
+	hbl->number = number;
+	hbl->generation = adapter->config->generation;
+	pthread_mutex_init(&hbl->mutex, NULL);
+	ret = vb_fault_arm();
+	if (!ret)
+		ret = vb_fabric_start(&vb_card_sink);
+	if (ret)
+		goto free_device;
+	hbl->epoch = vb_fabric_epoch();
+	ret = vb_registry_claim(number);
+	if (ret)
+		goto stop_fabric;
+	ret = open_file(hbl, flags);
+	if (ret)
+		goto release;
+	*out = hbl;
+	return 0;
+
+release:
+	vb_registry_release(number);
+stop_fabric:
+	vb_fabric_stop();
+free_device:
+	pthread_mutex_destroy(&hbl->mutex);
+	free(hbl);
+	return ret;
+}
+
+/* devices_lock held */
+static void let_go(struct vb_hbl *hbl)
+{
+	atomic_store(&devices[hbl->number], NULL);
+	vb_read_wait(); /* packets for it may be under way */
+	vb_hbl_memory_destroy(&hbl->memory);
+	vb_registry_release(hbl->number);
+	vb_fabric_stop();
+	pthread_mutex_destroy(&hbl->mutex);
+	free(hbl);
+}
+
+/* devices_lock held */
+static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
+{
+	int ret;
+
+	if (vb_hbl_find(adapter->config->hbl_number))
+		return -EBUSY;
+	ret = make(adapter, flags, hbl);
+	if (!ret)
+		atomic_store(&devices[adapter->config->hbl_number], *hbl);
+	return ret;
+}
+
+int vb_hbl_accel_open(unsigned int number, int flags)
+{
+	struct vb_adapter *adapter = find_adapter(number);
+	struct vb_hbl *hbl;
+	int ret;
+
+	if (!adapter)
+		return -ENOENT;
+	pthread_mutex_lock(&devices_lock);
+	ret = acquire(adapter, flags, &hbl);
+	if (!ret)
+		ret = hbl->fd;
+	pthread_mutex_unlock(&devices_lock);
+	return ret;
+}
+
+/* Without the lock: most descriptors are none of ours, and some are closed by us with the lock held. */
+static bool is_accel(int fd)
+{
+	bool found = false;
+
+	vb_read_lock();
+	for (uint32_t i = 0; i < VB_HBL_DEVICES && !found; i++) {
+		struct vb_hbl *hbl = vb_hbl_find(i);
+
+		found = hbl && hbl->fd == fd && !hbl->own_fd;
+	}
+	vb_read_unlock();
+	return found;
+}
+
+void vb_hbl_accel_close(int fd)
+{
+	if (!is_accel(fd))
+		return;
+	pthread_mutex_lock(&devices_lock);
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
+		struct vb_hbl *hbl = vb_hbl_find(i);
+
+		if (!hbl || hbl->fd != fd || hbl->own_fd)
+			continue;
+		hbl->fd = -1;
+		if (!hbl->has_context)
+			let_go(hbl);
+	}
+	pthread_mutex_unlock(&devices_lock);
+}
+
+/* --- contexts --------------------------------------------------------------------------------------------------- */
+
+static void init_ports(struct vb_hbl *hbl, uint64_t mask)
+{
+	uint32_t count = hbl->adapter->config->ports, out = (count + 3) / 4;
+
+	for (uint32_t i = 1; i <= count; i++) {
+		struct vb_hbl_port *port = &hbl->ports[i];
+
+		memset(port, 0, sizeof(*port));
+		port->number = i;
+		port->used = !mask || (mask >> i & 1);
+		port->scale_out = i > count - out;
+	}
+}
+
+/* A context without direct verbs: the driver sets the ports up. */
+static int setup_all(struct vb_hbl *hbl)
+{
+	int ret = 0;
+
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports && !ret; i++)
+		ret = vb_hbl_port_setup(
+			hbl, &(struct vb_hbl_port_attr){ .port = i,
+							 .max_wqs = VB_HBL_DEFAULT_WQS,
+							 .max_wqes = VB_HBL_DEFAULT_WQES });
+	return ret;
+}
+
+static int take_context(struct vb_adapter *adapter, int core_fd, struct vb_hbl **out)
+{
+	struct vb_hbl *hbl = core_fd < 0 ? NULL : by_fd(core_fd);
+	int ret = 0;
+
+	if (core_fd < 0)
+		ret = acquire(adapter, O_CLOEXEC, &hbl);
+	else if (!hbl)
+		ret = fcntl(core_fd, F_GETFD) < 0 ? -EBADF : -ENODEV;
+	else if (hbl->adapter != adapter)
+		ret = -EINVAL;
+	else if (hbl->has_context)
+		ret = -EBUSY;
+	if (ret)
+		return ret;
+	hbl->own_fd = core_fd < 0;
+	hbl->has_context = true;
+	*out = hbl;
+	return 0;
+}
+
+int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
+		void (*async)(void *arg, const struct vb_event *event), void *arg,
+		struct vb_hbl **out)
+{
+	uint64_t all = ((2ull << adapter->config->ports) - 1) & ~1ull;
+	struct vb_hbl *hbl;
+	int ret;
+
+	if (adapter->config->format != VB_FORMAT_HBL)
+		return -EOPNOTSUPP;
+	if (ports_mask & ~all)
+		return -EINVAL;
+	pthread_mutex_lock(&devices_lock);
+	ret = take_context(adapter, core_fd, &hbl);
+	pthread_mutex_unlock(&devices_lock);
+	if (ret)
+		return ret;
+	init_ports(hbl, ports_mask);
+	hbl->async = async;
+	hbl->async_arg = arg;
+	ret = core_fd < 0 ? setup_all(hbl) : 0;
+	if (ret) {
+		vb_hbl_close(hbl);
+		return ret;
+	}
+	*out = hbl;
+	return 0;
+}
+
+static void destroy_objects(struct vb_hbl *hbl, struct vb_hbl_port *port)
+{
+	for (uint32_t i = 0; i < VB_HBL_FIFOS; i++)
+		if (port->fifos[i])
+			vb_hbl_fifo_destroy(port->fifos[i]);
+	for (uint32_t i = 0; i < VB_HBL_CQS; i++)
+		if (port->cqs[i])
+			vb_hbl_cq_destroy(port->cqs[i]);
+	if (port->cc_cq)
+		vb_hbl_cq_destroy(port->cc_cq);
+	if (port->encap)
+		vb_hbl_encap_destroy(port->encap);
+}
+
+void vb_hbl_close(struct vb_hbl *hbl)
+{
+	if (vb_hbl_stale(hbl))
+		return; /* a forked child: it is the parent's */
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
+		for (uint32_t k = 0; k < VB_HBL_FIFOS; k++)
+			if (hbl->ports[i].fifos[k])
+				vb_hbl_fifo_destroy(hbl->ports[i].fifos[k]);
+	while (hbl->qps)
+		vb_hbl_qp_destroy(hbl->qps);
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
+		destroy_objects(hbl, &hbl->ports[i]);
+	vb_read_wait();
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++) {
+		free(hbl->ports[i].qps);
+		hbl->ports[i] = (struct vb_hbl_port){ 0 };
+	}
+	pthread_mutex_lock(&devices_lock);
+	hbl->has_context = false;
+	hbl->async = NULL;
+	if (hbl->own_fd)
+		close(hbl->fd);
+	if (hbl->own_fd || hbl->fd < 0)
+		let_go(hbl);
+	pthread_mutex_unlock(&devices_lock);
+}
+
+uint64_t vb_hbl_ports(const struct vb_hbl *hbl)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
+		mask |= (uint64_t)hbl->ports[i].used << i;
+	return mask;
+}
+
+/* --- ports ------------------------------------------------------------------------------------------------------ */
+
+int vb_hbl_port_setup(struct vb_hbl *hbl, const struct vb_hbl_port_attr *attr)
+{
+	struct vb_hbl_port *port = vb_hbl_port(hbl, attr->port);
+	struct vb_hbl_qp *_Atomic *qps;
+	int ret = 0;
+
+	if (!port || attr->max_wqs < 2 || attr->max_wqs > VB_HBL_MAX_QPN ||
+	    attr->max_wqes < VB_HBL_WQES_MIN || attr->max_wqes > VB_HBL_WQES_MAX ||
+	    (attr->max_wqes & (attr->max_wqes - 1)) || (attr->no_index_check && !attr->advanced))
+		return -EINVAL;
+	qps = calloc(VB_HBL_MAX_QPN + 1, sizeof(*qps));
+	if (!qps)
+		return -ENOMEM;
+	pthread_mutex_lock(&hbl->mutex);
+	if (port->ready) {
+		ret = -EPERM;
+		free(qps);
+	} else {
+		port->attr = *attr;
+		port->qps = qps;
+		port->ready = true;
+	}
+	pthread_mutex_unlock(&hbl->mutex);
+	return ret;
+}
+
+int vb_hbl_port_query(struct vb_hbl *hbl, uint32_t number, struct vb_hbl_port_info *info)
+{
+	struct vb_hbl_port *port = vb_hbl_port(hbl, number);
+
+	if (!port)
+		return -EINVAL;
+	pthread_mutex_lock(&hbl->mutex);
+	*info = (struct vb_hbl_port_info){
+		.max_qps = port->attr.max_wqs,
+		.qps = port->num_qps,
+		.max_qpn = port->max_qpn,
+		.advanced = port->attr.advanced,
+		.scale_out = port->scale_out,
+	};
+	pthread_mutex_unlock(&hbl->mutex);
+	return 0;
+}
+
+/* --- who a GID is ----------------------------------------------------------------------------------------------- */
+
+static bool has_gid(const struct vb_adapter *adapter, uint32_t port, const union ibv_gid *gid)
+{
+	struct vb_gid entry;
+
+	for (unsigned int i = 0; !vb_adapter_gid(adapter, port, i, &entry); i++)
+		if (!memcmp(&entry.gid, gid, sizeof(*gid)))
+			return true;
+	return false;
+}
+
+/*
+ * The first GID of a port is its own. One that several ports share (an IP address of the host) means the port of the same
+ * number on another device, which is how such devices are cabled, and the own one where no other has it.
+ */
+int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
+		   const union ibv_gid *gid, bool loopback, uint32_t *device, uint32_t *port)
+{
+	struct vb_adapter *const *list;
+	unsigned int count;
+	int best = 0;
+
+	*device = hbl->number;
+	*port = from->number;
+	if (loopback)
+		return 0;
+	if (vb_card_adapters(&list, &count))
+		return -EHOSTUNREACH;
+	for (unsigned int i = 0; i < count; i++) {
+		if (list[i]->config->format != VB_FORMAT_HBL)
+			continue;
+		for (uint32_t p = 1; p <= list[i]->config->ports; p++) {
+			int score = 1 + (list[i] != hbl->adapter) + 2 * (p == from->number);
+
+			if (score <= best || !has_gid(list[i], p, gid))
+				continue;
+			best = score;
+			*device = list[i]->config->hbl_number;
+			*port = p;
+		}
+	}
+	return best ? 0 : -EHOSTUNREACH;
+}

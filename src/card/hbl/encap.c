@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns encapsulation objects: the header that a port puts in front of a queue pair's packets. One per port; queue pairs
+ * name it when they are connected. In shared memory packets need no headers; a wire will read them from here.
+ */
+#include "card/hbl/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENCAP_NUMBER = 1 };
+
+static bool is_valid(const struct vb_hbl_encap_attr *attr)
+{
+	if (!attr->ipv4_addr || attr->header_size > VB_HBL_ENCAP_HEADER_MAX)
+		return false;
+	switch (attr->type) {
+	case VB_HBL_ENCAP_NONE:
+		return !attr->header_size;
+	case VB_HBL_ENCAP_IPV4:
+	case VB_HBL_ENCAP_UDP:
+		return attr->header && attr->header_size && attr->proto_or_port;
+	default:
+		return false;
+	}
+}
+
+int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr,
+			struct vb_hbl_encap **out)
+{
+	struct vb_hbl_port *port = vb_hbl_port(hbl, attr->port);
+	struct vb_hbl_encap *encap;
+	int ret = 0;
+
+	if (!port || !is_valid(attr))
+		return -EINVAL;
+	encap = calloc(1, sizeof(*encap));
+	if (!encap)
+		return -ENOMEM;
+	encap->hbl = hbl;
+	encap->port = port;
+	encap->attr = *attr;
+	encap->attr.header = encap->bytes;
+	if (attr->header_size)
+		memcpy(encap->bytes, attr->header, attr->header_size);
+	pthread_mutex_lock(&hbl->mutex);
+	if (!port->ready)
+		ret = -EPERM;
+	else if (port->encap)
+		ret = -EBUSY;
+	else
+		port->encap = encap;
+	pthread_mutex_unlock(&hbl->mutex);
+	if (ret)
+		free(encap);
+	else
+		*out = encap;
+	return ret;
+}
+
+uint32_t vb_hbl_encap_number(const struct vb_hbl_encap *encap)
+{
+	return ENCAP_NUMBER;
+}
+
+int vb_hbl_encap_destroy(struct vb_hbl_encap *encap)
+{
+	struct vb_hbl *hbl = encap->hbl;
+	int ret = 0;
+
+	pthread_mutex_lock(&hbl->mutex);
+	if (encap->users)
+		ret = -EBUSY;
+	else
+		encap->port->encap = NULL;
+	pthread_mutex_unlock(&hbl->mutex);
+	if (!ret)
+		free(encap);
+	return ret;
+}

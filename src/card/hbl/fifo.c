@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns user FIFOs: the register page that the program stores into, the entries, and their consumer index.
+ *
+ *	store FIRST32, SECOND32 (DB) ... FOURTH32 (CC)      any thread; every store traps into vb_hbl_fifo_store()
+ *	          |  the last dword pushes
+ *	          v
+ *	[ entry | entry | ... ] --> one thread at a time carries them out, in order; ci moves on
+ *	    full: the entry is lost, one event
+ *
+ * Who stores also carries out, unless another thread is at it: then that one finds the entry. A half-written entry is
+ * kept per thread, so that two threads which write the two halves of their doorbells at the same time do not mix them.
+ */
+#include "card/hbl/internal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/rcu.h"
+#include "base/trap.h"
+
+enum {
+	G2_SIZE = 512, /* bytes: 64 doorbells */
+	G2_BP = 256,
+	G2_CI_MASK = 63,
+	G3_SIZE = 256, /* dwords: 128 doorbells */
+	G3_BP = 128,
+	G3_CI_MASK = 0x7ff,
+	SECOND_OFFSET = 0x80, /* two doorbells in a page of the hardware */
+	LATCHES = 8,
+};
+
+/* Dwords of an entry whose last one is still to come. */
+struct latch {
+	uint64_t serial;
+	uint32_t dword[4];
+};
+
+static _Thread_local struct latch latches[LATCHES];
+
+static uint32_t dwords(const struct vb_hbl_fifo *fifo)
+{
+	return fifo->type == VB_HBL_FIFO_CC ? 4 : 2;
+}
+
+/* --- carrying out ----------------------------------------------------------------------------------------------- */
+
+/*
+ * Gaudi2 counts 8 bytes, modulo 64. The index of a CC FIFO is one behind, as programs expect it: the first message moves
+ * it by one, later ones by two. Gaudi3 counts 4 bytes, in 11 bits.
+ */
+static uint32_t consumer_index(const struct vb_hbl_fifo *fifo)
+{
+	if (fifo->hbl->generation == VB_GAUDI3)
+		return fifo->head * dwords(fifo) & G3_CI_MASK;
+	if (fifo->type == VB_HBL_FIFO_CC)
+		return (2 * fifo->head - 1) & G2_CI_MASK;
+	return fifo->head & G2_CI_MASK;
+}
+
+static bool take(struct vb_hbl_fifo *fifo, uint32_t entry[4])
+{
+	bool any;
+
+	vb_lock(&fifo->lock);
+	any = fifo->head != fifo->tail;
+	if (any) {
+		memcpy(entry, fifo->entry[fifo->head % fifo->capacity], sizeof(fifo->entry[0]));
+		fifo->head++;
+		atomic_store_explicit(fifo->ci, htole32(consumer_index(fifo)),
+				      memory_order_release);
+	} else {
+		fifo->overrun = false;
+	}
+	vb_unlock(&fifo->lock);
+	return any;
+}
+
+static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
+{
+	struct vb_hbl_doorbell db;
+	struct vb_hbl_cc cc;
+	struct vb_hbl_qp *qp;
+	uint32_t qpn;
+
+	if (fifo->type == VB_HBL_FIFO_DB) {
+		vb_hbl_decode_doorbell(entry, &db);
+		qpn = db.qpn;
+	} else {
+		vb_hbl_decode_cc(entry, &cc);
+		qpn = cc.qpn;
+	}
+	qp = qpn <= VB_HBL_MAX_QPN
+		     ? atomic_load_explicit(&fifo->port->qps[qpn], memory_order_acquire)
+		     : NULL;
+	if (!qp) {
+		vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", fifo->hbl->adapter->config->name,
+			fifo->port->number, VB_HBL_SYN_BAD_QPN, qpn,
+			vb_hbl_syndrome_text(VB_HBL_SYN_BAD_QPN));
+		vb_hbl_event(fifo->hbl, IBV_EVENT_PORT_ERR, NULL, fifo->port->number);
+	} else if (fifo->type == VB_HBL_FIFO_DB) {
+		vb_hbl_ring(qp, db.pi);
+	} else {
+		vb_hbl_congestion(qp, &cc);
+	}
+}
+
+static bool is_empty(struct vb_hbl_fifo *fifo)
+{
+	bool empty;
+
+	vb_lock(&fifo->lock);
+	empty = fifo->head == fifo->tail;
+	vb_unlock(&fifo->lock);
+	return empty;
+}
+
+static void consume(struct vb_hbl_fifo *fifo)
+{
+	uint32_t entry[4];
+
+	/* Looked at again after letting go: an entry stored just before that was left to us. */
+	while (!is_empty(fifo) && vb_trylock(&fifo->consumer)) {
+		while (take(fifo, entry))
+			carry_out(fifo, entry);
+		vb_unlock(&fifo->consumer);
+	}
+}
+
+/* --- stores ----------------------------------------------------------------------------------------------------- */
+
+static void push(struct vb_hbl_fifo *fifo, const uint32_t dword[4])
+{
+	bool report = false;
+
+	vb_lock(&fifo->lock);
+	if (fifo->tail - fifo->head < fifo->capacity) {
+		memcpy(fifo->entry[fifo->tail++ % fifo->capacity], dword, sizeof(fifo->entry[0]));
+	} else {
+		report = !fifo->overrun;
+		fifo->overrun = true;
+	}
+	vb_unlock(&fifo->lock);
+	if (!report)
+		return;
+	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
+		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);
+	vb_hbl_event(fifo->hbl, IBV_EVENT_PORT_ERR, NULL, fifo->port->number);
+}
+
+void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data, uint32_t size)
+{
+	struct latch *latch = &latches[fifo->serial % LATCHES];
+	bool pushed = false;
+
+	if (vb_hbl_stale(fifo->hbl))
+		return;
+	/* Registers are dwords; other stores reach none. */
+	if (offset % 4 || size % 4)
+		return;
+	if (latch->serial != fifo->serial)
+		*latch = (struct latch){ .serial = fifo->serial };
+	for (uint32_t done = 0; done < size; done += 4) {
+		uint32_t at = (offset + done - fifo->info.regs_offset) / 4, value;
+
+		if (offset + done < fifo->info.regs_offset || at >= dwords(fifo))
+			continue;
+		memcpy(&value, (const char *)data + done, sizeof(value));
+		latch->dword[at] = le32toh(value);
+		if (at == dwords(fifo) - 1) {
+			push(fifo, latch->dword);
+			pushed = true;
+		}
+	}
+	if (!pushed)
+		return;
+	vb_read_lock();
+	consume(fifo);
+	if (vb_hbl_pending() == VB_PENDING_RUNNABLE)
+		vb_hbl_work();
+	vb_read_unlock();
+}
+
+static void on_store(void *arg, size_t offset, const void *data, size_t size)
+{
+	vb_hbl_fifo_store(arg, (uint32_t)offset, data, (uint32_t)size);
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------- */
+
+/* The device's mutex held: a number for it. */
+static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
+{
+	struct vb_hbl_port *port = fifo->port;
+
+	if (!port->ready)
+		return -EPERM;
+	if (fifo->type == VB_HBL_FIFO_CC && !port->attr.advanced)
+		return -EINVAL;
+	if (hint && port->fifos[hint - 1])
+		return -EBUSY;
+	for (uint32_t i = hint ? hint - 1 : 0; i < VB_HBL_FIFOS; i++) {
+		if (port->fifos[i])
+			continue;
+		port->fifos[i] = fifo;
+		fifo->info.number = i + 1;
+		fifo->info.regs_offset = i % 2 ? SECOND_OFFSET : 0;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+static void leave(struct vb_hbl_fifo *fifo)
+{
+	pthread_mutex_lock(&fifo->hbl->mutex);
+	fifo->port->fifos[fifo->info.number - 1] = NULL;
+	pthread_mutex_unlock(&fifo->hbl->mutex);
+}
+
+static void unmap_ci(struct vb_hbl_fifo *fifo)
+{
+	if (fifo->info.ci != MAP_FAILED)
+		munmap(fifo->info.ci, VB_HBL_PAGE);
+	if (fifo->ci != MAP_FAILED)
+		munmap(fifo->ci, VB_HBL_PAGE);
+}
+
+/*
+ * The consumer index is written through a mapping of our own: what the program does to its mapping cannot make the card
+ * fault.
+ */
+static int map_ci(struct vb_hbl_fifo *fifo)
+{
+	int fd = memfd_create("verbatim-ci", MFD_CLOEXEC), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, VB_HBL_PAGE)) {
+		ret = -errno;
+		goto close_fd;
+	}
+	fifo->info.ci = mmap(NULL, VB_HBL_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	fifo->ci = mmap(NULL, VB_HBL_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fifo->info.ci == MAP_FAILED || fifo->ci == MAP_FAILED) {
+		ret = -errno;
+		unmap_ci(fifo);
+		goto close_fd;
+	}
+	/* Reserve the page: a store must not be what finds memory short. */
+	atomic_store_explicit(fifo->ci, 0, memory_order_relaxed);
+close_fd:
+	close(fd);
+	return ret;
+}
+
+static void set_sizes(struct vb_hbl_fifo *fifo)
+{
+	bool g3 = fifo->hbl->generation == VB_GAUDI3;
+
+	fifo->info.size = g3 ? G3_SIZE : G2_SIZE;
+	fifo->info.bp_thresh = g3 ? G3_BP : G2_BP;
+	fifo->capacity = (g3 ? G3_SIZE * 4u : G2_SIZE) / 4 / dwords(fifo);
+}
+
+int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_type type,
+		       uint32_t hint, struct vb_hbl_fifo **out)
+{
+	static _Atomic uint64_t serials;
+	struct vb_hbl_port *port = vb_hbl_port(hbl, number);
+	struct vb_hbl_fifo *fifo = NULL;
+	int ret;
+
+	if (!port || hint > VB_HBL_FIFOS || (type != VB_HBL_FIFO_DB && type != VB_HBL_FIFO_CC))
+		return -EINVAL;
+	if (posix_memalign((void **)&fifo, _Alignof(struct vb_hbl_fifo), sizeof(*fifo)))
+		return -ENOMEM;
+	memset(fifo, 0, sizeof(*fifo));
+	fifo->hbl = hbl;
+	fifo->port = port;
+	fifo->type = type;
+	fifo->serial = 1 + atomic_fetch_add(&serials, 1);
+	set_sizes(fifo);
+	pthread_mutex_lock(&hbl->mutex);
+	ret = enter(fifo, hint);
+	pthread_mutex_unlock(&hbl->mutex);
+	if (ret)
+		goto free_fifo;
+	ret = map_ci(fifo);
+	if (ret)
+		goto leave;
+	fifo->info.regs = vb_trap_map(VB_HBL_PAGE, on_store, fifo);
+	if (!fifo->info.regs) {
+		ret = -errno;
+		goto unmap_ci;
+	}
+	*out = fifo;
+	return 0;
+
+unmap_ci:
+	unmap_ci(fifo);
+leave:
+	leave(fifo);
+free_fifo:
+	free(fifo);
+	return ret;
+}
+
+void vb_hbl_fifo_query(const struct vb_hbl_fifo *fifo, struct vb_hbl_fifo_info *info)
+{
+	*info = fifo->info;
+}
+
+void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
+{
+	/* Waits for stores that are being carried out; after them nothing is left in the FIFO. */
+	vb_trap_unmap(fifo->info.regs);
+	leave(fifo);
+	unmap_ci(fifo);
+	free(fifo);
+}

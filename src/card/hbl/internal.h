@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The objects behind hbl.h. Included only inside src/card.
+ *
+ * Locks: the device's mutex (creation, state changes) before any other; a QP's send lock may be held while taking
+ * another QP's receive lock (loopback), either while taking a CQ's; never the other way round. Lookups on the data path
+ * are inside read sections (base/rcu.h).
+ *
+ * A QP is known to other processes as device:6 port:5 qpn:13 (VB_HBL_ADDRESS); that is what packets carry.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "card/format/hbl.h"
+#include "card/hbl/hbl.h"
+#include "fabric/fabric.h"
+
+enum {
+	VB_TRANSPORT_HBL = 0x48, /* in packets; beyond enum ibv_qp_type */
+	VB_HBL_PAGE = 4096,
+	VB_HBL_MAX_READS = 16,       /* READs and atomics in flight */
+	VB_HBL_MAX_WINDOW = 1 << 23, /* packets in flight */
+	VB_HBL_PIECES = 32,          /* of a strided message in one packet */
+};
+
+static inline uint32_t vb_hbl_address(uint32_t device, uint32_t port, uint32_t qpn)
+{
+	return device << 18 | port << 13 | qpn;
+}
+
+/* --- device memory (memory.c) ---------------------------------------------------------------------------------- */
+
+struct vb_hbl_map {
+	uint64_t va, size;
+	char *host;
+	uint64_t handle; /* of the allocation; 0: the program's own memory */
+};
+
+/* Sorted by va; replaced as a whole, readers are in read sections. */
+struct vb_hbl_maps {
+	uint32_t count;
+	struct vb_hbl_map map[];
+};
+
+struct vb_hbl_buffer {
+	struct vb_hbl_buffer *next;
+	uint64_t handle; /* its offset in the accelerator's file */
+	uint64_t size;
+	char *host;
+	unsigned int maps;
+};
+
+struct vb_hbl_memory {
+	pthread_mutex_t lock; /* of everything but reading maps */
+	int fd;               /* the file behind HBM buffers */
+	uint64_t file_size;
+	struct vb_hbl_buffer *buffers;
+	struct vb_hbl_maps *_Atomic maps;
+};
+
+int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd);
+void vb_hbl_memory_destroy(struct vb_hbl_memory *memory);
+int vb_hbl_memory_alloc(struct vb_hbl_memory *memory, uint64_t size, uint64_t *handle);
+int vb_hbl_memory_free(struct vb_hbl_memory *memory, uint64_t handle);
+/* hint 0: any address. forced: that one or -EINVAL. */
+int vb_hbl_memory_map(struct vb_hbl_memory *memory, uint64_t handle, uint64_t hint, bool forced,
+		      uint64_t *va);
+int vb_hbl_memory_map_host(struct vb_hbl_memory *memory, void *host, uint64_t size, uint64_t hint,
+			   bool forced, uint64_t *va);
+int vb_hbl_memory_unmap(struct vb_hbl_memory *memory, uint64_t va);
+/* Read section: the memory behind [va, va + len), NULL where it is not mapped in one piece. */
+void *vb_hbl_memory_at(struct vb_hbl_memory *memory, uint64_t va, uint64_t len);
+
+/* --- ports and devices ------------------------------------------------------------------------------------------ */
+
+struct vb_hbl_cq {
+	struct vb_hbl *hbl;
+	struct vb_hbl_port *port;
+	void *cookie;
+	struct vb_hbl_cq_info info;
+	uint32_t users; /* QPs; under the device's mutex */
+	_Alignas(64) struct vb_lock lock;
+	uint32_t produced;
+	bool failed; /* overrun: nothing is written any more */
+};
+
+struct vb_hbl_fifo {
+	struct vb_hbl *hbl;
+	struct vb_hbl_port *port;
+	enum vb_hbl_fifo_type type;
+	uint64_t serial; /* never the same again: names the FIFO in threads' latches */
+	struct vb_hbl_fifo_info info;
+	_Atomic uint32_t *ci; /* our mapping of the page that info.ci points to */
+	uint32_t capacity;    /* entries */
+	_Alignas(64) struct vb_lock lock;
+	uint32_t head, tail; /* taken, stored; free running */
+	bool overrun;        /* reported, until it was empty again */
+	uint32_t entry[128][4];
+	_Alignas(64) struct vb_lock consumer; /* who carries entries out */
+};
+
+struct vb_hbl_encap {
+	struct vb_hbl *hbl;
+	struct vb_hbl_port *port;
+	struct vb_hbl_encap_attr attr; /* header: points to bytes */
+	uint32_t users;
+	uint8_t bytes[VB_HBL_ENCAP_HEADER_MAX];
+};
+
+struct vb_hbl_port {
+	uint32_t number; /* from 1 */
+	bool used;       /* in the context's mask */
+	bool scale_out;
+	bool ready; /* set up */
+	struct vb_hbl_port_attr attr;
+	uint32_t num_qps, last_qpn, max_qpn;
+	struct vb_hbl_qp *_Atomic *qps; /* by number; VB_HBL_MAX_QPN + 1 of them */
+	struct vb_hbl_cq *cqs[VB_HBL_CQS];
+	struct vb_hbl_cq *_Atomic cc_cq;
+	struct vb_hbl_fifo *fifos[VB_HBL_FIFOS];
+	struct vb_hbl_encap *encap;
+};
+
+struct vb_hbl {
+	struct vb_adapter *adapter;
+	uint32_t number; /* N of hbl_N */
+	enum vb_generation generation;
+	uint32_t epoch; /* of the fabric: a forked child must not touch it */
+	int fd;         /* the program's descriptor of accelN; -1: none */
+	uint64_t inode; /* of that file, so that a duplicate is known too */
+	bool has_context, own_fd;
+	struct vb_hbl_memory memory;
+	pthread_mutex_t mutex;
+	void (*async)(void *arg, const struct vb_event *event);
+	void *async_arg;
+	struct vb_hbl_qp *qps; /* all, numbered or not */
+	struct vb_hbl_port ports[VB_CONFIG_MAX_PORTS + 1];
+};
+
+/* device.c */
+struct vb_hbl *vb_hbl_find(uint32_t number); /* opened by this process, or NULL */
+/* The device of an accelerator file; it cannot go until vb_hbl_unlock(). NULL, and nothing to unlock, where none. */
+struct vb_hbl *vb_hbl_lock_fd(int fd);
+void vb_hbl_unlock(void);
+bool vb_hbl_stale(const struct vb_hbl *hbl);
+/* A port of the context; NULL where there is none, or it is not in the mask. */
+struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number);
+void vb_hbl_event(struct vb_hbl *hbl, enum ibv_event_type type, void *cookie, uint32_t port);
+/* Which device and port a GID belongs to, as seen from a port; -EHOSTUNREACH where to none of this host. */
+int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
+		   const union ibv_gid *gid, bool loopback, uint32_t *device, uint32_t *port);
+
+/* cq.c */
+void vb_hbl_cq_push(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
+void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
+
+/* --- queue pairs ------------------------------------------------------------------------------------------------ */
+
+/* A message that was sent and is not complete. */
+struct vb_hbl_flight {
+	uint32_t first_psn, last_psn;
+	uint8_t op;    /* enum vb_hbl_op */
+	bool answered; /* READ, FETCH_ADD: the answer is there */
+	uint32_t received;
+	uint32_t size;
+	uint64_t local;
+	uint64_t sent_at; /* ns; for congestion-control reports */
+};
+
+/* The requester; under lock. WQE counts are free running, positions in the ring are counts modulo its size. */
+struct vb_hbl_sq {
+	_Alignas(64) struct vb_lock lock;
+	uint32_t pi;   /* rung */
+	uint32_t next; /* to send */
+	uint32_t done; /* complete */
+	bool loaded;   /* wr is the WQE at next */
+	bool unflushed;
+	uint64_t sent; /* payload bytes of wr */
+	uint32_t psn, first_psn,
+		una; /* of the next packet, of wr, oldest without acknowledgement */
+	struct vb_hbl_flight *flight; /* ring, as many as WQEs */
+	uint32_t reads;
+	uint8_t retries;
+	uint32_t announced;        /* RECV_RDV: buffers announced */
+	uint32_t rdv_next;         /* SEND_RDV: announcements used, */
+	_Atomic uint32_t rdv_done; /* and those for good */
+	/* congestion control */
+	uint32_t window; /* packets */
+	uint32_t burst;  /* bytes per pace; 0: not paced */
+	uint64_t pace;   /* ns */
+	int64_t credit;  /* bytes left in this burst */
+	uint64_t refill; /* when the next one starts, ns */
+	/* time */
+	bool timed;
+	uint64_t stamp; /* when una last moved, as seen by the timer; 0: not seen */
+	uint32_t stamped_una;
+	struct vb_hbl_wr wr;
+};
+
+struct vb_hbl_answer {
+	uint8_t op; /* VB_PKT_READ_RESPONSE, VB_PKT_ATOMIC_RESPONSE */
+	uint32_t psn;
+	uint64_t va, value;
+	uint32_t len, sent;
+};
+
+/* A rendezvous buffer that the peer announced. */
+struct vb_hbl_announcement {
+	uint64_t va;
+	uint32_t size, tag;
+};
+
+/* The responder; under lock. */
+struct vb_hbl_rq {
+	_Alignas(64) struct vb_lock lock;
+	uint32_t epsn;
+	bool ack_due, nak_sent, answering;
+	uint8_t syndrome; /* of the acknowledgement that is due */
+	uint32_t nak_psn;
+	struct vb_hbl_answer answer[VB_HBL_MAX_READS]; /* to send: ring */
+	uint32_t ans_head, ans_tail;
+	struct vb_hbl_answer
+		replay[VB_HBL_MAX_READS]; /* atomics done: answered again, not done again */
+	uint32_t replay_next;
+	struct vb_hbl_announcement *rdv; /* SEND_RDV: ring, as many as WQEs */
+	_Atomic uint32_t rdv_tail;
+	_Atomic uint32_t rdv_used; /* RECV_RDV: announced buffers that were written */
+};
+
+enum vb_hbl_work {
+	VB_HBL_WORK_ANSWER = 1 << 0, /* acknowledgement or responses are due */
+	VB_HBL_WORK_SEND = 1 << 1,   /* go on sending */
+};
+
+struct vb_hbl_qp {
+	struct vb_hbl *hbl;
+	struct vb_hbl_port *port;      /* NULL before INIT */
+	struct vb_hbl_qp *next, *prev; /* of the device; under its mutex */
+	void *cookie;
+	uint32_t qpn;
+	_Atomic uint32_t state; /* enum ibv_qp_state */
+	struct vb_hbl_cq *req_cq, *res_cq;
+	uint32_t wqes; /* power of two */
+	uint32_t wqe_shift;
+	char *swq, *rwq;
+	struct vb_hbl_qp_attr attr;
+	struct ibv_qp_attr ibv;
+	struct vb_hbl_encap *encap;
+	uint32_t peer_device, peer; /* vb_hbl_address() */
+	struct vb_lock path_lock;   /* of opening it */
+	_Atomic bool connected;
+	struct vb_path path;
+	uint32_t mtu;
+	uint64_t timeout;      /* ns; UINT64_MAX: none */
+	_Atomic uint32_t work; /* enum vb_hbl_work */
+	struct vb_hbl_qp *next_work;
+	struct vb_hbl_qp *next_timer, *prev_timer;
+	struct vb_hbl_sq sq;
+	struct vb_hbl_rq rq;
+};
+
+/* qp.c */
+struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address); /* read section */
+/* To the error state, from anywhere on the data path; one event. */
+void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl_syndrome syndrome);
+/* The way to the peer, opened where it is not; false where nobody is there. */
+bool vb_hbl_qp_connect(struct vb_hbl_qp *qp);
+
+static inline bool vb_hbl_qp_receives(const struct vb_hbl_qp *qp)
+{
+	uint32_t state = atomic_load_explicit(&qp->state, memory_order_acquire);
+
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS;
+}
+
+/* requester.c */
+/* The doorbell. Read section. */
+void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi);
+void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc);
+void vb_hbl_requester_run(struct vb_hbl_qp *qp); /* sq.lock held */
+void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt);
+/* sq.lock held; false once there is nothing to wait for. */
+bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next);
+
+/* responder.c */
+/* -EFAULT: the packet's payload is not readable (loopback). */
+int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt);
+void vb_hbl_responder_answer(struct vb_hbl_qp *qp);
+
+/* work.c; the first four are called by ../work.c for the card's sink */
+int vb_hbl_receive(const struct vb_pkt *pkt);
+uint64_t vb_hbl_work(void);
+enum vb_pending vb_hbl_pending(void);
+void vb_hbl_forked(void);
+void vb_hbl_forget_devices(void); /* device.c: for vb_hbl_forked() */
+void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what);
+void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what);
+void vb_hbl_work_remove(struct vb_hbl_qp *qp);
+void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when); /* sq.lock held */
+/* Send to the peer, wherever it is: 0, -EAGAIN, -EFAULT (payload not readable). A peer that is gone takes everything. */
+int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt);
+
+static inline uint32_t vb_hbl_psn_add(uint32_t psn, uint32_t n)
+{
+	return (psn + n) & 0xffffff;
+}
+
+static inline int32_t vb_hbl_psn_diff(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << 8) >> 8;
+}
+
+static inline void *vb_hbl_at(struct vb_hbl_qp *qp, uint64_t va, uint64_t len)
+{
+	return vb_hbl_memory_at(&qp->hbl->memory, va, len);
+}

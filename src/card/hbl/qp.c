@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns queue pairs as objects: numbers, work queue memory, the state machine, the way to the peer.
+ *
+ *	RESET --INIT: a number on a port--> INIT --RTR: the peer--> RTR --RTS: work queues in memory--> RTS
+ *	  ^                                                                                            |
+ *	  +----------------------------- RESET from anywhere; ERR from anywhere -----------------------+
+ */
+#include "card/hbl/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/rcu.h"
+
+enum { PRIORITIES = 4, NARROW_SHIFT = 5, WIDE_SHIFT = 6 };
+
+struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address)
+{
+	struct vb_hbl *hbl = vb_hbl_find(address >> 18);
+	uint32_t port = address >> 13 & 0x1f;
+	struct vb_hbl_qp *_Atomic *qps;
+
+	if (!hbl || port < 1 || port > hbl->adapter->config->ports || !hbl->ports[port].ready)
+		return NULL;
+	qps = hbl->ports[port].qps;
+	return atomic_load_explicit(&qps[address & VB_HBL_MAX_QPN], memory_order_acquire);
+}
+
+void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl_syndrome syndrome)
+{
+	uint32_t before = atomic_exchange(&qp->state, IBV_QPS_ERR);
+
+	if (before == IBV_QPS_ERR)
+		return;
+	vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", qp->hbl->adapter->config->name,
+		qp->port->number, syndrome, qp->qpn, vb_hbl_syndrome_text(syndrome));
+	vb_hbl_event(qp->hbl, event, qp->cookie, qp->port->number);
+}
+
+static void open_path(struct vb_hbl_qp *qp)
+{
+	struct vb_slot_info owner;
+
+	if (!vb_registry_claimant(qp->peer_device, &owner) ||
+	    vb_path_open(&qp->path, owner.slot << VB_QPN_INDEX_BITS))
+		return;
+	if (qp->path.kind == VB_PATH_SHM && qp->path.mtu < qp->mtu)
+		qp->mtu = qp->path.mtu;
+	/* Pairs with the acquire below. */
+	atomic_store_explicit(&qp->connected, true, memory_order_release);
+}
+
+bool vb_hbl_qp_connect(struct vb_hbl_qp *qp)
+{
+	if (atomic_load_explicit(&qp->connected, memory_order_acquire))
+		return true;
+	vb_lock(&qp->path_lock);
+	if (!qp->connected)
+		open_path(qp);
+	vb_unlock(&qp->path_lock);
+	return atomic_load_explicit(&qp->connected, memory_order_acquire);
+}
+
+/* --- memory ----------------------------------------------------------------------------------------------------- */
+
+static size_t swq_bytes(const struct vb_hbl_qp *qp)
+{
+	return (size_t)qp->wqes << qp->wqe_shift;
+}
+
+static size_t rwq_bytes(const struct vb_hbl_qp *qp)
+{
+	return (size_t)qp->wqes * VB_HBL_RWQE_SIZE;
+}
+
+static void free_queues(struct vb_hbl_qp *qp)
+{
+	if (qp->swq)
+		munmap(qp->swq, swq_bytes(qp));
+	if (qp->rwq)
+		munmap(qp->rwq, rwq_bytes(qp));
+	free(qp->sq.flight);
+	free(qp->rq.rdv);
+	qp->swq = qp->rwq = NULL;
+	qp->sq.flight = NULL;
+	qp->rq.rdv = NULL;
+}
+
+static char *pages(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* At RTR, because requests may come from then on; the program sees the addresses from RTS on. */
+static int make_queues(struct vb_hbl_qp *qp)
+{
+	qp->swq = pages(swq_bytes(qp));
+	qp->rwq = pages(rwq_bytes(qp));
+	qp->sq.flight = calloc(qp->wqes, sizeof(*qp->sq.flight));
+	qp->rq.rdv = calloc(qp->wqes, sizeof(*qp->rq.rdv));
+	if (qp->swq && qp->rwq && qp->sq.flight && qp->rq.rdv)
+		return 0;
+	free_queues(qp);
+	return -ENOMEM;
+}
+
+/* --- numbers ---------------------------------------------------------------------------------------------------- */
+
+/* The device's mutex held. Numbers come back late: peers hold on to them. */
+static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
+{
+	uint32_t qpn = port->last_qpn;
+
+	if (port->num_qps >= port->attr.max_wqs)
+		return -ENOMEM;
+	do
+		qpn = qpn % VB_HBL_MAX_QPN + 1;
+	while (port->qps[qpn]);
+	port->last_qpn = qpn;
+	port->max_qpn = qpn > port->max_qpn ? qpn : port->max_qpn;
+	port->num_qps++;
+	qp->port = port;
+	qp->qpn = qpn;
+	atomic_store_explicit(&port->qps[qpn], qp, memory_order_release);
+	return 0;
+}
+
+/* The device's mutex held. When this returns nobody on the data path knows the QP any more. */
+static void give_number(struct vb_hbl_qp *qp)
+{
+	if (!qp->port)
+		return;
+	atomic_store(&qp->port->qps[qp->qpn], NULL);
+	atomic_store(&qp->state, IBV_QPS_RESET);
+	vb_hbl_work_remove(qp);
+	qp->port->num_qps--;
+	qp->port = NULL;
+	qp->qpn = 0;
+}
+
+static void reset(struct vb_hbl_qp *qp)
+{
+	give_number(qp);
+	vb_path_close(&qp->path);
+	qp->connected = false;
+	free_queues(qp);
+	if (qp->encap)
+		qp->encap->users--;
+	qp->encap = NULL;
+	memset(&qp->sq, 0, sizeof(qp->sq));
+	memset(&qp->rq, 0, sizeof(qp->rq));
+	memset(&qp->ibv, 0, sizeof(qp->ibv));
+	qp->attr = (struct vb_hbl_qp_attr){ 0 };
+	atomic_store(&qp->state, IBV_QPS_RESET);
+}
+
+/* --- creation --------------------------------------------------------------------------------------------------- */
+
+int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl_cq *res_cq,
+		     uint32_t max_wqes, void *cookie, struct vb_hbl_qp **out)
+{
+	struct vb_hbl_qp *qp = NULL;
+
+	if (req_cq->hbl != hbl || res_cq->hbl != hbl || req_cq->info.cc || res_cq->info.cc ||
+	    max_wqes < 1 || max_wqes > VB_HBL_WQES_MAX)
+		return -EINVAL;
+	if (posix_memalign((void **)&qp, _Alignof(struct vb_hbl_qp), sizeof(*qp)))
+		return -ENOMEM;
+	memset(qp, 0, sizeof(*qp));
+	qp->hbl = hbl;
+	qp->req_cq = req_cq;
+	qp->res_cq = res_cq;
+	qp->cookie = cookie;
+	qp->wqes = VB_HBL_WQES_MIN;
+	while (qp->wqes < max_wqes)
+		qp->wqes *= 2;
+	pthread_mutex_lock(&hbl->mutex);
+	req_cq->users++;
+	res_cq->users++;
+	qp->next = hbl->qps;
+	if (hbl->qps)
+		hbl->qps->prev = qp;
+	hbl->qps = qp;
+	pthread_mutex_unlock(&hbl->mutex);
+	*out = qp;
+	return 0;
+}
+
+void vb_hbl_qp_destroy(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl *hbl = qp->hbl;
+
+	if (vb_hbl_stale(hbl))
+		return;
+	pthread_mutex_lock(&hbl->mutex);
+	reset(qp);
+	qp->req_cq->users--;
+	qp->res_cq->users--;
+	if (qp->next)
+		qp->next->prev = qp->prev;
+	if (qp->prev)
+		qp->prev->next = qp->next;
+	else
+		hbl->qps = qp->next;
+	pthread_mutex_unlock(&hbl->mutex);
+	free(qp);
+}
+
+void vb_hbl_qp_query(struct vb_hbl_qp *qp, struct vb_hbl_qp_info *info)
+{
+	pthread_mutex_lock(&qp->hbl->mutex);
+	*info = (struct vb_hbl_qp_info){ .qpn = qp->qpn, .state = qp->state, .attr = qp->ibv };
+	if (info->state == IBV_QPS_RTS || (info->state == IBV_QPS_ERR && qp->sq.window)) {
+		info->swq = qp->swq;
+		info->rwq = qp->rwq;
+	}
+	pthread_mutex_unlock(&qp->hbl->mutex);
+}
+
+/* --- the state machine ------------------------------------------------------------------------------------------ */
+
+enum {
+	INIT_MASK = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+	RTR_MASK = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	RTS_MASK = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		   IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+};
+
+static bool is_wq_type(enum vb_hbl_wq_type type)
+{
+	return type == VB_HBL_WQ_WRITE || type == VB_HBL_WQ_RECV_RDV ||
+	       type == VB_HBL_WQ_READ_RDV || type == VB_HBL_WQ_SEND_RDV ||
+	       type == VB_HBL_WQ_READ_RDV_ENDP;
+}
+
+static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
+		   const struct vb_hbl_qp_attr *hbl)
+{
+	struct vb_hbl_port *port = vb_hbl_port(qp->hbl, attr->port_num);
+	int ret;
+
+	if (!port || attr->pkey_index || !is_wq_type(hbl->wq_type))
+		return -EINVAL;
+	if (!port->ready)
+		return -EPERM;
+	/* CQs of direct verbs belong to a port; a work queue is no larger than the port's, nor its entries. */
+	if (qp->req_cq->port != port || qp->res_cq->port != port ||
+	    qp->wqes > port->attr.max_wqes || (hbl->wide && !port->attr.wide))
+		return -EINVAL;
+	qp->wqe_shift = hbl->wide ? WIDE_SHIFT : NARROW_SHIFT;
+	qp->attr = (struct vb_hbl_qp_attr){ .wq_type = hbl->wq_type, .wide = hbl->wide };
+	ret = take_number(qp, port);
+	if (ret)
+		return ret;
+	qp->ibv.port_num = attr->port_num;
+	qp->ibv.qp_access_flags = attr->qp_access_flags;
+	return 0;
+}
+
+static uint32_t mtu_bytes(int mtu)
+{
+	return mtu >= IBV_MTU_256 && mtu <= VB_HBL_PATH_MTU_8192 ? 128u << mtu : 0;
+}
+
+static int find_encap(struct vb_hbl_qp *qp, const struct vb_hbl_qp_attr *hbl,
+		      struct vb_hbl_encap **encap)
+{
+	*encap = NULL;
+	if (!(hbl->caps & VB_HBL_QP_ENCAP))
+		return 0;
+	*encap = qp->port->encap;
+	return *encap && vb_hbl_encap_number(*encap) == hbl->encap ? 0 : -EINVAL;
+}
+
+static int to_rtr(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
+		  const struct vb_hbl_qp_attr *hbl)
+{
+	const uint64_t known =
+		VB_HBL_QP_LOOPBACK | VB_HBL_QP_CONG_CTRL | VB_HBL_QP_COMPRESSION | VB_HBL_QP_ENCAP;
+	struct vb_hbl_encap *encap;
+	uint32_t device, port;
+	int ret;
+
+	if ((hbl->caps & ~known) || !mtu_bytes((int)attr->path_mtu) || !attr->dest_qp_num ||
+	    attr->dest_qp_num > VB_HBL_MAX_QPN || attr->rq_psn > 0xffffff ||
+	    hbl->priority >= PRIORITIES || find_encap(qp, hbl, &encap))
+		return -EINVAL;
+	if ((hbl->caps & VB_HBL_QP_CONG_CTRL) && !qp->port->attr.advanced)
+		return -EINVAL;
+	ret = vb_hbl_resolve(qp->port, qp->hbl, &attr->ah_attr.grh.dgid,
+			     hbl->caps & VB_HBL_QP_LOOPBACK, &device, &port);
+	if (!ret)
+		ret = make_queues(qp);
+	if (ret)
+		return ret;
+	qp->mtu = mtu_bytes((int)attr->path_mtu);
+	qp->peer_device = device;
+	qp->peer = vb_hbl_address(device, port, attr->dest_qp_num);
+	qp->rq.epsn = attr->rq_psn;
+	qp->rq.syndrome = VB_SYN_ACK;
+	qp->attr.caps = hbl->caps;
+	qp->attr.local_key = hbl->local_key;
+	qp->attr.priority = hbl->priority;
+	qp->encap = encap;
+	if (encap)
+		encap->users++;
+	vb_hbl_qp_connect(qp); /* or later, when the peer is there */
+	qp->ibv.ah_attr = attr->ah_attr;
+	qp->ibv.path_mtu = attr->path_mtu;
+	qp->ibv.dest_qp_num = attr->dest_qp_num;
+	qp->ibv.rq_psn = attr->rq_psn;
+	qp->ibv.max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	qp->ibv.min_rnr_timer = attr->min_rnr_timer;
+	return 0;
+}
+
+static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
+		  const struct vb_hbl_qp_attr *hbl)
+{
+	if (attr->sq_psn > 0xffffff || attr->timeout > 31 || attr->retry_cnt > 7 ||
+	    hbl->priority >= PRIORITIES || hbl->congestion_window > VB_HBL_MAX_WINDOW)
+		return -EINVAL;
+	/* Who announces buffers must know how many its peer can keep. */
+	if (qp->attr.wq_type == VB_HBL_WQ_RECV_RDV &&
+	    (!hbl->dest_wq_size || hbl->dest_wq_size > VB_HBL_WQES_MAX))
+		return -EINVAL;
+	qp->attr.remote_key = hbl->remote_key;
+	qp->attr.dest_wq_size = hbl->dest_wq_size;
+	qp->attr.priority = hbl->priority;
+	qp->timeout = attr->timeout ? 1000ull << (attr->timeout + 2) : UINT64_MAX;
+	vb_lock(&qp->sq.lock);
+	qp->sq.psn = qp->sq.una = qp->sq.first_psn = attr->sq_psn;
+	qp->sq.retries = attr->retry_cnt;
+	qp->sq.window = hbl->congestion_window ? hbl->congestion_window : VB_HBL_MAX_WINDOW;
+	vb_unlock(&qp->sq.lock);
+	qp->ibv.timeout = attr->timeout;
+	qp->ibv.retry_cnt = attr->retry_cnt;
+	qp->ibv.rnr_retry = attr->rnr_retry;
+	qp->ibv.sq_psn = attr->sq_psn;
+	qp->ibv.max_rd_atomic = attr->max_rd_atomic;
+	return 0;
+}
+
+static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		const struct vb_hbl_qp_attr *hbl)
+{
+	uint32_t state = atomic_load(&qp->state);
+	int ret = -EINVAL;
+
+	mask &= ~IBV_QP_CUR_STATE;
+	if (attr->qp_state == IBV_QPS_RESET) {
+		if (mask == IBV_QP_STATE)
+			reset(qp);
+		return mask == IBV_QP_STATE ? 0 : -EINVAL;
+	}
+	if (attr->qp_state == IBV_QPS_ERR) {
+		if (mask == IBV_QP_STATE && state != IBV_QPS_RESET) {
+			atomic_store(&qp->state, IBV_QPS_ERR);
+			ret = 0;
+		}
+		return ret;
+	}
+	if (state == IBV_QPS_RESET && attr->qp_state == IBV_QPS_INIT && mask == INIT_MASK)
+		ret = to_init(qp, attr, hbl);
+	else if (state == IBV_QPS_INIT && attr->qp_state == IBV_QPS_RTR && mask == RTR_MASK)
+		ret = to_rtr(qp, attr, hbl);
+	else if (state == IBV_QPS_RTR && attr->qp_state == IBV_QPS_RTS && mask == RTS_MASK)
+		ret = to_rts(qp, attr, hbl);
+	/* A request that came at RTR may have failed it in the meantime: that stays. */
+	if (!ret && !atomic_compare_exchange_strong(&qp->state, &state, attr->qp_state))
+		ret = -EINVAL;
+	return ret;
+}
+
+int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		     const struct vb_hbl_qp_attr *hbl)
+{
+	int ret;
+
+	if (vb_hbl_stale(qp->hbl))
+		return -EIO;
+	if (!(mask & IBV_QP_STATE) ||
+	    ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != atomic_load(&qp->state)))
+		return -EINVAL;
+	pthread_mutex_lock(&qp->hbl->mutex);
+	ret = move(qp, attr, mask, hbl);
+	pthread_mutex_unlock(&qp->hbl->mutex);
+	return ret;
+}

@@ -1,0 +1,612 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the requester: doorbell to work queue entries to packets, acknowledgements to completions, time.
+ *
+ *	        done              next             pi
+ *	          v                 v               v
+ *	... free ][ sent: flight[] ][ rung, to send ][ the program's
+ *
+ * Sending is bounded by the congestion window (packets without acknowledgement) and paced in bursts, both set by
+ * messages of a CC FIFO. A message is sent again from its first packet; work queue entries and what they point to stay as
+ * they are until their completion, so it is the same message.
+ */
+#include "card/hbl/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/rcu.h"
+
+enum step { NEXT, WAIT };
+
+enum {
+	LIVENESS_NS = 20000000, /* a dead peer is noticed within this */
+	SHORTEST_LOOK_NS = 1000000,
+};
+
+static bool is_answered_apart(uint8_t op)
+{
+	return op == VB_HBL_OP_READ || op == VB_HBL_OP_FETCH_ADD ||
+	       op == VB_HBL_OP_FETCH_ADD_SILENT;
+}
+
+static struct vb_hbl_flight *flight(struct vb_hbl_qp *qp, uint32_t count)
+{
+	return &qp->sq.flight[count & (qp->wqes - 1)];
+}
+
+/* What a program calls the index of an entry. */
+static uint32_t wqe_index(const struct vb_hbl_qp *qp, uint32_t count)
+{
+	return qp->hbl->generation == VB_GAUDI2 ? count & (qp->wqes - 1) : count & 0x3fffff;
+}
+
+static enum step fail(struct vb_hbl_qp *qp, enum vb_hbl_syndrome syndrome)
+{
+	vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, syndrome);
+	return WAIT;
+}
+
+/* --- completions ------------------------------------------------------------------------------------------------ */
+
+static bool is_complete(const struct vb_hbl_sq *sq, const struct vb_hbl_flight *f)
+{
+	return is_answered_apart(f->op) ? f->answered : vb_hbl_psn_diff(sq->una, f->last_psn) > 0;
+}
+
+/* The receive work queue's entry says what the requester is told. */
+static bool complete(struct vb_hbl_qp *qp, uint32_t count)
+{
+	uint8_t bytes[VB_HBL_RWQE_SIZE];
+	struct vb_hbl_rwqe rwqe;
+	uint32_t at = count & (qp->wqes - 1);
+	enum vb_hbl_syndrome syndrome;
+
+	if (vb_fault_copy(bytes, qp->rwq + (size_t)at * VB_HBL_RWQE_SIZE, sizeof(bytes))) {
+		fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+		return false;
+	}
+	syndrome = vb_hbl_decode_receive(bytes, qp->hbl->generation, at,
+					 !qp->port->attr.no_index_check, &rwqe);
+	if (syndrome) {
+		fail(qp, syndrome);
+		return false;
+	}
+	if (rwqe.completion & VB_HBL_COMPLETE_CQ)
+		vb_hbl_cq_push(qp->req_cq,
+			       &(struct vb_hbl_completion){ .qpn = qp->qpn,
+							    .requester = true,
+							    .index = wqe_index(qp, count),
+							    .tag = rwqe.tag,
+							    .size = flight(qp, count)->size });
+	return true;
+}
+
+static void complete_ready(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+
+	while (sq->done != sq->next && is_complete(sq, flight(qp, sq->done))) {
+		struct vb_hbl_flight *f = flight(qp, sq->done);
+
+		if (!complete(qp, sq->done))
+			return;
+		sq->reads -= is_answered_apart(f->op);
+		sq->rdv_done += f->op == VB_HBL_OP_RDV_WRITE;
+		sq->done++;
+	}
+}
+
+/* --- what may be sent now --------------------------------------------------------------------------------------- */
+
+static bool in_window(const struct vb_hbl_sq *sq)
+{
+	return vb_hbl_psn_diff(sq->psn, sq->una) < (int32_t)sq->window;
+}
+
+/* Whether the pace allows another packet; where not, the timer goes on. */
+static bool in_pace(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	uint64_t now;
+
+	if (!sq->burst || sq->credit > 0)
+		return true;
+	now = vb_now_ns();
+	if (now < sq->refill) {
+		vb_hbl_timer_add(qp, sq->refill);
+		return false;
+	}
+	/* A timer that came late is made up for, up to one burst. */
+	sq->refill = (sq->refill + sq->pace > now ? sq->refill : now - sq->pace) + sq->pace;
+	sq->credit += sq->burst;
+	return sq->credit > 0 || in_pace(qp);
+}
+
+/* --- payload ---------------------------------------------------------------------------------------------------- */
+
+/* Where chunk n of a strided message lies. */
+static uint64_t chunk_address(const struct vb_hbl_wr *wr, uint64_t n)
+{
+	uint64_t address = wr->local;
+
+	for (unsigned int i = 0; i < wr->dimensions; i++) {
+		address += n % wr->count[i] * wr->stride[i];
+		n /= wr->count[i];
+	}
+	return address;
+}
+
+/* Payload from offset on, at most max bytes: pieces, or -1 where an address is not mapped. */
+static int gather(struct vb_hbl_qp *qp, uint64_t offset, uint32_t max, struct iovec *iov,
+		  uint32_t *len)
+{
+	struct vb_hbl_wr *wr = &qp->sq.wr;
+	int n = 0;
+
+	*len = 0;
+	while (*len < max && n < VB_HBL_PIECES) {
+		uint64_t at = offset + *len, in_chunk = at % wr->chunk;
+		uint32_t part = (uint32_t)(wr->chunk - in_chunk);
+		void *host;
+
+		part = part < max - *len ? part : max - *len;
+		host = wr->is_inline
+			       ? &wr->data[at]
+			       : vb_hbl_at(qp, chunk_address(wr, at / wr->chunk) + in_chunk, part);
+		if (!host)
+			return -1;
+		iov[n++] = (struct iovec){ host, part };
+		*len += part;
+	}
+	return n;
+}
+
+/* --- packets ---------------------------------------------------------------------------------------------------- */
+
+static void add_flight(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	struct vb_hbl_wr *wr = &sq->wr;
+
+	*flight(qp, sq->next) = (struct vb_hbl_flight){
+		.first_psn = sq->first_psn,
+		.last_psn = vb_hbl_psn_add(sq->psn, 0xffffff),
+		.op = wr->op,
+		.size = wr->size,
+		.local = wr->local,
+		.sent_at = qp->attr.caps & VB_HBL_QP_CONG_CTRL ? vb_now_ns() : 0,
+	};
+	sq->reads += is_answered_apart(wr->op);
+	sq->next++;
+	sq->loaded = false;
+	sq->sent = 0;
+}
+
+/* A timer as long as anything is in flight. */
+static void watch(struct vb_hbl_qp *qp)
+{
+	if (!qp->sq.timed)
+		vb_hbl_timer_add(qp, vb_now_ns() + SHORTEST_LOOK_NS);
+}
+
+static enum step send_failed(struct vb_hbl_qp *qp, int ret)
+{
+	if (ret == -EFAULT)
+		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+	vb_hbl_work_block(qp, VB_HBL_WORK_SEND);
+	return WAIT;
+}
+
+static void account(struct vb_hbl_sq *sq, uint32_t bytes)
+{
+	sq->psn = vb_hbl_psn_add(sq->psn, 1);
+	sq->unflushed = true;
+	if (sq->burst)
+		sq->credit -= bytes ? bytes : 1;
+}
+
+/* LINEAR and its kin: every packet says where it goes, the last one completes. */
+static enum step send_write(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	struct vb_hbl_wr *wr = &sq->wr;
+	struct iovec iov[VB_HBL_PIECES];
+
+	do {
+		uint64_t left = wr->size - sq->sent;
+		uint32_t len = 0;
+		int pieces = 0, ret;
+		struct vb_pkt pkt = {
+			.op = VB_PKT_WRITE,
+			.psn = sq->psn,
+			.imm = wr->tag,
+			.msn_qkey = (uint32_t)wr->completion << 30 | wqe_index(qp, sq->next),
+			.va = wr->remote + sq->sent,
+			.rkey = qp->attr.remote_key,
+			.dma_len = wr->size,
+			.iov = iov,
+		};
+
+		if (!in_window(sq) || !in_pace(qp))
+			return WAIT;
+		if (left)
+			pieces = gather(qp, sq->sent, left < qp->mtu ? (uint32_t)left : qp->mtu,
+					iov, &len);
+		if (pieces < 0)
+			return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+		pkt.iov_cnt = (uint32_t)pieces;
+		pkt.len = len;
+		pkt.flags = len == left ? VB_PKT_LAST : 0;
+		ret = vb_hbl_send(qp, &pkt);
+		if (ret)
+			return send_failed(qp, ret);
+		account(sq, len);
+		sq->sent += len;
+	} while (sq->sent < wr->size);
+	add_flight(qp);
+	return NEXT;
+}
+
+/* READ, atomics and announcements: one packet without the message's data. */
+static enum step send_request(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	int ret;
+
+	if (!in_window(sq) || !in_pace(qp))
+		return WAIT;
+	pkt->psn = sq->psn;
+	pkt->flags = VB_PKT_LAST;
+	pkt->imm = sq->wr.tag;
+	pkt->rkey = qp->attr.remote_key;
+	pkt->msn_qkey = (uint32_t)sq->wr.completion << 30 | wqe_index(qp, sq->next);
+	ret = vb_hbl_send(qp, pkt);
+	if (ret)
+		return send_failed(qp, ret);
+	account(sq, pkt->len);
+	add_flight(qp);
+	return NEXT;
+}
+
+static enum step send_read(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_wr *wr = &qp->sq.wr;
+	bool atomic = wr->op != VB_HBL_OP_READ;
+	struct vb_pkt pkt = { .op = atomic ? VB_PKT_FETCH_ADD : VB_PKT_READ,
+			      .va = wr->remote,
+			      .dma_len = wr->size,
+			      .swap_add = wr->add };
+
+	if (qp->sq.reads >= VB_HBL_MAX_READS)
+		return WAIT;
+	if (wr->op != VB_HBL_OP_FETCH_ADD_SILENT && wr->size && !vb_hbl_at(qp, wr->local, wr->size))
+		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+	return send_request(qp, &pkt);
+}
+
+/* Tell the peer of a buffer that its rendezvous writes may fill. */
+static enum step send_announcement(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	struct vb_hbl_wr *wr = &sq->wr;
+	struct vb_hbl_announcement what = { .va = wr->local, .size = wr->size, .tag = wr->tag };
+	struct iovec iov = { &what, sizeof(what) };
+	struct vb_pkt pkt = { .op = VB_PKT_SEND, .iov = &iov, .iov_cnt = 1, .len = sizeof(what) };
+	uint32_t used = atomic_load_explicit(&qp->rq.rdv_used, memory_order_acquire);
+	enum step step;
+
+	if (sq->announced - used >= qp->attr.dest_wq_size)
+		return WAIT;
+	if (wr->size && !vb_hbl_at(qp, wr->local, wr->size))
+		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+	step = send_request(qp, &pkt);
+	sq->announced += step == NEXT;
+	return step;
+}
+
+static enum step send_rendezvous(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	struct vb_hbl_announcement *to = &qp->rq.rdv[sq->rdv_next & (qp->wqes - 1)];
+	enum step step;
+
+	/* Pairs with the release in take_announcement(). */
+	if (sq->rdv_next == atomic_load_explicit(&qp->rq.rdv_tail, memory_order_acquire))
+		return WAIT;
+	if (sq->wr.size > to->size)
+		return fail(qp, VB_HBL_SYN_BAD_SIZE);
+	sq->wr.remote = to->va;
+	step = send_write(qp);
+	sq->rdv_next += step == NEXT;
+	return step;
+}
+
+/* --- the queue -------------------------------------------------------------------------------------------------- */
+
+static bool may_do(enum vb_hbl_wq_type type, uint8_t op)
+{
+	switch (type) {
+	case VB_HBL_WQ_WRITE:
+		return op != VB_HBL_OP_RDV_WRITE && op != VB_HBL_OP_READ;
+	case VB_HBL_WQ_RECV_RDV:
+		return op == VB_HBL_OP_NOP || op == VB_HBL_OP_SEND;
+	case VB_HBL_WQ_SEND_RDV:
+		return op == VB_HBL_OP_NOP || op == VB_HBL_OP_RDV_WRITE;
+	case VB_HBL_WQ_READ_RDV:
+		return op == VB_HBL_OP_NOP || op == VB_HBL_OP_READ;
+	default:
+		return op == VB_HBL_OP_NOP;
+	}
+}
+
+static enum step load(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	uint8_t bytes[64];
+	uint32_t at = sq->next & (qp->wqes - 1);
+	enum vb_hbl_syndrome syndrome = VB_HBL_SYN_LOCAL_ACCESS;
+
+	if (!vb_fault_copy(bytes, qp->swq + ((size_t)at << qp->wqe_shift), 1u << qp->wqe_shift))
+		syndrome = vb_hbl_decode_send(bytes, qp->attr.wide, qp->hbl->generation, at,
+					      !qp->port->attr.no_index_check, &sq->wr);
+	if (!syndrome && !may_do(qp->attr.wq_type, sq->wr.op))
+		syndrome = VB_HBL_SYN_BAD_OPCODE;
+	if (syndrome)
+		return fail(qp, syndrome);
+	sq->loaded = true;
+	sq->sent = 0;
+	sq->first_psn = sq->psn;
+	return NEXT;
+}
+
+static enum step execute(struct vb_hbl_qp *qp)
+{
+	switch (qp->sq.wr.op) {
+	case VB_HBL_OP_NOP:
+		add_flight(qp);
+		return NEXT;
+	case VB_HBL_OP_READ:
+	case VB_HBL_OP_FETCH_ADD:
+	case VB_HBL_OP_FETCH_ADD_SILENT:
+		return send_read(qp);
+	case VB_HBL_OP_RDV_WRITE:
+		return send_rendezvous(qp);
+	case VB_HBL_OP_SEND:
+		if (qp->attr.wq_type == VB_HBL_WQ_RECV_RDV)
+			return send_announcement(qp);
+		return send_write(qp);
+	default:
+		return send_write(qp);
+	}
+}
+
+void vb_hbl_requester_run(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+
+	while (sq->next != sq->pi &&
+	       atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
+		enum step step = sq->loaded ? NEXT : load(qp);
+
+		if (step == NEXT)
+			step = execute(qp);
+		if (step != NEXT)
+			break;
+	}
+	complete_ready(qp); /* NOPs */
+	if (sq->unflushed) {
+		sq->unflushed = false;
+		vb_path_flush(&qp->path);
+	}
+	if (sq->done != sq->next || sq->sent)
+		watch(qp);
+}
+
+/*
+ * The doorbell carries the new producer index: modulo the queue's size on Gaudi2, 22 bits on Gaudi3. One that would
+ * overtake what is not complete is as wrong as one outside of the queue.
+ */
+void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	uint32_t mask, more;
+
+	vb_lock(&sq->lock);
+	mask = qp->hbl->generation == VB_GAUDI2 ? qp->wqes - 1 : 0x3fffff;
+	more = (pi - sq->pi) & mask;
+	if (atomic_load_explicit(&qp->state, memory_order_acquire) != IBV_QPS_RTS) {
+		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_QPN);
+	} else if (pi > mask || more > qp->wqes - (sq->pi - sq->done)) {
+		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_PI);
+	} else {
+		sq->pi += more;
+		vb_hbl_requester_run(qp);
+	}
+	vb_unlock(&sq->lock);
+}
+
+void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+
+	if (cc->message != VB_HBL_CC_BBR)
+		return;
+	vb_lock(&sq->lock);
+	if (cc->valid & VB_HBL_CC_WINDOW)
+		sq->window = cc->window ? cc->window : VB_HBL_MAX_WINDOW;
+	if (cc->valid & VB_HBL_CC_PACE)
+		sq->pace = cc->pace * 1000ull;
+	if (cc->valid & VB_HBL_CC_BURST)
+		sq->burst = cc->burst;
+	if (!sq->pace)
+		sq->burst = 0;
+	if (cc->valid & (VB_HBL_CC_PACE | VB_HBL_CC_BURST)) {
+		sq->credit = 0;
+		sq->refill = 0;
+	}
+	vb_hbl_requester_run(qp);
+	vb_unlock(&sq->lock);
+}
+
+/* --- answers ---------------------------------------------------------------------------------------------------- */
+
+/* Send again, from the first message that is not complete. */
+static void rewind_all(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+
+	if (sq->done == sq->next && !sq->loaded)
+		return;
+	sq->psn = sq->done != sq->next ? flight(qp, sq->done)->first_psn : sq->first_psn;
+	for (uint32_t i = sq->done; i != sq->next; i++)
+		sq->announced -= flight(qp, i)->op == VB_HBL_OP_SEND &&
+				 qp->attr.wq_type == VB_HBL_WQ_RECV_RDV;
+	sq->rdv_next = sq->rdv_done;
+	sq->next = sq->done;
+	sq->loaded = false;
+	sq->sent = 0;
+	sq->reads = 0;
+}
+
+static void report(struct vb_hbl_qp *qp, uint32_t psns)
+{
+	struct vb_hbl_cq *cq = atomic_load_explicit(&qp->port->cc_cq, memory_order_acquire);
+	uint64_t rtt = 0;
+
+	if (!cq || !(qp->attr.caps & VB_HBL_QP_CONG_CTRL))
+		return;
+	if (qp->sq.done != qp->sq.next)
+		rtt = vb_now_ns() - flight(qp, qp->sq.done)->sent_at;
+	vb_hbl_cq_report(cq,
+			 &(struct vb_hbl_ccqe){ .qpn = qp->qpn,
+						.rtt = rtt > 0xffffff ? 0xffffff : (uint32_t)rtt,
+						.psns = psns });
+}
+
+/* Everything before psn arrived. What was never sent is not believed. */
+static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	int32_t fresh = vb_hbl_psn_diff(psn, sq->una);
+
+	if (fresh <= 0 || vb_hbl_psn_diff(psn, sq->psn) > 0)
+		return;
+	report(qp, (uint32_t)fresh);
+	sq->una = psn;
+	sq->retries = qp->ibv.retry_cnt;
+	complete_ready(qp);
+}
+
+static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
+	struct vb_hbl_flight *f = NULL;
+	uint32_t len = atomic ? 8 : pkt->len;
+	void *to = NULL;
+
+	for (uint32_t i = sq->done; i != sq->next && !f; i++)
+		if (is_answered_apart(flight(qp, i)->op) && flight(qp, i)->first_psn == pkt->psn)
+			f = flight(qp, i);
+	if (!f || f->answered || atomic == (f->op == VB_HBL_OP_READ))
+		return;
+	if (pkt->flags & VB_PKT_FIRST)
+		f->received = 0;
+	if (len > f->size - f->received ||
+	    ((pkt->flags & VB_PKT_LAST) && f->received + len != f->size)) {
+		fail(qp, VB_HBL_SYN_REMOTE_REQUEST);
+		return;
+	}
+	if (f->op != VB_HBL_OP_FETCH_ADD_SILENT && len) {
+		to = vb_hbl_at(qp, f->local + f->received, len);
+		if (!to ||
+		    vb_fault_copy(to, atomic ? (const void *)&pkt->swap_add : pkt->iov->iov_base,
+				  len)) {
+			fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+			return;
+		}
+	}
+	f->received += len;
+	f->answered = pkt->flags & VB_PKT_LAST;
+	if (f->answered)
+		acknowledge(qp, vb_hbl_psn_add(pkt->psn, 1));
+	complete_ready(qp);
+}
+
+static void take_nak(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	acknowledge(qp, pkt->psn);
+	if (pkt->syndrome == VB_SYN_NAK_SEQUENCE)
+		rewind_all(qp);
+	else
+		fail(qp, pkt->syndrome == VB_SYN_NAK_ACCESS ? VB_HBL_SYN_REMOTE_ACCESS
+							    : VB_HBL_SYN_REMOTE_REQUEST);
+}
+
+void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	vb_lock(&qp->sq.lock);
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
+		if (pkt->op != VB_PKT_ACK)
+			take_data(qp, pkt);
+		else if (pkt->syndrome == VB_SYN_ACK)
+			acknowledge(qp, vb_hbl_psn_add(pkt->psn, 1));
+		else
+			take_nak(qp, pkt);
+		vb_hbl_requester_run(qp);
+	}
+	vb_unlock(&qp->sq.lock);
+}
+
+/* --- time ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t look_period(const struct vb_hbl_qp *qp)
+{
+	return qp->timeout > LIVENESS_NS        ? LIVENESS_NS
+	       : qp->timeout > SHORTEST_LOOK_NS ? qp->timeout
+						: SHORTEST_LOOK_NS;
+}
+
+static void timed_out(struct vb_hbl_qp *qp, uint64_t now)
+{
+	qp->sq.stamp = now;
+	/* Packets that still lie in the ring are not lost: the other process is only slow. */
+	if (qp->connected && !vb_path_drained(&qp->path))
+		return;
+	if (!qp->sq.retries) {
+		fail(qp, VB_HBL_SYN_RETRIES);
+		return;
+	}
+	qp->sq.retries--;
+	rewind_all(qp);
+}
+
+bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	uint64_t due;
+
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
+		return false;
+	if (sq->psn != sq->una && (!sq->stamp || sq->stamped_una != sq->una)) {
+		sq->stamp = now;
+		sq->stamped_una = sq->una;
+	} else if (sq->psn == sq->una) {
+		sq->stamp = 0;
+	} else if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
+		fail(qp, VB_HBL_SYN_RETRIES);
+		return false;
+	} else if (qp->timeout != UINT64_MAX && now - sq->stamp >= qp->timeout) {
+		timed_out(qp, now);
+	}
+	vb_hbl_requester_run(qp);
+	due = now + look_period(qp);
+	if (sq->burst && sq->credit <= 0 && sq->next != sq->pi && sq->refill < due)
+		due = sq->refill > now ? sq->refill : now;
+	*next = *next < due ? *next : due;
+	/* One look more after the last acknowledgement: in a stream there is always something again. */
+	return sq->done != sq->next || sq->sent || sq->next != sq->pi;
+}

@@ -620,7 +620,7 @@ close_file:
 
 void vb_config_default(struct vb_config *config)
 {
-	static const char *const names[] = { "mlx5_0", "mlx5_1", "mlx4_0" };
+	static const char *const names[] = { "mlx5_0", "mlx5_1", "mlx4_0", "hbl_0", "hbl_1" };
 
 	memset(config, 0, sizeof(*config));
 	config->num_adapters = ARRAY_SIZE(names);

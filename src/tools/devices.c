@@ -97,6 +97,9 @@ static void print_all(const struct vb_adapter *a)
 	vb_adapter_query_port(a, &port);
 	printf("%s\n", a->config->name);
 	printf("  format      %s\n", vb_format_name(a->config->format));
+	if (a->config->format == VB_FORMAT_HBL)
+		printf("  generation  %s, %u ports\n",
+		       a->config->generation == VB_GAUDI3 ? "gaudi3" : "gaudi2", a->config->ports);
 	printf("  state       %s\n", state_name(port.state));
 	if (a->config->down)
 		printf("              the configured %s is missing on this machine\n",

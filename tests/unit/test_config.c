@@ -91,10 +91,32 @@ static void section_without_keys(void **state)
 {
 	struct vb_config config, made_up;
 
-	assert_int_equal(
-		write_and_read("[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx4_0]", &config), 0);
+	assert_int_equal(write_and_read("[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx4_0]\n"
+					"[adapter hbl_0]\n[adapter hbl_1]",
+					&config),
+			 0);
 	vb_config_default(&made_up);
 	assert_memory_equal(&config, &made_up, sizeof(config));
+}
+
+static void hbl_adapters(void **state)
+{
+	struct vb_config config;
+	const struct vb_config_adapter *a = config.adapter;
+
+	assert_int_equal(write_and_read("[adapter hbl_0]\n"
+					"[adapter hbl_63]\ngeneration = gaudi3\nports = 24\n"
+					"[adapter mlx5_0]\n",
+					&config),
+			 0);
+	assert_int_equal(a[0].format, VB_FORMAT_HBL);
+	assert_int_equal(a[0].generation, VB_GAUDI2);
+	assert_int_equal(a[0].ports, 4);
+	assert_int_equal(a[0].hbl_number, 0);
+	assert_int_equal(a[1].generation, VB_GAUDI3);
+	assert_int_equal(a[1].ports, 24);
+	assert_int_equal(a[1].hbl_number, 63);
+	assert_int_equal(a[2].ports, 1);
 }
 
 static void missing_takes_port_down(void **state)
@@ -131,7 +153,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, rpc_timeout" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, rpc_timeout, generation, ports" },
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx5_0]\n",
 	  "3: [adapter mlx5_0]: this adapter stands in line 1 already" },
 	{ "[adapter a b]\n",
@@ -139,9 +161,9 @@ static const struct {
 	{ "[adapter ../x]\n",
 	  "1: [adapter ../x]: '../x' is not a device name; allowed: 1 to 31 letters, digits, '_', '-', '.'" },
 	{ "[adapter eth_card]\n",
-	  "1: format: the name 'eth_card' does not tell it, so the key must; allowed: mlx5, mlx4" },
+	  "1: format: the name 'eth_card' does not tell it, so the key must; allowed: mlx5, mlx4, hbl" },
 	{ "[adapter mlx5_0]\nformat = ib\n",
-	  "2: format: 'ib' is not a queue format; allowed: mlx5, mlx4" },
+	  "2: format: 'ib' is not a queue format; allowed: mlx5, mlx4, hbl" },
 	{ "[adapter mlx4_0]\ncqe_size = 48\n",
 	  "2: cqe_size: '48' is not the size of an entry; allowed: 32, 64" },
 	{ "\n[adapter mlx5_0]\ncqe_size = 64\n",
@@ -153,6 +175,20 @@ static const struct {
 	{ "[adapter mlx5_0]\nmtu = 1024k\n",
 	  "2: mtu: '1024k' is not a path MTU; allowed: 256, 512, 1024, 2048, 4096" },
 	{ "[adapter mlx5_0]\nmtu = 1024\nmtu = 1024\n", "3: mtu: is given twice for this adapter" },
+	{ "[adapter hbl_0]\ngeneration = gaudi1\n",
+	  "2: generation: 'gaudi1' is not one; allowed: gaudi2, gaudi3" },
+	{ "[adapter hbl_0]\nports = 25\n",
+	  "2: ports: '25' is not a number of ports; allowed: 1 to 24" },
+	{ "[adapter hbl_64]\n",
+	  "1: [adapter hbl_64]: an adapter of the format hbl must be called hbl_0 to hbl_63" },
+	{ "[adapter hbl_01]\n",
+	  "1: [adapter hbl_01]: an adapter of the format hbl must be called hbl_0 to hbl_63" },
+	{ "[adapter mine]\nformat = hbl\n",
+	  "1: [adapter mine]: an adapter of the format hbl must be called hbl_0 to hbl_63" },
+	{ "[adapter mlx5_0]\nports = 2\n",
+	  "1: ports: only adapters of the format hbl have this key" },
+	{ "[adapter mlx5_0]\ngeneration = gaudi2\n",
+	  "1: generation: only adapters of the format hbl have this key" },
 	{ "[adapter mlx5_0]\nrpc_timeout = 0\n",
 	  "2: rpc_timeout: '0' is not a time in milliseconds; allowed: 1 to 3600000" },
 	{ "[adapter mlx5_0]\nmax_qp = 0\n",
@@ -231,13 +267,15 @@ static void default_is_usable(void **state)
 	struct vb_config config;
 
 	vb_config_default(&config);
-	assert_int_equal(config.num_adapters, 3);
+	assert_int_equal(config.num_adapters, 5);
 	assert_string_equal(config.adapter[0].name, "mlx5_0");
 	assert_string_equal(config.adapter[1].name, "mlx5_1");
 	assert_string_equal(config.adapter[2].name, "mlx4_0");
 	assert_int_equal(config.adapter[2].format, VB_FORMAT_MLX4);
 	assert_int_equal(config.adapter[2].cqe_size, 64);
-	for (int i = 0; i < 3; i++) {
+	assert_string_equal(config.adapter[3].name, "hbl_0");
+	assert_string_equal(config.adapter[4].name, "hbl_1");
+	for (int i = 0; i < 5; i++) {
 		assert_false(config.adapter[i].down);
 		assert_in_range(config.adapter[i].num_addresses, 1, VB_CONFIG_MAX_ADDRESSES);
 		assert_in_range(config.adapter[i].mtu, 256, 4096);
@@ -330,6 +368,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(full_file),
 		cmocka_unit_test(section_without_keys),
+		cmocka_unit_test(hbl_adapters),
 		cmocka_unit_test(missing_takes_port_down),
 		cmocka_unit_test(bad_files),
 		cmocka_unit_test(too_many),

@@ -144,6 +144,8 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 
 	if (!pd || !attr)
 		return api_null(EINVAL);
+	if (context_driver(pd->context))
+		return api_null(EOPNOTSUPP);
 	adapter = context_adapter(pd->context);
 	err = check_attr(adapter, attr);
 	if (err)
@@ -223,7 +225,8 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 	union ibv_gid own;
 	int index;
 
-	if (!context || !wc || !ah_attr || port < 1 || port > VB_PORTS) {
+	if (!context || !wc || !ah_attr || port < 1 ||
+	    port > context_adapter(context)->config->ports) {
 		errno = EINVAL;
 		return -1;
 	}

@@ -73,7 +73,7 @@ static int comp_vectors(void)
 	return n > 0 ? (int)n : 1;
 }
 
-struct ibv_context *api_context_open(struct api_device *device)
+struct ibv_context *api_context_open(struct api_device *device, void *private_data)
 {
 	struct api_context *ctx = calloc(1, sizeof(*ctx));
 	struct ibv_context *ibv;
@@ -105,7 +105,10 @@ struct ibv_context *api_context_open(struct api_device *device)
 	rc = vb_dev_open(device->adapter, api_async_event, ibv, &ctx->dev);
 	if (rc)
 		goto destroy_queue;
-	if (ctx->format->open)
+	ctx->driver = ctx->format->driver;
+	if (ctx->driver)
+		rc = ctx->driver->open(ctx, private_data);
+	else if (ctx->format->open)
 		rc = ctx->format->open(ctx);
 	if (rc)
 		goto close_dev;
@@ -162,11 +165,16 @@ VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 			struct api_node *node = ctx->live[kind].next;
 
 			node_del(node);
-			abandon(node, (enum api_kind)kind);
+			if (ctx->driver && kind != API_KIND_PD)
+				ctx->driver->abandon(node, (enum api_kind)kind);
+			else
+				abandon(node, (enum api_kind)kind);
 		}
 	}
 	if (ctx->format->close)
 		ctx->format->close(ctx);
+	if (ctx->driver)
+		ctx->driver->close(ctx);
 	rc = vb_dev_close(ctx->dev);
 	if (rc)
 		return api_status(rc);

@@ -139,6 +139,8 @@ struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_in
 
 	if (!context || !attr)
 		return api_null(EINVAL);
+	if (context_driver(context))
+		return context_driver(context)->create_cq(context, attr);
 	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
@@ -197,6 +199,8 @@ VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
 
 	if (!ibcq)
 		return api_fail(EINVAL);
+	if (context_driver(ibcq->context))
+		return context_driver(ibcq->context)->destroy_cq(ibcq);
 	rc = vb_cq_destroy(cq->card);
 	if (rc)
 		return api_status(rc);
@@ -270,6 +274,8 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 
 	if (!ibcq || cqe < 1 || cqe > VB_MAX_CQE)
 		return api_fail(EINVAL);
+	if (context_driver(ibcq->context))
+		return api_fail(EOPNOTSUPP);
 	cqe_cnt = ring_size((uint32_t)cqe);
 	if (cqe_cnt == cq->cqe_cnt)
 		return 0;

@@ -88,20 +88,21 @@ VB_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 }
 
 /*
- * The name under which providers open a device (IBVERBS_PRIVATE_34); private_data is theirs, not
- * ours.
+ * The name under which providers open a device (IBVERBS_PRIVATE_34); private_data is theirs: only
+ * the driver of an hbl device looks at it.
  */
 VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data);
 
 VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)
 {
-	(void)private_data;
-	return ibv_open_device(device);
+	if (!device)
+		return api_null(EINVAL);
+	return api_context_open(to_device(device), private_data);
 }
 
 VB_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	if (!device)
 		return api_null(EINVAL);
-	return api_context_open(to_device(device));
+	return api_context_open(to_device(device), NULL);
 }

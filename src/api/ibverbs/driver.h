@@ -81,12 +81,36 @@ struct api_allocators {
 	void *data;
 };
 
+struct api_context;
+
+/*
+ * The driver of a device whose queues are no verbs queues (hbl): these functions stand in for the ones of this folder.
+ * Same conventions; arguments that no device takes are refused before.
+ */
+struct api_driver {
+	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
+	int (*open)(struct api_context *ctx, void *private_data);
+	void (*close)(struct api_context *ctx);
+	void (*abandon)(struct api_node *node, enum api_kind kind);
+	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
+	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr);
+	int (*destroy_cq)(struct ibv_cq *cq);
+	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+	int (*destroy_qp)(struct ibv_qp *qp);
+};
+
 struct api_context {
 	struct vb_dev *dev;
 	const struct api_format *format;
 	struct vb_uar *uar;               /* mlx4: the doorbell page */
 	struct api_allocators allocators; /* mlx4 */
 	uint8_t log_wqs_range;            /* mlx4: of receive WQs that belong together */
+	const struct api_driver *driver;  /* NULL: the verbs queues of this folder */
+	struct vb_hbl *hbl;               /* hbl_driver's */
+	unsigned int num_pds;             /* hbl_driver: under mutex */
 	struct api_event_queue async;
 	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic
@@ -283,7 +307,8 @@ struct api_format {
 	uint32_t vendor_part_id, hw_version;
 	const char *firmware;
 	uint64_t timestamp_mask;
-	bool wr_api; /* ibv_wr_*() can be had */
+	bool wr_api;                     /* ibv_wr_*() can be had */
+	const struct api_driver *driver; /* stands in for the rest of this table; NULL: none does */
 
 	/* Operations of the context that are not those of mlx5. NULL: none. */
 	void (*set_ops)(struct verbs_context *verbs);
@@ -309,6 +334,7 @@ struct api_format {
 };
 
 extern const struct api_format api_format_mlx5, api_format_mlx4;
+extern const struct api_format api_format_hbl; /* ../hbl/driver.c */
 
 /* format.c */
 const struct api_format *api_format_of(const struct vb_adapter *adapter);
@@ -328,6 +354,11 @@ static inline struct api_context *to_context(struct ibv_context *context)
 static inline const struct api_format *context_format(struct ibv_context *context)
 {
 	return to_context(context)->format;
+}
+
+static inline const struct api_driver *context_driver(struct ibv_context *context)
+{
+	return to_context(context)->driver;
 }
 
 static inline struct vb_adapter *context_adapter(struct ibv_context *context)
@@ -457,7 +488,7 @@ void api_untrack(struct ibv_context *context, struct api_node *node);
 /* --- across files ----------------------------------------------------------------------------- */
 
 /* context.c */
-struct ibv_context *api_context_open(struct api_device *device);
+struct ibv_context *api_context_open(struct api_device *device, void *private_data);
 struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn);
 
 /* event.c */

@@ -43,6 +43,7 @@ const struct api_format *api_format_of(const struct vb_adapter *adapter)
 	static const struct api_format *const formats[VB_FORMATS] = {
 		[VB_FORMAT_MLX5] = &api_format_mlx5,
 		[VB_FORMAT_MLX4] = &api_format_mlx4,
+		[VB_FORMAT_HBL] = &api_format_hbl,
 	};
 
 	return formats[adapter->config->format];

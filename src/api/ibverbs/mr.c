@@ -49,6 +49,8 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 
 	if (!pd)
 		return api_null(EINVAL);
+	if (context_driver(pd->context))
+		return api_null(EOPNOTSUPP);
 	err = check_access(access);
 	if (!err && !range_is_valid(addr, length))
 		err = EINVAL;

@@ -94,6 +94,25 @@ void api_buf_free(struct api_buf *buf)
 
 /* --- protection domains ----------------------------------------------------------------------- */
 
+static bool count_pd(struct ibv_context *context)
+{
+	struct api_context *ctx = to_context(context);
+	bool fits;
+
+	pthread_mutex_lock(&context->mutex);
+	fits = !ctx->driver || !ctx->num_pds;
+	ctx->num_pds += fits;
+	pthread_mutex_unlock(&context->mutex);
+	return fits;
+}
+
+static void discount_pd(struct ibv_context *context)
+{
+	pthread_mutex_lock(&context->mutex);
+	to_context(context)->num_pds--;
+	pthread_mutex_unlock(&context->mutex);
+}
+
 VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct api_pd *pd;
@@ -101,11 +120,13 @@ VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 	if (!context)
 		return api_null(EINVAL);
+	/* An hbl device has one, as the driver of the hardware says in its own way. */
+	if (!count_pd(context))
+		return api_null(ESRCH);
 	pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return api_null(ENOMEM);
-	rc = vb_pd_alloc(to_context(context)->dev, &pd->card);
+	rc = pd ? vb_pd_alloc(to_context(context)->dev, &pd->card) : -ENOMEM;
 	if (rc) {
+		discount_pd(context);
 		free(pd);
 		return api_null(-rc);
 	}
@@ -140,6 +161,7 @@ VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 	if (rc)
 		return api_status(rc);
 	api_untrack(ibpd->context, &pd->node);
+	discount_pd(ibpd->context);
 	free(pd);
 	return 0;
 }
@@ -176,6 +198,8 @@ struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 		IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct api_pd *pd;
 
+	if (context_driver(context))
+		return api_null(EOPNOTSUPP);
 	if (!attr || !attr->pd || attr->pd->context != context || to_pd(attr->pd)->base ||
 	    (attr->td && attr->td->context != context) || (attr->comp_mask & ~known))
 		return api_null(EINVAL);

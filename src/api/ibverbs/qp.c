@@ -187,6 +187,8 @@ struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_i
 
 	if (!context || !attr)
 		return api_null(EINVAL);
+	if (context_driver(context))
+		return context_driver(context)->create_qp(context, attr);
 	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
@@ -284,6 +286,8 @@ VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 
 	if (!ibqp || !attr)
 		return api_fail(EINVAL);
+	if (context_driver(ibqp->context))
+		return context_driver(ibqp->context)->modify_qp(ibqp, attr, mask);
 	if (mask & IBV_QP_RATE_LIMIT)
 		return api_fail(EOPNOTSUPP);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
@@ -304,6 +308,8 @@ VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int ma
 
 	if (!ibqp || !attr || !init)
 		return api_fail(EINVAL);
+	if (context_driver(ibqp->context))
+		return context_driver(ibqp->context)->query_qp(ibqp, attr, init);
 	vb_qp_query(qp->card, attr, init);
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
@@ -336,6 +342,8 @@ VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
 	if (!ibqp)
 		return api_fail(EINVAL);
 	context = ibqp->context;
+	if (context_driver(context))
+		return context_driver(context)->destroy_qp(ibqp);
 	pthread_mutex_lock(&context->mutex);
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {

@@ -59,7 +59,7 @@ static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device
 		.max_srq_sge = VB_MAX_SGE,
 		.max_pkeys = 1,
 		.local_ca_ack_delay = CA_ACK_DELAY,
-		.phys_port_cnt = VB_PORTS,
+		.phys_port_cnt = (uint8_t)adapter->config->ports,
 	};
 	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", format->firmware);
 }
@@ -69,6 +69,8 @@ VB_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_at
 	if (!context || !attr)
 		return api_fail(EINVAL);
 	fill_device_attr(context_adapter(context), attr);
+	if (context_driver(context))
+		context_driver(context)->query_device(to_context(context), attr);
 	return 0;
 }
 
@@ -80,12 +82,14 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 		.hca_core_clock = CORE_CLOCK_KHZ,
 		.cq_mod_caps = { .max_cq_count = MAX_MODERATION_COUNT,
 				 .max_cq_period = MAX_MODERATION_PERIOD },
-		.phys_port_cnt_ex = VB_PORTS,
+		.phys_port_cnt_ex = context_adapter(context)->config->ports,
 	};
 
 	if (!attr || attr_size < sizeof(attr->orig_attr) || (input && input->comp_mask))
 		return api_fail(EINVAL);
 	fill_device_attr(context_adapter(context), &all.orig_attr);
+	if (context_driver(context))
+		context_driver(context)->query_device(to_context(context), &all.orig_attr);
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	if (attr_size > sizeof(all)) {
 		memset((char *)attr + sizeof(all), 0, attr_size - sizeof(all));
@@ -95,6 +99,11 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	return 0;
 }
 
+static bool valid_port(struct ibv_context *context, uint32_t port)
+{
+	return port >= 1 && port <= context_adapter(context)->config->ports;
+}
+
 /* --- the port --------------------------------------------------------------------------------- */
 
 int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
@@ -102,7 +111,7 @@ int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 {
 	struct ibv_port_attr all = { 0 };
 
-	if (!attr || port < 1 || port > VB_PORTS)
+	if (!attr || !valid_port(context, port))
 		return api_fail(EINVAL);
 	vb_adapter_query_port(context_adapter(context), &all);
 	if (size > sizeof(all)) {
@@ -134,19 +143,18 @@ VB_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port,
 static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
 		     struct ibv_gid_entry *entry)
 {
-	const struct vb_adapter *adapter;
+	struct vb_gid gid;
 
-	if (!context || port < 1 || port > VB_PORTS || index >= VB_GID_TABLE_LEN)
+	if (!context || !valid_port(context, port) || index >= VB_GID_TABLE_LEN)
 		return EINVAL;
-	adapter = context_adapter(context);
-	if (index >= adapter->num_gids)
+	if (vb_adapter_gid(context_adapter(context), port, index, &gid))
 		return ENODATA;
 	*entry = (struct ibv_gid_entry){
-		.gid = adapter->gids[index].gid,
+		.gid = gid.gid,
 		.gid_index = index,
 		.port_num = port,
 		.gid_type = IBV_GID_TYPE_ROCE_V2,
-		.ndev_ifindex = adapter->gids[index].ifindex,
+		.ndev_ifindex = gid.ifindex,
 	};
 	return 0;
 }
@@ -182,21 +190,28 @@ VB_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint
 	return 0;
 }
 
+/* All valid entries of all ports. */
 VB_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
 				       size_t max_entries, uint32_t flags, size_t entry_size)
 {
-	const struct vb_adapter *adapter;
+	struct ibv_gid_entry entry;
+	size_t count = 0;
 
 	if (!context || !entries || flags || entry_size < sizeof(*entries))
 		return -api_fail(EINVAL);
-	adapter = context_adapter(context);
-	if (max_entries < adapter->num_gids)
+	for (uint32_t port = 1; valid_port(context, port); port++)
+		for (uint32_t i = 0; !gid_entry(context, port, i, &entry); i++)
+			count++;
+	if (max_entries < count)
 		return -api_fail(EINVAL);
-	memset(entries, 0, adapter->num_gids * entry_size);
-	for (uint32_t i = 0; i < adapter->num_gids; i++)
-		gid_entry(context, 1, i,
-			  (struct ibv_gid_entry *)((char *)entries + i * entry_size));
-	return adapter->num_gids;
+	memset(entries, 0, count * entry_size);
+	for (uint32_t port = 1; valid_port(context, port); port++) {
+		for (uint32_t i = 0; !gid_entry(context, port, i, &entry); i++) {
+			*entries = entry;
+			entries = (struct ibv_gid_entry *)((char *)entries + entry_size);
+		}
+	}
+	return (ssize_t)count;
 }
 
 /*
@@ -226,7 +241,7 @@ VB_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsi
 
 VB_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
-	if (!context || !pkey || port < 1 || port > VB_PORTS || index != 0) {
+	if (!context || !pkey || !valid_port(context, port) || index != 0) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -236,7 +251,7 @@ VB_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int inde
 
 VB_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
-	if (!context || port < 1 || port > VB_PORTS || pkey != default_pkey) {
+	if (!context || !valid_port(context, port) || pkey != default_pkey) {
 		errno = EINVAL;
 		return -1;
 	}

@@ -73,6 +73,8 @@ VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 
 	if (!pd || !attr || !srq_attr_is_valid(&attr->attr))
 		return api_null(EINVAL);
+	if (context_driver(pd->context))
+		return api_null(EOPNOTSUPP);
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		return api_null(ENOMEM);

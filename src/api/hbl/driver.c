@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The verbs of an hbl device, inside libibverbs: contexts and what a device says of itself. Completion queues and queue
+ * pairs are in driver_cq.c and driver_qp.c.
+ *
+ * Like the driver of the hardware it has no memory regions, no posting and no polling: data moves through work queues in
+ * memory and user FIFOs, which are direct verbs (libhbl).
+ */
+#include "driver.h"
+
+#include <stdio.h>
+
+enum {
+	VENDOR_ID = 0x1da3,
+	GAUDI2_PART_ID = 0x1020,
+	GAUDI3_PART_ID = 0x1060,
+};
+
+static int no_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	return -api_fail(EOPNOTSUPP);
+}
+
+static int no_notify(struct ibv_cq *cq, int solicited_only)
+{
+	return api_fail(EOPNOTSUPP);
+}
+
+static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	if (bad_wr)
+		*bad_wr = wr;
+	return api_fail(EOPNOTSUPP);
+}
+
+static int no_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	if (bad_wr)
+		*bad_wr = wr;
+	return api_fail(EOPNOTSUPP);
+}
+
+static int no_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	if (bad_wr)
+		*bad_wr = wr;
+	return api_fail(EOPNOTSUPP);
+}
+
+static void set_ops(struct verbs_context *verbs)
+{
+	struct ibv_context_ops *ops = &verbs->context.ops;
+
+	ops->poll_cq = no_poll;
+	ops->req_notify_cq = no_notify;
+	ops->post_send = no_send;
+	ops->post_recv = no_recv;
+	ops->post_srq_recv = no_srq_recv;
+	/* NULL: verbs.h itself says EOPNOTSUPP */
+	verbs->query_rt_values = NULL;
+	verbs->alloc_td = NULL;
+	verbs->dealloc_td = NULL;
+	verbs->alloc_parent_domain = NULL;
+	verbs->modify_cq = NULL;
+	verbs->create_srq_ex = NULL;
+	verbs->get_srq_num = NULL;
+	verbs->priv = (struct verbs_ex_private *)&hbl_private;
+}
+
+/* Without direct verbs the driver opens /dev/accel/accelN itself and sets all ports up. */
+static int open_device(struct api_context *ctx, void *private_data)
+{
+	const struct hbl_open *open = private_data;
+	struct ibv_context *context = &ctx->verbs.context;
+
+	return vb_hbl_open(context_adapter(context), open ? open->core_fd : -1,
+			   open ? open->ports_mask : 0, api_async_event, context, &ctx->hbl);
+}
+
+static void close_device(struct api_context *ctx)
+{
+	vb_hbl_close(ctx->hbl);
+}
+
+/* vb_hbl_close() destroys what is left; the program's structs are left alone. */
+static void abandon(struct api_node *node, enum api_kind kind)
+{
+}
+
+static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
+{
+	const struct vb_config_adapter *config = context_adapter(&ctx->verbs.context)->config;
+
+	attr->vendor_id = VENDOR_ID;
+	attr->vendor_part_id = config->generation == VB_GAUDI3 ? GAUDI3_PART_ID : GAUDI2_PART_ID;
+	attr->max_qp = (int)(VB_HBL_MAX_QPN * config->ports);
+	attr->max_qp_wr = VB_HBL_WQES_MAX;
+	attr->max_cq = (int)(VB_HBL_CQS * config->ports);
+	attr->max_cqe = VB_HBL_CQE_MAX;
+	attr->max_pd = 1;
+	attr->max_sge = attr->max_sge_rd = 1;
+	attr->max_mr = attr->max_srq = attr->max_srq_wr = attr->max_srq_sge = attr->max_ah = 0;
+	attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID;
+	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s",
+		 config->generation == VB_GAUDI3 ? "gaudi3" : "gaudi2");
+}
+
+static struct vb_hbl *device(struct ibv_context *context)
+{
+	return to_context(context)->hbl;
+}
+
+static struct vb_hbl_cq *card_cq(struct ibv_cq *cq)
+{
+	return to_hbl_cq(cq)->card;
+}
+
+static struct vb_hbl_qp *card_qp(struct ibv_qp *qp)
+{
+	return to_hbl_qp(qp)->card;
+}
+
+const struct verbs_ex_private hbl_private = {
+	.device = device,
+	.create_cq = hbl_cq_create,
+	.cq = card_cq,
+	.qp = card_qp,
+	.modify_qp = hbl_qp_modify_ex,
+};
+
+static const struct api_driver hbl_driver = {
+	.open = open_device,
+	.close = close_device,
+	.abandon = abandon,
+	.query_device = query_device,
+	.create_cq = hbl_cq_create_ex,
+	.destroy_cq = hbl_cq_destroy,
+	.create_qp = hbl_qp_create,
+	.modify_qp = hbl_qp_modify,
+	.query_qp = hbl_qp_query,
+	.destroy_qp = hbl_qp_destroy,
+};
+
+const struct api_format api_format_hbl = {
+	.vendor_part_id = GAUDI2_PART_ID,
+	.hw_version = 1,
+	.firmware = "gaudi",
+	.driver = &hbl_driver,
+	.set_ops = set_ops,
+};

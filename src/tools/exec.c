@@ -27,6 +27,25 @@ int tools_prepend(const char *variable, const char *dir)
 	return ret;
 }
 
+/* LD_PRELOAD: what the user had, then ours, so that the user's comes first. */
+static int put_preload(void)
+{
+	const char *before = getenv("LD_PRELOAD");
+	char file[PATH_MAX], *value;
+	int ret = tools_path(file, "lib/libverbatim-preload.so");
+
+	if (ret || access(file, R_OK))
+		return ret; /* an installation without it serves programs that ask libraries */
+	if (before && strstr(before, file))
+		return 0;
+	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", file) <
+	    0)
+		return -ENOMEM;
+	ret = setenv("LD_PRELOAD", value, 1) ? -errno : 0;
+	free(value);
+	return ret;
+}
+
 /* LD_LIBRARY_PATH: ours, then what the user had. */
 int tools_put_libraries_first(const char *who)
 {
@@ -43,7 +62,8 @@ int tools_put_libraries_first(const char *who)
 			ret == -ENAMETOOLONG ? "lib/libibverbs.so.1" : file, strerror(-ret));
 		return ret;
 	}
-	return tools_prepend("LD_LIBRARY_PATH", dir);
+	ret = tools_prepend("LD_LIBRARY_PATH", dir);
+	return ret ? ret : put_preload();
 }
 
 /* Find the file as execvp(3) will: true with its path where there is one. */

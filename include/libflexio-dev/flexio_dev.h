@@ -166,6 +166,11 @@ FLEXIO_DEV_EXPERIMENTAL void flexio_dev_yield_and_retrigger(void);
 FLEXIO_DEV_EXPERIMENTAL void flexio_dev_reschedule(void) __attribute__((__noreturn__));
 FLEXIO_DEV_EXPERIMENTAL void flexio_dev_finish(void) __attribute__((__noreturn__));
 
+#if FLEXIO_DEV_VER_USED < FLEXIO_DEV_VER(24, 10, 0)
+/* Older still. */
+#define flexio_dev_return() flexio_dev_reschedule()
+#endif
+
 /* Trigger the event handler of this process that has this activation id. */
 FLEXIO_DEV_EXPERIMENTAL void flexio_dev_event_handler_activate(uint32_t activation_id);
 

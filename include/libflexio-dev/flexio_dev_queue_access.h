@@ -215,6 +215,19 @@ FLEXIO_DEV_ALWAYS_INLINE flexio_dev_status_t flexio_dev_dbr_rq_inc_pi(uint32_t *
 	return FLEXIO_DEV_STATUS_SUCCESS;
 }
 
+#if FLEXIO_DEV_VER_USED < FLEXIO_DEV_VER(24, 10, 0)
+/* Names of the first programs. */
+#define flexio_dev_swqe_seg_data_set(swqe, data_sz, lkey, data_addr) \
+	flexio_dev_swqe_seg_mem_ptr_data_set(swqe, data_sz, lkey, data_addr)
+
+/* Producer index of a send queue's record. */
+FLEXIO_DEV_ALWAYS_INLINE flexio_dev_status_t flexio_dev_dbr_sq_set_pi(uint32_t *sq_dbr, uint32_t pi)
+{
+	__flexio_dev_dbr_store(sq_dbr, pi & 0xffff);
+	return FLEXIO_DEV_STATUS_SUCCESS;
+}
+#endif
+
 /* ---- completions and events ---- */
 
 /* Fields change under the reader's eyes, so each is read once, where the program says. */

@@ -3,6 +3,7 @@
 #
 # usage: headers.sh STAGE WORKDIR MAN       (STAGE: an installed tree; MAN: sources of the man pages; prints TAP)
 set -u
+here=$(dirname "$0")
 stage=$1 man=$3
 dir=$2/headers.$$
 mkdir -p "$dir"
@@ -63,6 +64,9 @@ done
 printf '#include <stdio.h>\nFILE *keep(FILE *f);\nFILE *keep(FILE *f) { stdout = f; return stdout; }\n' >"$dir/own.c"
 compile -c "$dir/own.c" -o "$dir/own.o"
 check "stdout can be assigned" $?
+
+compile -Wno-unused-function -c "$here/progs/names.c" -o "$dir/names.o"
+check "every documented name, type and value" $?
 
 # Versions.
 cat >"$dir/versions.c" <<'C'

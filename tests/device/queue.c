@@ -155,6 +155,19 @@ static bool old_forms(void)
 	return strstr(card_program, "queue-old.elf") != NULL;
 }
 
+static void oldest_names(void **state)
+{
+	struct card *c = *state;
+
+	if (!old_forms()) /* the program does not have them */
+		return;
+	assert_int_equal(card_call(c, "oldest", (uint64_t)0), 0);
+	assert_bytes(card_object(c, "dbr"), "00000000 0000ffff");
+	assert_bytes(card_object(c, "segments"), "00001000 aabbccdd 1122334455667788");
+	card_call(c, "oldest", (uint64_t)1);
+	assert_int_equal(c->main->end, END_RESCHEDULE);
+}
+
 static void doorbells(void **state)
 {
 	static const uint64_t expected[][2] = {
@@ -216,8 +229,8 @@ static void windows(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(ctrl_segments), T(data_segments), T(getters),    T(compressed), T(records),
-		T(doorbells),     T(no_outbox),     T(byte_order), T(windows),
+		T(ctrl_segments), T(data_segments), T(getters),   T(compressed), T(records),
+		T(oldest_names),  T(doorbells),     T(no_outbox), T(byte_order), T(windows),
 	};
 
 	return card_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

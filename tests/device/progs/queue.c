@@ -144,6 +144,18 @@ RPC uint64_t records(uint32_t ci, uint32_t times)
 	return bad;
 }
 
+#ifdef OLD_FORMS
+/* Names of the first programs. */
+RPC uint64_t oldest(uint32_t leave)
+{
+	segment_count = 0;
+	must(flexio_dev_swqe_seg_data_set(next(), 0x1000, 0xaabbccdd, 0x1122334455667788));
+	if (leave)
+		flexio_dev_return();
+	return flexio_dev_dbr_sq_set_pi(&dbr[1], 0x1ffff);
+}
+#endif
+
 /* ---- doorbells; the result has a bit for each that failed, in the old forms ---- */
 
 RPC uint64_t ring_all(void)

@@ -237,6 +237,7 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 
 	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)))
 		return -EINVAL;
+	vb_card_enter();
 	vb_lock(&cq->lock);
 	ci = consumer_index(cq);
 	/* The driver counts what it has not handed out; where that does not fit, it has copied nothing. */
@@ -249,5 +250,6 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 		cq->attr.cqe_cnt = cqe_cnt;
 	}
 	vb_unlock(&cq->lock);
+	vb_card_leave();
 	return ret;
 }

@@ -195,6 +195,7 @@ enum ibv_qp_state vb_qp_state(const struct vb_qp *qp)
 
 void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
 {
+	vb_card_enter();
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	*attr = qp->attr;
@@ -205,6 +206,7 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_
 	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.in_head != qp->sq.in_tail;
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
 	if (!init)
 		return;
 	init->cap = qp->init.cap;

@@ -284,7 +284,7 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 	vb_fabric_progress();
 }
 
-int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_path path = { .kind = VB_PATH_NONE }, old = { .kind = VB_PATH_NONE };
 	enum ibv_qp_state from, to;
@@ -326,5 +326,15 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	vb_path_close(&old);
 	if (!ret)
 		after(qp, to);
+	return ret;
+}
+
+int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	int ret;
+
+	vb_card_enter();
+	ret = modify(qp, attr, mask);
+	vb_card_leave();
 	return ret;
 }

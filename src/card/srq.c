@@ -79,10 +79,12 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 
 	if (limit >= srq->attr.wqe_cnt)
 		return -EINVAL;
+	vb_card_enter();
 	vb_lock(&srq->lock);
 	srq->limit = limit;
 	event = below_limit(srq);
 	vb_unlock(&srq->lock);
+	vb_card_leave();
 	if (event)
 		vb_dev_event(srq->dev, IBV_EVENT_SRQ_LIMIT_REACHED, srq->attr.cookie);
 	return 0;

@@ -68,6 +68,7 @@ void api_channel_forget(struct api_cq *cq)
 {
 	struct api_event_queue *queue = &to_channel(cq->ibv.channel)->queue;
 
+	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
 	if (cq->unread) {
 		cq->unread = 0;
@@ -75,12 +76,14 @@ void api_channel_forget(struct api_cq *cq)
 		api_event_queue_settle(queue);
 	}
 	pthread_mutex_unlock(&queue->mutex);
+	vb_card_leave();
 }
 
 static struct api_cq *channel_take(struct api_event_queue *queue)
 {
 	struct api_cq *cq = NULL;
 
+	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
 	if (!node_empty(&queue->events)) {
 		cq = container_of(queue->events.next, struct api_cq, event);
@@ -91,6 +94,7 @@ static struct api_cq *channel_take(struct api_event_queue *queue)
 		api_event_queue_settle(queue);
 	}
 	pthread_mutex_unlock(&queue->mutex);
+	vb_card_leave();
 	return cq;
 }
 

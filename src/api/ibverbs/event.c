@@ -162,6 +162,7 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 	}
 	queue = &to_context(context)->async;
 	for (;;) {
+		vb_card_enter();
 		pthread_mutex_lock(&queue->mutex);
 		if (!node_empty(&queue->events)) {
 			ev = container_of(queue->events.next, struct async_event, node);
@@ -170,6 +171,7 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 			event_deliver(&ev->event, event);
 		}
 		pthread_mutex_unlock(&queue->mutex);
+		vb_card_leave();
 		if (ev)
 			break;
 		err = api_event_queue_wait(queue);
@@ -224,6 +226,7 @@ static void drop_unread(struct api_event_queue *queue, const void *cookie)
 	struct api_node *node, *next;
 	bool dropped = false;
 
+	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
 	for (node = queue->events.next; node != &queue->events; node = next) {
 		struct async_event *ev = container_of(node, struct async_event, node);
@@ -238,6 +241,7 @@ static void drop_unread(struct api_event_queue *queue, const void *cookie)
 	if (dropped)
 		api_event_queue_settle(queue);
 	pthread_mutex_unlock(&queue->mutex);
+	vb_card_leave();
 }
 
 /* An object is going away. */

@@ -9,6 +9,7 @@
 #define OUTBOX (VB_DPA_WINDOW_BASE + 0x10000)
 
 const char *card_program;
+const struct vb_dpa_attr *card_attr;
 static enum vb_dpa_tier tier;
 
 static enum vb_dpa_action end(struct guest *g, enum end how)
@@ -181,7 +182,7 @@ int card_setup(void **state)
 	c->brk = c->brk_mapped = HEAP;
 	c->brk_limit = 64 << 20;
 	c->answer = -1;
-	assert_int_equal(vb_dpa_create(NULL, &c->dpa), 0);
+	assert_int_equal(vb_dpa_create(card_attr, &c->dpa), 0);
 	if (vb_dpa_process_create(c->dpa, image, size, &attr, &c->process, &error))
 		fail_msg("%s: %s", card_program, error.text);
 	free(image);

@@ -70,6 +70,8 @@ struct card {
 };
 
 extern const char *card_program; /* second argument */
+/* How card_setup makes the accelerator; NULL: as it is by default. */
+extern const struct vb_dpa_attr *card_attr;
 
 int card_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 

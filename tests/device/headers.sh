@@ -116,9 +116,12 @@ check "-u vfprintf -lprintf_min takes the small printf" $?
 readelf -lW "$dir/stdout.elf" >"$dir/log"
 [ "$(awk '$1 == "LOAD" { f = ""; for (i = 7; i < NF; i++) f = f $i; printf "%s ", f }' "$dir/log")" = "RE R RW " ]
 check "text, constants and data have rights of their own" $?
-readelf -sW "$dir/stdout.elf" >"$dir/log"
-grep -q '__global_pointer\$' "$dir/log" && grep -q __flexio_dev_abi_version "$dir/log"
-check "the symbols that the host looks for are there" $?
+for option in --no-gc-sections --gc-sections; do
+	link "$dir/gc.elf" "$dir/stdout.o" -Wl,$option && readelf -sW "$dir/gc.elf" >"$dir/log" &&
+		grep -q '__global_pointer\$' "$dir/log" && grep -q __flexio_dev_abi_version "$dir/log" &&
+		grep -q __flexio_dev_msg_levels "$dir/log" && grep -q __flexio_dev_init "$dir/log"
+	check "the symbols that the host looks for are there ($option)" $?
+done
 
 # Every function has its man page.
 cat "$stage"/include/libflexio-dev/*.h "$stage"/include/dpaintrin.h | grep -v '^#' |

@@ -42,12 +42,11 @@ static int teardown(void **state)
 }
 
 /* Every line and every message came whole, from the thread that it names, in its order, and once. */
-static void libc(void **state)
+static void check_libc(struct card *c, unsigned int rounds)
 {
 	unsigned long lines[THREADS] = { 0 }, messages[THREADS] = { 0 };
-	struct card *c = *state;
 
-	run_all(c, "work", ROUNDS);
+	run_all(c, "work", rounds);
 	for (size_t i = 0; i < c->count; i++) {
 		const struct message *m = &c->messages[i];
 		char expected[512];
@@ -65,10 +64,29 @@ static void libc(void **state)
 		m->text[0] == '<' ? lines[n]++ : messages[n]++;
 	}
 	for (unsigned int i = 0; i < THREADS; i++) {
-		assert_int_equal(lines[i], ROUNDS);
-		assert_int_equal(messages[i], (ROUNDS + 15) / 16);
+		assert_int_equal(lines[i], rounds);
+		assert_int_equal(messages[i], (rounds + 15) / 16);
 		assert_int_equal(guests[i]->ctx->held, 0);
 		assert_int_equal(guests[i]->ctx->line_len, 0);
+	}
+}
+
+static void libc(void **state)
+{
+	check_libc(*state, ROUNDS);
+}
+
+/* Threads that take turns after a few instructions, drawn from a seed: inside of malloc, of a lock, of a line. */
+static void libc_in_turns(void **state)
+{
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		struct vb_dpa_attr attr = { .deterministic = true, .seed = seed, .slice = 50 };
+
+		card_attr = &attr;
+		setup(state);
+		check_libc(*state, 20);
+		teardown(state);
+		card_attr = NULL;
 	}
 }
 
@@ -85,6 +103,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(libc, setup, teardown),
+		cmocka_unit_test(libc_in_turns),
 		cmocka_unit_test_setup_teardown(spinlocks, setup, teardown),
 	};
 

@@ -37,6 +37,8 @@ static void thread_locals(void **state)
 	assert_int_equal(card_call(c, "count_up"), 42);
 	assert_int_equal(guest_call(g, "count_up", 0), 41);
 	assert_int_equal(card_call(c, "count_up"), 43);
+	assert_int_equal(card_call(c, "aligned_locals"), 0);
+	assert_int_equal(guest_call(g, "aligned_locals", 0), 0);
 	card_guest_free(g);
 }
 

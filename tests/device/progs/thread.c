@@ -46,6 +46,16 @@ RPC uint64_t count_up(void)
 	return ++counter + (uint64_t)zeros[0];
 }
 
+static __thread char wide[64] __attribute__((aligned(64)));
+static __thread uint32_t narrow = 7;
+
+RPC uint64_t aligned_locals(void)
+{
+	wide[63] = (char)narrow;
+	return (uintptr_t)wide % 64 + (uintptr_t)&counter % 8 + (uintptr_t)&narrow % 4 +
+	       (wide[0] != 0) + (wide[63] != 7);
+}
+
 static int constructed;
 
 __attribute__((constructor(200))) static void second(void)

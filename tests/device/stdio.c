@@ -58,6 +58,15 @@ static void string_list(void **state)
 	assert_int_equal(card_call(*state, "strings"), (1 << 20) - 1);
 }
 
+static void memory_functions(void **state)
+{
+	struct card *c = *state;
+
+	assert_int_equal(card_call(c, "memory"), 0);
+	assert_int_equal(card_call(c, "comparing"), 0);
+	assert_true(card_call(c, "copy_cost") < 2000);
+}
+
 /* A line is one message; what lacks its newline waits in the thread context for the host. */
 static void lines(void **state)
 {
@@ -133,6 +142,9 @@ static void ends(void **state)
 		assert_int_equal(c->status, exits[i].status);
 		assert_text(c, "leaving");
 	}
+	card_call(c, "end_atexit");
+	assert_int_equal(c->status, 0x85);
+	assert_text(c, "at exit\n");
 	card_call(c, "end_abort");
 	assert_int_equal(c->status, 0x86);
 	assert_text(c, "abort called\n");
@@ -163,8 +175,10 @@ static void no_memory(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(formats), T(manual_example),    T(streams),    T(printf_family), T(string_list),
-		T(lines),   T(line_before_fault), T(long_lines), T(ends),          T(no_memory),
+		T(formats),       T(manual_example),    T(streams),
+		T(printf_family), T(string_list),       T(memory_functions),
+		T(lines),         T(line_before_fault), T(long_lines),
+		T(ends),          T(no_memory),
 	};
 
 	return card_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include <dpaintrin.h>
+
 #include <libflexio-dev/flexio_dev.h>
 
 #define RPC __attribute__((used, retain))
@@ -279,7 +281,106 @@ RPC uint64_t strings(void)
 	return ok;
 }
 
+/* ---- our own memory functions, against loops ---- */
+
+#define AREA 192
+static unsigned char area[2][AREA];
+
+static void paint(unsigned int seed)
+{
+	for (unsigned int i = 0; i < AREA; i++)
+		area[0][i] = area[1][i] = (unsigned char)(seed + i * 7 + (i >> 3));
+}
+
+static int differs(void)
+{
+	for (unsigned int i = 0; i < AREA; i++)
+		if (area[0][i] != area[1][i])
+			return 1;
+	return 0;
+}
+
+/* Every length to 80 at every pair of alignments: apart, and overlapping by every distance to 40. */
+RPC uint64_t memory(void)
+{
+	uint64_t bad = 0;
+
+	for (size_t n = 0; n <= 80; n++)
+		for (size_t to = 0; to < 9; to++)
+			for (size_t from = 0; from < 9; from++) {
+				volatile unsigned char *v = area[1];
+
+				paint((unsigned int)n);
+				bad += memcpy(area[0] + to, area[0] + 100 + from, n) !=
+				       area[0] + to;
+				for (size_t i = 0; i < n; i++)
+					v[to + i] = v[100 + from + i];
+				bad += (uint64_t)differs();
+				bad += memset(area[0] + to, (int)(0x100 + from), n) != area[0] + to;
+				for (size_t i = 0; i < n; i++)
+					v[to + i] = (unsigned char)from;
+				bad += (uint64_t)differs();
+			}
+	for (size_t n = 0; n <= 80; n++)
+		for (int by = -40; by <= 40; by++) {
+			volatile unsigned char *v = area[1];
+
+			paint((unsigned int)n);
+			memmove(area[0] + 50 + by, area[0] + 50, n);
+			for (size_t i = 0; i < n; i++)
+				if (by < 0)
+					v[50 + by + i] = v[50 + i];
+				else
+					v[50 + by + n - 1 - i] = v[50 + n - 1 - i];
+			bad += (uint64_t)differs();
+		}
+	return bad;
+}
+
+RPC uint64_t comparing(void)
+{
+	uint64_t bad = 0;
+
+	for (size_t n = 1; n <= 40; n++)
+		for (size_t at = 0; at < n; at++) {
+			memset(area, 0x80, sizeof(area));
+			bad += memcmp(area[0] + 1, area[1] + 3, n) != 0;
+			area[0][1 + at] = 0x7f;
+			bad += memcmp(area[0] + 1, area[1] + 3, n) >= 0;
+			area[0][1 + at] = 0xff;
+			bad += memcmp(area[0] + 1, area[1] + 3, n) <= 0;
+			area[0][1 + at] = 0;
+			area[0][1 + n] = 0;
+			bad += strlen((char *)area[0] + 1) != at;
+			area[0][1 + at] = 1; /* which the trick with words could take for the end */
+			bad += strlen((char *)area[0] + 1) != n;
+		}
+	return bad;
+}
+
+static char from4k[4096 + 8], to4k[4096 + 8];
+
+/* Instructions to copy 4 KiB between odd addresses. */
+RPC uint64_t copy_cost(void)
+{
+	uint64_t before = __dpa_thread_inst_ret();
+
+	memcpy(to4k + 3, from4k + 5, 4096);
+	return __dpa_thread_inst_ret() - before;
+}
+
 /* ---- ends of the C library ---- */
+
+static void at_end(void)
+{
+	printf("at exit\n");
+}
+
+RPC void end_atexit(void)
+{
+	atexit(at_end);
+	exit(5);
+}
 
 RPC void end_exit(uint64_t code)
 {

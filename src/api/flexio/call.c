@@ -59,6 +59,7 @@ static void slot_drop_thread(struct call_slot *slot)
 	if (!thread)
 		return;
 	vb_dpa_thread_stop(thread);
+	vb_windows_release(&slot->guest);
 	vb_dpa_thread_destroy(thread);
 }
 

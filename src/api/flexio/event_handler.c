@@ -241,6 +241,7 @@ static void handler_free(struct flexio_event_handler *h)
 {
 	if (h->dpa_thread) {
 		vb_dpa_thread_stop(h->dpa_thread);
+		vb_windows_release(&h->guest);
 		vb_dpa_thread_destroy(h->dpa_thread);
 	}
 	vb_guest_free(&h->guest);

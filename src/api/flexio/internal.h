@@ -70,6 +70,7 @@ enum handle_kind {
 	HANDLE_STREAM,
 	HANDLE_EVENT_HANDLER,
 	HANDLE_UAR,
+	HANDLE_WINDOW,
 	HANDLE_KINDS,
 };
 
@@ -168,6 +169,24 @@ enum thread_end {
 	END_PROCESS, /* the process is over */
 };
 
+/* A memory region that a guest thread sees through a window (window.c). */
+struct window_map {
+	struct vb_mr_watch watch; /* of the region's key */
+	struct vb_mr_info info;   /* never changes while it is watched */
+	struct vb_lock lock;      /* of what is below */
+	_Atomic bool live;        /* the key and the window object are there */
+	struct vb_dpa_window *dpa;
+};
+
+/* One of a guest thread's two windows. Without a lock only the thread itself reads it. */
+struct guest_window {
+	uint32_t id, mkey;            /* as configured last */
+	unsigned int current;         /* map in use; the other one is for the next configuration */
+	struct flexio_window *window; /* this and below under the lock of all windows; NULL: none */
+	struct guest_window *next;    /* of that window object */
+	struct window_map maps[2];
+};
+
 /* What the user pointer of a guest thread points to: an RPC or an event handler. */
 struct guest {
 	struct flexio_process *process;
@@ -178,6 +197,7 @@ struct guest {
 	bool continuable;
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
+	struct guest_window windows[2];
 };
 
 struct call_slot {
@@ -270,7 +290,7 @@ struct flexio_process {
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];
 	unsigned int nhandlers; /* alive; under mutex */
 
-	_Atomic unsigned int nmkeys;
+	_Atomic unsigned int nmkeys, nwindows;
 };
 
 static inline bool process_dead(const struct flexio_process *process)
@@ -284,6 +304,14 @@ int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc,
 void vb_guest_free(struct guest *guest);
 /* A run ended, in whatever way: print what the thread's stdout still holds. */
 void vb_guest_flush(struct guest *guest);
+
+/* ---- window.c --------------------------------------------------------------------------------- */
+
+/* A VB_RTOS_WINDOW_* call of the thread; its result. */
+uint64_t vb_window_call(struct guest *guest, struct vb_dpa_thread *thread, uint64_t number,
+			const uint64_t *args);
+/* The thread is about to go. */
+void vb_windows_release(struct guest *guest);
 
 /* ---- error.c ---------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Functions that exist and do not work yet: queues, doorbells and windows, command queues, dumps. Each says so in the
+ * Functions that exist and do not work yet: queues, doorbells, command queues, dumps. Each says so in the
  * log and fails as documented, so that programs link and notice. docs/deviations.md lists them.
  */
 #include "internal.h"
@@ -124,25 +124,6 @@ struct flexio_uar *flexio_outbox_get_uar(struct flexio_outbox *outbox)
 {
 	not_yet();
 	return NULL;
-}
-
-flexio_status flexio_window_create(struct flexio_process *process, struct ibv_pd *pd,
-				   struct flexio_window **window)
-{
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
-}
-
-flexio_status flexio_window_destroy(struct flexio_window *window)
-{
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
-}
-
-uint32_t flexio_window_get_id(struct flexio_window *window)
-{
-	not_yet();
-	return UINT32_MAX;
 }
 
 flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,

@@ -263,7 +263,7 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 
 flexio_status flexio_process_destroy(struct flexio_process *process)
 {
-	unsigned int handlers, mkeys;
+	unsigned int handlers, mkeys, windows;
 
 	if (!process)
 		return FLEXIO_STATUS_SUCCESS;
@@ -272,10 +272,11 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	pthread_mutex_lock(&process->mutex);
 	handlers = process->nhandlers;
 	mkeys = atomic_load(&process->nmkeys);
+	windows = atomic_load(&process->nwindows);
 	pthread_mutex_unlock(&process->mutex);
-	if (handlers || mkeys)
-		return fail("%s still has %u event handlers and %u mkeys", process->name, handlers,
-			    mkeys);
+	if (handlers || mkeys || windows)
+		return fail("%s still has %u event handlers, %u mkeys and %u windows",
+			    process->name, handlers, mkeys, windows);
 	if (!vb_calls_destroy(process))
 		return fail("%s: a call is under way", process->name);
 	if (!vb_handle_remove(HANDLE_PROCESS, process))

@@ -134,10 +134,10 @@ static const call_fn calls[] = {
 	[VB_RTOS_ACTIVATE] = call_activate,
 };
 
-/* Windows, the outbox and counters come with the queues; until then there are none to configure. */
+/* The outbox and counters come with the queues; until then there are none to configure. */
 static bool answers_failure(uint64_t number)
 {
-	return number >= VB_RTOS_WINDOW_CONFIG && number <= VB_RTOS_CROSS_DB;
+	return number >= VB_RTOS_OUTBOX_CONFIG && number <= VB_RTOS_CROSS_DB;
 }
 
 static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg)
@@ -149,7 +149,9 @@ static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_stat
 		return end(guest, END_PROCESS);
 	if (number < ARRAY_SIZE(calls) && calls[number])
 		return calls[number](guest, state);
-	if (number == VB_RTOS_WINDOW_PTR || number == VB_RTOS_PCC_TABLE)
+	if (number >= VB_RTOS_WINDOW_CONFIG && number <= VB_RTOS_WINDOW_WRITE)
+		return answer(state, vb_window_call(guest, thread, number, &state->x[A0]));
+	if (number == VB_RTOS_PCC_TABLE)
 		return answer(state, 0);
 	return answers_failure(number) ? answer(state, (uint64_t)-1) : VB_DPA_TRAP;
 }

@@ -135,6 +135,103 @@ EXPORT uint64_t level_of(uint64_t stream)
 	return __flexio_dev_msg_levels[stream & 255];
 }
 
+/* ---- windows ---- */
+
+/* args: address, size. */
+EXPORT uint64_t peek(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	switch (a[1]) {
+	case 1:
+		return *(volatile uint8_t *)a[0];
+	case 2:
+		return *(volatile uint16_t *)a[0];
+	case 4:
+		return *(volatile uint32_t *)a[0];
+	default:
+		return *(volatile uint64_t *)a[0];
+	}
+}
+
+/* args: address, size, value. */
+EXPORT uint64_t poke(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	switch (a[1]) {
+	case 1:
+		*(volatile uint8_t *)a[0] = (uint8_t)a[2];
+		break;
+	case 2:
+		*(volatile uint16_t *)a[0] = (uint16_t)a[2];
+		break;
+	case 4:
+		*(volatile uint32_t *)a[0] = (uint32_t)a[2];
+		break;
+	default:
+		*(volatile uint64_t *)a[0] = a[2];
+	}
+	return 0;
+}
+
+/* args: address, number. */
+EXPORT uint64_t fetch_add(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	return __atomic_fetch_add((uint64_t *)a[0], a[1], __ATOMIC_SEQ_CST);
+}
+
+/*
+ * args: window id, two times (key, address, what is there), rounds. Configures either key in turns, reads, and adds 1 to
+ * the word behind. Returns the number of rounds that saw what they should.
+ */
+EXPORT uint64_t flip(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	uint64_t good = 0;
+
+	for (uint64_t i = 0; i < a[7]; i++) {
+		const uint64_t *m = a + 1 + (i & 1) * 3;
+		volatile uint64_t *p;
+
+		if (ecall(VB_RTOS_WINDOW_CONFIG, i >> 1 & 1, a[0], m[0], 0))
+			continue;
+		p = (volatile uint64_t *)ecall(VB_RTOS_WINDOW_PTR, i >> 1 & 1, m[1], 0, 0);
+		good += p && p[0] == m[2];
+		p[1]++;
+	}
+	return good;
+}
+
+/* args: window id, key, host address, source, length, a word that counts. Copies out again and again until refused. */
+EXPORT uint64_t copy_on(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	ecall(VB_RTOS_WINDOW_CONFIG, 0, a[0], a[1], 0);
+	while (!ecall(VB_RTOS_WINDOW_WRITE, 0, a[2], a[3], a[4]))
+		__atomic_add_fetch((uint64_t *)a[5], 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* args: window id, key, host address, -, -, a word that counts. Adds to the first and stores until that traps. */
+EXPORT uint64_t store_on(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	volatile uint64_t *p;
+
+	ecall(VB_RTOS_WINDOW_CONFIG, 0, a[0], a[1], 0);
+	p = (volatile uint64_t *)ecall(VB_RTOS_WINDOW_PTR, 0, a[2], 0, 0);
+	for (;;) {
+		p[0]++;
+		p[100] = 1;
+		__atomic_fetch_add((uint64_t *)p + 200, 1, __ATOMIC_RELAXED);
+		__atomic_add_fetch((uint64_t *)a[5], 1, __ATOMIC_RELEASE);
+	}
+}
+
 /* ---- faults: every one that user code can raise ---- */
 
 EXPORT uint64_t fault(uint64_t kind)

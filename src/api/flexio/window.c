@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns windows: host memory that device code sees at addresses of its own.
+ *
+ *	flexio_window (id, domain) <-- guest.windows[entity] -- map --> vb_mr_watch: the key died
+ *	                                                         `----> vb_dpa_window: guest addresses
+ *
+ *	guest address = (1 + entity) << 48 | address in the memory region
+ *
+ * Each guest thread has two windows. Configuring one with a window object and a key maps the whole region of that key
+ * for that thread, with the region's rights; nothing else is mapped there. Configuring the same again finds the map
+ * alive and is done. The map ends, before the call that ends it returns, with the key (deregistration), with the
+ * window object, with the next configuration, or with the thread; what the guest tries then is a trap or an error.
+ *
+ * windows.lock is held for everything that makes or ends a map but the end of a key. That one comes from the card while
+ * others may hold windows.lock and wait for it (vb_mr_unwatch), so it takes only the map's own lock, a leaf.
+ */
+#include "api/ibverbs/driver.h"
+#include "internal.h"
+
+#include <stdlib.h>
+
+#include "base/fault.h"
+
+#define MAX_WINDOWS   4096
+#define ADDRESS_LIMIT (1ULL << 48)
+/* What is copied in one go: the end of a key waits for that. */
+#define COPY_CHUNK (1U << 20)
+
+struct flexio_window {
+	struct flexio_process *process;
+	struct ibv_pd *pd;
+	uint32_t id;
+	struct guest_window *users; /* configured with it */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct flexio_window *table[MAX_WINDOWS]; /* by id; 0 is none */
+	uint32_t last;                            /* id that was given out last */
+} windows = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static uint64_t entity_base(unsigned int entity)
+{
+	return (1ULL + entity) << 48;
+}
+
+/* ---- maps ---- */
+
+static void key_gone(struct vb_mr_watch *watch)
+{
+	struct window_map *map = container_of(watch, struct window_map, watch);
+	struct vb_dpa_window *dpa;
+
+	vb_lock(&map->lock);
+	atomic_store_explicit(&map->live, false, memory_order_relaxed);
+	dpa = map->dpa;
+	map->dpa = NULL;
+	vb_unlock(&map->lock);
+	if (dpa)
+		vb_dpa_window_destroy(dpa);
+}
+
+/* Under windows.lock. */
+static void map_end(struct window_map *map)
+{
+	vb_mr_unwatch(&map->watch); /* key_gone() is not under way any more */
+	key_gone(&map->watch);
+}
+
+/* Let the guest see the region that the map watches. The key may die meanwhile. */
+static int map_show(struct window_map *map, struct guest *guest, struct vb_dpa_thread *thread,
+		    unsigned int entity)
+{
+	unsigned int rights = VB_DPA_READ;
+	int err = 0;
+
+	if (map->info.access & IBV_ACCESS_LOCAL_WRITE)
+		rights |= VB_DPA_WRITE;
+	vb_lock(&map->lock);
+	if (atomic_load_explicit(&map->live, memory_order_relaxed) && map->info.length)
+		err = vb_dpa_window_create(guest->process->dpa, thread,
+					   entity_base(entity) + map->info.iova, map->info.length,
+					   map->info.addr, rights, &map->dpa);
+	vb_unlock(&map->lock);
+	return err;
+}
+
+/* Watch a key. Nothing is mapped yet. */
+static int map_begin(struct window_map *map, const struct flexio_window *window, uint32_t mkey)
+{
+	int err;
+
+	*map = (struct window_map){ .watch.gone = key_gone };
+	/* Before the watch: from there on only key_gone() writes it. */
+	atomic_init(&map->live, true);
+	err = vb_mr_watch(pd_card(window->pd), mkey, &map->watch, &map->info);
+	if (err)
+		return err;
+	if (map->info.length <= ADDRESS_LIMIT && map->info.iova <= ADDRESS_LIMIT - map->info.length)
+		return 0;
+	map_end(map);
+	return -EINVAL;
+}
+
+/* ---- windows of a guest thread, under windows.lock ---- */
+
+static void detach(struct guest_window *gw)
+{
+	struct guest_window **link;
+
+	if (!gw->window)
+		return;
+	for (link = &gw->window->users; *link != gw; link = &(*link)->next)
+		;
+	*link = gw->next;
+	gw->window = NULL;
+	map_end(&gw->maps[gw->current]);
+}
+
+static void attach(struct guest_window *gw, struct flexio_window *window, uint32_t mkey)
+{
+	gw->window = window;
+	gw->id = window->id;
+	gw->mkey = mkey;
+	gw->current ^= 1;
+	gw->next = window->users;
+	window->users = gw;
+}
+
+/* The new key first: one that is refused changes nothing. */
+static int configure(struct guest *guest, struct vb_dpa_thread *thread, unsigned int entity,
+		     struct flexio_window *window, uint32_t mkey)
+{
+	struct guest_window *gw = &guest->windows[entity];
+	int err;
+
+	err = map_begin(&gw->maps[gw->current ^ 1], window, mkey);
+	if (err)
+		return err;
+	detach(gw);
+	attach(gw, window, mkey);
+	err = map_show(&gw->maps[gw->current], guest, thread, entity);
+	if (err)
+		detach(gw);
+	return err;
+}
+
+static bool is_live(const struct guest_window *gw)
+{
+	return atomic_load_explicit(&gw->maps[gw->current].live, memory_order_relaxed);
+}
+
+void vb_windows_release(struct guest *guest)
+{
+	pthread_mutex_lock(&windows.lock);
+	for (unsigned int i = 0; i < ARRAY_SIZE(guest->windows); i++)
+		detach(&guest->windows[i]);
+	pthread_mutex_unlock(&windows.lock);
+}
+
+/* ---- what device code asks for ---- */
+
+static int call_config(struct guest *guest, struct vb_dpa_thread *thread, unsigned int entity,
+		       uint64_t id, uint64_t mkey)
+{
+	struct guest_window *gw = &guest->windows[entity];
+	struct flexio_window *window;
+	int err = -ENOENT;
+
+	if (likely(gw->id == id && gw->mkey == mkey && is_live(gw)))
+		return 0;
+	if (id >= MAX_WINDOWS || mkey > UINT32_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&windows.lock);
+	window = windows.table[id];
+	if (window && window->process == guest->process)
+		err = configure(guest, thread, entity, window, (uint32_t)mkey);
+	pthread_mutex_unlock(&windows.lock);
+	if (err)
+		return err;
+	if (entity)
+		guest->ctx->secondary_window_config_id = (uint16_t)id;
+	else
+		guest->ctx->window_config_id = (uint16_t)id;
+	return 0;
+}
+
+/* Another key for the window object that is configured. */
+static int call_mkey(struct guest *guest, struct vb_dpa_thread *thread, unsigned int entity,
+		     uint64_t mkey)
+{
+	return call_config(guest, thread, entity, guest->windows[entity].id, mkey);
+}
+
+/* Any address, like hardware: only what is mapped can be used. 0: no window. */
+static uint64_t call_ptr(struct guest *guest, unsigned int entity, uint64_t haddr)
+{
+	if (!is_live(&guest->windows[entity]) || haddr >= ADDRESS_LIMIT)
+		return 0;
+	return entity_base(entity) + haddr;
+}
+
+static bool allowed(const struct vb_mr_info *info, uint64_t haddr, uint64_t len, bool write)
+{
+	return haddr >= info->iova && len <= info->length &&
+	       haddr - info->iova <= info->length - len &&
+	       (!write || info->access & IBV_ACCESS_LOCAL_WRITE);
+}
+
+/* One piece, during which the key cannot end. */
+static int copy_piece(struct window_map *map, char *host, char *device, size_t len, bool write)
+{
+	int err = -ENOENT;
+
+	vb_lock(&map->lock);
+	if (atomic_load_explicit(&map->live, memory_order_relaxed))
+		err = write ? vb_fault_copy(host, device, len) : vb_fault_copy(device, host, len);
+	vb_unlock(&map->lock);
+	return err;
+}
+
+static int call_copy(struct guest *guest, unsigned int entity, uint64_t haddr, uint64_t daddr,
+		     uint64_t len, bool write)
+{
+	struct guest_window *gw = &guest->windows[entity];
+	struct window_map *map = &gw->maps[gw->current];
+	char *device, *host;
+	int err = 0;
+
+	if (!is_live(gw))
+		return -ENOENT;
+	if (!allowed(&map->info, haddr, len, write))
+		return -EACCES;
+	if (!len)
+		return 0;
+	device = vb_dpa_mem_host(guest->process->dpa, daddr, len,
+				 write ? VB_DPA_READ : VB_DPA_READ | VB_DPA_WRITE);
+	if (!device)
+		return -EFAULT;
+	host = (char *)map->info.addr + (haddr - map->info.iova);
+	for (size_t done = 0, piece; !err && done < len; done += piece) {
+		piece = len - done < COPY_CHUNK ? len - done : COPY_CHUNK;
+		err = copy_piece(map, host + done, device + done, piece, write);
+	}
+	return err;
+}
+
+uint64_t vb_window_call(struct guest *guest, struct vb_dpa_thread *thread, uint64_t number,
+			const uint64_t *args)
+{
+	unsigned int entity = (unsigned int)args[0];
+	int err = -EINVAL;
+
+	if (args[0] >= ARRAY_SIZE(guest->windows))
+		return number == VB_RTOS_WINDOW_PTR ? 0 : (uint64_t)-1;
+	switch (number) {
+	case VB_RTOS_WINDOW_CONFIG:
+		err = call_config(guest, thread, entity, args[1], args[2]);
+		break;
+	case VB_RTOS_WINDOW_MKEY:
+		err = call_mkey(guest, thread, entity, args[1]);
+		break;
+	case VB_RTOS_WINDOW_PTR:
+		return call_ptr(guest, entity, args[1]);
+	case VB_RTOS_WINDOW_READ:
+		err = call_copy(guest, entity, args[2], args[1], args[3], false);
+		break;
+	case VB_RTOS_WINDOW_WRITE:
+		err = call_copy(guest, entity, args[1], args[2], args[3], true);
+		break;
+	default:
+		break;
+	}
+	return err ? (uint64_t)-1 : 0;
+}
+
+/* ---- window objects ---- */
+
+/* Under windows.lock. A free id, or 0. */
+static uint32_t take_id(void)
+{
+	for (uint32_t i = 0; i < MAX_WINDOWS - 1; i++) {
+		uint32_t id = 1 + (windows.last + i) % (MAX_WINDOWS - 1);
+
+		if (!windows.table[id])
+			return windows.last = id;
+	}
+	return 0;
+}
+
+flexio_status flexio_window_create(struct flexio_process *process, struct ibv_pd *pd,
+				   struct flexio_window **window)
+{
+	struct flexio_window *w;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!pd || !window)
+		return fail("no protection domain, or nowhere to put the window");
+	if (strcmp(pd->context->device->name, process->ctx->device->name))
+		return fail("the protection domain is of %s, the process of %s",
+			    pd->context->device->name, process->ctx->device->name);
+	w = aligned_alloc(16, (sizeof(*w) + 15) & ~15UL);
+	if (!w)
+		return fail("no memory");
+	*w = (struct flexio_window){ .process = process, .pd = pd };
+	pthread_mutex_lock(&windows.lock);
+	w->id = take_id();
+	if (w->id)
+		windows.table[w->id] = w;
+	pthread_mutex_unlock(&windows.lock);
+	if (!w->id) {
+		free(w);
+		return fail("there are %d windows; there cannot be more", MAX_WINDOWS - 1);
+	}
+	if (!vb_handle_add(HANDLE_WINDOW, w)) {
+		pthread_mutex_lock(&windows.lock);
+		windows.table[w->id] = NULL;
+		pthread_mutex_unlock(&windows.lock);
+		free(w);
+		return FLEXIO_STATUS_FAILED;
+	}
+	atomic_fetch_add(&to_pd(pd)->users, 1); /* it cannot be deallocated */
+	atomic_fetch_add(&process->nwindows, 1);
+	*window = w;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_window_destroy(struct flexio_window *window)
+{
+	if (!vb_handle_remove(HANDLE_WINDOW, window))
+		return fail("not a window");
+	pthread_mutex_lock(&windows.lock);
+	windows.table[window->id] = NULL;
+	while (window->users)
+		detach(window->users);
+	pthread_mutex_unlock(&windows.lock);
+	atomic_fetch_sub(&to_pd(window->pd)->users, 1);
+	atomic_fetch_sub(&window->process->nwindows, 1);
+	free(window);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+uint32_t flexio_window_get_id(struct flexio_window *window)
+{
+	if (!vb_handle_valid(HANDLE_WINDOW, window)) {
+		log_err("not a window");
+		return UINT32_MAX;
+	}
+	return window->id;
+}

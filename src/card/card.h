@@ -134,7 +134,8 @@ VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
 /*
  * Somebody outside of the card keeps what a key means, as the accelerator's windows do, and must let go of it when the
  * key dies. gone() is called once, before the deregistration (or reregistration) returns, with no lock of the card
- * held; it may call anything of the card but vb_mr_unwatch of the same watch.
+ * held, or by a queue that invalidates the key, with the lock of that queue; it must not call the card, and must not wait
+ * for anybody who may be in the card.
  */
 struct vb_mr_watch {
 	void (*gone)(struct vb_mr_watch *watch);

@@ -298,5 +298,6 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn)
 	if (!entry || !key || entry->pdn != pdn ||
 	    !atomic_compare_exchange_strong(&entry->key, &key, 0))
 		return -EINVAL;
+	tell_watches(key);
 	return 0;
 }

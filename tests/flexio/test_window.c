@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../../src/device/rtos.h"
+#include "../programs/common.h"
 
 #define SIZE         (64 << 10)
 #define RW           IBV_ACCESS_LOCAL_WRITE
@@ -565,6 +566,42 @@ static void test_thread_gone(void **state)
 	view_close(&v);
 }
 
+/* A queue pair ends the key. */
+static void test_invalidation(void **state)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct ibv_send_wr wr = { .opcode = IBV_WR_LOCAL_INV, .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+	struct node a, b;
+	struct ibv_wc wc;
+	struct view v = { 0 };
+	uint64_t at;
+
+	(void)state;
+	node_pair(&a, &b, &attr);
+	assert_ok(flexio_process_create(a.ctx, bed_app, NULL, &v.process));
+	assert_ok(flexio_window_create(v.process, a.pd, &v.window));
+	v.id = flexio_window_get_id(v.window);
+	v.mem = pages(SIZE);
+	v.mr = ibv_reg_mr(a.pd, v.mem, SIZE, RW);
+	assert_int_equal(config(&v, 0, v.id, v.mr->lkey), 0);
+	at = ptr(&v, 0, v.mem);
+	poke(&v, at, 8, 5);
+	assert_int_equal(v.mem[0], 5);
+	wr.invalidate_rkey = v.mr->rkey;
+	assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
+	while (!ibv_poll_cq(a.send_cq, 1, &wc))
+		;
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	ended(&v, at);
+	assert_int_equal(ibv_dereg_mr(v.mr), 0);
+	munmap(v.mem, SIZE);
+	assert_ok(flexio_window_destroy(v.window));
+	bed_process_end(v.process);
+	node_close(&a);
+	node_close(&b);
+}
+
 /* ---- device mkeys ---- */
 
 static void test_device_mkey(void **state)
@@ -790,6 +827,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_window_destroyed),
 		cmocka_unit_test(test_memory_gone),
 		cmocka_unit_test(test_thread_gone),
+		cmocka_unit_test(test_invalidation),
 		cmocka_unit_test(test_device_mkey),
 		cmocka_unit_test(test_reconfigure),
 		cmocka_unit_test(test_many_threads),

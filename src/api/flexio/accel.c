@@ -47,6 +47,14 @@ static int read_timeout(const struct vb_adapter *adapter, uint64_t *ns)
 	return 0;
 }
 
+/* For tests and measurements of the other way. */
+static bool lending_off(void)
+{
+	const char *text = getenv("VERBATIM_RPC_LEND");
+
+	return text && !strcmp(text, "off");
+}
+
 static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 {
 	struct accel *a = calloc(1, sizeof(*a));
@@ -64,6 +72,7 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 		return err;
 	}
 	memcpy(a->name, adapter->config->name, sizeof(a->name));
+	a->lend = !vb_dpa_deterministic(a->dpa) && !lending_off();
 	*accel = a;
 	return 0;
 }

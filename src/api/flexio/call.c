@@ -211,7 +211,7 @@ static bool lend_begin(struct accel *accel)
 {
 	unsigned int busy = vb_dpa_eus_busy(accel->dpa);
 
-	if (vb_dpa_deterministic(accel->dpa))
+	if (!accel->lend)
 		return false;
 	if (atomic_fetch_add_explicit(&accel->lent, 1, memory_order_relaxed) + busy <
 	    vb_dpa_eu_count(accel->dpa))

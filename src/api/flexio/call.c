@@ -20,7 +20,8 @@
 #define FIRST_SLICE 20000
 #define SLICE       500000
 /* What a call that is out of time gets to give a lock of the C library back. */
-#define GRACE 1000000
+#define GRACE    1000000
+#define MANY_EUS 64
 
 static uint64_t now_ns(void)
 {
@@ -206,15 +207,19 @@ bool vb_calls_destroy(struct flexio_process *process)
 
 /* ---- running ---- */
 
-/* On this host thread, if an EU is free for it. */
+/*
+ * On this host thread, if an EU is free for it. Lent threads are counted only where EUs are so few that callers could
+ * outnumber them: the counter is one that all callers write.
+ */
 static bool lend_begin(struct accel *accel)
 {
-	unsigned int busy = vb_dpa_eus_busy(accel->dpa);
+	unsigned int busy = vb_dpa_eus_busy(accel->dpa), eus = vb_dpa_eu_count(accel->dpa);
 
-	if (!accel->lend)
+	if (!accel->lend || busy >= eus)
 		return false;
-	if (atomic_fetch_add_explicit(&accel->lent, 1, memory_order_relaxed) + busy <
-	    vb_dpa_eu_count(accel->dpa))
+	if (eus >= MANY_EUS)
+		return true;
+	if (atomic_fetch_add_explicit(&accel->lent, 1, memory_order_relaxed) + busy < eus)
 		return true;
 	atomic_fetch_sub_explicit(&accel->lent, 1, memory_order_relaxed);
 	return false;
@@ -222,7 +227,8 @@ static bool lend_begin(struct accel *accel)
 
 static void lend_end(struct accel *accel)
 {
-	atomic_fetch_sub_explicit(&accel->lent, 1, memory_order_relaxed);
+	if (vb_dpa_eu_count(accel->dpa) < MANY_EUS)
+		atomic_fetch_sub_explicit(&accel->lent, 1, memory_order_relaxed);
 }
 
 /* 0, or -ETIMEDOUT. */

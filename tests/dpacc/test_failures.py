@@ -89,6 +89,8 @@ def check_inputs_that_are_something_else(cwd):
         fails(cwd, '-c', name, stderr='-c compiles sources')
     fails(cwd, 'a.c', '-o', 'x.a', '-device-libs=libempty.a', stderr='^dpacc: libempty.a: damaged or no archive')
     fails(cwd, 'a.c', '-o', 'x.a', '-device-libs=-L.,-lempty', stderr='libempty.a: damaged or no archive')
+    write(cwd, 'libvendor.a', 'NVDPAFBF\1')
+    fails(cwd, 'a.c', '-o', 'x.a', '-lvendor', stderr='libvendor.a: made by another compiler')
     # an archive of host code is no device library
     expect(run('ar', 'rc', 'libhost.a', 'host.o', cwd=cwd))
     fails(cwd, 'a.c', '-o', 'x.a', '-lhost', stderr=r'ld\.lld: error: .*incompatible')

@@ -16,7 +16,7 @@ VALUES = {
     'common-include-path': ('inc', r'-Iinc .*-c a\.c'),
     'keep-dir': ('kept', r'kept/a\.bf3\.o'),
     'output-file': ('b.a', r'llvm-ar'),
-    'dpa-proc-attr': ('blob', r'llvm-ar'),
+    'dpa-proc-attr': ('blob', r'--add-section=\.dpa_attributes=blob \S*device_exec'),
     'define': ('X=1', r'-DX=1 .*-c a\.c'),
     'library-path': ('/nowhere', r'-L/nowhere'),
 }
@@ -28,6 +28,7 @@ SWITCHES = {
     'verbose': r'llvm-ar',
     'c': r'--add-section=\.dpa_obj',
     'compile': r'--add-section=\.dpa_obj',
+    'shared': r'/gcc -shared ',
     'disable-asm-checks': r'llvm-ar',
     'disable-asm-checks-nowarn': r'llvm-ar',
 }
@@ -36,6 +37,7 @@ SWITCHES = {
 def all_values(cwd, spell):
     """All options with a value at once in one spelling; each must have its effect."""
     write(cwd, 'a.c')
+    write(cwd, 'blob', 'DPAATTR1x: y')
     args = []
     for name, (value, _) in VALUES.items():
         args += spell(name, value)
@@ -45,7 +47,7 @@ def all_values(cwd, spell):
             pattern = pattern.replace(r'kept/a\.bf3', r'kept/a\.cx7')
         if not re.search(pattern, done.stderr, re.M):
             raise Failure(f'{spell(name, "VALUE")}: no {pattern!r} in\n{done.stderr}')
-    equal(files(cwd), ['a.c'], 'files after a dry run')
+    equal(files(cwd), ['a.c', 'blob'], 'files after a dry run')
 
 
 def check_one_dash_and_equals(cwd):
@@ -165,6 +167,7 @@ def check_wrong_command_lines(cwd):
         (['a.c', 'b.c', '-c', '-o', 'x.o'], '-o names one file'),
         (['a.c', '-c', '-gen-libs', '-o', 'x'], 'exclude each other'),
         (['a.c', '-gen-libs'], '-gen-libs needs -o'),
+        (['a.c', '-c', '-shared'], '-shared goes with neither'),
     ]
     for args, message in wrong:
         expect(dpacc(cwd, *args), 2, stderr=re.escape(message))
@@ -217,6 +220,42 @@ def check_companions(cwd):
     expect(run(BIN / 'dpa-clang', '-mcpu=nv-dpa-xx', '-c', 'part.c', cwd=cwd), 1, stderr="unknown -mcpu 'nv-dpa-xx'")
     expect(run(BIN / 'dpa-clang', '-c', 'absent.c', cwd=cwd), 1, stderr='absent.c')
     expect(run(BIN / 'dpa-nm', 'part.o', cwd=cwd, env={'PATH': '/nowhere'}), 1, stderr='dpa-nm: .* package llvm')
+
+
+def check_options_of_the_device_compiler(cwd):
+    """As public build scripts write them: what clang would not know, or warn of, or do elsewhere."""
+    write(cwd, 'a.c')
+    flags = '-Wall,-Wextra,-Wpedantic,-Werror,-O3,-DE_MODE_LE,-ffreestanding,-mabi=lp64,-mno-relax,-mcmodel=medany,' \
+            '-nostdlib,-Wdouble-promotion,-fuse-ld=lld -mcpu=nv-dpa-bf3 -ggdb -W -D__linux__ -MMD -MT x.a ' \
+            '-mllvm -inline-threshold=1000000 -mllvm -inlinehint-threshold=1000000'
+    done = expect(dpacc(cwd, 'a.c', '-o', 'a.a', f'--devicecc-options={flags}'))
+    equal(done.stderr, '', 'messages')
+    equal(files(cwd), ['a.a', 'a.c'], 'files')
+    expect(dpacc(cwd, 'a.c', '-o', 'a.a', f'--devicecc-options={flags}', '--keep-dir', 'k'))
+    equal((cwd / 'k/a.bf3.d').exists(), True, 'dependencies')
+    # -flto is the same wherever it stands
+    for option in ('-flto', '-devicecc-options=-O3 -flto', '-devicecc-options=-flto=full'):
+        expect(dpacc(cwd, '-dryrun', 'a.c', option), 0, stderr='llvm-link')
+    equal('llvm-link' in expect(dpacc(cwd, '-dryrun', 'a.c', '-devicecc-options=-flto -fno-lto')).stderr, False, 'no LTO')
+
+
+def check_attributes(cwd):
+    write(cwd, 'a.c')
+    write(cwd, 'a.yaml', 'version: 1\n')
+    tool = BIN / 'dpa-app-attributes2blob'
+    expect(run(tool, 'a.yaml', 'a.blob', cwd=cwd))
+    expect(dpacc(cwd, 'a.c', '-o', 'a.a', '--dpa-proc-attr=a.blob', '-keep-dir=k', '-mcpu=nv-dpa-bf3,nv-dpa-cx7'))
+    for arch in ('bf3', 'cx7'):
+        expect(run('readelf', '-p', '.dpa_attributes', f'k/device_exec.{arch}', cwd=cwd), 0, stdout='version: 1')
+    expect(dpacc(cwd, 'a.c', '-o', 'b.a', '--dpa-proc-attr=a.yaml'), 1, stderr='a.yaml: these attributes were not made by')
+    expect(dpacc(cwd, 'a.c', '-o', 'b.a', '--dpa-proc-attr=none'), 1, stderr='none: No such file')
+    expect(run(tool, 'none.yaml', 'b.blob', cwd=cwd), 1, stderr='none.yaml: No such file')
+    expect(run(tool, 'a.yaml', 'no/b.blob', cwd=cwd), 1, stderr='no/b.blob: No such file')
+    write(cwd, 'empty.yaml', '')
+    expect(run(tool, 'empty.yaml', 'b.blob', cwd=cwd), 1, stderr='no text')
+    for args in ([], ['a.yaml'], ['a', 'b', 'c']):
+        expect(run(tool, *args, cwd=cwd), 2)
+    equal((cwd / 'b.blob').exists() or (cwd / 'b.a').exists(), False, 'outputs')
 
 
 main(collect(globals()))

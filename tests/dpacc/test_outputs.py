@@ -12,7 +12,7 @@ def check_archive(cwd):
     write(cwd, 'dev.c')
     expect(dpacc(cwd, 'dev.c', *APP))
     equal(files(cwd), ['app.a', 'dev.c'], 'files')
-    equal(expect(run('ar', 't', 'app.a', cwd=cwd)).stdout, 'app.hostStubs.o\n', 'members')
+    equal(expect(run('ar', 't', 'app.a', cwd=cwd)).stdout, 'hostStubs.o\n', 'members')
     names = symbols('app.a', cwd)
     equal((names.get('app'), names.get('add')), ('B', 'T'), 'symbols')
     equal({name for name, letter in names.items() if letter.isupper()}, {'app', 'add'}, 'global symbols')
@@ -167,9 +167,8 @@ def check_kept_files(cwd):
     write(cwd, 'dev.c')
     expect(dpacc(cwd, 'dev.c', *APP, '-keep-dir=one/two'))
     kept = [name[len('one/two/'):] for name in files(cwd) if name.startswith('one/two/')]
-    equal(kept, ['app.archive.a', 'app.hostStubs.o', 'app.meta.c', 'app.meta.o', 'dev.bf3.dpa.device.c',
-                 'dev.bf3.dpa.device.o', 'dev.bf3.dpa.join.o', 'dev.bf3.o', 'dev.dpa.host.c', 'dev.dpa.host.o',
-                 'device_exec.bf3'], 'kept')
+    equal(kept, ['app.archive.a', 'app.meta.c', 'app.meta.o', 'dev.bf3.dpa.device.c', 'dev.bf3.dpa.device.o',
+                 'dev.bf3.dpa.join.o', 'dev.bf3.o', 'dev.dpa.host.c', 'dev.dpa.o', 'device_exec.bf3', 'hostStubs.o'], 'kept')
     expect(run('readelf', '-h', 'one/two/device_exec.bf3', cwd=cwd), 0, stdout=r'Machine:\s+RISC-V')
     # again, over the old ones
     expect(dpacc(cwd, 'dev.c', *APP, '-keep-dir', 'one/two'))
@@ -178,6 +177,41 @@ def check_kept_files(cwd):
     equal(set(files(cwd)) >= {'dev.bf3.o', 'dev.dpa.o', 'dev.fatobj.a', 'dev.dpa.host.c'}, True, 'kept here')
     expect(dpacc(cwd, 'dev.dpa.o', *APP, '--keep'))
     equal(said_by(cwd, 'app.a'), SAID, 'said')
+
+
+def check_archive_from_kept_files(cwd):
+    """As scripts for newer SDKs do it: they compile the kept files themselves, in their folder."""
+    write(cwd, 'dev.c')
+    write(cwd, 'more.c', 'static __dpa_rpc__ int more(int a) { return a; }')
+    expect(dpacc(cwd, 'dev.c', 'more.c', '-o', 'unused.a', '-app-name=app', '--keep-dir=kept', '-flto'))
+    script = '''set -e
+for name in dev more; do
+	gcc -c $name.dpa.host.c -I kept -D__DPA_OBJ_STUB_FILE__="\\"$name.stub.inc\\"" -o $name.dpa.o \\
+		-Wno-attributes -Wno-pedantic -Wno-unused-parameter -Wno-return-type -fPIC
+	objcopy --remove-section=.dpa_obj $name.dpa.o
+done
+gcc -r app.meta.c dev.dpa.o more.dpa.o -D__DPA_EXEC_STUB_FILE__="\\"device_exec.stub.inc\\"" -o app_host_stubs.o \\
+	-Wno-attributes -Wno-pedantic -Wno-implicit-function-declaration -fPIC -nostdlib
+ar cr app.a app_host_stubs.o
+'''
+    expect(run('sh', '-c', script, cwd=cwd / 'kept'))
+    said = said_by(cwd, 'kept/app.a')
+    equal(sorted(re.findall(r'^function app (\S+)', said, re.M)), ['__dpa_static_more', 'add'], 'functions')
+    # and a stub object taken out of an archive
+    expect(run('ar', 'x', 'unused.a', cwd=cwd))
+    equal(said_by(cwd, 'hostStubs.o'), said, 'said')
+
+
+def check_shared_library_output(cwd):
+    write(cwd, 'dev.c')
+    expect(dpacc(cwd, '-c', 'dev.c', '-flto'))
+    for compiler in ('gcc', 'clang'):
+        expect(dpacc(cwd, 'dev.dpa.o', '-o', 'libapp.so', '-app-name=app', '-shared', f'-hostcc={compiler}', '-device-libs= ',
+                     '-hostcc-options=-Wall -Werror -fPIC'))
+        build(cwd, '-L.', '-lapp', options=['-Wl,-rpath,.', '-rdynamic'])
+        said = expect(run('./host', cwd=cwd)).stdout
+        equal(said, SAID, 'said')
+    equal(files(cwd), ['dev.c', 'dev.dpa.o', 'host', 'host.c', 'libapp.so', 'recorder.o'], 'files')
 
 
 def check_generated_code_is_clean(cwd):

@@ -21,7 +21,7 @@ mkdir -p out
 "$DPACC" device.c -o out/app.a \\
 	-hostcc=gcc \\
 	-hostcc-options="-Wno-deprecated-declarations -Werror -Wall" \\
-	--devicecc-options="-Wall,-Wextra,-Werror, -O2 -ffreestanding -mcmodel=medany -I/opt/mellanox/flexio/include -I/opt/mellanox/doca/include" \\
+	--devicecc-options="-Wall,-Wextra,-Wpedantic,-Werror, -O3 -ffreestanding -mabi=lp64 -mno-relax -mcmodel=medany -nostdlib -Wdouble-promotion -DFLEXIO_DEV_ALLOW_EXPERIMENTAL_API -I/opt/mellanox/flexio/include -I/opt/mellanox/doca/include" \\
 	--devicelink-options="" \\
 	--device-libs="-L/opt/mellanox/flexio/lib/bf3 -L/opt/mellanox/flexio/lib -lflexio_dev" \\
 	-disable-asm-checks \\
@@ -31,6 +31,20 @@ mkdir -p out
 test -d /opt/mellanox/doca/lib/$(uname -m)-linux-gnu
 test -f /opt/mellanox/flexio/include/libflexio-dev/flexio_dev.h
 echo built
+'''
+
+
+HEADERS = '''
+#include <dpaintrin.h>
+#include <libflexio-dev/flexio_dev.h>
+#include <libflexio-dev/flexio_dev_debug.h>
+#include <libflexio-dev/flexio_dev_endianity.h>
+#include <libflexio-dev/flexio_dev_err.h>
+#include <libflexio-dev/flexio_dev_queue_access.h>
+#include <libflexio-dev/flexio_dev_queue_types.h>
+#include <libflexio-libc/stdio.h>
+#include <libflexio-libc/string.h>
+#include <stddef.h>
 '''
 
 
@@ -56,7 +70,7 @@ def tree_for_all(cwd):
 
 def check_build_script(cwd):
     can_namespace(cwd)
-    write(cwd, 'device.c', '#include <libflexio-dev/flexio_dev.h>\n' + ADD)
+    write(cwd, 'device.c', HEADERS + ADD)
     write(cwd, 'build.sh', SCRIPT).chmod(0o755)
     expect(run(VERBATIM, 'sdk', '--', './build.sh', cwd=cwd), 0, stdout='^built$')
     equal(files(cwd), ['build.sh', 'device.c', 'out/app.a', 'out/libdev_device.a', 'out/libdev_host.a'], 'files')
@@ -68,7 +82,7 @@ def check_build_script_without_root(cwd):
     verbatim = tree_for_all(cwd)
     can_namespace(cwd, preexec_fn=nobody)
     work = cwd / 'work'
-    write(work, 'device.c', ADD)
+    write(work, 'device.c', HEADERS + ADD)
     write(work, 'build.sh', SCRIPT).chmod(0o755)
     os.chown(work, 65534, 65534)
     expect(run(verbatim, 'sdk', '--', './build.sh', cwd=work, preexec_fn=nobody), 0, stdout='^built$')

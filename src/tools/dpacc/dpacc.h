@@ -72,8 +72,9 @@ struct options {
 	const char *output; /* NULL: default */
 	const char *app_name;
 	const char *hostcc;
-	const char *keep_dir; /* NULL: intermediate files go */
-	bool compile_only, gen_libs, lto, dryrun, verbose;
+	const char *keep_dir;   /* NULL: intermediate files go */
+	const char *attributes; /* blob for the program, or NULL */
+	bool compile_only, gen_libs, shared, lto, dryrun, verbose;
 };
 
 /* Exits where the command line is wrong. */
@@ -143,11 +144,11 @@ struct function *functions_add(struct functions *list);
 const char *function_symbol(const struct function *f);
 
 /*
- * Read a source as the device compiler will. base: all its options. Finds out the argument forms: *form gets the
- * option to add, or NULL. 0 or -1 after messages (types that cannot be passed). Errors in the source are left to the
+ * Read a source as the device compiler will. base: all its options. Finds out the argument forms: own gets the options
+ * that this source needs. 0 or -1 after messages (types that cannot be passed). Errors in the source are left to the
  * compiler, which says them better; *error gets the first, for the case that the compiler has none.
  */
-int scan_source(const char *path, const struct list *base, struct functions *out, const char **form,
+int scan_source(const char *path, const struct list *base, struct functions *out, struct list *own,
 		const char **error);
 
 /* --- meta.c: functions as text, in .dpa_meta --- */
@@ -166,6 +167,9 @@ struct image {
 	const char *file; /* device_exec.ARCH */
 	struct functions functions;
 };
+/* What the blobs of dpa-app-attributes2blob begin with; the file's text follows. */
+#define ATTRIBUTES_MAGIC "DPAATTR1"
+
 char *gen_meta(const char *app, const struct image *images, int n);
 
 /* --- object.c: ELF objects and archives --- */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PRIORITY = 101 };
 
@@ -165,6 +166,15 @@ static void write_bits(FILE *out, const struct image *images, int n, char letter
 	}
 }
 
+static const char *absolute(const char *path)
+{
+	char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+	const char *full = cwd ? mem_printf("%s/%s", cwd, path) : path;
+
+	free(cwd);
+	return full;
+}
+
 static void write_image(FILE *out, const struct image *image, int number)
 {
 	fprintf(out,
@@ -175,7 +185,8 @@ static void write_image(FILE *out, const struct image *image, int number)
 		"\t\"dpa_image_%d:\\n\"\n"
 		"\t\".incbin \\\"",
 		number, number, number, number, number);
-	for (const char *p = image->file; *p; p++) {
+	/* absolute, because scripts compile what -keep-dir has kept from another folder */
+	for (const char *p = absolute(image->file); *p; p++) {
 		if (*p == '"' || *p == '\\')
 			fprintf(out, "\\\\\\%c", *p);
 		else

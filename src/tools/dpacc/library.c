@@ -79,6 +79,10 @@ static const char *for_target(const char *path, const struct arch *arch)
 	data = file_read(path, &size);
 	if (!data)
 		return NULL;
+	if (size >= 8 && !memcmp(data, "NVDPAFBF", 8)) {
+		say("%s: made by another compiler; make it again with this one", path);
+		return NULL;
+	}
 	if (archive_members(data, size, &members, &n)) {
 		say("%s: damaged or no archive", path);
 		return NULL;

@@ -36,6 +36,30 @@ static int device_link(const struct options *opt, const struct unit *units, int 
 	return run_command(&argv);
 }
 
+/* The attributes go along with the program; nothing here reads them. */
+static int add_attributes(const struct options *opt, const struct image *image)
+{
+	const char *objcopy = tool_find("llvm-objcopy");
+	struct list argv = { 0 };
+	const char *data;
+	size_t size;
+
+	if (!opt->attributes)
+		return 0;
+	data = file_read(opt->attributes, &size);
+	if (!data || !objcopy)
+		return -1;
+	if (size < strlen(ATTRIBUTES_MAGIC) ||
+	    memcmp(data, ATTRIBUTES_MAGIC, strlen(ATTRIBUTES_MAGIC))) {
+		say("%s: these attributes were not made by dpa-app-attributes2blob",
+		    opt->attributes);
+		return -1;
+	}
+	list_addv(&argv, objcopy, mem_printf("--add-section=.dpa_attributes=%s", opt->attributes),
+		  image->file, NULL);
+	return run_command(&argv);
+}
+
 /* Which functions the linked program has. */
 static int read_functions(const struct options *opt, struct image *image)
 {
@@ -70,8 +94,8 @@ static int check_names(const struct unit *units, int n)
 static int make_archive(const struct options *opt, const struct unit *units, int n,
 			const char *meta)
 {
-	const char *stubs = work_path("%s.hostStubs.o", opt->app_name);
-	const char *archive = work_path("%s.archive.a", opt->app_name);
+	const char *stubs = work_path("hostStubs.o");
+	const char *archive = work_path("%s.archive.%s", opt->app_name, opt->shared ? "so" : "a");
 	const char *lld = tool_find("ld.lld"), *ar = tool_find("llvm-ar");
 	struct list join = { 0 }, argv = { 0 };
 
@@ -81,8 +105,14 @@ static int make_archive(const struct options *opt, const struct unit *units, int
 	for (int i = 0; i < n; i++)
 		list_add(&join, units[i].host);
 	list_addv(&join, "-o", stubs, NULL);
-	work_remove(archive);
-	list_addv(&argv, ar, "rcD", archive, stubs, NULL);
+	if (opt->shared) {
+		list_add(&argv, tool_find(opt->hostcc));
+		list_append(&argv, &opt->host_options);
+		list_addv(&argv, "-shared", stubs, "-o", archive, NULL);
+	} else {
+		work_remove(archive);
+		list_addv(&argv, ar, "rcD", archive, stubs, NULL);
+	}
 	if (run_command(&join) || run_command(&argv))
 		return -1;
 	return output_add(archive, opt->output ? opt->output : "a.out") || output_commit() ? -1 : 0;
@@ -98,7 +128,8 @@ int link_app(const struct options *opt, struct unit *units, int n)
 	if (check_names(units, n))
 		return -1;
 	for (int i = 0; i < opt->num_archs; i++)
-		if (device_link(opt, units, n, i, &images[i]) || read_functions(opt, &images[i]))
+		if (device_link(opt, units, n, i, &images[i]) || add_attributes(opt, &images[i]) ||
+		    read_functions(opt, &images[i]))
 			return -1;
 	text = gen_meta(opt->app_name, images, opt->num_archs);
 	if (work_write(meta_c, text, strlen(text)) || compile_host(opt, meta_c, meta_o))

@@ -25,8 +25,9 @@ enum {
 	KEY_KEEP_DIR,
 	KEY_DRYRUN,
 	KEY_OPTIONS_FILE,
+	KEY_SHARED,
+	KEY_ATTRIBUTES,
 	KEY_IGNORED,
-	KEY_IGNORED_ARG,
 	MAX_NESTED_FILES = 16,
 };
 
@@ -37,6 +38,8 @@ static const struct argp_option table[] = {
 	{ "compile", 'c', 0, 0, "Compile only: leave an object for a later dpacc", 0 },
 	{ "c", 'c', 0, OPTION_HIDDEN, 0, 0 },
 	{ "gen-libs", KEY_GEN_LIBS, 0, 0, "Make the libraries FILE_device.a and FILE_host.a", 0 },
+	{ "shared", KEY_SHARED, 0, 0, "Make a shared library for the host instead of an archive",
+	  0 },
 	{ "app-name", KEY_APP_NAME, "NAME", 0,
 	  "Name of the application and of its struct flexio_app * (default: __dpa_a_out)", 0 },
 	{ "mcpu", KEY_MCPU, "CPU,...", 0,
@@ -55,7 +58,8 @@ static const struct argp_option table[] = {
 	{ "flto", KEY_LTO, 0, 0, "Optimize when linking", 0 },
 	{ "disable-asm-checks", KEY_IGNORED, 0, 0, "Accepted: inline assembly is not checked", 0 },
 	{ "disable-asm-checks-nowarn", KEY_IGNORED, 0, OPTION_ALIAS, 0, 0 },
-	{ "dpa-proc-attr", KEY_IGNORED_ARG, "FILE", 0, "Accepted and not used", 0 },
+	{ "dpa-proc-attr", KEY_ATTRIBUTES, "BLOB", 0,
+	  "Put the attributes made by dpa-app-attributes2blob into the program", 0 },
 	{ 0, 0, 0, 0, "Host code:", 3 },
 	{ "hostcc", KEY_HOSTCC, "PROGRAM", 0, "Host compiler (default: gcc)", 0 },
 	{ "hostcc-options", KEY_HOSTCC_OPTIONS, "LIST", 0, "Options for the host compiler", 0 },
@@ -165,8 +169,13 @@ static error_t parse_simple(struct options *opt, int key, char *arg)
 	case KEY_HOSTCC:
 		opt->hostcc = arg;
 		return 0;
+	case KEY_SHARED:
+		opt->shared = true;
+		return 0;
+	case KEY_ATTRIBUTES:
+		opt->attributes = arg;
+		return 0;
 	case KEY_IGNORED:
-	case KEY_IGNORED_ARG:
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -206,12 +215,36 @@ static error_t parse_lists(struct options *opt, int key, char *arg)
 	return ARGP_ERR_UNKNOWN;
 }
 
+/*
+ * Options of the device compiler that are ours to decide: link-time optimization, because static functions are exported
+ * without it, and the vendor's names of targets, which clang does not know.
+ */
+static void take_back(struct options *opt)
+{
+	struct list rest = { 0 };
+
+	for (int i = 0; i < opt->device_options.n; i++) {
+		const char *word = opt->device_options.v[i];
+
+		if (!strcmp(word, "-flto") || !strncmp(word, "-flto=", 6))
+			opt->lto = true;
+		else if (!strcmp(word, "-fno-lto"))
+			opt->lto = false;
+		else if (strncmp(word, "-mcpu=nv-dpa-", 13))
+			list_add(&rest, word);
+	}
+	opt->device_options = rest;
+}
+
 static void check_end(struct options *opt, struct argp_state *state)
 {
+	take_back(opt);
 	if (!opt->inputs.n)
 		argp_error(state, "no input file");
 	if (opt->compile_only && opt->gen_libs)
 		argp_error(state, "-c and -gen-libs exclude each other");
+	if (opt->shared && (opt->compile_only || opt->gen_libs))
+		argp_error(state, "-shared goes with neither -c nor -gen-libs");
 	if (opt->compile_only && opt->output && opt->inputs.n > 1)
 		argp_error(state, "-o names one file, and -c makes one for each of the %d inputs",
 			   opt->inputs.n);

@@ -179,6 +179,12 @@ static bool for_reader(const char *option)
 	       strncmp(option, "-save-temps", 11);
 }
 
+static bool has_own_value(const char *option)
+{
+	return !strcmp(option, "-MF") || !strcmp(option, "-MT") || !strcmp(option, "-MQ") ||
+	       !strcmp(option, "-mllvm");
+}
+
 static const char *resource_dir(void)
 {
 	static const char *dir;
@@ -200,8 +206,7 @@ static CXTranslationUnit read_source(CXIndex index, const char *path, const stru
 	CXTranslationUnit unit = NULL;
 
 	for (int i = 0; i < base->n; i++) {
-		if (!strcmp(base->v[i], "-MF") || !strcmp(base->v[i], "-MT") ||
-		    !strcmp(base->v[i], "-MQ"))
+		if (has_own_value(base->v[i]))
 			i++;
 		else if (for_reader(base->v[i]))
 			list_add(&args, base->v[i]);
@@ -240,6 +245,23 @@ static int count_errors(CXTranslationUnit unit, const char **hard)
 	return errors;
 }
 
+/* Whether the compiler would complain about our own marks. */
+static bool marks_types(CXTranslationUnit unit)
+{
+	bool found = false;
+
+	for (unsigned int i = 0; unit && !found && i < clang_getNumDiagnostics(unit); i++) {
+		CXDiagnostic diagnostic = clang_getDiagnostic(unit, i);
+		const char *option = take_string(clang_getDiagnosticOption(diagnostic, NULL));
+		const char *text = take_string(clang_getDiagnosticSpelling(diagnostic));
+
+		found = !strcmp(option, "-Wignored-attributes") &&
+			!strncmp(text, "'used' attribute", 16);
+		clang_disposeDiagnostic(diagnostic);
+	}
+	return found;
+}
+
 static bool says_form(const struct list *options)
 {
 	for (int i = 0; i < options->n; i++)
@@ -248,7 +270,7 @@ static bool says_form(const struct list *options)
 	return false;
 }
 
-int scan_source(const char *path, const struct list *base, struct functions *out, const char **form,
+int scan_source(const char *path, const struct list *base, struct functions *out, struct list *own,
 		const char **error)
 {
 	struct scan scan = { .out = out };
@@ -256,7 +278,6 @@ int scan_source(const char *path, const struct list *base, struct functions *out
 	CXTranslationUnit unit = read_source(index, path, base, NULL);
 	int errors = count_errors(unit, error);
 
-	*form = NULL;
 	if (errors && !says_form(base)) {
 		CXTranslationUnit old = read_source(index, path, base, OLD_FORM);
 		const char *old_error;
@@ -265,11 +286,14 @@ int scan_source(const char *path, const struct list *base, struct functions *out
 			*error = old_error;
 			clang_disposeTranslationUnit(unit);
 			unit = old;
-			*form = OLD_FORM;
+			list_add(own, OLD_FORM);
 		} else if (old) {
 			clang_disposeTranslationUnit(old);
 		}
 	}
+	/* The marks also keep functions from being dropped, which means nothing for a type. */
+	if (marks_types(unit))
+		list_add(own, "-Wno-ignored-attributes");
 	if (unit) {
 		clang_visitChildren(clang_getTranslationUnitCursor(unit), visit, &scan);
 		clang_disposeTranslationUnit(unit);

@@ -83,7 +83,7 @@ static int compiler_options(const struct options *opt, const struct arch *arch, 
 	return 0;
 }
 
-static int compile(const struct list *options, const char *form, bool lto, const char *from,
+static int compile(const struct list *options, const struct list *own, bool lto, const char *from,
 		   const char *to)
 {
 	struct list argv = { 0 };
@@ -93,11 +93,11 @@ static int compile(const struct list *options, const char *form, bool lto, const
 		return -1;
 	list_add(&argv, clang);
 	list_append(&argv, options);
-	if (form)
-		list_add(&argv, form);
+	if (own)
+		list_append(&argv, own);
 	if (lto)
 		list_add(&argv, "-flto");
-	list_addv(&argv, "-c", from, "-o", to, NULL);
+	list_addv(&argv, "-Wno-unused-command-line-argument", "-c", from, "-o", to, NULL);
 	return run_command(&argv);
 }
 
@@ -150,16 +150,16 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	const char *wrappers = work_path("%s.%s.dpa.device.o", unit->base, arch->name);
 	const char *wrappers_c = work_path("%s.%s.dpa.device.c", unit->base, arch->name);
 	struct functions functions = { 0 };
-	struct list options = { 0 }, plain = { 0 };
-	const char *form, *text, *error;
+	struct list options = { 0 }, plain = { 0 }, own = { 0 };
+	const char *text, *error;
 	bool lto;
 
 	if (!tool_find("clang") || compiler_options(opt, arch, &options) ||
-	    scan_source(unit->path, &options, &functions, &form, &error))
+	    scan_source(unit->path, &options, &functions, &own, &error))
 		return -1;
 	/* a static function is exported in the object, which LTO does not have: that source goes without */
 	lto = opt->lto && !any_static(&functions);
-	if (compile(&options, form, lto, unit->path, object) ||
+	if (compile(&options, &own, lto, unit->path, object) ||
 	    (any_static(&functions) && export_static(&functions, object)))
 		return -1;
 	if (error && !opt->dryrun) { /* then the types that were read are worth nothing */
@@ -209,7 +209,7 @@ static int compile_source(const struct options *opt, struct unit *unit)
 	for (int i = 0; i < opt->num_archs; i++)
 		if (compile_for(opt, unit, i))
 			return -1;
-	unit->host = work_path("%s.dpa.host.o", unit->base);
+	unit->host = work_path("%s.dpa.o", unit->base);
 	text = gen_stubs(&unit->functions);
 	if (work_write(stubs, text, strlen(text)))
 		return -1;
@@ -254,7 +254,7 @@ static int take_apart(const struct options *opt, struct unit *unit)
 		if (work_write(unit->join[i], members[j].data, members[j].size))
 			return -1;
 	}
-	unit->host = work_path("%s.dpa.host.o", unit->base);
+	unit->host = work_path("%s.host.dpa.o", unit->base); /* .dpa.o may be the input itself */
 	list_add(&argv, tool_find("llvm-objcopy"));
 	if (!argv.v[0])
 		return -1;
@@ -270,7 +270,6 @@ int unit_compile(const struct options *opt, struct unit *unit)
 const char *unit_pack(const struct options *opt, const struct unit *unit)
 {
 	const char *fat = work_path("%s.fatobj.a", unit->base);
-	const char *out = work_path("%s.dpa.o", unit->base);
 	struct list ar = { 0 }, argv = { 0 };
 	const char *tool = tool_find("llvm-ar"), *objcopy = tool_find("llvm-objcopy");
 
@@ -280,7 +279,6 @@ const char *unit_pack(const struct options *opt, const struct unit *unit)
 	list_addv(&ar, tool, "rcSD", fat, NULL);
 	for (int i = 0; i < opt->num_archs; i++)
 		list_add(&ar, unit->join[i]);
-	list_addv(&argv, objcopy, mem_printf("--add-section=.dpa_obj=%s", fat), unit->host, out,
-		  NULL);
-	return run_command(&ar) || run_command(&argv) ? NULL : out;
+	list_addv(&argv, objcopy, mem_printf("--add-section=.dpa_obj=%s", fat), unit->host, NULL);
+	return run_command(&ar) || run_command(&argv) ? NULL : unit->host;
 }

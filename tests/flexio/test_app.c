@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char long_name[FLEXIO_MAX_NAME_LEN + 2];
 
@@ -273,14 +274,58 @@ static void test_log_level(void **state)
 	assert_int_equal(flexio_log_lvl_set(FLEXIO_LOG_LVL_ERR), FLEXIO_LOG_LVL_WARN);
 }
 
+/* Lines "function line - text" on standard error. */
+static void test_log_form(void **state)
+{
+	char line[256] = "", function[64], text[128];
+	int saved = dup(STDERR_FILENO), fds[2], number = 0;
+
+	assert_int_equal(pipe(fds), 0);
+	dup2(fds[1], STDERR_FILENO);
+	flexio_app_destroy(NULL);
+	dup2(saved, STDERR_FILENO);
+	assert_true(read(fds[0], line, sizeof(line) - 1) > 0);
+	assert_int_equal(sscanf(line, "%63s %d - %127[^\n]", function, &number, text), 3);
+	assert_string_equal(function, "flexio_app_destroy");
+	assert_true(number > 0);
+	assert_int_equal(line[strlen(line) - 1], '\n');
+	close(saved);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* Adapters of other kinds have no accelerator. */
+static void test_other_adapters(void **state)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct flexio_process *process = (void *)16;
+
+	for (unsigned int i = 0; list[i]; i++) {
+		struct ibv_context *ctx;
+		bool mlx5 = !strncmp(ibv_get_device_name(list[i]), "mlx5", 4);
+
+		ctx = ibv_open_device(list[i]);
+		if (!ctx) /* some have one owner at a time */
+			continue;
+		assert_int_equal(flexio_hw_model_id_get(ctx),
+				 mlx5 ? FLEXIO_HW_MODEL_BF3 : FLEXIO_HW_MODEL_NA);
+		if (!mlx5)
+			assert_failed(flexio_process_create(ctx, bed_app, NULL, &process));
+		ibv_close_device(ctx);
+	}
+	assert_ptr_equal(process, (void *)16);
+	ibv_free_device_list(list);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_life),      cmocka_unit_test(test_corrupt),
-		cmocka_unit_test(test_foreign),   cmocka_unit_test(test_list),
-		cmocka_unit_test(test_select),    cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_in_use),    cmocka_unit_test(test_version),
-		cmocka_unit_test(test_log_level),
+		cmocka_unit_test(test_life),           cmocka_unit_test(test_corrupt),
+		cmocka_unit_test(test_foreign),        cmocka_unit_test(test_list),
+		cmocka_unit_test(test_select),         cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_in_use),         cmocka_unit_test(test_version),
+		cmocka_unit_test(test_log_level),      cmocka_unit_test(test_log_form),
+		cmocka_unit_test(test_other_adapters),
 	};
 
 	memset(long_name, 'x', sizeof(long_name) - 1);

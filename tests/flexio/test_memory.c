@@ -101,6 +101,34 @@ static void test_exhaustion(void **state)
 	bed_process_end(process);
 }
 
+/* Many holes that are a little too small do not hide the room behind them, nor the one among them that fits. */
+static void test_holes(void **state)
+{
+	struct flexio_process *process = bed_process();
+	enum { N = 4000 };
+	static flexio_uintptr_t addr[N];
+	flexio_uintptr_t first, rest, hole;
+	size_t size = info(process).size;
+
+	for (unsigned int i = 0; i < N; i++)
+		assert_ok(flexio_buf_dev_alloc(process, i == 5 ? 1984 : 1088, &addr[i]));
+	for (unsigned int i = 1; i < N; i += 2)
+		assert_ok(flexio_buf_dev_free(process, addr[i]));
+	assert_ok(flexio_buf_dev_alloc(process, 1984, &first));
+	/* fill what is behind them */
+	while (flexio_buf_dev_alloc(process, 64 << 20, &rest) == FLEXIO_STATUS_SUCCESS)
+		;
+	for (size_t part = 32 << 20; part >= 2048; part /= 2)
+		while (flexio_buf_dev_alloc(process, part, &rest) == FLEXIO_STATUS_SUCCESS)
+			;
+	if (first != addr[5]) { /* the one that fits, last in its bin */
+		assert_ok(flexio_buf_dev_alloc(process, 1984, &hole));
+		assert_int_equal(hole, addr[5]);
+	}
+	assert_true(info(process).allocated <= size);
+	bed_process_end(process);
+}
+
 struct block {
 	flexio_uintptr_t addr;
 	size_t size;
@@ -349,11 +377,11 @@ static void test_mkeys(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_alloc),         cmocka_unit_test(test_memalign),
-		cmocka_unit_test(test_exhaustion),    cmocka_unit_test(test_random),
-		cmocka_unit_test(test_alloc_threads), cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_bad_copies),    cmocka_unit_test(test_sbrk),
-		cmocka_unit_test(test_mkeys),
+		cmocka_unit_test(test_alloc),      cmocka_unit_test(test_memalign),
+		cmocka_unit_test(test_exhaustion), cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_random),     cmocka_unit_test(test_alloc_threads),
+		cmocka_unit_test(test_copies),     cmocka_unit_test(test_bad_copies),
+		cmocka_unit_test(test_sbrk),       cmocka_unit_test(test_mkeys),
 	};
 
 	bed_init(argc, argv);

@@ -5,7 +5,7 @@
  *
  *	blocks by address:   [ used ][ free ][ used ][ used ][      free      ]
  *	                        `-prev/next-'                     no two free ones side by side
- *	bins[n]:   free blocks of 2^n to 2^(n+1) - 1 bytes; the smallest that fits is found first
+ *	bins[n]:   free blocks of 2^n to 2^(n+1) - 1 bytes
  *	table:     used blocks by address, open addressing, at most half full
  */
 #include "internal.h"
@@ -54,13 +54,28 @@ static bool block_fits(const struct heap_block *block, uint64_t size, uint64_t a
 	return front <= block->size && size <= block->size - front;
 }
 
+/* The first block of a bin that fits, of at most `most` blocks looked at. */
+static struct heap_block *find_in_bin(struct heap *heap, unsigned int bin, uint64_t size,
+				      uint64_t align, size_t most)
+{
+	for (struct heap_block *b = heap->bins[bin]; b && most--; b = b->bin_next)
+		if (block_fits(b, size, align))
+			return b;
+	return NULL;
+}
+
+/*
+ * Blocks of the request's own bin may be too small, those above it fit (but for the alignment): look at a few in its own
+ * bin, then above, and only if there is nothing at all of its bin.
+ */
 static struct heap_block *find_free(struct heap *heap, uint64_t size, uint64_t align)
 {
-	for (unsigned int bin = bin_of(size); bin < ARRAY_SIZE(heap->bins); bin++)
-		for (struct heap_block *b = heap->bins[bin]; b; b = b->bin_next)
-			if (block_fits(b, size, align))
-				return b;
-	return NULL;
+	unsigned int own = bin_of(size);
+	struct heap_block *b = find_in_bin(heap, own, size, align, 32);
+
+	for (unsigned int bin = own + 1; bin < ARRAY_SIZE(heap->bins) && !b; bin++)
+		b = find_in_bin(heap, bin, size, align, SIZE_MAX);
+	return b ? b : find_in_bin(heap, own, size, align, SIZE_MAX);
 }
 
 /* ---- used blocks by address ---- */

@@ -216,7 +216,7 @@ VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
 /* --- queue pairs --------------------------------------------------------------------------------------------- */
 
 struct vb_qp_attr {
-	enum ibv_qp_type type; /* RC, UC, UD */
+	enum ibv_qp_type type; /* RC, UC, UD; mlx4: RAW_PACKET */
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq; /* or NULL */
@@ -231,11 +231,23 @@ struct vb_qp_attr {
 	struct ibv_qp_cap cap; /* reported by query */
 	bool sq_sig_all;       /* reported by query; the driver sets the signal bit in each WQE */
 	void *cookie;
-	uint32_t uidx; /* user index put in CQEs */
+	uint32_t uidx;            /* user index put in CQEs */
+	bool wq;                  /* RAW_PACKET: a receive work queue, see vb_wq_modify() */
+	const struct vb_rss *rss; /* RAW_PACKET: no queues, but an indirection table; copied */
+};
+
+/* Where received frames go. The WQs cannot be destroyed as long as a queue pair has the table. */
+enum { VB_MAX_RSS = 128, VB_RSS_KEY = 40 };
+
+struct vb_rss {
+	uint32_t count; /* power of two */
+	struct vb_qp *wq[VB_MAX_RSS];
+	uint8_t key[VB_RSS_KEY];
+	uint64_t fields; /* enum ibv_rx_hash_fields */
 };
 
 VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **qp);
-/* When this returns, the card touches neither rings nor CQs on behalf of this QP. */
+/* When this returns, the card touches neither rings nor CQs on behalf of this QP. -EBUSY: a WQ in use. */
 VB_PUBLIC int vb_qp_destroy(struct vb_qp *qp);
 VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);
 VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
@@ -247,6 +259,8 @@ VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
 VB_PUBLIC int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
 			   struct ibv_qp_init_attr *init);
+/* A receive WQ to another state; -EINVAL where there is no such way. */
+VB_PUBLIC int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state state);
 /*
  * The send doorbell: WQEs up to (not including) basic block index pi (16 bits are used) are posted. Executes them in
  * the caller's thread as far as possible.

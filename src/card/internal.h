@@ -171,6 +171,14 @@ struct vb_qp {
 	_Atomic uint32_t work; /* enum vb_work, what is due */
 	struct vb_qp *next_work;
 	struct vb_qp *next_timer, *prev_timer;
+	/* Decodes a send WQE of this type. */
+	int (*decode)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+		      struct vb_wr *wr);
+	/* RAW_PACKET */
+	_Atomic(struct vb_qp *) next_raw;
+	struct vb_rss *rss;
+	_Atomic uint32_t rss_users; /* of a WQ: queue pairs whose table names it */
+	uint8_t *frame;             /* what is being sent; under sq.lock */
 	struct vb_sq sq;
 	struct vb_rq rq;
 };
@@ -214,9 +222,21 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
 /* Execute a request. Returns true with *reply set where the caller is to answer at once (loopback). */
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov);
+/* A raw frame; c has what the CQE shall say about it. */
+void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
+			struct vb_completion *c);
 void vb_responder_answer(struct vb_qp *qp); /* send what is due */
 void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
+
+/* --- raw.c --- */
+enum { VB_MAX_FRAME = 9216 };
+void vb_raw_add(struct vb_qp *qp);
+void vb_raw_remove(struct vb_qp *qp);
+void vb_raw_forked(void);
+int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss);
+enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov,
+			       int cnt);
 
 /* --- uar.c --- */
 void vb_uar_run_deferred(void); /* inside a read section, no lock held */

@@ -61,8 +61,15 @@ void vb_path_counters(struct vb_path_counters *counters)
 
 static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
-	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD)
+	bool raw = attr->type == IBV_QPT_RAW_PACKET && vb_adapter_codec(dev->adapter)->send_raw;
+
+	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD &&
+	    !raw)
 		return -EOPNOTSUPP;
+	if ((attr->wq || attr->rss) && (!raw || attr->sq_cnt))
+		return -EINVAL;
+	if (attr->rss && (attr->wq || attr->rq_cnt || vb_rss_check(dev, attr->rss)))
+		return -EINVAL;
 	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev ||
 	    !attr->recv_cq || attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) ||
 	    !attr->dbr)
@@ -91,6 +98,38 @@ static void hold(const struct vb_qp_attr *attr, int by)
 		atomic_fetch_add(&attr->srq->refs, by);
 }
 
+static void hold_wqs(const struct vb_qp *qp, int by)
+{
+	for (uint32_t i = 0; qp->rss && i < qp->rss->count; i++)
+		atomic_fetch_add(&qp->rss->wq[i]->rss_users, by);
+}
+
+static void qp_free(struct vb_qp *qp)
+{
+	free(qp->sq.inflight);
+	free(qp->rss);
+	free(qp->frame);
+	free(qp);
+}
+
+/* What queues of frames have besides. */
+static int alloc_raw(struct vb_qp *qp, const struct vb_qp_attr *attr)
+{
+	if (attr->type == IBV_QPT_RAW_PACKET && attr->sq_cnt) {
+		qp->frame = malloc(VB_MAX_FRAME);
+		if (!qp->frame)
+			return -ENOMEM;
+	}
+	if (attr->rss) {
+		qp->rss = malloc(sizeof(*qp->rss));
+		if (!qp->rss)
+			return -ENOMEM;
+		*qp->rss = *attr->rss;
+		qp->init.rss = qp->rss;
+	}
+	return 0;
+}
+
 static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	struct vb_qp *qp = aligned_alloc(64, (sizeof(*qp) + 63) & ~(size_t)63);
@@ -109,6 +148,13 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->type = attr->type;
 	qp->init = *attr;
 	qp->codec = vb_adapter_codec(dev->adapter);
+	qp->decode = attr->type == IBV_QPT_UD           ? qp->codec->send_ud
+		     : attr->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw
+							: qp->codec->send;
+	if (alloc_raw(qp, attr)) {
+		qp_free(qp);
+		return NULL;
+	}
 	qp->sq.buf = attr->sq_buf;
 	qp->sq.blocks = attr->sq_cnt;
 	qp->sq.shift = attr->sq_shift;
@@ -144,14 +190,16 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	hold(attr, 1);
+	hold_wqs(qp, 1);
+	if (qp->type == IBV_QPT_RAW_PACKET && !attr->wq)
+		vb_raw_add(qp);
 	atomic_fetch_add(&dev->objects, 1);
 	atomic_store_explicit(&table[index], qp, memory_order_release);
 	*out = qp;
 	return 0;
 
 free_qp:
-	free(qp->sq.inflight);
-	free(qp);
+	qp_free(qp);
 give_number:
 	vb_ids_give(&qp_numbers, (uint32_t)index);
 	return ret;
@@ -161,7 +209,11 @@ int vb_qp_destroy(struct vb_qp *qp)
 {
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
 
+	if (atomic_load(&qp->rss_users))
+		return -EBUSY;
 	if (!vb_dev_stale(qp->dev)) {
+		if (qp->type == IBV_QPT_RAW_PACKET)
+			vb_raw_remove(qp);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store(&qp->shared->ready, 0);
 		atomic_store(&table[index], NULL);
@@ -177,9 +229,9 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_unlock(&retired_lock);
 	}
 	hold(&qp->init, -1);
+	hold_wqs(qp, -1);
 	atomic_fetch_sub(&qp->dev->objects, 1);
-	free(qp->sq.inflight);
-	free(qp);
+	qp_free(qp);
 	return 0;
 }
 

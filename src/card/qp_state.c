@@ -15,7 +15,7 @@
 
 #include "base/rcu.h"
 
-enum { RC, UC, UD, TYPES };
+enum { RC, UC, UD, RAW, TYPES };
 
 struct transition {
 	bool valid;
@@ -39,7 +39,7 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_RESET] = { .valid = true },
 		[IBV_QPS_INIT] = {
 			.valid = true,
-			.required = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT },
+			.required = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT, IBV_QP_PORT },
 		},
 	},
 	[IBV_QPS_INIT] = {
@@ -47,7 +47,7 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_ERR] = { .valid = true },
 		[IBV_QPS_INIT] = {
 			.valid = true,
-			.optional = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT },
+			.optional = { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT, IBV_QP_PORT },
 		},
 		[IBV_QPS_RTR] = {
 			.valid = true,
@@ -70,7 +70,8 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 				IBV_QP_SQ_PSN,
 				IBV_QP_SQ_PSN,
 			},
-			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY,
+				      IBV_QP_CUR_STATE },
 		},
 	},
 	[IBV_QPS_RTS] = {
@@ -78,12 +79,13 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_ERR] = { .valid = true },
 		[IBV_QPS_RTS] = {
 			.valid = true,
-			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY,
+				      IBV_QP_CUR_STATE },
 		},
 		[IBV_QPS_SQD] = {
 			.valid = true,
 			.optional = { IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY,
-				      IBV_QP_EN_SQD_ASYNC_NOTIFY },
+				      IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY },
 		},
 	},
 	[IBV_QPS_SQD] = {
@@ -91,7 +93,8 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_ERR] = { .valid = true },
 		[IBV_QPS_RTS] = {
 			.valid = true,
-			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+			.optional = { SQD_RTS_RC, CONNECTED_OPT, IBV_QP_CUR_STATE | IBV_QP_QKEY,
+				      IBV_QP_CUR_STATE },
 		},
 		[IBV_QPS_SQD] = {
 			.valid = true,
@@ -108,7 +111,8 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 		[IBV_QPS_ERR] = { .valid = true },
 		[IBV_QPS_RTS] = {
 			.valid = true,
-			.optional = { 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+			.optional = { 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS, IBV_QP_CUR_STATE | IBV_QP_QKEY,
+				      IBV_QP_CUR_STATE },
 		},
 	},
 	[IBV_QPS_ERR] = {
@@ -119,7 +123,7 @@ static const struct transition transitions[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
 
 static int type_index(enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : UD;
+	return type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : type == IBV_QPT_UD ? UD : RAW;
 }
 
 static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
@@ -239,7 +243,7 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
 	shared->transport = qp->type;
-	atomic_store_explicit(&shared->ready, qp->type != IBV_QPT_UD && vb_qp_receives(state),
+	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
 			      memory_order_release);
 }
 
@@ -290,7 +294,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	enum ibv_qp_state from, to;
 	int ret;
 
-	if (vb_dev_stale(qp->dev))
+	if (vb_dev_stale(qp->dev) || qp->init.wq)
 		return -EINVAL;
 	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : vb_qp_state(qp);
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;

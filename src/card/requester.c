@@ -536,6 +536,17 @@ static enum step send_datagram(struct vb_qp *qp)
 	return done(qp);
 }
 
+static enum step send_frame(struct vb_qp *qp)
+{
+	struct iovec iov[VB_WR_MAX_SGE];
+	enum ibv_wc_status status = IBV_WC_LOC_PROT_ERR;
+	int cnt = gather(qp, &qp->sq.wr, iov);
+
+	if (cnt >= 0)
+		status = vb_raw_send(qp, &qp->sq.wr, iov, cnt);
+	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
+}
+
 /* --- the send queue --------------------------------------------------------------------------------------------------------- */
 
 static enum step load(struct vb_qp *qp)
@@ -544,9 +555,7 @@ static enum step load(struct vb_qp *qp)
 	enum ibv_wc_status status;
 	int ret;
 
-	ret = qp->type == IBV_QPT_UD
-		      ? qp->codec->send_ud(sq->buf, sq->blocks, sq->shift, sq->next, &sq->wr)
-		      : qp->codec->send(sq->buf, sq->blocks, sq->shift, sq->next, &sq->wr);
+	ret = qp->decode(sq->buf, sq->blocks, sq->shift, sq->next, &sq->wr);
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->psn;
@@ -577,7 +586,9 @@ static enum step execute(struct vb_qp *qp)
 			return WAIT;
 		break;
 	}
-	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_connected(qp);
+	if (qp->type < IBV_QPT_UD)
+		return send_connected(qp);
+	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_frame(qp);
 }
 
 void vb_requester_run(struct vb_qp *qp)

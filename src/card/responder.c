@@ -596,6 +596,37 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	return false;
 }
 
+void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
+			struct vb_completion *c)
+{
+	enum verdict ret;
+
+	vb_lock(&qp->rq.lock);
+	if (!vb_qp_receives(atomic_load_explicit(&qp->state, memory_order_relaxed)))
+		goto unlock;
+	ret = take_wqe(qp);
+	if (ret == NOT_READY)
+		goto unlock;
+	if (ret == ACCEPT && len > qp->rq.capacity)
+		ret = BAD_LENGTH;
+	if (ret == ACCEPT)
+		ret = scatter(qp, 0, frame, len);
+	if (ret == ACCEPT) {
+		c->receive = true;
+		c->op = VB_WR_SEND;
+		c->wqe_index = qp->rq.wqe_index;
+		c->qpn = qp->number;
+		c->srqn = qp->init.srq ? qp->init.srq->number : 0;
+		qp->rq.have_wqe = false;
+		vb_cq_push(qp->init.recv_cq, c);
+	} else {
+		complete(qp, verdicts[ret].status, NULL, 0);
+		vb_qp_fail(qp, 0, false);
+	}
+unlock:
+	vb_unlock(&qp->rq.lock);
+}
+
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov)
 {

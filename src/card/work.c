@@ -316,6 +316,7 @@ static void card_receive(const struct vb_pkt *pkt)
 static void card_forked(void)
 {
 	pending.lock.held = 0;
+	vb_raw_forked();
 	pending.work = pending.blocked = pending.timers = NULL;
 	pending.runnable = pending.waiting = 0;
 	pending.next_timer = UINT64_MAX;

@@ -18,6 +18,14 @@ void api_track(struct ibv_context *context, enum api_kind kind, struct api_node 
 	pthread_mutex_unlock(&context->mutex);
 }
 
+/* In front of those it uses: closing the device takes it first. */
+void api_track_first(struct ibv_context *context, enum api_kind kind, struct api_node *node)
+{
+	pthread_mutex_lock(&context->mutex);
+	node_add_tail(to_context(context)->live[kind].next, node);
+	pthread_mutex_unlock(&context->mutex);
+}
+
 void api_untrack(struct ibv_context *context, struct api_node *node)
 {
 	pthread_mutex_lock(&context->mutex);

@@ -71,6 +71,7 @@ struct api_device {
 enum { API_QP_LEAF_BITS = 12, API_QP_LEAF = 1 << API_QP_LEAF_BITS };
 
 struct api_qp;
+struct api_ind_table;
 
 struct api_format;
 
@@ -286,16 +287,40 @@ struct api_qp {
 	struct api_node node;
 	struct api_buf buf, dbr_buf;
 	size_t buf_bytes;
+	bool is_wq;                /* the inside of a receive WQ */
+	struct api_ind_table *rss; /* or NULL */
 	uint32_t async_fetched;
 };
 
 /* A receive WQ is a QP that only receives: its CQEs carry its number, and polls find it as one. */
 struct api_wq {
 	struct ibv_wq ibv; /* first */
-	struct api_qp qp;
+	struct api_qp *qp;
+	atomic_int users; /* indirection tables that name it */
+};
+
+struct api_ind_table {
+	struct ibv_rwq_ind_table ibv; /* first */
+	uint32_t count;
+	atomic_int users; /* QPs that have it */
+	struct api_wq *wq[VB_MAX_RSS];
+};
+
+/* What a QP may have that ibv_create_qp_ex() has no words for. */
+struct api_qp_extra {
+	uint32_t inl_recv;
+	bool wq; /* it is the inside of a receive WQ */
 };
 
 /* --- queue formats ---------------------------------------------------------------------------- */
+
+/* What a table of receive WQs may be hashed by. */
+enum {
+	API_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
+			     IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP |
+			     IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP |
+			     IBV_RX_HASH_DST_PORT_UDP,
+};
 
 struct api_qp_layout {
 	uint32_t sq_bytes, rq_bytes;
@@ -328,9 +353,11 @@ struct api_format {
 	/* Remove the CQEs of a QP that the card no longer works for. */
 	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
 	void (*cq_set_ex_ops)(struct api_cq *cq);
-	/* mlx4dv_create_qp(): inl_recv bytes of a message may lie in the receive WQE. NULL: none. */
-	struct ibv_qp *(*qp_create_inline)(struct ibv_context *context,
-					   struct ibv_qp_init_attr_ex *attr, uint32_t inl_recv);
+	/* mlx4dv_create_qp(). NULL: no extras. */
+	struct ibv_qp *(*qp_create_extra)(struct ibv_context *context,
+					  struct ibv_qp_init_attr_ex *attr,
+					  const struct api_qp_extra *extra);
+	bool raw; /* RAW_PACKET QPs, receive WQs and indirection tables */
 };
 
 extern const struct api_format api_format_mlx5, api_format_mlx4;
@@ -411,7 +438,7 @@ static inline struct api_qp *to_qp(struct ibv_qp *qp)
 
 static inline struct api_qp *to_wq(struct ibv_wq *wq)
 {
-	return &((struct api_wq *)wq)->qp;
+	return ((struct api_wq *)wq)->qp;
 }
 
 /* Rings of a program that promised to use them from one thread are not locked. */
@@ -483,6 +510,7 @@ static inline void node_del(struct api_node *node)
 }
 
 void api_track(struct ibv_context *context, enum api_kind kind, struct api_node *node);
+void api_track_first(struct ibv_context *context, enum api_kind kind, struct api_node *node);
 void api_untrack(struct ibv_context *context, struct api_node *node);
 
 /* --- across files ----------------------------------------------------------------------------- */
@@ -553,8 +581,8 @@ int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_re
 
 /* qp.c */
 struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
-				    uint32_t inl_recv);
+struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				   const struct api_qp_extra *extra);
 
 /* qp_size.c */
 int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,

@@ -35,7 +35,8 @@ const struct api_format api_format_mlx4 = {
 	.cq_copy = mlx4_cq_copy,
 	.cq_clean = mlx4_cq_clean,
 	.cq_set_ex_ops = mlx4_cq_set_ex_ops,
-	.qp_create_inline = api_qp_create_inline,
+	.qp_create_extra = api_qp_create_extra,
+	.raw = true,
 };
 
 const struct api_format *api_format_of(const struct vb_adapter *adapter)

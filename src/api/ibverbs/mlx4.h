@@ -80,6 +80,14 @@ void mlx4_qp_init(struct api_qp *qp);
 int mlx4_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int mlx4_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
+/* mlx4_wq.c */
+struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int mlx4_wq_destroy(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
+						struct ibv_rwq_ind_table_init_attr *attr);
+int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *table);
+
 /* mlx4_cq.c */
 void mlx4_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
 uint32_t mlx4_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);

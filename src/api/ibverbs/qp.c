@@ -42,17 +42,34 @@ static void table_remove(struct api_context *ctx, struct api_qp *qp)
 
 /* --- creation --------------------------------------------------------------------------------- */
 
+/* A table and how to hash come together, and without queues of the QP's own. */
+static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
+
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) || attr->qp_type != IBV_QPT_RAW_PACKET ||
+	    !attr->rwq_ind_tbl || attr->rwq_ind_tbl->context != context || attr->srq ||
+	    attr->cap.max_send_wr || attr->cap.max_recv_wr)
+		return EINVAL;
+	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
+	    hash->rx_hash_key_len != VB_RSS_KEY || !hash->rx_hash_key)
+		return EINVAL;
+	return hash->rx_hash_fields_mask & ~(uint64_t)API_RX_HASH_FIELDS ? EOPNOTSUPP : 0;
+}
+
 static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
 			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
 			       IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH |
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint32_t rss = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+	bool raw = context_format(context)->raw;
 
 	if (attr->comp_mask & ~known)
 		return EINVAL;
-	if (attr->comp_mask &
-	    (IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH))
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ((attr->comp_mask & rss) && !raw))
 		return EOPNOTSUPP;
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
 		return EOPNOTSUPP;
@@ -64,6 +81,9 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	case IBV_QPT_UD:
 		break;
 	case IBV_QPT_RAW_PACKET:
+		if (raw)
+			break;
+		return EOPNOTSUPP;
 	case IBV_QPT_XRC_SEND:
 	case IBV_QPT_XRC_RECV:
 	case IBV_QPT_DRIVER:
@@ -73,6 +93,8 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
 		return EINVAL;
+	if (attr->comp_mask & rss)
+		return check_rss(context, attr);
 	if (!attr->send_cq || attr->send_cq->context != context || !attr->recv_cq ||
 	    attr->recv_cq->context != context || (attr->srq && attr->srq->context != context))
 		return EINVAL;
@@ -141,14 +163,28 @@ static void qp_free(struct api_qp *qp)
 	free(qp);
 }
 
-static int qp_create_on_card(struct api_qp *qp)
+/* The table as the card takes it. CQEs come from the WQs; the QP has a CQ of theirs only to have one. */
+static void fill_rss(struct vb_rss *rss, const struct api_ind_table *table,
+		     const struct ibv_rx_hash_conf *hash)
+{
+	rss->count = table->count;
+	for (uint32_t i = 0; i < table->count; i++)
+		rss->wq[i] = table->wq[i]->qp->card;
+	memcpy(rss->key, hash->rx_hash_key, VB_RSS_KEY);
+	rss->fields = hash->rx_hash_fields_mask;
+}
+
+static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *hash)
 {
 	struct ibv_context *context = qp->ibv.context;
+	struct ibv_cq *send_cq = qp->rss ? qp->rss->wq[0]->ibv.cq : qp->ibv.send_cq;
+	struct ibv_cq *recv_cq = qp->rss ? send_cq : qp->ibv.recv_cq;
+	struct vb_rss rss;
 	struct vb_qp_attr attr = {
 		.type = qp->ibv.qp_type,
 		.pd = pd_card(qp->ibv.pd),
-		.send_cq = to_cq(qp->ibv.send_cq)->card,
-		.recv_cq = to_cq(qp->ibv.recv_cq)->card,
+		.send_cq = to_cq(send_cq)->card,
+		.recv_cq = to_cq(recv_cq)->card,
 		.srq = qp->ibv.srq ? to_srq(qp->ibv.srq)->card : NULL,
 		.sq_buf = qp->sq.buf,
 		.sq_cnt = qp->sq.cnt,
@@ -162,9 +198,13 @@ static int qp_create_on_card(struct api_qp *qp)
 		.sq_sig_all = qp->sq_sig_all,
 		.cookie = qp,
 		.uidx = 0xffffff, /* CQEs are matched by QP number */
+		.wq = qp->is_wq,
+		.rss = qp->rss ? &rss : NULL,
 	};
 	int rc;
 
+	if (qp->rss)
+		fill_rss(&rss, qp->rss, hash);
 	pthread_mutex_lock(&context->mutex);
 	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
 	if (!rc) {
@@ -177,8 +217,8 @@ static int qp_create_on_card(struct api_qp *qp)
 	return rc;
 }
 
-struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
-				    uint32_t inl_recv)
+struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				   const struct api_qp_extra *extra)
 {
 	const struct api_format *format;
 	struct api_qp_layout layout = { 0 };
@@ -196,7 +236,10 @@ struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_i
 		return api_null(ENOMEM);
 	memset(qp, 0, sizeof(*qp));
 	qp_init(qp, context, attr);
-	qp->rq.inl_recv = inl_recv;
+	qp->rq.inl_recv = extra->inl_recv;
+	qp->is_wq = extra->wq;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
+		qp->rss = (struct api_ind_table *)attr->rwq_ind_tbl;
 	format = context_format(context);
 	err = format->qp_size(qp, attr, &layout);
 	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
@@ -204,20 +247,25 @@ struct ibv_qp *api_qp_create_inline(struct ibv_context *context, struct ibv_qp_i
 	if (!err)
 		err = -qp_alloc_rings(qp, &layout);
 	if (!err)
-		err = -qp_create_on_card(qp);
+		err = -qp_create_on_card(qp, &attr->rx_hash_conf);
 	if (err) {
 		qp_free(qp);
 		return api_null(err);
 	}
 	api_pd_get(attr->pd);
-	api_track(context, API_KIND_QP, &qp->node);
+	if (qp->rss) {
+		atomic_fetch_add(&qp->rss->users, 1);
+		api_track_first(context, API_KIND_QP, &qp->node);
+	} else {
+		api_track(context, API_KIND_QP, &qp->node);
+	}
 	attr->cap = qp->cap;
 	return &qp->ibv;
 }
 
 struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	return api_qp_create_inline(context, attr, 0);
+	return api_qp_create_extra(context, attr, &(struct api_qp_extra){ 0 });
 }
 
 VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -248,6 +296,8 @@ static void qp_clean_cqs(struct api_qp *qp)
 {
 	const struct api_format *format = context_format(qp->ibv.context);
 
+	if (qp->rss)
+		return; /* CQEs are its WQs' */
 	format->cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	if (qp->ibv.send_cq != qp->ibv.recv_cq)
 		format->cq_clean(to_cq(qp->ibv.send_cq), qp);
@@ -357,6 +407,8 @@ VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
 	api_async_forget(context, qp);
 	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_fetched);
 	pd = ibqp->pd;
+	if (qp->rss)
+		atomic_fetch_sub(&qp->rss->users, 1);
 	qp_free(qp);
 	api_pd_put(pd);
 	return 0;

@@ -90,6 +90,16 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	fill_device_attr(context_adapter(context), &all.orig_attr);
 	if (context_driver(context))
 		context_driver(context)->query_device(to_context(context), &all.orig_attr);
+	if (context_format(context)->raw) {
+		all.max_wq_type_rq = context_adapter(context)->max_qp;
+		all.rss_caps = (struct ibv_rss_caps){
+			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+			.max_rwq_indirection_tables = context_adapter(context)->max_qp,
+			.max_rwq_indirection_table_size = VB_MAX_RSS,
+			.rx_hash_fields_mask = API_RX_HASH_FIELDS,
+			.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+		};
+	}
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	if (attr_size > sizeof(all)) {
 		memset((char *)attr + sizeof(all), 0, attr_size - sizeof(all));

@@ -24,7 +24,7 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 					  struct ibv_qp_init_attr_ex *attr,
 					  struct mlx4dv_qp_init_attr *mlx4_attr)
 {
-	uint32_t inl_recv = 0;
+	struct api_qp_extra extra = { 0 };
 
 	if (!context || !attr)
 		return api_null(EINVAL);
@@ -33,11 +33,11 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 	if (mlx4_attr && (mlx4_attr->comp_mask & ~(uint64_t)MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
 		return api_null(EINVAL);
 	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
-		inl_recv = mlx4_attr->inl_recv_sz;
+		extra.inl_recv = mlx4_attr->inl_recv_sz;
 	/* Receives of a shared queue are not this QP's to write over. */
-	if (inl_recv > MAX_INL_RECV || (inl_recv && attr->srq))
+	if (extra.inl_recv > MAX_INL_RECV || (extra.inl_recv && attr->srq))
 		return api_null(EINVAL);
-	return context_format(context)->qp_create_inline(context, attr, inl_recv);
+	return context_format(context)->qp_create_extra(context, attr, &extra);
 }
 
 static int set_allocators(struct api_context *ctx, const struct mlx4dv_ctx_allocators *attr)

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Receive work queues and indirection tables of an mlx4 card.
+ *
+ * A WQ is a QP that only receives, as on the hardware: this file gives it the shape of an ibv_wq. What is
+ * named cannot go: a WQ by its tables, a table by its QPs.
+ *
+ *	RSS QP --> indirection table --> WQ (api_wq) --> inner QP: ring, record, number
+ */
+#include "mlx4.h"
+
+static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return api_post_recv(&to_wq(wq)->ibv, wr, bad_wr);
+}
+
+static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
+{
+	if (!attr || attr->wq_type != IBV_WQT_RQ || !attr->max_wr || !attr->pd ||
+	    attr->pd->context != context || !attr->cq || attr->cq->context != context)
+		return EINVAL;
+	if (attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)
+		return EINVAL;
+	return (attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && attr->create_flags ? EOPNOTSUPP : 0;
+}
+
+struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex inner;
+	struct ibv_qp *qp;
+	struct api_wq *wq;
+	int err = check_attr(context, attr);
+
+	if (err)
+		return api_null(err);
+	wq = calloc(1, sizeof(*wq));
+	if (!wq)
+		return api_null(ENOMEM);
+	inner = (struct ibv_qp_init_attr_ex){
+		.qp_context = attr->wq_context,
+		.send_cq = attr->cq,
+		.recv_cq = attr->cq,
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.cap = { .max_recv_wr = attr->max_wr, .max_recv_sge = attr->max_sge },
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = attr->pd,
+	};
+	qp = api_qp_create_extra(context, &inner, &(struct api_qp_extra){ .wq = true });
+	if (!qp) {
+		free(wq);
+		return NULL;
+	}
+	wq->qp = to_qp(qp);
+	wq->ibv = (struct ibv_wq){
+		.context = context,
+		.wq_context = attr->wq_context,
+		.pd = attr->pd,
+		.cq = attr->cq,
+		.wq_num = qp->qp_num,
+		.handle = qp->handle,
+		.state = IBV_WQS_RESET,
+		.wq_type = IBV_WQT_RQ,
+		.post_recv = post_recv,
+	};
+	attr->max_wr = inner.cap.max_recv_wr;
+	attr->max_sge = inner.cap.max_recv_sge;
+	return &wq->ibv;
+}
+
+/* Back to RESET the ring is empty, on the card and here. */
+static void forget_posted(struct api_qp *qp)
+{
+	mlx4_cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	vb_lock(&qp->rq.lock);
+	qp->rq.head = 0;
+	atomic_store(&qp->rq.tail, 0);
+	qp->dbr[0] = 0;
+	vb_unlock(&qp->rq.lock);
+}
+
+int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
+{
+	struct api_qp *qp;
+	int rc;
+
+	if (!wq || !attr ||
+	    (attr->attr_mask & ~(uint32_t)(IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE)))
+		return api_fail(attr && wq && (attr->attr_mask & IBV_WQ_ATTR_FLAGS) ? EOPNOTSUPP
+										    : EINVAL);
+	qp = to_wq(wq);
+	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != wq->state)
+		return api_fail(EINVAL);
+	if (!(attr->attr_mask & IBV_WQ_ATTR_STATE))
+		return 0;
+	rc = vb_wq_modify(qp->card, attr->wq_state);
+	if (rc)
+		return api_status(rc);
+	wq->state = attr->wq_state;
+	if (attr->wq_state == IBV_WQS_RESET)
+		forget_posted(qp);
+	/* What may be posted is the inner QP's to say. */
+	qp->ibv.state = attr->wq_state == IBV_WQS_RDY   ? IBV_QPS_RTR
+			: attr->wq_state == IBV_WQS_ERR ? IBV_QPS_ERR
+							: IBV_QPS_RESET;
+	return 0;
+}
+
+int mlx4_wq_destroy(struct ibv_wq *ibwq)
+{
+	struct api_wq *wq = (struct api_wq *)ibwq;
+	int err;
+
+	if (!ibwq)
+		return api_fail(EINVAL);
+	if (atomic_load(&wq->users))
+		return api_fail(EBUSY);
+	err = ibv_destroy_qp(&wq->qp->ibv);
+	if (!err)
+		free(wq);
+	return err;
+}
+
+struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
+						struct ibv_rwq_ind_table_init_attr *attr)
+{
+	static atomic_int numbers;
+	struct api_ind_table *table;
+	uint32_t count;
+
+	if (!attr || attr->comp_mask || !attr->ind_tbl || attr->log_ind_tbl_size > 31 ||
+	    1u << attr->log_ind_tbl_size > VB_MAX_RSS)
+		return api_null(EINVAL);
+	count = 1u << attr->log_ind_tbl_size;
+	for (uint32_t i = 0; i < count; i++)
+		if (!attr->ind_tbl[i] || attr->ind_tbl[i]->context != context)
+			return api_null(EINVAL);
+	table = calloc(1, sizeof(*table));
+	if (!table)
+		return api_null(ENOMEM);
+	table->ibv.context = context;
+	table->ibv.ind_tbl_handle = table->ibv.ind_tbl_num = 1 + atomic_fetch_add(&numbers, 1);
+	table->count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		table->wq[i] = (struct api_wq *)attr->ind_tbl[i];
+		atomic_fetch_add(&table->wq[i]->users, 1);
+	}
+	return &table->ibv;
+}
+
+int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *ibtable)
+{
+	struct api_ind_table *table = (struct api_ind_table *)ibtable;
+
+	if (!ibtable)
+		return api_fail(EINVAL);
+	if (atomic_load(&table->users))
+		return api_fail(EBUSY);
+	for (uint32_t i = 0; i < table->count; i++)
+		atomic_fetch_sub(&table->wq[i]->users, 1);
+	free(table);
+	return 0;
+}

@@ -158,6 +158,16 @@ VB_PUBLIC bool vb_mr_unwatch(struct vb_mr_watch *watch);
 
 /* --- completion queues --------------------------------------------------------------------------------------- */
 
+/*
+ * How many CQEs, or how much time, must pass before an armed CQ notifies. 0: does not count; both 0: at once. Time runs
+ * from the last event, or starts anew with every CQE. For CQs armed with vb_cq_arm_at() or always.
+ */
+struct vb_cq_moderation {
+	uint16_t max_count;
+	uint16_t period_us;
+	bool from_cqe;
+};
+
 struct vb_cq_attr {
 	void *buf;         /* cqe_cnt * cqe_size bytes, every CQE preset as the format wants it */
 	uint32_t cqe_cnt;  /* power of two */
@@ -165,9 +175,16 @@ struct vb_cq_attr {
 	__be32 *dbr;       /* [0] consumer index, [1] arm word */
 	bool timestamps;   /* write timestamps into CQEs */
 	bool ignore_overrun;
-	void *cookie; /* handed to notify and to events */
+	bool collapsed;    /* every CQE goes to the first entry */
+	bool always_armed; /* every CQE notifies */
+	bool iterations;   /* mlx5: CQEs carry the number of the turn of the ring */
+	void *cookie;      /* handed to notify and to events */
 	/* Called once per arming when a matching CQE was written; any thread, must not call back into the card. */
 	void (*notify)(void *cookie);
+	/* Where set, events of this CQ come here and not to the device; the same rules. */
+	void (*event)(void *cookie, enum ibv_event_type type);
+	uint64_t owner; /* who may ring it by number, see vb_doorbell_send(); 0: nobody */
+	struct vb_cq_moderation moderation;
 };
 
 VB_PUBLIC int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **cq);
@@ -184,6 +201,13 @@ VB_PUBLIC void vb_cq_arm(struct vb_cq *cq, bool solicited);
  */
 #define VB_CQ_CI_FROM_RECORD UINT32_MAX
 VB_PUBLIC void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci);
+/* Arm as device code does: where a CQE at or behind ci exists, an event comes at once, announced before or not. */
+VB_PUBLIC void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci);
+VB_PUBLIC void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moderation);
+VB_PUBLIC struct vb_cq_moderation vb_cq_moderation(struct vb_cq *cq);
+/* The CQ with this number, kept from being destroyed until vb_cq_put(); NULL: none of this device. */
+VB_PUBLIC struct vb_cq *vb_cq_get(struct vb_dev *dev, uint32_t number);
+VB_PUBLIC void vb_cq_put(struct vb_cq *cq);
 /*
  * Replace the ring. copy(arg, buf, cqe_cnt) is called with the CQ stopped, to move the CQEs that were not polled; it
  * returns the number moved, which become CQEs [ci, ci + n) of the new ring; the card goes on behind them. Where it
@@ -202,7 +226,11 @@ struct vb_srq_attr {
 	uint32_t max_sge;
 	__be32 *dbr; /* [0] counter of posted WQEs */
 	uint32_t limit;
+	bool cyclic;    /* mlx5: no links, WQEs are consumed in the order of the ring */
+	bool anonymous; /* CQEs show the user index of the QP, not the number of the SRQ */
+	bool single;    /* belongs to one receive queue, whose error flushes it */
 	void *cookie;
+	void (*event)(void *cookie, enum ibv_event_type type); /* see struct vb_cq_attr */
 };
 
 VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr,
@@ -216,7 +244,7 @@ VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
 /* --- queue pairs --------------------------------------------------------------------------------------------- */
 
 struct vb_qp_attr {
-	enum ibv_qp_type type; /* RC, UC, UD; mlx4: RAW_PACKET */
+	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET (mlx5: no frame goes or comes yet) */
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq; /* or NULL */
@@ -231,7 +259,9 @@ struct vb_qp_attr {
 	struct ibv_qp_cap cap; /* reported by query */
 	bool sq_sig_all;       /* reported by query; the driver sets the signal bit in each WQE */
 	void *cookie;
-	uint32_t uidx;            /* user index put in CQEs */
+	void (*event)(void *cookie, enum ibv_event_type type); /* see struct vb_cq_attr */
+	uint32_t uidx;                                         /* user index put in CQEs */
+	uint64_t owner;                                        /* see vb_doorbell_send() */
 	bool wq;                  /* RAW_PACKET: a receive work queue, see vb_wq_modify() */
 	const struct vb_rss *rss; /* RAW_PACKET: no queues, but an indirection table; copied */
 };
@@ -273,6 +303,35 @@ VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
  * flushes what was posted.
  */
 VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);
+
+/* --- doorbells by number -------------------------------------------------------------------------------------- */
+
+/*
+ * For who names queues by number and is not trusted, as device code is: only queues made with the same owner are rung.
+ * -ENOENT, and nothing happens, for any other number. Callable from anywhere but the card's callbacks.
+ */
+VB_PUBLIC int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi);
+VB_PUBLIC int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci);
+/* Put a CQE of zeros into the CQ. */
+VB_PUBLIC int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn);
+
+/* --- memory of queues, and numbers of doorbell pages, for direct users ------------------------------------------ */
+
+struct vb_umem;
+
+/* -EFAULT: not mapped, or not writable although access says so. */
+VB_PUBLIC int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access,
+			  struct vb_umem **umem);
+VB_PUBLIC int vb_umem_dereg(struct vb_umem *umem); /* -EBUSY while a queue lies in it */
+VB_PUBLIC uint32_t vb_umem_number(const struct vb_umem *umem);
+/* The umem of this device with this number and [offset, offset + size) of it, until vb_umem_put(); NULL: not there. */
+VB_PUBLIC struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset,
+				      uint64_t size, void **addr);
+VB_PUBLIC void vb_umem_put(struct vb_umem *umem);
+
+/* Numbers of doorbell pages, unique in the process. -ENOSPC. */
+VB_PUBLIC int64_t vb_uar_number_take(void);
+VB_PUBLIC void vb_uar_number_give(uint32_t number);
 
 /* --- doorbell pages (mlx4) ------------------------------------------------------------------------------------- */
 

@@ -10,8 +10,10 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/rcu.h"
 
 enum { CI_MASK = 0xffffff };
@@ -44,6 +46,12 @@ static bool size_is_valid(const struct vb_adapter *adapter, uint32_t size)
 	return size == 64 || (size == 32 && adapter->config->format == VB_FORMAT_MLX4);
 }
 
+static bool is_special(const struct vb_cq *cq)
+{
+	return cq->attr.always_armed || cq->attr.moderation.max_count ||
+	       cq->attr.moderation.period_us;
+}
+
 int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **out)
 {
 	struct vb_cq *cq;
@@ -68,6 +76,15 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		.sn = 1,
 	};
 	cq->attr.buf = content(cq, attr->buf);
+	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
+	cq->turn_mask = attr->iterations ? 0xff : 0;
+	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
+	cq->alarm.ring = vb_cq_ring;
+	cq->special = is_special(cq);
+	if (attr->always_armed) {
+		cq->arm = VB_ARM_ANY;
+		vb_fabric_armed(1);
+	}
 	atomic_store_explicit(&table[number], cq, memory_order_release);
 	atomic_fetch_add(&dev->objects, 1);
 	*out = cq;
@@ -80,7 +97,15 @@ int vb_cq_destroy(struct vb_cq *cq)
 		return -EBUSY;
 	atomic_store(&table[cq->number], NULL);
 	if (!vb_dev_stale(cq->dev)) {
-		vb_read_wait(); /* no doorbell finds it any more */
+		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
+		if (atomic_load(&cq->refs)) {
+			atomic_store(&table[cq->number], cq);
+			return -EBUSY;
+		}
+		if (cq->special) {
+			vb_alarm_clear(&cq->alarm);
+			vb_read_wait();
+		}
 		if (cq->arm != VB_ARM_NONE)
 			vb_fabric_armed(-1);
 		atomic_fetch_sub(&cq->dev->objects, 1);
@@ -88,6 +113,25 @@ int vb_cq_destroy(struct vb_cq *cq)
 	vb_ids_give(&cq_numbers, cq->number);
 	free(cq);
 	return 0;
+}
+
+struct vb_cq *vb_cq_get(struct vb_dev *dev, uint32_t number)
+{
+	struct vb_cq *cq;
+
+	vb_read_lock();
+	cq = vb_cq_find(number);
+	if (cq && cq->dev == dev)
+		atomic_fetch_add(&cq->refs, 1);
+	else
+		cq = NULL;
+	vb_read_unlock();
+	return cq;
+}
+
+void vb_cq_put(struct vb_cq *cq)
+{
+	atomic_fetch_sub(&cq->refs, 1);
 }
 
 uint32_t vb_cq_number(const struct vb_cq *cq)
@@ -115,6 +159,44 @@ static bool index_behind(uint32_t a, uint32_t b)
 	return (int32_t)((a - b) << 8) > 0;
 }
 
+/* --- CQs that are always armed or moderated: the lock is held, arm is not VB_ARM_NONE --------------------------- */
+
+/* Whether the CQEs that wait make an event now. If not, and if time will, the alarm is set. */
+static bool is_due(struct vb_cq *cq)
+{
+	const struct vb_cq_moderation *m = &cq->attr.moderation;
+	uint64_t now;
+
+	if (m->max_count && ((cq->pi - cq->base) & CI_MASK) >= m->max_count)
+		return true;
+	if (!m->period_us)
+		return !m->max_count;
+	now = vb_now_ns();
+	cq->deadline = (m->from_cqe ? now : cq->last_event) + m->period_us * 1000ull;
+	if (cq->deadline <= now)
+		return true;
+	vb_alarm_set(&cq->alarm, cq->deadline);
+	return false;
+}
+
+static void announce(struct vb_cq *cq)
+{
+	if (!cq->attr.always_armed)
+		cq->arm = VB_ARM_NONE;
+	cq->announced_pi = cq->base = cq->pi;
+	cq->sn++;
+	if (cq->attr.moderation.period_us)
+		cq->last_event = vb_now_ns();
+}
+
+static bool special_ends(struct vb_cq *cq)
+{
+	if (!is_due(cq))
+		return false;
+	announce(cq);
+	return true;
+}
+
 /* Whether this CQE ends the arming. */
 static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion)
 {
@@ -125,6 +207,8 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 		cq->solicited_pi = cq->pi;
 	if (cq->arm == VB_ARM_NONE || (cq->arm == VB_ARM_SOLICITED && !solicited))
 		return false;
+	if (cq->special)
+		return special_ends(cq);
 	cq->arm = VB_ARM_NONE;
 	cq->announced_pi = cq->pi;
 	cq->sn++;
@@ -133,7 +217,8 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 
 static void notify(struct vb_cq *cq)
 {
-	vb_fabric_armed(-1);
+	if (!cq->attr.always_armed)
+		vb_fabric_armed(-1);
 	if (cq->attr.notify)
 		cq->attr.notify(cq->attr.cookie);
 }
@@ -150,8 +235,9 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		overrun = !cq->overrun;
 		cq->overrun = true;
 	} else {
-		uint32_t at = cq->pi & (cq->attr.cqe_cnt - 1);
+		uint32_t at = cq->pi & cq->slots;
 
+		completion->turn = (uint8_t)(cq->pi >> cq->turn_shift) & cq->turn_mask;
 		cq->codec->completion((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size,
 				      completion, cq->pi & cq->attr.cqe_cnt);
 		cq->pi++;
@@ -161,7 +247,7 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 	if (fire)
 		notify(cq);
 	if (overrun)
-		vb_dev_event(cq->dev, IBV_EVENT_CQ_ERR, cq->attr.cookie);
+		vb_object_event(cq->dev, cq->attr.event, cq->attr.cookie, IBV_EVENT_CQ_ERR);
 }
 
 /* The lock is held, and vb_fabric_armed() counts us already. Returns whether an event is due at once. */
@@ -229,13 +315,84 @@ void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci
 	vb_read_unlock();
 }
 
+void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
+{
+	bool fire, counted;
+
+	if (vb_dev_stale(cq->dev))
+		return;
+	vb_fabric_armed(1);
+	vb_lock(&cq->lock);
+	counted = cq->arm == VB_ARM_NONE;
+	cq->arm = VB_ARM_ANY;
+	cq->base = ci & CI_MASK;
+	fire = index_behind(cq->pi, ci) && (!cq->special || is_due(cq));
+	if (fire)
+		announce(cq);
+	vb_unlock(&cq->lock);
+	if (!counted)
+		vb_fabric_armed(-1);
+	if (fire)
+		notify(cq);
+}
+
+/* The time of a moderated CQ is over, unless CQEs have put it off. */
+void vb_cq_ring(struct vb_alarm *alarm)
+{
+	struct vb_cq *cq = (struct vb_cq *)((char *)alarm - offsetof(struct vb_cq, alarm));
+	bool fire = false;
+
+	vb_lock(&cq->lock);
+	if (cq->arm != VB_ARM_NONE && index_behind(cq->pi, cq->base)) {
+		fire = vb_now_ns() >= cq->deadline;
+		if (fire)
+			announce(cq);
+		else
+			vb_alarm_set(&cq->alarm, cq->deadline);
+	}
+	vb_unlock(&cq->lock);
+	if (fire)
+		notify(cq);
+}
+
+void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moderation)
+{
+	bool fire;
+
+	vb_read_lock();
+	vb_lock(&cq->lock);
+	cq->attr.moderation = *moderation;
+	/* Once special it stays so: the alarm may be ringing. */
+	cq->special |= is_special(cq);
+	vb_alarm_clear(&cq->alarm);
+	/* What waits is judged anew. */
+	fire = cq->arm != VB_ARM_NONE && index_behind(cq->pi, cq->base) && cq->special &&
+	       is_due(cq);
+	if (fire)
+		announce(cq);
+	vb_unlock(&cq->lock);
+	if (fire)
+		notify(cq);
+	vb_read_unlock();
+}
+
+struct vb_cq_moderation vb_cq_moderation(struct vb_cq *cq)
+{
+	struct vb_cq_moderation moderation;
+
+	vb_lock(&cq->lock);
+	moderation = cq->attr.moderation;
+	vb_unlock(&cq->lock);
+	return moderation;
+}
+
 int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 		 uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg)
 {
 	uint32_t ci, unpolled;
 	int ret = 0;
 
-	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)))
+	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed)
 		return -EINVAL;
 	vb_card_enter();
 	vb_lock(&cq->lock);
@@ -248,6 +405,7 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 		cq->pi = ci + unpolled;
 		cq->attr.buf = content(cq, buf);
 		cq->attr.cqe_cnt = cqe_cnt;
+		cq->slots = cqe_cnt - 1;
 	}
 	vb_unlock(&cq->lock);
 	vb_card_leave();

@@ -39,6 +39,15 @@ struct vb_mr {
 	struct vb_seg_mr *entry;
 };
 
+/* A moment at which something is due that is no queue pair's (work.c). */
+struct vb_alarm {
+	uint64_t due; /* ns */
+	bool set;     /* this and the links under the list's lock */
+	struct vb_alarm *next, *prev;
+	void (*ring)(
+		struct vb_alarm *alarm); /* no lock held, in a read section; not set any more */
+};
+
 enum vb_arm { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED };
 
 struct vb_cq {
@@ -49,11 +58,20 @@ struct vb_cq {
 	const struct vb_codec *codec;
 	_Alignas(64) struct vb_lock lock;
 	uint32_t pi;
+	uint32_t slots;        /* mask of the entries in use: one only, where CQEs are collapsed */
+	uint8_t turn_mask;     /* 0xff where CQEs carry the turn of the ring */
+	uint8_t turn_shift;    /* log2 of cqe_cnt */
 	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
 	uint32_t announced_pi; /* pi when the last event fired */
 	_Atomic uint32_t arm;  /* enum vb_arm */
 	uint8_t sn;            /* mlx4: events so far + 1; an arming must name it */
 	bool overrun;
+	bool special; /* armed always, or moderated */
+	/* moderation */
+	uint32_t base;       /* CQEs from here on count */
+	uint64_t last_event; /* ns */
+	uint64_t deadline;   /* ns; CQEs that wait are announced then */
+	struct vb_alarm alarm;
 };
 
 struct vb_srq {
@@ -159,6 +177,7 @@ enum vb_work {
 struct vb_qp {
 	struct vb_dev *dev;
 	uint32_t number;
+	uint32_t srqn; /* that CQEs show; 0: they show the user index */
 	enum ibv_qp_type type;
 	_Atomic uint32_t state; /* enum ibv_qp_state; written under both queue locks */
 	struct vb_qp_attr init;
@@ -186,9 +205,27 @@ struct vb_qp {
 /* --- adapter.c --- */
 bool vb_dev_stale(const struct vb_dev *dev); /* opened by our parent before a fork */
 void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie);
+/* An event of an object: to its own callback, or to the device. */
+static inline void vb_object_event(struct vb_dev *dev,
+				   void (*own)(void *cookie, enum ibv_event_type type),
+				   void *cookie, enum ibv_event_type type)
+{
+	if (own)
+		own(cookie, type);
+	else
+		vb_dev_event(dev, type, cookie);
+}
+
 const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter);
 
-/* --- mr.c: inside a read section --- */
+static inline void vb_qp_event(struct vb_qp *qp, enum ibv_event_type type)
+{
+	vb_object_event(qp->dev, qp->init.event, qp->init.cookie, type);
+}
+
+/* --- mr.c --- */
+int vb_mr_check_memory(void *addr, size_t length, unsigned int access);
+/* inside a read section: */
 /* The address behind [addr, addr + len) of a key, with these rights and in this domain; NULL where not allowed. */
 void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access);
 /* SEND_WITH_INV and LOCAL_INV: the key is dead from now on; -EINVAL where it is not one of this domain. */
@@ -197,6 +234,8 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn);
 /* --- cq.c --- */
 struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
+
+void vb_cq_ring(struct vb_alarm *alarm);
 
 static inline bool vb_cq_armed(struct vb_cq *cq)
 {
@@ -249,6 +288,10 @@ void vb_work_add(struct vb_qp *qp, enum vb_work what);
 void vb_work_block(struct vb_qp *qp, enum vb_work what);
 void vb_work_remove(struct vb_qp *qp); /* waits until nobody works on it */
 void vb_timer_add(struct vb_qp *qp);   /* sq.lock held */
+/* Ring at `due`, if it is not set already. Any lock may be held. */
+void vb_alarm_set(struct vb_alarm *alarm, uint64_t due);
+/* It will not begin to ring any more; one that is ringing is over after a grace period. */
+void vb_alarm_clear(struct vb_alarm *alarm);
 /* Move to the error state from the data path: any locks held; flushing follows from the work list. */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
 void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */

@@ -58,7 +58,7 @@ static bool populate(void *addr, size_t length, int advice)
  * in the page tables finds that out without changing a byte, and spares the first message the page faults. Mappings of
  * devices cannot be filled in: those are read, and so is everything on kernels before 5.14.
  */
-static int check_memory(void *addr, size_t length, unsigned int access)
+int vb_mr_check_memory(void *addr, size_t length, unsigned int access)
 {
 	bool write = access & IBV_ACCESS_LOCAL_WRITE;
 
@@ -153,7 +153,7 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 		return -EINVAL;
 	ret = check_access(access);
 	if (!ret)
-		ret = check_memory(addr, length, access);
+		ret = vb_mr_check_memory(addr, length, access);
 	if (!ret)
 		ret = vb_fault_arm(); /* in case the program has installed its own handlers meanwhile */
 	if (ret)
@@ -194,7 +194,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	}
 	ret = check_access(access);
 	if (!ret)
-		ret = check_memory(addr, length, access);
+		ret = vb_mr_check_memory(addr, length, access);
 	if (ret)
 		return ret;
 	retract(entry, mr->key);

@@ -147,6 +147,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->dev = dev;
 	qp->type = attr->type;
 	qp->init = *attr;
+	qp->srqn = attr->srq && !attr->srq->attr.anonymous ? attr->srq->number : 0;
 	qp->codec = vb_adapter_codec(dev->adapter);
 	qp->decode = attr->type == IBV_QPT_UD           ? qp->codec->send_ud
 		     : attr->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw

@@ -282,7 +282,7 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 		vb_responder_flush(qp);
 		vb_unlock(&qp->rq.lock);
 		if (qp->init.srq)
-			vb_dev_event(qp->dev, IBV_EVENT_QP_LAST_WQE_REACHED, qp->init.cookie);
+			vb_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	}
 	vb_read_unlock();
 	vb_fabric_progress();

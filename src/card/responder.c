@@ -91,7 +91,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		.wqe_index = qp->rq.wqe_index,
 		.qpn = qp->number,
 		.byte_len = len,
-		.srqn = qp->init.srq ? qp->init.srq->number : 0,
+		.srqn = qp->srqn,
 		.uidx = qp->init.uidx,
 	};
 
@@ -652,7 +652,7 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 unlock:
 	vb_unlock(&qp->rq.lock);
 	if (first)
-		vb_dev_event(qp->dev, IBV_EVENT_COMM_EST, qp->init.cookie);
+		vb_qp_event(qp, IBV_EVENT_COMM_EST);
 	return answered;
 }
 
@@ -759,6 +759,10 @@ void vb_responder_flush(struct vb_qp *qp)
 		rq->wqe_index = rq->ci++;
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 	}
+	/* A shared queue is not flushed by one of its users, unless that is the only one. */
+	while (qp->init.srq && qp->init.srq->attr.single &&
+	       vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
+		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 }
 
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns shared receive queues: taking WQEs along the driver's linked list, and the limit event.
+ * Owns shared receive queues: taking WQEs along the driver's linked list (or in the order of the ring), and the limit
+ * event.
  */
 #include "card/internal.h"
 
@@ -86,7 +87,8 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 	vb_unlock(&srq->lock);
 	vb_card_leave();
 	if (event)
-		vb_dev_event(srq->dev, IBV_EVENT_SRQ_LIMIT_REACHED, srq->attr.cookie);
+		vb_object_event(srq->dev, srq->attr.event, srq->attr.cookie,
+				IBV_EVENT_SRQ_LIMIT_REACHED);
 	return 0;
 }
 
@@ -110,12 +112,13 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
 	/* The link comes from program memory: masked, so that it never leaves the ring. */
 	*index = srq->head & (uint16_t)(srq->attr.wqe_cnt - 1);
 	wqe = (const char *)srq->attr.buf + (size_t)*index * size;
-	ret = srq->codec->receive(wqe, size, true, sge);
-	srq->head = srq->codec->next(wqe);
+	ret = srq->codec->receive(wqe, size, !srq->attr.cyclic, sge);
+	srq->head = srq->attr.cyclic ? (uint16_t)(srq->head + 1) : srq->codec->next(wqe);
 	srq->consumed++;
 	event = below_limit(srq);
 	vb_unlock(&srq->lock);
 	if (event)
-		vb_dev_event(srq->dev, IBV_EVENT_SRQ_LIMIT_REACHED, srq->attr.cookie);
+		vb_object_event(srq->dev, srq->attr.event, srq->attr.cookie,
+				IBV_EVENT_SRQ_LIMIT_REACHED);
 	return ret;
 }

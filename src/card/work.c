@@ -6,6 +6,7 @@
  *	         progress next, with no queue lock held
  *	blocked  queue pairs that found no room on their path: tried again by every progress
  *	timers   queue pairs with packets in flight or a wait to end: looked at by the background thread
+ *	alarms   completion queues whose events wait for time to pass
  */
 #include "card/internal.h"
 
@@ -17,6 +18,7 @@ static struct {
 	struct vb_lock
 		lock; /* of the three lists; held for a few instructions, never over a call */
 	struct vb_qp *work, *blocked, *timers;
+	struct vb_alarm *alarms;
 	_Atomic uint32_t runnable, waiting; /* lengths of work and blocked; read without the lock */
 	_Atomic uint64_t next_timer;
 } pending = { .next_timer = UINT64_MAX };
@@ -112,6 +114,64 @@ void vb_work_look(void)
 	vb_fabric_kick();
 }
 
+void vb_alarm_set(struct vb_alarm *alarm, uint64_t due)
+{
+	bool added;
+
+	vb_lock(&pending.lock);
+	added = !alarm->set;
+	if (added) {
+		alarm->set = true;
+		alarm->due = due;
+		alarm->prev = NULL;
+		alarm->next = pending.alarms;
+		if (pending.alarms)
+			pending.alarms->prev = alarm;
+		pending.alarms = alarm;
+	}
+	vb_unlock(&pending.lock);
+	if (!added)
+		return;
+	atomic_store(&pending.next_timer, 0); /* somebody has to look */
+	vb_fabric_kick();
+}
+
+static void unlink_alarm(struct vb_alarm *alarm)
+{
+	if (alarm->prev)
+		alarm->prev->next = alarm->next;
+	else
+		pending.alarms = alarm->next;
+	if (alarm->next)
+		alarm->next->prev = alarm->prev;
+	alarm->set = false;
+}
+
+void vb_alarm_clear(struct vb_alarm *alarm)
+{
+	vb_lock(&pending.lock);
+	if (alarm->set)
+		unlink_alarm(alarm);
+	vb_unlock(&pending.lock);
+}
+
+/* Ring what is due, one at a time: ringing may set alarms. Lowers *next to the first that is not. */
+static void run_alarms(uint64_t now, uint64_t *next)
+{
+	struct vb_alarm *alarm;
+
+	do {
+		vb_lock(&pending.lock);
+		for (alarm = pending.alarms; alarm && alarm->due > now; alarm = alarm->next)
+			*next = *next < alarm->due ? *next : alarm->due;
+		if (alarm)
+			unlink_alarm(alarm);
+		vb_unlock(&pending.lock);
+		if (alarm)
+			alarm->ring(alarm);
+	} while (alarm);
+}
+
 /* --- errors met on the data path --------------------------------------------------------------------------------- */
 
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
@@ -123,7 +183,7 @@ void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
 		return;
 	vb_work_add(qp, VB_WORK_FLUSH);
 	if (has_event)
-		vb_dev_event(qp->dev, event, qp->init.cookie);
+		vb_qp_event(qp, event);
 }
 
 void vb_qp_fail_sq(struct vb_qp *qp)
@@ -148,7 +208,7 @@ static void flush(struct vb_qp *qp, uint32_t what)
 		vb_responder_flush(qp);
 	vb_unlock(&qp->rq.lock);
 	if (qp->init.srq)
-		vb_dev_event(qp->dev, IBV_EVENT_QP_LAST_WQE_REACHED, qp->init.cookie);
+		vb_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 static void look_drained(struct vb_qp *qp)
@@ -163,7 +223,7 @@ static void look_drained(struct vb_qp *qp)
 	}
 	vb_unlock(&qp->sq.lock);
 	if (event)
-		vb_dev_event(qp->dev, IBV_EVENT_SQ_DRAINED, qp->init.cookie);
+		vb_qp_event(qp, IBV_EVENT_SQ_DRAINED);
 }
 
 /* --- the sink ------------------------------------------------------------------------------------------------------ */
@@ -228,6 +288,7 @@ static void run_timers(uint64_t now)
 		vb_unlock(&qp->sq.lock);
 	}
 	vb_unlock(&pending.lock);
+	run_alarms(now, &next);
 	/* A timer added meanwhile has stored 0; keep that. */
 	now = UINT64_MAX;
 	atomic_compare_exchange_strong(&pending.next_timer, &now, next);
@@ -318,6 +379,7 @@ static void card_forked(void)
 	pending.lock.held = 0;
 	vb_raw_forked();
 	pending.work = pending.blocked = pending.timers = NULL;
+	pending.alarms = NULL;
 	pending.runnable = pending.waiting = 0;
 	pending.next_timer = UINT64_MAX;
 	vb_hbl_forked();

@@ -70,6 +70,7 @@ struct vb_wr {
 struct vb_completion {
 	enum ibv_wc_status status;
 	bool receive;       /* responder side */
+	uint8_t turn;       /* of the ring, where CQEs carry it */
 	uint8_t wqe_opcode; /* requester: of the WQE */
 	uint8_t op;         /* responder: VB_WR_SEND or VB_WR_WRITE (with immediate) */
 	uint8_t flags;      /* enum vb_wr_flags: IMM, INVALIDATE, SOLICITED */

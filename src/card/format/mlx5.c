@@ -203,6 +203,15 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	return ret ? ret : decode_data(&c, wr);
 }
 
+/* Frames are not sent yet: every WQE but a NOP is refused. */
+static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			 struct vb_wr *wr)
+{
+	struct cursor c;
+
+	return decode_ctrl(ring, blocks, index, wr, &c) && wr->op == VB_WR_NOP ? 0 : -EINVAL;
+}
+
 static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
 {
 	const struct mlx5_wqe_data_seg *seg = wqe, *end = (const void *)((const char *)wqe + size);
@@ -278,13 +287,16 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 		err->vendor_err_synd = 0;
 		err->syndrome = syndromes[c->status];
 	}
-	/* Pairs with the acquire of whoever reads the owner bit. */
-	atomic_store_explicit((_Atomic uint8_t *)&cqe->op_own, op_own, memory_order_release);
+	/* Pairs with the acquire of whoever reads the owner bit, or the turn in the signature's place. */
+	atomic_store_explicit((_Atomic uint16_t *)&cqe->signature,
+			      (uint16_t)htole16((uint16_t)(op_own << 8 | c->turn)),
+			      memory_order_release);
 }
 
 const struct vb_codec vb_codec_mlx5 = {
 	.send = mlx5_send,
 	.send_ud = mlx5_send_ud,
+	.send_raw = mlx5_send_raw,
 	.receive = mlx5_receive,
 	.next = mlx5_next,
 	.completion = mlx5_completion,

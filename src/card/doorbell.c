@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns doorbells that name a queue by its number and come from somebody who is not trusted: device code of the
+ * accelerator. A queue is rung only by the owner that it was made for, so that a number made up or left over does
+ * nothing.
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+
+#include "base/rcu.h"
+
+int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi)
+{
+	struct vb_qp *qp;
+	int ret = -ENOENT;
+
+	vb_read_lock();
+	qp = vb_qp_find(qpn);
+	if (qp && owner && qp->init.owner == owner) {
+		vb_qp_ring_sq(qp, pi);
+		ret = 0;
+	}
+	vb_read_unlock();
+	return ret;
+}
+
+/* Inside a read section. */
+static struct vb_cq *find_cq(uint64_t owner, uint32_t cqn)
+{
+	struct vb_cq *cq = vb_cq_find(cqn);
+
+	return cq && owner && cq->attr.owner == owner ? cq : NULL;
+}
+
+int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci)
+{
+	struct vb_cq *cq;
+
+	vb_read_lock();
+	cq = find_cq(owner, cqn);
+	if (cq)
+		vb_cq_arm_at(cq, ci);
+	vb_read_unlock();
+	return cq ? 0 : -ENOENT;
+}
+
+int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn)
+{
+	struct vb_completion zero = { .status = IBV_WC_SUCCESS };
+	struct vb_cq *cq;
+
+	vb_read_lock();
+	cq = find_cq(owner, cqn);
+	if (cq && !vb_dev_stale(cq->dev))
+		vb_cq_push(cq, &zero);
+	vb_read_unlock();
+	return cq ? 0 : -ENOENT;
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what direct users register with the card by number and name in queues later: memory for rings (umem), and the
+ * numbers of doorbell pages.
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MAX_UMEMS = 1 << 16, MAX_UARS = 1 << 16 };
+
+struct vb_umem {
+	struct vb_dev *dev;
+	uint32_t number;
+	unsigned int users; /* queues in it; under the table's lock */
+	uint8_t *addr;
+	size_t size;
+};
+
+static struct vb_ids umem_numbers = VB_IDS_INIT(1, MAX_UMEMS);
+static struct vb_ids uar_numbers = VB_IDS_INIT(1, MAX_UARS);
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_umem *table[MAX_UMEMS + 1];
+
+int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access,
+		struct vb_umem **out)
+{
+	struct vb_umem *umem;
+	int64_t number;
+	int ret;
+
+	if (vb_dev_stale(dev) || !size)
+		return -EINVAL;
+	ret = vb_mr_check_memory(addr, size, access);
+	if (ret)
+		return ret;
+	number = vb_ids_take(&umem_numbers, MAX_UMEMS);
+	if (number < 0)
+		return (int)number;
+	umem = calloc(1, sizeof(*umem));
+	if (!umem) {
+		vb_ids_give(&umem_numbers, (uint32_t)number);
+		return -ENOMEM;
+	}
+	*umem = (struct vb_umem){
+		.dev = dev, .number = (uint32_t)number, .addr = addr, .size = size
+	};
+	pthread_mutex_lock(&table_lock);
+	table[number] = umem;
+	pthread_mutex_unlock(&table_lock);
+	atomic_fetch_add(&dev->objects, 1);
+	*out = umem;
+	return 0;
+}
+
+int vb_umem_dereg(struct vb_umem *umem)
+{
+	bool busy;
+
+	pthread_mutex_lock(&table_lock);
+	busy = umem->users;
+	if (!busy)
+		table[umem->number] = NULL;
+	pthread_mutex_unlock(&table_lock);
+	if (busy)
+		return -EBUSY;
+	vb_ids_give(&umem_numbers, umem->number);
+	atomic_fetch_sub(&umem->dev->objects, 1);
+	free(umem);
+	return 0;
+}
+
+uint32_t vb_umem_number(const struct vb_umem *umem)
+{
+	return umem->number;
+}
+
+struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset, uint64_t size,
+			    void **addr)
+{
+	struct vb_umem *umem;
+
+	if (number > MAX_UMEMS)
+		return NULL;
+	pthread_mutex_lock(&table_lock);
+	umem = table[number];
+	if (umem && umem->dev == dev && size <= umem->size && offset <= umem->size - size)
+		umem->users++;
+	else
+		umem = NULL;
+	pthread_mutex_unlock(&table_lock);
+	if (umem)
+		*addr = umem->addr + offset;
+	return umem;
+}
+
+void vb_umem_put(struct vb_umem *umem)
+{
+	pthread_mutex_lock(&table_lock);
+	umem->users--;
+	pthread_mutex_unlock(&table_lock);
+}
+
+int64_t vb_uar_number_take(void)
+{
+	return vb_ids_take(&uar_numbers, MAX_UARS);
+}
+
+void vb_uar_number_give(uint32_t number)
+{
+	vb_ids_give(&uar_numbers, number);
+}

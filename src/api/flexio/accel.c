@@ -55,6 +55,12 @@ static bool lending_off(void)
 	return text && !strcmp(text, "off");
 }
 
+/* Device code that polls a queue sees what arrives for it. */
+static void progress(void *arg)
+{
+	vb_progress_once();
+}
+
 static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 {
 	struct accel *a = calloc(1, sizeof(*a));
@@ -63,8 +69,9 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 	if (!err)
 		err = read_timeout(adapter, &a->timeout_ns);
 	if (!err)
-		err = vb_dpa_create(&(struct vb_dpa_attr){ .eus = adapter->config->dpa_eus },
-				    &a->dpa);
+		err = vb_dpa_create(
+			&(struct vb_dpa_attr){ .eus = adapter->config->dpa_eus, .poll = progress },
+			&a->dpa);
 	if (err) {
 		log_err("%s: the accelerator cannot be used: %s", adapter->config->name,
 			strerror(-err));

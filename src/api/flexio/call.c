@@ -319,6 +319,7 @@ static flexio_status slot_call(struct call_slot *slot, uint64_t pc, const uint64
 
 	slot->guest.end = END_NONE;
 	slot->guest.ctx->os_errno = 0;
+	vb_outbox_reset(&slot->guest);
 	err = likely(slot->thread) ? 0 : slot_make_thread(slot);
 	if (!err)
 		err = vb_dpa_thread_set_call(slot->thread, pc, args, nargs);

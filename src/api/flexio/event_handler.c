@@ -46,6 +46,7 @@ struct flexio_event_handler {
 	uint32_t obj_id;
 	struct vb_dpa_thread *dpa_thread;
 	struct flexio_thread thread;
+	unsigned int users; /* CQs whose events go here; under process.mutex */
 	uint64_t pc, arg;
 	enum handler_state state; /* this and below under entry->lock */
 	bool pending;
@@ -121,6 +122,34 @@ bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id)
 		trigger(entry->handler);
 	pthread_mutex_unlock(&entry->lock);
 	return found;
+}
+
+struct flexio_event_handler *vb_handler_hold(struct flexio_process *process,
+					     struct flexio_thread *thread)
+{
+	struct flexio_event_handler *h;
+
+	if (!thread)
+		return NULL;
+	/* Looked up before anything of it is read. */
+	h = (struct flexio_event_handler *)((char *)thread -
+					    offsetof(struct flexio_event_handler, thread));
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, h) || h->guest.process != process)
+		return NULL;
+	h->users++;
+	return h;
+}
+
+void vb_handler_release(struct flexio_event_handler *handler)
+{
+	handler->users--;
+}
+
+void vb_handler_event(struct flexio_event_handler *handler)
+{
+	pthread_mutex_lock(&handler->entry->lock);
+	trigger(handler);
+	pthread_mutex_unlock(&handler->entry->lock);
 }
 
 void vb_handler_done(struct guest *guest)
@@ -311,11 +340,15 @@ flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_ha
 	struct flexio_event_handler *h = event_handler;
 	struct flexio_process *process;
 
-	if (!vb_handle_remove(HANDLE_EVENT_HANDLER, h))
+	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, h))
 		return fail("not an event handler");
 	process = h->guest.process;
-	/* Nobody finds it any more, and a run that ends now is the last one. */
 	pthread_mutex_lock(&process->mutex);
+	if (h->users || !vb_handle_remove(HANDLE_EVENT_HANDLER, h)) {
+		pthread_mutex_unlock(&process->mutex);
+		return fail("not an event handler, or CQs still use it");
+	}
+	/* Nobody finds it any more, and a run that ends now is the last one. */
 	pthread_mutex_lock(&h->entry->lock);
 	h->state = HANDLER_DESTROYED;
 	h->entry->handler = NULL;

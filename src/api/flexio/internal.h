@@ -71,6 +71,8 @@ enum handle_kind {
 	HANDLE_EVENT_HANDLER,
 	HANDLE_UAR,
 	HANDLE_WINDOW,
+	HANDLE_QUEUE, /* all of queue.h */
+	HANDLE_OUTBOX,
 	HANDLE_KINDS,
 };
 
@@ -199,6 +201,10 @@ struct guest {
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
 	struct guest_window windows[2];
+	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
+	uint64_t owner;     /* see vb_doorbell_send() */
+	uint16_t outbox_id; /* 0: the process's own */
+	uint64_t uctl;      /* the outbox's register */
 };
 
 struct call_slot {
@@ -238,17 +244,32 @@ bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id);
 void vb_handler_done(struct guest *guest);
 /* VB_RTOS_YIELD. True: it shall wait for the next trigger; false: go on at once. */
 bool vb_handler_yield(struct guest *guest, bool retrigger);
+/*
+ * The handler behind a thread object, kept from being destroyed until vb_handler_release(); NULL: not one of this
+ * process. Under process.mutex.
+ */
+struct flexio_event_handler *vb_handler_hold(struct flexio_process *process,
+					     struct flexio_thread *thread);
+void vb_handler_release(struct flexio_event_handler *handler);
+/* Something that it is attached to happened. From any thread. */
+void vb_handler_event(struct flexio_event_handler *handler);
 void vb_handlers_halt(struct flexio_process *process);
 void vb_handlers_destroy(struct flexio_process *process);
 
 /* ---- process.c -------------------------------------------------------------------------------- */
 
+/* The right to ring queues of an adapter; of a process, and of the process's adapter unless it is an extension. */
 struct flexio_uar {
 	struct flexio_process *process;
 	uint32_t id;
+	const struct vb_adapter *adapter;
+	struct flexio_uar *base; /* an extension: of which */
+	unsigned int users;      /* queues and extensions; this and next under process.uar_lock */
+	struct flexio_uar *next;
 };
 
 #define MAX_STREAMS    FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT
+#define MAX_OUTBOXES   256
 #define HANDLER_CHUNK  256
 #define HANDLER_CHUNKS 64 /* 16384 threads of a process */
 
@@ -292,6 +313,13 @@ struct flexio_process {
 	unsigned int nhandlers; /* alive; under mutex */
 
 	_Atomic unsigned int nmkeys, nwindows;
+
+	/* queues, and what they need */
+	_Atomic unsigned int nqueues; /* queues, UARs and outboxes alive */
+	struct vb_lock uar_lock;
+	struct flexio_uar *uars;             /* all, its own included */
+	_Atomic bool outboxes[MAX_OUTBOXES]; /* alive, by id; 0 is its own */
+	struct vb_dpa_window *outbox_page;
 };
 
 static inline bool process_dead(const struct flexio_process *process)
@@ -313,6 +341,30 @@ uint64_t vb_window_call(struct guest *guest, struct vb_dpa_thread *thread, uint6
 			const uint64_t *args);
 /* The thread is about to go. */
 void vb_windows_release(struct guest *guest);
+
+/* ---- uar.c ------------------------------------------------------------------------------------ */
+
+int vb_uar_init(struct flexio_process *process);
+void vb_uar_finish(struct flexio_process *process);
+/* The UAR for a queue on this adapter: the one with this id, or its extension. Counts a user; NULL after a log line. */
+struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
+			       const struct vb_adapter *adapter);
+void vb_uar_release(struct flexio_uar *uar);
+/* The owner of queues that its process made on this adapter. */
+uint64_t vb_uar_owner(const struct flexio_process *process, const struct vb_adapter *adapter);
+/* The owner behind an id that device code names; 0: no such UAR. */
+uint64_t vb_uar_owner_by_id(struct flexio_process *process, uint64_t id);
+
+/* ---- outbox.c --------------------------------------------------------------------------------- */
+
+int vb_outbox_init(struct flexio_process *process);
+void vb_outbox_finish(struct flexio_process *process);
+/* Back to the process's own outbox. */
+void vb_outbox_reset(struct guest *guest);
+/* VB_RTOS_OUTBOX_CONFIG, _EXTEND and VB_RTOS_CROSS_DB. False: refused. */
+bool vb_outbox_config(struct guest *guest, uint64_t id);
+bool vb_outbox_extend(struct guest *guest, uint64_t device_id);
+bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi);
 
 /* ---- error.c ---------------------------------------------------------------------------------- */
 

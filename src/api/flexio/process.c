@@ -43,6 +43,7 @@ int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc,
 		.tls = tls,
 	};
 	snprintf(guest->ctx->name, sizeof(guest->ctx->name), "%s", name);
+	vb_outbox_reset(guest);
 	return 0;
 }
 
@@ -151,6 +152,8 @@ static void process_free(struct flexio_process *process)
 	vb_calls_destroy(process);
 	vb_streams_destroy(process);
 	vb_heap_destroy(&process->heap);
+	vb_outbox_finish(process);
+	vb_uar_finish(process);
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);
 	if (process->own_pd && process->pd)
@@ -188,6 +191,10 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 	if (!err)
 		err = make_memory(process);
 	if (!err)
+		err = vb_uar_init(process);
+	if (!err)
+		err = vb_outbox_init(process);
+	if (!err)
 		err = run_init(process);
 	if (!err && (!vb_handle_add(HANDLE_UAR, &process->uar)))
 		err = -ENOMEM;
@@ -214,7 +221,6 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 	process->error_fd = -1;
 	process->id = atomic_fetch_add(&next_id, 1);
 	atomic_init(&process->next_thread_id, 1);
-	process->uar = (struct flexio_uar){ .process = process, .id = process->id };
 	if (name)
 		strcpy(process->name, name);
 	else
@@ -263,7 +269,7 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 
 flexio_status flexio_process_destroy(struct flexio_process *process)
 {
-	unsigned int handlers, mkeys, windows;
+	unsigned int handlers, mkeys, windows, queues;
 
 	if (!process)
 		return FLEXIO_STATUS_SUCCESS;
@@ -273,10 +279,12 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	handlers = process->nhandlers;
 	mkeys = atomic_load(&process->nmkeys);
 	windows = atomic_load(&process->nwindows);
+	queues = atomic_load(&process->nqueues);
 	pthread_mutex_unlock(&process->mutex);
-	if (handlers || mkeys || windows)
-		return fail("%s still has %u event handlers, %u mkeys and %u windows",
-			    process->name, handlers, mkeys, windows);
+	if (handlers || mkeys || windows || queues)
+		return fail(
+			"%s still has %u event handlers, %u mkeys, %u windows and %u queues, UARs or outboxes",
+			process->name, handlers, mkeys, windows, queues);
 	if (!vb_calls_destroy(process))
 		return fail("%s: a call is under way", process->name);
 	if (!vb_handle_remove(HANDLE_PROCESS, process))
@@ -323,15 +331,6 @@ struct flexio_uar *flexio_process_get_uar(struct flexio_process *process)
 		return NULL;
 	}
 	return &process->uar;
-}
-
-uint32_t flexio_uar_get_id(struct flexio_uar *uar)
-{
-	if (!vb_handle_valid(HANDLE_UAR, uar)) {
-		log_err("not a UAR");
-		return UINT32_MAX;
-	}
-	return uar->id;
 }
 
 uint32_t flexio_process_get_dumem_id(struct flexio_process *process)

@@ -120,6 +120,26 @@ static enum vb_dpa_action call_activate(struct guest *guest, struct vb_dpa_state
 	return answer(state, vb_handler_trigger(guest->process, state->x[A0]) ? 0 : (uint64_t)-1);
 }
 
+static enum vb_dpa_action refusal(struct vb_dpa_state *state, bool done)
+{
+	return answer(state, done ? 0 : (uint64_t)-1);
+}
+
+static enum vb_dpa_action call_outbox_config(struct guest *guest, struct vb_dpa_state *state)
+{
+	return refusal(state, vb_outbox_config(guest, state->x[A0]));
+}
+
+static enum vb_dpa_action call_outbox_extend(struct guest *guest, struct vb_dpa_state *state)
+{
+	return refusal(state, vb_outbox_extend(guest, state->x[A0]));
+}
+
+static enum vb_dpa_action call_cross_db(struct guest *guest, struct vb_dpa_state *state)
+{
+	return refusal(state, vb_outbox_cross_db(guest, state->x[A0], state->x[A1], state->x[A2]));
+}
+
 static const call_fn calls[] = {
 	[VB_RTOS_THREAD_CTX] = call_ctx,
 	[VB_RTOS_MSG] = call_msg,
@@ -132,13 +152,10 @@ static const call_fn calls[] = {
 	[VB_RTOS_PROCESS_FINISH] = call_process_finish,
 	[VB_RTOS_ERROR] = call_error,
 	[VB_RTOS_ACTIVATE] = call_activate,
+	[VB_RTOS_OUTBOX_CONFIG] = call_outbox_config,
+	[VB_RTOS_OUTBOX_EXTEND] = call_outbox_extend,
+	[VB_RTOS_CROSS_DB] = call_cross_db,
 };
-
-/* The outbox and counters come with the queues; until then there are none to configure. */
-static bool answers_failure(uint64_t number)
-{
-	return number >= VB_RTOS_OUTBOX_CONFIG && number <= VB_RTOS_CROSS_DB;
-}
 
 static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg)
 {
@@ -153,7 +170,7 @@ static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_stat
 		return answer(state, vb_window_call(guest, thread, number, &state->x[A0]));
 	if (number == VB_RTOS_PCC_TABLE)
 		return answer(state, 0);
-	return answers_failure(number) ? answer(state, (uint64_t)-1) : VB_DPA_TRAP;
+	return VB_DPA_TRAP;
 }
 
 static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg)

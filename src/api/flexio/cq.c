@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns completion queues: a CQ of the card over device memory (or a umem), and what its events lead to.
+ *
+ *	CQE --> card --armed?--> notify() --> event handler
+ */
+#include "queue.h"
+
+enum { MAX_LOG_DEPTH = 22 };
+
+struct flexio_cq {
+	struct queue queue; /* first */
+	struct vb_cq *card;
+	struct flexio_event_handler *handler; /* or NULL */
+};
+
+static void notify(void *cookie)
+{
+	struct flexio_cq *cq = cookie;
+
+	if (cq->handler)
+		vb_handler_event(cq->handler);
+}
+
+static void event(void *cookie, enum ibv_event_type type)
+{
+	struct flexio_cq *cq = cookie;
+
+	vb_queue_log_event("CQ", vb_cq_number(cq->card), type);
+}
+
+/* ---- create ---- */
+
+static flexio_status check(const struct flexio_cq_attr *attr)
+{
+	if (attr->log_cq_depth > MAX_LOG_DEPTH)
+		return fail("a depth of 2^%u; allowed: up to 2^%d", attr->log_cq_depth,
+			    MAX_LOG_DEPTH);
+	switch (attr->element_type) {
+	case FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD:
+	case FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ:
+	case FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ:
+		break;
+	case FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ:
+		return fail("event queue %u does not exist", attr->emulated_eqn);
+	default:
+		return fail("0x%x is not an element type", attr->element_type);
+	}
+	if (attr->cqe_comp_type != FLEXIO_CQE_COMP_NONE &&
+	    attr->cqe_comp_type != FLEXIO_CQE_COMP_ENABLE)
+		return fail("%u is not a type of compression", (unsigned int)attr->cqe_comp_type);
+	if ((unsigned int)attr->cqe_comp_format > FLEXIO_CQE_FORMAT_RESP_L3_L4_INFO)
+		return fail("%u is not a format of compressed CQEs",
+			    (unsigned int)attr->cqe_comp_format);
+	if (attr->cq_period_mode != FLEXIO_CQ_PERIOD_MODE_EVENT &&
+	    attr->cq_period_mode != FLEXIO_CQ_PERIOD_MODE_CQE)
+		return fail("%u is not a period mode", (unsigned int)attr->cq_period_mode);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* A CQ that names a page of the host is rung by the host alone. */
+static int hold_uar(struct flexio_cq *cq, const struct queue_place *place,
+		    const struct flexio_cq_attr *attr)
+{
+	if (attr->uar_base_addr)
+		return 0;
+	cq->queue.uar = vb_uar_hold(cq->queue.process, attr->uar_id, place->adapter);
+	return cq->queue.uar ? 0 : -EINVAL;
+}
+
+static int hold_handler(struct flexio_cq *cq, const struct flexio_cq_attr *attr)
+{
+	struct flexio_process *process = cq->queue.process;
+
+	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD)
+		return 0;
+	pthread_mutex_lock(&process->mutex);
+	cq->handler = vb_handler_hold(process, attr->thread);
+	pthread_mutex_unlock(&process->mutex);
+	if (!cq->handler)
+		log_err("the thread is not one of %s", process->name);
+	return cq->handler ? 0 : -EINVAL;
+}
+
+static int get_memory(struct flexio_cq *cq, const struct queue_place *place,
+		      const struct flexio_cq_attr *attr)
+{
+	struct flexio_qmem dbr = { .memtype = FLEXIO_MEMTYPE_DPA, .daddr = attr->cq_dbr_daddr };
+	struct queue *queue = &cq->queue;
+	int err;
+
+	err = vb_qmem_get(queue->process, place->dev, &attr->cq_ring_qmem,
+			  64ull << attr->log_cq_depth, "the CQ's ring", &queue->ring);
+	if (!err)
+		err = vb_qmem_get(queue->process, place->dev, &dbr, 8, "the CQ's doorbell record",
+				  &queue->dbr);
+	return err;
+}
+
+static int make_card(struct flexio_cq *cq, const struct queue_place *place,
+		     const struct flexio_cq_attr *attr)
+{
+	struct vb_cq_attr card = {
+		.buf = cq->queue.ring.addr,
+		.cqe_cnt = 1u << attr->log_cq_depth,
+		.cqe_size = 64,
+		.dbr = cq->queue.dbr.addr,
+		.ignore_overrun = attr->overrun_ignore,
+		.collapsed = attr->cc,
+		.always_armed = attr->always_armed && cq->handler,
+		.iterations = attr->cqe_comp_type != FLEXIO_CQE_COMP_NONE,
+		.cookie = cq,
+		.notify = notify,
+		.event = event,
+		.owner = cq->queue.uar ? vb_uar_owner(cq->queue.process, place->adapter) : 0,
+		.moderation = { .max_count = attr->cq_max_count,
+				.period_us = attr->cq_period,
+				.from_cqe = attr->cq_period_mode == FLEXIO_CQ_PERIOD_MODE_CQE },
+	};
+	int err = vb_cq_create(place->dev, &card, &cq->card);
+
+	if (err)
+		log_err("no CQ: %s", strerror(-err));
+	return err;
+}
+
+static void cq_free(struct flexio_cq *cq)
+{
+	struct flexio_process *process = cq->queue.process;
+
+	if (cq->handler) {
+		pthread_mutex_lock(&process->mutex);
+		vb_handler_release(cq->handler);
+		pthread_mutex_unlock(&process->mutex);
+	}
+	vb_queue_free(&cq->queue);
+}
+
+flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+			       const struct flexio_cq_attr *fattr, struct flexio_cq **cq)
+{
+	struct queue_place place;
+	struct flexio_cq *c;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!fattr || !cq)
+		return fail("no attributes, or nowhere to put the CQ");
+	if (check(fattr) || vb_queue_place(process, ibv_ctx, &place))
+		return FLEXIO_STATUS_FAILED;
+	c = vb_queue_new(QUEUE_CQ, process, sizeof(*c));
+	if (!c)
+		return FLEXIO_STATUS_FAILED;
+	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || get_memory(c, &place, fattr) ||
+	    make_card(c, &place, fattr))
+		goto free_cq;
+	if (!vb_queue_publish(&c->queue))
+		goto destroy_card;
+	if (c->handler && !fattr->no_arm && !fattr->always_armed)
+		vb_cq_arm_at(c->card, 0);
+	*cq = c;
+	return FLEXIO_STATUS_SUCCESS;
+
+destroy_card:
+	vb_cq_destroy(c->card);
+free_cq:
+	cq_free(c);
+	return FLEXIO_STATUS_FAILED;
+}
+
+flexio_status flexio_cq_destroy(struct flexio_cq *cq)
+{
+	int err;
+
+	if (!cq)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_queue_end(QUEUE_CQ, cq))
+		return fail("not a CQ");
+	err = vb_cq_destroy(cq->card);
+	if (err) {
+		vb_queue_revive(&cq->queue);
+		return fail("queues still use CQ 0x%x", vb_cq_number(cq->card));
+	}
+	cq_free(cq);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- moderation ---- */
+
+flexio_status flexio_cq_modify_moderation(struct flexio_cq *cq, uint16_t max_count, uint16_t period,
+					  uint16_t mode)
+{
+	struct vb_cq_moderation moderation = {
+		.max_count = max_count,
+		.period_us = period,
+		.from_cqe = mode == FLEXIO_CQ_PERIOD_MODE_CQE,
+	};
+
+	if (!vb_queue_valid(QUEUE_CQ, cq))
+		return fail("not a CQ");
+	if (mode != FLEXIO_CQ_PERIOD_MODE_EVENT && mode != FLEXIO_CQ_PERIOD_MODE_CQE)
+		return fail("%u is not a period mode", mode);
+	vb_cq_set_moderation(cq->card, &moderation);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_cq_query_moderation(struct flexio_cq *cq, uint16_t *max_count,
+					 uint16_t *period, uint16_t *mode)
+{
+	struct vb_cq_moderation moderation;
+
+	if (!vb_queue_valid(QUEUE_CQ, cq))
+		return fail("not a CQ");
+	if (!max_count || !period || !mode)
+		return fail("nowhere to put the values");
+	moderation = vb_cq_moderation(cq->card);
+	*max_count = moderation.max_count;
+	*period = moderation.period_us;
+	*mode = moderation.from_cqe ? FLEXIO_CQ_PERIOD_MODE_CQE : FLEXIO_CQ_PERIOD_MODE_EVENT;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- what is asked ---- */
+
+uint32_t flexio_cq_get_cq_num(struct flexio_cq *cq)
+{
+	if (!vb_queue_valid(QUEUE_CQ, cq)) {
+		log_err("not a CQ");
+		return UINT32_MAX;
+	}
+	return vb_cq_number(cq->card);
+}
+
+/* An opaque object; there is nothing of DEVX that takes it yet. */
+struct mlx5dv_devx_obj *flexio_cq_get_obj(struct flexio_cq *cq)
+{
+	if (!vb_queue_valid(QUEUE_CQ, cq)) {
+		log_err("not a CQ");
+		return NULL;
+	}
+	return (struct mlx5dv_devx_obj *)cq;
+}

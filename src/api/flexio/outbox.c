@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns outboxes: the page through which device code rings doorbells, and what it is set to.
+ *
+ *	thread: sd to OUTBOX_PAGE + register --> store() --> vb_doorbell_*(owner of the thread's setting, number, ...)
+ *
+ * One page serves all threads of a process: the callback is told which thread stores. What a thread's outbox is set to
+ * is kept in its struct guest on the host; the id in its context is for programs to read. Values are hostile: a number
+ * of a queue that this process did not make rings nothing, and the thread's error number says so.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* Above device memory, below the windows. */
+#define OUTBOX_PAGE (1ULL << 40)
+#define OUTBOX_SIZE 4096
+
+enum outbox_register {
+	UCTL = 0x000,
+	CQ_DB = 0x100,
+	EQ_DB_REARM = 0x140,
+	EQ_DB_NO_REARM = 0x180,
+	SXD_DB = 0x1c0,
+	EMU_CAP = 0x200,
+	EMU_CAP_TRIGGER = 0x240,
+	RXT_DB = 0x280,
+	RXC_RD = 0x300,
+	CC_DB = 0x340,
+	CC_DB_MSB = 0x348,
+};
+
+enum { UCTL_ERR = 2, NUMBER_MASK = 0xffffff };
+
+struct flexio_outbox {
+	struct flexio_process *process;
+	uint32_t id;
+};
+
+/* ---- the page ---- */
+
+static int ring(struct guest *guest, uint64_t offset, uint64_t value)
+{
+	uint32_t low = value & NUMBER_MASK, high = (value >> 32) & NUMBER_MASK;
+
+	if (unlikely(!atomic_load_explicit(&guest->process->outboxes[guest->outbox_id],
+					   memory_order_relaxed)))
+		return -ENODEV;
+	switch (offset) {
+	case SXD_DB:
+		return vb_doorbell_send(guest->owner, high, value & 0xffff);
+	case CQ_DB:
+		return vb_doorbell_arm(guest->owner, low, high);
+	case RXT_DB:
+		return vb_doorbell_zero_cqe(guest->owner, low);
+	case RXC_RD:
+		guest->uctl = UCTL_ERR;
+		return -ENOENT;
+	default:
+		/* There are no event queues, emulated devices or congestion control queues to name. */
+		return -ENOENT;
+	}
+}
+
+static int store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size, uint64_t value,
+		 void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+	int err = likely(size == 8) ? ring(guest, offset, value) : -EINVAL;
+
+	if (unlikely(err))
+		guest->ctx->os_errno = err == -ENODEV ? ENODEV : EINVAL;
+	return 0;
+}
+
+static int load(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size, uint64_t *value,
+		void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+
+	/* Nothing takes long here, so it is never busy; all else reads as zero. */
+	*value = offset == UCTL ? guest->uctl : 0;
+	return 0;
+}
+
+static const struct vb_dpa_device_ops page_ops = { .load = load, .store = store };
+
+int vb_outbox_init(struct flexio_process *process)
+{
+	int err;
+
+	atomic_store(&process->outboxes[0], true);
+	err = vb_dpa_device_create(process->dpa, NULL, OUTBOX_PAGE, OUTBOX_SIZE, &page_ops, NULL,
+				   &process->outbox_page);
+	if (err)
+		log_err("no outbox: %s", strerror(-err));
+	return err;
+}
+
+void vb_outbox_finish(struct flexio_process *process)
+{
+	if (process->outbox_page)
+		vb_dpa_window_destroy(process->outbox_page);
+}
+
+/* ---- what a thread's outbox is set to ---- */
+
+void vb_outbox_reset(struct guest *guest)
+{
+	guest->outbox_id = guest->ctx->outbox_config_id = 0;
+	guest->owner = vb_uar_owner(guest->process, guest->process->uar.adapter);
+	guest->ctx->outbox_base = OUTBOX_PAGE;
+	guest->uctl = 0;
+}
+
+bool vb_outbox_config(struct guest *guest, uint64_t id)
+{
+	if (id >= MAX_OUTBOXES || !atomic_load(&guest->process->outboxes[id]))
+		return false;
+	vb_outbox_reset(guest);
+	guest->outbox_id = guest->ctx->outbox_config_id = (uint16_t)id;
+	return true;
+}
+
+bool vb_outbox_extend(struct guest *guest, uint64_t device_id)
+{
+	uint64_t owner = vb_uar_owner_by_id(guest->process, device_id);
+
+	if (owner)
+		guest->owner = owner;
+	return owner;
+}
+
+bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi)
+{
+	return !vb_doorbell_send(vb_uar_owner_by_id(guest->process, device_id), qpn & NUMBER_MASK,
+				 pi & 0xffff);
+}
+
+/* ---- objects ---- */
+
+flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio_outbox_attr *fattr,
+				   struct flexio_outbox **outbox)
+{
+	struct flexio_outbox *o;
+	uint32_t id = 1;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!fattr || !outbox)
+		return fail("no attributes, or nowhere to put the outbox");
+	o = calloc(1, sizeof(*o));
+	if (!o || !vb_handle_add(HANDLE_OUTBOX, o)) {
+		free(o);
+		return fail("no memory");
+	}
+	for (; id < MAX_OUTBOXES; id++) {
+		bool used = false;
+
+		if (atomic_compare_exchange_strong(&process->outboxes[id], &used, true))
+			break;
+	}
+	if (id == MAX_OUTBOXES) {
+		vb_handle_remove(HANDLE_OUTBOX, o);
+		free(o);
+		return fail("%s has %d outboxes; there cannot be more", process->name,
+			    MAX_OUTBOXES);
+	}
+	*o = (struct flexio_outbox){ .process = process, .id = id };
+	atomic_fetch_add(&process->nqueues, 1);
+	*outbox = o;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
+{
+	if (!outbox)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_handle_remove(HANDLE_OUTBOX, outbox))
+		return fail("not an outbox");
+	/* A thread that is still set to it rings nothing from now on. */
+	atomic_store(&outbox->process->outboxes[outbox->id], false);
+	atomic_fetch_sub(&outbox->process->nqueues, 1);
+	free(outbox);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+uint32_t flexio_outbox_get_id(struct flexio_outbox *outbox)
+{
+	if (!vb_handle_valid(HANDLE_OUTBOX, outbox)) {
+		log_err("not an outbox");
+		return UINT32_MAX;
+	}
+	return outbox->id;
+}
+
+/* Always the process's: the attribute that named one is not used any more. */
+struct flexio_uar *flexio_outbox_get_uar(struct flexio_outbox *outbox)
+{
+	if (!vb_handle_valid(HANDLE_OUTBOX, outbox)) {
+		log_err("not an outbox");
+		return NULL;
+	}
+	return &outbox->process->uar;
+}

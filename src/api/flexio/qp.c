@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns queue pairs: RC, UC and UD queues of the card over device memory (or a umem).
+ *
+ *	buffer: | receive ring: 2^log_rq_depth WQEs of 16 bytes | send ring: 2^log_sq_depth blocks of 64 bytes |
+ *	record: | receive | send |
+ *
+ * What verbs ask for and FlexIO has no attribute for: the time to wait for an acknowledgement is ACK_TIMEOUT, and a
+ * receiver that is not ready is tried again as often as one that does not answer.
+ */
+#include "queue.h"
+
+enum { MAX_LOG_DEPTH = 15, RECV_SHIFT = 4, ACK_TIMEOUT = 14, MAX_LOG_RD = 4 };
+
+struct flexio_qp {
+	struct queue queue; /* first */
+	struct vb_qp *card;
+	struct flexio_rmp *rmp; /* or NULL */
+	enum ibv_qp_type type;
+	int access; /* as given at creation */
+};
+
+static const enum ibv_qp_type transports[] = {
+	[FLEXIO_QPC_ST_RC] = IBV_QPT_RC,
+	[FLEXIO_QPC_ST_UC] = IBV_QPT_UC,
+	[FLEXIO_QPC_ST_UD] = IBV_QPT_UD,
+};
+
+static const int known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+static void event(void *cookie, enum ibv_event_type type)
+{
+	struct flexio_qp *qp = cookie;
+
+	vb_queue_log_event("QP", vb_qp_number(qp->card), type);
+}
+
+/* ---- create ---- */
+
+static bool has_ring(const struct flexio_qp_attr *attr)
+{
+	return attr->rq_type == FLEXIO_QP_QPC_RQ_TYPE_REGULAR;
+}
+
+static flexio_status check(const struct flexio_qp_attr *attr)
+{
+	if ((unsigned int)attr->transport_type >= ARRAY_SIZE(transports))
+		return fail("transport %u is not supported; allowed: RC, UC, UD",
+			    (unsigned int)attr->transport_type);
+	if (!attr->no_sq && (attr->log_sq_depth < 0 || attr->log_sq_depth > MAX_LOG_DEPTH))
+		return fail("a send queue of 2^%d; allowed: up to 2^%d", attr->log_sq_depth,
+			    MAX_LOG_DEPTH);
+	switch (attr->rq_type) {
+	case FLEXIO_QP_QPC_RQ_TYPE_REGULAR:
+		if (attr->log_rq_depth < 0 || attr->log_rq_depth > MAX_LOG_DEPTH)
+			return fail("a receive queue of 2^%d; allowed: up to 2^%d",
+				    attr->log_rq_depth, MAX_LOG_DEPTH);
+		break;
+	case FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ:
+		break;
+	case FLEXIO_QP_QPC_RQ_TYPE_ZERO_SIZE_RQ:
+		if (attr->no_sq)
+			return fail("neither a send nor a receive queue");
+		break;
+	default:
+		return fail("%d is not a type of receive queue", attr->rq_type);
+	}
+	if (attr->user_index > 0xffffff)
+		return fail("the user index has more than 24 bits");
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+static int get_memory(struct flexio_qp *qp, const struct queue_place *place,
+		      const struct flexio_qp_attr *attr, struct vb_qp_attr *card)
+{
+	struct queue *queue = &qp->queue;
+	uint64_t recv = has_ring(attr) ? 1ull << (attr->log_rq_depth + RECV_SHIFT) : 0;
+	uint64_t send = attr->no_sq ? 0 : 64ull << attr->log_sq_depth;
+	int err = 0;
+
+	if (recv + send)
+		err = vb_qmem_get(queue->process, place->dev, &attr->qp_wq_buff_qmem, recv + send,
+				  "the QP's buffer", &queue->ring);
+	if (!err)
+		err = vb_qmem_get(queue->process, place->dev, &attr->qp_wq_dbr_qmem, 8,
+				  "the QP's doorbell record", &queue->dbr);
+	if (err)
+		return err;
+	if (recv) {
+		card->rq_buf = queue->ring.addr;
+		card->rq_cnt = 1u << attr->log_rq_depth;
+		card->rq_shift = RECV_SHIFT;
+	}
+	if (send) {
+		card->sq_buf = (char *)queue->ring.addr + recv;
+		card->sq_cnt = 1u << attr->log_sq_depth;
+	}
+	card->dbr = queue->dbr.addr;
+	return 0;
+}
+
+/* The CQs by number. A half that does not exist takes the other's, which then sees nothing of it. */
+static int hold_cqs(const struct queue_place *place, const struct flexio_qp_attr *attr,
+		    struct vb_qp_attr *card)
+{
+	bool shared = attr->rq_type == FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ;
+	bool recv = has_ring(attr) || (shared && (attr->rq_cqn || attr->no_sq));
+
+	if (!attr->no_sq) {
+		card->send_cq = vb_cq_get(place->dev, attr->sq_cqn);
+		if (!card->send_cq) {
+			log_err("CQ 0x%x of the send queue does not exist on %s", attr->sq_cqn,
+				place->adapter->config->name);
+			return -EINVAL;
+		}
+	}
+	if (recv) {
+		card->recv_cq = vb_cq_get(place->dev, attr->rq_cqn);
+		if (!card->recv_cq) {
+			log_err("CQ 0x%x of the receive queue does not exist on %s", attr->rq_cqn,
+				place->adapter->config->name);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static void put_cqs(const struct vb_qp_attr *card)
+{
+	if (card->send_cq)
+		vb_cq_put(card->send_cq);
+	if (card->recv_cq)
+		vb_cq_put(card->recv_cq);
+}
+
+static int hold_rmp(struct flexio_qp *qp, const struct queue_place *place,
+		    const struct flexio_qp_attr *attr, struct vb_qp_attr *card)
+{
+	if (attr->rq_type != FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ)
+		return 0;
+	qp->rmp = vb_rmp_hold(qp->queue.process, place, attr->rmpqn);
+	if (!qp->rmp) {
+		log_err("RMP 0x%x does not exist on %s", attr->rmpqn, place->adapter->config->name);
+		return -EINVAL;
+	}
+	card->srq = vb_rmp_card(qp->rmp);
+	return 0;
+}
+
+static int make_card(struct flexio_qp *qp, const struct queue_place *place,
+		     const struct flexio_qp_attr *attr)
+{
+	struct vb_qp_attr card = {
+		.type = qp->type,
+		.cookie = qp,
+		.event = event,
+		.uidx = attr->user_index,
+		.owner = vb_uar_owner(qp->queue.process, place->adapter),
+	};
+	struct vb_qp_attr full;
+	int err;
+
+	card.pd = vb_queue_pd(qp->queue.process, place, attr->pd);
+	if (!card.pd)
+		return -EINVAL;
+	err = get_memory(qp, place, attr, &card);
+	if (!err)
+		err = hold_rmp(qp, place, attr, &card);
+	if (!err)
+		err = hold_cqs(place, attr, &card);
+	if (!err) {
+		full = card;
+		full.send_cq = card.send_cq ? card.send_cq : card.recv_cq;
+		full.recv_cq = card.recv_cq ? card.recv_cq : card.send_cq;
+		err = vb_qp_create(place->dev, &full, &qp->card);
+		if (err)
+			log_err("no QP: %s", strerror(-err));
+	}
+	put_cqs(&card); /* the card's QP holds them itself */
+	return err;
+}
+
+static void qp_free(struct flexio_qp *qp)
+{
+	if (qp->rmp)
+		vb_rmp_release(qp->rmp);
+	vb_queue_free(&qp->queue);
+}
+
+flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+			       struct flexio_qp_attr *qp_fattr, struct flexio_qp **qp_ptr)
+{
+	struct queue_place place;
+	struct flexio_qp *qp;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!qp_fattr || !qp_ptr)
+		return fail("no attributes, or nowhere to put the QP");
+	if (check(qp_fattr) || vb_queue_place(process, ibv_ctx, &place))
+		return FLEXIO_STATUS_FAILED;
+	qp = vb_queue_new(QUEUE_QP, process, sizeof(*qp));
+	if (!qp)
+		return FLEXIO_STATUS_FAILED;
+	qp->type = transports[qp_fattr->transport_type];
+	qp->access = qp_fattr->qp_access_mask;
+	qp->queue.uar = vb_uar_hold(process, qp_fattr->uar_id, place.adapter);
+	if (!qp->queue.uar || make_card(qp, &place, qp_fattr))
+		goto free_qp;
+	if (!vb_queue_publish(&qp->queue))
+		goto destroy_card;
+	*qp_ptr = qp;
+	return FLEXIO_STATUS_SUCCESS;
+
+destroy_card:
+	vb_qp_destroy(qp->card);
+free_qp:
+	qp_free(qp);
+	return FLEXIO_STATUS_FAILED;
+}
+
+flexio_status flexio_qp_destroy(struct flexio_qp *qp)
+{
+	if (!qp)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_queue_end(QUEUE_QP, qp))
+		return fail("not a QP");
+	/* Device code may ring until this returns, and then its number means nothing any more. */
+	vb_qp_destroy(qp->card);
+	qp_free(qp);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- modify ---- */
+
+static void set_init(struct flexio_qp *qp, const struct flexio_qp_attr *from,
+		     struct ibv_qp_attr *to, int *mask)
+{
+	*mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+	to->port_num = from->vhca_port_num ? from->vhca_port_num : 1;
+	if (qp->type == IBV_QPT_UD) {
+		to->qkey = from->q_key;
+		*mask |= IBV_QP_QKEY;
+		return;
+	}
+	to->qp_access_flags =
+		(unsigned int)(from->qp_access_mask ? from->qp_access_mask : qp->access);
+	*mask |= IBV_QP_ACCESS_FLAGS;
+}
+
+static void set_rtr(struct flexio_qp *qp, const struct flexio_qp_attr *from, struct ibv_qp_attr *to,
+		    int *mask)
+{
+	const struct vb_adapter *adapter = qp->queue.uar->adapter;
+
+	if (qp->type == IBV_QPT_UD)
+		return;
+	to->path_mtu = (enum ibv_mtu)from->path_mtu;
+	to->dest_qp_num = from->remote_qp_num;
+	to->rq_psn = from->next_rcv_psn;
+	to->ah_attr.is_global = 1;
+	to->ah_attr.port_num = from->vhca_port_num ? from->vhca_port_num : 1;
+	to->ah_attr.grh.sgid_index = from->gid_table_index;
+	to->ah_attr.grh.dgid = from->rgid_or_rip;
+	/* Forced loopback: what is sent comes back to this adapter, wherever it was addressed to. */
+	if (from->fl && from->gid_table_index < adapter->num_gids)
+		to->ah_attr.grh.dgid = adapter->gids[from->gid_table_index].gid;
+	*mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (qp->type != IBV_QPT_RC)
+		return;
+	to->max_dest_rd_atomic = (uint8_t)(1u << from->log_rra_max);
+	to->min_rnr_timer = (uint8_t)from->min_rnr_nak_timer;
+	*mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+}
+
+static void set_rts(struct flexio_qp *qp, const struct flexio_qp_attr *from, struct ibv_qp_attr *to,
+		    int *mask)
+{
+	to->sq_psn = from->next_send_psn;
+	*mask |= IBV_QP_SQ_PSN;
+	if (qp->type != IBV_QPT_RC)
+		return;
+	to->timeout = ACK_TIMEOUT;
+	to->retry_cnt = to->rnr_retry = from->retry_count;
+	to->max_rd_atomic = (uint8_t)(1u << from->log_sra_max);
+	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+}
+
+/* What the program names beyond what the transition needs. */
+static void set_optional(struct flexio_qp *qp, const struct flexio_qp_attr *from,
+			 const struct flexio_qp_attr_opt_param_mask *named, struct ibv_qp_attr *to,
+			 int *mask)
+{
+	if (!named)
+		return;
+	if (named->qp_access_mask && qp->type != IBV_QPT_UD) {
+		to->qp_access_flags = (unsigned int)from->qp_access_mask;
+		*mask |= IBV_QP_ACCESS_FLAGS;
+	}
+	if (named->min_rnr_nak_timer && qp->type == IBV_QPT_RC) {
+		to->min_rnr_timer = (uint8_t)from->min_rnr_nak_timer;
+		*mask |= IBV_QP_MIN_RNR_TIMER;
+	}
+}
+
+static flexio_status check_modify(const struct flexio_qp_attr *attr)
+{
+	switch (attr->next_state) {
+	case FLEXIO_QP_STATE_RST:
+	case FLEXIO_QP_STATE_INIT:
+	case FLEXIO_QP_STATE_RTR:
+	case FLEXIO_QP_STATE_RTS:
+	case FLEXIO_QP_STATE_ERR:
+		break;
+	default:
+		return fail("%u is not a state", (unsigned int)attr->next_state);
+	}
+	if (attr->qp_access_mask & ~known_access)
+		return fail("access 0x%x is not known", (unsigned int)attr->qp_access_mask);
+	if (attr->log_rra_max > MAX_LOG_RD || attr->log_sra_max > MAX_LOG_RD)
+		return fail("2^%u reads in and 2^%u out; allowed: up to 2^%d", attr->log_rra_max,
+			    attr->log_sra_max, MAX_LOG_RD);
+	if (attr->min_rnr_nak_timer > 31 || attr->retry_count > 7)
+		return fail("RNR timer %u, retry count %u; allowed: up to 31 and 7",
+			    attr->min_rnr_nak_timer, attr->retry_count);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+static const enum ibv_qp_state states[] = {
+	[FLEXIO_QP_STATE_RST] = IBV_QPS_RESET, [FLEXIO_QP_STATE_INIT] = IBV_QPS_INIT,
+	[FLEXIO_QP_STATE_RTR] = IBV_QPS_RTR,   [FLEXIO_QP_STATE_RTS] = IBV_QPS_RTS,
+	[FLEXIO_QP_STATE_ERR] = IBV_QPS_ERR,
+};
+
+flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fattr,
+			       struct flexio_qp_attr_opt_param_mask *mask)
+{
+	struct ibv_qp_attr attr = { 0 };
+	enum ibv_qp_state from;
+	int bits = IBV_QP_STATE, err;
+
+	if (!vb_queue_valid(QUEUE_QP, qp))
+		return fail("not a QP");
+	if (!fattr)
+		return fail("no attributes");
+	if (check_modify(fattr))
+		return FLEXIO_STATUS_FAILED;
+	from = vb_qp_state(qp->card);
+	attr.qp_state = states[fattr->next_state];
+	if (attr.qp_state == IBV_QPS_INIT && from == IBV_QPS_RESET)
+		set_init(qp, fattr, &attr, &bits);
+	else if (attr.qp_state == IBV_QPS_RTR)
+		set_rtr(qp, fattr, &attr, &bits);
+	else if (attr.qp_state == IBV_QPS_RTS && from == IBV_QPS_RTR)
+		set_rts(qp, fattr, &attr, &bits);
+	if (attr.qp_state != IBV_QPS_RESET && attr.qp_state != IBV_QPS_ERR)
+		set_optional(qp, fattr, mask, &attr, &bits);
+	err = vb_qp_modify(qp->card, &attr, bits);
+	if (err)
+		return fail("QP 0x%x cannot go from state %d to %d with these attributes: %s",
+			    vb_qp_number(qp->card), (int)from, (int)attr.qp_state, strerror(-err));
+	if (attr.qp_state == IBV_QPS_RESET)
+		memset(qp->queue.dbr.addr, 0, 8);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- what is asked ---- */
+
+/* States of the card that FlexIO has no name for are those of a queue that met an error. */
+enum flexio_qp_state flexio_qp_state_get(struct flexio_qp *qp)
+{
+	if (!vb_queue_valid(QUEUE_QP, qp)) {
+		log_err("not a QP");
+		return FLEXIO_QP_STATE_ERR;
+	}
+	switch (vb_qp_state(qp->card)) {
+	case IBV_QPS_RESET:
+		return FLEXIO_QP_STATE_RST;
+	case IBV_QPS_INIT:
+		return FLEXIO_QP_STATE_INIT;
+	case IBV_QPS_RTR:
+		return FLEXIO_QP_STATE_RTR;
+	case IBV_QPS_RTS:
+		return FLEXIO_QP_STATE_RTS;
+	default:
+		return FLEXIO_QP_STATE_ERR;
+	}
+}
+
+uint32_t flexio_qp_get_qp_num(struct flexio_qp *qp)
+{
+	if (!vb_queue_valid(QUEUE_QP, qp)) {
+		log_err("not a QP");
+		return UINT32_MAX;
+	}
+	return vb_qp_number(qp->card);
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns what all queues have in common: their life, their memory, the device they are on.
+ *
+ * Memory of a queue must stay mapped while the card uses it. So device memory is taken from the program, the heap of
+ * the host or the heap of device code only, which live as long as the process; and a process lives as long as its
+ * queues.
+ */
+#include "queue.h"
+
+#include <stdlib.h>
+
+enum { RING_ALIGN = 64, DBR_SIZE = 8 };
+
+/* ---- life ---- */
+
+void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t size)
+{
+	struct queue *queue = aligned_alloc(64, (size + 63) & ~(size_t)63);
+
+	if (!queue) {
+		log_err("no memory");
+		return NULL;
+	}
+	memset(queue, 0, size);
+	queue->kind = kind;
+	queue->process = process;
+	return queue;
+}
+
+void vb_queue_free(struct queue *queue)
+{
+	vb_qmem_put(&queue->ring);
+	vb_qmem_put(&queue->dbr);
+	if (queue->uar)
+		vb_uar_release(queue->uar);
+	free(queue);
+}
+
+bool vb_queue_publish(struct queue *queue)
+{
+	if (!vb_handle_add(HANDLE_QUEUE, queue))
+		return false;
+	if (queue->process)
+		atomic_fetch_add(&queue->process->nqueues, 1);
+	return true;
+}
+
+bool vb_queue_valid(enum queue_kind kind, const void *handle)
+{
+	return vb_handle_valid(HANDLE_QUEUE, handle) &&
+	       ((const struct queue *)handle)->kind == kind;
+}
+
+bool vb_queue_end(enum queue_kind kind, void *handle)
+{
+	struct queue *queue = handle;
+
+	if (!vb_queue_valid(kind, queue) || !vb_handle_remove(HANDLE_QUEUE, queue))
+		return false;
+	if (queue->process)
+		atomic_fetch_sub(&queue->process->nqueues, 1);
+	return true;
+}
+
+void vb_queue_revive(struct queue *queue)
+{
+	/* The place in the set was free a moment ago. */
+	vb_queue_publish(queue);
+}
+
+/* ---- memory ---- */
+
+/* Whether device memory lives as long as the process; stacks and contexts of threads do not. */
+static bool stays(const struct flexio_process *process, uint64_t addr, uint64_t size)
+{
+	uint64_t last = addr + size - 1;
+
+	if (last < process->heap.base)
+		return true; /* the program itself */
+	if (addr >= process->heap.base && last < process->heap.base + process->heap.size)
+		return true;
+	return addr >= process->brk_base && last < process->brk_end;
+}
+
+static int get_device(struct flexio_process *process, uint64_t addr, uint64_t size,
+		      const char *what, struct qmem *out)
+{
+	out->addr = vb_dpa_mem_host(process->dpa, addr, size, VB_DPA_READ | VB_DPA_WRITE);
+	if (out->addr && stays(process, addr, size))
+		return 0;
+	log_err("%s: 0x%llx and %llu bytes are not memory of the process for queues", what,
+		(unsigned long long)addr, (unsigned long long)size);
+	return -EFAULT;
+}
+
+static int get_host(struct vb_dev *dev, const struct flexio_qmem *qmem, uint64_t size,
+		    const char *what, struct qmem *out)
+{
+	out->umem = vb_umem_get(dev, qmem->umem_id, qmem->humem_offset, size, &out->addr);
+	if (out->umem)
+		return 0;
+	log_err("%s: %llu bytes at offset 0x%llx are not in a umem %u of the device", what,
+		(unsigned long long)size, (unsigned long long)qmem->humem_offset, qmem->umem_id);
+	return -EINVAL;
+}
+
+int vb_qmem_get(struct flexio_process *process, struct vb_dev *dev, const struct flexio_qmem *qmem,
+		uint64_t size, const char *what, struct qmem *out)
+{
+	uintptr_t align = size > DBR_SIZE ? RING_ALIGN : DBR_SIZE;
+	int err;
+
+	*out = (struct qmem){ 0 };
+	if (qmem->memtype == FLEXIO_MEMTYPE_DPA) {
+		err = get_device(process, qmem->daddr, size, what, out);
+	} else if (qmem->memtype == FLEXIO_MEMTYPE_HOST) {
+		err = get_host(dev, qmem, size, what, out);
+	} else {
+		log_err("%s: %u is not a type of memory", what, (unsigned int)qmem->memtype);
+		return -EINVAL;
+	}
+	if (!err && (uintptr_t)out->addr & (align - 1)) {
+		log_err("%s: not aligned to %lu bytes", what, (unsigned long)align);
+		vb_qmem_put(out);
+		err = -EINVAL;
+	}
+	return err;
+}
+
+void vb_qmem_put(struct qmem *mem)
+{
+	if (mem->umem)
+		vb_umem_put(mem->umem);
+	*mem = (struct qmem){ 0 };
+}
+
+/* ---- place ---- */
+
+int vb_queue_place(struct flexio_process *process, struct ibv_context *ctx,
+		   struct queue_place *place)
+{
+	place->ctx = ctx ? ctx : process->ctx;
+	place->adapter = vb_accel_adapter(place->ctx);
+	if (!place->adapter) {
+		log_err("%s has no queues of this kind",
+			place->ctx->device ? place->ctx->device->name : "the device");
+		return -ENODEV;
+	}
+	place->dev = vb_verbs_dev(place->ctx);
+	return 0;
+}
+
+struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_place *place,
+			  struct ibv_pd *pd)
+{
+	if (!pd)
+		pd = process->pd;
+	if (pd->context == place->ctx)
+		return vb_verbs_pd(pd);
+	log_err("the protection domain is of another context");
+	return NULL;
+}
+
+void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type type)
+{
+	switch (type) {
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		log_info("%s 0x%x: %s", what, number, ibv_event_type_str(type));
+		break;
+	default:
+		log_err("%s 0x%x: %s", what, number, ibv_event_type_str(type));
+	}
+}

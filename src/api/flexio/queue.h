@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files about queues share: a common head of all their objects, queue memory, and the way from verbs handles
+ * to the card.
+ *
+ *	flexio_cq  -- vb_cq           ring, doorbell record; event -> event handler
+ *	flexio_qp  -- vb_qp           one buffer: receive ring, then send ring
+ *	flexio_rmp -- vb_srq          receives for several QPs
+ *	flexio_sq  -- vb_qp           of raw frames, without a receive queue
+ *	flexio_rq  -- vb_qp [vb_srq]  of raw frames, without a send queue; linked WQEs are an SRQ of its own
+ *
+ * An object holds what it stands on: the UAR, umems, CQs and RMP (by the card's counts), the event handler.
+ */
+#pragma once
+
+#include "internal.h"
+
+enum queue_kind {
+	QUEUE_CQ = 1,
+	QUEUE_QP,
+	QUEUE_RMP,
+	QUEUE_SQ,
+	QUEUE_RQ,
+	QUEUE_TD,
+	QUEUE_TIS,
+};
+
+/* Memory of a queue, as the card sees it. */
+struct qmem {
+	void *addr;
+	struct vb_umem *umem; /* NULL: device memory */
+};
+
+/* First in every object. */
+struct queue {
+	enum queue_kind kind;
+	struct flexio_process *process; /* NULL: of no process (TD, TIS) */
+	struct flexio_uar *uar;
+	struct qmem ring, dbr;
+} __attribute__((aligned(16)));
+
+/* ---- queue.c ---- */
+
+/* An object of `size` bytes, on this process, with these memories; NULL after a log line. */
+void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t size);
+/* Give back what its head holds, and free it. Objects that were published take vb_queue_end() first. */
+void vb_queue_free(struct queue *queue);
+/* From now on the handle is valid. False, after a log line: no memory. */
+bool vb_queue_publish(struct queue *queue);
+/* Whether a handle is a living object of this kind. */
+bool vb_queue_valid(enum queue_kind kind, const void *handle);
+/* End its life: nobody finds it any more. False: it was none. */
+bool vb_queue_end(enum queue_kind kind, void *handle);
+/* It could not be destroyed after all. */
+void vb_queue_revive(struct queue *queue);
+
+/* Find memory for a queue. 0, or -errno after a log line that names it. */
+int vb_qmem_get(struct flexio_process *process, struct vb_dev *dev, const struct flexio_qmem *qmem,
+		uint64_t size, const char *what, struct qmem *out);
+void vb_qmem_put(struct qmem *mem);
+
+/* Device and adapter for a new queue: those of ctx, or of the process. -errno after a log line. */
+struct queue_place {
+	struct ibv_context *ctx;
+	struct vb_dev *dev;
+	const struct vb_adapter *adapter;
+};
+
+int vb_queue_place(struct flexio_process *process, struct ibv_context *ctx,
+		   struct queue_place *place);
+/* The card's protection domain of pd, or of the process; NULL after a log line. */
+struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_place *place,
+			  struct ibv_pd *pd);
+
+/* Ring and record of a receive queue, into the card's attributes. -errno after a log line. */
+int vb_wq_memory(struct queue *queue, const struct queue_place *place,
+		 const struct flexio_wq_attr *attr, struct vb_srq_attr *card);
+/* Bring a queue of raw frames to life. */
+int vb_raw_start(struct vb_qp *qp);
+
+/* An event of the card for a queue: into the log. */
+void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type type);
+
+/* ---- verbs.c ---- */
+
+struct vb_dev *vb_verbs_dev(struct ibv_context *ctx);
+struct vb_pd *vb_verbs_pd(struct ibv_pd *pd);
+
+/* ---- td.c ---- */
+
+/* Count a user of it (+1, -1). */
+void vb_td_use(struct flexio_transport_domain *td, int change);
+void vb_tis_use(struct flexio_sq_tis *tis, int change);
+bool vb_td_fits(struct flexio_transport_domain *td, const struct queue_place *place);
+bool vb_tis_fits(struct flexio_sq_tis *tis, const struct queue_place *place);
+
+/* ---- rmp.c ---- */
+
+/* The card's queue of an RMP number, held until vb_rmp_release(); NULL: no such RMP of this device. */
+struct flexio_rmp *vb_rmp_hold(struct flexio_process *process, const struct queue_place *place,
+			       uint32_t number);
+struct vb_srq *vb_rmp_card(struct flexio_rmp *rmp);
+void vb_rmp_release(struct flexio_rmp *rmp);

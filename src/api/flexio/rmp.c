@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns RMPs: receive queues that several QPs take their receives from. To the card they are shared receive queues, in
+ * the order of the ring or linked.
+ */
+#include "queue.h"
+
+struct flexio_rmp {
+	struct queue queue; /* first */
+	struct vb_srq *card;
+	struct vb_dev *dev;
+	unsigned int users;      /* QPs; this and next under list_lock */
+	struct flexio_rmp *next; /* of all */
+};
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct flexio_rmp *list;
+
+/* ---- by number ---- */
+
+struct flexio_rmp *vb_rmp_hold(struct flexio_process *process, const struct queue_place *place,
+			       uint32_t number)
+{
+	struct flexio_rmp *rmp;
+
+	pthread_mutex_lock(&list_lock);
+	for (rmp = list; rmp; rmp = rmp->next)
+		if (rmp->queue.process == process && rmp->dev == place->dev &&
+		    vb_srq_number(rmp->card) == number)
+			break;
+	if (rmp)
+		rmp->users++;
+	pthread_mutex_unlock(&list_lock);
+	return rmp;
+}
+
+struct vb_srq *vb_rmp_card(struct flexio_rmp *rmp)
+{
+	return rmp->card;
+}
+
+void vb_rmp_release(struct flexio_rmp *rmp)
+{
+	pthread_mutex_lock(&list_lock);
+	rmp->users--;
+	pthread_mutex_unlock(&list_lock);
+}
+
+static void list_add(struct flexio_rmp *rmp)
+{
+	pthread_mutex_lock(&list_lock);
+	rmp->next = list;
+	list = rmp;
+	pthread_mutex_unlock(&list_lock);
+}
+
+/* False: QPs use it. */
+static bool list_remove(struct flexio_rmp *rmp)
+{
+	struct flexio_rmp **link = &list;
+	bool idle;
+
+	pthread_mutex_lock(&list_lock);
+	idle = !rmp->users;
+	while (idle && *link != rmp)
+		link = &(*link)->next;
+	if (idle)
+		*link = rmp->next;
+	pthread_mutex_unlock(&list_lock);
+	return idle;
+}
+
+/* ---- create and destroy ---- */
+
+static void event(void *cookie, enum ibv_event_type type)
+{
+	struct flexio_rmp *rmp = cookie;
+
+	vb_queue_log_event("RMP", vb_srq_number(rmp->card), type);
+}
+
+static int make_card(struct flexio_rmp *rmp, const struct queue_place *place,
+		     const struct flexio_wq_attr *attr)
+{
+	struct vb_srq_attr card = { .anonymous = true, .cookie = rmp, .event = event };
+	int err;
+
+	err = vb_wq_memory(&rmp->queue, place, attr, &card);
+	if (!err) {
+		card.pd = vb_queue_pd(rmp->queue.process, place, attr->pd);
+		err = card.pd ? vb_srq_create(place->dev, &card, &rmp->card) : -EINVAL;
+	}
+	return err;
+}
+
+flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+				const struct flexio_wq_attr *fattr,
+				struct flexio_rmp **flexio_rmp_ptr)
+{
+	struct queue_place place;
+	struct flexio_rmp *rmp;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!fattr || !flexio_rmp_ptr)
+		return fail("no attributes, or nowhere to put the RMP");
+	if (vb_queue_place(process, ibv_ctx, &place))
+		return FLEXIO_STATUS_FAILED;
+	rmp = vb_queue_new(QUEUE_RMP, process, sizeof(*rmp));
+	if (!rmp)
+		return FLEXIO_STATUS_FAILED;
+	rmp->dev = place.dev;
+	if (make_card(rmp, &place, fattr)) {
+		vb_queue_free(&rmp->queue);
+		return fail("no RMP");
+	}
+	if (!vb_queue_publish(&rmp->queue)) {
+		vb_srq_destroy(rmp->card);
+		vb_queue_free(&rmp->queue);
+		return FLEXIO_STATUS_FAILED;
+	}
+	list_add(rmp);
+	*flexio_rmp_ptr = rmp;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_rmp_destroy(struct flexio_rmp *flexio_rmp)
+{
+	struct flexio_rmp *rmp = flexio_rmp;
+
+	if (!rmp)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_queue_end(QUEUE_RMP, rmp))
+		return fail("not an RMP");
+	if (!list_remove(rmp)) {
+		vb_queue_revive(&rmp->queue);
+		return fail("QPs still use RMP 0x%x", vb_srq_number(rmp->card));
+	}
+	vb_srq_destroy(rmp->card);
+	vb_queue_free(&rmp->queue);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+uint32_t flexio_rmp_get_wq_num(struct flexio_rmp *rmp)
+{
+	if (!vb_queue_valid(QUEUE_RMP, rmp)) {
+		log_err("not an RMP");
+		return UINT32_MAX;
+	}
+	return vb_srq_number(rmp->card);
+}

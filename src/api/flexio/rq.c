@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns receive queues of raw frames. Nothing is steered to them yet. Where their WQEs are linked, the ring is a shared
+ * receive queue of the card that one queue uses.
+ */
+#include "queue.h"
+
+enum { MAX_LOG_DEPTH = 15, MIN_LOG_STRIDE = 4, MAX_LOG_STRIDE = 10, LINKED_MIN_LOG_STRIDE = 5 };
+
+/* What steering will send frames to. */
+struct tir {
+	struct flexio_rq *rq;
+};
+
+struct flexio_rq {
+	struct queue queue; /* first */
+	struct vb_qp *card;
+	struct vb_srq *links;               /* linked WQEs, or NULL */
+	struct flexio_transport_domain *td; /* NULL: none was given */
+	struct tir tir;
+};
+
+static void event(void *cookie, enum ibv_event_type type)
+{
+	struct flexio_rq *rq = cookie;
+
+	vb_queue_log_event("RQ", vb_qp_number(rq->card), type);
+}
+
+/* ---- shared with RMPs and SQs ---- */
+
+static int check_ring(const struct flexio_wq_attr *attr, unsigned int stride)
+{
+	bool linked = attr->rq.wq_type == FLEXIO_WQ_TYPE_LINKED_LIST;
+
+	if (!linked && attr->rq.wq_type != FLEXIO_WQ_TYPE_CYCLIC) {
+		log_err("%u is not a type of work queue", (unsigned int)attr->rq.wq_type);
+		return -EINVAL;
+	}
+	if (attr->rq.end_pad_mode != FLEXIO_WQ_END_PAD_NONE &&
+	    attr->rq.end_pad_mode != FLEXIO_WQ_END_PAD_ALIGN) {
+		log_err("%u is not a padding mode", (unsigned int)attr->rq.end_pad_mode);
+		return -EINVAL;
+	}
+	if (attr->log_wq_depth > MAX_LOG_DEPTH || stride > MAX_LOG_STRIDE ||
+	    stride < (linked ? (unsigned int)LINKED_MIN_LOG_STRIDE : MIN_LOG_STRIDE)) {
+		log_err("2^%u WQEs of 2^%u bytes; allowed: up to 2^%d, of 2^%d to 2^%d",
+			attr->log_wq_depth, stride, MAX_LOG_DEPTH,
+			linked ? LINKED_MIN_LOG_STRIDE : MIN_LOG_STRIDE, MAX_LOG_STRIDE);
+		return -EINVAL;
+	}
+	if (attr->user_index > 0xffffff) {
+		log_err("the user index has more than 24 bits");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int vb_wq_memory(struct queue *queue, const struct queue_place *place,
+		 const struct flexio_wq_attr *attr, struct vb_srq_attr *card)
+{
+	unsigned int stride = attr->log_wq_stride ? attr->log_wq_stride : MIN_LOG_STRIDE;
+	int err = check_ring(attr, stride);
+
+	if (!err)
+		err = vb_qmem_get(queue->process, place->dev, &attr->wq_ring_qmem,
+				  1ull << (attr->log_wq_depth + stride), "the receive ring",
+				  &queue->ring);
+	if (!err)
+		err = vb_qmem_get(queue->process, place->dev, &attr->wq_dbr_qmem, 8,
+				  "the receive queue's doorbell record", &queue->dbr);
+	if (err)
+		return err;
+	card->buf = queue->ring.addr;
+	card->wqe_cnt = 1u << attr->log_wq_depth;
+	card->wqe_shift = stride;
+	card->dbr = queue->dbr.addr;
+	card->cyclic = attr->rq.wq_type == FLEXIO_WQ_TYPE_CYCLIC;
+	return 0;
+}
+
+int vb_raw_start(struct vb_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	int err = vb_qp_modify(qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
+
+	attr.qp_state = IBV_QPS_RTR;
+	if (!err)
+		err = vb_qp_modify(qp, &attr, IBV_QP_STATE);
+	attr.qp_state = IBV_QPS_RTS;
+	return err ? err : vb_qp_modify(qp, &attr, IBV_QP_STATE);
+}
+
+/* ---- create and destroy ---- */
+
+static int make_ring(struct flexio_rq *rq, const struct queue_place *place,
+		     const struct flexio_wq_attr *attr, struct vb_qp_attr *card)
+{
+	struct vb_srq_attr ring = { .pd = card->pd, .anonymous = true, .single = true };
+	int err = vb_wq_memory(&rq->queue, place, attr, &ring);
+
+	if (err)
+		return err;
+	card->dbr = ring.dbr;
+	if (ring.cyclic) {
+		card->rq_buf = ring.buf;
+		card->rq_cnt = ring.wqe_cnt;
+		card->rq_shift = ring.wqe_shift;
+		return 0;
+	}
+	err = vb_srq_create(place->dev, &ring, &rq->links);
+	card->srq = rq->links;
+	return err;
+}
+
+static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint32_t cq_num,
+		     const struct flexio_wq_attr *attr)
+{
+	struct vb_qp_attr card = {
+		.type = IBV_QPT_RAW_PACKET,
+		.cookie = rq,
+		.event = event,
+		.uidx = attr->user_index,
+		.owner = rq->queue.uar ? vb_uar_owner(rq->queue.process, place->adapter) : 0,
+	};
+	int err;
+
+	card.pd = vb_queue_pd(rq->queue.process, place, attr->pd);
+	err = card.pd ? make_ring(rq, place, attr, &card) : -EINVAL;
+	if (err)
+		return err;
+	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
+	if (!card.recv_cq) {
+		log_err("CQ 0x%x does not exist on %s", cq_num, place->adapter->config->name);
+		return -EINVAL;
+	}
+	err = vb_qp_create(place->dev, &card, &rq->card);
+	vb_cq_put(card.recv_cq);
+	if (!err)
+		err = vb_raw_start(rq->card);
+	if (err)
+		log_err("no RQ: %s", strerror(-err));
+	return err;
+}
+
+static void rq_free(struct flexio_rq *rq)
+{
+	if (rq->card)
+		vb_qp_destroy(rq->card);
+	if (rq->links)
+		vb_srq_destroy(rq->links);
+	if (rq->td)
+		vb_td_use(rq->td, -1);
+	vb_queue_free(&rq->queue);
+}
+
+/* Receive queues have no doorbell, so a UAR need not be named. */
+static bool hold_uar(struct flexio_rq *rq, const struct queue_place *place, uint32_t id)
+{
+	if (!id)
+		return true;
+	rq->queue.uar = vb_uar_hold(rq->queue.process, id, place->adapter);
+	return rq->queue.uar;
+}
+
+flexio_status flexio_rq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
+			       struct flexio_rq **flexio_rq_ptr)
+{
+	struct queue_place place;
+	struct flexio_rq *rq;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!fattr || !flexio_rq_ptr)
+		return fail("no attributes, or nowhere to put the RQ");
+	if (vb_queue_place(process, ibv_ctx, &place))
+		return FLEXIO_STATUS_FAILED;
+	if (fattr->rq.td && !vb_td_fits(fattr->rq.td, &place))
+		return fail("not a transport domain of this device");
+	rq = vb_queue_new(QUEUE_RQ, process, sizeof(*rq));
+	if (!rq)
+		return FLEXIO_STATUS_FAILED;
+	rq->tir.rq = rq;
+	rq->td = fattr->rq.td;
+	if (rq->td)
+		vb_td_use(rq->td, 1);
+	if (!hold_uar(rq, &place, fattr->uar_id) || make_card(rq, &place, cq_num, fattr) ||
+	    !vb_queue_publish(&rq->queue)) {
+		rq_free(rq);
+		return FLEXIO_STATUS_FAILED;
+	}
+	*flexio_rq_ptr = rq;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_rq_create_cross_dev(struct flexio_process *process,
+					 struct ibv_context *ibv_ctx, uint32_t cq_num,
+					 const struct flexio_wq_attr *fattr,
+					 struct flexio_rq **flexio_rq_ptr)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!ibv_ctx || vb_accel_adapter(ibv_ctx) == process->uar.adapter)
+		return fail("not another device than the process's");
+	return flexio_rq_create(process, ibv_ctx, cq_num, fattr, flexio_rq_ptr);
+}
+
+flexio_status flexio_rq_destroy(struct flexio_rq *flexio_rq)
+{
+	if (!flexio_rq)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_queue_end(QUEUE_RQ, flexio_rq))
+		return fail("not an RQ");
+	rq_free(flexio_rq);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* What was posted completes with a flush error. */
+flexio_status flexio_rq_set_err_state(struct flexio_rq *rq)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	int err;
+
+	if (!vb_queue_valid(QUEUE_RQ, rq))
+		return fail("not an RQ");
+	err = vb_qp_modify(rq->card, &attr, IBV_QP_STATE);
+	return err ? fail("RQ 0x%x: %s", vb_qp_number(rq->card), strerror(-err))
+		   : FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- what is asked ---- */
+
+uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
+{
+	if (!vb_queue_valid(QUEUE_RQ, rq)) {
+		log_err("not an RQ");
+		return UINT32_MAX;
+	}
+	return vb_qp_number(rq->card);
+}
+
+/* Opaque objects; there is nothing of DEVX that takes them yet. */
+struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
+{
+	if (!vb_queue_valid(QUEUE_RQ, rq)) {
+		log_err("not an RQ");
+		return NULL;
+	}
+	return (struct mlx5dv_devx_obj *)&rq->tir;
+}
+
+struct mlx5dv_devx_obj *flexio_rq_get_object(struct flexio_rq *rq)
+{
+	if (!vb_queue_valid(QUEUE_RQ, rq)) {
+		log_err("not an RQ");
+		return NULL;
+	}
+	return (struct mlx5dv_devx_obj *)rq;
+}

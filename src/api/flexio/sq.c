@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns send queues of raw frames. Frames are not sent yet: a work request other than a NOP completes with an error.
+ */
+#include "queue.h"
+
+enum { MAX_LOG_DEPTH = 15, BLOCK_LOG = 6 };
+
+struct flexio_sq {
+	struct queue queue; /* first */
+	struct vb_qp *card;
+	struct flexio_sq_tis *tis; /* NULL: none was given */
+};
+
+static void event(void *cookie, enum ibv_event_type type)
+{
+	struct flexio_sq *sq = cookie;
+
+	vb_queue_log_event("SQ", vb_qp_number(sq->card), type);
+}
+
+static flexio_status check(const struct flexio_wq_attr *attr, const struct queue_place *place)
+{
+	if (attr->log_wq_depth > MAX_LOG_DEPTH)
+		return fail("a depth of 2^%u; allowed: up to 2^%d", attr->log_wq_depth,
+			    MAX_LOG_DEPTH);
+	if (attr->log_wq_stride && attr->log_wq_stride != BLOCK_LOG)
+		return fail("a stride of 2^%u; a send queue has 2^%d", attr->log_wq_stride,
+			    BLOCK_LOG);
+	if (attr->user_index > 0xffffff)
+		return fail("the user index has more than 24 bits");
+	if (attr->sq.tis && !vb_tis_fits(attr->sq.tis, place))
+		return fail("not a TIS of this device");
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint32_t cq_num,
+		     const struct flexio_wq_attr *attr)
+{
+	struct queue *queue = &sq->queue;
+	struct vb_qp_attr card = {
+		.type = IBV_QPT_RAW_PACKET,
+		.sq_cnt = 1u << attr->log_wq_depth,
+		.cookie = sq,
+		.event = event,
+		.uidx = attr->user_index,
+		.owner = vb_uar_owner(queue->process, place->adapter),
+	};
+	int err;
+
+	card.pd = vb_queue_pd(queue->process, place, attr->pd);
+	err = card.pd ? vb_qmem_get(queue->process, place->dev, &attr->wq_ring_qmem,
+				    64ull << attr->log_wq_depth, "the SQ's ring", &queue->ring)
+		      : -EINVAL;
+	if (!err)
+		err = vb_qmem_get(queue->process, place->dev, &attr->wq_dbr_qmem, 8,
+				  "the SQ's doorbell record", &queue->dbr);
+	if (err)
+		return err;
+	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
+	if (!card.send_cq) {
+		log_err("CQ 0x%x does not exist on %s", cq_num, place->adapter->config->name);
+		return -EINVAL;
+	}
+	card.sq_buf = queue->ring.addr;
+	card.dbr = queue->dbr.addr;
+	err = vb_qp_create(place->dev, &card, &sq->card);
+	vb_cq_put(card.send_cq);
+	if (!err)
+		err = vb_raw_start(sq->card);
+	if (err)
+		log_err("no SQ: %s", strerror(-err));
+	return err;
+}
+
+static void sq_free(struct flexio_sq *sq)
+{
+	if (sq->card)
+		vb_qp_destroy(sq->card);
+	if (sq->tis)
+		vb_tis_use(sq->tis, -1);
+	vb_queue_free(&sq->queue);
+}
+
+flexio_status flexio_sq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
+			       struct flexio_sq **flexio_sq_ptr)
+{
+	struct queue_place place;
+	struct flexio_sq *sq;
+
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!fattr || !flexio_sq_ptr)
+		return fail("no attributes, or nowhere to put the SQ");
+	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr, &place))
+		return FLEXIO_STATUS_FAILED;
+	sq = vb_queue_new(QUEUE_SQ, process, sizeof(*sq));
+	if (!sq)
+		return FLEXIO_STATUS_FAILED;
+	sq->tis = fattr->sq.tis;
+	if (sq->tis)
+		vb_tis_use(sq->tis, 1);
+	sq->queue.uar = vb_uar_hold(process, fattr->uar_id, place.adapter);
+	if (!sq->queue.uar || make_card(sq, &place, cq_num, fattr) ||
+	    !vb_queue_publish(&sq->queue)) {
+		sq_free(sq);
+		return FLEXIO_STATUS_FAILED;
+	}
+	*flexio_sq_ptr = sq;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_sq_create_cross_dev(struct flexio_process *process,
+					 struct ibv_context *ibv_ctx, uint32_t cq_num,
+					 const struct flexio_wq_attr *fattr,
+					 struct flexio_sq **flexio_sq_ptr)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!ibv_ctx || vb_accel_adapter(ibv_ctx) == process->uar.adapter)
+		return fail("not another device than the process's");
+	return flexio_sq_create(process, ibv_ctx, cq_num, fattr, flexio_sq_ptr);
+}
+
+flexio_status flexio_sq_destroy(struct flexio_sq *flexio_sq)
+{
+	if (!flexio_sq)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_queue_end(QUEUE_SQ, flexio_sq))
+		return fail("not an SQ");
+	sq_free(flexio_sq);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+uint32_t flexio_sq_get_wq_num(struct flexio_sq *sq)
+{
+	if (!vb_queue_valid(QUEUE_SQ, sq)) {
+		log_err("not an SQ");
+		return UINT32_MAX;
+	}
+	return vb_qp_number(sq->card);
+}

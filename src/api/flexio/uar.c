@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns UARs: the right of device code to ring queues.
+ *
+ * Doorbells of device code go through outboxes, and these belong to the process. So what decides is the process and
+ * the adapter: a queue made with any UAR of a process on an adapter is rung by any outbox of that process that is set
+ * to the adapter, and by nobody else. An extension is the process's right on another adapter; its id is also the
+ * device id that device code names.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* The header lets three arguments mean the older form. */
+#undef flexio_uar_create
+
+uint64_t vb_uar_owner(const struct flexio_process *process, const struct vb_adapter *adapter)
+{
+	return (uint64_t)process->id << 8 | (adapter->index + 1);
+}
+
+/* ---- the list of a process, under uar_lock ---- */
+
+static struct flexio_uar *find(struct flexio_process *process, uint64_t id)
+{
+	struct flexio_uar *uar = process->uars;
+
+	while (uar && uar->id != id)
+		uar = uar->next;
+	return uar;
+}
+
+static struct flexio_uar *find_extension(struct flexio_process *process,
+					 const struct flexio_uar *base,
+					 const struct vb_adapter *adapter)
+{
+	struct flexio_uar *uar = process->uars;
+
+	while (uar && (uar->base != base || uar->adapter != adapter))
+		uar = uar->next;
+	return uar;
+}
+
+struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
+			       const struct vb_adapter *adapter)
+{
+	struct flexio_uar *uar;
+
+	vb_lock(&process->uar_lock);
+	uar = find(process, id);
+	if (uar && uar->adapter != adapter)
+		uar = find_extension(process, uar, adapter);
+	if (uar)
+		uar->users++;
+	vb_unlock(&process->uar_lock);
+	if (!uar)
+		log_err("%u is not a UAR of %s for %s", id, process->name, adapter->config->name);
+	return uar;
+}
+
+void vb_uar_release(struct flexio_uar *uar)
+{
+	vb_lock(&uar->process->uar_lock);
+	uar->users--;
+	vb_unlock(&uar->process->uar_lock);
+}
+
+uint64_t vb_uar_owner_by_id(struct flexio_process *process, uint64_t id)
+{
+	struct flexio_uar *uar;
+	uint64_t owner;
+
+	vb_lock(&process->uar_lock);
+	uar = find(process, id);
+	owner = uar ? vb_uar_owner(process, uar->adapter) : 0;
+	vb_unlock(&process->uar_lock);
+	return owner;
+}
+
+/* ---- making and ending ---- */
+
+static int uar_number(uint32_t *id)
+{
+	int64_t number = vb_uar_number_take();
+
+	if (number < 0) {
+		log_err("no more UARs");
+		return (int)number;
+	}
+	*id = (uint32_t)number;
+	return 0;
+}
+
+static void add(struct flexio_process *process, struct flexio_uar *uar)
+{
+	vb_lock(&process->uar_lock);
+	uar->next = process->uars;
+	process->uars = uar;
+	if (uar->base)
+		uar->base->users++;
+	vb_unlock(&process->uar_lock);
+}
+
+int vb_uar_init(struct flexio_process *process)
+{
+	struct flexio_uar *uar = &process->uar;
+	int err;
+
+	*uar = (struct flexio_uar){ .process = process, .adapter = vb_accel_adapter(process->ctx) };
+	err = uar_number(&uar->id);
+	if (!err)
+		add(process, uar);
+	return err;
+}
+
+void vb_uar_finish(struct flexio_process *process)
+{
+	if (process->uar.id)
+		vb_uar_number_give(process->uar.id);
+}
+
+static flexio_status uar_new(struct flexio_process *process, const struct vb_adapter *adapter,
+			     struct flexio_uar *base, struct flexio_uar **out)
+{
+	struct flexio_uar *uar = calloc(1, sizeof(*uar));
+
+	if (!uar)
+		return fail("no memory");
+	*uar = (struct flexio_uar){ .process = process, .adapter = adapter, .base = base };
+	if (uar_number(&uar->id)) {
+		free(uar);
+		return FLEXIO_STATUS_FAILED;
+	}
+	if (!vb_handle_add(HANDLE_UAR, uar)) {
+		vb_uar_number_give(uar->id);
+		free(uar);
+		return FLEXIO_STATUS_FAILED;
+	}
+	add(process, uar);
+	atomic_fetch_add(&process->nqueues, 1);
+	*out = uar;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_uar_create(struct flexio_process *process, struct flexio_uar **flexio_uar)
+{
+	if (!vb_handle_valid(HANDLE_PROCESS, process))
+		return fail("not a process");
+	if (!flexio_uar)
+		return fail("nowhere to put the UAR");
+	return uar_new(process, process->uar.adapter, NULL, flexio_uar);
+}
+
+/* Before 24.10 a page of the host came along; it is the process's adapter that counts. */
+flexio_status flexio_uar_create_v0(struct flexio_process *process, struct mlx5dv_devx_uar *devx_uar,
+				   struct flexio_uar **flexio_uar)
+{
+	if (!devx_uar)
+		return fail("no doorbell page");
+	return flexio_uar_create(process, flexio_uar);
+}
+
+flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *to_extend,
+				struct flexio_uar **extended)
+{
+	const struct vb_adapter *adapter = vb_accel_adapter(to_extend);
+	struct flexio_uar *existing;
+
+	if (!vb_handle_valid(HANDLE_UAR, in_uar))
+		return fail("not a UAR");
+	if (!adapter || !extended)
+		return fail("no mlx5 device, or nowhere to put the UAR");
+	if (in_uar->base)
+		return fail("an extension cannot be extended");
+	if (adapter == in_uar->adapter)
+		return fail("the UAR is of %s already", adapter->config->name);
+	vb_lock(&in_uar->process->uar_lock);
+	existing = find_extension(in_uar->process, in_uar, adapter);
+	vb_unlock(&in_uar->process->uar_lock);
+	if (existing)
+		return fail("the UAR is extended to %s already", adapter->config->name);
+	return uar_new(in_uar->process, adapter, in_uar, extended);
+}
+
+/* Take it off the list, unless somebody needs it. */
+static bool unlink_uar(struct flexio_uar *uar)
+{
+	struct flexio_process *process = uar->process;
+	struct flexio_uar **link = &process->uars;
+	bool idle;
+
+	vb_lock(&process->uar_lock);
+	idle = !uar->users;
+	while (idle && *link != uar)
+		link = &(*link)->next;
+	if (idle) {
+		*link = uar->next;
+		if (uar->base)
+			uar->base->users--;
+	}
+	vb_unlock(&process->uar_lock);
+	return idle;
+}
+
+flexio_status flexio_uar_destroy(struct flexio_uar *uar)
+{
+	if (!uar)
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_handle_valid(HANDLE_UAR, uar))
+		return fail("not a UAR");
+	if (uar == &uar->process->uar)
+		return fail("a process keeps its own UAR");
+	if (!vb_handle_remove(HANDLE_UAR, uar))
+		return fail("not a UAR");
+	if (!unlink_uar(uar)) {
+		vb_handle_add(HANDLE_UAR, uar);
+		return fail("queues or extensions still use UAR %u", uar->id);
+	}
+	atomic_fetch_sub(&uar->process->nqueues, 1);
+	vb_uar_number_give(uar->id);
+	free(uar);
+	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* ---- what is asked ---- */
+
+uint32_t flexio_uar_get_id(struct flexio_uar *uar)
+{
+	if (!vb_handle_valid(HANDLE_UAR, uar)) {
+		log_err("not a UAR");
+		return UINT32_MAX;
+	}
+	return uar->id;
+}
+
+flexio_uar_device_id flexio_uar_get_extended_id(struct flexio_uar *uar)
+{
+	if (!vb_handle_valid(HANDLE_UAR, uar)) {
+		log_err("not a UAR");
+		return UINT32_MAX;
+	}
+	return uar->id;
+}

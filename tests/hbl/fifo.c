@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: MIT
+/* User FIFOs: numbers and places, every kind of store, order, back pressure, overrun, destruction. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "hbl.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct dev dev;
+
+static int open_one(void **state)
+{
+	dev_open(&dev, 0);
+	set_port(&dev, 1);
+	return 0;
+}
+
+static int close_one(void **state)
+{
+	/* After a failed test objects are left; they go with the context. */
+	return ibv_close_device(dev.context) || close(dev.accel);
+}
+
+static struct hbldv_usr_fifo *new_fifo(uint32_t port, int type, uint32_t hint)
+{
+	struct hbldv_usr_fifo_attr attr = { .port_num = port,
+					    .usr_fifo_num_hint = hint,
+					    .usr_fifo_type = (enum hbldv_usr_fifo_type)type };
+
+	errno = 0;
+	return hbldv_create_usr_fifo(dev.context, &attr);
+}
+
+static uint32_t ci_of(const struct hbldv_usr_fifo *fifo)
+{
+	return atomic_load_explicit((_Atomic uint32_t *)fifo->ci_cpu_addr, memory_order_acquire);
+}
+
+/* A QP connected to itself: what it writes it also receives. */
+static void end_connect_self(struct end *end)
+{
+	struct address self;
+
+	end_address(end, &self);
+	end_connect(end, &self, NULL);
+}
+
+/* --- places ----------------------------------------------------------------------------------------------------- */
+
+static void numbers(void **state)
+{
+	struct hbldv_usr_fifo *fifo[30];
+
+	for (uint32_t i = 0; i < 30; i++) {
+		fifo[i] = new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 0);
+		assert_non_null(fifo[i]);
+		assert_int_equal(fifo[i]->usr_fifo_num, i + 1);
+		assert_int_equal(fifo[i]->regs_offset, i % 2 ? 0x80 : 0);
+		assert_int_equal(fifo[i]->size, dev.gaudi3 ? 256 : 512);
+		assert_int_equal(fifo[i]->bp_thresh, fifo[i]->size / 2);
+		assert_int_equal(ci_of(fifo[i]), 0);
+	}
+	assert_null(new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 0));
+	assert_int_equal(errno, ENOSPC);
+	assert_int_equal(hbldv_destroy_usr_fifo(fifo[7]), 0);
+	fifo[7] = new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 0);
+	assert_int_equal(fifo[7]->usr_fifo_num, 8);
+	for (int i = 0; i < 30; i++)
+		assert_int_equal(hbldv_destroy_usr_fifo(fifo[i]), 0);
+	/* Another port has its own, the first at offset 0. */
+	set_port(&dev, 2);
+	fifo[0] = new_fifo(2, HBLDV_USR_FIFO_TYPE_DB, 0);
+	assert_int_equal(fifo[0]->usr_fifo_num, 1);
+	assert_int_equal(fifo[0]->regs_offset, 0);
+	assert_int_equal(hbldv_destroy_usr_fifo(fifo[0]), 0);
+}
+
+static void hints(void **state)
+{
+	struct hbldv_usr_fifo *a, *b;
+
+	a = new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 30);
+	assert_non_null(a);
+	assert_int_equal(a->usr_fifo_num, 30);
+	assert_int_equal(a->regs_offset, 0x80);
+	assert_null(new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 30));
+	assert_int_equal(errno, EBUSY);
+	assert_null(new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 31));
+	assert_int_equal(errno, EINVAL);
+	b = new_fifo(1, HBLDV_USR_FIFO_TYPE_CC, 0);
+	assert_int_equal(b->usr_fifo_num, 1);
+	assert_int_equal(hbldv_destroy_usr_fifo(a), 0);
+	a = new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 30);
+	assert_non_null(a);
+	assert_int_equal(hbldv_destroy_usr_fifo(a), 0);
+	assert_int_equal(hbldv_destroy_usr_fifo(b), 0);
+}
+
+static void refusals(void **state)
+{
+	assert_null(hbldv_create_usr_fifo(dev.context, NULL));
+	assert_int_equal(errno, EINVAL);
+	assert_null(hbldv_create_usr_fifo(NULL, NULL));
+	assert_int_equal(errno, EINVAL);
+	assert_null(new_fifo(0, HBLDV_USR_FIFO_TYPE_DB, 0));
+	assert_int_equal(errno, EINVAL);
+	assert_null(new_fifo(25, HBLDV_USR_FIFO_TYPE_DB, 0));
+	assert_int_equal(errno, EINVAL);
+	assert_null(new_fifo(1, 2, 0));
+	assert_int_equal(errno, EINVAL);
+	assert_null(new_fifo(2, HBLDV_USR_FIFO_TYPE_DB, 0)); /* not set up */
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(try_set_port(&dev, 2, 0, false), 0);
+	assert_null(new_fifo(2, HBLDV_USR_FIFO_TYPE_CC, 0)); /* needs ADVANCED */
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(hbldv_destroy_usr_fifo(NULL), EINVAL);
+}
+
+/* --- stores ----------------------------------------------------------------------------------------------------- */
+
+/* One kind of store after the other; each must be one doorbell, in order. */
+static void ring_with(struct fifo *fifo, int kind, uint32_t qpn, uint32_t pi)
+{
+	uint64_t value = (uint64_t)qpn << 32 | pi, pair[2] = { value, 0 };
+	char *regs = (char *)fifo->usr->regs_cpu_addr + fifo->usr->regs_offset;
+
+	switch (kind) {
+	case 0:
+		fifo_ring(fifo, qpn, pi);
+		return;
+	case 1:
+		fifo_ring32(fifo, qpn, pi);
+		return;
+	case 2: /* the port byte is not looked at */
+		*(volatile uint64_t *)regs = value | 0xabull << 56;
+		break;
+	case 3: /* and neither are the reserved bits */
+		*(volatile uint64_t *)regs = value | 0x3ffull << 22;
+		break;
+	case 4:
+		memcpy(regs, &value, 8);
+		break;
+#ifdef __x86_64__
+	case 5:
+		__asm__ volatile("movnti %0, (%1)" : : "r"(value), "r"(regs) : "memory");
+		break;
+	case 6: /* a vector store reaches the first two registers, and two that are none */
+		__asm__ volatile("movdqu %0, %%xmm0; movdqa %%xmm0, (%1)"
+				 :
+				 : "m"(pair), "r"(regs)
+				 : "memory", "xmm0");
+		break;
+#endif
+	default: /* a second store of the first register is the one that counts */
+		((volatile uint32_t *)regs)[0] = 0x123;
+		((volatile uint32_t *)regs)[0] = pi;
+		((volatile uint32_t *)regs)[1] = qpn;
+	}
+	fifo->pi++;
+}
+
+static void kinds_of_stores(void **state)
+{
+	struct mem mem;
+	struct fifo fifo;
+	struct end end;
+	struct cqe cqe;
+
+	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	end_connect_self(&end);
+	mem_host(&mem, &dev, 4096);
+	/* The second FIFO, so that the offset is not 0. */
+	struct hbldv_usr_fifo *first = new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 0);
+
+	fifo_create(&fifo, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	assert_int_equal(fifo.usr->regs_offset, 0x80);
+	for (int i = 0; i < 200; i++) {
+		end_post(&end,
+			 &(struct wqe){ .opcode = LINEAR,
+					.size = 8,
+					.tag = (uint32_t)i,
+					.completion = CQ,
+					.local = mem.va,
+					.remote = mem.va + 64 },
+			 true);
+		ring_with(&fifo, i % 8, end.q.qp_num, end_pi(&end));
+		cq_wait(&end.res, &cqe);
+		assert_int_equal(cqe.tag, i);
+		cq_wait(&end.req, &cqe);
+		assert_int_equal(cqe.tag, ~(uint32_t)i);
+		assert_int_equal(ci_of(fifo.usr), dev.gaudi3 ? 2 * (i + 1) : (i + 1) % 64);
+	}
+	/* Stores that reach no register are nothing, and the page reads as zero. */
+	volatile char *page = fifo.usr->regs_cpu_addr;
+
+	page[0x80] = 1;
+	*(volatile uint16_t *)(page + 0x84) = 1;
+	*(volatile uint32_t *)(page + 0x88) = 1;
+	*(volatile uint64_t *)(page + 0) = ~0ull;
+	*(volatile uint32_t *)(page + 4092) = 1;
+	assert_int_equal(*(volatile uint64_t *)(page + 0x80), 0);
+	assert_true(no_event(&dev));
+	assert_int_equal(hbldv_destroy_usr_fifo(fifo.usr), 0);
+	assert_int_equal(hbldv_destroy_usr_fifo(first), 0);
+	end_destroy(&end);
+	mem_free(&mem);
+}
+
+/* Threads that write two halves at the same time do not get each other's. */
+static struct fifo shared;
+
+struct ringer {
+	pthread_t thread;
+	struct end end;
+	struct mem *mem;
+	int count;
+	bool halves;
+};
+
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Space is counted by the program, as on hardware; the stores themselves are not under the lock. */
+static void take_space(void)
+{
+	for (;;) {
+		pthread_mutex_lock(&shared_lock);
+		if (fifo_free(&shared) > 8) {
+			shared.pi++;
+			pthread_mutex_unlock(&shared_lock);
+			return;
+		}
+		pthread_mutex_unlock(&shared_lock);
+		sched_yield();
+	}
+}
+
+static void *ring_many(void *arg)
+{
+	struct ringer *r = arg;
+	volatile uint32_t *regs =
+		(uint32_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset);
+	struct cqe cqe;
+
+	for (int i = 0; i < r->count; i++) {
+		bool last = i % 32 == 31 || i == r->count - 1;
+
+		end_post(&r->end,
+			 &(struct wqe){ .opcode = NOP, .tag = (uint32_t)i }, last);
+		take_space();
+		if (r->halves) {
+			regs[0] = end_pi(&r->end);
+			regs[1] = r->end.q.qp_num;
+		} else {
+			*(volatile uint64_t *)regs = (uint64_t)r->end.q.qp_num << 32 | end_pi(&r->end);
+		}
+		if (!last)
+			continue;
+		cq_wait(&r->end.req, &cqe);
+		CHECK(cqe.tag == ~(uint32_t)i);
+	}
+	return NULL;
+}
+
+/* A doorbell that is lost leaves its completion out for ever; one too many is a bad index. */
+static void ring_from_threads(int count, bool halves)
+{
+	struct ringer r[2];
+
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	for (int i = 0; i < 2; i++) {
+		r[i] = (struct ringer){ .count = count, .halves = halves };
+		end_create(&r[i].end, &dev, &(struct end_attr){ .port = 1 });
+		end_connect_self(&r[i].end);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&r[i].thread, NULL, ring_many, &r[i]), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(r[i].thread, NULL), 0);
+	assert_int_equal(ci_of(shared.usr),
+			 dev.gaudi3 ? 4u * (uint32_t)count & 0x7ff : 2u * (uint32_t)count & 63);
+	assert_true(no_event(&dev));
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	for (int i = 0; i < 2; i++)
+		end_destroy(&r[i].end);
+}
+
+static void million_doorbells(void **state)
+{
+	ring_from_threads(500000, false);
+}
+
+static void halves_from_threads(void **state)
+{
+	ring_from_threads(50000, true);
+}
+
+/* --- back pressure ---------------------------------------------------------------------------------------------- */
+
+enum { BIG = 64 << 20, COPIES = 16 }; /* one doorbell, a second's work */
+
+struct slow {
+	pthread_t thread;
+	struct end end;
+	struct mem mem;
+	atomic_bool started, finished;
+};
+
+/* The store returns when the card has carried the copy out: until then the FIFO stands still. */
+static void *ring_slow(void *arg)
+{
+	struct slow *s = arg;
+
+	s->started = true;
+	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
+		(uint64_t)s->end.q.qp_num << 32 | end_pi(&s->end);
+	s->finished = true;
+	return NULL;
+}
+
+static void start_slow(struct slow *s)
+{
+	for (int i = 0; i < COPIES; i++)
+		end_post(&s->end,
+			 &(struct wqe){ .opcode = LINEAR,
+					.size = BIG / 2,
+					.local = s->mem.va,
+					.remote = s->mem.va + BIG / 2 },
+			 i == COPIES - 1);
+	s->started = s->finished = false;
+	shared.pi++;
+	CHECK(!pthread_create(&s->thread, NULL, ring_slow, s));
+	/* Until its doorbell was taken: what comes now waits behind it. */
+	while (!s->started || (fifo_free(&shared) < (dev.gaudi3 ? 128 : 64) && !s->finished))
+		sched_yield();
+}
+
+static void finish_slow(struct slow *s)
+{
+	struct cqe cqe;
+
+	CHECK(!pthread_join(s->thread, NULL));
+	cq_wait(&s->end.req, &cqe);
+}
+
+static void full_fifo(void **state)
+{
+	uint32_t capacity = dev.gaudi3 ? 128 : 64, rung, lowest = capacity;
+	bool waited = false, overrun = false;
+	struct slow slow = { 0 };
+	struct end end;
+	struct cqe cqe;
+
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
+	end_create(&end, &dev, &(struct end_attr){ .port = 1, .wqes = 4096, .cqes = 8192 });
+	end_connect_self(&slow.end);
+	end_connect_self(&end);
+	mem_device(&slow.mem, &dev, BIG);
+	/* A program that counts never loses one, however long the FIFO stands still. */
+	for (int round = 0; round < 20 && !waited; round++) {
+		start_slow(&slow);
+		for (rung = 0; rung < capacity + 50; rung++) {
+			uint32_t room = fifo_free(&shared);
+
+			lowest = room < lowest ? room : lowest;
+			waited |= room <= 2 && !slow.finished;
+			end_post(&end, &(struct wqe){ .opcode = NOP, .tag = rung }, true);
+			fifo_ring(&shared, end.q.qp_num, end_pi(&end));
+		}
+		for (uint32_t i = 0; i < rung; i++) {
+			cq_wait(&end.req, &cqe);
+			assert_int_equal(cqe.tag, ~i);
+		}
+		finish_slow(&slow);
+	}
+	assert_true(waited);
+	assert_true(no_event(&dev));
+	/* One that does not gets an event, and the port goes on. */
+	for (int round = 0; round < 20 && !overrun; round++) {
+		shared.pi = ci_of(shared.usr) / (dev.gaudi3 ? 2 : 1);
+		start_slow(&slow);
+		for (rung = 0; rung < 2 * capacity; rung++)
+			*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr +
+					       shared.usr->regs_offset) =
+				(uint64_t)end.q.qp_num << 32 | end_pi(&end);
+		overrun = !slow.finished;
+		finish_slow(&slow);
+	}
+	assert_true(overrun);
+	expect_event(&dev, IBV_EVENT_PORT_ERR);
+	assert_true(no_event(&dev)); /* one, not one for each */
+	end_post(&end, &(struct wqe){ .opcode = NOP, .tag = 7 }, true);
+	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
+		(uint64_t)end.q.qp_num << 32 | end_pi(&end);
+	cq_wait(&end.req, &cqe);
+	assert_int_equal(cqe.tag, ~7u);
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	end_destroy(&end);
+	end_destroy(&slow.end);
+	mem_free(&slow.mem);
+}
+
+/* --- the end of a FIFO ------------------------------------------------------------------------------------------ */
+
+static void destroy_drains(void **state)
+{
+	struct slow slow = { 0 };
+	struct end end;
+	struct cqe cqe;
+	uint32_t first;
+
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	first = shared.usr->usr_fifo_num;
+	end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
+	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	end_connect_self(&slow.end);
+	end_connect_self(&end);
+	mem_device(&slow.mem, &dev, BIG);
+	start_slow(&slow);
+	for (uint32_t i = 0; i < 20; i++) {
+		end_post(&end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
+		fifo_ring(&shared, end.q.qp_num, end_pi(&end));
+	}
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_true(cq_poll(&end.req, &cqe)); /* now, not later */
+		assert_int_equal(cqe.tag, ~i);
+	}
+	finish_slow(&slow);
+	/* The next owner of the number starts at 0. */
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	assert_int_equal(shared.usr->usr_fifo_num, first);
+	assert_int_equal(ci_of(shared.usr), 0);
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	end_destroy(&end);
+	end_destroy(&slow.end);
+	mem_free(&slow.mem);
+}
+
+static sigjmp_buf back;
+
+static void on_segv(int sig)
+{
+	siglongjmp(back, 1);
+}
+
+static void destroyed_page_faults(void **state)
+{
+	struct sigaction action = { .sa_handler = on_segv }, before;
+	struct fifo fifo;
+	volatile uint64_t *regs;
+	bool faulted = false;
+
+	fifo_create(&fifo, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	regs = (uint64_t *)((char *)fifo.usr->regs_cpu_addr + fifo.usr->regs_offset);
+	*regs = (uint64_t)8000 << 32; /* no such QP: an event, and the index moves on */
+	expect_event(&dev, IBV_EVENT_PORT_ERR);
+	assert_int_equal(ci_of(fifo.usr), dev.gaudi3 ? 2 : 1);
+	assert_int_equal(hbldv_destroy_usr_fifo(fifo.usr), 0);
+	assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+	if (!sigsetjmp(back, 1))
+		*regs = 1;
+	else
+		faulted = true;
+	assert_true(faulted);
+	assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+}
+
+/* A thread that blocks every signal rings, too. */
+static void *ring_blocked(void *arg)
+{
+	struct end *end = arg;
+	sigset_t all;
+	struct cqe cqe;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
+	for (uint32_t i = 0; i < 100; i++) {
+		end_post(end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
+		fifo_ring(&shared, end->q.qp_num, end_pi(end));
+		cq_wait(&end->req, &cqe);
+		CHECK(cqe.tag == ~i);
+	}
+	return NULL;
+}
+
+static void blocked_signals(void **state)
+{
+	pthread_t thread;
+	struct end end;
+
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	end_connect_self(&end);
+	assert_int_equal(pthread_create(&thread, NULL, ring_blocked, &end), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	end_destroy(&end);
+}
+
+#define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_one, close_one)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_DEVICE(numbers),
+		WITH_DEVICE(hints),
+		WITH_DEVICE(refusals),
+		WITH_DEVICE(kinds_of_stores),
+		WITH_DEVICE(million_doorbells),
+		WITH_DEVICE(halves_from_threads),
+		WITH_DEVICE(full_fifo),
+		WITH_DEVICE(destroy_drains),
+		WITH_DEVICE(destroyed_page_faults),
+		WITH_DEVICE(blocked_signals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

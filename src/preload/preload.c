@@ -317,6 +317,13 @@ int access(const char *path, int mode)
 	return exists(path) ? 0 : REAL(access)(path, mode);
 }
 
+PUBLIC int faccessat(int dir, const char *path, int mode, int flags);
+
+int faccessat(int dir, const char *path, int mode, int flags)
+{
+	return exists(path) ? 0 : REAL(faccessat)(dir, path, mode, flags);
+}
+
 static void describe(const char *path, struct stat *st)
 {
 	unsigned int number;

@@ -604,12 +604,24 @@ static void encap(void **state)
 	for (int i = 0; i < 6; i++) {
 		bad = attr;
 		switch (i) {
-		case 0: bad.port_num = 0; break;
-		case 1: bad.ipv4_addr = 0; break;
-		case 2: bad.tnl_hdr_size = 33; break;
-		case 3: bad.tnl_hdr_ptr = 0; break;
-		case 4: bad.encap_type = (enum hbldv_encap_type)3; break;
-		case 5: bad.encap_type = HBLDV_ENCAP_TYPE_NO_ENC; break; /* but a header */
+		case 0:
+			bad.port_num = 0;
+			break;
+		case 1:
+			bad.ipv4_addr = 0;
+			break;
+		case 2:
+			bad.tnl_hdr_size = 33;
+			break;
+		case 3:
+			bad.tnl_hdr_ptr = 0;
+			break;
+		case 4:
+			bad.encap_type = (enum hbldv_encap_type)3;
+			break;
+		case 5:
+			bad.encap_type = HBLDV_ENCAP_TYPE_NO_ENC;
+			break; /* but a header */
 		}
 		assert_null(hbldv_create_encap(dev.context, &bad));
 		assert_int_equal(errno, EINVAL);

@@ -171,10 +171,8 @@ static void wrong_index(void **state)
 {
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
 	end_post(&t.end[0],
-		 &(struct wqe){ .opcode = LINEAR,
-				.size = 8,
-				.local = t.mem[0].va,
-				.remote = t.mem[1].va },
+		 &(struct wqe){
+			 .opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va },
 		 true);
 	((uint32_t *)t.end[0].q.swq_cpu_addr)[0] ^= 0x500;
 	ring(end_pi(&t.end[0]));
@@ -293,10 +291,8 @@ static void refused(const char *log)
 static void remote_address(void **state)
 {
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
-	post(&(struct wqe){ .opcode = LINEAR,
-			    .size = 8,
-			    .local = t.mem[0].va,
-			    .remote = t.mem[1].va + 65536 });
+	post(&(struct wqe){
+		.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va + 65536 });
 	refused("syndrome 0x45");
 }
 
@@ -305,10 +301,8 @@ static void remote_key(void **state)
 	const struct conn_attr attr = { .local_key = 1, .remote_key = 2 };
 
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, &attr);
-	post(&(struct wqe){ .opcode = LINEAR,
-			    .size = 8,
-			    .local = t.mem[0].va,
-			    .remote = t.mem[1].va });
+	post(&(struct wqe){
+		.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va });
 	refused("syndrome 0x45");
 }
 
@@ -332,10 +326,8 @@ static void remote_memory_gone(void **state)
 static void request_of_another_queue(void **state)
 {
 	make_ends(HBLDV_WQ_READ_RDV, HBLDV_WQ_WRITE, false, NULL);
-	post(&(struct wqe){ .opcode = RDV_READ,
-			    .size = 8,
-			    .local = t.mem[0].va,
-			    .remote = t.mem[1].va });
+	post(&(struct wqe){
+		.opcode = RDV_READ, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va });
 	refused("syndrome 0x46");
 }
 
@@ -360,10 +352,8 @@ static void nobody_answers(void **state)
 
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, &attr);
 	assert_int_equal(ibv_destroy_qp(t.end[1].qp), 0);
-	post(&(struct wqe){ .opcode = LINEAR,
-			    .size = 8,
-			    .local = t.mem[0].va,
-			    .remote = t.mem[1].va });
+	post(&(struct wqe){
+		.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va });
 	failed("syndrome 0x47");
 }
 

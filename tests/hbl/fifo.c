@@ -251,14 +251,14 @@ static void *ring_many(void *arg)
 	for (int i = 0; i < r->count; i++) {
 		bool last = i % 32 == 31 || i == r->count - 1;
 
-		end_post(&r->end,
-			 &(struct wqe){ .opcode = NOP, .tag = (uint32_t)i }, last);
+		end_post(&r->end, &(struct wqe){ .opcode = NOP, .tag = (uint32_t)i }, last);
 		take_space();
 		if (r->halves) {
 			regs[0] = end_pi(&r->end);
 			regs[1] = r->end.q.qp_num;
 		} else {
-			*(volatile uint64_t *)regs = (uint64_t)r->end.q.qp_num << 32 | end_pi(&r->end);
+			*(volatile uint64_t *)regs =
+				(uint64_t)r->end.q.qp_num << 32 | end_pi(&r->end);
 		}
 		if (!last)
 			continue;

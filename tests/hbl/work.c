@@ -26,10 +26,8 @@ static void make_ends(enum hbldv_qp_wq_types a, enum hbldv_qp_wq_types b, bool w
 {
 	for (int i = 0; i < 2; i++)
 		end_create(&t.end[i], &t.dev[i],
-			   &(struct end_attr){ .port = 1,
-					       .wqes = 64,
-					       .type = i ? b : a,
-					       .wide = wide });
+			   &(struct end_attr){
+				   .port = 1, .wqes = 64, .type = i ? b : a, .wide = wide });
 	ends_connect(&t.end[0], &t.end[1], attr);
 }
 
@@ -344,10 +342,8 @@ static void keys(void **state)
 	const struct conn_attr attr = { .local_key = 0x1234, .remote_key = 0x1234 };
 
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, &attr);
-	post(0, &(struct wqe){ .opcode = LINEAR,
-			       .size = 8,
-			       .local = t.mem[0].va,
-			       .remote = t.mem[1].va });
+	post(0, &(struct wqe){
+			.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va });
 	requester_done(0, 0, 8);
 	nothing_more();
 }
@@ -404,10 +400,12 @@ static void shared_gid(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(linear),		TEST(completion_types), TEST(inline_data), TEST(wrap_around),
-		TEST(batches),		TEST(strides),		TEST(rendezvous_write),
-		TEST(rendezvous_read),	TEST(fetch_add),	TEST(keys),	   TEST(loopback),
-		TEST(shared_gid),
+		TEST(linear),           TEST(completion_types),
+		TEST(inline_data),      TEST(wrap_around),
+		TEST(batches),          TEST(strides),
+		TEST(rendezvous_write), TEST(rendezvous_read),
+		TEST(fetch_add),        TEST(keys),
+		TEST(loopback),         TEST(shared_gid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

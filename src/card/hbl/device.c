@@ -10,6 +10,7 @@
  */
 #include "card/hbl/internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static struct vb_hbl *by_fd(int fd)
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
 		struct vb_hbl *hbl = vb_hbl_find(i);
 
-		if (hbl && hbl->inode == st.st_ino && S_ISREG(st.st_mode))
+		if (hbl && hbl->inode == st.st_ino && hbl->file_dev == st.st_dev)
 			return hbl;
 	}
 	return NULL;
@@ -125,6 +126,7 @@ static int open_file(struct vb_hbl *hbl, int flags)
 		return ret;
 	}
 	hbl->inode = st.st_ino;
+	hbl->file_dev = st.st_dev;
 	hbl->fd = fd;
 	return 0;
 }
@@ -222,6 +224,29 @@ static bool is_accel(int fd)
 	return found;
 }
 
+/*
+ * Another descriptor of the same file, which the program keeps: shells and many programs move a descriptor to another number
+ * by dup2() and close().
+ */
+static int find_duplicate(struct vb_hbl *hbl, int closing)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int found = -1;
+
+	while (dir && found < 0 && (entry = readdir(dir))) {
+		int fd = atoi(entry->d_name);
+		struct stat st;
+
+		if (entry->d_name[0] != '.' && fd != closing && fd != hbl->memory.fd &&
+		    !fstat(fd, &st) && st.st_ino == hbl->inode && st.st_dev == hbl->file_dev)
+			found = fd;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
 void vb_hbl_accel_close(int fd)
 {
 	if (!is_accel(fd))
@@ -232,8 +257,8 @@ void vb_hbl_accel_close(int fd)
 
 		if (!hbl || hbl->fd != fd || hbl->own_fd)
 			continue;
-		hbl->fd = -1;
-		if (!hbl->has_context)
+		hbl->fd = find_duplicate(hbl, fd);
+		if (hbl->fd < 0 && !hbl->has_context)
 			let_go(hbl);
 	}
 	pthread_mutex_unlock(&devices_lock);

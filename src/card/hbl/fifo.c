@@ -120,16 +120,20 @@ static bool is_empty(struct vb_hbl_fifo *fifo)
 	return empty;
 }
 
-static void consume(struct vb_hbl_fifo *fifo)
+/* True where it was this thread that carried entries out. */
+static bool consume(struct vb_hbl_fifo *fifo)
 {
 	uint32_t entry[4];
+	bool any = false;
 
 	/* Looked at again after letting go: an entry stored just before that was left to us. */
 	while (!is_empty(fifo) && vb_trylock(&fifo->consumer)) {
 		while (take(fifo, entry))
 			carry_out(fifo, entry);
 		vb_unlock(&fifo->consumer);
+		any = true;
 	}
+	return any;
 }
 
 /* --- stores ----------------------------------------------------------------------------------------------------- */
@@ -180,8 +184,8 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	if (!pushed)
 		return;
 	vb_read_lock();
-	consume(fifo);
-	if (vb_hbl_pending() == VB_PENDING_RUNNABLE)
+	/* What follows from it, too; but not what follows from the work of another thread, which may be long at it. */
+	if (consume(fifo) && vb_hbl_pending() == VB_PENDING_RUNNABLE)
 		vb_hbl_work();
 	vb_read_unlock();
 }

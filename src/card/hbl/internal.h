@@ -130,9 +130,9 @@ struct vb_hbl {
 	struct vb_adapter *adapter;
 	uint32_t number; /* N of hbl_N */
 	enum vb_generation generation;
-	uint32_t epoch; /* of the fabric: a forked child must not touch it */
-	int fd;         /* the program's descriptor of accelN; -1: none */
-	uint64_t inode; /* of that file, so that a duplicate is known too */
+	uint32_t epoch;           /* of the fabric: a forked child must not touch it */
+	int fd;                   /* the program's descriptor of accelN; -1: none */
+	uint64_t inode, file_dev; /* of that file, so that a duplicate is known too */
 	bool has_context, own_fd;
 	struct vb_hbl_memory memory;
 	pthread_mutex_t mutex;

@@ -270,6 +270,10 @@ int vb_hbl_memory_map_host(struct vb_hbl_memory *memory, void *host, uint64_t si
 
 	if (!host || !size || size > MAX_SIZE || (uintptr_t)host > UINTPTR_MAX - size)
 		return -EINVAL;
+	/* As at every registration: the program may have put a handler of its own in front since. */
+	ret = vb_fault_arm();
+	if (ret)
+		return ret;
 	if (!vb_fault_readable(host, size))
 		return -EFAULT;
 	map.va = (uintptr_t)host & (VB_HBL_PAGE - 1); /* the offset in the page stays */

@@ -40,6 +40,9 @@ static const struct {
 	{ "doca/include", "include" },
 	{ "doca/lib/x86_64-linux-gnu", "lib" },
 	{ "doca/lib/aarch64-linux-gnu", "lib" },
+	/* where ../.. of its pkgconfig folder leads those who count names instead of following links */
+	{ "doca/lib/lib", "lib" },
+	{ "doca/lib/include", "include" },
 	{ "flexio/bin", "bin" },
 	{ "flexio/include", "include" },
 	{ "flexio/lib", "lib" },
@@ -246,6 +249,11 @@ static int set_environment(void)
 		ret = tools_path(dir, "lib/pkgconfig");
 	if (!ret)
 		ret = tools_prepend("PKG_CONFIG_PATH", dir);
+	/* the vendor's own set-up has its tools in PATH, and some scripts rely on it */
+	if (!ret)
+		ret = tools_path(dir, "bin");
+	if (!ret)
+		ret = tools_prepend("PATH", dir);
 	return ret;
 }
 

@@ -120,6 +120,39 @@ def check_the_rest_of_opt_stays(cwd):
     equal(os.path.exists('/opt/mellanox/mark'), False, 'a file of the view')
 
 
+def check_meson_project(cwd):
+    """Dependencies by their pkg-config names, device code by a custom target, dpacc from PATH."""
+    can_namespace(cwd)
+    write(cwd, 'device.c', ADD)
+    write(cwd, 'host.c', '''
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+#include <libflexio/flexio.h>
+extern struct flexio_app *app;
+extern flexio_func_t add;
+int main(void)
+{
+	struct ibv_context *ctx = ibv_open_device(ibv_get_device_list(NULL)[0]);
+	struct flexio_process *process;
+	uint64_t sum = 0;
+	return flexio_process_create(ctx, app, NULL, &process) ||
+	       flexio_process_call(process, &add, &sum, (uint64_t)44, (uint64_t)55) || sum != 99 ||
+	       flexio_process_destroy(process);
+}
+''')
+    write(cwd, 'meson.build', '''
+project('user', 'c')
+device = custom_target(input: 'device.c', output: 'app.a', command: ['dpacc', '@INPUT@', '-o', '@OUTPUT@', '-hostcc=gcc',
+  '--devicecc-options=-O2, -Wall', '--app-name=app'])
+host = executable('host', 'host.c', link_with: device,
+  dependencies: [dependency('libibverbs'), dependency('libmlx5', version: '>= 1.24.44'), dependency('libflexio')])
+test('host', host)
+''')
+    for paths in ('', '/opt/mellanox/doca/lib/x86_64-linux-gnu/pkgconfig:/opt/mellanox/flexio/lib/pkgconfig'):
+        script = f'export PKG_CONFIG_PATH={paths}:$PKG_CONFIG_PATH; rm -rf build && meson setup build && meson test -C build'
+        expect(run(VERBATIM, 'sdk', '--', 'bash', '-c', script, cwd=cwd), 0, stdout=r'^Ok: +1 *$')
+
+
 def check_inside_itself(cwd):
     can_namespace(cwd)
     expect(run(VERBATIM, 'sdk', '--', VERBATIM, 'sdk', '--', '/opt/mellanox/doca/tools/dpacc', '-V', cwd=cwd), 0,
@@ -131,6 +164,7 @@ def check_inside_itself(cwd):
 def check_environment(cwd):
     can_namespace(cwd)
     show = ('sdk', '--', 'sh', '-c', 'echo "$PKG_CONFIG_PATH|$LD_LIBRARY_PATH"')
+    expect(run(VERBATIM, 'sdk', '--', 'sh', '-c', 'command -v dpacc', cwd=cwd), 0, stdout=rf'^{STAGE}/bin/dpacc$')
     expect(run(VERBATIM, *show, cwd=cwd), 0, stdout=rf'^{STAGE}/lib/pkgconfig\|{STAGE}/lib$')
     expect(run(VERBATIM, *show, cwd=cwd, env={'PKG_CONFIG_PATH': '/a', 'LD_LIBRARY_PATH': '/b'}), 0,
            stdout=rf'^{STAGE}/lib/pkgconfig:/a\|{STAGE}/lib:/b$')

@@ -69,6 +69,7 @@ def check_inputs_that_are_not_there(cwd):
     fails(cwd, 'a.c', 'absent.dpa.o', '-o', 'x.a', stderr=r'^dpacc: absent\.dpa\.o: No such file')
     fails(cwd, 'folder.c', '-o', 'x.a', stderr=r'folder\.c')
     fails(cwd, '.', '-o', 'x.a', stderr=r'^dpacc: \.: is a folder')
+    fails(cwd, '/dev/null', '-o', 'x.a', stderr=r'^dpacc: /dev/null: is no ordinary file')
     fails(cwd, 'a.c', '-device-libs=absent.a', '-o', 'x.a', stderr=r'absent\.a: No such file')
 
 
@@ -155,7 +156,8 @@ def check_damaged_function_lists(cwd):
              'f what extern l 1 a.c', 'f rpc static2 l 1 a.c', 'f rpc extern l x a.c', 'f rpc extern l 1', 'f',
              'n' * 300 + ' rpc extern l 1 a.c', ' rpc extern l 1 a.c', 'f rpc extern  1 a.c', 'f\\\\000 rpc extern l 1 a.c']
     for number, line in enumerate(lines):
-        write(cwd, 'a.c', f'__asm__(".pushsection .dpa_meta,\\"\\",@progbits\\n.ascii \\"{line}\\\\n\\"\\n.popsection\\n");\n')
+        write(cwd, 'a.c', f'__asm__(".pushsection .dpa_meta,\\"\\",@progbits\\n.ascii \\"{line}\\\\n\\"\\n.popsection\\n");\n'
+              'long f(int a) { return a; }\n')
         if number == 0:
             expect(dpacc(cwd, 'a.c', '-o', 'x.a'))
             (cwd / 'x.a').unlink()

@@ -105,6 +105,10 @@ def check_lists_have_commas_and_spaces(cwd):
     done = expect(dpacc(cwd, '-dryrun', 'a.c', '-devicelink-options=-Wl,--defsym,x=1', '-devicelink-options=-Map=m'))
     expect(done, 0, stderr=r'ld\.lld .* --defsym x=1 -Map=m ')
     expect(dpacc(cwd, '-dryrun', 'a.c', '-devicecc-options=-DX="open'), 2, stderr='quote')
+    # so are those of a macro's arguments
+    expect(dpacc(cwd, '-dryrun', 'a.c', '-devicecc-options=-DA=V(24,7,(1,0)),-DB'), 0,
+           stderr=r"'-DA=V\(24,7,\(1,0\)\)' -DB ")
+    expect(dpacc(cwd, '-dryrun', 'a.c', '-devicecc-options=-DA=(,-DB'), 0, stderr=r"'-DA=\(' -DB ")
     # scripts pass what they have, which may be nothing
     expect(dpacc(cwd, '-dryrun', 'a.c', '--device-libs=', '--devicelink-options=', '-hostcc-options=',
                  '--devicecc-options='))
@@ -167,6 +171,10 @@ def check_wrong_command_lines(cwd):
         (['a.c', 'b.c', '-c', '-o', 'x.o'], '-o names one file'),
         (['a.c', '-c', '-gen-libs', '-o', 'x'], 'exclude each other'),
         (['a.c', '-gen-libs'], '-gen-libs needs -o'),
+        # no abbreviations of -gen-libs, -flto and -shared
+        (['a.c', '-o', 'x.a', '-g'], '-g: options of the device compiler go into -devicecc-options'),
+        (['a.c', '-o', 'x.a', '-f'], '-f: options of the device compiler go into -devicecc-options'),
+        (['a.c', '-o', 'x.a', '-s'], '-s: options of the device compiler go into -devicecc-options'),
         (['a.c', '-c', '-shared'], '-shared goes with neither'),
     ]
     for args, message in wrong:
@@ -180,6 +188,7 @@ def check_application_names(cwd):
         expect(dpacc(cwd, 'a.c', f'-app-name={name}'), 2, stderr='is no C identifier')
     expect(dpacc(cwd, 'a.c', '-app-name', 'a' * 257), 2, stderr='longer than 256')
     expect(dpacc(cwd, '-dryrun', 'a.c', '-app-name', 'a' * 200))
+    expect(dpacc(cwd, 'a.c', '-app-name=add'), 1, stderr=r"^a\.c:3: error: function 'add' .*same name; .* -app-name")
     for name in ('_', 'stdout', 'A1_'):
         expect(dpacc(cwd, '-dryrun', 'a.c', '-app-name', name), 0, stderr=rf'{name}\.meta\.c')
 

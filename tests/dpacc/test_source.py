@@ -127,6 +127,30 @@ __dpa_rpc__ int uses(void) { return hidden(); }
                'behind': 0, 'elsewhere': 8, 'uses': 0}, f'functions {options}')
 
 
+def check_one_header_by_two_names(cwd):
+    write(cwd, 'head.h', 'static __dpa_rpc__ int in_header(int a) { return a; }\n')
+    write(cwd, 'a.c', '#include "head.h"\n')
+    write(cwd, 'sub/b.c', '#include "../head.h"\n')
+    write(cwd, 'c.c', f'#include "{cwd}/head.h"\n')
+    equal(registered(cwd, 'a.c', 'sub/b.c', 'c.c'), {'__dpa_static_in_header': 8}, 'functions')
+
+
+def check_inline(cwd):
+    """C99's inline alone makes no function."""
+    write(cwd, 'a.c', '\ninline __dpa_rpc__ int f(int a) { return a; }\n')
+    expect(dpacc(cwd, 'a.c', '-o', 'x.a'), 1, stderr=r"^a\.c:2: error: function 'f' .*it has no code; 'inline' needs 'static'")
+    equal(files(cwd), ['a.c'], 'files')
+    equal(registered(cwd, 'a.c', '-devicecc-options=-std=gnu89'), {'f': 8}, 'functions')
+    write(cwd, 'a.c', 'extern inline __dpa_rpc__ int f(int a) { return a; }\n'
+          'static inline __dpa_rpc__ int g(int a) { return a; }\n')
+    equal(registered(cwd, 'a.c'), {'f': 8, '__dpa_static_g': 8}, 'functions')
+
+
+def check_linker_messages_name_the_source(cwd):
+    write(cwd, 'a.c', 'int absent(int); __dpa_rpc__ int f(int a) { return absent(a); }\n')
+    expect(dpacc(cwd, 'a.c', '-o', 'x.a'), 1, stderr=r'undefined symbol: absent\n>>> referenced by a\.c$')
+
+
 def check_same_name_twice(cwd):
     write(cwd, 'a.c', '\nstatic __dpa_rpc__ int twin(void) { return 1; }\n')
     write(cwd, 'b.c', '\n\nstatic __dpa_rpc__ int twin(void) { return 2; }\n')

@@ -84,7 +84,7 @@ bool is_identifier(const char *name);
 /* --- words.c --- */
 
 /* Split an option list at spaces, and at commas if asked to; quotes and backslashes keep them. Commas after -Wl, -Wa,
- * -Wp belong to that option. False after a message where a quote is not closed. */
+ * -Wp belong to that option, and those inside parentheses to the word, as in -DV=VER(24,7,0). False after a message where a quote is not closed. */
 bool words_split(const char *text, bool commas, struct list *out);
 
 /* --- tools.c: where things are --- */
@@ -185,6 +185,8 @@ int archive_members(const void *data, size_t size, struct member **members, int 
 /* A section of an ELF file in memory: 1 found, 0 not there, -1 no or damaged ELF (no message). */
 int elf_section(const void *data, size_t size, const char *name, const void **section,
 		size_t *section_size);
+/* Whether an ELF file in memory defines a symbol. */
+bool elf_defines(const void *data, size_t size, const char *name);
 /* The bytes of a file; NULL after a message. */
 const void *file_read(const char *path, size_t *size);
 

@@ -6,6 +6,7 @@
  */
 #include "dpacc.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -60,6 +61,29 @@ static int add_attributes(const struct options *opt, const struct image *image)
 	return run_command(&argv);
 }
 
+/* What the host could not register or link later is an error now. */
+static int check_functions(const struct options *opt, const struct image *image,
+			   const void *program, size_t size)
+{
+	int errors = 0;
+
+	for (int i = 0; i < image->functions.n; i++) {
+		const struct function *f = &image->functions.v[i];
+		const char *what = NULL;
+
+		if (!elf_defines(program, size, function_symbol(f)))
+			what = "it has no code; 'inline' needs 'static' or 'extern'";
+		else if (!strcmp(f->name, opt->app_name))
+			what = "the application has the same name; choose another with -app-name";
+		if (!what)
+			continue;
+		fprintf(stderr, "%s:%u: error: function '%s' called from the host: %s\n", f->file,
+			f->line, f->name, what);
+		errors++;
+	}
+	return errors ? -1 : 0;
+}
+
 /* Which functions the linked program has. */
 static int read_functions(const struct options *opt, struct image *image)
 {
@@ -77,7 +101,9 @@ static int read_functions(const struct options *opt, struct image *image)
 		say("%s: the linked device program is damaged", image->file);
 		return -1;
 	}
-	return found ? meta_parse(section, length, image->file, &image->functions) : 0;
+	if (found && meta_parse(section, length, image->file, &image->functions))
+		return -1;
+	return check_functions(opt, image, data, size);
 }
 
 /* Before the linker says it less well. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct function *functions_add(struct functions *list)
 {
@@ -76,10 +77,19 @@ static int parse_line(char *line, struct functions *out)
 	return !*end && valid(f, words[1], words[2]) ? 0 : -1;
 }
 
+/* head.h and sub/../head.h; of files that are gone the names decide. */
+static bool same_path(const char *a, const char *b)
+{
+	struct stat sa, sb;
+
+	return !strcmp(a, b) ||
+	       (!stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino);
+}
+
 /* The same function from a header that several sources include is one. */
 static bool same(const struct function *a, const struct function *b)
 {
-	return a->line == b->line && !strcmp(a->file, b->file) && !strcmp(a->types, b->types);
+	return a->line == b->line && !strcmp(a->types, b->types) && same_path(a->file, b->file);
 }
 
 static int by_name(const void *a, const void *b)

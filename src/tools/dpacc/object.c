@@ -18,12 +18,15 @@ const void *file_read(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
+	bool known = fd >= 0 && !fstat(fd, &st);
 	size_t done = 0;
 	char *data;
 
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+	if (!known || !S_ISREG(st.st_mode)) {
 		say("%s: %s", path,
-		    fd < 0 || !S_ISDIR(st.st_mode) ? strerror(errno) : "is a folder");
+		    !known                ? strerror(errno)
+		    : S_ISDIR(st.st_mode) ? "is a folder"
+					  : "is no ordinary file");
 		if (fd >= 0)
 			close(fd);
 		return NULL;
@@ -171,4 +174,34 @@ int elf_section(const void *data, size_t size, const char *name, const void **se
 	}
 	elf_end(elf);
 	return ret;
+}
+
+static bool table_defines(Elf *elf, Elf_Scn *scn, const GElf_Shdr *header, const char *name)
+{
+	Elf_Data *data = elf_getdata(scn, NULL);
+	GElf_Sym symbol;
+
+	for (int i = 0; data && gelf_getsym(data, i, &symbol); i++) {
+		const char *found = elf_strptr(elf, header->sh_link, symbol.st_name);
+
+		if (symbol.st_shndx != SHN_UNDEF && found && !strcmp(found, name))
+			return true;
+	}
+	return false;
+}
+
+bool elf_defines(const void *data, size_t size, const char *name)
+{
+	Elf *elf = open_memory(data, size);
+	Elf_Scn *scn = NULL;
+	bool found = false;
+
+	while (elf && !found && (scn = elf_nextscn(elf, scn))) {
+		GElf_Shdr header;
+
+		found = gelf_getshdr(scn, &header) && header.sh_type == SHT_SYMTAB &&
+			table_defines(elf, scn, &header, name);
+	}
+	elf_end(elf);
+	return found;
 }

@@ -28,6 +28,7 @@ enum {
 	KEY_SHARED,
 	KEY_ATTRIBUTES,
 	KEY_IGNORED,
+	KEY_COMPILER,
 	MAX_NESTED_FILES = 16,
 };
 
@@ -73,6 +74,10 @@ static const struct argp_option table[] = {
 	  "Take more of the command line from FILE; so does @FILE", 0 },
 	{ "optf", KEY_OPTIONS_FILE, "FILE", OPTION_ALIAS, 0, 0 },
 	{ 0, 'h', 0, OPTION_HIDDEN, 0, 0 },
+	/* what a compiler takes must not pass for -gen-libs, -flto, -shared in short */
+	{ "g", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
+	{ "f", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
+	{ "s", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
 	{ 0 },
 };
 
@@ -265,6 +270,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'h':
 		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		return 0;
+	case KEY_COMPILER:
+		argp_error(state, "%s: options of the device compiler go into -devicecc-options",
+			   state->argv[state->next - 1]);
 		return 0;
 	case KEY_MCPU:
 		add_archs(opt, arg, state);

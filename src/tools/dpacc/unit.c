@@ -173,7 +173,8 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	unit->join[index] = work_path("%s.%s" JOIN_SUFFIX, unit->base, arch->name);
 	if (work_write(wrappers_c, text, strlen(text)) ||
 	    compile(&plain, NULL, lto, wrappers_c, wrappers) ||
-	    join(lto, object, wrappers, unit->join[index]))
+	    /* the source last: messages of the linker name the last file of an object */
+	    join(lto, wrappers, object, unit->join[index]))
 		return -1;
 	for (int i = 0; i < functions.n; i++) {
 		int j;

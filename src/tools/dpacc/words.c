@@ -20,11 +20,13 @@ bool words_split(const char *text, bool commas, struct list *out)
 	bool inside = false; /* a word began, even where it is empty: '' */
 	char quote = 0;
 	size_t len = 0;
+	int open = 0; /* parentheses of a macro's arguments, whose commas are its own */
 
 	for (;; text++) {
-		bool end = !*text ||
-			   (!quote && (isspace((unsigned char)*text) ||
-				       (commas && *text == ',' && !keeps_commas(word, len))));
+		bool end =
+			!*text || (!quote && (isspace((unsigned char)*text) ||
+					      (commas && *text == ',' && !keeps_commas(word, len) &&
+					       !(open && strchr(text, ')')))));
 
 		if (end && inside)
 			list_add(out, mem_dup(word, len));
@@ -32,6 +34,7 @@ bool words_split(const char *text, bool commas, struct list *out)
 			break;
 		if (end) {
 			len = 0;
+			open = 0;
 			inside = false;
 			continue;
 		}
@@ -43,6 +46,7 @@ bool words_split(const char *text, bool commas, struct list *out)
 		} else {
 			if (*text == '\\' && quote != '\'' && text[1])
 				text++;
+			open += (*text == '(') - (*text == ')' && open);
 			word[len++] = *text;
 		}
 	}

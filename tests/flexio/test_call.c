@@ -122,6 +122,19 @@ static void test_timeout(void **state)
 	bed_process_end(process);
 }
 
+/* One that always gives its turn away, too. */
+static void test_timeout_relaxing(void **state)
+{
+	struct flexio_process *process = bed_process();
+	flexio_uintptr_t args;
+
+	assert_ok(flexio_copy_from_host(process, (uint64_t[]){ bed_alloc(process, 8), 1 }, 16,
+					&args));
+	assert_int_equal(bed_call(process, "wait_for", args, NULL), FLEXIO_STATUS_TIMEOUT);
+	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	bed_process_end(process);
+}
+
 /* A thread that says that it holds a lock of the library gets a little time, not for ever. */
 static void test_timeout_held(void **state)
 {
@@ -424,6 +437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_context),
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_timeout),
+		cmocka_unit_test(test_timeout_relaxing),
 		cmocka_unit_test(test_timeout_held),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_overflow),

@@ -399,6 +399,33 @@ static void test_threads(void **state)
 	sink_close(&sink);
 }
 
+/* What a long call prints can be read while it runs. */
+static void test_long_call(void **state)
+{
+	struct flexio_process *process = bed_process();
+	flexio_uintptr_t word = bed_alloc(process, 8);
+	struct talker t = { .process = process, .func = bed_func("say_and_wait") };
+	flexio_msg_stream_attr_t attr = sync_attr;
+	struct flexio_msg_stream *stream;
+	char buf[64] = "";
+	int fds[2];
+	FILE *out;
+
+	assert_int_equal(pipe(fds), 0);
+	out = fdopen(fds[1], "w");
+	assert_ok(flexio_msg_stream_create(process, &attr, out, NULL, &stream));
+	assert_ok(flexio_copy_from_host(process, (uint64_t[]){ 0, 4, 12, word, 1 }, 40, &t.args));
+	assert_int_equal(pthread_create(&t.thread, NULL, talk, &t), 0);
+	assert_true(read(fds[0], buf, sizeof(buf) - 1) > 5);
+	assert_non_null(strstr(buf, "message 12\n"));
+	bed_write(process, word, 1); /* only now it may end */
+	pthread_join(t.thread, NULL);
+	assert_ok(t.status);
+	bed_process_end(process);
+	fclose(out);
+	close(fds[0]);
+}
+
 /* A file that cannot be written does no harm. */
 static void test_bad_file(void **state)
 {
@@ -423,7 +450,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_levels),   cmocka_unit_test(test_broadcast_and_numbers),
 		cmocka_unit_test(test_refusals), cmocka_unit_test(test_log_dev),
 		cmocka_unit_test(test_long),     cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_bad_file),
+		cmocka_unit_test(test_bad_file), cmocka_unit_test(test_long_call),
 	};
 
 	bed_init(argc, argv);

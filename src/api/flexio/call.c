@@ -23,12 +23,27 @@
 #define GRACE    1000000
 #define MANY_EUS 64
 
-static uint64_t now_ns(void)
+uint64_t vb_call_now(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+bool vb_call_late(struct guest *guest)
+{
+	uint64_t now = vb_call_now();
+
+	if (!guest->deadline)
+		guest->deadline = now + guest->process->accel->timeout_ns;
+	return now >= guest->deadline;
+}
+
+static void settle(struct flexio_process *process)
+{
+	if (unlikely(atomic_load_explicit(&process->unwritten, memory_order_acquire)))
+		vb_streams_settle(process);
 }
 
 /* ---- slots ---- */
@@ -232,21 +247,20 @@ static void lend_end(struct accel *accel)
 }
 
 /* 0, or -ETIMEDOUT. */
-static int run_lent(struct flexio_process *process, struct vb_dpa_thread *thread,
-		    enum vb_dpa_why *why)
+static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 {
-	uint64_t deadline = 0, slice = FIRST_SLICE;
+	struct flexio_process *process = slot->guest.process;
+	uint64_t slice = FIRST_SLICE;
 
 	for (;;) {
-		int err = vb_dpa_thread_run(thread, slice, why);
+		int err = vb_dpa_thread_run(slot->thread, slice, why);
 
 		if (unlikely(err))
 			return err;
 		if (likely(*why != VB_DPA_WHY_BUDGET) || process_dead(process))
-			return 0;
-		if (!deadline)
-			deadline = now_ns() + process->accel->timeout_ns;
-		else if (now_ns() >= deadline)
+			return slot->guest.end == END_TIMEOUT ? -ETIMEDOUT : 0;
+		settle(process);
+		if (vb_call_late(&slot->guest))
 			return -ETIMEDOUT;
 		slice = SLICE;
 	}
@@ -287,8 +301,10 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 	enum vb_dpa_why why = VB_DPA_WHY_STOP;
 	int err;
 
-	if (likely(lend_begin(process->accel))) {
-		err = run_lent(process, slot->thread, &why);
+	slot->guest.deadline = 0;
+	slot->guest.lent = lend_begin(process->accel);
+	if (likely(slot->guest.lent)) {
+		err = run_lent(slot, &why);
 		lend_end(process->accel);
 	} else {
 		err = run_queued(process, slot->thread, &why);
@@ -380,8 +396,7 @@ flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t 
 	status = call_func(slot, func, &result, ap);
 	va_end(ap);
 	slot_give(process, slot);
-	if (unlikely(atomic_load_explicit(&process->unwritten, memory_order_acquire)))
-		vb_streams_settle(process);
+	settle(process);
 	if (likely(status == FLEXIO_STATUS_SUCCESS) && func_ret)
 		*func_ret = result;
 	return status;

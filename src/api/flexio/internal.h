@@ -170,6 +170,7 @@ enum thread_end {
 	END_FINISH,
 	END_RETRIGGER,
 	END_PROCESS, /* the process is over */
+	END_TIMEOUT, /* a call ran out of time */
 };
 
 /* A memory region that a guest thread sees through a window (window.c). */
@@ -200,6 +201,8 @@ struct guest {
 	bool continuable;
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
+	bool lent; /* a call on its caller's host thread, which writes messages out itself */
+	uint64_t deadline; /* of a call, by vb_call_now; 0: the clock has not started */
 	struct guest_window windows[2];
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
 	uint64_t owner;     /* see vb_doorbell_send() */
@@ -216,6 +219,9 @@ struct call_slot {
 	uint64_t argbuf_addr;
 } __attribute__((aligned(64)));
 
+uint64_t vb_call_now(void);
+/* Start the clock of a call, or look at it: true if its time is over. */
+bool vb_call_late(struct guest *guest);
 /* Stop calls under way; each ends with FATAL_ERR. Does not wait. */
 void vb_calls_halt(struct flexio_process *process);
 /* False: a call is under way. */
@@ -228,8 +234,8 @@ int vb_call_plain(struct flexio_process *process, uint64_t pc);
 struct flexio_msg_stream;
 
 /* A message from device code; text is host memory and was checked. */
-void vb_streams_message(struct flexio_process *process, uint32_t thread_id, uint64_t stream,
-			uint64_t level, const char *text, size_t len);
+void vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level,
+			const char *text, size_t len);
 /* Write out what synchronous streams still hold. */
 void vb_streams_settle(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);

@@ -64,9 +64,8 @@ void vb_guest_flush(struct guest *guest)
 	guest->ctx->line_len = 0;
 	text = vb_dpa_mem_host(guest->process->dpa, guest->ctx->line, len, VB_DPA_READ);
 	if (text)
-		vb_streams_message(guest->process, guest->thread_id,
-				   FLEXIO_MSG_DEV_DEFAULT_STREAM_ID, FLEXIO_MSG_DEV_ALWAYS_PRINT,
-				   text, len);
+		vb_streams_message(guest, FLEXIO_MSG_DEV_DEFAULT_STREAM_ID,
+				   FLEXIO_MSG_DEV_ALWAYS_PRINT, text, len);
 }
 
 /* ---- create ---- */
@@ -209,6 +208,7 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 					  struct accel *accel, const char *name)
 {
 	struct flexio_process *process = aligned_alloc(64, (sizeof(*process) + 63) & ~63UL);
+	pthread_rwlockattr_t writers_first;
 
 	if (!process) {
 		log_err("no memory");
@@ -227,7 +227,11 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 		snprintf(process->name, sizeof(process->name), "PROCESS_%u", process->id);
 	pthread_mutex_init(&process->mutex, NULL);
 	pthread_mutex_init(&process->brk_lock, NULL);
-	pthread_rwlock_init(&process->streams_lock, NULL);
+	/* Device code that prints all the time must not keep streams from being opened and closed. */
+	pthread_rwlockattr_init(&writers_first);
+	pthread_rwlockattr_setkind_np(&writers_first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&process->streams_lock, &writers_first);
+	pthread_rwlockattr_destroy(&writers_first);
 	pthread_mutex_init(&process->slot_lock, NULL);
 	pthread_cond_init(&process->slot_free, NULL);
 	return process;

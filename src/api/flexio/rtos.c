@@ -21,6 +21,12 @@ static enum vb_dpa_action answer(struct vb_dpa_state *state, uint64_t value)
 	return VB_DPA_CONTINUE;
 }
 
+static enum vb_dpa_action end(struct guest *guest, enum thread_end how)
+{
+	guest->end = how;
+	return VB_DPA_EXIT;
+}
+
 static enum vb_dpa_action call_ctx(struct guest *guest, struct vb_dpa_state *state)
 {
 	return answer(state, guest->ctx_addr);
@@ -38,7 +44,7 @@ static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *sta
 		       : NULL;
 	if (!text)
 		return answer(state, (uint64_t)-1);
-	vb_streams_message(guest->process, guest->thread_id, state->x[A0], state->x[A1], text, len);
+	vb_streams_message(guest, state->x[A0], state->x[A1], text, len);
 	return answer(state, len);
 }
 
@@ -61,16 +67,12 @@ static enum vb_dpa_action call_sbrk(struct guest *guest, struct vb_dpa_state *st
 static enum vb_dpa_action call_relax(struct guest *guest, struct vb_dpa_state *state)
 {
 	state->x[A0] = 0;
-	/* A lent host thread shares no EU with others; it can only give its CPU away. */
-	if (guest->rpc)
-		sched_yield();
-	return VB_DPA_YIELD;
-}
-
-static enum vb_dpa_action end(struct guest *guest, enum thread_end how)
-{
-	guest->end = how;
-	return VB_DPA_EXIT;
+	if (!guest->lent)
+		return VB_DPA_YIELD;
+	/* A lent host thread shares no EU with others; it can only give its CPU away. For how long nobody knows, so it
+	 * is not enough to look at the clock after some instructions. */
+	sched_yield();
+	return vb_call_late(guest) ? end(guest, END_TIMEOUT) : VB_DPA_YIELD;
 }
 
 static enum vb_dpa_action call_reschedule(struct guest *guest, struct vb_dpa_state *state)

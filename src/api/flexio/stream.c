@@ -5,7 +5,8 @@
  *	device threads                 stream                                   file
  *	message --put()--> ring of records, data_bsize bytes --drain()--> fwrite, fflush
  *	                                      ^
- *	    sync    the stream's thread drains whenever something is there; the end of an RPC drains, too
+ *	    sync    the stream's thread drains whenever something is there; a lent call does so itself, after
+ *	            each of its slices and at its end
  *	    batch   the same, but waits until the ring is half full, or BATCH_NS after the first message
  *	    async   flush and destroy drain; a full ring drops its oldest messages
  *
@@ -177,7 +178,7 @@ static void *stream_thread(void *arg)
 
 /* One record; false: no room, and not a mode that makes some. */
 static bool put_record(struct flexio_msg_stream *s, const char *prefix, size_t prefix_len,
-		       const char *text, size_t len)
+		       const char *text, size_t len, bool settles)
 {
 	uint32_t total = (uint32_t)(prefix_len + len);
 	bool room, wake;
@@ -196,23 +197,26 @@ static bool put_record(struct flexio_msg_stream *s, const char *prefix, size_t p
 	}
 	/* In batch mode the first message starts the clock, the half full ring ends it. */
 	wake = s->sleeping && (s->records == 1 || enough(s));
+	/* Waking a thread costs more than writing; a lent thread is about to write anyway. */
+	wake = wake && !(settles && s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
 	pthread_mutex_unlock(&s->lock);
 	if (wake)
 		pthread_cond_signal(&s->filled);
 	return room;
 }
 
-static void put(struct flexio_msg_stream *s, uint32_t thread_id, const char *text, size_t len)
+static void put(struct flexio_msg_stream *s, const struct guest *guest, const char *text,
+		size_t len)
 {
 	char prefix[16];
-	size_t prefix_len = (size_t)snprintf(prefix, sizeof(prefix), "/%3u/", thread_id);
+	size_t prefix_len = (size_t)snprintf(prefix, sizeof(prefix), "/%3u/", guest->thread_id);
 
 	pthread_mutex_lock(&s->put_lock);
 	while (len) {
 		size_t part = s->size / 2 - sizeof(prefix) - sizeof(uint32_t);
 
 		part = len < part ? len : part;
-		while (!put_record(s, prefix, prefix_len, text, part))
+		while (!put_record(s, prefix, prefix_len, text, part, guest->lent))
 			drain(s);
 		text += part;
 		len -= part;
@@ -226,17 +230,19 @@ static bool shows(const struct flexio_msg_stream *s, uint64_t level)
 	return level && level <= atomic_load_explicit(&s->level, memory_order_relaxed);
 }
 
-void vb_streams_message(struct flexio_process *process, uint32_t thread_id, uint64_t stream,
-			uint64_t level, const char *text, size_t len)
+void vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level,
+			const char *text, size_t len)
 {
+	struct flexio_process *process = guest->process;
+
 	pthread_rwlock_rdlock(&process->streams_lock);
 	if (stream == FLEXIO_MSG_DEV_BROADCAST_STREAM) {
 		for (unsigned int i = 0; i < MAX_STREAMS; i++)
 			if (process->streams[i] && shows(process->streams[i], level))
-				put(process->streams[i], thread_id, text, len);
+				put(process->streams[i], guest, text, len);
 	} else if (stream < MAX_STREAMS && process->streams[stream] &&
 		   shows(process->streams[stream], level)) {
-		put(process->streams[stream], thread_id, text, len);
+		put(process->streams[stream], guest, text, len);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
 }

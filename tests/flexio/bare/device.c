@@ -306,6 +306,17 @@ EXPORT uint64_t say(uint64_t args)
 	return ecall(VB_RTOS_MSG, a[0], a[1], (uint64_t)text, len);
 }
 
+/* args: stream, level, number, address, value. */
+EXPORT uint64_t say_and_wait(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	say(args);
+	while (__atomic_load_n((uint64_t *)a[3], __ATOMIC_ACQUIRE) < a[4])
+		;
+	return 0;
+}
+
 /* args: stream, level, from, to. */
 EXPORT uint64_t say_many(uint64_t args)
 {

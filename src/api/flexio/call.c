@@ -13,8 +13,11 @@
  */
 #include "internal.h"
 
+#include <linux/futex.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 /* The clock starts after the first slice: most calls end in it and never ask for the time. */
 #define FIRST_SLICE 20000
@@ -181,6 +184,27 @@ static void slot_give(struct flexio_process *process, struct call_slot *slot)
 	pthread_mutex_unlock(&process->slot_lock);
 }
 
+enum {
+	SLOT_RUNS,
+	SLOT_ENDED,
+	SLOT_SLEEPS
+}; /* call_slot.ended; SLEEPS: it runs, and the caller sleeps */
+
+static void slot_wake(struct call_slot *slot)
+{
+	/* Release: what the thread left behind. Pairs with slot_wait. */
+	if (atomic_exchange_explicit(&slot->ended, SLOT_ENDED, memory_order_acq_rel) == SLOT_SLEEPS)
+		syscall(SYS_futex, &slot->ended, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void vb_call_done(struct guest *guest, enum vb_dpa_why why)
+{
+	struct call_slot *slot = (struct call_slot *)guest;
+
+	slot->why = why;
+	slot_wake(slot);
+}
+
 void vb_calls_halt(struct flexio_process *process)
 {
 	for (unsigned int i = 0; i < CALL_SLOTS; i++) {
@@ -192,6 +216,7 @@ void vb_calls_halt(struct flexio_process *process)
 		if (slot->thread)
 			vb_dpa_thread_halt(slot->thread);
 		vb_unlock(&slot->lock);
+		slot_wake(slot); /* a thread that is stopped calls nobody back */
 	}
 }
 
@@ -266,17 +291,42 @@ static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 	}
 }
 
-static int run_queued(struct flexio_process *process, struct vb_dpa_thread *thread,
-		      enum vb_dpa_why *why)
-{
-	int err = vb_dpa_thread_start(thread);
+/* ---- on an EU: the caller sleeps until the end, and is woken once ---- */
 
+/* False: the time is over. */
+static bool slot_wait(struct call_slot *slot, uint64_t timeout_ns)
+{
+	uint64_t until = vb_call_now() + timeout_ns;
+	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
+			       .tv_nsec = (long)(until % 1000000000ULL) };
+	unsigned int runs = SLOT_RUNS;
+
+	atomic_compare_exchange_strong(&slot->ended, &runs, SLOT_SLEEPS);
+	while (atomic_load_explicit(&slot->ended, memory_order_acquire) != SLOT_ENDED)
+		if (syscall(SYS_futex, &slot->ended, FUTEX_WAIT_BITSET_PRIVATE, SLOT_SLEEPS, &ts,
+			    NULL, FUTEX_BITSET_MATCH_ANY) &&
+		    errno == ETIMEDOUT)
+			return atomic_load_explicit(&slot->ended, memory_order_acquire) ==
+			       SLOT_ENDED;
+	return true;
+}
+
+static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
+{
+	struct flexio_process *process = slot->guest.process;
+	bool ended;
+	int err;
+
+	atomic_store_explicit(&slot->ended, SLOT_RUNS, memory_order_relaxed);
+	err = vb_dpa_thread_start(slot->thread);
 	if (err)
 		return err;
-	/* A process that died before the start could not halt this thread. */
+	/* A process that died before the start could not halt this thread; one that dies now wakes us. */
+	ended = process_dead(process) || slot_wait(slot, process->accel->timeout_ns);
 	if (process_dead(process))
-		vb_dpa_thread_stop(thread);
-	return vb_dpa_thread_wait(thread, (int64_t)process->accel->timeout_ns, why);
+		vb_dpa_thread_stop(slot->thread);
+	*why = slot->why;
+	return ended ? 0 : -ETIMEDOUT;
 }
 
 /*
@@ -307,7 +357,7 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 		err = run_lent(slot, &why);
 		lend_end(process->accel);
 	} else {
-		err = run_queued(process, slot->thread, &why);
+		err = run_queued(slot, &why);
 	}
 	vb_guest_flush(&slot->guest);
 	if (unlikely(process_dead(process)))

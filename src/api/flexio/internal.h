@@ -215,13 +215,17 @@ struct call_slot {
 	_Atomic bool busy;
 	struct vb_lock lock; /* of thread, against vb_calls_halt */
 	struct vb_dpa_thread *thread;
-	void *argbuf; /* in guest memory, behind the context */
+	_Atomic unsigned int ended; /* futex of a queued call: SLOT_* of call.c */
+	enum vb_dpa_why why;        /* how it ended */
+	void *argbuf;               /* in guest memory, behind the context */
 	uint64_t argbuf_addr;
 } __attribute__((aligned(64)));
 
 uint64_t vb_call_now(void);
 /* Start the clock of a call, or look at it: true if its time is over. */
 bool vb_call_late(struct guest *guest);
+/* The thread of a queued call left its EU. */
+void vb_call_done(struct guest *guest, enum vb_dpa_why why);
 /* Stop calls under way; each ends with FATAL_ERR. Does not wait. */
 void vb_calls_halt(struct flexio_process *process);
 /* False: a call is under way. */

@@ -193,7 +193,9 @@ static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 
-	if (!guest->rpc)
+	if (guest->rpc)
+		vb_call_done(guest, why);
+	else
 		vb_handler_done(guest);
 }
 

@@ -68,11 +68,15 @@ static void emit_enter(struct tx *tx)
 	mov_store(c, FIELD(host_rsp), RSP);
 	mov_load(c, R14, FIELD(base));
 	mov_rr(c, RDX, RSI);
-	mov_imm(c, RAX, (uint64_t)(uintptr_t)(c->start + tx->thunks.underflow));
-	push(c, RAX);
-	mov_store(c, FIELD(pred_base), RSP);
+	lea(c, X_W, RAX, rm_mem(RSP, -8)); /* where the call below leaves rsp */
+	mov_store(c, FIELD(pred_base), RAX);
 	load_guest(tx);
-	ins(c, 0, 0xff, 4, rm_reg(RDX));
+	/*
+	 * A call, not a jump: the ret of the guest's outermost function then has its partner, lands here, and the
+	 * host's predictor still knows where all our callers are. With a jump each of their returns is mispredicted.
+	 */
+	ins(c, 0, 0xff, 2, rm_reg(RDX));
+	jmp_to(c, tx->thunks.underflow);
 }
 
 static void emit_execute_thunk(struct tx *tx)

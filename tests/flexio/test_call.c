@@ -7,6 +7,8 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -379,6 +381,49 @@ static void test_fault_among_callers(void **state)
 
 /* ---- processes themselves ---- */
 
+static struct flexio_process *_Atomic current;
+static _Atomic bool no_more;
+
+static void *call_current(void *arg)
+{
+	flexio_func_t *func = bed_func("add_one");
+	_Atomic unsigned int *wrong = arg;
+
+	while (!atomic_load(&no_more)) {
+		uint64_t result = 0;
+		flexio_status status =
+			flexio_process_call(atomic_load(&current), func, &result, (uint64_t)1);
+
+		if (status == FLEXIO_STATUS_SUCCESS ? result != 2 : status != FLEXIO_STATUS_FAILED)
+			atomic_fetch_add(wrong, 1);
+	}
+	return NULL;
+}
+
+/* A process goes while others begin calls: they get a result or an error, and one of the two waits. */
+static void test_destroy_among_callers(void **state)
+{
+	enum { CALLERS = 4, PROCESSES = 100 };
+	_Atomic unsigned int wrong = 0;
+	pthread_t threads[CALLERS];
+
+	atomic_store(&no_more, false);
+	atomic_store(&current, bed_process());
+	for (unsigned int i = 0; i < CALLERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_current, &wrong), 0);
+	for (unsigned int i = 0; i < PROCESSES; i++) {
+		struct flexio_process *old = atomic_exchange(&current, bed_process());
+
+		while (flexio_process_destroy(old) != FLEXIO_STATUS_SUCCESS)
+			usleep(50);
+	}
+	atomic_store(&no_more, true);
+	for (unsigned int i = 0; i < CALLERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(wrong, 0);
+	bed_process_end(atomic_load(&current));
+}
+
 static void test_process_attributes(void **state)
 {
 	struct flexio_process *process = (void *)16;
@@ -447,6 +492,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_many_callers),
 		cmocka_unit_test(test_too_many_callers),
 		cmocka_unit_test(test_fault_among_callers),
+		cmocka_unit_test(test_destroy_among_callers),
 		cmocka_unit_test(test_process_attributes),
 		cmocka_unit_test(test_bad_handles),
 	};

@@ -10,6 +10,11 @@
  *
  * Taking a slot is one atomic exchange. A host thread begins its search where it found one the last
  * time, so threads that call at the same time settle on slots of their own. Slots are made on first use.
+ *
+ * A slot that is busy keeps its process: destroying it takes all slots first, or is refused. Before it has
+ * a slot, a call may look at a process that is just being destroyed. So the memory of slots, and of the
+ * part of a process that leads to them, is never freed, only used again; a slot that is in no process
+ * stays busy, and one that has gone to another process is given back.
  */
 #include "internal.h"
 
@@ -82,37 +87,64 @@ static void slot_drop_thread(struct call_slot *slot)
 	vb_dpa_thread_destroy(thread);
 }
 
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct call_slot *spare_slots; /* all busy */
+
+/* Still busy. */
 static void slot_free(struct call_slot *slot)
 {
 	slot_drop_thread(slot);
 	vb_guest_free(&slot->guest);
-	free(slot);
+	pthread_mutex_lock(&spare_lock);
+	slot->next_spare = spare_slots;
+	spare_slots = slot;
+	pthread_mutex_unlock(&spare_lock);
 }
 
+static struct call_slot *slot_memory(void)
+{
+	struct call_slot *slot;
+
+	pthread_mutex_lock(&spare_lock);
+	slot = spare_slots;
+	if (slot)
+		spare_slots = slot->next_spare;
+	pthread_mutex_unlock(&spare_lock);
+	if (slot)
+		return slot;
+	slot = aligned_alloc(64, sizeof(*slot));
+	if (slot) {
+		memset(slot, 0, sizeof(*slot));
+		atomic_init(&slot->busy, true);
+	}
+	return slot;
+}
+
+/* Busy: it belongs to whoever asked. */
 static struct call_slot *slot_new(struct flexio_process *process)
 {
-	struct call_slot *slot = aligned_alloc(64, sizeof(*slot));
+	struct call_slot *slot = slot_memory();
 
 	if (!slot)
 		return NULL;
-	memset(slot, 0, sizeof(*slot));
 	if (vb_guest_init(&slot->guest, process, true, "RPC", 0, 0, VB_RTOS_ARGBUF_SIZE)) {
-		free(slot);
+		slot_free(slot);
 		return NULL;
 	}
-	atomic_init(&slot->busy, true);
 	slot->argbuf_addr = slot->guest.ctx_addr + sizeof(*slot->guest.ctx);
 	slot->argbuf = slot->guest.ctx + 1;
 	return slot;
 }
 
-/* An empty place in the table: make its slot. NULL: somebody else did, or there is no memory. */
+/* An empty place in the table: make its slot. NULL: somebody else did, or there is no memory, or no process. */
 static struct call_slot *slot_fill(struct flexio_process *process, unsigned int index, bool *failed)
 {
 	struct call_slot *slot = NULL;
 
 	pthread_mutex_lock(&process->mutex);
-	if (!atomic_load_explicit(&process->slots[index], memory_order_relaxed)) {
+	if (!process->open) {
+		*failed = true;
+	} else if (!atomic_load_explicit(&process->slots[index], memory_order_relaxed)) {
 		slot = slot_new(process);
 		*failed = !slot;
 		if (slot)
@@ -120,6 +152,29 @@ static struct call_slot *slot_fill(struct flexio_process *process, unsigned int 
 	}
 	pthread_mutex_unlock(&process->mutex);
 	return slot;
+}
+
+static void slot_give(struct flexio_process *process, struct call_slot *slot)
+{
+	atomic_store(&slot->busy, false);
+	if (likely(!atomic_load(&process->waiting)))
+		return;
+	pthread_mutex_lock(&process->slot_lock);
+	process->slots_given++;
+	pthread_cond_broadcast(&process->slot_free);
+	pthread_mutex_unlock(&process->slot_lock);
+}
+
+/* Take it, if it is free and (still) this process's. */
+static bool slot_grab(struct flexio_process *process, struct call_slot *slot)
+{
+	if (atomic_load_explicit(&slot->busy, memory_order_relaxed) ||
+	    atomic_exchange_explicit(&slot->busy, true, memory_order_acquire))
+		return false;
+	if (likely(slot->guest.process == process))
+		return true;
+	slot_give(slot->guest.process, slot);
+	return false;
 }
 
 static struct call_slot *slot_try(struct flexio_process *process, bool *failed)
@@ -133,8 +188,7 @@ static struct call_slot *slot_try(struct flexio_process *process, bool *failed)
 
 		if (unlikely(!slot))
 			slot = slot_fill(process, index, failed);
-		else if (atomic_load_explicit(&slot->busy, memory_order_relaxed) ||
-			 atomic_exchange_explicit(&slot->busy, true, memory_order_acquire))
+		else if (!slot_grab(process, slot))
 			slot = NULL;
 		if (likely(slot)) {
 			hint = index;
@@ -169,19 +223,8 @@ static struct call_slot *slot_take(struct flexio_process *process)
 	}
 	atomic_fetch_sub(&process->waiting, 1);
 	if (!slot)
-		log_err("no memory for a call");
+		log_err("no memory for a call, or the process is gone");
 	return slot;
-}
-
-static void slot_give(struct flexio_process *process, struct call_slot *slot)
-{
-	atomic_store(&slot->busy, false);
-	if (likely(!atomic_load(&process->waiting)))
-		return;
-	pthread_mutex_lock(&process->slot_lock);
-	process->slots_given++;
-	pthread_cond_broadcast(&process->slot_free);
-	pthread_mutex_unlock(&process->slot_lock);
 }
 
 enum {
@@ -220,7 +263,15 @@ void vb_calls_halt(struct flexio_process *process)
 	}
 }
 
-bool vb_calls_destroy(struct flexio_process *process)
+void vb_calls_open(struct flexio_process *process)
+{
+	pthread_mutex_lock(&process->mutex);
+	process->open = true;
+	pthread_mutex_unlock(&process->mutex);
+}
+
+/* All slots, or none. Under process.mutex, so that no new ones are made. */
+static bool take_all(struct flexio_process *process)
 {
 	unsigned int taken = 0;
 
@@ -230,19 +281,39 @@ bool vb_calls_destroy(struct flexio_process *process)
 		if (slot && atomic_exchange(&slot->busy, true))
 			break;
 	}
-	for (unsigned int i = 0; i < taken; i++) {
+	for (unsigned int i = 0; taken < CALL_SLOTS && i < taken; i++) {
 		struct call_slot *slot = atomic_load(&process->slots[i]);
 
-		if (!slot)
-			continue;
-		if (taken < CALL_SLOTS) {
+		if (slot)
 			slot_give(process, slot);
-			continue;
-		}
-		atomic_store(&process->slots[i], NULL);
-		slot_free(slot);
 	}
 	return taken == CALL_SLOTS;
+}
+
+bool vb_calls_destroy(struct flexio_process *process)
+{
+	bool closed;
+
+	pthread_mutex_lock(&process->mutex);
+	closed = process->open && take_all(process);
+	if (closed)
+		process->open = false;
+	pthread_mutex_unlock(&process->mutex);
+	if (!closed)
+		return false;
+	for (unsigned int i = 0; i < CALL_SLOTS; i++) {
+		struct call_slot *slot = atomic_load(&process->slots[i]);
+
+		atomic_store(&process->slots[i], NULL);
+		if (slot)
+			slot_free(slot);
+	}
+	/* Who found no free slot meanwhile shall see why. */
+	pthread_mutex_lock(&process->slot_lock);
+	process->slots_given++;
+	pthread_cond_broadcast(&process->slot_free);
+	pthread_mutex_unlock(&process->slot_lock);
+	return true;
 }
 
 /* ---- running ---- */
@@ -420,18 +491,13 @@ static flexio_status call_func(struct call_slot *slot, const struct func *func, 
 	return slot_call(slot, func->addr, args, 1, result);
 }
 
-flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t *host_func,
-				  uint64_t *func_ret, ...)
+/* With a slot, so that process and app stay. */
+static flexio_status call_with(struct call_slot *slot, flexio_func_t *host_func, uint64_t *result,
+			       va_list ap)
 {
-	const struct func *func;
-	struct call_slot *slot;
-	flexio_status status;
-	uint64_t result;
-	va_list ap;
+	struct flexio_process *process = slot->guest.process;
+	const struct func *func = vb_func_find(process->app, host_func);
 
-	if (unlikely(!vb_handle_valid(HANDLE_PROCESS, process)))
-		return fail("not a process");
-	func = vb_func_find(process->app, host_func);
 	if (unlikely(!host_func || !func))
 		return fail("%s has no such function", process->app->name);
 	if (unlikely(process_dead(process))) {
@@ -439,14 +505,27 @@ flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t 
 			(unsigned int)atomic_load(&process->status));
 		return FLEXIO_STATUS_FATAL_ERR;
 	}
+	return call_func(slot, func, result, ap);
+}
+
+flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t *host_func,
+				  uint64_t *func_ret, ...)
+{
+	struct call_slot *slot;
+	flexio_status status;
+	uint64_t result;
+	va_list ap;
+
+	if (unlikely(!vb_handle_valid(HANDLE_PROCESS, process)))
+		return fail("not a process");
 	slot = slot_take(process);
 	if (unlikely(!slot))
 		return FLEXIO_STATUS_FAILED;
 	va_start(ap, func_ret);
-	status = call_func(slot, func, &result, ap);
+	status = call_with(slot, host_func, &result, ap);
 	va_end(ap);
-	slot_give(process, slot);
 	settle(process);
+	slot_give(process, slot);
 	if (likely(status == FLEXIO_STATUS_SUCCESS) && func_ret)
 		*func_ret = result;
 	return status;

@@ -219,6 +219,7 @@ struct call_slot {
 	enum vb_dpa_why why;        /* how it ended */
 	void *argbuf;               /* in guest memory, behind the context */
 	uint64_t argbuf_addr;
+	struct call_slot *next_spare;
 } __attribute__((aligned(64)));
 
 uint64_t vb_call_now(void);
@@ -228,7 +229,8 @@ bool vb_call_late(struct guest *guest);
 void vb_call_done(struct guest *guest, enum vb_dpa_why why);
 /* Stop calls under way; each ends with FATAL_ERR. Does not wait. */
 void vb_calls_halt(struct flexio_process *process);
-/* False: a call is under way. */
+void vb_calls_open(struct flexio_process *process);
+/* False: a call is under way, or calls are not open. */
 bool vb_calls_destroy(struct flexio_process *process);
 /* Call a device function without arguments, on a thread of its own. 0, or a dead process. */
 int vb_call_plain(struct flexio_process *process, uint64_t pc);
@@ -293,7 +295,6 @@ struct flexio_process {
 	char name[FLEXIO_MAX_NAME_LEN + 1];
 	uint32_t id;                                        /* DUMEM id */
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
-	pthread_mutex_t mutex; /* creation and destruction of its objects */
 
 	struct heap heap;
 	pthread_mutex_t brk_lock;
@@ -303,13 +304,6 @@ struct flexio_process {
 	/* error.c */
 	_Atomic int status; /* 0: alive */
 	int error_fd;
-
-	/* call.c; slots are made on first use and stay */
-	struct call_slot *_Atomic slots[CALL_SLOTS];
-	_Atomic unsigned int waiting; /* callers that found no slot */
-	pthread_mutex_t slot_lock;
-	pthread_cond_t slot_free;
-	unsigned int slots_given; /* under slot_lock: slots freed while somebody waited */
 
 	/* stream.c */
 	struct flexio_msg_stream *streams[MAX_STREAMS]; /* under streams_lock */
@@ -330,6 +324,19 @@ struct flexio_process {
 	struct flexio_uar *uars;             /* all, its own included */
 	_Atomic bool outboxes[MAX_OUTBOXES]; /* alive, by id; 0 is its own */
 	struct vb_dpa_window *outbox_page;
+
+	/*
+	 * From here on: what a host thread may still look at that began a call just when the process was
+	 * destroyed. It stays as it is from one process to the next in the same memory, which is never freed.
+	 */
+	pthread_mutex_t mutex;                       /* creation and destruction of its objects */
+	bool open;                                   /* for calls; under mutex */
+	struct call_slot *_Atomic slots[CALL_SLOTS]; /* made on first use */
+	_Atomic unsigned int waiting;                /* callers that found no slot */
+	pthread_mutex_t slot_lock;
+	pthread_cond_t slot_free;
+	unsigned int slots_given; /* under slot_lock: slots freed while somebody waited */
+	struct flexio_process *next_spare;
 };
 
 static inline bool process_dead(const struct flexio_process *process)

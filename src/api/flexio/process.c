@@ -8,6 +8,8 @@
  */
 #include "internal.h"
 
+#include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -144,11 +146,37 @@ static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 	return 0;
 }
 
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct flexio_process *spare_processes;
+
+/* Memory whose last part is as it was: see struct flexio_process. */
+static struct flexio_process *process_memory(void)
+{
+	struct flexio_process *process;
+
+	pthread_mutex_lock(&spare_lock);
+	process = spare_processes;
+	if (process)
+		spare_processes = process->next_spare;
+	pthread_mutex_unlock(&spare_lock);
+	if (process) {
+		memset(process, 0, offsetof(struct flexio_process, mutex));
+		return process;
+	}
+	process = aligned_alloc(64, (sizeof(*process) + 63) & ~63UL);
+	if (!process)
+		return NULL;
+	memset(process, 0, sizeof(*process));
+	pthread_mutex_init(&process->mutex, NULL);
+	pthread_mutex_init(&process->slot_lock, NULL);
+	pthread_cond_init(&process->slot_free, NULL);
+	return process;
+}
+
 /* Undo what was made, in reverse; works on a half-made process. */
 static void process_free(struct flexio_process *process)
 {
 	vb_handlers_destroy(process);
-	vb_calls_destroy(process);
 	vb_streams_destroy(process);
 	vb_heap_destroy(&process->heap);
 	vb_outbox_finish(process);
@@ -160,12 +188,12 @@ static void process_free(struct flexio_process *process)
 	vb_error_free(process);
 	vb_accel_put(process->accel);
 	vb_app_put(process->app);
-	pthread_cond_destroy(&process->slot_free);
-	pthread_mutex_destroy(&process->slot_lock);
 	pthread_rwlock_destroy(&process->streams_lock);
 	pthread_mutex_destroy(&process->brk_lock);
-	pthread_mutex_destroy(&process->mutex);
-	free(process);
+	pthread_mutex_lock(&spare_lock);
+	process->next_spare = spare_processes;
+	spare_processes = process;
+	pthread_mutex_unlock(&spare_lock);
 }
 
 /* Constructors of the device program, if it has any. */
@@ -193,8 +221,10 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 		err = vb_uar_init(process);
 	if (!err)
 		err = vb_outbox_init(process);
-	if (!err)
+	if (!err) {
+		vb_calls_open(process);
 		err = run_init(process);
+	}
 	if (!err && (!vb_handle_add(HANDLE_UAR, &process->uar)))
 		err = -ENOMEM;
 	if (!err && !vb_handle_add(HANDLE_PROCESS, process)) {
@@ -207,14 +237,13 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 static struct flexio_process *process_new(struct flexio_app *app, struct ibv_context *ctx,
 					  struct accel *accel, const char *name)
 {
-	struct flexio_process *process = aligned_alloc(64, (sizeof(*process) + 63) & ~63UL);
+	struct flexio_process *process = process_memory();
 	pthread_rwlockattr_t writers_first;
 
 	if (!process) {
 		log_err("no memory");
 		return NULL;
 	}
-	memset(process, 0, sizeof(*process));
 	process->app = app;
 	process->ctx = ctx;
 	process->accel = accel;
@@ -225,15 +254,12 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 		strcpy(process->name, name);
 	else
 		snprintf(process->name, sizeof(process->name), "PROCESS_%u", process->id);
-	pthread_mutex_init(&process->mutex, NULL);
 	pthread_mutex_init(&process->brk_lock, NULL);
 	/* Device code that prints all the time must not keep streams from being opened and closed. */
 	pthread_rwlockattr_init(&writers_first);
 	pthread_rwlockattr_setkind_np(&writers_first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&process->streams_lock, &writers_first);
 	pthread_rwlockattr_destroy(&writers_first);
-	pthread_mutex_init(&process->slot_lock, NULL);
-	pthread_cond_init(&process->slot_free, NULL);
 	return process;
 }
 
@@ -262,6 +288,9 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 		return FLEXIO_STATUS_FAILED;
 	}
 	if (process_build(process, process_attr)) {
+		/* Somebody with the handle of the last process in this memory may have got in. */
+		while (process->open && !vb_calls_destroy(process))
+			sched_yield();
 		process_free(process);
 		return FLEXIO_STATUS_FAILED;
 	}

@@ -333,7 +333,7 @@ VB_PUBLIC void vb_umem_put(struct vb_umem *umem);
 VB_PUBLIC int64_t vb_uar_number_take(void);
 VB_PUBLIC void vb_uar_number_give(uint32_t number);
 
-/* --- doorbell pages (mlx4) ------------------------------------------------------------------------------------- */
+/* --- doorbell pages ------ ------------------------------------------------------------------------------------- */
 
 /* A page to which the program stores to ring its queues itself, wherever and from whichever thread. */
 VB_PUBLIC int vb_uar_create(struct vb_dev *dev, struct vb_uar **uar);

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the doorbell page of an mlx4 device: stores of the program become rings.
+ * Owns doorbell pages: stores of the program become rings.
  *
+ *	mlx4
  *	0x14   big endian   QP number << 8                                    send queue
  *	0x20   big endian   sequence << 28 | command << 24 | CQ number, then
  *	                    consumer index                                    arm a completion queue
+ *	mlx5
+ *	0x800, 0x900        the first 8 bytes of a WQE; QP number << 8 | size in the second word
+ *	                    (the doorbell record says how far)                send queue
+ *	0x20                sequence << 28 | command << 24 | consumer index, then
+ *	                    CQ number                                         arm a completion queue
  *
  * Whatever else is stored there means nothing, as on a card without BlueFlame registers.
  *
@@ -26,6 +32,8 @@
 enum {
 	SEND_DOORBELL = 0x14,
 	CQ_DOORBELL = 0x20,
+	MLX5_SEND_DOORBELL = 0x800,
+	MLX5_BF_SIZE = 0x100,
 	CI_MASK = 0xffffff,
 	ARM_SOLICITED = 1,
 	ARM_ANY = 2
@@ -65,8 +73,13 @@ static void ring_qp(const struct vb_dev *dev, uint32_t qpn)
 {
 	struct vb_qp *qp = vb_qp_find(qpn);
 
-	if (qp && (!dev || qp->dev == dev))
+	if (!qp || (dev && qp->dev != dev))
+		return;
+	if (qp->codec->owned)
 		vb_qp_ring_owned(qp);
+	else
+		vb_qp_ring_sq(qp, be32toh(atomic_load_explicit((_Atomic uint32_t *)&qp->init.dbr[1],
+							       memory_order_acquire)));
 }
 
 static void arm_cq(const struct vb_dev *dev, uint32_t word, uint32_t ci)
@@ -74,7 +87,11 @@ static void arm_cq(const struct vb_dev *dev, uint32_t word, uint32_t ci)
 	struct vb_cq *cq = vb_cq_find(word & CI_MASK);
 	uint32_t command = (word >> 24) & 3;
 
-	if (cq && (!dev || cq->dev == dev) && (command == ARM_SOLICITED || command == ARM_ANY))
+	if (!cq || (dev && cq->dev != dev))
+		return;
+	if (cq->dev->adapter->config->format == VB_FORMAT_MLX5)
+		vb_cq_arm(cq, command & 1); /* the record has the index */
+	else if (command == ARM_SOLICITED || command == ARM_ANY)
 		vb_cq_arm_sn(cq, word >> 28, command == ARM_SOLICITED, ci);
 }
 
@@ -114,6 +131,19 @@ static bool word_at(size_t at, size_t offset, const uint8_t *data, size_t size, 
 	return true;
 }
 
+static void on_mlx5_store(struct vb_uar *uar, size_t offset, const void *data, size_t size)
+{
+	uint32_t word, cqn;
+
+	/* The two halves of the register are for WQEs in turn; a WQE of 64 bytes may be stored there as a whole. */
+	if (word_at(MLX5_SEND_DOORBELL + 4, offset, data, size, &word) ||
+	    word_at(MLX5_SEND_DOORBELL + MLX5_BF_SIZE + 4, offset, data, size, &word))
+		on_send(uar, word);
+	if (word_at(CQ_DOORBELL, offset, data, size, &word) &&
+	    word_at(CQ_DOORBELL + 4, offset, data, size, &cqn))
+		on_cq(uar, (word & ~(uint32_t)CI_MASK) | (cqn & CI_MASK), word & CI_MASK);
+}
+
 static void on_store(void *arg, size_t offset, const void *data, size_t size)
 {
 	struct vb_uar *uar = arg;
@@ -121,6 +151,10 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 
 	if (vb_dev_stale(uar->dev))
 		return;
+	if (uar->dev->adapter->config->format == VB_FORMAT_MLX5) {
+		on_mlx5_store(uar, offset, data, size);
+		return;
+	}
 	if (word_at(SEND_DOORBELL, offset, data, size, &word))
 		on_send(uar, word);
 	if (!word_at(CQ_DOORBELL, offset, data, size, &word))

@@ -148,8 +148,11 @@ static void direct_verbs(void **state)
 	context = mlx5dv_open_device(d->context->device, NULL);
 	assert_non_null(context);
 	assert_int_equal(ibv_close_device(context), 0);
-	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), EOPNOTSUPP);
-	assert_null_errno(mlx5dv_devx_alloc_uar(d->context, 0), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), EINVAL);
+	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+	assert_int_equal(out.sq.stride, 64);
+	assert_null_errno(mlx5dv_devx_obj_create(d->context, NULL, 0, NULL, 0), EOPNOTSUPP);
 	assert_int_equal(mlx5dv_devx_get_event(NULL, NULL, 0), -1);
 }
 

@@ -106,7 +106,7 @@ struct api_driver {
 struct api_context {
 	struct vb_dev *dev;
 	const struct api_format *format;
-	struct vb_uar *uar;               /* mlx4: the doorbell page */
+	struct vb_uar *uar;               /* the doorbell page; mlx5: made on demand */
 	struct api_allocators allocators; /* mlx4 */
 	uint8_t log_wqs_range;            /* mlx4: of receive WQs that belong together */
 	const struct api_driver *driver;  /* NULL: the verbs queues of this folder */

@@ -7,6 +7,13 @@
  */
 #include "mlx4.h"
 
+/* The doorbell page exists once mlx5dv_init_obj() has shown it to the program. */
+static void mlx5_close(struct api_context *ctx)
+{
+	if (ctx->uar)
+		vb_uar_destroy(ctx->uar);
+}
+
 const struct api_format api_format_mlx5 = {
 	.vendor_part_id = 0xa2dc, /* BlueField-3 */
 	.hw_version = 1,
@@ -18,6 +25,7 @@ const struct api_format api_format_mlx5 = {
 	.cq_copy = api_cq_copy,
 	.cq_clean = api_cq_clean,
 	.cq_set_ex_ops = api_cq_set_ex_ops,
+	.close = mlx5_close,
 };
 
 /* No ibv_wr_*(): the real library has none for these cards, and programs fall back. */

@@ -43,11 +43,6 @@
 	{                       \
 	}
 
-/* The form of 1.0 differs in what it does to a CQ; both refuse. */
-NO_INT(mlx5dv_init_obj)
-NO_INT(compat_mlx5dv_init_obj)
-__asm__(".symver compat_mlx5dv_init_obj, mlx5dv_init_obj@MLX5_1.0");
-
 NO_COUNT(mlx5dv_devx_get_event, -1)
 NO_COUNT(mlx5dv_qp_cancel_posted_send_wrs, -EOPNOTSUPP)
 NO_COUNT(mlx5dv_vfio_get_events_fd, -EOPNOTSUPP)
@@ -84,7 +79,6 @@ NO_INT(mlx5dv_devx_srq_modify)
 NO_INT(mlx5dv_devx_srq_query)
 NO_INT(mlx5dv_devx_subscribe_devx_event)
 NO_INT(mlx5dv_devx_subscribe_devx_event_fd)
-NO_INT(mlx5dv_devx_umem_dereg)
 NO_INT(mlx5dv_devx_wq_modify)
 NO_INT(mlx5dv_devx_wq_query)
 NO_INT(mlx5dv_dr_action_destroy)
@@ -132,13 +126,10 @@ NO_POINTER(mlx5dv_create_wq)
 NO_POINTER(mlx5dv_crypto_login_create)
 NO_POINTER(mlx5dv_dek_create)
 NO_POINTER(mlx5dv_devx_alloc_msi_vector)
-NO_POINTER(mlx5dv_devx_alloc_uar)
 NO_POINTER(mlx5dv_devx_create_cmd_comp)
 NO_POINTER(mlx5dv_devx_create_eq)
 NO_POINTER(mlx5dv_devx_create_event_channel)
 NO_POINTER(mlx5dv_devx_obj_create)
-NO_POINTER(mlx5dv_devx_umem_reg)
-NO_POINTER(mlx5dv_devx_umem_reg_ex)
 NO_POINTER(mlx5dv_dm_map_op_addr)
 NO_POINTER(mlx5dv_dr_action_create_aso)
 NO_POINTER(mlx5dv_dr_action_create_default_miss)
@@ -170,7 +161,6 @@ NO_POINTER(mlx5dv_sched_node_create)
 
 NO_VOID(mlx5dv_devx_destroy_cmd_comp)
 NO_VOID(mlx5dv_devx_destroy_event_channel)
-NO_VOID(mlx5dv_devx_free_uar)
 NO_VOID(mlx5dv_dr_domain_allow_duplicate_rules)
 NO_VOID(mlx5dv_dr_domain_set_reclaim_device_memory)
 NO_VOID(mlx5dv_free_var)

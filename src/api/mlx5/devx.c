@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What programs register with the card by number and name in queues that are made elsewhere (FlexIO): memory for rings,
+ * and doorbell pages.
+ */
+#include "api/ibverbs/driver.h"
+
+enum { BF_OFFSET = 0x800 };
+
+struct umem {
+	struct mlx5dv_devx_umem dv; /* first */
+	struct vb_umem *card;
+};
+
+struct uar {
+	struct mlx5dv_devx_uar dv; /* first */
+	struct vb_uar *card;
+};
+
+static void *refuse(int err)
+{
+	errno = err;
+	return NULL;
+}
+
+/* ---- memory ---- */
+
+VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx, void *addr,
+							size_t size, uint32_t access)
+{
+	struct umem *umem;
+	int err;
+
+	if (!ctx || !mlx5dv_is_supported(ctx->device))
+		return refuse(EINVAL);
+	umem = calloc(1, sizeof(*umem));
+	if (!umem)
+		return refuse(ENOMEM);
+	err = vb_umem_reg(to_context(ctx)->dev, addr, size, access, &umem->card);
+	if (err) {
+		free(umem);
+		return refuse(-err);
+	}
+	umem->dv.umem_id = vb_umem_number(umem->card);
+	return &umem->dv;
+}
+
+VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *ctx,
+							   struct mlx5dv_devx_umem_in *in)
+{
+	if (!in)
+		return refuse(EINVAL);
+	if (in->comp_mask) /* memory of other devices */
+		return refuse(EOPNOTSUPP);
+	return mlx5dv_devx_umem_reg(ctx, in->addr, in->size, in->access);
+}
+
+VB_PUBLIC int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *umem)
+{
+	int err = umem ? -vb_umem_dereg(((struct umem *)umem)->card) : EINVAL;
+
+	if (err) {
+		errno = err;
+		return err;
+	}
+	free(umem);
+	return 0;
+}
+
+/* ---- doorbell pages ---- */
+
+VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *context, uint32_t flags)
+{
+	struct uar *uar;
+	int64_t number;
+
+	if (!context || !mlx5dv_is_supported(context->device) ||
+	    (flags & ~(uint32_t)(MLX5DV_UAR_ALLOC_TYPE_BF | MLX5DV_UAR_ALLOC_TYPE_NC)))
+		return refuse(EINVAL);
+	uar = calloc(1, sizeof(*uar));
+	number = uar ? vb_uar_number_take() : -ENOMEM;
+	if (number < 0) {
+		free(uar);
+		return refuse(ENOMEM);
+	}
+	if (vb_uar_create(to_context(context)->dev, &uar->card) || !vb_uar_page(uar->card)) {
+		if (uar->card)
+			vb_uar_destroy(uar->card);
+		vb_uar_number_give((uint32_t)number);
+		free(uar);
+		return refuse(EOPNOTSUPP);
+	}
+	uar->dv.page_id = (uint32_t)number;
+	uar->dv.base_addr = vb_uar_page(uar->card);
+	uar->dv.reg_addr = (char *)uar->dv.base_addr + BF_OFFSET;
+	return &uar->dv;
+}
+
+VB_PUBLIC void mlx5dv_devx_free_uar(struct mlx5dv_devx_uar *devx_uar)
+{
+	struct uar *uar = (struct uar *)devx_uar;
+
+	if (!uar)
+		return;
+	vb_uar_destroy(uar->card);
+	vb_uar_number_give(uar->dv.page_id);
+	free(uar);
+}

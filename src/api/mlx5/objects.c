@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mlx5dv_init_obj(): the rings, records, doorbells and numbers behind verbs objects.
+ *
+ * Everything is checked before anything is written, so that a call that fails has changed nothing.
+ */
+#include "api/ibverbs/driver.h"
+
+enum { BLOCK = 64, BF_OFFSET = 0x800 };
+
+#define KNOWN (MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_PD)
+
+/* The context's page, made when it is first asked for; NULL where stores cannot be seen. */
+static char *uar_of(struct ibv_context *context)
+{
+	struct api_context *ctx = to_context(context);
+	char *page;
+
+	pthread_mutex_lock(&context->mutex);
+	if (!ctx->uar && vb_uar_create(ctx->dev, &ctx->uar))
+		ctx->uar = NULL;
+	page = ctx->uar ? vb_uar_page(ctx->uar) : NULL;
+	pthread_mutex_unlock(&context->mutex);
+	return page;
+}
+
+static int check(const void *in, struct ibv_context *context, const void *out)
+{
+	if (!in || !out)
+		return EINVAL;
+	return mlx5dv_is_supported(context->device) ? 0 : EOPNOTSUPP;
+}
+
+static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
+{
+	int err = 0;
+
+	if (type & ~(uint64_t)KNOWN)
+		return EOPNOTSUPP;
+	if (type & MLX5DV_OBJ_QP)
+		err = check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL, obj->qp.out);
+	if (!err && (type & MLX5DV_OBJ_CQ))
+		err = check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL, obj->cq.out);
+	if (!err && (type & MLX5DV_OBJ_SRQ))
+		err = check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL, obj->srq.out);
+	if (!err && (type & MLX5DV_OBJ_PD))
+		err = check(obj->pd.in, obj->pd.in ? obj->pd.in->context : NULL, obj->pd.out);
+	return err;
+}
+
+static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
+{
+	struct api_qp *qp = to_qp(in);
+	char *page = uar_of(in->context);
+
+	out->comp_mask = 0;
+	out->dbrec = qp->dbr;
+	out->sq.buf = qp->sq.buf;
+	out->sq.wqe_cnt = qp->sq.cnt;
+	out->sq.stride = BLOCK;
+	out->rq.buf = qp->rq.buf;
+	out->rq.wqe_cnt = qp->rq.cnt;
+	out->rq.stride = qp->rq.cnt ? 1u << qp->rq.shift : 0;
+	out->bf.reg = page ? page + BF_OFFSET : NULL;
+	out->bf.size = 0; /* doorbells only: a WQE is always read from the ring */
+}
+
+static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
+{
+	struct api_cq *cq = to_cq(in);
+
+	out->comp_mask = 0;
+	out->buf = cq->buf.ptr;
+	out->dbrec = cq->dbr;
+	out->cqe_cnt = cq->cqe_cnt;
+	out->cqe_size = sizeof(struct mlx5_cqe64);
+	out->cq_uar = uar_of(in->context);
+	out->cqn = vb_cq_number(cq->card);
+	/* From here on the consumer index is the program's: a QP that goes leaves its CQEs there. */
+	vb_lock(&cq->lock);
+	cq->dv_owned = true;
+	vb_unlock(&cq->lock);
+}
+
+static void fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
+{
+	struct api_srq *srq = to_srq(in);
+	uint64_t answered = out->comp_mask & MLX5DV_SRQ_MASK_SRQN;
+
+	out->comp_mask = answered;
+	out->buf = srq->buf.ptr;
+	out->dbrec = srq->dbr_buf.ptr;
+	out->stride = 1u << srq->wqe_shift;
+	vb_lock(&srq->lock);
+	out->head = srq->head;
+	out->tail = srq->tail;
+	vb_unlock(&srq->lock);
+	if (answered)
+		out->srqn = vb_srq_number(srq->card);
+}
+
+VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
+{
+	int err = obj ? check_all(obj, obj_type) : EINVAL;
+
+	if (err) {
+		errno = err;
+		return err;
+	}
+	if (obj_type & MLX5DV_OBJ_QP)
+		fill_qp(obj->qp.in, obj->qp.out);
+	if (obj_type & MLX5DV_OBJ_CQ)
+		fill_cq(obj->cq.in, obj->cq.out);
+	if (obj_type & MLX5DV_OBJ_SRQ)
+		fill_srq(obj->srq.in, obj->srq.out);
+	if (obj_type & MLX5DV_OBJ_PD) {
+		obj->pd.out->pdn = vb_pd_number(pd_card(obj->pd.in));
+		obj->pd.out->comp_mask = 0;
+	}
+	return 0;
+}
+
+/* The form of 1.0 differs in what it does to the UAR of a CQ on cards that we are not. */
+VB_PUBLIC int compat_mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type);
+int compat_mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
+{
+	return mlx5dv_init_obj(obj, obj_type);
+}
+__asm__(".symver compat_mlx5dv_init_obj, mlx5dv_init_obj@MLX5_1.0");

@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: MIT */
+/* Queue pairs: the state machine, every transport and kind of receive queue, and what errors look like. */
+#include "queue_kit.h"
+
+#include <errno.h>
+
+extern struct flexio_app *qpdev;
+extern flexio_func_t run_work, fill_recv, fill_linked, ring_raw;
+
+enum { LOG = 4, SIZE = 256, BUFFERS = SIZE * 4 };
+
+/* mlx5 syndromes */
+enum {
+	LENGTH = 0x01,
+	QP_OP = 0x02,
+	PROT = 0x04,
+	FLUSH = 0x05,
+	REM_INVAL = 0x12,
+	REM_ACCESS = 0x13,
+	REM_OP = 0x14,
+	RNR = 0x16
+};
+enum { RESP_ERR = 14, REQ_ERR = 13 };
+
+static struct ibv_context *ctx;
+static struct flexio_process *process;
+static struct kit_mem mem;
+static struct kit_cq send_cq, recv_cq;
+static flexio_uintptr_t work_daddr, fill_daddr;
+static union ibv_gid gid;
+
+/* ---- work ---- */
+
+static struct work_op op(uint32_t type, uint64_t from, uint64_t to, uint32_t len)
+{
+	return (struct work_op){ .type = type,
+				 .ce = CE_ALWAYS,
+				 .lkey = mem.key,
+				 .rkey = mem.key,
+				 .laddr = mem.addr + from,
+				 .raddr = mem.addr + to,
+				 .len = len };
+}
+
+/* One operation on a queue pair, and the completion of its send queue. */
+static struct work_cqe one(struct kit_qp *qp, struct work_op o)
+{
+	struct work w = { .cq = send_cq.work, .qp = qp->work, .nops = 1, .expect = 1 };
+
+	w.ops[0] = o;
+	work_run(process, run_work, work_daddr, &w);
+	send_cq.work = w.cq;
+	qp->work = w.qp;
+	CHECK(w.os_errno == 0);
+	CHECK(w.cqes[0].qpn == qp->work.number);
+	return w.cqes[0];
+}
+
+static void good(struct kit_qp *qp, struct work_op o)
+{
+	struct work_cqe cqe = one(qp, o);
+
+	CHECK(cqe.opcode == 0 && cqe.syndrome == 0);
+}
+
+static void bad(struct kit_qp *qp, struct work_op o, uint32_t syndrome)
+{
+	struct work_cqe cqe = one(qp, o);
+
+	if (cqe.opcode != REQ_ERR || cqe.syndrome != syndrome)
+		fprintf(stderr, "opcode %u, syndrome 0x%x\n", cqe.opcode, cqe.syndrome);
+	CHECK(cqe.opcode == REQ_ERR && cqe.syndrome == syndrome);
+}
+
+/* The next completion of the receive queues. */
+static struct work_cqe received(void)
+{
+	struct work w = { .cq = recv_cq.work, .expect = 1 };
+
+	work_run(process, run_work, work_daddr, &w);
+	recv_cq.work = w.cq;
+	return w.cqes[0];
+}
+
+static void fill(flexio_func_t *func, struct work_qp *qp)
+{
+	struct work_handler f = {
+		.qp = *qp, .buffers = mem.addr + BUFFERS, .size = SIZE, .lkey = mem.key
+	};
+
+	dev_write(process, fill_daddr, &f, sizeof(f));
+	OK(flexio_process_call(process, func, NULL, fill_daddr));
+	dev_get(process, &f, fill_daddr, sizeof(f));
+	*qp = f.qp;
+}
+
+/* Put text at the start of the memory. */
+static void put(const char *text)
+{
+	char bytes[SIZE] = { 0 };
+
+	strcpy(bytes, text);
+	dev_write(process, mem.addr, bytes, sizeof(bytes));
+}
+
+static void expect(uint64_t at, const char *text)
+{
+	char bytes[SIZE];
+
+	dev_get(process, bytes, mem.addr + at, sizeof(bytes));
+	CHECK(!strcmp(bytes, text));
+}
+
+static struct flexio_qp_attr attr_now(void)
+{
+	return qp_attr(process, LOG, LOG, send_cq.work.number, recv_cq.work.number);
+}
+
+static void make(enum flexio_qp_transport_type type, struct kit_qp *qp)
+{
+	struct flexio_qp_attr attr = attr_now();
+
+	attr.transport_type = type;
+	attr.user_index = 0x77;
+	qp_make(process, NULL, &attr, qp);
+}
+
+/* A connected pair whose second half has receives. */
+static void pair(enum flexio_qp_transport_type type, struct kit_qp *a, struct kit_qp *b)
+{
+	make(type, a);
+	make(type, b);
+	qp_pair(a, b);
+	fill(fill_recv, &b->work);
+}
+
+static void end(struct kit_qp *a, struct kit_qp *b)
+{
+	OK(flexio_qp_destroy(a->qp));
+	OK(flexio_qp_destroy(b->qp));
+}
+
+/* ---- creation ---- */
+
+#define REFUSE(change)                                                                          \
+	do {                                                                                    \
+		struct flexio_qp_attr a = attr;                                                 \
+		struct flexio_qp *qp = NULL;                                                    \
+		change;                                                                         \
+		CHECK(flexio_qp_create(process, NULL, &a, &qp) == FLEXIO_STATUS_FAILED && !qp); \
+	} while (0)
+
+static void refusals(void)
+{
+	struct flexio_qp_attr attr = attr_now();
+	struct ibv_context *second = open_device();
+	struct ibv_pd *pd = ibv_alloc_pd(second);
+
+	REFUSE(a.transport_type = FLEXIO_QPC_ST_XRC);
+	REFUSE(a.transport_type = FLEXIO_QPC_ST_DCI);
+	REFUSE(a.log_sq_depth = 16);
+	REFUSE(a.log_sq_depth = -1);
+	REFUSE(a.log_rq_depth = 16);
+	REFUSE(a.rq_type = 2);
+	REFUSE(a.rq_type = FLEXIO_QP_QPC_RQ_TYPE_ZERO_SIZE_RQ; a.no_sq = 1);
+	REFUSE(a.rq_type = FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ; a.rmpqn = 99);
+	REFUSE(a.sq_cqn = 0);
+	REFUSE(a.rq_cqn = 0xfffff);
+	REFUSE(a.uar_id = 0);
+	REFUSE(a.user_index = 1 << 24);
+	REFUSE(a.qp_wq_buff_qmem.daddr = 0x10);
+	REFUSE(a.qp_wq_buff_qmem.daddr += 16);
+	REFUSE(a.qp_wq_dbr_qmem.daddr += 2);
+	REFUSE(a.qp_wq_dbr_qmem.memtype = FLEXIO_MEMTYPE_HOST);
+	REFUSE(a.pd = pd);
+	CHECK(flexio_qp_create(process, NULL, NULL, NULL) == FLEXIO_STATUS_FAILED);
+	CHECK(flexio_qp_state_get(NULL) == FLEXIO_QP_STATE_ERR);
+	OK(flexio_qp_destroy(NULL));
+	CHECK(!ibv_dealloc_pd(pd) && !ibv_close_device(second));
+}
+
+static void step(struct flexio_qp *qp, struct flexio_qp_attr *attr, enum flexio_qp_state state,
+		 bool allowed)
+{
+	enum flexio_qp_state before = flexio_qp_state_get(qp);
+	struct flexio_qp_attr_opt_param_mask mask = { 0 };
+	flexio_status status;
+
+	attr->next_state = state;
+	status = flexio_qp_modify(qp, attr, &mask);
+	CHECK(status == (allowed ? FLEXIO_STATUS_SUCCESS : FLEXIO_STATUS_FAILED));
+	CHECK(flexio_qp_state_get(qp) == (allowed ? state : before));
+}
+
+static void states(void)
+{
+	struct flexio_qp_attr link = qp_link(1, NULL), wrong;
+	struct kit_qp qp;
+
+	make(FLEXIO_QPC_ST_RC, &qp);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTR, false);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTS, false);
+	step(qp.qp, &link, (enum flexio_qp_state)5, false);
+	step(qp.qp, &link, FLEXIO_QP_STATE_INIT, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_INIT, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTS, false);
+	wrong = link;
+	wrong.path_mtu = 9;
+	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
+	wrong = link;
+	wrong.gid_table_index = 15;
+	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
+	wrong = link;
+	wrong.min_rnr_nak_timer = 32;
+	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
+	wrong = link;
+	wrong.log_rra_max = 9;
+	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
+	wrong = link;
+	wrong.vhca_port_num = 2;
+	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTR, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_INIT, false);
+	wrong = link;
+	wrong.retry_count = 8;
+	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTS, false);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTS, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTS, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_ERR, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RTS, false);
+	step(qp.qp, &link, FLEXIO_QP_STATE_RST, true);
+	step(qp.qp, &link, FLEXIO_QP_STATE_ERR, false);
+	qp_to_rts(qp.qp, &link);
+	CHECK(flexio_qp_modify(qp.qp, NULL, NULL) == FLEXIO_STATUS_FAILED);
+	CHECK(flexio_qp_modify(NULL, &link, NULL) == FLEXIO_STATUS_FAILED);
+	OK(flexio_qp_destroy(qp.qp));
+	CHECK(flexio_qp_modify(qp.qp, &link, NULL) == FLEXIO_STATUS_FAILED);
+}
+
+/* The optional mask changes a queue that works. */
+static void optional(void)
+{
+	struct flexio_qp_attr attr = qp_link(0, NULL);
+	struct flexio_qp_attr_opt_param_mask mask = { 0 };
+	struct kit_cq shared = recv_cq;
+	struct kit_qp a, b;
+
+	cq_simple(process, LOG, NULL, &recv_cq); /* for the receives that are flushed */
+	pair(FLEXIO_QPC_ST_RC, &a, &b);
+	attr.next_state = FLEXIO_QP_STATE_RTS;
+	attr.qp_access_mask = IBV_ACCESS_REMOTE_READ;
+	attr.min_rnr_nak_timer = 5;
+	OK(flexio_qp_modify(b.qp, &attr, &mask)); /* nothing named, nothing changed */
+	put("written");
+	good(&a, op(SEG_WRITE, 0, SIZE, SIZE));
+	expect(SIZE, "written");
+	mask.qp_access_mask = mask.min_rnr_nak_timer = true;
+	OK(flexio_qp_modify(b.qp, &attr, &mask));
+	good(&a, op(SEG_READ, 2 * SIZE, SIZE, SIZE));
+	bad(&a, op(SEG_WRITE, 0, SIZE, SIZE), REM_INVAL);
+	CHECK(flexio_qp_state_get(a.qp) == FLEXIO_QP_STATE_ERR);
+	end(&a, &b);
+	OK(flexio_cq_destroy(recv_cq.cq));
+	recv_cq = shared;
+}
+
+/* ---- transports and receive queues ---- */
+
+static void uc(void)
+{
+	struct kit_qp a, b;
+	struct work_cqe cqe;
+
+	pair(FLEXIO_QPC_ST_UC, &a, &b);
+	put("unreliable");
+	good(&a, op(SEG_SEND, 0, 0, SIZE));
+	cqe = received();
+	CHECK(cqe.opcode == 2 && cqe.byte_cnt == SIZE && cqe.user_index == 0x77);
+	expect(BUFFERS, "unreliable");
+	good(&a, op(SEG_WRITE, 0, SIZE, SIZE));
+	expect(SIZE, "unreliable");
+	bad(&a, op(SEG_READ, 0, SIZE, SIZE), QP_OP);
+	CHECK(flexio_qp_state_get(a.qp) == FLEXIO_QP_STATE_ERR);
+	end(&a, &b);
+}
+
+static void ud(void)
+{
+	struct work_op o = op(SEG_SEND_UD, 0, 0, 64);
+	struct kit_qp a, b;
+	struct work_cqe cqe;
+
+	pair(FLEXIO_QPC_ST_UD, &a, &b);
+	put("datagram");
+	o.dqpn = b.work.number;
+	o.qkey = 0x11111111;
+	memcpy(o.gid, &gid, sizeof(gid));
+	good(&a, o);
+	cqe = received();
+	CHECK(cqe.opcode == 2 && cqe.byte_cnt == 64 + 40);
+	expect(BUFFERS + 40, "datagram");
+	/* without the full address vector there is no way */
+	bad(&a, op(SEG_SEND, 0, 0, 16), QP_OP);
+	end(&a, &b);
+}
+
+/* Receives of an RMP serve two queue pairs. */
+static void rmp(bool linked)
+{
+	struct flexio_wq_attr attr = {
+		.log_wq_depth = LOG,
+		.log_wq_stride = linked ? 5 : 0,
+		.rq = { .wq_type = linked ? FLEXIO_WQ_TYPE_LINKED_LIST : FLEXIO_WQ_TYPE_CYCLIC },
+		.wq_ring_qmem = { .daddr = dev_alloc(process, 32 << LOG) },
+		.wq_dbr_qmem = { .daddr = dev_alloc(process, 8) },
+	};
+	struct work_qp ring = { .rq = attr.wq_ring_qmem.daddr,
+				.dbr = attr.wq_dbr_qmem.daddr,
+				.log_rq = LOG,
+				.stride = linked ? 32 : 16 };
+	static const uint16_t order[2][4] = { { 0, 1, 2, 3 }, { 0, 15, 14, 13 } };
+	struct kit_qp a[2], b[2];
+	struct flexio_rmp *queue;
+
+	OK(flexio_rmp_create(process, NULL, &attr, &queue));
+	CHECK(flexio_rmp_get_wq_num(queue) != UINT32_MAX);
+	for (int i = 0; i < 2; i++) {
+		struct flexio_qp_attr qp = attr_now();
+
+		make(FLEXIO_QPC_ST_RC, &a[i]);
+		qp.rq_type = FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ;
+		qp.rmpqn = flexio_rmp_get_wq_num(queue);
+		qp.user_index = 0x100 + (uint32_t)i;
+		qp_make(process, NULL, &qp, &b[i]);
+		qp_pair(&a[i], &b[i]);
+	}
+	CHECK(flexio_rmp_destroy(queue) == FLEXIO_STATUS_FAILED);
+	fill(linked ? fill_linked : fill_recv, &ring);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct work_cqe cqe;
+
+		put(i % 2 ? "odd" : "even");
+		good(&a[i % 2], op(SEG_SEND, 0, 0, SIZE));
+		cqe = received();
+		CHECK(cqe.opcode == 2 && cqe.wqe_counter == order[linked][i]);
+		CHECK(cqe.user_index == 0x100 + i % 2 && cqe.qpn == b[i % 2].work.number);
+		expect(BUFFERS + SIZE * order[linked][i], i % 2 ? "odd" : "even");
+	}
+	end(&a[0], &b[0]);
+	end(&a[1], &b[1]);
+	OK(flexio_rmp_destroy(queue));
+	CHECK(flexio_rmp_destroy(queue) == FLEXIO_STATUS_FAILED);
+	attr.log_wq_stride = linked ? 4 : 3;
+	CHECK(flexio_rmp_create(process, NULL, &attr, &queue) == FLEXIO_STATUS_FAILED);
+}
+
+/* Queue pairs with one half only. */
+static void halves(void)
+{
+	struct flexio_qp_attr sender = attr_now(), receiver = attr_now();
+	struct kit_qp a, b;
+
+	sender.rq_type = FLEXIO_QP_QPC_RQ_TYPE_ZERO_SIZE_RQ;
+	sender.rq_cqn = 0;
+	qp_make(process, NULL, &sender, &a);
+	receiver.no_sq = 1;
+	receiver.sq_cqn = 0;
+	qp_make(process, NULL, &receiver, &b);
+	qp_pair(&a, &b);
+	fill(fill_recv, &b.work);
+	put("half");
+	good(&a, op(SEG_SEND, 0, 0, SIZE));
+	CHECK(received().opcode == 2);
+	expect(BUFFERS, "half");
+	end(&a, &b);
+}
+
+/* ---- rings in host memory: the host writes the WQE, device code rings ---- */
+
+static void host_rings(void)
+{
+	char *host = aligned_alloc(4096, 8192);
+	struct mlx5dv_devx_umem *umem =
+		mlx5dv_devx_umem_reg(ctx, host, 8192, IBV_ACCESS_LOCAL_WRITE);
+	struct flexio_qp_attr attr = attr_now();
+	struct work w = { .cq = send_cq.work, .expect = 1 };
+	struct mlx5_wqe_ctrl_seg *ctrl;
+	struct kit_qp a, b;
+
+	CHECK(umem);
+	memset(host, 0, 8192);
+	attr.qp_wq_buff_qmem = (struct flexio_qmem){ .memtype = FLEXIO_MEMTYPE_HOST,
+						     .umem_id = umem->umem_id,
+						     .humem_offset = 4096 };
+	attr.qp_wq_dbr_qmem = (struct flexio_qmem){ .memtype = FLEXIO_MEMTYPE_HOST,
+						    .umem_id = umem->umem_id,
+						    .humem_offset = 64 };
+	qp_make(process, NULL, &attr, &a);
+	make(FLEXIO_QPC_ST_RC, &b);
+	qp_pair(&a, &b);
+	put("from the host's ring");
+	ctrl = (void *)(host + 4096 + (16 << LOG));
+	ctrl->opmod_idx_opcode = htobe32(MLX5_OPCODE_RDMA_WRITE);
+	ctrl->qpn_ds = htobe32(a.work.number << 8 | 3);
+	ctrl->fm_ce_se = MLX5_WQE_CTRL_CQ_UPDATE;
+	((struct mlx5_wqe_raddr_seg *)(ctrl + 1))->raddr = htobe64(mem.addr + SIZE);
+	((struct mlx5_wqe_raddr_seg *)(ctrl + 1))->rkey = htobe32(mem.key);
+	mlx5dv_set_data_seg((struct mlx5_wqe_data_seg *)(ctrl + 2), SIZE, mem.key, mem.addr);
+	/* device code writes a NOP into a ring that nobody reads, and rings number a */
+	w.qp = b.work;
+	w.qp.number = a.work.number;
+	w.nops = 1;
+	w.ops[0] = op(SEG_NOP, 0, 0, 0);
+	work_run(process, run_work, work_daddr, &w);
+	send_cq.work = w.cq;
+	CHECK(w.cqes[0].opcode == 0);
+	expect(SIZE, "from the host's ring");
+	end(&a, &b);
+	CHECK(!mlx5dv_devx_umem_dereg(umem));
+	free(host);
+}
+
+/* ---- errors ---- */
+
+static void refused_send(struct work_op o, uint32_t syndrome)
+{
+	struct kit_qp a, b;
+
+	pair(FLEXIO_QPC_ST_RC, &a, &b);
+	bad(&a, o, syndrome);
+	CHECK(flexio_qp_state_get(a.qp) == FLEXIO_QP_STATE_ERR);
+	/* what follows is flushed */
+	bad(&a, op(SEG_WRITE, 0, SIZE, 8), FLUSH);
+	end(&a, &b);
+}
+
+/* A WQE that nobody could mean; the NOP behind it is flushed, where it can be told where that begins. */
+static void raw_wqe(uint32_t first, uint32_t second, uint32_t completions)
+{
+	struct work w = { .cq = send_cq.work, .expect = completions, .nops = 1 };
+	struct kit_qp a, b;
+	uint64_t got;
+
+	pair(FLEXIO_QPC_ST_RC, &a, &b);
+	w.qp = a.work;
+	w.ops[0] = op(SEG_NOP, 0, 0, 0);
+	dev_write(process, work_daddr, &w, sizeof(w));
+	OK(flexio_process_call(process, ring_raw, &got, work_daddr, first, second));
+	dev_get(process, &w, work_daddr, sizeof(w));
+	send_cq.work = w.cq;
+	CHECK(w.cqes[0].opcode == REQ_ERR && w.cqes[0].syndrome == QP_OP);
+	if (completions == 2)
+		CHECK(w.cqes[1].opcode == REQ_ERR && w.cqes[1].syndrome == FLUSH);
+	CHECK(flexio_qp_state_get(a.qp) == FLEXIO_QP_STATE_ERR);
+	end(&a, &b);
+}
+
+/* The receive queue's side of errors: a fresh CQ each time, because flushed receives fill it. */
+static void receive_errors(void)
+{
+	struct kit_cq shared = recv_cq;
+	struct work_cqe cqe;
+	struct kit_qp a, b;
+
+	/* longer than the buffer */
+	cq_simple(process, LOG + 1, NULL, &recv_cq);
+	pair(FLEXIO_QPC_ST_RC, &a, &b);
+	bad(&a, op(SEG_SEND, 0, 0, SIZE + 1), REM_INVAL);
+	cqe = received();
+	CHECK(cqe.opcode == RESP_ERR && cqe.syndrome == LENGTH && cqe.wqe_counter == 0);
+	for (uint32_t i = 1; i < 1 << LOG; i++) {
+		cqe = received();
+		CHECK(cqe.opcode == RESP_ERR && cqe.syndrome == FLUSH && cqe.wqe_counter == i);
+	}
+	CHECK(flexio_qp_state_get(b.qp) == FLEXIO_QP_STATE_ERR);
+	end(&a, &b);
+	OK(flexio_cq_destroy(recv_cq.cq));
+	/* a buffer with a key that does not exist */
+	cq_simple(process, LOG + 1, NULL, &recv_cq);
+	make(FLEXIO_QPC_ST_RC, &a);
+	make(FLEXIO_QPC_ST_RC, &b);
+	qp_pair(&a, &b);
+	mem.key ^= 1 << 20;
+	fill(fill_recv, &b.work);
+	mem.key ^= 1 << 20;
+	bad(&a, op(SEG_SEND, 0, 0, 8), REM_OP);
+	cqe = received();
+	CHECK(cqe.opcode == RESP_ERR && cqe.syndrome == PROT);
+	end(&a, &b);
+	OK(flexio_cq_destroy(recv_cq.cq));
+	recv_cq = shared;
+}
+
+/* Nobody posted a receive, and the sender may not try again. */
+static void empty_queue(void)
+{
+	struct flexio_qp_attr to_a, to_b;
+	struct kit_qp a, b;
+
+	make(FLEXIO_QPC_ST_RC, &a);
+	make(FLEXIO_QPC_ST_RC, &b);
+	to_b = qp_link(b.work.number, NULL);
+	to_b.retry_count = 0;
+	to_a = qp_link(a.work.number, NULL);
+	qp_to_rts(a.qp, &to_b);
+	qp_to_rts(b.qp, &to_a);
+	bad(&a, op(SEG_SEND, 0, 0, 8), RNR);
+	/* reset makes both fresh again */
+	qp_reset(a.qp);
+	qp_reset(b.qp);
+	a.work.pi = b.work.recv_pi = 0;
+	qp_pair(&a, &b);
+	fill(fill_recv, &b.work);
+	good(&a, op(SEG_SEND, 0, 0, 8));
+	CHECK(received().opcode == 2);
+	end(&a, &b);
+}
+
+static void errors(void)
+{
+	struct kit_cq shared = recv_cq;
+	struct work_op o;
+
+	cq_simple(process, 10, NULL, &recv_cq); /* room for what is flushed */
+	o = op(SEG_WRITE, 0, SIZE, 8);
+	o.lkey ^= 1 << 20;
+	refused_send(o, PROT);
+	o = op(SEG_WRITE, mem.size - 4, SIZE, 8);
+	refused_send(o, PROT);
+	o = op(SEG_WRITE, 0, SIZE, 8);
+	o.rkey ^= 1 << 20;
+	refused_send(o, REM_ACCESS);
+	refused_send(op(SEG_READ, 0, mem.size - 4, 8), REM_ACCESS);
+	o = op(SEG_CAS, 0, SIZE + 4, 8);
+	refused_send(o, REM_INVAL); /* not aligned */
+	refused_send(op(SEG_FAA, 0, SIZE, 4), LENGTH);
+	o = op(SEG_SEND, 0, 0, 8);
+	o.opcode = 0x25; /* no such work here */
+	refused_send(o, QP_OP);
+	o.opcode = 0xff;
+	refused_send(o, QP_OP);
+	/* work of the raw queues and the card's other engines, not executed yet */
+	refused_send(op(SEG_LDMA, 0, 0, 8), QP_OP);
+	refused_send(op(SEG_TRANSPOSE, 0, 0, 8), QP_OP);
+	refused_send(op(SEG_LSO, 0, 0, 8), QP_OP);
+	raw_wqe(MLX5_OPCODE_RDMA_WRITE, 0, 2); /* no size */
+	raw_wqe(MLX5_OPCODE_RDMA_WRITE, 1, 2); /* no room for its segments */
+	raw_wqe(MLX5_OPCODE_ATOMIC_CS, 2, 2);
+	raw_wqe(MLX5_OPCODE_SEND, 0x3f, 1); /* reaches beyond the doorbell */
+	OK(flexio_cq_destroy(recv_cq.cq));
+	recv_cq = shared;
+	receive_errors();
+	empty_queue();
+}
+
+/* ---- queues of raw frames ---- */
+
+static void raw_queues(void)
+{
+	struct flexio_wq_attr attr = {
+		.log_wq_depth = LOG,
+		.uar_id = flexio_uar_get_id(flexio_process_get_uar(process)),
+		.user_index = 0x55,
+		.wq_ring_qmem = { .daddr = dev_alloc(process, 64 << LOG) },
+		.wq_dbr_qmem = { .daddr = dev_alloc(process, 8) },
+	};
+	struct flexio_transport_domain *td;
+	struct flexio_sq_tis *tis;
+	struct work w = { .cq = send_cq.work, .nops = 1, .expect = 1 };
+	struct kit_cq cq;
+	struct flexio_sq *sq;
+	struct flexio_rq *rq;
+
+	OK(flexio_transport_domain_create(ctx, &td));
+	OK(flexio_sq_tis_create(ctx, td, &tis));
+	CHECK(flexio_transport_domain_destroy(td) == FLEXIO_STATUS_FAILED);
+	attr.sq.tis = tis;
+	attr.sq.allow_multi_pkt_send_wqe = 1;
+	CHECK(flexio_sq_create(process, NULL, 0, &attr, &sq) == FLEXIO_STATUS_FAILED);
+	OK(flexio_sq_create(process, NULL, send_cq.work.number, &attr, &sq));
+	CHECK(flexio_sq_tis_destroy(tis) == FLEXIO_STATUS_FAILED);
+	w.qp = (struct work_qp){ .sq = attr.wq_ring_qmem.daddr,
+				 .number = flexio_sq_get_wq_num(sq),
+				 .log_sq = LOG };
+	w.ops[0] = op(SEG_NOP, 0, 0, 0);
+	work_run(process, run_work, work_daddr, &w);
+	CHECK(w.cqes[0].opcode == 0 && w.cqes[0].user_index == 0x55);
+	w.ops[0] = op(SEG_SEND_EN, 0, 0, 64);
+	work_run(process, run_work, work_daddr, &w);
+	CHECK(w.cqes[0].opcode == REQ_ERR && w.cqes[0].syndrome == QP_OP);
+	CHECK(w.cqes[0].qpn == flexio_sq_get_wq_num(sq));
+	send_cq.work = w.cq;
+	OK(flexio_sq_destroy(sq));
+	OK(flexio_sq_tis_destroy(tis));
+
+	cq_simple(process, LOG + 1, NULL, &cq);
+	for (int linked = 0; linked < 2; linked++) {
+		struct work_qp ring = { .rq = attr.wq_ring_qmem.daddr,
+					.dbr = dev_alloc(process, 8),
+					.log_rq = LOG,
+					.stride = 32 };
+		struct work look = { .cq = cq.work, .expect = 1 << LOG };
+
+		attr.uar_id = 0;
+		attr.log_wq_stride = 5;
+		attr.wq_dbr_qmem.daddr = ring.dbr;
+		attr.rq = (struct flexio_wq_rq_attr){
+			.wq_type = linked ? FLEXIO_WQ_TYPE_LINKED_LIST : FLEXIO_WQ_TYPE_CYCLIC,
+			.end_pad_mode = FLEXIO_WQ_END_PAD_ALIGN,
+			.td = td,
+			.vlan_strip_disable = 1,
+		};
+		OK(flexio_rq_create(process, NULL, cq.work.number, &attr, &rq));
+		CHECK(flexio_rq_get_wq_num(rq) != UINT32_MAX);
+		CHECK(flexio_rq_get_tir(rq) && flexio_rq_get_object(rq));
+		CHECK(flexio_transport_domain_destroy(td) == FLEXIO_STATUS_FAILED);
+		CHECK(flexio_cq_destroy(cq.cq) == FLEXIO_STATUS_FAILED);
+		fill(linked ? fill_linked : fill_recv, &ring);
+		OK(flexio_rq_set_err_state(rq));
+		work_run(process, run_work, work_daddr, &look);
+		cq.work = look.cq;
+		for (uint32_t i = 0; i < 1 << LOG; i++) {
+			CHECK(look.cqes[i].opcode == RESP_ERR && look.cqes[i].syndrome == FLUSH);
+			CHECK(look.cqes[i].wqe_counter == (linked ? (-i & 15) : i));
+			CHECK(look.cqes[i].user_index == 0x55);
+		}
+		OK(flexio_rq_destroy(rq));
+	}
+	CHECK(flexio_rq_destroy(rq) == FLEXIO_STATUS_FAILED);
+	OK(flexio_cq_destroy(cq.cq));
+	OK(flexio_transport_domain_destroy(td));
+}
+
+int main(void)
+{
+	ctx = open_device();
+	CHECK(!ibv_query_gid(ctx, 1, 0, &gid));
+	OK(flexio_process_create(ctx, qpdev, NULL, &process));
+	mem_make(process, BUFFERS + (SIZE << LOG), &mem);
+	work_daddr = dev_alloc(process, sizeof(struct work));
+	fill_daddr = dev_alloc(process, sizeof(struct work_handler));
+	cq_simple(process, 6, NULL, &send_cq);
+	cq_simple(process, 6, NULL, &recv_cq);
+	refusals();
+	states();
+	uc();
+	ud();
+	rmp(false);
+	rmp(true);
+	halves();
+	host_rings();
+	raw_queues();
+	optional();
+	errors();
+	OK(flexio_cq_destroy(send_cq.cq));
+	OK(flexio_cq_destroy(recv_cq.cq));
+	mem_end(&mem);
+	OK(flexio_process_destroy(process));
+	CHECK(!ibv_close_device(ctx));
+	return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue_dev.h"
+
+/* Write WQEs without ringing, then ring as told: 0 through the outbox as it is, 1 set to the other device, 2 directly. */
+__dpa_rpc__ uint64_t run_cross(struct work *w, uint32_t how, uint32_t device_id)
+{
+	flexio_dev_status_t status = FLEXIO_DEV_STATUS_SUCCESS;
+
+	(void)last_errno();
+	for (uint32_t i = 0; i < w->nops; i++)
+		post_send(&w->qp, &w->ops[i]);
+	if (how == 1)
+		status = flexio_dev_outbox_config_uar_extension(thread_ctx(), device_id);
+	if (how == 2)
+		status = flexio_dev_cross_device_ring_db(device_id, w->qp.number, w->qp.pi);
+	else
+		RING(w->qp.pi, w->qp.number);
+	if (w->arm)
+		ARM(w->cq.ci, w->cq.number);
+	w->os_errno = last_errno();
+	w->nops = 0;
+	return status ? UINT64_MAX : w->expect ? do_work(w) : 0;
+}
+
+__dpa_global__ void receive(uint64_t arg)
+{
+	do_receive((struct work_handler *)arg);
+}

@@ -488,10 +488,16 @@ int main(int argc, char **argv)
 		return bench_limits_child();
 	if (argc > 1 && !strcmp(argv[1], "--quick"))
 		bench = (struct bench){ true, 1 };
-	costs(&bench); /* first: afterwards the process has grown */
+#if defined(__x86_64__)
+	bench_mlx4_limit(&bench); /* before a device is open: the handler is its own */
+#endif
+	costs(&bench); /* before the process has grown */
 	bench_pin(0);
 	bench_limits(&bench);
 	inside_one(&bench);
+#if defined(__x86_64__)
+	bench_mlx4(&bench);
+#endif
 	between_two(&bench);
 	return 0;
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Run one of Debian's RDMA programs as server and client through `verbatim run`, and check what both say.
 
-usage: pair.py [--nobody] [--config FILE] [--env NAME=VALUE]... [--server 'ARGUMENTS'] PROGRAM [ARGUMENT...]
+usage: pair.py [--nobody] [--device NAME] [--config FILE] [--env NAME=VALUE]... [--server 'ARGUMENTS']
+               PROGRAM [ARGUMENT...]
 
-Both sides get the same arguments and a port of their own (--server: the server gets these as well). What their output
+Both sides get the same arguments and a port of their own (--server: the server gets these as well;
+--device: both use that adapter). What their output
 must show depends on the program and its options; see check_pingpong and check_perftest.
 """
 import argparse
@@ -79,6 +81,7 @@ def check_perftest(argv, side, is_server):
 def run():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--nobody', action='store_true')
+    parser.add_argument('--device')
     parser.add_argument('--config')
     parser.add_argument('--env', action='append', default=[])
     parser.add_argument('--server', default='')
@@ -86,7 +89,7 @@ def run():
     args = parser.parse_args()
     check = check_pingpong if args.program[0].startswith('ibv_') else check_perftest
     port = peers.Port()
-    common = args.program + ['-p', str(port.number)]
+    common = args.program + (['-d', args.device] if args.device else []) + ['-p', str(port.number)]
     with peers.World(args.nobody, args.config, args.env) as world:
         try:
             server, client = peers.run_pair(world, common + shlex.split(args.server), common + ['localhost'], port)

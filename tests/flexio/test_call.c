@@ -381,6 +381,20 @@ static void test_fault_among_callers(void **state)
 
 /* ---- processes themselves ---- */
 
+/* A thread that is cancelled ends its call first. */
+static void test_cancelled_caller(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct caller c = { .process = process, .func = bed_func("forever") };
+
+	assert_int_equal(pthread_create(&c.thread, NULL, call_wait, &c), 0);
+	usleep(5000);
+	assert_int_equal(pthread_cancel(c.thread), 0);
+	pthread_join(c.thread, NULL);
+	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	bed_process_end(process);
+}
+
 static struct flexio_process *_Atomic current;
 static _Atomic bool no_more;
 
@@ -492,6 +506,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_many_callers),
 		cmocka_unit_test(test_too_many_callers),
 		cmocka_unit_test(test_fault_among_callers),
+		cmocka_unit_test(test_cancelled_caller),
 		cmocka_unit_test(test_destroy_among_callers),
 		cmocka_unit_test(test_process_attributes),
 		cmocka_unit_test(test_bad_handles),

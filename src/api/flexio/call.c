@@ -202,9 +202,11 @@ static struct call_slot *slot_take(struct flexio_process *process)
 {
 	bool failed = false;
 	struct call_slot *slot = slot_try(process, &failed);
+	int cancel;
 
 	if (likely(slot))
 		return slot;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	/* All are busy. A caller that frees one sees `waiting`, or we see its slot: both are seq_cst. */
 	atomic_fetch_add(&process->waiting, 1);
 	while (!slot && !failed) {
@@ -222,6 +224,7 @@ static struct call_slot *slot_take(struct flexio_process *process)
 		pthread_mutex_unlock(&process->slot_lock);
 	}
 	atomic_fetch_sub(&process->waiting, 1);
+	pthread_setcancelstate(cancel, NULL);
 	if (!slot)
 		log_err("no memory for a call, or the process is gone");
 	return slot;

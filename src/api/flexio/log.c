@@ -14,7 +14,7 @@ static void write_line(const char *function, int line, const char *fmt, va_list 
 {
 	int saved_errno = errno; /* an error path may log before it reads errno */
 	char text[1024];
-	int n, m;
+	int n, m, cancel;
 
 	n = snprintf(text, sizeof(text), "%s %d - ", function, line);
 	m = vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, args);
@@ -22,9 +22,12 @@ static void write_line(const char *function, int line, const char *fmt, va_list 
 	if (n > (int)sizeof(text) - 2)
 		n = (int)sizeof(text) - 2;
 	text[n] = '\n';
+	/* Our callers have locks and objects in hand: a thread that is cancelled goes on until they are done. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	if (write(STDERR_FILENO, text, (size_t)n + 1) < 0) {
 		/* nowhere left to say it */
 	}
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved_errno;
 }
 

@@ -119,7 +119,9 @@ static void drain(struct flexio_msg_stream *s)
 	unsigned int records;
 	uint64_t lost;
 	size_t bytes;
+	int cancel;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&s->drain_lock);
 	records = take_all(s, &bytes, &lost);
 	if (lost)
@@ -130,6 +132,7 @@ static void drain(struct flexio_msg_stream *s)
 	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
 		atomic_fetch_sub_explicit(&s->process->unwritten, records, memory_order_release);
 	pthread_mutex_unlock(&s->drain_lock);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 static bool enough(const struct flexio_msg_stream *s)

@@ -17,6 +17,12 @@ import traceback
 STAGE = pathlib.Path(os.environ['VERBATIM_STAGE']).resolve()
 BIN = STAGE / 'bin'
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / 'peers'))
+import peers  # noqa: E402  pylint: disable=wrong-import-position
+
+# What a program that uses the staged libraries has to load first where these were built with a sanitizer.
+PRELOAD = peers.sanitizer(STAGE)
+SANITIZED = ['env', f'LD_PRELOAD={PRELOAD}', 'ASAN_OPTIONS=detect_leaks=0'] if PRELOAD else []
 
 ADD = '''
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs of dpacc and libflexio that run: every type of argument and result there and back, both argument forms,
 optimization at link time, libraries, on both tiers of the accelerator."""
-from kit import BIN, STAGE, collect, dpacc, equal, expect, main, run, write
+from kit import BIN, SANITIZED, STAGE, collect, dpacc, equal, expect, main, run, write
 
 HOST = '''
 #include <infiniband/verbs.h>
@@ -37,7 +37,7 @@ def said_by(cwd, stubs, calls, archives=('app.a',), env=None):
     flags = expect(run('pkg-config', '--cflags', '--libs', 'libflexio', 'libibverbs', cwd=cwd, env=environment)).stdout.split()
     write(cwd, 'host.c', HOST + f'extern flexio_func_t {stubs};\nstatic void calls(void)\n{{\n{calls}\n}}\n')
     expect(run('gcc', '-Wall', '-Werror', 'host.c', *archives, *flags, '-o', 'host', cwd=cwd))
-    return expect(run(BIN / 'verbatim', 'run', '--', './host', cwd=cwd, env=env)).stdout.split('\n')[:-1]
+    return expect(run(BIN / 'verbatim', 'run', '--', *SANITIZED, './host', cwd=cwd, env=env)).stdout.split('\n')[:-1]
 
 
 def build(cwd, *args):
@@ -187,9 +187,9 @@ def check_build_script_and_run(cwd):
 	--devicecc-options="-O2,-I/opt/mellanox/flexio/include" --app-name=app
 gcc host.c app.a -I/opt/mellanox/flexio/include -L/opt/mellanox/flexio/lib -DFLEXIO_ALLOW_EXPERIMENTAL_API \\
 	-lflexio -libverbs -lmlx5 -o host
-./host
+"$@"
 ''')
-    expect(run(BIN / 'verbatim', 'sdk', '--', 'bash', 'build.sh', cwd=cwd), 0, stdout='^63$')
+    expect(run(BIN / 'verbatim', 'sdk', '--', 'bash', 'build.sh', *SANITIZED, './host', cwd=cwd), 0, stdout='^63$')
 
 
 main(collect(globals()))

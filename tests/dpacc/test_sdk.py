@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import signal
 
-from kit import ADD, BIN, STAGE, Skip, collect, equal, expect, files, main, run, write
+from kit import ADD, BIN, SANITIZED, STAGE, Skip, collect, equal, expect, files, main, run, write
 
 VERBATIM = BIN / 'verbatim'
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -144,13 +144,12 @@ int main(void)
 project('user', 'c')
 device = custom_target(input: 'device.c', output: 'app.a', command: ['dpacc', '@INPUT@', '-o', '@OUTPUT@', '-hostcc=gcc',
   '--devicecc-options=-O2, -Wall', '--app-name=app'])
-host = executable('host', 'host.c', link_with: device,
+executable('host', 'host.c', link_with: device,
   dependencies: [dependency('libibverbs'), dependency('libmlx5', version: '>= 1.24.44'), dependency('libflexio')])
-test('host', host)
 ''')
     for paths in ('', '/opt/mellanox/doca/lib/x86_64-linux-gnu/pkgconfig:/opt/mellanox/flexio/lib/pkgconfig'):
-        script = f'export PKG_CONFIG_PATH={paths}:$PKG_CONFIG_PATH; rm -rf build && meson setup build && meson test -C build'
-        expect(run(VERBATIM, 'sdk', '--', 'bash', '-c', script, cwd=cwd), 0, stdout=r'^Ok: +1 *$')
+        script = f'export PKG_CONFIG_PATH={paths}:$PKG_CONFIG_PATH; rm -rf build && meson setup build && ninja -C build && "$@"'
+        expect(run(VERBATIM, 'sdk', '--', 'bash', '-c', script, 'bash', *SANITIZED, 'build/host', cwd=cwd))
 
 
 def check_inside_itself(cwd):

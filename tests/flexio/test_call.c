@@ -5,6 +5,7 @@
  */
 #include "bed.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -466,6 +467,47 @@ static void test_process_attributes(void **state)
 	assert_ok(flexio_process_destroy(NULL));
 }
 
+static unsigned int entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned int n = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* File descriptors and threads of processes that are gone are gone, too. */
+static void test_nothing_stays(void **state)
+{
+	flexio_msg_stream_attr_t attr = { .data_bsize = 2048, .level = FLEXIO_MSG_DEV_INFO };
+	unsigned int fds = 0, threads = 0;
+
+	for (unsigned int i = 0; i < 60; i++) {
+		struct flexio_process *process = bed_process();
+		struct flexio_event_handler_attr eh = { .host_stub_func = bed_func("forever") };
+		struct flexio_event_handler *handler;
+		struct flexio_msg_stream *stream;
+
+		assert_ok(flexio_msg_stream_create(process, &attr, stderr, NULL, &stream));
+		assert_ok(flexio_event_handler_create(process, &eh, &handler));
+		assert_ok(flexio_event_handler_run(handler, bed_alloc(process, 64)));
+		bed_value(process, "activate", flexio_event_handler_get_activation_id(handler));
+		if (i % 3 == 0)
+			bed_call(process, "fault", 5, NULL);
+		assert_ok(flexio_event_handler_destroy(handler));
+		bed_process_end(process);
+		if (i == 5) {
+			fds = entries("/proc/self/fd");
+			threads = entries("/proc/self/task");
+		}
+	}
+	assert_int_equal(entries("/proc/self/fd"), fds);
+	assert_int_equal(entries("/proc/self/task"), threads);
+}
+
 static void test_bad_handles(void **state)
 {
 	struct flexio_process *gone = bed_process(), *bad[3] = { NULL, (void *)&gone, NULL };
@@ -509,6 +551,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_cancelled_caller),
 		cmocka_unit_test(test_destroy_among_callers),
 		cmocka_unit_test(test_process_attributes),
+		cmocka_unit_test(test_nothing_stays),
 		cmocka_unit_test(test_bad_handles),
 	};
 

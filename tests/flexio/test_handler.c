@@ -521,6 +521,31 @@ static void test_many_handlers(void **state)
 	bed_process_end(process);
 }
 
+/* Until there is no device memory left for stacks; afterwards everything can be had again. */
+static void test_exhaustion(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct flexio_event_handler_attr attr = { .host_stub_func = bed_func("handler") };
+	enum { MOST = 20000 };
+	static struct flexio_event_handler *h[MOST];
+	unsigned int n = 0, again = 0;
+
+	while (n < MOST &&
+	       flexio_event_handler_create(process, &attr, &h[n]) == FLEXIO_STATUS_SUCCESS)
+		n++;
+	assert_true(n >= 1000 && n < MOST);
+	for (unsigned int i = 0; i < n; i++)
+		assert_ok(flexio_event_handler_destroy(h[i]));
+	while (again < n &&
+	       flexio_event_handler_create(process, &attr, &h[again]) == FLEXIO_STATUS_SUCCESS)
+		again++;
+	assert_int_equal(again, n);
+	for (unsigned int i = 0; i < n; i++)
+		assert_ok(flexio_event_handler_destroy(h[i]));
+	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	bed_process_end(process);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,6 +568,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_faults_at_once),
 		cmocka_unit_test(test_one_eu),
 		cmocka_unit_test(test_many_handlers),
+		cmocka_unit_test(test_exhaustion),
 	};
 
 	bed_init(argc, argv);

@@ -200,10 +200,14 @@ static void process_free(struct flexio_process *process)
 static int run_init(struct flexio_process *process)
 {
 	uint64_t pc;
+	int err;
 
 	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_INIT, &pc, NULL))
 		return 0;
-	return vb_call_plain(process, pc);
+	err = vb_call_plain(process, pc);
+	if (err)
+		log_err("%s: its constructors failed", process->app->name);
+	return err;
 }
 
 static int process_build(struct flexio_process *process, const struct flexio_process_attr *attr)

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+#include <libflexio-dev/flexio_dev.h>
+
+__attribute__((constructor)) static void forever(void)
+{
+	for (;;)
+		__asm__ volatile("");
+}
+
+__dpa_rpc__ uint64_t stuck_call(void)
+{
+	return 0;
+}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Calls: arguments and results, many callers, faults of every kind, endless loops, ends by hand. The limit of a call is set
- * low in the environment.
+ * Calls: arguments and results, many callers, faults of every kind, endless loops, ends by hand.
  */
 #include "bed.h"
 
@@ -109,9 +108,20 @@ static void test_ends(void **state)
 
 /* ---- the limit ---- */
 
+/* A process whose calls may take 400 ms; the limit is read with the first process on an adapter. */
+static struct flexio_process *hasty_process(void)
+{
+	struct flexio_process *process;
+
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "400", 1);
+	process = bed_process();
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1);
+	return process;
+}
+
 static void test_timeout(void **state)
 {
-	struct flexio_process *process = bed_process();
+	struct flexio_process *process = hasty_process();
 	uint64_t result = 5;
 
 	for (unsigned int i = 0; i < 3; i++) {
@@ -128,7 +138,7 @@ static void test_timeout(void **state)
 /* One that always gives its turn away, too. */
 static void test_timeout_relaxing(void **state)
 {
-	struct flexio_process *process = bed_process();
+	struct flexio_process *process = hasty_process();
 	flexio_uintptr_t args;
 
 	assert_ok(flexio_copy_from_host(process, (uint64_t[]){ bed_alloc(process, 8), 1 }, 16,
@@ -141,7 +151,7 @@ static void test_timeout_relaxing(void **state)
 /* A thread that says that it holds a lock of the library gets a little time, not for ever. */
 static void test_timeout_held(void **state)
 {
-	struct flexio_process *process = bed_process();
+	struct flexio_process *process = hasty_process();
 	uint64_t ctx = bed_value(process, "context", 9), result;
 
 	bed_write(process, ctx + offsetof(struct vb_rtos_thread, line), 0);
@@ -353,9 +363,7 @@ static void test_too_many_callers(void **state)
 	bed_write(process, word, 1);
 	for (unsigned int i = 0; i < CALLERS; i++) {
 		pthread_join(c[i].thread, NULL);
-		/* whoever ran into the limit on a slow machine did so cleanly */
-		assert_true(c[i].status == FLEXIO_STATUS_SUCCESS ||
-			    c[i].status == FLEXIO_STATUS_TIMEOUT);
+		assert_ok(c[i].status);
 	}
 	assert_int_equal(bed_value(process, "add_one", 1), 2);
 	bed_process_end(process);
@@ -555,7 +563,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad_handles),
 	};
 
-	setenv("VERBATIM_RPC_TIMEOUT_MS", "400", 1);
+	/* A busy machine may be slow; only tests of the limit have a low one. */
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1);
 	bed_init(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -453,6 +453,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad_file), cmocka_unit_test(test_long_call),
 	};
 
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */
 	bed_init(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
  */
 #include "base/fault.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -90,6 +91,20 @@ static struct own {
 static struct vb_lock own_lock;
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Who knows what the program blocks: we, or the preload. */
+static const struct vb_signal_keeper *keeper = &vb_signal_keeper;
+
+/* The preload is there before us, or never. */
+__attribute__((constructor)) static void meet_preload(void)
+{
+	const struct vb_signal_keeper *(*meet)(
+		int (*)(int, const struct sigaction *, struct sigaction *));
+
+	*(void **)&meet = dlsym(RTLD_DEFAULT, "verbatim_preload_signals");
+	if (meet)
+		keeper = meet(vb_fault_action);
+}
+
 static struct own *own_of(int sig)
 {
 	return sig == SIGSEGV ? &own_segv : &own_bus;
@@ -134,15 +149,15 @@ static void chain(int sig, siginfo_t *info, void *context)
 	bool with_info = own.sa_flags & SA_SIGINFO, sent = info->si_code <= 0;
 	sigset_t saved;
 
-	if (sent && vb_signal_is_held(sig)) {
-		vb_signal_hold(sig);
+	if (sent && keeper->is_held(sig)) {
+		keeper->hold(sig);
 		return;
 	}
 	if (sent && !with_info && own.sa_handler == SIG_IGN)
 		return;
 	/* A fault that is ignored or blocked ends the process all the same. */
 	if ((!with_info && (own.sa_handler == SIG_DFL || own.sa_handler == SIG_IGN)) ||
-	    vb_signal_is_held(sig)) {
+	    keeper->is_held(sig)) {
 		die(sig, info);
 		return;
 	}

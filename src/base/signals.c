@@ -128,12 +128,14 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 	return 0;
 }
 
-bool vb_signal_is_held(int sig)
+static bool is_held(int sig)
 {
 	return thread_bits & (sig == SIGSEGV ? SEGV_BIT : BUS_BIT);
 }
 
-void vb_signal_hold(int sig)
+static void hold(int sig)
 {
 	pending_bits |= sig == SIGSEGV ? SEGV_BIT : BUS_BIT;
 }
+
+const struct vb_signal_keeper vb_signal_keeper = { is_held, hold };

@@ -17,9 +17,17 @@
 
 #include "base/public.h"
 
-/* For base/fault.c: whether the program believes to block the signal in this thread, and that one came. */
-bool vb_signal_is_held(int sig);
-void vb_signal_hold(int sig);
+/*
+ * There may be two of us in a process: the preload of `verbatim run` has this file, too, and stands before everybody. It
+ * then knows what the program believes, and asks libverbatim only for the two signals' own actions.
+ */
+struct vb_signal_keeper {
+	bool (*is_held)(
+		int sig);      /* whether the program believes to block the signal in this thread */
+	void (*hold)(int sig); /* one came meanwhile */
+};
+
+extern const struct vb_signal_keeper vb_signal_keeper;
 
 /* libc's own, by a name that nobody puts himself in front of. */
 int vb_libc_sigaction(int sig, const struct sigaction *act,

@@ -393,7 +393,7 @@ static void test_fault_among_callers(void **state)
 /* A thread that is cancelled ends its call first. */
 static void test_cancelled_caller(void **state)
 {
-	struct flexio_process *process = bed_process();
+	struct flexio_process *process = hasty_process();
 	struct caller c = { .process = process, .func = bed_func("forever") };
 
 	assert_int_equal(pthread_create(&c.thread, NULL, call_wait, &c), 0);

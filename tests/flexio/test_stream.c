@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../src/device/rtos.h"
+
 /* A file whose contents can be looked at while the stream writes to it. */
 struct sink {
 	FILE *file;
@@ -346,6 +348,14 @@ static void test_long(void **state)
 	snprintf(prefix, sizeof(prefix), "/%3lu/y", my_id(process));
 	assert_memory_equal(sink.text, prefix, 6);
 	assert_int_equal(sink.text[sink.len - 1], 'y');
+	/* a line that device code says is longer than any */
+	bed_write(process, bed_value(process, "context", 9) + offsetof(struct vb_rtos_thread, line),
+		  bed_alloc(process, 64 << 20));
+	bed_write(process,
+		  bed_value(process, "context", 9) + offsetof(struct vb_rtos_thread, line_len),
+		  64 << 20);
+	bed_value(process, "add_one", 1);
+	assert_int_equal(sink.len, 5 + LEN);
 	bed_process_end(process);
 	sink_close(&sink);
 }

@@ -239,6 +239,9 @@ int vb_call_plain(struct flexio_process *process, uint64_t pc);
 
 struct flexio_msg_stream;
 
+/* Bytes of one message; no line of the C library is longer either. */
+#define MESSAGE_MAX (1U << 20)
+
 /* A message from device code; text is host memory and was checked. */
 void vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level,
 			const char *text, size_t len);

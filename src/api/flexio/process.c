@@ -64,7 +64,9 @@ void vb_guest_flush(struct guest *guest)
 	if (likely(!len))
 		return;
 	guest->ctx->line_len = 0;
-	text = vb_dpa_mem_host(guest->process->dpa, guest->ctx->line, len, VB_DPA_READ);
+	text = len <= MESSAGE_MAX
+		       ? vb_dpa_mem_host(guest->process->dpa, guest->ctx->line, len, VB_DPA_READ)
+		       : NULL;
 	if (text)
 		vb_streams_message(guest, FLEXIO_MSG_DEV_DEFAULT_STREAM_ID,
 				   FLEXIO_MSG_DEV_ALWAYS_PRINT, text, len);

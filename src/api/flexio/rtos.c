@@ -8,8 +8,6 @@
 
 #include <sched.h>
 
-#define MESSAGE_MAX (1U << 20)
-
 enum { A0 = 10, A1, A2, A3, A7 = 17 };
 
 /* Registers of the caller, the guest it is; the result goes to a0. */

@@ -43,6 +43,8 @@ def check_missing_tools(cwd):
     fails(cwd, '-c', 'a.c', env={'PATH': path}, stderr='llvm-objcopy .* package llvm')
     fails(cwd, 'a.c', '-o', 'x.a', env={'DPACC_PICOLIBC': '/nowhere'}, stderr='package picolibc-riscv64-unknown-elf')
     fails(cwd, 'a.c', '-o', 'x.a', '-hostcc=nocc', stderr='^dpacc: nocc: not found in PATH')
+    fails(cwd, 'a.c', '-o', 'x.a', '-hostcc=', stderr='-hostcc names no program')
+    fails(cwd, 'a.c', '-o', 'x.a', '-hostcc=nocc -O2', stderr='^dpacc: nocc: not found in PATH')
     fails(cwd, 'a.c', '-o', 'x.a', '-hostcc=/no/cc', stderr='^dpacc: /no/cc: no such program')
 
 

@@ -231,6 +231,7 @@ def check_generated_code_is_clean(cwd):
 def check_host_compilers(cwd):
     write(cwd, 'dev.c')
     for args in (['-hostcc=gcc'], ['-hostcc=clang'], ['-hostcc=cc'], ['--hostcc', '/usr/bin/gcc'], ['-hostcc=g++'],
+                 ['-hostcc=gcc -DX="1 2"'], ['-hostcc', 'env A=b  gcc'],
                  ['-hostcc=clang++']):
         done = dpacc(cwd, 'dev.c', *APP, *args)
         if done.returncode and '++' in args[0] and 'not found' in done.stderr:

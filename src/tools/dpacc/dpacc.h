@@ -205,6 +205,8 @@ int units_make(const struct options *opt, struct unit **units);
 int unit_compile(const struct options *opt, struct unit *unit);
 /* The object that -c leaves; its path, or NULL. */
 const char *unit_pack(const struct options *opt, const struct unit *unit);
+/* The host compiler, and arguments that came with it (-hostcc="ccache gcc"). 0 or -1 after a message. */
+int host_compiler(const struct options *opt, struct list *argv);
 /* Compile generated host code. Always position independent: the archive may go into a shared library. */
 int compile_host(const struct options *opt, const char *from, const char *to);
 

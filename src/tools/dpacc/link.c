@@ -132,7 +132,8 @@ static int make_archive(const struct options *opt, const struct unit *units, int
 		list_add(&join, units[i].host);
 	list_addv(&join, "-o", stubs, NULL);
 	if (opt->shared) {
-		list_add(&argv, tool_find(opt->hostcc));
+		if (host_compiler(opt, &argv))
+			return -1;
 		list_append(&argv, &opt->host_options);
 		list_addv(&argv, "-shared", stubs, "-o", archive, NULL);
 	} else {

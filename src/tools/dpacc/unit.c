@@ -189,12 +189,33 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	return 0;
 }
 
+int host_compiler(const struct options *opt, struct list *argv)
+{
+	struct list words = { 0 };
+	const char *program;
+
+	/* a name with spaces in it, or a program and its arguments */
+	if (strchr(opt->hostcc, ' ') && access(opt->hostcc, X_OK)) {
+		if (!words_split(opt->hostcc, false, &words))
+			return -1;
+	} else if (*opt->hostcc) {
+		list_add(&words, opt->hostcc);
+	}
+	program = words.n ? tool_find(words.v[0]) : NULL;
+	if (!words.n)
+		say("-hostcc names no program");
+	if (!program)
+		return -1;
+	words.v[0] = (char *)program;
+	list_append(argv, &words);
+	return 0;
+}
+
 int compile_host(const struct options *opt, const char *from, const char *to)
 {
 	struct list argv = { 0 };
 
-	list_add(&argv, tool_find(opt->hostcc));
-	if (!argv.v[0])
+	if (host_compiler(opt, &argv))
 		return -1;
 	list_append(&argv, &opt->host_options);
 	work_hide(&argv);

@@ -112,7 +112,10 @@ enum thread_state {
 
 struct vb_dpa_thread {
 	struct vb_cpu cpu; /* first, so that one is found from the other */
-	struct vb_dpa_process *process;
+
+	/* Does not change, or rarely: whoever starts the thread reads it without taking the line away. */
+	_Alignas(64) struct vb_dpa_process *process;
+	atomic_uint last;                /* host thread that ran it last */
 	uint64_t stack_addr, stack_size; /* without the guard page */
 	uint64_t tls_addr, tls_len, tp;
 	enum vb_dpa_affinity affinity;
@@ -121,14 +124,14 @@ struct vb_dpa_thread {
 	void *user;
 	char name[32];
 
-	/* Written under dpa.lock, but: its controlling caller takes it from IDLE to HANDED or
+	/* What a start changes, on one line. Written under dpa.lock, but: its controlling caller takes it from IDLE to HANDED or
 	 * RUNNING, and back from a lent RUNNING, without. */
-	_Atomic(enum thread_state) state;
+	_Alignas(64) _Atomic(enum thread_state) state;
 	atomic_bool stop;    /* stop asked for */
 	atomic_uint waiters; /* for it to become idle; who makes it idle without the lock looks */
-	atomic_uint last;    /* host thread that ran it last */
 	enum vb_dpa_why why; /* of the last time it became idle */
 	bool lent;           /* runs on its caller's host thread, which gets the result itself */
+	uint64_t starts;     /* by whoever takes it out of IDLE */
 
 	/* under dpa.lock */
 	bool wake;              /* a wake came before the block */
@@ -139,7 +142,7 @@ struct vb_dpa_thread {
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
 	/* counters; written by the host thread that runs it */
-	uint64_t busy_ticks, slices, starts, traps;
+	uint64_t busy_ticks, slices, traps;
 };
 
 /* ---- sched.c ---- */
@@ -165,25 +168,27 @@ struct worker {
 };
 
 struct vb_dpa {
-	pthread_mutex_t lock; /* everything below, but what is atomic or never changes */
+	/* Does not change, or rarely: on a line that stays where it is read. */
 	struct eu *eus;
 	unsigned int neus;
-	struct eu *ready_head, *ready_tail; /* EUs with ready threads that no host thread runs */
-	unsigned int nready;
 	unsigned int host_threads; /* how many there may be */
 	unsigned int slice;
 	unsigned int spin_us;
 	void (*poll)(void *arg); /* or NULL */
 	void *poll_arg;
 	bool deterministic;
-	atomic_bool held;   /* vb_dpa_hold */
+	atomic_bool held;     /* vb_dpa_hold */
+	atomic_uint nworkers; /* started */
+
+	_Alignas(64) pthread_mutex_t lock;  /* of everything below, but what is atomic */
+	struct eu *ready_head, *ready_tail; /* EUs with ready threads that no host thread runs */
+	unsigned int nready;
 	uint64_t rng;       /* deterministic mode */
 	unsigned int rotor; /* where the search for an idle EU starts */
 	unsigned int nprocesses;
 	atomic_uint busy_eus; /* EUs with load; written under lock */
 	bool quit;
 	pthread_mutex_t turn; /* deterministic mode: who holds it executes guest code */
-	atomic_uint nworkers; /* started */
 	struct worker workers[64];
 };
 

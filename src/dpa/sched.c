@@ -399,7 +399,7 @@ static bool box_spin(struct worker *w)
 /* Wait for work with an open box. Called and returns with dpa.lock held. */
 static void worker_idle(struct worker *w)
 {
-	uintptr_t spinning = BOX_SPINNING;
+	uintptr_t spinning = BOX_SPINNING, value;
 
 	atomic_store_explicit(&w->box, BOX_SPINNING, memory_order_seq_cst);
 	pthread_mutex_unlock(&w->dpa->lock);
@@ -409,6 +409,10 @@ static void worker_idle(struct worker *w)
 				syscall(SYS_futex, box_futex(w), FUTEX_WAIT_PRIVATE, BOX_SLEEPING,
 					NULL, NULL, 0);
 	}
+	/* The line that the starter wrote, while we take the lock. */
+	value = atomic_load_explicit(&w->box, memory_order_relaxed);
+	if (value > BOX_POKED)
+		__builtin_prefetch(&((struct vb_dpa_thread *)value)->state, 1);
 	pthread_mutex_lock(&w->dpa->lock);
 	box_take(w);
 }
@@ -458,7 +462,8 @@ static void worker_slice(struct worker *w)
 
 	eu->busy = true;
 	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
-	atomic_store_explicit(&thread->last, w->index, memory_order_relaxed);
+	if (atomic_load_explicit(&thread->last, memory_order_relaxed) != w->index)
+		atomic_store_explicit(&thread->last, w->index, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);

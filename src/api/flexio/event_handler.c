@@ -27,13 +27,20 @@ enum handler_state {
 	HANDLER_RUNNING, /* or queued for an EU */
 	HANDLER_YIELDED,
 	HANDLER_FINISHED,
-	HANDLER_DESTROYED,
 };
 
+/*
+ * What a trigger needs lies on one cache line, which is all that goes from the thread that ran the handler last to the
+ * one that triggers it.
+ */
 struct handler_entry {
-	pthread_mutex_t lock;
+	_Alignas(64) pthread_mutex_t lock;
 	struct flexio_event_handler *handler; /* NULL: none */
+	enum handler_state state;             /* of that handler */
+	bool pending;
 };
+
+_Static_assert(sizeof(struct handler_entry) == 64 || sizeof(pthread_mutex_t) > 48, "one line");
 
 struct flexio_thread {
 	struct flexio_event_handler *handler;
@@ -41,6 +48,9 @@ struct flexio_thread {
 
 struct flexio_event_handler {
 	struct guest guest; /* first */
+
+	/* Read by triggers: on other lines than what the thread writes. */
+	_Alignas(64) struct flexio_process *process;
 	struct handler_entry *entry;
 	uint32_t activation_id;
 	uint32_t obj_id;
@@ -48,8 +58,6 @@ struct flexio_event_handler {
 	struct flexio_thread thread;
 	unsigned int users; /* CQs whose events go here; under process.mutex */
 	uint64_t pc, arg;
-	enum handler_state state; /* this and below under entry->lock */
-	bool pending;
 };
 
 static _Atomic uint32_t next_obj_id = 1;
@@ -61,35 +69,42 @@ static struct flexio_event_handler *to_handler(struct guest *guest)
 
 /* ---- running, under entry->lock ---- */
 
+/*
+ * The registers of the next run. Made where the last one ended, not by the trigger: there they are in the cache, and
+ * there they will be wanted again.
+ */
+static void prepare(struct flexio_event_handler *h)
+{
+	h->guest.end = END_NONE;
+	vb_dpa_thread_set_call(h->dpa_thread, h->pc, &h->arg, 1); /* an idle thread: cannot fail */
+}
+
 static void start(struct flexio_event_handler *h)
 {
 	int err;
 
-	h->state = HANDLER_RUNNING;
-	h->guest.end = END_NONE;
-	err = vb_dpa_thread_set_call(h->dpa_thread, h->pc, &h->arg, 1);
-	if (!err)
-		err = vb_dpa_thread_start(h->dpa_thread);
+	h->entry->state = HANDLER_RUNNING;
+	err = vb_dpa_thread_start(h->dpa_thread);
 	if (err) {
 		log_err("event handler %u cannot run: %s", h->guest.thread_id, strerror(-err));
-		h->state = HANDLER_WAITING;
+		h->entry->state = HANDLER_WAITING;
 	}
 }
 
-static void trigger(struct flexio_event_handler *h)
+static void trigger(struct flexio_process *process, struct handler_entry *entry)
 {
-	if (process_dead(h->guest.process))
+	if (process_dead(process))
 		return;
-	switch (h->state) {
+	switch (entry->state) {
 	case HANDLER_WAITING:
-		start(h);
+		start(entry->handler);
 		break;
 	case HANDLER_RUNNING:
-		h->pending = true;
+		entry->pending = true;
 		break;
 	case HANDLER_YIELDED:
-		h->state = HANDLER_RUNNING;
-		vb_dpa_thread_wake(h->dpa_thread);
+		entry->state = HANDLER_RUNNING;
+		vb_dpa_thread_wake(entry->handler->dpa_thread);
 		break;
 	default: /* lost */
 		break;
@@ -119,7 +134,7 @@ bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id)
 	pthread_mutex_lock(&entry->lock);
 	found = entry->handler;
 	if (found)
-		trigger(entry->handler);
+		trigger(process, entry);
 	pthread_mutex_unlock(&entry->lock);
 	return found;
 }
@@ -148,43 +163,56 @@ void vb_handler_release(struct flexio_event_handler *handler)
 void vb_handler_event(struct flexio_event_handler *handler)
 {
 	pthread_mutex_lock(&handler->entry->lock);
-	trigger(handler);
+	trigger(handler->process, handler->entry);
 	pthread_mutex_unlock(&handler->entry->lock);
+}
+
+/* Under entry->lock. A handler that was destroyed has left its entry, maybe to another one. */
+static bool is_running(const struct flexio_event_handler *h)
+{
+	return h->entry->handler == h && h->entry->state == HANDLER_RUNNING;
 }
 
 void vb_handler_done(struct guest *guest)
 {
 	struct flexio_event_handler *h = to_handler(guest);
+	struct handler_entry *entry = h->entry;
+	enum thread_end end = guest->end;
 
 	vb_guest_flush(guest);
-	pthread_mutex_lock(&h->entry->lock);
-	if (h->state == HANDLER_RUNNING && !process_dead(guest->process)) {
-		if (guest->end == END_FINISH) {
-			h->state = HANDLER_FINISHED;
-		} else if (guest->end == END_RETRIGGER) {
+	pthread_mutex_lock(&entry->lock);
+	if (is_running(h) && !process_dead(guest->process)) {
+		prepare(h);
+		if (end == END_FINISH) {
+			entry->state = HANDLER_FINISHED;
+		} else if (end == END_RETRIGGER) {
 			start(h);
-		} else if (h->pending) {
-			h->pending = false;
+		} else if (entry->pending) {
+			entry->pending = false;
 			start(h);
 		} else {
-			h->state = HANDLER_WAITING;
+			entry->state = HANDLER_WAITING;
 		}
 	}
-	pthread_mutex_unlock(&h->entry->lock);
+	pthread_mutex_unlock(&entry->lock);
 }
 
 bool vb_handler_yield(struct guest *guest, bool retrigger)
 {
 	struct flexio_event_handler *h = to_handler(guest);
+	struct handler_entry *entry = h->entry;
 	bool wait;
 
-	pthread_mutex_lock(&h->entry->lock);
-	wait = !retrigger && !h->pending;
-	if (wait && h->state == HANDLER_RUNNING)
-		h->state = HANDLER_YIELDED;
+	pthread_mutex_lock(&entry->lock);
+	/* One that is being destroyed waits for that. */
+	wait = !is_running(h) || (!retrigger && !entry->pending);
+	if (!is_running(h))
+		;
+	else if (wait)
+		entry->state = HANDLER_YIELDED;
 	else if (!retrigger)
-		h->pending = false;
-	pthread_mutex_unlock(&h->entry->lock);
+		entry->pending = false;
+	pthread_mutex_unlock(&entry->lock);
 	return wait;
 }
 
@@ -224,9 +252,10 @@ static struct handler_entry *entry_take(struct flexio_process *process, uint32_t
 		struct handler_entry *chunk = atomic_load(&process->handlers[c]);
 
 		if (!chunk) {
-			chunk = calloc(HANDLER_CHUNK, sizeof(*chunk));
+			chunk = aligned_alloc(64, HANDLER_CHUNK * sizeof(*chunk));
 			if (!chunk)
 				return NULL;
+			memset(chunk, 0, HANDLER_CHUNK * sizeof(*chunk));
 			for (unsigned int i = 0; i < HANDLER_CHUNK; i++)
 				pthread_mutex_init(&chunk[i].lock, NULL);
 			atomic_store_explicit(&process->handlers[c], chunk, memory_order_release);
@@ -282,10 +311,12 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 				 const struct flexio_event_handler_attr *attr,
 				 struct flexio_event_handler **out)
 {
-	struct flexio_event_handler *h = calloc(1, sizeof(*h));
+	struct flexio_event_handler *h = aligned_alloc(64, sizeof(*h));
 
 	if (!h)
 		return fail("no memory");
+	memset(h, 0, sizeof(*h));
+	h->process = process;
 	h->entry = entry_take(process, &h->activation_id);
 	if (!h->entry) {
 		free(h);
@@ -302,6 +333,8 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	}
 	pthread_mutex_lock(&h->entry->lock);
 	h->entry->handler = h;
+	h->entry->state = HANDLER_CREATED;
+	h->entry->pending = false;
 	pthread_mutex_unlock(&h->entry->lock);
 	process->nhandlers++;
 	*out = h;
@@ -350,7 +383,6 @@ flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_ha
 	}
 	/* Nobody finds it any more, and a run that ends now is the last one. */
 	pthread_mutex_lock(&h->entry->lock);
-	h->state = HANDLER_DESTROYED;
 	h->entry->handler = NULL;
 	pthread_mutex_unlock(&h->entry->lock);
 	process->nhandlers--;
@@ -373,10 +405,11 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 		return FLEXIO_STATUS_FATAL_ERR;
 	}
 	pthread_mutex_lock(&h->entry->lock);
-	created = h->state == HANDLER_CREATED;
+	created = h->entry->state == HANDLER_CREATED;
 	if (created) {
 		h->arg = user_arg ? user_arg : h->arg;
-		h->state = HANDLER_WAITING;
+		prepare(h);
+		h->entry->state = HANDLER_WAITING;
 	}
 	pthread_mutex_unlock(&h->entry->lock);
 	return created ? FLEXIO_STATUS_SUCCESS

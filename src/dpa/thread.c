@@ -166,6 +166,19 @@ static void destroy_windows(struct vb_dpa_thread *thread)
 	} while (w);
 }
 
+/* Under dpa.lock, which a thread that is cancelled here would keep: it goes on. until: NULL for ever. */
+static int wait_changed(struct vb_dpa_thread *thread, const struct timespec *until)
+{
+	pthread_mutex_t *lock = &thread->process->dpa->lock;
+	int err, cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	err = until ? pthread_cond_timedwait(&thread->changed, lock, until)
+		    : pthread_cond_wait(&thread->changed, lock);
+	pthread_setcancelstate(cancel, NULL);
+	return err;
+}
+
 int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa_process *process = thread->process;
@@ -174,7 +187,7 @@ int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 
 	pthread_mutex_lock(&process->dpa->lock);
 	while (is_idle(thread) && thread->finishing)
-		pthread_cond_wait(&thread->changed, &process->dpa->lock);
+		wait_changed(thread, NULL);
 	idle = is_idle(thread);
 	pthread_mutex_unlock(&process->dpa->lock);
 	if (!idle)
@@ -386,13 +399,11 @@ void vb_dpa_thread_wake(struct vb_dpa_thread *thread)
  */
 static int wait_idle(struct vb_dpa_thread *thread, const struct timespec *until)
 {
-	pthread_mutex_t *lock = &thread->process->dpa->lock;
 	int err = 0;
 
 	atomic_fetch_add(&thread->waiters, 1);
 	while (!err && (atomic_load(&thread->state) != THREAD_IDLE || thread->finishing))
-		err = until ? pthread_cond_timedwait(&thread->changed, lock, until)
-			    : pthread_cond_wait(&thread->changed, lock);
+		err = wait_changed(thread, until);
 	atomic_fetch_sub(&thread->waiters, 1);
 	return err;
 }

@@ -88,6 +88,7 @@ static void test_sync(void **state)
 	assert_ok(flexio_msg_stream_create(process, &attr, sink.file, &thread, &stream));
 	assert_int_not_equal(thread, 0);
 	assert_int_equal(pthread_kill(thread, 0), 0); /* it is there */
+	assert_int_equal(pthread_cancel(thread), 0);  /* and stays */
 	assert_int_equal(flexio_msg_stream_get_id(stream), 0);
 	for (unsigned int i = 0; i < 50; i++) {
 		say(process, 0, FLEXIO_MSG_DEV_INFO, i);

@@ -162,6 +162,7 @@ static void *stream_thread(void *arg)
 	bool quit;
 
 	prctl(PR_SET_NAME, "flexio-msg");
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); /* the program knows this thread */
 	do {
 		pthread_mutex_lock(&s->lock);
 		s->sleeping = true;
@@ -383,6 +384,7 @@ static bool stream_open(struct flexio_msg_stream *s, flexio_msg_dev_level level,
 static void stream_close(struct flexio_msg_stream *s)
 {
 	struct flexio_process *process = s->process;
+	int cancel;
 
 	/* With the write lock no device thread is in put(). */
 	pthread_rwlock_wrlock(&process->streams_lock);
@@ -393,8 +395,10 @@ static void stream_close(struct flexio_msg_stream *s)
 	s->quit = true;
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
+	pthread_setcancelstate(cancel, NULL);
 	drain(s);
 	stream_free(s);
 }

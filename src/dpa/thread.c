@@ -27,22 +27,6 @@ static bool is_idle(const struct vb_dpa_thread *thread)
 	return atomic_load_explicit(&thread->state, memory_order_acquire) == THREAD_IDLE;
 }
 
-/*
- * Wait for `changed`, under dpa.lock; 0 or an error number. until: NULL for ever. No cancellation point: a program's
- * thread that is cancelled here would take the lock with it.
- */
-static int wait_changed(struct vb_dpa_thread *thread, const struct timespec *until)
-{
-	pthread_mutex_t *lock = &thread->process->dpa->lock;
-	int cancel, err;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	err = until ? pthread_cond_timedwait(&thread->changed, lock, until)
-		    : pthread_cond_wait(&thread->changed, lock);
-	pthread_setcancelstate(cancel, NULL);
-	return err;
-}
-
 /* ---- memory of a thread ---- */
 
 /* RISC-V uses TLS variant I without a header: tp points to the thread's copy of the TLS segment. */
@@ -502,7 +486,7 @@ static bool lent_block(struct vb_dpa_thread *thread)
 		atomic_store_explicit(&thread->state, THREAD_BLOCKED, memory_order_relaxed);
 	while (atomic_load_explicit(&thread->state, memory_order_relaxed) == THREAD_BLOCKED &&
 	       !atomic_load_explicit(&thread->stop, memory_order_relaxed))
-		wait_changed(thread, NULL);
+		pthread_cond_wait(&thread->changed, &dpa->lock);
 	woken = atomic_load_explicit(&thread->state, memory_order_relaxed) != THREAD_BLOCKED;
 	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);

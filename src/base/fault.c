@@ -203,7 +203,7 @@ static bool handled(int sig, siginfo_t *info, void *context)
  */
 static bool is_guarded(const struct guard *guard, const void *context)
 {
-#if defined(__x86_64__) && !defined(VB_TSAN) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(VB_TSAN)
 	const ucontext_t *uc = context;
 	uintptr_t sp = (uintptr_t)uc->uc_mcontext.gregs[REG_RSP];
 

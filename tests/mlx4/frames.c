@@ -394,23 +394,32 @@ static void bad_attributes(void **state)
 /* A device that is closed takes what is left with it. */
 static void closed_with_queues(void **state)
 {
+	/* The structs stay: the program may still look at them. */
+	static void *volatile left[4];
+	struct ibv_rwq_ind_table *indirection;
+	struct ibv_wq *wq;
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
 	struct ibv_context *ctx = device_open();
-	struct ibv_cq *cq = ibv_create_cq(ctx, 10, NULL, NULL, 0);
-	struct ibv_wq_init_attr attr = {
-		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = ibv_alloc_pd(ctx), .cq = cq
-	};
-	struct ibv_wq *wq = ibv_create_wq(ctx, &attr);
+	struct ibv_wq_init_attr attr = { .wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1 };
 	struct ibv_rwq_ind_table_init_attr init = { .ind_tbl = &wq };
 	struct ibv_qp_init_attr_ex ex = {
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.comp_mask =
 			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
-		.pd = attr.pd,
 		.rx_hash_conf = { IBV_RX_HASH_FUNC_TOEPLITZ, sizeof(key), key, 0 },
 	};
 
-	ex.rwq_ind_tbl = ibv_create_rwq_ind_table(ctx, &init);
-	assert_non_null(ibv_create_qp_ex(ctx, &ex));
+	attr.cq = cq = ibv_create_cq(ctx, 10, NULL, NULL, 0);
+	attr.pd = ex.pd = ibv_alloc_pd(ctx);
+	wq = ibv_create_wq(ctx, &attr);
+	indirection = ex.rwq_ind_tbl = ibv_create_rwq_ind_table(ctx, &init);
+	qp = ibv_create_qp_ex(ctx, &ex);
+	assert_true(cq && wq && indirection && qp);
+	left[0] = cq;
+	left[1] = wq;
+	left[2] = indirection;
+	left[3] = qp;
 	assert_int_equal(ibv_close_device(ctx), 0);
 }
 

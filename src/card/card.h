@@ -308,7 +308,8 @@ VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);
 
 /*
  * For who names queues by number and is not trusted, as device code is: only queues made with the same owner are rung.
- * -ENOENT, and nothing happens, for any other number. Callable from anywhere but the card's callbacks.
+ * -ENOENT, and nothing happens, for any other number; -EINVAL for an index that cannot be. Callable from anywhere but
+ * the card's callbacks.
  */
 VB_PUBLIC int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi);
 VB_PUBLIC int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci);

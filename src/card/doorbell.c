@@ -17,10 +17,8 @@ int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi)
 
 	vb_read_lock();
 	qp = vb_qp_find(qpn);
-	if (qp && owner && qp->init.owner == owner) {
-		vb_qp_ring_sq(qp, pi);
-		ret = 0;
-	}
+	if (qp && owner && qp->init.owner == owner)
+		ret = vb_qp_ring_checked(qp, pi);
 	vb_read_unlock();
 	return ret;
 }

@@ -250,6 +250,8 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
 /* --- requester.c --- */
+/* The send doorbell of somebody who is not trusted: -EINVAL where the index cannot be. */
+int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi);
 void vb_requester_run(struct vb_qp *qp); /* sq.lock held */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
 /* Time passes; false once nothing is left to wait for. sq.lock held. */

@@ -651,6 +651,23 @@ void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi)
 	run_rung(qp);
 }
 
+int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi)
+{
+	if (vb_dev_stale(qp->dev) || !qp->sq.blocks)
+		return -EINVAL;
+	vb_read_lock();
+	vb_lock(&qp->sq.lock);
+	/* More than the ring holds cannot have been posted. */
+	if ((uint16_t)(pi - qp->sq.next) > qp->sq.blocks) {
+		vb_unlock(&qp->sq.lock);
+		vb_read_unlock();
+		return -EINVAL;
+	}
+	qp->sq.pi = (uint16_t)pi;
+	run_rung(qp);
+	return 0;
+}
+
 void vb_qp_ring_owned(struct vb_qp *qp)
 {
 	if (vb_dev_stale(qp->dev) || !qp->sq.blocks || !qp->codec->owned)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char long_name[FLEXIO_MAX_NAME_LEN + 2];
@@ -255,8 +256,23 @@ static void test_in_use(void **state)
 	assert_failed(flexio_process_create(bed_ctx, app, NULL, &process));
 }
 
+/* As the first one of a process. */
+static bool version_accepted(uint64_t version)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(flexio_version_set(version) || flexio_version_set(version) ||
+		      flexio_version_set(version ^ 1) != FLEXIO_STATUS_FAILED);
+	return waitpid(child, &status, 0) == child && status == 0;
+}
+
 static void test_version(void **state)
 {
+	assert_true(version_accepted(FLEXIO_LAST_SUPPORTED_VERSION));
+	assert_true(version_accepted(FLEXIO_VER(24, 10, 0)));
+	assert_true(version_accepted(FLEXIO_CURRENT_VERSION));
 	assert_failed(flexio_version_set(FLEXIO_CURRENT_VERSION + 1));
 	assert_failed(flexio_version_set(FLEXIO_VER_LATEST));
 	assert_failed(flexio_version_set(UINT64_MAX));

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "../../src/device/rtos.h"
@@ -161,6 +162,31 @@ static void test_timeout_held(void **state)
 	bed_process_end(process);
 }
 
+/* The limit of the configuration, or the default; the log tells which. */
+static void test_timeout_of_config(void **state)
+{
+	const char *want = getenv("VERBATIM_CONFIG") ? "longer than 500 ms" : "longer than 6000 ms";
+	int saved = dup(STDERR_FILENO), fds[2];
+	struct flexio_process *process;
+	char line[256] = "";
+
+	if (!getenv("VERBATIM_CONFIG") && !getenv("VERBATIM_TEST_LONG"))
+		skip(); /* six seconds */
+	unsetenv("VERBATIM_RPC_TIMEOUT_MS");
+	process = bed_process();
+	assert_int_equal(pipe(fds), 0);
+	dup2(fds[1], STDERR_FILENO);
+	assert_int_equal(bed_call(process, "forever", 0, NULL), FLEXIO_STATUS_TIMEOUT);
+	dup2(saved, STDERR_FILENO);
+	assert_true(read(fds[0], line, sizeof(line) - 1) > 0);
+	assert_non_null(strstr(line, want));
+	close(saved);
+	close(fds[0]);
+	close(fds[1]);
+	bed_process_end(process);
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1);
+}
+
 /* ---- fatal errors ---- */
 
 static bool fd_readable(struct flexio_process *process)
@@ -200,6 +226,26 @@ static void test_faults(void **state)
 		assert_int_equal(result, 5);
 		expect_dead(process, 1 + (int)kind);
 	}
+}
+
+/* Edge-triggered watchers get their edge. */
+static void test_epoll(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int ep[2] = { epoll_create1(0), epoll_create1(0) };
+
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(
+			epoll_ctl(ep[i], EPOLL_CTL_ADD, flexio_err_handler_fd(process), &event), 0);
+		assert_int_equal(epoll_wait(ep[i], &event, 1, 0), 0);
+	}
+	assert_int_equal(bed_call(process, "fault", 2, NULL), FLEXIO_STATUS_FATAL_ERR);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(epoll_wait(ep[i], &event, 1, 0), 1);
+		close(ep[i]);
+	}
+	bed_process_end(process);
 }
 
 static void test_overflow(void **state)
@@ -548,7 +594,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_timeout),
 		cmocka_unit_test(test_timeout_relaxing),
 		cmocka_unit_test(test_timeout_held),
+		cmocka_unit_test(test_timeout_of_config),
 		cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_epoll),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_errors_by_hand),
 		cmocka_unit_test(test_neighbour),

@@ -9,7 +9,7 @@ to=$MESON_INSTALL_DESTDIR_PREFIX/$2/man3
 for source in "$1"/*.3.md; do
 	page=$(basename "$source" .md)
 	awk '/^# NAME/ { on = 1; next } /^# / { on = 0 } on { printf "%s ", $0 }' "$source" |
-		sed 's/ - .*//; s/,/ /g' | tr -s ' ' '\n' | while read -r name; do
+		sed 's/ - .*//; s/,/ /g' | tr -s ' ' '\n' | while read -r name || [ -n "$name" ]; do
 		alias=$to/$name.3
 		[ -n "$name" ] || continue
 		# never over a page: only a link may be replaced

@@ -238,7 +238,7 @@ static void query_port(void **state)
 	assert_int_equal(hbldv_query_port(dev.context, 2, NULL), EINVAL);
 	assert_int_equal(hbldv_query_port(dev.context, 0, &port), EINVAL);
 	assert_int_equal(hbldv_query_port(dev.context, 25, &port), EINVAL);
-	end_create(&end, &dev, &(struct end_attr){ .port = 2 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 2 });
 	assert_int_equal(hbldv_query_port(dev.context, 2, &port), 0);
 	assert_int_equal(port.max_num_of_qps, 600);
 	assert_int_equal(port.num_allocated_qps, 1);
@@ -249,7 +249,7 @@ static void query_port(void **state)
 	assert_int_equal(port.max_num_of_encaps, 1);
 	assert_int_equal(port.nic_phys_port_idx, 1);
 	assert_int_equal(port.advanced, 1);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 	assert_int_equal(hbldv_query_port(dev.context, 2, &port), 0);
 	assert_int_equal(port.num_allocated_qps, 0);
 }
@@ -343,7 +343,7 @@ static void verbs_without_data_path(void **state)
 	char byte;
 
 	set_port(&dev, 1);
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
 	assert_null(ibv_alloc_pd(dev.context)); /* one */
 	assert_int_equal(errno, ESRCH);
 	assert_null(ibv_reg_mr(dev.pd, &byte, 1, 0));
@@ -364,7 +364,7 @@ static void verbs_without_data_path(void **state)
 	assert_memory_not_equal(&gid[0], &gid[1], sizeof(gid[0]));
 	assert_int_equal(ibv_dealloc_pd(dev.pd), EBUSY);
 	assert_int_equal(ibv_destroy_cq(end.req.ibv), EBUSY);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 }
 
 static void plain_open(void **state)
@@ -391,15 +391,15 @@ static void close_cleans_up(void **state)
 
 	dev_open(&two, 1);
 	set_port(&two, 1);
-	end_create(&end, &two, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &two, &(struct end_attr){ .port = 1 });
 	fifo_create(&fifo, &two, 1, HBLDV_USR_FIFO_TYPE_DB);
 	assert_int_equal(ibv_close_device(two.context), 0);
 	assert_int_equal(close(two.accel), 0);
 	dev_open(&two, 1);
 	set_port(&two, 1);
-	end_create(&end, &two, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &two, &(struct end_attr){ .port = 1 });
 	assert_int_equal(end.q.qp_num, 1);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 	dev_close(&two);
 }
 
@@ -429,7 +429,7 @@ static void create_qp_refuses(void **state)
 	struct cq cq;
 
 	set_port(&dev, 1);
-	cq_create(&cq, &dev, 1, 16);
+	hbl_cq_create(&cq, &dev, 1, 16);
 	cc = new_cq(16, 1, HBLDV_CQ_TYPE_CC);
 	attr.send_cq = attr.recv_cq = cq.ibv;
 	assert_null(ibv_create_qp(dev.pd, &attr));
@@ -459,7 +459,7 @@ static void init_refuses(void **state)
 
 	assert_int_equal(try_set_port(&dev, 1, 0, false), 0);
 	assert_int_equal(try_set_port(&dev, 2, 0, false), 0);
-	cq_create(&cq, &dev, 1, 16);
+	hbl_cq_create(&cq, &dev, 1, 16);
 	qp = new_qp(&cq, 16);
 	big = new_qp(&cq, 8192); /* more than the port's work queues have */
 	assert_int_equal(hbldv_modify_qp(NULL, &attr, INIT, &hbl), EINVAL);
@@ -510,8 +510,8 @@ static void connect_refuses(void **state)
 	struct end end;
 
 	assert_int_equal(try_set_port(&dev, 1, 0, false), 0); /* without ADVANCED */
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
-	end_address(&end, &peer);
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_address(&end, &peer);
 	assert_int_equal(try_connect(&end, &peer, &bad_caps), EINVAL);
 	assert_int_equal(try_connect(&end, &peer, &cc), EINVAL);
 	assert_int_equal(try_connect(&end, &peer, &encap), EINVAL);
@@ -543,7 +543,7 @@ static void connect_refuses(void **state)
 	attr.qp_state = IBV_QPS_ERR;
 	assert_int_equal(ibv_modify_qp(end.qp, &attr, IBV_QP_STATE), 0);
 	assert_int_equal(try_connect(&end, &peer, NULL), EINVAL);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 }
 
 static void rendezvous_needs_size(void **state)
@@ -552,10 +552,10 @@ static void rendezvous_needs_size(void **state)
 	struct end end;
 
 	set_port(&dev, 1);
-	end_create(&end, &dev, &(struct end_attr){ .port = 1, .type = HBLDV_WQ_RECV_RDV });
-	end_address(&end, &peer);
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1, .type = HBLDV_WQ_RECV_RDV });
+	hbl_end_address(&end, &peer);
 	assert_int_equal(try_connect(&end, &peer, NULL), EINVAL);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 }
 
 static void qps_of_a_port(void **state)
@@ -569,7 +569,7 @@ static void qps_of_a_port(void **state)
 							    .max_num_of_wqes_in_wq = 16,
 							    .mem_id = HBLDV_MEM_HOST };
 	assert_int_equal(hbldv_set_port_ex(dev.context, &port), 0);
-	cq_create(&cq, &dev, 1, 16);
+	hbl_cq_create(&cq, &dev, 1, 16);
 	for (int i = 0; i < 3; i++) {
 		qp[i] = new_qp(&cq, 16);
 		assert_int_equal(ibv_modify_qp(qp[i], &attr, INIT), i < 2 ? 0 : ENOMEM);
@@ -633,12 +633,12 @@ static void encap(void **state)
 	attr.port_num = 2;
 	two = hbldv_create_encap(dev.context, &attr);
 	assert_non_null(two);
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
-	end_address(&end, &peer);
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_address(&end, &peer);
 	assert_int_equal(try_connect(&end, &peer, &wrong), EINVAL);
 	assert_int_equal(try_connect(&end, &peer, &with), 0);
 	assert_int_equal(hbldv_destroy_encap(one), EBUSY);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 	assert_int_equal(hbldv_destroy_encap(one), 0);
 	assert_int_equal(hbldv_destroy_encap(two), 0);
 	assert_int_equal(hbldv_destroy_encap(NULL), EINVAL);

@@ -37,7 +37,7 @@ static int set_up(void **state)
 		dev_open(&t.dev[i], i);
 		set_port(&t.dev[i], 1);
 		mem_device(&t.mem[i], &t.dev[i], SIZE);
-		end_create(&t.end[i], &t.dev[i], &(struct end_attr){ .port = 1 });
+		hbl_end_create(&t.end[i], &t.dev[i], &(struct end_attr){ .port = 1 });
 	}
 	t.cc_cq = hbldv_create_cq(t.dev[0].context, 64, NULL, 0, &cq);
 	CHECK(t.cc_cq && !hbldv_query_cq(t.cc_cq, &t.ccq));
@@ -78,15 +78,15 @@ static double rate(int count, uint32_t size)
 	struct cqe cqe;
 
 	for (int i = 0; i < count; i++)
-		end_post(&t.end[0],
-			 &(struct wqe){ .opcode = LINEAR,
-					.size = size,
-					.tag = (uint32_t)i,
-					.local = t.mem[0].va,
-					.remote = t.mem[1].va },
-			 i == count - 1);
-	fifo_ring(&t.db, t.end[0].q.qp_num, end_pi(&t.end[0]));
-	cq_wait(&t.end[0].req, &cqe);
+		hbl_end_post(&t.end[0],
+			     &(struct wqe){ .opcode = LINEAR,
+					    .size = size,
+					    .tag = (uint32_t)i,
+					    .local = t.mem[0].va,
+					    .remote = t.mem[1].va },
+			     i == count - 1);
+	fifo_ring(&t.db, t.end[0].q.qp_num, hbl_end_pi(&t.end[0]));
+	hbl_cq_wait(&t.end[0].req, &cqe);
 	CHECK(cqe.tag == ~(uint32_t)(count - 1));
 	return (double)count * size * 1e9 / (double)(now_ns() - start);
 }

@@ -38,7 +38,7 @@ bool is_filled(const void *data, size_t len, uint32_t seed)
 
 /* --- completion queues ------------------------------------------------------------------------------------------ */
 
-void cq_create(struct cq *cq, struct dev *dev, uint32_t port, int cqes)
+void hbl_cq_create(struct cq *cq, struct dev *dev, uint32_t port, int cqes)
 {
 	struct hbldv_cq_attr attr = { .port_num = (uint8_t)port, .cq_type = HBLDV_CQ_TYPE_QP };
 
@@ -49,7 +49,7 @@ void cq_create(struct cq *cq, struct dev *dev, uint32_t port, int cqes)
 	cq->mask = (uint32_t)cq->ibv->cqe - 1;
 }
 
-bool cq_poll(struct cq *cq, struct cqe *cqe)
+bool hbl_cq_poll(struct cq *cq, struct cqe *cqe)
 {
 	_Atomic uint32_t *pi = cq->q.pi_cpu_addr;
 	volatile uint32_t *e = (uint32_t *)cq->q.mem_cpu_addr + 4 * (cq->ci & cq->mask);
@@ -69,11 +69,11 @@ bool cq_poll(struct cq *cq, struct cqe *cqe)
 	return true;
 }
 
-void cq_wait(struct cq *cq, struct cqe *cqe)
+void hbl_cq_wait(struct cq *cq, struct cqe *cqe)
 {
 	uint64_t start = now_ns();
 
-	while (!cq_poll(cq, cqe)) {
+	while (!hbl_cq_poll(cq, cqe)) {
 		CHECK(now_ns() - start < LIMIT_S * 1000000000ull);
 		sched_yield();
 	}
@@ -135,7 +135,7 @@ void fifo_ring32(struct fifo *fifo, uint32_t qpn, uint32_t pi)
 
 /* --- ends ------------------------------------------------------------------------------------------------------- */
 
-void end_create(struct end *end, struct dev *dev, const struct end_attr *attr)
+void hbl_end_create(struct end *end, struct dev *dev, const struct end_attr *attr)
 {
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = (uint8_t)attr->port };
 	struct hbldv_qp_attr hbl = { .wq_type = attr->type ? attr->type : HBLDV_WQ_WRITE,
@@ -147,8 +147,8 @@ void end_create(struct end *end, struct dev *dev, const struct end_attr *attr)
 			     .port = attr->port,
 			     .wqes = attr->wqes ? attr->wqes : 64,
 			     .wide = attr->wide };
-	cq_create(&end->req, dev, attr->port, attr->cqes ? (int)attr->cqes : 256);
-	cq_create(&end->res, dev, attr->port, attr->cqes ? (int)attr->cqes : 256);
+	hbl_cq_create(&end->req, dev, attr->port, attr->cqes ? (int)attr->cqes : 256);
+	hbl_cq_create(&end->res, dev, attr->port, attr->cqes ? (int)attr->cqes : 256);
 	qp_attr.send_cq = end->req.ibv;
 	qp_attr.recv_cq = end->res.ibv;
 	qp_attr.cap.max_send_wr = end->wqes;
@@ -161,7 +161,7 @@ void end_create(struct end *end, struct dev *dev, const struct end_attr *attr)
 	CHECK(end->q.qp_num && !end->q.swq_cpu_addr && !end->q.rwq_cpu_addr);
 }
 
-void end_address(struct end *end, struct address *address)
+void hbl_end_address(struct end *end, struct address *address)
 {
 	address->qpn = end->q.qp_num;
 	CHECK(!ibv_query_gid(end->dev->context, (uint8_t)end->port, 0, &address->gid));
@@ -211,7 +211,7 @@ int try_connect(struct end *end, const struct address *peer, const struct conn_a
 	return err;
 }
 
-void end_connect(struct end *end, const struct address *peer, const struct conn_attr *attr)
+void hbl_end_connect(struct end *end, const struct address *peer, const struct conn_attr *attr)
 {
 	CHECK(!try_connect(end, peer, attr));
 	CHECK(end->q.swq_cpu_addr && end->q.rwq_cpu_addr);
@@ -221,13 +221,13 @@ void ends_connect(struct end *a, struct end *b, const struct conn_attr *attr)
 {
 	struct address to_a, to_b;
 
-	end_address(a, &to_a);
-	end_address(b, &to_b);
-	end_connect(a, &to_b, attr);
-	end_connect(b, &to_a, attr);
+	hbl_end_address(a, &to_a);
+	hbl_end_address(b, &to_b);
+	hbl_end_connect(a, &to_b, attr);
+	hbl_end_connect(b, &to_a, attr);
 }
 
-void end_destroy(struct end *end)
+void hbl_end_destroy(struct end *end)
 {
 	CHECK(!ibv_destroy_qp(end->qp));
 	CHECK(!ibv_destroy_cq(end->req.ibv));
@@ -242,7 +242,7 @@ static void put64(uint32_t *w, uint64_t value)
 	w[1] = (uint32_t)(value >> 32);
 }
 
-void end_post(struct end *end, const struct wqe *wqe, bool requester)
+void hbl_end_post(struct end *end, const struct wqe *wqe, bool requester)
 {
 	uint32_t at = end->pi++ & (end->wqes - 1), words = end->wide ? 16 : 8;
 	uint32_t *w = (uint32_t *)end->q.swq_cpu_addr + (size_t)at * words;
@@ -276,23 +276,23 @@ void end_post(struct end *end, const struct wqe *wqe, bool requester)
 	atomic_thread_fence(memory_order_release);
 }
 
-uint32_t end_pi(const struct end *end)
+uint32_t hbl_end_pi(const struct end *end)
 {
 	return end->dev->gaudi3 ? end->pi & 0x3fffff : end->pi & (end->wqes - 1);
 }
 
-void end_write(struct end *end, struct fifo *fifo, uint64_t local, uint64_t remote, uint32_t size,
-	       uint32_t tag)
+void hbl_end_write(struct end *end, struct fifo *fifo, uint64_t local, uint64_t remote,
+		   uint32_t size, uint32_t tag)
 {
-	end_post(end,
-		 &(struct wqe){ .opcode = LINEAR,
-				.size = size,
-				.tag = tag,
-				.completion = CQ,
-				.local = local,
-				.remote = remote },
-		 true);
-	fifo_ring(fifo, end->q.qp_num, end_pi(end));
+	hbl_end_post(end,
+		     &(struct wqe){ .opcode = LINEAR,
+				    .size = size,
+				    .tag = tag,
+				    .completion = CQ,
+				    .local = local,
+				    .remote = remote },
+		     true);
+	fifo_ring(fifo, end->q.qp_num, hbl_end_pi(end));
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------- */

@@ -42,8 +42,8 @@ static void make_ends(enum hbldv_qp_wq_types a, enum hbldv_qp_wq_types b, bool w
 		      const struct conn_attr *attr)
 {
 	for (int i = 0; i < 2; i++)
-		end_create(&t.end[i], &t.dev[i],
-			   &(struct end_attr){ .port = 1, .type = i ? b : a, .wide = wide });
+		hbl_end_create(&t.end[i], &t.dev[i],
+			       &(struct end_attr){ .port = 1, .type = i ? b : a, .wide = wide });
 	ends_connect(&t.end[0], &t.end[1], attr);
 }
 
@@ -59,9 +59,9 @@ static int set_up(void **state)
 		mem_device(&t.mem[i], &t.dev[i], 65536);
 		fifo_create(&t.fifo[i], &t.dev[i], 1, HBLDV_USR_FIFO_TYPE_DB);
 	}
-	end_create(&t.bystander, &t.dev[0], &(struct end_attr){ .port = 1 });
-	end_address(&t.bystander, &self);
-	end_connect(&t.bystander, &self, NULL);
+	hbl_end_create(&t.bystander, &t.dev[0], &(struct end_attr){ .port = 1 });
+	hbl_end_address(&t.bystander, &self);
+	hbl_end_connect(&t.bystander, &self, NULL);
 	return 0;
 }
 
@@ -80,8 +80,8 @@ static void ring(uint32_t pi)
 
 static void post(const struct wqe *wqe)
 {
-	end_post(&t.end[0], wqe, true);
-	ring(end_pi(&t.end[0]));
+	hbl_end_post(&t.end[0], wqe, true);
+	ring(hbl_end_pi(&t.end[0]));
 }
 
 static enum ibv_qp_state state_of(struct end *end)
@@ -98,8 +98,8 @@ static void others_go_on(void)
 {
 	struct cqe cqe;
 
-	end_write(&t.bystander, &t.fifo[0], t.mem[0].va, t.mem[0].va + 4096, 64, 77);
-	cq_wait(&t.bystander.req, &cqe);
+	hbl_end_write(&t.bystander, &t.fifo[0], t.mem[0].va, t.mem[0].va + 4096, 64, 77);
+	hbl_cq_wait(&t.bystander.req, &cqe);
 	assert_int_equal(cqe.tag, ~77u);
 	assert_int_equal(fifo_free(&t.fifo[0]), t.dev[0].gaudi3 ? 128 : 64);
 	assert_int_equal(state_of(&t.bystander), IBV_QPS_RTS);
@@ -112,7 +112,7 @@ static void failed(const char *log)
 	expect_event(&t.dev[0], IBV_EVENT_QP_FATAL);
 	assert_int_equal(state_of(&t.end[0]), IBV_QPS_ERR);
 	assert_int_equal(t.end[0].qp->state, IBV_QPS_ERR);
-	assert_false(cq_poll(&t.end[0].req, &cqe));
+	assert_false(hbl_cq_poll(&t.end[0].req, &cqe));
 	expect_log(log);
 	others_go_on();
 	assert_true(no_event(&t.dev[0]));
@@ -134,7 +134,7 @@ static void bad_qpn(void **state)
 
 static void qp_not_ready(void **state)
 {
-	end_create(&t.end[0], &t.dev[0], &(struct end_attr){ .port = 1 });
+	hbl_end_create(&t.end[0], &t.dev[0], &(struct end_attr){ .port = 1 });
 	ring(1);
 	failed("syndrome 0x41");
 	/* A second doorbell of a QP in error is no second event. */
@@ -157,11 +157,11 @@ static void pi_overtakes(void **state)
 	/* Nothing completes, because no buffer is announced. */
 	make_ends(HBLDV_WQ_SEND_RDV, HBLDV_WQ_RECV_RDV, false, &attr);
 	for (int i = 0; i < 40; i++)
-		end_post(&t.end[0], &(struct wqe){ .opcode = RDV_WRITE, .size = 4 }, true);
-	ring(end_pi(&t.end[0]));
+		hbl_end_post(&t.end[0], &(struct wqe){ .opcode = RDV_WRITE, .size = 4 }, true);
+	ring(hbl_end_pi(&t.end[0]));
 	for (int i = 0; i < 40; i++)
-		end_post(&t.end[0], &(struct wqe){ .opcode = RDV_WRITE, .size = 4 }, true);
-	ring(end_pi(&t.end[0]));
+		hbl_end_post(&t.end[0], &(struct wqe){ .opcode = RDV_WRITE, .size = 4 }, true);
+	ring(hbl_end_pi(&t.end[0]));
 	failed("syndrome 0x43");
 }
 
@@ -170,16 +170,17 @@ static void pi_overtakes(void **state)
 static void wrong_index(void **state)
 {
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
-	end_post(&t.end[0],
-		 &(struct wqe){
-			 .opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va },
-		 true);
+	hbl_end_post(
+		&t.end[0],
+		&(struct wqe){
+			.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va },
+		true);
 	((uint32_t *)t.end[0].q.swq_cpu_addr)[0] ^= 0x500;
-	ring(end_pi(&t.end[0]));
+	ring(hbl_end_pi(&t.end[0]));
 	if (t.dev[0].gaudi3) { /* has no index in its entries */
 		struct cqe cqe;
 
-		cq_wait(&t.end[0].req, &cqe);
+		hbl_cq_wait(&t.end[0].req, &cqe);
 		return;
 	}
 	failed("syndrome 0x91");
@@ -188,13 +189,13 @@ static void wrong_index(void **state)
 static void wrong_receive_index(void **state)
 {
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
-	end_post(&t.end[0], &(struct wqe){ .opcode = NOP }, true);
+	hbl_end_post(&t.end[0], &(struct wqe){ .opcode = NOP }, true);
 	((uint32_t *)t.end[0].q.rwq_cpu_addr)[0] ^= 0x500;
-	ring(end_pi(&t.end[0]));
+	ring(hbl_end_pi(&t.end[0]));
 	if (t.dev[0].gaudi3) {
 		struct cqe cqe;
 
-		cq_wait(&t.end[0].req, &cqe);
+		hbl_cq_wait(&t.end[0].req, &cqe);
 		return;
 	}
 	failed("syndrome 0x91");
@@ -238,9 +239,9 @@ static void inline_too_long(void **state)
 	char data[16] = { 0 };
 
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
-	end_post(&t.end[0], &(struct wqe){ .opcode = LINEAR, .size = 16, .data = data }, true);
+	hbl_end_post(&t.end[0], &(struct wqe){ .opcode = LINEAR, .size = 16, .data = data }, true);
 	((uint32_t *)t.end[0].q.swq_cpu_addr)[1] = 17;
-	ring(end_pi(&t.end[0]));
+	ring(hbl_end_pi(&t.end[0]));
 	failed("syndrome 0x48");
 }
 
@@ -337,10 +338,10 @@ static void announced_too_small(void **state)
 	struct cqe cqe;
 
 	make_ends(HBLDV_WQ_SEND_RDV, HBLDV_WQ_RECV_RDV, false, &attr);
-	end_post(&t.end[1], &(struct wqe){ .opcode = SEND, .size = 10, .local = t.mem[1].va },
-		 true);
-	fifo_ring(&t.fifo[1], t.end[1].q.qp_num, end_pi(&t.end[1]));
-	cq_wait(&t.end[1].req, &cqe);
+	hbl_end_post(&t.end[1], &(struct wqe){ .opcode = SEND, .size = 10, .local = t.mem[1].va },
+		     true);
+	fifo_ring(&t.fifo[1], t.end[1].q.qp_num, hbl_end_pi(&t.end[1]));
+	hbl_cq_wait(&t.end[1].req, &cqe);
 	post(&(struct wqe){ .opcode = RDV_WRITE, .size = 11, .local = t.mem[0].va });
 	failed("syndrome 0x48");
 }
@@ -363,12 +364,12 @@ static void cq_overrun(void **state)
 	struct address self;
 	struct end end;
 
-	end_create(&end, &t.dev[0], &(struct end_attr){ .port = 1, .cqes = 4 });
-	end_address(&end, &self);
-	end_connect(&end, &self, NULL);
+	hbl_end_create(&end, &t.dev[0], &(struct end_attr){ .port = 1, .cqes = 4 });
+	hbl_end_address(&end, &self);
+	hbl_end_connect(&end, &self, NULL);
 	for (int i = 0; i < 5; i++) {
-		end_post(&end, &(struct wqe){ .opcode = NOP }, true);
-		fifo_ring(&t.fifo[0], end.q.qp_num, end_pi(&end));
+		hbl_end_post(&end, &(struct wqe){ .opcode = NOP }, true);
+		fifo_ring(&t.fifo[0], end.q.qp_num, hbl_end_pi(&end));
 		if (i < 4)
 			assert_true(no_event(&t.dev[0]));
 	}
@@ -378,7 +379,7 @@ static void cq_overrun(void **state)
 	ibv_ack_async_event(&event);
 	assert_int_equal(*(uint32_t *)end.req.q.pi_cpu_addr, 4);
 	others_go_on();
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -48,8 +48,8 @@ static void end_connect_self(struct end *end)
 {
 	struct address self;
 
-	end_address(end, &self);
-	end_connect(end, &self, NULL);
+	hbl_end_address(end, &self);
+	hbl_end_connect(end, &self, NULL);
 }
 
 /* --- places ----------------------------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static void kinds_of_stores(void **state)
 	struct end end;
 	struct cqe cqe;
 
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
 	end_connect_self(&end);
 	mem_host(&mem, &dev, 4096);
 	/* The second FIFO, so that the offset is not 0. */
@@ -182,18 +182,18 @@ static void kinds_of_stores(void **state)
 	fifo_create(&fifo, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
 	assert_int_equal(fifo.usr->regs_offset, 0x80);
 	for (int i = 0; i < 200; i++) {
-		end_post(&end,
-			 &(struct wqe){ .opcode = LINEAR,
-					.size = 8,
-					.tag = (uint32_t)i,
-					.completion = CQ,
-					.local = mem.va,
-					.remote = mem.va + 64 },
-			 true);
-		ring_with(&fifo, i % 8, end.q.qp_num, end_pi(&end));
-		cq_wait(&end.res, &cqe);
+		hbl_end_post(&end,
+			     &(struct wqe){ .opcode = LINEAR,
+					    .size = 8,
+					    .tag = (uint32_t)i,
+					    .completion = CQ,
+					    .local = mem.va,
+					    .remote = mem.va + 64 },
+			     true);
+		ring_with(&fifo, i % 8, end.q.qp_num, hbl_end_pi(&end));
+		hbl_cq_wait(&end.res, &cqe);
 		assert_int_equal(cqe.tag, i);
-		cq_wait(&end.req, &cqe);
+		hbl_cq_wait(&end.req, &cqe);
 		assert_int_equal(cqe.tag, ~(uint32_t)i);
 		assert_int_equal(ci_of(fifo.usr), dev.gaudi3 ? 2 * (i + 1) : (i + 1) % 64);
 	}
@@ -209,7 +209,7 @@ static void kinds_of_stores(void **state)
 	assert_true(no_event(&dev));
 	assert_int_equal(hbldv_destroy_usr_fifo(fifo.usr), 0);
 	assert_int_equal(hbldv_destroy_usr_fifo(first), 0);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 	mem_free(&mem);
 }
 
@@ -251,18 +251,18 @@ static void *ring_many(void *arg)
 	for (int i = 0; i < r->count; i++) {
 		bool last = i % 32 == 31 || i == r->count - 1;
 
-		end_post(&r->end, &(struct wqe){ .opcode = NOP, .tag = (uint32_t)i }, last);
+		hbl_end_post(&r->end, &(struct wqe){ .opcode = NOP, .tag = (uint32_t)i }, last);
 		take_space();
 		if (r->halves) {
-			regs[0] = end_pi(&r->end);
+			regs[0] = hbl_end_pi(&r->end);
 			regs[1] = r->end.q.qp_num;
 		} else {
 			*(volatile uint64_t *)regs =
-				(uint64_t)r->end.q.qp_num << 32 | end_pi(&r->end);
+				(uint64_t)r->end.q.qp_num << 32 | hbl_end_pi(&r->end);
 		}
 		if (!last)
 			continue;
-		cq_wait(&r->end.req, &cqe);
+		hbl_cq_wait(&r->end.req, &cqe);
 		CHECK(cqe.tag == ~(uint32_t)i);
 	}
 	return NULL;
@@ -276,7 +276,7 @@ static void ring_from_threads(int count, bool halves)
 	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
 	for (int i = 0; i < 2; i++) {
 		r[i] = (struct ringer){ .count = count, .halves = halves };
-		end_create(&r[i].end, &dev, &(struct end_attr){ .port = 1 });
+		hbl_end_create(&r[i].end, &dev, &(struct end_attr){ .port = 1 });
 		end_connect_self(&r[i].end);
 	}
 	for (int i = 0; i < 2; i++)
@@ -288,7 +288,7 @@ static void ring_from_threads(int count, bool halves)
 	assert_true(no_event(&dev));
 	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
 	for (int i = 0; i < 2; i++)
-		end_destroy(&r[i].end);
+		hbl_end_destroy(&r[i].end);
 }
 
 static void million_doorbells(void **state)
@@ -319,7 +319,7 @@ static void *ring_slow(void *arg)
 
 	s->started = true;
 	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
-		(uint64_t)s->end.q.qp_num << 32 | end_pi(&s->end);
+		(uint64_t)s->end.q.qp_num << 32 | hbl_end_pi(&s->end);
 	s->finished = true;
 	return NULL;
 }
@@ -327,12 +327,12 @@ static void *ring_slow(void *arg)
 static void start_slow(struct slow *s)
 {
 	for (int i = 0; i < COPIES; i++)
-		end_post(&s->end,
-			 &(struct wqe){ .opcode = LINEAR,
-					.size = BIG / 2,
-					.local = s->mem.va,
-					.remote = s->mem.va + BIG / 2 },
-			 i == COPIES - 1);
+		hbl_end_post(&s->end,
+			     &(struct wqe){ .opcode = LINEAR,
+					    .size = BIG / 2,
+					    .local = s->mem.va,
+					    .remote = s->mem.va + BIG / 2 },
+			     i == COPIES - 1);
 	s->started = s->finished = false;
 	shared.pi++;
 	CHECK(!pthread_create(&s->thread, NULL, ring_slow, s));
@@ -346,7 +346,7 @@ static void finish_slow(struct slow *s)
 	struct cqe cqe;
 
 	CHECK(!pthread_join(s->thread, NULL));
-	cq_wait(&s->end.req, &cqe);
+	hbl_cq_wait(&s->end.req, &cqe);
 }
 
 static void full_fifo(void **state)
@@ -358,8 +358,8 @@ static void full_fifo(void **state)
 	struct cqe cqe;
 
 	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
-	end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
-	end_create(&end, &dev, &(struct end_attr){ .port = 1, .wqes = 4096, .cqes = 8192 });
+	hbl_end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1, .wqes = 4096, .cqes = 8192 });
 	end_connect_self(&slow.end);
 	end_connect_self(&end);
 	mem_device(&slow.mem, &dev, BIG);
@@ -371,11 +371,11 @@ static void full_fifo(void **state)
 
 			lowest = room < lowest ? room : lowest;
 			waited |= room <= 2 && !slow.finished;
-			end_post(&end, &(struct wqe){ .opcode = NOP, .tag = rung }, true);
-			fifo_ring(&shared, end.q.qp_num, end_pi(&end));
+			hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = rung }, true);
+			fifo_ring(&shared, end.q.qp_num, hbl_end_pi(&end));
 		}
 		for (uint32_t i = 0; i < rung; i++) {
-			cq_wait(&end.req, &cqe);
+			hbl_cq_wait(&end.req, &cqe);
 			assert_int_equal(cqe.tag, ~i);
 		}
 		finish_slow(&slow);
@@ -389,21 +389,21 @@ static void full_fifo(void **state)
 		for (rung = 0; rung < 2 * capacity; rung++)
 			*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr +
 					       shared.usr->regs_offset) =
-				(uint64_t)end.q.qp_num << 32 | end_pi(&end);
+				(uint64_t)end.q.qp_num << 32 | hbl_end_pi(&end);
 		overrun = !slow.finished;
 		finish_slow(&slow);
 	}
 	assert_true(overrun);
 	expect_event(&dev, IBV_EVENT_PORT_ERR);
 	assert_true(no_event(&dev)); /* one, not one for each */
-	end_post(&end, &(struct wqe){ .opcode = NOP, .tag = 7 }, true);
+	hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = 7 }, true);
 	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
-		(uint64_t)end.q.qp_num << 32 | end_pi(&end);
-	cq_wait(&end.req, &cqe);
+		(uint64_t)end.q.qp_num << 32 | hbl_end_pi(&end);
+	hbl_cq_wait(&end.req, &cqe);
 	assert_int_equal(cqe.tag, ~7u);
 	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
-	end_destroy(&end);
-	end_destroy(&slow.end);
+	hbl_end_destroy(&end);
+	hbl_end_destroy(&slow.end);
 	mem_free(&slow.mem);
 }
 
@@ -418,19 +418,19 @@ static void destroy_drains(void **state)
 
 	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
 	first = shared.usr->usr_fifo_num;
-	end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
 	end_connect_self(&slow.end);
 	end_connect_self(&end);
 	mem_device(&slow.mem, &dev, BIG);
 	start_slow(&slow);
 	for (uint32_t i = 0; i < 20; i++) {
-		end_post(&end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
-		fifo_ring(&shared, end.q.qp_num, end_pi(&end));
+		hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
+		fifo_ring(&shared, end.q.qp_num, hbl_end_pi(&end));
 	}
 	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
 	for (uint32_t i = 0; i < 20; i++) {
-		assert_true(cq_poll(&end.req, &cqe)); /* now, not later */
+		assert_true(hbl_cq_poll(&end.req, &cqe)); /* now, not later */
 		assert_int_equal(cqe.tag, ~i);
 	}
 	finish_slow(&slow);
@@ -439,8 +439,8 @@ static void destroy_drains(void **state)
 	assert_int_equal(shared.usr->usr_fifo_num, first);
 	assert_int_equal(ci_of(shared.usr), 0);
 	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
-	end_destroy(&end);
-	end_destroy(&slow.end);
+	hbl_end_destroy(&end);
+	hbl_end_destroy(&slow.end);
 	mem_free(&slow.mem);
 }
 
@@ -483,9 +483,9 @@ static void *ring_blocked(void *arg)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, NULL);
 	for (uint32_t i = 0; i < 100; i++) {
-		end_post(end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
-		fifo_ring(&shared, end->q.qp_num, end_pi(end));
-		cq_wait(&end->req, &cqe);
+		hbl_end_post(end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
+		fifo_ring(&shared, end->q.qp_num, hbl_end_pi(end));
+		hbl_cq_wait(&end->req, &cqe);
 		CHECK(cqe.tag == ~i);
 	}
 	return NULL;
@@ -497,12 +497,12 @@ static void blocked_signals(void **state)
 	struct end end;
 
 	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
 	end_connect_self(&end);
 	assert_int_equal(pthread_create(&thread, NULL, ring_blocked, &end), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 }
 
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_one, close_one)

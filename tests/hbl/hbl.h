@@ -101,19 +101,19 @@ void mem_host(struct mem *mem, struct dev *dev, size_t size);
 void mem_free(struct mem *mem);
 
 /* end.c */
-void cq_create(struct cq *cq, struct dev *dev, uint32_t port, int cqes);
-bool cq_poll(struct cq *cq, struct cqe *cqe);
-void cq_wait(struct cq *cq, struct cqe *cqe); /* at most 20 s */
+void hbl_cq_create(struct cq *cq, struct dev *dev, uint32_t port, int cqes);
+bool hbl_cq_poll(struct cq *cq, struct cqe *cqe);
+void hbl_cq_wait(struct cq *cq, struct cqe *cqe); /* at most 20 s */
 void fifo_create(struct fifo *fifo, struct dev *dev, uint32_t port, enum hbldv_usr_fifo_type type);
 uint32_t fifo_free(const struct fifo *fifo); /* entries, by the program's own count */
 void fifo_wait(struct fifo *fifo);
 void fifo_ring(struct fifo *fifo, uint32_t qpn, uint32_t pi); /* one 64-bit store, waits for room */
 void fifo_ring32(struct fifo *fifo, uint32_t qpn, uint32_t pi); /* two 32-bit stores */
-void end_create(struct end *end, struct dev *dev, const struct end_attr *attr);
-void end_address(struct end *end, struct address *address);
+void hbl_end_create(struct end *end, struct dev *dev, const struct end_attr *attr);
+void hbl_end_address(struct end *end, struct address *address);
 int try_connect(struct end *end, const struct address *peer, const struct conn_attr *attr);
-void end_connect(struct end *end, const struct address *peer, const struct conn_attr *attr);
-void end_destroy(struct end *end);
+void hbl_end_connect(struct end *end, const struct address *peer, const struct conn_attr *attr);
+void hbl_end_destroy(struct end *end);
 /* Two ends in this process. */
 void ends_connect(struct end *a, struct end *b, const struct conn_attr *attr);
 
@@ -128,11 +128,11 @@ enum { NONE = 0, SOB = 1, CQ = 2, NOP = 0, SEND = 1, LINEAR = 2, STRIDE = 3, MUL
 enum { RDV_WRITE = 5, RDV_READ = 6, FETCH_ADD_W = 9, FETCH_ADD_R = 10, FETCH_ADD_G3 = 7 };
 
 /* Write send WQE and receive WQE; requester: whether a requester completion is wanted, with tag ~tag. */
-void end_post(struct end *end, const struct wqe *wqe, bool requester);
-uint32_t end_pi(const struct end *end); /* as a doorbell carries it */
+void hbl_end_post(struct end *end, const struct wqe *wqe, bool requester);
+uint32_t hbl_end_pi(const struct end *end); /* as a doorbell carries it */
 /* Post a LINEAR write and ring. */
-void end_write(struct end *end, struct fifo *fifo, uint64_t local, uint64_t remote, uint32_t size,
-	       uint32_t tag);
+void hbl_end_write(struct end *end, struct fifo *fifo, uint64_t local, uint64_t remote,
+		   uint32_t size, uint32_t tag);
 /* The next asynchronous event of a type, at most 20 s. */
 void expect_event(struct dev *dev, enum ibv_event_type type);
 bool no_event(struct dev *dev);

@@ -25,11 +25,11 @@ static pid_t start_owner(int fd[2])
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dev_open(&dev, 1);
 	set_port(&dev, 1);
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
-	end_address(&end, &mine);
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_address(&end, &mine);
 	tell(fd[1], &mine, sizeof(mine));
 	hear(fd[1], &peer, sizeof(peer));
-	end_connect(&end, &peer, NULL);
+	hbl_end_connect(&end, &peer, NULL);
 	tell(fd[1], &mine, 1);
 	for (;;)
 		pause();
@@ -58,7 +58,7 @@ int main(void)
 
 	dev_open(&dev, 0);
 	set_port(&dev, 1);
-	end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
 	mem_host(&mem, &dev, 4096);
 	fifo_create(&fifo, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
 	hear(fd[0], &peer, sizeof(peer));
@@ -68,14 +68,14 @@ int main(void)
 	CHECK(open("/dev/accel/accel1", O_RDWR) == -1 && errno == EBUSY);
 	CHECK(!ibv_open_device(find_device(1)) && errno == EBUSY);
 
-	end_address(&end, &mine);
-	end_connect(&end, &peer, &(struct conn_attr){ .timeout = 20 });
+	hbl_end_address(&end, &mine);
+	hbl_end_connect(&end, &peer, &(struct conn_attr){ .timeout = 20 });
 	tell(fd[0], &mine, sizeof(mine));
 	hear(fd[0], &byte, 1);
 
 	/* It dies: what was on the way to it fails, and the device is free. */
 	end_owner(pid, fd);
-	end_write(&end, &fifo, mem.va, 1ull << 44, 64, 0);
+	hbl_end_write(&end, &fifo, mem.va, 1ull << 44, 64, 0);
 	expect_event(&dev, IBV_EVENT_QP_FATAL);
 	CHECK(!try_open(&other, 1, 0));
 	CHECK(!ibv_dealloc_pd(other.pd) && !ibv_close_device(other.context) && !close(other.accel));
@@ -87,7 +87,7 @@ int main(void)
 	end_owner(pid, fd);
 
 	CHECK(!hbldv_destroy_usr_fifo(fifo.usr));
-	end_destroy(&end);
+	hbl_end_destroy(&end);
 	mem_free(&mem);
 	dev_close(&dev);
 	return 0;

@@ -50,18 +50,18 @@ static void set_up(int number, int fd)
 	mem_host(&s.in, &s.dev, (size_t)qps * SLOT);
 	for (int p = 0; p < ports; p++) {
 		set_port(&s.dev, (uint32_t)p + 1);
-		cq_create(&s.req[p], &s.dev, (uint32_t)p + 1, 1024);
-		cq_create(&s.res[p], &s.dev, (uint32_t)p + 1, 1024);
+		hbl_cq_create(&s.req[p], &s.dev, (uint32_t)p + 1, 1024);
+		hbl_cq_create(&s.res[p], &s.dev, (uint32_t)p + 1, 1024);
 	}
 	for (int i = 0; i < qps; i++) {
 		make_end(&s.end[i], i % ports);
-		end_address(&s.end[i], &s.own[i]);
+		hbl_end_address(&s.end[i], &s.own[i]);
 		s.own[i].va = s.in.va + (uint64_t)i * SLOT;
 	}
 	tell(fd, s.own, (size_t)qps * sizeof(s.own[0]));
 	hear(fd, s.peer, (size_t)qps * sizeof(s.peer[0]));
 	for (int i = 0; i < qps; i++)
-		end_connect(&s.end[i], &s.peer[i], NULL);
+		hbl_end_connect(&s.end[i], &s.peer[i], NULL);
 	for (int p = 0; p < ports; p++)
 		fifo_create(&s.fifo[p], &s.dev, (uint32_t)p + 1, HBLDV_USR_FIFO_TYPE_DB);
 	meet(fd);
@@ -73,8 +73,8 @@ static void send_one(int i, uint32_t round)
 	struct cqe cqe;
 
 	fill(s.out.host, size, round);
-	end_write(&s.end[i], &s.fifo[i % ports], s.out.va, s.peer[i].va, size, round);
-	cq_wait(&s.req[i % ports], &cqe);
+	hbl_end_write(&s.end[i], &s.fifo[i % ports], s.out.va, s.peer[i].va, size, round);
+	hbl_cq_wait(&s.req[i % ports], &cqe);
 	CHECK(cqe.requester && cqe.qpn == s.end[i].q.qp_num && cqe.tag == ~round);
 	CHECK(cqe.size == size);
 }
@@ -84,7 +84,7 @@ static void receive_one(int i, uint32_t round)
 	uint32_t size = sizes[round % (sizeof(sizes) / sizeof(sizes[0]))];
 	struct cqe cqe;
 
-	cq_wait(&s.res[i % ports], &cqe);
+	hbl_cq_wait(&s.res[i % ports], &cqe);
 	CHECK(!cqe.requester && cqe.qpn == s.end[i].q.qp_num && cqe.tag == round);
 	CHECK(cqe.size == size);
 	CHECK(is_filled((char *)s.in.host + (size_t)i * SLOT, size, round));

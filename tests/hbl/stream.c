@@ -25,14 +25,14 @@ static void set_up(int number, int fd)
 	mem_device(&s.in, &s.dev, (size_t)QPS * SLOTS * SLOT);
 	for (uint32_t i = 0; i < QPS; i++) {
 		set_port(&s.dev, i + 1);
-		end_create(&s.end[i], &s.dev, &(struct end_attr){ .port = i + 1, .wqes = 64 });
-		end_address(&s.end[i], &s.own[i]);
+		hbl_end_create(&s.end[i], &s.dev, &(struct end_attr){ .port = i + 1, .wqes = 64 });
+		hbl_end_address(&s.end[i], &s.own[i]);
 		s.own[i].va = s.in.va + (uint64_t)i * SLOTS * SLOT;
 	}
 	tell(fd, s.own, sizeof(s.own));
 	hear(fd, s.peer, sizeof(s.peer));
 	for (uint32_t i = 0; i < QPS; i++) {
-		end_connect(&s.end[i], &s.peer[i], NULL);
+		hbl_end_connect(&s.end[i], &s.peer[i], NULL);
 		fifo_create(&s.fifo[i], &s.dev, i + 1, HBLDV_USR_FIFO_TYPE_DB);
 	}
 	meet(fd);
@@ -44,7 +44,7 @@ static void send_round(uint32_t round)
 
 	for (uint32_t i = 0; i < QPS; i++) {
 		for (uint32_t k = 0; k < SLOTS; k++)
-			end_post(
+			hbl_end_post(
 				&s.end[i],
 				&(struct wqe){ .opcode = LINEAR,
 					       .size = SLOT,
@@ -53,10 +53,10 @@ static void send_round(uint32_t round)
 					       .local = s.out.va + (i * SLOTS + k) * (uint64_t)SLOT,
 					       .remote = s.peer[i].va + k * (uint64_t)SLOT },
 				k == SLOTS - 1);
-		fifo_ring(&s.fifo[i], s.end[i].q.qp_num, end_pi(&s.end[i]));
+		fifo_ring(&s.fifo[i], s.end[i].q.qp_num, hbl_end_pi(&s.end[i]));
 	}
 	for (uint32_t i = 0; i < QPS; i++) {
-		cq_wait(&s.end[i].req, &cqe);
+		hbl_cq_wait(&s.end[i].req, &cqe);
 		CHECK(cqe.tag == ~round);
 	}
 }
@@ -66,7 +66,7 @@ static void receive_round(uint32_t round)
 	struct cqe cqe;
 
 	for (uint32_t i = 0; i < QPS; i++) {
-		cq_wait(&s.end[i].res, &cqe);
+		hbl_cq_wait(&s.end[i].res, &cqe);
 		CHECK(cqe.tag == round && cqe.size == SLOT);
 	}
 }
@@ -116,17 +116,17 @@ static void latency(int number, int fd)
 		if (number)
 			wait_byte((uint8_t)i);
 		((volatile uint8_t *)s.out.host)[63] = (uint8_t)i;
-		end_post(&s.end[0],
-			 &(struct wqe){ .opcode = LINEAR,
-					.size = 64,
-					.tag = i,
-					.local = s.out.va,
-					.remote = s.peer[0].va },
-			 true);
-		fifo_ring(&s.fifo[0], s.end[0].q.qp_num, end_pi(&s.end[0]));
+		hbl_end_post(&s.end[0],
+			     &(struct wqe){ .opcode = LINEAR,
+					    .size = 64,
+					    .tag = i,
+					    .local = s.out.va,
+					    .remote = s.peer[0].va },
+			     true);
+		fifo_ring(&s.fifo[0], s.end[0].q.qp_num, hbl_end_pi(&s.end[0]));
 		if (!number)
 			wait_byte((uint8_t)i);
-		cq_wait(&s.end[0].req, &cqe);
+		hbl_cq_wait(&s.end[0].req, &cqe);
 		CHECK(cqe.tag == ~i);
 	}
 	if (!number)
@@ -142,7 +142,7 @@ static void side(int number, int fd)
 	CHECK(no_event(&s.dev));
 	for (int i = 0; i < QPS; i++) {
 		CHECK(!hbldv_destroy_usr_fifo(s.fifo[i].usr));
-		end_destroy(&s.end[i]);
+		hbl_end_destroy(&s.end[i]);
 	}
 	mem_free(&s.out);
 	mem_free(&s.in);

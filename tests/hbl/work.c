@@ -25,9 +25,9 @@ static void make_ends(enum hbldv_qp_wq_types a, enum hbldv_qp_wq_types b, bool w
 		      const struct conn_attr *attr)
 {
 	for (int i = 0; i < 2; i++)
-		end_create(&t.end[i], &t.dev[i],
-			   &(struct end_attr){
-				   .port = 1, .wqes = 64, .type = i ? b : a, .wide = wide });
+		hbl_end_create(&t.end[i], &t.dev[i],
+			       &(struct end_attr){
+				       .port = 1, .wqes = 64, .type = i ? b : a, .wide = wide });
 	ends_connect(&t.end[0], &t.end[1], attr);
 }
 
@@ -53,15 +53,15 @@ static int tear_down(void **state)
 
 static void post(int side, const struct wqe *wqe)
 {
-	end_post(&t.end[side], wqe, true);
-	fifo_ring(&t.fifo[side], t.end[side].q.qp_num, end_pi(&t.end[side]));
+	hbl_end_post(&t.end[side], wqe, true);
+	fifo_ring(&t.fifo[side], t.end[side].q.qp_num, hbl_end_pi(&t.end[side]));
 }
 
 static void requester_done(int side, uint32_t tag, uint32_t size)
 {
 	struct cqe cqe;
 
-	cq_wait(&t.end[side].req, &cqe);
+	hbl_cq_wait(&t.end[side].req, &cqe);
 	assert_true(cqe.requester);
 	assert_int_equal(cqe.tag, ~tag);
 	assert_int_equal(cqe.size, size);
@@ -72,7 +72,7 @@ static void responder_done(int side, uint32_t tag, uint32_t size)
 {
 	struct cqe cqe;
 
-	cq_wait(&t.end[side].res, &cqe);
+	hbl_cq_wait(&t.end[side].res, &cqe);
 	assert_false(cqe.requester);
 	assert_int_equal(cqe.tag, tag);
 	assert_int_equal(cqe.size, size);
@@ -84,8 +84,8 @@ static void nothing_more(void)
 	struct cqe cqe;
 
 	for (int i = 0; i < 2; i++) {
-		assert_false(cq_poll(&t.end[i].req, &cqe));
-		assert_false(cq_poll(&t.end[i].res, &cqe));
+		assert_false(hbl_cq_poll(&t.end[i].req, &cqe));
+		assert_false(hbl_cq_poll(&t.end[i].res, &cqe));
 		assert_true(no_event(&t.dev[i]));
 	}
 }
@@ -126,8 +126,8 @@ static void completion_types(void **state)
 	for (uint32_t type = 0; type < 4; type++) {
 		wqe.completion = type;
 		wqe.tag = 100 + type;
-		end_post(&t.end[0], &wqe, type == 3);
-		fifo_ring(&t.fifo[0], t.end[0].q.qp_num, end_pi(&t.end[0]));
+		hbl_end_post(&t.end[0], &wqe, type == 3);
+		fifo_ring(&t.fifo[0], t.end[0].q.qp_num, hbl_end_pi(&t.end[0]));
 	}
 	/* 2 is the CQ, 3 sync object and CQ; the requester wanted one for the last only. */
 	responder_done(1, 102, 8);
@@ -154,8 +154,8 @@ static void inline_data(void **state)
 		assert_memory_equal(t.mem[1].host, text, size);
 		assert_int_equal(((char *)t.mem[1].host)[size], 0);
 		nothing_more();
-		end_destroy(&t.end[0]);
-		end_destroy(&t.end[1]);
+		hbl_end_destroy(&t.end[0]);
+		hbl_end_destroy(&t.end[1]);
 	}
 }
 
@@ -172,7 +172,7 @@ static void wrap_around(void **state)
 				       .completion = CQ,
 				       .local = t.mem[0].va,
 				       .remote = t.mem[1].va });
-		cq_wait(&t.end[1].res, &cqe);
+		hbl_cq_wait(&t.end[1].res, &cqe);
 		assert_int_equal(cqe.index, t.dev[0].gaudi3 ? i : i % 64);
 		assert_int_equal(*(uint32_t *)t.mem[1].host, i);
 		requester_done(0, i, 4);
@@ -186,15 +186,15 @@ static void batches(void **state)
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < 63; i++)
-			end_post(&t.end[0],
-				 &(struct wqe){ .opcode = i % 3 ? LINEAR : NOP,
-						.size = i % 3 ? i : 0,
-						.tag = i,
-						.local = t.mem[0].va,
-						.remote = t.mem[1].va },
-				 true);
+			hbl_end_post(&t.end[0],
+				     &(struct wqe){ .opcode = i % 3 ? LINEAR : NOP,
+						    .size = i % 3 ? i : 0,
+						    .tag = i,
+						    .local = t.mem[0].va,
+						    .remote = t.mem[1].va },
+				     true);
 		for (int i = 0; i < 3; i++)
-			fifo_ring(&t.fifo[0], t.end[0].q.qp_num, end_pi(&t.end[0]));
+			fifo_ring(&t.fifo[0], t.end[0].q.qp_num, hbl_end_pi(&t.end[0]));
 		for (uint32_t i = 0; i < 63; i++)
 			requester_done(0, i, i % 3 ? i : 0);
 	}
@@ -355,12 +355,12 @@ static void loopback(void **state)
 	struct address to[2];
 
 	for (int i = 0; i < 2; i++) {
-		end_create(&t.end[i], &t.dev[0], &(struct end_attr){ .port = 1 });
-		end_address(&t.end[i], &to[i]);
+		hbl_end_create(&t.end[i], &t.dev[0], &(struct end_attr){ .port = 1 });
+		hbl_end_address(&t.end[i], &to[i]);
 		memset(&to[i].gid, 0x77, sizeof(to[i].gid)); /* not looked at */
 	}
-	end_connect(&t.end[0], &to[1], &attr);
-	end_connect(&t.end[1], &to[0], &attr);
+	hbl_end_connect(&t.end[0], &to[1], &attr);
+	hbl_end_connect(&t.end[1], &to[0], &attr);
 	post(0, &(struct wqe){ .opcode = LINEAR,
 			       .size = 500,
 			       .completion = CQ,
@@ -378,13 +378,13 @@ static void shared_gid(void **state)
 	struct address to[2];
 
 	for (int i = 0; i < 2; i++) {
-		end_create(&t.end[i], &t.dev[i], &(struct end_attr){ .port = 1 });
-		end_address(&t.end[i], &to[i]);
+		hbl_end_create(&t.end[i], &t.dev[i], &(struct end_attr){ .port = 1 });
+		hbl_end_address(&t.end[i], &to[i]);
 		assert_int_equal(ibv_query_gid(t.dev[i].context, 1, 1, &to[i].gid), 0);
 	}
 	assert_memory_equal(&to[0].gid, &to[1].gid, sizeof(to[0].gid));
-	end_connect(&t.end[0], &to[1], NULL);
-	end_connect(&t.end[1], &to[0], NULL);
+	hbl_end_connect(&t.end[0], &to[1], NULL);
+	hbl_end_connect(&t.end[1], &to[0], NULL);
 	post(0, &(struct wqe){ .opcode = LINEAR,
 			       .size = 500,
 			       .completion = CQ,

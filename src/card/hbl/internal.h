@@ -197,6 +197,7 @@ struct vb_hbl_sq {
 	uint64_t refill; /* when the next one starts, ns */
 	/* time */
 	bool timed;
+	bool recent;    /* had something in flight since the timer last looked */
 	uint64_t stamp; /* when una last moved, as seen by the timer; 0: not seen */
 	uint32_t stamped_una;
 	struct vb_hbl_wr wr;

@@ -188,6 +188,7 @@ static void add_flight(struct vb_hbl_qp *qp)
 /* A timer as long as anything is in flight. */
 static void watch(struct vb_hbl_qp *qp)
 {
+	qp->sq.recent = true;
 	if (!qp->sq.timed)
 		vb_hbl_timer_add(qp, vb_now_ns() + SHORTEST_LOOK_NS);
 }
@@ -607,6 +608,14 @@ bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 	if (sq->burst && sq->credit <= 0 && sq->next != sq->pi && sq->refill < due)
 		due = sq->refill > now ? sq->refill : now;
 	*next = *next < due ? *next : due;
-	/* One look more after the last acknowledgement: in a stream there is always something again. */
-	return sq->done != sq->next || sq->sent || sq->next != sq->pi;
+	/*
+	 * Only a queue that was idle at two looks goes off the list: in a stream there is something again in a moment, and
+	 * every message would put it back and wake this thread.
+	 */
+	if (sq->done != sq->next || sq->sent || sq->next != sq->pi)
+		return true;
+	if (!sq->recent)
+		return false;
+	sq->recent = false;
+	return true;
 }

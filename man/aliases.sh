@@ -11,7 +11,7 @@ for source in "$1"/*.3.md; do
 	awk '/^# NAME/ { on = 1; next } /^# / { on = 0 } on { printf "%s ", $0 }' "$source" |
 		sed 's/ - .*//; s/,/ /g' | tr -s ' ' '\n' | while read -r name || [ -n "$name" ]; do
 		alias=$to/$name.3
-		[ -n "$name" ] || continue
+		[ -n "$name" ] && [ "$name.3" != "$page" ] || continue
 		# never over a page: only a link may be replaced
 		if [ -L "$alias" ] || [ ! -e "$alias" ]; then
 			ln -sf "$page" "$alias"

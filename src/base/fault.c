@@ -224,8 +224,11 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 			vb_fault_unblock(context);
 			do_jump(guard);
 		}
-		if (handled(sig, info, context))
+		/* Handlers make guarded accesses themselves; a copy that was interrupted must find its guard again. */
+		if (handled(sig, info, context)) {
+			active = guard;
 			return;
+		}
 	}
 	chain(sig, info, context);
 }

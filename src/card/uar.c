@@ -219,13 +219,15 @@ int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 
 void vb_uar_destroy(struct vb_uar *uar)
 {
+	if (!uar)
+		return;
 	vb_trap_unmap(uar->page);
 	free(uar);
 }
 
 void *vb_uar_page(struct vb_uar *uar)
 {
-	return uar->page;
+	return uar ? uar->page : NULL;
 }
 
 void vb_card_enter(void)

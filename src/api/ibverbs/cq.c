@@ -83,6 +83,8 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
 	cq->cqe_size = context_adapter(context)->config->cqe_size;
 	cq->arm_sn = 1;
+	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	context_format(context)->cq_set_ex_ops(cq);
 }
 
@@ -157,8 +159,7 @@ struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_in
 		.cqe_cnt = cq->cqe_cnt,
 		.cqe_size = cq->cqe_size,
 		.dbr = cq->dbr,
-		.timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-						IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
+		.timestamps = cq->timestamps,
 		.ignore_overrun = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 				  (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN),
 		.cookie = cq,

@@ -2,7 +2,8 @@
 /*
  * libibverbs on Verbatim: the objects behind the handles, and the helpers that its files share.
  *
- * Each verbs object embeds the public struct first and adds what the driver half of a card keeps: the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
+ * Each verbs object embeds the public struct first and adds what the driver half of a card keeps:
+ * the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
  * (card/card.h). A pointer to the public struct is converted with the to_*() functions below.
  *
  *	api_context -- qp_table --> api_qp --+-- sq ring, rq ring, doorbell record
@@ -185,6 +186,7 @@ struct api_cq {
 	uint32_t cqe_cnt; /* power of two */
 	struct mlx5_cqe64 *ring;
 	uint32_t cqe_size;      /* mlx4: 32 or 64 */
+	bool timestamps;        /* mlx4: they lie where CQEs have service level and LID otherwise */
 	bool dv_owned;          /* mlx4dv_init_obj(): the consumer index is the program's */
 	__be32 *dbr;            /* [0] consumer index, [1] arm word */
 	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */

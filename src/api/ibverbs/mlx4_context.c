@@ -27,4 +27,5 @@ int mlx4_context_open(struct api_context *ctx)
 void mlx4_context_close(struct api_context *ctx)
 {
 	vb_uar_destroy(ctx->uar);
+	ctx->uar = NULL;
 }

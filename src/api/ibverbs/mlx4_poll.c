@@ -149,7 +149,7 @@ static inline struct mlx4_cqe *next_cqe(struct api_cq *cq, struct api_qp **qp)
 
 /* --- ibv_poll_cq() ------------------------------------------------------------------------------ */
 
-static void wc_receive(struct ibv_wc *wc, const struct mlx4_cqe *cqe)
+static void wc_receive(struct ibv_wc *wc, const struct api_cq *cq, const struct mlx4_cqe *cqe)
 {
 	uint32_t g_mlpath_rqpn = be32toh(cqe->g_mlpath_rqpn);
 
@@ -159,8 +159,8 @@ static void wc_receive(struct ibv_wc *wc, const struct mlx4_cqe *cqe)
 		wc->imm_data = cqe->immed_rss_invalid;
 	wc->pkey_index = 0;
 	wc->src_qp = g_mlpath_rqpn & MLX4_CQE_QPN_MASK;
-	wc->slid = be16toh(cqe->rlid);
-	wc->sl = (uint8_t)(be16toh(cqe->sl_vid) >> 13);
+	wc->slid = cq->timestamps ? 0 : be16toh(cqe->rlid);
+	wc->sl = cq->timestamps ? 0 : (uint8_t)(be16toh(cqe->sl_vid) >> 13);
 	wc->dlid_path_bits = (g_mlpath_rqpn >> 24) & 0x7f;
 }
 
@@ -184,7 +184,7 @@ static bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 	}
 	wc->byte_len = be32toh(cqe->byte_cnt);
 	if (!mlx4_is_send(cqe))
-		wc_receive(wc, cqe);
+		wc_receive(wc, cq, cqe);
 	return true;
 }
 
@@ -312,12 +312,12 @@ static unsigned int read_wc_flags(struct ibv_cq_ex *cq)
 
 static uint32_t read_slid(struct ibv_cq_ex *cq)
 {
-	return be16toh(current(cq)->rlid);
+	return ex_to_cq(cq)->timestamps ? 0 : be16toh(current(cq)->rlid);
 }
 
 static uint8_t read_sl(struct ibv_cq_ex *cq)
 {
-	return (uint8_t)(be16toh(current(cq)->sl_vid) >> 13);
+	return ex_to_cq(cq)->timestamps ? 0 : (uint8_t)(be16toh(current(cq)->sl_vid) >> 13);
 }
 
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *cq)
@@ -344,7 +344,7 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *cq)
 
 static uint16_t read_cvlan(struct ibv_cq_ex *cq)
 {
-	return be16toh(current(cq)->sl_vid) & 0xfff;
+	return ex_to_cq(cq)->timestamps ? 0 : be16toh(current(cq)->sl_vid) & 0xfff;
 }
 
 static uint32_t read_flow_tag(struct ibv_cq_ex *cq)

@@ -91,6 +91,7 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	if (context_driver(context))
 		context_driver(context)->query_device(to_context(context), &all.orig_attr);
 	if (context_format(context)->raw) {
+		all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
 		all.max_wq_type_rq = context_adapter(context)->max_qp;
 		all.rss_caps = (struct ibv_rss_caps){
 			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,

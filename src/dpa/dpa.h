@@ -148,7 +148,8 @@ struct vb_dpa_ops {
 	void (*trap)(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg);
 	/*
 	 * A started thread left its EU by itself (return, exit, trap) and may be started again from
-	 * here. Not called for run, call and stop, whose callers know. May be NULL.
+	 * here. Not called for run, call and stop, whose callers know. Must not wait for other
+	 * guest threads: the next one of the EU may be this host thread's. May be NULL.
 	 */
 	void (*done)(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg);
 };

@@ -322,7 +322,7 @@ struct flexio_process {
 	_Atomic unsigned int nmkeys, nwindows;
 
 	/* queues, and what they need */
-	_Atomic unsigned int nqueues; /* queues, UARs and outboxes alive */
+	_Atomic unsigned int nqueues; /* queues, UARs and outboxes: see vb_process_hold() */
 	struct vb_lock uar_lock;
 	struct flexio_uar *uars;             /* all, its own included */
 	_Atomic bool outboxes[MAX_OUTBOXES]; /* alive, by id; 0 is its own */
@@ -346,6 +346,10 @@ static inline bool process_dead(const struct flexio_process *process)
 {
 	return atomic_load_explicit(&process->status, memory_order_acquire) != 0;
 }
+
+/* Keep a process from being destroyed, for something that stands on it. False, after a log line: it is too late. */
+bool vb_process_hold(struct flexio_process *process);
+void vb_process_release(struct flexio_process *process);
 
 /* One page with the thread's context in front, the rest free for the caller. */
 int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,

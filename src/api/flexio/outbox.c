@@ -149,9 +149,12 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 		return fail("not a process");
 	if (!fattr || !outbox)
 		return fail("no attributes, or nowhere to put the outbox");
+	if (!vb_process_hold(process))
+		return FLEXIO_STATUS_FAILED;
 	o = calloc(1, sizeof(*o));
 	if (!o || !vb_handle_add(HANDLE_OUTBOX, o)) {
 		free(o);
+		vb_process_release(process);
 		return fail("no memory");
 	}
 	for (; id < MAX_OUTBOXES; id++) {
@@ -163,11 +166,11 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 	if (id == MAX_OUTBOXES) {
 		vb_handle_remove(HANDLE_OUTBOX, o);
 		free(o);
+		vb_process_release(process);
 		return fail("%s has %d outboxes; there cannot be more", process->name,
 			    MAX_OUTBOXES);
 	}
 	*o = (struct flexio_outbox){ .process = process, .id = id };
-	atomic_fetch_add(&process->nqueues, 1);
 	*outbox = o;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -180,7 +183,7 @@ flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
 		return fail("not an outbox");
 	/* A thread that is still set to it rings nothing from now on. */
 	atomic_store(&outbox->process->outboxes[outbox->id], false);
-	atomic_fetch_sub(&outbox->process->nqueues, 1);
+	vb_process_release(outbox->process);
 	free(outbox);
 	return FLEXIO_STATUS_SUCCESS;
 }

@@ -306,6 +306,25 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 
 /* ---- destroy ---- */
 
+bool vb_process_hold(struct flexio_process *process)
+{
+	bool open;
+
+	pthread_mutex_lock(&process->mutex);
+	open = process->open;
+	if (open)
+		atomic_fetch_add(&process->nqueues, 1);
+	pthread_mutex_unlock(&process->mutex);
+	if (!open)
+		log_err("the process is being destroyed");
+	return open;
+}
+
+void vb_process_release(struct flexio_process *process)
+{
+	atomic_fetch_sub(&process->nqueues, 1);
+}
+
 flexio_status flexio_process_destroy(struct flexio_process *process)
 {
 	unsigned int handlers, mkeys, windows, queues;
@@ -326,6 +345,11 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 			process->name, handlers, mkeys, windows, queues);
 	if (!vb_calls_destroy(process))
 		return fail("%s: a call is under way", process->name);
+	/* From here on nobody holds it anew; who did in between wins. */
+	if (atomic_load(&process->nqueues)) {
+		vb_calls_open(process);
+		return fail("%s: a queue was made meanwhile", process->name);
+	}
 	if (!vb_handle_remove(HANDLE_PROCESS, process))
 		return fail("not a process");
 	vb_handle_remove(HANDLE_UAR, &process->uar);

@@ -16,10 +16,15 @@ enum { RING_ALIGN = 64, DBR_SIZE = 8 };
 
 void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t size)
 {
-	struct queue *queue = aligned_alloc(64, (size + 63) & ~(size_t)63);
+	struct queue *queue;
 
+	if (process && !vb_process_hold(process))
+		return NULL;
+	queue = aligned_alloc(64, (size + 63) & ~(size_t)63);
 	if (!queue) {
 		log_err("no memory");
+		if (process)
+			vb_process_release(process);
 		return NULL;
 	}
 	memset(queue, 0, size);
@@ -34,16 +39,14 @@ void vb_queue_free(struct queue *queue)
 	vb_qmem_put(&queue->dbr);
 	if (queue->uar)
 		vb_uar_release(queue->uar);
+	if (queue->process)
+		vb_process_release(queue->process);
 	free(queue);
 }
 
 bool vb_queue_publish(struct queue *queue)
 {
-	if (!vb_handle_add(HANDLE_QUEUE, queue))
-		return false;
-	if (queue->process)
-		atomic_fetch_add(&queue->process->nqueues, 1);
-	return true;
+	return vb_handle_add(HANDLE_QUEUE, queue);
 }
 
 bool vb_queue_valid(enum queue_kind kind, const void *handle)
@@ -54,13 +57,7 @@ bool vb_queue_valid(enum queue_kind kind, const void *handle)
 
 bool vb_queue_end(enum queue_kind kind, void *handle)
 {
-	struct queue *queue = handle;
-
-	if (!vb_queue_valid(kind, queue) || !vb_handle_remove(HANDLE_QUEUE, queue))
-		return false;
-	if (queue->process)
-		atomic_fetch_sub(&queue->process->nqueues, 1);
-	return true;
+	return vb_queue_valid(kind, handle) && vb_handle_remove(HANDLE_QUEUE, handle);
 }
 
 void vb_queue_revive(struct queue *queue)

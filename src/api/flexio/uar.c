@@ -122,24 +122,29 @@ void vb_uar_finish(struct flexio_process *process)
 static flexio_status uar_new(struct flexio_process *process, const struct vb_adapter *adapter,
 			     struct flexio_uar *base, struct flexio_uar **out)
 {
-	struct flexio_uar *uar = calloc(1, sizeof(*uar));
+	struct flexio_uar *uar;
 
+	if (!vb_process_hold(process))
+		return FLEXIO_STATUS_FAILED;
+	uar = calloc(1, sizeof(*uar));
 	if (!uar)
-		return fail("no memory");
+		goto release;
 	*uar = (struct flexio_uar){ .process = process, .adapter = adapter, .base = base };
-	if (uar_number(&uar->id)) {
-		free(uar);
-		return FLEXIO_STATUS_FAILED;
-	}
-	if (!vb_handle_add(HANDLE_UAR, uar)) {
-		vb_uar_number_give(uar->id);
-		free(uar);
-		return FLEXIO_STATUS_FAILED;
-	}
+	if (uar_number(&uar->id))
+		goto free_uar;
+	if (!vb_handle_add(HANDLE_UAR, uar))
+		goto give_number;
 	add(process, uar);
-	atomic_fetch_add(&process->nqueues, 1);
 	*out = uar;
 	return FLEXIO_STATUS_SUCCESS;
+
+give_number:
+	vb_uar_number_give(uar->id);
+free_uar:
+	free(uar);
+release:
+	vb_process_release(process);
+	return fail("no UAR");
 }
 
 flexio_status flexio_uar_create(struct flexio_process *process, struct flexio_uar **flexio_uar)
@@ -216,7 +221,7 @@ flexio_status flexio_uar_destroy(struct flexio_uar *uar)
 		vb_handle_add(HANDLE_UAR, uar);
 		return fail("queues or extensions still use UAR %u", uar->id);
 	}
-	atomic_fetch_sub(&uar->process->nqueues, 1);
+	vb_process_release(uar->process);
 	vb_uar_number_give(uar->id);
 	free(uar);
 	return FLEXIO_STATUS_SUCCESS;

@@ -266,10 +266,10 @@ enum { THREADS = 4, STORES = 20000 };
 
 static void *store_many(void *arg)
 {
-	volatile uint32_t *bell = arg;
+	uint32_t *bell = arg;
 
 	for (uint32_t i = 1; i <= STORES; i++)
-		*bell = i;
+		__atomic_store_n(bell, i, __ATOMIC_RELAXED); /* a mov */
 	return NULL;
 }
 

@@ -315,10 +315,13 @@ VB_PUBLIC int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi);
 VB_PUBLIC int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci);
 /* Put a CQE of zeros into the CQ. */
 VB_PUBLIC int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn);
+/* Consumer index of an event queue. */
+VB_PUBLIC int vb_doorbell_eq(uint64_t owner, uint32_t eqn, uint32_t ci);
 
 /* --- memory of queues, and numbers of doorbell pages, for direct users ------------------------------------------ */
 
 struct vb_umem;
+struct vb_eq;
 
 /* -EFAULT: not mapped, or not writable although access says so. */
 VB_PUBLIC int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access,
@@ -329,6 +332,19 @@ VB_PUBLIC uint32_t vb_umem_number(const struct vb_umem *umem);
 VB_PUBLIC struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset,
 				      uint64_t size, void **addr);
 VB_PUBLIC void vb_umem_put(struct vb_umem *umem);
+
+/* Event queues, in memory of the card that the program reads. log_size: of the number of EQEs, up to 20. */
+VB_PUBLIC int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **eq);
+VB_PUBLIC int vb_eq_destroy(struct vb_eq *eq);           /* -EBUSY while a CQ is on it */
+VB_PUBLIC uint32_t vb_eq_number(const struct vb_eq *eq); /* 8 bits */
+VB_PUBLIC void *vb_eq_ring(const struct vb_eq *eq);
+/* The one of this device with this number, until vb_eq_put(); NULL: not there. owner: may ring it, see vb_doorbell_*. */
+VB_PUBLIC struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, uint64_t owner);
+VB_PUBLIC void vb_eq_put(struct vb_eq *eq);
+/* A CQ has an event. From any thread, also where it must not call back into the card. */
+VB_PUBLIC void vb_eq_completion(struct vb_eq *eq, uint32_t cqn);
+/* Its consumer index, from a doorbell page. */
+VB_PUBLIC void vb_eq_consumed(struct vb_dev *dev, uint32_t number, uint32_t ci);
 
 /* Numbers of doorbell pages, unique in the process. -ENOSPC. */
 VB_PUBLIC int64_t vb_uar_number_take(void);

@@ -11,6 +11,7 @@
  *	                    (the doorbell record says how far)                send queue
  *	0x20                sequence << 28 | command << 24 | consumer index, then
  *	                    CQ number                                         arm a completion queue
+ *	0x40, 0x48          EQ number << 24 | consumer index                  event queue, read so far
  *
  * Whatever else is stored there means nothing, as on a card without BlueFlame registers.
  *
@@ -32,6 +33,8 @@
 enum {
 	SEND_DOORBELL = 0x14,
 	CQ_DOORBELL = 0x20,
+	MLX5_EQ_DOORBELL = 0x40,
+	MLX5_EQ_DOORBELL_NO_ARM = 0x48,
 	MLX5_SEND_DOORBELL = 0x800,
 	MLX5_BF_SIZE = 0x100,
 	CI_MASK = 0xffffff,
@@ -142,6 +145,9 @@ static void on_mlx5_store(struct vb_uar *uar, size_t offset, const void *data, s
 	if (word_at(CQ_DOORBELL, offset, data, size, &word) &&
 	    word_at(CQ_DOORBELL + 4, offset, data, size, &cqn))
 		on_cq(uar, (word & ~(uint32_t)CI_MASK) | (cqn & CI_MASK), word & CI_MASK);
+	if (!is_inside() && (word_at(MLX5_EQ_DOORBELL, offset, data, size, &word) ||
+			     word_at(MLX5_EQ_DOORBELL_NO_ARM, offset, data, size, &word)))
+		vb_eq_consumed(uar->dev, word >> 24, word & CI_MASK);
 }
 
 static void on_store(void *arg, size_t offset, const void *data, size_t size)

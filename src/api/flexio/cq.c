@@ -2,7 +2,7 @@
 /*
  * Owns completion queues: a CQ of the card over device memory (or a umem), and what its events lead to.
  *
- *	CQE --> card --armed?--> notify() --> event handler
+ *	CQE --> card --armed?--> notify() --> event handler, or an entry of an event queue
  */
 #include "queue.h"
 
@@ -12,6 +12,7 @@ struct flexio_cq {
 	struct queue queue; /* first */
 	struct vb_cq *card;
 	struct flexio_event_handler *handler; /* or NULL */
+	struct vb_eq *eq;                     /* or NULL */
 };
 
 static void notify(void *cookie)
@@ -20,6 +21,8 @@ static void notify(void *cookie)
 
 	if (cq->handler)
 		vb_handler_event(cq->handler);
+	else if (cq->eq)
+		vb_eq_completion(cq->eq, vb_cq_number(cq->card));
 }
 
 static void event(void *cookie, enum ibv_event_type type)
@@ -40,9 +43,8 @@ static flexio_status check(const struct flexio_cq_attr *attr)
 	case FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD:
 	case FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ:
 	case FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ:
-		break;
 	case FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ:
-		return fail("event queue %u does not exist", attr->emulated_eqn);
+		break;
 	default:
 		return fail("0x%x is not an element type", attr->element_type);
 	}
@@ -82,6 +84,18 @@ static int hold_handler(struct flexio_cq *cq, const struct flexio_cq_attr *attr)
 	return cq->handler ? 0 : -EINVAL;
 }
 
+static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
+		   const struct flexio_cq_attr *attr)
+{
+	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ)
+		return 0;
+	cq->eq = vb_eq_get(place->dev, attr->emulated_eqn,
+			   cq->queue.uar ? vb_uar_owner(cq->queue.process, place->adapter) : 0);
+	if (!cq->eq)
+		log_err("event queue %u does not exist", attr->emulated_eqn);
+	return cq->eq ? 0 : -EINVAL;
+}
+
 static int get_memory(struct flexio_cq *cq, const struct queue_place *place,
 		      const struct flexio_cq_attr *attr)
 {
@@ -107,7 +121,7 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.dbr = cq->queue.dbr.addr,
 		.ignore_overrun = attr->overrun_ignore,
 		.collapsed = attr->cc,
-		.always_armed = attr->always_armed && cq->handler,
+		.always_armed = attr->always_armed && (cq->handler || cq->eq),
 		.iterations = attr->cqe_comp_type != FLEXIO_CQE_COMP_NONE,
 		.cookie = cq,
 		.notify = notify,
@@ -133,6 +147,8 @@ static void cq_free(struct flexio_cq *cq)
 		vb_handler_release(cq->handler);
 		pthread_mutex_unlock(&process->mutex);
 	}
+	if (cq->eq)
+		vb_eq_put(cq->eq);
 	vb_queue_free(&cq->queue);
 }
 
@@ -151,12 +167,12 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 	c = vb_queue_new(QUEUE_CQ, process, sizeof(*c));
 	if (!c)
 		return FLEXIO_STATUS_FAILED;
-	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || get_memory(c, &place, fattr) ||
-	    make_card(c, &place, fattr))
+	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || hold_eq(c, &place, fattr) ||
+	    get_memory(c, &place, fattr) || make_card(c, &place, fattr))
 		goto free_cq;
 	if (!vb_queue_publish(&c->queue))
 		goto destroy_card;
-	if (c->handler && !fattr->no_arm && !fattr->always_armed)
+	if ((c->handler || c->eq) && !fattr->no_arm && !fattr->always_armed)
 		vb_cq_arm_at(c->card, 0);
 	*cq = c;
 	return FLEXIO_STATUS_SUCCESS;

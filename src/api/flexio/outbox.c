@@ -51,13 +51,16 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 		return vb_doorbell_send(guest->owner, high, value & 0xffff);
 	case CQ_DB:
 		return vb_doorbell_arm(guest->owner, low, high);
+	case EQ_DB_REARM:
+	case EQ_DB_NO_REARM:
+		return vb_doorbell_eq(guest->owner, low, high);
 	case RXT_DB:
 		return vb_doorbell_zero_cqe(guest->owner, low);
 	case RXC_RD:
 		guest->uctl = UCTL_ERR;
 		return -ENOENT;
 	default:
-		/* There are no event queues, emulated devices or congestion control queues to name. */
+		/* There are no emulated devices or congestion control queues to name. */
 		return -ENOENT;
 	}
 }

@@ -6,7 +6,7 @@
 
 extern struct flexio_app *cqdev;
 extern flexio_func_t run_work, fill_recv, receive, try_arm, try_zero, try_ring, try_msix, try_store,
-	try_outbox, try_fast;
+	try_eq, try_outbox, try_fast;
 
 enum { LOG = 4, SIZE = 64 };
 
@@ -109,7 +109,8 @@ static void refusals(void)
 
 	REFUSE(a.log_cq_depth = 23);
 	REFUSE(a.element_type = 1);
-	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ);
+	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ; a.emulated_eqn = 0);
+	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ; a.emulated_eqn = 77);
 	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD; a.thread = NULL);
 	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD;
 	       a.thread = (struct flexio_thread *)&good);
@@ -409,6 +410,86 @@ static void emulated(void)
 	OK(flexio_cq_destroy(cq.cq));
 }
 
+/* ---- event queues ---- */
+
+struct eqe {
+	uint8_t reserved0, type, reserved2[55];
+	uint8_t cqn[3];
+	uint8_t reserved60[3];
+	volatile uint8_t owner;
+};
+
+/* An event queue of 4 entries, made with the command as programs fill it. */
+static struct mlx5dv_devx_eq *eq_create(uint8_t *number)
+{
+	uint8_t in[272] = { 0x03, 0x01 }, out[16];
+	struct mlx5dv_devx_eq *eq;
+
+	CHECK(!mlx5dv_devx_create_eq(ctx, in, 271, out, sizeof(out)) && errno == EINVAL);
+	CHECK(!mlx5dv_devx_create_eq(ctx, in, sizeof(in), out, 15) && errno == EINVAL);
+	CHECK(!mlx5dv_devx_create_eq(NULL, in, sizeof(in), out, sizeof(out)));
+	in[28] = 31; /* log_eq_size */
+	CHECK(!mlx5dv_devx_create_eq(ctx, in, sizeof(in), out, sizeof(out)) && errno == EINVAL);
+	in[28] = 2;
+	eq = mlx5dv_devx_create_eq(ctx, in, sizeof(in), out, sizeof(out));
+	CHECK(eq && eq->vaddr && out[0] == 0 && out[11]);
+	*number = out[11];
+	return eq;
+}
+
+static bool has_event(const struct eqe *ring, uint32_t index, uint32_t cqn)
+{
+	const struct eqe *eqe = &ring[index % 4];
+	bool there = (eqe->owner & 1) == ((index / 4) & 1);
+
+	CHECK(!there || (uint32_t)(eqe->cqn[0] << 16 | eqe->cqn[1] << 8 | eqe->cqn[2]) == cqn);
+	return there;
+}
+
+/* Each completion is an event there; what is read is said by device code, or through a doorbell page. */
+static void event_queue(void)
+{
+	struct flexio_cq_attr send = cq_attr(process, LOG), recv = cq_attr(process, LOG);
+	struct mlx5dv_devx_uar *page = mlx5dv_devx_alloc_uar(ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
+	struct mlx5dv_devx_eq *eq;
+	const struct eqe *ring;
+	uint8_t number, no_such;
+	struct pair p;
+
+	eq = eq_create(&number);
+	ring = eq->vaddr;
+	no_such = number == 255 ? 1 : number + 1;
+	send.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ;
+	send.emulated_eqn = no_such;
+	refuse(send);
+	send.emulated_eqn = number;
+	send.always_armed = 1;
+	pair_open(&p, &send, &recv);
+	CHECK(mlx5dv_devx_destroy_eq(eq) == EBUSY);
+	CHECK(!has_event(ring, 0, 0));
+	writes(&p, 3, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK(has_event(ring, i, p.send.work.number));
+	CHECK(!has_event(ring, 3, 0));
+	CHECK(call2(try_eq, 3, no_such) == EINVAL);
+	CHECK(call2(try_eq, 3, number) == 0);
+	writes(&p, 6, 6); /* there is room for 4 */
+	for (uint32_t i = 3; i < 7; i++)
+		CHECK(has_event(ring, i, p.send.work.number));
+	CHECK(!has_event(ring, 7, 0));
+	if (page) {
+		*(volatile uint32_t *)((char *)page->base_addr + 0x48) =
+			htobe32((uint32_t)number << 24 | 7);
+		writes(&p, 1, 1);
+		CHECK(has_event(ring, 7, p.send.work.number));
+		mlx5dv_devx_free_uar(page);
+	}
+	pair_close(&p);
+	/* nobody may ring for a queue that is not on it any more, and the number is free */
+	CHECK(!mlx5dv_devx_destroy_eq(eq));
+	CHECK(call2(try_eq, 3, number) == EINVAL);
+}
+
 /* ---- doorbells ---- */
 
 static void doorbells(void)
@@ -497,6 +578,7 @@ int main(void)
 	moderated(FLEXIO_CQ_PERIOD_MODE_CQE);
 	zero();
 	emulated();
+	event_queue();
 	doorbells();
 	mem_end(&mem);
 	OK(flexio_process_destroy(process));

@@ -42,6 +42,13 @@ __dpa_rpc__ uint64_t try_msix(uint32_t number)
 	return last_errno();
 }
 
+__dpa_rpc__ uint64_t try_eq(uint32_t ci, uint32_t number)
+{
+	(void)last_errno();
+	flexio_dev_eq_update_ci(ci, number);
+	return last_errno();
+}
+
 /* Stores of other widths and to other registers. */
 __dpa_rpc__ uint64_t try_store(uint64_t offset, uint64_t value, uint32_t size)
 {

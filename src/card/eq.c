@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns event queues: where a CQ that was created on one says that it has something new.
+ *
+ *	ci (doorbell)                pi (card)
+ *	    v                          v
+ *	[ read | EQEs to read ........ | free ... ]       owner bit = (index / entries) & 1, preset to 1
+ *
+ * The ring is the card's own memory, which the program reads. An event that finds the ring full is lost, as on hardware;
+ * the log says so once.
+ */
+#include "card/internal.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rcu.h"
+
+enum { MAX_EQS = 255, MAX_LOG_SIZE = 20, CI_MASK = 0xffffff, TYPE_COMPLETION = 0 };
+
+struct eqe {
+	uint8_t reserved0, type, reserved2, sub_type;
+	uint8_t reserved4[52];
+	__be32 cqn;
+	uint8_t reserved60[2], signature;
+	_Atomic uint8_t owner;
+};
+_Static_assert(sizeof(struct eqe) == 64, "EQE");
+_Static_assert(offsetof(struct eqe, cqn) == 56, "EQE");
+
+struct vb_eq {
+	struct vb_dev *dev;
+	uint32_t number;
+	uint32_t log_size;
+	_Atomic uint32_t users; /* CQs */
+	_Atomic uint64_t owner; /* device code that may say what it has read; 0: none */
+	struct vb_lock lock;
+	uint32_t pi, ci; /* under lock */
+	bool overrun;
+	struct eqe *ring;
+};
+
+static struct vb_ids eq_numbers = VB_IDS_INIT(1, MAX_EQS);
+static _Atomic(struct vb_eq *) table[MAX_EQS + 1];
+
+/* Inside a read section. */
+static struct vb_eq *find(uint32_t number)
+{
+	return number <= MAX_EQS ? atomic_load_explicit(&table[number], memory_order_acquire)
+				 : NULL;
+}
+
+int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
+{
+	size_t bytes = sizeof(struct eqe) << log_size;
+	struct vb_eq *eq;
+	int64_t number;
+
+	if (vb_dev_stale(dev) || log_size > MAX_LOG_SIZE)
+		return -EINVAL;
+	number = vb_ids_take(&eq_numbers, MAX_EQS);
+	if (number < 0)
+		return (int)number;
+	eq = calloc(1, sizeof(*eq));
+	if (eq)
+		eq->ring = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!eq || !eq->ring) {
+		free(eq);
+		vb_ids_give(&eq_numbers, (uint32_t)number);
+		return -ENOMEM;
+	}
+	eq->dev = dev;
+	eq->number = (uint32_t)number;
+	eq->log_size = log_size;
+	memset(eq->ring, 0, bytes);
+	for (uint32_t i = 0; i < 1u << log_size; i++)
+		atomic_init(&eq->ring[i].owner, 1);
+	atomic_store_explicit(&table[number], eq, memory_order_release);
+	atomic_fetch_add(&dev->objects, 1);
+	*out = eq;
+	return 0;
+}
+
+int vb_eq_destroy(struct vb_eq *eq)
+{
+	/* Who finds it counts itself in before this wait ends; so the count is final behind it. */
+	atomic_store(&table[eq->number], NULL);
+	vb_read_wait();
+	if (atomic_load(&eq->users)) {
+		atomic_store(&table[eq->number], eq);
+		return -EBUSY;
+	}
+	vb_ids_give(&eq_numbers, eq->number);
+	atomic_fetch_sub(&eq->dev->objects, 1);
+	free(eq->ring);
+	free(eq);
+	return 0;
+}
+
+uint32_t vb_eq_number(const struct vb_eq *eq)
+{
+	return eq->number;
+}
+
+void *vb_eq_ring(const struct vb_eq *eq)
+{
+	return eq->ring;
+}
+
+struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, uint64_t owner)
+{
+	struct vb_eq *eq;
+
+	vb_read_lock();
+	eq = find(number);
+	if (eq && eq->dev == dev) {
+		atomic_fetch_add(&eq->users, 1);
+		if (owner)
+			atomic_store(&eq->owner, owner);
+	} else {
+		eq = NULL;
+	}
+	vb_read_unlock();
+	return eq;
+}
+
+void vb_eq_put(struct vb_eq *eq)
+{
+	atomic_fetch_sub(&eq->users, 1);
+}
+
+void vb_eq_completion(struct vb_eq *eq, uint32_t cqn)
+{
+	uint32_t size = 1u << eq->log_size;
+	bool lost = false;
+
+	vb_lock(&eq->lock);
+	if (((eq->pi - eq->ci) & CI_MASK) >= size) {
+		lost = !eq->overrun;
+		eq->overrun = true;
+	} else {
+		struct eqe *eqe = &eq->ring[eq->pi & (size - 1)];
+
+		eqe->type = TYPE_COMPLETION;
+		eqe->cqn = htobe32(cqn);
+		/* The program reads the owner first, with acquire. */
+		atomic_store_explicit(&eqe->owner, (eq->pi >> eq->log_size) & 1,
+				      memory_order_release);
+		eq->pi++;
+	}
+	vb_unlock(&eq->lock);
+	if (lost)
+		vb_warn("event queue %u is full: events are lost until its consumer index moves",
+			eq->number);
+}
+
+/* Inside a read section. Only what was written can have been read. */
+static void consumed(struct vb_eq *eq, uint32_t ci)
+{
+	vb_lock(&eq->lock);
+	if (((eq->pi - ci) & CI_MASK) <= 1u << eq->log_size) {
+		eq->ci = ci & CI_MASK;
+		eq->overrun = false;
+	}
+	vb_unlock(&eq->lock);
+}
+
+void vb_eq_consumed(struct vb_dev *dev, uint32_t number, uint32_t ci)
+{
+	struct vb_eq *eq;
+
+	vb_read_lock();
+	eq = find(number);
+	if (eq && eq->dev == dev)
+		consumed(eq, ci);
+	vb_read_unlock();
+}
+
+int vb_doorbell_eq(uint64_t owner, uint32_t number, uint32_t ci)
+{
+	struct vb_eq *eq;
+	bool found;
+
+	vb_read_lock();
+	eq = find(number);
+	found = eq && owner && atomic_load(&eq->owner) == owner;
+	if (found)
+		consumed(eq, ci);
+	vb_read_unlock();
+	return found ? 0 : -ENOENT;
+}

@@ -128,7 +128,8 @@ static void refusals(void **state)
 /* One kind of store after the other; each must be one doorbell, in order. */
 static void ring_with(struct fifo *fifo, int kind, uint32_t qpn, uint32_t pi)
 {
-	uint64_t value = (uint64_t)qpn << 32 | pi, pair[2] = { value, 0 };
+	uint64_t value = (uint64_t)qpn << 32 | pi;
+	uint64_t pair[2] __attribute__((unused)) = { value, 0 }; /* x86-64 */
 	char *regs = (char *)fifo->usr->regs_cpu_addr + fifo->usr->regs_offset;
 
 	switch (kind) {

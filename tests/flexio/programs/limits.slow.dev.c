@@ -6,8 +6,3 @@ __dpa_rpc__ uint64_t endless(void)
 	for (;;)
 		__asm__ volatile("");
 }
-
-__dpa_rpc__ uint64_t fault(uint64_t addr)
-{
-	return *(volatile uint64_t *)addr;
-}

@@ -261,6 +261,9 @@ struct vb_dpa_device_ops {
 		    uint64_t *value, void *arg);
 	int (*store)(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size,
 		     uint64_t value, void *arg);
+	/* It goes with the process, not before: accesses are cheaper, most of all those of many
+	 * threads at a time. vb_dpa_window_destroy refuses (-EINVAL). */
+	bool permanent;
 };
 
 int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread,

@@ -99,6 +99,8 @@ struct vb_dpa_process {
 /* The vb_access_source of a process's threads. */
 bool vb_window_find(void *arg, struct vb_dpa_thread *thread, uint64_t addr,
 		    struct vb_access_entry *entry);
+/* All that are left; no thread exists any more. */
+void vb_windows_free(struct vb_dpa_process *process);
 
 /* ---- thread.c, sched.c ---- */
 

@@ -318,8 +318,7 @@ int vb_dpa_process_destroy(struct vb_dpa_process *process)
 	pthread_mutex_unlock(&process->cpus_lock);
 	if (busy)
 		return -EBUSY;
-	while (process->windows)
-		vb_dpa_window_destroy(process->windows);
+	vb_windows_free(process);
 	process_free(process);
 	pthread_mutex_lock(&dpa->lock);
 	dpa->nprocesses--;

@@ -93,7 +93,7 @@ int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *t
 	return ops ? window_add(process, &init, window) : -EINVAL;
 }
 
-int vb_dpa_window_destroy(struct vb_dpa_window *window)
+static int window_remove(struct vb_dpa_window *window)
 {
 	struct vb_dpa_process *process = window->process;
 	struct vb_dpa_window **link;
@@ -117,4 +117,15 @@ int vb_dpa_window_destroy(struct vb_dpa_window *window)
 		sched_yield();
 	free(window);
 	return 0;
+}
+
+int vb_dpa_window_destroy(struct vb_dpa_window *window)
+{
+	return window->device && window->device->permanent ? -EINVAL : window_remove(window);
+}
+
+void vb_windows_free(struct vb_dpa_process *process)
+{
+	while (process->windows)
+		window_remove(process->windows);
 }

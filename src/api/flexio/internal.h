@@ -326,7 +326,6 @@ struct flexio_process {
 	struct vb_lock uar_lock;
 	struct flexio_uar *uars;             /* all, its own included */
 	_Atomic bool outboxes[MAX_OUTBOXES]; /* alive, by id; 0 is its own */
-	struct vb_dpa_window *outbox_page;
 
 	/*
 	 * From here on: what a host thread may still look at that began a call just when the process was
@@ -382,7 +381,6 @@ uint64_t vb_uar_owner_by_id(struct flexio_process *process, uint64_t id);
 /* ---- outbox.c --------------------------------------------------------------------------------- */
 
 int vb_outbox_init(struct flexio_process *process);
-void vb_outbox_finish(struct flexio_process *process);
 /* Back to the process's own outbox. */
 void vb_outbox_reset(struct guest *guest);
 /* VB_RTOS_OUTBOX_CONFIG, _EXTEND and VB_RTOS_CROSS_DB. False: refused. */

@@ -86,24 +86,21 @@ static int load(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size
 	return 0;
 }
 
-static const struct vb_dpa_device_ops page_ops = { .load = load, .store = store };
+static const struct vb_dpa_device_ops page_ops = { .load = load,
+						   .store = store,
+						   .permanent = true };
 
 int vb_outbox_init(struct flexio_process *process)
 {
+	struct vb_dpa_window *page; /* goes with the process */
 	int err;
 
 	atomic_store(&process->outboxes[0], true);
 	err = vb_dpa_device_create(process->dpa, NULL, OUTBOX_PAGE, OUTBOX_SIZE, &page_ops, NULL,
-				   &process->outbox_page);
+				   &page);
 	if (err)
 		log_err("no outbox: %s", strerror(-err));
 	return err;
-}
-
-void vb_outbox_finish(struct flexio_process *process)
-{
-	if (process->outbox_page)
-		vb_dpa_window_destroy(process->outbox_page);
 }
 
 /* ---- what a thread's outbox is set to ---- */

@@ -181,7 +181,6 @@ static void process_free(struct flexio_process *process)
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
 	vb_heap_destroy(&process->heap);
-	vb_outbox_finish(process);
 	vb_uar_finish(process);
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);

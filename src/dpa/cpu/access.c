@@ -156,7 +156,9 @@ static struct vb_dpa_window *device_hold(struct vb_cpu *cpu, const struct vb_acc
 {
 	struct vb_dpa_window *w = e->window;
 
-	atomic_fetch_add_explicit(&w->users, 1, memory_order_relaxed);
+	/* One that lasts needs no count, which all threads of the process would write. */
+	if (!w->device->permanent)
+		atomic_fetch_add_explicit(&w->users, 1, memory_order_relaxed);
 	vb_access_end(cpu);
 	return w;
 }
@@ -164,7 +166,8 @@ static struct vb_dpa_window *device_hold(struct vb_cpu *cpu, const struct vb_acc
 static void device_release(struct vb_dpa_window *w)
 {
 	/* Pairs with the acquire in vb_dpa_window_destroy. */
-	atomic_fetch_sub_explicit(&w->users, 1, memory_order_release);
+	if (!w->device->permanent)
+		atomic_fetch_sub_explicit(&w->users, 1, memory_order_release);
 }
 
 bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t *value)

@@ -166,11 +166,14 @@ static void overrun(bool ignore)
 {
 	struct flexio_cq_attr send = cq_attr(process, 1), recv = cq_attr(process, LOG);
 	struct mlx5_cqe64 ring[2];
+	struct kit_log log;
 	struct pair p;
 
 	send.overrun_ignore = ignore;
 	pair_open(&p, &send, &recv);
+	log_begin(&log);
 	writes(&p, 8, 0);
+	CHECK(log_end(&log, "CQ error") == (ignore ? 0 : 1)); /* the program is told once */
 	dev_get(process, ring, p.send.work.ring, sizeof(ring));
 	CHECK(be16toh(ring[0].wqe_counter) == (ignore ? 6 : 0));
 	CHECK(be16toh(ring[1].wqe_counter) == (ignore ? 7 : 1));

@@ -54,6 +54,37 @@ static inline flexio_uintptr_t dev_alloc(struct flexio_process *process, size_t 
 	return addr;
 }
 
+/* ---- the host log ---- */
+
+struct kit_log {
+	int saved;
+	FILE *file;
+};
+
+/* From here on lines of the log, and of failed checks, go to a file. */
+static inline void log_begin(struct kit_log *log)
+{
+	log->file = tmpfile();
+	log->saved = dup(STDERR_FILENO);
+	CHECK(log->file && log->saved >= 0);
+	dup2(fileno(log->file), STDERR_FILENO);
+}
+
+/* Back to normal; how many lines of the log had this text. */
+static inline unsigned int log_end(struct kit_log *log, const char *text)
+{
+	unsigned int lines = 0;
+	char line[1024];
+
+	dup2(log->saved, STDERR_FILENO);
+	close(log->saved);
+	rewind(log->file);
+	while (fgets(line, sizeof(line), log->file))
+		lines += strstr(line, text) != NULL;
+	fclose(log->file);
+	return lines;
+}
+
 /* ---- completion queues ---- */
 
 /* A ring in which no entry is valid. */

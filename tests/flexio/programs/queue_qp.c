@@ -519,6 +519,7 @@ static void empty_queue(void)
 static void errors(void)
 {
 	struct kit_cq shared = recv_cq;
+	struct kit_log log;
 	struct work_op o;
 
 	cq_simple(process, 10, NULL, &recv_cq); /* room for what is flushed */
@@ -527,12 +528,17 @@ static void errors(void)
 	refused_send(o, PROT);
 	o = op(SEG_WRITE, mem.size - 4, SIZE, 8);
 	refused_send(o, PROT);
+	/* the side whose memory was meant gets an event */
 	o = op(SEG_WRITE, 0, SIZE, 8);
 	o.rkey ^= 1 << 20;
+	log_begin(&log);
 	refused_send(o, REM_ACCESS);
+	CHECK(log_end(&log, "local access violation work queue error") == 1);
 	refused_send(op(SEG_READ, 0, mem.size - 4, 8), REM_ACCESS);
 	o = op(SEG_CAS, 0, SIZE + 4, 8);
+	log_begin(&log);
 	refused_send(o, REM_INVAL); /* not aligned */
+	CHECK(log_end(&log, "invalid request local work queue error") == 1);
 	refused_send(op(SEG_FAA, 0, SIZE, 4), LENGTH);
 	o = op(SEG_SEND, 0, 0, 8);
 	o.opcode = 0x25; /* no such work here */

@@ -471,6 +471,27 @@ static void test_doorbells(void **state)
 	bed_close(&b);
 }
 
+/* A page that lasts cannot be taken away, and goes with the process. */
+static void test_permanent(void **state)
+{
+	struct vb_dpa_device_ops ops = device_ops;
+	struct vb_dpa_window *w;
+	struct device d = { 0 };
+	struct bed b = { 0 };
+	uint64_t got;
+
+	(void)state;
+	ops.permanent = true;
+	make_accesses(&b.p);
+	bed_open(&b, NULL);
+	assert_int_equal(vb_dpa_device_create(b.process, NULL, AT, PAGE_SIZE, &ops, &d, &w), 0);
+	assert_int_equal(do_access(&b, OP_sd, AT, 7, &got), 0);
+	assert_int_equal(vb_dpa_window_destroy(w), -EINVAL);
+	assert_int_equal(do_access(&b, OP_sd, AT, 7, &got), 0);
+	assert_int_equal(d.stores, 2);
+	bed_close(&b);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,6 +500,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_private),      cmocka_unit_test(test_many),
 		cmocka_unit_test(test_invalidation), cmocka_unit_test(test_memory_gone),
 		cmocka_unit_test(test_device),       cmocka_unit_test(test_doorbells),
+		cmocka_unit_test(test_permanent),
 	};
 
 	bed_main(argc, argv);

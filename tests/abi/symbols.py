@@ -22,7 +22,7 @@ def exported(library):
     symbols = set()
     for line in output('nm', '-D', '--defined-only', library).splitlines():
         kind, name = line.split()[1:3]
-        if kind == 'A':  # the version nodes themselves
+        if kind == 'A' or name.startswith('__odr_asan'):  # the version nodes themselves; the sanitizer's own
             continue
         symbols.add(name.replace('@@', '@') if '@@' in name else name + ' *' if '@' in name else name)
     return symbols

@@ -287,10 +287,12 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 		err->vendor_err_synd = 0;
 		err->syndrome = syndromes[c->status];
 	}
-	/* Pairs with the acquire of whoever reads the owner bit, or the turn in the signature's place. */
-	atomic_store_explicit((_Atomic uint16_t *)&cqe->signature,
-			      (uint16_t)htole16((uint16_t)(op_own << 8 | c->turn)),
-			      memory_order_release);
+	/*
+	 * Pairs with the acquire of whoever reads the owner bit; then of whoever reads the turn in the signature's
+	 * place instead, and the opcode after it.
+	 */
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->op_own, op_own, memory_order_release);
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, c->turn, memory_order_release);
 }
 
 const struct vb_codec vb_codec_mlx5 = {

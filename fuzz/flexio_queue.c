@@ -158,8 +158,10 @@ static void open_all(void)
 	need(list && list[0], "ibv_get_device_list");
 	ctx = ibv_open_device(list[0]);
 	need(ctx && !ibv_query_gid(ctx, 1, 0, &gid), "ibv_open_device");
+	ibv_free_device_list(list);
 	app_attr.app_ptr = read_device(&app_attr.app_bsize);
 	need(!flexio_app_create(&app_attr, &app), "flexio_app_create");
+	free(app_attr.app_ptr); /* the app has its own */
 	need(!flexio_func_register(app, "steps", &run), "flexio_func_register");
 	need(!flexio_func_register(app, "nothing", &handler_attr.host_stub_func), "func_register");
 	need(!flexio_process_create(ctx, app, NULL, &process), "flexio_process_create");

@@ -16,6 +16,7 @@
 #include "base/lock.h"
 #include "card/card.h"
 #include "card/format/format.h"
+#include "card/later.h"
 #include "fabric/fabric.h"
 #include "fabric/segment.h"
 
@@ -114,7 +115,6 @@ struct vb_sq {
 	uint32_t reads;               /* READs and atomics among them */
 	uint8_t retries, rnr_retries; /* left */
 	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
-	bool timed;                 /* on the timer list */
 	bool recent;                /* had something in flight since the timer last looked */
 	uint64_t rnr_until;         /* ns; 0: not waiting */
 	uint64_t stamp;             /* when in_head last moved, as seen by the timer; 0: not seen */
@@ -187,9 +187,7 @@ struct vb_qp {
 	struct ibv_qp_attr attr; /* as modify set it, for query */
 	bool drained_event;      /* wanted when SQD is drained */
 	_Atomic bool comm_est;
-	_Atomic uint32_t work; /* enum vb_work, what is due */
-	struct vb_qp *next_work;
-	struct vb_qp *next_timer, *prev_timer;
+	struct vb_later_item later; /* enum vb_work */
 	/* Decodes a send WQE of this type. */
 	int (*decode)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		      struct vb_wr *wr);

@@ -1,139 +1,87 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what is done later: the work list, the list of blocked queue pairs, timers, and the card's side of the fabric.
- *
- *	work     queue pairs with something to do now (an acknowledgement due, a flush): done by whoever makes
- *	         progress next, with no queue lock held
- *	blocked  queue pairs that found no room on their path: tried again by every progress
- *	timers   queue pairs with packets in flight or a wait to end: looked at by the background thread
- *	alarms   completion queues whose events wait for time to pass
+ * Owns what verbs queue pairs do later (the lists are later.c's), alarms of completion queues, and the card's side of
+ * the fabric.
  */
 #include "card/internal.h"
 
-#include "base/clock.h"
+#include <stddef.h>
+
 #include "base/rcu.h"
 #include "card/hbl/internal.h"
 
-static struct {
-	struct vb_lock
-		lock; /* of the three lists; held for a few instructions, never over a call */
-	struct vb_qp *work, *blocked, *timers;
-	struct vb_alarm *alarms;
-	_Atomic uint32_t runnable, waiting; /* lengths of work and blocked; read without the lock */
-	_Atomic uint64_t next_timer;
-} pending = { .next_timer = UINT64_MAX };
+static void run(struct vb_later_item *item, uint32_t what);
+static struct vb_lock *lock_of(struct vb_later_item *item);
+static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next);
+static void run_others(uint64_t now, uint64_t *next);
 
-/*
- * A queue pair is on one of the two lists exactly while its `work` is not 0: who makes it so puts it there, who takes it
- * off takes the bits after that. So adding to what is due already costs one instruction.
- */
-static void enqueue(struct vb_qp *qp, enum vb_work what, struct vb_qp **list,
-		    _Atomic uint32_t *length)
+static struct vb_later later = { .next_timer = UINT64_MAX,
+				 .run = run,
+				 .lock_of = lock_of,
+				 .timer = run_timer,
+				 .also = run_others };
+
+static struct vb_qp *to_qp(struct vb_later_item *item)
 {
-	if (atomic_fetch_or(&qp->work, what))
-		return;
-	vb_lock(&pending.lock);
-	qp->next_work = *list;
-	*list = qp;
-	atomic_store_explicit(length, *length + 1, memory_order_release);
-	vb_unlock(&pending.lock);
+	return (struct vb_qp *)((char *)item - offsetof(struct vb_qp, later));
 }
 
 void vb_work_add(struct vb_qp *qp, enum vb_work what)
 {
-	enqueue(qp, what, &pending.work, &pending.runnable);
+	vb_later_add(&later, &qp->later, what);
 }
 
 void vb_work_block(struct vb_qp *qp, enum vb_work what)
 {
-	enqueue(qp, what, &pending.blocked, &pending.waiting);
-}
-
-static void unlink_work(struct vb_qp **list, struct vb_qp *qp, _Atomic uint32_t *length)
-{
-	for (; *list; list = &(*list)->next_work) {
-		if (*list != qp)
-			continue;
-		*list = qp->next_work;
-		atomic_store_explicit(length, *length - 1, memory_order_release);
-		return;
-	}
-}
-
-static void unlink_timer(struct vb_qp *qp)
-{
-	if (!qp->sq.timed)
-		return;
-	if (qp->prev_timer)
-		qp->prev_timer->next_timer = qp->next_timer;
-	else
-		pending.timers = qp->next_timer;
-	if (qp->next_timer)
-		qp->next_timer->prev_timer = qp->prev_timer;
-	qp->next_timer = qp->prev_timer = NULL;
-	qp->sq.timed = false;
+	vb_later_block(&later, &qp->later, what);
 }
 
 void vb_work_remove(struct vb_qp *qp)
 {
-	/* A thread that is working on it may put it back once more; nobody does after a grace period. */
-	for (int i = 0; i < 2; i++) {
-		vb_lock(&pending.lock);
-		unlink_work(&pending.work, qp, &pending.runnable);
-		unlink_work(&pending.blocked, qp, &pending.waiting);
-		unlink_timer(qp);
-		vb_unlock(&pending.lock);
-		vb_read_wait();
-	}
+	vb_later_remove(&later, &qp->later);
 }
 
 void vb_timer_add(struct vb_qp *qp)
 {
-	bool added;
-
-	if (qp->sq.timed && !qp->sq.rnr_until)
+	if (!qp->later.timed) {
+		qp->sq.recent = true;
+		vb_later_time(&later, &qp->later);
+	} else if (!qp->sq.rnr_until) {
 		return;
-	vb_lock(&pending.lock);
-	added = !qp->sq.timed;
-	if (added) {
-		qp->sq.timed = qp->sq.recent = true;
-		qp->prev_timer = NULL;
-		qp->next_timer = pending.timers;
-		if (pending.timers)
-			pending.timers->prev_timer = qp;
-		pending.timers = qp;
 	}
-	vb_unlock(&pending.lock);
 	vb_work_look();
 }
 
-/* Somebody has to look. Allowed in a signal handler that interrupted the card. */
 void vb_work_look(void)
 {
-	atomic_store(&pending.next_timer, 0);
-	vb_fabric_kick();
+	vb_later_look(&later, 0);
 }
+
+/* --- alarms: completion queues whose events wait for time to pass ---------------------------------------------------- */
+
+static struct {
+	struct vb_lock lock; /* held for a few instructions, never over a call */
+	struct vb_alarm *first;
+} alarms;
 
 void vb_alarm_set(struct vb_alarm *alarm, uint64_t due)
 {
 	bool added;
 
-	vb_lock(&pending.lock);
+	vb_lock(&alarms.lock);
 	added = !alarm->set;
 	if (added) {
 		alarm->set = true;
 		alarm->due = due;
 		alarm->prev = NULL;
-		alarm->next = pending.alarms;
-		if (pending.alarms)
-			pending.alarms->prev = alarm;
-		pending.alarms = alarm;
+		alarm->next = alarms.first;
+		if (alarms.first)
+			alarms.first->prev = alarm;
+		alarms.first = alarm;
 	}
-	vb_unlock(&pending.lock);
-	if (!added)
-		return;
-	atomic_store(&pending.next_timer, 0); /* somebody has to look */
-	vb_fabric_kick();
+	vb_unlock(&alarms.lock);
+	if (added)
+		vb_work_look();
 }
 
 static void unlink_alarm(struct vb_alarm *alarm)
@@ -141,7 +89,7 @@ static void unlink_alarm(struct vb_alarm *alarm)
 	if (alarm->prev)
 		alarm->prev->next = alarm->next;
 	else
-		pending.alarms = alarm->next;
+		alarms.first = alarm->next;
 	if (alarm->next)
 		alarm->next->prev = alarm->prev;
 	alarm->set = false;
@@ -149,10 +97,10 @@ static void unlink_alarm(struct vb_alarm *alarm)
 
 void vb_alarm_clear(struct vb_alarm *alarm)
 {
-	vb_lock(&pending.lock);
+	vb_lock(&alarms.lock);
 	if (alarm->set)
 		unlink_alarm(alarm);
-	vb_unlock(&pending.lock);
+	vb_unlock(&alarms.lock);
 }
 
 /* Ring what is due, one at a time: ringing may set alarms. Lowers *next to the first that is not. */
@@ -161,12 +109,12 @@ static void run_alarms(uint64_t now, uint64_t *next)
 	struct vb_alarm *alarm;
 
 	do {
-		vb_lock(&pending.lock);
-		for (alarm = pending.alarms; alarm && alarm->due > now; alarm = alarm->next)
+		vb_lock(&alarms.lock);
+		for (alarm = alarms.first; alarm && alarm->due > now; alarm = alarm->next)
 			*next = *next < alarm->due ? *next : alarm->due;
 		if (alarm)
 			unlink_alarm(alarm);
-		vb_unlock(&pending.lock);
+		vb_unlock(&alarms.lock);
 		if (alarm)
 			alarm->ring(alarm);
 	} while (alarm);
@@ -228,9 +176,9 @@ static void look_drained(struct vb_qp *qp)
 
 /* --- the sink ------------------------------------------------------------------------------------------------------ */
 
-static void work_on(struct vb_qp *qp)
+static void run(struct vb_later_item *item, uint32_t what)
 {
-	uint32_t what = atomic_exchange(&qp->work, 0); /* a later addition queues it again */
+	struct vb_qp *qp = to_qp(item);
 
 	if (what & VB_WORK_ACK)
 		vb_responder_answer(qp);
@@ -245,92 +193,34 @@ static void work_on(struct vb_qp *qp)
 		look_drained(qp);
 }
 
-static struct vb_qp *pop(struct vb_qp **list, _Atomic uint32_t *length)
+static struct vb_lock *lock_of(struct vb_later_item *item)
 {
-	struct vb_qp *qp;
-
-	vb_lock(&pending.lock);
-	qp = *list;
-	if (qp) {
-		*list = qp->next_work;
-		atomic_store_explicit(length, *length - 1, memory_order_release);
-	}
-	vb_unlock(&pending.lock);
-	return qp;
+	return &to_qp(item)->sq.lock;
 }
 
-/* One look at every timer. A queue that is in use by another thread is looked at again a little later. */
-static void run_timers(uint64_t now)
+static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next)
 {
-	uint64_t next = UINT64_MAX;
-	struct vb_qp *qp, *following;
+	return vb_requester_timer(to_qp(item), now, next);
+}
 
-	atomic_store(&pending.next_timer, UINT64_MAX);
+static void run_others(uint64_t now, uint64_t *next)
+{
 	vb_uar_run_deferred();
-	vb_lock(&pending.lock);
-	for (qp = pending.timers; qp; qp = following) {
-		bool keep;
-
-		following = qp->next_timer;
-		if (!vb_trylock(&qp->sq.lock)) {
-			next = next < now + 50000 ? next : now + 50000;
-			continue;
-		}
-		vb_unlock(&pending.lock);
-		keep = vb_requester_timer(qp, now, &next);
-		vb_lock(&pending.lock);
-		/* Taken off meanwhile, by who destroys it: where the list goes on from here is not known any more. */
-		if (!qp->sq.timed)
-			next = next < now + 50000 ? next : now + 50000;
-		following = qp->next_timer;
-		if (!keep)
-			unlink_timer(qp);
-		vb_unlock(&qp->sq.lock);
-	}
-	vb_unlock(&pending.lock);
-	run_alarms(now, &next);
-	/* A timer added meanwhile has stored 0; keep that. */
-	now = UINT64_MAX;
-	atomic_compare_exchange_strong(&pending.next_timer, &now, next);
+	run_alarms(now, next);
 }
 
 static uint64_t card_work(void)
 {
-	uint32_t blocked = atomic_load(&pending.waiting);
-	uint64_t hbl_timer = vb_hbl_work(), timer;
-	struct vb_qp *qp;
-	uint64_t now;
+	uint64_t hbl_timer = vb_hbl_work(), timer = vb_later_run(&later);
 
-	while (atomic_load_explicit(&pending.runnable, memory_order_acquire)) {
-		qp = pop(&pending.work, &pending.runnable);
-		if (qp)
-			work_on(qp);
-	}
-	/* Each blocked queue pair once: those that block again are put back in front. */
-	while (blocked--) {
-		qp = pop(&pending.blocked, &pending.waiting);
-		if (!qp)
-			break;
-		work_on(qp);
-	}
-	if (atomic_load_explicit(&pending.next_timer, memory_order_relaxed) != UINT64_MAX) {
-		now = vb_now_ns();
-		if (now >= atomic_load(&pending.next_timer))
-			run_timers(now);
-	}
-	timer = atomic_load(&pending.next_timer);
 	return timer < hbl_timer ? timer : hbl_timer;
 }
 
 static enum vb_pending card_pending(void)
 {
-	enum vb_pending hbl = vb_hbl_pending();
+	enum vb_pending ours = vb_later_pending(&later), hbl = vb_hbl_pending();
 
-	if (hbl == VB_PENDING_RUNNABLE ||
-	    atomic_load_explicit(&pending.runnable, memory_order_acquire))
-		return VB_PENDING_RUNNABLE;
-	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED
-									    : hbl;
+	return ours == VB_PENDING_RUNNABLE || hbl == VB_PENDING_NONE ? ours : hbl;
 }
 
 /* The acknowledgement that a request carries. */
@@ -376,12 +266,10 @@ static void card_receive(const struct vb_pkt *pkt)
 /* A forked child has none of its parent's queue pairs. */
 static void card_forked(void)
 {
-	pending.lock.held = 0;
+	vb_later_forked(&later);
+	alarms.lock.held = 0;
+	alarms.first = NULL;
 	vb_raw_forked();
-	pending.work = pending.blocked = pending.timers = NULL;
-	pending.alarms = NULL;
-	pending.runnable = pending.waiting = 0;
-	pending.next_timer = UINT64_MAX;
 	vb_hbl_forked();
 }
 

@@ -18,6 +18,7 @@
 #include "base/lock.h"
 #include "card/format/hbl.h"
 #include "card/hbl/hbl.h"
+#include "card/later.h"
 #include "fabric/fabric.h"
 
 enum {
@@ -196,7 +197,6 @@ struct vb_hbl_sq {
 	int64_t credit;  /* bytes left in this burst */
 	uint64_t refill; /* when the next one starts, ns */
 	/* time */
-	bool timed;
 	bool recent;    /* had something in flight since the timer last looked */
 	uint64_t stamp; /* when una last moved, as seen by the timer; 0: not seen */
 	uint32_t stamped_una;
@@ -257,10 +257,8 @@ struct vb_hbl_qp {
 	_Atomic bool connected;
 	struct vb_path path;
 	uint32_t mtu;
-	uint64_t timeout;      /* ns; UINT64_MAX: none */
-	_Atomic uint32_t work; /* enum vb_hbl_work */
-	struct vb_hbl_qp *next_work;
-	struct vb_hbl_qp *next_timer, *prev_timer;
+	uint64_t timeout;           /* ns; UINT64_MAX: none */
+	struct vb_later_item later; /* enum vb_hbl_work */
 	struct vb_hbl_sq sq;
 	struct vb_hbl_rq rq;
 };

@@ -189,7 +189,7 @@ static void add_flight(struct vb_hbl_qp *qp)
 static void watch(struct vb_hbl_qp *qp)
 {
 	qp->sq.recent = true;
-	if (!qp->sq.timed)
+	if (!qp->later.timed)
 		vb_hbl_timer_add(qp, vb_now_ns() + SHORTEST_LOOK_NS);
 }
 

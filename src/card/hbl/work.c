@@ -1,110 +1,49 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what hbl queue pairs do later, and the hbl side of the card's sink: work that is due, queue pairs that found no room,
- * timers. The same three lists as ../work.c has for verbs queue pairs, for the same reasons.
+ * Owns what hbl queue pairs do later (the lists are ../later.c's), and the hbl side of the card's sink.
  */
 #include "card/hbl/internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 
-#include "base/clock.h"
-#include "base/rcu.h"
+static void run(struct vb_later_item *item, uint32_t what);
+static struct vb_lock *lock_of(struct vb_later_item *item);
+static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next);
 
-static struct {
-	struct vb_lock lock; /* of the lists; never held over a call */
-	struct vb_hbl_qp *work, *blocked, *timers;
-	_Atomic uint32_t runnable, waiting; /* lengths */
-	_Atomic uint64_t next_timer;
-} pending = { .next_timer = UINT64_MAX };
+static struct vb_later later = {
+	.next_timer = UINT64_MAX, .run = run, .lock_of = lock_of, .timer = run_timer
+};
 
-enum { BUSY_AGAIN_NS = 50000 };
-
-/* On one of the two lists exactly while its `work` is not 0; see enqueue() in ../work.c. */
-static void enqueue(struct vb_hbl_qp *qp, enum vb_hbl_work what, struct vb_hbl_qp **list,
-		    _Atomic uint32_t *length)
+static struct vb_hbl_qp *to_qp(struct vb_later_item *item)
 {
-	if (atomic_fetch_or(&qp->work, what))
-		return;
-	vb_lock(&pending.lock);
-	qp->next_work = *list;
-	*list = qp;
-	atomic_fetch_add_explicit(length, 1, memory_order_release);
-	vb_unlock(&pending.lock);
+	return (struct vb_hbl_qp *)((char *)item - offsetof(struct vb_hbl_qp, later));
 }
 
 void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what)
 {
-	enqueue(qp, what, &pending.work, &pending.runnable);
+	vb_later_add(&later, &qp->later, what);
 }
 
 void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what)
 {
-	enqueue(qp, what, &pending.blocked, &pending.waiting);
-}
-
-static void unlink_work(struct vb_hbl_qp **list, struct vb_hbl_qp *qp, _Atomic uint32_t *length)
-{
-	for (; *list; list = &(*list)->next_work) {
-		if (*list != qp)
-			continue;
-		*list = qp->next_work;
-		atomic_fetch_sub_explicit(length, 1, memory_order_release);
-		atomic_store(&qp->work, 0);
-		return;
-	}
-}
-
-static void unlink_timer(struct vb_hbl_qp *qp)
-{
-	if (!qp->sq.timed)
-		return;
-	if (qp->prev_timer)
-		qp->prev_timer->next_timer = qp->next_timer;
-	else
-		pending.timers = qp->next_timer;
-	if (qp->next_timer)
-		qp->next_timer->prev_timer = qp->prev_timer;
-	qp->next_timer = qp->prev_timer = NULL;
-	qp->sq.timed = false;
+	vb_later_block(&later, &qp->later, what);
 }
 
 void vb_hbl_work_remove(struct vb_hbl_qp *qp)
 {
-	/* A thread that is working on it may put it back once more; nobody does after a grace period. */
-	for (int i = 0; i < 2; i++) {
-		vb_lock(&pending.lock);
-		unlink_work(&pending.work, qp, &pending.runnable);
-		unlink_work(&pending.blocked, qp, &pending.waiting);
-		unlink_timer(qp);
-		vb_unlock(&pending.lock);
-		vb_read_wait();
-	}
+	vb_later_remove(&later, &qp->later);
 }
 
 void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when)
 {
-	uint64_t next = atomic_load(&pending.next_timer);
-
-	if (!qp->sq.timed) {
-		vb_lock(&pending.lock);
-		qp->sq.timed = true;
-		qp->prev_timer = NULL;
-		qp->next_timer = pending.timers;
-		if (pending.timers)
-			pending.timers->prev_timer = qp;
-		pending.timers = qp;
-		vb_unlock(&pending.lock);
-	}
-	while (when < next)
-		if (atomic_compare_exchange_strong(&pending.next_timer, &next, when)) {
-			vb_fabric_kick();
-			break;
-		}
+	vb_later_time(&later, &qp->later);
+	vb_later_look(&later, when);
 }
 
-static void work_on(struct vb_hbl_qp *qp)
+static void run(struct vb_later_item *item, uint32_t what)
 {
-	uint32_t what = atomic_exchange(&qp->work, 0);
+	struct vb_hbl_qp *qp = to_qp(item);
 
 	if (what & VB_HBL_WORK_ANSWER)
 		vb_hbl_responder_answer(qp);
@@ -115,97 +54,29 @@ static void work_on(struct vb_hbl_qp *qp)
 	}
 }
 
-static struct vb_hbl_qp *pop(struct vb_hbl_qp **list, _Atomic uint32_t *length)
+static struct vb_lock *lock_of(struct vb_later_item *item)
 {
-	struct vb_hbl_qp *qp;
-
-	vb_lock(&pending.lock);
-	qp = *list;
-	if (qp) {
-		*list = qp->next_work;
-		atomic_fetch_sub_explicit(length, 1, memory_order_release);
-	}
-	vb_unlock(&pending.lock);
-	return qp;
+	return &to_qp(item)->sq.lock;
 }
 
-static void sooner(uint64_t *next, uint64_t when)
+static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next)
 {
-	*next = *next < when ? *next : when;
-}
-
-/* One look at every timer. A queue in use by another thread is looked at again a little later. */
-static void run_timers(uint64_t now)
-{
-	uint64_t next = UINT64_MAX, none = UINT64_MAX;
-	struct vb_hbl_qp *qp, *following;
-
-	atomic_store(&pending.next_timer, UINT64_MAX);
-	vb_lock(&pending.lock);
-	for (qp = pending.timers; qp; qp = following) {
-		bool keep;
-
-		following = qp->next_timer;
-		if (!vb_trylock(&qp->sq.lock)) {
-			sooner(&next, now + BUSY_AGAIN_NS);
-			continue;
-		}
-		vb_unlock(&pending.lock);
-		keep = vb_hbl_requester_timer(qp, now, &next);
-		vb_lock(&pending.lock);
-		/* Taken off meanwhile: where the list goes on from here is not known. */
-		if (!qp->sq.timed)
-			sooner(&next, now + BUSY_AGAIN_NS);
-		following = qp->next_timer;
-		if (!keep)
-			unlink_timer(qp);
-		vb_unlock(&qp->sq.lock);
-	}
-	vb_unlock(&pending.lock);
-	/* A timer added meanwhile may be earlier. */
-	while (next < none && !atomic_compare_exchange_strong(&pending.next_timer, &none, next))
-		;
+	return vb_hbl_requester_timer(to_qp(item), now, next);
 }
 
 uint64_t vb_hbl_work(void)
 {
-	uint32_t blocked = atomic_load(&pending.waiting);
-	struct vb_hbl_qp *qp;
-	uint64_t now;
-
-	while (atomic_load_explicit(&pending.runnable, memory_order_acquire)) {
-		qp = pop(&pending.work, &pending.runnable);
-		if (qp)
-			work_on(qp);
-	}
-	while (blocked--) {
-		qp = pop(&pending.blocked, &pending.waiting);
-		if (!qp)
-			break;
-		work_on(qp);
-	}
-	if (atomic_load_explicit(&pending.next_timer, memory_order_relaxed) != UINT64_MAX) {
-		now = vb_now_ns();
-		if (now >= atomic_load(&pending.next_timer))
-			run_timers(now);
-	}
-	return atomic_load(&pending.next_timer);
+	return vb_later_run(&later);
 }
 
 enum vb_pending vb_hbl_pending(void)
 {
-	if (atomic_load_explicit(&pending.runnable, memory_order_acquire))
-		return VB_PENDING_RUNNABLE;
-	return atomic_load_explicit(&pending.waiting, memory_order_acquire) ? VB_PENDING_BLOCKED
-									    : VB_PENDING_NONE;
+	return vb_later_pending(&later);
 }
 
 void vb_hbl_forked(void)
 {
-	pending.lock.held = 0;
-	pending.work = pending.blocked = pending.timers = NULL;
-	pending.runnable = pending.waiting = 0;
-	pending.next_timer = UINT64_MAX;
+	vb_later_forked(&later);
 	vb_hbl_forget_devices();
 }
 

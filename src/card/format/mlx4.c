@@ -14,7 +14,7 @@
  *
  * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that.
  */
-#include "card/format/format.h"
+#include "card/format/segments.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -31,7 +31,6 @@ static_assert(sizeof(struct mlx4_err_cqe) == 32, "error CQE");
 static_assert(offsetof(struct mlx4_cqe, owner_sr_opcode) == 31, "owner byte is written last");
 
 enum {
-	UNIT = 16,
 	LINE = 64,
 	DS_MASK = 0x3f,
 	OPCODE_MASK = 0x1f,
@@ -43,32 +42,17 @@ enum {
 /* What drivers write where nothing is posted: with the owner bit as it falls. */
 #define STAMP 0x7fffffffu
 
-/* Where the decoder stands in a WQE that may wrap. */
-struct cursor {
-	const uint8_t *ring;
-	uint32_t mask;  /* of byte offsets */
-	uint32_t at;    /* byte offset in the ring */
-	uint32_t units; /* left in the WQE */
-};
+/* segments.h has them by their mlx5 names. */
+_Static_assert(sizeof(struct mlx4_wqe_data_seg) == sizeof(struct mlx5_wqe_data_seg) &&
+		       offsetof(struct mlx4_wqe_data_seg, addr) ==
+			       offsetof(struct mlx5_wqe_data_seg, addr) &&
+		       sizeof(struct mlx4_wqe_raddr_seg) == sizeof(struct mlx5_wqe_raddr_seg) &&
+		       sizeof(struct mlx4_wqe_atomic_seg) == sizeof(struct mlx5_wqe_atomic_seg) &&
+		       (uint32_t)MLX4_INLINE_SEG == (uint32_t)MLX5_INLINE_SEG &&
+		       (int)MLX4_INVALID_LKEY == (int)MLX5_INVALID_LKEY,
+	       "the same bytes");
 
-static const void *take(struct cursor *c, uint32_t units)
-{
-	const void *p = c->ring + c->at;
-
-	if (units > c->units)
-		return NULL;
-	c->units -= units;
-	c->at = (c->at + units * UNIT) & c->mask;
-	return p;
-}
-
-struct opcode {
-	uint8_t op;
-	uint8_t flags;
-	bool raddr, atomic, known;
-};
-
-static const struct opcode opcodes[OPCODE_MASK + 1] = {
+static const struct vb_opcode opcodes[OPCODE_MASK + 1] = {
 	[MLX4_OPCODE_NOP] = { VB_WR_NOP, .known = true },
 	[MLX4_OPCODE_SEND] = { VB_WR_SEND, .known = true },
 	[MLX4_OPCODE_SEND_IMM] = { VB_WR_SEND, VB_WR_IMM, .known = true },
@@ -111,9 +95,9 @@ static uint32_t mlx4_owned(const void *ring, uint32_t blocks, uint32_t shift, ui
 	return n > blocks ? 1 : n;
 }
 
-static int decode_datagram(struct cursor *c, struct vb_wr *wr)
+static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 {
-	const struct mlx4_wqe_datagram_seg *seg = take(c, sizeof(*seg) / UNIT);
+	const struct mlx4_wqe_datagram_seg *seg = vb_cursor_take(c, sizeof(*seg) / VB_SEG_UNIT);
 	struct mlx4_wqe_datagram_seg copy;
 
 	if (!seg)
@@ -130,12 +114,13 @@ static int decode_datagram(struct cursor *c, struct vb_wr *wr)
 }
 
 /* An inline piece: bytes that stay in the ring. */
-static int decode_inline(struct cursor *c, uint32_t len, struct vb_wr *wr)
+static int decode_inline(struct vb_cursor *c, uint32_t len, struct vb_wr *wr)
 {
 	uint32_t at = c->at + (uint32_t)sizeof(struct mlx4_wqe_inline_seg);
 
 	if (at % LINE + len > LINE ||
-	    !take(c, (len + (uint32_t)sizeof(struct mlx4_wqe_inline_seg) + UNIT - 1) / UNIT))
+	    !vb_cursor_take(c, (len + (uint32_t)sizeof(struct mlx4_wqe_inline_seg) + VB_SEG_UNIT -
+				1) / VB_SEG_UNIT))
 		return -EINVAL;
 	if (!len)
 		return 0;
@@ -146,7 +131,7 @@ static int decode_inline(struct cursor *c, uint32_t len, struct vb_wr *wr)
 	return 0;
 }
 
-static int decode_data(struct cursor *c, struct vb_wr *wr)
+static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
 {
 	while (c->units) {
 		const struct mlx4_wqe_data_seg *seg = (const void *)(c->ring + c->at);
@@ -157,19 +142,13 @@ static int decode_data(struct cursor *c, struct vb_wr *wr)
 				return -EINVAL;
 			continue;
 		}
-		take(c, 1);
-		if (wr->num_sge == VB_WR_MAX_SGE)
+		if (vb_seg_add_pointer(c, count, wr))
 			return -EINVAL;
-		/* A count of 0 stands for 2 GiB: the field has no room for it. */
-		wr->sge[wr->num_sge++] =
-			(struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31,
-					 be32toh(seg->lkey), false };
-		wr->len += count ? count : 1u << 31;
 	}
 	return 0;
 }
 
-static uint8_t wr_flags(const struct opcode *opcode, uint32_t flags, uint8_t fence_size)
+static uint8_t wr_flags(const struct vb_opcode *opcode, uint32_t flags, uint8_t fence_size)
 {
 	return (uint8_t)(opcode->flags | ((flags & MLX4_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
 			 ((flags & MLX4_WQE_CTRL_SOLICIT) ? VB_WR_SOLICITED : 0) |
@@ -179,15 +158,15 @@ static uint8_t wr_flags(const struct opcode *opcode, uint32_t flags, uint8_t fen
 }
 
 /* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
-static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t shift,
-					uint32_t index, struct vb_wr *wr, struct cursor *c)
+static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t shift,
+					   uint32_t index, struct vb_wr *wr, struct vb_cursor *c)
 {
 	const struct mlx4_wqe_ctrl_seg *ctrl = ctrl_at(ring, blocks, shift, index);
 	uint32_t owner_opcode = be32toh(*(const volatile __be32 *)&ctrl->owner_opcode);
 	uint8_t fence_size = *(const volatile uint8_t *)&ctrl->fence_size;
 	uint32_t flags = be32toh(*(const volatile __be32 *)&ctrl->srcrb_flags);
 	uint32_t ds = fence_size & DS_MASK, n = wqe_blocks(ds, shift);
-	const struct opcode *opcode;
+	const struct vb_opcode *opcode;
 
 	wr->index = (uint16_t)index;
 	wr->wqe_opcode = owner_opcode & OPCODE_MASK;
@@ -204,15 +183,15 @@ static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint3
 	wr->imm = *(const volatile uint32_t *)&ctrl->imm;
 	if (wr->flags & VB_WR_INVALIDATE)
 		wr->imm = be32toh(wr->imm);
-	*c = (struct cursor){ ring, (blocks << shift) - 1, (index & (blocks - 1)) << shift, ds };
-	take(c, 1);
+	*c = (struct vb_cursor){ ring, (blocks << shift) - 1, (index & (blocks - 1)) << shift, ds };
+	vb_cursor_take(c, 1);
 	return opcode;
 }
 
-static int decode_invalidate(struct cursor *c, struct vb_wr *wr)
+static int decode_invalidate(struct vb_cursor *c, struct vb_wr *wr)
 {
 	/* 32 bytes behind a ctrl segment do not wrap. */
-	const struct mlx4_wqe_local_inval_seg *seg = take(c, sizeof(*seg) / UNIT);
+	const struct mlx4_wqe_local_inval_seg *seg = vb_cursor_take(c, sizeof(*seg) / VB_SEG_UNIT);
 
 	if (!seg)
 		return -EINVAL;
@@ -223,10 +202,8 @@ static int decode_invalidate(struct cursor *c, struct vb_wr *wr)
 static int mlx4_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		     struct vb_wr *wr)
 {
-	const struct mlx4_wqe_raddr_seg *remote;
-	const struct mlx4_wqe_atomic_seg *atomic;
-	const struct opcode *opcode;
-	struct cursor c;
+	const struct vb_opcode *opcode;
+	struct vb_cursor c;
 
 	opcode = decode_ctrl(ring, blocks, shift, index, wr, &c);
 	if (!opcode || wr->op == VB_WR_LSO)
@@ -235,27 +212,15 @@ static int mlx4_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t
 		return 0;
 	if (wr->op == VB_WR_LOCAL_INVALIDATE)
 		return decode_invalidate(&c, wr);
-	if (opcode->raddr) {
-		remote = take(&c, 1);
-		if (!remote)
-			return -EINVAL;
-		wr->raddr = be64toh(remote->raddr);
-		wr->rkey = be32toh(remote->rkey);
-	}
-	if (opcode->atomic) {
-		atomic = take(&c, 1);
-		if (!atomic)
-			return -EINVAL;
-		wr->swap_add = be64toh(atomic->swap_add);
-		wr->compare = be64toh(atomic->compare);
-	}
+	if (vb_seg_remote(&c, opcode, wr))
+		return -EINVAL;
 	return decode_data(&c, wr);
 }
 
 static int mlx4_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			struct vb_wr *wr)
 {
-	struct cursor c;
+	struct vb_cursor c;
 	int ret;
 
 	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
@@ -269,14 +234,15 @@ static int mlx4_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 }
 
 /* The headers of a large frame: behind a word with their length, padded to 16. They may wrap. */
-static int decode_lso(struct cursor *c, struct vb_wr *wr)
+static int decode_lso(struct vb_cursor *c, struct vb_wr *wr)
 {
 	uint32_t word = be32toh(*(const volatile __be32 *)(c->ring + c->at));
 	uint32_t at = (c->at + (uint32_t)sizeof(struct mlx4_wqe_lso_seg)) & c->mask;
 	uint32_t len = word & 0xffff, to_end = c->mask + 1 - at;
 
 	if (!c->units || !len || !(word >> 16) ||
-	    !take(c, (len + (uint32_t)sizeof(struct mlx4_wqe_lso_seg) + UNIT - 1) / UNIT))
+	    !vb_cursor_take(c, (len + (uint32_t)sizeof(struct mlx4_wqe_lso_seg) + VB_SEG_UNIT - 1) /
+				       VB_SEG_UNIT))
 		return -EINVAL;
 	wr->mss = (uint16_t)(word >> 16);
 	wr->header_len = (uint16_t)len;
@@ -293,7 +259,7 @@ static int decode_lso(struct cursor *c, struct vb_wr *wr)
 static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			 struct vb_wr *wr)
 {
-	struct cursor c;
+	struct vb_cursor c;
 
 	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
 		return -EINVAL;
@@ -310,24 +276,7 @@ static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 
 static int mlx4_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
 {
-	const struct mlx4_wqe_data_seg *seg = wqe, *end = (const void *)((const char *)wqe + size);
-	int n = 0;
-
-	if (shared)
-		seg++;
-	for (; seg < end && n < VB_WR_MAX_SGE; seg++) {
-		uint32_t count = be32toh(seg->byte_count), lkey = be32toh(seg->lkey);
-
-		if (lkey == MLX4_INVALID_LKEY)
-			break;
-		if (count == MLX4_INLINE_SEG)
-			continue; /* of length 0 */
-		if (count & MLX4_INLINE_SEG)
-			return -EINVAL;
-		sge[n++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31, lkey,
-					    false };
-	}
-	return n;
+	return vb_seg_receive(wqe, size, shared, true, sge);
 }
 
 static uint16_t mlx4_next(const void *wqe)

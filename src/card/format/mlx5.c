@@ -7,7 +7,7 @@
  *
  *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
  */
-#include "card/format/format.h"
+#include "card/format/segments.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -15,34 +15,9 @@
 #include <string.h>
 #include <infiniband/mlx5dv.h>
 
-enum { UNIT = 16, BLOCK = 64 };
+enum { BLOCK = 64 };
 
-/* Where the decoder stands in a WQE that may wrap. */
-struct cursor {
-	const uint8_t *ring;
-	uint32_t mask;  /* of byte offsets */
-	uint32_t at;    /* byte offset in the ring */
-	uint32_t units; /* left in the WQE */
-};
-
-static const void *take(struct cursor *c, uint32_t units)
-{
-	const void *p = c->ring + c->at;
-
-	if (units > c->units)
-		return NULL;
-	c->units -= units;
-	c->at = (c->at + units * UNIT) & c->mask;
-	return p;
-}
-
-struct opcode {
-	uint8_t op;
-	uint8_t flags;
-	bool raddr, atomic, known;
-};
-
-static const struct opcode opcodes[] = {
+static const struct vb_opcode opcodes[] = {
 	[MLX5_OPCODE_NOP] = { VB_WR_NOP, .known = true },
 	[MLX5_OPCODE_SEND] = { VB_WR_SEND, .known = true },
 	[MLX5_OPCODE_SEND_IMM] = { VB_WR_SEND, VB_WR_IMM, .known = true },
@@ -56,9 +31,9 @@ static const struct opcode opcodes[] = {
 	[MLX5_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
 };
 
-static int decode_datagram(struct cursor *c, struct vb_wr *wr)
+static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
 {
-	const struct mlx5_wqe_datagram_seg *seg = take(c, sizeof(*seg) / UNIT);
+	const struct mlx5_wqe_datagram_seg *seg = vb_cursor_take(c, sizeof(*seg) / VB_SEG_UNIT);
 	struct mlx5_wqe_datagram_seg copy;
 
 	if (!seg)
@@ -75,7 +50,7 @@ static int decode_datagram(struct cursor *c, struct vb_wr *wr)
 }
 
 /* Inline bytes stay in the ring; a WQE that wraps makes two pieces. */
-static int decode_inline(struct cursor *c, uint32_t at, uint32_t len, struct vb_wr *wr)
+static int decode_inline(struct vb_cursor *c, uint32_t at, uint32_t len, struct vb_wr *wr)
 {
 	uint32_t to_end = c->mask + 1 - at;
 
@@ -93,7 +68,7 @@ static int decode_inline(struct cursor *c, uint32_t at, uint32_t len, struct vb_
 	return 0;
 }
 
-static int decode_data(struct cursor *c, struct vb_wr *wr)
+static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
 {
 	while (c->units) {
 		uint32_t start = c->at, count;
@@ -103,34 +78,29 @@ static int decode_data(struct cursor *c, struct vb_wr *wr)
 		if (count & MLX5_INLINE_SEG) {
 			uint32_t len = count & ~MLX5_INLINE_SEG;
 
-			if (len > c->units * UNIT - 4 || !take(c, (len + 4 + UNIT - 1) / UNIT))
+			if (len > c->units * VB_SEG_UNIT - 4 ||
+			    !vb_cursor_take(c, (len + 4 + VB_SEG_UNIT - 1) / VB_SEG_UNIT))
 				return -EINVAL;
 			if (decode_inline(c, (start + 4) & c->mask, len, wr))
 				return -EINVAL;
 			continue;
 		}
-		take(c, 1);
-		if (wr->num_sge == VB_WR_MAX_SGE)
+		if (vb_seg_add_pointer(c, count, wr))
 			return -EINVAL;
-		/* A count of 0 stands for 2 GiB: the field has no room for it. */
-		wr->sge[wr->num_sge++] =
-			(struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31,
-					 be32toh(seg->lkey), false };
-		wr->len += count ? count : 1u << 31;
 	}
 	return 0;
 }
 
 /* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
-static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index,
-					struct vb_wr *wr, struct cursor *c)
+static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index,
+					   struct vb_wr *wr, struct vb_cursor *c)
 {
 	const struct mlx5_wqe_ctrl_seg *ctrl =
 		(const void *)((const char *)ring + (index & (blocks - 1)) * BLOCK);
 	uint32_t opmod_idx_opcode = be32toh(*(const volatile __be32 *)&ctrl->opmod_idx_opcode);
 	uint32_t ds = be32toh(*(const volatile __be32 *)&ctrl->qpn_ds) & 0x3f;
 	uint8_t fm_ce_se = *(const volatile uint8_t *)&ctrl->fm_ce_se;
-	const struct opcode *opcode;
+	const struct vb_opcode *opcode;
 
 	wr->index = (uint16_t)index;
 	wr->wqe_opcode = (uint8_t)opmod_idx_opcode;
@@ -152,45 +122,31 @@ static const struct opcode *decode_ctrl(const void *ring, uint32_t blocks, uint3
 	wr->imm = *(const volatile uint32_t *)&ctrl->imm;
 	if ((wr->flags & VB_WR_INVALIDATE) || wr->op == VB_WR_LOCAL_INVALIDATE)
 		wr->imm = be32toh(wr->imm);
-	*c = (struct cursor){ ring, blocks * BLOCK - 1, (index & (blocks - 1)) * BLOCK, ds };
-	take(c, 1);
+	*c = (struct vb_cursor){ ring, blocks * BLOCK - 1, (index & (blocks - 1)) * BLOCK, ds };
+	vb_cursor_take(c, 1);
 	return opcode;
 }
 
 static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		     struct vb_wr *wr)
 {
-	const struct mlx5_wqe_raddr_seg *remote;
-	const struct mlx5_wqe_atomic_seg *atomic;
-	const struct opcode *opcode;
-	struct cursor c;
+	const struct vb_opcode *opcode;
+	struct vb_cursor c;
 
 	opcode = decode_ctrl(ring, blocks, index, wr, &c);
 	if (!opcode)
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
 		return 0;
-	if (opcode->raddr) {
-		remote = take(&c, 1);
-		if (!remote)
-			return -EINVAL;
-		wr->raddr = be64toh(remote->raddr);
-		wr->rkey = be32toh(remote->rkey);
-	}
-	if (opcode->atomic) {
-		atomic = take(&c, 1);
-		if (!atomic)
-			return -EINVAL;
-		wr->swap_add = be64toh(atomic->swap_add);
-		wr->compare = be64toh(atomic->compare);
-	}
+	if (vb_seg_remote(&c, opcode, wr))
+		return -EINVAL;
 	return decode_data(&c, wr);
 }
 
 static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			struct vb_wr *wr)
 {
-	struct cursor c;
+	struct vb_cursor c;
 	int ret;
 
 	if (!decode_ctrl(ring, blocks, index, wr, &c))
@@ -207,29 +163,14 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			 struct vb_wr *wr)
 {
-	struct cursor c;
+	struct vb_cursor c;
 
 	return decode_ctrl(ring, blocks, index, wr, &c) && wr->op == VB_WR_NOP ? 0 : -EINVAL;
 }
 
 static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
 {
-	const struct mlx5_wqe_data_seg *seg = wqe, *end = (const void *)((const char *)wqe + size);
-	int n = 0;
-
-	if (shared)
-		seg++;
-	for (; seg < end && n < VB_WR_MAX_SGE; seg++) {
-		uint32_t count = be32toh(seg->byte_count), lkey = be32toh(seg->lkey);
-
-		if (lkey == MLX5_INVALID_LKEY)
-			break;
-		if (count & MLX5_INLINE_SEG)
-			return -EINVAL;
-		sge[n++] = (struct vb_sge){ be64toh(seg->addr), count ? count : 1u << 31, lkey,
-					    false };
-	}
-	return n;
+	return vb_seg_receive(wqe, size, shared, false, sge);
 }
 
 static uint16_t mlx5_next(const void *wqe)

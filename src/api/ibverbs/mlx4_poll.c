@@ -6,6 +6,7 @@
  * where the ring is empty the card is asked once to do what is due.
  */
 #include "cqe.h"
+#include "loops.h"
 #include "mlx4.h"
 
 #include <time.h>
@@ -214,11 +215,6 @@ int mlx4_cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 
 /* --- ibv_start_poll() and the readers ----------------------------------------------------------- */
 
-static inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)
-{
-	return (struct api_cq *)cq;
-}
-
 static inline const struct mlx4_cqe *current(struct ibv_cq_ex *cq)
 {
 	return ex_to_cq(cq)->cur4;
@@ -239,22 +235,7 @@ static int step(struct api_cq *cq)
 
 static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 {
-	struct api_cq *cq = ex_to_cq(ibcq);
-	int err;
-
-	if (unlikely(attr && attr->comp_mask))
-		return EINVAL;
-	api_lock(&cq->lock, cq->unlocked);
-	err = step(cq);
-	if (err) {
-		api_unlock(&cq->lock, cq->unlocked);
-		vb_progress(cq->dev);
-		api_lock(&cq->lock, cq->unlocked);
-		err = step(cq);
-		if (err)
-			api_unlock(&cq->lock, cq->unlocked);
-	}
-	return err;
+	return loop_start_poll(ibcq, attr, step);
 }
 
 static int next_poll(struct ibv_cq_ex *ibcq)

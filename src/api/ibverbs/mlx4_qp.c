@@ -8,6 +8,7 @@
  *
  *	| sq: stride 256        | rq: 64 |        | rq: 128 | sq: 64      |
  */
+#include "loops.h"
 #include "mlx4.h"
 
 enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6, MIN_RQ_SHIFT = 4 };
@@ -103,11 +104,9 @@ static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *by
 int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		 struct api_qp_layout *layout)
 {
-	struct ibv_qp_cap cap = attr->cap;
+	struct ibv_qp_cap cap = loop_wanted(attr);
 	int err;
 
-	if (attr->srq) /* receives are posted there; what is asked for here does not matter */
-		cap.max_recv_wr = cap.max_recv_sge = 0;
 	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
 		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
@@ -117,13 +116,7 @@ int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		layout->sq_offset = layout->rq_bytes;
 	else
 		layout->rq_offset = layout->sq_bytes;
-	qp->cap = (struct ibv_qp_cap){
-		.max_send_wr = qp->sq.max_post,
-		.max_recv_wr = qp->rq.cnt,
-		.max_send_sge = qp->sq.max_gs,
-		.max_recv_sge = qp->rq.max_gs,
-		.max_inline_data = qp->sq.max_inline,
-	};
+	loop_grant(qp);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
  * stored last, and the lines of the WQE that the card may fetch next are stamped, so that it never
  * takes what is left of the last round for something new.
  */
+#include "loops.h"
 #include "mlx4.h"
 
 enum { LINE = 64, INLINE_HEADER = sizeof(struct mlx4_wqe_inline_seg) };
@@ -273,30 +274,14 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
+static void ring(struct api_qp *qp)
+{
+	vb_qp_ring_owned(qp->card);
+}
+
 int mlx4_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	struct api_qp *qp = to_qp(ibqp);
-	uint32_t before;
-	int err = 0;
-
-	/* RESET, INIT and RTR do not send; SQE and ERR do, and flush what is posted. */
-	if (unlikely(ibqp->state < IBV_QPS_RTS)) {
-		*bad_wr = wr;
-		return EINVAL;
-	}
-	api_lock(&qp->sq.lock, qp->sq.unlocked);
-	before = qp->sq.cur_post;
-	for (; wr; wr = wr->next) {
-		err = post_one(qp, wr);
-		if (unlikely(err)) {
-			*bad_wr = wr;
-			break;
-		}
-	}
-	if (likely(qp->sq.cur_post != before))
-		vb_qp_ring_owned(qp->card);
-	api_unlock(&qp->sq.lock, qp->sq.unlocked);
-	return err;
+	return loop_post_send(ibqp, wr, bad_wr, post_one, ring);
 }
 
 /*

@@ -6,6 +6,7 @@
  * current CQE.
  */
 #include "cqe.h"
+#include "loops.h"
 
 #include <time.h>
 
@@ -29,29 +30,9 @@ static int cq_step(struct api_cq *cq)
 	return 0;
 }
 
-static inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)
-{
-	return (struct api_cq *)cq;
-}
-
 static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 {
-	struct api_cq *cq = ex_to_cq(ibcq);
-	int err;
-
-	if (unlikely(attr && attr->comp_mask))
-		return EINVAL;
-	api_lock(&cq->lock, cq->unlocked);
-	err = cq_step(cq);
-	if (err) {
-		api_unlock(&cq->lock, cq->unlocked);
-		vb_progress(cq->dev);
-		api_lock(&cq->lock, cq->unlocked);
-		err = cq_step(cq);
-		if (err)
-			api_unlock(&cq->lock, cq->unlocked);
-	}
-	return err;
+	return loop_start_poll(ibcq, attr, cq_step);
 }
 
 static int next_poll(struct ibv_cq_ex *ibcq)

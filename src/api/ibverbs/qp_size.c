@@ -7,7 +7,7 @@
  * with the largest WQE that the QP may post, so that max_send_wr of them always fit. The send ring
  * is rounded up to a power of two, and the program is told what it got.
  */
-#include "driver.h"
+#include "loops.h"
 
 static_assert(sizeof(struct mlx5_wqe_ctrl_seg) == 16, "control segment");
 static_assert(sizeof(struct mlx5_wqe_raddr_seg) == 16, "remote address segment");
@@ -94,11 +94,9 @@ static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *by
 int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		struct api_qp_layout *layout)
 {
-	struct ibv_qp_cap cap = attr->cap;
+	struct ibv_qp_cap cap = loop_wanted(attr);
 	int err;
 
-	if (attr->srq) /* receives are posted there; what is asked for here does not matter */
-		cap.max_recv_wr = cap.max_recv_sge = 0;
 	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
 		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
@@ -107,12 +105,6 @@ int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	qp->sq.shift = 6;
 	layout->rq_offset = 0;
 	layout->sq_offset = layout->rq_bytes;
-	qp->cap = (struct ibv_qp_cap){
-		.max_send_wr = qp->sq.max_post,
-		.max_recv_wr = qp->rq.cnt,
-		.max_send_sge = qp->sq.max_gs,
-		.max_recv_sge = qp->rq.max_gs,
-		.max_inline_data = qp->sq.max_inline,
-	};
+	loop_grant(qp);
 	return 0;
 }

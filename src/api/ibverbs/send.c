@@ -5,6 +5,7 @@
  * A list is posted up to the first work request that cannot be; what was posted before it counts
  * and is rung once.
  */
+#include "loops.h"
 #include "sq.h"
 
 /* What each verbs opcode is in a WQE. */
@@ -170,26 +171,5 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 
 int api_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	struct api_qp *qp = to_qp(ibqp);
-	uint32_t before;
-	int err = 0;
-
-	/* RESET, INIT and RTR do not send; SQE and ERR do, and flush what is posted. */
-	if (unlikely(ibqp->state < IBV_QPS_RTS)) {
-		*bad_wr = wr;
-		return EINVAL;
-	}
-	api_lock(&qp->sq.lock, qp->sq.unlocked);
-	before = qp->sq.cur_post;
-	for (; wr; wr = wr->next) {
-		err = post_one(qp, wr);
-		if (unlikely(err)) {
-			*bad_wr = wr;
-			break;
-		}
-	}
-	if (likely(qp->sq.cur_post != before))
-		sq_ring(qp);
-	api_unlock(&qp->sq.lock, qp->sq.unlocked);
-	return err;
+	return loop_post_send(ibqp, wr, bad_wr, post_one, sq_ring);
 }

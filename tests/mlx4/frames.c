@@ -391,11 +391,19 @@ static void bad_attributes(void **state)
 	assert_int_equal(errno, EOPNOTSUPP);
 }
 
+/* A leak checker counts what this array holds as reachable; it is never read otherwise. */
+static const void *volatile kept[4];
+static unsigned kept_count;
+
+static void keep(const void *object)
+{
+	assert_true(kept_count < sizeof(kept) / sizeof(kept[0]));
+	kept[kept_count++] = object;
+}
+
 /* A device that is closed takes what is left with it. */
 static void closed_with_queues(void **state)
 {
-	/* The structs stay: the program may still look at them. */
-	static void *volatile left[4];
 	struct ibv_rwq_ind_table *indirection;
 	struct ibv_wq *wq;
 	struct ibv_qp *qp;
@@ -416,11 +424,12 @@ static void closed_with_queues(void **state)
 	indirection = ex.rwq_ind_tbl = ibv_create_rwq_ind_table(ctx, &init);
 	qp = ibv_create_qp_ex(ctx, &ex);
 	assert_true(cq && wq && indirection && qp);
-	left[0] = cq;
-	left[1] = wq;
-	left[2] = indirection;
-	left[3] = qp;
 	assert_int_equal(ibv_close_device(ctx), 0);
+	/* The structs stay: the program may still look at them, and a leak checker still finds them. */
+	keep(cq);
+	keep(wq);
+	keep(indirection);
+	keep(qp);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)

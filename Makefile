@@ -9,7 +9,7 @@ PREFIX      ?= /opt/verbatim
 MESON_FLAGS ?=
 
 STAGE = $(abspath $(BUILD)/stage)
-export JSON QUICK FUZZ_SECONDS
+export JSON QUICK FUZZ_SECONDS WERROR
 
 .DEFAULT_GOAL := all
 .PHONY: all demo check check-long check-asan check-tsan bench fuzz format format-check install install-vendor-paths clean help

@@ -12,7 +12,7 @@ say() {
 }
 
 # quietly TITLE COMMAND...: run a command and keep its output to itself. On a terminal its last line is shown in place;
-# where it fails, everything it said is printed, and otherwise only compiler warnings.
+# where it fails, everything it said but ninja's progress is printed, and otherwise only compiler warnings.
 quietly() {
 	local title=$1 log status=0 line
 	shift
@@ -28,7 +28,7 @@ quietly() {
 		"$@" >"$log" 2>&1 || status=$?
 	fi
 	if [ "$status" != 0 ]; then
-		cat "$log" >&2
+		sed '/^\[[0-9]*\/[0-9]*\] /d' "$log" >&2
 	else
 		grep -E -A3 'warning:' "$log" >&2 || true
 	fi
@@ -42,4 +42,28 @@ absolute() {
 	/*) echo "$1" ;;
 	*) echo "$PWD/$1" ;;
 	esac
+}
+
+# werror COMPILER: should warnings be errors? "true" with the compilers that CI has, which are Debian 12's, and wherever
+# CI runs; "false" with others, which may warn of what these do not know. WERROR=true or WERROR=false decides it.
+werror() {
+	case ${WERROR:-}/${CI:-} in
+	true/* | /true) echo true; return ;;
+	false/*) echo false; return ;;
+	esac
+	case $($1 --version 2>/dev/null) in
+	*"(Debian 12."* | "Debian clang version 14."*) echo true ;;
+	*) echo false ;;
+	esac
+}
+
+# configure DIR WERROR OPTION...: set a build tree up, once; later only what warnings are may change.
+configure() {
+	local dir=$1 werror=$2
+	shift 2
+	if [ ! -e "$dir/build.ninja" ]; then
+		quietly "configuring $dir" meson setup "$dir" -Dwerror="$werror" "$@"
+	elif ! grep -q "\"name\": \"werror\", \"value\": $werror" "$dir/meson-info/intro-buildoptions.json"; then
+		quietly "configuring $dir" meson configure "$dir" -Dwerror="$werror"
+	fi
 }

@@ -116,7 +116,37 @@ static void segment_name(char *name, size_t len, uint32_t slot, uint32_t generat
 	snprintf(name, len, "%u-%u", slot, generation);
 }
 
-static int open_directory(bool create)
+/*
+ * A descriptor that is kept must not stand where a program without standard output or error would write: its text
+ * would go into the registry. fd, or one above the three, or -1 with errno.
+ */
+static int above_stdio(int fd)
+{
+	int high, err;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	err = errno;
+	close(fd);
+	errno = err;
+	return high;
+}
+
+static int make_directory(void)
+{
+	char path[96];
+	int ret = directory_path(path, sizeof(path));
+
+	if (ret || !mkdir(path, 0700) || errno == EEXIST)
+		return ret;
+	ret = -errno;
+	vb_error("cannot create %s: %s; Verbatim needs a /dev/shm that you can write to", path,
+		 strerror(-ret));
+	return ret;
+}
+
+static int open_directory(void)
 {
 	char path[96];
 	struct stat st;
@@ -125,12 +155,7 @@ static int open_directory(bool create)
 	ret = directory_path(path, sizeof(path));
 	if (ret)
 		return ret;
-	if (create && mkdir(path, 0700) && errno != EEXIST) {
-		ret = -errno;
-		vb_error("cannot create %s: %s", path, strerror(-ret));
-		return ret;
-	}
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = above_stdio(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) || st.st_uid != geteuid() || (st.st_mode & 077)) {
@@ -153,7 +178,9 @@ static int prepare_file(int fd)
 	if (st.st_size < (off_t)sizeof(struct registry_file)) {
 		ret = posix_fallocate(fd, 0, sizeof(struct registry_file));
 		if (ret) {
-			vb_error("no room for the registry in /dev/shm: %s", strerror(ret));
+			vb_error(
+				"no room for the registry in /dev/shm: %s; free some of it, or give it more (containers: --shm-size=256m)",
+				strerror(ret));
 			return -ret;
 		}
 	}
@@ -193,13 +220,16 @@ static int open_locked(void)
 	int ret;
 
 	for (int tries = 0; tries < 100; tries++) {
-		registry.dir_fd = open_directory(true);
+		ret = make_directory();
+		if (ret)
+			return ret;
+		registry.dir_fd = open_directory();
 		if (registry.dir_fd == -ENOENT)
 			continue;
 		if (registry.dir_fd < 0)
 			return registry.dir_fd;
-		registry.fd = openat(registry.dir_fd, "registry",
-				     O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		registry.fd = above_stdio(openat(registry.dir_fd, "registry",
+						 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
 		if (registry.fd >= 0 && !flock(registry.fd, LOCK_EX) && !fstat(registry.fd, &st) &&
 		    st.st_nlink) {
 			ret = prepare_file(registry.fd);
@@ -267,7 +297,8 @@ static int claim_slot(void)
 		atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
 		return 0;
 	}
-	vb_error("all %d process slots of this user are taken", VB_SLOTS);
+	vb_error("all %d process slots of this user are taken; `verbatim ps` lists who has them",
+		 VB_SLOTS);
 	return -EAGAIN;
 }
 
@@ -315,8 +346,8 @@ int vb_registry_create_segment(void)
 
 	segment_name(name, sizeof(name), registry.self.slot, registry.self.generation);
 	unlinkat(registry.dir_fd, name, 0);
-	fd = openat(registry.dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-		    0600);
+	fd = above_stdio(openat(registry.dir_fd, name,
+				O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -326,7 +357,7 @@ int vb_registry_open_segment(uint32_t slot, uint32_t generation)
 	int fd;
 
 	segment_name(name, sizeof(name), slot, generation);
-	fd = openat(registry.dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	fd = above_stdio(openat(registry.dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -417,7 +448,7 @@ int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), 
 	const struct registry_file *file;
 	int dir_fd, fd, count = 0;
 
-	dir_fd = open_directory(false);
+	dir_fd = open_directory();
 	if (dir_fd < 0)
 		return dir_fd == -ENOENT ? 0 : dir_fd;
 	fd = openat(dir_fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -40,7 +40,9 @@ static int grow(uint64_t from, uint64_t to)
 	int ret = posix_fallocate(self_fd, (off_t)from, (off_t)(to - from));
 
 	if (ret)
-		vb_error("shared memory is full (/dev/shm): %s", strerror(ret));
+		vb_error(
+			"/dev/shm is full: %s; free some of it, or give it more (containers: --shm-size=256m)",
+			strerror(ret));
 	return -ret;
 }
 

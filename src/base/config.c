@@ -19,6 +19,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ini.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -26,6 +27,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/interfaces.h"
 #include "base/log.h"
@@ -587,15 +590,40 @@ static void parse(struct parser *p)
 	check_formats(p);
 }
 
+/*
+ * The file is read twice here and again in every program below `verbatim run`: a pipe would be empty by then, and a
+ * device may never end. NULL with errno.
+ */
+static FILE *open_regular(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), err = 0;
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	struct stat st;
+
+	if (!file || fstat(fd, &st))
+		err = errno;
+	else if (!S_ISREG(st.st_mode))
+		err = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+	if (!err)
+		return file;
+	if (file)
+		fclose(file);
+	else if (fd >= 0)
+		close(fd);
+	errno = err;
+	return NULL;
+}
+
 int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len)
 {
 	struct parser p = { .path = path, .err = err, .err_len = err_len };
 	int ret = 0;
 
-	p.file = fopen(path, "re");
+	p.file = open_regular(path);
 	if (!p.file) {
 		ret = -errno;
-		snprintf(err, err_len, "%s: %s", path, strerror(-ret));
+		snprintf(err, err_len, "%s: %s", path,
+			 ret == -EINVAL ? "not a regular file" : strerror(-ret));
 		return ret;
 	}
 	p.config = calloc(1, sizeof(*p.config));
@@ -642,6 +670,7 @@ static void read_process_config(void)
 	const char *path = secure_getenv("VERBATIM_CONFIG");
 	char err[512];
 
+	vb_log_check_environment();
 	if (!path || !*path) {
 		vb_config_default(&process_config);
 		return;

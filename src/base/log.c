@@ -7,20 +7,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum vb_log_level vb_log_threshold = VB_LOG_WARN;
-
+static enum vb_log_level threshold = VB_LOG_WARN;
 static int log_fd = STDERR_FILENO;
+static bool bad_level;
+static int file_error;
 
 static const char *const level_names[] = {
 	[VB_LOG_ERROR] = "error",
 	[VB_LOG_WARN] = "warn",
 	[VB_LOG_INFO] = "info",
-	[VB_LOG_DEBUG] = "debug",
 };
 
 __attribute__((constructor)) static void log_init(void)
@@ -28,15 +29,32 @@ __attribute__((constructor)) static void log_init(void)
 	const char *level = getenv("VERBATIM_LOG");
 	const char *file = getenv("VERBATIM_LOG_FILE");
 
-	for (unsigned int i = 0; level && i < sizeof(level_names) / sizeof(level_names[0]); i++)
-		if (!strcmp(level, level_names[i]))
-			vb_log_threshold = (enum vb_log_level)i;
+	bad_level = level && *level;
+	for (unsigned int i = 0; bad_level && i < sizeof(level_names) / sizeof(level_names[0]);
+	     i++) {
+		if (strcmp(level, level_names[i]))
+			continue;
+		threshold = (enum vb_log_level)i;
+		bad_level = false;
+	}
 	if (file && *file) {
 		int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 		if (fd >= 0)
 			log_fd = fd;
+		else
+			file_error = errno;
 	}
+}
+
+void vb_log_check_environment(void)
+{
+	if (bad_level)
+		vb_warn("VERBATIM_LOG=%s is not a level; allowed: error, warn, info",
+			getenv("VERBATIM_LOG"));
+	if (file_error)
+		vb_warn("VERBATIM_LOG_FILE: %s: %s; the log goes to standard error",
+			getenv("VERBATIM_LOG_FILE"), strerror(file_error));
 }
 
 void vb_log(enum vb_log_level level, const char *fmt, ...)
@@ -46,7 +64,7 @@ void vb_log(enum vb_log_level level, const char *fmt, ...)
 	va_list args;
 	int n, m;
 
-	if (level > vb_log_threshold)
+	if (level > threshold)
 		return;
 	n = snprintf(line, sizeof(line), "verbatim[%d] %s: ", (int)getpid(), level_names[level]);
 	va_start(args, fmt);

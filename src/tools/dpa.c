@@ -38,7 +38,8 @@ int cmd_dpa(int argc, char **argv)
 		.parser = parse_opt,
 		.args_doc = "COMMAND [ARGUMENT...]",
 		.doc = "Use the Data Path Accelerator of the card."
-		       "\vExample: verbatim dpa run program.elf",
+		       "\vCommands:\n  run        run a bare RISC-V program\n\n"
+		       "Example: verbatim dpa run program.elf",
 	};
 	struct arguments args = { 0 };
 	char path[PATH_MAX], relative[NAME_MAX];
@@ -57,7 +58,8 @@ int cmd_dpa(int argc, char **argv)
 	if (errno != ENOENT)
 		fprintf(stderr, "verbatim dpa: %s: %s\n", path, strerror(errno));
 	else if (!tools_path(path, "libexec/verbatim/verbatim-dpa-run") && !access(path, X_OK))
-		fprintf(stderr, "verbatim dpa: unknown command '%s'\n", args.command[0]);
+		fprintf(stderr, "verbatim dpa: unknown command '%s'\nTry 'verbatim dpa --help'.\n",
+			args.command[0]);
 	else
 		fprintf(stderr,
 			"verbatim dpa: this installation has no accelerator (%s is missing)\n",

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns `verbatim dpa run FILE.elf [ARGS]`: one bare program on one guest thread, with the two
- * system calls that programs for tests and benches need. Numbers and registers are those of Linux
+ * Owns `verbatim dpa run FILE.elf [ARGS]`, a program of its own in libexec/verbatim that dpa.c becomes: one bare program
+ * on one guest thread, with the two system calls that programs for tests and benches need. Numbers and registers are those of Linux
  * on RISC-V, so the same file runs under qemu-riscv64: a7 = 64 write(fd, buffer, length), 93 and 94
  * exit(status); anything else answers -ENOSYS.
  *
  * Exit status: the guest's; 124 --max-insns reached; 125 the guest trapped; 126 the file cannot be
  * run, or bad usage.
  */
-#include "tools/dpa_run.h"
-#include "base/config.h"
-#include "dpa/dpa.h"
-
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -21,9 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/config.h"
+#include "dpa/dpa.h"
+
 #define EXIT_MAX_INSNS 124
 #define EXIT_TRAP      125
 #define EXIT_REFUSED   126
+
+#define LIMIT_MAX_MIB  2047
 
 #define STACK_SIZE     (8ULL << 20)
 
@@ -49,7 +50,7 @@ static const struct argp_option option_table[] = {
 	{ "count", OPT_COUNT, NULL, 0, "Print the number of instructions retired", 0 },
 	{ "regs", OPT_REGS, NULL, 0, "Print all registers at the end", 0 },
 	{ "max-insns", OPT_MAX, "N", 0, "Stop after exactly N instructions, with status 124", 0 },
-	{ "limit", OPT_LIMIT, "MIB", 0, "Size of guest memory; default 1024", 0 },
+	{ "limit", OPT_LIMIT, "MIB", 0, "Size of guest memory, 1 to 2047; default 1024", 0 },
 	{ "stats", OPT_STATS, NULL, 0, "Print size and time of the translation", 0 },
 	{ 0 },
 };
@@ -88,7 +89,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return parse_number(state, arg, &o->max_insns);
 	case OPT_LIMIT:
 		parse_number(state, arg, &o->limit);
-		o->limit = o->limit > 2047 ? 2047 : o->limit;
+		if (!o->limit || o->limit > LIMIT_MAX_MIB)
+			argp_error(state, "--limit is 1 to %d", LIMIT_MAX_MIB);
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The file; everything behind it is the guest's, options included. */
@@ -241,7 +243,7 @@ static void print_trap(struct vb_dpa_process *process, const struct vb_dpa_state
 		bits &= 0xffff;
 	vb_dpa_state_format(process, s, dump, sizeof(dump));
 	fprintf(stderr,
-		"verbatim-dpa-run: trap: %s pc=0x%" PRIx64 " addr=0x%" PRIx64 " insn=0x%" PRIx32
+		"verbatim dpa run: trap: %s pc=0x%" PRIx64 " addr=0x%" PRIx64 " insn=0x%" PRIx32
 		"\n",
 		vb_dpa_cause_name((enum vb_dpa_cause)s->cause), s->pc, s->tval, bits);
 	fputs(dump, stderr);
@@ -261,7 +263,7 @@ static int run_thread(struct vb_dpa_process *process, struct vb_dpa_thread *thre
 	if (!err)
 		err = vb_dpa_thread_run(thread, o->max_insns, &why);
 	if (err) {
-		fprintf(stderr, "verbatim-dpa-run: %s\n", strerror(-err));
+		fprintf(stderr, "verbatim dpa run: %s\n", strerror(-err));
 		return EXIT_REFUSED;
 	}
 	if (why == VB_DPA_WHY_TRAP)
@@ -295,12 +297,12 @@ static int run_file(struct vb_dpa *dpa, const void *elf, size_t len, const struc
 	int status, err;
 
 	if (vb_dpa_process_create(dpa, elf, len, &attr, &process, &error)) {
-		fprintf(stderr, "verbatim-dpa-run: %s: %s\n", o->args[0], error.text);
+		fprintf(stderr, "verbatim dpa run: %s: %s\n", o->args[0], error.text);
 		return EXIT_REFUSED;
 	}
 	err = vb_dpa_thread_create(process, &thread_attr, &thread);
 	if (err) {
-		fprintf(stderr, "verbatim-dpa-run: %s: cannot make a thread: %s\n", o->args[0],
+		fprintf(stderr, "verbatim dpa run: %s: cannot make a thread: %s\n", o->args[0],
 			strerror(-err));
 		status = EXIT_REFUSED;
 	} else {
@@ -311,8 +313,9 @@ static int run_file(struct vb_dpa *dpa, const void *elf, size_t len, const struc
 	return status;
 }
 
-int dpa_run_main(int argc, char **argv)
+int main(int argc, char **argv)
 {
+	static char name[] = "verbatim dpa run"; /* what the user typed, in help and errors */
 	struct options o = { .max_insns = UINT64_MAX };
 	const struct vb_config *config;
 	struct vb_dpa_attr attr = { 0 };
@@ -321,11 +324,13 @@ int dpa_run_main(int argc, char **argv)
 	void *elf;
 	int status, err;
 
+	if (argc > 0)
+		argv[0] = name;
 	argp_err_exit_status = EXIT_REFUSED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
 	elf = read_file(o.args[0], &len);
 	if (!elf) {
-		fprintf(stderr, "verbatim-dpa-run: %s: %s\n", o.args[0], strerror(errno));
+		fprintf(stderr, "verbatim dpa run: %s: %s\n", o.args[0], strerror(errno));
 		return EXIT_REFUSED;
 	}
 	config = vb_config_get();
@@ -336,7 +341,7 @@ int dpa_run_main(int argc, char **argv)
 	attr.eus = config->adapter[0].dpa_eus;
 	err = vb_dpa_create(&attr, &dpa);
 	if (err) {
-		fprintf(stderr, "verbatim-dpa-run: %s\n",
+		fprintf(stderr, "verbatim dpa run: %s\n",
 			err == -EINVAL ? "VERBATIM_DPA_SEED is not a number" : strerror(-err));
 		free(elf);
 		return EXIT_REFUSED;

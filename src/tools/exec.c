@@ -105,6 +105,24 @@ static void warn_if_privileged(const char *who, const char *path)
 			who, path);
 }
 
+/* The programs that our documents begin with: where a Debian machine has them from. */
+static const char *package_of(const char *program)
+{
+	return !strncmp(program, "ibv_", 4)  ? "ibverbs-utils"
+	       : !strncmp(program, "ib_", 3) ? "perftest"
+					     : NULL;
+}
+
+static void say_not_found(const char *who, const char *program)
+{
+	const char *package = package_of(program);
+
+	fprintf(stderr, "%s: %s: not found in PATH", who, program);
+	if (package)
+		fprintf(stderr, "; on Debian: apt-get install %s", package);
+	fprintf(stderr, "\n");
+}
+
 int tools_become(const char *who, char **program)
 {
 	char path[PATH_MAX];
@@ -118,7 +136,7 @@ int tools_become(const char *who, char **program)
 	if (err == ENOENT && found)
 		fprintf(stderr, "%s: %s: its interpreter is missing\n", who, path);
 	else if (err == ENOENT && !strchr(program[0], '/'))
-		fprintf(stderr, "%s: %s: not found in PATH\n", who, program[0]);
+		say_not_found(who, program[0]);
 	else
 		fprintf(stderr, "%s: %s: %s\n", who, program[0], strerror(err));
 	return err == ENOENT ? CMD_NOT_FOUND : CMD_CANNOT_EXEC;

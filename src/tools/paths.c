@@ -38,10 +38,11 @@ int tools_use_config(const char *who, const char *file)
 	char absolute[PATH_MAX], err[512];
 	int ret;
 
-	if (!file)
+	if (!file) {
 		file = getenv("VERBATIM_CONFIG");
-	if (!file || !*file)
-		return 0;
+		if (!file || !*file)
+			return 0;
+	}
 	ret = vb_config_read(file, &config, err, sizeof(err));
 	if (ret) {
 		fprintf(stderr, "%s: %s\n", who, err);

@@ -60,6 +60,9 @@ def check_run_refuses():
     expect(call('run'), 2, stderr='which program')
     expect(call('run', '--nonsense', 'true'), 2, stderr='unrecognized option')
     expect(call('run', '--', 'no-such-program-here'), 127, stderr='no-such-program-here: not found in PATH')
+    nowhere = {'PATH': os.path.dirname(VERBATIM)}
+    expect(call('run', 'ibv_devinfo', env=nowhere), 127, stderr='ibv_devinfo: not found in PATH.*install ibverbs-utils')
+    expect(call('run', 'ib_send_bw', env=nowhere), 127, stderr='ib_send_bw: not found in PATH.*install perftest')
     expect(call('run', '--', '/no/such/program'), 127, stderr='/no/such/program: No such file')
     expect(call('run', '--', '/etc/passwd'), 126, stderr='/etc/passwd: Permission denied')
     expect(call('run', '--', '/etc'), 126, stderr='/etc: Permission denied')
@@ -92,6 +95,12 @@ def check_config(folder):
     expect(call('run', '--config', bad, '--', 'true'), 125, stderr=message)
     expect(call('run', '--', 'true', env={'VERBATIM_CONFIG': bad}), 125, stderr=message)
     expect(call('run', '--config', folder + '/none', 'true'), 125, stderr='none: No such file')
+    expect(call('run', '--config', '', 'true'), 125, stderr='No such file')
+    expect(call('run', '--config', folder, 'true'), 125, stderr=rf'{re.escape(folder)}: Is a directory')
+    expect(call('run', '--config', '/dev/zero', 'true'), 125, stderr='/dev/zero: not a regular file')
+    pipe = os.path.join(folder, 'pipe')
+    os.mkfifo(pipe)
+    expect(call('devices', '--config', pipe), 1, stderr='pipe: not a regular file')
     # The program may change its directory: what it gets is an absolute path.
     done = call('run', '--config', 'good.conf', '--', 'sh', '-c', 'cd / && echo $VERBATIM_CONFIG', cwd=folder)
     expect(done, 0, stdout=rf'^{re.escape(os.path.realpath(good))}$')
@@ -115,6 +124,34 @@ def check_can_be_moved(folder):
     expect(call('run', 'true', program=tool), 125, stderr='libibverbs.so.1.*is the installation complete')
 
 
+def check_output_is_lost():
+    """A full or closed standard output is named, and is no success."""
+    for args in (['devices'], ['devices', '-v'], ['ps'], ['--help'], ['run', '--help'], ['--version']):
+        for where, why in (('>/dev/full', 'No space left on device'), ('>&-', 'Bad file descriptor')):
+            done = call('-c', f'exec "$0" "$@" {where}', VERBATIM, *args, program='/bin/sh')
+            expect(done, 1, stderr=rf'^verbatim.*: standard output: {why}$')
+    # What the program finds is what we found.
+    done = call('-c', '"$0" run -- sh -c "ls -d /proc/self/fd/[12]" 2>&1 >&-', VERBATIM, program='/bin/sh')
+    expect(done, 2, stdout='ls: write error: Bad file descriptor')
+
+
+def check_bare_environment():
+    for env in ({'HOME': ''}, {'LC_ALL': 'tr_TR.UTF-8', 'LANG': 'xx'}, {'TERM': 'dumb', 'COLUMNS': '-1'}):
+        expect(call('devices', env=env), 0, stdout='^mlx5_0 ')
+    done = subprocess.run([VERBATIM, 'run', '/bin/sh', '-c', 'echo "$LD_LIBRARY_PATH"'], env={}, capture_output=True,
+                          text=True, timeout=60, check=False)
+    expect(done, 0, stdout='/lib$')
+
+
+def check_log(folder):
+    log = os.path.join(folder, 'log')
+    expect(call('devices', env={'VERBATIM_LOG': 'loud'}), 0, stderr='VERBATIM_LOG=loud is not a level; allowed: error, ')
+    expect(call('devices', env={'VERBATIM_LOG_FILE': '/no/such/file'}), 0,
+           stderr='VERBATIM_LOG_FILE: /no/such/file: No such file or directory; the log goes to standard error')
+    if call('devices', env={'VERBATIM_LOG': 'info', 'VERBATIM_LOG_FILE': log}).stderr:
+        raise peers.Failure('a good VERBATIM_LOG and VERBATIM_LOG_FILE are complained of')
+
+
 def check_ps():
     expect(call('ps'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
     port = peers.Port()
@@ -131,9 +168,12 @@ def run():
     check_run_is_transparent()
     check_run_refuses()
     check_libraries()
+    check_output_is_lost()
+    check_bare_environment()
     check_ps()
     with tempfile.TemporaryDirectory() as folder:
         check_config(folder)
+        check_log(folder)
         check_can_be_moved(folder)
 
 

@@ -258,8 +258,10 @@ static void no_such_file(void **state)
 	assert_int_equal(vb_config_read("/nonexistent/verbatim.conf", &config, err, sizeof(err)),
 			 -ENOENT);
 	assert_string_equal(err, "/nonexistent/verbatim.conf: No such file or directory");
-	assert_int_equal(vb_config_read("/", &config, err, sizeof(err)), -EINVAL);
-	assert_string_equal(err, "/:0: cannot be read: Is a directory");
+	assert_int_equal(vb_config_read("/", &config, err, sizeof(err)), -EISDIR);
+	assert_string_equal(err, "/: Is a directory");
+	assert_int_equal(vb_config_read("/dev/zero", &config, err, sizeof(err)), -EINVAL);
+	assert_string_equal(err, "/dev/zero: not a regular file");
 }
 
 static void default_is_usable(void **state)

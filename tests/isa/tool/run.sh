@@ -88,6 +88,8 @@ refused "a cut file" "$dir/short"
 refused "no file" --count
 refused "a bad tier" --tier fast "$dir/exit7"
 refused "a bad number" --max-insns many "$dir/exit7"
+refused "no memory" --limit 0 "$dir/exit7"
+refused "more memory than there can be" --limit 2048 "$dir/exit7"
 
 VERBATIM_DPA_TIER=interp go --tier jit --stats "$dir/exit7"
 is "the environment forces a tier" "$status" 7

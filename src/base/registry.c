@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,11 +41,14 @@ struct slot {
 struct registry_file {
 	uint64_t magic;
 	_Atomic uint32_t next; /* where the search for an empty slot starts: reuse is put off */
-	uint32_t reserved[13];
+	uint32_t reserved0;
+	_Atomic uint64_t
+		listeners[VB_SLOTS / 64]; /* a bit per slot; set and cleared by its owner */
+	uint64_t reserved1[2];
 	struct slot slot[VB_SLOTS];
 };
 
-_Static_assert(sizeof(struct slot) == 64, "slot layout");
+_Static_assert(sizeof(struct slot) == 64 && offsetof(struct registry_file, slot) == 64, "layout");
 
 static struct {
 	int dir_fd, fd;
@@ -247,6 +251,16 @@ static int open_locked(void)
 	return -EAGAIN;
 }
 
+static void set_listener(uint32_t index, bool listens)
+{
+	_Atomic uint64_t *word = &registry.file->listeners[index / 64];
+
+	if (listens)
+		atomic_fetch_or(word, 1ull << index % 64);
+	else
+		atomic_fetch_and(word, ~(1ull << index % 64));
+}
+
 /* With the file lock held. */
 static void free_slot(uint32_t index)
 {
@@ -256,6 +270,7 @@ static void free_slot(uint32_t index)
 	segment_name(name, sizeof(name), index, slot->generation);
 	unlinkat(registry.dir_fd, name, 0);
 	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
+	set_listener(index, false);
 	atomic_store_explicit(&slot->pid, 0, memory_order_release);
 }
 
@@ -434,6 +449,17 @@ bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
 		    vb_registry_lookup(i, info))
 			return true;
 	return false;
+}
+
+void vb_registry_listen(bool listen)
+{
+	if (registry.file && registry.self.pid == getpid())
+		set_listener(registry.self.slot, listen);
+}
+
+uint64_t vb_registry_listeners(uint32_t word)
+{
+	return atomic_load_explicit(&registry.file->listeners[word], memory_order_acquire);
 }
 
 uint64_t vb_registry_space(void)

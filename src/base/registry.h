@@ -49,6 +49,13 @@ void vb_registry_release(unsigned int number);
 /* Who has it; false where nobody does. Plain loads: the process may have died. */
 bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info);
 
+/*
+ * Whether this process takes frames that others send to all. Given back by leaving, or by dying. And the processes that
+ * do, as bits of slots 64 * word and up: a plain load; one of them may have died.
+ */
+void vb_registry_listen(bool listen);
+uint64_t vb_registry_listeners(uint32_t word);
+
 /* Bytes free in the file system of the segments. */
 uint64_t vb_registry_space(void);
 

@@ -269,11 +269,12 @@ void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
 
 /* --- raw.c --- */
-enum { VB_MAX_FRAME = 9216 };
 void vb_raw_add(struct vb_qp *qp);
 void vb_raw_remove(struct vb_qp *qp);
 void vb_raw_forked(void);
 int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss);
+/* A frame from another process; what it says is not trusted. */
+void vb_raw_receive(const struct vb_pkt *pkt);
 enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov,
 			       int cnt);
 

@@ -116,7 +116,7 @@ static void qp_free(struct vb_qp *qp)
 static int alloc_raw(struct vb_qp *qp, const struct vb_qp_attr *attr)
 {
 	if (attr->type == IBV_QPT_RAW_PACKET && attr->sq_cnt) {
-		qp->frame = malloc(VB_MAX_FRAME);
+		qp->frame = malloc(VB_FRAME_MAX);
 		if (!qp->frame)
 			return -ENOMEM;
 	}

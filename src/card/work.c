@@ -244,6 +244,10 @@ static void card_receive(const struct vb_pkt *pkt)
 		vb_hbl_receive(pkt);
 		return;
 	}
+	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
+		vb_raw_receive(pkt);
+		return;
+	}
 	qp = vb_qp_find(pkt->dqpn);
 	if (!qp)
 		return;

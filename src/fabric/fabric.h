@@ -30,6 +30,9 @@ static inline uint32_t vb_qpn_slot(uint32_t qpn)
 	return (qpn >> VB_QPN_INDEX_BITS) & (VB_SLOTS - 1);
 }
 
+/* The largest frame of raw Ethernet. */
+enum { VB_FRAME_MAX = 9216 };
+
 enum vb_pkt_op {
 	VB_PKT_SEND = 1,
 	VB_PKT_WRITE,
@@ -92,6 +95,7 @@ struct vb_pkt {
 	uint64_t swap_add; /* ATOMIC response: the original value */
 	uint64_t compare;
 	const struct vb_grh *grh; /* UD only */
+	__be64 adapter;           /* RAW_PACKET only: GUID of the one that the frame is on */
 	/* Payload: the program's memory on the way out, the ring's on the way in. */
 	const struct iovec *iov;
 	uint32_t iov_cnt;
@@ -159,3 +163,6 @@ bool vb_path_alive(struct vb_path *path);
 uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
 /* True once the peer has taken all packets sent so far out of the ring. */
 bool vb_path_drained(struct vb_path *path);
+
+/* A raw frame, to every other process that listens; inside a read section. One that has no room loses it. */
+void vb_frame_send(const struct vb_pkt *pkt);

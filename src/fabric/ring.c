@@ -3,7 +3,8 @@
  * Owns the record format of the rings. See ring.h for the protocol.
  *
  *	record: header (32 bytes) | extension | payload | pad to 64
- *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams
+ *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, adapter 8 for
+ *	raw frames
  */
 #include "fabric/ring.h"
 
@@ -36,7 +37,9 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
 {
 	switch (op) {
 	case VB_PKT_SEND:
-		return transport == IBV_QPT_UD ? 40 : 0;
+		return transport == IBV_QPT_UD           ? 40
+		       : transport == IBV_QPT_RAW_PACKET ? sizeof(__be64)
+							 : 0;
 	case VB_PKT_WRITE:
 	case VB_PKT_READ:
 		return sizeof(struct reth);
@@ -115,7 +118,9 @@ static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
 		.compare = pkt->compare,
 	};
 
-	if (pkt->op == VB_PKT_SEND) {
+	if (pkt->op == VB_PKT_SEND && pkt->transport == IBV_QPT_RAW_PACKET) {
+		memcpy(to, &pkt->adapter, sizeof(pkt->adapter));
+	} else if (pkt->op == VB_PKT_SEND) {
 		memcpy(to, &pkt->grh->sgid, 16);
 		memcpy(to + 16, &pkt->grh->dgid, 16);
 		to[32] = pkt->grh->traffic_class;
@@ -131,7 +136,9 @@ static void read_extension(const uint8_t *from, struct vb_pkt *pkt, struct vb_gr
 {
 	struct atomic_eth eth;
 
-	if (pkt->op == VB_PKT_SEND) {
+	if (pkt->op == VB_PKT_SEND && pkt->transport == IBV_QPT_RAW_PACKET) {
+		memcpy(&pkt->adapter, from, sizeof(pkt->adapter));
+	} else if (pkt->op == VB_PKT_SEND) {
 		memcpy(&grh->sgid, from, 16);
 		memcpy(&grh->dgid, from + 16, 16);
 		grh->traffic_class = from[32];
@@ -230,7 +237,7 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	pkt->grh = NULL;
 	ext = extension_size(pkt->op, pkt->transport);
 	/* The header is now ours; a peer that goes on changing it cannot move what was checked. */
-	if (pkt->op >= VB_PKT_OPS || pkt->len > vb_ring_mtu(rx->size) ||
+	if (pkt->op >= VB_PKT_OPS || pkt->len > vb_ring_max(rx->size, pkt->transport) ||
 	    sizeof(*record) + ext + pkt->len > (uint64_t)commit * VB_RING_LINE)
 		return -EPROTO;
 	if (ext)

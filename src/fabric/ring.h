@@ -60,6 +60,12 @@ static inline uint32_t vb_ring_mtu(uint64_t size)
 	return (uint32_t)(size / 4 > 8192 ? 8192 : size / 4);
 }
 
+/* The same for this kind of packet. Frames are not cut: one of over 8 KiB may find no room in the smallest ring. */
+static inline uint32_t vb_ring_max(uint64_t size, uint8_t transport)
+{
+	return transport == IBV_QPT_RAW_PACKET ? VB_FRAME_MAX : vb_ring_mtu(size);
+}
+
 /* Write a packet; 0, -EAGAIN, -EFAULT (payload unreadable; nothing sent). */
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
 /* Whether everything sent was consumed. */

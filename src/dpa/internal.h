@@ -205,8 +205,10 @@ void vb_thread_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why);
 /* Run the done callback of a thread that vb_thread_idle was called for with finishing set. */
 void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why);
 
-/* Execute up to max instructions of a RUNNING thread, with its callbacks. */
-enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded);
+/* Execute max instructions of a RUNNING thread, with its callbacks; if not exact, perhaps some
+ * less (VB_CPU_EARLY). */
+enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				  bool *yielded);
 
 /* ---- ticks.c ---- */
 

@@ -467,7 +467,8 @@ static void worker_slice(struct worker *w)
 	pthread_mutex_unlock(&dpa->lock);
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);
-	why = vb_thread_execute(thread, slice, &yielded);
+	/* Only a replay depends on where a slice ends. */
+	why = vb_thread_execute(thread, slice, dpa->deterministic, &yielded);
 	if (dpa->deterministic)
 		pthread_mutex_unlock(&dpa->turn);
 	pthread_mutex_lock(&dpa->lock);

@@ -236,7 +236,8 @@ static bool after_ecall(struct vb_dpa_thread *thread, enum vb_dpa_action action,
 	}
 }
 
-static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
+static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+			       bool *yielded)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
 	struct vb_dpa_state *s = &thread->cpu.s;
@@ -245,7 +246,7 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 	enum vb_dpa_why why;
 
 	for (;;) {
-		switch (vb_cpu_run(&thread->cpu, max - (s->instret - start))) {
+		switch (vb_cpu_run(&thread->cpu, max - (s->instret - start), exact)) {
 		case VB_CPU_BUDGET:
 			return VB_DPA_WHY_BUDGET;
 		case VB_CPU_STOPPED:
@@ -268,7 +269,8 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 /* Some microseconds of guest code: how long what it polls for may wait to be brought. */
 #define POLL_PIECE 10000
 
-static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
+static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				       bool *yielded)
 {
 	const struct vb_dpa *dpa = thread->process->dpa;
 	uint64_t start = thread->cpu.s.instret, left;
@@ -276,22 +278,24 @@ static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t ma
 
 	for (;;) {
 		left = max - (thread->cpu.s.instret - start);
-		why = execute(thread, left < POLL_PIECE ? left : POLL_PIECE, yielded);
-		if (why != VB_DPA_WHY_BUDGET || *yielded || thread->cpu.s.instret - start >= max)
+		why = left > POLL_PIECE ? execute(thread, POLL_PIECE, false, yielded)
+					: execute(thread, left, exact, yielded);
+		if (why != VB_DPA_WHY_BUDGET || *yielded || left <= POLL_PIECE)
 			return why;
 		dpa->poll(dpa->poll_arg);
 	}
 }
 
-enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool *yielded)
+enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				  bool *yielded)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
 	uint64_t start = vb_dpa_ticks();
 	enum vb_dpa_why why;
 
 	*yielded = false;
-	why = thread->process->dpa->poll ? execute_polling(thread, max, yielded)
-					 : execute(thread, max, yielded);
+	why = thread->process->dpa->poll ? execute_polling(thread, max, exact, yielded)
+					 : execute(thread, max, exact, yielded);
 	if (why == VB_DPA_WHY_TRAP) {
 		thread->traps++;
 		if (ops && ops->trap)
@@ -522,7 +526,7 @@ static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t ma
 
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);
-	why = vb_thread_execute(thread, max, &yielded);
+	why = vb_thread_execute(thread, max, true, &yielded);
 	if (dpa->deterministic)
 		pthread_mutex_unlock(&dpa->turn);
 	return why;

@@ -179,11 +179,16 @@ struct vb_cpu {
 
 void vb_cpu_init(struct vb_cpu *cpu, struct vb_text *text, uint8_t *base, uint64_t limit);
 
+/* How many instructions early a run that need not be exact may end: those the translator would have
+ * to leave to the interpreter. */
+#define VB_CPU_EARLY 1024
+
 /*
- * Retire exactly max instructions unless an event comes first. Takes the translator if the text has
- * one and the interpreter for what it cannot do.
+ * Retire max instructions, exactly or at most VB_CPU_EARLY less, unless an event comes first. Takes
+ * the translator if the text has one and the interpreter for what it cannot do. A short run is
+ * always exact, so that every run gets on.
  */
-enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max);
+enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max, bool exact);
 
 /* The interpreter alone. vb_cpu_run has arranged for faults. */
 enum vb_cpu_exit vb_interp_run(struct vb_cpu *cpu, uint64_t max);

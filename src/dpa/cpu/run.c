@@ -16,6 +16,8 @@
 /* How many instructions may pass before a stop request is seen. */
 #define PIECE 20000
 
+_Static_assert(PIECE > 2 * VB_CPU_EARLY, "a piece gets on");
+
 void vb_cpu_init(struct vb_cpu *cpu, struct vb_text *text, uint8_t *base, uint64_t limit)
 {
 	memset(cpu, 0, sizeof(*cpu));
@@ -59,23 +61,26 @@ static enum vb_cpu_exit run_fault(struct vb_cpu *cpu)
 	return VB_CPU_TRAP;
 }
 
-static enum vb_cpu_exit run_pieces(struct vb_cpu *cpu, uint64_t max)
+/* Nobody sees where a piece ends, so only the last one may have to be exact. */
+static enum vb_cpu_exit run_pieces(struct vb_cpu *cpu, uint64_t max, bool exact)
 {
 	uint64_t start = cpu->s.instret;
+	uint64_t early = exact || max < 2 * VB_CPU_EARLY ? 0 : VB_CPU_EARLY;
 	enum vb_cpu_exit exit = VB_CPU_BUDGET;
 
-	while (exit == VB_CPU_BUDGET && cpu->s.instret - start < max) {
-		uint64_t piece = max - (cpu->s.instret - start);
+	while (exit == VB_CPU_BUDGET && cpu->s.instret - start < max - early) {
+		uint64_t left = max - (cpu->s.instret - start);
+		uint64_t piece = left < PIECE ? left : PIECE;
 
 		if (atomic_load_explicit(&cpu->stop, memory_order_relaxed))
 			return VB_CPU_STOPPED;
-		piece = piece < PIECE ? piece : PIECE;
-		exit = cpu->text->jit ? vb_jit_run(cpu, piece) : vb_interp_run(cpu, piece);
+		exit = cpu->text->jit ? vb_jit_run(cpu, piece, piece == left && !early)
+				      : vb_interp_run(cpu, piece);
 	}
 	return exit;
 }
 
-enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max)
+enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 {
 	struct vb_cpu *outer = vb_cpu_current;
 	enum vb_cpu_exit exit;
@@ -86,7 +91,7 @@ enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max)
 		vb_cpu_current = cpu;
 		atomic_signal_fence(memory_order_seq_cst);
 		cpu->fault = &fault;
-		exit = run_pieces(cpu, max);
+		exit = run_pieces(cpu, max, exact);
 	} else {
 		exit = run_fault(cpu);
 	}

@@ -154,12 +154,42 @@ static void test_loop_edges(void **state)
 	bed_close(&b);
 }
 
+/* Long runs are made of pieces whose ends nobody may see: the end of the run is exact all the same.
+ */
+static void test_several_pieces(void **state)
+{
+	static const unsigned ends[] = { 19999, 20000, 20001, 20575, 20577, 21024, 40000, 59424 };
+	struct bed b = { 0 };
+	int top = rv_label(&b.p);
+
+	(void)state;
+	rv_place(&b.p, top);
+	rv_emit(&b.p, OP_addi, 6, 6, 0, 3);
+	rv_emit(&b.p, OP_xor, 7, 7, 6, 0);
+	rv_emit(&b.p, OP_slli, 8, 7, 0, 1);
+	rv_jump(&b.p, 0, top);
+	bed_open(&b, NULL);
+	for (unsigned i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct rv_model m;
+
+		rv_model_init(&m, &b.p);
+		bed_reset(&b);
+		bed_state(&b)->instret = 0;
+		assert_int_equal(bed_run(&b, ends[i]), VB_DPA_WHY_BUDGET);
+		assert_int_equal(bed_state(&b)->instret, ends[i]);
+		rv_model_run(&m, ends[i]);
+		bed_same(&b, &m, "pieces");
+		rv_model_free(&m);
+	}
+	bed_close(&b);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_loop_edges),   cmocka_unit_test(test_single_steps),
 		cmocka_unit_test(test_short_pieces), cmocka_unit_test(test_long_pieces),
-		cmocka_unit_test(test_random_traps),
+		cmocka_unit_test(test_random_traps), cmocka_unit_test(test_several_pieces),
 	};
 
 	bed_main(argc, argv);

@@ -4,8 +4,8 @@
  *
  * Inside, r15 counts down from what is left minus SLACK; blocks subtract their length first and
  * only some of them look, but none gets further than SLACK past zero. The rest, up to the exact
- * end, is interpreted. So is everything without translated code, one instruction at a time until
- * there is some again.
+ * end, is interpreted where somebody asked for that end. So is everything without translated code,
+ * one instruction at a time until there is some again.
  */
 #include "dpa/cpu/jit/runtime.h"
 
@@ -14,6 +14,8 @@
 
 #define STACK_RESERVE \
 	65536 /* free below the predictor, for signal handlers of the program and for callbacks */
+
+_Static_assert(SLACK + BLOCK_MAX <= VB_CPU_EARLY, "what translated code leaves undone");
 
 /* ---- host stack ---- */
 
@@ -175,7 +177,7 @@ static bool enter(struct vb_cpu *cpu, const struct epoch *epoch, const void *cod
 	return false;
 }
 
-enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max)
+enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 {
 	struct vb_jit *jit = cpu->text->jit;
 	uint64_t end = cpu->s.instret + max;
@@ -194,7 +196,7 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max)
 		const void *code;
 
 		if (left <= SLACK + BLOCK_MAX)
-			return vb_interp_run(cpu, left);
+			return exact ? vb_interp_run(cpu, left) : VB_CPU_BUDGET;
 		code = find_code(cpu, epoch);
 		if (code && enter(cpu, epoch, code, left))
 			return (enum vb_cpu_exit)cpu->jit_exit;

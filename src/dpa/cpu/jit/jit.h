@@ -31,8 +31,8 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 		  const struct vb_jit_hints *hints, const char **why);
 void vb_jit_destroy(struct vb_text *text);
 
-/* As vb_interp_run; text->jit is set. */
-enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max);
+/* As vb_interp_run, or, if not exact, up to VB_CPU_EARLY instructions less; text->jit is set. */
+enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact);
 /* In a signal handler: if the fault is in translated code, make cpu->s exact and say true. */
 bool vb_jit_fault(struct vb_cpu *cpu, void *context);
 

@@ -15,7 +15,7 @@ void vb_jit_destroy(struct vb_text *text)
 {
 }
 
-enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max)
+enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 {
 	return vb_interp_run(cpu, max);
 }

@@ -36,7 +36,6 @@ void vb_space_destroy(struct space *space);
  */
 int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights,
 		 bool guard);
-int vb_space_protect(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
 int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
 bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
 

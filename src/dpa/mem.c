@@ -145,7 +145,7 @@ int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int
 	return err;
 }
 
-int vb_space_protect(struct space *space, uint64_t addr, uint64_t len, unsigned int rights)
+static int space_protect(struct space *space, uint64_t addr, uint64_t len, unsigned int rights)
 {
 	uint64_t first, count;
 	int err = 0;
@@ -223,7 +223,7 @@ int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t l
 {
 	if (!rights_valid(rights) || touches_text(process, addr, len))
 		return -EINVAL;
-	return vb_space_protect(&process->space, addr, len, rights);
+	return space_protect(&process->space, addr, len, rights);
 }
 
 int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len)

@@ -80,10 +80,6 @@ static inline unsigned int vb_insn_len(uint16_t low)
 
 /* Bits of the instruction at pc (16 or 32 of them), 0 if not all of it is executable. */
 uint32_t vb_text_bits(const struct vb_text *text, uint64_t pc);
-/* Decode one instruction; compressed ones become the instruction they stand for. Never fails: op is
- * ILLEGAL then. */
-void vb_decode(uint32_t bits, struct vb_insn *insn);
-const char *vb_op_name(unsigned int op);
 
 /* ---- above the limit ---- */
 
@@ -194,9 +190,6 @@ enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max, bool exact);
 enum vb_cpu_exit vb_interp_run(struct vb_cpu *cpu, uint64_t max);
 /* Handler labels by enum vb_op; [0] 4-byte, [1] compressed form. */
 const void *vb_interp_handler(unsigned int op, bool compressed);
-
-/* Set the trap that the instruction at s.pc raises with the access that just faulted. */
-void vb_cpu_fault_decode(struct vb_cpu *cpu);
 
 /* Install the SIGSEGV and SIGBUS handlers once per process, in front of earlier ones. */
 int vb_signal_install(void);

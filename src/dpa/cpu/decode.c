@@ -18,12 +18,10 @@
 enum format { FMT_R, FMT_I, FMT_S, FMT_B, FMT_U, FMT_J, FMT_H, FMT_W, FMT_F, FMT_N };
 
 static const struct {
-	const char *name;
 	enum format format;
 	uint32_t match, mask;
 } table[] = {
-#define INSN(name, text, format, match, mask, semantics) \
-	[VB_OP_##name] = { text, FMT_##format, match, mask },
+#define INSN(name, format, match, mask, semantics) [VB_OP_##name] = { FMT_##format, match, mask },
 #include "dpa/cpu/insns.h"
 #undef INSN
 };
@@ -51,11 +49,6 @@ static void buckets_fill(void)
 				buckets[b][n++] = (uint8_t)op;
 		buckets[b][n] = VB_OP_ILLEGAL;
 	}
-}
-
-const char *vb_op_name(unsigned int op)
-{
-	return op < VB_OP_COUNT ? table[op].name : "?";
 }
 
 /* ---- compressed instructions ---- */
@@ -268,7 +261,8 @@ static unsigned int find_op(uint32_t bits)
 	return *candidate;
 }
 
-void vb_decode(uint32_t bits, struct vb_insn *insn)
+/* Compressed instructions become the instruction they stand for. Never fails: op is ILLEGAL then. */
+static void decode(uint32_t bits, struct vb_insn *insn)
 {
 	bool compressed = (bits & 3) != 3;
 	unsigned int op, rd, rs1, rs2;
@@ -342,9 +336,9 @@ static void text_decode(struct vb_text *text)
 			continue;
 		memcpy(&low, text->base + pc, 2);
 		if (vb_insn_len(low) == 2)
-			vb_decode(low, &text->insns[i]);
+			decode(low, &text->insns[i]);
 		else if (end - pc >= 4 || range_end(text, pc + 2))
-			vb_decode(vb_text_bits(text, pc), &text->insns[i]);
+			decode(vb_text_bits(text, pc), &text->insns[i]);
 	}
 	/* Straight-line code that runs off the end arrives at one of these, whatever the last
 	 * length was. */

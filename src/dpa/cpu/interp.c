@@ -198,7 +198,7 @@ INTERP_ATTR static enum vb_cpu_exit interp(struct vb_cpu *cpu, uint64_t max,
 					   const void *const **labels)
 {
 	static const void *const handlers[] = {
-#define INSN(name, text, format, match, mask, semantics) &&four_##name, &&two_##name,
+#define INSN(name, format, match, mask, semantics) &&four_##name, &&two_##name,
 #include "dpa/cpu/insns.h"
 #undef INSN
 	};
@@ -224,19 +224,19 @@ INTERP_ATTR static enum vb_cpu_exit interp(struct vb_cpu *cpu, uint64_t max,
 	DISPATCH();
 
 #define LEN 4
-#define INSN(name, text_, format, match, mask, semantics) \
-	four_##name : semantics;                          \
-	left--;                                           \
-	ip += LEN / 2;                                    \
+#define INSN(name, format, match, mask, semantics) \
+	four_##name : semantics;                   \
+	left--;                                    \
+	ip += LEN / 2;                             \
 	DISPATCH();
 #include "dpa/cpu/insns.h"
 #undef INSN
 #undef LEN
 #define LEN 2
-#define INSN(name, text_, format, match, mask, semantics) \
-	two_##name : semantics;                           \
-	left--;                                           \
-	ip += LEN / 2;                                    \
+#define INSN(name, format, match, mask, semantics) \
+	two_##name : semantics;                    \
+	left--;                                    \
+	ip += LEN / 2;                             \
 	DISPATCH();
 #include "dpa/cpu/insns.h"
 #undef INSN

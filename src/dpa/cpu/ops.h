@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum vb_op {
-#define INSN(name, text, format, match, mask, semantics) VB_OP_##name,
+#define INSN(name, format, match, mask, semantics) VB_OP_##name,
 #include "dpa/cpu/insns.h"
 #undef INSN
 	VB_OP_COUNT

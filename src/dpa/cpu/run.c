@@ -38,7 +38,8 @@ uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret)
 	return (uint64_t)now.tv_sec * VB_DPA_CLOCK_HZ + (uint64_t)now.tv_nsec * 9 / 5;
 }
 
-void vb_cpu_fault_decode(struct vb_cpu *cpu)
+/* Set the trap that the instruction at s.pc raises with the access that just faulted. */
+static void set_trap(struct vb_cpu *cpu)
 {
 	const struct vb_insn *insn = &cpu->text->insns[(cpu->s.pc - cpu->text->lo) / 2];
 	bool load = (insn->op >= VB_OP_LB && insn->op <= VB_OP_LWU) || insn->op == VB_OP_LR_W ||
@@ -57,7 +58,7 @@ static enum vb_cpu_exit run_fault(struct vb_cpu *cpu)
 		cpu->s.pc = cpu->text->lo + 2 * (uint64_t)(cpu->ip - cpu->text->insns);
 		cpu->s.instret = cpu->interp_end - cpu->left;
 	}
-	vb_cpu_fault_decode(cpu);
+	set_trap(cpu);
 	return VB_CPU_TRAP;
 }
 

@@ -177,8 +177,9 @@ struct vb_cq_attr {
 	bool ignore_overrun;
 	bool collapsed;    /* every CQE goes to the first entry */
 	bool always_armed; /* every CQE notifies */
-	bool iterations;   /* mlx5: CQEs carry the number of the turn of the ring */
-	void *cookie;      /* handed to notify and to events */
+	bool compressed; /* mlx5: CQEs carry the number of the turn of the ring, and come in arrays where they can */
+	uint8_t mini_format; /* of compressed receives: mini_cqe_res_format of the mlx5 CQ context */
+	void *cookie;        /* handed to notify and to events */
 	/* Called once per arming when a matching CQE was written; any thread, must not call back into the card. */
 	void (*notify)(void *cookie);
 	/* Where set, events of this CQ come here and not to the device; the same rules. */

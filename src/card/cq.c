@@ -18,6 +18,8 @@
 
 enum { CI_MASK = 0xffffff };
 
+static void ring(struct vb_alarm *alarm);
+
 static struct vb_ids cq_numbers = VB_IDS_INIT(1, 1 << 16);
 
 /* By number, for doorbells that name one. */
@@ -58,16 +60,15 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	int64_t number;
 
 	if (!attr->buf || !attr->dbr || !attr->cqe_cnt || (attr->cqe_cnt & (attr->cqe_cnt - 1)) ||
-	    !size_is_valid(dev->adapter, attr->cqe_size))
+	    !size_is_valid(dev->adapter, attr->cqe_size) ||
+	    (attr->compressed && !vb_adapter_codec(dev->adapter)->minis))
 		return -EINVAL;
 	number = vb_ids_take(&cq_numbers, dev->adapter->max_cq);
 	if (number < 0)
 		return (int)number;
 	cq = aligned_alloc(64, (sizeof(*cq) + 63) & ~(size_t)63);
-	if (!cq) {
-		vb_ids_give(&cq_numbers, (uint32_t)number);
-		return -ENOMEM;
-	}
+	if (!cq)
+		goto give_number;
 	*cq = (struct vb_cq){
 		.dev = dev,
 		.number = (uint32_t)number,
@@ -77,10 +78,16 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	};
 	cq->attr.buf = content(cq, attr->buf);
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
-	cq->turn_mask = attr->iterations ? 0xff : 0;
+	cq->turn_mask = attr->compressed ? 0xff : 0;
 	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
-	cq->alarm.ring = vb_cq_ring;
+	cq->alarm.ring = ring;
 	cq->special = is_special(cq);
+	/* A collapsed CQ has one entry, and shows what was last. */
+	if (attr->compressed && !attr->collapsed) {
+		cq->minis = vb_minis_new(attr);
+		if (!cq->minis)
+			goto free_cq;
+	}
 	if (attr->always_armed) {
 		cq->arm = VB_ARM_ANY;
 		vb_fabric_armed(1);
@@ -89,6 +96,12 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	atomic_fetch_add(&dev->objects, 1);
 	*out = cq;
 	return 0;
+
+free_cq:
+	free(cq);
+give_number:
+	vb_ids_give(&cq_numbers, (uint32_t)number);
+	return -ENOMEM;
 }
 
 int vb_cq_destroy(struct vb_cq *cq)
@@ -111,6 +124,7 @@ int vb_cq_destroy(struct vb_cq *cq)
 		atomic_fetch_sub(&cq->dev->objects, 1);
 	}
 	vb_ids_give(&cq_numbers, cq->number);
+	vb_minis_free(cq->minis);
 	free(cq);
 	return 0;
 }
@@ -159,6 +173,13 @@ static bool index_behind(uint32_t a, uint32_t b)
 	return (int32_t)((a - b) << 8) > 0;
 }
 
+/* The lock is held: an event is due, and what it announces must be in the ring. */
+static void complete_ring(struct vb_cq *cq)
+{
+	if (cq->minis)
+		vb_minis_write(cq);
+}
+
 /* --- CQs that are always armed or moderated: the lock is held, arm is not VB_ARM_NONE --------------------------- */
 
 /* Whether the CQEs that wait make an event now. If not, and if time will, the alarm is set. */
@@ -181,6 +202,7 @@ static bool is_due(struct vb_cq *cq)
 
 static void announce(struct vb_cq *cq)
 {
+	complete_ring(cq);
 	if (!cq->attr.always_armed)
 		cq->arm = VB_ARM_NONE;
 	cq->announced_pi = cq->base = cq->pi;
@@ -223,6 +245,15 @@ static void notify(struct vb_cq *cq)
 		cq->attr.notify(cq->attr.cookie);
 }
 
+static void write_cqe(struct vb_cq *cq, struct vb_completion *completion)
+{
+	uint32_t at = cq->pi & cq->slots;
+
+	completion->turn = (uint8_t)(cq->pi >> cq->turn_shift) & cq->turn_mask;
+	cq->codec->completion((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size, completion,
+			      cq->pi & cq->attr.cqe_cnt);
+}
+
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 {
 	bool fire = false, overrun = false;
@@ -235,13 +266,12 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		overrun = !cq->overrun;
 		cq->overrun = true;
 	} else {
-		uint32_t at = cq->pi & cq->slots;
-
-		completion->turn = (uint8_t)(cq->pi >> cq->turn_shift) & cq->turn_mask;
-		cq->codec->completion((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size,
-				      completion, cq->pi & cq->attr.cqe_cnt);
+		if (!cq->minis || !vb_minis_add(cq, completion))
+			write_cqe(cq, completion);
 		cq->pi++;
 		fire = ends_arming(cq, completion);
+		if (fire)
+			complete_ring(cq);
 	}
 	vb_unlock(&cq->lock);
 	if (fire)
@@ -266,6 +296,7 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
 	fire = index_behind(last, ci) && index_behind(last, cq->announced_pi);
 	if (fire) {
+		complete_ring(cq);
 		cq->arm = VB_ARM_NONE;
 		cq->announced_pi = cq->pi;
 		cq->sn++;
@@ -337,7 +368,7 @@ void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
 }
 
 /* The time of a moderated CQ is over, unless CQEs have put it off. */
-void vb_cq_ring(struct vb_alarm *alarm)
+static void ring(struct vb_alarm *alarm)
 {
 	struct vb_cq *cq = (struct vb_cq *)((char *)alarm - offsetof(struct vb_cq, alarm));
 	bool fire = false;
@@ -392,7 +423,7 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 	uint32_t ci, unpolled;
 	int ret = 0;
 
-	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed)
+	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed || cq->minis)
 		return -EINVAL;
 	vb_card_enter();
 	vb_lock(&cq->lock);

@@ -57,6 +57,7 @@ struct vb_cq {
 	_Atomic uint32_t refs;
 	struct vb_cq_attr attr;
 	const struct vb_codec *codec;
+	struct vb_minis *minis; /* compressed completions (compress.c); NULL: never compressed */
 	_Alignas(64) struct vb_lock lock;
 	uint32_t pi;
 	uint32_t slots;        /* mask of the entries in use: one only, where CQEs are collapsed */
@@ -233,11 +234,47 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn);
 struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
 
-void vb_cq_ring(struct vb_alarm *alarm);
-
 static inline bool vb_cq_armed(struct vb_cq *cq)
 {
 	return atomic_load_explicit(&cq->arm, memory_order_relaxed) != VB_ARM_NONE;
+}
+
+/* --- compress.c --- */
+extern _Atomic uint32_t vb_compressing; /* CQs that compress; without one there are no bursts */
+struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr);
+void vb_minis_free(struct vb_minis *minis);
+/* The CQ's lock is held: */
+/* Take the completion that gets index pi into an array. False: it is to be written as a CQE, and may be a title. */
+bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion);
+void vb_minis_write(struct vb_cq *cq); /* what waits, into the ring */
+
+/*
+ * A burst of this thread: what completes in between belongs together. It is begun and ended in one read section, with
+ * no CQ's lock held; where bursts are nested, the first end ends all.
+ */
+extern __thread bool vb_burst_open;
+void vb_burst_close(void);
+void vb_burst_pause(void);
+
+static inline void vb_burst_begin(void)
+{
+	if (__builtin_expect(atomic_load_explicit(&vb_compressing, memory_order_relaxed), 0))
+		vb_burst_open = true;
+}
+
+static inline void vb_burst_end(void)
+{
+	if (__builtin_expect(vb_burst_open, 0))
+		vb_burst_close();
+}
+
+/* So many bytes are moved next: what is complete does not wait for a long copy. */
+static inline void vb_burst_before(uint64_t bytes)
+{
+	enum { LONG_COPY = 4096 };
+
+	if (__builtin_expect(bytes > LONG_COPY, 0) && vb_burst_open)
+		vb_burst_pause();
 }
 
 /* --- srq.c --- */

@@ -586,6 +586,7 @@ static enum step execute(struct vb_qp *qp)
 			return WAIT;
 		break;
 	}
+	vb_burst_before(wr->len);
 	if (qp->type < IBV_QPT_UD)
 		return send_connected(qp);
 	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_frame(qp);
@@ -634,10 +635,12 @@ static void find_posted(struct vb_qp *qp)
 
 static void run_rung(struct vb_qp *qp)
 {
+	vb_burst_begin();
 	vb_requester_run(qp);
 	vb_unlock(&qp->sq.lock);
 	if (vb_card_sink.pending() == VB_PENDING_RUNNABLE)
 		vb_card_sink.work();
+	vb_burst_end();
 	vb_read_unlock();
 }
 

@@ -251,10 +251,12 @@ static void card_receive(const struct vb_pkt *pkt)
 	qp = vb_qp_find(pkt->dqpn);
 	if (!qp)
 		return;
+	vb_burst_begin();
 	if (pkt->op >= VB_PKT_ACK) {
 		vb_requester_receive(qp, pkt);
 		return;
 	}
+	vb_burst_before(pkt->len);
 	/*
 	 * Who waits for events sees the order of completions and expects its own before the answer; who polls looks
 	 * for the answer, and gets it first.
@@ -265,6 +267,11 @@ static void card_receive(const struct vb_pkt *pkt)
 	vb_responder_receive(qp, pkt, NULL, NULL);
 	if (!waited_for)
 		take_acknowledgement(qp, pkt);
+}
+
+static void card_received(void)
+{
+	vb_burst_end();
 }
 
 /* A forked child has none of its parent's queue pairs. */
@@ -280,6 +287,7 @@ static void card_forked(void)
 const struct vb_sink vb_card_sink = {
 	.forked = card_forked,
 	.receive = card_receive,
+	.received = card_received,
 	.work = card_work,
 	.pending = card_pending,
 };

@@ -118,6 +118,8 @@ enum vb_pending { VB_PENDING_NONE, VB_PENDING_BLOCKED, VB_PENDING_RUNNABLE };
 struct vb_sink {
 	/* A packet arrived; runs in a read section, in whatever thread made progress. */
 	void (*receive)(const struct vb_pkt *pkt);
+	/* That was the last one for now; in the same read section and thread. */
+	void (*received)(void);
 	/* Due work of queues; returns the time (ns) of the next timer, UINT64_MAX for none. */
 	uint64_t (*work)(void);
 	/* Whether work() would find something: blocked work waits for room in a ring. */

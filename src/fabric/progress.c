@@ -111,6 +111,8 @@ static bool drain(struct vb_peer *peer)
 		fabric.sink->receive(&pkt);
 		wake |= vb_ring_next(&peer->rx);
 	}
+	if (n)
+		fabric.sink->received();
 	vb_ring_release(&peer->rx);
 	vb_unlock(&peer->rx_lock);
 	if (n < BURST && ret < 0) {

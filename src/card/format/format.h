@@ -88,6 +88,13 @@ struct vb_completion {
 	uint16_t frame_checksum;
 };
 
+/* What a compressed CQE says by itself; an array of them fills one CQE. */
+enum { VB_MINI_MAX = 7 };
+
+struct vb_mini {
+	uint8_t bytes[8];
+};
+
 struct vb_codec {
 	/*
 	 * Decode the send WQE at block index of a ring of so many blocks of 1 << shift bytes; 0 or -EINVAL (then index,
@@ -112,6 +119,15 @@ struct vb_codec {
 	uint16_t (*next)(const void *wqe);
 	/* Write a CQE; the owner bit last, with release order. */
 	void (*completion)(void *cqe, const struct vb_completion *completion, bool owner);
+	/* Compression; NULL where the format has none. */
+	/* Whether title and the mini CQE say all of a CQE that comes so many behind its title. */
+	bool (*mini)(const void *title, const void *cqe, uint16_t behind, uint8_t format,
+		     struct vb_mini *mini);
+	/* Write an array of mini CQEs; the turn of the ring last, with release order. */
+	void (*minis)(void *cqe, const struct vb_mini *minis, uint8_t count, uint8_t turn,
+		      bool owner);
+	/* The entry is not of this turn or a later one, whatever it says. */
+	void (*skipped)(void *cqe, uint8_t turn);
 };
 
 extern const struct vb_codec vb_codec_mlx5;

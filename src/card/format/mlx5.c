@@ -207,6 +207,16 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 	return c->flags & VB_WR_INVALIDATE ? MLX5_CQE_RESP_SEND_INV : MLX5_CQE_RESP_SEND;
 }
 
+static void publish(struct mlx5_cqe64 *cqe, uint8_t op_own, uint8_t turn)
+{
+	/*
+	 * Pairs with the acquire of whoever reads the owner bit; then of whoever reads the turn in the signature's
+	 * place instead, and the opcode after it.
+	 */
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->op_own, op_own, memory_order_release);
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, turn, memory_order_release);
+}
+
 static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 {
 	struct mlx5_cqe64 *cqe = to;
@@ -228,12 +238,75 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 		err->vendor_err_synd = 0;
 		err->syndrome = syndromes[c->status];
 	}
-	/*
-	 * Pairs with the acquire of whoever reads the owner bit; then of whoever reads the turn in the signature's
-	 * place instead, and the opcode after it.
-	 */
-	atomic_store_explicit((_Atomic uint8_t *)&cqe->op_own, op_own, memory_order_release);
-	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, c->turn, memory_order_release);
+	publish(cqe, op_own, c->turn);
+}
+
+/* --- compressed CQEs ------------------------------------------------------------------------------------------------ */
+
+/*
+ *	mini CQE of a send:     | wqe_counter 16 | opcode of the WQE 8 | 0      | byte_cnt 32 |
+ *	     ... of a receive:  | rss_hash_result 32                            | byte_cnt 32 |    HASH
+ *	                        | check_sum 16   | 0                            | byte_cnt 32 |    CHECKSUM
+ *	                        | check_sum 16   | wqe_counter 16               | byte_cnt 32 |    CHECKSUM_STRIDE
+ *
+ * The rest is the title's, and receives take consecutive WQEs. The other formats of receives are not compressed.
+ */
+enum mini_format { MINI_HASH = 0, MINI_CHECKSUM = 1, MINI_CHECKSUM_STRIDE = 3 };
+
+/* Of a CQE; <infiniband/mlx5dv.h> has no names for these. */
+enum { RSS_HASH_RESULT = 12, CHECK_SUM = 22, FORMAT_COMPRESSED = 3 };
+
+/* Move a field of the CQE into the mini CQE: what is left in the CQE is the title's. */
+static void move_field(uint8_t *to, uint8_t *cqe, const uint8_t *title, size_t at, size_t size)
+{
+	memcpy(to, cqe + at, size);
+	memcpy(cqe + at, title + at, size);
+}
+
+static bool mlx5_mini(const void *title, const void *from, uint16_t behind, uint8_t format,
+		      struct vb_mini *mini)
+{
+	const struct mlx5_cqe64 *first = title;
+	struct mlx5_cqe64 cqe = *(const struct mlx5_cqe64 *)from;
+	uint8_t *bytes = (uint8_t *)&cqe, *to = mini->bytes;
+	uint8_t opcode = cqe.op_own >> 4;
+
+	if (opcode == MLX5_CQE_REQ_ERR || opcode == MLX5_CQE_RESP_ERR)
+		return false;
+	*mini = (struct vb_mini){ 0 };
+	move_field(to + 4, bytes, title, offsetof(struct mlx5_cqe64, byte_cnt), 4);
+	if (opcode == MLX5_CQE_REQ) {
+		move_field(to, bytes, title, offsetof(struct mlx5_cqe64, wqe_counter), 2);
+		move_field(to + 2, bytes, title, offsetof(struct mlx5_cqe64, sop_drop_qpn), 1);
+		return !memcmp(&cqe, title, sizeof(cqe));
+	}
+	if (be16toh(cqe.wqe_counter) != (uint16_t)(be16toh(first->wqe_counter) + behind))
+		return false;
+	if (format == MINI_CHECKSUM_STRIDE)
+		memcpy(to + 2, &cqe.wqe_counter, 2);
+	cqe.wqe_counter = first->wqe_counter;
+	if (format == MINI_HASH)
+		move_field(to, bytes, title, RSS_HASH_RESULT, 4);
+	else if (format == MINI_CHECKSUM || format == MINI_CHECKSUM_STRIDE)
+		move_field(to, bytes, title, CHECK_SUM, 2);
+	else
+		return false;
+	return !memcmp(&cqe, title, sizeof(cqe));
+}
+
+static void mlx5_minis(void *to, const struct vb_mini *minis, uint8_t count, uint8_t turn,
+		       bool owner)
+{
+	memcpy(to, minis, count * sizeof(*minis));
+	publish(to, (uint8_t)((count - 1) << 4 | FORMAT_COMPRESSED << 2 | owner), turn);
+}
+
+static void mlx5_skipped(void *to, uint8_t turn)
+{
+	struct mlx5_cqe64 *cqe = to;
+
+	/* Seen with the next entry that is published. */
+	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, turn, memory_order_relaxed);
 }
 
 const struct vb_codec vb_codec_mlx5 = {
@@ -243,4 +316,7 @@ const struct vb_codec vb_codec_mlx5 = {
 	.receive = mlx5_receive,
 	.next = mlx5_next,
 	.completion = mlx5_completion,
+	.mini = mlx5_mini,
+	.minis = mlx5_minis,
+	.skipped = mlx5_skipped,
 };

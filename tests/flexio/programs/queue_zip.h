@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* What both halves of queue_zip know: a consumer of CQEs, and what it saw. */
+#pragma once
+
+#include "queue_work.h"
+
+enum { ZIP_SEEN = 64 };
+
+/* A CQ that is read, with the entry that mini CQEs belong to. */
+struct zip_cq {
+	struct work_cq cq;
+	uint32_t compressed;
+	uint32_t behind; /* mini CQEs since the title */
+	struct work_cqe title;
+	uint64_t arrays; /* entries with mini CQEs */
+	uint64_t seen;
+	struct work_cqe cqes[ZIP_SEEN]; /* the last ones */
+};
+
+/* A burst of sends, rung at once. */
+struct zip_burst {
+	struct zip_cq send, recv;
+	struct work_qp from, to;
+	uint64_t buffers;
+	uint32_t size, lkey;
+	uint32_t nops;
+	uint32_t sends, receives; /* completions to wait for */
+	uint32_t spare;
+	struct work_op ops[WORK_OPS];
+};
+
+/* An event handler that reads compressed completions. */
+struct zip_handler {
+	struct zip_cq recv;
+	struct work_qp qp;
+	uint64_t buffers;
+	uint32_t size, lkey;
+	uint64_t bytes, handled;
+};

@@ -116,8 +116,8 @@ struct hbldv_port_ex_attr {
 struct hbldv_query_port_attr {
 	uint32_t max_num_of_qps;
 	uint32_t num_allocated_qps;
-	uint32_t max_allocated_qp_num;
-	uint32_t max_cq_size; /* entries */
+	uint32_t max_allocated_qp_num; /* the highest of their numbers; 0: none */
+	uint32_t max_cq_size;          /* bytes */
 	uint32_t reserved0;
 	uint32_t reserved1;
 	uint32_t reserved2;

@@ -232,7 +232,7 @@ static void set_port_refuses(void **state)
 static void query_port(void **state)
 {
 	struct hbldv_query_port_attr port;
-	struct end end;
+	struct end end, second;
 
 	set_port(&dev, 2);
 	assert_int_equal(hbldv_query_port(dev.context, 2, NULL), EINVAL);
@@ -243,15 +243,23 @@ static void query_port(void **state)
 	assert_int_equal(port.max_num_of_qps, 600);
 	assert_int_equal(port.num_allocated_qps, 1);
 	assert_int_equal(port.max_allocated_qp_num, end.q.qp_num);
-	assert_int_equal(port.max_cq_size, 8192);
+	assert_int_equal(port.max_cq_size, 8192 * 16); /* bytes, as cq_size of a CQ */
 	assert_int_equal(port.max_num_of_cqs, 14);
 	assert_int_equal(port.max_num_of_usr_fifos, 30);
 	assert_int_equal(port.max_num_of_encaps, 1);
 	assert_int_equal(port.nic_phys_port_idx, 1);
 	assert_int_equal(port.advanced, 1);
+	/* The highest number is that of QPs which are there. */
+	hbl_end_create(&second, &dev, &(struct end_attr){ .port = 2 });
+	assert_int_equal(hbldv_query_port(dev.context, 2, &port), 0);
+	assert_int_equal(port.max_allocated_qp_num, second.q.qp_num);
+	hbl_end_destroy(&second);
+	assert_int_equal(hbldv_query_port(dev.context, 2, &port), 0);
+	assert_int_equal(port.max_allocated_qp_num, end.q.qp_num);
 	hbl_end_destroy(&end);
 	assert_int_equal(hbldv_query_port(dev.context, 2, &port), 0);
 	assert_int_equal(port.num_allocated_qps, 0);
+	assert_int_equal(port.max_allocated_qp_num, 0);
 }
 
 /* --- completion queues ------------------------------------------------------------------------------------------ */
@@ -365,6 +373,10 @@ static void verbs_without_data_path(void **state)
 	assert_int_equal(ibv_dealloc_pd(dev.pd), EBUSY);
 	assert_int_equal(ibv_destroy_cq(end.req.ibv), EBUSY);
 	hbl_end_destroy(&end);
+	/* Given back, it can be had again. */
+	assert_int_equal(ibv_dealloc_pd(dev.pd), 0);
+	dev.pd = ibv_alloc_pd(dev.context);
+	assert_non_null(dev.pd);
 }
 
 static void plain_open(void **state)
@@ -626,6 +638,10 @@ static void encap(void **state)
 		assert_null(hbldv_create_encap(dev.context, &bad));
 		assert_int_equal(errno, EINVAL);
 	}
+	bad = attr;
+	bad.tnl_hdr_ptr = 4096; /* nobody's memory */
+	assert_null(hbldv_create_encap(dev.context, &bad));
+	assert_int_equal(errno, EFAULT);
 	one = hbldv_create_encap(dev.context, &attr);
 	assert_non_null(one);
 	assert_null(hbldv_create_encap(dev.context, &attr)); /* one per port */

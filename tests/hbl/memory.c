@@ -159,7 +159,7 @@ static void refusals(void **state)
 	union hl_mem_args args = { .in.op = 77 };
 	uint64_t handle, va;
 	int file = open("/dev/null", O_RDONLY);
-	char *gone;
+	char *gone, *only_read;
 
 	assert_int_equal(call(&args), ENOTTY);
 	assert_int_equal(alloc(0, &handle), EINVAL);
@@ -170,13 +170,26 @@ static void refusals(void **state)
 	assert_int_equal(map_host((void *)-4096, 65536, 0, &va), EINVAL);
 	gone = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_int_equal(map_host(gone, 8192, 0, &va), EFAULT);
+	only_read = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_int_equal(unmap(0), EINVAL);
 	assert_int_equal(ioctl(fd, HL_IOCTL_MEMORY, NULL), -1);
 	assert_int_equal(errno, EFAULT);
+	assert_int_equal(ioctl(fd, HL_IOCTL_MEMORY, gone), -1);
+	assert_int_equal(errno, EFAULT);
+	/* Arguments that can be read but not written: nothing happens. */
+	((union hl_mem_args *)only_read)->in =
+		(struct hl_mem_in){ .op = HL_MEM_OP_ALLOC, .alloc.mem_size = 4096 };
+	mprotect(only_read, 4096, PROT_READ);
+	assert_int_equal(ioctl(fd, HL_IOCTL_MEMORY, only_read), -1);
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(alloc(4096, &handle), 0);
+	assert_int_equal(release(handle - 4096), EINVAL);
+	assert_int_equal(release(handle), 0);
 	assert_int_equal(ioctl(file, HL_IOCTL_MEMORY, &args), -1);
 	assert_int_equal(errno, ENOTTY);
 	assert_int_equal(ioctl(fd, 12345, &args), -1);
 	munmap(gone, 8192);
+	munmap(only_read, 4096);
 	close(file);
 }
 

@@ -105,6 +105,13 @@ static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
 		 config->generation == VB_GAUDI3 ? "gaudi3" : "gaudi2");
 }
 
+/* As the driver of the hardware: who has read the event finds the state in the handle. */
+static void async_event(struct ibv_async_event *event)
+{
+	if (event->event_type == IBV_EVENT_QP_FATAL || event->event_type == IBV_EVENT_QP_REQ_ERR)
+		event->element.qp->state = IBV_QPS_ERR;
+}
+
 static struct vb_hbl *device(struct ibv_context *context)
 {
 	return to_context(context)->hbl;
@@ -139,6 +146,7 @@ static const struct api_driver hbl_driver = {
 	.modify_qp = hbl_qp_modify,
 	.query_qp = hbl_qp_query,
 	.destroy_qp = hbl_qp_destroy,
+	.async_event = async_event,
 };
 
 const struct api_format api_format_hbl = {

@@ -102,6 +102,8 @@ struct api_driver {
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
 	int (*destroy_qp)(struct ibv_qp *qp);
+	/* ibv_get_async_event() is about to hand this out. */
+	void (*async_event)(struct ibv_async_event *event);
 };
 
 struct api_context {

@@ -50,7 +50,7 @@ enum vb_hbl_op {
 	VB_HBL_OP_FETCH_ADD_SILENT, /* nothing does */
 };
 
-enum { VB_HBL_DIMENSIONS = 4, VB_HBL_INLINE_MAX = 48, VB_HBL_RWQE_SIZE = 16, VB_HBL_CQE_SIZE = 16 };
+enum { VB_HBL_DIMENSIONS = 4, VB_HBL_INLINE_MAX = 48, VB_HBL_RWQE_SIZE = 16 };
 
 /* Completion types, a bit mask. */
 enum { VB_HBL_COMPLETE_SOB = 1, VB_HBL_COMPLETE_CQ = 2 };

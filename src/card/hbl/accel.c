@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/fault.h"
+
 #define DRM_HL_MEMORY  _IOWR('d', 0x45, union hl_mem_args)
 #define MEM_FORCE_HINT 0x8
 
@@ -28,33 +30,39 @@ static int map(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_
 				 va);
 }
 
-static int memory_ioctl(struct vb_hbl_memory *memory, union hl_mem_args *args)
+/* result: the handle or the address, where the operation has one. */
+static int operate(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *result)
 {
-	const struct hl_mem_in in = args->in;
-	uint64_t result = 0;
-	int ret;
-
-	switch (in.op) {
+	switch (in->op) {
 	case HL_MEM_OP_ALLOC:
-		if (in.alloc.page_size & (in.alloc.page_size - 1))
+		if (in->alloc.page_size & (in->alloc.page_size - 1))
 			return -EINVAL;
-		ret = vb_hbl_memory_alloc(memory, in.alloc.mem_size, &result);
-		break;
+		return vb_hbl_memory_alloc(memory, in->alloc.mem_size, result);
 	case HL_MEM_OP_FREE:
-		return vb_hbl_memory_free(memory, in.free.handle);
+		return vb_hbl_memory_free(memory, in->free.handle);
 	case HL_MEM_OP_MAP:
-		ret = map(memory, &in, &result);
-		break;
+		return map(memory, in, result);
 	case HL_MEM_OP_UNMAP:
-		return vb_hbl_memory_unmap(memory, in.unmap.device_virt_addr);
+		return vb_hbl_memory_unmap(memory, in->unmap.device_virt_addr);
 	default:
 		return -ENOTTY;
 	}
-	if (!ret) {
-		memset(args, 0, sizeof(*args));
-		args->out.device_virt_addr = result; /* and .handle: the same place */
-	}
-	return ret;
+}
+
+/* The arguments are the program's: copied in and out as by a kernel, and known to be writable before anything is done. */
+static int memory_ioctl(struct vb_hbl_memory *memory, union hl_mem_args *args)
+{
+	union hl_mem_args copy, answer = { 0 };
+	uint64_t result = 0;
+	int ret;
+
+	if (vb_fault_copy(&copy, args, sizeof(copy)) || vb_fault_copy(args, &copy, sizeof(copy)))
+		return -EFAULT;
+	ret = operate(memory, &copy.in, &result);
+	if (ret || !result)
+		return ret;
+	answer.out.device_virt_addr = result; /* and .handle: the same place */
+	return vb_fault_copy(args, &answer, sizeof(answer));
 }
 
 int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg)
@@ -69,7 +77,7 @@ int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg)
 	hbl = vb_hbl_lock_fd(fd);
 	if (!hbl)
 		return -ENOTTY;
-	ret = arg ? memory_ioctl(&hbl->memory, arg) : -EFAULT;
+	ret = memory_ioctl(&hbl->memory, arg);
 	vb_hbl_unlock();
 	return ret;
 }

@@ -421,6 +421,16 @@ int vb_hbl_port_setup(struct vb_hbl *hbl, const struct vb_hbl_port_attr *attr)
 	return ret;
 }
 
+/* The device's mutex held. */
+static uint32_t highest_qpn(const struct vb_hbl_port *port)
+{
+	uint32_t qpn = port->ready ? VB_HBL_MAX_QPN : 0;
+
+	while (qpn && !atomic_load_explicit(&port->qps[qpn], memory_order_relaxed))
+		qpn--;
+	return qpn;
+}
+
 int vb_hbl_port_query(struct vb_hbl *hbl, uint32_t number, struct vb_hbl_port_info *info)
 {
 	struct vb_hbl_port *port = vb_hbl_port(hbl, number);
@@ -431,7 +441,7 @@ int vb_hbl_port_query(struct vb_hbl *hbl, uint32_t number, struct vb_hbl_port_in
 	*info = (struct vb_hbl_port_info){
 		.max_qps = port->attr.max_wqs,
 		.qps = port->num_qps,
-		.max_qpn = port->max_qpn,
+		.max_qpn = highest_qpn(port),
 		.advanced = port->attr.advanced,
 		.scale_out = port->scale_out,
 	};

@@ -7,7 +7,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/fault.h"
 
 enum { ENCAP_NUMBER = 1 };
 
@@ -26,12 +27,27 @@ static bool is_valid(const struct vb_hbl_encap_attr *attr)
 	}
 }
 
+static int enter(struct vb_hbl_encap *encap)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&encap->hbl->mutex);
+	if (!encap->port->ready)
+		ret = -EPERM;
+	else if (encap->port->encap)
+		ret = -EBUSY;
+	else
+		encap->port->encap = encap;
+	pthread_mutex_unlock(&encap->hbl->mutex);
+	return ret;
+}
+
 int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr,
 			struct vb_hbl_encap **out)
 {
 	struct vb_hbl_port *port = vb_hbl_port(hbl, attr->port);
 	struct vb_hbl_encap *encap;
-	int ret = 0;
+	int ret;
 
 	if (!port || !is_valid(attr))
 		return -EINVAL;
@@ -42,16 +58,9 @@ int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr
 	encap->port = port;
 	encap->attr = *attr;
 	encap->attr.header = encap->bytes;
-	if (attr->header_size)
-		memcpy(encap->bytes, attr->header, attr->header_size);
-	pthread_mutex_lock(&hbl->mutex);
-	if (!port->ready)
-		ret = -EPERM;
-	else if (port->encap)
-		ret = -EBUSY;
-	else
-		port->encap = encap;
-	pthread_mutex_unlock(&hbl->mutex);
+	ret = vb_fault_copy(encap->bytes, attr->header, attr->header_size);
+	if (!ret)
+		ret = enter(encap);
 	if (ret)
 		free(encap);
 	else

@@ -28,6 +28,7 @@ enum {
 	VB_HBL_CQS = 14,       /* of a port, without the CC CQ */
 	VB_HBL_CQE_MIN = 4,    /* entries of a CQ */
 	VB_HBL_CQE_MAX = 8192,
+	VB_HBL_CQE_SIZE = 16, /* bytes */
 	VB_HBL_WQES_MIN = 16, /* entries of a work queue */
 	VB_HBL_WQES_MAX = 32768,
 	VB_HBL_ENCAP_HEADER_MAX = 32,

@@ -119,7 +119,7 @@ struct vb_hbl_port {
 	bool scale_out;
 	bool ready; /* set up */
 	struct vb_hbl_port_attr attr;
-	uint32_t num_qps, last_qpn, max_qpn;
+	uint32_t num_qps, last_qpn;
 	struct vb_hbl_qp *_Atomic *qps; /* by number; VB_HBL_MAX_QPN + 1 of them */
 	struct vb_hbl_cq *cqs[VB_HBL_CQS];
 	struct vb_hbl_cq *_Atomic cc_cq;

@@ -123,7 +123,6 @@ static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
 		qpn = qpn % VB_HBL_MAX_QPN + 1;
 	while (port->qps[qpn]);
 	port->last_qpn = qpn;
-	port->max_qpn = qpn > port->max_qpn ? qpn : port->max_qpn;
 	port->num_qps++;
 	qp->port = port;
 	qp->qpn = qpn;

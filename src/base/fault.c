@@ -143,6 +143,12 @@ static void die(int sig, const siginfo_t *info)
 		raise(sig); /* sent by somebody, nothing will be repeated */
 }
 
+/* Who jumps out of the handler leaves as a return would. */
+void vb_fault_unblock(void *context)
+{
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL, 8);
+}
+
 static void chain(int sig, siginfo_t *info, void *context)
 {
 	struct sigaction own = own_action(sig);
@@ -165,20 +171,15 @@ static void chain(int sig, siginfo_t *info, void *context)
 		vb_fault_action(sig, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
 	/*
 	 * The signal itself is not blocked, whatever the flags say: the handler may ring a doorbell. Nor is that
-	 * noted: who leaves by siglongjmp() would never take it back.
+	 * noted: who leaves by siglongjmp() would never take it back. What we block is not what the program asked for.
 	 */
+	vb_fault_unblock(context);
 	vb_signal_mask(SIG_BLOCK, &own.sa_mask, &saved);
 	if (with_info)
 		own.sa_sigaction(sig, info, context);
 	else
 		own.sa_handler(sig);
 	vb_signal_mask(SIG_SETMASK, &saved, NULL);
-}
-
-/* Ours blocks nothing, but who wraps sigaction (a sanitizer) may: who jumps out leaves as a return would. */
-void vb_fault_unblock(void *context)
-{
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL, 8);
 }
 
 static bool handled(int sig, siginfo_t *info, void *context)
@@ -233,14 +234,31 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	chain(sig, info, context);
 }
 
-/* Ours in the kernel, on the stack that the program's own handler wants; without one, on the alternate one. */
+/* Those that no instruction raises: a blocked fault would end the process. */
+static void asynchronous_signals(sigset_t *set)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+
+	sigfillset(set);
+	for (unsigned int i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(set, faults[i]);
+	/* libc uses these two itself */
+	sigdelset(set, __SIGRTMIN);
+	sigdelset(set, __SIGRTMIN + 1);
+}
+
+/*
+ * Ours in the kernel, on the stack that the program's own handler wants; without one, on the alternate one. Other
+ * signals wait meanwhile, as they would for one instruction: a handler of the program that rings a doorbell, too, must
+ * not meet this thread in the middle of one.
+ */
 static int install(int sig, const struct sigaction *own)
 {
 	struct sigaction ours = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
 	bool has_handler = (own->sa_flags & SA_SIGINFO) ||
 			   (own->sa_handler != SIG_DFL && own->sa_handler != SIG_IGN);
 
-	sigemptyset(&ours.sa_mask);
+	asynchronous_signals(&ours.sa_mask);
 	ours.sa_flags |= has_handler ? own->sa_flags & (SA_ONSTACK | SA_RESTART) : SA_ONSTACK;
 	return vb_libc_sigaction(sig, &ours, NULL) ? -errno : 0;
 }

@@ -33,7 +33,7 @@
 
 #if defined(__x86_64__)
 
-enum { MAX_REGIONS = 1024, WRITE_FAULT = 2, RED_ZONE = 128 };
+enum { MAX_REGIONS = 4096, WRITE_FAULT = 2, RED_ZONE = 128 };
 
 struct region {
 	_Atomic uintptr_t base; /* 0: free */

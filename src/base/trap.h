@@ -6,10 +6,10 @@
  * the callback gets the bytes, and the thread goes on behind the instruction. So no store is lost, whoever stores what at
  * the same time: nothing is coalesced, nothing is single-stepped. x86-64 only: elsewhere no page can be had.
  *
- * The callback runs in the thread that stored, inside the signal handler but on the thread's own stack. The store was
- * made by the program, so locks of ours are free, unless the program did it in a handler of an asynchronous signal that
- * met us at work: a callback that takes locks must know that by its own means (vb_uar in card/uar.c does). It must not
- * unmap its own page.
+ * The callback runs in the thread that stored, inside the signal handler but on the thread's own stack; asynchronous
+ * signals wait until it is done. The store was made by the program, so locks of ours are free, unless the program did it
+ * in a handler of an asynchronous signal that met us at work in a call: a callback that takes locks must know that by its
+ * own means (vb_card_is_inside()). It must not unmap its own page.
  */
 #pragma once
 

@@ -317,6 +317,8 @@ enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const s
 
 /* --- uar.c --- */
 void vb_uar_run_deferred(void); /* inside a read section, no lock held */
+/* Whether a store interrupted this very thread inside of the card: all that locks queues is in a read section, or entered. */
+bool vb_card_is_inside(void);
 
 /* --- work.c --- */
 void vb_work_look(void); /* have the background thread look at what was deferred; any context */

@@ -56,8 +56,7 @@ static struct deferred {
 
 _Thread_local int vb_card_inside __attribute__((tls_model("initial-exec")));
 
-/* Whether the store interrupted this very thread inside of the card: all that locks queues is in a read section. */
-static bool is_inside(void)
+bool vb_card_is_inside(void)
 {
 	return vb_card_inside || rcu_read_ongoing();
 }
@@ -102,7 +101,7 @@ static void on_send(struct vb_uar *uar, uint32_t word)
 {
 	uint32_t qpn = word >> 8;
 
-	if (is_inside()) {
+	if (vb_card_is_inside()) {
 		defer(deferred.qps, qpn & VB_QPN_INDEX_MASK);
 		return;
 	}
@@ -113,7 +112,7 @@ static void on_send(struct vb_uar *uar, uint32_t word)
 
 static void on_cq(struct vb_uar *uar, uint32_t word, uint32_t ci)
 {
-	if (is_inside()) {
+	if (vb_card_is_inside()) {
 		defer(deferred.cqs, word & (MAX_NUMBERS - 1));
 		return;
 	}
@@ -145,8 +144,8 @@ static void on_mlx5_store(struct vb_uar *uar, size_t offset, const void *data, s
 	if (word_at(CQ_DOORBELL, offset, data, size, &word) &&
 	    word_at(CQ_DOORBELL + 4, offset, data, size, &cqn))
 		on_cq(uar, (word & ~(uint32_t)CI_MASK) | (cqn & CI_MASK), word & CI_MASK);
-	if (!is_inside() && (word_at(MLX5_EQ_DOORBELL, offset, data, size, &word) ||
-			     word_at(MLX5_EQ_DOORBELL_NO_ARM, offset, data, size, &word)))
+	if (!vb_card_is_inside() && (word_at(MLX5_EQ_DOORBELL, offset, data, size, &word) ||
+				     word_at(MLX5_EQ_DOORBELL_NO_ARM, offset, data, size, &word)))
 		vb_eq_consumed(uar->dev, word >> 24, word & CI_MASK);
 }
 

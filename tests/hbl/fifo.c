@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -302,6 +303,89 @@ static void halves_from_threads(void **state)
 	ring_from_threads(50000, true);
 }
 
+/* The registers of a FIFO belong to the FIFO: halves of many may be under way at once, and one may come from each thread. */
+enum { MANY = 24 };
+
+static void *ring_second_half(void *arg)
+{
+	volatile uint32_t *regs =
+		(uint32_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset);
+	struct end *end = arg;
+
+	regs[1] = end->q.qp_num;
+	return NULL;
+}
+
+static void halves_apart(void **state)
+{
+	struct fifo fifo[MANY];
+	pthread_t thread;
+	struct end end;
+	struct cqe cqe;
+
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	end_connect_self(&end);
+	for (int i = 0; i < MANY; i++) {
+		fifo_create(&fifo[i], &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+		hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = (uint32_t)i }, true);
+		*(volatile uint32_t *)((char *)fifo[i].usr->regs_cpu_addr +
+				       fifo[i].usr->regs_offset) = hbl_end_pi(&end);
+	}
+	for (int i = 0; i < MANY; i++) {
+		*(volatile uint32_t *)((char *)fifo[i].usr->regs_cpu_addr +
+				       fifo[i].usr->regs_offset + 4) = end.q.qp_num;
+		hbl_cq_wait(&end.req, &cqe);
+		assert_int_equal(cqe.tag, ~(uint32_t)i);
+	}
+	shared = fifo[0];
+	hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = MANY }, true);
+	*(volatile uint32_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
+		hbl_end_pi(&end);
+	assert_int_equal(pthread_create(&thread, NULL, ring_second_half, &end), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	hbl_cq_wait(&end.req, &cqe);
+	assert_int_equal(cqe.tag, ~(uint32_t)MANY);
+	assert_true(no_event(&dev));
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(hbldv_destroy_usr_fifo(fifo[i].usr), 0);
+	hbl_end_destroy(&end);
+}
+
+/* All that two devices have, in one process. */
+static void all_fifos(void **state)
+{
+	struct hbldv_usr_fifo *fifo[2][48][30];
+	struct dev both[2] = { dev };
+	struct ibv_device_attr attr;
+	uint32_t ports;
+
+	dev_open(&both[1], 1);
+	assert_int_equal(ibv_query_device(dev.context, &attr), 0);
+	ports = attr.phys_port_cnt;
+	for (int d = 0; d < 2; d++)
+		for (uint32_t p = 0; p < ports; p++) {
+			if (d || p)
+				set_port(&both[d], p + 1);
+			for (int i = 0; i < 30; i++) {
+				struct hbldv_usr_fifo_attr at = { .port_num = p + 1 };
+
+				fifo[d][p][i] = hbldv_create_usr_fifo(both[d].context, &at);
+				assert_non_null(fifo[d][p][i]);
+			}
+		}
+	/* Each is a page of its own. */
+	*(volatile uint64_t *)((char *)fifo[1][ports - 1][29]->regs_cpu_addr + 0x80) = 8000ull
+										       << 32;
+	expect_event(&both[1], IBV_EVENT_PORT_ERR);
+	assert_int_equal(ci_of(fifo[1][ports - 1][29]), dev.gaudi3 ? 2 : 1);
+	assert_int_equal(ci_of(fifo[1][ports - 1][28]), 0);
+	for (int d = 0; d < 2; d++)
+		for (uint32_t p = 0; p < ports; p++)
+			for (int i = 0; i < 30; i++)
+				assert_int_equal(hbldv_destroy_usr_fifo(fifo[d][p][i]), 0);
+	dev_close(&both[1]);
+}
+
 /* --- back pressure ---------------------------------------------------------------------------------------------- */
 
 enum { BIG = 64 << 20, COPIES = 16 }; /* one doorbell, a second's work */
@@ -506,6 +590,105 @@ static void blocked_signals(void **state)
 	hbl_end_destroy(&end);
 }
 
+/* --- doorbells in a handler of an asynchronous signal ------------------------------------------------------------- */
+
+/* What the handler rings: a queue pair of its own, on the FIFO that the program uses, too. */
+static struct {
+	struct end end;
+	uint32_t rung, wanted;
+} in_handler;
+
+static void ring_in_handler(int sig)
+{
+	int saved = errno;
+
+	/* Its queue has room, and so has the FIFO, by the count that the program shares with it. */
+	if (in_handler.rung < in_handler.wanted && fifo_free(&shared) > 32) {
+		hbl_end_post(&in_handler.end,
+			     &(struct wqe){ .opcode = NOP, .tag = in_handler.rung++ }, true);
+		__atomic_fetch_add(&shared.pi, 1, __ATOMIC_RELAXED);
+		*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr +
+				       shared.usr->regs_offset) =
+			(uint64_t)in_handler.end.q.qp_num << 32 | hbl_end_pi(&in_handler.end);
+	}
+	errno = saved;
+}
+
+static void take_from_handler(uint32_t *seen)
+{
+	struct cqe cqe;
+
+	while (hbl_cq_poll(&in_handler.end.req, &cqe)) {
+		assert_int_equal(cqe.tag, ~*seen);
+		++*seen;
+		__atomic_fetch_add(&in_handler.wanted, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* Inside of the card in every way: a doorbell, a state change, a creation, a destruction. */
+static void work_with_signals(uint32_t round, struct end *end, struct mem *mem)
+{
+	struct hbldv_query_qp_attr q;
+	struct end other;
+	struct cqe cqe;
+
+	hbl_end_post(end,
+		     &(struct wqe){ .opcode = LINEAR,
+				    .size = 2048,
+				    .tag = round,
+				    .local = mem->va,
+				    .remote = mem->va + 2048 },
+		     true);
+	while (fifo_free(&shared) <= 8)
+		sched_yield();
+	__atomic_fetch_add(&shared.pi, 1, __ATOMIC_RELAXED);
+	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
+		(uint64_t)end->q.qp_num << 32 | hbl_end_pi(end);
+	hbl_cq_wait(&end->req, &cqe);
+	assert_int_equal(cqe.tag, ~round);
+	assert_int_equal(hbldv_query_qp(end->qp, &q), 0);
+	if (round % 16)
+		return;
+	hbl_end_create(&other, &dev, &(struct end_attr){ .port = 1 });
+	end_connect_self(&other);
+	hbl_end_destroy(&other);
+}
+
+static void signals_ring(void **state)
+{
+	struct itimerval every = { { 0, 100 }, { 0, 100 } }, never = { 0 };
+	struct sigaction action = { .sa_handler = ring_in_handler, .sa_flags = SA_RESTART };
+	struct sigaction before;
+	uint32_t seen = 0;
+	struct mem mem;
+	struct end end;
+
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(&in_handler.end, &dev, &(struct end_attr){ .port = 1 });
+	end_connect_self(&end);
+	end_connect_self(&in_handler.end);
+	mem_device(&mem, &dev, 4096);
+	in_handler.rung = 0;
+	in_handler.wanted = 32;
+	assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &every, NULL), 0);
+	for (uint32_t i = 0; i < 20000 || seen < 500; i++) {
+		work_with_signals(i, &end, &mem);
+		take_from_handler(&seen);
+	}
+	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+	/* Every ring of a handler was carried out, the last one before the FIFO is gone. */
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	take_from_handler(&seen);
+	assert_int_equal(seen, in_handler.rung);
+	assert_true(no_event(&dev));
+	hbl_end_destroy(&end);
+	hbl_end_destroy(&in_handler.end);
+	mem_free(&mem);
+}
+
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_one, close_one)
 
 int main(void)
@@ -517,10 +700,13 @@ int main(void)
 		WITH_DEVICE(kinds_of_stores),
 		WITH_DEVICE(million_doorbells),
 		WITH_DEVICE(halves_from_threads),
+		WITH_DEVICE(halves_apart),
+		WITH_DEVICE(all_fifos),
 		WITH_DEVICE(full_fifo),
 		WITH_DEVICE(destroy_drains),
 		WITH_DEVICE(destroyed_page_faults),
 		WITH_DEVICE(blocked_signals),
+		WITH_DEVICE(signals_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

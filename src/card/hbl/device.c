@@ -343,11 +343,15 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 	return 0;
 }
 
-static void destroy_objects(struct vb_hbl *hbl, struct vb_hbl_port *port)
+static void destroy_fifos(struct vb_hbl_port *port)
 {
 	for (uint32_t i = 0; i < VB_HBL_FIFOS; i++)
 		if (port->fifos[i])
 			vb_hbl_fifo_destroy(port->fifos[i]);
+}
+
+static void destroy_objects(struct vb_hbl_port *port)
+{
 	for (uint32_t i = 0; i < VB_HBL_CQS; i++)
 		if (port->cqs[i])
 			vb_hbl_cq_destroy(port->cqs[i]);
@@ -357,23 +361,31 @@ static void destroy_objects(struct vb_hbl *hbl, struct vb_hbl_port *port)
 		vb_hbl_encap_destroy(port->encap);
 }
 
+/* Peers may still send: nobody looks at a table any more when it goes. */
+static void free_ports(struct vb_hbl *hbl)
+{
+	struct vb_hbl_qp *_Atomic *qps[VB_CONFIG_MAX_PORTS + 1];
+
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
+		qps[i] = atomic_exchange(&hbl->ports[i].qps, NULL);
+	vb_read_wait();
+	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++) {
+		free(qps[i]);
+		memset(&hbl->ports[i], 0, sizeof(hbl->ports[i]));
+	}
+}
+
 void vb_hbl_close(struct vb_hbl *hbl)
 {
 	if (vb_hbl_stale(hbl))
 		return; /* a forked child: it is the parent's */
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
-		for (uint32_t k = 0; k < VB_HBL_FIFOS; k++)
-			if (hbl->ports[i].fifos[k])
-				vb_hbl_fifo_destroy(hbl->ports[i].fifos[k]);
+		destroy_fifos(&hbl->ports[i]);
 	while (hbl->qps)
 		vb_hbl_qp_destroy(hbl->qps);
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
-		destroy_objects(hbl, &hbl->ports[i]);
-	vb_read_wait();
-	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++) {
-		free(hbl->ports[i].qps);
-		hbl->ports[i] = (struct vb_hbl_port){ 0 };
-	}
+		destroy_objects(&hbl->ports[i]);
+	free_ports(hbl);
 	pthread_mutex_lock(&devices_lock);
 	hbl->has_context = false;
 	hbl->async = NULL;
@@ -414,8 +426,8 @@ int vb_hbl_port_setup(struct vb_hbl *hbl, const struct vb_hbl_port_attr *attr)
 		free(qps);
 	} else {
 		port->attr = *attr;
-		port->qps = qps;
 		port->ready = true;
+		atomic_store_explicit(&port->qps, qps, memory_order_release);
 	}
 	pthread_mutex_unlock(&hbl->mutex);
 	return ret;

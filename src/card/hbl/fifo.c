@@ -8,8 +8,13 @@
  *	[ entry | entry | ... ] --> one thread at a time carries them out, in order; ci moves on
  *	    full: the entry is lost, one event
  *
- * Who stores also carries out, unless another thread is at it: then that one finds the entry. A half-written entry is
- * kept per thread, so that two threads which write the two halves of their doorbells at the same time do not mix them.
+ * A store by a handler of an asynchronous signal may have interrupted its thread inside of the card, which holds locks
+ * then: the entry is left to the background thread. (No handler interrupts a store: base/fault.c. So the two locks of
+ * a FIFO are free in every handler.)
+ *
+ * Who stores also carries out, unless another thread is at it: then that one finds the entry. Dwords of an entry are kept
+ * twice: in the registers, as on hardware, and per thread, so that two threads which write the halves of their doorbells
+ * at the same time do not mix them. An entry has a thread's own dwords where it wrote them, and the registers' otherwise.
  */
 #include "card/hbl/internal.h"
 
@@ -23,6 +28,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/trap.h"
+#include "card/internal.h"
 
 enum {
 	G2_SIZE = 512, /* bytes: 64 doorbells */
@@ -35,12 +41,14 @@ enum {
 	LATCHES = 8,
 };
 
-/* Dwords of an entry whose last one is still to come. */
+/* What this thread has written of an entry whose last dword is still to come. */
 struct latch {
-	uint64_t serial;
+	uint64_t serial;  /* of the FIFO */
+	uint32_t written; /* a bit per dword */
 	uint32_t dword[4];
 };
 
+/* A thread that has more entries than this under way finds them in the registers. */
 static _Thread_local struct latch latches[LATCHES];
 
 static uint32_t dwords(const struct vb_hbl_fifo *fifo)
@@ -120,12 +128,23 @@ static bool is_empty(struct vb_hbl_fifo *fifo)
 	return empty;
 }
 
-/* True where it was this thread that carried entries out. */
+/* Once for each time that the FIFO filled. */
+static void report_overrun(struct vb_hbl_fifo *fifo)
+{
+	if (!atomic_exchange(&fifo->unreported, false))
+		return;
+	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
+		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);
+	vb_hbl_event(fifo->hbl, IBV_EVENT_PORT_ERR, NULL, fifo->port->number);
+}
+
+/* True where it was this thread that carried entries out. Read section. */
 static bool consume(struct vb_hbl_fifo *fifo)
 {
 	uint32_t entry[4];
 	bool any = false;
 
+	report_overrun(fifo);
 	/* Looked at again after letting go: an entry stored just before that was left to us. */
 	while (!is_empty(fifo) && vb_trylock(&fifo->consumer)) {
 		while (take(fifo, entry))
@@ -136,30 +155,81 @@ static bool consume(struct vb_hbl_fifo *fifo)
 	return any;
 }
 
+/* --- entries of signal handlers --------------------------------------------------------------------------------- */
+
+static _Atomic bool deferred;
+
+static void defer(void)
+{
+	atomic_store(&deferred, true);
+	vb_hbl_work_look();
+}
+
+void vb_hbl_fifo_run_deferred(void)
+{
+	/* Pairs with defer(): the entries were stored before. */
+	if (!atomic_exchange(&deferred, false))
+		return;
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
+		struct vb_hbl *hbl = vb_hbl_find(i);
+
+		for (uint32_t p = 1; hbl && p <= hbl->adapter->config->ports; p++)
+			for (uint32_t k = 0; k < VB_HBL_FIFOS; k++) {
+				struct vb_hbl_fifo *fifo = atomic_load_explicit(
+					&hbl->ports[p].fifos[k], memory_order_acquire);
+
+				if (fifo)
+					consume(fifo);
+			}
+	}
+}
+
 /* --- stores ----------------------------------------------------------------------------------------------------- */
 
 static void push(struct vb_hbl_fifo *fifo, const uint32_t dword[4])
 {
-	bool report = false;
-
 	vb_lock(&fifo->lock);
 	if (fifo->tail - fifo->head < fifo->capacity) {
 		memcpy(fifo->entry[fifo->tail++ % fifo->capacity], dword, sizeof(fifo->entry[0]));
 	} else {
-		report = !fifo->overrun;
+		fifo->unreported |= !fifo->overrun;
 		fifo->overrun = true;
 	}
 	vb_unlock(&fifo->lock);
-	if (!report)
-		return;
-	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
-		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);
-	vb_hbl_event(fifo->hbl, IBV_EVENT_PORT_ERR, NULL, fifo->port->number);
+}
+
+static struct latch *latch_of(const struct vb_hbl_fifo *fifo)
+{
+	struct latch *latch = &latches[fifo->serial % LATCHES];
+
+	if (latch->serial != fifo->serial)
+		*latch = (struct latch){ .serial = fifo->serial };
+	return latch;
+}
+
+/* One register is written; true where that completed an entry. */
+static bool write_register(struct vb_hbl_fifo *fifo, struct latch *latch, uint32_t at,
+			   uint32_t value)
+{
+	uint32_t entry[4] = { 0 };
+
+	latch->dword[at] = value;
+	latch->written |= 1u << at;
+	atomic_store_explicit(&fifo->regs[at], value, memory_order_relaxed);
+	if (at != dwords(fifo) - 1)
+		return false;
+	for (uint32_t i = 0; i <= at; i++)
+		entry[i] = latch->written >> i & 1
+				   ? latch->dword[i]
+				   : atomic_load_explicit(&fifo->regs[i], memory_order_relaxed);
+	latch->written = 0;
+	push(fifo, entry);
+	return true;
 }
 
 void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data, uint32_t size)
 {
-	struct latch *latch = &latches[fifo->serial % LATCHES];
+	struct latch *latch;
 	bool pushed = false;
 
 	if (vb_hbl_stale(fifo->hbl))
@@ -167,22 +237,21 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	/* Registers are dwords; other stores reach none. */
 	if (offset % 4 || size % 4)
 		return;
-	if (latch->serial != fifo->serial)
-		*latch = (struct latch){ .serial = fifo->serial };
+	latch = latch_of(fifo);
 	for (uint32_t done = 0; done < size; done += 4) {
 		uint32_t at = (offset + done - fifo->info.regs_offset) / 4, value;
 
 		if (offset + done < fifo->info.regs_offset || at >= dwords(fifo))
 			continue;
 		memcpy(&value, (const char *)data + done, sizeof(value));
-		latch->dword[at] = le32toh(value);
-		if (at == dwords(fifo) - 1) {
-			push(fifo, latch->dword);
-			pushed = true;
-		}
+		pushed |= write_register(fifo, latch, at, le32toh(value));
 	}
 	if (!pushed)
 		return;
+	if (vb_card_is_inside()) {
+		defer();
+		return;
+	}
 	vb_read_lock();
 	/* What follows from it, too; but not what follows from the work of another thread, which may be long at it. */
 	if (consume(fifo) && vb_hbl_pending() == VB_PENDING_RUNNABLE)
@@ -211,7 +280,7 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 	for (uint32_t i = hint ? hint - 1 : 0; i < VB_HBL_FIFOS; i++) {
 		if (port->fifos[i])
 			continue;
-		port->fifos[i] = fifo;
+		atomic_store_explicit(&port->fifos[i], fifo, memory_order_release);
 		fifo->info.number = i + 1;
 		fifo->info.regs_offset = i % 2 ? SECOND_OFFSET : 0;
 		return 0;
@@ -219,11 +288,13 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 	return -ENOSPC;
 }
 
+/* When this returns the background thread does not look at it any more. */
 static void leave(struct vb_hbl_fifo *fifo)
 {
 	pthread_mutex_lock(&fifo->hbl->mutex);
-	fifo->port->fifos[fifo->info.number - 1] = NULL;
+	atomic_store(&fifo->port->fifos[fifo->info.number - 1], NULL);
 	pthread_mutex_unlock(&fifo->hbl->mutex);
+	vb_read_wait();
 }
 
 static void unmap_ci(struct vb_hbl_fifo *fifo)
@@ -321,9 +392,12 @@ void vb_hbl_fifo_query(const struct vb_hbl_fifo *fifo, struct vb_hbl_fifo_info *
 
 void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 {
-	/* Waits for stores that are being carried out; after them nothing is left in the FIFO. */
+	/* Waits for stores that are being carried out; after them only those of signal handlers may be left. */
 	vb_trap_unmap(fifo->info.regs);
 	leave(fifo);
+	vb_read_lock();
+	consume(fifo);
+	vb_read_unlock();
 	unmap_ci(fifo);
 	free(fifo);
 }

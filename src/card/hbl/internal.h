@@ -96,11 +96,13 @@ struct vb_hbl_fifo {
 	enum vb_hbl_fifo_type type;
 	uint64_t serial; /* never the same again: names the FIFO in threads' latches */
 	struct vb_hbl_fifo_info info;
-	_Atomic uint32_t *ci; /* our mapping of the page that info.ci points to */
-	uint32_t capacity;    /* entries */
+	_Atomic uint32_t *ci;     /* our mapping of the page that info.ci points to */
+	uint32_t capacity;        /* entries */
+	_Atomic uint32_t regs[4]; /* the dwords stored last, by whichever thread */
 	_Alignas(64) struct vb_lock lock;
-	uint32_t head, tail; /* taken, stored; free running */
-	bool overrun;        /* reported, until it was empty again */
+	uint32_t head, tail;     /* taken, stored; free running */
+	bool overrun;            /* entries were lost since it was last empty, */
+	_Atomic bool unreported; /* and nobody was told yet */
 	uint32_t entry[128][4];
 	_Alignas(64) struct vb_lock consumer; /* who carries entries out */
 };
@@ -120,10 +122,11 @@ struct vb_hbl_port {
 	bool ready; /* set up */
 	struct vb_hbl_port_attr attr;
 	uint32_t num_qps, last_qpn;
-	struct vb_hbl_qp *_Atomic *qps; /* by number; VB_HBL_MAX_QPN + 1 of them */
+	/* By number, VB_HBL_MAX_QPN + 1 of them; NULL: not ready. Readers are in read sections. */
+	struct vb_hbl_qp *_Atomic *_Atomic qps;
 	struct vb_hbl_cq *cqs[VB_HBL_CQS];
 	struct vb_hbl_cq *_Atomic cc_cq;
-	struct vb_hbl_fifo *fifos[VB_HBL_FIFOS];
+	struct vb_hbl_fifo *_Atomic fifos[VB_HBL_FIFOS];
 	struct vb_hbl_encap *encap;
 };
 
@@ -159,6 +162,9 @@ int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 /* cq.c */
 void vb_hbl_cq_push(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
 void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
+
+/* fifo.c: what signal handlers left; inside a read section, no lock held. */
+void vb_hbl_fifo_run_deferred(void);
 
 /* --- queue pairs ------------------------------------------------------------------------------------------------ */
 
@@ -301,6 +307,7 @@ void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_remove(struct vb_hbl_qp *qp);
 void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when); /* sq.lock held */
+void vb_hbl_work_look(void); /* have the background thread look at what was deferred; any context */
 /* Send to the peer, wherever it is: 0, -EAGAIN, -EFAULT (payload not readable). A peer that is gone takes everything. */
 int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt);
 

@@ -24,10 +24,12 @@ struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address)
 	uint32_t port = address >> 13 & 0x1f;
 	struct vb_hbl_qp *_Atomic *qps;
 
-	if (!hbl || port < 1 || port > hbl->adapter->config->ports || !hbl->ports[port].ready)
+	if (!hbl || port < 1 || port > hbl->adapter->config->ports)
 		return NULL;
-	qps = hbl->ports[port].qps;
-	return atomic_load_explicit(&qps[address & VB_HBL_MAX_QPN], memory_order_acquire);
+	/* Pairs with vb_hbl_port_setup(). */
+	qps = atomic_load_explicit(&hbl->ports[port].qps, memory_order_acquire);
+	return qps ? atomic_load_explicit(&qps[address & VB_HBL_MAX_QPN], memory_order_acquire)
+		   : NULL;
 }
 
 void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl_syndrome syndrome)
@@ -197,6 +199,7 @@ void vb_hbl_qp_destroy(struct vb_hbl_qp *qp)
 
 	if (vb_hbl_stale(hbl))
 		return;
+	vb_card_enter();
 	pthread_mutex_lock(&hbl->mutex);
 	reset(qp);
 	qp->req_cq->users--;
@@ -208,6 +211,7 @@ void vb_hbl_qp_destroy(struct vb_hbl_qp *qp)
 	else
 		hbl->qps = qp->next;
 	pthread_mutex_unlock(&hbl->mutex);
+	vb_card_leave();
 	free(qp);
 }
 
@@ -388,8 +392,10 @@ int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int m
 	if (!(mask & IBV_QP_STATE) ||
 	    ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != atomic_load(&qp->state)))
 		return -EINVAL;
+	vb_card_enter();
 	pthread_mutex_lock(&qp->hbl->mutex);
 	ret = move(qp, attr, mask, hbl);
 	pthread_mutex_unlock(&qp->hbl->mutex);
+	vb_card_leave();
 	return ret;
 }

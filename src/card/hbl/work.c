@@ -10,10 +10,13 @@
 static void run(struct vb_later_item *item, uint32_t what);
 static struct vb_lock *lock_of(struct vb_later_item *item);
 static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next);
+static void run_others(uint64_t now, uint64_t *next);
 
-static struct vb_later later = {
-	.next_timer = UINT64_MAX, .run = run, .lock_of = lock_of, .timer = run_timer
-};
+static struct vb_later later = { .next_timer = UINT64_MAX,
+				 .run = run,
+				 .lock_of = lock_of,
+				 .timer = run_timer,
+				 .also = run_others };
 
 static struct vb_hbl_qp *to_qp(struct vb_later_item *item)
 {
@@ -41,6 +44,11 @@ void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when)
 	vb_later_look(&later, when);
 }
 
+void vb_hbl_work_look(void)
+{
+	vb_later_look(&later, 0);
+}
+
 static void run(struct vb_later_item *item, uint32_t what)
 {
 	struct vb_hbl_qp *qp = to_qp(item);
@@ -62,6 +70,11 @@ static struct vb_lock *lock_of(struct vb_later_item *item)
 static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next)
 {
 	return vb_hbl_requester_timer(to_qp(item), now, next);
+}
+
+static void run_others(uint64_t now, uint64_t *next)
+{
+	vb_hbl_fifo_run_deferred();
 }
 
 uint64_t vb_hbl_work(void)

@@ -49,9 +49,14 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	for (int i = 0; i < 2; i++)
-		if (ibv_close_device(t.dev[i].context) || close(t.dev[i].accel))
-			return 1;
+	CHECK(!hbldv_destroy_usr_fifo(t.db.usr));
+	CHECK(!hbldv_destroy_usr_fifo(t.cc.usr));
+	CHECK(!ibv_destroy_cq(t.cc_cq));
+	for (int i = 0; i < 2; i++) {
+		hbl_end_destroy(&t.end[i]);
+		mem_free(&t.mem[i]);
+		dev_close(&t.dev[i]);
+	}
 	return 0;
 }
 

@@ -229,9 +229,13 @@ void ends_connect(struct end *a, struct end *b, const struct conn_attr *attr)
 
 void hbl_end_destroy(struct end *end)
 {
-	CHECK(!ibv_destroy_qp(end->qp));
+	if (!end->dev)
+		return;
+	if (end->qp)
+		CHECK(!ibv_destroy_qp(end->qp));
 	CHECK(!ibv_destroy_cq(end->req.ibv));
 	CHECK(!ibv_destroy_cq(end->res.ibv));
+	*end = (struct end){ 0 };
 }
 
 /* --- work queue entries ----------------------------------------------------------------------------------------- */

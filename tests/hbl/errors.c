@@ -67,9 +67,15 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
+	hbl_end_destroy(&t.bystander);
+	for (int i = 0; i < 2; i++) {
+		hbl_end_destroy(&t.end[i]);
+		CHECK(!hbldv_destroy_usr_fifo(t.fifo[i].usr));
+		mem_free(&t.mem[i]);
+	}
+	/* After all ends: both may be on one device. */
 	for (int i = 0; i < 2; i++)
-		if (ibv_close_device(t.dev[i].context) || close(t.dev[i].accel))
-			return 1;
+		dev_close(&t.dev[i]);
 	return 0;
 }
 
@@ -355,6 +361,7 @@ static void nobody_answers(void **state)
 
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, &attr);
 	assert_int_equal(ibv_destroy_qp(t.end[1].qp), 0);
+	t.end[1].qp = NULL;
 	post(&(struct wqe){
 		.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va });
 	failed("syndrome 0x47");

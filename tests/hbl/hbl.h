@@ -113,7 +113,7 @@ void hbl_end_create(struct end *end, struct dev *dev, const struct end_attr *att
 void hbl_end_address(struct end *end, struct address *address);
 int try_connect(struct end *end, const struct address *peer, const struct conn_attr *attr);
 void hbl_end_connect(struct end *end, const struct address *peer, const struct conn_attr *attr);
-void hbl_end_destroy(struct end *end);
+void hbl_end_destroy(struct end *end); /* one that is gone already, or never was: nothing */
 /* Two ends in this process. */
 void ends_connect(struct end *a, struct end *b, const struct conn_attr *attr);
 

@@ -45,9 +45,14 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
+	for (int i = 0; i < 2; i++) {
+		hbl_end_destroy(&t.end[i]);
+		CHECK(!hbldv_destroy_usr_fifo(t.fifo[i].usr));
+		mem_free(&t.mem[i]);
+	}
+	/* After all ends: both may be on one device. */
 	for (int i = 0; i < 2; i++)
-		if (ibv_close_device(t.dev[i].context) || close(t.dev[i].accel))
-			return 1;
+		dev_close(&t.dev[i]);
 	return 0;
 }
 

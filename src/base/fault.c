@@ -94,6 +94,14 @@ static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Who knows what the program blocks: we, or the preload. */
 static const struct vb_signal_keeper *keeper = &vb_signal_keeper;
 
+/* Another thread of the parent may have been at it: the child has no such thread. */
+static void release_own(void)
+{
+	own_lock.held = 0;
+	own_segv.version &= ~1u;
+	own_bus.version &= ~1u;
+}
+
 /* The preload is there before us, or never. */
 __attribute__((constructor)) static void meet_preload(void)
 {
@@ -103,6 +111,7 @@ __attribute__((constructor)) static void meet_preload(void)
 	*(void **)&meet = dlsym(RTLD_DEFAULT, "verbatim_preload_signals");
 	if (meet)
 		keeper = meet(vb_fault_action);
+	pthread_atfork(NULL, NULL, release_own);
 }
 
 static struct own *own_of(int sig)

@@ -6,13 +6,18 @@
  *
  * The bits of a thread's mask are thread-local; those of a handler's mask (sa_mask) lie in a table by signal. A thread
  * starts with none: pthread_create() copies the real mask only.
+ *
+ * A child of vfork() has actions and masks of its own, but its memory is its parent's: what it sets goes to the kernel
+ * only.
  */
 #include "base/signals.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +29,38 @@ static _Atomic unsigned char handler_bits[SIGNALS];
 static _Thread_local volatile unsigned int thread_bits __attribute__((tls_model("initial-exec")));
 static _Thread_local volatile unsigned int pending_bits
 	__attribute__((tls_model("initial-exec"))); /* sent while "blocked" */
+
+/* Of this memory; in a page that is zero again in a child of fork(), but not in one of vfork(). NULL: not known. */
+static _Atomic pid_t *owner;
+
+static void note_owner(void)
+{
+	atomic_store(owner, getpid());
+}
+
+__attribute__((constructor)) static void map_owner(void)
+{
+	void *page = mmap(NULL, sizeof(*owner), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	if (page == MAP_FAILED)
+		return;
+	if (madvise(page, sizeof(*owner), MADV_WIPEONFORK)) {
+		munmap(page, sizeof(*owner));
+		return;
+	}
+	owner = page;
+	note_owner();
+	pthread_atfork(NULL, NULL, note_owner);
+}
+
+/* In a child of fork() the first to ask, perhaps another handler of pthread_atfork(), becomes the owner. */
+static bool is_borrowed(void)
+{
+	pid_t self = getpid(), zero = 0;
+
+	return owner && !atomic_compare_exchange_strong(owner, &zero, self) && zero != self;
+}
 
 static unsigned int take_bits(sigset_t *set)
 {
@@ -45,10 +82,33 @@ static void put_bits(sigset_t *set, unsigned int bits)
 
 /* --- handlers ------------------------------------------------------------------------------------------------------- */
 
+static bool is_ours(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS;
+}
+
+/* To the kernel, past what we keep; of our two the program's own action is asked for, which changes nothing. */
+static int borrowed_action(int sig, const struct sigaction *act, struct sigaction *before)
+{
+	struct sigaction real;
+
+	if (is_ours(sig))
+		return vb_fault_action(sig, NULL, before) || vb_libc_sigaction(sig, act, &real) ? -1
+												: 0;
+	return vb_libc_sigaction(sig, act, before);
+}
+
+static int set_action(int sig, const struct sigaction *act, struct sigaction *before)
+{
+	return is_ours(sig) ? vb_fault_action(sig, act, before)
+			    : vb_libc_sigaction(sig, act, before);
+}
+
 int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	struct sigaction copy, before;
 	unsigned char bits = 0, bits_before;
+	bool borrowed = is_borrowed();
 	int ret;
 
 	if (sig < 1 || sig >= SIGNALS) {
@@ -60,11 +120,10 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 		bits = (unsigned char)take_bits(&copy.sa_mask);
 	}
 	bits_before = atomic_load_explicit(&handler_bits[sig], memory_order_relaxed);
-	ret = sig == SIGSEGV || sig == SIGBUS ? vb_fault_action(sig, act ? &copy : NULL, &before)
-					      : vb_libc_sigaction(sig, act ? &copy : NULL, &before);
+	ret = (borrowed ? borrowed_action : set_action)(sig, act ? &copy : NULL, &before);
 	if (ret)
 		return ret;
-	if (act)
+	if (act && !borrowed)
 		atomic_store_explicit(&handler_bits[sig], bits, memory_order_relaxed);
 	if (old) {
 		*old = before;
@@ -114,7 +173,7 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 	sigemptyset(&real);
 	if (syscall(SYS_rt_sigprocmask, how, set ? &copy : NULL, &real, KERNEL_SIGSET))
 		return errno;
-	if (set)
+	if (set && !is_borrowed())
 		thread_bits = how == SIG_BLOCK     ? before | bits
 			      : how == SIG_UNBLOCK ? before & ~bits
 						   : bits;
@@ -126,6 +185,31 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 	if (set && pending_bits)
 		send_pending(thread_bits);
 	return 0;
+}
+
+void vb_signal_strip(sigset_t *set)
+{
+	take_bits(set);
+}
+
+int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *set)
+{
+	wait->mask = set ? &wait->real : NULL;
+	wait->before = thread_bits;
+	if (!set)
+		return 0;
+	wait->real = *set;
+	thread_bits = take_bits(&wait->real);
+	if (!(pending_bits & ~thread_bits))
+		return 0;
+	send_pending(thread_bits);
+	vb_signal_wait_end(wait);
+	return EINTR;
+}
+
+void vb_signal_wait_end(const struct vb_signal_wait *wait)
+{
+	thread_bits = wait->before;
 }
 
 static bool is_held(int sig)

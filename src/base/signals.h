@@ -39,5 +39,22 @@ VB_PUBLIC int vb_signal_action(int sig, const struct sigaction *act, struct siga
 /* signal(3) with the given flags: SA_RESTART for BSD's, SA_RESETHAND | SA_NODEFER for System V's. */
 VB_PUBLIC sighandler_t vb_signal_handler(int sig, sighandler_t handler, int flags);
 
+/* Takes the two signals out of a mask that libc is to set. */
+VB_PUBLIC void vb_signal_strip(sigset_t *set);
+
+/*
+ * sigsuspend(2), ppoll(2) and whatever else waits with a mask of its own: between begin and end that is the program's
+ * mask, and wait->mask is the one to set. set may be NULL: none. begin: 0, or EINTR where a signal was held off that the
+ * mask lets in.
+ */
+struct vb_signal_wait {
+	const sigset_t *mask; /* NULL: none */
+	sigset_t real;
+	unsigned int before;
+};
+
+VB_PUBLIC int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *set);
+VB_PUBLIC void vb_signal_wait_end(const struct vb_signal_wait *wait);
+
 /* pthread_sigmask(3): 0 or a positive errno. */
 VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * sigaction() and its relatives for programs that load libibverbs with dlopen(): there libc comes before it, but nobody
- * comes before the preload. The work is that of base/signals.c, which is in here, too; only the program's own actions for
- * SIGSEGV and SIGBUS are libverbatim's to keep, once that is loaded (base/fault.c asks for us then).
+ * comes before the preload. The work is that of base/signals.c and base/signal_wrappers.c, which are in here, too; only
+ * the program's own actions for SIGSEGV and SIGBUS are libverbatim's to keep, once that is loaded (base/fault.c asks for
+ * us then).
  */
 #include "base/signals.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -33,51 +33,4 @@ int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
 	action_function *action = atomic_load(&libverbatim_action);
 
 	return action ? action(sig, act, old) : vb_libc_sigaction(sig, act, old);
-}
-
-PUBLIC int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
-{
-	return vb_signal_action(sig, act, old);
-}
-
-PUBLIC sighandler_t signal(int sig, sighandler_t handler)
-{
-	return vb_signal_handler(sig, handler, SA_RESTART);
-}
-
-PUBLIC sighandler_t bsd_signal(int sig, sighandler_t handler);
-
-sighandler_t bsd_signal(int sig, sighandler_t handler)
-{
-	return vb_signal_handler(sig, handler, SA_RESTART);
-}
-
-PUBLIC sighandler_t ssignal(int sig, sighandler_t handler)
-{
-	return vb_signal_handler(sig, handler, SA_RESTART);
-}
-
-PUBLIC sighandler_t sysv_signal(int sig, sighandler_t handler)
-{
-	return vb_signal_handler(sig, handler, SA_RESETHAND | SA_NODEFER);
-}
-
-PUBLIC sighandler_t __sysv_signal(int sig, sighandler_t handler)
-{
-	return vb_signal_handler(sig, handler, SA_RESETHAND | SA_NODEFER);
-}
-
-PUBLIC int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-	return vb_signal_mask(how, set, old);
-}
-
-PUBLIC int sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-	int err = vb_signal_mask(how, set, old);
-
-	if (!err)
-		return 0;
-	errno = err;
-	return -1;
 }

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sigaction() and its relatives, in front of libc's: base/signals.h says why.
+ *
+ * This file is part of libibverbs.so.1, which comes before libc where a program was linked with it, and of the preload
+ * of `verbatim run`, which comes before everybody. The names have no version: a reference that names libc's then takes
+ * them.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+#include "base/signals.h"
+
+/* libc's own, found once. */
+#define REAL(name)                                    \
+	({                                            \
+		static _Atomic(void *) found;         \
+		void *fn = atomic_load(&found);       \
+                                                      \
+		if (!fn) {                            \
+			fn = dlsym(RTLD_NEXT, #name); \
+			atomic_store(&found, fn);     \
+		}                                     \
+		(__typeof__(&name))fn;                \
+	})
+
+/* At the edge: 0, or -1 with errno. */
+static int status(int err)
+{
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+/* --- handlers ------------------------------------------------------------------------------------------------------- */
+
+VB_PUBLIC int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	return vb_signal_action(sig, act, old);
+}
+
+VB_PUBLIC sighandler_t signal(int sig, sighandler_t handler)
+{
+	return vb_signal_handler(sig, handler, SA_RESTART);
+}
+
+VB_PUBLIC sighandler_t bsd_signal(int sig, sighandler_t handler);
+
+VB_PUBLIC sighandler_t bsd_signal(int sig, sighandler_t handler)
+{
+	return vb_signal_handler(sig, handler, SA_RESTART);
+}
+
+VB_PUBLIC sighandler_t ssignal(int sig, sighandler_t handler)
+{
+	return vb_signal_handler(sig, handler, SA_RESTART);
+}
+
+VB_PUBLIC sighandler_t sysv_signal(int sig, sighandler_t handler)
+{
+	return vb_signal_handler(sig, handler, SA_RESETHAND | SA_NODEFER);
+}
+
+/* What signal() means under -std=c11 -D_XOPEN_SOURCE. */
+VB_PUBLIC sighandler_t __sysv_signal(int sig, sighandler_t handler)
+{
+	return vb_signal_handler(sig, handler, SA_RESETHAND | SA_NODEFER);
+}
+
+VB_PUBLIC int sigignore(int sig)
+{
+	return vb_signal_handler(sig, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
+}
+
+static int change_one(int how, int sig, sigset_t *old)
+{
+	sigset_t one;
+
+	sigemptyset(&one);
+	return sigaddset(&one, sig) ? -1 : status(vb_signal_mask(how, &one, old));
+}
+
+/* Blocks the signal, or sets its handler and unblocks it; the handler before, SIG_HOLD where it was blocked. */
+VB_PUBLIC sighandler_t sigset(int sig, sighandler_t handler)
+{
+	struct sigaction act = { .sa_handler = handler }, before;
+	sigset_t mask;
+
+	sigemptyset(&act.sa_mask);
+	if (handler == SIG_ERR) {
+		errno = EINVAL;
+		return SIG_ERR;
+	}
+	if (vb_signal_action(sig, handler == SIG_HOLD ? NULL : &act, &before) ||
+	    change_one(handler == SIG_HOLD ? SIG_BLOCK : SIG_UNBLOCK, sig, &mask))
+		return SIG_ERR;
+	return sigismember(&mask, sig) == 1 ? SIG_HOLD : before.sa_handler;
+}
+
+/* --- masks ---------------------------------------------------------------------------------------------------------- */
+
+VB_PUBLIC int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+	return vb_signal_mask(how, set, old);
+}
+
+VB_PUBLIC int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+	return status(vb_signal_mask(how, set, old));
+}
+
+VB_PUBLIC int sighold(int sig)
+{
+	return change_one(SIG_BLOCK, sig, NULL);
+}
+
+VB_PUBLIC int sigrelse(int sig)
+{
+	return change_one(SIG_UNBLOCK, sig, NULL);
+}
+
+/* BSD's masks are the first signals as bits of an int. */
+static int change_bits(int how, int bits)
+{
+	sigset_t set, old;
+	int before = 0;
+
+	sigemptyset(&set);
+	for (int sig = 1; sig < 32; sig++)
+		if (bits & 1 << (sig - 1))
+			sigaddset(&set, sig);
+	if (vb_signal_mask(how, &set, &old))
+		return -1;
+	for (int sig = 1; sig < 32; sig++)
+		before |= sigismember(&old, sig) == 1 ? 1 << (sig - 1) : 0;
+	return before;
+}
+
+VB_PUBLIC int sigblock(int mask)
+{
+	return change_bits(SIG_BLOCK, mask);
+}
+
+VB_PUBLIC int sigsetmask(int mask)
+{
+	return change_bits(SIG_SETMASK, mask);
+}
+
+/* The thread that starts so believes to block nothing, as one that inherits a mask does. */
+VB_PUBLIC int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *mask)
+{
+	sigset_t real;
+
+	if (mask) {
+		real = *mask;
+		vb_signal_strip(&real);
+	}
+	return REAL(pthread_attr_setsigmask_np)(attr, mask ? &real : NULL);
+}
+
+/* --- waits with a mask of their own ----------------------------------------------------------------------------------- */
+
+/* The value of call, which is libc's function with wait.mask for its mask. */
+#define WAIT(set, call)                                     \
+	({                                                  \
+		struct vb_signal_wait wait;                 \
+		int ret = vb_signal_wait_begin(&wait, set); \
+                                                            \
+		if (ret) {                                  \
+			ret = status(ret);                  \
+		} else {                                    \
+			ret = (call);                       \
+			vb_signal_wait_end(&wait);          \
+		}                                           \
+		ret;                                        \
+	})
+
+VB_PUBLIC int sigsuspend(const sigset_t *set)
+{
+	return WAIT(set, REAL(sigsuspend)(wait.mask));
+}
+
+VB_PUBLIC int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		    const sigset_t *set)
+{
+	return WAIT(set, REAL(ppoll)(fds, count, timeout, wait.mask));
+}
+
+VB_PUBLIC int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+			  const sigset_t *set, size_t size);
+
+/* What programs built with _FORTIFY_SOURCE call. */
+VB_PUBLIC int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+			  const sigset_t *set, size_t size)
+{
+	return WAIT(set, REAL(__ppoll_chk)(fds, count, timeout, wait.mask, size));
+}
+
+VB_PUBLIC int pselect(int count, fd_set *readable, fd_set *writable, fd_set *except,
+		      const struct timespec *timeout, const sigset_t *set)
+{
+	return WAIT(set, REAL(pselect)(count, readable, writable, except, timeout, wait.mask));
+}
+
+VB_PUBLIC int epoll_pwait(int fd, struct epoll_event *events, int count, int timeout,
+			  const sigset_t *set)
+{
+	return WAIT(set, REAL(epoll_pwait)(fd, events, count, timeout, wait.mask));
+}
+
+VB_PUBLIC int epoll_pwait2(int fd, struct epoll_event *events, int count,
+			   const struct timespec *timeout, const sigset_t *set)
+{
+	return WAIT(set, REAL(epoll_pwait2)(fd, events, count, timeout, wait.mask));
+}

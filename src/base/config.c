@@ -665,12 +665,34 @@ void vb_config_default(struct vb_config *config)
 static struct vb_config process_config;
 static int process_error;
 
+/* Switches that code elsewhere reads: a word that it does not know would be passed over in silence. */
+static void check_switches(void)
+{
+	static const struct {
+		const char *name, *yes, *no;
+	} switches[] = {
+		{ "VERBATIM_DIRECT", "on", "off" },
+		{ "VERBATIM_RPC_LEND", "on", "off" },
+		{ "VERBATIM_DPA_PERF_MAP", "1", "0" },
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(switches); i++) {
+		const char *value = getenv(switches[i].name);
+
+		if (value && *value && strcmp(value, switches[i].yes) &&
+		    strcmp(value, switches[i].no))
+			vb_warn("%s=%s has no effect; allowed: %s, %s", switches[i].name, value,
+				switches[i].yes, switches[i].no);
+	}
+}
+
 static void read_process_config(void)
 {
 	const char *path = secure_getenv("VERBATIM_CONFIG");
 	char err[512];
 
 	vb_log_check_environment();
+	check_switches();
 	if (!path || !*path) {
 		vb_config_default(&process_config);
 		return;

@@ -26,6 +26,7 @@
  * is drawn from the seed, and threads go through the queues.
  */
 #include "dpa/internal.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -58,7 +59,10 @@ static int read_seed(struct vb_dpa *dpa)
 	errno = 0;
 	dpa->rng = strtoull(text, &end, 0);
 	dpa->deterministic = true;
-	return errno || *end ? -EINVAL : 0;
+	if (!errno && !*end)
+		return 0;
+	vb_error("VERBATIM_DPA_SEED=%s is not a number", text);
+	return -EINVAL;
 }
 
 int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)

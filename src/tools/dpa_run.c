@@ -341,8 +341,8 @@ int main(int argc, char **argv)
 	attr.eus = config->adapter[0].dpa_eus;
 	err = vb_dpa_create(&attr, &dpa);
 	if (err) {
-		fprintf(stderr, "verbatim dpa run: %s\n",
-			err == -EINVAL ? "VERBATIM_DPA_SEED is not a number" : strerror(-err));
+		fprintf(stderr, "verbatim dpa run: the accelerator cannot be used: %s\n",
+			strerror(-err));
 		free(elf);
 		return EXIT_REFUSED;
 	}

@@ -148,6 +148,9 @@ def check_log(folder):
     expect(call('devices', env={'VERBATIM_LOG': 'loud'}), 0, stderr='VERBATIM_LOG=loud is not a level; allowed: error, ')
     expect(call('devices', env={'VERBATIM_LOG_FILE': '/no/such/file'}), 0,
            stderr='VERBATIM_LOG_FILE: /no/such/file: No such file or directory; the log goes to standard error')
+    expect(call('devices', env={'VERBATIM_DIRECT': 'of'}), 0, stderr='VERBATIM_DIRECT=of has no effect; allowed: on, off')
+    if call('devices', env={'VERBATIM_DIRECT': 'off'}).stderr:
+        raise peers.Failure('VERBATIM_DIRECT=off is complained of')
     if call('devices', env={'VERBATIM_LOG': 'info', 'VERBATIM_LOG_FILE': log}).stderr:
         raise peers.Failure('a good VERBATIM_LOG and VERBATIM_LOG_FILE are complained of')
 

@@ -95,5 +95,7 @@ VERBATIM_DPA_TIER=interp go --tier jit --stats "$dir/exit7"
 is "the environment forces a tier" "$status" 7
 VERBATIM_DPA_TIER=quick go "$dir/exit7"
 is "a bad tier in the environment is refused" "$status" 126
+VERBATIM_DPA_SEED=5x go "$dir/exit7"
+is "a bad seed is refused by name" "$status $(grep -c 'VERBATIM_DPA_SEED=5x is not a number' "$dir/err")" "126 1"
 echo "1..$number"
 exit $failed

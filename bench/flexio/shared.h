@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What host and device of the benchmark both know. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+/* The bed: one device, one app from a file, and calls that most cases begin with. */
 #include "bed.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Device half of apps.c: the other application. */
 #include <libflexio-dev/flexio_dev.h>
 
 static uint64_t state = 5000;

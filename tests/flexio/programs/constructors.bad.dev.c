@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Device half of constructors.c: a constructor that faults. */
 #include <libflexio-dev/flexio_dev.h>
 
 __attribute__((constructor)) static void fault(void)

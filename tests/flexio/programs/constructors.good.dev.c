@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Device half of constructors.c: a constructor that runs once, before the first call. */
 #include <libflexio-dev/flexio_dev.h>
 
 static uint64_t made;

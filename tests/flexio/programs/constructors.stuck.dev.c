@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Device half of constructors.c: a constructor that never ends. */
 #include <libflexio-dev/flexio_dev.h>
 
 __attribute__((constructor)) static void forever(void)

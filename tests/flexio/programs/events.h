@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What both halves of events.c know. */
 #pragma once
 
 #include <stdint.h>

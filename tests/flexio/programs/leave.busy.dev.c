@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Device half of leave.c: handlers that never end and talk while they run. */
 #include <libflexio-dev/flexio_dev.h>
 
 __dpa_global__ void forever(uint64_t arg)

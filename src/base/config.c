@@ -292,10 +292,6 @@ static bool parse_ports(struct parser *p, const struct key *key, struct vb_confi
 	return true;
 }
 
-#define KNOWN_KEYS                                                                              \
-	"format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, " \
-	"rpc_timeout, generation, ports"
-
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
 	{ .name = "interface", .parse = parse_interface },
@@ -372,6 +368,16 @@ static bool begin_section(struct parser *p, const char *section)
 	return true;
 }
 
+static void fail_unknown_key(struct parser *p, const char *name)
+{
+	char known[256] = "";
+
+	for (unsigned int i = 0, n = 0; i < ARRAY_SIZE(keys) && n < sizeof(known); i++)
+		n += (unsigned int)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
+					    keys[i].name);
+	fail(p, p->line, "%s: unknown key; allowed: %s", name, known);
+}
+
 /* inih's handler: 0 is an error. */
 static int on_value(void *user, const char *section, const char *name, const char *value)
 {
@@ -399,7 +405,7 @@ static int on_value(void *user, const char *section, const char *name, const cha
 		return keys[i].parse(p, &keys[i], &p->config->adapter[p->config->num_adapters - 1],
 				     value);
 	}
-	fail(p, p->line, "%s: unknown key; allowed: " KNOWN_KEYS, name);
+	fail_unknown_key(p, name);
 	return 0;
 }
 

@@ -113,7 +113,29 @@ def check_links(path):
             raise peers.Failure(f'{name}: make {target}, which the Makefile does not have')
 
 
+def check_settings():
+    """Every environment variable and every key that the sources read is in docs/config.md and in a man page."""
+    variables, keys = set(), set()
+    for folder, _, files in os.walk(os.path.join(TOP, 'src')):
+        for name in files:
+            if name.endswith('.c'):
+                with open(os.path.join(folder, name), encoding='utf-8') as text:
+                    source = text.read()
+                variables |= set(re.findall(r'getenv\("(VERBATIM_\w+)"', source))
+                keys |= set(re.findall(r'^\t{ \.name = "(\w+)",\s+\.parse = ', source, re.M))
+    if len(variables) < 5 or len(keys) < 10:
+        raise peers.Failure(f'found only {variables} and {keys}: this test is broken')
+    for path, pattern, names in (('docs/config.md', '`{}`', variables | keys), ('man/verbatim.1.md', '**{}**', variables),
+                                 ('man/verbatim.conf.5.md', '**{}', keys)):
+        with open(os.path.join(TOP, path), encoding='utf-8') as text:
+            content = text.read()
+        missing = [name for name in sorted(names) if pattern.format(name) not in content]
+        if missing:
+            raise peers.Failure(f'{path} does not know {" ".join(missing)}')
+
+
 def run():
+    check_settings()
     for path in markdown_files():
         with tempfile.TemporaryDirectory() as folder:
             check_links(path)

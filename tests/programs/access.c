@@ -27,13 +27,6 @@ static int remote_rights(int i)
 	       (i & 4 ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
-static void open_pair(struct end *a, struct end *b, enum end_place place, struct node_attr attr)
-{
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
-}
-
 /* Run one operation and return its status; *changed tells whether the target's word was touched. */
 static enum ibv_wc_status run_op(struct end *a, struct end *b, int op, uint32_t rkey, bool *changed)
 {
@@ -62,7 +55,7 @@ static void region_rights(enum end_place place)
 {
 	struct end a, b;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	for (int i = 0; i < 16; i++) {
 		int rights = remote_rights(i) | (i & 8 ? IBV_ACCESS_LOCAL_WRITE : 0);
 		struct end_mr mr;
@@ -104,7 +97,7 @@ static void qp_rights(enum end_place place)
 	struct node_attr attr = node_attr(IBV_QPT_RC);
 	struct end a, b;
 
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	for (int i = 0; i < 8; i++) {
 		attr.qp_access = remote_rights(i);
 		end_set_attr(&b, &attr);
@@ -138,7 +131,7 @@ static void local_rights(enum end_place place)
 	struct end_mr readonly, writable;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	check_eq(end_reg(&a, a.self.addr, 4096, a.self.addr, 0, false, &readonly), 0);
 	check_eq(end_reg(&b, b.self.addr, 4096, b.self.addr, IBV_ACCESS_LOCAL_WRITE, false,
 			 &writable),
@@ -168,7 +161,7 @@ static void zero_length_needs_no_key(enum end_place place)
 	static const enum ibv_wr_opcode zero[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 	struct end a, b;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	for (int i = 0; i < 2; i++) {
 		struct end_wr wr = end_wr_rdma(&a, 1, zero[i], 0, &b);
 
@@ -188,7 +181,7 @@ static void uc_rights(enum end_place place)
 	struct end a, b;
 	struct end_mr mr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_UC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_UC));
 	check_eq(end_reg(&b, b.self.addr, 4096, b.self.addr, IBV_ACCESS_REMOTE_READ, false, &mr),
 		 0);
 	end_write64(&b, b.self.addr, 0x2222);

@@ -403,6 +403,19 @@ void end_connect(struct end *a, struct end *b)
 	end_connect_to(a, &b->self, IBV_QPS_RTS);
 }
 
+void end_pair_open(struct end *a, struct end *b, enum end_place place, struct node_attr attr)
+{
+	end_open(a, HERE, &attr);
+	end_open(b, place, &attr);
+	end_connect(a, b);
+}
+
+void end_pair_close(struct end *a, struct end *b)
+{
+	end_close(a);
+	end_close(b);
+}
+
 void end_set_attr(struct end *end, const struct node_attr *attr)
 {
 	struct request rq = { .op = OP_SET_ATTR };

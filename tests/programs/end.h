@@ -56,6 +56,9 @@ void end_open(struct end *end, enum end_place place, const struct node_attr *att
 void end_close(struct end *end);
 /* Both to RTS towards each other, from whatever state; nothing of earlier work is left in their CQs. */
 void end_connect(struct end *a, struct end *b);
+/* One here and one at the place, connected. */
+void end_pair_open(struct end *a, struct end *b, enum end_place place, struct node_attr attr);
+void end_pair_close(struct end *a, struct end *b);
 /* One end, only up to that state. */
 void end_connect_to(struct end *end, const struct address *peer, enum ibv_qp_state upto);
 /* Used from the next connect on; the capacities cannot change. */

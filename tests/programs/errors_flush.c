@@ -10,19 +10,6 @@
 
 enum { COUNT = 16, WR_SEND = 100, WR_RECV = 200 };
 
-static void open_pair(struct end *a, struct end *b, enum end_place place, struct node_attr attr)
-{
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
-}
-
-static void close_pair(struct end *a, struct end *b)
-{
-	end_close(a);
-	end_close(b);
-}
-
 static void post_recvs(struct end *end, uint64_t first, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -61,7 +48,7 @@ static void flush_on_error(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recvs(&a, WR_RECV, COUNT);
 	post_waiting_sends(&a);
 	check_eq(end_set_state(&a, IBV_QPS_ERR), 0);
@@ -81,7 +68,7 @@ static void flush_on_error(enum end_place place)
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 4, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, 3, IBV_WC_SUCCESS);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* RESET empties the queues without completions; what was queued is never sent later. */
@@ -91,7 +78,7 @@ static void reset_forgets(enum end_place place)
 	struct ibv_wc wc;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recvs(&a, WR_RECV, COUNT);
 	post_waiting_sends(&a);
 	check_eq(end_set_state(&a, IBV_QPS_RESET), 0);
@@ -105,7 +92,7 @@ static void reset_forgets(enum end_place place)
 	check_eq(wc.byte_len, 8);
 	end_expect(&a, SQ, 4, IBV_WC_SUCCESS);
 	check(!end_poll(&b, RQ, &wc, 10), "a message from before RESET arrived");
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Completions of a QP that is reset or destroyed before they were polled are dropped from the CQ. */
@@ -115,7 +102,7 @@ static void reset_cleans_cq(enum end_place place)
 	struct ibv_wc wc;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recvs(&b, 1, 1);
 	wr = end_wr_send(&a, 2, 8);
 	check_eq(end_post_send(&a, &wr), 0);
@@ -124,7 +111,7 @@ static void reset_cleans_cq(enum end_place place)
 	sleep_ms(20);
 	check_eq(end_set_state(&a, IBV_QPS_RESET), 0);
 	check(!end_poll(&a, SQ, &wc, 0), "an old completion survived RESET");
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A local error of an unreliable QP stops its send queue only: SQE, and RTS again when told. */
@@ -133,7 +120,7 @@ static void send_queue_error(enum end_place place, enum ibv_qp_type type)
 	struct end a, b;
 	struct end_wr bad, good;
 
-	open_pair(&a, &b, place, node_attr(type));
+	end_pair_open(&a, &b, place, node_attr(type));
 	post_recvs(&b, WR_RECV, 2);
 	post_recvs(&a, WR_RECV, 1);
 	good = end_wr_send(&a, 2, 8);
@@ -158,7 +145,7 @@ static void send_queue_error(enum end_place place, enum ibv_qp_type type)
 	check_eq(end_post_send(&a, &good), 0);
 	end_expect(&a, SQ, 4, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void send_queue_error_ud(enum end_place place)
@@ -178,7 +165,7 @@ static void drain_holds_sends(enum end_place place)
 	struct end_wr wr;
 	struct ibv_wc wc;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recvs(&b, WR_RECV, 1);
 	post_recvs(&a, WR_RECV, 1);
 	check_eq(end_set_state(&a, IBV_QPS_SQD), 0);
@@ -192,7 +179,7 @@ static void drain_holds_sends(enum end_place place)
 	check_eq(end_set_state(&a, IBV_QPS_RTS), 0);
 	end_expect(&a, SQ, 1, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The first message that reaches a QP in RTR says so with an event. */
@@ -212,7 +199,7 @@ static void communication_established(enum end_place place)
 	end_expect(&a, SQ, 1, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
 	check_eq(end_event(&b, PATIENCE_MS), IBV_EVENT_COMM_EST);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The event's object is counted: ibv_destroy_* waits for its acknowledgement, so polls must see each just once. */
@@ -221,7 +208,7 @@ static void no_event_without_cause(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recvs(&b, WR_RECV, 1);
 	wr = end_wr_send(&a, 1, 8);
 	check_eq(end_post_send(&a, &wr), 0);
@@ -229,7 +216,7 @@ static void no_event_without_cause(enum end_place place)
 	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
 	check_eq(end_event(&a, 20), -1);
 	check_eq(end_event(&b, 0), -1);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* More completions than a CQ holds: an error event for the CQ, never a completion overwritten in silence. */
@@ -241,14 +228,14 @@ static void cq_overrun(enum end_place place)
 
 	attr.cap.max_recv_wr = 512;
 	attr.cqe = 1;
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	post_recvs(&b, WR_RECV, 512);
 	check_eq(end_set_state(&b, IBV_QPS_ERR), 0);
 	do {
 		event = end_event(&b, PATIENCE_MS);
 	} while (event == IBV_EVENT_QP_FATAL);
 	check_eq(event, IBV_EVENT_CQ_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A QP on an SRQ that goes to ERR takes no more from it and says when it was the last time. */
@@ -258,11 +245,11 @@ static void last_wqe_reached(enum end_place place)
 	struct end a, b;
 
 	attr.srq = true;
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	post_recvs(&b, WR_RECV, 4);
 	check_eq(end_set_state(&b, IBV_QPS_ERR), 0);
 	check_eq(end_event(&b, PATIENCE_MS), IBV_EVENT_QP_LAST_WQE_REACHED);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 int main(int argc, char **argv)

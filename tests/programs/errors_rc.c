@@ -11,19 +11,6 @@
 
 enum { WR_FIRST = 100, WR_RECV = 200 };
 
-static void open_pair(struct end *a, struct end *b, enum end_place place, struct node_attr attr)
-{
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
-}
-
-static void close_pair(struct end *a, struct end *b)
-{
-	end_close(a);
-	end_close(b);
-}
-
 /* Short timers for peers that do not answer: 3 tries of 4.2 ms. */
 static struct node_attr impatient(void)
 {
@@ -50,7 +37,7 @@ static void recv_too_small(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recv(&b, WR_RECV, 63);
 	post_recv(&b, WR_RECV + 1, 64);
 	wr = end_wr_send(&a, WR_FIRST, 64);
@@ -60,7 +47,7 @@ static void recv_too_small(enum end_place place)
 	end_expect(&b, RQ, WR_RECV + 1, IBV_WC_WR_FLUSH_ERR);
 	end_expect_state(&a, IBV_QPS_ERR);
 	end_expect_state(&b, IBV_QPS_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The same for a message of many packets, where the shortage shows late. */
@@ -69,7 +56,7 @@ static void recv_too_small_long(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	post_recv(&b, WR_RECV, 40000);
 	wr = end_wr_send(&a, WR_FIRST, 40001);
 	post_send(&a, &wr);
@@ -77,7 +64,7 @@ static void recv_too_small_long(enum end_place place)
 	end_expect(&a, SQ, WR_FIRST, IBV_WC_REM_INV_REQ_ERR);
 	end_expect_state(&a, IBV_QPS_ERR);
 	end_expect_state(&b, IBV_QPS_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A local protection error stops the requester before anything leaves: the responder stays as it was. */
@@ -101,7 +88,7 @@ static void send_bad_memory(enum end_place place)
 	struct end_mr other;
 	struct end_wr good, wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	good = end_wr_send(&a, WR_FIRST, 64);
 	wr = good;
 	wr.sge[0].lkey ^= 0x12300; /* no such key */
@@ -121,7 +108,7 @@ static void send_bad_memory(enum end_place place)
 	expect_loc_prot(&a, &b, wr);
 	check_eq(end_dereg(&a, &other), 0);
 	expect_loc_prot(&a, &b, wr); /* the key of a region that is gone */
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A bad entry in the middle of a gather list counts like one at its start. */
@@ -132,14 +119,14 @@ static void send_bad_entry(enum end_place place)
 	struct end_wr wr;
 
 	attr.cap.max_send_sge = 4;
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	wr = end_wr_send(&a, WR_FIRST, 16);
 	wr.num_sge = 4;
 	for (int i = 1; i < 4; i++)
 		wr.sge[i] = wr.sge[0];
 	wr.sge[2].lkey ^= 0x4500;
 	expect_loc_prot(&a, &b, wr);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* What comes back from a READ or atomic needs LOCAL_WRITE here. */
@@ -151,7 +138,7 @@ static void read_into_readonly(enum end_place place)
 	struct end_mr readonly;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	check_eq(end_reg(&a, a.self.addr, 4096, a.self.addr, IBV_ACCESS_REMOTE_READ, false,
 			 &readonly),
 		 0);
@@ -163,7 +150,7 @@ static void read_into_readonly(enum end_place place)
 		end_expect(&a, SQ, WR_FIRST, IBV_WC_LOC_PROT_ERR);
 		end_expect_state(&a, IBV_QPS_ERR);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The receiver's own memory is wrong: its error, and "remote operation error" for the sender. */
@@ -187,7 +174,7 @@ static void recv_bad_memory(enum end_place place)
 	struct end a, b;
 	struct end_mr mr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	expect_rem_op(&a, &b, b.self.addr, b.lkey ^ 0x77700);
 	expect_rem_op(&a, &b, b.self.addr + b.self.size - 32, b.lkey);
 	check_eq(end_reg(&b, b.self.addr, 4096, b.self.addr, ACCESS_ALL, true, &mr), 0);
@@ -195,7 +182,7 @@ static void recv_bad_memory(enum end_place place)
 	check_eq(end_reg(&b, b.self.addr, 4096, b.self.addr, IBV_ACCESS_REMOTE_READ, false, &mr),
 		 0);
 	expect_rem_op(&a, &b, b.self.addr, mr.key);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static const enum ibv_wr_opcode one_sided[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -228,7 +215,7 @@ static void remote_bad_memory(enum end_place place)
 	struct end a, b;
 	struct end_mr other;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	check_eq(end_reg(&b, b.self.addr, 4096, b.self.addr, ACCESS_ALL, true, &other), 0);
 	end_fill(&b, b.self.addr, b.self.size, 3);
 	for (int i = 0; i < 5; i++) {
@@ -245,7 +232,7 @@ static void remote_bad_memory(enum end_place place)
 	}
 	/* Nothing of all that arrived. */
 	end_check(&b, b.self.addr, b.self.size, 3);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* IB specification 9.4.5: the address of an atomic is a multiple of 8. */
@@ -254,7 +241,7 @@ static void atomic_misaligned(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	for (int i = 3; i < 5; i++) {
 		end_connect(&a, &b);
 		end_fill(&b, b.self.addr, 64, 9);
@@ -266,7 +253,7 @@ static void atomic_misaligned(enum end_place place)
 		end_expect_state(&b, IBV_QPS_ERR);
 		end_check(&b, b.self.addr, 64, 9);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void expect_retry_exceeded(struct end *a)
@@ -288,7 +275,7 @@ static void retry_exceeded(enum end_place place)
 	struct end a, b;
 	struct address nobody;
 
-	open_pair(&a, &b, place, impatient());
+	end_pair_open(&a, &b, place, impatient());
 	for (int i = 0; i < 3; i++) {
 		end_connect(&a, &b);
 		if (deaf[i] == IBV_QPS_ERR)
@@ -304,7 +291,7 @@ static void retry_exceeded(enum end_place place)
 	nobody.qpn ^= 0x800; /* of the same process, but never created */
 	end_connect_to(&a, &nobody, IBV_QPS_RTS);
 	expect_retry_exceeded(&a);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* One-sided work meets the same silence. */
@@ -313,7 +300,7 @@ static void retry_exceeded_rdma(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, impatient());
+	end_pair_open(&a, &b, place, impatient());
 	for (int i = 0; i < 5; i++) {
 		end_connect(&a, &b);
 		end_connect_to(&b, &a.self, IBV_QPS_INIT);
@@ -322,7 +309,7 @@ static void retry_exceeded_rdma(enum end_place place)
 		end_expect(&a, SQ, WR_FIRST, IBV_WC_RETRY_EXC_ERR);
 		end_expect_state(&a, IBV_QPS_ERR);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* No receive is posted: the requester gives up after rnr_retry tries, the responder is not in error. */
@@ -332,7 +319,7 @@ static void rnr_exceeded(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	for (uint8_t retry = 0; retry < 4; retry++) {
 		attr.rnr_retry = retry;
 		end_set_attr(&a, &attr);
@@ -353,7 +340,7 @@ static void rnr_exceeded(enum end_place place)
 	wr = end_wr_rdma(&a, WR_FIRST + 1, IBV_WR_RDMA_WRITE_WITH_IMM, 64, &b);
 	post_send(&a, &wr);
 	end_expect(&a, SQ, WR_FIRST + 1, IBV_WC_RNR_RETRY_EXC_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A receive that comes while the requester retries makes all well, and in order. */
@@ -368,7 +355,7 @@ static void rnr_then_success(enum end_place place)
 		/* Limited: six tries that are 164 ms apart; the receive comes within the first. */
 		attr.rnr_retry = limited ? 6 : 7;
 		attr.min_rnr_timer = limited ? 28 : 12;
-		open_pair(&a, &b, place, attr);
+		end_pair_open(&a, &b, place, attr);
 		end_fill(&a, a.self.addr, 3000, 21);
 		for (uint64_t i = 0; i < 4; i++) {
 			wr = end_wr_send(&a, WR_FIRST + i, 3000);
@@ -385,7 +372,7 @@ static void rnr_then_success(enum end_place place)
 		end_check(&b, b.self.addr + 4096, 3000, 21);
 		check_eq(end_state(&a), IBV_QPS_RTS);
 		check_eq(end_state(&b), IBV_QPS_RTS);
-		close_pair(&a, &b);
+		end_pair_close(&a, &b);
 	}
 }
 
@@ -396,7 +383,7 @@ static void loc_qp_op(enum end_place place)
 	struct end a, b;
 
 	attr.rd_atomic = 0;
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	for (int i = 2; i < 5; i++) {
 		struct end_wr wr = end_wr_rdma(&a, WR_FIRST, one_sided[i], 8, &b);
 		int err;
@@ -412,7 +399,7 @@ static void loc_qp_op(enum end_place place)
 		end_expect_state(&a, IBV_QPS_ERR);
 		check_eq(end_state(&b), IBV_QPS_RTS);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* More READs at once than the responder was configured for are an invalid request. */
@@ -422,7 +409,7 @@ static void too_many_reads(enum end_place place)
 	struct end a, b;
 	struct end_wr wr;
 
-	open_pair(&a, &b, place, attr);
+	end_pair_open(&a, &b, place, attr);
 	attr.dest_rd_atomic = 0;
 	end_set_attr(&b, &attr);
 	end_connect(&a, &b);
@@ -431,7 +418,7 @@ static void too_many_reads(enum end_place place)
 	end_expect(&a, SQ, WR_FIRST, IBV_WC_REM_INV_REQ_ERR);
 	end_expect_state(&a, IBV_QPS_ERR);
 	end_expect_state(&b, IBV_QPS_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Work before the bad request is done, work behind it is flushed in order, signalled or not. */
@@ -441,7 +428,7 @@ static void error_in_the_middle(enum end_place place)
 	struct end_wr wr;
 	struct ibv_wc wc;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	/* Held back by a missing receive, so that all eight wait when the third fails. */
 	for (uint64_t i = 0; i < 8; i++) {
 		wr = end_wr_send(&a, WR_FIRST + i, 64);
@@ -465,7 +452,7 @@ static void error_in_the_middle(enum end_place place)
 	end_expect(&b, RQ, WR_RECV + 1, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, WR_RECV + 2, IBV_WC_WR_FLUSH_ERR);
 	end_expect(&b, RQ, WR_RECV + 3, IBV_WC_WR_FLUSH_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A local error behind messages that are still on their way: those complete first, none is forgotten. */
@@ -475,7 +462,7 @@ static void local_error_behind_others(enum end_place place)
 	struct end_wr wr;
 	struct ibv_wc wc;
 
-	open_pair(&a, &b, place, node_attr(IBV_QPT_RC));
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	for (int round = 0; round < 20; round++) {
 		end_connect(&a, &b);
 		for (uint64_t i = 0; i < 8; i++)
@@ -496,7 +483,7 @@ static void local_error_behind_others(enum end_place place)
 			end_expect(&b, RQ, WR_RECV + i, IBV_WC_SUCCESS);
 		check(!end_poll(&b, RQ, &wc, 0), "the bad message arrived");
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 int main(int argc, char **argv)

@@ -15,15 +15,7 @@ static void open_pair(struct end *a, struct end *b, enum end_place place)
 	struct node_attr attr = node_attr(IBV_QPT_RC);
 
 	attr.size = REGION;
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
-}
-
-static void close_pair(struct end *a, struct end *b)
-{
-	end_close(a);
-	end_close(b);
+	end_pair_open(a, b, place, attr);
 }
 
 /* A region whose second half is no longer there: [addr, addr + HOLE) is, the rest is not. */
@@ -78,7 +70,7 @@ static void unmapped_local(enum end_place place)
 
 	open_pair(&a, &b, place);
 	local_hole(&a, &b, false);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void truncated_local(enum end_place place)
@@ -87,7 +79,7 @@ static void truncated_local(enum end_place place)
 
 	open_pair(&a, &b, place);
 	local_hole(&a, &b, true);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A receive buffer that is gone. */
@@ -109,7 +101,7 @@ static void unmapped_receive(enum end_place place)
 		end_expect_state(&a, IBV_QPS_ERR);
 		end_expect_state(&b, IBV_QPS_ERR);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The target of one-sided work is gone: an error for who asked, and the owner lives on. */
@@ -156,7 +148,7 @@ static void unmapped_remote(enum end_place place)
 
 	open_pair(&a, &b, place);
 	remote_hole(&a, &b, false);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void truncated_remote(enum end_place place)
@@ -165,7 +157,7 @@ static void truncated_remote(enum end_place place)
 
 	open_pair(&a, &b, place);
 	remote_hole(&a, &b, true);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A write of 8 bytes to the region at iova + 16 arrives at real + 16. */
@@ -212,7 +204,7 @@ static void iova(enum end_place place)
 	write_through(&a, &b, &whole, b.self.addr + PAGE, IBV_WC_REM_ACCESS_ERR);
 	check_eq(end_dereg(&b, &part), 0);
 	write_through(&a, &b, &part, b.self.addr + PAGE, IBV_WC_REM_ACCESS_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A start in the middle of a page, and a length that is no multiple of anything. */
@@ -234,7 +226,7 @@ static void odd_bounds(enum end_place place)
 		check_eq(end_post_send(&a, &wr), 0);
 		end_expect(&a, SQ, 1, i ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void rereg(enum end_place place)
@@ -264,7 +256,7 @@ static void rereg(enum end_place place)
 	check(end_rereg(&b, &mr, 0, 0, 0, 0, false) != 0, "nothing to change was accepted");
 	check(end_rereg(&b, &mr, 0x80, 0, 0, 0, false) != 0, "an unknown change was accepted");
 	write_through(&a, &b, &mr, b.self.addr + 8 * PAGE, IBV_WC_SUCCESS);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* What cannot be registered: EFAULT as from a driver that pins pages. */
@@ -288,7 +280,7 @@ static void refused(enum end_place place)
 	check(end_reg(&b, b.self.addr, UINT64_MAX - 100, b.self.addr, ACCESS_ALL, false, &mr) != 0,
 	      "a region around the end of the address space was accepted");
 	check_eq(end_reg(&b, b.self.addr, PAGE, b.self.addr, 1 << 19, false, &mr), EINVAL);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A key is dead once its region is, and comes not to life by the next registrations. */
@@ -308,7 +300,7 @@ static void deregistered(enum end_place place)
 		check(more[i].key != mr.key, "the key was given again at once");
 	}
 	write_through(&a, &b, &mr, b.self.addr, IBV_WC_REM_ACCESS_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 int main(int argc, char **argv)

@@ -11,9 +11,7 @@ static void open_pair(struct end *a, struct end *b, enum end_place place)
 {
 	struct node_attr attr = node_attr(IBV_QPT_UC);
 
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
+	end_pair_open(a, b, place, attr);
 }
 
 static void no_receive(enum end_place place)

@@ -15,15 +15,7 @@ static void open_pair(struct end *a, struct end *b, enum end_place place)
 {
 	struct node_attr attr = node_attr(IBV_QPT_UD);
 
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
-}
-
-static void close_pair(struct end *a, struct end *b)
-{
-	end_close(a);
-	end_close(b);
+	end_pair_open(a, b, place, attr);
 }
 
 static int mtu_bytes(struct end *end)
@@ -75,7 +67,7 @@ static void deliver(enum end_place place)
 			check_eq(be32toh(wc.imm_data), i);
 		end_check(&b, b.self.addr + 8192 + GRH, len, (uint32_t)i);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The receiver makes its answer's address from what it received; both ends of this one are nodes here. */
@@ -160,7 +152,7 @@ static void dropped(enum end_place place)
 	end_expect(&a, SQ, 9, IBV_WC_SUCCESS);
 	end_expect_wc(&b, RQ, 10, IBV_WC_SUCCESS, &wc);
 	check_eq(wc.byte_len, 33 + GRH);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The most significant bit of the qkey means: use the QP's own. IB specification 10.2.5. */
@@ -176,7 +168,7 @@ static void controlled_qkey(enum end_place place)
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 1, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, 2, IBV_WC_SUCCESS);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void recv_too_small(enum end_place place)
@@ -190,7 +182,7 @@ static void recv_too_small(enum end_place place)
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 1, IBV_WC_SUCCESS);
 	end_expect(&b, RQ, 2, IBV_WC_LOC_LEN_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Longer than the MTU: refused, or completed with or without an error, but never delivered (C10-93.1.1). */
@@ -209,7 +201,7 @@ static void too_long(enum end_place place)
 		      ibv_wc_status_str(wc.status));
 	}
 	check(!end_poll(&b, RQ, &wc, 10), "it was delivered");
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Only SEND exists here. */
@@ -231,7 +223,7 @@ static void no_rdma(enum end_place place)
 		check_status(&wc, IBV_WC_LOC_QP_OP_ERR);
 		end_connect(&a, &b);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 int main(int argc, char **argv)

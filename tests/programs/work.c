@@ -23,15 +23,7 @@ static void open_pair(struct end *a, struct end *b, enum end_place place, enum i
 
 	attr.size = AREA;
 	attr.cap.max_inline_data = 256;
-	end_open(a, HERE, &attr);
-	end_open(b, place, &attr);
-	end_connect(a, b);
-}
-
-static void close_pair(struct end *a, struct end *b)
-{
-	end_close(a);
-	end_close(b);
+	end_pair_open(a, b, place, attr);
 }
 
 /* Where message i lies, so that source and destination have different and odd alignments. */
@@ -105,7 +97,7 @@ static void all_sends(enum end_place place, enum ibv_qp_type type)
 		expect_recv(&b, 1000 + (uint64_t)i, len, IBV_WC_RECV, i % 2 ? &imm : NULL);
 		expect_bytes(&b, dst, len, (uint32_t)i);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void sends_rc(enum end_place place)
@@ -144,7 +136,7 @@ static void all_writes(enum end_place place, enum ibv_qp_type type)
 			expect_recv(&b, 1000, len, IBV_WC_RECV_RDMA_WITH_IMM, &imm);
 		expect_bytes(&b, dst, len, (uint32_t)i);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void writes_rc(enum end_place place)
@@ -173,7 +165,7 @@ static void reads(enum end_place place)
 		expect_send(&a, (uint64_t)i, IBV_WC_RDMA_READ);
 		expect_bytes(&a, dst, sizes[i], (uint32_t)i);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The old value comes back, the new one is there, and both are in the host's byte order. */
@@ -205,7 +197,7 @@ static void atomics(enum end_place place)
 		check_eq(end_read64(&a, a.self.addr), before);
 		check_eq(end_read64(&b, b.self.addr), fits ? wr.swap : before);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Inline data is taken at posting: the buffer may change at once, and needs no key. */
@@ -232,7 +224,7 @@ static void inline_data(enum end_place place)
 		end_expect(&b, RQ, 2, IBV_WC_SUCCESS);
 		expect_bytes(&b, dst, (uint32_t)i, (uint32_t)i);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* More than the QP was created for is refused at posting. */
@@ -257,7 +249,7 @@ static void inline_too_long(enum end_place place)
 	wr.flags |= IBV_SEND_INLINE;
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 2, IBV_WC_SUCCESS);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* The key goes with the message, and is dead at the receiver when the message is there. */
@@ -287,7 +279,7 @@ static void send_with_invalidate(enum end_place place)
 	wr.rkey = mr.key;
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 4, IBV_WC_REM_ACCESS_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 static void local_invalidate(enum end_place place)
@@ -306,7 +298,7 @@ static void local_invalidate(enum end_place place)
 	wr.sge[0].lkey = mr.key;
 	check_eq(end_post_send(&a, &wr), 0);
 	end_expect(&a, SQ, 2, IBV_WC_LOC_PROT_ERR);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* A fenced request waits for earlier READs; what it sends is what they brought. */
@@ -328,7 +320,7 @@ static void fence(enum end_place place)
 		end_expect(&a, SQ, 2, IBV_WC_SUCCESS);
 		end_check(&b, b.self.addr + BIG, 32768, (uint32_t)i);
 	}
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Only what is signalled completes, and its completion covers what was before it. */
@@ -351,7 +343,7 @@ static void unsignalled(enum end_place place)
 		}
 	}
 	check(!end_poll(&a, SQ, &wc, 0), "unsignalled work completed");
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 /* Over the limits: refused at posting, and the queue still works. */
@@ -379,7 +371,7 @@ static void posting_limits(enum end_place place)
 		end_expect(&b, RQ, 3, IBV_WC_SUCCESS);
 	}
 	check_eq(end_post_send(&a, &wr), 0);
-	close_pair(&a, &b);
+	end_pair_close(&a, &b);
 }
 
 int main(int argc, char **argv)

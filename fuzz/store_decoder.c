@@ -33,11 +33,20 @@ static void check(const struct vb_store *store, const struct vb_store_regs *regs
 		if (store->size > 8 || (uint32_t)store->addr != (uint32_t)regs->gpr[VB_GPR_DI])
 			abort();
 		break;
+	case VB_STORE_BLOCK:
+		if (store->size != VB_STORE_MAX)
+			abort();
+		break;
 	case VB_STORE_PLAIN:
 		break;
 	default:
 		abort();
 	}
+}
+
+static uint64_t segment_base(bool gs)
+{
+	return gs ? 0x1234 : 0x5678;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -51,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size <= HEADER)
 		return 0;
 	memcpy(regs.gpr, data, sizeof(regs.gpr));
+	regs.segment_base = segment_base;
 	memcpy(&regs.rip, data + sizeof(regs.gpr), 8);
 	regs.fpstate_size = sizes[data[HEADER - 1] % 6];
 	data += HEADER;

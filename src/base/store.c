@@ -3,12 +3,14 @@
  * Owns the decoding of store instructions. Zydis reads the bytes; here is what each kind means.
  *
  *	mov, movnti, movbe, movdiri     a register or a number, movbe with its bytes turned round
- *	vector moves                    the low (movh*: high) part of a vector register
+ *	vector moves                    the low (movh*: high) part of a vector register, all of it or what a mask selects
+ *	pextr, vextract                 one element of a vector register
  *	xchg                            a register, which gets what was in memory
  *	stos, movs, with rep            an element, or as many as cx says
+ *	movdir64b                       64 bytes of memory
  *
- * Reading modify-write instructions other than xchg are not here: nobody rings a bell with them, because the page reads
- * as zero.
+ * Instructions that read, change and write, other than xchg, are not here: nobody rings a bell with them, because the page
+ * reads as zero.
  */
 #include "base/store.h"
 
@@ -50,8 +52,8 @@ enum {
 	FX_XMM = 160,
 	FX_MAGIC = 464, /* software bytes: the kernel says here that an XSAVE image follows */
 	XSAVE_HEADER = 512,
-	COMPONENT_SSE = 1,
 	COMPONENT_AVX = 2,
+	COMPONENT_OPMASK = 5,
 	COMPONENT_ZMM_HI256 = 6,
 	COMPONENT_HI16_ZMM = 7,
 };
@@ -165,20 +167,34 @@ static bool index_value(const struct decoded *d, ZydisRegister reg, uint64_t *va
 	return true;
 }
 
+static bool is_segment(ZydisRegister segment)
+{
+	return segment == ZYDIS_REGISTER_FS || segment == ZYDIS_REGISTER_GS;
+}
+
+/* What a segment adds to addresses: only FS and GS have a base. */
+static bool add_segment(const struct decoded *d, ZydisRegister segment, uint64_t *addr)
+{
+	if (!is_segment(segment))
+		return true;
+	if (!d->regs->segment_base)
+		return false;
+	*addr += d->regs->segment_base(segment == ZYDIS_REGISTER_GS);
+	return true;
+}
+
 static bool address_of(const struct decoded *d, const ZydisDecodedOperand *op, uint64_t *addr)
 {
 	const ZydisDecodedOperandMem *mem = &op->mem;
 	uint64_t base, index;
 
-	if (mem->segment == ZYDIS_REGISTER_FS || mem->segment == ZYDIS_REGISTER_GS ||
-	    (mem->type != ZYDIS_MEMOP_TYPE_MEM))
-		return false;
-	if (!index_value(d, mem->base, &base) || !index_value(d, mem->index, &index))
+	if (mem->type != ZYDIS_MEMOP_TYPE_MEM || !index_value(d, mem->base, &base) ||
+	    !index_value(d, mem->index, &index))
 		return false;
 	*addr = base + index * mem->scale + (uint64_t)mem->disp.value;
 	if (d->insn.address_width == 32)
 		*addr = (uint32_t)*addr;
-	return true;
+	return add_segment(d, mem->segment, addr);
 }
 
 /* The last source of a move: AVX's scalar forms have none in between when they store. */
@@ -250,9 +266,8 @@ static int decode_exchange(struct decoded *d, struct vb_store *store)
 	return 0;
 }
 
-static int decode_string(struct decoded *d, struct vb_store *store, bool copy)
+static int decode_string(struct decoded *d, struct vb_store *store)
 {
-	store->kind = copy ? VB_STORE_COPY : VB_STORE_FILL;
 	store->address32 = d->insn.address_width == 32;
 	store->repeat = !!(d->insn.attributes & ZYDIS_ATTRIB_HAS_REP);
 	store->addr = d->regs->gpr[VB_GPR_DI];
@@ -261,98 +276,193 @@ static int decode_string(struct decoded *d, struct vb_store *store, bool copy)
 		store->addr = (uint32_t)store->addr;
 		store->source = (uint32_t)store->source;
 	}
-	if (!store->size || store->size > 8)
+	return store->size && store->size <= 8 ? 0 : -EINVAL;
+}
+
+static int decode_fill(struct decoded *d, struct vb_store *store)
+{
+	store->kind = VB_STORE_FILL;
+	memcpy(store->data, &d->regs->gpr[VB_GPR_AX], sizeof(d->regs->gpr[VB_GPR_AX]));
+	return decode_string(d, store);
+}
+
+/* A source in another segment is not here: si must come out as it is without the segment's base. */
+static int decode_copy(struct decoded *d, struct vb_store *store)
+{
+	store->kind = VB_STORE_COPY;
+	return is_segment(d->op[1].mem.segment) ? -EINVAL : decode_string(d, store);
+}
+
+/* The string move, or the scalar one. */
+static int decode_movsd(struct decoded *d, struct vb_store *store)
+{
+	return d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY ? decode_copy(d, store)
+							  : decode_move(d, store);
+}
+
+/* The element of a vector register that the last byte names. */
+static int decode_extract(struct decoded *d, struct vb_store *store)
+{
+	ZydisRegister reg = d->op[1].reg.value;
+	uint8_t all[VB_STORE_MAX];
+	size_t whole, at;
+
+	if (d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER)
 		return -EINVAL;
-	if (!copy) {
-		memcpy(store->data, &d->regs->gpr[VB_GPR_AX], store->size);
-		return 0;
-	}
-	return d->insn.attributes & (ZYDIS_ATTRIB_HAS_SEGMENT_FS | ZYDIS_ATTRIB_HAS_SEGMENT_GS)
-		       ? -EINVAL
-		       : 0;
+	whole = ZydisRegisterGetWidth(ZYDIS_MACHINE_MODE_LONG_64, reg) / 8u;
+	if (!store->size || whole > sizeof(all) || whole < store->size ||
+	    !address_of(d, &d->op[0], &store->addr) || !read_register(d->regs, reg, whole, all))
+		return -EINVAL;
+	at = d->insn.raw.imm[0].value.u % (whole / store->size) * store->size;
+	memcpy(store->data, all + at, store->size);
+	store->kind = VB_STORE_PLAIN;
+	return 0;
 }
 
-static bool is_masked(const ZydisDecodedInstruction *insn)
+/* AVX's masked moves: the highest bit of each element of a vector register says whether it is stored. */
+static int decode_masked(struct decoded *d, struct vb_store *store)
 {
-	return insn->avx.mask.reg != ZYDIS_REGISTER_NONE && insn->avx.mask.reg != ZYDIS_REGISTER_K0;
+	uint32_t element = d->op[0].element_size / 8;
+	uint8_t select[VB_STORE_MAX];
+
+	if (!element || d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER ||
+	    d->op[2].type != ZYDIS_OPERAND_TYPE_REGISTER ||
+	    !address_of(d, &d->op[0], &store->addr) ||
+	    !read_register(d->regs, d->op[1].reg.value, store->size, select) ||
+	    !read_register(d->regs, d->op[2].reg.value, store->size, store->data))
+		return -EINVAL;
+	for (uint32_t i = 0; i < store->size; i++)
+		if (!(select[i / element * element + element - 1] & 0x80))
+			store->mask &= ~(1ull << i);
+	store->kind = VB_STORE_PLAIN;
+	return 0;
 }
 
-/* AVX-512 moves have the mask as a second operand. */
-static void drop_mask_operand(struct decoded *d)
+static int decode_block(struct decoded *d, struct vb_store *store)
 {
+	store->kind = VB_STORE_BLOCK;
+	store->size = VB_STORE_MAX;
+	if (!index_value(d, d->op[0].reg.value, &store->addr) ||
+	    !address_of(d, &d->op[1], &store->source))
+		return -EINVAL;
+	if (d->insn.address_width == 32)
+		store->addr = (uint32_t)store->addr;
+	return 0;
+}
+
+/* --- all of them ----------------------------------------------------------------------------------------------------- */
+
+static const struct {
+	ZydisMnemonic mnemonic;
+	int (*decode)(struct decoded *d, struct vb_store *store);
+} forms[] = {
+	{ ZYDIS_MNEMONIC_MOV, decode_move },
+	{ ZYDIS_MNEMONIC_MOVNTI, decode_move },
+	{ ZYDIS_MNEMONIC_MOVBE, decode_movbe },
+	{ ZYDIS_MNEMONIC_MOVDIRI, decode_move },
+	{ ZYDIS_MNEMONIC_MOVDIR64B, decode_block },
+	{ ZYDIS_MNEMONIC_XCHG, decode_exchange },
+	{ ZYDIS_MNEMONIC_STOSB, decode_fill },
+	{ ZYDIS_MNEMONIC_STOSW, decode_fill },
+	{ ZYDIS_MNEMONIC_STOSD, decode_fill },
+	{ ZYDIS_MNEMONIC_STOSQ, decode_fill },
+	{ ZYDIS_MNEMONIC_MOVSB, decode_copy },
+	{ ZYDIS_MNEMONIC_MOVSW, decode_copy },
+	{ ZYDIS_MNEMONIC_MOVSD, decode_movsd },
+	{ ZYDIS_MNEMONIC_MOVSQ, decode_copy },
+	{ ZYDIS_MNEMONIC_MOVD, decode_move },
+	{ ZYDIS_MNEMONIC_MOVQ, decode_move },
+	{ ZYDIS_MNEMONIC_MOVNTQ, decode_move },
+	{ ZYDIS_MNEMONIC_MOVSS, decode_move },
+	{ ZYDIS_MNEMONIC_MOVLPS, decode_move },
+	{ ZYDIS_MNEMONIC_MOVLPD, decode_move },
+	{ ZYDIS_MNEMONIC_MOVHPS, decode_high },
+	{ ZYDIS_MNEMONIC_MOVHPD, decode_high },
+	{ ZYDIS_MNEMONIC_MOVAPS, decode_move },
+	{ ZYDIS_MNEMONIC_MOVAPD, decode_move },
+	{ ZYDIS_MNEMONIC_MOVUPS, decode_move },
+	{ ZYDIS_MNEMONIC_MOVUPD, decode_move },
+	{ ZYDIS_MNEMONIC_MOVDQA, decode_move },
+	{ ZYDIS_MNEMONIC_MOVDQU, decode_move },
+	{ ZYDIS_MNEMONIC_MOVNTPS, decode_move },
+	{ ZYDIS_MNEMONIC_MOVNTPD, decode_move },
+	{ ZYDIS_MNEMONIC_MOVNTDQ, decode_move },
+	{ ZYDIS_MNEMONIC_PEXTRB, decode_extract },
+	{ ZYDIS_MNEMONIC_PEXTRW, decode_extract },
+	{ ZYDIS_MNEMONIC_PEXTRD, decode_extract },
+	{ ZYDIS_MNEMONIC_PEXTRQ, decode_extract },
+	{ ZYDIS_MNEMONIC_EXTRACTPS, decode_extract },
+	{ ZYDIS_MNEMONIC_VMOVD, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVQ, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVSS, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVSD, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVLPS, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVLPD, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVHPS, decode_high },
+	{ ZYDIS_MNEMONIC_VMOVHPD, decode_high },
+	{ ZYDIS_MNEMONIC_VMOVAPS, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVAPD, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVUPS, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVUPD, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQA, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQA32, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQA64, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU8, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU16, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU32, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU64, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVNTPS, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVNTPD, decode_move },
+	{ ZYDIS_MNEMONIC_VMOVNTDQ, decode_move },
+	{ ZYDIS_MNEMONIC_VPEXTRB, decode_extract },
+	{ ZYDIS_MNEMONIC_VPEXTRW, decode_extract },
+	{ ZYDIS_MNEMONIC_VPEXTRD, decode_extract },
+	{ ZYDIS_MNEMONIC_VPEXTRQ, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTPS, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF128, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI128, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF32X4, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF64X2, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF32X8, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF64X4, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI32X4, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI64X2, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI32X8, decode_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI64X4, decode_extract },
+	{ ZYDIS_MNEMONIC_VMASKMOVPS, decode_masked },
+	{ ZYDIS_MNEMONIC_VMASKMOVPD, decode_masked },
+	{ ZYDIS_MNEMONIC_VPMASKMOVD, decode_masked },
+	{ ZYDIS_MNEMONIC_VPMASKMOVQ, decode_masked },
+};
+
+/* AVX-512: the mask is a register of its own, and a second operand of moves. The stored elements are its bits. */
+static bool take_opmask(struct decoded *d, struct vb_store *store)
+{
+	unsigned int number = (unsigned int)(d->insn.avx.mask.reg - ZYDIS_REGISTER_K0);
+	uint32_t element = d->op[0].element_size / 8;
+	uint64_t bits = 0;
+
 	if (d->op[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	    ZydisRegisterGetClass(d->op[1].reg.value) == ZYDIS_REGCLASS_MASK)
 		d->op[1] = d->op[2];
+	if (d->insn.avx.mask.reg == ZYDIS_REGISTER_NONE || !number)
+		return true;
+	if (!element || !d->regs->fpstate || d->regs->fpstate_size < XSAVE_HEADER ||
+	    !read_component(d->regs, COMPONENT_OPMASK, number * sizeof(bits), sizeof(bits),
+			    (uint8_t *)&bits))
+		return false;
+	for (uint32_t i = 0; i < store->size; i++)
+		if (!(bits >> i / element & 1))
+			store->mask &= ~(1ull << i);
+	return true;
 }
 
-static int decode_by_mnemonic(struct decoded *d, struct vb_store *store)
+static bool stores_to_memory(const struct decoded *d)
 {
-	switch (d->insn.mnemonic) {
-	case ZYDIS_MNEMONIC_MOVBE:
-		return decode_movbe(d, store);
-	case ZYDIS_MNEMONIC_MOVHPS:
-	case ZYDIS_MNEMONIC_MOVHPD:
-	case ZYDIS_MNEMONIC_VMOVHPS:
-	case ZYDIS_MNEMONIC_VMOVHPD:
-		return decode_high(d, store);
-	case ZYDIS_MNEMONIC_XCHG:
-		return decode_exchange(d, store);
-	case ZYDIS_MNEMONIC_STOSB:
-	case ZYDIS_MNEMONIC_STOSW:
-	case ZYDIS_MNEMONIC_STOSD:
-	case ZYDIS_MNEMONIC_STOSQ:
-		return decode_string(d, store, false);
-	case ZYDIS_MNEMONIC_MOVSB:
-	case ZYDIS_MNEMONIC_MOVSW:
-	case ZYDIS_MNEMONIC_MOVSQ:
-		return decode_string(d, store, true);
-	case ZYDIS_MNEMONIC_MOVSD: /* the string move, or the scalar one */
-		if (d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY)
-			return decode_string(d, store, true);
-		return decode_move(d, store);
-	case ZYDIS_MNEMONIC_MOV:
-	case ZYDIS_MNEMONIC_MOVNTI:
-	case ZYDIS_MNEMONIC_MOVDIRI:
-	case ZYDIS_MNEMONIC_MOVD:
-	case ZYDIS_MNEMONIC_MOVQ:
-	case ZYDIS_MNEMONIC_MOVNTQ:
-	case ZYDIS_MNEMONIC_MOVSS:
-	case ZYDIS_MNEMONIC_MOVLPS:
-	case ZYDIS_MNEMONIC_MOVLPD:
-	case ZYDIS_MNEMONIC_MOVAPS:
-	case ZYDIS_MNEMONIC_MOVAPD:
-	case ZYDIS_MNEMONIC_MOVUPS:
-	case ZYDIS_MNEMONIC_MOVUPD:
-	case ZYDIS_MNEMONIC_MOVDQA:
-	case ZYDIS_MNEMONIC_MOVDQU:
-	case ZYDIS_MNEMONIC_MOVNTPS:
-	case ZYDIS_MNEMONIC_MOVNTPD:
-	case ZYDIS_MNEMONIC_MOVNTDQ:
-	case ZYDIS_MNEMONIC_VMOVD:
-	case ZYDIS_MNEMONIC_VMOVQ:
-	case ZYDIS_MNEMONIC_VMOVSS:
-	case ZYDIS_MNEMONIC_VMOVSD:
-	case ZYDIS_MNEMONIC_VMOVLPS:
-	case ZYDIS_MNEMONIC_VMOVLPD:
-	case ZYDIS_MNEMONIC_VMOVAPS:
-	case ZYDIS_MNEMONIC_VMOVAPD:
-	case ZYDIS_MNEMONIC_VMOVUPS:
-	case ZYDIS_MNEMONIC_VMOVUPD:
-	case ZYDIS_MNEMONIC_VMOVDQA:
-	case ZYDIS_MNEMONIC_VMOVDQA32:
-	case ZYDIS_MNEMONIC_VMOVDQA64:
-	case ZYDIS_MNEMONIC_VMOVDQU:
-	case ZYDIS_MNEMONIC_VMOVDQU8:
-	case ZYDIS_MNEMONIC_VMOVDQU16:
-	case ZYDIS_MNEMONIC_VMOVDQU32:
-	case ZYDIS_MNEMONIC_VMOVDQU64:
-	case ZYDIS_MNEMONIC_VMOVNTPS:
-	case ZYDIS_MNEMONIC_VMOVNTPD:
-	case ZYDIS_MNEMONIC_VMOVNTDQ:
-		return decode_move(d, store);
-	default:
-		return -EINVAL;
-	}
+	return d->op[0].type == ZYDIS_OPERAND_TYPE_MEMORY ||
+	       d->insn.mnemonic == ZYDIS_MNEMONIC_XCHG ||
+	       d->insn.mnemonic == ZYDIS_MNEMONIC_MOVDIR64B;
 }
 
 int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
@@ -366,16 +476,17 @@ int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs 
 		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
 	    ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder, code, len, &d.insn, d.op)))
 		return -EINVAL;
+	if (!stores_to_memory(&d) || d.op[0].size / 8 > VB_STORE_MAX)
+		return -EINVAL;
 	store->length = d.insn.length;
-	if (is_masked(&d.insn))
-		return -EINVAL;
-	drop_mask_operand(&d);
-	if (d.op[0].size / 8 > VB_STORE_MAX)
-		return -EINVAL;
 	store->size = (uint8_t)(d.op[0].size / 8);
-	if (d.op[0].type != ZYDIS_OPERAND_TYPE_MEMORY && d.insn.mnemonic != ZYDIS_MNEMONIC_XCHG)
+	store->mask = UINT64_MAX;
+	if (!take_opmask(&d, store))
 		return -EINVAL;
-	return decode_by_mnemonic(&d, store);
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (forms[i].mnemonic == d.insn.mnemonic)
+			return forms[i].decode(&d, store);
+	return -EINVAL;
 }
 
 #else

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,8 +21,9 @@ enum vb_gpr { VB_GPR_AX = 0, VB_GPR_CX = 1, VB_GPR_SP = 4, VB_GPR_SI = 6, VB_GPR
 struct vb_store_regs {
 	uint64_t gpr[VB_STORE_GPRS];
 	uint64_t rip, rflags;
-	const void *fpstate; /* FXSAVE or XSAVE image, or NULL: no vector registers */
-	size_t fpstate_size; /* bytes of it */
+	const void *fpstate;               /* FXSAVE or XSAVE image, or NULL: no vector registers */
+	size_t fpstate_size;               /* bytes of it */
+	uint64_t (*segment_base)(bool gs); /* of FS or GS; NULL: not known */
 };
 
 enum vb_store_kind {
@@ -29,6 +31,7 @@ enum vb_store_kind {
 	VB_STORE_EXCHANGE, /* the same, and register reg (mask bits of it) gets what was there */
 	VB_STORE_FILL,     /* stos: data (one element) to addr, di moves on */
 	VB_STORE_COPY,     /* movs: one element from source to addr, si and di move on */
+	VB_STORE_BLOCK,    /* movdir64b: size bytes from source to addr */
 };
 
 struct vb_store {
@@ -40,7 +43,8 @@ struct vb_store {
 	uint8_t repeat;    /* FILL, COPY: cx times */
 	uint8_t address32; /* FILL, COPY: the index registers have 32 bits */
 	uint64_t addr;
-	uint64_t source; /* COPY */
+	uint64_t source; /* COPY, BLOCK */
+	uint64_t mask;   /* PLAIN: a bit for each byte that is really stored */
 	uint8_t data[VB_STORE_MAX];
 };
 

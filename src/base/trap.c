@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -32,6 +33,8 @@
 #include "base/store.h"
 
 #if defined(__x86_64__)
+
+#include <asm/prctl.h>
 
 enum { MAX_REGIONS = 4096, WRITE_FAULT = 2, RED_ZONE = 128 };
 
@@ -62,6 +65,14 @@ static size_t image_size(const void *fpstate)
 	return words[0] == 0x46505853u ? words[1] : 512;
 }
 
+static uint64_t segment_base(bool gs)
+{
+	unsigned long base = 0;
+
+	syscall(SYS_arch_prctl, gs ? ARCH_GET_GS : ARCH_GET_FS, &base);
+	return base;
+}
+
 static void read_registers(const ucontext_t *uc, struct vb_store_regs *regs)
 {
 	for (int i = 0; i < VB_STORE_GPRS; i++)
@@ -70,6 +81,7 @@ static void read_registers(const ucontext_t *uc, struct vb_store_regs *regs)
 	regs->rflags = (uint64_t)uc->uc_mcontext.gregs[REG_EFL];
 	regs->fpstate = uc->uc_mcontext.fpregs;
 	regs->fpstate_size = regs->fpstate ? image_size(regs->fpstate) : 0;
+	regs->segment_base = segment_base;
 }
 
 static void write_gpr(ucontext_t *uc, enum vb_gpr reg, uint64_t value)
@@ -171,15 +183,43 @@ static bool do_string(struct trap *t)
 	return true;
 }
 
-static bool do_store(struct trap *t)
+/* The next stretch of bytes that are stored, from *at on; its length, 0 at the end. */
+static uint32_t next_stretch(const struct vb_store *s, uint32_t *at)
+{
+	uint32_t end;
+
+	while (*at < s->size && !(s->mask >> *at & 1))
+		++*at;
+	for (end = *at; end < s->size && (s->mask >> end & 1); end++)
+		;
+	return end - *at;
+}
+
+/* False where it reaches out of the region: no doorbell is rung like this. */
+static bool do_plain(struct trap *t)
 {
 	const struct vb_store *s = &t->store;
+	uint32_t at, n;
+
+	for (at = 0; (n = next_stretch(s, &at)) != 0; at += n)
+		if (!inside(t->region, s->addr + at, n))
+			return false;
+	for (at = 0; (n = next_stretch(s, &at)) != 0; at += n)
+		deliver(t->region, s->addr + at, s->data + at, n);
+	return true;
+}
+
+static bool do_store(struct trap *t)
+{
+	struct vb_store *s = &t->store;
 
 	if (s->kind == VB_STORE_FILL || s->kind == VB_STORE_COPY)
 		return do_string(t);
-	if (!inside(t->region, s->addr, s->size))
-		return false; /* reaches out of the region: no doorbell is rung like this */
-	deliver(t->region, s->addr, s->data, s->size);
+	if (s->kind == VB_STORE_BLOCK &&
+	    vb_fault_copy(s->data, (const void *)(uintptr_t)s->source, s->size))
+		return false;
+	if (!do_plain(t))
+		return false;
 	if (s->kind == VB_STORE_EXCHANGE)
 		exchange_register(t);
 	t->uc->uc_mcontext.gregs[REG_RIP] += s->length;
@@ -266,7 +306,7 @@ static void complain(const struct trap *t, const void *addr)
 	for (size_t i = 0; i < t->code_len; i++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " %02x", t->code[i]);
 	n += snprintf(text + n, sizeof(text) - (size_t)n,
-		      "; ring with a mov, movbe, movnti, xchg, vector or string store\n");
+		      "; ring with a mov, xchg, vector or string store\n");
 	if (write(STDERR_FILENO, text, (size_t)n) < 0)
 		return;
 }

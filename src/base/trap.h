@@ -20,7 +20,7 @@
 
 /*
  * One call per store, in the order of the thread's program; size is 1 to 64 bytes. Bytes of a repeated string store come
- * in pieces of up to 64, ascending.
+ * in pieces of up to 64, ascending; those of a masked store in stretches.
  */
 typedef void vb_trap_store(void *arg, size_t offset, const void *data, size_t size);
 

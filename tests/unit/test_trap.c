@@ -9,12 +9,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <asm/prctl.h>
+#include <cpuid.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,6 +158,149 @@ static void moves_of_vector_registers(void **state)
 		expect(12, 128, v, 64);
 		expect(13, 192, v, 64);
 	}
+	end();
+}
+
+static void fill_vector(uint8_t v[64])
+{
+	for (unsigned int i = 0; i < 64; i++)
+		v[i] = (uint8_t)(i * 5 + 3);
+}
+
+/* What compilers make of moves of a part, and of unaligned moves of 32 bytes. */
+static void elements_of_vector_registers(void **state)
+{
+	uint8_t v[64];
+
+	begin();
+	fill_vector(v);
+	if (!__builtin_cpu_supports("sse4.1"))
+		skip();
+	__asm__ volatile("movdqu %0, %%xmm9\n"
+			 "pextrb $3, %%xmm9, (%1)\n"
+			 "pextrw $2, %%xmm9, 2(%1)\n"
+			 "pextrd $1, %%xmm9, 0x14(%1)\n"
+			 "pextrq $1, %%xmm9, 0x20(%1)\n"
+			 "extractps $3, %%xmm9, 0x14(%1)\n"
+			 :
+			 : "m"(v), "r"(page)
+			 : "xmm9", "memory");
+	assert_int_equal(num_calls, 5);
+	expect(0, 0, v + 3, 1);
+	expect(1, 2, v + 4, 2);
+	expect(2, 0x14, v + 4, 4);
+	expect(3, 0x20, v + 8, 8);
+	expect(4, 0x14, v + 12, 4);
+	if (__builtin_cpu_supports("avx2")) {
+		__asm__ volatile("vmovdqu %0, %%ymm3\n"
+				 "vextractf128 $1, %%ymm3, 16(%1)\n"
+				 "vextracti128 $0, %%ymm3, 32(%1)\n"
+				 "vpextrd $2, %%xmm3, 0x14(%1)\n"
+				 "vzeroupper\n"
+				 :
+				 : "m"(v), "r"(page)
+				 : "xmm3", "memory");
+		assert_int_equal(num_calls, 8);
+		expect(5, 16, v + 16, 16);
+		expect(6, 32, v, 16);
+		expect(7, 0x14, v + 8, 4);
+	}
+	if (__builtin_cpu_supports("avx512f")) {
+		__asm__ volatile("vmovdqu64 %0, %%zmm20\n"
+				 "vextracti32x4 $3, %%zmm20, 16(%1)\n"
+				 "vextractf64x4 $1, %%zmm20, 64(%1)\n"
+				 "vzeroupper\n"
+				 :
+				 : "m"(v), "r"(page)
+				 : "memory");
+		assert_int_equal(num_calls, 10);
+		expect(8, 16, v + 48, 16);
+		expect(9, 64, v + 32, 32);
+	}
+	end();
+}
+
+/* Only what the mask selects, also where the rest would lie outside of the page. */
+static void masked_stores(void **state)
+{
+	static const uint32_t select[8] = { 0, 0x80000000, 0xffffffff, 0x7fffffff, 0, 1u << 31 };
+	uint8_t v[64];
+
+	begin();
+	fill_vector(v);
+	if (!__builtin_cpu_supports("avx2"))
+		skip();
+	__asm__ volatile("vmovdqu %0, %%ymm3\n"
+			 "vmovdqu %2, %%ymm4\n"
+			 "vpmaskmovd %%ymm3, %%ymm4, (%1)\n"
+			 "vmaskmovps %%ymm3, %%ymm4, 4072(%1)\n"
+			 "vzeroupper\n"
+			 :
+			 : "m"(v), "r"(page), "m"(select)
+			 : "xmm3", "xmm4", "memory");
+	assert_int_equal(num_calls, 4);
+	expect(0, 4, v + 4, 8);
+	expect(1, 20, v + 20, 4);
+	expect(2, 4076, v + 4, 8);
+	expect(3, 4092, v + 20, 4);
+	if (__builtin_cpu_supports("avx512bw")) {
+		__asm__ volatile("vmovdqu64 %0, %%zmm20\n"
+				 "kmovw %2, %%k1\n"
+				 "vmovdqu32 %%zmm20, (%1)%{%%k1%}\n"
+				 "vmovdqu8 %%zmm20, 64(%1)%{%%k1%}\n"
+				 "vmovups %%zmm20, 4072(%1)%{%%k1%}\n"
+				 "vzeroupper\n"
+				 :
+				 : "m"(v), "r"(page), "r"(0x29)
+				 : "memory");
+		assert_int_equal(num_calls, 13);
+		expect(4, 0, v, 4);
+		expect(5, 12, v + 12, 4);
+		expect(6, 20, v + 20, 4);
+		expect(7, 64, v, 1);
+		expect(8, 67, v + 3, 1);
+		expect(9, 69, v + 5, 1);
+		expect(10, 4072, v, 4);
+	}
+	end();
+}
+
+/* By an address that is relative to a thread's own. */
+static void segments(void **state)
+{
+	uint64_t fs = 0, gs = 0, value = 0x1122334455667788;
+
+	begin();
+	syscall(SYS_arch_prctl, ARCH_GET_FS, &fs);
+	syscall(SYS_arch_prctl, ARCH_GET_GS, &gs);
+	__asm__ volatile("movl %k0, %%fs:0x14(%1)" ::"r"(value), "r"(page - fs) : "memory");
+	syscall(SYS_arch_prctl, ARCH_SET_GS, page);
+	__asm__ volatile("movq %q0, %%gs:0x20" ::"r"(value) : "memory");
+	syscall(SYS_arch_prctl, ARCH_SET_GS, gs);
+	assert_int_equal(num_calls, 2);
+	expect(0, 0x14, &value, 4);
+	expect(1, 0x20, &value, 8);
+	end();
+}
+
+static bool has_movdir64b(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 28);
+}
+
+static void blocks_of_memory(void **state)
+{
+	uint8_t v[64];
+
+	begin();
+	fill_vector(v);
+	if (!has_movdir64b())
+		skip();
+	__asm__ volatile("movdir64b %0, %1" ::"m"(v), "r"(page + 128) : "memory");
+	assert_int_equal(num_calls, 1);
+	expect(0, 128, v, 64);
 	end();
 }
 
@@ -379,6 +526,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moves_of_general_registers),
 		cmocka_unit_test(moves_of_vector_registers),
+		cmocka_unit_test(elements_of_vector_registers),
+		cmocka_unit_test(masked_stores),
+		cmocka_unit_test(segments),
+		cmocka_unit_test(blocks_of_memory),
 		cmocka_unit_test(exchange_reads_zero),
 		cmocka_unit_test(string_stores),
 		cmocka_unit_test(string_store_across_the_page),

@@ -339,9 +339,15 @@ VB_PUBLIC int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_
 VB_PUBLIC int vb_eq_destroy(struct vb_eq *eq);           /* -EBUSY while a CQ is on it */
 VB_PUBLIC uint32_t vb_eq_number(const struct vb_eq *eq); /* 8 bits */
 VB_PUBLIC void *vb_eq_ring(const struct vb_eq *eq);
-/* The one of this device with this number, until vb_eq_put(); NULL: not there. owner: may ring it, see vb_doorbell_*. */
-VB_PUBLIC struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, uint64_t owner);
-VB_PUBLIC void vb_eq_put(struct vb_eq *eq);
+/* A CQ on an event queue. Its owner may ring the queue as long as it has a CQ there, see vb_doorbell_send(). */
+struct vb_eq_user {
+	uint64_t owner;
+	struct vb_eq_user *next; /* the card's */
+};
+
+/* The one of this device with this number, until vb_eq_put(); NULL: not there. */
+VB_PUBLIC struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, struct vb_eq_user *user);
+VB_PUBLIC void vb_eq_put(struct vb_eq *eq, struct vb_eq_user *user);
 /* A CQ has an event. From any thread, also where it must not call back into the card. */
 VB_PUBLIC void vb_eq_completion(struct vb_eq *eq, uint32_t cqn);
 /* Its consumer index, from a doorbell page. */

@@ -35,10 +35,9 @@ struct vb_eq {
 	struct vb_dev *dev;
 	uint32_t number;
 	uint32_t log_size;
-	_Atomic uint32_t users; /* CQs */
-	_Atomic uint64_t owner; /* device code that may say what it has read; 0: none */
-	struct vb_lock lock;
-	uint32_t pi, ci; /* under lock */
+	struct vb_lock lock; /* of what follows */
+	struct vb_eq_user *users;
+	uint32_t pi, ci;
 	bool overrun;
 	struct eqe *ring;
 };
@@ -84,12 +83,22 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	return 0;
 }
 
+static bool is_used(struct vb_eq *eq)
+{
+	bool used;
+
+	vb_lock(&eq->lock);
+	used = eq->users;
+	vb_unlock(&eq->lock);
+	return used;
+}
+
 int vb_eq_destroy(struct vb_eq *eq)
 {
-	/* Who finds it counts itself in before this wait ends; so the count is final behind it. */
+	/* Who finds it is on its list before this wait ends; so an empty list stays empty behind it. */
 	atomic_store(&table[eq->number], NULL);
 	vb_read_wait();
-	if (atomic_load(&eq->users)) {
+	if (is_used(eq)) {
 		atomic_store(&table[eq->number], eq);
 		return -EBUSY;
 	}
@@ -110,16 +119,17 @@ void *vb_eq_ring(const struct vb_eq *eq)
 	return eq->ring;
 }
 
-struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, uint64_t owner)
+struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, struct vb_eq_user *user)
 {
 	struct vb_eq *eq;
 
 	vb_read_lock();
 	eq = find(number);
 	if (eq && eq->dev == dev) {
-		atomic_fetch_add(&eq->users, 1);
-		if (owner)
-			atomic_store(&eq->owner, owner);
+		vb_lock(&eq->lock);
+		user->next = eq->users;
+		eq->users = user;
+		vb_unlock(&eq->lock);
 	} else {
 		eq = NULL;
 	}
@@ -127,9 +137,15 @@ struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, uint64_t owner)
 	return eq;
 }
 
-void vb_eq_put(struct vb_eq *eq)
+void vb_eq_put(struct vb_eq *eq, struct vb_eq_user *user)
 {
-	atomic_fetch_sub(&eq->users, 1);
+	struct vb_eq_user **link = &eq->users;
+
+	vb_lock(&eq->lock);
+	while (*link != user)
+		link = &(*link)->next;
+	*link = user->next;
+	vb_unlock(&eq->lock);
 }
 
 void vb_eq_completion(struct vb_eq *eq, uint32_t cqn)
@@ -157,15 +173,23 @@ void vb_eq_completion(struct vb_eq *eq, uint32_t cqn)
 			eq->number);
 }
 
-/* Inside a read section. Only what was written can have been read. */
+/* Under the lock. */
+static bool has_owner(const struct vb_eq *eq, uint64_t owner)
+{
+	const struct vb_eq_user *user = eq->users;
+
+	while (user && user->owner != owner)
+		user = user->next;
+	return user;
+}
+
+/* Under the lock. Only what was written can have been read. */
 static void consumed(struct vb_eq *eq, uint32_t ci)
 {
-	vb_lock(&eq->lock);
 	if (((eq->pi - ci) & CI_MASK) <= 1u << eq->log_size) {
 		eq->ci = ci & CI_MASK;
 		eq->overrun = false;
 	}
-	vb_unlock(&eq->lock);
 }
 
 void vb_eq_consumed(struct vb_dev *dev, uint32_t number, uint32_t ci)
@@ -174,21 +198,28 @@ void vb_eq_consumed(struct vb_dev *dev, uint32_t number, uint32_t ci)
 
 	vb_read_lock();
 	eq = find(number);
-	if (eq && eq->dev == dev)
+	if (eq && eq->dev == dev) {
+		vb_lock(&eq->lock);
 		consumed(eq, ci);
+		vb_unlock(&eq->lock);
+	}
 	vb_read_unlock();
 }
 
 int vb_doorbell_eq(uint64_t owner, uint32_t number, uint32_t ci)
 {
+	bool allowed = false;
 	struct vb_eq *eq;
-	bool found;
 
 	vb_read_lock();
 	eq = find(number);
-	found = eq && owner && atomic_load(&eq->owner) == owner;
-	if (found)
-		consumed(eq, ci);
+	if (eq && owner) {
+		vb_lock(&eq->lock);
+		allowed = has_owner(eq, owner);
+		if (allowed)
+			consumed(eq, ci);
+		vb_unlock(&eq->lock);
+	}
 	vb_read_unlock();
-	return found ? 0 : -ENOENT;
+	return allowed ? 0 : -ENOENT;
 }

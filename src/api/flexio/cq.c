@@ -13,6 +13,7 @@ struct flexio_cq {
 	struct vb_cq *card;
 	struct flexio_event_handler *handler; /* or NULL */
 	struct vb_eq *eq;                     /* or NULL */
+	struct vb_eq_user eq_user;
 };
 
 static void notify(void *cookie)
@@ -89,8 +90,9 @@ static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
 {
 	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ)
 		return 0;
-	cq->eq = vb_eq_get(place->dev, attr->emulated_eqn,
-			   cq->queue.uar ? vb_uar_owner(cq->queue.process, place->adapter) : 0);
+	if (cq->queue.uar)
+		cq->eq_user.owner = vb_uar_owner(cq->queue.process, place->adapter);
+	cq->eq = vb_eq_get(place->dev, attr->emulated_eqn, &cq->eq_user);
 	if (!cq->eq)
 		log_err("event queue %u does not exist", attr->emulated_eqn);
 	return cq->eq ? 0 : -EINVAL;
@@ -149,7 +151,7 @@ static void cq_free(struct flexio_cq *cq)
 		pthread_mutex_unlock(&process->mutex);
 	}
 	if (cq->eq)
-		vb_eq_put(cq->eq);
+		vb_eq_put(cq->eq, &cq->eq_user);
 	vb_queue_free(&cq->queue);
 }
 

@@ -494,6 +494,41 @@ static void event_queue(void)
 	CHECK(call2(try_eq, 3, number) == EINVAL);
 }
 
+/* CQs of two processes on one event queue: each may say what was read, as long as it has one there. */
+static void shared_event_queue(void)
+{
+	struct flexio_process *other;
+	struct flexio_cq_attr attr;
+	struct mlx5dv_devx_eq *eq;
+	struct kit_cq mine, theirs;
+	uint64_t result;
+	uint8_t number;
+
+	eq = eq_create(&number);
+	OK(flexio_process_create(ctx, cqdev, NULL, &other));
+	attr = cq_attr(process, LOG);
+	attr.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ;
+	attr.emulated_eqn = number;
+	cq_make(process, NULL, &attr, &mine);
+	CHECK(call2(try_eq, 0, number) == 0);
+	OK(flexio_process_call(other, try_eq, &result, 0u, (uint32_t)number));
+	CHECK(result == EINVAL);
+	attr = cq_attr(other, LOG);
+	attr.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ;
+	attr.emulated_eqn = number;
+	cq_make(other, NULL, &attr, &theirs);
+	CHECK(call2(try_eq, 0, number) == 0);
+	OK(flexio_process_call(other, try_eq, &result, 0u, (uint32_t)number));
+	CHECK(result == 0);
+	OK(flexio_cq_destroy(mine.cq));
+	CHECK(call2(try_eq, 0, number) == EINVAL);
+	OK(flexio_process_call(other, try_eq, &result, 0u, (uint32_t)number));
+	CHECK(result == 0);
+	OK(flexio_cq_destroy(theirs.cq));
+	OK(flexio_process_destroy(other));
+	CHECK(!mlx5dv_devx_destroy_eq(eq));
+}
+
 /* ---- doorbells ---- */
 
 static void doorbells(void)
@@ -583,6 +618,7 @@ int main(void)
 	zero();
 	emulated();
 	event_queue();
+	shared_event_queue();
 	doorbells();
 	mem_end(&mem);
 	OK(flexio_process_destroy(process));

@@ -531,70 +531,95 @@ static void shared_event_queue(void)
 
 /* ---- doorbells ---- */
 
-static void doorbells(void)
+/* Numbers that are nobody's, or somebody else's. */
+static void foreign_numbers(const struct pair *p)
 {
-	struct flexio_cq_attr send = cq_attr(process, LOG), recv = cq_attr(process, LOG);
-	struct flexio_outbox_attr outbox_attr = { 0 };
 	struct flexio_process *other;
-	struct flexio_outbox *outbox;
-	struct mlx5dv_devx_uar *page;
-	struct flexio_uar *uar;
+	struct flexio_cq_attr attr;
 	struct kit_cq foreign;
-	struct pair p;
-	uint64_t result;
 
-	pair_open(&p, &send, &recv);
-	CHECK(call2(try_ring, 0, p.a.work.number) == 0);
+	CHECK(call2(try_ring, 0, p->a.work.number) == 0);
 	CHECK(call2(try_ring, 0, 0) == EINVAL);
 	CHECK(call2(try_ring, 0, 0xffffff) == EINVAL);
 	CHECK(call2(try_arm, 0, 0xffffff) == EINVAL);
-	/* another process's */
 	OK(flexio_process_create(ctx, cqdev, NULL, &other));
-	send = cq_attr(other, LOG);
-	cq_make(other, NULL, &send, &foreign);
+	attr = cq_attr(other, LOG);
+	cq_make(other, NULL, &attr, &foreign);
 	CHECK(call2(try_arm, 0, foreign.work.number) == EINVAL);
 	OK(flexio_cq_destroy(foreign.cq));
 	OK(flexio_process_destroy(other));
-	/* stores that mean nothing */
+}
+
+/* Stores that mean nothing. */
+static void stray_stores(void)
+{
+	uint64_t result;
+
 	for (uint64_t at = 0; at < 4096; at += 0x40) {
 		OK(flexio_process_call(process, try_store, &result, at, ~0ull, 8u));
 		CHECK(result == EINVAL);
 	}
 	OK(flexio_process_call(process, try_store, &result, 0x1c0ull, 0ull, 4u));
 	CHECK(result == EINVAL);
-	/* outboxes */
-	OK(flexio_outbox_create(process, &outbox_attr, &outbox));
+}
+
+static void outboxes(const struct pair *p)
+{
+	struct flexio_outbox_attr attr = { 0 };
+	struct flexio_outbox *outbox;
+	uint32_t id, qpn = p->a.work.number;
+	uint64_t result;
+
+	OK(flexio_outbox_create(process, &attr, &outbox));
 	CHECK(flexio_outbox_get_uar(outbox) == flexio_process_get_uar(process));
-	OK(flexio_process_call(process, try_outbox, &result, flexio_outbox_get_id(outbox), 0u,
-			       p.a.work.number));
+	id = flexio_outbox_get_id(outbox);
+	OK(flexio_process_call(process, try_outbox, &result, id, 0u, qpn));
 	CHECK(result == 0);
-	OK(flexio_process_call(process, try_fast, &result, flexio_outbox_get_id(outbox), 0u,
-			       p.a.work.number));
+	OK(flexio_process_call(process, try_fast, &result, id, 0u, qpn));
 	CHECK(result == 0);
-	OK(flexio_process_call(process, try_outbox, &result, 77u, 0u, p.a.work.number));
+	OK(flexio_process_call(process, try_outbox, &result, 77u, 0u, qpn));
 	CHECK(result == 1ull << 32); /* refused; the outbox before it goes on */
 	OK(flexio_outbox_destroy(outbox));
 	CHECK(flexio_outbox_get_id(outbox) == UINT32_MAX);
-	/* UARs of the process are as good as its own; in use they stay */
+}
+
+/* UARs of the process are as good as its own; in use they stay. A page of the host is the host's. */
+static void uars(void)
+{
+	struct flexio_cq_attr attr = cq_attr(process, LOG);
+	struct mlx5dv_devx_uar *page;
+	struct flexio_uar *uar;
+	struct kit_cq cq;
+
 	OK(flexio_uar_create(process, &uar));
-	send = cq_attr(process, LOG);
-	send.uar_id = flexio_uar_get_id(uar);
-	cq_make(process, NULL, &send, &foreign);
-	CHECK(call2(try_arm, 0, foreign.work.number) == 0);
+	attr.uar_id = flexio_uar_get_id(uar);
+	cq_make(process, NULL, &attr, &cq);
+	CHECK(call2(try_arm, 0, cq.work.number) == 0);
 	CHECK(flexio_uar_destroy(uar) == FLEXIO_STATUS_FAILED);
-	OK(flexio_cq_destroy(foreign.cq));
+	OK(flexio_cq_destroy(cq.cq));
 	OK(flexio_uar_destroy(uar));
 	CHECK(flexio_uar_destroy(flexio_process_get_uar(process)) == FLEXIO_STATUS_FAILED);
-	/* a CQ that the host rings is not device code's */
 	page = mlx5dv_devx_alloc_uar(ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
 	CHECK(page);
-	send = cq_attr(process, LOG);
-	send.uar_id = page->page_id;
-	send.uar_base_addr = page->base_addr;
-	cq_make(process, NULL, &send, &foreign);
-	CHECK(call2(try_arm, 0, foreign.work.number) == EINVAL);
-	OK(flexio_cq_destroy(foreign.cq));
+	attr = cq_attr(process, LOG);
+	attr.uar_id = page->page_id;
+	attr.uar_base_addr = page->base_addr;
+	cq_make(process, NULL, &attr, &cq);
+	CHECK(call2(try_arm, 0, cq.work.number) == EINVAL);
+	OK(flexio_cq_destroy(cq.cq));
 	mlx5dv_devx_free_uar(page);
+}
+
+static void doorbells(void)
+{
+	struct flexio_cq_attr send = cq_attr(process, LOG), recv = cq_attr(process, LOG);
+	struct pair p;
+
+	pair_open(&p, &send, &recv);
+	foreign_numbers(&p);
+	stray_stores();
+	outboxes(&p);
+	uars();
 	pair_close(&p);
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Work for the CQ program, and functions that ring what they are told to and say how that went. */
 #include "queue_dev.h"
 
 __dpa_rpc__ uint64_t run_work(struct work *w)

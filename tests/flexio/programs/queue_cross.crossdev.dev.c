@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Work whose doorbell goes to another adapter, in three ways. */
 #include "queue_dev.h"
 
 /* Write WQEs without ringing, then ring as told: 0 through the outbox as it is, 1 set to the other device, 2 directly. */

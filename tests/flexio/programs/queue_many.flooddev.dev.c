@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Senders that flood many queue pairs, a handler that receives, and one that never ends. */
 #include "queue_dev.h"
 #include "queue_flood.h"
 

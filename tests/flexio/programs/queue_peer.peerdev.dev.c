@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Work that the host lists, and a handler that receives from the other process. */
 #include "queue_dev.h"
 
 __dpa_rpc__ uint64_t run_work(struct work *w)

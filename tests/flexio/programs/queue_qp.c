@@ -354,6 +354,53 @@ static void rmp(bool linked)
 	CHECK(flexio_rmp_create(process, NULL, &attr, &queue) == FLEXIO_STATUS_FAILED);
 }
 
+/* An RMP whose ring and record are the host's, for queue pairs of every transport that only receive. */
+static void host_rmp(enum flexio_qp_transport_type type)
+{
+	char *host = aligned_alloc(4096, 8192);
+	struct mlx5dv_devx_umem *umem =
+		mlx5dv_devx_umem_reg(ctx, host, 8192, IBV_ACCESS_LOCAL_WRITE);
+	struct flexio_wq_attr attr = {
+		.log_wq_depth = LOG,
+		.rq = { .wq_type = FLEXIO_WQ_TYPE_CYCLIC },
+		.wq_ring_qmem = { .memtype = FLEXIO_MEMTYPE_HOST, .humem_offset = 4096 },
+		.wq_dbr_qmem = { .memtype = FLEXIO_MEMTYPE_HOST, .humem_offset = 8 },
+	};
+	struct work_op o = op(type == FLEXIO_QPC_ST_UD ? SEG_SEND_UD : SEG_SEND, 0, 0, 64);
+	struct flexio_qp_attr qp = attr_now();
+	struct kit_qp a, b;
+	struct flexio_rmp *queue;
+	struct work_cqe cqe;
+
+	CHECK(umem);
+	memset(host, 0, 8192);
+	attr.wq_ring_qmem.umem_id = attr.wq_dbr_qmem.umem_id = umem->umem_id;
+	OK(flexio_rmp_create(process, NULL, &attr, &queue));
+	CHECK(mlx5dv_devx_umem_dereg(umem) == EBUSY);
+	qp.transport_type = type;
+	qp.no_sq = 1;
+	qp.rq_type = FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ;
+	qp.rmpqn = flexio_rmp_get_wq_num(queue);
+	qp_make(process, NULL, &qp, &b);
+	make(type, &a);
+	qp_pair(&a, &b);
+	mlx5dv_set_data_seg((struct mlx5_wqe_data_seg *)(host + 4096), SIZE, mem.key,
+			    mem.addr + BUFFERS);
+	*(volatile uint32_t *)(host + 8) = htobe32(1);
+	o.dqpn = b.work.number;
+	o.qkey = 0x11111111;
+	memcpy(o.gid, &gid, sizeof(gid));
+	put("to the host's ring");
+	good(&a, o);
+	cqe = received();
+	CHECK(cqe.opcode == 2 && cqe.wqe_counter == 0 && cqe.qpn == b.work.number);
+	expect(BUFFERS + (type == FLEXIO_QPC_ST_UD ? 40 : 0), "to the host's ring");
+	end(&a, &b);
+	OK(flexio_rmp_destroy(queue));
+	CHECK(!mlx5dv_devx_umem_dereg(umem));
+	free(host);
+}
+
 /* Queue pairs with one half only. */
 static void halves(void)
 {
@@ -561,23 +608,24 @@ static void errors(void)
 
 /* ---- queues of raw frames ---- */
 
-static void raw_queues(void)
+static struct flexio_wq_attr raw_attr(void)
 {
-	struct flexio_wq_attr attr = {
+	return (struct flexio_wq_attr){
 		.log_wq_depth = LOG,
 		.uar_id = flexio_uar_get_id(flexio_process_get_uar(process)),
 		.user_index = 0x55,
 		.wq_ring_qmem = { .daddr = dev_alloc(process, 64 << LOG) },
 		.wq_dbr_qmem = { .daddr = dev_alloc(process, 8) },
 	};
-	struct flexio_transport_domain *td;
-	struct flexio_sq_tis *tis;
-	struct work w = { .cq = send_cq.work, .nops = 1, .expect = 1 };
-	struct kit_cq cq;
-	struct flexio_sq *sq;
-	struct flexio_rq *rq;
+}
 
-	OK(flexio_transport_domain_create(ctx, &td));
+static void raw_send(struct flexio_transport_domain *td)
+{
+	struct work w = { .cq = send_cq.work, .nops = 1, .expect = 1 };
+	struct flexio_wq_attr attr = raw_attr();
+	struct flexio_sq_tis *tis;
+	struct flexio_sq *sq;
+
 	OK(flexio_sq_tis_create(ctx, td, &tis));
 	CHECK(flexio_transport_domain_destroy(td) == FLEXIO_STATUS_FAILED);
 	attr.sq.tis = tis;
@@ -598,41 +646,54 @@ static void raw_queues(void)
 	send_cq.work = w.cq;
 	OK(flexio_sq_destroy(sq));
 	OK(flexio_sq_tis_destroy(tis));
+}
 
-	cq_simple(process, LOG + 1, NULL, &cq);
-	for (int linked = 0; linked < 2; linked++) {
-		struct work_qp ring = { .rq = attr.wq_ring_qmem.daddr,
-					.dbr = dev_alloc(process, 8),
-					.log_rq = LOG,
-					.stride = 32 };
-		struct work look = { .cq = cq.work, .expect = 1 << LOG };
+static void raw_receive(struct flexio_transport_domain *td, struct kit_cq *cq, bool linked)
+{
+	struct work look = { .cq = cq->work, .expect = 1 << LOG };
+	struct flexio_wq_attr attr = raw_attr();
+	struct work_qp ring = { .rq = attr.wq_ring_qmem.daddr,
+				.dbr = attr.wq_dbr_qmem.daddr,
+				.log_rq = LOG,
+				.stride = 32 };
+	struct flexio_rq *rq;
 
-		attr.uar_id = 0;
-		attr.log_wq_stride = 5;
-		attr.wq_dbr_qmem.daddr = ring.dbr;
-		attr.rq = (struct flexio_wq_rq_attr){
-			.wq_type = linked ? FLEXIO_WQ_TYPE_LINKED_LIST : FLEXIO_WQ_TYPE_CYCLIC,
-			.end_pad_mode = FLEXIO_WQ_END_PAD_ALIGN,
-			.td = td,
-			.vlan_strip_disable = 1,
-		};
-		OK(flexio_rq_create(process, NULL, cq.work.number, &attr, &rq));
-		CHECK(flexio_rq_get_wq_num(rq) != UINT32_MAX);
-		CHECK(flexio_rq_get_tir(rq) && flexio_rq_get_object(rq));
-		CHECK(flexio_transport_domain_destroy(td) == FLEXIO_STATUS_FAILED);
-		CHECK(flexio_cq_destroy(cq.cq) == FLEXIO_STATUS_FAILED);
-		fill(linked ? fill_linked : fill_recv, &ring);
-		OK(flexio_rq_set_err_state(rq));
-		work_run(process, run_work, work_daddr, &look);
-		cq.work = look.cq;
-		for (uint32_t i = 0; i < 1 << LOG; i++) {
-			CHECK(look.cqes[i].opcode == RESP_ERR && look.cqes[i].syndrome == FLUSH);
-			CHECK(look.cqes[i].wqe_counter == (linked ? (-i & 15) : i));
-			CHECK(look.cqes[i].user_index == 0x55);
-		}
-		OK(flexio_rq_destroy(rq));
+	attr.uar_id = 0;
+	attr.log_wq_stride = 5;
+	attr.rq = (struct flexio_wq_rq_attr){
+		.wq_type = linked ? FLEXIO_WQ_TYPE_LINKED_LIST : FLEXIO_WQ_TYPE_CYCLIC,
+		.end_pad_mode = FLEXIO_WQ_END_PAD_ALIGN,
+		.td = td,
+		.vlan_strip_disable = 1,
+	};
+	OK(flexio_rq_create(process, NULL, cq->work.number, &attr, &rq));
+	CHECK(flexio_rq_get_wq_num(rq) != UINT32_MAX);
+	CHECK(flexio_rq_get_tir(rq) && flexio_rq_get_object(rq));
+	CHECK(flexio_transport_domain_destroy(td) == FLEXIO_STATUS_FAILED);
+	CHECK(flexio_cq_destroy(cq->cq) == FLEXIO_STATUS_FAILED);
+	fill(linked ? fill_linked : fill_recv, &ring);
+	OK(flexio_rq_set_err_state(rq));
+	work_run(process, run_work, work_daddr, &look);
+	cq->work = look.cq;
+	for (uint32_t i = 0; i < 1 << LOG; i++) {
+		CHECK(look.cqes[i].opcode == RESP_ERR && look.cqes[i].syndrome == FLUSH);
+		CHECK(look.cqes[i].wqe_counter == (linked ? (-i & 15) : i));
+		CHECK(look.cqes[i].user_index == 0x55);
 	}
+	OK(flexio_rq_destroy(rq));
 	CHECK(flexio_rq_destroy(rq) == FLEXIO_STATUS_FAILED);
+}
+
+static void raw_queues(void)
+{
+	struct flexio_transport_domain *td;
+	struct kit_cq cq;
+
+	OK(flexio_transport_domain_create(ctx, &td));
+	raw_send(td);
+	cq_simple(process, LOG + 1, NULL, &cq);
+	raw_receive(td, &cq, false);
+	raw_receive(td, &cq, true);
 	OK(flexio_cq_destroy(cq.cq));
 	OK(flexio_transport_domain_destroy(td));
 }
@@ -653,6 +714,9 @@ int main(void)
 	ud();
 	rmp(false);
 	rmp(true);
+	host_rmp(FLEXIO_QPC_ST_RC);
+	host_rmp(FLEXIO_QPC_ST_UC);
+	host_rmp(FLEXIO_QPC_ST_UD);
 	halves();
 	host_rings();
 	raw_queues();

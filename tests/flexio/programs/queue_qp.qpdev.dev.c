@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Work that the host lists, receive rings in and out of order, and WQEs as raw words. */
 #include "queue_dev.h"
 
 __dpa_rpc__ uint64_t run_work(struct work *w)

@@ -12,6 +12,13 @@
 
 enum { RING_ALIGN = 64, DBR_SIZE = 8 };
 
+static void qmem_put(struct qmem *mem)
+{
+	if (mem->umem)
+		vb_umem_put(mem->umem);
+	*mem = (struct qmem){ 0 };
+}
+
 /* ---- life ---- */
 
 void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t size)
@@ -35,8 +42,8 @@ void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t 
 
 void vb_queue_free(struct queue *queue)
 {
-	vb_qmem_put(&queue->ring);
-	vb_qmem_put(&queue->dbr);
+	qmem_put(&queue->ring);
+	qmem_put(&queue->dbr);
 	if (queue->uar)
 		vb_uar_release(queue->uar);
 	if (queue->process)
@@ -119,17 +126,10 @@ int vb_qmem_get(struct flexio_process *process, struct vb_dev *dev, const struct
 	}
 	if (!err && (uintptr_t)out->addr & (align - 1)) {
 		log_err("%s: not aligned to %lu bytes", what, (unsigned long)align);
-		vb_qmem_put(out);
+		qmem_put(out);
 		err = -EINVAL;
 	}
 	return err;
-}
-
-void vb_qmem_put(struct qmem *mem)
-{
-	if (mem->umem)
-		vb_umem_put(mem->umem);
-	*mem = (struct qmem){ 0 };
 }
 
 /* ---- place ---- */

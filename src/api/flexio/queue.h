@@ -57,7 +57,6 @@ void vb_queue_revive(struct queue *queue);
 /* Find memory for a queue. 0, or -errno after a log line that names it. */
 int vb_qmem_get(struct flexio_process *process, struct vb_dev *dev, const struct flexio_qmem *qmem,
 		uint64_t size, const char *what, struct qmem *out);
-void vb_qmem_put(struct qmem *mem);
 
 /* Device and adapter for a new queue: those of ctx, or of the process. -errno after a log line. */
 struct queue_place {

@@ -5,7 +5,10 @@
  */
 #include "tools/cmd.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,13 +90,40 @@ static int find_program(const char *name, char path[PATH_MAX])
 	return 0;
 }
 
-/* The loader ignores LD_LIBRARY_PATH where the program gains rights, and nothing would say why
- * there is no card. */
-static void warn_if_privileged(const char *who, const char *path)
+/* An ELF program of this machine that names no loader. */
+static bool is_static(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	Elf64_Ehdr head;
+	Elf64_Phdr part;
+	bool named = true;
+
+	if (fd < 0)
+		return false;
+	if (read(fd, &head, sizeof(head)) == sizeof(head) &&
+	    !memcmp(head.e_ident, ELFMAG, SELFMAG) && head.e_ident[EI_CLASS] == ELFCLASS64 &&
+	    head.e_phentsize == sizeof(part)) {
+		named = false;
+		for (unsigned int i = 0; i < head.e_phnum && !named; i++)
+			named = pread(fd, &part, sizeof(part),
+				      (off_t)(head.e_phoff + i * sizeof(part))) != sizeof(part) ||
+				part.p_type == PT_INTERP;
+	}
+	close(fd);
+	return !named;
+}
+
+/* The loader ignores LD_LIBRARY_PATH where the program gains rights, and there is none in a static
+ * program; nothing else would say why there is no card. */
+static void warn_if_unreached(const char *who, const char *path)
 {
 	struct stat st;
 	int gains;
 
+	if (is_static(path))
+		fprintf(stderr,
+			"%s: warning: %s is statically linked, so it will not see the card; link it dynamically\n",
+			who, path);
 	if (stat(path, &st) || !geteuid())
 		return;
 	gains = ((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
@@ -130,7 +160,7 @@ int tools_become(const char *who, char **program)
 	int err;
 
 	if (found)
-		warn_if_privileged(who, path);
+		warn_if_unreached(who, path);
 	execvp(program[0], program);
 	err = errno;
 	if (err == ENOENT && found)

@@ -73,6 +73,20 @@ def check_run_refuses():
     os.unlink(script.name)
 
 
+def check_warns(folder):
+    """A program that the loader does not let us into runs, after a word about it."""
+    source, program = os.path.join(folder, 'none.c'), os.path.join(folder, 'none')
+    with open(source, 'w', encoding='ascii') as text:
+        text.write('int main(void) { return 7; }\n')
+    for flag, warning in (('-static', 'is statically linked, so it will not see the card'), ('-static-pie', 'is statically'),
+                          ('-pie', '')):
+        subprocess.run(['gcc', flag, '-o', program, source], check=True)
+        done = call('run', '--', program)
+        expect(done, 7, stderr=warning)
+        if not warning and done.stderr:
+            raise peers.Failure(f'{flag}: {done.stderr}')
+
+
 def check_libraries():
     lib = os.path.join(os.path.realpath(peers.stage()), 'lib')
     show = ('run', '--', 'sh', '-c', 'echo "[$LD_LIBRARY_PATH]"')
@@ -177,6 +191,7 @@ def run():
     with tempfile.TemporaryDirectory() as folder:
         check_config(folder)
         check_log(folder)
+        check_warns(folder)
         check_can_be_moved(folder)
 
 

@@ -176,6 +176,12 @@ def check_outputs_that_cannot_be_written(cwd):
     fails(cwd, 'a.c', '-gen-libs', '-o', 'no/libx', stderr=r'^dpacc: no/libx_device\.a: cannot write the output')
     fails(cwd, 'a.c', '-o', 'x.a', '-keep-dir=a.c/k', stderr='cannot make this folder')
     fails(cwd, 'a.c', '-o', 'x.a', env={'TMPDIR': '/no/such/folder'}, stderr='set TMPDIR')
+    # the linker writes its files beside their place, under names in which % means a random digit
+    fails(cwd, 'a.c', '-o', 'x.a', '-keep-dir=100%/k', stderr=r'^dpacc: 100%/k: .*%.*-keep-dir')
+    (cwd / '50%').mkdir()
+    fails(cwd, 'a.c', '-o', 'x.a', env={'TMPDIR': str(cwd / '50%')}, stderr=r'^dpacc: .*/50%: .*%.*TMPDIR')
+    expect(dpacc(cwd / '50%', '../a.c', '-o', 'x.a', '-keep-dir=k'))
+    expect(dpacc(cwd, 'a.c', '-o', '50%/x.a'))
     if os.geteuid():
         (cwd / 'folder').chmod(0o555)
         fails(cwd, 'a.c', '-o', 'folder/x.a', stderr='Permission denied')

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """What dpacc leaves: archives, objects, libraries, kept files; and that programs of every kind link them."""
+import os
 import re
+import stat
+import subprocess
 
 from host import HEAD, MAIN, SAID, build, said_by
 from kit import ADD, BIN, HERE, Failure, Skip, collect, dpacc, equal, expect, files, main, run, symbols, write
@@ -37,6 +40,31 @@ def check_overwrites_whole_files(cwd):
     expect(dpacc(cwd, 'dev.c', *APP))
     expect(dpacc(cwd, 'dev.c', *APP))
     equal(said_by(cwd, 'app.a'), SAID, 'said')
+
+
+def check_outputs_that_are_no_ordinary_files(cwd):
+    """They are written to, never replaced: -o /dev/null is how scripts try a compiler."""
+    write(cwd, 'dev.c')
+    os.mkfifo(cwd / 'pipe')
+    with open(cwd / 'got', 'wb') as got, subprocess.Popen(['cat', cwd / 'pipe'], stdout=got) as reader:
+        done = dpacc(cwd, 'dev.c', '-o', 'pipe', '-app-name=app')
+        if not stat.S_ISFIFO(os.stat(cwd / 'pipe').st_mode):
+            reader.kill()
+    expect(done)
+    got = (cwd / 'got').read_bytes()
+    equal(stat.S_ISFIFO(os.stat(cwd / 'pipe').st_mode), True, 'still a pipe')
+    expect(dpacc(cwd, 'dev.c', *APP))
+    equal((cwd / 'app.a').read_bytes() == got, True, 'the same bytes')
+    # a link is followed
+    write(cwd, 'place/real.a', 'old')
+    (cwd / 'link.a').symlink_to('place/real.a')
+    expect(dpacc(cwd, 'dev.c', '-o', 'link.a', '-app-name=app'))
+    equal((cwd / 'link.a').is_symlink(), True, 'still a link')
+    equal((cwd / 'place/real.a').read_bytes() == got, True, 'what it leads to')
+    # as long as names may be
+    name = 'n' * 253 + '.a'
+    expect(dpacc(cwd, 'dev.c', '-o', name, '-app-name=app'))
+    equal(files(cwd), sorted(['app.a', 'dev.c', 'got', 'link.a', name, 'place/real.a']), 'files')
 
 
 def check_same_input_same_output(cwd):

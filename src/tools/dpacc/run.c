@@ -3,8 +3,8 @@
  * Commands, the folder of intermediate files, and the outputs.
  *
  * Nothing half-written stays behind: everything is made in the work folder; finished files are copied beside their
- * place under a temporary name and renamed when all are complete. SIGINT, SIGTERM and SIGHUP end the running command,
- * and the ordinary way out removes the rest.
+ * place under a temporary name and renamed when all are complete. What is no ordinary file (a pipe, /dev/null) is
+ * written to instead. SIGINT, SIGTERM and SIGHUP end the running command, and the ordinary way out removes the rest.
  */
 #include "dpacc.h"
 
@@ -81,6 +81,16 @@ static int make_folders(const char *path)
 	}
 }
 
+/* The linker writes beside its output first, under a name in which each % becomes a random digit, folders included. */
+static int check_folder(const char *dir, const char *option)
+{
+	if (!strchr(dir, '%'))
+		return 0;
+	say("%s: the linker cannot write where a folder has a %% in its name; choose another with %s",
+	    dir, option);
+	return -1;
+}
+
 int work_begin(const struct options *opt)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -92,9 +102,14 @@ int work_begin(const struct options *opt)
 	catch_signals();
 	if (work.keep) {
 		work.dir = opt->keep_dir;
+		if (check_folder(work.dir, "-keep-dir"))
+			return -1;
 		return work.dryrun ? 0 : make_folders(work.dir);
 	}
-	dir = mem_printf("%s/dpacc-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	tmp = tmp && *tmp ? tmp : "/tmp";
+	if (check_folder(tmp, "TMPDIR"))
+		return -1;
+	dir = mem_printf("%s/dpacc-XXXXXX", tmp);
 	work.dir = dir;
 	if (work.dryrun)
 		return 0;
@@ -298,6 +313,14 @@ static const char *folder_of(const char *path)
 	return slash == path ? "/" : mem_dup(path, (size_t)(slash - path));
 }
 
+/* There, and no ordinary file: it is written to where it is. */
+static bool is_special(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && !S_ISREG(st.st_mode);
+}
+
 int output_check(const char *to)
 {
 	const char *dir = folder_of(to);
@@ -309,7 +332,7 @@ int output_check(const char *to)
 		say("%s: the output is a folder", to);
 		return -1;
 	}
-	if (!access(dir, W_OK))
+	if (!access(is_special(to) ? to : dir, W_OK))
 		return 0;
 	say("%s: cannot write the output: %s: %s", to, dir, strerror(errno));
 	return -1;
@@ -322,35 +345,54 @@ static bool same_file(const char *a, const char *b)
 	return !stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
+/* What a link leads to, or the path itself. */
+static const char *real_place(const char *to)
+{
+	char *real = realpath(to, NULL);
+	const char *place = real ? mem_dup(real, strlen(real)) : to;
+
+	free(real);
+	return place;
+}
+
+/* A new file in the folder of the output, under a name of its own until output_commit(); -1: not possible. */
+static int open_beside(const char *to)
+{
+	const char *place = real_place(to);
+	char *name = mem_printf("%s/.dpacc-XXXXXX", folder_of(place));
+	int fd = mkostemp(name, O_CLOEXEC);
+	mode_t mask;
+
+	if (fd < 0)
+		return -1;
+	list_add(&work.temporary, name);
+	list_add(&work.final, place);
+	mask = umask(0);
+	umask(mask);
+	if (!fchmod(fd, 0666 & ~mask))
+		return fd;
+	close(fd);
+	return -1;
+}
+
 int output_add(const char *from, const char *to)
 {
 	const void *data;
-	mode_t mask;
 	size_t size;
-	char *name;
-	int fd;
+	int fd, ret;
 
 	if (work.dryrun || same_file(from, to))
 		return 0;
 	data = file_read(from, &size);
 	if (!data)
 		return -1;
-	name = mem_printf("%s.XXXXXX", to);
-	fd = mkostemp(name, O_CLOEXEC);
-	if (fd < 0) {
+	fd = is_special(to) ? open(to, O_WRONLY | O_CLOEXEC) : open_beside(to);
+	ret = fd < 0 ? -1 : write_all(fd, data, size);
+	if (fd >= 0 && close(fd))
+		ret = -1;
+	if (ret)
 		say("%s: cannot write the output: %s", to, strerror(errno));
-		return -1;
-	}
-	list_add(&work.temporary, name);
-	list_add(&work.final, to);
-	mask = umask(0);
-	umask(mask);
-	if (write_all(fd, data, size) || fchmod(fd, 0666 & ~mask)) {
-		say("%s: %s", to, strerror(errno));
-		close(fd);
-		return -1;
-	}
-	return close(fd) ? -1 : 0;
+	return ret;
 }
 
 int output_commit(void)

@@ -15,8 +15,8 @@
  *   - Outputs are written on success only, where nothing else is said. Handles that cannot be valid
  *     are refused: FLEXIO_STATUS_FAILED, UINT32_MAX, NULL or -1, and a line in the log.
  *   - Objects in use are not destroyed: destroy in the reverse order of creation.
- *   - All may be called from several threads at once; an object must not be destroyed while another
- *     call works with it.
+ *   - All may be called from several threads at once. Destroying an object waits for functions that other
+ *     threads are in; those that begin later are refused, as long as nothing new has the same address.
  *
  * Which functions do not work yet is listed in docs/deviations.md and in the manual pages.
  */

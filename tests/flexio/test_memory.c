@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct flexio_heap_mem_info info(struct flexio_process *process)
 {
@@ -263,7 +264,7 @@ static void test_bad_copies(void **state)
 {
 	struct flexio_process *process = bed_process();
 	struct flexio_heap_mem_info i = info(process);
-	uint64_t word = 1, end = i.base_addr + i.size;
+	uint64_t word = 1;
 	uint64_t text = bed_value(process, "global_addr", 2);
 	uint64_t constant = bed_value(process, "global_addr", 1);
 	struct flexio_mem host = { .mem_type = FLEXIO_MEMTYPE_HOST, .haddr = (uintptr_t)&word };
@@ -304,8 +305,35 @@ static void test_bad_copies(void **state)
 	assert_failed(flexio_copy_from_host(process, &word, 1UL << 40, &out));
 	assert_failed(flexio_copy_from_host(process, &word, 8, NULL));
 	assert_failed(flexio_copy_from_host(NULL, &word, 8, &out));
-	(void)end;
 	assert_int_equal(info(process).allocated, 0); /* nothing was left behind */
+	bed_process_end(process);
+}
+
+/* Host memory that is not there, or cannot be written, is an error of the call and not the end of the program. */
+static void test_host_memory(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct flexio_mem dev = { .mem_type = FLEXIO_MEMTYPE_DPA,
+				  .daddr = bed_alloc(process, 8192) };
+	struct flexio_mem host = { .mem_type = FLEXIO_MEMTYPE_HOST };
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t used = info(process).allocated;
+	flexio_uintptr_t out = 3;
+
+	assert_true(pages != MAP_FAILED);
+	munmap(pages + 4096, 4096);
+	assert_failed(flexio_host2dev_memcpy(process, pages, 8192, dev.daddr));
+	assert_failed(flexio_copy_from_host(process, pages, 8192, &out));
+	assert_int_equal(out, 0);
+	assert_int_equal(info(process).allocated, used);
+	host.haddr = (uintptr_t)pages;
+	assert_failed(flexio_memcpy(process, &dev, &host, 8192));
+	assert_failed(flexio_memcpy(process, &host, &dev, 8192));
+	assert_ok(flexio_memcpy(process, &host, &dev, 4096));
+	mprotect(pages, 4096, PROT_READ);
+	assert_failed(flexio_memcpy(process, &host, &dev, 8));
+	assert_ok(flexio_memcpy(process, &dev, &host, 8));
+	munmap(pages, 4096);
 	bed_process_end(process);
 }
 
@@ -377,11 +405,12 @@ static void test_mkeys(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_alloc),      cmocka_unit_test(test_memalign),
-		cmocka_unit_test(test_exhaustion), cmocka_unit_test(test_holes),
-		cmocka_unit_test(test_random),     cmocka_unit_test(test_alloc_threads),
-		cmocka_unit_test(test_copies),     cmocka_unit_test(test_bad_copies),
-		cmocka_unit_test(test_sbrk),       cmocka_unit_test(test_mkeys),
+		cmocka_unit_test(test_alloc),       cmocka_unit_test(test_memalign),
+		cmocka_unit_test(test_exhaustion),  cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_random),      cmocka_unit_test(test_alloc_threads),
+		cmocka_unit_test(test_copies),      cmocka_unit_test(test_bad_copies),
+		cmocka_unit_test(test_host_memory), cmocka_unit_test(test_sbrk),
+		cmocka_unit_test(test_mkeys),
 	};
 
 	bed_init(argc, argv);

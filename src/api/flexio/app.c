@@ -110,14 +110,13 @@ flexio_status flexio_app_create_v0(struct app_attr_v0 *fattr, struct flexio_app 
 
 flexio_status flexio_app_destroy(struct flexio_app *app)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	struct flexio_app **link;
 	unsigned int users;
 
-	pthread_mutex_lock(&apps_lock);
-	if (!vb_handle_valid(HANDLE_APP, app)) {
-		pthread_mutex_unlock(&apps_lock);
+	if (!pin)
 		return fail("not an app");
-	}
+	pthread_mutex_lock(&apps_lock);
 	users = atomic_load(&app->users);
 	if (users) {
 		pthread_mutex_unlock(&apps_lock);
@@ -125,7 +124,11 @@ flexio_status flexio_app_destroy(struct flexio_app *app)
 		log_warn("%s is in use by %u processes", app->name, users);
 		return FLEXIO_STATUS_FAILED;
 	}
-	vb_handle_remove(HANDLE_APP, app);
+	/* Nothing that is pinned takes apps_lock. */
+	if (!vb_handle_end(&pin)) {
+		pthread_mutex_unlock(&apps_lock);
+		return fail("not an app");
+	}
 	for (link = &apps; *link != app; link = &(*link)->next)
 		;
 	*link = app->next;
@@ -168,7 +171,9 @@ flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio
 flexio_status flexio_app_hw_model_register(struct flexio_app *app,
 					   enum flexio_hw_model_id hw_model_id)
 {
-	if (!vb_handle_valid(HANDLE_APP, app))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
+
+	if (!pin)
 		return fail("not an app");
 	if (hw_model_id < FLEXIO_HW_MODEL_CX7 || hw_model_id > FLEXIO_HW_MODEL_CX9)
 		return fail("%u is not a hardware model", (unsigned int)hw_model_id);
@@ -204,7 +209,9 @@ flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_a
 
 flexio_status flexio_app_list_free(struct flexio_app **apps_list)
 {
-	if (!vb_handle_remove(HANDLE_APP_LIST, apps_list))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP_LIST, apps_list);
+
+	if (!vb_handle_end(&pin))
 		return fail("not a list of apps");
 	free(apps_list);
 	return FLEXIO_STATUS_SUCCESS;
@@ -214,7 +221,9 @@ flexio_status flexio_app_list_free(struct flexio_app **apps_list)
 
 const char *flexio_app_get_name(struct flexio_app *app)
 {
-	if (!vb_handle_valid(HANDLE_APP, app)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
+
+	if (!pin) {
 		log_err("not an app");
 		return NULL;
 	}
@@ -223,7 +232,9 @@ const char *flexio_app_get_name(struct flexio_app *app)
 
 size_t flexio_app_get_elf_size(struct flexio_app *app)
 {
-	if (!vb_handle_valid(HANDLE_APP, app)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
+
+	if (!pin) {
 		log_err("not an app");
 		return 0;
 	}
@@ -232,7 +243,9 @@ size_t flexio_app_get_elf_size(struct flexio_app *app)
 
 flexio_status flexio_app_get_elf(struct flexio_app *app, uint64_t *bin_buff, size_t bin_size)
 {
-	if (!vb_handle_valid(HANDLE_APP, app))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
+
+	if (!pin)
 		return fail("not an app");
 	if (!bin_buff || bin_size < app->elf_size)
 		return fail("the buffer is too small: %zu bytes for %zu", bin_size, app->elf_size);

@@ -31,7 +31,7 @@
 #define GRACE    1000000
 #define MANY_EUS 64
 
-uint64_t vb_call_now(void)
+static uint64_t now_ns(void)
 {
 	struct timespec now;
 
@@ -41,7 +41,7 @@ uint64_t vb_call_now(void)
 
 bool vb_call_late(struct guest *guest)
 {
-	uint64_t now = vb_call_now();
+	uint64_t now = now_ns();
 
 	if (!guest->deadline)
 		guest->deadline = now + guest->process->accel->timeout_ns;
@@ -370,7 +370,7 @@ static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 /* False: the time is over. */
 static bool slot_wait(struct call_slot *slot, uint64_t timeout_ns)
 {
-	uint64_t until = vb_call_now() + timeout_ns;
+	uint64_t until = now_ns() + timeout_ns;
 	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
 			       .tv_nsec = (long)(until % 1000000000ULL) };
 	unsigned int runs = SLOT_RUNS;

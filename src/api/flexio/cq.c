@@ -158,10 +158,11 @@ static void cq_free(struct flexio_cq *cq)
 flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
 			       const struct flexio_cq_attr *fattr, struct flexio_cq **cq)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct queue_place place;
 	struct flexio_cq *c;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!fattr || !cq)
 		return fail("no attributes, or nowhere to put the CQ");
@@ -209,13 +210,14 @@ flexio_status flexio_cq_destroy(struct flexio_cq *cq)
 flexio_status flexio_cq_modify_moderation(struct flexio_cq *cq, uint16_t max_count, uint16_t period,
 					  uint16_t mode)
 {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
 	struct vb_cq_moderation moderation = {
 		.max_count = max_count,
 		.period_us = period,
 		.from_cqe = mode == FLEXIO_CQ_PERIOD_MODE_CQE,
 	};
 
-	if (!vb_queue_valid(QUEUE_CQ, cq))
+	if (!pin)
 		return fail("not a CQ");
 	if (mode != FLEXIO_CQ_PERIOD_MODE_EVENT && mode != FLEXIO_CQ_PERIOD_MODE_CQE)
 		return fail("%u is not a period mode", mode);
@@ -226,9 +228,10 @@ flexio_status flexio_cq_modify_moderation(struct flexio_cq *cq, uint16_t max_cou
 flexio_status flexio_cq_query_moderation(struct flexio_cq *cq, uint16_t *max_count,
 					 uint16_t *period, uint16_t *mode)
 {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
 	struct vb_cq_moderation moderation;
 
-	if (!vb_queue_valid(QUEUE_CQ, cq))
+	if (!pin)
 		return fail("not a CQ");
 	if (!max_count || !period || !mode)
 		return fail("nowhere to put the values");
@@ -243,7 +246,9 @@ flexio_status flexio_cq_query_moderation(struct flexio_cq *cq, uint16_t *max_cou
 
 uint32_t flexio_cq_get_cq_num(struct flexio_cq *cq)
 {
-	if (!vb_queue_valid(QUEUE_CQ, cq)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
+
+	if (!pin) {
 		log_err("not a CQ");
 		return UINT32_MAX;
 	}
@@ -253,7 +258,9 @@ uint32_t flexio_cq_get_cq_num(struct flexio_cq *cq)
 /* An opaque object; there is nothing of DEVX that takes it yet. */
 struct mlx5dv_devx_obj *flexio_cq_get_obj(struct flexio_cq *cq)
 {
-	if (!vb_queue_valid(QUEUE_CQ, cq)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
+
+	if (!pin) {
 		log_err("not a CQ");
 		return NULL;
 	}

@@ -41,7 +41,9 @@ void vb_process_fatal(struct flexio_process *process, int status)
 
 int flexio_err_handler_fd(struct flexio_process *process)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin) {
 		log_err("not a process");
 		return -1;
 	}
@@ -50,9 +52,11 @@ int flexio_err_handler_fd(struct flexio_process *process)
 
 int flexio_err_status_get(struct flexio_process *process)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
 	if (!process)
 		return 0;
-	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+	if (!pin) {
 		log_err("not a process");
 		return -1;
 	}

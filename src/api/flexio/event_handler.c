@@ -142,14 +142,12 @@ bool vb_handler_trigger(struct flexio_process *process, uint64_t activation_id)
 struct flexio_event_handler *vb_handler_hold(struct flexio_process *process,
 					     struct flexio_thread *thread)
 {
-	struct flexio_event_handler *h;
+	struct flexio_event_handler *h =
+		(struct flexio_event_handler *)((uintptr_t)thread -
+						offsetof(struct flexio_event_handler, thread));
+	struct handle *pin AUTO_UNPIN = thread ? vb_handle_pin(HANDLE_EVENT_HANDLER, h) : NULL;
 
-	if (!thread)
-		return NULL;
-	/* Looked up before anything of it is read. */
-	h = (struct flexio_event_handler *)((char *)thread -
-					    offsetof(struct flexio_event_handler, thread));
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, h) || h->guest.process != process)
+	if (!pin || h->guest.process != process)
 		return NULL;
 	h->users++;
 	return h;
@@ -320,8 +318,8 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	h->entry = entry_take(process, &h->activation_id);
 	if (!h->entry) {
 		free(h);
-		return fail("%s has %u event handlers; there cannot be more", process->name,
-			    process->nhandlers);
+		return fail("%s has %d event handlers; there cannot be more", process->name,
+			    HANDLER_CHUNK * HANDLER_CHUNKS);
 	}
 	h->obj_id = atomic_fetch_add(&next_obj_id, 1);
 	h->pc = func->addr;
@@ -336,7 +334,6 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	h->entry->state = HANDLER_CREATED;
 	h->entry->pending = false;
 	pthread_mutex_unlock(&h->entry->lock);
-	process->nhandlers++;
 	*out = h;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -345,10 +342,11 @@ flexio_status flexio_event_handler_create(struct flexio_process *process,
 					  struct flexio_event_handler_attr *fattr,
 					  struct flexio_event_handler **event_handler_ptr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	const struct func *func;
 	flexio_status status;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!fattr || !event_handler_ptr)
 		return fail("no attributes, or nowhere to put the event handler");
@@ -362,42 +360,52 @@ flexio_status flexio_event_handler_create(struct flexio_process *process,
 			(unsigned int)atomic_load(&process->status));
 		return FLEXIO_STATUS_FATAL_ERR;
 	}
+	if (!vb_process_hold(process, PART_HANDLER))
+		return FLEXIO_STATUS_FAILED;
 	pthread_mutex_lock(&process->mutex);
 	status = handler_new(process, func, fattr, event_handler_ptr);
 	pthread_mutex_unlock(&process->mutex);
+	if (status != FLEXIO_STATUS_SUCCESS)
+		vb_process_release(process, PART_HANDLER);
 	return status;
 }
 
 flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_handler)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
 	struct flexio_event_handler *h = event_handler;
 	struct flexio_process *process;
+	bool used;
 
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, h))
+	if (!vb_handle_end(&pin))
 		return fail("not an event handler");
-	process = h->guest.process;
+	process = h->process;
 	pthread_mutex_lock(&process->mutex);
-	if (h->users || !vb_handle_remove(HANDLE_EVENT_HANDLER, h)) {
-		pthread_mutex_unlock(&process->mutex);
-		return fail("not an event handler, or CQs still use it");
+	used = h->users;
+	if (!used) {
+		/* Nobody finds it any more, and a run that ends now is the last one. */
+		pthread_mutex_lock(&h->entry->lock);
+		h->entry->handler = NULL;
+		pthread_mutex_unlock(&h->entry->lock);
 	}
-	/* Nobody finds it any more, and a run that ends now is the last one. */
-	pthread_mutex_lock(&h->entry->lock);
-	h->entry->handler = NULL;
-	pthread_mutex_unlock(&h->entry->lock);
-	process->nhandlers--;
 	pthread_mutex_unlock(&process->mutex);
+	if (used) {
+		vb_handle_add(HANDLE_EVENT_HANDLER, h);
+		return fail("CQs still use event handler %u", h->guest.thread_id);
+	}
 	handler_free(h);
+	vb_process_release(process, PART_HANDLER);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
 flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handler,
 				       uint64_t user_arg)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
 	struct flexio_event_handler *h = event_handler;
 	bool created;
 
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, h))
+	if (!pin)
 		return fail("not an event handler");
 	if (process_dead(h->guest.process)) {
 		log_err("the process ended with status 0x%x",
@@ -420,7 +428,9 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 
 uint32_t flexio_event_handler_get_id(struct flexio_event_handler *event_handler)
 {
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
+
+	if (!pin) {
 		log_err("not an event handler");
 		return UINT32_MAX;
 	}
@@ -429,7 +439,9 @@ uint32_t flexio_event_handler_get_id(struct flexio_event_handler *event_handler)
 
 uint32_t flexio_event_handler_get_obj_id(struct flexio_event_handler *event_handler)
 {
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
+
+	if (!pin) {
 		log_err("not an event handler");
 		return UINT32_MAX;
 	}
@@ -438,7 +450,9 @@ uint32_t flexio_event_handler_get_obj_id(struct flexio_event_handler *event_hand
 
 uint32_t flexio_event_handler_get_activation_id(struct flexio_event_handler *event_handler)
 {
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
+
+	if (!pin) {
 		log_err("not an event handler");
 		return UINT32_MAX;
 	}
@@ -447,7 +461,9 @@ uint32_t flexio_event_handler_get_activation_id(struct flexio_event_handler *eve
 
 struct flexio_thread *flexio_event_handler_get_thread(struct flexio_event_handler *event_handler)
 {
-	if (!vb_handle_valid(HANDLE_EVENT_HANDLER, event_handler)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
+
+	if (!pin) {
 		log_err("not an event handler");
 		return NULL;
 	}

@@ -62,9 +62,10 @@ static struct func *find_by_name(struct flexio_app *app, const char *name)
 flexio_status flexio_func_register(struct flexio_app *app, const char *dev_func_name,
 				   flexio_func_t **out_func)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	struct func *func;
 
-	if (!vb_handle_valid(HANDLE_APP, app))
+	if (!pin)
 		return fail("not an app");
 	if (!out_func || !vb_name_valid(dev_func_name))
 		return fail("the name must have 1 to %d bytes, and the result a place",
@@ -90,9 +91,10 @@ flexio_status flexio_func_pup_register(struct flexio_app *app, const char *dev_f
 				       flexio_func_t *host_stub_func_addr, size_t argbuf_size,
 				       flexio_func_arg_pack_fn_t *host_pack_func)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	struct func *func;
 
-	if (!vb_handle_valid(HANDLE_APP, app))
+	if (!pin)
 		return fail("not an app");
 	if (!vb_name_valid(dev_func_name) || !vb_name_valid(dev_unpack_func_name))
 		return fail("names must have 1 to %d bytes", FLEXIO_MAX_NAME_LEN);
@@ -131,9 +133,10 @@ flexio_status flexio_func_get_register_info(struct flexio_app *app,
 					    flexio_uintptr_t *dev_func_addr,
 					    flexio_uintptr_t *dev_unpack_func_addr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	const struct func *func;
 
-	if (!vb_handle_valid(HANDLE_APP, app))
+	if (!pin)
 		return fail("not an app");
 	func = host_stub_func_addr ? vb_func_find(app, host_stub_func_addr) : NULL;
 	if (!func)

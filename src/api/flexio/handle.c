@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the set of handles that are alive, so that a pointer that was never one, or is not one any more,
- * is refused without reading what it points to.
+ * is refused without reading what it points to; and pins, by which an object stays alive during a call.
  *
- *	bucket[hash] -> node -> node -> NULL      node.key = address + kind, or 0: free for another handle
+ *	bucket[hash] -> entry -> entry -> NULL      key = address + kind; FREE; ENDING: waits for its pins
  *
- * Looking up takes no lock: nodes are published once and never freed or moved, only their keys
- * change. So the set keeps as many nodes as there ever were handles at a time.
+ * Looking up takes no lock: entries are published once and never freed or moved, only their keys
+ * change. So the set keeps as many entries as there ever were handles at a time.
+ *
+ * A pin counts itself and then looks at the key again; whoever ends an object changes the key and then looks
+ * at the pins. All four are sequentially consistent, so one of the two sees the other.
  */
 #include "internal.h"
 
 #define BUCKETS 1024
 
-struct node {
+/* Keys that are no handle's: addresses are not 0. */
+enum { FREE = 0, ENDING = 1 };
+
+struct handle {
 	_Atomic uintptr_t key;
-	struct node *next; /* written before the node is published */
+	_Atomic unsigned int pins;
+	struct handle *next; /* written before the entry is published */
 };
 
-static struct node *_Atomic buckets[BUCKETS];
+static struct handle *_Atomic buckets[BUCKETS];
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unpinned = PTHREAD_COND_INITIALIZER;
 
 /* Objects are aligned to at least 16 bytes, so the kind fits the lowest bits. */
 _Static_assert(HANDLE_KINDS <= 16, "kind and address share a word");
@@ -28,56 +37,97 @@ static uintptr_t key_of(enum handle_kind kind, const void *handle)
 	return (uintptr_t)handle + (uintptr_t)kind;
 }
 
-static struct node *_Atomic *bucket_of(const void *handle)
+static struct handle *_Atomic *bucket_of(const void *handle)
 {
 	return &buckets[((uintptr_t)handle * 0x9e3779b97f4a7c15ULL) >> 54];
 }
 
-static struct node *find(struct node *_Atomic *bucket, uintptr_t key)
+static struct handle *find(struct handle *_Atomic *bucket, uintptr_t key)
 {
 	/* Pairs with the release in vb_handle_add(). */
-	struct node *node = atomic_load_explicit(bucket, memory_order_acquire);
+	struct handle *entry = atomic_load_explicit(bucket, memory_order_acquire);
 
-	while (node && atomic_load_explicit(&node->key, memory_order_acquire) != key)
-		node = node->next;
-	return node;
+	while (entry && atomic_load_explicit(&entry->key, memory_order_acquire) != key)
+		entry = entry->next;
+	return entry;
+}
+
+static struct handle *find_handle(enum handle_kind kind, const void *handle)
+{
+	if (!handle || (uintptr_t)handle & 15)
+		return NULL;
+	return find(bucket_of(handle), key_of(kind, handle));
 }
 
 bool vb_handle_add(enum handle_kind kind, const void *handle)
 {
-	struct node *_Atomic *bucket = bucket_of(handle);
-	struct node *node;
+	struct handle *_Atomic *bucket = bucket_of(handle);
+	struct handle *entry;
 
 	pthread_mutex_lock(&adding);
-	node = find(bucket, 0);
-	if (!node) {
-		node = calloc(1, sizeof(*node));
-		if (node) {
-			node->next = atomic_load_explicit(bucket, memory_order_relaxed);
-			atomic_store_explicit(bucket, node, memory_order_release);
+	entry = find(bucket, FREE);
+	if (!entry) {
+		entry = calloc(1, sizeof(*entry));
+		if (entry) {
+			entry->next = atomic_load_explicit(bucket, memory_order_relaxed);
+			atomic_store_explicit(bucket, entry, memory_order_release);
 		}
 	}
-	if (node)
-		atomic_store_explicit(&node->key, key_of(kind, handle), memory_order_release);
+	if (entry)
+		atomic_store(&entry->key, key_of(kind, handle));
 	pthread_mutex_unlock(&adding);
-	if (!node)
+	if (!entry)
 		log_err("no memory");
-	return node;
+	return entry;
 }
 
 bool vb_handle_valid(enum handle_kind kind, const void *handle)
 {
-	return handle && !((uintptr_t)handle & 15) && find(bucket_of(handle), key_of(kind, handle));
+	return find_handle(kind, handle);
 }
 
-bool vb_handle_remove(enum handle_kind kind, const void *handle)
+struct handle *vb_handle_pin(enum handle_kind kind, const void *handle)
 {
-	uintptr_t key = key_of(kind, handle);
-	struct node *node;
+	struct handle *entry = find_handle(kind, handle);
 
-	if (!handle || (uintptr_t)handle & 15)
+	if (!entry)
+		return NULL;
+	atomic_fetch_add(&entry->pins, 1);
+	if (likely(atomic_load(&entry->key) == key_of(kind, handle)))
+		return entry;
+	vb_handle_unpin(&entry);
+	return NULL;
+}
+
+void vb_handle_unpin(struct handle **pin)
+{
+	struct handle *entry = *pin;
+
+	*pin = NULL;
+	if (!entry || atomic_fetch_sub(&entry->pins, 1) > 1 ||
+	    likely(atomic_load(&entry->key) != ENDING))
+		return;
+	pthread_mutex_lock(&ending);
+	pthread_cond_broadcast(&unpinned);
+	pthread_mutex_unlock(&ending);
+}
+
+bool vb_handle_end(struct handle **pin)
+{
+	struct handle *entry = *pin;
+	uintptr_t key = entry ? atomic_load(&entry->key) : ENDING;
+	int cancel;
+
+	/* Of two that end it at the same time one wins. While it is pinned, its key can only become ENDING. */
+	if (key == ENDING || !atomic_compare_exchange_strong(&entry->key, &key, ENDING))
 		return false;
-	node = find(bucket_of(handle), key);
-	/* Of two that end it at the same time one wins. */
-	return node && atomic_compare_exchange_strong(&node->key, &key, 0);
+	vb_handle_unpin(pin);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&ending);
+	while (atomic_load(&entry->pins))
+		pthread_cond_wait(&unpinned, &ending);
+	pthread_mutex_unlock(&ending);
+	pthread_setcancelstate(cancel, NULL);
+	atomic_store(&entry->key, FREE);
+	return true;
 }

@@ -241,6 +241,16 @@ void vb_heap_destroy(struct heap *heap)
 	pthread_mutex_destroy(&heap->lock);
 }
 
+void vb_heap_info(struct heap *heap, struct flexio_heap_mem_info *info)
+{
+	pthread_mutex_lock(&heap->lock);
+	*info = (struct flexio_heap_mem_info){ .base_addr = heap->base,
+					       .size = heap->size,
+					       .requested = heap->requested,
+					       .allocated = heap->allocated };
+	pthread_mutex_unlock(&heap->lock);
+}
+
 uint64_t vb_heap_alloc(struct heap *heap, uint64_t size, uint64_t align)
 {
 	struct heap_block *block = NULL;

@@ -78,10 +78,28 @@ enum handle_kind {
 
 /* False: no memory. */
 bool vb_handle_add(enum handle_kind kind, const void *handle);
-/* Whether it is alive; reads nothing of the object. NULL is not. */
+/* Whether it is alive now; reads nothing of the object. NULL is not. */
 bool vb_handle_valid(enum handle_kind kind, const void *handle);
-/* End its life. False: somebody else did, or it never was one. */
-bool vb_handle_remove(enum handle_kind kind, const void *handle);
+
+/*
+ * Keep an object alive, for the time of one call; NULL: it is none, or not any more. Every public function that takes
+ * a handle begins with
+ *
+ *	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_MKEY, mkey);
+ *
+ *	if (!pin)
+ *		return fail("not an mkey");
+ *
+ * and the pin goes with the function. Only flexio_process_call() has a way of its own, see call.c.
+ */
+struct handle *vb_handle_pin(enum handle_kind kind, const void *handle);
+void vb_handle_unpin(struct handle **pin);
+#define AUTO_UNPIN __attribute__((cleanup(vb_handle_unpin)))
+/*
+ * End the life of what this pin keeps: later pins fail, earlier ones are waited for, the own one is gone. So no lock may
+ * be held that a pinned function takes. False: somebody else ends it, or there is no pin.
+ */
+bool vb_handle_end(struct handle **pin);
 
 /* ---- accel.c: the accelerator of an adapter --------------------------------------------------- */
 
@@ -156,6 +174,7 @@ int vb_heap_init(struct heap *heap, uint64_t base, uint64_t size);
 void vb_heap_destroy(struct heap *heap);
 /* align: a power of two, at least HEAP_ALIGN. 0: no room, or no memory for the bookkeeping. */
 uint64_t vb_heap_alloc(struct heap *heap, uint64_t size, uint64_t align);
+void vb_heap_info(struct heap *heap, struct flexio_heap_mem_info *info);
 /* False: not the address of a block in use. */
 bool vb_heap_free(struct heap *heap, uint64_t addr);
 
@@ -202,7 +221,7 @@ struct guest {
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
 	bool lent; /* a call on its caller's host thread, which writes messages out itself */
-	uint64_t deadline; /* of a call, by vb_call_now; 0: the clock has not started */
+	uint64_t deadline; /* of a call, in ns of CLOCK_MONOTONIC; 0: the clock has not started */
 	struct guest_window windows[2];
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
 	uint64_t owner;     /* see vb_doorbell_send() */
@@ -222,7 +241,6 @@ struct call_slot {
 	struct call_slot *next_spare;
 } __attribute__((aligned(64)));
 
-uint64_t vb_call_now(void);
 /* Start the clock of a call, or look at it: true if its time is over. */
 bool vb_call_late(struct guest *guest);
 /* The thread of a queued call left its EU. */
@@ -288,6 +306,15 @@ struct flexio_uar {
 #define HANDLER_CHUNK  256
 #define HANDLER_CHUNKS 64 /* 16384 threads of a process */
 
+/* What must be destroyed before its process. */
+enum process_part {
+	PART_HANDLER,
+	PART_MKEY,
+	PART_WINDOW,
+	PART_QUEUE, /* UARs and outboxes, too */
+	PARTS,
+};
+
 struct flexio_process {
 	struct flexio_app *app;
 	struct ibv_context *ctx;
@@ -311,18 +338,15 @@ struct flexio_process {
 	/* stream.c */
 	struct flexio_msg_stream *streams[MAX_STREAMS]; /* under streams_lock */
 	pthread_rwlock_t streams_lock;
-	unsigned int nstreams;
 	_Atomic unsigned int unwritten; /* messages in synchronous streams */
 	uint64_t levels_addr;           /* device table of levels; 0: the program has none */
 
 	/* event_handler.c */
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];
-	unsigned int nhandlers; /* alive; under mutex */
 
-	_Atomic unsigned int nmkeys, nwindows;
+	_Atomic unsigned int parts[PARTS]; /* objects that stand on it: see vb_process_hold() */
 
 	/* queues, and what they need */
-	_Atomic unsigned int nqueues; /* queues, UARs and outboxes: see vb_process_hold() */
 	struct vb_lock uar_lock;
 	struct flexio_uar *uars;             /* all, its own included */
 	_Atomic bool outboxes[MAX_OUTBOXES]; /* alive, by id; 0 is its own */
@@ -346,9 +370,12 @@ static inline bool process_dead(const struct flexio_process *process)
 	return atomic_load_explicit(&process->status, memory_order_acquire) != 0;
 }
 
-/* Keep a process from being destroyed, for something that stands on it. False, after a log line: it is too late. */
-bool vb_process_hold(struct flexio_process *process);
-void vb_process_release(struct flexio_process *process);
+/*
+ * Keep a process that is pinned from being destroyed, for something that stands on it. False, after a log line: it is
+ * too late. The release is the last that its owner does with the process.
+ */
+bool vb_process_hold(struct flexio_process *process, enum process_part part);
+void vb_process_release(struct flexio_process *process, enum process_part part);
 
 /* One page with the thread's context in front, the rest free for the caller. */
 int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,

@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the functions over device memory: allocation on the heap, copies, fills. Every device range is
- * checked against what is mapped and writable in the process before a byte moves.
+ * checked against what is mapped and writable in the process before a byte moves. Host memory cannot be checked
+ * before: a copy that meets an address of the host that is not there stops and fails, as a card's would.
  */
+#include "base/fault.h"
 #include "internal.h"
 
 static flexio_status alloc(struct flexio_process *process, size_t size, size_t align,
 			   flexio_uintptr_t *daddr, const char *caller)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+	struct flexio_heap_mem_info info;
+
 	if (!daddr)
 		return fail("%s: nowhere to put the address", caller);
 	*daddr = 0;
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("%s: not a process", caller);
 	if (!size)
 		return fail("%s: 0 bytes", caller);
 	if (!align || align & (align - 1))
 		return fail("%s: an alignment of %zu is not a power of two", caller, align);
 	*daddr = vb_heap_alloc(&process->heap, size, align < HEAP_ALIGN ? HEAP_ALIGN : align);
-	if (!*daddr)
-		return fail("%s: no room for %zu bytes on the device heap (%zu of %zu are in use)",
-			    caller, size, process->heap.allocated, (size_t)process->heap.size);
-	return FLEXIO_STATUS_SUCCESS;
+	if (*daddr)
+		return FLEXIO_STATUS_SUCCESS;
+	vb_heap_info(&process->heap, &info);
+	return fail("%s: no room for %zu bytes on the device heap (%zu of %zu are in use)", caller,
+		    size, info.allocated, info.size);
 }
 
 flexio_status flexio_buf_dev_alloc(struct flexio_process *process, size_t buff_bsize,
@@ -38,7 +44,9 @@ flexio_status flexio_buf_dev_memalign(struct flexio_process *process, size_t ali
 
 flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr_t daddr)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin)
 		return fail("not a process");
 	if (!daddr)
 		return FLEXIO_STATUS_SUCCESS;
@@ -60,12 +68,20 @@ static void *device_range(struct flexio_process *process, flexio_uintptr_t daddr
 	return host;
 }
 
+static flexio_status copy(void *to, const void *from, size_t size)
+{
+	return vb_fault_copy(to, from, size)
+		       ? fail("%p or %p: not there for %zu bytes", to, from, size)
+		       : FLEXIO_STATUS_SUCCESS;
+}
+
 flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, size_t buff_bsize,
 				    flexio_uintptr_t dest_daddr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	void *dest;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	dest = device_range(process, dest_daddr, buff_bsize, true);
 	if (!dest)
@@ -77,17 +93,17 @@ flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, s
 flexio_status flexio_host2dev_memcpy(struct flexio_process *process, void *src_haddr,
 				     size_t buff_bsize, flexio_uintptr_t dest_daddr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	void *dest;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!src_haddr)
 		return fail("no source");
 	dest = device_range(process, dest_daddr, buff_bsize, true);
 	if (!dest)
 		return FLEXIO_STATUS_FAILED;
-	memcpy(dest, src_haddr, buff_bsize);
-	return FLEXIO_STATUS_SUCCESS;
+	return copy(dest, src_haddr, buff_bsize);
 }
 
 flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_haddr,
@@ -102,10 +118,13 @@ flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_ha
 	if (!src_haddr)
 		return fail("no source");
 	status = alloc(process, buff_bsize, HEAP_ALIGN, &daddr, __func__);
-	if (status == FLEXIO_STATUS_SUCCESS)
-		status = flexio_host2dev_memcpy(process, src_haddr, buff_bsize, daddr);
+	if (status != FLEXIO_STATUS_SUCCESS)
+		return status;
+	status = flexio_host2dev_memcpy(process, src_haddr, buff_bsize, daddr);
 	if (status == FLEXIO_STATUS_SUCCESS)
 		*dest_daddr_p = daddr;
+	else
+		flexio_buf_dev_free(process, daddr);
 	return status;
 }
 
@@ -129,9 +148,10 @@ static void *mem_range(struct flexio_process *process, const struct flexio_mem *
 flexio_status flexio_memcpy(struct flexio_process *process, struct flexio_mem *dest,
 			    struct flexio_mem *src, size_t buff_bsize)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	void *to, *from;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!dest || !src || !buff_bsize)
 		return fail("no source, no destination, or 0 bytes");
@@ -139,6 +159,5 @@ flexio_status flexio_memcpy(struct flexio_process *process, struct flexio_mem *d
 	from = to ? mem_range(process, src, buff_bsize, false) : NULL;
 	if (!from)
 		return FLEXIO_STATUS_FAILED;
-	memmove(to, from, buff_bsize);
-	return FLEXIO_STATUS_SUCCESS;
+	return copy(to, from, buff_bsize);
 }

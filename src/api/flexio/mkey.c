@@ -15,11 +15,12 @@ struct flexio_mkey {
 flexio_status flexio_device_mkey_create(struct flexio_process *process,
 					struct flexio_mkey_attr *fattr, struct flexio_mkey **mkey)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_mkey *m;
 	struct ibv_pd *pd;
 	void *host;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!fattr || !mkey)
 		return fail("no attributes, or nowhere to put the mkey");
@@ -35,44 +36,52 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	if (!m)
 		return fail("no memory");
 	m->process = process;
+	if (!vb_process_hold(process, PART_MKEY))
+		goto free_mkey;
 	m->mr = ibv_reg_mr_iova2(pd, host, fattr->len, fattr->daddr, (unsigned int)fattr->access);
 	if (!m->mr) {
 		log_err("cannot register %zu bytes with access 0x%x: %s", fattr->len,
 			(unsigned int)fattr->access, strerror(errno));
-		free(m);
-		return FLEXIO_STATUS_FAILED;
+		goto release_process;
 	}
-	if (!vb_handle_add(HANDLE_MKEY, m)) {
-		ibv_dereg_mr(m->mr);
-		free(m);
-		return FLEXIO_STATUS_FAILED;
-	}
-	atomic_fetch_add(&process->nmkeys, 1);
+	if (!vb_handle_add(HANDLE_MKEY, m))
+		goto deregister;
 	*mkey = m;
 	return FLEXIO_STATUS_SUCCESS;
+
+deregister:
+	ibv_dereg_mr(m->mr);
+release_process:
+	vb_process_release(process, PART_MKEY);
+free_mkey:
+	free(m);
+	return FLEXIO_STATUS_FAILED;
 }
 
 flexio_status flexio_device_mkey_destroy(struct flexio_mkey *mkey)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_MKEY, mkey);
 	int err;
 
 	if (!mkey)
 		return FLEXIO_STATUS_SUCCESS;
-	if (!vb_handle_remove(HANDLE_MKEY, mkey))
+	if (!vb_handle_end(&pin))
 		return fail("not an mkey");
 	err = ibv_dereg_mr(mkey->mr);
 	if (err) {
 		vb_handle_add(HANDLE_MKEY, mkey);
 		return fail("cannot deregister: %s", strerror(err));
 	}
-	atomic_fetch_sub(&mkey->process->nmkeys, 1);
+	vb_process_release(mkey->process, PART_MKEY);
 	free(mkey);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
 uint32_t flexio_mkey_get_id(struct flexio_mkey *mkey)
 {
-	if (!vb_handle_valid(HANDLE_MKEY, mkey)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_MKEY, mkey);
+
+	if (!pin) {
 		log_err("not an mkey");
 		return UINT32_MAX;
 	}

@@ -139,58 +139,78 @@ bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, u
 
 /* ---- objects ---- */
 
-flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio_outbox_attr *fattr,
-				   struct flexio_outbox **outbox)
+/* MAX_OUTBOXES: none is free. */
+static uint32_t take_id(struct flexio_process *process)
 {
-	struct flexio_outbox *o;
 	uint32_t id = 1;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
-		return fail("not a process");
-	if (!fattr || !outbox)
-		return fail("no attributes, or nowhere to put the outbox");
-	if (!vb_process_hold(process))
-		return FLEXIO_STATUS_FAILED;
-	o = calloc(1, sizeof(*o));
-	if (!o || !vb_handle_add(HANDLE_OUTBOX, o)) {
-		free(o);
-		vb_process_release(process);
-		return fail("no memory");
-	}
 	for (; id < MAX_OUTBOXES; id++) {
 		bool used = false;
 
 		if (atomic_compare_exchange_strong(&process->outboxes[id], &used, true))
 			break;
 	}
+	return id;
+}
+
+flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio_outbox_attr *fattr,
+				   struct flexio_outbox **outbox)
+{
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+	struct flexio_outbox *o;
+	uint32_t id;
+
+	if (!pin)
+		return fail("not a process");
+	if (!fattr || !outbox)
+		return fail("no attributes, or nowhere to put the outbox");
+	if (!vb_process_hold(process, PART_QUEUE))
+		return FLEXIO_STATUS_FAILED;
+	id = take_id(process);
 	if (id == MAX_OUTBOXES) {
-		vb_handle_remove(HANDLE_OUTBOX, o);
-		free(o);
-		vb_process_release(process);
-		return fail("%s has %d outboxes; there cannot be more", process->name,
-			    MAX_OUTBOXES);
+		log_err("%s has %d outboxes; there cannot be more", process->name, MAX_OUTBOXES);
+		goto release_process;
+	}
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		log_err("no memory");
+		goto give_id;
 	}
 	*o = (struct flexio_outbox){ .process = process, .id = id };
+	if (!vb_handle_add(HANDLE_OUTBOX, o))
+		goto free_outbox;
 	*outbox = o;
 	return FLEXIO_STATUS_SUCCESS;
+
+free_outbox:
+	free(o);
+give_id:
+	atomic_store(&process->outboxes[id], false);
+release_process:
+	vb_process_release(process, PART_QUEUE);
+	return FLEXIO_STATUS_FAILED;
 }
 
 flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_OUTBOX, outbox);
+
 	if (!outbox)
 		return FLEXIO_STATUS_SUCCESS;
-	if (!vb_handle_remove(HANDLE_OUTBOX, outbox))
+	if (!vb_handle_end(&pin))
 		return fail("not an outbox");
 	/* A thread that is still set to it rings nothing from now on. */
 	atomic_store(&outbox->process->outboxes[outbox->id], false);
-	vb_process_release(outbox->process);
+	vb_process_release(outbox->process, PART_QUEUE);
 	free(outbox);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
 uint32_t flexio_outbox_get_id(struct flexio_outbox *outbox)
 {
-	if (!vb_handle_valid(HANDLE_OUTBOX, outbox)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_OUTBOX, outbox);
+
+	if (!pin) {
 		log_err("not an outbox");
 		return UINT32_MAX;
 	}
@@ -200,7 +220,9 @@ uint32_t flexio_outbox_get_id(struct flexio_outbox *outbox)
 /* Always the process's: the attribute that named one is not used any more. */
 struct flexio_uar *flexio_outbox_get_uar(struct flexio_outbox *outbox)
 {
-	if (!vb_handle_valid(HANDLE_OUTBOX, outbox)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_OUTBOX, outbox);
+
+	if (!pin) {
 		log_err("not an outbox");
 		return NULL;
 	}

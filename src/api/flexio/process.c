@@ -230,10 +230,12 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 		vb_calls_open(process);
 		err = run_init(process);
 	}
-	if (!err && (!vb_handle_add(HANDLE_UAR, &process->uar)))
+	if (!err && !vb_handle_add(HANDLE_PROCESS, process))
 		err = -ENOMEM;
-	if (!err && !vb_handle_add(HANDLE_PROCESS, process)) {
-		vb_handle_remove(HANDLE_UAR, &process->uar);
+	if (!err && !vb_handle_add(HANDLE_UAR, &process->uar)) {
+		struct handle *pin = vb_handle_pin(HANDLE_PROCESS, process);
+
+		vb_handle_end(&pin);
 		err = -ENOMEM;
 	}
 	return err;
@@ -305,53 +307,63 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 
 /* ---- destroy ---- */
 
-bool vb_process_hold(struct flexio_process *process)
+bool vb_process_hold(struct flexio_process *process, enum process_part part)
 {
 	bool open;
 
 	pthread_mutex_lock(&process->mutex);
 	open = process->open;
 	if (open)
-		atomic_fetch_add(&process->nqueues, 1);
+		atomic_fetch_add(&process->parts[part], 1);
 	pthread_mutex_unlock(&process->mutex);
 	if (!open)
 		log_err("the process is being destroyed");
 	return open;
 }
 
-void vb_process_release(struct flexio_process *process)
+void vb_process_release(struct flexio_process *process, enum process_part part)
 {
-	atomic_fetch_sub(&process->nqueues, 1);
+	atomic_fetch_sub(&process->parts[part], 1);
+}
+
+/* False, after a log line: something still stands on it. */
+static bool is_bare(struct flexio_process *process)
+{
+	unsigned int parts[PARTS], sum = 0;
+
+	for (unsigned int i = 0; i < PARTS; i++) {
+		parts[i] = atomic_load(&process->parts[i]);
+		sum += parts[i];
+	}
+	if (sum)
+		log_err("%s still has %u event handlers, %u mkeys, %u windows and %u queues, UARs or outboxes",
+			process->name, parts[PART_HANDLER], parts[PART_MKEY], parts[PART_WINDOW],
+			parts[PART_QUEUE]);
+	return !sum;
 }
 
 flexio_status flexio_process_destroy(struct flexio_process *process)
 {
-	unsigned int handlers, mkeys, windows, queues;
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+	struct handle *uar_pin;
 
 	if (!process)
 		return FLEXIO_STATUS_SUCCESS;
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
-	pthread_mutex_lock(&process->mutex);
-	handlers = process->nhandlers;
-	mkeys = atomic_load(&process->nmkeys);
-	windows = atomic_load(&process->nwindows);
-	queues = atomic_load(&process->nqueues);
-	pthread_mutex_unlock(&process->mutex);
-	if (handlers || mkeys || windows || queues)
-		return fail(
-			"%s still has %u event handlers, %u mkeys, %u windows and %u queues, UARs or outboxes",
-			process->name, handlers, mkeys, windows, queues);
+	if (!is_bare(process))
+		return FLEXIO_STATUS_FAILED;
 	if (!vb_calls_destroy(process))
-		return fail("%s: a call is under way", process->name);
+		return fail("%s: a call is under way, or it is being destroyed", process->name);
 	/* From here on nobody holds it anew; who did in between wins. */
-	if (atomic_load(&process->nqueues)) {
+	if (!is_bare(process)) {
 		vb_calls_open(process);
-		return fail("%s: a queue was made meanwhile", process->name);
+		return FLEXIO_STATUS_FAILED;
 	}
-	if (!vb_handle_remove(HANDLE_PROCESS, process))
-		return fail("not a process");
-	vb_handle_remove(HANDLE_UAR, &process->uar);
+	/* Only one has closed it. Functions that other threads are in come to their end first. */
+	vb_handle_end(&pin);
+	uar_pin = vb_handle_pin(HANDLE_UAR, &process->uar);
+	vb_handle_end(&uar_pin);
 	process_free(process);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -361,25 +373,21 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 flexio_status flexio_process_mem_info_get(const struct flexio_process *process,
 					  struct flexio_heap_mem_info *info)
 {
-	struct heap *heap;
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!info)
 		return fail("nowhere to put it");
-	heap = &((struct flexio_process *)process)->heap;
-	pthread_mutex_lock(&heap->lock);
-	*info = (struct flexio_heap_mem_info){ .base_addr = heap->base,
-					       .size = heap->size,
-					       .requested = heap->requested,
-					       .allocated = heap->allocated };
-	pthread_mutex_unlock(&heap->lock);
+	vb_heap_info(&((struct flexio_process *)process)->heap, info);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
 struct ibv_pd *flexio_process_get_pd(struct flexio_process *process)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin) {
 		log_err("not a process");
 		return NULL;
 	}
@@ -388,7 +396,9 @@ struct ibv_pd *flexio_process_get_pd(struct flexio_process *process)
 
 struct flexio_uar *flexio_process_get_uar(struct flexio_process *process)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin) {
 		log_err("not a process");
 		return NULL;
 	}
@@ -397,7 +407,9 @@ struct flexio_uar *flexio_process_get_uar(struct flexio_process *process)
 
 uint32_t flexio_process_get_dumem_id(struct flexio_process *process)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin) {
 		log_err("not a process");
 		return UINT32_MAX;
 	}
@@ -407,7 +419,9 @@ uint32_t flexio_process_get_dumem_id(struct flexio_process *process)
 /* 0: there is nothing to debug with yet. */
 uint64_t flexio_process_udbg_token_get(struct flexio_process *process)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin)
 		log_err("not a process");
 	return 0;
 }

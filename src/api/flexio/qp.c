@@ -191,10 +191,11 @@ static void qp_free(struct flexio_qp *qp)
 flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
 			       struct flexio_qp_attr *qp_fattr, struct flexio_qp **qp_ptr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct queue_place place;
 	struct flexio_qp *qp;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!qp_fattr || !qp_ptr)
 		return fail("no attributes, or nowhere to put the QP");
@@ -336,11 +337,12 @@ static const enum ibv_qp_state states[] = {
 flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fattr,
 			       struct flexio_qp_attr_opt_param_mask *mask)
 {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_QP, qp);
 	struct ibv_qp_attr attr = { 0 };
 	enum ibv_qp_state from;
 	int bits = IBV_QP_STATE, err;
 
-	if (!vb_queue_valid(QUEUE_QP, qp))
+	if (!pin)
 		return fail("not a QP");
 	if (!fattr)
 		return fail("no attributes");
@@ -370,7 +372,9 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 /* States of the card that FlexIO has no name for are those of a queue that met an error. */
 enum flexio_qp_state flexio_qp_state_get(struct flexio_qp *qp)
 {
-	if (!vb_queue_valid(QUEUE_QP, qp)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_QP, qp);
+
+	if (!pin) {
 		log_err("not a QP");
 		return FLEXIO_QP_STATE_ERR;
 	}
@@ -390,7 +394,9 @@ enum flexio_qp_state flexio_qp_state_get(struct flexio_qp *qp)
 
 uint32_t flexio_qp_get_qp_num(struct flexio_qp *qp)
 {
-	if (!vb_queue_valid(QUEUE_QP, qp)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_QP, qp);
+
+	if (!pin) {
 		log_err("not a QP");
 		return UINT32_MAX;
 	}

@@ -25,13 +25,13 @@ void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t 
 {
 	struct queue *queue;
 
-	if (process && !vb_process_hold(process))
+	if (process && !vb_process_hold(process, PART_QUEUE))
 		return NULL;
 	queue = aligned_alloc(64, (size + 63) & ~(size_t)63);
 	if (!queue) {
 		log_err("no memory");
 		if (process)
-			vb_process_release(process);
+			vb_process_release(process, PART_QUEUE);
 		return NULL;
 	}
 	memset(queue, 0, size);
@@ -47,7 +47,7 @@ void vb_queue_free(struct queue *queue)
 	if (queue->uar)
 		vb_uar_release(queue->uar);
 	if (queue->process)
-		vb_process_release(queue->process);
+		vb_process_release(queue->process, PART_QUEUE);
 	free(queue);
 }
 
@@ -56,15 +56,20 @@ bool vb_queue_publish(struct queue *queue)
 	return vb_handle_add(HANDLE_QUEUE, queue);
 }
 
-bool vb_queue_valid(enum queue_kind kind, const void *handle)
+struct handle *vb_queue_pin(enum queue_kind kind, const void *handle)
 {
-	return vb_handle_valid(HANDLE_QUEUE, handle) &&
-	       ((const struct queue *)handle)->kind == kind;
+	struct handle *pin = vb_handle_pin(HANDLE_QUEUE, handle);
+
+	if (pin && ((const struct queue *)handle)->kind != kind)
+		vb_handle_unpin(&pin);
+	return pin;
 }
 
 bool vb_queue_end(enum queue_kind kind, void *handle)
 {
-	return vb_queue_valid(kind, handle) && vb_handle_remove(HANDLE_QUEUE, handle);
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(kind, handle);
+
+	return vb_handle_end(&pin);
 }
 
 void vb_queue_revive(struct queue *queue)

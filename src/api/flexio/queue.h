@@ -47,9 +47,9 @@ void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t 
 void vb_queue_free(struct queue *queue);
 /* From now on the handle is valid. False, after a log line: no memory. */
 bool vb_queue_publish(struct queue *queue);
-/* Whether a handle is a living object of this kind. */
-bool vb_queue_valid(enum queue_kind kind, const void *handle);
-/* End its life: nobody finds it any more. False: it was none. */
+/* Keep an object of this kind alive: see vb_handle_pin(). */
+struct handle *vb_queue_pin(enum queue_kind kind, const void *handle);
+/* End its life: nobody finds it any more, nobody works with it any more. False: it was none. */
 bool vb_queue_end(enum queue_kind kind, void *handle);
 /* It could not be destroyed after all. */
 void vb_queue_revive(struct queue *queue);
@@ -87,11 +87,11 @@ struct vb_pd *vb_verbs_pd(struct ibv_pd *pd);
 
 /* ---- td.c ---- */
 
-/* Count a user of it (+1, -1). */
-void vb_td_use(struct flexio_transport_domain *td, int change);
-void vb_tis_use(struct flexio_sq_tis *tis, int change);
-bool vb_td_fits(struct flexio_transport_domain *td, const struct queue_place *place);
-bool vb_tis_fits(struct flexio_sq_tis *tis, const struct queue_place *place);
+/* Keep one of this device from being destroyed. False: it is none. */
+bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *place);
+void vb_td_release(struct flexio_transport_domain *td);
+bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place);
+void vb_tis_release(struct flexio_sq_tis *tis);
 
 /* ---- rmp.c ---- */
 

@@ -97,10 +97,11 @@ flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_conte
 				const struct flexio_wq_attr *fattr,
 				struct flexio_rmp **flexio_rmp_ptr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct queue_place place;
 	struct flexio_rmp *rmp;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!fattr || !flexio_rmp_ptr)
 		return fail("no attributes, or nowhere to put the RMP");
@@ -143,7 +144,9 @@ flexio_status flexio_rmp_destroy(struct flexio_rmp *flexio_rmp)
 
 uint32_t flexio_rmp_get_wq_num(struct flexio_rmp *rmp)
 {
-	if (!vb_queue_valid(QUEUE_RMP, rmp)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RMP, rmp);
+
+	if (!pin) {
 		log_err("not an RMP");
 		return UINT32_MAX;
 	}

@@ -150,8 +150,21 @@ static void rq_free(struct flexio_rq *rq)
 	if (rq->links)
 		vb_srq_destroy(rq->links);
 	if (rq->td)
-		vb_td_use(rq->td, -1);
+		vb_td_release(rq->td);
 	vb_queue_free(&rq->queue);
+}
+
+static bool hold_td(struct flexio_rq *rq, const struct queue_place *place,
+		    struct flexio_transport_domain *td)
+{
+	if (!td)
+		return true;
+	if (!vb_td_hold(td, place)) {
+		log_err("not a transport domain of this device");
+		return false;
+	}
+	rq->td = td;
+	return true;
 }
 
 /* Receive queues have no doorbell, so a UAR need not be named. */
@@ -167,26 +180,22 @@ flexio_status flexio_rq_create(struct flexio_process *process, struct ibv_contex
 			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
 			       struct flexio_rq **flexio_rq_ptr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct queue_place place;
 	struct flexio_rq *rq;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!fattr || !flexio_rq_ptr)
 		return fail("no attributes, or nowhere to put the RQ");
 	if (vb_queue_place(process, ibv_ctx, &place))
 		return FLEXIO_STATUS_FAILED;
-	if (fattr->rq.td && !vb_td_fits(fattr->rq.td, &place))
-		return fail("not a transport domain of this device");
 	rq = vb_queue_new(QUEUE_RQ, process, sizeof(*rq));
 	if (!rq)
 		return FLEXIO_STATUS_FAILED;
 	rq->tir.rq = rq;
-	rq->td = fattr->rq.td;
-	if (rq->td)
-		vb_td_use(rq->td, 1);
-	if (!hold_uar(rq, &place, fattr->uar_id) || make_card(rq, &place, cq_num, fattr) ||
-	    !vb_queue_publish(&rq->queue)) {
+	if (!hold_td(rq, &place, fattr->rq.td) || !hold_uar(rq, &place, fattr->uar_id) ||
+	    make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
 		rq_free(rq);
 		return FLEXIO_STATUS_FAILED;
 	}
@@ -199,7 +208,9 @@ flexio_status flexio_rq_create_cross_dev(struct flexio_process *process,
 					 const struct flexio_wq_attr *fattr,
 					 struct flexio_rq **flexio_rq_ptr)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin)
 		return fail("not a process");
 	if (!ibv_ctx || vb_accel_adapter(ibv_ctx) == process->uar.adapter)
 		return fail("not another device than the process's");
@@ -219,10 +230,11 @@ flexio_status flexio_rq_destroy(struct flexio_rq *flexio_rq)
 /* What was posted completes with a flush error. */
 flexio_status flexio_rq_set_err_state(struct flexio_rq *rq)
 {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	int err;
 
-	if (!vb_queue_valid(QUEUE_RQ, rq))
+	if (!pin)
 		return fail("not an RQ");
 	err = vb_qp_modify(rq->card, &attr, IBV_QP_STATE);
 	return err ? fail("RQ 0x%x: %s", vb_qp_number(rq->card), strerror(-err))
@@ -233,7 +245,9 @@ flexio_status flexio_rq_set_err_state(struct flexio_rq *rq)
 
 uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
 {
-	if (!vb_queue_valid(QUEUE_RQ, rq)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
+
+	if (!pin) {
 		log_err("not an RQ");
 		return UINT32_MAX;
 	}
@@ -243,7 +257,9 @@ uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
 /* Opaque objects; there is nothing of DEVX that takes them yet. */
 struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 {
-	if (!vb_queue_valid(QUEUE_RQ, rq)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
+
+	if (!pin) {
 		log_err("not an RQ");
 		return NULL;
 	}
@@ -252,7 +268,9 @@ struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 
 struct mlx5dv_devx_obj *flexio_rq_get_object(struct flexio_rq *rq)
 {
-	if (!vb_queue_valid(QUEUE_RQ, rq)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
+
+	if (!pin) {
 		log_err("not an RQ");
 		return NULL;
 	}

@@ -19,7 +19,7 @@ static void event(void *cookie, enum ibv_event_type type)
 	vb_queue_log_event("SQ", vb_qp_number(sq->card), type);
 }
 
-static flexio_status check(const struct flexio_wq_attr *attr, const struct queue_place *place)
+static flexio_status check(const struct flexio_wq_attr *attr)
 {
 	if (attr->log_wq_depth > MAX_LOG_DEPTH)
 		return fail("a depth of 2^%u; allowed: up to 2^%d", attr->log_wq_depth,
@@ -29,8 +29,6 @@ static flexio_status check(const struct flexio_wq_attr *attr, const struct queue
 			    BLOCK_LOG);
 	if (attr->user_index > 0xffffff)
 		return fail("the user index has more than 24 bits");
-	if (attr->sq.tis && !vb_tis_fits(attr->sq.tis, place))
-		return fail("not a TIS of this device");
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -78,30 +76,42 @@ static void sq_free(struct flexio_sq *sq)
 	if (sq->card)
 		vb_qp_destroy(sq->card);
 	if (sq->tis)
-		vb_tis_use(sq->tis, -1);
+		vb_tis_release(sq->tis);
 	vb_queue_free(&sq->queue);
+}
+
+static bool hold_tis(struct flexio_sq *sq, const struct queue_place *place,
+		     struct flexio_sq_tis *tis)
+{
+	if (!tis)
+		return true;
+	if (!vb_tis_hold(tis, place)) {
+		log_err("not a TIS of this device");
+		return false;
+	}
+	sq->tis = tis;
+	return true;
 }
 
 flexio_status flexio_sq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
 			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
 			       struct flexio_sq **flexio_sq_ptr)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct queue_place place;
 	struct flexio_sq *sq;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!fattr || !flexio_sq_ptr)
 		return fail("no attributes, or nowhere to put the SQ");
-	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr, &place))
+	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr))
 		return FLEXIO_STATUS_FAILED;
 	sq = vb_queue_new(QUEUE_SQ, process, sizeof(*sq));
 	if (!sq)
 		return FLEXIO_STATUS_FAILED;
-	sq->tis = fattr->sq.tis;
-	if (sq->tis)
-		vb_tis_use(sq->tis, 1);
-	sq->queue.uar = vb_uar_hold(process, fattr->uar_id, place.adapter);
+	if (hold_tis(sq, &place, fattr->sq.tis))
+		sq->queue.uar = vb_uar_hold(process, fattr->uar_id, place.adapter);
 	if (!sq->queue.uar || make_card(sq, &place, cq_num, fattr) ||
 	    !vb_queue_publish(&sq->queue)) {
 		sq_free(sq);
@@ -116,7 +126,9 @@ flexio_status flexio_sq_create_cross_dev(struct flexio_process *process,
 					 const struct flexio_wq_attr *fattr,
 					 struct flexio_sq **flexio_sq_ptr)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin)
 		return fail("not a process");
 	if (!ibv_ctx || vb_accel_adapter(ibv_ctx) == process->uar.adapter)
 		return fail("not another device than the process's");
@@ -135,7 +147,9 @@ flexio_status flexio_sq_destroy(struct flexio_sq *flexio_sq)
 
 uint32_t flexio_sq_get_wq_num(struct flexio_sq *sq)
 {
-	if (!vb_queue_valid(QUEUE_SQ, sq)) {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_SQ, sq);
+
+	if (!pin) {
 		log_err("not an SQ");
 		return UINT32_MAX;
 	}

@@ -335,7 +335,7 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	pthread_cond_init(&s->filled, NULL);
 	s->ring = malloc(s->size);
 	s->scratch = malloc(s->size);
-	if (!s->ring || !s->scratch || !vb_handle_add(HANDLE_STREAM, s)) {
+	if (!s->ring || !s->scratch) {
 		stream_free(s);
 		return NULL;
 	}
@@ -408,10 +408,11 @@ static flexio_status stream_create(struct flexio_process *process,
 				   pthread_t *ppthread, struct flexio_msg_stream **stream,
 				   bool only_default)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_msg_stream *s;
 	int err;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!attr || !out)
 		return fail("no attributes, or no file");
@@ -421,16 +422,16 @@ static flexio_status stream_create(struct flexio_process *process,
 	if (!s)
 		return fail("no memory");
 	if (!stream_open(s, attr->level, only_default)) {
-		vb_handle_remove(HANDLE_STREAM, s);
 		stream_free(s);
 		return fail(only_default ? "there is a default stream already"
 					 : "all streams are open");
 	}
 	err = start_thread(s);
-	if (err) {
-		vb_handle_remove(HANDLE_STREAM, s);
+	if (err)
+		log_err("cannot start a thread: %s", strerror(-err));
+	if (err || !vb_handle_add(HANDLE_STREAM, s)) {
 		stream_close(s);
-		return fail("cannot start a thread: %s", strerror(-err));
+		return FLEXIO_STATUS_FAILED;
 	}
 	if (ppthread && s->has_thread)
 		*ppthread = s->thread;
@@ -439,12 +440,14 @@ static flexio_status stream_create(struct flexio_process *process,
 	return FLEXIO_STATUS_SUCCESS;
 }
 
+/* Without streams_lock: who opens or closes one has pinned the process, and that is over. */
 void vb_streams_destroy(struct flexio_process *process)
 {
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
 		struct flexio_msg_stream *s = process->streams[i];
+		struct handle *pin = vb_handle_pin(HANDLE_STREAM, s);
 
-		if (s && vb_handle_remove(HANDLE_STREAM, s))
+		if (vb_handle_end(&pin))
 			stream_close(s);
 	}
 }
@@ -462,7 +465,12 @@ flexio_status flexio_msg_stream_create(struct flexio_process *process,
 
 flexio_status flexio_msg_stream_destroy(struct flexio_msg_stream *stream)
 {
-	if (!vb_handle_remove(HANDLE_STREAM, stream))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
+	/* A process that is being destroyed closes its streams itself. */
+	struct handle *process_pin AUTO_UNPIN =
+		pin ? vb_handle_pin(HANDLE_PROCESS, stream->process) : NULL;
+
+	if (!process_pin || !vb_handle_end(&pin))
 		return fail("not a stream");
 	stream_close(stream);
 	return FLEXIO_STATUS_SUCCESS;
@@ -470,7 +478,9 @@ flexio_status flexio_msg_stream_destroy(struct flexio_msg_stream *stream)
 
 flexio_status flexio_msg_stream_flush(struct flexio_msg_stream *stream)
 {
-	if (!vb_handle_valid(HANDLE_STREAM, stream))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
+
+	if (!pin)
 		return fail("not a stream");
 	drain(stream);
 	return FLEXIO_STATUS_SUCCESS;
@@ -478,7 +488,9 @@ flexio_status flexio_msg_stream_flush(struct flexio_msg_stream *stream)
 
 int flexio_msg_stream_get_id(struct flexio_msg_stream *stream)
 {
-	if (!vb_handle_valid(HANDLE_STREAM, stream)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
+
+	if (!pin) {
 		log_err("not a stream");
 		return -1;
 	}
@@ -488,7 +500,9 @@ int flexio_msg_stream_get_id(struct flexio_msg_stream *stream)
 flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
 					  flexio_msg_dev_level level)
 {
-	if (!vb_handle_valid(HANDLE_STREAM, stream))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
+
+	if (!pin)
 		return fail("not a stream");
 	if (stream->id == FLEXIO_MSG_DEV_DEFAULT_STREAM_ID)
 		return fail("the level of the default stream cannot be changed");
@@ -503,9 +517,10 @@ flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
 
 static struct flexio_msg_stream *default_stream(struct flexio_process *process)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_msg_stream *s = NULL;
 
-	if (vb_handle_valid(HANDLE_PROCESS, process)) {
+	if (pin) {
 		pthread_rwlock_rdlock(&process->streams_lock);
 		s = process->streams[FLEXIO_MSG_DEV_DEFAULT_STREAM_ID];
 		pthread_rwlock_unlock(&process->streams_lock);

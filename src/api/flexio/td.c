@@ -17,24 +17,34 @@ struct flexio_sq_tis {
 	_Atomic unsigned int users;
 };
 
-void vb_td_use(struct flexio_transport_domain *td, int change)
+bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *place)
 {
-	atomic_fetch_add(&td->users, (unsigned int)change);
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TD, td);
+
+	if (!pin || td->ctx != place->ctx)
+		return false;
+	atomic_fetch_add(&td->users, 1);
+	return true;
 }
 
-void vb_tis_use(struct flexio_sq_tis *tis, int change)
+void vb_td_release(struct flexio_transport_domain *td)
 {
-	atomic_fetch_add(&tis->users, (unsigned int)change);
+	atomic_fetch_sub(&td->users, 1);
 }
 
-bool vb_td_fits(struct flexio_transport_domain *td, const struct queue_place *place)
+bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place)
 {
-	return vb_queue_valid(QUEUE_TD, td) && td->ctx == place->ctx;
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TIS, tis);
+
+	if (!pin || tis->td->ctx != place->ctx)
+		return false;
+	atomic_fetch_add(&tis->users, 1);
+	return true;
 }
 
-bool vb_tis_fits(struct flexio_sq_tis *tis, const struct queue_place *place)
+void vb_tis_release(struct flexio_sq_tis *tis)
 {
-	return vb_queue_valid(QUEUE_TIS, tis) && tis->td->ctx == place->ctx;
+	atomic_fetch_sub(&tis->users, 1);
 }
 
 /* ---- transport domains ---- */
@@ -77,9 +87,10 @@ flexio_status flexio_transport_domain_destroy(struct flexio_transport_domain *td
 flexio_status flexio_sq_tis_create(struct ibv_context *ibv_ctx, struct flexio_transport_domain *td,
 				   struct flexio_sq_tis **tis)
 {
+	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TD, td);
 	struct flexio_sq_tis *t;
 
-	if (!vb_queue_valid(QUEUE_TD, td))
+	if (!pin)
 		return fail("not a transport domain");
 	if (!ibv_ctx || !tis || td->ctx != ibv_ctx)
 		return fail(
@@ -92,7 +103,7 @@ flexio_status flexio_sq_tis_create(struct ibv_context *ibv_ctx, struct flexio_tr
 		vb_queue_free(&t->queue);
 		return FLEXIO_STATUS_FAILED;
 	}
-	vb_td_use(td, 1);
+	atomic_fetch_add(&td->users, 1);
 	*tis = t;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -107,7 +118,7 @@ flexio_status flexio_sq_tis_destroy(struct flexio_sq_tis *tis)
 		vb_queue_revive(&tis->queue);
 		return fail("send queues still use the TIS");
 	}
-	vb_td_use(tis->td, -1);
+	vb_td_release(tis->td);
 	vb_queue_free(&tis->queue);
 	return FLEXIO_STATUS_SUCCESS;
 }

@@ -124,7 +124,7 @@ static flexio_status uar_new(struct flexio_process *process, const struct vb_ada
 {
 	struct flexio_uar *uar;
 
-	if (!vb_process_hold(process))
+	if (!vb_process_hold(process, PART_QUEUE))
 		return FLEXIO_STATUS_FAILED;
 	uar = calloc(1, sizeof(*uar));
 	if (!uar)
@@ -143,13 +143,15 @@ give_number:
 free_uar:
 	free(uar);
 release:
-	vb_process_release(process);
+	vb_process_release(process, PART_QUEUE);
 	return fail("no UAR");
 }
 
 flexio_status flexio_uar_create(struct flexio_process *process, struct flexio_uar **flexio_uar)
 {
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+
+	if (!pin)
 		return fail("not a process");
 	if (!flexio_uar)
 		return fail("nowhere to put the UAR");
@@ -168,10 +170,11 @@ flexio_status flexio_uar_create_v0(struct flexio_process *process, struct mlx5dv
 flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *to_extend,
 				struct flexio_uar **extended)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, in_uar);
 	const struct vb_adapter *adapter = vb_accel_adapter(to_extend);
 	struct flexio_uar *existing;
 
-	if (!vb_handle_valid(HANDLE_UAR, in_uar))
+	if (!pin)
 		return fail("not a UAR");
 	if (!adapter || !extended)
 		return fail("no mlx5 device, or nowhere to put the UAR");
@@ -209,19 +212,21 @@ static bool unlink_uar(struct flexio_uar *uar)
 
 flexio_status flexio_uar_destroy(struct flexio_uar *uar)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, uar);
+
 	if (!uar)
 		return FLEXIO_STATUS_SUCCESS;
-	if (!vb_handle_valid(HANDLE_UAR, uar))
+	if (!pin)
 		return fail("not a UAR");
 	if (uar == &uar->process->uar)
 		return fail("a process keeps its own UAR");
-	if (!vb_handle_remove(HANDLE_UAR, uar))
+	if (!vb_handle_end(&pin))
 		return fail("not a UAR");
 	if (!unlink_uar(uar)) {
 		vb_handle_add(HANDLE_UAR, uar);
 		return fail("queues or extensions still use UAR %u", uar->id);
 	}
-	vb_process_release(uar->process);
+	vb_process_release(uar->process, PART_QUEUE);
 	vb_uar_number_give(uar->id);
 	free(uar);
 	return FLEXIO_STATUS_SUCCESS;
@@ -231,7 +236,9 @@ flexio_status flexio_uar_destroy(struct flexio_uar *uar)
 
 uint32_t flexio_uar_get_id(struct flexio_uar *uar)
 {
-	if (!vb_handle_valid(HANDLE_UAR, uar)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, uar);
+
+	if (!pin) {
 		log_err("not a UAR");
 		return UINT32_MAX;
 	}
@@ -240,7 +247,9 @@ uint32_t flexio_uar_get_id(struct flexio_uar *uar)
 
 flexio_uar_device_id flexio_uar_get_extended_id(struct flexio_uar *uar)
 {
-	if (!vb_handle_valid(HANDLE_UAR, uar)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, uar);
+
+	if (!pin) {
 		log_err("not a UAR");
 		return UINT32_MAX;
 	}

@@ -289,47 +289,59 @@ static uint32_t take_id(void)
 	return 0;
 }
 
+static struct flexio_window *window_new(struct flexio_process *process, struct ibv_pd *pd)
+{
+	struct flexio_window *w = aligned_alloc(16, (sizeof(*w) + 15) & ~15UL);
+
+	if (!w) {
+		log_err("no memory");
+		return NULL;
+	}
+	*w = (struct flexio_window){ .process = process, .pd = pd };
+	pthread_mutex_lock(&windows.lock);
+	w->id = take_id();
+	if (!w->id)
+		log_err("there are %d windows; there cannot be more", MAX_WINDOWS - 1);
+	if (w->id && vb_handle_add(HANDLE_WINDOW, w)) {
+		windows.table[w->id] = w;
+	} else {
+		free(w);
+		w = NULL;
+	}
+	pthread_mutex_unlock(&windows.lock);
+	return w;
+}
+
 flexio_status flexio_window_create(struct flexio_process *process, struct ibv_pd *pd,
 				   struct flexio_window **window)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_window *w;
 
-	if (!vb_handle_valid(HANDLE_PROCESS, process))
+	if (!pin)
 		return fail("not a process");
 	if (!pd || !window)
 		return fail("no protection domain, or nowhere to put the window");
 	if (strcmp(pd->context->device->name, process->ctx->device->name))
 		return fail("the protection domain is of %s, the process of %s",
 			    pd->context->device->name, process->ctx->device->name);
-	w = aligned_alloc(16, (sizeof(*w) + 15) & ~15UL);
-	if (!w)
-		return fail("no memory");
-	*w = (struct flexio_window){ .process = process, .pd = pd };
-	pthread_mutex_lock(&windows.lock);
-	w->id = take_id();
-	if (w->id)
-		windows.table[w->id] = w;
-	pthread_mutex_unlock(&windows.lock);
-	if (!w->id) {
-		free(w);
-		return fail("there are %d windows; there cannot be more", MAX_WINDOWS - 1);
-	}
-	if (!vb_handle_add(HANDLE_WINDOW, w)) {
-		pthread_mutex_lock(&windows.lock);
-		windows.table[w->id] = NULL;
-		pthread_mutex_unlock(&windows.lock);
-		free(w);
+	if (!vb_process_hold(process, PART_WINDOW))
+		return FLEXIO_STATUS_FAILED;
+	w = window_new(process, pd);
+	if (!w) {
+		vb_process_release(process, PART_WINDOW);
 		return FLEXIO_STATUS_FAILED;
 	}
 	atomic_fetch_add(&to_pd(pd)->users, 1); /* it cannot be deallocated */
-	atomic_fetch_add(&process->nwindows, 1);
 	*window = w;
 	return FLEXIO_STATUS_SUCCESS;
 }
 
 flexio_status flexio_window_destroy(struct flexio_window *window)
 {
-	if (!vb_handle_remove(HANDLE_WINDOW, window))
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_WINDOW, window);
+
+	if (!vb_handle_end(&pin))
 		return fail("not a window");
 	pthread_mutex_lock(&windows.lock);
 	windows.table[window->id] = NULL;
@@ -337,14 +349,16 @@ flexio_status flexio_window_destroy(struct flexio_window *window)
 		detach(window->users);
 	pthread_mutex_unlock(&windows.lock);
 	atomic_fetch_sub(&to_pd(window->pd)->users, 1);
-	atomic_fetch_sub(&window->process->nwindows, 1);
+	vb_process_release(window->process, PART_WINDOW);
 	free(window);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
 uint32_t flexio_window_get_id(struct flexio_window *window)
 {
-	if (!vb_handle_valid(HANDLE_WINDOW, window)) {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_WINDOW, window);
+
+	if (!pin) {
 		log_err("not a window");
 		return UINT32_MAX;
 	}

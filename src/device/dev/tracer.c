@@ -8,8 +8,6 @@
  */
 #include <libflexio-dev/flexio_dev_tracer.h>
 
-#include "ecall.h"
-
 __attribute__((used, retain)) struct flexio_tracer_ctx *g_dev_p_tracer_ctx;
 
 static struct flexio_tracer_streams_data *stream(uint8_t id)

@@ -14,8 +14,6 @@
 #include <libflexio-dev/flexio_dev.h>
 #include <libflexio-dev/flexio_dev_err.h>
 
-#include "../dev/ecall.h"
-
 void __assert_func(const char *file, int line, const char *func, const char *expression)
 	__attribute__((__noreturn__));
 void __assert_no_args(void) __attribute__((__noreturn__));

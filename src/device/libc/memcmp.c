@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Compared eight bytes at a time: see words.h. */
 #include "words.h"
 
 int memcmp(const void *left, const void *right, size_t n)

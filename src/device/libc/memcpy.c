@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Copied eight bytes at a time: see words.h. */
 #include "words.h"
 
 /* Less than eight bytes. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Filled eight bytes at a time: see words.h. */
 #include "words.h"
 
 void *memset(void *dest, int c, size_t n)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Eight bytes at a time: see words.h. */
 #include "words.h"
 
 /* Whole words, which never cross a page, so what lies behind the string may be read. */

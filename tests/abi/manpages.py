@@ -58,8 +58,8 @@ def main():
     wanted |= {(name, 1) for name in os.listdir(os.path.join(stage, 'bin'))}
     verbatim = os.path.join(stage, 'bin', 'verbatim')
     for name in subcommands([verbatim]):
-        deeper = subcommands([verbatim, name])
-        wanted |= {(f'verbatim-{name}-{last}', 1) for last in deeper} or {(f'verbatim-{name}', 1)}
+        wanted |= {(f'verbatim-{name}', 1)}
+        wanted |= {(f'verbatim-{name}-{last}', 1) for last in subcommands([verbatim, name])}
     missing = sorted(f'{name}({section})' for name, section in wanted
                      if not os.path.exists(os.path.join(man, f'man{section}', f'{name}.{section}')))
     print(f'{len(wanted)} names, {len(missing)} without a man page: {" ".join(missing)}')

@@ -17,11 +17,12 @@ export JSON QUICK FUZZ_SECONDS WERROR
 all:  ## build, and stage in build/stage
 	@build-aux/setup build
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
+	@echo 'verbatim: ready in $(BUILD)/stage; try: $(BUILD)/stage/bin/verbatim devices'
 
 demo:  ## two unmodified Debian programs talk RDMA, and a program runs on the card's accelerator
 	@build-aux/setup build demo
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
-	@build-aux/demo $(STAGE)
+	@build-aux/demo "$(STAGE)"
 
 check:  ## all tests; ends with "N passed, M failed"
 	@build-aux/setup build check format
@@ -46,12 +47,12 @@ check-tsan:  ## the tests under ThreadSanitizer
 bench:  ## all benchmarks, bench-NAME one; JSON=FILE writes the rows, QUICK=1 only proves that it runs
 	@build-aux/setup build bench
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
-	@build-aux/bench $(STAGE)
+	@build-aux/bench "$(STAGE)"
 
 bench-%:
 	@build-aux/setup build bench
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
-	@build-aux/bench $(STAGE) $*
+	@build-aux/bench "$(STAGE)" $*
 
 fuzz:  ## run the libFuzzer targets, FUZZ_SECONDS=60 each
 	@build-aux/setup build fuzz
@@ -66,7 +67,7 @@ format-check:  ## say which changed C sources need it
 	@build-aux/format --check
 
 install: all  ## copy the staged tree to PREFIX=/opt/verbatim (below DESTDIR=)
-	@build-aux/install $(STAGE) "$(PREFIX)"
+	@build-aux/install "$(STAGE)" "$(PREFIX)"
 
 install-vendor-paths:  ## link /opt/mellanox (below DESTDIR=) to the tree installed in PREFIX=
 	@build-aux/vendor-paths "$(PREFIX)"

@@ -34,14 +34,16 @@ int tools_prepend(const char *variable, const char *dir)
 static int put_preload(void)
 {
 	const char *before = getenv("LD_PRELOAD");
-	char file[PATH_MAX], *value;
+	char file[PATH_MAX], *name, *value;
 	int ret = tools_path(file, "lib/libverbatim-preload.so");
 
 	if (ret || access(file, R_OK))
 		return ret; /* an installation without it serves programs that ask libraries */
-	if (before && strstr(before, file))
+	/* A blank would end the name there. Without a folder it is looked for in LD_LIBRARY_PATH, where that may stand. */
+	name = strpbrk(file, " \t\n") ? strrchr(file, '/') + 1 : file;
+	if (before && strstr(before, name))
 		return 0;
-	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", file) <
+	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", name) <
 	    0)
 		return -ENOMEM;
 	ret = setenv("LD_PRELOAD", value, 1) ? -errno : 0;
@@ -64,6 +66,12 @@ int tools_put_libraries_first(const char *who)
 		fprintf(stderr, "%s: %s: %s; is the installation complete?\n", who,
 			ret == -ENAMETOOLONG ? "lib/libibverbs.so.1" : file, strerror(-ret));
 		return ret;
+	}
+	if (strpbrk(dir, ":;$")) {
+		fprintf(stderr,
+			"%s: %s: the loader takes no folder with ':', ';' or '$' in its name; move the installation\n",
+			who, dir);
+		return -EINVAL;
 	}
 	ret = tools_prepend("LD_LIBRARY_PATH", dir);
 	return ret ? ret : put_preload();

@@ -169,6 +169,21 @@ def check_log(folder):
         raise peers.Failure('a good VERBATIM_LOG and VERBATIM_LOG_FILE are complained of')
 
 
+def check_odd_folders(folder):
+    """Blanks in the tree's own path work; what the loader cannot take is refused with the reason."""
+    # a plain program cannot load a library with a sanitizer, which opening the file would do
+    file = '/dev/null' if peers.sanitizer(peers.stage()) else '/sys/class/infiniband/mlx5_0/ports/1/phys_state'
+    show = ('run', '--', 'cat', file)
+    for name, code, stdout, stderr in (('with blanks', 0, '' if file == '/dev/null' else r'^\d: ', ''),
+                                       ('with:colon', 125, '', "takes no folder with ':'.*move the installation")):
+        tree = os.path.join(folder, name)
+        shutil.copytree(peers.stage(), tree, symlinks=True)
+        done = call(*show, program=os.path.join(tree, 'bin', 'verbatim'))
+        expect(done, code, stdout=stdout, stderr=stderr)
+        if not code and done.stderr:
+            raise peers.Failure(f'{name}: {done.stderr}')
+
+
 def check_ps():
     expect(call('ps'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
     port = peers.Port()
@@ -192,6 +207,7 @@ def run():
         check_config(folder)
         check_log(folder)
         check_warns(folder)
+        check_odd_folders(folder)
         check_can_be_moved(folder)
 
 

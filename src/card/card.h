@@ -304,6 +304,8 @@ VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
  * flushes what was posted.
  */
 VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);
+/* The program posts to the rings itself, and so without that doorbell: its record is looked at now and then instead. */
+VB_PUBLIC void vb_qp_set_direct(struct vb_qp *qp);
 
 /* --- doorbells by number -------------------------------------------------------------------------------------- */
 

@@ -192,6 +192,10 @@ struct vb_qp {
 	/* Decodes a send WQE of this type. */
 	int (*decode)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		      struct vb_wr *wr);
+	/* In the error state: when to look again for receives that the program posted without a doorbell. */
+	_Atomic bool direct;
+	struct vb_alarm watch;
+	uint64_t watch_ns; /* between looks; under rq.lock */
 	/* RAW_PACKET */
 	_Atomic(struct vb_qp *) next_raw;
 	struct vb_rss *rss;
@@ -303,6 +307,7 @@ void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
 			struct vb_completion *c);
 void vb_responder_answer(struct vb_qp *qp); /* send what is due */
 void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
+void vb_responder_look(struct vb_alarm *watch);
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
 
 /* --- raw.c --- */

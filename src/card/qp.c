@@ -149,6 +149,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->init = *attr;
 	qp->srqn = attr->srq && !attr->srq->attr.anonymous ? attr->srq->number : 0;
 	qp->codec = vb_adapter_codec(dev->adapter);
+	qp->watch.ring = vb_responder_look;
 	qp->decode = attr->type == IBV_QPT_UD           ? qp->codec->send_ud
 		     : attr->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw
 							: qp->codec->send;
@@ -220,6 +221,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		atomic_store(&table[index], NULL);
 		atomic_store(&qp->state, IBV_QPS_RESET);
 		vb_read_wait(); /* no receive finds it any more */
+		vb_alarm_clear(&qp->watch);
 		vb_work_remove(qp);
 		vb_segment_wait_qp(index);
 		vb_read_wait(); /* nor does a thread that took it from the work list */

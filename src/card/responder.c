@@ -13,8 +13,10 @@
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
 
@@ -748,9 +750,37 @@ void vb_responder_answer(struct vb_qp *qp)
 
 /* --- flush and reset -------------------------------------------------------------------------------------------------- */
 
+enum { WATCH_MIN_NS = 1000000, WATCH_MAX_NS = 1000000000 };
+
+/*
+ * A program that posts to the ring itself says so only in the record, which nobody hears. While its queue is in the
+ * error state the record is looked at, ever more rarely where nothing comes: an idle queue costs next to nothing.
+ */
+static void watch_record(struct vb_qp *qp, bool flushed)
+{
+	if (!atomic_load(&qp->direct) || !qp->rq.count)
+		return;
+	if (flushed || !qp->watch_ns)
+		qp->watch_ns = WATCH_MIN_NS;
+	else if (qp->watch_ns < WATCH_MAX_NS)
+		qp->watch_ns *= 2;
+	vb_alarm_set(&qp->watch, vb_now_ns() + qp->watch_ns);
+}
+
+void vb_responder_look(struct vb_alarm *watch)
+{
+	struct vb_qp *qp = (struct vb_qp *)((char *)watch - offsetof(struct vb_qp, watch));
+
+	vb_lock(&qp->rq.lock);
+	if (qp->state == IBV_QPS_ERR)
+		vb_responder_flush(qp);
+	vb_unlock(&qp->rq.lock);
+}
+
 void vb_responder_flush(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
+	uint16_t before = rq->ci;
 
 	if (rq->have_wqe)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
@@ -763,6 +793,7 @@ void vb_responder_flush(struct vb_qp *qp)
 	while (qp->init.srq && qp->init.srq->attr.single &&
 	       vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+	watch_record(qp, rq->ci != before);
 }
 
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
@@ -777,6 +808,7 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
 	rq->msn = 0;
 	rq->duplicate = rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
 	rq->resp_head = rq->resp_tail = 0;
+	qp->watch_ns = 0;
 	rq->replay_next = 0;
 	memset(rq->replay, 0, sizeof(rq->replay));
 }

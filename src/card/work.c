@@ -292,6 +292,12 @@ const struct vb_sink vb_card_sink = {
 	.pending = card_pending,
 };
 
+void vb_qp_set_direct(struct vb_qp *qp)
+{
+	atomic_store(&qp->direct, true);
+	vb_qp_ring_rq(qp); /* where it is in the error state already, looking begins here */
+}
+
 void vb_qp_ring_rq(struct vb_qp *qp)
 {
 	if (vb_dev_stale(qp->dev) || vb_qp_state(qp) != IBV_QPS_ERR)

@@ -379,6 +379,31 @@ static void bad_wqe_of_a_datagram(void **state)
 	close_pair();
 }
 
+/* In the error state receives come back, too, though no doorbell says that they were posted. */
+static void receives_in_the_error_state(void **state)
+{
+	struct mlx4_cqe cqe;
+
+	open_pair(IBV_QPT_RC, false, false);
+	assert_int_equal(qp_set_state(b.qp, IBV_QPS_ERR), 0);
+	for (int i = 0; i < 3; i++) {
+		raw_recv(&rb, 0, 64);
+		raw_recv(&rb, 0, 64);
+		raw_expect_error(&rb.recv, b.qp->qp_num, MLX4_CQE_SYNDROME_WR_FLUSH_ERR);
+		raw_expect_error(&rb.recv, b.qp->qp_num, MLX4_CQE_SYNDROME_WR_FLUSH_ERR);
+		assert_false(raw_poll(&rb.recv, &cqe));
+		sleep_ms(30); /* it is looked at more rarely now */
+	}
+	/* Back in use they wait for messages again. */
+	assert_int_equal(qp_set_state(b.qp, IBV_QPS_RESET), 0);
+	node_to_init(&b);
+	rb.rq_head = 0;
+	raw_recv(&rb, 0, 64);
+	sleep_ms(10);
+	assert_false(raw_poll(&rb.recv, &cqe));
+	close_pair();
+}
+
 /* A WQE with the owner bit of the last round is not posted, however often the bell rings. */
 static void wrong_owner_bit(void **state)
 {
@@ -495,6 +520,7 @@ int main(void)
 		cmocka_unit_test(mixed),
 		cmocka_unit_test(bad_wqes),
 		cmocka_unit_test(bad_wqe_of_a_datagram),
+		cmocka_unit_test(receives_in_the_error_state),
 		cmocka_unit_test(wrong_owner_bit),
 		cmocka_unit_test(meaningless_stores),
 		cmocka_unit_test(destroyed_under_load),

@@ -54,6 +54,7 @@ static void fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)
 	out->rq.offset = (int)(qp->rq.buf - (char *)qp->buf.ptr);
 	out->buf.buf = qp->buf.ptr;
 	out->buf.length = qp->buf_bytes;
+	vb_qp_set_direct(qp->card);
 }
 
 /* From here on the consumer index is the program's: a QP that goes leaves its CQEs there. */
@@ -104,6 +105,7 @@ static void fill_rwq(struct ibv_wq *in, struct mlx4dv_rwq *out)
 	out->rq.offset = (int)(wq->rq.buf - (char *)wq->buf.ptr);
 	out->buf.buf = wq->buf.ptr;
 	out->buf.length = wq->buf_bytes;
+	vb_qp_set_direct(wq->card);
 }
 
 VB_PUBLIC int mlx4dv_init_obj(struct mlx4dv_obj *obj, uint64_t obj_type)

@@ -200,13 +200,21 @@ static bool is_due(struct vb_cq *cq)
 	return false;
 }
 
+/* An event is out that announces all there is to a driver whose index is ci. */
+static void note_event(struct vb_cq *cq, uint32_t ci)
+{
+	if (!cq->attr.always_armed)
+		cq->arm = VB_ARM_NONE;
+	cq->announced_pi = cq->pi;
+	cq->announced_ci = ci;
+	cq->sn++;
+}
+
 static void announce(struct vb_cq *cq)
 {
 	complete_ring(cq);
-	if (!cq->attr.always_armed)
-		cq->arm = VB_ARM_NONE;
-	cq->announced_pi = cq->base = cq->pi;
-	cq->sn++;
+	note_event(cq, consumer_index(cq));
+	cq->base = cq->pi;
 	if (cq->attr.moderation.period_us)
 		cq->last_event = vb_now_ns();
 }
@@ -231,9 +239,7 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 		return false;
 	if (cq->special)
 		return special_ends(cq);
-	cq->arm = VB_ARM_NONE;
-	cq->announced_pi = cq->pi;
-	cq->sn++;
+	note_event(cq, consumer_index(cq));
 	return true;
 }
 
@@ -291,15 +297,15 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 		cq->arm = solicited ? VB_ARM_SOLICITED : VB_ARM_ANY;
 	/*
 	 * A CQE that was neither polled nor announced came before this arming and would be missed. One that an event
-	 * has announced is not announced again: programs arm first and poll it then.
+	 * has announced is not announced again to programs that arm first and poll then; who has polled since, and
+	 * left it there, may wait for an event now.
 	 */
 	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
-	fire = index_behind(last, ci) && index_behind(last, cq->announced_pi);
+	fire = index_behind(last, ci) &&
+	       (index_behind(last, cq->announced_pi) || ((ci ^ cq->announced_ci) & CI_MASK));
 	if (fire) {
 		complete_ring(cq);
-		cq->arm = VB_ARM_NONE;
-		cq->announced_pi = cq->pi;
-		cq->sn++;
+		note_event(cq, ci);
 	}
 	return fire;
 }

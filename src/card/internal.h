@@ -64,7 +64,8 @@ struct vb_cq {
 	uint8_t turn_mask;     /* 0xff where CQEs carry the turn of the ring */
 	uint8_t turn_shift;    /* log2 of cqe_cnt */
 	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
-	uint32_t announced_pi; /* pi when the last event fired */
+	uint32_t announced_pi; /* pi when the last event fired, */
+	uint32_t announced_ci; /* and the driver's index as far as it was known */
 	_Atomic uint32_t arm;  /* enum vb_arm */
 	uint8_t sn;            /* mlx4: events so far + 1; an arming must name it */
 	bool overrun;

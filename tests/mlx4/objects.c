@@ -231,6 +231,38 @@ static void taken_cq_is_left_alone(void **state)
 	}
 }
 
+/* A new ring has what the program has not read yet, by its own index. */
+static void taken_cq_is_resized(void **state)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct mlx4_cqe cqe;
+	struct raw_cq cq;
+	struct node a, b;
+	uint32_t ci;
+
+	node_pair(&a, &b, &attr);
+	raw_cq_open(&cq, b.recv_cq);
+	for (int size = 20; size < 2000; size = size * 3 + 1) {
+		for (uint64_t i = 0; i < 12; i++) {
+			assert_int_equal(node_recv(&b, i, 0, 64), 0);
+			assert_int_equal(node_send(&a, i, 0, 64, IBV_SEND_SIGNALED), 0);
+			cq_expect(a.send_cq, i, IBV_WC_SUCCESS);
+		}
+		for (int i = 0; i < 7; i++)
+			raw_expect(&cq, b.qp->qp_num, false, &cqe);
+		assert_int_equal(ibv_resize_cq(b.recv_cq, size), 0);
+		ci = cq.ci;
+		raw_cq_open(&cq, b.recv_cq);
+		assert_int_equal(be32toh(*cq.dv.set_ci_db), ci);
+		cq.ci = ci;
+		for (int i = 7; i < 12; i++)
+			raw_expect(&cq, b.qp->qp_num, false, &cqe);
+		assert_false(raw_poll(&cq, &cqe));
+	}
+	node_close(&a);
+	node_close(&b);
+}
+
 /* --- the others -------------------------------------------------------------------------------------- */
 
 static void device_is_a_connectx3(void **state)
@@ -444,6 +476,7 @@ int main(void)
 		cmocka_unit_test_prestate_setup_teardown(all_at_once, open_node, close_node,
 							 &with_srq),
 		cmocka_unit_test(taken_cq_is_left_alone),
+		cmocka_unit_test(taken_cq_is_resized),
 		cmocka_unit_test_setup_teardown(device_is_a_connectx3, open_node, close_node),
 		cmocka_unit_test_setup_teardown(creation_checks_its_attributes, open_node,
 						close_node),

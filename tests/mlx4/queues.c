@@ -111,6 +111,33 @@ static void armed_with_events(void **state)
 	close_pair();
 }
 
+/* Who polls a part of what an event announced, arms and waits is told of the rest. */
+static void armed_after_a_part(void **state)
+{
+	struct mlx4_cqe cqe;
+
+	open_pair(IBV_QPT_RC, true, false);
+	for (int i = 0; i < 3; i++) {
+		raw_recv(&rb, 0, 64);
+		send_one();
+	}
+	raw_arm(&rb.recv, false);
+	for (int i = 0; i < 3; i++) {
+		take_event(&b, &rb.recv, b.recv_cq);
+		raw_expect(&rb.recv, b.qp->qp_num, false, &cqe);
+		raw_arm(&rb.recv, false);
+	}
+	assert_false(has_event(b.channel));
+	/* Who arms before it polls is not told twice. */
+	raw_recv(&rb, 0, 64);
+	send_one();
+	take_event(&b, &rb.recv, b.recv_cq);
+	raw_arm(&rb.recv, false);
+	assert_false(has_event(b.channel));
+	raw_expect(&rb.recv, b.qp->qp_num, false, &cqe);
+	close_pair();
+}
+
 static void armed_for_solicited(void **state)
 {
 	struct mlx4_cqe cqe;
@@ -514,6 +541,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(armed_with_events),
+		cmocka_unit_test(armed_after_a_part),
 		cmocka_unit_test(armed_for_solicited),
 		cmocka_unit_test(armed_in_halves),
 		cmocka_unit_test(shared_receive_queue),

@@ -39,6 +39,8 @@ uint32_t mlx4_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
 	struct api_cq *cq = arg;
 	uint32_t n = 0;
 
+	if (cq->dv_owned) /* the index is the program's, and the record has it */
+		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
 	while (n < cq->cqe_cnt && mlx4_sw_entry(cq, cq->ci + n))
 		n++;
 	if (n > cqe_cnt)

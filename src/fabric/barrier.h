@@ -8,7 +8,8 @@
  * One of the two sees the other, if both sides have a full barrier. The sender's would wait for the cache line of the
  * record to arrive, longer than all the rest of a small message. So the sleeper pays for both: membarrier makes every
  * CPU that runs one of our processes pass a full barrier. Where one of the two has no such call, the sleeper says so in
- * its segment, or the sender knows it of itself, and the sender uses a real fence.
+ * its segment, or the sender knows it of itself, and the sender uses a real fence. So it does where the sleeper falls
+ * asleep after nearly every packet (vb_fabric_unpolled()): interrupting all CPUs each time would cost more than the rest.
  */
 #pragma once
 
@@ -25,7 +26,9 @@ extern bool vb_barrier_available;
 
 static inline void vb_barrier_light(const struct vb_segment *sleeper)
 {
-	if (__builtin_expect(sleeper->wants_fence || !vb_barrier_available, 0))
+	if (__builtin_expect(atomic_load_explicit(&sleeper->wants_fence, memory_order_relaxed) ||
+				     !vb_barrier_available,
+			     0))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);

@@ -144,6 +144,11 @@ bool vb_fabric_progress(void);
 bool vb_fabric_poll(void);
 /* A CQ was armed (+1) or is not any more (-1): while any is, peers wake the background thread for each packet. */
 void vb_fabric_armed(int change);
+/*
+ * The program looks at memory and calls nobody, so that the background thread does everything and sleeps after nearly
+ * every packet: from now on senders have the barrier, and falling asleep costs little (barrier.h).
+ */
+void vb_fabric_unpolled(void);
 /* New work or an earlier timer for sink.work(): wake the background thread if it would sleep too long. */
 void vb_fabric_kick(void);
 

@@ -45,6 +45,7 @@ enum {
 	POLLS_TO_LOOK = 64,   /* idle polls between two looks for peers that are gone */
 	POLLS_TO_YIELD = 256, /* and that mean the peer may be waiting for this very core */
 	TICK_NS = 1000000,
+	SLICE_NS = 100000, /* the shortest that there is */
 };
 
 static struct {
@@ -53,8 +54,9 @@ static struct {
 	unsigned int users;
 	_Atomic uint32_t epoch;
 	_Atomic bool stop;
-	_Atomic bool kicked;  /* work was added since the background thread last looked */
-	_Atomic bool resting; /* it sleeps, or is about to */
+	_Atomic bool kicked;   /* work was added since the background thread last looked */
+	_Atomic bool resting;  /* it sleeps, or is about to */
+	_Atomic bool unpolled; /* senders have the barrier */
 	_Atomic int armed;
 	_Atomic uint32_t tick;       /* counts background looks while POLLED */
 	_Atomic uint64_t tick_start; /* ns */
@@ -266,6 +268,16 @@ void vb_fabric_armed(int change)
 	}
 }
 
+void vb_fabric_unpolled(void)
+{
+	if (fabric.unpolled)
+		return;
+	atomic_store(&vb_segment_self->wants_fence, 1);
+	/* Who has not seen that yet has published before this, and is seen by who sleeps after it. */
+	vb_barrier_heavy();
+	atomic_store(&fabric.unpolled, true);
+}
+
 void vb_fabric_kick(void)
 {
 	atomic_store(&fabric.kicked, true); /* seq_cst; pairs with rest() */
@@ -281,7 +293,11 @@ void vb_fabric_kick(void)
 
 static bool nothing_left(void)
 {
-	vb_barrier_heavy(); /* pairs with vb_peer_wake */
+	/* Pairs with vb_peer_wake. */
+	if (atomic_load_explicit(&fabric.unpolled, memory_order_relaxed))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		vb_barrier_heavy();
 	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE &&
 	       !rings_pending() && atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch;
 }
@@ -346,9 +362,31 @@ static uint64_t time_until(uint64_t when, uint64_t now)
 	return when == UINT64_MAX ? UINT64_MAX : when > now ? when - now : 0;
 }
 
+/*
+ * A thread that runs for some microseconds at a time, beside programs that spin on memory: ask for short slices, so that the
+ * scheduler lets it in soon after a wake-up (Linux 6.12; before that the value is not looked at).
+ */
+static void ask_for_short_slices(void)
+{
+	/* struct sched_attr, which libc does not declare */
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = { .size = sizeof(attr) };
+
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) || attr.policy != SCHED_OTHER)
+		return; /* the program chose another kind of scheduling for all its threads */
+	attr.runtime = SLICE_NS;
+	syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 static void *background(void *arg)
 {
 	prctl(PR_SET_NAME, "verbatim");
+	ask_for_short_slices();
 	while (!atomic_load(&fabric.stop)) {
 		bool polled = is_polled(vb_now_ns()), any;
 		uint64_t timer;
@@ -429,7 +467,7 @@ static int start(const struct vb_sink *sink)
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	vb_segment_self->wants_fence = !vb_barrier_register();
 	fabric.sink = sink;
-	fabric.stop = fabric.kicked = fabric.resting = false;
+	fabric.stop = fabric.kicked = fabric.resting = fabric.unpolled = false;
 	fabric.armed = 0;
 	ret = start_thread();
 	if (ret)

@@ -76,9 +76,8 @@ struct vb_segment {
 	uint64_t magic;
 	uint32_t slot, generation;
 	uint32_t pid;
-	uint32_t
-		wants_fence; /* the owner cannot use membarrier: who sends to it must fence, see barrier.h */
-	_Atomic uint64_t size; /* bytes that exist */
+	_Atomic uint32_t wants_fence; /* by who sends to the owner; see barrier.h */
+	_Atomic uint64_t size;        /* bytes that exist */
 	uint8_t pad0[32];
 	/* peers write */
 	_Alignas(64) _Atomic uint32_t wake;              /* enum vb_wake; a futex */

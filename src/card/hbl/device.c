@@ -149,6 +149,7 @@ static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
 	if (ret)
 		goto free_device;
 	hbl->epoch = vb_fabric_epoch();
+	vb_fabric_unpolled(); /* completions are read from memory */
 	ret = vb_registry_claim(number);
 	if (ret)
 		goto stop_fabric;

@@ -87,8 +87,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int lin
 	va_end(args);
 }
 
-/* --- one function per kind of value: returns false after fail()
- * ---------------------------------------------- */
+/* ---- one function per kind of value: returns false after fail() ---- */
 
 struct key;
 typedef bool (*key_parse)(struct parser *p, const struct key *key, struct vb_config_adapter *a,
@@ -316,8 +315,7 @@ static const struct key keys[] = {
 	{ .name = "ports", .parse = parse_ports },
 };
 
-/* --- sections and keys as they come
- * ---------------------------------------------------------------------------- */
+/* ---- sections and keys as they come ---- */
 
 static bool is_device_name(const char *name)
 {
@@ -437,8 +435,7 @@ static char *read_line(char *str, int num, void *user)
 	return str;
 }
 
-/* --- finishing: defaults, then what the machine has
- * ------------------------------------------------------------ */
+/* ---- finishing: defaults, then what the machine has ---- */
 
 static void take_interface(struct vb_config_adapter *a, const struct vb_interface *interface)
 {
@@ -573,9 +570,7 @@ static void check_formats(struct parser *p)
 	}
 }
 
-/* --- interface
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- interface ---- */
 
 static void parse(struct parser *p)
 {

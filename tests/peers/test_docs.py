@@ -60,11 +60,14 @@ def run_blocks(path, folder):
         blocks = FENCE.findall(text.read())
     name = os.path.relpath(path, TOP)
     port = peers.Port()
+    listening = f'grep -q ":{port.number:04X} [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 2>/dev/null'
     script, documented = ['set -e'], []
     for i, (kind, body) in enumerate(blocks):
         if kind == 'sh':
             # the programs' default port may be in use on this machine
             body = re.sub(r'\b(ibv_\w+_pingpong|ib_\w+_(?:bw|lat))\b(?=.*\n)', rf'\1 -p {port.number}', body)
+            # on a busy machine a server may take longer than a reader would wait
+            body = re.sub(r'^sleep 1$', f'until {listening}; do sleep 0.05; done', body, flags=re.M)
             script += [f'echo "=== {i}"', body]
             follows = blocks[i + 1] if i + 1 < len(blocks) else ('', '')
             documented.append((i, follows[1] if follows[0] == 'text' else ''))

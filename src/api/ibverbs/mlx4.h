@@ -23,7 +23,6 @@ static_assert(offsetof(struct mlx4_wqe_srq_next_seg, next_wqe_index) ==
 enum {
 	MLX4_SEG = 16,
 	MLX4_WQE_MAX = 1008,         /* 63 units */
-	MLX4_MAX_INL_RECV = 512,     /* of a receive WQE of 32 segments */
 	MLX4_CQE_INL_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
 	MLX4_CQ_CI_MASK = 0xffffff,
 	MLX4_CQE_GRH = 1u << 31,

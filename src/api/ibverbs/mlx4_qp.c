@@ -11,7 +11,7 @@
 #include "loops.h"
 #include "mlx4.h"
 
-enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6, MIN_RQ_SHIFT = 4 };
+enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {

@@ -35,7 +35,6 @@ enum {
 	DS_MASK = 0x3f,
 	OPCODE_MASK = 0x1f,
 	CQE_INLINE_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
-	CQE_TS_BITS = 48,
 };
 
 #define OWNER_BIT (1u << 31)
@@ -49,7 +48,11 @@ _Static_assert(sizeof(struct mlx4_wqe_data_seg) == sizeof(struct mlx5_wqe_data_s
 		       sizeof(struct mlx4_wqe_raddr_seg) == sizeof(struct mlx5_wqe_raddr_seg) &&
 		       sizeof(struct mlx4_wqe_atomic_seg) == sizeof(struct mlx5_wqe_atomic_seg) &&
 		       (uint32_t)MLX4_INLINE_SEG == (uint32_t)MLX5_INLINE_SEG &&
-		       (int)MLX4_INVALID_LKEY == (int)MLX5_INVALID_LKEY,
+		       (int)MLX4_INVALID_LKEY == (int)MLX5_INVALID_LKEY &&
+		       (int)MLX4_CQE_SYNDROME_LOCAL_LENGTH_ERR ==
+			       (int)MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR &&
+		       (int)MLX4_CQE_SYNDROME_REMOTE_ABORTED_ERR ==
+			       (int)MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR,
 	       "the same bytes");
 
 static const struct vb_opcode opcodes[OPCODE_MASK + 1] = {
@@ -284,22 +287,6 @@ static uint16_t mlx4_next(const void *wqe)
 	return be16toh(((const struct mlx4_wqe_srq_next_seg *)wqe)->next_wqe_index);
 }
 
-static const uint8_t syndromes[] = {
-	[IBV_WC_LOC_LEN_ERR] = MLX4_CQE_SYNDROME_LOCAL_LENGTH_ERR,
-	[IBV_WC_LOC_QP_OP_ERR] = MLX4_CQE_SYNDROME_LOCAL_QP_OP_ERR,
-	[IBV_WC_LOC_PROT_ERR] = MLX4_CQE_SYNDROME_LOCAL_PROT_ERR,
-	[IBV_WC_WR_FLUSH_ERR] = MLX4_CQE_SYNDROME_WR_FLUSH_ERR,
-	[IBV_WC_MW_BIND_ERR] = MLX4_CQE_SYNDROME_MW_BIND_ERR,
-	[IBV_WC_BAD_RESP_ERR] = MLX4_CQE_SYNDROME_BAD_RESP_ERR,
-	[IBV_WC_LOC_ACCESS_ERR] = MLX4_CQE_SYNDROME_LOCAL_ACCESS_ERR,
-	[IBV_WC_REM_INV_REQ_ERR] = MLX4_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
-	[IBV_WC_REM_ACCESS_ERR] = MLX4_CQE_SYNDROME_REMOTE_ACCESS_ERR,
-	[IBV_WC_REM_OP_ERR] = MLX4_CQE_SYNDROME_REMOTE_OP_ERR,
-	[IBV_WC_RETRY_EXC_ERR] = MLX4_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
-	[IBV_WC_RNR_RETRY_EXC_ERR] = MLX4_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
-	[IBV_WC_REM_ABORT_ERR] = MLX4_CQE_SYNDROME_REMOTE_ABORTED_ERR,
-};
-
 static uint8_t cqe_opcode(const struct vb_completion *c)
 {
 	if (c->status != IBV_WC_SUCCESS)
@@ -344,7 +331,7 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
 
 		memset(err->reserved1, 0, sizeof(err->reserved1));
 		err->vendor_err = 0;
-		err->syndrome = syndromes[c->status];
+		err->syndrome = vb_seg_syndrome(c->status);
 	}
 	/* Pairs with the acquire of whoever reads the owner bit. */
 	atomic_store_explicit((_Atomic uint8_t *)&cqe->owner_sr_opcode, owner_sr_opcode,

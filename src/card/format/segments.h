@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the WQEs of mlx4 and mlx5 have in common: units of 16 bytes that may wrap around the ring, and the segments for
- * remote addresses, atomics and pointers, which are the same bytes under two names.
+ * remote addresses, atomics and pointers, which are the same bytes under two names. Error CQEs say the same, too.
  */
 #pragma once
 
@@ -33,6 +33,9 @@ static inline const void *vb_cursor_take(struct vb_cursor *c, uint32_t units)
 	c->at = (c->at + units * VB_SEG_UNIT) & c->mask;
 	return p;
 }
+
+/* What an error CQE says of a status; mlx5.c has it. */
+uint8_t vb_seg_syndrome(enum ibv_wc_status status);
 
 /* What an opcode of a format means. */
 struct vb_opcode {

@@ -84,12 +84,13 @@ def check_inputs_that_are_something_else(cwd):
     expect(run('gcc', '-c', 'a.c', '-D__dpa_rpc__=', '-o', 'host.o', cwd=cwd))
     expect(run(BIN / 'dpa-clang', '-c', 'a.c', '-o', 'device.o', cwd=cwd))
     expect(dpacc(cwd, 'a.c', '-o', 'app.a'))
-    for name in ('text.o', 'empty.o', 'b.cpp', 'app.a'):
+    for name in ('text.o', 'empty.o', 'app.a'):
         fails(cwd, name, '-o', 'x.a', stderr=rf'^dpacc: {name}: not a C source \(\.c\), and damaged or no object$')
     for name in ('host.o', 'device.o'):
         fails(cwd, name, '-o', 'x.a', stderr=rf'^dpacc: {name}: no device code in it')
-    for name in ('text.o', 'b.cpp'):
-        fails(cwd, '-c', name, stderr='-c compiles sources')
+    fails(cwd, '-c', 'text.o', stderr='-c compiles sources')
+    fails(cwd, 'b.cpp', '-o', 'x.a', stderr=r'^dpacc: b\.cpp: device code is C, in files whose names end in \.c$')
+    fails(cwd, '-c', 'b.cpp', stderr='device code is C')
     fails(cwd, 'a.c', '-o', 'x.a', '-device-libs=libempty.a', stderr='^dpacc: libempty.a: damaged or no archive')
     fails(cwd, 'a.c', '-o', 'x.a', '-device-libs=-L.,-lempty', stderr='libempty.a: damaged or no archive')
     write(cwd, 'libvendor.a', 'NVDPAFBF\1')

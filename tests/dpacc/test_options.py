@@ -175,6 +175,8 @@ def check_wrong_command_lines(cwd):
         (['a.c', '-o', 'x.a', '-g'], '-g: options of the device compiler go into -devicecc-options'),
         (['a.c', '-o', 'x.a', '-f'], '-f: options of the device compiler go into -devicecc-options'),
         (['a.c', '-o', 'x.a', '-s'], '-s: options of the device compiler go into -devicecc-options'),
+        *((['a.c', '-o', 'x.a', word], f'{word}: options of the device compiler go into -devicecc-options')
+          for word in ('-O2', '-Wall', '-std=c11', '-march=rv64gc', '-fno-common', '-g3', '-isystem', '-x', '-UX')),
         (['a.c', '-c', '-shared'], '-shared goes with neither'),
     ]
     for args, message in wrong:

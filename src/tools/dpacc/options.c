@@ -78,6 +78,16 @@ static const struct argp_option table[] = {
 	{ "g", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
 	{ "f", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
 	{ "s", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
+	/* -O2, -Wall, -std=c11, -march=, -fno-common, ...: users who try it are told where they belong */
+	{ 0, 'O', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'W', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'f', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'g', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'i', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'm', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 's', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'U', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
+	{ 0, 'x', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
 	{ 0 },
 };
 
@@ -272,6 +282,15 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		return 0;
 	case KEY_COMPILER:
+	case 'O':
+	case 'W':
+	case 'f':
+	case 'g':
+	case 'i':
+	case 'm':
+	case 's':
+	case 'U':
+	case 'x':
 		argp_error(state, "%s: options of the device compiler go into -devicecc-options",
 			   state->argv[state->next - 1]);
 		return 0;

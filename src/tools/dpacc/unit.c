@@ -47,6 +47,16 @@ static const char *unique_base(const char *path, const struct unit *before, int 
 	return base;
 }
 
+static bool is_other_language(const char *path)
+{
+	static const char *const suffixes[] = { ".cpp", ".cc", ".cxx", ".C", ".c++", ".S", ".s" };
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (has_suffix(path, suffixes[i]))
+			return true;
+	return false;
+}
+
 int units_make(const struct options *opt, struct unit **units)
 {
 	struct unit *v = mem_alloc((size_t)opt->inputs.n * sizeof(*v));
@@ -57,6 +67,10 @@ int units_make(const struct options *opt, struct unit **units)
 		v[i].base = unique_base(v[i].path, v, i);
 		if (access(v[i].path, R_OK)) {
 			perror(mem_printf("dpacc: %s", v[i].path));
+			return -1;
+		}
+		if (is_other_language(v[i].path)) {
+			say("%s: device code is C, in files whose names end in .c", v[i].path);
 			return -1;
 		}
 		if (!v[i].source && opt->compile_only) {

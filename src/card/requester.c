@@ -136,88 +136,6 @@ static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 	return IBV_WC_SUCCESS;
 }
 
-/* The local memory of a work request; the number of pieces or -EINVAL where a key does not cover them. */
-static int gather(const struct vb_qp *qp, const struct vb_wr *wr, struct iovec *iov)
-{
-	bool written =
-		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
-
-	for (unsigned int i = 0; i < wr->num_sge; i++) {
-		const struct vb_sge *sge = &wr->sge[i];
-		void *p = (void *)(uintptr_t)sge->addr;
-
-		if (!sge->raw)
-			p = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr, sge->len,
-					    written ? IBV_ACCESS_LOCAL_WRITE : 0);
-		if (!p)
-			return -EINVAL;
-		iov[i] = (struct iovec){ p, sge->len };
-	}
-	return wr->num_sge;
-}
-
-/* [offset, offset + len) of a list of pieces. */
-static uint32_t slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
-		      struct iovec *out)
-{
-	uint32_t n = 0;
-
-	for (int i = 0; i < cnt && len; i++) {
-		size_t take;
-
-		if (offset >= iov[i].iov_len) {
-			offset -= iov[i].iov_len;
-			continue;
-		}
-		take = iov[i].iov_len - offset < len ? iov[i].iov_len - offset : len;
-		out[n++] = (struct iovec){ (char *)iov[i].iov_base + offset, take };
-		len -= (uint32_t)take;
-		offset = 0;
-	}
-	return n;
-}
-
-static void fill_packet(const struct vb_qp *qp, const struct vb_wr *wr, struct vb_pkt *pkt)
-{
-	static const uint8_t ops[] = {
-		[VB_WR_SEND] = VB_PKT_SEND,           [VB_WR_WRITE] = VB_PKT_WRITE,
-		[VB_WR_READ] = VB_PKT_READ,           [VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
-		[VB_WR_FETCH_ADD] = VB_PKT_FETCH_ADD,
-	};
-
-	pkt->op = ops[wr->op];
-	pkt->syndrome = 0;
-	pkt->transport = (uint8_t)qp->type;
-	pkt->dqpn = qp->attr.dest_qp_num;
-	pkt->sqpn = qp->number;
-	pkt->psn = qp->sq.psn;
-	pkt->imm = wr->imm;
-	pkt->msn_qkey = 0;
-	pkt->va = wr->raddr;
-	pkt->rkey = wr->rkey;
-	pkt->dma_len = (uint32_t)wr->len;
-	pkt->swap_add = wr->swap_add;
-	pkt->compare = wr->compare;
-	pkt->grh = NULL;
-}
-
-/* Flags of the packet that carries bytes [at, at + len) of a message. */
-static uint8_t packet_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)
-{
-	uint8_t flags = at ? 0 : VB_PKT_FIRST;
-
-	if (at + len < wr->len && wr->op != VB_WR_READ)
-		return flags;
-	flags |= VB_PKT_LAST | VB_PKT_ACK_REQ;
-	if (wr->flags & VB_WR_IMM)
-		flags |= VB_PKT_IMM;
-	if (wr->flags & VB_WR_INVALIDATE)
-		flags |= VB_PKT_INVALIDATE;
-	if (wr->flags & VB_WR_SOLICITED)
-		flags |= VB_PKT_SOLICITED;
-	return flags;
-}
-
 /* --- retry ---------------------------------------------------------------------------------------------------------- */
 
 static void add_inflight(struct vb_qp *qp)
@@ -303,25 +221,6 @@ static enum ibv_wc_status nak_status(uint8_t syndrome)
 
 /* --- loopback --------------------------------------------------------------------------------------------------------- */
 
-static int copy_pieces(const struct iovec *to, int to_cnt, uint64_t offset,
-		       const struct iovec *from, uint32_t from_cnt)
-{
-	struct iovec part[VB_WR_MAX_SGE];
-
-	for (uint32_t i = 0; i < from_cnt; i++) {
-		const char *src = from[i].iov_base;
-		uint32_t n = slice(to, to_cnt, offset, (uint32_t)from[i].iov_len, part);
-
-		for (uint32_t k = 0; k < n; k++) {
-			if (vb_fault_copy(part[k].iov_base, src, part[k].iov_len))
-				return -EFAULT;
-			src += part[k].iov_len;
-		}
-		offset += from[i].iov_len;
-	}
-	return 0;
-}
-
 /* A loopback READ met memory that is not there: whose? The responder has only named its own, so it is judged here. */
 static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
 {
@@ -338,12 +237,12 @@ static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct
 	struct vb_sq *sq = &qp->sq;
 
 	if (reply->op == VB_PKT_READ_RESPONSE) {
-		if (copy_pieces(iov, cnt, 0, reply->iov, reply->iov_cnt))
+		if (vb_message_copy(iov, cnt, 0, reply->iov, reply->iov_cnt))
 			return fail_read(qp, target, reply);
 	} else if (reply->op == VB_PKT_ATOMIC_RESPONSE) {
 		struct iovec value = { (void *)&reply->swap_add, 8 };
 
-		if (copy_pieces(iov, cnt, 0, &value, 1))
+		if (vb_message_copy(iov, cnt, 0, &value, 1))
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
 	} else if ((reply->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
 		if (!may_retry_rnr(qp))
@@ -366,7 +265,7 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	struct vb_pkt reply;
 	bool answered;
 
-	pkt->flags = packet_flags(wr, 0, (uint32_t)wr->len);
+	pkt->flags = vb_message_flags(wr, 0, (uint32_t)wr->len);
 	pkt->iov = iov;
 	pkt->iov_cnt = wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE ? (uint32_t)cnt : 0;
 	pkt->len = pkt->iov_cnt ? (uint32_t)wr->len : 0;
@@ -438,9 +337,9 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 
 		pkt->len = !carries ? 0 : left < qp->path.mtu ? (uint32_t)left : qp->path.mtu;
 		pkt->iov = part;
-		pkt->iov_cnt = slice(iov, cnt, sq->sent, pkt->len, part);
+		pkt->iov_cnt = vb_message_slice(iov, cnt, sq->sent, pkt->len, part);
 		pkt->psn = sq->psn;
-		pkt->flags = packet_flags(wr, sq->sent, carries ? pkt->len : (uint32_t)left);
+		pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : (uint32_t)left);
 		if (placed)
 			pkt->flags |= VB_PKT_PLACED;
 		add_acknowledgement(qp, pkt);
@@ -474,10 +373,10 @@ static enum step send_connected(struct vb_qp *qp)
 	struct vb_pkt pkt;
 	int cnt;
 
-	cnt = gather(qp, &sq->wr, iov);
+	cnt = vb_message_gather(qp, &sq->wr, iov);
 	if (cnt < 0)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	fill_packet(qp, &sq->wr, &pkt);
+	vb_message_packet(qp, &sq->wr, &pkt);
 	if (qp->path.kind == VB_PATH_LOOP)
 		return send_loop(qp, &pkt, iov, cnt);
 	if (may_go_direct(qp))
@@ -505,21 +404,21 @@ static enum step send_datagram(struct vb_qp *qp)
 
 	if (wr->sgid_index >= adapter->num_gids)
 		return fail(qp, IBV_WC_LOC_QP_OP_ERR);
-	cnt = gather(qp, wr, iov);
+	cnt = vb_message_gather(qp, wr, iov);
 	if (cnt < 0)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	if (!vb_adapter_gid_is_local(adapter, &wr->dgid) || vb_path_peek(&path, wr->dqpn))
 		return done(qp); /* nobody there: lost, and nobody is told */
 	grh = (struct vb_grh){ adapter->gids[wr->sgid_index].gid, wr->dgid, wr->traffic_class,
 			       wr->hop_limit };
-	fill_packet(qp, wr, &pkt);
+	vb_message_packet(qp, wr, &pkt);
 	pkt.dqpn = wr->dqpn;
 	/* IBTA 10.2.5: the high bit asks for the QP's own key. */
 	pkt.msn_qkey = wr->qkey & 1u << 31 ? qp->attr.qkey : wr->qkey;
 	pkt.grh = &grh;
 	if (path.kind == VB_PATH_LOOP)
 		return send_loop(qp, &pkt, iov, cnt);
-	pkt.flags = packet_flags(wr, 0, (uint32_t)wr->len);
+	pkt.flags = vb_message_flags(wr, 0, (uint32_t)wr->len);
 	pkt.iov = iov;
 	pkt.iov_cnt = (uint32_t)cnt;
 	pkt.len = (uint32_t)wr->len;
@@ -540,7 +439,7 @@ static enum step send_frame(struct vb_qp *qp)
 {
 	struct iovec iov[VB_WR_MAX_SGE];
 	enum ibv_wc_status status = IBV_WC_LOC_PROT_ERR;
-	int cnt = gather(qp, &qp->sq.wr, iov);
+	int cnt = vb_message_gather(qp, &qp->sq.wr, iov);
 
 	if (cnt >= 0)
 		status = vb_raw_send(qp, &qp->sq.wr, iov, cnt);
@@ -737,9 +636,9 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 		return;
 	}
 	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr))
-		cnt = gather(qp, &wr, iov);
-	if (cnt < 0 || copy_pieces(iov, cnt, e->received, atomic ? &value : pkt->iov,
-				   atomic ? 1 : pkt->iov_cnt)) {
+		cnt = vb_message_gather(qp, &wr, iov);
+	if (cnt < 0 || vb_message_copy(iov, cnt, e->received, atomic ? &value : pkt->iov,
+				       atomic ? 1 : pkt->iov_cnt)) {
 		fail_inflight(qp, IBV_WC_LOC_PROT_ERR);
 		return;
 	}

@@ -89,6 +89,18 @@ struct vb_srq {
 	uint32_t limit;    /* 0: not armed */
 };
 
+/*
+ * How a message goes to another process. A message that is sent again goes the way it went before: the target may have
+ * taken some of its packets, and goes by their numbers.
+ */
+struct vb_way {
+	bool chosen;
+	bool pulls;      /* its packets describe what the target fetches itself */
+	uint32_t placed; /* from here on the sender has put the bytes in place; VB_NOT_PLACED */
+};
+
+#define VB_NOT_PLACED UINT32_MAX
+
 /* A message that was sent in packets and is not acknowledged yet. */
 struct vb_inflight {
 	uint32_t first_psn, last_psn;
@@ -97,6 +109,7 @@ struct vb_inflight {
 	uint8_t blocks;
 	uint32_t len;
 	uint32_t received; /* READ: response bytes so far */
+	struct vb_way way;
 };
 
 /* The requester: everything below is under lock. Indices are block numbers, 16 bits, as in the format. */
@@ -109,12 +122,16 @@ struct vb_sq {
 	uint16_t next;                /* WQE to send next */
 	bool loaded;                  /* wr holds the WQE at next */
 	bool unflushed;               /* packets went out that the peer was not told of */
+	struct vb_way way;            /* of wr */
+	bool no_pull;                 /* the target cannot fetch payloads */
+	uint32_t share;               /* from here on wr is to be put in place by us; 0: nothing */
 	uint64_t sent;                /* payload bytes of wr already sent in packets */
 	uint32_t psn;                 /* of the next packet */
 	uint32_t first_psn;           /* of wr */
 	struct vb_inflight *inflight; /* ring of blocks entries */
 	uint32_t in_head, in_tail;    /* oldest, behind the newest; free running */
-	uint32_t reads;               /* READs and atomics among them */
+	uint32_t in_again; /* entries from in_tail to here tell of messages to be sent again */
+	uint32_t reads;    /* READs and atomics among them */
 	uint8_t retries, rnr_retries; /* left */
 	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
 	bool recent;                /* had something in flight since the timer last looked */

@@ -70,6 +70,7 @@ void vb_message_packet(const struct vb_qp *qp, const struct vb_wr *wr, struct vb
 	pkt->swap_add = wr->swap_add;
 	pkt->compare = wr->compare;
 	pkt->grh = NULL;
+	pkt->source.lkey = 0;
 }
 
 uint8_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)

@@ -8,7 +8,10 @@
  *
  * A WQE takes one of three ways. To a QP of this process it is a call of the responder, which copies once. One-sided
  * work to another process of this host is done directly in its memory, if nothing of this QP is in flight: the
- * order that the transport promises is kept by doing things in order. All else goes in packets.
+ * order that the transport promises is kept by doing things in order. All else goes in packets, which carry their
+ * payload or, where it is large, describe it for the target to fetch. The two sides share a large WRITE:
+ *
+ *	message   [ described in packets: the target copies | we copy ] then the last packet, with nothing to copy
  *
  * A direct access that is refused is tried again in packets, so that the target itself decides, answers, and changes
  * its own state: the initiator never judges for it.
@@ -56,6 +59,7 @@ static void advance(struct vb_sq *sq)
 	else
 		sq->next = (uint16_t)(sq->next + sq->wr.blocks);
 	sq->loaded = false;
+	sq->way.chosen = false;
 	sq->sent = 0;
 }
 
@@ -71,7 +75,8 @@ static enum step done(struct vb_qp *qp)
 
 static void forget_inflight(struct vb_sq *sq)
 {
-	sq->in_head = sq->in_tail;
+	sq->in_head = sq->in_again = sq->in_tail;
+	sq->way.chosen = false;
 	sq->reads = 0;
 	sq->rnr_until = 0;
 	sq->failing = IBV_WC_SUCCESS;
@@ -142,8 +147,10 @@ static void add_inflight(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
-	struct vb_inflight *e = &sq->inflight[sq->in_tail++ & (sq->blocks - 1)];
+	struct vb_inflight *e = &sq->inflight[sq->in_tail & (sq->blocks - 1)];
 
+	if (sq->in_again == sq->in_tail++)
+		sq->in_again = sq->in_tail;
 	*e = (struct vb_inflight){
 		.first_psn = sq->first_psn,
 		.last_psn = vb_psn_add(sq->psn, 0xffffff),
@@ -153,6 +160,7 @@ static void add_inflight(struct vb_qp *qp)
 		.wqe_opcode = wr->wqe_opcode,
 		.blocks = wr->blocks,
 		.len = (uint32_t)wr->len,
+		.way = sq->way,
 	};
 	if (wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD)
 		sq->reads++;
@@ -160,9 +168,19 @@ static void add_inflight(struct vb_qp *qp)
 	advance(sq);
 }
 
-/* Send everything that is not acknowledged again: duplicates are the responder's to recognise. */
+/*
+ * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The entries stay where
+ * they are, behind in_tail, to tell which way each message went.
+ */
 static void rewind_all(struct vb_sq *sq)
 {
+	uint32_t again = sq->in_tail;
+
+	if (sq->way.chosen)
+		sq->inflight[again++ & (sq->blocks - 1)].way = sq->way;
+	/* Or further, where this comes before all were sent again. */
+	if (sq->in_again != sq->in_tail)
+		again = sq->in_again;
 	if (sq->in_head != sq->in_tail) {
 		struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
 
@@ -173,7 +191,9 @@ static void rewind_all(struct vb_sq *sq)
 	}
 	sq->loaded = false;
 	sq->sent = 0;
+	sq->in_tail = sq->in_head;
 	forget_inflight(sq);
+	sq->in_again = again;
 }
 
 /* IBTA table 45, in microseconds / 10 */
@@ -287,24 +307,106 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 
 /* --- another process ---------------------------------------------------------------------------------------------------- */
 
+enum {
+	/* From this size on a message is worth a system call of the target, and one-sided work worth some waiting; */
+	PULL_MIN = 64 << 10,
+	/* and a WRITE is worth an acknowledgement more. */
+	SHARE_MIN = 256 << 10,
+	PAGE = 4096,
+};
+
+static bool is_one_sided(const struct vb_wr *wr)
+{
+	return wr->op == VB_WR_READ || wr->op == VB_WR_WRITE;
+}
+
 static bool may_go_direct(const struct vb_qp *qp)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
 
-	if (qp->path.kind != VB_PATH_SHM || qp->sq.sent || qp->sq.in_head != qp->sq.in_tail)
+	if (qp->path.kind != VB_PATH_SHM || qp->sq.in_head != qp->sq.in_tail)
 		return false;
 	/* With immediate data a packet must go anyway: what fits into it goes along, for less than a system call. */
 	if (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM))
 		return wr->len > qp->path.mtu;
-	return wr->op == VB_WR_READ || wr->op == VB_WR_WRITE;
+	return is_one_sided(wr);
 }
 
-static enum vb_direct go_direct(struct vb_qp *qp, const struct iovec *iov, int cnt)
+/* Whether the target may fetch the payload itself. */
+static bool may_pull(const struct vb_qp *qp)
 {
-	struct vb_wr *wr = &qp->sq.wr;
+	const struct vb_wr *wr = &qp->sq.wr;
 
-	return vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE,
-			      iov, (uint32_t)cnt, wr->raddr, wr->rkey, (uint32_t)wr->len);
+	return wr->len >= PULL_MIN && (wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE) &&
+	       wr->num_sge == 1 && !wr->sge[0].raw && qp->type == IBV_QPT_RC && !qp->sq.no_pull &&
+	       vb_direct_works(&qp->path);
+}
+
+/* How much of a message one packet describes. A WRITE has at least two, because it may be shared. */
+static uint32_t pull_size(const struct vb_wr *wr)
+{
+	uint64_t most =
+		wr->op == VB_WR_WRITE ? (wr->len / 2 + PAGE - 1) & ~(uint64_t)(PAGE - 1) : wr->len;
+
+	return most < VB_PULL_MAX ? (uint32_t)most : VB_PULL_MAX;
+}
+
+/* Large one-sided work is done directly, once nothing is in flight before it. */
+static bool must_wait(const struct vb_qp *qp)
+{
+	const struct vb_sq *sq = &qp->sq;
+
+	return sq->in_head != sq->in_tail && sq->in_again == sq->in_tail && is_one_sided(&sq->wr) &&
+	       sq->wr.len >= PULL_MIN && vb_direct_works(&qp->path);
+}
+
+/*
+ * A large WRITE to a process that polls is shared: the target fetches the first half while we put the second half in
+ * place. Other one-sided work we do alone. Large SENDs are fetched by the target, for one copy instead of two.
+ */
+static void choose_way(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint32_t size;
+
+	sq->share = VB_NOT_PLACED;
+	if (sq->in_again != sq->in_tail) {
+		sq->way = sq->inflight[sq->in_tail & (sq->blocks - 1)].way;
+		return;
+	}
+	sq->way = (struct vb_way){ .chosen = true, .pulls = may_pull(qp), .placed = VB_NOT_PLACED };
+	if (!may_go_direct(qp))
+		return;
+	sq->share = 0;
+	if (sq->way.pulls && sq->wr.len >= SHARE_MIN && vb_path_polled(&qp->path)) {
+		size = pull_size(&sq->wr);
+		sq->share = (uint32_t)((sq->wr.len + size - 1) / size / 2 * size);
+	}
+}
+
+/* Do our share. Where that is refused the target gets it like the rest, decides, and answers. */
+static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_wr *wr = &sq->wr;
+	uint32_t at = sq->share, len = (uint32_t)wr->len - at;
+	struct iovec rest[VB_WR_MAX_SGE];
+	enum vb_direct ret;
+
+	if (at) {
+		cnt = (int)vb_message_slice(iov, cnt, at, len, rest);
+		iov = rest;
+		vb_path_flush(&qp->path); /* the target begins */
+	}
+	ret = vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE,
+			     iov, (uint32_t)cnt, wr->raddr + at, wr->rkey, len);
+	sq->share = VB_NOT_PLACED;
+	if (ret == VB_DIRECT_OK)
+		sq->way.placed = at;
+	else if (ret == VB_DIRECT_UNAVAILABLE && !at)
+		sq->way.pulls = false;
+	sq->sent_by.copies += ret == VB_DIRECT_OK && !at;
+	return ret;
 }
 
 /*
@@ -322,26 +424,61 @@ static void add_acknowledgement(struct vb_qp *qp, struct vb_pkt *pkt)
 	pkt->msn_qkey = vb_psn_add(epsn, 0xffffff);
 }
 
-/* Send the WQE's packets from where we are; the payload is sliced to the path's MTU. */
-static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
-			      int cnt, bool placed)
+/* What the next packet stands for, from sq.sent on: carried, described, or in place already. */
+static void fill_payload(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt,
+			 struct iovec *part)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
+	bool placed = sq->sent >= sq->way.placed;
 	bool carries = (wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE) && !placed;
+	uint32_t left = (uint32_t)(wr->len - sq->sent);
+	uint32_t most = sq->way.pulls ? pull_size(wr) : qp->path.mtu;
+
+	pkt->len = !carries ? 0 : left < most ? left : most;
+	pkt->source.lkey = 0;
+	pkt->iov = part;
+	pkt->iov_cnt = 0;
+	if (pkt->len && sq->way.pulls)
+		pkt->source = (struct vb_source){ wr->sge[0].addr + sq->sent, wr->sge[0].lkey };
+	else
+		pkt->iov_cnt = vb_message_slice(iov, cnt, sq->sent, pkt->len, part);
+	pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
+	if (placed)
+		pkt->flags |= VB_PKT_PLACED;
+}
+
+/* One packet is on its way. */
+static void count_packet(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	sq->unflushed = true;
+	/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
+	if (pkt->flags & VB_PKT_ACKS)
+		atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1),
+				      memory_order_relaxed);
+	sq->psn = vb_psn_add(sq->psn, 1);
+	sq->sent += pkt->len;
+}
+
+/* Send the WQE's packets from where we are, and do our own share when its turn comes. */
+static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
+			      int cnt)
+{
+	struct vb_sq *sq = &qp->sq;
 	struct iovec part[VB_WR_MAX_SGE];
+	int ret;
 
 	do {
-		uint64_t left = wr->len - sq->sent;
-		int ret;
-
-		pkt->len = !carries ? 0 : left < qp->path.mtu ? (uint32_t)left : qp->path.mtu;
-		pkt->iov = part;
-		pkt->iov_cnt = vb_message_slice(iov, cnt, sq->sent, pkt->len, part);
+		if (sq->sent == sq->share) {
+			if (place(qp, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
+				return fail(qp, IBV_WC_LOC_PROT_ERR);
+			if (!sq->way.placed && !(sq->wr.flags & VB_WR_IMM))
+				return done(qp); /* nobody need be told */
+		}
+		fill_payload(qp, pkt, iov, cnt, part);
 		pkt->psn = sq->psn;
-		pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : (uint32_t)left);
-		if (placed)
-			pkt->flags |= VB_PKT_PLACED;
 		add_acknowledgement(qp, pkt);
 		ret = vb_path_send(&qp->path, pkt);
 		if (ret == -EAGAIN) {
@@ -350,14 +487,8 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		}
 		if (ret == -EFAULT)
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
-		sq->unflushed = true;
-		/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
-		if (pkt->flags & VB_PKT_ACKS)
-			atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1),
-					      memory_order_relaxed);
-		sq->psn = vb_psn_add(sq->psn, 1);
-		sq->sent += pkt->len;
-	} while (carries && sq->sent < wr->len);
+		count_packet(qp, pkt);
+	} while (!(pkt->flags & VB_PKT_LAST));
 	sq->sent_by.packets++;
 	if (qp->type != IBV_QPT_RC)
 		return done(qp);
@@ -369,7 +500,6 @@ static enum step send_connected(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct iovec iov[VB_WR_MAX_SGE];
-	enum vb_direct direct = VB_DIRECT_UNAVAILABLE;
 	struct vb_pkt pkt;
 	int cnt;
 
@@ -379,16 +509,14 @@ static enum step send_connected(struct vb_qp *qp)
 	vb_message_packet(qp, &sq->wr, &pkt);
 	if (qp->path.kind == VB_PATH_LOOP)
 		return send_loop(qp, &pkt, iov, cnt);
-	if (may_go_direct(qp))
-		direct = go_direct(qp, iov, cnt);
-	else if (sq->wr.op == VB_WR_READ && sq->reads >= qp->attr.max_rd_atomic)
+	if (!sq->way.chosen) {
+		if (must_wait(qp))
+			return WAIT;
+		choose_way(qp);
+	}
+	if (sq->wr.op == VB_WR_READ && sq->share && sq->reads >= qp->attr.max_rd_atomic)
 		return WAIT;
-	if (direct == VB_DIRECT_LOCAL_FAULT)
-		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	sq->sent_by.copies += direct == VB_DIRECT_OK;
-	if (direct == VB_DIRECT_OK && !(sq->wr.flags & VB_WR_IMM))
-		return done(qp);
-	return send_packets(qp, &pkt, iov, cnt, direct == VB_DIRECT_OK);
+	return send_packets(qp, &pkt, iov, cnt);
 }
 
 static enum step send_datagram(struct vb_qp *qp)
@@ -647,6 +775,23 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 		complete_head(qp);
 }
 
+/* The target cannot fetch a payload: carry it, unless it has fetched a part of this message already. */
+static void take_no_pull(struct vb_qp *qp, uint32_t psn)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	rewind_all(sq);
+	sq->no_pull = true;
+	if (psn == sq->psn) {
+		sq->in_again = sq->in_tail;
+	} else if (!sq->retries) {
+		load(qp);
+		fail(qp, IBV_WC_RETRY_EXC_ERR);
+	} else {
+		sq->retries--;
+	}
+}
+
 static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -663,6 +808,8 @@ static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 			fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 	} else if (pkt->syndrome == VB_SYN_NAK_SEQUENCE) {
 		rewind_all(sq);
+	} else if (pkt->syndrome == VB_SYN_NO_PULL) {
+		take_no_pull(qp, pkt->psn);
 	} else if (sq->in_head != sq->in_tail) {
 		fail_inflight(qp, nak_status(pkt->syndrome));
 	} else {

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "fabric/direct.h"
 
 enum verdict {
 	ACCEPT,
@@ -28,8 +29,9 @@ enum verdict {
 	BAD_LENGTH,  /* longer than the receive buffer */
 	BAD_BUFFER,  /* our own receive WQE is wrong: remote operational error */
 	BAD_WQE,
-	SOURCE_FAULT, /* loopback: the sender's memory is not there */
-	DROP,
+	SOURCE_FAULT, /* the sender's memory, that we copy from, is not there */
+	NOT_PULLED,   /* we cannot copy from it at all */
+	TRY_AGAIN,    /* not now */
 };
 
 static const struct {
@@ -118,7 +120,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 
 /* --- moving data ------------------------------------------------------------------------------------------------ */
 
-/* Copy one stretch; where that fails, whose fault is it? Only in loopback can the source be missing. */
+/* Copy one stretch; where that fails, whose fault is it? Of a carried payload the source cannot be missing. */
 static enum verdict copy(void *to, const void *from, size_t n, enum verdict blame)
 {
 	if (!vb_fault_copy(to, from, n))
@@ -155,8 +157,55 @@ static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *fr
 	return ACCEPT;
 }
 
+/* Fetch a payload that is only described. */
+static enum verdict pull(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *to,
+			 uint32_t cnt, enum verdict blame)
+{
+	switch (vb_direct_pull(&qp->path, qp->number, pkt->sqpn, to, cnt, &pkt->source, pkt->len)) {
+	case VB_DIRECT_OK:
+		return ACCEPT;
+	case VB_DIRECT_LOCAL_FAULT:
+		return blame;
+	case VB_DIRECT_ACCESS:
+		return SOURCE_FAULT;
+	case VB_DIRECT_UNAVAILABLE:
+		return NOT_PULLED;
+	default: /* its QP is being modified, or it is gone */
+		return TRY_AGAIN;
+	}
+}
+
+/* The same into the receive WQE's buffers, offset bytes into them. */
+static enum verdict pull_into_wqe(struct vb_qp *qp, uint64_t offset, const struct vb_pkt *pkt)
+{
+	const struct vb_sge *sge = qp->rq.sge, *end = sge + qp->rq.num_sge;
+	struct iovec to[VB_WR_MAX_SGE];
+	uint64_t left = pkt->len;
+	uint32_t cnt = 0;
+
+	for (; left && sge < end; sge++) {
+		uint64_t n;
+
+		if (offset >= sge->len) {
+			offset -= sge->len;
+			continue;
+		}
+		n = sge->len - offset < left ? sge->len - offset : left;
+		to[cnt].iov_base = vb_mr_translate(sge->lkey, qp->init.pd->number,
+						   sge->addr + offset, n, IBV_ACCESS_LOCAL_WRITE);
+		to[cnt].iov_len = n;
+		if (!to[cnt++].iov_base)
+			return BAD_BUFFER;
+		left -= n;
+		offset = 0;
+	}
+	return pull(qp, pkt, to, cnt, BAD_BUFFER);
+}
+
 static enum verdict scatter_payload(struct vb_qp *qp, uint64_t offset, const struct vb_pkt *pkt)
 {
+	if (pkt->source.lkey)
+		return pull_into_wqe(qp, offset, pkt);
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
 		enum verdict ret = scatter(qp, offset, pkt->iov[i].iov_base, pkt->iov[i].iov_len);
 
@@ -197,6 +246,8 @@ static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 	if (!to)
 		return BAD_ACCESS;
+	if (pkt->source.lkey)
+		return pull(qp, pkt, &(struct iovec){ to, pkt->len }, 1, BAD_ACCESS);
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
 		enum verdict ret = copy(to, pkt->iov[i].iov_base, pkt->iov[i].iov_len, BAD_ACCESS);
 
@@ -457,9 +508,13 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt,
 		   struct vb_pkt *reply)
 {
-	if (verdict == NOT_READY) {
+	if (verdict == NOT_READY || verdict == NOT_PULLED || verdict == TRY_AGAIN) {
+		uint8_t syndrome = verdict == NOT_PULLED  ? VB_SYN_NO_PULL
+				   : verdict == TRY_AGAIN ? VB_SYN_NAK_SEQUENCE
+							  : VB_SYN_RNR | qp->attr.min_rnr_timer;
+
 		qp->rq.nak_sent = true; /* what follows is dropped until this one comes again */
-		return answer(qp, (uint8_t)(VB_SYN_RNR | qp->attr.min_rnr_timer), pkt->psn, reply);
+		return answer(qp, syndrome, pkt->psn, reply);
 	}
 	if (verdict == SOURCE_FAULT)
 		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);

@@ -30,72 +30,90 @@ static _Atomic uint64_t *pin_take(struct vb_peer *peer, uint64_t value)
 	return NULL;
 }
 
-static enum vb_direct check(struct vb_peer *peer, uint32_t sqpn, uint32_t dqpn, bool write,
-			    uint64_t va, uint32_t rkey, uint32_t len, uint64_t *remote)
+/* What is to be moved: local pieces, and the bytes behind a key of the peer, for which these rights are needed. */
+struct access {
+	const struct iovec *iov;
+	uint32_t iov_cnt;
+	bool write;
+	unsigned int need; /* of both QP and key */
+	uint64_t va;
+	uint32_t rkey, len;
+};
+
+static enum vb_direct check(struct vb_peer *peer, uint32_t sqpn, uint32_t dqpn,
+			    const struct access *a, uint64_t *remote)
 {
 	struct vb_seg_qp *qp = vb_segment_qp(peer->segment, dqpn & VB_QPN_INDEX_MASK, false);
-	unsigned int need = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 	struct vb_seg_mr *mr;
 
 	if (!qp || !atomic_load_explicit(&qp->ready, memory_order_acquire) ||
 	    qp->remote_qpn != sqpn)
 		return VB_DIRECT_SILENT;
-	if (!(qp->access & need))
+	if ((qp->access & a->need) != a->need)
 		return VB_DIRECT_INVALID;
-	if (!len)
+	if (!a->len)
 		return VB_DIRECT_OK; /* IBTA 9.7.5.2: an empty message needs no valid key */
-	mr = vb_segment_mr(peer->segment, rkey >> 8, false);
-	if (!mr || !rkey || atomic_load_explicit(&mr->key, memory_order_acquire) != rkey)
+	mr = vb_segment_mr(peer->segment, a->rkey >> 8, false);
+	if (!mr || !a->rkey || atomic_load_explicit(&mr->key, memory_order_acquire) != a->rkey)
 		return VB_DIRECT_ACCESS;
-	if (!(mr->access & need) || mr->pdn != qp->pdn || va < mr->iova || len > mr->length ||
-	    va - mr->iova > mr->length - len)
+	if ((mr->access & a->need) != a->need || mr->pdn != qp->pdn || a->va < mr->iova ||
+	    a->len > mr->length || a->va - mr->iova > mr->length - a->len)
 		return VB_DIRECT_ACCESS;
-	*remote = mr->addr + (va - mr->iova);
+	*remote = mr->addr + (a->va - mr->iova);
 	return VB_DIRECT_OK;
 }
 
-/* After a failed copy: was it our side? One byte of every page is enough to tell. */
-static bool local_fault(const struct iovec *iov, uint32_t cnt)
+/* Whether all of it can be read. One byte of every page is enough to tell. */
+static bool readable(pid_t pid, uint64_t addr, uint64_t len)
 {
-	for (uint32_t i = 0; i < cnt; i++) {
-		const char *p = iov[i].iov_base, *end = p + iov[i].iov_len;
+	uint64_t end = addr + len;
 
-		for (; p < end; p = (const char *)(((uintptr_t)p | 4095) + 1)) {
-			char byte;
-			struct iovec to = { &byte, 1 }, from = { (void *)p, 1 };
+	for (; addr < end; addr = (addr | 4095) + 1) {
+		char byte;
+		struct iovec to = { &byte, 1 }, from = { (void *)(uintptr_t)addr, 1 };
 
-			if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 1)
-				return true;
-		}
+		if (process_vm_readv(pid, &to, 1, &from, 1, 0) != 1)
+			return false;
 	}
+	return true;
+}
+
+/* After a failed copy: the side that is read from has the fault, or else the one that is written to. */
+static bool local_fault(struct vb_peer *peer, const struct access *a, uint64_t remote)
+{
+	if (!a->write)
+		return readable(peer->pid, remote, a->len);
+	for (uint32_t i = 0; i < a->iov_cnt; i++)
+		if (!readable(getpid(), (uintptr_t)a->iov[i].iov_base, a->iov[i].iov_len))
+			return true;
 	return false;
 }
 
-static enum vb_direct copy(struct vb_peer *peer, bool write, const struct iovec *iov,
-			   uint32_t iov_cnt, uint64_t remote, uint32_t len)
+static enum vb_direct copy(struct vb_peer *peer, const struct access *a, uint64_t remote)
 {
 	struct iovec local[VB_DIRECT_MAX_IOV], far;
 	uint64_t done = 0;
-	uint32_t first = 0;
+	uint32_t first = 0, cnt = a->iov_cnt;
 
-	memcpy(local, iov, iov_cnt * sizeof(*iov));
-	while (done < len) {
+	memcpy(local, a->iov, cnt * sizeof(*a->iov));
+	while (done < a->len) {
 		ssize_t n;
 
-		far = (struct iovec){ (void *)(uintptr_t)(remote + done), len - done };
-		n = write ? process_vm_writev(peer->pid, &local[first], iov_cnt - first, &far, 1, 0)
-			  : process_vm_readv(peer->pid, &local[first], iov_cnt - first, &far, 1, 0);
+		far = (struct iovec){ (void *)(uintptr_t)(remote + done), a->len - done };
+		n = a->write ? process_vm_writev(peer->pid, &local[first], cnt - first, &far, 1, 0)
+			     : process_vm_readv(peer->pid, &local[first], cnt - first, &far, 1, 0);
 		if (n < 0 && errno == EFAULT)
-			return local_fault(iov, iov_cnt) ? VB_DIRECT_LOCAL_FAULT : VB_DIRECT_ACCESS;
+			return local_fault(peer, a, remote) ? VB_DIRECT_LOCAL_FAULT
+							    : VB_DIRECT_ACCESS;
 		if (n < 0 && errno == ESRCH)
 			return VB_DIRECT_SILENT;
 		if (n < 0)
 			return done ? VB_DIRECT_ACCESS : VB_DIRECT_UNAVAILABLE;
 		/* One call moves at most 2 GiB less a page, and stops at a page that is not there: go on behind it. */
 		done += (uint64_t)n;
-		while (first < iov_cnt && (size_t)n >= local[first].iov_len)
+		while (first < cnt && (size_t)n >= local[first].iov_len)
 			n -= (ssize_t)local[first++].iov_len;
-		if (first < iov_cnt) {
+		if (first < cnt) {
 			local[first].iov_base = (char *)local[first].iov_base + n;
 			local[first].iov_len -= (size_t)n;
 		}
@@ -116,29 +134,55 @@ static bool switched_off(void)
 	return off;
 }
 
-enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
-			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
-			      uint32_t len)
+bool vb_direct_works(const struct vb_path *path)
+{
+	return path->kind == VB_PATH_SHM &&
+	       !atomic_load_explicit(&path->peer->no_direct, memory_order_relaxed) &&
+	       !switched_off();
+}
+
+static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
+			  const struct access *a)
 {
 	struct vb_peer *peer = path->peer;
 	_Atomic uint64_t *pin;
 	enum vb_direct ret;
 	uint64_t remote = 0;
 
-	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed) ||
-	    iov_cnt > VB_DIRECT_MAX_IOV || switched_off())
+	if (!vb_direct_works(path) || a->iov_cnt > VB_DIRECT_MAX_IOV)
 		return VB_DIRECT_UNAVAILABLE;
 	if (!vb_peer_known_alive(peer))
 		return VB_DIRECT_SILENT;
 	pin = pin_take(peer,
-		       vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, rkey >> 8));
+		       vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, a->rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;
-	ret = check(peer, sqpn, dqpn, write, va, rkey, len, &remote);
-	if (ret == VB_DIRECT_OK && len)
-		ret = copy(peer, write, iov, iov_cnt, remote, len);
+	ret = check(peer, sqpn, dqpn, a, &remote);
+	if (ret == VB_DIRECT_OK && a->len)
+		ret = copy(peer, a, remote);
 	atomic_store_explicit(pin, 0, memory_order_release);
 	if (ret == VB_DIRECT_UNAVAILABLE)
 		atomic_store_explicit(&peer->no_direct, true, memory_order_relaxed);
 	return ret;
+}
+
+enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
+			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
+			      uint32_t len)
+{
+	struct access a = { iov,   iov_cnt,
+			    write, write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ,
+			    va,    rkey,
+			    len };
+
+	return run(path, sqpn, dqpn, &a);
+}
+
+enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
+			      const struct iovec *iov, uint32_t iov_cnt,
+			      const struct vb_source *source, uint32_t len)
+{
+	struct access a = { iov, iov_cnt, false, 0, source->addr, source->lkey, len };
+
+	return run(path, sqpn, dqpn, &a);
 }

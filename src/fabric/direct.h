@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One-sided work done by the initiator itself: into or out of the memory of another process, which need not run.
+ * Copies into or out of the memory of another process, which need not run: one-sided work done by the initiator
+ * itself, and payloads fetched by their target.
  */
 #pragma once
 
@@ -25,3 +26,14 @@ enum vb_direct {
 enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
 			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
 			      uint32_t len);
+
+/*
+ * The other way round, for the target of a message: fetch len bytes of payload that the peer has described, from memory
+ * of its own that the QP dqpn may send. VB_DIRECT_ACCESS: the payload is not there.
+ */
+enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
+			      const struct iovec *iov, uint32_t iov_cnt,
+			      const struct vb_source *source, uint32_t len);
+
+/* Whether direct access to the peer works, as far as is known. */
+bool vb_direct_works(const struct vb_path *path);

@@ -68,8 +68,10 @@ enum vb_syndrome {
 	VB_SYN_NAK_ACCESS = 0x62,
 	VB_SYN_NAK_OPERATION = 0x63,
 	VB_SYN_KIND_MASK = 0x60,
-	/* Never on a wire: the payload could not be read (loopback, where the responder copies from the source). */
+	/* Never on a wire: the payload could not be read where the responder itself copies from the source. */
 	VB_SYN_SOURCE_FAULT = 0xff,
+	/* Nor this: the responder cannot fetch a payload (struct vb_source); send it along. */
+	VB_SYN_NO_PULL = 0xfe,
 };
 
 /* The global route header of a datagram. */
@@ -77,6 +79,19 @@ struct vb_grh {
 	union ibv_gid sgid, dgid;
 	uint8_t traffic_class, hop_limit;
 };
+
+/*
+ * The payload of an RC SEND or WRITE that is described instead of carried: the target fetches it from the sender's
+ * memory (direct.h). Only between processes of a host.
+ */
+struct vb_source {
+	uint64_t addr;
+	uint32_t lkey; /* 0: the payload is carried */
+};
+
+enum {
+	VB_PULL_MAX = 1 << 20
+}; /* bytes that one packet may describe: a poller is kept for that long */
 
 struct vb_pkt {
 	uint8_t op;        /* enum vb_pkt_op */
@@ -96,7 +111,8 @@ struct vb_pkt {
 	uint64_t compare;
 	const struct vb_grh *grh; /* UD only */
 	__be64 adapter;           /* RAW_PACKET only: GUID of the one that the frame is on */
-	/* Payload: the program's memory on the way out, the ring's on the way in. */
+	/* Payload: the program's memory on the way out, the ring's on the way in; no pieces where it is described. */
+	struct vb_source source;
 	const struct iovec *iov;
 	uint32_t iov_cnt;
 	uint32_t len;
@@ -168,6 +184,8 @@ void vb_path_flush(struct vb_path *path);
 bool vb_path_alive(struct vb_path *path);
 /* The packet that a QP of the peer expects next, as it shows itself: valid even after the process died. */
 uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
+/* Whether a thread of the peer polls right now, so that a packet is taken at once. */
+bool vb_path_polled(const struct vb_path *path);
 /* True once the peer has taken all packets sent so far out of the ring. */
 bool vb_path_drained(struct vb_path *path);
 

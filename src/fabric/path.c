@@ -99,6 +99,13 @@ bool vb_path_drained(struct vb_path *path)
 	return drained;
 }
 
+bool vb_path_polled(const struct vb_path *path)
+{
+	return path->kind == VB_PATH_SHM &&
+	       atomic_load_explicit(&path->peer->segment->wake, memory_order_relaxed) ==
+		       VB_WAKE_POLLED;
+}
+
 uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
 {
 	struct vb_seg_qp *qp = vb_segment_qp(path->peer->segment, qpn & VB_QPN_INDEX_MASK, false);

@@ -37,9 +37,10 @@
 #include "fabric/segment.h"
 
 enum {
-	BURST = 64,           /* packets taken from one ring before the next gets its turn */
-	POLLS_TO_SETTLE = 16, /* polls that make a poller, */
-	SETTLE_NS = 100000,   /* within this time */
+	BURST = 64,            /* packets taken from one ring before the next gets its turn, */
+	BURST_BYTES = 1 << 20, /* or so much payload: that of one packet may be a megabyte */
+	POLLS_TO_SETTLE = 16,  /* polls that make a poller, */
+	SETTLE_NS = 100000,    /* within this time */
 	POLLS_IF_ARMED =
 		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
 	POLLS_TO_LOOK = 64,   /* idle polls between two looks for peers that are gone */
@@ -101,15 +102,17 @@ static bool drain(struct vb_peer *peer)
 	struct vb_grh grh;
 	struct vb_pkt pkt;
 	struct iovec iov;
+	uint64_t bytes = 0;
 	bool wake = false;
 	int n, ret = 0;
 
 	if (!vb_trylock(&peer->rx_lock))
 		return false;
-	for (n = 0; n < BURST; n++) {
+	for (n = 0; n < BURST && bytes < BURST_BYTES; n++) {
 		ret = vb_ring_peek(&peer->rx, &pkt, &iov, &grh);
 		if (ret <= 0)
 			break;
+		bytes += pkt.len;
 		fabric.sink->receive(&pkt);
 		wake |= vb_ring_next(&peer->rx);
 	}
@@ -117,7 +120,7 @@ static bool drain(struct vb_peer *peer)
 		fabric.sink->received();
 	vb_ring_release(&peer->rx);
 	vb_unlock(&peer->rx_lock);
-	if (n < BURST && ret < 0) {
+	if (ret < 0) {
 		vb_warn("process %d sent a malformed packet; its ring is closed", (int)peer->pid);
 		atomic_store(&peer->broken, true);
 	}

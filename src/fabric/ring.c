@@ -5,6 +5,8 @@
  *	record: header (32 bytes) | extension | payload | pad to 64
  *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, adapter 8 for
  *	raw frames
+ *
+ * Of a payload that is described (struct vb_source) the description is carried, behind the extension.
  */
 #include "fabric/ring.h"
 
@@ -14,7 +16,7 @@
 #include "base/fault.h"
 
 struct record {
-	_Atomic uint32_t commit; /* lines; PAD: only skips to the start of the ring */
+	_Atomic uint32_t commit; /* lines, and a mark */
 	uint8_t op, flags, syndrome, transport;
 	uint32_t dqpn, sqpn, psn, imm, len, msn_qkey;
 };
@@ -31,7 +33,10 @@ struct atomic_eth {
 
 _Static_assert(sizeof(struct record) == 32 && sizeof(struct atomic_eth) == 32, "record layout");
 
-enum { PAD = 1u << 31 };
+enum {
+	PAD = 1u << 31,       /* only skips to the start of the ring */
+	DESCRIBED = 1u << 30, /* a description of the payload, not the payload */
+};
 
 static uint32_t extension_size(uint8_t op, uint8_t transport)
 {
@@ -158,10 +163,23 @@ static void read_extension(const uint8_t *from, struct vb_pkt *pkt, struct vb_gr
 	}
 }
 
+/* The payload is a description of the true one; 0, or -EPROTO where there can be none. */
+static int read_source(struct vb_pkt *pkt)
+{
+	memcpy(&pkt->source, pkt->iov->iov_base, sizeof(pkt->source));
+	pkt->iov_cnt = 0;
+	return pkt->source.lkey && pkt->transport == IBV_QPT_RC &&
+			       (pkt->op == VB_PKT_SEND || pkt->op == VB_PKT_WRITE)
+		       ? 0
+		       : -EPROTO;
+}
+
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 {
 	uint32_t ext = extension_size(pkt->op, pkt->transport);
-	uint64_t bytes = (sizeof(struct record) + ext + pkt->len + VB_RING_LINE - 1) &
+	bool described = pkt->source.lkey;
+	uint32_t payload = described ? sizeof(pkt->source) : pkt->len;
+	uint64_t bytes = (sizeof(struct record) + ext + payload + VB_RING_LINE - 1) &
 			 ~(uint64_t)(VB_RING_LINE - 1);
 	struct record *record = reserve(tx, bytes);
 	uint8_t *to;
@@ -183,12 +201,14 @@ int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 		write_extension(to, pkt);
 		to += ext;
 	}
+	if (described)
+		memcpy(to, &pkt->source, sizeof(pkt->source));
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
 		if (vb_fault_copy(to, pkt->iov[i].iov_base, pkt->iov[i].iov_len))
 			return -EFAULT;
 		to += pkt->iov[i].iov_len;
 	}
-	publish(tx, record, bytes, 0);
+	publish(tx, record, bytes, described ? DESCRIBED : 0);
 	return 0;
 }
 
@@ -205,12 +225,24 @@ bool vb_ring_wait_room(struct vb_ring_tx *tx)
 	return tx->tail - tx->head > tx->size / 2;
 }
 
+/* Whether what a record of so many lines says about its payload can be. */
+static bool is_sound(const struct vb_ring_rx *rx, const struct vb_pkt *pkt, uint32_t ext,
+		     uint32_t lines, bool described)
+{
+	uint32_t most = described ? VB_PULL_MAX : vb_ring_max(rx->size, pkt->transport);
+	uint32_t carried = described ? sizeof(pkt->source) : pkt->len;
+
+	return pkt->len <= most &&
+	       sizeof(struct record) + ext + carried <= (uint64_t)lines * VB_RING_LINE;
+}
+
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh)
 {
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
 	uint64_t to_end = rx->size - (head & (rx->size - 1));
 	struct record *record = record_at(rx->shared, rx->size, head);
 	uint32_t commit, ext;
+	bool described;
 
 	commit = atomic_load_explicit(&record->commit,
 				      memory_order_acquire); /* pairs with publish */
@@ -222,6 +254,8 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 		atomic_store_explicit(&rx->head, head + to_end, memory_order_relaxed);
 		return vb_ring_peek(rx, pkt, iov, grh);
 	}
+	described = commit & DESCRIBED;
+	commit &= ~(uint32_t)DESCRIBED;
 	if ((uint64_t)commit * VB_RING_LINE > to_end)
 		return -EPROTO;
 	pkt->op = record->op;
@@ -237,14 +271,16 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	pkt->grh = NULL;
 	ext = extension_size(pkt->op, pkt->transport);
 	/* The header is now ours; a peer that goes on changing it cannot move what was checked. */
-	if (pkt->op >= VB_PKT_OPS || pkt->len > vb_ring_max(rx->size, pkt->transport) ||
-	    sizeof(*record) + ext + pkt->len > (uint64_t)commit * VB_RING_LINE)
+	if (pkt->op >= VB_PKT_OPS || !is_sound(rx, pkt, ext, commit, described))
 		return -EPROTO;
 	if (ext)
 		read_extension((uint8_t *)(record + 1), pkt, grh);
 	*iov = (struct iovec){ (uint8_t *)(record + 1) + ext, pkt->len };
 	pkt->iov = iov;
 	pkt->iov_cnt = 1;
+	pkt->source.lkey = 0;
+	if (described && read_source(pkt))
+		return -EPROTO;
 	/* What vb_ring_next() will skip must be what was checked, so it is kept on our side. */
 	rx->record_bytes = commit * VB_RING_LINE;
 	/* The next record's line is on its way from the other core while this one is worked on. */

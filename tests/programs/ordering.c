@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS = 3000, SIZE = 256 * 1024 };
+enum { ROUNDS = 3000, SIZE = 1024 * 1024 };
 
-static const uint32_t sizes[] = { 8, 64, 500, 4096, 20000, 100000 };
+static const uint32_t sizes[] = { 8, 64, 500, 4096, 20000, 100000, 300000 };
 
 static void open_node(struct node *node)
 {
@@ -32,7 +32,7 @@ static int receiver(void)
 	open_node(&node);
 	node_meet(&node, ROLE_FD, &peer);
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		uint32_t len = sizes[i % 6];
+		uint32_t len = sizes[i % 7];
 
 		check_eq(node_recv(&node, i, SIZE - 64, 64), 0);
 		cq_expect_at(__FILE__, __LINE__, node.recv_cq, i, IBV_WC_SUCCESS, &wc);
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
 	open_node(&node);
 	node_meet(&node, fd, &peer);
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		uint32_t len = sizes[i % 6];
+		uint32_t len = sizes[i % 7];
 		volatile uint64_t *seen = (volatile uint64_t *)(node.buf + SIZE - 8);
 
 		memset(node.buf, (uint8_t)i, len);

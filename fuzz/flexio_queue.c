@@ -91,7 +91,7 @@ static uint32_t uar_id(void)
 	return flexio_uar_get_id(flexio_process_get_uar(process));
 }
 
-/* One CQ that is polled and too small, one that wakes a handler. */
+/* One CQ that is polled and too small, one that wakes a handler; both compress. */
 static void open_cqs(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -101,6 +101,7 @@ static void open_cqs(void)
 					  : FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ,
 			.uar_id = uar_id(),
 			.overrun_ignore = (uint8_t)i,
+			.cqe_comp_type = FLEXIO_CQE_COMP_ENABLE,
 			.cq_ring_qmem = { .daddr = alloc(64 << LOG) },
 			.cq_dbr_daddr = alloc(8),
 		};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The card: what the API layers (and later the accelerator) ask of it.
+ * The card: what the API layers ask of it, for programs of the host and for device code of the accelerator.
  *
  * The split is the one of real hardware. The *driver* (src/api/...) owns queue memory: it allocates rings and doorbell
  * records, writes WQEs, reads CQEs and keeps wr_ids. The *card* is given the addresses, reads WQEs when a doorbell is

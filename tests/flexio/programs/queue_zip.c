@@ -3,12 +3,13 @@
 #include "queue_host.h"
 #include "queue_kit.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include "queue_zip.h"
 
 extern struct flexio_app *zipdev;
-extern flexio_func_t burst, prepare, react;
+extern flexio_func_t burst, prepare, react, pump, watch;
 
 enum { LOG = 5, CQ_LOG = 6, SIZE = 128, ROUNDS = 1500, ARRAY = 7 };
 
@@ -254,7 +255,10 @@ struct taker {
 	flexio_uintptr_t daddr;
 };
 
-static void taker_open(struct taker *t)
+/* How completions become events. */
+enum arming { ARMED, ALWAYS_ARMED, MODERATED };
+
+static void taker_open(struct taker *t, enum arming arming)
 {
 	struct flexio_event_handler_attr attr = { .host_stub_func = react };
 	struct flexio_cq_attr recv = cq_attr(process, CQ_LOG);
@@ -264,6 +268,11 @@ static void taker_open(struct taker *t)
 	recv.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD;
 	recv.thread = flexio_event_handler_get_thread(t->handler);
 	recv.cqe_comp_type = FLEXIO_CQE_COMP_ENABLE;
+	recv.always_armed = arming == ALWAYS_ARMED;
+	if (arming == MODERATED) {
+		recv.cq_max_count = 5;
+		recv.cq_period = 300;
+	}
 	cq_make(process, NULL, &recv, &t->recv);
 	cq_simple(process, CQ_LOG, NULL, &t->send);
 	qp = qp_attr(process, LOG, LOG, t->send.work.number, t->recv.work.number);
@@ -303,7 +312,7 @@ static void taker_close(struct taker *t, uint64_t handled, uint64_t bytes)
 }
 
 /* Events come for everything, and nothing is still to be written when they do. */
-static void events(void)
+static void events(enum arming arming)
 {
 	uint64_t handled = 0, bytes = 0;
 	struct zip_burst z;
@@ -311,12 +320,12 @@ static void events(void)
 	struct side s;
 
 	side_open(&s, false, FLEXIO_CQE_FORMAT_RESP_BYTECOUNT_HASH, CQ_LOG);
-	taker_open(&t);
+	taker_open(&t, arming);
 	OK(flexio_qp_destroy(s.from[0].qp));
 	make_half(&s, 0, &s.from[0]);
 	qp_pair(&s.from[0], &t.qp);
 	taker_run(&t);
-	for (uint32_t round = 0; round < 300; round++) {
+	for (uint32_t round = 0; round < 200; round++) {
 		sends(&z, 1 + draw(20));
 		for (uint32_t i = 0; i < z.nops; i++)
 			bytes += z.ops[i].len;
@@ -328,6 +337,75 @@ static void events(void)
 	}
 	taker_close(&t, handled, bytes);
 	side_close(&s);
+}
+
+/* ---- two senders at a time ---- */
+
+enum { ROUNDS_EACH = 96 };
+
+static void *pump_main(void *daddr)
+{
+	uint64_t sent;
+
+	OK(flexio_process_call(process, pump, &sent, (flexio_uintptr_t)(uintptr_t)daddr));
+	return (void *)(uintptr_t)sent;
+}
+
+/* Both complete in one CQ; the order of each is kept. */
+static void together(void)
+{
+	struct flexio_event_handler_attr attr = { .host_stub_func = watch };
+	struct flexio_cq_attr cq = cq_attr(process, CQ_LOG);
+	flexio_uintptr_t daddr = dev_alloc(process, sizeof(struct zip_watch));
+	struct zip_watch state = { 0 };
+	struct flexio_event_handler *handler;
+	struct kit_qp qp[2];
+	struct kit_cq kit;
+	pthread_t thread[2];
+	void *sent;
+
+	OK(flexio_event_handler_create(process, &attr, &handler));
+	cq.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD;
+	cq.thread = flexio_event_handler_get_thread(handler);
+	cq.cqe_comp_type = FLEXIO_CQE_COMP_ENABLE;
+	cq_make(process, NULL, &cq, &kit);
+	for (int i = 0; i < 2; i++) {
+		struct flexio_qp_attr one =
+			qp_attr(process, LOG, LOG, kit.work.number, kit.work.number);
+
+		qp_make(process, NULL, &one, &qp[i]);
+		state.qpn[i] = qp[i].work.number;
+	}
+	qp_pair(&qp[0], &qp[1]);
+	state.send = (struct zip_cq){ .cq = kit.work, .compressed = 1 };
+	dev_write(process, daddr, &state, sizeof(state));
+	OK(flexio_event_handler_run(handler, daddr));
+	for (uint64_t i = 0; i < 2; i++) {
+		struct zip_pump p = { .qp = qp[i].work,
+				      .done = daddr + offsetof(struct zip_watch, done) + i * 8,
+				      .rounds = ROUNDS_EACH,
+				      .op = { .type = SEG_WRITE,
+					      .ce = CE_ALWAYS,
+					      .lkey = mem.key,
+					      .rkey = mem.key,
+					      .laddr = mem.addr,
+					      .raddr = mem.addr + (1 + i) * SIZE,
+					      .len = 16 } };
+		flexio_uintptr_t at = dev_alloc(process, sizeof(p));
+
+		dev_write(process, at, &p, sizeof(p));
+		CHECK(!pthread_create(&thread[i], NULL, pump_main, (void *)(uintptr_t)at));
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK(!pthread_join(thread[i], &sent));
+		CHECK((uintptr_t)sent == ROUNDS_EACH / 16 * (16 * 17 / 2));
+	}
+	dev_get(process, &state, daddr, sizeof(state));
+	CHECK(!state.wrong && state.done[0] == state.done[1] && state.send.arrays > 0);
+	OK(flexio_qp_destroy(qp[0].qp));
+	OK(flexio_qp_destroy(qp[1].qp));
+	OK(flexio_cq_destroy(kit.cq));
+	OK(flexio_event_handler_destroy(handler));
 }
 
 /* ---- from another process ---- */
@@ -369,7 +447,7 @@ static void across(int fd)
 	struct taker t;
 	char c;
 
-	taker_open(&t);
+	taker_open(&t, ARMED);
 	self = (struct hello){ .qpn = t.qp.work.number };
 	CHECK(!ibv_query_gid(ctx, 1, 0, &self.gid));
 	hear(fd, &other, sizeof(other));
@@ -407,7 +485,10 @@ int main(void)
 	skipped();
 	tiny();
 	errors();
-	events();
+	events(ARMED);
+	events(ALWAYS_ARMED);
+	events(MODERATED);
+	together();
 	across(fds[0]);
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	mem_end(&mem);

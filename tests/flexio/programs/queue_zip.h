@@ -37,3 +37,18 @@ struct zip_handler {
 	uint32_t size, lkey;
 	uint64_t bytes, handled;
 };
+
+/* An event handler that reads what two senders complete, and what each of them has to know. */
+struct zip_watch {
+	struct zip_cq send;
+	uint32_t qpn[2];
+	volatile uint64_t done[2]; /* WQEs of each, in order */
+	uint64_t wrong;
+};
+
+struct zip_pump {
+	struct work_qp qp;
+	uint64_t done; /* address of its zip_watch::done */
+	uint32_t rounds, spare;
+	struct work_op op;
+};

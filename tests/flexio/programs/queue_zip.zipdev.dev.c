@@ -111,3 +111,38 @@ __dpa_global__ void react(uint64_t arg)
 	ARM(h->recv.cq.ci, h->recv.cq.number);
 	flexio_dev_thread_reschedule();
 }
+
+/* Bursts of growing size, each out before the next. */
+__dpa_rpc__ uint64_t pump(struct zip_pump *p)
+{
+	volatile uint64_t *done = (volatile uint64_t *)p->done;
+	uint64_t sent = 0;
+
+	for (uint32_t round = 0; round < p->rounds; round++) {
+		for (uint32_t i = 0; i < 1 + round % 16; i++, sent++)
+			post_send(&p->qp, &p->op);
+		RING(p->qp.pi, p->qp.number);
+		while (*done < sent)
+			;
+	}
+	return sent;
+}
+
+__dpa_global__ void watch(uint64_t arg)
+{
+	struct zip_watch *w = (struct zip_watch *)arg;
+	uint32_t number;
+
+	while ((number = consume(&w->send))) {
+		for (uint64_t i = w->send.seen - number; i < w->send.seen; i++) {
+			struct work_cqe *cqe = &w->send.cqes[i % ZIP_SEEN];
+			uint32_t who = cqe->qpn == w->qpn[1];
+
+			w->wrong += cqe->opcode || cqe->qpn != w->qpn[who] ||
+				    cqe->wqe_counter != (uint16_t)w->done[who];
+			w->done[who]++;
+		}
+	}
+	ARM(w->send.cq.ci, w->send.cq.number);
+	flexio_dev_thread_reschedule();
+}

@@ -208,6 +208,7 @@ int vb_dev_close(struct vb_dev *dev)
 	}
 	if (atomic_load(&dev->objects))
 		return -EBUSY;
+	vb_dev_set_wq_range(dev, 0);
 	vb_fabric_stop();
 	free(dev);
 	return 0;

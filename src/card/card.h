@@ -89,6 +89,8 @@ VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter,
 			  struct vb_dev **dev);
 /* -EBUSY while objects of it exist. */
 VB_PUBLIC int vb_dev_close(struct vb_dev *dev);
+/* Receive WQs made from now on have numbers that follow one another, 1 << log of them at a time. */
+VB_PUBLIC void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log);
 VB_PUBLIC struct vb_adapter *vb_dev_adapter(struct vb_dev *dev);
 
 /* The card's free-running clock, 1 GHz, as in CQE timestamps. */

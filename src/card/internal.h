@@ -26,6 +26,11 @@ struct vb_dev {
 	void *async_arg;
 	uint32_t epoch; /* of the fabric when it was opened: a forked child must not touch it */
 	_Atomic uint32_t objects;
+	struct {
+		struct vb_lock lock;
+		uint32_t log;       /* how many at a time */
+		uint32_t next, end; /* reserved and not used yet */
+	} wq_indices;
 };
 
 struct vb_pd {

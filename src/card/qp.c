@@ -59,6 +59,38 @@ void vb_path_counters(struct vb_path_counters *counters)
 	vb_read_unlock();
 }
 
+/*
+ * Programs that spread frames over receive WQs count on their numbers following one another. So a range is reserved as a
+ * whole and used up in order; a number that is given back in between is not used again for that.
+ */
+static int64_t take_wq_index(struct vb_dev *dev)
+{
+	int64_t index;
+
+	vb_lock(&dev->wq_indices.lock);
+	if (dev->wq_indices.next == dev->wq_indices.end) {
+		index = vb_ids_take_range(&qp_numbers, 1u << dev->wq_indices.log,
+					  dev->adapter->max_qp);
+		if (index < 0)
+			goto unlock;
+		dev->wq_indices.next = (uint32_t)index;
+		dev->wq_indices.end = (uint32_t)index + (1u << dev->wq_indices.log);
+	}
+	index = dev->wq_indices.next++;
+unlock:
+	vb_unlock(&dev->wq_indices.lock);
+	return index;
+}
+
+void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log)
+{
+	vb_lock(&dev->wq_indices.lock);
+	while (dev->wq_indices.next != dev->wq_indices.end)
+		vb_ids_give(&qp_numbers, dev->wq_indices.next++);
+	dev->wq_indices.log = log;
+	vb_unlock(&dev->wq_indices.lock);
+}
+
 static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	bool raw = attr->type == IBV_QPT_RAW_PACKET && vb_adapter_codec(dev->adapter)->send_raw;
@@ -179,7 +211,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 		ret = vb_fault_arm();
 	if (ret)
 		return ret;
-	index = vb_ids_take(&qp_numbers, dev->adapter->max_qp);
+	index = attr->wq ? take_wq_index(dev) : vb_ids_take(&qp_numbers, dev->adapter->max_qp);
 	if (index < 0)
 		return (int)index;
 	qp = qp_alloc(dev, attr);

@@ -393,6 +393,54 @@ static void bad_attributes(void **state)
 	assert_int_equal(errno, EOPNOTSUPP);
 }
 
+static struct ibv_wq *make_wq(void)
+{
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = tx.pd, .cq = queues[0].cq
+	};
+	struct ibv_wq *wq = ibv_create_wq(tx.ctx, &attr);
+
+	assert_non_null(wq);
+	return wq;
+}
+
+/* Numbers of a range follow one another, whatever else is made or goes in between. */
+static void wq_ranges(void **state)
+{
+	struct ibv_wq *wqs[5];
+	struct ibv_qp *qps[5];
+	uint32_t first;
+	uint8_t log = 2;
+
+	wqs[0] = make_wq(); /* so that a range does not begin here by chance */
+	assert_int_equal(ibv_destroy_wq(wqs[0]), 0);
+	assert_int_equal(
+		mlx4dv_set_context_attr(tx.ctx, MLX4DV_SET_CTX_ATTR_LOG_WQS_RANGE_SZ, &log), 0);
+	for (uint32_t i = 0; i < 5; i++) {
+		wqs[i] = make_wq();
+		if (!i)
+			first = wqs[i]->wq_num;
+		if (i < 4)
+			assert_int_equal(wqs[i]->wq_num, first + i);
+		qps[i] = node_create_qp(&tx);
+		assert_non_null(qps[i]);
+		/* One that only fills a place: its number is not used again. */
+		if (i == 1)
+			assert_int_equal(ibv_destroy_wq(wqs[i]), 0);
+	}
+	assert_int_equal(first % 4, 0);
+	assert_int_equal(wqs[4]->wq_num % 4, 0);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(ibv_destroy_qp(qps[i]), 0);
+		if (i != 1)
+			assert_int_equal(ibv_destroy_wq(wqs[i]), 0);
+	}
+	log = 17;
+	assert_int_equal(
+		mlx4dv_set_context_attr(tx.ctx, MLX4DV_SET_CTX_ATTR_LOG_WQS_RANGE_SZ, &log),
+		EINVAL);
+}
+
 /* A leak checker counts what this array holds as reachable; it is never read otherwise. */
 static const void *volatile kept[4];
 static unsigned kept_count;
@@ -446,6 +494,7 @@ int main(void)
 		CASE(by_verbs),
 		CASE(wq_states),
 		CASE(bad_attributes),
+		CASE(wq_ranges),
 		cmocka_unit_test(closed_with_queues),
 	};
 

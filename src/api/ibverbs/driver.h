@@ -111,7 +111,6 @@ struct api_context {
 	const struct api_format *format;
 	struct vb_uar *uar;               /* the doorbell page; mlx5: made on demand */
 	struct api_allocators allocators; /* mlx4 */
-	uint8_t log_wqs_range;            /* mlx4: of receive WQs that belong together */
 	const struct api_driver *driver;  /* NULL: the verbs queues of this folder */
 	struct vb_hbl *hbl;               /* hbl_driver's */
 	unsigned int num_pds;             /* hbl_driver: under mutex */

@@ -64,7 +64,7 @@ VB_PUBLIC int mlx4dv_set_context_attr(struct ibv_context *context,
 	case MLX4DV_SET_CTX_ATTR_LOG_WQS_RANGE_SZ:
 		if (*(const uint8_t *)attr > MAX_LOG_WQS_RANGE)
 			return api_fail(EINVAL);
-		ctx->log_wqs_range = *(const uint8_t *)attr;
+		vb_dev_set_wq_range(ctx->dev, *(const uint8_t *)attr);
 		return 0;
 	case MLX4DV_SET_CTX_ATTR_BUF_ALLOCATORS:
 		return set_allocators(ctx, attr);

@@ -51,7 +51,7 @@ def main():
     # The program has to have met our libibverbs, not Debian's.
     trace = subprocess.run(command, env=dict(env, LD_TRACE_LOADED_OBJECTS='1'), capture_output=True, text=True,
                            timeout=60, check=False).stdout
-    ours = [os.path.realpath(path) for path in re.findall(r'libibverbs\.so\.1 => (\S+)', trace)]
+    ours = [os.path.realpath(path) for path in re.findall(r'libibverbs\.so\.1 => (.+) \(0x', trace)]
     if ours != [os.path.realpath(os.path.join(lib, 'libibverbs.so.1'))]:
         print(f'libibverbs.so.1 came from {ours}')
         return 1

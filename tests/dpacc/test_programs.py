@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Programs of dpacc and libflexio that run: every type of argument and result there and back, both argument forms,
 optimization at link time, libraries, on both tiers of the accelerator."""
+import shlex
+
 from kit import BIN, SANITIZED, STAGE, collect, dpacc, equal, expect, main, run, write
 
 HOST = '''
@@ -34,7 +36,8 @@ ONES = 'f' * 16
 def said_by(cwd, stubs, calls, archives=('app.a',), env=None):
     """The lines that a host program with these calls prints."""
     environment = {'PKG_CONFIG_PATH': str(STAGE / 'lib/pkgconfig')}
-    flags = expect(run('pkg-config', '--cflags', '--libs', 'libflexio', 'libibverbs', cwd=cwd, env=environment)).stdout.split()
+    said = expect(run('pkg-config', '--cflags', '--libs', 'libflexio', 'libibverbs', cwd=cwd, env=environment)).stdout
+    flags = shlex.split(said)
     write(cwd, 'host.c', HOST + f'extern flexio_func_t {stubs};\nstatic void calls(void)\n{{\n{calls}\n}}\n')
     expect(run('gcc', '-Wall', '-Werror', 'host.c', *archives, *flags, '-o', 'host', cwd=cwd))
     return expect(run(BIN / 'verbatim', 'run', '--', *SANITIZED, './host', cwd=cwd, env=env)).stdout.split('\n')[:-1]

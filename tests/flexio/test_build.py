@@ -4,6 +4,7 @@ host languages and compilers, several apps and processes, apps in shared librari
 """
 import os
 import pathlib
+import shlex
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -18,7 +19,7 @@ PRELOAD = peers.sanitizer(STAGE)
 
 def pkg_config(cwd, option, *names):
     env = {'PKG_CONFIG_PATH': str(STAGE / 'lib/pkgconfig')}
-    return expect(run('pkg-config', option, *names, cwd=cwd, env=env)).stdout.split()
+    return shlex.split(expect(run('pkg-config', option, *names, cwd=cwd, env=env)).stdout)
 
 
 def device(cwd, app, *sources, out=None, options=(), host='gcc'):

@@ -244,6 +244,7 @@ static void card_receive(const struct vb_pkt *pkt)
 		vb_hbl_receive(pkt);
 		return;
 	}
+	vb_burst_begin();
 	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
 		vb_raw_receive(pkt);
 		return;
@@ -251,7 +252,6 @@ static void card_receive(const struct vb_pkt *pkt)
 	qp = vb_qp_find(pkt->dqpn);
 	if (!qp)
 		return;
-	vb_burst_begin();
 	if (pkt->op >= VB_PKT_ACK) {
 		vb_requester_receive(qp, pkt);
 		return;

@@ -49,8 +49,7 @@ static flexio_status check(const struct flexio_cq_attr *attr)
 	default:
 		return fail("0x%x is not an element type", attr->element_type);
 	}
-	if (attr->cqe_comp_type != FLEXIO_CQE_COMP_NONE &&
-	    attr->cqe_comp_type != FLEXIO_CQE_COMP_ENABLE)
+	if ((unsigned int)attr->cqe_comp_type > FLEXIO_CQE_COMP_ENABLE)
 		return fail("%u is not a type of compression", (unsigned int)attr->cqe_comp_type);
 	if ((unsigned int)attr->cqe_comp_format > FLEXIO_CQE_FORMAT_RESP_L3_L4_INFO)
 		return fail("%u is not a format of compressed CQEs",
@@ -124,7 +123,8 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.ignore_overrun = attr->overrun_ignore,
 		.collapsed = attr->cc,
 		.always_armed = attr->always_armed && (cq->handler || cq->eq),
-		.compressed = attr->cqe_comp_type != FLEXIO_CQE_COMP_NONE,
+		/* The older layout (BASIC) has owner bits; whether its entries are compressed is up to the card. */
+		.compressed = attr->cqe_comp_type == FLEXIO_CQE_COMP_ENABLE,
 		.mini_format = (uint8_t)attr->cqe_comp_format,
 		.cookie = cq,
 		.notify = notify,

@@ -116,7 +116,7 @@ static void refusals(void)
 	       a.thread = (struct flexio_thread *)&good);
 	REFUSE(a.uar_id = 0);
 	REFUSE(a.uar_id = 0xfffff);
-	REFUSE(a.cqe_comp_type = 1);
+	REFUSE(a.cqe_comp_type = 3);
 	REFUSE(a.cqe_comp_format = 9);
 	REFUSE(a.cq_period_mode = 2);
 	REFUSE(a.cq_ring_qmem.daddr = 0);
@@ -193,6 +193,22 @@ static void turns(void)
 			writes(&p, 1, 1);
 			CHECK(p.work.cqes[0].validity == (turn & 0xff));
 		}
+	}
+	pair_close(&p);
+}
+
+/* The layout before 24.10 is read by owner bits. */
+static void basic(void)
+{
+	struct flexio_cq_attr send = cq_attr(process, 2), recv = cq_attr(process, LOG);
+	struct pair p;
+
+	send.cqe_comp_type = FLEXIO_CQE_COMP_BASIC;
+	pair_open(&p, &send, &recv);
+	for (uint32_t turn = 0; turn < 9; turn++) {
+		writes(&p, 4, 4);
+		for (uint32_t i = 0; i < 4; i++)
+			CHECK(p.work.cqes[i].wqe_counter == turn * 4 + i);
 	}
 	pair_close(&p);
 }
@@ -634,6 +650,7 @@ int main(void)
 	overrun(false);
 	overrun(true);
 	turns();
+	basic();
 	host_ring();
 	host_cq();
 	unarmed();

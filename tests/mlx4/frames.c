@@ -393,6 +393,22 @@ static void bad_attributes(void **state)
 	assert_int_equal(errno, EOPNOTSUPP);
 }
 
+/* What programs ask before they use any of this. */
+static void capabilities(void **state)
+{
+	struct ibv_device_attr_ex attr;
+
+	assert_int_equal(ibv_query_device_ex(tx.ctx, NULL, &attr), 0);
+	assert_true(attr.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM);
+	assert_true(attr.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM);
+	assert_true(attr.rss_caps.supported_qpts & 1 << IBV_QPT_RAW_PACKET);
+	assert_true(attr.rss_caps.rx_hash_function & IBV_RX_HASH_FUNC_TOEPLITZ);
+	assert_true(attr.rss_caps.rx_hash_fields_mask & IBV_RX_HASH_DST_PORT_UDP);
+	assert_true(attr.rss_caps.max_rwq_indirection_table_size >= WQS);
+	assert_true(attr.max_wq_type_rq >= WQS);
+	assert_int_equal(attr.tso_caps.max_tso, 0); /* large frames are not cut */
+}
+
 static struct ibv_wq *make_wq(void)
 {
 	struct ibv_wq_init_attr attr = {
@@ -494,6 +510,7 @@ int main(void)
 		CASE(by_verbs),
 		CASE(wq_states),
 		CASE(bad_attributes),
+		CASE(capabilities),
 		CASE(wq_ranges),
 		cmocka_unit_test(closed_with_queues),
 	};

@@ -61,6 +61,8 @@ static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device
 		.local_ca_ack_delay = CA_ACK_DELAY,
 		.phys_port_cnt = (uint8_t)adapter->config->ports,
 	};
+	if (format->raw)
+		attr->device_cap_flags |= IBV_DEVICE_RAW_IP_CSUM;
 	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", format->firmware);
 }
 

@@ -172,59 +172,33 @@ static mode_t mode_of(int flags, va_list args)
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, mode_t) : 0;
 }
 
-#define OPEN(name)                                         \
-	PUBLIC int name(const char *path, int flags, ...); \
-	int name(const char *path, int flags, ...)         \
-	{                                                  \
-		va_list args;                              \
-		mode_t mode;                               \
-		int fd;                                    \
-                                                           \
-		va_start(args, flags);                     \
-		mode = mode_of(flags, args);               \
-		va_end(args);                              \
-		if (open_ours(path, flags, &fd))           \
-			return fd;                         \
-		return REAL(name)(path, flags, mode);      \
-	}
-
-#define OPENAT(name)                                                \
-	PUBLIC int name(int dir, const char *path, int flags, ...); \
-	int name(int dir, const char *path, int flags, ...)         \
-	{                                                           \
-		va_list args;                                       \
-		mode_t mode;                                        \
-		int fd;                                             \
-                                                                    \
-		va_start(args, flags);                              \
-		mode = mode_of(flags, args);                        \
-		va_end(args);                                       \
-		if (open_ours(path, flags, &fd))                    \
-			return fd;                                  \
-		return REAL(name)(dir, path, flags, mode);          \
-	}
-
-/* What programs built with _FORTIFY_SOURCE call. */
-#define OPEN_2(name)                                  \
-	PUBLIC int name(const char *path, int flags); \
-	int name(const char *path, int flags)         \
+/* A function of the open family: its parameters, among them path and flags, and how they are passed on. */
+#define OPEN(name, params, ...)                       \
+	PUBLIC int name params;                       \
+	int name params                               \
 	{                                             \
+		va_list args;                         \
+		mode_t mode;                          \
 		int fd;                               \
                                                       \
+		va_start(args, flags);                \
+		mode = mode_of(flags, args);          \
+		va_end(args);                         \
 		if (open_ours(path, flags, &fd))      \
 			return fd;                    \
-		return REAL(name)(path, flags);       \
+		return REAL(name)(__VA_ARGS__, mode); \
 	}
 
-#define OPENAT_2(name)                                         \
-	PUBLIC int name(int dir, const char *path, int flags); \
-	int name(int dir, const char *path, int flags)         \
-	{                                                      \
-		int fd;                                        \
-                                                               \
-		if (open_ours(path, flags, &fd))               \
-			return fd;                             \
-		return REAL(name)(dir, path, flags);           \
+/* What programs built with _FORTIFY_SOURCE call: without a mode. */
+#define OPEN_2(name, params, ...)                \
+	PUBLIC int name params;                  \
+	int name params                          \
+	{                                        \
+		int fd;                          \
+                                                 \
+		if (open_ours(path, flags, &fd)) \
+			return fd;               \
+		return REAL(name)(__VA_ARGS__);  \
 	}
 
 #define FOPEN(name)                                                                                \
@@ -247,14 +221,14 @@ static mode_t mode_of(int flags, va_list args)
 
 #undef open
 #undef openat
-OPEN(open)
-OPEN(open64)
-OPENAT(openat)
-OPENAT(openat64)
-OPEN_2(__open_2)
-OPEN_2(__open64_2)
-OPENAT_2(__openat_2)
-OPENAT_2(__openat64_2)
+OPEN(open, (const char *path, int flags, ...), path, flags)
+OPEN(open64, (const char *path, int flags, ...), path, flags)
+OPEN(openat, (int dir, const char *path, int flags, ...), dir, path, flags)
+OPEN(openat64, (int dir, const char *path, int flags, ...), dir, path, flags)
+OPEN_2(__open_2, (const char *path, int flags), path, flags)
+OPEN_2(__open64_2, (const char *path, int flags), path, flags)
+OPEN_2(__openat_2, (int dir, const char *path, int flags), dir, path, flags)
+OPEN_2(__openat64_2, (int dir, const char *path, int flags), dir, path, flags)
 FOPEN(fopen)
 FOPEN(fopen64)
 
@@ -310,18 +284,29 @@ static bool exists(const char *path)
 	return port_text(path, text) > 0;
 }
 
+/* Of a file of ours: an accelerator is for reading and writing, a port's file for reading. */
+static int access_ours(const char *path, int mode)
+{
+	unsigned int number;
+
+	if (!(mode & X_OK) && (!(mode & W_OK) || is_accel(path, &number)))
+		return 0;
+	errno = EACCES;
+	return -1;
+}
+
 PUBLIC int access(const char *path, int mode);
 
 int access(const char *path, int mode)
 {
-	return exists(path) ? 0 : REAL(access)(path, mode);
+	return exists(path) ? access_ours(path, mode) : REAL(access)(path, mode);
 }
 
 PUBLIC int faccessat(int dir, const char *path, int mode, int flags);
 
 int faccessat(int dir, const char *path, int mode, int flags)
 {
-	return exists(path) ? 0 : REAL(faccessat)(dir, path, mode, flags);
+	return exists(path) ? access_ours(path, mode) : REAL(faccessat)(dir, path, mode, flags);
 }
 
 static void describe(const char *path, struct stat *st)

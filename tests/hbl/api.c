@@ -8,6 +8,7 @@
 #include "hbl.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct dev dev;
@@ -599,24 +600,24 @@ static void qps_of_a_port(void **state)
 
 /* --- encapsulation ---------------------------------------------------------------------------------------------- */
 
-static void encap(void **state)
+static struct hbldv_encap_attr good_encap(void)
 {
-	char header[40] = "a header";
-	struct hbldv_encap_attr attr = { .port_num = 1,
-					 .tnl_hdr_ptr = (uintptr_t)header,
-					 .tnl_hdr_size = 8,
-					 .ipv4_addr = 0x0a000001,
-					 .udp_dst_port = 4789,
-					 .encap_type = HBLDV_ENCAP_TYPE_ENC_OVER_UDP };
-	const struct conn_attr with = { .caps = HBLDV_QP_CAP_ENCAP, .encap = 1 };
-	const struct conn_attr wrong = { .caps = HBLDV_QP_CAP_ENCAP, .encap = 2 };
+	static const char header[40] = "a header";
+
+	return (struct hbldv_encap_attr){ .port_num = 1,
+					  .tnl_hdr_ptr = (uintptr_t)header,
+					  .tnl_hdr_size = 8,
+					  .ipv4_addr = 0x0a000001,
+					  .udp_dst_port = 4789,
+					  .encap_type = HBLDV_ENCAP_TYPE_ENC_OVER_UDP };
+}
+
+static void encap_refuses(void **state)
+{
+	const struct hbldv_encap_attr attr = good_encap();
 	struct hbldv_encap_attr bad;
-	struct hbldv_encap *one, *two;
-	struct address peer;
-	struct end end;
 
 	set_port(&dev, 1);
-	set_port(&dev, 2);
 	assert_null(hbldv_create_encap(dev.context, NULL));
 	assert_int_equal(errno, EINVAL);
 	for (int i = 0; i < 6; i++) {
@@ -648,6 +649,19 @@ static void encap(void **state)
 	bad.tnl_hdr_ptr = 4096; /* nobody's memory */
 	assert_null(hbldv_create_encap(dev.context, &bad));
 	assert_int_equal(errno, EFAULT);
+}
+
+static void encap(void **state)
+{
+	struct hbldv_encap_attr attr = good_encap();
+	const struct conn_attr with = { .caps = HBLDV_QP_CAP_ENCAP, .encap = 1 };
+	const struct conn_attr wrong = { .caps = HBLDV_QP_CAP_ENCAP, .encap = 2 };
+	struct hbldv_encap *one, *two;
+	struct address peer;
+	struct end end;
+
+	set_port(&dev, 1);
+	set_port(&dev, 2);
 	one = hbldv_create_encap(dev.context, &attr);
 	assert_non_null(one);
 	assert_null(hbldv_create_encap(dev.context, &attr)); /* one per port */
@@ -664,6 +678,59 @@ static void encap(void **state)
 	assert_int_equal(hbldv_destroy_encap(one), 0);
 	assert_int_equal(hbldv_destroy_encap(two), 0);
 	assert_int_equal(hbldv_destroy_encap(NULL), EINVAL);
+}
+
+/* --- children ---------------------------------------------------------------------------------------------------- */
+
+/* A child has none of what its parent made: it may give it back, ring it or close it, and the parent goes on. */
+static void child(struct end *end, struct fifo *fifo, struct hbldv_encap *one)
+{
+	CHECK(open("/dev/accel/accel0", O_RDWR) == -1 && errno == EBUSY);
+	*(volatile uint64_t *)((char *)fifo->usr->regs_cpu_addr + fifo->usr->regs_offset) =
+		(uint64_t)end->q.qp_num << 32 | 1;
+	CHECK(!hbldv_destroy_usr_fifo(fifo->usr));
+	CHECK(!hbldv_destroy_encap(one));
+	hbl_end_destroy(end);
+	dev_close(&dev);
+	dev_open(&dev, 1); /* one of its own */
+	set_port(&dev, 1);
+	hbl_end_create(end, &dev, &(struct end_attr){ .port = 1 });
+	_exit(0);
+}
+
+static void forked(void **state)
+{
+	struct hbldv_encap_attr attr = good_encap();
+	struct hbldv_encap *one;
+	struct address self;
+	struct fifo fifo;
+	struct end end;
+	struct cqe cqe;
+	int status;
+	pid_t pid;
+
+	set_port(&dev, 1);
+	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_address(&end, &self);
+	hbl_end_connect(&end, &self, NULL);
+	fifo_create(&fifo, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	one = hbldv_create_encap(dev.context, &attr);
+	assert_non_null(one);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		child(&end, &fifo, one);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(*(uint32_t *)fifo.usr->ci_cpu_addr, 0);
+	hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = 1 }, true);
+	fifo_ring(&fifo, end.q.qp_num, hbl_end_pi(&end));
+	hbl_cq_wait(&end.req, &cqe);
+	assert_int_equal(cqe.tag, ~1u);
+	assert_true(no_event(&dev));
+	assert_int_equal(hbldv_destroy_encap(one), 0);
+	assert_int_equal(hbldv_destroy_usr_fifo(fifo.usr), 0);
+	hbl_end_destroy(&end);
 }
 
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_one, close_one)
@@ -690,7 +757,9 @@ int main(void)
 		WITH_DEVICE(connect_refuses),
 		WITH_DEVICE(rendezvous_needs_size),
 		WITH_DEVICE(qps_of_a_port),
+		WITH_DEVICE(encap_refuses),
 		WITH_DEVICE(encap),
+		WITH_DEVICE(forked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <misc/habanalabs.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DRM_MEMORY _IOWR('d', 0x45, union hl_mem_args)
@@ -220,6 +221,55 @@ static void closing_frees(void **state)
 	assert_int_equal(again, va);
 }
 
+/* The file is closed in other ways than by close(). */
+static void closed_otherwise(void **state)
+{
+	int null = open("/dev/null", O_RDONLY), copy = dup(fd);
+	uint64_t handle;
+
+	assert_true(null >= 0 && copy >= 0);
+	assert_int_equal(dup2(null, fd), fd);
+	assert_int_equal(open("/dev/accel/accel0", O_RDWR), -1); /* there is another descriptor */
+	assert_int_equal(errno, EBUSY);
+	assert_int_equal(dup2(null, copy), copy);
+	assert_int_equal(close(null), 0);
+	null = fd;
+	assert_int_equal(open_one(state), 0);
+	assert_int_equal(alloc(4096, &handle), 0);
+	assert_int_equal(close(null), 0);
+	assert_int_equal(close(copy), 0);
+	assert_int_equal(alloc(4096, &handle), 0);
+}
+
+/* A program that closes descriptors it does not know, and gets their numbers again, keeps its own files. */
+static void foreign_descriptor(void **state)
+{
+	char path[] = "/tmp/verbatim-test-hbl.XXXXXX";
+	int file = mkstemp(path), inner = -1;
+	struct stat mine, st;
+	uint64_t handle;
+
+	assert_int_equal(fstat(fd, &mine), 0);
+	for (int i = 0; i < 1024 && inner < 0; i++)
+		if (i != fd && !fstat(i, &st) && st.st_ino == mine.st_ino &&
+		    st.st_dev == mine.st_dev)
+			inner = i;
+	assert_true(file >= 0 && inner >= 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(ftruncate(file, 1 << 20), 0);
+	assert_int_equal(alloc(4096, &handle), 0);
+	assert_int_equal(dup2(file, inner), inner);
+	assert_int_equal(alloc(4096, &handle), EBADF);
+	assert_int_equal(fstat(file, &st), 0);
+	assert_int_equal(st.st_size, 1 << 20);
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(fcntl(inner, F_GETFD), 0); /* still the program's */
+	assert_int_equal(close(inner), 0);
+	assert_int_equal(close(file), 0);
+	assert_int_equal(open_one(state), 0);
+	assert_int_equal(alloc(4096, &handle), 0);
+}
+
 /* Addresses of one device mean nothing on another. */
 static void devices_are_apart(void **state)
 {
@@ -244,7 +294,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(low_bits),          TEST(allocate_and_map), TEST(hints),
 		TEST(refusals),          TEST(both_numbers),     TEST(closing_frees),
-		TEST(devices_are_apart),
+		TEST(devices_are_apart), TEST(closed_otherwise), TEST(foreign_descriptor),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

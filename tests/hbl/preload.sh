@@ -23,6 +23,8 @@ check "a child of a shell, too" "5: LinkUp" "$(under sh -c "sh -c 'cat $state/4/
 check "the shell's own redirection" "5: LinkUp" "$(under sh -c "read line < $state/2/phys_state; echo \"\$line\"")"
 check "stdio" "5: LinkUp" "$(under head -n 1 $state/1/phys_state)"
 check "test -r" "yes" "$(under sh -c "test -r $state/1/phys_state && echo yes")"
+check "not test -w" "no" "$(under sh -c "test -w $state/1/phys_state && echo yes || echo no")"
+check "but the accelerator is" "yes" "$(under sh -c "test -w /dev/accel/accel0 && test -r /dev/accel/accel0 && echo yes")"
 check "no such port" "cat: $state/99/phys_state: No such file or directory" "$(under cat $state/99/phys_state)"
 check "no writing" "no" "$(under sh -c "(echo x > $state/1/phys_state) 2> /dev/null && echo yes || echo no")"
 check "other files are as they are" "$(cat /proc/version)" "$(under cat /proc/version)"

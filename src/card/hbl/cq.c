@@ -122,6 +122,8 @@ int vb_hbl_cq_destroy(struct vb_hbl_cq *cq)
 	struct vb_hbl *hbl = cq->hbl;
 	int ret = 0;
 
+	if (vb_hbl_stale(hbl))
+		return 0; /* a forked child: it is the parent's */
 	pthread_mutex_lock(&hbl->mutex);
 	if (cq->users)
 		ret = -EBUSY;

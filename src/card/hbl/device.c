@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -49,14 +48,10 @@ void vb_hbl_forget_devices(void)
 /* devices_lock held */
 static struct vb_hbl *by_fd(int fd)
 {
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return NULL;
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
 		struct vb_hbl *hbl = vb_hbl_find(i);
 
-		if (hbl && hbl->inode == st.st_ino && hbl->file_dev == st.st_dev)
+		if (hbl && vb_hbl_memory_is_file(&hbl->memory, fd))
 			return hbl;
 	}
 	return NULL;
@@ -111,22 +106,19 @@ static struct vb_adapter *find_adapter(unsigned int number)
 
 static int open_file(struct vb_hbl *hbl, int flags)
 {
-	struct stat st;
 	int fd, ours, ret;
 
 	fd = memfd_create("verbatim-accel", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
 	if (fd < 0)
 		return -errno;
 	ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	ret = ours < 0 || fstat(fd, &st) ? -errno : vb_hbl_memory_init(&hbl->memory, ours);
+	ret = ours < 0 ? -errno : vb_hbl_memory_init(&hbl->memory, ours);
 	if (ret) {
 		if (ours >= 0)
 			close(ours);
 		close(fd);
 		return ret;
 	}
-	hbl->inode = st.st_ino;
-	hbl->file_dev = st.st_dev;
 	hbl->fd = fd;
 	return 0;
 }
@@ -181,13 +173,51 @@ static void let_go(struct vb_hbl *hbl)
 	free(hbl);
 }
 
+/*
+ * Another descriptor of the same file, which the program keeps: shells and many programs move a descriptor to another number
+ * by dup2() and close().
+ */
+static int find_duplicate(struct vb_hbl *hbl, int closing)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int found = -1;
+
+	while (dir && found < 0 && (entry = readdir(dir))) {
+		int fd = atoi(entry->d_name);
+
+		if (entry->d_name[0] != '.' && fd != closing && fd != hbl->memory.fd &&
+		    vb_hbl_memory_is_file(&hbl->memory, fd))
+			found = fd;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/*
+ * devices_lock held: whether the program has closed the file behind our back, by close_range(), dup2() or fclose(), and
+ * no context stands on it.
+ */
+static bool is_forsaken(struct vb_hbl *hbl)
+{
+	if (hbl->has_context)
+		return false;
+	if (!vb_hbl_memory_is_file(&hbl->memory, hbl->fd))
+		hbl->fd = find_duplicate(hbl, -1);
+	return hbl->fd < 0;
+}
+
 /* devices_lock held */
 static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 {
+	struct vb_hbl *there = vb_hbl_find(adapter->config->hbl_number);
 	int ret;
 
-	if (vb_hbl_find(adapter->config->hbl_number))
+	if (there && !is_forsaken(there))
 		return -EBUSY;
+	if (there)
+		let_go(there);
 	ret = make(adapter, flags, hbl);
 	if (!ret)
 		atomic_store(&devices[adapter->config->hbl_number], *hbl);
@@ -222,29 +252,6 @@ static bool is_accel(int fd)
 		found = hbl && hbl->fd == fd && !hbl->own_fd;
 	}
 	vb_read_unlock();
-	return found;
-}
-
-/*
- * Another descriptor of the same file, which the program keeps: shells and many programs move a descriptor to another number
- * by dup2() and close().
- */
-static int find_duplicate(struct vb_hbl *hbl, int closing)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	int found = -1;
-
-	while (dir && found < 0 && (entry = readdir(dir))) {
-		int fd = atoi(entry->d_name);
-		struct stat st;
-
-		if (entry->d_name[0] != '.' && fd != closing && fd != hbl->memory.fd &&
-		    !fstat(fd, &st) && st.st_ino == hbl->inode && st.st_dev == hbl->file_dev)
-			found = fd;
-	}
-	if (dir)
-		closedir(dir);
 	return found;
 }
 
@@ -390,7 +397,7 @@ void vb_hbl_close(struct vb_hbl *hbl)
 	pthread_mutex_lock(&devices_lock);
 	hbl->has_context = false;
 	hbl->async = NULL;
-	if (hbl->own_fd)
+	if (hbl->own_fd && vb_hbl_memory_is_file(&hbl->memory, hbl->fd))
 		close(hbl->fd);
 	if (hbl->own_fd || hbl->fd < 0)
 		let_go(hbl);
@@ -401,7 +408,7 @@ uint64_t vb_hbl_ports(const struct vb_hbl *hbl)
 {
 	uint64_t mask = 0;
 
-	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
+	for (uint32_t i = 1; i <= VB_CONFIG_MAX_PORTS; i++)
 		mask |= (uint64_t)hbl->ports[i].used << i;
 	return mask;
 }

@@ -78,6 +78,8 @@ int vb_hbl_encap_destroy(struct vb_hbl_encap *encap)
 	struct vb_hbl *hbl = encap->hbl;
 	int ret = 0;
 
+	if (vb_hbl_stale(hbl))
+		return 0; /* a forked child: it is the parent's */
 	pthread_mutex_lock(&hbl->mutex);
 	if (encap->users)
 		ret = -EBUSY;

@@ -392,6 +392,8 @@ void vb_hbl_fifo_query(const struct vb_hbl_fifo *fifo, struct vb_hbl_fifo_info *
 
 void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 {
+	if (vb_hbl_stale(fifo->hbl))
+		return; /* a forked child: it is the parent's */
 	/* Waits for stores that are being carried out; after them only those of signal handlers may be left. */
 	vb_trap_unmap(fifo->info.regs);
 	leave(fifo);

@@ -58,7 +58,8 @@ struct vb_hbl_buffer {
 
 struct vb_hbl_memory {
 	pthread_mutex_t lock; /* of everything but reading maps */
-	int fd;               /* the file behind HBM buffers */
+	int fd;               /* the file behind HBM buffers, ours unless the program closed it */
+	uint64_t inode, file_dev; /* of that file, so that any descriptor of it is known */
 	uint64_t file_size;
 	struct vb_hbl_buffer *buffers;
 	struct vb_hbl_maps *_Atomic maps;
@@ -66,6 +67,8 @@ struct vb_hbl_memory {
 
 int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd);
 void vb_hbl_memory_destroy(struct vb_hbl_memory *memory);
+bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory,
+			   int fd); /* a descriptor of its file */
 int vb_hbl_memory_alloc(struct vb_hbl_memory *memory, uint64_t size, uint64_t *handle);
 int vb_hbl_memory_free(struct vb_hbl_memory *memory, uint64_t handle);
 /* hint 0: any address. forced: that one or -EINVAL. */
@@ -134,9 +137,8 @@ struct vb_hbl {
 	struct vb_adapter *adapter;
 	uint32_t number; /* N of hbl_N */
 	enum vb_generation generation;
-	uint32_t epoch;           /* of the fabric: a forked child must not touch it */
-	int fd;                   /* the program's descriptor of accelN; -1: none */
-	uint64_t inode, file_dev; /* of that file, so that a duplicate is known too */
+	uint32_t epoch; /* of the fabric: a forked child must not touch it */
+	int fd;         /* the program's descriptor of accelN; -1: none */
 	bool has_context, own_fd;
 	struct vb_hbl_memory memory;
 	pthread_mutex_t mutex;

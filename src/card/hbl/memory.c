@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -33,16 +34,30 @@ static uint64_t page_up(uint64_t n)
 
 int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd)
 {
-	struct vb_hbl_maps *maps = calloc(1, sizeof(*maps));
+	struct vb_hbl_maps *maps;
+	struct stat st;
 
+	if (fstat(fd, &st))
+		return -errno;
+	maps = calloc(1, sizeof(*maps));
 	if (!maps)
 		return -ENOMEM;
 	pthread_mutex_init(&memory->lock, NULL);
 	memory->fd = fd;
+	memory->inode = st.st_ino;
+	memory->file_dev = st.st_dev;
 	memory->file_size = VB_HBL_PAGE; /* no handle is 0 */
 	memory->buffers = NULL;
 	atomic_store(&memory->maps, maps);
 	return 0;
+}
+
+/* Programs that close what they do not know may get our number for a file of theirs. */
+bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory, int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && st.st_ino == memory->inode && st.st_dev == memory->file_dev;
 }
 
 void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
@@ -55,7 +70,8 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 		free(buffer);
 	}
 	free(atomic_exchange(&memory->maps, NULL));
-	close(memory->fd);
+	if (vb_hbl_memory_is_file(memory, memory->fd))
+		close(memory->fd);
 	pthread_mutex_destroy(&memory->lock);
 }
 
@@ -186,6 +202,24 @@ unlock:
 
 /* --- buffers ---------------------------------------------------------------------------------------------------- */
 
+/* Room in the file and in the program for a buffer behind all others. */
+static int back(struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
+{
+	uint64_t bytes = page_up(buffer->size);
+
+	if (!vb_hbl_memory_is_file(memory, memory->fd))
+		return -EBADF;
+	if (ftruncate(memory->fd, (off_t)(memory->file_size + bytes)))
+		return -errno;
+	buffer->handle = memory->file_size;
+	buffer->host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd,
+			    (off_t)buffer->handle);
+	if (buffer->host == MAP_FAILED)
+		return -errno;
+	memory->file_size += bytes;
+	return 0;
+}
+
 int vb_hbl_memory_alloc(struct vb_hbl_memory *memory, uint64_t size, uint64_t *handle)
 {
 	struct vb_hbl_buffer *buffer;
@@ -198,15 +232,8 @@ int vb_hbl_memory_alloc(struct vb_hbl_memory *memory, uint64_t size, uint64_t *h
 		return -ENOMEM;
 	buffer->size = size;
 	pthread_mutex_lock(&memory->lock);
-	buffer->handle = memory->file_size;
-	ret = ftruncate(memory->fd, (off_t)(memory->file_size + page_up(size))) ? -errno : 0;
+	ret = back(memory, buffer);
 	if (!ret) {
-		buffer->host = mmap(NULL, page_up(size), PROT_READ | PROT_WRITE, MAP_SHARED,
-				    memory->fd, (off_t)buffer->handle);
-		ret = buffer->host == MAP_FAILED ? -errno : 0;
-	}
-	if (!ret) {
-		memory->file_size += page_up(size);
 		buffer->next = memory->buffers;
 		memory->buffers = buffer;
 		*handle = buffer->handle;
@@ -230,8 +257,9 @@ int vb_hbl_memory_free(struct vb_hbl_memory *memory, uint64_t handle)
 		*at = buffer->next;
 		munmap(buffer->host, page_up(buffer->size));
 		/* Handles are not given out again: give back only the pages. */
-		fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			  (off_t)buffer->handle, (off_t)page_up(buffer->size));
+		if (vb_hbl_memory_is_file(memory, memory->fd))
+			fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				  (off_t)buffer->handle, (off_t)page_up(buffer->size));
 		free(buffer);
 		ret = 0;
 	}

@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
-#include "base/rcu.h"
 
 enum { PRIORITIES = 4, NARROW_SHIFT = 5, WIDE_SHIFT = 6 };
 

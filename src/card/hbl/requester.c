@@ -17,7 +17,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/rcu.h"
 
 enum step { NEXT, WAIT };
 

@@ -15,9 +15,11 @@
  */
 #pragma once
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What `dpacc --version` says; build scripts ask for at least 1.8.0. */
 #define DPACC_VERSION "1.13.0"
@@ -30,7 +32,7 @@ enum {
 	MAX_ARCHS = 4,
 };
 
-/* --- mem.c: memory that lives until the end, lists of strings --- */
+/* --- mem.c: memory that lives until the end, texts, lists of strings --- */
 
 struct list {
 	char **v; /* v[n] is NULL */
@@ -40,6 +42,18 @@ struct list {
 void *mem_alloc(size_t size); /* zeroed; never NULL */
 char *mem_dup(const char *text, size_t len);
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *mem_vprintf(const char *format, va_list ap) __attribute__((format(printf, 1, 0)));
+
+/* A text that is written piece by piece. */
+struct text {
+	FILE *out;
+	char *data;
+	size_t size;
+};
+
+FILE *text_open(struct text *text);
+char *text_close(struct text *text);
+
 void list_add(struct list *list, const char *text); /* text must live on */
 void list_addf(struct list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void list_append(struct list *to, const struct list *from);

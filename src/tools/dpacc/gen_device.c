@@ -9,8 +9,6 @@
  */
 #include "dpacc.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *c_type(char letter)
@@ -93,14 +91,9 @@ static void write_quoted(FILE *out, const char *text)
 
 char *gen_unpack(const struct functions *list)
 {
-	char *text = NULL, *copy;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
+	struct text text;
+	FILE *out = text_open(&text);
 
-	if (!out) {
-		say("out of memory");
-		exit(DPACC_FAILED);
-	}
 	fputs("/* Made by dpacc: the device's side of calls from the host. */\n", out);
 	if (list->n) {
 		fputs("__asm__(\".pushsection .dpa_meta,\\\"\\\",@progbits\\n\"\n\t\".ascii \\\"",
@@ -110,8 +103,5 @@ char *gen_unpack(const struct functions *list)
 	}
 	for (int i = 0; i < list->n; i++)
 		write_unpack(out, &list->v[i]);
-	fclose(out);
-	copy = mem_dup(text, size);
-	free(text);
-	return copy;
+	return text_close(&text);
 }

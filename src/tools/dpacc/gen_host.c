@@ -12,33 +12,11 @@
  */
 #include "dpacc.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { PRIORITY = 101 };
-
-static FILE *open_text(char **text, size_t *size)
-{
-	FILE *out = open_memstream(text, size);
-
-	if (!out) {
-		say("out of memory");
-		exit(DPACC_FAILED);
-	}
-	return out;
-}
-
-static char *close_text(FILE *out, char **text, size_t *size)
-{
-	char *copy;
-
-	fclose(out);
-	copy = mem_dup(*text, *size);
-	free(*text);
-	return copy;
-}
 
 /* Each stub's code is its own, so that no linker folds two into one address. */
 static void write_stub(FILE *out, const char *name, int number, bool weak)
@@ -58,9 +36,8 @@ static const char stub_called[] =
 
 char *gen_stubs(const struct functions *list)
 {
-	char *text;
-	size_t size;
-	FILE *out = open_text(&text, &size);
+	struct text text;
+	FILE *out = text_open(&text);
 
 	fputs("/* Made by dpacc: functions of the host whose addresses stand for device functions. */\n",
 	      out);
@@ -70,7 +47,7 @@ char *gen_stubs(const struct functions *list)
 		fputs("typedef int dpa_nothing;\n", out);
 	for (int i = 0; i < list->n; i++)
 		write_stub(out, list->v[i].name, i, list->v[i].is_static);
-	return close_text(out, &text, &size);
+	return text_close(&text);
 }
 
 /* An argument as the call passes it, then as its slot has it. */
@@ -288,9 +265,8 @@ static void write_constructor(FILE *out, const char *app, const struct image *im
 char *gen_meta(const char *app, const struct image *images, int n)
 {
 	struct list stubs = { 0 };
-	char *text;
-	size_t size;
-	FILE *out = open_text(&text, &size);
+	struct text text;
+	FILE *out = text_open(&text);
 
 	fprintf(out,
 		"/* Made by dpacc: the device application %s, there before main and after it. */\n%s",
@@ -308,5 +284,5 @@ char *gen_meta(const char *app, const struct image *images, int n)
 		write_table(out, &images[i].functions, i, &stubs);
 	}
 	write_constructor(out, app, images, n);
-	return close_text(out, &text, &size);
+	return text_close(&text);
 }

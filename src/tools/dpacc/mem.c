@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory that lives until the end of the command, and lists of strings made of it. Blocks are chained and given back
- * at exit.
+ * Memory that lives until the end of the command, and texts and lists of strings made of it. Blocks are chained and
+ * given back at exit.
  */
 #include "dpacc.h"
 
@@ -27,14 +27,18 @@ static void free_all(void)
 	}
 }
 
+static __attribute__((__noreturn__)) void out_of_memory(void)
+{
+	say("out of memory");
+	exit(DPACC_FAILED);
+}
+
 void *mem_alloc(size_t size)
 {
 	struct block *block = calloc(1, sizeof(*block) + size);
 
-	if (!block) {
-		fprintf(stderr, "dpacc: out of memory\n");
-		exit(DPACC_FAILED);
-	}
+	if (!block)
+		out_of_memory();
 	if (!blocks)
 		atexit(free_all);
 	block->next = blocks;
@@ -47,7 +51,7 @@ char *mem_dup(const char *text, size_t len)
 	return memcpy(mem_alloc(len + 1), text, len);
 }
 
-static char *format_text(const char *format, va_list ap)
+char *mem_vprintf(const char *format, va_list ap)
 {
 	va_list again;
 	char *text;
@@ -67,9 +71,28 @@ char *mem_printf(const char *format, ...)
 	char *text;
 
 	va_start(ap, format);
-	text = format_text(format, ap);
+	text = mem_vprintf(format, ap);
 	va_end(ap);
 	return text;
+}
+
+FILE *text_open(struct text *text)
+{
+	text->out = open_memstream(&text->data, &text->size);
+	if (!text->out)
+		out_of_memory();
+	return text->out;
+}
+
+char *text_close(struct text *text)
+{
+	char *copy;
+
+	if (fclose(text->out))
+		out_of_memory();
+	copy = mem_dup(text->data, text->size);
+	free(text->data);
+	return copy;
 }
 
 void list_add(struct list *list, const char *text)
@@ -92,7 +115,7 @@ void list_addf(struct list *list, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	list_add(list, format_text(format, ap));
+	list_add(list, mem_vprintf(format, ap));
 	va_end(ap);
 }
 

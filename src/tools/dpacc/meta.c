@@ -8,7 +8,6 @@
  */
 #include "dpacc.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,15 +34,16 @@ const char *function_symbol(const struct function *f)
 
 char *meta_format(const struct functions *list)
 {
-	char *text = mem_printf("%s", "");
+	struct text text;
+	FILE *out = text_open(&text);
 
 	for (int i = 0; i < list->n; i++) {
 		const struct function *f = &list->v[i];
 
-		text = mem_printf("%s%s %s %s %s %u %s\n", text, f->name, f->rpc ? "rpc" : "global",
-				  f->is_static ? "static" : "extern", f->types, f->line, f->file);
+		fprintf(out, "%s %s %s %s %u %s\n", f->name, f->rpc ? "rpc" : "global",
+			f->is_static ? "static" : "extern", f->types, f->line, f->file);
 	}
-	return text;
+	return text_close(&text);
 }
 
 static bool valid(const struct function *f, const char *kind, const char *linkage)

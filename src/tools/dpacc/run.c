@@ -119,6 +119,7 @@ int work_begin(const struct options *opt)
 		return -1;
 	}
 	work.made = true;
+	atexit(work_end); /* for those who exit on the way: no memory */
 	return 0;
 }
 
@@ -151,22 +152,14 @@ void work_end(void)
 
 const char *work_path(const char *format, ...)
 {
-	char *name;
+	const char *name;
 	va_list ap;
-	int len;
 
 	va_start(ap, format);
-	len = vasprintf(&name, format, ap);
+	name = mem_vprintf(format, ap);
 	va_end(ap);
-	if (len < 0) {
-		say("out of memory");
-		exit(DPACC_FAILED);
-	}
 	/* no "./" before the names that are kept here */
-	format = strcmp(work.dir, ".") ? mem_printf("%s/%s", work.dir, name)
-				       : mem_dup(name, (size_t)len);
-	free(name);
-	return format;
+	return strcmp(work.dir, ".") ? mem_printf("%s/%s", work.dir, name) : name;
 }
 
 void work_hide(struct list *argv)

@@ -25,7 +25,7 @@ def pkg_config(cwd, option, *names):
 def device(cwd, app, *sources, out=None, options=(), host='gcc'):
     """An archive from device code; returns its name."""
     out = out or f'{app}.a'
-    flags = ' '.join(pkg_config(cwd, '--cflags', 'libflexio'))
+    flags = shlex.join(pkg_config(cwd, '--cflags', 'libflexio'))
     expect(dpacc(cwd, *(SOURCES / name for name in sources), '-mcpu=nv-dpa-bf3', f'-app-name={app}', f'-hostcc={host}',
                  f'-hostcc-options={flags}', '-o', out, *options))
     return out

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+import time
 
 from host import HEAD, MAIN, SAID, build, said_by
 from kit import ADD, BIN, HERE, Failure, Skip, collect, dpacc, equal, expect, files, main, run, symbols, write
@@ -205,6 +206,31 @@ def check_kept_files(cwd):
     equal(set(files(cwd)) >= {'dev.bf3.o', 'dev.dpa.o', 'dev.fatobj.a', 'dev.dpa.host.c'}, True, 'kept here')
     expect(dpacc(cwd, 'dev.dpa.o', *APP, '--keep'))
     equal(said_by(cwd, 'app.a'), SAID, 'said')
+
+
+def check_kept_files_of_two_at_once(cwd):
+    """make -j with -keep: the names of some files do not depend on the application, so one waits for the other."""
+    slow = write(cwd, 'slowcc', '#!/bin/sh\n: >"$1-started"\nshift\nsleep 1\nexec gcc "$@"\n')
+    slow.chmod(0o755)
+    write(cwd, 'add.c')
+    write(cwd, 'sub.c', '__dpa_rpc__ int sub(int a, int b) { return a - b; }\n')
+
+    def command(name):
+        return [BIN / 'dpacc', f'{name}.c', '-o', f'{name}.a', f'-app-name=app_{name}', '-keep',
+                f'-hostcc={slow} {name}']
+
+    alone = {}
+    for name in ('add', 'sub'):
+        expect(run(*command(name), cwd=cwd))
+        alone[name] = (cwd / f'{name}.a').read_bytes()
+        (cwd / f'{name}-started').unlink()
+    with subprocess.Popen(command('add'), cwd=cwd) as first:
+        while not (cwd / 'add-started').exists() and first.poll() is None:
+            time.sleep(0.01)
+        expect(run(*command('sub'), cwd=cwd))
+    equal(first.returncode, 0, 'the first')
+    for name, data in alone.items():
+        equal((cwd / f'{name}.a').read_bytes() == data, True, f'{name} is what it was alone')
 
 
 def check_archive_from_kept_files(cwd):

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -91,6 +92,20 @@ static int check_folder(const char *dir, const char *option)
 	return -1;
 }
 
+/*
+ * The names of some kept files do not depend on the application: others that keep theirs here wait until this command
+ * ends, and the lock with it. A file system without locks goes without.
+ */
+static int lock_folder(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	while (fd >= 0 && flock(fd, LOCK_EX) && errno == EINTR)
+		if (work.signal)
+			return -1;
+	return 0;
+}
+
 int work_begin(const struct options *opt)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -104,7 +119,7 @@ int work_begin(const struct options *opt)
 		work.dir = opt->keep_dir;
 		if (check_folder(work.dir, "-keep-dir"))
 			return -1;
-		return work.dryrun ? 0 : make_folders(work.dir);
+		return work.dryrun ? 0 : make_folders(work.dir) || lock_folder(work.dir);
 	}
 	tmp = tmp && *tmp ? tmp : "/tmp";
 	if (check_folder(tmp, "TMPDIR"))

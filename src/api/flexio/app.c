@@ -172,14 +172,15 @@ flexio_status flexio_app_hw_model_register(struct flexio_app *app,
 					   enum flexio_hw_model_id hw_model_id)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
+	enum flexio_hw_model_id model = FLEXIO_HW_MODEL_DEF;
 
 	if (!pin)
 		return fail("not an app");
 	if (hw_model_id < FLEXIO_HW_MODEL_CX7 || hw_model_id > FLEXIO_HW_MODEL_CX9)
 		return fail("%u is not a hardware model", (unsigned int)hw_model_id);
-	if (app->model != FLEXIO_HW_MODEL_DEF && app->model != hw_model_id)
-		return fail("%s was registered for model %u", app->name, (unsigned int)app->model);
-	app->model = hw_model_id;
+	if (!atomic_compare_exchange_strong(&app->model, &model, hw_model_id) &&
+	    model != hw_model_id)
+		return fail("%s was registered for model %u", app->name, (unsigned int)model);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

@@ -138,7 +138,7 @@ struct func {
 
 struct flexio_app {
 	char name[FLEXIO_MAX_NAME_LEN + 1];
-	enum flexio_hw_model_id model; /* DEF: not registered */
+	_Atomic(enum flexio_hw_model_id) model; /* DEF: not registered */
 	void *elf;
 	size_t elf_size;
 	struct vb_dpa_image *image; /* for symbols */
@@ -356,7 +356,7 @@ struct flexio_process {
 	 * destroyed. It stays as it is from one process to the next in the same memory, which is never freed.
 	 */
 	pthread_mutex_t mutex;                       /* creation and destruction of its objects */
-	bool open;                                   /* for calls; under mutex */
+	bool open;                                   /* for calls and new objects; under mutex */
 	struct call_slot *_Atomic slots[CALL_SLOTS]; /* made on first use */
 	_Atomic unsigned int waiting;                /* callers that found no slot */
 	pthread_mutex_t slot_lock;

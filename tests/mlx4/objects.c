@@ -381,6 +381,10 @@ static void inline_receive(void **state)
 
 static int allocated, given_back;
 static bool refuse, crooked;
+static struct {
+	char *start;
+	size_t size;
+} blocks[16];
 
 static void *own_alloc(size_t size, void *data)
 {
@@ -392,7 +396,9 @@ static void *own_alloc(size_t size, void *data)
 	assert_int_equal(size % 4096, 0);
 	p = aligned_alloc(4096, size + 4096);
 	memset(p, 0x5a, size + 4096);
-	allocated++;
+	assert_in_range(allocated, 0, 15);
+	blocks[allocated].start = p;
+	blocks[allocated++].size = size;
 	return crooked ? p + 8 : p;
 }
 
@@ -461,6 +467,55 @@ static void own_allocators(void **state)
 	assert_int_equal(allocated, 7);
 }
 
+static bool is_own(const void *p)
+{
+	for (int i = 0; i < allocated; i++)
+		if ((const char *)p >= blocks[i].start &&
+		    (const char *)p < blocks[i].start + blocks[i].size)
+			return true;
+	return false;
+}
+
+/* Queues in the program's own memory work, and the structures show that memory. */
+static void own_memory_is_used(void **state)
+{
+	struct mlx4dv_ctx_allocators own = { own_alloc, own_free, &allocated };
+	static struct raw raw;
+	struct mlx4_cqe cqe;
+	struct address self;
+	struct node a = node;
+
+	allocated = given_back = 0;
+	assert_int_equal(
+		mlx4dv_set_context_attr(node.ctx, MLX4DV_SET_CTX_ATTR_BUF_ALLOCATORS, &own), 0);
+	a.send_cq = ibv_create_cq(a.ctx, 64, NULL, NULL, 0);
+	a.recv_cq = ibv_create_cq(a.ctx, 64, NULL, NULL, 0);
+	a.qp = node_create_qp(&a);
+	assert_true(a.send_cq && a.recv_cq && a.qp);
+	node_address(&a, &self);
+	node_connect(&a, &self);
+	raw_open(&raw, &a);
+	assert_true(is_own(raw.dv.buf.buf) && is_own(raw.dv.rdb));
+	assert_true(is_own(raw.send.dv.buf.buf) && is_own(raw.send.dv.set_ci_db));
+	assert_false(is_own(a.buf));
+	for (uint32_t i = 0; i < 200; i++) {
+		pattern_fill(a.buf, 500, i);
+		raw_recv(&raw, 4096, 500);
+		raw_send(&raw, 0, 500, MLX4_WQE_CTRL_CQ_UPDATE);
+		raw_ring(&raw);
+		raw_expect(&raw.send, a.qp->qp_num, true, &cqe);
+		raw_free(&raw, &cqe);
+		raw_expect(&raw.recv, a.qp->qp_num, false, &cqe);
+		assert_int_equal(pattern_check(a.buf + 4096, 500, i), 500);
+	}
+	assert_int_equal(ibv_resize_cq(a.send_cq, 200), 0);
+	assert_int_equal(allocated, 7);
+	ibv_destroy_qp(a.qp);
+	ibv_destroy_cq(a.send_cq);
+	ibv_destroy_cq(a.recv_cq);
+	assert_int_equal(given_back, 7);
+}
+
 int main(void)
 {
 	static int with_srq;
@@ -482,6 +537,7 @@ int main(void)
 						close_node),
 		cmocka_unit_test(inline_receive),
 		cmocka_unit_test_setup_teardown(own_allocators, open_node, close_node),
+		cmocka_unit_test_setup_teardown(own_memory_is_used, open_node, close_node),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

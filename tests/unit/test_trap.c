@@ -273,7 +273,8 @@ static void segments(void **state)
 	begin();
 	syscall(SYS_arch_prctl, ARCH_GET_FS, &fs);
 	syscall(SYS_arch_prctl, ARCH_GET_GS, &gs);
-	__asm__ volatile("movl %k0, %%fs:0x14(%1)" ::"r"(value), "r"(page - fs) : "memory");
+	__asm__ volatile("movl %k0, %%fs:0x14(%1)" ::"r"(value), "r"((uint64_t)page - fs)
+			 : "memory");
 	syscall(SYS_arch_prctl, ARCH_SET_GS, page);
 	__asm__ volatile("movq %q0, %%gs:0x20" ::"r"(value) : "memory");
 	syscall(SYS_arch_prctl, ARCH_SET_GS, gs);

@@ -4,10 +4,11 @@
  * other processes, queue pairs and receive WQs driven by hand alike. Nobody waits for a receiver that is stopped, killed
  * or has nothing posted.
  *
- *	sender (this process)  -- frames -->  receiver (role "verbs" or "raw")
+ *	sender (this process)  -- frames -->  receiver (role "verbs", "events" or "raw")
  *	                       <-- socket --  what it got
  */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,11 +33,12 @@ static void to_rts(struct ibv_qp *qp)
 	check_eq(qp_set_state(qp, IBV_QPS_RTS), 0);
 }
 
-static void open_raw(struct node *node)
+static void open_raw(struct node *node, bool events)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RAW_PACKET);
 
 	attr.size = (size_t)SLOTS * SLOT;
+	attr.events = events;
 	node_open(node, &attr);
 	to_rts(node->qp);
 }
@@ -103,19 +105,40 @@ static bool is_told_to_end(void)
 	return recv(ROLE_FD, &byte, 1, MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* A queue pair that receives with verbs. */
-static void receive_verbs(void)
+/* Until a completion event comes, or a message of the other side. */
+static void sleep_for_event(struct node *rx)
+{
+	struct pollfd fds[] = { { .fd = rx->channel->fd, .events = POLLIN },
+				{ .fd = ROLE_FD, .events = POLLIN } };
+	struct ibv_cq *cq;
+	void *context;
+
+	check(poll(fds, 2, PATIENCE_MS) > 0);
+	if (!fds[0].revents)
+		return;
+	check_eq(ibv_get_cq_event(rx->channel, &cq, &context), 0);
+	ibv_ack_cq_events(cq, 1);
+	check_eq(ibv_req_notify_cq(rx->recv_cq, 0), 0);
+}
+
+/* A queue pair that receives with verbs, polling or asleep until an event wakes it. */
+static void receive_verbs(bool events)
 {
 	struct node rx;
 	struct ibv_wc wc;
 
-	open_raw(&rx);
+	open_raw(&rx, events);
+	if (events)
+		check_eq(ibv_req_notify_cq(rx.recv_cq, 0), 0);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		check_eq(node_recv(&rx, i, (size_t)i * SLOT, SLOT), 0);
 	ready();
 	while (!is_told_to_end()) {
-		if (ibv_poll_cq(rx.recv_cq, 1, &wc) != 1)
+		if (ibv_poll_cq(rx.recv_cq, 1, &wc) != 1) {
+			if (events)
+				sleep_for_event(&rx);
 			continue;
+		}
 		check_eq(wc.status, IBV_WC_SUCCESS);
 		report(rx.buf + wc.wr_id * SLOT, wc.byte_len);
 		check_eq(node_recv(&rx, wc.wr_id, (size_t)wc.wr_id * SLOT, SLOT), 0);
@@ -155,7 +178,7 @@ static void receive_raw(void)
 	struct mlx4_cqe cqe;
 	struct ibv_qp *rss;
 
-	open_raw(&rx);
+	open_raw(&rx, false);
 	init.pd = ex.pd = rx.pd;
 	init.cq = rx.recv_cq;
 	wq = ibv_create_wq(rx.ctx, &init);
@@ -245,11 +268,11 @@ static void every_frame_arrives(const char *role)
 
 static void several_receivers(void)
 {
-	struct receiver r[3] = { start("verbs"), start("raw"), start("verbs") };
+	struct receiver r[3] = { start("verbs"), start("raw"), start("events") };
 	struct node local;
 	struct ibv_wc wc;
 
-	open_raw(&local);
+	open_raw(&local, false);
 	for (uint32_t i = 0; i < 50; i++) {
 		check_eq(node_recv(&local, i, 0, SLOT), 0);
 		send_frame(100 + i, i);
@@ -296,15 +319,16 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], "raw"))
 			receive_raw();
 		else
-			receive_verbs();
+			receive_verbs(!strcmp(argv[1], "events"));
 		return 0;
 	}
 	/* Frames reach everybody on the host: without a namespace of our own others would hear us, and we them. */
 	if (!enter_namespaces(CLONE_NEWNET))
 		printf("# no network namespace: %s\n", strerror(errno));
-	open_raw(&tx);
+	open_raw(&tx, false);
 	raw_open(&rtx, &tx);
 	every_frame_arrives("verbs");
+	every_frame_arrives("events");
 	every_frame_arrives("raw");
 	several_receivers();
 	stopped_and_killed("verbs");

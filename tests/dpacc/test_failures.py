@@ -177,6 +177,13 @@ def check_outputs_that_cannot_be_written(cwd):
     fails(cwd, 'a.c', '-gen-libs', '-o', 'no/libx', stderr=r'^dpacc: no/libx_device\.a: cannot write the output')
     fails(cwd, 'a.c', '-o', 'x.a', '-keep-dir=a.c/k', stderr='cannot make this folder')
     fails(cwd, 'a.c', '-o', 'x.a', env={'TMPDIR': '/no/such/folder'}, stderr='set TMPDIR')
+    # an input is never overwritten
+    (cwd / 'link.c').symlink_to('a.c')
+    write(cwd, 'libx_host.a', 'mine')
+    for args in (['a.c', '-o', './a.c'], ['a.c', '-o', 'link.c'], ['-c', 'a.c', '-o', 'a.c'],
+                 ['a.c', '-gen-libs', '-o', 'libx', '-device-libs=libx_host.a']):
+        fails(cwd, *args, stderr='cannot write the output: it is an input, too')
+    equal((cwd / 'a.c').read_text(), ADD, 'the source')
     # the linker writes its files beside their place, under names in which % means a random digit
     fails(cwd, 'a.c', '-o', 'x.a', '-keep-dir=100%/k', stderr=r'^dpacc: 100%/k: .*%.*-keep-dir')
     (cwd / '50%').mkdir()

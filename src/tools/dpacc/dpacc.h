@@ -131,6 +131,7 @@ const char *run_question(const struct list *argv);
 /* Put a finished file in its place at the end, all or none: add them, then commit. */
 int output_add(const char *from, const char *to);
 int output_commit(void);
+bool same_file(const char *a, const char *b);
 /* Early answer where an output cannot be written at all. */
 int output_check(const char *to);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -11,15 +11,31 @@ static const char *object_name(const struct options *opt, const struct unit *uni
 	return opt->output ? opt->output : mem_printf("%s.dpa.o", unit->base);
 }
 
+/* Where it can be written at all, and is not what is read. */
+static int check_output(const struct options *opt, const char *to)
+{
+	const struct list *read[] = { &opt->inputs, &opt->device_libs };
+
+	for (int i = 0; i < 2; i++) {
+		for (int j = 0; j < read[i]->n; j++) {
+			if (!same_file(read[i]->v[j], to))
+				continue;
+			say("%s: cannot write the output: it is an input, too", to);
+			return -1;
+		}
+	}
+	return output_check(to);
+}
+
 static int check_outputs(const struct options *opt, const struct unit *units)
 {
 	if (opt->gen_libs)
-		return output_check(mem_printf("%s_device.a", opt->output)) ||
-		       output_check(mem_printf("%s_host.a", opt->output));
+		return check_output(opt, mem_printf("%s_device.a", opt->output)) ||
+		       check_output(opt, mem_printf("%s_host.a", opt->output));
 	if (!opt->compile_only)
-		return output_check(opt->output ? opt->output : "a.out");
+		return check_output(opt, opt->output ? opt->output : "a.out");
 	for (int i = 0; i < opt->inputs.n; i++)
-		if (output_check(object_name(opt, &units[i])))
+		if (check_output(opt, object_name(opt, &units[i])))
 			return -1;
 	return 0;
 }

@@ -10,7 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct function *functions_add(struct functions *list)
 {
@@ -80,10 +79,7 @@ static int parse_line(char *line, struct functions *out)
 /* head.h and sub/../head.h; of files that are gone the names decide. */
 static bool same_path(const char *a, const char *b)
 {
-	struct stat sa, sb;
-
-	return !strcmp(a, b) ||
-	       (!stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino);
+	return !strcmp(a, b) || same_file(a, b);
 }
 
 /* The same function from a header that several sources include is one. */

@@ -346,7 +346,7 @@ int output_check(const char *to)
 	return -1;
 }
 
-static bool same_file(const char *a, const char *b)
+bool same_file(const char *a, const char *b)
 {
 	struct stat sa, sb;
 

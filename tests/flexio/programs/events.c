@@ -32,16 +32,15 @@ static void trigger(struct flexio_process *process, struct flexio_event_handler 
 			       flexio_event_handler_get_activation_id(handler)));
 }
 
-int main(void)
+/* Four handlers in a ring pass one trigger on, 200 rounds. */
+static void ring(struct flexio_process *process)
 {
-	struct ibv_context *ctx = open_device();
-	struct flexio_event_handler *h[6];
-	struct flexio_process *process;
-	flexio_uintptr_t d[6];
 	struct relay_data data, copy;
-	struct pollfd fd;
+	struct flexio_mem to = { FLEXIO_MEMTYPE_HOST, { .haddr = (uintptr_t)&copy } };
+	struct flexio_mem from = { .mem_type = FLEXIO_MEMTYPE_DPA };
+	struct flexio_event_handler *h[4];
+	flexio_uintptr_t d[4];
 
-	OK(flexio_process_create(ctx, stage, NULL, &process));
 	for (uint32_t i = 0; i < 4; i++) {
 		/* a ring: activation ids are given in order */
 		data = (struct relay_data){ .left = 200, .next = (i + 1) % 4, .end = i % 2 };
@@ -51,17 +50,26 @@ int main(void)
 	trigger(process, h[0]);
 	for (int i = 0; i < 4; i++)
 		dev_await(process, d[i], 200);
-	{
-		struct flexio_mem to = { FLEXIO_MEMTYPE_HOST, { .haddr = (uintptr_t)&copy } };
-		struct flexio_mem from = { FLEXIO_MEMTYPE_DPA, { .daddr = d[2] } };
-
-		OK(flexio_memcpy(process, &to, &from, sizeof(copy)));
-		CHECK(copy.id == flexio_event_handler_get_id(h[2]));
-		CHECK(copy.tls == d[2] + 8);
-		CHECK(!strcmp(copy.name, "relay"));
-	}
+	from.daddr = d[2];
+	OK(flexio_memcpy(process, &to, &from, sizeof(copy)));
+	CHECK(copy.id == flexio_event_handler_get_id(h[2]));
+	CHECK(copy.tls == d[2] + 8);
+	CHECK(!strcmp(copy.name, "relay"));
 	for (int i = 0; i < 4; i++)
 		OK(flexio_event_handler_destroy(h[i]));
+}
+
+int main(void)
+{
+	struct ibv_context *ctx = open_device();
+	struct flexio_event_handler *h[4];
+	struct flexio_process *process;
+	flexio_uintptr_t d[4];
+	struct relay_data data;
+	struct pollfd fd;
+
+	OK(flexio_process_create(ctx, stage, NULL, &process));
+	ring(process);
 
 	data = (struct relay_data){ .end = 3 };
 	h[0] = start(process, relay, &data, &d[0]);

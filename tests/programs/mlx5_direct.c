@@ -110,6 +110,55 @@ static void objects(void)
 		test_skip("stores to doorbell pages cannot be seen on this processor");
 }
 
+/* Two CQEs of a queue pair of verbs, of which the program has read none. */
+static struct ibv_qp *leave_two(void)
+{
+	struct node b = a;
+	struct address self;
+
+	b.qp = node_create_qp(&b);
+	check(b.qp, "%s", strerror(errno));
+	node_address(&b, &self);
+	node_connect(&b, &self);
+	for (uint64_t i = 0; i < 2; i++)
+		check_eq(node_rdma(&b, i, IBV_WR_RDMA_WRITE, 0, 8, &self, 64), 0);
+	return b.qp;
+}
+
+/* The index of a CQ that was taken is the program's: what it has not read stays, whatever becomes of the rest. */
+static void taken_cq(void)
+{
+	struct mlx5dv_obj obj = { .cq = { a.send_cq, &cq } };
+	struct ibv_qp *other = leave_two();
+	uint32_t number = other->qp_num;
+
+	check_eq(ibv_destroy_qp(other), 0);
+	check_eq(be32toh(cq.dbrec[0]), ci);
+	for (int i = 0; i < 2; i++)
+		check_eq(be32toh(await_cqe()->sop_drop_qpn) & 0xffffff, number);
+	check(!next_cqe());
+	other = leave_two();
+	check_eq(ibv_resize_cq(a.send_cq, (int)cq.cqe_cnt * 2), 0);
+	check_eq(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
+	check_eq(be32toh(cq.dbrec[0]), ci);
+	for (int i = 0; i < 2; i++)
+		check_eq(be32toh(await_cqe()->sop_drop_qpn) & 0xffffff, other->qp_num);
+	check(!next_cqe());
+	check_eq(ibv_destroy_qp(other), 0);
+}
+
+/* In the error state a receive comes back, though no doorbell says that it was posted. */
+static void receive_in_the_error_state(void)
+{
+	struct ibv_wc wc;
+
+	check_eq(qp_set_state(a.qp, IBV_QPS_ERR), 0);
+	mlx5dv_set_data_seg(qp.rq.buf, 8, a.mr->lkey, (uintptr_t)a.buf);
+	__atomic_store_n(&qp.dbrec[0], htobe32(1), __ATOMIC_RELEASE);
+	check(cq_wait(a.recv_cq, &wc, PATIENCE_MS));
+	check_status(&wc, IBV_WC_WR_FLUSH_ERR);
+}
+
 static void memory(void)
 {
 	struct mlx5dv_devx_umem *umem, *other;
@@ -142,6 +191,8 @@ int main(void)
 	rings();
 	events(a.channel);
 	memory();
+	taken_cq();
+	receive_in_the_error_state();
 	node_close(&a);
 	return 0;
 }

@@ -252,6 +252,8 @@ uint32_t api_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
 	struct mlx5_cqe64 *ring = buf, *cqe;
 	uint32_t n = 0;
 
+	if (cq->dv_owned) /* the index is the program's, and the record has it */
+		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
 	while (n < cq->cqe_cnt && cq_sw_entry(cq, cq->ci + n))
 		n++;
 	if (n > cqe_cnt)
@@ -310,14 +312,19 @@ static bool is_receive(const struct mlx5_cqe64 *cqe)
 /*
  * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs
  * of other QPs at the end, so those that stay move towards the end, over the removed ones, and the
- * consumer index follows.
+ * consumer index follows. A CQ whose consumer index is the program's is left alone: it has to
+ * recognise CQEs of a QP that is gone.
  */
 void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 {
 	uint32_t end, removed = 0;
 
 	api_lock(&cq->lock, cq->unlocked);
+	if (cq->last_qp == qp)
+		cq->last_qp = NULL;
 	end = cq->ci;
+	if (cq->dv_owned)
+		goto unlock;
 	while (end - cq->ci < cq->cqe_cnt && cq_sw_entry(cq, end))
 		end++;
 	while (end-- != cq->ci) {
@@ -339,7 +346,6 @@ void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 		cq->ci += removed;
 		cq_store_ci(cq);
 	}
-	if (cq->last_qp == qp)
-		cq->last_qp = NULL;
+unlock:
 	api_unlock(&cq->lock, cq->unlocked);
 }

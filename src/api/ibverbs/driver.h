@@ -188,7 +188,7 @@ struct api_cq {
 	struct mlx5_cqe64 *ring;
 	uint32_t cqe_size;      /* mlx4: 32 or 64 */
 	bool timestamps;        /* mlx4: they lie where CQEs have service level and LID otherwise */
-	bool dv_owned;          /* mlx4dv_init_obj(): the consumer index is the program's */
+	bool dv_owned;          /* direct verbs: the consumer index is the program's */
 	__be32 *dbr;            /* [0] consumer index, [1] arm word */
 	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
 	union {                 /* start_poll(): the CQE that read_*() look at */

@@ -59,10 +59,7 @@ uint32_t mlx4_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
 	return n;
 }
 
-/*
- * As api_cq_clean(). A CQ whose consumer index is the program's is left alone: it has to recognise
- * CQEs of a QP that is gone.
- */
+/* As api_cq_clean(). */
 void mlx4_cq_clean(struct api_cq *cq, struct api_qp *qp)
 {
 	uint32_t end, removed = 0;

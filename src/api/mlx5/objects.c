@@ -63,6 +63,7 @@ static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->rq.stride = qp->rq.cnt ? 1u << qp->rq.shift : 0;
 	out->bf.reg = page ? page + BF_OFFSET : NULL;
 	out->bf.size = 0; /* doorbells only: a WQE is always read from the ring */
+	vb_qp_set_direct(qp->card);
 }
 
 static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)

@@ -25,7 +25,7 @@
 
 #include "../../tests/hbl/hbl.h"
 
-enum { BATCH = 32, WQES = 64 };
+enum { BATCH = 32, WQES = 64, ASLEEP_NS = 20000 /* by then a thread with nothing to do sleeps */ };
 
 #ifdef __x86_64__
 static void step_over(int sig, siginfo_t *info, void *context)
@@ -84,19 +84,23 @@ static void measure_wake(const struct bench *bench)
 
 	wake.count = bench->quick ? 100 : 5000;
 	for (int r = 0; r < bench->repeats; r++) {
-		double start = 0;
+		double spent = 0;
 
 		wake.asked = wake.answered = 0;
 		pthread_create(&thread, NULL, sleeper, NULL);
 		for (uint32_t i = 0; i < wake.count; i++) {
-			if (i == 1) /* the first round waits for the thread to start */
-				start = bench_now();
+			double start = bench_now();
+
+			while (bench_now() - start < ASLEEP_NS)
+				;
+			start = bench_now();
 			wake.asked = i + 1;
 			syscall(SYS_futex, &wake.asked, FUTEX_WAKE, 1, NULL, NULL, 0);
 			while (wake.answered != i + 1)
 				;
+			spent += bench_now() - start;
 		}
-		samples[r] = (bench_now() - start) / (wake.count - 1);
+		samples[r] = spent / wake.count;
 		pthread_join(thread, NULL);
 	}
 	bench_print("hbl wake", "limit", 8, "ns", samples, bench->repeats);

@@ -215,6 +215,28 @@ static void bad_opcode(void **state)
 	failed("syndrome 0x40");
 }
 
+/* Reductions are not done, so they are not taken for plain writes either. */
+static void reduction(void **state)
+{
+	struct cqe cqe;
+
+	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
+	memset(t.mem[1].host, 0x55, 8);
+	hbl_end_post(
+		&t.end[0],
+		&(struct wqe){
+			.opcode = LINEAR, .size = 8, .local = t.mem[0].va, .remote = t.mem[1].va },
+		true);
+	((uint32_t *)t.end[0].q.swq_cpu_addr)[0] |= 1u << 16;
+	ring(hbl_end_pi(&t.end[0]));
+	if (t.dev[0].gaudi3) { /* has other fields there */
+		hbl_cq_wait(&t.end[0].req, &cqe);
+		return;
+	}
+	failed("syndrome 0x40");
+	assert_int_equal(*(char *)t.mem[1].host, 0x55);
+}
+
 static void stride_in_narrow_form(void **state)
 {
 	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
@@ -403,6 +425,7 @@ int main(void)
 		TEST(wrong_index),
 		TEST(wrong_receive_index),
 		TEST(bad_opcode),
+		TEST(reduction),
 		TEST(stride_in_narrow_form),
 		TEST(opcode_of_another_queue),
 		TEST(strides_do_not_add_up),

@@ -13,6 +13,8 @@
 enum {
 	OPCODE_MASK = 0x1f,
 	INDEX_SHIFT = 8,
+	REDUCTION_SHIFT = 16,
+	REDUCTION_MASK = 0x1fff,
 	INLINE_BIT = 30,
 	COMPLETION_SHIFT = 30,
 	INLINE_NARROW = 16,
@@ -133,7 +135,8 @@ enum vb_hbl_syndrome vb_hbl_decode_send(const void *wqe, bool wide, enum vb_gene
 	memset(wr, 0, offsetof(struct vb_hbl_wr, data));
 	if (check && generation == VB_GAUDI2 && (w0 >> INDEX_SHIFT & 0xff) != (index & 0xff))
 		return VB_HBL_SYN_BAD_INDEX;
-	if (op < 0)
+	/* A reduction is not done: without it the write would be another one. */
+	if (op < 0 || (generation == VB_GAUDI2 && (w0 >> REDUCTION_SHIFT & REDUCTION_MASK)))
 		return VB_HBL_SYN_BAD_OPCODE;
 	wr->op = (uint8_t)op;
 	if (op == VB_HBL_OP_NOP)

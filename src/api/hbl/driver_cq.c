@@ -37,7 +37,7 @@ struct ibv_cq *hbl_cq_create(struct ibv_context *context, uint32_t entries,
 	cq->api.ibv.channel = channel;
 	cq->api.ibv.cq_context = cq_context;
 	cq->api.ibv.handle = info.number;
-	cq->api.ibv.cqe = (int)entries;
+	cq->api.ibv.cqe = (int)info.entries;
 	pthread_mutex_init(&cq->api.ibv.mutex, NULL);
 	pthread_cond_init(&cq->api.ibv.cond, NULL);
 	count_channel(&cq->api.ibv, 1);
@@ -48,17 +48,13 @@ struct ibv_cq *hbl_cq_create(struct ibv_context *context, uint32_t entries,
 /* ibv_create_cq(): on the first port. */
 struct ibv_cq_ex *hbl_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
-	uint32_t entries = VB_HBL_CQE_MIN;
 	struct ibv_cq *cq;
 
-	if (attr->cqe < 1 || attr->cqe > VB_HBL_CQE_MAX ||
-	    attr->comp_vector >= (uint32_t)context->num_comp_vectors)
+	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors)
 		return api_null(EINVAL);
 	if (attr->comp_mask || (attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS))
 		return api_null(EOPNOTSUPP);
-	while (entries < attr->cqe)
-		entries *= 2;
-	cq = hbl_cq_create(context, entries, attr->channel, attr->cq_context, 0, false);
+	cq = hbl_cq_create(context, attr->cqe, attr->channel, attr->cq_context, 0, false);
 	return cq ? &to_cq(cq)->ex : NULL;
 }
 

@@ -120,19 +120,16 @@ struct ibv_cq *hbldv_create_cq(struct ibv_context *context, int cqe,
 			       struct ibv_comp_channel *channel, int comp_vector,
 			       struct hbldv_cq_attr *attr)
 {
-	uint32_t entries = VB_HBL_CQE_MIN;
-
 	if (hbl_check(context, attr))
 		return NULL;
-	if (cqe < 1 || cqe > VB_HBL_CQE_MAX || comp_vector < 0 ||
-	    comp_vector >= context->num_comp_vectors || !attr->port_num ||
+	if (cqe < 1 || comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
+	    !attr->port_num ||
 	    (attr->cq_type != HBLDV_CQ_TYPE_QP && attr->cq_type != HBLDV_CQ_TYPE_CC)) {
 		errno = EINVAL;
 		return NULL;
 	}
-	while (entries < (uint32_t)cqe)
-		entries *= 2;
-	return hbl_private_of(context)->create_cq(context, entries, channel, NULL, attr->port_num,
+	return hbl_private_of(context)->create_cq(context, (uint32_t)cqe, channel, NULL,
+						  attr->port_num,
 						  attr->cq_type == HBLDV_CQ_TYPE_CC);
 }
 

@@ -20,13 +20,6 @@
 
 enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
 
-static void *pages(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 static void unmap(const struct vb_hbl_cq_info *info)
 {
 	if (info->mem)
@@ -40,9 +33,9 @@ static void unmap(const struct vb_hbl_cq_info *info)
 static int map(struct vb_hbl_cq_info *info)
 {
 	info->size = (info->entries * VB_HBL_CQE_SIZE + VB_HBL_PAGE - 1) & ~(VB_HBL_PAGE - 1u);
-	info->mem = pages(info->size);
-	info->pi = pages(VB_HBL_PAGE);
-	info->regs = pages(VB_HBL_PAGE);
+	info->mem = vb_hbl_pages(info->size);
+	info->pi = vb_hbl_pages(VB_HBL_PAGE);
+	info->regs = vb_hbl_pages(VB_HBL_PAGE);
 	if (info->mem && info->pi && info->regs)
 		return 0;
 	unmap(info);
@@ -91,14 +84,15 @@ int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool
 	struct vb_hbl_cq *cq = NULL;
 	int ret;
 
-	if (!port || entries < VB_HBL_CQE_MIN || entries > VB_HBL_CQE_MAX ||
-	    (entries & (entries - 1)))
+	if (!port || entries < 1 || entries > VB_HBL_CQE_MAX)
 		return -EINVAL;
 	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
 		return -ENOMEM;
-	*cq = (struct vb_hbl_cq){
-		.hbl = hbl, .port = port, .cookie = cookie, .info = { .entries = entries, .cc = cc }
-	};
+	*cq = (struct vb_hbl_cq){ .hbl = hbl, .port = port, .cookie = cookie };
+	cq->info.cc = cc;
+	cq->info.entries = VB_HBL_CQE_MIN;
+	while (cq->info.entries < entries)
+		cq->info.entries *= 2;
 	ret = map(&cq->info);
 	if (ret)
 		goto free_cq;

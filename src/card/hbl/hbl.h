@@ -98,7 +98,7 @@ struct vb_hbl_cq_info {
 	bool cc;
 };
 
-/* port 0: the first port of the context. */
+/* port 0: the first port of the context. Entries are rounded up to a power of two, at least VB_HBL_CQE_MIN. */
 VB_PUBLIC int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t port, uint32_t entries, bool cc,
 			       void *cookie, struct vb_hbl_cq **cq);
 VB_PUBLIC int vb_hbl_cq_destroy(struct vb_hbl_cq *cq); /* -EBUSY while a QP uses it */

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include "base/lock.h"
 #include "card/format/hbl.h"
@@ -79,6 +80,14 @@ int vb_hbl_memory_map_host(struct vb_hbl_memory *memory, void *host, uint64_t si
 int vb_hbl_memory_unmap(struct vb_hbl_memory *memory, uint64_t va);
 /* Read section: the memory behind [va, va + len), NULL where it is not mapped in one piece. */
 void *vb_hbl_memory_at(struct vb_hbl_memory *memory, uint64_t va, uint64_t len);
+
+/* Zeroed memory that the program gets to see; NULL where there is none. */
+static inline void *vb_hbl_pages(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
 
 /* --- ports and devices ------------------------------------------------------------------------------------------ */
 
@@ -189,9 +198,10 @@ struct vb_hbl_sq {
 	uint32_t done; /* complete */
 	bool loaded;   /* wr is the WQE at next */
 	bool unflushed;
-	uint64_t sent; /* payload bytes of wr */
-	uint32_t psn, first_psn,
-		una; /* of the next packet, of wr, oldest without acknowledgement */
+	uint64_t sent;                /* payload bytes of wr */
+	uint32_t psn;                 /* of the next packet */
+	uint32_t first_psn;           /* of wr */
+	uint32_t una;                 /* oldest without acknowledgement */
 	struct vb_hbl_flight *flight; /* ring, as many as WQEs */
 	uint32_t reads;
 	uint8_t retries;
@@ -233,8 +243,8 @@ struct vb_hbl_rq {
 	uint32_t nak_psn;
 	struct vb_hbl_answer answer[VB_HBL_MAX_READS]; /* to send: ring */
 	uint32_t ans_head, ans_tail;
-	struct vb_hbl_answer
-		replay[VB_HBL_MAX_READS]; /* atomics done: answered again, not done again */
+	/* atomics done: answered again, not done again */
+	struct vb_hbl_answer replay[VB_HBL_MAX_READS];
 	uint32_t replay_next;
 	struct vb_hbl_announcement *rdv; /* SEND_RDV: ring, as many as WQEs */
 	_Atomic uint32_t rdv_tail;

@@ -91,18 +91,11 @@ static void free_queues(struct vb_hbl_qp *qp)
 	qp->rq.rdv = NULL;
 }
 
-static char *pages(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 /* At RTR, because requests may come from then on; the program sees the addresses from RTS on. */
 static int make_queues(struct vb_hbl_qp *qp)
 {
-	qp->swq = pages(swq_bytes(qp));
-	qp->rwq = pages(rwq_bytes(qp));
+	qp->swq = vb_hbl_pages(swq_bytes(qp));
+	qp->rwq = vb_hbl_pages(rwq_bytes(qp));
 	qp->sq.flight = calloc(qp->wqes, sizeof(*qp->sq.flight));
 	qp->rq.rdv = calloc(qp->wqes, sizeof(*qp->rq.rdv));
 	if (qp->swq && qp->rwq && qp->sq.flight && qp->rq.rdv)

@@ -44,7 +44,7 @@ static void complete(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 							    .size = pkt->dma_len });
 }
 
-/* --- requests: rq.lock held, in order. False: nothing happened, and the packet does not count. ------------------ */
+/* --- requests: rq.lock held, in order. Where not 0, nothing happened and the packet does not count. ------------- */
 
 static int copy_in(char *to, const struct vb_pkt *pkt)
 {

@@ -93,8 +93,7 @@ static int bed_up(struct bed *b)
 	return rc;
 }
 
-/* Run `threads` threads of a function side by side; the wall time, as one host thread does all the
- * work. */
+/* Run `threads` threads of a function side by side; the wall time, as one host thread does all the work. */
 static double side_by_side(struct bed *b, unsigned threads, uint64_t pc, uint64_t turns,
 			   uint64_t *slices)
 {

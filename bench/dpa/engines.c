@@ -232,8 +232,7 @@ int engines_run(const struct options *o, struct kernel_result *r, unsigned count
 	}
 	for (unsigned k = 0; k < count && !bad; k++)
 		bad = starts(&j, r[k].name, base[k]) || calibrate(&j, &r[k]);
-	/* Repetitions outside, kernels and engines inside: a slow phase of the machine hits all
-	 * alike. */
+	/* Repetitions outside, kernels and engines inside: a slow phase of the machine hits all alike. */
 	for (unsigned rep = 0; rep < o->reps && !bad; rep++) {
 		for (unsigned k = 0; k < count && !bad; k++)
 			bad = one_kernel(&j, &r[k], rep, base[k]);

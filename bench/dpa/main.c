@@ -49,8 +49,7 @@ struct row {
 	double ms, ratio[ENGINES], spread[ENGINES];
 };
 
-/* Ratios are taken within a repetition, where both runs met the same machine, and then the median
- * of those. */
+/* Ratios are taken within a repetition, where both runs met the same machine, and then the median of those. */
 static void fill(const struct options *o, const struct kernel_result *r, struct row *row)
 {
 	double ratio[MAX_REPS];

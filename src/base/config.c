@@ -407,8 +407,7 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	return 0;
 }
 
-/* inih's reader. Indentation is dropped: inih would take an indented line for more of the value
- * above it. */
+/* inih's reader. Indentation is dropped: inih would take an indented line for more of the value above it. */
 static char *read_line(char *str, int num, void *user)
 {
 	struct parser *p = user;

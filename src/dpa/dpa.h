@@ -102,8 +102,7 @@ struct vb_dpa_attr {
 int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa);
 /* -EBUSY while processes exist. */
 int vb_dpa_destroy(struct vb_dpa *dpa);
-/* Started threads only queue up while held; lets a caller start many at one moment, the same one in
- * every run. */
+/* Started threads only queue up while held; lets a caller start many at one moment, the same one in every run. */
 void vb_dpa_hold(struct vb_dpa *dpa, bool hold);
 unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
 /* EUs that have a thread to run now; a hint, old as soon as it is read. */
@@ -302,8 +301,7 @@ int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint
 /* The live registers of a thread that is not running (or, in a callback, of the calling one). */
 struct vb_dpa_state *vb_dpa_thread_state(struct vb_dpa_thread *thread);
 
-/* Put it on an EU, to run until it returns, exits, traps or is stopped; it continues where its
- * state says. */
+/* Put it on an EU, to run until it returns, exits, traps or is stopped; it continues where its state says. */
 int vb_dpa_thread_start(struct vb_dpa_thread *thread);
 /* End a VB_DPA_BLOCK, or the next one. Any thread may call it. */
 void vb_dpa_thread_wake(struct vb_dpa_thread *thread);

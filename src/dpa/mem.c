@@ -62,8 +62,7 @@ void vb_space_destroy(struct space *space)
 	space->region = NULL;
 }
 
-/* Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit,
- * above page 0. */
+/* Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit, above page 0. */
 static bool page_range(const struct space *space, uint64_t addr, uint64_t len, uint64_t *first,
 		       uint64_t *count)
 {
@@ -261,8 +260,7 @@ int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *
 		return 0;
 	if (!page_range(space, addr, len, &first, &count) || touches_text(process, addr, len))
 		return -EFAULT;
-	/* Read-only pages are opened for the copy; the lock keeps others from changing rights
-	 * meanwhile. */
+	/* Read-only pages are opened for the copy; the lock keeps others from changing rights meanwhile. */
 	pthread_mutex_lock(&space->lock);
 	if (!pages_all(space, first, count, VB_DPA_READ, VB_DPA_READ))
 		err = -EFAULT;

@@ -381,8 +381,7 @@ const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t ad
 		else
 			hi = mid;
 	}
-	/* ... or one of its neighbours that is long enough; labels without a size reach to the next
-	 * symbol. */
+	/* ... or one of its neighbours that is long enough; labels without a size reach to the next symbol. */
 	for (size_t i = lo, tries = 0; i-- > 0 && tries < 64; tries++) {
 		const struct symbol *s = &symbols[i];
 

@@ -576,8 +576,7 @@ int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_wh
 	return 0;
 }
 
-/* Deterministic mode: the call waits for its turns like every other thread, and its caller for the
- * end. */
+/* Deterministic mode: the call waits for its turns like every other thread, and its caller for the end. */
 static int call_queued(struct vb_dpa_thread *thread, enum vb_dpa_why *why)
 {
 	struct vb_dpa *dpa = thread->process->dpa;

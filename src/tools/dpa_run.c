@@ -182,8 +182,7 @@ static void *read_file(const char *path, size_t *len)
 	return data;
 }
 
-/* argc, argv, an empty environment and an empty auxiliary vector, as a Linux kernel leaves them at
- * sp. */
+/* argc, argv, an empty environment and an empty auxiliary vector, as a Linux kernel leaves them at sp. */
 static int push_args(struct vb_dpa_process *process, struct vb_dpa_state *s,
 		     const struct options *o)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A mix as in embedded benchmarks: list search, sort and reversal, a small matrix, a number
- * scanner, CRC-16. */
+/* A mix as in embedded benchmarks: list search, sort and reversal, a small matrix, a number scanner, CRC-16. */
 #include <stddef.h>
 
 #include "kernel.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Packet parsing: Ethernet, VLAN, IPv4/IPv6, UDP/TCP; header checksum, flow hash, counters per
- * flow. */
+/* Packet parsing: Ethernet, VLAN, IPv4/IPv6, UDP/TCP; header checksum, flow hash, counters per flow. */
 #include <string.h>
 
 #include "kernel.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SHA-256 (FIPS 180-4) of a growing chain; the constants are computed: fractional parts of roots of
- * primes. */
+/* SHA-256 (FIPS 180-4) of a growing chain; the constants are computed: fractional parts of roots of primes. */
 #include "kernel.h"
 
 static uint32_t k[64], start[8];

@@ -231,8 +231,7 @@ void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int siz
 	e = lookup(cpu, addr, size);
 	if (e && e->host && (e->rights & rights) == rights) {
 		p = e->host + (addr - e->tag);
-		/* The guest address is aligned; if the window is not, the host could not do it
-		 * atomically. */
+		/* The guest address is aligned; if the window is not, the host could not do it atomically. */
 		if (!((uintptr_t)p & (size - 1)))
 			return p;
 	}
@@ -256,8 +255,7 @@ void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *windo
 			atomic_store_explicit(&cpu->window_load, 0, memory_order_relaxed);
 			atomic_store_explicit(&cpu->window_store, 0, memory_order_relaxed);
 			for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++)
-				/* A wrong guess while the owner refills the slot costs it one more
-				 * miss. */
+				/* A wrong guess while the owner refills the slot costs it one more miss. */
 				if (__atomic_load_n(&cpu->table[i].window, __ATOMIC_RELAXED) ==
 				    window)
 					atomic_store_explicit(&cpu->table[i].len, 0,

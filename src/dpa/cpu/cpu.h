@@ -199,8 +199,7 @@ extern _Thread_local struct vb_cpu *vb_cpu_current __attribute__((tls_model("ini
 /* Loads and stores at or above the limit, or that cross it. False: a trap. */
 bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t *value);
 bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t value);
-/* Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table
- * entry stays. */
+/* Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table entry stays. */
 void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
 			     unsigned int rights);
 /* Ends an access that a fault, or an atomic instruction, left open. */

@@ -53,8 +53,7 @@ static void buckets_fill(void)
 
 /* ---- compressed instructions ---- */
 
-/* Bits [from + width) of c, placed at `to`: the immediates of compressed instructions are
- * scattered. */
+/* Bits [from + width) of c, placed at `to`: the immediates of compressed instructions are scattered. */
 static uint32_t part(uint32_t c, unsigned int from, unsigned int width, unsigned int to)
 {
 	return (c >> from & ((1U << width) - 1)) << to;
@@ -273,8 +272,7 @@ static void decode(uint32_t bits, struct vb_insn *insn)
 		bits = expand(bits);
 	op = find_op(bits);
 	format = table[op].format;
-	/* Fields that this format does not have, or whose bits select the instruction, are not
-	 * registers: x0. */
+	/* Fields that this format does not have, or whose bits select the instruction, are not registers: x0. */
 	rd = format == FMT_S || format == FMT_B || format == FMT_F || format == FMT_N
 		     ? 0
 		     : bits >> 7 & 31;
@@ -340,8 +338,7 @@ static void text_decode(struct vb_text *text)
 		else if (end - pc >= 4 || range_end(text, pc + 2))
 			decode(vb_text_bits(text, pc), &text->insns[i]);
 	}
-	/* Straight-line code that runs off the end arrives at one of these, whatever the last
-	 * length was. */
+	/* Straight-line code that runs off the end arrives at one of these, whatever the last length was. */
 	text->insns[n] = none;
 	text->insns[n + 1] = none;
 }

@@ -23,8 +23,7 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* A guest access: any alignment, any type, exactly once, behind everything the handlers stored
- * before. */
+/* A guest access: any alignment, any type, exactly once, behind everything the handlers stored before. */
 #define GUEST(T, addr) \
 	(((volatile struct { T v; } __attribute__((packed, may_alias)) *)(base + (addr)))->v)
 #define BARRIER() __asm__ volatile("" ::: "memory")
@@ -146,8 +145,7 @@
 		       RD((int64_t)(int##bits##_t)old);                                    \
 	       })
 
-/* LR remembers what it saw and SC is a compare-and-swap against it; ABA is accepted
- * (docs/engine.md). */
+/* LR remembers what it saw and SC is a compare-and-swap against it; ABA is accepted (docs/engine.md). */
 #define LR(bits)                                                                     \
 	ATOMIC(bits, VB_DPA_READ, VB_DPA_CAUSE_LOAD_MISALIGNED, VB_DPA_CAUSE_LOAD, { \
 		uint##bits##_t old = atomic_load(p);                                 \

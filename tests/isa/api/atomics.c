@@ -68,8 +68,7 @@ static void make_mix(struct rv_prog *p)
 	at(p, OP_amoxor_d, 5, offsetof(struct shared, xor_d), 12, 0);
 	at(p, OP_amomaxu_d, 5, offsetof(struct shared, max), 11, 0);
 	at(p, OP_amominu_d, 0, offsetof(struct shared, min), 11, 0);
-	/* Tokens move through the swapped word; the sum of all that was put in and got out must
-	 * balance. */
+	/* Tokens move through the swapped word; the sum of all that was put in and got out must balance. */
 	at(p, OP_amoswap_d, 29, offsetof(struct shared, swap), 11, 0);
 	rv_emit(p, OP_add, 30, 30, 29, 0);
 	rv_emit(p, OP_addi, 11, 11, 0, -1);
@@ -347,8 +346,7 @@ static void test_publish(void **state)
 	bed_close(&b);
 }
 
-/* Two stores and two loads crosswise with full fences between: both sides missing the other is
- * forbidden. */
+/* Two stores and two loads crosswise with full fences between: both sides missing the other is forbidden. */
 static void test_store_buffering(void **state)
 {
 	struct vb_dpa_thread *guest;

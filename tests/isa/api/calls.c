@@ -205,8 +205,7 @@ static void *stop_soon(void *arg)
 	return NULL;
 }
 
-/* A call that spins is stopped from outside, between two instructions, and the same thread is
- * called again. */
+/* A call that spins is stopped from outside, between two instructions, and the same thread is called again. */
 static void test_stop_spinning_call(void **state)
 {
 	uint64_t args[2] = { 30, 12 }, result;

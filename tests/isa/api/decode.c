@@ -38,8 +38,7 @@ static u32 mask_of(enum rv_op op)
 static bool legal32(u32 bits)
 {
 	if ((bits & 0x7f) == 0x73 && (bits >> 12 & 3)) {
-		/* Reads of cycle, time, instret that write nothing: csrrs, csrrc and their
-		 * immediate forms. */
+		/* Reads of cycle, time, instret that write nothing: csrrs, csrrc and their immediate forms. */
 		return (bits >> 12 & 2) && !(bits >> 15 & 31) && bits >> 20 >= 0xc00 &&
 		       bits >> 20 <= 0xc02;
 	}
@@ -95,8 +94,7 @@ struct batch {
 	unsigned count, size; /* bytes of one instruction */
 };
 
-/* Each pattern, then ebreaks to come out at. Registers are zero, so that loads and jumps trap
- * instead. */
+/* Each pattern, then ebreaks to come out at. Registers are zero, so that loads and jumps trap instead. */
 static void run_batch(const struct batch *t)
 {
 	static const u32 stop = 0x90029002;

@@ -78,8 +78,7 @@ static int load(const void *image, size_t size, struct vb_dpa_process **process,
 	return vb_dpa_process_create(dpa, image, size, &pa, process, error);
 }
 
-/* Load a mangled file from an exact-size buffer; whatever happens must be orderly. 1 if it was
- * refused. */
+/* Load a mangled file from an exact-size buffer; whatever happens must be orderly. 1 if it was refused. */
 static int load_any(const uint8_t *image, size_t size)
 {
 	struct vb_dpa_error error = { "" };

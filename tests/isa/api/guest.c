@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A compiled program for compiled.c: symbols, thread-local data, tables of pointers, read-only
- * data. */
+/* A compiled program for compiled.c: symbols, thread-local data, tables of pointers, read-only data. */
 #include <stdint.h>
 
 _Thread_local uint64_t local = 11;

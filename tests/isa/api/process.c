@@ -78,8 +78,7 @@ static int refuse_exec(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* In a child: two processes; exit 0 if both are interpreted and work. Its stderr is what it says
- * about that. */
+/* In a child: two processes; exit 0 if both are interpreted and work. Its stderr is what it says about that. */
 static int without_exec(void)
 {
 	struct rv_prog p;
@@ -248,8 +247,7 @@ static void test_text_stats(void **state)
 	bed_close(&b);
 }
 
-/* Clocks never run backwards and time runs at its documented rate or near it, seen over a second at
- * most. */
+/* Clocks never run backwards and time runs at its documented rate or near it, seen over a second at most. */
 static void test_clocks(void **state)
 {
 	struct bed b = { 0 };

@@ -136,8 +136,7 @@ static void test_alternate_stack(void **state)
 	alternate = NULL;
 }
 
-/* Guest recursion to the end of its stack, so deep that the host's return stack is at its limit,
- * under fire. */
+/* Guest recursion to the end of its stack, so deep that the host's return stack is at its limit, under fire. */
 static void test_deep_recursion(void **state)
 {
 	struct shooter s = { .target = pthread_self(), .number = SIGUSR1 };
@@ -227,8 +226,7 @@ static void own_handler(int number, siginfo_t *info, void *context)
 	_exit(info->si_addr == host_page ? 33 : 34);
 }
 
-/* A fault in the program itself, after the engine came into it, reaches the handler the program
- * had. */
+/* A fault in the program itself, after the engine came into it, reaches the handler the program had. */
 static void test_host_faults(void **state)
 {
 	int status;

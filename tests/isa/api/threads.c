@@ -218,8 +218,7 @@ static void test_affinity(void **state)
 	close_place(&l);
 }
 
-/* Stopped again and again in the middle of a long count, which still comes out right to the
- * instruction. */
+/* Stopped again and again in the middle of a long count, which still comes out right to the instruction. */
 static void test_stop_and_go_on(void **state)
 {
 	struct vb_dpa_attr attr = { .eus = 2, .host_threads = 1 };

@@ -439,8 +439,7 @@ static void test_device(void **state)
 	bed_close(&b);
 }
 
-/* A hundred thousand doorbells in a row, each counted, in order, with the registers around them
- * intact. */
+/* A hundred thousand doorbells in a row, each counted, in order, with the registers around them intact. */
 static void test_doorbells(void **state)
 {
 	struct device d = { 0 };

@@ -121,8 +121,7 @@ static void compact(struct gen *g)
 			 format == FMT_SH ? rng_below(&g->r, 64) : (i64)rng_below(&g->r, 64) - 32);
 }
 
-/* A register that points into the scratch with at least `room` bytes after it; give it back after
- * use. */
+/* A register that points into the scratch with at least `room` bytes after it; give it back after use. */
 unsigned gen_address(struct gen *g, unsigned room, bool aligned)
 {
 	unsigned r = gen_take(g), mask = aligned ? 0xf8 : 0xff;

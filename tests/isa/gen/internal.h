@@ -38,8 +38,7 @@ struct gen {
 	bool frame;     /* the function being made has a frame of FRAME bytes on it */
 };
 
-/* A register that may be written, x0 now and then; one that holds something, until given back; any
- * to read. */
+/* A register that may be written, x0 now and then; one that holds something, until given back; any to read. */
 unsigned gen_dest(struct gen *g);
 unsigned gen_take(struct gen *g);
 void gen_give(struct gen *g, unsigned r);
@@ -47,8 +46,7 @@ unsigned gen_any(struct gen *g);
 struct rv_insn *gen_emit(struct gen *g, enum rv_op op, unsigned rd, unsigned rs1, unsigned rs2,
 			 i64 imm);
 enum rv_op gen_pick(struct gen *g, enum rv_format format);
-/* A register that points into the scratch with at least `room` bytes after it; give it back after
- * use. */
+/* A register that points into the scratch with at least `room` bytes after it; give it back after use. */
 unsigned gen_address(struct gen *g, unsigned room, bool aligned);
 
 /* One of the sequences that compilers make and translators treat specially; idiom.c. */

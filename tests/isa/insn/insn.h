@@ -36,8 +36,7 @@ extern const struct insn_group insn_computing[], insn_memory[], insn_flow[], ins
 extern const u64 insn_edge[];
 extern const unsigned insn_edges;
 
-/* Open a case: data block of `size` bytes starting with a and b. Returns a register that points to
- * it. */
+/* Open a case: data block of `size` bytes starting with a and b. Returns a register that points to it. */
 unsigned insn_begin(struct insn_suite *s, u64 a, u64 b, size_t size);
 /* The next register in turn that is none of the `n` given and not x0. */
 unsigned insn_reg(struct insn_suite *s, unsigned used_mask);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Running a command and keeping what it wrote; used to compare the engine's tiers with
- * qemu-riscv64. */
+/* Running a command and keeping what it wrote; used to compare the engine's tiers with qemu-riscv64. */
 #ifndef ISA_RUN_H
 #define ISA_RUN_H
 

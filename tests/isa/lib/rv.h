@@ -194,8 +194,7 @@ static inline bool rng_chance(struct rng *r, unsigned percent)
 	return rng_below(r, 100) < percent;
 }
 
-/* A value that is often an edge: zero, all ones, a power of two and its neighbours, a sign
- * boundary. */
+/* A value that is often an edge: zero, all ones, a power of two and its neighbours, a sign boundary. */
 u64 rng_value(struct rng *r);
 
 #endif

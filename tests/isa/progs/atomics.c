@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* C11 atomics of one thread: every operation the A extension has, and those compilers build from
- * LR/SC. */
+/* C11 atomics of one thread: every operation the A extension has, and those compilers build from LR/SC. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdint.h>

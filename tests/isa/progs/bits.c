@@ -89,8 +89,7 @@ static void binary(uint64_t a, uint64_t b)
 	note((uint64_t)(int64_t)((int32_t)w >> m));
 }
 
-/* Overflow, saturation, mixed widths in one expression: where an engine would keep a stale upper
- * half. */
+/* Overflow, saturation, mixed widths in one expression: where an engine would keep a stale upper half. */
 static uint64_t mixed(uint64_t a, uint64_t b)
 {
 	int32_t s = (int32_t)(a + b);

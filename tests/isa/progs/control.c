@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Control flow as compilers make it: longjmp, computed goto, switch tables, tail calls, deep
- * recursion, pointers. */
+/* Control flow as compilers make it: longjmp, computed goto, switch tables, tail calls, deep recursion, pointers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

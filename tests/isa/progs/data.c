@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory and the C library: packed structs, bit-fields, string and sort functions, the heap, soft
- * float. */
+/* Memory and the C library: packed structs, bit-fields, string and sort functions, the heap, soft float. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -33,8 +33,7 @@
 #define PRED_BYTES  16384 /* of host stack for the return predictor */
 #define STATE_BIAS  128   /* rbp - (uint8_t *)cpu */
 
-/* A place in host code that may have to tell where the guest is: a memory access, or a call of the
- * interpreter. */
+/* A place in host code that may have to tell where the guest is: a memory access, or a call of the interpreter. */
 struct site {
 	uint32_t host;    /* offset of the host instruction; increasing */
 	uint32_t index;   /* guest instruction, (pc - lo) / 2 */

@@ -95,8 +95,7 @@ static void emit_rotate_imm(struct tx *tx, const struct vb_insn *insn, bool word
 		finish(tx, insn->rd, d, false);
 }
 
-/* There is no rotate by any register but cl, which is taken: two shifts. The second counts the
- * other way. */
+/* There is no rotate by any register but cl, which is taken: two shifts. The second counts the other way. */
 static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left, bool word)
 {
 	struct rm a = word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1);
@@ -113,8 +112,7 @@ static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left
 		finish(tx, insn->rd, RAX, false);
 }
 
-/* bts, btr, btc with a register operand count modulo 64, as RISC-V does. /n and opcode differ for
- * immediates. */
+/* bts, btr, btc with a register operand count modulo 64, as RISC-V does. /n and opcode differ for immediates. */
 static void emit_bit(struct tx *tx, const struct vb_insn *insn, uint32_t opcode, int digit,
 		     bool immediate)
 {

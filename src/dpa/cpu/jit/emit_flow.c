@@ -61,8 +61,7 @@ static void check_predictor(struct tx *tx)
 		tx->stubs[stub].back = code_offset(&tx->c);
 }
 
-/* Where a host ret lands: is it where the guest returns to? Falls into the block of the return
- * address. */
+/* Where a host ret lands: is it where the guest returns to? Falls into the block of the return address. */
 static void check_return(struct tx *tx)
 {
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RAX), (int32_t)pc_of(tx, tx->next));

@@ -42,8 +42,7 @@ static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, 
 		return true;
 	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
 		tx->stubs[fact->stub].kind = STUB_LEAVE;
-		/* If the access comes back, base + imm was in guest memory: the drift counts from
-		 * there. */
+		/* If the access comes back, base + imm was in guest memory: the drift counts from there. */
 		fact->drift = -imm;
 		return true;
 	}
@@ -184,8 +183,7 @@ static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 	put8(&tx->c, 0);
 }
 
-/* amoadd and amoswap are one instruction; the others are compare-and-swap loops and stay with the
- * interpreter. */
+/* amoadd and amoswap are one instruction; the others are compare-and-swap loops and stay with the interpreter. */
 static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
 {
 	bool word = insn->op == VB_OP_AMOADD_W || insn->op == VB_OP_AMOSWAP_W;

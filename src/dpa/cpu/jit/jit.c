@@ -108,8 +108,7 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 	return err;
 }
 
-/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of
- * jit. */
+/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of jit. */
 static int translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);
@@ -279,8 +278,7 @@ void vb_jit_perf_map(const struct vb_text *text,
 	file = fopen(path, "ae");
 	if (!file)
 		return;
-	/* Leaders are in address order, and so is their code: a function is the run of leaders with
-	 * its name. */
+	/* Leaders are in address order, and so is their code: a function is the run of leaders with its name. */
 	for (size_t i = 0; i <= n; i++) {
 		uint64_t offset;
 		const char *here =

@@ -341,13 +341,15 @@ static void events(enum arming arming)
 
 /* ---- two senders at a time ---- */
 
-enum { ROUNDS_EACH = 96 };
+enum { BURSTS = 96 };
 
 static void *pump_main(void *daddr)
 {
-	uint64_t sent;
+	uint64_t sent = 0;
 
-	OK(flexio_process_call(process, pump, &sent, (flexio_uintptr_t)(uintptr_t)daddr));
+	for (uint32_t i = 0; i < BURSTS; i++)
+		OK(flexio_process_call(process, pump, &sent, (uint64_t)(uintptr_t)daddr,
+				       1 + i % 16));
 	return (void *)(uintptr_t)sent;
 }
 
@@ -383,7 +385,6 @@ static void together(void)
 	for (uint64_t i = 0; i < 2; i++) {
 		struct zip_pump p = { .qp = qp[i].work,
 				      .done = daddr + offsetof(struct zip_watch, done) + i * 8,
-				      .rounds = ROUNDS_EACH,
 				      .op = { .type = SEG_WRITE,
 					      .ce = CE_ALWAYS,
 					      .lkey = mem.key,
@@ -398,7 +399,7 @@ static void together(void)
 	}
 	for (int i = 0; i < 2; i++) {
 		CHECK(!pthread_join(thread[i], &sent));
-		CHECK((uintptr_t)sent == ROUNDS_EACH / 16 * (16 * 17 / 2));
+		CHECK((uintptr_t)sent == BURSTS / 16 * (16 * 17 / 2));
 	}
 	dev_get(process, &state, daddr, sizeof(state));
 	CHECK(!state.wrong && state.done[0] == state.done[1] && state.send.arrays > 0);

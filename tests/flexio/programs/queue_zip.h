@@ -49,6 +49,6 @@ struct zip_watch {
 struct zip_pump {
 	struct work_qp qp;
 	uint64_t done; /* address of its zip_watch::done */
-	uint32_t rounds, spare;
+	uint64_t sent;
 	struct work_op op;
 };

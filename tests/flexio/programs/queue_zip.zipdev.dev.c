@@ -112,20 +112,18 @@ __dpa_global__ void react(uint64_t arg)
 	flexio_dev_thread_reschedule();
 }
 
-/* Bursts of growing size, each out before the next. */
-__dpa_rpc__ uint64_t pump(struct zip_pump *p)
+/* One burst, and all of it is seen. */
+__dpa_rpc__ uint64_t pump(struct zip_pump *p, uint32_t number)
 {
 	volatile uint64_t *done = (volatile uint64_t *)p->done;
-	uint64_t sent = 0;
 
-	for (uint32_t round = 0; round < p->rounds; round++) {
-		for (uint32_t i = 0; i < 1 + round % 16; i++, sent++)
-			post_send(&p->qp, &p->op);
-		RING(p->qp.pi, p->qp.number);
-		while (*done < sent)
-			;
-	}
-	return sent;
+	for (uint32_t i = 0; i < number; i++)
+		post_send(&p->qp, &p->op);
+	RING(p->qp.pi, p->qp.number);
+	p->sent += number;
+	while (*done < p->sent)
+		;
+	return p->sent;
 }
 
 __dpa_global__ void watch(uint64_t arg)

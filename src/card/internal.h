@@ -157,7 +157,10 @@ struct vb_response {
 	uint64_t value; /* atomic: the original */
 };
 
-enum { VB_RESPONSES = VB_MAX_RD_ATOMIC };
+enum {
+	VB_RESPONSES = VB_MAX_RD_ATOMIC,
+	VB_ANSWERS = 2 * VB_RESPONSES, /* and refusals */
+};
 
 /* The responder: under lock. */
 struct vb_rq {
@@ -182,7 +185,7 @@ struct vb_rq {
 	uint64_t received, capacity;
 	uint64_t va; /* WRITE: where */
 	uint32_t rkey, dma_len;
-	struct vb_response response[VB_RESPONSES]; /* to send: ring */
+	struct vb_response response[VB_ANSWERS]; /* to send: ring */
 	uint32_t resp_head, resp_tail;
 	struct vb_response
 		replay[VB_RESPONSES]; /* atomics done: answered again, never done again */

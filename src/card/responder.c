@@ -334,11 +334,12 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	return ACCEPT;
 }
 
-static struct vb_response *response_push(struct vb_rq *rq)
+/* An answer that goes out later; NULL where so many wait already. A refusal finds room behind what it follows. */
+static struct vb_response *response_push(struct vb_rq *rq, uint32_t most)
 {
-	if (rq->resp_tail - rq->resp_head == VB_RESPONSES)
+	if (rq->resp_tail - rq->resp_head >= most)
 		return NULL;
-	return &rq->response[rq->resp_tail++ % VB_RESPONSES];
+	return &rq->response[rq->resp_tail++ % VB_ANSWERS];
 }
 
 static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
@@ -367,7 +368,7 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 					  .len = pkt->dma_len };
 		return ACCEPT;
 	}
-	response = response_push(&qp->rq);
+	response = response_push(&qp->rq, VB_RESPONSES);
 	if (!response)
 		return BAD_REQUEST; /* more than it was told we can hold */
 	*response = (struct vb_response){ .op = VB_PKT_READ_RESPONSE,
@@ -412,7 +413,7 @@ static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old,
 					  .swap_add = old };
 		return ACCEPT;
 	}
-	response = response_push(&qp->rq);
+	response = response_push(&qp->rq, VB_RESPONSES);
 	if (!response)
 		return BAD_REQUEST;
 	*response = (struct vb_response){
@@ -494,7 +495,7 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 		}
 		return false;
 	}
-	response = response_push(&qp->rq);
+	response = response_push(&qp->rq, VB_ANSWERS);
 	if (response) {
 		*response = (struct vb_response){
 			.op = VB_PKT_ACK, .psn = psn, .msn = qp->rq.msn, .value = syndrome
@@ -774,7 +775,7 @@ void vb_responder_answer(struct vb_qp *qp)
 	vb_lock(&rq->lock);
 	path = qp->path; /* as it is now: modify may replace it, and closes the old one after a grace period */
 	while (!ret && rq->resp_head != rq->resp_tail) {
-		ret = send_response(qp, &rq->response[rq->resp_head % VB_RESPONSES]);
+		ret = send_response(qp, &rq->response[rq->resp_head % VB_ANSWERS]);
 		if (!ret)
 			rq->resp_head++;
 	}

@@ -302,8 +302,8 @@ VB_PUBLIC void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi);
 /* The same for a format whose WQEs have an owner bit (mlx4): that says what is posted. */
 VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
 /*
- * The receive doorbell, needed only for a QP in the error state (receive WQEs are found through the doorbell record):
- * flushes what was posted.
+ * The receive doorbell, after the doorbell record, through which receive WQEs are found. A QP in the error state flushes
+ * what was posted; a nearly empty call otherwise.
  */
 VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);
 /* The program posts to the rings itself, and so without that doorbell: its record is looked at now and then instead. */

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "fabric/barrier.h"
 #include "fabric/direct.h"
 
 enum verdict {
@@ -238,14 +239,8 @@ static enum verdict inline_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
 	return ACCEPT;
 }
 
-static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt)
+static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt, uint8_t *to)
 {
-	struct vb_rq *rq = &qp->rq;
-	uint8_t *to = vb_mr_translate(rq->rkey, qp->init.pd->number, rq->va + rq->received,
-				      pkt->len, IBV_ACCESS_REMOTE_WRITE);
-
-	if (!to)
-		return BAD_ACCESS;
 	if (pkt->source.lkey)
 		return pull(qp, pkt, &(struct iovec){ to, pkt->len }, 1, BAD_ACCESS);
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
@@ -286,15 +281,24 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 	return ACCEPT;
 }
 
-static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt)
+/* Where bytes of a WRITE go; NULL where it may not write there. */
+static uint8_t *target_of(const struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len)
+{
+	return vb_mr_translate(rkey, qp->init.pd->number, va, len, IBV_ACCESS_REMOTE_WRITE);
+}
+
+/* The first packet is checked for the whole message. */
+static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt, uint8_t **to)
 {
 	struct vb_rq *rq = &qp->rq;
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
 		return BAD_REQUEST;
-	if (pkt->dma_len && !vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
-					     IBV_ACCESS_REMOTE_WRITE))
-		return BAD_ACCESS;
+	if (pkt->dma_len) {
+		*to = target_of(qp, pkt->rkey, pkt->va, pkt->dma_len);
+		if (!*to)
+			return BAD_ACCESS;
+	}
 	rq->va = pkt->va;
 	rq->rkey = pkt->rkey;
 	rq->dma_len = pkt->dma_len;
@@ -306,10 +310,11 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_rq *rq = &qp->rq;
 	bool imm = (pkt->flags & VB_PKT_LAST) && (pkt->flags & VB_PKT_IMM);
+	uint8_t *to = NULL;
 	enum verdict ret;
 
 	if (pkt->flags & VB_PKT_FIRST) {
-		ret = begin_write(qp, pkt);
+		ret = begin_write(qp, pkt, &to);
 		if (ret != ACCEPT)
 			return ret;
 	}
@@ -324,7 +329,9 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 			return ret;
 	}
 	if (pkt->len) {
-		ret = write_payload(qp, pkt);
+		if (!to)
+			to = target_of(qp, rq->rkey, rq->va + rq->received, pkt->len);
+		ret = to ? write_payload(qp, pkt, to) : BAD_ACCESS;
 		if (ret != ACCEPT)
 			return ret;
 	}
@@ -838,6 +845,8 @@ void vb_responder_flush(struct vb_qp *qp)
 	struct vb_rq *rq = &qp->rq;
 	uint16_t before = rq->ci;
 
+	/* Who posts meanwhile sees the error state, or we see what he posted: he has no fence for it, so we pay. */
+	vb_barrier_heavy();
 	if (rq->have_wqe)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 	rq->open = false;

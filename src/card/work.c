@@ -9,6 +9,7 @@
 
 #include "base/rcu.h"
 #include "card/hbl/internal.h"
+#include "fabric/barrier.h"
 
 static void run(struct vb_later_item *item, uint32_t what);
 static struct vb_lock *lock_of(struct vb_later_item *item);
@@ -298,13 +299,21 @@ void vb_qp_set_direct(struct vb_qp *qp)
 	vb_qp_ring_rq(qp); /* where it is in the error state already, looking begins here */
 }
 
-void vb_qp_ring_rq(struct vb_qp *qp)
+static __attribute__((noinline, cold)) void flush_posted(struct vb_qp *qp)
 {
-	if (vb_dev_stale(qp->dev) || vb_qp_state(qp) != IBV_QPS_ERR)
+	if (vb_dev_stale(qp->dev))
 		return;
 	vb_read_lock();
 	vb_lock(&qp->rq.lock);
 	vb_responder_flush(qp);
 	vb_unlock(&qp->rq.lock);
 	vb_read_unlock();
+}
+
+void vb_qp_ring_rq(struct vb_qp *qp)
+{
+	/* Record written, state read; pairs with vb_responder_flush(), where it is state written, record read. */
+	vb_barrier_light_own();
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR)
+		flush_posted(qp);
 }

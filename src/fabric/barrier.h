@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one place where a store must be seen before a later load, by a process that sends to one that may fall asleep:
+ * Where a store must be seen before a later load, by somebody who does it often, against somebody who does it rarely.
+ * Mostly a process that sends to one that may fall asleep:
  *
  *	sender: publish the record; [light]; read the wake word        (millions of times a second)
  *	sleeper: wake word := SLEEP; [heavy]; look at the rings; sleep (when there is nothing to do)
@@ -23,6 +24,15 @@ bool vb_barrier_register(void);
 void vb_barrier_heavy(void);
 
 extern bool vb_barrier_available;
+
+/* The same between threads of this process. */
+static inline void vb_barrier_light_own(void)
+{
+	if (__builtin_expect(!vb_barrier_available, 0))
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_signal_fence(memory_order_seq_cst);
+}
 
 static inline void vb_barrier_light(const struct vb_segment *sleeper)
 {

@@ -3,8 +3,8 @@
  * Posting receives, to a QP's own queue and to an SRQ.
  *
  * A receive WQE is an array of data segments; one that is not full ends in a segment with an
- * invalid key. The card learns of new WQEs from the doorbell record alone: there is no doorbell to
- * ring, except that a QP in the error state has nobody who would look.
+ * invalid key. The card learns of new WQEs from the doorbell record: the doorbell matters only to a
+ * QP in the error state, which has nobody who would look, and an SRQ has none.
  */
 #include "driver.h"
 
@@ -88,14 +88,7 @@ int api_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_w
 	__atomic_store_n(&qp->dbr[MLX5_RCV_DBR], htobe32(rq->head & 0xffff), __ATOMIC_RELEASE);
 	api_unlock(&rq->lock, rq->unlocked);
 
-	/*
-	 * The card may be moving the QP to the error state now. It writes the state, then reads the
-	 * record; we wrote the record and now read the state: with a full barrier on both sides one
-	 * of us sees the other.
-	 */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (unlikely(vb_qp_state(qp->card) == IBV_QPS_ERR))
-		vb_qp_ring_rq(qp->card);
+	vb_qp_ring_rq(qp->card);
 	return err;
 }
 

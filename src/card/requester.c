@@ -784,16 +784,21 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 static void take_no_pull(struct vb_qp *qp, uint32_t psn)
 {
 	struct vb_sq *sq = &qp->sq;
+	bool in_flight = sq->in_head != sq->in_tail;
+	uint32_t first =
+		in_flight ? sq->inflight[sq->in_head & (sq->blocks - 1)].first_psn : sq->first_psn;
 
-	rewind_all(sq);
 	sq->no_pull = true;
-	if (psn == sq->psn) {
+	if (psn == first) {
+		rewind_all(sq);
 		sq->in_again = sq->in_tail;
-	} else if (!sq->retries) {
-		load(qp);
-		fail(qp, IBV_WC_RETRY_EXC_ERR);
-	} else {
+	} else if (sq->retries) {
 		sq->retries--;
+		rewind_all(sq);
+	} else if (in_flight) {
+		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
+	} else {
+		fail(qp, IBV_WC_RETRY_EXC_ERR);
 	}
 }
 

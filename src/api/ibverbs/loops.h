@@ -56,14 +56,15 @@ static always_inline int loop_start_poll(struct ibv_cq_ex *ibcq,
 		return EINVAL;
 	api_lock(&cq->lock, cq->unlocked);
 	err = step(cq);
-	if (err) {
+	if (!err)
+		return 0;
+	api_unlock(&cq->lock, cq->unlocked);
+	if (!vb_progress(cq->dev))
+		return err;
+	api_lock(&cq->lock, cq->unlocked);
+	err = step(cq);
+	if (err)
 		api_unlock(&cq->lock, cq->unlocked);
-		vb_progress(cq->dev);
-		api_lock(&cq->lock, cq->unlocked);
-		err = step(cq);
-		if (err)
-			api_unlock(&cq->lock, cq->unlocked);
-	}
 	return err;
 }
 

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/interfaces.h"
-#include "base/log.h"
 
 static struct vb_adapter adapters[VB_CONFIG_MAX_ADAPTERS];
 static struct vb_adapter *adapter_list[VB_CONFIG_MAX_ADAPTERS];
@@ -212,11 +211,6 @@ int vb_dev_close(struct vb_dev *dev)
 	vb_fabric_stop();
 	free(dev);
 	return 0;
-}
-
-struct vb_adapter *vb_dev_adapter(struct vb_dev *dev)
-{
-	return dev->adapter;
 }
 
 bool vb_dev_stale(const struct vb_dev *dev)

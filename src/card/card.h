@@ -91,7 +91,6 @@ VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter,
 VB_PUBLIC int vb_dev_close(struct vb_dev *dev);
 /* Receive WQs made from now on have numbers that follow one another, 1 << log of them at a time. */
 VB_PUBLIC void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log);
-VB_PUBLIC struct vb_adapter *vb_dev_adapter(struct vb_dev *dev);
 
 /* The card's free-running clock, 1 GHz, as in CQE timestamps. */
 VB_PUBLIC uint64_t vb_clock(void);

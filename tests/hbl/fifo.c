@@ -673,7 +673,7 @@ static void signals_ring(void **state)
 	in_handler.wanted = 32;
 	assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
 	assert_int_equal(setitimer(ITIMER_REAL, &every, NULL), 0);
-	for (uint32_t i = 0; i < 20000 || seen < 500; i++) {
+	for (uint32_t i = 0; i < 5000 || seen < 200; i++) {
 		work_with_signals(i, &end, &mem);
 		take_from_handler(&seen);
 	}

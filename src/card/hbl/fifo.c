@@ -131,7 +131,8 @@ static bool is_empty(struct vb_hbl_fifo *fifo)
 /* Once for each time that the FIFO filled. */
 static void report_overrun(struct vb_hbl_fifo *fifo)
 {
-	if (!atomic_exchange(&fifo->unreported, false))
+	if (!atomic_load_explicit(&fifo->unreported, memory_order_relaxed) ||
+	    !atomic_exchange(&fifo->unreported, false))
 		return;
 	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
 		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);

@@ -254,7 +254,10 @@ def check_attributes(cwd):
     write(cwd, 'a.c')
     write(cwd, 'a.yaml', 'version: 1\n')
     tool = BIN / 'dpa-app-attributes2blob'
-    expect(run(tool, 'a.yaml', 'a.blob', cwd=cwd))
+    expect(run('sh', '-c', f'umask 022; {tool} a.yaml a.blob', cwd=cwd))
+    equal((cwd / 'a.blob').stat().st_mode & 0o777, 0o644, 'mode')
+    expect(run('sh', '-c', f'{tool} a.yaml /dev/stdout | cmp - a.blob', cwd=cwd))
+    expect(run(tool, 'a.yaml', './a.yaml', cwd=cwd), 1, stderr='the output is the input')
     expect(dpacc(cwd, 'a.c', '-o', 'a.a', '--dpa-proc-attr=a.blob', '-keep-dir=k', '-mcpu=nv-dpa-bf3,nv-dpa-cx7'))
     for arch in ('bf3', 'cx7'):
         expect(run('readelf', '-p', '.dpa_attributes', f'k/device_exec.{arch}', cwd=cwd), 0, stdout='version: 1')

@@ -6,6 +6,7 @@
 #include "dpacc.h"
 
 #include <argp.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,25 +44,32 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-/* Written beside its place and renamed, so that it is whole or not there. */
-static int write_blob(const char *path, const void *data, size_t size)
+static bool write_text(int fd, const void *data, size_t size)
 {
-	char *name = mem_printf("%s.XXXXXX", path);
-	int fd = mkstemp(name);
-	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+	FILE *f = fdopen(fd, "w");
 	bool good;
 
 	if (!f) {
-		say("%s: %m", path);
-		return DPACC_FAILED;
+		close(fd);
+		return false;
 	}
 	good = fwrite(ATTRIBUTES_MAGIC, strlen(ATTRIBUTES_MAGIC), 1, f) == 1 &&
 	       fwrite(data, size, 1, f) == 1;
-	good &= !fclose(f);
-	if (good && !rename(name, path))
+	return !fclose(f) && good;
+}
+
+/* Written beside its place and renamed, so that it is whole or not there; a pipe or a device is written to. */
+static int write_blob(const char *path, const void *data, size_t size)
+{
+	const char *name = NULL, *place;
+	int fd = file_is_special(path) ? open(path, O_WRONLY | O_CLOEXEC)
+				       : file_beside(path, &name, &place);
+
+	if (fd >= 0 && write_text(fd, data, size) && (!name || !rename(name, place)))
 		return 0;
 	say("%s: %m", path);
-	unlink(name);
+	if (name)
+		unlink(name);
 	return DPACC_FAILED;
 }
 
@@ -83,6 +91,10 @@ int main(int argc, char **argv)
 		return DPACC_FAILED;
 	if (!size || size > MAX_ATTRIBUTES || memchr(text, 0, size)) {
 		say("%s: no text, or more than %d bytes", files[0], MAX_ATTRIBUTES);
+		return DPACC_FAILED;
+	}
+	if (same_file(files[0], files[1])) {
+		say("%s: the output is the input", files[1]);
 		return DPACC_FAILED;
 	}
 	return write_blob(files[1], text, size);

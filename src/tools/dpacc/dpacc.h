@@ -131,7 +131,6 @@ const char *run_question(const struct list *argv);
 /* Put a finished file in its place at the end, all or none: add them, then commit. */
 int output_add(const char *from, const char *to);
 int output_commit(void);
-bool same_file(const char *a, const char *b);
 /* Early answer where an output cannot be written at all. */
 int output_check(const char *to);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -187,6 +186,18 @@ struct image {
 
 char *gen_meta(const char *app, const struct image *images, int n);
 
+/* --- files.c --- */
+
+/* The bytes of a file; NULL after a message. */
+const void *file_read(const char *path, size_t *size);
+bool same_file(const char *a, const char *b);
+/* There, and no ordinary file: it is written to where it is. */
+bool file_is_special(const char *path);
+const char *file_folder(const char *path);
+/* A new file in the folder of an output, under a name of its own, to be renamed to its place: what a link leads to, or
+ * the output itself. -1: not possible, see errno. */
+int file_beside(const char *to, const char **temporary, const char **place);
+
 /* --- object.c: ELF objects and archives --- */
 
 struct member {
@@ -202,8 +213,6 @@ int elf_section(const void *data, size_t size, const char *name, const void **se
 		size_t *section_size);
 /* Whether an ELF file in memory defines a symbol. */
 bool elf_defines(const void *data, size_t size, const char *name);
-/* The bytes of a file; NULL after a message. */
-const void *file_read(const char *path, size_t *size);
 
 /* --- unit.c: one input --- */
 

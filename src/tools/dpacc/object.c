@@ -6,45 +6,9 @@
 #include "dpacc.h"
 
 #include <ar.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <gelf.h>
 #include <libelf.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-const void *file_read(const char *path, size_t *size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	bool known = fd >= 0 && !fstat(fd, &st);
-	size_t done = 0;
-	char *data;
-
-	if (!known || !S_ISREG(st.st_mode)) {
-		say("%s: %s", path,
-		    !known                ? strerror(errno)
-		    : S_ISDIR(st.st_mode) ? "is a folder"
-					  : "is no ordinary file");
-		if (fd >= 0)
-			close(fd);
-		return NULL;
-	}
-	data = mem_alloc((size_t)st.st_size + 1);
-	while (done < (size_t)st.st_size) {
-		ssize_t n = read(fd, data + done, (size_t)st.st_size - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		done += (size_t)n;
-	}
-	close(fd);
-	*size = done;
-	return data;
-}
 
 static Elf *open_memory(const void *data, size_t size)
 {

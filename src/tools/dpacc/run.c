@@ -312,26 +312,9 @@ const char *run_question(const struct list *argv)
 	return answer;
 }
 
-static const char *folder_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	if (!slash)
-		return ".";
-	return slash == path ? "/" : mem_dup(path, (size_t)(slash - path));
-}
-
-/* There, and no ordinary file: it is written to where it is. */
-static bool is_special(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && !S_ISREG(st.st_mode);
-}
-
 int output_check(const char *to)
 {
-	const char *dir = folder_of(to);
+	const char *dir = file_folder(to);
 	struct stat st;
 
 	if (work.dryrun)
@@ -340,47 +323,22 @@ int output_check(const char *to)
 		say("%s: the output is a folder", to);
 		return -1;
 	}
-	if (!access(is_special(to) ? to : dir, W_OK))
+	if (!access(file_is_special(to) ? to : dir, W_OK))
 		return 0;
 	say("%s: cannot write the output: %s: %s", to, dir, strerror(errno));
 	return -1;
 }
 
-bool same_file(const char *a, const char *b)
-{
-	struct stat sa, sb;
-
-	return !stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-}
-
-/* What a link leads to, or the path itself. */
-static const char *real_place(const char *to)
-{
-	char *real = realpath(to, NULL);
-	const char *place = real ? mem_dup(real, strlen(real)) : to;
-
-	free(real);
-	return place;
-}
-
-/* A new file in the folder of the output, under a name of its own until output_commit(); -1: not possible. */
 static int open_beside(const char *to)
 {
-	const char *place = real_place(to);
-	char *name = mem_printf("%s/.dpacc-XXXXXX", folder_of(place));
-	int fd = mkostemp(name, O_CLOEXEC);
-	mode_t mask;
+	const char *name, *place;
+	int fd = file_beside(to, &name, &place);
 
-	if (fd < 0)
-		return -1;
-	list_add(&work.temporary, name);
-	list_add(&work.final, place);
-	mask = umask(0);
-	umask(mask);
-	if (!fchmod(fd, 0666 & ~mask))
-		return fd;
-	close(fd);
-	return -1;
+	if (fd >= 0) {
+		list_add(&work.temporary, name);
+		list_add(&work.final, place);
+	}
+	return fd;
 }
 
 int output_add(const char *from, const char *to)
@@ -394,7 +352,7 @@ int output_add(const char *from, const char *to)
 	data = file_read(from, &size);
 	if (!data)
 		return -1;
-	fd = is_special(to) ? open(to, O_WRONLY | O_CLOEXEC) : open_beside(to);
+	fd = file_is_special(to) ? open(to, O_WRONLY | O_CLOEXEC) : open_beside(to);
 	ret = fd < 0 ? -1 : write_all(fd, data, size);
 	if (fd >= 0 && close(fd))
 		ret = -1;

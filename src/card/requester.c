@@ -756,13 +756,13 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (sq->in_head == sq->in_tail || e->last_psn != pkt->psn || !is_answered_apart(e) ||
 	    atomic != (e->op != VB_WR_READ))
 		return;
+	/* IBTA 9.7.6.1.3: every answer starts timer and retries anew */
+	sq->stamp = 0;
+	refresh_retries(qp);
 	if (pkt->flags & VB_PKT_FIRST)
 		e->received = 0;
 	else if (!e->received)
 		return; /* the rest of an answer to a request that was sent again meanwhile: another comes */
-	/* IBTA 9.7.6.1.3: every answer starts timer and retries anew */
-	sq->stamp = 0;
-	refresh_retries(qp);
 	if (!atomic && (pkt->len > e->len - e->received ||
 			((pkt->flags & VB_PKT_LAST) && e->received + pkt->len != e->len))) {
 		fail_inflight(qp, IBV_WC_BAD_RESP_ERR);

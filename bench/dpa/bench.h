@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of bench-dpa: kernels on four engines (engines.c), the engine's own costs (costs.c),
+/* The parts of bench-dpa: kernels on the engines (engines.c), the engine's own costs (costs.c),
  * the table (main.c). */
 #ifndef BENCH_DPA_H
 #define BENCH_DPA_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum engine { NATIVE, JIT, INTERP, QEMU, ENGINES };
+enum engine { NATIVE, JIT, INTERP, QEMU, OTHER, ENGINES };
 
 enum { MAX_REPS = 31 };
 
@@ -16,6 +16,7 @@ extern const char *const engine_name[ENGINES];
 struct options {
 	const char *files; /* folder with NAME.native and NAME.elf for each kernel, and bulk.elf */
 	const char *dpa_run, *qemu, *json;
+	const char *against; /* another verbatim-dpa-run: compare translators, nothing else */
 	unsigned reps;
 	double target; /* CPU seconds of one native run */
 	bool quick;
@@ -28,6 +29,8 @@ struct kernel_result {
 	double seconds[ENGINES][MAX_REPS];
 };
 
+/* Is this engine part of the run? */
+bool engine_runs(const struct options *o, enum engine e);
 /* Run all kernels on all engines, interleaved. 0, or 1 after saying what went wrong. */
 int engines_run(const struct options *o, struct kernel_result *results, unsigned count);
 
@@ -40,6 +43,7 @@ struct costs {
 int costs_measure(const struct options *o, struct costs *c);
 
 double median(const double *v, unsigned n);
+double smallest(const double *v, unsigned n);
 /* (largest - smallest) / median, in percent */
 double spread(const double *v, unsigned n);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels on four engines, each as its own process, measured by the CPU time the kernel accounts to
+ * Kernels on the engines, each as its own process, measured by the CPU time the kernel accounts to
  * it.
  *
  * The same C source is compiled natively and for RISC-V; the number of rounds is patched into a
@@ -21,7 +21,21 @@
 
 extern char **environ;
 
-const char *const engine_name[ENGINES] = { "native", "jit", "interp", "qemu" };
+const char *const engine_name[ENGINES] = { "native", "jit", "interp", "qemu", "other" };
+
+bool engine_runs(const struct options *o, enum engine e)
+{
+	switch (e) {
+	case INTERP:
+		return !o->against;
+	case QEMU:
+		return o->qemu && !o->against;
+	case OTHER:
+		return o->against;
+	default:
+		return true;
+	}
+}
 
 struct job {
 	const struct options *o;
@@ -124,9 +138,9 @@ static int run_one(const struct job *j, enum engine e, const char *name, double 
 		argv[n++] = (char *)"-cpu";
 		argv[n++] = (char *)"rv64,zba=true,zbb=true,zbs=true,zbc=true";
 	} else if (e != NATIVE) {
-		argv[n++] = (char *)j->o->dpa_run;
+		argv[n++] = (char *)(e == OTHER ? j->o->against : j->o->dpa_run);
 		argv[n++] = (char *)"--tier";
-		argv[n++] = (char *)engine_name[e];
+		argv[n++] = (char *)(e == INTERP ? "interp" : "jit");
 	}
 	argv[n++] = path;
 	argv[n] = NULL;
@@ -174,7 +188,7 @@ static int starts(const struct job *j, const char *name, double base[ENGINES])
 	if (prepare(j, name, 0))
 		return 1;
 	for (int e = 0; e < ENGINES; e++) {
-		if (e == QEMU && !j->o->qemu)
+		if (!engine_runs(j->o, (enum engine)e))
 			continue;
 		for (int i = 0; i < 5; i++)
 			if (run_one(j, (enum engine)e, name, &t[i], out, sizeof(out)))
@@ -192,7 +206,7 @@ static int one_kernel(const struct job *j, struct kernel_result *r, unsigned rep
 	for (int e = 0; e < ENGINES; e++) {
 		double t = 0;
 
-		if (e == QEMU && !j->o->qemu)
+		if (!engine_runs(j->o, (enum engine)e))
 			continue;
 		if (run_one(j, (enum engine)e, r->name, &t, e ? out : want, sizeof(out)))
 			return 1;

@@ -36,7 +36,7 @@ int engines_run(const struct options *o, struct kernel_result *results, unsigned
 
 struct costs {
 	double text_kib, translate_ms, translate_ms_per_100k, code_ratio;
-	double preempt_ns, yield_ns, call_ns;
+	double preempt_ns, yield_ns, call_ns, atomics_ns;
 };
 
 /* Translation of a large program, and what changing threads costs; medians. */

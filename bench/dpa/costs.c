@@ -16,7 +16,7 @@
 #include "dpa/dpa.h"
 #include "rv.h"
 
-enum { SLICE = 400, SPINS = 4000000, YIELDS = 200000, CALLS = 200000 };
+enum { SLICE = 4000, SPINS = 20000000, YIELDS = 200000, CALLS = 200000, ATOMICS = 500000 };
 
 /* CPU time of all threads: only one works at a time here, and others may use the machine. */
 static double now_ns(void)
@@ -39,7 +39,7 @@ struct bed {
 	struct vb_dpa *dpa;
 	struct vb_dpa_process *process;
 	struct vb_dpa_thread *thread[2];
-	uint64_t spin, yields;
+	uint64_t spin, yields, atomics;
 };
 
 static void bed_down(struct bed *b)
@@ -53,6 +53,24 @@ static void bed_down(struct bed *b)
 		vb_dpa_destroy(b->dpa);
 }
 
+/* atomics(n): LR, SC and an AMO in each turn. */
+static int make_atomics(struct rv_prog *p)
+{
+	int entry = rv_label(p), top = rv_label(p);
+
+	rv_place(p, entry);
+	rv_la(p, 11, rv_data_label(p, rv_data(p, NULL, 8, 8)));
+	rv_place(p, top);
+	rv_emit(p, OP_lr_d, 5, 11, 0, 0);
+	rv_emit(p, OP_addi, 5, 5, 0, 1);
+	rv_emit(p, OP_sc_d, 6, 11, 5, 0);
+	rv_emit(p, OP_amoor_d, 5, 11, 10, 0);
+	rv_emit(p, OP_addi, 10, 10, 0, -1);
+	rv_branch(p, OP_bne, 10, 0, top);
+	rv_emit(p, OP_jalr, 0, 1, 0, 0);
+	return entry;
+}
+
 /* spin(n): count down; yields(n): the same with an ecall in each turn. */
 static int bed_up(struct bed *b)
 {
@@ -62,7 +80,7 @@ static int bed_up(struct bed *b)
 	struct rv_prog p;
 	uint8_t *image;
 	size_t size;
-	int top, rc, yields = -1;
+	int top, rc, yields = -1, atomics;
 
 	memset(b, 0, sizeof(*b));
 	rv_init(&p);
@@ -79,10 +97,12 @@ static int bed_up(struct bed *b)
 		rv_branch(&p, OP_bne, 10, 0, top);
 		rv_emit(&p, OP_jalr, 0, 1, 0, 0);
 	}
+	atomics = make_atomics(&p);
 	rv_layout(&p);
 	size = rv_elf_image(&p, &image);
 	b->spin = RV_TEXT;
 	b->yields = rv_address(&p, yields);
+	b->atomics = rv_address(&p, atomics);
 	rv_free(&p);
 	rc = vb_dpa_create(&attr, &b->dpa);
 	if (!rc)
@@ -116,11 +136,11 @@ static double side_by_side(struct bed *b, unsigned threads, uint64_t pc, uint64_
 }
 
 /* The same number of turns in one thread, on the calling host thread, without slices. */
-static int in_one(struct bed *b, uint64_t turns, double *time)
+static int in_one(struct bed *b, uint64_t pc, uint64_t turns, double *time)
 {
 	enum vb_dpa_why why;
 	double start = now_ns();
-	int rc = vb_dpa_thread_set_call(b->thread[0], b->spin, &turns, 1);
+	int rc = vb_dpa_thread_set_call(b->thread[0], pc, &turns, 1);
 
 	if (!rc)
 		rc = vb_dpa_thread_run(b->thread[0], UINT64_MAX, &why);
@@ -130,16 +150,17 @@ static int in_one(struct bed *b, uint64_t turns, double *time)
 
 static int measure_threads(const struct options *o, struct costs *c)
 {
-	double preempt[MAX_REPS], yields[MAX_REPS], calls[MAX_REPS], alone, both, start;
+	double preempt[MAX_REPS], yields[MAX_REPS], calls[MAX_REPS], atomics[MAX_REPS];
+	double alone, both, start;
 	unsigned scale = o->quick ? 50 : 1;
 	uint64_t slices, one = 1, result;
 	struct bed b;
 	int rc = bed_up(&b);
 
 	if (!rc) /* once for the translator to learn from */
-		rc = in_one(&b, SPINS / scale, &alone);
+		rc = in_one(&b, b.spin, SPINS / scale, &alone);
 	for (unsigned r = 0; r < o->reps && !rc; r++) {
-		rc = in_one(&b, SPINS / scale, &alone);
+		rc = in_one(&b, b.spin, SPINS / scale, &alone);
 		both = side_by_side(&b, 2, b.spin, SPINS / scale / 2, &slices);
 		preempt[r] = slices ? (both - alone) / (double)slices : 0;
 		yields[r] = side_by_side(&b, 2, b.yields, YIELDS / scale, &slices) /
@@ -148,6 +169,9 @@ static int measure_threads(const struct options *o, struct costs *c)
 		for (unsigned i = 0; i < CALLS / scale && !rc; i++)
 			rc = vb_dpa_call(b.thread[0], b.spin, &one, 1, &result);
 		calls[r] = (now_ns() - start) / (CALLS / (double)scale);
+		if (!rc)
+			rc = in_one(&b, b.atomics, ATOMICS / scale, &atomics[r]);
+		atomics[r] /= ATOMICS / (double)scale;
 	}
 	bed_down(&b);
 	if (rc) {
@@ -157,6 +181,7 @@ static int measure_threads(const struct options *o, struct costs *c)
 	c->preempt_ns = median(preempt, o->reps);
 	c->yield_ns = median(yields, o->reps);
 	c->call_ns = median(calls, o->reps);
+	c->atomics_ns = median(atomics, o->reps);
 	return 0;
 }
 

@@ -127,6 +127,7 @@ static void print(const struct options *o, const struct row *row, const struct r
 	       c->translate_ms_per_100k, c->text_kib, c->translate_ms, c->code_ratio);
 	printf("thread switch %.0f ns preempted, %.0f ns by yield; call of a function from the host %.0f ns\n",
 	       c->preempt_ns, c->yield_ns, c->call_ns);
+	printf("atomics       %.0f ns for lr.d, sc.d and amoor.d\n", c->atomics_ns);
 }
 
 static int write_json(const struct options *o, const struct row *row, const struct row *mean,
@@ -155,8 +156,10 @@ static int write_json(const struct options *o, const struct row *row, const stru
 		c->preempt_ns);
 	fprintf(f, "{\"name\": \"thread switch by yield\", \"unit\": \"ns\", \"value\": %.1f},\n ",
 		c->yield_ns);
-	fprintf(f, "{\"name\": \"call from the host\", \"unit\": \"ns\", \"value\": %.1f}]\n",
+	fprintf(f, "{\"name\": \"call from the host\", \"unit\": \"ns\", \"value\": %.1f},\n ",
 		c->call_ns);
+	fprintf(f, "{\"name\": \"lr.d, sc.d and amoor.d\", \"unit\": \"ns\", \"value\": %.1f}]\n",
+		c->atomics_ns);
 	return fclose(f) ? 1 : 0;
 }
 

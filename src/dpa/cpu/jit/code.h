@@ -209,8 +209,13 @@ uint64_t pc_of(const struct tx *tx, uint32_t index);
 bool emit_alu(struct tx *tx, const struct vb_insn *insn);
 bool emit_bits(struct tx *tx, const struct vb_insn *insn);
 bool emit_mem(struct tx *tx, const struct vb_insn *insn);
+bool emit_atomic(struct tx *tx, const struct vb_insn *insn);
 void emit_window(struct tx *tx, const struct stub *stub);
 bool emit_flow(struct tx *tx, const struct vb_insn *insn);
+
+/* emit_mem.c, for emit_atomic.c */
+bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub);
+void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access);
 
 /* emit_select.c */
 bool select_op(unsigned int op);

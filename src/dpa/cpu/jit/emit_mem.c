@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the translation of loads, stores, fences and the common atomics.
+ * Owns the translation of loads, stores and fences.
  *
  *   cmp base, limit             if nothing said so before on this straight line; never for sp
  *   jae stub                    windows, device pages, wild pointers
@@ -20,7 +20,7 @@ _Static_assert(DRIFT_MAX + 4096 < VB_CPU_GUARD, "a drifting base must end in a g
  * Address operand of an access. *stub is the one to complete once the access is emitted, UINT32_MAX
  * if there is none. False: leave the instruction to the interpreter.
  */
-static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub)
+bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub)
 {
 	struct fact *fact = &tx->facts[rs1];
 	int base;
@@ -61,7 +61,7 @@ static bool address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, 
 }
 
 /* access: a plain load or store, which a window can serve; NULL: anything else */
-static void complete(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access)
+void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access)
 {
 	if (stub == UINT32_MAX || tx->failed)
 		return;
@@ -87,14 +87,14 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 	uint32_t stub, site;
 	struct rm m;
 
-	if (insn->rd == 2 || !address(tx, insn->rs1, insn->imm, &m, &stub)) {
+	if (insn->rd == 2 || !guest_address(tx, insn->rs1, insn->imm, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}
 	site = add_site(tx);
 	ins(&tx->c, load_forms[kind].flags | X_GUEST, load_forms[kind].opcode, d, m);
 	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
-	complete(tx, stub, site, insn);
+	complete_stub(tx, stub, site, insn);
 }
 
 /* v: host register of the value; rs2 == 0: zero */
@@ -121,13 +121,13 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 
 	if (insn->rs2) /* first: its extension must not come between the note and the access */
 		v = insn->op == VB_OP_SD ? src64(tx, insn->rs2, RDX) : src32(tx, insn->rs2, RDX);
-	if (!address(tx, insn->rs1, insn->imm, &m, &stub)) {
+	if (!guest_address(tx, insn->rs1, insn->imm, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}
 	site = add_site(tx);
 	store_value(tx, insn, X_GUEST, v, m);
-	complete(tx, stub, site, insn);
+	complete_stub(tx, stub, site, insn);
 }
 
 /*
@@ -183,37 +183,6 @@ static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 	put8(&tx->c, 0);
 }
 
-/* amoadd and amoswap are one instruction; the others are compare-and-swap loops and stay with the interpreter. */
-static bool emit_amo(struct tx *tx, const struct vb_insn *insn)
-{
-	bool word = insn->op == VB_OP_AMOADD_W || insn->op == VB_OP_AMOSWAP_W;
-	bool add = insn->op == VB_OP_AMOADD_W || insn->op == VB_OP_AMOADD_D;
-	uint32_t site, stub, misaligned;
-	struct rm m;
-	int base;
-
-	if (insn->rd == 2 || insn->rs1 == 0 || tx->facts[insn->rs1].known)
-		return false;
-	mov_rr(&tx->c, RDX, src64(tx, insn->rs2, RDX));
-	if (!address(tx, insn->rs1, 0, &m, &stub))
-		return false;
-	base = m.base;
-	/* test base, size - 1: a misaligned one traps, which the interpreter knows how to */
-	ins(&tx->c, X_BRM, 0xf6, 0, rm_reg(base));
-	put8(&tx->c, word ? 3 : 7);
-	misaligned = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_NE));
-	site = add_site(tx);
-	ins(&tx->c, (add ? X_LOCK : 0) | X_GUEST | (word ? 0 : X_W), add ? 0x0fc1 : 0x87, RDX,
-	    m); /* xadd, xchg */
-	if (word)
-		finish_word(tx, insn->rd, RDX);
-	else
-		finish(tx, insn->rd, RDX, false);
-	complete(tx, stub, site, NULL);
-	complete(tx, misaligned, site, NULL);
-	return true;
-}
-
 bool emit_mem(struct tx *tx, const struct vb_insn *insn)
 {
 	switch (insn->op) {
@@ -221,13 +190,6 @@ bool emit_mem(struct tx *tx, const struct vb_insn *insn)
 		emit_fence(tx, insn);
 		return true;
 	case VB_OP_FENCE_I: /* text cannot change */
-		return true;
-	case VB_OP_AMOADD_W:
-	case VB_OP_AMOADD_D:
-	case VB_OP_AMOSWAP_W:
-	case VB_OP_AMOSWAP_D:
-		if (!emit_amo(tx, insn))
-			emit_execute(tx, insn);
 		return true;
 	default:
 		break;

@@ -30,8 +30,9 @@
 #define SLACK       512 /* kept back from the budget: more than any path between two checks */
 #define GENERATIONS 8 /* translations of one text: the first, and what learning and profiling add */
 #define MAPPED      10
-#define PRED_BYTES  16384 /* of host stack for the return predictor */
-#define STATE_BIAS  128   /* rbp - (uint8_t *)cpu */
+#define PRED_BYTES  16384     /* of host stack for the return predictor */
+#define STATE_BIAS  128       /* rbp - (uint8_t *)cpu */
+#define DRIFT_MAX   (1 << 18) /* with an immediate and 8 bytes still far inside of a guard */
 
 /* A place in host code that may have to tell where the guest is: a memory access, or a call of the interpreter. */
 struct site {
@@ -67,6 +68,7 @@ struct vb_jit {
 	uint64_t limit;
 	size_t table_len;
 	bool sp_checked; /* sp < limit holds in translated code */
+	bool has_clmul;  /* the host multiplies without carries */
 	struct epoch epochs[VB_JIT_TABLES];
 	_Atomic(unsigned int) epoch; /* the one to enter; published with release */
 	struct generation gens[GENERATIONS];
@@ -159,6 +161,17 @@ struct fact {
 	uint64_t value;
 };
 
+/* What the last instruction left in flags and rax (emit_left.c). */
+struct notes {
+	uint32_t at;  /* host offset that it holds at */
+	uint8_t zero; /* ZF tells whether this guest register is zero; 0: it does not */
+	uint8_t sum;  /* CF tells whether this one is below an addend; 0: it does not */
+	uint8_t addend[2];
+	uint8_t factor[2];
+	bool product; /* rax is the product of the factors */
+	uint8_t rax;  /* guest register without a host register that rax holds as well; 0: none */
+};
+
 struct thunks {
 	uint32_t enter, execute, leave, dispatch, underflow, miss;
 };
@@ -173,6 +186,7 @@ struct tx {
 	struct thunks thunks;
 	uint32_t pending; /* see struct site */
 	struct fact facts[33];
+	struct notes notes;
 	uint32_t index, next; /* this instruction and the one behind it */
 	uint32_t left;        /* instructions of the block, this one included */
 	struct stub *stubs;
@@ -192,6 +206,7 @@ int src64(struct tx *tx, unsigned int reg, int scratch);
 int src32(struct tx *tx, unsigned int reg, int scratch);
 struct rm operand64(struct tx *tx, unsigned int reg);
 struct rm operand32(struct tx *tx, unsigned int reg);
+bool is_imm32(const struct tx *tx, unsigned int reg);
 void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2);
 int dst(struct tx *tx, unsigned int rd);
 void finish(struct tx *tx, unsigned int rd, int reg, bool word);
@@ -200,6 +215,7 @@ void flush_pending(struct tx *tx);
 void write_const(struct tx *tx, unsigned int rd, uint64_t value);
 uint32_t add_site(struct tx *tx);
 uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from);
+void stub_returns(struct tx *tx, uint32_t stub);
 void add_fixup(struct tx *tx, uint32_t from, uint32_t index);
 void emit_execute(struct tx *tx, const struct vb_insn *insn);
 void emit_leave(struct tx *tx, uint64_t pc, uint32_t left);
@@ -216,6 +232,18 @@ bool emit_flow(struct tx *tx, const struct vb_insn *insn);
 /* emit_mem.c, for emit_atomic.c */
 bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub);
 void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access);
+
+/* emit_left.c */
+void notes_move(struct tx *tx, uint32_t from);
+void notes_void(struct tx *tx);
+void note_rax(struct tx *tx, unsigned int rd);
+bool rax_is_noted(const struct tx *tx, unsigned int reg);
+void note_zero(struct tx *tx, unsigned int rd);
+bool zero_is_noted(const struct tx *tx, unsigned int reg);
+void note_carry(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b);
+bool carry_is_noted(const struct tx *tx, unsigned int sum, unsigned int addend);
+void note_product(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b);
+bool product_is_noted(const struct tx *tx, unsigned int a, unsigned int b);
 
 /* emit_select.c */
 bool select_op(unsigned int op);

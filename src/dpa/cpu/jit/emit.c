@@ -68,6 +68,15 @@ uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from)
 	return (uint32_t)tx->nstubs++;
 }
 
+/* The stub comes back here. */
+void stub_returns(struct tx *tx, uint32_t stub)
+{
+	if (tx->failed)
+		return;
+	tx->stubs[stub].back = code_offset(&tx->c);
+	notes_void(tx);
+}
+
 void add_fixup(struct tx *tx, uint32_t from, uint32_t index)
 {
 	tx->fixups = grow(tx, tx->fixups, &tx->fixups_max, tx->nfixups, sizeof(*tx->fixups));
@@ -84,8 +93,11 @@ struct rm slot(unsigned int reg)
 
 static void flush_one(struct tx *tx, unsigned int reg)
 {
+	uint32_t from = code_offset(&tx->c);
+
 	if (tx->pending >> reg & 1) {
 		movsxd_rr(&tx->c, tx->gen->host[reg], tx->gen->host[reg]);
+		notes_move(tx, from);
 		tx->pending &= ~(1U << reg);
 		tx->facts[reg].word = true;
 	}
@@ -106,7 +118,10 @@ static int source(struct tx *tx, unsigned int reg, int scratch)
 	}
 	if (tx->gen->host[reg] != NOREG)
 		return tx->gen->host[reg];
-	mov_load(&tx->c, scratch, slot(reg));
+	if (rax_is_noted(tx, reg))
+		mov_rr(&tx->c, scratch, RAX);
+	else
+		mov_load(&tx->c, scratch, slot(reg));
 	return scratch;
 }
 
@@ -133,6 +148,14 @@ struct rm operand64(struct tx *tx, unsigned int reg)
 	return operand32(tx, reg);
 }
 
+/* Is the register known to hold what an immediate operand can? */
+bool is_imm32(const struct tx *tx, unsigned int reg)
+{
+	const struct fact *fact = &tx->facts[reg];
+
+	return fact->known && fact->value == (uint64_t)(int64_t)(int32_t)fact->value;
+}
+
 /* Flags of rs1 - rs2. A register in memory is an operand like any other. */
 void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2)
 {
@@ -142,6 +165,8 @@ void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2)
 		test_rr(&tx->c, X_W, a.reg, a.reg);
 	} else if (rs2 == 0) {
 		alu_imm(&tx->c, X_W, ALU_CMP, a, 0);
+	} else if (is_imm32(tx, rs2)) {
+		alu_imm(&tx->c, X_W, ALU_CMP, a, (int32_t)tx->facts[rs2].value);
 	} else if (b.reg != NOREG) {
 		ins(&tx->c, X_W, 0x39, b.reg, a); /* cmp a, b */
 	} else {
@@ -188,6 +213,8 @@ void finish(struct tx *tx, unsigned int rd, int reg, bool word)
 	tx->facts[rd] = (struct fact){ .word = word };
 	if (rd == 2)
 		check_sp(tx);
+	else if (tx->gen->host[rd] == NOREG && reg == RAX)
+		note_rax(tx, rd);
 }
 
 /* reg holds a 32-bit result, the upper half is zero or worthless. */

@@ -4,13 +4,26 @@
 
 /* ---- copies and constants ---- */
 
-/* auipc rd; jalr rd, rd: a call in two instructions. */
-static bool makes_call(const struct tx *tx, const struct vb_insn *insn)
+/* auipc rd; jalr rd, rd: a call in two instructions. lui or auipc rd; addi rd, rd: a constant. The
+ * second overwrites rd, knows the first's value, and nothing can stop in between. */
+static bool is_first_half(const struct tx *tx, const struct vb_insn *insn)
 {
 	const struct vb_insn *next = &tx->jit->text->insns[tx->next];
 
-	return tx->left >= 2 && next->op == VB_OP_JALR && next->rd == insn->rd &&
-	       next->rs1 == insn->rd && insn->rd != 2;
+	return tx->left >= 2 && next->rd == insn->rd && next->rs1 == insn->rd && insn->rd != 2 &&
+	       (next->op == VB_OP_JALR || next->op == VB_OP_ADDI || next->op == VB_OP_ADDIW);
+}
+
+/* lui, auipc */
+static void emit_upper(struct tx *tx, const struct vb_insn *insn, uint64_t value)
+{
+	if (!is_first_half(tx, insn)) {
+		write_const(tx, insn->rd, value);
+		return;
+	}
+	tx->pending &= ~(1U << insn->rd);
+	tx->facts[insn->rd] = (struct fact){ .known = true, .value = value };
+	notes_void(tx); /* they may speak of what rd was */
 }
 
 /* rd = rs1 + imm; what is known of rs1 holds for rd, moved by imm. */
@@ -18,6 +31,8 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 {
 	struct fact fact = tx->facts[rs1];
 	int d = dst(tx, rd), a;
+	int64_t drift;
+	bool flags;
 
 	if (rd == VB_CPU_SINK)
 		return;
@@ -33,6 +48,7 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 	}
 	if (rd == rs1 && tx->gen->host[rd] == NOREG) {
 		alu_imm(&tx->c, X_W, ALU_ADD, slot(rd), imm);
+		flags = true;
 	} else {
 		a = src64(tx, rs1, d);
 		if (imm == 0)
@@ -41,6 +57,7 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 			alu_imm(&tx->c, X_W, ALU_ADD, rm_reg(d), imm);
 		else
 			lea(&tx->c, X_W, d, rm_mem(a, imm));
+		flags = imm && a == d;
 	}
 	if (rd == rs1 && tx->gen->host[rd] == NOREG && rd != 2) {
 		tx->facts[rd].word = false;
@@ -50,11 +67,13 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 	} else {
 		finish(tx, rd, d, imm == 0 && fact.word);
 	}
-	fact.drift += imm;
+	if (flags)
+		note_zero(tx, rd);
+	drift = (int64_t)fact.drift + imm;
 	tx->facts[rd].window = fact.window;
-	if (fact.checked && fact.drift < 1 << 18 && fact.drift > -(1 << 18)) {
+	if (fact.checked && drift < DRIFT_MAX && drift > -DRIFT_MAX) {
 		tx->facts[rd].checked = true;
-		tx->facts[rd].drift = fact.drift;
+		tx->facts[rd].drift = (int32_t)drift;
 		tx->facts[rd].stub = fact.stub;
 	} else {
 		tx->facts[rd].checked = false;
@@ -72,11 +91,20 @@ static bool both_words(const struct tx *tx, unsigned int a, unsigned int b)
 	       (tx->pending >> b & 1 || tx->facts[b].word || b == 0);
 }
 
+/* sltu x, rd, .. is next: it asks for the carry, which lea does not tell. */
+static bool wants_carry(const struct tx *tx, const struct vb_insn *insn)
+{
+	const struct vb_insn *next = &tx->jit->text->insns[tx->next];
+
+	return tx->left >= 2 && next->op == VB_OP_SLTU && next->rs1 == insn->rd;
+}
+
 static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu op, bool word)
 {
 	unsigned int rs1 = insn->rs1, rs2 = insn->rs2, flags = word ? 0 : X_W;
 	int d = dst(tx, insn->rd), hb = tx->gen->host[rs2];
 	bool logic = op == ALU_AND || op == ALU_OR || op == ALU_XOR, result_word = word;
+	bool with_flags;
 	struct rm b;
 	int a;
 
@@ -95,16 +123,22 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 	/* d is not rs2's register by now, unless it is rs1's as well: rs1 may be fetched right into it. */
 	a = flags ? src64(tx, rs1, d) : src32(tx, rs1, d);
 	b = flags ? operand64(tx, rs2) : operand32(tx, rs2);
-	if (op == ALU_ADD && a != d && b.reg != NOREG) {
-		lea(&tx->c, flags, d, rm_index(a, b.reg, 0, 0));
-	} else {
+	with_flags = op != ALU_ADD || a == d || b.reg == NOREG || wants_carry(tx, insn);
+	if (with_flags) {
 		mov_rr(&tx->c, d, a);
 		alu(&tx->c, flags, op, d, b);
+	} else {
+		lea(&tx->c, flags, d, rm_index(a, b.reg, 0, 0));
 	}
 	if (result_word)
 		finish_word(tx, insn->rd, d);
 	else
 		finish(tx, insn->rd, d, logic && tx->facts[rs1].word && tx->facts[rs2].word);
+	if (!with_flags)
+		return;
+	note_zero(tx, insn->rd);
+	if (op == ALU_ADD && flags)
+		note_carry(tx, insn->rd, rs1, rs2);
 }
 
 static void emit_logic_imm(struct tx *tx, const struct vb_insn *insn, enum x86_alu op)
@@ -122,6 +156,8 @@ static void emit_logic_imm(struct tx *tx, const struct vb_insn *insn, enum x86_a
 			alu_imm(&tx->c, 0, op, rm_reg(d), insn->imm);
 		}
 		finish(tx, insn->rd, d, true);
+		if (insn->imm != 0xff)
+			note_zero(tx, insn->rd);
 		return;
 	}
 	mov_rr(&tx->c, d, a);
@@ -133,6 +169,8 @@ static void emit_logic_imm(struct tx *tx, const struct vb_insn *insn, enum x86_a
 		finish_word(tx, insn->rd, d);
 	else
 		finish(tx, insn->rd, d, word);
+	if (op != ALU_XOR || insn->imm != -1) /* "not" leaves the flags alone */
+		note_zero(tx, insn->rd);
 }
 
 /* ---- shifts ---- */
@@ -143,7 +181,9 @@ static void emit_shift_imm(struct tx *tx, const struct vb_insn *insn, enum x86_s
 	int a = word ? src32(tx, insn->rs1, d) : src64(tx, insn->rs1, d);
 	unsigned int n = (unsigned int)insn->imm;
 
-	if (!word && op == SH_SHL && n >= 1 && n <= 3 && a != d) {
+	bool with_lea = !word && op == SH_SHL && n >= 1 && n <= 3 && a != d;
+
+	if (with_lea) {
 		lea(&tx->c, X_W, d, n == 1 ? rm_index(a, a, 0, 0) : rm_index(NOREG, a, n, 0));
 	} else {
 		mov_rr(&tx->c, d, a);
@@ -157,6 +197,8 @@ static void emit_shift_imm(struct tx *tx, const struct vb_insn *insn, enum x86_s
 	} else {
 		finish(tx, insn->rd, d, n >= 33 && op != SH_SHL);
 	}
+	if (n && !with_lea)
+		note_zero(tx, insn->rd);
 }
 
 static void emit_shift_reg(struct tx *tx, const struct vb_insn *insn, enum x86_shift op, bool word)
@@ -175,16 +217,36 @@ static void emit_shift_reg(struct tx *tx, const struct vb_insn *insn, enum x86_s
 
 /* ---- comparisons into a register ---- */
 
-static void emit_set(struct tx *tx, const struct vb_insn *insn, enum x86_cc cc, bool immediate)
+/* d = the condition, without a look at what d was; a plain move leaves the flags alone. */
+static void set_flag(struct tx *tx, unsigned int rd, enum x86_cc cc)
 {
-	if (immediate) /* the slot of an unmapped register can be compared where it is */
+	int d = dst(tx, rd);
+
+	mov_imm(&tx->c, d, 0);
+	setcc(&tx->c, cc, d);
+	finish(tx, rd, d, true);
+}
+
+static void emit_set_imm(struct tx *tx, const struct vb_insn *insn, enum x86_cc cc)
+{
+	bool is_zero = insn->op == VB_OP_SLTIU && insn->imm == 1;
+
+	if (is_zero && !zero_is_noted(tx, insn->rs1))
+		emit_compare(tx, insn->rs1, 0);
+	else if (!is_zero) /* the slot of an unmapped register can be compared where it is */
 		alu_imm(&tx->c, X_W, ALU_CMP, operand64(tx, insn->rs1), insn->imm);
-	else
+	set_flag(tx, insn->rd, is_zero ? CC_E : cc);
+}
+
+static void emit_set(struct tx *tx, const struct vb_insn *insn, enum x86_cc cc)
+{
+	bool not_zero = insn->op == VB_OP_SLTU && insn->rs1 == 0;
+
+	if (not_zero && !zero_is_noted(tx, insn->rs2))
+		emit_compare(tx, insn->rs2, 0);
+	else if (!not_zero && !(insn->op == VB_OP_SLTU && carry_is_noted(tx, insn->rs1, insn->rs2)))
 		emit_compare(tx, insn->rs1, insn->rs2);
-	/* sltiu 1 is "is zero", sltu x0 is "is not zero" */
-	setcc(&tx->c, cc, RAX);
-	ins(&tx->c, X_BRM, 0x0fb6, dst(tx, insn->rd), rm_reg(RAX));
-	finish(tx, insn->rd, dst(tx, insn->rd), true);
+	set_flag(tx, insn->rd, not_zero ? CC_NE : cc);
 }
 
 /* ---- multiply, divide ---- */
@@ -195,6 +257,14 @@ static void emit_mul(struct tx *tx, const struct vb_insn *insn, bool word)
 	int d = dst(tx, insn->rd), a;
 	struct rm b;
 
+	if (rs1 == 0 || rs2 == 0) {
+		write_const(tx, insn->rd, 0);
+		return;
+	}
+	if (!word && product_is_noted(tx, rs1, rs2)) {
+		finish(tx, insn->rd, RAX, false);
+		return;
+	}
 	if (tx->gen->host[rs2] == d) {
 		rs1 = insn->rs2;
 		rs2 = insn->rs1;
@@ -223,6 +293,8 @@ static void emit_mulh(struct tx *tx, const struct vb_insn *insn)
 		alu(&tx->c, X_W, ALU_SUB, RDX, rm_reg(RAX));
 	}
 	finish(tx, insn->rd, RDX, false);
+	if (insn->op != VB_OP_MULHSU)
+		note_product(tx, insn->rd, insn->rs1, insn->rs2);
 }
 
 /* The operands that x86 would fault on, or answer differently, are left to the interpreter. */
@@ -266,10 +338,18 @@ static void emit_div(struct tx *tx, const struct vb_insn *insn, bool sign, bool 
 	if (tx->failed)
 		return;
 	tx->stubs[stub].site = site;
-	tx->stubs[stub].back = code_offset(&tx->c);
+	stub_returns(tx, stub);
 }
 
 /* ---- dispatch ---- */
+
+/* addiw of a constant */
+static uint64_t word_sum(const struct tx *tx, const struct vb_insn *insn)
+{
+	uint64_t a = insn->rs1 ? tx->facts[insn->rs1].value : 0;
+
+	return (uint64_t)(int64_t)(int32_t)((uint32_t)a + (uint32_t)insn->imm);
+}
 
 static bool emit_alu_word(struct tx *tx, const struct vb_insn *insn)
 {
@@ -277,6 +357,10 @@ static bool emit_alu_word(struct tx *tx, const struct vb_insn *insn)
 
 	switch (insn->op) {
 	case VB_OP_ADDIW:
+		if (insn->rs1 == 0 || tx->facts[insn->rs1].known) { /* li in two instructions */
+			write_const(tx, insn->rd, word_sum(tx, insn));
+			return true;
+		}
 		a = src32(tx, insn->rs1, d);
 		if (insn->imm == 0) { /* sext.w */
 			movsxd_rr(&tx->c, d, a);
@@ -288,6 +372,8 @@ static bool emit_alu_word(struct tx *tx, const struct vb_insn *insn)
 		else
 			lea(&tx->c, 0, d, rm_mem(a, insn->imm));
 		finish_word(tx, insn->rd, d);
+		if (a == d)
+			note_zero(tx, insn->rd);
 		return true;
 	case VB_OP_ADDW:
 		emit_binary(tx, insn, ALU_ADD, true);
@@ -355,6 +441,10 @@ static bool emit_alu_reg(struct tx *tx, const struct vb_insn *insn)
 	case VB_OP_ADD:
 		if (insn->rs1 == 0 || insn->rs2 == 0)
 			emit_addi(tx, insn->rd, insn->rs1 ? insn->rs1 : insn->rs2, 0);
+		else if (is_imm32(tx, insn->rs2))
+			emit_addi(tx, insn->rd, insn->rs1, (int32_t)tx->facts[insn->rs2].value);
+		else if (is_imm32(tx, insn->rs1))
+			emit_addi(tx, insn->rd, insn->rs2, (int32_t)tx->facts[insn->rs1].value);
 		else
 			emit_binary(tx, insn, ALU_ADD, false);
 		return true;
@@ -380,10 +470,10 @@ static bool emit_alu_reg(struct tx *tx, const struct vb_insn *insn)
 		emit_shift_reg(tx, insn, SH_SAR, false);
 		return true;
 	case VB_OP_SLT:
-		emit_set(tx, insn, CC_L, false);
+		emit_set(tx, insn, CC_L);
 		return true;
 	case VB_OP_SLTU:
-		emit_set(tx, insn, CC_B, false);
+		emit_set(tx, insn, CC_B);
 		return true;
 	default:
 		return false;
@@ -402,27 +492,19 @@ bool emit_alu(struct tx *tx, const struct vb_insn *insn)
 		return true;
 	switch (insn->op) {
 	case VB_OP_LUI:
-		write_const(tx, insn->rd, (uint64_t)(int64_t)insn->imm);
+		emit_upper(tx, insn, (uint64_t)(int64_t)insn->imm);
 		return true;
 	case VB_OP_AUIPC:
-		if (makes_call(tx,
-			       insn)) { /* jalr overwrites it, and nothing can stop in between */
-			tx->pending &= ~(1U << insn->rd);
-			tx->facts[insn->rd] = (struct fact){ .known = true };
-			tx->facts[insn->rd].value =
-				pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
-			return true;
-		}
-		write_const(tx, insn->rd, pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm);
+		emit_upper(tx, insn, pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm);
 		return true;
 	case VB_OP_ADDI:
 		emit_addi(tx, insn->rd, insn->rs1, insn->imm);
 		return true;
 	case VB_OP_SLTI:
-		emit_set(tx, insn, CC_L, true);
+		emit_set_imm(tx, insn, CC_L);
 		return true;
-	case VB_OP_SLTIU: /* against 0 nothing is below: test leaves the carry clear */
-		emit_set(tx, insn, CC_B, true);
+	case VB_OP_SLTIU:
+		emit_set_imm(tx, insn, CC_B);
 		return true;
 	case VB_OP_XORI:
 		emit_logic_imm(tx, insn, ALU_XOR);

@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: MIT
-/* Owns the translation of Zba, Zbb and Zbs. Zbc and orc.b are rare enough for the interpreter. */
+/* Owns the translation of Zba, Zbb, Zbs and, where the host multiplies without carries, Zbc. */
 #include "dpa/cpu/jit/code.h"
+
+static void emit_slli_uw(struct tx *tx, const struct vb_insn *insn, unsigned int n)
+{
+	int d = dst(tx, insn->rd);
+
+	ins(&tx->c, 0, 0x8b, d, operand32(tx, insn->rs1));
+	if (n)
+		shift_imm(&tx->c, X_W, SH_SHL, d, n);
+	finish(tx, insn->rd, d, false);
+}
 
 /* rd = (rs1 << n) + rs2, rs1 whole or zero-extended from 32 bits */
 static void emit_shadd(struct tx *tx, const struct vb_insn *insn, unsigned int n, bool uw)
 {
 	int d = dst(tx, insn->rd), a, b;
 
+	if (uw && insn->rs2 == 0) { /* zext.w, and slli.uw by another name */
+		emit_slli_uw(tx, insn, n);
+		return;
+	}
 	if (uw) {
 		ins(&tx->c, 0, 0x8b, RAX, operand32(tx, insn->rs1));
 		a = RAX;
@@ -15,16 +29,6 @@ static void emit_shadd(struct tx *tx, const struct vb_insn *insn, unsigned int n
 	}
 	b = src64(tx, insn->rs2, RDX);
 	lea(&tx->c, X_W, d, rm_index(b, a, n, 0));
-	finish(tx, insn->rd, d, false);
-}
-
-static void emit_slli_uw(struct tx *tx, const struct vb_insn *insn)
-{
-	int d = dst(tx, insn->rd);
-
-	ins(&tx->c, 0, 0x8b, d, operand32(tx, insn->rs1));
-	if (insn->imm)
-		shift_imm(&tx->c, X_W, SH_SHL, d, (unsigned int)insn->imm);
 	finish(tx, insn->rd, d, false);
 }
 
@@ -66,11 +70,12 @@ static void emit_count(struct tx *tx, const struct vb_insn *insn, uint32_t opcod
 static void emit_minmax(struct tx *tx, const struct vb_insn *insn, enum x86_cc cc)
 {
 	int a = src64(tx, insn->rs1, RAX), b = src64(tx, insn->rs2, RDX);
+	int d = dst(tx, insn->rd) == b ? RAX : dst(tx, insn->rd);
 
-	mov_rr(&tx->c, RAX, a);
-	alu(&tx->c, X_W, ALU_CMP, RAX, rm_reg(b));
-	ins(&tx->c, X_W, 0x0f40 + cc, RAX, rm_reg(b));
-	finish(tx, insn->rd, RAX, false);
+	mov_rr(&tx->c, d, a);
+	alu(&tx->c, X_W, ALU_CMP, d, rm_reg(b));
+	ins(&tx->c, X_W, 0x0f40 + cc, d, rm_reg(b));
+	finish(tx, insn->rd, d, tx->facts[insn->rs1].word && tx->facts[insn->rs2].word);
 }
 
 static void emit_extend(struct tx *tx, const struct vb_insn *insn, uint32_t opcode,
@@ -120,14 +125,15 @@ static void emit_bit(struct tx *tx, const struct vb_insn *insn, uint32_t opcode,
 
 	if (!immediate)
 		n = src32(tx, insn->rs2, RDX);
-	mov_rr(&tx->c, RAX, src64(tx, insn->rs1, RAX));
+	if (d == n && insn->rs1 != insn->rs2)
+		d = RAX;
+	mov_rr(&tx->c, d, src64(tx, insn->rs1, d));
 	if (immediate) {
-		ins(&tx->c, X_W, 0x0fba, digit, rm_reg(RAX));
+		ins(&tx->c, X_W, 0x0fba, digit, rm_reg(d));
 		put8(&tx->c, (uint8_t)insn->imm);
 	} else {
-		ins(&tx->c, X_W, opcode, n, rm_reg(RAX));
+		ins(&tx->c, X_W, opcode, n, rm_reg(d));
 	}
-	mov_rr(&tx->c, d, RAX);
 	finish(tx, insn->rd, d, false);
 }
 
@@ -147,6 +153,52 @@ static void emit_bext(struct tx *tx, const struct vb_insn *insn, bool immediate)
 	finish(tx, insn->rd, RAX, true);
 }
 
+/* Each byte becomes all ones if any of its bits is set. */
+static void emit_orc_b(struct tx *tx, const struct vb_insn *insn)
+{
+	struct rm a = operand64(tx, insn->rs1);
+	struct code *c = &tx->c;
+
+	/* The high bit of each byte: adding 0x7f carries into it from any lower bit, and never out. */
+	mov_imm(c, RDX, 0x7f7f7f7f7f7f7f7fULL);
+	mov_rr(c, RAX, RDX);
+	alu(c, X_W, ALU_AND, RAX, a);
+	alu(c, X_W, ALU_ADD, RAX, rm_reg(RDX));
+	alu(c, X_W, ALU_OR, RAX, a);
+	vex(c, true, 2, 0, 0xf2, RAX, RDX, rm_reg(RAX)); /* andn */
+	/* From 0x80 to 0xff in each byte: twice it (the carry out goes) minus its 128th part. */
+	mov_rr(c, RDX, RAX);
+	shift_imm(c, X_W, SH_SHR, RDX, 7);
+	alu(c, X_W, ALU_ADD, RAX, rm_reg(RAX));
+	alu(c, X_W, ALU_SUB, RAX, rm_reg(RDX));
+	finish(tx, insn->rd, RAX, false);
+}
+
+/* Halves of the 128-bit product without carries, or the 64 bits from its bit 63 on. */
+static bool emit_zbc(struct tx *tx, const struct vb_insn *insn)
+{
+	struct code *c = &tx->c;
+
+	if (insn->op < VB_OP_CLMUL || insn->op > VB_OP_CLMULR || !tx->jit->has_clmul)
+		return false;
+	ins(c, X_16 | X_W, 0x0f6e, 0, operand64(tx, insn->rs1)); /* movq xmm0 */
+	ins(c, X_16 | X_W, 0x0f6e, 1, operand64(tx, insn->rs2));
+	ins(c, X_16, 0x0f3a44, 0, rm_reg(1)); /* pclmulqdq xmm0, xmm1 */
+	put8(c, 0);
+	if (insn->op != VB_OP_CLMULH)
+		ins(c, X_16 | X_W, 0x0f7e, 0, rm_reg(RAX)); /* movq */
+	if (insn->op != VB_OP_CLMUL) {
+		ins(c, X_16 | X_W, 0x0f3a16, 0, rm_reg(RDX)); /* pextrq */
+		put8(c, 1);
+	}
+	if (insn->op == VB_OP_CLMULR) { /* shld */
+		ins(c, X_W, 0x0fa4, RAX, rm_reg(RDX));
+		put8(c, 1);
+	}
+	finish(tx, insn->rd, insn->op == VB_OP_CLMUL ? RAX : RDX, false);
+	return true;
+}
+
 static bool emit_zba(struct tx *tx, const struct vb_insn *insn)
 {
 	switch (insn->op) {
@@ -164,7 +216,7 @@ static bool emit_zba(struct tx *tx, const struct vb_insn *insn)
 		emit_shadd(tx, insn, 1 + insn->op - VB_OP_SH1ADD_UW, true);
 		return true;
 	case VB_OP_SLLI_UW:
-		emit_slli_uw(tx, insn);
+		emit_slli_uw(tx, insn, (unsigned int)insn->imm);
 		return true;
 	default:
 		return false;
@@ -232,7 +284,7 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 {
 	int d = dst(tx, insn->rd);
 
-	if (insn->op < VB_OP_ADD_UW || insn->op > VB_OP_BSETI || insn->op == VB_OP_ORC_B)
+	if (insn->op < VB_OP_ADD_UW || insn->op > VB_OP_CLMULR)
 		return false;
 	if (insn->rd == VB_CPU_SINK)
 		return true;
@@ -263,6 +315,9 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 	case VB_OP_RORIW:
 		emit_rotate_imm(tx, insn, insn->op == VB_OP_RORIW);
 		return true;
+	case VB_OP_ORC_B:
+		emit_orc_b(tx, insn);
+		return true;
 	case VB_OP_REV8:
 		mov_rr(&tx->c, d, src64(tx, insn->rs1, RAX));
 		put8(&tx->c, 0x48U | (d >= 8));
@@ -271,6 +326,7 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 		finish(tx, insn->rd, d, false);
 		return true;
 	default:
-		return emit_numbers(tx, insn) || emit_zba(tx, insn) || emit_zbs(tx, insn);
+		return emit_numbers(tx, insn) || emit_zba(tx, insn) || emit_zbs(tx, insn) ||
+		       emit_zbc(tx, insn);
 	}
 }

@@ -26,16 +26,29 @@ static uint32_t target_index(const struct tx *tx, uint64_t pc)
 	return index < tx->a.n && tx->a.marks[index] & MARK_LEADER ? (uint32_t)index : UINT32_MAX;
 }
 
-static void emit_branch(struct tx *tx, const struct vb_insn *insn)
+/* The compare of a branch; the result is the condition under which it is taken. */
+static enum x86_cc emit_condition(struct tx *tx, const struct vb_insn *insn)
 {
 	static const uint8_t codes[] = { CC_E, CC_NE, CC_L, CC_GE, CC_B, CC_AE };
-	enum x86_cc cc = codes[insn->op - VB_OP_BEQ];
+	static const uint8_t turned[] = { CC_E, CC_NE, CC_G, CC_LE, CC_A, CC_BE };
+	unsigned int kind = (unsigned int)insn->op - VB_OP_BEQ;
+	bool turn = insn->rs1 == 0; /* zero is cheaper as the second operand */
+	unsigned int a = turn ? insn->rs2 : insn->rs1, b = turn ? 0 : insn->rs2;
+
+	if (b || insn->op > VB_OP_BNE || !zero_is_noted(tx, a))
+		emit_compare(tx, a, b);
+	return turn ? turned[kind] : codes[kind];
+}
+
+static void emit_branch(struct tx *tx, const struct vb_insn *insn)
+{
+	enum x86_cc cc;
 	uint64_t pc = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
 	uint32_t target = target_index(tx, pc);
 	uint32_t stub;
 
 	flush_pending(tx);
-	emit_compare(tx, insn->rs1, insn->rs2);
+	cc = emit_condition(tx, insn);
 	if (target == UINT32_MAX) {
 		stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, cc));
 		if (tx->failed)
@@ -57,8 +70,7 @@ static void check_predictor(struct tx *tx)
 	alu(&tx->c, X_W, ALU_CMP, RSP,
 	    rm_mem(RBP, (int32_t)offsetof(struct vb_cpu, pred_limit) - STATE_BIAS));
 	stub = add_stub(tx, STUB_RESET, jcc_forward(&tx->c, CC_B));
-	if (!tx->failed)
-		tx->stubs[stub].back = code_offset(&tx->c);
+	stub_returns(tx, stub);
 }
 
 /* Where a host ret lands: is it where the guest returns to? Falls into the block of the return address. */

@@ -12,8 +12,6 @@
  */
 #include "dpa/cpu/jit/code.h"
 
-#define DRIFT_MAX (1 << 18) /* with an immediate and 8 bytes still far inside of a guard */
-
 _Static_assert(DRIFT_MAX + 4096 < VB_CPU_GUARD, "a drifting base must end in a guard");
 
 /*
@@ -67,7 +65,7 @@ void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_
 		return;
 	tx->stubs[stub].site = site;
 	tx->stubs[stub].access = access;
-	tx->stubs[stub].back = code_offset(&tx->c);
+	stub_returns(tx, stub);
 }
 
 static const struct {

@@ -42,6 +42,13 @@ static const char *host_lacks(void)
 	return NULL;
 }
 
+static bool host_has_clmul(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && c & bit_PCLMUL && c & bit_SSE4_1;
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -181,6 +188,7 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 		return -ENOMEM;
 	jit->text = text;
 	jit->limit = limit;
+	jit->has_clmul = host_has_clmul();
 	page = (uint64_t)sysconf(_SC_PAGESIZE);
 	jit->table_len = ((text->hi - text->lo) * 4 + page - 1) & ~(page - 1);
 	for (unsigned int e = 0; e < VB_JIT_TABLES; e++) {

@@ -320,6 +320,8 @@ static void begin_block(struct tx *tx, const struct block *b)
 {
 	tx->index = b->index;
 	tx->left = b->count;
+	if (b->leader && tx->a.marks[b->index] & MARK_CHECK) /* loops and functions */
+		align(&tx->c, 32);
 	if (b->leader) {
 		memset(tx->facts, 0, sizeof(tx->facts));
 		tx->gen->offsets[b->index] = code_offset(&tx->c);

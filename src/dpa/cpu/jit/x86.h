@@ -268,6 +268,30 @@ static inline void setcc(struct code *c, enum x86_cc cc, int reg)
 	ins(c, X_BRM, 0x0f90 + cc, 0, rm_reg(reg));
 }
 
+/* Pad to a multiple of `to`, a power of two, with instructions that do nothing. */
+static inline void align(struct code *c, unsigned int to)
+{
+	static const uint8_t nops[8][8] = {
+		{ 0x90 },
+		{ 0x66, 0x90 },
+		{ 0x0f, 0x1f, 0x00 },
+		{ 0x0f, 0x1f, 0x40, 0x00 },
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00 },
+		{ 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00 },
+	};
+	unsigned int room = (0U - code_offset(c)) & (to - 1);
+
+	while (room) {
+		unsigned int n = room < 8 ? room : 8;
+
+		memcpy(c->at, nops[n - 1], n);
+		c->at += n;
+		room -= n;
+	}
+}
+
 /* ---- control; targets are patched or known offsets into the same buffer ---- */
 
 /* Returns where the 32-bit displacement is, for patch32. */

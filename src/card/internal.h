@@ -331,12 +331,14 @@ uint8_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len);
 /* --- requester.c --- */
 /* The send doorbell of somebody who is not trusted: -EINVAL where the index cannot be. */
 int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi);
-void vb_requester_run(struct vb_qp *qp); /* sq.lock held */
+void vb_requester_run(struct vb_qp *qp);   /* sq.lock held */
+void vb_requester_flush(struct vb_qp *qp); /* sq.lock held */
+void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
+
+/* --- answers.c --- */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
 /* Time passes; false once nothing is left to wait for. sq.lock held. */
 bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next);
-void vb_requester_flush(struct vb_qp *qp); /* sq.lock held */
-void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
 
 /* --- responder.c --- */
 /* Execute a request. Returns true with *reply set where the caller is to answer at once (loopback). */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the sending side of queue pairs: send WQEs become packets, direct copies or calls, and completions.
+ * Owns the sending side of queue pairs: send WQEs become packets, direct copies or calls, and completions. What comes
+ * back is taken in answers.c.
  *
  *	          next                 pi
  *	 done ....[ in flight ][ to send ]           in flight: sent in packets, not acknowledged (RC)
@@ -18,12 +19,10 @@
  *
  * Everything here runs under the send queue's lock, inside a read section.
  */
-#include "card/internal.h"
+#include "card/requester.h"
 
 #include <errno.h>
-#include <string.h>
 
-#include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "fabric/direct.h"
@@ -34,22 +33,7 @@ enum step {
 	FAILED, /* it was completed with an error */
 };
 
-/* --- completing --------------------------------------------------------------------------------------------------- */
-
-static void push(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode, enum ibv_wc_status status,
-		 uint32_t len)
-{
-	struct vb_completion c = {
-		.status = status,
-		.wqe_opcode = wqe_opcode,
-		.wqe_index = index,
-		.qpn = qp->number,
-		.byte_len = len,
-		.uidx = qp->init.uidx,
-	};
-
-	vb_cq_push(qp->init.send_cq, &c);
-}
+/* --- done, failed, in flight --------------------------------------------------------------------------------------------------- */
 
 static void advance(struct vb_sq *sq)
 {
@@ -68,18 +52,10 @@ static enum step done(struct vb_qp *qp)
 	struct vb_wr *wr = &qp->sq.wr;
 
 	if (wr->flags & VB_WR_SIGNALED)
-		push(qp, wr->index, wr->wqe_opcode, IBV_WC_SUCCESS, (uint32_t)wr->len);
+		vb_requester_complete(qp, wr->index, wr->wqe_opcode, IBV_WC_SUCCESS,
+				      (uint32_t)wr->len);
 	advance(&qp->sq);
 	return NEXT;
-}
-
-static void forget_inflight(struct vb_sq *sq)
-{
-	sq->in_head = sq->in_again = sq->in_tail;
-	sq->way.chosen = false;
-	sq->reads = 0;
-	sq->rnr_until = 0;
-	sq->failing = IBV_WC_SUCCESS;
 }
 
 /*
@@ -90,14 +66,14 @@ static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 
-	if (qp->sq.in_head != qp->sq.in_tail) {
+	if (vb_sq_has_inflight(&qp->sq)) {
 		qp->sq.failing = status;
 		return WAIT;
 	}
 	qp->sq.failing = IBV_WC_SUCCESS;
-	push(qp, wr->index, wr->wqe_opcode, status, 0);
+	vb_requester_complete(qp, wr->index, wr->wqe_opcode, status, 0);
 	advance(&qp->sq);
-	forget_inflight(&qp->sq);
+	vb_requester_forget(&qp->sq);
 	if (qp->type == IBV_QPT_RC)
 		vb_qp_fail(qp, 0, false);
 	else
@@ -105,43 +81,10 @@ static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 	return FAILED;
 }
 
-/* The oldest WQE in flight fails; those behind it are flushed. */
-static void fail_inflight(struct vb_qp *qp, enum ibv_wc_status status)
+void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
-	struct vb_sq *sq = &qp->sq;
-	struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
-
-	push(qp, e->index, e->wqe_opcode, status, 0);
-	sq->next = (uint16_t)(e->index + e->blocks);
-	sq->loaded = false;
-	sq->sent = 0;
-	forget_inflight(sq);
-	vb_qp_fail(qp, 0, false);
+	fail(qp, status);
 }
-
-/* --- checking and gathering ----------------------------------------------------------------------------------------- */
-
-static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
-{
-	bool one_sided_response =
-		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
-
-	if ((uint16_t)(qp->sq.pi - qp->sq.next) < wr->blocks)
-		return IBV_WC_LOC_QP_OP_ERR; /* reaches beyond the doorbell */
-	if (qp->type == IBV_QPT_UC && (one_sided_response || (wr->flags & VB_WR_INVALIDATE)))
-		return IBV_WC_LOC_QP_OP_ERR;
-	if (one_sided_response && !qp->attr.max_rd_atomic)
-		return IBV_WC_LOC_QP_OP_ERR;
-	if (wr->len > 1ull << VB_MAX_MSG_LOG)
-		return IBV_WC_LOC_LEN_ERR;
-	if (qp->type == IBV_QPT_UD && wr->len > qp->dev->adapter->config->mtu)
-		return IBV_WC_LOC_LEN_ERR;
-	if ((wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD) && wr->len != 8)
-		return IBV_WC_LOC_LEN_ERR;
-	return IBV_WC_SUCCESS;
-}
-
-/* --- retry ---------------------------------------------------------------------------------------------------------- */
 
 static void add_inflight(struct vb_qp *qp)
 {
@@ -166,77 +109,6 @@ static void add_inflight(struct vb_qp *qp)
 		sq->reads++;
 	vb_timer_add(qp);
 	advance(sq);
-}
-
-/*
- * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The entries stay where
- * they are, behind in_tail, to tell which way each message went.
- */
-static void rewind_all(struct vb_sq *sq)
-{
-	uint32_t again = sq->in_tail;
-
-	if (sq->way.chosen)
-		sq->inflight[again++ & (sq->blocks - 1)].way = sq->way;
-	/* Or further, where this comes before all were sent again. */
-	if (sq->in_again != sq->in_tail)
-		again = sq->in_again;
-	if (sq->in_head != sq->in_tail) {
-		struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
-
-		sq->next = e->index;
-		sq->psn = e->first_psn;
-	} else if (sq->loaded) {
-		sq->psn = sq->first_psn;
-	}
-	sq->loaded = false;
-	sq->sent = 0;
-	sq->in_tail = sq->in_head;
-	forget_inflight(sq);
-	sq->in_again = again;
-}
-
-/* IBTA table 45, in microseconds / 10 */
-static const uint32_t rnr_timer[32] = { 65536, 1,    2,    3,     4,     6,     8,     12,
-					16,    24,   32,   48,    64,    96,    128,   192,
-					256,   384,  512,  768,   1024,  1536,  2048,  3072,
-					4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152 };
-
-static void wait_rnr(struct vb_qp *qp, uint8_t code)
-{
-	rewind_all(&qp->sq);
-	qp->sq.rnr_until = vb_now_ns() + rnr_timer[code & 31] * 10000ull;
-	vb_timer_add(qp);
-}
-
-static bool may_retry_rnr(struct vb_qp *qp)
-{
-	if (qp->attr.rnr_retry == 7)
-		return true;
-	if (!qp->sq.rnr_retries)
-		return false;
-	qp->sq.rnr_retries--;
-	return true;
-}
-
-static void refresh_retries(struct vb_qp *qp)
-{
-	qp->sq.retries = qp->attr.retry_cnt;
-	qp->sq.rnr_retries = qp->attr.rnr_retry;
-}
-
-static enum ibv_wc_status nak_status(uint8_t syndrome)
-{
-	switch (syndrome) {
-	case VB_SYN_NAK_INVALID:
-		return IBV_WC_REM_INV_REQ_ERR;
-	case VB_SYN_NAK_ACCESS:
-		return IBV_WC_REM_ACCESS_ERR;
-	case VB_SYN_SOURCE_FAULT:
-		return IBV_WC_LOC_PROT_ERR;
-	default:
-		return IBV_WC_REM_OP_ERR;
-	}
 }
 
 /* --- loopback --------------------------------------------------------------------------------------------------------- */
@@ -265,15 +137,14 @@ static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct
 		if (vb_message_copy(iov, cnt, 0, &value, 1))
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
 	} else if ((reply->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
-		if (!may_retry_rnr(qp))
-			return fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-		wait_rnr(qp, reply->syndrome);
-		return WAIT;
+		return vb_requester_wait_rnr(qp, reply->syndrome)
+			       ? WAIT
+			       : fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 	} else if (reply->syndrome != VB_SYN_ACK) {
-		return fail(qp, nak_status(reply->syndrome));
+		return fail(qp, vb_requester_refused(reply->syndrome));
 	}
 	sq->psn = vb_psn_add(sq->first_psn, 1);
-	refresh_retries(qp);
+	vb_requester_refresh(qp);
 	return done(qp);
 }
 
@@ -324,7 +195,7 @@ static bool may_go_direct(const struct vb_qp *qp)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
 
-	if (qp->path.kind != VB_PATH_SHM || qp->sq.in_head != qp->sq.in_tail)
+	if (qp->path.kind != VB_PATH_SHM || vb_sq_has_inflight(&qp->sq))
 		return false;
 	/* With immediate data a packet must go anyway: what fits into it goes along, for less than a system call. */
 	if (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM))
@@ -356,7 +227,7 @@ static bool must_wait(const struct vb_qp *qp)
 {
 	const struct vb_sq *sq = &qp->sq;
 
-	return sq->in_head != sq->in_tail && sq->in_again == sq->in_tail && is_one_sided(&sq->wr) &&
+	return vb_sq_has_inflight(sq) && sq->in_again == sq->in_tail && is_one_sided(&sq->wr) &&
 	       sq->wr.len >= PULL_MIN && vb_direct_works(&qp->path);
 }
 
@@ -576,6 +447,26 @@ static enum step send_frame(struct vb_qp *qp)
 
 /* --- the send queue --------------------------------------------------------------------------------------------------------- */
 
+static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	bool one_sided_response =
+		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+
+	if ((uint16_t)(qp->sq.pi - qp->sq.next) < wr->blocks)
+		return IBV_WC_LOC_QP_OP_ERR; /* reaches beyond the doorbell */
+	if (qp->type == IBV_QPT_UC && (one_sided_response || (wr->flags & VB_WR_INVALIDATE)))
+		return IBV_WC_LOC_QP_OP_ERR;
+	if (one_sided_response && !qp->attr.max_rd_atomic)
+		return IBV_WC_LOC_QP_OP_ERR;
+	if (wr->len > 1ull << VB_MAX_MSG_LOG)
+		return IBV_WC_LOC_LEN_ERR;
+	if (qp->type == IBV_QPT_UD && wr->len > qp->dev->adapter->config->mtu)
+		return IBV_WC_LOC_LEN_ERR;
+	if ((wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD) && wr->len != 8)
+		return IBV_WC_LOC_LEN_ERR;
+	return IBV_WC_SUCCESS;
+}
+
 static enum step load(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -601,7 +492,7 @@ static enum step execute(struct vb_qp *qp)
 	case VB_WR_NOP:
 	case VB_WR_LOCAL_INVALIDATE:
 		/* Local work completes in order: not before what is in flight. */
-		if (sq->in_head != sq->in_tail)
+		if (vb_sq_has_inflight(sq))
 			return WAIT;
 		if (wr->op == VB_WR_LOCAL_INVALIDATE &&
 		    vb_mr_invalidate(wr->imm, qp->init.pd->number))
@@ -708,250 +599,16 @@ void vb_qp_ring_owned(struct vb_qp *qp)
 	run_rung(qp);
 }
 
-/* --- answers from a peer -------------------------------------------------------------------------------------------------------- */
-
-static bool is_answered_apart(const struct vb_inflight *e)
-{
-	return e->op == VB_WR_READ || e->op == VB_WR_COMPARE_SWAP || e->op == VB_WR_FETCH_ADD;
-}
-
-static void complete_head(struct vb_qp *qp)
-{
-	struct vb_sq *sq = &qp->sq;
-	struct vb_inflight *e = &sq->inflight[sq->in_head++ & (sq->blocks - 1)];
-
-	if (is_answered_apart(e))
-		sq->reads--;
-	if (e->flags & VB_WR_SIGNALED)
-		push(qp, e->index, e->wqe_opcode, IBV_WC_SUCCESS, e->len);
-	refresh_retries(qp);
-}
-
-/* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
-static void acknowledge(struct vb_qp *qp, uint32_t psn)
-{
-	struct vb_sq *sq = &qp->sq;
-
-	while (sq->in_head != sq->in_tail) {
-		struct vb_inflight *e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
-
-		if (vb_psn_diff(psn, e->last_psn) < 0 || is_answered_apart(e))
-			return;
-		complete_head(qp);
-	}
-}
-
-/* Data for the oldest READ or atomic: into the memory that its WQE, still in the ring, names. */
-static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
-{
-	struct vb_sq *sq = &qp->sq;
-	struct vb_inflight *e;
-	struct iovec iov[VB_WR_MAX_SGE], value = { (void *)&pkt->swap_add, 8 };
-	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
-	struct vb_wr wr;
-	int cnt = -1;
-
-	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
-	e = &sq->inflight[sq->in_head & (sq->blocks - 1)];
-	if (sq->in_head == sq->in_tail || e->last_psn != pkt->psn || !is_answered_apart(e) ||
-	    atomic != (e->op != VB_WR_READ))
-		return;
-	/* IBTA 9.7.6.1.3: every answer starts timer and retries anew */
-	sq->stamp = 0;
-	refresh_retries(qp);
-	if (pkt->flags & VB_PKT_FIRST)
-		e->received = 0;
-	else if (!e->received)
-		return; /* the rest of an answer to a request that was sent again meanwhile: another comes */
-	if (!atomic && (pkt->len > e->len - e->received ||
-			((pkt->flags & VB_PKT_LAST) && e->received + pkt->len != e->len))) {
-		fail_inflight(qp, IBV_WC_BAD_RESP_ERR);
-		return;
-	}
-	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr))
-		cnt = vb_message_gather(qp, &wr, iov);
-	if (cnt < 0 || vb_message_copy(iov, cnt, e->received, atomic ? &value : pkt->iov,
-				       atomic ? 1 : pkt->iov_cnt)) {
-		fail_inflight(qp, IBV_WC_LOC_PROT_ERR);
-		return;
-	}
-	e->received += pkt->len;
-	if (pkt->flags & VB_PKT_LAST)
-		complete_head(qp);
-}
-
-/* The target cannot fetch a payload: carry it, unless it has fetched a part of this message already. */
-static void take_no_pull(struct vb_qp *qp, uint32_t psn)
-{
-	struct vb_sq *sq = &qp->sq;
-	bool in_flight = sq->in_head != sq->in_tail;
-	uint32_t first =
-		in_flight ? sq->inflight[sq->in_head & (sq->blocks - 1)].first_psn : sq->first_psn;
-
-	sq->no_pull = true;
-	if (psn == first) {
-		rewind_all(sq);
-		sq->in_again = sq->in_tail;
-	} else if (sq->retries) {
-		sq->retries--;
-		rewind_all(sq);
-	} else if (in_flight) {
-		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
-	} else {
-		fail(qp, IBV_WC_RETRY_EXC_ERR);
-	}
-}
-
-static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
-{
-	struct vb_sq *sq = &qp->sq;
-
-	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
-	if (sq->in_head == sq->in_tail && !sq->sent)
-		return;
-	if ((pkt->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
-		if (may_retry_rnr(qp))
-			wait_rnr(qp, pkt->syndrome);
-		else if (sq->in_head != sq->in_tail)
-			fail_inflight(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-		else
-			fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-	} else if (pkt->syndrome == VB_SYN_NAK_SEQUENCE) {
-		rewind_all(sq);
-	} else if (pkt->syndrome == VB_SYN_NO_PULL) {
-		take_no_pull(qp, pkt->psn);
-	} else if (sq->in_head != sq->in_tail) {
-		fail_inflight(qp, nak_status(pkt->syndrome));
-	} else {
-		fail(qp, nak_status(pkt->syndrome));
-	}
-}
-
-void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
-{
-	uint32_t state;
-
-	vb_lock(&qp->sq.lock);
-	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	if ((state == IBV_QPS_RTS || state == IBV_QPS_SQD) && qp->type == IBV_QPT_RC &&
-	    pkt->sqpn == qp->attr.dest_qp_num) {
-		if (pkt->op != VB_PKT_ACK)
-			take_data(qp, pkt);
-		else if (pkt->syndrome == VB_SYN_ACK)
-			acknowledge(qp, pkt->psn);
-		else
-			take_nak(qp, pkt);
-		if (qp->sq.next != qp->sq.pi)
-			vb_requester_run(qp);
-		if (state == IBV_QPS_SQD)
-			vb_work_add(qp, VB_WORK_DRAINED);
-	}
-	vb_unlock(&qp->sq.lock);
-}
-
-/* --- time ------------------------------------------------------------------------------------------------------------------------- */
-
-enum { LIVENESS_NS = 20000000, SHORTEST_LOOK_NS = 1000000 };
-
-static uint64_t ack_timeout(const struct vb_qp *qp)
-{
-	return qp->attr.timeout ? 4096ull << qp->attr.timeout : UINT64_MAX / 2;
-}
-
-/* How long a queue may be left alone: a dead peer must be noticed, and a short timeout met. */
-static uint64_t look_period(const struct vb_qp *qp)
-{
-	uint64_t timeout = ack_timeout(qp);
-
-	return timeout > LIVENESS_NS        ? LIVENESS_NS
-	       : timeout > SHORTEST_LOOK_NS ? timeout
-					    : SHORTEST_LOOK_NS;
-}
-
-/* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
-static void timed_out(struct vb_qp *qp, uint64_t now)
-{
-	struct vb_sq *sq = &qp->sq;
-
-	sq->stamp = now;
-	/* Packets that still lie in the ring are not lost: the other process is only slow, or stopped. */
-	if (!vb_path_drained(&qp->path))
-		return;
-	if (!sq->retries) {
-		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
-		return;
-	}
-	sq->retries--;
-	rewind_all(sq);
-	vb_requester_run(qp);
-}
-
-/* What the process took before it died counts as delivered, answered or not. */
-static void peer_died(struct vb_qp *qp)
-{
-	uint32_t expected = vb_path_expected(&qp->path, qp->attr.dest_qp_num, qp->sq.psn);
-
-	if (vb_psn_diff(expected, qp->sq.psn) <= 0)
-		acknowledge(qp, vb_psn_add(expected, 0xffffff));
-	if (qp->sq.in_head != qp->sq.in_tail)
-		fail_inflight(qp, IBV_WC_RETRY_EXC_ERR);
-}
-
-bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
-{
-	struct vb_sq *sq = &qp->sq;
-	uint64_t due;
-
-	if (sq->rnr_until && now >= sq->rnr_until) {
-		sq->rnr_until = 0;
-		vb_requester_run(qp);
-	}
-	if (sq->rnr_until) {
-		*next = *next < sq->rnr_until ? *next : sq->rnr_until;
-		return true;
-	}
-	if (sq->in_head == sq->in_tail) {
-		/*
-		 * Nothing in flight now; in a stream there will be again in a moment. Only a queue that was idle at
-		 * two looks goes off the list, or every other message would put it back and wake this thread.
-		 */
-		sq->stamp = 0;
-		if (!sq->recent)
-			return false;
-		sq->recent = false;
-		due = now + look_period(qp);
-		*next = *next < due ? *next : due;
-		return true;
-	}
-	sq->recent = true;
-	if (!sq->stamp || sq->stamped_head != sq->in_head) {
-		sq->stamp = now;
-		sq->stamped_head = sq->in_head;
-	}
-	if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
-		peer_died(qp);
-		return false;
-	}
-	if (now - sq->stamp >= ack_timeout(qp))
-		timed_out(qp, now);
-	due = sq->stamp + ack_timeout(qp);
-	due = due < now + look_period(qp) ? due : now + look_period(qp);
-	*next = *next < due ? *next : due;
-	return true;
-}
-
 /* --- flush and reset ---------------------------------------------------------------------------------------------------------------- */
 
 void vb_requester_flush(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
-	uint16_t at = sq->in_head != sq->in_tail
-			      ? sq->inflight[sq->in_head & (sq->blocks - 1)].index
-			      : sq->next;
+	uint16_t at = vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->index : sq->next;
 
 	while (at != sq->pi) {
 		qp->codec->send(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
-		push(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
+		vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
 		/* A WQE that lies about its size must not carry us past the doorbell. */
 		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi
 							     : (uint16_t)(at + sq->wr.blocks);
@@ -959,7 +616,7 @@ void vb_requester_flush(struct vb_qp *qp)
 	sq->next = sq->pi;
 	sq->loaded = false;
 	sq->sent = 0;
-	forget_inflight(sq);
+	vb_requester_forget(sq);
 }
 
 void vb_requester_reset(struct vb_qp *qp, uint32_t psn)
@@ -972,5 +629,5 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn)
 	sq->psn = psn;
 	sq->loaded = false;
 	sq->sent = 0;
-	forget_inflight(sq);
+	vb_requester_forget(sq);
 }

@@ -11,6 +11,7 @@
 #include "card/requester.h"
 
 #include "base/clock.h"
+#include "card/message.h"
 
 enum { RNR_FOREVER = 7 }; /* rnr_retry */
 

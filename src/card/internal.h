@@ -314,20 +314,6 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
-/* --- message.c: inside a read section --- */
-/* The local memory of a work request; the number of pieces or -EINVAL where a key does not cover them. */
-int vb_message_gather(const struct vb_qp *qp, const struct vb_wr *wr, struct iovec *iov);
-/* [offset, offset + len) of a list of pieces; the number of pieces. */
-uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
-			  struct iovec *out);
-/* Copy pieces to others, offset bytes into them; 0 or -EFAULT. */
-int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const struct iovec *from,
-		    uint32_t from_cnt);
-/* The headers of a packet; flags and payload are left to the caller. */
-void vb_message_packet(const struct vb_qp *qp, const struct vb_wr *wr, struct vb_pkt *pkt);
-/* Flags of the packet that stands for bytes [at, at + len) of a message. */
-uint8_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len);
-
 /* --- requester.c --- */
 /* The send doorbell of somebody who is not trusted: -EINVAL where the index cannot be. */
 int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi);

@@ -25,6 +25,7 @@
 
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "card/message.h"
 #include "fabric/direct.h"
 
 enum step {

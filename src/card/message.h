@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a work request becomes on its way: its local memory in pieces, and the headers of its packets. Every message
+ * passes here, so most of it is in line. Inside a read section.
+ */
+#pragma once
+
+#include <errno.h>
+
+#include "card/internal.h"
+
+/* The local memory of a work request; the number of pieces or -EINVAL where a key does not cover them. */
+static inline int vb_message_gather(const struct vb_qp *qp, const struct vb_wr *wr,
+				    struct iovec *iov)
+{
+	bool written =
+		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+
+	for (unsigned int i = 0; i < wr->num_sge; i++) {
+		const struct vb_sge *sge = &wr->sge[i];
+		void *p = (void *)(uintptr_t)sge->addr;
+
+		if (!sge->raw)
+			p = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr, sge->len,
+					    written ? IBV_ACCESS_LOCAL_WRITE : 0);
+		if (!p)
+			return -EINVAL;
+		iov[i] = (struct iovec){ p, sge->len };
+	}
+	return wr->num_sge;
+}
+
+/* The headers of a packet; flags and payload are left to the caller. */
+static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr *wr,
+				     struct vb_pkt *pkt)
+{
+	static const uint8_t ops[] = {
+		[VB_WR_SEND] = VB_PKT_SEND,           [VB_WR_WRITE] = VB_PKT_WRITE,
+		[VB_WR_READ] = VB_PKT_READ,           [VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
+		[VB_WR_FETCH_ADD] = VB_PKT_FETCH_ADD,
+	};
+
+	pkt->op = ops[wr->op];
+	pkt->syndrome = 0;
+	pkt->transport = (uint8_t)qp->type;
+	pkt->dqpn = qp->attr.dest_qp_num;
+	pkt->sqpn = qp->number;
+	pkt->psn = qp->sq.psn;
+	pkt->imm = wr->imm;
+	pkt->msn_qkey = 0;
+	pkt->va = wr->raddr;
+	pkt->rkey = wr->rkey;
+	pkt->dma_len = (uint32_t)wr->len;
+	pkt->swap_add = wr->swap_add;
+	pkt->compare = wr->compare;
+	pkt->grh = NULL;
+	pkt->source.lkey = 0;
+}
+
+/* Flags of the packet that stands for bytes [at, at + len) of a message. */
+static inline uint8_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)
+{
+	uint8_t flags = at ? 0 : VB_PKT_FIRST;
+
+	if (at + len < wr->len && wr->op != VB_WR_READ)
+		return flags;
+	flags |= VB_PKT_LAST | VB_PKT_ACK_REQ;
+	if (wr->flags & VB_WR_IMM)
+		flags |= VB_PKT_IMM;
+	if (wr->flags & VB_WR_INVALIDATE)
+		flags |= VB_PKT_INVALIDATE;
+	if (wr->flags & VB_WR_SOLICITED)
+		flags |= VB_PKT_SOLICITED;
+	return flags;
+}
+
+/* --- message.c --- */
+/* [offset, offset + len) of a list of pieces; the number of pieces. */
+uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
+			  struct iovec *out);
+/* Copy pieces to others, offset bytes into them; 0 or -EFAULT. */
+int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const struct iovec *from,
+		    uint32_t from_cnt);

@@ -24,6 +24,7 @@ static int target(void)
 {
 	struct node node;
 	struct address peer;
+	char end;
 
 	open_node(&node);
 	memset(node.buf, 0, SIZE);
@@ -36,7 +37,7 @@ static int target(void)
 		check_eq(node_send(&node, 2, 2 * AREA, 8, IBV_SEND_SIGNALED), 0);
 		cq_expect(node.send_cq, 2, IBV_WC_SUCCESS);
 	}
-	msg_send(ROLE_FD, "", 1);
+	msg_recv(ROLE_FD, &end, 1); /* the last READ is done */
 	node_close(&node);
 	return 0;
 }
@@ -65,14 +66,14 @@ static void run(const char *role)
 	struct address peer;
 	uint64_t random = 1;
 	struct node node;
-	char end;
+	char ready;
 	int fd;
 	pid_t pid = spawn_self(role, &fd);
 
 	check(model != NULL, "memory");
 	open_node(&node);
 	node_meet(&node, fd, &peer);
-	msg_recv(fd, &end, 1);
+	msg_recv(fd, &ready, 1);
 	for (int round = 0; round < ROUNDS; round++) {
 		pattern_fill(node.buf, AREA, (uint32_t)round);
 		burst(&node, &peer, model, &random);
@@ -81,7 +82,7 @@ static void run(const char *role)
 		check(!memcmp(node.buf + AREA, model, AREA), "%s, round %d: not as written", role,
 		      round);
 	}
-	msg_recv(fd, &end, 1);
+	msg_send(fd, "", 1);
 	spawn_wait(pid);
 	close(fd);
 	node_close(&node);

@@ -52,10 +52,16 @@ def expected_sizes(argv):
     return [int(option(argv, '-s', default='2' if argv[0].endswith('_lat') else '65536'))]
 
 
+# perftest measures the processor's clock before each size. Where the machine is disturbed meanwhile it says this, in the
+# middle of a row, and prints the next row with zeros.
+UNMEASURED = re.compile(r'Correlation coefficient r\^2: \S+ < 0\.9\n')
+
+
 def check_perftest(argv, side, is_server):
     """ib_*_bw, ib_*_lat: on the client a row per size, with the size, the iterations and numbers above zero."""
     rows = {}
-    for line in side.output.partition('#bytes')[2].splitlines():
+    clock_is_known = not UNMEASURED.search(side.output)
+    for line in UNMEASURED.sub('', side.output).partition('#bytes')[2].splitlines():
         fields = line.split()
         if len(fields) >= 4 and all(re.fullmatch(r'-?([\d.]+|nan|inf)', f) for f in fields):
             rows[int(fields[0])] = fields[1:]
@@ -74,7 +80,7 @@ def check_perftest(argv, side, is_server):
         # bw counts each queue's iterations, and with -b both directions'; lat counts those of one queue
         if int(fields[0]) not in (iters, iters * queues, iters * queues // 2):
             raise peers.Failure(f'{side.name}: {fields[0]} iterations of {size} bytes, not {iters} a queue')
-        if not any(float(f) > 0 for f in fields[1:]):
+        if clock_is_known and not any(float(f) > 0 for f in fields[1:]):
             raise peers.Failure(f'{side.name}: nothing measured at {size} bytes')
 
 

@@ -6,29 +6,15 @@
  * of `verbatim run`, which comes before everybody. The names have no version: a reference that names libc's then takes
  * them.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 
+#include "base/real.h"
 #include "base/signals.h"
-
-/* libc's own, found once. */
-#define REAL(name)                                    \
-	({                                            \
-		static _Atomic(void *) found;         \
-		void *fn = atomic_load(&found);       \
-                                                      \
-		if (!fn) {                            \
-			fn = dlsym(RTLD_NEXT, #name); \
-			atomic_store(&found, fn);     \
-		}                                     \
-		(__typeof__(&name))fn;                \
-	})
 
 /* At the edge: 0, or -1 with errno. */
 static int status(int err)

@@ -21,22 +21,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/real.h"
+
 #define PUBLIC       __attribute__((visibility("default")))
 #define ACCEL_PREFIX "/dev/accel/accel"
 #define PORT_PREFIX  "/sys/class/infiniband/"
-
-/* The C library's own, found once. */
-#define REAL(name)                                    \
-	({                                            \
-		static _Atomic(void *) found;         \
-		void *fn = atomic_load(&found);       \
-                                                      \
-		if (!fn) {                            \
-			fn = dlsym(RTLD_NEXT, #name); \
-			atomic_store(&found, fn);     \
-		}                                     \
-		(__typeof__(&name))fn;                \
-	})
 
 /* --- the card --------------------------------------------------------------------------------------------------- */
 

@@ -87,6 +87,11 @@ static enum verdict take_wqe(struct vb_qp *qp)
 	return n < 0 ? BAD_WQE : ACCEPT;
 }
 
+static bool is_ipv4(const union ibv_gid *gid)
+{
+	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
+}
+
 static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt,
 		     uint32_t len)
 {
@@ -110,6 +115,8 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		c.imm = pkt->imm;
 		c.src_qpn = pkt->sqpn;
 		c.grh = pkt->grh != NULL;
+		if (c.grh)
+			c.network = is_ipv4(&pkt->grh->dgid) ? VB_NETWORK_IPV4 : VB_NETWORK_IPV6;
 	}
 	qp->rq.have_wqe = false;
 	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */
@@ -607,7 +614,7 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 /* The 40 bytes in front of a datagram: an IPv6 header, or 20 bytes of nothing and an IPv4 header (RoCE v2, A17.4.5). */
 static void write_grh(uint8_t out[40], const struct vb_grh *grh, uint32_t len)
 {
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)&grh->dgid);
+	bool ipv4 = is_ipv4(&grh->dgid);
 	uint16_t udp = htons((uint16_t)(len + 8 + 12 + 8 + 4)); /* UDP, BTH, DETH, ICRC */
 
 	memset(out, 0, 40);

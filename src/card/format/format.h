@@ -66,6 +66,9 @@ struct vb_wr {
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
 
+/* What carried a datagram: header types of RoCE packets as mlx5 CQEs number them. */
+enum vb_network { VB_NETWORK_GRH, VB_NETWORK_IPV6, VB_NETWORK_IPV4 };
+
 /* A completion, before it becomes a CQE. */
 struct vb_completion {
 	enum ibv_wc_status status;
@@ -75,6 +78,7 @@ struct vb_completion {
 	uint8_t op;         /* responder: VB_WR_SEND or VB_WR_WRITE (with immediate) */
 	uint8_t flags;      /* enum vb_wr_flags: IMM, INVALIDATE, SOLICITED */
 	bool grh;
+	uint8_t network; /* enum vb_network, where grh is set */
 	uint16_t wqe_index;
 	uint32_t qpn;
 	uint32_t byte_len;

@@ -222,6 +222,17 @@ static void publish(struct mlx5_cqe64 *cqe, uint8_t op_own, uint8_t turn)
 	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, turn, memory_order_release);
 }
 
+/*
+ * Who sent a datagram, and how it came. RoCE has no service level: the field tells the network header (bits 2:0) and
+ * whether UDP follows it (bit 3). Only with that do programs know how the 40 bytes in front of the data are laid out.
+ */
+static uint32_t flags_rqpn(const struct vb_completion *c)
+{
+	uint32_t sl = c->network == VB_NETWORK_GRH ? 0 : 8u | c->network;
+
+	return c->src_qpn | (c->grh ? 1u << 28 | sl << 24 : 0);
+}
+
 static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 {
 	struct mlx5_cqe64 *cqe = to;
@@ -235,7 +246,7 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 		/* Immediate data is in network order already. */
 		cqe->imm_inval_pkey = c->flags & VB_WR_INVALIDATE ? htobe32(c->imm) : c->imm;
 		cqe->byte_cnt = htobe32(c->byte_len);
-		cqe->flags_rqpn = htobe32(c->src_qpn | (c->grh ? 1u << 28 : 0));
+		cqe->flags_rqpn = htobe32(flags_rqpn(c));
 		cqe->timestamp = htobe64(c->timestamp);
 	} else {
 		struct mlx5_err_cqe *err = to;

@@ -57,6 +57,11 @@ void vb_log_check_environment(void)
 			getenv("VERBATIM_LOG_FILE"), strerror(file_error));
 }
 
+bool vb_log_enabled(enum vb_log_level level)
+{
+	return level <= threshold;
+}
+
 void vb_log(enum vb_log_level level, const char *fmt, ...)
 {
 	int saved_errno = errno; /* an error path may log before it reads errno */

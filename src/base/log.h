@@ -7,12 +7,17 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/public.h"
 
 enum vb_log_level { VB_LOG_ERROR, VB_LOG_WARN, VB_LOG_INFO };
 
 VB_PUBLIC void vb_log(enum vb_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* Whether a line of this level would go out: for callers whose line costs something to make. */
+VB_PUBLIC bool vb_log_enabled(enum vb_log_level level);
 
 #define vb_error(...) vb_log(VB_LOG_ERROR, __VA_ARGS__)
 #define vb_warn(...)  vb_log(VB_LOG_WARN, __VA_ARGS__)

@@ -206,7 +206,7 @@ int vb_dev_close(struct vb_dev *dev)
 		return 0;
 	}
 	if (atomic_load(&dev->objects))
-		return -EBUSY;
+		return vb_refuse_busy("objects of other libraries");
 	vb_dev_set_wq_range(dev, 0);
 	vb_fabric_stop();
 	free(dev);
@@ -243,11 +243,11 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 	int64_t number;
 
 	if (!pd)
-		return -ENOMEM;
+		return vb_refuse_memory("the protection domain");
 	number = vb_ids_take(&pd_numbers, dev->adapter->max_pd);
 	if (number < 0) {
 		free(pd);
-		return (int)number;
+		return vb_refuse_limit("protection domains", dev->adapter->max_pd);
 	}
 	pd->dev = dev;
 	pd->number = (uint32_t)number;
@@ -259,7 +259,7 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 int vb_pd_dealloc(struct vb_pd *pd)
 {
 	if (atomic_load(&pd->refs))
-		return -EBUSY;
+		return vb_refuse_busy("memory regions, queue pairs or SRQs");
 	vb_ids_give(&pd_numbers, pd->number);
 	atomic_fetch_sub(&pd->dev->objects, 1);
 	free(pd);

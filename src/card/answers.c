@@ -28,6 +28,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 		return;
 	}
 	e = vb_sq_oldest(sq);
+	qp->decode(sq->buf, sq->blocks, sq->shift, e->index, &sq->wr);
+	vb_why_send(qp, &sq->wr, status);
 	vb_requester_complete(qp, e->index, e->wqe_opcode, status, 0);
 	sq->next = (uint16_t)(e->index + e->blocks);
 	sq->loaded = false;

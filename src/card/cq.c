@@ -62,10 +62,11 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	if (!attr->buf || !attr->dbr || !attr->cqe_cnt || (attr->cqe_cnt & (attr->cqe_cnt - 1)) ||
 	    !size_is_valid(dev->adapter, attr->cqe_size) ||
 	    (attr->compressed && !vb_adapter_codec(dev->adapter)->minis))
-		return -EINVAL;
+		return vb_refuse_combination(
+			"a ring that is no power of two, or of another format");
 	number = vb_ids_take(&cq_numbers, dev->adapter->max_cq);
 	if (number < 0)
-		return (int)number;
+		return vb_refuse_limit("completion queues", dev->adapter->max_cq);
 	cq = aligned_alloc(64, (sizeof(*cq) + 63) & ~(size_t)63);
 	if (!cq)
 		goto give_number;
@@ -101,19 +102,19 @@ free_cq:
 	free(cq);
 give_number:
 	vb_ids_give(&cq_numbers, (uint32_t)number);
-	return -ENOMEM;
+	return vb_refuse_memory("the completion queue");
 }
 
 int vb_cq_destroy(struct vb_cq *cq)
 {
 	if (atomic_load(&cq->refs))
-		return -EBUSY;
+		return vb_refuse_busy("queue pairs or SRQs");
 	atomic_store(&table[cq->number], NULL);
 	if (!vb_dev_stale(cq->dev)) {
 		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
 		if (atomic_load(&cq->refs)) {
 			atomic_store(&table[cq->number], cq);
-			return -EBUSY;
+			return vb_refuse_busy("queue pairs or SRQs");
 		}
 		if (cq->special) {
 			vb_alarm_clear(&cq->alarm);

@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/lock.h"
+#include "base/refusal.h"
 #include "card/card.h"
 #include "card/format/format.h"
 #include "card/later.h"
@@ -257,6 +258,9 @@ int vb_mr_check_memory(void *addr, size_t length, unsigned int access);
 /* inside a read section: */
 /* The address behind [addr, addr + len) of a key, with these rights and in this domain; NULL where not allowed. */
 void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access);
+/* Why vb_mr_translate() refuses, in words; NULL: it does not. */
+const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
+			  unsigned int access);
 /* SEND_WITH_INV and LOCAL_INV: the key is dead from now on; -EINVAL where it is not one of this domain. */
 int vb_mr_invalidate(uint32_t key, uint32_t pdn);
 
@@ -337,6 +341,15 @@ void vb_responder_answer(struct vb_qp *qp); /* send what is due */
 void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
 void vb_responder_look(struct vb_alarm *watch);
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
+
+/* --- why.c: log lines of error completions --- */
+void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status status)
+	__attribute__((cold));
+/* pkt: the request that met the error. */
+void vb_why_receive(const struct vb_qp *qp, const struct vb_pkt *pkt, enum ibv_wc_status status)
+	__attribute__((cold));
+void vb_why_flushed(const struct vb_qp *qp, uint32_t count, const char *queue)
+	__attribute__((cold));
 
 /* --- raw.c --- */
 void vb_raw_add(struct vb_qp *qp);

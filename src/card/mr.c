@@ -34,13 +34,13 @@ static int check_access(unsigned int access)
 {
 	access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE; /* hints, free to be ignored */
 	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
-		return -EOPNOTSUPP;
+		return vb_refuse_unsupported("IBV_ACCESS_ON_DEMAND and IBV_ACCESS_MW_BIND");
 	if (access & ~(unsigned int)ACCESS_KNOWN)
-		return -EINVAL;
+		return vb_refuse_bits("access", access & ~(unsigned int)ACCESS_KNOWN);
 	/* IBTA 10.6.3.1: what may be written from afar must be writable here. */
 	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
-		return -EINVAL;
+		return vb_refuse_remote_without_local(access);
 	return 0;
 }
 
@@ -63,13 +63,13 @@ int vb_mr_check_memory(void *addr, size_t length, unsigned int access)
 	bool write = access & IBV_ACCESS_LOCAL_WRITE;
 
 	if ((uintptr_t)addr + length < (uintptr_t)addr)
-		return -EINVAL;
+		return vb_refuse_wraps(addr, length);
 	if (!length || populate(addr, length, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return 0;
 	if (errno == ENOMEM || errno == EFAULT ||
 	    (write && populate(addr, length, MADV_POPULATE_READ)))
-		return -EFAULT;
-	return vb_fault_readable(addr, length) ? 0 : -EFAULT;
+		return vb_refuse_unmapped(addr, length, write ? "writable" : "readable");
+	return vb_fault_readable(addr, length) ? 0 : vb_refuse_unmapped(addr, length, "readable");
 }
 
 static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *addr, size_t length,
@@ -150,7 +150,7 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 	int ret;
 
 	if (vb_dev_stale(pd->dev))
-		return -EINVAL;
+		return vb_refuse_forked();
 	ret = check_access(access);
 	if (!ret)
 		ret = vb_mr_check_memory(addr, length, access);
@@ -160,13 +160,13 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 		return ret;
 	index = vb_ids_take(&mr_numbers, pd->dev->adapter->max_mr);
 	if (index < 0)
-		return (int)index;
+		return vb_refuse_limit("memory regions", pd->dev->adapter->max_mr);
 	mr = calloc(1, sizeof(*mr));
 	entry = vb_segment_mr(vb_segment_self, (uint32_t)index, true);
 	if (!mr || !entry) {
 		free(mr);
 		vb_ids_give(&mr_numbers, (uint32_t)index);
-		return -ENOMEM;
+		return vb_refuse_memory("the memory region");
 	}
 	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
 	publish(entry, mr->key, pd->number, addr, length, iova, access);
@@ -183,8 +183,10 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	struct vb_pd *new_pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd;
 	int ret;
 
-	if (vb_dev_stale(mr->pd->dev) || new_pd->dev != mr->pd->dev)
-		return -EINVAL;
+	if (vb_dev_stale(mr->pd->dev))
+		return vb_refuse_forked();
+	if (new_pd->dev != mr->pd->dev)
+		return vb_refuse_other_context("pd");
 	if (!(flags & IBV_REREG_MR_CHANGE_ACCESS))
 		access = entry->access;
 	if (!(flags & IBV_REREG_MR_CHANGE_TRANSLATION)) {
@@ -249,6 +251,22 @@ void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, u
 	    len > entry->length || addr - entry->iova > entry->length - len)
 		return NULL;
 	return (void *)(uintptr_t)(entry->addr + (addr - entry->iova));
+}
+
+const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
+			  unsigned int access)
+{
+	struct vb_seg_mr *entry = own_entry(key);
+
+	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
+		return "does not exist";
+	if (entry->pdn != pdn)
+		return "belongs to another protection domain";
+	if ((entry->access & access) != access)
+		return "lacks the right that this needs";
+	if (addr < entry->iova || len > entry->length || addr - entry->iova > entry->length - len)
+		return "does not cover this range";
+	return NULL;
 }
 
 int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struct vb_mr_info *info)

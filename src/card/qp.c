@@ -97,27 +97,28 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 
 	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD &&
 	    !raw)
-		return -EOPNOTSUPP;
+		return vb_refuse_unsupported_value("qp_type", attr->type);
 	if ((attr->wq || attr->rss) && (!raw || attr->sq_cnt))
-		return -EINVAL;
+		return vb_refuse_combination("a receive work queue or table that would also send");
 	if (attr->rss && (attr->wq || attr->rq_cnt || vb_rss_check(dev, attr->rss)))
-		return -EINVAL;
+		return vb_refuse_combination(
+			"an indirection table with queues that cannot be in it");
 	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev ||
 	    !attr->recv_cq || attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) ||
 	    !attr->dbr)
-		return -EINVAL;
+		return vb_refuse_other_context("pd, cq, srq or the doorbell record");
 	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 ||
 	    (attr->sq_cnt && !attr->sq_buf))
-		return -EINVAL;
+		return vb_refuse_value("the size of the send ring", attr->sq_cnt);
 	if (attr->inl_recv && attr->rq_cnt && attr->inl_recv > 1u << attr->rq_shift)
-		return -EINVAL;
+		return vb_refuse_range("inline receive", attr->inl_recv, 0, 1u << attr->rq_shift);
 	/* Owner bits flip with every round: 16 bits of index must tell two rounds apart. */
 	if (attr->sq_cnt && dev->adapter->config->format == VB_FORMAT_MLX4 &&
 	    (attr->sq_cnt > 1 << 15 || attr->sq_shift < 6 || attr->sq_shift > 10))
-		return -EINVAL;
+		return vb_refuse_value("the size of the send ring", attr->sq_cnt);
 	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR ||
 	    (attr->rq_cnt && !attr->rq_buf))
-		return -EINVAL;
+		return vb_refuse_value("the size of the receive ring", attr->rq_cnt);
 	return 0;
 }
 
@@ -205,7 +206,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	int ret;
 
 	if (vb_dev_stale(dev))
-		return -EINVAL;
+		return vb_refuse_forked();
 	ret = check_attr(dev, attr);
 	if (!ret)
 		ret = vb_fault_arm();
@@ -213,7 +214,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 		return ret;
 	index = attr->wq ? take_wq_index(dev) : vb_ids_take(&qp_numbers, dev->adapter->max_qp);
 	if (index < 0)
-		return (int)index;
+		return vb_refuse_limit("queue pairs", dev->adapter->max_qp);
 	qp = qp_alloc(dev, attr);
 	ret = -ENOMEM;
 	if (!qp)

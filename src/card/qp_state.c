@@ -11,6 +11,7 @@
 #include "card/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rcu.h"
@@ -126,20 +127,72 @@ static int type_index(enum ibv_qp_type type)
 	return type == IBV_QPT_RC ? RC : type == IBV_QPT_UC ? UC : type == IBV_QPT_UD ? UD : RAW;
 }
 
+static const char *state_name(enum ibv_qp_state state)
+{
+	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+
+	return (unsigned int)state <= IBV_QPS_ERR ? names[state] : "no state";
+}
+
+/* The names of attribute bits, for the log. */
+static const char *attr_names(int mask, char *out, size_t size)
+{
+	static const char *const names[] = {
+		"STATE",
+		"CUR_STATE",
+		"EN_SQD_ASYNC_NOTIFY",
+		"ACCESS_FLAGS",
+		"PKEY_INDEX",
+		"PORT",
+		"QKEY",
+		"AV",
+		"PATH_MTU",
+		"TIMEOUT",
+		"RETRY_CNT",
+		"RNR_RETRY",
+		"RQ_PSN",
+		"MAX_QP_RD_ATOMIC",
+		"ALT_PATH",
+		"MIN_RNR_TIMER",
+		"SQ_PSN",
+		"MAX_DEST_RD_ATOMIC",
+		"PATH_MIG_STATE",
+		"CAP",
+		"DEST_QPN",
+	};
+	const int count = (int)(sizeof(names) / sizeof(names[0]));
+	size_t n = 0;
+
+	out[0] = '\0';
+	for (int i = 0; i < count; i++)
+		if ((mask & 1 << i) && n < size)
+			n += (size_t)snprintf(out + n, size - n, "%sIBV_QP_%s", n ? ", " : "",
+					      names[i]);
+	if ((mask & ~((1 << count) - 1)) && n < size)
+		snprintf(out + n, size - n, "%sbits 0x%x", n ? ", " : "",
+			 mask & ~((1 << count) - 1));
+	return out;
+}
+
 static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
 			    int mask)
 {
+	static const char *const types[] = { [RC] = "RC", [UC] = "UC", [UD] = "UD", [RAW] = "RAW" };
 	const struct transition *t;
-	int type = type_index(qp->type);
+	int type = type_index(qp->type), extra;
+	char names[256];
 
 	if (from > IBV_QPS_ERR || to > IBV_QPS_ERR)
-		return -EINVAL;
+		return vb_refuse_transition(state_name(from), state_name(to), types[type]);
 	t = &transitions[from][to];
-	if (!t->valid || (t->required[type] & ~mask) ||
-	    (mask & ~(IBV_QP_STATE | t->required[type] | t->optional[type])))
-		return -EINVAL;
 	/* SQE exists for queues without retries only. */
-	return from == IBV_QPS_SQE && type == RC ? -EINVAL : 0;
+	if (!t->valid || (from == IBV_QPS_SQE && type == RC))
+		return vb_refuse_transition(state_name(from), state_name(to), types[type]);
+	if (t->required[type] & ~mask)
+		return vb_refuse_attr_missing(
+			attr_names(t->required[type] & ~mask, names, sizeof(names)));
+	extra = mask & ~(IBV_QP_STATE | t->required[type] | t->optional[type]);
+	return extra ? vb_refuse_attr_extra(attr_names(extra, names, sizeof(names))) : 0;
 }
 
 static int check_av(const struct vb_qp *qp, const struct ibv_ah_attr *av)
@@ -147,40 +200,67 @@ static int check_av(const struct vb_qp *qp, const struct ibv_ah_attr *av)
 	const struct vb_adapter *adapter = qp->dev->adapter;
 
 	/* On Ethernet every address vector has a global route, from an entry of the GID table that is in use. */
-	if (!av->is_global || av->grh.sgid_index >= adapter->num_gids ||
-	    av->port_num > adapter->config->ports)
-		return -EINVAL;
+	if (!av->is_global)
+		return vb_refuse_no_grh();
+	if (av->grh.sgid_index >= adapter->num_gids)
+		return vb_refuse_sgid_index(av->grh.sgid_index, adapter->num_gids,
+					    adapter->config->name);
+	if (av->port_num > adapter->config->ports)
+		return vb_refuse_port(av->port_num, adapter->config->ports, adapter->config->name);
+	return 0;
+}
+
+/* Attributes that are numbers with an upper limit. */
+static int check_limits(const struct ibv_qp_attr *attr, int mask)
+{
+	const struct {
+		int bit;
+		const char *name;
+		uint32_t value, max;
+	} limits[] = {
+		{ IBV_QP_PKEY_INDEX, "pkey_index", attr->pkey_index, 0 },
+		{ IBV_QP_RQ_PSN, "rq_psn", attr->rq_psn, 0xffffff },
+		{ IBV_QP_SQ_PSN, "sq_psn", attr->sq_psn, 0xffffff },
+		{ IBV_QP_DEST_QPN, "dest_qp_num", attr->dest_qp_num, 0xffffff },
+		{ IBV_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", attr->max_rd_atomic, VB_MAX_RD_ATOMIC },
+		{ IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr->max_dest_rd_atomic,
+		  VB_MAX_RD_ATOMIC },
+		{ IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", attr->min_rnr_timer, 31 },
+		{ IBV_QP_TIMEOUT, "timeout", attr->timeout, 31 },
+		{ IBV_QP_RETRY_CNT, "retry_cnt", attr->retry_cnt, 7 },
+		{ IBV_QP_RNR_RETRY, "rnr_retry", attr->rnr_retry, 7 },
+	};
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if ((mask & limits[i].bit) && limits[i].value > limits[i].max)
+			return vb_refuse_range(limits[i].name, limits[i].value, 0, limits[i].max);
 	return 0;
 }
 
 static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	if ((mask & IBV_QP_PORT) &&
-	    (attr->port_num < 1 || attr->port_num > qp->dev->adapter->config->ports))
-		return -EINVAL;
-	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index)
-		return -EINVAL;
-	if ((mask & IBV_QP_AV) && check_av(qp, &attr->ah_attr))
-		return -EINVAL;
+	const struct vb_config_adapter *config = qp->dev->adapter->config;
+	int ret;
+
+	if ((mask & IBV_QP_PORT) && (attr->port_num < 1 || attr->port_num > config->ports))
+		return vb_refuse_port(attr->port_num, config->ports, config->name);
+	ret = check_limits(attr, mask);
+	if (!ret && (mask & IBV_QP_AV))
+		ret = check_av(qp, &attr->ah_attr);
+	if (ret)
+		return ret;
 	/* Automatic path migration does not exist on Ethernet. */
 	if ((mask & IBV_QP_ALT_PATH) ||
 	    ((mask & IBV_QP_PATH_MIG_STATE) && attr->path_mig_state != IBV_MIG_MIGRATED))
-		return -EINVAL;
-	if ((mask & IBV_QP_PATH_MTU) && (attr->path_mtu < IBV_MTU_256 ||
-					 128u << attr->path_mtu > qp->dev->adapter->config->mtu))
-		return -EINVAL;
-	if (((mask & IBV_QP_RQ_PSN) && attr->rq_psn > 0xffffff) ||
-	    ((mask & IBV_QP_SQ_PSN) && attr->sq_psn > 0xffffff) ||
-	    ((mask & IBV_QP_DEST_QPN) && attr->dest_qp_num > 0xffffff))
-		return -EINVAL;
-	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > VB_MAX_RD_ATOMIC) ||
-	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > VB_MAX_RD_ATOMIC))
-		return -EINVAL;
-	if (((mask & IBV_QP_MIN_RNR_TIMER) && attr->min_rnr_timer > 31) ||
-	    ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31) ||
-	    ((mask & IBV_QP_RETRY_CNT) && attr->retry_cnt > 7) ||
-	    ((mask & IBV_QP_RNR_RETRY) && attr->rnr_retry > 7))
-		return -EINVAL;
+		return vb_refuse_migration();
+	if (!(mask & IBV_QP_PATH_MTU))
+		return 0;
+	if (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096)
+		return vb_refuse_value("path_mtu (an enum ibv_mtu, not bytes)", attr->path_mtu);
+	if (128u << attr->path_mtu > config->mtu)
+		return vb_refuse_path_mtu(128u << attr->path_mtu,
+					  mask & IBV_QP_PORT ? attr->port_num : qp->attr.port_num,
+					  config->name, config->mtu);
 	return 0;
 }
 
@@ -294,12 +374,14 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	enum ibv_qp_state from, to;
 	int ret;
 
-	if (vb_dev_stale(qp->dev) || qp->init.wq)
-		return -EINVAL;
+	if (vb_dev_stale(qp->dev))
+		return vb_refuse_forked();
+	if (qp->init.wq)
+		return vb_refuse_combination("this is a receive work queue: ibv_modify_wq");
 	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : vb_qp_state(qp);
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;
 	if (from != vb_qp_state(qp))
-		return -EINVAL;
+		return vb_refuse_not_in_state(state_name(from), state_name(vb_qp_state(qp)));
 	ret = check_transition(qp, from, to, mask);
 	if (!ret)
 		ret = check_values(qp, attr, mask);
@@ -313,7 +395,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	if (vb_qp_state(qp) != from) { /* the data path met an error meanwhile */
-		ret = -EINVAL;
+		ret = vb_refuse_failed_meanwhile(state_name(vb_qp_state(qp)));
 		old = path;
 	} else {
 		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET) {

@@ -72,6 +72,7 @@ static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 		return WAIT;
 	}
 	qp->sq.failing = IBV_WC_SUCCESS;
+	vb_why_send(qp, wr, status);
 	vb_requester_complete(qp, wr->index, wr->wqe_opcode, status, 0);
 	advance(&qp->sq);
 	vb_requester_forget(&qp->sq);
@@ -606,14 +607,16 @@ void vb_requester_flush(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint16_t at = vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->index : sq->next;
+	uint32_t flushed = 0;
 
-	while (at != sq->pi) {
+	for (; at != sq->pi; flushed++) {
 		qp->codec->send(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
 		vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
 		/* A WQE that lies about its size must not carry us past the doorbell. */
 		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi
 							     : (uint16_t)(at + sq->wr.blocks);
 	}
+	vb_why_flushed(qp, flushed, "send");
 	sq->next = sq->pi;
 	sq->loaded = false;
 	sq->sent = 0;

@@ -533,6 +533,7 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 	}
 	if (verdict == SOURCE_FAULT)
 		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
+	vb_why_receive(qp, pkt, verdicts[verdict].status);
 	if (qp->rq.have_wqe)
 		complete(qp, verdicts[verdict].status, NULL, 0);
 	answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);
@@ -604,6 +605,7 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 		return;
 	ret = execute(qp, pkt, NULL, NULL);
 	if (ret == BAD_LENGTH || ret == BAD_BUFFER || ret == BAD_WQE) {
+		vb_why_receive(qp, pkt, verdicts[ret].status);
 		complete(qp, verdicts[ret].status, NULL, 0);
 		vb_qp_fail(qp, 0, false);
 	} else if (ret != ACCEPT) {
@@ -662,6 +664,7 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	} else if (ret == SOURCE_FAULT) {
 		return answer(qp, VB_SYN_SOURCE_FAULT, 0, reply);
 	} else {
+		vb_why_receive(qp, pkt, verdicts[ret].status);
 		complete(qp, verdicts[ret].status, NULL, 0);
 		vb_qp_fail(qp, 0, false);
 	}
@@ -692,6 +695,7 @@ void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
 		qp->rq.have_wqe = false;
 		vb_cq_push(qp->init.recv_cq, c);
 	} else {
+		vb_why_receive(qp, &(struct vb_pkt){ .len = len }, verdicts[ret].status);
 		complete(qp, verdicts[ret].status, NULL, 0);
 		vb_qp_fail(qp, 0, false);
 	}
@@ -851,6 +855,7 @@ void vb_responder_flush(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
 	uint16_t before = rq->ci;
+	uint32_t flushed = 0;
 
 	/* Who posts meanwhile sees the error state, or we see what he posted: he has no fence for it, so we pay. */
 	vb_barrier_heavy();
@@ -860,11 +865,13 @@ void vb_responder_flush(struct vb_qp *qp)
 	while (rq->count && posted(qp) != rq->ci) {
 		rq->wqe_index = rq->ci++;
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+		flushed++;
 	}
 	/* A shared queue is not flushed by one of its users, unless that is the only one. */
 	while (qp->init.srq && qp->init.srq->attr.single &&
 	       vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+	vb_why_flushed(qp, flushed, "receive");
 	watch_record(qp, rq->ci != before);
 }
 

@@ -18,14 +18,15 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 
 	if (!attr->buf || !attr->dbr || !attr->pd || attr->pd->dev != dev || !attr->wqe_cnt ||
 	    (attr->wqe_cnt & (attr->wqe_cnt - 1)))
-		return -EINVAL;
+		return vb_refuse_combination(
+			"no memory, no domain, or a ring that is no power of two");
 	number = vb_ids_take(&srq_numbers, dev->adapter->max_srq);
 	if (number < 0)
-		return (int)number;
+		return vb_refuse_limit("SRQs", dev->adapter->max_srq);
 	srq = aligned_alloc(64, (sizeof(*srq) + 63) & ~(size_t)63);
 	if (!srq) {
 		vb_ids_give(&srq_numbers, (uint32_t)number);
-		return -ENOMEM;
+		return vb_refuse_memory("the SRQ");
 	}
 	*srq = (struct vb_srq){
 		.dev = dev,
@@ -43,7 +44,7 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 int vb_srq_destroy(struct vb_srq *srq)
 {
 	if (atomic_load(&srq->refs))
-		return -EBUSY;
+		return vb_refuse_busy("queue pairs");
 	atomic_fetch_sub(&srq->dev->objects, 1);
 	atomic_fetch_sub(&srq->attr.pd->refs, 1);
 	vb_ids_give(&srq_numbers, srq->number);
@@ -79,7 +80,7 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 	bool event;
 
 	if (limit >= srq->attr.wqe_cnt)
-		return -EINVAL;
+		return vb_refuse_range("srq_limit", limit, 0, srq->attr.wqe_cnt - 1);
 	vb_card_enter();
 	vb_lock(&srq->lock);
 	srq->limit = limit;

@@ -76,18 +76,34 @@ static bool resolve_mac(const struct vb_adapter *adapter, const union ibv_gid *g
 	return mac_from_link_local(gid, mac) || mac_from_arp(gid, mac);
 }
 
+static int check_route(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr)
+{
+	if (attr->port_num != 1)
+		return -vb_refuse_port(attr->port_num, adapter->config->ports,
+				       adapter->config->name);
+	if (!attr->is_global)
+		return -vb_refuse_no_grh();
+	if (attr->grh.sgid_index >= adapter->num_gids)
+		return -vb_refuse_sgid_index(attr->grh.sgid_index, adapter->num_gids,
+					     adapter->config->name);
+	return 0;
+}
+
 /* No VLAN is ever used, so *vid stays as the caller set it. */
 VB_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 					  uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
 {
 	uint8_t mac[ETHERNET_LL_SIZE];
+	int err;
 
-	if (!context || !attr || !eth_mac || attr->port_num != 1 || !attr->is_global)
-		return api_fail(EINVAL);
-	if (attr->grh.sgid_index >= context_adapter(context)->num_gids)
-		return api_fail(EINVAL);
+	API_CALL(API_DEVICE(context));
+	if (!context || !attr || !eth_mac)
+		return api_refuse(null, "context, attr or eth_mac");
+	err = check_route(context_adapter(context), attr);
+	if (err)
+		return api_fail(err);
 	if (!resolve_mac(context_adapter(context), &attr->grh.dgid, mac))
-		return api_fail(EHOSTUNREACH);
+		return api_refuse(no_neighbour);
 	memcpy(eth_mac, mac, sizeof(mac));
 	return 0;
 }
@@ -96,9 +112,11 @@ VB_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ib
 
 static int check_attr(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr)
 {
-	if (attr->port_num != 1 || !attr->is_global || attr->grh.sgid_index >= adapter->num_gids)
-		return EINVAL;
-	return gid_is_multicast(&attr->grh.dgid) ? EOPNOTSUPP : 0;
+	int err = check_route(adapter, attr);
+
+	if (err)
+		return err;
+	return gid_is_multicast(&attr->grh.dgid) ? -vb_refuse_unsupported("multicast") : 0;
 }
 
 static void fill_av(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr,
@@ -142,17 +160,18 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 	struct api_ah *ah;
 	int err;
 
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	if (!pd || !attr)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "pd or attr");
 	if (context_driver(pd->context))
-		return api_null(EOPNOTSUPP);
+		return api_refuse_null(unsupported, "address handles of this adapter");
 	adapter = context_adapter(pd->context);
 	err = check_attr(adapter, attr);
 	if (err)
 		return api_null(err);
 	ah = calloc(1, sizeof(*ah));
 	if (!ah)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the address handle");
 	ah->ibv.context = pd->context;
 	ah->ibv.pd = pd;
 	fill_av(adapter, attr, &ah->av);
@@ -165,7 +184,7 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 VB_PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	if (!ah)
-		return api_fail(EINVAL);
+		return api_refuse(null, "ah");
 	api_pd_put(ah->pd);
 	free(ah);
 	return 0;
@@ -225,9 +244,14 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 	union ibv_gid own;
 	int index;
 
-	if (!context || !wc || !ah_attr || port < 1 ||
-	    port > context_adapter(context)->config->ports) {
-		errno = EINVAL;
+	API_CALL(API_DEVICE(context));
+	if (!context || !wc || !ah_attr) {
+		api_refuse(null, "context, wc or ah_attr");
+		return -1;
+	}
+	if (port < 1 || port > context_adapter(context)->config->ports) {
+		api_refuse(port, port, context_adapter(context)->config->ports,
+			   context->device->name);
 		return -1;
 	}
 	attr.dlid = wc->slid;
@@ -239,7 +263,8 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 				? find_gid(context_adapter(context), &own)
 				: -1;
 		if (index < 0) {
-			errno = EINVAL;
+			api_refuse(combination,
+				   "the GRH is missing, malformed, or for a GID of nobody here");
 			return -1;
 		}
 		attr.is_global = 1;
@@ -254,8 +279,9 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc 
 {
 	struct ibv_ah_attr attr;
 
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	if (!pd)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "pd");
 	if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr))
 		return NULL;
 	return ibv_create_ah(pd, &attr);

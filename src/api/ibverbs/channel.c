@@ -14,11 +14,12 @@ VB_PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c
 	struct api_channel *channel;
 	int rc;
 
+	API_CALL(API_DEVICE(context));
 	if (!context)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "context");
 	channel = calloc(1, sizeof(*channel));
 	if (!channel)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the channel");
 	rc = api_event_queue_init(&channel->queue);
 	if (rc) {
 		free(channel);
@@ -35,13 +36,13 @@ VB_PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	int users;
 
 	if (!channel)
-		return api_fail(EINVAL);
+		return api_refuse(null, "channel");
 	context = channel->context;
 	pthread_mutex_lock(&context->mutex);
 	users = channel->refcnt;
 	pthread_mutex_unlock(&context->mutex);
 	if (users)
-		return api_fail(EBUSY);
+		return api_refuse(busy, "completion queues");
 	api_event_queue_destroy(&to_channel(channel)->queue);
 	free(channel);
 	return 0;
@@ -104,7 +105,7 @@ VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 	struct api_cq *ready;
 
 	if (!channel || !cq || !cq_context) {
-		errno = EINVAL;
+		api_refuse(null, "channel, cq or cq_context");
 		return -1;
 	}
 	while (!(ready = channel_take(&to_channel(channel)->queue))) {

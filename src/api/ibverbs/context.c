@@ -88,7 +88,7 @@ struct ibv_context *api_context_open(struct api_device *device, void *private_da
 	int rc;
 
 	if (!ctx)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the context");
 	ibv = &ctx->verbs.context;
 	set_ops(&ctx->verbs);
 	ctx->format = api_format_of(device->adapter);
@@ -165,8 +165,9 @@ VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 	struct api_context *ctx;
 	int rc;
 
+	API_CALL(API_DEVICE(context));
 	if (!context)
-		return api_fail(EINVAL);
+		return api_refuse(null, "context");
 	ctx = to_context(context);
 	for (int kind = 0; kind < API_KINDS; kind++) {
 		while (!node_empty(&ctx->live[kind])) {

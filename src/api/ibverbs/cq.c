@@ -44,22 +44,24 @@ static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 
 	if (attr->comp_mask & ~known)
-		return EINVAL;
+		return -vb_refuse_bits("comp_mask", attr->comp_mask & ~known);
 	if (attr->wc_flags & ~supported_wc_flags)
-		return EOPNOTSUPP;
+		return -vb_refuse_unsupported_value("wc_flags",
+						    attr->wc_flags & ~supported_wc_flags);
 	if (flags &
 	    ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
-		return EINVAL;
+		return -vb_refuse_bits("flags", flags);
 	if (attr->cqe < 1 || attr->cqe > VB_MAX_CQE)
-		return EINVAL;
+		return -vb_refuse_range("cqe", attr->cqe, 1, VB_MAX_CQE);
 	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors)
-		return EINVAL;
+		return -vb_refuse_range("comp_vector", attr->comp_vector, 0,
+					(uint32_t)context->num_comp_vectors - 1);
 	if (attr->channel && attr->channel->context != context)
-		return EINVAL;
+		return -vb_refuse_other_context("channel");
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || attr->parent_domain->context != context ||
 	     !to_pd(attr->parent_domain)->base))
-		return EINVAL;
+		return -vb_refuse_combination("parent_domain is no parent domain of this context");
 	return 0;
 }
 
@@ -139,15 +141,16 @@ struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_in
 	struct api_cq *cq = NULL;
 	int err;
 
+	API_CALL_AS("ibv_create_cq_ex", API_DEVICE(context));
 	if (!context || !attr)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "context or attr");
 	if (context_driver(context))
 		return context_driver(context)->create_cq(context, attr);
 	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&cq, _Alignof(struct api_cq), sizeof(*cq)))
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the completion queue");
 	memset(cq, 0, sizeof(*cq));
 	cq_init(cq, context, attr);
 	err = -cq_alloc_rings(cq);
@@ -188,8 +191,10 @@ VB_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 		.comp_vector = (uint32_t)comp_vector,
 		.wc_flags = IBV_WC_STANDARD_FLAGS,
 	};
-	struct ibv_cq_ex *cq = api_cq_create_ex(context, &attr);
+	struct ibv_cq_ex *cq;
 
+	API_CALL(API_DEVICE(context));
+	cq = api_cq_create_ex(context, &attr);
 	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
 }
 
@@ -198,8 +203,9 @@ VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
 	struct api_cq *cq = to_cq(ibcq);
 	int rc;
 
+	API_CALL(API_CQ(ibcq));
 	if (!ibcq)
-		return api_fail(EINVAL);
+		return api_refuse(null, "cq");
 	if (context_driver(ibcq->context))
 		return context_driver(ibcq->context)->destroy_cq(ibcq);
 	rc = vb_cq_destroy(cq->card);
@@ -222,8 +228,12 @@ VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
  */
 int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
-	if (!attr || (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE))
-		return api_fail(EINVAL);
+	API_CALL_AS("ibv_modify_cq", API_CQ(cq));
+	if (!attr)
+		return api_refuse(null, "attr");
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		return api_refuse(bits, "attr_mask",
+				  attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE);
 	return 0;
 }
 
@@ -275,10 +285,13 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	uint32_t cqe_cnt;
 	int rc;
 
-	if (!ibcq || cqe < 1 || cqe > VB_MAX_CQE)
-		return api_fail(EINVAL);
+	API_CALL(API_CQ(ibcq));
+	if (!ibcq)
+		return api_refuse(null, "cq");
+	if (cqe < 1 || cqe > VB_MAX_CQE)
+		return api_refuse(range, "cqe", (uint64_t)(int64_t)cqe, 1, VB_MAX_CQE);
 	if (context_driver(ibcq->context))
-		return api_fail(EOPNOTSUPP);
+		return api_refuse(unsupported, "resizing CQs of this adapter");
 	cqe_cnt = ring_size((uint32_t)cqe);
 	if (cqe_cnt == cq->cqe_cnt)
 		return 0;

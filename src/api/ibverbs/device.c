@@ -59,7 +59,7 @@ VB_PUBLIC struct ibv_device **ibv_get_device_list(int *num_devices)
 		return api_null(devices_error);
 	list = calloc(num_devices_found + 1, sizeof(*list));
 	if (!list)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the list");
 	for (unsigned int i = 0; i < num_devices_found; i++)
 		list[i] = &devices[i].ibv;
 	if (num_devices)
@@ -95,14 +95,16 @@ VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void 
 
 VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)
 {
+	API_CALL(.kind = device ? device->name : NULL);
 	if (!device)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "device");
 	return api_context_open(to_device(device), private_data);
 }
 
 VB_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
+	API_CALL(.kind = device ? device->name : NULL);
 	if (!device)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "device");
 	return api_context_open(to_device(device), NULL);
 }

@@ -29,6 +29,7 @@
 #include <infiniband/verbs.h>
 
 #include "base/lock.h"
+#include "base/refusal.h"
 #include "card/card.h"
 
 #define likely(x)                       __builtin_expect(!!(x), 1)
@@ -457,23 +458,35 @@ static inline void api_unlock(struct vb_lock *lock, bool unlocked)
 		vb_unlock(lock);
 }
 
-/* At the edge: err is a positive errno, also left in errno because programs print that. */
-static inline int api_fail(int err)
+/*
+ * At the edge: err is a positive errno, also left in errno because programs print that. A public function opens its call
+ * with API_CALL(); what fails leaves one line in the log, with the reason where one was given (base/refusal.h).
+ */
+#define API_CALL(...)          VB_CALL(__VA_ARGS__)
+#define API_CALL_AS(name, ...) VB_CALL_AS(name, __VA_ARGS__)
+/* The object of a call. */
+#define API_DEVICE(context) .kind = (context) ? (context)->device->name : NULL
+#define API_QP(qp)          .kind = "QP", .number = (qp) ? (qp)->qp_num : 0
+#define API_CQ(cq)          .kind = "CQ", .number = (cq) ? (cq)->handle : 0
+#define API_SRQ(srq)        .kind = "SRQ", .number = (srq) ? (srq)->handle : 0
+#define api_fail(err)       api_fail_in(__func__, err)
+#define api_null(err)       ((void *)(api_fail_in(__func__, err), NULL))
+#define api_status(rc)      api_status_in(__func__, rc)
+/* Refuse for one of the reasons of base/reasons.h: a positive errno, or NULL. */
+#define api_refuse(reason, ...)      api_fail(-vb_refuse_##reason(__VA_ARGS__))
+#define api_refuse_null(reason, ...) api_null(-vb_refuse_##reason(__VA_ARGS__))
+
+static inline int api_fail_in(const char *function, int err)
 {
+	vb_call_failed(function, err);
 	errno = err;
 	return err;
 }
 
 /* From the card's convention (0 or -errno) to that of the edge. */
-static inline int api_status(int rc)
+static inline int api_status_in(const char *function, int rc)
 {
-	return rc ? api_fail(-rc) : 0;
-}
-
-static inline void *api_null(int err)
-{
-	errno = err;
-	return NULL;
+	return rc ? api_fail_in(function, -rc) : 0;
 }
 
 static inline uint32_t roundup_pow2(uint32_t n)
@@ -593,6 +606,15 @@ int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 
 /* send.c */
 int api_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+/* post_refused.c: leave the log line of a work request that was not taken; each returns err */
+int api_send_refused(struct api_qp *qp, const struct ibv_send_wr *wr, int err)
+	__attribute__((cold));
+int api_wr_refused(struct api_qp *qp, int err) __attribute__((cold));
+int api_recv_refused(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
+	__attribute__((cold));
+int api_srq_recv_refused(struct api_srq *srq, const struct ibv_recv_wr *wr, int err)
+	__attribute__((cold));
 
 /* send_ex.c */
 int api_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags);

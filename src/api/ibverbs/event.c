@@ -157,7 +157,7 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 	int err;
 
 	if (!context || !event) {
-		errno = EINVAL;
+		api_refuse(null, "context or event");
 		return -1;
 	}
 	queue = &to_context(context)->async;

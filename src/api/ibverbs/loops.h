@@ -22,7 +22,7 @@ loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	/* RESET, INIT and RTR do not send; SQE and ERR do, and flush what is posted. */
 	if (unlikely(ibqp->state < IBV_QPS_RTS)) {
 		*bad_wr = wr;
-		return EINVAL;
+		return api_send_refused(qp, wr, EINVAL);
 	}
 	api_lock(&qp->sq.lock, qp->sq.unlocked);
 	before = qp->sq.cur_post;
@@ -36,7 +36,7 @@ loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr *
 	if (likely(qp->sq.cur_post != before))
 		ring(qp);
 	api_unlock(&qp->sq.lock, qp->sq.unlocked);
-	return err;
+	return likely(!err) ? 0 : api_send_refused(qp, wr, err);
 }
 
 static always_inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)

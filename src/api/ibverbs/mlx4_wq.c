@@ -16,12 +16,20 @@ static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_
 
 static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
 {
-	if (!attr || attr->wq_type != IBV_WQT_RQ || !attr->max_wr || !attr->pd ||
-	    attr->pd->context != context || !attr->cq || attr->cq->context != context)
-		return EINVAL;
+	if (!attr)
+		return -vb_refuse_null("wq_init_attr");
+	if (attr->wq_type != IBV_WQT_RQ)
+		return -vb_refuse_value("wq_type", attr->wq_type);
+	if (!attr->max_wr)
+		return -vb_refuse_value("max_wr", 0);
+	if (!attr->pd || attr->pd->context != context || !attr->cq || attr->cq->context != context)
+		return -vb_refuse_other_context("pd or cq");
 	if (attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)
-		return EINVAL;
-	return (attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && attr->create_flags ? EOPNOTSUPP : 0;
+		return -vb_refuse_bits("comp_mask",
+				       attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS);
+	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && attr->create_flags)
+		return -vb_refuse_unsupported_value("create_flags", attr->create_flags);
+	return 0;
 }
 
 struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr)
@@ -29,13 +37,15 @@ struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_at
 	struct ibv_qp_init_attr_ex inner;
 	struct ibv_qp *qp;
 	struct api_wq *wq;
-	int err = check_attr(context, attr);
+	int err;
 
+	API_CALL_AS("ibv_create_wq", API_DEVICE(context));
+	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	wq = calloc(1, sizeof(*wq));
 	if (!wq)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the work queue");
 	inner = (struct ibv_qp_init_attr_ex){
 		.qp_context = attr->wq_context,
 		.send_cq = attr->cq,
@@ -83,13 +93,16 @@ int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 	struct api_qp *qp;
 	int rc;
 
-	if (!wq || !attr ||
-	    (attr->attr_mask & ~(uint32_t)(IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE)))
-		return api_fail(attr && wq && (attr->attr_mask & IBV_WQ_ATTR_FLAGS) ? EOPNOTSUPP
-										    : EINVAL);
+	API_CALL_AS("ibv_modify_wq", .kind = "WQ", .number = wq ? wq->wq_num : 0);
+	if (!wq || !attr)
+		return api_refuse(null, "wq or wq_attr");
+	if (attr->attr_mask & IBV_WQ_ATTR_FLAGS)
+		return api_refuse(unsupported, "IBV_WQ_ATTR_FLAGS");
+	if (attr->attr_mask & ~(uint32_t)(IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE))
+		return api_refuse(bits, "attr_mask", attr->attr_mask);
 	qp = to_wq(wq);
 	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != wq->state)
-		return api_fail(EINVAL);
+		return api_refuse(combination, "curr_wq_state is not the state of the work queue");
 	if (!(attr->attr_mask & IBV_WQ_ATTR_STATE))
 		return 0;
 	rc = vb_wq_modify(qp->card, attr->wq_state);
@@ -110,10 +123,11 @@ int mlx4_wq_destroy(struct ibv_wq *ibwq)
 	struct api_wq *wq = (struct api_wq *)ibwq;
 	int err;
 
+	API_CALL_AS("ibv_destroy_wq", .kind = "WQ", .number = ibwq ? ibwq->wq_num : 0);
 	if (!ibwq)
-		return api_fail(EINVAL);
+		return api_refuse(null, "wq");
 	if (atomic_load(&wq->users))
-		return api_fail(EBUSY);
+		return api_refuse(busy, "indirection tables");
 	err = ibv_destroy_qp(&wq->qp->ibv);
 	if (!err)
 		free(wq);
@@ -127,16 +141,21 @@ struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
 	struct api_ind_table *table;
 	uint32_t count;
 
-	if (!attr || attr->comp_mask || !attr->ind_tbl || attr->log_ind_tbl_size > 31 ||
-	    1u << attr->log_ind_tbl_size > VB_MAX_RSS)
-		return api_null(EINVAL);
+	API_CALL_AS("ibv_create_rwq_ind_table", API_DEVICE(context));
+	if (!attr || !attr->ind_tbl)
+		return api_refuse_null(null, "init_attr or ind_tbl");
+	if (attr->comp_mask)
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask);
+	if (attr->log_ind_tbl_size > 31 || 1u << attr->log_ind_tbl_size > VB_MAX_RSS)
+		return api_refuse_null(range, "log_ind_tbl_size", attr->log_ind_tbl_size, 0,
+				       ilog2(VB_MAX_RSS));
 	count = 1u << attr->log_ind_tbl_size;
 	for (uint32_t i = 0; i < count; i++)
 		if (!attr->ind_tbl[i] || attr->ind_tbl[i]->context != context)
-			return api_null(EINVAL);
+			return api_refuse_null(other_context, "a work queue of ind_tbl");
 	table = calloc(1, sizeof(*table));
 	if (!table)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the table");
 	table->ibv.context = context;
 	table->ibv.ind_tbl_handle = table->ibv.ind_tbl_num = 1 + atomic_fetch_add(&numbers, 1);
 	table->count = count;
@@ -151,10 +170,11 @@ int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *ibtable)
 {
 	struct api_ind_table *table = (struct api_ind_table *)ibtable;
 
+	API_CALL_AS("ibv_destroy_rwq_ind_table");
 	if (!ibtable)
-		return api_fail(EINVAL);
+		return api_refuse(null, "rwq_ind_table");
 	if (atomic_load(&table->users))
-		return api_fail(EBUSY);
+		return api_refuse(busy, "queue pairs");
 	for (uint32_t i = 0; i < table->count; i++)
 		atomic_fetch_sub(&table->wq[i]->users, 1);
 	free(table);

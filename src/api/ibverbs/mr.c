@@ -19,13 +19,13 @@ static int check_access(unsigned int access)
 		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (access & ~known)
-		return EINVAL;
+		return -vb_refuse_bits("access", access & ~known);
 	if (access & IBV_ACCESS_ON_DEMAND)
-		return EOPNOTSUPP;
+		return -vb_refuse_unsupported("IBV_ACCESS_ON_DEMAND");
 	/* IBA 10.6.3.1: remote write and atomic access need local write access. */
 	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
-		return EINVAL;
+		return -vb_refuse_remote_without_local(access);
 	return 0;
 }
 
@@ -36,9 +36,11 @@ static unsigned int card_access(unsigned int access)
 			 IBV_ACCESS_REMOTE_ATOMIC);
 }
 
-static bool range_is_valid(const void *addr, size_t length)
+static int check_range(const void *addr, size_t length)
 {
-	return length && (uintptr_t)addr + length > (uintptr_t)addr;
+	if (!length)
+		return -vb_refuse_value("length", 0);
+	return (uintptr_t)addr + length > (uintptr_t)addr ? 0 : -vb_refuse_wraps(addr, length);
 }
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -48,17 +50,17 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 	int err;
 
 	if (!pd)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "pd");
 	if (context_driver(pd->context))
-		return api_null(EOPNOTSUPP);
+		return api_refuse_null(unsupported, "memory regions of this adapter");
 	err = check_access(access);
-	if (!err && !range_is_valid(addr, length))
-		err = EINVAL;
+	if (!err)
+		err = check_range(addr, length);
 	if (err)
 		return api_null(err);
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the memory region");
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
 	err = -vb_mr_reg(pd_card(pd), addr, length, iova, card_access(access), &mr->card);
@@ -78,6 +80,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 
 VB_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	return reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
 }
 
@@ -86,11 +89,12 @@ VB_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t 
 {
 	const uint64_t page_mask = (uint64_t)sysconf(_SC_PAGESIZE) - 1;
 
+	API_CALL_AS("ibv_reg_mr_iova", API_DEVICE(pd ? pd->context : NULL));
 	/*
 	 * Pages are translated whole, so the address in the page has to be the same on both sides.
 	 */
 	if (((uintptr_t)addr ^ iova) & page_mask)
-		return api_null(EINVAL);
+		return api_refuse_null(combination, "addr and iova differ within the page");
 	return reg_mr(pd, addr, length, iova, access);
 }
 
@@ -102,7 +106,7 @@ VB_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t l
 
 static int rereg_refuse(int err)
 {
-	errno = err;
+	api_fail(err);
 	return IBV_REREG_MR_ERR_INPUT;
 }
 
@@ -112,15 +116,19 @@ VB_PUBLIC int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, vo
 	struct api_mr *mr = to_mr(ibmr);
 	int rc;
 
-	if (!ibmr || !flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))
-		return rereg_refuse(EINVAL);
-	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && !range_is_valid(addr, length))
-		return rereg_refuse(EINVAL);
+	API_CALL(.kind = "MR", .number = ibmr ? ibmr->lkey : 0);
+	if (!ibmr)
+		return rereg_refuse(-vb_refuse_null("mr"));
+	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED))
+		return rereg_refuse(-vb_refuse_bits("flags", (unsigned int)flags));
 	if ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibmr->context))
-		return rereg_refuse(EINVAL);
+		return rereg_refuse(-vb_refuse_other_context("pd"));
 	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
-		return rereg_refuse(EINVAL);
-	rc = check_access((unsigned int)access);
+		return rereg_refuse(
+			-vb_refuse_combination("access without IBV_REREG_MR_CHANGE_ACCESS"));
+	rc = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? check_range(addr, length) : 0;
+	if (!rc)
+		rc = check_access((unsigned int)access);
 	if (rc)
 		return rereg_refuse(rc);
 	rc = vb_mr_rereg(mr->card, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd_card(pd) : NULL, addr,
@@ -142,8 +150,9 @@ VB_PUBLIC int ibv_dereg_mr(struct ibv_mr *ibmr)
 	struct api_mr *mr = to_mr(ibmr);
 	int rc;
 
+	API_CALL(.kind = "MR", .number = ibmr ? ibmr->lkey : 0);
 	if (!ibmr)
-		return api_fail(EINVAL);
+		return api_refuse(null, "mr");
 	rc = vb_mr_dereg(mr->card);
 	if (rc)
 		return api_status(rc);

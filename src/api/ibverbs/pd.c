@@ -39,10 +39,11 @@ static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size
 	size = (size + page - 1) & ~(page - 1);
 	ptr = own->alloc(size, own->data);
 	if (!ptr)
-		return -ENOMEM;
+		return vb_refuse_memory("a ring: the program's own allocator gave none");
 	if ((uintptr_t)ptr % 64) {
 		own->free(ptr, own->data);
-		return -EINVAL;
+		return vb_refuse_combination(
+			"the program's own allocator gave memory that is not aligned to 64 bytes");
 	}
 	memset(ptr, 0, size);
 	*buf = (struct api_buf){ .ptr = ptr, .own = *own, .type = type };
@@ -71,7 +72,7 @@ int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_p
 			ptr = NULL;
 	}
 	if (!ptr)
-		return -ENOMEM;
+		return vb_refuse_memory("a ring");
 	memset(ptr, 0, size);
 	*buf = (struct api_buf){ .ptr = ptr,
 				 .from = from && from->alloc ? from : NULL,
@@ -118,13 +119,15 @@ VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	struct api_pd *pd;
 	int rc;
 
+	API_CALL(API_DEVICE(context));
 	if (!context)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "context");
 	/* An hbl device has one, as the driver of the hardware says in its own way. */
 	if (!count_pd(context))
-		return api_null(ESRCH);
+		return api_refuse_null(one_pd);
 	pd = calloc(1, sizeof(*pd));
-	rc = pd ? vb_pd_alloc(to_context(context)->dev, &pd->card) : -ENOMEM;
+	rc = pd ? vb_pd_alloc(to_context(context)->dev, &pd->card)
+		: vb_refuse_memory("the protection domain");
 	if (rc) {
 		discount_pd(context);
 		free(pd);
@@ -150,11 +153,12 @@ VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 	struct api_pd *pd;
 	int rc;
 
+	API_CALL(.kind = "PD", .number = ibpd ? ibpd->handle : 0);
 	if (!ibpd)
-		return api_fail(EINVAL);
+		return api_refuse(null, "pd");
 	pd = to_pd(ibpd);
 	if (atomic_load(&pd->users))
-		return api_fail(EBUSY);
+		return api_refuse(busy, "address handles, parent domains or queues");
 	if (pd->base)
 		return parent_domain_dealloc(pd);
 	rc = vb_pd_dealloc(pd->card);
@@ -172,11 +176,14 @@ struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr
 {
 	struct api_td *td;
 
-	if (!attr || attr->comp_mask)
-		return api_null(EINVAL);
+	API_CALL_AS("ibv_alloc_td", API_DEVICE(context));
+	if (!attr)
+		return api_refuse_null(null, "init_attr");
+	if (attr->comp_mask)
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask);
 	td = calloc(1, sizeof(*td));
 	if (!td)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the thread domain");
 	td->ibv.context = context;
 	return &td->ibv;
 }
@@ -185,8 +192,9 @@ int api_td_dealloc(struct ibv_td *ibtd)
 {
 	struct api_td *td = (struct api_td *)ibtd;
 
+	API_CALL_AS("ibv_dealloc_td", API_DEVICE(ibtd->context));
 	if (atomic_load(&td->users))
-		return api_fail(EBUSY);
+		return api_refuse(busy, "parent domains");
 	free(td);
 	return 0;
 }
@@ -198,17 +206,23 @@ struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 		IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	struct api_pd *pd;
 
+	API_CALL_AS("ibv_alloc_parent_domain", API_DEVICE(context));
 	if (context_driver(context))
-		return api_null(EOPNOTSUPP);
-	if (!attr || !attr->pd || attr->pd->context != context || to_pd(attr->pd)->base ||
-	    (attr->td && attr->td->context != context) || (attr->comp_mask & ~known))
-		return api_null(EINVAL);
+		return api_refuse_null(unsupported, "parent domains of this adapter");
+	if (!attr)
+		return api_refuse_null(null, "attr");
+	if (!attr->pd || attr->pd->context != context || (attr->td && attr->td->context != context))
+		return api_refuse_null(other_context, "pd or td");
+	if (to_pd(attr->pd)->base)
+		return api_refuse_null(combination, "pd is a parent domain itself");
+	if (attr->comp_mask & ~known)
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask & ~known);
 	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
 	    (!attr->alloc || !attr->free))
-		return api_null(EINVAL);
+		return api_refuse_null(null, "alloc or free");
 	pd = calloc(1, sizeof(*pd));
 	if (!pd)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the parent domain");
 	pd->ibv = *attr->pd;
 	pd->base = to_pd(attr->pd);
 	api_pd_get(attr->pd);

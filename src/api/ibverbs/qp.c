@@ -51,11 +51,36 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	    !(attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) || attr->qp_type != IBV_QPT_RAW_PACKET ||
 	    !attr->rwq_ind_tbl || attr->rwq_ind_tbl->context != context || attr->srq ||
 	    attr->cap.max_send_wr || attr->cap.max_recv_wr)
-		return EINVAL;
+		return -vb_refuse_combination(
+			"receive side scaling needs a RAW_PACKET queue pair with an indirection table "
+			"of this context, a hash, and no queues of its own");
 	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
 	    hash->rx_hash_key_len != VB_RSS_KEY || !hash->rx_hash_key)
-		return EINVAL;
-	return hash->rx_hash_fields_mask & ~(uint64_t)API_RX_HASH_FIELDS ? EOPNOTSUPP : 0;
+		return -vb_refuse_combination("the hash must be Toeplitz with a key of 40 bytes");
+	if (hash->rx_hash_fields_mask & ~(uint64_t)API_RX_HASH_FIELDS)
+		return -vb_refuse_unsupported_value("rx_hash_fields_mask",
+						    hash->rx_hash_fields_mask &
+							    ~(uint64_t)API_RX_HASH_FIELDS);
+	return 0;
+}
+
+static int check_type(enum ibv_qp_type type, bool raw)
+{
+	switch ((int)type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		return 0;
+	case IBV_QPT_RAW_PACKET:
+		return raw ? 0 : -vb_refuse_unsupported("RAW_PACKET queue pairs on this adapter");
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+		return -vb_refuse_unsupported("XRC");
+	case IBV_QPT_DRIVER:
+		return -vb_refuse_unsupported("queue pairs of type DRIVER");
+	default:
+		return -vb_refuse_value("qp_type", (unsigned int)type);
+	}
 }
 
 static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
@@ -67,37 +92,28 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 	const uint32_t rss = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
 	bool raw = context_format(context)->raw;
 
+	int err;
+
 	if (attr->comp_mask & ~known)
-		return EINVAL;
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ((attr->comp_mask & rss) && !raw))
-		return EOPNOTSUPP;
+		return -vb_refuse_bits("comp_mask", attr->comp_mask & ~known);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD)
+		return -vb_refuse_unsupported("XRC");
+	if ((attr->comp_mask & rss) && !raw)
+		return -vb_refuse_unsupported("receive side scaling on this adapter");
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
-		return EOPNOTSUPP;
+		return -vb_refuse_unsupported_value("create_flags", attr->create_flags);
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr->max_tso_header)
-		return EOPNOTSUPP;
-	switch ((int)attr->qp_type) {
-	case IBV_QPT_RC:
-	case IBV_QPT_UC:
-	case IBV_QPT_UD:
-		break;
-	case IBV_QPT_RAW_PACKET:
-		if (raw)
-			break;
-		return EOPNOTSUPP;
-	case IBV_QPT_XRC_SEND:
-	case IBV_QPT_XRC_RECV:
-	case IBV_QPT_DRIVER:
-		return EOPNOTSUPP;
-	default:
-		return EINVAL;
-	}
+		return -vb_refuse_unsupported("TSO");
+	err = check_type(attr->qp_type, raw);
+	if (err)
+		return err;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
-		return EINVAL;
+		return -vb_refuse_other_context("pd");
 	if (attr->comp_mask & rss)
 		return check_rss(context, attr);
 	if (!attr->send_cq || attr->send_cq->context != context || !attr->recv_cq ||
 	    attr->recv_cq->context != context || (attr->srq && attr->srq->context != context))
-		return EINVAL;
+		return -vb_refuse_other_context("send_cq, recv_cq or srq");
 	return 0;
 }
 
@@ -225,15 +241,16 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	struct api_qp *qp = NULL;
 	int err;
 
+	API_CALL_AS("ibv_create_qp_ex", API_DEVICE(context));
 	if (!context || !attr)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "context or attr");
 	if (context_driver(context))
 		return context_driver(context)->create_qp(context, attr);
 	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), sizeof(*qp)))
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the queue pair");
 	memset(qp, 0, sizeof(*qp));
 	qp_init(qp, context, attr);
 	qp->rq.inl_recv = extra->inl_recv;
@@ -243,7 +260,8 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	format = context_format(context);
 	err = format->qp_size(qp, attr, &layout);
 	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
-		err = format->wr_api ? api_qp_set_ex_ops(qp, attr->send_ops_flags) : EOPNOTSUPP;
+		err = format->wr_api ? api_qp_set_ex_ops(qp, attr->send_ops_flags)
+				     : -vb_refuse_unsupported("ibv_wr_* on this adapter");
 	if (!err)
 		err = -qp_alloc_rings(qp, &layout);
 	if (!err)
@@ -273,8 +291,9 @@ VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 	struct ibv_qp_init_attr_ex ex = { .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd };
 	struct ibv_qp *qp;
 
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	if (!pd || !attr)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "pd or attr");
 	/*
 	 * The extended struct starts as the plain one does, but uses the padding at that one's end.
 	 */
@@ -301,6 +320,18 @@ static void qp_clean_cqs(struct api_qp *qp)
 	format->cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	if (qp->ibv.send_cq != qp->ibv.recv_cq)
 		format->cq_clean(to_cq(qp->ibv.send_cq), qp);
+}
+
+/* What a refused ibv_modify_qp() was about to do. */
+static const char *state_detail(const struct ibv_qp_attr *attr, int mask)
+{
+	static const char *const details[] = { "to RESET", "to INIT", "to RTR", "to RTS",
+					       "to SQD",   "to SQE",  "to ERR" };
+
+	if (!attr || !(mask & IBV_QP_STATE))
+		return NULL;
+	return (unsigned int)attr->qp_state <= IBV_QPS_ERR ? details[attr->qp_state]
+							   : "to no state";
 }
 
 /*
@@ -334,12 +365,13 @@ VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 	enum ibv_qp_state was;
 	int rc;
 
+	API_CALL(API_QP(ibqp), .detail = state_detail(attr, mask));
 	if (!ibqp || !attr)
-		return api_fail(EINVAL);
+		return api_refuse(null, "qp or attr");
 	if (context_driver(ibqp->context))
 		return context_driver(ibqp->context)->modify_qp(ibqp, attr, mask);
 	if (mask & IBV_QP_RATE_LIMIT)
-		return api_fail(EOPNOTSUPP);
+		return api_refuse(unsupported, "IBV_QP_RATE_LIMIT");
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		return api_status(qp_reset(qp, attr, mask));
 	was = vb_qp_state(qp->card);
@@ -356,8 +388,9 @@ VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int ma
 {
 	struct api_qp *qp = to_qp(ibqp);
 
+	API_CALL(API_QP(ibqp));
 	if (!ibqp || !attr || !init)
-		return api_fail(EINVAL);
+		return api_refuse(null, "qp, attr or init_attr");
 	if (context_driver(ibqp->context))
 		return context_driver(ibqp->context)->query_qp(ibqp, attr, init);
 	vb_qp_query(qp->card, attr, init);
@@ -389,8 +422,9 @@ VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
 	struct ibv_pd *pd;
 	int rc;
 
+	API_CALL(API_QP(ibqp));
 	if (!ibqp)
-		return api_fail(EINVAL);
+		return api_refuse(null, "qp");
 	context = ibqp->context;
 	if (context_driver(context))
 		return context_driver(context)->destroy_qp(ibqp);

@@ -47,9 +47,12 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 	uint64_t total;
 
 	*bytes = 0;
-	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
-	    cap->max_inline_data > VB_MAX_INLINE)
-		return EINVAL;
+	if (cap->max_send_wr > VB_MAX_QP_WR)
+		return -vb_refuse_range("max_send_wr", cap->max_send_wr, 0, VB_MAX_QP_WR);
+	if (cap->max_send_sge > VB_MAX_SGE)
+		return -vb_refuse_range("max_send_sge", cap->max_send_sge, 0, VB_MAX_SGE);
+	if (cap->max_inline_data > VB_MAX_INLINE)
+		return -vb_refuse_range("max_inline_data", cap->max_inline_data, 0, VB_MAX_INLINE);
 	if (!cap->max_send_wr)
 		return 0;
 	if (cap->max_inline_data && align_up(INLINE_HEADER + cap->max_inline_data, SEG) > data)
@@ -58,7 +61,8 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 	total = roundup_pow2((uint32_t)(wqe_size * cap->max_send_wr / MLX5_SEND_WQE_BB));
 	/* The index in a WQE has 16 bits; mlx5 has the same limit in basic blocks. */
 	if (total > VB_MAX_QP_WR)
-		return EINVAL;
+		return -vb_refuse_range("max_send_wr in blocks of 64 bytes", total, 0,
+					VB_MAX_QP_WR);
 	sq->cnt = (uint32_t)total;
 	sq->max_post = sq->cnt / (wqe_size / MLX5_SEND_WQE_BB);
 	sq->max_gs = (uint16_t)min_u32((wqe_size - overhead) / SEG, VB_MAX_SGE);
@@ -72,8 +76,10 @@ static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *by
 	uint32_t wqe_size, total;
 
 	*bytes = 0;
-	if (cap->max_recv_wr > VB_MAX_QP_WR || cap->max_recv_sge > VB_MAX_SGE)
-		return EINVAL;
+	if (cap->max_recv_wr > VB_MAX_QP_WR)
+		return -vb_refuse_range("max_recv_wr", cap->max_recv_wr, 0, VB_MAX_QP_WR);
+	if (cap->max_recv_sge > VB_MAX_SGE)
+		return -vb_refuse_range("max_recv_sge", cap->max_recv_sge, 0, VB_MAX_SGE);
 	if (!cap->max_recv_wr)
 		return 0;
 	wqe_size = roundup_pow2((cap->max_recv_sge ? cap->max_recv_sge : 1) * SEG);

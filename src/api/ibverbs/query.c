@@ -69,7 +69,7 @@ static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device
 VB_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	if (!context || !attr)
-		return api_fail(EINVAL);
+		return api_refuse(null, "context or device_attr");
 	fill_device_attr(context_adapter(context), attr);
 	if (context_driver(context))
 		context_driver(context)->query_device(to_context(context), attr);
@@ -87,8 +87,13 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 		.phys_port_cnt_ex = context_adapter(context)->config->ports,
 	};
 
-	if (!attr || attr_size < sizeof(attr->orig_attr) || (input && input->comp_mask))
-		return api_fail(EINVAL);
+	API_CALL_AS("ibv_query_device_ex", API_DEVICE(context));
+	if (!attr)
+		return api_refuse(null, "attr");
+	if (attr_size < sizeof(attr->orig_attr))
+		return api_refuse(value, "attr_size", attr_size);
+	if (input && input->comp_mask)
+		return api_refuse(bits, "comp_mask", input->comp_mask);
 	fill_device_attr(context_adapter(context), &all.orig_attr);
 	if (context_driver(context))
 		context_driver(context)->query_device(to_context(context), &all.orig_attr);
@@ -117,6 +122,12 @@ static bool valid_port(struct ibv_context *context, uint32_t port)
 	return port >= 1 && port <= context_adapter(context)->config->ports;
 }
 
+static int refuse_port(struct ibv_context *context, uint32_t port)
+{
+	return api_refuse(port, port, context_adapter(context)->config->ports,
+			  context->device->name);
+}
+
 /* --- the port --------------------------------------------------------------------------------- */
 
 int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
@@ -124,8 +135,11 @@ int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 {
 	struct ibv_port_attr all = { 0 };
 
-	if (!attr || !valid_port(context, port))
-		return api_fail(EINVAL);
+	API_CALL_AS("ibv_query_port", API_DEVICE(context));
+	if (!attr)
+		return api_refuse(null, "port_attr");
+	if (!valid_port(context, port))
+		return refuse_port(context, port);
 	vb_adapter_query_port(context_adapter(context), &all);
 	if (size > sizeof(all)) {
 		memset((char *)attr + sizeof(all), 0, size - sizeof(all));
@@ -140,7 +154,7 @@ int api_compat_query_port(struct ibv_context *context, uint8_t port,
 			  struct _compat_ibv_port_attr *attr)
 {
 	if (!context)
-		return api_fail(EINVAL);
+		return api_refuse(null, "context");
 	return api_query_port(context, port, (struct ibv_port_attr *)attr,
 			      offsetof(struct ibv_port_attr, port_cap_flags2));
 }
@@ -158,8 +172,12 @@ static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
 {
 	struct vb_gid gid;
 
-	if (!context || !valid_port(context, port) || index >= VB_GID_TABLE_LEN)
-		return EINVAL;
+	if (!context)
+		return -vb_refuse_null("context");
+	if (!valid_port(context, port))
+		return refuse_port(context, port);
+	if (index >= VB_GID_TABLE_LEN)
+		return -vb_refuse_range("index", index, 0, VB_GID_TABLE_LEN - 1);
 	if (vb_adapter_gid(context_adapter(context), port, index, &gid))
 		return ENODATA;
 	*entry = (struct ibv_gid_entry){
@@ -177,8 +195,10 @@ VB_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index
 			    union ibv_gid *gid)
 {
 	struct ibv_gid_entry entry = { 0 };
-	int err = gid ? gid_entry(context, port, (uint32_t)index, &entry) : EINVAL;
+	int err;
 
+	API_CALL(API_DEVICE(context));
+	err = gid ? gid_entry(context, port, (uint32_t)index, &entry) : -vb_refuse_null("gid");
 	if (err && err != ENODATA) {
 		errno = err;
 		return -1;
@@ -193,11 +213,13 @@ VB_PUBLIC int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint
 	struct ibv_gid_entry all;
 	int err;
 
+	API_CALL_AS("ibv_query_gid_ex", API_DEVICE(context));
 	if (!entry || flags || entry_size < sizeof(all))
-		return api_fail(EINVAL);
+		return api_refuse(combination,
+				  "entry is NULL, flags are set, or the entry is small");
 	err = gid_entry(context, port, index, &all);
 	if (err)
-		return api_fail(err);
+		return err == ENODATA ? errno = err : api_fail(err);
 	memset(entry, 0, entry_size);
 	*entry = all;
 	return 0;
@@ -210,16 +232,20 @@ VB_PUBLIC ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 	struct ibv_gid_entry entry;
 	size_t count = 0;
 
+	API_CALL_AS("ibv_query_gid_table", API_DEVICE(context));
 	if (!context || !entries || flags || entry_size < sizeof(*entries))
-		return -api_fail(EINVAL);
+		return -api_refuse(combination,
+				   "an argument is NULL, flags are set, or entries are small");
 	for (uint32_t port = 1; valid_port(context, port); port++)
-		for (uint32_t i = 0; !gid_entry(context, port, i, &entry); i++)
+		for (uint32_t i = 0; i < VB_GID_TABLE_LEN && !gid_entry(context, port, i, &entry);
+		     i++)
 			count++;
 	if (max_entries < count)
-		return -api_fail(EINVAL);
+		return -api_refuse(range, "max_entries", max_entries, count, SIZE_MAX);
 	memset(entries, 0, count * entry_size);
 	for (uint32_t port = 1; valid_port(context, port); port++) {
-		for (uint32_t i = 0; !gid_entry(context, port, i, &entry); i++) {
+		for (uint32_t i = 0; i < VB_GID_TABLE_LEN && !gid_entry(context, port, i, &entry);
+		     i++) {
 			*entries = entry;
 			entries = (struct ibv_gid_entry *)((char *)entries + entry_size);
 		}
@@ -240,8 +266,10 @@ VB_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsi
 				 enum gid_type_sysfs *type)
 {
 	struct ibv_gid_entry entry;
-	int err = type ? gid_entry(context, port, index, &entry) : EINVAL;
+	int err;
 
+	API_CALL(API_DEVICE(context));
+	err = type ? gid_entry(context, port, index, &entry) : -vb_refuse_null("type");
 	if (err && err != ENODATA) {
 		errno = err;
 		return -1;
@@ -254,8 +282,9 @@ VB_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsi
 
 VB_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
+	API_CALL(API_DEVICE(context));
 	if (!context || !pkey || !valid_port(context, port) || index != 0) {
-		errno = EINVAL;
+		api_refuse(combination, "an argument is NULL, or port or index do not exist");
 		return -1;
 	}
 	*pkey = default_pkey;
@@ -264,8 +293,9 @@ VB_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int inde
 
 VB_PUBLIC int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
+	API_CALL(API_DEVICE(context));
 	if (!context || !valid_port(context, port) || pkey != default_pkey) {
-		errno = EINVAL;
+		api_refuse(combination, "no such port, or no such P_Key: the only one is 0xffff");
 		return -1;
 	}
 	return 0;
@@ -278,8 +308,9 @@ int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *value
 {
 	uint32_t answered = 0;
 
+	API_CALL_AS("ibv_query_rt_values_ex", API_DEVICE(context));
 	if (!values)
-		return api_fail(EINVAL);
+		return api_refuse(null, "values");
 	if (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) {
 		values->raw_clock = (struct timespec){ .tv_nsec = (long)vb_clock() };
 		answered = IBV_VALUES_MASK_RAW_CLOCK;

@@ -74,7 +74,7 @@ int api_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_w
 
 	if (unlikely(ibqp->state == IBV_QPS_RESET || ibqp->srq)) {
 		*bad_wr = wr;
-		return EINVAL;
+		return api_recv_refused(ibqp, wr, EINVAL);
 	}
 	api_lock(&rq->lock, rq->unlocked);
 	for (; wr; wr = wr->next) {
@@ -89,7 +89,7 @@ int api_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_w
 	api_unlock(&rq->lock, rq->unlocked);
 
 	vb_qp_ring_rq(qp->card);
-	return err;
+	return likely(!err) ? 0 : api_recv_refused(ibqp, wr, err);
 }
 
 static inline int srq_post_one(struct api_srq *srq, const struct ibv_recv_wr *wr)
@@ -127,5 +127,5 @@ int api_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_
 	}
 	__atomic_store_n(dbr, htobe32(srq->posted & 0xffff), __ATOMIC_RELEASE);
 	vb_unlock(&srq->lock);
-	return err;
+	return likely(!err) ? 0 : api_srq_recv_refused(srq, wr, err);
 }

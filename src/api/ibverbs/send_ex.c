@@ -269,7 +269,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	else if (likely(qp->wr.nreq))
 		sq_ring(qp);
 	api_unlock(&qp->sq.lock, qp->sq.unlocked);
-	return err;
+	return likely(!err) ? 0 : api_wr_refused(qp, err);
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
@@ -307,7 +307,8 @@ int api_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags)
 	struct ibv_qp_ex *ex = &qp->ex;
 
 	if (send_ops_flags & ~supported_ops(qp->ibv.qp_type))
-		return EOPNOTSUPP;
+		return -vb_refuse_unsupported_value(
+			"send_ops_flags", send_ops_flags & ~supported_ops(qp->ibv.qp_type));
 	ex->wr_start = wr_start;
 	ex->wr_complete = wr_complete;
 	ex->wr_abort = wr_abort;

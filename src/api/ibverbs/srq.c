@@ -61,9 +61,13 @@ static void srq_free(struct api_srq *srq)
 	free(srq);
 }
 
-static bool srq_attr_is_valid(const struct ibv_srq_attr *attr)
+static int check_attr(const struct ibv_srq_attr *attr)
 {
-	return attr->max_wr >= 1 && attr->max_wr <= VB_MAX_SRQ_WR && attr->max_sge <= VB_MAX_SGE;
+	if (attr->max_wr < 1 || attr->max_wr > VB_MAX_SRQ_WR)
+		return -vb_refuse_range("max_wr", attr->max_wr, 1, VB_MAX_SRQ_WR);
+	if (attr->max_sge > VB_MAX_SGE)
+		return -vb_refuse_range("max_sge", attr->max_sge, 0, VB_MAX_SGE);
+	return 0;
 }
 
 VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -71,13 +75,17 @@ VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	struct api_srq *srq;
 	int rc;
 
-	if (!pd || !attr || !srq_attr_is_valid(&attr->attr))
-		return api_null(EINVAL);
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
+	if (!pd || !attr)
+		return api_refuse_null(null, "pd or attr");
+	rc = check_attr(&attr->attr);
+	if (rc)
+		return api_null(rc);
 	if (context_driver(pd->context))
-		return api_null(EOPNOTSUPP);
+		return api_refuse_null(unsupported, "SRQs of this adapter");
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
-		return api_null(ENOMEM);
+		return api_refuse_null(memory, "the SRQ");
 	pthread_mutex_init(&srq->ibv.mutex, NULL);
 	pthread_cond_init(&srq->ibv.cond, NULL);
 	srq->ibv.context = pd->context;
@@ -122,12 +130,19 @@ free_srq:
  */
 struct ibv_srq *api_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-	if (!attr || (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_RESERVED - 1)))
-		return api_null(EINVAL);
+	const uint32_t known = IBV_SRQ_INIT_ATTR_RESERVED - 1;
+
+	API_CALL_AS("ibv_create_srq_ex", API_DEVICE(context));
+	if (!attr)
+		return api_refuse_null(null, "attr");
+	if (attr->comp_mask & ~known)
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask & ~known);
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type > IBV_SRQT_TM)
+		return api_refuse_null(value, "srq_type", attr->srq_type);
 	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)
-		return api_null(attr->srq_type <= IBV_SRQT_TM ? EOPNOTSUPP : EINVAL);
+		return api_refuse_null(unsupported_value, "srq_type", attr->srq_type);
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
-		return api_null(EINVAL);
+		return api_refuse_null(other_context, "pd");
 	/* A CQ or XRC domain means nothing to a basic SRQ. */
 	return ibv_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
 }
@@ -136,13 +151,18 @@ VB_PUBLIC int ibv_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, i
 {
 	struct api_srq *srq = to_srq(ibsrq);
 
-	if (!ibsrq || !attr || (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)))
-		return api_fail(EINVAL);
+	API_CALL(API_SRQ(ibsrq));
+	if (!ibsrq || !attr)
+		return api_refuse(null, "srq or srq_attr");
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return api_refuse(bits, "srq_attr_mask",
+				  (unsigned int)mask &
+					  ~(unsigned int)(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT));
 	if (mask & IBV_SRQ_MAX_WR)
-		return api_fail(EOPNOTSUPP);
+		return api_refuse(unsupported, "IBV_SRQ_MAX_WR");
 	if (mask & IBV_SRQ_LIMIT) {
 		if (attr->srq_limit >= srq->wqe_cnt - 1)
-			return api_fail(EINVAL);
+			return api_refuse(range, "srq_limit", attr->srq_limit, 0, srq->wqe_cnt - 2);
 		return api_status(vb_srq_set_limit(srq->card, attr->srq_limit));
 	}
 	return 0;
@@ -152,8 +172,9 @@ VB_PUBLIC int ibv_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
 {
 	struct api_srq *srq = to_srq(ibsrq);
 
+	API_CALL(API_SRQ(ibsrq));
 	if (!ibsrq || !attr)
-		return api_fail(EINVAL);
+		return api_refuse(null, "srq or srq_attr");
 	attr->max_wr = srq->wqe_cnt - 1;
 	attr->max_sge = srq->max_gs;
 	attr->srq_limit = vb_srq_limit(srq->card);
@@ -162,8 +183,9 @@ VB_PUBLIC int ibv_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
 
 int api_srq_number(struct ibv_srq *srq, uint32_t *number)
 {
+	API_CALL_AS("ibv_get_srq_num", API_SRQ(srq));
 	if (!number)
-		return api_fail(EINVAL);
+		return api_refuse(null, "srq_num");
 	*number = vb_srq_number(to_srq(srq)->card);
 	return 0;
 }
@@ -173,8 +195,9 @@ VB_PUBLIC int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	struct api_srq *srq = to_srq(ibsrq);
 	int rc;
 
+	API_CALL(API_SRQ(ibsrq));
 	if (!ibsrq)
-		return api_fail(EINVAL);
+		return api_refuse(null, "srq");
 	rc = vb_srq_destroy(srq->card);
 	if (rc)
 		return api_status(rc);

@@ -32,11 +32,15 @@
 	  "the device was opened by the parent process")                                                               \
 	/* resources */                                                                                                \
 	X(memory, ENOMEM, NULL, (const char *what), "no memory for %s", what)                                          \
-	X(limit, ENOMEM, "max_qp, max_cq, max_mr, max_srq in the configuration", (const char *what, uint64_t limit),                     \
-	  "the adapter has no more than %llu %s", (unsigned long long)limit, what)                                  \
+	X(limit, ENOMEM, "max_qp, max_cq, max_mr, max_srq in the configuration", (const char *what, uint64_t limit),   \
+	  "the adapter has no more than %llu %s", (unsigned long long)limit, what)                                     \
+	X(numbers, ENOMEM, NULL, (uint64_t limit, const char *what), "there are no more than %llu %s",                 \
+	  (unsigned long long)limit, what)                                                                             \
 	X(one_pd, ESRCH, NULL, (void), "the device has one protection domain, and it is taken")                        \
 	X(busy, EBUSY, NULL, (const char *users), "still used by %s", users)                                           \
 	/* what the card does not have */                                                                              \
+	X(not_mlx, EOPNOTSUPP, NULL, (const char *format), "the device is no %s device", format)                       \
+	X(not_mlx5, EINVAL, NULL, (void), "the device is no mlx5 device")                                              \
 	X(function, EOPNOTSUPP, "docs/deviations.md says until when", (void), "not supported")                         \
 	X(unsupported, EOPNOTSUPP, "docs/deviations.md says until when", (const char *what),                           \
 	  "%s: not supported", what)                                                                                   \

@@ -247,7 +247,7 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 	number = vb_ids_take(&pd_numbers, dev->adapter->max_pd);
 	if (number < 0) {
 		free(pd);
-		return vb_refuse_limit("protection domains", dev->adapter->max_pd);
+		return vb_refuse_numbers(dev->adapter->max_pd, "protection domains");
 	}
 	pd->dev = dev;
 	pd->number = (uint32_t)number;

@@ -431,14 +431,14 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 	int ret = 0;
 
 	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed || cq->minis)
-		return -EINVAL;
+		return vb_refuse_combination("a ring of this kind cannot be resized");
 	vb_card_enter();
 	vb_lock(&cq->lock);
 	ci = consumer_index(cq);
 	/* The driver counts what it has not handed out; where that does not fit, it has copied nothing. */
 	unpolled = copy(arg, buf, cqe_cnt);
 	if (unpolled > cqe_cnt) {
-		ret = -EINVAL;
+		ret = vb_refuse_range("completions that wait", unpolled, 0, cqe_cnt);
 	} else {
 		cq->pi = ci + unpolled;
 		cq->attr.buf = content(cq, buf);

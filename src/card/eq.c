@@ -58,18 +58,20 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	struct vb_eq *eq;
 	int64_t number;
 
-	if (vb_dev_stale(dev) || log_size > MAX_LOG_SIZE)
-		return -EINVAL;
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	if (log_size > MAX_LOG_SIZE)
+		return vb_refuse_range("log_eq_size", log_size, 0, MAX_LOG_SIZE);
 	number = vb_ids_take(&eq_numbers, MAX_EQS);
 	if (number < 0)
-		return (int)number;
+		return vb_refuse_numbers(MAX_EQS, "event queues");
 	eq = calloc(1, sizeof(*eq));
 	if (eq)
 		eq->ring = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	if (!eq || !eq->ring) {
 		free(eq);
 		vb_ids_give(&eq_numbers, (uint32_t)number);
-		return -ENOMEM;
+		return vb_refuse_memory("the event queue");
 	}
 	eq->dev = dev;
 	eq->number = (uint32_t)number;
@@ -100,7 +102,7 @@ int vb_eq_destroy(struct vb_eq *eq)
 	vb_read_wait();
 	if (is_used(eq)) {
 		atomic_store(&table[eq->number], eq);
-		return -EBUSY;
+		return vb_refuse_busy("completion queues");
 	}
 	vb_ids_give(&eq_numbers, eq->number);
 	atomic_fetch_sub(&eq->dev->objects, 1);

@@ -170,21 +170,23 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 {
 	enum ibv_qp_state from = vb_qp_state(qp);
 
-	if (vb_dev_stale(qp->dev) || !qp->init.wq)
-		return -EINVAL;
+	if (vb_dev_stale(qp->dev))
+		return vb_refuse_forked();
+	if (!qp->init.wq)
+		return vb_refuse_combination("this is a queue pair, not a receive work queue");
 	switch (to) {
 	case IBV_WQS_RESET:
 		break;
 	case IBV_WQS_RDY:
 		if (from != IBV_QPS_RESET && from != IBV_QPS_RTR)
-			return -EINVAL;
+			return vb_refuse_transition("ERR", "RDY", "WQ");
 		break;
 	case IBV_WQS_ERR:
 		if (from == IBV_QPS_RESET)
-			return -EINVAL;
+			return vb_refuse_transition("RESET", "ERR", "WQ");
 		break;
 	default:
-		return -EINVAL;
+		return vb_refuse_value("wq_state", to);
 	}
 	vb_read_lock();
 	vb_lock(&qp->rq.lock);

@@ -31,18 +31,20 @@ int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access
 	int64_t number;
 	int ret;
 
-	if (vb_dev_stale(dev) || !size)
-		return -EINVAL;
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	if (!size)
+		return vb_refuse_value("size", 0);
 	ret = vb_mr_check_memory(addr, size, access);
 	if (ret)
 		return ret;
 	number = vb_ids_take(&umem_numbers, MAX_UMEMS);
 	if (number < 0)
-		return (int)number;
+		return vb_refuse_numbers(MAX_UMEMS, "umems");
 	umem = calloc(1, sizeof(*umem));
 	if (!umem) {
 		vb_ids_give(&umem_numbers, (uint32_t)number);
-		return -ENOMEM;
+		return vb_refuse_memory("the umem");
 	}
 	*umem = (struct vb_umem){
 		.dev = dev, .number = (uint32_t)number, .addr = addr, .size = size
@@ -65,7 +67,7 @@ int vb_umem_dereg(struct vb_umem *umem)
 		table[umem->number] = NULL;
 	pthread_mutex_unlock(&table_lock);
 	if (busy)
-		return -EBUSY;
+		return vb_refuse_busy("queues");
 	vb_ids_give(&umem_numbers, umem->number);
 	atomic_fetch_sub(&umem->dev->objects, 1);
 	free(umem);

@@ -16,11 +16,12 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <infiniband/mlx4dv.h>
 #include <infiniband/mlx5dv.h>
 
 #include "base/refusal.h"
 
-enum { LINE_BYTES = 1024, BURST = 10 };
+enum { LINE_BYTES = 1024, BURST = 10, DEVX_EQ_IN = 272, DEVX_EQ_OUT = 16 };
 
 static bool seen[VB_REASON_COUNT];
 
@@ -584,6 +585,38 @@ static struct ibv_context *open_named(const char *name)
 	return ctx;
 }
 
+/* Event queues are few. */
+static void refuse_numbers(struct node *node)
+{
+	enum { MOST = 256 };
+	uint8_t in[DEVX_EQ_IN] = { 0x03, 0x01 }, out[DEVX_EQ_OUT];
+	struct mlx5dv_devx_eq *eqs[MOST + 1];
+	int n = 0;
+
+	while (n <= MOST &&
+	       (eqs[n] = mlx5dv_devx_create_eq(node->ctx, in, sizeof(in), out, sizeof(out))))
+		n++;
+	REFUSED(numbers, "mlx5dv_devx_create_eq: small_0: ", "there are no more than", n <= MOST);
+	while (n--)
+		check_eq(mlx5dv_devx_destroy_eq(eqs[n]), 0);
+}
+
+/* Direct verbs of one card on another. */
+static void refuse_direct(struct node *node)
+{
+	struct mlx4dv_context mlx4 = { 0 };
+	struct mlx5dv_context mlx5 = { 0 };
+	struct ibv_context *ctx = open_named("mlx4_0");
+
+	REFUSED(not_mlx, "mlx4dv_query_device: small_0: ", "no mlx4 device",
+		mlx4dv_query_device(node->ctx, &mlx4) == EOPNOTSUPP);
+	REFUSED(not_mlx5, "mlx5dv_query_device: mlx4_0: ", "no mlx5 device",
+		mlx5dv_query_device(ctx, &mlx5) == EINVAL);
+	REFUSED(function, "mlx5dv_dr_domain_create: ", "not supported",
+		!mlx5dv_dr_domain_create(node->ctx, MLX5DV_DR_DOMAIN_TYPE_NIC_RX));
+	check_eq(ibv_close_device(ctx), 0);
+}
+
 static void refuse_second_pd(void)
 {
 	struct ibv_context *ctx = open_named("hbl_0");
@@ -705,6 +738,8 @@ static void walk(void)
 	refuse_requests(&node);
 	refuse_limit(&node);
 	refuse_in_child(&node);
+	refuse_direct(&node);
+	refuse_numbers(&node);
 	refuse_on_datagrams();
 	node_close(&node);
 	pair_open(&pair, IBV_QPT_RC);

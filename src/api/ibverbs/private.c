@@ -19,7 +19,7 @@ bool verbs_allow_disassociate_destroy;
 	VB_PUBLIC int name(void);            \
 	int name(void)                       \
 	{                                    \
-		return api_fail(EOPNOTSUPP); \
+		return api_refuse(function); \
 	}
 
 #define NOTHING(name)              \
@@ -38,7 +38,7 @@ VB_PUBLIC void *_verbs_init_and_alloc_context(void);
 
 void *_verbs_init_and_alloc_context(void)
 {
-	return api_null(EOPNOTSUPP);
+	return api_refuse_null(function);
 }
 
 VB_PUBLIC unsigned int __ioctl_final_num_attrs(void);

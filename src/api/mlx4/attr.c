@@ -10,10 +10,11 @@ enum { MAX_INL_RECV = 512, MAX_LOG_WQS_RANGE = 16 };
 /* There are no optional parts: comp_mask comes back empty. */
 VB_PUBLIC int mlx4dv_query_device(struct ibv_context *context, struct mlx4dv_context *attrs)
 {
+	API_CALL(API_DEVICE(context));
 	if (!context || !attrs)
-		return api_fail(EINVAL);
+		return api_refuse(null, "context or attrs_out");
 	if (!is_mlx4(context))
-		return api_fail(EOPNOTSUPP);
+		return api_refuse(not_mlx, "mlx4");
 	attrs->version = 0;
 	attrs->max_inl_recv_sz = MAX_INL_RECV;
 	attrs->comp_mask = 0;
@@ -26,24 +27,27 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 {
 	struct api_qp_extra extra = { 0 };
 
+	API_CALL(API_DEVICE(context));
 	if (!context || !attr)
-		return api_null(EINVAL);
+		return api_refuse_null(null, "context or attr");
 	if (!is_mlx4(context))
-		return api_null(EOPNOTSUPP);
+		return api_refuse_null(not_mlx, "mlx4");
 	if (mlx4_attr && (mlx4_attr->comp_mask & ~(uint64_t)MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
-		return api_null(EINVAL);
+		return api_refuse_null(bits, "comp_mask", mlx4_attr->comp_mask);
 	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
 		extra.inl_recv = mlx4_attr->inl_recv_sz;
 	/* Receives of a shared queue are not this QP's to write over. */
-	if (extra.inl_recv > MAX_INL_RECV || (extra.inl_recv && attr->srq))
-		return api_null(EINVAL);
+	if (extra.inl_recv > MAX_INL_RECV)
+		return api_refuse_null(range, "inl_recv_sz", extra.inl_recv, 0, MAX_INL_RECV);
+	if (extra.inl_recv && attr->srq)
+		return api_refuse_null(combination, "inline receive with an SRQ");
 	return context_format(context)->qp_create_extra(context, attr, &extra);
 }
 
 static int set_allocators(struct api_context *ctx, const struct mlx4dv_ctx_allocators *attr)
 {
 	if (!attr->alloc != !attr->free)
-		return api_fail(EINVAL);
+		return api_refuse(null, "alloc or free, but not both,");
 	pthread_mutex_lock(&ctx->verbs.context.mutex);
 	ctx->allocators = (struct api_allocators){ attr->alloc, attr->free, attr->data };
 	pthread_mutex_unlock(&ctx->verbs.context.mutex);
@@ -55,20 +59,22 @@ VB_PUBLIC int mlx4dv_set_context_attr(struct ibv_context *context,
 {
 	struct api_context *ctx;
 
+	API_CALL(API_DEVICE(context));
 	if (!context || !attr)
-		return api_fail(EINVAL);
+		return api_refuse(null, "context or attr");
 	if (!is_mlx4(context))
-		return api_fail(EOPNOTSUPP);
+		return api_refuse(not_mlx, "mlx4");
 	ctx = to_context(context);
 	switch (type) {
 	case MLX4DV_SET_CTX_ATTR_LOG_WQS_RANGE_SZ:
 		if (*(const uint8_t *)attr > MAX_LOG_WQS_RANGE)
-			return api_fail(EINVAL);
+			return api_refuse(range, "log_wqs_range_sz", *(const uint8_t *)attr, 0,
+					  MAX_LOG_WQS_RANGE);
 		vb_dev_set_wq_range(ctx->dev, *(const uint8_t *)attr);
 		return 0;
 	case MLX4DV_SET_CTX_ATTR_BUF_ALLOCATORS:
 		return set_allocators(ctx, attr);
 	default:
-		return api_fail(EOPNOTSUPP);
+		return api_refuse(unsupported_value, "attr_type", type);
 	}
 }

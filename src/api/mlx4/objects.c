@@ -11,11 +11,13 @@
 static int check(const void *in, const struct ibv_context *context, const void *out)
 {
 	if (!in || !out)
-		return EINVAL;
+		return -vb_refuse_null("in or out of an object");
+	if (!is_mlx4(context))
+		return -vb_refuse_not_mlx("mlx4");
 	/* Without a page there are no doorbells that a program could ring. */
-	return is_mlx4(context) && vb_uar_page(to_context((struct ibv_context *)context)->uar)
+	return vb_uar_page(to_context((struct ibv_context *)context)->uar)
 		       ? 0
-		       : EOPNOTSUPP;
+		       : -vb_refuse_unsupported("doorbells by store on this processor");
 }
 
 static int check_all(const struct mlx4dv_obj *obj, uint64_t type)
@@ -110,8 +112,10 @@ static void fill_rwq(struct ibv_wq *in, struct mlx4dv_rwq *out)
 
 VB_PUBLIC int mlx4dv_init_obj(struct mlx4dv_obj *obj, uint64_t obj_type)
 {
-	int err = obj ? check_all(obj, obj_type) : EINVAL;
+	int err;
 
+	API_CALL(.kind = NULL);
+	err = obj ? check_all(obj, obj_type) : -vb_refuse_null("obj");
 	if (err)
 		return api_fail(err);
 	if (obj_type & MLX4DV_OBJ_QP)

@@ -17,12 +17,6 @@ struct uar {
 	struct vb_uar *card;
 };
 
-static void *refuse(int err)
-{
-	errno = err;
-	return NULL;
-}
-
 /* ---- memory ---- */
 
 VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx, void *addr,
@@ -31,15 +25,16 @@ VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx,
 	struct umem *umem;
 	int err;
 
+	API_CALL(API_DEVICE(ctx));
 	if (!ctx || !mlx5dv_is_supported(ctx->device))
-		return refuse(EINVAL);
+		return api_refuse_null(not_mlx5);
 	umem = calloc(1, sizeof(*umem));
 	if (!umem)
-		return refuse(ENOMEM);
+		return api_refuse_null(memory, "the umem");
 	err = vb_umem_reg(to_context(ctx)->dev, addr, size, access, &umem->card);
 	if (err) {
 		free(umem);
-		return refuse(-err);
+		return api_null(-err);
 	}
 	umem->dv.umem_id = vb_umem_number(umem->card);
 	return &umem->dv;
@@ -48,21 +43,22 @@ VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx,
 VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *ctx,
 							   struct mlx5dv_devx_umem_in *in)
 {
+	API_CALL(API_DEVICE(ctx));
 	if (!in)
-		return refuse(EINVAL);
+		return api_refuse_null(null, "umem_in");
 	if (in->comp_mask) /* memory of other devices */
-		return refuse(EOPNOTSUPP);
+		return api_refuse_null(unsupported_value, "comp_mask", in->comp_mask);
 	return mlx5dv_devx_umem_reg(ctx, in->addr, in->size, in->access);
 }
 
 VB_PUBLIC int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *umem)
 {
-	int err = umem ? -vb_umem_dereg(((struct umem *)umem)->card) : EINVAL;
+	int err;
 
-	if (err) {
-		errno = err;
-		return err;
-	}
+	API_CALL(.kind = "umem", .number = umem ? umem->umem_id : 0);
+	err = umem ? -vb_umem_dereg(((struct umem *)umem)->card) : -vb_refuse_null("umem");
+	if (err)
+		return api_fail(err);
 	free(umem);
 	return 0;
 }
@@ -74,21 +70,23 @@ VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *cont
 	struct uar *uar;
 	int64_t number;
 
-	if (!context || !mlx5dv_is_supported(context->device) ||
-	    (flags & ~(uint32_t)(MLX5DV_UAR_ALLOC_TYPE_BF | MLX5DV_UAR_ALLOC_TYPE_NC)))
-		return refuse(EINVAL);
+	API_CALL(API_DEVICE(context));
+	if (!context || !mlx5dv_is_supported(context->device))
+		return api_refuse_null(not_mlx5);
+	if (flags & ~(uint32_t)(MLX5DV_UAR_ALLOC_TYPE_BF | MLX5DV_UAR_ALLOC_TYPE_NC))
+		return api_refuse_null(bits, "flags", flags);
 	uar = calloc(1, sizeof(*uar));
 	number = uar ? vb_uar_number_take() : -ENOMEM;
 	if (number < 0) {
 		free(uar);
-		return refuse(ENOMEM);
+		return api_refuse_null(memory, "the UAR, or no number is left");
 	}
 	if (vb_uar_create(to_context(context)->dev, &uar->card) || !vb_uar_page(uar->card)) {
 		if (uar->card)
 			vb_uar_destroy(uar->card);
 		vb_uar_number_give((uint32_t)number);
 		free(uar);
-		return refuse(EOPNOTSUPP);
+		return api_refuse_null(unsupported, "doorbells by store on this processor");
 	}
 	uar->dv.page_id = (uint32_t)number;
 	uar->dv.base_addr = vb_uar_page(uar->card);

@@ -18,12 +18,6 @@ struct devx_eq {
 	struct vb_eq *card;
 };
 
-static void *refuse(int err)
-{
-	errno = err;
-	return NULL;
-}
-
 VB_PUBLIC struct mlx5dv_devx_eq *mlx5dv_devx_create_eq(struct ibv_context *ibctx, const void *in,
 						       size_t inlen, void *out, size_t outlen)
 {
@@ -31,16 +25,19 @@ VB_PUBLIC struct mlx5dv_devx_eq *mlx5dv_devx_create_eq(struct ibv_context *ibctx
 	struct devx_eq *eq;
 	int err;
 
-	if (!ibctx || !mlx5dv_is_supported(ibctx->device) || !in || !out || inlen < IN_BYTES ||
-	    outlen < OUT_BYTES || (command[0] << 8 | command[1]) != OP_CREATE_EQ)
-		return refuse(EINVAL);
+	API_CALL(API_DEVICE(ibctx));
+	if (!ibctx || !mlx5dv_is_supported(ibctx->device))
+		return api_refuse_null(not_mlx5);
+	if (!in || !out || inlen < IN_BYTES || outlen < OUT_BYTES ||
+	    (command[0] << 8 | command[1]) != OP_CREATE_EQ)
+		return api_refuse_null(combination, "in and out are no CREATE_EQ command");
 	eq = calloc(1, sizeof(*eq));
 	if (!eq)
-		return refuse(ENOMEM);
+		return api_refuse_null(memory, "the event queue");
 	err = vb_eq_create(to_context(ibctx)->dev, command[LOG_SIZE_BYTE] & 0x1f, &eq->card);
 	if (err) {
 		free(eq);
-		return refuse(-err);
+		return api_null(-err);
 	}
 	eq->dv.vaddr = vb_eq_ring(eq->card);
 	memset(out, 0, outlen);
@@ -50,11 +47,12 @@ VB_PUBLIC struct mlx5dv_devx_eq *mlx5dv_devx_create_eq(struct ibv_context *ibctx
 
 VB_PUBLIC int mlx5dv_devx_destroy_eq(struct mlx5dv_devx_eq *eq)
 {
-	int err = eq ? -vb_eq_destroy(((struct devx_eq *)eq)->card) : EINVAL;
+	int err;
 
+	API_CALL(.kind = "EQ");
+	err = eq ? -vb_eq_destroy(((struct devx_eq *)eq)->card) : -vb_refuse_null("eq");
 	if (err)
-		errno = err;
-	else
-		free(eq);
-	return err;
+		return api_fail(err);
+	free(eq);
+	return 0;
 }

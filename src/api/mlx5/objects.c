@@ -27,8 +27,8 @@ static char *uar_of(struct ibv_context *context)
 static int check(const void *in, struct ibv_context *context, const void *out)
 {
 	if (!in || !out)
-		return EINVAL;
-	return mlx5dv_is_supported(context->device) ? 0 : EOPNOTSUPP;
+		return -vb_refuse_null("in or out of an object");
+	return mlx5dv_is_supported(context->device) ? 0 : -vb_refuse_not_mlx("mlx5");
 }
 
 static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
@@ -36,7 +36,7 @@ static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
 	int err = 0;
 
 	if (type & ~(uint64_t)KNOWN)
-		return EOPNOTSUPP;
+		return -vb_refuse_unsupported_value("obj_type", type & ~(uint64_t)KNOWN);
 	if (type & MLX5DV_OBJ_QP)
 		err = check(obj->qp.in, obj->qp.in ? obj->qp.in->context : NULL, obj->qp.out);
 	if (!err && (type & MLX5DV_OBJ_CQ))
@@ -102,12 +102,12 @@ static void fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
 
 VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 {
-	int err = obj ? check_all(obj, obj_type) : EINVAL;
+	int err;
 
-	if (err) {
-		errno = err;
-		return err;
-	}
+	API_CALL(.kind = NULL);
+	err = obj ? check_all(obj, obj_type) : -vb_refuse_null("obj");
+	if (err)
+		return api_fail(err);
 	if (obj_type & MLX5DV_OBJ_QP)
 		fill_qp(obj->qp.in, obj->qp.out);
 	if (obj_type & MLX5DV_OBJ_CQ)

@@ -6,35 +6,41 @@
  * mlx5dv.h is not included: the callee ignores its arguments, which the calling conventions of
  * x86-64 and AArch64 permit, and so each function is one line of a table.
  */
-#include <errno.h>
-#include <stddef.h>
+#include "base/refusal.h"
 
-#define PUBLIC __attribute__((visibility("default")))
+#define PUBLIC VB_PUBLIC
+
+/* One line in the log, under the function's own name. */
+static void refuse(const char *function)
+{
+	VB_CALL_AS(function);
+	errno = -vb_refuse_function();
+}
 
 /* Returns a positive errno, as most of mlx5dv does. */
-#define NO_INT(name)                \
-	PUBLIC int name(void);      \
-	int name(void)              \
-	{                           \
-		errno = EOPNOTSUPP; \
-		return EOPNOTSUPP;  \
+#define NO_INT(name)               \
+	PUBLIC int name(void);     \
+	int name(void)             \
+	{                          \
+		refuse(#name);     \
+		return EOPNOTSUPP; \
 	}
 
 /* Returns a count, a size or a file descriptor, and a negative number on failure. */
-#define NO_COUNT(name, failure)     \
-	PUBLIC long name(void);     \
-	long name(void)             \
-	{                           \
-		errno = EOPNOTSUPP; \
-		return failure;     \
+#define NO_COUNT(name, failure) \
+	PUBLIC long name(void); \
+	long name(void)         \
+	{                       \
+		refuse(#name);  \
+		return failure; \
 	}
 
-#define NO_POINTER(name)            \
-	PUBLIC void *name(void);    \
-	void *name(void)            \
-	{                           \
-		errno = EOPNOTSUPP; \
-		return NULL;        \
+#define NO_POINTER(name)         \
+	PUBLIC void *name(void); \
+	void *name(void)         \
+	{                        \
+		refuse(#name);   \
+		return NULL;     \
 	}
 
 #define NO_VOID(name)           \

@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/interfaces.h"
 #include "base/log.h"
 
@@ -677,7 +678,7 @@ static void check_switches(void)
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(switches); i++) {
-		const char *value = getenv(switches[i].name);
+		const char *value = vb_getenv(switches[i].name);
 
 		if (value && *value && strcmp(value, switches[i].yes) &&
 		    strcmp(value, switches[i].no))
@@ -688,7 +689,7 @@ static void check_switches(void)
 
 static void read_process_config(void)
 {
-	const char *path = secure_getenv("VERBATIM_CONFIG");
+	const char *path = vb_getenv("VERBATIM_CONFIG");
 	char err[512];
 
 	vb_log_check_environment();

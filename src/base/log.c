@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
+
 static enum vb_log_level threshold = VB_LOG_WARN;
 static int log_fd = STDERR_FILENO;
 static bool bad_level;
@@ -26,8 +28,8 @@ static const char *const level_names[] = {
 
 __attribute__((constructor)) static void log_init(void)
 {
-	const char *level = getenv("VERBATIM_LOG");
-	const char *file = getenv("VERBATIM_LOG_FILE");
+	const char *level = vb_getenv("VERBATIM_LOG");
+	const char *file = vb_getenv("VERBATIM_LOG_FILE");
 
 	bad_level = level && *level;
 	for (unsigned int i = 0; bad_level && i < sizeof(level_names) / sizeof(level_names[0]);
@@ -51,10 +53,10 @@ void vb_log_check_environment(void)
 {
 	if (bad_level)
 		vb_warn("VERBATIM_LOG=%s is not a level; allowed: error, warn, info",
-			getenv("VERBATIM_LOG"));
+			vb_getenv("VERBATIM_LOG"));
 	if (file_error)
 		vb_warn("VERBATIM_LOG_FILE: %s: %s; the log goes to standard error",
-			getenv("VERBATIM_LOG_FILE"), strerror(file_error));
+			vb_getenv("VERBATIM_LOG_FILE"), strerror(file_error));
 }
 
 bool vb_log_enabled(enum vb_log_level level)

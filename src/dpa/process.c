@@ -5,6 +5,7 @@
  */
 #include "dpa/internal.h"
 
+#include "base/env.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -190,7 +191,7 @@ static const char *perf_name(void *arg, uint64_t pc, uint64_t *offset)
 
 static int choose_tier(enum vb_dpa_tier wanted, struct vb_dpa_error *error, enum vb_dpa_tier *tier)
 {
-	const char *env = getenv("VERBATIM_DPA_TIER");
+	const char *env = vb_getenv("VERBATIM_DPA_TIER");
 
 	*tier = wanted;
 	if (!env || !*env)
@@ -229,8 +230,8 @@ static void translate(struct vb_dpa_process *process)
 	free(leaders);
 	if (err && !atomic_exchange(&said, true))
 		vb_warn("dpa: programs are interpreted, not translated: %s", why);
-	if (!err && getenv("VERBATIM_DPA_PERF_MAP") &&
-	    !strcmp(getenv("VERBATIM_DPA_PERF_MAP"), "1"))
+	if (!err && vb_getenv("VERBATIM_DPA_PERF_MAP") &&
+	    !strcmp(vb_getenv("VERBATIM_DPA_PERF_MAP"), "1"))
 		vb_jit_perf_map(&process->text, perf_name, process);
 }
 

@@ -26,6 +26,7 @@
  * is drawn from the seed, and threads go through the queues.
  */
 #include "dpa/internal.h"
+#include "base/env.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ enum box { BOX_BUSY, BOX_SPINNING, BOX_SLEEPING, BOX_POKED }; /* other values: a
 
 static int read_seed(struct vb_dpa *dpa)
 {
-	const char *text = getenv("VERBATIM_DPA_SEED");
+	const char *text = vb_getenv("VERBATIM_DPA_SEED");
 	char *end;
 
 	if (!text || !*text)

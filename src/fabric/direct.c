@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
 
@@ -127,7 +128,7 @@ static bool switched_off(void)
 	static _Atomic int off = -1;
 
 	if (off < 0) {
-		const char *value = getenv("VERBATIM_DIRECT");
+		const char *value = vb_getenv("VERBATIM_DIRECT");
 
 		off = value && !strcmp(value, "off");
 	}

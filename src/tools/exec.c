@@ -16,9 +16,11 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/env.h"
+
 int tools_prepend(const char *variable, const char *dir)
 {
-	const char *before = getenv(variable);
+	const char *before = vb_getenv(variable);
 	char *value;
 	int ret;
 
@@ -33,7 +35,7 @@ int tools_prepend(const char *variable, const char *dir)
 /* LD_PRELOAD: what the user had, then ours, so that the user's comes first. */
 static int put_preload(void)
 {
-	const char *before = getenv("LD_PRELOAD");
+	const char *before = vb_getenv("LD_PRELOAD");
 	char file[PATH_MAX], *name, *value;
 	int ret = tools_path(file, "lib/libverbatim-preload.so");
 
@@ -80,7 +82,7 @@ int tools_put_libraries_first(const char *who)
 /* Find the file as execvp(3) will: true with its path where there is one. */
 static int find_program(const char *name, char path[PATH_MAX])
 {
-	const char *dir = getenv("PATH"), *end;
+	const char *dir = vb_getenv("PATH"), *end;
 
 	if (strchr(name, '/')) {
 		snprintf(path, PATH_MAX, "%s", name);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/env.h"
 
 int tools_path(char path[PATH_MAX], const char *relative)
 {
@@ -39,7 +40,7 @@ int tools_use_config(const char *who, const char *file)
 	int ret;
 
 	if (!file) {
-		file = getenv("VERBATIM_CONFIG");
+		file = vb_getenv("VERBATIM_CONFIG");
 		if (!file || !*file)
 			return 0;
 	}

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "base/env.h"
+
 #define TIMEOUT_DEFAULT_MS 6000
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,7 +31,7 @@ const struct vb_adapter *vb_accel_adapter(struct ibv_context *ctx)
 /* The environment wins over the configuration. */
 static int read_timeout(const struct vb_adapter *adapter, uint64_t *ns)
 {
-	const char *text = getenv("VERBATIM_RPC_TIMEOUT_MS");
+	const char *text = vb_getenv("VERBATIM_RPC_TIMEOUT_MS");
 	unsigned long ms =
 		adapter->config->rpc_timeout ? adapter->config->rpc_timeout : TIMEOUT_DEFAULT_MS;
 	char *end;
@@ -50,7 +52,7 @@ static int read_timeout(const struct vb_adapter *adapter, uint64_t *ns)
 /* For tests and measurements of the other way. */
 static bool lending_off(void)
 {
-	const char *text = getenv("VERBATIM_RPC_LEND");
+	const char *text = vb_getenv("VERBATIM_RPC_LEND");
 
 	return text && !strcmp(text, "off");
 }

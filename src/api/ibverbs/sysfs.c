@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/env.h"
+
 VB_PUBLIC const char *ibv_get_sysfs_path(void);
 VB_PUBLIC int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 VB_PUBLIC int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev, const char *format,
@@ -20,7 +22,7 @@ static pthread_once_t sysfs_path_once = PTHREAD_ONCE_INIT;
 /* The environment is believed only where the caller could have written it. */
 static void find_sysfs_path(void)
 {
-	const char *env = secure_getenv("SYSFS_PATH");
+	const char *env = vb_getenv("SYSFS_PATH");
 	size_t len;
 
 	snprintf(sysfs_path, sizeof(sysfs_path), "%s", env ? env : "/sys");

@@ -226,10 +226,13 @@ int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len
 
 /*
  * The host's view of [addr, addr + len), or NULL unless all of it is mapped with these rights.
- * Valid until unmapped; host code may use C11 atomics on it together with guest atomics.
+ * Valid until unmapped, which for stacks and thread-local storage can be at any time: follow such a
+ * pointer with base/fault.h only. Host code may use C11 atomics on it together with guest atomics.
  */
 void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
 		      unsigned int rights);
+/* Whether [addr, addr + len) is part of one segment of the program, and so stays mapped. */
+bool vb_dpa_program_holds(const struct vb_dpa_process *process, uint64_t addr, uint64_t len);
 /* Copies, as a debugger does: rights of the guest do not matter, unmapped memory gives -EFAULT.
  * Text cannot be written. */
 int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uint64_t len);

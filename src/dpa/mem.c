@@ -11,6 +11,8 @@
  */
 #include "dpa/internal.h"
 
+#include "base/fault.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -246,8 +248,8 @@ int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uin
 	if (!vb_space_holds(&process->space, addr, len, VB_DPA_READ) &&
 	    !vb_space_holds(&process->space, addr, len, VB_DPA_EXEC))
 		return -EFAULT;
-	memcpy(to, process->space.base + addr, len);
-	return 0;
+	/* A thread that ends takes its stack with it, maybe just now. */
+	return vb_fault_copy(to, process->space.base + addr, len);
 }
 
 int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *from, uint64_t len)

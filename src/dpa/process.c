@@ -339,6 +339,17 @@ uint64_t vb_dpa_process_entry(const struct vb_dpa_process *process)
 	return process->program.entry;
 }
 
+bool vb_dpa_program_holds(const struct vb_dpa_process *process, uint64_t addr, uint64_t len)
+{
+	for (unsigned int i = 0; i < process->program.nsegments; i++) {
+		const struct elf_segment *seg = &process->program.segments[i];
+
+		if (addr >= seg->addr && len <= seg->memsz && addr - seg->addr <= seg->memsz - len)
+			return true;
+	}
+	return false;
+}
+
 uint64_t vb_dpa_process_limit(const struct vb_dpa_process *process)
 {
 	return process->space.limit;

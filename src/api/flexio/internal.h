@@ -260,9 +260,9 @@ struct flexio_msg_stream;
 /* Bytes of one message; no line of the C library is longer either. */
 #define MESSAGE_MAX (1U << 20)
 
-/* A message from device code; text is host memory and was checked. */
-void vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level,
-			const char *text, size_t len);
+/* A message from device code; text is the host's view of device memory. -EFAULT: that went meanwhile. */
+int vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level, const char *text,
+		       size_t len);
 /* Write out what synchronous streams still hold. */
 void vb_streams_settle(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);

@@ -2,7 +2,8 @@
 /*
  * Owns the functions over device memory: allocation on the heap, copies, fills. Every device range is
  * checked against what is mapped and writable in the process before a byte moves. Host memory cannot be checked
- * before: a copy that meets an address of the host that is not there stops and fails, as a card's would.
+ * before, and device memory may go after the check, if it is a thread's stack: a copy that meets an address that is
+ * not there stops and fails, as a card's would.
  */
 #include "base/fault.h"
 #include "internal.h"
@@ -75,6 +76,19 @@ static flexio_status copy(void *to, const void *from, size_t size)
 		       : FLEXIO_STATUS_SUCCESS;
 }
 
+static int fill(char *to, int value, size_t size)
+{
+	char pattern[4096];
+	int err = 0;
+
+	memset(pattern, value, size < sizeof(pattern) ? size : sizeof(pattern));
+	for (size_t part; size && !err; to += part, size -= part) {
+		part = size < sizeof(pattern) ? size : sizeof(pattern);
+		err = vb_fault_copy(to, pattern, part);
+	}
+	return err;
+}
+
 flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, size_t buff_bsize,
 				    flexio_uintptr_t dest_daddr)
 {
@@ -86,7 +100,9 @@ flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, s
 	dest = device_range(process, dest_daddr, buff_bsize, true);
 	if (!dest)
 		return FLEXIO_STATUS_FAILED;
-	memset(dest, value, buff_bsize);
+	if (fill(dest, value, buff_bsize))
+		return fail("0x%llx: the memory went while it was filled",
+			    (unsigned long long)dest_daddr);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

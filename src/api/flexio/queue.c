@@ -85,11 +85,11 @@ static bool stays(const struct flexio_process *process, uint64_t addr, uint64_t 
 {
 	uint64_t last = addr + size - 1;
 
-	if (last < process->heap.base)
-		return true; /* the program itself */
 	if (addr >= process->heap.base && last < process->heap.base + process->heap.size)
 		return true;
-	return addr >= process->brk_base && last < process->brk_end;
+	if (addr >= process->brk_base && last < process->brk_end)
+		return true;
+	return vb_dpa_program_holds(process->dpa, addr, size);
 }
 
 static int get_device(struct flexio_process *process, uint64_t addr, uint64_t size,

@@ -2,7 +2,8 @@
 /*
  * Owns what device code's ecalls do (device/rtos.h), and what traps and the ends of threads lead to.
  * All of it runs on the host thread that executes the guest thread. Arguments are hostile: an address
- * is checked against the process's memory, a number against its range.
+ * is checked against the process's memory, a number against its range. A checked address is good for an attempt only:
+ * the memory may be another thread's stack and go with it, so whoever follows the pointer uses base/fault.h.
  */
 #include "internal.h"
 
@@ -40,9 +41,8 @@ static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *sta
 	text = len <= MESSAGE_MAX
 		       ? vb_dpa_mem_host(guest->process->dpa, state->x[A2], len, VB_DPA_READ)
 		       : NULL;
-	if (!text)
+	if (!text || vb_streams_message(guest, state->x[A0], state->x[A1], text, len))
 		return answer(state, (uint64_t)-1);
-	vb_streams_message(guest, state->x[A0], state->x[A1], text, len);
 	return answer(state, len);
 }
 

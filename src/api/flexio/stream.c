@@ -13,9 +13,13 @@
  * In sync and batch mode a put that finds no room drains by itself, so nothing is ever lost. A record
  * is a length and the line with its prefix; messages longer than half a ring become several records.
  *
+ * The text of a message is device memory that was mapped when the message came. It may go at any time, with the stack of
+ * another thread, so it is copied by vb_fault_copy() only; a message that goes half way ends there.
+ *
  * Locks: drain_lock (who writes to the file) before lock (the ring). The ring's lock is never held over
  * output. put_lock keeps the records of one message together.
  */
+#include "base/fault.h"
 #include "internal.h"
 
 #include <signal.h>
@@ -63,6 +67,20 @@ static void ring_in(struct flexio_msg_stream *s, const void *data, size_t len)
 	memcpy(s->ring + at, data, first);
 	memcpy(s->ring, (const char *)data + first, len - first);
 	s->head += len;
+}
+
+/* The same with device memory. -EFAULT: nothing is in the ring. */
+static int ring_in_guest(struct flexio_msg_stream *s, const char *text, size_t len)
+{
+	size_t at = s->head & (s->size - 1);
+	size_t first = len < s->size - at ? len : s->size - at;
+	int err = vb_fault_copy(s->ring + at, text, first);
+
+	if (!err)
+		err = vb_fault_copy(s->ring, text + first, len - first);
+	if (!err)
+		s->head += len;
+	return err;
 }
 
 static void ring_out(struct flexio_msg_stream *s, void *data, size_t len)
@@ -180,21 +198,29 @@ static void *stream_thread(void *arg)
 
 /* ---- into the ring ---- */
 
-/* One record; false: no room, and not a mode that makes some. */
-static bool put_record(struct flexio_msg_stream *s, const char *prefix, size_t prefix_len,
-		       const char *text, size_t len, bool settles)
+/* One record. -EAGAIN: no room, and not a mode that makes some; -EFAULT: the text is gone. */
+static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t prefix_len,
+		      const char *text, size_t len, bool settles)
 {
 	uint32_t total = (uint32_t)(prefix_len + len);
-	bool room, wake;
+	uint64_t start;
+	int err = 0;
+	bool wake;
 
 	pthread_mutex_lock(&s->lock);
 	while (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC && ring_room(s) < sizeof(total) + total)
 		drop_oldest(s);
-	room = ring_room(s) >= sizeof(total) + total;
-	if (room) {
+	start = s->head;
+	if (ring_room(s) < sizeof(total) + total) {
+		err = -EAGAIN;
+	} else {
 		ring_in(s, &total, sizeof(total));
 		ring_in(s, prefix, prefix_len);
-		ring_in(s, text, len);
+		err = ring_in_guest(s, text, len);
+	}
+	if (err) {
+		s->head = start;
+	} else {
 		s->records++;
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
 			atomic_fetch_add_explicit(&s->process->unwritten, 1, memory_order_relaxed);
@@ -206,49 +232,52 @@ static bool put_record(struct flexio_msg_stream *s, const char *prefix, size_t p
 	pthread_mutex_unlock(&s->lock);
 	if (wake)
 		pthread_cond_signal(&s->filled);
-	return room;
+	return err;
 }
 
-static void put(struct flexio_msg_stream *s, const struct guest *guest, const char *text,
-		size_t len)
+static int put(struct flexio_msg_stream *s, const struct guest *guest, const char *text, size_t len)
 {
 	char prefix[16];
 	size_t prefix_len = (size_t)snprintf(prefix, sizeof(prefix), "/%3u/", guest->thread_id);
+	int err = 0;
 
 	pthread_mutex_lock(&s->put_lock);
-	while (len) {
+	while (len && !err) {
 		size_t part = s->size / 2 - sizeof(prefix) - sizeof(uint32_t);
 
 		part = len < part ? len : part;
-		while (!put_record(s, prefix, prefix_len, text, part, guest->lent))
+		while ((err = put_record(s, prefix, prefix_len, text, part, guest->lent)) ==
+		       -EAGAIN)
 			drain(s);
 		text += part;
 		len -= part;
 		prefix_len = 0;
 	}
 	pthread_mutex_unlock(&s->put_lock);
+	return err;
 }
 
 static bool shows(const struct flexio_msg_stream *s, uint64_t level)
 {
-	return level && level <= atomic_load_explicit(&s->level, memory_order_relaxed);
+	return s && level && level <= atomic_load_explicit(&s->level, memory_order_relaxed);
 }
 
-void vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level,
-			const char *text, size_t len)
+int vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level, const char *text,
+		       size_t len)
 {
 	struct flexio_process *process = guest->process;
+	int err = 0;
 
 	pthread_rwlock_rdlock(&process->streams_lock);
 	if (stream == FLEXIO_MSG_DEV_BROADCAST_STREAM) {
-		for (unsigned int i = 0; i < MAX_STREAMS; i++)
-			if (process->streams[i] && shows(process->streams[i], level))
-				put(process->streams[i], guest, text, len);
-	} else if (stream < MAX_STREAMS && process->streams[stream] &&
-		   shows(process->streams[stream], level)) {
-		put(process->streams[stream], guest, text, len);
+		for (unsigned int i = 0; i < MAX_STREAMS && !err; i++)
+			if (shows(process->streams[i], level))
+				err = put(process->streams[i], guest, text, len);
+	} else if (stream < MAX_STREAMS && shows(process->streams[stream], level)) {
+		err = put(process->streams[stream], guest, text, len);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
+	return err;
 }
 
 void vb_streams_settle(struct flexio_process *process)

@@ -328,6 +328,31 @@ EXPORT uint64_t say_many(uint64_t args)
 	return 0;
 }
 
+/* ---- memory that goes ---- */
+
+/* Leave the address of a buffer on the own stack in a word of device memory, and stay. */
+EXPORT uint64_t show_stack(uint64_t word)
+{
+	volatile char buffer[40000];
+
+	for (uint64_t i = 0; i < sizeof(buffer); i++)
+		buffer[i] = 'x';
+	__atomic_store_n((uint64_t *)word, (uint64_t)buffer, __ATOMIC_RELEASE);
+	for (;;)
+		buffer[0] = 'x';
+}
+
+/* args: address, length. Pretend that stdout still holds this text. */
+EXPORT uint64_t hold_line(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	struct vb_rtos_thread *t = (struct vb_rtos_thread *)context(9);
+
+	t->line = a[0];
+	t->line_len = (uint32_t)a[1];
+	return 0;
+}
+
 /* ---- event handlers ---- */
 
 struct shared {

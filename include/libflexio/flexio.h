@@ -406,7 +406,8 @@ struct flexio_wq_sq_attr {
 };
 
 struct flexio_wq_rq_attr {
-	enum flexio_wq_type wq_type;
+	enum flexio_wq_type
+		wq_type; /* an RQ of 16-byte entries is a ring in order, whatever it says */
 	enum flexio_wq_end_pad_mode end_pad_mode;
 	struct flexio_transport_domain *td; /* NULL: one is made */
 	uint8_t vlan_strip_disable;
@@ -423,7 +424,7 @@ struct flexio_wq_attr {
 		struct flexio_wq_rq_attr rq;
 	};
 	struct flexio_qmem wq_ring_qmem;
-	struct flexio_qmem wq_dbr_qmem;
+	struct flexio_qmem wq_dbr_qmem; /* an SQ needs none */
 };
 
 struct flexio_qp_attr {

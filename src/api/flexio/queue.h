@@ -71,7 +71,7 @@ int vb_queue_place(struct flexio_process *process, struct ibv_context *ctx,
 struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_place *place,
 			  struct ibv_pd *pd);
 
-/* Ring and record of a receive queue, into the card's attributes. -errno after a log line. */
+/* Ring and record of a receive queue, or of an RMP (card.single not set), into the card's attributes. -errno after a log line. */
 int vb_wq_memory(struct queue *queue, const struct queue_place *place,
 		 const struct flexio_wq_attr *attr, struct vb_srq_attr *card);
 /* Bring a queue of raw frames to life. */

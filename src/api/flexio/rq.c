@@ -29,11 +29,10 @@ static void event(void *cookie, enum ibv_event_type type)
 
 /* ---- shared with RMPs and SQs ---- */
 
-static int check_ring(const struct flexio_wq_attr *attr, unsigned int stride)
+static int check_ring(const struct flexio_wq_attr *attr, unsigned int stride, bool linked)
 {
-	bool linked = attr->rq.wq_type == FLEXIO_WQ_TYPE_LINKED_LIST;
-
-	if (!linked && attr->rq.wq_type != FLEXIO_WQ_TYPE_CYCLIC) {
+	if (attr->rq.wq_type != FLEXIO_WQ_TYPE_LINKED_LIST &&
+	    attr->rq.wq_type != FLEXIO_WQ_TYPE_CYCLIC) {
 		log_err("%u is not a type of work queue", (unsigned int)attr->rq.wq_type);
 		return -EINVAL;
 	}
@@ -60,7 +59,13 @@ int vb_wq_memory(struct queue *queue, const struct queue_place *place,
 		 const struct flexio_wq_attr *attr, struct vb_srq_attr *card)
 {
 	unsigned int stride = attr->log_wq_stride ? attr->log_wq_stride : MIN_LOG_STRIDE;
-	int err = check_ring(attr, stride);
+	bool linked = attr->rq.wq_type == FLEXIO_WQ_TYPE_LINKED_LIST;
+	int err;
+
+	/* A link and a pointer do not fit 16 bytes: programs that leave all of it 0 mean a ring. */
+	if (card->single && stride < LINKED_MIN_LOG_STRIDE)
+		linked = false;
+	err = check_ring(attr, stride, linked);
 
 	if (!err)
 		err = vb_qmem_get(queue->process, place->dev, &attr->wq_ring_qmem,
@@ -75,7 +80,7 @@ int vb_wq_memory(struct queue *queue, const struct queue_place *place,
 	card->wqe_cnt = 1u << attr->log_wq_depth;
 	card->wqe_shift = stride;
 	card->dbr = queue->dbr.addr;
-	card->cyclic = attr->rq.wq_type == FLEXIO_WQ_TYPE_CYCLIC;
+	card->cyclic = !linked;
 	return 0;
 }
 

@@ -10,6 +10,7 @@ struct flexio_sq {
 	struct queue queue; /* first */
 	struct vb_qp *card;
 	struct flexio_sq_tis *tis; /* NULL: none was given */
+	__be32 no_record[2];       /* stands in where the program has none; stays 0 */
 };
 
 static void event(void *cookie, enum ibv_event_type type)
@@ -32,6 +33,22 @@ static flexio_status check(const struct flexio_wq_attr *attr)
 	return FLEXIO_STATUS_SUCCESS;
 }
 
+/* Device code rings with the producer index, so most programs name no record; one that is named must be there. */
+static int get_memory(struct flexio_sq *sq, const struct queue_place *place,
+		      const struct flexio_wq_attr *attr)
+{
+	const struct flexio_qmem *dbr = &attr->wq_dbr_qmem;
+	struct queue *queue = &sq->queue;
+	int err;
+
+	err = vb_qmem_get(queue->process, place->dev, &attr->wq_ring_qmem,
+			  64ull << attr->log_wq_depth, "the SQ's ring", &queue->ring);
+	if (!err && (dbr->memtype != FLEXIO_MEMTYPE_DPA || dbr->daddr))
+		err = vb_qmem_get(queue->process, place->dev, dbr, 8, "the SQ's doorbell record",
+				  &queue->dbr);
+	return err;
+}
+
 static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint32_t cq_num,
 		     const struct flexio_wq_attr *attr)
 {
@@ -47,12 +64,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 	int err;
 
 	card.pd = vb_queue_pd(queue->process, place, attr->pd);
-	err = card.pd ? vb_qmem_get(queue->process, place->dev, &attr->wq_ring_qmem,
-				    64ull << attr->log_wq_depth, "the SQ's ring", &queue->ring)
-		      : -EINVAL;
-	if (!err)
-		err = vb_qmem_get(queue->process, place->dev, &attr->wq_dbr_qmem, 8,
-				  "the SQ's doorbell record", &queue->dbr);
+	err = card.pd ? get_memory(sq, place, attr) : -EINVAL;
 	if (err)
 		return err;
 	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
@@ -61,7 +73,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 		return -EINVAL;
 	}
 	card.sq_buf = queue->ring.addr;
-	card.dbr = queue->dbr.addr;
+	card.dbr = queue->dbr.addr ? queue->dbr.addr : sq->no_record;
 	err = vb_qp_create(place->dev, &card, &sq->card);
 	vb_cq_put(card.send_cq);
 	if (!err)

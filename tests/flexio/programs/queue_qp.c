@@ -684,6 +684,59 @@ static void raw_receive(struct flexio_transport_domain *td, struct kit_cq *cq, b
 	CHECK(flexio_rq_destroy(rq) == FLEXIO_STATUS_FAILED);
 }
 
+/*
+ * Queues as most programs ask for them: a send queue without a record, because the doorbell carries the index; a receive
+ * queue of which only depth and memory are said, which is a ring of 16-byte entries.
+ */
+static void raw_plain(struct kit_cq *cq)
+{
+	struct flexio_wq_attr attr = {
+		.log_wq_depth = LOG,
+		.pd = flexio_process_get_pd(process),
+		.wq_ring_qmem = { .daddr = dev_alloc(process, 64 << LOG) },
+	};
+	struct work w = { .cq = send_cq.work, .nops = 1, .expect = 1 };
+	struct work look = { .expect = 1 << LOG };
+	struct work_qp ring = { .rq = attr.wq_ring_qmem.daddr, .log_rq = LOG, .stride = 16 };
+	struct flexio_sq *sq;
+	struct flexio_rq *rq;
+
+	attr.uar_id = flexio_uar_get_id(flexio_process_get_uar(process));
+	attr.sq.allow_multi_pkt_send_wqe = 1;
+	OK(flexio_sq_create(process, NULL, send_cq.work.number, &attr, &sq));
+	w.qp = (struct work_qp){ .sq = attr.wq_ring_qmem.daddr,
+				 .number = flexio_sq_get_wq_num(sq),
+				 .log_sq = LOG };
+	w.ops[0] = op(SEG_NOP, 0, 0, 0);
+	for (int i = 0; i < 40; i++) { /* around the ring */
+		work_run(process, run_work, work_daddr, &w);
+		CHECK(w.cqes[0].opcode == 0 && w.cqes[0].qpn == flexio_sq_get_wq_num(sq));
+	}
+	send_cq.work = w.cq;
+	OK(flexio_sq_destroy(sq));
+	attr.wq_dbr_qmem.daddr = 0x10; /* one that is named must be there */
+	CHECK(flexio_sq_create(process, NULL, send_cq.work.number, &attr, &sq) ==
+	      FLEXIO_STATUS_FAILED);
+	memset(&attr.sq, 0, sizeof(attr.sq));
+	attr.uar_id = 0;
+	attr.wq_dbr_qmem.daddr = 0; /* a receive queue needs one */
+	CHECK(flexio_rq_create(process, NULL, cq->work.number, &attr, &rq) == FLEXIO_STATUS_FAILED);
+	for (uint8_t stride = 0; stride <= 4; stride += 4) {
+		ring.dbr = attr.wq_dbr_qmem.daddr = dev_alloc(process, 8);
+		attr.log_wq_stride = stride;
+		OK(flexio_rq_create(process, NULL, cq->work.number, &attr, &rq));
+		ring.recv_pi = 0;
+		fill(fill_recv, &ring);
+		OK(flexio_rq_set_err_state(rq));
+		look.cq = cq->work;
+		work_run(process, run_work, work_daddr, &look);
+		cq->work = look.cq;
+		for (uint32_t i = 0; i < 1 << LOG; i++)
+			CHECK(look.cqes[i].syndrome == FLUSH && look.cqes[i].wqe_counter == i);
+		OK(flexio_rq_destroy(rq));
+	}
+}
+
 static void raw_queues(void)
 {
 	struct flexio_transport_domain *td;
@@ -694,6 +747,7 @@ static void raw_queues(void)
 	cq_simple(process, LOG + 1, NULL, &cq);
 	raw_receive(td, &cq, false);
 	raw_receive(td, &cq, true);
+	raw_plain(&cq);
 	OK(flexio_cq_destroy(cq.cq));
 	OK(flexio_transport_domain_destroy(td));
 }

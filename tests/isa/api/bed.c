@@ -45,10 +45,10 @@ static void on_trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *s, 
 
 static const struct vb_dpa_ops ops = { .ecall = on_ecall, .trap = on_trap };
 
-void bed_open(struct bed *b, const struct vb_dpa_attr *attr)
+static void open_bed(struct bed *b, const struct vb_dpa_attr *attr, uint64_t limit)
 {
 	struct vb_dpa_process_attr pa = {
-		.tier = bed_tier, .ops = &ops, .ops_arg = b, .name = "bed"
+		.limit = limit, .tier = bed_tier, .ops = &ops, .ops_arg = b, .name = "bed"
 	};
 	struct vb_dpa_error error = { "" };
 	uint8_t *image;
@@ -64,6 +64,16 @@ void bed_open(struct bed *b, const struct vb_dpa_attr *attr)
 	/* A test of the translator must not pass because the interpreter stood in for it. */
 	assert_int_equal(vb_dpa_process_tier(b->process), bed_tier);
 	assert_int_equal(vb_dpa_thread_create(b->process, NULL, &b->thread), 0);
+}
+
+void bed_open(struct bed *b, const struct vb_dpa_attr *attr)
+{
+	open_bed(b, attr, 0);
+}
+
+void bed_open_limit(struct bed *b, uint64_t limit)
+{
+	open_bed(b, NULL, limit);
 }
 
 void bed_close(struct bed *b)

@@ -39,6 +39,8 @@ void bed_main(int argc, char **argv);
 
 /* Lay out b->p (already filled) and make dpa, process and thread from it. attr may be NULL. */
 void bed_open(struct bed *b, const struct vb_dpa_attr *attr);
+/* The same with this many bytes of guest memory. */
+void bed_open_limit(struct bed *b, uint64_t limit);
 void bed_close(struct bed *b);
 
 /* All registers zero, pc at the start of text. */

@@ -32,4 +32,10 @@ static inline unsigned gen_flags(u64 seed)
 /* Fill *p with `programs` programs made from `seed`, laid out and ready to write. */
 void gen_programs(struct rv_prog *p, u64 seed, unsigned programs, unsigned flags);
 
+/*
+ * Fill *p with functions that walk pointers out of memory, to be called one by one with any
+ * registers; labels[n] is the entry of each (facts.c).
+ */
+void gen_facts(struct rv_prog *p, u64 seed, unsigned functions, int *labels);
+
 #endif

@@ -230,7 +230,8 @@ void emit_window(struct tx *tx, const struct stub *stub);
 bool emit_flow(struct tx *tx, const struct vb_insn *insn);
 
 /* emit_mem.c, for emit_atomic.c */
-bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub);
+bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, struct rm *m,
+		   uint32_t *stub);
 void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access);
 
 /* emit_left.c */

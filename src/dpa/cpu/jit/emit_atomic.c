@@ -45,11 +45,12 @@ static int value(struct tx *tx, const struct vb_insn *insn)
 static bool find_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
 {
 	unsigned int mask = is_word(insn) ? 3 : 7;
+	bool certain = insn->op != VB_OP_SC_W && insn->op != VB_OP_SC_D;
 
 	p->misaligned = UINT32_MAX;
 	if (tx->facts[insn->rs1].known && tx->facts[insn->rs1].value & mask)
 		return false;
-	if (!guest_address(tx, insn->rs1, 0, &p->m, &p->outside))
+	if (!guest_address(tx, insn->rs1, 0, certain, &p->m, &p->outside))
 		return false;
 	if (p->m.base == NOREG)
 		return true;

@@ -16,9 +16,11 @@ _Static_assert(DRIFT_MAX + 4096 < VB_CPU_GUARD, "a drifting base must end in a g
 
 /*
  * Address operand of an access. *stub is the one to complete once the access is emitted, UINT32_MAX
- * if there is none. False: leave the instruction to the interpreter.
+ * if there is none. certain: whoever gets past the instruction has touched memory there; an SC may
+ * fail and get past without. False: leave the instruction to the interpreter.
  */
-bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, uint32_t *stub)
+bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, struct rm *m,
+		   uint32_t *stub)
 {
 	struct fact *fact = &tx->facts[rs1];
 	int base;
@@ -40,8 +42,9 @@ bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, struct rm *m, u
 		return true;
 	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
 		tx->stubs[fact->stub].kind = STUB_LEAVE;
-		/* If the access comes back, base + imm was in guest memory: the drift counts from there. */
-		fact->drift = -imm;
+		/* The MMU let it pass, so base + imm is in guest memory: the drift counts from there. */
+		if (certain)
+			fact->drift = -imm;
 		return true;
 	}
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(base), (int32_t)tx->jit->limit);
@@ -85,7 +88,7 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 	uint32_t stub, site;
 	struct rm m;
 
-	if (insn->rd == 2 || !guest_address(tx, insn->rs1, insn->imm, &m, &stub)) {
+	if (insn->rd == 2 || !guest_address(tx, insn->rs1, insn->imm, true, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}
@@ -119,7 +122,7 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 
 	if (insn->rs2) /* first: its extension must not come between the note and the access */
 		v = insn->op == VB_OP_SD ? src64(tx, insn->rs2, RDX) : src32(tx, insn->rs2, RDX);
-	if (!guest_address(tx, insn->rs1, insn->imm, &m, &stub)) {
+	if (!guest_address(tx, insn->rs1, insn->imm, true, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}

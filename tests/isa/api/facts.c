@@ -363,9 +363,7 @@ static void test_random(void **state)
 	unsigned batches = getenv("VERBATIM_TEST_LONG") ? 20000 : 300;
 
 	(void)state;
-	if (bed_tier != VB_DPA_TIER_JIT)
-		skip();
-	for (unsigned n = 0; n < batches; n++)
+	for (unsigned n = 0; bed_tier == VB_DPA_TIER_JIT && n < batches; n++)
 		random_batch(n + 1);
 }
 

@@ -34,13 +34,18 @@
 #define STATE_BIAS  128       /* rbp - (uint8_t *)cpu */
 #define DRIFT_MAX   (1 << 18) /* with an immediate and 8 bytes still far inside of a guard */
 
-/* A place in host code that may have to tell where the guest is: a memory access, or a call of the interpreter. */
+/*
+ * A place in host code that may have to tell where the guest is: a memory access, or a call of the
+ * interpreter. There may be one for every halfword of the text, so they are small.
+ */
 struct site {
-	uint32_t host;    /* offset of the host instruction; increasing */
-	uint32_t index;   /* guest instruction, (pc - lo) / 2 */
-	uint32_t pending; /* guest registers whose upper half is not extended yet */
-	uint32_t left;    /* instructions of the block not retired, this one included */
+	uint32_t host;       /* offset of the host instruction; increasing */
+	uint32_t pending;    /* guest registers whose upper half is not extended yet */
+	uint32_t index : 25; /* guest instruction, (pc - lo) / 2 */
+	uint32_t left : 7;   /* instructions of the block not retired, this one included */
 };
+
+_Static_assert(VB_CPU_TEXT_MAX / 2 <= 1 << 25 && BLOCK_MAX < 1 << 7, "they fit a site");
 
 /* One translation of the whole text. Immutable once published. */
 struct generation {
@@ -49,9 +54,7 @@ struct generation {
 	size_t code_used;
 	struct site *sites;
 	size_t nsites;
-	int8_t host[33];   /* host register of each guest register, NOREG */
-	uint32_t *offsets; /* host offset of each halfword that is a leader, 0: none; for the perf
-			      map */
+	int8_t host[33]; /* host register of each guest register, NOREG */
 };
 
 /* Translations with the same register map; threads go from one to the other through the table. */
@@ -78,6 +81,7 @@ struct vb_jit {
 	struct vb_text_range *data;  /* where jump tables may be */
 	unsigned int ndata;
 	atomic_uint misses; /* since the last translation */
+	atomic_bool final;  /* a further translation failed: there will be none */
 	uint64_t translate_ns;
 
 	/* profile.c */
@@ -134,15 +138,16 @@ enum stub_kind {
 	STUB_RESET, /* reset the return predictor, try again */
 };
 
-/* Code that is rarely needed and therefore lies behind all other. */
+/* Code that is rarely needed and therefore lies behind all other. As many as sites, and as small. */
 struct stub {
-	enum stub_kind kind;
-	uint32_t from; /* displacement to patch */
-	uint32_t back; /* where to go on; not LEAVE */
-	uint32_t site; /* EXECUTE */
-	uint32_t left, pending;
-	uint64_t pc;                  /* LEAVE */
-	const struct vb_insn *access; /* EXECUTE: try the last window first */
+	uint8_t kind;     /* enum stub_kind */
+	bool window;      /* EXECUTE, a plain load or store: try the last window first */
+	uint8_t left;     /* LEAVE */
+	uint32_t from;    /* displacement to patch */
+	uint32_t back;    /* where to go on; not LEAVE */
+	uint32_t site;    /* EXECUTE */
+	uint32_t pending; /* LEAVE */
+	int32_t index;    /* LEAVE: the guest goes on here; a branch may lead out of the text */
 };
 
 struct fixup {
@@ -182,6 +187,7 @@ struct tx {
 	struct vb_jit *jit;
 	struct epoch *epoch;
 	struct generation *gen;
+	uint32_t *offsets; /* host offset of each halfword that is a leader, 0: none */
 	struct analysis a;
 	struct thunks thunks;
 	uint32_t pending; /* see struct site */
@@ -194,7 +200,8 @@ struct tx {
 	struct fixup *fixups;
 	size_t nfixups, fixups_max;
 	size_t sites_max;
-	bool failed; /* out of memory or room: give up */
+	bool failed;      /* out of memory or room: give up */
+	bool out_of_room; /* the host code gets larger than it may be */
 };
 
 void emit_all(struct tx *tx);
@@ -232,7 +239,7 @@ bool emit_flow(struct tx *tx, const struct vb_insn *insn);
 /* emit_mem.c, for emit_atomic.c */
 bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, struct rm *m,
 		   uint32_t *stub);
-void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access);
+void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, bool window);
 
 /* emit_left.c */
 void notes_move(struct tx *tx, uint32_t from);

@@ -49,7 +49,7 @@ uint32_t add_site(struct tx *tx)
 	gen->sites[gen->nsites] = (struct site){ .host = code_offset(&tx->c),
 						 .index = tx->index,
 						 .pending = tx->pending,
-						 .left = tx->left };
+						 .left = tx->left & 127 };
 	return (uint32_t)gen->nsites++;
 }
 
@@ -59,11 +59,11 @@ uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from)
 	if (tx->failed)
 		return 0;
 	tx->stubs[tx->nstubs] = (struct stub){
-		.kind = kind,
+		.kind = (uint8_t)kind,
 		.from = from,
-		.left = tx->left,
+		.left = (uint8_t)tx->left,
 		.pending = tx->pending,
-		.pc = pc_of(tx, tx->index),
+		.index = (int32_t)tx->index,
 	};
 	return (uint32_t)tx->nstubs++;
 }
@@ -197,8 +197,8 @@ static void check_sp(struct tx *tx)
 	stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_AE));
 	if (tx->failed)
 		return;
-	tx->stubs[stub].pc = pc_of(tx, tx->next);
-	tx->stubs[stub].left = tx->left - 1;
+	tx->stubs[stub].index = (int32_t)tx->next;
+	tx->stubs[stub].left = (uint8_t)(tx->left - 1);
 }
 
 void finish(struct tx *tx, unsigned int rd, int reg, bool word)
@@ -281,7 +281,7 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 	patch32(&tx->c, stub->from, code_offset(&tx->c));
 	switch (stub->kind) {
 	case STUB_EXECUTE:
-		if (stub->access)
+		if (stub->window)
 			emit_window(tx, stub);
 		mov_imm(&tx->c, RAX, stub->site);
 		call_to(&tx->c, tx->thunks.execute);
@@ -290,7 +290,8 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 	case STUB_LEAVE:
 		tx->pending = stub->pending;
 		flush_pending(tx);
-		emit_leave(tx, stub->pc, stub->left);
+		emit_leave(tx, tx->jit->text->lo + (uint64_t)(2 * (int64_t)stub->index),
+			   stub->left);
 		break;
 	case STUB_RESET:
 		mov_load(&tx->c, RSP, FIELD(pred_base));
@@ -303,8 +304,8 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 
 static bool has_room(struct tx *tx)
 {
-	if (tx->c.end - tx->c.at < ROOM)
-		tx->failed = true;
+	tx->out_of_room |= tx->c.end - tx->c.at < ROOM || tx->c.too_far;
+	tx->failed |= tx->out_of_room;
 	return !tx->failed;
 }
 
@@ -324,7 +325,7 @@ static void begin_block(struct tx *tx, const struct block *b)
 		align(&tx->c, 32);
 	if (b->leader) {
 		memset(tx->facts, 0, sizeof(tx->facts));
-		tx->gen->offsets[b->index] = code_offset(&tx->c);
+		tx->offsets[b->index] = code_offset(&tx->c);
 	}
 	alu_imm(&tx->c, X_W, ALU_SUB, rm_reg(R15), b->count);
 	if (b->check)
@@ -373,6 +374,11 @@ void emit_all(struct tx *tx)
 		emit_block(tx, &tx->a.blocks[k]);
 	for (size_t k = 0; k < tx->nstubs && has_room(tx); k++)
 		emit_stub(tx, &tx->stubs[k]);
-	for (size_t k = 0; k < tx->nfixups && !tx->failed; k++)
-		patch32(&tx->c, tx->fixups[k].from, tx->gen->offsets[tx->fixups[k].index]);
+	for (size_t k = 0; k < tx->nfixups && !tx->failed; k++) {
+		uint32_t target = tx->offsets[tx->fixups[k].index];
+
+		tx->failed = !target;
+		patch32(&tx->c, tx->fixups[k].from, target);
+	}
+	has_room(tx);
 }

@@ -68,8 +68,8 @@ static void end(struct tx *tx, const struct vb_insn *insn, const struct place *p
 		finish_word(tx, insn->rd, reg);
 	else
 		finish(tx, insn->rd, reg, false);
-	complete_stub(tx, p->outside, site, NULL);
-	complete_stub(tx, p->misaligned, site, NULL);
+	complete_stub(tx, p->outside, site, false);
+	complete_stub(tx, p->misaligned, site, false);
 }
 
 static bool emit_exchange(struct tx *tx, const struct vb_insn *insn, bool add)

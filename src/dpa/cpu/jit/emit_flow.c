@@ -53,10 +53,10 @@ static void emit_branch(struct tx *tx, const struct vb_insn *insn)
 		stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, cc));
 		if (tx->failed)
 			return;
-		tx->stubs[stub].pc = pc;
+		tx->stubs[stub].index = (int32_t)tx->index + insn->imm / 2;
 		tx->stubs[stub].left = 0;
-	} else if (target <= tx->index && tx->gen->offsets[target]) {
-		jcc_to(&tx->c, cc, tx->gen->offsets[target]);
+	} else if (target <= tx->index && tx->offsets[target]) {
+		jcc_to(&tx->c, cc, tx->offsets[target]);
 	} else {
 		add_fixup(tx, jcc_forward(&tx->c, cc), target);
 	}
@@ -98,8 +98,8 @@ static void emit_direct(struct tx *tx, unsigned int rd, uint64_t pc)
 		check_predictor(tx);
 		add_fixup(tx, call_forward(&tx->c), target);
 		check_return(tx);
-	} else if (target <= tx->index && tx->gen->offsets[target]) {
-		jmp_to(&tx->c, tx->gen->offsets[target]);
+	} else if (target <= tx->index && tx->offsets[target]) {
+		jmp_to(&tx->c, tx->offsets[target]);
 	} else if (target != tx->next) {
 		add_fixup(tx, jmp_forward(&tx->c), target);
 	}

@@ -61,13 +61,13 @@ bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, s
 	return true;
 }
 
-/* access: a plain load or store, which a window can serve; NULL: anything else */
-void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, const struct vb_insn *access)
+/* window: a plain load or store, which a window can serve */
+void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, bool window)
 {
 	if (stub == UINT32_MAX || tx->failed)
 		return;
 	tx->stubs[stub].site = site;
-	tx->stubs[stub].access = access;
+	tx->stubs[stub].window = window;
 	stub_returns(tx, stub);
 }
 
@@ -95,7 +95,7 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 	site = add_site(tx);
 	ins(&tx->c, load_forms[kind].flags | X_GUEST, load_forms[kind].opcode, d, m);
 	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
-	complete_stub(tx, stub, site, insn);
+	complete_stub(tx, stub, site, true);
 }
 
 /* v: host register of the value; rs2 == 0: zero */
@@ -128,7 +128,7 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 	}
 	site = add_site(tx);
 	store_value(tx, insn, X_GUEST, v, m);
-	complete_stub(tx, stub, site, insn);
+	complete_stub(tx, stub, site, true);
 }
 
 /*
@@ -137,11 +137,11 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
  */
 void emit_window(struct tx *tx, const struct stub *stub)
 {
-	const struct vb_insn *insn = stub->access;
+	struct site note = tx->gen->sites[stub->site];
+	const struct vb_insn *insn = &tx->jit->text->insns[note.index];
 	bool load = insn->op <= VB_OP_LWU;
 	unsigned int kind = (unsigned int)insn->op - VB_OP_LB;
 	int d = dst(tx, insn->rd), base = tx->gen->host[insn->rs1], v = tx->gen->host[insn->rs2];
-	struct site note = tx->gen->sites[stub->site];
 	struct code *c = &tx->c;
 	uint32_t miss;
 

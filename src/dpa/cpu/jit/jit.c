@@ -18,7 +18,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HALFWORD_ROOM 128 /* bytes of host code reserved for each; most of it is never touched */
+/*
+ * Host code that a text may cost: one translation of it, and all that are ever made together. Compilers'
+ * code takes 4 to 8 bytes for each of text; what takes more than 24 is interpreted. CODE_MAX keeps
+ * every displacement within 32 bits.
+ */
+#define CODE_PER_BYTE  24
+#define TOTAL_PER_BYTE 64
+#define CODE_FIXED     (1UL << 20)
+#define CODE_LEAST     65536 /* less is not worth a try */
+#define CODE_MAX       (1UL << 30)
+
 #define LEARN_MISSES \
 	64U /* before the second translation; four times as many before each further one */
 
@@ -64,7 +74,6 @@ static void generation_free(struct generation *gen)
 	if (gen->code)
 		munmap(gen->code, gen->code_len);
 	free(gen->sites);
-	free(gen->offsets);
 	*gen = (struct generation){ 0 };
 }
 
@@ -78,21 +87,46 @@ static int make_executable(struct generation *gen, size_t reserved)
 	return mprotect(gen->code, gen->code_len, PROT_READ | PROT_EXEC) ? -EPERM : 0;
 }
 
-static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct generation *gen,
-			  struct thunks *thunks)
+/* How much host code the next translation may be. */
+static size_t code_room(const struct vb_jit *jit)
 {
-	size_t reserved = (jit->text->hi - jit->text->lo) / 2 * HALFWORD_ROOM + 65536;
-	struct tx tx = { .jit = jit, .epoch = epoch, .gen = gen };
-	int err = analyze(jit, &tx.a);
+	size_t text = jit->text->hi - jit->text->lo, page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t room = text * CODE_PER_BYTE + CODE_FIXED;
+	size_t total = text * TOTAL_PER_BYTE + GENERATIONS * CODE_FIXED;
 
+	for (unsigned int g = 0; g < GENERATIONS; g++)
+		total -= jit->gens[g].code_len < total ? jit->gens[g].code_len : total;
+	room = room < total ? room : total;
+	room = room < CODE_MAX ? room : CODE_MAX;
+	return room & ~(page - 1);
+}
+
+/* The notes are final: give back what the array grew too far. */
+static void trim_sites(struct generation *gen)
+{
+	struct site *sites = realloc(gen->sites, (gen->nsites + 1) * sizeof(*sites));
+
+	if (sites)
+		gen->sites = sites;
+}
+
+/* Fill gen. *offsets, to be freed, is where each leader begins in its code. */
+static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct generation *gen,
+			  struct thunks *thunks, uint32_t **offsets)
+{
+	size_t reserved = code_room(jit);
+	struct tx tx = { .jit = jit, .epoch = epoch, .gen = gen };
+	int err = reserved < CODE_LEAST ? -EFBIG : analyze(jit, &tx.a);
+
+	*offsets = NULL;
 	if (err)
 		return err;
-	gen->offsets = calloc(tx.a.n + 1, sizeof(*gen->offsets));
+	tx.offsets = *offsets = calloc(tx.a.n + 1, sizeof(*tx.offsets));
 	gen->code = mmap(NULL, reserved, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (gen->code == MAP_FAILED)
 		gen->code = NULL;
-	if (!gen->offsets || !gen->code) {
+	if (!tx.offsets || !gen->code) {
 		err = -ENOMEM;
 	} else {
 		if (gen == &jit->gens[0]) {
@@ -101,53 +135,68 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 		}
 		memcpy(gen->host, epoch->host, sizeof(gen->host));
 		gen->code_len = reserved;
-		tx.c = (struct code){ gen->code, gen->code, gen->code + reserved };
+		tx.c = (struct code){ gen->code, gen->code, gen->code + reserved, false };
 		emit_all(&tx);
 		gen->code_used = code_offset(&tx.c);
-		err = tx.failed ? -ENOMEM : make_executable(gen, reserved);
+		err = tx.out_of_room ? -EFBIG : tx.failed ? -ENOMEM : 0;
 	}
 	*thunks = tx.thunks;
 	free(tx.stubs);
 	free(tx.fixups);
 	analysis_free(&tx.a);
+	if (!err)
+		err = make_executable(gen, reserved);
 	if (err)
 		generation_free(gen);
+	else
+		trim_sites(gen);
 	return err;
+}
+
+/* Let the table of an epoch show a new translation: all of it first, then the leaders that it has. */
+static int publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
+		   const struct thunks *thunks, const uint32_t *offsets)
+{
+	size_t n = (jit->text->hi - jit->text->lo) / 2;
+
+	if (mprotect(epoch->table, jit->table_len, PROT_READ | PROT_WRITE))
+		return -ENOMEM;
+	if (!epoch->miss) {
+		epoch->enter = (uint64_t(*)(struct vb_cpu *, const void *))(
+			uintptr_t)(code + thunks->enter);
+		epoch->miss = code + thunks->miss;
+		for (size_t i = 0; i < n; i++)
+			epoch->table[i] = epoch->miss;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (offsets[i])
+			__atomic_store_n(&epoch->table[i], code + offsets[i], __ATOMIC_RELEASE);
+	mprotect(epoch->table, jit->table_len, PROT_READ);
+	return 0;
 }
 
 /* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of jit. */
 static int translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);
-	size_t n = (jit->text->hi - jit->text->lo) / 2;
 	uint64_t start = now_ns();
 	struct thunks thunks;
-	uint8_t *code;
+	uint32_t *offsets;
 	int err;
 
-	err = translate_text(jit, epoch, &jit->gens[g], &thunks);
-	if (err)
-		return err;
-	if (mprotect(epoch->table, jit->table_len, PROT_READ | PROT_WRITE)) {
-		generation_free(&jit->gens[g]);
-		return -ENOMEM;
+	err = translate_text(jit, epoch, &jit->gens[g], &thunks, &offsets);
+	if (!err) {
+		/* Before the first thread can be inside of it: a fault there must find it. */
+		atomic_store_explicit(&jit->ngens, g + 1, memory_order_release);
+		err = publish(jit, epoch, jit->gens[g].code, &thunks, offsets);
+		if (err) {
+			atomic_store_explicit(&jit->ngens, g, memory_order_release);
+			generation_free(&jit->gens[g]);
+		}
 	}
-	atomic_store_explicit(&jit->ngens, g + 1, memory_order_release);
-	code = jit->gens[g].code;
-	if (!epoch->miss) {
-		epoch->enter = (uint64_t(*)(struct vb_cpu *, const void *))(
-			uintptr_t)(code + thunks.enter);
-		epoch->miss = code + thunks.miss;
-		for (size_t i = 0; i < n; i++)
-			epoch->table[i] = epoch->miss;
-	}
-	for (size_t i = 0; i < n; i++)
-		if (jit->gens[g].offsets[i])
-			__atomic_store_n(&epoch->table[i], code + jit->gens[g].offsets[i],
-					 __ATOMIC_RELEASE);
-	mprotect(epoch->table, jit->table_len, PROT_READ);
+	free(offsets);
 	jit->translate_ns += now_ns() - start;
-	return 0;
+	return err;
 }
 
 /* ---- create, learn, destroy ---- */
@@ -203,6 +252,8 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 	jit->ndata = 0; /* from here on it is the guest's, and only this translation may read it */
 	if (err == -EPERM)
 		*why = "the system refuses executable memory";
+	if (err == -EFBIG)
+		*why = "the translation would be too large for its text";
 	if (err)
 		vb_jit_destroy(text);
 	return err;
@@ -213,14 +264,16 @@ void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags)
 	unsigned int g = atomic_load_explicit(&jit->ngens, memory_order_relaxed);
 
 	__atomic_fetch_or(&jit->extra[index], (uint8_t)flags, __ATOMIC_RELAXED);
-	if (g == GENERATIONS || atomic_fetch_add(&jit->misses, 1) < LEARN_MISSES << 2 * (g - 1))
+	if (g == GENERATIONS || atomic_load_explicit(&jit->final, memory_order_relaxed) ||
+	    atomic_fetch_add(&jit->misses, 1) < LEARN_MISSES << 2 * (g - 1))
 		return;
 	if (pthread_mutex_trylock(&jit->lock))
 		return;
 	if (atomic_load(&jit->ngens) == g) {
 		atomic_store(&jit->misses, 0);
-		translate(jit, &jit->epochs[atomic_load(&jit->epoch)]); /* if it fails, the next try
-								      comes after as many misses */
+		/* What failed once would fail again, and each try costs as much as a load. */
+		if (translate(jit, &jit->epochs[atomic_load(&jit->epoch)]))
+			atomic_store_explicit(&jit->final, true, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&jit->lock);
 }
@@ -276,6 +329,7 @@ void vb_jit_perf_map(const struct vb_text *text,
 		     const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
 {
 	const struct generation *gen = &text->jit->gens[0];
+	const struct epoch *epoch = &text->jit->epochs[0];
 	size_t n = (text->hi - text->lo) / 2;
 	const char *current = NULL;
 	uint32_t start = 0;
@@ -288,12 +342,15 @@ void vb_jit_perf_map(const struct vb_text *text,
 		return;
 	/* Leaders are in address order, and so is their code: a function is the run of leaders with its name. */
 	for (size_t i = 0; i <= n; i++) {
+		bool leader = i < n && epoch->table[i] != epoch->miss;
+		uint32_t end = leader ? (uint32_t)((const uint8_t *)epoch->table[i] - gen->code)
+				      : (uint32_t)gen->code_used;
+		const char *here = NULL;
 		uint64_t offset;
-		const char *here =
-			i < n && gen->offsets[i] ? name(arg, text->lo + 2 * i, &offset) : NULL;
-		uint32_t end = i < n ? gen->offsets[i] : (uint32_t)gen->code_used;
 
-		if (i < n && (!gen->offsets[i] || here == current))
+		if (leader)
+			here = name(arg, text->lo + 2 * i, &offset);
+		if (i < n && (!leader || here == current))
 			continue;
 		if (current)
 			fprintf(file, "%llx %x dpa:%s\n",

@@ -45,6 +45,7 @@ enum x86_flag {
 
 struct code {
 	uint8_t *start, *at, *end;
+	bool too_far; /* a displacement does not fit: the code must not run */
 };
 
 /* Register or memory operand. */
@@ -319,9 +320,13 @@ static inline uint32_t call_forward(struct code *c)
 
 static inline void patch32(struct code *c, uint32_t where, uint32_t target)
 {
-	uint32_t disp = target - (where + 4);
+	int64_t disp = (int64_t)target - ((int64_t)where + 4);
+	int32_t field = (int32_t)disp;
 
-	memcpy(c->start + where, &disp, 4);
+	if (field == disp)
+		memcpy(c->start + where, &field, 4);
+	else
+		c->too_far = true;
 }
 
 static inline void jcc_to(struct code *c, enum x86_cc cc, uint32_t target)

@@ -10,29 +10,72 @@
  *     access                                  wait until accessing was even or moved on
  *     accessing = even                        twice, for an entry that was being filled meanwhile
  *
- * The guest's side pays no fence for what almost never happens.
+ * The guest's side pays no fence for what almost never happens. Where membarrier is refused, both
+ * sides fence, translated code (jit/emit_mem.c) included. Where it is refused later, by a filter that
+ * the program gave itself meanwhile, taking rights away from a page makes x86-64 kernels interrupt
+ * every CPU that runs a thread of ours, which is the same barrier by another name (not where the CPU
+ * tells the others by itself, as the newest ones of AMD do). Other hosts always fence.
  */
 #include "dpa/cpu/cpu.h"
 
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel has no membarrier: both sides fence. Written once, before the first access. */
+/* There is no membarrier: both sides fence. Written once, before the first access. */
 static bool fence_always;
 static pthread_once_t fence_once = PTHREAD_ONCE_INIT;
 
+/* The page of barrier_by_page; NULL: none. */
+static _Atomic(uint32_t) *page;
+static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define PAGE_BYTES 4096
+
 static void fence_init(void)
 {
-	fence_always =
-		syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+#if defined(__x86_64__)
+	page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		page = NULL;
+#endif
+	fence_always = !page || syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+					0, 0) != 0;
+}
+
+/* All CPUs that run us must forget what they know of the page, and are interrupted for that. */
+static void barrier_by_page(void)
+{
+	pthread_mutex_lock(&page_lock);
+	mprotect((void *)page, PAGE_BYTES, PROT_READ | PROT_WRITE);
+	atomic_fetch_add(page, 1);
+	mprotect((void *)page, PAGE_BYTES, PROT_NONE);
+	pthread_mutex_unlock(&page_lock);
+}
+
+/* Every running thread of the process passes a full barrier before this returns. */
+static void barrier_everywhere(void)
+{
+	vb_cpu_fence();
+	if (fence_always || !syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		return;
+	/* A child of fork(2) registers anew. */
+	if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) ||
+	    syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		barrier_by_page();
 }
 
 void vb_access_init(void)
 {
 	pthread_once(&fence_once, fence_init);
+}
+
+bool vb_access_fences(void)
+{
+	return fence_always;
 }
 
 static void access_begin(struct vb_cpu *cpu)
@@ -261,10 +304,7 @@ void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *windo
 					atomic_store_explicit(&cpu->table[i].len, 0,
 							      memory_order_relaxed);
 		}
-		if (fence_always)
-			vb_cpu_fence();
-		else
-			syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+		barrier_everywhere();
 		for (struct vb_cpu *cpu = cpus; cpu; cpu = cpu->next)
 			quiesce(cpu);
 	}

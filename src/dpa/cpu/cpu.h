@@ -205,6 +205,8 @@ void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int siz
 /* Ends an access that a fault, or an atomic instruction, left open. */
 void vb_access_end(struct vb_cpu *cpu);
 void vb_access_init(void);
+/* After vb_access_init: a mark of an access needs a fence behind it. */
+bool vb_access_fences(void);
 /* Take window out of the tables of a list of cpus; on return no access through it is under way. */
 void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *window);
 

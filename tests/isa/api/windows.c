@@ -6,9 +6,19 @@
  */
 #include "bed.h"
 
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "dpa/cpu/jit/code.h"
+#include "dpa/internal.h"
 
 #define AT        (VB_DPA_WINDOW_BASE + 0x100000)
 #define PAGE_SIZE 4096u
@@ -491,6 +501,59 @@ static void test_permanent(void **state)
 	bed_close(&b);
 }
 
+/*
+ * Where the kernel cannot make barriers of plain stores (no membarrier), the mark before every
+ * access through the inline window is followed by a fence, and by none where it can.
+ */
+static bool early; /* membarrier is refused from the start */
+
+static void test_fences(void **state)
+{
+	static const uint8_t fence[] = { 0xf0, 0x83, 0x0c, 0x24, 0x00 }; /* lock or [rsp], 0 */
+	uint8_t mark[16];
+	struct code c = { .start = mark, .at = mark, .end = mark + sizeof(mark) };
+	bool refused = vb_access_fences();
+	const struct generation *gen;
+	struct bed b = { 0 };
+	unsigned marks = 0;
+	size_t len;
+
+	(void)state;
+	if (bed_tier != VB_DPA_TIER_JIT)
+		return;
+	if (early)
+		assert_true(refused);
+	ins(&c, 0, 0xc7, 0, FIELD(accessing));
+	put32(&c, 1);
+	len = code_offset(&c);
+	make_accesses(&b.p);
+	bed_open(&b, NULL);
+	gen = &b.process->text.jit->gens[0];
+	for (size_t i = 0; i + len + sizeof(fence) <= gen->code_used; i++) {
+		if (memcmp(gen->code + i, mark, len))
+			continue;
+		assert_int_equal(!memcmp(gen->code + i + len, fence, sizeof(fence)), refused);
+		marks++;
+	}
+	assert_in_range(marks, 5, 100); /* most loads and stores of make_accesses */
+	bed_close(&b);
+}
+
+/* From here on membarrier(2) fails, as in many a container. */
+static int refuse_membarrier(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_membarrier, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -499,9 +562,16 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_private),      cmocka_unit_test(test_many),
 		cmocka_unit_test(test_invalidation), cmocka_unit_test(test_memory_gone),
 		cmocka_unit_test(test_device),       cmocka_unit_test(test_doorbells),
-		cmocka_unit_test(test_permanent),
+		cmocka_unit_test(test_permanent),    cmocka_unit_test(test_fences),
 	};
 
 	bed_main(argc, argv);
+	early = argc > 2 && !strcmp(argv[2], "early");
+	if (argc > 2 && !strcmp(argv[2], "late")) /* the program takes the right away from itself */
+		vb_access_init();
+	if (argc > 2 && refuse_membarrier()) {
+		printf("this kernel has no seccomp filters\n");
+		return 77;
+	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,9 +131,16 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 	complete_stub(tx, stub, site, true);
 }
 
+static void full_fence(struct tx *tx)
+{
+	ins(&tx->c, X_LOCK, 0x83, ALU_OR, rm_mem(RSP, 0));
+	put8(&tx->c, 0);
+}
+
 /*
  * Out of line: the base is not below the limit. If the window used last holds the access, make it
- * right here, between the same two marks that cpu/access.c makes; otherwise ask the interpreter.
+ * right here, between the same two marks, and with the same fence, that cpu/access.c makes; otherwise ask
+ * the interpreter.
  */
 void emit_window(struct tx *tx, const struct stub *stub)
 {
@@ -147,6 +154,8 @@ void emit_window(struct tx *tx, const struct stub *stub)
 
 	ins(c, 0, 0xc7, 0, FIELD(accessing));
 	put32(c, 1);
+	if (vb_access_fences())
+		full_fence(tx);
 	if (base == NOREG)
 		mov_load(c, RAX, slot(insn->rs1));
 	lea(c, X_W, RAX, rm_mem(base == NOREG ? RAX : base, insn->imm));
@@ -180,8 +189,7 @@ static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 
 	if (mode == 8 || !(pred & 5) || !(succ & 10))
 		return;
-	ins(&tx->c, X_LOCK, 0x83, ALU_OR, rm_mem(RSP, 0));
-	put8(&tx->c, 0);
+	full_fence(tx);
 }
 
 bool emit_mem(struct tx *tx, const struct vb_insn *insn)

@@ -35,9 +35,14 @@ extern "C" {
 
 #define FLEXIO_DEV_STABLE __attribute__((visibility("default")))
 
+/*
+ * What may change: the compiler warns of it unless FLEXIO_DEV_ALLOW_EXPERIMENTAL_API is defined. It only warns: without
+ * the pragma -Werror would end the build.
+ */
 #ifdef FLEXIO_DEV_ALLOW_EXPERIMENTAL_API
 #define FLEXIO_DEV_EXPERIMENTAL __attribute__((section(".text.experimental"))) FLEXIO_DEV_STABLE
 #else
+#pragma GCC diagnostic warning "-Wdeprecated-declarations"
 #define FLEXIO_DEV_EXPERIMENTAL                                         \
 	__attribute__((deprecated("Symbol is defined as experimental"), \
 		       section(".text.experimental"))) FLEXIO_DEV_STABLE

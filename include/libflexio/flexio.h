@@ -47,10 +47,15 @@
 
 /* An interface that stays. */
 #define FLEXIO_STABLE __attribute__((visibility("default"), used))
-/* One that may change: the compiler says so unless FLEXIO_ALLOW_EXPERIMENTAL_API is defined. */
+/*
+ * One that may change: the compiler warns of it unless FLEXIO_ALLOW_EXPERIMENTAL_API is defined. It only warns: without
+ * the pragma -Werror would end the build. Deprecated names of others are warnings from here on, too; whoever wants errors
+ * of those allows the experimental functions.
+ */
 #ifdef FLEXIO_ALLOW_EXPERIMENTAL_API
 #define FLEXIO_EXPERIMENTAL __attribute__((section(".text.experimental"))) FLEXIO_STABLE
 #else
+#pragma GCC diagnostic warning "-Wdeprecated-declarations"
 #define FLEXIO_EXPERIMENTAL                                             \
 	__attribute__((deprecated("Symbol is defined as experimental"), \
 		       section(".text.experimental"))) FLEXIO_STABLE

@@ -68,6 +68,16 @@ check "stdout can be assigned" $?
 compile -Wno-unused-function -c "$here/progs/names.c" -o "$dir/names.o"
 check "every documented name, type and value" $?
 
+# Experimental functions: a warning, that never becomes an error, and silence on request.
+printf '#include <libflexio-dev/flexio_dev.h>\nvoid f(void);\nvoid f(void) { flexio_dev_thread_finish(); }\n' >"$dir/exp.c"
+for language in c c++; do
+	compile -x $language -UFLEXIO_DEV_ALLOW_EXPERIMENTAL_API -c "$dir/exp.c" -o "$dir/exp.o" &&
+		grep -q 'warning.*defined as experimental' "$dir/log"
+	check "an experimental function is a warning in $language, with -Werror too" $?
+	compile -x $language -c "$dir/exp.c" -o "$dir/exp.o" && [ ! -s "$dir/log" ]
+	check "it is none where experimental functions are allowed ($language)" $?
+done
+
 # Versions.
 cat >"$dir/versions.c" <<'C'
 #include <libflexio-dev/flexio_dev_ver.h>

@@ -180,6 +180,27 @@ def check_optimization_levels(cwd):
         done(cwd)
 
 
+def check_experimental_functions_with_werror(cwd):
+    """They warn where they are not allowed, and no -Werror makes that an error: host and device, with and without LTO."""
+    source = 'uint32_t use(struct flexio_cq *cq)\n{\n\treturn flexio_cq_get_cq_num(cq);\n}\n'
+    main = 'int main(void)\n{\n\treturn use(NULL) != UINT32_MAX;\n}\n'
+    (cwd / 'experiment.c').write_text(f'#include <libflexio/flexio.h>\nuint32_t use(struct flexio_cq *cq);\n{source}{main}')
+    libraries = pkg_config(cwd, '--libs', 'libflexio', 'libibverbs')
+    flags = [f for f in pkg_config(cwd, '--cflags', 'libflexio', 'libibverbs') if not f.startswith('-D')]
+    for compiler in (['gcc'], ['gcc', '-flto'], ['clang'], ['g++', '-x', 'c++'], ['clang++', '-x', 'c++']):
+        find_compiler(compiler[0], cwd)
+        built = expect(run(*compiler, *WARNINGS, *flags, 'experiment.c', '-x', 'none', *libraries, '-o', 'program', cwd=cwd))
+        equal('warning' in built.stderr and 'experimental' in built.stderr, True, f'{compiler}: {built.stderr}')
+        expect(start(cwd))
+        allowed = expect(run(*compiler, *WARNINGS, *flags, '-DFLEXIO_ALLOW_EXPERIMENTAL_API', '-c', 'experiment.c', cwd=cwd))
+        equal(allowed.stderr, '', f'{compiler}, allowed')
+    (cwd / 'device.c').write_text('#include <libflexio-dev/flexio_dev.h>\n#include <libflexio-dev/flexio_dev_err.h>\n'
+                                  '__dpa_rpc__ uint64_t who(uint64_t x)\n{\n'
+                                  '\tflexio_dev_print("%d", (int)x);\n\treturn x ? x : flexio_dev_get_errno(NULL);\n}\n')
+    for options in ([], ['-flto']):
+        device(cwd, 'experiment_app', cwd / 'device.c', options=['-devicecc-options=-Wall -Wextra -Werror', *options])
+
+
 if __name__ == '__main__':
     os.environ.pop('VERBATIM_DPA_TIER', None)
     main(collect(globals()))

@@ -48,10 +48,21 @@ struct flexio_dev_cqe64 {
 	__be32 rsvd00[5];
 	__be16 csum_ok;
 	uint8_t rsvd22[2];
-	__be32 rsvd14[2];
+	union {
+		__be32 rsvd14[2];
+		__be32 rsvd24[2]; /* newest SDKs */
+	};
 	__be32 srqn_uidx;
-	__be32 imm_inval_pkey;
-	__be32 rsvd;
+	union {
+		struct {
+			__be32 imm_inval_pkey;
+			union {
+				__be32 rsvd;
+				__be32 rsvd40; /* newest SDKs */
+			};
+		};
+		__be32 rsvd36[2]; /* before 24.10 */
+	};
 	__be32 byte_cnt;
 	__be32 rsvd48;
 	union { /* the parts have names of their own in newer SDKs */
@@ -80,6 +91,8 @@ struct flexio_dev_cqe64 {
 __FLEXIO_DEV_ASSERT(sizeof(struct flexio_dev_cqe64) == 64);
 __FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, csum_ok) == 20);
 __FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, srqn_uidx) == 32);
+__FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, imm_inval_pkey) == 36);
+__FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, rsvd36) == 36);
 __FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, byte_cnt) == 44);
 __FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, qpn) == 56);
 __FLEXIO_DEV_ASSERT(offsetof(struct flexio_dev_cqe64, op_own) == 63);

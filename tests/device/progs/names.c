@@ -209,6 +209,12 @@ FIELD(struct flexio_dev_cqe64, rsvd)
 FIELD(struct flexio_dev_cqe64, rsvd00)
 FIELD(struct flexio_dev_cqe64, rsvd14)
 FIELD(struct flexio_dev_cqe64, rsvd22)
+/* names of other SDKs for the same places */
+_Static_assert(offsetof(struct flexio_dev_cqe64, rsvd36) == 36, "dword 9, before 24.10");
+_Static_assert(sizeof(((struct flexio_dev_cqe64 *)0)->rsvd36) == 8, "two dwords");
+_Static_assert(offsetof(struct flexio_dev_cqe64, imm_inval_pkey) == 36, "dword 9");
+_Static_assert(offsetof(struct flexio_dev_cqe64, rsvd24) == 24, "dword 6, newest");
+_Static_assert(offsetof(struct flexio_dev_cqe64, rsvd40) == 40, "dword 10, newest");
 FIELD(struct flexio_dev_cqe64, rsvd48)
 FIELD(struct flexio_dev_cqe64, signature)
 FIELD(struct flexio_dev_cqe64, sop_rdrop)

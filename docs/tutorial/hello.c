@@ -30,6 +30,12 @@ static void must_be_0(int err, const char *what)
 	}
 }
 
+/*
+ * Which of its addresses a port uses is an index into its GID table. 3 is RoCE v2 over IPv4, here as on most hardware;
+ * ibv_devinfo -v shows the table.
+ */
+enum { GID_INDEX = 3 };
+
 /* From RESET to RTS, talking to the queue pair that has this number on the same adapter. */
 static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid)
 {
@@ -50,6 +56,7 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 	attr.min_rnr_timer = 12;
 	attr.ah_attr.port_num = 1;
 	attr.ah_attr.is_global = 1; /* RoCE: the peer is named by its GID */
+	attr.ah_attr.grh.sgid_index = GID_INDEX;
 	attr.ah_attr.grh.dgid = *gid;
 	attr.ah_attr.grh.hop_limit = 1;
 	must_be_0(ibv_modify_qp(qp, &attr,
@@ -119,7 +126,7 @@ int main(int argc, char **argv)
 	struct ibv_qp *b = must(ibv_create_qp(pd, &init), "second queue pair");
 	union ibv_gid gid;
 
-	must_be_0(ibv_query_gid(ctx, 1, 0, &gid), "GID 0");
+	must_be_0(ibv_query_gid(ctx, 1, GID_INDEX, &gid), "GID");
 	connect_qp(a, b->qp_num, &gid);
 	connect_qp(b, a->qp_num, &gid);
 

@@ -28,6 +28,12 @@ struct address {
 	uint64_t memory;
 };
 
+/*
+ * The GID of both sides: 3 is RoCE v2 over IPv4, here as on most hardware. Two queue pairs must have GIDs of the same
+ * version.
+ */
+enum { GID_INDEX = 3 };
+
 struct shared_memory {
 	char text[sizeof(TEXT) - 1], answer[sizeof(TEXT)];
 	uint64_t counter;
@@ -48,7 +54,7 @@ static struct ibv_context *open_first_device(union ibv_gid *gid)
 
 	need(list && list[0], "finding an RDMA device (did you say verbatim run?)");
 	ctx = ibv_open_device(list[0]);
-	need(ctx && !ibv_query_gid(ctx, 1, 0, gid), "ibv_open_device");
+	need(ctx && !ibv_query_gid(ctx, 1, GID_INDEX, gid), "ibv_open_device");
 	ibv_free_device_list(list);
 	return ctx;
 }
@@ -76,6 +82,7 @@ static void server_connect(struct ibv_qp *qp, const struct address *peer)
 				     .max_dest_rd_atomic = 1,
 				     .min_rnr_timer = 12,
 				     .ah_attr = { .is_global = 1, .port_num = 1 } };
+	attr.ah_attr.grh.sgid_index = GID_INDEX;
 	attr.ah_attr.grh.dgid = peer->gid;
 	attr.ah_attr.grh.hop_limit = 64;
 	need(!ibv_modify_qp(qp, &attr,
@@ -170,6 +177,7 @@ static void connect_qp(struct flexio_qp *qp, const struct address *peer)
 						    FLEXIO_QP_STATE_RTS };
 	struct flexio_qp_attr_opt_param_mask mask = { 0 };
 	struct flexio_qp_attr attr = { .remote_qp_num = peer->qpn,
+				       .gid_table_index = GID_INDEX,
 				       .rgid_or_rip = peer->gid,
 				       .path_mtu = FLEXIO_QP_QPC_MTU_BYTES_1K,
 				       .retry_count = 7,

@@ -6,6 +6,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,64 @@ static __be64 make_guid(const uint8_t mac[6], unsigned int index)
 	return value;
 }
 
+/* The link-local address that the MAC address makes: hardware has it in front of the GID table, whatever the interface has. */
+static void link_local(const uint8_t mac[6], union ibv_gid *gid)
+{
+	__be64 id = make_guid(mac, 0);
+
+	*gid = (union ibv_gid){ .raw = { 0xfe, 0x80 } };
+	memcpy(&gid->raw[8], &id, sizeof(id));
+}
+
+static void add_gid(struct vb_adapter *adapter, const union ibv_gid *gid, enum ibv_gid_type type)
+{
+	if (adapter->num_gids < adapter->gid_table_len)
+		adapter->gids[adapter->num_gids++] =
+			(struct vb_gid){ *gid, type, adapter->config->ifindex };
+}
+
+static void add_both(struct vb_adapter *adapter, const union ibv_gid *gid)
+{
+	add_gid(adapter, gid, IBV_GID_TYPE_ROCE_V1);
+	add_gid(adapter, gid, IBV_GID_TYPE_ROCE_V2);
+}
+
+/*
+ *	0, 1    link-local, RoCE v1 and v2
+ *	2, 3    the first IPv4 address, v1 and v2: guides tell people to use index 3
+ *	4, 5    the next one; IPv6 addresses follow
+ */
+static void init_gids(struct vb_adapter *adapter)
+{
+	const struct vb_config_adapter *config = adapter->config;
+	union ibv_gid own, gid;
+
+	adapter->gid_table_len = VB_GID_TABLE_LEN;
+	link_local(config->mac, &own);
+	add_both(adapter, &own);
+	for (int ipv4 = 1; ipv4 >= 0; ipv4--) {
+		for (unsigned int i = 0; i < config->num_addresses; i++) {
+			memcpy(&gid, &config->address[i], sizeof(gid));
+			if (!IN6_IS_ADDR_V4MAPPED(&config->address[i]) == !ipv4 &&
+			    memcmp(&gid, &own, sizeof(gid)))
+				add_both(adapter, &gid);
+		}
+	}
+}
+
+/* Behind the GID that each port has of its own, see vb_adapter_gid(). */
+static void init_hbl_gids(struct vb_adapter *adapter)
+{
+	const struct vb_config_adapter *config = adapter->config;
+	union ibv_gid gid;
+
+	adapter->gid_table_len = VB_HBL_GID_TABLE_LEN;
+	for (unsigned int i = 0; i < config->num_addresses; i++) {
+		memcpy(&gid, &config->address[i], sizeof(gid));
+		add_gid(adapter, &gid, IBV_GID_TYPE_ROCE_V2);
+	}
+}
+
 static void init_adapter(unsigned int index, const struct vb_config_adapter *config)
 {
 	struct vb_adapter *adapter = &adapters[index];
@@ -51,12 +110,10 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 	adapter->max_srq = limit(config->max_srq, 32768);
 	adapter->max_pd = 65536;
 	adapter->max_ah = 1 << 20;
-	for (unsigned int i = 0; i < config->num_addresses && i < VB_GID_TABLE_LEN; i++) {
-		struct vb_gid *gid = &adapter->gids[adapter->num_gids++];
-
-		memcpy(&gid->gid, &config->address[i], sizeof(gid->gid));
-		gid->ifindex = config->ifindex;
-	}
+	if (config->format == VB_FORMAT_HBL)
+		init_hbl_gids(adapter);
+	else
+		init_gids(adapter);
 	adapter_list[index] = adapter;
 }
 
@@ -100,7 +157,7 @@ void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_att
 		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = mtu_enum(adapter->config->mtu),
-		.gid_tbl_len = VB_GID_TABLE_LEN,
+		.gid_tbl_len = (int)adapter->gid_table_len,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = 1u << VB_MAX_MSG_LOG,
 		.pkey_tbl_len = 1,
@@ -123,7 +180,7 @@ int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int
 	bool own = adapter->config->format == VB_FORMAT_HBL;
 
 	if (own && !index) {
-		*out = (struct vb_gid){ .gid.raw = { 0xfe, 0x80 } };
+		*out = (struct vb_gid){ .gid.raw = { 0xfe, 0x80 }, .type = IBV_GID_TYPE_ROCE_V2 };
 		memcpy(&out->gid.raw[8], &adapter->guid, sizeof(adapter->guid));
 		out->gid.raw[14] ^= (uint8_t)port;
 		out->ifindex = adapter->config->ifindex;
@@ -144,6 +201,19 @@ static void read_interfaces(void)
 		interfaces.count = 0; /* then only configured addresses are known to be ours */
 }
 
+/* The GID that an adapter on one of the interfaces has in front, also in a process with another configuration. */
+static bool is_made_of_mac(const union ibv_gid *gid)
+{
+	union ibv_gid made;
+
+	for (unsigned int i = 0; i < interfaces.count; i++) {
+		link_local(interfaces.list[i].mac, &made);
+		if (!memcmp(&made, gid, sizeof(made)))
+			return true;
+	}
+	return false;
+}
+
 bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_gid *gid)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -153,7 +223,8 @@ bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_g
 			if (!memcmp(&adapters[a].gids[i].gid, gid, sizeof(*gid)))
 				return true;
 	pthread_once(&once, read_interfaces);
-	return vb_interface_by_address(&interfaces, (const struct in6_addr *)gid) != NULL;
+	return vb_interface_by_address(&interfaces, (const struct in6_addr *)gid) ||
+	       is_made_of_mac(gid);
 }
 
 const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter)

@@ -27,7 +27,7 @@
 #include "base/config.h"
 #include "base/public.h"
 
-enum { VB_GID_TABLE_LEN = 16 };
+enum { VB_GID_TABLE_LEN = 32, VB_HBL_GID_TABLE_LEN = 16 };
 
 /* Limits of every adapter of this build; the config may lower some of them. */
 enum vb_limits {
@@ -42,6 +42,7 @@ enum vb_limits {
 
 struct vb_gid {
 	union ibv_gid gid;
+	enum ibv_gid_type type;
 	uint32_t ifindex;
 };
 
@@ -50,8 +51,10 @@ struct vb_adapter {
 	unsigned int index;
 	const struct vb_config_adapter *config;
 	__be64 guid;
-	struct vb_gid gids[VB_GID_TABLE_LEN]; /* all RoCE v2 */
+	/* mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2 of each. */
+	struct vb_gid gids[VB_GID_TABLE_LEN];
 	unsigned int num_gids;
+	unsigned int gid_table_len;
 	uint32_t max_qp, max_cq, max_mr, max_srq, max_pd, max_ah;
 };
 

@@ -172,6 +172,7 @@ struct vb_rq {
 	uint32_t epsn; /* expected next */
 	uint32_t msn;
 	bool nak_sent; /* one NAK per gap */
+	bool mixed;    /* the log has a line about packets of the other version of RoCE */
 	bool ack_due;
 	bool duplicate; /* acknowledge, though nothing is new */
 	_Atomic uint32_t
@@ -207,6 +208,7 @@ struct vb_qp {
 	uint32_t number;
 	uint32_t srqn; /* that CQEs show; 0: they show the user index */
 	enum ibv_qp_type type;
+	uint8_t transport; /* type, and VB_TRANSPORT_V1 as its address vector says; not for UD */
 	_Atomic uint32_t state; /* enum ibv_qp_state; written under both queue locks */
 	struct vb_qp_attr init;
 	const struct vb_codec *codec;

@@ -42,7 +42,7 @@ static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr 
 
 	pkt->op = ops[wr->op];
 	pkt->syndrome = 0;
-	pkt->transport = (uint8_t)qp->type;
+	pkt->transport = qp->transport;
 	pkt->dqpn = qp->attr.dest_qp_num;
 	pkt->sqpn = qp->number;
 	pkt->psn = qp->sq.psn;

@@ -179,6 +179,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	}
 	qp->dev = dev;
 	qp->type = attr->type;
+	qp->transport = (uint8_t)attr->type;
 	qp->init = *attr;
 	qp->srqn = attr->srq && !attr->srq->attr.anonymous ? attr->srq->number : 0;
 	qp->codec = vb_adapter_codec(dev->adapter);

@@ -294,6 +294,14 @@ static void take_values(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 		qp->sq.rnr_retries = attr->rnr_retry;
 }
 
+/* What its packets are: a connected queue has one version of RoCE, that of the GID it sends from. */
+static uint8_t transport_of(const struct vb_qp *qp, const struct ibv_ah_attr *av)
+{
+	const struct vb_gid *gid = &qp->dev->adapter->gids[av->grh.sgid_index];
+
+	return (uint8_t)(qp->type | (gid->type == IBV_GID_TYPE_ROCE_V1 ? VB_TRANSPORT_V1 : 0));
+}
+
 /* A connected queue learns where its peer is. A peer that is not there is like one that does not answer. */
 static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		     struct vb_path *path)
@@ -308,6 +316,7 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	ret = vb_path_open(path, qpn);
 	if (ret == -EHOSTUNREACH)
 		path->mtu = 4096;
+	path->transport = transport_of(qp, &attr->ah_attr);
 	return ret == -EHOSTUNREACH ? 0 : ret;
 }
 
@@ -322,7 +331,7 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 	if (!qp->attr.max_dest_rd_atomic)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
-	shared->transport = qp->type;
+	shared->transport = qp->transport;
 	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
 			      memory_order_release);
 }
@@ -340,6 +349,8 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 	if (mask & IBV_QP_SQ_PSN)
 		vb_requester_reset(qp, attr->sq_psn);
 	take_values(qp, attr, mask);
+	if ((mask & IBV_QP_AV) && qp->type < IBV_QPT_UD)
+		qp->transport = transport_of(qp, &attr->ah_attr);
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
 		atomic_store(&qp->comm_est, false);
 	if (to == IBV_QPS_SQD && from == IBV_QPS_RTS)

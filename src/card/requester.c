@@ -397,6 +397,7 @@ static enum step send_datagram(struct vb_qp *qp)
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
 	const struct vb_adapter *adapter = qp->dev->adapter;
+	const struct vb_gid *from;
 	struct iovec iov[VB_WR_MAX_SGE];
 	struct vb_path path;
 	struct vb_grh grh;
@@ -410,9 +411,11 @@ static enum step send_datagram(struct vb_qp *qp)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	if (!vb_adapter_gid_is_local(adapter, &wr->dgid) || vb_path_peek(&path, wr->dqpn))
 		return done(qp); /* nobody there: lost, and nobody is told */
-	grh = (struct vb_grh){ adapter->gids[wr->sgid_index].gid, wr->dgid, wr->traffic_class,
-			       wr->hop_limit };
+	from = &adapter->gids[wr->sgid_index];
+	grh = (struct vb_grh){ from->gid, wr->dgid, wr->traffic_class, wr->hop_limit };
 	vb_message_packet(qp, wr, &pkt);
+	if (from->type == IBV_GID_TYPE_ROCE_V1)
+		pkt.transport |= VB_TRANSPORT_V1;
 	pkt.dqpn = wr->dqpn;
 	/* IBTA 10.2.5: the high bit asks for the QP's own key. */
 	pkt.msn_qkey = wr->qkey & 1u << 31 ? qp->attr.qkey : wr->qkey;

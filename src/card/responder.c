@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/rcu.h"
 #include "fabric/barrier.h"
 #include "fabric/direct.h"
@@ -87,9 +88,13 @@ static enum verdict take_wqe(struct vb_qp *qp)
 	return n < 0 ? BAD_WQE : ACCEPT;
 }
 
-static bool is_ipv4(const union ibv_gid *gid)
+/* The network header of a datagram. */
+static enum vb_network network_of(const struct vb_pkt *pkt)
 {
-	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)gid);
+	if (pkt->transport & VB_TRANSPORT_V1)
+		return VB_NETWORK_GRH;
+	return IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)&pkt->grh->dgid) ? VB_NETWORK_IPV4
+									      : VB_NETWORK_IPV6;
 }
 
 static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt,
@@ -116,7 +121,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		c.src_qpn = pkt->sqpn;
 		c.grh = pkt->grh != NULL;
 		if (c.grh)
-			c.network = is_ipv4(&pkt->grh->dgid) ? VB_NETWORK_IPV4 : VB_NETWORK_IPV6;
+			c.network = network_of(pkt);
 	}
 	qp->rq.have_wqe = false;
 	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */
@@ -613,15 +618,21 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 }
 
-/* The 40 bytes in front of a datagram: an IPv6 header, or 20 bytes of nothing and an IPv4 header (RoCE v2, A17.4.5). */
-static void write_grh(uint8_t out[40], const struct vb_grh *grh, uint32_t len)
+/*
+ * The 40 bytes in front of a datagram. RoCE v1: a global routing header, which is laid out as an IPv6 header. RoCE v2
+ * (A17.4.5): an IPv6 header, or 20 bytes of nothing and an IPv4 header.
+ */
+static void write_grh(uint8_t out[40], const struct vb_pkt *pkt)
 {
-	bool ipv4 = is_ipv4(&grh->dgid);
-	uint16_t udp = htons((uint16_t)(len + 8 + 12 + 8 + 4)); /* UDP, BTH, DETH, ICRC */
+	enum { UDP = 8, IB_NEXT_HEADER = 0x1b };
+	const struct vb_grh *grh = pkt->grh;
+	enum vb_network network = network_of(pkt);
+	uint32_t behind = pkt->len + 12 + 8 + 4; /* BTH, DETH, ICRC */
+	uint16_t length = htons((uint16_t)(network == VB_NETWORK_GRH ? behind : behind + UDP));
 
 	memset(out, 0, 40);
-	if (ipv4) {
-		uint16_t total = htons((uint16_t)(ntohs(udp) + 20));
+	if (network == VB_NETWORK_IPV4) {
+		uint16_t total = htons((uint16_t)(ntohs(length) + 20));
 
 		out[20] = 0x45;
 		out[21] = grh->traffic_class;
@@ -635,8 +646,8 @@ static void write_grh(uint8_t out[40], const struct vb_grh *grh, uint32_t len)
 	}
 	out[0] = (uint8_t)(0x60 | grh->traffic_class >> 4);
 	out[1] = (uint8_t)(grh->traffic_class << 4);
-	memcpy(out + 4, &udp, 2);
-	out[6] = IPPROTO_UDP;
+	memcpy(out + 4, &length, 2);
+	out[6] = network == VB_NETWORK_GRH ? IB_NEXT_HEADER : IPPROTO_UDP;
 	out[7] = grh->hop_limit;
 	memcpy(out + 8, &grh->sgid, 16);
 	memcpy(out + 24, &grh->dgid, 16);
@@ -654,7 +665,7 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 		return false;
 	if (ret == ACCEPT && sizeof(grh) + pkt->len > qp->rq.capacity)
 		ret = BAD_LENGTH;
-	write_grh(grh, pkt->grh, pkt->len);
+	write_grh(grh, pkt);
 	if (ret == ACCEPT)
 		ret = scatter(qp, 0, grh, sizeof(grh));
 	if (ret == ACCEPT)
@@ -703,6 +714,33 @@ unlock:
 	vb_unlock(&qp->rq.lock);
 }
 
+static __attribute__((noinline, cold)) void tell_mixed(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	bool v1 = pkt->transport & VB_TRANSPORT_V1;
+
+	if (qp->rq.mixed || pkt->sqpn != qp->attr.dest_qp_num)
+		return;
+	qp->rq.mixed = true;
+	vb_info("QP 0x%06x drops packets of QP 0x%06x: they are RoCE v%d and its own sgid_index %u is RoCE v%d; "
+		"use GIDs of one type on both sides",
+		qp->number, pkt->sqpn, v1 ? 1 : 2, qp->attr.ah_attr.grh.sgid_index, v1 ? 2 : 1);
+}
+
+/*
+ * Whether the packet can be for this queue at all. Datagrams may come by either version of RoCE; a connection has one,
+ * and what comes by the other is dropped, as hardware does.
+ */
+static bool takes(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	if (pkt->transport == qp->transport)
+		return true;
+	if (vb_transport_type(pkt->transport) != qp->type)
+		return false;
+	if (qp->type != IBV_QPT_UD)
+		tell_mixed(qp, pkt);
+	return qp->type == IBV_QPT_UD;
+}
+
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov)
 {
@@ -711,7 +749,7 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 
 	vb_lock(&qp->rq.lock);
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	if (!vb_qp_receives(state) || pkt->transport != qp->type)
+	if (!vb_qp_receives(state) || !takes(qp, pkt))
 		goto unlock;
 	if (qp->type == IBV_QPT_UD) {
 		answered = receive_ud(qp, pkt, reply);
@@ -742,7 +780,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 		struct iovec iov = { NULL, chunk };
 		struct vb_pkt pkt = {
 			.op = r->op,
-			.transport = IBV_QPT_RC,
+			.transport = qp->transport,
 			.syndrome = VB_SYN_ACK,
 			.dqpn = qp->attr.dest_qp_num,
 			.sqpn = qp->number,
@@ -885,6 +923,7 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
 	atomic_store(&qp->shared->epsn, psn);
 	atomic_store(&rq->acked, psn);
 	rq->msn = 0;
+	rq->mixed = false;
 	rq->duplicate = rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
 	rq->resp_head = rq->resp_tail = 0;
 	qp->watch_ns = 0;

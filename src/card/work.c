@@ -232,7 +232,7 @@ static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
 			      .sqpn = pkt->sqpn,
 			      .psn = pkt->msn_qkey & 0xffffff };
 
-	if ((pkt->flags & VB_PKT_ACKS) && pkt->transport == IBV_QPT_RC)
+	if ((pkt->flags & VB_PKT_ACKS) && vb_transport_type(pkt->transport) == IBV_QPT_RC)
 		vb_requester_receive(qp, &ack);
 }
 

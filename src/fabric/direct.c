@@ -41,14 +41,14 @@ struct access {
 	uint32_t rkey, len;
 };
 
-static enum vb_direct check(struct vb_peer *peer, uint32_t sqpn, uint32_t dqpn,
+static enum vb_direct check(struct vb_peer *peer, uint8_t transport, uint32_t sqpn, uint32_t dqpn,
 			    const struct access *a, uint64_t *remote)
 {
 	struct vb_seg_qp *qp = vb_segment_qp(peer->segment, dqpn & VB_QPN_INDEX_MASK, false);
 	struct vb_seg_mr *mr;
 
 	if (!qp || !atomic_load_explicit(&qp->ready, memory_order_acquire) ||
-	    qp->remote_qpn != sqpn)
+	    qp->remote_qpn != sqpn || qp->transport != transport)
 		return VB_DIRECT_SILENT;
 	if ((qp->access & a->need) != a->need)
 		return VB_DIRECT_INVALID;
@@ -158,7 +158,7 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
 		       vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, a->rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;
-	ret = check(peer, sqpn, dqpn, a, &remote);
+	ret = check(peer, path->transport, sqpn, dqpn, a, &remote);
 	if (ret == VB_DIRECT_OK && a->len)
 		ret = copy(peer, a, remote);
 	atomic_store_explicit(pin, 0, memory_order_release);

@@ -30,6 +30,14 @@ static inline uint32_t vb_qpn_slot(uint32_t qpn)
 	return (qpn >> VB_QPN_INDEX_BITS) & (VB_SLOTS - 1);
 }
 
+/* In the transport of a packet or a queue pair: its route is RoCE v1. Two versions do not meet. */
+enum { VB_TRANSPORT_V1 = 0x80 };
+
+static inline uint8_t vb_transport_type(uint8_t transport)
+{
+	return transport & (uint8_t)~VB_TRANSPORT_V1;
+}
+
 /* The largest frame of raw Ethernet. */
 enum { VB_FRAME_MAX = 9216 };
 
@@ -97,7 +105,7 @@ struct vb_pkt {
 	uint8_t op;        /* enum vb_pkt_op */
 	uint8_t flags;     /* enum vb_pkt_flags */
 	uint8_t syndrome;  /* ACK, READ and ATOMIC responses */
-	uint8_t transport; /* enum ibv_qp_type of the sender */
+	uint8_t transport; /* enum ibv_qp_type of the sender, and VB_TRANSPORT_V1 */
 	uint32_t dqpn, sqpn;
 	uint32_t psn;
 	uint32_t
@@ -125,6 +133,7 @@ enum vb_path_kind { VB_PATH_NONE, VB_PATH_LOOP, VB_PATH_SHM };
 /* The way to a QP. Opened once per connected QP; holds a reference on the peer. */
 struct vb_path {
 	enum vb_path_kind kind;
+	uint8_t transport; /* that the QP there must have */
 	struct vb_peer *peer;
 	uint32_t mtu; /* largest payload of a packet */
 };

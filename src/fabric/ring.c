@@ -42,9 +42,9 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
 {
 	switch (op) {
 	case VB_PKT_SEND:
-		return transport == IBV_QPT_UD           ? 40
-		       : transport == IBV_QPT_RAW_PACKET ? sizeof(__be64)
-							 : 0;
+		return vb_transport_type(transport) == IBV_QPT_UD ? 40
+		       : transport == IBV_QPT_RAW_PACKET          ? sizeof(__be64)
+								  : 0;
 	case VB_PKT_WRITE:
 	case VB_PKT_READ:
 		return sizeof(struct reth);
@@ -168,7 +168,7 @@ static int read_source(struct vb_pkt *pkt)
 {
 	memcpy(&pkt->source, pkt->iov->iov_base, sizeof(pkt->source));
 	pkt->iov_cnt = 0;
-	return pkt->source.lkey && pkt->transport == IBV_QPT_RC &&
+	return pkt->source.lkey && vb_transport_type(pkt->transport) == IBV_QPT_RC &&
 			       (pkt->op == VB_PKT_SEND || pkt->op == VB_PKT_WRITE)
 		       ? 0
 		       : -EPROTO;

@@ -49,7 +49,7 @@ struct vb_seg_qp {
 	uint32_t remote_qpn;
 	uint32_t access; /* enum ibv_access_flags */
 	uint32_t pdn;
-	uint32_t transport;
+	uint32_t transport; /* enum ibv_qp_type and VB_TRANSPORT_V1 */
 	_Atomic uint32_t
 		epsn; /* RC: what the responder expects next, so that a dead process has still acknowledged */
 	uint32_t reserved[10];

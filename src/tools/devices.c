@@ -68,8 +68,8 @@ static void print_row(const struct vb_adapter *a)
 	struct ibv_port_attr port = { 0 };
 
 	vb_adapter_query_port(a, &port);
-	if (a->num_gids)
-		gid_address(&a->gids[0].gid, address);
+	if (a->config->num_addresses)
+		gid_address((const union ibv_gid *)&a->config->address[0], address);
 	printf("%-12s %-7s %-7s %-15s %5u  %-12s %5u\n", a->config->name,
 	       vb_format_name(a->config->format), state_name(port.state), address,
 	       mtu_bytes(port.active_mtu), or_dash(a->config->interface), a->num_gids);
@@ -84,7 +84,8 @@ static void print_gids(const struct vb_adapter *a)
 		printf("  GID %-2u      ", i);
 		for (unsigned int j = 0; j < 16; j += 2)
 			printf("%s%02x%02x", j ? ":" : "", raw[j], raw[j + 1]);
-		printf("  RoCE v2  %s\n", gid_address(&a->gids[i].gid, buf));
+		printf("  RoCE v%d  %s\n", a->gids[i].type == IBV_GID_TYPE_ROCE_V1 ? 1 : 2,
+		       gid_address(&a->gids[i].gid, buf));
 	}
 }
 

@@ -85,7 +85,7 @@ static void lane_open(struct lane *lane)
 	memset(lane, 0, sizeof(*lane));
 	lane->node.attr = attr;
 	lane->node.ctx = shared;
-	check_eq(ibv_query_gid(shared, 1, 0, &lane->node.gid), 0);
+	check_eq(ibv_query_gid(shared, 1, TEST_GID_INDEX, &lane->node.gid), 0);
 	lane->node.mtu = IBV_MTU_1024;
 	lane->node.pd = ibv_alloc_pd(shared);
 	lane->node.send_cq = ibv_create_cq(shared, 256, NULL, NULL, 0);

@@ -85,6 +85,7 @@ struct node_attr {
 	int qp_access;
 	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer;
 	uint8_t rd_atomic, dest_rd_atomic;
+	uint8_t gid_index; /* of its own GID */
 };
 
 /* What a peer must know. */
@@ -110,7 +111,8 @@ struct node {
 	enum ibv_mtu mtu; /* of the port */
 };
 
-enum { TEST_QKEY = 0x11223344, TEST_PSN = 0x123456 };
+/* The GID is the one that guides name: RoCE v2 over IPv4. gids.c tries all of them. */
+enum { TEST_QKEY = 0x11223344, TEST_PSN = 0x123456, TEST_GID_INDEX = 3 };
 
 /* The device under test: the one named by VERBATIM_TEST_DEVICE, else the first. */
 struct ibv_context *device_open(void);

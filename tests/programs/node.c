@@ -49,6 +49,7 @@ struct node_attr node_attr(enum ibv_qp_type type)
 		.min_rnr_timer = 1,
 		.rd_atomic = 8,
 		.dest_rd_atomic = 8,
+		.gid_index = TEST_GID_INDEX,
 	};
 
 	/* UC has no responder for READ and atomics. */
@@ -105,7 +106,7 @@ void node_open(struct node *node, const struct node_attr *attr)
 	node->ctx = device_open();
 	check_eq(ibv_query_port(node->ctx, 1, &port), 0);
 	node->mtu = port.active_mtu;
-	check_eq(ibv_query_gid(node->ctx, 1, 0, &node->gid), 0);
+	check_eq(ibv_query_gid(node->ctx, 1, attr->gid_index, &node->gid), 0);
 	node->pd = ibv_alloc_pd(node->ctx);
 	check(node->pd, "%s", strerror(errno));
 	if (attr->events) {
@@ -183,7 +184,7 @@ void ah_attr_to(struct ibv_ah_attr *ah, const union ibv_gid *gid)
 	memset(ah, 0, sizeof(*ah));
 	ah->is_global = 1;
 	ah->grh.dgid = *gid;
-	ah->grh.sgid_index = 0;
+	ah->grh.sgid_index = TEST_GID_INDEX;
 	ah->grh.hop_limit = 64;
 	ah->port_num = 1;
 }
@@ -217,6 +218,7 @@ void node_to_rtr(struct node *node, const struct address *peer)
 		attr.dest_qp_num = peer->qpn;
 		attr.rq_psn = peer->psn;
 		ah_attr_to(&attr.ah_attr, &peer->gid);
+		attr.ah_attr.grh.sgid_index = node->attr.gid_index;
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	}
 	if (node->attr.type == IBV_QPT_RC)

@@ -265,6 +265,36 @@ static void test_doorbell_too_far(void **state)
 	expect_done(MLX5_OPCODE_NOP, 0);
 }
 
+/* Ports of hbl adapters have a GID of their own in front, and everything as RoCE v2; see tests/programs/gids.c for others. */
+static void test_hbl_gids(void **state)
+{
+	struct vb_adapter *const *list;
+	unsigned int count, seen = 0;
+	struct ibv_port_attr port;
+	struct vb_gid gid;
+
+	(void)state;
+	assert_int_equal(vb_card_adapters(&list, &count), 0);
+	for (unsigned int i = 0; i < count; i++) {
+		const struct vb_config_adapter *config = list[i]->config;
+
+		if (config->format != VB_FORMAT_HBL)
+			continue;
+		seen++;
+		vb_adapter_query_port(list[i], &port);
+		assert_int_equal(port.gid_tbl_len, 16);
+		for (unsigned int k = 0; k <= config->num_addresses; k++) {
+			assert_int_equal(vb_adapter_gid(list[i], 1, k, &gid), 0);
+			assert_int_equal(gid.type, IBV_GID_TYPE_ROCE_V2);
+			if (k)
+				assert_memory_equal(&gid.gid, &config->address[k - 1], 16);
+		}
+		assert_int_equal(vb_adapter_gid(list[i], 1, config->num_addresses + 1, &gid),
+				 -ENODATA);
+	}
+	assert_true(seen);
+}
+
 int main(void)
 {
 #define RC_TEST(f) cmocka_unit_test_setup_teardown(f, open_rc, close_bare)
@@ -285,6 +315,7 @@ int main(void)
 		RC_TEST(test_inline_too_long),
 		RC_TEST(test_send_wraps),
 		RC_TEST(test_doorbell_too_far),
+		cmocka_unit_test(test_hbl_gids),
 		UD_TEST(test_nop),
 		UD_TEST(test_unknown_opcodes),
 		UD_TEST(test_short_requests),

@@ -117,6 +117,8 @@ static void test_query_port(void **state)
 	check(ibv_query_gid(node.ctx, 1, port.gid_tbl_len, &gid) != 0, "GID behind the table");
 	check(ibv_query_gid(node.ctx, 2, 0, &gid) != 0, "GID of port 2");
 	check_eq(ibv_query_gid_ex(node.ctx, 1, 0, &entry, 0), 0);
+	check_eq(entry.gid_type, IBV_GID_TYPE_ROCE_V1);
+	check_eq(ibv_query_gid_ex(node.ctx, 1, TEST_GID_INDEX, &entry, 0), 0);
 	check_eq(entry.gid_type, IBV_GID_TYPE_ROCE_V2);
 	check(!memcmp(&entry.gid, &node.gid, sizeof(gid)), "query_gid and _ex differ");
 	check_eq(ibv_query_pkey(node.ctx, 1, 0, &pkey), 0);

@@ -343,7 +343,7 @@ static void test_query_rc(void **state)
 	check_eq(attr.sq_draining, 0);
 	check_eq(attr.ah_attr.is_global, 1);
 	check_eq(attr.ah_attr.port_num, 1);
-	check_eq(attr.ah_attr.grh.sgid_index, 0);
+	check_eq(attr.ah_attr.grh.sgid_index, TEST_GID_INDEX);
 	check_eq(attr.ah_attr.grh.hop_limit, 64);
 	check(!memcmp(&attr.ah_attr.grh.dgid, &node.gid, sizeof(node.gid)), "dgid");
 	check(attr.cap.max_send_wr >= 4 && attr.cap.max_recv_wr >= 4, "capacity");

@@ -126,8 +126,10 @@ static void fill_av(const struct vb_adapter *adapter, const struct ibv_ah_attr *
 
 	av->stat_rate_sl = (uint8_t)(attr->static_rate << 4 | (attr->sl & 7) << 1);
 	av->fl_mlid = attr->src_path_bits & 0x7f;
-	av->rlid = htobe16(
-		ibv_flow_label_to_udp_sport(grh->flow_label)); /* RoCE v2: UDP source port */
+	/* RoCE v2: UDP source port */
+	av->rlid = htobe16(adapter->gids[grh->sgid_index].type == IBV_GID_TYPE_ROCE_V2
+				   ? ibv_flow_label_to_udp_sport(grh->flow_label)
+				   : attr->dlid);
 	av->tclass = grh->traffic_class;
 	av->hop_limit = grh->hop_limit;
 	av->grh_gid_fl = htobe32(AV_GRH | (uint32_t)grh->sgid_index << AV_SGID_SHIFT |
@@ -192,10 +194,12 @@ VB_PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 
 /* --- answering a datagram --------------------------------------------------------------------- */
 
-static int find_gid(const struct vb_adapter *adapter, const union ibv_gid *gid)
+static int find_gid(const struct vb_adapter *adapter, const union ibv_gid *gid,
+		    enum ibv_gid_type type)
 {
 	for (unsigned int i = 0; i < adapter->num_gids; i++) {
-		if (!memcmp(&adapter->gids[i].gid, gid, sizeof(*gid)))
+		if (adapter->gids[i].type == type &&
+		    !memcmp(&adapter->gids[i].gid, gid, sizeof(*gid)))
 			return (int)i;
 	}
 	return -1;
@@ -210,15 +214,21 @@ static void map_ipv4(uint32_t address, union ibv_gid *gid)
 
 /*
  * Sender, our own GID and route parameters from the 40 bytes. IPv6 and IPv4 are told apart by the
- * version field.
+ * version field, RoCE v1 from v2 over IPv6 by what follows the header.
  */
-static int route_from_grh(const struct ibv_grh *grh, union ibv_gid *own,
+static int route_from_grh(const struct ibv_grh *grh, union ibv_gid *own, enum ibv_gid_type *type,
 			  struct ibv_global_route *route)
 {
+	enum { IB_NEXT_HEADER = 0x1b };
 	uint32_t version_tclass_flow = be32toh(grh->version_tclass_flow);
 	struct iphdr ip;
 
+	*type = IBV_GID_TYPE_ROCE_V2;
 	if (version_tclass_flow >> 28 == 6) {
+		if (grh->next_hdr == IB_NEXT_HEADER)
+			*type = IBV_GID_TYPE_ROCE_V1;
+		else if (grh->next_hdr != IPPROTO_UDP)
+			return -1;
 		route->dgid = grh->sgid;
 		*own = grh->dgid;
 		route->flow_label = version_tclass_flow & AV_FLOW_MASK;
@@ -241,6 +251,7 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 				  struct ibv_grh *grh, struct ibv_ah_attr *ah_attr)
 {
 	struct ibv_ah_attr attr = { 0 };
+	enum ibv_gid_type type;
 	union ibv_gid own;
 	int index;
 
@@ -259,8 +270,8 @@ VB_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, str
 	attr.src_path_bits = wc->dlid_path_bits;
 	attr.port_num = port;
 	if (wc->wc_flags & IBV_WC_GRH) {
-		index = grh && !route_from_grh(grh, &own, &attr.grh)
-				? find_gid(context_adapter(context), &own)
+		index = grh && !route_from_grh(grh, &own, &type, &attr.grh)
+				? find_gid(context_adapter(context), &own, type)
 				: -1;
 		if (index < 0) {
 			api_refuse(combination,

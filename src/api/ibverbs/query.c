@@ -176,15 +176,16 @@ static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
 		return -vb_refuse_null("context");
 	if (!valid_port(context, port))
 		return refuse_port(context, port);
-	if (index >= VB_GID_TABLE_LEN)
-		return -vb_refuse_range("index", index, 0, VB_GID_TABLE_LEN - 1);
+	if (index >= context_adapter(context)->gid_table_len)
+		return -vb_refuse_range("index", index, 0,
+					context_adapter(context)->gid_table_len - 1);
 	if (vb_adapter_gid(context_adapter(context), port, index, &gid))
 		return ENODATA;
 	*entry = (struct ibv_gid_entry){
 		.gid = gid.gid,
 		.gid_index = index,
 		.port_num = port,
-		.gid_type = IBV_GID_TYPE_ROCE_V2,
+		.gid_type = gid.type,
 		.ndev_ifindex = gid.ifindex,
 	};
 	return 0;
@@ -274,7 +275,8 @@ VB_PUBLIC int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsi
 		errno = err;
 		return -1;
 	}
-	*type = err ? GID_TYPE_SYSFS_IB_ROCE_V1 : GID_TYPE_SYSFS_ROCE_V2;
+	*type = !err && entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? GID_TYPE_SYSFS_ROCE_V2
+							       : GID_TYPE_SYSFS_IB_ROCE_V1;
 	return 0;
 }
 

@@ -208,7 +208,7 @@ static void states(void)
 	wrong.path_mtu = 9;
 	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
 	wrong = link;
-	wrong.gid_table_index = 15;
+	wrong.gid_table_index = 31;
 	step(qp.qp, &wrong, FLEXIO_QP_STATE_RTR, false);
 	wrong = link;
 	wrong.min_rnr_nak_timer = 32;

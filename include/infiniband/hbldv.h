@@ -181,7 +181,8 @@ struct hbldv_cq {
 	void *mem_cpu_addr;  /* the entries */
 	void *pi_cpu_addr;   /* producer index that the device writes */
 	void *regs_cpu_addr; /* + regs_offset: where the program stores its consumer index */
-	uint32_t cq_size;    /* bytes */
+	uint32_t
+		cq_size; /* bytes of mem_cpu_addr, whole pages; ibvcq->cqe is the number of entries */
 	uint32_t cq_num;
 	uint32_t regs_offset;
 };

@@ -135,6 +135,11 @@ void fifo_ring32(struct fifo *fifo, uint32_t qpn, uint32_t pi)
 
 /* --- ends ------------------------------------------------------------------------------------------------------- */
 
+static int cq_entries(const struct end_attr *attr, uint32_t own)
+{
+	return (int)(own ? own : attr->cqes ? attr->cqes : 256);
+}
+
 void hbl_end_create(struct end *end, struct dev *dev, const struct end_attr *attr)
 {
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = (uint8_t)attr->port };
@@ -147,8 +152,8 @@ void hbl_end_create(struct end *end, struct dev *dev, const struct end_attr *att
 			     .port = attr->port,
 			     .wqes = attr->wqes ? attr->wqes : 64,
 			     .wide = attr->wide };
-	hbl_cq_create(&end->req, dev, attr->port, attr->cqes ? (int)attr->cqes : 256);
-	hbl_cq_create(&end->res, dev, attr->port, attr->cqes ? (int)attr->cqes : 256);
+	hbl_cq_create(&end->req, dev, attr->port, cq_entries(attr, attr->req_cqes));
+	hbl_cq_create(&end->res, dev, attr->port, cq_entries(attr, attr->res_cqes));
 	qp_attr.send_cq = end->req.ibv;
 	qp_attr.recv_cq = end->res.ibv;
 	qp_attr.cap.max_send_wr = end->wqes;

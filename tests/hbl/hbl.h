@@ -77,7 +77,8 @@ struct address {
 };
 
 struct end_attr {
-	uint32_t port, wqes, cqes;
+	uint32_t port, wqes, cqes;   /* cqes: of both CQs, 0: 256 each */
+	uint32_t req_cqes, res_cqes; /* of one of them, where not 0 */
 	enum hbldv_qp_wq_types type;
 	bool wide;
 };

@@ -7,6 +7,9 @@
  *	regs  consumer index            the program writes; the card looks before it writes an entry
  *
  * Each queue has a register page of its own and only the newest consumer index matters, so the page is plain memory.
+ *
+ * Who wants to complete something reserves an entry first. Where there is none it waits: the requester with its completion, the
+ * responder with the request itself. Nobody is told that the program wrote its index, so timers of those queue pairs look.
  */
 #include "card/hbl/internal.h"
 
@@ -16,6 +19,7 @@
 #include <sys/mman.h>
 
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/rcu.h"
 
 enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
@@ -145,17 +149,17 @@ void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info *info)
  * The queues are the program's to unmap or to scribble on, so nothing that is read decides where to write, and what is
  * written is written with a recovery point.
  */
-static bool has_room(struct vb_hbl_cq *cq)
+static bool has_room(const struct vb_hbl_cq *cq, uint32_t *ci)
 {
 	uint64_t regs = 0;
-	uint32_t ci;
 
+	*ci = 0;
 	if (vb_fault_copy(&regs, (char *)cq->info.regs + cq->info.regs_offset, sizeof(regs)))
 		return false;
 	regs = le64toh(regs);
 	/* Gaudi2: the number of the queue is in the low half. */
-	ci = cq->hbl->generation == VB_GAUDI2 ? (uint32_t)(regs >> 32) : (uint32_t)regs;
-	return cq->produced - ci < cq->info.entries;
+	*ci = cq->hbl->generation == VB_GAUDI2 ? (uint32_t)(regs >> 32) : (uint32_t)regs;
+	return cq->produced + cq->reserved - *ci < cq->info.entries;
 }
 
 static void write_entry(struct vb_hbl_cq *cq, const void *entry)
@@ -175,22 +179,77 @@ static void write_entry(struct vb_hbl_cq *cq, const void *entry)
 		cq->produced++;
 }
 
-void vb_hbl_cq_push(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
+enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
+{
+	enum vb_hbl_room room = VB_HBL_LOST;
+	uint32_t ci;
+
+	vb_lock(&cq->lock);
+	if (!cq->failed) {
+		room = has_room(cq, &ci) ? VB_HBL_ROOM : VB_HBL_FULL;
+		cq->reserved += room == VB_HBL_ROOM;
+	}
+	vb_unlock(&cq->lock);
+	return room;
+}
+
+void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
 {
 	_Alignas(16) uint8_t entry[VB_HBL_CQE_SIZE];
-	bool failed = false;
 
 	vb_hbl_encode_cqe(entry, completion);
 	vb_lock(&cq->lock);
-	if (!cq->failed && has_room(cq)) {
-		write_entry(cq, entry);
+	cq->reserved--;
+	write_entry(cq, entry);
+	vb_unlock(&cq->lock);
+}
+
+void vb_hbl_cq_cancel(struct vb_hbl_cq *cq)
+{
+	vb_lock(&cq->lock);
+	cq->reserved--;
+	vb_unlock(&cq->lock);
+}
+
+/*
+ * A program takes completions as they come, but loses its core now and then, which a queue must survive: its queue pairs wait
+ * while it is full. One whose index does not move, although we got to look at it often enough, is not read at all.
+ * Looks are counted and not time, because a machine or process that was stopped did not read either.
+ */
+static bool has_overrun(struct vb_hbl_cq *cq, uint32_t ci, uint64_t now)
+{
+	if (ci != cq->full_ci || !cq->full_time) {
+		cq->full_ci = ci;
+		cq->full_looks = 0;
+	} else if (now - cq->full_time >= VB_HBL_FULL_LOOK_NS) {
+		cq->full_looks++;
 	} else {
-		failed = !cq->failed;
-		cq->failed = true;
+		return false; /* another queue pair's look */
+	}
+	cq->full_time = now;
+	return cq->full_looks >= VB_HBL_FULL_LOOKS;
+}
+
+bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now)
+{
+	bool full = false, failed = false;
+	uint32_t ci;
+
+	vb_lock(&cq->lock);
+	if (!cq->failed && !has_room(cq, &ci)) {
+		failed = has_overrun(cq, ci, now);
+		cq->failed = failed;
+		full = !failed;
+	} else {
+		cq->full_time = 0;
 	}
 	vb_unlock(&cq->lock);
-	if (failed)
+	if (failed) {
+		vb_warn("%s: CQ %u overrun: the program takes none of its %u entries; completions are lost",
+			cq->hbl->adapter->config->name, cq->info.number, cq->info.entries);
 		vb_hbl_event(cq->hbl, IBV_EVENT_CQ_ERR, cq->cookie, cq->port->number);
+	}
+	return !full;
 }
 
 /* Reports overwrite what nobody read: the phase tells. */

@@ -28,6 +28,9 @@ enum {
 	VB_HBL_MAX_READS = 16,       /* READs and atomics in flight */
 	VB_HBL_MAX_WINDOW = 1 << 23, /* packets in flight */
 	VB_HBL_PIECES = 32,          /* of a strided message in one packet */
+	/* A full CQ: looked at so often, and overrun after so many looks in which the program took nothing. */
+	VB_HBL_FULL_LOOK_NS = 100000,
+	VB_HBL_FULL_LOOKS = 10000,
 };
 
 static inline uint32_t vb_hbl_address(uint32_t device, uint32_t port, uint32_t qpn)
@@ -99,7 +102,12 @@ struct vb_hbl_cq {
 	uint32_t users; /* QPs; under the device's mutex */
 	_Alignas(64) struct vb_lock lock;
 	uint32_t produced;
-	bool failed; /* overrun: nothing is written any more */
+	uint32_t reserved; /* entries that are promised to a QP and not written yet */
+	bool failed;       /* overrun: nothing is written any more */
+	/* while it is full, as the timer saw it */
+	uint32_t full_ci;    /* the program's index, */
+	uint32_t full_looks; /* looks since it last moved, */
+	uint64_t full_time;  /* and when the last one was, ns */
 };
 
 struct vb_hbl_fifo {
@@ -171,7 +179,16 @@ int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 		   const union ibv_gid *gid, bool loopback, uint32_t *device, uint32_t *port);
 
 /* cq.c */
-void vb_hbl_cq_push(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
+/*
+ * A place for a completion, before what it tells of is done: FULL is asked for again later, LOST means that the queue takes
+ * nothing more. A place that was got is filled by vb_hbl_cq_fill(), or given back by vb_hbl_cq_cancel().
+ */
+enum vb_hbl_room { VB_HBL_ROOM, VB_HBL_FULL, VB_HBL_LOST };
+enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq);
+void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
+void vb_hbl_cq_cancel(struct vb_hbl_cq *cq);
+/* The timer's look at a full queue; true once it is not full any more, or was given up as overrun. */
+bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now);
 void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
 
 /* fifo.c: what signal handlers left; inside a read section, no lock held. */
@@ -196,6 +213,7 @@ struct vb_hbl_sq {
 	uint32_t pi;   /* rung */
 	uint32_t next; /* to send */
 	uint32_t done; /* complete */
+	uint32_t told; /* whose completion is written, where it was asked for */
 	bool loaded;   /* wr is the WQE at next */
 	bool unflushed;
 	uint64_t sent;                /* payload bytes of wr */
@@ -215,8 +233,11 @@ struct vb_hbl_sq {
 	int64_t credit;  /* bytes left in this burst */
 	uint64_t refill; /* when the next one starts, ns */
 	/* time */
-	bool recent;    /* had something in flight since the timer last looked */
-	uint64_t stamp; /* when una last moved, as seen by the timer; 0: not seen */
+	bool held;        /* the peer's CQ is full: nothing is sent until it says so, */
+	uint64_t held_at; /* or until some time after this, ns */
+	bool starved;     /* the own CQ is full: completions wait */
+	bool recent;      /* had something in flight since the timer last looked */
+	uint64_t stamp;   /* when una last moved, as seen by the timer; 0: not seen */
 	uint32_t stamped_una;
 	struct vb_hbl_wr wr;
 };
@@ -239,7 +260,8 @@ struct vb_hbl_rq {
 	_Alignas(64) struct vb_lock lock;
 	uint32_t epsn;
 	bool ack_due, nak_sent, answering;
-	uint8_t syndrome; /* of the acknowledgement that is due */
+	_Atomic bool stalled; /* a request found the CQ full; the timer sees to it */
+	uint8_t syndrome;     /* of the acknowledgement that is due */
 	uint32_t nak_psn;
 	struct vb_hbl_answer answer[VB_HBL_MAX_READS]; /* to send: ring */
 	uint32_t ans_head, ans_tail;
@@ -254,6 +276,7 @@ struct vb_hbl_rq {
 enum vb_hbl_work {
 	VB_HBL_WORK_ANSWER = 1 << 0, /* acknowledgement or responses are due */
 	VB_HBL_WORK_SEND = 1 << 1,   /* go on sending */
+	VB_HBL_WORK_STALL = 1 << 2,  /* have the timer look at a full CQ */
 };
 
 struct vb_hbl_qp {
@@ -308,6 +331,8 @@ bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next);
 /* -EFAULT: the packet's payload is not readable (loopback). */
 int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt);
 void vb_hbl_responder_answer(struct vb_hbl_qp *qp);
+/* The timer's look at a responder that is stalled: whether the peer may come again. sq.lock held. */
+void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now);
 
 /* work.c; the first four are called by ../work.c for the card's sink */
 int vb_hbl_receive(const struct vb_pkt *pkt);

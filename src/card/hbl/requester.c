@@ -2,9 +2,11 @@
 /*
  * Owns the requester: doorbell to work queue entries to packets, acknowledgements to completions, time.
  *
- *	        done              next             pi
- *	          v                 v               v
- *	... free ][ sent: flight[] ][ rung, to send ][ the program's
+ *	   told        done              next             pi
+ *	    v           v                 v               v
+ *	... ][ complete ][ sent: flight[] ][ rung, to send ][ the program's
+ *
+ * Entries between told and done are complete, and wait for a place in the CQ.
  *
  * Sending is bounded by the congestion window (packets without acknowledgement) and paced in bursts, both set by
  * messages of a CC FIFO. A message is sent again from its first packet; work queue entries and what they point to stay as
@@ -23,6 +25,7 @@ enum step { NEXT, WAIT };
 enum {
 	LIVENESS_NS = 20000000, /* a dead peer is noticed within this */
 	SHORTEST_LOOK_NS = 1000000,
+	HOLD_NS = 100000000, /* a peer that asked us to wait is asked again after this */
 };
 
 static bool is_answered_apart(uint8_t op)
@@ -55,13 +58,14 @@ static bool is_complete(const struct vb_hbl_sq *sq, const struct vb_hbl_flight *
 	return is_answered_apart(f->op) ? f->answered : vb_hbl_psn_diff(sq->una, f->last_psn) > 0;
 }
 
-/* The receive work queue's entry says what the requester is told. */
-static bool complete(struct vb_hbl_qp *qp, uint32_t count)
+/* The receive work queue's entry says what the requester is told. False where that must wait, or cannot be. */
+static bool tell(struct vb_hbl_qp *qp, uint32_t count)
 {
 	uint8_t bytes[VB_HBL_RWQE_SIZE];
 	struct vb_hbl_rwqe rwqe;
 	uint32_t at = count & (qp->wqes - 1);
 	enum vb_hbl_syndrome syndrome;
+	enum vb_hbl_room room;
 
 	if (vb_fault_copy(bytes, qp->rwq + (size_t)at * VB_HBL_RWQE_SIZE, sizeof(bytes))) {
 		fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
@@ -73,14 +77,27 @@ static bool complete(struct vb_hbl_qp *qp, uint32_t count)
 		fail(qp, syndrome);
 		return false;
 	}
-	if (rwqe.completion & VB_HBL_COMPLETE_CQ)
-		vb_hbl_cq_push(qp->req_cq,
+	room = rwqe.completion & VB_HBL_COMPLETE_CQ ? vb_hbl_cq_reserve(qp->req_cq) : VB_HBL_LOST;
+	if (room == VB_HBL_ROOM)
+		vb_hbl_cq_fill(qp->req_cq,
 			       &(struct vb_hbl_completion){ .qpn = qp->qpn,
 							    .requester = true,
 							    .index = wqe_index(qp, count),
 							    .tag = rwqe.tag,
 							    .size = flight(qp, count)->size });
-	return true;
+	qp->sq.starved = room == VB_HBL_FULL;
+	return room != VB_HBL_FULL;
+}
+
+static void tell_ready(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+
+	sq->starved = false;
+	while (sq->told != sq->done && tell(qp, sq->told))
+		sq->told++;
+	if (sq->starved)
+		vb_hbl_timer_add(qp, vb_now_ns() + VB_HBL_FULL_LOOK_NS);
 }
 
 static void complete_ready(struct vb_hbl_qp *qp)
@@ -90,12 +107,12 @@ static void complete_ready(struct vb_hbl_qp *qp)
 	while (sq->done != sq->next && is_complete(sq, flight(qp, sq->done))) {
 		struct vb_hbl_flight *f = flight(qp, sq->done);
 
-		if (!complete(qp, sq->done))
-			return;
 		sq->reads -= is_answered_apart(f->op);
 		sq->rdv_done += f->op == VB_HBL_OP_RDV_WRITE;
 		sq->done++;
 	}
+	if (sq->told != sq->done)
+		tell_ready(qp);
 }
 
 /* --- what may be sent now --------------------------------------------------------------------------------------- */
@@ -387,7 +404,7 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 
-	while (sq->next != sq->pi &&
+	while (sq->next != sq->pi && sq->next - sq->told < qp->wqes && !sq->held &&
 	       atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
 		enum step step = sq->loaded ? NEXT : load(qp);
 
@@ -496,6 +513,7 @@ static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn)
 		return;
 	report(qp, (uint32_t)fresh);
 	sq->una = psn;
+	sq->held = false;
 	sq->retries = qp->ibv.retry_cnt;
 	complete_ready(qp);
 }
@@ -536,14 +554,30 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	complete_ready(qp);
 }
 
+/* The peer's CQ is full. It sends a NAK when it is not any more; the timer asks again in case that was lost. */
+static void hold(struct vb_hbl_qp *qp)
+{
+	qp->sq.held = true;
+	qp->sq.held_at = vb_now_ns();
+	watch(qp);
+}
+
 static void take_nak(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	acknowledge(qp, pkt->psn);
-	if (pkt->syndrome == VB_SYN_NAK_SEQUENCE)
+	switch (pkt->syndrome) {
+	case VB_SYN_RNR:
 		rewind_all(qp);
-	else
+		hold(qp);
+		break;
+	case VB_SYN_NAK_SEQUENCE:
+		qp->sq.held = false;
+		rewind_all(qp);
+		break;
+	default:
 		fail(qp, pkt->syndrome == VB_SYN_NAK_ACCESS ? VB_HBL_SYN_REMOTE_ACCESS
 							    : VB_HBL_SYN_REMOTE_REQUEST);
+	}
 }
 
 void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
@@ -584,34 +618,57 @@ static void timed_out(struct vb_hbl_qp *qp, uint64_t now)
 	rewind_all(qp);
 }
 
-bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
+/* What is in flight: whether it moves, and whether there is still somebody at the other end. */
+static void check_flight(struct vb_hbl_qp *qp, uint64_t now)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
-	uint64_t due;
 
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_RTS)
-		return false;
 	if (sq->psn != sq->una && (!sq->stamp || sq->stamped_una != sq->una)) {
 		sq->stamp = now;
 		sq->stamped_una = sq->una;
-	} else if (sq->psn == sq->una) {
+	} else if (sq->psn == sq->una && !sq->held) {
 		sq->stamp = 0;
 	} else if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
 		fail(qp, VB_HBL_SYN_RETRIES);
-		return false;
+	} else if (sq->held) {
+		sq->held = now - sq->held_at < HOLD_NS;
 	} else if (qp->timeout != UINT64_MAX && now - sq->stamp >= qp->timeout) {
 		timed_out(qp, now);
 	}
-	vb_hbl_requester_run(qp);
-	due = now + look_period(qp);
-	if (sq->burst && sq->credit <= 0 && sq->next != sq->pi && sq->refill < due)
-		due = sq->refill > now ? sq->refill : now;
+}
+
+/* Full CQs, the own responder's and the own requester's; true while there is one. */
+static bool check_queues(struct vb_hbl_qp *qp, uint64_t now)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+
+	if (qp->rq.stalled)
+		vb_hbl_responder_look(qp, now);
+	if (sq->starved && vb_hbl_cq_look(qp->req_cq, now))
+		tell_ready(qp);
+	return qp->rq.stalled || sq->starved;
+}
+
+bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	bool full = check_queues(qp, now);
+	uint64_t due = now + (full ? VB_HBL_FULL_LOOK_NS : look_period(qp));
+
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
+		check_flight(qp, now);
+		vb_hbl_requester_run(qp);
+		if (sq->burst && sq->credit <= 0 && sq->next != sq->pi && sq->refill < due)
+			due = sq->refill > now ? sq->refill : now;
+	} else if (!full) {
+		return false;
+	}
 	*next = *next < due ? *next : due;
 	/*
 	 * Only a queue that was idle at two looks goes off the list: in a stream there is something again in a moment, and
 	 * every message would put it back and wake this thread.
 	 */
-	if (sq->done != sq->next || sq->sent || sq->next != sq->pi)
+	if (full || sq->done != sq->next || sq->sent || sq->next != sq->pi)
 		return true;
 	if (!sq->recent)
 		return false;

@@ -18,7 +18,8 @@ static void answer_with(struct vb_hbl_qp *qp, uint8_t syndrome, uint32_t psn)
 {
 	struct vb_hbl_rq *rq = &qp->rq;
 
-	if (rq->syndrome == VB_SYN_ACK || rq->syndrome == VB_SYN_NAK_SEQUENCE) {
+	if (rq->syndrome == VB_SYN_ACK || rq->syndrome == VB_SYN_NAK_SEQUENCE ||
+	    rq->syndrome == VB_SYN_RNR) {
 		rq->syndrome = syndrome;
 		rq->nak_psn = psn;
 	}
@@ -34,14 +35,19 @@ static void refuse(struct vb_hbl_qp *qp, const struct vb_pkt *pkt, uint8_t syndr
 						     : VB_HBL_SYN_REMOTE_REQUEST);
 }
 
+/* Whether the packet is one that completes in the CQ. */
+static bool completes(const struct vb_pkt *pkt)
+{
+	return (pkt->flags & VB_PKT_LAST) && (pkt->msn_qkey >> 30 & VB_HBL_COMPLETE_CQ) &&
+	       pkt->op != VB_PKT_SEND;
+}
+
 static void complete(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
-	if (pkt->msn_qkey >> 30 & VB_HBL_COMPLETE_CQ)
-		vb_hbl_cq_push(qp->res_cq,
-			       &(struct vb_hbl_completion){ .qpn = qp->qpn,
-							    .index = pkt->msn_qkey & 0x3fffff,
-							    .tag = pkt->imm,
-							    .size = pkt->dma_len });
+	vb_hbl_cq_fill(qp->res_cq, &(struct vb_hbl_completion){ .qpn = qp->qpn,
+								.index = pkt->msn_qkey & 0x3fffff,
+								.tag = pkt->imm,
+								.size = pkt->dma_len });
 }
 
 /* --- requests: rq.lock held, in order. Where not 0, nothing happened and the packet does not count. ------------- */
@@ -92,7 +98,6 @@ static int do_write(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		atomic_fetch_add_explicit(&qp->rq.rdv_used, 1, memory_order_release);
 		vb_hbl_work_add(qp, VB_HBL_WORK_SEND);
 	}
-	complete(qp, pkt);
 	return 0;
 }
 
@@ -143,7 +148,6 @@ static int do_read(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	}
 	if (!queue_answer(qp, &answer))
 		return -EAGAIN;
-	complete(qp, pkt);
 	return 0;
 }
 
@@ -166,11 +170,10 @@ static int do_fetch_add(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	}
 	rq->replay[rq->replay_next++ % VB_HBL_MAX_READS] = answer;
 	queue_answer(qp, &answer);
-	complete(qp, pkt);
 	return 0;
 }
 
-static int execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static int carry_out(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	switch (pkt->op) {
 	case VB_PKT_WRITE:
@@ -187,6 +190,51 @@ static int execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	}
 }
 
+/*
+ * The CQ has no place: the peer is asked to wait and to come again with this packet. Nothing of it was done, because a
+ * program that sees data in its memory may write there itself before the packet comes again.
+ */
+static void stall(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	atomic_store_explicit(&qp->rq.stalled, true, memory_order_relaxed);
+	answer_with(qp, VB_SYN_RNR, pkt->psn);
+	vb_hbl_work_add(qp, VB_HBL_WORK_STALL);
+}
+
+/* The place in the CQ first. */
+static int execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	enum vb_hbl_room room = completes(pkt) ? vb_hbl_cq_reserve(qp->res_cq) : VB_HBL_LOST;
+	int ret;
+
+	if (room == VB_HBL_FULL) {
+		stall(qp, pkt);
+		return -EAGAIN;
+	}
+	ret = carry_out(qp, pkt);
+	if (room == VB_HBL_ROOM && !ret)
+		complete(qp, pkt);
+	else if (room == VB_HBL_ROOM)
+		vb_hbl_cq_cancel(qp->res_cq);
+	return ret;
+}
+
+void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
+{
+	struct vb_hbl_rq *rq = &qp->rq;
+
+	vb_lock(&rq->lock);
+	if (!vb_hbl_qp_receives(qp)) {
+		rq->stalled = false;
+	} else if (rq->stalled && vb_hbl_cq_look(qp->res_cq, now)) {
+		rq->stalled = false;
+		rq->nak_sent = true;
+		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->epsn);
+		vb_fabric_kick(); /* whichever thread ran the timers may be done with its work */
+	}
+	vb_unlock(&rq->lock);
+}
+
 /* Seen before: answered again, done again only where that changes nothing. */
 static void repeat(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
@@ -200,7 +248,9 @@ static void repeat(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	for (uint32_t i = 0; pkt->op == VB_PKT_FETCH_ADD && i < VB_HBL_MAX_READS; i++)
 		if (rq->replay[i].op && rq->replay[i].psn == pkt->psn)
 			queue_answer(qp, &rq->replay[i]);
-	answer_with(qp, VB_SYN_ACK, 0);
+	/* A NAK that is due says the same, and more. */
+	rq->ack_due = true;
+	vb_hbl_work_add(qp, VB_HBL_WORK_ANSWER);
 }
 
 int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
@@ -216,7 +266,8 @@ int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	} else if (ahead < 0) {
 		repeat(qp, pkt);
 	} else if (ahead > 0) {
-		if (!rq->nak_sent)
+		/* While stalled, what is behind the packet that waits comes again with it. */
+		if (!rq->nak_sent && !rq->stalled)
 			answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->epsn);
 		rq->nak_sent = true;
 	} else {
@@ -224,6 +275,7 @@ int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		if (!ret) {
 			rq->epsn = vb_hbl_psn_add(rq->epsn, 1);
 			rq->nak_sent = false;
+			rq->stalled = false;
 			answer_with(qp, VB_SYN_ACK, 0);
 		}
 	}

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "base/clock.h"
+
 static void run(struct vb_later_item *item, uint32_t what);
 static struct vb_lock *lock_of(struct vb_later_item *item);
 static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next);
@@ -55,6 +57,11 @@ static void run(struct vb_later_item *item, uint32_t what)
 
 	if (what & VB_HBL_WORK_ANSWER)
 		vb_hbl_responder_answer(qp);
+	if (what & VB_HBL_WORK_STALL) {
+		vb_lock(&qp->sq.lock);
+		vb_hbl_timer_add(qp, vb_now_ns() + VB_HBL_FULL_LOOK_NS);
+		vb_unlock(&qp->sq.lock);
+	}
 	if (what & VB_HBL_WORK_SEND) {
 		vb_lock(&qp->sq.lock);
 		vb_hbl_requester_run(qp);

@@ -6,7 +6,9 @@
  *	    v           v                 v               v
  *	... ][ complete ][ sent: flight[] ][ rung, to send ][ the program's
  *
- * Entries between told and done are complete, and wait for a place in the CQ.
+ * Entries between told and done are complete, and wait for a place in the CQ. A program may also pace
+ * itself by data that arrived, and ring before the acknowledgement was seen. Then it has written over entries that were sent:
+ * the new ones are sent when the ring of flights has room, the old ones cannot be sent again.
  *
  * Sending is bounded by the congestion window (packets without acknowledgement) and paced in bursts, both set by
  * messages of a CC FIFO. A message is sent again from its first packet; work queue entries and what they point to stay as
@@ -423,8 +425,8 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 }
 
 /*
- * The doorbell carries the new producer index: modulo the queue's size on Gaudi2, 22 bits on Gaudi3. One that would
- * overtake what is not complete is as wrong as one outside of the queue.
+ * The doorbell carries the new producer index: modulo the queue's size on Gaudi2, 22 bits on Gaudi3. One that overtakes
+ * what was not sent yet is as wrong as one outside of the queue: the program wrote over those entries.
  */
 void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 {
@@ -436,7 +438,7 @@ void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 	more = (pi - sq->pi) & mask;
 	if (atomic_load_explicit(&qp->state, memory_order_acquire) != IBV_QPS_RTS) {
 		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_QPN);
-	} else if (pi > mask || more > qp->wqes - (sq->pi - sq->done)) {
+	} else if (pi > mask || sq->pi - sq->next + more > qp->wqes) {
 		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_PI);
 	} else {
 		sq->pi += more;
@@ -470,6 +472,12 @@ void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc)
 
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
+/* Whether the program has written over entries that are not complete. */
+static bool is_overtaken(const struct vb_hbl_qp *qp)
+{
+	return qp->sq.pi - qp->sq.done > qp->wqes;
+}
+
 /* Send again, from the first message that is not complete. */
 static void rewind_all(struct vb_hbl_qp *qp)
 {
@@ -477,6 +485,10 @@ static void rewind_all(struct vb_hbl_qp *qp)
 
 	if (sq->done == sq->next && !sq->loaded)
 		return;
+	if (is_overtaken(qp)) {
+		fail(qp, VB_HBL_SYN_BAD_PI);
+		return;
+	}
 	sq->psn = sq->done != sq->next ? flight(qp, sq->done)->first_psn : sq->first_psn;
 	for (uint32_t i = sq->done; i != sq->next; i++)
 		sq->announced -= flight(qp, i)->op == VB_HBL_OP_SEND &&
@@ -615,7 +627,9 @@ static void timed_out(struct vb_hbl_qp *qp, uint64_t now)
 		return;
 	}
 	qp->sq.retries--;
-	rewind_all(qp);
+	/* What was written over cannot be sent again; its acknowledgement may still come. */
+	if (!is_overtaken(qp))
+		rewind_all(qp);
 }
 
 /* What is in flight: whether it moves, and whether there is still somebody at the other end. */

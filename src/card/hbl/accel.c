@@ -15,7 +15,8 @@
 
 #include "base/fault.h"
 
-#define DRM_HL_MEMORY  _IOWR('d', 0x45, union hl_mem_args)
+/* The fifth of the driver's own numbers, which begin at 0x40; 0x45 is HL_DEBUG. */
+#define DRM_HL_MEMORY  _IOWR('d', 0x44, union hl_mem_args)
 #define MEM_FORCE_HINT 0x8
 
 static int map(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uint64_t *va)

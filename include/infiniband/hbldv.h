@@ -138,7 +138,7 @@ struct hbldv_qp_attr {
 	uint32_t congestion_wnd; /* RTS: packets in flight, 0: the largest */
 	uint32_t reserved0;
 	uint32_t dest_wq_size;          /* RTS: rendezvous, entries of the peer's work queue */
-	enum hbldv_qp_wq_types wq_type; /* INIT */
+	enum hbldv_qp_wq_types wq_type; /* INIT; WRITE alone, or with RECV_RDV or READ_RDV */
 	enum hbldv_swq_granularity wq_granularity; /* INIT */
 	uint8_t priority;                          /* RTR, RTS: 0 to 3 */
 	uint8_t reserved1;
@@ -213,7 +213,7 @@ struct hbldv_cc_cq {
 struct hbldv_encap_attr {
 	uint64_t tnl_hdr_ptr; /* the header that goes in front of packets */
 	uint32_t tnl_hdr_size;
-	uint32_t ipv4_addr; /* source address; always needed */
+	uint32_t ipv4_addr; /* source address, for all types */
 	uint32_t port_num;
 	union {
 		uint16_t udp_dst_port; /* HBLDV_ENCAP_TYPE_ENC_OVER_UDP */
@@ -234,7 +234,7 @@ struct hbldv_device_attr {
 /* True for devices whose queues these functions speak. */
 bool hbldv_is_supported(struct ibv_device *device);
 
-/* Open the device on an accelerator file that is open already. EBUSY: it has an owner. */
+/* Open the device on an accelerator file that is open already. EBUSY: it has an owner. attr NULL: as ibv_open_device(). */
 struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_ucontext_attr *attr);
 
 int hbldv_query_device(struct ibv_context *context, struct hbldv_device_attr *attr);
@@ -250,6 +250,7 @@ struct ibv_cq *hbldv_create_cq(struct ibv_context *context, int cqe,
 int hbldv_query_cq(struct ibv_cq *ibvcq, struct hbldv_query_cq_attr *attr);
 
 int hbldv_query_qp(struct ibv_qp *ibvqp, struct hbldv_query_qp_attr *attr);
+/* hl_attr NULL: as ibv_modify_qp(). */
 int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mask,
 		    struct hbldv_qp_attr *hl_attr);
 

@@ -63,8 +63,6 @@ static void open_refuses(void **state)
 	struct ibv_context *mlx5 = other_context();
 	int file = open("/dev/null", O_RDONLY), other, accel;
 
-	assert_null(hbldv_open_device(device, NULL));
-	assert_int_equal(errno, EINVAL);
 	assert_null(hbldv_open_device(NULL, &attr));
 	assert_int_equal(errno, EINVAL);
 	assert_null(hbldv_open_device(device, &attr));
@@ -306,7 +304,7 @@ static void cq_limits(void **state)
 		assert_int_equal(*(uint32_t *)q.pi_cpu_addr, 0);
 	}
 	assert_null(new_cq(4, 1, 0));
-	assert_int_equal(errno, ENOSPC);
+	assert_int_equal(errno, EBUSY);
 	assert_int_equal(ibv_destroy_cq(cq[5]), 0);
 	cq[5] = new_cq(8192, 1, 0);
 	assert_int_equal(hbldv_query_cq(cq[5], &q), 0);
@@ -460,8 +458,6 @@ static void create_qp_refuses(void **state)
 	attr.recv_cq = NULL;
 	assert_null(ibv_create_qp(dev.pd, &attr));
 	assert_int_equal(errno, EINVAL);
-	assert_null(new_qp(&cq, 0));
-	assert_int_equal(errno, EINVAL);
 	assert_null(new_qp(&cq, 32769));
 	assert_int_equal(errno, EINVAL);
 	assert_int_equal(ibv_destroy_cq(cc), 0);
@@ -483,14 +479,10 @@ static void init_refuses(void **state)
 	big = new_qp(&cq, 8192); /* more than the port's work queues have */
 	assert_int_equal(hbldv_modify_qp(NULL, &attr, INIT, &hbl), EINVAL);
 	assert_int_equal(hbldv_modify_qp(qp, NULL, INIT, &hbl), EINVAL);
-	assert_int_equal(hbldv_modify_qp(qp, &attr, INIT, NULL), EINVAL);
 	assert_int_equal(hbldv_modify_qp(qp, &attr, INIT & ~IBV_QP_PORT, &hbl), EINVAL);
 	assert_int_equal(hbldv_modify_qp(qp, &attr, INIT | IBV_QP_AV, &hbl), EINVAL);
 	assert_int_equal(hbldv_modify_qp(qp, &attr, INIT & ~IBV_QP_STATE, &hbl), EINVAL);
 	assert_int_equal(hbldv_modify_qp(big, &attr, INIT, &hbl), EINVAL);
-	hbl.wq_type = (enum hbldv_qp_wq_types)3;
-	assert_int_equal(hbldv_modify_qp(qp, &attr, INIT, &hbl), EINVAL);
-	hbl.wq_type = HBLDV_WQ_WRITE;
 	hbl.wq_granularity = HBLDV_SWQE_GRAN_64B; /* the port has 32 bytes */
 	assert_int_equal(hbldv_modify_qp(qp, &attr, INIT, &hbl), EINVAL);
 	hbl.wq_granularity = HBLDV_SWQE_GRAN_32B;
@@ -620,35 +612,57 @@ static void encap_refuses(void **state)
 	set_port(&dev, 1);
 	assert_null(hbldv_create_encap(dev.context, NULL));
 	assert_int_equal(errno, EINVAL);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 3; i++) {
 		bad = attr;
-		switch (i) {
-		case 0:
+		if (!i)
 			bad.port_num = 0;
-			break;
-		case 1:
-			bad.ipv4_addr = 0;
-			break;
-		case 2:
+		else if (i == 1)
 			bad.tnl_hdr_size = 33;
-			break;
-		case 3:
-			bad.tnl_hdr_ptr = 0;
-			break;
-		case 4:
+		else
 			bad.encap_type = (enum hbldv_encap_type)3;
-			break;
-		case 5:
-			bad.encap_type = HBLDV_ENCAP_TYPE_NO_ENC;
-			break; /* but a header */
-		}
 		assert_null(hbldv_create_encap(dev.context, &bad));
 		assert_int_equal(errno, EINVAL);
 	}
-	bad = attr;
-	bad.tnl_hdr_ptr = 4096; /* nobody's memory */
-	assert_null(hbldv_create_encap(dev.context, &bad));
-	assert_int_equal(errno, EFAULT);
+	for (int i = 0; i < 2; i++) {
+		bad = attr;
+		bad.tnl_hdr_ptr = i ? 4096 : 0; /* nobody's memory */
+		assert_null(hbldv_create_encap(dev.context, &bad));
+		assert_int_equal(errno, EFAULT);
+	}
+}
+
+/* Addresses, ports and protocols are taken as they are; without encapsulation the header is not looked at. */
+static void encap_takes_zeros(void **state)
+{
+	set_port(&dev, 1);
+	for (int i = 0; i < 5; i++) {
+		struct hbldv_encap_attr attr = good_encap();
+		struct hbldv_encap *one;
+
+		switch (i) {
+		case 0:
+			attr.ipv4_addr = 0;
+			break;
+		case 1:
+			attr.udp_dst_port = 0;
+			break;
+		case 2:
+			attr.encap_type = HBLDV_ENCAP_TYPE_ENC_OVER_IPV4;
+			attr.ip_proto = 0;
+			break;
+		case 3:
+			attr.tnl_hdr_ptr = attr.tnl_hdr_size = 0;
+			break;
+		case 4:
+			attr.encap_type = HBLDV_ENCAP_TYPE_NO_ENC;
+			attr.tnl_hdr_ptr = 4096;
+			attr.tnl_hdr_size = 1000;
+			break;
+		}
+		one = hbldv_create_encap(dev.context, &attr);
+		assert_non_null(one);
+		assert_int_equal(hbldv_destroy_encap(one), 0);
+	}
 }
 
 static void encap(void **state)
@@ -758,6 +772,7 @@ int main(void)
 		WITH_DEVICE(rendezvous_needs_size),
 		WITH_DEVICE(qps_of_a_port),
 		WITH_DEVICE(encap_refuses),
+		WITH_DEVICE(encap_takes_zeros),
 		WITH_DEVICE(encap),
 		WITH_DEVICE(forked),
 	};

@@ -69,7 +69,7 @@ static void numbers(void **state)
 		assert_int_equal(ci_of(fifo[i]), 0);
 	}
 	assert_null(new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 0));
-	assert_int_equal(errno, ENOSPC);
+	assert_int_equal(errno, EBUSY);
 	assert_int_equal(hbldv_destroy_usr_fifo(fifo[7]), 0);
 	fifo[7] = new_fifo(1, HBLDV_USR_FIFO_TYPE_DB, 0);
 	assert_int_equal(fifo[7]->usr_fifo_num, 8);

@@ -306,6 +306,53 @@ static void rendezvous_read(void **state)
 
 /* --- atomics ---------------------------------------------------------------------------------------------------- */
 
+/* A queue for two types of work does both. */
+static void mixed_read(void **state)
+{
+	make_ends(HBLDV_WQ_WRITE | HBLDV_WQ_READ_RDV, HBLDV_WQ_READ_RDV_ENDP, false, NULL);
+	for (uint32_t i = 0; i < 40; i++)
+		post(0, &(struct wqe){ .opcode = i % 2 ? RDV_READ : LINEAR,
+				       .size = 600,
+				       .tag = i,
+				       .completion = CQ,
+				       .local = t.mem[0].va + i / 2 * 600,
+				       .remote = t.mem[1].va + (i % 2 ? 0 : SIZE / 2) });
+	for (uint32_t i = 0; i < 40; i++) {
+		requester_done(0, i, 600);
+		responder_done(1, i, 600);
+	}
+	nothing_more();
+}
+
+static void mixed_rendezvous(void **state)
+{
+	const struct conn_attr attr = { .dest_wq_size = 64 };
+
+	make_ends(HBLDV_WQ_WRITE | HBLDV_WQ_RECV_RDV, HBLDV_WQ_SEND_RDV, false, &attr);
+	for (uint32_t i = 0; i < 20; i++) {
+		post(0, &(struct wqe){ .opcode = LINEAR,
+				       .size = 600,
+				       .tag = i,
+				       .completion = CQ,
+				       .local = t.mem[0].va,
+				       .remote = t.mem[1].va + i * 600 });
+		responder_done(1, i, 600);
+		requester_done(0, i, 600);
+		post(0, &(struct wqe){ .opcode = SEND, .size = 700, .local = t.mem[0].va + 4096 });
+		requester_done(0, 0, 700);
+		post(1, &(struct wqe){ .opcode = RDV_WRITE,
+				       .size = 700,
+				       .tag = i,
+				       .completion = CQ,
+				       .local = t.mem[1].va + i * 700 });
+		responder_done(0, i, 700);
+		requester_done(1, i, 700);
+		assert_memory_equal((char *)t.mem[0].host + 4096, (char *)t.mem[1].host + i * 700,
+				    700);
+	}
+	nothing_more();
+}
+
 static void fetch_add(void **state)
 {
 	uint64_t *word = (uint64_t *)((char *)t.mem[1].host + 64), *old = t.mem[0].host;
@@ -405,11 +452,10 @@ static void shared_gid(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(linear),           TEST(completion_types),
-		TEST(inline_data),      TEST(wrap_around),
-		TEST(batches),          TEST(strides),
-		TEST(rendezvous_write), TEST(rendezvous_read),
-		TEST(fetch_add),        TEST(keys),
+		TEST(linear),           TEST(completion_types), TEST(inline_data),
+		TEST(wrap_around),      TEST(batches),          TEST(strides),
+		TEST(rendezvous_write), TEST(rendezvous_read),  TEST(mixed_read),
+		TEST(mixed_rendezvous), TEST(fetch_add),        TEST(keys),
 		TEST(loopback),         TEST(shared_gid),
 	};
 

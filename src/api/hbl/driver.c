@@ -9,6 +9,7 @@
 #include "driver.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum {
 	VENDOR_ID = 0x1da3,
@@ -67,14 +68,59 @@ static void set_ops(struct verbs_context *verbs)
 	verbs->priv = (struct verbs_ex_private *)&hbl_private;
 }
 
+/*
+ * The default contexts, which are opened without attributes: one per device, and one for all who open it so. The process that
+ * opened it matters, because a forked child has none of its parent's devices.
+ */
+static struct {
+	struct api_context *ctx;
+	pid_t pid;
+} defaults[VB_HBL_DEVICES];
+
+static uint32_t number_of(const struct ibv_device *device)
+{
+	return to_device((struct ibv_device *)device)->adapter->config->hbl_number;
+}
+
+static struct ibv_context *share_context(struct api_device *device, const void *private_data)
+{
+	uint32_t number = number_of(&device->ibv);
+
+	if (private_data || !defaults[number].ctx || defaults[number].pid != getpid())
+		return NULL;
+	defaults[number].ctx->opens++;
+	return &defaults[number].ctx->verbs.context;
+}
+
+static bool unshare_context(struct api_context *ctx)
+{
+	uint32_t number = number_of(ctx->verbs.context.device);
+
+	if (--ctx->opens)
+		return false;
+	if (defaults[number].ctx == ctx)
+		defaults[number].ctx = NULL;
+	return true;
+}
+
 /* Without direct verbs the driver opens /dev/accel/accelN itself and sets all ports up. */
 static int open_device(struct api_context *ctx, void *private_data)
 {
 	const struct hbl_open *open = private_data;
 	struct ibv_context *context = &ctx->verbs.context;
+	uint32_t number = number_of(context->device);
+	int ret;
 
-	return vb_hbl_open(context_adapter(context), open ? open->core_fd : -1,
-			   open ? open->ports_mask : 0, api_async_event, context, &ctx->hbl);
+	ret = vb_hbl_open(context_adapter(context), open ? open->core_fd : -1,
+			  open ? open->ports_mask : 0, api_async_event, context, &ctx->hbl);
+	if (ret)
+		return ret;
+	ctx->opens = 1;
+	if (!open) {
+		defaults[number].ctx = ctx;
+		defaults[number].pid = getpid();
+	}
+	return 0;
 }
 
 static void close_device(struct api_context *ctx)
@@ -136,6 +182,8 @@ const struct verbs_ex_private hbl_private = {
 };
 
 static const struct api_driver hbl_driver = {
+	.share = share_context,
+	.unshare = unshare_context,
 	.open = open_device,
 	.close = close_device,
 	.abandon = abandon,

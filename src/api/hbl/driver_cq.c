@@ -45,7 +45,7 @@ struct ibv_cq *hbl_cq_create(struct ibv_context *context, uint32_t entries,
 	return &cq->api.ibv;
 }
 
-/* ibv_create_cq(): on the first port. */
+/* ibv_create_cq(): for all ports. */
 struct ibv_cq_ex *hbl_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
 	struct ibv_cq *cq;

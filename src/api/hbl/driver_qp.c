@@ -7,8 +7,7 @@
 
 static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
-	if (attr->comp_mask & ~(uint32_t)IBV_QP_INIT_ATTR_PD || attr->qp_type != IBV_QPT_RC ||
-	    attr->srq)
+	if (attr->qp_type != IBV_QPT_RC || attr->srq)
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context ||
 	    !attr->send_cq || attr->send_cq->context != context || !attr->recv_cq ||
@@ -43,8 +42,11 @@ static void init(struct hbl_qp *qp, struct ibv_context *context,
 struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct hbl_qp *qp = NULL;
-	int err = check_attr(context, attr);
+	int err;
 
+	/* As the driver of the hardware: programs find out from the mask what was looked at. */
+	attr->comp_mask &= IBV_QP_INIT_ATTR_PD;
+	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&qp, _Alignof(struct hbl_qp), sizeof(*qp)))
@@ -64,21 +66,22 @@ struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_att
 	return &qp->api.ibv;
 }
 
+/* Without attributes of its own: plain writes, at RTS in the first priority that is the program's. */
 int hbl_qp_modify_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		     const struct vb_hbl_qp_attr *hbl)
 {
-	int rc = vb_hbl_qp_modify(to_hbl_qp(qp)->card, attr, mask, hbl);
+	const struct vb_hbl_qp_attr defaults = { .wq_type = VB_HBL_WQ_WRITE,
+						 .priority = attr->qp_state == IBV_QPS_RTS };
+	int rc = vb_hbl_qp_modify(to_hbl_qp(qp)->card, attr, mask, hbl ? hbl : &defaults);
 
 	if (!rc)
 		qp->state = attr->qp_state;
 	return api_status(rc);
 }
 
-/* Without direct verbs: plain writes. */
 int hbl_qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-	return hbl_qp_modify_ex(qp, attr, mask,
-				&(struct vb_hbl_qp_attr){ .wq_type = VB_HBL_WQ_WRITE });
+	return hbl_qp_modify_ex(qp, attr, mask, NULL);
 }
 
 int hbl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init_attr)

@@ -26,7 +26,7 @@ struct verbs_ex_private {
 				    uint32_t port, bool cc);
 	struct vb_hbl_cq *(*cq)(struct ibv_cq *cq);
 	struct vb_hbl_qp *(*qp)(struct ibv_qp *qp);
-	/* 0 or a positive errno, as ibv_modify_qp(). */
+	/* 0 or a positive errno, as ibv_modify_qp(). hbl NULL: its defaults. */
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			 const struct vb_hbl_qp_attr *hbl);
 };

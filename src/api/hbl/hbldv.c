@@ -26,7 +26,7 @@ struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_uc
 {
 	struct hbl_open open;
 
-	if (!device || !attr) {
+	if (!device) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -34,6 +34,8 @@ struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_uc
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
+	if (!attr)
+		return verbs_open_device(device, NULL); /* the default context */
 	if (attr->core_fd < 0) {
 		errno = EBADF;
 		return NULL;
@@ -174,10 +176,12 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		    struct hbldv_qp_attr *hl_attr)
 {
 	struct vb_hbl_qp_attr hbl;
-	int err = ibvqp && attr ? hbl_check(ibvqp->context, hl_attr) : hbl_fail(EINVAL);
+	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_fail(EINVAL);
 
 	if (err)
 		return err;
+	if (!hl_attr)
+		return hbl_private_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, NULL);
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_INIT &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_32B &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_64B)
@@ -188,7 +192,7 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		.remote_key = hl_attr->remote_key,
 		.congestion_window = hl_attr->congestion_wnd,
 		.dest_wq_size = hl_attr->dest_wq_size,
-		.wq_type = (enum vb_hbl_wq_type)hl_attr->wq_type,
+		.wq_type = hl_attr->wq_type,
 		.wide = hl_attr->wq_granularity == HBLDV_SWQE_GRAN_64B,
 		.priority = hl_attr->priority,
 		.encap = hl_attr->encap_num,

@@ -81,7 +81,7 @@ static int comp_vectors(void)
 	return n > 0 ? (int)n : 1;
 }
 
-struct ibv_context *api_context_open(struct api_device *device, void *private_data)
+static struct ibv_context *open_new(struct api_device *device, void *private_data)
 {
 	struct api_context *ctx = calloc(1, sizeof(*ctx));
 	struct ibv_context *ibv;
@@ -134,6 +134,24 @@ free_context:
 	return api_null(-rc);
 }
 
+/* Around opening and closing a device whose contexts may be shared. */
+static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct ibv_context *api_context_open(struct api_device *device, void *private_data)
+{
+	const struct api_driver *driver = api_format_of(device->adapter)->driver;
+	struct ibv_context *context;
+
+	if (!driver)
+		return open_new(device, private_data);
+	pthread_mutex_lock(&share_lock);
+	context = driver->share(device, private_data);
+	if (!context)
+		context = open_new(device, private_data);
+	pthread_mutex_unlock(&share_lock);
+	return context;
+}
+
 /*
  * The program's structs are left alone: it may still hold pointers to them, as after a real close.
  */
@@ -160,15 +178,11 @@ static void abandon(struct api_node *node, enum api_kind kind)
 	}
 }
 
-VB_PUBLIC int ibv_close_device(struct ibv_context *context)
+static int close_context(struct ibv_context *context)
 {
-	struct api_context *ctx;
+	struct api_context *ctx = to_context(context);
 	int rc;
 
-	API_CALL(API_DEVICE(context));
-	if (!context)
-		return api_refuse(null, "context");
-	ctx = to_context(context);
 	for (int kind = 0; kind < API_KINDS; kind++) {
 		while (!node_empty(&ctx->live[kind])) {
 			struct api_node *node = ctx->live[kind].next;
@@ -194,4 +208,22 @@ VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 	pthread_mutex_destroy(&context->mutex);
 	free(ctx);
 	return 0;
+}
+
+VB_PUBLIC int ibv_close_device(struct ibv_context *context)
+{
+	const struct api_driver *driver;
+	int err = 0;
+
+	API_CALL(API_DEVICE(context));
+	if (!context)
+		return api_refuse(null, "context");
+	driver = context_driver(context);
+	if (!driver)
+		return close_context(context);
+	pthread_mutex_lock(&share_lock);
+	if (driver->unshare(to_context(context)))
+		err = close_context(context);
+	pthread_mutex_unlock(&share_lock);
+	return err;
 }

@@ -91,6 +91,12 @@ struct api_context;
  * Same conventions; arguments that no device takes are refused before.
  */
 struct api_driver {
+	/*
+	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:
+	 * true where it was the last. Opens and closes come one at a time.
+	 */
+	struct ibv_context *(*share)(struct api_device *device, const void *private_data);
+	bool (*unshare)(struct api_context *ctx);
 	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
 	int (*open)(struct api_context *ctx, void *private_data);
 	void (*close)(struct api_context *ctx);
@@ -115,6 +121,7 @@ struct api_context {
 	const struct api_driver *driver;  /* NULL: the verbs queues of this folder */
 	struct vb_hbl *hbl;               /* hbl_driver's */
 	unsigned int num_pds;             /* hbl_driver: under mutex */
+	unsigned int opens;               /* hbl_driver: how often the program has opened it */
 	struct api_event_queue async;
 	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic

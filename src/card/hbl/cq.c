@@ -46,49 +46,78 @@ static int map(struct vb_hbl_cq_info *info)
 	return -ENOMEM;
 }
 
-/* The device's mutex held: a number for it. */
-static int enter(struct vb_hbl_cq *cq)
+static int enter_cc(struct vb_hbl_cq *cq)
 {
-	struct vb_hbl_port *port = cq->port;
+	if (!cq->port->attr.advanced)
+		return -EINVAL;
+	if (cq->port->cc_cq)
+		return -EBUSY;
+	atomic_store(&cq->port->cc_cq, cq);
+	return 0;
+}
 
-	if (!port->ready)
-		return -EPERM;
-	if (cq->info.cc) {
-		if (!port->attr.advanced)
-			return -EINVAL;
-		if (port->cc_cq)
-			return -EBUSY;
-		cq->info.number = 0;
-		atomic_store(&port->cc_cq, cq);
-		return 0;
-	}
+static int take_number(struct vb_hbl_cq *cq, struct vb_hbl_port *port, uint32_t *number)
+{
 	for (uint32_t i = 0; i < VB_HBL_CQS; i++) {
 		if (port->cqs[i])
 			continue;
 		port->cqs[i] = cq;
-		cq->info.number = VB_HBL_CQ_FIRST + i;
-		cq->info.regs_offset = cq->info.number % 2 ? REGS_ODD : REGS_EVEN;
+		*number = VB_HBL_CQ_FIRST + i;
 		return 0;
 	}
-	return -ENOSPC;
+	return -EBUSY;
 }
 
-static struct vb_hbl_port *first_port(struct vb_hbl *hbl)
+/* The device's mutex held: give all numbers back. */
+static void leave(struct vb_hbl_cq *cq)
 {
-	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
-		if (hbl->ports[i].used)
-			return &hbl->ports[i];
-	return NULL;
+	for (uint32_t p = 1; p <= cq->hbl->adapter->config->ports; p++)
+		for (uint32_t i = 0; i < VB_HBL_CQS; i++)
+			if (cq->hbl->ports[p].cqs[i] == cq)
+				cq->hbl->ports[p].cqs[i] = NULL;
+}
+
+/* A number on every port that is set up; the program is told the first. */
+static int enter_all(struct vb_hbl_cq *cq)
+{
+	uint32_t number;
+
+	for (uint32_t p = 1; p <= cq->hbl->adapter->config->ports; p++) {
+		struct vb_hbl_port *port = &cq->hbl->ports[p];
+		int ret = port->used && port->ready ? take_number(cq, port, &number) : 0;
+
+		if (ret) {
+			leave(cq);
+			return ret;
+		}
+		if (port->used && port->ready && !cq->info.number)
+			cq->info.number = number;
+	}
+	return cq->info.number ? 0 : -EPERM;
+}
+
+/* The device's mutex held: its numbers. */
+static int enter(struct vb_hbl_cq *cq)
+{
+	int ret;
+
+	if (cq->port && !cq->port->ready)
+		return -EPERM;
+	if (cq->info.cc)
+		return enter_cc(cq);
+	ret = cq->port ? take_number(cq, cq->port, &cq->info.number) : enter_all(cq);
+	cq->info.regs_offset = cq->info.number % 2 ? REGS_ODD : REGS_EVEN;
+	return ret;
 }
 
 int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool cc, void *cookie,
 		     struct vb_hbl_cq **out)
 {
-	struct vb_hbl_port *port = number ? vb_hbl_port(hbl, number) : first_port(hbl);
+	struct vb_hbl_port *port = vb_hbl_port(hbl, number);
 	struct vb_hbl_cq *cq = NULL;
 	int ret;
 
-	if (!port || entries < 1 || entries > VB_HBL_CQE_MAX)
+	if ((number ? !port : cc) || entries < 1 || entries > VB_HBL_CQE_MAX)
 		return -EINVAL;
 	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
 		return -ENOMEM;
@@ -128,7 +157,7 @@ int vb_hbl_cq_destroy(struct vb_hbl_cq *cq)
 	else if (cq->info.cc)
 		atomic_store(&cq->port->cc_cq, NULL);
 	else
-		cq->port->cqs[cq->info.number - VB_HBL_CQ_FIRST] = NULL;
+		leave(cq);
 	pthread_mutex_unlock(&hbl->mutex);
 	if (ret)
 		return ret;
@@ -247,7 +276,7 @@ bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now)
 	if (failed) {
 		vb_warn("%s: CQ %u overrun: the program takes none of its %u entries; completions are lost",
 			cq->hbl->adapter->config->name, cq->info.number, cq->info.entries);
-		vb_hbl_event(cq->hbl, IBV_EVENT_CQ_ERR, cq->cookie, cq->port->number);
+		vb_hbl_event(cq->hbl, IBV_EVENT_CQ_ERR, cq->cookie, 0);
 	}
 	return !full;
 }

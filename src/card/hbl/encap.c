@@ -12,16 +12,15 @@
 
 enum { ENCAP_NUMBER = 1 };
 
+/* Address, port and protocol are what the program says, 0 too. */
 static bool is_valid(const struct vb_hbl_encap_attr *attr)
 {
-	if (!attr->ipv4_addr || attr->header_size > VB_HBL_ENCAP_HEADER_MAX)
-		return false;
 	switch (attr->type) {
 	case VB_HBL_ENCAP_NONE:
-		return !attr->header_size;
+		return true;
 	case VB_HBL_ENCAP_IPV4:
 	case VB_HBL_ENCAP_UDP:
-		return attr->header && attr->header_size && attr->proto_or_port;
+		return attr->header_size <= VB_HBL_ENCAP_HEADER_MAX;
 	default:
 		return false;
 	}
@@ -58,7 +57,9 @@ int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr
 	encap->port = port;
 	encap->attr = *attr;
 	encap->attr.header = encap->bytes;
-	ret = vb_fault_copy(encap->bytes, attr->header, attr->header_size);
+	if (attr->type == VB_HBL_ENCAP_NONE)
+		encap->attr.header_size = 0; /* whatever is said of a header */
+	ret = vb_fault_copy(encap->bytes, attr->header, encap->attr.header_size);
 	if (!ret)
 		ret = enter(encap);
 	if (ret)

@@ -286,7 +286,7 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 		fifo->info.regs_offset = i % 2 ? SECOND_OFFSET : 0;
 		return 0;
 	}
-	return -ENOSPC;
+	return -EBUSY;
 }
 
 /* When this returns the background thread does not look at it any more. */

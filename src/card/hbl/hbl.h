@@ -98,7 +98,7 @@ struct vb_hbl_cq_info {
 	bool cc;
 };
 
-/* port 0: the first port of the context. Entries are rounded up to a power of two, at least VB_HBL_CQE_MIN. */
+/* port 0: for queue pairs of all ports, with a number on each that is set up; -EBUSY where one has none left. Entries are rounded up to a power of two, at least VB_HBL_CQE_MIN. */
 VB_PUBLIC int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t port, uint32_t entries, bool cc,
 			       void *cookie, struct vb_hbl_cq **cq);
 VB_PUBLIC int vb_hbl_cq_destroy(struct vb_hbl_cq *cq); /* -EBUSY while a QP uses it */
@@ -106,6 +106,7 @@ VB_PUBLIC void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info
 
 /* --- queue pairs ------------------------------------------------------------------------------------------------ */
 
+/* What the work queue of a queue pair is for; WRITE may come together with RECV_RDV or READ_RDV. */
 enum vb_hbl_wq_type {
 	VB_HBL_WQ_WRITE = 0x1,
 	VB_HBL_WQ_RECV_RDV = 0x2,
@@ -124,7 +125,7 @@ enum vb_hbl_qp_caps {
 struct vb_hbl_qp_attr {
 	uint64_t caps;
 	uint32_t local_key, remote_key, congestion_window, dest_wq_size;
-	enum vb_hbl_wq_type wq_type;
+	uint32_t wq_type; /* enum vb_hbl_wq_type */
 	bool wide;
 	uint8_t priority, encap;
 };
@@ -136,6 +137,7 @@ struct vb_hbl_qp_info {
 	struct ibv_qp_attr attr; /* as modify set it */
 };
 
+/* Entries of its work queues are rounded up to a power of two, at least VB_HBL_WQES_MIN. */
 VB_PUBLIC int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq,
 			       struct vb_hbl_cq *res_cq, uint32_t max_wqes, void *cookie,
 			       struct vb_hbl_qp **qp);
@@ -172,7 +174,7 @@ struct vb_hbl_encap_attr {
 	enum vb_hbl_encap_type type;
 	uint32_t ipv4_addr;
 	uint16_t proto_or_port;
-	const void *header; /* copied */
+	const void *header; /* copied; not looked at where the type is none */
 	uint32_t header_size;
 };
 

@@ -96,7 +96,7 @@ static inline void *vb_hbl_pages(size_t bytes)
 
 struct vb_hbl_cq {
 	struct vb_hbl *hbl;
-	struct vb_hbl_port *port;
+	struct vb_hbl_port *port; /* NULL: for all */
 	void *cookie;
 	struct vb_hbl_cq_info info;
 	uint32_t users; /* QPs; under the device's mutex */

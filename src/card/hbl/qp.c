@@ -161,7 +161,7 @@ int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl
 	struct vb_hbl_qp *qp = NULL;
 
 	if (req_cq->hbl != hbl || res_cq->hbl != hbl || req_cq->info.cc || res_cq->info.cc ||
-	    max_wqes < 1 || max_wqes > VB_HBL_WQES_MAX)
+	    max_wqes > VB_HBL_WQES_MAX)
 		return -EINVAL;
 	if (posix_memalign((void **)&qp, _Alignof(struct vb_hbl_qp), sizeof(*qp)))
 		return -ENOMEM;
@@ -228,11 +228,26 @@ enum {
 		   IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
 };
 
-static bool is_wq_type(enum vb_hbl_wq_type type)
+/* One type of work, or writes together with one kind of rendezvous. */
+static bool is_wq_type(uint32_t type)
 {
-	return type == VB_HBL_WQ_WRITE || type == VB_HBL_WQ_RECV_RDV ||
-	       type == VB_HBL_WQ_READ_RDV || type == VB_HBL_WQ_SEND_RDV ||
-	       type == VB_HBL_WQ_READ_RDV_ENDP;
+	switch (type) {
+	case VB_HBL_WQ_WRITE:
+	case VB_HBL_WQ_RECV_RDV:
+	case VB_HBL_WQ_READ_RDV:
+	case VB_HBL_WQ_WRITE | VB_HBL_WQ_RECV_RDV:
+	case VB_HBL_WQ_WRITE | VB_HBL_WQ_READ_RDV:
+	case VB_HBL_WQ_SEND_RDV:
+	case VB_HBL_WQ_READ_RDV_ENDP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool serves(const struct vb_hbl_cq *cq, const struct vb_hbl_port *port)
+{
+	return !cq->port || cq->port == port;
 }
 
 static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
@@ -245,8 +260,8 @@ static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 		return -EINVAL;
 	if (!port->ready)
 		return -EPERM;
-	/* CQs of direct verbs belong to a port; a work queue is no larger than the port's, nor its entries. */
-	if (qp->req_cq->port != port || qp->res_cq->port != port ||
+	/* A CQ may belong to a port; a work queue is no larger than the port's, nor its entries. */
+	if (!serves(qp->req_cq, port) || !serves(qp->res_cq, port) ||
 	    qp->wqes > port->attr.max_wqes || (hbl->wide && !port->attr.wide))
 		return -EINVAL;
 	qp->wqe_shift = hbl->wide ? WIDE_SHIFT : NARROW_SHIFT;
@@ -323,7 +338,7 @@ static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	    hbl->priority >= PRIORITIES || hbl->congestion_window > VB_HBL_MAX_WINDOW)
 		return -EINVAL;
 	/* Who announces buffers must know how many its peer can keep. */
-	if (qp->attr.wq_type == VB_HBL_WQ_RECV_RDV &&
+	if ((qp->attr.wq_type & VB_HBL_WQ_RECV_RDV) &&
 	    (!hbl->dest_wq_size || hbl->dest_wq_size > VB_HBL_WQES_MAX))
 		return -EINVAL;
 	qp->attr.remote_key = hbl->remote_key;

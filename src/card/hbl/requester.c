@@ -345,20 +345,26 @@ static enum step send_rendezvous(struct vb_hbl_qp *qp)
 
 /* --- the queue -------------------------------------------------------------------------------------------------- */
 
-static bool may_do(enum vb_hbl_wq_type type, uint8_t op)
+/* The types of work queue that an operation is done on; 0: all. */
+static const uint32_t types_of[] = {
+	[VB_HBL_OP_NOP] = 0,
+	[VB_HBL_OP_WRITE] = VB_HBL_WQ_WRITE,
+	[VB_HBL_OP_SEND] = VB_HBL_WQ_WRITE | VB_HBL_WQ_RECV_RDV,
+	[VB_HBL_OP_RDV_WRITE] = VB_HBL_WQ_SEND_RDV,
+	[VB_HBL_OP_READ] = VB_HBL_WQ_READ_RDV,
+	[VB_HBL_OP_FETCH_ADD] = VB_HBL_WQ_WRITE,
+	[VB_HBL_OP_FETCH_ADD_SILENT] = VB_HBL_WQ_WRITE,
+};
+
+static bool may_do(uint32_t type, uint8_t op)
 {
-	switch (type) {
-	case VB_HBL_WQ_WRITE:
-		return op != VB_HBL_OP_RDV_WRITE && op != VB_HBL_OP_READ;
-	case VB_HBL_WQ_RECV_RDV:
-		return op == VB_HBL_OP_NOP || op == VB_HBL_OP_SEND;
-	case VB_HBL_WQ_SEND_RDV:
-		return op == VB_HBL_OP_NOP || op == VB_HBL_OP_RDV_WRITE;
-	case VB_HBL_WQ_READ_RDV:
-		return op == VB_HBL_OP_NOP || op == VB_HBL_OP_READ;
-	default:
-		return op == VB_HBL_OP_NOP;
-	}
+	return !types_of[op] || (types_of[op] & type);
+}
+
+/* On a queue that has rendezvous, SEND announces. */
+static bool is_announcement(const struct vb_hbl_qp *qp, uint8_t op)
+{
+	return op == VB_HBL_OP_SEND && (qp->attr.wq_type & VB_HBL_WQ_RECV_RDV);
 }
 
 static enum step load(struct vb_hbl_qp *qp)
@@ -394,9 +400,7 @@ static enum step execute(struct vb_hbl_qp *qp)
 	case VB_HBL_OP_RDV_WRITE:
 		return send_rendezvous(qp);
 	case VB_HBL_OP_SEND:
-		if (qp->attr.wq_type == VB_HBL_WQ_RECV_RDV)
-			return send_announcement(qp);
-		return send_write(qp);
+		return is_announcement(qp, VB_HBL_OP_SEND) ? send_announcement(qp) : send_write(qp);
 	default:
 		return send_write(qp);
 	}
@@ -491,8 +495,7 @@ static void rewind_all(struct vb_hbl_qp *qp)
 	}
 	sq->psn = sq->done != sq->next ? flight(qp, sq->done)->first_psn : sq->first_psn;
 	for (uint32_t i = sq->done; i != sq->next; i++)
-		sq->announced -= flight(qp, i)->op == VB_HBL_OP_SEND &&
-				 qp->attr.wq_type == VB_HBL_WQ_RECV_RDV;
+		sq->announced -= is_announcement(qp, flight(qp, i)->op);
 	sq->rdv_next = sq->rdv_done;
 	sq->next = sq->done;
 	sq->loaded = false;

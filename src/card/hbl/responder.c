@@ -72,10 +72,12 @@ static bool source_is_readable(const struct vb_pkt *pkt)
 
 static int do_write(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
-	enum vb_hbl_wq_type type = qp->attr.wq_type;
+	/* The peer's work queue may be for writes and rendezvous; the other end of either takes its writes. */
+	const uint32_t takers =
+		VB_HBL_WQ_WRITE | VB_HBL_WQ_RECV_RDV | VB_HBL_WQ_SEND_RDV | VB_HBL_WQ_READ_RDV_ENDP;
 	char *to = NULL;
 
-	if (type != VB_HBL_WQ_WRITE && type != VB_HBL_WQ_RECV_RDV) {
+	if (!(qp->attr.wq_type & takers)) {
 		refuse(qp, pkt, VB_SYN_NAK_INVALID);
 		return -EPROTO;
 	}
@@ -93,7 +95,7 @@ static int do_write(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	}
 	if (!(pkt->flags & VB_PKT_LAST))
 		return 0;
-	if (type == VB_HBL_WQ_RECV_RDV) {
+	if (qp->attr.wq_type & VB_HBL_WQ_RECV_RDV) {
 		/* One announced buffer is used: another may be announced. */
 		atomic_fetch_add_explicit(&qp->rq.rdv_used, 1, memory_order_release);
 		vb_hbl_work_add(qp, VB_HBL_WORK_SEND);
@@ -157,7 +159,7 @@ static int do_fetch_add(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	struct vb_hbl_answer answer = { .op = VB_PKT_ATOMIC_RESPONSE, .psn = pkt->psn };
 	uint64_t *word = vb_hbl_at(qp, pkt->va, sizeof(*word));
 
-	if (qp->attr.wq_type != VB_HBL_WQ_WRITE) {
+	if (!(qp->attr.wq_type & VB_HBL_WQ_WRITE)) {
 		refuse(qp, pkt, VB_SYN_NAK_INVALID);
 		return -EPROTO;
 	}

@@ -77,6 +77,8 @@ void vb_frame_parse(struct vb_frame *f)
 	uint16_t type = read16(f->data + 12);
 
 	if (type == ETH_VLAN && f->len >= at + VLAN_TAG) {
+		f->has_vlan = true;
+		f->vlan = read16(f->data + 14);
 		type = read16(f->data + 16);
 		at += VLAN_TAG;
 	}

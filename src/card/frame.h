@@ -22,7 +22,9 @@ struct vb_frame {
 	uint32_t end;     /* of what IP carries: a short frame is padded behind it */
 	bool ipv4;        /* l3 */
 	uint8_t protocol; /* of l4: TCP or UDP */
-	uint32_t status;  /* as CQEs have it */
+	bool has_vlan;
+	uint16_t vlan;   /* the tag behind its type: priority, number */
+	uint32_t status; /* as CQEs have it */
 	uint16_t checksum;
 };
 

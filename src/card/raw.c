@@ -90,6 +90,8 @@ static void deliver(struct vb_qp *to, const struct vb_frame *f)
 		.byte_len = f->len,
 		.frame_status = f->status,
 		.frame_checksum = f->checksum,
+		.vlan = f->vlan,
+		.has_vlan = f->has_vlan,
 	};
 	uint32_t hash;
 

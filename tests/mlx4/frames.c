@@ -272,6 +272,39 @@ static void other_frames(void **state)
 	assert_false(raw_poll(&queues[0].raw_cq, &cqe));
 }
 
+/* A tag is told in the CQE, and stays in the frame. */
+static void vlan_is_told(void **state)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RAW_PACKET);
+	struct mlx4_cqe cqe;
+	struct ibv_wc wc;
+	struct node rx;
+
+	node_open(&rx, &attr);
+	to_rts(rx.qp);
+	assert_int_equal(node_recv(&rx, 7, 0, SLOT), 0);
+	assert_int_equal(node_recv(&rx, 8, 0, SLOT), 0);
+	queue_post(&queues[0], 8192);
+	queue_post(&queues[0], 8192 + SLOT);
+	for (int tagged = 1; tagged >= 0; tagged--) {
+		memset(tx.buf, 0x42, 200);
+		put16(tx.buf + 12, tagged ? 0x8100 : 0x88b5);
+		put16(tx.buf + 14, 3 << 13 | 0x123); /* priority 3 */
+		send_frame(200, 0);
+		raw_expect(&queues[0].raw_cq, queues[0].wq->wq_num, false, &cqe);
+		assert_int_equal(be32toh(cqe.vlan_my_qpn) & ~(uint32_t)MLX4_CQE_QPN_MASK,
+				 tagged ? MLX4_CQE_VLAN_PRESENT_MASK : 0);
+		assert_int_equal(be16toh(cqe.sl_vid), tagged ? 3 << 13 | 0x123 : 0);
+		assert_int_equal(be32toh(cqe.byte_cnt), 200);
+		cq_expect_at(__FILE__, __LINE__, rx.recv_cq, 8 - (uint64_t)tagged, IBV_WC_SUCCESS,
+			     &wc);
+		assert_int_equal(wc.sl, tagged ? 3 : 0);
+		assert_int_equal(wc.byte_len, 200);
+	}
+	assert_memory_equal(tx.buf + 8192 + SLOT, tx.buf, 200);
+	node_close(&rx);
+}
+
 /* With verbs: a QP with a receive queue of its own, a WQ posted and polled by verbs. */
 static void by_verbs(void **state)
 {
@@ -507,6 +540,7 @@ int main(void)
 		CASE(bad_checksums_are_told),
 		CASE(other_frames),
 		CASE(wrong_frames),
+		CASE(vlan_is_told),
 		CASE(by_verbs),
 		CASE(wq_states),
 		CASE(bad_attributes),

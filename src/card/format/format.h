@@ -90,6 +90,8 @@ struct vb_completion {
 	/* raw Ethernet, received: mlx4's status bits and the checksum over the packet */
 	uint32_t frame_status;
 	uint16_t frame_checksum;
+	uint16_t vlan; /* the tag's priority and number, where it has one */
+	bool has_vlan;
 };
 
 /* What a compressed CQE says by itself; an array of them fills one CQE. */

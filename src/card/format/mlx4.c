@@ -305,7 +305,10 @@ static void fill_cqe(struct mlx4_cqe *cqe, const struct vb_completion *c)
 	/* Immediate data is in network order already. */
 	cqe->immed_rss_invalid = c->flags & VB_WR_INVALIDATE ? htobe32(c->imm) : c->imm;
 	cqe->g_mlpath_rqpn = htobe32(c->src_qpn | (c->grh ? 1u << 31 : 0));
+	/* A timestamp lies where service level and VLAN are otherwise. */
 	cqe->ts_47_16 = htobe32((uint32_t)(c->timestamp >> 16));
+	if (!c->timestamp)
+		cqe->sl_vid = htobe16(c->vlan);
 	cqe->status = htobe32(c->frame_status);
 	cqe->byte_cnt = htobe32(c->byte_len);
 	cqe->checksum = htobe16(c->frame_checksum);
@@ -322,7 +325,7 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
 			  (c->receive ? 0 : MLX4_CQE_IS_SEND_MASK) |
 			  (c->flags & VB_WR_INLINED ? CQE_INLINE_SCATTER : 0) | cqe_opcode(c));
 
-	cqe->vlan_my_qpn = htobe32(c->qpn);
+	cqe->vlan_my_qpn = htobe32(c->qpn | (c->has_vlan ? MLX4_CQE_VLAN_PRESENT_MASK : 0));
 	cqe->wqe_index = htobe16(c->wqe_index);
 	if (c->status == IBV_WC_SUCCESS) {
 		fill_cqe(cqe, c);

@@ -75,7 +75,7 @@ static void packed_loop(uint32_t sges)
 	attr.cap.max_send_sge = sges;
 	attr.cap.max_recv_wr = 256;
 	open_pair(&a, &b, &attr);
-	check_eq(ra.dv.sq.wqe_shift, sges <= 1 ? 6 : sges <= 5 ? 7 : 8);
+	check_eq(ra.dv.sq.wqe_shift, sges <= 2 ? 6 : sges <= 6 ? 7 : 8);
 	for (uint32_t round = 0; round < 400; round++) {
 		uint32_t posted = 0, lens[16];
 

@@ -364,6 +364,8 @@ struct api_format {
 	/* Remove the CQEs of a QP that the card no longer works for. */
 	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
 	void (*cq_set_ex_ops)(struct api_cq *cq);
+	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
+	void (*srq_preset)(struct api_srq *srq);
 	/* mlx4dv_create_qp(). NULL: no extras. */
 	struct ibv_qp *(*qp_create_extra)(struct ibv_context *context,
 					  struct ibv_qp_init_attr_ex *attr,

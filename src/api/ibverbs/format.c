@@ -43,6 +43,7 @@ const struct api_format api_format_mlx4 = {
 	.cq_copy = mlx4_cq_copy,
 	.cq_clean = mlx4_cq_clean,
 	.cq_set_ex_ops = mlx4_cq_set_ex_ops,
+	.srq_preset = mlx4_srq_preset,
 	.qp_create_extra = api_qp_create_extra,
 	.raw = true,
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What posting, polling and sizing have in common in all queue formats: the loops and locks. A format gives what differs
- * as functions, which the compiler puts in line (send.c, poll_ex.c, qp_size.c; mlx4_send.c, mlx4_poll.c, mlx4_qp.c).
+ * as functions, which the compiler puts in line (send.c, recv.c, poll_ex.c, qp_size.c; mlx4_send.c, mlx4_recv.c, mlx4_poll.c,
+ * mlx4_qp.c).
  */
 #pragma once
 
@@ -37,6 +38,100 @@ loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr *
 		ring(qp);
 	api_unlock(&qp->sq.lock, qp->sq.unlocked);
 	return likely(!err) ? 0 : api_send_refused(qp, wr, err);
+}
+
+/*
+ * Write the data segments of a receive WQE, which has room for that many, and at most max_gs from the program; 0 or a
+ * positive errno.
+ */
+typedef int loop_fill_fn(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+			 const struct ibv_recv_wr *wr);
+
+static always_inline int loop_post_one_recv(struct api_rq *rq, const struct ibv_recv_wr *wr,
+					    loop_fill_fn *fill)
+{
+	uint32_t index = rq->head & (rq->cnt - 1);
+	int err;
+
+	/* Pairs with the release in cqe_retire(). */
+	if (unlikely(rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) >= rq->cnt))
+		return ENOMEM;
+	err = fill((struct mlx5_wqe_data_seg *)(rq->buf + (index << rq->shift)), rq->max_gs,
+		   1u << (rq->shift - 4), wr);
+	if (unlikely(err))
+		return err;
+	rq->wrid[index] = wr->wr_id;
+	rq->head++;
+	return 0;
+}
+
+/* ibv_post_recv() */
+static always_inline int loop_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+					struct ibv_recv_wr **bad_wr, loop_fill_fn *fill)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	struct api_rq *rq = &qp->rq;
+	int err = 0;
+
+	if (unlikely(ibqp->state == IBV_QPS_RESET || ibqp->srq)) {
+		*bad_wr = wr;
+		return api_recv_refused(ibqp, wr, EINVAL);
+	}
+	api_lock(&rq->lock, rq->unlocked);
+	for (; wr; wr = wr->next) {
+		err = loop_post_one_recv(rq, wr, fill);
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	/* Releases the WQEs to the card, which reads the record before them. */
+	__atomic_store_n(&qp->dbr[MLX5_RCV_DBR], htobe32(rq->head & 0xffff), __ATOMIC_RELEASE);
+	api_unlock(&rq->lock, rq->unlocked);
+
+	vb_qp_ring_rq(qp->card);
+	return likely(!err) ? 0 : api_recv_refused(ibqp, wr, err);
+}
+
+static always_inline int loop_post_one_srq_recv(struct api_srq *srq, const struct ibv_recv_wr *wr,
+						loop_fill_fn *fill)
+{
+	struct mlx5_wqe_srq_next_seg *next;
+	int err;
+
+	if (unlikely(srq->head == srq->tail))
+		return ENOMEM;
+	next = (struct mlx5_wqe_srq_next_seg *)((char *)srq->buf.ptr +
+						(srq->head << srq->wqe_shift));
+	err = fill((struct mlx5_wqe_data_seg *)(next + 1), srq->max_gs,
+		   (1u << (srq->wqe_shift - 4)) - 1, wr);
+	if (unlikely(err))
+		return err;
+	srq->wrid[srq->head] = wr->wr_id;
+	srq->head = be16toh(next->next_wqe_index);
+	srq->posted++;
+	return 0;
+}
+
+/* ibv_post_srq_recv() */
+static always_inline int loop_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
+					    struct ibv_recv_wr **bad_wr, loop_fill_fn *fill)
+{
+	struct api_srq *srq = to_srq(ibsrq);
+	__be32 *dbr = srq->dbr_buf.ptr;
+	int err = 0;
+
+	vb_lock(&srq->lock);
+	for (; wr; wr = wr->next) {
+		err = loop_post_one_srq_recv(srq, wr, fill);
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	__atomic_store_n(dbr, htobe32(srq->posted & 0xffff), __ATOMIC_RELEASE);
+	vb_unlock(&srq->lock);
+	return likely(!err) ? 0 : api_srq_recv_refused(srq, wr, err);
 }
 
 static always_inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)

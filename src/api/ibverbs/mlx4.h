@@ -6,7 +6,7 @@
  *	             control word says whose it is and flips with every round
  *	CQE ring     entries of 32 bytes, or of 64 with the content in the second half; owner is bit 7
  *	             of the last byte
- *	receives     as mlx5 has them
+ *	receives     laid out as mlx5's; a length of 0 is one here, and 2 GiB is 0x80000000
  */
 #pragma once
 
@@ -77,6 +77,10 @@ void mlx4_qp_init(struct api_qp *qp);
 
 /* mlx4_send.c */
 int mlx4_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+/* mlx4_recv.c */
+int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+void mlx4_srq_preset(struct api_srq *srq);
 int mlx4_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 /* mlx4_wq.c */

@@ -12,6 +12,7 @@ void mlx4_set_ops(struct verbs_context *verbs)
 	ops->req_notify_cq = mlx4_cq_arm;
 	ops->post_send = mlx4_post_send;
 	ops->post_recv = mlx4_post_recv;
+	ops->post_srq_recv = mlx4_post_srq_recv;
 	verbs->create_wq = mlx4_wq_create;
 	verbs->modify_wq = mlx4_wq_modify;
 	verbs->destroy_wq = mlx4_wq_destroy;

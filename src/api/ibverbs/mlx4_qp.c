@@ -3,6 +3,7 @@
  * How large the rings of an mlx4 QP are, where they lie, and whose their WQEs are at first.
  *
  * A stride holds the largest WQE that the QP may post and is a power of two of at least 64 bytes.
+ * Its size is that of the hardware's library, byte for byte, because programs see it through mlx4dv.
  * The card may fetch ahead, so 2 KiB and one WQE of the send ring are never posted. Both rings lie
  * in one buffer, the one with the larger stride first.
  *
@@ -18,13 +19,11 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Bytes of a send WQE before its data segments, at most. */
-static uint32_t send_overhead(enum ibv_qp_type type)
+/* Bytes of a send WQE before its data; an atomic has a segment more, and one data segment. */
+static uint32_t data_start(enum ibv_qp_type type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
-		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_raddr_seg) +
-		       sizeof(struct mlx4_wqe_atomic_seg);
 	case IBV_QPT_UC:
 		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_raddr_seg);
 	case IBV_QPT_UD:
@@ -34,13 +33,24 @@ static uint32_t send_overhead(enum ibv_qp_type type)
 	}
 }
 
-/* Inline data never goes with an atomic. */
-static uint32_t inline_start(enum ibv_qp_type type)
+static uint32_t align_up(uint32_t n, uint32_t to)
 {
-	return type == IBV_QPT_RC ? send_overhead(IBV_QPT_UC) : send_overhead(type);
+	return (n + to - 1) & ~(to - 1);
 }
 
-/* Bytes of inline data in a WQE of size bytes: every line has a length of four bytes in it. */
+/*
+ * Bytes that inline data of this length takes: every line of 64 has a length of four bytes in it. Outside of datagrams
+ * the first line is counted as if a remote address stood there, on raw queues too, as the library of the hardware does.
+ */
+static uint32_t inline_bytes(enum ibv_qp_type type, uint32_t len)
+{
+	uint32_t header = sizeof(struct mlx4_wqe_inline_seg);
+	uint32_t before = data_start(type == IBV_QPT_UD ? IBV_QPT_UD : IBV_QPT_RC) % LINE;
+
+	return len + (len + before + LINE - header - 1) / (LINE - header) * header;
+}
+
+/* The largest length of inline data that a WQE of size bytes holds. */
 static uint32_t inline_capacity(uint32_t start, uint32_t size)
 {
 	uint32_t capacity = 0;
@@ -55,20 +65,33 @@ static uint32_t inline_capacity(uint32_t start, uint32_t size)
 	return capacity;
 }
 
+/* Bytes of the largest WQE that is to be posted. */
+static uint32_t send_bytes(enum ibv_qp_type type, const struct ibv_qp_cap *cap)
+{
+	uint32_t data = align_up(inline_bytes(type, cap->max_inline_data), MLX4_SEG), size;
+	uint32_t atomic = sizeof(struct mlx4_wqe_atomic_seg) + sizeof(struct mlx4_wqe_data_seg);
+
+	if (data < cap->max_send_sge * MLX4_SEG)
+		data = cap->max_send_sge * MLX4_SEG;
+	size = data_start(type) + data;
+	if (type == IBV_QPT_RC && size < data_start(type) + atomic)
+		size = data_start(type) + atomic;
+	return size;
+}
+
 static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
 		   uint32_t *bytes)
 {
-	uint32_t overhead = send_overhead(type), start = inline_start(type), size;
+	uint32_t start = data_start(type), size;
 	uint64_t total;
 
 	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
-	    cap->max_inline_data > min_u32(VB_MAX_INLINE, inline_capacity(start, MLX4_WQE_MAX)))
+	    cap->max_inline_data > inline_capacity(start, MLX4_WQE_MAX))
 		return EINVAL;
 	if (!cap->max_send_wr)
 		return 0;
 	sq->shift = MIN_SQ_SHIFT;
-	while (1u << sq->shift < overhead + cap->max_send_sge * MLX4_SEG ||
-	       inline_capacity(start, 1u << sq->shift) < cap->max_inline_data)
+	while (1u << sq->shift < send_bytes(type, cap))
 		sq->shift++;
 	size = min_u32(1u << sq->shift, MLX4_WQE_MAX);
 	sq->spare = (FETCH_AHEAD >> sq->shift) + 1;
@@ -77,8 +100,8 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 		return EINVAL;
 	sq->cnt = (uint32_t)total;
 	sq->max_post = sq->cnt - sq->spare;
-	sq->max_gs = (uint16_t)min_u32((size - overhead) / MLX4_SEG, VB_MAX_SGE);
-	sq->max_inline = min_u32(inline_capacity(start, size), VB_MAX_INLINE);
+	sq->max_gs = (uint16_t)min_u32((size - start) / MLX4_SEG, VB_MAX_SGE);
+	sq->max_inline = inline_capacity(start, size);
 	*bytes = sq->cnt << sq->shift;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ibv_post_send() and ibv_post_recv() on an mlx4 queue.
+ * ibv_post_send() on an mlx4 queue.
  *
  *	stride:  | ctrl | raddr | atomic | data ...           RC, UC
  *	         | ctrl | datagram: address vector | data ... UD
@@ -48,6 +48,11 @@ static const struct send_op send_ops[] = {
 	[IBV_WR_TSO] = { 0, SEGS_UNSUPPORTED, false, false, false },
 };
 
+static bool is_connected(const struct api_qp *qp)
+{
+	return qp->ibv.qp_type == IBV_QPT_RC || qp->ibv.qp_type == IBV_QPT_UC;
+}
+
 /*
  * What the program may not post at all. Opcodes that a transport does not have, but that can be
  * written as a WQE, go to the card, which completes them with an error as hardware does.
@@ -55,31 +60,26 @@ static const struct send_op send_ops[] = {
 static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct send_op *op;
+	int max_gs = qp->sq.max_gs;
 
 	if (unlikely((unsigned int)wr->opcode >= sizeof(send_ops) / sizeof(send_ops[0])))
 		return EINVAL;
 	op = &send_ops[wr->opcode];
-	if (unlikely(op->segs == SEGS_BAD))
+	if (unlikely(op->segs == SEGS_BAD || wr->num_sge < 0))
 		return EINVAL;
 	if (unlikely(op->segs == SEGS_UNSUPPORTED))
 		return EOPNOTSUPP;
-	if (unlikely(wr->num_sge < 0 || wr->num_sge > qp->sq.max_gs))
+	if (is_connected(qp)) {
+		/* Strides are not sized for the segment that atomics have besides. */
+		if (op->segs == SEGS_ATOMIC)
+			max_gs--;
+		if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
+			return EINVAL;
+	} else if (qp->ibv.qp_type == IBV_QPT_UD &&
+		   unlikely((wr->send_flags & IBV_SEND_IP_CSUM) || !wr->wr.ud.ah)) {
 		return EINVAL;
-	if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
-		return EINVAL;
-	switch ((int)qp->ibv.qp_type) {
-	case IBV_QPT_UD:
-		return unlikely(op->segs != SEGS_NONE || (wr->send_flags & IBV_SEND_IP_CSUM) ||
-				!wr->wr.ud.ah)
-			       ? EINVAL
-			       : 0;
-	case IBV_QPT_RAW_PACKET:
-		return unlikely(wr->opcode != IBV_WR_SEND) ? EINVAL : 0;
-	case IBV_QPT_RC:
-		return 0;
-	default:
-		return unlikely(op->segs == SEGS_ATOMIC) ? EINVAL : 0;
 	}
+	return unlikely(wr->num_sge > max_gs) ? ENOMEM : 0;
 }
 
 /* --- segments; each returns where the next goes ----------------------------------------------- */
@@ -129,6 +129,8 @@ static char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr
 {
 	if (qp->ibv.qp_type == IBV_QPT_UD)
 		return put_datagram(at, wr);
+	if (!is_connected(qp))
+		return at;
 	switch (send_ops[wr->opcode].segs) {
 	case SEGS_RADDR:
 		return put_raddr(at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
@@ -157,7 +159,7 @@ static char *put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, c
 
 		total += len;
 		if (unlikely(total > sq->max_inline)) {
-			*err = EINVAL;
+			*err = ENOMEM;
 			return at;
 		}
 		while (len) {
@@ -206,7 +208,7 @@ static char *put_data(const struct ibv_send_wr *wr, char *at, int *err)
 
 /* --- posting ------------------------------------------------------------------------------------ */
 
-static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags)
+static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags, bool invalidates)
 {
 	/* On raw Ethernet the solicited bit means that frames have no ICRC, which is always so. */
 	bool raw = qp->ibv.qp_type == IBV_QPT_RAW_PACKET;
@@ -217,7 +219,14 @@ static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags)
 			  (raw || (send_flags & IBV_SEND_SOLICITED) ? MLX4_WQE_CTRL_SOLICIT : 0) |
 			  (send_flags & IBV_SEND_IP_CSUM
 				   ? MLX4_WQE_CTRL_IP_HDR_CSUM | MLX4_WQE_CTRL_TCP_UDP_CSUM
-				   : 0));
+				   : 0) |
+			  (invalidates ? MLX4_WQE_CTRL_STRONG_ORDER : 0));
+}
+
+/* Immediate data, or the key that the peer shall invalidate. */
+static __be32 ctrl_imm(const struct send_op *op, const struct ibv_send_wr *wr, bool connected)
+{
+	return op->imm ? wr->imm_data : op->rkey && connected ? htobe32(wr->invalidate_rkey) : 0;
 }
 
 static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
@@ -242,6 +251,7 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	struct api_sq *sq = &qp->sq;
 	struct mlx4_wqe_ctrl_seg *ctrl;
 	const struct send_op *op;
+	bool connected = is_connected(qp), invalidates;
 	int err = check_wr(qp, wr);
 	char *at;
 
@@ -252,15 +262,16 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 		     sq->max_post))
 		return ENOMEM;
 	op = &send_ops[wr->opcode];
+	invalidates = connected && op->segs == SEGS_INVALIDATE;
 	ctrl = wqe_at(sq, sq->cur_post);
 	at = put_transport(qp, wr, (char *)(ctrl + 1));
-	if (op->segs != SEGS_INVALIDATE)
+	if (!invalidates)
 		at = wr->send_flags & IBV_SEND_INLINE ? put_inline(sq, wr, at, &err)
 						      : put_data(wr, at, &err);
 	if (unlikely(err))
 		return err;
-	ctrl->srcrb_flags = htobe32(ctrl_flags(qp, wr->send_flags));
-	ctrl->imm = op->imm ? wr->imm_data : op->rkey ? htobe32(wr->invalidate_rkey) : 0;
+	ctrl->srcrb_flags = htobe32(ctrl_flags(qp, wr->send_flags, invalidates));
+	ctrl->imm = ctrl_imm(op, wr, connected);
 	ctrl->fence_size = (uint8_t)((wr->send_flags & IBV_SEND_FENCE ? MLX4_WQE_CTRL_FENCE : 0) |
 				     (at - (char *)ctrl) / MLX4_SEG);
 	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = wr->wr_id;
@@ -282,40 +293,4 @@ static void ring(struct api_qp *qp)
 int mlx4_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	return loop_post_send(ibqp, wr, bad_wr, post_one, ring);
-}
-
-/*
- * With inline receive the card may write over the WQE: what it said is kept for the poll, which
- * then moves the data where it belongs.
- */
-static void save_list(struct api_rq *rq, uint32_t index, const struct ibv_recv_wr *wr)
-{
-	struct ibv_sge *to = &rq->saved[(size_t)(index & (rq->cnt - 1)) * rq->max_gs];
-
-	for (uint32_t i = 0; i < rq->max_gs; i++)
-		to[i] = (int)i < wr->num_sge ? wr->sg_list[i] : (struct ibv_sge){ 0 };
-}
-
-int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
-{
-	struct api_qp *qp = to_qp(ibqp);
-	int err = 0;
-
-	if (likely(!qp->rq.saved))
-		return api_post_recv(ibqp, wr, bad_wr);
-	for (; wr && !err; wr = wr->next) {
-		struct ibv_recv_wr one = *wr, *bad;
-
-		one.next = NULL;
-		vb_lock(&qp->rq.post_lock);
-		/* A slot is free to be written only if there is room; the post itself decides that. */
-		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= qp->rq.max_gs &&
-		    qp->rq.head - atomic_load(&qp->rq.tail) < qp->rq.cnt)
-			save_list(&qp->rq, qp->rq.head, wr);
-		err = api_post_recv(ibqp, &one, &bad);
-		vb_unlock(&qp->rq.post_lock);
-		if (err)
-			*bad_wr = wr;
-	}
-	return err;
 }

@@ -11,7 +11,7 @@
 
 static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	return api_post_recv(&to_wq(wq)->ibv, wr, bad_wr);
+	return mlx4_post_recv(&to_wq(wq)->ibv, wr, bad_wr);
 }
 
 static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr *attr)

@@ -37,14 +37,23 @@ static uint64_t inline_length(const struct ibv_send_wr *wr)
 	return total;
 }
 
+/* On mlx4 an atomic has one less than other requests. */
+static int max_sges(const struct api_qp *qp, const struct ibv_send_wr *wr)
+{
+	bool atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		      wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+
+	return qp->sq.max_gs - (atomic && context_format(qp->ibv.context) == &api_format_mlx4);
+}
+
 static void explain_send(const struct api_qp *qp, const struct ibv_send_wr *wr, int err)
 {
 	if (qp->ibv.state < IBV_QPS_RTS)
 		vb_refuse_post_state(state_name(qp->ibv.state));
 	else if (err == EOPNOTSUPP)
 		vb_refuse_unsupported_value("opcode", wr->opcode);
-	else if (wr->num_sge < 0 || wr->num_sge > qp->sq.max_gs)
-		vb_refuse_post_sge(wr->num_sge, qp->sq.max_gs);
+	else if (wr->num_sge < 0 || wr->num_sge > max_sges(qp, wr))
+		vb_refuse_post_sge(wr->num_sge, (uint32_t)max_sges(qp, wr));
 	else if (inline_length(wr) > qp->sq.max_inline)
 		vb_refuse_post_inline(inline_length(wr), qp->sq.max_inline);
 	else if (err == ENOMEM)
@@ -85,10 +94,10 @@ int api_recv_refused(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
 		vb_refuse_combination("receives of this queue pair are posted to its SRQ");
 	else if (qp->state == IBV_QPS_RESET)
 		vb_refuse_post_state(state_name(qp->state));
-	else if (err == ENOMEM)
-		vb_refuse_post_full(rq->cnt);
 	else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_gs)
 		vb_refuse_post_sge(wr->num_sge, rq->max_gs);
+	else if (err == ENOMEM)
+		vb_refuse_post_full(rq->cnt);
 	else
 		vb_refuse_combination("an SGE has more than 2 GiB");
 	return err;
@@ -97,10 +106,10 @@ int api_recv_refused(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
 int api_srq_recv_refused(struct api_srq *srq, const struct ibv_recv_wr *wr, int err)
 {
 	VB_CALL_AS("ibv_post_srq_recv", API_SRQ(&srq->ibv));
-	if (err == ENOMEM)
-		vb_refuse_post_full(srq->wqe_cnt - 1);
-	else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_gs)
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_gs)
 		vb_refuse_post_sge(wr->num_sge, srq->max_gs);
+	else if (err == ENOMEM)
+		vb_refuse_post_full(srq->wqe_cnt - 1);
 	else
 		vb_refuse_combination("an SGE has more than 2 GiB");
 	return err;

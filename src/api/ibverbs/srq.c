@@ -48,6 +48,8 @@ static int srq_alloc_rings(struct api_srq *srq, struct ibv_pd *pd)
 	for (uint32_t i = 0; i < srq->wqe_cnt; i++)
 		srq_wqe(srq, i)->next_wqe_index = htobe16((uint16_t)((i + 1) & (srq->wqe_cnt - 1)));
 	srq->tail = srq->wqe_cnt - 1;
+	if (context_format(pd->context)->srq_preset)
+		context_format(pd->context)->srq_preset(srq);
 	return 0;
 }
 

@@ -10,7 +10,8 @@
  * Inline data are pieces of a length and bytes, padded to 16; none crosses a line of 64 bytes. A length of 0x80000000 is
  * such a piece of no bytes, which is how an empty data segment is written.
  *
- *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
+ *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front. There is no
+ *	inline data here: a count of 0 is no bytes, and 0x80000000 is 2 GiB.
  *
  * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that.
  */
@@ -279,7 +280,7 @@ static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 
 static int mlx4_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
 {
-	return vb_seg_receive(wqe, size, shared, true, sge);
+	return vb_seg_receive(wqe, size, shared, MLX4_INLINE_SEG, sge);
 }
 
 static uint16_t mlx4_next(const void *wqe)

@@ -170,7 +170,7 @@ static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 
 static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
 {
-	return vb_seg_receive(wqe, size, shared, false, sge);
+	return vb_seg_receive(wqe, size, shared, 0, sge);
 }
 
 static uint16_t mlx5_next(const void *wqe)

@@ -88,8 +88,11 @@ static inline int vb_seg_remote(struct vb_cursor *c, const struct vb_opcode *opc
 	return 0;
 }
 
-/* A receive WQE; the number of sge or -EINVAL. may_be_empty: an inline segment of length 0 fills a place. */
-static inline int vb_seg_receive(const void *wqe, uint32_t size, bool shared, bool may_be_empty,
+/*
+ * A receive WQE; the number of sge or -EINVAL. full: the count that stands for 2 GiB. Where that is not 0, a segment of
+ * no length is one that only has its place.
+ */
+static inline int vb_seg_receive(const void *wqe, uint32_t size, bool shared, uint32_t full,
 				 struct vb_sge *sge)
 {
 	const struct mlx5_wqe_data_seg *seg = wqe, *end = (const void *)((const char *)wqe + size);
@@ -102,7 +105,9 @@ static inline int vb_seg_receive(const void *wqe, uint32_t size, bool shared, bo
 
 		if (lkey == MLX5_INVALID_LKEY)
 			break;
-		if (may_be_empty && count == MLX5_INLINE_SEG)
+		if (count == full)
+			count = 0; /* 2 GiB to vb_seg_pointer() */
+		else if (!count)
 			continue;
 		if (count & MLX5_INLINE_SEG)
 			return -EINVAL;

@@ -11,6 +11,8 @@
 #include "hbl.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
 	INIT = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
@@ -45,6 +47,29 @@ static struct ibv_qp *new_qp(struct cq *cq, uint32_t max_wr)
 
 	assert_non_null(qp);
 	return qp;
+}
+
+/* A child has none of its parent's devices, and not their contexts either. */
+static void default_context_of_parent(void **state)
+{
+	struct ibv_device *device = find_device(1);
+	struct ibv_context *context = ibv_open_device(device);
+	int status;
+	pid_t pid;
+
+	assert_non_null(context);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHECK(!ibv_open_device(device) && errno == EBUSY);
+		CHECK(!ibv_close_device(context));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_ptr_equal(ibv_open_device(device), context);
+	assert_int_equal(ibv_close_device(context), 0);
+	assert_int_equal(ibv_close_device(context), 0);
 }
 
 /* The default context is one: opened again it is the same, and it goes with the last close. */
@@ -236,9 +261,13 @@ static void mixed_types(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(default_context),    cmocka_unit_test(cq_of_all_ports),
-		WITH_DEVICE(create_qp_of_no_entries), WITH_DEVICE(create_qp_ex_clears_mask),
-		WITH_DEVICE(modify_defaults),         WITH_DEVICE(mixed_types),
+		cmocka_unit_test(default_context),
+		cmocka_unit_test(default_context_of_parent),
+		cmocka_unit_test(cq_of_all_ports),
+		WITH_DEVICE(create_qp_of_no_entries),
+		WITH_DEVICE(create_qp_ex_clears_mask),
+		WITH_DEVICE(modify_defaults),
+		WITH_DEVICE(mixed_types),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

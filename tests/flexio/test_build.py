@@ -37,10 +37,10 @@ def compile_host(cwd, compiler, *args, out='program'):
                *libraries, '-o', out, cwd=cwd))
 
 
-def start(cwd, program='./program', **env):
+def start(cwd, *program, **env):
     """Under verbatim run; with a sanitizer its run-time must be the first library."""
     before = ['env', f'LD_PRELOAD={PRELOAD}', 'ASAN_OPTIONS=detect_leaks=0'] if PRELOAD else []
-    return run(BIN / 'verbatim', 'run', '--', *before, program, cwd=cwd, env=env)
+    return run(BIN / 'verbatim', 'run', '--', *before, *(program or ['./program']), cwd=cwd, env=env)
 
 
 def done(cwd, **env):
@@ -178,6 +178,28 @@ def check_optimization_levels(cwd):
             f'-devicecc-options={level} -Wall -Wextra -Werror -DFLEXIO_DEV_ALLOW_EXPERIMENTAL_API'])
         compile_host(cwd, 'gcc', SOURCES / 'kinds_host.c', 'kinds_app.a')
         done(cwd)
+
+
+def check_what_is_left_at_exit_is_no_error(cwd):
+    """The archive's destructor finds the app in use, and says nothing of it; a program that asks for it is told."""
+    counter(cwd, 'ones_app', 'ones', 1)
+    (cwd / 'host.c').write_text('''#include <libflexio/flexio.h>
+extern struct flexio_app *ones_app;
+int main(int argc, char **argv)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct flexio_process *process;
+
+	(void)argv;
+	if (flexio_process_create(ibv_open_device(list[0]), ones_app, NULL, &process))
+		return 1;
+	return argc > 1 && flexio_app_destroy(ones_app) != FLEXIO_STATUS_FAILED;
+}
+''')
+    compile_host(cwd, 'gcc', 'host.c', 'ones_app.a')
+    equal(expect(start(cwd)).stderr, '', 'said at exit')
+    said = expect(start(cwd, './program', 'ask')).stderr.splitlines()
+    equal([line.split(' ')[0] for line in said], ['flexio_app_destroy'], 'said when asked')
 
 
 def check_experimental_functions_with_werror(cwd):

@@ -40,8 +40,8 @@ static int read_timeout(const struct vb_adapter *adapter, uint64_t *ns)
 		errno = 0;
 		ms = strtoul(text, &end, 10);
 		if (errno || *end || !ms || ms > VB_CONFIG_MAX_RPC_TIMEOUT) {
-			log_err("VERBATIM_RPC_TIMEOUT_MS=%s is not a time; allowed: 1 to %u milliseconds",
-				text, VB_CONFIG_MAX_RPC_TIMEOUT);
+			fail("VERBATIM_RPC_TIMEOUT_MS=%s is not a time; allowed: 1 to %u milliseconds",
+			     text, VB_CONFIG_MAX_RPC_TIMEOUT);
 			return -EINVAL;
 		}
 	}
@@ -75,8 +75,8 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 			&(struct vb_dpa_attr){ .eus = adapter->config->dpa_eus, .poll = progress },
 			&a->dpa);
 	if (err) {
-		log_err("%s: the accelerator cannot be used: %s", adapter->config->name,
-			strerror(-err));
+		fail("%s: the accelerator cannot be used: %s", adapter->config->name,
+		     strerror(-err));
 		free(a);
 		return err;
 	}
@@ -92,8 +92,8 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 	int err = 0;
 
 	if (!adapter) {
-		log_err("%s has no accelerator",
-			ctx && ctx->device ? ctx->device->name : "the device");
+		fail("%s has no accelerator; adapters of the format mlx5 have one",
+		     ctx && ctx->device ? ctx->device->name : "the device");
 		return -ENODEV;
 	}
 	pthread_mutex_lock(&table_lock);
@@ -131,18 +131,19 @@ int vb_accel_affinity(const struct accel *accel, const struct flexio_affinity *a
 		return 0;
 	case FLEXIO_AFFINITY_STRICT:
 		if (affinity->id >= vb_dpa_eu_count(accel->dpa)) {
-			log_err("EU %u does not exist; %s has %u", affinity->id, accel->name,
-				vb_dpa_eu_count(accel->dpa));
+			fail("EU %u does not exist; %s has EUs 0 to %u (dpa_eus of the configuration)",
+			     affinity->id, accel->name, vb_dpa_eu_count(accel->dpa) - 1);
 			return -EINVAL;
 		}
 		attr->affinity = VB_DPA_AFFINITY_STRICT;
 		attr->eu = affinity->id;
 		return 0;
 	case FLEXIO_AFFINITY_GROUP:
-		log_err("EU group %u does not exist on %s", affinity->id, accel->name);
+		fail("EU group %u does not exist on %s: there are no groups yet", affinity->id,
+		     accel->name);
 		return -EINVAL;
 	default:
-		log_err("%u is not an affinity", (unsigned int)affinity->type);
+		fail("%u is not a type of affinity", (unsigned int)affinity->type);
 		return -EINVAL;
 	}
 }

@@ -15,10 +15,29 @@ bool vb_name_valid(const char *text)
 	return text && *text && strnlen(text, FLEXIO_MAX_NAME_LEN + 1) <= FLEXIO_MAX_NAME_LEN;
 }
 
+/*
+ * Whether the program is at its end. An app that is in use then is no error of the program's: the destructor that dpacc makes
+ * asks for its end, and many programs leave their processes to exit(). This handler runs before destructors, because it
+ * is registered after the start.
+ */
+static atomic_bool leaving;
+
+static void leave(void)
+{
+	atomic_store(&leaving, true);
+}
+
+static void register_leave(void)
+{
+	atexit(leave);
+}
+
 bool vb_app_get(struct flexio_app *app)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	bool valid;
 
+	pthread_once(&once, register_leave);
 	pthread_mutex_lock(&apps_lock);
 	valid = vb_handle_valid(HANDLE_APP, app);
 	if (valid)
@@ -54,13 +73,15 @@ static flexio_status app_create(const char *name, const void *elf, size_t size,
 	struct vb_dpa_error error = { "" };
 	struct flexio_app *app, **link;
 
-	if (!out || !elf || !size)
-		return fail("no ELF file, or nowhere to put the app");
+	if (!out)
+		return fail("app is NULL: nowhere to put the app");
 	if (!vb_name_valid(name))
-		return fail("the name must have 1 to %d bytes", FLEXIO_MAX_NAME_LEN);
+		return fail("app_name must have 1 to %d bytes", FLEXIO_MAX_NAME_LEN);
+	if (!elf || !size)
+		return fail("%s: no ELF file (app_ptr %p, app_bsize %zu)", name, elf, size);
 	app = calloc(1, sizeof(*app));
 	if (!app)
-		return fail("no memory");
+		return fail("%s: no memory", name);
 	pthread_mutex_init(&app->mutex, NULL);
 	strcpy(app->name, name);
 	if (vb_dpa_image_read(elf, size, &app->image, &error)) {
@@ -70,7 +91,7 @@ static flexio_status app_create(const char *name, const void *elf, size_t size,
 	app->elf = malloc(size);
 	if (!app->elf || !vb_handle_add(HANDLE_APP, app)) {
 		app_free(app);
-		return fail("no memory");
+		return fail("%s: no memory for a file of %zu bytes", name, size);
 	}
 	memcpy(app->elf, elf, size);
 	app->elf_size = size;
@@ -85,8 +106,9 @@ static flexio_status app_create(const char *name, const void *elf, size_t size,
 
 flexio_status flexio_app_create(struct flexio_app_attr *fattr, struct flexio_app **app)
 {
+	API_CALL();
 	if (!fattr)
-		return fail("no attributes");
+		return fail("fattr is NULL");
 	return app_create(fattr->app_name, fattr->app_ptr, fattr->app_bsize, app);
 }
 
@@ -103,9 +125,18 @@ FLEXIO_STABLE flexio_status flexio_app_create_v0(struct app_attr_v0 *fattr,
 
 flexio_status flexio_app_create_v0(struct app_attr_v0 *fattr, struct flexio_app **app)
 {
+	vb_api_begin("flexio_app_create");
 	if (!fattr)
-		return fail("no attributes");
+		return fail("fattr is NULL");
 	return app_create(fattr->app_name, fattr->app_ptr, fattr->app_bsize, app);
+}
+
+static flexio_status fail_in_use(const struct flexio_app *app, unsigned int users)
+{
+	if (!atomic_load(&leaving))
+		return fail("%s is in use by %u processes; destroy them first", app->name, users);
+	log_warn("%s is in use by %u processes", app->name, users);
+	return FLEXIO_STATUS_FAILED;
 }
 
 flexio_status flexio_app_destroy(struct flexio_app *app)
@@ -114,20 +145,19 @@ flexio_status flexio_app_destroy(struct flexio_app *app)
 	struct flexio_app **link;
 	unsigned int users;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an app");
+		return bad_handle(app, "app");
 	pthread_mutex_lock(&apps_lock);
 	users = atomic_load(&app->users);
 	if (users) {
 		pthread_mutex_unlock(&apps_lock);
-		/* No error of the program's where a destructor asks for it: many leave their processes to exit(). */
-		log_warn("%s is in use by %u processes", app->name, users);
-		return FLEXIO_STATUS_FAILED;
+		return fail_in_use(app, users);
 	}
 	/* Nothing that is pinned takes apps_lock. */
 	if (!vb_handle_end(&pin)) {
 		pthread_mutex_unlock(&apps_lock);
-		return fail("not an app");
+		return bad_handle(app, "app");
 	}
 	for (link = &apps; *link != app; link = &(*link)->next)
 		;
@@ -141,14 +171,17 @@ flexio_status flexio_app_destroy(struct flexio_app *app)
 
 flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio_app **app)
 {
-	enum flexio_hw_model_id model;
+	enum flexio_hw_model_id model, other = FLEXIO_HW_MODEL_DEF;
 	struct flexio_app *a, *any = NULL;
 
-	if (!fattr || !app || !vb_name_valid(fattr->app_name))
-		return fail("no name, or nowhere to put the app");
+	API_CALL();
+	if (!fattr || !app)
+		return fail("%s is NULL", !fattr ? "fattr" : "app");
+	if (!vb_name_valid(fattr->app_name))
+		return fail("app_name must have 1 to %d bytes", FLEXIO_MAX_NAME_LEN);
 	model = fattr->hw_model_id;
 	if (model == FLEXIO_HW_MODEL_DEF && fattr->ibv_ctx)
-		model = flexio_hw_model_id_get(fattr->ibv_ctx);
+		model = vb_hw_model(fattr->ibv_ctx);
 	pthread_mutex_lock(&apps_lock);
 	for (a = apps; a; a = a->next) {
 		if (strcmp(a->name, fattr->app_name))
@@ -158,12 +191,16 @@ flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio
 		/* Compiled for no hardware in particular: fits where nothing better does. */
 		if (a->model == FLEXIO_HW_MODEL_DEF && !any)
 			any = a;
+		other = a->model;
 	}
 	pthread_mutex_unlock(&apps_lock);
 	a = a ? a : any;
+	if (!a && other)
+		return fail(
+			"%s is there for hardware model %s, not for %s; dpacc -mcpu adds models",
+			fattr->app_name, vb_hw_model_name(other), vb_hw_model_name(model));
 	if (!a)
-		return fail("no app %s for hardware model %u", fattr->app_name,
-			    (unsigned int)model);
+		return fail("no app is called %s; dpacc -app-name gives the name", fattr->app_name);
 	*app = a;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -174,13 +211,16 @@ flexio_status flexio_app_hw_model_register(struct flexio_app *app,
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	enum flexio_hw_model_id model = FLEXIO_HW_MODEL_DEF;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an app");
+		return bad_handle(app, "app");
 	if (hw_model_id < FLEXIO_HW_MODEL_CX7 || hw_model_id > FLEXIO_HW_MODEL_CX9)
-		return fail("%u is not a hardware model", (unsigned int)hw_model_id);
+		return fail("%s: %u is not a hardware model; allowed: %u to %u", app->name,
+			    (unsigned int)hw_model_id, FLEXIO_HW_MODEL_CX7, FLEXIO_HW_MODEL_CX9);
 	if (!atomic_compare_exchange_strong(&app->model, &model, hw_model_id) &&
 	    model != hw_model_id)
-		return fail("%s was registered for model %u", app->name, (unsigned int)model);
+		return fail("%s was registered for %s before, and cannot be for %s too", app->name,
+			    vb_hw_model_name(model), vb_hw_model_name(hw_model_id));
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -189,8 +229,9 @@ flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_a
 	struct flexio_app **list;
 	uint32_t n = 0;
 
+	API_CALL();
 	if (!app_list || !num_apps)
-		return fail("nowhere to put the list");
+		return fail("%s is NULL", !app_list ? "app_list" : "num_apps");
 	pthread_mutex_lock(&apps_lock);
 	for (struct flexio_app *a = apps; a; a = a->next)
 		n++;
@@ -201,7 +242,7 @@ flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_a
 	pthread_mutex_unlock(&apps_lock);
 	if (!list || !vb_handle_add(HANDLE_APP_LIST, list)) {
 		free(list);
-		return fail("no memory");
+		return fail("no memory for a list of apps");
 	}
 	*app_list = list;
 	*num_apps = n;
@@ -212,8 +253,9 @@ flexio_status flexio_app_list_free(struct flexio_app **apps_list)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP_LIST, apps_list);
 
+	API_CALL();
 	if (!vb_handle_end(&pin))
-		return fail("not a list of apps");
+		return bad_handle(apps_list, "list of apps");
 	free(apps_list);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -224,8 +266,9 @@ const char *flexio_app_get_name(struct flexio_app *app)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an app");
+		bad_handle(app, "app");
 		return NULL;
 	}
 	return app->name;
@@ -235,8 +278,9 @@ size_t flexio_app_get_elf_size(struct flexio_app *app)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an app");
+		bad_handle(app, "app");
 		return 0;
 	}
 	return app->elf_size;
@@ -246,10 +290,15 @@ flexio_status flexio_app_get_elf(struct flexio_app *app, uint64_t *bin_buff, siz
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 
+	API_CALL();
 	if (!pin)
-		return fail("not an app");
-	if (!bin_buff || bin_size < app->elf_size)
-		return fail("the buffer is too small: %zu bytes for %zu", bin_size, app->elf_size);
+		return bad_handle(app, "app");
+	if (!bin_buff)
+		return fail("bin_buff is NULL: nowhere to put the %zu bytes of %s", app->elf_size,
+			    app->name);
+	if (bin_size < app->elf_size)
+		return fail("%s has %zu bytes; the buffer has %zu (flexio_app_get_elf_size tells)",
+			    app->name, app->elf_size, bin_size);
 	memcpy(bin_buff, app->elf, app->elf_size);
 	return FLEXIO_STATUS_SUCCESS;
 }

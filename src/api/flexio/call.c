@@ -63,7 +63,8 @@ static int slot_make_thread(struct call_slot *slot)
 	int err = vb_dpa_thread_create(slot->guest.process->dpa, &attr, &thread);
 
 	if (err) {
-		log_err("no device thread for a call: %s", strerror(-err));
+		fail("process %s: no device thread to call %s: %s", slot->guest.process->name,
+		     slot->what, strerror(-err));
 		return err;
 	}
 	vb_lock(&slot->lock);
@@ -226,7 +227,8 @@ static struct call_slot *slot_take(struct flexio_process *process)
 	atomic_fetch_sub(&process->waiting, 1);
 	pthread_setcancelstate(cancel, NULL);
 	if (!slot)
-		log_err("no memory for a call, or the process is gone");
+		fail("process %p: no device memory for another call at the same time, or it is gone",
+		     (void *)process);
 	return slot;
 }
 
@@ -435,17 +437,19 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 	}
 	vb_guest_flush(&slot->guest);
 	if (unlikely(process_dead(process)))
-		return FLEXIO_STATUS_FATAL_ERR;
+		return vb_process_fail_dead(process);
 	if (err == -ETIMEDOUT) {
 		slot_grace(slot);
 		slot_drop_thread(slot);
-		log_err("the call took longer than %llu ms",
-			(unsigned long long)(process->accel->timeout_ns / 1000000));
+		fail("process %s: %s took longer than %llu ms (rpc_timeout of the configuration, or VERBATIM_RPC_TIMEOUT_MS)",
+		     process->name, slot->what,
+		     (unsigned long long)(process->accel->timeout_ns / 1000000));
 		return FLEXIO_STATUS_TIMEOUT;
 	}
 	if (err || (why != VB_DPA_WHY_RETURN && why != VB_DPA_WHY_EXIT)) {
 		slot_drop_thread(slot);
-		return fail("the device thread could not run: %s", strerror(-err));
+		return fail("process %s: the device thread of %s could not run: %s", process->name,
+			    slot->what, err ? strerror(-err) : "it was stopped");
 	}
 	/* Ending the thread by hand is ending the call, with result 0. */
 	*result = why == VB_DPA_WHY_RETURN ? vb_dpa_thread_state(slot->thread)->x[10] : 0;
@@ -464,17 +468,19 @@ static flexio_status slot_call(struct call_slot *slot, uint64_t pc, const uint64
 	if (!err)
 		err = vb_dpa_thread_set_call(slot->thread, pc, args, nargs);
 	if (unlikely(err))
-		return FLEXIO_STATUS_FAILED;
+		return fail("process %s: %s cannot be called: %s", slot->guest.process->name,
+			    slot->what, strerror(-err));
 	return slot_run(slot, result);
 }
 
-int vb_call_plain(struct flexio_process *process, uint64_t pc)
+int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what)
 {
 	struct call_slot *slot = slot_take(process);
 	flexio_status status = FLEXIO_STATUS_FAILED;
 	uint64_t result;
 
 	if (slot) {
+		slot->what = what;
 		status = slot_call(slot, pc, NULL, 0, &result);
 		slot_give(process, slot);
 	}
@@ -501,13 +507,11 @@ static flexio_status call_with(struct call_slot *slot, flexio_func_t *host_func,
 	struct flexio_process *process = slot->guest.process;
 	const struct func *func = vb_func_find(process->app, host_func);
 
-	if (unlikely(!host_func || !func))
-		return fail("%s has no such function", process->app->name);
-	if (unlikely(process_dead(process))) {
-		log_err("the process ended with status 0x%x",
-			(unsigned int)atomic_load(&process->status));
-		return FLEXIO_STATUS_FATAL_ERR;
-	}
+	if (unlikely(!func))
+		return vb_func_fail(process->app, host_func);
+	if (unlikely(process_dead(process)))
+		return vb_process_fail_dead(process);
+	slot->what = func->name;
 	return call_func(slot, func, result, ap);
 }
 
@@ -519,11 +523,12 @@ flexio_status flexio_process_call(struct flexio_process *process, flexio_func_t 
 	uint64_t result;
 	va_list ap;
 
+	API_CALL();
 	if (unlikely(!vb_handle_valid(HANDLE_PROCESS, process)))
-		return fail("not a process");
+		return bad_handle(process, "process");
 	slot = slot_take(process);
 	if (unlikely(!slot))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	va_start(ap, func_ret);
 	status = call_with(slot, host_func, &result, ap);
 	va_end(ap);

@@ -38,7 +38,7 @@ static void event(void *cookie, enum ibv_event_type type)
 static flexio_status check(const struct flexio_cq_attr *attr)
 {
 	if (attr->log_cq_depth > MAX_LOG_DEPTH)
-		return fail("a depth of 2^%u; allowed: up to 2^%d", attr->log_cq_depth,
+		return fail("log_cq_depth is %u; allowed: 0 to %d", attr->log_cq_depth,
 			    MAX_LOG_DEPTH);
 	switch (attr->element_type) {
 	case FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD:
@@ -47,16 +47,15 @@ static flexio_status check(const struct flexio_cq_attr *attr)
 	case FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ:
 		break;
 	default:
-		return fail("0x%x is not an element type", attr->element_type);
+		return fail("0x%x is not an element_type", attr->element_type);
 	}
 	if ((unsigned int)attr->cqe_comp_type > FLEXIO_CQE_COMP_ENABLE)
-		return fail("%u is not a type of compression", (unsigned int)attr->cqe_comp_type);
+		return fail("%u is not a cqe_comp_type", (unsigned int)attr->cqe_comp_type);
 	if ((unsigned int)attr->cqe_comp_format > FLEXIO_CQE_FORMAT_RESP_L3_L4_INFO)
-		return fail("%u is not a format of compressed CQEs",
-			    (unsigned int)attr->cqe_comp_format);
+		return fail("%u is not a cqe_comp_format", (unsigned int)attr->cqe_comp_format);
 	if (attr->cq_period_mode != FLEXIO_CQ_PERIOD_MODE_EVENT &&
 	    attr->cq_period_mode != FLEXIO_CQ_PERIOD_MODE_CQE)
-		return fail("%u is not a period mode", (unsigned int)attr->cq_period_mode);
+		return fail("%u is not a cq_period_mode", (unsigned int)attr->cq_period_mode);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -80,7 +79,8 @@ static int hold_handler(struct flexio_cq *cq, const struct flexio_cq_attr *attr)
 	cq->handler = vb_handler_hold(process, attr->thread);
 	pthread_mutex_unlock(&process->mutex);
 	if (!cq->handler)
-		log_err("the thread is not one of %s", process->name);
+		fail("%p is not the thread of an event handler of process %s", (void *)attr->thread,
+		     process->name);
 	return cq->handler ? 0 : -EINVAL;
 }
 
@@ -93,7 +93,8 @@ static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
 		cq->eq_user.owner = vb_uar_owner(cq->queue.process, place->adapter);
 	cq->eq = vb_eq_get(place->dev, attr->emulated_eqn, &cq->eq_user);
 	if (!cq->eq)
-		log_err("event queue %u does not exist", attr->emulated_eqn);
+		fail("event queue %u does not exist on %s", attr->emulated_eqn,
+		     place->adapter->config->name);
 	return cq->eq ? 0 : -EINVAL;
 }
 
@@ -136,9 +137,7 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 	};
 	int err = vb_cq_create(place->dev, &card, &cq->card);
 
-	if (err)
-		log_err("no CQ: %s", strerror(-err));
-	return err;
+	return err ? vb_queue_refused("CQ", place, place->adapter->max_cq, "max_cq", err) : 0;
 }
 
 static void cq_free(struct flexio_cq *cq)
@@ -162,15 +161,16 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 	struct queue_place place;
 	struct flexio_cq *c;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!fattr || !cq)
-		return fail("no attributes, or nowhere to put the CQ");
+		return fail("%s is NULL", !fattr ? "fattr" : "cq");
 	if (check(fattr) || vb_queue_place(process, ibv_ctx, &place))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	c = vb_queue_new(QUEUE_CQ, process, sizeof(*c));
 	if (!c)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || hold_eq(c, &place, fattr) ||
 	    get_memory(c, &place, fattr) || make_card(c, &place, fattr))
 		goto free_cq;
@@ -185,21 +185,22 @@ destroy_card:
 	vb_cq_destroy(c->card);
 free_cq:
 	cq_free(c);
-	return FLEXIO_STATUS_FAILED;
+	return failed();
 }
 
 flexio_status flexio_cq_destroy(struct flexio_cq *cq)
 {
 	int err;
 
+	API_CALL();
 	if (!cq)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_CQ, cq))
-		return fail("not a CQ");
+		return bad_handle(cq, "CQ");
 	err = vb_cq_destroy(cq->card);
 	if (err) {
 		vb_queue_revive(&cq->queue);
-		return fail("queues still use CQ 0x%x", vb_cq_number(cq->card));
+		return fail("queues still use CQ 0x%x; destroy them first", vb_cq_number(cq->card));
 	}
 	cq_free(cq);
 	return FLEXIO_STATUS_SUCCESS;
@@ -217,10 +218,12 @@ flexio_status flexio_cq_modify_moderation(struct flexio_cq *cq, uint16_t max_cou
 		.from_cqe = mode == FLEXIO_CQ_PERIOD_MODE_CQE,
 	};
 
+	API_CALL();
 	if (!pin)
-		return fail("not a CQ");
+		return bad_handle(cq, "CQ");
 	if (mode != FLEXIO_CQ_PERIOD_MODE_EVENT && mode != FLEXIO_CQ_PERIOD_MODE_CQE)
-		return fail("%u is not a period mode", mode);
+		return fail("CQ 0x%x: %u is not a period mode; allowed: 0 and 1",
+			    vb_cq_number(cq->card), mode);
 	vb_cq_set_moderation(cq->card, &moderation);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -231,10 +234,11 @@ flexio_status flexio_cq_query_moderation(struct flexio_cq *cq, uint16_t *max_cou
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
 	struct vb_cq_moderation moderation;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a CQ");
+		return bad_handle(cq, "CQ");
 	if (!max_count || !period || !mode)
-		return fail("nowhere to put the values");
+		return fail("%s is NULL", !max_count ? "max_count" : !period ? "period" : "mode");
 	moderation = vb_cq_moderation(cq->card);
 	*max_count = moderation.max_count;
 	*period = moderation.period_us;
@@ -248,8 +252,9 @@ uint32_t flexio_cq_get_cq_num(struct flexio_cq *cq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a CQ");
+		bad_handle(cq, "CQ");
 		return UINT32_MAX;
 	}
 	return vb_cq_number(cq->card);
@@ -260,8 +265,9 @@ struct mlx5dv_devx_obj *flexio_cq_get_obj(struct flexio_cq *cq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a CQ");
+		bad_handle(cq, "CQ");
 		return NULL;
 	}
 	return (struct mlx5dv_devx_obj *)cq;

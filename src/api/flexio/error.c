@@ -13,7 +13,8 @@ int vb_error_init(struct flexio_process *process)
 {
 	process->error_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (process->error_fd < 0) {
-		log_err("no file descriptor for errors: %s", strerror(errno));
+		fail("%s: no file descriptor for errors: %s; ulimit -n says how many there may be",
+		     process->name, strerror(errno));
 		return -errno;
 	}
 	return 0;
@@ -39,28 +40,56 @@ void vb_process_fatal(struct flexio_process *process, int status)
 		log_err("cannot wake the error fd: %s", strerror(errno));
 }
 
+/* What a status means; see docs/rtos-abi.md. */
+static const char *status_text(int status)
+{
+	if (status >= 0x80)
+		return "flexio_dev_error() of device code";
+	if (status == VB_RTOS_STATUS_FINISHED)
+		return "flexio_dev_process_finish()";
+	if (status == VB_RTOS_STATUS_ILLEGAL_ERR)
+		return "flexio_dev_error() with a code below 0x80";
+	return vb_dpa_cause_name((enum vb_dpa_cause)(status - VB_RTOS_STATUS_FAULT));
+}
+
+flexio_status vb_process_fail_dead(const struct flexio_process *process)
+{
+	int status = atomic_load(&process->status);
+
+	fail("process %s has ended, with status 0x%x: %s", process->name, (unsigned int)status,
+	     status_text(status));
+	return FLEXIO_STATUS_FATAL_ERR;
+}
+
 int flexio_err_handler_fd(struct flexio_process *process)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a process");
+		bad_handle(process, "process");
 		return -1;
 	}
 	return process->error_fd;
 }
 
-int flexio_err_status_get(struct flexio_process *process)
+static int status_get(struct flexio_process *process)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
 	if (!process)
 		return 0;
 	if (!pin) {
-		log_err("not a process");
+		bad_handle(process, "process");
 		return -1;
 	}
 	return atomic_load(&process->status);
+}
+
+int flexio_err_status_get(struct flexio_process *process)
+{
+	API_CALL();
+	return status_get(process);
 }
 
 FLEXIO_STABLE enum flexio_err_status flexio_err_status_get_v0(struct flexio_process *process);
@@ -68,8 +97,10 @@ FLEXIO_STABLE enum flexio_err_status flexio_err_status_get_v0(struct flexio_proc
 /* As it was before 24.10: only whose error it is. */
 enum flexio_err_status flexio_err_status_get_v0(struct flexio_process *process)
 {
-	int status = flexio_err_status_get(process);
+	int status;
 
+	vb_api_begin("flexio_err_status_get");
+	status = status_get(process);
 	return !status          ? FLEXIO_DEV_NO_ERROR
 	       : status >= 0x80 ? FLEXIO_DEV_USER_ERROR
 				: FLEXIO_DEV_FATAL_ERROR;

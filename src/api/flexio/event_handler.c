@@ -289,7 +289,8 @@ static int make_threads(struct flexio_event_handler *h, struct flexio_process *p
 	if (!err)
 		err = vb_dpa_thread_create(process->dpa, &thread_attr, &h->dpa_thread);
 	if (err)
-		log_err("no device thread: %s", strerror(-err));
+		fail("process %s: no device thread for event handler %s: %s", process->name, name,
+		     err == -ENOMEM ? "guest memory is full" : strerror(-err));
 	return err;
 }
 
@@ -312,13 +313,13 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	struct flexio_event_handler *h = aligned_alloc(64, sizeof(*h));
 
 	if (!h)
-		return fail("no memory");
+		return fail("process %s: no memory for an event handler", process->name);
 	memset(h, 0, sizeof(*h));
 	h->process = process;
 	h->entry = entry_take(process, &h->activation_id);
 	if (!h->entry) {
 		free(h);
-		return fail("%s has %d event handlers; there cannot be more", process->name,
+		return fail("process %s has %d event handlers; there cannot be more", process->name,
 			    HANDLER_CHUNK * HANDLER_CHUNKS);
 	}
 	h->obj_id = atomic_fetch_add(&next_obj_id, 1);
@@ -327,7 +328,7 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	h->thread.handler = h;
 	if (make_threads(h, process, attr) || !vb_handle_add(HANDLE_EVENT_HANDLER, h)) {
 		handler_free(h);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	pthread_mutex_lock(&h->entry->lock);
 	h->entry->handler = h;
@@ -346,22 +347,20 @@ flexio_status flexio_event_handler_create(struct flexio_process *process,
 	const struct func *func;
 	flexio_status status;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!fattr || !event_handler_ptr)
-		return fail("no attributes, or nowhere to put the event handler");
+		return fail("%s is NULL", !fattr ? "fattr" : "event_handler_ptr");
 	if (fattr->name && strnlen(fattr->name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
 		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
-	func = fattr->host_stub_func ? vb_func_find(process->app, fattr->host_stub_func) : NULL;
+	func = vb_func_find(process->app, fattr->host_stub_func);
 	if (!func)
-		return fail("%s has no such function", process->app->name);
-	if (process_dead(process)) {
-		log_err("the process ended with status 0x%x",
-			(unsigned int)atomic_load(&process->status));
-		return FLEXIO_STATUS_FATAL_ERR;
-	}
+		return vb_func_fail(process->app, fattr->host_stub_func);
+	if (process_dead(process))
+		return vb_process_fail_dead(process);
 	if (!vb_process_hold(process, PART_HANDLER))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	pthread_mutex_lock(&process->mutex);
 	status = handler_new(process, func, fattr, event_handler_ptr);
 	pthread_mutex_unlock(&process->mutex);
@@ -377,8 +376,9 @@ flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_ha
 	struct flexio_process *process;
 	bool used;
 
+	API_CALL();
 	if (!vb_handle_end(&pin))
-		return fail("not an event handler");
+		return bad_handle(h, "event handler");
 	process = h->process;
 	pthread_mutex_lock(&process->mutex);
 	used = h->users;
@@ -391,7 +391,8 @@ flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_ha
 	pthread_mutex_unlock(&process->mutex);
 	if (used) {
 		vb_handle_add(HANDLE_EVENT_HANDLER, h);
-		return fail("CQs still use event handler %u", h->guest.thread_id);
+		return fail("CQs still use event handler %u; destroy them first",
+			    h->guest.thread_id);
 	}
 	handler_free(h);
 	vb_process_release(process, PART_HANDLER);
@@ -405,13 +406,11 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 	struct flexio_event_handler *h = event_handler;
 	bool created;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an event handler");
-	if (process_dead(h->guest.process)) {
-		log_err("the process ended with status 0x%x",
-			(unsigned int)atomic_load(&h->guest.process->status));
-		return FLEXIO_STATUS_FATAL_ERR;
-	}
+		return bad_handle(h, "event handler");
+	if (process_dead(h->guest.process))
+		return vb_process_fail_dead(h->guest.process);
 	pthread_mutex_lock(&h->entry->lock);
 	created = h->entry->state == HANDLER_CREATED;
 	if (created) {
@@ -421,7 +420,7 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 	}
 	pthread_mutex_unlock(&h->entry->lock);
 	return created ? FLEXIO_STATUS_SUCCESS
-		       : fail("event handler %u runs already", h->guest.thread_id);
+		       : fail("event handler %u was run before", h->guest.thread_id);
 }
 
 /* ---- what is asked ---- */
@@ -430,8 +429,9 @@ uint32_t flexio_event_handler_get_id(struct flexio_event_handler *event_handler)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an event handler");
+		bad_handle(event_handler, "event handler");
 		return UINT32_MAX;
 	}
 	return event_handler->guest.thread_id;
@@ -441,8 +441,9 @@ uint32_t flexio_event_handler_get_obj_id(struct flexio_event_handler *event_hand
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an event handler");
+		bad_handle(event_handler, "event handler");
 		return UINT32_MAX;
 	}
 	return event_handler->obj_id;
@@ -452,27 +453,35 @@ uint32_t flexio_event_handler_get_activation_id(struct flexio_event_handler *eve
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an event handler");
+		bad_handle(event_handler, "event handler");
 		return UINT32_MAX;
 	}
 	return event_handler->activation_id;
 }
 
-struct flexio_thread *flexio_event_handler_get_thread(struct flexio_event_handler *event_handler)
+static struct flexio_thread *thread_of(struct flexio_event_handler *event_handler)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_EVENT_HANDLER, event_handler);
 
 	if (!pin) {
-		log_err("not an event handler");
+		bad_handle(event_handler, "event handler");
 		return NULL;
 	}
 	return &event_handler->thread;
+}
+
+struct flexio_thread *flexio_event_handler_get_thread(struct flexio_event_handler *event_handler)
+{
+	API_CALL();
+	return thread_of(event_handler);
 }
 
 /* An opaque object; there is nothing of DEVX that takes it yet. */
 struct mlx5dv_devx_obj *
 flexio_event_handler_get_thread_obj(struct flexio_event_handler *event_handler)
 {
-	return (struct mlx5dv_devx_obj *)flexio_event_handler_get_thread(event_handler);
+	API_CALL();
+	return (struct mlx5dv_devx_obj *)thread_of(event_handler);
 }

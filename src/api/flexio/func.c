@@ -24,6 +24,15 @@ const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub)
 	return func;
 }
 
+flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub)
+{
+	if (!stub)
+		return fail("%s: the host function is NULL", app->name);
+	return fail("%p is not a function of %s; functions are those that its device code marks "
+		    "__dpa_rpc__ or __dpa_global__, or that were registered",
+		    (void *)(uintptr_t)stub, app->name);
+}
+
 /* Under app.mutex. */
 static void publish(struct flexio_app *app, struct func *func)
 {
@@ -38,11 +47,11 @@ static struct func *func_new(struct flexio_app *app, const char *name)
 	struct func *func = calloc(1, sizeof(*func));
 
 	if (!func) {
-		log_err("no memory");
+		fail("%s: no memory for function %s", app->name, name);
 		return NULL;
 	}
 	if (vb_dpa_image_symbol(app->image, name, &func->addr, NULL)) {
-		log_err("%s has no function %s", app->name, name);
+		fail("%s has no device function %s", app->name, name);
 		free(func);
 		return NULL;
 	}
@@ -65,10 +74,13 @@ flexio_status flexio_func_register(struct flexio_app *app, const char *dev_func_
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	struct func *func;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an app");
-	if (!out_func || !vb_name_valid(dev_func_name))
-		return fail("the name must have 1 to %d bytes, and the result a place",
+		return bad_handle(app, "app");
+	if (!out_func)
+		return fail("%s: out_func is NULL", app->name);
+	if (!vb_name_valid(dev_func_name))
+		return fail("%s: dev_func_name must have 1 to %d bytes", app->name,
 			    FLEXIO_MAX_NAME_LEN);
 	pthread_mutex_lock(&app->mutex);
 	func = find_by_name(app, dev_func_name);
@@ -81,7 +93,7 @@ flexio_status flexio_func_register(struct flexio_app *app, const char *dev_func_
 	}
 	pthread_mutex_unlock(&app->mutex);
 	if (!func)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	*out_func = func->stub;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -94,21 +106,25 @@ flexio_status flexio_func_pup_register(struct flexio_app *app, const char *dev_f
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	struct func *func;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an app");
+		return bad_handle(app, "app");
 	if (!vb_name_valid(dev_func_name) || !vb_name_valid(dev_unpack_func_name))
-		return fail("names must have 1 to %d bytes", FLEXIO_MAX_NAME_LEN);
+		return fail("%s: %s must have 1 to %d bytes", app->name,
+			    vb_name_valid(dev_func_name) ? "dev_unpack_func_name" : "dev_func_name",
+			    FLEXIO_MAX_NAME_LEN);
 	if (!host_stub_func_addr || !host_pack_func)
-		return fail("%s: no stub or no pack function", dev_func_name);
+		return fail("%s: %s is NULL", dev_func_name,
+			    host_stub_func_addr ? "host_pack_func" : "host_stub_func_addr");
 	if (argbuf_size > VB_RTOS_ARGBUF_SIZE)
 		return fail("%s: arguments of %zu bytes; the most is %u", dev_func_name,
 			    argbuf_size, VB_RTOS_ARGBUF_SIZE);
 	func = func_new(app, dev_func_name);
 	if (!func)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	if (vb_dpa_image_symbol(app->image, dev_unpack_func_name, &func->unpack, NULL)) {
 		free(func);
-		return fail("%s has no function %s", app->name, dev_unpack_func_name);
+		return fail("%s has no device function %s", app->name, dev_unpack_func_name);
 	}
 	strcpy(func->unpack_name, dev_unpack_func_name);
 	func->stub = host_stub_func_addr;
@@ -118,7 +134,8 @@ flexio_status flexio_func_pup_register(struct flexio_app *app, const char *dev_f
 	if (vb_func_find(app, host_stub_func_addr)) {
 		pthread_mutex_unlock(&app->mutex);
 		free(func);
-		return fail("%s: this stub is registered already", dev_func_name);
+		return fail("%s: the stub at %p is registered already", dev_func_name,
+			    (void *)(uintptr_t)host_stub_func_addr);
 	}
 	publish(app, func);
 	pthread_mutex_unlock(&app->mutex);
@@ -136,14 +153,16 @@ flexio_status flexio_func_get_register_info(struct flexio_app *app,
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_APP, app);
 	const struct func *func;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an app");
-	func = host_stub_func_addr ? vb_func_find(app, host_stub_func_addr) : NULL;
+		return bad_handle(app, "app");
+	func = vb_func_find(app, host_stub_func_addr);
 	if (!func)
-		return fail("%s has no such function", app->name);
+		return vb_func_fail(app, host_stub_func_addr);
 	if ((dev_func_name && strlen(func->name) >= func_name_size) ||
 	    (dev_unpack_func_name && strlen(func->unpack_name) >= func_name_size))
-		return fail("%s: %zu bytes are too few for the name", func->name, func_name_size);
+		return fail("%s: func_name_size is %zu; names take up to %d", func->name,
+			    func_name_size, FLEXIO_MAX_NAME_LEN + 1);
 	if (pup)
 		*pup = func->unpack != 0;
 	if (dev_func_name)

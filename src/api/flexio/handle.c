@@ -77,7 +77,7 @@ bool vb_handle_add(enum handle_kind kind, const void *handle)
 		atomic_store(&entry->key, key_of(kind, handle));
 	pthread_mutex_unlock(&adding);
 	if (!entry)
-		log_err("no memory");
+		fail("no memory for a handle");
 	return entry;
 }
 

@@ -15,8 +15,8 @@
  * of one handler entry, then leaves: heap.lock, stream.lock, the accelerator's own. No lock is held
  * while guest code runs.
  *
- * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. A failure is logged
- * where it is decided.
+ * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. Why a call fails is said where that is
+ * decided, by fail().
  */
 #pragma once
 
@@ -39,13 +39,14 @@
 #define unlikely(x)   __builtin_expect(!!(x), 0)
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- log.c ---------------------------------------------------------------------------------- */
+/* ---- log.c: the host log, and why a call fails ------------------------------------------------ */
 
 extern _Atomic int vb_flexio_log_level;
 
 void vb_flexio_log(const char *function, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Lines of their own: what device threads, queues and streams meet. They name the function that they stand in. */
 #define log_at(level, ...)                                                                       \
 	do {                                                                                     \
 		if (atomic_load_explicit(&vb_flexio_log_level, memory_order_relaxed) >= (level)) \
@@ -55,10 +56,37 @@ void vb_flexio_log(const char *function, int line, const char *fmt, ...)
 #define log_warn(...) log_at(FLEXIO_LOG_LVL_WARN, __VA_ARGS__)
 #define log_info(...) log_at(FLEXIO_LOG_LVL_INFO, __VA_ARGS__)
 
-/* Say why, answer FAILED: `return fail("...")`. */
-#define fail(...) (vb_flexio_fail(__func__, __LINE__, __VA_ARGS__))
+/*
+ * The public function that this thread is in. API_CALL() is the first statement of each; a public function does not call
+ * another one, so nothing has to be put back.
+ */
+struct vb_api_call {
+	const char *function; /* NULL: it never was in one */
+	bool said;            /* why it fails */
+};
+
+extern _Thread_local struct vb_api_call vb_api_call __attribute__((tls_model("initial-exec")));
+
+static inline void vb_api_begin(const char *function)
+{
+	vb_api_call = (struct vb_api_call){ function, false };
+}
+
+#define API_CALL() vb_api_begin(__func__)
+
+/*
+ * Say why the public call fails, in its name, wherever that is decided: "<function> <line> - <text>". Only the first reason
+ * counts, so each failing call leaves one line. The result is FLEXIO_STATUS_FAILED, for `return fail("...")`.
+ */
+#define fail(...) vb_flexio_fail(__func__, __LINE__, __VA_ARGS__)
 flexio_status vb_flexio_fail(const char *function, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* A helper failed. It has said why, or this says at least that it did. */
+#define failed() fail("something inside failed, and did not say why")
+/* A handle that is not one: "%s" is the kind of object. */
+#define bad_handle(handle, what) vb_flexio_bad_handle(__func__, __LINE__, handle, what)
+flexio_status vb_flexio_bad_handle(const char *function, int line, const void *handle,
+				   const char *what);
 
 /* ---- handle.c: which handles are alive ------------------------------------------------------- */
 
@@ -87,8 +115,9 @@ bool vb_handle_valid(enum handle_kind kind, const void *handle);
  *
  *	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_MKEY, mkey);
  *
+ *	API_CALL();
  *	if (!pin)
- *		return fail("not an mkey");
+ *		return bad_handle(mkey, "mkey");
  *
  * and the pin goes with the function. Only flexio_process_call() has a way of its own, see call.c.
  */
@@ -119,6 +148,12 @@ void vb_accel_put(struct accel *accel);
 /* Check an affinity against the accelerator and translate it. */
 int vb_accel_affinity(const struct accel *accel, const struct flexio_affinity *affinity,
 		      struct vb_dpa_thread_attr *attr);
+
+/* ---- version.c -------------------------------------------------------------------------------- */
+
+/* NA: no adapter with an accelerator. */
+enum flexio_hw_model_id vb_hw_model(struct ibv_context *ctx);
+const char *vb_hw_model_name(enum flexio_hw_model_id model);
 
 /* ---- app.c, func.c ---------------------------------------------------------------------------- */
 
@@ -153,7 +188,10 @@ bool vb_name_valid(const char *text);
 /* Keep the app from being destroyed. False: it is no app. */
 bool vb_app_get(struct flexio_app *app);
 void vb_app_put(struct flexio_app *app);
+/* NULL: the app has none of this stub. */
 const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub);
+/* Say that it has none. */
+flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub);
 
 /* ---- heap.c: the device heap ------------------------------------------------------------------ */
 
@@ -236,6 +274,7 @@ struct call_slot {
 	struct vb_dpa_thread *thread;
 	_Atomic unsigned int ended; /* futex of a queued call: SLOT_* of call.c */
 	enum vb_dpa_why why;        /* how it ended */
+	const char *what;           /* is being called, in words */
 	void *argbuf;               /* in guest memory, behind the context */
 	uint64_t argbuf_addr;
 	struct call_slot *next_spare;
@@ -250,8 +289,8 @@ void vb_calls_halt(struct flexio_process *process);
 void vb_calls_open(struct flexio_process *process);
 /* False: a call is under way, or calls are not open. */
 bool vb_calls_destroy(struct flexio_process *process);
-/* Call a device function without arguments, on a thread of its own. 0, or a dead process. */
-int vb_call_plain(struct flexio_process *process, uint64_t pc);
+/* Call a device function without arguments, on a thread of its own; what: it, in words. 0, or -EFAULT after a reason. */
+int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what);
 
 /* ---- stream.c --------------------------------------------------------------------------------- */
 
@@ -421,6 +460,8 @@ int vb_error_init(struct flexio_process *process);
 void vb_error_free(struct flexio_process *process);
 /* The process is over: the first status stays, all threads are told to stop, the fd wakes. */
 void vb_process_fatal(struct flexio_process *process, int status);
+/* A call fails because the process is over: say so. Always FLEXIO_STATUS_FATAL_ERR. */
+flexio_status vb_process_fail_dead(const struct flexio_process *process);
 
 /* ---- rtos.c ----------------------------------------------------------------------------------- */
 

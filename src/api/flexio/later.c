@@ -5,25 +5,25 @@
  */
 #include "internal.h"
 
-#define not_yet() log_err("not supported yet")
+#define not_yet(what) fail(what " are not supported yet")
 
 flexio_status flexio_process_error_handler_set(struct flexio_process *process,
 					       flexio_func_t *error_handler)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("error handlers");
 }
 
 flexio_status flexio_coredump_create(struct flexio_process *process, const char *outfile)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("core dumps");
 }
 
 flexio_status flexio_crash_data(struct flexio_process *process, const char *outfile)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("crash dumps");
 }
 
 flexio_status flexio_recoverable_buf_dev_alloc(struct flexio_process *process, size_t buff_bsize,
@@ -31,37 +31,38 @@ flexio_status flexio_recoverable_buf_dev_alloc(struct flexio_process *process, s
 {
 	if (dest_daddr_p)
 		*dest_daddr_p = 0;
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("recoverable buffers");
 }
 
 flexio_status flexio_cmdq_create(struct flexio_process *process, struct flexio_cmdq_attr *fattr,
 				 struct flexio_cmdq **cmdq)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("command queues");
 }
 
 flexio_status flexio_cmdq_destroy(struct flexio_cmdq *cmdq)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("command queues");
 }
 
 flexio_status flexio_cmdq_task_add(struct flexio_cmdq *cmdq, flexio_func_t *host_func, uint64_t arg)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("command queues");
 }
 
 flexio_status flexio_cmdq_state_running(struct flexio_cmdq *cmdq)
 {
-	not_yet();
-	return FLEXIO_STATUS_FAILED;
+	API_CALL();
+	return not_yet("command queues");
 }
 
 int flexio_cmdq_is_empty(struct flexio_cmdq *cmdq)
 {
-	not_yet();
+	API_CALL();
+	not_yet("command queues");
 	return 0;
 }

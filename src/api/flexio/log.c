@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the host log: lines "<function> <line> - <text>" on standard error, one write(2) each, so that
- * lines of several threads do not mix.
+ * lines of several threads do not mix. A line about a call that fails names the public function.
  */
 #include "internal.h"
 
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 _Atomic int vb_flexio_log_level = FLEXIO_LOG_LVL_ERR;
+_Thread_local struct vb_api_call vb_api_call;
 
 static void write_line(const char *function, int line, const char *fmt, va_list args)
 {
@@ -44,17 +45,32 @@ flexio_status vb_flexio_fail(const char *function, int line, const char *fmt, ..
 {
 	va_list args;
 
+	if (vb_api_call.said)
+		return FLEXIO_STATUS_FAILED;
+	if (vb_api_call.function) {
+		function = vb_api_call.function;
+		vb_api_call.said = true;
+	}
 	va_start(args, fmt);
 	write_line(function, line, fmt, args);
 	va_end(args);
 	return FLEXIO_STATUS_FAILED;
 }
 
+flexio_status vb_flexio_bad_handle(const char *function, int line, const void *handle,
+				   const char *what)
+{
+	if (!handle)
+		return vb_flexio_fail(function, line, "the %s is NULL", what);
+	return vb_flexio_fail(function, line, "%p is no %s, or not any more", handle, what);
+}
+
 enum flexio_log_lvl flexio_log_lvl_set(enum flexio_log_lvl lvl)
 {
+	API_CALL();
 	if ((unsigned int)lvl > FLEXIO_LOG_LVL_DBG) {
-		log_err("%u is not a log level; allowed: 0 to %u", (unsigned int)lvl,
-			FLEXIO_LOG_LVL_DBG);
+		fail("%u is not a log level; allowed: 0 to %u", (unsigned int)lvl,
+		     FLEXIO_LOG_LVL_DBG);
 		return (enum flexio_log_lvl)atomic_load(&vb_flexio_log_level);
 	}
 	return (enum flexio_log_lvl)atomic_exchange(&vb_flexio_log_level, (int)lvl);

@@ -9,71 +9,105 @@
 #include "internal.h"
 
 static flexio_status alloc(struct flexio_process *process, size_t size, size_t align,
-			   flexio_uintptr_t *daddr, const char *caller)
+			   flexio_uintptr_t *daddr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_heap_mem_info info;
 
 	if (!daddr)
-		return fail("%s: nowhere to put the address", caller);
+		return fail("dest_daddr_p is NULL");
 	*daddr = 0;
 	if (!pin)
-		return fail("%s: not a process", caller);
+		return bad_handle(process, "process");
 	if (!size)
-		return fail("%s: 0 bytes", caller);
+		return fail("buff_bsize is 0");
 	if (!align || align & (align - 1))
-		return fail("%s: an alignment of %zu is not a power of two", caller, align);
+		return fail("an alignment of %zu is not a power of two", align);
 	*daddr = vb_heap_alloc(&process->heap, size, align < HEAP_ALIGN ? HEAP_ALIGN : align);
 	if (*daddr)
 		return FLEXIO_STATUS_SUCCESS;
 	vb_heap_info(&process->heap, &info);
-	return fail("%s: no room for %zu bytes on the device heap (%zu of %zu are in use)", caller,
-		    size, info.allocated, info.size);
+	return fail(
+		"process %s: no room for %zu bytes on the device heap, of whose %zu bytes %zu are in use",
+		process->name, size, info.size, info.allocated);
 }
 
 flexio_status flexio_buf_dev_alloc(struct flexio_process *process, size_t buff_bsize,
 				   flexio_uintptr_t *dest_daddr_p)
 {
-	return alloc(process, buff_bsize, HEAP_ALIGN, dest_daddr_p, __func__);
+	API_CALL();
+	return alloc(process, buff_bsize, HEAP_ALIGN, dest_daddr_p);
 }
 
 flexio_status flexio_buf_dev_memalign(struct flexio_process *process, size_t alignment,
 				      size_t buff_bsize, flexio_uintptr_t *dest_daddr_p)
 {
-	return alloc(process, buff_bsize, alignment, dest_daddr_p, __func__);
+	API_CALL();
+	return alloc(process, buff_bsize, alignment, dest_daddr_p);
 }
 
 flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr_t daddr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!daddr)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_heap_free(&process->heap, daddr))
-		return fail("0x%llx is not a buffer on the device heap", (unsigned long long)daddr);
+		return fail("process %s: no buffer of the device heap begins at 0x%llx",
+			    process->name, (unsigned long long)daddr);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* The host's view of device memory for a copy, or NULL after a log line. */
-static void *device_range(struct flexio_process *process, flexio_uintptr_t daddr, size_t size,
-			  bool write)
-{
-	void *host = vb_dpa_mem_host(process->dpa, daddr, size,
-				     VB_DPA_READ | (write ? VB_DPA_WRITE : 0U));
+/* ---- copies ---- */
 
-	if (!host)
-		log_err("0x%llx and %zu bytes are not %s memory of the process",
-			(unsigned long long)daddr, size, write ? "writable" : "readable");
-	return host;
+/* One side of a copy, and how the caller calls it. */
+struct range {
+	void *at;
+	uint64_t addr;
+	bool device;
+};
+
+/* -EFAULT after a reason. */
+static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, size_t size,
+			bool write, struct range *range)
+{
+	*range = (struct range){ .addr = daddr, .device = true };
+	if (!size) {
+		fail("buff_bsize is 0");
+		return -EFAULT;
+	}
+	range->at = vb_dpa_mem_host(process->dpa, daddr, size,
+				    VB_DPA_READ | (write ? VB_DPA_WRITE : 0U));
+	if (range->at)
+		return 0;
+	fail("process %s: %zu bytes at device address 0x%llx are not all %s memory", process->name,
+	     size, (unsigned long long)daddr, write ? "writable" : "readable");
+	return -EFAULT;
 }
 
-static flexio_status copy(void *to, const void *from, size_t size)
+static int host_range(const void *haddr, struct range *range)
 {
-	return vb_fault_copy(to, from, size)
-		       ? fail("%p or %p: not there for %zu bytes", to, from, size)
-		       : FLEXIO_STATUS_SUCCESS;
+	*range = (struct range){ .at = (void *)(uintptr_t)haddr, .addr = (uintptr_t)haddr };
+	if (haddr)
+		return 0;
+	fail("the host address is NULL");
+	return -EFAULT;
+}
+
+static flexio_status copy(const struct range *to, const struct range *from, size_t size)
+{
+	const struct range *bad = to;
+
+	if (!vb_fault_copy(to->at, from->at, size))
+		return FLEXIO_STATUS_SUCCESS;
+	if (!vb_fault_readable(from->at, size))
+		bad = from;
+	return fail("%zu bytes at %s address 0x%llx cannot all be %s", size,
+		    bad->device ? "device" : "host", (unsigned long long)bad->addr,
+		    bad == to ? "written" : "read");
 }
 
 static int fill(char *to, int value, size_t size)
@@ -93,71 +127,78 @@ flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, s
 				    flexio_uintptr_t dest_daddr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
-	void *dest;
+	struct range dest;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
-	dest = device_range(process, dest_daddr, buff_bsize, true);
-	if (!dest)
-		return FLEXIO_STATUS_FAILED;
-	if (fill(dest, value, buff_bsize))
-		return fail("0x%llx: the memory went while it was filled",
-			    (unsigned long long)dest_daddr);
+		return bad_handle(process, "process");
+	if (device_range(process, dest_daddr, buff_bsize, true, &dest))
+		return failed();
+	if (fill(dest.at, value, buff_bsize))
+		return fail(
+			"process %s: %zu bytes at device address 0x%llx went while they were filled",
+			process->name, buff_bsize, (unsigned long long)dest_daddr);
 	return FLEXIO_STATUS_SUCCESS;
+}
+
+/* The process is pinned. */
+static flexio_status copy_in(struct flexio_process *process, const void *src_haddr, size_t size,
+			     flexio_uintptr_t dest_daddr)
+{
+	struct range dest, src;
+
+	if (host_range(src_haddr, &src) || device_range(process, dest_daddr, size, true, &dest))
+		return failed();
+	return copy(&dest, &src, size);
 }
 
 flexio_status flexio_host2dev_memcpy(struct flexio_process *process, void *src_haddr,
 				     size_t buff_bsize, flexio_uintptr_t dest_daddr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
-	void *dest;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
-	if (!src_haddr)
-		return fail("no source");
-	dest = device_range(process, dest_daddr, buff_bsize, true);
-	if (!dest)
-		return FLEXIO_STATUS_FAILED;
-	return copy(dest, src_haddr, buff_bsize);
+		return bad_handle(process, "process");
+	return copy_in(process, src_haddr, buff_bsize, dest_daddr);
 }
 
 flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_haddr,
 				    size_t buff_bsize, flexio_uintptr_t *dest_daddr_p)
 {
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	flexio_uintptr_t daddr;
 	flexio_status status;
 
+	API_CALL();
 	if (!dest_daddr_p)
-		return fail("nowhere to put the address");
+		return fail("dest_daddr_p is NULL");
 	*dest_daddr_p = 0;
 	if (!src_haddr)
-		return fail("no source");
-	status = alloc(process, buff_bsize, HEAP_ALIGN, &daddr, __func__);
+		return fail("src_haddr is NULL");
+	status = alloc(process, buff_bsize, HEAP_ALIGN, &daddr);
 	if (status != FLEXIO_STATUS_SUCCESS)
 		return status;
-	status = flexio_host2dev_memcpy(process, src_haddr, buff_bsize, daddr);
+	status = copy_in(process, src_haddr, buff_bsize, daddr);
 	if (status == FLEXIO_STATUS_SUCCESS)
 		*dest_daddr_p = daddr;
 	else
-		flexio_buf_dev_free(process, daddr);
+		vb_heap_free(&process->heap, daddr);
 	return status;
 }
 
 /* Either end of flexio_memcpy. */
-static void *mem_range(struct flexio_process *process, const struct flexio_mem *mem, size_t size,
-		       bool write)
+static int mem_range(struct flexio_process *process, const struct flexio_mem *mem, size_t size,
+		     bool write, struct range *range)
 {
 	switch (mem->mem_type) {
 	case FLEXIO_MEMTYPE_DPA:
-		return device_range(process, mem->daddr, size, write);
+		return device_range(process, mem->daddr, size, write, range);
 	case FLEXIO_MEMTYPE_HOST:
-		if (!mem->haddr)
-			log_err("host address 0");
-		return (void *)mem->haddr;
+		return host_range((const void *)mem->haddr, range);
 	default:
-		log_err("%u is not a type of memory", (unsigned int)mem->mem_type);
-		return NULL;
+		fail("%u is not a type of memory", (unsigned int)mem->mem_type);
+		return -EINVAL;
 	}
 }
 
@@ -165,15 +206,17 @@ flexio_status flexio_memcpy(struct flexio_process *process, struct flexio_mem *d
 			    struct flexio_mem *src, size_t buff_bsize)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
-	void *to, *from;
+	struct range to, from;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
-	if (!dest || !src || !buff_bsize)
-		return fail("no source, no destination, or 0 bytes");
-	to = mem_range(process, dest, buff_bsize, true);
-	from = to ? mem_range(process, src, buff_bsize, false) : NULL;
-	if (!from)
-		return FLEXIO_STATUS_FAILED;
-	return copy(to, from, buff_bsize);
+		return bad_handle(process, "process");
+	if (!dest || !src)
+		return fail("%s is NULL", !dest ? "dest" : "src");
+	if (!buff_bsize)
+		return fail("buff_bsize is 0");
+	if (mem_range(process, dest, buff_bsize, true, &to) ||
+	    mem_range(process, src, buff_bsize, false, &from))
+		return failed();
+	return copy(&to, &from, buff_bsize);
 }

@@ -99,7 +99,7 @@ int vb_outbox_init(struct flexio_process *process)
 	err = vb_dpa_device_create(process->dpa, NULL, OUTBOX_PAGE, OUTBOX_SIZE, &page_ops, NULL,
 				   &page);
 	if (err)
-		log_err("no outbox: %s", strerror(-err));
+		fail("process %s: no outbox: %s", process->name, strerror(-err));
 	return err;
 }
 
@@ -160,20 +160,22 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 	struct flexio_outbox *o;
 	uint32_t id;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!fattr || !outbox)
-		return fail("no attributes, or nowhere to put the outbox");
+		return fail("%s is NULL", !fattr ? "fattr" : "outbox");
 	if (!vb_process_hold(process, PART_QUEUE))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	id = take_id(process);
 	if (id == MAX_OUTBOXES) {
-		log_err("%s has %d outboxes; there cannot be more", process->name, MAX_OUTBOXES);
+		fail("process %s has %d outboxes, its own included; there cannot be more",
+		     process->name, MAX_OUTBOXES);
 		goto release_process;
 	}
 	o = calloc(1, sizeof(*o));
 	if (!o) {
-		log_err("no memory");
+		fail("process %s: no memory for an outbox", process->name);
 		goto give_id;
 	}
 	*o = (struct flexio_outbox){ .process = process, .id = id };
@@ -188,17 +190,18 @@ give_id:
 	atomic_store(&process->outboxes[id], false);
 release_process:
 	vb_process_release(process, PART_QUEUE);
-	return FLEXIO_STATUS_FAILED;
+	return failed();
 }
 
 flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_OUTBOX, outbox);
 
+	API_CALL();
 	if (!outbox)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_handle_end(&pin))
-		return fail("not an outbox");
+		return bad_handle(outbox, "outbox");
 	/* A thread that is still set to it rings nothing from now on. */
 	atomic_store(&outbox->process->outboxes[outbox->id], false);
 	vb_process_release(outbox->process, PART_QUEUE);
@@ -210,8 +213,9 @@ uint32_t flexio_outbox_get_id(struct flexio_outbox *outbox)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_OUTBOX, outbox);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an outbox");
+		bad_handle(outbox, "outbox");
 		return UINT32_MAX;
 	}
 	return outbox->id;
@@ -222,8 +226,9 @@ struct flexio_uar *flexio_outbox_get_uar(struct flexio_outbox *outbox)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_OUTBOX, outbox);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an outbox");
+		bad_handle(outbox, "outbox");
 		return NULL;
 	}
 	return &outbox->process->uar;

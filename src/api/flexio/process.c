@@ -80,13 +80,13 @@ static int check_abi(struct flexio_process *process)
 
 	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_VERSION, &addr, NULL) ||
 	    vb_dpa_mem_read(process->dpa, addr, &version, sizeof(version))) {
-		log_err("%s was not linked with libflexio_dev; build it with dpacc",
-			process->app->name);
+		fail("%s was not linked with libflexio_dev; build it with dpacc",
+		     process->app->name);
 		return -ENOEXEC;
 	}
 	if (version != VB_RTOS_ABI_VERSION) {
-		log_err("%s has device interface %llu, this library has %d; build it again",
-			process->app->name, (unsigned long long)version, VB_RTOS_ABI_VERSION);
+		fail("%s has device interface %llu, this library has %d; build it again",
+		     process->app->name, (unsigned long long)version, VB_RTOS_ABI_VERSION);
 		return -ENOEXEC;
 	}
 	return 0;
@@ -103,7 +103,7 @@ static int load(struct flexio_process *process)
 	err = vb_dpa_process_create(process->accel->dpa, process->app->elf, process->app->elf_size,
 				    &attr, &process->dpa, &error);
 	if (err)
-		log_err("%s cannot be loaded: %s", process->app->name, error.text);
+		fail("%s cannot be loaded: %s", process->app->name, error.text);
 	return err ? err : check_abi(process);
 }
 
@@ -119,7 +119,8 @@ static int make_memory(struct flexio_process *process)
 		err = vb_dpa_mem_map(process->dpa, &process->brk_base, BRK_SIZE,
 				     VB_DPA_READ | VB_DPA_WRITE);
 	if (err) {
-		log_err("no memory for the device heap: %s", strerror(-err));
+		fail("%s: no memory for a device heap of %llu MiB: %s", process->name,
+		     HEAP_SIZE >> 20, strerror(-err));
 		return err;
 	}
 	end = process->brk_base + BRK_SIZE;
@@ -136,13 +137,14 @@ static int make_memory(struct flexio_process *process)
 static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 {
 	if (pd && pd->context != process->ctx) {
-		log_err("the protection domain is of another context");
+		fail("the protection domain is of another context of %s than ibv_ctx",
+		     pd->context->device->name);
 		return -EINVAL;
 	}
 	process->own_pd = !pd;
 	process->pd = pd ? pd : ibv_alloc_pd(process->ctx);
 	if (!process->pd) {
-		log_err("no protection domain: %s", strerror(errno));
+		fail("%s: no protection domain: %s", process->name, strerror(errno));
 		return -ENOMEM;
 	}
 	return 0;
@@ -201,14 +203,10 @@ static void process_free(struct flexio_process *process)
 static int run_init(struct flexio_process *process)
 {
 	uint64_t pc;
-	int err;
 
 	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_INIT, &pc, NULL))
 		return 0;
-	err = vb_call_plain(process, pc);
-	if (err)
-		log_err("%s: its constructors failed", process->app->name);
-	return err;
+	return vb_call_plain(process, pc, "its constructors");
 }
 
 static int process_build(struct flexio_process *process, const struct flexio_process_attr *attr)
@@ -248,7 +246,7 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 	pthread_rwlockattr_t writers_first;
 
 	if (!process) {
-		log_err("no memory");
+		fail("%s: no memory for a process", app->name);
 		return NULL;
 	}
 	process->app = app;
@@ -278,28 +276,29 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 	struct flexio_process *process;
 	struct accel *accel;
 
+	API_CALL();
 	if (!ibv_ctx || !process_ptr)
-		return fail("no device context, or nowhere to put the process");
+		return fail("%s is NULL", !ibv_ctx ? "ibv_ctx" : "process_ptr");
 	if (name && strnlen(name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
 		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
 	if (!vb_app_get(app))
-		return fail("not an app");
+		return bad_handle(app, "app");
 	if (vb_accel_get(ibv_ctx, &accel)) {
 		vb_app_put(app);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	process = process_new(app, ibv_ctx, accel, name);
 	if (!process) {
 		vb_accel_put(accel);
 		vb_app_put(app);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	if (process_build(process, process_attr)) {
 		/* Somebody with the handle of the last process in this memory may have got in. */
 		while (process->open && !vb_calls_destroy(process))
 			sched_yield();
 		process_free(process);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	*process_ptr = process;
 	return FLEXIO_STATUS_SUCCESS;
@@ -317,7 +316,7 @@ bool vb_process_hold(struct flexio_process *process, enum process_part part)
 		atomic_fetch_add(&process->parts[part], 1);
 	pthread_mutex_unlock(&process->mutex);
 	if (!open)
-		log_err("the process is being destroyed");
+		fail("process %s is being destroyed", process->name);
 	return open;
 }
 
@@ -336,9 +335,9 @@ static bool is_bare(struct flexio_process *process)
 		sum += parts[i];
 	}
 	if (sum)
-		log_err("%s still has %u event handlers, %u mkeys, %u windows and %u queues, UARs or outboxes",
-			process->name, parts[PART_HANDLER], parts[PART_MKEY], parts[PART_WINDOW],
-			parts[PART_QUEUE]);
+		fail("process %s still has %u event handlers, %u mkeys, %u windows and %u queues, UARs or outboxes",
+		     process->name, parts[PART_HANDLER], parts[PART_MKEY], parts[PART_WINDOW],
+		     parts[PART_QUEUE]);
 	return !sum;
 }
 
@@ -347,18 +346,20 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct handle *uar_pin;
 
+	API_CALL();
 	if (!process)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!is_bare(process))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	if (!vb_calls_destroy(process))
-		return fail("%s: a call is under way, or it is being destroyed", process->name);
+		return fail("process %s: a call is under way, or another thread destroys it",
+			    process->name);
 	/* From here on nobody holds it anew; who did in between wins. */
 	if (!is_bare(process)) {
 		vb_calls_open(process);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	/* Only one has closed it. Functions that other threads are in come to their end first. */
 	vb_handle_end(&pin);
@@ -375,10 +376,11 @@ flexio_status flexio_process_mem_info_get(const struct flexio_process *process,
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!info)
-		return fail("nowhere to put it");
+		return fail("info is NULL");
 	vb_heap_info(&((struct flexio_process *)process)->heap, info);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -387,8 +389,9 @@ struct ibv_pd *flexio_process_get_pd(struct flexio_process *process)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a process");
+		bad_handle(process, "process");
 		return NULL;
 	}
 	return process->pd;
@@ -398,8 +401,9 @@ struct flexio_uar *flexio_process_get_uar(struct flexio_process *process)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a process");
+		bad_handle(process, "process");
 		return NULL;
 	}
 	return &process->uar;
@@ -409,8 +413,9 @@ uint32_t flexio_process_get_dumem_id(struct flexio_process *process)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a process");
+		bad_handle(process, "process");
 		return UINT32_MAX;
 	}
 	return process->id;
@@ -421,7 +426,8 @@ uint64_t flexio_process_udbg_token_get(struct flexio_process *process)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin)
-		log_err("not a process");
+		bad_handle(process, "process");
 	return 0;
 }

@@ -46,28 +46,29 @@ static bool has_ring(const struct flexio_qp_attr *attr)
 static flexio_status check(const struct flexio_qp_attr *attr)
 {
 	if ((unsigned int)attr->transport_type >= ARRAY_SIZE(transports))
-		return fail("transport %u is not supported; allowed: RC, UC, UD",
+		return fail("transport_type %u is not supported; allowed: RC (0), UC (1), UD (2)",
 			    (unsigned int)attr->transport_type);
 	if (!attr->no_sq && (attr->log_sq_depth < 0 || attr->log_sq_depth > MAX_LOG_DEPTH))
-		return fail("a send queue of 2^%d; allowed: up to 2^%d", attr->log_sq_depth,
+		return fail("log_sq_depth is %d; allowed: 0 to %d", attr->log_sq_depth,
 			    MAX_LOG_DEPTH);
 	switch (attr->rq_type) {
 	case FLEXIO_QP_QPC_RQ_TYPE_REGULAR:
 		if (attr->log_rq_depth < 0 || attr->log_rq_depth > MAX_LOG_DEPTH)
-			return fail("a receive queue of 2^%d; allowed: up to 2^%d",
-				    attr->log_rq_depth, MAX_LOG_DEPTH);
+			return fail("log_rq_depth is %d; allowed: 0 to %d", attr->log_rq_depth,
+				    MAX_LOG_DEPTH);
 		break;
 	case FLEXIO_QP_QPC_RQ_TYPE_SRQ_RMP_XRC_SRQ_XRQ:
 		break;
 	case FLEXIO_QP_QPC_RQ_TYPE_ZERO_SIZE_RQ:
 		if (attr->no_sq)
-			return fail("neither a send nor a receive queue");
+			return fail(
+				"no_sq and a rq_type of ZERO_SIZE_RQ: neither a send nor a receive queue");
 		break;
 	default:
-		return fail("%d is not a type of receive queue", attr->rq_type);
+		return fail("%d is not a rq_type; allowed: 0, 1 and 3", attr->rq_type);
 	}
 	if (attr->user_index > 0xffffff)
-		return fail("the user index has more than 24 bits");
+		return fail("user_index 0x%x has more than 24 bits", attr->user_index);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -110,16 +111,16 @@ static int hold_cqs(const struct queue_place *place, const struct flexio_qp_attr
 	if (!attr->no_sq) {
 		card->send_cq = vb_cq_get(place->dev, attr->sq_cqn);
 		if (!card->send_cq) {
-			log_err("CQ 0x%x of the send queue does not exist on %s", attr->sq_cqn,
-				place->adapter->config->name);
+			fail("sq_cqn: CQ 0x%x does not exist on %s", attr->sq_cqn,
+			     place->adapter->config->name);
 			return -EINVAL;
 		}
 	}
 	if (recv) {
 		card->recv_cq = vb_cq_get(place->dev, attr->rq_cqn);
 		if (!card->recv_cq) {
-			log_err("CQ 0x%x of the receive queue does not exist on %s", attr->rq_cqn,
-				place->adapter->config->name);
+			fail("rq_cqn: CQ 0x%x does not exist on %s", attr->rq_cqn,
+			     place->adapter->config->name);
 			return -EINVAL;
 		}
 	}
@@ -141,7 +142,8 @@ static int hold_rmp(struct flexio_qp *qp, const struct queue_place *place,
 		return 0;
 	qp->rmp = vb_rmp_hold(qp->queue.process, place, attr->rmpqn);
 	if (!qp->rmp) {
-		log_err("RMP 0x%x does not exist on %s", attr->rmpqn, place->adapter->config->name);
+		fail("rmpqn: process %s has no RMP 0x%x on %s", qp->queue.process->name,
+		     attr->rmpqn, place->adapter->config->name);
 		return -EINVAL;
 	}
 	card->srq = vb_rmp_card(qp->rmp);
@@ -175,7 +177,7 @@ static int make_card(struct flexio_qp *qp, const struct queue_place *place,
 		full.recv_cq = card.recv_cq ? card.recv_cq : card.send_cq;
 		err = vb_qp_create(place->dev, &full, &qp->card);
 		if (err)
-			log_err("no QP: %s", strerror(-err));
+			vb_queue_refused("QP", place, place->adapter->max_qp, "max_qp", err);
 	}
 	put_cqs(&card); /* the card's QP holds them itself */
 	return err;
@@ -195,15 +197,16 @@ flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_contex
 	struct queue_place place;
 	struct flexio_qp *qp;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!qp_fattr || !qp_ptr)
-		return fail("no attributes, or nowhere to put the QP");
+		return fail("%s is NULL", !qp_fattr ? "qp_fattr" : "qp_ptr");
 	if (check(qp_fattr) || vb_queue_place(process, ibv_ctx, &place))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	qp = vb_queue_new(QUEUE_QP, process, sizeof(*qp));
 	if (!qp)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	qp->type = transports[qp_fattr->transport_type];
 	qp->access = qp_fattr->qp_access_mask;
 	qp->queue.uar = vb_uar_hold(process, qp_fattr->uar_id, place.adapter);
@@ -218,15 +221,16 @@ destroy_card:
 	vb_qp_destroy(qp->card);
 free_qp:
 	qp_free(qp);
-	return FLEXIO_STATUS_FAILED;
+	return failed();
 }
 
 flexio_status flexio_qp_destroy(struct flexio_qp *qp)
 {
+	API_CALL();
 	if (!qp)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_QP, qp))
-		return fail("not a QP");
+		return bad_handle(qp, "QP");
 	/* Device code may ring until this returns, and then its number means nothing any more. */
 	vb_qp_destroy(qp->card);
 	qp_free(qp);
@@ -305,8 +309,10 @@ static void set_optional(struct flexio_qp *qp, const struct flexio_qp_attr *from
 	}
 }
 
-static flexio_status check_modify(const struct flexio_qp_attr *attr)
+static flexio_status check_modify(struct flexio_qp *qp, const struct flexio_qp_attr *attr)
 {
+	uint32_t number = vb_qp_number(qp->card);
+
 	switch (attr->next_state) {
 	case FLEXIO_QP_STATE_RST:
 	case FLEXIO_QP_STATE_INIT:
@@ -315,16 +321,19 @@ static flexio_status check_modify(const struct flexio_qp_attr *attr)
 	case FLEXIO_QP_STATE_ERR:
 		break;
 	default:
-		return fail("%u is not a state", (unsigned int)attr->next_state);
+		return fail("QP 0x%x: next_state %u is not a state", number,
+			    (unsigned int)attr->next_state);
 	}
 	if (attr->qp_access_mask & ~known_access)
-		return fail("access 0x%x is not known", (unsigned int)attr->qp_access_mask);
+		return fail("QP 0x%x: qp_access_mask is 0x%x; allowed: bits of 0x%x", number,
+			    (unsigned int)attr->qp_access_mask, (unsigned int)known_access);
 	if (attr->log_rra_max > MAX_LOG_RD || attr->log_sra_max > MAX_LOG_RD)
-		return fail("2^%u reads in and 2^%u out; allowed: up to 2^%d", attr->log_rra_max,
-			    attr->log_sra_max, MAX_LOG_RD);
+		return fail("QP 0x%x: log_rra_max is %u, log_sra_max %u; allowed: up to %d", number,
+			    attr->log_rra_max, attr->log_sra_max, MAX_LOG_RD);
 	if (attr->min_rnr_nak_timer > 31 || attr->retry_count > 7)
-		return fail("RNR timer %u, retry count %u; allowed: up to 31 and 7",
-			    attr->min_rnr_nak_timer, attr->retry_count);
+		return fail(
+			"QP 0x%x: min_rnr_nak_timer is %u, retry_count %u; allowed: up to 31 and 7",
+			number, attr->min_rnr_nak_timer, attr->retry_count);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -334,6 +343,65 @@ static const enum ibv_qp_state states[] = {
 	[FLEXIO_QP_STATE_ERR] = IBV_QPS_ERR,
 };
 
+static const char *state_name(enum ibv_qp_state state)
+{
+	static const char *const names[] = {
+		[IBV_QPS_RESET] = "RST", [IBV_QPS_INIT] = "INIT", [IBV_QPS_RTR] = "RTR",
+		[IBV_QPS_RTS] = "RTS",   [IBV_QPS_SQD] = "SQD",   [IBV_QPS_SQE] = "SQER",
+		[IBV_QPS_ERR] = "ERR",
+	};
+
+	return (unsigned int)state < ARRAY_SIZE(names) ? names[state] : "?";
+}
+
+static bool has_way(enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	switch (to) {
+	case IBV_QPS_RESET:
+		return true;
+	case IBV_QPS_ERR:
+		return from != IBV_QPS_RESET;
+	case IBV_QPS_INIT:
+		return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
+	case IBV_QPS_RTR:
+		return from == IBV_QPS_INIT;
+	default:
+		return from == IBV_QPS_RTR || from == IBV_QPS_RTS || from == IBV_QPS_SQE;
+	}
+}
+
+/* The card refused the transition: which attribute it was. */
+static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
+				 const struct flexio_qp_attr *attr, int err)
+{
+	const struct vb_adapter *adapter = qp->queue.uar->adapter;
+	const char *device = adapter->config->name;
+	enum ibv_qp_state to = states[attr->next_state];
+	uint32_t number = vb_qp_number(qp->card);
+	unsigned int mtu = 128u << (attr->path_mtu & 7);
+
+	if (!has_way(from, to))
+		return fail("QP 0x%x: there is no way from %s to %s", number, state_name(from),
+			    state_name(to));
+	if (attr->vhca_port_num > adapter->config->ports)
+		return fail("QP 0x%x: vhca_port_num is %u; %s has ports 1 to %u", number,
+			    attr->vhca_port_num, device, adapter->config->ports);
+	if (to == IBV_QPS_RTR && attr->gid_table_index >= adapter->num_gids)
+		return fail("QP 0x%x: gid_table_index is %u; %s has GIDs 0 to %u", number,
+			    attr->gid_table_index, device, adapter->num_gids - 1);
+	if (to == IBV_QPS_RTR &&
+	    (!attr->path_mtu || attr->path_mtu > 5 || mtu > adapter->config->mtu))
+		return fail(
+			"QP 0x%x: path_mtu is %u; allowed: 1 (256 bytes) to 5 (4096), and on %s up to %u bytes (mtu of the configuration)",
+			number, (unsigned int)attr->path_mtu, device, adapter->config->mtu);
+	if ((attr->remote_qp_num | attr->next_rcv_psn | attr->next_send_psn) > 0xffffff)
+		return fail(
+			"QP 0x%x: remote_qp_num is 0x%x, next_rcv_psn 0x%x, next_send_psn 0x%x; they have 24 bits",
+			number, attr->remote_qp_num, attr->next_rcv_psn, attr->next_send_psn);
+	return fail("QP 0x%x cannot go from %s to %s: %s", number, state_name(from), state_name(to),
+		    strerror(-err));
+}
+
 flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fattr,
 			       struct flexio_qp_attr_opt_param_mask *mask)
 {
@@ -342,12 +410,13 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 	enum ibv_qp_state from;
 	int bits = IBV_QP_STATE, err;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a QP");
+		return bad_handle(qp, "QP");
 	if (!fattr)
-		return fail("no attributes");
-	if (check_modify(fattr))
-		return FLEXIO_STATUS_FAILED;
+		return fail("fattr is NULL");
+	if (check_modify(qp, fattr))
+		return failed();
 	from = vb_qp_state(qp->card);
 	attr.qp_state = states[fattr->next_state];
 	if (attr.qp_state == IBV_QPS_INIT && from == IBV_QPS_RESET)
@@ -360,8 +429,7 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 		set_optional(qp, fattr, mask, &attr, &bits);
 	err = vb_qp_modify(qp->card, &attr, bits);
 	if (err)
-		return fail("QP 0x%x cannot go from state %d to %d with these attributes: %s",
-			    vb_qp_number(qp->card), (int)from, (int)attr.qp_state, strerror(-err));
+		return fail_modify(qp, from, fattr, err);
 	if (attr.qp_state == IBV_QPS_RESET)
 		memset(qp->queue.dbr.addr, 0, 8);
 	return FLEXIO_STATUS_SUCCESS;
@@ -374,8 +442,9 @@ enum flexio_qp_state flexio_qp_state_get(struct flexio_qp *qp)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_QP, qp);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a QP");
+		bad_handle(qp, "QP");
 		return FLEXIO_QP_STATE_ERR;
 	}
 	switch (vb_qp_state(qp->card)) {
@@ -396,8 +465,9 @@ uint32_t flexio_qp_get_qp_num(struct flexio_qp *qp)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_QP, qp);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a QP");
+		bad_handle(qp, "QP");
 		return UINT32_MAX;
 	}
 	return vb_qp_number(qp->card);

@@ -29,7 +29,7 @@ void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t 
 		return NULL;
 	queue = aligned_alloc(64, (size + 63) & ~(size_t)63);
 	if (!queue) {
-		log_err("no memory");
+		fail("no memory for a queue");
 		if (process)
 			vb_process_release(process, PART_QUEUE);
 		return NULL;
@@ -98,8 +98,8 @@ static int get_device(struct flexio_process *process, uint64_t addr, uint64_t si
 	out->addr = vb_dpa_mem_host(process->dpa, addr, size, VB_DPA_READ | VB_DPA_WRITE);
 	if (out->addr && stays(process, addr, size))
 		return 0;
-	log_err("%s: 0x%llx and %llu bytes are not memory of the process for queues", what,
-		(unsigned long long)addr, (unsigned long long)size);
+	fail("%s: %llu bytes at device address 0x%llx are not memory of process %s that stays (its heap, its program or what its malloc gave)",
+	     what, (unsigned long long)size, (unsigned long long)addr, process->name);
 	return -EFAULT;
 }
 
@@ -109,8 +109,8 @@ static int get_host(struct vb_dev *dev, const struct flexio_qmem *qmem, uint64_t
 	out->umem = vb_umem_get(dev, qmem->umem_id, qmem->humem_offset, size, &out->addr);
 	if (out->umem)
 		return 0;
-	log_err("%s: %llu bytes at offset 0x%llx are not in a umem %u of the device", what,
-		(unsigned long long)size, (unsigned long long)qmem->humem_offset, qmem->umem_id);
+	fail("%s: %llu bytes at offset 0x%llx are not in a umem %u of the device", what,
+	     (unsigned long long)size, (unsigned long long)qmem->humem_offset, qmem->umem_id);
 	return -EINVAL;
 }
 
@@ -126,11 +126,11 @@ int vb_qmem_get(struct flexio_process *process, struct vb_dev *dev, const struct
 	} else if (qmem->memtype == FLEXIO_MEMTYPE_HOST) {
 		err = get_host(dev, qmem, size, what, out);
 	} else {
-		log_err("%s: %u is not a type of memory", what, (unsigned int)qmem->memtype);
+		fail("%s: %u is not a type of memory", what, (unsigned int)qmem->memtype);
 		return -EINVAL;
 	}
 	if (!err && (uintptr_t)out->addr & (align - 1)) {
-		log_err("%s: not aligned to %lu bytes", what, (unsigned long)align);
+		fail("%s: the address is not a multiple of %lu", what, (unsigned long)align);
 		qmem_put(out);
 		err = -EINVAL;
 	}
@@ -145,8 +145,8 @@ int vb_queue_place(struct flexio_process *process, struct ibv_context *ctx,
 	place->ctx = ctx ? ctx : process->ctx;
 	place->adapter = vb_accel_adapter(place->ctx);
 	if (!place->adapter) {
-		log_err("%s has no queues of this kind",
-			place->ctx->device ? place->ctx->device->name : "the device");
+		fail("%s has no queues of this kind; adapters of the format mlx5 have them",
+		     place->ctx->device ? place->ctx->device->name : "the device");
 		return -ENODEV;
 	}
 	place->dev = vb_verbs_dev(place->ctx);
@@ -160,8 +160,22 @@ struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_pla
 		pd = process->pd;
 	if (pd->context == place->ctx)
 		return vb_verbs_pd(pd);
-	log_err("the protection domain is of another context");
+	fail("the protection domain is of another context of %s than the queue",
+	     pd->context->device->name);
 	return NULL;
+}
+
+int vb_queue_refused(const char *what, const struct queue_place *place, uint32_t limit,
+		     const char *key, int err)
+{
+	const char *name = place->adapter->config->name;
+
+	if (err == -ENOMEM)
+		fail("no memory for the %s, or %s has all of its %u (%s of the configuration)",
+		     what, name, limit, key);
+	else
+		fail("%s refuses the %s: %s", name, what, strerror(-err));
+	return err;
 }
 
 void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type type)

@@ -86,11 +86,13 @@ static int make_card(struct flexio_rmp *rmp, const struct queue_place *place,
 	int err;
 
 	err = vb_wq_memory(&rmp->queue, place, attr, &card);
-	if (!err) {
-		card.pd = vb_queue_pd(rmp->queue.process, place, attr->pd);
-		err = card.pd ? vb_srq_create(place->dev, &card, &rmp->card) : -EINVAL;
-	}
-	return err;
+	if (err)
+		return err;
+	card.pd = vb_queue_pd(rmp->queue.process, place, attr->pd);
+	if (!card.pd)
+		return -EINVAL;
+	err = vb_srq_create(place->dev, &card, &rmp->card);
+	return err ? vb_queue_refused("RMP", place, place->adapter->max_srq, "max_srq", err) : 0;
 }
 
 flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
@@ -101,24 +103,25 @@ flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_conte
 	struct queue_place place;
 	struct flexio_rmp *rmp;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!fattr || !flexio_rmp_ptr)
-		return fail("no attributes, or nowhere to put the RMP");
+		return fail("%s is NULL", !fattr ? "fattr" : "flexio_rmp_ptr");
 	if (vb_queue_place(process, ibv_ctx, &place))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	rmp = vb_queue_new(QUEUE_RMP, process, sizeof(*rmp));
 	if (!rmp)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	rmp->dev = place.dev;
 	if (make_card(rmp, &place, fattr)) {
 		vb_queue_free(&rmp->queue);
-		return fail("no RMP");
+		return failed();
 	}
 	if (!vb_queue_publish(&rmp->queue)) {
 		vb_srq_destroy(rmp->card);
 		vb_queue_free(&rmp->queue);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	list_add(rmp);
 	*flexio_rmp_ptr = rmp;
@@ -129,13 +132,14 @@ flexio_status flexio_rmp_destroy(struct flexio_rmp *flexio_rmp)
 {
 	struct flexio_rmp *rmp = flexio_rmp;
 
+	API_CALL();
 	if (!rmp)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_RMP, rmp))
-		return fail("not an RMP");
+		return bad_handle(rmp, "RMP");
 	if (!list_remove(rmp)) {
 		vb_queue_revive(&rmp->queue);
-		return fail("QPs still use RMP 0x%x", vb_srq_number(rmp->card));
+		return fail("QPs still use RMP 0x%x; destroy them first", vb_srq_number(rmp->card));
 	}
 	vb_srq_destroy(rmp->card);
 	vb_queue_free(&rmp->queue);
@@ -146,8 +150,9 @@ uint32_t flexio_rmp_get_wq_num(struct flexio_rmp *rmp)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RMP, rmp);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an RMP");
+		bad_handle(rmp, "RMP");
 		return UINT32_MAX;
 	}
 	return vb_srq_number(rmp->card);

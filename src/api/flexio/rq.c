@@ -33,23 +33,24 @@ static int check_ring(const struct flexio_wq_attr *attr, unsigned int stride, bo
 {
 	if (attr->rq.wq_type != FLEXIO_WQ_TYPE_LINKED_LIST &&
 	    attr->rq.wq_type != FLEXIO_WQ_TYPE_CYCLIC) {
-		log_err("%u is not a type of work queue", (unsigned int)attr->rq.wq_type);
+		fail("%u is not a wq_type", (unsigned int)attr->rq.wq_type);
 		return -EINVAL;
 	}
 	if (attr->rq.end_pad_mode != FLEXIO_WQ_END_PAD_NONE &&
 	    attr->rq.end_pad_mode != FLEXIO_WQ_END_PAD_ALIGN) {
-		log_err("%u is not a padding mode", (unsigned int)attr->rq.end_pad_mode);
+		fail("%u is not an end_pad_mode", (unsigned int)attr->rq.end_pad_mode);
 		return -EINVAL;
 	}
 	if (attr->log_wq_depth > MAX_LOG_DEPTH || stride > MAX_LOG_STRIDE ||
 	    stride < (linked ? (unsigned int)LINKED_MIN_LOG_STRIDE : MIN_LOG_STRIDE)) {
-		log_err("2^%u WQEs of 2^%u bytes; allowed: up to 2^%d, of 2^%d to 2^%d",
-			attr->log_wq_depth, stride, MAX_LOG_DEPTH,
-			linked ? LINKED_MIN_LOG_STRIDE : MIN_LOG_STRIDE, MAX_LOG_STRIDE);
+		fail("log_wq_depth is %u, log_wq_stride %u; allowed: 0 to %d, and %d to %d (%s)",
+		     attr->log_wq_depth, attr->log_wq_stride, MAX_LOG_DEPTH,
+		     linked ? LINKED_MIN_LOG_STRIDE : MIN_LOG_STRIDE, MAX_LOG_STRIDE,
+		     linked ? "a linked list" : "0: 4");
 		return -EINVAL;
 	}
 	if (attr->user_index > 0xffffff) {
-		log_err("the user index has more than 24 bits");
+		fail("user_index 0x%x has more than 24 bits", attr->user_index);
 		return -EINVAL;
 	}
 	return 0;
@@ -115,7 +116,8 @@ static int make_ring(struct flexio_rq *rq, const struct queue_place *place,
 	}
 	err = vb_srq_create(place->dev, &ring, &rq->links);
 	card->srq = rq->links;
-	return err;
+	return err ? vb_queue_refused("RQ's list", place, place->adapter->max_srq, "max_srq", err)
+		   : 0;
 }
 
 static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint32_t cq_num,
@@ -136,16 +138,14 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 		return err;
 	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
 	if (!card.recv_cq) {
-		log_err("CQ 0x%x does not exist on %s", cq_num, place->adapter->config->name);
+		fail("cq_num: CQ 0x%x does not exist on %s", cq_num, place->adapter->config->name);
 		return -EINVAL;
 	}
 	err = vb_qp_create(place->dev, &card, &rq->card);
 	vb_cq_put(card.recv_cq);
 	if (!err)
 		err = vb_raw_start(rq->card);
-	if (err)
-		log_err("no RQ: %s", strerror(-err));
-	return err;
+	return err ? vb_queue_refused("RQ", place, place->adapter->max_qp, "max_qp", err) : 0;
 }
 
 static void rq_free(struct flexio_rq *rq)
@@ -165,7 +165,8 @@ static bool hold_td(struct flexio_rq *rq, const struct queue_place *place,
 	if (!td)
 		return true;
 	if (!vb_td_hold(td, place)) {
-		log_err("not a transport domain of this device");
+		fail("%p is not a transport domain of %s", (void *)td,
+		     place->adapter->config->name);
 		return false;
 	}
 	rq->td = td;
@@ -181,31 +182,41 @@ static bool hold_uar(struct flexio_rq *rq, const struct queue_place *place, uint
 	return rq->queue.uar;
 }
 
+/* The process is pinned. */
+static flexio_status rq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
+			       struct flexio_rq **flexio_rq_ptr)
+{
+	struct queue_place place;
+	struct flexio_rq *rq;
+
+	if (!fattr || !flexio_rq_ptr)
+		return fail("%s is NULL", !fattr ? "fattr" : "flexio_rq_ptr");
+	if (vb_queue_place(process, ibv_ctx, &place))
+		return failed();
+	rq = vb_queue_new(QUEUE_RQ, process, sizeof(*rq));
+	if (!rq)
+		return failed();
+	rq->tir.rq = rq;
+	if (!hold_td(rq, &place, fattr->rq.td) || !hold_uar(rq, &place, fattr->uar_id) ||
+	    make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
+		rq_free(rq);
+		return failed();
+	}
+	*flexio_rq_ptr = rq;
+	return FLEXIO_STATUS_SUCCESS;
+}
+
 flexio_status flexio_rq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
 			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
 			       struct flexio_rq **flexio_rq_ptr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
-	struct queue_place place;
-	struct flexio_rq *rq;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
-	if (!fattr || !flexio_rq_ptr)
-		return fail("no attributes, or nowhere to put the RQ");
-	if (vb_queue_place(process, ibv_ctx, &place))
-		return FLEXIO_STATUS_FAILED;
-	rq = vb_queue_new(QUEUE_RQ, process, sizeof(*rq));
-	if (!rq)
-		return FLEXIO_STATUS_FAILED;
-	rq->tir.rq = rq;
-	if (!hold_td(rq, &place, fattr->rq.td) || !hold_uar(rq, &place, fattr->uar_id) ||
-	    make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
-		rq_free(rq);
-		return FLEXIO_STATUS_FAILED;
-	}
-	*flexio_rq_ptr = rq;
-	return FLEXIO_STATUS_SUCCESS;
+		return bad_handle(process, "process");
+	return rq_create(process, ibv_ctx, cq_num, fattr, flexio_rq_ptr);
 }
 
 flexio_status flexio_rq_create_cross_dev(struct flexio_process *process,
@@ -215,19 +226,22 @@ flexio_status flexio_rq_create_cross_dev(struct flexio_process *process,
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!ibv_ctx || vb_accel_adapter(ibv_ctx) == process->uar.adapter)
-		return fail("not another device than the process's");
-	return flexio_rq_create(process, ibv_ctx, cq_num, fattr, flexio_rq_ptr);
+		return fail("ibv_ctx must be of another device than process %s, which is on %s",
+			    process->name, process->uar.adapter->config->name);
+	return rq_create(process, ibv_ctx, cq_num, fattr, flexio_rq_ptr);
 }
 
 flexio_status flexio_rq_destroy(struct flexio_rq *flexio_rq)
 {
+	API_CALL();
 	if (!flexio_rq)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_RQ, flexio_rq))
-		return fail("not an RQ");
+		return bad_handle(flexio_rq, "RQ");
 	rq_free(flexio_rq);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -239,10 +253,12 @@ flexio_status flexio_rq_set_err_state(struct flexio_rq *rq)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	int err;
 
+	API_CALL();
 	if (!pin)
-		return fail("not an RQ");
+		return bad_handle(rq, "RQ");
 	err = vb_qp_modify(rq->card, &attr, IBV_QP_STATE);
-	return err ? fail("RQ 0x%x: %s", vb_qp_number(rq->card), strerror(-err))
+	return err ? fail("RQ 0x%x cannot go to the error state: %s", vb_qp_number(rq->card),
+			  strerror(-err))
 		   : FLEXIO_STATUS_SUCCESS;
 }
 
@@ -252,8 +268,9 @@ uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an RQ");
+		bad_handle(rq, "RQ");
 		return UINT32_MAX;
 	}
 	return vb_qp_number(rq->card);
@@ -264,8 +281,9 @@ struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an RQ");
+		bad_handle(rq, "RQ");
 		return NULL;
 	}
 	return (struct mlx5dv_devx_obj *)&rq->tir;
@@ -275,8 +293,9 @@ struct mlx5dv_devx_obj *flexio_rq_get_object(struct flexio_rq *rq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an RQ");
+		bad_handle(rq, "RQ");
 		return NULL;
 	}
 	return (struct mlx5dv_devx_obj *)rq;

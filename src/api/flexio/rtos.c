@@ -104,14 +104,23 @@ static enum vb_dpa_action call_process_finish(struct guest *guest, struct vb_dpa
 	return end(guest, END_PROCESS);
 }
 
+/* Why the process ends. Of a call that runs on its caller's thread it is why that fails; otherwise it has a line of its own. */
+#define say_end(guest, ...)                   \
+	do {                                  \
+		if ((guest)->lent)            \
+			fail(__VA_ARGS__);    \
+		else                          \
+			log_err(__VA_ARGS__); \
+	} while (0)
+
 static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_state *state)
 {
 	uint64_t code = state->x[A0];
 
 	vb_process_fatal(guest->process,
 			 code >= 0x80 && code <= 0xff ? (int)code : VB_RTOS_STATUS_ILLEGAL_ERR);
-	log_err("device thread %u ended the process with error 0x%x", guest->thread_id,
-		(unsigned int)atomic_load(&guest->process->status));
+	say_end(guest, "device thread %u ended process %s with error 0x%x", guest->thread_id,
+		guest->process->name, (unsigned int)atomic_load(&guest->process->status));
 	return end(guest, END_PROCESS);
 }
 
@@ -181,10 +190,12 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 
 	guest->end = END_PROCESS;
 	vb_process_fatal(guest->process, VB_RTOS_STATUS_FAULT + (int)state->cause);
-	log_err("Fatal error (0x%x) in device thread %u: %s at 0x%llx (%s+0x%llx), value 0x%llx",
+	say_end(guest,
+		"Fatal error (0x%x) in device thread %u of process %s: %s at 0x%llx (%s+0x%llx), value 0x%llx",
 		VB_RTOS_STATUS_FAULT + (unsigned int)state->cause, guest->thread_id,
-		vb_dpa_cause_name((enum vb_dpa_cause)state->cause), (unsigned long long)state->pc,
-		name ? name : "?", (unsigned long long)offset, (unsigned long long)state->tval);
+		guest->process->name, vb_dpa_cause_name((enum vb_dpa_cause)state->cause),
+		(unsigned long long)state->pc, name ? name : "?", (unsigned long long)offset,
+		(unsigned long long)state->tval);
 }
 
 static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)

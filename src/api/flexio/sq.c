@@ -23,13 +23,13 @@ static void event(void *cookie, enum ibv_event_type type)
 static flexio_status check(const struct flexio_wq_attr *attr)
 {
 	if (attr->log_wq_depth > MAX_LOG_DEPTH)
-		return fail("a depth of 2^%u; allowed: up to 2^%d", attr->log_wq_depth,
+		return fail("log_wq_depth is %u; allowed: 0 to %d", attr->log_wq_depth,
 			    MAX_LOG_DEPTH);
 	if (attr->log_wq_stride && attr->log_wq_stride != BLOCK_LOG)
-		return fail("a stride of 2^%u; a send queue has 2^%d", attr->log_wq_stride,
-			    BLOCK_LOG);
+		return fail("log_wq_stride is %u; a send queue has %d, or 0 for the same",
+			    attr->log_wq_stride, BLOCK_LOG);
 	if (attr->user_index > 0xffffff)
-		return fail("the user index has more than 24 bits");
+		return fail("user_index 0x%x has more than 24 bits", attr->user_index);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -69,7 +69,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 		return err;
 	card.send_cq = card.recv_cq = vb_cq_get(place->dev, cq_num);
 	if (!card.send_cq) {
-		log_err("CQ 0x%x does not exist on %s", cq_num, place->adapter->config->name);
+		fail("cq_num: CQ 0x%x does not exist on %s", cq_num, place->adapter->config->name);
 		return -EINVAL;
 	}
 	card.sq_buf = queue->ring.addr;
@@ -78,9 +78,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 	vb_cq_put(card.send_cq);
 	if (!err)
 		err = vb_raw_start(sq->card);
-	if (err)
-		log_err("no SQ: %s", strerror(-err));
-	return err;
+	return err ? vb_queue_refused("SQ", place, place->adapter->max_qp, "max_qp", err) : 0;
 }
 
 static void sq_free(struct flexio_sq *sq)
@@ -98,11 +96,37 @@ static bool hold_tis(struct flexio_sq *sq, const struct queue_place *place,
 	if (!tis)
 		return true;
 	if (!vb_tis_hold(tis, place)) {
-		log_err("not a TIS of this device");
+		fail("%p is not a TIS of %s", (void *)tis, place->adapter->config->name);
 		return false;
 	}
 	sq->tis = tis;
 	return true;
+}
+
+/* The process is pinned. */
+static flexio_status sq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
+			       uint32_t cq_num, const struct flexio_wq_attr *fattr,
+			       struct flexio_sq **flexio_sq_ptr)
+{
+	struct queue_place place;
+	struct flexio_sq *sq;
+
+	if (!fattr || !flexio_sq_ptr)
+		return fail("%s is NULL", !fattr ? "fattr" : "flexio_sq_ptr");
+	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr))
+		return failed();
+	sq = vb_queue_new(QUEUE_SQ, process, sizeof(*sq));
+	if (!sq)
+		return failed();
+	if (hold_tis(sq, &place, fattr->sq.tis))
+		sq->queue.uar = vb_uar_hold(process, fattr->uar_id, place.adapter);
+	if (!sq->queue.uar || make_card(sq, &place, cq_num, fattr) ||
+	    !vb_queue_publish(&sq->queue)) {
+		sq_free(sq);
+		return failed();
+	}
+	*flexio_sq_ptr = sq;
+	return FLEXIO_STATUS_SUCCESS;
 }
 
 flexio_status flexio_sq_create(struct flexio_process *process, struct ibv_context *ibv_ctx,
@@ -110,27 +134,11 @@ flexio_status flexio_sq_create(struct flexio_process *process, struct ibv_contex
 			       struct flexio_sq **flexio_sq_ptr)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
-	struct queue_place place;
-	struct flexio_sq *sq;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
-	if (!fattr || !flexio_sq_ptr)
-		return fail("no attributes, or nowhere to put the SQ");
-	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr))
-		return FLEXIO_STATUS_FAILED;
-	sq = vb_queue_new(QUEUE_SQ, process, sizeof(*sq));
-	if (!sq)
-		return FLEXIO_STATUS_FAILED;
-	if (hold_tis(sq, &place, fattr->sq.tis))
-		sq->queue.uar = vb_uar_hold(process, fattr->uar_id, place.adapter);
-	if (!sq->queue.uar || make_card(sq, &place, cq_num, fattr) ||
-	    !vb_queue_publish(&sq->queue)) {
-		sq_free(sq);
-		return FLEXIO_STATUS_FAILED;
-	}
-	*flexio_sq_ptr = sq;
-	return FLEXIO_STATUS_SUCCESS;
+		return bad_handle(process, "process");
+	return sq_create(process, ibv_ctx, cq_num, fattr, flexio_sq_ptr);
 }
 
 flexio_status flexio_sq_create_cross_dev(struct flexio_process *process,
@@ -140,19 +148,22 @@ flexio_status flexio_sq_create_cross_dev(struct flexio_process *process,
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!ibv_ctx || vb_accel_adapter(ibv_ctx) == process->uar.adapter)
-		return fail("not another device than the process's");
-	return flexio_sq_create(process, ibv_ctx, cq_num, fattr, flexio_sq_ptr);
+		return fail("ibv_ctx must be of another device than process %s, which is on %s",
+			    process->name, process->uar.adapter->config->name);
+	return sq_create(process, ibv_ctx, cq_num, fattr, flexio_sq_ptr);
 }
 
 flexio_status flexio_sq_destroy(struct flexio_sq *flexio_sq)
 {
+	API_CALL();
 	if (!flexio_sq)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_SQ, flexio_sq))
-		return fail("not an SQ");
+		return bad_handle(flexio_sq, "SQ");
 	sq_free(flexio_sq);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -161,8 +172,9 @@ uint32_t flexio_sq_get_wq_num(struct flexio_sq *sq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_SQ, sq);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not an SQ");
+		bad_handle(sq, "SQ");
 		return UINT32_MAX;
 	}
 	return vb_qp_number(sq->card);

@@ -32,6 +32,9 @@
 #define DATA_MAX (1UL << 30)
 #define BATCH_NS 10000000LL
 
+#define LEVEL_TEXT \
+	"%u is not the level of a stream; allowed: 0 and 2 to 5 (FLEXIO_MSG_DEV_NO_PRINT, _ERROR to _DEBUG)"
+
 struct flexio_msg_stream {
 	struct flexio_process *process;
 	int id;
@@ -319,19 +322,19 @@ static flexio_status check_attr(struct flexio_process *process,
 
 	if (attr->data_bsize < DATA_MIN || attr->data_bsize > DATA_MAX ||
 	    attr->data_bsize & (attr->data_bsize - 1))
-		return fail("data_bsize is %zu; it must be a power of two, at least %u",
-			    attr->data_bsize, DATA_MIN);
+		return fail("data_bsize is %zu; it must be a power of two from %u to %lu",
+			    attr->data_bsize, DATA_MIN, DATA_MAX);
 	if ((unsigned int)attr->sync_mode > FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
-		return fail("%u is not a mode", (unsigned int)attr->sync_mode);
+		return fail("%u is not a sync_mode", (unsigned int)attr->sync_mode);
 	if (attr->sync_mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
 		return fail("the tracer mode is not supported yet");
 	if (attr->level == FLEXIO_MSG_DEV_ALWAYS_PRINT || attr->level > FLEXIO_MSG_DEV_DEBUG)
-		return fail("%u is not the level of a stream", attr->level);
+		return fail(LEVEL_TEXT, attr->level);
 	if (attr->stream_name &&
 	    strnlen(attr->stream_name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
-		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
+		return fail("stream_name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
 	if (vb_accel_affinity(process->accel, &attr->mgmt_affinity, &unused))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -442,25 +445,27 @@ static flexio_status stream_create(struct flexio_process *process,
 	int err;
 
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!attr || !out)
-		return fail("no attributes, or no file");
+		return fail("%s is NULL", !attr ? "stream_fattr" : "out");
 	if (check_attr(process, attr) != FLEXIO_STATUS_SUCCESS)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	s = stream_new(process, attr, out);
 	if (!s)
-		return fail("no memory");
+		return fail("process %s: no memory for a stream with a buffer of %zu bytes",
+			    process->name, attr->data_bsize);
 	if (!stream_open(s, attr->level, only_default)) {
 		stream_free(s);
-		return fail(only_default ? "there is a default stream already"
-					 : "all streams are open");
+		return only_default
+			       ? fail("process %s has a default stream", process->name)
+			       : fail("process %s has all %d streams", process->name, MAX_STREAMS);
 	}
 	err = start_thread(s);
 	if (err)
-		log_err("cannot start a thread: %s", strerror(-err));
+		fail("process %s: no thread for the stream: %s", process->name, strerror(-err));
 	if (err || !vb_handle_add(HANDLE_STREAM, s)) {
 		stream_close(s);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	if (ppthread && s->has_thread)
 		*ppthread = s->thread;
@@ -487,12 +492,13 @@ flexio_status flexio_msg_stream_create(struct flexio_process *process,
 				       flexio_msg_stream_attr_t *stream_fattr, FILE *out,
 				       pthread_t *ppthread, struct flexio_msg_stream **stream)
 {
+	API_CALL();
 	if (!stream)
-		return fail("nowhere to put the stream");
+		return fail("stream is NULL");
 	return stream_create(process, stream_fattr, out, ppthread, stream, false);
 }
 
-flexio_status flexio_msg_stream_destroy(struct flexio_msg_stream *stream)
+static flexio_status stream_destroy(struct flexio_msg_stream *stream)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
 	/* A process that is being destroyed closes its streams itself. */
@@ -500,27 +506,40 @@ flexio_status flexio_msg_stream_destroy(struct flexio_msg_stream *stream)
 		pin ? vb_handle_pin(HANDLE_PROCESS, stream->process) : NULL;
 
 	if (!process_pin || !vb_handle_end(&pin))
-		return fail("not a stream");
+		return bad_handle(stream, "message stream");
 	stream_close(stream);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-flexio_status flexio_msg_stream_flush(struct flexio_msg_stream *stream)
+static flexio_status stream_flush(struct flexio_msg_stream *stream)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
 
 	if (!pin)
-		return fail("not a stream");
+		return bad_handle(stream, "message stream");
 	drain(stream);
 	return FLEXIO_STATUS_SUCCESS;
+}
+
+flexio_status flexio_msg_stream_destroy(struct flexio_msg_stream *stream)
+{
+	API_CALL();
+	return stream_destroy(stream);
+}
+
+flexio_status flexio_msg_stream_flush(struct flexio_msg_stream *stream)
+{
+	API_CALL();
+	return stream_flush(stream);
 }
 
 int flexio_msg_stream_get_id(struct flexio_msg_stream *stream)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a stream");
+		bad_handle(stream, "message stream");
 		return -1;
 	}
 	return stream->id;
@@ -531,12 +550,13 @@ flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
 
+	API_CALL();
 	if (!pin)
-		return fail("not a stream");
+		return bad_handle(stream, "message stream");
 	if (stream->id == FLEXIO_MSG_DEV_DEFAULT_STREAM_ID)
 		return fail("the level of the default stream cannot be changed");
 	if (level == FLEXIO_MSG_DEV_ALWAYS_PRINT || level > FLEXIO_MSG_DEV_DEBUG)
-		return fail("%u is not the level of a stream", level);
+		return fail(LEVEL_TEXT, level);
 	pthread_rwlock_wrlock(&stream->process->streams_lock);
 	atomic_store(&stream->level, level);
 	publish_levels(stream->process);
@@ -554,8 +574,10 @@ static struct flexio_msg_stream *default_stream(struct flexio_process *process)
 		s = process->streams[FLEXIO_MSG_DEV_DEFAULT_STREAM_ID];
 		pthread_rwlock_unlock(&process->streams_lock);
 	}
-	if (!s)
-		log_err("not a process with a default stream");
+	if (!pin)
+		bad_handle(process, "process");
+	else if (!s)
+		fail("process %s has no default stream", process->name);
 	return s;
 }
 
@@ -563,19 +585,24 @@ flexio_status flexio_log_dev_init(struct flexio_process *process,
 				  flexio_msg_stream_attr_t *stream_fattr, FILE *out,
 				  pthread_t *ppthread)
 {
+	API_CALL();
 	return stream_create(process, stream_fattr, out, ppthread, NULL, true);
 }
 
 flexio_status flexio_log_dev_flush(struct flexio_process *process)
 {
-	struct flexio_msg_stream *stream = default_stream(process);
+	struct flexio_msg_stream *stream;
 
-	return stream ? flexio_msg_stream_flush(stream) : FLEXIO_STATUS_FAILED;
+	API_CALL();
+	stream = default_stream(process);
+	return stream ? stream_flush(stream) : failed();
 }
 
 flexio_status flexio_log_dev_destroy(struct flexio_process *process)
 {
-	struct flexio_msg_stream *stream = default_stream(process);
+	struct flexio_msg_stream *stream;
 
-	return stream ? flexio_msg_stream_destroy(stream) : FLEXIO_STATUS_FAILED;
+	API_CALL();
+	stream = default_stream(process);
+	return stream ? stream_destroy(stream) : failed();
 }

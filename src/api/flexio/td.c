@@ -54,15 +54,19 @@ flexio_status flexio_transport_domain_create(struct ibv_context *ibv_ctx,
 {
 	struct flexio_transport_domain *t;
 
-	if (!td || !vb_accel_adapter(ibv_ctx))
-		return fail("no mlx5 device, or nowhere to put the transport domain");
+	API_CALL();
+	if (!td)
+		return fail("td is NULL");
+	if (!vb_accel_adapter(ibv_ctx))
+		return fail("%s is no adapter of the format mlx5",
+			    ibv_ctx && ibv_ctx->device ? ibv_ctx->device->name : "ibv_ctx");
 	t = vb_queue_new(QUEUE_TD, NULL, sizeof(*t));
 	if (!t)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	t->ctx = ibv_ctx;
 	if (!vb_queue_publish(&t->queue)) {
 		vb_queue_free(&t->queue);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	*td = t;
 	return FLEXIO_STATUS_SUCCESS;
@@ -70,13 +74,15 @@ flexio_status flexio_transport_domain_create(struct ibv_context *ibv_ctx,
 
 flexio_status flexio_transport_domain_destroy(struct flexio_transport_domain *td)
 {
+	API_CALL();
 	if (!td)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_TD, td))
-		return fail("not a transport domain");
+		return bad_handle(td, "transport domain");
 	if (atomic_load(&td->users)) {
 		vb_queue_revive(&td->queue);
-		return fail("queues still use the transport domain");
+		return fail("RQs or TISes still use transport domain %p; destroy them first",
+			    (void *)td);
 	}
 	vb_queue_free(&td->queue);
 	return FLEXIO_STATUS_SUCCESS;
@@ -90,18 +96,20 @@ flexio_status flexio_sq_tis_create(struct ibv_context *ibv_ctx, struct flexio_tr
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TD, td);
 	struct flexio_sq_tis *t;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a transport domain");
-	if (!ibv_ctx || !tis || td->ctx != ibv_ctx)
-		return fail(
-			"no device, nowhere to put the TIS, or a transport domain of another device");
+		return bad_handle(td, "transport domain");
+	if (!ibv_ctx || !tis)
+		return fail("%s is NULL", !ibv_ctx ? "ibv_ctx" : "tis");
+	if (td->ctx != ibv_ctx)
+		return fail("the transport domain is of another device context than ibv_ctx");
 	t = vb_queue_new(QUEUE_TIS, NULL, sizeof(*t));
 	if (!t)
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	t->td = td;
 	if (!vb_queue_publish(&t->queue)) {
 		vb_queue_free(&t->queue);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	atomic_fetch_add(&td->users, 1);
 	*tis = t;
@@ -110,13 +118,14 @@ flexio_status flexio_sq_tis_create(struct ibv_context *ibv_ctx, struct flexio_tr
 
 flexio_status flexio_sq_tis_destroy(struct flexio_sq_tis *tis)
 {
+	API_CALL();
 	if (!tis)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_TIS, tis))
-		return fail("not a TIS");
+		return bad_handle(tis, "TIS");
 	if (atomic_load(&tis->users)) {
 		vb_queue_revive(&tis->queue);
-		return fail("send queues still use the TIS");
+		return fail("SQs still use TIS %p; destroy them first", (void *)tis);
 	}
 	vb_td_release(tis->td);
 	vb_queue_free(&tis->queue);

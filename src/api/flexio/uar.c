@@ -54,7 +54,8 @@ struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
 		uar->users++;
 	vb_unlock(&process->uar_lock);
 	if (!uar)
-		log_err("%u is not a UAR of %s for %s", id, process->name, adapter->config->name);
+		fail("uar_id: process %s has no UAR %u for %s", process->name, id,
+		     adapter->config->name);
 	return uar;
 }
 
@@ -84,7 +85,7 @@ static int uar_number(uint32_t *id)
 	int64_t number = vb_uar_number_take();
 
 	if (number < 0) {
-		log_err("no more UARs");
+		fail("this program has all the UARs that there can be");
 		return (int)number;
 	}
 	*id = (uint32_t)number;
@@ -125,10 +126,12 @@ static flexio_status uar_new(struct flexio_process *process, const struct vb_ada
 	struct flexio_uar *uar;
 
 	if (!vb_process_hold(process, PART_QUEUE))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	uar = calloc(1, sizeof(*uar));
-	if (!uar)
+	if (!uar) {
+		fail("process %s: no memory for a UAR", process->name);
 		goto release;
+	}
 	*uar = (struct flexio_uar){ .process = process, .adapter = adapter, .base = base };
 	if (uar_number(&uar->id))
 		goto free_uar;
@@ -144,27 +147,34 @@ free_uar:
 	free(uar);
 release:
 	vb_process_release(process, PART_QUEUE);
-	return fail("no UAR");
+	return failed();
 }
 
-flexio_status flexio_uar_create(struct flexio_process *process, struct flexio_uar **flexio_uar)
+static flexio_status uar_create(struct flexio_process *process, struct flexio_uar **flexio_uar)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!flexio_uar)
-		return fail("nowhere to put the UAR");
+		return fail("flexio_uar is NULL");
 	return uar_new(process, process->uar.adapter, NULL, flexio_uar);
+}
+
+flexio_status flexio_uar_create(struct flexio_process *process, struct flexio_uar **flexio_uar)
+{
+	API_CALL();
+	return uar_create(process, flexio_uar);
 }
 
 /* Before 24.10 a page of the host came along; it is the process's adapter that counts. */
 flexio_status flexio_uar_create_v0(struct flexio_process *process, struct mlx5dv_devx_uar *devx_uar,
 				   struct flexio_uar **flexio_uar)
 {
+	vb_api_begin("flexio_uar_create");
 	if (!devx_uar)
-		return fail("no doorbell page");
-	return flexio_uar_create(process, flexio_uar);
+		return fail("devx_uar is NULL");
+	return uar_create(process, flexio_uar);
 }
 
 flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *to_extend,
@@ -174,19 +184,23 @@ flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *t
 	const struct vb_adapter *adapter = vb_accel_adapter(to_extend);
 	struct flexio_uar *existing;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a UAR");
-	if (!adapter || !extended)
-		return fail("no mlx5 device, or nowhere to put the UAR");
+		return bad_handle(in_uar, "UAR");
+	if (!to_extend || !extended)
+		return fail("%s is NULL", !to_extend ? "to_extend" : "extended");
+	if (!adapter)
+		return fail("%s is no adapter of the format mlx5", to_extend->device->name);
 	if (in_uar->base)
-		return fail("an extension cannot be extended");
+		return fail("UAR %u is an extension, which cannot be extended", in_uar->id);
 	if (adapter == in_uar->adapter)
-		return fail("the UAR is of %s already", adapter->config->name);
+		return fail("UAR %u is of %s itself", in_uar->id, adapter->config->name);
 	vb_lock(&in_uar->process->uar_lock);
 	existing = find_extension(in_uar->process, in_uar, adapter);
 	vb_unlock(&in_uar->process->uar_lock);
 	if (existing)
-		return fail("the UAR is extended to %s already", adapter->config->name);
+		return fail("UAR %u is extended to %s already, as UAR %u", in_uar->id,
+			    adapter->config->name, existing->id);
 	return uar_new(in_uar->process, adapter, in_uar, extended);
 }
 
@@ -214,17 +228,19 @@ flexio_status flexio_uar_destroy(struct flexio_uar *uar)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, uar);
 
+	API_CALL();
 	if (!uar)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!pin)
-		return fail("not a UAR");
+		return bad_handle(uar, "UAR");
 	if (uar == &uar->process->uar)
-		return fail("a process keeps its own UAR");
+		return fail("UAR %u is process %s's own, and goes with it", uar->id,
+			    uar->process->name);
 	if (!vb_handle_end(&pin))
-		return fail("not a UAR");
+		return bad_handle(uar, "UAR");
 	if (!unlink_uar(uar)) {
 		vb_handle_add(HANDLE_UAR, uar);
-		return fail("queues or extensions still use UAR %u", uar->id);
+		return fail("queues or extensions still use UAR %u; destroy them first", uar->id);
 	}
 	vb_process_release(uar->process, PART_QUEUE);
 	vb_uar_number_give(uar->id);
@@ -238,8 +254,9 @@ uint32_t flexio_uar_get_id(struct flexio_uar *uar)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, uar);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a UAR");
+		bad_handle(uar, "UAR");
 		return UINT32_MAX;
 	}
 	return uar->id;
@@ -249,8 +266,9 @@ flexio_uar_device_id flexio_uar_get_extended_id(struct flexio_uar *uar)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, uar);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a UAR");
+		bad_handle(uar, "UAR");
 		return UINT32_MAX;
 	}
 	return uar->id;

@@ -294,14 +294,14 @@ static struct flexio_window *window_new(struct flexio_process *process, struct i
 	struct flexio_window *w = aligned_alloc(16, (sizeof(*w) + 15) & ~15UL);
 
 	if (!w) {
-		log_err("no memory");
+		fail("process %s: no memory for a window", process->name);
 		return NULL;
 	}
 	*w = (struct flexio_window){ .process = process, .pd = pd };
 	pthread_mutex_lock(&windows.lock);
 	w->id = take_id();
 	if (!w->id)
-		log_err("there are %d windows; there cannot be more", MAX_WINDOWS - 1);
+		fail("this program has %d windows; there cannot be more", MAX_WINDOWS - 1);
 	if (w->id && vb_handle_add(HANDLE_WINDOW, w)) {
 		windows.table[w->id] = w;
 	} else {
@@ -318,19 +318,20 @@ flexio_status flexio_window_create(struct flexio_process *process, struct ibv_pd
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_window *w;
 
+	API_CALL();
 	if (!pin)
-		return fail("not a process");
+		return bad_handle(process, "process");
 	if (!pd || !window)
-		return fail("no protection domain, or nowhere to put the window");
+		return fail("%s is NULL", !pd ? "pd" : "window");
 	if (strcmp(pd->context->device->name, process->ctx->device->name))
-		return fail("the protection domain is of %s, the process of %s",
-			    pd->context->device->name, process->ctx->device->name);
+		return fail("the protection domain is of %s, process %s of %s",
+			    pd->context->device->name, process->name, process->ctx->device->name);
 	if (!vb_process_hold(process, PART_WINDOW))
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	w = window_new(process, pd);
 	if (!w) {
 		vb_process_release(process, PART_WINDOW);
-		return FLEXIO_STATUS_FAILED;
+		return failed();
 	}
 	atomic_fetch_add(&to_pd(pd)->users, 1); /* it cannot be deallocated */
 	*window = w;
@@ -341,8 +342,9 @@ flexio_status flexio_window_destroy(struct flexio_window *window)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_WINDOW, window);
 
+	API_CALL();
 	if (!vb_handle_end(&pin))
-		return fail("not a window");
+		return bad_handle(window, "window");
 	pthread_mutex_lock(&windows.lock);
 	windows.table[window->id] = NULL;
 	while (window->users)
@@ -358,8 +360,9 @@ uint32_t flexio_window_get_id(struct flexio_window *window)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_WINDOW, window);
 
+	API_CALL();
 	if (!pin) {
-		log_err("not a window");
+		bad_handle(window, "window");
 		return UINT32_MAX;
 	}
 	return window->id;

@@ -3,6 +3,7 @@
 #include "bed.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -309,6 +310,43 @@ static void test_bad_copies(void **state)
 	bed_process_end(process);
 }
 
+/* A range lies in the heap or outside of it, never across its ends, whatever is mapped behind them. */
+static void test_heap_ends(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct flexio_heap_mem_info heap = info(process);
+	uint64_t end = heap.base_addr + heap.size;
+	struct flexio_mem host = { .mem_type = FLEXIO_MEMTYPE_HOST }, dev = { 0 };
+	static char data[64 << 10];
+	const struct {
+		uint64_t at;
+		size_t size;
+		bool good;
+	} ranges[] = {
+		{ heap.base_addr, 64, true },
+		{ end - 64, 64, true },
+		{ end - 64, 65, false },
+		{ end - 1, 4096, false },
+		{ heap.base_addr - 1, 2, false },
+		{ heap.base_addr - 4096, 8192, false },
+		{ end - 4096, sizeof(data), false },
+	};
+
+	host.haddr = (uintptr_t)data;
+	for (unsigned int i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		flexio_status want = ranges[i].good ? FLEXIO_STATUS_SUCCESS : FLEXIO_STATUS_FAILED;
+
+		dev.daddr = ranges[i].at;
+		assert_int_equal(flexio_host2dev_memcpy(process, data, ranges[i].size, dev.daddr),
+				 want);
+		assert_int_equal(flexio_buf_dev_memset(process, 1, ranges[i].size, dev.daddr),
+				 want);
+		assert_int_equal(flexio_memcpy(process, &dev, &host, ranges[i].size), want);
+		assert_int_equal(flexio_memcpy(process, &host, &dev, ranges[i].size), want);
+	}
+	bed_process_end(process);
+}
+
 /* Host memory that is not there, or cannot be written, is an error of the call and not the end of the program. */
 static void test_host_memory(void **state)
 {
@@ -390,7 +428,9 @@ static void test_mkeys(void **state)
 	attr.daddr = 16;
 	assert_failed(flexio_device_mkey_create(process, &attr, &untouched));
 	attr.daddr = a;
-	attr.access = IBV_ACCESS_REMOTE_WRITE; /* without local write */
+	attr.access = 1 << 30;
+	assert_failed(flexio_device_mkey_create(process, &attr, &untouched));
+	attr.access = IBV_ACCESS_ON_DEMAND;
 	assert_failed(flexio_device_mkey_create(process, &attr, &untouched));
 	assert_failed(flexio_device_mkey_create(process, NULL, &untouched));
 	assert_failed(flexio_device_mkey_create(process, &attr, NULL));
@@ -410,7 +450,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_random),      cmocka_unit_test(test_alloc_threads),
 		cmocka_unit_test(test_copies),      cmocka_unit_test(test_bad_copies),
 		cmocka_unit_test(test_host_memory), cmocka_unit_test(test_sbrk),
-		cmocka_unit_test(test_mkeys),
+		cmocka_unit_test(test_mkeys),       cmocka_unit_test(test_heap_ends),
 	};
 
 	bed_init(argc, argv);

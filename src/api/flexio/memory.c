@@ -70,6 +70,12 @@ struct range {
 	bool device;
 };
 
+/* Whether a mapped range goes over an end of [from, to). */
+static bool crosses(uint64_t from, uint64_t to, uint64_t addr, uint64_t len)
+{
+	return (addr < from && addr + len > from) || (addr < to && addr + len > to);
+}
+
 /* -EFAULT after a reason. */
 static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, size_t size,
 			bool write, struct range *range)
@@ -81,6 +87,14 @@ static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, 
 	}
 	range->at = vb_dpa_mem_host(process->dpa, daddr, size,
 				    VB_DPA_READ | (write ? VB_DPA_WRITE : 0U));
+	if (range->at &&
+	    crosses(process->heap.base, process->heap.base + process->heap.size, daddr, size)) {
+		fail("process %s: %zu bytes at device address 0x%llx are partly outside of the device heap, which is 0x%llx to 0x%llx",
+		     process->name, size, (unsigned long long)daddr,
+		     (unsigned long long)process->heap.base,
+		     (unsigned long long)(process->heap.base + process->heap.size - 1));
+		return -EFAULT;
+	}
 	if (range->at)
 		return 0;
 	fail("process %s: %zu bytes at device address 0x%llx are not all %s memory", process->name,

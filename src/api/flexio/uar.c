@@ -271,5 +271,9 @@ flexio_uar_device_id flexio_uar_get_extended_id(struct flexio_uar *uar)
 		bad_handle(uar, "UAR");
 		return UINT32_MAX;
 	}
+	if (!uar->base) {
+		fail("UAR %u is no extension; flexio_uar_extend makes one", uar->id);
+		return UINT32_MAX;
+	}
 	return uar->id;
 }

@@ -63,6 +63,7 @@ static void extend(void)
 	CHECK(flexio_uar_extend(own, there, &twice) == FLEXIO_STATUS_FAILED);
 	CHECK(flexio_uar_get_extended_id(extended) != UINT32_MAX);
 	CHECK(flexio_uar_get_extended_id(NULL) == UINT32_MAX);
+	CHECK(flexio_uar_get_extended_id(flexio_process_get_uar(process)) == UINT32_MAX);
 }
 
 static void make_pair(const struct kit_cq *cq, struct kit_qp *a, struct kit_qp *b)

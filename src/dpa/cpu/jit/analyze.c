@@ -58,47 +58,91 @@ static void mark(struct analysis *a, uint64_t index, unsigned int marks)
 
 /* ---- code addresses that straight-line code makes ---- */
 
-/* 32-bit entries relative to the table (gcc, clang with medany), as many as look like code. */
-static void mark_table(struct vb_jit *jit, struct analysis *a, uint64_t table)
+/* Where jump tables may begin: one bit for every aligned word of the data, range after range. */
+struct tables {
+	uint8_t *starts; /* NULL: there is no data */
+};
+
+static uint64_t data_words(const struct vb_text_range *range)
 {
-	const struct vb_text *text = a->text;
+	return (range->hi - (range->lo & ~3ULL)) / 4;
+}
+
+static int tables_init(const struct vb_jit *jit, struct tables *t)
+{
+	uint64_t words = 0;
+
+	t->starts = NULL;
+	for (unsigned int i = 0; i < jit->ndata; i++)
+		words += data_words(&jit->data[i]);
+	if (words)
+		t->starts = calloc(words / 8 + 1, 1);
+	return words && !t->starts ? -ENOMEM : 0;
+}
+
+static void note_table(const struct vb_jit *jit, struct tables *t, uint64_t addr)
+{
+	uint64_t words = 0;
 
 	for (unsigned int i = 0; i < jit->ndata; i++) {
-		if (table < jit->data[i].lo || table >= jit->data[i].hi || table & 3)
-			continue;
-		for (uint64_t addr = table; addr + 4 <= jit->data[i].hi; addr += 4) {
-			uint64_t target;
+		const struct vb_text_range *data = &jit->data[i];
+
+		if (addr >= data->lo && addr < data->hi && data->hi - addr >= 4 && !(addr & 3)) {
+			words += (addr - (data->lo & ~3ULL)) / 4;
+			t->starts[words / 8] |= (uint8_t)(1U << words % 8);
+			return;
+		}
+		words += data_words(data);
+	}
+}
+
+/*
+ * 32-bit entries relative to the table (gcc, clang with medany), as many as look like code. A table
+ * ends at the latest where another one begins, so all of them together are read once.
+ */
+static void mark_tables(struct vb_jit *jit, struct analysis *a, const struct tables *t)
+{
+	const struct vb_text *text = a->text;
+	uint64_t first = 0;
+
+	for (unsigned int i = 0; i < jit->ndata && t->starts; i++) {
+		const struct vb_text_range *data = &jit->data[i];
+		uint64_t words = data_words(data), table = 0;
+
+		for (uint64_t w = 0; w < words; w++) {
+			uint64_t addr = (data->lo & ~3ULL) + 4 * w, target;
 			int32_t entry;
 
+			if (t->starts[(first + w) / 8] >> (first + w) % 8 & 1)
+				table = addr;
+			if (!table)
+				continue;
 			memcpy(&entry, text->base + addr, sizeof(entry));
 			target = table + (uint64_t)(int64_t)entry;
-			if (!vb_text_holds(text, target))
-				break;
+			if (!vb_text_holds(text, target)) {
+				table = 0;
+				continue;
+			}
 			/* Kept: the memory may be gone when the text is translated again. */
 			jit->extra[(target - text->lo) / 2] |= EXTRA_LEADER;
 			mark(a, (target - text->lo) / 2, MARK_LEADER);
 		}
+		first += words;
 	}
-}
-
-static void mark_address(struct vb_jit *jit, struct analysis *a, uint64_t addr)
-{
-	if (vb_text_holds(a->text, addr))
-		mark(a, (addr - a->text->lo) / 2, MARK_LEADER);
-	else
-		mark_table(jit, a, addr);
 }
 
 struct constants {
 	uint64_t value[33];
 	uint64_t known; /* bit per register */
+	uint64_t upper; /* and it is what lui or auipc left there */
 };
 
-static void track_constant(struct vb_jit *jit, struct analysis *a, struct constants *k, uint32_t i)
+static void track_constant(struct vb_jit *jit, struct analysis *a, struct constants *k,
+			   struct tables *t, uint32_t i)
 {
 	const struct vb_insn *insn = &a->text->insns[i];
 	uint64_t pc = a->text->lo + 2 * (uint64_t)i, value = 0;
-	bool known = true;
+	bool known = true, upper = insn->op == VB_OP_AUIPC || insn->op == VB_OP_LUI;
 
 	if (insn->op == VB_OP_AUIPC)
 		value = pc + (uint64_t)(int64_t)insn->imm;
@@ -114,10 +158,13 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 
 		mark(a, (target - a->text->lo) / 2, MARK_LEADER | MARK_CHECK);
 	}
-	if (known && insn->op == VB_OP_ADDI)
-		mark_address(jit, a, value);
+	if (known && insn->op == VB_OP_ADDI && vb_text_holds(a->text, value))
+		mark(a, (value - a->text->lo) / 2, MARK_LEADER);
+	else if (known && insn->op == VB_OP_ADDI && k->upper >> insn->rs1 & 1)
+		note_table(jit, t, value);
 	k->value[insn->rd] = value;
 	k->known = (k->known & ~(1ULL << insn->rd)) | (uint64_t)known << insn->rd;
+	k->upper = (k->upper & ~(1ULL << insn->rd)) | (uint64_t)upper << insn->rd;
 }
 
 /* ---- leaders ---- */
@@ -136,28 +183,29 @@ static bool is_select(const struct analysis *a, uint32_t i)
 	       a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
 }
 
-/* Somebody enters between the branch and its instruction: then it is a branch after all. */
+/*
+ * Somebody enters between the branch and its instruction: then it is a branch after all, and its
+ * target a leader. That target lies behind a plain instruction, not behind a branch, so it makes no
+ * other select invalid, and once through the text is enough.
+ */
 static void drop_selects(struct analysis *a)
 {
-	bool again = true;
-
-	while (again) {
-		again = false;
-		for (uint32_t i = 0; i < a->n; i++) {
-			if (!(a->marks[i] & MARK_SELECT) ||
-			    !(a->marks[i + step(a->text, i)] & MARK_LEADER))
-				continue;
-			a->marks[i] &= (uint8_t)~MARK_SELECT;
-			mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
-			again = true;
-		}
+	for (uint32_t i = 0; i < a->n; i++) {
+		if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + step(a->text, i)] & MARK_LEADER))
+			continue;
+		a->marks[i] &= (uint8_t)~MARK_SELECT;
+		mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
 	}
 }
 
-static void find_leaders(struct vb_jit *jit, struct analysis *a)
+static int find_leaders(struct vb_jit *jit, struct analysis *a)
 {
 	struct constants k = { .known = 0 };
+	struct tables t;
+	int err = tables_init(jit, &t);
 
+	if (err)
+		return err;
 	for (uint32_t i = 0; i < a->n; i++) {
 		const struct vb_insn *insn = &a->text->insns[i];
 		uint64_t target = i + (uint64_t)(int64_t)(insn->imm / 2), next;
@@ -181,9 +229,12 @@ static void find_leaders(struct vb_jit *jit, struct analysis *a)
 			   (insn->op == VB_OP_JALR && insn->rd != VB_CPU_SINK)) {
 			mark(a, next, MARK_LEADER);
 		}
-		track_constant(jit, a, &k, i);
+		track_constant(jit, a, &k, &t, i);
 	}
+	mark_tables(jit, a, &t);
+	free(t.starts);
 	drop_selects(a);
+	return 0;
 }
 
 /* ---- register map ---- */
@@ -351,8 +402,9 @@ int analyze(struct vb_jit *jit, struct analysis *a)
 	if (!a->marks)
 		return -ENOMEM;
 	sweep(jit, a);
-	find_leaders(jit, a);
-	err = count_registers(a);
+	err = find_leaders(jit, a);
+	if (!err)
+		err = count_registers(a);
 	if (!err)
 		err = find_blocks(a);
 	if (err)

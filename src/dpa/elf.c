@@ -88,6 +88,10 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
 				   (unsigned long long)addr);
 	if (program->nsegments == sizeof(program->segments) / sizeof(program->segments[0]))
 		return vb_elf_fail(error, -ENOEXEC, "too many segments");
+	/* Each byte of the file is loaded at most once: what a file costs follows from its length. */
+	program->loaded += ph->p_filesz;
+	if (program->loaded > file_len)
+		return vb_elf_fail(error, -ENOEXEC, "segments share bytes of the file");
 	for (unsigned int i = 0; i < program->nsegments; i++) {
 		const struct elf_segment *other = &program->segments[i];
 
@@ -103,6 +107,19 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
 		      (ph->p_flags & PF_W ? VB_DPA_WRITE | VB_DPA_READ : 0) |
 		      (ph->p_flags & PF_X ? VB_DPA_EXEC : 0);
 	return 0;
+}
+
+/* Are [addr, addr + len) bytes of the file? What the loader reads must be, or zeros could be read without end. */
+static bool in_file(const struct elf_program *program, uint64_t addr, uint64_t len)
+{
+	for (unsigned int i = 0; i < program->nsegments; i++) {
+		const struct elf_segment *seg = &program->segments[i];
+
+		if (addr >= seg->addr && addr - seg->addr <= seg->filesz &&
+		    len <= seg->filesz - (addr - seg->addr))
+			return true;
+	}
+	return false;
 }
 
 /* Does the memory of a loaded segment with these rights hold [addr, addr + len)? */
@@ -165,7 +182,7 @@ static int read_segments(Elf *elf, size_t file_len, uint64_t limit, struct elf_p
 		if (ph.p_type == PT_DYNAMIC && ph.p_memsz) {
 			program->dynamic = ph.p_vaddr + program->bias;
 			program->dynamic_len = ph.p_memsz;
-			if (!in_segment(program, program->dynamic, program->dynamic_len, 0))
+			if (!in_file(program, program->dynamic, program->dynamic_len))
 				err = vb_elf_fail(
 					error, -ENOEXEC,
 					"the dynamic section is not part of a loaded segment");
@@ -203,60 +220,63 @@ static Elf_Scn *symbol_section(Elf *elf, GElf_Shdr *shdr)
 	return dynsym && gelf_getshdr(dynsym, shdr) ? dynsym : NULL;
 }
 
-/* The name if the symbol is one that dumps and lookups want. */
-static const char *symbol_wanted(Elf *elf, const GElf_Shdr *shdr, const GElf_Sym *sym)
+/* Copy the strings that the symbols' names are, all of them at once. False: there are none. */
+static int read_names(Elf *elf, const GElf_Shdr *shdr, struct elf_program *program, size_t *len)
+{
+	Elf_Scn *scn = elf_getscn(elf, shdr->sh_link);
+	Elf_Data *data = scn ? elf_rawdata(scn, NULL) : NULL;
+
+	*len = data && data->d_buf ? data->d_size : 0;
+	program->names = malloc(*len + 1);
+	if (!program->names)
+		return -ENOMEM;
+	if (*len)
+		memcpy(program->names, data->d_buf, *len);
+	program->names[*len] = '\0';
+	return 0;
+}
+
+/* Is it one that dumps and lookups want? */
+static bool symbol_wanted(const GElf_Sym *sym, const char *names, size_t len)
 {
 	unsigned int type = GELF_ST_TYPE(sym->st_info);
-	const char *name;
+	const char *name = names + sym->st_name;
 
-	if (sym->st_shndx == SHN_UNDEF ||
+	if (sym->st_shndx == SHN_UNDEF || sym->st_name >= len ||
 	    (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE))
-		return NULL;
-	name = elf_strptr(elf, shdr->sh_link, sym->st_name);
+		return false;
 	/* "$x" and ".L" are marks of the assembler. */
-	if (!name || !*name || *name == '$' || !strncmp(name, ".L", 2) ||
-	    strnlen(name, NAME_LEN_MAX) == NAME_LEN_MAX)
-		return NULL;
-	return name;
+	return *name && *name != '$' && strncmp(name, ".L", 2) &&
+	       strnlen(name, NAME_LEN_MAX) < NAME_LEN_MAX;
 }
 
 /* Symbols only serve names: a damaged table means fewer names, never a refusal. */
 static int read_symbols(Elf *elf, struct elf_program *program)
 {
-	size_t names_len = 0, names_max = 0, count;
+	size_t names_len, count;
 	GElf_Shdr shdr;
 	GElf_Sym sym;
 	Elf_Data *data;
 	Elf_Scn *scn = symbol_section(elf, &shdr);
-	const char *name;
 
 	data = scn ? elf_getdata(scn, NULL) : NULL;
-	if (!data || !shdr.sh_entsize)
+	if (!data || !data->d_buf || !shdr.sh_entsize)
 		return 0;
 	count = data->d_size / sizeof(Elf64_Sym);
 	count = count < SYMBOLS_MAX ? count : SYMBOLS_MAX;
-	for (size_t i = 0; i < count; i++)
-		if (gelf_getsym(data, (int)i, &sym) && (name = symbol_wanted(elf, &shdr, &sym)))
-			names_max += strlen(name) + 1;
 	program->symbols = calloc(count + 1, sizeof(*program->symbols));
-	program->names = malloc(names_max + 1);
-	if (!program->symbols || !program->names)
+	if (!program->symbols || read_names(elf, &shdr, program, &names_len))
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++) {
 		struct symbol *s = &program->symbols[program->nsymbols];
-		size_t len;
 
-		if (!gelf_getsym(data, (int)i, &sym) || !(name = symbol_wanted(elf, &shdr, &sym)))
+		if (!gelf_getsym(data, (int)i, &sym) ||
+		    !symbol_wanted(&sym, program->names, names_len))
 			continue;
-		len = strlen(name) + 1;
-		if (len > names_max - names_len)
-			break;
-		memcpy(program->names + names_len, name, len);
-		s->name = program->names + names_len;
+		s->name = program->names + sym.st_name;
 		s->addr = sym.st_value + (sym.st_shndx == SHN_ABS ? 0 : program->bias);
 		s->size = sym.st_size;
 		s->code = GELF_ST_TYPE(sym.st_info) == STT_FUNC;
-		names_len += len;
 		program->nsymbols++;
 	}
 	qsort(program->symbols, program->nsymbols, sizeof(*program->symbols), by_address);
@@ -458,7 +478,7 @@ static int relocate_all(const struct elf_program *program, uint8_t *base, uint64
 {
 	if (!len)
 		return 0;
-	if (!in_segment(program, addr, len, 0))
+	if (!in_file(program, addr, len))
 		return vb_elf_fail(error, -ENOEXEC,
 				   "the relocations are not part of a loaded segment");
 	for (uint64_t at = 0; len - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {

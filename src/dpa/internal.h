@@ -57,11 +57,12 @@ struct elf_program {
 	uint64_t bias; /* added to all addresses of the file: 0, or where a PIE went */
 	struct elf_segment segments[32];
 	unsigned int nsegments;
+	uint64_t loaded;                                     /* bytes of the file in all segments */
 	uint64_t tls_addr, tls_filesz, tls_memsz, tls_align; /* tls_memsz == 0: none */
 	uint64_t dynamic, dynamic_len;                       /* of a PIE */
 	struct symbol *symbols;                              /* sorted by address */
 	size_t nsymbols;
-	char *names;
+	char *names; /* the strings that names point into */
 };
 
 int vb_elf_read(const void *image, size_t len, uint64_t limit, struct elf_program *program,

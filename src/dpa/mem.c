@@ -201,7 +201,8 @@ static bool touches_text(const struct vb_dpa_process *process, uint64_t addr, ui
 	for (unsigned int i = 0; i < process->text.nranges; i++) {
 		const struct vb_text_range *r = &process->text.ranges[i];
 
-		if (addr < ((r->hi + page - 1) & ~(page - 1)) && (r->lo & ~(page - 1)) < addr + len)
+		if (addr < ((r->end + page - 1) & ~(page - 1)) &&
+		    (r->lo & ~(page - 1)) < addr + len)
 			return true;
 	}
 	return false;

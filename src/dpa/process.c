@@ -16,6 +16,10 @@
 
 #define LIMIT_DEFAULT (1ULL << 30)
 
+/* Text may have gaps, but not be mostly gap. */
+#define TEXT_SPREAD       4
+#define TEXT_SPREAD_FIXED (1ULL << 20)
+
 /* ---- memory ---- */
 
 /* Rights of every page that segments touch; a page that two of them share has the rights of both.
@@ -74,32 +78,57 @@ static int protect_segments(struct vb_dpa_process *process, bool loading)
 	return 0;
 }
 
-static uint64_t text_span(const struct elf_program *program)
+/*
+ * Text of an executable segment: the bytes of the file, and as many zeros behind them as an instruction
+ * that begins in the file can reach.
+ */
+static struct vb_text_range text_range(const struct elf_segment *seg)
 {
-	uint64_t lo = UINT64_MAX, hi = 0;
+	uint64_t end = seg->addr + seg->memsz, hi = ((seg->addr + seg->filesz + 1) & ~1ULL) + 2;
+
+	return (struct vb_text_range){ seg->addr, hi < end ? hi : end, end };
+}
+
+/*
+ * Every halfword between the first and the last byte of text has its decoded instruction and its
+ * places in the jump tables, so text that is spread out must be worth it.
+ */
+static int text_span(const struct elf_program *program, uint64_t *span, struct vb_dpa_error *error)
+{
+	uint64_t lo = UINT64_MAX, hi = 0, bytes = 0;
 
 	for (unsigned int i = 0; i < program->nsegments; i++) {
-		const struct elf_segment *seg = &program->segments[i];
+		struct vb_text_range range = text_range(&program->segments[i]);
 
-		if (!(seg->rights & VB_DPA_EXEC))
+		if (!(program->segments[i].rights & VB_DPA_EXEC))
 			continue;
-		lo = seg->addr < lo ? seg->addr : lo;
-		hi = seg->addr + seg->memsz > hi ? seg->addr + seg->memsz : hi;
+		lo = range.lo < lo ? range.lo : lo;
+		hi = range.hi > hi ? range.hi : hi;
+		bytes += range.hi - range.lo;
 	}
-	return lo < hi ? hi - lo + 2 : 0;
+	*span = lo < hi ? hi - lo + 2 : 0;
+	if (*span > VB_CPU_TEXT_MAX)
+		return vb_elf_fail(error, -ENOEXEC,
+				   "executable segments span %llu MiB; the most is %llu",
+				   (unsigned long long)(*span >> 20),
+				   (unsigned long long)(VB_CPU_TEXT_MAX >> 20));
+	if (*span > TEXT_SPREAD * bytes + TEXT_SPREAD_FIXED)
+		return vb_elf_fail(error, -ENOEXEC,
+				   "executable segments span %llu MiB with only %llu KiB of text",
+				   (unsigned long long)(*span >> 20),
+				   (unsigned long long)(bytes >> 10));
+	return 0;
 }
 
 static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t limit,
 		       struct vb_dpa_error *error)
 {
-	uint64_t span = text_span(&process->program);
+	uint64_t span;
 	int err;
 
-	if (span > VB_CPU_TEXT_MAX)
-		return vb_elf_fail(error, -ENOEXEC,
-				   "executable segments span %llu MiB; the most is %llu",
-				   (unsigned long long)(span >> 20),
-				   (unsigned long long)(VB_CPU_TEXT_MAX >> 20));
+	err = text_span(&process->program, &span, error);
+	if (err)
+		return err;
 	err = vb_space_create(&process->space, limit, span);
 	if (err)
 		return vb_elf_fail(error, err, "cannot reserve %llu MiB of address space",
@@ -130,9 +159,7 @@ static int load_text(struct vb_dpa_process *process, struct vb_dpa_error *error)
 		return vb_elf_fail(error, -ENOMEM, "no memory");
 	for (unsigned int i = 0; i < program->nsegments; i++)
 		if (program->segments[i].rights & VB_DPA_EXEC)
-			ranges[n++] = (struct vb_text_range){ program->segments[i].addr,
-							      program->segments[i].addr +
-								      program->segments[i].memsz };
+			ranges[n++] = text_range(&program->segments[i]);
 	err = vb_text_create(&process->text, process->space.base, ranges, n);
 	return err ? vb_elf_fail(error, err, "no memory to decode the text") : 0;
 }
@@ -221,7 +248,8 @@ static void translate(struct vb_dpa_process *process)
 
 		if (seg->rights & VB_DPA_READ && !(seg->rights & VB_DPA_EXEC))
 			data[hints.ndata++] =
-				(struct vb_text_range){ seg->addr, seg->addr + seg->filesz };
+				(struct vb_text_range){ seg->addr, seg->addr + seg->filesz,
+							seg->addr + seg->filesz };
 	}
 	hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
 	hints.leaders = leaders;
@@ -404,7 +432,9 @@ const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t ad
 		if (offset)
 			*offset = addr - s->addr;
 		/* Several names for one address: the first one has the size. */
-		while (i > 0 && symbols[i - 1].addr == s->addr && symbols[i - 1].size >= s->size)
+		for (; i > 0 && symbols[i - 1].addr == s->addr && symbols[i - 1].size >= s->size &&
+		       tries < 64;
+		     tries++)
 			s = &symbols[--i];
 		return s->name;
 	}

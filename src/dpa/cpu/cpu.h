@@ -48,6 +48,7 @@ struct vb_insn {
 /* A range of executable guest memory; the decoder reads nothing outside of these. */
 struct vb_text_range {
 	uint64_t lo, hi;
+	uint64_t end; /* up to here it goes on with zeros that are no part of the file */
 };
 
 struct vb_jit; /* jit/jit.h */
@@ -77,6 +78,12 @@ static inline unsigned int vb_insn_len(uint16_t low)
 {
 	return (low & 3) == 3 ? 4 : 2;
 }
+
+/*
+ * Executable all the same: zeros behind the bytes of a file, which are no instruction. They are not
+ * decoded, so that a text costs what its file says and not what its header asks for.
+ */
+bool vb_text_zeros(const struct vb_text *text, uint64_t pc);
 
 /* Bits of the instruction at pc (16 or 32 of them), 0 if not all of it is executable. */
 uint32_t vb_text_bits(const struct vb_text *text, uint64_t pc);

@@ -315,6 +315,29 @@ uint32_t vb_text_bits(const struct vb_text *text, uint64_t pc)
 	return low | (uint32_t)high << 16;
 }
 
+bool vb_text_zeros(const struct vb_text *text, uint64_t pc)
+{
+	for (unsigned int i = 0; i < text->nranges && !(pc & 1); i++)
+		if (pc >= text->ranges[i].hi && pc + 1 < text->ranges[i].end)
+			return true;
+	return false;
+}
+
+static void decode_range(struct vb_text *text, const struct vb_text_range *range)
+{
+	for (uint64_t pc = (range->lo + 1) & ~1ULL; pc < range->hi && range->hi - pc >= 2;
+	     pc += 2) {
+		struct vb_insn *insn = &text->insns[(pc - text->lo) / 2];
+		uint16_t low;
+
+		memcpy(&low, text->base + pc, 2);
+		if (vb_insn_len(low) == 2)
+			decode(low, insn);
+		else if (range->hi - pc >= 4 || range_end(text, pc + 2))
+			decode(vb_text_bits(text, pc), insn);
+	}
+}
+
 static void text_decode(struct vb_text *text)
 {
 	size_t n = (text->hi - text->lo) / 2;
@@ -324,23 +347,11 @@ static void text_decode(struct vb_text *text)
 		.handler = vb_interp_handler(VB_OP_NOFETCH, true),
 	};
 
-	for (size_t i = 0; i < n; i++) {
-		uint64_t pc = text->lo + 2 * i;
-		uint64_t end = range_end(text, pc);
-		uint16_t low;
-
+	/* Straight-line code that runs off the end arrives at one of the two more, whatever the last length was. */
+	for (size_t i = 0; i < n + 2; i++)
 		text->insns[i] = none;
-		if (!end || end - pc < 2)
-			continue;
-		memcpy(&low, text->base + pc, 2);
-		if (vb_insn_len(low) == 2)
-			decode(low, &text->insns[i]);
-		else if (end - pc >= 4 || range_end(text, pc + 2))
-			decode(vb_text_bits(text, pc), &text->insns[i]);
-	}
-	/* Straight-line code that runs off the end arrives at one of these, whatever the last length was. */
-	text->insns[n] = none;
-	text->insns[n + 1] = none;
+	for (unsigned int i = 0; i < text->nranges; i++)
+		decode_range(text, &text->ranges[i]);
 }
 
 int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges,

@@ -30,19 +30,18 @@
 
 /* ---- what the words of insns.h mean here ---- */
 
-#define A            (x[ip->rs1])
-#define B            (x[ip->rs2])
-#define AW           ((uint32_t)A)
-#define BW           ((uint32_t)B)
-#define IMM          ((uint64_t)(int64_t)ip->imm)
-#define PC           (text->lo + 2 * (uint64_t)(ip - text->insns))
-#define RD(v)        (x[ip->rd] = (uint64_t)(v))
-#define RDW(v)       RD((int64_t)(int32_t)(v))
-#define INSTRET()    (end - left)
-#define CLOCK()      vb_cpu_clock(cpu, INSTRET())
-#define FENCE()      vb_cpu_fence()
-#define BITS()       vb_text_bits(text, PC)
-#define FETCH_TVAL() (fetch_tval(text, PC))
+#define A         (x[ip->rs1])
+#define B         (x[ip->rs2])
+#define AW        ((uint32_t)A)
+#define BW        ((uint32_t)B)
+#define IMM       ((uint64_t)(int64_t)ip->imm)
+#define PC        (text->lo + 2 * (uint64_t)(ip - text->insns))
+#define RD(v)     (x[ip->rd] = (uint64_t)(v))
+#define RDW(v)    RD((int64_t)(int32_t)(v))
+#define INSTRET() (end - left)
+#define CLOCK()   vb_cpu_clock(cpu, INSTRET())
+#define FENCE()   vb_cpu_fence()
+#define BITS()    vb_text_bits(text, PC)
 
 #define LEAVE(where, why)                   \
 	do {                                \
@@ -58,6 +57,12 @@
 		cpu->s.cause = (why);   \
 		cpu->s.tval = (value);  \
 		LEAVE(PC, VB_CPU_TRAP); \
+	} while (0)
+
+#define NO_FETCH()              \
+	do {                    \
+		cpu->s.pc = PC; \
+		goto outside;   \
 	} while (0)
 
 /* The jump itself retires; a target outside of the text is the next instruction's trap. */
@@ -248,8 +253,13 @@ outside:
 		return VB_CPU_BUDGET;
 	if (cpu->s.pc == VB_CPU_RETURN_PC)
 		return VB_CPU_RETURN;
+	if (vb_text_zeros(text, cpu->s.pc)) {
+		cpu->s.cause = VB_DPA_CAUSE_ILLEGAL;
+		cpu->s.tval = 0;
+		return VB_CPU_TRAP;
+	}
 	cpu->s.cause = VB_DPA_CAUSE_FETCH;
-	cpu->s.tval = cpu->s.pc;
+	cpu->s.tval = fetch_tval(text, cpu->s.pc);
 	return VB_CPU_TRAP;
 }
 

@@ -1,23 +1,85 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a hostile file may cost: host code and memory stay within a multiple of its size, whatever
- * it is made of (docs/security.md has the multiples). Counted in bytes and steps, never in time.
+ * What a hostile file may cost: the work of loading it, the memory that takes, and the host code
+ * stay within a multiple of its size, whatever it is made of (docs/security.md has the multiples).
+ * Counted in steps and bytes, never in time.
  */
 #include "bed.h"
 
+#include "count.h"
 #include "dpa/cpu/jit/x86.h"
+#include "file.h"
 
 #define C_LW 0x4108 /* c.lw a0, 0(a0): two bytes that take many of the host's */
 #define RET  0x8082
 
+/* The multiples that docs/security.md promises. */
+enum {
+	STEPS_PER_BYTE = 160,
+	STEPS_FIXED = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
+	BYTES_PER_BYTE = 112,
+	BYTES_FIXED = 32 << 20,
+};
+
+/* A sanitizer has memory of its own beside ours. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SHADOW = 8 };
+#else
+enum { SHADOW = 1 };
+#endif
+
+static struct vb_dpa *dpa;
+
+static int setup(void **state)
+{
+	(void)state;
+	return vb_dpa_create(NULL, &dpa);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return vb_dpa_destroy(dpa);
+}
+
+/* Load it, or be refused; either must not cost too much. 0 if it was loaded. */
+static int expect_cheap(const char *what, const void *image, size_t size)
+{
+	struct vb_dpa_process_attr pa = { .tier = bed_tier };
+	struct vb_dpa_error error = { "" };
+	struct vb_dpa_process *process;
+	struct count c;
+	int err;
+
+	count_start(&c);
+	err = vb_dpa_process_create(dpa, image, size, &pa, &process, &error);
+	if (!err)
+		assert_int_equal(vb_dpa_process_destroy(process), 0);
+	count_stop(&c);
+	if (getenv("VERBATIM_TEST_PRINT"))
+		printf("%-28s %9zu bytes: %6.1f steps, %6.1f touched, %6.1f asked for each %s\n",
+		       what, size, (double)c.steps / (double)size, (double)c.touched / (double)size,
+		       (double)c.asked / (double)size, error.text);
+	assert_true(c.steps); /* they are counted */
+	if (c.steps > STEPS_FIXED + STEPS_PER_BYTE * size)
+		fail_msg("%s: %zu bytes took %zu steps", what, size, (size_t)c.steps);
+	if (c.touched > SHADOW * (BYTES_FIXED + BYTES_PER_BYTE * size))
+		fail_msg("%s: %zu bytes touched %zu bytes", what, size, (size_t)c.touched);
+	if (c.asked > BYTES_FIXED + BYTES_PER_BYTE * size)
+		fail_msg("%s: %zu bytes asked for %zu bytes", what, size, (size_t)c.asked);
+	return err;
+}
+
+/* ---- text ---- */
+
 /* A program whose text is given as it is. */
-static void raw_text(struct rv_prog *p, size_t halfwords, uint16_t each)
+static void raw_text(struct rv_prog *p, size_t size, u32 each, unsigned len)
 {
 	rv_init(p);
-	p->text_size = 2 * halfwords;
-	p->text = malloc(p->text_size);
-	for (size_t i = 0; i < halfwords; i++)
-		memcpy(p->text + 2 * i, &each, 2);
+	p->text_size = size;
+	p->text = malloc(size);
+	for (size_t i = 0; i + len <= size; i += len)
+		memcpy(p->text + i, &each, len);
 	p->data_base = (RV_TEXT + p->text_size + 2 * RV_PAGE - 1) & ~(RV_PAGE - 1);
 	rv_data(p, NULL, 64, 8);
 }
@@ -29,19 +91,17 @@ static void expect_bounded(size_t halfwords, enum vb_dpa_tier tier)
 	struct vb_dpa_text_stats stats;
 	struct vb_dpa_process *process;
 	struct vb_dpa_thread *thread;
-	struct vb_dpa *dpa;
 	struct rv_prog p;
 	uint16_t ret = RET;
 	uint64_t at, result;
 	uint8_t *image;
 	size_t size;
 
-	raw_text(&p, halfwords, C_LW);
+	raw_text(&p, 2 * halfwords, C_LW, 2);
 	memcpy(p.text + p.text_size - 2, &ret, 2);
 	at = p.data_base;
 	memcpy(p.data, &at, 8); /* a pointer to itself */
 	size = rv_elf_image(&p, &image);
-	assert_int_equal(vb_dpa_create(NULL, &dpa), 0);
 	assert_int_equal(vb_dpa_process_create(dpa, image, size, &pa, &process, NULL), 0);
 	assert_int_equal(vb_dpa_process_tier(process), tier);
 	vb_dpa_text_stats(process, &stats);
@@ -52,7 +112,6 @@ static void expect_bounded(size_t halfwords, enum vb_dpa_tier tier)
 	assert_int_equal(vb_dpa_thread_state(thread)->instret, halfwords);
 	assert_int_equal(vb_dpa_thread_destroy(thread), 0);
 	assert_int_equal(vb_dpa_process_destroy(process), 0);
-	assert_int_equal(vb_dpa_destroy(dpa), 0);
 	free(image);
 	rv_free(&p);
 }
@@ -92,13 +151,196 @@ static void test_displacements(void **state)
 	}
 }
 
+static void cheap_text(const char *what, u32 bits, unsigned len)
+{
+	struct rv_prog p;
+	uint8_t *image;
+	size_t size;
+
+	raw_text(&p, 1 << 20, bits, len);
+	size = rv_elf_image(&p, &image);
+	assert_int_equal(expect_cheap(what, image, size), 0);
+	free(image);
+	rv_free(&p);
+}
+
+/* A megabyte of each instruction, in its short form where it has one. */
+static void test_instructions(void **state)
+{
+	(void)state;
+	for (int op = 0; op < OP_COUNT; op++) {
+		struct rv_insn i = { .op = (enum rv_op)op, .rd = 10, .rs1 = 10, .rs2 = 11 };
+		enum rv_format format = rv_info[op].format;
+
+		i.imm = format == FMT_BR || format == FMT_J ? 8 : format == FMT_CSR ? 0xc02 : 0;
+		/* Those that take most, and a sample of the others. */
+		if (format != FMT_SC && format != FMT_J && format != FMT_CSR && !rv_compress(&i) &&
+		    op % 6)
+			continue;
+		cheap_text(rv_info[op].name, rv_encode(&i), 4);
+		if (rv_compress(&i))
+			cheap_text(rv_info[op].name, rv_compress(&i), 2);
+	}
+	cheap_text("zeros", 0, 4);
+	cheap_text("ones", 0xffffffff, 4);
+	cheap_text("a branch over the next", 0x00b50463, 4);
+	cheap_text("a jump back", 0xfe9ff06f, 4);
+}
+
+/* Pairs that point into data, where every word looks like an entry of a jump table. */
+static void test_jump_tables(void **state)
+{
+	enum { PAIRS = 32768, WORDS = 65536 };
+	const u64 text = RV_TEXT, data = text + 16 * PAIRS;
+	u32 *pairs = malloc(8 * PAIRS), *words = malloc(4 * WORDS);
+	struct file f;
+	size_t at;
+
+	(void)state;
+	for (int same = 0; same < 2; same++) {
+		for (unsigned i = 0; i < PAIRS; i++) {
+			u64 target = data + (same ? 0 : 4 * (i % WORDS));
+			i64 far = (i64)(target - (text + 8 * i)), high = (far + 0x800) & ~0xfffll;
+			struct rv_insn a = { .op = OP_auipc, .rd = 5, .imm = high };
+			struct rv_insn b = { .op = OP_addi, .rd = 5, .rs1 = 5, .imm = far - high };
+
+			pairs[2 * i] = rv_encode(&a);
+			pairs[2 * i + 1] = rv_encode(&b);
+		}
+		/* Wherever a table begins, its entries lead into the text. */
+		for (unsigned i = 0; i < WORDS; i++)
+			words[i] = (u32)(text + 8 * PAIRS / 2 - data) & ~3u;
+		file_begin(&f);
+		at = file_add(&f, pairs, 8 * PAIRS);
+		file_segment(&f, PF_R | PF_X, text, at, 8 * PAIRS, 8 * PAIRS);
+		at = file_add(&f, words, 4 * WORDS);
+		file_segment(&f, PF_R | PF_W, data, at, 4 * WORDS, 4 * WORDS);
+		file_end(&f, ET_EXEC, text);
+		assert_int_equal(expect_cheap("jump tables", f.bytes, f.size), 0);
+		file_free(&f);
+	}
+	free(pairs);
+	free(words);
+}
+
+/* ---- headers that ask for much ---- */
+
+static void test_segments(void **state)
+{
+	static const u32 ret = RET;
+	struct file f;
+	size_t at;
+
+	(void)state;
+	file_begin(&f); /* 64 MiB of text in four bytes of file */
+	at = file_add(&f, &ret, 4);
+	file_segment(&f, PF_R | PF_X, RV_TEXT, at, 4, (64 << 20) - 4096);
+	file_end(&f, ET_EXEC, RV_TEXT);
+	assert_int_equal(expect_cheap("text without a file", f.bytes, f.size), 0);
+	file_free(&f);
+
+	file_begin(&f); /* two texts far apart */
+	at = file_add(&f, &ret, 4);
+	file_segment(&f, PF_R | PF_X, RV_TEXT, at, 4, 4);
+	at = file_add(&f, &ret, 4);
+	file_segment(&f, PF_R | PF_X, 60 << 20, at, 4, 4);
+	file_end(&f, ET_EXEC, RV_TEXT);
+	assert_int_equal(expect_cheap("text that is mostly gap", f.bytes, f.size), -ENOEXEC);
+	f.ph[1].p_vaddr = RV_TEXT + (1 << 20) - 4096;
+	memcpy(f.bytes + sizeof(Elf64_Ehdr), f.ph, sizeof(f.ph));
+	assert_int_equal(expect_cheap("text with a gap", f.bytes, f.size), 0);
+	file_free(&f);
+
+	file_begin(&f); /* the same bytes, again and again */
+	at = file_add(&f, NULL, 1 << 20);
+	for (unsigned i = 0; i < 31; i++)
+		file_segment(&f, PF_R | PF_X, RV_TEXT + ((u64)i << 20), at, 1 << 20, 1 << 20);
+	file_end(&f, ET_EXEC, RV_TEXT);
+	assert_int_equal(expect_cheap("bytes loaded often", f.bytes, f.size), -ENOEXEC);
+	file_free(&f);
+
+	file_begin(&f); /* all memory there is */
+	at = file_add(&f, &ret, 4);
+	file_segment(&f, PF_R | PF_X, RV_TEXT, at, 4, 4);
+	file_segment(&f, PF_R | PF_W, 1 << 20, at, 0, (1023ull << 20) - 4096);
+	file_end(&f, ET_EXEC, RV_TEXT);
+	assert_int_equal(expect_cheap("a gigabyte of zeros", f.bytes, f.size), 0);
+	file_free(&f);
+}
+
+/* A PIE whose relocations are said to be in zeroed memory: a gigabyte of them that do nothing. */
+static void test_relocations(void **state)
+{
+	const u64 bss = 1 << 20, len = 900ull << 20;
+	Elf64_Dyn dyn[] = { { DT_RELA, { bss } }, { DT_RELASZ, { len } }, { DT_NULL, { 0 } } };
+	static const u32 ret = RET;
+	struct file f;
+	size_t at;
+
+	(void)state;
+	file_begin(&f);
+	at = file_add(&f, &ret, 4);
+	file_segment(&f, PF_R | PF_X, RV_TEXT, at, 4, 4);
+	at = file_add(&f, dyn, sizeof(dyn));
+	file_segment(&f, PF_R | PF_W, bss - sizeof(dyn), at, sizeof(dyn), sizeof(dyn) + len);
+	file_segment(&f, PF_R | PF_W, bss - sizeof(dyn), at, sizeof(dyn), sizeof(dyn))->p_type =
+		PT_DYNAMIC;
+	file_end(&f, ET_DYN, RV_TEXT);
+	assert_int_equal(expect_cheap("relocations of zeros", f.bytes, f.size), -ENOEXEC);
+	file_free(&f);
+}
+
+/* Symbols with names that are long, shared, and never end. */
+static void test_symbols(void **state)
+{
+	enum { COUNT = 40000, STRINGS = 1 << 20 };
+	static const u32 ret = RET;
+	Elf64_Sym *symbols = calloc(COUNT, sizeof(*symbols));
+	char *strings = malloc(STRINGS);
+
+	(void)state;
+	for (int kind = 0; kind < 3; kind++) {
+		struct file f;
+		Elf64_Shdr *sh;
+		size_t at;
+
+		memset(strings, 'a', STRINGS);
+		for (unsigned i = 0; kind == 1 && i < STRINGS; i += 500)
+			strings[i] = 0;
+		strings[0] = 0;
+		for (unsigned i = 0; i < COUNT; i++)
+			symbols[i] = (Elf64_Sym){
+				.st_name = kind == 2 ? STRINGS - 1 - i % 400 : 1 + i % 4,
+				.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+				.st_shndx = 1,
+				.st_value = RV_TEXT + (kind == 1 ? 0 : 4 * (COUNT - i)),
+			};
+		file_begin(&f);
+		at = file_add(&f, &ret, 4);
+		file_segment(&f, PF_R | PF_X, RV_TEXT, at, 4, 4);
+		at = file_add(&f, symbols, COUNT * sizeof(*symbols));
+		sh = file_section(&f, SHT_SYMTAB, at, COUNT * sizeof(*symbols));
+		sh->sh_entsize = sizeof(*symbols);
+		sh->sh_link = 2;
+		at = file_add(&f, strings, STRINGS);
+		file_section(&f, SHT_STRTAB, at, STRINGS);
+		file_end(&f, ET_EXEC, RV_TEXT);
+		assert_int_equal(expect_cheap("symbols", f.bytes, f.size), 0);
+		file_free(&f);
+	}
+	free(symbols);
+	free(strings);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_host_code),
-		cmocka_unit_test(test_displacements),
+		cmocka_unit_test(test_host_code),    cmocka_unit_test(test_displacements),
+		cmocka_unit_test(test_instructions), cmocka_unit_test(test_jump_tables),
+		cmocka_unit_test(test_segments),     cmocka_unit_test(test_relocations),
+		cmocka_unit_test(test_symbols),
 	};
 
 	bed_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, setup, teardown);
 }

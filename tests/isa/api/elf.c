@@ -174,6 +174,10 @@ static void test_segments(void **state)
 	REFUSE("on the host's side", f.ph[1].p_vaddr = 0x7f0000000000);
 	REFUSE("on top of text", f.ph[1].p_vaddr = f.ph[0].p_vaddr);
 	REFUSE("text that can be written", f.ph[0].p_flags |= PF_W);
+	REFUSE("the same bytes twice", f.ph[1] = f.ph[0]; f.ph[1].p_vaddr += 1 << 20;
+	       f.ph[0].p_offset = f.ph[1].p_offset = 0;
+	       f.ph[0].p_filesz = f.ph[0].p_memsz = f.ph[1].p_filesz = f.ph[1].p_memsz = f.size);
+	REFUSE("text far from text", f.ph[1].p_flags = PF_R | PF_X; f.ph[1].p_vaddr = 32 << 20);
 	assert_in_range(mappings(), 0, before + SLACK);
 }
 
@@ -220,6 +224,55 @@ static void test_mangled(void **state)
 	assert_in_range(mappings(), 0, before + SLACK);
 }
 
+static void expect_end(struct vb_dpa_thread *t, uint64_t target, uint64_t pc,
+		       enum vb_dpa_cause cause, uint64_t tval)
+{
+	enum vb_dpa_why why;
+
+	assert_int_equal(vb_dpa_thread_set_call(t, RV_TEXT, &target, 1), 0);
+	assert_int_equal(vb_dpa_thread_run(t, UINT64_MAX, &why), 0);
+	assert_int_equal(why, VB_DPA_WHY_TRAP);
+	assert_int_equal(vb_dpa_thread_state(t)->pc, pc);
+	assert_int_equal(vb_dpa_thread_state(t)->cause, cause);
+	assert_int_equal(vb_dpa_thread_state(t)->tval, tval);
+}
+
+/* Executable memory behind the bytes of the file is zeros, which are no instruction. */
+static void test_text_zeros(void **state)
+{
+	/* jr a0; the first half of addi a0, x0, 0, whose other half is zero */
+	static const uint16_t text[] = { 0x8502, 0x0513 };
+	const uint64_t end = RV_TEXT + 0x300000;
+	struct vb_dpa_process *process;
+	struct vb_dpa_thread *t;
+	struct file f = good();
+	uint8_t zero = 1;
+
+	(void)state;
+	memcpy(f.image + f.ph[0].p_offset, text, sizeof(text));
+	f.ph[0].p_filesz = sizeof(text);
+	f.ph[0].p_memsz = end - RV_TEXT - 1; /* the last halfword is only half there */
+	f.ph[1].p_vaddr = end + 4096;
+	assert_int_equal(load(f.image, f.size, &process, NULL), 0);
+	assert_int_equal(vb_dpa_thread_create(process, NULL, &t), 0);
+	expect_end(t, RV_TEXT + 2, RV_TEXT + 6, VB_DPA_CAUSE_ILLEGAL, 0);
+	assert_int_equal(vb_dpa_thread_state(t)->instret, 2);
+	for (uint64_t at = 4; at < 12; at += 2)
+		expect_end(t, RV_TEXT + at, RV_TEXT + at, VB_DPA_CAUSE_ILLEGAL, 0);
+	expect_end(t, RV_TEXT + 0x200000, RV_TEXT + 0x200000, VB_DPA_CAUSE_ILLEGAL, 0);
+	expect_end(t, end - 4, end - 4, VB_DPA_CAUSE_ILLEGAL, 0);
+	expect_end(t, end - 2, end - 2, VB_DPA_CAUSE_FETCH, end - 2);
+	expect_end(t, end, end, VB_DPA_CAUSE_FETCH, end);
+	/* It is text all the same: it can be read, and nobody writes it. */
+	assert_int_equal(vb_dpa_mem_read(process, RV_TEXT + 0x200000, &zero, 1), 0);
+	assert_int_equal(zero, 0);
+	assert_int_not_equal(vb_dpa_mem_write(process, RV_TEXT + 0x200000, &zero, 1), 0);
+	assert_int_not_equal(vb_dpa_mem_unmap(process, RV_TEXT + 0x200000, 4096), 0);
+	assert_int_equal(vb_dpa_thread_destroy(t), 0);
+	assert_int_equal(vb_dpa_process_destroy(process), 0);
+	free(f.image);
+}
+
 static void test_bad_attributes(void **state)
 {
 	struct vb_dpa_process_attr pa = { .limit = 3ull << 30 };
@@ -238,9 +291,10 @@ static void test_bad_attributes(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),     cmocka_unit_test(test_headers),
-		cmocka_unit_test(test_segments), cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_mangled),  cmocka_unit_test(test_bad_attributes),
+		cmocka_unit_test(test_good),           cmocka_unit_test(test_headers),
+		cmocka_unit_test(test_segments),       cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_mangled),        cmocka_unit_test(test_text_zeros),
+		cmocka_unit_test(test_bad_attributes),
 	};
 
 	bed_main(argc, argv);

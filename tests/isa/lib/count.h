@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a call costs, counted and not timed. Code under test that was compiled with
+ * -fsanitize-coverage=trace-pc counts a step for every basic block that it executes; memory counts
+ * where it is touched, by page faults, and where it is asked for, by the allocator.
+ */
+#ifndef ISA_COUNT_H
+#define ISA_COUNT_H
+
+#include <stdint.h>
+
+struct count {
+	uint64_t steps;
+	uint64_t touched; /* bytes of pages */
+	uint64_t asked;   /* bytes of malloc, calloc and realloc */
+};
+
+/* Of the calling thread, from start to stop. */
+void count_start(struct count *c);
+void count_stop(struct count *c);
+
+#endif

@@ -240,7 +240,7 @@ static void translate(struct vb_dpa_process *process)
 	struct vb_text_range
 		data[sizeof(process->program.segments) / sizeof(process->program.segments[0])];
 	struct vb_jit_hints hints = { .data = data };
-	const char *why = "";
+	const char *why = "", *map = vb_getenv("VERBATIM_DPA_PERF_MAP");
 	int err;
 
 	for (unsigned int i = 0; i < process->program.nsegments; i++) {
@@ -258,8 +258,7 @@ static void translate(struct vb_dpa_process *process)
 	free(leaders);
 	if (err && !atomic_exchange(&said, true))
 		vb_warn("dpa: programs are interpreted, not translated: %s", why);
-	if (!err && vb_getenv("VERBATIM_DPA_PERF_MAP") &&
-	    !strcmp(vb_getenv("VERBATIM_DPA_PERF_MAP"), "1"))
+	if (!err && map && !strcmp(map, "1"))
 		vb_jit_perf_map(&process->text, perf_name, process);
 }
 

@@ -8,6 +8,8 @@
  */
 #include "bed.h"
 
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static uint8_t image[2][1 << 20];
@@ -166,6 +168,55 @@ static void test_perf_map(void **state)
 	assert_true(named >= 2);
 }
 
+/* A child of its own number, with whatever waits in its way; 0: the map was written, 1: it was not. */
+static int map_in_child(const char *target, bool hard, int owner)
+{
+	pid_t pid = fork();
+	char path[64];
+	struct stat st;
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+		if (hard ? link(target, path) : symlink(target, path))
+			_exit(9);
+		if (owner && lchown(path, (uid_t)owner, (gid_t)owner))
+			_exit(9);
+		setenv("VERBATIM_DPA_PERF_MAP", "1", 1);
+		open_file(0);
+		close_file();
+		if (lstat(path, &st))
+			_exit(8);
+		unlink(path);
+		_exit(S_ISREG(st.st_mode) && st.st_size && st.st_nlink == 1 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Whoever can guess our number can put a link there first: its target stays as it is. */
+static void test_perf_map_links(void **state)
+{
+	char target[] = "/tmp/perf-target-XXXXXX";
+	int fd = mkstemp(target);
+	struct stat st;
+
+	(void)state;
+	assert_true(fd >= 0);
+	if (bed_tier == VB_DPA_TIER_JIT) {
+		assert_int_equal(map_in_child(target, false, 0), 0);
+		assert_int_equal(map_in_child(target, true, 0), 0);
+		if (!geteuid()) /* somebody else's link: not ours to remove */
+			assert_int_equal(map_in_child(target, false, 65534), 1);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_size, 0);
+		assert_int_equal(st.st_nlink, 1);
+	}
+	close(fd);
+	unlink(target);
+}
+
 static void read_file(const char *path, int pie)
 {
 	FILE *f = fopen(path, "rb");
@@ -181,10 +232,9 @@ static void read_file(const char *path, int pie)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_symbols),
-		cmocka_unit_test(test_values),
-		cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_perf_map),
+		cmocka_unit_test(test_symbols),        cmocka_unit_test(test_values),
+		cmocka_unit_test(test_rights),         cmocka_unit_test(test_perf_map),
+		cmocka_unit_test(test_perf_map_links),
 	};
 
 	if (argc < 4)

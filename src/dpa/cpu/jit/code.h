@@ -8,6 +8,7 @@
  *   jit.c       makes, replaces and frees translations
  *   enter.c     runs them, and reads a fault's state back
  *   profile.c   second thoughts about the register map
+ *   perf.c      names for profilers
  *
  * Host registers in translated code
  *   rbp         &cpu->s.x[16]: every guest register has an 8-bit displacement

@@ -11,7 +11,6 @@
 
 #include <cpuid.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -323,41 +322,4 @@ void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats)
 	for (unsigned int g = 0; g < stats->translations; g++)
 		stats->code_bytes += jit->gens[g].code_used;
 	stats->translate_ns = jit->translate_ns;
-}
-
-void vb_jit_perf_map(const struct vb_text *text,
-		     const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg)
-{
-	const struct generation *gen = &text->jit->gens[0];
-	const struct epoch *epoch = &text->jit->epochs[0];
-	size_t n = (text->hi - text->lo) / 2;
-	const char *current = NULL;
-	uint32_t start = 0;
-	char path[64];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
-	file = fopen(path, "ae");
-	if (!file)
-		return;
-	/* Leaders are in address order, and so is their code: a function is the run of leaders with its name. */
-	for (size_t i = 0; i <= n; i++) {
-		bool leader = i < n && epoch->table[i] != epoch->miss;
-		uint32_t end = leader ? (uint32_t)((const uint8_t *)epoch->table[i] - gen->code)
-				      : (uint32_t)gen->code_used;
-		const char *here = NULL;
-		uint64_t offset;
-
-		if (leader)
-			here = name(arg, text->lo + 2 * i, &offset);
-		if (i < n && (!leader || here == current))
-			continue;
-		if (current)
-			fprintf(file, "%llx %x dpa:%s\n",
-				(unsigned long long)(uintptr_t)(gen->code + start), end - start,
-				current);
-		current = here;
-		start = end;
-	}
-	fclose(file);
 }

@@ -36,6 +36,6 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact);
 bool vb_jit_fault(struct vb_cpu *cpu, void *context);
 
 void vb_jit_stats(const struct vb_text *text, struct vb_dpa_text_stats *stats);
-/* Append the translated functions to /tmp/perf-PID.map; name(arg, pc) gives the symbol. */
+/* Append the translated functions to /tmp/perf-PID.map (perf.c); name(arg, pc) gives the symbol. */
 void vb_jit_perf_map(const struct vb_text *text,
 		     const char *(*name)(void *arg, uint64_t pc, uint64_t *offset), void *arg);

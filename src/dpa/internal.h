@@ -38,6 +38,8 @@ int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int
 		 bool guard);
 int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
 bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
+/* Copy what can be read or executed; -EFAULT, also where somebody unmaps it at the same time. */
+int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len);
 
 /* ---- elf.c: what a file says ---- */
 

@@ -11,8 +11,6 @@
  */
 #include "dpa/internal.h"
 
-#include "base/fault.h"
-
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -242,15 +240,29 @@ void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t le
 	return process->space.base + addr;
 }
 
-int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uint64_t len)
+int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len)
 {
+	uint64_t first, count;
+	int err = 0;
+
 	if (!len)
 		return 0;
-	if (!vb_space_holds(&process->space, addr, len, VB_DPA_READ) &&
-	    !vb_space_holds(&process->space, addr, len, VB_DPA_EXEC))
+	if (!page_range(space, addr, len, &first, &count))
 		return -EFAULT;
-	/* A thread that ends takes its stack with it, maybe just now. */
-	return vb_fault_copy(to, process->space.base + addr, len);
+	/* The lock is kept over the copy: what was checked stays mapped, whoever unmaps meanwhile. */
+	pthread_mutex_lock(&space->lock);
+	for (uint64_t i = first; i < first + count && !err; i++)
+		if (!(space->pages[i] & (VB_DPA_READ | VB_DPA_EXEC)))
+			err = -EFAULT;
+	if (!err)
+		memcpy(to, space->base + addr, len);
+	pthread_mutex_unlock(&space->lock);
+	return err;
+}
+
+int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uint64_t len)
+{
+	return vb_space_read(&process->space, addr, to, len);
 }
 
 int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *from, uint64_t len)

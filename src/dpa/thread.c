@@ -38,17 +38,15 @@ static int make_tls(struct vb_dpa_thread *thread)
 
 	if (!program->tls_memsz)
 		return 0;
-	if (program->tls_filesz &&
-	    !vb_space_holds(space, program->tls_addr, program->tls_filesz, VB_DPA_READ))
-		return -EFAULT;
 	err = vb_space_map(space, &thread->tls_addr, program->tls_memsz + program->tls_align,
 			   VB_DPA_READ | VB_DPA_WRITE, false);
 	if (err)
 		return err;
 	thread->tls_len = program->tls_memsz + program->tls_align;
 	thread->tp = (thread->tls_addr + program->tls_align - 1) & ~(program->tls_align - 1);
-	memcpy(space->base + thread->tp, space->base + program->tls_addr, program->tls_filesz);
-	return 0;
+	/* On error thread_free gives the memory back. */
+	return vb_space_read(space, program->tls_addr, space->base + thread->tp,
+			     program->tls_filesz);
 }
 
 static int copy_group(struct vb_dpa_thread *thread, const struct vb_dpa_thread_attr *attr)

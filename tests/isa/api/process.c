@@ -7,6 +7,8 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -275,13 +277,58 @@ static void test_clocks(void **state)
 	bed_close(&b);
 }
 
+struct unmapper {
+	struct vb_dpa_process *process;
+	uint64_t addr, len;
+	atomic_uint rounds;
+};
+
+static void *unmap_often(void *arg)
+{
+	struct unmapper *u = arg;
+
+	for (unsigned n = 0; n < 3000; n++) {
+		vb_dpa_mem_unmap(u->process, u->addr, u->len);
+		vb_dpa_mem_map(u->process, &u->addr, u->len, VB_DPA_READ | VB_DPA_WRITE);
+		atomic_fetch_add(&u->rounds, 1);
+	}
+	return NULL;
+}
+
+/* What is read may go away at that moment, as the stack of a call that ran out of time does. */
+static void test_read_while_unmapped(void **state)
+{
+	struct unmapper u = { .len = 256 << 10 };
+	struct bed b = { 0 };
+	uint8_t *to = malloc(u.len);
+	pthread_t thread;
+	unsigned read = 0;
+
+	(void)state;
+	rv_emit(&b.p, OP_jalr, 0, 1, 0, 0);
+	bed_open(&b, NULL);
+	u.process = b.process;
+	assert_int_equal(vb_dpa_mem_map(u.process, &u.addr, u.len, VB_DPA_READ | VB_DPA_WRITE), 0);
+	assert_int_equal(pthread_create(&thread, NULL, unmap_often, &u), 0);
+	while (atomic_load(&u.rounds) < 3000) {
+		int err = vb_dpa_mem_read(u.process, u.addr, to, u.len);
+
+		assert_true(!err || err == -EFAULT);
+		read += !err;
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(read > 0 || !vb_dpa_mem_read(u.process, u.addr, to, u.len));
+	free(to);
+	bed_close(&b);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tiers),  cmocka_unit_test(test_no_executable_memory),
 		cmocka_unit_test(test_call),   cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_dump),   cmocka_unit_test(test_text_stats),
-		cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_clocks), cmocka_unit_test(test_read_while_unmapped),
 	};
 
 	bed_main(argc, argv);

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the registry file and the directory around it.
+ * Owns the registry file and its slots. Where it lies is in registry_dir.h.
  *
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v1/    mode 0700
- *	    registry            struct registry_file: 256 slots, reserved when the file is made
- *	    SLOT-GENERATION     segment of the process in that slot
+ *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made
+ *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot; it holds a shared lock on it while it lives
  *
- * Slots are written only under the file lock; pid and generation are atomic because they are read without it. The
- * directory goes with its last process, so a joiner checks after locking that its file is still linked.
+ * Slots are taken and reaped only under the lock on the registry file (flock), and given back by their owner without it;
+ * pid and generation are atomic because they are read without it. The lock belongs to the open file, so all threads of a
+ * process have it together: own_lock is for them. No handler of the program runs while either is held, because it might
+ * leave by a jump. Waiting is in small sleeps with neither held, so that it can be interrupted and has a limit.
+ *
+ * One user has several possible directories, and all of the user's processes must use the same. The rule: a process joins
+ * in a directory only while it holds the locks of all that exist, as seen by one more look after it got them. It takes
+ * the one in which somebody lives, else the first, and removes the others. Two processes that had no lock in common
+ * would each have made its directory after the other's last look, which cannot be.
+ *
+ * The directory goes with its last process, so a joiner checks after locking that its file is still linked.
  */
 #include "base/registry.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -24,11 +33,24 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/registry_dir.h"
+#include "base/signals.h"
 
-#define REGISTRY_MAGIC 0x3176676572626576ull /* "vebregv1" */
+#define REGISTRY_MAGIC 0x3276676572626576ull /* "vebregv2" */
+
+/* How long to wait for the lock, in milliseconds. It is held for some, unless its holder is stopped. */
+enum {
+	JOIN_MS = 5000, /* and as long again for each new holder */
+	LEAVE_MS = 100, /* only to remove what would be found again */
+	REAP_MS = 10,   /* in the middle of other work; whoever has the lock reaps, too */
+};
 
 struct slot {
 	_Atomic uint32_t pid;        /* 0: empty */
@@ -50,35 +72,23 @@ struct registry_file {
 
 _Static_assert(sizeof(struct slot) == 64 && offsetof(struct registry_file, slot) == 64, "layout");
 
+/* One registry directory, open; lock is its registry file. */
+struct place {
+	struct vb_file dir, lock;
+	struct registry_file *file; /* mapped; NULL: not yet */
+	char name[VB_DIR_NAME_MAX];
+};
+
+#define NO_PLACE ((struct place){ .dir = VB_NO_FILE, .lock = VB_NO_FILE })
+
 static struct {
-	int dir_fd, fd;
-	struct registry_file *file;
+	struct place place;     /* in which this process has joined */
+	struct vb_file segment; /* its segment file, locked */
+	char root[PATH_MAX];
 	struct vb_slot_info self;
-} registry = { .dir_fd = -1, .fd = -1 };
+} registry = { .place = { .dir = { .fd = -1 }, .lock = { .fd = -1 } }, .segment = { .fd = -1 } };
 
-static int namespace_inode(const char *path, uint64_t *inode)
-{
-	struct stat st;
-
-	if (stat(path, &st))
-		return -errno;
-	*inode = st.st_ino;
-	return 0;
-}
-
-static int directory_path(char *path, size_t len)
-{
-	uint64_t net, pid;
-
-	if (namespace_inode("/proc/self/ns/net", &net) ||
-	    namespace_inode("/proc/self/ns/pid", &pid)) {
-		vb_error("/proc/self/ns is not readable; is /proc mounted?");
-		return -ENOSYS;
-	}
-	snprintf(path, len, "/dev/shm/verbatim-%u-%" PRIu64 "-%" PRIu64 "-v1",
-		 (unsigned int)geteuid(), net, pid);
-	return 0;
-}
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* State, thread count and start time from /proc/PID/stat; false where there is no such process. */
 static bool process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
@@ -120,158 +130,155 @@ static void segment_name(char *name, size_t len, uint32_t slot, uint32_t generat
 	snprintf(name, len, "%u-%u", slot, generation);
 }
 
-/*
- * A descriptor that is kept must not stand where a program without standard output or error would write: its text
- * would go into the registry. fd, or one above the three, or -1 with errno.
- */
-static int above_stdio(int fd)
-{
-	int high, err;
+/* ---- the lock ---- */
 
-	if (fd < 0 || fd > STDERR_FILENO)
-		return fd;
-	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	err = errno;
-	close(fd);
-	errno = err;
-	return high;
+struct patience {
+	uint64_t end;
+	long pause_ns;
+	pid_t holder; /* when the time was last over */
+};
+
+static struct patience patience(unsigned int ms)
+{
+	return (struct patience){ vb_now_ns() + ms * 1000000ull, 50000, -1 };
 }
 
-static int make_directory(void)
+/* Sleep a while before the next try; false where the time is over. */
+static bool wait_more(struct patience *p)
 {
-	char path[96];
-	int ret = directory_path(path, sizeof(path));
+	if (vb_now_ns() >= p->end)
+		return false;
+	nanosleep(&(struct timespec){ .tv_nsec = p->pause_ns }, NULL);
+	if (p->pause_ns < 5000000)
+		p->pause_ns *= 2;
+	return true;
+}
 
-	if (ret || !mkdir(path, 0700) || errno == EEXIST)
-		return ret;
-	ret = -errno;
-	vb_error("cannot create %s: %s; Verbatim needs a /dev/shm that you can write to", path,
-		 strerror(-ret));
+/* The process that holds a lock on this file, as /proc/locks has it; 0 where that is not known. */
+static pid_t find_holder(const struct vb_file *file)
+{
+	FILE *locks = fopen("/proc/locks", "re");
+	unsigned int major, minor;
+	unsigned long long ino;
+	pid_t holder = 0;
+	char line[256];
+	int pid;
+
+	while (locks && !holder && fgets(line, sizeof(line), locks))
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%llu", &pid, &major, &minor, &ino) ==
+			    4 &&
+		    makedev(major, minor) == file->dev && ino == file->ino)
+			holder = pid;
+	if (locks)
+		fclose(locks);
+	return holder;
+}
+
+/*
+ * The time for joining is over. True where it begins anew, because many processes have the lock one after the other;
+ * false, after a log line, where one has it for too long.
+ */
+static bool is_moving(struct patience *p, const char *name, const struct vb_file *lock)
+{
+	pid_t holder = find_holder(lock);
+
+	if (holder != p->holder) {
+		p->holder = holder;
+		p->end = vb_now_ns() + JOIN_MS * 1000000ull;
+		return true;
+	}
+	if (holder > 0)
+		vb_error(
+			"process %d keeps %s/%s/registry locked; is it stopped? Let it go on, or end it",
+			(int)holder, registry.root, name);
+	else
+		vb_error("%s/%s/registry stays locked, by a process that is not visible from here",
+			 registry.root, name);
+	return false;
+}
+
+/* With signals blocked: 0, -EWOULDBLOCK, or -EBADF where the program has closed our descriptor. */
+static int try_lock(void)
+{
+	int ret = 0;
+
+	if (pthread_mutex_trylock(&own_lock))
+		return -EWOULDBLOCK;
+	if (!vb_file_is_open(&registry.place.lock))
+		ret = -EBADF;
+	else if (flock(registry.place.lock.fd, LOCK_EX | LOCK_NB))
+		ret = -errno;
+	if (ret)
+		pthread_mutex_unlock(&own_lock);
 	return ret;
 }
 
-static int open_directory(void)
+/*
+ * Lock the registry that we have joined; 0, or -errno: nothing is locked then, and signals are as before. At JOIN_MS a log
+ * line says who has it.
+ */
+static int lock_registry(unsigned int ms, sigset_t *before)
 {
-	char path[96];
-	struct stat st;
-	int fd, ret;
-
-	ret = directory_path(path, sizeof(path));
-	if (ret)
-		return ret;
-	fd = above_stdio(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) || st.st_uid != geteuid() || (st.st_mode & 077)) {
-		vb_error("%s belongs to somebody else or is open to others; remove it", path);
-		close(fd);
-		return -EPERM;
-	}
-	return fd;
-}
-
-/* A new file is reserved whole, so that no later store can meet a full file system. */
-static int prepare_file(int fd)
-{
-	struct registry_file *file;
-	struct stat st;
+	struct patience left = patience(ms);
 	int ret;
 
-	if (fstat(fd, &st))
-		return -errno;
-	if (st.st_size < (off_t)sizeof(struct registry_file)) {
-		ret = posix_fallocate(fd, 0, sizeof(struct registry_file));
-		if (ret) {
-			vb_error(
-				"no room for the registry in /dev/shm: %s; free some of it, or give it more (containers: --shm-size=256m)",
-				strerror(ret));
-			return -ret;
-		}
+	for (;;) {
+		vb_signal_block(before);
+		ret = try_lock();
+		if (!ret)
+			return 0;
+		vb_signal_unblock(before);
+		if (ret != -EWOULDBLOCK)
+			return ret;
+		if (!wait_more(&left) &&
+		    (ms < JOIN_MS || !is_moving(&left, registry.place.name, &registry.place.lock)))
+			return -ETIMEDOUT;
 	}
-	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (file == MAP_FAILED)
-		return -errno;
-	if (!file->magic) {
-		file->magic = REGISTRY_MAGIC;
-		/* Slots become QP numbers: users who never meet should not have the same ones either. */
-		file->next = (uint32_t)geteuid() * 2654435761u >> 24;
-	}
-	if (file->magic != REGISTRY_MAGIC) {
-		munmap(file, sizeof(*file));
-		vb_error("the registry in /dev/shm/verbatim-* is damaged; remove that directory");
-		return -EUCLEAN;
-	}
-	registry.file = file;
-	return 0;
 }
 
-static void close_files(void)
+static void unlock_registry(const sigset_t *before)
 {
-	if (registry.file)
-		munmap(registry.file, sizeof(*registry.file));
-	if (registry.fd >= 0)
-		close(registry.fd);
-	if (registry.dir_fd >= 0)
-		close(registry.dir_fd);
-	registry.file = NULL;
-	registry.fd = registry.dir_fd = -1;
+	flock(registry.place.lock.fd, LOCK_UN);
+	pthread_mutex_unlock(&own_lock);
+	vb_signal_unblock(before);
 }
 
-/* Open and lock the registry; the last process to leave may have removed it in between, hence the loop. */
-static int open_locked(void)
-{
-	struct stat st;
-	int ret;
-
-	for (int tries = 0; tries < 100; tries++) {
-		ret = make_directory();
-		if (ret)
-			return ret;
-		registry.dir_fd = open_directory();
-		if (registry.dir_fd == -ENOENT)
-			continue;
-		if (registry.dir_fd < 0)
-			return registry.dir_fd;
-		registry.fd = above_stdio(openat(registry.dir_fd, "registry",
-						 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-		if (registry.fd >= 0 && !flock(registry.fd, LOCK_EX) && !fstat(registry.fd, &st) &&
-		    st.st_nlink) {
-			ret = prepare_file(registry.fd);
-			if (ret)
-				close_files();
-			return ret;
-		}
-		ret = registry.fd < 0 ? -errno : 0;
-		close_files();
-		if (ret && ret != -ENOENT) {
-			vb_error("cannot open the registry in /dev/shm: %s", strerror(-ret));
-			return ret;
-		}
-	}
-	return -EAGAIN;
-}
+/* ---- slots ---- */
 
 static void set_listener(uint32_t index, bool listens)
 {
-	_Atomic uint64_t *word = &registry.file->listeners[index / 64];
+	_Atomic uint64_t *word = &registry.place.file->listeners[index / 64];
 
 	if (listens)
-		atomic_fetch_or(word, 1ull << index % 64);
+		atomic_fetch_or_explicit(word, 1ull << index % 64, memory_order_acq_rel);
 	else
-		atomic_fetch_and(word, ~(1ull << index % 64));
+		atomic_fetch_and_explicit(word, ~(1ull << index % 64), memory_order_acq_rel);
 }
 
-/* With the file lock held. */
+/* By the owner, or with the file lock held where the owner is dead. */
 static void free_slot(uint32_t index)
 {
-	struct slot *slot = &registry.file->slot[index];
+	struct slot *slot = &registry.place.file->slot[index];
 	char name[32];
 
-	segment_name(name, sizeof(name), index, slot->generation);
-	unlinkat(registry.dir_fd, name, 0);
+	segment_name(name, sizeof(name), index,
+		     atomic_load_explicit(&slot->generation, memory_order_relaxed));
+	if (vb_file_is_open(&registry.place.dir))
+		unlinkat(registry.place.dir.fd, name, 0);
 	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
 	set_listener(index, false);
 	atomic_store_explicit(&slot->pid, 0, memory_order_release);
+}
+
+static bool is_inhabited(const struct registry_file *file)
+{
+	for (uint32_t i = 0; i < VB_SLOTS; i++) {
+		uint32_t pid = atomic_load_explicit(&file->slot[i].pid, memory_order_acquire);
+
+		if (pid && process_runs((pid_t)pid, file->slot[i].start_time))
+			return true;
+	}
+	return false;
 }
 
 static unsigned int reap_locked(void)
@@ -279,7 +286,7 @@ static unsigned int reap_locked(void)
 	unsigned int used = 0;
 
 	for (uint32_t i = 0; i < VB_SLOTS; i++) {
-		struct slot *slot = &registry.file->slot[i];
+		struct slot *slot = &registry.place.file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
 		if (pid && !process_runs((pid_t)pid, slot->start_time))
@@ -292,19 +299,23 @@ static unsigned int reap_locked(void)
 
 static int claim_slot(void)
 {
+	struct registry_file *file = registry.place.file;
 	uint64_t start = 0;
 	long threads;
 	char state;
 
-	if (!process_stat(getpid(), &state, &threads, &start))
+	if (!process_stat(getpid(), &state, &threads, &start)) {
+		vb_error("cannot read /proc/%d/stat; is /proc mounted, and for this PID namespace?",
+			 (int)getpid());
 		return -ENOSYS;
+	}
 	for (uint32_t n = 0; n < VB_SLOTS; n++) {
-		uint32_t index = (registry.file->next + n) % VB_SLOTS;
-		struct slot *slot = &registry.file->slot[index];
+		uint32_t index = (file->next + n) % VB_SLOTS;
+		struct slot *slot = &file->slot[index];
 
 		if (atomic_load_explicit(&slot->pid, memory_order_acquire))
 			continue;
-		registry.file->next = (index + 1) % VB_SLOTS;
+		file->next = (index + 1) % VB_SLOTS;
 		if (!++slot->generation)
 			slot->generation = 1;
 		slot->start_time = start;
@@ -317,63 +328,324 @@ static int claim_slot(void)
 	return -EAGAIN;
 }
 
-int vb_registry_join(struct vb_slot_info *self)
+/* The segment file of the slot, empty and locked. A process in a slot always has one: see vb_dir_sweep(). */
+static int make_segment(void)
+{
+	char name[32];
+	int fd, ret;
+
+	segment_name(name, sizeof(name), registry.self.slot, registry.self.generation);
+	unlinkat(registry.place.dir.fd, name, 0);
+	fd = vb_dir_open_file(registry.place.dir.fd, name, true);
+	ret = fd < 0 ? fd : vb_file_keep(&registry.segment, fd);
+	if (!ret && flock(registry.segment.fd, LOCK_SH | LOCK_NB))
+		ret = -errno;
+	if (ret)
+		vb_error("cannot make %s/%s/%s: %s", registry.root, registry.place.name, name,
+			 strerror(-ret));
+	return ret;
+}
+
+/* ---- places ---- */
+
+static void close_place(struct place *place)
+{
+	if (place->file)
+		munmap(place->file, sizeof(*place->file));
+	vb_file_close(&place->lock);
+	vb_file_close(&place->dir);
+	*place = NO_PLACE;
+}
+
+static void close_places(struct place *places, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++)
+		close_place(&places[i]);
+}
+
+/* A new file is reserved whole, so that no later store can meet a full file system. */
+static int map_registry(struct place *place)
+{
+	struct registry_file *file;
+	struct stat st;
+	int ret;
+
+	if (fstat(place->lock.fd, &st))
+		return -errno;
+	if (st.st_size < (off_t)sizeof(*file)) {
+		ret = vb_file_reserve(place->lock.fd, 0, sizeof(*file), registry.root);
+		if (ret)
+			return ret;
+	}
+	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, place->lock.fd, 0);
+	if (file == MAP_FAILED) {
+		ret = -errno;
+		vb_error("cannot map %s/%s/registry: %s", registry.root, place->name,
+			 strerror(-ret));
+		return ret;
+	}
+	if (!file->magic) {
+		file->magic = REGISTRY_MAGIC;
+		/* Slots become QP numbers: users who never meet should not have the same ones either. */
+		file->next = (uint32_t)geteuid() * 2654435761u >> 24;
+	}
+	if (file->magic != REGISTRY_MAGIC) {
+		munmap(file, sizeof(*file));
+		vb_error("%s/%s/registry is damaged; remove that directory", registry.root,
+			 place->name);
+		return -EUCLEAN;
+	}
+	place->file = file;
+	return 0;
+}
+
+/* Open the own directories that there are; how many, or -errno after a log line. */
+static int find_places(int root, struct place places[VB_DIR_NAMES])
+{
+	int count = 0, fd, ret;
+
+	for (unsigned int k = 0; k < VB_DIR_NAMES; k++) {
+		struct place *place = &places[count];
+
+		*place = NO_PLACE;
+		ret = vb_dir_name(place->name, k);
+		if (ret)
+			goto close_all;
+		fd = vb_dir_open(root, place->name);
+		if (fd == -ENOENT || fd == -ENOTDIR)
+			continue;
+		ret = fd < 0 ? fd : vb_file_keep(&place->dir, fd);
+		if (ret) {
+			vb_error("cannot open %s/%s: %s", registry.root, place->name,
+				 strerror(-ret));
+			goto close_all;
+		}
+		count++;
+	}
+	return count;
+
+close_all:
+	close_places(places, (unsigned int)count);
+	return ret;
+}
+
+/*
+ * Open and lock the registry of a directory. -ESTALE: the directory was removed meanwhile. -EWOULDBLOCK: somebody has the
+ * lock; place->lock is open.
+ */
+static int lock_place(struct place *place)
+{
+	struct stat st;
+	int fd, ret;
+
+	fd = vb_dir_open_file(place->dir.fd, "registry", true);
+	if (fd == -ENOENT)
+		return -ESTALE;
+	ret = fd < 0 ? fd : vb_file_keep(&place->lock, fd);
+	if (ret) {
+		vb_error("cannot open %s/%s/registry: %s", registry.root, place->name,
+			 strerror(-ret));
+		return ret;
+	}
+	if (flock(place->lock.fd, LOCK_EX | LOCK_NB))
+		return -errno;
+	return fstat(place->lock.fd, &st) ? -errno : st.st_nlink ? 0 : -ESTALE;
+}
+
+/* Whether the directories are those that were locked; 0, -ESTALE where not, or -errno. */
+static int compare_places(int root, const struct place *locked, int count)
+{
+	struct place now[VB_DIR_NAMES];
+	int found = find_places(root, now), ret = 0;
+
+	if (found < 0)
+		return found;
+	if (found != count)
+		ret = -ESTALE;
+	for (int i = 0; i < found && !ret; i++)
+		if (now[i].dir.dev != locked[i].dir.dev || now[i].dir.ino != locked[i].dir.ino)
+			ret = -ESTALE;
+	close_places(now, (unsigned int)found);
+	return ret;
+}
+
+/* Of the directories, all locked: keep the one in which somebody lives, or the first, as registry.place. */
+static int choose_place(int root, struct place *places, int count)
+{
+	int chosen = 0, ret;
+
+	for (int i = 0; i < count; i++) {
+		ret = map_registry(&places[i]);
+		if (ret)
+			return ret;
+	}
+	for (int i = 1; i < count; i++)
+		if (!is_inhabited(places[chosen].file) && is_inhabited(places[i].file))
+			chosen = i;
+	registry.place = places[chosen];
+	places[chosen] = NO_PLACE;
+	for (int i = 0; i < count; i++) {
+		if (places[i].dir.fd < 0 || is_inhabited(places[i].file))
+			continue;
+		unlinkat(places[i].dir.fd, "registry", 0);
+		unlinkat(root, places[i].name, AT_REMOVEDIR);
+	}
+	return 0;
+}
+
+/* ---- joining and leaving ---- */
+
+static int take_slot(void)
 {
 	int ret;
 
-	/* A forked child inherits the parent's descriptors and mapping but none of its claims. */
-	close_files();
-	ret = open_locked();
-	if (ret)
-		return ret;
 	reap_locked();
 	ret = claim_slot();
-	flock(registry.fd, LOCK_UN);
-	if (ret) {
-		close_files();
+	if (ret)
 		return ret;
+	ret = make_segment();
+	if (ret)
+		free_slot(registry.self.slot);
+	return ret;
+}
+
+/* One try, with signals blocked: 0, -EWOULDBLOCK or -ESTALE (try again), or -errno after a log line. */
+static int try_join(int root, struct place *busy)
+{
+	struct place places[VB_DIR_NAMES];
+	int count, ret = 0;
+
+	count = find_places(root, places);
+	if (count < 0)
+		return count;
+	if (!count) {
+		ret = vb_dir_make(root);
+		return ret ? ret : -ESTALE;
 	}
-	*self = registry.self;
-	return 0;
+	for (int i = 0; i < count && !ret; i++) {
+		ret = lock_place(&places[i]);
+		if (ret == -EWOULDBLOCK)
+			*busy = places[i]; /* by name and inode, for a message */
+	}
+	if (!ret)
+		ret = compare_places(root, places, count);
+	if (!ret)
+		ret = choose_place(root, places, count);
+	if (!ret) {
+		ret = take_slot();
+		flock(registry.place.lock.fd, LOCK_UN);
+		if (ret)
+			close_place(&registry.place);
+	}
+	close_places(places, (unsigned int)count);
+	return ret;
+}
+
+static int join(int root)
+{
+	struct patience left = patience(JOIN_MS);
+	struct place busy = NO_PLACE;
+	sigset_t before;
+	int ret;
+
+	for (;;) {
+		vb_signal_block(&before);
+		ret = try_join(root, &busy);
+		vb_signal_unblock(&before);
+		if (ret != -EWOULDBLOCK && ret != -ESTALE)
+			return ret;
+		if (!wait_more(&left) && !is_moving(&left, busy.name, &busy.lock))
+			return -ETIMEDOUT;
+	}
+}
+
+/* A forked child inherits the parent's descriptors and mapping but none of its claims. */
+void vb_registry_forked(void)
+{
+	pthread_mutex_init(&own_lock, NULL);
+	vb_file_close(&registry.segment);
+	vb_file_close(&registry.place.lock);
+	vb_file_close(&registry.place.dir);
+}
+
+int vb_registry_join(struct vb_slot_info *self)
+{
+	int root, ret;
+
+	vb_registry_close(); /* what a forked child has inherited */
+	snprintf(registry.root, sizeof(registry.root), "%s", vb_dir_root_path());
+	root = vb_dir_open_root();
+	if (root < 0)
+		return root;
+	ret = join(root);
+	if (!ret) {
+		vb_dir_sweep(root);
+		*self = registry.self;
+	}
+	close(root);
+	return ret;
+}
+
+/* The last to leave removes the directory. Where that does not work the next to join finds it, and no harm is done. */
+static void remove_directory(void)
+{
+	sigset_t before;
+	int root;
+
+	if (lock_registry(LEAVE_MS, &before))
+		return;
+	root = reap_locked() ? -1 : open(registry.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root >= 0) {
+		unlinkat(registry.place.dir.fd, "registry", 0);
+		unlinkat(root, registry.place.name, AT_REMOVEDIR);
+		close(root);
+	}
+	unlock_registry(&before);
 }
 
 void vb_registry_leave(void)
 {
-	char path[96];
-
-	if (!registry.file || registry.self.pid != getpid())
+	if (!registry.place.file || registry.self.pid != getpid())
 		return;
-	flock(registry.fd, LOCK_EX);
 	free_slot(registry.self.slot);
-	if (!reap_locked() && !directory_path(path, sizeof(path))) {
-		unlinkat(registry.dir_fd, "registry", 0);
-		rmdir(path);
-	}
-	/* The mapping stays: at exit, the background thread may still be looking at it. */
-	flock(registry.fd, LOCK_UN);
+	remove_directory();
+	/* Files and mapping stay: at exit, the background thread may still be using them. */
 	registry.self.pid = 0;
 }
 
-int vb_registry_create_segment(void)
+void vb_registry_close(void)
 {
-	char name[32];
-	int fd;
+	vb_file_close(&registry.segment);
+	close_place(&registry.place);
+}
 
-	segment_name(name, sizeof(name), registry.self.slot, registry.self.generation);
-	unlinkat(registry.dir_fd, name, 0);
-	fd = above_stdio(openat(registry.dir_fd, name,
-				O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-	return fd < 0 ? -errno : fd;
+/* ---- what the others ask ---- */
+
+int vb_registry_segment(struct vb_file *file)
+{
+	if (registry.self.pid != getpid())
+		return -ESHUTDOWN;
+	if (!vb_file_is_open(&registry.segment)) {
+		vb_error("the program closed a descriptor of the card; it must close only its own");
+		return -EBADF;
+	}
+	*file = registry.segment;
+	return 0;
+}
+
+const char *vb_registry_root(void)
+{
+	return registry.root;
 }
 
 int vb_registry_open_segment(uint32_t slot, uint32_t generation)
 {
 	char name[32];
-	int fd;
 
 	segment_name(name, sizeof(name), slot, generation);
-	fd = above_stdio(openat(registry.dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-	return fd < 0 ? -errno : fd;
+	return vb_file_is_open(&registry.place.dir)
+		       ? vb_dir_open_file(registry.place.dir.fd, name, false)
+		       : -EBADF;
 }
 
 bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
@@ -381,9 +653,9 @@ bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
 	struct slot *slot;
 	uint32_t pid;
 
-	if (!registry.file || index >= VB_SLOTS)
+	if (!registry.place.file || index >= VB_SLOTS)
 		return false;
-	slot = &registry.file->slot[index];
+	slot = &registry.place.file->slot[index];
 	pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 	if (!pid)
 		return false;
@@ -396,56 +668,62 @@ bool vb_registry_alive(uint32_t index, uint32_t generation)
 	struct vb_slot_info info;
 
 	return vb_registry_lookup(index, &info) && info.generation == generation &&
-	       process_runs(info.pid, registry.file->slot[index].start_time);
+	       process_runs(info.pid, registry.place.file->slot[index].start_time);
 }
 
 uint32_t vb_registry_generation(uint32_t index)
 {
-	struct slot *slot = &registry.file->slot[index];
+	struct slot *slot = &registry.place.file->slot[index];
 
 	return atomic_load_explicit(&slot->pid, memory_order_acquire) ? slot->generation : 0;
 }
 
 void vb_registry_reap(void)
 {
-	if (!registry.file || registry.self.pid != getpid())
+	sigset_t before;
+
+	if (!registry.place.file || registry.self.pid != getpid() ||
+	    lock_registry(REAP_MS, &before))
 		return;
-	flock(registry.fd, LOCK_EX);
 	reap_locked();
-	flock(registry.fd, LOCK_UN);
+	unlock_registry(&before);
 }
 
 int vb_registry_claim(unsigned int number)
 {
 	struct vb_slot_info info;
+	sigset_t before;
 	int ret = 0;
 
-	if (!registry.file || registry.self.pid != getpid())
+	if (!registry.place.file || registry.self.pid != getpid())
 		return -ENODEV;
-	flock(registry.fd, LOCK_EX);
+	ret = lock_registry(JOIN_MS, &before);
+	if (ret)
+		return ret;
 	if (vb_registry_claimant(number, &info)) {
 		reap_locked();
 		ret = vb_registry_claimant(number, &info) ? -EBUSY : 0;
 	}
 	if (!ret)
-		atomic_fetch_or(&registry.file->slot[registry.self.slot].claims, 1ull << number);
-	flock(registry.fd, LOCK_UN);
+		atomic_fetch_or_explicit(&registry.place.file->slot[registry.self.slot].claims,
+					 1ull << number, memory_order_acq_rel);
+	unlock_registry(&before);
 	return ret;
 }
 
 void vb_registry_release(unsigned int number)
 {
-	if (registry.file && registry.self.pid == getpid())
-		atomic_fetch_and(&registry.file->slot[registry.self.slot].claims,
-				 ~(1ull << number));
+	if (registry.place.file && registry.self.pid == getpid())
+		atomic_fetch_and_explicit(&registry.place.file->slot[registry.self.slot].claims,
+					  ~(1ull << number), memory_order_acq_rel);
 }
 
 bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
 {
+	struct slot *slots = registry.place.file->slot;
+
 	for (uint32_t i = 0; i < VB_SLOTS; i++)
-		if ((atomic_load_explicit(&registry.file->slot[i].claims, memory_order_acquire) >>
-			     number &
-		     1) &&
+		if ((atomic_load_explicit(&slots[i].claims, memory_order_acquire) >> number & 1) &&
 		    vb_registry_lookup(i, info))
 			return true;
 	return false;
@@ -453,49 +731,63 @@ bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
 
 void vb_registry_listen(bool listen)
 {
-	if (registry.file && registry.self.pid == getpid())
+	if (registry.place.file && registry.self.pid == getpid())
 		set_listener(registry.self.slot, listen);
 }
 
 uint64_t vb_registry_listeners(uint32_t word)
 {
-	return atomic_load_explicit(&registry.file->listeners[word], memory_order_acquire);
+	return atomic_load_explicit(&registry.place.file->listeners[word], memory_order_acquire);
 }
 
 uint64_t vb_registry_space(void)
 {
 	struct statvfs vfs;
 
-	return fstatvfs(registry.fd, &vfs) ? 0 : (uint64_t)vfs.f_bavail * vfs.f_frsize;
+	return fstatvfs(registry.segment.fd, &vfs) ? 0 : (uint64_t)vfs.f_bavail * vfs.f_frsize;
 }
 
-int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
+/* The processes of one directory; how many. */
+static int list_place(const struct place *place,
+		      void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
 {
-	const struct registry_file *file;
-	int dir_fd, fd, count = 0;
+	int fd = openat(place->dir.fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC), count = 0;
+	struct registry_file *file = MAP_FAILED;
 
-	dir_fd = open_directory();
-	if (dir_fd < 0)
-		return dir_fd == -ENOENT ? 0 : dir_fd;
-	fd = openat(dir_fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	close(dir_fd);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	file = lseek(fd, 0, SEEK_END) < (off_t)sizeof(*file)
-		       ? MAP_FAILED
-		       : mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
-	close(fd);
+	if (fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)sizeof(*file))
+		file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
 	if (file == MAP_FAILED)
-		return -errno;
-	for (uint32_t i = 0; i < VB_SLOTS; i++) {
+		return fd < 0 && errno != ENOENT ? -errno : 0;
+	for (uint32_t i = 0; i < VB_SLOTS && file->magic == REGISTRY_MAGIC; i++) {
 		const struct slot *slot = &file->slot[i];
-		uint32_t pid = slot->pid;
+		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
 		if (!pid || !process_runs((pid_t)pid, slot->start_time))
 			continue;
 		visit(arg, &(struct vb_slot_info){ i, slot->generation, (pid_t)pid });
 		count++;
 	}
-	munmap((void *)file, sizeof(*file));
+	munmap(file, sizeof(*file));
 	return count;
+}
+
+int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
+{
+	struct place places[VB_DIR_NAMES];
+	int root = vb_dir_open_root(), found, total = 0;
+
+	if (root < 0)
+		return root;
+	found = find_places(root, places);
+	for (int i = 0; i < found && total >= 0; i++) {
+		int count = list_place(&places[i], visit, arg);
+
+		total = count < 0 ? count : total + count;
+	}
+	if (found > 0)
+		close_places(places, (unsigned int)found);
+	close(root);
+	return found < 0 ? found : total;
 }

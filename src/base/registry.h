@@ -4,8 +4,8 @@
  *
  * The registry is a small file in a directory of its own below /dev/shm, one directory per user, network namespace and
  * PID namespace, readable by that user alone. Beside it lies one segment file per process (what is in it is the
- * fabric's business). Joining, leaving and reaping hold a file lock, which the kernel drops when its holder dies;
- * nothing else needs a lock. A slot is named by number and generation, so that a reference to a process that is gone
+ * fabric's business). Joining and reaping hold a file lock, which the kernel drops when its holder dies; nothing else
+ * needs a lock. A slot is named by number and generation, so that a reference to a process that is gone
  * never reaches the next one in its slot.
  */
 #pragma once
@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "base/file.h"
 
 enum { VB_SLOTS = 256 };
 
@@ -22,14 +24,21 @@ struct vb_slot_info {
 	pid_t pid;
 };
 
-/* Claim a slot for this process. 0 or -errno, after a log line that says what to do. */
+/* Claim a slot for this process, and make its segment file. 0 or -errno, after a log line that says what to do. */
 int vb_registry_join(struct vb_slot_info *self);
 /* Give the slot back and remove the process's segment file; a forked child does not own it and leaves it alone. */
 void vb_registry_leave(void);
+/* Close what is left open for threads that may still look; when there are none. */
+void vb_registry_close(void);
+/* In a forked child: let go of the parent's files. Allowed in a handler of pthread_atfork(). */
+void vb_registry_forked(void);
 
-/* Create this process's segment file (mode 0600), or open a peer's; the descriptor or -errno. */
-int vb_registry_create_segment(void);
+/* This process's segment file, which stays the registry's; 0, or -errno after a log line. */
+int vb_registry_segment(struct vb_file *file);
+/* Open a peer's; the descriptor or -errno. */
 int vb_registry_open_segment(uint32_t slot, uint32_t generation);
+/* The directory in which all this lies, for messages. */
+const char *vb_registry_root(void);
 
 /* The process in a slot; false where it is empty. */
 bool vb_registry_lookup(uint32_t slot, struct vb_slot_info *info);

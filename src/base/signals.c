@@ -158,6 +158,23 @@ static void send_pending(unsigned int bits)
 		raise(SIGBUS);
 }
 
+void vb_signal_block(sigset_t *before)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+	sigset_t all;
+
+	sigfillset(&all); /* without the two that libc uses itself */
+	for (unsigned int i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&all, faults[i]);
+	sigemptyset(before);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, KERNEL_SIGSET);
+}
+
+void vb_signal_unblock(const sigset_t *before)
+{
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, KERNEL_SIGSET);
+}
+
 int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	unsigned int bits = 0, before = thread_bits;

@@ -56,5 +56,12 @@ struct vb_signal_wait {
 VB_PUBLIC int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *set);
 VB_PUBLIC void vb_signal_wait_end(const struct vb_signal_wait *wait);
 
+/*
+ * Between the two no handler of the program runs in this thread: for short pieces that a handler must not leave by a
+ * jump, or that an interrupted call would undo. What the program believes its mask to be does not change.
+ */
+void vb_signal_block(sigset_t *before);
+void vb_signal_unblock(const sigset_t *before);
+
 /* pthread_sigmask(3): 0 or a positive errno. */
 VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

@@ -446,6 +446,7 @@ static void after_fork_child(void)
 	fabric.users = 0;
 	fabric.epoch++;
 	vb_segment_self = NULL; /* the mapping was not inherited */
+	vb_registry_forked();
 	vb_peer_reset(true);
 	fabric.sink->forked();
 }
@@ -481,6 +482,7 @@ destroy_segment:
 	vb_segment_destroy();
 leave:
 	vb_registry_leave();
+	vb_registry_close();
 	return ret;
 }
 
@@ -507,6 +509,7 @@ void vb_fabric_stop(void)
 		vb_peer_reset(false);
 		vb_registry_leave();
 		vb_segment_destroy();
+		vb_registry_close();
 		fabric.epoch++;
 	}
 	pthread_mutex_unlock(&start_lock);

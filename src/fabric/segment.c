@@ -18,7 +18,6 @@
 
 struct vb_segment *vb_segment_self;
 
-static int self_fd = -1;
 static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /*
@@ -35,36 +34,30 @@ static void *map_shared(int fd)
 	return map;
 }
 
+/* The file is the registry's, and must still be the one that it opened: the program may have closed the descriptor. */
 static int grow(uint64_t from, uint64_t to)
 {
-	int ret = posix_fallocate(self_fd, (off_t)from, (off_t)(to - from));
+	struct vb_file file;
+	int ret = vb_registry_segment(&file);
 
-	if (ret)
-		vb_error(
-			"/dev/shm is full: %s; free some of it, or give it more (containers: --shm-size=256m)",
-			strerror(ret));
-	return -ret;
+	return ret ? ret : vb_file_reserve(file.fd, from, to, vb_registry_root());
 }
 
 int vb_segment_create(const struct vb_slot_info *self)
 {
 	uint64_t size = (sizeof(struct vb_segment) + 4095) & ~4095ull;
 	struct vb_segment *segment;
+	struct vb_file file;
 	int ret;
 
-	if (self_fd >= 0)
-		close(self_fd); /* inherited over a fork */
-	self_fd = vb_registry_create_segment();
-	if (self_fd < 0)
-		return self_fd;
-	ret = grow(0, size);
+	ret = vb_registry_segment(&file);
+	if (!ret)
+		ret = grow(0, size);
 	if (ret)
-		goto close_fd;
-	segment = map_shared(self_fd);
-	if (!segment) {
-		ret = -ENOMEM;
-		goto close_fd;
-	}
+		return ret;
+	segment = map_shared(file.fd);
+	if (!segment)
+		return -ENOMEM;
 	segment->slot = self->slot;
 	segment->generation = self->generation;
 	segment->pid = (uint32_t)self->pid;
@@ -75,19 +68,12 @@ int vb_segment_create(const struct vb_slot_info *self)
 	segment->magic = SEGMENT_MAGIC;
 	vb_segment_self = segment;
 	return 0;
-
-close_fd:
-	close(self_fd);
-	self_fd = -1;
-	return ret;
 }
 
 void vb_segment_destroy(void)
 {
 	munmap(vb_segment_self, VB_SEG_MAP_SIZE);
-	close(self_fd);
 	vb_segment_self = NULL;
-	self_fd = -1;
 }
 
 uint64_t vb_segment_alloc(size_t bytes)

@@ -162,7 +162,7 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 	if (index < 0)
 		return vb_refuse_limit("memory regions", pd->dev->adapter->max_mr);
 	mr = calloc(1, sizeof(*mr));
-	entry = vb_segment_mr(vb_segment_self, (uint32_t)index, true);
+	entry = vb_segment_mr((uint32_t)index);
 	if (!mr || !entry) {
 		free(mr);
 		vb_ids_give(&mr_numbers, (uint32_t)index);

@@ -220,7 +220,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	ret = -ENOMEM;
 	if (!qp)
 		goto give_number;
-	qp->shared = vb_segment_qp(vb_segment_self, (uint32_t)index, true);
+	qp->shared = vb_segment_qp((uint32_t)index);
 	if (!qp->shared)
 		goto free_qp;
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/log.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
 
@@ -41,21 +42,40 @@ struct access {
 	uint32_t rkey, len;
 };
 
+/* The entry of a peer cannot be looked at; missing is what it means that there is none. */
+static __attribute__((noinline, cold)) enum vb_direct no_entry(const struct vb_peer *peer, int err,
+							       enum vb_direct missing)
+{
+	if (err == -ENOENT)
+		return missing;
+	if (err == -ESRCH)
+		return VB_DIRECT_SILENT;
+	vb_info("memory of process %d is reached by packets only: its shared memory: %s",
+		(int)peer->pid, strerror(-err));
+	return VB_DIRECT_UNAVAILABLE;
+}
+
 static enum vb_direct check(struct vb_peer *peer, uint8_t transport, uint32_t sqpn, uint32_t dqpn,
 			    const struct access *a, uint64_t *remote)
 {
-	struct vb_seg_qp *qp = vb_segment_qp(peer->segment, dqpn & VB_QPN_INDEX_MASK, false);
+	struct vb_seg_qp *qp;
 	struct vb_seg_mr *mr;
+	int ret;
 
-	if (!qp || !atomic_load_explicit(&qp->ready, memory_order_acquire) ||
-	    qp->remote_qpn != sqpn || qp->transport != transport)
+	ret = vb_view_qp(&peer->view, dqpn & VB_QPN_INDEX_MASK, &qp);
+	if (__builtin_expect(ret, 0))
+		return no_entry(peer, ret, VB_DIRECT_SILENT);
+	if (!atomic_load_explicit(&qp->ready, memory_order_acquire) || qp->remote_qpn != sqpn ||
+	    qp->transport != transport)
 		return VB_DIRECT_SILENT;
 	if ((qp->access & a->need) != a->need)
 		return VB_DIRECT_INVALID;
 	if (!a->len)
 		return VB_DIRECT_OK; /* IBTA 9.7.5.2: an empty message needs no valid key */
-	mr = vb_segment_mr(peer->segment, a->rkey >> 8, false);
-	if (!mr || !a->rkey || atomic_load_explicit(&mr->key, memory_order_acquire) != a->rkey)
+	ret = vb_view_mr(&peer->view, a->rkey >> 8, &mr);
+	if (__builtin_expect(ret, 0))
+		return no_entry(peer, ret, VB_DIRECT_ACCESS);
+	if (!a->rkey || atomic_load_explicit(&mr->key, memory_order_acquire) != a->rkey)
 		return VB_DIRECT_ACCESS;
 	if ((mr->access & a->need) != a->need || mr->pdn != qp->pdn || a->va < mr->iova ||
 	    a->len > mr->length || a->va - mr->iova > mr->length - a->len)

@@ -40,6 +40,10 @@ int vb_path_open(struct vb_path *path, uint32_t qpn)
 			ret = vb_peer_connect(peer);
 		vb_unlock(&peer->tx_lock);
 		if (!ret) {
+			struct vb_seg_qp *qp;
+
+			/* Seen now, so that vb_path_expected() can look at it when the process and its file are gone. */
+			vb_view_qp(&peer->view, qpn & VB_QPN_INDEX_MASK, &qp);
 			vb_peer_get(peer);
 			path->mtu = vb_ring_mtu(peer->tx.size);
 		} else {
@@ -108,7 +112,9 @@ bool vb_path_polled(const struct vb_path *path)
 
 uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
 {
-	struct vb_seg_qp *qp = vb_segment_qp(path->peer->segment, qpn & VB_QPN_INDEX_MASK, false);
+	struct vb_seg_qp *qp;
 
-	return qp ? atomic_load_explicit(&qp->epsn, memory_order_acquire) & 0xffffff : otherwise;
+	return vb_view_qp(&path->peer->view, qpn & VB_QPN_INDEX_MASK, &qp)
+		       ? otherwise
+		       : atomic_load_explicit(&qp->epsn, memory_order_acquire) & 0xffffff;
 }

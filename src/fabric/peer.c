@@ -15,6 +15,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,13 +24,15 @@
 #include "base/rcu.h"
 #include "fabric/barrier.h"
 
-enum { ALIVE_PERIOD_NS = 5000000 };
+enum { ALIVE_PERIOD_NS = 5000000, MISSED_PERIOD_NS = 10000000 };
 
 static _Atomic(struct vb_peer *) table[VB_SLOTS];
 static _Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
 static _Atomic uint32_t inbound_count;
 _Atomic uint32_t vb_peer_epoch;
-static struct vb_peer *dropped; /* references to give up where waiting is allowed */
+_Atomic bool vb_peer_missed;
+static _Atomic uint64_t missed_at; /* ns */
+static struct vb_peer *dropped;    /* references to give up where waiting is allowed */
 static struct vb_lock accept_lock;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -44,28 +47,49 @@ void vb_peer_put(struct vb_peer *peer)
 	if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	vb_read_wait();
-	vb_segment_unmap(peer->segment);
+	vb_view_close(&peer->view);
 	free(peer);
+}
+
+/*
+ * A process that cannot be reached is looked for again with every packet: the reason is logged once. What is lost is the
+ * program's to notice, but not why.
+ */
+static void report_unmapped(const struct vb_slot_info *info, int err)
+{
+	static uint32_t reported[VB_SLOTS]; /* generations; under table_lock */
+
+	if (err == -ESRCH || reported[info->slot] == info->generation)
+		return;
+	reported[info->slot] = info->generation;
+	vb_warn("process %d cannot be reached: its shared memory cannot be mapped: %s%s",
+		(int)info->pid, strerror(-err),
+		err == -ENOMEM ? "; raise the limit on address space (ulimit -v)" : "");
 }
 
 static struct vb_peer *peer_create(uint32_t slot)
 {
 	struct vb_slot_info info;
 	struct vb_peer *peer;
+	int ret;
 
 	if (slot == vb_segment_self->slot || !vb_registry_lookup(slot, &info))
 		return NULL;
 	peer = aligned_alloc(64, (sizeof(*peer) + 63) & ~(size_t)63);
-	if (!peer)
+	if (!peer) {
+		report_unmapped(&info, -ENOMEM);
 		return NULL;
+	}
 	*peer = (struct vb_peer){
 		.slot = slot, .generation = info.generation, .pid = info.pid, .refs = 1
 	};
-	peer->segment = vb_segment_map(slot, info.generation);
-	if (!peer->segment) {
+	ret = vb_view_open(&peer->view, slot, info.generation);
+	if (ret) {
+		report_unmapped(&info, ret);
 		free(peer);
 		return NULL;
 	}
+	peer->segment = peer->view.head;
 	/* Pins that an earlier process in our slot left behind when it died. */
 	for (unsigned int i = 0; i < VB_SEG_PINS; i++)
 		atomic_store(&peer->segment->pins[vb_segment_self->slot][i], 0);
@@ -220,8 +244,7 @@ int vb_peer_connect(struct vb_peer *peer)
 			return -ENOMEM;
 		out->size = size;
 	}
-	peer->tx.shared =
-		vb_segment_at(vb_segment_self, out->offset, sizeof(struct vb_ring_shared) + size);
+	peer->tx.shared = vb_segment_at(out->offset, sizeof(struct vb_ring_shared) + size);
 	peer->tx.size = size;
 	peer->tx.shared->head = 0;
 	peer->tx.shared->waiting = 0;
@@ -232,27 +255,38 @@ int vb_peer_connect(struct vb_peer *peer)
 	return 0;
 }
 
-/* Attach to the ring that the process in this slot says it has made for us. */
-static void accept_ring(struct vb_peer *peer)
+/* Attach to the ring that the process in this slot says it has made for us; false where that may work later. */
+static bool accept_ring(struct vb_peer *peer)
 {
 	struct vb_seg_outbound *out = &peer->segment->outbound[vb_segment_self->slot];
 	uint64_t offset;
 	uint32_t size;
+	int ret;
 
 	if (atomic_load_explicit(&out->generation, memory_order_acquire) !=
 	    vb_segment_self->generation)
-		return;
+		return true;
 	size = out->size;
 	offset = out->offset;
 	if (size < VB_RING_MIN || size > VB_RING_MAX || (size & (size - 1)))
-		return;
+		return true;
+	ret = vb_view_map_ring(&peer->view, offset, sizeof(struct vb_ring_shared) + size);
+	if (ret) {
+		if (!peer->ring_reported && ret != -ESRCH)
+			vb_warn("nothing that process %d sends arrives: its ring cannot be mapped: %s%s",
+				(int)peer->pid, strerror(-ret),
+				ret == -ENOMEM ? "; raise the limit on address space (ulimit -v)"
+					       : "");
+		peer->ring_reported = true;
+		return ret == -ESRCH || ret == -ENOENT;
+	}
 	vb_lock(&peer->rx_lock);
 	if (!peer->rx.shared) {
 		peer->rx.size = size;
-		peer->rx.shared =
-			vb_segment_at(peer->segment, offset, sizeof(struct vb_ring_shared) + size);
+		peer->rx.shared = peer->view.ring;
 	}
 	vb_unlock(&peer->rx_lock);
+	return true;
 }
 
 /* With table_lock. */
@@ -267,33 +301,50 @@ static void add_inbound(struct vb_peer *peer)
 	atomic_store_explicit(&inbound_count, count + 1, memory_order_release);
 }
 
-static void accept_from(uint32_t slot)
+/* With accept_lock; false where it may work later. */
+static bool accept_from(uint32_t slot)
 {
+	uint32_t generation =
+		atomic_load_explicit(&vb_segment_self->inbound[slot], memory_order_acquire);
 	struct vb_peer *peer;
+	bool done;
 
-	if (!atomic_load_explicit(&vb_segment_self->inbound[slot], memory_order_acquire))
-		return;
+	if (!generation)
+		return true;
 	peer = vb_peer_find(slot);
-	if (!peer || peer->rx.shared)
-		return;
-	accept_ring(peer);
+	if (!peer)
+		return generation !=
+		       vb_registry_generation(slot); /* it is gone, or cannot be mapped */
+	if (peer->rx.shared)
+		return true;
+	done = accept_ring(peer);
 	pthread_mutex_lock(&table_lock);
 	if (peer->rx.shared)
 		add_inbound(peer);
 	pthread_mutex_unlock(&table_lock);
+	return done;
 }
 
 void vb_peer_accept_new(void)
 {
 	uint32_t epoch =
 		atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
+	bool all = true;
 
 	if (!vb_trylock(&accept_lock))
 		return;
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
-		accept_from(slot);
-	vb_peer_epoch = epoch;
+		all &= accept_from(slot);
+	atomic_store_explicit(&vb_peer_epoch, epoch, memory_order_relaxed);
+	atomic_store_explicit(&missed_at, all ? 0 : vb_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&vb_peer_missed, !all, memory_order_relaxed);
 	vb_unlock(&accept_lock);
+}
+
+void vb_peer_accept_missed(void)
+{
+	if (vb_now_ns() - atomic_load_explicit(&missed_at, memory_order_relaxed) > MISSED_PERIOD_NS)
+		vb_peer_accept_new();
 }
 
 void vb_peer_forget(struct vb_peer *peer)
@@ -328,6 +379,7 @@ void vb_peer_reset(bool forked)
 	uint32_t count = atomic_exchange(&inbound_count, 0);
 
 	vb_peer_epoch = 0;
+	vb_peer_missed = false;
 	if (forked) {
 		pthread_mutex_init(&table_lock, NULL);
 		accept_lock.held = 0;

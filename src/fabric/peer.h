@@ -18,7 +18,7 @@ enum { VB_INBOUND_MAX = 2 * VB_SLOTS };
 struct vb_peer {
 	uint32_t slot, generation;
 	pid_t pid;
-	struct vb_segment *segment;
+	struct vb_segment *segment; /* the fixed part of the view */
 	_Atomic uint32_t refs;
 	_Atomic bool dead;
 	_Atomic bool no_direct;   /* the kernel refused process_vm_*: use packets */
@@ -30,6 +30,8 @@ struct vb_peer {
 	_Alignas(64) struct vb_lock rx_lock;
 	struct vb_ring_rx rx; /* shared NULL: the peer has made none */
 	_Atomic bool broken;  /* it sent nonsense: its ring is not read any more */
+	bool ring_reported;   /* that its ring cannot be mapped; under accept_lock */
+	struct vb_view view;
 };
 
 /* The peer in a slot, inside a read section; made if needed. NULL where nobody is there. */
@@ -50,6 +52,9 @@ void vb_peer_collect(void);
 /* The announcements seen so far: compare with the segment's. */
 extern _Atomic uint32_t vb_peer_epoch;
 void vb_peer_accept_new(void);
+/* A ring that was announced could not be mapped: try again, but not all the time. */
+extern _Atomic bool vb_peer_missed;
+void vb_peer_accept_missed(void);
 /* Look for rings that peers announced since the last call. */
 static inline void vb_peer_accept(void)
 {

@@ -154,6 +154,9 @@ static bool receive_all(bool thorough)
 	bool any = false;
 
 	vb_peer_accept();
+	if (thorough &&
+	    __builtin_expect(atomic_load_explicit(&vb_peer_missed, memory_order_relaxed), 0))
+		vb_peer_accept_missed();
 	count = vb_peer_inbound(&list);
 	for (uint32_t i = 0; i < count; i++) {
 		struct vb_peer *peer = atomic_load_explicit(&list[i], memory_order_relaxed);

@@ -14,22 +14,28 @@
  *
  * Everything but the words marked "peers write" is written by the owner alone, and only the owner allocates, so there
  * is no lock between processes here. What a peer reads it does not trust: offsets and sizes are checked against the
- * mapping.
+ * file.
+ *
+ * The owner has all of it mapped in one piece. A peer maps what it needs, when it first needs it: the fixed part, the ring
+ * that leads to it, a chunk of entries (struct vb_view). With many peers, or little address space, all of each would be
+ * too much.
  *
  * QP and MR entries follow one protocol. Reader: store pin, full fence, check the entry is live, use it, clear the
  * pin. Owner: mark the entry dead, full fence, wait until no pin names it, then change or reuse it.
  */
 #pragma once
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "base/registry.h"
 
 enum {
-	VB_SEG_MAP_SIZE =
-		128 << 20,     /* address space per mapping; the file is as large as it needs */
+	VB_SEG_MAX_SIZE =
+		88 << 20,      /* address space of the owner; the file is as large as it needs */
 	VB_SEG_PINS = 8,       /* concurrent direct accesses of one peer */
 	VB_SEG_QP_CHUNK = 256, /* entries per chunk */
 	VB_SEG_QP_CHUNKS = 256,
@@ -72,8 +78,10 @@ struct vb_seg_outbound {
 	uint64_t offset;
 };
 
+#define VB_SEG_MAGIC 0x3267657362657672ull
+
 struct vb_segment {
-	uint64_t magic;
+	_Atomic uint64_t magic;
 	uint32_t slot, generation;
 	uint32_t pid;
 	_Atomic uint32_t wants_fence; /* by who sends to the owner; see barrier.h */
@@ -102,15 +110,66 @@ void vb_segment_destroy(void);
 /* Allocate in the own segment (64-byte aligned, zeroed); the offset, or 0 where shared memory is full. */
 uint64_t vb_segment_alloc(size_t bytes);
 
-/* Map a peer's; NULL where it is gone or damaged. */
-struct vb_segment *vb_segment_map(uint32_t slot, uint32_t generation);
-void vb_segment_unmap(struct vb_segment *segment);
-/* [offset, offset + bytes) of a segment, NULL where that is outside. */
-void *vb_segment_at(struct vb_segment *segment, uint64_t offset, size_t bytes);
+/* [offset, offset + bytes) of the own segment. */
+void *vb_segment_at(uint64_t offset, size_t bytes);
+/* The own entry of a QP or MR index; its chunk is allocated where there is none. NULL where shared memory is full. */
+struct vb_seg_qp *vb_segment_qp(uint32_t index);
+struct vb_seg_mr *vb_segment_mr(uint32_t index);
 
-/* The entry of a QP or MR index; create allocates the chunk (own segment only). NULL where there is none. */
-struct vb_seg_qp *vb_segment_qp(struct vb_segment *segment, uint32_t index, bool create);
-struct vb_seg_mr *vb_segment_mr(struct vb_segment *segment, uint32_t index, bool create);
+/* A peer's segment, as far as this process has mapped it. Mappings stay until the view is closed. */
+struct vb_view {
+	struct vb_segment *head; /* the fixed part */
+	uint32_t slot, generation;
+	struct vb_lock lock; /* of those who map more */
+	_Atomic(struct vb_seg_qp *) qp[VB_SEG_QP_CHUNKS];
+	_Atomic(struct vb_seg_mr *) mr[VB_SEG_MR_CHUNKS];
+	void *ring;
+	size_t ring_bytes;
+};
+
+/* 0; -ESRCH where the process is gone or not there yet, -EUCLEAN where the segment is damaged, or -errno of the mapping. */
+int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation);
+void vb_view_close(struct vb_view *view);
+/* Map the ring at this offset, once; the same errors, and -ENOENT where it is outside of the segment. */
+int vb_view_map_ring(struct vb_view *view, uint64_t offset, size_t bytes);
+int vb_view_map_qps(struct vb_view *view, uint32_t index);
+int vb_view_map_mrs(struct vb_view *view, uint32_t index);
+
+/* The entry of a QP or MR index; the same errors, and -ENOENT where the peer has no such entry. */
+static inline int vb_view_qp(struct vb_view *view, uint32_t index, struct vb_seg_qp **entry)
+{
+	struct vb_seg_qp *chunk;
+	int ret;
+
+	if (index >= VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS)
+		return -ENOENT;
+	/* Pairs with vb_view_map_qps(). */
+	while (!(chunk = atomic_load_explicit(&view->qp[index / VB_SEG_QP_CHUNK],
+					      memory_order_acquire))) {
+		ret = vb_view_map_qps(view, index);
+		if (ret)
+			return ret;
+	}
+	*entry = &chunk[index % VB_SEG_QP_CHUNK];
+	return 0;
+}
+
+static inline int vb_view_mr(struct vb_view *view, uint32_t index, struct vb_seg_mr **entry)
+{
+	struct vb_seg_mr *chunk;
+	int ret;
+
+	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
+		return -ENOENT;
+	while (!(chunk = atomic_load_explicit(&view->mr[index / VB_SEG_MR_CHUNK],
+					      memory_order_acquire))) {
+		ret = vb_view_map_mrs(view, index);
+		if (ret)
+			return ret;
+	}
+	*entry = &chunk[index % VB_SEG_MR_CHUNK];
+	return 0;
+}
 
 /*
  * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, QP index (16), MR index

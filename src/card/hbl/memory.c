@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/rcu.h"
 
 #define SLOT     (1ull << 32)
@@ -209,6 +210,8 @@ static int back(struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
 
 	if (!vb_hbl_memory_is_file(memory, memory->fd))
 		return -EBADF;
+	if (vb_file_allowed(memory->file_size + bytes))
+		return -EFBIG;
 	if (ftruncate(memory->fd, (off_t)(memory->file_size + bytes)))
 		return -errno;
 	buffer->handle = memory->file_size;

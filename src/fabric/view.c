@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns how a peer's segment is mapped: piece by piece, each checked when it is mapped and never looked up again, so that
+ * a peer that changes its directories later moves nothing.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "fabric/segment.h"
+
+enum { PAGE = 4096 };
+
+/*
+ * Map [offset, offset + bytes) of a segment file: whole pages around it. The range must be in the file, or the first
+ * access would be a SIGBUS.
+ */
+static int map_range(int fd, uint64_t offset, size_t bytes, void **at)
+{
+	uint64_t first = offset & ~(uint64_t)(PAGE - 1);
+	off_t size = lseek(fd, 0, SEEK_END);
+	size_t len = offset - first + bytes;
+	char *map;
+
+	if (size < 0)
+		return -errno;
+	if (offset > (uint64_t)size || bytes > (uint64_t)size - offset)
+		return -ENOENT;
+	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)first);
+	if (map == MAP_FAILED)
+		return -errno;
+	madvise(map, len, MADV_DONTFORK);
+	*at = map + (offset - first);
+	return 0;
+}
+
+static void unmap_range(void *at, size_t bytes)
+{
+	size_t before = (uintptr_t)at & (PAGE - 1);
+
+	if (at)
+		munmap((char *)at - before, before + bytes);
+}
+
+/* A file that is gone belonged to a process that is. */
+static int open_file(const struct vb_view *view)
+{
+	int fd = vb_registry_open_segment(view->slot, view->generation);
+
+	return fd == -ENOENT ? -ESRCH : fd;
+}
+
+int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation)
+{
+	uint64_t magic;
+	void *head;
+	int fd, ret;
+
+	*view = (struct vb_view){ .slot = slot, .generation = generation };
+	fd = open_file(view);
+	if (fd < 0)
+		return fd;
+	ret = map_range(fd, 0, sizeof(*view->head), &head);
+	close(fd);
+	if (ret)
+		return ret == -ENOENT ? -ESRCH : ret; /* it has not grown to this size yet */
+	view->head = head;
+	/* Pairs with vb_segment_create(). */
+	magic = atomic_load_explicit(&view->head->magic, memory_order_acquire);
+	if (magic == VB_SEG_MAGIC && view->head->slot == slot &&
+	    view->head->generation == generation)
+		return 0;
+	vb_view_close(view);
+	return magic ? -EUCLEAN : -ESRCH;
+}
+
+void vb_view_close(struct vb_view *view)
+{
+	for (uint32_t i = 0; i < VB_SEG_QP_CHUNKS; i++)
+		unmap_range(atomic_load_explicit(&view->qp[i], memory_order_relaxed),
+			    VB_SEG_QP_CHUNK * sizeof(struct vb_seg_qp));
+	for (uint32_t i = 0; i < VB_SEG_MR_CHUNKS; i++)
+		unmap_range(atomic_load_explicit(&view->mr[i], memory_order_relaxed),
+			    VB_SEG_MR_CHUNK * sizeof(struct vb_seg_mr));
+	unmap_range(view->ring, view->ring_bytes);
+	unmap_range(view->head, sizeof(*view->head));
+	*view = (struct vb_view){ 0 };
+}
+
+/* With the lock: a range of the part that the owner allocates. */
+static int map_allocated(const struct vb_view *view, uint64_t offset, size_t bytes, void **at)
+{
+	int fd, ret;
+
+	if (offset < sizeof(*view->head) || (offset & 63))
+		return -ENOENT;
+	fd = open_file(view);
+	if (fd < 0)
+		return fd;
+	ret = map_range(fd, offset, bytes, at);
+	close(fd);
+	return ret;
+}
+
+int vb_view_map_ring(struct vb_view *view, uint64_t offset, size_t bytes)
+{
+	int ret;
+
+	vb_lock(&view->lock);
+	ret = view->ring ? 0 : map_allocated(view, offset, bytes, &view->ring);
+	if (!ret)
+		view->ring_bytes = bytes;
+	vb_unlock(&view->lock);
+	return ret;
+}
+
+int vb_view_map_qps(struct vb_view *view, uint32_t index)
+{
+	uint32_t n = index / VB_SEG_QP_CHUNK;
+	uint64_t offset = atomic_load_explicit(&view->head->qp_chunk[n], memory_order_acquire);
+	void *at;
+	int ret = 0;
+
+	vb_lock(&view->lock);
+	if (!atomic_load_explicit(&view->qp[n], memory_order_relaxed)) {
+		ret = map_allocated(view, offset, VB_SEG_QP_CHUNK * sizeof(struct vb_seg_qp), &at);
+		if (!ret)
+			atomic_store_explicit(&view->qp[n], at, memory_order_release);
+	}
+	vb_unlock(&view->lock);
+	return ret;
+}
+
+int vb_view_map_mrs(struct vb_view *view, uint32_t index)
+{
+	uint32_t n = index / VB_SEG_MR_CHUNK;
+	uint64_t offset = atomic_load_explicit(&view->head->mr_chunk[n], memory_order_acquire);
+	void *at;
+	int ret = 0;
+
+	vb_lock(&view->lock);
+	if (!atomic_load_explicit(&view->mr[n], memory_order_relaxed)) {
+		ret = map_allocated(view, offset, VB_SEG_MR_CHUNK * sizeof(struct vb_seg_mr), &at);
+		if (!ret)
+			atomic_store_explicit(&view->mr[n], at, memory_order_release);
+	}
+	vb_unlock(&view->lock);
+	return ret;
+}

@@ -21,7 +21,7 @@ int64_t vb_ids_take_range(struct vb_ids *ids, uint32_t n, uint32_t limit)
 {
 	int64_t id = -ENOMEM;
 
-	pthread_mutex_lock(&ids->lock);
+	vb_lock(&ids->lock);
 	if (!ids->used)
 		ids->used = calloc((ids->count + 63) / 64, sizeof(uint64_t));
 	if (!ids->used || ids->in_use >= limit || n > limit - ids->in_use)
@@ -39,7 +39,7 @@ int64_t vb_ids_take_range(struct vb_ids *ids, uint32_t n, uint32_t limit)
 		break;
 	}
 unlock:
-	pthread_mutex_unlock(&ids->lock);
+	vb_unlock(&ids->lock);
 	return id;
 }
 
@@ -52,8 +52,8 @@ void vb_ids_give(struct vb_ids *ids, uint32_t id)
 {
 	uint32_t i = id - ids->first;
 
-	pthread_mutex_lock(&ids->lock);
+	vb_lock(&ids->lock);
 	ids->used[i / 64] &= ~(1ull << i % 64);
 	ids->in_use--;
-	pthread_mutex_unlock(&ids->lock);
+	vb_unlock(&ids->lock);
 }

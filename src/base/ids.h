@@ -7,20 +7,21 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdint.h>
 
+#include "base/lock.h"
+
 struct vb_ids {
-	pthread_mutex_t lock;
+	struct vb_lock lock;
 	uint64_t *used;        /* bitmap, allocated on first use */
 	uint32_t first, count; /* numbers are first ... first + count - 1 */
 	uint32_t next;
 	uint32_t in_use;
 };
 
-#define VB_IDS_INIT(first_, count_)                                                     \
-	{                                                                               \
-		.lock = PTHREAD_MUTEX_INITIALIZER, .first = (first_), .count = (count_) \
+#define VB_IDS_INIT(first_, count_)                  \
+	{                                            \
+		.first = (first_), .count = (count_) \
 	}
 
 /* A free number, or -ENOMEM; at most limit are given out at a time. */

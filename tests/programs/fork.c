@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * fork() in a program that uses verbs leaves the parent whole: children that exit, that call exit handlers, that
- * execute something, that open the device themselves, and many of them while messages run.
+ * execute something, that open the device themselves, that poll their parent's queues, and many of them while messages
+ * run.
  */
 #include "common.h"
 
@@ -130,6 +131,51 @@ static void forks_during_traffic(void)
 	check(count > 0, "no fork happened");
 }
 
+static void *poller(void *arg)
+{
+	struct ibv_wc wc;
+
+	while (!done) {
+		ibv_poll_cq(b.recv_cq, 1, &wc);
+		ibv_poll_cq(b.send_cq, 1, &wc);
+	}
+	return arg;
+}
+
+/*
+ * A thread may hold the lock of a queue at the moment of a fork, and in the child there is no such thread. What the child
+ * does to its parent's objects has no effect, but it returns.
+ */
+static void children_poll(void)
+{
+	enum { POLLERS = 4, CHILDREN = 200 };
+	pthread_t thread[POLLERS];
+
+	done = false;
+	for (int i = 0; i < POLLERS; i++)
+		check_eq(pthread_create(&thread[i], NULL, poller, NULL), 0);
+	for (int i = 0; i < CHILDREN; i++) {
+		pid_t pid = fork();
+
+		check(pid >= 0, "%s", strerror(errno));
+		if (pid == 0) {
+			struct ibv_wc wc;
+
+			alarm(PATIENCE_MS / 1000);
+			for (int n = 0; n < 10; n++) {
+				check_eq(ibv_poll_cq(b.recv_cq, 1, &wc), 0);
+				check_eq(ibv_poll_cq(b.send_cq, 1, &wc), 0);
+				check_eq(ibv_req_notify_cq(b.recv_cq, 0), 0);
+			}
+			_exit(0);
+		}
+		reap(pid);
+	}
+	done = true;
+	for (int i = 0; i < POLLERS; i++)
+		pthread_join(thread[i], NULL);
+}
+
 static void run(void)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RC);
@@ -140,6 +186,7 @@ static void run(void)
 	children_exec();
 	child_opens();
 	forks_during_traffic();
+	children_poll();
 	node_close(&a);
 	node_close(&b);
 }

@@ -335,7 +335,7 @@ struct flexio_mkey_attr {
 	struct ibv_pd *pd;      /* NULL: the process's */
 	flexio_uintptr_t daddr; /* device memory ... */
 	size_t len;             /* ... and its length */
-	int access;             /* IBV_ACCESS_* */
+	int access;             /* IBV_ACCESS_*, each for itself */
 };
 
 /* One end of flexio_memcpy. */
@@ -687,6 +687,7 @@ FLEXIO_STABLE flexio_status flexio_uar_destroy(struct flexio_uar *uar);
 FLEXIO_STABLE flexio_status flexio_uar_extend(struct flexio_uar *in_uar,
 					      struct ibv_context *to_extend,
 					      struct flexio_uar **extended);
+/* UINT32_MAX for a UAR that is no extension. */
 FLEXIO_STABLE flexio_uar_device_id flexio_uar_get_extended_id(struct flexio_uar *uar);
 FLEXIO_EXPERIMENTAL uint32_t flexio_uar_get_id(struct flexio_uar *uar);
 

@@ -35,12 +35,9 @@ static int check_access(unsigned int access)
 	access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE; /* hints, free to be ignored */
 	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
 		return vb_refuse_unsupported("IBV_ACCESS_ON_DEMAND and IBV_ACCESS_MW_BIND");
+	/* That remote write needs local write is a rule of verbs (IBTA 10.6.3.1), which libibverbs checks. */
 	if (access & ~(unsigned int)ACCESS_KNOWN)
 		return vb_refuse_bits("access", access & ~(unsigned int)ACCESS_KNOWN);
-	/* IBTA 10.6.3.1: what may be written from afar must be writable here. */
-	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
-	    !(access & IBV_ACCESS_LOCAL_WRITE))
-		return vb_refuse_remote_without_local(access);
 	return 0;
 }
 
@@ -60,7 +57,8 @@ static bool populate(void *addr, size_t length, int advice)
  */
 int vb_mr_check_memory(void *addr, size_t length, unsigned int access)
 {
-	bool write = access & IBV_ACCESS_LOCAL_WRITE;
+	bool write = access &
+		     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 
 	if ((uintptr_t)addr + length < (uintptr_t)addr)
 		return vb_refuse_wraps(addr, length);

@@ -109,6 +109,33 @@ static void test_rights(void **state)
 	close_setup(&s);
 }
 
+/* Peers may write, the own queues may not: each right is its own, as in the card's mkeys. */
+static void test_remote_write_alone(void **state)
+{
+	struct setup s;
+	struct ibv_sge sge = { .length = 64 };
+	struct ibv_recv_wr recv = { .wr_id = 8, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct end_wr send = {
+		.wr_id = 9, .opcode = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .num_sge = 1
+	};
+
+	open_setup(&s, ELSEWHERE, IBV_ACCESS_REMOTE_WRITE);
+	end_fill(&s.peer, s.peer.self.addr, 64, 3);
+	rdma(&s, IBV_WR_RDMA_WRITE, 0, 64, IBV_WC_SUCCESS);
+	assert_int_not_equal(bed_read(s.process, s.daddr), 0);
+	sge.addr = s.daddr;
+	sge.lkey = flexio_mkey_get_id(s.mkey);
+	assert_int_equal(ibv_post_recv(s.here.node->qp, &recv, &bad), 0);
+	send.sge[0] = (struct ibv_sge){ s.peer.self.addr, 64, s.peer.lkey };
+	assert_int_equal(end_post_send(&s.peer, &send), 0);
+	end_expect(&s.peer, SQ, 9, IBV_WC_REM_OP_ERR);
+	end_expect(&s.here, RQ, 8, IBV_WC_LOC_PROT_ERR);
+	close_setup(&s);
+	open_setup(&s, ELSEWHERE, IBV_ACCESS_REMOTE_WRITE);
+	rdma(&s, IBV_WR_RDMA_READ, 0, 64, IBV_WC_REM_ACCESS_ERR);
+	close_setup(&s);
+}
+
 /* The key dies with the mkey. */
 static void test_destroyed(void **state)
 {
@@ -140,9 +167,8 @@ static void test_destroyed(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_here),
-		cmocka_unit_test(test_elsewhere),
-		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_here),      cmocka_unit_test(test_elsewhere),
+		cmocka_unit_test(test_rights),    cmocka_unit_test(test_remote_write_alone),
 		cmocka_unit_test(test_destroyed),
 	};
 

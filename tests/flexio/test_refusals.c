@@ -333,6 +333,7 @@ static void test_copies(void **state)
 	struct flexio_mem dev = { .mem_type = FLEXIO_MEMTYPE_DPA,
 				  .daddr = bed_alloc(process, 8192) };
 	struct flexio_mem odd = { .mem_type = (enum flexio_memtype)5 };
+	struct flexio_heap_mem_info heap;
 	char pattern[80];
 	flexio_uintptr_t out;
 
@@ -341,6 +342,9 @@ static void test_copies(void **state)
 	REFUSED(flexio_buf_dev_memset(process, 0, 0, dev.daddr), "buff_bsize is 0");
 	REFUSED(flexio_buf_dev_memset(process, 0, 8, 16),
 		"8 bytes at device address 0x10 are not all writable memory");
+	assert_ok(flexio_process_mem_info_get(process, &heap));
+	REFUSED(flexio_buf_dev_memset(process, 0, 128, heap.base_addr + heap.size - 64),
+		"128 bytes at device address 0x.* are partly outside of the device heap, which is");
 	REFUSED(flexio_host2dev_memcpy(NULL, pages, 8, dev.daddr), "the process is NULL");
 	REFUSED(flexio_host2dev_memcpy(process, NULL, 8, dev.daddr), "the host address is NULL");
 	REFUSED(flexio_host2dev_memcpy(process, pages, 8, 16), "device address 0x10 are not all");
@@ -378,7 +382,8 @@ static void test_mkeys(void **state)
 		"protection domain is of mlx5_1, process .* of mlx5_0");
 	attr.pd = NULL;
 	attr.access = 1 << 30;
-	REFUSED(flexio_device_mkey_create(process, &attr, &mkey), "access 0x40000000");
+	REFUSED(flexio_device_mkey_create(process, &attr, &mkey),
+		"access 0x40000000 has bits that");
 	attr.access = 0;
 	attr.daddr = 16;
 	REFUSED(flexio_device_mkey_create(process, &attr, &mkey),
@@ -470,6 +475,7 @@ static void test_uars(void **state)
 		"UAR [0-9]+ is process .*'s own");
 	NO_NUMBER(flexio_uar_get_id(NULL), "the UAR is NULL");
 	NO_NUMBER(flexio_uar_get_extended_id(NULL), "the UAR is NULL");
+	NO_NUMBER(flexio_uar_get_extended_id(flexio_process_get_uar(process)), "is no extension");
 }
 
 static void test_outboxes_and_windows(void **state)

@@ -168,7 +168,7 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 		return fail("%s is NULL", !fattr ? "fattr" : "cq");
 	if (check(fattr) || vb_queue_place(process, ibv_ctx, &place))
 		return failed();
-	c = vb_queue_new(QUEUE_CQ, process, sizeof(*c));
+	c = vb_queue_new(QUEUE_CQ, process, place.ctx, sizeof(*c));
 	if (!c)
 		return failed();
 	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || hold_eq(c, &place, fattr) ||

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns device mkeys: a memory region of the card over guest memory. Its addresses are device
- * addresses, so device code and remote peers name the memory in the same way.
+ * addresses, so device code and remote peers name the memory in the same way. Rights are the card's, each for itself:
+ * the rule of verbs that remote write needs local write does not hold here.
  */
 #include "internal.h"
+#include "verbs.h"
 
 #include <stdlib.h>
 
 struct flexio_mkey {
 	struct flexio_process *process;
-	struct ibv_mr *mr;
+	struct ibv_pd *pd;
+	struct vb_mr *mr;
 };
+
+enum {
+	ACCESS_RIGHTS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC,
+	/* Windows bind to nothing here, and hints about pages and ordering are free to be ignored. */
+	ACCESS_KNOWN = ACCESS_RIGHTS | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+		       IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
+};
+
+static int reg(struct flexio_mkey *m, const struct flexio_mkey_attr *attr, void *host)
+{
+	uint64_t iova = attr->access & IBV_ACCESS_ZERO_BASED ? 0 : attr->daddr;
+
+	return vb_mr_reg(vb_verbs_pd(m->pd), host, attr->len, iova,
+			 (unsigned int)attr->access & ACCESS_RIGHTS, &m->mr);
+}
 
 flexio_status flexio_device_mkey_create(struct flexio_process *process,
 					struct flexio_mkey_attr *fattr, struct flexio_mkey **mkey)
@@ -19,6 +38,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	struct flexio_mkey *m;
 	struct ibv_pd *pd;
 	void *host;
+	int err;
 
 	API_CALL();
 	if (!pin)
@@ -29,6 +49,10 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	if (strcmp(pd->context->device->name, process->ctx->device->name))
 		return fail("the protection domain is of %s, process %s of %s",
 			    pd->context->device->name, process->name, process->ctx->device->name);
+	if (fattr->access & ~ACCESS_KNOWN)
+		return fail(
+			"access 0x%x has bits that an mkey does not know; allowed: bits of 0x%x",
+			(unsigned int)fattr->access, ACCESS_KNOWN);
 	host = vb_dpa_mem_host(process->dpa, fattr->daddr, fattr->len, VB_DPA_READ | VB_DPA_WRITE);
 	if (!host)
 		return fail(
@@ -37,23 +61,27 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return fail("process %s: no memory for an mkey", process->name);
-	m->process = process;
+	*m = (struct flexio_mkey){ .process = process, .pd = pd };
 	if (!vb_process_hold(process, PART_MKEY))
 		goto free_mkey;
-	m->mr = ibv_reg_mr_iova2(pd, host, fattr->len, fattr->daddr, (unsigned int)fattr->access);
-	if (!m->mr) {
-		fail("process %s: cannot register %zu bytes at device address 0x%llx with access 0x%x: %s",
-		     process->name, fattr->len, (unsigned long long)fattr->daddr,
-		     (unsigned int)fattr->access, strerror(errno));
+	err = reg(m, fattr, host);
+	if (err) {
+		fail("process %s: no key for %zu bytes at device address 0x%llx: %s", process->name,
+		     fattr->len, (unsigned long long)fattr->daddr,
+		     err == -ENOMEM
+			     ? "no memory, or all keys are in use (max_mr of the configuration)"
+			     : strerror(-err));
 		goto release_process;
 	}
+	vb_verbs_hold(pd->context, pd);
 	if (!vb_handle_add(HANDLE_MKEY, m))
 		goto deregister;
 	*mkey = m;
 	return FLEXIO_STATUS_SUCCESS;
 
 deregister:
-	ibv_dereg_mr(m->mr);
+	vb_verbs_release(pd->context, pd);
+	vb_mr_dereg(m->mr);
 release_process:
 	vb_process_release(process, PART_MKEY);
 free_mkey:
@@ -64,18 +92,14 @@ free_mkey:
 flexio_status flexio_device_mkey_destroy(struct flexio_mkey *mkey)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_MKEY, mkey);
-	int err;
 
 	API_CALL();
 	if (!mkey)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_handle_end(&pin))
 		return bad_handle(mkey, "mkey");
-	err = ibv_dereg_mr(mkey->mr);
-	if (err) {
-		vb_handle_add(HANDLE_MKEY, mkey);
-		return fail("mkey 0x%x cannot be deregistered: %s", mkey->mr->lkey, strerror(err));
-	}
+	vb_mr_dereg(mkey->mr); /* always succeeds */
+	vb_verbs_release(mkey->pd->context, mkey->pd);
 	vb_process_release(mkey->process, PART_MKEY);
 	free(mkey);
 	return FLEXIO_STATUS_SUCCESS;
@@ -90,5 +114,5 @@ uint32_t flexio_mkey_get_id(struct flexio_mkey *mkey)
 		bad_handle(mkey, "mkey");
 		return UINT32_MAX;
 	}
-	return mkey->mr->lkey;
+	return vb_mr_key(mkey->mr);
 }

@@ -7,6 +7,7 @@
  * Heap and malloc pages are reserved, not used, until somebody touches them.
  */
 #include "internal.h"
+#include "verbs.h"
 
 #include <sched.h>
 #include <stddef.h>
@@ -147,6 +148,7 @@ static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 		fail("%s: no protection domain: %s", process->name, strerror(errno));
 		return -ENOMEM;
 	}
+	vb_verbs_hold(process->ctx, process->pd);
 	return 0;
 }
 
@@ -186,6 +188,8 @@ static void process_free(struct flexio_process *process)
 	vb_uar_finish(process);
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);
+	if (process->pd)
+		vb_verbs_release(process->ctx, process->pd);
 	if (process->own_pd && process->pd)
 		ibv_dealloc_pd(process->pd);
 	vb_error_free(process);

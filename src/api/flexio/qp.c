@@ -204,7 +204,7 @@ flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_contex
 		return fail("%s is NULL", !qp_fattr ? "qp_fattr" : "qp_ptr");
 	if (check(qp_fattr) || vb_queue_place(process, ibv_ctx, &place))
 		return failed();
-	qp = vb_queue_new(QUEUE_QP, process, sizeof(*qp));
+	qp = vb_queue_new(QUEUE_QP, process, place.ctx, sizeof(*qp));
 	if (!qp)
 		return failed();
 	qp->type = transports[qp_fattr->transport_type];

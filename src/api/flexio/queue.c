@@ -21,7 +21,8 @@ static void qmem_put(struct qmem *mem)
 
 /* ---- life ---- */
 
-void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t size)
+void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, struct ibv_context *ctx,
+		   size_t size)
 {
 	struct queue *queue;
 
@@ -37,6 +38,8 @@ void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t 
 	memset(queue, 0, size);
 	queue->kind = kind;
 	queue->process = process;
+	queue->ctx = ctx;
+	vb_verbs_hold(ctx, NULL);
 	return queue;
 }
 
@@ -46,6 +49,7 @@ void vb_queue_free(struct queue *queue)
 	qmem_put(&queue->dbr);
 	if (queue->uar)
 		vb_uar_release(queue->uar);
+	vb_verbs_release(queue->ctx, NULL);
 	if (queue->process)
 		vb_process_release(queue->process, PART_QUEUE);
 	free(queue);

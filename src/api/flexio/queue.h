@@ -9,11 +9,12 @@
  *	flexio_sq  -- vb_qp           of raw frames, without a receive queue
  *	flexio_rq  -- vb_qp [vb_srq]  of raw frames, without a send queue; linked WQEs are an SRQ of its own
  *
- * An object holds what it stands on: the UAR, umems, CQs and RMP (by the card's counts), the event handler.
+ * An object holds what it stands on: the context, the UAR, umems, CQs and RMP (by the card's counts), the event handler.
  */
 #pragma once
 
 #include "internal.h"
+#include "verbs.h"
 
 enum queue_kind {
 	QUEUE_CQ = 1,
@@ -35,14 +36,16 @@ struct qmem {
 struct queue {
 	enum queue_kind kind;
 	struct flexio_process *process; /* NULL: of no process (TD, TIS) */
+	struct ibv_context *ctx;        /* that it is on, and keeps */
 	struct flexio_uar *uar;
 	struct qmem ring, dbr;
 } __attribute__((aligned(16)));
 
 /* ---- queue.c ---- */
 
-/* An object of `size` bytes, on this process, with these memories; NULL after a log line. */
-void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, size_t size);
+/* An object of `size` bytes, of this process (or NULL), on this context; NULL after a log line. */
+void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, struct ibv_context *ctx,
+		   size_t size);
 /* Give back what its head holds, and free it. Objects that were published take vb_queue_end() first. */
 void vb_queue_free(struct queue *queue);
 /* From now on the handle is valid. False, after a log line: no memory. */
@@ -83,11 +86,6 @@ int vb_raw_start(struct vb_qp *qp);
 
 /* An event of the card for a queue: into the log. */
 void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type type);
-
-/* ---- verbs.c ---- */
-
-struct vb_dev *vb_verbs_dev(struct ibv_context *ctx);
-struct vb_pd *vb_verbs_pd(struct ibv_pd *pd);
 
 /* ---- td.c ---- */
 

@@ -110,7 +110,7 @@ flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_conte
 		return fail("%s is NULL", !fattr ? "fattr" : "flexio_rmp_ptr");
 	if (vb_queue_place(process, ibv_ctx, &place))
 		return failed();
-	rmp = vb_queue_new(QUEUE_RMP, process, sizeof(*rmp));
+	rmp = vb_queue_new(QUEUE_RMP, process, place.ctx, sizeof(*rmp));
 	if (!rmp)
 		return failed();
 	rmp->dev = place.dev;

@@ -194,7 +194,7 @@ static flexio_status rq_create(struct flexio_process *process, struct ibv_contex
 		return fail("%s is NULL", !fattr ? "fattr" : "flexio_rq_ptr");
 	if (vb_queue_place(process, ibv_ctx, &place))
 		return failed();
-	rq = vb_queue_new(QUEUE_RQ, process, sizeof(*rq));
+	rq = vb_queue_new(QUEUE_RQ, process, place.ctx, sizeof(*rq));
 	if (!rq)
 		return failed();
 	rq->tir.rq = rq;

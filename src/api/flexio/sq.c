@@ -115,7 +115,7 @@ static flexio_status sq_create(struct flexio_process *process, struct ibv_contex
 		return fail("%s is NULL", !fattr ? "fattr" : "flexio_sq_ptr");
 	if (vb_queue_place(process, ibv_ctx, &place) || check(fattr))
 		return failed();
-	sq = vb_queue_new(QUEUE_SQ, process, sizeof(*sq));
+	sq = vb_queue_new(QUEUE_SQ, process, place.ctx, sizeof(*sq));
 	if (!sq)
 		return failed();
 	if (hold_tis(sq, &place, fattr->sq.tis))

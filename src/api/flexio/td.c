@@ -7,7 +7,6 @@
 
 struct flexio_transport_domain {
 	struct queue queue; /* first */
-	struct ibv_context *ctx;
 	_Atomic unsigned int users;
 };
 
@@ -21,7 +20,7 @@ bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *pl
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TD, td);
 
-	if (!pin || td->ctx != place->ctx)
+	if (!pin || td->queue.ctx != place->ctx)
 		return false;
 	atomic_fetch_add(&td->users, 1);
 	return true;
@@ -36,7 +35,7 @@ bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TIS, tis);
 
-	if (!pin || tis->td->ctx != place->ctx)
+	if (!pin || tis->queue.ctx != place->ctx)
 		return false;
 	atomic_fetch_add(&tis->users, 1);
 	return true;
@@ -60,10 +59,9 @@ flexio_status flexio_transport_domain_create(struct ibv_context *ibv_ctx,
 	if (!vb_accel_adapter(ibv_ctx))
 		return fail("%s is no adapter of the format mlx5",
 			    ibv_ctx && ibv_ctx->device ? ibv_ctx->device->name : "ibv_ctx");
-	t = vb_queue_new(QUEUE_TD, NULL, sizeof(*t));
+	t = vb_queue_new(QUEUE_TD, NULL, ibv_ctx, sizeof(*t));
 	if (!t)
 		return failed();
-	t->ctx = ibv_ctx;
 	if (!vb_queue_publish(&t->queue)) {
 		vb_queue_free(&t->queue);
 		return failed();
@@ -101,9 +99,9 @@ flexio_status flexio_sq_tis_create(struct ibv_context *ibv_ctx, struct flexio_tr
 		return bad_handle(td, "transport domain");
 	if (!ibv_ctx || !tis)
 		return fail("%s is NULL", !ibv_ctx ? "ibv_ctx" : "tis");
-	if (td->ctx != ibv_ctx)
+	if (td->queue.ctx != ibv_ctx)
 		return fail("the transport domain is of another device context than ibv_ctx");
-	t = vb_queue_new(QUEUE_TIS, NULL, sizeof(*t));
+	t = vb_queue_new(QUEUE_TIS, NULL, ibv_ctx, sizeof(*t));
 	if (!t)
 		return failed();
 	t->td = td;

@@ -15,8 +15,8 @@
  * windows.lock is held for everything that makes or ends a map but the end of a key. That one comes from the card while
  * others may hold windows.lock and wait for it (vb_mr_unwatch), so it takes only the map's own lock, a leaf.
  */
-#include "api/ibverbs/driver.h"
 #include "internal.h"
+#include "verbs.h"
 
 #include <stdlib.h>
 
@@ -49,7 +49,7 @@ static uint64_t entity_base(unsigned int entity)
 
 static void key_gone(struct vb_mr_watch *watch)
 {
-	struct window_map *map = container_of(watch, struct window_map, watch);
+	struct window_map *map = (struct window_map *)watch;
 	struct vb_dpa_window *dpa;
 
 	vb_lock(&map->lock);
@@ -94,7 +94,7 @@ static int map_begin(struct window_map *map, const struct flexio_window *window,
 	*map = (struct window_map){ .watch.gone = key_gone };
 	/* Before the watch: from there on only key_gone() writes it. */
 	atomic_init(&map->live, true);
-	err = vb_mr_watch(pd_card(window->pd), mkey, &map->watch, &map->info);
+	err = vb_mr_watch(vb_verbs_pd(window->pd), mkey, &map->watch, &map->info);
 	if (err)
 		return err;
 	if (map->info.length <= ADDRESS_LIMIT && map->info.iova <= ADDRESS_LIMIT - map->info.length)
@@ -328,12 +328,13 @@ flexio_status flexio_window_create(struct flexio_process *process, struct ibv_pd
 			    pd->context->device->name, process->name, process->ctx->device->name);
 	if (!vb_process_hold(process, PART_WINDOW))
 		return failed();
+	vb_verbs_hold(pd->context, pd);
 	w = window_new(process, pd);
 	if (!w) {
+		vb_verbs_release(pd->context, pd);
 		vb_process_release(process, PART_WINDOW);
 		return failed();
 	}
-	atomic_fetch_add(&to_pd(pd)->users, 1); /* it cannot be deallocated */
 	*window = w;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -350,7 +351,7 @@ flexio_status flexio_window_destroy(struct flexio_window *window)
 	while (window->users)
 		detach(window->users);
 	pthread_mutex_unlock(&windows.lock);
-	atomic_fetch_sub(&to_pd(window->pd)->users, 1);
+	vb_verbs_release(window->pd->context, window->pd);
 	vb_process_release(window->process, PART_WINDOW);
 	free(window);
 	return FLEXIO_STATUS_SUCCESS;

@@ -183,6 +183,8 @@ static int close_context(struct ibv_context *context)
 	struct api_context *ctx = to_context(context);
 	int rc;
 
+	if (atomic_load(&ctx->users))
+		return api_refuse(busy, "FlexIO objects");
 	for (int kind = 0; kind < API_KINDS; kind++) {
 		while (!node_empty(&ctx->live[kind])) {
 			struct api_node *node = ctx->live[kind].next;

@@ -122,6 +122,7 @@ struct api_context {
 	struct vb_hbl *hbl;               /* hbl_driver's */
 	unsigned int num_pds;             /* hbl_driver: under mutex */
 	unsigned int opens;               /* hbl_driver: how often the program has opened it */
+	atomic_int users;                 /* objects of libflexio: it cannot be closed under them */
 	struct api_event_queue async;
 	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic
@@ -142,7 +143,7 @@ struct api_pd {
 	struct vb_pd *card;  /* of the protection domain itself */
 	struct api_pd *base; /* a parent domain's protection domain, or NULL */
 	struct api_td *td;   /* a parent domain's thread domain, or NULL */
-	atomic_int users;    /* address handles, parent domains and rings that name this handle */
+	atomic_int users;    /* address handles, parent domains, rings and objects of libflexio */
 	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t align, uint64_t type);
 	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t type);
 	void *alloc_context;

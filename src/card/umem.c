@@ -17,6 +17,8 @@ struct vb_umem {
 	unsigned int users; /* queues in it; under the table's lock */
 	uint8_t *addr;
 	size_t size;
+	void *(*find)(void *arg, uint64_t offset, uint64_t size); /* instead of the two */
+	void *arg;
 };
 
 static struct vb_ids umem_numbers = VB_IDS_INIT(1, MAX_UMEMS);
@@ -24,21 +26,11 @@ static struct vb_ids uar_numbers = VB_IDS_INIT(1, MAX_UARS);
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_umem *table[MAX_UMEMS + 1];
 
-int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access,
-		struct vb_umem **out)
+static int add(const struct vb_umem *content, struct vb_umem **out)
 {
+	int64_t number = vb_ids_take(&umem_numbers, MAX_UMEMS);
 	struct vb_umem *umem;
-	int64_t number;
-	int ret;
 
-	if (vb_dev_stale(dev))
-		return vb_refuse_forked();
-	if (!size)
-		return vb_refuse_value("size", 0);
-	ret = vb_mr_check_memory(addr, size, access);
-	if (ret)
-		return ret;
-	number = vb_ids_take(&umem_numbers, MAX_UMEMS);
 	if (number < 0)
 		return vb_refuse_numbers(MAX_UMEMS, "umems");
 	umem = calloc(1, sizeof(*umem));
@@ -46,15 +38,36 @@ int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access
 		vb_ids_give(&umem_numbers, (uint32_t)number);
 		return vb_refuse_memory("the umem");
 	}
-	*umem = (struct vb_umem){
-		.dev = dev, .number = (uint32_t)number, .addr = addr, .size = size
-	};
+	*umem = *content;
+	umem->number = (uint32_t)number;
 	pthread_mutex_lock(&table_lock);
 	table[number] = umem;
 	pthread_mutex_unlock(&table_lock);
-	atomic_fetch_add(&dev->objects, 1);
+	atomic_fetch_add(&umem->dev->objects, 1);
 	*out = umem;
 	return 0;
+}
+
+int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access,
+		struct vb_umem **out)
+{
+	struct vb_umem content = { .dev = dev, .addr = addr, .size = size };
+	int ret;
+
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	if (!size)
+		return vb_refuse_value("size", 0);
+	ret = vb_mr_check_memory(addr, size, access);
+	return ret ? ret : add(&content, out);
+}
+
+int vb_umem_reg_owned(struct vb_dev *dev, void *(*find)(void *arg, uint64_t offset, uint64_t size),
+		      void *arg, struct vb_umem **out)
+{
+	struct vb_umem content = { .dev = dev, .find = find, .arg = arg };
+
+	return vb_dev_stale(dev) ? vb_refuse_forked() : add(&content, out);
 }
 
 int vb_umem_dereg(struct vb_umem *umem)
@@ -79,22 +92,32 @@ uint32_t vb_umem_number(const struct vb_umem *umem)
 	return umem->number;
 }
 
+/* Under the table's lock. */
+static void *place(const struct vb_umem *umem, uint64_t offset, uint64_t size)
+{
+	if (umem->find)
+		return umem->find(umem->arg, offset, size);
+	return size <= umem->size && offset <= umem->size - size ? umem->addr + offset : NULL;
+}
+
 struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset, uint64_t size,
 			    void **addr)
 {
 	struct vb_umem *umem;
+	void *at = NULL;
 
 	if (number > MAX_UMEMS)
 		return NULL;
 	pthread_mutex_lock(&table_lock);
 	umem = table[number];
-	if (umem && umem->dev == dev && size <= umem->size && offset <= umem->size - size)
+	if (umem && umem->dev == dev)
+		at = place(umem, offset, size);
+	if (at)
 		umem->users++;
-	else
-		umem = NULL;
 	pthread_mutex_unlock(&table_lock);
-	if (umem)
-		*addr = umem->addr + offset;
+	if (!at)
+		return NULL;
+	*addr = at;
 	return umem;
 }
 

@@ -204,6 +204,9 @@ static void test_processes(void **state)
 	struct flexio_process *p = NULL;
 	struct flexio_outbox_attr outbox_attr = { 0 };
 	struct flexio_outbox *outbox;
+	struct flexio_cq_attr cq_attr = { .element_type = FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ,
+					  .cq_ring_qmem.memtype = FLEXIO_MEMTYPE_HOST };
+	struct flexio_cq *cq;
 
 	REFUSED(flexio_process_create(NULL, bed_app, NULL, &p), "ibv_ctx is NULL");
 	REFUSED(flexio_process_create(bed_ctx, bed_app, NULL, NULL), "process_ptr is NULL");
@@ -222,6 +225,14 @@ static void test_processes(void **state)
 	assert_ok(flexio_outbox_create(p, &outbox_attr, &outbox));
 	REFUSED(flexio_process_destroy(p), "mine still has 0 event handlers, .* 1 queues, UARs or");
 	assert_ok(flexio_outbox_destroy(outbox));
+	cq_attr.uar_id = flexio_uar_get_id(flexio_process_get_uar(process));
+	cq_attr.cq_ring_qmem.umem_id = flexio_process_get_dumem_id(p);
+	cq_attr.cq_ring_qmem.humem_offset = bed_alloc(p, 64);
+	cq_attr.cq_dbr_daddr = bed_alloc(process, 8);
+	assert_ok(flexio_cq_create(process, NULL, &cq_attr, &cq));
+	REFUSED(flexio_process_destroy(p),
+		"queues of other processes lie in the memory of .* mine");
+	assert_ok(flexio_cq_destroy(cq));
 	REFUSED(flexio_process_mem_info_get(NULL, &info), "the process is NULL");
 	REFUSED(flexio_process_mem_info_get(p, NULL), "info is NULL");
 	assert_ok(flexio_process_destroy(p));

@@ -127,12 +127,57 @@ static void test_queue_context(void **state)
 	bed_process_end(process);
 }
 
+static struct flexio_cq_attr cq_at(struct flexio_process *process, uint32_t umem, uint64_t offset)
+{
+	struct flexio_cq_attr attr = { .element_type = FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ };
+
+	attr.uar_id = flexio_uar_get_id(flexio_process_get_uar(process));
+	attr.cq_ring_qmem = (struct flexio_qmem){ .memtype = FLEXIO_MEMTYPE_HOST,
+						  .humem_offset = offset,
+						  .umem_id = umem };
+	attr.cq_dbr_daddr = bed_alloc(process, 8);
+	return attr;
+}
+
+/* The number of a process's memory is one of the device's umems: what stays of its memory can be named by it. */
+static void test_dumem(void **state)
+{
+	struct flexio_process *process = bed_process(), *second = bed_process();
+	uint32_t id = flexio_process_get_dumem_id(process);
+	uint64_t memory = bed_alloc(process, 64);
+	struct flexio_cq_attr attr = cq_at(process, id, memory);
+	struct flexio_cq *cq;
+
+	assert_int_not_equal(id, flexio_process_get_dumem_id(second));
+	assert_ok(flexio_cq_create(process, NULL, &attr, &cq));
+	assert_ok(flexio_cq_destroy(cq));
+	attr = cq_at(process, id, 0); /* page 0 */
+	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
+	attr = cq_at(process, id, UINT64_MAX - 63);
+	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
+	/* a thread's context, and the text of the program */
+	attr = cq_at(process, id, bed_value(process, "context", 9) & ~63UL);
+	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
+	attr = cq_at(process, id, bed_value(process, "global_addr", 2) & ~63UL);
+	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
+	/* a queue of another process keeps the memory that it lies in */
+	attr = cq_at(second, id, memory);
+	assert_ok(flexio_cq_create(second, NULL, &attr, &cq));
+	assert_failed(flexio_process_destroy(process));
+	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	assert_ok(flexio_cq_destroy(cq));
+	bed_process_end(process);
+	attr = cq_at(second, id, memory); /* not any more */
+	assert_failed(flexio_cq_create(second, NULL, &attr, &cq));
+	bed_process_end(second);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_process_pd),     cmocka_unit_test(test_process_context),
 		cmocka_unit_test(test_failed_process), cmocka_unit_test(test_domains_of_others),
-		cmocka_unit_test(test_queue_context),
+		cmocka_unit_test(test_queue_context),  cmocka_unit_test(test_dumem),
 	};
 
 	bed_init(argc, argv);

@@ -362,7 +362,9 @@ struct flexio_process {
 	struct accel *accel;
 	struct vb_dpa_process *dpa;
 	char name[FLEXIO_MAX_NAME_LEN + 1];
-	uint32_t id;                                        /* DUMEM id */
+	uint32_t id;
+	struct vb_umem *umem;                               /* its memory, as others name it */
+	uint32_t dumem_id;                                  /* the number of that */
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
 
 	struct heap heap;
@@ -415,6 +417,9 @@ static inline bool process_dead(const struct flexio_process *process)
  */
 bool vb_process_hold(struct flexio_process *process, enum process_part part);
 void vb_process_release(struct flexio_process *process, enum process_part part);
+
+/* Device memory for queues: NULL unless it is writable and stays as long as the process. */
+void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uint64_t size);
 
 /* One page with the thread's context in front, the rest free for the caller. */
 int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,

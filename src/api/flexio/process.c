@@ -73,6 +73,44 @@ void vb_guest_flush(struct guest *guest)
 				   FLEXIO_MSG_DEV_ALWAYS_PRINT, text, len);
 }
 
+/* ---- memory ---- */
+
+/* Whether device memory lives as long as the process; stacks and contexts of threads do not. */
+static bool stays(const struct flexio_process *process, uint64_t addr, uint64_t size)
+{
+	uint64_t last = addr + size - 1;
+
+	if (addr >= process->heap.base && last < process->heap.base + process->heap.size)
+		return true;
+	if (addr >= process->brk_base && last < process->brk_end)
+		return true;
+	return vb_dpa_program_holds(process->dpa, addr, size);
+}
+
+void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uint64_t size)
+{
+	void *at = vb_dpa_mem_host(process->dpa, addr, size, VB_DPA_READ | VB_DPA_WRITE);
+
+	return at && stays(process, addr, size) ? at : NULL;
+}
+
+static void *find_memory(void *arg, uint64_t offset, uint64_t size)
+{
+	return vb_process_queue_memory(arg, offset, size);
+}
+
+static int make_umem(struct flexio_process *process)
+{
+	int err =
+		vb_umem_reg_owned(vb_verbs_dev(process->ctx), find_memory, process, &process->umem);
+
+	if (err)
+		fail("process %s: no umem for its memory: %s", process->name, strerror(-err));
+	else
+		process->dumem_id = vb_umem_number(process->umem);
+	return err;
+}
+
 /* ---- create ---- */
 
 static int check_abi(struct flexio_process *process)
@@ -186,6 +224,9 @@ static void process_free(struct flexio_process *process)
 	vb_streams_destroy(process);
 	vb_heap_destroy(&process->heap);
 	vb_uar_finish(process);
+	if (process->umem)
+		vb_umem_dereg(
+			process->umem); /* of a process that was not finished: in nobody's use */
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);
 	if (process->pd)
@@ -224,6 +265,8 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 		err = load(process);
 	if (!err)
 		err = make_memory(process);
+	if (!err)
+		err = make_umem(process);
 	if (!err)
 		err = vb_uar_init(process);
 	if (!err)
@@ -365,6 +408,12 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 		vb_calls_open(process);
 		return failed();
 	}
+	if (vb_umem_dereg(process->umem)) {
+		vb_calls_open(process);
+		return fail("queues of other processes lie in the memory of process %s",
+			    process->name);
+	}
+	process->umem = NULL;
 	/* Only one has closed it. Functions that other threads are in come to their end first. */
 	vb_handle_end(&pin);
 	uar_pin = vb_handle_pin(HANDLE_UAR, &process->uar);
@@ -422,7 +471,7 @@ uint32_t flexio_process_get_dumem_id(struct flexio_process *process)
 		bad_handle(process, "process");
 		return UINT32_MAX;
 	}
-	return process->id;
+	return process->dumem_id;
 }
 
 /* 0: there is nothing to debug with yet. */

@@ -84,23 +84,11 @@ void vb_queue_revive(struct queue *queue)
 
 /* ---- memory ---- */
 
-/* Whether device memory lives as long as the process; stacks and contexts of threads do not. */
-static bool stays(const struct flexio_process *process, uint64_t addr, uint64_t size)
-{
-	uint64_t last = addr + size - 1;
-
-	if (addr >= process->heap.base && last < process->heap.base + process->heap.size)
-		return true;
-	if (addr >= process->brk_base && last < process->brk_end)
-		return true;
-	return vb_dpa_program_holds(process->dpa, addr, size);
-}
-
 static int get_device(struct flexio_process *process, uint64_t addr, uint64_t size,
 		      const char *what, struct qmem *out)
 {
-	out->addr = vb_dpa_mem_host(process->dpa, addr, size, VB_DPA_READ | VB_DPA_WRITE);
-	if (out->addr && stays(process, addr, size))
+	out->addr = vb_process_queue_memory(process, addr, size);
+	if (out->addr)
 		return 0;
 	fail("%s: %llu bytes at device address 0x%llx are not memory of process %s that stays (its heap, its program or what its malloc gave)",
 	     what, (unsigned long long)size, (unsigned long long)addr, process->name);

@@ -467,6 +467,24 @@ static void host_rings(void)
 	free(host);
 }
 
+/* Device memory by the number of the process's own umem: the offset is the device address. */
+static void dumem_rings(void)
+{
+	struct flexio_qp_attr attr = attr_now();
+	struct kit_qp a, b;
+
+	attr.qp_wq_buff_qmem.umem_id = attr.qp_wq_dbr_qmem.umem_id =
+		flexio_process_get_dumem_id(process);
+	attr.qp_wq_buff_qmem.memtype = attr.qp_wq_dbr_qmem.memtype = FLEXIO_MEMTYPE_HOST;
+	qp_make(process, NULL, &attr, &a);
+	make(FLEXIO_QPC_ST_RC, &b);
+	qp_pair(&a, &b);
+	put("by number");
+	good(&a, op(SEG_WRITE, 0, SIZE, SIZE));
+	expect(SIZE, "by number");
+	end(&a, &b);
+}
+
 /* ---- errors ---- */
 
 static void refused_send(struct work_op o, uint32_t syndrome)
@@ -773,6 +791,7 @@ int main(void)
 	host_rmp(FLEXIO_QPC_ST_UD);
 	halves();
 	host_rings();
+	dumem_rings();
 	raw_queues();
 	optional();
 	errors();

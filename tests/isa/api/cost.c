@@ -13,14 +13,6 @@
 #define C_LW 0x4108 /* c.lw a0, 0(a0): two bytes that take many of the host's */
 #define RET  0x8082
 
-/* The multiples that docs/security.md promises. */
-enum {
-	STEPS_PER_BYTE = 160,
-	STEPS_FIXED = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
-	BYTES_PER_BYTE = 112,
-	BYTES_FIXED = 32 << 20,
-};
-
 /* A sanitizer has memory of its own beside ours. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SHADOW = 8 };
@@ -61,11 +53,11 @@ static int expect_cheap(const char *what, const void *image, size_t size)
 		       what, size, (double)c.steps / (double)size, (double)c.touched / (double)size,
 		       (double)c.asked / (double)size, error.text);
 	assert_true(c.steps); /* they are counted */
-	if (c.steps > STEPS_FIXED + STEPS_PER_BYTE * size)
+	if (c.steps > COST_STEPS + COST_STEPS_EACH * size)
 		fail_msg("%s: %zu bytes took %zu steps", what, size, (size_t)c.steps);
-	if (c.touched > SHADOW * (BYTES_FIXED + BYTES_PER_BYTE * size))
+	if (c.touched > SHADOW * (COST_BYTES + COST_BYTES_EACH * size))
 		fail_msg("%s: %zu bytes touched %zu bytes", what, size, (size_t)c.touched);
-	if (c.asked > BYTES_FIXED + BYTES_PER_BYTE * size)
+	if (c.asked > COST_BYTES + COST_BYTES_EACH * size)
 		fail_msg("%s: %zu bytes asked for %zu bytes", what, size, (size_t)c.asked);
 	return err;
 }

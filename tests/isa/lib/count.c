@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* See count.h. Link with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc. */
+/* See count.h. Link with --wrap for each of the four functions: libFuzzer has a hook of the same name. */
 #include "count.h"
 
 #include <stddef.h>
 #include <sys/resource.h>
 
-void __sanitizer_cov_trace_pc(void);
+void __wrap___sanitizer_cov_trace_pc(void);
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -15,7 +15,7 @@ void *__wrap_realloc(void *p, size_t size);
 
 static _Thread_local uint64_t steps, asked;
 
-void __sanitizer_cov_trace_pc(void)
+void __wrap___sanitizer_cov_trace_pc(void)
 {
 	steps++;
 }

@@ -15,6 +15,14 @@ struct count {
 	uint64_t asked;   /* bytes of malloc, calloc and realloc */
 };
 
+/* What docs/security.md promises for a file: so much for each of its bytes, and so much besides. */
+enum {
+	COST_STEPS_EACH = 160,
+	COST_STEPS = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
+	COST_BYTES_EACH = 112,
+	COST_BYTES = 32 << 20,
+};
+
 /* Of the calling thread, from start to stop. */
 void count_start(struct count *c);
 void count_stop(struct count *c);

@@ -39,6 +39,7 @@
 #define SECTION_PREFIX    "adapter "
 #define DEFAULT_HBL_PORTS 4
 #define MAX_OBJECTS       0xffffffu /* object numbers have 24 bits */
+#define MAX_KEYS          32
 #define KNOWN_FORMATS     "mlx5, mlx4, hbl"
 
 _Static_assert((int)VB_INTERFACE_MAX_ADDRESSES == (int)VB_CONFIG_MAX_ADDRESSES,
@@ -54,10 +55,8 @@ struct parser {
 	char *err;
 	unsigned int err_len;
 	struct vb_config *config;
-	unsigned int seen; /* bit per keys[] entry: in this section */
-	bool has_format[VB_CONFIG_MAX_ADAPTERS];
-	bool has_generation[VB_CONFIG_MAX_ADAPTERS];
 	int section_line[VB_CONFIG_MAX_ADAPTERS];
+	int key_line[VB_CONFIG_MAX_ADAPTERS][MAX_KEYS]; /* by keys[]; 0: not given */
 };
 
 static const char *const format_names[] = {
@@ -71,6 +70,7 @@ const char *vb_format_name(enum vb_format format)
 	return format_names[format];
 }
 
+/* line 0: what is wrong is in no line. */
 __attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int line, const char *fmt,
 						       ...)
 {
@@ -80,7 +80,8 @@ __attribute__((format(printf, 3, 4))) static void fail(struct parser *p, int lin
 	if (p->failed)
 		return;
 	p->failed = true;
-	n = snprintf(p->err, p->err_len, "%s:%d: ", p->path, line);
+	n = line ? snprintf(p->err, p->err_len, "%s:%d: ", p->path, line)
+		 : snprintf(p->err, p->err_len, "%s: ", p->path);
 	if (n < 0 || (unsigned int)n >= p->err_len)
 		return;
 	va_start(args, fmt);
@@ -120,7 +121,6 @@ static bool parse_format(struct parser *p, const struct key *key, struct vb_conf
 		     value);
 		return false;
 	}
-	p->has_format[a - p->config->adapter] = true;
 	return true;
 }
 
@@ -274,7 +274,6 @@ static bool parse_generation(struct parser *p, const struct key *key, struct vb_
 		return false;
 	}
 	a->generation = strcmp(value, "gaudi3") ? VB_GAUDI2 : VB_GAUDI3;
-	p->has_generation[a - p->config->adapter] = true;
 	return true;
 }
 
@@ -316,6 +315,8 @@ static const struct key keys[] = {
 	{ .name = "ports", .parse = parse_ports },
 };
 
+_Static_assert(ARRAY_SIZE(keys) <= MAX_KEYS, "every key has a line");
+
 /* ---- sections and keys as they come ---- */
 
 static bool is_device_name(const char *name)
@@ -350,8 +351,8 @@ static bool begin_section(struct parser *p, const char *section)
 	}
 	for (unsigned int i = 0; i < config->num_adapters; i++) {
 		if (!strcmp(config->adapter[i].name, name)) {
-			fail(p, p->line, "[%s]: this adapter stands in line %d already", section,
-			     p->section_line[i]);
+			fail(p, p->line, "[%s]: this adapter is already defined in line %d",
+			     section, p->section_line[i]);
 			return false;
 		}
 	}
@@ -361,7 +362,6 @@ static bool begin_section(struct parser *p, const char *section)
 		return false;
 	}
 	p->section_line[config->num_adapters] = p->line;
-	p->seen = 0;
 	a = &config->adapter[config->num_adapters++];
 	snprintf(a->name, sizeof(a->name), "%s", name);
 	return true;
@@ -394,15 +394,16 @@ static int on_value(void *user, const char *section, const char *name, const cha
 		return 0;
 	}
 	for (unsigned int i = 0; i < ARRAY_SIZE(keys); i++) {
+		unsigned int adapter = p->config->num_adapters - 1;
+
 		if (strcmp(keys[i].name, name))
 			continue;
-		if (!keys[i].repeats && (p->seen & (1u << i))) {
+		if (!keys[i].repeats && p->key_line[adapter][i]) {
 			fail(p, p->line, "%s: is given twice for this adapter", name);
 			return 0;
 		}
-		p->seen |= 1u << i;
-		return keys[i].parse(p, &keys[i], &p->config->adapter[p->config->num_adapters - 1],
-				     value);
+		p->key_line[adapter][i] = p->line;
+		return keys[i].parse(p, &keys[i], &p->config->adapter[adapter], value);
 	}
 	fail_unknown_key(p, name);
 	return 0;
@@ -535,21 +536,40 @@ static bool hbl_number(const char *name, uint32_t *number)
 	       *number < VB_HBL_DEVICES && (name[4] != '0' || !name[5]);
 }
 
-static void check_hbl(struct parser *p, unsigned int i)
+/* Where a key stands in an adapter's section; 0 where it does not. */
+static int line_of(const struct parser *p, unsigned int adapter, const char *name)
 {
-	struct vb_config_adapter *a = &p->config->adapter[i];
+	for (unsigned int i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!strcmp(keys[i].name, name))
+			return p->key_line[adapter][i];
+	return 0;
+}
 
-	if (a->format != VB_FORMAT_HBL) {
-		if (p->has_generation[i] || a->ports)
-			fail(p, p->section_line[i],
-			     "%s: only adapters of the format hbl have this key",
-			     a->ports ? "ports" : "generation");
-		return;
+/* Keys that only adapters of one format have: the first that another one was given is the mistake. */
+static void check_keys(struct parser *p, unsigned int adapter)
+{
+	static const struct {
+		const char *name, *refusal;
+		enum vb_format format;
+	} special[] = {
+		{ "cqe_size", "only adapters of the format mlx4 have a choice", VB_FORMAT_MLX4 },
+		{ "generation", "only adapters of the format hbl have this key", VB_FORMAT_HBL },
+		{ "ports", "only adapters of the format hbl have this key", VB_FORMAT_HBL },
+	};
+	unsigned int wrong = ARRAY_SIZE(special);
+	int first = 0;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(special); i++) {
+		int line = line_of(p, adapter, special[i].name);
+
+		if (!line || special[i].format == p->config->adapter[adapter].format ||
+		    (first && first < line))
+			continue;
+		first = line;
+		wrong = i;
 	}
-	if (!hbl_number(a->name, &a->hbl_number))
-		fail(p, p->section_line[i],
-		     "[adapter %s]: an adapter of the format hbl must be called hbl_0 to hbl_%d",
-		     a->name, VB_HBL_DEVICES - 1);
+	if (wrong < ARRAY_SIZE(special))
+		fail(p, first, "%s: %s", special[wrong].name, special[wrong].refusal);
 }
 
 /* "mlx5_0" is an mlx5 unless it says otherwise. */
@@ -558,15 +578,18 @@ static void check_formats(struct parser *p)
 	for (unsigned int i = 0; i < p->config->num_adapters; i++) {
 		struct vb_config_adapter *a = &p->config->adapter[i];
 
-		if (!p->has_format[i] && !find_format(a->name, strcspn(a->name, "_"), &a->format))
+		if (!line_of(p, i, "format") &&
+		    !find_format(a->name, strcspn(a->name, "_"), &a->format))
 			fail(p, p->section_line[i],
 			     "format: the name '%s' does not tell it, so the key must; allowed: " KNOWN_FORMATS,
 			     a->name);
-		else if (a->cqe_size && a->format != VB_FORMAT_MLX4)
-			fail(p, p->section_line[i],
-			     "cqe_size: only adapters of the format mlx4 have a choice");
 		else
-			check_hbl(p, i);
+			check_keys(p, i);
+		if (!p->failed && a->format == VB_FORMAT_HBL &&
+		    !hbl_number(a->name, &a->hbl_number))
+			fail(p, p->section_line[i],
+			     "[adapter %s]: an adapter of the format hbl must be called hbl_0 to hbl_%d",
+			     a->name, VB_HBL_DEVICES - 1);
 	}
 }
 
@@ -587,7 +610,7 @@ static void parse(struct parser *p)
 	p->announce = true;
 	ini_parse_stream(read_line, p, on_value, p);
 	if (!p->failed && !p->config->num_adapters)
-		fail(p, p->line, "no adapter; write at least one section [adapter NAME]");
+		fail(p, 0, "no adapter; write at least one section [adapter NAME]");
 	check_formats(p);
 }
 

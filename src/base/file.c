@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -71,6 +72,36 @@ int vb_file_allowed(uint64_t bytes)
 		 " bytes of shared memory are needed; raise the limit",
 		 (uint64_t)limit.rlim_cur, bytes);
 	return -EFBIG;
+}
+
+/* The signal goes to the thread that writes: it is held off, and taken back if this call caused it. */
+static ssize_t write_held(int fd, const void *text, size_t len)
+{
+	static const struct timespec at_once;
+	sigset_t size, pending, before;
+	ssize_t ret;
+	int err;
+
+	sigemptyset(&size);
+	sigaddset(&size, SIGXFSZ);
+	sigpending(&pending);
+	vb_signal_block(&before);
+	ret = write(fd, text, len);
+	err = errno;
+	if (ret < 0 && err == EFBIG && !sigismember(&pending, SIGXFSZ))
+		sigtimedwait(&size, NULL, &at_once);
+	vb_signal_unblock(&before);
+	errno = err;
+	return ret;
+}
+
+ssize_t vb_file_write(int fd, const void *text, size_t len)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return write(fd, text, len);
+	return write_held(fd, text, len);
 }
 
 int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where)

@@ -38,5 +38,7 @@ void vb_file_close(struct vb_file *file);
  * because the kernel's own answer to a file beyond RLIMIT_FSIZE is SIGXFSZ, which ends the program.
  */
 int vb_file_allowed(uint64_t bytes);
+/* write(2), but a file that may not grow is only an error (EFBIG). */
+ssize_t vb_file_write(int fd, const void *text, size_t len);
 /* Reserve bytes [from, to) of a file in the folder `where`; 0, or -errno after a log line that says what to do. */
 int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where);

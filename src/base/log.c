@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/file.h"
 
 static enum vb_log_level threshold = VB_LOG_WARN;
 static int log_fd = STDERR_FILENO;
@@ -40,7 +41,8 @@ __attribute__((constructor)) static void log_init(void)
 		bad_level = false;
 	}
 	if (file && *file) {
-		int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		int fd = vb_file_above_stdio(
+			open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
 
 		if (fd >= 0)
 			log_fd = fd;
@@ -81,7 +83,7 @@ void vb_log(enum vb_log_level level, const char *fmt, ...)
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n] = '\n';
-	if (write(log_fd, line, (size_t)n + 1) < 0) {
+	if (vb_file_write(log_fd, line, (size_t)n + 1) < 0) {
 		/* nowhere left to say it */
 	}
 	errno = saved_errno;

@@ -23,9 +23,11 @@ int cmd_sdk(int argc, char **argv);
 
 /*
  * The path of a file of the tree that this executable stands in: PREFIX/bin/verbatim gives
- * PREFIX/<relative>. 0 or -errno. The tree may be moved: nothing of it is compiled in.
+ * PREFIX/<relative>. The tree may be moved: nothing of it is compiled in. 0, or -errno and what is missing in path.
  */
 int tools_path(char path[PATH_MAX], const char *relative);
+/* A message that begins with who: that file is missing, and what may be the reason. */
+void tools_missing(const char *who, const char *path, int err);
 
 /*
  * Make VERBATIM_CONFIG an absolute path (to file, or to what it is already where file is NULL),

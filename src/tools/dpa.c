@@ -49,7 +49,7 @@ int cmd_dpa(int argc, char **argv)
 	snprintf(relative, sizeof(relative), "libexec/verbatim/verbatim-dpa-%s", args.command[0]);
 	ret = tools_path(path, relative);
 	if (ret) {
-		fprintf(stderr, "verbatim dpa: %s\n", strerror(-ret));
+		tools_missing("verbatim dpa", path, ret);
 		return 1;
 	}
 	errno = ENOENT;

@@ -65,8 +65,7 @@ int tools_put_libraries_first(const char *who)
 	if (!ret && access(file, R_OK))
 		ret = -errno;
 	if (ret) {
-		fprintf(stderr, "%s: %s: %s; is the installation complete?\n", who,
-			ret == -ENAMETOOLONG ? "lib/libibverbs.so.1" : file, strerror(-ret));
+		tools_missing(who, file, ret);
 		return ret;
 	}
 	if (strpbrk(dir, ":;$")) {

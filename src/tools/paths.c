@@ -15,22 +15,36 @@
 
 int tools_path(char path[PATH_MAX], const char *relative)
 {
+	static const char self[] = "/proc/self/exe";
 	char exe[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	ssize_t len = readlink(self, exe, sizeof(exe) - 1);
 	char *slash;
 	int n;
 
-	if (len < 0)
-		return -errno;
+	if (len < 0) {
+		n = -errno;
+		snprintf(path, PATH_MAX, "%s", self);
+		return n;
+	}
 	exe[len] = '\0';
-	for (int up = 0; up < 2; up++) { /* off with "/verbatim", off with "/bin" */
+	snprintf(path, PATH_MAX, "%s", relative); /* for a message */
+	for (int up = 0; up < 2; up++) {          /* off with "/verbatim", off with "/bin" */
 		slash = strrchr(exe, '/');
 		if (!slash)
 			return -ENOENT;
 		*slash = '\0';
 	}
-	n = snprintf(path, PATH_MAX, "%s/%s", exe, relative);
-	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+	n = snprintf(exe + strlen(exe), sizeof(exe) - strlen(exe), "/%s", relative);
+	if (n < 0 || strlen(exe) == sizeof(exe) - 1)
+		return -ENAMETOOLONG;
+	memcpy(path, exe, strlen(exe) + 1);
+	return 0;
+}
+
+void tools_missing(const char *who, const char *path, int err)
+{
+	fprintf(stderr, "%s: %s: %s; is %s?\n", who, path, strerror(-err),
+		strncmp(path, "/proc/", 6) ? "the installation complete" : "/proc mounted");
 }
 
 int tools_use_config(const char *who, const char *file)

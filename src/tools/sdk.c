@@ -218,7 +218,7 @@ static int make_view(void)
 	int ret = tools_path(prefix, ".");
 
 	if (ret) {
-		fprintf(stderr, "%s: the own tree was not found: %s\n", who, strerror(-ret));
+		tools_missing(who, prefix, ret);
 		return ret;
 	}
 	prefix[strlen(prefix) - 2] = '\0'; /* "/." */

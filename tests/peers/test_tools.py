@@ -73,6 +73,17 @@ def check_run_refuses():
     os.unlink(script.name)
 
 
+def check_without_proc():
+    """Where something of the machine is missing, the message names it. Needs a mount namespace; passed over without one."""
+    hide = 'mount -t tmpfs none /proc || exit 99; exec "$@"'
+    for command in (['run', '--', 'true'], ['sdk', '--', 'true'], ['dpa', 'run', 'x.elf']):
+        argv = ['--mount'] + ([] if os.geteuid() == 0 else ['--map-root-user'])
+        done = call(*argv, 'sh', '-c', hide, 'sh', VERBATIM, *command, program='unshare')
+        if done.returncode in (1, 99) and 'verbatim' not in done.stderr:
+            return
+        expect(done, done.returncode or -1, stderr=r'/proc/self/exe: No such file or directory; is /proc mounted\?$')
+
+
 def check_warns(folder):
     """A program that the loader does not let us into runs, after a word about it."""
     source, program = os.path.join(folder, 'none.c'), os.path.join(folder, 'none')
@@ -199,6 +210,7 @@ def run():
     check_front()
     check_run_is_transparent()
     check_run_refuses()
+    check_without_proc()
     check_libraries()
     check_output_is_lost()
     check_bare_environment()

@@ -9,6 +9,7 @@
 #include "driver.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 void api_track(struct ibv_context *context, enum api_kind kind, struct api_node *node)
@@ -102,6 +103,8 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 
 	/* There is no kernel to command, but programs pass the number to fcntl() and poll(). */
 	ibv->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (ibv->cmd_fd < 0) /* a sandbox without it */
+		ibv->cmd_fd = memfd_create("verbatim-cmd", MFD_CLOEXEC);
 	if (ibv->cmd_fd < 0) {
 		rc = -errno;
 		goto free_context;

@@ -5,7 +5,9 @@
 #include <errno.h>
 
 #include "base/rcu.h"
+#include "fabric/direct.h"
 #include "fabric/peer.h"
+#include "fabric/tracer.h"
 
 int vb_path_peek(struct vb_path *path, uint32_t qpn)
 {
@@ -44,6 +46,9 @@ int vb_path_open(struct vb_path *path, uint32_t qpn)
 
 			/* Seen now, so that vb_path_expected() can look at it when the process and its file are gone. */
 			vb_view_qp(&peer->view, qpn & VB_QPN_INDEX_MASK, &qp);
+			/* Before our QP is shown as ready, which is when the peer begins to use it. */
+			if (vb_direct_works(path))
+				vb_tracer_allow(peer->pid);
 			vb_peer_get(peer);
 			path->mtu = vb_ring_mtu(peer->tx.size);
 		} else {

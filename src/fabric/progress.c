@@ -35,6 +35,7 @@
 #include "fabric/fabric.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
+#include "fabric/tracer.h"
 
 enum {
 	BURST = 64,            /* packets taken from one ring before the next gets its turn, */
@@ -450,6 +451,7 @@ static void after_fork_child(void)
 	fabric.epoch++;
 	vb_segment_self = NULL; /* the mapping was not inherited */
 	vb_registry_forked();
+	vb_tracer_reset(true);
 	vb_peer_reset(true);
 	fabric.sink->forked();
 }
@@ -470,8 +472,6 @@ static int start(const struct vb_sink *sink)
 	ret = vb_segment_create(&self);
 	if (ret)
 		goto leave;
-	/* Where the kernel restricts tracing (Yama), let the user's other processes reach registered memory. */
-	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	vb_segment_self->wants_fence = !vb_barrier_register();
 	fabric.sink = sink;
 	fabric.stop = fabric.kicked = fabric.resting = fabric.unpolled = false;
@@ -510,6 +510,7 @@ void vb_fabric_stop(void)
 		vb_fabric_kick();
 		pthread_join(fabric.thread, NULL);
 		vb_peer_reset(false);
+		vb_tracer_reset(false);
 		vb_registry_leave();
 		vb_segment_destroy();
 		vb_registry_close();

@@ -158,7 +158,8 @@ VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 		return api_refuse(null, "pd");
 	pd = to_pd(ibpd);
 	if (atomic_load(&pd->users))
-		return api_refuse(busy, "address handles, parent domains, queues or FlexIO objects");
+		return api_refuse(busy,
+				  "address handles, parent domains, queues or FlexIO objects");
 	if (pd->base)
 		return parent_domain_dealloc(pd);
 	rc = vb_pd_dealloc(pd->card);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who may reach the memory of this process, where the kernel restricts that.
+ *
+ * Direct access to a peer's memory (direct.h) needs the right to trace it. Processes of one user have it, unless Yama's
+ * ptrace_scope is 1: then a process must name who may trace it, one process and its descendants, or all of the user's. A
+ * process therefore names a peer when it connects to it: the one peer, or all as soon as there are two. Nothing is named
+ * where that has no effect: where nothing is restricted, and where only the administrator may trace (2 and 3); there
+ * data goes in packets.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* This process is connected to a peer. Not for the data path. */
+void vb_tracer_allow(pid_t peer);
+/* No peer is left: take back what was allowed. forked: it was the parent's. */
+void vb_tracer_reset(bool forked);

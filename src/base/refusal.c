@@ -94,14 +94,21 @@ int vb_refuse(enum vb_reason reason, int err, const char *fmt, ...)
 	uint32_t held_back = 0;
 	va_list args;
 
+	bool words = current && current->words;
+
 	if (current)
 		current->said = true;
-	if (!vb_log_enabled(VB_LOG_INFO) || !take_turn(reason, &held_back))
+	if (!words && (!vb_log_enabled(VB_LOG_INFO) || !take_turn(reason, &held_back)))
 		return -err;
-	write_prefix(prefix, sizeof(prefix));
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	if (words) {
+		snprintf(current->words, current->words_size, "%s%s%s%s", text, hint ? " (" : "",
+			 hint ? hint : "", hint ? ")" : "");
+		return -err;
+	}
+	write_prefix(prefix, sizeof(prefix));
 	if (held_back)
 		snprintf(more, sizeof(more), " [%u more like this before]", held_back);
 	vb_info("%s%s%s%s%s%s", prefix, text, hint ? " (" : "", hint ? hint : "", hint ? ")" : "",

@@ -35,7 +35,9 @@ struct vb_call {
 	uint32_t number;      /* of the object; 0: it has none */
 	const char *detail;   /* "to RTR"; NULL: nothing */
 	bool nested;          /* names its lines itself, whatever call is open around it */
-	bool said;            /* a line for this call is out */
+	char *words; /* where the reason goes instead of the log: libflexio has its own lines */
+	uint32_t words_size;
+	bool said; /* a line for this call is out */
 	struct vb_call *outer;
 };
 

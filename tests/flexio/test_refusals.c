@@ -383,7 +383,7 @@ static void test_mkeys(void **state)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(other_ctx);
 	struct flexio_mkey_attr attr = { .daddr = bed_alloc(process, 64), .len = 64 };
-	struct flexio_mkey *mkey = NULL;
+	struct flexio_mkey *mkey = NULL, *all[3];
 
 	REFUSED(flexio_device_mkey_create(NULL, &attr, &mkey), "the process is NULL");
 	REFUSED(flexio_device_mkey_create(process, NULL, &mkey), "fattr is NULL");
@@ -399,6 +399,13 @@ static void test_mkeys(void **state)
 	attr.daddr = 16;
 	REFUSED(flexio_device_mkey_create(process, &attr, &mkey),
 		"64 bytes at device address 0x10");
+	attr.daddr = bed_alloc(process, 64);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_ok(flexio_device_mkey_create(process, &attr, &all[i]));
+	REFUSED(flexio_device_mkey_create(process, &attr, &mkey),
+		"no key for 64 bytes at .*: the adapter has no more than 3 .*max_mr");
+	for (unsigned int i = 0; i < 3; i++)
+		assert_ok(flexio_device_mkey_destroy(all[i]));
 	REFUSED(flexio_device_mkey_destroy(BAD(flexio_mkey)), "is no mkey, or not any more");
 	NO_NUMBER(flexio_mkey_get_id(NULL), "the mkey is NULL");
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
@@ -603,7 +610,7 @@ static void test_cqs(void **state)
 	for (unsigned int i = 0; i < 4; i++)
 		all[i] = make_cq();
 	REFUSED(flexio_cq_create(process, NULL, &attr, &cq),
-		"mlx5_0 has all of its 4 \\(max_cq of the configuration\\)");
+		"mlx5_0 refuses the CQ: .*no more than 4 completion queues .*max_cq");
 	for (unsigned int i = 0; i < 4; i++)
 		assert_ok(flexio_cq_destroy(all[i]));
 	REFUSED(flexio_cq_destroy(all[0]), "is no CQ, or not any more");
@@ -661,7 +668,7 @@ static void test_qps(void **state)
 	for (unsigned int i = 0; i < 6; i++)
 		assert_ok(flexio_qp_create(process, NULL, &attr, &all[i]));
 	REFUSED(flexio_qp_create(process, NULL, &attr, &qp),
-		"mlx5_0 has all of its 6 \\(max_qp of the configuration\\)");
+		"mlx5_0 refuses the QP: .*no more than 6 queue pairs .*max_qp");
 	for (unsigned int i = 0; i < 6; i++)
 		assert_ok(flexio_qp_destroy(all[i]));
 	REFUSED(flexio_qp_destroy(all[0]), "is no QP, or not any more");
@@ -795,7 +802,7 @@ static void test_rmps(void **state)
 	assert_ok(flexio_rmp_create(process, NULL, &attr, &rmp));
 	assert_ok(flexio_rmp_create(process, NULL, &attr, &second));
 	REFUSED(flexio_rmp_create(process, NULL, &attr, &rmp),
-		"mlx5_0 has all of its 2 \\(max_srq of the configuration\\)");
+		"mlx5_0 refuses the RMP: .*no more than 2 SRQs .*max_srq");
 	qp_attr.rmpqn = flexio_rmp_get_wq_num(rmp);
 	assert_ok(flexio_qp_create(process, NULL, &qp_attr, &qp));
 	REFUSED(flexio_rmp_destroy(rmp), "QPs still use RMP 0x");

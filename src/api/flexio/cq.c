@@ -135,9 +135,11 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 				.period_us = attr->cq_period,
 				.from_cqe = attr->cq_period_mode == FLEXIO_CQ_PERIOD_MODE_CQE },
 	};
-	int err = vb_cq_create(place->dev, &card, &cq->card);
+	int err;
 
-	return err ? vb_queue_refused("CQ", place, place->adapter->max_cq, "max_cq", err) : 0;
+	CARD_WORDS(words);
+	err = vb_cq_create(place->dev, &card, &cq->card);
+	return err ? vb_queue_refused("CQ", place, &words, err) : 0;
 }
 
 static void cq_free(struct flexio_cq *cq)
@@ -192,6 +194,7 @@ flexio_status flexio_cq_destroy(struct flexio_cq *cq)
 {
 	int err;
 
+	CARD_WORDS(words);
 	API_CALL();
 	if (!cq)
 		return FLEXIO_STATUS_SUCCESS;

@@ -31,6 +31,7 @@
 #include <libflexio/flexio.h>
 
 #include "base/lock.h"
+#include "base/refusal.h"
 #include "card/card.h"
 #include "device/rtos.h"
 #include "dpa/dpa.h"
@@ -87,6 +88,40 @@ flexio_status vb_flexio_fail(const char *function, int line, const char *fmt, ..
 #define bad_handle(handle, what) vb_flexio_bad_handle(__func__, __LINE__, handle, what)
 flexio_status vb_flexio_bad_handle(const char *function, int line, const void *handle,
 				   const char *what);
+
+/*
+ * Why the card, or libibverbs, refuses something becomes part of our line instead of one of its own: CARD_WORDS(words) in
+ * front of what may be refused, for the rest of the scope; then card_reason(&words, err).
+ */
+struct card_words {
+	struct vb_call call;
+	char text[256]; /* empty: nothing was refused */
+};
+
+static inline void card_words_begin(struct card_words *words)
+{
+	words->text[0] = 0;
+	words->call = (struct vb_call){ .function = "libflexio",
+					.nested = true,
+					.words = words->text,
+					.words_size = sizeof(words->text) };
+	vb_call_begin(&words->call);
+}
+
+static inline void card_words_end(struct card_words *words)
+{
+	vb_call_end(&words->call);
+}
+
+/* err: -errno. */
+static inline const char *card_reason(const struct card_words *words, int err)
+{
+	return words->text[0] ? words->text : strerror(-err);
+}
+
+#define CARD_WORDS(name)                                                 \
+	struct card_words name __attribute__((cleanup(card_words_end))); \
+	card_words_begin(&name)
 
 /* ---- handle.c: which handles are alive ------------------------------------------------------- */
 

@@ -40,6 +40,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	void *host;
 	int err;
 
+	CARD_WORDS(words);
 	API_CALL();
 	if (!pin)
 		return bad_handle(process, "process");
@@ -67,10 +68,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	err = reg(m, fattr, host);
 	if (err) {
 		fail("process %s: no key for %zu bytes at device address 0x%llx: %s", process->name,
-		     fattr->len, (unsigned long long)fattr->daddr,
-		     err == -ENOMEM
-			     ? "no memory, or all keys are in use (max_mr of the configuration)"
-			     : strerror(-err));
+		     fattr->len, (unsigned long long)fattr->daddr, card_reason(&words, err));
 		goto release_process;
 	}
 	vb_verbs_hold(pd->context, pd);

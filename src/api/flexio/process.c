@@ -101,11 +101,13 @@ static void *find_memory(void *arg, uint64_t offset, uint64_t size)
 
 static int make_umem(struct flexio_process *process)
 {
-	int err =
-		vb_umem_reg_owned(vb_verbs_dev(process->ctx), find_memory, process, &process->umem);
+	int err;
 
+	CARD_WORDS(words);
+	err = vb_umem_reg_owned(vb_verbs_dev(process->ctx), find_memory, process, &process->umem);
 	if (err)
-		fail("process %s: no umem for its memory: %s", process->name, strerror(-err));
+		fail("process %s: no umem for its memory: %s", process->name,
+		     card_reason(&words, err));
 	else
 		process->dumem_id = vb_umem_number(process->umem);
 	return err;
@@ -175,6 +177,7 @@ static int make_memory(struct flexio_process *process)
 
 static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 {
+	CARD_WORDS(words);
 	if (pd && pd->context != process->ctx) {
 		fail("the protection domain is of another context of %s than ibv_ctx",
 		     pd->context->device->name);
@@ -183,7 +186,8 @@ static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 	process->own_pd = !pd;
 	process->pd = pd ? pd : ibv_alloc_pd(process->ctx);
 	if (!process->pd) {
-		fail("%s: no protection domain: %s", process->name, strerror(errno));
+		fail("process %s: no protection domain: %s", process->name,
+		     card_reason(&words, -errno));
 		return -ENOMEM;
 	}
 	vb_verbs_hold(process->ctx, process->pd);
@@ -393,6 +397,7 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct handle *uar_pin;
 
+	CARD_WORDS(words);
 	API_CALL();
 	if (!process)
 		return FLEXIO_STATUS_SUCCESS;

@@ -163,6 +163,7 @@ static int make_card(struct flexio_qp *qp, const struct queue_place *place,
 	struct vb_qp_attr full;
 	int err;
 
+	CARD_WORDS(words);
 	card.pd = vb_queue_pd(qp->queue.process, place, attr->pd);
 	if (!card.pd)
 		return -EINVAL;
@@ -177,7 +178,7 @@ static int make_card(struct flexio_qp *qp, const struct queue_place *place,
 		full.recv_cq = card.recv_cq ? card.recv_cq : card.send_cq;
 		err = vb_qp_create(place->dev, &full, &qp->card);
 		if (err)
-			vb_queue_refused("QP", place, place->adapter->max_qp, "max_qp", err);
+			vb_queue_refused("QP", place, &words, err);
 	}
 	put_cqs(&card); /* the card's QP holds them itself */
 	return err;
@@ -370,9 +371,9 @@ static bool has_way(enum ibv_qp_state from, enum ibv_qp_state to)
 	}
 }
 
-/* The card refused the transition: which attribute it was. */
+/* The card refused the transition: which attribute it was, by its name in FlexIO. */
 static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
-				 const struct flexio_qp_attr *attr, int err)
+				 const struct flexio_qp_attr *attr, const char *reason)
 {
 	const struct vb_adapter *adapter = qp->queue.uar->adapter;
 	const char *device = adapter->config->name;
@@ -399,7 +400,7 @@ static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
 			"QP 0x%x: remote_qp_num is 0x%x, next_rcv_psn 0x%x, next_send_psn 0x%x; they have 24 bits",
 			number, attr->remote_qp_num, attr->next_rcv_psn, attr->next_send_psn);
 	return fail("QP 0x%x cannot go from %s to %s: %s", number, state_name(from), state_name(to),
-		    strerror(-err));
+		    reason);
 }
 
 flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fattr,
@@ -410,6 +411,7 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 	enum ibv_qp_state from;
 	int bits = IBV_QP_STATE, err;
 
+	CARD_WORDS(words);
 	API_CALL();
 	if (!pin)
 		return bad_handle(qp, "QP");
@@ -429,7 +431,7 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 		set_optional(qp, fattr, mask, &attr, &bits);
 	err = vb_qp_modify(qp->card, &attr, bits);
 	if (err)
-		return fail_modify(qp, from, fattr, err);
+		return fail_modify(qp, from, fattr, card_reason(&words, err));
 	if (attr.qp_state == IBV_QPS_RESET)
 		memset(qp->queue.dbr.addr, 0, 8);
 	return FLEXIO_STATUS_SUCCESS;

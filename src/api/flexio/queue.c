@@ -157,16 +157,10 @@ struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_pla
 	return NULL;
 }
 
-int vb_queue_refused(const char *what, const struct queue_place *place, uint32_t limit,
-		     const char *key, int err)
+int vb_queue_refused(const char *what, const struct queue_place *place,
+		     const struct card_words *words, int err)
 {
-	const char *name = place->adapter->config->name;
-
-	if (err == -ENOMEM)
-		fail("no memory for the %s, or %s has all of its %u (%s of the configuration)",
-		     what, name, limit, key);
-	else
-		fail("%s refuses the %s: %s", name, what, strerror(-err));
+	fail("%s refuses the %s: %s", place->adapter->config->name, what, card_reason(words, err));
 	return err;
 }
 

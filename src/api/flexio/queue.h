@@ -74,9 +74,9 @@ int vb_queue_place(struct flexio_process *process, struct ibv_context *ctx,
 struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_place *place,
 			  struct ibv_pd *pd);
 
-/* The card did not make it: say so. limit and key: how many it gives out, and what sets that. Always err. */
-int vb_queue_refused(const char *what, const struct queue_place *place, uint32_t limit,
-		     const char *key, int err);
+/* The card did not make it: say so. Always err. */
+int vb_queue_refused(const char *what, const struct queue_place *place,
+		     const struct card_words *words, int err);
 
 /* Ring and record of a receive queue, or of an RMP (card.single not set), into the card's attributes. -errno after a log line. */
 int vb_wq_memory(struct queue *queue, const struct queue_place *place,

@@ -85,6 +85,7 @@ static int make_card(struct flexio_rmp *rmp, const struct queue_place *place,
 	struct vb_srq_attr card = { .anonymous = true, .cookie = rmp, .event = event };
 	int err;
 
+	CARD_WORDS(words);
 	err = vb_wq_memory(&rmp->queue, place, attr, &card);
 	if (err)
 		return err;
@@ -92,7 +93,7 @@ static int make_card(struct flexio_rmp *rmp, const struct queue_place *place,
 	if (!card.pd)
 		return -EINVAL;
 	err = vb_srq_create(place->dev, &card, &rmp->card);
-	return err ? vb_queue_refused("RMP", place, place->adapter->max_srq, "max_srq", err) : 0;
+	return err ? vb_queue_refused("RMP", place, &words, err) : 0;
 }
 
 flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_context *ibv_ctx,

@@ -103,8 +103,10 @@ static int make_ring(struct flexio_rq *rq, const struct queue_place *place,
 		     const struct flexio_wq_attr *attr, struct vb_qp_attr *card)
 {
 	struct vb_srq_attr ring = { .pd = card->pd, .anonymous = true, .single = true };
-	int err = vb_wq_memory(&rq->queue, place, attr, &ring);
+	int err;
 
+	CARD_WORDS(words);
+	err = vb_wq_memory(&rq->queue, place, attr, &ring);
 	if (err)
 		return err;
 	card->dbr = ring.dbr;
@@ -116,8 +118,7 @@ static int make_ring(struct flexio_rq *rq, const struct queue_place *place,
 	}
 	err = vb_srq_create(place->dev, &ring, &rq->links);
 	card->srq = rq->links;
-	return err ? vb_queue_refused("RQ's list", place, place->adapter->max_srq, "max_srq", err)
-		   : 0;
+	return err ? vb_queue_refused("RQ's list", place, &words, err) : 0;
 }
 
 static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint32_t cq_num,
@@ -132,6 +133,7 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 	};
 	int err;
 
+	CARD_WORDS(words);
 	card.pd = vb_queue_pd(rq->queue.process, place, attr->pd);
 	err = card.pd ? make_ring(rq, place, attr, &card) : -EINVAL;
 	if (err)
@@ -145,7 +147,7 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 	vb_cq_put(card.recv_cq);
 	if (!err)
 		err = vb_raw_start(rq->card);
-	return err ? vb_queue_refused("RQ", place, place->adapter->max_qp, "max_qp", err) : 0;
+	return err ? vb_queue_refused("RQ", place, &words, err) : 0;
 }
 
 static void rq_free(struct flexio_rq *rq)
@@ -253,12 +255,13 @@ flexio_status flexio_rq_set_err_state(struct flexio_rq *rq)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	int err;
 
+	CARD_WORDS(words);
 	API_CALL();
 	if (!pin)
 		return bad_handle(rq, "RQ");
 	err = vb_qp_modify(rq->card, &attr, IBV_QP_STATE);
 	return err ? fail("RQ 0x%x cannot go to the error state: %s", vb_qp_number(rq->card),
-			  strerror(-err))
+			  card_reason(&words, err))
 		   : FLEXIO_STATUS_SUCCESS;
 }
 

@@ -63,6 +63,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 	};
 	int err;
 
+	CARD_WORDS(words);
 	card.pd = vb_queue_pd(queue->process, place, attr->pd);
 	err = card.pd ? get_memory(sq, place, attr) : -EINVAL;
 	if (err)
@@ -78,7 +79,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 	vb_cq_put(card.send_cq);
 	if (!err)
 		err = vb_raw_start(sq->card);
-	return err ? vb_queue_refused("SQ", place, place->adapter->max_qp, "max_qp", err) : 0;
+	return err ? vb_queue_refused("SQ", place, &words, err) : 0;
 }
 
 static void sq_free(struct flexio_sq *sq)

@@ -249,6 +249,13 @@ int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *
 int vb_dpa_window_create(struct vb_dpa_process *process, struct vb_dpa_thread *thread,
 			 uint64_t addr, uint64_t len, void *host, unsigned int rights,
 			 struct vb_dpa_window **window);
+/*
+ * The same window with other memory, rights or guest addresses: an access finds it as it was or as it is, and never
+ * without anything in between. As it was, it is not used any more once this returned. -EEXIST, -EINVAL as above: it stays
+ * as it was. Not for device pages, and not from inside their callbacks.
+ */
+int vb_dpa_window_change(struct vb_dpa_window *window, uint64_t addr, uint64_t len, void *host,
+			 unsigned int rights);
 /* No guest access to the host memory is under way, or can begin, once this returned. Not from
  * inside a device page callback. */
 int vb_dpa_window_destroy(struct vb_dpa_window *window);

@@ -39,14 +39,24 @@ static bool collides(const struct vb_dpa_window *a, const struct vb_dpa_window *
 	       (!a->thread || !b->thread || a->thread == b->thread);
 }
 
+static bool is_range(uint64_t addr, uint64_t len)
+{
+	return addr >= VB_DPA_WINDOW_BASE && addr < VB_DPA_WINDOW_END && len &&
+	       len <= VB_DPA_WINDOW_END - addr;
+}
+
+static bool are_rights(unsigned int rights)
+{
+	return rights && !(rights & ~(unsigned int)(VB_DPA_READ | VB_DPA_WRITE));
+}
+
 static int window_add(struct vb_dpa_process *process, const struct vb_dpa_window *init,
 		      struct vb_dpa_window **window)
 {
 	struct vb_dpa_window *w;
 	int err = 0;
 
-	if (init->addr < VB_DPA_WINDOW_BASE || init->addr >= VB_DPA_WINDOW_END || !init->len ||
-	    init->len > VB_DPA_WINDOW_END - init->addr)
+	if (!is_range(init->addr, init->len))
 		return -EINVAL;
 	w = malloc(sizeof(*w));
 	if (!w)
@@ -77,7 +87,7 @@ int vb_dpa_window_create(struct vb_dpa_process *process, struct vb_dpa_thread *t
 		.addr = addr, .len = len, .host = host, .rights = rights, .thread = thread
 	};
 
-	if (!host || !rights || rights & ~(unsigned int)(VB_DPA_READ | VB_DPA_WRITE))
+	if (!host || !are_rights(rights))
 		return -EINVAL;
 	return window_add(process, &init, window);
 }
@@ -91,6 +101,41 @@ int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *t
 	};
 
 	return ops ? window_add(process, &init, window) : -EINVAL;
+}
+
+/* Not under process.lock: a thread that misses takes it. */
+static void forget(struct vb_dpa_process *process, const struct vb_dpa_window *window)
+{
+	pthread_mutex_lock(&process->cpus_lock);
+	vb_access_invalidate(process->cpus, window);
+	pthread_mutex_unlock(&process->cpus_lock);
+}
+
+int vb_dpa_window_change(struct vb_dpa_window *window, uint64_t addr, uint64_t len, void *host,
+			 unsigned int rights)
+{
+	struct vb_dpa_process *process = window->process;
+	struct vb_dpa_window to = *window;
+	int err = 0;
+
+	if (window->device || !host || !are_rights(rights) || !is_range(addr, len))
+		return -EINVAL;
+	to.addr = addr;
+	to.len = len;
+	pthread_mutex_lock(&process->lock);
+	for (const struct vb_dpa_window *o = process->windows; o && !err; o = o->next)
+		if (o != window && collides(o, &to))
+			err = -EEXIST;
+	if (!err) {
+		window->addr = addr;
+		window->len = len;
+		window->host = host;
+		window->rights = rights;
+	}
+	pthread_mutex_unlock(&process->lock);
+	if (!err)
+		forget(process, window);
+	return err;
 }
 
 static int window_remove(struct vb_dpa_window *window)
@@ -107,11 +152,8 @@ static int window_remove(struct vb_dpa_window *window)
 	}
 	*link = window->next;
 	pthread_mutex_unlock(&process->lock);
-	/* Not under process.lock: a thread that misses takes it. Threads made meanwhile cannot find
-	 * the window any more. */
-	pthread_mutex_lock(&process->cpus_lock);
-	vb_access_invalidate(process->cpus, window);
-	pthread_mutex_unlock(&process->cpus_lock);
+	/* Threads made meanwhile cannot find the window any more. */
+	forget(process, window);
 	/* Pairs with device_release. */
 	while (atomic_load_explicit(&window->users, memory_order_acquire))
 		sched_yield();

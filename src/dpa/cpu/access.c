@@ -98,11 +98,14 @@ void vb_access_end(struct vb_cpu *cpu)
 		atomic_store_explicit(&cpu->accessing, n + 1, memory_order_release);
 }
 
+static bool holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr, unsigned int size)
+{
+	return addr - e->tag < len && len - (addr - e->tag) >= size;
+}
+
 static bool entry_holds(const struct vb_access_entry *e, uint64_t addr, unsigned int size)
 {
-	uint64_t len = atomic_load_explicit(&e->len, memory_order_relaxed);
-
-	return addr - e->tag < len && len - (addr - e->tag) >= size;
+	return holds(e, atomic_load_explicit(&e->len, memory_order_relaxed), addr, size);
 }
 
 /* Let translated code use this entry without asking. */
@@ -133,21 +136,39 @@ static struct vb_access_entry *refill(struct vb_cpu *cpu, uint64_t addr)
 }
 
 /* Under access_begin. The table is a short list with the latest hit in front. */
-static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
+static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
 {
 	struct vb_access_entry *e = &cpu->table[cpu->table_last];
+	uint64_t len;
+
+	if (entry_holds(e, addr, size))
+		return e;
+	for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++) {
+		if (entry_holds(&cpu->table[i], addr, size)) {
+			cpu->table_last = i;
+			return &cpu->table[i];
+		}
+	}
+	/*
+	 * An entry may be emptied as soon as it is filled: its window is being changed, or that was a wrong guess of
+	 * vb_access_invalidate. That is no reason for a trap, so the source is asked again.
+	 */
+	do {
+		e = refill(cpu, addr);
+		len = e ? atomic_load_explicit(&e->len, memory_order_relaxed) : 0;
+	} while (e && !len);
+	return e && holds(e, len, addr, size) ? e : NULL;
+}
+
+static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
+{
+	const struct vb_access_entry *e;
 
 	if (addr < VB_DPA_WINDOW_BASE || addr >= VB_DPA_WINDOW_END)
 		return NULL;
-	for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS && !entry_holds(e, addr, size); i++) {
-		e = &cpu->table[i];
-		cpu->table_last = i;
-	}
-	if (!entry_holds(e, addr, size))
-		e = refill(cpu, addr);
-	if (!e || !entry_holds(e, addr, size))
-		return NULL;
-	copy_entry(cpu, e);
+	e = find(cpu, addr, size);
+	if (e)
+		copy_entry(cpu, e);
 	return e;
 }
 

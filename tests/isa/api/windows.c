@@ -326,6 +326,87 @@ static void test_invalidation(void **state)
 	bed_close(&b);
 }
 
+/* The same window with other rights, other memory, other addresses; what is refused changes nothing. */
+static void test_change(void **state)
+{
+	struct bed b = { 0 };
+	uint64_t host[16] = { 5, 6, [8] = 7, 8 }, got;
+	struct vb_dpa_window *w;
+
+	(void)state;
+	make_accesses(&b.p);
+	bed_open(&b, NULL);
+	w = window(&b, NULL, AT, 64, host, VB_DPA_READ | VB_DPA_WRITE);
+	window(&b, NULL, AT + 0x1000, 64, host, VB_DPA_READ);
+	assert_int_equal(do_access(&b, OP_sd, AT, 9, &got), 0);
+	assert_int_equal(vb_dpa_window_change(w, AT, 64, host, VB_DPA_READ), 0);
+	expect_trap(&b, OP_sd, AT, VB_DPA_CAUSE_STORE);
+	assert_int_equal(do_access(&b, OP_ld, AT, 0, &got), 0);
+	assert_int_equal(got, 9);
+	assert_int_equal(vb_dpa_window_change(w, AT, 64, host + 8, VB_DPA_READ | VB_DPA_WRITE), 0);
+	assert_int_equal(do_access(&b, OP_ld, AT, 0, &got), 0);
+	assert_int_equal(got, 7);
+	assert_int_equal(do_access(&b, OP_sd, AT + 8, 10, &got), 0);
+	assert_int_equal(host[9], 10);
+	assert_int_equal(vb_dpa_window_change(w, AT + 0x1001, 64, host, VB_DPA_READ), -EEXIST);
+	assert_int_equal(vb_dpa_window_change(w, AT, 64, NULL, VB_DPA_READ), -EINVAL);
+	assert_int_equal(vb_dpa_window_change(w, AT, 64, host, 0), -EINVAL);
+	assert_int_equal(vb_dpa_window_change(w, AT, 0, host, VB_DPA_READ), -EINVAL);
+	assert_int_equal(vb_dpa_window_change(w, VB_DPA_WINDOW_END - 8, 64, host, VB_DPA_READ),
+			 -EINVAL);
+	assert_int_equal(do_access(&b, OP_sd, AT + 8, 11, &got), 0);
+	assert_int_equal(host[9], 11);
+	assert_int_equal(vb_dpa_window_change(w, AT + 32, 32, host, VB_DPA_READ), 0);
+	expect_trap(&b, OP_ld, AT, VB_DPA_CAUSE_LOAD);
+	assert_int_equal(do_access(&b, OP_ld, AT + 32, 0, &got), 0);
+	assert_int_equal(got, 9);
+	bed_close(&b);
+}
+
+/* A window that changes under threads that hammer it: they never miss it, and the memory they had is left alone. */
+static void test_change_in_use(void **state)
+{
+	struct vb_dpa_attr attr = { .eus = 2, .host_threads = 2, .slice = 5000 };
+	static _Atomic uint64_t host[2][8];
+	struct vb_dpa_thread *t[2];
+	struct vb_dpa_window *w;
+	struct bed b = { 0 };
+	uint64_t arg = AT;
+	enum vb_dpa_why why;
+
+	(void)state;
+	make_accesses(&b.p);
+	bed_open(&b, &attr);
+	w = window(&b, NULL, AT, sizeof(host[0]), (void *)host[0], VB_DPA_READ | VB_DPA_WRITE);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(vb_dpa_thread_create(b.process, NULL, &t[i]), 0);
+		assert_int_equal(vb_dpa_thread_set_call(t[i], rv_address(&b.p, fn_hammer), &arg, 1),
+				 0);
+		assert_int_equal(vb_dpa_thread_start(t[i]), 0);
+	}
+	for (unsigned round = 0; round < 50; round++) {
+		_Atomic uint64_t *old = host[round % 2], *now = host[(round + 1) % 2];
+
+		while (atomic_load(&old[2]) < 20) /* both sides are at work */
+			sched_yield();
+		assert_int_equal(vb_dpa_window_change(w, AT, sizeof(host[0]), (void *)now,
+						      VB_DPA_READ | VB_DPA_WRITE),
+				 0);
+		for (unsigned k = 0; k < 3; k++)
+			atomic_store(&old[k], 0);
+		for (unsigned spin = 0; spin < 200; spin++)
+			for (unsigned k = 0; k < 3; k++)
+				assert_int_equal(atomic_load(&old[k]), 0);
+	}
+	assert_int_equal(vb_dpa_window_destroy(w), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(vb_dpa_thread_wait(t[i], -1, &why), 0);
+		assert_int_equal(why, VB_DPA_WHY_TRAP);
+		assert_int_equal(vb_dpa_thread_destroy(t[i]), 0);
+	}
+	bed_close(&b);
+}
+
 /* Host memory that the program unmapped, or cut short, without telling us. */
 static void test_memory_gone(void **state)
 {
@@ -557,12 +638,13 @@ static int refuse_membarrier(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accesses),     cmocka_unit_test(test_atomics),
-		cmocka_unit_test(test_rights),       cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_private),      cmocka_unit_test(test_many),
-		cmocka_unit_test(test_invalidation), cmocka_unit_test(test_memory_gone),
-		cmocka_unit_test(test_device),       cmocka_unit_test(test_doorbells),
-		cmocka_unit_test(test_permanent),    cmocka_unit_test(test_fences),
+		cmocka_unit_test(test_accesses),      cmocka_unit_test(test_atomics),
+		cmocka_unit_test(test_rights),        cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_private),       cmocka_unit_test(test_many),
+		cmocka_unit_test(test_invalidation),  cmocka_unit_test(test_change),
+		cmocka_unit_test(test_change_in_use), cmocka_unit_test(test_memory_gone),
+		cmocka_unit_test(test_device),        cmocka_unit_test(test_doorbells),
+		cmocka_unit_test(test_permanent),     cmocka_unit_test(test_fences),
 	};
 
 	bed_main(argc, argv);

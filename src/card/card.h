@@ -128,25 +128,15 @@ struct vb_mr; /* lkey equals rkey */
 
 VB_PUBLIC int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
 			unsigned int access, struct vb_mr **mr);
-/* As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key changes. */
+/*
+ * As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key stays. When this returns,
+ * nobody uses the memory as it was registered before; a request of a peer that is under way meanwhile is refused.
+ */
 VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length,
 			  uint64_t iova, unsigned int access);
 /* When this returns, nobody (no local queue, no peer) touches the memory through this key any more. */
 VB_PUBLIC int vb_mr_dereg(struct vb_mr *mr);
 VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
-
-/*
- * Somebody outside of the card keeps what a key means, as the accelerator's windows do, and must let go of it when the
- * key dies. gone() is called once, before the deregistration (or reregistration) returns, with no lock of the card
- * held, or by a queue that invalidates the key, with the lock of that queue; it must not call the card, and must not wait
- * for anybody who may be in the card.
- */
-struct vb_mr_watch {
-	void (*gone)(struct vb_mr_watch *watch);
-	uint32_t key;             /* the card's, from here on */
-	bool calling;             /* gone() is under way */
-	struct vb_mr_watch *next; /* NULL-ended list of all */
-};
 
 struct vb_mr_info {
 	void *addr; /* where the memory is */
@@ -154,10 +144,29 @@ struct vb_mr_info {
 	unsigned int access;
 };
 
+/*
+ * Somebody outside of the card keeps what a key means, as the accelerator's windows do, and is told when that changes,
+ * before the call that changes it returns. Neither function may call the card, or wait for anybody who may be in the card.
+ */
+struct vb_mr_watch {
+	/*
+	 * The key died, or is of another domain now: called once. No lock of the card is held, but that of a queue that
+	 * invalidates the key.
+	 */
+	void (*gone)(struct vb_mr_watch *watch);
+	/* The region was registered anew. Once this returns, only what info says is used. */
+	void (*changed)(struct vb_mr_watch *watch, const struct vb_mr_info *info);
+	/* the card's, from here on */
+	uint32_t key, pdn;
+	uint32_t generation;      /* of the registration that it was told of */
+	bool calling, changing;   /* one of the two is under way; changed() is */
+	struct vb_mr_watch *next; /* NULL-ended list of all */
+};
+
 /* -EINVAL: no such key in this domain. */
 VB_PUBLIC int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch,
 			  struct vb_mr_info *info);
-/* gone() is not running, and will not be called, when this returns. False if it was called before. */
+/* Neither is running, or will be called, when this returns. False if gone() was called before. */
 VB_PUBLIC bool vb_mr_unwatch(struct vb_mr_watch *watch);
 
 /* --- completion queues --------------------------------------------------------------------------------------- */

@@ -101,8 +101,9 @@ struct vb_srq {
  */
 struct vb_way {
 	bool chosen;
-	bool pulls;      /* its packets describe what the target fetches itself */
-	uint32_t placed; /* from here on the sender has put the bytes in place; VB_NOT_PLACED */
+	bool pulls;          /* its packets describe what the target fetches itself */
+	uint32_t placed;     /* from here on the sender has put the bytes in place; VB_NOT_PLACED */
+	uint32_t generation; /* of the target's registration when it did so */
 };
 
 #define VB_NOT_PLACED UINT32_MAX
@@ -153,7 +154,7 @@ struct vb_response {
 	uint8_t op; /* VB_PKT_READ_RESPONSE or VB_PKT_ATOMIC_RESPONSE */
 	uint32_t psn, msn;
 	uint64_t va; /* READ: where in our memory */
-	uint32_t rkey;
+	uint32_t rkey, generation;
 	uint32_t len, sent;
 	uint64_t value; /* atomic: the original */
 };
@@ -186,7 +187,7 @@ struct vb_rq {
 	uint16_t num_sge;
 	uint64_t received, capacity;
 	uint64_t va; /* WRITE: where */
-	uint32_t rkey, dma_len;
+	uint32_t rkey, generation, dma_len;
 	struct vb_response response[VB_ANSWERS]; /* to send: ring */
 	uint32_t resp_head, resp_tail;
 	struct vb_response
@@ -260,6 +261,10 @@ int vb_mr_check_memory(void *addr, size_t length, unsigned int access);
 /* inside a read section: */
 /* The address behind [addr, addr + len) of a key, with these rights and in this domain; NULL where not allowed. */
 void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access);
+/* Of the registration behind a key that vb_mr_translate() has just accepted: the same for all of a message, or it is refused. */
+uint32_t vb_mr_generation(uint32_t key);
+/* Whether the key is there, in this domain, and lets peers write. */
+bool vb_mr_is_live(uint32_t key, uint32_t pdn);
 /* Why vb_mr_translate() refuses, in words; NULL: it does not. */
 const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
 			  unsigned int access);

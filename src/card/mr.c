@@ -78,25 +78,25 @@ static void publish(struct vb_seg_mr *entry, uint32_t key, uint32_t pdn, void *a
 	entry->addr = (uintptr_t)addr;
 	entry->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	entry->length = length;
+	entry->generation++;
 	atomic_store_explicit(&entry->key, key, memory_order_release);
+}
+
+static struct vb_mr_info info_of(const struct vb_seg_mr *entry)
+{
+	return (struct vb_mr_info){ .addr = (void *)(uintptr_t)entry->addr,
+				    .iova = entry->iova,
+				    .length = entry->length,
+				    .access = entry->access };
 }
 
 /* --- watches: few, and only looked at when keys come and go ------------------------------------------------------- */
 
 static struct {
 	pthread_mutex_t lock;
-	pthread_cond_t called; /* a gone() has returned */
+	pthread_cond_t called; /* a gone() or changed() has returned */
 	struct vb_mr_watch *first;
 } watches = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL };
-
-static struct vb_mr_watch **watch_of_key(uint32_t key)
-{
-	struct vb_mr_watch **link = &watches.first;
-
-	while (*link && ((*link)->key != key || (*link)->calling))
-		link = &(*link)->next;
-	return link;
-}
 
 static void unlink_watch(struct vb_mr_watch *watch)
 {
@@ -107,31 +107,71 @@ static void unlink_watch(struct vb_mr_watch *watch)
 	*link = watch->next;
 }
 
-static void tell_watches(uint32_t key)
+/* Call one of the two functions, without the lock: gone() where info is NULL. */
+static void tell(struct vb_mr_watch *watch, const struct vb_mr_info *info)
+{
+	watch->calling = true;
+	watch->changing = info;
+	pthread_mutex_unlock(&watches.lock);
+	if (info)
+		watch->changed(watch, info);
+	else
+		watch->gone(watch);
+	pthread_mutex_lock(&watches.lock);
+	if (!info) {
+		unlink_watch(watch);
+		watch->key = 0;
+	}
+	watch->calling = watch->changing = false;
+	pthread_cond_broadcast(&watches.called);
+}
+
+/* The key is dead. One that is being told of a change is told this after it. */
+static void tell_gone(uint32_t key)
 {
 	struct vb_mr_watch *watch;
 
 	pthread_mutex_lock(&watches.lock);
-	while ((watch = *watch_of_key(key))) {
-		watch->calling = true;
-		pthread_mutex_unlock(&watches.lock);
-		watch->gone(watch);
-		pthread_mutex_lock(&watches.lock);
-		unlink_watch(watch);
-		watch->key = 0;
-		watch->calling = false;
-		pthread_cond_broadcast(&watches.called);
+	for (;;) {
+		watch = watches.first;
+		while (watch && (watch->key != key || (watch->calling && !watch->changing)))
+			watch = watch->next;
+		if (!watch)
+			break;
+		if (watch->changing)
+			pthread_cond_wait(&watches.called, &watches.lock);
+		else
+			tell(watch, NULL);
 	}
 	pthread_mutex_unlock(&watches.lock);
 }
 
-/* Nobody uses the key when this returns: no thread of ours, no peer, nobody who kept what it means. */
+/* The key means something else. Who watches since then knows. */
+static void tell_changed(uint32_t key, uint32_t pdn, uint32_t generation,
+			 const struct vb_mr_info *info)
+{
+	struct vb_mr_watch *watch;
+
+	pthread_mutex_lock(&watches.lock);
+	for (;;) {
+		watch = watches.first;
+		while (watch &&
+		       (watch->key != key || watch->calling || watch->generation == generation))
+			watch = watch->next;
+		if (!watch)
+			break;
+		watch->generation = generation;
+		tell(watch, watch->changed && watch->pdn == pdn ? info : NULL);
+	}
+	pthread_mutex_unlock(&watches.lock);
+}
+
+/* No thread of ours and no peer uses the key when this returns. */
 static void retract(struct vb_seg_mr *entry, uint32_t key)
 {
 	atomic_store(&entry->key, 0);
 	vb_read_wait();
 	vb_segment_wait_mr(key >> 8);
-	tell_watches(key);
 }
 
 static uint32_t make_key(uint32_t index)
@@ -179,6 +219,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 {
 	struct vb_seg_mr *entry = mr->entry;
 	struct vb_pd *new_pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd;
+	struct vb_mr_info info;
 	int ret;
 
 	if (vb_dev_stale(mr->pd->dev))
@@ -198,8 +239,9 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	if (ret)
 		return ret;
 	retract(entry, mr->key);
-	mr->key = make_key(mr->key >> 8);
 	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
+	info = info_of(entry);
+	tell_changed(mr->key, new_pd->number, entry->generation, &info);
 	atomic_fetch_add(&new_pd->refs, 1);
 	atomic_fetch_sub(&mr->pd->refs, 1);
 	mr->pd = new_pd;
@@ -210,6 +252,7 @@ int vb_mr_dereg(struct vb_mr *mr)
 {
 	if (!vb_dev_stale(mr->pd->dev)) {
 		retract(mr->entry, mr->key);
+		tell_gone(mr->key);
 		vb_ids_give(&mr_numbers, mr->key >> 8);
 	}
 	atomic_fetch_sub(&mr->pd->refs, 1);
@@ -267,6 +310,20 @@ const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t le
 	return NULL;
 }
 
+uint32_t vb_mr_generation(uint32_t key)
+{
+	return own_entry(key)->generation;
+}
+
+bool vb_mr_is_live(uint32_t key, uint32_t pdn)
+{
+	struct vb_seg_mr *entry = own_entry(key);
+
+	/* Pairs with publish(). */
+	return entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
+	       entry->pdn == pdn && (entry->access & IBV_ACCESS_REMOTE_WRITE);
+}
+
 int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struct vb_mr_info *info)
 {
 	struct vb_seg_mr *entry = own_entry(key);
@@ -276,12 +333,11 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 	vb_read_lock();
 	pthread_mutex_lock(&watches.lock);
 	if (entry && key && entry->pdn == pd->number && atomic_load(&entry->key) == key) {
-		*info = (struct vb_mr_info){ .addr = (void *)(uintptr_t)entry->addr,
-					     .iova = entry->iova,
-					     .length = entry->length,
-					     .access = entry->access };
+		*info = info_of(entry);
 		watch->key = key;
-		watch->calling = false;
+		watch->pdn = entry->pdn;
+		watch->generation = entry->generation;
+		watch->calling = watch->changing = false;
 		watch->next = watches.first;
 		watches.first = watch;
 		ret = 0;
@@ -314,6 +370,6 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn)
 	if (!entry || !key || entry->pdn != pdn ||
 	    !atomic_compare_exchange_strong(&entry->key, &key, 0))
 		return -EINVAL;
-	tell_watches(key);
+	tell_gone(key);
 	return 0;
 }

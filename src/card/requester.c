@@ -272,7 +272,8 @@ static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
 		vb_path_flush(&qp->path); /* the target begins */
 	}
 	ret = vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE,
-			     iov, (uint32_t)cnt, wr->raddr + at, wr->rkey, len);
+			     iov, (uint32_t)cnt, wr->raddr + at, wr->rkey, len,
+			     &sq->way.generation);
 	sq->share = VB_NOT_PLACED;
 	if (ret == VB_DIRECT_OK)
 		sq->way.placed = at;
@@ -317,8 +318,10 @@ static void fill_payload(struct vb_qp *qp, struct vb_pkt *pkt, const struct iove
 	else
 		pkt->iov_cnt = vb_message_slice(iov, cnt, sq->sent, pkt->len, part);
 	pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
-	if (placed)
+	if (placed) {
 		pkt->flags |= VB_PKT_PLACED;
+		pkt->va = sq->way.generation;
+	}
 }
 
 /* One packet is on its way. */

@@ -299,23 +299,40 @@ static uint8_t *target_of(const struct vb_qp *qp, uint32_t rkey, uint64_t va, ui
 	return vb_mr_translate(rkey, qp->init.pd->number, va, len, IBV_ACCESS_REMOTE_WRITE);
 }
 
-/* The first packet is checked for the whole message. */
+/*
+ * The first packet is checked for the whole message. Where all of it is in place already the initiator has made that
+ * check, and what remains to be seen is that the registration is still the one it found.
+ */
 static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt, uint8_t **to)
 {
 	struct vb_rq *rq = &qp->rq;
+	bool placed = pkt->flags & VB_PKT_PLACED;
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
 		return BAD_REQUEST;
-	if (pkt->dma_len) {
+	if (placed && !vb_mr_is_live(pkt->rkey, qp->init.pd->number))
+		return BAD_ACCESS;
+	if (pkt->dma_len && !placed) {
 		*to = target_of(qp, pkt->rkey, pkt->va, pkt->dma_len);
 		if (!*to)
 			return BAD_ACCESS;
 	}
+	if (pkt->dma_len)
+		rq->generation = vb_mr_generation(pkt->rkey);
 	rq->va = pkt->va;
 	rq->rkey = pkt->rkey;
 	rq->dma_len = pkt->dma_len;
 	rq->received = 0;
 	return ACCEPT;
+}
+
+/* The same for the next bytes of a message; NULL also where the key means something else than at its beginning. */
+static uint8_t *rest_of(const struct vb_qp *qp, uint32_t len)
+{
+	const struct vb_rq *rq = &qp->rq;
+	uint8_t *to = target_of(qp, rq->rkey, rq->va + rq->received, len);
+
+	return to && vb_mr_generation(rq->rkey) == rq->generation ? to : NULL;
 }
 
 static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
@@ -335,6 +352,8 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if ((pkt->flags & VB_PKT_LAST) && !(pkt->flags & VB_PKT_PLACED) &&
 	    rq->received + pkt->len != rq->dma_len)
 		return BAD_REQUEST;
+	if ((pkt->flags & VB_PKT_PLACED) && pkt->va != rq->generation)
+		return BAD_ACCESS;
 	if (imm) {
 		ret = take_wqe(qp);
 		if (ret != ACCEPT)
@@ -342,7 +361,7 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 	if (pkt->len) {
 		if (!to)
-			to = target_of(qp, rq->rkey, rq->va + rq->received, pkt->len);
+			to = rest_of(qp, pkt->len);
 		ret = to ? write_payload(qp, pkt, to) : BAD_ACCESS;
 		if (ret != ACCEPT)
 			return ret;
@@ -395,6 +414,7 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 					  .msn = qp->rq.msn,
 					  .va = pkt->va,
 					  .rkey = pkt->rkey,
+					  .generation = from ? vb_mr_generation(pkt->rkey) : 0,
 					  .len = pkt->dma_len };
 	vb_work_add(qp, VB_WORK_ACK);
 	return ACCEPT;
@@ -801,12 +821,12 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			iov.iov_base =
 				vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent,
 						chunk, IBV_ACCESS_REMOTE_READ);
-		if (chunk && !iov.iov_base)
+		if (chunk && (!iov.iov_base || vb_mr_generation(r->rkey) != r->generation))
 			ret = -EFAULT;
 		else
 			ret = vb_path_send(&qp->path, &pkt);
 		if (ret == -EFAULT) {
-			/* The memory went away after the request was accepted. */
+			/* The memory went away, or is another, after the request was accepted. */
 			*r = (struct vb_response){ .op = VB_PKT_ACK,
 						   .psn = r->psn,
 						   .msn = r->msn,

@@ -208,6 +208,7 @@ static void explain_access(const struct vb_qp *qp, const struct vb_pkt *pkt)
 	uint64_t len = pkt->op == VB_PKT_WRITE  ? (first ? pkt->dma_len : pkt->len)
 		       : pkt->op == VB_PKT_READ ? pkt->dma_len
 						: 8;
+	bool placed = pkt->flags & VB_PKT_PLACED;
 	const char *name, *why;
 
 	if (pkt->flags & VB_PKT_INVALIDATE) {
@@ -215,6 +216,9 @@ static void explain_access(const struct vb_qp *qp, const struct vb_pkt *pkt)
 		return;
 	}
 	why = vb_mr_explain(key, qp->init.pd->number, va, len, needed_right(pkt, &name));
+	if ((placed && vb_mr_is_live(key, qp->init.pd->number)) ||
+	    (!first && !why && vb_mr_generation(key) != qp->rq.generation))
+		why = "was registered anew while the request was under way";
 	vb_refuse_in_key(pkt->sqpn, key, why ? why : "names memory that is not mapped any more", va,
 			 len);
 }

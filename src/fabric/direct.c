@@ -40,6 +40,7 @@ struct access {
 	unsigned int need; /* of both QP and key */
 	uint64_t va;
 	uint32_t rkey, len;
+	uint32_t generation; /* found */
 };
 
 /* The entry of a peer cannot be looked at; missing is what it means that there is none. */
@@ -56,7 +57,7 @@ static __attribute__((noinline, cold)) enum vb_direct no_entry(const struct vb_p
 }
 
 static enum vb_direct check(struct vb_peer *peer, uint8_t transport, uint32_t sqpn, uint32_t dqpn,
-			    const struct access *a, uint64_t *remote)
+			    struct access *a, uint64_t *remote)
 {
 	struct vb_seg_qp *qp;
 	struct vb_seg_mr *mr;
@@ -81,6 +82,7 @@ static enum vb_direct check(struct vb_peer *peer, uint8_t transport, uint32_t sq
 	    a->len > mr->length || a->va - mr->iova > mr->length - a->len)
 		return VB_DIRECT_ACCESS;
 	*remote = mr->addr + (a->va - mr->iova);
+	a->generation = mr->generation;
 	return VB_DIRECT_OK;
 }
 
@@ -162,8 +164,7 @@ bool vb_direct_works(const struct vb_path *path)
 	       !switched_off();
 }
 
-static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
-			  const struct access *a)
+static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, struct access *a)
 {
 	struct vb_peer *peer = path->peer;
 	_Atomic uint64_t *pin;
@@ -189,21 +190,28 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
 
 enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
 			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
-			      uint32_t len)
+			      uint32_t len, uint32_t *generation)
 {
-	struct access a = { iov,   iov_cnt,
-			    write, write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ,
-			    va,    rkey,
-			    len };
+	struct access a = { .iov = iov,
+			    .iov_cnt = iov_cnt,
+			    .write = write,
+			    .need = write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ,
+			    .va = va,
+			    .rkey = rkey,
+			    .len = len };
+	enum vb_direct ret = run(path, sqpn, dqpn, &a);
 
-	return run(path, sqpn, dqpn, &a);
+	*generation = a.generation;
+	return ret;
 }
 
 enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
 			      const struct iovec *iov, uint32_t iov_cnt,
 			      const struct vb_source *source, uint32_t len)
 {
-	struct access a = { iov, iov_cnt, false, 0, source->addr, source->lkey, len };
+	struct access a = {
+		.iov = iov, .iov_cnt = iov_cnt, .va = source->addr, .rkey = source->lkey, .len = len
+	};
 
 	return run(path, sqpn, dqpn, &a);
 }

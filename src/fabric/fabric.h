@@ -63,8 +63,8 @@ enum vb_pkt_flags {
 	VB_PKT_ACK_REQ = 1 << 5,
 	/* A request that also acknowledges: msn_qkey is the last PSN received. Not on a wire. */
 	VB_PKT_ACKS = 1 << 7,
-	VB_PKT_PLACED =
-		1 << 6, /* WRITE with immediate: the initiator has put the data in place itself */
+	/* WRITE: the initiator has put data in place itself; va is the generation of the registration that it found. */
+	VB_PKT_PLACED = 1 << 6,
 };
 
 /* AETH syndromes (IBTA 9.7.5.2.4) */

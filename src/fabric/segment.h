@@ -65,7 +65,7 @@ struct vb_seg_mr {
 	_Atomic uint32_t key; /* 0: not live */
 	uint32_t access;
 	uint32_t pdn;
-	uint32_t reserved0;
+	uint32_t generation; /* another one with every registration, also where the key stays */
 	uint64_t addr;
 	uint64_t iova;
 	uint64_t length;

@@ -233,25 +233,29 @@ static void rereg(enum end_place place)
 {
 	struct end a, b;
 	struct end_mr mr, old;
+	uint32_t key;
 
 	open_pair(&a, &b, place);
 	check_eq(end_reg(&b, b.self.addr, PAGE, b.self.addr, IBV_ACCESS_LOCAL_WRITE, false, &mr),
 		 0);
+	key = mr.key;
 	write_through(&a, &b, &mr, b.self.addr, IBV_WC_REM_ACCESS_ERR);
 	check_eq(end_rereg(&b, &mr, IBV_REREG_MR_CHANGE_ACCESS, 0, 0, ACCESS_ALL, false), 0);
 	write_through(&a, &b, &mr, b.self.addr, IBV_WC_SUCCESS);
+	check_eq(mr.key, key); /* peers know it, so it stays */
 	old = mr;
 	check_eq(end_rereg(&b, &mr, IBV_REREG_MR_CHANGE_TRANSLATION, b.self.addr + 8 * PAGE, PAGE,
 			   0, false),
 		 0);
 	write_through(&a, &b, &mr, b.self.addr + 8 * PAGE, IBV_WC_SUCCESS);
-	old.key = mr.key;
+	check_eq(mr.key, key);
 	write_through(&a, &b, &old, b.self.addr,
 		      IBV_WC_REM_ACCESS_ERR); /* the old place is closed */
 	check_eq(end_rereg(&b, &mr, IBV_REREG_MR_CHANGE_PD, 0, 0, 0, true), 0);
 	write_through(&a, &b, &mr, b.self.addr + 8 * PAGE, IBV_WC_REM_ACCESS_ERR);
 	check_eq(end_rereg(&b, &mr, IBV_REREG_MR_CHANGE_PD, 0, 0, 0, false), 0);
 	write_through(&a, &b, &mr, b.self.addr + 8 * PAGE, IBV_WC_SUCCESS);
+	check_eq(mr.key, key);
 	/* What is refused changes nothing. */
 	check(end_rereg(&b, &mr, 0, 0, 0, 0, false) != 0, "nothing to change was accepted");
 	check(end_rereg(&b, &mr, 0x80, 0, 0, 0, false) != 0, "an unknown change was accepted");

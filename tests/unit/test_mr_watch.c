@@ -54,8 +54,17 @@ static struct vb_mr *reg(void)
 
 struct counted {
 	struct vb_mr_watch watch; /* first */
-	atomic_int gone;
+	atomic_int gone, changed;
+	struct vb_mr_info info;
 };
+
+static void on_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
+{
+	struct counted *c = (struct counted *)watch;
+
+	c->info = *info;
+	atomic_fetch_add(&c->changed, 1);
+}
 
 static void on_gone(struct vb_mr_watch *watch)
 {
@@ -103,10 +112,58 @@ static void test_told_once(void **state)
 	assert_int_equal(atomic_load(&c[1].gone), 0);
 	assert_int_equal(atomic_load(&c[2].gone), 1);
 	assert_false(vb_mr_unwatch(&c[0].watch));
+	/* One that cannot be told of a change is told of an end. */
 	assert_int_equal(vb_mr_rereg(stays, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0, 0), 0);
 	assert_int_equal(atomic_load(&c[1].gone), 1);
 	assert_int_equal(vb_mr_dereg(stays), 0);
 	assert_int_equal(atomic_load(&c[1].gone), 1);
+}
+
+static void test_changes(void **state)
+{
+	struct counted c = { .watch.gone = on_gone, .watch.changed = on_changed };
+	struct counted second = { .watch.gone = on_gone };
+	struct vb_mr *mr = reg(), *other = reg();
+	uint32_t key = vb_mr_key(mr);
+	struct vb_mr_info info;
+
+	(void)state;
+	assert_int_equal(vb_mr_watch(pd, key, &c.watch, &info), 0);
+	assert_int_equal(vb_mr_rereg(other, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0, 0), 0);
+	assert_int_equal(atomic_load(&c.changed), 0);
+	assert_int_equal(vb_mr_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0, 0), 0);
+	assert_int_equal(vb_mr_key(mr), key);
+	assert_int_equal(atomic_load(&c.changed), 1);
+	assert_int_equal(c.info.access, 0);
+	assert_ptr_equal(c.info.addr, memory);
+	assert_int_equal(
+		vb_mr_rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory + 16, 32, 0x2000, 0),
+		0);
+	assert_int_equal(atomic_load(&c.changed), 2);
+	assert_ptr_equal(c.info.addr, memory + 16);
+	assert_int_equal(c.info.length, 32);
+	assert_int_equal(c.info.iova, 0x2000);
+	/* What fails changes nothing. */
+	assert_int_equal(
+		vb_mr_rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)16, 32, 0, 0),
+		-EFAULT);
+	assert_int_equal(
+		vb_mr_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0, IBV_ACCESS_ON_DEMAND),
+		-EOPNOTSUPP);
+	assert_int_equal(atomic_load(&c.changed), 2);
+	assert_int_equal(vb_mr_watch(pd, key, &second.watch, &info), 0);
+	assert_ptr_equal(info.addr, memory + 16);
+	assert_int_equal(info.length, 32);
+	assert_true(vb_mr_unwatch(&second.watch));
+	assert_int_equal(atomic_load(&c.gone), 0);
+	/* Another domain is the end, for who watches in this one. */
+	assert_int_equal(vb_mr_rereg(mr, IBV_REREG_MR_CHANGE_PD, other_pd, NULL, 0, 0, 0), 0);
+	assert_int_equal(vb_mr_key(mr), key);
+	assert_int_equal(atomic_load(&c.changed), 2);
+	assert_int_equal(atomic_load(&c.gone), 1);
+	assert_int_equal(vb_mr_dereg(mr), 0);
+	assert_int_equal(vb_mr_dereg(other), 0);
+	assert_int_equal(atomic_load(&c.gone), 1);
 }
 
 enum { ROUNDS = 300 };
@@ -116,7 +173,7 @@ static atomic_bool stop;
 /* Watches whatever key is there; each watch that was taken is either told or taken back, never both, never neither. */
 static void *watcher(void *arg)
 {
-	struct counted c = { .watch.gone = on_gone };
+	struct counted c = { .watch.gone = on_gone, .watch.changed = on_changed };
 	struct vb_mr_info info;
 
 	while (!atomic_load(&stop)) {
@@ -143,6 +200,10 @@ static void test_race(void **state)
 		struct vb_mr *mr = reg();
 
 		atomic_store(&shared_key, vb_mr_key(mr));
+		if (i % 2)
+			assert_int_equal(
+				vb_mr_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0, 0),
+				0);
 		assert_int_equal(vb_mr_dereg(mr), 0);
 	}
 	atomic_store(&stop, true);
@@ -155,6 +216,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_info_and_refusals),
 		cmocka_unit_test(test_told_once),
+		cmocka_unit_test(test_changes),
 		cmocka_unit_test(test_race),
 	};
 

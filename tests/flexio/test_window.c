@@ -479,23 +479,65 @@ static void test_deregistration(void **state)
 	view_close(&v);
 }
 
+static void rereg(struct view *v, int flags, struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+	uint32_t key = v->mr->lkey;
+
+	assert_int_equal(ibv_rereg_mr(v->mr, flags, pd, addr, len, access), 0);
+	assert_int_equal(v->mr->lkey, key);
+}
+
+/* A window that is configured follows: rights, then memory. Device code need not ask again. */
 static void test_reregistration(void **state)
 {
+	uint64_t *half;
 	struct view v;
 	uint64_t at;
-	uint32_t key;
+	flexio_uintptr_t dev;
 
 	(void)state;
 	view_open(&v);
-	key = v.mr->lkey;
-	assert_int_equal(config(&v, 0, v.id, key), 0);
-	at = ptr(&v, 0, v.mem);
-	assert_int_equal(ibv_rereg_mr(v.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), 0);
-	if (v.mr->lkey != key)
-		assert_int_equal(config(&v, 0, v.id, key), REFUSED);
+	half = v.mem + SIZE / 16;
+	dev = bed_alloc(v.process, 64);
 	assert_int_equal(config(&v, 0, v.id, v.mr->lkey), 0);
+	at = ptr(&v, 0, v.mem);
+	poke(&v, at, 8, 0x77);
+	rereg(&v, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0);
+	assert_int_equal(peek(&v, at + 8, 8), v.mem[1]);
+	assert_int_equal(copy_in(&v, 0, dev, v.mem, 8), 0);
+	assert_int_equal(copy_out(&v, 0, v.mem, dev, 8), REFUSED);
+	rereg(&v, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RW);
+	poke(&v, at, 8, 0x78);
+	assert_int_equal(v.mem[0], 0x78);
+	assert_int_equal(copy_out(&v, 0, v.mem, dev, 8), 0);
+	assert_int_equal(v.mem[0], 0x77);
+	rereg(&v, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, half, SIZE / 2, 0);
+	assert_int_equal(peek(&v, ptr(&v, 0, half) + 8, 8), half[1]);
+	assert_int_equal(copy_in(&v, 0, dev, half, 8), 0);
+	assert_int_equal(copy_in(&v, 0, dev, v.mem, 8), REFUSED);
+	rereg(&v, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, NULL, v.mem, SIZE,
+	      0);
 	assert_int_equal(peek(&v, at + 8, 8), v.mem[1]);
 	traps(&v, "poke", at, 8, STATUS_STORE); /* it is for reading now */
+	view_close(&v);
+}
+
+/* What the window's domain has no part in any more is gone. */
+static void test_other_domain(void **state)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(bed_ctx);
+	struct view v;
+	uint64_t at;
+
+	(void)state;
+	view_open(&v);
+	assert_int_equal(config(&v, 0, v.id, v.mr->lkey), 0);
+	at = ptr(&v, 0, v.mem);
+	rereg(&v, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0);
+	assert_int_equal(config(&v, 0, v.id, v.mr->lkey), REFUSED);
+	ended(&v, at);
+	rereg(&v, IBV_REREG_MR_CHANGE_PD, v.pd, NULL, 0, 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
 	view_close(&v);
 }
 
@@ -824,6 +866,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_offsets),
 		cmocka_unit_test(test_deregistration),
 		cmocka_unit_test(test_reregistration),
+		cmocka_unit_test(test_other_domain),
 		cmocka_unit_test(test_window_destroyed),
 		cmocka_unit_test(test_memory_gone),
 		cmocka_unit_test(test_thread_gone),

@@ -268,9 +268,11 @@ enum thread_end {
 /* A memory region that a guest thread sees through a window (window.c). */
 struct window_map {
 	struct vb_mr_watch watch; /* first; of the region's key */
-	struct vb_mr_info info;   /* never changes while it is watched */
+	uint64_t base;            /* of the guest addresses */
 	struct vb_lock lock;      /* of what is below */
 	_Atomic bool live;        /* the key and the window object are there */
+	struct vb_mr_info info;
+	unsigned int changes; /* of info, so far */
 	struct vb_dpa_window *dpa;
 };
 

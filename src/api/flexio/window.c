@@ -2,18 +2,19 @@
 /*
  * Owns windows: host memory that device code sees at addresses of its own.
  *
- *	flexio_window (id, domain) <-- guest.windows[entity] -- map --> vb_mr_watch: the key died
+ *	flexio_window (id, domain) <-- guest.windows[entity] -- map --> vb_mr_watch: the key died or changed
  *	                                                         `----> vb_dpa_window: guest addresses
  *
  *	guest address = (1 + entity) << 48 | address in the memory region
  *
  * Each guest thread has two windows. Configuring one with a window object and a key maps the whole region of that key
  * for that thread, with the region's rights; nothing else is mapped there. Configuring the same again finds the map
- * alive and is done. The map ends, before the call that ends it returns, with the key (deregistration), with the
+ * alive and is done. A reregistration in the same domain changes the map: what the guest does finds the old region or the
+ * new one. The map ends, before the call that ends it returns, with the key (deregistration, another domain), with the
  * window object, with the next configuration, or with the thread; what the guest tries then is a trap or an error.
  *
- * windows.lock is held for everything that makes or ends a map but the end of a key. That one comes from the card while
- * others may hold windows.lock and wait for it (vb_mr_unwatch), so it takes only the map's own lock, a leaf.
+ * windows.lock is held for everything that makes or ends a map but the end or change of a key. Those come from the card
+ * while others may hold windows.lock and wait for them (vb_mr_unwatch), so they take only the map's own lock, a leaf.
  */
 #include "internal.h"
 #include "verbs.h"
@@ -61,43 +62,78 @@ static void key_gone(struct vb_mr_watch *watch)
 		vb_dpa_window_destroy(dpa);
 }
 
+static bool is_mappable(const struct vb_mr_info *info)
+{
+	return info->length <= ADDRESS_LIMIT && info->iova <= ADDRESS_LIMIT - info->length;
+}
+
+static unsigned int rights_of(const struct vb_mr_info *info)
+{
+	return info->access & IBV_ACCESS_LOCAL_WRITE ? VB_DPA_READ | VB_DPA_WRITE : VB_DPA_READ;
+}
+
+/* Nobody else ends map->dpa meanwhile: the card tells one thing at a time, and map_end() waits for it. */
+static void key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
+{
+	struct window_map *map = (struct window_map *)watch;
+	struct vb_dpa_window *dpa;
+	int err = 0;
+
+	vb_lock(&map->lock);
+	map->info = *info;
+	map->changes++;
+	dpa = map->dpa;
+	vb_unlock(&map->lock);
+	if (dpa)
+		err = vb_dpa_window_change(dpa, map->base + info->iova, info->length, info->addr,
+					   rights_of(info));
+	if (err || !is_mappable(info))
+		key_gone(watch);
+}
+
 /* Under windows.lock. */
 static void map_end(struct window_map *map)
 {
-	vb_mr_unwatch(&map->watch); /* key_gone() is not under way any more */
+	vb_mr_unwatch(&map->watch); /* neither function is under way any more */
 	key_gone(&map->watch);
 }
 
 /* Let the guest see the region that the map watches. The key may die meanwhile. */
-static int map_show(struct window_map *map, struct guest *guest, struct vb_dpa_thread *thread,
-		    unsigned int entity)
+static int map_show(struct window_map *map, struct guest *guest, struct vb_dpa_thread *thread)
 {
-	unsigned int rights = VB_DPA_READ;
 	int err = 0;
 
-	if (map->info.access & IBV_ACCESS_LOCAL_WRITE)
-		rights |= VB_DPA_WRITE;
 	vb_lock(&map->lock);
 	if (atomic_load_explicit(&map->live, memory_order_relaxed) && map->info.length)
-		err = vb_dpa_window_create(guest->process->dpa, thread,
-					   entity_base(entity) + map->info.iova, map->info.length,
-					   map->info.addr, rights, &map->dpa);
+		err = vb_dpa_window_create(guest->process->dpa, thread, map->base + map->info.iova,
+					   map->info.length, map->info.addr, rights_of(&map->info),
+					   &map->dpa);
 	vb_unlock(&map->lock);
 	return err;
 }
 
 /* Watch a key. Nothing is mapped yet. */
-static int map_begin(struct window_map *map, const struct flexio_window *window, uint32_t mkey)
+static int map_begin(struct window_map *map, const struct flexio_window *window, uint32_t mkey,
+		     unsigned int entity)
 {
+	struct vb_mr_info info;
+	bool mappable;
 	int err;
 
-	*map = (struct window_map){ .watch.gone = key_gone };
+	*map = (struct window_map){ .watch.gone = key_gone,
+				    .watch.changed = key_changed,
+				    .base = entity_base(entity) };
 	/* Before the watch: from there on only key_gone() writes it. */
 	atomic_init(&map->live, true);
-	err = vb_mr_watch(vb_verbs_pd(window->pd), mkey, &map->watch, &map->info);
+	err = vb_mr_watch(vb_verbs_pd(window->pd), mkey, &map->watch, &info);
 	if (err)
 		return err;
-	if (map->info.length <= ADDRESS_LIMIT && map->info.iova <= ADDRESS_LIMIT - map->info.length)
+	vb_lock(&map->lock);
+	if (!map->changes)
+		map->info = info; /* what it was told meanwhile is newer */
+	mappable = is_mappable(&map->info);
+	vb_unlock(&map->lock);
+	if (mappable)
 		return 0;
 	map_end(map);
 	return -EINVAL;
@@ -135,12 +171,12 @@ static int configure(struct guest *guest, struct vb_dpa_thread *thread, unsigned
 	struct guest_window *gw = &guest->windows[entity];
 	int err;
 
-	err = map_begin(&gw->maps[gw->current ^ 1], window, mkey);
+	err = map_begin(&gw->maps[gw->current ^ 1], window, mkey, entity);
 	if (err)
 		return err;
 	detach(gw);
 	attach(gw, window, mkey);
-	err = map_show(&gw->maps[gw->current], guest, thread, entity);
+	err = map_show(&gw->maps[gw->current], guest, thread);
 	if (err)
 		detach(gw);
 	return err;
@@ -208,14 +244,35 @@ static bool allowed(const struct vb_mr_info *info, uint64_t haddr, uint64_t len,
 	       (!write || info->access & IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* One piece, during which the key cannot end. */
-static int copy_piece(struct window_map *map, char *host, char *device, size_t len, bool write)
+struct window_copy {
+	uint64_t haddr, len;
+	char *device; /* the host's address of the device memory */
+	bool write;   /* to the host */
+};
+
+/*
+ * One piece, during which the key cannot end or change. The first one is checked for all of the copy and sets *changes;
+ * the others must find the same region.
+ */
+static int copy_piece(struct window_map *map, const struct window_copy *copy, uint64_t done,
+		      unsigned int *changes)
 {
-	int err = -ENOENT;
+	size_t len = copy->len - done < COPY_CHUNK ? copy->len - done : COPY_CHUNK;
+	char *device = copy->device + done, *host;
+	int err;
 
 	vb_lock(&map->lock);
-	if (atomic_load_explicit(&map->live, memory_order_relaxed))
-		err = write ? vb_fault_copy(host, device, len) : vb_fault_copy(device, host, len);
+	if (!done)
+		*changes = map->changes;
+	host = (char *)map->info.addr + (copy->haddr - map->info.iova) + done;
+	if (!atomic_load_explicit(&map->live, memory_order_relaxed))
+		err = -ENOENT;
+	else if (map->changes != *changes ||
+		 !allowed(&map->info, copy->haddr, copy->len, copy->write))
+		err = -EACCES;
+	else
+		err = copy->write ? vb_fault_copy(host, device, len)
+				  : vb_fault_copy(device, host, len);
 	vb_unlock(&map->lock);
 	return err;
 }
@@ -225,24 +282,23 @@ static int call_copy(struct guest *guest, unsigned int entity, uint64_t haddr, u
 {
 	struct guest_window *gw = &guest->windows[entity];
 	struct window_map *map = &gw->maps[gw->current];
-	char *device, *host;
-	int err = 0;
+	struct window_copy copy = { .haddr = haddr, .len = len, .write = write };
+	unsigned int changes = 0;
+	uint64_t done = 0;
+	int err;
 
 	if (!is_live(gw))
 		return -ENOENT;
-	if (!allowed(&map->info, haddr, len, write))
-		return -EACCES;
-	if (!len)
-		return 0;
-	device = vb_dpa_mem_host(guest->process->dpa, daddr, len,
-				 write ? VB_DPA_READ : VB_DPA_READ | VB_DPA_WRITE);
-	if (!device)
-		return -EFAULT;
-	host = (char *)map->info.addr + (haddr - map->info.iova);
-	for (size_t done = 0, piece; !err && done < len; done += piece) {
-		piece = len - done < COPY_CHUNK ? len - done : COPY_CHUNK;
-		err = copy_piece(map, host + done, device + done, piece, write);
+	if (len) {
+		copy.device = vb_dpa_mem_host(guest->process->dpa, daddr, len,
+					      write ? VB_DPA_READ : VB_DPA_READ | VB_DPA_WRITE);
+		if (!copy.device)
+			return -EFAULT;
 	}
+	do {
+		err = copy_piece(map, &copy, done, &changes);
+		done += COPY_CHUNK;
+	} while (!err && done < len);
 	return err;
 }
 

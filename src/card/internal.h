@@ -18,6 +18,7 @@
 #include "card/card.h"
 #include "card/format/format.h"
 #include "card/later.h"
+#include "card/reliable.h"
 #include "fabric/fabric.h"
 #include "fabric/segment.h"
 
@@ -110,12 +111,11 @@ struct vb_way {
 
 /* A message that was sent in packets and is not acknowledged yet. */
 struct vb_inflight {
-	uint32_t first_psn, last_psn;
+	struct vb_flight flight; /* first */
 	uint16_t index;
 	uint8_t op, flags, wqe_opcode;
 	uint8_t blocks;
 	uint32_t len;
-	uint32_t received; /* READ: response bytes so far */
 	struct vb_way way;
 };
 
@@ -133,18 +133,11 @@ struct vb_sq {
 	bool no_pull;                 /* the target cannot fetch payloads */
 	uint32_t share;               /* from here on wr is to be put in place by us; 0: nothing */
 	uint64_t sent;                /* payload bytes of wr already sent in packets */
-	uint32_t psn;                 /* of the next packet */
 	uint32_t first_psn;           /* of wr */
-	struct vb_inflight *inflight; /* ring of blocks entries */
-	uint32_t in_head, in_tail;    /* oldest, behind the newest; free running */
-	uint32_t in_again; /* entries from in_tail to here tell of messages to be sent again */
-	uint32_t reads;    /* READs and atomics among them */
-	uint8_t retries, rnr_retries; /* left */
+	struct vb_sender sender;      /* PSNs, what is in flight, retries, timers */
+	struct vb_inflight *inflight; /* its ring, of blocks entries */
+	uint32_t again; /* entries from sender.tail to here tell of messages to be sent again */
 	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
-	bool recent;                /* had something in flight since the timer last looked */
-	uint64_t rnr_until;         /* ns; 0: not waiting */
-	uint64_t stamp;             /* when in_head last moved, as seen by the timer; 0: not seen */
-	uint32_t stamped_head;
 	struct vb_path_counters sent_by; /* ways that WQEs took */
 	struct vb_wr wr;
 };
@@ -160,7 +153,7 @@ struct vb_response {
 };
 
 enum {
-	VB_RESPONSES = VB_MAX_RD_ATOMIC,
+	VB_RESPONSES = VB_REPLAYS,     /* VB_MAX_RD_ATOMIC; asserted in responder.c */
 	VB_ANSWERS = 2 * VB_RESPONSES, /* and refusals */
 };
 
@@ -170,10 +163,9 @@ struct vb_rq {
 	void *buf;
 	uint32_t count, shift;
 	uint16_t ci;
-	uint32_t epsn; /* expected next */
+	struct vb_receiver receiver; /* what comes next, and atomics that were done */
 	uint32_t msn;
-	bool nak_sent; /* one NAK per gap */
-	bool mixed;    /* the log has a line about packets of the other version of RoCE */
+	bool mixed; /* the log has a line about packets of the other version of RoCE */
 	bool ack_due;
 	bool duplicate; /* acknowledge, though nothing is new */
 	_Atomic uint32_t
@@ -190,9 +182,6 @@ struct vb_rq {
 	uint32_t rkey, generation, dma_len;
 	struct vb_response response[VB_ANSWERS]; /* to send: ring */
 	uint32_t resp_head, resp_tail;
-	struct vb_response
-		replay[VB_RESPONSES]; /* atomics done: answered again, never done again */
-	uint32_t replay_next;
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
 
@@ -332,7 +321,7 @@ void vb_requester_run(struct vb_qp *qp);   /* sq.lock held */
 void vb_requester_flush(struct vb_qp *qp); /* sq.lock held */
 void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
 
-/* --- answers.c --- */
+/* --- completer.c --- */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
 /* Time passes; false once nothing is left to wait for. sq.lock held. */
 bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next);
@@ -388,17 +377,6 @@ void vb_alarm_clear(struct vb_alarm *alarm);
 /* Move to the error state from the data path: any locks held; flushing follows from the work list. */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
 void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
-
-static inline uint32_t vb_psn_add(uint32_t psn, uint32_t n)
-{
-	return (psn + n) & 0xffffff;
-}
-
-/* a - b in the 24-bit circle, negative where a is behind b */
-static inline int32_t vb_psn_diff(uint32_t a, uint32_t b)
-{
-	return (int32_t)((a - b) << 8) >> 8;
-}
 
 static inline bool vb_qp_receives(uint32_t state)
 {

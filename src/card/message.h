@@ -45,7 +45,7 @@ static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr 
 	pkt->transport = qp->transport;
 	pkt->dqpn = qp->attr.dest_qp_num;
 	pkt->sqpn = qp->number;
-	pkt->psn = qp->sq.psn;
+	pkt->psn = qp->sq.sender.psn;
 	pkt->imm = wr->imm;
 	pkt->msn_qkey = 0;
 	pkt->va = wr->raddr;

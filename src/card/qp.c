@@ -176,6 +176,11 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 			free(qp);
 			return NULL;
 		}
+		qp->sq.sender = (struct vb_sender){ .ring = (char *)qp->sq.inflight,
+						    .stride = sizeof(*qp->sq.inflight),
+						    .mask = attr->sq_cnt - 1,
+						    .window = VB_PSN_HALF,
+						    .timeout = UINT64_MAX };
 	}
 	qp->dev = dev;
 	qp->type = attr->type;
@@ -290,9 +295,9 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = vb_qp_state(qp);
 	attr->cap = qp->init.cap;
-	attr->sq_psn = qp->sq.psn;
-	attr->rq_psn = qp->rq.epsn;
-	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->sq.in_head != qp->sq.in_tail;
+	attr->sq_psn = qp->sq.sender.psn;
+	attr->rq_psn = qp->rq.receiver.epsn;
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && vb_sender_busy(&qp->sq.sender);
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
 	vb_card_leave();

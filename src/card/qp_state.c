@@ -289,9 +289,11 @@ static void take_values(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 	TAKE(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 #undef TAKE
 	if (mask & IBV_QP_RETRY_CNT)
-		qp->sq.retries = attr->retry_cnt;
+		qp->sq.sender.retry_limit = qp->sq.sender.retries = attr->retry_cnt;
 	if (mask & IBV_QP_RNR_RETRY)
-		qp->sq.rnr_retries = attr->rnr_retry;
+		qp->sq.sender.rnr_retry_limit = qp->sq.sender.rnr_retries = attr->rnr_retry;
+	if (mask & IBV_QP_TIMEOUT)
+		qp->sq.sender.timeout = attr->timeout ? 4096ull << attr->timeout : UINT64_MAX;
 }
 
 /* What its packets are: a connected queue has one version of RoCE, that of the GID it sends from. */

@@ -8,10 +8,9 @@
 
 void vb_sender_reset(struct vb_sender *s, uint32_t psn)
 {
-	s->head = s->tail;
+	vb_sender_forget(s);
 	s->psn = s->una = s->high = psn;
-	s->responses = s->resumed = 0;
-	s->rnr_until = s->stamp = 0;
+	s->stamp = 0;
 	vb_sender_refresh(s);
 }
 

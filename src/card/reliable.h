@@ -23,6 +23,8 @@
 
 /* --- packet sequence numbers ------------------------------------------------------------------------------------ */
 
+enum { VB_PSN_HALF = 1 << 23 }; /* more in flight could not be told from what is acknowledged */
+
 static inline uint32_t vb_psn_add(uint32_t psn, uint32_t n)
 {
 	return (psn + n) & 0xffffff;
@@ -132,6 +134,14 @@ static inline void vb_sender_pop(struct vb_sender *s)
 {
 	s->responses -= vb_sender_oldest(s)->has_response;
 	s->head++;
+}
+
+/* Nothing is in flight any more; the next packet stays what it is. */
+static inline void vb_sender_forget(struct vb_sender *s)
+{
+	s->head = s->tail;
+	s->responses = s->resumed = 0;
+	s->rnr_until = 0;
 }
 
 /* Things go on: all retries are there again. */

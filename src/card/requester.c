@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the sending side of queue pairs: send WQEs become packets, direct copies or calls, and completions. What comes
- * back is taken in answers.c.
+ * back is taken in completer.c.
  *
  *	          next                 pi
  *	 done ....[ in flight ][ to send ]           in flight: sent in packets, not acknowledged (RC)
- *	          ^ inflight[in_head]
+ *	          ^ sender.head
  *
  * A WQE takes one of three ways. To a QP of this process it is a call of the responder, which copies once. One-sided
  * work to another process of this host is done directly in its memory, if nothing of this QP is in flight: the
@@ -88,27 +88,28 @@ void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status)
 	fail(qp, status);
 }
 
+static bool has_response(const struct vb_wr *wr)
+{
+	return wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+}
+
 static void add_inflight(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
-	struct vb_inflight *e = &sq->inflight[sq->in_tail & (sq->blocks - 1)];
+	bool newest = sq->again == sq->sender.tail;
+	struct vb_inflight *e =
+		(struct vb_inflight *)vb_sender_add(&sq->sender, sq->first_psn, has_response(wr));
 
-	if (sq->in_again == sq->in_tail++)
-		sq->in_again = sq->in_tail;
-	*e = (struct vb_inflight){
-		.first_psn = sq->first_psn,
-		.last_psn = vb_psn_add(sq->psn, 0xffffff),
-		.index = wr->index,
-		.op = wr->op,
-		.flags = wr->flags,
-		.wqe_opcode = wr->wqe_opcode,
-		.blocks = wr->blocks,
-		.len = (uint32_t)wr->len,
-		.way = sq->way,
-	};
-	if (wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD)
-		sq->reads++;
+	if (newest)
+		sq->again = sq->sender.tail;
+	e->index = wr->index;
+	e->op = wr->op;
+	e->flags = wr->flags;
+	e->wqe_opcode = wr->wqe_opcode;
+	e->blocks = wr->blocks;
+	e->len = (uint32_t)wr->len;
+	e->way = sq->way;
 	vb_timer_add(qp);
 	advance(sq);
 }
@@ -145,8 +146,8 @@ static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct
 	} else if (reply->syndrome != VB_SYN_ACK) {
 		return fail(qp, vb_requester_refused(reply->syndrome));
 	}
-	sq->psn = vb_psn_add(sq->first_psn, 1);
-	vb_requester_refresh(qp);
+	sq->sender.psn = vb_psn_add(sq->first_psn, 1);
+	vb_sender_acknowledge(&sq->sender, sq->first_psn);
 	return done(qp);
 }
 
@@ -168,13 +169,13 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 		if (answered)
 			return take_reply(qp, target, &reply, iov, cnt);
 		/* Nobody answered: as lost on a wire, the timer sends it again. */
-		qp->sq.psn = vb_psn_add(qp->sq.psn, 1);
+		qp->sq.sender.psn = vb_psn_add(qp->sq.sender.psn, 1);
 		add_inflight(qp);
 		return NEXT;
 	}
 	if (answered && reply.syndrome == VB_SYN_SOURCE_FAULT)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	qp->sq.psn = vb_psn_add(qp->sq.psn, 1);
+	qp->sq.sender.psn = vb_psn_add(qp->sq.sender.psn, 1);
 	return done(qp);
 }
 
@@ -229,7 +230,7 @@ static bool must_wait(const struct vb_qp *qp)
 {
 	const struct vb_sq *sq = &qp->sq;
 
-	return vb_sq_has_inflight(sq) && sq->in_again == sq->in_tail && is_one_sided(&sq->wr) &&
+	return vb_sq_has_inflight(sq) && sq->again == sq->sender.tail && is_one_sided(&sq->wr) &&
 	       sq->wr.len >= PULL_MIN && vb_direct_works(&qp->path);
 }
 
@@ -243,8 +244,8 @@ static void choose_way(struct vb_qp *qp)
 	uint32_t size;
 
 	sq->share = VB_NOT_PLACED;
-	if (sq->in_again != sq->in_tail) {
-		sq->way = sq->inflight[sq->in_tail & (sq->blocks - 1)].way;
+	if (sq->again != sq->sender.tail) {
+		sq->way = sq->inflight[sq->sender.tail & (sq->blocks - 1)].way;
 		return;
 	}
 	sq->way = (struct vb_way){ .chosen = true, .pulls = may_pull(qp), .placed = VB_NOT_PLACED };
@@ -334,7 +335,10 @@ static void count_packet(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (pkt->flags & VB_PKT_ACKS)
 		atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1),
 				      memory_order_relaxed);
-	sq->psn = vb_psn_add(sq->psn, 1);
+	/* A READ takes the PSNs of its response (IBTA 9.7.2). */
+	sq->sender.psn =
+		vb_psn_add(sq->sender.psn,
+			   pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->path.span) : 1);
 	sq->sent += pkt->len;
 }
 
@@ -354,7 +358,7 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 				return done(qp); /* nobody need be told */
 		}
 		fill_payload(qp, pkt, iov, cnt, part);
-		pkt->psn = sq->psn;
+		pkt->psn = sq->sender.psn;
 		add_acknowledgement(qp, pkt);
 		ret = vb_path_send(&qp->path, pkt);
 		if (ret == -EAGAIN) {
@@ -383,6 +387,11 @@ static enum step send_connected(struct vb_qp *qp)
 	if (cnt < 0)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	vb_message_packet(qp, &sq->wr, &pkt);
+	if (__builtin_expect(sq->sender.resumed, 0)) {
+		/* The rest of a READ of which a part is there. */
+		pkt.va += sq->sender.resumed;
+		pkt.dma_len -= sq->sender.resumed;
+	}
 	if (qp->path.kind == VB_PATH_LOOP)
 		return send_loop(qp, &pkt, iov, cnt);
 	if (!sq->way.chosen) {
@@ -390,7 +399,7 @@ static enum step send_connected(struct vb_qp *qp)
 			return WAIT;
 		choose_way(qp);
 	}
-	if (sq->wr.op == VB_WR_READ && sq->share && sq->reads >= qp->attr.max_rd_atomic)
+	if (sq->wr.op == VB_WR_READ && sq->share && sq->sender.responses >= qp->attr.max_rd_atomic)
 		return WAIT;
 	return send_packets(qp, &pkt, iov, cnt);
 }
@@ -436,7 +445,7 @@ static enum step send_datagram(struct vb_qp *qp)
 	}
 	if (ret == -EFAULT)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	sq->psn = vb_psn_add(sq->psn, 1);
+	sq->sender.psn = vb_psn_add(sq->sender.psn, 1);
 	sq->sent_by.packets++;
 	vb_path_flush(&path);
 	return done(qp);
@@ -457,14 +466,11 @@ static enum step send_frame(struct vb_qp *qp)
 
 static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 {
-	bool one_sided_response =
-		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
-
 	if ((uint16_t)(qp->sq.pi - qp->sq.next) < wr->blocks)
 		return IBV_WC_LOC_QP_OP_ERR; /* reaches beyond the doorbell */
-	if (qp->type == IBV_QPT_UC && (one_sided_response || (wr->flags & VB_WR_INVALIDATE)))
+	if (qp->type == IBV_QPT_UC && (has_response(wr) || (wr->flags & VB_WR_INVALIDATE)))
 		return IBV_WC_LOC_QP_OP_ERR;
-	if (one_sided_response && !qp->attr.max_rd_atomic)
+	if (has_response(wr) && !qp->attr.max_rd_atomic)
 		return IBV_WC_LOC_QP_OP_ERR;
 	if (wr->len > 1ull << VB_MAX_MSG_LOG)
 		return IBV_WC_LOC_LEN_ERR;
@@ -484,7 +490,7 @@ static enum step load(struct vb_qp *qp)
 	ret = qp->decode(sq->buf, sq->blocks, sq->shift, sq->next, &sq->wr);
 	sq->loaded = true;
 	sq->sent = 0;
-	sq->first_psn = sq->psn;
+	sq->first_psn = sq->sender.psn;
 	status = ret ? IBV_WC_LOC_QP_OP_ERR : check(qp, &sq->wr);
 	return status == IBV_WC_SUCCESS ? NEXT : fail(qp, status);
 }
@@ -494,7 +500,7 @@ static enum step execute(struct vb_qp *qp)
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
 
-	if ((wr->flags & VB_WR_FENCE) && sq->reads)
+	if ((wr->flags & VB_WR_FENCE) && sq->sender.responses)
 		return WAIT;
 	switch (wr->op) {
 	case VB_WR_NOP:
@@ -508,7 +514,7 @@ static enum step execute(struct vb_qp *qp)
 		return done(qp);
 	case VB_WR_COMPARE_SWAP:
 	case VB_WR_FETCH_ADD:
-		if (sq->reads >= qp->attr.max_rd_atomic)
+		if (sq->sender.responses >= qp->attr.max_rd_atomic)
 			return WAIT;
 		break;
 	}
@@ -530,7 +536,7 @@ void vb_requester_run(struct vb_qp *qp)
 	}
 	/* SQD finishes the message it is in. */
 	while (sq->next != sq->pi && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && sq->sent)) &&
-	       !sq->rnr_until) {
+	       !sq->sender.rnr_until) {
 		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
 		if (step == NEXT)
 			step = execute(qp);
@@ -636,8 +642,8 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn)
 	/* RTR to RTS only sets the first PSN; RESET empties the queue. */
 	if (!psn || qp->state != IBV_QPS_RTR)
 		sq->next = sq->pi = 0;
-	sq->psn = psn;
 	sq->loaded = false;
 	sq->sent = 0;
 	vb_requester_forget(sq);
+	vb_sender_reset(&sq->sender, psn);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the two halves of the requester share: requester.c, which sends, and answers.c, which takes what comes back.
+ * What the two halves of the requester share: requester.c, which sends, and completer.c, which takes what comes back.
  * Everything under the send queue's lock.
  */
 #pragma once
@@ -9,12 +9,12 @@
 
 static inline bool vb_sq_has_inflight(const struct vb_sq *sq)
 {
-	return sq->in_head != sq->in_tail;
+	return vb_sender_busy(&sq->sender);
 }
 
 static inline struct vb_inflight *vb_sq_oldest(const struct vb_sq *sq)
 {
-	return &sq->inflight[sq->in_head & (sq->blocks - 1)];
+	return (struct vb_inflight *)vb_sender_oldest(&sq->sender);
 }
 
 static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode,
@@ -34,24 +34,17 @@ static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8
 
 static inline void vb_requester_forget(struct vb_sq *sq)
 {
-	sq->in_head = sq->in_again = sq->in_tail;
+	vb_sender_forget(&sq->sender);
+	sq->again = sq->sender.tail;
 	sq->way.chosen = false;
-	sq->reads = 0;
-	sq->rnr_until = 0;
 	sq->failing = IBV_WC_SUCCESS;
-}
-
-static inline void vb_requester_refresh(struct vb_qp *qp)
-{
-	qp->sq.retries = qp->attr.retry_cnt;
-	qp->sq.rnr_retries = qp->attr.rnr_retry;
 }
 
 /* --- requester.c --- */
 /* The WQE that is being sent ends with an error, after what is in flight before it. */
 void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status);
 
-/* --- answers.c --- */
+/* --- completer.c --- */
 /* The receiver is not ready: wait as long as the code says, then send again; false where that was too often. */
 bool vb_requester_wait_rnr(struct vb_qp *qp, uint8_t code);
 /* What a work request ends with that the responder refused. */

@@ -23,6 +23,9 @@
 #include "fabric/barrier.h"
 #include "fabric/direct.h"
 
+_Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,
+	       "an atomic must be remembered as long as it may be repeated");
+
 enum verdict {
 	ACCEPT,
 	NOT_READY,   /* no receive WQE: RNR */
@@ -126,7 +129,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 	qp->rq.have_wqe = false;
 	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */
 	if (status == IBV_WC_SUCCESS)
-		atomic_store_explicit(&qp->shared->epsn, vb_psn_add(qp->rq.epsn, 1),
+		atomic_store_explicit(&qp->shared->epsn, vb_psn_add(qp->rq.receiver.epsn, 1),
 				      memory_order_release);
 	vb_cq_push(qp->init.recv_cq, &c);
 }
@@ -464,15 +467,13 @@ static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old,
 
 static enum verdict receive_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply)
 {
-	struct vb_rq *rq = &qp->rq;
 	enum verdict ret;
 	uint64_t old = 0;
 
 	ret = do_atomic(qp, pkt, &old);
 	if (ret != ACCEPT)
 		return ret;
-	rq->replay[rq->replay_next++ % VB_RESPONSES] =
-		(struct vb_response){ .op = VB_PKT_ATOMIC_RESPONSE, .psn = pkt->psn, .value = old };
+	vb_receiver_remember(&qp->rq.receiver, pkt->psn, old);
 	return answer_atomic(qp, pkt->psn, old, reply);
 }
 
@@ -553,7 +554,8 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 				   : verdict == TRY_AGAIN ? VB_SYN_NAK_SEQUENCE
 							  : VB_SYN_RNR | qp->attr.min_rnr_timer;
 
-		qp->rq.nak_sent = true; /* what follows is dropped until this one comes again */
+		qp->rq.receiver.nak_sent =
+			true; /* what follows is dropped until this one comes again */
 		return answer(qp, syndrome, pkt->psn, reply);
 	}
 	if (verdict == SOURCE_FAULT)
@@ -571,41 +573,41 @@ static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct
 			      struct iovec *iov)
 {
 	struct vb_rq *rq = &qp->rq;
+	uint64_t old;
 
 	if (pkt->op == VB_PKT_READ)
 		return receive_read(qp, pkt, reply, iov) == ACCEPT && reply;
 	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD) {
 		rq->duplicate =
 			true; /* the requester has missed an acknowledgement: tell it again */
-		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->epsn, 0xffffff), reply);
+		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->receiver.epsn, 0xffffff), reply);
 	}
-	for (unsigned int i = 0; i < VB_RESPONSES; i++)
-		if (rq->replay[i].op && rq->replay[i].psn == pkt->psn)
-			return answer_atomic(qp, pkt->psn, rq->replay[i].value, reply) == ACCEPT &&
-			       reply;
-	return false;
+	return vb_receiver_recall(&rq->receiver, pkt->psn, &old) &&
+	       answer_atomic(qp, pkt->psn, old, reply) == ACCEPT && reply;
 }
 
 static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 		       struct iovec *iov)
 {
-	int32_t gap = vb_psn_diff(pkt->psn, qp->rq.epsn);
+	struct vb_receiver *receiver = &qp->rq.receiver;
 	enum verdict ret;
 
-	if (gap < 0)
+	switch (vb_receiver_check(receiver, pkt->psn)) {
+	case VB_ARRIVAL_EXPECTED:
+		break;
+	case VB_ARRIVAL_DUPLICATE:
 		return receive_duplicate(qp, pkt, reply, iov);
-	if (gap > 0) {
-		if (qp->rq.nak_sent)
-			return false;
-		qp->rq.nak_sent = true;
-		return answer(qp, VB_SYN_NAK_SEQUENCE, qp->rq.epsn, reply);
+	case VB_ARRIVAL_GAP:
+		return answer(qp, VB_SYN_NAK_SEQUENCE, receiver->epsn, reply);
+	case VB_ARRIVAL_DROP:
+		return false;
 	}
-	qp->rq.nak_sent = false;
 	ret = execute(qp, pkt, reply, iov);
 	if (ret != ACCEPT)
 		return refuse(qp, ret, pkt, reply);
-	qp->rq.epsn = vb_psn_add(qp->rq.epsn, 1);
-	atomic_store_explicit(&qp->shared->epsn, qp->rq.epsn,
+	vb_receiver_take(receiver,
+			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->path.span) : 1);
+	atomic_store_explicit(&qp->shared->epsn, receiver->epsn,
 			      memory_order_release); /* see vb_path_expected */
 	if (pkt->flags & VB_PKT_LAST)
 		qp->rq.msn = vb_psn_add(qp->rq.msn, 1);
@@ -623,9 +625,9 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 	if (pkt->flags & VB_PKT_FIRST)
 		rq->open = false; /* the rest of the last one, if it was open, never came */
-	if (pkt->psn != rq->epsn && !(pkt->flags & VB_PKT_FIRST))
+	if (pkt->psn != rq->receiver.epsn && !(pkt->flags & VB_PKT_FIRST))
 		return;
-	rq->epsn = vb_psn_add(pkt->psn, 1);
+	rq->receiver.epsn = vb_psn_add(pkt->psn, 1);
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
 		return;
 	ret = execute(qp, pkt, NULL, NULL);
@@ -796,7 +798,8 @@ unlock:
 static int send_response(struct vb_qp *qp, struct vb_response *r)
 {
 	do {
-		uint32_t chunk = r->len - r->sent < qp->path.mtu ? r->len - r->sent : qp->path.mtu;
+		uint32_t left = r->len - r->sent;
+		uint32_t chunk = left < qp->path.span ? left : qp->path.span;
 		struct iovec iov = { NULL, chunk };
 		struct vb_pkt pkt = {
 			.op = r->op,
@@ -804,7 +807,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			.syndrome = VB_SYN_ACK,
 			.dqpn = qp->attr.dest_qp_num,
 			.sqpn = qp->number,
-			.psn = r->psn,
+			.psn = vb_psn_add(r->psn, r->sent / qp->path.span),
 			.msn_qkey = r->msn,
 			.swap_add = r->value,
 			.iov = &iov,
@@ -855,18 +858,18 @@ void vb_responder_answer(struct vb_qp *qp)
 		if (!ret)
 			rq->resp_head++;
 	}
-	if (!ret && rq->ack_due && !rq->duplicate && atomic_load(&rq->acked) == rq->epsn)
+	if (!ret && rq->ack_due && !rq->duplicate && atomic_load(&rq->acked) == rq->receiver.epsn)
 		rq->ack_due = false; /* it went with a request */
 	if (!ret && rq->ack_due) {
 		struct vb_response ack = { .op = VB_PKT_ACK,
-					   .psn = vb_psn_add(rq->epsn, 0xffffff),
+					   .psn = vb_psn_add(rq->receiver.epsn, 0xffffff),
 					   .msn = rq->msn,
 					   .value = VB_SYN_ACK };
 
 		ret = send_response(qp, &ack);
 		if (!ret) {
 			rq->ack_due = rq->duplicate = false;
-			atomic_store(&rq->acked, rq->epsn);
+			atomic_store(&rq->acked, rq->receiver.epsn);
 		}
 	}
 	if (ret == -EHOSTDOWN) {
@@ -939,14 +942,12 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
 
 	if (qp->state != IBV_QPS_INIT) /* RTR keeps the WQEs that were posted in INIT */
 		rq->ci = 0;
-	rq->epsn = psn;
+	vb_receiver_reset(&rq->receiver, psn);
 	atomic_store(&qp->shared->epsn, psn);
 	atomic_store(&rq->acked, psn);
 	rq->msn = 0;
 	rq->mixed = false;
-	rq->duplicate = rq->nak_sent = rq->ack_due = rq->open = rq->have_wqe = false;
+	rq->duplicate = rq->ack_due = rq->open = rq->have_wqe = false;
 	rq->resp_head = rq->resp_tail = 0;
 	qp->watch_ns = 0;
-	rq->replay_next = 0;
-	memset(rq->replay, 0, sizeof(rq->replay));
 }

@@ -45,9 +45,9 @@ void vb_work_remove(struct vb_qp *qp)
 void vb_timer_add(struct vb_qp *qp)
 {
 	if (!qp->later.timed) {
-		qp->sq.recent = true;
+		qp->sq.sender.recent = true;
 		vb_later_time(&later, &qp->later);
-	} else if (!qp->sq.rnr_until) {
+	} else if (!qp->sq.sender.rnr_until) {
 		return;
 	}
 	vb_work_look();
@@ -165,7 +165,7 @@ static void look_drained(struct vb_qp *qp)
 	bool event = false;
 
 	vb_lock(&qp->sq.lock);
-	if (qp->state == IBV_QPS_SQD && qp->drained_event && qp->sq.in_head == qp->sq.in_tail &&
+	if (qp->state == IBV_QPS_SQD && qp->drained_event && !vb_sender_busy(&qp->sq.sender) &&
 	    !qp->sq.sent) {
 		qp->drained_event = false;
 		event = true;

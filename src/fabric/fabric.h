@@ -135,7 +135,9 @@ struct vb_path {
 	enum vb_path_kind kind;
 	uint8_t transport; /* that the QP there must have */
 	struct vb_peer *peer;
-	uint32_t mtu; /* largest payload of a packet */
+	uint32_t mtu; /* largest payload of a packet that we send */
+	uint32_t
+		span; /* bytes of a READ response per PSN: the same for both ends of a connection */
 };
 
 enum vb_pending { VB_PENDING_NONE, VB_PENDING_BLOCKED, VB_PENDING_RUNNABLE };

@@ -9,14 +9,19 @@
 #include "fabric/peer.h"
 #include "fabric/tracer.h"
 
+/* Rings differ in size, and each side knows its own: READ responses are cut for the smallest. */
+enum { SHM_SPAN = VB_RING_MIN / 4 };
+
+static const struct vb_path no_path = { .kind = VB_PATH_NONE, .mtu = SHM_SPAN, .span = SHM_SPAN };
+
 int vb_path_peek(struct vb_path *path, uint32_t qpn)
 {
 	uint32_t slot = vb_qpn_slot(qpn);
 
-	*path = (struct vb_path){ .kind = VB_PATH_NONE };
+	*path = no_path;
 	if (slot == vb_segment_self->slot) {
 		path->kind = VB_PATH_LOOP;
-		path->mtu = UINT32_MAX;
+		path->mtu = path->span = UINT32_MAX;
 		return 0;
 	}
 	path->peer = vb_peer_find(slot);
@@ -52,7 +57,7 @@ int vb_path_open(struct vb_path *path, uint32_t qpn)
 			vb_peer_get(peer);
 			path->mtu = vb_ring_mtu(peer->tx.size);
 		} else {
-			*path = (struct vb_path){ .kind = VB_PATH_NONE };
+			*path = no_path;
 		}
 	}
 	vb_read_unlock();
@@ -63,7 +68,7 @@ void vb_path_close(struct vb_path *path)
 {
 	if (path->kind == VB_PATH_SHM)
 		vb_peer_put(path->peer);
-	*path = (struct vb_path){ .kind = VB_PATH_NONE };
+	*path = no_path;
 }
 
 int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt)

@@ -13,8 +13,6 @@
 #include "base/clock.h"
 #include "card/message.h"
 
-enum { RNR_FOREVER = 7 }; /* rnr_retry */
-
 /* --- again, or no more ------------------------------------------------------------------------------------------------- */
 
 /* The oldest WQE that is not done fails: the first in flight, or else the one being sent. Those behind it are flushed. */
@@ -40,46 +38,32 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 
 /*
  * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The entries stay where
- * they are, behind in_tail, to tell which way each message went.
+ * they are, behind the tail, to tell which way each message went.
  */
 static void rewind_all(struct vb_sq *sq)
 {
-	uint32_t again = sq->in_tail;
+	uint32_t again = sq->sender.tail;
 
 	if (sq->way.chosen)
 		sq->inflight[again++ & (sq->blocks - 1)].way = sq->way;
 	/* Or further, where this comes before all were sent again. */
-	if (sq->in_again != sq->in_tail)
-		again = sq->in_again;
-	if (vb_sq_has_inflight(sq)) {
-		struct vb_inflight *e = vb_sq_oldest(sq);
-
-		sq->next = e->index;
-		sq->psn = e->first_psn;
-	} else if (sq->loaded) {
-		sq->psn = sq->first_psn;
-	}
+	if (sq->again != sq->sender.tail)
+		again = sq->again;
+	if (vb_sq_has_inflight(sq))
+		sq->next = vb_sq_oldest(sq)->index;
+	vb_sender_rewind(&sq->sender, sq->loaded ? sq->first_psn : sq->sender.psn);
 	sq->loaded = false;
 	sq->sent = 0;
-	sq->in_tail = sq->in_head;
-	vb_requester_forget(sq);
-	sq->in_again = again;
+	sq->way.chosen = false;
+	sq->failing = IBV_WC_SUCCESS;
+	sq->again = again;
 }
-
-/* IBTA table 45, in microseconds / 10 */
-static const uint32_t rnr_timer[32] = { 65536, 1,    2,    3,     4,     6,     8,     12,
-					16,    24,   32,   48,    64,    96,    128,   192,
-					256,   384,  512,  768,   1024,  1536,  2048,  3072,
-					4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152 };
 
 bool vb_requester_wait_rnr(struct vb_qp *qp, uint8_t code)
 {
-	if (!qp->sq.rnr_retries && qp->attr.rnr_retry != RNR_FOREVER)
+	if (!vb_sender_wait_rnr(&qp->sq.sender, code, vb_now_ns()))
 		return false;
-	if (qp->attr.rnr_retry != RNR_FOREVER)
-		qp->sq.rnr_retries--;
 	rewind_all(&qp->sq);
-	qp->sq.rnr_until = vb_now_ns() + rnr_timer[code & 31] * 10000ull;
 	vb_timer_add(qp);
 	return true;
 }
@@ -100,88 +84,74 @@ enum ibv_wc_status vb_requester_refused(uint8_t syndrome)
 
 /* --- answers from a peer -------------------------------------------------------------------------------------------------------- */
 
-static bool is_answered_apart(const struct vb_inflight *e)
+static void complete_ready(struct vb_qp *qp)
 {
-	return e->op == VB_WR_READ || e->op == VB_WR_COMPARE_SWAP || e->op == VB_WR_FETCH_ADD;
-}
+	struct vb_sender *sender = &qp->sq.sender;
+	struct vb_inflight *e;
 
-static void complete_head(struct vb_qp *qp)
-{
-	struct vb_sq *sq = &qp->sq;
-	struct vb_inflight *e = &sq->inflight[sq->in_head++ & (sq->blocks - 1)];
-
-	if (is_answered_apart(e))
-		sq->reads--;
-	if (e->flags & VB_WR_SIGNALED)
-		vb_requester_complete(qp, e->index, e->wqe_opcode, IBV_WC_SUCCESS, e->len);
-	vb_requester_refresh(qp);
+	while ((e = (struct vb_inflight *)vb_sender_complete(sender))) {
+		vb_sender_pop(sender);
+		if (e->flags & VB_WR_SIGNALED)
+			vb_requester_complete(qp, e->index, e->wqe_opcode, IBV_WC_SUCCESS, e->len);
+	}
 }
 
 /* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
 static void acknowledge(struct vb_qp *qp, uint32_t psn)
 {
-	struct vb_sq *sq = &qp->sq;
-
-	while (vb_sq_has_inflight(sq)) {
-		const struct vb_inflight *e = vb_sq_oldest(sq);
-
-		if (vb_psn_diff(psn, e->last_psn) < 0 || is_answered_apart(e))
-			return;
-		complete_head(qp);
-	}
+	if (vb_sender_acknowledge(&qp->sq.sender, psn))
+		complete_ready(qp);
 }
 
-/* Data for the oldest READ or atomic: into the memory that its WQE, still in the ring, names. */
-static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
+/* Put data of a READ or atomic into the memory that its WQE, still in the ring, names. */
+static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const struct vb_pkt *pkt)
 {
-	struct vb_sq *sq = &qp->sq;
-	struct vb_inflight *e;
 	struct iovec iov[VB_WR_MAX_SGE], value = { (void *)&pkt->swap_add, 8 };
 	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
+	struct vb_sq *sq = &qp->sq;
 	struct vb_wr wr;
 	int cnt = -1;
 
-	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
-	e = vb_sq_oldest(sq);
-	if (!vb_sq_has_inflight(sq) || e->last_psn != pkt->psn || !is_answered_apart(e) ||
-	    atomic != (e->op != VB_WR_READ))
+	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr))
+		cnt = vb_message_gather(qp, &wr, iov);
+	return cnt >= 0 && !vb_message_copy(iov, cnt, e->flight.received,
+					    atomic ? &value : pkt->iov, atomic ? 1 : pkt->iov_cnt);
+}
+
+static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_sender *sender = &qp->sq.sender;
+	struct vb_inflight *e = (struct vb_inflight *)vb_sender_response(sender, pkt->psn);
+	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
+
+	if (!e || atomic != (e->op != VB_WR_READ))
 		return;
-	/* IBTA 9.7.6.1.3: every answer starts timer and retries anew */
-	sq->stamp = 0;
-	vb_requester_refresh(qp);
-	if (pkt->flags & VB_PKT_FIRST)
-		e->received = 0;
-	else if (!e->received)
-		return; /* the rest of an answer to a request that was sent again meanwhile: another comes */
-	if (!atomic && (pkt->len > e->len - e->received ||
-			((pkt->flags & VB_PKT_LAST) && e->received + pkt->len != e->len))) {
+	if (!atomic && (pkt->len > e->len - e->flight.received ||
+			((pkt->flags & VB_PKT_LAST) && e->flight.received + pkt->len != e->len))) {
 		fail_oldest(qp, IBV_WC_BAD_RESP_ERR);
 		return;
 	}
-	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr))
-		cnt = vb_message_gather(qp, &wr, iov);
-	if (cnt < 0 || vb_message_copy(iov, cnt, e->received, atomic ? &value : pkt->iov,
-				       atomic ? 1 : pkt->iov_cnt)) {
+	if (!place_data(qp, e, pkt)) {
 		fail_oldest(qp, IBV_WC_LOC_PROT_ERR);
 		return;
 	}
-	e->received += pkt->len;
-	if (pkt->flags & VB_PKT_LAST)
-		complete_head(qp);
+	e->flight.received += pkt->len;
+	vb_sender_answered(sender, &e->flight, pkt->flags & VB_PKT_LAST);
+	complete_ready(qp);
 }
 
 /* The target cannot fetch a payload: carry it, unless it has fetched a part of this message already. */
 static void take_no_pull(struct vb_qp *qp, uint32_t psn)
 {
 	struct vb_sq *sq = &qp->sq;
-	uint32_t first = vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->first_psn : sq->first_psn;
+	uint32_t first =
+		vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->flight.first_psn : sq->first_psn;
 
 	sq->no_pull = true;
 	if (psn == first) {
 		rewind_all(sq);
-		sq->in_again = sq->in_tail;
-	} else if (sq->retries) {
-		sq->retries--;
+		sq->again = sq->sender.tail;
+	} else if (vb_sender_retry(&sq->sender)) {
 		rewind_all(sq);
 	} else {
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
@@ -231,47 +201,27 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 /* --- time ------------------------------------------------------------------------------------------------------------------------- */
 
-enum { LIVENESS_NS = 20000000, SHORTEST_LOOK_NS = 1000000 };
-
-static uint64_t ack_timeout(const struct vb_qp *qp)
-{
-	return qp->attr.timeout ? 4096ull << qp->attr.timeout : UINT64_MAX / 2;
-}
-
-/* How long a queue may be left alone: a dead peer must be noticed, and a short timeout met. */
-static uint64_t look_period(const struct vb_qp *qp)
-{
-	uint64_t timeout = ack_timeout(qp);
-
-	return timeout > LIVENESS_NS        ? LIVENESS_NS
-	       : timeout > SHORTEST_LOOK_NS ? timeout
-					    : SHORTEST_LOOK_NS;
-}
-
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
-static void timed_out(struct vb_qp *qp, uint64_t now)
+static void timed_out(struct vb_qp *qp)
 {
-	struct vb_sq *sq = &qp->sq;
-
-	sq->stamp = now;
 	/* Packets that still lie in the ring are not lost: the other process is only slow, or stopped. */
 	if (!vb_path_drained(&qp->path))
 		return;
-	if (!sq->retries) {
+	if (!vb_sender_retry(&qp->sq.sender)) {
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}
-	sq->retries--;
-	rewind_all(sq);
+	rewind_all(&qp->sq);
 	vb_requester_run(qp);
 }
 
 /* What the process took before it died counts as delivered, answered or not. */
 static void peer_died(struct vb_qp *qp)
 {
-	uint32_t expected = vb_path_expected(&qp->path, qp->attr.dest_qp_num, qp->sq.psn);
+	uint32_t psn = qp->sq.sender.psn;
+	uint32_t expected = vb_path_expected(&qp->path, qp->attr.dest_qp_num, psn);
 
-	if (vb_psn_diff(expected, qp->sq.psn) <= 0)
+	if (vb_psn_diff(expected, psn) <= 0)
 		acknowledge(qp, vb_psn_add(expected, 0xffffff));
 	if (vb_sq_has_inflight(&qp->sq))
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
@@ -279,43 +229,24 @@ static void peer_died(struct vb_qp *qp)
 
 bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 {
-	struct vb_sq *sq = &qp->sq;
-	uint64_t due;
+	struct vb_sender *sender = &qp->sq.sender;
 
-	if (sq->rnr_until && now >= sq->rnr_until) {
-		sq->rnr_until = 0;
-		vb_requester_run(qp);
-	}
-	if (sq->rnr_until) {
-		*next = *next < sq->rnr_until ? *next : sq->rnr_until;
-		return true;
-	}
-	if (!vb_sq_has_inflight(sq)) {
-		/*
-		 * Nothing in flight now; in a stream there will be again in a moment. Only a queue that was idle at
-		 * two looks goes off the list, or every other message would put it back and wake this thread.
-		 */
-		sq->stamp = 0;
-		if (!sq->recent)
-			return false;
-		sq->recent = false;
-		due = now + look_period(qp);
-		*next = *next < due ? *next : due;
-		return true;
-	}
-	sq->recent = true;
-	if (!sq->stamp || sq->stamped_head != sq->in_head) {
-		sq->stamp = now;
-		sq->stamped_head = sq->in_head;
-	}
-	if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
+	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && qp->path.kind == VB_PATH_SHM &&
+	    !vb_path_alive(&qp->path)) {
 		peer_died(qp);
 		return false;
 	}
-	if (now - sq->stamp >= ack_timeout(qp))
-		timed_out(qp, now);
-	due = sq->stamp + ack_timeout(qp);
-	due = due < now + look_period(qp) ? due : now + look_period(qp);
-	*next = *next < due ? *next : due;
+	switch (vb_sender_look(sender, now, next)) {
+	case VB_SENDER_IDLE:
+		return false;
+	case VB_SENDER_READY:
+		vb_requester_run(qp);
+		break;
+	case VB_SENDER_TIMEOUT:
+		timed_out(qp);
+		break;
+	case VB_SENDER_WAITS:
+		break;
+	}
 	return true;
 }

@@ -20,14 +20,15 @@
 #include "card/format/hbl.h"
 #include "card/hbl/hbl.h"
 #include "card/later.h"
+#include "card/reliable.h"
 #include "fabric/fabric.h"
 
 enum {
 	VB_TRANSPORT_HBL = 0x48, /* in packets; beyond enum ibv_qp_type */
 	VB_HBL_PAGE = 4096,
-	VB_HBL_MAX_READS = 16,       /* READs and atomics in flight */
-	VB_HBL_MAX_WINDOW = 1 << 23, /* packets in flight */
-	VB_HBL_PIECES = 32,          /* of a strided message in one packet */
+	VB_HBL_MAX_READS = VB_REPLAYS,   /* READs and atomics in flight */
+	VB_HBL_MAX_WINDOW = VB_PSN_HALF, /* packets in flight */
+	VB_HBL_PIECES = 32,              /* of a strided message in one packet */
 	/* A full CQ: looked at so often, and overrun after so many looks in which the program took nothing. */
 	VB_HBL_FULL_LOOK_NS = 100000,
 	VB_HBL_FULL_LOOKS = 10000,
@@ -198,10 +199,8 @@ void vb_hbl_fifo_run_deferred(void);
 
 /* A message that was sent and is not complete. */
 struct vb_hbl_flight {
-	uint32_t first_psn, last_psn;
-	uint8_t op;    /* enum vb_hbl_op */
-	bool answered; /* READ, FETCH_ADD: the answer is there */
-	uint32_t received;
+	struct vb_flight flight; /* first */
+	uint8_t op;              /* enum vb_hbl_op */
 	uint32_t size;
 	uint64_t local;
 	uint64_t sent_at; /* ns; for congestion-control reports */
@@ -211,23 +210,18 @@ struct vb_hbl_flight {
 struct vb_hbl_sq {
 	_Alignas(64) struct vb_lock lock;
 	uint32_t pi;   /* rung */
-	uint32_t next; /* to send */
-	uint32_t done; /* complete */
 	uint32_t told; /* whose completion is written, where it was asked for */
-	bool loaded;   /* wr is the WQE at next */
+	bool loaded;   /* wr is the WQE to be sent next */
 	bool unflushed;
-	uint64_t sent;                /* payload bytes of wr */
-	uint32_t psn;                 /* of the next packet */
-	uint32_t first_psn;           /* of wr */
-	uint32_t una;                 /* oldest without acknowledgement */
-	struct vb_hbl_flight *flight; /* ring, as many as WQEs */
-	uint32_t reads;
-	uint8_t retries;
-	uint32_t announced;        /* RECV_RDV: buffers announced */
-	uint32_t rdv_next;         /* SEND_RDV: announcements used, */
-	_Atomic uint32_t rdv_done; /* and those for good */
+	uint64_t sent;      /* payload bytes of wr */
+	uint32_t first_psn; /* of wr */
+	/* WQEs before head are complete, those before tail are sent; PSNs, window, retries, timers. */
+	struct vb_sender sender;
+	struct vb_hbl_flight *flight; /* its ring, as many as WQEs */
+	uint32_t announced;           /* RECV_RDV: buffers announced */
+	uint32_t rdv_next;            /* SEND_RDV: announcements used, */
+	_Atomic uint32_t rdv_done;    /* and those for good */
 	/* congestion control */
-	uint32_t window; /* packets */
 	uint32_t burst;  /* bytes per pace; 0: not paced */
 	uint64_t pace;   /* ns */
 	int64_t credit;  /* bytes left in this burst */
@@ -236,9 +230,6 @@ struct vb_hbl_sq {
 	bool held;        /* the peer's CQ is full: nothing is sent until it says so, */
 	uint64_t held_at; /* or until some time after this, ns */
 	bool starved;     /* the own CQ is full: completions wait */
-	bool recent;      /* had something in flight since the timer last looked */
-	uint64_t stamp;   /* when una last moved, as seen by the timer; 0: not seen */
-	uint32_t stamped_una;
 	struct vb_hbl_wr wr;
 };
 
@@ -258,16 +249,13 @@ struct vb_hbl_announcement {
 /* The responder; under lock. */
 struct vb_hbl_rq {
 	_Alignas(64) struct vb_lock lock;
-	uint32_t epsn;
-	bool ack_due, nak_sent, answering;
+	struct vb_receiver receiver;
+	bool ack_due, answering;
 	_Atomic bool stalled; /* a request found the CQ full; the timer sees to it */
 	uint8_t syndrome;     /* of the acknowledgement that is due */
 	uint32_t nak_psn;
 	struct vb_hbl_answer answer[VB_HBL_MAX_READS]; /* to send: ring */
 	uint32_t ans_head, ans_tail;
-	/* atomics done: answered again, not done again */
-	struct vb_hbl_answer replay[VB_HBL_MAX_READS];
-	uint32_t replay_next;
 	struct vb_hbl_announcement *rdv; /* SEND_RDV: ring, as many as WQEs */
 	_Atomic uint32_t rdv_tail;
 	_Atomic uint32_t rdv_used; /* RECV_RDV: announced buffers that were written */
@@ -298,7 +286,6 @@ struct vb_hbl_qp {
 	_Atomic bool connected;
 	struct vb_path path;
 	uint32_t mtu;
-	uint64_t timeout;           /* ns; UINT64_MAX: none */
 	struct vb_later_item later; /* enum vb_hbl_work */
 	struct vb_hbl_sq sq;
 	struct vb_hbl_rq rq;
@@ -347,16 +334,6 @@ void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when); /* sq.lock held */
 void vb_hbl_work_look(void); /* have the background thread look at what was deferred; any context */
 /* Send to the peer, wherever it is: 0, -EAGAIN, -EFAULT (payload not readable). A peer that is gone takes everything. */
 int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt);
-
-static inline uint32_t vb_hbl_psn_add(uint32_t psn, uint32_t n)
-{
-	return (psn + n) & 0xffffff;
-}
-
-static inline int32_t vb_hbl_psn_diff(uint32_t a, uint32_t b)
-{
-	return (int32_t)((a - b) << 8) >> 8;
-}
 
 static inline void *vb_hbl_at(struct vb_hbl_qp *qp, uint64_t va, uint64_t len)
 {

@@ -98,8 +98,12 @@ static int make_queues(struct vb_hbl_qp *qp)
 	qp->rwq = vb_hbl_pages(rwq_bytes(qp));
 	qp->sq.flight = calloc(qp->wqes, sizeof(*qp->sq.flight));
 	qp->rq.rdv = calloc(qp->wqes, sizeof(*qp->rq.rdv));
-	if (qp->swq && qp->rwq && qp->sq.flight && qp->rq.rdv)
+	if (qp->swq && qp->rwq && qp->sq.flight && qp->rq.rdv) {
+		qp->sq.sender.ring = (char *)qp->sq.flight;
+		qp->sq.sender.stride = sizeof(*qp->sq.flight);
+		qp->sq.sender.mask = qp->wqes - 1;
 		return 0;
+	}
 	free_queues(qp);
 	return -ENOMEM;
 }
@@ -211,7 +215,7 @@ void vb_hbl_qp_query(struct vb_hbl_qp *qp, struct vb_hbl_qp_info *info)
 {
 	pthread_mutex_lock(&qp->hbl->mutex);
 	*info = (struct vb_hbl_qp_info){ .qpn = qp->qpn, .state = qp->state, .attr = qp->ibv };
-	if (info->state == IBV_QPS_RTS || (info->state == IBV_QPS_ERR && qp->sq.window)) {
+	if (info->state == IBV_QPS_RTS || (info->state == IBV_QPS_ERR && qp->sq.sender.window)) {
 		info->swq = qp->swq;
 		info->rwq = qp->rwq;
 	}
@@ -313,7 +317,7 @@ static int to_rtr(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	qp->mtu = mtu_bytes((int)attr->path_mtu);
 	qp->peer_device = device;
 	qp->peer = vb_hbl_address(device, port, attr->dest_qp_num);
-	qp->rq.epsn = attr->rq_psn;
+	vb_receiver_reset(&qp->rq.receiver, attr->rq_psn);
 	qp->rq.syndrome = VB_SYN_ACK;
 	qp->attr.caps = hbl->caps;
 	qp->attr.local_key = hbl->local_key;
@@ -344,11 +348,12 @@ static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	qp->attr.remote_key = hbl->remote_key;
 	qp->attr.dest_wq_size = hbl->dest_wq_size;
 	qp->attr.priority = hbl->priority;
-	qp->timeout = attr->timeout ? 1000ull << (attr->timeout + 2) : UINT64_MAX;
 	vb_lock(&qp->sq.lock);
-	qp->sq.psn = qp->sq.una = qp->sq.first_psn = attr->sq_psn;
-	qp->sq.retries = attr->retry_cnt;
-	qp->sq.window = hbl->congestion_window ? hbl->congestion_window : VB_HBL_MAX_WINDOW;
+	qp->sq.sender.timeout = attr->timeout ? 1000ull << (attr->timeout + 2) : UINT64_MAX;
+	qp->sq.sender.retry_limit = attr->retry_cnt;
+	qp->sq.sender.window = hbl->congestion_window ? hbl->congestion_window : VB_HBL_MAX_WINDOW;
+	vb_sender_reset(&qp->sq.sender, attr->sq_psn);
+	qp->sq.first_psn = attr->sq_psn;
 	vb_unlock(&qp->sq.lock);
 	qp->ibv.timeout = attr->timeout;
 	qp->ibv.retry_cnt = attr->retry_cnt;

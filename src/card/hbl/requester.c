@@ -25,8 +25,6 @@
 enum step { NEXT, WAIT };
 
 enum {
-	LIVENESS_NS = 20000000, /* a dead peer is noticed within this */
-	SHORTEST_LOOK_NS = 1000000,
 	HOLD_NS = 100000000, /* a peer that asked us to wait is asked again after this */
 };
 
@@ -54,11 +52,6 @@ static enum step fail(struct vb_hbl_qp *qp, enum vb_hbl_syndrome syndrome)
 }
 
 /* --- completions ------------------------------------------------------------------------------------------------ */
-
-static bool is_complete(const struct vb_hbl_sq *sq, const struct vb_hbl_flight *f)
-{
-	return is_answered_apart(f->op) ? f->answered : vb_hbl_psn_diff(sq->una, f->last_psn) > 0;
-}
 
 /* The receive work queue's entry says what the requester is told. False where that must wait, or cannot be. */
 static bool tell(struct vb_hbl_qp *qp, uint32_t count)
@@ -96,7 +89,7 @@ static void tell_ready(struct vb_hbl_qp *qp)
 	struct vb_hbl_sq *sq = &qp->sq;
 
 	sq->starved = false;
-	while (sq->told != sq->done && tell(qp, sq->told))
+	while (sq->told != sq->sender.head && tell(qp, sq->told))
 		sq->told++;
 	if (sq->starved)
 		vb_hbl_timer_add(qp, vb_now_ns() + VB_HBL_FULL_LOOK_NS);
@@ -105,24 +98,17 @@ static void tell_ready(struct vb_hbl_qp *qp)
 static void complete_ready(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
+	struct vb_hbl_flight *f;
 
-	while (sq->done != sq->next && is_complete(sq, flight(qp, sq->done))) {
-		struct vb_hbl_flight *f = flight(qp, sq->done);
-
-		sq->reads -= is_answered_apart(f->op);
+	while ((f = (struct vb_hbl_flight *)vb_sender_complete(&sq->sender))) {
 		sq->rdv_done += f->op == VB_HBL_OP_RDV_WRITE;
-		sq->done++;
+		vb_sender_pop(&sq->sender);
 	}
-	if (sq->told != sq->done)
+	if (sq->told != sq->sender.head)
 		tell_ready(qp);
 }
 
 /* --- what may be sent now --------------------------------------------------------------------------------------- */
-
-static bool in_window(const struct vb_hbl_sq *sq)
-{
-	return vb_hbl_psn_diff(sq->psn, sq->una) < (int32_t)sq->window;
-}
 
 /* Whether the pace allows another packet; where not, the timer goes on. */
 static bool in_pace(struct vb_hbl_qp *qp)
@@ -189,16 +175,13 @@ static void add_flight(struct vb_hbl_qp *qp)
 	struct vb_hbl_sq *sq = &qp->sq;
 	struct vb_hbl_wr *wr = &sq->wr;
 
-	*flight(qp, sq->next) = (struct vb_hbl_flight){
-		.first_psn = sq->first_psn,
-		.last_psn = vb_hbl_psn_add(sq->psn, 0xffffff),
-		.op = wr->op,
-		.size = wr->size,
-		.local = wr->local,
-		.sent_at = qp->attr.caps & VB_HBL_QP_CONG_CTRL ? vb_now_ns() : 0,
-	};
-	sq->reads += is_answered_apart(wr->op);
-	sq->next++;
+	struct vb_hbl_flight *f = (struct vb_hbl_flight *)vb_sender_add(&sq->sender, sq->first_psn,
+									is_answered_apart(wr->op));
+
+	f->op = wr->op;
+	f->size = wr->size;
+	f->local = wr->local;
+	f->sent_at = qp->attr.caps & VB_HBL_QP_CONG_CTRL ? vb_now_ns() : 0;
 	sq->loaded = false;
 	sq->sent = 0;
 }
@@ -206,9 +189,9 @@ static void add_flight(struct vb_hbl_qp *qp)
 /* A timer as long as anything is in flight. */
 static void watch(struct vb_hbl_qp *qp)
 {
-	qp->sq.recent = true;
+	qp->sq.sender.recent = true;
 	if (!qp->later.timed)
-		vb_hbl_timer_add(qp, vb_now_ns() + SHORTEST_LOOK_NS);
+		vb_hbl_timer_add(qp, vb_now_ns() + VB_SHORTEST_LOOK_NS);
 }
 
 static enum step send_failed(struct vb_hbl_qp *qp, int ret)
@@ -219,9 +202,9 @@ static enum step send_failed(struct vb_hbl_qp *qp, int ret)
 	return WAIT;
 }
 
-static void account(struct vb_hbl_sq *sq, uint32_t bytes)
+static void account(struct vb_hbl_sq *sq, uint32_t psns, uint32_t bytes)
 {
-	sq->psn = vb_hbl_psn_add(sq->psn, 1);
+	sq->sender.psn = vb_psn_add(sq->sender.psn, psns);
 	sq->unflushed = true;
 	if (sq->burst)
 		sq->credit -= bytes ? bytes : 1;
@@ -240,16 +223,16 @@ static enum step send_write(struct vb_hbl_qp *qp)
 		int pieces = 0, ret;
 		struct vb_pkt pkt = {
 			.op = VB_PKT_WRITE,
-			.psn = sq->psn,
+			.psn = sq->sender.psn,
 			.imm = wr->tag,
-			.msn_qkey = (uint32_t)wr->completion << 30 | wqe_index(qp, sq->next),
+			.msn_qkey = (uint32_t)wr->completion << 30 | wqe_index(qp, sq->sender.tail),
 			.va = wr->remote + sq->sent,
 			.rkey = qp->attr.remote_key,
 			.dma_len = wr->size,
 			.iov = iov,
 		};
 
-		if (!in_window(sq) || !in_pace(qp))
+		if (!vb_sender_has_window(&sq->sender) || !in_pace(qp))
 			return WAIT;
 		if (left)
 			pieces = gather(qp, sq->sent, left < qp->mtu ? (uint32_t)left : qp->mtu,
@@ -262,7 +245,7 @@ static enum step send_write(struct vb_hbl_qp *qp)
 		ret = vb_hbl_send(qp, &pkt);
 		if (ret)
 			return send_failed(qp, ret);
-		account(sq, len);
+		account(sq, 1, len);
 		sq->sent += len;
 	} while (sq->sent < wr->size);
 	add_flight(qp);
@@ -275,17 +258,17 @@ static enum step send_request(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
 	struct vb_hbl_sq *sq = &qp->sq;
 	int ret;
 
-	if (!in_window(sq) || !in_pace(qp))
+	if (!vb_sender_has_window(&sq->sender) || !in_pace(qp))
 		return WAIT;
-	pkt->psn = sq->psn;
+	pkt->psn = sq->sender.psn;
 	pkt->flags = VB_PKT_LAST;
 	pkt->imm = sq->wr.tag;
 	pkt->rkey = qp->attr.remote_key;
-	pkt->msn_qkey = (uint32_t)sq->wr.completion << 30 | wqe_index(qp, sq->next);
+	pkt->msn_qkey = (uint32_t)sq->wr.completion << 30 | wqe_index(qp, sq->sender.tail);
 	ret = vb_hbl_send(qp, pkt);
 	if (ret)
 		return send_failed(qp, ret);
-	account(sq, pkt->len);
+	account(sq, pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->mtu) : 1, pkt->len);
 	add_flight(qp);
 	return NEXT;
 }
@@ -295,11 +278,11 @@ static enum step send_read(struct vb_hbl_qp *qp)
 	struct vb_hbl_wr *wr = &qp->sq.wr;
 	bool atomic = wr->op != VB_HBL_OP_READ;
 	struct vb_pkt pkt = { .op = atomic ? VB_PKT_FETCH_ADD : VB_PKT_READ,
-			      .va = wr->remote,
-			      .dma_len = wr->size,
+			      .va = wr->remote + qp->sq.sender.resumed,
+			      .dma_len = wr->size - qp->sq.sender.resumed,
 			      .swap_add = wr->add };
 
-	if (qp->sq.reads >= VB_HBL_MAX_READS)
+	if (qp->sq.sender.responses >= VB_HBL_MAX_READS)
 		return WAIT;
 	if (wr->op != VB_HBL_OP_FETCH_ADD_SILENT && wr->size && !vb_hbl_at(qp, wr->local, wr->size))
 		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
@@ -371,7 +354,7 @@ static enum step load(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	uint8_t bytes[64];
-	uint32_t at = sq->next & (qp->wqes - 1);
+	uint32_t at = sq->sender.tail & (qp->wqes - 1);
 	enum vb_hbl_syndrome syndrome = VB_HBL_SYN_LOCAL_ACCESS;
 
 	if (!vb_fault_copy(bytes, qp->swq + ((size_t)at << qp->wqe_shift), 1u << qp->wqe_shift))
@@ -383,7 +366,7 @@ static enum step load(struct vb_hbl_qp *qp)
 		return fail(qp, syndrome);
 	sq->loaded = true;
 	sq->sent = 0;
-	sq->first_psn = sq->psn;
+	sq->first_psn = sq->sender.psn;
 	return NEXT;
 }
 
@@ -410,7 +393,7 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 
-	while (sq->next != sq->pi && sq->next - sq->told < qp->wqes && !sq->held &&
+	while (sq->sender.tail != sq->pi && sq->sender.tail - sq->told < qp->wqes && !sq->held &&
 	       atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
 		enum step step = sq->loaded ? NEXT : load(qp);
 
@@ -424,7 +407,7 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 		sq->unflushed = false;
 		vb_path_flush(&qp->path);
 	}
-	if (sq->done != sq->next || sq->sent)
+	if (sq->sender.head != sq->sender.tail || sq->sent)
 		watch(qp);
 }
 
@@ -442,7 +425,7 @@ void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 	more = (pi - sq->pi) & mask;
 	if (atomic_load_explicit(&qp->state, memory_order_acquire) != IBV_QPS_RTS) {
 		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_QPN);
-	} else if (pi > mask || sq->pi - sq->next + more > qp->wqes) {
+	} else if (pi > mask || sq->pi - sq->sender.tail + more > qp->wqes) {
 		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_PI);
 	} else {
 		sq->pi += more;
@@ -459,7 +442,7 @@ void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc)
 		return;
 	vb_lock(&sq->lock);
 	if (cc->valid & VB_HBL_CC_WINDOW)
-		sq->window = cc->window ? cc->window : VB_HBL_MAX_WINDOW;
+		sq->sender.window = cc->window ? cc->window : VB_HBL_MAX_WINDOW;
 	if (cc->valid & VB_HBL_CC_PACE)
 		sq->pace = cc->pace * 1000ull;
 	if (cc->valid & VB_HBL_CC_BURST)
@@ -479,7 +462,7 @@ void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc)
 /* Whether the program has written over entries that are not complete. */
 static bool is_overtaken(const struct vb_hbl_qp *qp)
 {
-	return qp->sq.pi - qp->sq.done > qp->wqes;
+	return qp->sq.pi - qp->sq.sender.head > qp->wqes;
 }
 
 /* Send again, from the first message that is not complete. */
@@ -487,20 +470,18 @@ static void rewind_all(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 
-	if (sq->done == sq->next && !sq->loaded)
+	if (sq->sender.head == sq->sender.tail && !sq->loaded)
 		return;
 	if (is_overtaken(qp)) {
 		fail(qp, VB_HBL_SYN_BAD_PI);
 		return;
 	}
-	sq->psn = sq->done != sq->next ? flight(qp, sq->done)->first_psn : sq->first_psn;
-	for (uint32_t i = sq->done; i != sq->next; i++)
+	for (uint32_t i = sq->sender.head; i != sq->sender.tail; i++)
 		sq->announced -= is_announcement(qp, flight(qp, i)->op);
 	sq->rdv_next = sq->rdv_done;
-	sq->next = sq->done;
+	vb_sender_rewind(&sq->sender, sq->first_psn);
 	sq->loaded = false;
 	sq->sent = 0;
-	sq->reads = 0;
 }
 
 static void report(struct vb_hbl_qp *qp, uint32_t psns)
@@ -510,26 +491,23 @@ static void report(struct vb_hbl_qp *qp, uint32_t psns)
 
 	if (!cq || !(qp->attr.caps & VB_HBL_QP_CONG_CTRL))
 		return;
-	if (qp->sq.done != qp->sq.next)
-		rtt = vb_now_ns() - flight(qp, qp->sq.done)->sent_at;
+	if (qp->sq.sender.head != qp->sq.sender.tail)
+		rtt = vb_now_ns() - flight(qp, qp->sq.sender.head)->sent_at;
 	vb_hbl_cq_report(cq,
 			 &(struct vb_hbl_ccqe){ .qpn = qp->qpn,
 						.rtt = rtt > 0xffffff ? 0xffffff : (uint32_t)rtt,
 						.psns = psns });
 }
 
-/* Everything before psn arrived. What was never sent is not believed. */
+/* Everything up to psn arrived. */
 static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn)
 {
-	struct vb_hbl_sq *sq = &qp->sq;
-	int32_t fresh = vb_hbl_psn_diff(psn, sq->una);
+	uint32_t fresh = vb_sender_acknowledge(&qp->sq.sender, psn);
 
-	if (fresh <= 0 || vb_hbl_psn_diff(psn, sq->psn) > 0)
+	if (!fresh)
 		return;
-	report(qp, (uint32_t)fresh);
-	sq->una = psn;
-	sq->held = false;
-	sq->retries = qp->ibv.retry_cnt;
+	report(qp, fresh);
+	qp->sq.held = false;
 	complete_ready(qp);
 }
 
@@ -537,24 +515,19 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
-	struct vb_hbl_flight *f = NULL;
-	uint32_t len = atomic ? 8 : pkt->len;
+	struct vb_hbl_flight *f = (struct vb_hbl_flight *)vb_sender_response(&sq->sender, pkt->psn);
+	uint32_t len = atomic ? 8 : pkt->len, una = sq->sender.una;
 	void *to = NULL;
 
-	for (uint32_t i = sq->done; i != sq->next && !f; i++)
-		if (is_answered_apart(flight(qp, i)->op) && flight(qp, i)->first_psn == pkt->psn)
-			f = flight(qp, i);
-	if (!f || f->answered || atomic == (f->op == VB_HBL_OP_READ))
+	if (!f || atomic == (f->op == VB_HBL_OP_READ))
 		return;
-	if (pkt->flags & VB_PKT_FIRST)
-		f->received = 0;
-	if (len > f->size - f->received ||
-	    ((pkt->flags & VB_PKT_LAST) && f->received + len != f->size)) {
+	if (len > f->size - f->flight.received ||
+	    ((pkt->flags & VB_PKT_LAST) && f->flight.received + len != f->size)) {
 		fail(qp, VB_HBL_SYN_REMOTE_REQUEST);
 		return;
 	}
 	if (f->op != VB_HBL_OP_FETCH_ADD_SILENT && len) {
-		to = vb_hbl_at(qp, f->local + f->received, len);
+		to = vb_hbl_at(qp, f->local + f->flight.received, len);
 		if (!to ||
 		    vb_fault_copy(to, atomic ? (const void *)&pkt->swap_add : pkt->iov->iov_base,
 				  len)) {
@@ -562,10 +535,11 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 			return;
 		}
 	}
-	f->received += len;
-	f->answered = pkt->flags & VB_PKT_LAST;
-	if (f->answered)
-		acknowledge(qp, vb_hbl_psn_add(pkt->psn, 1));
+	f->flight.received += len;
+	vb_sender_answered(&sq->sender, &f->flight, pkt->flags & VB_PKT_LAST);
+	sq->held = false;
+	if (sq->sender.una != una)
+		report(qp, (uint32_t)vb_psn_diff(sq->sender.una, una));
 	complete_ready(qp);
 }
 
@@ -579,7 +553,7 @@ static void hold(struct vb_hbl_qp *qp)
 
 static void take_nak(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
-	acknowledge(qp, pkt->psn);
+	acknowledge(qp, vb_psn_add(pkt->psn, 0xffffff));
 	switch (pkt->syndrome) {
 	case VB_SYN_RNR:
 		rewind_all(qp);
@@ -602,7 +576,7 @@ void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		if (pkt->op != VB_PKT_ACK)
 			take_data(qp, pkt);
 		else if (pkt->syndrome == VB_SYN_ACK)
-			acknowledge(qp, vb_hbl_psn_add(pkt->psn, 1));
+			acknowledge(qp, pkt->psn);
 		else
 			take_nak(qp, pkt);
 		vb_hbl_requester_run(qp);
@@ -612,45 +586,44 @@ void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 
 /* --- time ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t look_period(const struct vb_hbl_qp *qp)
+static void timed_out(struct vb_hbl_qp *qp)
 {
-	return qp->timeout > LIVENESS_NS        ? LIVENESS_NS
-	       : qp->timeout > SHORTEST_LOOK_NS ? qp->timeout
-						: SHORTEST_LOOK_NS;
-}
-
-static void timed_out(struct vb_hbl_qp *qp, uint64_t now)
-{
-	qp->sq.stamp = now;
 	/* Packets that still lie in the ring are not lost: the other process is only slow. */
 	if (qp->connected && !vb_path_drained(&qp->path))
 		return;
-	if (!qp->sq.retries) {
+	if (!vb_sender_retry(&qp->sq.sender)) {
 		fail(qp, VB_HBL_SYN_RETRIES);
 		return;
 	}
-	qp->sq.retries--;
 	/* What was written over cannot be sent again; its acknowledgement may still come. */
 	if (!is_overtaken(qp))
 		rewind_all(qp);
 }
 
-/* What is in flight: whether it moves, and whether there is still somebody at the other end. */
-static void check_flight(struct vb_hbl_qp *qp, uint64_t now)
+/* What is in flight: whether it moves, and whether there is still somebody at the other end. False: nothing is. */
+static bool check_flight(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
+	bool waits = vb_sender_busy(&sq->sender) || sq->sent || sq->held;
 
-	if (sq->psn != sq->una && (!sq->stamp || sq->stamped_una != sq->una)) {
-		sq->stamp = now;
-		sq->stamped_una = sq->una;
-	} else if (sq->psn == sq->una && !sq->held) {
-		sq->stamp = 0;
-	} else if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
+	if (waits && qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
 		fail(qp, VB_HBL_SYN_RETRIES);
-	} else if (sq->held) {
+		return true;
+	}
+	if (sq->held) {
 		sq->held = now - sq->held_at < HOLD_NS;
-	} else if (qp->timeout != UINT64_MAX && now - sq->stamp >= qp->timeout) {
-		timed_out(qp, now);
+		sq->sender.stamp = 0;
+		*next = *next < now + VB_SHORTEST_LOOK_NS ? *next : now + VB_SHORTEST_LOOK_NS;
+		return true;
+	}
+	switch (vb_sender_look(&sq->sender, now, next)) {
+	case VB_SENDER_IDLE:
+		return false;
+	case VB_SENDER_TIMEOUT:
+		timed_out(qp);
+		return true;
+	default:
+		return true;
 	}
 }
 
@@ -669,26 +642,20 @@ static bool check_queues(struct vb_hbl_qp *qp, uint64_t now)
 bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
-	bool full = check_queues(qp, now);
-	uint64_t due = now + (full ? VB_HBL_FULL_LOOK_NS : look_period(qp));
+	bool full = check_queues(qp, now), waits = false;
+	uint64_t due = full ? now + VB_HBL_FULL_LOOK_NS : UINT64_MAX;
 
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_RTS) {
-		check_flight(qp, now);
+		waits = check_flight(qp, now, &due);
 		vb_hbl_requester_run(qp);
-		if (sq->burst && sq->credit <= 0 && sq->next != sq->pi && sq->refill < due)
+		if (sq->burst && sq->credit <= 0 && sq->sender.tail != sq->pi && sq->refill < due)
 			due = sq->refill > now ? sq->refill : now;
-	} else if (!full) {
-		return false;
+		/* Sent now, or still to be sent: the next look is the usual one. */
+		if (!waits && (vb_sender_busy(&sq->sender) || sq->sender.tail != sq->pi)) {
+			waits = true;
+			due = due < now + VB_LIVENESS_NS ? due : now + VB_LIVENESS_NS;
+		}
 	}
 	*next = *next < due ? *next : due;
-	/*
-	 * Only a queue that was idle at two looks goes off the list: in a stream there is something again in a moment, and
-	 * every message would put it back and wake this thread.
-	 */
-	if (full || sq->done != sq->next || sq->sent || sq->next != sq->pi)
-		return true;
-	if (!sq->recent)
-		return false;
-	sq->recent = false;
-	return true;
+	return full || waits;
 }

@@ -170,7 +170,7 @@ static int do_fetch_add(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		refuse(qp, pkt, VB_SYN_NAK_ACCESS);
 		return -EPROTO;
 	}
-	rq->replay[rq->replay_next++ % VB_HBL_MAX_READS] = answer;
+	vb_receiver_remember(&rq->receiver, pkt->psn, answer.value);
 	queue_answer(qp, &answer);
 	return 0;
 }
@@ -230,8 +230,8 @@ void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
 		rq->stalled = false;
 	} else if (rq->stalled && vb_hbl_cq_look(qp->res_cq, now)) {
 		rq->stalled = false;
-		rq->nak_sent = true;
-		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->epsn);
+		rq->receiver.nak_sent = true;
+		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
 		vb_fabric_kick(); /* whichever thread ran the timers may be done with its work */
 	}
 	vb_unlock(&rq->lock);
@@ -240,6 +240,7 @@ void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
 /* Seen before: answered again, done again only where that changes nothing. */
 static void repeat(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
+	struct vb_hbl_answer again = { .op = VB_PKT_ATOMIC_RESPONSE, .psn = pkt->psn };
 	struct vb_hbl_rq *rq = &qp->rq;
 
 	if (pkt->op == VB_PKT_READ)
@@ -247,40 +248,53 @@ static void repeat(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 							  .psn = pkt->psn,
 							  .va = pkt->va,
 							  .len = pkt->dma_len });
-	for (uint32_t i = 0; pkt->op == VB_PKT_FETCH_ADD && i < VB_HBL_MAX_READS; i++)
-		if (rq->replay[i].op && rq->replay[i].psn == pkt->psn)
-			queue_answer(qp, &rq->replay[i]);
+	if (pkt->op == VB_PKT_FETCH_ADD &&
+	    vb_receiver_recall(&rq->receiver, pkt->psn, &again.value))
+		queue_answer(qp, &again);
 	/* A NAK that is due says the same, and more. */
 	rq->ack_due = true;
 	vb_hbl_work_add(qp, VB_HBL_WORK_ANSWER);
 }
 
+static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_hbl_rq *rq = &qp->rq;
+	int ret = execute(qp, pkt);
+
+	if (ret)
+		return ret;
+	/* A READ takes the PSNs of its response (IBTA 9.7.2). */
+	vb_receiver_take(&rq->receiver,
+			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->mtu) : 1);
+	rq->stalled = false;
+	answer_with(qp, VB_SYN_ACK, 0);
+	return 0;
+}
+
 int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_hbl_rq *rq = &qp->rq;
-	int32_t ahead;
 	int ret = 0;
 
 	vb_lock(&rq->lock);
-	ahead = vb_hbl_psn_diff(pkt->psn, rq->epsn);
-	if (!vb_hbl_qp_receives(qp)) {
-		ret = 0;
-	} else if (ahead < 0) {
+	if (!vb_hbl_qp_receives(qp))
+		goto unlock;
+	switch (vb_receiver_check(&rq->receiver, pkt->psn)) {
+	case VB_ARRIVAL_EXPECTED:
+		ret = take_expected(qp, pkt);
+		break;
+	case VB_ARRIVAL_DUPLICATE:
 		repeat(qp, pkt);
-	} else if (ahead > 0) {
+		break;
+	case VB_ARRIVAL_GAP:
 		/* While stalled, what is behind the packet that waits comes again with it. */
-		if (!rq->nak_sent && !rq->stalled)
-			answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->epsn);
-		rq->nak_sent = true;
-	} else {
-		ret = execute(qp, pkt);
-		if (!ret) {
-			rq->epsn = vb_hbl_psn_add(rq->epsn, 1);
-			rq->nak_sent = false;
-			rq->stalled = false;
-			answer_with(qp, VB_SYN_ACK, 0);
-		}
+		if (!rq->stalled)
+			answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
+		break;
+	case VB_ARRIVAL_DROP:
+		break;
 	}
+unlock:
 	vb_unlock(&rq->lock);
 	return ret == -EFAULT ? ret : 0;
 }
@@ -300,12 +314,12 @@ static bool next_answer(struct vb_hbl_qp *qp, struct vb_pkt *pkt, struct iovec *
 
 		pkt->op = VB_PKT_ACK;
 		pkt->syndrome = rq->syndrome;
-		pkt->psn = nak ? rq->nak_psn : vb_hbl_psn_add(rq->epsn, 0xffffff);
+		pkt->psn = nak ? rq->nak_psn : vb_psn_add(rq->receiver.epsn, 0xffffff);
 		return rq->ack_due;
 	}
 	pkt->op = answer->op;
 	pkt->syndrome = VB_SYN_ACK;
-	pkt->psn = answer->psn;
+	pkt->psn = vb_psn_add(answer->psn, answer->sent / qp->mtu);
 	pkt->flags = VB_PKT_ONLY;
 	pkt->swap_add = answer->value;
 	if (answer->op == VB_PKT_ATOMIC_RESPONSE)

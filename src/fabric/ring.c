@@ -18,7 +18,11 @@
 struct record {
 	_Atomic uint32_t commit; /* lines, and a mark */
 	uint8_t op, flags, syndrome, transport;
-	uint32_t dqpn, sqpn, psn, imm, len, msn_qkey;
+	_Alignas(8) uint32_t dqpn; /* loaded with the next */
+	uint32_t sqpn;
+	_Alignas(8) uint32_t psn; /* loaded with the next */
+	uint32_t imm;
+	uint32_t len, msn_qkey;
 };
 
 struct reth {
@@ -57,6 +61,13 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
 		return 0;
 	}
 }
+
+/*
+ * A word of a record, for the consumer: loaded once. What the producer changes afterwards changes nothing that was
+ * checked, and the compiler does not look there again.
+ */
+#define LOAD(field) \
+	atomic_load_explicit((_Atomic __typeof__(field) *)&(field), memory_order_relaxed)
 
 static struct record *record_at(struct vb_ring_shared *shared, uint64_t size, uint64_t position)
 {
@@ -137,28 +148,36 @@ static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
 	}
 }
 
-static void read_extension(const uint8_t *from, struct vb_pkt *pkt, struct vb_grh *grh)
+static void read_grh(const void *from, struct vb_grh *grh)
 {
-	struct atomic_eth eth;
+	uint64_t word[5]; /* 40 bytes, of which 34 are used */
+
+	for (unsigned int i = 0; i < 5; i++)
+		word[i] = LOAD(((uint64_t *)from)[i]);
+	memcpy(&grh->sgid, &word[0], 16);
+	memcpy(&grh->dgid, &word[2], 16);
+	memcpy(&grh->traffic_class, (char *)&word[4], 1);
+	memcpy(&grh->hop_limit, (char *)&word[4] + 1, 1);
+}
+
+static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
+{
+	struct atomic_eth *eth = from;
 
 	if (pkt->op == VB_PKT_SEND && pkt->transport == IBV_QPT_RAW_PACKET) {
-		memcpy(&pkt->adapter, from, sizeof(pkt->adapter));
+		pkt->adapter = LOAD(*(__be64 *)from);
 	} else if (pkt->op == VB_PKT_SEND) {
-		memcpy(&grh->sgid, from, 16);
-		memcpy(&grh->dgid, from + 16, 16);
-		grh->traffic_class = from[32];
-		grh->hop_limit = from[33];
+		read_grh(from, grh);
 		pkt->grh = grh;
 	} else if (pkt->op == VB_PKT_ATOMIC_RESPONSE) {
-		memcpy(&pkt->swap_add, from, 8);
+		pkt->swap_add = LOAD(*(uint64_t *)from);
 	} else {
-		memcpy(&eth, from, extension_size(pkt->op, pkt->transport));
-		pkt->va = eth.reth.va;
-		pkt->rkey = eth.reth.rkey;
-		pkt->dma_len = eth.reth.dma_len;
+		pkt->va = LOAD(eth->reth.va);
+		pkt->rkey = LOAD(eth->reth.rkey);
+		pkt->dma_len = LOAD(eth->reth.dma_len);
 		if (pkt->op != VB_PKT_WRITE && pkt->op != VB_PKT_READ) {
-			pkt->swap_add = eth.swap_add;
-			pkt->compare = eth.compare;
+			pkt->swap_add = LOAD(eth->swap_add);
+			pkt->compare = LOAD(eth->compare);
 		}
 	}
 }
@@ -166,7 +185,10 @@ static void read_extension(const uint8_t *from, struct vb_pkt *pkt, struct vb_gr
 /* The payload is a description of the true one; 0, or -EPROTO where there can be none. */
 static int read_source(struct vb_pkt *pkt)
 {
-	memcpy(&pkt->source, pkt->iov->iov_base, sizeof(pkt->source));
+	const struct vb_source *source = pkt->iov->iov_base;
+
+	pkt->source.addr = LOAD(source->addr);
+	pkt->source.lkey = LOAD(source->lkey);
 	pkt->iov_cnt = 0;
 	return pkt->source.lkey && vb_transport_type(pkt->transport) == IBV_QPT_RC &&
 			       (pkt->op == VB_PKT_SEND || pkt->op == VB_PKT_WRITE)
@@ -225,7 +247,7 @@ bool vb_ring_wait_room(struct vb_ring_tx *tx)
 	return tx->tail - tx->head > tx->size / 2;
 }
 
-/* Whether what a record of so many lines says about its payload can be. */
+/* Validate the payload length against the size of the record, in lines. */
 static bool is_sound(const struct vb_ring_rx *rx, const struct vb_pkt *pkt, uint32_t ext,
 		     uint32_t lines, bool described)
 {
@@ -234,6 +256,27 @@ static bool is_sound(const struct vb_ring_rx *rx, const struct vb_pkt *pkt, uint
 
 	return pkt->len <= most &&
 	       sizeof(struct record) + ext + carried <= (uint64_t)lines * VB_RING_LINE;
+}
+
+/* Fields that are neighbours in both structs are moved together. */
+_Static_assert(offsetof(struct vb_pkt, transport) == offsetof(struct vb_pkt, op) + 3 &&
+		       offsetof(struct vb_pkt, sqpn) == offsetof(struct vb_pkt, dqpn) + 4 &&
+		       offsetof(struct vb_pkt, imm) == offsetof(struct vb_pkt, psn) + 4,
+	       "as in struct record");
+
+static inline void read_header(struct record *record, struct vb_pkt *pkt)
+{
+	uint32_t kind = atomic_load_explicit((_Atomic uint32_t *)&record->op, memory_order_relaxed);
+	uint64_t qpns =
+		atomic_load_explicit((_Atomic uint64_t *)&record->dqpn, memory_order_relaxed);
+	uint64_t psn_imm =
+		atomic_load_explicit((_Atomic uint64_t *)&record->psn, memory_order_relaxed);
+
+	memcpy(&pkt->op, &kind, sizeof(kind));
+	memcpy(&pkt->dqpn, &qpns, sizeof(qpns));
+	memcpy(&pkt->psn, &psn_imm, sizeof(psn_imm));
+	pkt->len = LOAD(record->len);
+	pkt->msn_qkey = LOAD(record->msn_qkey);
 }
 
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh)
@@ -258,23 +301,14 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	commit &= ~(uint32_t)DESCRIBED;
 	if ((uint64_t)commit * VB_RING_LINE > to_end)
 		return -EPROTO;
-	pkt->op = record->op;
-	pkt->flags = record->flags;
-	pkt->syndrome = record->syndrome;
-	pkt->transport = record->transport;
-	pkt->dqpn = record->dqpn;
-	pkt->sqpn = record->sqpn;
-	pkt->psn = record->psn;
-	pkt->imm = record->imm;
-	pkt->len = record->len;
-	pkt->msn_qkey = record->msn_qkey;
+	read_header(record, pkt);
 	pkt->grh = NULL;
 	ext = extension_size(pkt->op, pkt->transport);
 	/* The header is now ours; a peer that goes on changing it cannot move what was checked. */
 	if (pkt->op >= VB_PKT_OPS || !is_sound(rx, pkt, ext, commit, described))
 		return -EPROTO;
 	if (ext)
-		read_extension((uint8_t *)(record + 1), pkt, grh);
+		read_extension(record + 1, pkt, grh);
 	*iov = (struct iovec){ (uint8_t *)(record + 1) + ext, pkt->len };
 	pkt->iov = iov;
 	pkt->iov_cnt = 1;

@@ -123,6 +123,7 @@ int vb_cq_destroy(struct vb_cq *cq)
 		if (cq->arm != VB_ARM_NONE)
 			vb_fabric_armed(-1);
 		atomic_fetch_sub(&cq->dev->objects, 1);
+		vb_fabric_freed(sizeof(*cq) + (size_t)cq->attr.cqe_cnt * cq->attr.cqe_size);
 	}
 	vb_ids_give(&cq_numbers, cq->number);
 	vb_minis_free(cq->minis);

@@ -137,6 +137,13 @@ static void hold_wqs(const struct vb_qp *qp, int by)
 		atomic_fetch_add(&qp->rss->wq[i]->rss_users, by);
 }
 
+/* What is freed with it, the driver's rings included. */
+static size_t qp_bytes(const struct vb_qp *qp)
+{
+	return sizeof(*qp) + qp->sq.blocks * sizeof(*qp->sq.inflight) +
+	       ((size_t)qp->sq.blocks << qp->sq.shift) + ((size_t)qp->rq.count << qp->rq.shift);
+}
+
 static void qp_free(struct vb_qp *qp)
 {
 	free(qp->sq.inflight);
@@ -266,6 +273,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_read_wait(); /* nor does a thread that took it from the work list */
 		vb_path_close(&qp->path);
 		vb_ids_give(&qp_numbers, index);
+		vb_fabric_freed(qp_bytes(qp));
 		vb_lock(&retired_lock);
 		add_counters(&retired, &qp->sq.sent_by);
 		vb_unlock(&retired_lock);

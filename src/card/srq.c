@@ -48,6 +48,8 @@ int vb_srq_destroy(struct vb_srq *srq)
 	atomic_fetch_sub(&srq->dev->objects, 1);
 	atomic_fetch_sub(&srq->attr.pd->refs, 1);
 	vb_ids_give(&srq_numbers, srq->number);
+	if (!vb_dev_stale(srq->dev))
+		vb_fabric_freed(sizeof(*srq) + ((size_t)srq->attr.wqe_cnt << srq->attr.wqe_shift));
 	free(srq);
 	return 0;
 }

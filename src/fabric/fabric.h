@@ -176,6 +176,8 @@ void vb_fabric_armed(int change);
  * every packet: from now on senders have the barrier, and falling asleep costs little (barrier.h).
  */
 void vb_fabric_unpolled(void);
+/* An object of so many bytes is gone: see base/heap.h. Where many are, the background thread returns their memory. */
+void vb_fabric_freed(size_t bytes);
 /* New work or an earlier timer for sink.work(): wake the background thread if it would sleep too long. */
 void vb_fabric_kick(void);
 

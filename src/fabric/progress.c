@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/heap.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "fabric/barrier.h"
@@ -285,6 +286,12 @@ void vb_fabric_unpolled(void)
 	atomic_store(&fabric.unpolled, true);
 }
 
+void vb_fabric_freed(size_t bytes)
+{
+	if (vb_heap_freed(bytes))
+		vb_fabric_kick(); /* it must not sleep beyond that moment */
+}
+
 void vb_fabric_kick(void)
 {
 	atomic_store(&fabric.kicked, true); /* seq_cst; pairs with rest() */
@@ -390,6 +397,17 @@ static void ask_for_short_slices(void)
 	syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
+/* Return memory where that is due; the time of what is due next. */
+static uint64_t return_heap(uint64_t timer)
+{
+	uint64_t due = vb_heap_due();
+
+	if (vb_now_ns() < due)
+		return due < timer ? due : timer;
+	vb_heap_return();
+	return timer;
+}
+
 static void *background(void *arg)
 {
 	prctl(PR_SET_NAME, "verbatim");
@@ -404,6 +422,8 @@ static void *background(void *arg)
 		timer = fabric.sink->work();
 		vb_read_unlock();
 		vb_peer_collect();
+		if (__builtin_expect(vb_heap_due() != UINT64_MAX, 0))
+			timer = return_heap(timer);
 		if (polled)
 			nap(time_until(timer, vb_now_ns()));
 		else if (!any && fabric.sink->pending() != VB_PENDING_RUNNABLE)
@@ -514,6 +534,7 @@ void vb_fabric_stop(void)
 		vb_registry_leave();
 		vb_segment_destroy();
 		vb_registry_close();
+		vb_heap_return();
 		fabric.epoch++;
 	}
 	pthread_mutex_unlock(&start_lock);

@@ -238,6 +238,20 @@ static bool parse_eus(struct parser *p, const struct key *key, struct vb_config_
 	return true;
 }
 
+static bool parse_heap(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+		       const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < 1 || n > VB_CONFIG_MAX_HEAP) {
+		fail(p, p->line, "%s: '%s' is not a size in MiB; allowed: 1 to %u", key->name,
+		     value, VB_CONFIG_MAX_HEAP);
+		return false;
+	}
+	a->dpa_heap = n;
+	return true;
+}
+
 static bool parse_cqe_size(struct parser *p, const struct key *key, struct vb_config_adapter *a,
 			   const char *value)
 {
@@ -309,6 +323,7 @@ static const struct key keys[] = {
 	  .parse = parse_limit,
 	  .offset = offsetof(struct vb_config_adapter, max_srq) },
 	{ .name = "dpa_eus", .parse = parse_eus },
+	{ .name = "dpa_heap", .parse = parse_heap },
 	{ .name = "cqe_size", .parse = parse_cqe_size },
 	{ .name = "rpc_timeout", .parse = parse_timeout },
 	{ .name = "generation", .parse = parse_generation },

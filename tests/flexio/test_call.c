@@ -303,7 +303,8 @@ static void test_hostile_calls(void **state)
 		{ 0, 4, 0x10000, UINT64_MAX },
 		{ 0, 4, 0x10000, 1U << 30 },
 		{ 0, 4, UINT64_C(1) << 40, 8 },
-		{ 0, 4, (UINT64_C(1) << 30) - 4, 8 },
+		{ 0, 4, (UINT64_C(2) << 30) - 65536 - 4, 8 }, /* the end of device memory */
+		{ 0, 4, (UINT64_C(2) << 30) - 4, 8 },
 	};
 
 	for (unsigned int i = 0; i < sizeof(msg) / sizeof(msg[0]); i++)

@@ -80,6 +80,19 @@ static void test_memalign(void **state)
 	bed_process_end(process);
 }
 
+/* As much as programs ask for: many large buffers, and room beside them. */
+static void test_many_large(void **state)
+{
+	struct flexio_process *process = bed_process();
+	flexio_uintptr_t addr[33];
+
+	for (unsigned int i = 0; i < 32; i++)
+		assert_ok(flexio_buf_dev_alloc(process, 16 << 20, &addr[i]));
+	assert_ok(flexio_buf_dev_alloc(process, 4096, &addr[32]));
+	assert_ok(flexio_buf_dev_memset(process, 1, 4096, addr[31] + (16 << 20) - 4096));
+	bed_process_end(process);
+}
+
 /* To the last byte, and everything can be had again afterwards. */
 static void test_exhaustion(void **state)
 {
@@ -450,7 +463,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_random),      cmocka_unit_test(test_alloc_threads),
 		cmocka_unit_test(test_copies),      cmocka_unit_test(test_bad_copies),
 		cmocka_unit_test(test_host_memory), cmocka_unit_test(test_sbrk),
-		cmocka_unit_test(test_mkeys),       cmocka_unit_test(test_heap_ends),
+		cmocka_unit_test(test_many_large),  cmocka_unit_test(test_mkeys),
+		cmocka_unit_test(test_heap_ends),
 	};
 
 	bed_init(argc, argv);

@@ -330,7 +330,8 @@ static void test_heap(void **state)
 	REFUSED(flexio_buf_dev_alloc(process, 8, NULL), "dest_daddr_p is NULL");
 	REFUSED(flexio_buf_dev_alloc(process, 0, &a), "buff_bsize is 0");
 	REFUSED(flexio_buf_dev_alloc(process, 1UL << 40, &a),
-		"no room for 1099511627776 bytes on the device heap, of whose [0-9]+ bytes [0-9]+ ");
+		"no room for 1099511627776 bytes on the device heap, of whose 25165824 bytes [0-9]+ "
+		"are in use \\(dpa_heap of the configuration, 24 MiB\\)");
 	REFUSED(flexio_buf_dev_memalign(process, 96, 8, &a), "alignment of 96 is not a power");
 	REFUSED(flexio_recoverable_buf_dev_alloc(process, 8, 1, &a), "recoverable buffers are not");
 	REFUSED(flexio_buf_dev_free(NULL, 8), "the process is NULL");

@@ -57,6 +57,7 @@ static void full_file(void **state)
 			"  mtu = 1024\n"
 			"\tmax_qp = 128\n"
 			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\n"
+			"dpa_heap = 96\n"
 			"\n"
 			"# any name, with the format told\n"
 			"[adapter left.card-1]\n"
@@ -80,10 +81,12 @@ static void full_file(void **state)
 	assert_int_equal(a[0].max_srq, 16);
 	assert_int_equal(a[0].dpa_eus, 8);
 	assert_int_equal(a[0].rpc_timeout, 250);
+	assert_int_equal(a[0].dpa_heap, 96);
 	assert_string_equal(a[1].name, "left.card-1");
 	assert_address(&a[1].address[0], "::ffff:127.0.0.1");
 	assert_int_equal(a[1].mtu, 4096);
 	assert_int_equal(a[1].max_qp, 0);
+	assert_int_equal(a[1].dpa_heap, 0);
 	assert_false(a[1].down);
 }
 
@@ -153,7 +156,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, cqe_size, rpc_timeout, generation, ports" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, cqe_size, rpc_timeout, generation, ports" },
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n[adapter mlx5_0]\n",
 	  "3: [adapter mlx5_0]: this adapter is already defined in line 1" },
 	{ "[adapter a b]\n",
@@ -196,6 +199,12 @@ static const struct {
 	  "2: ports: only adapters of the format hbl have this key" },
 	{ "[adapter mlx5_0]\ngeneration = gaudi2\nports = 2\n",
 	  "2: generation: only adapters of the format hbl have this key" },
+	{ "[adapter mlx5_0]\ndpa_heap = 0\n",
+	  "2: dpa_heap: '0' is not a size in MiB; allowed: 1 to 1536" },
+	{ "[adapter mlx5_0]\ndpa_heap = 1537\n",
+	  "2: dpa_heap: '1537' is not a size in MiB; allowed: 1 to 1536" },
+	{ "[adapter mlx5_0]\ndpa_heap = 1G\n",
+	  "2: dpa_heap: '1G' is not a size in MiB; allowed: 1 to 1536" },
 	{ "[adapter mlx5_0]\nrpc_timeout = 0\n",
 	  "2: rpc_timeout: '0' is not a time in milliseconds; allowed: 1 to 3600000" },
 	{ "[adapter mlx5_0]\nmax_qp = 0\n",

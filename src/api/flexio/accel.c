@@ -10,6 +10,7 @@
 #include "base/env.h"
 
 #define TIMEOUT_DEFAULT_MS 6000
+#define HEAP_DEFAULT_MIB   1024
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct accel *table[VB_CONFIG_MAX_ADAPTERS];
@@ -81,6 +82,8 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 		return err;
 	}
 	memcpy(a->name, adapter->config->name, sizeof(a->name));
+	a->heap_size = adapter->config->dpa_heap ? adapter->config->dpa_heap : HEAP_DEFAULT_MIB;
+	a->heap_size <<= 20;
 	a->lend = !vb_dpa_deterministic(a->dpa) && !lending_off();
 	*accel = a;
 	return 0;

@@ -172,6 +172,7 @@ struct accel {
 	struct vb_dpa *dpa;
 	unsigned int users;        /* processes; under the table's lock */
 	uint64_t timeout_ns;       /* of an RPC */
+	uint64_t heap_size;        /* of a process, in bytes */
 	bool lend;                 /* calling threads may run device code themselves */
 	_Atomic unsigned int lent; /* host threads that lend themselves to a call now */
 };

@@ -28,8 +28,8 @@ static flexio_status alloc(struct flexio_process *process, size_t size, size_t a
 		return FLEXIO_STATUS_SUCCESS;
 	vb_heap_info(&process->heap, &info);
 	return fail(
-		"process %s: no room for %zu bytes on the device heap, of whose %zu bytes %zu are in use",
-		process->name, size, info.size, info.allocated);
+		"process %s: no room for %zu bytes on the device heap, of whose %zu bytes %zu are in use (dpa_heap of the configuration, %zu MiB)",
+		process->name, size, info.size, info.allocated, info.size >> 20);
 }
 
 flexio_status flexio_buf_dev_alloc(struct flexio_process *process, size_t buff_bsize,

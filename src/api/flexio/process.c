@@ -2,9 +2,9 @@
 /*
  * Owns device processes: an app loaded on an adapter, and the order in which its parts are made and go.
  *
- *	guest memory:   program | host's heap (512 MiB) | device malloc (128 MiB) | stacks, contexts, ...
+ *	guest memory:   program | host's heap (dpa_heap) | device malloc (128 MiB) | stacks, contexts, ...
  *
- * Heap and malloc pages are reserved, not used, until somebody touches them.
+ * All of it ends below 2 GiB, so a larger heap leaves less room for threads. Heap and malloc pages are reserved, not used, until somebody touches them.
  */
 #include "internal.h"
 #include "verbs.h"
@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GUEST_LIMIT (1ULL << 30)
-#define HEAP_SIZE   (512ULL << 20)
+#define GUEST_LIMIT ((2ULL << 30) - 65536) /* the most that the accelerator takes */
+#define OTHER_SIZE  (896ULL << 20)         /* program and threads, where there is room */
 #define BRK_SIZE    (128ULL << 20)
 
 static _Atomic uint32_t next_id = 1;
@@ -135,9 +135,11 @@ static int check_abi(struct flexio_process *process)
 
 static int load(struct flexio_process *process)
 {
-	struct vb_dpa_process_attr attr = {
-		.limit = GUEST_LIMIT, .ops = &vb_rtos_ops, .ops_arg = process, .name = process->name
-	};
+	uint64_t size = process->accel->heap_size + BRK_SIZE + OTHER_SIZE;
+	struct vb_dpa_process_attr attr = { .limit = size < GUEST_LIMIT ? size : GUEST_LIMIT,
+					    .ops = &vb_rtos_ops,
+					    .ops_arg = process,
+					    .name = process->name };
 	struct vb_dpa_error error = { "" };
 	int err;
 
@@ -150,18 +152,18 @@ static int load(struct flexio_process *process)
 
 static int make_memory(struct flexio_process *process)
 {
-	uint64_t base = 0, end, levels_size;
+	uint64_t base = 0, end, levels_size, heap = process->accel->heap_size;
 	int err;
 
-	err = vb_dpa_mem_map(process->dpa, &base, HEAP_SIZE, VB_DPA_READ | VB_DPA_WRITE);
+	err = vb_dpa_mem_map(process->dpa, &base, heap, VB_DPA_READ | VB_DPA_WRITE);
 	if (!err)
-		err = vb_heap_init(&process->heap, base, HEAP_SIZE);
+		err = vb_heap_init(&process->heap, base, heap);
 	if (!err)
 		err = vb_dpa_mem_map(process->dpa, &process->brk_base, BRK_SIZE,
 				     VB_DPA_READ | VB_DPA_WRITE);
 	if (err) {
-		fail("%s: no memory for a device heap of %llu MiB: %s", process->name,
-		     HEAP_SIZE >> 20, strerror(-err));
+		fail("process %s: no memory for a device heap of %llu MiB (dpa_heap of the configuration): %s",
+		     process->name, (unsigned long long)(heap >> 20), strerror(-err));
 		return err;
 	}
 	end = process->brk_base + BRK_SIZE;

@@ -217,6 +217,8 @@ struct vb_qp {
 	uint64_t watch_ns; /* between looks; under rq.lock */
 	/* RAW_PACKET */
 	_Atomic(struct vb_qp *) next_raw;
+	_Atomic(struct vb_qp *)
+		*raw_link; /* what points to it; NULL: not in the list. Under the list's lock */
 	struct vb_rss *rss;
 	_Atomic uint32_t rss_users; /* of a WQ: queue pairs whose table names it */
 	uint8_t *frame;             /* what is being sent; under sq.lock */

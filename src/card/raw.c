@@ -10,7 +10,7 @@
  *
  * There is no steering and no wire yet: a frame goes to all, as on a hub. A receiver without a WQE loses it.
  *
- * The list of raw queue pairs is read inside read sections and written under its lock.
+ * The list of raw queue pairs that receive is read inside read sections and written under its lock.
  */
 #include "card/internal.h"
 
@@ -42,34 +42,48 @@ static void count_receiver(int change)
 
 void vb_raw_add(struct vb_qp *qp)
 {
+	struct vb_qp *next;
+
+	if (!is_receiver(qp))
+		return;
 	vb_lock(&list_lock);
-	atomic_store_explicit(&qp->next_raw, atomic_load(&raw_list), memory_order_relaxed);
+	next = atomic_load_explicit(&raw_list, memory_order_relaxed);
+	atomic_store_explicit(&qp->next_raw, next, memory_order_relaxed);
+	if (next)
+		next->raw_link = &qp->next_raw;
+	qp->raw_link = &raw_list;
 	atomic_store_explicit(&raw_list, qp, memory_order_release);
-	if (is_receiver(qp))
-		count_receiver(1);
+	count_receiver(1);
 	vb_unlock(&list_lock);
 }
 
 /* The caller waits for readers before it frees the queue pair. */
 void vb_raw_remove(struct vb_qp *qp)
 {
-	_Atomic(struct vb_qp *) *at = &raw_list;
+	struct vb_qp *next;
 
 	vb_lock(&list_lock);
-	while (atomic_load(at) && atomic_load(at) != qp)
-		at = &atomic_load(at)->next_raw;
-	if (atomic_load(at)) {
-		atomic_store(at, atomic_load(&qp->next_raw));
-		if (is_receiver(qp))
-			count_receiver(-1);
+	if (qp->raw_link) {
+		next = atomic_load_explicit(&qp->next_raw, memory_order_relaxed);
+		if (next)
+			next->raw_link = qp->raw_link;
+		/* A reader that is at the queue pair still finds the rest behind it. */
+		atomic_store_explicit(qp->raw_link, next, memory_order_release);
+		qp->raw_link = NULL;
+		count_receiver(-1);
 	}
 	vb_unlock(&list_lock);
 }
 
+/* The parent's queue pairs are in no list of the child's. */
 void vb_raw_forked(void)
 {
+	struct vb_qp *qp = atomic_load(&raw_list);
+
 	list_lock.held = 0;
 	atomic_store(&raw_list, NULL);
+	for (; qp; qp = atomic_load(&qp->next_raw))
+		qp->raw_link = NULL;
 	receivers = 0;
 }
 

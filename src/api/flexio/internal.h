@@ -374,10 +374,12 @@ struct flexio_uar {
 	uint32_t id;
 	const struct vb_adapter *adapter;
 	struct flexio_uar *base; /* an extension: of which */
-	unsigned int users;      /* queues and extensions; this and next under process.uar_lock */
-	struct flexio_uar *next;
+	unsigned int users;      /* queues and extensions; this and below under process.uar_lock */
+	struct flexio_uar *extensions, *sibling; /* one each adapter; the next of its base */
+	struct flexio_uar *next;                 /* in its bucket */
 };
 
+#define UAR_BUCKETS    256
 #define MAX_STREAMS    FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT
 #define MAX_OUTBOXES   256
 #define HANDLER_CHUNK  256
@@ -427,8 +429,8 @@ struct flexio_process {
 
 	/* queues, and what they need */
 	struct vb_lock uar_lock;
-	struct flexio_uar *uars;             /* all, its own included */
-	_Atomic bool outboxes[MAX_OUTBOXES]; /* alive, by id; 0 is its own */
+	struct flexio_uar *uars[UAR_BUCKETS]; /* all, its own included, by id */
+	_Atomic bool outboxes[MAX_OUTBOXES];  /* alive, by id; 0 is its own */
 
 	/*
 	 * From here on: what a host thread may still look at that began a call just when the process was

@@ -9,12 +9,20 @@ struct flexio_rmp {
 	struct queue queue; /* first */
 	struct vb_srq *card;
 	struct vb_dev *dev;
-	unsigned int users;      /* QPs; this and next under list_lock */
-	struct flexio_rmp *next; /* of all */
+	unsigned int users;      /* QPs; this and next under table_lock */
+	struct flexio_rmp *next; /* in its bucket */
 };
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct flexio_rmp *list;
+/* All of them. Numbers follow one another, so buckets fill alike. */
+enum { BUCKETS = 1024 };
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct flexio_rmp *table[BUCKETS];
+
+static struct flexio_rmp **bucket_of(uint32_t number)
+{
+	return &table[number % BUCKETS];
+}
 
 /* ---- by number ---- */
 
@@ -23,14 +31,14 @@ struct flexio_rmp *vb_rmp_hold(struct flexio_process *process, const struct queu
 {
 	struct flexio_rmp *rmp;
 
-	pthread_mutex_lock(&list_lock);
-	for (rmp = list; rmp; rmp = rmp->next)
+	pthread_mutex_lock(&table_lock);
+	for (rmp = *bucket_of(number); rmp; rmp = rmp->next)
 		if (rmp->queue.process == process && rmp->dev == place->dev &&
 		    vb_srq_number(rmp->card) == number)
 			break;
 	if (rmp)
 		rmp->users++;
-	pthread_mutex_unlock(&list_lock);
+	pthread_mutex_unlock(&table_lock);
 	return rmp;
 }
 
@@ -41,32 +49,34 @@ struct vb_srq *vb_rmp_card(struct flexio_rmp *rmp)
 
 void vb_rmp_release(struct flexio_rmp *rmp)
 {
-	pthread_mutex_lock(&list_lock);
+	pthread_mutex_lock(&table_lock);
 	rmp->users--;
-	pthread_mutex_unlock(&list_lock);
+	pthread_mutex_unlock(&table_lock);
 }
 
-static void list_add(struct flexio_rmp *rmp)
+static void table_add(struct flexio_rmp *rmp)
 {
-	pthread_mutex_lock(&list_lock);
-	rmp->next = list;
-	list = rmp;
-	pthread_mutex_unlock(&list_lock);
+	struct flexio_rmp **bucket = bucket_of(vb_srq_number(rmp->card));
+
+	pthread_mutex_lock(&table_lock);
+	rmp->next = *bucket;
+	*bucket = rmp;
+	pthread_mutex_unlock(&table_lock);
 }
 
 /* False: QPs use it. */
-static bool list_remove(struct flexio_rmp *rmp)
+static bool table_remove(struct flexio_rmp *rmp)
 {
-	struct flexio_rmp **link = &list;
+	struct flexio_rmp **link = bucket_of(vb_srq_number(rmp->card));
 	bool idle;
 
-	pthread_mutex_lock(&list_lock);
+	pthread_mutex_lock(&table_lock);
 	idle = !rmp->users;
 	while (idle && *link != rmp)
 		link = &(*link)->next;
 	if (idle)
 		*link = rmp->next;
-	pthread_mutex_unlock(&list_lock);
+	pthread_mutex_unlock(&table_lock);
 	return idle;
 }
 
@@ -124,7 +134,7 @@ flexio_status flexio_rmp_create(struct flexio_process *process, struct ibv_conte
 		vb_queue_free(&rmp->queue);
 		return failed();
 	}
-	list_add(rmp);
+	table_add(rmp);
 	*flexio_rmp_ptr = rmp;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -138,7 +148,7 @@ flexio_status flexio_rmp_destroy(struct flexio_rmp *flexio_rmp)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_RMP, rmp))
 		return bad_handle(rmp, "RMP");
-	if (!list_remove(rmp)) {
+	if (!table_remove(rmp)) {
 		vb_queue_revive(&rmp->queue);
 		return fail("QPs still use RMP 0x%x; destroy them first", vb_srq_number(rmp->card));
 	}

@@ -19,25 +19,29 @@ uint64_t vb_uar_owner(const struct flexio_process *process, const struct vb_adap
 	return (uint64_t)process->id << 8 | (adapter->index + 1);
 }
 
-/* ---- the list of a process, under uar_lock ---- */
+/* ---- those of a process, under uar_lock ---- */
+
+static struct flexio_uar **bucket_of(struct flexio_process *process, uint64_t id)
+{
+	return &process->uars[id % UAR_BUCKETS];
+}
 
 static struct flexio_uar *find(struct flexio_process *process, uint64_t id)
 {
-	struct flexio_uar *uar = process->uars;
+	struct flexio_uar *uar = *bucket_of(process, id);
 
 	while (uar && uar->id != id)
 		uar = uar->next;
 	return uar;
 }
 
-static struct flexio_uar *find_extension(struct flexio_process *process,
-					 const struct flexio_uar *base,
+static struct flexio_uar *find_extension(const struct flexio_uar *base,
 					 const struct vb_adapter *adapter)
 {
-	struct flexio_uar *uar = process->uars;
+	struct flexio_uar *uar = base->extensions;
 
-	while (uar && (uar->base != base || uar->adapter != adapter))
-		uar = uar->next;
+	while (uar && uar->adapter != adapter)
+		uar = uar->sibling;
 	return uar;
 }
 
@@ -49,7 +53,7 @@ struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
 	vb_lock(&process->uar_lock);
 	uar = find(process, id);
 	if (uar && uar->adapter != adapter)
-		uar = find_extension(process, uar, adapter);
+		uar = find_extension(uar, adapter);
 	if (uar)
 		uar->users++;
 	vb_unlock(&process->uar_lock);
@@ -94,11 +98,16 @@ static int uar_number(uint32_t *id)
 
 static void add(struct flexio_process *process, struct flexio_uar *uar)
 {
+	struct flexio_uar **bucket = bucket_of(process, uar->id);
+
 	vb_lock(&process->uar_lock);
-	uar->next = process->uars;
-	process->uars = uar;
-	if (uar->base)
+	uar->next = *bucket;
+	*bucket = uar;
+	if (uar->base) {
 		uar->base->users++;
+		uar->sibling = uar->base->extensions;
+		uar->base->extensions = uar;
+	}
 	vb_unlock(&process->uar_lock);
 }
 
@@ -183,6 +192,7 @@ flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *t
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, in_uar);
 	const struct vb_adapter *adapter = vb_accel_adapter(to_extend);
 	struct flexio_uar *existing;
+	uint32_t existing_id;
 
 	API_CALL();
 	if (!pin)
@@ -196,19 +206,30 @@ flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *t
 	if (adapter == in_uar->adapter)
 		return fail("UAR %u is of %s itself", in_uar->id, adapter->config->name);
 	vb_lock(&in_uar->process->uar_lock);
-	existing = find_extension(in_uar->process, in_uar, adapter);
+	existing = find_extension(in_uar, adapter);
+	existing_id = existing ? existing->id : 0;
 	vb_unlock(&in_uar->process->uar_lock);
-	if (existing)
+	if (existing_id)
 		return fail("UAR %u is extended to %s already, as UAR %u", in_uar->id,
-			    adapter->config->name, existing->id);
+			    adapter->config->name, existing_id);
 	return uar_new(in_uar->process, adapter, in_uar, extended);
 }
 
-/* Take it off the list, unless somebody needs it. */
+static void leave_base(struct flexio_uar *uar)
+{
+	struct flexio_uar **link = &uar->base->extensions;
+
+	while (*link != uar)
+		link = &(*link)->sibling;
+	*link = uar->sibling;
+	uar->base->users--;
+}
+
+/* Nobody finds it any more. False: somebody needs it. */
 static bool unlink_uar(struct flexio_uar *uar)
 {
 	struct flexio_process *process = uar->process;
-	struct flexio_uar **link = &process->uars;
+	struct flexio_uar **link = bucket_of(process, uar->id);
 	bool idle;
 
 	vb_lock(&process->uar_lock);
@@ -218,7 +239,7 @@ static bool unlink_uar(struct flexio_uar *uar)
 	if (idle) {
 		*link = uar->next;
 		if (uar->base)
-			uar->base->users--;
+			leave_base(uar);
 	}
 	vb_unlock(&process->uar_lock);
 	return idle;

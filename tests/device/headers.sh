@@ -22,7 +22,7 @@ compile() {
 link() { # OUT OBJECT...
 	out=$1
 	shift
-	clang --target=riscv64-unknown-elf -fuse-ld=lld -nostdlib -static -T "$stage/lib/flexio/dpa_linker.ld" "$@" \
+	clang --target=riscv64-unknown-elf -fuse-ld=lld -nostdlib -static -Wl,--wrap=vfprintf -T "$stage/lib/flexio/dpa_linker.ld" "$@" \
 		-Wl,--whole-archive "$stage/lib/flexio/libflexio_dev.a" -Wl,--no-whole-archive \
 		-Wl,--start-group "$stage/lib/flexio/libflexio-libc.a" $libc/lib/rv64imac/lp64/libc.a "$libgcc" \
 		-Wl,--end-group -o "$out" 2>"$dir/log"
@@ -121,7 +121,8 @@ compile -c "$dir/stdout.c" -o "$dir/stdout.o" && link "$dir/stdout.elf" "$dir/st
 check "a program may bring its own stdout and stderr" $?
 compile -c "$dir/own.c" -o "$dir/own.o" &&
 	link "$dir/min.elf" "$dir/stdout.o" -Wl,-u,vfprintf -L"$stage/lib/flexio" -lprintf_min &&
-	nm "$dir/min.elf" >"$dir/log" && grep -q __i_vfprintf "$dir/log" && ! grep -q dtoa "$dir/log"
+	nm "$dir/min.elf" >"$dir/log" && grep -q __i_vfprintf "$dir/log" && ! grep -q dtoa "$dir/log" &&
+	grep -q __wrap_vfprintf "$dir/log"
 check "-u vfprintf -lprintf_min takes the small printf" $?
 readelf -lW "$dir/stdout.elf" >"$dir/log"
 [ "$(awk '$1 == "LOAD" { f = ""; for (i = 7; i < NF; i++) f = f $i; printf "%s ", f }' "$dir/log")" = "RE R RW " ]

@@ -53,6 +53,22 @@ static void printf_family(void **state)
 	assert_text(c, "shown\nto stderr\nputs\nfputs\nc\n");
 }
 
+static void stderr_follows(void **state)
+{
+	struct card *c = *state;
+
+	assert_int_equal(card_call(c, "follows"), (1 << 6) - 1);
+	assert_text(c, "back\nitself\ntoo\n");
+}
+
+static void program_strings(void **state)
+{
+	struct card *c = *state;
+
+	assert_int_equal(card_call(c, "program_strings"), (1 << 5) - 1);
+	assert_text(c, "rom|left  | right|cu|%S|7\nmessage S\n");
+}
+
 static void string_list(void **state)
 {
 	assert_int_equal(card_call(*state, "strings"), (1 << 20) - 1);
@@ -175,10 +191,13 @@ static void no_memory(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(formats),       T(manual_example),    T(streams),
-		T(printf_family), T(string_list),       T(memory_functions),
-		T(lines),         T(line_before_fault), T(long_lines),
-		T(ends),          T(no_memory),
+		T(formats),         T(manual_example),
+		T(streams),         T(printf_family),
+		T(string_list),     T(memory_functions),
+		T(lines),           T(line_before_fault),
+		T(long_lines),      T(ends),
+		T(no_memory),       T(stderr_follows),
+		T(program_strings),
 	};
 
 	return card_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

@@ -25,7 +25,7 @@ static int device_link(const struct options *opt, const struct unit *units, int 
 	image->arch = arch;
 	image->file = work_path("device_exec.%s", arch->name);
 	list_addv(&argv, lld, "-m", "elf64lriscv", "-static", "-nostdlib", "-z", "nognustack", "-z",
-		  "norelro", "-T", script, NULL);
+		  "norelro", "--wrap=vfprintf", "-T", script, NULL);
 	for (int i = 0; i < n; i++)
 		list_add(&argv, units[i].join[index]);
 	if (library_arguments(opt, arch, &argv))

@@ -209,6 +209,67 @@ RPC uint64_t family(void)
 	return ok;
 }
 
+/* stderr is where stdout is, unless a program defines it: also after stdout was assigned, and back again. */
+RPC uint64_t follows(void)
+{
+	FILE *before = stdout, mine;
+	uint64_t ok = 0;
+
+	fdev_setup_stream(&mine, sink_put, NULL, sink_flush, _FDEV_SETUP_WRITE);
+	sunk = flushed = 0;
+	stdout = &mine;
+	ok |= (uint64_t)(fprintf(stderr, "e%d", 1) == 2 && sunk == 2 && !memcmp(sink, "e1", 2));
+	ok |= (uint64_t)(fputs("ab", stderr) >= 0 && sunk == 4) << 1;
+	ok |= (uint64_t)(!fflush(stderr) && flushed == 1) << 2;
+	sunk = sizeof(sink);
+	ok |= (uint64_t)(fputc('x', stderr) == EOF)
+	      << 3; /* what mine cannot take is an error there, too */
+	clearerr(stderr);
+	stdout = before;
+	ok |= (uint64_t)(fprintf(stderr, "back\n") == 5) << 4;
+	stdout = stderr; /* no circle */
+	ok |= (uint64_t)(printf("itself\n") == 7 && fprintf(stderr, "too\n") == 4) << 5;
+	stdout = before;
+	return ok;
+}
+
+/* ---- %S: the manual's string in program memory, which is memory like any other ---- */
+
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wformat"
+static int vwide(char *text, size_t size, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(text, size, format, ap);
+	va_end(ap);
+	return n;
+}
+
+RPC uint64_t program_strings(void)
+{
+	static char padding[600];
+	char text[64], *format = NULL;
+	uint64_t ok = 0;
+
+	printf("%S|%-6S|%6S|%.2S|%%S|%d\n", "rom", "left", "right", "cut", 7);
+	flexio_dev_print("%S %s\n", "message", "S");
+	ok |= (uint64_t)(snprintf(text, sizeof(text), "%S%c%S", "a", 'S', "b") == 3 &&
+			 !strcmp(text, "aSb"));
+	ok |= (uint64_t)(vwide(text, sizeof(text), "%*S", 4, "x") == 4 && !strcmp(text, "   x"))
+	      << 1;
+	/* a format that is longer than what is kept on the stack */
+	memset(padding, 'S', sizeof(padding) - 1);
+	ok |= (uint64_t)(asprintf(&format, "%s%%S", padding) == 601) << 2;
+	ok |= (uint64_t)(format && snprintf(text, sizeof(text), format, "end") == 602) << 3;
+	ok |= (uint64_t)(snprintf(text, sizeof(text), "%", 0) >= 0) << 4; /* cut short: no harm */
+	free(format);
+	return ok;
+}
+#pragma clang diagnostic pop
+
 /* ---- lines ---- */
 
 RPC void partial(void)

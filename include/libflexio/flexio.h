@@ -285,9 +285,10 @@ struct flexio_app_attr {
 };
 #else
 struct flexio_app_attr {
-	uint64_t *flexio_dev_versions;       /* versions of the device code's parts */
-	size_t flexio_dev_versions_len_size; /* how many there are */
-	uint64_t dpa_api_version;            /* of the run-time system */
+	/* Not looked at: the program itself says what device interface it has. */
+	uint64_t *flexio_dev_versions;
+	size_t flexio_dev_versions_len_size;
+	uint64_t dpa_api_version;
 	const char *app_name;
 	void *app_ptr;    /* the ELF file */
 	size_t app_bsize; /* its size */
@@ -305,7 +306,7 @@ struct flexio_app_select_attr {
 
 struct flexio_process_attr {
 	struct ibv_pd *pd; /* NULL: one of the process's own */
-	int en_pcc;        /* programmable congestion control */
+	int en_pcc;        /* programmable congestion control: not supported yet, refused */
 	const char *name;  /* NULL: none */
 };
 
@@ -363,7 +364,7 @@ typedef struct flexio_msg_stream_attr {
 
 struct flexio_outbox_attr {
 	struct flexio_uar *uar; /* not used any more */
-	uint32_t en_pcc;
+	uint32_t en_pcc;        /* not supported yet, refused */
 };
 
 struct flexio_cmdq_attr {
@@ -453,21 +454,21 @@ struct flexio_qp_attr {
 	enum flexio_qp_state next_state;
 	uint32_t remote_qp_num;
 	uint8_t gid_table_index;
-	uint8_t fl; /* force loopback */
-	uint8_t *dest_mac;
+	uint8_t fl;        /* force loopback */
+	uint8_t *dest_mac; /* no effect: the GID is the address */
 	union ibv_gid rgid_or_rip;
-	uint16_t rlid;
+	uint16_t rlid; /* no effect; refused where there is no GID */
 	uint32_t min_rnr_nak_timer;
 	enum flexio_qp_qpc_mtu path_mtu;
 	uint8_t retry_count;
 	uint8_t vhca_port_num;
 	uint32_t next_rcv_psn;
 	uint32_t next_send_psn;
-	uint16_t udp_sport;
-	uint8_t grh;
+	uint16_t udp_sport; /* no effect: there is no wire yet */
+	uint8_t grh;        /* no effect: there always is one */
 	uint8_t log_rra_max;
 	uint8_t log_sra_max;
-	uint8_t isolate_vl_tc;
+	uint8_t isolate_vl_tc; /* no effect: none is available */
 	uint32_t q_key;
 };
 
@@ -503,7 +504,7 @@ FLEXIO_EXPERIMENTAL flexio_status flexio_app_get(struct flexio_app_select_attr *
 /* Say which hardware the app was compiled for. */
 FLEXIO_EXPERIMENTAL flexio_status flexio_app_hw_model_register(struct flexio_app *app,
 							       enum flexio_hw_model_id hw_model_id);
-/* All apps, in an array to be freed with flexio_app_list_free. */
+/* At most *num_apps apps, 0: all, in an array to be freed with flexio_app_list_free. */
 FLEXIO_STABLE flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_apps);
 FLEXIO_STABLE flexio_status flexio_app_list_free(struct flexio_app **apps_list);
 FLEXIO_EXPERIMENTAL const char *flexio_app_get_name(struct flexio_app *app);

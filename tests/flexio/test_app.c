@@ -115,7 +115,7 @@ static void test_foreign(void **state)
 static void test_list(void **state)
 {
 	struct flexio_app *a, *b, **list;
-	uint32_t before, n = 0;
+	uint32_t before = 0, n = 0;
 	size_t size;
 	void *elf = bed_elf(&size);
 
@@ -130,6 +130,21 @@ static void test_list(void **state)
 	assert_int_equal(n, before + 2);
 	assert_ptr_equal(list[n - 2], a);
 	assert_ptr_equal(list[n - 1], b);
+	assert_ok(flexio_app_list_free(list));
+	n = 1; /* no more than these */
+	assert_ok(flexio_app_get_list(&list, &n));
+	assert_int_equal(n, 1);
+	assert_ptr_equal(list[0], bed_app);
+	assert_null(list[1]);
+	assert_ok(flexio_app_list_free(list));
+	n = before + 1;
+	assert_ok(flexio_app_get_list(&list, &n));
+	assert_int_equal(n, before + 1);
+	assert_ptr_equal(list[n - 1], a);
+	assert_ok(flexio_app_list_free(list));
+	n = UINT32_MAX;
+	assert_ok(flexio_app_get_list(&list, &n));
+	assert_int_equal(n, before + 2);
 	assert_ok(flexio_app_list_free(list));
 	assert_failed(flexio_app_get_list(NULL, &n));
 	assert_failed(flexio_app_get_list(&list, NULL));

@@ -219,6 +219,9 @@ static void test_processes(void **state)
 	assert_int_equal(ibv_dealloc_pd(attr.pd), 0);
 	assert_int_equal(ibv_close_device(again), 0);
 	assert_null(p);
+	attr = (struct flexio_process_attr){ .en_pcc = 1 };
+	REFUSED(flexio_process_create(bed_ctx, bed_app, &attr, &p),
+		"en_pcc: programmable congestion control is not supported yet");
 	REFUSED(flexio_process_destroy(BAD(flexio_process)), "is no process, or not any more");
 	attr = (struct flexio_process_attr){ .name = "mine" };
 	assert_ok(flexio_process_create(bed_ctx, bed_app, &attr, &p));
@@ -508,6 +511,10 @@ static void test_outboxes_and_windows(void **state)
 	REFUSED(flexio_outbox_create(NULL, &attr, &outbox[0]), "the process is NULL");
 	REFUSED(flexio_outbox_create(process, NULL, &outbox[0]), "fattr is NULL");
 	REFUSED(flexio_outbox_create(process, &attr, NULL), "outbox is NULL");
+	attr.en_pcc = 1;
+	REFUSED(flexio_outbox_create(process, &attr, &outbox[0]),
+		"en_pcc: .* is not supported yet");
+	attr.en_pcc = 0;
 	for (; n < 255; n++)
 		assert_ok(flexio_outbox_create(process, &attr, &outbox[n]));
 	REFUSED(flexio_outbox_create(process, &attr, &outbox[255]), "has 256 outboxes");
@@ -713,6 +720,7 @@ static void test_qp_states(void **state)
 	MODIFY_WITH(a.path_mtu = FLEXIO_QP_QPC_MTU_BYTES_4K,
 		    "path_mtu is 5; .*on mlx5_0 up to 2048 bytes \\(mtu of the configuration\\)");
 	MODIFY_WITH(a.path_mtu = 0, "path_mtu is 0; allowed: 1");
+	MODIFY_WITH(a.rlid = 7, "rlid is 7 and rgid_or_rip 0; mlx5_0 is RoCE");
 	MODIFY_WITH(a.remote_qp_num = 1 << 24, "remote_qp_num is 0x1000000, .*24 bits");
 	assert_ok(flexio_qp_destroy(qp));
 	assert_ok(flexio_cq_destroy(cq));

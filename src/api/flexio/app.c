@@ -227,17 +227,19 @@ flexio_status flexio_app_hw_model_register(struct flexio_app *app,
 flexio_status flexio_app_get_list(struct flexio_app ***app_list, uint32_t *num_apps)
 {
 	struct flexio_app **list;
-	uint32_t n = 0;
+	uint32_t n = 0, most;
 
 	API_CALL();
 	if (!app_list || !num_apps)
 		return fail("%s is NULL", !app_list ? "app_list" : "num_apps");
+	most = *num_apps ? *num_apps : UINT32_MAX;
 	pthread_mutex_lock(&apps_lock);
-	for (struct flexio_app *a = apps; a; a = a->next)
+	for (struct flexio_app *a = apps; a && n < most; a = a->next)
 		n++;
-	list = calloc(n + 1, sizeof(*list)); /* ends with NULL, too */
+	list = calloc(n + 1UL, sizeof(*list)); /* ends with NULL, too */
+	most = n;
 	n = 0;
-	for (struct flexio_app *a = apps; list && a; a = a->next)
+	for (struct flexio_app *a = apps; list && n < most; a = a->next)
 		list[n++] = a;
 	pthread_mutex_unlock(&apps_lock);
 	if (!list || !vb_handle_add(HANDLE_APP_LIST, list)) {

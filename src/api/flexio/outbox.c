@@ -165,6 +165,8 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 		return bad_handle(process, "process");
 	if (!fattr || !outbox)
 		return fail("%s is NULL", !fattr ? "fattr" : "outbox");
+	if (fattr->en_pcc)
+		return fail("en_pcc: programmable congestion control is not supported yet");
 	if (!vb_process_hold(process, PART_QUEUE))
 		return failed();
 	id = take_id(process);

@@ -334,6 +334,8 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 		return fail("%s is NULL", !ibv_ctx ? "ibv_ctx" : "process_ptr");
 	if (name && strnlen(name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
 		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
+	if (process_attr && process_attr->en_pcc)
+		return fail("en_pcc: programmable congestion control is not supported yet");
 	if (!vb_app_get(app))
 		return bad_handle(app, "app");
 	if (vb_accel_get(ibv_ctx, &accel)) {

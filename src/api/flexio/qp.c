@@ -314,6 +314,8 @@ static flexio_status check_modify(struct flexio_qp *qp, const struct flexio_qp_a
 {
 	uint32_t number = vb_qp_number(qp->card);
 
+	static const union ibv_gid none;
+
 	switch (attr->next_state) {
 	case FLEXIO_QP_STATE_RST:
 	case FLEXIO_QP_STATE_INIT:
@@ -325,6 +327,11 @@ static flexio_status check_modify(struct flexio_qp *qp, const struct flexio_qp_a
 		return fail("QP 0x%x: next_state %u is not a state", number,
 			    (unsigned int)attr->next_state);
 	}
+	if (attr->next_state == FLEXIO_QP_STATE_RTR && attr->rlid && !attr->fl &&
+	    !memcmp(&attr->rgid_or_rip, &none, sizeof(none)))
+		return fail(
+			"QP 0x%x: rlid is %u and rgid_or_rip 0; %s is RoCE, where a GID is the address",
+			number, attr->rlid, qp->queue.uar->adapter->config->name);
 	if (attr->qp_access_mask & ~known_access)
 		return fail("QP 0x%x: qp_access_mask is 0x%x; allowed: bits of 0x%x", number,
 			    (unsigned int)attr->qp_access_mask, (unsigned int)known_access);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages of hundreds of megabytes up to the largest, 2 GiB: WRITE, READ and SEND between two processes, with the
- * first, last and some inner bytes checked. One byte more than the largest is refused.
+ * first, last and some inner bytes checked. One byte more than the largest is refused. And as benchmarks do it: several
+ * messages of 1 GiB at a time, each of which takes far longer than the time-out for its acknowledgement.
  *
  * The memory is sparse: only the pages that are looked at hold more than zeroes, but all are copied.
  */
@@ -56,6 +57,107 @@ static void open_node(struct node *node, uint64_t size)
 	node_open(node, &attr);
 }
 
+/* For the reader of the log only: nothing depends on it. */
+static void say(const char *what, uint64_t size, uint64_t *start)
+{
+	uint64_t now = now_us();
+
+	printf("%s of %llu MiB: %.2f s\n", what, (unsigned long long)size >> 20,
+	       (double)(now - *start) / 1e6);
+	fflush(stdout);
+	*start = now;
+}
+
+/* --- several at a time ------------------------------------------------------------------------------ */
+
+enum { STREAM = 3 };
+#define STREAM_SIZE   (1ull << 30)
+#define STREAM_NEEDED (4ull << 30)
+
+static void open_stream(struct node *node)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+
+	attr.size = STREAM_SIZE;
+	attr.timeout = 14; /* 67 ms */
+	attr.rd_atomic = attr.dest_rd_atomic = STREAM;
+	node_open(node, &attr);
+}
+
+static void expect_all(struct ibv_cq *cq, uint64_t first)
+{
+	struct ibv_wc wc;
+
+	for (uint64_t i = 0; i < STREAM; i++) {
+		check(cq_wait(cq, &wc, 10 * PATIENCE_MS), "no completion of %d", (int)(first + i));
+		check_status(&wc, IBV_WC_SUCCESS);
+		check_eq(wc.wr_id, first + i);
+	}
+}
+
+static int stream_target(void)
+{
+	struct node node;
+	struct address peer;
+	char word;
+
+	open_stream(&node);
+	node_meet(&node, ROLE_FD, &peer);
+	for (int i = 0; i < STREAM; i++)
+		check_eq(node_recv(&node, 20 + (uint64_t)i, 0, STREAM_SIZE), 0);
+	msg_recv(ROLE_FD, &word, 1); /* written */
+	check_marks(node.buf, STREAM_SIZE, 1);
+	msg_send(ROLE_FD, &word, 1);
+	expect_all(node.recv_cq, 20);
+	check_marks(node.buf, STREAM_SIZE, 2);
+	mark(node.buf, STREAM_SIZE, 3);
+	msg_send(ROLE_FD, &word, 1);
+	msg_recv(ROLE_FD, &word, 1);
+	node_close(&node);
+	return 0;
+}
+
+static void stream(void)
+{
+	struct node node;
+	struct address peer;
+	uint64_t start;
+	char word = 0;
+	pid_t pid;
+	int fd;
+
+	pid = spawn_self("stream-target", &fd);
+	open_stream(&node);
+	node_meet(&node, fd, &peer);
+	mark(node.buf, STREAM_SIZE, 1);
+	start = now_us();
+	for (uint64_t i = 0; i < STREAM; i++)
+		check_eq(node_rdma(&node, i, IBV_WR_RDMA_WRITE, 0, STREAM_SIZE, &peer, 0), 0);
+	expect_all(node.send_cq, 0);
+	say("3 WRITEs", STREAM_SIZE, &start);
+	msg_send(fd, &word, 1);
+	msg_recv(fd, &word, 1);
+	mark(node.buf, STREAM_SIZE, 2);
+	start = now_us();
+	for (uint64_t i = 0; i < STREAM; i++)
+		check_eq(node_send(&node, 10 + i, 0, STREAM_SIZE, IBV_SEND_SIGNALED), 0);
+	expect_all(node.send_cq, 10);
+	say("3 SENDs", STREAM_SIZE, &start);
+	msg_recv(fd, &word, 1);
+	start = now_us();
+	for (uint64_t i = 0; i < STREAM; i++)
+		check_eq(node_rdma(&node, 30 + i, IBV_WR_RDMA_READ, 0, STREAM_SIZE, &peer, 0), 0);
+	expect_all(node.send_cq, 30);
+	say("3 READs", STREAM_SIZE, &start);
+	check_marks(node.buf, STREAM_SIZE, 3);
+	msg_send(fd, &word, 1);
+	spawn_wait(pid);
+	close(fd);
+	node_close(&node);
+}
+
+/* --- one at a time ------------------------------------------------------------------------------------ */
+
 static int target(void)
 {
 	struct node node;
@@ -76,17 +178,6 @@ static int target(void)
 	check_marks(node.buf, size, 3);
 	node_close(&node);
 	return 0;
-}
-
-/* For the reader of the log only: nothing depends on it. */
-static void say(const char *what, uint64_t size, uint64_t *start)
-{
-	uint64_t now = now_us();
-
-	printf("%s of %llu MiB: %.2f s\n", what, (unsigned long long)size >> 20,
-	       (double)(now - *start) / 1e6);
-	fflush(stdout);
-	*start = now;
 }
 
 static void run(uint64_t size)
@@ -153,6 +244,15 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "target"))
 		return target();
+	if (argc > 1 && !strcmp(argv[1], "stream-target"))
+		return stream_target();
+	if (argc > 1 && !strcmp(argv[1], "stream")) {
+		if (available_memory() < STREAM_NEEDED)
+			test_skip("messages of 1 GiB need %llu MiB of free memory",
+				  STREAM_NEEDED >> 20);
+		stream();
+		return 0;
+	}
 	largest = argc > 1 ? strtoull(argv[1], NULL, 0) : 256ull << 20;
 	if (largest < LARGEST) {
 		run(100ull << 20 | 13);

@@ -203,6 +203,7 @@ void raw_expect_error(struct raw_cq *cq, uint32_t qpn, uint8_t syndrome)
 	check_eq(be32toh(cqe.vlan_my_qpn) & MLX4_CQE_QPN_MASK, qpn);
 	check_eq(mlx4dv_get_cqe_opcode(&cqe), MLX4_CQE_OPCODE_ERROR);
 	check_eq(((struct mlx4_err_cqe *)&cqe)->syndrome, syndrome);
+	check(((struct mlx4_err_cqe *)&cqe)->vendor_err != 0, "no vendor's error");
 }
 
 void raw_free(struct raw *raw, const struct mlx4_cqe *cqe)

@@ -40,11 +40,23 @@ void test_failed(const char *file, int line, const char *cond, const char *fmt, 
 	test_fail_hook(file, line);
 }
 
+/* What is one number in all cases; some errors have several. 0: none of them, and not 0. */
+static const uint8_t vendor_errors[] = {
+	[IBV_WC_WR_FLUSH_ERR] = 0xf9,   [IBV_WC_REM_INV_REQ_ERR] = 0x8a,
+	[IBV_WC_REM_ACCESS_ERR] = 0x88, [IBV_WC_REM_OP_ERR] = 0x89,
+	[IBV_WC_RETRY_EXC_ERR] = 0x81,  [IBV_WC_RNR_RETRY_EXC_ERR] = 0x87,
+};
+
 void check_status_at(const char *file, int line, const struct ibv_wc *wc, enum ibv_wc_status want)
 {
+	uint8_t vendor = want < sizeof(vendor_errors) ? vendor_errors[want] : 0;
+
 	if (wc->status != want)
 		test_failed(file, line, ibv_wc_status_str(want), " was '%s' (wr_id %llu)",
 			    ibv_wc_status_str(wc->status), (unsigned long long)wc->wr_id);
+	if (vendor ? wc->vendor_err != vendor : !wc->vendor_err != (want == IBV_WC_SUCCESS))
+		test_failed(file, line, "vendor_err", " of '%s' is %#x", ibv_wc_status_str(want),
+			    wc->vendor_err);
 }
 
 void test_skip(const char *fmt, ...)

@@ -48,7 +48,7 @@ enum { PATIENCE_MS = 20000 };
 				    check_b_);                                                     \
 	} while (0)
 
-/* The work completion has this status. */
+/* The work completion has this status, and the vendor's error that belongs to it. */
 #define check_status(wc, want) check_status_at(__FILE__, __LINE__, wc, want)
 
 /* What a failed check does: print and exit(1), unless a suite sets its own (cmocka: fail this case only). */

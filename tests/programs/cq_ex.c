@@ -132,6 +132,7 @@ static void errors(void)
 	while (ibv_start_poll(cqx, &none) == ENOENT)
 		;
 	check_eq(cqx->status, IBV_WC_WR_FLUSH_ERR);
+	check_eq(ibv_wc_read_vendor_err(cqx), 0xf9);
 	check_eq(cqx->wr_id, 77);
 	ibv_end_poll(cqx);
 }

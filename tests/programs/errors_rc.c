@@ -76,7 +76,8 @@ static void expect_loc_prot(struct end *a, struct end *b, struct end_wr wr)
 	post_recv(b, WR_RECV, 4096);
 	wr.flags &= ~IBV_SEND_SIGNALED; /* errors are reported all the same */
 	post_send(a, &wr);
-	end_expect(a, SQ, wr.wr_id, IBV_WC_LOC_PROT_ERR);
+	end_expect_wc(a, SQ, wr.wr_id, IBV_WC_LOC_PROT_ERR, &wc);
+	check_eq(wc.vendor_err, 0x51);
 	end_expect_state(a, IBV_QPS_ERR);
 	check_eq(end_state(b), IBV_QPS_RTS);
 	check(!end_poll(b, RQ, &wc, 0), "the receive was used");
@@ -137,6 +138,7 @@ static void read_into_readonly(enum end_place place)
 	struct end a, b;
 	struct end_mr readonly;
 	struct end_wr wr;
+	struct ibv_wc wc;
 
 	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
 	check_eq(end_reg(&a, a.self.addr, 4096, a.self.addr, IBV_ACCESS_REMOTE_READ, false,
@@ -147,7 +149,8 @@ static void read_into_readonly(enum end_place place)
 		wr = end_wr_rdma(&a, WR_FIRST, ops[i], 8, &b);
 		wr.sge[0].lkey = readonly.key;
 		post_send(&a, &wr);
-		end_expect(&a, SQ, WR_FIRST, IBV_WC_LOC_PROT_ERR);
+		end_expect_wc(&a, SQ, WR_FIRST, IBV_WC_LOC_PROT_ERR, &wc);
+		check_eq(wc.vendor_err, 0x33);
 		end_expect_state(&a, IBV_QPS_ERR);
 	}
 	end_pair_close(&a, &b);
@@ -157,12 +160,14 @@ static void read_into_readonly(enum end_place place)
 static void expect_rem_op(struct end *a, struct end *b, uint64_t addr, uint32_t lkey)
 {
 	struct end_wr wr = end_wr_send(a, WR_FIRST, 64);
+	struct ibv_wc wc;
 
 	end_connect(a, b);
 	check_eq(end_post_recv(b, WR_RECV, addr, 64, lkey), 0);
 	post_recv(b, WR_RECV + 1, 64);
 	post_send(a, &wr);
-	end_expect(b, RQ, WR_RECV, IBV_WC_LOC_PROT_ERR);
+	end_expect_wc(b, RQ, WR_RECV, IBV_WC_LOC_PROT_ERR, &wc);
+	check_eq(wc.vendor_err, 0x32);
 	end_expect(a, SQ, WR_FIRST, IBV_WC_REM_OP_ERR);
 	end_expect(b, RQ, WR_RECV + 1, IBV_WC_WR_FLUSH_ERR);
 	end_expect_state(a, IBV_QPS_ERR);

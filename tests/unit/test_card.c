@@ -58,6 +58,10 @@ static void expect_error(uint8_t kind, uint8_t syndrome, uint16_t counter)
 	assert_non_null(cqe);
 	assert_int_equal(cqe->op_own >> 4, kind);
 	assert_int_equal(err->syndrome, syndrome);
+	/* The dword that device code reads whole: the hardware's syndrome, nothing, the vendor's, the syndrome. */
+	assert_int_equal(err->rsvd1[16], 0);
+	assert_int_equal(err->rsvd1[17], 0);
+	assert_int_not_equal(err->vendor_err_synd, 0);
 	assert_int_equal(be16toh(cqe->wqe_counter), counter);
 }
 

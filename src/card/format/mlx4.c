@@ -334,7 +334,7 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
 		struct mlx4_err_cqe *err = to;
 
 		memset(err->reserved1, 0, sizeof(err->reserved1));
-		err->vendor_err = 0;
+		err->vendor_err = vb_seg_vendor_error(c);
 		err->syndrome = vb_seg_syndrome(c->status);
 	}
 	/* Pairs with the acquire of whoever reads the owner bit. */

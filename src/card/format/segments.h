@@ -36,6 +36,8 @@ static inline const void *vb_cursor_take(struct vb_cursor *c, uint32_t units)
 
 /* What an error CQE says of a status; mlx5.c has it. */
 uint8_t vb_seg_syndrome(enum ibv_wc_status status);
+/* And in the vendor's own words; never 0. */
+uint8_t vb_seg_vendor_error(const struct vb_completion *completion);
 
 /* What an opcode of a format means. */
 struct vb_opcode {

@@ -135,6 +135,7 @@ static inline void read_cqe(struct flexio_dev_cqe64 *cqe, struct work_cqe *out)
 	out->byte_cnt = flexio_dev_cqe_get_byte_cnt(cqe);
 	out->user_index = flexio_dev_cqe_get_user_index(cqe);
 	out->syndrome = flexio_dev_cqe_get_err_synd(cqe) & 0xff;
+	out->vendor = flexio_dev_cqe_get_vendor_err_synd(cqe);
 	out->validity = flexio_dev_comp_cqe_get_validity_byte(cqe);
 	out->imm = cqe->imm_inval_pkey;
 }

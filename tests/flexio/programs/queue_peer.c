@@ -189,6 +189,7 @@ int main(void)
 	CHECK(waitpid(pid, NULL, 0) == pid);
 	cqe = one(SEG_WRITE, 0, 0, 8, 0, 0);
 	CHECK(cqe.opcode == 13 && cqe.syndrome == 0x15); /* transport retries exceeded */
+	CHECK(cqe.vendor == 0x81);
 	CHECK(flexio_qp_state_get(qp.qp) == FLEXIO_QP_STATE_ERR);
 
 	close_all();

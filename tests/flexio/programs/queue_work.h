@@ -43,7 +43,7 @@ struct work_cqe {
 	uint32_t opcode, owner;
 	uint32_t qpn, wqe_counter;
 	uint32_t byte_cnt, user_index;
-	uint32_t syndrome, validity;
+	uint32_t syndrome, vendor, validity;
 	uint32_t imm, spare;
 };
 

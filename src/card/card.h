@@ -58,6 +58,14 @@ struct vb_adapter {
 	uint32_t max_qp, max_cq, max_mr, max_srq, max_pd, max_ah;
 };
 
+/* How an adapter presents itself. */
+struct vb_identity {
+	uint32_t vendor_id, part_id, hw_version; /* of struct ibv_device_attr */
+	const char *firmware;
+	uint16_t pci_vendor; /* the PCI device ID is part_id */
+	const char *hca_type, *board, *driver;
+};
+
 /* Something that happened to an object (or the port: object NULL). */
 struct vb_event {
 	enum ibv_event_type type;
@@ -76,6 +84,7 @@ struct vb_uar;
 
 /* The adapters of the configuration, in order. -EINVAL where the configuration is bad. */
 VB_PUBLIC int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count);
+VB_PUBLIC const struct vb_identity *vb_adapter_identity(const struct vb_adapter *adapter);
 VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr);
 /* Entry index of a port's GID table: 0, -ENODATA where empty. The first of an hbl port is that port's own. */
 VB_PUBLIC int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,

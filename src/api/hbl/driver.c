@@ -8,14 +8,7 @@
  */
 #include "driver.h"
 
-#include <stdio.h>
 #include <unistd.h>
-
-enum {
-	VENDOR_ID = 0x1da3,
-	GAUDI2_PART_ID = 0x1020,
-	GAUDI3_PART_ID = 0x1060,
-};
 
 static int no_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
@@ -137,8 +130,6 @@ static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
 {
 	const struct vb_config_adapter *config = context_adapter(&ctx->verbs.context)->config;
 
-	attr->vendor_id = VENDOR_ID;
-	attr->vendor_part_id = config->generation == VB_GAUDI3 ? GAUDI3_PART_ID : GAUDI2_PART_ID;
 	attr->max_qp = (int)(VB_HBL_MAX_QPN * config->ports);
 	attr->max_qp_wr = VB_HBL_WQES_MAX;
 	attr->max_cq = (int)(VB_HBL_CQS * config->ports);
@@ -147,8 +138,6 @@ static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
 	attr->max_sge = attr->max_sge_rd = 1;
 	attr->max_mr = attr->max_srq = attr->max_srq_wr = attr->max_srq_sge = attr->max_ah = 0;
 	attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID;
-	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s",
-		 config->generation == VB_GAUDI3 ? "gaudi3" : "gaudi2");
 }
 
 /* As the driver of the hardware: who has read the event finds the state in the handle. */
@@ -198,9 +187,6 @@ static const struct api_driver hbl_driver = {
 };
 
 const struct api_format api_format_hbl = {
-	.vendor_part_id = GAUDI2_PART_ID,
-	.hw_version = 1,
-	.firmware = "gaudi",
 	.driver = &hbl_driver,
 	.set_ops = set_ops,
 };

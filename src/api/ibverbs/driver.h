@@ -341,8 +341,6 @@ struct api_qp_layout {
 
 /* What differs between adapters whose queues have different formats (format.c). */
 struct api_format {
-	uint32_t vendor_part_id, hw_version;
-	const char *firmware;
 	uint64_t timestamp_mask;
 	bool wr_api;                     /* ibv_wr_*() can be had */
 	const struct api_driver *driver; /* stands in for the rest of this table; NULL: none does */

@@ -15,9 +15,6 @@ static void mlx5_close(struct api_context *ctx)
 }
 
 const struct api_format api_format_mlx5 = {
-	.vendor_part_id = 0xa2dc, /* BlueField-3 */
-	.hw_version = 1,
-	.firmware = "32.41.1000",
 	.timestamp_mask = UINT64_MAX,
 	.wr_api = true,
 	.qp_size = api_qp_size,
@@ -30,9 +27,6 @@ const struct api_format api_format_mlx5 = {
 
 /* No ibv_wr_*(): the real library has none for these cards, and programs fall back. */
 const struct api_format api_format_mlx4 = {
-	.vendor_part_id = 4099, /* ConnectX-3 */
-	.hw_version = 1,
-	.firmware = "2.42.5000",
 	.timestamp_mask = (1ull << 48) - 1,
 	.set_ops = mlx4_set_ops,
 	.open = mlx4_context_open,

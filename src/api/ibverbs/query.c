@@ -12,7 +12,6 @@
 #undef ibv_query_port
 
 enum {
-	VENDOR_ID = 0x02c9,
 	CA_ACK_DELAY = 16,
 	CORE_CLOCK_KHZ = 1000000, /* vb_clock() */
 	MAX_MODERATION_COUNT = 0xffff,
@@ -28,16 +27,16 @@ static int as_int(uint64_t value)
 
 static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device_attr *attr)
 {
-	const struct api_format *format = api_format_of(adapter);
+	const struct vb_identity *identity = vb_adapter_identity(adapter);
 
 	*attr = (struct ibv_device_attr){
 		.node_guid = adapter->guid,
 		.sys_image_guid = adapter->guid,
 		.max_mr_size = UINT64_MAX,
 		.page_size_cap = ~(uint64_t)0xfff,
-		.vendor_id = VENDOR_ID,
-		.vendor_part_id = format->vendor_part_id,
-		.hw_ver = format->hw_version,
+		.vendor_id = identity->vendor_id,
+		.vendor_part_id = identity->part_id,
+		.hw_ver = identity->hw_version,
 		.max_qp = as_int(adapter->max_qp),
 		.max_qp_wr = VB_MAX_QP_WR,
 		.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
@@ -61,9 +60,9 @@ static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device
 		.local_ca_ack_delay = CA_ACK_DELAY,
 		.phys_port_cnt = (uint8_t)adapter->config->ports,
 	};
-	if (format->raw)
+	if (api_format_of(adapter)->raw)
 		attr->device_cap_flags |= IBV_DEVICE_RAW_IP_CSUM;
-	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", format->firmware);
+	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", identity->firmware);
 }
 
 VB_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)

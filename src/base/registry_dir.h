@@ -9,7 +9,7 @@
  * always be forestalled. Therefore a user has several names; registry.c has the rule by which all processes of a user
  * come to use the same one. VERBATIM_SHM_DIR names another directory in place of /dev/shm.
  *
- * Included by registry.c only.
+ * Included by registry.c only, and by tools/tree.c for the root.
  */
 #pragma once
 

@@ -41,5 +41,8 @@ int tools_prepend(const char *variable, const char *dir);
 /* LD_LIBRARY_PATH: our libraries, then what the user had. 0 or -errno after a message that begins with who. */
 int tools_put_libraries_first(const char *who);
 
+/* Make the files that the preload shows, and name them in the environment. -EINVAL: the configuration is bad. */
+int tools_show_files(const char *who);
+
 /* Execute the program. Returns only where that fails, with the exit code, after a message that begins with who. */
 int tools_become(const char *who, char **program);

@@ -33,7 +33,7 @@ int tools_prepend(const char *variable, const char *dir)
 }
 
 /* LD_PRELOAD: what the user had, then ours, so that the user's comes first. */
-static int put_preload(void)
+static int put_preload(const char *who)
 {
 	const char *before = vb_getenv("LD_PRELOAD");
 	char file[PATH_MAX], *name, *value;
@@ -43,8 +43,9 @@ static int put_preload(void)
 		return ret; /* an installation without it serves programs that ask libraries */
 	/* A blank would end the name there. Without a folder it is looked for in LD_LIBRARY_PATH, where that may stand. */
 	name = strpbrk(file, " \t\n") ? strrchr(file, '/') + 1 : file;
-	if (before && strstr(before, name))
-		return 0;
+	ret = tools_show_files(who);
+	if (ret || (before && strstr(before, name)))
+		return ret;
 	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", name) <
 	    0)
 		return -ENOMEM;
@@ -75,7 +76,7 @@ int tools_put_libraries_first(const char *who)
 		return -EINVAL;
 	}
 	ret = tools_prepend("LD_LIBRARY_PATH", dir);
-	return ret ? ret : put_preload();
+	return ret ? ret : put_preload(who);
 }
 
 /* Find the file as execvp(3) will: true with its path where there is one. */

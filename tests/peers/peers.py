@@ -155,8 +155,17 @@ class World:
         if self.preload:
             # What Debian's own programs leave allocated is not ours to report.
             leaks = [] if 'ASAN_OPTIONS' in os.environ else ['ASAN_OPTIONS=detect_leaks=0']
-            run += ['env', f'LD_PRELOAD={self.preload}'] + leaks
+            run = ['env', f'LD_PRELOAD={self.preload}'] + leaks + run
         return run + program
+
+    def bring(self, path):
+        """A file of the build tree where the programs can read it, whoever they are."""
+        if self.call(['test', '-r', path]) == 0:
+            return path
+        copy = shutil.copy(path, self.home)
+        os.chmod(copy, 0o755)
+        os.chmod(self.home, 0o755)
+        return copy
 
     def start(self, program):
         if not shutil.which(program[0]):

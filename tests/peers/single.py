@@ -4,6 +4,7 @@
 usage: single.py [--nobody] [--config FILE] [--expect REGEX]... PROGRAM [ARGUMENT...]
 """
 import argparse
+import os
 import re
 
 import peers
@@ -17,6 +18,8 @@ def run():
     parser.add_argument('program', nargs=argparse.REMAINDER)
     args = parser.parse_args()
     with peers.World(args.nobody, args.config) as world:
+        if os.path.isabs(args.program[0]):
+            args.program[0] = world.bring(args.program[0])
         program = world.start(args.program)
         try:
             code = program.wait(world.seconds)

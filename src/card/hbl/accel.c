@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what a program sees of /dev/accel/accelN: its ioctls, and the port files below /sys. The preload of `verbatim run`
- * leads the program's open(), ioctl() and close() here.
+ * Owns what a program does with /dev/accel/accelN: its ioctls. The preload of `verbatim run` leads the program's open(),
+ * ioctl() and close() here.
  *
  * Two numbers name the memory ioctl: that of the driver under drivers/misc (until Linux 6.6), and that of the DRM one.
  */
@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <misc/habanalabs.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 #include "base/fault.h"
@@ -81,24 +79,4 @@ int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg)
 	ret = memory_ioctl(&hbl->memory, arg);
 	vb_hbl_unlock();
 	return ret;
-}
-
-int vb_hbl_phys_state(const char *name, unsigned int port, char *text, size_t len)
-{
-	struct vb_adapter *const *list;
-	unsigned int count;
-
-	if (vb_card_adapters(&list, &count))
-		return -ENOENT;
-	for (unsigned int i = 0; i < count; i++) {
-		struct ibv_port_attr attr;
-
-		if (strcmp(list[i]->config->name, name) || port < 1 ||
-		    port > list[i]->config->ports)
-			continue;
-		vb_adapter_query_port(list[i], &attr);
-		return snprintf(text, len, "%u: %s\n", attr.phys_state,
-				attr.phys_state == 5 ? "LinkUp" : "Disabled");
-	}
-	return -ENOENT;
 }

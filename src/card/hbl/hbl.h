@@ -54,8 +54,6 @@ VB_PUBLIC int vb_hbl_accel_open(unsigned int number, int flags);
 VB_PUBLIC int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg);
 /* The program is about to close the descriptor: what it allocated goes, unless a context still stands on it. */
 VB_PUBLIC void vb_hbl_accel_close(int fd);
-/* The text of /sys/class/infiniband/NAME/ports/PORT/phys_state; its length or -ENOENT. */
-VB_PUBLIC int vb_hbl_phys_state(const char *name, unsigned int port, char *text, size_t len);
 
 /* --- devices and ports ----------------------------------------------------------------------------------------- */
 

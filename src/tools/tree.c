@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Makes trees, shares them and removes old ones.
+ *
+ *	/dev/shm/verbatim-files-UID-PIDNS-HASH/    mode 0700; HASH is that of the description
+ *
+ * or where VERBATIM_SHM_DIR says.
+ *
+ * A tree is made under another name and renamed, so that whoever finds it finds all of it. It is used by those who have its
+ * name in their environment; before that they set its time under a lock (use()). Whoever removes one looks for both under
+ * the same lock: the time is old, and no process of this PID namespace has the name (remove_unused()).
+ */
+#include "tools/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/registry_dir.h"
+#include "preload/rows.h"
+
+enum {
+	OLD_SECONDS = 60, /* longer than any program needs from use() to its start */
+	CONTENTS = 512,
+};
+
+/* --- the description ---------------------------------------------------------------------------------------------- */
+
+int tree_begin(struct tree_text *text)
+{
+	*text = (struct tree_text){ 0 };
+	text->out = open_memstream(&text->text, &text->len);
+	return text->out ? 0 : -errno;
+}
+
+void tree_dir(struct tree_text *text, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text->dir, sizeof(text->dir), format, args);
+	va_end(args);
+}
+
+static void add(struct tree_text *text, char kind, const char *name, const char *format,
+		va_list args)
+{
+	fprintf(text->out, "%c%s/%s", kind, text->dir, name);
+	fputc(0, text->out);
+	vfprintf(text->out, format, args);
+	fputc(0, text->out);
+}
+
+#define ADD(text, kind, name, format)                \
+	do {                                         \
+		va_list args;                        \
+                                                     \
+		va_start(args, format);              \
+		add(text, kind, name, format, args); \
+		va_end(args);                        \
+	} while (0)
+
+void tree_file(struct tree_text *text, const char *name, const char *format, ...)
+{
+	ADD(text, 'f', name, format);
+}
+
+void tree_link(struct tree_text *text, const char *name, const char *format, ...)
+{
+	ADD(text, 'l', name, format);
+}
+
+static void add_node(struct tree_text *text, const char *name, const char *format, ...)
+{
+	ADD(text, 'n', name, format);
+}
+
+void tree_node(struct tree_text *text, const char *name, dev_t number)
+{
+	add_node(text, name, "%ju", (uintmax_t)number);
+}
+
+static uint64_t hash(const char *text, size_t len)
+{
+	uint64_t value = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	while (len--)
+		value = (value ^ (unsigned char)*text++) * 0x100000001b3ull;
+	return value;
+}
+
+/* --- making --------------------------------------------------------------------------------------------------------- */
+
+/* Files that were made, to be linked by those with the same content: most entries of tables are alike. */
+struct maker {
+	int root;
+	char parent[PATH_MAX / 4]; /* of the last file: it exists */
+	struct {
+		const char *content, *path;
+	} made[CONTENTS];
+	unsigned int count;
+};
+
+static int make_parents(struct maker *maker, const char *path)
+{
+	size_t len = (size_t)(strrchr(path, '/') - path);
+	char name[PATH_MAX / 4];
+
+	if (len >= sizeof(name))
+		return -ENAMETOOLONG;
+	if (!strncmp(maker->parent, path, len) && !maker->parent[len])
+		return 0;
+	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(name, sizeof(name), "%.*s", (int)(slash - path), path);
+		if (mkdirat(maker->root, name, 0755) && errno != EEXIST)
+			return -errno;
+	}
+	snprintf(maker->parent, sizeof(maker->parent), "%.*s", (int)len, path);
+	return 0;
+}
+
+static int write_file(struct maker *maker, const char *path, const char *content)
+{
+	size_t len = strlen(content);
+	ssize_t written;
+	int fd;
+
+	for (unsigned int i = 0; i < maker->count; i++)
+		if (!strcmp(maker->made[i].content, content) &&
+		    !linkat(maker->root, maker->made[i].path, maker->root, path, 0))
+			return 0;
+	fd = openat(maker->root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	if (fd < 0)
+		return -errno;
+	written = vb_file_write(fd, content, len);
+	close(fd);
+	if (written != (ssize_t)len)
+		return -ENOSPC;
+	if (maker->count < CONTENTS) {
+		maker->made[maker->count].content = content;
+		maker->made[maker->count++].path = path;
+	}
+	return 0;
+}
+
+static int write_node(struct maker *maker, const char *path, const char *number)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_NOW },
+				     { .tv_sec = strtol(number, NULL, 10) } };
+	int fd = openat(maker->root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = fchmod(fd, VB_FILES_NODE_MODE & ~S_IFMT) || futimens(fd, times) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static int make_one(struct maker *maker, char kind, const char *path, const char *content)
+{
+	int ret = make_parents(maker, path);
+
+	if (ret)
+		return ret;
+	switch (kind) {
+	case 'f':
+		return write_file(maker, path, content);
+	case 'n':
+		return write_node(maker, path, content);
+	default:
+		return symlinkat(content, maker->root, path) ? -errno : 0;
+	}
+}
+
+static int make_all(const char *root, const char *text, size_t len)
+{
+	static struct maker maker; /* too large for the stack */
+	const char *end = text + len;
+	int ret = 0;
+
+	maker = (struct maker){ .root = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	if (maker.root < 0)
+		return -errno;
+	while (text < end && !ret) {
+		const char *path = text + 2; /* without its first slash */
+		const char *content = path + strlen(path) + 1;
+
+		ret = make_one(&maker, *text, path, content);
+		text = content + strlen(content) + 1;
+	}
+	close(maker.root);
+	return ret;
+}
+
+/* --- removing ------------------------------------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+	return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Whether a process's environment has the variable with this value. -1: it is ours and does not let us look. */
+static int process_uses(const char *pid, const char *path)
+{
+	char name[PATH_MAX], *entry = NULL;
+	size_t size = 0, len = strlen(VB_FILES_VARIABLE);
+	struct stat st;
+	int found = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%s/environ", pid);
+	file = fopen(name, "re");
+	if (!file)
+		return errno == EACCES && !stat(name, &st) && st.st_uid == geteuid() ? -1 : 0;
+	while (!found && getdelim(&entry, &size, 0, file) > 0)
+		found = !strncmp(entry, VB_FILES_VARIABLE, len) && entry[len] == '=' &&
+			!strcmp(entry + len + 1, path);
+	free(entry);
+	fclose(file);
+	return found;
+}
+
+static bool is_used(const char *path)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	bool used = !proc;
+
+	while (!used && (entry = readdir(proc)))
+		if (*entry->d_name >= '1' && *entry->d_name <= '9')
+			used = process_uses(entry->d_name, path) != 0;
+	if (proc)
+		closedir(proc);
+	return used;
+}
+
+/* Of this user and PID namespace; path is its name. */
+static void remove_if_unused(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char gone[PATH_MAX + 8];
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &st) && st.st_uid == geteuid() &&
+	    st.st_mtim.tv_sec + OLD_SECONDS < time(NULL) && !is_used(path)) {
+		snprintf(gone, sizeof(gone), "%s.gone", path);
+		if (!rename(path, gone))
+			remove_tree(gone);
+	}
+	close(fd);
+}
+
+/* prefix: what the names of this user's trees begin with. */
+static void remove_unused(const char *prefix, const char *keep)
+{
+	DIR *place = opendir(vb_dir_root_path());
+	char path[PATH_MAX];
+	struct dirent *entry;
+
+	while (place && (entry = readdir(place))) {
+		snprintf(path, sizeof(path), "%s/%s", vb_dir_root_path(), entry->d_name);
+		if (!strncmp(path, prefix, strlen(prefix)) && strcmp(path, keep))
+			remove_if_unused(path);
+	}
+	if (place)
+		closedir(place);
+}
+
+/* --- sharing -------------------------------------------------------------------------------------------------------- */
+
+/* True where the tree is there and ours; it is not removed for the next OLD_SECONDS. */
+static bool use(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st, now;
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	/* With the lock, and still under its name, nobody is removing it. */
+	ok = !fstat(fd, &st) && st.st_uid == geteuid() && (st.st_mode & 07777) == 0700 &&
+	     !flock(fd, LOCK_SH) && !futimens(fd, NULL) && !lstat(path, &now) &&
+	     now.st_ino == st.st_ino;
+	close(fd);
+	return ok;
+}
+
+/* Somebody may make the same tree meanwhile, or have put something else in its place: then path becomes another one. */
+static int make(const char *text, size_t len, char path[PATH_MAX])
+{
+	char other[PATH_MAX];
+	int ret;
+
+	if ((size_t)snprintf(other, sizeof(other), "%s.XXXXXX", path) >= sizeof(other))
+		return -ENAMETOOLONG;
+	if (!mkdtemp(other))
+		return -errno;
+	ret = make_all(other, text, len);
+	if (ret || (rename(other, path) && use(path)))
+		remove_tree(other);
+	else if (!access(other, F_OK))
+		strcpy(path, other);
+	return ret;
+}
+
+int tree_end(struct tree_text *text, char path[PATH_MAX])
+{
+	int failed = ferror(text->out), ret = 0, len;
+	struct stat st = { 0 };
+	mode_t mask;
+
+	if (fclose(text->out) || failed) {
+		free(text->text);
+		return -ENOMEM;
+	}
+	if (*vb_dir_root_path() != '/' || strlen(vb_dir_root_path()) > NAME_MAX) {
+		free(text->text);
+		return -EINVAL;
+	}
+	stat("/proc/self/ns/pid", &st);
+	len = snprintf(path, PATH_MAX, "%s/verbatim-files-%u-%ju-", vb_dir_root_path(),
+		       (unsigned int)geteuid(), (uintmax_t)st.st_ino);
+	snprintf(path + len, (size_t)(PATH_MAX - len), "%016" PRIx64, hash(text->text, text->len));
+	if (!use(path)) {
+		char prefix[PATH_MAX];
+
+		snprintf(prefix, sizeof(prefix), "%.*s", len, path);
+		mask = umask(0);
+		ret = make(text->text, text->len, path);
+		umask(mask);
+		remove_unused(prefix, path);
+	}
+	free(text->text);
+	return ret;
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Files of the card as people and scripts meet them, and the directory that they really lie in: private, shared by equal
+runs, removed when nobody uses it. What programs find in them is in files.c."""
+import os
+import re
+import stat
+import subprocess
+import tempfile
+import time
+
+import peers
+
+VERBATIM = os.path.join(peers.stage(), 'bin', 'verbatim')
+SHM = '/dev/shm'
+
+
+def call(*program, config=None, env=None, verbatim=True, **options):
+    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **(env or {})}
+    if config:
+        environment['VERBATIM_CONFIG'] = config
+    return subprocess.run([VERBATIM, 'run', '--', *program] if verbatim else program, env=environment, capture_output=True,
+                          text=True, timeout=60, check=False, **options)
+
+
+def expect(done, stdout='', code=0, stderr=None):
+    what = ' '.join(done.args)
+    if done.returncode != code:
+        raise peers.Failure(f'{what}: exit code {done.returncode}\n{done.stdout}{done.stderr}')
+    if not re.search(stdout, done.stdout, re.M):
+        raise peers.Failure(f'{what}: no {stdout!r} in\n{done.stdout}')
+    if done.stderr if stderr is None else not re.search(stderr, done.stderr):
+        raise peers.Failure(f'{what}: not {stderr!r} but\n{done.stderr}')
+
+
+def trees():
+    """Of this user; the folder of the registry is no tree."""
+    return {entry.path for entry in os.scandir(SHM)
+            if entry.name.startswith('verbatim-files-') and entry.stat(follow_symlinks=False).st_uid == os.geteuid()}
+
+
+def write_config(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, 'w', encoding='ascii') as out:
+        out.write(text)
+    return path
+
+
+def check_programs():
+    """The programs that people type, and a shell's own ways."""
+    expect(call('ls', '/sys/class/infiniband'), r'^mlx4_0\nmlx5_0\nmlx5_1$')
+    expect(call('ls', '/dev/accel'), r'\Aaccel0\naccel1\n\Z')
+    expect(call('ls', '-l', '/dev/infiniband', '/sys/class/infiniband/'),
+           r'^crw-rw-rw- .* 231, +192 .* uverbs0$(?s:.*)mlx5_0 -> \.\./\.\./devices/pci')
+    expect(call('ls', '-lR', '/sys/class/infiniband/mlx5_0/'), r'^-r--r--r-- .* fw_ver$')
+    expect(call('find', '/dev/infiniband', '/dev/accel', '-type', 'c'), r'^/dev/infiniband/uverbs0$(?s:.*)^/dev/accel/accel1$')
+    expect(call('find', '/sys/class/infiniband/mlx5_0/', '-name', 'state'), r'ports/1/state$')
+    expect(call('stat', '-c', '%F %t:%T', '/dev/infiniband/uverbs1'), r'^character special file e7:c1$')
+    expect(call('cat', '/sys/class/infiniband/mlx5_0/ports/1/state'), r'^4: ACTIVE$')
+    expect(call('realpath', '/sys/class/infiniband/mlx5_0/device'), r'^/sys/devices/pci5642:00/5642:00:00\.0$')
+    expect(call('readlink', '-f', '/sys/class/infiniband/mlx5_0/device/driver'), r'/mlx5_core$')
+    for shell in ('sh', 'bash'):
+        expect(call(shell, '-c', 'cd /sys/class/infiniband && pwd && cd mlx5_0/ports/1 && read s < state && echo $s'),
+               r'\A/sys/class/infiniband\n4: ACTIVE\n\Z')
+        expect(call(shell, '-c', 'echo /sys/class/infiniband/mlx5*/ports/*/rate'), r'mlx5_0/ports/1/rate .*mlx5_1/ports/1/rate')
+        if call(shell, '-c', 'echo x > /sys/class/infiniband/mlx5_0/node_desc').returncode == 0:
+            raise peers.Failure(f'{shell}: a file of /sys was written to')
+    expect(call('python3', '-c', 'import glob, os; print(sorted(glob.glob("/dev/infiniband/*"))[0], '
+                'os.path.realpath("/sys/class/infiniband/mlx5_0"), len(os.listdir("/sys/class/infiniband_verbs")))'),
+           r'^/dev/infiniband/uverbs0 /sys/devices/pci5642:00/5642:00:00\.0/infiniband/mlx5_0 6$')
+
+
+def check_untouched():
+    """Other files are as they are, and nothing of ours is left without `verbatim run`."""
+    for command in (('ls', '-l', '/dev/null', '/sys/class'), ('cat', '/proc/version'), ('ls', '/sys/class/net')):
+        if call(*command).stdout != call(*command, verbatim=False).stdout:
+            raise peers.Failure(f'{" ".join(command)}: not as without us')
+    if call('sh', '-c', 'unset LD_PRELOAD; ls /dev/infiniband').stdout != call('ls', '/dev/infiniband', verbatim=False).stdout:
+        raise peers.Failure('/dev/infiniband is there without the preload')
+
+
+def check_adapters(folder):
+    """The files follow the configuration: other names, another state, no accelerators."""
+    config = write_config(folder, 'down.conf', '[adapter mlx5_7]\naddress = 203.0.113.9\n')
+    expect(call('ls', '/sys/class/infiniband', '/dev/infiniband', config=config), r'^uverbs0$(?s:.*)^mlx5_7$')
+    expect(call('cat', '/sys/class/infiniband/mlx5_7/ports/1/state', config=config), r'^1: DOWN$')
+    expect(call('cat', '/sys/class/infiniband/mlx5_7/ports/1/phys_state', config=config), r'^3: Disabled$')
+    expect(call('ls', '/dev/accel', config=config), code=call('ls', '/dev/accel', verbatim=False).returncode, stderr='')
+    expect(call('ls', '/sys/class/infiniband/mlx5_0', config=config), code=2, stderr='No such file')
+    local = write_config(folder, 'local.conf', '[adapter mlx5_0]\naddress = 127.0.0.1\n')
+    expect(call('cat', '/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0', config=local), r'^lo$')
+    if os.path.exists('/sys/class/net/lo'):
+        expect(call('ls', '/sys/class/infiniband/mlx5_0/device/net', config=local), r'\Alo\n\Z')
+        expect(call('cat', '/sys/class/infiniband/mlx5_0/device/net/lo/ifindex', config=local), r'^1$')
+
+
+def check_tree(folder):
+    """One private tree for equal runs, whatever the umask, whoever took its name."""
+    config = write_config(folder, 'tree.conf', '[adapter mlx5_5]\naddress = 127.0.0.5\n')
+    before = trees()
+    for umask in ('022', '777'):
+        expect(call('sh', '-c', f'umask {umask}; exec "{VERBATIM}" run -- cat /sys/class/infiniband/mlx5_5/node_type', 'sh',
+                    config=config, verbatim=False), '^1: CA$')
+    made = trees() - before
+    if len(made) != 1:
+        raise peers.Failure(f'{len(made)} trees for two equal runs: {made}')
+    tree = made.pop()
+    if stat.S_IMODE(os.stat(tree).st_mode) != 0o700:
+        raise peers.Failure(f'{tree} is open to others')
+    os.rename(tree, tree + '.kept')
+    os.symlink('/etc', tree)  # as somebody else might do
+    expect(call('cat', '/sys/class/infiniband/mlx5_5/node_type', config=config), '^1: CA$')
+    os.unlink(tree)
+    os.rename(tree + '.kept', tree)
+    return tree
+
+
+def check_removal(folder, tree):
+    """The next one to make a tree removes what is old and in nobody's environment."""
+    old = time.time() - 3600
+    for turn, (used, is_old) in enumerate(((True, True), (False, False), (False, True))):
+        user = subprocess.Popen(['sleep', '60'], env={'PATH': os.environ['PATH'], 'VERBATIM_FILES': tree if used else '/none'})
+        os.utime(tree, (old, old) if is_old else None)
+        config = write_config(folder, 'next.conf', f'[adapter mlx5_{turn + 20}]\naddress = 127.0.0.6\n')
+        expect(call('true', config=config))
+        user.kill()
+        user.wait()
+        if os.path.exists(tree) != (used or not is_old):
+            raise peers.Failure(f'{tree}: used {used}, old {is_old}, exists {os.path.exists(tree)}')
+
+
+def check_no_room():
+    """A program that asks libraries runs where the tree cannot be made; a line says what will be missing."""
+    if os.geteuid() != 0 or subprocess.run(['unshare', '--mount', 'true'], check=False, capture_output=True).returncode:
+        return
+    script = f'mount -t tmpfs -o ro none {SHM} && exec "{VERBATIM}" run -- sh -c "echo started; ls /dev/infiniband"'
+    done = call('unshare', '--mount', 'sh', '-c', script, verbatim=False)
+    expect(done, '^started$', code=2, stderr='cannot make the files of /dev/infiniband .*: Read-only file system')
+
+
+def run():
+    if peers.sanitizer(peers.stage()):
+        raise peers.Skip('plain programs cannot load libraries with a sanitizer')
+    check_programs()
+    check_untouched()
+    with tempfile.TemporaryDirectory() as folder:
+        check_adapters(folder)
+        check_removal(folder, check_tree(folder))
+    check_no_room()
+
+
+peers.main(run)

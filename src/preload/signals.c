@@ -7,6 +7,9 @@
  */
 #include "base/signals.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -33,4 +36,51 @@ int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
 	action_function *action = atomic_load(&libverbatim_action);
 
 	return action ? action(sig, act, old) : vb_libc_sigaction(sig, act, old);
+}
+
+/* --- what only one libc has -------------------------------------------------------------------------------------- */
+
+/*
+ * The preload is in every child, and some are programs of another libc (musl): the loader ends a program where a symbol is
+ * missing that was named at link time, so these two are looked for.
+ */
+
+static _Atomic(action_function *) libc_action;
+
+static action_function *find_action(void)
+{
+	void *found = dlsym(RTLD_NEXT, "__sigaction");
+
+	if (!found)
+		found = dlsym(RTLD_NEXT, "sigaction");
+	atomic_store(&libc_action, (action_function *)found);
+	return (action_function *)found;
+}
+
+/* Early, because a signal handler may be the first to ask. */
+__attribute__((constructor)) static void find_action_early(void)
+{
+	find_action();
+}
+
+int vb_libc_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	action_function *action = atomic_load(&libc_action);
+
+	return (action ? action : find_action())(sig, act, old);
+}
+
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+/* For this library alone. In glibc it is code that the linker would add here. */
+int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+	int (*add)(void (*)(void), void (*)(void), void (*)(void), void *);
+	int (*other)(void (*)(void), void (*)(void), void (*)(void));
+
+	add = (__typeof__(add))dlsym(RTLD_NEXT, "__register_atfork");
+	if (add)
+		return add(prepare, parent, child, &__dso_handle);
+	other = (__typeof__(other))dlsym(RTLD_NEXT, "pthread_atfork");
+	return other ? other(prepare, parent, child) : ENOSYS;
 }

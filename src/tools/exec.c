@@ -32,11 +32,29 @@ int tools_prepend(const char *variable, const char *dir)
 	return ret;
 }
 
-/* LD_PRELOAD: what the user had, then ours, so that the user's comes first. */
+/* Put text behind what the variable, a list with colons, has. 0 or -errno. */
+static int append(const char *variable, const char *text)
+{
+	const char *before = vb_getenv(variable);
+	char *value;
+	int ret;
+
+	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", text) <
+	    0)
+		return -ENOMEM;
+	ret = setenv(variable, value, 1) ? -errno : 0;
+	free(value);
+	return ret;
+}
+
+/*
+ * LD_PRELOAD: what the user had, then ours, so that the user's comes first. AddressSanitizer is told not to mind that there
+ * is a library before it; preload/sanitizer.c says the same to children that get other options.
+ */
 static int put_preload(const char *who)
 {
 	const char *before = vb_getenv("LD_PRELOAD");
-	char file[PATH_MAX], *name, *value;
+	char file[PATH_MAX], *name;
 	int ret = tools_path(file, "lib/libverbatim-preload.so");
 
 	if (ret || access(file, R_OK))
@@ -46,12 +64,8 @@ static int put_preload(const char *who)
 	ret = tools_show_files(who);
 	if (ret || (before && strstr(before, name)))
 		return ret;
-	if (asprintf(&value, "%s%s%s", before ? before : "", before && *before ? ":" : "", name) <
-	    0)
-		return -ENOMEM;
-	ret = setenv("LD_PRELOAD", value, 1) ? -errno : 0;
-	free(value);
-	return ret;
+	ret = append("LD_PRELOAD", name);
+	return ret ? ret : append("ASAN_OPTIONS", "verify_asan_link_order=0");
 }
 
 /* LD_LIBRARY_PATH: ours, then what the user had. */
@@ -100,39 +114,52 @@ static int find_program(const char *name, char path[PATH_MAX])
 	return 0;
 }
 
-/* An ELF program of this machine that names no loader. */
-static bool is_static(const char *path)
+enum loader { LOADER_SAME, LOADER_NONE, LOADER_MUSL };
+
+/* Which loader an ELF program of this machine names. What is none, a script, is taken for the usual. */
+static enum loader find_loader(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	enum loader found = LOADER_SAME;
+	char name[PATH_MAX] = "";
 	Elf64_Ehdr head;
 	Elf64_Phdr part;
-	bool named = true;
 
 	if (fd < 0)
-		return false;
-	if (read(fd, &head, sizeof(head)) == sizeof(head) &&
+		return found;
+	if (pread(fd, &head, sizeof(head), 0) == sizeof(head) &&
 	    !memcmp(head.e_ident, ELFMAG, SELFMAG) && head.e_ident[EI_CLASS] == ELFCLASS64 &&
 	    head.e_phentsize == sizeof(part)) {
-		named = false;
-		for (unsigned int i = 0; i < head.e_phnum && !named; i++)
-			named = pread(fd, &part, sizeof(part),
-				      (off_t)(head.e_phoff + i * sizeof(part))) != sizeof(part) ||
-				part.p_type == PT_INTERP;
+		found = LOADER_NONE;
+		for (unsigned int i = 0; i < head.e_phnum && found == LOADER_NONE; i++) {
+			if (pread(fd, &part, sizeof(part),
+				  (off_t)(head.e_phoff + i * sizeof(part))) != sizeof(part) ||
+			    part.p_type == PT_INTERP)
+				found = LOADER_SAME;
+		}
 	}
+	if (found == LOADER_SAME && part.p_type == PT_INTERP && part.p_filesz < sizeof(name) &&
+	    pread(fd, name, part.p_filesz, (off_t)part.p_offset) > 0 && strstr(name, "/ld-musl-"))
+		found = LOADER_MUSL;
 	close(fd);
-	return !named;
+	return found;
 }
 
-/* The loader ignores LD_LIBRARY_PATH where the program gains rights, and there is none in a static
- * program; nothing else would say why there is no card. */
+/* The loader ignores LD_LIBRARY_PATH where the program gains rights, there is none in a static program, and that of musl
+ * cannot load our libraries; nothing else would say why there is no card. */
 static void warn_if_unreached(const char *who, const char *path)
 {
+	enum loader loader = find_loader(path);
 	struct stat st;
 	int gains;
 
-	if (is_static(path))
+	if (loader == LOADER_NONE)
 		fprintf(stderr,
 			"%s: warning: %s is statically linked, so it will not see the card; link it dynamically\n",
+			who, path);
+	if (loader == LOADER_MUSL)
+		fprintf(stderr,
+			"%s: warning: %s is linked with musl, which cannot load libraries made for glibc: it sees the files of the card, but not libibverbs and the others; build it with glibc\n",
 			who, path);
 	if (stat(path, &st) || !geteuid())
 		return;

@@ -6,7 +6,7 @@ usage: pair.py [--nobody] [--device NAME] [--config FILE] [--env NAME=VALUE]... 
 
 Both sides get the same arguments and a port of their own (--server: the server gets these as well;
 --device: both use that adapter). What their output
-must show depends on the program and its options; see check_pingpong and check_perftest.
+must show depends on the program and its options; see check_pingpong, check_perftest and check_ucx.
 """
 import argparse
 import re
@@ -84,6 +84,20 @@ def check_perftest(argv, side, is_server):
             raise peers.Failure(f'{side.name}: nothing measured at {size} bytes')
 
 
+def check_ucx(argv, side, is_server):
+    """ucx_perftest: on the client a last row with all iterations and times above zero, and on no side a complaint."""
+    if re.search('WARN|ERROR', side.output):
+        raise peers.Failure(f'{side.name}: it complains')
+    if is_server:
+        return
+    row = re.search(r'^Final: +(.*)', side.output, re.M)
+    if not row or row[1].split()[0] != option(argv, '-n') or not all(float(f) > 0 for f in row[1].split()):
+        raise peers.Failure(f'{side.name}: no last row with {option(argv, "-n")} iterations')
+
+
+CHECKS = {'ibv_': check_pingpong, 'ib_': check_perftest, 'ucx_': check_ucx}
+
+
 def run():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--nobody', action='store_true')
@@ -93,7 +107,7 @@ def run():
     parser.add_argument('--server', default='')
     parser.add_argument('program', nargs=argparse.REMAINDER)
     args = parser.parse_args()
-    check = check_pingpong if args.program[0].startswith('ibv_') else check_perftest
+    check = CHECKS[args.program[0].split('_')[0] + '_']
     port = peers.Port()
     common = args.program + (['-d', args.device] if args.device else []) + ['-p', str(port.number)]
     with peers.World(args.nobody, args.config, args.env) as world:

@@ -25,7 +25,8 @@ static void cut(struct ibv_sge *sge, uint32_t count, uint64_t addr, uint32_t len
 			part = 0;
 		if (part > left)
 			part = left;
-		sge[i] = (struct ibv_sge){ addr, part, lkey };
+		/* An entry without bytes needs no address. */
+		sge[i] = (struct ibv_sge){ part ? addr : 0, part, lkey };
 		addr += part;
 		left -= part;
 	}

@@ -121,7 +121,8 @@ static inline void sq_inline_copy(const struct api_sq *sq, struct sq_cursor *cur
 		length -= room;
 		cur->pos = sq->buf;
 	}
-	memcpy(cur->pos, addr, length);
+	if (likely(length)) /* an entry without bytes may have no address, which memcpy() must not be given */
+		memcpy(cur->pos, addr, length);
 	cur->pos += length;
 }
 

@@ -214,7 +214,7 @@ static bool is_made_of_mac(const union ibv_gid *gid)
 	return false;
 }
 
-bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_gid *gid)
+bool vb_adapter_gid_is_local(const union ibv_gid *gid)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -90,7 +90,7 @@ VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, struct ib
 VB_PUBLIC int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,
 			     struct vb_gid *gid);
 /* True where the GID belongs to this host, so that its QPs are reached without a wire. */
-VB_PUBLIC bool vb_adapter_gid_is_local(const struct vb_adapter *adapter, const union ibv_gid *gid);
+VB_PUBLIC bool vb_adapter_gid_is_local(const union ibv_gid *gid);
 
 /*
  * Open an adapter: joins the host's registry on the first open of the process. async is called for asynchronous

@@ -231,8 +231,7 @@ bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
 {
 	struct vb_sender *sender = &qp->sq.sender;
 
-	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && qp->path.kind == VB_PATH_SHM &&
-	    !vb_path_alive(&qp->path)) {
+	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && !vb_path_alive(&qp->path)) {
 		peer_died(qp);
 		return false;
 	}

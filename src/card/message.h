@@ -46,8 +46,8 @@ static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr 
 	pkt->dqpn = qp->attr.dest_qp_num;
 	pkt->sqpn = qp->number;
 	pkt->psn = qp->sq.sender.psn;
-	pkt->imm = wr->imm;
-	pkt->msn_qkey = 0;
+	pkt->imm = pkt->inv_rkey = wr->imm;
+	pkt->qkey = pkt->acked_psn = 0;
 	pkt->va = wr->raddr;
 	pkt->rkey = wr->rkey;
 	pkt->dma_len = (uint32_t)wr->len;
@@ -58,9 +58,9 @@ static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr 
 }
 
 /* Flags of the packet that stands for bytes [at, at + len) of a message. */
-static inline uint8_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)
+static inline uint16_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)
 {
-	uint8_t flags = at ? 0 : VB_PKT_FIRST;
+	uint16_t flags = at ? 0 : VB_PKT_FIRST;
 
 	if (at + len < wr->len && wr->op != VB_WR_READ)
 		return flags;

@@ -190,6 +190,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 						    .timeout = UINT64_MAX };
 	}
 	qp->dev = dev;
+	qp->path = vb_path_none;
 	qp->type = attr->type;
 	qp->transport = (uint8_t)attr->type;
 	qp->init = *attr;

@@ -309,17 +309,12 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		     struct vb_path *path)
 {
 	uint32_t qpn = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
-	int ret;
+	enum ibv_mtu mtu = mask & IBV_QP_PATH_MTU ? attr->path_mtu : qp->attr.path_mtu;
+	struct vb_address to = { .dgid = &attr->ah_attr.grh.dgid,
+				 .mtu = 128u << mtu,
+				 .transport = transport_of(qp, &attr->ah_attr) };
 
-	*path = (struct vb_path){ .kind = VB_PATH_NONE, .mtu = 4096 };
-	if (qp->type == IBV_QPT_UD ||
-	    !vb_adapter_gid_is_local(qp->dev->adapter, &attr->ah_attr.grh.dgid))
-		return 0;
-	ret = vb_path_open(path, qpn);
-	if (ret == -EHOSTUNREACH)
-		path->mtu = 4096;
-	path->transport = transport_of(qp, &attr->ah_attr);
-	return ret == -EHOSTUNREACH ? 0 : ret;
+	return qp->type == IBV_QPT_UD ? 0 : vb_path_open(path, &to, qpn);
 }
 
 /* Show initiators on this host what they may do to this QP without asking. Not while they use it: see segment.h. */
@@ -383,7 +378,7 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 
 static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	struct vb_path path = { .kind = VB_PATH_NONE }, old = { .kind = VB_PATH_NONE };
+	struct vb_path path = vb_path_none, old = vb_path_none;
 	enum ibv_qp_state from, to;
 	int ret;
 
@@ -420,7 +415,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	}
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
-	if (old.kind == VB_PATH_SHM)
+	if (old.peer)
 		vb_read_wait(); /* a sender may still be using the old path */
 	vb_path_close(&old);
 	if (!ret)

@@ -8,9 +8,8 @@
 
 void vb_sender_reset(struct vb_sender *s, uint32_t psn)
 {
+	s->psn = psn;
 	vb_sender_forget(s);
-	s->psn = s->una = s->high = psn;
-	s->stamp = 0;
 	vb_sender_refresh(s);
 }
 

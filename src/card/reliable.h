@@ -140,8 +140,9 @@ static inline void vb_sender_pop(struct vb_sender *s)
 static inline void vb_sender_forget(struct vb_sender *s)
 {
 	s->head = s->tail;
+	s->una = s->high = s->psn;
 	s->responses = s->resumed = 0;
-	s->rnr_until = 0;
+	s->rnr_until = s->stamp = 0;
 }
 
 /* Things go on: all retries are there again. */

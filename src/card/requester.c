@@ -198,7 +198,7 @@ static bool may_go_direct(const struct vb_qp *qp)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
 
-	if (qp->path.kind != VB_PATH_SHM || vb_sq_has_inflight(&qp->sq))
+	if (!vb_path_can(&qp->path, VB_PATH_DIRECT) || vb_sq_has_inflight(&qp->sq))
 		return false;
 	/* With immediate data a packet must go anyway: what fits into it goes along, for less than a system call. */
 	if (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM))
@@ -296,7 +296,7 @@ static void add_acknowledgement(struct vb_qp *qp, struct vb_pkt *pkt)
 	    epsn == atomic_load_explicit(&qp->rq.acked, memory_order_relaxed))
 		return;
 	pkt->flags |= VB_PKT_ACKS;
-	pkt->msn_qkey = vb_psn_add(epsn, 0xffffff);
+	pkt->acked_psn = vb_psn_add(epsn, 0xffffff);
 }
 
 /* What the next packet stands for, from sq.sent on: carried, described, or in place already. */
@@ -321,7 +321,7 @@ static void fill_payload(struct vb_qp *qp, struct vb_pkt *pkt, const struct iove
 	pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
 	if (placed) {
 		pkt->flags |= VB_PKT_PLACED;
-		pkt->va = sq->way.generation;
+		pkt->generation = sq->way.generation;
 	}
 }
 
@@ -333,7 +333,7 @@ static void count_packet(struct vb_qp *qp, const struct vb_pkt *pkt)
 	sq->unflushed = true;
 	/* A peer that is gone takes packets like a cable that is cut: the timer will tell. */
 	if (pkt->flags & VB_PKT_ACKS)
-		atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->msn_qkey, 1),
+		atomic_store_explicit(&qp->rq.acked, vb_psn_add(pkt->acked_psn, 1),
 				      memory_order_relaxed);
 	/* A READ takes the PSNs of its response (IBTA 9.7.2). */
 	sq->sender.psn =
@@ -392,7 +392,7 @@ static enum step send_connected(struct vb_qp *qp)
 		pkt.va += sq->sender.resumed;
 		pkt.dma_len -= sq->sender.resumed;
 	}
-	if (qp->path.kind == VB_PATH_LOOP)
+	if (vb_path_can(&qp->path, VB_PATH_CALLS))
 		return send_loop(qp, &pkt, iov, cnt);
 	if (!sq->way.chosen) {
 		if (must_wait(qp))
@@ -421,18 +421,20 @@ static enum step send_datagram(struct vb_qp *qp)
 	cnt = vb_message_gather(qp, wr, iov);
 	if (cnt < 0)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	if (!vb_adapter_gid_is_local(adapter, &wr->dgid) || vb_path_peek(&path, wr->dqpn))
-		return done(qp); /* nobody there: lost, and nobody is told */
 	from = &adapter->gids[wr->sgid_index];
+	vb_path_peek(&path, &(struct vb_address){ .dgid = &wr->dgid, .mtu = adapter->config->mtu },
+		     wr->dqpn);
+	if (!vb_path_can(&path, VB_PATH_REACHES))
+		return done(qp); /* nobody there: lost, and nobody is told */
 	grh = (struct vb_grh){ from->gid, wr->dgid, wr->traffic_class, wr->hop_limit };
 	vb_message_packet(qp, wr, &pkt);
 	if (from->type == IBV_GID_TYPE_ROCE_V1)
 		pkt.transport |= VB_TRANSPORT_V1;
 	pkt.dqpn = wr->dqpn;
 	/* IBTA 10.2.5: the high bit asks for the QP's own key. */
-	pkt.msn_qkey = wr->qkey & 1u << 31 ? qp->attr.qkey : wr->qkey;
+	pkt.qkey = wr->qkey & 1u << 31 ? qp->attr.qkey : wr->qkey;
 	pkt.grh = &grh;
-	if (path.kind == VB_PATH_LOOP)
+	if (vb_path_can(&path, VB_PATH_CALLS))
 		return send_loop(qp, &pkt, iov, cnt);
 	pkt.flags = vb_message_flags(wr, 0, (uint32_t)wr->len);
 	pkt.iov = iov;

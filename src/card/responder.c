@@ -120,7 +120,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 				    (pkt->flags & VB_PKT_SOLICITED ? VB_WR_SOLICITED : 0) |
 				    (qp->rq.inlined ? VB_WR_INLINED : 0));
 		qp->rq.inlined = false;
-		c.imm = pkt->imm;
+		c.imm = pkt->flags & VB_PKT_INVALIDATE ? pkt->inv_rkey : pkt->imm;
 		c.src_qpn = pkt->sqpn;
 		c.grh = pkt->grh != NULL;
 		if (c.grh)
@@ -290,7 +290,8 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 	rq->received += pkt->len;
 	if (!(pkt->flags & VB_PKT_LAST))
 		return ACCEPT;
-	if ((pkt->flags & VB_PKT_INVALIDATE) && vb_mr_invalidate(pkt->imm, qp->init.pd->number))
+	if ((pkt->flags & VB_PKT_INVALIDATE) &&
+	    vb_mr_invalidate(pkt->inv_rkey, qp->init.pd->number))
 		return BAD_ACCESS;
 	complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)rq->received);
 	return ACCEPT;
@@ -355,7 +356,7 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if ((pkt->flags & VB_PKT_LAST) && !(pkt->flags & VB_PKT_PLACED) &&
 	    rq->received + pkt->len != rq->dma_len)
 		return BAD_REQUEST;
-	if ((pkt->flags & VB_PKT_PLACED) && pkt->va != rq->generation)
+	if ((pkt->flags & VB_PKT_PLACED) && pkt->generation != rq->generation)
 		return BAD_ACCESS;
 	if (imm) {
 		ret = take_wqe(qp);
@@ -680,7 +681,7 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	uint8_t grh[40];
 	enum verdict ret;
 
-	if (pkt->op != VB_PKT_SEND || !pkt->grh || pkt->msn_qkey != qp->attr.qkey)
+	if (pkt->op != VB_PKT_SEND || !pkt->grh || pkt->qkey != qp->attr.qkey)
 		return false;
 	ret = take_wqe(qp);
 	if (ret == NOT_READY)
@@ -808,7 +809,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			.dqpn = qp->attr.dest_qp_num,
 			.sqpn = qp->number,
 			.psn = vb_psn_add(r->psn, r->sent / qp->path.span),
-			.msn_qkey = r->msn,
+			.msn = r->msn,
 			.swap_add = r->value,
 			.iov = &iov,
 			.iov_cnt = chunk ? 1 : 0,

@@ -114,9 +114,9 @@ static void explain_silence(struct vb_qp *qp)
 	char gid[INET6_ADDRSTRLEN] = "?";
 
 	inet_ntop(AF_INET6, qp->attr.ah_attr.grh.dgid.raw, gid, sizeof(gid));
-	if (qp->path.kind == VB_PATH_NONE)
+	if (!vb_path_can(&qp->path, VB_PATH_REACHES))
 		vb_refuse_wr_no_path(gid, qp->attr.dest_qp_num);
-	else if (qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path))
+	else if (!vb_path_alive(&qp->path))
 		vb_refuse_wr_peer_died(qp->attr.dest_qp_num);
 	else
 		vb_refuse_wr_no_answer(qp->attr.dest_qp_num, qp->attr.retry_cnt);
@@ -212,7 +212,7 @@ static void explain_access(const struct vb_qp *qp, const struct vb_pkt *pkt)
 	const char *name, *why;
 
 	if (pkt->flags & VB_PKT_INVALIDATE) {
-		vb_refuse_wr_invalidate(pkt->imm);
+		vb_refuse_wr_invalidate(pkt->inv_rkey);
 		return;
 	}
 	why = vb_mr_explain(key, qp->init.pd->number, va, len, needed_right(pkt, &name));

@@ -230,7 +230,7 @@ static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
 	struct vb_pkt ack = { .op = VB_PKT_ACK,
 			      .syndrome = VB_SYN_ACK,
 			      .sqpn = pkt->sqpn,
-			      .psn = pkt->msn_qkey & 0xffffff };
+			      .psn = pkt->acked_psn & 0xffffff };
 
 	if ((pkt->flags & VB_PKT_ACKS) && vb_transport_type(pkt->transport) == IBV_QPT_RC)
 		vb_requester_receive(qp, &ack);
@@ -286,6 +286,7 @@ static void card_forked(void)
 }
 
 const struct vb_sink vb_card_sink = {
+	.is_local = vb_adapter_gid_is_local,
 	.forked = card_forked,
 	.receive = card_receive,
 	.received = card_received,

@@ -159,7 +159,7 @@ static bool switched_off(void)
 
 bool vb_direct_works(const struct vb_path *path)
 {
-	return path->kind == VB_PATH_SHM &&
+	return vb_path_can(path, VB_PATH_DIRECT) &&
 	       !atomic_load_explicit(&path->peer->no_direct, memory_order_relaxed) &&
 	       !switched_off();
 }

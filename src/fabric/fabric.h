@@ -2,22 +2,23 @@
 /*
  * How cards meet: the interface of the fabric to the card.
  *
- * The card hands packets to a path and gets packets from peers through a sink. A packet is what RoCE would put on the
- * wire, at the path's own MTU (shared memory: some KiB), so the same requester and responder serve every path. Two
- * things go beyond packets: a QP of the same process is reached by the card itself (VB_PATH_LOOP), and on the same
- * host one-sided work may be done by the initiator directly in the target's memory (direct.h).
+ * The card hands packets to a path and gets packets from peers through a sink. A packet has the fields and the sequence
+ * numbers of RoCE; only its size is the path's own: a path of shared memory takes some KiB in one packet, a wire the path
+ * MTU. The card never asks what kind of path it has, only what a path can do (enum vb_path_caps).
  *
- *	card:   requester --vb_path_send()--> path --> peer's ring | wire
- *	        responder <--sink.receive()-- vb_fabric_progress()
+ *	card:   requester --vb_path_send()--> [hook] --> path operations --> ring of a peer | a wire
+ *	        responder <--sink.receive()-- [hook] <-- vb_fabric_progress()
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 #include <infiniband/verbs.h>
 
+#include "base/public.h"
 #include "base/registry.h"
 
 enum {
@@ -31,7 +32,10 @@ static inline uint32_t vb_qpn_slot(uint32_t qpn)
 }
 
 /* In the transport of a packet or a queue pair: its route is RoCE v1. Two versions do not meet. */
-enum { VB_TRANSPORT_V1 = 0x80 };
+enum {
+	VB_TRANSPORT_V1 = 0x80,
+	VB_TRANSPORT_HBL = 0x48, /* beyond enum ibv_qp_type */
+};
 
 static inline uint8_t vb_transport_type(uint8_t transport)
 {
@@ -61,10 +65,10 @@ enum vb_pkt_flags {
 	VB_PKT_INVALIDATE = 1 << 3,
 	VB_PKT_SOLICITED = 1 << 4,
 	VB_PKT_ACK_REQ = 1 << 5,
-	/* A request that also acknowledges: msn_qkey is the last PSN received. Not on a wire. */
-	VB_PKT_ACKS = 1 << 7,
-	/* WRITE: the initiator has put data in place itself; va is the generation of the registration that it found. */
-	VB_PKT_PLACED = 1 << 6,
+	/* Between processes of a host only: */
+	VB_PKT_PLACED =
+		1 << 6, /* WRITE: the initiator has put data in place itself; see generation */
+	VB_PKT_ACKS = 1 << 7, /* a request that also acknowledges, up to acked_psn */
 };
 
 /* AETH syndromes (IBTA 9.7.5.2.4) */
@@ -101,20 +105,25 @@ enum {
 	VB_PULL_MAX = 1 << 20
 }; /* bytes that one packet may describe: a poller is kept for that long */
 
+/* Each field has one meaning; those that an operation does not use are not carried (ring.c). */
 struct vb_pkt {
 	uint8_t op;        /* enum vb_pkt_op */
-	uint8_t flags;     /* enum vb_pkt_flags */
 	uint8_t syndrome;  /* ACK, READ and ATOMIC responses */
 	uint8_t transport; /* enum ibv_qp_type of the sender, and VB_TRANSPORT_V1 */
+	uint16_t flags;    /* enum vb_pkt_flags */
 	uint32_t dqpn, sqpn;
 	uint32_t psn;
-	uint32_t
-		imm; /* as it is in the WQE: immediate data in network order, or the key to invalidate */
-	uint32_t
-		msn_qkey; /* responses: message sequence number; UD: queue key; RC requests: see VB_PKT_ACKS */
+	uint32_t imm;       /* VB_PKT_IMM: immediate data, in network order; hbl: the tag */
+	uint32_t inv_rkey;  /* VB_PKT_INVALIDATE: the key */
+	uint32_t msn;       /* responses: message sequence number */
+	uint32_t qkey;      /* UD */
+	uint32_t acked_psn; /* VB_PKT_ACKS: the last PSN received */
+	uint32_t hbl_entry; /* hbl requests: completion type and index of the work queue entry */
 	/* RETH, AtomicETH */
 	uint64_t va;
 	uint32_t rkey, dma_len;
+	uint32_t
+		generation; /* VB_PKT_PLACED: of the registration that the initiator found, instead of va */
 	uint64_t swap_add; /* ATOMIC response: the original value */
 	uint64_t compare;
 	const struct vb_grh *grh; /* UD only */
@@ -126,19 +135,50 @@ struct vb_pkt {
 	uint32_t len;
 };
 
-struct vb_peer; /* another process of this host */
+/* --- paths ------------------------------------------------------------------------------------------------------- */
 
-enum vb_path_kind { VB_PATH_NONE, VB_PATH_LOOP, VB_PATH_SHM };
+struct vb_peer; /* another process of this host */
+struct vb_path;
+
+/* Where a packet is to go, as an adapter and an address vector say it. */
+struct vb_address {
+	const union ibv_gid *dgid;
+	uint32_t mtu;      /* path MTU, for a path that goes over a wire */
+	uint8_t transport; /* that the QP there must have */
+};
+
+enum vb_path_caps {
+	VB_PATH_REACHES = 1 << 0, /* there is somebody: without it packets are lost */
+	VB_PATH_CALLS = 1 << 1,   /* the QP is in this process: the card calls its responder */
+	VB_PATH_DIRECT = 1 << 2,  /* memory there may be reached without its process (direct.h) */
+};
+
+/* What differs between the kinds of paths: none, the same process, shared memory, later a wire. */
+struct vb_path_ops {
+	uint8_t caps;
+	int (*send)(struct vb_path *path, const struct vb_pkt *pkt);
+	void (*flush)(struct vb_path *path);
+	bool (*alive)(struct vb_path *path);
+	bool (*drained)(struct vb_path *path);
+	bool (*polled)(const struct vb_path *path);
+	uint32_t (*expected)(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
+	void (*close)(struct vb_path *path);
+};
 
 /* The way to a QP. Opened once per connected QP; holds a reference on the peer. */
 struct vb_path {
-	enum vb_path_kind kind;
-	uint8_t transport; /* that the QP there must have */
-	struct vb_peer *peer;
-	uint32_t mtu; /* largest payload of a packet that we send */
+	const struct vb_path_ops *ops; /* of its kind; never NULL */
+	uint8_t transport;             /* that the QP there must have */
+	struct vb_peer *peer;          /* shared memory */
+	uint32_t mtu;                  /* largest payload of a packet that we send */
 	uint32_t
 		span; /* bytes of a READ response per PSN: the same for both ends of a connection */
 };
+
+/* Shared memory: rings differ in size, and each side knows its own, so READ responses are cut for the smallest. */
+enum { VB_SHM_SPAN = 4096 };
+
+extern const struct vb_path vb_path_none; /* to nobody: every path begins and ends as this */
 
 enum vb_pending { VB_PENDING_NONE, VB_PENDING_BLOCKED, VB_PENDING_RUNNABLE };
 
@@ -153,6 +193,8 @@ struct vb_sink {
 	enum vb_pending (*pending)(void);
 	/* In a forked child: forget the queues of the parent. */
 	void (*forked)(void);
+	/* Whether a GID is one of this host's adapters. */
+	bool (*is_local)(const union ibv_gid *gid);
 };
 
 /*
@@ -181,26 +223,81 @@ void vb_fabric_freed(size_t bytes);
 /* New work or an earlier timer for sink.work(): wake the background thread if it would sleep too long. */
 void vb_fabric_kick(void);
 
-/* A path to the process that owns this QP number. -EHOSTUNREACH where there is none. */
-int vb_path_open(struct vb_path *path, uint32_t qpn);
-void vb_path_close(struct vb_path *path);
-/* The peer of a QP number, for one packet inside a read section; NULL where there is none. */
-int vb_path_peek(struct vb_path *path, uint32_t qpn);
+/* A path to a QP. vb_path_none where nobody is there; -errno where somebody is, and the path cannot be made. */
+int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn);
+/* The same to whatever QP of the process in a slot of the registry. */
+int vb_path_open_slot(struct vb_path *path, uint32_t slot);
+/* For one packet inside a read section: nothing is made, and nothing to be closed. */
+void vb_path_peek(struct vb_path *path, const struct vb_address *to, uint32_t qpn);
+
+static inline bool vb_path_can(const struct vb_path *path, enum vb_path_caps cap)
+{
+	return path->ops->caps & cap;
+}
+
+static inline void vb_path_close(struct vb_path *path)
+{
+	path->ops->close(path);
+	*path = vb_path_none;
+}
+
+/*
+ * Impairment and capture sit here: both functions see every packet to and from other processes and hosts, and pass it on
+ * with next, which they may call once, not at all or several times, now or (with a copy) later. NULL: passed on.
+ */
+struct vb_hook {
+	int (*sending)(struct vb_hook *hook, struct vb_path *path, const struct vb_pkt *pkt,
+		       int (*next)(struct vb_path *path, const struct vb_pkt *pkt));
+	void (*receiving)(struct vb_hook *hook, const struct vb_pkt *pkt,
+			  void (*next)(const struct vb_pkt *pkt));
+};
+
+extern struct vb_hook
+	*_Atomic vb_fabric_hook; /* NULL: none. Set while nothing is sent or received. */
+VB_PUBLIC void vb_fabric_set_hook(struct vb_hook *hook);
+
 /*
  * Send one packet. -EAGAIN: no room; there will be progress when there is again. -EHOSTDOWN: the peer is gone. -EFAULT: the
  * payload was not readable (nothing was sent).
  */
-int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt);
+static inline int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt)
+{
+	struct vb_hook *hook = atomic_load_explicit(&vb_fabric_hook, memory_order_acquire);
+
+	if (__builtin_expect(hook && hook->sending, 0))
+		return hook->sending(hook, path, pkt, path->ops->send);
+	return path->ops->send(path, pkt);
+}
+
 /* After a batch of sends: let the peer know. */
-void vb_path_flush(struct vb_path *path);
+static inline void vb_path_flush(struct vb_path *path)
+{
+	path->ops->flush(path);
+}
+
 /* False once the peer is known to have died; asks the system at most every few milliseconds. */
-bool vb_path_alive(struct vb_path *path);
-/* The packet that a QP of the peer expects next, as it shows itself: valid even after the process died. */
-uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
+static inline bool vb_path_alive(struct vb_path *path)
+{
+	return path->ops->alive(path);
+}
+
+/* True once the peer has taken all packets sent so far, as far as that can be known. */
+static inline bool vb_path_drained(struct vb_path *path)
+{
+	return path->ops->drained(path);
+}
+
 /* Whether a thread of the peer polls right now, so that a packet is taken at once. */
-bool vb_path_polled(const struct vb_path *path);
-/* True once the peer has taken all packets sent so far out of the ring. */
-bool vb_path_drained(struct vb_path *path);
+static inline bool vb_path_polled(const struct vb_path *path)
+{
+	return path->ops->polled(path);
+}
+
+/* The packet that a QP of the peer expects next, as it shows itself: valid even after the process died. */
+static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
+{
+	return path->ops->expected(path, qpn, otherwise);
+}
 
 /* A raw frame, to every other process that listens; inside a read section. One that has no room loses it. */
 void vb_frame_send(const struct vb_pkt *pkt);

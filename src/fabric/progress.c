@@ -34,6 +34,7 @@
 #include "base/rcu.h"
 #include "fabric/barrier.h"
 #include "fabric/fabric.h"
+#include "fabric/path.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
 #include "fabric/tracer.h"
@@ -98,6 +99,16 @@ static void futex_wake(void)
 
 /* --- receiving ------------------------------------------------------------------------------------------------- */
 
+static void receive(const struct vb_pkt *pkt)
+{
+	struct vb_hook *hook = atomic_load_explicit(&vb_fabric_hook, memory_order_acquire);
+
+	if (__builtin_expect(hook && hook->receiving, 0))
+		hook->receiving(hook, pkt, fabric.sink->receive);
+	else
+		fabric.sink->receive(pkt);
+}
+
 /* Take packets from one peer; the lock only keeps two threads of ours from reading the same ring. */
 static bool drain(struct vb_peer *peer)
 {
@@ -115,7 +126,7 @@ static bool drain(struct vb_peer *peer)
 		if (ret <= 0)
 			break;
 		bytes += pkt.len;
-		fabric.sink->receive(&pkt);
+		receive(&pkt);
 		wake |= vb_ring_next(&peer->rx);
 	}
 	if (n)
@@ -549,6 +560,11 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	fabric.sink->work(); /* acknowledgements that are due */
 	vb_read_unlock();
 	vb_registry_leave();
+}
+
+bool vb_fabric_is_local(const union ibv_gid *gid)
+{
+	return fabric.sink->is_local(gid);
 }
 
 uint32_t vb_fabric_slot(void)

@@ -21,8 +21,9 @@ struct record {
 	_Alignas(8) uint32_t dqpn; /* loaded with the next */
 	uint32_t sqpn;
 	_Alignas(8) uint32_t psn; /* loaded with the next */
-	uint32_t imm;
-	uint32_t len, msn_qkey;
+	uint32_t imm;             /* or inv_rkey: no packet has both */
+	uint32_t len_flags;       /* 24 bits of length; above them the high byte of the flags */
+	uint32_t extra; /* the one of msn, qkey, acked_psn, hbl_entry that the packet has */
 };
 
 struct reth {
@@ -35,6 +36,7 @@ struct atomic_eth {
 	uint64_t swap_add, compare;
 };
 
+_Static_assert(VB_PULL_MAX < 1 << 24 && VB_FRAME_MAX < 1 << 24, "a length has 24 bits");
 _Static_assert(sizeof(struct record) == 32 && sizeof(struct atomic_eth) == 32, "record layout");
 
 enum {
@@ -68,6 +70,16 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
  */
 #define LOAD(field) \
 	atomic_load_explicit((_Atomic __typeof__(field) *)&(field), memory_order_relaxed)
+
+/* Which field a record's extra word is, by operation and transport. */
+static uint32_t *extra_field(struct vb_pkt *pkt)
+{
+	if (pkt->transport == VB_TRANSPORT_HBL)
+		return &pkt->hbl_entry;
+	if (pkt->op >= VB_PKT_ACK)
+		return &pkt->msn;
+	return vb_transport_type(pkt->transport) == IBV_QPT_UD ? &pkt->qkey : &pkt->acked_psn;
+}
 
 static struct record *record_at(struct vb_ring_shared *shared, uint64_t size, uint64_t position)
 {
@@ -129,7 +141,8 @@ static struct record *reserve(struct vb_ring_tx *tx, uint64_t bytes)
 static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
 {
 	struct atomic_eth eth = {
-		.reth = { pkt->va, pkt->rkey, pkt->dma_len },
+		.reth = { pkt->flags & VB_PKT_PLACED ? pkt->generation : pkt->va, pkt->rkey,
+			  pkt->dma_len },
 		.swap_add = pkt->swap_add,
 		.compare = pkt->compare,
 	};
@@ -173,6 +186,8 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 		pkt->swap_add = LOAD(*(uint64_t *)from);
 	} else {
 		pkt->va = LOAD(eth->reth.va);
+		if (pkt->flags & VB_PKT_PLACED)
+			pkt->generation = (uint32_t)pkt->va;
 		pkt->rkey = LOAD(eth->reth.rkey);
 		pkt->dma_len = LOAD(eth->reth.dma_len);
 		if (pkt->op != VB_PKT_WRITE && pkt->op != VB_PKT_READ) {
@@ -209,15 +224,15 @@ int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 	if (!record)
 		return -EAGAIN;
 	record->op = pkt->op;
-	record->flags = pkt->flags;
+	record->flags = (uint8_t)pkt->flags;
 	record->syndrome = pkt->syndrome;
 	record->transport = pkt->transport;
 	record->dqpn = pkt->dqpn;
 	record->sqpn = pkt->sqpn;
 	record->psn = pkt->psn;
-	record->imm = pkt->imm;
-	record->len = pkt->len;
-	record->msn_qkey = pkt->msn_qkey;
+	record->imm = pkt->flags & VB_PKT_INVALIDATE ? pkt->inv_rkey : pkt->imm;
+	record->len_flags = pkt->len | (uint32_t)(pkt->flags >> 8) << 24;
+	record->extra = *extra_field((struct vb_pkt *)pkt);
 	to = (uint8_t *)(record + 1);
 	if (ext) {
 		write_extension(to, pkt);
@@ -259,24 +274,33 @@ static bool is_sound(const struct vb_ring_rx *rx, const struct vb_pkt *pkt, uint
 }
 
 /* Fields that are neighbours in both structs are moved together. */
-_Static_assert(offsetof(struct vb_pkt, transport) == offsetof(struct vb_pkt, op) + 3 &&
-		       offsetof(struct vb_pkt, sqpn) == offsetof(struct vb_pkt, dqpn) + 4 &&
+_Static_assert(offsetof(struct vb_pkt, sqpn) == offsetof(struct vb_pkt, dqpn) + 4 &&
 		       offsetof(struct vb_pkt, imm) == offsetof(struct vb_pkt, psn) + 4,
 	       "as in struct record");
+_Static_assert(offsetof(struct record, transport) == offsetof(struct record, op) + 3,
+	       "loaded as one word");
 
 static inline void read_header(struct record *record, struct vb_pkt *pkt)
 {
-	uint32_t kind = atomic_load_explicit((_Atomic uint32_t *)&record->op, memory_order_relaxed);
+	uint8_t kind[4]; /* op, flags, syndrome, transport */
+	uint32_t word =
+		atomic_load_explicit((_Atomic uint32_t *)&record->op, memory_order_relaxed);
 	uint64_t qpns =
 		atomic_load_explicit((_Atomic uint64_t *)&record->dqpn, memory_order_relaxed);
 	uint64_t psn_imm =
 		atomic_load_explicit((_Atomic uint64_t *)&record->psn, memory_order_relaxed);
+	uint32_t len_flags = LOAD(record->len_flags);
 
-	memcpy(&pkt->op, &kind, sizeof(kind));
+	memcpy(kind, &word, sizeof(kind));
+	pkt->op = kind[0];
+	pkt->flags = (uint16_t)(kind[1] | len_flags >> 24 << 8);
+	pkt->syndrome = kind[2];
+	pkt->transport = kind[3];
 	memcpy(&pkt->dqpn, &qpns, sizeof(qpns));
 	memcpy(&pkt->psn, &psn_imm, sizeof(psn_imm));
-	pkt->len = LOAD(record->len);
-	pkt->msn_qkey = LOAD(record->msn_qkey);
+	pkt->inv_rkey = pkt->imm;
+	pkt->len = len_flags & 0xffffff;
+	*extra_field(pkt) = LOAD(record->extra);
 }
 
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh)

@@ -402,6 +402,13 @@ static void test_cut(void **state)
 	vb_sender_refresh(&sim.s);
 	sim_run(&sim);
 	must(&sim, sim.failed && sim.timeouts == 4 && sim.completed == 0);
+	/* What is given up is not waited for, and does not time out once more. */
+	vb_sender_forget(&sim.s);
+	for (int i = 0; i < 3; i++) {
+		sim.now += 60ull * 1000000000;
+		must(&sim, vb_sender_look(&sim.s, sim.now, &sim.next_look) != VB_SENDER_TIMEOUT);
+	}
+	must(&sim, vb_sender_look(&sim.s, sim.now, &sim.next_look) == VB_SENDER_IDLE);
 }
 
 /* A receiver that is never ready. */

@@ -24,7 +24,6 @@
 #include "fabric/fabric.h"
 
 enum {
-	VB_TRANSPORT_HBL = 0x48, /* in packets; beyond enum ibv_qp_type */
 	VB_HBL_PAGE = 4096,
 	VB_HBL_MAX_READS = VB_REPLAYS,   /* READs and atomics in flight */
 	VB_HBL_MAX_WINDOW = VB_PSN_HALF, /* packets in flight */
@@ -286,6 +285,7 @@ struct vb_hbl_qp {
 	_Atomic bool connected;
 	struct vb_path path;
 	uint32_t mtu;
+	uint32_t span;              /* bytes of a READ response per PSN; both ends have the same */
 	struct vb_later_item later; /* enum vb_hbl_work */
 	struct vb_hbl_sq sq;
 	struct vb_hbl_rq rq;

@@ -47,9 +47,9 @@ static void open_path(struct vb_hbl_qp *qp)
 	struct vb_slot_info owner;
 
 	if (!vb_registry_claimant(qp->peer_device, &owner) ||
-	    vb_path_open(&qp->path, owner.slot << VB_QPN_INDEX_BITS))
+	    vb_path_open_slot(&qp->path, owner.slot) || !vb_path_can(&qp->path, VB_PATH_REACHES))
 		return;
-	if (qp->path.kind == VB_PATH_SHM && qp->path.mtu < qp->mtu)
+	if (qp->path.mtu < qp->mtu)
 		qp->mtu = qp->path.mtu;
 	/* Pairs with the acquire below. */
 	atomic_store_explicit(&qp->connected, true, memory_order_release);
@@ -170,6 +170,7 @@ int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl
 	if (posix_memalign((void **)&qp, _Alignof(struct vb_hbl_qp), sizeof(*qp)))
 		return -ENOMEM;
 	memset(qp, 0, sizeof(*qp));
+	qp->path = vb_path_none;
 	qp->hbl = hbl;
 	qp->req_cq = req_cq;
 	qp->res_cq = res_cq;
@@ -315,6 +316,7 @@ static int to_rtr(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	if (ret)
 		return ret;
 	qp->mtu = mtu_bytes((int)attr->path_mtu);
+	qp->span = qp->mtu < VB_SHM_SPAN ? qp->mtu : VB_SHM_SPAN;
 	qp->peer_device = device;
 	qp->peer = vb_hbl_address(device, port, attr->dest_qp_num);
 	vb_receiver_reset(&qp->rq.receiver, attr->rq_psn);

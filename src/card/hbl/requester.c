@@ -225,7 +225,8 @@ static enum step send_write(struct vb_hbl_qp *qp)
 			.op = VB_PKT_WRITE,
 			.psn = sq->sender.psn,
 			.imm = wr->tag,
-			.msn_qkey = (uint32_t)wr->completion << 30 | wqe_index(qp, sq->sender.tail),
+			.hbl_entry =
+				(uint32_t)wr->completion << 30 | wqe_index(qp, sq->sender.tail),
 			.va = wr->remote + sq->sent,
 			.rkey = qp->attr.remote_key,
 			.dma_len = wr->size,
@@ -264,11 +265,11 @@ static enum step send_request(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
 	pkt->flags = VB_PKT_LAST;
 	pkt->imm = sq->wr.tag;
 	pkt->rkey = qp->attr.remote_key;
-	pkt->msn_qkey = (uint32_t)sq->wr.completion << 30 | wqe_index(qp, sq->sender.tail);
+	pkt->hbl_entry = (uint32_t)sq->wr.completion << 30 | wqe_index(qp, sq->sender.tail);
 	ret = vb_hbl_send(qp, pkt);
 	if (ret)
 		return send_failed(qp, ret);
-	account(sq, pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->mtu) : 1, pkt->len);
+	account(sq, pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->span) : 1, pkt->len);
 	add_flight(qp);
 	return NEXT;
 }
@@ -606,7 +607,7 @@ static bool check_flight(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 	struct vb_hbl_sq *sq = &qp->sq;
 	bool waits = vb_sender_busy(&sq->sender) || sq->sent || sq->held;
 
-	if (waits && qp->path.kind == VB_PATH_SHM && !vb_path_alive(&qp->path)) {
+	if (waits && qp->connected && !vb_path_alive(&qp->path)) {
 		fail(qp, VB_HBL_SYN_RETRIES);
 		return true;
 	}

@@ -38,14 +38,14 @@ static void refuse(struct vb_hbl_qp *qp, const struct vb_pkt *pkt, uint8_t syndr
 /* Whether the packet is one that completes in the CQ. */
 static bool completes(const struct vb_pkt *pkt)
 {
-	return (pkt->flags & VB_PKT_LAST) && (pkt->msn_qkey >> 30 & VB_HBL_COMPLETE_CQ) &&
+	return (pkt->flags & VB_PKT_LAST) && (pkt->hbl_entry >> 30 & VB_HBL_COMPLETE_CQ) &&
 	       pkt->op != VB_PKT_SEND;
 }
 
 static void complete(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	vb_hbl_cq_fill(qp->res_cq, &(struct vb_hbl_completion){ .qpn = qp->qpn,
-								.index = pkt->msn_qkey & 0x3fffff,
+								.index = pkt->hbl_entry & 0x3fffff,
 								.tag = pkt->imm,
 								.size = pkt->dma_len });
 }
@@ -265,7 +265,7 @@ static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		return ret;
 	/* A READ takes the PSNs of its response (IBTA 9.7.2). */
 	vb_receiver_take(&rq->receiver,
-			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->mtu) : 1);
+			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->span) : 1);
 	rq->stalled = false;
 	answer_with(qp, VB_SYN_ACK, 0);
 	return 0;
@@ -319,13 +319,13 @@ static bool next_answer(struct vb_hbl_qp *qp, struct vb_pkt *pkt, struct iovec *
 	}
 	pkt->op = answer->op;
 	pkt->syndrome = VB_SYN_ACK;
-	pkt->psn = vb_psn_add(answer->psn, answer->sent / qp->mtu);
+	pkt->psn = vb_psn_add(answer->psn, answer->sent / qp->span);
 	pkt->flags = VB_PKT_ONLY;
 	pkt->swap_add = answer->value;
 	if (answer->op == VB_PKT_ATOMIC_RESPONSE)
 		return true;
 	left = answer->len - answer->sent;
-	pkt->len = left < qp->mtu ? left : qp->mtu;
+	pkt->len = left < qp->span ? left : qp->span;
 	pkt->flags = (answer->sent ? 0 : VB_PKT_FIRST) | (pkt->len == left ? VB_PKT_LAST : 0);
 	iov->iov_base = pkt->len ? vb_hbl_at(qp, answer->va + answer->sent, pkt->len) : NULL;
 	iov->iov_len = pkt->len;

@@ -124,7 +124,7 @@ int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
 	pkt->sqpn = vb_hbl_address(qp->hbl->number, qp->port->number, qp->qpn);
 	if (!vb_hbl_qp_connect(qp))
 		return 0; /* nobody there: lost, the timer will tell */
-	if (qp->path.kind == VB_PATH_LOOP)
+	if (vb_path_can(&qp->path, VB_PATH_CALLS))
 		return vb_hbl_receive(pkt);
 	ret = vb_path_send(&qp->path, pkt);
 	return ret == -EAGAIN || ret == -EFAULT ? ret : 0;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns paths to other processes of this host: packets go through the ring to the peer (ring.c), which is made with the
+ * first path to it.
+ */
+#include "fabric/direct.h"
+#include "fabric/path.h"
+#include "fabric/tracer.h"
+
+_Static_assert((int)VB_SHM_SPAN == VB_RING_MIN / 4, "a READ response fits the smallest ring");
+
+static int shm_send(struct vb_path *path, const struct vb_pkt *pkt)
+{
+	struct vb_peer *peer = path->peer;
+	int ret;
+
+	if (atomic_load_explicit(&peer->dead, memory_order_relaxed))
+		return -EHOSTDOWN;
+	vb_lock(&peer->tx_lock);
+	ret = peer->tx.shared ? 0 : vb_peer_connect(peer);
+	if (!ret)
+		ret = vb_ring_send(&peer->tx, pkt);
+	if (ret == -EAGAIN && !vb_ring_wait_room(&peer->tx))
+		ret = vb_ring_send(&peer->tx, pkt);
+	vb_unlock(&peer->tx_lock);
+	return ret;
+}
+
+static void shm_flush(struct vb_path *path)
+{
+	vb_peer_wake(path->peer);
+}
+
+static bool shm_alive(struct vb_path *path)
+{
+	return vb_peer_alive(path->peer);
+}
+
+static bool shm_drained(struct vb_path *path)
+{
+	struct vb_peer *peer = path->peer;
+	bool drained;
+
+	vb_lock(&peer->tx_lock);
+	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
+	vb_unlock(&peer->tx_lock);
+	return drained;
+}
+
+static bool shm_polled(const struct vb_path *path)
+{
+	return atomic_load_explicit(&path->peer->segment->wake, memory_order_relaxed) ==
+	       VB_WAKE_POLLED;
+}
+
+static uint32_t shm_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
+{
+	struct vb_seg_qp *qp;
+
+	return vb_view_qp(&path->peer->view, qpn & VB_QPN_INDEX_MASK, &qp)
+		       ? otherwise
+		       : atomic_load_explicit(&qp->epsn, memory_order_acquire) & 0xffffff;
+}
+
+static void shm_close(struct vb_path *path)
+{
+	vb_peer_put(path->peer);
+}
+
+static const struct vb_path_ops shm_ops = {
+	.caps = VB_PATH_REACHES | VB_PATH_DIRECT,
+	.send = shm_send,
+	.flush = shm_flush,
+	.alive = shm_alive,
+	.drained = shm_drained,
+	.polled = shm_polled,
+	.expected = shm_expected,
+	.close = shm_close,
+};
+
+void vb_path_shm_peek(struct vb_path *path, uint32_t slot)
+{
+	struct vb_peer *peer = vb_peer_find(slot);
+
+	*path = vb_path_none;
+	if (!peer)
+		return;
+	path->ops = &shm_ops;
+	path->peer = peer;
+	path->mtu = vb_ring_mtu(peer->tx.shared ? peer->tx.size : VB_RING_MIN);
+}
+
+int vb_path_shm_hold(struct vb_path *path, uint32_t qpn)
+{
+	struct vb_peer *peer = path->peer;
+	struct vb_seg_qp *qp;
+	int ret = 0;
+
+	vb_lock(&peer->tx_lock);
+	if (!peer->tx.shared)
+		ret = vb_peer_connect(peer);
+	vb_unlock(&peer->tx_lock);
+	if (ret) {
+		*path = vb_path_none;
+		return ret;
+	}
+	/* Seen now, so that vb_path_expected() can look at it when the process and its file are gone. */
+	vb_view_qp(&peer->view, qpn & VB_QPN_INDEX_MASK, &qp);
+	/* Before our QP is shown as ready, which is when the peer begins to use it. */
+	if (vb_direct_works(path))
+		vb_tracer_allow(peer->pid);
+	vb_peer_get(peer);
+	path->mtu = vb_ring_mtu(peer->tx.size);
+	return 0;
+}

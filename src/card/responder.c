@@ -412,7 +412,7 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	}
 	response = response_push(&qp->rq, VB_RESPONSES);
 	if (!response)
-		return BAD_REQUEST; /* more than it was told we can hold */
+		return TRY_AGAIN; /* requests that were sent again take room as well */
 	*response = (struct vb_response){ .op = VB_PKT_READ_RESPONSE,
 					  .psn = pkt->psn,
 					  .msn = qp->rq.msn,
@@ -458,7 +458,7 @@ static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old,
 	}
 	response = response_push(&qp->rq, VB_RESPONSES);
 	if (!response)
-		return BAD_REQUEST;
+		return TRY_AGAIN;
 	*response = (struct vb_response){
 		.op = VB_PKT_ATOMIC_RESPONSE, .psn = psn, .msn = qp->rq.msn, .value = old
 	};
@@ -471,6 +471,9 @@ static enum verdict receive_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, s
 	enum verdict ret;
 	uint64_t old = 0;
 
+	/* Before it is done: what cannot be answered comes again, and must not be done twice. */
+	if (!reply && qp->rq.resp_tail - qp->rq.resp_head >= VB_RESPONSES)
+		return TRY_AGAIN;
 	ret = do_atomic(qp, pkt, &old);
 	if (ret != ACCEPT)
 		return ret;
@@ -569,6 +572,16 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 	return reply != NULL;
 }
 
+/* A response with this PSN waits to be sent. */
+static bool is_due(const struct vb_rq *rq, uint32_t psn)
+{
+	for (uint32_t i = rq->resp_head; i != rq->resp_tail; i++)
+		if (rq->response[i % VB_ANSWERS].op != VB_PKT_ACK &&
+		    rq->response[i % VB_ANSWERS].psn == psn)
+			return true;
+	return false;
+}
+
 /* Seen before: acknowledge again, but do nothing twice (IBTA 9.7.5.1.1). */
 static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			      struct iovec *iov)
@@ -576,6 +589,8 @@ static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct
 	struct vb_rq *rq = &qp->rq;
 	uint64_t old;
 
+	if (is_due(rq, pkt->psn))
+		return false; /* the answer to the first one has not gone out yet */
 	if (pkt->op == VB_PKT_READ)
 		return receive_read(qp, pkt, reply, iov) == ACCEPT && reply;
 	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD) {

@@ -37,9 +37,20 @@ static struct op written[SLOTS]; /* what lies in the responder's target slots */
 static uint64_t words[WORDS];    /* the responder's words, as the model has them */
 static uint64_t noise;
 
+/* On a network that loses packets (impair.c): less work, and less patience with each packet. */
+static bool is_impaired(void)
+{
+	return getenv("VERBATIM_TEST_IMPAIR");
+}
+
 static void open_node(int rd_atomic)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RC);
+
+	if (is_impaired()) {
+		attr.timeout = 12;
+		attr.retry_cnt = 7;
+	}
 
 	attr.size = SIZE;
 	attr.cap.max_inline_data = 128;
@@ -200,7 +211,7 @@ static void verify(uint64_t i)
 
 static void run(const char *role, int rd_atomic)
 {
-	uint64_t posted = 0, done = 0, messages = 0, end = OPS;
+	uint64_t posted = 0, done = 0, messages = 0, end = is_impaired() ? OPS / 10 : OPS;
 	struct ibv_wc wc;
 	char ready;
 	pid_t pid;

@@ -28,12 +28,13 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 	e = vb_sq_oldest(sq);
 	qp->decode(sq->buf, sq->blocks, sq->shift, e->index, &sq->wr);
 	vb_why_send(qp, &sq->wr, status);
+	vb_qp_fail(qp, 0,
+		   false); /* first: a program that sees the completion may look at the state */
 	vb_requester_complete(qp, e->index, e->wqe_opcode, status, 0);
 	sq->next = (uint16_t)(e->index + e->blocks);
 	sq->loaded = false;
 	sq->sent = 0;
 	vb_requester_forget(sq);
-	vb_qp_fail(qp, 0, false);
 }
 
 /*

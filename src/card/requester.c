@@ -73,13 +73,14 @@ static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 	}
 	qp->sq.failing = IBV_WC_SUCCESS;
 	vb_why_send(qp, wr, status);
-	vb_requester_complete(qp, wr->index, wr->wqe_opcode, status, 0);
-	advance(&qp->sq);
-	vb_requester_forget(&qp->sq);
+	/* First the state: a program that sees the completion may look at it. */
 	if (qp->type == IBV_QPT_RC)
 		vb_qp_fail(qp, 0, false);
 	else
 		vb_qp_fail_sq(qp);
+	vb_requester_complete(qp, wr->index, wr->wqe_opcode, status, 0);
+	advance(&qp->sq);
+	vb_requester_forget(&qp->sq);
 	return FAILED;
 }
 

@@ -283,8 +283,7 @@ _Static_assert(offsetof(struct record, transport) == offsetof(struct record, op)
 static inline void read_header(struct record *record, struct vb_pkt *pkt)
 {
 	uint8_t kind[4]; /* op, flags, syndrome, transport */
-	uint32_t word =
-		atomic_load_explicit((_Atomic uint32_t *)&record->op, memory_order_relaxed);
+	uint32_t word = atomic_load_explicit((_Atomic uint32_t *)&record->op, memory_order_relaxed);
 	uint64_t qpns =
 		atomic_load_explicit((_Atomic uint64_t *)&record->dqpn, memory_order_relaxed);
 	uint64_t psn_imm =

@@ -16,6 +16,7 @@
 
 #include "../programs/common.h"
 #include "base/fault.h"
+#include "base/tsan.h"
 #include "fabric/ring.h"
 
 enum { SIZE = VB_RING_MIN, LINE = VB_RING_LINE, MTU = SIZE / 4 };
@@ -251,15 +252,18 @@ static void unreadable(void **state)
 	struct pair *p = *state;
 	void *hole = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct vb_pkt in = make_packet(VB_PKT_SEND, IBV_QPT_RC, 1), out;
-	struct iovec pieces = { hole, 5000 }, iov;
+	struct iovec pieces = { (char *)hole + 4000, 4000 }, iov;
 	struct vb_grh grh;
 
+#ifdef VB_TSAN
+	print_message("ThreadSanitizer does not follow a jump out of a signal handler\n");
+	skip();
+#endif
 	assert_true(hole != MAP_FAILED);
 	assert_int_equal(munmap((char *)hole + 4096, 4096), 0);
 	in.iov = &pieces;
 	in.iov_cnt = 1;
 	in.len = 4000;
-	pieces.iov_base = (char *)hole + 4000;
 	assert_int_equal(vb_ring_send(&p->tx, &in), -EFAULT);
 	assert_int_equal(vb_ring_peek(&p->rx, &out, &iov, &grh), 0);
 	pieces.iov_base = hole;

@@ -14,8 +14,8 @@ extern struct flexio_app *app;
 static struct flexio_process *process;
 static uint64_t result;
 /* "status result" of a call */
-#define CALL(...) do { result = 0x5555; int s = flexio_process_call(process, __VA_ARGS__); \\
-	if (s) printf("status %d\\n", s); else printf("%llx\\n", (unsigned long long)result); } while (0)
+#define CALL(...) do { result = 0x5555; int status_ = flexio_process_call(process, __VA_ARGS__); \\
+	if (status_) printf("status %d\\n", status_); else printf("%llx\\n", (unsigned long long)result); } while (0)
 static void calls(void);
 int main(void)
 {
@@ -100,6 +100,75 @@ def check_many_arguments(cwd):
     calls = f'CALL(many, &result, {", ".join(values)});\nCALL(nothing, &result);\n' \
             'CALL(sum, &result, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512);\nCALL(nothing, NULL);'
     equal(said_by(cwd, 'many, nothing, sum', calls)[:3], ['0', '0', 'fffffffffffffeab'], 'results')
+
+
+STRUCTS = '''
+#include <stdbool.h>
+#include <stdint.h>
+#ifndef __DPA__
+#define __dpa_global__
+#endif
+struct __dpa_global__ word { uint64_t a; };
+struct byte { int8_t a; } __dpa_global__;
+typedef __dpa_global__ struct { float x, y; } point;
+typedef struct { double x; int32_t n; } __dpa_global__ mixed;
+typedef struct { double x, y; } __dpa_global__ doubles;
+typedef struct { float x, y, z; } __dpa_global__ three;
+struct big { uint64_t a[5]; uint8_t b; } __dpa_global__;
+union either { uint32_t i; float f; uint8_t b[8]; } __dpa_global__;
+struct bits { uint32_t a : 3, b : 7; int32_t : 0; int32_t c : 9; bool d : 1; uint64_t e : 40; } __dpa_global__;
+struct __attribute__((packed)) tight { uint8_t a; uint32_t b; uint16_t c; } __dpa_global__;
+struct __attribute__((aligned(32))) wide { uint32_t a; } __dpa_global__;
+struct inner { int16_t a; union { uint16_t u; uint8_t c[2]; }; };
+struct nested { struct inner one[2][3]; enum { FEW, MANY = 300 } kind; char text[7]; } __dpa_global__;
+'''
+
+STRUCT_ARGS = [
+    # type, how the host makes one, what the device must find in p
+    ('struct word', '{ 0x123456789abcdef0ul }', 'p.a == 0x123456789abcdef0ul'),
+    ('struct byte', '{ -7 }', 'p.a == -7'),
+    ('point', '{ 1.5f, -2.5f }', 'p.x == 1.5f && p.y == -2.5f'),
+    ('mixed', '{ 0.25, -9 }', 'p.x == 0.25 && p.n == -9'),
+    ('doubles', '{ 3.5, -4.5 }', 'p.x == 3.5 && p.y == -4.5'),
+    ('three', '{ 1, 2, 3 }', 'p.x == 1 && p.y == 2 && p.z == 3'),
+    ('struct big', '{ { 1, 2, 3, 4, 5 }, 200 }', 'p.a[0] == 1 && p.a[4] == 5 && p.b == 200'),
+    ('union either', '{ .f = 1.0f }', 'p.i == 0x3f800000'),
+    ('struct bits', '{ 5, 100, -200, true, 0xfedcba9876 }',
+     'p.a == 5 && p.b == 100 && p.c == -200 && p.d && p.e == 0xfedcba9876'),
+    ('struct tight', '{ 1, 0xaabbccdd, 0x1122 }', 'p.a == 1 && p.b == 0xaabbccdd && p.c == 0x1122'),
+    ('struct wide', '{ 77 }', 'p.a == 77 && !((uintptr_t)&p & 31)'),
+    ('struct nested', '{ { { { 1, { 2 } } }, { { 0, { 0 } }, { 0, { 0 } }, { -5, { 600 } } } }, MANY, "abcdef" }',
+     'p.one[0][0].a == 1 && p.one[0][0].u == 2 && p.one[1][2].a == -5 && p.one[1][2].u == 600 && p.kind == MANY && '
+     'p.text[5] == 102 && !p.text[6]'),
+]
+
+
+def check_structs_by_value(cwd):
+    """Alone, between other arguments, and where registers have run out; host in C with either compiler, and as C++."""
+    write(cwd, 'structs.h', STRUCTS)
+    device = '#include "structs.h"\n'
+    calls, stubs = '', []
+    for number, (name, made, test) in enumerate(STRUCT_ARGS):
+        device += f'__dpa_rpc__ int f{number}({name} p) {{ return {test}; }}\n'
+        device += (f'__dpa_rpc__ int g{number}(int8_t a, {name} p, double b, {name} q, uint64_t c) '
+                   f'{{ int first = {test}; p = q; return a == -3 && b == 1.25 && c == 9 && first && ({test}); }}\n')
+        device += (f'__dpa_rpc__ int h{number}(long a, long b, long c, long d, long e, long f, long g, double h, float i, {name} p) '
+                   f'{{ return a + b + c + d + e + f + g == 28 && h == 0.5 && i == 2.5f && ({test}); }}\n')
+        calls += f'{{ {name} s = {made};\nCALL(f{number}, &result, s);\nCALL(g{number}, &result, -3, s, 1.25, s, (uint64_t)9);\n'
+        calls += f'CALL(h{number}, &result, 1l, 2l, 3l, 4l, 5l, 6l, 7l, 0.5, 2.5, s); }}\n'
+        stubs += [f'f{number}', f'g{number}', f'h{number}']
+    all_stubs = ', '.join(stubs) + ';\n#include "structs.h"\nextern flexio_func_t last'
+    write(cwd, 'dev.c', device + '__dpa_rpc__ void last(void) { }\n')
+    wanted = ['1'] * len(stubs)
+    for options in ([], ['-devicecc-options=-O0'], ['-flto', '-hostcc=clang'], ['-hostcc=g++']):
+        build(cwd, 'dev.c', *options)
+        equal(said_by(cwd, all_stubs, calls), wanted, f'results {options}')
+    equal(said_by(cwd, all_stubs, calls, env={'VERBATIM_DPA_TIER': 'interp'}), wanted, 'results interpreted')
+    # through an object the types travel with the program
+    expect(dpacc(cwd, '-c', 'dev.c', '-o', 'dev.dpa.o'))
+    write(cwd, 'none.c', 'int none;\n')
+    build(cwd, 'none.c', 'dev.dpa.o')
+    equal(said_by(cwd, all_stubs, calls), wanted, 'results from an object')
 
 
 def check_static_header_and_prototype(cwd):

@@ -306,7 +306,7 @@ def check_odd_names(cwd):
 
 
 def check_annotated_types(cwd):
-    """Headers of public programs mark types, too; nothing follows from it."""
+    """Headers of public programs mark types, too: structs can be passed by value then."""
     write(cwd, 'types.h', '''
 #include <stdint.h>
 struct arguments { uint64_t a; } __dpa_global__;
@@ -320,8 +320,31 @@ static __dpa_rpc__ int f(struct arguments *a, handle b, pair *c, enum kind d) { 
 ''')
     expect(dpacc(cwd, 'a.c', '-o', 'app.a', '-devicecc-options=-Wall,-Wextra,-Werror,-Wno-unused-parameter'))
     equal(registered(cwd, 'a.c'), {'__dpa_static_f': 32}, 'functions')
-    write(cwd, 'b.c', '#include "types.h"\n__dpa_global__ void f(struct arguments a) { }\n')
-    expect(dpacc(cwd, 'b.c', '-o', 'b.a'), 1, stderr="parameter 1 'a' has type 'struct arguments'")
+    write(cwd, 'b.c', '#include "types.h"\n__dpa_global__ void f(struct arguments a, pair b) { }\n')
+    equal(registered(cwd, 'b.c'), {'f': 16}, 'functions')
+
+
+def check_structs_that_cannot_be_passed(cwd):
+    cases = [
+        ('struct s { int a; };', 'struct s', 'mark the type __dpa_global__, or pass a pointer'),
+        ('struct s { int *a; } __dpa_global__;', 'struct s', "its member 'a' has a pointer"),
+        ('struct s { int n; char rest[]; } __dpa_global__;', 'struct s', "its member 'rest' has a pointer, or an array without a size"),
+        ('struct in { void (*f)(void); };\nstruct s { struct in deep[2]; } __dpa_global__;', 'struct s', "its member 'f' has a pointer"),
+        ('struct s { long double d; } __dpa_global__;', 'struct s', "its member 'd' has the type 'long double'"),
+        ('struct s { int a, b __attribute__((aligned(32))); } __dpa_global__;', 'struct s', "'b' has an alignment of its own"),
+        ('struct s { } __dpa_global__;', 'struct s', 'it has no members'),
+        ('typedef struct { char a[5000]; } __dpa_global__ s;', 's', 'it has 5000 bytes; the most is 4096'),
+    ]
+    for types, name, message in cases:
+        write(cwd, 'a.c', f'{types}\n__dpa_rpc__ int f(int n, {name} arg) {{ return n; }}\n')
+        expect(dpacc(cwd, 'a.c', '-o', 'a.a', '-devicecc-options=-Wno-everything'), 1,
+               stderr=rf"error: function 'f' called from the host: parameter 2 'arg' has type '{name}'.*{message}")
+    write(cwd, 'a.c', 'struct s { char a[4000]; } __dpa_global__;\n__dpa_rpc__ void f(struct s a, struct s b) { }\n')
+    expect(dpacc(cwd, 'a.c', '-o', 'a.a'), 1, stderr="function 'f' called from the host: its arguments take more than 4096 bytes")
+    # a layout that no attribute shows: the device's own check finds it
+    write(cwd, 'a.c', '#pragma pack(push, 1)\nstruct s { char a; long b; } __dpa_global__;\n#pragma pack(pop)\n'
+          '__dpa_rpc__ void f(struct s a) { }\n')
+    expect(dpacc(cwd, 'a.c', '-o', 'a.a'), 1, stderr='has_this_size')
 
 
 def check_declared_by_type(cwd):

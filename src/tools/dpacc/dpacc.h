@@ -135,6 +135,23 @@ int output_commit(void);
 int output_check(const char *to);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* --- types.c: C types as text --- */
+
+/* Bytes of all arguments of a call; VB_RTOS_ARGBUF_SIZE of the run-time system. */
+#define ARGBUF_SIZE 4096
+
+/* Whether a word of types is one that scan.c could have written. The functions below need that. */
+bool types_valid(const char *types);
+size_t types_argbuf_size(const char *types);
+/* Parameters one after the other: for (p = types + 1; *p; p = type_next(p)). NULL where it is not a type. */
+const char *type_next(const char *type);
+bool type_is_aggregate(const char *type);
+size_t type_size(const char *type);        /* of a struct or union */
+unsigned int type_slots(const char *type); /* of 8 bytes in the argument buffer */
+const char *type_c_name(char letter);
+/* Define a struct or union under this name, with a check of its size. */
+void type_write(FILE *out, const char *type, const char *name);
+
 /* --- scan.c: annotated functions of a source, by libclang --- */
 
 struct function {
@@ -143,8 +160,8 @@ struct function {
 	unsigned int line;
 	bool rpc; /* else __dpa_global__ */
 	bool is_static;
-	/* One letter each, first the result, then the parameters: v void, b bool, c C s S i I l L integers of 1, 2, 4,
-	 * 8 bytes (upper case: unsigned), p pointer, f float, d double. */
+	/* First the result, then the parameters: v void, b bool, c C s S i I l L integers of 1, 2, 4, 8 bytes (upper case:
+	 * unsigned), p pointer, f float, d double; parameters may be structs and unions, see types.c. */
 	const char *types;
 };
 

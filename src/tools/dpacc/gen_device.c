@@ -5,52 +5,58 @@
  *   uint64_t __dpa_unpack_F(void *argbuf, void *func)
  *
  * which takes the arguments from their 8-byte slots and calls func, and the text of .dpa_meta. The wrappers need no
- * header of the user's: to the calling convention an enum is an integer and a pointer is a pointer.
+ * header of the user's: to the calling convention an enum is an integer, a pointer is a pointer, and a struct is one with the
+ * same members.
  */
 #include "dpacc.h"
 
 #include <string.h>
 
-static const char *c_type(char letter)
+static const char *type_name(const struct function *f, const char *type, int index)
 {
-	switch (letter) {
-	case 'v':
-		return "void";
-	case 'b':
-		return "_Bool";
-	case 'c':
-		return "signed char";
-	case 'C':
-		return "unsigned char";
-	case 's':
-		return "short";
-	case 'S':
-		return "unsigned short";
-	case 'i':
-		return "int";
-	case 'I':
-		return "unsigned int";
-	case 'l':
-		return "long";
-	case 'L':
-		return "unsigned long";
-	case 'p':
-		return "void *";
-	case 'f':
-		return "float";
-	default:
-		return "double";
-	}
+	return type_is_aggregate(type) ? mem_printf("dpa_%s_type_%d", f->name, index)
+				       : type_c_name(*type);
 }
 
-static void write_call(FILE *out, const char *types)
+/* Structs are copied out of the buffer, where they may be less aligned than they want to be. */
+static void write_types(FILE *out, const struct function *f)
 {
-	fprintf(out, "((%s (*)(", c_type(types[0]));
-	for (const char *p = types + 1; *p; p++)
-		fprintf(out, "%s%s", p > types + 1 ? ", " : "", c_type(*p));
-	fprintf(out, "%s))func)(", types[1] ? "" : "void");
-	for (int i = 0; types[1 + i]; i++)
-		fprintf(out, "%s*(%s *)(slot + %d)", i ? ", " : "", c_type(types[1 + i]), 8 * i);
+	int i = 0;
+
+	for (const char *p = f->types + 1; *p; p = type_next(p), i++)
+		if (type_is_aggregate(p))
+			type_write(out, p, type_name(f, p, i));
+}
+
+static void write_copies(FILE *out, const struct function *f)
+{
+	unsigned int slot = 0;
+	int i = 0;
+
+	for (const char *p = f->types + 1; *p; slot += type_slots(p), p = type_next(p), i++)
+		if (type_is_aggregate(p))
+			fprintf(out,
+				"\t%s a%d;\n\t__builtin_memcpy(&a%d, slot + %u, sizeof(a%d));\n",
+				type_name(f, p, i), i, i, 8 * slot, i);
+}
+
+static void write_call(FILE *out, const struct function *f)
+{
+	unsigned int slot = 0;
+	int i = 0;
+
+	fprintf(out, "((%s (*)(", type_c_name(f->types[0]));
+	for (const char *p = f->types + 1; *p; p = type_next(p), i++)
+		fprintf(out, "%s%s", i ? ", " : "", type_name(f, p, i));
+	fprintf(out, "%s))func)(", i ? "" : "void");
+	i = 0;
+	for (const char *p = f->types + 1; *p; slot += type_slots(p), p = type_next(p), i++) {
+		fputs(i ? ", " : "", out);
+		if (type_is_aggregate(p))
+			fprintf(out, "a%d", i);
+		else
+			fprintf(out, "*(%s *)(slot + %u)", type_c_name(*p), 8 * slot);
+	}
 	fputs(")", out);
 }
 
@@ -58,21 +64,24 @@ static void write_unpack(FILE *out, const struct function *f)
 {
 	char result = f->types[0];
 
+	fputc('\n', out);
+	write_types(out, f);
 	fprintf(out,
-		"\n__attribute__((weak, used, retain)) unsigned long __dpa_unpack_%s(void *argbuf, void *func)\n"
+		"__attribute__((weak, used, retain)) unsigned long __dpa_unpack_%s(void *argbuf, void *func)\n"
 		"{\n\tchar *slot = argbuf;\n\n\t(void)slot;\n",
 		f->name);
+	write_copies(out, f);
 	if (result == 'f' || result == 'd') {
 		/* the bits, as the call's 64-bit result can carry no other */
 		fprintf(out,
 			"\tunion { %s value; unsigned long bits; } result = { .bits = 0 };\n\n\tresult.value = ",
-			c_type(result));
-		write_call(out, f->types);
+			type_c_name(result));
+		write_call(out, f);
 		fputs(";\n\treturn result.bits;\n}\n", out);
 		return;
 	}
 	fputs(result == 'v' ? "\t" : "\treturn (unsigned long)", out);
-	write_call(out, f->types);
+	write_call(out, f);
 	fputs(result == 'v' ? ";\n\treturn 0;\n}\n" : ";\n}\n", out);
 }
 

@@ -79,14 +79,33 @@ static const char *pack_expression(char letter)
 	}
 }
 
+static void write_argument(FILE *out, const char *type, unsigned int slot, const char *name)
+{
+	if (type_is_aggregate(type))
+		fprintf(out,
+			"\t{\n\t\t%s value = va_arg(ap, %s);\n\n"
+			"\t\tmemcpy(slot + %u, &value, sizeof(value));\n\t}\n",
+			name, name, slot);
+	else
+		fprintf(out, "\tslot[%u] = %s;\n", slot, pack_expression(*type));
+}
+
 static void write_pack(FILE *out, const struct function *f, int image, int number)
 {
+	unsigned int slot = 0;
+	int i = 0;
+
+	fprintf(out, "\n/* %s, %s:%u */\n", f->name, strstr(f->file, "*/") ? "" : f->file, f->line);
+	for (const char *p = f->types + 1; *p; p = type_next(p), i++)
+		if (type_is_aggregate(p))
+			type_write(out, p, mem_printf("dpa_type_%d_%d_%d", image, number, i));
 	fprintf(out,
-		"\n/* %s, %s:%u */\nstatic void dpa_pack_%d_%d(void *argbuf, va_list ap)\n{\n"
+		"static void dpa_pack_%d_%d(void *argbuf, va_list ap)\n{\n"
 		"\tuint64_t *slot = (uint64_t *)argbuf;\n\n\t(void)slot;\n",
-		f->name, strstr(f->file, "*/") ? "" : f->file, f->line, image, number);
-	for (int i = 0; f->types[1 + i]; i++)
-		fprintf(out, "\tslot[%d] = %s;\n", i, pack_expression(f->types[1 + i]));
+		image, number);
+	i = 0;
+	for (const char *p = f->types + 1; *p; slot += type_slots(p), p = type_next(p), i++)
+		write_argument(out, p, slot, mem_printf("dpa_type_%d_%d_%d", image, number, i));
 	fputs("}\n", out);
 }
 
@@ -126,13 +145,21 @@ static const char declarations[] =
 	"};\n"
 	"\n";
 
+static bool has_parameter(const struct function *f, char letter)
+{
+	for (const char *p = f->types + 1; *p; p = type_next(p))
+		if (*p == letter)
+			return true;
+	return false;
+}
+
 /* Only where they are used: -Wunused-function is an error to some. */
 static void write_bits(FILE *out, const struct image *images, int n, char letter, const char *type,
 		       const char *bits)
 {
 	for (int i = 0; i < n; i++) {
 		for (int j = 0; j < images[i].functions.n; j++) {
-			if (!strchr(images[i].functions.v[j].types + 1, letter))
+			if (!has_parameter(&images[i].functions.v[j], letter))
 				continue;
 			fprintf(out,
 				"\nstatic uint64_t dpa_%s_bits(%s value)\n{\n\t%s bits;\n\n"
@@ -184,7 +211,7 @@ static void write_table(FILE *out, const struct functions *functions, int image,
 			stub++;
 		fprintf(out,
 			"\t{ \"%s\", \"__dpa_unpack_%s\", dpa_stub_%d, %zu, dpa_pack_%d_%d },\n",
-			function_symbol(f), f->name, stub, 8 * strlen(f->types + 1), image, i);
+			function_symbol(f), f->name, stub, types_argbuf_size(f->types), image, i);
 	}
 	fputs("\t{ NULL, NULL, NULL, 0, NULL }\n};\n", out);
 }

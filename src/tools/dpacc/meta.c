@@ -50,8 +50,7 @@ static bool valid(const struct function *f, const char *kind, const char *linkag
 	return is_identifier(f->name) &&
 	       strlen(f->name) <= DPACC_MAX_NAME - strlen("__dpa_unpack_") &&
 	       (!strcmp(kind, "rpc") || !strcmp(kind, "global")) &&
-	       (!strcmp(linkage, "static") || !strcmp(linkage, "extern")) && *f->types &&
-	       !f->types[strspn(f->types, "vbcCsSiIlLpfd")] && !strchr(f->types + 1, 'v');
+	       (!strcmp(linkage, "static") || !strcmp(linkage, "extern")) && types_valid(f->types);
 }
 
 static int parse_line(char *line, struct functions *out)

@@ -111,15 +111,157 @@ static void refuse(struct scan *scan, CXCursor at, const char *function, const c
 	scan->errors++;
 }
 
-/* The result and parameter letters; what cannot be passed is said and counted. */
+/* ---- structs and unions, into the text of types.c ---- */
+
+struct record {
+	FILE *out;
+	const char *problem; /* NULL: none so far */
+	int depth;
+	bool any; /* it has a member */
+};
+
+static enum CXChildVisitResult is_kind(CXCursor cursor, CXCursor parent, CXClientData data)
+{
+	enum CXCursorKind *kind = data;
+
+	if (clang_getCursorKind(cursor) != *kind)
+		return CXChildVisit_Continue;
+	*kind = CXCursor_InvalidFile;
+	return CXChildVisit_Break;
+}
+
+static bool has_child(CXCursor cursor, enum CXCursorKind kind)
+{
+	clang_visitChildren(cursor, is_kind, &kind);
+	return kind == CXCursor_InvalidFile;
+}
+
+static const char *write_record(FILE *out, CXType type, int depth);
+
+/* A type inside of another one: what is wrong with it, or NULL. */
+static const char *write_inner(FILE *out, CXType type, int depth)
+{
+	const char *sizes = "", *problem = NULL;
+	char letter;
+
+	type = clang_getCanonicalType(type);
+	for (; type.kind == CXType_ConstantArray;
+	     type = clang_getCanonicalType(clang_getArrayElementType(type)))
+		sizes = mem_printf("%s[%lld]", sizes, clang_getArraySize(type));
+	letter = type_letter(type);
+	if (type.kind == CXType_Record)
+		problem = write_record(out, type, depth + 1);
+	else if (letter == 'p')
+		problem = "a pointer, or an array without a size";
+	else if (!letter || letter == 'v')
+		problem = mem_printf("the type '%s'", take_string(clang_getTypeSpelling(type)));
+	else
+		fputc(letter, out);
+	fputs(sizes, out);
+	return problem;
+}
+
+static enum CXVisitorResult visit_field(CXCursor field, CXClientData data)
+{
+	struct record *record = data;
+	const char *name = take_string(clang_getCursorSpelling(field));
+	const char *problem = write_inner(record->out, clang_getCursorType(field), record->depth);
+
+	record->any = true;
+	if (clang_Cursor_isBitField(field))
+		fprintf(record->out, "%c%d", *name ? ':' : '!', clang_getFieldDeclBitWidth(field));
+	if (!problem &&
+	    (has_child(field, CXCursor_AlignedAttr) || has_child(field, CXCursor_PackedAttr)))
+		problem = "an alignment of its own";
+	/* What is wrong deeper inside is a sentence of its own. */
+	if (problem && strncmp(problem, "it", 2))
+		problem = mem_printf("its member%s%s%s has %s", *name ? " '" : "", name,
+				     *name ? "'" : "", problem);
+	record->problem = problem;
+	return problem ? CXVisit_Break : CXVisit_Continue;
+}
+
+static const char *write_record(FILE *out, CXType type, int depth)
+{
+	CXCursor declaration = clang_getTypeDeclaration(type);
+	bool is_union = clang_getCursorKind(declaration) == CXCursor_UnionDecl;
+	struct record record = { .out = out, .depth = depth };
+	long long size = clang_Type_getSizeOf(type);
+
+	if (size > ARGBUF_SIZE)
+		return mem_printf("it has %lld bytes; the most is %d", size, ARGBUF_SIZE);
+	fprintf(out, "%c%lld,%lld%s;", is_union ? '<' : '{', size, clang_Type_getAlignOf(type),
+		has_child(declaration, CXCursor_PackedAttr) ? "P" : "");
+	clang_Type_visitFields(type, visit_field, &record);
+	fputc(is_union ? '>' : '}', out);
+	if (!record.problem && (!record.any || size <= 0))
+		return "it has no members";
+	return record.problem;
+}
+
+/* Whether a struct or union is marked __dpa_global__, itself or as a typedef. */
+static bool is_marked(CXType type)
+{
+	const char *annotation = NULL;
+
+	for (;;) {
+		CXCursor declaration = clang_getTypeDeclaration(type);
+
+		clang_visitChildren(declaration, find_annotation, &annotation);
+		if (annotation)
+			return true;
+		if (type.kind == CXType_Elaborated)
+			type = clang_Type_getNamedType(type);
+		else if (clang_getCursorKind(declaration) == CXCursor_TypedefDecl)
+			type = clang_getTypedefDeclUnderlyingType(declaration);
+		else
+			return false;
+	}
+}
+
+/* ---- functions ---- */
+
+/* A parameter's type as text; NULL after its problem was said. */
+static const char *parameter_type(struct scan *scan, CXCursor parameter, int number,
+				  const char *function)
+{
+	CXType type = clang_getCursorType(parameter), canonical = clang_getCanonicalType(type);
+	const char *spelling = take_string(clang_getCursorSpelling(parameter));
+	const char *problem = "pass a pointer to device memory";
+	char letter = type_letter(type);
+	struct text text;
+	FILE *out;
+
+	if (letter)
+		return mem_printf("%c", letter);
+	if (canonical.kind == CXType_Record && is_marked(type)) {
+		out = text_open(&text);
+		problem = write_record(out, canonical, 0);
+		if (!problem)
+			return text_close(&text);
+		text_close(&text);
+	} else if (canonical.kind == CXType_Record) {
+		problem = "mark the type __dpa_global__, or pass a pointer to device memory";
+	}
+	refuse(scan, parameter, function,
+	       mem_printf("parameter %d%s%s%s has type '%s', which cannot be passed by value; %s",
+			  number, *spelling ? " '" : "", spelling, *spelling ? "'" : "",
+			  take_string(clang_getTypeSpelling(type)), problem));
+	return NULL;
+}
+
+/* The text of the result and the parameters; what cannot be passed is said and counted. */
 static const char *function_types(struct scan *scan, CXCursor cursor, const char *name)
 {
-	int n = clang_Cursor_getNumArguments(cursor);
+	int n = clang_Cursor_getNumArguments(cursor), errors = scan->errors;
 	CXType result = clang_getCursorResultType(cursor);
-	char *types = mem_alloc((size_t)(n < 0 ? 0 : n) + 2);
+	char letter = type_letter(result);
+	const char *types;
+	struct text text;
+	FILE *out = text_open(&text);
 
-	types[0] = type_letter(result);
-	if (!types[0])
+	fputc(letter, out);
+	if (!letter)
 		refuse(scan, cursor, name,
 		       mem_printf(
 			       "it returns '%s'; only integers, pointers, float and double can be returned",
@@ -128,18 +270,15 @@ static const char *function_types(struct scan *scan, CXCursor cursor, const char
 		refuse(scan, cursor, name, "a variable number of arguments cannot be passed");
 	for (int i = 0; i < n; i++) {
 		CXCursor parameter = clang_Cursor_getArgument(cursor, (unsigned int)i);
-		CXType type = clang_getCursorType(parameter);
-		const char *spelling = take_string(clang_getCursorSpelling(parameter));
+		const char *type = parameter_type(scan, parameter, i + 1, name);
 
-		types[1 + i] = type_letter(type);
-		if (!types[1 + i])
-			refuse(scan, parameter, name,
-			       mem_printf(
-				       "parameter %d%s%s%s has type '%s', which cannot be passed by value; "
-				       "pass a pointer to device memory",
-				       i + 1, *spelling ? " '" : "", spelling, *spelling ? "'" : "",
-				       take_string(clang_getTypeSpelling(type))));
+		if (type)
+			fputs(type, out);
 	}
+	types = text_close(&text);
+	if (scan->errors == errors && !types_valid(types))
+		refuse(scan, cursor, name,
+		       mem_printf("its arguments take more than %d bytes", ARGBUF_SIZE));
 	return types;
 }
 

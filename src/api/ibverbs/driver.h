@@ -149,9 +149,10 @@ struct api_pd {
 	void *alloc_context;
 };
 
-/* Memory for a ring or a doorbell record, from a parent domain's allocator or from the heap. */
+/* Memory for a ring or a doorbell record: from a parent domain's allocator, huge pages, or the heap. */
 struct api_buf {
 	void *ptr;
+	size_t huge;         /* bytes of huge pages; 0: it is not on any */
 	struct api_pd *from; /* whose allocator made it; NULL: the heap or the context's */
 	struct api_allocators
 		own;   /* the context's, as they were then; alloc NULL: not from there */
@@ -563,6 +564,11 @@ void api_channel_forget(struct api_cq *cq);
 int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
 		  size_t align, uint64_t type);
 void api_buf_free(struct api_buf *buf);
+
+/* huge.c */
+/* NULL where there is no huge page. */
+void *api_huge_alloc(size_t size);
+void api_huge_free(void *ptr, size_t size);
 void api_pd_get(struct ibv_pd *pd);
 void api_pd_put(struct ibv_pd *pd);
 bool api_pd_single_threaded(struct ibv_pd *pd);

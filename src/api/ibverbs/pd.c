@@ -8,7 +8,10 @@
  */
 #include "driver.h"
 
+#include <strings.h>
 #include <unistd.h>
+
+#include "base/env.h"
 
 /* --- users of a handle ------------------------------------------------------------------------ */
 
@@ -51,6 +54,51 @@ static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size
 }
 
 /*
+ * What kind of pages a ring shall have: MLX_QP_ALLOC_TYPE and its relatives, as the real library
+ * reads them. Nothing here is read by a device, so pages need not be contiguous: CONTIG asks for
+ * what ordinary ones are good for.
+ */
+enum page_type { PAGES_ANON, PAGES_PREFER_HUGE, PAGES_HUGE };
+
+static enum page_type page_type(uint64_t type)
+{
+	const char *variable = type == MLX5DV_RES_TYPE_QP    ? "MLX_QP_ALLOC_TYPE"
+			       : type == MLX5DV_RES_TYPE_SRQ ? "MLX_SRQ_ALLOC_TYPE"
+			       : type == MLX5DV_RES_TYPE_CQ  ? "MLX_CQ_ALLOC_TYPE"
+							     : NULL;
+	const char *value = variable ? vb_getenv(variable) : NULL;
+
+	if (!value)
+		return PAGES_ANON;
+	if (!strcasecmp(value, "HUGE"))
+		return PAGES_HUGE;
+	if (!strcasecmp(value, "PREFER_HUGE") || !strcasecmp(value, "ALL"))
+		return PAGES_PREFER_HUGE;
+	return PAGES_ANON;
+}
+
+static int alloc_default(struct api_buf *buf, size_t size, size_t align, uint64_t type)
+{
+	enum page_type pages = page_type(type);
+	void *ptr = NULL;
+
+	if (pages != PAGES_ANON)
+		ptr = api_huge_alloc(size);
+	if (ptr) {
+		*buf = (struct api_buf){ .ptr = ptr, .huge = size, .type = type };
+	} else if (pages == PAGES_HUGE) {
+		return vb_refuse_memory(
+			"a ring: no huge page is free, and MLX_..._ALLOC_TYPE=HUGE wants one");
+	} else {
+		if (posix_memalign(&ptr, align, size))
+			return vb_refuse_memory("a ring");
+		*buf = (struct api_buf){ .ptr = ptr, .type = type };
+	}
+	memset(ptr, 0, size);
+	return 0;
+}
+
+/*
  * Zeroed memory for a ring or doorbell record. A parent domain's allocator is asked first; it may
  * refuse (NULL) or pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL. Then the context's own, if the
  * program gave it any.
@@ -66,17 +114,12 @@ int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_p
 		return alloc_own(buf, own, size, type);
 	if (from && from->alloc)
 		ptr = from->alloc(pd, from->alloc_context, size, align, type);
-	if (ptr == IBV_ALLOCATOR_USE_DEFAULT) {
-		from = NULL;
-		if (posix_memalign(&ptr, align, size))
-			ptr = NULL;
-	}
+	if (ptr == IBV_ALLOCATOR_USE_DEFAULT)
+		return alloc_default(buf, size, align, type);
 	if (!ptr)
 		return vb_refuse_memory("a ring");
 	memset(ptr, 0, size);
-	*buf = (struct api_buf){ .ptr = ptr,
-				 .from = from && from->alloc ? from : NULL,
-				 .type = type };
+	*buf = (struct api_buf){ .ptr = ptr, .from = from, .type = type };
 	return 0;
 }
 
@@ -86,6 +129,8 @@ void api_buf_free(struct api_buf *buf)
 		return;
 	if (buf->own.alloc)
 		buf->own.free(buf->ptr, buf->own.data);
+	else if (buf->huge)
+		api_huge_free(buf->ptr, buf->huge);
 	else if (buf->from)
 		buf->from->free(&buf->from->ibv, buf->from->alloc_context, buf->ptr, buf->type);
 	else

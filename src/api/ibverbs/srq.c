@@ -65,8 +65,8 @@ static void srq_free(struct api_srq *srq)
 
 static int check_attr(const struct ibv_srq_attr *attr)
 {
-	if (attr->max_wr < 1 || attr->max_wr > VB_MAX_SRQ_WR)
-		return -vb_refuse_range("max_wr", attr->max_wr, 1, VB_MAX_SRQ_WR);
+	if (attr->max_wr > VB_MAX_SRQ_WR)
+		return -vb_refuse_range("max_wr", attr->max_wr, 0, VB_MAX_SRQ_WR);
 	if (attr->max_sge > VB_MAX_SGE)
 		return -vb_refuse_range("max_sge", attr->max_sge, 0, VB_MAX_SGE);
 	return 0;
@@ -94,7 +94,8 @@ VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	srq->ibv.srq_context = attr->srq_context;
 	srq->ibv.pd = pd;
 	srq->max_gs = attr->attr.max_sge ? attr->attr.max_sge : 1;
-	srq->wqe_cnt = roundup_pow2(attr->attr.max_wr + 1);
+	/* One WQE is always free; a program that leaves max_wr at 0 gets room for one. */
+	srq->wqe_cnt = roundup_pow2(attr->attr.max_wr ? attr->attr.max_wr + 1 : 2);
 	srq->wqe_shift =
 		ilog2(roundup_pow2((uint32_t)(sizeof(struct mlx5_wqe_srq_next_seg) +
 					      srq->max_gs * sizeof(struct mlx5_wqe_data_seg))));

@@ -23,18 +23,14 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "fabric/barrier.h"
+#include "fabric/state.h"
 
 enum { ALIVE_PERIOD_NS = 5000000, MISSED_PERIOD_NS = 10000000 };
 
-static _Atomic(struct vb_peer *) table[VB_SLOTS];
-static _Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
-static _Atomic uint32_t inbound_count;
 _Atomic uint32_t vb_peer_epoch;
 _Atomic bool vb_peer_missed;
-static _Atomic uint64_t missed_at; /* ns */
-static struct vb_peer *dropped;    /* references to give up where waiting is allowed */
-static struct vb_lock accept_lock;
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct vb_peers *const peers = &vb_fabric.peers;
 
 void vb_peer_get(struct vb_peer *peer)
 {
@@ -99,7 +95,7 @@ static struct vb_peer *peer_create(uint32_t slot)
 /* With table_lock: take a peer out of the table; the caller drops the table's reference. */
 static struct vb_peer *unlink_peer(uint32_t slot)
 {
-	struct vb_peer *peer = atomic_exchange(&table[slot], NULL);
+	struct vb_peer *peer = atomic_exchange(&peers->table[slot], NULL);
 
 	if (peer)
 		atomic_store(&peer->dead, true);
@@ -111,12 +107,12 @@ static void drop(struct vb_peer *peer)
 {
 	if (!peer)
 		return;
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&peers->table_lock);
 	if (!peer->drops++) {
-		peer->next_dropped = dropped;
-		dropped = peer;
+		peer->next_dropped = peers->dropped;
+		peers->dropped = peer;
 	}
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&peers->table_lock);
 	vb_fabric_kick();
 }
 
@@ -126,14 +122,14 @@ void vb_peer_collect(void)
 		struct vb_peer *peer;
 		unsigned int drops = 0;
 
-		pthread_mutex_lock(&table_lock);
-		peer = dropped;
+		pthread_mutex_lock(&peers->table_lock);
+		peer = peers->dropped;
 		if (peer) {
-			dropped = peer->next_dropped;
+			peers->dropped = peer->next_dropped;
 			drops = peer->drops;
 			peer->drops = 0;
 		}
-		pthread_mutex_unlock(&table_lock);
+		pthread_mutex_unlock(&peers->table_lock);
 		if (!peer)
 			return;
 		while (drops--)
@@ -145,21 +141,21 @@ static struct vb_peer *peer_replace(uint32_t slot)
 {
 	struct vb_peer *peer, *stale = NULL;
 
-	pthread_mutex_lock(&table_lock);
-	peer = atomic_load(&table[slot]);
+	pthread_mutex_lock(&peers->table_lock);
+	peer = atomic_load(&peers->table[slot]);
 	if (!peer || peer->generation != vb_registry_generation(slot)) {
 		stale = unlink_peer(slot);
 		peer = peer_create(slot);
-		atomic_store_explicit(&table[slot], peer, memory_order_release);
+		atomic_store_explicit(&peers->table[slot], peer, memory_order_release);
 	}
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&peers->table_lock);
 	drop(stale);
 	return peer;
 }
 
 struct vb_peer *vb_peer_find(uint32_t slot)
 {
-	struct vb_peer *peer = atomic_load_explicit(&table[slot], memory_order_acquire);
+	struct vb_peer *peer = atomic_load_explicit(&peers->table[slot], memory_order_acquire);
 
 	if (peer && peer->generation == vb_registry_generation(slot))
 		return peer;
@@ -183,11 +179,11 @@ bool vb_peer_alive(struct vb_peer *peer)
 			return true;
 	}
 	vb_info("process %d is gone", (int)peer->pid);
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&peers->table_lock);
 	atomic_store(&peer->dead, true);
-	if (atomic_load(&table[peer->slot]) == peer)
+	if (atomic_load(&peers->table[peer->slot]) == peer)
 		gone = unlink_peer(peer->slot);
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&peers->table_lock);
 	if (gone) {
 		vb_registry_reap();
 		drop(gone);
@@ -292,13 +288,13 @@ static bool accept_ring(struct vb_peer *peer)
 /* With table_lock. */
 static void add_inbound(struct vb_peer *peer)
 {
-	uint32_t count = atomic_load(&inbound_count);
+	uint32_t count = atomic_load(&peers->inbound_count);
 
 	if (count == VB_INBOUND_MAX)
 		return;
 	vb_peer_get(peer);
-	atomic_store_explicit(&inbound[count], peer, memory_order_relaxed);
-	atomic_store_explicit(&inbound_count, count + 1, memory_order_release);
+	atomic_store_explicit(&peers->inbound[count], peer, memory_order_relaxed);
+	atomic_store_explicit(&peers->inbound_count, count + 1, memory_order_release);
 }
 
 /* With accept_lock; false where it may work later. */
@@ -318,10 +314,10 @@ static bool accept_from(uint32_t slot)
 	if (peer->rx.shared)
 		return true;
 	done = accept_ring(peer);
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&peers->table_lock);
 	if (peer->rx.shared)
 		add_inbound(peer);
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&peers->table_lock);
 	return done;
 }
 
@@ -331,19 +327,20 @@ void vb_peer_accept_new(void)
 		atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_acquire);
 	bool all = true;
 
-	if (!vb_trylock(&accept_lock))
+	if (!vb_trylock(&peers->accept_lock))
 		return;
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
 		all &= accept_from(slot);
 	atomic_store_explicit(&vb_peer_epoch, epoch, memory_order_relaxed);
-	atomic_store_explicit(&missed_at, all ? 0 : vb_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&peers->missed_at, all ? 0 : vb_now_ns(), memory_order_relaxed);
 	atomic_store_explicit(&vb_peer_missed, !all, memory_order_relaxed);
-	vb_unlock(&accept_lock);
+	vb_unlock(&peers->accept_lock);
 }
 
 void vb_peer_accept_missed(void)
 {
-	if (vb_now_ns() - atomic_load_explicit(&missed_at, memory_order_relaxed) > MISSED_PERIOD_NS)
+	if (vb_now_ns() - atomic_load_explicit(&peers->missed_at, memory_order_relaxed) >
+	    MISSED_PERIOD_NS)
 		vb_peer_accept_new();
 }
 
@@ -352,47 +349,47 @@ void vb_peer_forget(struct vb_peer *peer)
 	uint32_t count;
 	bool found = false;
 
-	pthread_mutex_lock(&table_lock);
-	count = atomic_load(&inbound_count);
+	pthread_mutex_lock(&peers->table_lock);
+	count = atomic_load(&peers->inbound_count);
 	for (uint32_t i = 0; i < count && !found; i++) {
-		if (inbound[i] != peer)
+		if (peers->inbound[i] != peer)
 			continue;
 		/* A reader of the list may see the last entry twice or not at all: it looks again soon. */
-		inbound[i] = inbound[count - 1];
-		atomic_store(&inbound_count, count - 1);
+		peers->inbound[i] = peers->inbound[count - 1];
+		atomic_store(&peers->inbound_count, count - 1);
 		found = true;
 	}
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&peers->table_lock);
 	if (found)
 		drop(peer);
 }
 
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)
 {
-	*list = inbound;
-	return atomic_load_explicit(&inbound_count, memory_order_acquire);
+	*list = peers->inbound;
+	return atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
 }
 
 /* In a forked child the mappings are gone and other threads' references with them: only the tables are emptied. */
 void vb_peer_reset(bool forked)
 {
-	uint32_t count = atomic_exchange(&inbound_count, 0);
+	uint32_t count = atomic_exchange(&peers->inbound_count, 0);
 
 	vb_peer_epoch = 0;
 	vb_peer_missed = false;
 	if (forked) {
-		pthread_mutex_init(&table_lock, NULL);
-		accept_lock.held = 0;
-		dropped = NULL;
+		pthread_mutex_init(&peers->table_lock, NULL);
+		peers->accept_lock.held = 0;
+		peers->dropped = NULL;
 		for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
-			atomic_store(&table[slot], NULL);
+			atomic_store(&peers->table[slot], NULL);
 		return;
 	}
 	vb_peer_collect();
 	for (uint32_t i = 0; i < count; i++)
-		vb_peer_put(inbound[i]);
+		vb_peer_put(peers->inbound[i]);
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {
-		struct vb_peer *peer = atomic_exchange(&table[slot], NULL);
+		struct vb_peer *peer = atomic_exchange(&peers->table[slot], NULL);
 
 		if (peer)
 			vb_peer_put(peer);

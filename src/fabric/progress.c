@@ -19,7 +19,6 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -37,6 +36,7 @@
 #include "fabric/path.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
+#include "fabric/state.h"
 #include "fabric/tracer.h"
 
 enum {
@@ -52,20 +52,8 @@ enum {
 	SLICE_NS = 100000, /* the shortest that there is */
 };
 
-static struct {
-	const struct vb_sink *sink;
-	pthread_t thread;
-	unsigned int users;
-	_Atomic uint32_t epoch;
-	_Atomic bool stop;
-	_Atomic bool kicked;   /* work was added since the background thread last looked */
-	_Atomic bool resting;  /* it sleeps, or is about to */
-	_Atomic bool unpolled; /* senders have the barrier */
-	_Atomic int armed;
-	_Atomic uint32_t tick;       /* counts background looks while POLLED */
-	_Atomic uint64_t tick_start; /* ns */
-	_Atomic uint32_t polled;     /* the tick in which a poll was last seen */
-} fabric;
+struct vb_fabric vb_fabric = { .start_lock = PTHREAD_MUTEX_INITIALIZER,
+			       .peers.table_lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* How this thread polls. */
 static _Thread_local struct {
@@ -76,25 +64,9 @@ static _Thread_local struct {
 	uint64_t marked;  /* when polls was last a multiple of POLLS_TO_SETTLE, ns */
 } poller;
 
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static _Atomic uint32_t *wake_word(void)
 {
 	return &vb_segment_self->wake;
-}
-
-static void futex_wait(uint32_t value, uint64_t timeout_ns)
-{
-	struct timespec ts = { (time_t)(timeout_ns / 1000000000u),
-			       (long)(timeout_ns % 1000000000u) };
-
-	syscall(SYS_futex, wake_word(), FUTEX_WAIT, value, timeout_ns == UINT64_MAX ? NULL : &ts,
-		NULL, 0);
-}
-
-static void futex_wake(void)
-{
-	syscall(SYS_futex, wake_word(), FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* --- receiving ------------------------------------------------------------------------------------------------- */
@@ -104,9 +76,9 @@ static void receive(const struct vb_pkt *pkt)
 	struct vb_hook *hook = atomic_load_explicit(&vb_fabric_hook, memory_order_acquire);
 
 	if (__builtin_expect(hook && hook->receiving, 0))
-		hook->receiving(hook, pkt, fabric.sink->receive);
+		hook->receiving(hook, pkt, vb_fabric.sink->receive);
 	else
-		fabric.sink->receive(pkt);
+		vb_fabric.sink->receive(pkt);
 }
 
 /* Take packets from one peer; the lock only keeps two threads of ours from reading the same ring. */
@@ -130,7 +102,7 @@ static bool drain(struct vb_peer *peer)
 		wake |= vb_ring_next(&peer->rx);
 	}
 	if (n)
-		fabric.sink->received();
+		vb_fabric.sink->received();
 	vb_ring_release(&peer->rx);
 	vb_unlock(&peer->rx_lock);
 	if (ret < 0) {
@@ -197,8 +169,8 @@ static bool progress(bool thorough)
 
 	vb_read_lock();
 	any = receive_all(thorough);
-	if (fabric.sink->pending() != VB_PENDING_NONE && !may_put_off(any)) {
-		fabric.sink->work();
+	if (vb_fabric.sink->pending() != VB_PENDING_NONE && !may_put_off(any)) {
+		vb_fabric.sink->work();
 		any = true;
 	}
 	vb_read_unlock();
@@ -215,14 +187,14 @@ bool vb_fabric_progress(void)
 /* While POLLED: show the background thread that this tick has seen enough polls. */
 static void keep_polled(void)
 {
-	uint32_t tick = atomic_load_explicit(&fabric.tick, memory_order_relaxed);
+	uint32_t tick = atomic_load_explicit(&vb_fabric.tick, memory_order_relaxed);
 
 	if (poller.tick != tick) {
 		poller.tick = tick;
 		poller.in_tick = 0;
 	}
 	if (++poller.in_tick == POLLS_TO_SETTLE)
-		atomic_store_explicit(&fabric.polled, tick, memory_order_relaxed);
+		atomic_store_explicit(&vb_fabric.polled, tick, memory_order_relaxed);
 }
 
 /*
@@ -238,7 +210,7 @@ static bool is_poller(void)
 	now = poller.marked = vb_now_ns();
 	return now - last < SETTLE_NS &&
 	       (poller.polls >= POLLS_IF_ARMED ||
-		!atomic_load_explicit(&fabric.armed, memory_order_relaxed));
+		!atomic_load_explicit(&vb_fabric.armed, memory_order_relaxed));
 }
 
 static void settle(void)
@@ -252,11 +224,11 @@ static void settle(void)
 	}
 	if (!is_poller())
 		return;
-	fabric.tick_start = poller.marked;
-	fabric.polled = fabric.tick;
+	vb_fabric.tick_start = poller.marked;
+	vb_fabric.polled = vb_fabric.tick;
 	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) &&
 	    state == VB_WAKE_SLEEP)
-		futex_wake(); /* from now on it looks every tick */
+		vb_wait_wake(&vb_fabric.wait); /* from now on it looks every tick */
 }
 
 /*
@@ -279,7 +251,7 @@ void vb_fabric_armed(int change)
 	uint32_t polled = VB_WAKE_POLLED;
 
 	poller.polls = 0;
-	atomic_fetch_add(&fabric.armed, change);
+	atomic_fetch_add(&vb_fabric.armed, change);
 	if (change > 0 && atomic_compare_exchange_strong(wake_word(), &polled, VB_WAKE_SLEEP)) {
 		/* A peer may have sent, seen POLLED and woken nobody: look now. */
 		vb_barrier_heavy();
@@ -289,12 +261,12 @@ void vb_fabric_armed(int change)
 
 void vb_fabric_unpolled(void)
 {
-	if (fabric.unpolled)
+	if (vb_fabric.unpolled)
 		return;
 	atomic_store(&vb_segment_self->wants_fence, 1);
 	/* Who has not seen that yet has published before this, and is seen by who sleeps after it. */
 	vb_barrier_heavy();
-	atomic_store(&fabric.unpolled, true);
+	atomic_store(&vb_fabric.unpolled, true);
 }
 
 void vb_fabric_freed(size_t bytes)
@@ -305,12 +277,12 @@ void vb_fabric_freed(size_t bytes)
 
 void vb_fabric_kick(void)
 {
-	atomic_store(&fabric.kicked, true); /* seq_cst; pairs with rest() */
-	if (atomic_load(&fabric.resting) && atomic_exchange(&fabric.resting, false)) {
+	atomic_store(&vb_fabric.kicked, true); /* seq_cst; pairs with rest() */
+	if (atomic_load(&vb_fabric.resting) && atomic_exchange(&vb_fabric.resting, false)) {
 		uint32_t sleeping = VB_WAKE_SLEEP;
 
 		atomic_compare_exchange_strong(wake_word(), &sleeping, VB_WAKE_BUSY);
-		futex_wake();
+		vb_wait_wake(&vb_fabric.wait);
 	}
 }
 
@@ -319,12 +291,13 @@ void vb_fabric_kick(void)
 static bool nothing_left(void)
 {
 	/* Pairs with vb_peer_wake. */
-	if (atomic_load_explicit(&fabric.unpolled, memory_order_relaxed))
+	if (atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		vb_barrier_heavy();
-	return !fabric.kicked && !fabric.stop && fabric.sink->pending() != VB_PENDING_RUNNABLE &&
-	       !rings_pending() && atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch;
+	return !vb_fabric.kicked && !vb_fabric.stop &&
+	       vb_fabric.sink->pending() != VB_PENDING_RUNNABLE && !rings_pending() &&
+	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch;
 }
 
 /*
@@ -334,22 +307,22 @@ static bool is_polled(uint64_t now)
 {
 	if (atomic_load(wake_word()) != VB_WAKE_POLLED)
 		return false;
-	if (now - fabric.tick_start < TICK_NS)
+	if (now - vb_fabric.tick_start < TICK_NS)
 		return true;
-	if (fabric.polled != fabric.tick)
+	if (vb_fabric.polled != vb_fabric.tick)
 		return false;
-	fabric.tick_start = now;
-	atomic_fetch_add(&fabric.tick, 1);
+	vb_fabric.tick_start = now;
+	atomic_fetch_add(&vb_fabric.tick, 1);
 	return true;
 }
 
 /* The poller looks at the rings; timers and kicks are ours. */
 static void nap(uint64_t limit)
 {
-	atomic_store(&fabric.resting, true);
-	if (limit && !fabric.kicked && !fabric.stop)
-		futex_wait(VB_WAKE_POLLED, limit < TICK_NS ? limit : TICK_NS);
-	atomic_store(&fabric.resting, false);
+	atomic_store(&vb_fabric.resting, true);
+	if (limit && !vb_fabric.kicked && !vb_fabric.stop)
+		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_POLLED, limit < TICK_NS ? limit : TICK_NS);
+	atomic_store(&vb_fabric.resting, false);
 }
 
 /*
@@ -358,10 +331,10 @@ static void nap(uint64_t limit)
  */
 static void retry_blocked(void)
 {
-	if (fabric.sink->pending() != VB_PENDING_BLOCKED)
+	if (vb_fabric.sink->pending() != VB_PENDING_BLOCKED)
 		return;
 	vb_read_lock();
-	fabric.sink->work();
+	vb_fabric.sink->work();
 	vb_read_unlock();
 }
 
@@ -373,11 +346,11 @@ static void rest(uint64_t limit)
 	if (state != VB_WAKE_SLEEP &&
 	    !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
 		return;
-	atomic_store(&fabric.resting, true);
+	atomic_store(&vb_fabric.resting, true);
 	retry_blocked();
 	if (limit && nothing_left())
-		futex_wait(VB_WAKE_SLEEP, limit);
-	atomic_store(&fabric.resting, false);
+		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_SLEEP, limit);
+	atomic_store(&vb_fabric.resting, false);
 	state = VB_WAKE_SLEEP;
 	atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_BUSY);
 }
@@ -423,21 +396,21 @@ static void *background(void *arg)
 {
 	prctl(PR_SET_NAME, "verbatim");
 	ask_for_short_slices();
-	while (!atomic_load(&fabric.stop)) {
+	while (!atomic_load(&vb_fabric.stop)) {
 		bool polled = is_polled(vb_now_ns()), any;
 		uint64_t timer;
 
-		atomic_store(&fabric.kicked, false);
+		atomic_store(&vb_fabric.kicked, false);
 		vb_read_lock();
 		any = !polled && receive_all(true);
-		timer = fabric.sink->work();
+		timer = vb_fabric.sink->work();
 		vb_read_unlock();
 		vb_peer_collect();
 		if (__builtin_expect(vb_heap_due() != UINT64_MAX, 0))
 			timer = return_heap(timer);
 		if (polled)
 			nap(time_until(timer, vb_now_ns()));
-		else if (!any && fabric.sink->pending() != VB_PENDING_RUNNABLE)
+		else if (!any && vb_fabric.sink->pending() != VB_PENDING_RUNNABLE)
 			rest(time_until(timer, vb_now_ns()));
 	}
 	return NULL;
@@ -453,38 +426,46 @@ static int start_thread(void)
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&fabric.thread, NULL, background, NULL);
+	ret = pthread_create(&vb_fabric.thread, NULL, background, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -ret;
+}
+
+/* A descriptor became readable. */
+static void wake_self(void *arg)
+{
+	vb_fabric_kick();
 }
 
 /* --- start, stop, fork ------------------------------------------------------------------------------------------ */
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&start_lock);
+	pthread_mutex_lock(&vb_fabric.start_lock);
 	urcu_bp_before_fork();
 }
 
 static void after_fork_parent(void)
 {
 	urcu_bp_after_fork_parent();
-	pthread_mutex_unlock(&start_lock);
+	pthread_mutex_unlock(&vb_fabric.start_lock);
 }
 
 static void after_fork_child(void)
 {
 	urcu_bp_after_fork_child();
-	pthread_mutex_init(&start_lock, NULL);
-	if (!fabric.users)
+	pthread_mutex_init(&vb_fabric.start_lock, NULL);
+	if (!vb_fabric.users)
 		return;
-	fabric.users = 0;
-	fabric.epoch++;
+	vb_fabric.users = 0;
+	vb_fabric.epoch++;
+	vb_wait_init(&vb_fabric.wait, wake_self,
+		     NULL);     /* its watcher, if there was one, is the parent's */
 	vb_segment_self = NULL; /* the mapping was not inherited */
 	vb_registry_forked();
 	vb_tracer_reset(true);
 	vb_peer_reset(true);
-	fabric.sink->forked();
+	vb_fabric.sink->forked();
 }
 
 __attribute__((constructor)) static void register_fork_handlers(void)
@@ -504,15 +485,18 @@ static int start(const struct vb_sink *sink)
 	if (ret)
 		goto leave;
 	vb_segment_self->wants_fence = !vb_barrier_register();
-	fabric.sink = sink;
-	fabric.stop = fabric.kicked = fabric.resting = fabric.unpolled = false;
-	fabric.armed = 0;
+	vb_fabric.sink = sink;
+	vb_wait_init(&vb_fabric.wait, wake_self, NULL);
+	vb_fabric.wait.word = wake_word();
+	vb_fabric.stop = vb_fabric.kicked = vb_fabric.resting = vb_fabric.unpolled = false;
+	vb_fabric.armed = 0;
 	ret = start_thread();
 	if (ret)
 		goto destroy_segment;
 	return 0;
 
 destroy_segment:
+	vb_wait_destroy(&vb_fabric.wait);
 	vb_segment_destroy();
 leave:
 	vb_registry_leave();
@@ -524,47 +508,48 @@ int vb_fabric_start(const struct vb_sink *sink)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&start_lock);
-	if (!fabric.users)
+	pthread_mutex_lock(&vb_fabric.start_lock);
+	if (!vb_fabric.users)
 		ret = start(sink);
 	if (!ret)
-		fabric.users++;
-	pthread_mutex_unlock(&start_lock);
+		vb_fabric.users++;
+	pthread_mutex_unlock(&vb_fabric.start_lock);
 	return ret;
 }
 
 void vb_fabric_stop(void)
 {
-	pthread_mutex_lock(&start_lock);
-	if (fabric.users && !--fabric.users) {
-		atomic_store(&fabric.stop, true);
+	pthread_mutex_lock(&vb_fabric.start_lock);
+	if (vb_fabric.users && !--vb_fabric.users) {
+		atomic_store(&vb_fabric.stop, true);
 		vb_fabric_kick();
-		pthread_join(fabric.thread, NULL);
+		pthread_join(vb_fabric.thread, NULL);
+		vb_wait_destroy(&vb_fabric.wait);
 		vb_peer_reset(false);
 		vb_tracer_reset(false);
 		vb_registry_leave();
 		vb_segment_destroy();
 		vb_registry_close();
 		vb_heap_return();
-		fabric.epoch++;
+		vb_fabric.epoch++;
 	}
-	pthread_mutex_unlock(&start_lock);
+	pthread_mutex_unlock(&vb_fabric.start_lock);
 }
 
 /* A program that exits without closing its devices still gives its slot back. */
 __attribute__((destructor)) static void leave_at_exit(void)
 {
-	if (!fabric.users)
+	if (!vb_fabric.users)
 		return;
 	vb_read_lock();
-	fabric.sink->work(); /* acknowledgements that are due */
+	vb_fabric.sink->work(); /* acknowledgements that are due */
 	vb_read_unlock();
 	vb_registry_leave();
 }
 
 bool vb_fabric_is_local(const union ibv_gid *gid)
 {
-	return fabric.sink->is_local(gid);
+	return vb_fabric.sink->is_local(gid);
 }
 
 uint32_t vb_fabric_slot(void)
@@ -574,5 +559,5 @@ uint32_t vb_fabric_slot(void)
 
 uint32_t vb_fabric_epoch(void)
 {
-	return atomic_load_explicit(&fabric.epoch, memory_order_relaxed);
+	return atomic_load_explicit(&vb_fabric.epoch, memory_order_relaxed);
 }

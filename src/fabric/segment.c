@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "fabric/ring.h"
+#include "fabric/state.h"
 
 _Static_assert(sizeof(struct vb_segment) +
 			       64ull * (VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS +
@@ -21,8 +22,6 @@ _Static_assert(sizeof(struct vb_segment) +
 	       "everything that can be allocated fits");
 
 struct vb_segment *vb_segment_self;
-
-static struct vb_lock grow_lock;
 
 /* The file is the registry's, and must still be the one that it opened: the program may have closed the descriptor. */
 static int grow(uint64_t from, uint64_t to)
@@ -40,7 +39,7 @@ int vb_segment_create(const struct vb_slot_info *self)
 	struct vb_file file;
 	int ret;
 
-	grow_lock.held = 0; /* a thread of our parent's may have had it */
+	vb_fabric.grow_lock.held = 0; /* a thread of our parent's may have had it */
 	ret = vb_registry_segment(&file);
 	if (!ret)
 		ret = grow(0, size);
@@ -77,7 +76,7 @@ void vb_segment_destroy(void)
 	vb_segment_self = NULL;
 }
 
-/* With grow_lock. */
+/* With vb_fabric.grow_lock. */
 static uint64_t alloc_locked(size_t bytes)
 {
 	uint64_t offset = atomic_load_explicit(&vb_segment_self->size, memory_order_relaxed), size;
@@ -94,9 +93,9 @@ uint64_t vb_segment_alloc(size_t bytes)
 {
 	uint64_t offset;
 
-	vb_lock(&grow_lock);
+	vb_lock(&vb_fabric.grow_lock);
 	offset = alloc_locked(bytes);
-	vb_unlock(&grow_lock);
+	vb_unlock(&vb_fabric.grow_lock);
 	return offset;
 }
 
@@ -116,13 +115,13 @@ static void *entry(_Atomic uint64_t *chunks, uint32_t chunk_entries, uint32_t in
 	uint64_t offset = atomic_load_explicit(chunk, memory_order_acquire);
 
 	if (!offset) {
-		vb_lock(&grow_lock);
+		vb_lock(&vb_fabric.grow_lock);
 		offset = atomic_load_explicit(chunk, memory_order_acquire);
 		if (!offset) {
 			offset = alloc_locked((size_t)chunk_entries * 64);
 			atomic_store_explicit(chunk, offset, memory_order_release);
 		}
-		vb_unlock(&grow_lock);
+		vb_unlock(&vb_fabric.grow_lock);
 	}
 	return offset ? (char *)vb_segment_self + offset + (size_t)(index % chunk_entries) * 64
 		      : NULL;

@@ -11,11 +11,9 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "fabric/state.h"
 
 enum { NOBODY = 0, ALL = -1 };
-
-static struct vb_lock lock;
-static pid_t allowed; /* the peer's pid, NOBODY or ALL */
 
 /* Only where a process may open itself does it. */
 static bool is_restricted(void)
@@ -35,25 +33,27 @@ static void allow(pid_t who)
 {
 	if (prctl(PR_SET_PTRACER, who == ALL ? PR_SET_PTRACER_ANY : (unsigned long)who, 0, 0, 0))
 		vb_info("peers cannot reach memory directly: PR_SET_PTRACER: %s", strerror(errno));
-	allowed = who;
+	vb_fabric.tracer.allowed = who;
 }
 
 void vb_tracer_allow(pid_t peer)
 {
-	vb_lock(&lock);
-	if (allowed != ALL && allowed != peer && is_restricted()) {
-		bool first = allowed == NOBODY || (kill(allowed, 0) && errno == ESRCH);
+	vb_lock(&vb_fabric.tracer.lock);
+	if (vb_fabric.tracer.allowed != ALL && vb_fabric.tracer.allowed != peer &&
+	    is_restricted()) {
+		bool first = vb_fabric.tracer.allowed == NOBODY ||
+			     (kill(vb_fabric.tracer.allowed, 0) && errno == ESRCH);
 
 		allow(first ? peer : ALL);
 	}
-	vb_unlock(&lock);
+	vb_unlock(&vb_fabric.tracer.lock);
 }
 
 void vb_tracer_reset(bool forked)
 {
-	vb_lock(&lock);
-	if (allowed != NOBODY && !forked)
+	vb_lock(&vb_fabric.tracer.lock);
+	if (vb_fabric.tracer.allowed != NOBODY && !forked)
 		allow(NOBODY);
-	allowed = NOBODY;
-	vb_unlock(&lock);
+	vb_fabric.tracer.allowed = NOBODY;
+	vb_unlock(&vb_fabric.tracer.lock);
 }

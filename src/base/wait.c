@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the futex, and the thread that waits for descriptors. See wait.h.
+ */
+#include "base/wait.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+void vb_wait_init(struct vb_wait *wait, void (*wake)(void *arg), void *arg)
+{
+	*wait = (struct vb_wait){ .wake = wake, .arg = arg, .epoll = -1, .stop = -1 };
+	pthread_mutex_init(&wait->lock, NULL);
+}
+
+void vb_wait_sleep(struct vb_wait *wait, uint32_t value, uint64_t timeout_ns)
+{
+	struct timespec ts = { (time_t)(timeout_ns / 1000000000u),
+			       (long)(timeout_ns % 1000000000u) };
+
+	syscall(SYS_futex, wait->word, FUTEX_WAIT, value, timeout_ns == UINT64_MAX ? NULL : &ts,
+		NULL, 0);
+}
+
+void vb_wait_wake(struct vb_wait *wait)
+{
+	syscall(SYS_futex, wait->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* --- descriptors ------------------------------------------------------------------------------------------------- */
+
+/* A descriptor is reported once, and then not before it is armed again. */
+static int arm(struct vb_wait *wait, int op, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT, .data.fd = fd };
+
+	return epoll_ctl(wait->epoll, op, fd, &event) ? -errno : 0;
+}
+
+static void *watch(void *arg)
+{
+	struct vb_wait *wait = arg;
+	struct epoll_event event;
+
+	prctl(PR_SET_NAME, "verbatim-wait");
+	for (;;) {
+		if (epoll_wait(wait->epoll, &event, 1, -1) != 1)
+			continue;
+		if (event.data.fd == wait->stop)
+			return NULL;
+		pthread_mutex_lock(&wait->lock);
+		wait->ready[wait->num_ready++] = event.data.fd;
+		pthread_mutex_unlock(&wait->lock);
+		wait->wake(wait->arg);
+	}
+}
+
+/* With the lock: the first descriptor brings the thread. */
+static int start(struct vb_wait *wait)
+{
+	sigset_t all, old;
+	int ret;
+
+	wait->epoll = epoll_create1(EPOLL_CLOEXEC);
+	wait->stop = eventfd(0, EFD_CLOEXEC);
+	ret = wait->epoll < 0 || wait->stop < 0 ? -errno : arm(wait, EPOLL_CTL_ADD, wait->stop);
+	if (ret)
+		goto close;
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = -pthread_create(&wait->watcher, NULL, watch, wait);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!ret)
+		return 0;
+close:
+	if (wait->epoll >= 0)
+		close(wait->epoll);
+	if (wait->stop >= 0)
+		close(wait->stop);
+	wait->epoll = wait->stop = -1;
+	return ret;
+}
+
+void vb_wait_destroy(struct vb_wait *wait)
+{
+	if (wait->epoll >= 0) {
+		eventfd_write(wait->stop, 1);
+		pthread_join(wait->watcher, NULL);
+		close(wait->epoll);
+		close(wait->stop);
+	}
+	free(wait->ready);
+	pthread_mutex_destroy(&wait->lock);
+	wait->ready = NULL;
+	wait->epoll = wait->stop = -1;
+}
+
+int vb_wait_add(struct vb_wait *wait, int fd)
+{
+	int *ready;
+	int ret = 0;
+
+	pthread_mutex_lock(&wait->lock);
+	/* Each descriptor is among the ready ones at most once, so that the watcher always has room. */
+	ready = realloc(wait->ready, (wait->num_fds + 1) * sizeof(*ready));
+	if (!ready) {
+		ret = -ENOMEM;
+		goto unlock;
+	}
+	wait->ready = ready;
+	if (wait->epoll < 0)
+		ret = start(wait);
+	if (!ret)
+		ret = arm(wait, EPOLL_CTL_ADD, fd);
+	wait->num_fds += !ret;
+unlock:
+	pthread_mutex_unlock(&wait->lock);
+	return ret;
+}
+
+void vb_wait_remove(struct vb_wait *wait, int fd)
+{
+	pthread_mutex_lock(&wait->lock);
+	if (wait->epoll >= 0 && !epoll_ctl(wait->epoll, EPOLL_CTL_DEL, fd, NULL)) {
+		wait->num_fds--;
+		for (unsigned int i = 0; i < wait->num_ready; i++)
+			if (wait->ready[i] == fd)
+				wait->ready[i--] = wait->ready[--wait->num_ready];
+	}
+	pthread_mutex_unlock(&wait->lock);
+}
+
+int vb_wait_take(struct vb_wait *wait)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&wait->lock);
+	while (wait->num_ready && fd < 0) {
+		fd = wait->ready[--wait->num_ready];
+		if (arm(wait, EPOLL_CTL_MOD, fd))
+			fd = -1; /* it was removed after the watcher had found it */
+	}
+	pthread_mutex_unlock(&wait->lock);
+	return fd;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Everything that the fabric of this process remembers, in one struct: who is who is said where it is used. It is one
+ * instance today; that several can live in one process later, as hosts of a simulation, needs no more than a pointer.
+ * What a thread remembers about its own polling is the only thing outside (progress.c), and vb_segment_self, which the
+ * data path reads.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/wait.h"
+#include "fabric/peer.h"
+
+struct vb_fabric {
+	/* progress.c */
+	const struct vb_sink *sink;
+	struct vb_wait wait; /* for the wake word; a wire adds its sockets */
+	pthread_t thread;
+	pthread_mutex_t start_lock;
+	unsigned int users;
+	_Atomic uint32_t epoch;
+	_Atomic bool stop;
+	_Atomic bool kicked;   /* work was added since the background thread last looked */
+	_Atomic bool resting;  /* it sleeps, or is about to */
+	_Atomic bool unpolled; /* senders have the barrier */
+	_Atomic int armed;
+	_Atomic uint32_t tick;       /* counts background looks while POLLED */
+	_Atomic uint64_t tick_start; /* ns */
+	_Atomic uint32_t polled;     /* the tick in which a poll was last seen */
+
+	struct vb_peers { /* peer.c */
+		_Atomic(struct vb_peer *) table[VB_SLOTS];
+		_Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
+		_Atomic uint32_t inbound_count;
+		_Atomic uint64_t missed_at; /* ns */
+		struct vb_peer *dropped;    /* references to give up where waiting is allowed */
+		struct vb_lock accept_lock;
+		pthread_mutex_t table_lock;
+	} peers;
+
+	struct { /* tracer.c */
+		struct vb_lock lock;
+		pid_t allowed; /* the peer's pid, nobody or all */
+	} tracer;
+
+	struct vb_lock grow_lock; /* segment.c */
+};
+
+extern struct vb_fabric vb_fabric;

@@ -19,6 +19,7 @@ struct space {
 	uint64_t limit;
 	void *region; /* table, guard, guest, guard */
 	size_t region_len;
+	bool whole;  /* all that 32 bits can name is reserved: translated code may run */
 	void *table; /* for the translator */
 	size_t table_len;
 	uint64_t page;  /* host page size */
@@ -30,7 +31,8 @@ struct space {
 
 #define PAGE_RESERVED 0x80
 
-int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span);
+/* whole: try to reserve what translated code needs; space->whole says whether there was room. */
+int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, bool whole);
 void vb_space_destroy(struct space *space);
 /* guard: keep one page below unmapped for good. addr == 0: anywhere. rights may be 0: reserve only.
  */

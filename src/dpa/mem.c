@@ -3,11 +3,13 @@
  * Owns guest memory below the limit: one reservation per process and the rights of each of its
  * pages.
  *
- *      region                     base                                 base + limit
- *        | jump table   | guard    | page 0 (never mapped) | ... pages ... | guard |
+ *      region                     base                              base + limit        base + 4 GiB
+ *        | jump tables  | guard    | page 0 (never mapped) | ... pages ... | never mapped | guard |
  *
  * The reservation is inaccessible; mapping is a change of rights, so an address that the guest made
- * up meets either a page with rights that somebody gave or the host MMU's refusal.
+ * up meets either a page with rights that somebody gave or the host MMU's refusal. Where there is no
+ * address space for 4 GiB (ulimit -v), the reservation ends behind the limit, and only the interpreter,
+ * which compares every address, may work in it.
  */
 #include "dpa/internal.h"
 
@@ -28,20 +30,33 @@ static int host_prot(unsigned int rights)
 	       (rights & VB_DPA_WRITE ? PROT_READ | PROT_WRITE : 0);
 }
 
-int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span)
+static void *reserve(struct space *space, uint64_t span)
 {
-	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE) };
+	space->region_len = space->table_len + VB_CPU_GUARD + span + VB_CPU_GUARD;
+	return mmap(NULL, space->region_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		    -1, 0);
+}
+
+int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, bool whole)
+{
+	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE), .whole = whole };
 	space->limit = limit & ~(space->page - 1);
 	space->table_len = VB_JIT_TABLES * page_up(space, text_span * 4);
-	space->region_len = space->table_len + VB_CPU_GUARD + space->limit + VB_CPU_GUARD;
-	space->region = mmap(NULL, space->region_len, PROT_NONE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (space->region == MAP_FAILED)
+	space->region = whole ? reserve(space, VB_CPU_SPAN) : MAP_FAILED;
+	if (space->region == MAP_FAILED) {
+		space->whole = false;
+		space->table_len = 0;
+		space->region = reserve(space, space->limit);
+	}
+	if (space->region == MAP_FAILED) {
+		space->region = NULL;
 		return -ENOMEM;
+	}
 	space->pages = mmap(NULL, space->limit / space->page, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (space->pages == MAP_FAILED) {
 		munmap(space->region, space->region_len);
+		space->region = NULL;
 		return -ENOMEM;
 	}
 	space->table = space->region;

@@ -121,7 +121,7 @@ static int text_span(const struct elf_program *program, uint64_t *span, struct v
 }
 
 static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t limit,
-		       struct vb_dpa_error *error)
+		       enum vb_dpa_tier tier, struct vb_dpa_error *error)
 {
 	uint64_t span;
 	int err;
@@ -129,7 +129,7 @@ static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t
 	err = text_span(&process->program, &span, error);
 	if (err)
 		return err;
-	err = vb_space_create(&process->space, limit, span);
+	err = vb_space_create(&process->space, limit, span, tier != VB_DPA_TIER_INTERP);
 	if (err)
 		return vb_elf_fail(error, err, "cannot reserve %llu MiB of address space",
 				   (unsigned long long)(limit >> 20));
@@ -251,10 +251,16 @@ static void translate(struct vb_dpa_process *process)
 				(struct vb_text_range){ seg->addr, seg->addr + seg->filesz,
 							seg->addr + seg->filesz };
 	}
-	hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
-	hints.leaders = leaders;
-	err = vb_jit_create(&process->text, process->space.limit, process->space.table,
-			    (uint8_t *)process->space.table - process->space.base, &hints, &why);
+	if (!process->space.whole) {
+		why = "no 4 GiB of address space are free (ulimit -v)";
+		err = -ENOMEM;
+	} else {
+		hints.nleaders = find_leaders(process, &leaders, &hints.nsymbols);
+		hints.leaders = leaders;
+		err = vb_jit_create(&process->text, process->space.limit, process->space.table,
+				    (uint8_t *)process->space.table - process->space.base, &hints,
+				    &why);
+	}
 	free(leaders);
 	if (err && !atomic_exchange(&said, true))
 		vb_warn("dpa: programs are interpreted, not translated: %s", why);
@@ -286,7 +292,7 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 	vb_access_init();
 	err = vb_elf_read(elf, len, limit, &process->program, error);
 	if (!err)
-		err = load_memory(process, elf, limit, error);
+		err = load_memory(process, elf, limit, tier, error);
 	if (!err)
 		err = load_text(process, error);
 	if (err)

@@ -8,13 +8,16 @@
  *            `---> table[(pc - lo) / 2]   host address of translated code, or none  (jit/)
  *
  *                                host memory of one process
- *   | jump tables | guard 1 MiB | guest 0 .. limit                  | guard 1 MiB |
- *                               ^ vb_cpu.base (r14 in translated code)
+ *   | jump tables | guard | guest 0 .. limit      inaccessible up to 4 GiB | guard |
+ *                         ^ vb_cpu.base (r14 in translated code)
  *
  * An access below the limit goes straight to base + address; rights are the host MMU's, and a fault
  * comes back as a guest trap (signal.c). Everything above takes vb_access_* (access.c): windows,
- * device pages, or a trap. Only a base register is compared with the limit, so whatever an
- * immediate or a small drift can add must fall into a guard.
+ * device pages, or a trap.
+ *
+ * Translated code adds the low 32 bits of a register and an immediate to base, whatever else it
+ * believes of the register: it cannot name a byte outside of the 4 GiB and the guards. The
+ * interpreter compares every address, and does with a reservation that ends behind the limit.
  */
 #pragma once
 
@@ -23,8 +26,8 @@
 
 #include "dpa/dpa.h"
 
-#define VB_CPU_GUARD \
-	(1ULL << 20) /* far more than an immediate plus the drift that the translator allows */
+#define VB_CPU_SPAN  (1ULL << 32) /* what 32 bits can name: reserved for translated code */
+#define VB_CPU_GUARD (1ULL << 20) /* on both sides; far more than an immediate can add */
 #define VB_CPU_LIMIT_MAX \
 	((1ULL << 31) - (1ULL << 16)) /* a compare with it fits a signed 32-bit immediate */
 #define VB_CPU_TEXT_MAX (64ULL << 20)

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -322,13 +323,63 @@ static void test_read_while_unmapped(void **state)
 	bed_close(&b);
 }
 
+/* Without room for all that 32 bits can name, programs are interpreted; they run all the same. */
+static void test_little_address_space(void **state)
+{
+	struct vb_dpa_process_attr pa = { .tier = VB_DPA_TIER_JIT, .limit = 16 << 20 };
+	unsigned long pages = 0;
+	struct rlimit limit;
+	FILE *statm;
+	pid_t pid;
+	int status;
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return; /* they need more than any limit leaves */
+#endif
+	statm = fopen("/proc/self/statm", "r");
+	assert_non_null(statm);
+	assert_int_equal(fscanf(statm, "%lu", &pages), 1);
+	fclose(statm);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		struct vb_dpa_process *process;
+		struct vb_dpa_thread *thread;
+		uint64_t arg = 41, result = 0;
+		struct rv_prog p;
+		struct vb_dpa *dpa;
+		uint8_t *image;
+		size_t size;
+
+		rv_init(&p);
+		rv_emit(&p, OP_addi, 10, 10, 0, 1);
+		rv_emit(&p, OP_jalr, 0, 1, 0, 0);
+		rv_layout(&p);
+		size = rv_elf_image(&p, &image);
+		limit.rlim_cur = limit.rlim_max = pages * 4096 + (1ul << 30);
+		_exit(setrlimit(RLIMIT_AS, &limit) || vb_dpa_create(NULL, &dpa) ||
+		      vb_dpa_process_create(dpa, image, size, &pa, &process, NULL) ||
+		      vb_dpa_process_tier(process) != VB_DPA_TIER_INTERP ||
+		      vb_dpa_thread_create(process, NULL, &thread) ||
+		      vb_dpa_call(thread, RV_TEXT, &arg, 1, &result) || result != 42);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tiers),  cmocka_unit_test(test_no_executable_memory),
-		cmocka_unit_test(test_call),   cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_dump),   cmocka_unit_test(test_text_stats),
-		cmocka_unit_test(test_clocks), cmocka_unit_test(test_read_while_unmapped),
+		cmocka_unit_test(test_tiers),
+		cmocka_unit_test(test_no_executable_memory),
+		cmocka_unit_test(test_call),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_dump),
+		cmocka_unit_test(test_text_stats),
+		cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_read_while_unmapped),
+		cmocka_unit_test(test_little_address_space),
 	};
 
 	bed_main(argc, argv);

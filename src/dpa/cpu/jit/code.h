@@ -33,7 +33,7 @@
 #define MAPPED      10
 #define PRED_BYTES  16384     /* of host stack for the return predictor */
 #define STATE_BIAS  128       /* rbp - (uint8_t *)cpu */
-#define DRIFT_MAX   (1 << 18) /* with an immediate and 8 bytes still far inside of a guard */
+#define DRIFT_MAX   (1 << 18) /* how far a base may have moved since it was compared */
 
 /*
  * A place in host code that may have to tell where the guest is: a memory access, or a call of the
@@ -176,6 +176,8 @@ struct notes {
 	uint8_t factor[2];
 	bool product; /* rax is the product of the factors */
 	uint8_t rax;  /* guest register without a host register that rax holds as well; 0: none */
+	uint8_t low;  /* guest register whose low half, and nothing else, is in rax; 0: none */
+	uint32_t except; /* for low: not if control came back from this stub */
 };
 
 struct thunks {
@@ -236,10 +238,14 @@ bool emit_mem(struct tx *tx, const struct vb_insn *insn);
 bool emit_atomic(struct tx *tx, const struct vb_insn *insn);
 void emit_window(struct tx *tx, const struct stub *stub);
 bool emit_flow(struct tx *tx, const struct vb_insn *insn);
+void emit_table_jump(struct tx *tx, bool call);
 
 /* emit_mem.c, for emit_atomic.c */
-bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, struct rm *m,
-		   uint32_t *stub);
+bool guest_address(struct tx *tx, const struct vb_insn *insn, unsigned int size, bool certain,
+		   struct rm *m, uint32_t *stub);
+bool guest_address_in_place(struct tx *tx, const struct vb_insn *insn, unsigned int size,
+			    struct rm *m, uint32_t *stub);
+void confine_again(struct tx *tx, const struct rm *m);
 void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, bool window);
 
 /* emit_left.c */
@@ -247,6 +253,8 @@ void notes_move(struct tx *tx, uint32_t from);
 void notes_void(struct tx *tx);
 void note_rax(struct tx *tx, unsigned int rd);
 bool rax_is_noted(const struct tx *tx, unsigned int reg);
+void note_low(struct tx *tx, unsigned int reg, uint32_t stub);
+bool low_is_noted(const struct tx *tx, unsigned int reg, uint32_t *stub);
 void note_zero(struct tx *tx, unsigned int rd);
 bool zero_is_noted(const struct tx *tx, unsigned int reg);
 void note_carry(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b);

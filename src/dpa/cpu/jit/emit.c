@@ -112,16 +112,21 @@ void flush_pending(struct tx *tx)
 /* A host register with the value: its own, or the scratch register. Flags are lost for x0. */
 static int source(struct tx *tx, unsigned int reg, int scratch)
 {
+	uint32_t from;
+
 	if (reg == 0) {
 		ins(&tx->c, 0, 0x33, scratch, rm_reg(scratch));
 		return scratch;
 	}
 	if (tx->gen->host[reg] != NOREG)
 		return tx->gen->host[reg];
+	from = code_offset(&tx->c);
 	if (rax_is_noted(tx, reg))
 		mov_rr(&tx->c, scratch, RAX);
 	else
 		mov_load(&tx->c, scratch, slot(reg));
+	if (scratch == RDX) /* what is noted is flags and rax */
+		notes_move(tx, from);
 	return scratch;
 }
 

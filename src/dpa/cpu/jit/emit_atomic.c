@@ -30,33 +30,46 @@ static unsigned int width(const struct vb_insn *insn)
 	return is_word(insn) ? 0 : X_W;
 }
 
-/* Will the address need neither rax nor rdx? */
-static bool base_is_free(const struct tx *tx, const struct vb_insn *insn)
-{
-	return tx->facts[insn->rs1].known || tx->gen->host[insn->rs1] != NOREG;
-}
-
 static int value(struct tx *tx, const struct vb_insn *insn)
 {
 	return is_word(insn) ? src32(tx, insn->rs2, RDX) : src64(tx, insn->rs2, RDX);
 }
 
-/* The base is in its own register or in rax. False: nothing was emitted, the interpreter does it. */
+/* Where the operand is in guest memory, once its address is in a register. */
+static void check_alignment(struct tx *tx, const struct vb_insn *insn, struct place *p)
+{
+	p->misaligned = UINT32_MAX;
+	if (p->m.base == NOREG)
+		return;
+	ins(&tx->c, X_BRM, 0xf6, 0, rm_reg(p->m.base)); /* test base, mask */
+	put8(&tx->c, is_word(insn) ? 3 : 7);
+	p->misaligned = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_NE));
+}
+
+static bool known_misaligned(const struct tx *tx, const struct vb_insn *insn)
+{
+	const struct fact *fact = &tx->facts[insn->rs1];
+
+	return fact->known && fact->value & (is_word(insn) ? 3 : 7);
+}
+
+/* The address is in rax, or a constant. False: nothing was emitted, the interpreter does it. */
 static bool find_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
 {
-	unsigned int mask = is_word(insn) ? 3 : 7;
-	bool certain = insn->op != VB_OP_SC_W && insn->op != VB_OP_SC_D;
+	if (known_misaligned(tx, insn) ||
+	    !guest_address(tx, insn, is_word(insn) ? 4 : 8, true, &p->m, &p->outside))
+		return false;
+	check_alignment(tx, insn, p);
+	return true;
+}
 
-	p->misaligned = UINT32_MAX;
-	if (tx->facts[insn->rs1].known && tx->facts[insn->rs1].value & mask)
+/* The address is in the base's own register, or a constant: rax and rdx are free. */
+static bool find_place_free(struct tx *tx, const struct vb_insn *insn, struct place *p)
+{
+	if (known_misaligned(tx, insn) ||
+	    !guest_address_in_place(tx, insn, is_word(insn) ? 4 : 8, &p->m, &p->outside))
 		return false;
-	if (!guest_address(tx, insn->rs1, 0, certain, &p->m, &p->outside))
-		return false;
-	if (p->m.base == NOREG)
-		return true;
-	ins(&tx->c, X_BRM, 0xf6, 0, rm_reg(p->m.base)); /* test base, mask */
-	put8(&tx->c, mask);
-	p->misaligned = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_NE));
+	check_alignment(tx, insn, p);
 	return true;
 }
 
@@ -112,10 +125,8 @@ static bool emit_loop(struct tx *tx, const struct vb_insn *insn, enum x86_alu op
 	struct place p;
 	struct rm b;
 
-	if (!base_is_free(tx, insn))
-		return false;
 	b = w ? operand64(tx, insn->rs2) : operand32(tx, insn->rs2);
-	if (!find_place(tx, insn, &p))
+	if (!find_place_free(tx, insn, &p))
 		return false;
 	site = add_site(tx);
 	ins(c, X_GUEST | w, 0x8b, RAX, p.m);
@@ -128,6 +139,7 @@ static bool emit_loop(struct tx *tx, const struct vb_insn *insn, enum x86_alu op
 		alu(c, w, ALU_CMP, RAX, rm_reg(RDX));
 		ins(c, w, 0x0f40U + (unsigned int)take, RDX, rm_reg(RAX)); /* cmov */
 	}
+	confine_again(tx, &p.m);
 	add_site(tx);
 	ins(c, X_LOCK | X_GUEST | w, 0x0fb1, RDX, p.m); /* cmpxchg: rax is the old value if not */
 	jcc_to(c, CC_NE, again);
@@ -148,7 +160,7 @@ static void load_tag(struct tx *tx, const struct vb_insn *insn, const struct pla
 
 	if (p->m.base == NOREG)
 		mov_imm(&tx->c, RAX, (uint64_t)(p->m.disp + wide));
-	else
+	else if (wide || p->m.base != RAX)
 		lea(&tx->c, X_W, RAX, rm_mem(p->m.base, wide));
 }
 
@@ -168,6 +180,20 @@ static bool emit_lr(struct tx *tx, const struct vb_insn *insn)
 	return true;
 }
 
+/* The base of an SC is needed twice: in its own register, or copied to rdx, if the new value does not need that. */
+static bool sc_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
+{
+	if (tx->facts[insn->rs1].known || tx->gen->host[insn->rs1] != NOREG)
+		return find_place_free(tx, insn, p);
+	if (tx->gen->host[insn->rs2] == NOREG || known_misaligned(tx, insn) ||
+	    !guest_address(tx, insn, is_word(insn) ? 4 : 8, false, &p->m, &p->outside))
+		return false;
+	ins(&tx->c, 0, 0x8b, RDX, rm_reg(RAX));
+	p->m.base = RDX;
+	check_alignment(tx, insn, p);
+	return true;
+}
+
 static bool emit_sc(struct tx *tx, const struct vb_insn *insn)
 {
 	struct code *c = &tx->c;
@@ -175,16 +201,9 @@ static bool emit_sc(struct tx *tx, const struct vb_insn *insn)
 	struct place p;
 	int v;
 
-	/* rax is for the value that is expected: rdx can hold the base or the new value. */
-	if (!base_is_free(tx, insn) && tx->gen->host[insn->rs2] == NOREG)
-		return false;
 	v = value(tx, insn);
-	if (!find_place(tx, insn, &p))
+	if (!sc_place(tx, insn, &p))
 		return false;
-	if (p.m.base == RAX) {
-		mov_rr(c, RDX, RAX);
-		p.m.base = RDX;
-	}
 	load_tag(tx, insn, &p);
 	alu(c, X_W, ALU_CMP, RAX, FIELD(reserved_addr));
 	ins(c, X_W, 0xc7, 0, FIELD(reserved_addr)); /* whatever comes, it is used up */

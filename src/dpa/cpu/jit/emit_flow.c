@@ -105,9 +105,23 @@ static void emit_direct(struct tx *tx, unsigned int rd, uint64_t pc)
 	}
 }
 
-static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
+/*
+ * rax = target: through the table, or away. One piece, in which nothing else is emitted: what is looked
+ * up was compared in the instructions right before.
+ */
+void emit_table_jump(struct tx *tx, bool call)
 {
 	const struct vb_text *text = tx->jit->text;
+
+	alu_imm(&tx->c, X_W, ALU_AND, rm_reg(RAX), -2);
+	lea(&tx->c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
+	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
+	jcc_to(&tx->c, CC_AE, tx->thunks.miss);
+	ins(&tx->c, X_GUEST, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
+}
+
+static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
+{
 	bool call = is_link(insn->rd);
 
 	flush_pending(tx);
@@ -118,7 +132,6 @@ static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
 	}
 	if (insn->imm)
 		alu_imm(&tx->c, X_W, ALU_ADD, rm_reg(RAX), insn->imm);
-	alu_imm(&tx->c, X_W, ALU_AND, rm_reg(RAX), -2);
 	if (insn->rd != VB_CPU_SINK) {
 		/* write_const may need rax for a register in memory; the value fits the short form.
 		 */
@@ -126,10 +139,7 @@ static void emit_jalr(struct tx *tx, const struct vb_insn *insn)
 	}
 	if (call)
 		check_predictor(tx);
-	lea(&tx->c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
-	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
-	jcc_to(&tx->c, CC_AE, tx->thunks.miss);
-	ins(&tx->c, X_GUEST, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
+	emit_table_jump(tx, call);
 	if (call)
 		check_return(tx);
 }

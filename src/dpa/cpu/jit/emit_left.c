@@ -16,6 +16,10 @@
  *   xor  a, a, t      mov  [t], rax
  *                     xor  a, rax
  *
+ *   ld   a, 0(p)      mov  eax, p32       rax is the low half of p
+ *   ld   b, 8(p)      mov  a, [r14 + rax]
+ *                     mov  b, [r14 + rax + 8]
+ *
  * A note holds at one place of the host code: where nothing was emitted since, nothing changed the
  * flags, rax, or a guest register. Whoever enters in between, enters at a leader, whose block begins
  * with code of its own; whoever comes back from out of line has lost flags and rax (notes_void). An
@@ -66,6 +70,25 @@ void note_rax(struct tx *tx, unsigned int rd)
 bool rax_is_noted(const struct tx *tx, unsigned int reg)
 {
 	return here(tx) && reg && tx->notes.rax == reg;
+}
+
+/*
+ * An access through reg was just emitted, and left rax and reg alone. If it has a stub that comes
+ * back, rax is worthless on that way: whoever trusts this note makes the stub one that leaves.
+ */
+void note_low(struct tx *tx, unsigned int reg, uint32_t stub)
+{
+	struct notes *n = notes(tx);
+
+	n->low = (uint8_t)reg;
+	n->except = stub;
+}
+
+/* *stub: see note_low; UINT32_MAX: none. */
+bool low_is_noted(const struct tx *tx, unsigned int reg, uint32_t *stub)
+{
+	*stub = tx->notes.except;
+	return here(tx) && reg && tx->notes.low == reg;
 }
 
 void note_zero(struct tx *tx, unsigned int rd)

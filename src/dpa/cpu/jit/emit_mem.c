@@ -4,7 +4,12 @@
  *
  *   cmp base, limit             if nothing said so before on this straight line; never for sp
  *   jae stub                    windows, device pages, wild pointers
- *   mov reg, [r14 + base + imm] a fault of the MMU is a guest trap; the guards absorb imm and drift
+ *   mov eax, base32             the low half and nothing else: whatever base is, the access stays in
+ *   mov reg, [r14 + rax + imm]  the 4 GiB behind r14 and the guards; the MMU decides the rest
+ *
+ * The compare is for correctness: it tells what a window serves from what memory does. The copy is
+ * for isolation. What is believed of a register saves compares, never a copy: that is only left out
+ * between accesses through one register that follow each other in the host code (emit_left.c).
  *
  * A stub whose compare vouches for later accesses as well must not come back: behind it they would
  * go unchecked. It then leaves for the interpreter, which returns to translated code at the next
@@ -12,45 +17,34 @@
  */
 #include "dpa/cpu/jit/code.h"
 
-_Static_assert(DRIFT_MAX + 4096 < VB_CPU_GUARD, "a drifting base must end in a guard");
+_Static_assert(VB_CPU_LIMIT_MAX + DRIFT_MAX + 4096 <= VB_CPU_SPAN,
+	       "a base that drifted out of memory on either side is not in it again as 32 bits");
 
 /*
- * Address operand of an access. *stub is the one to complete once the access is emitted, UINT32_MAX
- * if there is none. certain: whoever gets past the instruction has touched memory there; an SC may
- * fail and get past without. False: leave the instruction to the interpreter.
+ * Compare the base with the limit, unless what is known of it makes that superfluous. *stub is the one
+ * to complete once the access is emitted, UINT32_MAX if there is none. certain: whoever gets past the
+ * instruction has touched memory there; an SC may fail and get past without.
  */
-bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, struct rm *m,
-		   uint32_t *stub)
+static void check_base(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, uint32_t *stub)
 {
 	struct fact *fact = &tx->facts[rs1];
-	int base;
+	struct rm base = operand64(tx, rs1);
 
 	*stub = UINT32_MAX;
-	if (rs1 == 0)
-		return false;
-	if (fact->known) {
-		uint64_t addr = fact->value + (uint64_t)(int64_t)imm;
-
-		if (addr >= tx->jit->limit)
-			return false;
-		*m = rm_mem(NOREG, (int32_t)addr);
-		return true;
-	}
-	base = src64(tx, rs1, RAX);
-	*m = rm_mem(base, imm);
 	if (rs1 == 2 && tx->jit->sp_checked)
-		return true;
+		return;
 	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
 		tx->stubs[fact->stub].kind = STUB_LEAVE;
 		/* The MMU let it pass, so base + imm is in guest memory: the drift counts from there. */
 		if (certain)
 			fact->drift = -imm;
-		return true;
+		return;
 	}
-	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(base), (int32_t)tx->jit->limit);
+	alu_imm(&tx->c, X_W, ALU_CMP, rax_is_noted(tx, rs1) ? rm_reg(RAX) : base,
+		(int32_t)tx->jit->limit);
 	*stub = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_AE));
 	if (tx->failed)
-		return false;
+		return;
 	/* Where windows were seen, every access checks for itself, so that its stub can come back.
 	 */
 	if (__atomic_load_n(&tx->jit->extra[tx->index], __ATOMIC_RELAXED) & EXTRA_WINDOW)
@@ -58,7 +52,82 @@ bool guest_address(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, s
 	fact->checked = !fact->window;
 	fact->drift = 0;
 	fact->stub = *stub;
+}
+
+/* A constant address: in memory as a whole, or the interpreter's. */
+static bool constant_address(const struct tx *tx, uint64_t addr, unsigned int size, struct rm *m)
+{
+	if (addr > tx->jit->limit - size)
+		return false;
+	*m = rm_mem(NOREG, (int32_t)addr);
 	return true;
+}
+
+/* The low half of the base in a scratch register; the only way to a register that may be an index into guest memory. */
+static void confine(struct tx *tx, int to, struct rm base)
+{
+	ins(&tx->c, 0, 0x8b, to, base);
+}
+
+/*
+ * Address operand of an access of `size` bytes, made from rax. False: nothing was emitted, leave the
+ * instruction to the interpreter.
+ */
+bool guest_address(struct tx *tx, const struct vb_insn *insn, unsigned int size, bool certain,
+		   struct rm *m, uint32_t *stub)
+{
+	unsigned int rs1 = insn->rs1;
+	bool in_rax, low;
+	uint32_t before;
+
+	*stub = UINT32_MAX;
+	if (rs1 == 0)
+		return false;
+	if (tx->facts[rs1].known)
+		return constant_address(tx, tx->facts[rs1].value + (uint64_t)(int64_t)insn->imm,
+					size, m);
+	in_rax = rax_is_noted(tx, rs1);
+	low = low_is_noted(tx, rs1, &before);
+	check_base(tx, rs1, insn->imm, certain, stub);
+	if (tx->failed)
+		return false;
+	*m = rm_mem(RAX, insn->imm);
+	/* No compare of its own: then the stub of the compare before has become one that leaves. */
+	if (!low || *stub != UINT32_MAX ||
+	    (before != UINT32_MAX && tx->stubs[before].kind != STUB_LEAVE))
+		confine(tx, RAX, in_rax ? rm_reg(RAX) : operand32(tx, rs1));
+	return true;
+}
+
+/*
+ * The same where rax and rdx are needed for something else: the base stays in its own register, whose
+ * upper half is cleared. It was compared right before, so that changes nothing.
+ */
+bool guest_address_in_place(struct tx *tx, const struct vb_insn *insn, unsigned int size,
+			    struct rm *m, uint32_t *stub)
+{
+	unsigned int rs1 = insn->rs1;
+	int base = tx->gen->host[rs1];
+
+	*stub = UINT32_MAX;
+	if (rs1 == 0)
+		return false;
+	if (tx->facts[rs1].known)
+		return constant_address(tx, tx->facts[rs1].value, size, m);
+	if (base == NOREG)
+		return false;
+	tx->facts[rs1].checked = false;
+	check_base(tx, rs1, 0, false, stub);
+	confine(tx, base, rm_reg(base));
+	*m = rm_mem(base, 0);
+	return !tx->failed;
+}
+
+/* Once more, where a jump may have come in between. */
+void confine_again(struct tx *tx, const struct rm *m)
+{
+	if (m->base != NOREG)
+		confine(tx, m->base, rm_reg(m->base));
 }
 
 /* window: a plain load or store, which a window can serve */
@@ -73,13 +142,22 @@ void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, bool window)
 
 static const struct {
 	uint32_t opcode;
-	unsigned int flags;
+	unsigned int flags, size;
 } load_forms[] = {
-	[VB_OP_LB - VB_OP_LB] = { 0x0fbe, X_W }, [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W },
-	[VB_OP_LW - VB_OP_LB] = { 0x63, X_W },   [VB_OP_LD - VB_OP_LB] = { 0x8b, X_W },
-	[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0 },  [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0 },
-	[VB_OP_LWU - VB_OP_LB] = { 0x8b, 0 },
+	[VB_OP_LB - VB_OP_LB] = { 0x0fbe, X_W, 1 }, [VB_OP_LH - VB_OP_LB] = { 0x0fbf, X_W, 2 },
+	[VB_OP_LW - VB_OP_LB] = { 0x63, X_W, 4 },   [VB_OP_LD - VB_OP_LB] = { 0x8b, X_W, 8 },
+	[VB_OP_LBU - VB_OP_LB] = { 0x0fb6, 0, 1 },  [VB_OP_LHU - VB_OP_LB] = { 0x0fb7, 0, 2 },
+	[VB_OP_LWU - VB_OP_LB] = { 0x8b, 0, 4 },
 };
+
+/* Is the next instruction an access through the same register? Then rax is worth keeping. */
+static bool run_goes_on(const struct tx *tx, const struct vb_insn *insn)
+{
+	const struct vb_insn *next = &tx->jit->text->insns[tx->next];
+
+	return tx->left >= 2 && next->op >= VB_OP_LB && next->op <= VB_OP_SD &&
+	       next->rs1 == insn->rs1 && insn->rd != insn->rs1;
+}
 
 static void emit_load(struct tx *tx, const struct vb_insn *insn)
 {
@@ -88,14 +166,18 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 	uint32_t stub, site;
 	struct rm m;
 
-	if (insn->rd == 2 || !guest_address(tx, insn->rs1, insn->imm, true, &m, &stub)) {
+	if (insn->rd == 2 || !guest_address(tx, insn, load_forms[kind].size, true, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}
+	if (d == RAX && run_goes_on(tx, insn))
+		d = RDX;
 	site = add_site(tx);
 	ins(&tx->c, load_forms[kind].flags | X_GUEST, load_forms[kind].opcode, d, m);
 	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
 	complete_stub(tx, stub, site, true);
+	if (d != RAX && m.base == RAX && insn->rd != insn->rs1)
+		note_low(tx, insn->rs1, stub);
 }
 
 /* v: host register of the value; rs2 == 0: zero */
@@ -122,13 +204,15 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 
 	if (insn->rs2) /* first: its extension must not come between the note and the access */
 		v = insn->op == VB_OP_SD ? src64(tx, insn->rs2, RDX) : src32(tx, insn->rs2, RDX);
-	if (!guest_address(tx, insn->rs1, insn->imm, true, &m, &stub)) {
+	if (!guest_address(tx, insn, 1U << (insn->op - VB_OP_SB), true, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
 	}
 	site = add_site(tx);
 	store_value(tx, insn, X_GUEST, v, m);
 	complete_stub(tx, stub, site, true);
+	if (m.base == RAX)
+		note_low(tx, insn->rs1, stub);
 }
 
 static void full_fence(struct tx *tx)

@@ -102,19 +102,6 @@ static void emit_execute_thunk(struct tx *tx)
 	emit_exit(tx);
 }
 
-/* rax = target, its low bit to be ignored */
-static void emit_dispatch(struct tx *tx)
-{
-	const struct vb_text *text = tx->jit->text;
-	struct code *c = &tx->c;
-
-	alu_imm(c, X_W, ALU_AND, rm_reg(RAX), -2);
-	lea(c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
-	alu_imm(c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
-	jcc_to(c, CC_AE, tx->thunks.miss);
-	ins(c, X_GUEST, 0xff, 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
-}
-
 void emit_thunks(struct tx *tx)
 {
 	struct code *c = &tx->c;
@@ -136,7 +123,7 @@ void emit_thunks(struct tx *tx)
 	mov_imm(c, RDX, (uint64_t)(uintptr_t)(c->start + tx->thunks.underflow));
 	push(c, RDX);
 	tx->thunks.dispatch = code_offset(c);
-	emit_dispatch(tx);
+	emit_table_jump(tx, false);
 
 	tx->thunks.enter = code_offset(c);
 	emit_enter(tx);

@@ -157,8 +157,11 @@ def check_damaged_function_lists(cwd):
     """What a device object says about its functions becomes C code, so it is not believed blindly."""
     lines = ['f rpc extern li 1 a.c', 'f();abort rpc extern l 1 a.c', 'f rpc extern z 1 a.c', 'f rpc extern lv 1 a.c',
              'f what extern l 1 a.c', 'f rpc static2 l 1 a.c', 'f rpc extern l x a.c', 'f rpc extern l 1', 'f',
-             'n' * 300 + ' rpc extern l 1 a.c', ' rpc extern l 1 a.c', 'f rpc extern  1 a.c', 'f rpc extern l{ 1 a.c', 'f rpc extern l{4,4;} 1 a.c', 'f rpc extern l{4,4;i> 1 a.c', 'f rpc extern l{4,3;i} 1 a.c', 'f rpc extern l{4,4;i[x]} 1 a.c', 'f rpc extern {4,4;i} 1 a.c',
-             'f rpc extern l' + '{4,4;' * 40 + 'i' + '}' * 40 + ' 1 a.c', 'f rpc extern l{4,4;i;};abort() 1 a.c', 'f\\\\000 rpc extern l 1 a.c']
+             'n' * 300 + ' rpc extern l 1 a.c', ' rpc extern l 1 a.c', 'f rpc extern  1 a.c', 'f rpc extern l{ 1 a.c',
+             'f rpc extern l{4,4;} 1 a.c', 'f rpc extern l{4,4;i> 1 a.c', 'f rpc extern l{4,3;i} 1 a.c',
+             'f rpc extern l{4,4;i[x]} 1 a.c', 'f rpc extern {4,4;i} 1 a.c',
+             'f rpc extern l' + '{4,4;' * 40 + 'i' + '}' * 40 + ' 1 a.c', 'f rpc extern l{4,4;i;};abort() 1 a.c',
+             'f\\\\000 rpc extern l 1 a.c']
     for number, line in enumerate(lines):
         write(cwd, 'a.c', f'__asm__(".pushsection .dpa_meta,\\"\\",@progbits\\n.ascii \\"{line}\\\\n\\"\\n.popsection\\n");\n'
               'long f(int a) { return a; }\n')

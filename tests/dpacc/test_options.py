@@ -171,6 +171,12 @@ def check_wrong_command_lines(cwd):
         (['a.c', 'b.c', '-c', '-o', 'x.o'], '-o names one file'),
         (['a.c', '-c', '-gen-libs', '-o', 'x'], 'exclude each other'),
         (['a.c', '-gen-libs'], '-gen-libs needs -o'),
+        (['a.c', '-gen-libs', '-dryrun'], '-gen-libs needs -o'),
+        # what is missing, and what would be taken for it
+        (['a.c'], '-o FILE is missing; so is -mcpu, which would be nv-dpa-bf3; so is -app-name, which would be __dpa_a_out'),
+        (['a.c', '-mcpu=nv-dpa-bf3'], '-o FILE is missing; so is -app-name, which would be __dpa_a_out'),
+        (['a.c', '-app-name=app'], '-o FILE is missing; so is -mcpu, which would be nv-dpa-bf3'),
+        (['a.c', '-app-name=app', '-mcpu=nv-dpa-cx7', '-shared'], '-o FILE is missing'),
         # no abbreviations of -gen-libs, -flto and -shared
         (['a.c', '-o', 'x.a', '-g'], '-g: options of the device compiler go into -devicecc-options'),
         (['a.c', '-o', 'x.a', '-f'], '-f: options of the device compiler go into -devicecc-options'),
@@ -190,7 +196,7 @@ def check_application_names(cwd):
         expect(dpacc(cwd, 'a.c', f'-app-name={name}'), 2, stderr='is no C identifier')
     expect(dpacc(cwd, 'a.c', '-app-name', 'a' * 257), 2, stderr='longer than 256')
     expect(dpacc(cwd, '-dryrun', 'a.c', '-app-name', 'a' * 200))
-    expect(dpacc(cwd, 'a.c', '-app-name=add'), 1, stderr=r"^a\.c:3: error: function 'add' .*same name; .* -app-name")
+    expect(dpacc(cwd, 'a.c', '-o', 'x.a', '-app-name=add'), 1, stderr=r"^a\.c:3: error: function 'add' .*same name; .* -app-name")
     for name in ('_', 'stdout', 'A1_'):
         expect(dpacc(cwd, '-dryrun', 'a.c', '-app-name', name), 0, stderr=rf'{name}\.meta\.c')
 

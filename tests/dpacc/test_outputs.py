@@ -27,11 +27,11 @@ def check_archive(cwd):
 
 def check_default_names(cwd):
     write(cwd, 'dev.c')
-    expect(dpacc(cwd, 'dev.c'))
-    equal(files(cwd), ['a.out', 'dev.c'], 'files')
-    equal(symbols('a.out', cwd).get('__dpa_a_out'), 'B', 'application')
+    expect(dpacc(cwd, 'dev.c', '-o', 'x.a'))
+    equal(files(cwd), ['dev.c', 'x.a'], 'files')
+    equal(symbols('x.a', cwd).get('__dpa_a_out'), 'B', 'application')
     expect(dpacc(cwd, '-c', 'dev.c'))
-    equal(files(cwd), ['a.out', 'dev.c', 'dev.dpa.o'], 'files')
+    equal(files(cwd), ['dev.c', 'dev.dpa.o', 'x.a'], 'files')
 
 
 def check_overwrites_whole_files(cwd):

@@ -83,7 +83,7 @@ struct options {
 	struct list device_libs; /* -l, -L and files, as given */
 	const struct arch *archs[MAX_ARCHS];
 	int num_archs;
-	const char *output; /* NULL: default */
+	const char *output; /* NULL: with -c only, a name for each input */
 	const char *app_name;
 	const char *hostcc;
 	const char *keep_dir;   /* NULL: intermediate files go */

@@ -142,7 +142,7 @@ static int make_archive(const struct options *opt, const struct unit *units, int
 	}
 	if (run_command(&join) || run_command(&argv))
 		return -1;
-	return output_add(archive, opt->output ? opt->output : "a.out") || output_commit() ? -1 : 0;
+	return output_add(archive, opt->output) || output_commit() ? -1 : 0;
 }
 
 int link_app(const struct options *opt, struct unit *units, int n)

@@ -33,7 +33,7 @@ static int check_outputs(const struct options *opt, const struct unit *units)
 		return check_output(opt, mem_printf("%s_device.a", opt->output)) ||
 		       check_output(opt, mem_printf("%s_host.a", opt->output));
 	if (!opt->compile_only)
-		return check_output(opt, opt->output ? opt->output : "a.out");
+		return check_output(opt, opt->output);
 	for (int i = 0; i < opt->inputs.n; i++)
 		if (check_output(opt, object_name(opt, &units[i])))
 			return -1;

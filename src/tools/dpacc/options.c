@@ -32,9 +32,11 @@ enum {
 	MAX_NESTED_FILES = 16,
 };
 
+#define DEFAULT_APP_NAME "__dpa_a_out"
+
 static const struct argp_option table[] = {
 	{ 0, 0, 0, 0, "Output:", 1 },
-	{ "output-file", 'o', "FILE", 0, "Write FILE (default: a.out, with -c SOURCE.dpa.o)", 0 },
+	{ "output-file", 'o', "FILE", 0, "Write FILE; only -c has a default, SOURCE.dpa.o", 0 },
 	{ "o", 'o', "FILE", OPTION_HIDDEN, 0, 0 },
 	{ "compile", 'c', 0, 0, "Compile only: leave an object for a later dpacc", 0 },
 	{ "c", 'c', 0, OPTION_HIDDEN, 0, 0 },
@@ -42,7 +44,8 @@ static const struct argp_option table[] = {
 	{ "shared", KEY_SHARED, 0, 0, "Make a shared library for the host instead of an archive",
 	  0 },
 	{ "app-name", KEY_APP_NAME, "NAME", 0,
-	  "Name of the application and of its struct flexio_app * (default: __dpa_a_out)", 0 },
+	  "Name of the application and of its struct flexio_app * (default: " DEFAULT_APP_NAME ")",
+	  0 },
 	{ "mcpu", KEY_MCPU, "CPU,...", 0,
 	  "Compile for nv-dpa-bf3 (default), nv-dpa-cx7, -cx8, -cx9", 0 },
 	{ 0, 0, 0, 0, "Device code:", 2 },
@@ -251,6 +254,20 @@ static void take_back(struct options *opt)
 	opt->device_options = rest;
 }
 
+/* An archive under a name that nobody chose, for a target and an application that nobody named, is found too late. */
+static void check_output_named(const struct options *opt, struct argp_state *state)
+{
+	if (opt->output || opt->compile_only)
+		return;
+	if (opt->gen_libs)
+		argp_error(state, "-gen-libs needs -o FOLDER/libNAME");
+	else if (!opt->dryrun)
+		argp_error(state, "-o FILE is missing%s%s",
+			   opt->num_archs ? "" : "; so is -mcpu, which would be nv-dpa-bf3",
+			   opt->app_name ? ""
+					 : "; so is -app-name, which would be " DEFAULT_APP_NAME);
+}
+
 static void check_end(struct options *opt, struct argp_state *state)
 {
 	take_back(opt);
@@ -263,14 +280,17 @@ static void check_end(struct options *opt, struct argp_state *state)
 	if (opt->compile_only && opt->output && opt->inputs.n > 1)
 		argp_error(state, "-o names one file, and -c makes one for each of the %d inputs",
 			   opt->inputs.n);
-	if (opt->gen_libs && !opt->output)
-		argp_error(state, "-gen-libs needs -o FOLDER/libNAME");
 	if (opt->output && !*opt->output)
 		argp_error(state, "-o needs a name");
 	if (opt->keep_dir && !*opt->keep_dir)
 		argp_error(state, "-keep-dir needs a name");
+	check_output_named(opt, state);
 	if (!opt->num_archs)
 		add_archs(opt, "nv-dpa-bf3", state);
+	if (!opt->app_name)
+		opt->app_name = DEFAULT_APP_NAME;
+	if (!opt->output && !opt->compile_only) /* a dry run writes nothing */
+		opt->output = mem_printf("%s.a", opt->app_name);
 }
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
@@ -392,11 +412,10 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.doc = "Compile device code and make a host archive of it.\v"
 		       "FILE is a C source or an object of an earlier dpacc -c. Options take one or two dashes, "
 		       "= or a space; lists have commas or spaces.\n\n"
-		       "Example: dpacc device.c -o app.a -app-name=app -hostcc=gcc",
+		       "Example: dpacc device.c -o app.a -mcpu=nv-dpa-bf3 -app-name=app -hostcc=gcc",
 	};
 	struct list words = { 0 };
 
-	opt->app_name = "__dpa_a_out";
 	opt->hostcc = "gcc";
 	argp_program_version_hook = print_version;
 	argp_err_exit_status = DPACC_USAGE;

@@ -19,8 +19,8 @@
 #include "card/format/format.h"
 #include "card/later.h"
 #include "card/reliable.h"
+#include "fabric/entries.h"
 #include "fabric/fabric.h"
-#include "fabric/segment.h"
 
 struct vb_dev {
 	struct vb_adapter *adapter;

@@ -266,19 +266,9 @@ uint32_t vb_mr_key(const struct vb_mr *mr)
 	return mr->key;
 }
 
-/* The own entry of a key, without the checks that a peer's segment needs. */
-static struct vb_seg_mr *own_entry(uint32_t key)
+static inline struct vb_seg_mr *own_entry(uint32_t key)
 {
-	uint32_t index = key >> 8;
-	uint64_t chunk;
-
-	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
-		return NULL;
-	chunk = atomic_load_explicit(&vb_segment_self->mr_chunk[index / VB_SEG_MR_CHUNK],
-				     memory_order_acquire);
-	return chunk ? (struct vb_seg_mr *)((char *)vb_segment_self + chunk) +
-			       index % VB_SEG_MR_CHUNK
-		     : NULL;
+	return vb_segment_find_mr(key >> 8);
 }
 
 void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access)

@@ -20,7 +20,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "fabric/barrier.h"
+#include "base/barrier.h"
 #include "fabric/direct.h"
 
 _Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,

@@ -9,7 +9,7 @@
 
 #include "base/rcu.h"
 #include "card/hbl/internal.h"
-#include "fabric/barrier.h"
+#include "base/barrier.h"
 
 static void run(struct vb_later_item *item, uint32_t what);
 static struct vb_lock *lock_of(struct vb_later_item *item);

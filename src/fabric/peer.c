@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "fabric/barrier.h"
+#include "base/barrier.h"
 #include "fabric/state.h"
 
 enum { ALIVE_PERIOD_NS = 5000000, MISSED_PERIOD_NS = 10000000 };
@@ -209,8 +209,9 @@ void vb_peer_wake(struct vb_peer *peer)
 	_Atomic uint32_t *wake = &peer->segment->wake;
 	uint32_t sleeping = VB_WAKE_SLEEP;
 
-	vb_barrier_light(
-		peer->segment); /* pairs with the heavy one before a process sleeps, in progress.c */
+	vb_barrier_light(atomic_load_explicit(
+		&peer->segment->wants_fence,
+		memory_order_relaxed)); /* pairs with the heavy one before a process sleeps, in progress.c */
 	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
 	    atomic_compare_exchange_strong(wake, &sleeping, VB_WAKE_BUSY))
 		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);

@@ -31,7 +31,7 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "fabric/barrier.h"
+#include "base/barrier.h"
 #include "fabric/fabric.h"
 #include "fabric/path.h"
 #include "fabric/peer.h"

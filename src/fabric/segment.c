@@ -22,6 +22,7 @@ _Static_assert(sizeof(struct vb_segment) +
 	       "everything that can be allocated fits");
 
 struct vb_segment *vb_segment_self;
+_Atomic(struct vb_seg_mr *) vb_own_mrs[VB_SEG_MR_CHUNKS];
 
 /* The file is the registry's, and must still be the one that it opened: the program may have closed the descriptor. */
 static int grow(uint64_t from, uint64_t to)
@@ -66,6 +67,8 @@ int vb_segment_create(const struct vb_slot_info *self)
 	atomic_store_explicit(&segment->size, size, memory_order_relaxed);
 	/* A peer that sees the magic sees the rest: pairs with vb_view_open(). */
 	atomic_store_explicit(&segment->magic, VB_SEG_MAGIC, memory_order_release);
+	memset((void *)vb_own_mrs, 0,
+	       sizeof(vb_own_mrs)); /* of an earlier segment, or of our parent's */
 	vb_segment_self = segment;
 	return 0;
 }
@@ -136,9 +139,15 @@ struct vb_seg_qp *vb_segment_qp(uint32_t index)
 
 struct vb_seg_mr *vb_segment_mr(uint32_t index)
 {
+	struct vb_seg_mr *found;
+
 	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
 		return NULL;
-	return entry(vb_segment_self->mr_chunk, VB_SEG_MR_CHUNK, index);
+	found = entry(vb_segment_self->mr_chunk, VB_SEG_MR_CHUNK, index);
+	if (found)
+		atomic_store_explicit(&vb_own_mrs[index / VB_SEG_MR_CHUNK],
+				      found - index % VB_SEG_MR_CHUNK, memory_order_release);
+	return found;
 }
 
 /* Wait until no pin has `want` in the bits of `mask`; a pin left by a dead process is cleared. */

@@ -32,44 +32,18 @@
 
 #include "base/lock.h"
 #include "base/registry.h"
+#include "fabric/entries.h"
 
 enum {
 	VB_SEG_MAX_SIZE =
-		88 << 20,      /* address space of the owner; the file is as large as it needs */
-	VB_SEG_PINS = 8,       /* concurrent direct accesses of one peer */
-	VB_SEG_QP_CHUNK = 256, /* entries per chunk */
-	VB_SEG_QP_CHUNKS = 256,
-	VB_SEG_MR_CHUNK = 256,
-	VB_SEG_MR_CHUNKS = 1024,
+		88 << 20, /* address space of the owner; the file is as large as it needs */
+	VB_SEG_PINS = 8,  /* concurrent direct accesses of one peer */
 };
 
 enum vb_wake {
 	VB_WAKE_POLLED = 0, /* a thread polls: do not wake */
 	VB_WAKE_SLEEP = 1,  /* the background thread sleeps: wake it */
 	VB_WAKE_BUSY = 2,   /* it is awake and will look again before it sleeps */
-};
-
-/* What an initiator on this host must know of a QP for direct one-sided work. */
-struct vb_seg_qp {
-	_Atomic uint32_t ready; /* 1: RC or UC in a state that receives */
-	uint32_t remote_qpn;
-	uint32_t access; /* enum ibv_access_flags */
-	uint32_t pdn;
-	uint32_t transport; /* enum ibv_qp_type and VB_TRANSPORT_V1 */
-	_Atomic uint32_t
-		epsn; /* RC: what the responder expects next, so that a dead process has still acknowledged */
-	uint32_t reserved[10];
-};
-
-struct vb_seg_mr {
-	_Atomic uint32_t key; /* 0: not live */
-	uint32_t access;
-	uint32_t pdn;
-	uint32_t generation; /* another one with every registration, also where the key stays */
-	uint64_t addr;
-	uint64_t iova;
-	uint64_t length;
-	uint64_t reserved1[3];
 };
 
 struct vb_seg_outbound {
@@ -98,8 +72,6 @@ struct vb_segment {
 	_Atomic uint64_t mr_chunk[VB_SEG_MR_CHUNKS];
 };
 
-_Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64,
-	       "entries fill a line");
 _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");
 
 /* The own segment, NULL before vb_fabric_start(). */
@@ -112,10 +84,6 @@ uint64_t vb_segment_alloc(size_t bytes);
 
 /* [offset, offset + bytes) of the own segment. */
 void *vb_segment_at(uint64_t offset, size_t bytes);
-/* The own entry of a QP or MR index; its chunk is allocated where there is none. NULL where shared memory is full. */
-struct vb_seg_qp *vb_segment_qp(uint32_t index);
-struct vb_seg_mr *vb_segment_mr(uint32_t index);
-
 /* A peer's segment, as far as this process has mapped it. Mappings stay until the view is closed. */
 struct vb_view {
 	struct vb_segment *head; /* the fixed part */
@@ -180,7 +148,3 @@ static inline uint64_t vb_pin(uint32_t generation, uint32_t qp_index, uint32_t m
 	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 |
 	       (uint64_t)(qp_index & 0xffff) << 24 | (mr_index & 0xffffff);
 }
-
-/* Wait until no live peer pins this QP (or MR) of ours. The entry is already dead, so no new pin can hold. */
-void vb_segment_wait_qp(uint32_t qp_index);
-void vb_segment_wait_mr(uint32_t mr_index);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Owns the heavy side of barrier.h. */
-#include "fabric/barrier.h"
+#include "base/barrier.h"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

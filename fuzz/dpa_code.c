@@ -199,6 +199,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct outcome interp, jit;
 	struct rv_prog p;
 
+	setenv("VERBATIM_DPA_VERIFY", "abort", 1);
 	if (!dpa && vb_dpa_create(&attr, &dpa))
 		abort();
 	if (size < 8 || size > TEXT_MAX)

@@ -88,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t len;
 	int rc;
 
+	setenv("VERBATIM_DPA_VERIFY", "abort", 1);
 	if (!dpa && vb_dpa_create(NULL, &dpa))
 		abort();
 	if (size < 1 || size > 1 << 16)

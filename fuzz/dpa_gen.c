@@ -108,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rv_model m;
 	u64 seed = 0;
 
+	setenv("VERBATIM_DPA_VERIFY", "abort", 1);
 	if (!dpa && vb_dpa_create(NULL, &dpa))
 		abort();
 	for (size_t n = 0; n < size; n++)

@@ -35,7 +35,7 @@ bool engine_runs(const struct options *o, enum engine e);
 int engines_run(const struct options *o, struct kernel_result *results, unsigned count);
 
 struct costs {
-	double text_kib, translate_ms, translate_ms_per_100k, code_ratio;
+	double text_kib, translate_ms, translate_ms_per_100k, verify_ms_per_100k, code_ratio;
 	double preempt_ns, yield_ns, call_ns, atomics_ns;
 };
 

@@ -185,19 +185,35 @@ static int measure_threads(const struct options *o, struct costs *c)
 	return 0;
 }
 
-static int measure_translation(const struct options *o, struct costs *c)
+/* Times of o->reps translations, in ms. */
+static int time_translations(const struct options *o, struct vb_dpa *dpa, const void *image,
+			     size_t size, double *ms, struct vb_dpa_text_stats *s)
 {
 	struct vb_dpa_process_attr pa = { .tier = VB_DPA_TIER_JIT };
-	struct vb_dpa_text_stats s = { 0 };
 	struct vb_dpa_process *process;
 	struct vb_dpa_error error = { "" };
+
+	for (unsigned r = 0; r < o->reps; r++) {
+		if (vb_dpa_process_create(dpa, image, size, &pa, &process, &error)) {
+			fprintf(stderr, "bench-dpa: bulk.elf: %s\n", error.text);
+			return 1;
+		}
+		vb_dpa_text_stats(process, s);
+		ms[r] = (double)s->translate_ns * 1e-6;
+		vb_dpa_process_destroy(process);
+	}
+	return 0;
+}
+
+static int measure_translation(const struct options *o, struct costs *c)
+{
+	struct vb_dpa_text_stats s = { 0 };
 	struct vb_dpa *dpa;
-	double t[MAX_REPS];
+	double t[MAX_REPS], checked[MAX_REPS];
 	static uint8_t image[8 << 20];
 	char path[512];
 	size_t size;
 	FILE *f;
-	int rc;
 
 	snprintf(path, sizeof(path), "%s/bulk.elf", o->files);
 	f = fopen(path, "rb");
@@ -207,23 +223,21 @@ static int measure_translation(const struct options *o, struct costs *c)
 	}
 	size = fread(image, 1, sizeof(image), f);
 	fclose(f);
-	rc = vb_dpa_create(NULL, &dpa);
-	for (unsigned r = 0; r < o->reps && !rc; r++) {
-		rc = vb_dpa_process_create(dpa, image, size, &pa, &process, &error);
-		if (rc)
-			break;
-		vb_dpa_text_stats(process, &s);
-		t[r] = (double)s.translate_ns * 1e-6;
-		vb_dpa_process_destroy(process);
-	}
-	if (rc) {
-		fprintf(stderr, "bench-dpa: %s: %s\n", path, error.text);
+	if (vb_dpa_create(NULL, &dpa))
 		return 1;
-	}
+	unsetenv("VERBATIM_DPA_VERIFY");
+	if (time_translations(o, dpa, image, size, t, &s))
+		return 1;
+	setenv("VERBATIM_DPA_VERIFY", "1", 1);
+	if (time_translations(o, dpa, image, size, checked, &s))
+		return 1;
+	unsetenv("VERBATIM_DPA_VERIFY");
 	vb_dpa_destroy(dpa);
 	c->text_kib = (double)s.text_bytes / 1024;
 	c->translate_ms = median(t, o->reps);
 	c->translate_ms_per_100k = c->translate_ms * 102400 / (double)s.text_bytes;
+	c->verify_ms_per_100k =
+		(median(checked, o->reps) - c->translate_ms) * 102400 / (double)s.text_bytes;
 	c->code_ratio = (double)s.code_bytes / (double)s.text_bytes;
 	return 0;
 }

@@ -7,7 +7,10 @@
  * Code is written to memory that is not executable and made executable when nothing writes it any
  * more.
  */
+#include "base/env.h"
+#include "base/log.h"
 #include "dpa/cpu/jit/runtime.h"
+#include "dpa/cpu/jit/verify.h"
 
 #include <cpuid.h>
 #include <errno.h>
@@ -100,6 +103,56 @@ static size_t code_room(const struct vb_jit *jit)
 	return room & ~(page - 1);
 }
 
+enum verify_mode { VERIFY_OFF, VERIFY_ON, VERIFY_ABORT };
+
+/* VERBATIM_DPA_VERIFY: 1, what the checker refuses is interpreted; abort, for tests, is the end. */
+static enum verify_mode verify_mode(void)
+{
+	const char *value = vb_getenv("VERBATIM_DPA_VERIFY");
+	static atomic_bool said;
+
+	if (!value || !*value || !strcmp(value, "0"))
+		return VERIFY_OFF;
+	if (!strcmp(value, "abort"))
+		return VERIFY_ABORT;
+	if (strcmp(value, "1") && !atomic_exchange(&said, true))
+		vb_warn("VERBATIM_DPA_VERIFY=%s is taken for 1; allowed: 0, 1, abort", value);
+	return VERIFY_ON;
+}
+
+static int check_contract(const struct tx *tx)
+{
+	enum verify_mode mode = verify_mode();
+	const struct vb_text *text = tx->jit->text;
+	struct verify v = { .code = tx->gen->code,
+			    .len = tx->gen->code_used,
+			    .host = tx->gen->host,
+			    .limit = tx->jit->limit,
+			    .text_lo = text->lo,
+			    .text_len = text->hi - text->lo,
+			    .table = tx->epoch->table_disp,
+			    .gen = tx->gen,
+			    .sites = tx->gen->sites,
+			    .nsites = tx->gen->nsites,
+			    .offsets = tx->offsets,
+			    .noffsets = tx->a.n,
+			    .enter = tx->thunks.enter,
+			    .miss = tx->thunks.miss,
+			    .fences = vb_access_fences() };
+	char why[160];
+	int err;
+
+	if (mode == VERIFY_OFF)
+		return 0;
+	err = vb_jit_verify(&v, why, sizeof(why));
+	if (err == -EBADMSG) {
+		vb_error("dpa: a translation breaks its contract and is not run: %s", why);
+		if (mode == VERIFY_ABORT)
+			abort();
+	}
+	return err;
+}
+
 /* The notes are final: give back what the array grew too far. */
 static void trim_sites(struct generation *gen)
 {
@@ -137,7 +190,7 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 		tx.c = (struct code){ gen->code, gen->code, gen->code + reserved, false };
 		emit_all(&tx);
 		gen->code_used = code_offset(&tx.c);
-		err = tx.out_of_room ? -EFBIG : tx.failed ? -ENOMEM : 0;
+		err = tx.out_of_room ? -EFBIG : tx.failed ? -ENOMEM : check_contract(&tx);
 	}
 	*thunks = tx.thunks;
 	free(tx.stubs);
@@ -251,6 +304,8 @@ int vb_jit_create(struct vb_text *text, uint64_t limit, void *table, int64_t tab
 	jit->ndata = 0; /* from here on it is the guest's, and only this translation may read it */
 	if (err == -EPERM)
 		*why = "the system refuses executable memory";
+	if (err == -EBADMSG)
+		*why = "the checker refused the translation";
 	if (err == -EFBIG)
 		*why = "the translation would be too large for its text";
 	if (err)

@@ -87,10 +87,10 @@ static void emit_execute_thunk(struct tx *tx)
 	store_guest(tx);
 	lea(c, X_W, RDI, rm_mem(RBP, -STATE_BIAS));
 	mov_rr(c, RSI, RAX);
-	mov_imm(c, RDX, (uint64_t)(uintptr_t)tx->gen);
+	mov_imm64(c, RDX, (uint64_t)(uintptr_t)tx->gen);
 	mov_rr(c, RBX, RSP);
 	alu_imm(c, X_W, ALU_AND, rm_reg(RSP), -16);
-	mov_imm(c, RAX, (uint64_t)(uintptr_t)vb_jit_execute);
+	mov_imm64(c, RAX, (uint64_t)(uintptr_t)vb_jit_execute);
 	ins(c, 0, 0xff, 2, rm_reg(RAX));
 	mov_rr(c, RSP, RBX);
 	test_rr(c, 0, RAX, RAX);
@@ -120,7 +120,7 @@ void emit_thunks(struct tx *tx)
 	emit_execute_thunk(tx);
 
 	tx->thunks.underflow = code_offset(c);
-	mov_imm(c, RDX, (uint64_t)(uintptr_t)(c->start + tx->thunks.underflow));
+	mov_imm64(c, RDX, (uint64_t)(uintptr_t)(c->start + tx->thunks.underflow));
 	push(c, RDX);
 	tx->thunks.dispatch = code_offset(c);
 	emit_table_jump(tx, false);

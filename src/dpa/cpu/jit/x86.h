@@ -185,6 +185,14 @@ static inline void mov_store(struct code *c, struct rm to, int from)
 	ins(c, X_W, 0x89, from, to);
 }
 
+/* All 64 bits in the instruction, whatever the value. */
+static inline void mov_imm64(struct code *c, int to, uint64_t value)
+{
+	put8(c, 0x48 | (to >= 8 ? 1U : 0));
+	put8(c, 0xb8U + (unsigned int)(to & 7));
+	put64(c, value);
+}
+
 /* Leaves the flags alone. */
 static inline void mov_imm(struct code *c, int to, uint64_t value)
 {
@@ -197,9 +205,7 @@ static inline void mov_imm(struct code *c, int to, uint64_t value)
 		ins(c, X_W, 0xc7, 0, rm_reg(to));
 		put32(c, (uint32_t)value);
 	} else {
-		put8(c, 0x48 | (to >= 8 ? 1U : 0));
-		put8(c, 0xb8U + (unsigned int)(to & 7));
-		put64(c, value);
+		mov_imm64(c, to, value);
 	}
 }
 

@@ -493,7 +493,20 @@ static void jump_to_execute(struct hand *h)
 }
 
 /* The sequence of a table jump with one thing wrong. */
-enum { T_FINE, T_ODD, T_BOUND, T_LO, T_SHORT, T_SIGNED, T_MISS, T_TABLE, T_SCALE, T_JUMP, T_LONG };
+enum {
+	T_FINE,
+	T_ODD,
+	T_BOUND,
+	T_LO,
+	T_SHORT,
+	T_SIGNED,
+	T_MISS,
+	T_TABLE,
+	T_SCALE,
+	T_JUMP,
+	T_LONG,
+	T_GUESS
+};
 
 static void table_with(struct hand *h, int wrong)
 {
@@ -506,6 +519,8 @@ static void table_with(struct hand *h, int wrong)
 	alu_imm(h->c, X_W, ALU_CMP, rm_reg(RDX), wrong == T_BOUND ? 4098 : 4096);
 	jcc_to(h->c, wrong == T_SIGNED ? CC_GE : CC_AE,
 	       wrong == T_MISS ? h->tx.thunks.leave : h->tx.thunks.miss);
+	if (wrong != T_GUESS)
+		zero_unless_below(&h->tx, RDX);
 	if (wrong == T_JUMP)
 		patch32(h->c, from, code_offset(h->c));
 	if (wrong == T_LONG)
@@ -526,6 +541,7 @@ BREAK(table_other, table_with(h, T_TABLE))
 BREAK(table_scale, table_with(h, T_SCALE))
 BREAK(table_jump, table_with(h, T_JUMP))
 BREAK(table_long, table_with(h, T_LONG))
+BREAK(table_guess, table_with(h, T_GUESS))
 
 static void test_control(void **state)
 {
@@ -568,6 +584,7 @@ static void test_control(void **state)
 	EXPECT(table_scale, "not through the table");
 	EXPECT(table_jump, "into a sequence");
 	EXPECT(table_long, "not through the table");
+	EXPECT(table_guess, "not through the table");
 }
 
 /* ---- windows ---- */
@@ -590,6 +607,7 @@ enum {
 	W_KEPT,
 	W_MISS,
 	W_OUT,
+	W_GUESS,
 };
 
 static void mark(struct hand *h, uint32_t value)
@@ -630,6 +648,8 @@ static void window_with(struct hand *h, int wrong, bool store)
 		alu(h->c, X_W, ALU_CMP, RAX,
 		    store != (wrong == W_OTHER_LENGTH) ? FIELD(window_store) : FIELD(window_load));
 	miss = jcc_forward(h->c, wrong == W_SIGNED ? CC_GE : CC_AE);
+	if (wrong != W_GUESS)
+		zero_unless_below(&h->tx, RAX);
 	if (wrong == W_MOVED)
 		alu_imm(h->c, X_W, ALU_ADD, rm_reg(RAX), 8);
 	alu(h->c, X_W, ALU_ADD, RAX, FIELD(window_host));
@@ -666,6 +686,7 @@ BREAK(window_jump, window_with(h, W_JUMP, false))
 BREAK(window_kept, window_with(h, W_KEPT, false))
 BREAK(window_miss, window_with(h, W_MISS, false))
 BREAK(window_out, window_with(h, W_OUT, false))
+BREAK(window_guess, window_with(h, W_GUESS, false))
 
 static void test_windows(void **state)
 {
@@ -689,6 +710,7 @@ static void test_windows(void **state)
 	EXPECT(window_kept, "marked access");
 	EXPECT(window_miss, "keeps the mark");
 	EXPECT(window_out, "marked access");
+	EXPECT(window_guess, "without the compare");
 }
 
 /* ---- division, and instructions that have no business here ---- */

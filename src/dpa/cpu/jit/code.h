@@ -218,6 +218,7 @@ struct rm operand64(struct tx *tx, unsigned int reg);
 struct rm operand32(struct tx *tx, unsigned int reg);
 bool is_imm32(const struct tx *tx, unsigned int reg);
 void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2);
+void zero_unless_below(struct tx *tx, int reg);
 int dst(struct tx *tx, unsigned int rd);
 void finish(struct tx *tx, unsigned int rd, int reg, bool word);
 void finish_word(struct tx *tx, unsigned int rd, int reg);

@@ -107,7 +107,7 @@ static void emit_direct(struct tx *tx, unsigned int rd, uint64_t pc)
 
 /*
  * rax = target: through the table, or away. One piece, in which nothing else is emitted: what is looked
- * up was compared in the instructions right before.
+ * up was compared in the instructions right before, and is 0 where the host only guesses that it passed.
  */
 void emit_table_jump(struct tx *tx, bool call)
 {
@@ -117,6 +117,7 @@ void emit_table_jump(struct tx *tx, bool call)
 	lea(&tx->c, X_W, RDX, rm_mem(RAX, -(int32_t)text->lo));
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RDX), (int32_t)(text->hi - text->lo));
 	jcc_to(&tx->c, CC_AE, tx->thunks.miss);
+	zero_unless_below(tx, RDX);
 	ins(&tx->c, X_GUEST, 0xff, call ? 2 : 4, rm_index(NOREG, RDX, 2, tx->epoch->table_disp));
 }
 

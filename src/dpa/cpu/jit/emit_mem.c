@@ -246,6 +246,7 @@ void emit_window(struct tx *tx, const struct stub *stub)
 	alu(c, X_W, ALU_SUB, RAX, FIELD(window_tag));
 	alu(c, X_W, ALU_CMP, RAX, load ? FIELD(window_load) : FIELD(window_store));
 	miss = jcc_forward(c, CC_AE);
+	zero_unless_below(tx, RAX);
 	alu(c, X_W, ALU_ADD, RAX, FIELD(window_host));
 	tx->index = note.index;
 	tx->left = note.left;

@@ -151,6 +151,7 @@ static const char *const listing[] = {
 	"lea rdx, [rax-{lo}]",
 	"cmp rdx, {text}",
 	"jnb {miss}",
+	"cmovnb rdx, {x0}",
 	"jmp [r14+rdx*4-{table}]",
 	"enter: push rbp",
 	"push rbx",
@@ -178,7 +179,7 @@ static const struct {
 	{ "missed", DISP(missed) },       { "pc", DISP(s.pc) },
 	{ "budget", DISP(budget) },       { "host_rsp", DISP(host_rsp) },
 	{ "pred_base", DISP(pred_base) }, { "base", DISP(base) },
-	{ "cpu", -STATE_BIAS },
+	{ "cpu", -STATE_BIAS },           { "x0", -STATE_BIAS },
 };
 
 /* A line without its label. */
@@ -438,6 +439,13 @@ static bool is_stack_check(const struct insn *x)
 	       is_field(&x->o[1], DISP(pred_limit));
 }
 
+/* cmovae reg, x0: what the compare before it let pass, or zero */
+static bool is_clamp(const struct insn *x, ZydisRegister reg)
+{
+	return is(x, ZYDIS_MNEMONIC_CMOVNB) && is_reg(&x->o[0], reg) &&
+	       is_field(&x->o[1], -STATE_BIAS);
+}
+
 /* xor reg, reg */
 static bool is_zero(const struct insn *x, ZydisRegister reg)
 {
@@ -482,36 +490,36 @@ static bool stack_is_checked(struct check *c, unsigned int k)
 /* This is [r14 + rdx * 4 + table] of a jmp or call. */
 static bool is_table_jump(struct check *c)
 {
-	const struct insn *x = past(c, 0), *jae = past(c, 1), *cmp = past(c, 2), *lea = past(c, 3),
-			  *and = past(c, 4);
+	const struct insn *x = past(c, 0), *jae = past(c, 2), *cmp = past(c, 3), *lea = past(c, 4),
+			  *and = past(c, 5);
 	const ZydisDecodedOperand *m = &x->o[0];
 
 	return is_mem(m, ZYDIS_REGISTER_R14, ZYDIS_REGISTER_RDX) && m->mem.scale == 4 &&
-	       m->mem.disp.value == c->v->table && m->size == 64 && is(jae, ZYDIS_MNEMONIC_JNB) &&
+	       m->mem.disp.value == c->v->table && m->size == 64 &&
+	       is_clamp(past(c, 1), ZYDIS_REGISTER_RDX) && is(jae, ZYDIS_MNEMONIC_JNB) &&
 	       is_direct(jae) && target(jae) == c->v->miss && is(cmp, ZYDIS_MNEMONIC_CMP) &&
 	       is_reg(&cmp->o[0], ZYDIS_REGISTER_RDX) &&
 	       is_imm(&cmp->o[1], (int64_t)c->v->text_len) && is(lea, ZYDIS_MNEMONIC_LEA) &&
 	       is_reg(&lea->o[0], ZYDIS_REGISTER_RDX) &&
 	       is_mem(&lea->o[1], ZYDIS_REGISTER_RAX, ZYDIS_REGISTER_NONE) &&
 	       lea->o[1].mem.disp.value == -(int64_t)c->v->text_lo && is(and, ZYDIS_MNEMONIC_AND) &&
-	       is_reg(&and->o[0], ZYDIS_REGISTER_RAX) && is_imm(&and->o[1], -2) && seal(c, 4);
+	       is_reg(&and->o[0], ZYDIS_REGISTER_RAX) && is_imm(&and->o[1], -2) && seal(c, 5);
 }
 
 /* This is an access to [rax]: the window sequence is behind us. */
 static int check_window(struct check *c, const ZydisDecodedOperand *m)
 {
 	bool store = m->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE;
-	const struct insn *x = past(c, 0), *lea = past(c, 5);
-	unsigned int k = 6;
+	const struct insn *x = past(c, 0), *jae = past(c, 3), *lea = past(c, 6);
+	unsigned int k = 7;
 
-	if (m->mem.disp.value || m->size > 64 ||
-	    (store && m->actions & ZYDIS_OPERAND_ACTION_MASK_READ))
+	if (m->mem.disp.value || (store && m->actions & ZYDIS_OPERAND_ACTION_MASK_READ))
 		return refuse(c, x->at, "not a plain access to a window");
 	if (!is_rax_field(past(c, 1), ZYDIS_MNEMONIC_ADD, DISP(window_host)) ||
-	    !is(past(c, 2), ZYDIS_MNEMONIC_JNB) || !is_direct(past(c, 2)) ||
-	    !is_rax_field(past(c, 3), ZYDIS_MNEMONIC_CMP,
+	    !is_clamp(past(c, 2), ZYDIS_REGISTER_RAX) || !is(jae, ZYDIS_MNEMONIC_JNB) ||
+	    !is_rax_field(past(c, 4), ZYDIS_MNEMONIC_CMP,
 			  store ? DISP(window_store) : DISP(window_load)) ||
-	    !is_rax_field(past(c, 4), ZYDIS_MNEMONIC_SUB, DISP(window_tag)) ||
+	    !is_rax_field(past(c, 5), ZYDIS_MNEMONIC_SUB, DISP(window_tag)) ||
 	    !is(lea, ZYDIS_MNEMONIC_LEA) || !is_reg(&lea->o[0], ZYDIS_REGISTER_RAX))
 		return refuse(c, x->at, "an access through rax without the compare of a window");
 	if (is(past(c, k), ZYDIS_MNEMONIC_MOV) && is_reg(&past(c, k)->o[0], ZYDIS_REGISTER_RAX) &&
@@ -521,9 +529,9 @@ static int check_window(struct check *c, const ZydisDecodedOperand *m)
 		return refuse(c, x->at, "a window access without a fence behind its mark");
 	if (!is_mark(past(c, k), 1) || !seal(c, k))
 		return refuse(c, x->at, "a window access without a mark");
-	if (target(past(c, 2)) < c->body || target(past(c, 2)) >= (int64_t)c->v->len)
+	if (target(jae) < c->body || target(jae) >= (int64_t)c->v->len)
 		return refuse(c, x->at, "a window's miss leads elsewhere");
-	c->marks[target(past(c, 2))] |= AT_MISS;
+	c->marks[target(jae)] |= AT_MISS;
 	c->expect = EXPECT_UNMARK;
 	return 0;
 }
@@ -767,7 +775,7 @@ static int check_call(struct check *c, const struct insn *x)
 	if (x->at + x->i.length < c->v->len)
 		c->marks[x->at + x->i.length] |= AT_TARGET;
 	if (!is_direct(x))
-		return is_table_jump(c) && stack_is_checked(c, 4)
+		return is_table_jump(c) && stack_is_checked(c, 5)
 			       ? 0
 			       : refuse(c, x->at, "an indirect call that is not through the table");
 	if (target(x) == c->execute)

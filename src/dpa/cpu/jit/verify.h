@@ -17,13 +17,13 @@
  *                 [rax]                in the window sequence only
  *                 lock or [rsp], 0     a fence
  *   window      the mark, (the fence,) (rax = a guest register,) lea rax; sub tag; cmp with the length
- *               that goes with the kind of access; jae to the end of the mark; add host; the access; the
- *               end of the mark. Nobody jumps into it.
+ *               that goes with the kind of access; jae to the end of the mark; cmovae rax, x0; add host; the
+ *               access; the end of the mark. Nobody jumps into it.
  *   jumps       lead to the start of an instruction of the body, or to leave, miss or dispatch. Leaders
  *               (what the jump table gets) and return sites count as targets of jumps from anywhere:
  *               nothing that was so before a target is taken to be so behind it.
- *   table       and rax, -2; lea rdx, [rax - lo]; cmp rdx, length of the text; jae miss; jmp or call
- *               [r14 + rdx * 4 + table]. Nobody jumps into it.
+ *   table       and rax, -2; lea rdx, [rax - lo]; cmp rdx, length of the text; jae miss; cmovae rdx, x0; jmp
+ *               or call [r14 + rdx * 4 + table]. Nobody jumps into it.
  *   calls       of leaders only, right behind "cmp rsp, pred_limit; jb"; or of execute, right behind
  *               "mov eax, number of a site".
  *   division    right behind the test that keeps the host from a trap.

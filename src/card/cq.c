@@ -318,6 +318,7 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 
 	if (vb_dev_stale(cq->dev))
 		return;
+	vb_read_lock();
 	vb_fabric_armed(1);
 	vb_lock(&cq->lock);
 	counted = cq->arm == VB_ARM_NONE;
@@ -327,6 +328,7 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 		vb_fabric_armed(-1);
 	if (fire)
 		notify(cq);
+	vb_read_unlock();
 }
 
 void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci)
@@ -360,6 +362,7 @@ void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
 
 	if (vb_dev_stale(cq->dev))
 		return;
+	vb_read_lock();
 	vb_fabric_armed(1);
 	vb_lock(&cq->lock);
 	counted = cq->arm == VB_ARM_NONE;
@@ -373,6 +376,7 @@ void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
 		vb_fabric_armed(-1);
 	if (fire)
 		notify(cq);
+	vb_read_unlock();
 }
 
 /* The time of a moderated CQ is over, unless CQEs have put it off. */
@@ -419,9 +423,11 @@ struct vb_cq_moderation vb_cq_moderation(struct vb_cq *cq)
 {
 	struct vb_cq_moderation moderation;
 
+	vb_card_enter();
 	vb_lock(&cq->lock);
 	moderation = cq->attr.moderation;
 	vb_unlock(&cq->lock);
+	vb_card_leave();
 	return moderation;
 }
 

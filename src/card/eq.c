@@ -89,9 +89,11 @@ static bool is_used(struct vb_eq *eq)
 {
 	bool used;
 
+	vb_card_enter();
 	vb_lock(&eq->lock);
 	used = eq->users;
 	vb_unlock(&eq->lock);
+	vb_card_leave();
 	return used;
 }
 
@@ -143,11 +145,13 @@ void vb_eq_put(struct vb_eq *eq, struct vb_eq_user *user)
 {
 	struct vb_eq_user **link = &eq->users;
 
+	vb_card_enter();
 	vb_lock(&eq->lock);
 	while (*link != user)
 		link = &(*link)->next;
 	*link = user->next;
 	vb_unlock(&eq->lock);
+	vb_card_leave();
 }
 
 void vb_eq_completion(struct vb_eq *eq, uint32_t cqn)

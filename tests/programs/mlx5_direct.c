@@ -8,7 +8,11 @@
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 #include <infiniband/mlx5dv.h>
 
 static struct node a;
@@ -93,6 +97,52 @@ static void events(struct ibv_comp_channel *channel)
 		ibv_ack_cq_events(got, 1);
 		await_cqe();
 	}
+}
+
+/* --- doorbells from a signal handler that interrupts the same doorbell --- */
+
+enum { INTERRUPTIONS = 300 };
+
+static volatile sig_atomic_t interruptions;
+
+static void arm_in_handler(int sig)
+{
+	(void)sig;
+	interruptions++;
+	*(volatile uint64_t *)((char *)cq.cq_uar + 0x20) =
+		htobe64((uint64_t)(ci & 0xffffff) << 32 | cq.cqn);
+}
+
+static void *interrupt(void *thread)
+{
+	while (interruptions < INTERRUPTIONS) {
+		check_eq(pthread_kill(*(pthread_t *)thread, SIGUSR1), 0);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Where the card took the interrupted doorbell for finished, the handler would wait for the lock of its own thread. */
+static void interrupted_arming(struct ibv_comp_channel *channel)
+{
+	struct sigaction action = { .sa_handler = arm_in_handler };
+	pthread_t self = pthread_self(), other;
+	struct ibv_cq *got;
+	void *context;
+
+	alarm(PATIENCE_MS / 1000);
+	check_eq(sigaction(SIGUSR1, &action, NULL), 0);
+	check_eq(pthread_create(&other, NULL, interrupt, &self), 0);
+	while (interruptions < INTERRUPTIONS)
+		check_eq(ibv_req_notify_cq(a.send_cq, 0), 0);
+	check_eq(pthread_join(other, NULL), 0);
+	alarm(0);
+	/* However often it was armed: one event. */
+	write_direct(0, 64);
+	check_eq(ibv_get_cq_event(channel, &got, &context), 0);
+	ibv_ack_cq_events(got, 1);
+	await_cqe();
+	check_eq(poll(&(struct pollfd){ channel->fd, POLLIN, 0 }, 1, 0), 0);
 }
 
 static void objects(void)
@@ -190,6 +240,7 @@ int main(void)
 	objects();
 	rings();
 	events(a.channel);
+	interrupted_arming(a.channel);
 	memory();
 	taken_cq();
 	receive_in_the_error_state();

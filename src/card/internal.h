@@ -199,7 +199,11 @@ struct vb_qp {
 	uint32_t srqn; /* that CQEs show; 0: they show the user index */
 	enum ibv_qp_type type;
 	uint8_t transport; /* type, and VB_TRANSPORT_V1 as its address vector says; not for UD */
-	_Atomic uint32_t state; /* enum ibv_qp_state; written under both queue locks */
+	/*
+	 * enum ibv_qp_state. Changed by compare and swap: by the program under both queue locks, by an error on the data
+	 * path under any locks or none.
+	 */
+	_Atomic uint32_t state;
 	struct vb_qp_attr init;
 	const struct vb_codec *codec;
 	struct vb_seg_qp *shared;
@@ -316,12 +320,20 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
+/* --- qp_state.c --- */
+/* Move to the error state from the data path: any locks held; flushing follows from the work list. */
+void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
+void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
+/* What follows, with no lock held; what: VB_WORK_FLUSH, VB_WORK_FLUSH_SQ. */
+void vb_qp_flush(struct vb_qp *qp, uint32_t what);
+
 /* --- requester.c --- */
 /* The send doorbell of somebody who is not trusted: -EINVAL where the index cannot be. */
 int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi);
 void vb_requester_run(struct vb_qp *qp);   /* sq.lock held */
 void vb_requester_flush(struct vb_qp *qp); /* sq.lock held */
-void vb_requester_reset(struct vb_qp *qp, uint32_t psn);
+/* The next packet is psn. empty: and no WQE is posted. Both queue locks held. */
+void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty);
 
 /* --- completer.c --- */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
@@ -338,7 +350,8 @@ void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
 void vb_responder_answer(struct vb_qp *qp); /* send what is due */
 void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
 void vb_responder_look(struct vb_alarm *watch);
-void vb_responder_reset(struct vb_qp *qp, uint32_t psn);
+/* The same for what is expected and what was posted to receive. rq.lock held. */
+void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty);
 
 /* --- why.c: log lines of error completions --- */
 void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status status)
@@ -376,10 +389,6 @@ void vb_timer_add(struct vb_qp *qp);   /* sq.lock held */
 void vb_alarm_set(struct vb_alarm *alarm, uint64_t due);
 /* It will not begin to ring any more; one that is ringing is over after a grace period. */
 void vb_alarm_clear(struct vb_alarm *alarm);
-/* Move to the error state from the data path: any locks held; flushing follows from the work list. */
-void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
-void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
-
 static inline bool vb_qp_receives(uint32_t state)
 {
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||

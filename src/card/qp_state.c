@@ -329,22 +329,25 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
 	shared->transport = qp->transport;
-	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
-			      memory_order_release);
+	atomic_store(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state));
+	/* Pairs with vb_qp_fail(), which changes the state first and takes this back then: one of the two sees the other. */
+	if (atomic_load(&qp->state) == IBV_QPS_ERR)
+		atomic_store(&shared->ready, 0);
 }
 
 static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
 		  const struct ibv_qp_attr *attr, int mask)
 {
 	if (to == IBV_QPS_RESET) {
-		vb_requester_reset(qp, 0);
-		vb_responder_reset(qp, 0);
+		vb_requester_reset(qp, 0, true);
+		vb_responder_reset(qp, 0, true);
 		memset(&qp->attr, 0, sizeof(qp->attr));
 	}
+	/* WQEs that were posted before RTR and RTS stay. */
 	if (mask & IBV_QP_RQ_PSN)
-		vb_responder_reset(qp, attr->rq_psn);
+		vb_responder_reset(qp, attr->rq_psn, false);
 	if (mask & IBV_QP_SQ_PSN)
-		vb_requester_reset(qp, attr->sq_psn);
+		vb_requester_reset(qp, attr->sq_psn, false);
 	take_values(qp, attr, mask);
 	if ((mask & IBV_QP_AV) && qp->type < IBV_QPT_UD)
 		qp->transport = transport_of(qp, &attr->ah_attr);
@@ -353,7 +356,6 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 	if (to == IBV_QPS_SQD && from == IBV_QPS_RTS)
 		qp->drained_event =
 			(mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
-	atomic_store(&qp->state, to);
 }
 
 /* What follows a transition, with no lock held. */
@@ -380,6 +382,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_path path = vb_path_none, old = vb_path_none;
 	enum ibv_qp_state from, to;
+	uint32_t now;
 	int ret;
 
 	if (vb_dev_stale(qp->dev))
@@ -402,9 +405,12 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	vb_segment_wait_qp(qp->number & VB_QPN_INDEX_MASK);
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
-	if (vb_qp_state(qp) != from) { /* the data path met an error meanwhile */
-		ret = vb_refuse_failed_meanwhile(state_name(vb_qp_state(qp)));
+	now = from;
+	if (!atomic_compare_exchange_strong(&qp->state, &now, to)) {
+		/* The data path met an error meanwhile, or another thread modified it. */
+		ret = vb_refuse_failed_meanwhile(state_name(now));
 		old = path;
+		publish(qp, now);
 	} else {
 		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET) {
 			old = qp->path;
@@ -422,6 +428,55 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		after(qp, to);
 	return ret;
 }
+
+/* --- errors met on the data path --------------------------------------------------------------------------------- */
+
+/* An error that is found late, of an earlier life of the queue pair, does not count. */
+static bool can_fail(uint32_t state)
+{
+	return state != IBV_QPS_RESET && state != IBV_QPS_INIT && state != IBV_QPS_ERR;
+}
+
+void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
+{
+	uint32_t state = atomic_load(&qp->state);
+
+	do
+		if (!can_fail(state))
+			return;
+	while (!atomic_compare_exchange_weak(&qp->state, &state, IBV_QPS_ERR));
+	atomic_store(&qp->shared->ready, 0);
+	vb_work_add(qp, VB_WORK_FLUSH);
+	if (has_event)
+		vb_qp_event(qp, event);
+}
+
+void vb_qp_fail_sq(struct vb_qp *qp)
+{
+	uint32_t rts = IBV_QPS_RTS;
+
+	if (atomic_compare_exchange_strong(&qp->state, &rts, IBV_QPS_SQE))
+		vb_work_add(qp, VB_WORK_FLUSH_SQ);
+}
+
+void vb_qp_flush(struct vb_qp *qp, uint32_t what)
+{
+	vb_lock(&qp->sq.lock);
+	/* Not if the program has moved the QP on in the meantime. */
+	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
+		vb_requester_flush(qp);
+	vb_unlock(&qp->sq.lock);
+	if (!(what & VB_WORK_FLUSH))
+		return;
+	vb_lock(&qp->rq.lock);
+	if (qp->state == IBV_QPS_ERR)
+		vb_responder_flush(qp);
+	vb_unlock(&qp->rq.lock);
+	if (qp->init.srq)
+		vb_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/* --- modify ------------------------------------------------------------------------------------------------------- */
 
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {

@@ -210,7 +210,7 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 				 : to == IBV_WQS_ERR ? IBV_QPS_ERR
 						     : IBV_QPS_RESET);
 	if (to == IBV_WQS_RESET)
-		vb_responder_reset(qp, 0);
+		vb_responder_reset(qp, 0, true);
 	else if (to == IBV_WQS_ERR)
 		vb_responder_flush(qp);
 	vb_unlock(&qp->rq.lock);

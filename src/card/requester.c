@@ -638,12 +638,11 @@ void vb_requester_flush(struct vb_qp *qp)
 	vb_requester_forget(sq);
 }
 
-void vb_requester_reset(struct vb_qp *qp, uint32_t psn)
+void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 {
 	struct vb_sq *sq = &qp->sq;
 
-	/* RTR to RTS only sets the first PSN; RESET empties the queue. */
-	if (!psn || qp->state != IBV_QPS_RTR)
+	if (empty)
 		sq->next = sq->pi = 0;
 	sq->loaded = false;
 	sq->sent = 0;

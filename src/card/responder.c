@@ -952,11 +952,11 @@ void vb_responder_flush(struct vb_qp *qp)
 	watch_record(qp, rq->ci != before);
 }
 
-void vb_responder_reset(struct vb_qp *qp, uint32_t psn)
+void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 {
 	struct vb_rq *rq = &qp->rq;
 
-	if (qp->state != IBV_QPS_INIT) /* RTR keeps the WQEs that were posted in INIT */
+	if (empty)
 		rq->ci = 0;
 	vb_receiver_reset(&rq->receiver, psn);
 	atomic_store(&qp->shared->epsn, psn);

@@ -121,45 +121,6 @@ static void run_alarms(uint64_t now, uint64_t *next)
 	} while (alarm);
 }
 
-/* --- errors met on the data path --------------------------------------------------------------------------------- */
-
-void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
-{
-	uint32_t state = atomic_exchange(&qp->state, IBV_QPS_ERR);
-
-	atomic_store(&qp->shared->ready, 0);
-	if (state == IBV_QPS_ERR)
-		return;
-	vb_work_add(qp, VB_WORK_FLUSH);
-	if (has_event)
-		vb_qp_event(qp, event);
-}
-
-void vb_qp_fail_sq(struct vb_qp *qp)
-{
-	uint32_t rts = IBV_QPS_RTS;
-
-	if (atomic_compare_exchange_strong(&qp->state, &rts, IBV_QPS_SQE))
-		vb_work_add(qp, VB_WORK_FLUSH_SQ);
-}
-
-static void flush(struct vb_qp *qp, uint32_t what)
-{
-	vb_lock(&qp->sq.lock);
-	/* Not if the program has moved the QP on in the meantime. */
-	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
-		vb_requester_flush(qp);
-	vb_unlock(&qp->sq.lock);
-	if (!(what & VB_WORK_FLUSH))
-		return;
-	vb_lock(&qp->rq.lock);
-	if (qp->state == IBV_QPS_ERR)
-		vb_responder_flush(qp);
-	vb_unlock(&qp->rq.lock);
-	if (qp->init.srq)
-		vb_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
-}
-
 static void look_drained(struct vb_qp *qp)
 {
 	bool event = false;
@@ -189,7 +150,7 @@ static void run(struct vb_later_item *item, uint32_t what)
 		vb_unlock(&qp->sq.lock);
 	}
 	if (what & (VB_WORK_FLUSH | VB_WORK_FLUSH_SQ))
-		flush(qp, what);
+		vb_qp_flush(qp, what);
 	if (what & VB_WORK_DRAINED)
 		look_drained(qp);
 }

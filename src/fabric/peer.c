@@ -193,13 +193,8 @@ bool vb_peer_alive(struct vb_peer *peer)
 
 bool vb_peer_known_alive(struct vb_peer *peer)
 {
-	struct timespec ts;
-	uint64_t now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE,
-		      &ts); /* a few ms behind, and a quarter of the price */
-	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-	if (atomic_load_explicit(&peer->checked, memory_order_relaxed) + 100 * 1000000ull > now)
+	if (atomic_load_explicit(&peer->checked, memory_order_relaxed) + 100 * 1000000ull >
+	    vb_now_coarse_ns())
 		return !atomic_load_explicit(&peer->dead, memory_order_relaxed);
 	return vb_peer_alive(peer);
 }

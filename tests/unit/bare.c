@@ -117,8 +117,8 @@ void bare_close(struct bare *bare)
 	free(bare->cq_dbr);
 }
 
-/* To itself; a receiver that is not ready is an error at once, so that nothing waits for a timer. */
-static int to_rts(struct bare *bare)
+/* A receiver that is not ready is an error at once, so that nothing waits for a timer. */
+static int to_rts(struct bare *bare, uint32_t qpn)
 {
 	struct ibv_qp_attr attr = { .port_num = 1,
 				    .qkey = 1,
@@ -127,7 +127,7 @@ static int to_rts(struct bare *bare)
 				    .max_dest_rd_atomic = 4,
 				    .timeout = 8,
 				    .retry_cnt = 1,
-				    .dest_qp_num = vb_qp_number(bare->qp),
+				    .dest_qp_num = qpn,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	int rtr = IBV_QP_STATE, rts = IBV_QP_STATE | IBV_QP_SQ_PSN, ret;
@@ -153,7 +153,7 @@ static int to_rts(struct bare *bare)
 	return ret ? ret : vb_qp_modify(bare->qp, &attr, rts);
 }
 
-int bare_connect(struct bare *bare)
+int bare_connect_to(struct bare *bare, uint32_t qpn)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	int ret = vb_qp_modify(bare->qp, &reset, IBV_QP_STATE);
@@ -162,7 +162,12 @@ int bare_connect(struct bare *bare)
 	bare->qp_dbr[0] = bare->qp_dbr[1] = 0;
 	while (bare_poll(bare))
 		;
-	return ret ? ret : to_rts(bare);
+	return ret ? ret : to_rts(bare, qpn);
+}
+
+int bare_connect(struct bare *bare)
+{
+	return bare_connect_to(bare, vb_qp_number(bare->qp));
 }
 
 void *bare_block(struct bare *bare)

@@ -35,8 +35,9 @@ struct bare {
 /* 0 or -errno. */
 int bare_open(struct bare *bare, enum ibv_qp_type type);
 void bare_close(struct bare *bare);
-/* Through RESET to RTS, rings empty. */
+/* Through RESET to RTS, to itself or to another queue pair of this host; rings empty. */
 int bare_connect(struct bare *bare);
+int bare_connect_to(struct bare *bare, uint32_t qpn);
 
 /* The next send block; the caller writes it, then bare_ring(). */
 void *bare_block(struct bare *bare);

@@ -32,20 +32,15 @@ struct vb_cq *vb_cq_find(uint32_t number)
 		       : NULL;
 }
 
-static bool is_mlx4(const struct vb_dev *dev)
-{
-	return dev->adapter->config->format == VB_FORMAT_MLX4;
-}
-
-/* The part of an entry that the codec writes: of 64 bytes mlx4 uses the second half. */
+/* The part of an entry that the codec writes. */
 static void *content(const struct vb_cq *cq, void *buf)
 {
-	return is_mlx4(cq->dev) ? (char *)buf + cq->attr.cqe_size - 32 : buf;
+	return (char *)buf + cq->attr.cqe_size - cq->codec->cqe_size;
 }
 
-static bool size_is_valid(const struct vb_adapter *adapter, uint32_t size)
+static bool size_is_valid(const struct vb_codec *codec, uint32_t size)
 {
-	return size == 64 || (size == 32 && adapter->config->format == VB_FORMAT_MLX4);
+	return size == 64 || size == codec->cqe_size;
 }
 
 static bool is_special(const struct vb_cq *cq)
@@ -56,12 +51,12 @@ static bool is_special(const struct vb_cq *cq)
 
 int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **out)
 {
+	const struct vb_codec *codec = vb_adapter_codec(dev->adapter);
 	struct vb_cq *cq;
 	int64_t number;
 
 	if (!attr->buf || !attr->dbr || !attr->cqe_cnt || (attr->cqe_cnt & (attr->cqe_cnt - 1)) ||
-	    !size_is_valid(dev->adapter, attr->cqe_size) ||
-	    (attr->compressed && !vb_adapter_codec(dev->adapter)->minis))
+	    !size_is_valid(codec, attr->cqe_size) || (attr->compressed && !codec->minis))
 		return vb_refuse_combination(
 			"a ring that is no power of two, or of another format");
 	number = vb_ids_take(&cq_numbers, dev->adapter->max_cq);
@@ -74,7 +69,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		.dev = dev,
 		.number = (uint32_t)number,
 		.attr = *attr,
-		.codec = vb_adapter_codec(dev->adapter),
+		.codec = codec,
 		.sn = 1,
 	};
 	cq->attr.buf = content(cq, attr->buf);

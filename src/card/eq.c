@@ -189,22 +189,25 @@ static bool has_owner(const struct vb_eq *eq, uint64_t owner)
 	return user;
 }
 
-/* Under the lock. Only what was written can have been read. */
+/*
+ * Under the lock. Only what was written can have been read, and what was read stays so: a doorbell of a signal handler may
+ * be executed after a later one.
+ */
 static void consumed(struct vb_eq *eq, uint32_t ci)
 {
-	if (((eq->pi - ci) & CI_MASK) <= 1u << eq->log_size) {
+	if (((ci - eq->ci) & CI_MASK) <= ((eq->pi - eq->ci) & CI_MASK)) {
 		eq->ci = ci & CI_MASK;
 		eq->overrun = false;
 	}
 }
 
-void vb_eq_consumed(struct vb_dev *dev, uint32_t number, uint32_t ci)
+void vb_eq_consumed(const struct vb_dev *dev, uint32_t number, uint32_t ci)
 {
 	struct vb_eq *eq;
 
 	vb_read_lock();
 	eq = find(number);
-	if (eq && eq->dev == dev) {
+	if (eq && (!dev || eq->dev == dev)) {
 		vb_lock(&eq->lock);
 		consumed(eq, ci);
 		vb_unlock(&eq->lock);

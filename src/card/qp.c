@@ -93,7 +93,8 @@ void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log)
 
 static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
-	bool raw = attr->type == IBV_QPT_RAW_PACKET && vb_adapter_codec(dev->adapter)->send_raw;
+	const struct vb_codec *codec = vb_adapter_codec(dev->adapter);
+	bool raw = attr->type == IBV_QPT_RAW_PACKET && codec->send_raw;
 
 	if (attr->type != IBV_QPT_RC && attr->type != IBV_QPT_UC && attr->type != IBV_QPT_UD &&
 	    !raw)
@@ -107,15 +108,12 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	    !attr->recv_cq || attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) ||
 	    !attr->dbr)
 		return vb_refuse_other_context("pd, cq, srq or the doorbell record");
-	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > 1 << 16 ||
-	    (attr->sq_cnt && !attr->sq_buf))
+	if ((attr->sq_cnt & (attr->sq_cnt - 1)) || attr->sq_cnt > codec->sq_blocks ||
+	    (attr->sq_cnt && (!attr->sq_buf || attr->sq_shift < codec->sq_shift_min ||
+			      attr->sq_shift > codec->sq_shift_max)))
 		return vb_refuse_value("the size of the send ring", attr->sq_cnt);
 	if (attr->inl_recv && attr->rq_cnt && attr->inl_recv > 1u << attr->rq_shift)
 		return vb_refuse_range("inline receive", attr->inl_recv, 0, 1u << attr->rq_shift);
-	/* Owner bits flip with every round: 16 bits of index must tell two rounds apart. */
-	if (attr->sq_cnt && dev->adapter->config->format == VB_FORMAT_MLX4 &&
-	    (attr->sq_cnt > 1 << 15 || attr->sq_shift < 6 || attr->sq_shift > 10))
-		return vb_refuse_value("the size of the send ring", attr->sq_cnt);
 	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR ||
 	    (attr->rq_cnt && !attr->rq_buf))
 		return vb_refuse_value("the size of the receive ring", attr->rq_cnt);

@@ -101,7 +101,25 @@ struct vb_mini {
 	uint8_t bytes[8];
 };
 
+/* What a store to a doorbell page says. */
+enum vb_bell_kind { VB_BELL_SEND, VB_BELL_ARM, VB_BELL_EQ };
+
+struct vb_bell {
+	uint8_t kind;   /* enum vb_bell_kind */
+	bool solicited; /* ARM: only for solicited completions */
+	bool counted;   /* ARM: the arming has a sequence number, sn, of 2 bits */
+	uint8_t sn;
+	uint32_t number; /* of the QP, CQ or EQ */
+	uint32_t ci;     /* ARM, EQ: consumer index; VB_CQ_CI_FROM_RECORD */
+};
+
+enum { VB_BELLS_MAX = 3 }; /* that one store can ring */
+
 struct vb_codec {
+	/* What the card checks before it makes a queue. */
+	uint32_t cqe_size;                  /* bytes of a CQE; in an entry of 64 it comes last */
+	uint32_t sq_blocks;                 /* of the largest send ring */
+	uint8_t sq_shift_min, sq_shift_max; /* log2 of the bytes of a block */
 	/*
 	 * Decode the send WQE at block index of a ring of so many blocks of 1 << shift bytes; 0 or -EINVAL (then index,
 	 * blocks and wqe_opcode are still set).
@@ -125,6 +143,11 @@ struct vb_codec {
 	uint16_t (*next)(const void *wqe);
 	/* Write a CQE; the owner bit last, with release order. */
 	void (*completion)(void *cqe, const struct vb_completion *completion, bool owner);
+	/* What a store of size bytes at an offset of a doorbell page rings: the number of bells. */
+	unsigned int (*doorbell)(size_t offset, const void *data, size_t size,
+				 struct vb_bell bells[VB_BELLS_MAX]);
+	/* What the arm record of a CQ asks for; false: nothing. The number is left to the caller. */
+	bool (*armed)(uint32_t record, struct vb_bell *bell);
 	/* Compression; NULL where the format has none. */
 	/* Whether title and the mini CQE say all of a CQE that comes so many behind its title. */
 	bool (*mini)(const void *title, const void *cqe, uint16_t behind, uint8_t format,

@@ -13,8 +13,9 @@
  *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front. There is no
  *	inline data here: a count of 0 is no bytes, and 0x80000000 is 2 GiB.
  *
- * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that.
+ * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that. Doorbells: at the end.
  */
+#include "card/format/doorbell.h"
 #include "card/format/segments.h"
 
 #include <assert.h>
@@ -342,7 +343,55 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
 			      memory_order_release);
 }
 
+/* --- doorbell pages ------------------------------------------------------------------------------------------------ */
+
+/*
+ *	0x14   big endian   QP number << 8                                    send queue
+ *	0x20   big endian   sequence << 28 | command << 24 | CQ number, then
+ *	                    consumer index                                    arm a completion queue
+ */
+enum { SEND_BELL = 0x14, CQ_BELL = 0x20, ARM_SOLICITED = 1, ARM_ANY = 2 };
+
+static bool arming(uint32_t word, uint32_t ci, struct vb_bell *bell)
+{
+	uint32_t command = (word >> 24) & 3;
+
+	*bell = (struct vb_bell){ .kind = VB_BELL_ARM,
+				  .solicited = command == ARM_SOLICITED,
+				  .counted = true,
+				  .sn = (uint8_t)(word >> 28) & 3,
+				  .number = word & VB_BELL_CI_MASK,
+				  .ci = ci };
+	return command == ARM_SOLICITED || command == ARM_ANY;
+}
+
+static unsigned int mlx4_doorbell(size_t offset, const void *data, size_t size,
+				  struct vb_bell bells[VB_BELLS_MAX])
+{
+	uint32_t word, ci;
+	unsigned int n = 0;
+
+	if (vb_bell_word(SEND_BELL, offset, data, size, &word))
+		bells[n++] = (struct vb_bell){ .kind = VB_BELL_SEND, .number = word >> 8 };
+	if (!vb_bell_word(CQ_BELL, offset, data, size, &word))
+		return n;
+	/* A program of 32 bits rings in two halves: then the record has the index. */
+	if (!vb_bell_word(CQ_BELL + 4, offset, data, size, &ci))
+		ci = VB_CQ_CI_FROM_RECORD;
+	return n + arming(word, ci, &bells[n]);
+}
+
+static bool mlx4_armed(uint32_t record, struct vb_bell *bell)
+{
+	return arming(record, record & VB_BELL_CI_MASK, bell);
+}
+
 const struct vb_codec vb_codec_mlx4 = {
+	.cqe_size = 32,
+	/* Owner bits flip with every round: 16 bits of index must tell two rounds apart. */
+	.sq_blocks = 1 << 15,
+	.sq_shift_min = 6,
+	.sq_shift_max = 10,
 	.send = mlx4_send,
 	.send_ud = mlx4_send_ud,
 	.send_raw = mlx4_send_raw,
@@ -350,4 +399,6 @@ const struct vb_codec vb_codec_mlx4 = {
 	.receive = mlx4_receive,
 	.next = mlx4_next,
 	.completion = mlx4_completion,
+	.doorbell = mlx4_doorbell,
+	.armed = mlx4_armed,
 };

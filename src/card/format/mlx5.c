@@ -7,6 +7,7 @@
  *
  *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
  */
+#include "card/format/doorbell.h"
 #include "card/format/segments.h"
 
 #include <endian.h>
@@ -365,13 +366,72 @@ static void mlx5_skipped(void *to, uint8_t turn)
 	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, turn, memory_order_relaxed);
 }
 
+/* --- doorbell pages ------------------------------------------------------------------------------------------------ */
+
+/*
+ *	0x800, 0x900        the first 8 bytes of a WQE; QP number << 8 | size in the second word
+ *	                    (the doorbell record says how far)                send queue
+ *	0x20                sequence << 28 | command << 24 | consumer index, then
+ *	                    CQ number                                         arm a completion queue
+ *	0x40, 0x48          EQ number << 24 | consumer index                  event queue, read so far
+ *
+ * The index of an arming is in the doorbell record, too, and its sequence number tells the card nothing.
+ */
+enum {
+	CQ_BELL = 0x20,
+	EQ_BELL = 0x40,
+	EQ_BELL_NO_ARM = 0x48,
+	SEND_BELL = 0x800,
+	BF_SIZE = 0x100,
+};
+
+static void arming(uint32_t word, uint32_t number, struct vb_bell *bell)
+{
+	*bell = (struct vb_bell){ .kind = VB_BELL_ARM,
+				  .solicited = (word >> 24) & 1,
+				  .number = number & VB_BELL_CI_MASK,
+				  .ci = word & VB_BELL_CI_MASK };
+}
+
+static unsigned int mlx5_doorbell(size_t offset, const void *data, size_t size,
+				  struct vb_bell bells[VB_BELLS_MAX])
+{
+	uint32_t word, cqn;
+	unsigned int n = 0;
+
+	/* The two halves of the register are for WQEs in turn; a WQE of 64 bytes may be stored there as a whole. */
+	if (vb_bell_word(SEND_BELL + 4, offset, data, size, &word) ||
+	    vb_bell_word(SEND_BELL + BF_SIZE + 4, offset, data, size, &word))
+		bells[n++] = (struct vb_bell){ .kind = VB_BELL_SEND, .number = word >> 8 };
+	if (vb_bell_word(CQ_BELL, offset, data, size, &word) &&
+	    vb_bell_word(CQ_BELL + 4, offset, data, size, &cqn))
+		arming(word, cqn, &bells[n++]);
+	if (vb_bell_word(EQ_BELL, offset, data, size, &word) ||
+	    vb_bell_word(EQ_BELL_NO_ARM, offset, data, size, &word))
+		bells[n++] = (struct vb_bell){ .kind = VB_BELL_EQ,
+					       .number = word >> 24,
+					       .ci = word & VB_BELL_CI_MASK };
+	return n;
+}
+
+static bool mlx5_armed(uint32_t record, struct vb_bell *bell)
+{
+	arming(record, 0, bell);
+	return true;
+}
+
 const struct vb_codec vb_codec_mlx5 = {
+	.cqe_size = 64,
+	.sq_blocks = 1 << 16,
+	.sq_shift_max = UINT8_MAX, /* blocks have one size, and nobody says it */
 	.send = mlx5_send,
 	.send_ud = mlx5_send_ud,
 	.send_raw = mlx5_send_raw,
 	.receive = mlx5_receive,
 	.next = mlx5_next,
 	.completion = mlx5_completion,
+	.doorbell = mlx5_doorbell,
+	.armed = mlx5_armed,
 	.mini = mlx5_mini,
 	.minis = mlx5_minis,
 	.skipped = mlx5_skipped,

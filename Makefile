@@ -12,7 +12,7 @@ STAGE = $(abspath $(BUILD)/stage)
 export JSON QUICK FUZZ_SECONDS WERROR
 
 .DEFAULT_GOAL := all
-.PHONY: all demo check check-long check-asan check-tsan bench fuzz format format-check install install-vendor-paths clean help
+.PHONY: all demo check check-long check-mutants check-asan check-tsan bench fuzz format format-check install install-vendor-paths clean help
 
 all:  ## build, and stage in build/stage
 	@build-aux/setup build
@@ -29,10 +29,15 @@ check:  ## all tests; ends with "N passed, M failed"
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
 	@build-aux/check --builds $(BUILD)
 
-check-long:  ## the same with the long campaigns
+check-long:  ## the same with the long campaigns and the mutants
 	@build-aux/setup build check format
 	@build-aux/build $(BUILD) $(MESON_FLAGS)
 	@build-aux/check --builds --long $(BUILD)
+	@build-aux/mutants
+
+check-mutants:  ## change guards of the code one at a time, and see that the tests notice
+	@build-aux/setup build check
+	@build-aux/mutants
 
 check-asan:  ## the tests under AddressSanitizer and UBSan
 	@build-aux/setup build check
@@ -73,7 +78,7 @@ install-vendor-paths:  ## link /opt/mellanox (below DESTDIR=) to the tree instal
 	@build-aux/vendor-paths "$(PREFIX)"
 
 clean:  ## remove all build trees
-	rm -rf build build-asan build-tsan build-fuzz build-clang build-aarch64
+	rm -rf build build-asan build-tsan build-fuzz build-clang build-aarch64 build-mutants
 
 help:  ## this list
 	@echo 'Verbatim: a programmable RDMA network card in software'

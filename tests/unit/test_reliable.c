@@ -454,6 +454,44 @@ static void test_span(void **state)
 	assert_int_equal(vb_psn_span(UINT32_MAX, UINT32_MAX), 1);
 }
 
+/* What arrives is in order, behind a gap, or seen before; of a gap the sender is told once. */
+static void test_arrivals(void **state)
+{
+	struct vb_receiver r;
+
+	vb_receiver_reset(&r, 0xfffffe);
+	assert_int_equal(vb_receiver_check(&r, 0xfffffe), VB_ARRIVAL_EXPECTED);
+	vb_receiver_take(&r, 3); /* a READ, over the end of the circle */
+	assert_int_equal(r.epsn, 1);
+	for (uint32_t seen = 0xfffffd; seen != 1; seen = vb_psn_add(seen, 1))
+		assert_int_equal(vb_receiver_check(&r, seen), VB_ARRIVAL_DUPLICATE);
+	assert_int_equal(vb_receiver_check(&r, 3), VB_ARRIVAL_GAP);
+	assert_int_equal(vb_receiver_check(&r, 4), VB_ARRIVAL_DROP);
+	assert_int_equal(vb_receiver_check(&r, 0), VB_ARRIVAL_DUPLICATE);
+	assert_int_equal(vb_receiver_check(&r, 5), VB_ARRIVAL_DROP);
+	assert_int_equal(vb_receiver_check(&r, 1), VB_ARRIVAL_EXPECTED);
+	vb_receiver_take(&r, 1);
+	assert_int_equal(vb_receiver_check(&r, 3), VB_ARRIVAL_GAP);
+}
+
+/* An atomic that comes again gets the value of the first time, as long as it is remembered. */
+static void test_replay(void **state)
+{
+	struct vb_receiver r;
+	uint64_t value;
+
+	vb_receiver_reset(&r, 0);
+	assert_false(vb_receiver_recall(&r, 0, &value));
+	for (uint32_t psn = 0; psn < 2 * VB_REPLAYS; psn++)
+		vb_receiver_remember(&r, psn, psn * 100);
+	for (uint32_t psn = 0; psn < VB_REPLAYS; psn++)
+		assert_false(vb_receiver_recall(&r, psn, &value));
+	for (uint32_t psn = VB_REPLAYS; psn < 2 * VB_REPLAYS; psn++) {
+		assert_true(vb_receiver_recall(&r, psn, &value));
+		assert_int_equal(value, psn * 100);
+	}
+}
+
 /* Acknowledgements that cannot be: of what was never sent, of long ago. */
 static void test_disbelief(void **state)
 {
@@ -474,6 +512,7 @@ static void test_disbelief(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_arrivals),    cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_span),        cmocka_unit_test(test_disbelief),
 		cmocka_unit_test(test_no_timeout),  cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_never_ready), cmocka_unit_test(test_seeds),

@@ -322,7 +322,9 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 	/* In a read section: retract() waits for it to end before it looks for watches. */
 	vb_read_lock();
 	pthread_mutex_lock(&watches.lock);
-	if (entry && key && entry->pdn == pd->number && atomic_load(&entry->key) == key) {
+	/* The key first, pairs with publish(): what is behind a live key stays until this read section ends. */
+	if (entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
+	    entry->pdn == pd->number) {
 		*info = info_of(entry);
 		watch->key = key;
 		watch->pdn = entry->pdn;
@@ -357,8 +359,9 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn)
 {
 	struct vb_seg_mr *entry = own_entry(key);
 
-	if (!entry || !key || entry->pdn != pdn ||
-	    !atomic_compare_exchange_strong(&entry->key, &key, 0))
+	/* The key before what it stands for; pairs with publish(). */
+	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
+	    entry->pdn != pdn || !atomic_compare_exchange_strong(&entry->key, &key, 0))
 		return -EINVAL;
 	tell_gone(key);
 	return 0;

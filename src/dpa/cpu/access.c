@@ -98,14 +98,21 @@ void vb_access_end(struct vb_cpu *cpu)
 		atomic_store_explicit(&cpu->accessing, n + 1, memory_order_release);
 }
 
-static bool holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr, unsigned int size)
+/*
+ * *offset: of the access in the entry, from one look at its length, which others may take away at any
+ * time. What was found to be in use stays valid until the access ends.
+ */
+static bool holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr, unsigned int size,
+		  uint64_t *offset)
 {
+	*offset = vb_cpu_below(addr - e->tag, len);
 	return addr - e->tag < len && len - (addr - e->tag) >= size;
 }
 
-static bool entry_holds(const struct vb_access_entry *e, uint64_t addr, unsigned int size)
+static bool entry_holds(const struct vb_access_entry *e, uint64_t addr, unsigned int size,
+			uint64_t *offset)
 {
-	return holds(e, atomic_load_explicit(&e->len, memory_order_relaxed), addr, size);
+	return holds(e, atomic_load_explicit(&e->len, memory_order_relaxed), addr, size, offset);
 }
 
 /* Let translated code use this entry without asking. */
@@ -136,15 +143,16 @@ static struct vb_access_entry *refill(struct vb_cpu *cpu, uint64_t addr)
 }
 
 /* Under access_begin. The table is a short list with the latest hit in front. */
-static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
+static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
+					  uint64_t *offset)
 {
 	struct vb_access_entry *e = &cpu->table[cpu->table_last];
 	uint64_t len;
 
-	if (entry_holds(e, addr, size))
+	if (entry_holds(e, addr, size, offset))
 		return e;
 	for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++) {
-		if (entry_holds(&cpu->table[i], addr, size)) {
+		if (entry_holds(&cpu->table[i], addr, size, offset)) {
 			cpu->table_last = i;
 			return &cpu->table[i];
 		}
@@ -157,16 +165,17 @@ static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, uns
 		e = refill(cpu, addr);
 		len = e ? atomic_load_explicit(&e->len, memory_order_relaxed) : 0;
 	} while (e && !len);
-	return e && holds(e, len, addr, size) ? e : NULL;
+	return e && holds(e, len, addr, size, offset) ? e : NULL;
 }
 
-static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size)
+static const struct vb_access_entry *lookup(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
+					    uint64_t *offset)
 {
 	const struct vb_access_entry *e;
 
 	if (addr < VB_DPA_WINDOW_BASE || addr >= VB_DPA_WINDOW_END)
 		return NULL;
-	e = find(cpu, addr, size);
+	e = find(cpu, addr, size, offset);
 	if (e)
 		copy_entry(cpu, e);
 	return e;
@@ -237,12 +246,13 @@ static void device_release(struct vb_dpa_window *w)
 bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t *value)
 {
 	const struct vb_access_entry *e;
+	uint64_t offset;
 	bool ok = false;
 
 	access_begin(cpu);
-	e = lookup(cpu, addr, size);
+	e = lookup(cpu, addr, size, &offset);
 	if (e && e->host && e->rights & VB_DPA_READ) {
-		*value = host_load(e->host + (addr - e->tag), size);
+		*value = host_load(e->host + offset, size);
 		ok = true;
 	} else if (e && !e->host) {
 		struct vb_dpa_window *w = device_hold(cpu, e);
@@ -262,12 +272,13 @@ bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64
 bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t value)
 {
 	const struct vb_access_entry *e;
+	uint64_t offset;
 	bool ok = false;
 
 	access_begin(cpu);
-	e = lookup(cpu, addr, size);
+	e = lookup(cpu, addr, size, &offset);
 	if (e && e->host && e->rights & VB_DPA_WRITE) {
-		host_store(e->host + (addr - e->tag), size, value);
+		host_store(e->host + offset, size, value);
 		ok = true;
 	} else if (e && !e->host) {
 		struct vb_dpa_window *w = device_hold(cpu, e);
@@ -289,12 +300,13 @@ void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int siz
 			     unsigned int rights)
 {
 	const struct vb_access_entry *e;
+	uint64_t offset;
 	uint8_t *p;
 
 	access_begin(cpu);
-	e = lookup(cpu, addr, size);
+	e = lookup(cpu, addr, size, &offset);
 	if (e && e->host && (e->rights & rights) == rights) {
-		p = e->host + (addr - e->tag);
+		p = e->host + offset;
 		/* The guest address is aligned; if the window is not, the host could not do it atomically. */
 		if (!((uintptr_t)p & (size - 1)))
 			return p;

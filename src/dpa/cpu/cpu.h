@@ -31,6 +31,8 @@
 #define VB_CPU_LIMIT_MAX \
 	((1ULL << 31) - (1ULL << 16)) /* a compare with it fits a signed 32-bit immediate */
 #define VB_CPU_TEXT_MAX (64ULL << 20)
+#define VB_CPU_INSNS_GUARD \
+	(16ULL << 20) /* farther than a branch or jal leads, in decoded instructions */
 #define VB_CPU_RETURN_PC \
 	0xfffffffffffff000ULL /* returning to it ends a call; nothing can be mapped there */
 #define VB_CPU_SINK        32 /* register number that writes to x0 are decoded to */
@@ -62,8 +64,8 @@ struct vb_text {
 	unsigned int nranges;
 	const uint8_t *base;   /* host address of guest 0, to read the bits */
 	struct vb_insn *insns; /* (hi - lo) / 2 entries and one behind that always traps */
-	size_t insns_bytes;
-	struct vb_jit *jit; /* NULL: interpreter only */
+	size_t insns_bytes;    /* between two guards of VB_CPU_INSNS_GUARD */
+	struct vb_jit *jit;    /* NULL: interpreter only */
 };
 
 /* Decode every even address of the ranges (kept; freed by destroy). */
@@ -237,6 +239,30 @@ static inline void vb_cpu_fence(void)
 	__asm__ volatile("dmb ish" ::: "memory");
 #else
 	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/*
+ * An index that was found below a bound; 0 where the host only guesses that it was. Whoever uses the
+ * result cannot be made to read past the bound ahead of time (Spectre v1).
+ */
+static inline uint64_t vb_cpu_below(uint64_t index, uint64_t bound)
+{
+#if defined(__x86_64__)
+	uint64_t mask;
+
+	__asm__("cmp %2, %1\n\tsbb %0, %0" : "=r"(mask) : "r"(index), "r"(bound) : "cc");
+	return index & mask;
+#elif defined(__aarch64__)
+	uint64_t below;
+
+	__asm__ volatile("cmp %1, %2\n\tcsel %0, %1, xzr, lo\n\thint #20" /* csdb */
+			 : "=r"(below)
+			 : "r"(index), "r"(bound)
+			 : "cc");
+	return below;
+#else
+	return index;
 #endif
 }
 

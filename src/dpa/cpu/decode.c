@@ -354,6 +354,22 @@ static void text_decode(struct vb_text *text)
 		decode_range(text, &text->ranges[i]);
 }
 
+/* Inaccessible on both sides: a jump that the host only guesses finds no instruction there. */
+static struct vb_insn *map_insns(size_t bytes)
+{
+	size_t len = bytes + 2 * VB_CPU_INSNS_GUARD;
+	uint8_t *map =
+		mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (map == MAP_FAILED)
+		return NULL;
+	if (mprotect(map + VB_CPU_INSNS_GUARD, bytes, PROT_READ | PROT_WRITE)) {
+		munmap(map, len);
+		return NULL;
+	}
+	return (struct vb_insn *)(map + VB_CPU_INSNS_GUARD);
+}
+
 int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges,
 		   unsigned int nranges)
 {
@@ -372,12 +388,9 @@ int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_ran
 	if (text->hi - text->lo > VB_CPU_TEXT_MAX)
 		return -EFBIG;
 	text->insns_bytes = ((text->hi - text->lo) / 2 + 2) * sizeof(struct vb_insn);
-	text->insns = mmap(NULL, text->insns_bytes, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (text->insns == MAP_FAILED) {
-		text->insns = NULL;
+	text->insns = map_insns(text->insns_bytes);
+	if (!text->insns)
 		return -ENOMEM;
-	}
 	text_decode(text);
 	/* Nothing writes it again; a stray write of ours shows at once. */
 	mprotect(text->insns, text->insns_bytes, PROT_READ);
@@ -387,7 +400,8 @@ int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_ran
 void vb_text_destroy(struct vb_text *text)
 {
 	if (text->insns)
-		munmap(text->insns, text->insns_bytes);
+		munmap((uint8_t *)text->insns - VB_CPU_INSNS_GUARD,
+		       text->insns_bytes + 2 * VB_CPU_INSNS_GUARD);
 	free(text->ranges);
 	*text = (struct vb_text){ 0 };
 }

@@ -65,8 +65,13 @@
 		goto outside;   \
 	} while (0)
 
-/* The jump itself retires; a target outside of the text is the next instruction's trap. */
-#define JUMP(where)                                            \
+/*
+ * The jump itself retires; a target outside of the text is the next instruction's trap. Where the text says
+ * how far, the guards of the array hold what the host may guess; a register may say anything.
+ */
+#define JUMP(where)    JUMP_BY(where, (target_ - text->lo) / 2)
+#define JUMP_TO(where) JUMP_BY(where, vb_cpu_below((target_ - text->lo) / 2, count))
+#define JUMP_BY(where, index)                                  \
 	do {                                                   \
 		uint64_t target_ = (where);                    \
 		RD(PC + LEN);                                  \
@@ -75,7 +80,7 @@
 			cpu->s.pc = target_;                   \
 			goto outside;                          \
 		}                                              \
-		ip = text->insns + (target_ - text->lo) / 2;   \
+		ip = text->insns + (index);                    \
 		DISPATCH();                                    \
 	} while (0)
 
@@ -93,19 +98,19 @@
 		}                                                                     \
 	} while (0)
 
-#define LOAD(T)                                                          \
-	do {                                                             \
-		uint64_t addr_ = A + IMM, value_;                        \
-		cpu->ip = ip;                                            \
-		cpu->left = left;                                        \
-		BARRIER();                                               \
-		if (LIKELY(addr_ < limit))                               \
-			value_ = (uint64_t)(int64_t)GUEST(T, addr_);     \
-		else if (vb_access_load(cpu, addr_, sizeof(T), &value_)) \
-			value_ = (uint64_t)(int64_t)(T)value_;           \
-		else                                                     \
-			TRAP(VB_DPA_CAUSE_LOAD, addr_);                  \
-		RD(value_);                                              \
+#define LOAD(T)                                                                           \
+	do {                                                                              \
+		uint64_t addr_ = A + IMM, value_;                                         \
+		cpu->ip = ip;                                                             \
+		cpu->left = left;                                                         \
+		BARRIER();                                                                \
+		if (LIKELY(addr_ < limit))                                                \
+			value_ = (uint64_t)(int64_t)GUEST(T, vb_cpu_below(addr_, limit)); \
+		else if (vb_access_load(cpu, addr_, sizeof(T), &value_))                  \
+			value_ = (uint64_t)(int64_t)(T)value_;                            \
+		else                                                                      \
+			TRAP(VB_DPA_CAUSE_LOAD, addr_);                                   \
+		RD(value_);                                                               \
 	} while (0)
 
 #define STORE(T)                                                     \
@@ -115,7 +120,7 @@
 		cpu->left = left;                                    \
 		BARRIER();                                           \
 		if (LIKELY(addr_ < limit))                           \
-			GUEST(T, addr_) = (T)B;                      \
+			GUEST(T, vb_cpu_below(addr_, limit)) = (T)B; \
 		else if (!vb_access_store(cpu, addr_, sizeof(T), B)) \
 			TRAP(VB_DPA_CAUSE_STORE, addr_);             \
 	} while (0)
@@ -130,7 +135,7 @@
 		cpu->ip = ip;                                                             \
 		cpu->left = left;                                                         \
 		BARRIER();                                                                \
-		p = addr_ < limit ? (void *)(base + addr_)                                \
+		p = addr_ < limit ? (void *)(base + vb_cpu_below(addr_, limit))           \
 				  : vb_access_atomic_begin(cpu, addr_, bits / 8, rights); \
 		if (!p)                                                                   \
 			TRAP(refused, addr_);                                             \

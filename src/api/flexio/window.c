@@ -264,15 +264,17 @@ static int copy_piece(struct window_map *map, const struct window_copy *copy, ui
 	vb_lock(&map->lock);
 	if (!done)
 		*changes = map->changes;
-	host = (char *)map->info.addr + (copy->haddr - map->info.iova) + done;
-	if (!atomic_load_explicit(&map->live, memory_order_relaxed))
+	if (!atomic_load_explicit(&map->live, memory_order_relaxed)) {
 		err = -ENOENT;
-	else if (map->changes != *changes ||
-		 !allowed(&map->info, copy->haddr, copy->len, copy->write))
+	} else if (map->changes != *changes ||
+		   !allowed(&map->info, copy->haddr, copy->len, copy->write)) {
 		err = -EACCES;
-	else
+	} else {
+		/* Only now: an address that is not allowed is no address of the region. */
+		host = (char *)map->info.addr + (copy->haddr - map->info.iova) + done;
 		err = copy->write ? vb_fault_copy(host, device, len)
 				  : vb_fault_copy(device, host, len);
+	}
 	vb_unlock(&map->lock);
 	return err;
 }

@@ -75,6 +75,20 @@
 	X(path_mtu, EINVAL, "mtu = in the configuration",                                                              \
 	  (unsigned int mtu, unsigned int port, const char *adapter, unsigned int has),                                \
 	  "path_mtu %u, port %u of %s has %u", mtu, port, adapter, has)                                                \
+	/* hbl devices */                                                                                              \
+	X(hbl_port, EINVAL, "ports_mask at hbldv_open_device, ports = in the configuration", (uint32_t port),          \
+	  "port %u is not in the context's mask", port)                                                                \
+	X(hbl_not_set_up, EPERM, "hbldv_set_port_ex", (uint32_t port), "port %u is not set up", port)                  \
+	X(hbl_set_up, EPERM, NULL, (uint32_t port), "port %u is set up already", port)                                 \
+	X(hbl_not_advanced, EINVAL, "HBLDV_PORT_CAP_ADVANCED in hbldv_set_port_ex", (uint32_t port),                   \
+	  "congestion control needs an advanced port, port %u is none", port)                                          \
+	X(hbl_used_up, EBUSY, NULL, (const char *what, uint32_t port), "no %s is free on port %u", what, port)         \
+	X(hbl_owned, EBUSY, "an hbl device has one owner; others use another hbl_N", (const char *name),               \
+	  "%s is in use", name)                                                                                        \
+	X(hbl_fd, ENODEV, "open /dev/accel/accelN under verbatim run", (int fd),                                       \
+	  "descriptor %d is not of an accelerator", fd)                                                                \
+	X(hbl_unreachable, EHOSTUNREACH, "the peer's GID, and LOOPBACK for the own device", (void),                    \
+	  "the GID belongs to no hbl port that this port reaches")                                                     \
 	/* posting */                                                                                                  \
 	X(post_state, EINVAL, NULL, (const char *state), "the queue pair is in %s", state)                             \
 	X(post_full, ENOMEM, "max_send_wr, max_recv_wr or max_wr at creation; poll completions",                       \

@@ -16,10 +16,12 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <infiniband/hbldv.h>
 #include <infiniband/mlx4dv.h>
 #include <infiniband/mlx5dv.h>
 
 #include "base/refusal.h"
+#include "card/hbl/hbl.h"
 
 enum { LINE_BYTES = 1024, BURST = 10, DEVX_EQ_IN = 272, DEVX_EQ_OUT = 16 };
 
@@ -629,6 +631,130 @@ static void refuse_second_pd(void)
 	check_eq(ibv_close_device(ctx), 0);
 }
 
+static struct hbldv_port_ex_attr port_attr(uint32_t port)
+{
+	struct hbldv_port_ex_attr attr = { .port_num = port };
+	struct hbldv_wq_array_attr *wqs = &attr.wq_arr_attr[HBLDV_WQ_ARRAY_TYPE_GENERIC];
+
+	wqs->max_num_of_wqs = 16;
+	wqs->max_num_of_wqes_in_wq = 256;
+	wqs->mem_id = HBLDV_MEM_HOST;
+	wqs->swq_granularity = HBLDV_SWQE_GRAN_32B;
+	return attr;
+}
+
+/* hbl direct verbs: ports, FIFOs, owners, peers. */
+static void refuse_hbl(void)
+{
+	struct hbldv_ucontext_attr open_attr = { .core_fd =
+							 open("/dev/null", O_RDONLY | O_CLOEXEC) };
+	struct hbldv_usr_fifo_attr fifo = { .port_num = 9,
+					    .usr_fifo_type = HBLDV_USR_FIFO_TYPE_DB };
+	struct hbldv_port_ex_attr port = port_attr(1);
+	struct hbldv_usr_fifo *first;
+	struct ibv_context *ctx;
+	struct ibv_device *device;
+
+	ctx = open_named("hbl_1");
+	device = ctx->device;
+	check_eq(ibv_close_device(ctx), 0);
+	REFUSED(hbl_fd, "hbldv_open_device: hbl_1: ", "is not of an accelerator",
+		!hbldv_open_device(device, &open_attr) && errno == ENODEV);
+	close(open_attr.core_fd);
+	ctx = hbldv_open_device(device, NULL);
+	check(ctx);
+	REFUSED(hbl_port, "hbldv_create_usr_fifo: hbl_1: ", "port 9 is not in the context's mask",
+		!hbldv_create_usr_fifo(ctx, &fifo));
+	REFUSED(hbl_set_up, "hbldv_set_port_ex: hbl_1: ", "port 1 is set up already",
+		hbldv_set_port_ex(ctx, &port) == EPERM);
+	fifo.port_num = 1;
+	fifo.usr_fifo_type = HBLDV_USR_FIFO_TYPE_CC;
+	REFUSED(hbl_not_advanced, "hbldv_create_usr_fifo: hbl_1: ", "(HBLDV_PORT_CAP_ADVANCED in",
+		!hbldv_create_usr_fifo(ctx, &fifo));
+	fifo.usr_fifo_type = HBLDV_USR_FIFO_TYPE_DB;
+	fifo.usr_fifo_num_hint = 5;
+	check(first = hbldv_create_usr_fifo(ctx, &fifo));
+	REFUSED(hbl_used_up,
+		"hbldv_create_usr_fifo: hbl_1: ", "no FIFO of this number is free on port 1",
+		!hbldv_create_usr_fifo(ctx, &fifo) && errno == EBUSY);
+	check_eq(hbldv_destroy_usr_fifo(first), 0);
+	check_eq(ibv_close_device(ctx), 0);
+}
+
+/* A context on a part of the ports, none of which is set up; and a second owner. */
+static void refuse_hbl_ports(void)
+{
+	struct hbldv_usr_fifo_attr fifo = { .port_num = 1,
+					    .usr_fifo_type = HBLDV_USR_FIFO_TYPE_DB };
+	struct ibv_context *ctx;
+	struct hbldv_ucontext_attr attr = { .ports_mask = 2 };
+
+	ctx = open_named("hbl_1");
+	attr.core_fd = vb_hbl_accel_open(0, O_RDWR | O_CLOEXEC);
+	if (attr.core_fd < 0)
+		test_failed(__FILE__, __LINE__, "accel0", " %s", strerror(-attr.core_fd));
+	struct ibv_context *named = open_named("hbl_1"); /* the default context, once more */
+	struct ibv_device **list = ibv_get_device_list(NULL), *hbl_0 = NULL;
+
+	for (int i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), "hbl_0"))
+			hbl_0 = list[i];
+	check_eq(ibv_close_device(named), 0);
+	check_eq(ibv_close_device(ctx), 0);
+	ctx = hbldv_open_device(hbl_0, &attr);
+	check(ctx, "%s", strerror(errno));
+	drop_lines();
+	REFUSED(hbl_not_set_up,
+		"hbldv_create_usr_fifo: hbl_0: ", "port 1 is not set up (hbldv_set_port_ex)",
+		!hbldv_create_usr_fifo(ctx, &fifo));
+	REFUSED(hbl_owned,
+		"hbldv_open_device: hbl_0: ", "hbl_0 is in use (an hbl device has one owner",
+		!hbldv_open_device(hbl_0, &attr));
+	ibv_free_device_list(list);
+	check_eq(ibv_close_device(ctx), 0);
+}
+
+/* A peer that no hbl port has. */
+static void refuse_hbl_peer(void)
+{
+	struct ibv_context *ctx = open_named("hbl_1");
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = { .send_cq = cq,
+					 .recv_cq = cq,
+					 .qp_type = IBV_QPT_RC,
+					 .cap = { .max_send_wr = 16, .max_recv_wr = 16 } };
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct hbldv_qp_attr hbl = { .wq_type = HBLDV_WQ_WRITE,
+				     .wq_granularity = HBLDV_SWQE_GRAN_32B };
+
+	check(qp);
+	check_eq(hbldv_modify_qp(qp, &attr,
+				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					 IBV_QP_ACCESS_FLAGS,
+				 &hbl),
+		 0);
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR,
+				     .path_mtu = IBV_MTU_1024,
+				     .dest_qp_num = 1 };
+	attr.ah_attr.is_global = 1;
+	attr.ah_attr.port_num = 1;
+	memset(attr.ah_attr.grh.dgid.raw, 0x20, 16);
+	drop_lines();
+	REFUSED(hbl_unreachable, "hbldv_modify_qp: QP 0x",
+		"belongs to no hbl port that this port reaches",
+		hbldv_modify_qp(qp, &attr,
+				IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					IBV_QP_MIN_RNR_TIMER,
+				&hbl) == EHOSTUNREACH);
+	check_eq(ibv_destroy_qp(qp), 0);
+	check_eq(ibv_destroy_cq(cq), 0);
+	check_eq(ibv_dealloc_pd(pd), 0);
+	check_eq(ibv_close_device(ctx), 0);
+}
+
 /* A frame of nothing on an mlx4 adapter, and a receive WQE that cannot be. */
 static void fail_frame(void)
 {
@@ -702,8 +828,9 @@ static void check_all_seen(void)
 static void restart_with_log(char *program)
 {
 	char config[] = "/tmp/refusals-conf.XXXXXX", log[] = "/tmp/refusals-log.XXXXXX";
-	const char text[] = "[adapter small_0]\nformat = mlx5\nmtu = 1024\nmax_srq = 2\n"
-			    "[adapter mlx4_0]\nformat = mlx4\n[adapter hbl_0]\nformat = hbl\n";
+	const char text[] =
+		"[adapter small_0]\nformat = mlx5\nmtu = 1024\nmax_srq = 2\n"
+		"[adapter mlx4_0]\nformat = mlx4\n[adapter hbl_0]\nformat = hbl\n[adapter hbl_1]\n";
 	int fd = mkstemp(config);
 
 	check(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
@@ -754,6 +881,9 @@ static void walk(void)
 	fail_without_rd_atomic();
 	fail_dead_peer();
 	refuse_second_pd();
+	refuse_hbl();
+	refuse_hbl_ports();
+	refuse_hbl_peer();
 	fail_frame();
 	limit_rate();
 	check_all_seen();

@@ -26,18 +26,15 @@ struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_uc
 {
 	struct hbl_open open;
 
-	if (!device) {
-		errno = EINVAL;
-		return NULL;
-	}
-	if (!hbldv_is_supported(device)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
+	VB_CALL(.kind = device ? device->name : NULL);
+	if (!device)
+		return hbl_refuse_null(null, "device");
+	if (!hbldv_is_supported(device))
+		return hbl_refuse_null(not_mlx, "hbl");
 	if (!attr)
 		return verbs_open_device(device, NULL); /* the default context */
 	if (attr->core_fd < 0) {
-		errno = EBADF;
+		hbl_fail(EBADF);
 		return NULL;
 	}
 	open = (struct hbl_open){ .ports_mask = attr->ports_mask, .core_fd = attr->core_fd };
@@ -46,6 +43,7 @@ struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_uc
 
 int hbldv_query_device(struct ibv_context *context, struct hbldv_device_attr *attr)
 {
+	HBL_CALL(context);
 	int err = hbl_check(context, attr);
 
 	if (err)
@@ -69,6 +67,7 @@ int hbldv_set_port_ex(struct ibv_context *context, struct hbldv_port_ex_attr *at
 {
 	const uint64_t known = HBLDV_PORT_CAP_ADVANCED | HBLDV_PORT_CAP_ADAPTIVE_TIMEOUT;
 	const struct hbldv_wq_array_attr *wqs;
+	HBL_CALL(context);
 	int err = hbl_check(context, attr);
 
 	if (err)
@@ -78,7 +77,7 @@ int hbldv_set_port_ex(struct ibv_context *context, struct hbldv_port_ex_attr *at
 	    (wqs->mem_id != HBLDV_MEM_HOST && wqs->mem_id != HBLDV_MEM_DEVICE) ||
 	    (wqs->swq_granularity != HBLDV_SWQE_GRAN_32B &&
 	     wqs->swq_granularity != HBLDV_SWQE_GRAN_64B))
-		return hbl_fail(EINVAL);
+		return hbl_refuse(combination, "caps, mem_id or swq_granularity cannot be");
 	return hbl_status(vb_hbl_port_setup(
 		hbl_device(context),
 		&(struct vb_hbl_port_attr){
@@ -95,6 +94,7 @@ int hbldv_query_port(struct ibv_context *context, uint32_t port_num,
 		     struct hbldv_query_port_attr *attr)
 {
 	struct vb_hbl_port_info info;
+	HBL_CALL(context);
 	int err = hbl_check(context, attr);
 
 	if (!err)
@@ -122,14 +122,14 @@ struct ibv_cq *hbldv_create_cq(struct ibv_context *context, int cqe,
 			       struct ibv_comp_channel *channel, int comp_vector,
 			       struct hbldv_cq_attr *attr)
 {
+	HBL_CALL(context);
 	if (hbl_check(context, attr))
 		return NULL;
 	if (cqe < 1 || comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
 	    !attr->port_num ||
-	    (attr->cq_type != HBLDV_CQ_TYPE_QP && attr->cq_type != HBLDV_CQ_TYPE_CC)) {
-		errno = EINVAL;
-		return NULL;
-	}
+	    (attr->cq_type != HBLDV_CQ_TYPE_QP && attr->cq_type != HBLDV_CQ_TYPE_CC))
+		return hbl_refuse_null(combination,
+				       "cqe, comp_vector, port_num or cq_type cannot be");
 	return hbl_private_of(context)->create_cq(context, (uint32_t)cqe, channel, NULL,
 						  attr->port_num,
 						  attr->cq_type == HBLDV_CQ_TYPE_CC);
@@ -138,7 +138,8 @@ struct ibv_cq *hbldv_create_cq(struct ibv_context *context, int cqe,
 int hbldv_query_cq(struct ibv_cq *ibvcq, struct hbldv_query_cq_attr *attr)
 {
 	struct vb_hbl_cq_info info;
-	int err = ibvcq ? hbl_check(ibvcq->context, attr) : hbl_fail(EINVAL);
+	HBL_CALL(ibvcq ? ibvcq->context : NULL);
+	int err = ibvcq ? hbl_check(ibvcq->context, attr) : hbl_refuse(null, "ibvcq");
 
 	if (err)
 		return err;
@@ -161,7 +162,8 @@ int hbldv_query_cq(struct ibv_cq *ibvcq, struct hbldv_query_cq_attr *attr)
 int hbldv_query_qp(struct ibv_qp *ibvqp, struct hbldv_query_qp_attr *attr)
 {
 	struct vb_hbl_qp_info info;
-	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_fail(EINVAL);
+	HBL_CALL(ibvqp ? ibvqp->context : NULL);
+	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_refuse(null, "ibvqp");
 
 	if (err)
 		return err;
@@ -176,7 +178,8 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		    struct hbldv_qp_attr *hl_attr)
 {
 	struct vb_hbl_qp_attr hbl;
-	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_fail(EINVAL);
+	VB_CALL(.kind = "QP", .number = ibvqp ? ibvqp->qp_num : 0);
+	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_refuse(null, "ibvqp");
 
 	if (err)
 		return err;
@@ -185,7 +188,7 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_INIT &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_32B &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_64B)
-		return hbl_fail(EINVAL);
+		return hbl_refuse(value, "wq_granularity", hl_attr->wq_granularity);
 	hbl = (struct vb_hbl_qp_attr){
 		.caps = hl_attr->caps,
 		.local_key = hl_attr->local_key,

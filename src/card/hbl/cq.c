@@ -49,9 +49,9 @@ static int map(struct vb_hbl_cq_info *info)
 static int enter_cc(struct vb_hbl_cq *cq)
 {
 	if (!cq->port->attr.advanced)
-		return -EINVAL;
+		return vb_refuse_hbl_not_advanced(cq->port->number);
 	if (cq->port->cc_cq)
-		return -EBUSY;
+		return vb_refuse_hbl_used_up("CQ for congestion control", cq->port->number);
 	atomic_store(&cq->port->cc_cq, cq);
 	return 0;
 }
@@ -65,7 +65,7 @@ static int take_number(struct vb_hbl_cq *cq, struct vb_hbl_port *port, uint32_t 
 		*number = VB_HBL_CQ_FIRST + i;
 		return 0;
 	}
-	return -EBUSY;
+	return vb_refuse_hbl_used_up("CQ", port->number);
 }
 
 /* The device's mutex held: give all numbers back. */
@@ -80,7 +80,7 @@ static void leave(struct vb_hbl_cq *cq)
 /* A number on every port that is set up; the program is told the first. */
 static int enter_all(struct vb_hbl_cq *cq)
 {
-	uint32_t number;
+	uint32_t number = 0;
 
 	for (uint32_t p = 1; p <= cq->hbl->adapter->config->ports; p++) {
 		struct vb_hbl_port *port = &cq->hbl->ports[p];
@@ -102,7 +102,7 @@ static int enter(struct vb_hbl_cq *cq)
 	int ret;
 
 	if (cq->port && !cq->port->ready)
-		return -EPERM;
+		return vb_refuse_hbl_not_set_up(cq->port->number);
 	if (cq->info.cc)
 		return enter_cc(cq);
 	ret = cq->port ? take_number(cq, cq->port, &cq->info.number) : enter_all(cq);
@@ -117,8 +117,10 @@ int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool
 	struct vb_hbl_cq *cq = NULL;
 	int ret;
 
-	if ((number ? !port : cc) || entries < 1 || entries > VB_HBL_CQE_MAX)
-		return -EINVAL;
+	if (number ? !port : cc)
+		return vb_refuse_hbl_port(number);
+	if (entries < 1 || entries > VB_HBL_CQE_MAX)
+		return vb_refuse_range("cqe", entries, 1, VB_HBL_CQE_MAX);
 	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
 		return -ENOMEM;
 	*cq = (struct vb_hbl_cq){ .hbl = hbl, .port = port, .cookie = cookie };

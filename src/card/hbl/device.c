@@ -215,7 +215,7 @@ static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 	int ret;
 
 	if (there && !is_forsaken(there))
-		return -EBUSY;
+		return vb_refuse_hbl_owned(adapter->config->name);
 	if (there)
 		let_go(there);
 	ret = make(adapter, flags, hbl);
@@ -309,11 +309,11 @@ static int take_context(struct vb_adapter *adapter, int core_fd, struct vb_hbl *
 	if (core_fd < 0)
 		ret = acquire(adapter, O_CLOEXEC, &hbl);
 	else if (!hbl)
-		ret = fcntl(core_fd, F_GETFD) < 0 ? -EBADF : -ENODEV;
+		ret = fcntl(core_fd, F_GETFD) < 0 ? -EBADF : vb_refuse_hbl_fd(core_fd);
 	else if (hbl->adapter != adapter)
-		ret = -EINVAL;
+		ret = vb_refuse_combination("core_fd is of another accelerator");
 	else if (hbl->has_context)
-		ret = -EBUSY;
+		ret = vb_refuse_hbl_owned(adapter->config->name);
 	if (ret)
 		return ret;
 	hbl->own_fd = core_fd < 0;
@@ -333,7 +333,7 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 	if (adapter->config->format != VB_FORMAT_HBL)
 		return -EOPNOTSUPP;
 	if (ports_mask & ~all)
-		return -EINVAL;
+		return vb_refuse_bits("ports_mask", ports_mask & ~all);
 	pthread_mutex_lock(&devices_lock);
 	ret = take_context(adapter, core_fd, &hbl);
 	pthread_mutex_unlock(&devices_lock);
@@ -421,16 +421,19 @@ int vb_hbl_port_setup(struct vb_hbl *hbl, const struct vb_hbl_port_attr *attr)
 	struct vb_hbl_qp *_Atomic *qps;
 	int ret = 0;
 
-	if (!port || attr->max_wqs < 2 || attr->max_wqs > VB_HBL_MAX_QPN ||
+	if (!port)
+		return vb_refuse_hbl_port(attr->port);
+	if (attr->max_wqs < 2 || attr->max_wqs > VB_HBL_MAX_QPN ||
 	    attr->max_wqes < VB_HBL_WQES_MIN || attr->max_wqes > VB_HBL_WQES_MAX ||
 	    (attr->max_wqes & (attr->max_wqes - 1)) || (attr->no_index_check && !attr->advanced))
-		return -EINVAL;
+		return vb_refuse_combination(
+			"the number of work queues or of their entries cannot be, or needs an advanced port");
 	qps = calloc(VB_HBL_MAX_QPN + 1, sizeof(*qps));
 	if (!qps)
 		return -ENOMEM;
 	pthread_mutex_lock(&hbl->mutex);
 	if (port->ready) {
-		ret = -EPERM;
+		ret = vb_refuse_hbl_set_up(port->number);
 		free(qps);
 	} else {
 		port->attr = *attr;
@@ -456,7 +459,7 @@ int vb_hbl_port_query(struct vb_hbl *hbl, uint32_t number, struct vb_hbl_port_in
 	struct vb_hbl_port *port = vb_hbl_port(hbl, number);
 
 	if (!port)
-		return -EINVAL;
+		return vb_refuse_hbl_port(number);
 	pthread_mutex_lock(&hbl->mutex);
 	*info = (struct vb_hbl_port_info){
 		.max_qps = port->attr.max_wqs,

@@ -32,9 +32,9 @@ static int enter(struct vb_hbl_encap *encap)
 
 	pthread_mutex_lock(&encap->hbl->mutex);
 	if (!encap->port->ready)
-		ret = -EPERM;
+		ret = vb_refuse_hbl_not_set_up(encap->port->number);
 	else if (encap->port->encap)
-		ret = -EBUSY;
+		ret = vb_refuse_hbl_used_up("encapsulation", encap->port->number);
 	else
 		encap->port->encap = encap;
 	pthread_mutex_unlock(&encap->hbl->mutex);
@@ -48,8 +48,10 @@ int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr
 	struct vb_hbl_encap *encap;
 	int ret;
 
-	if (!port || !is_valid(attr))
-		return -EINVAL;
+	if (!port)
+		return vb_refuse_hbl_port(attr->port);
+	if (!is_valid(attr))
+		return vb_refuse_combination("encap_type or tnl_hdr_size cannot be");
 	encap = calloc(1, sizeof(*encap));
 	if (!encap)
 		return -ENOMEM;
@@ -83,7 +85,7 @@ int vb_hbl_encap_destroy(struct vb_hbl_encap *encap)
 		return 0; /* a forked child: it is the parent's */
 	pthread_mutex_lock(&hbl->mutex);
 	if (encap->users)
-		ret = -EBUSY;
+		ret = vb_refuse_busy("queue pairs");
 	else
 		encap->port->encap = NULL;
 	pthread_mutex_unlock(&hbl->mutex);

@@ -273,11 +273,11 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 	struct vb_hbl_port *port = fifo->port;
 
 	if (!port->ready)
-		return -EPERM;
+		return vb_refuse_hbl_not_set_up(port->number);
 	if (fifo->type == VB_HBL_FIFO_CC && !port->attr.advanced)
-		return -EINVAL;
+		return vb_refuse_hbl_not_advanced(port->number);
 	if (hint && port->fifos[hint - 1])
-		return -EBUSY;
+		return vb_refuse_hbl_used_up("FIFO of this number", port->number);
 	for (uint32_t i = hint ? hint - 1 : 0; i < VB_HBL_FIFOS; i++) {
 		if (port->fifos[i])
 			continue;
@@ -286,7 +286,7 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 		fifo->info.regs_offset = i % 2 ? SECOND_OFFSET : 0;
 		return 0;
 	}
-	return -EBUSY;
+	return vb_refuse_hbl_used_up("FIFO", port->number);
 }
 
 /* When this returns the background thread does not look at it any more. */
@@ -351,8 +351,10 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 	struct vb_hbl_fifo *fifo = NULL;
 	int ret;
 
-	if (!port || hint > VB_HBL_FIFOS || (type != VB_HBL_FIFO_DB && type != VB_HBL_FIFO_CC))
-		return -EINVAL;
+	if (!port)
+		return vb_refuse_hbl_port(number);
+	if (hint > VB_HBL_FIFOS || (type != VB_HBL_FIFO_DB && type != VB_HBL_FIFO_CC))
+		return vb_refuse_range("usr_fifo_num_hint", hint, 0, VB_HBL_FIFOS);
 	if (posix_memalign((void **)&fifo, _Alignof(struct vb_hbl_fifo), sizeof(*fifo)))
 		return -ENOMEM;
 	memset(fifo, 0, sizeof(*fifo));

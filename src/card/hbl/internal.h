@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "base/lock.h"
+#include "base/refusal.h"
 #include "card/format/hbl.h"
 #include "card/hbl/hbl.h"
 #include "card/later.h"

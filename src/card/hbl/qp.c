@@ -166,7 +166,8 @@ int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl
 
 	if (req_cq->hbl != hbl || res_cq->hbl != hbl || req_cq->info.cc || res_cq->info.cc ||
 	    max_wqes > VB_HBL_WQES_MAX)
-		return -EINVAL;
+		return vb_refuse_combination(
+			"a CQ is of another device or for congestion control, or max_send_wr is too large");
 	if (posix_memalign((void **)&qp, _Alignof(struct vb_hbl_qp), sizeof(*qp)))
 		return -ENOMEM;
 	memset(qp, 0, sizeof(*qp));
@@ -261,14 +262,19 @@ static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	struct vb_hbl_port *port = vb_hbl_port(qp->hbl, attr->port_num);
 	int ret;
 
-	if (!port || attr->pkey_index || !is_wq_type(hbl->wq_type))
-		return -EINVAL;
+	if (!port)
+		return vb_refuse_hbl_port(attr->port_num);
+	if (attr->pkey_index)
+		return vb_refuse_range("pkey_index", attr->pkey_index, 0, 0);
+	if (!is_wq_type(hbl->wq_type))
+		return vb_refuse_value("wq_type", hbl->wq_type);
 	if (!port->ready)
-		return -EPERM;
+		return vb_refuse_hbl_not_set_up(port->number);
 	/* A CQ may belong to a port; a work queue is no larger than the port's, nor its entries. */
 	if (!serves(qp->req_cq, port) || !serves(qp->res_cq, port) ||
 	    qp->wqes > port->attr.max_wqes || (hbl->wide && !port->attr.wide))
-		return -EINVAL;
+		return vb_refuse_combination(
+			"a CQ is of another port, or the work queue is larger than the port's");
 	qp->wqe_shift = hbl->wide ? WIDE_SHIFT : NARROW_SHIFT;
 	qp->attr = (struct vb_hbl_qp_attr){ .wq_type = hbl->wq_type, .wide = hbl->wide };
 	ret = take_number(qp, port);
@@ -306,15 +312,17 @@ static int to_rtr(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	if ((hbl->caps & ~known) || !mtu_bytes((int)attr->path_mtu) || !attr->dest_qp_num ||
 	    attr->dest_qp_num > VB_HBL_MAX_QPN || attr->rq_psn > 0xffffff ||
 	    hbl->priority >= PRIORITIES || find_encap(qp, hbl, &encap))
-		return -EINVAL;
+		return vb_refuse_combination(
+			"caps, path_mtu, dest_qp_num, rq_psn, priority or encap_num is out of range");
 	if ((hbl->caps & VB_HBL_QP_CONG_CTRL) && !qp->port->attr.advanced)
-		return -EINVAL;
+		return vb_refuse_hbl_not_advanced(qp->port->number);
 	ret = vb_hbl_resolve(qp->port, qp->hbl, &attr->ah_attr.grh.dgid,
 			     hbl->caps & VB_HBL_QP_LOOPBACK, &device, &port);
-	if (!ret)
-		ret = make_queues(qp);
 	if (ret)
-		return ret;
+		return vb_refuse_hbl_unreachable();
+	ret = make_queues(qp);
+	if (ret)
+		return vb_refuse_memory("the work queues");
 	qp->mtu = mtu_bytes((int)attr->path_mtu);
 	qp->span = qp->mtu < VB_SHM_SPAN ? qp->mtu : VB_SHM_SPAN;
 	qp->peer_device = device;
@@ -342,11 +350,12 @@ static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 {
 	if (attr->sq_psn > 0xffffff || attr->timeout > 31 || attr->retry_cnt > 7 ||
 	    hbl->priority >= PRIORITIES || hbl->congestion_window > VB_HBL_MAX_WINDOW)
-		return -EINVAL;
+		return vb_refuse_combination(
+			"sq_psn, timeout, retry_cnt, priority or congestion_wnd is out of range");
 	/* Who announces buffers must know how many its peer can keep. */
 	if ((qp->attr.wq_type & VB_HBL_WQ_RECV_RDV) &&
 	    (!hbl->dest_wq_size || hbl->dest_wq_size > VB_HBL_WQES_MAX))
-		return -EINVAL;
+		return vb_refuse_range("dest_wq_size", hbl->dest_wq_size, 1, VB_HBL_WQES_MAX);
 	qp->attr.remote_key = hbl->remote_key;
 	qp->attr.dest_wq_size = hbl->dest_wq_size;
 	qp->attr.priority = hbl->priority;
@@ -401,8 +410,10 @@ int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int m
 {
 	int ret;
 
-	if (vb_hbl_stale(qp->hbl))
-		return -EIO;
+	if (vb_hbl_stale(qp->hbl)) {
+		vb_refuse_forked();
+		return -EIO; /* what the driver of the hardware says */
+	}
 	if (!(mask & IBV_QP_STATE) ||
 	    ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != atomic_load(&qp->state)))
 		return -EINVAL;

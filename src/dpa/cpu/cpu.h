@@ -266,5 +266,11 @@ static inline uint64_t vb_cpu_below(uint64_t index, uint64_t bound)
 #endif
 }
 
+/* Of the instruction at pc, which the text holds. */
+static inline uint64_t vb_text_index(const struct vb_text *text, uint64_t pc)
+{
+	return vb_cpu_below((pc - text->lo) / 2, (text->hi - text->lo) / 2);
+}
+
 /* The cycle and time counters. */
 uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret);

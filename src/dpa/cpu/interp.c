@@ -228,7 +228,7 @@ INTERP_ATTR static enum vb_cpu_exit interp(struct vb_cpu *cpu, uint64_t max,
 	cpu->interp_end = end;
 	if (!vb_text_holds(text, cpu->s.pc))
 		goto outside;
-	ip = text->insns + (cpu->s.pc - text->lo) / 2;
+	ip = text->insns + vb_text_index(text, cpu->s.pc);
 	DISPATCH();
 
 #define LEN 4

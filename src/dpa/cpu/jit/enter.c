@@ -136,7 +136,8 @@ static const void *find_code(const struct vb_cpu *cpu, const struct epoch *epoch
 
 	if (!vb_text_holds(cpu->text, cpu->s.pc) || (jit->sp_checked && cpu->s.x[2] >= cpu->limit))
 		return NULL;
-	code = __atomic_load_n(&epoch->table[(cpu->s.pc - cpu->text->lo) / 2], __ATOMIC_ACQUIRE);
+	code = __atomic_load_n(&epoch->table[vb_text_index(cpu->text, cpu->s.pc)],
+			       __ATOMIC_ACQUIRE);
 	return code == epoch->miss ? NULL : code;
 }
 
@@ -144,10 +145,11 @@ static const void *find_code(const struct vb_cpu *cpu, const struct epoch *epoch
 static void learn(struct vb_cpu *cpu)
 {
 	const struct vb_insn *insn;
-	uint32_t index = (uint32_t)((cpu->s.pc - cpu->text->lo) / 2);
+	uint32_t index;
 
 	if (!vb_text_holds(cpu->text, cpu->s.pc))
 		return;
+	index = (uint32_t)vb_text_index(cpu->text, cpu->s.pc);
 	insn = &cpu->text->insns[index];
 	if (cpu->missed) /* it is executed, so it is code, whatever the sweep took it for */
 		vb_jit_learn(cpu->text->jit, index, EXTRA_LEADER | EXTRA_SYMBOL);

@@ -58,7 +58,7 @@ enum vb_cpu_exit vb_jit_profile(struct vb_cpu *cpu, uint64_t max)
 				      memory_order_relaxed);
 	while (steps-- && exit == VB_CPU_BUDGET) {
 		if (vb_text_holds(cpu->text, cpu->s.pc))
-			count(jit, &cpu->text->insns[(cpu->s.pc - cpu->text->lo) / 2]);
+			count(jit, &cpu->text->insns[vb_text_index(cpu->text, cpu->s.pc)]);
 		exit = vb_interp_run(cpu, 1);
 	}
 	return exit;

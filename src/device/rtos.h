@@ -36,7 +36,7 @@ enum vb_rtos_call {
 	/* (activation id) -> 0, or -1: no such handler in this process */
 	VB_RTOS_ACTIVATE = 14,
 
-	/* Windows and outbox: numbers kept for the networking half. */
+	/* Windows, outbox, counters. */
 	VB_RTOS_WINDOW_CONFIG = 32,   /* (entity, window id, mkey) -> 0 or -1 */
 	VB_RTOS_WINDOW_MKEY = 33,     /* (entity, mkey) -> 0 or -1 */
 	VB_RTOS_WINDOW_PTR = 34,      /* (entity, host address) -> device address, or 0 */

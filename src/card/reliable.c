@@ -13,26 +13,16 @@ void vb_sender_reset(struct vb_sender *s, uint32_t psn)
 	vb_sender_refresh(s);
 }
 
-/* Things went on. high stays within reach of una, or it would mean something else half a circle later. */
-static void advance(struct vb_sender *s, uint32_t una)
-{
-	s->una = una;
-	if (vb_psn_diff(una, s->high) > 0)
-		s->high = una;
-	vb_sender_refresh(s);
-}
-
 uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn)
 {
 	uint32_t una = vb_psn_add(psn, 1);
 	int32_t fresh = vb_psn_diff(una, s->una);
 
-	if (fresh <= 0)
+	/* What was never sent is not believed; nor is what a rewind took back, it will be acknowledged again. */
+	if (fresh <= 0 || vb_psn_diff(una, s->psn) > 0)
 		return 0;
-	/* What was never sent is not believed. */
-	if (vb_psn_diff(una, s->psn) > 0 && vb_psn_diff(una, s->high) > 0)
-		return 0;
-	advance(s, una);
+	s->una = una;
+	vb_sender_refresh(s);
 	return (uint32_t)fresh;
 }
 
@@ -58,7 +48,7 @@ void vb_sender_answered(struct vb_sender *s, struct vb_flight *f, bool last)
 {
 	/* The request arrived, and all before it (IBTA 9.7.5.1.3); each answer starts timer and retries anew. */
 	if (vb_psn_diff(f->next_psn, s->una) >= 0)
-		advance(s, vb_psn_add(f->next_psn, 1));
+		s->una = vb_psn_add(f->next_psn, 1);
 	s->stamp = 0;
 	vb_sender_refresh(s);
 	f->next_psn = vb_psn_add(f->next_psn, 1);
@@ -70,8 +60,6 @@ uint32_t vb_sender_rewind(struct vb_sender *s, uint32_t partial)
 	const struct vb_flight *oldest = vb_sender_oldest(s);
 	uint32_t again = s->tail - s->head;
 
-	if (vb_psn_diff(s->psn, s->high) > 0)
-		s->high = s->psn;
 	s->psn = partial;
 	if (again) {
 		s->psn = oldest->has_response ? oldest->next_psn : oldest->first_psn;

@@ -12,8 +12,7 @@
  * the test moves (tests/unit/test_reliable.c).
  *
  * Invariants: head <= tail in the 32-bit circle; the messages between them are in the order of their PSNs. una never goes
- * back. After a rewind psn is behind what was sent before, and may be behind una: an acknowledgement of packets that are
- * about to be sent again counts all the same, or a sender with a small window would wait for ever.
+ * back: after a rewind psn may be behind it, and what is sent again up to there needs no window.
  */
 #pragma once
 
@@ -60,7 +59,6 @@ struct vb_sender {
 	uint32_t mask;   /* their number - 1 */
 	uint32_t head, tail;
 	uint32_t psn, una;
-	uint32_t high; /* psn when it was last taken back: what is before it may be acknowledged */
 	uint32_t responses;                   /* messages between head and tail that have one */
 	uint32_t resumed;                     /* see vb_sender_rewind() */
 	uint32_t window;                      /* packets that may be in flight */
@@ -140,7 +138,7 @@ static inline void vb_sender_pop(struct vb_sender *s)
 static inline void vb_sender_forget(struct vb_sender *s)
 {
 	s->head = s->tail;
-	s->una = s->high = s->psn;
+	s->una = s->psn;
 	s->responses = s->resumed = 0;
 	s->rnr_until = s->stamp = 0;
 }

@@ -4,7 +4,7 @@
  * another then, as only the card's own interface allows. No request that succeeds is done half here and half there,
  * whichever way it took: a direct copy, packets, or shared by both sides.
  */
-#include "api/ibverbs/driver.h"
+#include "api/ibverbs/core/objects.h"
 #include "../programs/common.h"
 
 #include <pthread.h>

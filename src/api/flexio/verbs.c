@@ -5,7 +5,7 @@
  */
 #include "verbs.h"
 
-#include "api/ibverbs/driver.h"
+#include "api/ibverbs/core/objects.h"
 
 struct vb_dev *vb_verbs_dev(struct ibv_context *ctx)
 {

@@ -31,7 +31,7 @@ struct verbs_ex_private {
 			 const struct vb_hbl_qp_attr *hbl);
 };
 
-extern const struct verbs_ex_private hbl_private; /* driver.c */
+extern const struct verbs_ex_private hbl_private; /* ../ibverbs/hbl/provider.c */
 
 /* verbs.h does not declare it; libibverbs exports it for drivers. */
 struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data);

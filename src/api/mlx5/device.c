@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5 direct verbs: what works today. The rest is in stubs.c.
+ * mlx5 direct verbs: what works today. The rest is in unsupported.c.
  */
 #include <errno.h>
 #include <string.h>

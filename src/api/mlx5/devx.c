@@ -3,7 +3,7 @@
  * What programs register with the card by number and name in queues that are made elsewhere (FlexIO): memory for rings,
  * and doorbell pages.
  */
-#include "api/ibverbs/driver.h"
+#include "api/ibverbs/core/objects.h"
 
 enum { BF_OFFSET = 0x800 };
 

@@ -4,7 +4,7 @@
  *
  * Everything is checked before anything is written, so that a call that fails has changed nothing.
  */
-#include "api/ibverbs/driver.h"
+#include "api/ibverbs/core/objects.h"
 
 enum { BLOCK = 64, BF_OFFSET = 0x800 };
 

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Completion queues: creation, resizing, arming, destruction, and removal of a QP's CQEs. Polling
+ * is in poll.c.
+ */
+#include "api/ibverbs/mlx5/cq.h"
+
+#include <unistd.h>
+
+enum { DBR_SIZE = 64 }; /* a line of its own: both sides write it */
+
+static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS |
+					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+static uint32_t ring_size(uint32_t cqe)
+{
+	return roundup_pow2(cqe + 1);
+}
+
+void api_cq_preset(void *buf, uint32_t cqe_cnt, uint32_t cqe_size)
+{
+	struct mlx5_cqe64 *ring = buf;
+
+	for (uint32_t i = 0; i < cqe_cnt; i++)
+		ring[i].op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
+}
+
+static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe_cnt)
+{
+	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
+	int rc = api_buf_alloc(buf, cq->ibv.context, parent, (size_t)cqe_cnt * cq->cqe_size,
+			       (size_t)sysconf(_SC_PAGESIZE), MLX5DV_RES_TYPE_CQ);
+
+	if (rc)
+		return rc;
+	context_format(cq->ibv.context)->cq_preset(buf->ptr, cqe_cnt, cq->cqe_size);
+	return 0;
+}
+
+static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+
+	if (attr->comp_mask & ~known)
+		return -vb_refuse_bits("comp_mask", attr->comp_mask & ~known);
+	if (attr->wc_flags & ~supported_wc_flags)
+		return -vb_refuse_unsupported_value("wc_flags",
+						    attr->wc_flags & ~supported_wc_flags);
+	if (flags &
+	    ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+		return -vb_refuse_bits("flags", flags);
+	if (attr->cqe < 1 || attr->cqe > VB_MAX_CQE)
+		return -vb_refuse_range("cqe", attr->cqe, 1, VB_MAX_CQE);
+	if (attr->comp_vector >= (uint32_t)context->num_comp_vectors)
+		return -vb_refuse_range("comp_vector", attr->comp_vector, 0,
+					(uint32_t)context->num_comp_vectors - 1);
+	if (attr->channel && attr->channel->context != context)
+		return -vb_refuse_other_context("channel");
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	    (!attr->parent_domain || attr->parent_domain->context != context ||
+	     !to_pd(attr->parent_domain)->base))
+		return -vb_refuse_combination("parent_domain is no parent domain of this context");
+	return 0;
+}
+
+static void cq_init(struct api_cq *cq, struct ibv_context *context,
+		    const struct ibv_cq_init_attr_ex *attr)
+{
+	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	struct ibv_pd *parent =
+		attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : NULL;
+
+	cq->ibv.context = context;
+	cq->ibv.channel = attr->channel;
+	cq->ibv.cq_context = attr->cq_context;
+	pthread_mutex_init(&cq->ibv.mutex, NULL);
+	pthread_cond_init(&cq->ibv.cond, NULL);
+	cq->parent = parent ? to_pd(parent) : NULL;
+	cq->unlocked =
+		(flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) || api_pd_single_threaded(parent);
+	cq->dev = to_context(context)->dev;
+	cq->cqe_cnt = ring_size(attr->cqe);
+	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
+	cq->cqe_size = context_adapter(context)->config->cqe_size;
+	cq->arm_sn = 1;
+	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	context_format(context)->cq_set_ex_ops(cq);
+}
+
+static int cq_alloc_rings(struct api_cq *cq)
+{
+	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
+	int rc = ring_alloc(&cq->buf, cq, cq->cqe_cnt);
+
+	if (rc)
+		return rc;
+	rc = api_buf_alloc(&cq->dbr_buf, cq->ibv.context, parent, DBR_SIZE, DBR_SIZE,
+			   MLX5DV_RES_TYPE_DBR);
+	if (rc) {
+		api_buf_free(&cq->buf);
+		return rc;
+	}
+	cq->ring = cq->buf.ptr;
+	cq->dbr = cq->dbr_buf.ptr;
+	return 0;
+}
+
+static void cq_free(struct api_cq *cq)
+{
+	api_buf_free(&cq->buf);
+	api_buf_free(&cq->dbr_buf);
+	pthread_mutex_destroy(&cq->ibv.mutex);
+	pthread_cond_destroy(&cq->ibv.cond);
+	free(cq);
+}
+
+/*
+ * The references that a living CQ holds: its channel's (public, under the context's mutex) and its
+ * parent domain's.
+ */
+static void cq_count_users(struct api_cq *cq, int delta)
+{
+	struct ibv_context *context = cq->ibv.context;
+
+	if (cq->ibv.channel) {
+		pthread_mutex_lock(&context->mutex);
+		cq->ibv.channel->refcnt += delta;
+		pthread_mutex_unlock(&context->mutex);
+	}
+	if (cq->parent && delta > 0)
+		api_pd_get(&cq->parent->ibv);
+	else if (cq->parent)
+		api_pd_put(&cq->parent->ibv);
+}
+
+struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	struct api_cq *cq = NULL;
+	int err;
+
+	API_CALL_AS("ibv_create_cq_ex", API_DEVICE(context));
+	if (!context || !attr)
+		return api_refuse_null(null, "context or attr");
+	if (context_driver(context))
+		return context_driver(context)->create_cq(context, attr);
+	err = check_attr(context, attr);
+	if (err)
+		return api_null(err);
+	if (posix_memalign((void **)&cq, _Alignof(struct api_cq), sizeof(*cq)))
+		return api_refuse_null(memory, "the completion queue");
+	memset(cq, 0, sizeof(*cq));
+	cq_init(cq, context, attr);
+	err = -cq_alloc_rings(cq);
+	if (err)
+		goto free_cq;
+
+	struct vb_cq_attr card_attr = {
+		.buf = cq->ring,
+		.cqe_cnt = cq->cqe_cnt,
+		.cqe_size = cq->cqe_size,
+		.dbr = cq->dbr,
+		.timestamps = cq->timestamps,
+		.ignore_overrun = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+				  (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN),
+		.cookie = cq,
+		.notify = api_channel_notify,
+	};
+	err = -vb_cq_create(cq->dev, &card_attr, &cq->card);
+	if (err)
+		goto free_cq;
+	cq->ibv.handle = vb_cq_number(cq->card);
+	cq_count_users(cq, 1);
+	api_track(context, API_KIND_CQ, &cq->node);
+	return &cq->ex;
+
+free_cq:
+	cq_free(cq);
+	return api_null(err);
+}
+
+VB_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+				       struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe > 0 ? (uint32_t)cqe : 0,
+		.cq_context = cq_context,
+		.channel = channel,
+		.comp_vector = (uint32_t)comp_vector,
+		.wc_flags = IBV_WC_STANDARD_FLAGS,
+	};
+	struct ibv_cq_ex *cq;
+
+	API_CALL(API_DEVICE(context));
+	cq = api_cq_create_ex(context, &attr);
+	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
+}
+
+VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
+{
+	struct api_cq *cq = to_cq(ibcq);
+	int rc;
+
+	API_CALL(API_CQ(ibcq));
+	if (!ibcq)
+		return api_refuse(null, "cq");
+	if (context_driver(ibcq->context))
+		return context_driver(ibcq->context)->destroy_cq(ibcq);
+	rc = vb_cq_destroy(cq->card);
+	if (rc)
+		return api_status(rc);
+	if (ibcq->channel)
+		api_channel_forget(cq);
+	api_async_forget(ibcq->context, cq);
+	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed, cq->fetched);
+	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async_fetched);
+	cq_count_users(cq, -1);
+	api_untrack(ibcq->context, &cq->node);
+	cq_free(cq);
+	return 0;
+}
+
+/*
+ * Completions are reported as they come; moderation only asks for fewer interrupts, so it is
+ * accepted.
+ */
+int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	API_CALL_AS("ibv_modify_cq", API_CQ(cq));
+	if (!attr)
+		return api_refuse(null, "attr");
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		return api_refuse(bits, "attr_mask",
+				  attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE);
+	return 0;
+}
+
+/*
+ * Without the lock: a program may arm between start_poll() and end_poll(). The consumer index is the
+ * one that the doorbell record already has.
+ */
+int api_cq_arm(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct api_cq *cq = to_cq(ibcq);
+	uint32_t sn = atomic_load_explicit(&cq->arm_sn, memory_order_relaxed) & 3;
+	uint32_t command = solicited_only ? MLX5_CQ_DB_REQ_NOT_SOL : MLX5_CQ_DB_REQ_NOT;
+	uint32_t ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_RELAXED));
+
+	__atomic_store_n(&cq->dbr[1], htobe32(sn << 28 | command | ci), __ATOMIC_RELEASE);
+	vb_cq_arm(cq->card, solicited_only);
+	return 0;
+}
+
+/* --- resizing --------------------------------------------------------------------------------- */
+
+/* Called by the card with the CQ stopped and by us with the lock held: move what was not polled. */
+uint32_t api_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
+{
+	struct api_cq *cq = arg;
+	struct mlx5_cqe64 *ring = buf, *cqe;
+	uint32_t n = 0;
+
+	if (cq->dv_owned) /* the index is the program's, and the record has it */
+		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
+	while (n < cq->cqe_cnt && cq_sw_entry(cq, cq->ci + n))
+		n++;
+	if (n > cqe_cnt)
+		return n; /* does not fit: the card keeps the old ring */
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t index = cq->ci + i;
+
+		cqe = &ring[index & (cqe_cnt - 1)];
+		*cqe = *cq_entry(cq, index);
+		cqe->op_own = (uint8_t)((cqe->op_own & ~MLX5_CQE_OWNER_MASK) | !!(index & cqe_cnt));
+	}
+	return n;
+}
+
+VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
+{
+	struct api_cq *cq = to_cq(ibcq);
+	struct api_buf buf, old;
+	uint32_t cqe_cnt;
+	int rc;
+
+	API_CALL(API_CQ(ibcq));
+	if (!ibcq)
+		return api_refuse(null, "cq");
+	if (cqe < 1 || cqe > VB_MAX_CQE)
+		return api_refuse(range, "cqe", (uint64_t)(int64_t)cqe, 1, VB_MAX_CQE);
+	if (context_driver(ibcq->context))
+		return api_refuse(unsupported, "resizing CQs of this adapter");
+	cqe_cnt = ring_size((uint32_t)cqe);
+	if (cqe_cnt == cq->cqe_cnt)
+		return 0;
+	rc = ring_alloc(&buf, cq, cqe_cnt);
+	if (rc)
+		return api_status(rc);
+	old = buf;
+	api_lock(&cq->lock, cq->unlocked);
+	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, context_format(ibcq->context)->cq_copy, cq);
+	if (!rc) {
+		old = cq->buf;
+		cq->buf = buf;
+		cq->ring = buf.ptr;
+		cq->cqe_cnt = cqe_cnt;
+		ibcq->cqe = (int)cqe_cnt - 1;
+	}
+	api_unlock(&cq->lock, cq->unlocked);
+	api_buf_free(&old);
+	return api_status(rc);
+}
+
+/* --- a QP goes away --------------------------------------------------------------------------- */
+
+static bool is_receive(const struct mlx5_cqe64 *cqe)
+{
+	uint8_t opcode = cqe_opcode(cqe);
+
+	return opcode != MLX5_CQE_REQ && opcode != MLX5_CQE_REQ_ERR;
+}
+
+/*
+ * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs
+ * of other QPs at the end, so those that stay move towards the end, over the removed ones, and the
+ * consumer index follows. A CQ whose consumer index is the program's is left alone: it has to
+ * recognise CQEs of a QP that is gone.
+ */
+void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
+{
+	uint32_t end, removed = 0;
+
+	api_lock(&cq->lock, cq->unlocked);
+	if (cq->last_qp == qp)
+		cq->last_qp = NULL;
+	end = cq->ci;
+	if (cq->dv_owned)
+		goto unlock;
+	while (end - cq->ci < cq->cqe_cnt && cq_sw_entry(cq, end))
+		end++;
+	while (end-- != cq->ci) {
+		struct mlx5_cqe64 *cqe = cq_entry(cq, end), *dest;
+		uint8_t owner;
+
+		if (cqe_qpn(cqe) == qp->ibv.qp_num) {
+			if (qp->ibv.srq && is_receive(cqe))
+				api_srq_free_wqe(to_srq(qp->ibv.srq), be16toh(cqe->wqe_counter));
+			removed++;
+		} else if (removed) {
+			dest = cq_entry(cq, end + removed);
+			owner = dest->op_own & MLX5_CQE_OWNER_MASK;
+			*dest = *cqe;
+			dest->op_own = (uint8_t)((cqe->op_own & ~MLX5_CQE_OWNER_MASK) | owner);
+		}
+	}
+	if (removed) {
+		cq->ci += removed;
+		cq_store_ci(cq);
+	}
+unlock:
+	api_unlock(&cq->lock, cq->unlocked);
+}

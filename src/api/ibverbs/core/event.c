@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Event queues (struct api_event_queue) and, built on one, the asynchronous events of a context.
+ *
+ *	card: api_async_event() --> [ event | event | ... ] --> ibv_get_async_event() --> program
+ *	                             async_fd readable while not empty     |
+ *	destroy_*(): forgets unread events of the object,  <---------------+ ibv_ack_async_event()
+ *	             waits until fetched ones are acknowledged
+ */
+#include "objects.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+int api_event_queue_init(struct api_event_queue *queue)
+{
+	queue->fd = eventfd(0, EFD_CLOEXEC);
+	if (queue->fd < 0)
+		return -errno;
+	pthread_mutex_init(&queue->mutex, NULL);
+	node_init(&queue->events);
+	return 0;
+}
+
+void api_event_queue_destroy(struct api_event_queue *queue)
+{
+	close(queue->fd);
+	pthread_mutex_destroy(&queue->mutex);
+}
+
+/* An event was added; under the mutex. */
+void api_event_queue_signal(struct api_event_queue *queue)
+{
+	const uint64_t one = 1;
+
+	/*
+	 * Cannot fail: the counter is far from its limit, because whoever empties the list resets
+	 * it.
+	 */
+	if (write(queue->fd, &one, sizeof(one)) < 0)
+		assert(errno == EAGAIN);
+}
+
+/* An event was taken, under the mutex: when it was the last, the fd is no longer readable. */
+void api_event_queue_settle(struct api_event_queue *queue)
+{
+	uint64_t count;
+
+	if (node_empty(&queue->events) && read(queue->fd, &count, sizeof(count)) < 0)
+		assert(errno == EAGAIN);
+}
+
+/*
+ * Wait for an event as a blocking read() of the fd would; the program may have made it
+ * non-blocking.
+ */
+int api_event_queue_wait(struct api_event_queue *queue)
+{
+	struct pollfd pfd = { .fd = queue->fd, .events = POLLIN };
+	int flags = fcntl(queue->fd, F_GETFL);
+
+	if (flags < 0)
+		return errno;
+	if (flags & O_NONBLOCK)
+		return EAGAIN;
+	return poll(&pfd, 1, -1) < 0 ? errno : 0;
+}
+
+/* --- asynchronous events ---------------------------------------------------------------------- */
+
+struct async_event {
+	struct api_node node;
+	struct vb_event event;
+};
+
+/* The objects of which an event can speak, and the one that only names the port. */
+enum subject { SUBJECT_PORT, SUBJECT_CQ, SUBJECT_QP, SUBJECT_SRQ };
+
+static enum subject event_subject(enum ibv_event_type type)
+{
+	switch (type) {
+	case IBV_EVENT_CQ_ERR:
+		return SUBJECT_CQ;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return SUBJECT_QP;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		return SUBJECT_SRQ;
+	default:
+		return SUBJECT_PORT;
+	}
+}
+
+/*
+ * Called by the card, from any thread. Where memory is short the event is lost, as on an overrun
+ * event queue.
+ */
+void api_async_event(void *arg, const struct vb_event *event)
+{
+	struct api_event_queue *queue = &to_context(arg)->async;
+	struct async_event *ev = malloc(sizeof(*ev));
+
+	if (!ev)
+		return;
+	ev->event = *event;
+	pthread_mutex_lock(&queue->mutex);
+	node_add_tail(&queue->events, &ev->node);
+	api_event_queue_signal(queue);
+	pthread_mutex_unlock(&queue->mutex);
+}
+
+/* Fill in what the program sees and count the event as fetched; under the queue's mutex. */
+static void event_deliver(const struct vb_event *ev, struct ibv_async_event *out)
+{
+	out->event_type = ev->type;
+	switch (event_subject(ev->type)) {
+	case SUBJECT_CQ: {
+		struct api_cq *cq = ev->cookie;
+
+		cq->async_fetched++;
+		out->element.cq = &cq->ibv;
+		break;
+	}
+	case SUBJECT_QP: {
+		struct api_qp *qp = ev->cookie;
+
+		qp->async_fetched++;
+		out->element.qp = &qp->ibv;
+		break;
+	}
+	case SUBJECT_SRQ: {
+		struct api_srq *srq = ev->cookie;
+
+		srq->async_fetched++;
+		out->element.srq = &srq->ibv;
+		break;
+	}
+	case SUBJECT_PORT:
+		out->element.port_num = ev->port;
+		break;
+	}
+}
+
+VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	struct api_event_queue *queue;
+	struct async_event *ev = NULL;
+	int err;
+
+	if (!context || !event) {
+		api_refuse(null, "context or event");
+		return -1;
+	}
+	queue = &to_context(context)->async;
+	for (;;) {
+		vb_card_enter();
+		pthread_mutex_lock(&queue->mutex);
+		if (!node_empty(&queue->events)) {
+			ev = container_of(queue->events.next, struct async_event, node);
+			node_del(&ev->node);
+			api_event_queue_settle(queue);
+			event_deliver(&ev->event, event);
+		}
+		pthread_mutex_unlock(&queue->mutex);
+		vb_card_leave();
+		if (ev)
+			break;
+		err = api_event_queue_wait(queue);
+		if (err) {
+			errno = err;
+			return -1;
+		}
+	}
+	free(ev);
+	if (context_driver(context))
+		context_driver(context)->async_event(event);
+	return 0;
+}
+
+static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+{
+	pthread_mutex_lock(mutex);
+	++*completed;
+	pthread_cond_signal(cond);
+	pthread_mutex_unlock(mutex);
+}
+
+VB_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	if (!event)
+		return;
+	switch (event_subject(event->event_type)) {
+	case SUBJECT_CQ: {
+		struct ibv_cq *cq = event->element.cq;
+
+		ack(&cq->mutex, &cq->cond, &cq->async_events_completed);
+		break;
+	}
+	case SUBJECT_QP: {
+		struct ibv_qp *qp = event->element.qp;
+
+		ack(&qp->mutex, &qp->cond, &qp->events_completed);
+		break;
+	}
+	case SUBJECT_SRQ: {
+		struct ibv_srq *srq = event->element.srq;
+
+		ack(&srq->mutex, &srq->cond, &srq->events_completed);
+		break;
+	}
+	case SUBJECT_PORT:
+		break;
+	}
+}
+
+/* Drop the events that nobody fetched: those of one object, or all of them (NULL). */
+static void drop_unread(struct api_event_queue *queue, const void *cookie)
+{
+	struct api_node *node, *next;
+	bool dropped = false;
+
+	vb_card_enter();
+	pthread_mutex_lock(&queue->mutex);
+	for (node = queue->events.next; node != &queue->events; node = next) {
+		struct async_event *ev = container_of(node, struct async_event, node);
+
+		next = node->next;
+		if (cookie && ev->event.cookie != cookie)
+			continue;
+		node_del(node);
+		free(ev);
+		dropped = true;
+	}
+	if (dropped)
+		api_event_queue_settle(queue);
+	pthread_mutex_unlock(&queue->mutex);
+	vb_card_leave();
+}
+
+/* An object is going away. */
+void api_async_forget(struct ibv_context *context, const void *cookie)
+{
+	drop_unread(&to_context(context)->async, cookie);
+}
+
+/* The context is going away. */
+void api_async_close(struct ibv_context *context)
+{
+	drop_unread(&to_context(context)->async, NULL);
+	api_event_queue_destroy(&to_context(context)->async);
+}
+
+/* Destruction waits here for the acknowledgement of every event that was handed out. */
+void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		    uint32_t fetched)
+{
+	pthread_mutex_lock(mutex);
+	while (*acked != fetched)
+		pthread_cond_wait(cond, mutex);
+	pthread_mutex_unlock(mutex);
+}

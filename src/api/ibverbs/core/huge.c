@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings on huge pages, where the environment asks for them (pd.c).
+ *
+ * A huge page is cut into 64 chunks, so that many small rings share one; a ring of more than a page
+ * has pages of its own.
+ *
+ *	region: [ chunk 0 | chunk 1 | ... | chunk 63 ]      used: one bit for each chunk
+ *
+ * Under the lock: rings come and go with their objects, never on the data path.
+ */
+#include "objects.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { PAGE_SHIFT = 21, PAGE = 1 << PAGE_SHIFT, CHUNKS = 64, CHUNK = PAGE / CHUNKS };
+
+struct region {
+	char *base;
+	uint64_t used;
+	struct region *next;
+};
+
+static struct region *regions;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *map(size_t size)
+{
+	void *ptr = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | PAGE_SHIFT << MAP_HUGE_SHIFT,
+			 -1, 0);
+
+	if (ptr == MAP_FAILED)
+		return NULL;
+	/* A container may allow the mapping and not the pages: that must not end in a SIGBUS. */
+	if (madvise(ptr, size, MADV_POPULATE_WRITE) && errno != EINVAL) {
+		munmap(ptr, size);
+		return NULL;
+	}
+	return ptr;
+}
+
+static size_t whole_pages(size_t size)
+{
+	return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+static uint64_t chunk_mask(size_t size)
+{
+	size_t n = (size + CHUNK - 1) / CHUNK;
+
+	return n == CHUNKS ? UINT64_MAX : (1ull << n) - 1;
+}
+
+/* The first place where all bits of the mask are free, or -1. */
+static int find_room(uint64_t used, uint64_t mask)
+{
+	for (int at = 0; at < CHUNKS; at++) {
+		if ((mask << at) >> at != mask)
+			return -1;
+		if (!(used & mask << at))
+			return at;
+	}
+	return -1;
+}
+
+static struct region *new_region(void)
+{
+	struct region *region = calloc(1, sizeof(*region));
+
+	if (!region)
+		return NULL;
+	region->base = map(PAGE);
+	if (!region->base) {
+		free(region);
+		return NULL;
+	}
+	region->next = regions;
+	regions = region;
+	return region;
+}
+
+void *api_huge_alloc(size_t size)
+{
+	uint64_t mask;
+	struct region *region;
+	void *ptr = NULL;
+	int at = -1;
+
+	if (!size || size > PAGE)
+		return size ? map(whole_pages(size)) : NULL;
+	mask = chunk_mask(size);
+	pthread_mutex_lock(&lock);
+	for (region = regions; region; region = region->next) {
+		at = find_room(region->used, mask);
+		if (at >= 0)
+			break;
+	}
+	if (!region) {
+		region = new_region();
+		at = 0;
+	}
+	if (region) {
+		region->used |= mask << at;
+		ptr = region->base + (size_t)at * CHUNK;
+	}
+	pthread_mutex_unlock(&lock);
+	return ptr;
+}
+
+void api_huge_free(void *ptr, size_t size)
+{
+	struct region **link, *empty = NULL;
+
+	if (size > PAGE) {
+		munmap(ptr, whole_pages(size));
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	for (link = &regions; (uintptr_t)ptr - (uintptr_t)(*link)->base >= PAGE;
+	     link = &(*link)->next)
+		;
+	(*link)->used &= ~(chunk_mask(size) << ((char *)ptr - (*link)->base) / CHUNK);
+	if (!(*link)->used) {
+		empty = *link;
+		*link = empty->next;
+	}
+	pthread_mutex_unlock(&lock);
+	if (empty) {
+		munmap(empty->base, PAGE);
+		free(empty);
+	}
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What posting, polling and sizing have in common in all queue formats: the loops and locks. A format gives what differs
+ * as functions, which the compiler puts in line (send.c, recv.c, poll_ex.c, qp_size.c; mlx4_send.c, mlx4_recv.c, mlx4_poll.c,
+ * mlx4_qp.c).
+ */
+#pragma once
+
+#include "objects.h"
+
+#define always_inline inline __attribute__((always_inline))
+
+/* ibv_post_send(): post() one after the other, ring() once for all that were written. */
+static always_inline int
+loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr,
+	       int (*post)(struct api_qp *qp, const struct ibv_send_wr *wr),
+	       void (*ring)(struct api_qp *qp))
+{
+	struct api_qp *qp = to_qp(ibqp);
+	uint32_t before;
+	int err = 0;
+
+	/* RESET, INIT and RTR do not send; SQE and ERR do, and flush what is posted. */
+	if (unlikely(ibqp->state < IBV_QPS_RTS)) {
+		*bad_wr = wr;
+		return api_send_refused(qp, wr, EINVAL);
+	}
+	api_lock(&qp->sq.lock, qp->sq.unlocked);
+	before = qp->sq.cur_post;
+	for (; wr; wr = wr->next) {
+		err = post(qp, wr);
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	if (likely(qp->sq.cur_post != before))
+		ring(qp);
+	api_unlock(&qp->sq.lock, qp->sq.unlocked);
+	return likely(!err) ? 0 : api_send_refused(qp, wr, err);
+}
+
+/*
+ * Write the data segments of a receive WQE, which has room for that many, and at most max_gs from the program; 0 or a
+ * positive errno.
+ */
+typedef int loop_fill_fn(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+			 const struct ibv_recv_wr *wr);
+
+static always_inline int loop_post_one_recv(struct api_rq *rq, const struct ibv_recv_wr *wr,
+					    loop_fill_fn *fill)
+{
+	uint32_t index = rq->head & (rq->cnt - 1);
+	int err;
+
+	/* Pairs with the release in cqe_retire(). */
+	if (unlikely(rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) >= rq->cnt))
+		return ENOMEM;
+	err = fill((struct mlx5_wqe_data_seg *)(rq->buf + (index << rq->shift)), rq->max_gs,
+		   1u << (rq->shift - 4), wr);
+	if (unlikely(err))
+		return err;
+	rq->wrid[index] = wr->wr_id;
+	rq->head++;
+	return 0;
+}
+
+/* ibv_post_recv() */
+static always_inline int loop_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+					struct ibv_recv_wr **bad_wr, loop_fill_fn *fill)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	struct api_rq *rq = &qp->rq;
+	int err = 0;
+
+	if (unlikely(ibqp->state == IBV_QPS_RESET || ibqp->srq)) {
+		*bad_wr = wr;
+		return api_recv_refused(ibqp, wr, EINVAL);
+	}
+	api_lock(&rq->lock, rq->unlocked);
+	for (; wr; wr = wr->next) {
+		err = loop_post_one_recv(rq, wr, fill);
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	/* Releases the WQEs to the card, which reads the record before them. */
+	__atomic_store_n(&qp->dbr[MLX5_RCV_DBR], htobe32(rq->head & 0xffff), __ATOMIC_RELEASE);
+	api_unlock(&rq->lock, rq->unlocked);
+
+	vb_qp_ring_rq(qp->card);
+	return likely(!err) ? 0 : api_recv_refused(ibqp, wr, err);
+}
+
+static always_inline int loop_post_one_srq_recv(struct api_srq *srq, const struct ibv_recv_wr *wr,
+						loop_fill_fn *fill)
+{
+	struct mlx5_wqe_srq_next_seg *next;
+	int err;
+
+	if (unlikely(srq->head == srq->tail))
+		return ENOMEM;
+	next = (struct mlx5_wqe_srq_next_seg *)((char *)srq->buf.ptr +
+						(srq->head << srq->wqe_shift));
+	err = fill((struct mlx5_wqe_data_seg *)(next + 1), srq->max_gs,
+		   (1u << (srq->wqe_shift - 4)) - 1, wr);
+	if (unlikely(err))
+		return err;
+	srq->wrid[srq->head] = wr->wr_id;
+	srq->head = be16toh(next->next_wqe_index);
+	srq->posted++;
+	return 0;
+}
+
+/* ibv_post_srq_recv() */
+static always_inline int loop_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
+					    struct ibv_recv_wr **bad_wr, loop_fill_fn *fill)
+{
+	struct api_srq *srq = to_srq(ibsrq);
+	__be32 *dbr = srq->dbr_buf.ptr;
+	int err = 0;
+
+	vb_lock(&srq->lock);
+	for (; wr; wr = wr->next) {
+		err = loop_post_one_srq_recv(srq, wr, fill);
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	__atomic_store_n(dbr, htobe32(srq->posted & 0xffff), __ATOMIC_RELEASE);
+	vb_unlock(&srq->lock);
+	return likely(!err) ? 0 : api_srq_recv_refused(srq, wr, err);
+}
+
+static always_inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)
+{
+	return (struct api_cq *)cq;
+}
+
+/* start_poll(): the CQ stays locked where step() found a CQE. */
+static always_inline int loop_start_poll(struct ibv_cq_ex *ibcq,
+					 const struct ibv_poll_cq_attr *attr,
+					 int (*step)(struct api_cq *cq))
+{
+	struct api_cq *cq = ex_to_cq(ibcq);
+	int err;
+
+	if (unlikely(attr && attr->comp_mask))
+		return EINVAL;
+	api_lock(&cq->lock, cq->unlocked);
+	err = step(cq);
+	if (!err)
+		return 0;
+	api_unlock(&cq->lock, cq->unlocked);
+	if (!vb_progress(cq->dev))
+		return err;
+	api_lock(&cq->lock, cq->unlocked);
+	err = step(cq);
+	if (err)
+		api_unlock(&cq->lock, cq->unlocked);
+	return err;
+}
+
+/* What is asked for; with an SRQ receives are posted there, and what is asked for here does not matter. */
+static always_inline struct ibv_qp_cap loop_wanted(const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp_cap cap = attr->cap;
+
+	if (attr->srq)
+		cap.max_recv_wr = cap.max_recv_sge = 0;
+	return cap;
+}
+
+/* What the program gets. */
+static always_inline void loop_grant(struct api_qp *qp)
+{
+	qp->cap = (struct ibv_qp_cap){
+		.max_send_wr = qp->sq.max_post,
+		.max_recv_wr = qp->rq.cnt,
+		.max_send_sge = qp->sq.max_gs,
+		.max_recv_sge = qp->rq.max_gs,
+		.max_inline_data = qp->sq.max_inline,
+	};
+}

@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libibverbs on Verbatim: the objects behind the handles, and the helpers that its files share.
+ *
+ * Each verbs object embeds the public struct first and adds what the driver half of a card keeps:
+ * the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
+ * (card/card.h). A pointer to the public struct is converted with the to_*() functions below.
+ *
+ *	api_context -- qp_table --> api_qp --+-- sq ring, rq ring, doorbell record
+ *	     |                        |      +-- send_cq, recv_cq --> api_cq --> api_channel
+ *	     +-- vb_dev               +-- srq --> api_srq -- linked WQE ring
+ *
+ * Locks, all leaves but the first: context->mutex (creation, destruction, the lists of live
+ * objects), the lock of one send queue, receive queue, SRQ or CQ, and the mutex of one event queue.
+ * A CQ lock may be held while an SRQ lock is taken (a polled receive gives its WQE back), never the
+ * other way round. Callbacks of the card take event mutexes only, so that the card may be called
+ * with a send queue's lock held.
+ */
+#pragma once
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <infiniband/mlx4dv.h>
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include "base/lock.h"
+#include "base/refusal.h"
+#include "card/card.h"
+
+#define likely(x)                       __builtin_expect(!!(x), 1)
+#define unlikely(x)                     __builtin_expect(!!(x), 0)
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+/* --- live objects, so that closing a device can take them from the card ----------------------- */
+
+/* In the order in which ibv_close_device() removes what the program left behind. */
+enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD, API_KINDS };
+
+struct api_node {
+	struct api_node *prev, *next;
+};
+
+/* --- event queues: what a program reads from a completion channel or from async_fd ------------ */
+
+/*
+ * A list of events and the eventfd that is readable exactly while the list is not empty. The fd is
+ * written for each event (edge-triggered epoll users get an edge each) and emptied by whoever takes
+ * the last one, both under the mutex, so nobody ever blocks in read().
+ */
+struct api_event_queue {
+	pthread_mutex_t mutex;
+	int fd;
+	struct api_node events;
+};
+
+/* --- contexts --------------------------------------------------------------------------------- */
+
+struct api_device {
+	struct ibv_device ibv; /* first */
+	struct vb_adapter *adapter;
+};
+
+/*
+ * QPs by number: two levels, so that 24-bit numbers cost 32 KiB and one page-sized leaf per 4096
+ * numbers in use.
+ */
+enum { API_QP_LEAF_BITS = 12, API_QP_LEAF = 1 << API_QP_LEAF_BITS };
+
+struct api_qp;
+struct api_ind_table;
+
+struct api_format;
+
+/* mlx4dv_set_context_attr(): the program's own memory for rings and records. */
+struct api_allocators {
+	void *(*alloc)(size_t size, void *data);
+	void (*free)(void *ptr, void *data);
+	void *data;
+};
+
+struct api_context;
+
+/*
+ * The driver of a device whose queues are no verbs queues (hbl): these functions stand in for the ones of this folder.
+ * Same conventions; arguments that no device takes are refused before.
+ */
+struct api_driver {
+	/*
+	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:
+	 * true where it was the last. Opens and closes come one at a time.
+	 */
+	struct ibv_context *(*share)(struct api_device *device, const void *private_data);
+	bool (*unshare)(struct api_context *ctx);
+	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
+	int (*open)(struct api_context *ctx, void *private_data);
+	void (*close)(struct api_context *ctx);
+	void (*abandon)(struct api_node *node, enum api_kind kind);
+	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
+	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr);
+	int (*destroy_cq)(struct ibv_cq *cq);
+	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+	int (*destroy_qp)(struct ibv_qp *qp);
+	/* ibv_get_async_event() is about to hand this out. */
+	void (*async_event)(struct ibv_async_event *event);
+};
+
+struct api_context {
+	struct vb_dev *dev;
+	const struct api_format *format;
+	struct vb_uar *uar;               /* the doorbell page; mlx5: made on demand */
+	struct api_allocators allocators; /* mlx4 */
+	const struct api_driver *driver;  /* NULL: the verbs queues of this folder */
+	struct vb_hbl *hbl;               /* hbl_driver's */
+	unsigned int num_pds;             /* hbl_driver: under mutex */
+	unsigned int opens;               /* hbl_driver: how often the program has opened it */
+	atomic_int users;                 /* objects of libflexio: it cannot be closed under them */
+	struct api_event_queue async;
+	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
+	struct api_qp *_Atomic
+		*_Atomic qp_table[API_QP_LEAF]; /* leaves are published once and stay */
+	struct verbs_context verbs;             /* last: verbs_context ends in ibv_context */
+};
+
+/* --- protection domains and ring memory ------------------------------------------------------- */
+
+struct api_td {
+	struct ibv_td ibv; /* first */
+	atomic_int users;
+};
+
+struct api_pd {
+	struct ibv_pd ibv; /* first */
+	struct api_node node;
+	struct vb_pd *card;  /* of the protection domain itself */
+	struct api_pd *base; /* a parent domain's protection domain, or NULL */
+	struct api_td *td;   /* a parent domain's thread domain, or NULL */
+	atomic_int users;    /* address handles, parent domains, rings and objects of libflexio */
+	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t align, uint64_t type);
+	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t type);
+	void *alloc_context;
+};
+
+/* Memory for a ring or a doorbell record: from a parent domain's allocator, huge pages, or the heap. */
+struct api_buf {
+	void *ptr;
+	size_t huge;         /* bytes of huge pages; 0: it is not on any */
+	struct api_pd *from; /* whose allocator made it; NULL: the heap or the context's */
+	struct api_allocators
+		own;   /* the context's, as they were then; alloc NULL: not from there */
+	uint64_t type; /* MLX5DV_RES_TYPE_* */
+};
+
+struct api_mr {
+	struct ibv_mr ibv; /* first */
+	struct api_node node;
+	struct vb_mr *card;
+};
+
+struct api_ah {
+	struct ibv_ah ibv; /* first */
+	struct mlx5_wqe_av av;
+	struct mlx4_av av4; /* the same for an mlx4 queue */
+	uint8_t mac[ETHERNET_LL_SIZE];
+};
+
+/* --- completion queues ------------------------------------------------------------------------ */
+
+struct api_channel {
+	struct ibv_comp_channel ibv; /* first */
+	struct api_event_queue queue;
+};
+
+struct api_cq {
+	union {
+		struct ibv_cq ibv;
+		struct ibv_cq_ex ex;
+	}; /* first */
+	struct api_node node;
+	struct vb_cq *card;
+	struct vb_dev *dev;
+	struct api_pd *parent; /* parent domain of ibv_create_cq_ex(), or NULL */
+	struct api_buf buf, dbr_buf;
+
+	/* written by whoever polls, under the lock */
+	struct vb_lock lock __attribute__((aligned(64)));
+	bool unlocked;    /* one thread only, by the program's word: the lock is not taken */
+	uint32_t ci;      /* consumer index; free running */
+	uint32_t cqe_cnt; /* power of two */
+	struct mlx5_cqe64 *ring;
+	uint32_t cqe_size;      /* mlx4: 32 or 64 */
+	bool timestamps;        /* mlx4: they lie where CQEs have service level and LID otherwise */
+	bool dv_owned;          /* direct verbs: the consumer index is the program's */
+	__be32 *dbr;            /* [0] consumer index, [1] arm word */
+	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
+	union {                 /* start_poll(): the CQE that read_*() look at */
+		struct mlx5_cqe64 *cur;
+		struct mlx4_cqe *cur4;
+	};
+	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
+
+	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
+	struct api_node event;  /* in the channel's queue while unread > 0 */
+	uint32_t unread;        /* notifications that nobody fetched */
+	uint32_t fetched;       /* by ibv_get_cq_event() */
+	uint32_t async_fetched; /* by ibv_get_async_event(), under the context's async mutex */
+};
+
+/* --- receive queues --------------------------------------------------------------------------- */
+
+/*
+ * The ring is a linked list through next_wqe_index. Entries from head on are free, in list order up
+ * to and including tail, which is never posted: so every posted WQE already has its successor.
+ */
+struct api_srq {
+	struct ibv_srq ibv; /* first */
+	struct api_node node;
+	struct vb_srq *card;
+	struct api_buf buf, dbr_buf;
+	struct vb_lock lock;
+	uint32_t wqe_cnt, wqe_shift, max_gs;
+	uint32_t head, tail;
+	uint32_t posted; /* to the doorbell record */
+	uint64_t *wrid;
+	uint32_t async_fetched;
+};
+
+/* --- queue pairs ------------------------------------------------------------------------------ */
+
+struct api_sq_slot {
+	uint64_t wr_id;
+	uint32_t head; /* WR number: completing it also retires all before it */
+};
+
+struct api_sq {
+	struct vb_lock lock;
+	bool unlocked;       /* the QP's parent domain has a thread domain */
+	uint8_t signal_bits; /* MLX5_WQE_CTRL_CQ_UPDATE where every WR is signalled */
+	uint16_t max_gs;
+	uint32_t max_inline;
+	uint32_t max_post;     /* WRs that surely fit */
+	uint32_t cnt;          /* blocks, power of two */
+	uint32_t shift;        /* log2 of a block's bytes; mlx5: 6 */
+	uint32_t spare;        /* mlx4: blocks that are never posted */
+	uint32_t cur_post;     /* next basic block; free running */
+	uint32_t head;         /* WRs posted */
+	_Atomic uint32_t tail; /* WRs retired; written by who polls the send CQ */
+	char *buf, *end;
+	struct api_sq_slot *slot; /* by basic block index */
+};
+
+struct api_rq {
+	struct vb_lock lock;
+	bool unlocked;
+	uint32_t max_gs;
+	uint32_t cnt;   /* WQEs, power of two */
+	uint32_t shift; /* log2 of a WQE's bytes */
+	uint32_t head;
+	_Atomic uint32_t tail; /* written by who polls the receive CQ */
+	char *buf;
+	uint64_t *wrid;
+	/* mlx4, inline receive: where the data of each WQE goes, max_gs entries each; NULL: none */
+	struct ibv_sge *saved;
+	uint32_t inl_recv;        /* bytes that fit into a WQE */
+	struct vb_lock post_lock; /* with saved: around posting */
+};
+
+/* The work request that ibv_wr_*() is building; under the send queue's lock. */
+struct api_wr_builder {
+	struct mlx5_wqe_ctrl_seg *ctrl; /* NULL: none open */
+	char *data;                     /* where data segments of the open one start */
+	uint32_t ds;                    /* its size so far, in 16 bytes */
+	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
+	uint32_t start_post, start_head;
+	uint32_t nreq;
+	int err; /* the first error; reported by ibv_wr_complete() */
+};
+
+struct api_qp {
+	union {
+		struct ibv_qp ibv;
+		struct ibv_qp_ex ex;
+	}; /* first */
+	struct vb_qp *card;
+	__be32 *dbr; /* MLX5_RCV_DBR, MLX5_SND_DBR */
+	struct api_sq sq __attribute__((aligned(64)));
+	struct api_rq rq __attribute__((aligned(64)));
+	struct api_wr_builder wr;
+	bool has_ex; /* created with send_ops_flags: ibv_qp_to_qp_ex() works */
+	bool sq_sig_all;
+	struct ibv_qp_cap cap;
+	struct api_node node;
+	struct api_buf buf, dbr_buf;
+	size_t buf_bytes;
+	bool is_wq;                /* the inside of a receive WQ */
+	struct api_ind_table *rss; /* or NULL */
+	uint32_t async_fetched;
+};
+
+/* A receive WQ is a QP that only receives: its CQEs carry its number, and polls find it as one. */
+struct api_wq {
+	struct ibv_wq ibv; /* first */
+	struct api_qp *qp;
+	atomic_int users; /* indirection tables that name it */
+};
+
+struct api_ind_table {
+	struct ibv_rwq_ind_table ibv; /* first */
+	uint32_t count;
+	atomic_int users; /* QPs that have it */
+	struct api_wq *wq[VB_MAX_RSS];
+};
+
+/* What a QP may have that ibv_create_qp_ex() has no words for. */
+struct api_qp_extra {
+	uint32_t inl_recv;
+	bool wq; /* it is the inside of a receive WQ */
+};
+
+/* --- queue formats ---------------------------------------------------------------------------- */
+
+/* What a table of receive WQs may be hashed by. */
+enum {
+	API_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
+			     IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP |
+			     IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP |
+			     IBV_RX_HASH_DST_PORT_UDP,
+};
+
+struct api_qp_layout {
+	uint32_t sq_bytes, rq_bytes;
+	uint32_t sq_offset, rq_offset; /* in the QP's one buffer */
+};
+
+/* What differs between adapters whose queues have different formats (format.c). */
+struct api_format {
+	uint64_t timestamp_mask;
+	bool wr_api;                     /* ibv_wr_*() can be had */
+	const struct api_driver *driver; /* stands in for the rest of this table; NULL: none does */
+
+	/* Operations of the context that are not those of mlx5. NULL: none. */
+	void (*set_ops)(struct verbs_context *verbs);
+	/* What a context has besides; 0 or -errno. NULL: nothing. */
+	int (*open)(struct api_context *ctx);
+	void (*close)(struct api_context *ctx);
+
+	/* The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. */
+	int (*qp_size)(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		       struct api_qp_layout *layout);
+	/* The QP goes from RESET to INIT. NULL: nothing to do. */
+	void (*qp_init)(struct api_qp *qp);
+	/* Every CQE of a new ring as the card's. */
+	void (*cq_preset)(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
+	/* ibv_resize_cq(): the copy function of vb_cq_resize(). */
+	uint32_t (*cq_copy)(void *cq, void *buf, uint32_t cqe_cnt);
+	/* Remove the CQEs of a QP that the card no longer works for. */
+	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
+	void (*cq_set_ex_ops)(struct api_cq *cq);
+	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
+	void (*srq_preset)(struct api_srq *srq);
+	/* mlx4dv_create_qp(). NULL: no extras. */
+	struct ibv_qp *(*qp_create_extra)(struct ibv_context *context,
+					  struct ibv_qp_init_attr_ex *attr,
+					  const struct api_qp_extra *extra);
+	bool raw; /* RAW_PACKET QPs, receive WQs and indirection tables */
+};
+
+extern const struct api_format api_format_mlx5, api_format_mlx4;
+extern const struct api_format api_format_hbl; /* hbl/provider.c */
+
+/* format.c */
+const struct api_format *api_format_of(const struct vb_adapter *adapter);
+
+/* --- conversions ------------------------------------------------------------------------------ */
+
+static inline struct api_device *to_device(struct ibv_device *device)
+{
+	return (struct api_device *)device;
+}
+
+static inline struct api_context *to_context(struct ibv_context *context)
+{
+	return container_of(context, struct api_context, verbs.context);
+}
+
+static inline const struct api_format *context_format(struct ibv_context *context)
+{
+	return to_context(context)->format;
+}
+
+static inline const struct api_driver *context_driver(struct ibv_context *context)
+{
+	return to_context(context)->driver;
+}
+
+static inline struct vb_adapter *context_adapter(struct ibv_context *context)
+{
+	return to_device(context->device)->adapter;
+}
+
+static inline struct api_pd *to_pd(struct ibv_pd *pd)
+{
+	return (struct api_pd *)pd;
+}
+
+/* The card's protection domain behind a handle that may be a parent domain. */
+static inline struct vb_pd *pd_card(struct ibv_pd *pd)
+{
+	struct api_pd *p = to_pd(pd);
+
+	return p->base ? p->base->card : p->card;
+}
+
+static inline struct api_mr *to_mr(struct ibv_mr *mr)
+{
+	return (struct api_mr *)mr;
+}
+
+static inline struct api_ah *to_ah(struct ibv_ah *ah)
+{
+	return (struct api_ah *)ah;
+}
+
+static inline struct api_channel *to_channel(struct ibv_comp_channel *channel)
+{
+	return (struct api_channel *)channel;
+}
+
+static inline struct api_cq *to_cq(struct ibv_cq *cq)
+{
+	return (struct api_cq *)cq;
+}
+
+static inline struct api_srq *to_srq(struct ibv_srq *srq)
+{
+	return (struct api_srq *)srq;
+}
+
+static inline struct api_qp *to_qp(struct ibv_qp *qp)
+{
+	return (struct api_qp *)qp;
+}
+
+static inline struct api_qp *to_wq(struct ibv_wq *wq)
+{
+	return ((struct api_wq *)wq)->qp;
+}
+
+/* Rings of a program that promised to use them from one thread are not locked. */
+static inline void api_lock(struct vb_lock *lock, bool unlocked)
+{
+	if (likely(!unlocked))
+		vb_lock(lock);
+}
+
+static inline void api_unlock(struct vb_lock *lock, bool unlocked)
+{
+	if (likely(!unlocked))
+		vb_unlock(lock);
+}
+
+/*
+ * At the edge: err is a positive errno, also left in errno because programs print that. A public function opens its call
+ * with API_CALL(); what fails leaves one line in the log, with the reason where one was given (base/refusal.h).
+ */
+#define API_CALL(...)          VB_CALL(__VA_ARGS__)
+#define API_CALL_AS(name, ...) VB_CALL_AS(name, __VA_ARGS__)
+/* The object of a call. */
+#define API_DEVICE(context) .kind = (context) ? (context)->device->name : NULL
+#define API_QP(qp)          .kind = "QP", .number = (qp) ? (qp)->qp_num : 0
+#define API_CQ(cq)          .kind = "CQ", .number = (cq) ? (cq)->handle : 0
+#define API_SRQ(srq)        .kind = "SRQ", .number = (srq) ? (srq)->handle : 0
+#define api_fail(err)       api_fail_in(__func__, err)
+#define api_null(err)       ((void *)(api_fail_in(__func__, err), NULL))
+#define api_status(rc)      api_status_in(__func__, rc)
+/* Refuse for one of the reasons of base/reasons.h: a positive errno, or NULL. */
+#define api_refuse(reason, ...)      api_fail(-vb_refuse_##reason(__VA_ARGS__))
+#define api_refuse_null(reason, ...) api_null(-vb_refuse_##reason(__VA_ARGS__))
+
+static inline int api_fail_in(const char *function, int err)
+{
+	vb_call_failed(function, err);
+	errno = err;
+	return err;
+}
+
+/* From the card's convention (0 or -errno) to that of the edge. */
+static inline int api_status_in(const char *function, int rc)
+{
+	return rc ? api_fail_in(function, -rc) : 0;
+}
+
+static inline uint32_t roundup_pow2(uint32_t n)
+{
+	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
+}
+
+static inline uint32_t ilog2(uint32_t n)
+{
+	return 31 - (uint32_t)__builtin_clz(n);
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+static inline void node_init(struct api_node *head)
+{
+	head->prev = head->next = head;
+}
+
+static inline bool node_empty(const struct api_node *head)
+{
+	return head->next == head;
+}
+
+static inline void node_add_tail(struct api_node *head, struct api_node *node)
+{
+	node->prev = head->prev;
+	node->next = head;
+	head->prev->next = node;
+	head->prev = node;
+}
+
+static inline void node_del(struct api_node *node)
+{
+	node->prev->next = node->next;
+	node->next->prev = node->prev;
+}
+
+void api_track(struct ibv_context *context, enum api_kind kind, struct api_node *node);
+void api_track_first(struct ibv_context *context, enum api_kind kind, struct api_node *node);
+void api_untrack(struct ibv_context *context, struct api_node *node);
+
+/* --- across files ----------------------------------------------------------------------------- */
+
+/* context.c */
+struct ibv_context *api_context_open(struct api_device *device, void *private_data);
+struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn);
+
+/* event.c */
+int api_event_queue_init(struct api_event_queue *queue);
+void api_event_queue_destroy(struct api_event_queue *queue);
+void api_event_queue_signal(struct api_event_queue *queue);
+void api_event_queue_settle(struct api_event_queue *queue);
+int api_event_queue_wait(struct api_event_queue *queue);
+void api_async_event(void *arg, const struct vb_event *event);
+void api_async_forget(struct ibv_context *context, const void *cookie);
+void api_async_close(struct ibv_context *context);
+void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
+		    uint32_t fetched);
+
+/* channel.c */
+void api_channel_notify(void *cookie);
+void api_channel_forget(struct api_cq *cq);
+
+/* pd.c */
+int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
+		  size_t align, uint64_t type);
+void api_buf_free(struct api_buf *buf);
+
+/* huge.c */
+/* NULL where there is no huge page. */
+void *api_huge_alloc(size_t size);
+void api_huge_free(void *ptr, size_t size);
+void api_pd_get(struct ibv_pd *pd);
+void api_pd_put(struct ibv_pd *pd);
+bool api_pd_single_threaded(struct ibv_pd *pd);
+struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int api_td_dealloc(struct ibv_td *td);
+struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
+				       struct ibv_parent_domain_init_attr *attr);
+
+/* query.c */
+int api_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+			struct ibv_device_attr_ex *attr, size_t attr_size);
+int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		   size_t size);
+int api_compat_query_port(struct ibv_context *context, uint8_t port,
+			  struct _compat_ibv_port_attr *attr);
+int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
+
+/* cq.c */
+struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+int api_cq_arm(struct ibv_cq *cq, int solicited_only);
+uint32_t api_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
+void api_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
+void api_cq_clean(struct api_cq *cq, struct api_qp *qp);
+
+/* poll.c */
+int api_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
+
+/* poll_ex.c */
+void api_cq_set_ex_ops(struct api_cq *cq);
+
+/* srq.c */
+struct ibv_srq *api_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int api_srq_number(struct ibv_srq *srq, uint32_t *number);
+void api_srq_free_wqe(struct api_srq *srq, uint16_t index);
+
+/* recv.c */
+int api_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+/* qp.c */
+struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				   const struct api_qp_extra *extra);
+
+/* qp_size.c */
+int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		struct api_qp_layout *layout);
+
+/* send.c */
+int api_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+/* post_refused.c: leave the log line of a work request that was not taken; each returns err */
+int api_send_refused(struct api_qp *qp, const struct ibv_send_wr *wr, int err)
+	__attribute__((cold));
+int api_wr_refused(struct api_qp *qp, int err) __attribute__((cold));
+int api_recv_refused(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
+	__attribute__((cold));
+int api_srq_recv_refused(struct api_srq *srq, const struct ibv_recv_wr *wr, int err)
+	__attribute__((cold));
+
+/* send_ex.c */
+int api_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags);
+
+/* unsupported.c */
+void api_set_unsupported_ops(struct verbs_context *verbs);

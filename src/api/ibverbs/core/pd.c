@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Protection domains, thread domains, parent domains, and the memory of rings.
+ *
+ * A parent domain is a handle that looks like a protection domain and adds two wishes: memory for
+ * rings from the program's own allocator, and (with a thread domain) no locks. It keeps its parts
+ * alive.
+ */
+#include "objects.h"
+
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/env.h"
+
+/* --- users of a handle ------------------------------------------------------------------------ */
+
+void api_pd_get(struct ibv_pd *pd)
+{
+	atomic_fetch_add_explicit(&to_pd(pd)->users, 1, memory_order_relaxed);
+}
+
+void api_pd_put(struct ibv_pd *pd)
+{
+	atomic_fetch_sub_explicit(&to_pd(pd)->users, 1, memory_order_release);
+}
+
+bool api_pd_single_threaded(struct ibv_pd *pd)
+{
+	return pd && to_pd(pd)->td;
+}
+
+/* --- ring memory ------------------------------------------------------------------------------ */
+
+/* The program's allocator knows no alignment: whole pages are asked for, a line is insisted on. */
+static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size_t size,
+		     uint64_t type)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *ptr;
+
+	size = (size + page - 1) & ~(page - 1);
+	ptr = own->alloc(size, own->data);
+	if (!ptr)
+		return vb_refuse_memory("a ring: the program's own allocator gave none");
+	if ((uintptr_t)ptr % 64) {
+		own->free(ptr, own->data);
+		return vb_refuse_combination(
+			"the program's own allocator gave memory that is not aligned to 64 bytes");
+	}
+	memset(ptr, 0, size);
+	*buf = (struct api_buf){ .ptr = ptr, .own = *own, .type = type };
+	return 0;
+}
+
+/*
+ * What kind of pages a ring shall have: MLX_QP_ALLOC_TYPE and its relatives, as the real library
+ * reads them. Nothing here is read by a device, so pages need not be contiguous: CONTIG asks for
+ * what ordinary ones are good for.
+ */
+enum page_type { PAGES_ANON, PAGES_PREFER_HUGE, PAGES_HUGE };
+
+static enum page_type page_type(uint64_t type)
+{
+	const char *variable = type == MLX5DV_RES_TYPE_QP    ? "MLX_QP_ALLOC_TYPE"
+			       : type == MLX5DV_RES_TYPE_SRQ ? "MLX_SRQ_ALLOC_TYPE"
+			       : type == MLX5DV_RES_TYPE_CQ  ? "MLX_CQ_ALLOC_TYPE"
+							     : NULL;
+	const char *value = variable ? vb_getenv(variable) : NULL;
+
+	if (!value)
+		return PAGES_ANON;
+	if (!strcasecmp(value, "HUGE"))
+		return PAGES_HUGE;
+	if (!strcasecmp(value, "PREFER_HUGE") || !strcasecmp(value, "ALL"))
+		return PAGES_PREFER_HUGE;
+	return PAGES_ANON;
+}
+
+static int alloc_default(struct api_buf *buf, size_t size, size_t align, uint64_t type)
+{
+	enum page_type pages = page_type(type);
+	void *ptr = NULL;
+
+	if (pages != PAGES_ANON)
+		ptr = api_huge_alloc(size);
+	if (ptr) {
+		*buf = (struct api_buf){ .ptr = ptr, .huge = size, .type = type };
+	} else if (pages == PAGES_HUGE) {
+		return vb_refuse_memory(
+			"a ring: no huge page is free, and MLX_..._ALLOC_TYPE=HUGE wants one");
+	} else {
+		if (posix_memalign(&ptr, align, size))
+			return vb_refuse_memory("a ring");
+		*buf = (struct api_buf){ .ptr = ptr, .type = type };
+	}
+	memset(ptr, 0, size);
+	return 0;
+}
+
+/*
+ * Zeroed memory for a ring or doorbell record. A parent domain's allocator is asked first; it may
+ * refuse (NULL) or pass (IBV_ALLOCATOR_USE_DEFAULT). pd may be NULL. Then the context's own, if the
+ * program gave it any.
+ */
+int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
+		  size_t align, uint64_t type)
+{
+	const struct api_allocators *own = &to_context(context)->allocators;
+	struct api_pd *from = pd ? to_pd(pd) : NULL;
+	void *ptr = IBV_ALLOCATOR_USE_DEFAULT;
+
+	if (unlikely(own->alloc) && !(from && from->alloc))
+		return alloc_own(buf, own, size, type);
+	if (from && from->alloc)
+		ptr = from->alloc(pd, from->alloc_context, size, align, type);
+	if (ptr == IBV_ALLOCATOR_USE_DEFAULT)
+		return alloc_default(buf, size, align, type);
+	if (!ptr)
+		return vb_refuse_memory("a ring");
+	memset(ptr, 0, size);
+	*buf = (struct api_buf){ .ptr = ptr, .from = from, .type = type };
+	return 0;
+}
+
+void api_buf_free(struct api_buf *buf)
+{
+	if (!buf->ptr)
+		return;
+	if (buf->own.alloc)
+		buf->own.free(buf->ptr, buf->own.data);
+	else if (buf->huge)
+		api_huge_free(buf->ptr, buf->huge);
+	else if (buf->from)
+		buf->from->free(&buf->from->ibv, buf->from->alloc_context, buf->ptr, buf->type);
+	else
+		free(buf->ptr);
+	buf->ptr = NULL;
+}
+
+/* --- protection domains ----------------------------------------------------------------------- */
+
+static bool count_pd(struct ibv_context *context)
+{
+	struct api_context *ctx = to_context(context);
+	bool fits;
+
+	pthread_mutex_lock(&context->mutex);
+	fits = !ctx->driver || !ctx->num_pds;
+	ctx->num_pds += fits;
+	pthread_mutex_unlock(&context->mutex);
+	return fits;
+}
+
+static void discount_pd(struct ibv_context *context)
+{
+	pthread_mutex_lock(&context->mutex);
+	to_context(context)->num_pds--;
+	pthread_mutex_unlock(&context->mutex);
+}
+
+VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct api_pd *pd;
+	int rc;
+
+	API_CALL(API_DEVICE(context));
+	if (!context)
+		return api_refuse_null(null, "context");
+	/* An hbl device has one, as the driver of the hardware says in its own way. */
+	if (!count_pd(context))
+		return api_refuse_null(one_pd);
+	pd = calloc(1, sizeof(*pd));
+	rc = pd ? vb_pd_alloc(to_context(context)->dev, &pd->card)
+		: vb_refuse_memory("the protection domain");
+	if (rc) {
+		discount_pd(context);
+		free(pd);
+		return api_null(-rc);
+	}
+	pd->ibv.context = context;
+	pd->ibv.handle = vb_pd_number(pd->card);
+	api_track(context, API_KIND_PD, &pd->node);
+	return &pd->ibv;
+}
+
+static int parent_domain_dealloc(struct api_pd *pd)
+{
+	api_pd_put(&pd->base->ibv);
+	if (pd->td)
+		atomic_fetch_sub(&pd->td->users, 1);
+	free(pd);
+	return 0;
+}
+
+VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
+{
+	struct api_pd *pd;
+	int rc;
+
+	API_CALL(.kind = "PD", .number = ibpd ? ibpd->handle : 0);
+	if (!ibpd)
+		return api_refuse(null, "pd");
+	pd = to_pd(ibpd);
+	if (atomic_load(&pd->users))
+		return api_refuse(busy,
+				  "address handles, parent domains, queues or FlexIO objects");
+	if (pd->base)
+		return parent_domain_dealloc(pd);
+	rc = vb_pd_dealloc(pd->card);
+	if (rc)
+		return api_status(rc);
+	api_untrack(ibpd->context, &pd->node);
+	discount_pd(ibpd->context);
+	free(pd);
+	return 0;
+}
+
+/* --- thread and parent domains ---------------------------------------------------------------- */
+
+struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+	struct api_td *td;
+
+	API_CALL_AS("ibv_alloc_td", API_DEVICE(context));
+	if (!attr)
+		return api_refuse_null(null, "init_attr");
+	if (attr->comp_mask)
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask);
+	td = calloc(1, sizeof(*td));
+	if (!td)
+		return api_refuse_null(memory, "the thread domain");
+	td->ibv.context = context;
+	return &td->ibv;
+}
+
+int api_td_dealloc(struct ibv_td *ibtd)
+{
+	struct api_td *td = (struct api_td *)ibtd;
+
+	API_CALL_AS("ibv_dealloc_td", API_DEVICE(ibtd->context));
+	if (atomic_load(&td->users))
+		return api_refuse(busy, "parent domains");
+	free(td);
+	return 0;
+}
+
+struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
+				       struct ibv_parent_domain_init_attr *attr)
+{
+	const uint32_t known =
+		IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	struct api_pd *pd;
+
+	API_CALL_AS("ibv_alloc_parent_domain", API_DEVICE(context));
+	if (context_driver(context))
+		return api_refuse_null(unsupported, "parent domains of this adapter");
+	if (!attr)
+		return api_refuse_null(null, "attr");
+	if (!attr->pd || attr->pd->context != context || (attr->td && attr->td->context != context))
+		return api_refuse_null(other_context, "pd or td");
+	if (to_pd(attr->pd)->base)
+		return api_refuse_null(combination, "pd is a parent domain itself");
+	if (attr->comp_mask & ~known)
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask & ~known);
+	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
+	    (!attr->alloc || !attr->free))
+		return api_refuse_null(null, "alloc or free");
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return api_refuse_null(memory, "the parent domain");
+	pd->ibv = *attr->pd;
+	pd->base = to_pd(attr->pd);
+	api_pd_get(attr->pd);
+	if (attr->td) {
+		pd->td = (struct api_td *)attr->td;
+		atomic_fetch_add(&pd->td->users, 1);
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		pd->alloc = attr->alloc;
+		pd->free = attr->free;
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		pd->alloc_context = attr->pd_context;
+	return &pd->ibv;
+}

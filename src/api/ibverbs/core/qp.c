@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queue pairs: creation, state changes, queries, destruction. Posting is in send.c, send_ex.c and
+ * recv.c.
+ *
+ * Both rings lie in one buffer, receive ring first, as an mlx5 QP has them. The context's mutex is
+ * held from the moment the card gives out (or takes back) a number until the table of QPs says the
+ * same, so that a number that is used again never meets completions of its former owner.
+ */
+#include "objects.h"
+
+#include <unistd.h>
+
+enum { DBR_SIZE = 64 };
+
+/* --- the table of QPs; written under the context's mutex -------------------------------------- */
+
+static int table_add(struct api_context *ctx, struct api_qp *qp)
+{
+	uint32_t qpn = qp->ibv.qp_num;
+	struct api_qp *_Atomic *leaf = ctx->qp_table[qpn >> API_QP_LEAF_BITS];
+
+	if (!leaf) {
+		leaf = calloc(API_QP_LEAF, sizeof(*leaf));
+		if (!leaf)
+			return -ENOMEM;
+		/* Pairs with the acquire in api_qp_find(). */
+		atomic_store_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], leaf,
+				      memory_order_release);
+	}
+	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], qp, memory_order_release);
+	return 0;
+}
+
+static void table_remove(struct api_context *ctx, struct api_qp *qp)
+{
+	uint32_t qpn = qp->ibv.qp_num;
+	struct api_qp *_Atomic *leaf = ctx->qp_table[qpn >> API_QP_LEAF_BITS];
+
+	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], NULL, memory_order_release);
+}
+
+/* --- creation --------------------------------------------------------------------------------- */
+
+/* A table and how to hash come together, and without queues of the QP's own. */
+static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
+
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) || attr->qp_type != IBV_QPT_RAW_PACKET ||
+	    !attr->rwq_ind_tbl || attr->rwq_ind_tbl->context != context || attr->srq ||
+	    attr->cap.max_send_wr || attr->cap.max_recv_wr)
+		return -vb_refuse_combination(
+			"receive side scaling needs a RAW_PACKET queue pair with an indirection table "
+			"of this context, a hash, and no queues of its own");
+	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
+	    hash->rx_hash_key_len != VB_RSS_KEY || !hash->rx_hash_key)
+		return -vb_refuse_combination("the hash must be Toeplitz with a key of 40 bytes");
+	if (hash->rx_hash_fields_mask & ~(uint64_t)API_RX_HASH_FIELDS)
+		return -vb_refuse_unsupported_value("rx_hash_fields_mask",
+						    hash->rx_hash_fields_mask &
+							    ~(uint64_t)API_RX_HASH_FIELDS);
+	return 0;
+}
+
+static int check_type(enum ibv_qp_type type, bool raw)
+{
+	switch ((int)type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		return 0;
+	case IBV_QPT_RAW_PACKET:
+		return raw ? 0 : -vb_refuse_unsupported("RAW_PACKET queue pairs on this adapter");
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+		return -vb_refuse_unsupported("XRC");
+	case IBV_QPT_DRIVER:
+		return -vb_refuse_unsupported("queue pairs of type DRIVER");
+	default:
+		return -vb_refuse_value("qp_type", (unsigned int)type);
+	}
+}
+
+static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
+			       IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const uint32_t rss = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+	bool raw = context_format(context)->raw;
+
+	int err;
+
+	if (attr->comp_mask & ~known)
+		return -vb_refuse_bits("comp_mask", attr->comp_mask & ~known);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD)
+		return -vb_refuse_unsupported("XRC");
+	if ((attr->comp_mask & rss) && !raw)
+		return -vb_refuse_unsupported("receive side scaling on this adapter");
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
+		return -vb_refuse_unsupported_value("create_flags", attr->create_flags);
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr->max_tso_header)
+		return -vb_refuse_unsupported("TSO");
+	err = check_type(attr->qp_type, raw);
+	if (err)
+		return err;
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
+		return -vb_refuse_other_context("pd");
+	if (attr->comp_mask & rss)
+		return check_rss(context, attr);
+	if (!attr->send_cq || attr->send_cq->context != context || !attr->recv_cq ||
+	    attr->recv_cq->context != context || (attr->srq && attr->srq->context != context))
+		return -vb_refuse_other_context("send_cq, recv_cq or srq");
+	return 0;
+}
+
+static void qp_init(struct api_qp *qp, struct ibv_context *context,
+		    const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *ibv = &qp->ibv;
+
+	ibv->context = context;
+	ibv->qp_context = attr->qp_context;
+	ibv->pd = attr->pd;
+	ibv->send_cq = attr->send_cq;
+	ibv->recv_cq = attr->recv_cq;
+	ibv->srq = attr->srq;
+	ibv->qp_type = attr->qp_type;
+	ibv->state = IBV_QPS_RESET;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+	qp->sq_sig_all = attr->sq_sig_all;
+	qp->sq.signal_bits = attr->sq_sig_all ? MLX5_WQE_CTRL_CQ_UPDATE : 0;
+	qp->sq.unlocked = qp->rq.unlocked = api_pd_single_threaded(attr->pd);
+}
+
+static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
+{
+	size_t bytes = (size_t)layout->sq_bytes + layout->rq_bytes;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int rc;
+
+	if (bytes) {
+		rc = api_buf_alloc(&qp->buf, qp->ibv.context, qp->ibv.pd, bytes, page,
+				   MLX5DV_RES_TYPE_QP);
+		if (rc)
+			return rc;
+	}
+	rc = api_buf_alloc(&qp->dbr_buf, qp->ibv.context, qp->ibv.pd, DBR_SIZE, DBR_SIZE,
+			   MLX5DV_RES_TYPE_DBR);
+	if (rc)
+		return rc;
+	qp->dbr = qp->dbr_buf.ptr;
+	qp->buf_bytes = bytes;
+	qp->rq.buf = (char *)qp->buf.ptr + layout->rq_offset;
+	qp->sq.buf = (char *)qp->buf.ptr + layout->sq_offset;
+	qp->sq.end = qp->sq.buf + layout->sq_bytes;
+	qp->sq.slot = calloc(qp->sq.cnt ? qp->sq.cnt : 1, sizeof(*qp->sq.slot));
+	qp->rq.wrid = calloc(qp->rq.cnt ? qp->rq.cnt : 1, sizeof(*qp->rq.wrid));
+	if (qp->rq.inl_recv && qp->rq.cnt)
+		qp->rq.saved = calloc((size_t)qp->rq.cnt * qp->rq.max_gs, sizeof(*qp->rq.saved));
+	return qp->sq.slot && qp->rq.wrid && (qp->rq.saved || !qp->rq.inl_recv || !qp->rq.cnt)
+		       ? 0
+		       : -ENOMEM;
+}
+
+static void qp_free(struct api_qp *qp)
+{
+	api_buf_free(&qp->buf);
+	api_buf_free(&qp->dbr_buf);
+	free(qp->sq.slot);
+	free(qp->rq.wrid);
+	free(qp->rq.saved);
+	pthread_mutex_destroy(&qp->ibv.mutex);
+	pthread_cond_destroy(&qp->ibv.cond);
+	free(qp);
+}
+
+/* The table as the card takes it. CQEs come from the WQs; the QP has a CQ of theirs only to have one. */
+static void fill_rss(struct vb_rss *rss, const struct api_ind_table *table,
+		     const struct ibv_rx_hash_conf *hash)
+{
+	rss->count = table->count;
+	for (uint32_t i = 0; i < table->count; i++)
+		rss->wq[i] = table->wq[i]->qp->card;
+	memcpy(rss->key, hash->rx_hash_key, VB_RSS_KEY);
+	rss->fields = hash->rx_hash_fields_mask;
+}
+
+static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *hash)
+{
+	struct ibv_context *context = qp->ibv.context;
+	struct ibv_cq *send_cq = qp->rss ? qp->rss->wq[0]->ibv.cq : qp->ibv.send_cq;
+	struct ibv_cq *recv_cq = qp->rss ? send_cq : qp->ibv.recv_cq;
+	struct vb_rss rss;
+	struct vb_qp_attr attr = {
+		.type = qp->ibv.qp_type,
+		.pd = pd_card(qp->ibv.pd),
+		.send_cq = to_cq(send_cq)->card,
+		.recv_cq = to_cq(recv_cq)->card,
+		.srq = qp->ibv.srq ? to_srq(qp->ibv.srq)->card : NULL,
+		.sq_buf = qp->sq.buf,
+		.sq_cnt = qp->sq.cnt,
+		.sq_shift = qp->sq.shift,
+		.rq_buf = qp->rq.buf,
+		.rq_cnt = qp->rq.cnt,
+		.rq_shift = qp->rq.shift,
+		.inl_recv = qp->rq.inl_recv,
+		.dbr = qp->dbr,
+		.cap = qp->cap,
+		.sq_sig_all = qp->sq_sig_all,
+		.cookie = qp,
+		.uidx = 0xffffff, /* CQEs are matched by QP number */
+		.wq = qp->is_wq,
+		.rss = qp->rss ? &rss : NULL,
+	};
+	int rc;
+
+	if (qp->rss)
+		fill_rss(&rss, qp->rss, hash);
+	pthread_mutex_lock(&context->mutex);
+	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
+	if (!rc) {
+		qp->ibv.qp_num = qp->ibv.handle = vb_qp_number(qp->card);
+		rc = table_add(to_context(context), qp);
+		if (rc)
+			vb_qp_destroy(qp->card);
+	}
+	pthread_mutex_unlock(&context->mutex);
+	return rc;
+}
+
+struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				   const struct api_qp_extra *extra)
+{
+	const struct api_format *format;
+	struct api_qp_layout layout = { 0 };
+	struct api_qp *qp = NULL;
+	int err;
+
+	API_CALL_AS("ibv_create_qp_ex", API_DEVICE(context));
+	if (!context || !attr)
+		return api_refuse_null(null, "context or attr");
+	if (context_driver(context))
+		return context_driver(context)->create_qp(context, attr);
+	err = check_attr(context, attr);
+	if (err)
+		return api_null(err);
+	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), sizeof(*qp)))
+		return api_refuse_null(memory, "the queue pair");
+	memset(qp, 0, sizeof(*qp));
+	qp_init(qp, context, attr);
+	qp->rq.inl_recv = extra->inl_recv;
+	qp->is_wq = extra->wq;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
+		qp->rss = (struct api_ind_table *)attr->rwq_ind_tbl;
+	format = context_format(context);
+	err = format->qp_size(qp, attr, &layout);
+	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		err = format->wr_api ? api_qp_set_ex_ops(qp, attr->send_ops_flags)
+				     : -vb_refuse_unsupported("ibv_wr_* on this adapter");
+	if (!err)
+		err = -qp_alloc_rings(qp, &layout);
+	if (!err)
+		err = -qp_create_on_card(qp, &attr->rx_hash_conf);
+	if (err) {
+		qp_free(qp);
+		return api_null(err);
+	}
+	api_pd_get(attr->pd);
+	if (qp->rss) {
+		atomic_fetch_add(&qp->rss->users, 1);
+		api_track_first(context, API_KIND_QP, &qp->node);
+	} else {
+		api_track(context, API_KIND_QP, &qp->node);
+	}
+	attr->cap = qp->cap;
+	return &qp->ibv;
+}
+
+struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	return api_qp_create_extra(context, attr, &(struct api_qp_extra){ 0 });
+}
+
+VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = { .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd };
+	struct ibv_qp *qp;
+
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
+	if (!pd || !attr)
+		return api_refuse_null(null, "pd or attr");
+	/*
+	 * The extended struct starts as the plain one does, but uses the padding at that one's end.
+	 */
+	memcpy(&ex, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
+	qp = api_qp_create_ex(pd->context, &ex);
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return qp && to_qp(qp)->has_ex ? &to_qp(qp)->ex : NULL;
+}
+
+/* --- state ------------------------------------------------------------------------------------ */
+
+static void qp_clean_cqs(struct api_qp *qp)
+{
+	const struct api_format *format = context_format(qp->ibv.context);
+
+	if (qp->rss)
+		return; /* CQEs are its WQs' */
+	format->cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	if (qp->ibv.send_cq != qp->ibv.recv_cq)
+		format->cq_clean(to_cq(qp->ibv.send_cq), qp);
+}
+
+/* What a refused ibv_modify_qp() was about to do. */
+static const char *state_detail(const struct ibv_qp_attr *attr, int mask)
+{
+	static const char *const details[] = { "to RESET", "to INIT", "to RTR", "to RTS",
+					       "to SQD",   "to SQE",  "to ERR" };
+
+	if (!attr || !(mask & IBV_QP_STATE))
+		return NULL;
+	return (unsigned int)attr->qp_state <= IBV_QPS_ERR ? details[attr->qp_state]
+							   : "to no state";
+}
+
+/*
+ * To RESET: both queues start again at 0, on the card and here, and what they completed is
+ * forgotten.
+ */
+static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int rc;
+
+	vb_lock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	rc = vb_qp_modify(qp->card, attr, mask);
+	if (!rc) {
+		qp_clean_cqs(qp);
+		qp->sq.head = qp->sq.cur_post = 0;
+		atomic_store(&qp->sq.tail, 0);
+		qp->rq.head = 0;
+		atomic_store(&qp->rq.tail, 0);
+		qp->dbr[MLX5_RCV_DBR] = qp->dbr[MLX5_SND_DBR] = 0;
+		qp->ibv.state = IBV_QPS_RESET;
+	}
+	vb_unlock(&qp->rq.lock);
+	vb_unlock(&qp->sq.lock);
+	return rc;
+}
+
+VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	enum ibv_qp_state was;
+	int rc;
+
+	API_CALL(API_QP(ibqp), .detail = state_detail(attr, mask));
+	if (!ibqp || !attr)
+		return api_refuse(null, "qp or attr");
+	if (context_driver(ibqp->context))
+		return context_driver(ibqp->context)->modify_qp(ibqp, attr, mask);
+	if (mask & IBV_QP_RATE_LIMIT)
+		return api_refuse(unsupported, "IBV_QP_RATE_LIMIT");
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		return api_status(qp_reset(qp, attr, mask));
+	was = vb_qp_state(qp->card);
+	rc = vb_qp_modify(qp->card, attr, mask);
+	if (!rc && was == IBV_QPS_RESET && context_format(ibqp->context)->qp_init)
+		context_format(ibqp->context)->qp_init(qp);
+	if (!rc && (mask & IBV_QP_STATE))
+		ibqp->state = attr->qp_state;
+	return api_status(rc);
+}
+
+VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+			   struct ibv_qp_init_attr *init)
+{
+	struct api_qp *qp = to_qp(ibqp);
+
+	API_CALL(API_QP(ibqp));
+	if (!ibqp || !attr || !init)
+		return api_refuse(null, "qp, attr or init_attr");
+	if (context_driver(ibqp->context))
+		return context_driver(ibqp->context)->query_qp(ibqp, attr, init);
+	vb_qp_query(qp->card, attr, init);
+	attr->cap = qp->cap;
+	*init = (struct ibv_qp_init_attr){
+		.qp_context = ibqp->qp_context,
+		.send_cq = ibqp->send_cq,
+		.recv_cq = ibqp->recv_cq,
+		.srq = ibqp->srq,
+		.cap = qp->cap,
+		.qp_type = ibqp->qp_type,
+		.sq_sig_all = qp->sq_sig_all,
+	};
+	if (mask & IBV_QP_STATE)
+		ibqp->state = attr->qp_state;
+	return 0;
+}
+
+/* Data is moved by copies whose order inside a message is not promised. */
+VB_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	int rc;
+
+	API_CALL(API_QP(ibqp));
+	if (!ibqp)
+		return api_refuse(null, "qp");
+	context = ibqp->context;
+	if (context_driver(context))
+		return context_driver(context)->destroy_qp(ibqp);
+	pthread_mutex_lock(&context->mutex);
+	rc = vb_qp_destroy(qp->card);
+	if (!rc) {
+		qp_clean_cqs(qp);
+		table_remove(to_context(context), qp);
+		node_del(&qp->node);
+	}
+	pthread_mutex_unlock(&context->mutex);
+	if (rc)
+		return api_status(rc);
+	api_async_forget(context, qp);
+	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_fetched);
+	pd = ibqp->pd;
+	if (qp->rss)
+		atomic_fetch_sub(&qp->rss->users, 1);
+	qp_free(qp);
+	api_pd_put(pd);
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The driver half of an mlx4 card: what the mlx4_*.c files share.
+ *
+ *	send ring    one stride per work request (direct users may pack them tighter); bit 31 of the
+ *	             control word says whose it is and flips with every round
+ *	CQE ring     entries of 32 bytes, or of 64 with the content in the second half; owner is bit 7
+ *	             of the last byte
+ *	receives     laid out as mlx5's; a length of 0 is one here, and 2 GiB is 0x80000000
+ */
+#pragma once
+
+#include "api/ibverbs/core/objects.h"
+
+static_assert(sizeof(struct mlx4_wqe_data_seg) == sizeof(struct mlx5_wqe_data_seg) &&
+		      offsetof(struct mlx4_wqe_data_seg, addr) ==
+			      offsetof(struct mlx5_wqe_data_seg, addr),
+	      "receive WQEs are those of mlx5");
+static_assert(offsetof(struct mlx4_wqe_srq_next_seg, next_wqe_index) ==
+		      offsetof(struct mlx5_wqe_srq_next_seg, next_wqe_index),
+	      "shared receive queues too");
+
+enum {
+	MLX4_SEG = 16,
+	MLX4_WQE_MAX = 1008,         /* 63 units */
+	MLX4_CQE_INL_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
+	MLX4_CQ_CI_MASK = 0xffffff,
+	MLX4_CQE_GRH = 1u << 31,
+};
+
+/* The content of an entry, or NULL while the card owns it. */
+static inline struct mlx4_cqe *mlx4_entry(const struct api_cq *cq, uint32_t index)
+{
+	char *entry = (char *)cq->buf.ptr + (size_t)(index & (cq->cqe_cnt - 1)) * cq->cqe_size;
+
+	return (struct mlx4_cqe *)(entry + cq->cqe_size - sizeof(struct mlx4_cqe));
+}
+
+static inline struct mlx4_cqe *mlx4_sw_entry(const struct api_cq *cq, uint32_t index)
+{
+	struct mlx4_cqe *cqe = mlx4_entry(cq, index);
+	/* Pairs with the card's release store of the last byte: the rest of the CQE is there. */
+	uint8_t last = __atomic_load_n(&cqe->owner_sr_opcode, __ATOMIC_ACQUIRE);
+
+	return !(last & MLX4_CQE_OWNER_MASK) == !(index & cq->cqe_cnt) ? cqe : NULL;
+}
+
+static inline bool mlx4_is_send(const struct mlx4_cqe *cqe)
+{
+	return cqe->owner_sr_opcode & MLX4_CQE_IS_SEND_MASK;
+}
+
+static inline uint8_t mlx4_opcode(const struct mlx4_cqe *cqe)
+{
+	return cqe->owner_sr_opcode & MLX4_CQE_OPCODE_MASK;
+}
+
+static inline uint32_t mlx4_qpn(const struct mlx4_cqe *cqe)
+{
+	return be32toh(cqe->vlan_my_qpn) & MLX4_CQE_QPN_MASK;
+}
+
+static inline void mlx4_store_ci(struct api_cq *cq)
+{
+	__atomic_store_n(&cq->dbr[0], htobe32(cq->ci & MLX4_CQ_CI_MASK), __ATOMIC_RELEASE);
+}
+
+/* mlx4_context.c */
+void mlx4_set_ops(struct verbs_context *verbs);
+int mlx4_context_open(struct api_context *ctx);
+void mlx4_context_close(struct api_context *ctx);
+
+/* mlx4_qp.c */
+int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		 struct api_qp_layout *layout);
+void mlx4_qp_init(struct api_qp *qp);
+
+/* mlx4_send.c */
+int mlx4_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+/* mlx4_recv.c */
+int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+void mlx4_srq_preset(struct api_srq *srq);
+int mlx4_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+/* mlx4_wq.c */
+struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int mlx4_wq_destroy(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
+						struct ibv_rwq_ind_table_init_attr *attr);
+int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *table);
+
+/* mlx4_cq.c */
+void mlx4_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
+uint32_t mlx4_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
+void mlx4_cq_clean(struct api_cq *cq, struct api_qp *qp);
+int mlx4_cq_arm(struct ibv_cq *cq, int solicited_only);
+
+/* mlx4_poll.c */
+int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
+void mlx4_cq_set_ex_ops(struct api_cq *cq);

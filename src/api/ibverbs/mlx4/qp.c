@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How large the rings of an mlx4 QP are, where they lie, and whose their WQEs are at first.
+ *
+ * A stride holds the largest WQE that the QP may post and is a power of two of at least 64 bytes.
+ * Its size is that of the hardware's library, byte for byte, because programs see it through mlx4dv.
+ * The card may fetch ahead, so 2 KiB and one WQE of the send ring are never posted. Both rings lie
+ * in one buffer, the one with the larger stride first.
+ *
+ *	| sq: stride 256        | rq: 64 |        | rq: 128 | sq: 64      |
+ */
+#include "api/ibverbs/core/loops.h"
+#include "mlx4.h"
+
+enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6 };
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Bytes of a send WQE before its data; an atomic has a segment more, and one data segment. */
+static uint32_t data_start(enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_raddr_seg);
+	case IBV_QPT_UD:
+		return sizeof(struct mlx4_wqe_ctrl_seg) + sizeof(struct mlx4_wqe_datagram_seg);
+	default:
+		return sizeof(struct mlx4_wqe_ctrl_seg);
+	}
+}
+
+static uint32_t align_up(uint32_t n, uint32_t to)
+{
+	return (n + to - 1) & ~(to - 1);
+}
+
+/*
+ * Bytes that inline data of this length takes: every line of 64 has a length of four bytes in it. Outside of datagrams
+ * the first line is counted as if a remote address stood there, on raw queues too, as the library of the hardware does.
+ */
+static uint32_t inline_bytes(enum ibv_qp_type type, uint32_t len)
+{
+	uint32_t header = sizeof(struct mlx4_wqe_inline_seg);
+	uint32_t before = data_start(type == IBV_QPT_UD ? IBV_QPT_UD : IBV_QPT_RC) % LINE;
+
+	return len + (len + before + LINE - header - 1) / (LINE - header) * header;
+}
+
+/* The largest length of inline data that a WQE of size bytes holds. */
+static uint32_t inline_capacity(uint32_t start, uint32_t size)
+{
+	uint32_t capacity = 0;
+
+	while (start + sizeof(struct mlx4_wqe_inline_seg) < size) {
+		uint32_t end = (start | (LINE - 1)) + 1;
+
+		end = end < size ? end : size;
+		capacity += end - start - (uint32_t)sizeof(struct mlx4_wqe_inline_seg);
+		start = end;
+	}
+	return capacity;
+}
+
+/* Bytes of the largest WQE that is to be posted. */
+static uint32_t send_bytes(enum ibv_qp_type type, const struct ibv_qp_cap *cap)
+{
+	uint32_t data = align_up(inline_bytes(type, cap->max_inline_data), MLX4_SEG), size;
+	uint32_t atomic = sizeof(struct mlx4_wqe_atomic_seg) + sizeof(struct mlx4_wqe_data_seg);
+
+	if (data < cap->max_send_sge * MLX4_SEG)
+		data = cap->max_send_sge * MLX4_SEG;
+	size = data_start(type) + data;
+	if (type == IBV_QPT_RC && size < data_start(type) + atomic)
+		size = data_start(type) + atomic;
+	return size;
+}
+
+static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
+		   uint32_t *bytes)
+{
+	uint32_t start = data_start(type), size;
+	uint64_t total;
+
+	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
+	    cap->max_inline_data > inline_capacity(start, MLX4_WQE_MAX))
+		return EINVAL;
+	if (!cap->max_send_wr)
+		return 0;
+	sq->shift = MIN_SQ_SHIFT;
+	while (1u << sq->shift < send_bytes(type, cap))
+		sq->shift++;
+	size = min_u32(1u << sq->shift, MLX4_WQE_MAX);
+	sq->spare = (FETCH_AHEAD >> sq->shift) + 1;
+	total = roundup_pow2(cap->max_send_wr + sq->spare);
+	if (total > VB_MAX_QP_WR)
+		return EINVAL;
+	sq->cnt = (uint32_t)total;
+	sq->max_post = sq->cnt - sq->spare;
+	sq->max_gs = (uint16_t)min_u32((size - start) / MLX4_SEG, VB_MAX_SGE);
+	sq->max_inline = inline_capacity(start, size);
+	*bytes = sq->cnt << sq->shift;
+	return 0;
+}
+
+static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *bytes)
+{
+	uint32_t size;
+
+	if (cap->max_recv_wr > VB_MAX_QP_WR || cap->max_recv_sge > VB_MAX_SGE)
+		return EINVAL;
+	if (!cap->max_recv_wr)
+		return 0;
+	size = roundup_pow2((cap->max_recv_sge ? cap->max_recv_sge : 1) * MLX4_SEG);
+	rq->max_gs = min_u32(size / MLX4_SEG, VB_MAX_SGE);
+	if (size < rq->inl_recv)
+		size = roundup_pow2(rq->inl_recv);
+	rq->cnt = roundup_pow2(cap->max_recv_wr);
+	rq->shift = ilog2(size);
+	*bytes = rq->cnt << rq->shift;
+	return 0;
+}
+
+int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		 struct api_qp_layout *layout)
+{
+	struct ibv_qp_cap cap = loop_wanted(attr);
+	int err;
+
+	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+	if (!err)
+		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
+	if (err)
+		return err;
+	if (qp->rq.shift > qp->sq.shift)
+		layout->sq_offset = layout->rq_bytes;
+	else
+		layout->rq_offset = layout->sq_bytes;
+	loop_grant(qp);
+	return 0;
+}
+
+/* Every WQE is the program's, of a round before the first; lines behind its first are stamped. */
+void mlx4_qp_init(struct api_qp *qp)
+{
+	struct api_sq *sq = &qp->sq;
+
+	for (uint32_t i = 0; i < sq->cnt; i++) {
+		struct mlx4_wqe_ctrl_seg *ctrl =
+			(struct mlx4_wqe_ctrl_seg *)(sq->buf + ((size_t)i << sq->shift));
+
+		for (uint32_t at = LINE; at < 1u << sq->shift; at += LINE)
+			*(uint32_t *)((char *)ctrl + at) = UINT32_MAX;
+		ctrl->fence_size = (uint8_t)(min_u32(1u << sq->shift, MLX4_WQE_MAX) / MLX4_SEG);
+		ctrl->owner_opcode = htobe32(1u << 31);
+	}
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Posting receives on an mlx4 card: to a queue pair's own queue, to a receive WQ, to a shared queue.
+ *
+ * Every entry of the program's list has its segment, with the length as it is. A list that does not fill the WQE ends in a
+ * segment with an invalid key.
+ */
+#include "api/ibverbs/core/loops.h"
+#include "mlx4.h"
+
+/* 2 GiB, the most that a segment can hold. */
+#define SEG_MAX_LENGTH 0x80000000u
+
+static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+			 const struct ibv_recv_wr *wr)
+{
+	uint32_t n = (uint32_t)wr->num_sge;
+
+	if (unlikely(wr->num_sge < 0))
+		return EINVAL;
+	if (unlikely(n > max_gs))
+		return ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		if (unlikely(wr->sg_list[i].length > SEG_MAX_LENGTH))
+			return EINVAL;
+		seg[i].byte_count = htobe32(wr->sg_list[i].length);
+		seg[i].lkey = htobe32(wr->sg_list[i].lkey);
+		seg[i].addr = htobe64(wr->sg_list[i].addr);
+	}
+	if (n < room) {
+		seg[n].byte_count = 0;
+		seg[n].lkey = htobe32(MLX4_INVALID_LKEY);
+		seg[n].addr = 0;
+	}
+	return 0;
+}
+
+/* A WQE that was never posted ends at once. */
+void mlx4_srq_preset(struct api_srq *srq)
+{
+	for (uint32_t i = 0; i < srq->wqe_cnt; i++) {
+		char *wqe = (char *)srq->buf.ptr + ((size_t)i << srq->wqe_shift);
+
+		for (uint32_t at = MLX4_SEG; at < 1u << srq->wqe_shift; at += MLX4_SEG)
+			((struct mlx4_wqe_data_seg *)(wqe + at))->lkey = htobe32(MLX4_INVALID_LKEY);
+	}
+}
+
+int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return loop_post_srq_recv(srq, wr, bad_wr, fill_segments);
+}
+
+/*
+ * With inline receive the card may write over the WQE: what it said is kept for the poll, which
+ * then moves the data where it belongs.
+ */
+static void save_list(struct api_rq *rq, uint32_t index, const struct ibv_recv_wr *wr)
+{
+	struct ibv_sge *to = &rq->saved[(size_t)(index & (rq->cnt - 1)) * rq->max_gs];
+
+	for (uint32_t i = 0; i < rq->max_gs; i++)
+		to[i] = (int)i < wr->num_sge ? wr->sg_list[i] : (struct ibv_sge){ 0 };
+}
+
+int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct api_qp *qp = to_qp(ibqp);
+	int err = 0;
+
+	if (likely(!qp->rq.saved))
+		return loop_post_recv(ibqp, wr, bad_wr, fill_segments);
+	for (; wr && !err; wr = wr->next) {
+		struct ibv_recv_wr one = *wr, *bad;
+
+		one.next = NULL;
+		vb_lock(&qp->rq.post_lock);
+		/* A slot is free to be written only if there is room; the post itself decides that. */
+		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= qp->rq.max_gs &&
+		    qp->rq.head - atomic_load(&qp->rq.tail) < qp->rq.cnt)
+			save_list(&qp->rq, qp->rq.head, wr);
+		err = loop_post_recv(ibqp, &one, &bad, fill_segments);
+		vb_unlock(&qp->rq.post_lock);
+		if (err)
+			*bad_wr = wr;
+	}
+	return err;
+}

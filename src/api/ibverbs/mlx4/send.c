@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ibv_post_send() on an mlx4 queue.
+ *
+ *	stride:  | ctrl | raddr | atomic | data ...           RC, UC
+ *	         | ctrl | datagram: address vector | data ... UD
+ *
+ * Inline data is cut at every line of 64 bytes, each piece behind its own length. The owner bit is
+ * stored last, and the lines of the WQE that the card may fetch next are stamped, so that it never
+ * takes what is left of the last round for something new.
+ */
+#include "api/ibverbs/core/loops.h"
+#include "mlx4.h"
+
+enum { LINE = 64, INLINE_HEADER = sizeof(struct mlx4_wqe_inline_seg) };
+
+/* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
+#define SEG_MAX_LENGTH 0x80000000u
+
+enum transport_segs {
+	SEGS_BAD,
+	SEGS_NONE,
+	SEGS_RADDR,
+	SEGS_ATOMIC,
+	SEGS_INVALIDATE,
+	SEGS_UNSUPPORTED
+};
+
+struct send_op {
+	uint8_t opcode; /* MLX4_OPCODE_* */
+	uint8_t segs;   /* enum transport_segs */
+	bool imm, rkey; /* what the immediate field holds */
+	bool no_inline; /* data segments name where the answer goes */
+};
+
+static const struct send_op send_ops[] = {
+	[IBV_WR_RDMA_WRITE] = { MLX4_OPCODE_RDMA_WRITE, SEGS_RADDR, false, false, false },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { MLX4_OPCODE_RDMA_WRITE_IMM, SEGS_RADDR, true, false,
+					 false },
+	[IBV_WR_SEND] = { MLX4_OPCODE_SEND, SEGS_NONE, false, false, false },
+	[IBV_WR_SEND_WITH_IMM] = { MLX4_OPCODE_SEND_IMM, SEGS_NONE, true, false, false },
+	[IBV_WR_RDMA_READ] = { MLX4_OPCODE_RDMA_READ, SEGS_RADDR, false, false, true },
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = { MLX4_OPCODE_ATOMIC_CS, SEGS_ATOMIC, false, false, true },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { MLX4_OPCODE_ATOMIC_FA, SEGS_ATOMIC, false, false, true },
+	[IBV_WR_LOCAL_INV] = { MLX4_OPCODE_LOCAL_INVAL, SEGS_INVALIDATE, false, false, false },
+	[IBV_WR_BIND_MW] = { 0, SEGS_UNSUPPORTED, false, false, false },
+	[IBV_WR_SEND_WITH_INV] = { MLX4_OPCODE_SEND_INVAL, SEGS_NONE, false, true, false },
+	[IBV_WR_TSO] = { 0, SEGS_UNSUPPORTED, false, false, false },
+};
+
+static bool is_connected(const struct api_qp *qp)
+{
+	return qp->ibv.qp_type == IBV_QPT_RC || qp->ibv.qp_type == IBV_QPT_UC;
+}
+
+/*
+ * What the program may not post at all. Opcodes that a transport does not have, but that can be
+ * written as a WQE, go to the card, which completes them with an error as hardware does.
+ */
+static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct send_op *op;
+	int max_gs = qp->sq.max_gs;
+
+	if (unlikely((unsigned int)wr->opcode >= sizeof(send_ops) / sizeof(send_ops[0])))
+		return EINVAL;
+	op = &send_ops[wr->opcode];
+	if (unlikely(op->segs == SEGS_BAD || wr->num_sge < 0))
+		return EINVAL;
+	if (unlikely(op->segs == SEGS_UNSUPPORTED))
+		return EOPNOTSUPP;
+	if (is_connected(qp)) {
+		/* Strides are not sized for the segment that atomics have besides. */
+		if (op->segs == SEGS_ATOMIC)
+			max_gs--;
+		if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
+			return EINVAL;
+	} else if (qp->ibv.qp_type == IBV_QPT_UD &&
+		   unlikely((wr->send_flags & IBV_SEND_IP_CSUM) || !wr->wr.ud.ah)) {
+		return EINVAL;
+	}
+	return unlikely(wr->num_sge > max_gs) ? ENOMEM : 0;
+}
+
+/* --- segments; each returns where the next goes ----------------------------------------------- */
+
+static char *put_raddr(char *at, uint64_t remote_addr, uint32_t rkey)
+{
+	struct mlx4_wqe_raddr_seg *seg = (struct mlx4_wqe_raddr_seg *)at;
+
+	seg->raddr = htobe64(remote_addr);
+	seg->rkey = htobe32(rkey);
+	seg->reserved = 0;
+	return (char *)(seg + 1);
+}
+
+static char *put_atomic(char *at, const struct ibv_send_wr *wr)
+{
+	struct mlx4_wqe_atomic_seg *seg = (struct mlx4_wqe_atomic_seg *)at;
+	bool swap = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	seg->swap_add = htobe64(swap ? wr->wr.atomic.swap : wr->wr.atomic.compare_add);
+	seg->compare = htobe64(swap ? wr->wr.atomic.compare_add : 0);
+	return (char *)(seg + 1);
+}
+
+static char *put_datagram(char *at, const struct ibv_send_wr *wr)
+{
+	struct mlx4_wqe_datagram_seg *seg = (struct mlx4_wqe_datagram_seg *)at;
+	const struct api_ah *ah = to_ah(wr->wr.ud.ah);
+
+	seg->av = ah->av4;
+	seg->dqpn = htobe32(wr->wr.ud.remote_qpn);
+	seg->qkey = htobe32(wr->wr.ud.remote_qkey);
+	seg->vlan = 0;
+	memcpy(seg->mac, ah->mac, sizeof(seg->mac));
+	return (char *)(seg + 1);
+}
+
+static char *put_invalidate(char *at, uint32_t rkey)
+{
+	struct mlx4_wqe_local_inval_seg *seg = (struct mlx4_wqe_local_inval_seg *)at;
+
+	*seg = (struct mlx4_wqe_local_inval_seg){ .mem_key = htobe32(rkey) };
+	return (char *)(seg + 1);
+}
+
+static char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr, char *at)
+{
+	if (qp->ibv.qp_type == IBV_QPT_UD)
+		return put_datagram(at, wr);
+	if (!is_connected(qp))
+		return at;
+	switch (send_ops[wr->opcode].segs) {
+	case SEGS_RADDR:
+		return put_raddr(at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+	case SEGS_ATOMIC:
+		return put_atomic(put_raddr(at, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey), wr);
+	case SEGS_INVALIDATE:
+		return put_invalidate(at, wr->invalidate_rkey);
+	default:
+		return at;
+	}
+}
+
+/*
+ * Inline pieces. A piece that ends at the end of a line starts the next one; the last is padded to
+ * 16 bytes. Lengths are written when they are known.
+ */
+static char *put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, char *at, int *err)
+{
+	char *header = at;
+	uint64_t total = 0;
+
+	at += INLINE_HEADER;
+	for (int i = 0; i < wr->num_sge; i++) {
+		const char *from = (const char *)(uintptr_t)wr->sg_list[i].addr;
+		size_t len = wr->sg_list[i].length;
+
+		total += len;
+		if (unlikely(total > sq->max_inline)) {
+			*err = ENOMEM;
+			return at;
+		}
+		while (len) {
+			size_t room = LINE - (uintptr_t)at % LINE, n;
+
+			if (room == LINE) { /* the line before is full */
+				((struct mlx4_wqe_inline_seg *)header)->byte_count = htobe32(
+					MLX4_INLINE_SEG | (uint32_t)(at - header - INLINE_HEADER));
+				header = at;
+				at += INLINE_HEADER;
+				room = LINE - INLINE_HEADER;
+			}
+			n = len < room ? len : room;
+			memcpy(at, from, n);
+			at += n;
+			from += n;
+			len -= n;
+		}
+	}
+	if (!total)
+		return header; /* no data, no segment */
+	((struct mlx4_wqe_inline_seg *)header)->byte_count =
+		htobe32(MLX4_INLINE_SEG | (uint32_t)(at - header - INLINE_HEADER));
+	return (char *)(((uintptr_t)at + MLX4_SEG - 1) & ~(uintptr_t)(MLX4_SEG - 1));
+}
+
+static char *put_data(const struct ibv_send_wr *wr, char *at, int *err)
+{
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+		struct mlx4_wqe_data_seg *seg = (struct mlx4_wqe_data_seg *)at;
+
+		if (unlikely(sge->length > SEG_MAX_LENGTH)) {
+			*err = EINVAL;
+			return at;
+		}
+		seg->lkey = htobe32(sge->lkey);
+		seg->addr = htobe64(sge->addr);
+		/* Length 0 has a form of its own, because a count of 0 means 2 GiB. */
+		seg->byte_count = sge->length ? htobe32(sge->length & ~SEG_MAX_LENGTH)
+					      : htobe32(MLX4_INLINE_SEG);
+		at = (char *)(seg + 1);
+	}
+	return at;
+}
+
+/* --- posting ------------------------------------------------------------------------------------ */
+
+static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags, bool invalidates)
+{
+	/* On raw Ethernet the solicited bit means that frames have no ICRC, which is always so. */
+	bool raw = qp->ibv.qp_type == IBV_QPT_RAW_PACKET;
+
+	return (uint32_t)((qp->sq_sig_all || (send_flags & IBV_SEND_SIGNALED)
+				   ? MLX4_WQE_CTRL_CQ_UPDATE
+				   : 0) |
+			  (raw || (send_flags & IBV_SEND_SOLICITED) ? MLX4_WQE_CTRL_SOLICIT : 0) |
+			  (send_flags & IBV_SEND_IP_CSUM
+				   ? MLX4_WQE_CTRL_IP_HDR_CSUM | MLX4_WQE_CTRL_TCP_UDP_CSUM
+				   : 0) |
+			  (invalidates ? MLX4_WQE_CTRL_STRONG_ORDER : 0));
+}
+
+/* Immediate data, or the key that the peer shall invalidate. */
+static __be32 ctrl_imm(const struct send_op *op, const struct ibv_send_wr *wr, bool connected)
+{
+	return op->imm ? wr->imm_data : op->rkey && connected ? htobe32(wr->invalidate_rkey) : 0;
+}
+
+static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
+{
+	return (struct mlx4_wqe_ctrl_seg *)(sq->buf +
+					    ((size_t)(index & (sq->cnt - 1)) << sq->shift));
+}
+
+/* Of the WQE that the card would fetch behind what may be posted: not new. */
+static void stamp(const struct api_sq *sq, uint32_t index)
+{
+	struct mlx4_wqe_ctrl_seg *ctrl = wqe_at(sq, index);
+	uint32_t size = (ctrl->fence_size & 0x3fu) * MLX4_SEG;
+
+	size = size < 1u << sq->shift ? size : 1u << sq->shift;
+	for (uint32_t at = LINE; at < size; at += LINE)
+		*(uint32_t *)((char *)ctrl + at) = UINT32_MAX;
+}
+
+static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct api_sq *sq = &qp->sq;
+	struct mlx4_wqe_ctrl_seg *ctrl;
+	const struct send_op *op;
+	bool connected = is_connected(qp), invalidates;
+	int err = check_wr(qp, wr);
+	char *at;
+
+	if (unlikely(err))
+		return err;
+	/* Pairs with the release in mlx4_poll.c. */
+	if (unlikely(sq->head - atomic_load_explicit(&sq->tail, memory_order_acquire) >=
+		     sq->max_post))
+		return ENOMEM;
+	op = &send_ops[wr->opcode];
+	invalidates = connected && op->segs == SEGS_INVALIDATE;
+	ctrl = wqe_at(sq, sq->cur_post);
+	at = put_transport(qp, wr, (char *)(ctrl + 1));
+	if (!invalidates)
+		at = wr->send_flags & IBV_SEND_INLINE ? put_inline(sq, wr, at, &err)
+						      : put_data(wr, at, &err);
+	if (unlikely(err))
+		return err;
+	ctrl->srcrb_flags = htobe32(ctrl_flags(qp, wr->send_flags, invalidates));
+	ctrl->imm = ctrl_imm(op, wr, connected);
+	ctrl->fence_size = (uint8_t)((wr->send_flags & IBV_SEND_FENCE ? MLX4_WQE_CTRL_FENCE : 0) |
+				     (at - (char *)ctrl) / MLX4_SEG);
+	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = wr->wr_id;
+	/* Releases the WQE to the card. */
+	__atomic_store_n(&ctrl->owner_opcode,
+			 htobe32(op->opcode | (sq->cur_post & sq->cnt ? 1u << 31 : 0)),
+			 __ATOMIC_RELEASE);
+	stamp(sq, sq->cur_post + sq->spare);
+	sq->cur_post++;
+	sq->head++;
+	return 0;
+}
+
+static void ring(struct api_qp *qp)
+{
+	vb_qp_ring_owned(qp->card);
+}
+
+int mlx4_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	return loop_post_send(ibqp, wr, bad_wr, post_one, ring);
+}

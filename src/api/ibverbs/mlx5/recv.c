@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Posting receives, to a QP's own queue and to an SRQ.
+ *
+ * A receive WQE is an array of data segments; one that is not full ends in a segment with an
+ * invalid key. The card learns of new WQEs from the doorbell record: the doorbell matters only to a
+ * QP in the error state, which has nobody who would look, and an SRQ has none.
+ */
+#include "api/ibverbs/core/loops.h"
+
+static_assert(sizeof(struct mlx5_wqe_data_seg) == 16, "data segment");
+
+/* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
+#define SEG_MAX_LENGTH 0x80000000u
+
+/*
+ * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for as many as
+ * a power of two gives, which may be more than the program may use.
+ */
+static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+			 const struct ibv_recv_wr *wr)
+{
+	uint32_t n = 0;
+
+	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > max_gs))
+		return EINVAL;
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (unlikely(!sge->length))
+			continue;
+		if (unlikely(sge->length > SEG_MAX_LENGTH))
+			return EINVAL;
+		seg[n].byte_count = htobe32(sge->length & ~SEG_MAX_LENGTH);
+		seg[n].lkey = htobe32(sge->lkey);
+		seg[n].addr = htobe64(sge->addr);
+		n++;
+	}
+	if (n < room) {
+		seg[n].byte_count = 0;
+		seg[n].lkey = htobe32(MLX5_INVALID_LKEY);
+		seg[n].addr = 0;
+	}
+	return 0;
+}
+
+int api_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return loop_post_recv(qp, wr, bad_wr, fill_segments);
+}
+
+int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return loop_post_srq_recv(srq, wr, bad_wr, fill_segments);
+}

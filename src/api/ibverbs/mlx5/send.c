@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ibv_post_send(): work requests become WQEs (sq.h).
+ *
+ * A list is posted up to the first work request that cannot be; what was posted before it counts
+ * and is rung once.
+ */
+#include "api/ibverbs/core/loops.h"
+#include "sq.h"
+
+/* What each verbs opcode is in a WQE. */
+enum transport_segs { SEGS_BAD, SEGS_NONE, SEGS_RADDR, SEGS_ATOMIC, SEGS_UNSUPPORTED };
+enum imm_field { IMM_NONE, IMM_DATA, IMM_RKEY };
+
+struct send_op {
+	uint8_t opcode; /* MLX5_OPCODE_* */
+	uint8_t segs;   /* enum transport_segs */
+	uint8_t imm;    /* enum imm_field */
+	bool no_data;   /* neither data segments nor inline data */
+	bool no_inline; /* data segments name where the answer goes */
+};
+
+static const struct send_op send_ops[] = {
+	[IBV_WR_RDMA_WRITE] = { MLX5_OPCODE_RDMA_WRITE, SEGS_RADDR, IMM_NONE, false, false },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { MLX5_OPCODE_RDMA_WRITE_IMM, SEGS_RADDR, IMM_DATA, false,
+					 false },
+	[IBV_WR_SEND] = { MLX5_OPCODE_SEND, SEGS_NONE, IMM_NONE, false, false },
+	[IBV_WR_SEND_WITH_IMM] = { MLX5_OPCODE_SEND_IMM, SEGS_NONE, IMM_DATA, false, false },
+	[IBV_WR_RDMA_READ] = { MLX5_OPCODE_RDMA_READ, SEGS_RADDR, IMM_NONE, false, true },
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = { MLX5_OPCODE_ATOMIC_CS, SEGS_ATOMIC, IMM_NONE, false, true },
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { MLX5_OPCODE_ATOMIC_FA, SEGS_ATOMIC, IMM_NONE, false,
+					  true },
+	[IBV_WR_LOCAL_INV] = { MLX5_OPCODE_LOCAL_INVAL, SEGS_NONE, IMM_RKEY, true, false },
+	[IBV_WR_BIND_MW] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false, false },
+	[IBV_WR_SEND_WITH_INV] = { MLX5_OPCODE_SEND_INVAL, SEGS_NONE, IMM_RKEY, false, false },
+	[IBV_WR_TSO] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false, false },
+};
+
+/*
+ * What the program may not post at all. Opcodes that a transport does not have, but that can be
+ * written as a WQE, go to the card, which completes them with an error as hardware does.
+ */
+static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct send_op *op;
+
+	if (unlikely((unsigned int)wr->opcode >= sizeof(send_ops) / sizeof(send_ops[0])))
+		return EINVAL;
+	op = &send_ops[wr->opcode];
+	if (unlikely(op->segs == SEGS_BAD))
+		return EINVAL;
+	if (unlikely(op->segs == SEGS_UNSUPPORTED))
+		return EOPNOTSUPP;
+	if (unlikely(wr->num_sge < 0 || wr->num_sge > qp->sq.max_gs))
+		return EINVAL;
+	if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
+		return EINVAL;
+	if (qp->ibv.qp_type == IBV_QPT_UD) {
+		/*
+		 * In an RDMA request for a datagram queue the address handle's place holds
+		 * something else.
+		 */
+		if (unlikely(op->segs != SEGS_NONE || (wr->send_flags & IBV_SEND_IP_CSUM)))
+			return EINVAL;
+		if (unlikely(!op->no_data && !wr->wr.ud.ah))
+			return EINVAL;
+	} else if (unlikely(op->segs == SEGS_ATOMIC && qp->ibv.qp_type != IBV_QPT_RC)) {
+		return EINVAL;
+	}
+	return 0;
+}
+
+/* The segments between control and data; returns where data starts. */
+static inline char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
+				  enum transport_segs segs, char *at)
+{
+	if (qp->ibv.qp_type == IBV_QPT_UD) {
+		sq_put_datagram(at, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+		return at + sizeof(struct mlx5_wqe_datagram_seg);
+	}
+	switch (segs) {
+	case SEGS_RADDR:
+		sq_put_raddr(at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+		return at + SEG;
+	case SEGS_ATOMIC:
+		sq_put_raddr(at, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey);
+		if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+			sq_put_atomic(at + SEG, wr->wr.atomic.swap, wr->wr.atomic.compare_add);
+		else
+			sq_put_atomic(at + SEG, wr->wr.atomic.compare_add, 0);
+		return at + 2 * SEG;
+	default:
+		return at;
+	}
+}
+
+static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur,
+			     const struct ibv_send_wr *wr)
+{
+	char *header = sq_inline_start(sq, cur);
+	uint64_t total = 0;
+
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		total += sge->length;
+		if (unlikely(total > sq->max_inline))
+			return EINVAL;
+		sq_inline_copy(sq, cur, (const void *)(uintptr_t)sge->addr, sge->length);
+	}
+	sq_inline_end(cur, header, (uint32_t)total);
+	return 0;
+}
+
+static inline int put_data(const struct api_sq *sq, struct sq_cursor *cur,
+			   const struct ibv_send_wr *wr)
+{
+	int err = 0;
+
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return put_inline(sq, cur, wr);
+	for (int i = 0; i < wr->num_sge && !err; i++)
+		err = sq_put_sge(sq, cur, wr->sg_list[i].addr, wr->sg_list[i].length,
+				 wr->sg_list[i].lkey);
+	return err;
+}
+
+static inline __be32 imm_value(const struct ibv_send_wr *wr, enum imm_field imm)
+{
+	switch (imm) {
+	case IMM_DATA:
+		return wr->imm_data;
+	case IMM_RKEY:
+		return htobe32(wr->invalidate_rkey);
+	default:
+		return 0;
+	}
+}
+
+static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct api_sq *sq = &qp->sq;
+	struct mlx5_wqe_ctrl_seg *ctrl;
+	const struct send_op *op;
+	struct sq_cursor cur;
+	int err = check_wr(qp, wr);
+
+	if (unlikely(err))
+		return err;
+	if (unlikely(!sq_has_room(sq)))
+		return ENOMEM;
+	op = &send_ops[wr->opcode];
+	ctrl = sq_next_wqe(sq);
+	ctrl->signature = 0;
+	ctrl->dci_stream_channel_id = 0;
+	ctrl->fm_ce_se = sq_ctrl_flags(sq, wr->send_flags);
+	ctrl->imm = imm_value(wr, op->imm);
+	cur.pos = (char *)(ctrl + 1);
+	cur.ds = 1;
+	if (!op->no_data) {
+		cur.pos = put_transport(qp, wr, op->segs, cur.pos);
+		cur.ds = (uint32_t)(cur.pos - (char *)ctrl) / SEG;
+		err = put_data(sq, &cur, wr);
+		if (unlikely(err))
+			return err;
+	}
+	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = wr->wr_id;
+	sq_finish(qp, ctrl, op->opcode, cur.ds);
+	return 0;
+}
+
+int api_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	return loop_post_send(ibqp, wr, bad_wr, post_one, sq_ring);
+}

@@ -32,13 +32,10 @@
 
 #include "base/lock.h"
 #include "base/refusal.h"
+#include "base/util.h"
 #include "card/card.h"
 #include "device/rtos.h"
 #include "dpa/dpa.h"
-
-#define likely(x)     __builtin_expect(!!(x), 1)
-#define unlikely(x)   __builtin_expect(!!(x), 0)
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- log.c: the host log, and why a call fails ------------------------------------------------ */
 

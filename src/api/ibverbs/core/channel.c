@@ -59,7 +59,7 @@ void api_channel_notify(void *cookie)
 	queue = &to_channel(cq->ibv.channel)->queue;
 	pthread_mutex_lock(&queue->mutex);
 	if (cq->unread++ == 0)
-		node_add_tail(&queue->events, &cq->event);
+		vb_list_add_tail(&queue->events, &cq->event);
 	api_event_queue_signal(queue);
 	pthread_mutex_unlock(&queue->mutex);
 }
@@ -73,7 +73,7 @@ void api_channel_forget(struct api_cq *cq)
 	pthread_mutex_lock(&queue->mutex);
 	if (cq->unread) {
 		cq->unread = 0;
-		node_del(&cq->event);
+		vb_list_del(&cq->event);
 		api_event_queue_settle(queue);
 	}
 	pthread_mutex_unlock(&queue->mutex);
@@ -86,11 +86,11 @@ static struct api_cq *channel_take(struct api_event_queue *queue)
 
 	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
-	if (!node_empty(&queue->events)) {
+	if (!vb_list_empty(&queue->events)) {
 		cq = container_of(queue->events.next, struct api_cq, event);
-		node_del(&cq->event);
+		vb_list_del(&cq->event);
 		if (--cq->unread)
-			node_add_tail(&queue->events, &cq->event);
+			vb_list_add_tail(&queue->events, &cq->event);
 		cq->fetched++;
 		api_event_queue_settle(queue);
 	}

@@ -12,25 +12,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-void api_track(struct ibv_context *context, enum api_kind kind, struct api_node *node)
+void api_track(struct ibv_context *context, enum api_kind kind, struct vb_list *node)
 {
 	pthread_mutex_lock(&context->mutex);
-	node_add_tail(&to_context(context)->live[kind], node);
+	vb_list_add_tail(&to_context(context)->live[kind], node);
 	pthread_mutex_unlock(&context->mutex);
 }
 
 /* In front of those it uses: closing the device takes it first. */
-void api_track_first(struct ibv_context *context, enum api_kind kind, struct api_node *node)
+void api_track_first(struct ibv_context *context, enum api_kind kind, struct vb_list *node)
 {
 	pthread_mutex_lock(&context->mutex);
-	node_add_tail(to_context(context)->live[kind].next, node);
+	vb_list_add_head(&to_context(context)->live[kind], node);
 	pthread_mutex_unlock(&context->mutex);
 }
 
-void api_untrack(struct ibv_context *context, struct api_node *node)
+void api_untrack(struct ibv_context *context, struct vb_list *node)
 {
 	pthread_mutex_lock(&context->mutex);
-	node_del(node);
+	vb_list_del(node);
 	pthread_mutex_unlock(&context->mutex);
 }
 
@@ -96,7 +96,7 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 	if (ctx->format->set_ops)
 		ctx->format->set_ops(&ctx->verbs);
 	for (int kind = 0; kind < API_KINDS; kind++)
-		node_init(&ctx->live[kind]);
+		vb_list_init(&ctx->live[kind]);
 	ibv->device = &device->ibv;
 	ibv->num_comp_vectors = comp_vectors();
 	pthread_mutex_init(&ibv->mutex, NULL);
@@ -158,7 +158,7 @@ struct ibv_context *api_context_open(struct api_device *device, void *private_da
 /*
  * The program's structs are left alone: it may still hold pointers to them, as after a real close.
  */
-static void abandon(struct api_node *node, enum api_kind kind)
+static void abandon(struct vb_list *node, enum api_kind kind)
 {
 	switch (kind) {
 	case API_KIND_QP:
@@ -189,10 +189,10 @@ static int close_context(struct ibv_context *context)
 	if (atomic_load(&ctx->users))
 		return api_refuse(busy, "FlexIO objects");
 	for (int kind = 0; kind < API_KINDS; kind++) {
-		while (!node_empty(&ctx->live[kind])) {
-			struct api_node *node = ctx->live[kind].next;
+		while (!vb_list_empty(&ctx->live[kind])) {
+			struct vb_list *node = ctx->live[kind].next;
 
-			node_del(node);
+			vb_list_del(node);
 			if (ctx->driver && kind != API_KIND_PD)
 				ctx->driver->abandon(node, (enum api_kind)kind);
 			else

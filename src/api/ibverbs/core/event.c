@@ -20,7 +20,7 @@ int api_event_queue_init(struct api_event_queue *queue)
 	if (queue->fd < 0)
 		return -errno;
 	pthread_mutex_init(&queue->mutex, NULL);
-	node_init(&queue->events);
+	vb_list_init(&queue->events);
 	return 0;
 }
 
@@ -48,7 +48,7 @@ void api_event_queue_settle(struct api_event_queue *queue)
 {
 	uint64_t count;
 
-	if (node_empty(&queue->events) && read(queue->fd, &count, sizeof(count)) < 0)
+	if (vb_list_empty(&queue->events) && read(queue->fd, &count, sizeof(count)) < 0)
 		assert(errno == EAGAIN);
 }
 
@@ -71,7 +71,7 @@ int api_event_queue_wait(struct api_event_queue *queue)
 /* --- asynchronous events ---------------------------------------------------------------------- */
 
 struct async_event {
-	struct api_node node;
+	struct vb_list node;
 	struct vb_event event;
 };
 
@@ -113,7 +113,7 @@ void api_async_event(void *arg, const struct vb_event *event)
 		return;
 	ev->event = *event;
 	pthread_mutex_lock(&queue->mutex);
-	node_add_tail(&queue->events, &ev->node);
+	vb_list_add_tail(&queue->events, &ev->node);
 	api_event_queue_signal(queue);
 	pthread_mutex_unlock(&queue->mutex);
 }
@@ -164,9 +164,9 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 	for (;;) {
 		vb_card_enter();
 		pthread_mutex_lock(&queue->mutex);
-		if (!node_empty(&queue->events)) {
+		if (!vb_list_empty(&queue->events)) {
 			ev = container_of(queue->events.next, struct async_event, node);
-			node_del(&ev->node);
+			vb_list_del(&ev->node);
 			api_event_queue_settle(queue);
 			event_deliver(&ev->event, event);
 		}
@@ -225,18 +225,17 @@ VB_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 /* Drop the events that nobody fetched: those of one object, or all of them (NULL). */
 static void drop_unread(struct api_event_queue *queue, const void *cookie)
 {
-	struct api_node *node, *next;
+	struct vb_list *node, *after;
 	bool dropped = false;
 
 	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
-	for (node = queue->events.next; node != &queue->events; node = next) {
+	vb_list_for_each_safe(node, after, &queue->events) {
 		struct async_event *ev = container_of(node, struct async_event, node);
 
-		next = node->next;
 		if (cookie && ev->event.cookie != cookie)
 			continue;
-		node_del(node);
+		vb_list_del(node);
 		free(ev);
 		dropped = true;
 	}

@@ -5,8 +5,6 @@
  */
 #include "objects.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 static const char *name_of(const char *const *names, size_t count, unsigned int value)
 {
 	return value < count && names[value] ? names[value] : "unknown";
@@ -24,7 +22,7 @@ VB_PUBLIC const char *ibv_node_type_str(enum ibv_node_type node_type)
 		[IBV_NODE_UNSPECIFIED] = "unspecified",
 	};
 
-	return name_of(names, COUNT(names), (unsigned int)node_type);
+	return name_of(names, ARRAY_SIZE(names), (unsigned int)node_type);
 }
 
 VB_PUBLIC const char *ibv_port_state_str(enum ibv_port_state port_state)
@@ -38,7 +36,7 @@ VB_PUBLIC const char *ibv_port_state_str(enum ibv_port_state port_state)
 		[IBV_PORT_ACTIVE_DEFER] = "active defer",
 	};
 
-	return name_of(names, COUNT(names), port_state);
+	return name_of(names, ARRAY_SIZE(names), port_state);
 }
 
 VB_PUBLIC const char *ibv_event_type_str(enum ibv_event_type event)
@@ -66,7 +64,7 @@ VB_PUBLIC const char *ibv_event_type_str(enum ibv_event_type event)
 		[IBV_EVENT_WQ_FATAL] = "WQ fatal",
 	};
 
-	return name_of(names, COUNT(names), event);
+	return name_of(names, ARRAY_SIZE(names), event);
 }
 
 VB_PUBLIC const char *ibv_wc_status_str(enum ibv_wc_status status)
@@ -98,7 +96,7 @@ VB_PUBLIC const char *ibv_wc_status_str(enum ibv_wc_status status)
 		[IBV_WC_TM_RNDV_INCOMPLETE] = "TM software rendezvous",
 	};
 
-	return name_of(names, COUNT(names), status);
+	return name_of(names, ARRAY_SIZE(names), status);
 }
 
 /* --- rates ------------------------------------------------------------------------------------ */
@@ -125,7 +123,7 @@ static const struct rate {
 
 VB_PUBLIC int ibv_rate_to_mult(enum ibv_rate rate)
 {
-	for (size_t i = 0; i < COUNT(rates); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
 		if (rates[i].rate == rate && rates[i].mult)
 			return rates[i].mult;
 	}
@@ -134,7 +132,7 @@ VB_PUBLIC int ibv_rate_to_mult(enum ibv_rate rate)
 
 VB_PUBLIC enum ibv_rate mult_to_ibv_rate(int mult)
 {
-	for (size_t i = 0; i < COUNT(rates); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
 		if (rates[i].mult == mult && mult)
 			return rates[i].rate;
 	}
@@ -143,7 +141,7 @@ VB_PUBLIC enum ibv_rate mult_to_ibv_rate(int mult)
 
 VB_PUBLIC int ibv_rate_to_mbps(enum ibv_rate rate)
 {
-	for (size_t i = 0; i < COUNT(rates); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
 		if (rates[i].rate == rate)
 			return rates[i].mbps;
 	}
@@ -152,7 +150,7 @@ VB_PUBLIC int ibv_rate_to_mbps(enum ibv_rate rate)
 
 VB_PUBLIC enum ibv_rate mbps_to_ibv_rate(int mbps)
 {
-	for (size_t i = 0; i < COUNT(rates); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
 		if (rates[i].mbps == mbps)
 			return rates[i].rate;
 	}

@@ -28,23 +28,15 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include "api/edge.h"
 #include "base/lock.h"
-#include "base/refusal.h"
+#include "base/util.h"
 #include "card/card.h"
-
-#define likely(x)                       __builtin_expect(!!(x), 1)
-#define unlikely(x)                     __builtin_expect(!!(x), 0)
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* --- live objects, so that closing a device can take them from the card ----------------------- */
 
 /* In the order in which ibv_close_device() removes what the program left behind. */
 enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD, API_KINDS };
-
-struct api_node {
-	struct api_node *prev, *next;
-};
 
 /* --- event queues: what a program reads from a completion channel or from async_fd ------------ */
 
@@ -56,7 +48,7 @@ struct api_node {
 struct api_event_queue {
 	pthread_mutex_t mutex;
 	int fd;
-	struct api_node events;
+	struct vb_list events;
 };
 
 /* --- contexts --------------------------------------------------------------------------------- */
@@ -100,7 +92,7 @@ struct api_driver {
 	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
 	int (*open)(struct api_context *ctx, void *private_data);
 	void (*close)(struct api_context *ctx);
-	void (*abandon)(struct api_node *node, enum api_kind kind);
+	void (*abandon)(struct vb_list *node, enum api_kind kind);
 	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
 	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr);
@@ -124,7 +116,7 @@ struct api_context {
 	unsigned int opens;               /* hbl_driver: how often the program has opened it */
 	atomic_int users;                 /* objects of libflexio: it cannot be closed under them */
 	struct api_event_queue async;
-	struct api_node live[API_KINDS]; /* under mutex of the ibv_context */
+	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic
 		*_Atomic qp_table[API_QP_LEAF]; /* leaves are published once and stay */
 	struct verbs_context verbs;             /* last: verbs_context ends in ibv_context */
@@ -139,7 +131,7 @@ struct api_td {
 
 struct api_pd {
 	struct ibv_pd ibv; /* first */
-	struct api_node node;
+	struct vb_list node;
 	struct vb_pd *card;  /* of the protection domain itself */
 	struct api_pd *base; /* a parent domain's protection domain, or NULL */
 	struct api_td *td;   /* a parent domain's thread domain, or NULL */
@@ -161,7 +153,7 @@ struct api_buf {
 
 struct api_mr {
 	struct ibv_mr ibv; /* first */
-	struct api_node node;
+	struct vb_list node;
 	struct vb_mr *card;
 };
 
@@ -184,7 +176,7 @@ struct api_cq {
 		struct ibv_cq ibv;
 		struct ibv_cq_ex ex;
 	}; /* first */
-	struct api_node node;
+	struct vb_list node;
 	struct vb_cq *card;
 	struct vb_dev *dev;
 	struct api_pd *parent; /* parent domain of ibv_create_cq_ex(), or NULL */
@@ -208,7 +200,7 @@ struct api_cq {
 	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
 
 	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
-	struct api_node event;  /* in the channel's queue while unread > 0 */
+	struct vb_list event;   /* in the channel's queue while unread > 0 */
 	uint32_t unread;        /* notifications that nobody fetched */
 	uint32_t fetched;       /* by ibv_get_cq_event() */
 	uint32_t async_fetched; /* by ibv_get_async_event(), under the context's async mutex */
@@ -222,7 +214,7 @@ struct api_cq {
  */
 struct api_srq {
 	struct ibv_srq ibv; /* first */
-	struct api_node node;
+	struct vb_list node;
 	struct vb_srq *card;
 	struct api_buf buf, dbr_buf;
 	struct vb_lock lock;
@@ -297,7 +289,7 @@ struct api_qp {
 	bool has_ex; /* created with send_ops_flags: ibv_qp_to_qp_ex() works */
 	bool sq_sig_all;
 	struct ibv_qp_cap cap;
-	struct api_node node;
+	struct vb_list node;
 	struct api_buf buf, dbr_buf;
 	size_t buf_bytes;
 	bool is_wq;                /* the inside of a receive WQ */
@@ -467,76 +459,9 @@ static inline void api_unlock(struct vb_lock *lock, bool unlocked)
 		vb_unlock(lock);
 }
 
-/*
- * At the edge: err is a positive errno, also left in errno because programs print that. A public function opens its call
- * with API_CALL(); what fails leaves one line in the log, with the reason where one was given (base/refusal.h).
- */
-#define API_CALL(...)          VB_CALL(__VA_ARGS__)
-#define API_CALL_AS(name, ...) VB_CALL_AS(name, __VA_ARGS__)
-/* The object of a call. */
-#define API_DEVICE(context) .kind = (context) ? (context)->device->name : NULL
-#define API_QP(qp)          .kind = "QP", .number = (qp) ? (qp)->qp_num : 0
-#define API_CQ(cq)          .kind = "CQ", .number = (cq) ? (cq)->handle : 0
-#define API_SRQ(srq)        .kind = "SRQ", .number = (srq) ? (srq)->handle : 0
-#define api_fail(err)       api_fail_in(__func__, err)
-#define api_null(err)       ((void *)(api_fail_in(__func__, err), NULL))
-#define api_status(rc)      api_status_in(__func__, rc)
-/* Refuse for one of the reasons of base/reasons.h: a positive errno, or NULL. */
-#define api_refuse(reason, ...)      api_fail(-vb_refuse_##reason(__VA_ARGS__))
-#define api_refuse_null(reason, ...) api_null(-vb_refuse_##reason(__VA_ARGS__))
-
-static inline int api_fail_in(const char *function, int err)
-{
-	vb_call_failed(function, err);
-	errno = err;
-	return err;
-}
-
-/* From the card's convention (0 or -errno) to that of the edge. */
-static inline int api_status_in(const char *function, int rc)
-{
-	return rc ? api_fail_in(function, -rc) : 0;
-}
-
-static inline uint32_t roundup_pow2(uint32_t n)
-{
-	return n <= 1 ? 1 : 1u << (32 - __builtin_clz(n - 1));
-}
-
-static inline uint32_t ilog2(uint32_t n)
-{
-	return 31 - (uint32_t)__builtin_clz(n);
-}
-
-/* --- lists ------------------------------------------------------------------------------------ */
-
-static inline void node_init(struct api_node *head)
-{
-	head->prev = head->next = head;
-}
-
-static inline bool node_empty(const struct api_node *head)
-{
-	return head->next == head;
-}
-
-static inline void node_add_tail(struct api_node *head, struct api_node *node)
-{
-	node->prev = head->prev;
-	node->next = head;
-	head->prev->next = node;
-	head->prev = node;
-}
-
-static inline void node_del(struct api_node *node)
-{
-	node->prev->next = node->next;
-	node->next->prev = node->prev;
-}
-
-void api_track(struct ibv_context *context, enum api_kind kind, struct api_node *node);
-void api_track_first(struct ibv_context *context, enum api_kind kind, struct api_node *node);
-void api_untrack(struct ibv_context *context, struct api_node *node);
+void api_track(struct ibv_context *context, enum api_kind kind, struct vb_list *node);
+void api_track_first(struct ibv_context *context, enum api_kind kind, struct vb_list *node);
+void api_untrack(struct ibv_context *context, struct vb_list *node);
 
 /* --- across files ----------------------------------------------------------------------------- */
 

@@ -433,7 +433,7 @@ VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
 	if (!rc) {
 		qp_clean_cqs(qp);
 		table_remove(to_context(context), qp);
-		node_del(&qp->node);
+		vb_list_del(&qp->node);
 	}
 	pthread_mutex_unlock(&context->mutex);
 	if (rc)

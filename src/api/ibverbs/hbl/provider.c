@@ -122,7 +122,7 @@ static void close_device(struct api_context *ctx)
 }
 
 /* vb_hbl_close() destroys what is left; the program's structs are left alone. */
-static void abandon(struct api_node *node, enum api_kind kind)
+static void abandon(struct vb_list *node, enum api_kind kind)
 {
 }
 

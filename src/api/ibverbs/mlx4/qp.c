@@ -14,11 +14,6 @@
 
 enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6 };
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Bytes of a send WQE before its data; an atomic has a segment more, and one data segment. */
 static uint32_t data_start(enum ibv_qp_type type)
 {
@@ -31,11 +26,6 @@ static uint32_t data_start(enum ibv_qp_type type)
 	default:
 		return sizeof(struct mlx4_wqe_ctrl_seg);
 	}
-}
-
-static uint32_t align_up(uint32_t n, uint32_t to)
-{
-	return (n + to - 1) & ~(to - 1);
 }
 
 /*

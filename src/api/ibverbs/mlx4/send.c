@@ -62,7 +62,7 @@ static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 	const struct send_op *op;
 	int max_gs = qp->sq.max_gs;
 
-	if (unlikely((unsigned int)wr->opcode >= sizeof(send_ops) / sizeof(send_ops[0])))
+	if (unlikely((unsigned int)wr->opcode >= ARRAY_SIZE(send_ops)))
 		return EINVAL;
 	op = &send_ops[wr->opcode];
 	if (unlikely(op->segs == SEGS_BAD || wr->num_sge < 0))

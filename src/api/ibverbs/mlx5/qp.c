@@ -16,11 +16,6 @@ static_assert(sizeof(struct mlx5_wqe_datagram_seg) == 48, "datagram segment");
 
 enum { SEG = 16, INLINE_HEADER = sizeof(struct mlx5_wqe_inl_data_seg) };
 
-static uint32_t align_up(uint32_t n, uint32_t to)
-{
-	return (n + to - 1) & ~(to - 1);
-}
-
 /* Bytes of a send WQE before its data, at most. */
 static uint32_t send_overhead(enum ibv_qp_type type)
 {
@@ -33,11 +28,6 @@ static uint32_t send_overhead(enum ibv_qp_type type)
 	default:
 		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_datagram_seg);
 	}
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
 }
 
 static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,

@@ -41,7 +41,7 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 		return api_refuse_null(range, "inl_recv_sz", extra.inl_recv, 0, MAX_INL_RECV);
 	if (extra.inl_recv && attr->srq)
 		return api_refuse_null(combination, "inline receive with an SRQ");
-	return context_format(context)->qp_create_extra(context, attr, &extra);
+	return provider_of(context)->ring.qp_create_extra(context, attr, &extra);
 }
 
 static int set_allocators(struct api_context *ctx, const struct mlx4dv_ctx_allocators *attr)

@@ -165,7 +165,7 @@ VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	if (!pd || !attr)
 		return api_refuse_null(null, "pd or attr");
-	if (context_driver(pd->context))
+	if (!provider_of(pd->context)->address_handles)
 		return api_refuse_null(unsupported, "address handles of this adapter");
 	adapter = context_adapter(pd->context);
 	err = check_attr(adapter, attr);

@@ -46,7 +46,11 @@ struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn)
 		    : NULL;
 }
 
-static void set_ops(struct verbs_context *verbs)
+/*
+ * The tables that programs call through. First everything refuses; then the provider's own operations, which the data
+ * path reaches without a detour; then what the core does for all of them.
+ */
+static void set_ops(struct verbs_context *verbs, const struct api_provider *provider)
 {
 	struct ibv_context_ops *ops = &verbs->context.ops;
 
@@ -54,25 +58,38 @@ static void set_ops(struct verbs_context *verbs)
 	verbs->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	api_set_unsupported_ops(verbs);
 
+#define SET(table, operation)                                     \
+	do {                                                      \
+		if (provider->operation)                          \
+			(table)->operation = provider->operation; \
+	} while (0)
+	SET(ops, poll_cq);
+	SET(ops, req_notify_cq);
+	SET(ops, post_send);
+	SET(ops, post_recv);
+	SET(ops, post_srq_recv);
+	SET(verbs, query_rt_values);
+	SET(verbs, alloc_td);
+	SET(verbs, alloc_parent_domain);
+	SET(verbs, modify_cq);
+	SET(verbs, create_wq);
+	SET(verbs, modify_wq);
+	SET(verbs, destroy_wq);
+	SET(verbs, create_rwq_ind_table);
+	SET(verbs, destroy_rwq_ind_table);
+#undef SET
+
 	verbs->query_port = api_query_port;
 	verbs->query_device_ex = api_query_device_ex;
-	verbs->query_rt_values = api_query_rt_values;
-	verbs->alloc_td = api_td_alloc;
 	verbs->dealloc_td = api_td_dealloc;
-	verbs->alloc_parent_domain = api_parent_domain_alloc;
 	verbs->create_cq_ex = api_cq_create_ex;
-	verbs->modify_cq = api_cq_modify;
-	verbs->create_srq_ex = api_srq_create_ex;
-	verbs->get_srq_num = api_srq_number;
 	verbs->create_qp_ex = api_qp_create_ex;
-
+	if (provider->create_srq) {
+		verbs->create_srq_ex = api_srq_create_ex;
+		verbs->get_srq_num = api_srq_number;
+	}
 	ops->_compat_query_device = ibv_query_device;
 	ops->_compat_query_port = api_compat_query_port;
-	ops->poll_cq = api_cq_poll;
-	ops->req_notify_cq = api_cq_arm;
-	ops->post_srq_recv = api_post_srq_recv;
-	ops->post_send = api_post_send;
-	ops->post_recv = api_post_recv;
 }
 
 static int comp_vectors(void)
@@ -91,10 +108,8 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 	if (!ctx)
 		return api_refuse_null(memory, "the context");
 	ibv = &ctx->verbs.context;
-	set_ops(&ctx->verbs);
-	ctx->format = api_format_of(device->adapter);
-	if (ctx->format->set_ops)
-		ctx->format->set_ops(&ctx->verbs);
+	ctx->provider = api_provider_of(device->adapter);
+	set_ops(&ctx->verbs, ctx->provider);
 	for (int kind = 0; kind < API_KINDS; kind++)
 		vb_list_init(&ctx->live[kind]);
 	ibv->device = &device->ibv;
@@ -116,11 +131,8 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 	rc = vb_dev_open(device->adapter, api_async_event, ibv, &ctx->dev);
 	if (rc)
 		goto destroy_queue;
-	ctx->driver = ctx->format->driver;
-	if (ctx->driver)
-		rc = ctx->driver->open(ctx, private_data);
-	else if (ctx->format->open)
-		rc = ctx->format->open(ctx);
+	if (ctx->provider->open)
+		rc = ctx->provider->open(ctx, private_data);
 	if (rc)
 		goto close_dev;
 	return ibv;
@@ -142,13 +154,13 @@ static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct ibv_context *api_context_open(struct api_device *device, void *private_data)
 {
-	const struct api_driver *driver = api_format_of(device->adapter)->driver;
+	const struct api_provider *provider = api_provider_of(device->adapter);
 	struct ibv_context *context;
 
-	if (!driver)
+	if (!provider->share)
 		return open_new(device, private_data);
 	pthread_mutex_lock(&share_lock);
-	context = driver->share(device, private_data);
+	context = provider->share(device, private_data);
 	if (!context)
 		context = open_new(device, private_data);
 	pthread_mutex_unlock(&share_lock);
@@ -158,7 +170,7 @@ struct ibv_context *api_context_open(struct api_device *device, void *private_da
 /*
  * The program's structs are left alone: it may still hold pointers to them, as after a real close.
  */
-static void abandon(struct vb_list *node, enum api_kind kind)
+void api_abandon(struct vb_list *node, enum api_kind kind)
 {
 	switch (kind) {
 	case API_KIND_QP:
@@ -174,8 +186,6 @@ static void abandon(struct vb_list *node, enum api_kind kind)
 		vb_mr_dereg(container_of(node, struct api_mr, node)->card);
 		break;
 	case API_KIND_PD:
-		vb_pd_dealloc(container_of(node, struct api_pd, node)->card);
-		break;
 	case API_KINDS:
 		break;
 	}
@@ -193,16 +203,14 @@ static int close_context(struct ibv_context *context)
 			struct vb_list *node = ctx->live[kind].next;
 
 			vb_list_del(node);
-			if (ctx->driver && kind != API_KIND_PD)
-				ctx->driver->abandon(node, (enum api_kind)kind);
-			else
-				abandon(node, (enum api_kind)kind);
+			if (kind == API_KIND_PD)
+				vb_pd_dealloc(container_of(node, struct api_pd, node)->card);
+			else if (ctx->provider->abandon)
+				ctx->provider->abandon(node, (enum api_kind)kind);
 		}
 	}
-	if (ctx->format->close)
-		ctx->format->close(ctx);
-	if (ctx->driver)
-		ctx->driver->close(ctx);
+	if (ctx->provider->close)
+		ctx->provider->close(ctx);
 	rc = vb_dev_close(ctx->dev);
 	if (rc)
 		return api_status(rc);
@@ -217,17 +225,17 @@ static int close_context(struct ibv_context *context)
 
 VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 {
-	const struct api_driver *driver;
+	const struct api_provider *provider;
 	int err = 0;
 
 	API_CALL(API_DEVICE(context));
 	if (!context)
 		return api_refuse(null, "context");
-	driver = context_driver(context);
-	if (!driver)
+	provider = provider_of(context);
+	if (!provider->unshare)
 		return close_context(context);
 	pthread_mutex_lock(&share_lock);
-	if (driver->unshare(to_context(context)))
+	if (provider->unshare(to_context(context)))
 		err = close_context(context);
 	pthread_mutex_unlock(&share_lock);
 	return err;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion queues: creation, resizing, arming, destruction, and removal of a QP's CQEs. Polling
- * is in poll.c.
+ * Completion queues that are rings in memory: creation, resizing, destruction. Arming and polling are the provider's.
  */
-#include "api/ibverbs/mlx5/cq.h"
+#include "objects.h"
 
 #include <unistd.h>
 
@@ -18,14 +17,6 @@ static uint32_t ring_size(uint32_t cqe)
 	return roundup_pow2(cqe + 1);
 }
 
-void api_cq_preset(void *buf, uint32_t cqe_cnt, uint32_t cqe_size)
-{
-	struct mlx5_cqe64 *ring = buf;
-
-	for (uint32_t i = 0; i < cqe_cnt; i++)
-		ring[i].op_own = MLX5_CQE_INVALID << CQE_OPCODE_SHIFT;
-}
-
 static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe_cnt)
 {
 	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
@@ -34,7 +25,7 @@ static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe
 
 	if (rc)
 		return rc;
-	context_format(cq->ibv.context)->cq_preset(buf->ptr, cqe_cnt, cq->cqe_size);
+	provider_of(cq->ibv.context)->ring.cq_preset(buf->ptr, cqe_cnt, cq->cqe_size);
 	return 0;
 }
 
@@ -87,7 +78,7 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->arm_sn = 1;
 	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
-	context_format(context)->cq_set_ex_ops(cq);
+	provider_of(context)->ring.cq_set_ex_ops(cq);
 }
 
 static int cq_alloc_rings(struct api_cq *cq)
@@ -136,17 +127,11 @@ static void cq_count_users(struct api_cq *cq, int delta)
 		api_pd_put(&cq->parent->ibv);
 }
 
-struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
 	struct api_cq *cq = NULL;
-	int err;
+	int err = check_attr(context, attr);
 
-	API_CALL_AS("ibv_create_cq_ex", API_DEVICE(context));
-	if (!context || !attr)
-		return api_refuse_null(null, "context or attr");
-	if (context_driver(context))
-		return context_driver(context)->create_cq(context, attr);
-	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&cq, _Alignof(struct api_cq), sizeof(*cq)))
@@ -181,6 +166,14 @@ free_cq:
 	return api_null(err);
 }
 
+struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	API_CALL_AS("ibv_create_cq_ex", API_DEVICE(context));
+	if (!context || !attr)
+		return api_refuse_null(null, "context or attr");
+	return provider_of(context)->create_cq(context, attr);
+}
+
 VB_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 				       struct ibv_comp_channel *channel, int comp_vector)
 {
@@ -198,17 +191,11 @@ VB_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
 }
 
-VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
+int api_cq_destroy(struct ibv_cq *ibcq)
 {
 	struct api_cq *cq = to_cq(ibcq);
-	int rc;
+	int rc = vb_cq_destroy(cq->card);
 
-	API_CALL(API_CQ(ibcq));
-	if (!ibcq)
-		return api_refuse(null, "cq");
-	if (context_driver(ibcq->context))
-		return context_driver(ibcq->context)->destroy_cq(ibcq);
-	rc = vb_cq_destroy(cq->card);
 	if (rc)
 		return api_status(rc);
 	if (ibcq->channel)
@@ -220,6 +207,14 @@ VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
 	api_untrack(ibcq->context, &cq->node);
 	cq_free(cq);
 	return 0;
+}
+
+VB_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	API_CALL(API_CQ(cq));
+	if (!cq)
+		return api_refuse(null, "cq");
+	return provider_of(cq->context)->destroy_cq(cq);
 }
 
 /*
@@ -237,62 +232,13 @@ int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 	return 0;
 }
 
-/*
- * Without the lock: a program may arm between start_poll() and end_poll(). The consumer index is the
- * one that the doorbell record already has.
- */
-int api_cq_arm(struct ibv_cq *ibcq, int solicited_only)
+int api_cq_resize(struct ibv_cq *ibcq, int cqe)
 {
 	struct api_cq *cq = to_cq(ibcq);
-	uint32_t sn = atomic_load_explicit(&cq->arm_sn, memory_order_relaxed) & 3;
-	uint32_t command = solicited_only ? MLX5_CQ_DB_REQ_NOT_SOL : MLX5_CQ_DB_REQ_NOT;
-	uint32_t ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_RELAXED));
-
-	__atomic_store_n(&cq->dbr[1], htobe32(sn << 28 | command | ci), __ATOMIC_RELEASE);
-	vb_cq_arm(cq->card, solicited_only);
-	return 0;
-}
-
-/* --- resizing --------------------------------------------------------------------------------- */
-
-/* Called by the card with the CQ stopped and by us with the lock held: move what was not polled. */
-uint32_t api_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
-{
-	struct api_cq *cq = arg;
-	struct mlx5_cqe64 *ring = buf, *cqe;
-	uint32_t n = 0;
-
-	if (cq->dv_owned) /* the index is the program's, and the record has it */
-		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
-	while (n < cq->cqe_cnt && cq_sw_entry(cq, cq->ci + n))
-		n++;
-	if (n > cqe_cnt)
-		return n; /* does not fit: the card keeps the old ring */
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t index = cq->ci + i;
-
-		cqe = &ring[index & (cqe_cnt - 1)];
-		*cqe = *cq_entry(cq, index);
-		cqe->op_own = (uint8_t)((cqe->op_own & ~MLX5_CQE_OWNER_MASK) | !!(index & cqe_cnt));
-	}
-	return n;
-}
-
-VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
-{
-	struct api_cq *cq = to_cq(ibcq);
+	uint32_t cqe_cnt = ring_size((uint32_t)cqe);
 	struct api_buf buf, old;
-	uint32_t cqe_cnt;
 	int rc;
 
-	API_CALL(API_CQ(ibcq));
-	if (!ibcq)
-		return api_refuse(null, "cq");
-	if (cqe < 1 || cqe > VB_MAX_CQE)
-		return api_refuse(range, "cqe", (uint64_t)(int64_t)cqe, 1, VB_MAX_CQE);
-	if (context_driver(ibcq->context))
-		return api_refuse(unsupported, "resizing CQs of this adapter");
-	cqe_cnt = ring_size((uint32_t)cqe);
 	if (cqe_cnt == cq->cqe_cnt)
 		return 0;
 	rc = ring_alloc(&buf, cq, cqe_cnt);
@@ -300,7 +246,7 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 		return api_status(rc);
 	old = buf;
 	api_lock(&cq->lock, cq->unlocked);
-	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, context_format(ibcq->context)->cq_copy, cq);
+	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, provider_of(ibcq->context)->ring.cq_copy, cq);
 	if (!rc) {
 		old = cq->buf;
 		cq->buf = buf;
@@ -313,52 +259,14 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	return api_status(rc);
 }
 
-/* --- a QP goes away --------------------------------------------------------------------------- */
-
-static bool is_receive(const struct mlx5_cqe64 *cqe)
+VB_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	uint8_t opcode = cqe_opcode(cqe);
-
-	return opcode != MLX5_CQE_REQ && opcode != MLX5_CQE_REQ_ERR;
-}
-
-/*
- * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs
- * of other QPs at the end, so those that stay move towards the end, over the removed ones, and the
- * consumer index follows. A CQ whose consumer index is the program's is left alone: it has to
- * recognise CQEs of a QP that is gone.
- */
-void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
-{
-	uint32_t end, removed = 0;
-
-	api_lock(&cq->lock, cq->unlocked);
-	if (cq->last_qp == qp)
-		cq->last_qp = NULL;
-	end = cq->ci;
-	if (cq->dv_owned)
-		goto unlock;
-	while (end - cq->ci < cq->cqe_cnt && cq_sw_entry(cq, end))
-		end++;
-	while (end-- != cq->ci) {
-		struct mlx5_cqe64 *cqe = cq_entry(cq, end), *dest;
-		uint8_t owner;
-
-		if (cqe_qpn(cqe) == qp->ibv.qp_num) {
-			if (qp->ibv.srq && is_receive(cqe))
-				api_srq_free_wqe(to_srq(qp->ibv.srq), be16toh(cqe->wqe_counter));
-			removed++;
-		} else if (removed) {
-			dest = cq_entry(cq, end + removed);
-			owner = dest->op_own & MLX5_CQE_OWNER_MASK;
-			*dest = *cqe;
-			dest->op_own = (uint8_t)((cqe->op_own & ~MLX5_CQE_OWNER_MASK) | owner);
-		}
-	}
-	if (removed) {
-		cq->ci += removed;
-		cq_store_ci(cq);
-	}
-unlock:
-	api_unlock(&cq->lock, cq->unlocked);
+	API_CALL(API_CQ(cq));
+	if (!cq)
+		return api_refuse(null, "cq");
+	if (cqe < 1 || cqe > VB_MAX_CQE)
+		return api_refuse(range, "cqe", (uint64_t)(int64_t)cqe, 1, VB_MAX_CQE);
+	if (!provider_of(cq->context)->resize_cq)
+		return api_refuse(unsupported, "resizing CQs of this adapter");
+	return provider_of(cq->context)->resize_cq(cq, cqe);
 }

@@ -181,8 +181,8 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 		}
 	}
 	free(ev);
-	if (context_driver(context))
-		context_driver(context)->async_event(event);
+	if (provider_of(context)->async_event)
+		provider_of(context)->async_event(event);
 	return 0;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What posting, polling and sizing have in common in all queue formats: the loops and locks. A format gives what differs
- * as functions, which the compiler puts in line (send.c, recv.c, poll_ex.c, qp_size.c; mlx4_send.c, mlx4_recv.c, mlx4_poll.c,
- * mlx4_qp.c).
+ * as functions, which the compiler puts in line (send.c, recv.c, poll_ex.c and qp.c of mlx5 and mlx4).
  */
 #pragma once
 

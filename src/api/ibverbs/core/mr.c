@@ -43,17 +43,12 @@ static int check_range(const void *addr, size_t length)
 	return (uintptr_t)addr + length > (uintptr_t)addr ? 0 : -vb_refuse_wraps(addr, length);
 }
 
-static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-			     unsigned int access)
+struct ibv_mr *api_mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned int access)
 {
 	struct api_mr *mr;
-	int err;
+	int err = check_access(access);
 
-	if (!pd)
-		return api_refuse_null(null, "pd");
-	if (context_driver(pd->context))
-		return api_refuse_null(unsupported, "memory regions of this adapter");
-	err = check_access(access);
 	if (!err)
 		err = check_range(addr, length);
 	if (err)
@@ -76,6 +71,16 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 	mr->ibv.handle = mr->ibv.lkey >> 8;
 	api_track(pd->context, API_KIND_MR, &mr->node);
 	return &mr->ibv;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			     unsigned int access)
+{
+	if (!pd)
+		return api_refuse_null(null, "pd");
+	if (!provider_of(pd->context)->reg_mr)
+		return api_refuse_null(unsupported, "memory regions of this adapter");
+	return provider_of(pd->context)->reg_mr(pd, addr, length, iova, access);
 }
 
 VB_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)

@@ -32,11 +32,7 @@
 #include "base/lock.h"
 #include "base/util.h"
 #include "card/card.h"
-
-/* --- live objects, so that closing a device can take them from the card ----------------------- */
-
-/* In the order in which ibv_close_device() removes what the program left behind. */
-enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD, API_KINDS };
+#include "provider.h"
 
 /* --- event queues: what a program reads from a completion channel or from async_fd ------------ */
 
@@ -64,10 +60,7 @@ struct api_device {
  */
 enum { API_QP_LEAF_BITS = 12, API_QP_LEAF = 1 << API_QP_LEAF_BITS };
 
-struct api_qp;
 struct api_ind_table;
-
-struct api_format;
 
 /* mlx4dv_set_context_attr(): the program's own memory for rings and records. */
 struct api_allocators {
@@ -76,44 +69,14 @@ struct api_allocators {
 	void *data;
 };
 
-struct api_context;
-
-/*
- * The driver of a device whose queues are no verbs queues (hbl): these functions stand in for the ones of this folder.
- * Same conventions; arguments that no device takes are refused before.
- */
-struct api_driver {
-	/*
-	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:
-	 * true where it was the last. Opens and closes come one at a time.
-	 */
-	struct ibv_context *(*share)(struct api_device *device, const void *private_data);
-	bool (*unshare)(struct api_context *ctx);
-	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
-	int (*open)(struct api_context *ctx, void *private_data);
-	void (*close)(struct api_context *ctx);
-	void (*abandon)(struct vb_list *node, enum api_kind kind);
-	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
-	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
-				       struct ibv_cq_init_attr_ex *attr);
-	int (*destroy_cq)(struct ibv_cq *cq);
-	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
-	int (*destroy_qp)(struct ibv_qp *qp);
-	/* ibv_get_async_event() is about to hand this out. */
-	void (*async_event)(struct ibv_async_event *event);
-};
-
 struct api_context {
 	struct vb_dev *dev;
-	const struct api_format *format;
+	const struct api_provider *provider;
 	struct vb_uar *uar;               /* the doorbell page; mlx5: made on demand */
 	struct api_allocators allocators; /* mlx4 */
-	const struct api_driver *driver;  /* NULL: the verbs queues of this folder */
-	struct vb_hbl *hbl;               /* hbl_driver's */
-	unsigned int num_pds;             /* hbl_driver: under mutex */
-	unsigned int opens;               /* hbl_driver: how often the program has opened it */
+	struct vb_hbl *hbl;               /* hbl */
+	unsigned int num_pds;             /* hbl: under mutex */
+	unsigned int opens;               /* hbl: how often the program has opened it */
 	atomic_int users;                 /* objects of libflexio: it cannot be closed under them */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */
@@ -317,8 +280,6 @@ struct api_qp_extra {
 	bool wq; /* it is the inside of a receive WQ */
 };
 
-/* --- queue formats ---------------------------------------------------------------------------- */
-
 /* What a table of receive WQs may be hashed by. */
 enum {
 	API_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
@@ -332,45 +293,6 @@ struct api_qp_layout {
 	uint32_t sq_offset, rq_offset; /* in the QP's one buffer */
 };
 
-/* What differs between adapters whose queues have different formats (format.c). */
-struct api_format {
-	uint64_t timestamp_mask;
-	bool wr_api;                     /* ibv_wr_*() can be had */
-	const struct api_driver *driver; /* stands in for the rest of this table; NULL: none does */
-
-	/* Operations of the context that are not those of mlx5. NULL: none. */
-	void (*set_ops)(struct verbs_context *verbs);
-	/* What a context has besides; 0 or -errno. NULL: nothing. */
-	int (*open)(struct api_context *ctx);
-	void (*close)(struct api_context *ctx);
-
-	/* The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. */
-	int (*qp_size)(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-		       struct api_qp_layout *layout);
-	/* The QP goes from RESET to INIT. NULL: nothing to do. */
-	void (*qp_init)(struct api_qp *qp);
-	/* Every CQE of a new ring as the card's. */
-	void (*cq_preset)(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
-	/* ibv_resize_cq(): the copy function of vb_cq_resize(). */
-	uint32_t (*cq_copy)(void *cq, void *buf, uint32_t cqe_cnt);
-	/* Remove the CQEs of a QP that the card no longer works for. */
-	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
-	void (*cq_set_ex_ops)(struct api_cq *cq);
-	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
-	void (*srq_preset)(struct api_srq *srq);
-	/* mlx4dv_create_qp(). NULL: no extras. */
-	struct ibv_qp *(*qp_create_extra)(struct ibv_context *context,
-					  struct ibv_qp_init_attr_ex *attr,
-					  const struct api_qp_extra *extra);
-	bool raw; /* RAW_PACKET QPs, receive WQs and indirection tables */
-};
-
-extern const struct api_format api_format_mlx5, api_format_mlx4;
-extern const struct api_format api_format_hbl; /* hbl/provider.c */
-
-/* format.c */
-const struct api_format *api_format_of(const struct vb_adapter *adapter);
-
 /* --- conversions ------------------------------------------------------------------------------ */
 
 static inline struct api_device *to_device(struct ibv_device *device)
@@ -383,14 +305,9 @@ static inline struct api_context *to_context(struct ibv_context *context)
 	return container_of(context, struct api_context, verbs.context);
 }
 
-static inline const struct api_format *context_format(struct ibv_context *context)
+static inline const struct api_provider *provider_of(struct ibv_context *context)
 {
-	return to_context(context)->format;
-}
-
-static inline const struct api_driver *context_driver(struct ibv_context *context)
-{
-	return to_context(context)->driver;
+	return to_context(context)->provider;
 }
 
 static inline struct vb_adapter *context_adapter(struct ibv_context *context)
@@ -468,6 +385,8 @@ void api_untrack(struct ibv_context *context, struct vb_list *node);
 /* context.c */
 struct ibv_context *api_context_open(struct api_device *device, void *private_data);
 struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn);
+/* The abandon() of providers whose queues are the core's. */
+void api_abandon(struct vb_list *node, enum api_kind kind);
 
 /* event.c */
 int api_event_queue_init(struct api_event_queue *queue);
@@ -502,6 +421,10 @@ int api_td_dealloc(struct ibv_td *td);
 struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 				       struct ibv_parent_domain_init_attr *attr);
 
+/* mr.c */
+struct ibv_mr *api_mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned int access);
+
 /* query.c */
 int api_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 			struct ibv_device_attr_ex *attr, size_t attr_size);
@@ -513,38 +436,26 @@ int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *value
 
 /* cq.c */
 struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
-int api_cq_arm(struct ibv_cq *cq, int solicited_only);
-uint32_t api_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
-void api_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
-void api_cq_clean(struct api_cq *cq, struct api_qp *qp);
-
-/* poll.c */
-int api_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
-
-/* poll_ex.c */
-void api_cq_set_ex_ops(struct api_cq *cq);
+int api_cq_resize(struct ibv_cq *cq, int cqe);
+int api_cq_destroy(struct ibv_cq *cq);
 
 /* srq.c */
 struct ibv_srq *api_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+struct ibv_srq *api_srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 int api_srq_number(struct ibv_srq *srq, uint32_t *number);
 void api_srq_free_wqe(struct api_srq *srq, uint16_t index);
 
-/* recv.c */
-int api_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
-int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
-
 /* qp.c */
 struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *api_qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
 				   const struct api_qp_extra *extra);
-
-/* qp_size.c */
-int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-		struct api_qp_layout *layout);
-
-/* send.c */
-int api_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int api_qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int api_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init);
+int api_qp_destroy(struct ibv_qp *qp);
 
 /* post_refused.c: leave the log line of a work request that was not taken; each returns err */
 int api_send_refused(struct api_qp *qp, const struct ibv_send_wr *wr, int err)
@@ -555,8 +466,5 @@ int api_recv_refused(struct ibv_qp *qp, const struct ibv_recv_wr *wr, int err)
 int api_srq_recv_refused(struct api_srq *srq, const struct ibv_recv_wr *wr, int err)
 	__attribute__((cold));
 
-/* send_ex.c */
-int api_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags);
-
-/* unsupported.c */
+/* unsupported.c: every operation of the context answers EOPNOTSUPP */
 void api_set_unsupported_ops(struct verbs_context *verbs);

@@ -140,23 +140,19 @@ void api_buf_free(struct api_buf *buf)
 
 /* --- protection domains ----------------------------------------------------------------------- */
 
-static bool count_pd(struct ibv_context *context)
+static int count_pd(struct ibv_context *context)
 {
-	struct api_context *ctx = to_context(context);
-	bool fits;
+	const struct api_provider *provider = provider_of(context);
 
-	pthread_mutex_lock(&context->mutex);
-	fits = !ctx->driver || !ctx->num_pds;
-	ctx->num_pds += fits;
-	pthread_mutex_unlock(&context->mutex);
-	return fits;
+	return provider->pd_added ? provider->pd_added(to_context(context)) : 0;
 }
 
 static void discount_pd(struct ibv_context *context)
 {
-	pthread_mutex_lock(&context->mutex);
-	to_context(context)->num_pds--;
-	pthread_mutex_unlock(&context->mutex);
+	const struct api_provider *provider = provider_of(context);
+
+	if (provider->pd_removed)
+		provider->pd_removed(to_context(context));
 }
 
 VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -167,9 +163,9 @@ VB_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	API_CALL(API_DEVICE(context));
 	if (!context)
 		return api_refuse_null(null, "context");
-	/* An hbl device has one, as the driver of the hardware says in its own way. */
-	if (!count_pd(context))
-		return api_refuse_null(one_pd);
+	rc = count_pd(context);
+	if (rc)
+		return api_null(-rc);
 	pd = calloc(1, sizeof(*pd));
 	rc = pd ? vb_pd_alloc(to_context(context)->dev, &pd->card)
 		: vb_refuse_memory("the protection domain");
@@ -253,8 +249,6 @@ struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 	struct api_pd *pd;
 
 	API_CALL_AS("ibv_alloc_parent_domain", API_DEVICE(context));
-	if (context_driver(context))
-		return api_refuse_null(unsupported, "parent domains of this adapter");
 	if (!attr)
 		return api_refuse_null(null, "attr");
 	if (!attr->pd || attr->pd->context != context || (attr->td && attr->td->context != context))

@@ -37,13 +37,12 @@ static uint64_t inline_length(const struct ibv_send_wr *wr)
 	return total;
 }
 
-/* On mlx4 an atomic has one less than other requests. */
 static int max_sges(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	bool atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 		      wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 
-	return qp->sq.max_gs - (atomic && context_format(qp->ibv.context) == &api_format_mlx4);
+	return qp->sq.max_gs - (atomic ? provider_of(qp->ibv.context)->ring.atomic_sges : 0);
 }
 
 static void explain_send(const struct api_qp *qp, const struct ibv_send_wr *wr, int err)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queue pairs: creation, state changes, queries, destruction. Posting is in send.c, send_ex.c and
- * recv.c.
+ * Queue pairs whose queues are rings in memory: creation, state changes, queries, destruction. Posting is the
+ * provider's.
  *
- * Both rings lie in one buffer, receive ring first, as an mlx5 QP has them. The context's mutex is
+ * Both rings lie in one buffer; the provider says in which order. The context's mutex is
  * held from the moment the card gives out (or takes back) a number until the table of QPs says the
  * same, so that a number that is used again never meets completions of its former owner.
  */
@@ -90,8 +90,7 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 			       IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH |
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	const uint32_t rss = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
-	bool raw = context_format(context)->raw;
-
+	bool raw = provider_of(context)->raw;
 	int err;
 
 	if (attr->comp_mask & ~known)
@@ -236,16 +235,12 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
 				   const struct api_qp_extra *extra)
 {
-	const struct api_format *format;
+	const struct api_ring_ops *ring = &provider_of(context)->ring;
 	struct api_qp_layout layout = { 0 };
 	struct api_qp *qp = NULL;
 	int err;
 
 	API_CALL_AS("ibv_create_qp_ex", API_DEVICE(context));
-	if (!context || !attr)
-		return api_refuse_null(null, "context or attr");
-	if (context_driver(context))
-		return context_driver(context)->create_qp(context, attr);
 	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
@@ -257,11 +252,10 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	qp->is_wq = extra->wq;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		qp->rss = (struct api_ind_table *)attr->rwq_ind_tbl;
-	format = context_format(context);
-	err = format->qp_size(qp, attr, &layout);
+	err = ring->qp_size(qp, attr, &layout);
 	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
-		err = format->wr_api ? api_qp_set_ex_ops(qp, attr->send_ops_flags)
-				     : -vb_refuse_unsupported("ibv_wr_* on this adapter");
+		err = ring->qp_set_ex_ops ? ring->qp_set_ex_ops(qp, attr->send_ops_flags)
+					  : -vb_refuse_unsupported("ibv_wr_* on this adapter");
 	if (!err)
 		err = -qp_alloc_rings(qp, &layout);
 	if (!err)
@@ -281,9 +275,17 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	return &qp->ibv;
 }
 
-struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+struct ibv_qp *api_qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	return api_qp_create_extra(context, attr, &(struct api_qp_extra){ 0 });
+}
+
+struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	API_CALL_AS("ibv_create_qp_ex", API_DEVICE(context));
+	if (!context || !attr)
+		return api_refuse_null(null, "context or attr");
+	return provider_of(context)->create_qp(context, attr);
 }
 
 VB_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -313,13 +315,13 @@ VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 
 static void qp_clean_cqs(struct api_qp *qp)
 {
-	const struct api_format *format = context_format(qp->ibv.context);
+	const struct api_ring_ops *ring = &provider_of(qp->ibv.context)->ring;
 
 	if (qp->rss)
 		return; /* CQEs are its WQs' */
-	format->cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	ring->cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	if (qp->ibv.send_cq != qp->ibv.recv_cq)
-		format->cq_clean(to_cq(qp->ibv.send_cq), qp);
+		ring->cq_clean(to_cq(qp->ibv.send_cq), qp);
 }
 
 /* What a refused ibv_modify_qp() was about to do. */
@@ -359,40 +361,39 @@ static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return rc;
 }
 
-VB_PUBLIC int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
+	const struct api_ring_ops *ring = &provider_of(ibqp->context)->ring;
 	struct api_qp *qp = to_qp(ibqp);
 	enum ibv_qp_state was;
 	int rc;
 
-	API_CALL(API_QP(ibqp), .detail = state_detail(attr, mask));
-	if (!ibqp || !attr)
-		return api_refuse(null, "qp or attr");
-	if (context_driver(ibqp->context))
-		return context_driver(ibqp->context)->modify_qp(ibqp, attr, mask);
 	if (mask & IBV_QP_RATE_LIMIT)
 		return api_refuse(unsupported, "IBV_QP_RATE_LIMIT");
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		return api_status(qp_reset(qp, attr, mask));
 	was = vb_qp_state(qp->card);
 	rc = vb_qp_modify(qp->card, attr, mask);
-	if (!rc && was == IBV_QPS_RESET && context_format(ibqp->context)->qp_init)
-		context_format(ibqp->context)->qp_init(qp);
+	if (!rc && was == IBV_QPS_RESET && ring->qp_init)
+		ring->qp_init(qp);
 	if (!rc && (mask & IBV_QP_STATE))
 		ibqp->state = attr->qp_state;
 	return api_status(rc);
 }
 
-VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
-			   struct ibv_qp_init_attr *init)
+VB_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	API_CALL(API_QP(qp), .detail = state_detail(attr, mask));
+	if (!qp || !attr)
+		return api_refuse(null, "qp or attr");
+	return provider_of(qp->context)->modify_qp(qp, attr, mask);
+}
+
+int api_qp_query(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
 {
 	struct api_qp *qp = to_qp(ibqp);
 
-	API_CALL(API_QP(ibqp));
-	if (!ibqp || !attr || !init)
-		return api_refuse(null, "qp, attr or init_attr");
-	if (context_driver(ibqp->context))
-		return context_driver(ibqp->context)->query_qp(ibqp, attr, init);
 	vb_qp_query(qp->card, attr, init);
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
@@ -409,25 +410,28 @@ VB_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int ma
 	return 0;
 }
 
+VB_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			   struct ibv_qp_init_attr *init)
+{
+	API_CALL(API_QP(qp));
+	if (!qp || !attr || !init)
+		return api_refuse(null, "qp, attr or init_attr");
+	return provider_of(qp->context)->query_qp(qp, attr, mask, init);
+}
+
 /* Data is moved by copies whose order inside a message is not promised. */
 VB_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
 	return 0;
 }
 
-VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
+int api_qp_destroy(struct ibv_qp *ibqp)
 {
+	struct ibv_context *context = ibqp->context;
 	struct api_qp *qp = to_qp(ibqp);
-	struct ibv_context *context;
 	struct ibv_pd *pd;
 	int rc;
 
-	API_CALL(API_QP(ibqp));
-	if (!ibqp)
-		return api_refuse(null, "qp");
-	context = ibqp->context;
-	if (context_driver(context))
-		return context_driver(context)->destroy_qp(ibqp);
 	pthread_mutex_lock(&context->mutex);
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {
@@ -446,4 +450,12 @@ VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *ibqp)
 	qp_free(qp);
 	api_pd_put(pd);
 	return 0;
+}
+
+VB_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	API_CALL(API_QP(qp));
+	if (!qp)
+		return api_refuse(null, "qp");
+	return provider_of(qp->context)->destroy_qp(qp);
 }

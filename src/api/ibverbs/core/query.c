@@ -25,9 +25,11 @@ static int as_int(uint64_t value)
 	return value > INT32_MAX ? INT32_MAX : (int)value;
 }
 
-static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device_attr *attr)
+static void fill_device_attr(struct ibv_context *context, struct ibv_device_attr *attr)
 {
+	const struct vb_adapter *adapter = context_adapter(context);
 	const struct vb_identity *identity = vb_adapter_identity(adapter);
+	const struct api_provider *provider = provider_of(context);
 
 	*attr = (struct ibv_device_attr){
 		.node_guid = adapter->guid,
@@ -60,18 +62,18 @@ static void fill_device_attr(const struct vb_adapter *adapter, struct ibv_device
 		.local_ca_ack_delay = CA_ACK_DELAY,
 		.phys_port_cnt = (uint8_t)adapter->config->ports,
 	};
-	if (api_format_of(adapter)->raw)
+	if (provider->raw)
 		attr->device_cap_flags |= IBV_DEVICE_RAW_IP_CSUM;
 	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", identity->firmware);
+	if (provider->query_device)
+		provider->query_device(to_context(context), attr);
 }
 
 VB_PUBLIC int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	if (!context || !attr)
 		return api_refuse(null, "context or device_attr");
-	fill_device_attr(context_adapter(context), attr);
-	if (context_driver(context))
-		context_driver(context)->query_device(to_context(context), attr);
+	fill_device_attr(context, attr);
 	return 0;
 }
 
@@ -79,7 +81,7 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 			struct ibv_device_attr_ex *attr, size_t attr_size)
 {
 	struct ibv_device_attr_ex all = {
-		.completion_timestamp_mask = context_format(context)->timestamp_mask,
+		.completion_timestamp_mask = provider_of(context)->timestamp_mask,
 		.hca_core_clock = CORE_CLOCK_KHZ,
 		.cq_mod_caps = { .max_cq_count = MAX_MODERATION_COUNT,
 				 .max_cq_period = MAX_MODERATION_PERIOD },
@@ -93,10 +95,8 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 		return api_refuse(value, "attr_size", attr_size);
 	if (input && input->comp_mask)
 		return api_refuse(bits, "comp_mask", input->comp_mask);
-	fill_device_attr(context_adapter(context), &all.orig_attr);
-	if (context_driver(context))
-		context_driver(context)->query_device(to_context(context), &all.orig_attr);
-	if (context_format(context)->raw) {
+	fill_device_attr(context, &all.orig_attr);
+	if (provider_of(context)->raw) {
 		all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
 		all.max_wq_type_rq = context_adapter(context)->max_qp;
 		all.rss_caps = (struct ibv_rss_caps){

@@ -48,8 +48,8 @@ static int srq_alloc_rings(struct api_srq *srq, struct ibv_pd *pd)
 	for (uint32_t i = 0; i < srq->wqe_cnt; i++)
 		srq_wqe(srq, i)->next_wqe_index = htobe16((uint16_t)((i + 1) & (srq->wqe_cnt - 1)));
 	srq->tail = srq->wqe_cnt - 1;
-	if (context_format(pd->context)->srq_preset)
-		context_format(pd->context)->srq_preset(srq);
+	if (provider_of(pd->context)->ring.srq_preset)
+		provider_of(pd->context)->ring.srq_preset(srq);
 	return 0;
 }
 
@@ -72,20 +72,11 @@ static int check_attr(const struct ibv_srq_attr *attr)
 	return 0;
 }
 
-VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+struct ibv_srq *api_srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	struct api_srq *srq;
+	struct api_srq *srq = calloc(1, sizeof(*srq));
 	int rc;
 
-	API_CALL(API_DEVICE(pd ? pd->context : NULL));
-	if (!pd || !attr)
-		return api_refuse_null(null, "pd or attr");
-	rc = check_attr(&attr->attr);
-	if (rc)
-		return api_null(rc);
-	if (context_driver(pd->context))
-		return api_refuse_null(unsupported, "SRQs of this adapter");
-	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		return api_refuse_null(memory, "the SRQ");
 	pthread_mutex_init(&srq->ibv.mutex, NULL);
@@ -125,6 +116,21 @@ VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 free_srq:
 	srq_free(srq);
 	return api_null(-rc);
+}
+
+VB_PUBLIC struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	int err;
+
+	API_CALL(API_DEVICE(pd ? pd->context : NULL));
+	if (!pd || !attr)
+		return api_refuse_null(null, "pd or attr");
+	err = check_attr(&attr->attr);
+	if (err)
+		return api_null(err);
+	if (!provider_of(pd->context)->create_srq)
+		return api_refuse_null(unsupported, "SRQs of this adapter");
+	return provider_of(pd->context)->create_srq(pd, attr);
 }
 
 /*

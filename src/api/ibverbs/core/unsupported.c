@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operations of verbs_context, and functions of libibverbs, that this card does not have (docs/deviations.md).
+ * Operations of verbs_context that a provider does not have (provider.h), and functions of libibverbs that none has
+ * (docs/deviations.md).
  *
  * The inline functions of verbs.h answer EOPNOTSUPP themselves where an operation is NULL; the entries here answer the
  * same and leave a line in the log that names the function.
@@ -55,6 +56,34 @@ NO_STATUS(close_xrcd, struct ibv_xrcd *xrcd)
 NO_POINTER(struct ibv_mw, alloc_mw, struct ibv_pd *pd, enum ibv_mw_type type)
 NO_STATUS(dealloc_mw, struct ibv_mw *mw)
 NO_STATUS(bind_mw, struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+NO_STATUS(modify_cq, struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+NO_POINTER(struct ibv_td, alloc_td, struct ibv_context *context, struct ibv_td_init_attr *attr)
+NO_POINTER(struct ibv_pd, alloc_parent_domain, struct ibv_context *context,
+	   struct ibv_parent_domain_init_attr *attr)
+NO_POINTER(struct ibv_srq, create_srq_ex, struct ibv_context *context,
+	   struct ibv_srq_init_attr_ex *attr)
+NO_STATUS(query_rt_values_ex, struct ibv_context *context, struct ibv_values_ex *values)
+NO_STATUS(req_notify_cq, struct ibv_cq *cq, int solicited_only)
+
+static int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	API_CALL_AS("ibv_poll_cq");
+	return -api_refuse(function);
+}
+
+/* All of a list that cannot be posted is left. */
+#define NO_POST(name, object, request)                                        \
+	static int name(object *to, struct request *wr, struct request **bad) \
+	{                                                                     \
+		API_CALL_AS("ibv_" #name);                                    \
+		if (bad)                                                      \
+			*bad = wr;                                            \
+		return api_refuse(function);                                  \
+	}
+
+NO_POST(post_send, struct ibv_qp, ibv_send_wr)
+NO_POST(post_recv, struct ibv_qp, ibv_recv_wr)
+NO_POST(post_srq_recv, struct ibv_srq, ibv_recv_wr)
 
 void api_set_unsupported_ops(struct verbs_context *verbs)
 {
@@ -85,6 +114,16 @@ void api_set_unsupported_ops(struct verbs_context *verbs)
 	verbs->context.ops.alloc_mw = alloc_mw;
 	verbs->context.ops.dealloc_mw = dealloc_mw;
 	verbs->context.ops.bind_mw = bind_mw;
+	verbs->modify_cq = modify_cq;
+	verbs->alloc_td = alloc_td;
+	verbs->alloc_parent_domain = alloc_parent_domain;
+	verbs->create_srq_ex = create_srq_ex;
+	verbs->query_rt_values = query_rt_values_ex;
+	verbs->context.ops.poll_cq = poll_cq;
+	verbs->context.ops.req_notify_cq = req_notify_cq;
+	verbs->context.ops.post_send = post_send;
+	verbs->context.ops.post_recv = post_recv;
+	verbs->context.ops.post_srq_recv = post_srq_recv;
 }
 
 VB_PUBLIC int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)

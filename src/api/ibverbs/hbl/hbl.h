@@ -40,5 +40,6 @@ struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_att
 int hbl_qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int hbl_qp_modify_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		     const struct vb_hbl_qp_attr *hbl);
-int hbl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+int hbl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init);
 int hbl_qp_destroy(struct ibv_qp *qp);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The verbs of an hbl device, inside libibverbs: contexts and what a device says of itself. Completion queues and queue
- * pairs are in cq.c and qp.c.
+ * The hbl provider: its table, its contexts and what a device says of itself. Completion queues and queue pairs are in
+ * cq.c and qp.c.
  *
  * Like the driver of the hardware it has no memory regions, no posting and no polling: data moves through work queues in
  * memory and user FIFOs, which are direct verbs (libhbl).
@@ -9,57 +9,6 @@
 #include "hbl.h"
 
 #include <unistd.h>
-
-static int no_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
-{
-	return -api_fail(EOPNOTSUPP);
-}
-
-static int no_notify(struct ibv_cq *cq, int solicited_only)
-{
-	return api_fail(EOPNOTSUPP);
-}
-
-static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
-{
-	if (bad_wr)
-		*bad_wr = wr;
-	return api_fail(EOPNOTSUPP);
-}
-
-static int no_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
-{
-	if (bad_wr)
-		*bad_wr = wr;
-	return api_fail(EOPNOTSUPP);
-}
-
-static int no_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
-{
-	if (bad_wr)
-		*bad_wr = wr;
-	return api_fail(EOPNOTSUPP);
-}
-
-static void set_ops(struct verbs_context *verbs)
-{
-	struct ibv_context_ops *ops = &verbs->context.ops;
-
-	ops->poll_cq = no_poll;
-	ops->req_notify_cq = no_notify;
-	ops->post_send = no_send;
-	ops->post_recv = no_recv;
-	ops->post_srq_recv = no_srq_recv;
-	/* NULL: verbs.h itself says EOPNOTSUPP */
-	verbs->query_rt_values = NULL;
-	verbs->alloc_td = NULL;
-	verbs->dealloc_td = NULL;
-	verbs->alloc_parent_domain = NULL;
-	verbs->modify_cq = NULL;
-	verbs->create_srq_ex = NULL;
-	verbs->get_srq_num = NULL;
-	verbs->priv = (struct verbs_ex_private *)&hbl_private;
-}
 
 /*
  * The default contexts, which are opened without attributes: one per device, and one for all who open it so. The process that
@@ -109,6 +58,7 @@ static int open_device(struct api_context *ctx, void *private_data)
 	if (ret)
 		return ret;
 	ctx->opens = 1;
+	ctx->verbs.priv = (struct verbs_ex_private *)&hbl_private;
 	if (!open) {
 		defaults[number].ctx = ctx;
 		defaults[number].pid = getpid();
@@ -121,9 +71,25 @@ static void close_device(struct api_context *ctx)
 	vb_hbl_close(ctx->hbl);
 }
 
-/* vb_hbl_close() destroys what is left; the program's structs are left alone. */
-static void abandon(struct vb_list *node, enum api_kind kind)
+/* There is one protection domain, and the driver of the hardware says so in its own way. */
+static int pd_added(struct api_context *ctx)
 {
+	int rc = 0;
+
+	pthread_mutex_lock(&ctx->verbs.context.mutex);
+	if (ctx->num_pds)
+		rc = vb_refuse_one_pd();
+	else
+		ctx->num_pds++;
+	pthread_mutex_unlock(&ctx->verbs.context.mutex);
+	return rc;
+}
+
+static void pd_removed(struct api_context *ctx)
+{
+	pthread_mutex_lock(&ctx->verbs.context.mutex);
+	ctx->num_pds--;
+	pthread_mutex_unlock(&ctx->verbs.context.mutex);
 }
 
 static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
@@ -170,23 +136,22 @@ const struct verbs_ex_private hbl_private = {
 	.modify_qp = hbl_qp_modify_ex,
 };
 
-static const struct api_driver hbl_driver = {
+/* vb_hbl_close() takes from the card what the program has left behind, so that nothing is abandoned before. */
+const struct api_provider api_hbl = {
+	.query_device = query_device,
+
 	.share = share_context,
 	.unshare = unshare_context,
 	.open = open_device,
 	.close = close_device,
-	.abandon = abandon,
-	.query_device = query_device,
+	.pd_added = pd_added,
+	.pd_removed = pd_removed,
+	.async_event = async_event,
+
 	.create_cq = hbl_cq_create_ex,
 	.destroy_cq = hbl_cq_destroy,
 	.create_qp = hbl_qp_create,
 	.modify_qp = hbl_qp_modify,
 	.query_qp = hbl_qp_query,
 	.destroy_qp = hbl_qp_destroy,
-	.async_event = async_event,
-};
-
-const struct api_format api_format_hbl = {
-	.driver = &hbl_driver,
-	.set_ops = set_ops,
 };

@@ -84,7 +84,8 @@ int hbl_qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return hbl_qp_modify_ex(qp, attr, mask, NULL);
 }
 
-int hbl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init_attr)
+int hbl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init_attr)
 {
 	struct vb_hbl_qp_info info;
 

@@ -59,7 +59,7 @@ uint32_t mlx4_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
 	return n;
 }
 
-/* As api_cq_clean(). */
+/* As mlx5_cq_clean(). */
 void mlx4_cq_clean(struct api_cq *cq, struct api_qp *qp)
 {
 	uint32_t end, removed = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver half of an mlx4 card: what the mlx4_*.c files share.
+ * The driver half of an mlx4 card: what its files share.
  *
  *	send ring    one stride per work request (direct users may pack them tighter); bit 31 of the
  *	             control word says whose it is and flips with every round
@@ -9,6 +9,8 @@
  *	receives     laid out as mlx5's; a length of 0 is one here, and 2 GiB is 0x80000000
  */
 #pragma once
+
+#include <infiniband/mlx4dv.h>
 
 #include "api/ibverbs/core/objects.h"
 
@@ -27,6 +29,8 @@ enum {
 	MLX4_CQ_CI_MASK = 0xffffff,
 	MLX4_CQE_GRH = 1u << 31,
 };
+
+#define MLX4_TIMESTAMP_MASK ((1ull << 48) - 1)
 
 /* The content of an entry, or NULL while the card owns it. */
 static inline struct mlx4_cqe *mlx4_entry(const struct api_cq *cq, uint32_t index)
@@ -65,25 +69,20 @@ static inline void mlx4_store_ci(struct api_cq *cq)
 	__atomic_store_n(&cq->dbr[0], htobe32(cq->ci & MLX4_CQ_CI_MASK), __ATOMIC_RELEASE);
 }
 
-/* mlx4_context.c */
-void mlx4_set_ops(struct verbs_context *verbs);
-int mlx4_context_open(struct api_context *ctx);
-void mlx4_context_close(struct api_context *ctx);
-
-/* mlx4_qp.c */
+/* qp.c */
 int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		 struct api_qp_layout *layout);
 void mlx4_qp_init(struct api_qp *qp);
 
-/* mlx4_send.c */
+/* send.c */
 int mlx4_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 
-/* mlx4_recv.c */
+/* recv.c */
 int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 void mlx4_srq_preset(struct api_srq *srq);
 int mlx4_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
-/* mlx4_wq.c */
+/* wq.c */
 struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr);
 int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr);
 int mlx4_wq_destroy(struct ibv_wq *wq);
@@ -91,12 +90,12 @@ struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
 						struct ibv_rwq_ind_table_init_attr *attr);
 int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *table);
 
-/* mlx4_cq.c */
+/* cq.c */
 void mlx4_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
 uint32_t mlx4_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
 void mlx4_cq_clean(struct api_cq *cq, struct api_qp *qp);
 int mlx4_cq_arm(struct ibv_cq *cq, int solicited_only);
 
-/* mlx4_poll.c */
+/* poll.c */
 int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 void mlx4_cq_set_ex_ops(struct api_cq *cq);

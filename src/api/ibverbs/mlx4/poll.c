@@ -113,7 +113,7 @@ static inline uint64_t retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
 		tail = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed);
 		tail += (uint16_t)(index - (uint16_t)tail);
 		wr_id = qp->sq.slot[tail & (qp->sq.cnt - 1)].wr_id;
-		/* Pairs with the acquire in mlx4_send.c: the slot may be written again. */
+		/* Pairs with the acquire in send.c: the slot may be written again. */
 		atomic_store_explicit(&qp->sq.tail, tail + 1, memory_order_release);
 		return wr_id;
 	}
@@ -128,7 +128,7 @@ static inline uint64_t retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
 	wr_id = qp->rq.wrid[tail & (qp->rq.cnt - 1)];
 	if (unlikely((cqe->owner_sr_opcode & MLX4_CQE_INL_SCATTER) && qp->rq.saved))
 		move_inline(&qp->rq, tail, be32toh(cqe->byte_cnt));
-	/* Pairs with the acquire in api_post_recv(). */
+	/* Pairs with the acquire in loop_post_one_recv(). */
 	atomic_store_explicit(&qp->rq.tail, tail + 1, memory_order_release);
 	return wr_id;
 }
@@ -316,7 +316,7 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *cq)
 /* The card's clock runs at 1 GHz; the age of a CQE is known modulo its 48 bits. */
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *cq)
 {
-	uint64_t age = (vb_clock() - read_completion_ts(cq)) & api_format_mlx4.timestamp_mask;
+	uint64_t age = (vb_clock() - read_completion_ts(cq)) & MLX4_TIMESTAMP_MASK;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);

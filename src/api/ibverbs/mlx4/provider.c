@@ -1,32 +1,62 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * An opened mlx4 device: its operations and its doorbell page.
- */
+/* The mlx4 provider: its table and its contexts, each with a doorbell page. */
 #include "mlx4.h"
 
-void mlx4_set_ops(struct verbs_context *verbs)
-{
-	struct ibv_context_ops *ops = &verbs->context.ops;
-
-	ops->poll_cq = mlx4_cq_poll;
-	ops->req_notify_cq = mlx4_cq_arm;
-	ops->post_send = mlx4_post_send;
-	ops->post_recv = mlx4_post_recv;
-	ops->post_srq_recv = mlx4_post_srq_recv;
-	verbs->create_wq = mlx4_wq_create;
-	verbs->modify_wq = mlx4_wq_modify;
-	verbs->destroy_wq = mlx4_wq_destroy;
-	verbs->create_rwq_ind_table = mlx4_ind_table_create;
-	verbs->destroy_rwq_ind_table = mlx4_ind_table_destroy;
-}
-
-int mlx4_context_open(struct api_context *ctx)
+static int context_open(struct api_context *ctx, void *private_data)
 {
 	return vb_uar_create(ctx->dev, &ctx->uar);
 }
 
-void mlx4_context_close(struct api_context *ctx)
+static void context_close(struct api_context *ctx)
 {
 	vb_uar_destroy(ctx->uar);
 	ctx->uar = NULL;
 }
+
+/* No ibv_wr_*(): the real library has none for these cards, and programs fall back. */
+const struct api_provider api_mlx4 = {
+	.timestamp_mask = MLX4_TIMESTAMP_MASK,
+	.raw = true,
+
+	.open = context_open,
+	.close = context_close,
+	.abandon = api_abandon,
+
+	.address_handles = true,
+	.reg_mr = api_mr_reg,
+	.create_cq = api_cq_create,
+	.resize_cq = api_cq_resize,
+	.destroy_cq = api_cq_destroy,
+	.create_srq = api_srq_create,
+	.create_qp = api_qp_create,
+	.modify_qp = api_qp_modify,
+	.query_qp = api_qp_query,
+	.destroy_qp = api_qp_destroy,
+
+	.poll_cq = mlx4_cq_poll,
+	.req_notify_cq = mlx4_cq_arm,
+	.post_send = mlx4_post_send,
+	.post_recv = mlx4_post_recv,
+	.post_srq_recv = mlx4_post_srq_recv,
+	.query_rt_values = api_query_rt_values,
+	.alloc_td = api_td_alloc,
+	.alloc_parent_domain = api_parent_domain_alloc,
+	.modify_cq = api_cq_modify,
+	.create_wq = mlx4_wq_create,
+	.modify_wq = mlx4_wq_modify,
+	.destroy_wq = mlx4_wq_destroy,
+	.create_rwq_ind_table = mlx4_ind_table_create,
+	.destroy_rwq_ind_table = mlx4_ind_table_destroy,
+
+	.ring = {
+		.qp_size = mlx4_qp_size,
+		.qp_create_extra = api_qp_create_extra,
+		.qp_init = mlx4_qp_init,
+		.cq_preset = mlx4_cq_preset,
+		.cq_copy = mlx4_cq_copy,
+		.cq_clean = mlx4_cq_clean,
+		.cq_set_ex_ops = mlx4_cq_set_ex_ops,
+		.srq_preset = mlx4_srq_preset,
+		.atomic_sges = 1,
+	},
+};

@@ -257,7 +257,7 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 
 	if (unlikely(err))
 		return err;
-	/* Pairs with the release in mlx4_poll.c. */
+	/* Pairs with the release in poll.c. */
 	if (unlikely(sq->head - atomic_load_explicit(&sq->tail, memory_order_acquire) >=
 		     sq->max_post))
 		return ENOMEM;

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "api/ibverbs/core/objects.h"
+#include "mlx5.h"
 
 static_assert(sizeof(struct mlx5_cqe64) == 64, "CQE size");
 static_assert(sizeof(struct mlx5_err_cqe) == 64, "error CQE size");

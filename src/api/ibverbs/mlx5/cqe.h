@@ -127,7 +127,7 @@ static inline unsigned int cqe_wc_flags(const struct mlx5_cqe64 *cqe)
 
 /*
  * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its
- * QPs are forgotten here (api_cq_clean) before they are freed.
+ * QPs are forgotten here (mlx5_cq_clean) before they are freed.
  */
 static inline struct api_qp *cqe_qp(struct api_cq *cq, const struct mlx5_cqe64 *cqe)
 {
@@ -164,7 +164,7 @@ static inline uint64_t cqe_retire(struct api_qp *qp, const struct mlx5_cqe64 *cq
 		uint32_t tail = atomic_load_explicit(&qp->rq.tail, memory_order_relaxed);
 
 		wr_id = qp->rq.wrid[tail & (qp->rq.cnt - 1)];
-		/* Pairs with the acquire in api_post_recv(). */
+		/* Pairs with the acquire in loop_post_one_recv(). */
 		atomic_store_explicit(&qp->rq.tail, tail + 1, memory_order_release);
 	}
 	return wr_id;

@@ -113,7 +113,7 @@ static inline int poll_some(struct api_cq *cq, int num_entries, struct ibv_wc *w
 	return n;
 }
 
-int api_cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+int mlx5_cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct api_cq *cq = to_cq(ibcq);
 	int n;

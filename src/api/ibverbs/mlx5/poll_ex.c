@@ -133,7 +133,7 @@ static void read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *tm_info)
 	*tm_info = (struct ibv_wc_tm_info){ 0 };
 }
 
-void api_cq_set_ex_ops(struct api_cq *cq)
+void mlx5_cq_set_ex_ops(struct api_cq *cq)
 {
 	struct ibv_cq_ex *ex = &cq->ex;
 

@@ -8,6 +8,7 @@
  * is rounded up to a power of two, and the program is told what it got.
  */
 #include "api/ibverbs/core/loops.h"
+#include "mlx5.h"
 
 static_assert(sizeof(struct mlx5_wqe_ctrl_seg) == 16, "control segment");
 static_assert(sizeof(struct mlx5_wqe_raddr_seg) == 16, "remote address segment");
@@ -87,8 +88,8 @@ static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *by
  * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
  * asks too much.
  */
-int api_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-		struct api_qp_layout *layout)
+int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		 struct api_qp_layout *layout)
 {
 	struct ibv_qp_cap cap = loop_wanted(attr);
 	int err;

@@ -7,6 +7,7 @@
  * QP in the error state, which has nobody who would look, and an SRQ has none.
  */
 #include "api/ibverbs/core/loops.h"
+#include "mlx5.h"
 
 static_assert(sizeof(struct mlx5_wqe_data_seg) == 16, "data segment");
 
@@ -44,12 +45,12 @@ static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_
 	return 0;
 }
 
-int api_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+int mlx5_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	return loop_post_recv(qp, wr, bad_wr, fill_segments);
 }
 
-int api_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+int mlx5_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	return loop_post_srq_recv(srq, wr, bad_wr, fill_segments);
 }

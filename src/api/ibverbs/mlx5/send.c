@@ -169,7 +169,7 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-int api_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+int mlx5_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	return loop_post_send(ibqp, wr, bad_wr, post_one, sq_ring);
 }

@@ -302,7 +302,7 @@ static uint64_t supported_ops(enum ibv_qp_type type)
 	}
 }
 
-int api_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags)
+int mlx5_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags)
 {
 	struct ibv_qp_ex *ex = &qp->ex;
 

@@ -15,7 +15,7 @@
  */
 #pragma once
 
-#include "api/ibverbs/core/objects.h"
+#include "mlx5.h"
 
 /* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
 #define SEG_MAX_LENGTH 0x80000000u

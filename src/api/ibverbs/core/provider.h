@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The seam between the core of libibverbs and its providers: one table per kind of adapter.
+ *
+ *	 program     ibv_reg_mr() ...            ibv_poll_cq() ...: inline, verbs.h
+ *	                 |                           |
+ *	             core: arguments, lists          |  context->ops and verbs_context: filled from the table
+ *	             of objects, events              |  when the device is opened, so that the data path
+ *	                 |                           |  never meets the core
+ *	                 v                           v
+ *	             +---------- struct api_provider ---------+
+ *	             |  mlx5/           mlx4/          hbl/   |
+ *	             +----------------------------------------+
+ *	                 |               |              |
+ *	 card        card/card.h     card/card.h    card/hbl/hbl.h
+ *
+ * The core calls a provider through its table only, and never asks which one it has. A provider calls the helpers of the
+ * core (objects.h) and may name functions of the core in its table: the queues of mlx5 and mlx4 are both rings in memory,
+ * so the core makes, changes and destroys them (cq.c, qp.c, srq.c), and asks the table for what differs (ring).
+ *
+ * Operations that a provider does not have are NULL. Then the core refuses with EOPNOTSUPP and a line in the log:
+ * in the public function, or in unsupported.c where programs come through the tables of the context.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "base/util.h"
+#include "card/card.h"
+
+struct api_context;
+struct api_cq;
+struct api_device;
+struct api_qp;
+struct api_qp_extra;
+struct api_qp_layout;
+struct api_srq;
+
+/* Live objects, in the order in which ibv_close_device() removes what the program left behind. */
+enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD, API_KINDS };
+
+/* What differs between queues that are rings in memory. */
+struct api_ring_ops {
+	/* The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. */
+	int (*qp_size)(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		       struct api_qp_layout *layout);
+	/* ibv_wr_*() for a new QP; 0 or a positive errno. NULL: it cannot be had. */
+	int (*qp_set_ex_ops)(struct api_qp *qp, uint64_t send_ops_flags);
+	/* mlx4dv_create_qp(). NULL: no extras. */
+	struct ibv_qp *(*qp_create_extra)(struct ibv_context *context,
+					  struct ibv_qp_init_attr_ex *attr,
+					  const struct api_qp_extra *extra);
+	/* The QP goes from RESET to INIT. NULL: nothing to do. */
+	void (*qp_init)(struct api_qp *qp);
+	/* Every CQE of a new ring as the card's. */
+	void (*cq_preset)(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
+	/* ibv_resize_cq(): the copy function of vb_cq_resize(). */
+	uint32_t (*cq_copy)(void *cq, void *buf, uint32_t cqe_cnt);
+	/* Remove the CQEs of a QP that the card no longer works for. */
+	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
+	void (*cq_set_ex_ops)(struct api_cq *cq);
+	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
+	void (*srq_preset)(struct api_srq *srq);
+	/* An atomic has as many SGEs less than other requests. */
+	uint8_t atomic_sges;
+};
+
+struct api_provider {
+	/* --- what a device can do -------------------------------------------------------------------------------- */
+
+	uint64_t timestamp_mask;
+	bool raw; /* RAW_PACKET QPs, receive WQs and indirection tables */
+	/* Corrects what the core has filled in. NULL: nothing to do. */
+	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
+
+	/* --- contexts; NULL: nothing to do ------------------------------------------------------------------------ */
+
+	/*
+	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:
+	 * true where it was the last. Opens and closes come one at a time. Both or none.
+	 */
+	struct ibv_context *(*share)(struct api_device *device, const void *private_data);
+	bool (*unshare)(struct api_context *ctx);
+	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
+	int (*open)(struct api_context *ctx, void *private_data);
+	/* The objects that the program has left are gone from the card. */
+	void (*close)(struct api_context *ctx);
+	/* Take from the card what the program has left behind; its structs are left alone. */
+	void (*abandon)(struct vb_list *node, enum api_kind kind);
+	/* The program allocates a protection domain, and has deallocated one: 0 or -errno. */
+	int (*pd_added)(struct api_context *ctx);
+	void (*pd_removed)(struct api_context *ctx);
+	/* ibv_get_async_event() is about to hand this out. */
+	void (*async_event)(struct ibv_async_event *event);
+
+	/* --- operations, with the conventions of verbs.h; arguments that no device takes are refused before ------- */
+
+	bool address_handles;
+	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				 unsigned int access);
+	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr);
+	int (*resize_cq)(struct ibv_cq *cq, int cqe);
+	int (*destroy_cq)(struct ibv_cq *cq);
+	struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			struct ibv_qp_init_attr *init);
+	int (*destroy_qp)(struct ibv_qp *qp);
+
+	/* These go into the tables of the context as they are. */
+	int (*poll_cq)(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
+	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
+	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+	int (*post_srq_recv)(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			     struct ibv_recv_wr **bad_wr);
+	int (*query_rt_values)(struct ibv_context *context, struct ibv_values_ex *values);
+	struct ibv_td *(*alloc_td)(struct ibv_context *context, struct ibv_td_init_attr *attr);
+	struct ibv_pd *(*alloc_parent_domain)(struct ibv_context *context,
+					      struct ibv_parent_domain_init_attr *attr);
+	int (*modify_cq)(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+	struct ibv_wq *(*create_wq)(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+	int (*modify_wq)(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+	int (*destroy_wq)(struct ibv_wq *wq);
+	struct ibv_rwq_ind_table *(*create_rwq_ind_table)(struct ibv_context *context,
+							  struct ibv_rwq_ind_table_init_attr *attr);
+	int (*destroy_rwq_ind_table)(struct ibv_rwq_ind_table *table);
+
+	/* --- queues of the core's cq.c, qp.c and srq.c ------------------------------------------------------------ */
+
+	struct api_ring_ops ring;
+};
+
+extern const struct api_provider api_mlx5, api_mlx4, api_hbl;
+
+/* provider.c */
+const struct api_provider *api_provider_of(const struct vb_adapter *adapter);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* The mlx5 provider: its table and its contexts. */
+#include "mlx5.h"
+
+/* The doorbell page exists once mlx5dv_init_obj() has shown it to the program. */
+static void context_close(struct api_context *ctx)
+{
+	vb_uar_destroy(ctx->uar);
+}
+
+const struct api_provider api_mlx5 = {
+	.timestamp_mask = UINT64_MAX,
+
+	.close = context_close,
+	.abandon = api_abandon,
+
+	.address_handles = true,
+	.reg_mr = api_mr_reg,
+	.create_cq = api_cq_create,
+	.resize_cq = api_cq_resize,
+	.destroy_cq = api_cq_destroy,
+	.create_srq = api_srq_create,
+	.create_qp = api_qp_create,
+	.modify_qp = api_qp_modify,
+	.query_qp = api_qp_query,
+	.destroy_qp = api_qp_destroy,
+
+	.poll_cq = mlx5_cq_poll,
+	.req_notify_cq = mlx5_cq_arm,
+	.post_send = mlx5_post_send,
+	.post_recv = mlx5_post_recv,
+	.post_srq_recv = mlx5_post_srq_recv,
+	.query_rt_values = api_query_rt_values,
+	.alloc_td = api_td_alloc,
+	.alloc_parent_domain = api_parent_domain_alloc,
+	.modify_cq = api_cq_modify,
+
+	.ring = {
+		.qp_size = mlx5_qp_size,
+		.qp_set_ex_ops = mlx5_qp_set_ex_ops,
+		.cq_preset = mlx5_cq_preset,
+		.cq_copy = mlx5_cq_copy,
+		.cq_clean = mlx5_cq_clean,
+		.cq_set_ex_ops = mlx5_cq_set_ex_ops,
+	},
+};

@@ -17,6 +17,16 @@ static uint32_t ring_size(uint32_t cqe)
 	return roundup_pow2(cqe + 1);
 }
 
+static const struct api_ring_ops *ring_ops(const struct api_cq *cq)
+{
+	return &provider_of(cq->ibv.context)->ring;
+}
+
+static void *entry_at(const struct api_cq *cq, void *ring, uint32_t cqe_cnt, uint32_t index)
+{
+	return (char *)ring + (size_t)(index & (cqe_cnt - 1)) * cq->cqe_size;
+}
+
 static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe_cnt)
 {
 	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
@@ -25,7 +35,8 @@ static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe
 
 	if (rc)
 		return rc;
-	provider_of(cq->ibv.context)->ring.cq_preset(buf->ptr, cqe_cnt, cq->cqe_size);
+	for (uint32_t i = 0; i < cqe_cnt; i++)
+		ring_ops(cq)->cqe_give(entry_at(cq, buf->ptr, cqe_cnt, i), cq->cqe_size, false);
 	return 0;
 }
 
@@ -78,7 +89,7 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->arm_sn = 1;
 	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
-	provider_of(context)->ring.cq_set_ex_ops(cq);
+	ring_ops(cq)->cq_set_ex_ops(cq);
 }
 
 static int cq_alloc_rings(struct api_cq *cq)
@@ -232,6 +243,91 @@ int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 	return 0;
 }
 
+/* --- the ring --------------------------------------------------------------------------------- */
+
+/* How many CQEs nobody has polled; under the lock. */
+static uint32_t count_ready(const struct api_cq *cq)
+{
+	uint32_t n = 0;
+
+	while (n < cq->cqe_cnt &&
+	       ring_ops(cq)->cqe_ready(entry_at(cq, cq->ring, cq->cqe_cnt, cq->ci + n),
+				       cq->cqe_size, (cq->ci + n) & cq->cqe_cnt))
+		n++;
+	return n;
+}
+
+/*
+ * ibv_resize_cq(): called by the card with the CQ stopped, and with the lock held. Moves what was not polled into the new
+ * ring; the rest of it is the card's, in the round that the index is in now.
+ */
+static uint32_t copy_ready(void *arg, void *buf, uint32_t cqe_cnt)
+{
+	struct api_cq *cq = arg;
+	uint32_t n;
+
+	if (cq->dv_owned) /* the index is the program's, and the record has it */
+		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
+	n = count_ready(cq);
+	if (n > cqe_cnt)
+		return n; /* does not fit: the card keeps the old ring */
+	for (uint32_t i = 0; i < cqe_cnt; i++) {
+		uint32_t index = cq->ci + i;
+		void *entry = entry_at(cq, buf, cqe_cnt, index);
+
+		if (i < n)
+			ring_ops(cq)->cqe_move(entry, entry_at(cq, cq->ring, cq->cqe_cnt, index),
+					       cq->cqe_size, index & cqe_cnt);
+		else
+			ring_ops(cq)->cqe_give(entry, cq->cqe_size, index & cqe_cnt);
+	}
+	return n;
+}
+
+/* Whether the CQE is of this QP. Then its receive WQE goes back to the SRQ. */
+static bool forget_cqe(const struct api_cq *cq, const void *entry, struct api_qp *qp)
+{
+	int32_t index;
+
+	if (ring_ops(cq)->cqe_qpn(entry, cq->cqe_size) != qp->ibv.qp_num)
+		return false;
+	index = ring_ops(cq)->cqe_receive(entry, cq->cqe_size);
+	if (qp->ibv.srq && index >= 0)
+		api_srq_free_wqe(to_srq(qp->ibv.srq), (uint16_t)index);
+	return true;
+}
+
+/*
+ * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs
+ * of other QPs at the end, so those that stay move towards the end, over the removed ones, and the
+ * consumer index follows. A CQ whose consumer index is the program's is left alone: it has to
+ * recognise CQEs of a QP that is gone.
+ */
+void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
+{
+	uint32_t end, removed = 0;
+
+	api_lock(&cq->lock, cq->unlocked);
+	if (cq->last_qp == qp)
+		cq->last_qp = NULL;
+	end = cq->dv_owned ? cq->ci : cq->ci + count_ready(cq);
+	while (end-- != cq->ci) {
+		void *entry = entry_at(cq, cq->ring, cq->cqe_cnt, end);
+		uint32_t to = end + removed;
+
+		if (forget_cqe(cq, entry, qp))
+			removed++;
+		else if (removed)
+			ring_ops(cq)->cqe_move(entry_at(cq, cq->ring, cq->cqe_cnt, to), entry,
+					       cq->cqe_size, to & cq->cqe_cnt);
+	}
+	if (removed) {
+		cq->ci += removed;
+		cq_store_ci(cq);
+	}
+	api_unlock(&cq->lock, cq->unlocked);
+}
+
 int api_cq_resize(struct ibv_cq *ibcq, int cqe)
 {
 	struct api_cq *cq = to_cq(ibcq);
@@ -246,7 +342,7 @@ int api_cq_resize(struct ibv_cq *ibcq, int cqe)
 		return api_status(rc);
 	old = buf;
 	api_lock(&cq->lock, cq->unlocked);
-	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, provider_of(ibcq->context)->ring.cq_copy, cq);
+	rc = vb_cq_resize(cq->card, buf.ptr, cqe_cnt, copy_ready, cq);
 	if (!rc) {
 		old = cq->buf;
 		cq->buf = buf;

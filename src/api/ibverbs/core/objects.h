@@ -134,6 +134,8 @@ struct api_channel {
 	struct api_event_queue queue;
 };
 
+enum { API_CQ_CI_MASK = 0xffffff }; /* of a consumer index: the bits that the record has */
+
 struct api_cq {
 	union {
 		struct ibv_cq ibv;
@@ -150,8 +152,8 @@ struct api_cq {
 	bool unlocked;    /* one thread only, by the program's word: the lock is not taken */
 	uint32_t ci;      /* consumer index; free running */
 	uint32_t cqe_cnt; /* power of two */
-	struct mlx5_cqe64 *ring;
-	uint32_t cqe_size;      /* mlx4: 32 or 64 */
+	char *ring;
+	uint32_t cqe_size;      /* bytes of an entry */
 	bool timestamps;        /* mlx4: they lie where CQEs have service level and LID otherwise */
 	bool dv_owned;          /* direct verbs: the consumer index is the program's */
 	__be32 *dbr;            /* [0] consumer index, [1] arm word */
@@ -348,6 +350,12 @@ static inline struct api_cq *to_cq(struct ibv_cq *cq)
 	return (struct api_cq *)cq;
 }
 
+/* Tell the card what was consumed; it must not overwrite CQEs that were not. */
+static inline void cq_store_ci(struct api_cq *cq)
+{
+	__atomic_store_n(&cq->dbr[0], htobe32(cq->ci & API_CQ_CI_MASK), __ATOMIC_RELEASE);
+}
+
 static inline struct api_srq *to_srq(struct ibv_srq *srq)
 {
 	return (struct api_srq *)srq;
@@ -440,6 +448,7 @@ struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_
 int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int api_cq_resize(struct ibv_cq *cq, int cqe);
 int api_cq_destroy(struct ibv_cq *cq);
+void api_cq_clean(struct api_cq *cq, struct api_qp *qp);
 
 /* srq.c */
 struct ibv_srq *api_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);

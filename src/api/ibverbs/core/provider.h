@@ -52,13 +52,17 @@ struct api_ring_ops {
 					  const struct api_qp_extra *extra);
 	/* The QP goes from RESET to INIT. NULL: nothing to do. */
 	void (*qp_init)(struct api_qp *qp);
-	/* Every CQE of a new ring as the card's. */
-	void (*cq_preset)(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
-	/* ibv_resize_cq(): the copy function of vb_cq_resize(). */
-	uint32_t (*cq_copy)(void *cq, void *buf, uint32_t cqe_cnt);
-	/* Remove the CQEs of a QP that the card no longer works for. */
-	void (*cq_clean)(struct api_cq *cq, struct api_qp *qp);
 	void (*cq_set_ex_ops)(struct api_cq *cq);
+	/*
+	 * An entry of a CQE ring, for resizing and cleaning (polling has its own ways). round is bit log2(cqe_cnt) of the
+	 * entry's index: it flips with each pass over the ring, and the owner of an entry is told by it.
+	 */
+	bool (*cqe_ready)(const void *entry, uint32_t size, bool round); /* it is the program's */
+	void (*cqe_give)(void *entry, uint32_t size, bool round);        /* make it the card's */
+	void (*cqe_move)(void *to, const void *from, uint32_t size, bool round); /* from is ready */
+	uint32_t (*cqe_qpn)(const void *entry, uint32_t size);
+	/* The index of the receive WQE that it completes; -1: it completes a send. */
+	int32_t (*cqe_receive)(const void *entry, uint32_t size);
 	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
 	void (*srq_preset)(struct api_srq *srq);
 	/* An atomic has as many SGEs less than other requests. */

@@ -315,13 +315,11 @@ VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 
 static void qp_clean_cqs(struct api_qp *qp)
 {
-	const struct api_ring_ops *ring = &provider_of(qp->ibv.context)->ring;
-
 	if (qp->rss)
 		return; /* CQEs are its WQs' */
-	ring->cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	api_cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	if (qp->ibv.send_cq != qp->ibv.recv_cq)
-		ring->cq_clean(to_cq(qp->ibv.send_cq), qp);
+		api_cq_clean(to_cq(qp->ibv.send_cq), qp);
 }
 
 /* What a refused ibv_modify_qp() was about to do. */

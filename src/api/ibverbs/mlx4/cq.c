@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion queues of an mlx4 card: preset, arming, resizing, removal of a QP's CQEs.
+ * Completion queues of an mlx4 card: arming, and the entries of the ring as the core's cq.c sees them.
  */
 #include "mlx4.h"
-
-/* Owner 1 on the first round means: the card's. */
-void mlx4_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size)
-{
-	for (uint32_t i = 0; i < cqe_cnt; i++)
-		((uint8_t *)ring)[(size_t)(i + 1) * cqe_size - 1] = MLX4_CQE_OWNER_MASK;
-}
 
 /*
  * Without the lock: a program may arm between start_poll() and end_poll(). The number is that of the
@@ -33,64 +26,33 @@ static void set_owner(struct mlx4_cqe *cqe, bool owner)
 	mlx4dv_set_cqe_owner(cqe, owner ? MLX4_CQE_OWNER_MASK : 0);
 }
 
-/* Called by the card with the CQ stopped and by us with the lock held: move what was not polled. */
-uint32_t mlx4_cq_copy(void *arg, void *buf, uint32_t cqe_cnt)
+bool mlx4_cqe_ready(const void *entry, uint32_t size, bool round)
 {
-	struct api_cq *cq = arg;
-	uint32_t n = 0;
-
-	if (cq->dv_owned) /* the index is the program's, and the record has it */
-		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
-	while (n < cq->cqe_cnt && mlx4_sw_entry(cq, cq->ci + n))
-		n++;
-	if (n > cqe_cnt)
-		return n; /* does not fit: the card keeps the old ring */
-	/* The rest is the card's, in the round that the index is in now. */
-	for (uint32_t i = 0; i < cqe_cnt; i++) {
-		uint32_t index = cq->ci + i;
-		char *entry = (char *)buf + (size_t)(index & (cqe_cnt - 1)) * cq->cqe_size;
-		struct mlx4_cqe *cqe =
-			(struct mlx4_cqe *)(entry + cq->cqe_size - sizeof(struct mlx4_cqe));
-
-		if (i < n)
-			*cqe = *mlx4_entry(cq, index);
-		set_owner(cqe, (i < n) == !!(index & cqe_cnt));
-	}
-	return n;
+	return mlx4_is_ready(mlx4_content((void *)entry, size), round);
 }
 
-/* As mlx5_cq_clean(). */
-void mlx4_cq_clean(struct api_cq *cq, struct api_qp *qp)
+/* The card's: the owner bit of the round before; before the first round that is 1. */
+void mlx4_cqe_give(void *entry, uint32_t size, bool round)
 {
-	uint32_t end, removed = 0;
+	set_owner(mlx4_content(entry, size), !round);
+}
 
-	api_lock(&cq->lock, cq->unlocked);
-	if (cq->last_qp == qp)
-		cq->last_qp = NULL;
-	end = cq->ci;
-	if (cq->dv_owned)
-		goto unlock;
-	while (end - cq->ci < cq->cqe_cnt && mlx4_sw_entry(cq, end))
-		end++;
-	while (end-- != cq->ci) {
-		struct mlx4_cqe *cqe = mlx4_entry(cq, end), *dest;
-		bool owner;
+void mlx4_cqe_move(void *to, const void *from, uint32_t size, bool round)
+{
+	struct mlx4_cqe *cqe = mlx4_content(to, size);
 
-		if (mlx4_qpn(cqe) == qp->ibv.qp_num) {
-			if (qp->ibv.srq && !mlx4_is_send(cqe))
-				api_srq_free_wqe(to_srq(qp->ibv.srq), be16toh(cqe->wqe_index));
-			removed++;
-		} else if (removed) {
-			dest = mlx4_entry(cq, end + removed);
-			owner = dest->owner_sr_opcode & MLX4_CQE_OWNER_MASK;
-			*dest = *cqe;
-			set_owner(dest, owner);
-		}
-	}
-	if (removed) {
-		cq->ci += removed;
-		mlx4_store_ci(cq);
-	}
-unlock:
-	api_unlock(&cq->lock, cq->unlocked);
+	*cqe = *mlx4_content((void *)from, size);
+	set_owner(cqe, round);
+}
+
+uint32_t mlx4_cqe_qpn(const void *entry, uint32_t size)
+{
+	return mlx4_qpn(mlx4_content((void *)entry, size));
+}
+
+int32_t mlx4_cqe_receive(const void *entry, uint32_t size)
+{
+	const struct mlx4_cqe *cqe = mlx4_content((void *)entry, size);
+
+	return mlx4_is_send(cqe) ? -1 : be16toh(cqe->wqe_index);
 }

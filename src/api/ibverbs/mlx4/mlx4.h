@@ -26,27 +26,33 @@ enum {
 	MLX4_SEG = 16,
 	MLX4_WQE_MAX = 1008,         /* 63 units */
 	MLX4_CQE_INL_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
-	MLX4_CQ_CI_MASK = 0xffffff,
 	MLX4_CQE_GRH = 1u << 31,
 };
 
 #define MLX4_TIMESTAMP_MASK ((1ull << 48) - 1)
 
-/* The content of an entry, or NULL while the card owns it. */
-static inline struct mlx4_cqe *mlx4_entry(const struct api_cq *cq, uint32_t index)
+/* The CQE in an entry: it takes the last 32 bytes. */
+static inline struct mlx4_cqe *mlx4_content(void *entry, uint32_t size)
 {
-	char *entry = (char *)cq->buf.ptr + (size_t)(index & (cq->cqe_cnt - 1)) * cq->cqe_size;
-
-	return (struct mlx4_cqe *)(entry + cq->cqe_size - sizeof(struct mlx4_cqe));
+	return (struct mlx4_cqe *)((char *)entry + size - sizeof(struct mlx4_cqe));
 }
 
-static inline struct mlx4_cqe *mlx4_sw_entry(const struct api_cq *cq, uint32_t index)
+/* Whether the card has written the CQE in this round. */
+static inline bool mlx4_is_ready(const struct mlx4_cqe *cqe, bool round)
 {
-	struct mlx4_cqe *cqe = mlx4_entry(cq, index);
 	/* Pairs with the card's release store of the last byte: the rest of the CQE is there. */
 	uint8_t last = __atomic_load_n(&cqe->owner_sr_opcode, __ATOMIC_ACQUIRE);
 
-	return !(last & MLX4_CQE_OWNER_MASK) == !(index & cq->cqe_cnt) ? cqe : NULL;
+	return !(last & MLX4_CQE_OWNER_MASK) == !round;
+}
+
+/* The CQE at a free-running index, or NULL while the card owns it. */
+static inline struct mlx4_cqe *mlx4_sw_entry(const struct api_cq *cq, uint32_t index)
+{
+	size_t offset = (size_t)(index & (cq->cqe_cnt - 1)) * cq->cqe_size;
+	struct mlx4_cqe *cqe = mlx4_content(cq->ring + offset, cq->cqe_size);
+
+	return mlx4_is_ready(cqe, index & cq->cqe_cnt) ? cqe : NULL;
 }
 
 static inline bool mlx4_is_send(const struct mlx4_cqe *cqe)
@@ -62,11 +68,6 @@ static inline uint8_t mlx4_opcode(const struct mlx4_cqe *cqe)
 static inline uint32_t mlx4_qpn(const struct mlx4_cqe *cqe)
 {
 	return be32toh(cqe->vlan_my_qpn) & MLX4_CQE_QPN_MASK;
-}
-
-static inline void mlx4_store_ci(struct api_cq *cq)
-{
-	__atomic_store_n(&cq->dbr[0], htobe32(cq->ci & MLX4_CQ_CI_MASK), __ATOMIC_RELEASE);
 }
 
 /* qp.c */
@@ -91,10 +92,12 @@ struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
 int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *table);
 
 /* cq.c */
-void mlx4_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
-uint32_t mlx4_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
-void mlx4_cq_clean(struct api_cq *cq, struct api_qp *qp);
 int mlx4_cq_arm(struct ibv_cq *cq, int solicited_only);
+bool mlx4_cqe_ready(const void *entry, uint32_t size, bool round);
+void mlx4_cqe_give(void *entry, uint32_t size, bool round);
+void mlx4_cqe_move(void *to, const void *from, uint32_t size, bool round);
+uint32_t mlx4_cqe_qpn(const void *entry, uint32_t size);
+int32_t mlx4_cqe_receive(const void *entry, uint32_t size);
 
 /* poll.c */
 int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);

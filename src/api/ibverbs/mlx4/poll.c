@@ -197,7 +197,7 @@ static int poll_some(struct api_cq *cq, int num_entries, struct ibv_wc *wc)
 	while (n < num_entries && poll_one(cq, &wc[n]))
 		n++;
 	if (n)
-		mlx4_store_ci(cq);
+		cq_store_ci(cq);
 	api_unlock(&cq->lock, cq->unlocked);
 	return n;
 }
@@ -247,7 +247,7 @@ static void end_poll(struct ibv_cq_ex *ibcq)
 {
 	struct api_cq *cq = ex_to_cq(ibcq);
 
-	mlx4_store_ci(cq);
+	cq_store_ci(cq);
 	api_unlock(&cq->lock, cq->unlocked);
 }
 

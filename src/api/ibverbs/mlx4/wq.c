@@ -80,7 +80,7 @@ struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_at
 /* Back to RESET the ring is empty, on the card and here. */
 static void forget_posted(struct api_qp *qp)
 {
-	mlx4_cq_clean(to_cq(qp->ibv.recv_cq), qp);
+	api_cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	vb_lock(&qp->rq.lock);
 	qp->rq.head = 0;
 	atomic_store(&qp->rq.tail, 0);

@@ -3,12 +3,12 @@
  * The CQE ring as the driver reads it (cq.c, poll.c, poll_ex.c).
  *
  * The card writes a CQE, then its op_own byte: opcode in the upper half, owner in bit 0. The ring
- * starts with every opcode invalid; the owner bit that means "yours" is 0 on the first pass and
- * flips with each pass, so neither side ever has to clear an entry.
+ * starts with every opcode invalid; the owner bit that means "yours" is 0 in the first round and
+ * flips with each round, so neither side ever has to clear an entry.
  *
  *	 ci (mod cqe_cnt) ---+
  *	                     v
- *	[ old | old | old | new | new | new | old | old ]   old: of the pass before, or invalid
+ *	[ old | old | old | new | new | new | old | old ]   old: of the round before, or invalid
  */
 #pragma once
 
@@ -19,25 +19,29 @@ static_assert(sizeof(struct mlx5_err_cqe) == 64, "error CQE size");
 static_assert(offsetof(struct mlx5_cqe64, op_own) == 63, "owner byte is written last");
 static_assert(offsetof(struct mlx5_cqe64, sop_drop_qpn) == 56, "QP number");
 
-enum { CQE_OPCODE_SHIFT = 4, CQE_QPN_MASK = 0xffffff, CQ_CI_MASK = 0xffffff };
+enum { CQE_OPCODE_SHIFT = 4, CQE_QPN_MASK = 0xffffff };
 
 static inline struct mlx5_cqe64 *cq_entry(const struct api_cq *cq, uint32_t index)
 {
-	return &cq->ring[index & (cq->cqe_cnt - 1)];
+	return (struct mlx5_cqe64 *)cq->ring + (index & (cq->cqe_cnt - 1));
+}
+
+/* Whether the card has written the CQE in this round. */
+static inline bool cqe_is_ready(const struct mlx5_cqe64 *cqe, bool round)
+{
+	/* Pairs with the card's release store of op_own: the rest of the CQE is there. */
+	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
+
+	return (op_own >> CQE_OPCODE_SHIFT) != MLX5_CQE_INVALID &&
+	       (op_own & MLX5_CQE_OWNER_MASK) == round;
 }
 
 /* The CQE at a free-running index, or NULL while the card owns it. */
 static inline struct mlx5_cqe64 *cq_sw_entry(const struct api_cq *cq, uint32_t index)
 {
 	struct mlx5_cqe64 *cqe = cq_entry(cq, index);
-	/* Pairs with the card's release store of op_own: the rest of the CQE is there. */
-	uint8_t op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
-	bool pass = index & cq->cqe_cnt;
 
-	if ((op_own >> CQE_OPCODE_SHIFT) == MLX5_CQE_INVALID ||
-	    (op_own & MLX5_CQE_OWNER_MASK) != pass)
-		return NULL;
-	return cqe;
+	return cqe_is_ready(cqe, index & cq->cqe_cnt) ? cqe : NULL;
 }
 
 static inline uint32_t cqe_qpn(const struct mlx5_cqe64 *cqe)
@@ -48,10 +52,4 @@ static inline uint32_t cqe_qpn(const struct mlx5_cqe64 *cqe)
 static inline uint8_t cqe_opcode(const struct mlx5_cqe64 *cqe)
 {
 	return cqe->op_own >> CQE_OPCODE_SHIFT;
-}
-
-/* Tell the card what was consumed; it must not overwrite CQEs that were not. */
-static inline void cq_store_ci(struct api_cq *cq)
-{
-	__atomic_store_n(&cq->dbr[0], htobe32(cq->ci & CQ_CI_MASK), __ATOMIC_RELEASE);
 }

@@ -22,10 +22,12 @@ int mlx5_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 int mlx5_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 /* cq.c */
-void mlx5_cq_preset(void *ring, uint32_t cqe_cnt, uint32_t cqe_size);
-uint32_t mlx5_cq_copy(void *cq, void *buf, uint32_t cqe_cnt);
-void mlx5_cq_clean(struct api_cq *cq, struct api_qp *qp);
 int mlx5_cq_arm(struct ibv_cq *cq, int solicited_only);
+bool mlx5_cqe_ready(const void *entry, uint32_t size, bool round);
+void mlx5_cqe_give(void *entry, uint32_t size, bool round);
+void mlx5_cqe_move(void *to, const void *from, uint32_t size, bool round);
+uint32_t mlx5_cqe_qpn(const void *entry, uint32_t size);
+int32_t mlx5_cqe_receive(const void *entry, uint32_t size);
 
 /* poll.c, poll_ex.c */
 int mlx5_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);

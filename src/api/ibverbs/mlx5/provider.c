@@ -38,9 +38,11 @@ const struct api_provider api_mlx5 = {
 	.ring = {
 		.qp_size = mlx5_qp_size,
 		.qp_set_ex_ops = mlx5_qp_set_ex_ops,
-		.cq_preset = mlx5_cq_preset,
-		.cq_copy = mlx5_cq_copy,
-		.cq_clean = mlx5_cq_clean,
 		.cq_set_ex_ops = mlx5_cq_set_ex_ops,
+		.cqe_ready = mlx5_cqe_ready,
+		.cqe_give = mlx5_cqe_give,
+		.cqe_move = mlx5_cqe_move,
+		.cqe_qpn = mlx5_cqe_qpn,
+		.cqe_receive = mlx5_cqe_receive,
 	},
 };

@@ -4,6 +4,7 @@
  */
 #include "objects.h"
 
+#include <time.h>
 #include <unistd.h>
 
 enum { DBR_SIZE = 64 }; /* a line of its own: both sides write it */
@@ -74,6 +75,7 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	struct ibv_pd *parent =
 		attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : NULL;
 
+	cq->ex = *provider_of(context)->ring.cq_ex;
 	cq->ibv.context = context;
 	cq->ibv.channel = attr->channel;
 	cq->ibv.cq_context = attr->cq_context;
@@ -89,7 +91,6 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->arm_sn = 1;
 	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
-	ring_ops(cq)->cq_set_ex_ops(cq);
 }
 
 static int cq_alloc_rings(struct api_cq *cq)
@@ -365,4 +366,33 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	if (!provider_of(cq->context)->resize_cq)
 		return api_refuse(unsupported, "resizing CQs of this adapter");
 	return provider_of(cq->context)->resize_cq(cq, cqe);
+}
+
+/* --- ibv_cq_ex: what needs no CQE --------------------------------------------------------------- */
+
+void api_cq_end_poll(struct ibv_cq_ex *ibcq)
+{
+	struct api_cq *cq = ex_to_cq(ibcq);
+
+	cq_store_ci(cq);
+	api_unlock(&cq->lock, cq->unlocked);
+}
+
+/* The card's clock runs at 1 GHz, so its distance from now is the same on the wall clock. */
+uint64_t api_cq_wallclock_ns(uint64_t age)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age;
+}
+
+uint32_t api_cq_read_flow_tag(struct ibv_cq_ex *cq)
+{
+	return 0;
+}
+
+void api_cq_read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *tm_info)
+{
+	*tm_info = (struct ibv_wc_tm_info){ 0 };
 }

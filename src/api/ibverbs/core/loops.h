@@ -52,7 +52,7 @@ static always_inline int loop_post_one_recv(struct api_rq *rq, const struct ibv_
 	uint32_t index = rq->head & (rq->cnt - 1);
 	int err;
 
-	/* Pairs with the release in cqe_retire(). */
+	/* Pairs with the release in loop_retire_recv(). */
 	if (unlikely(rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) >= rq->cnt))
 		return ENOMEM;
 	err = fill((struct mlx5_wqe_data_seg *)(rq->buf + (index << rq->shift)), rq->max_gs,
@@ -133,9 +133,58 @@ static always_inline int loop_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_re
 	return likely(!err) ? 0 : api_srq_recv_refused(srq, wr, err);
 }
 
-static always_inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)
+/*
+ * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its
+ * QPs are forgotten here (api_cq_clean) before they are freed. NULL: it is gone, and nobody waits.
+ */
+static always_inline struct api_qp *loop_find_qp(struct api_cq *cq, uint32_t qpn)
 {
-	return (struct api_cq *)cq;
+	if (unlikely(!cq->last_qp || cq->last_qp->ibv.qp_num != qpn))
+		cq->last_qp = api_qp_find(to_context(cq->ibv.context), qpn);
+	return cq->last_qp;
+}
+
+/* A completed receive of an SRQ: its wr_id; the WQE goes back to the free list. */
+static always_inline uint64_t loop_retire_srq(struct api_srq *srq, uint16_t index)
+{
+	uint64_t wr_id = srq->wrid[index & (srq->wqe_cnt - 1)];
+
+	api_srq_free_wqe(srq, index);
+	return wr_id;
+}
+
+/* A completed receive of a QP's own queue, which completes strictly in order: its wr_id. */
+static always_inline uint64_t loop_retire_recv(struct api_rq *rq)
+{
+	uint32_t tail = atomic_load_explicit(&rq->tail, memory_order_relaxed);
+	uint64_t wr_id = rq->wrid[tail & (rq->cnt - 1)];
+
+	/* Pairs with the acquire in loop_post_one_recv(). */
+	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release);
+	return wr_id;
+}
+
+/*
+ * ibv_poll_cq(). Where the ring is empty the card is asked once to do what is due, because the thread that polls is also
+ * the one that drives receive work. That may take a while: other threads can poll meanwhile.
+ */
+static always_inline int loop_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc,
+				   bool (*poll_one)(struct api_cq *cq, struct ibv_wc *wc))
+{
+	struct api_cq *cq = to_cq(ibcq);
+
+	for (bool last = false;; last = true) {
+		int n = 0;
+
+		api_lock(&cq->lock, cq->unlocked);
+		while (n < num_entries && poll_one(cq, &wc[n]))
+			n++;
+		if (n)
+			cq_store_ci(cq);
+		api_unlock(&cq->lock, cq->unlocked);
+		if (n || last || num_entries <= 0 || !vb_progress(cq->dev))
+			return n;
+	}
 }
 
 /* start_poll(): the CQ stays locked where step() found a CQE. */

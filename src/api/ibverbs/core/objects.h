@@ -158,10 +158,7 @@ struct api_cq {
 	bool dv_owned;          /* direct verbs: the consumer index is the program's */
 	__be32 *dbr;            /* [0] consumer index, [1] arm word */
 	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
-	union {                 /* start_poll(): the CQE that read_*() look at */
-		struct mlx5_cqe64 *cur;
-		struct mlx4_cqe *cur4;
-	};
+	const void *cur;        /* start_poll(): the CQE that read_*() look at */
 	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
 
 	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
@@ -356,6 +353,11 @@ static inline void cq_store_ci(struct api_cq *cq)
 	__atomic_store_n(&cq->dbr[0], htobe32(cq->ci & API_CQ_CI_MASK), __ATOMIC_RELEASE);
 }
 
+static inline struct api_cq *ex_to_cq(struct ibv_cq_ex *cq)
+{
+	return (struct api_cq *)cq;
+}
+
 static inline struct api_srq *to_srq(struct ibv_srq *srq)
 {
 	return (struct api_srq *)srq;
@@ -449,6 +451,11 @@ int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int api_cq_resize(struct ibv_cq *cq, int cqe);
 int api_cq_destroy(struct ibv_cq *cq);
 void api_cq_clean(struct api_cq *cq, struct api_qp *qp);
+/* Functions of ibv_cq_ex that do not look at the CQE. */
+void api_cq_end_poll(struct ibv_cq_ex *cq);
+uint64_t api_cq_wallclock_ns(uint64_t age);
+uint32_t api_cq_read_flow_tag(struct ibv_cq_ex *cq);
+void api_cq_read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *tm_info);
 
 /* srq.c */
 struct ibv_srq *api_srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);

@@ -52,7 +52,8 @@ struct api_ring_ops {
 					  const struct api_qp_extra *extra);
 	/* The QP goes from RESET to INIT. NULL: nothing to do. */
 	void (*qp_init)(struct api_qp *qp);
-	void (*cq_set_ex_ops)(struct api_cq *cq);
+	/* What every new CQ starts as: the functions of ibv_cq_ex. */
+	const struct ibv_cq_ex *cq_ex;
 	/*
 	 * An entry of a CQE ring, for resizing and cleaning (polling has its own ways). round is bit log2(cqe_cnt) of the
 	 * entry's index: it flips with each pass over the ring, and the owner of an entry is told by it.

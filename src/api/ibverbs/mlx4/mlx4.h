@@ -101,4 +101,4 @@ int32_t mlx4_cqe_receive(const void *entry, uint32_t size);
 
 /* poll.c */
 int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
-void mlx4_cq_set_ex_ops(struct api_cq *cq);
+extern const struct ibv_cq_ex mlx4_cq_ex;

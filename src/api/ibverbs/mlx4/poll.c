@@ -2,14 +2,11 @@
 /*
  * ibv_poll_cq() and ibv_start_poll() on an mlx4 completion queue.
  *
- * As poll.c and poll_ex.c: nothing is allocated, only the CQ's own lock (and an SRQ's) is taken, and
- * where the ring is empty the card is asked once to do what is due.
+ * This is the data path: nothing is allocated, only the CQ's own lock (and an SRQ's) is taken.
  */
 #include "api/ibverbs/mlx5/cqe.h"
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
-
-#include <time.h>
 
 /* --- one CQE ------------------------------------------------------------------------------------ */
 
@@ -23,15 +20,6 @@ static inline enum ibv_wc_status status_of(const struct mlx4_cqe *cqe)
 {
 	return is_error(cqe) ? cqe_syndrome_status(((const struct mlx4_err_cqe *)cqe)->syndrome)
 			     : IBV_WC_SUCCESS;
-}
-
-static struct api_qp *qp_of(struct api_cq *cq, const struct mlx4_cqe *cqe)
-{
-	uint32_t qpn = mlx4_qpn(cqe);
-
-	if (unlikely(!cq->last_qp || cq->last_qp->ibv.qp_num != qpn))
-		cq->last_qp = api_qp_find(to_context(cq->ibv.context), qpn);
-	return cq->last_qp;
 }
 
 static inline enum ibv_wc_opcode opcode_of(const struct mlx4_cqe *cqe)
@@ -117,20 +105,12 @@ static inline uint64_t retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
 		atomic_store_explicit(&qp->sq.tail, tail + 1, memory_order_release);
 		return wr_id;
 	}
-	if (qp->ibv.srq) {
-		struct api_srq *srq = to_srq(qp->ibv.srq);
-
-		wr_id = srq->wrid[index & (srq->wqe_cnt - 1)];
-		api_srq_free_wqe(srq, index);
-		return wr_id;
-	}
-	tail = atomic_load_explicit(&qp->rq.tail, memory_order_relaxed);
-	wr_id = qp->rq.wrid[tail & (qp->rq.cnt - 1)];
+	if (qp->ibv.srq)
+		return loop_retire_srq(to_srq(qp->ibv.srq), index);
 	if (unlikely((cqe->owner_sr_opcode & MLX4_CQE_INL_SCATTER) && qp->rq.saved))
-		move_inline(&qp->rq, tail, be32toh(cqe->byte_cnt));
-	/* Pairs with the acquire in loop_post_one_recv(). */
-	atomic_store_explicit(&qp->rq.tail, tail + 1, memory_order_release);
-	return wr_id;
+		move_inline(&qp->rq, atomic_load_explicit(&qp->rq.tail, memory_order_relaxed),
+			    be32toh(cqe->byte_cnt));
+	return loop_retire_recv(&qp->rq);
 }
 
 /* The next CQE of a QP that exists; NULL when the ring is empty. */
@@ -143,8 +123,8 @@ static inline struct mlx4_cqe *next_cqe(struct api_cq *cq, struct api_qp **qp)
 		if (!cqe)
 			return NULL;
 		cq->ci++;
-		*qp = qp_of(cq, cqe);
-	} while (unlikely(!*qp)); /* of a QP that is gone: nobody waits for it */
+		*qp = loop_find_qp(cq, mlx4_qpn(cqe));
+	} while (unlikely(!*qp));
 	return cqe;
 }
 
@@ -189,35 +169,16 @@ static bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 	return true;
 }
 
-static int poll_some(struct api_cq *cq, int num_entries, struct ibv_wc *wc)
+int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
-	int n = 0;
-
-	api_lock(&cq->lock, cq->unlocked);
-	while (n < num_entries && poll_one(cq, &wc[n]))
-		n++;
-	if (n)
-		cq_store_ci(cq);
-	api_unlock(&cq->lock, cq->unlocked);
-	return n;
-}
-
-int mlx4_cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
-{
-	struct api_cq *cq = to_cq(ibcq);
-	int n = poll_some(cq, num_entries, wc);
-
-	/* The card's work may take a while: other threads can poll meanwhile. */
-	if (n || num_entries <= 0 || !vb_progress(cq->dev))
-		return n;
-	return poll_some(cq, num_entries, wc);
+	return loop_poll(cq, num_entries, wc, poll_one);
 }
 
 /* --- ibv_start_poll() and the readers ----------------------------------------------------------- */
 
 static inline const struct mlx4_cqe *current(struct ibv_cq_ex *cq)
 {
-	return ex_to_cq(cq)->cur4;
+	return ex_to_cq(cq)->cur;
 }
 
 static int step(struct api_cq *cq)
@@ -227,7 +188,7 @@ static int step(struct api_cq *cq)
 
 	if (!cqe)
 		return ENOENT;
-	cq->cur4 = cqe;
+	cq->cur = cqe;
 	cq->ex.wr_id = retire(qp, cqe);
 	cq->ex.status = status_of(cqe);
 	return 0;
@@ -241,14 +202,6 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 static int next_poll(struct ibv_cq_ex *ibcq)
 {
 	return step(ex_to_cq(ibcq));
-}
-
-static void end_poll(struct ibv_cq_ex *ibcq)
-{
-	struct api_cq *cq = ex_to_cq(ibcq);
-
-	cq_store_ci(cq);
-	api_unlock(&cq->lock, cq->unlocked);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)
@@ -313,14 +266,10 @@ static uint64_t read_completion_ts(struct ibv_cq_ex *cq)
 	return (uint64_t)be32toh(cqe->ts_47_16) << 16 | (uint64_t)cqe->ts_15_8 << 8 | cqe->ts_7_0;
 }
 
-/* The card's clock runs at 1 GHz; the age of a CQE is known modulo its 48 bits. */
+/* The age of a CQE is known modulo the 48 bits of its timestamp. */
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *cq)
 {
-	uint64_t age = (vb_clock() - read_completion_ts(cq)) & MLX4_TIMESTAMP_MASK;
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age;
+	return api_cq_wallclock_ns((vb_clock() - read_completion_ts(cq)) & MLX4_TIMESTAMP_MASK);
 }
 
 static uint16_t read_cvlan(struct ibv_cq_ex *cq)
@@ -328,36 +277,23 @@ static uint16_t read_cvlan(struct ibv_cq_ex *cq)
 	return ex_to_cq(cq)->timestamps ? 0 : be16toh(current(cq)->sl_vid) & 0xfff;
 }
 
-static uint32_t read_flow_tag(struct ibv_cq_ex *cq)
-{
-	return 0;
-}
-
-static void read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *tm_info)
-{
-	*tm_info = (struct ibv_wc_tm_info){ 0 };
-}
-
-void mlx4_cq_set_ex_ops(struct api_cq *cq)
-{
-	struct ibv_cq_ex *ex = &cq->ex;
-
-	ex->start_poll = start_poll;
-	ex->next_poll = next_poll;
-	ex->end_poll = end_poll;
-	ex->read_opcode = read_opcode;
-	ex->read_vendor_err = read_vendor_err;
-	ex->read_byte_len = read_byte_len;
-	ex->read_imm_data = read_imm_data;
-	ex->read_qp_num = read_qp_num;
-	ex->read_src_qp = read_src_qp;
-	ex->read_wc_flags = read_wc_flags;
-	ex->read_slid = read_slid;
-	ex->read_sl = read_sl;
-	ex->read_dlid_path_bits = read_dlid_path_bits;
-	ex->read_completion_ts = read_completion_ts;
-	ex->read_completion_wallclock_ns = read_completion_wallclock_ns;
-	ex->read_cvlan = read_cvlan;
-	ex->read_flow_tag = read_flow_tag;
-	ex->read_tm_info = read_tm_info;
-}
+const struct ibv_cq_ex mlx4_cq_ex = {
+	.start_poll = start_poll,
+	.next_poll = next_poll,
+	.end_poll = api_cq_end_poll,
+	.read_opcode = read_opcode,
+	.read_vendor_err = read_vendor_err,
+	.read_byte_len = read_byte_len,
+	.read_imm_data = read_imm_data,
+	.read_qp_num = read_qp_num,
+	.read_src_qp = read_src_qp,
+	.read_wc_flags = read_wc_flags,
+	.read_slid = read_slid,
+	.read_sl = read_sl,
+	.read_dlid_path_bits = read_dlid_path_bits,
+	.read_completion_ts = read_completion_ts,
+	.read_completion_wallclock_ns = read_completion_wallclock_ns,
+	.read_cvlan = read_cvlan,
+	.read_flow_tag = api_cq_read_flow_tag,
+	.read_tm_info = api_cq_read_tm_info,
+};

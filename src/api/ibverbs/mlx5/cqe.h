@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "api/ibverbs/core/loops.h"
 #include "cq.h"
 
 /* Error syndromes (mlx5dv.h) and the completion status that each means. */
@@ -125,47 +126,38 @@ static inline unsigned int cqe_wc_flags(const struct mlx5_cqe64 *cqe)
 	}
 }
 
-/*
- * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its
- * QPs are forgotten here (mlx5_cq_clean) before they are freed.
- */
-static inline struct api_qp *cqe_qp(struct api_cq *cq, const struct mlx5_cqe64 *cqe)
+/* The next CQE of a QP that exists; NULL when the ring is empty. */
+static inline struct mlx5_cqe64 *cqe_next(struct api_cq *cq, struct api_qp **qp)
 {
-	uint32_t qpn = cqe_qpn(cqe);
+	struct mlx5_cqe64 *cqe;
 
-	if (unlikely(!cq->last_qp || cq->last_qp->ibv.qp_num != qpn))
-		cq->last_qp = api_qp_find(to_context(cq->ibv.context), qpn);
-	return cq->last_qp;
+	do {
+		cqe = cq_sw_entry(cq, cq->ci);
+		if (!cqe)
+			return NULL;
+		cq->ci++;
+		*qp = loop_find_qp(cq, cqe_qpn(cqe));
+	} while (unlikely(!*qp));
+	return cqe;
 }
 
 /*
  * Retire the work request that a CQE completes and find its wr_id. Send work requests complete in
- * order: the ones before it that asked for no completion are done too. Receive queues complete
- * strictly in order, SRQs do not.
+ * order: the ones before it that asked for no completion are done too.
  */
 static inline uint64_t cqe_retire(struct api_qp *qp, const struct mlx5_cqe64 *cqe)
 {
 	uint16_t index = be16toh(cqe->wqe_counter);
 	uint8_t opcode = cqe_opcode(cqe);
+	struct api_sq_slot *slot;
 	uint64_t wr_id;
 
-	if (opcode == MLX5_CQE_REQ || opcode == MLX5_CQE_REQ_ERR) {
-		struct api_sq_slot *slot = &qp->sq.slot[index & (qp->sq.cnt - 1)];
-
-		wr_id = slot->wr_id;
-		/* Pairs with the acquire in sq_has_room(): the slot may be written again. */
-		atomic_store_explicit(&qp->sq.tail, slot->head + 1, memory_order_release);
-	} else if (qp->ibv.srq) {
-		struct api_srq *srq = to_srq(qp->ibv.srq);
-
-		wr_id = srq->wrid[index & (srq->wqe_cnt - 1)];
-		api_srq_free_wqe(srq, index);
-	} else {
-		uint32_t tail = atomic_load_explicit(&qp->rq.tail, memory_order_relaxed);
-
-		wr_id = qp->rq.wrid[tail & (qp->rq.cnt - 1)];
-		/* Pairs with the acquire in loop_post_one_recv(). */
-		atomic_store_explicit(&qp->rq.tail, tail + 1, memory_order_release);
-	}
+	if (opcode != MLX5_CQE_REQ && opcode != MLX5_CQE_REQ_ERR)
+		return qp->ibv.srq ? loop_retire_srq(to_srq(qp->ibv.srq), index)
+				   : loop_retire_recv(&qp->rq);
+	slot = &qp->sq.slot[index & (qp->sq.cnt - 1)];
+	wr_id = slot->wr_id;
+	/* Pairs with the acquire in sq_has_room(): the slot may be written again. */
+	atomic_store_explicit(&qp->sq.tail, slot->head + 1, memory_order_release);
 	return wr_id;
 }

@@ -31,4 +31,4 @@ int32_t mlx5_cqe_receive(const void *entry, uint32_t size);
 
 /* poll.c, poll_ex.c */
 int mlx5_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
-void mlx5_cq_set_ex_ops(struct api_cq *cq);
+extern const struct ibv_cq_ex mlx5_cq_ex;

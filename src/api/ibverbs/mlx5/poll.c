@@ -3,8 +3,7 @@
  * ibv_poll_cq(): CQEs become work completions.
  *
  * This is the data path: nothing is allocated, only the CQ's own lock (and, for an SRQ, that
- * queue's) is taken. Where the ring is empty the card is asked once to do what is due, because the
- * thread that polls is also the one that drives receive work.
+ * queue's) is taken.
  */
 #include "cqe.h"
 
@@ -72,17 +71,11 @@ static void wc_error(struct ibv_wc *wc, const struct mlx5_cqe64 *cqe)
 /* One completion, or false when the ring is empty. */
 static inline bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 {
-	const struct mlx5_cqe64 *cqe;
 	struct api_qp *qp;
+	const struct mlx5_cqe64 *cqe = cqe_next(cq, &qp);
 
-	do {
-		cqe = cq_sw_entry(cq, cq->ci);
-		if (!cqe)
-			return false;
-		cq->ci++;
-		qp = cqe_qp(cq, cqe);
-	} while (unlikely(!qp)); /* of a QP that is gone: nobody waits for it */
-
+	if (!cqe)
+		return false;
 	wc->wr_id = cqe_retire(qp, cqe);
 	wc->qp_num = qp->ibv.qp_num;
 	wc->status = IBV_WC_SUCCESS;
@@ -102,33 +95,7 @@ static inline bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 	return true;
 }
 
-static inline int poll_some(struct api_cq *cq, int num_entries, struct ibv_wc *wc)
+int mlx5_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 {
-	int n = 0;
-
-	while (n < num_entries && poll_one(cq, &wc[n]))
-		n++;
-	if (n)
-		cq_store_ci(cq);
-	return n;
-}
-
-int mlx5_cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
-{
-	struct api_cq *cq = to_cq(ibcq);
-	int n;
-
-	api_lock(&cq->lock, cq->unlocked);
-	n = poll_some(cq, num_entries, wc);
-	api_unlock(&cq->lock, cq->unlocked);
-	if (n || num_entries <= 0)
-		return n;
-
-	/* The card's work may take a while: other threads can poll meanwhile. */
-	if (!vb_progress(cq->dev))
-		return 0;
-	api_lock(&cq->lock, cq->unlocked);
-	n = poll_some(cq, num_entries, wc);
-	api_unlock(&cq->lock, cq->unlocked);
-	return n;
+	return loop_poll(cq, num_entries, wc, poll_one);
 }

@@ -9,6 +9,15 @@
 
 #define always_inline inline __attribute__((always_inline))
 
+enum { SEG = sizeof(struct mlx5_wqe_data_seg) }; /* WQEs are made of units of so many bytes */
+static_assert(SEG == 16, "segment");
+
+/*
+ * 2 GiB, the most that a data segment can hold. Send segments, and receive segments of mlx5, have it as 0, because the
+ * field has 31 bits.
+ */
+#define SEG_MAX_LENGTH 0x80000000u
+
 /* ibv_post_send(): post() one after the other, ring() once for all that were written. */
 static always_inline int
 loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr,
@@ -133,6 +142,41 @@ static always_inline int loop_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_re
 	return likely(!err) ? 0 : api_srq_recv_refused(srq, wr, err);
 }
 
+/* Error syndromes, which mlx4 and mlx5 number alike, and the completion status that each means. */
+static inline enum ibv_wc_status loop_syndrome_status(uint8_t syndrome)
+{
+	switch (syndrome) {
+	case MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR:
+		return IBV_WC_LOC_LEN_ERR;
+	case MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR:
+		return IBV_WC_LOC_QP_OP_ERR;
+	case MLX5_CQE_SYNDROME_LOCAL_PROT_ERR:
+		return IBV_WC_LOC_PROT_ERR;
+	case MLX5_CQE_SYNDROME_WR_FLUSH_ERR:
+		return IBV_WC_WR_FLUSH_ERR;
+	case MLX5_CQE_SYNDROME_MW_BIND_ERR:
+		return IBV_WC_MW_BIND_ERR;
+	case MLX5_CQE_SYNDROME_BAD_RESP_ERR:
+		return IBV_WC_BAD_RESP_ERR;
+	case MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR:
+		return IBV_WC_LOC_ACCESS_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR:
+		return IBV_WC_REM_INV_REQ_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR:
+		return IBV_WC_REM_ACCESS_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_OP_ERR:
+		return IBV_WC_REM_OP_ERR;
+	case MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR:
+		return IBV_WC_RETRY_EXC_ERR;
+	case MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR:
+		return IBV_WC_RNR_RETRY_EXC_ERR;
+	case MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR:
+		return IBV_WC_REM_ABORT_ERR;
+	default:
+		return IBV_WC_GENERAL_ERR;
+	}
+}
+
 /*
  * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its
  * QPs are forgotten here (api_cq_clean) before they are freed. NULL: it is gone, and nobody waits.
@@ -219,6 +263,43 @@ static always_inline struct ibv_qp_cap loop_wanted(const struct ibv_qp_init_attr
 	if (attr->srq)
 		cap.max_recv_wr = cap.max_recv_sge = 0;
 	return cap;
+}
+
+/* What is asked of a send queue is not too much: 0 or a positive errno. */
+static inline int loop_check_sq(const struct ibv_qp_cap *cap, uint32_t max_inline)
+{
+	if (cap->max_send_wr > VB_MAX_QP_WR)
+		return -vb_refuse_range("max_send_wr", cap->max_send_wr, 0, VB_MAX_QP_WR);
+	if (cap->max_send_sge > VB_MAX_SGE)
+		return -vb_refuse_range("max_send_sge", cap->max_send_sge, 0, VB_MAX_SGE);
+	if (cap->max_inline_data > max_inline)
+		return -vb_refuse_range("max_inline_data", cap->max_inline_data, 0, max_inline);
+	return 0;
+}
+
+/*
+ * The receive queue of a QP. A WQE has a power of two of segments, and at least wqe_min bytes; the ring has at least
+ * ring_min. 0 or a positive errno.
+ */
+static inline int loop_size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t wqe_min,
+			       uint32_t ring_min, uint32_t *bytes)
+{
+	uint32_t size;
+
+	*bytes = 0;
+	if (cap->max_recv_wr > VB_MAX_QP_WR)
+		return -vb_refuse_range("max_recv_wr", cap->max_recv_wr, 0, VB_MAX_QP_WR);
+	if (cap->max_recv_sge > VB_MAX_SGE)
+		return -vb_refuse_range("max_recv_sge", cap->max_recv_sge, 0, VB_MAX_SGE);
+	if (!cap->max_recv_wr)
+		return 0;
+	size = roundup_pow2(max_u32(cap->max_recv_sge, 1) * SEG);
+	rq->max_gs = min_u32(size / SEG, VB_MAX_SGE);
+	size = max_u32(size, roundup_pow2(wqe_min));
+	*bytes = max_u32(roundup_pow2(cap->max_recv_wr) * size, ring_min);
+	rq->cnt = *bytes / size;
+	rq->shift = ilog2(size);
+	return 0;
 }
 
 /* What the program gets. */

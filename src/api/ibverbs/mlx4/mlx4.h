@@ -23,7 +23,6 @@ static_assert(offsetof(struct mlx4_wqe_srq_next_seg, next_wqe_index) ==
 	      "shared receive queues too");
 
 enum {
-	MLX4_SEG = 16,
 	MLX4_WQE_MAX = 1008,         /* 63 units */
 	MLX4_CQE_INL_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
 	MLX4_CQE_GRH = 1u << 31,

@@ -4,7 +4,6 @@
  *
  * This is the data path: nothing is allocated, only the CQ's own lock (and an SRQ's) is taken.
  */
-#include "api/ibverbs/mlx5/cqe.h"
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
 
@@ -15,10 +14,9 @@ static inline bool is_error(const struct mlx4_cqe *cqe)
 	return mlx4_opcode(cqe) == MLX4_CQE_OPCODE_ERROR;
 }
 
-/* The syndromes are those of mlx5. */
 static inline enum ibv_wc_status status_of(const struct mlx4_cqe *cqe)
 {
-	return is_error(cqe) ? cqe_syndrome_status(((const struct mlx4_err_cqe *)cqe)->syndrome)
+	return is_error(cqe) ? loop_syndrome_status(((const struct mlx4_err_cqe *)cqe)->syndrome)
 			     : IBV_WC_SUCCESS;
 }
 

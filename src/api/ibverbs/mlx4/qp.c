@@ -58,11 +58,11 @@ static uint32_t inline_capacity(uint32_t start, uint32_t size)
 /* Bytes of the largest WQE that is to be posted. */
 static uint32_t send_bytes(enum ibv_qp_type type, const struct ibv_qp_cap *cap)
 {
-	uint32_t data = align_up(inline_bytes(type, cap->max_inline_data), MLX4_SEG), size;
+	uint32_t data = align_up(inline_bytes(type, cap->max_inline_data), SEG), size;
 	uint32_t atomic = sizeof(struct mlx4_wqe_atomic_seg) + sizeof(struct mlx4_wqe_data_seg);
 
-	if (data < cap->max_send_sge * MLX4_SEG)
-		data = cap->max_send_sge * MLX4_SEG;
+	if (data < cap->max_send_sge * SEG)
+		data = cap->max_send_sge * SEG;
 	size = data_start(type) + data;
 	if (type == IBV_QPT_RC && size < data_start(type) + atomic)
 		size = data_start(type) + atomic;
@@ -74,12 +74,11 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 {
 	uint32_t start = data_start(type), size;
 	uint64_t total;
+	int err = loop_check_sq(cap, inline_capacity(start, MLX4_WQE_MAX));
 
-	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
-	    cap->max_inline_data > inline_capacity(start, MLX4_WQE_MAX))
-		return EINVAL;
-	if (!cap->max_send_wr)
-		return 0;
+	*bytes = 0;
+	if (err || !cap->max_send_wr)
+		return err;
 	sq->shift = MIN_SQ_SHIFT;
 	while (1u << sq->shift < send_bytes(type, cap))
 		sq->shift++;
@@ -87,30 +86,13 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 	sq->spare = (FETCH_AHEAD >> sq->shift) + 1;
 	total = roundup_pow2(cap->max_send_wr + sq->spare);
 	if (total > VB_MAX_QP_WR)
-		return EINVAL;
+		return -vb_refuse_range("max_send_wr and the card's read-ahead", total, 0,
+					VB_MAX_QP_WR);
 	sq->cnt = (uint32_t)total;
 	sq->max_post = sq->cnt - sq->spare;
-	sq->max_gs = (uint16_t)min_u32((size - start) / MLX4_SEG, VB_MAX_SGE);
+	sq->max_gs = (uint16_t)min_u32((size - start) / SEG, VB_MAX_SGE);
 	sq->max_inline = inline_capacity(start, size);
 	*bytes = sq->cnt << sq->shift;
-	return 0;
-}
-
-static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *bytes)
-{
-	uint32_t size;
-
-	if (cap->max_recv_wr > VB_MAX_QP_WR || cap->max_recv_sge > VB_MAX_SGE)
-		return EINVAL;
-	if (!cap->max_recv_wr)
-		return 0;
-	size = roundup_pow2((cap->max_recv_sge ? cap->max_recv_sge : 1) * MLX4_SEG);
-	rq->max_gs = min_u32(size / MLX4_SEG, VB_MAX_SGE);
-	if (size < rq->inl_recv)
-		size = roundup_pow2(rq->inl_recv);
-	rq->cnt = roundup_pow2(cap->max_recv_wr);
-	rq->shift = ilog2(size);
-	*bytes = rq->cnt << rq->shift;
 	return 0;
 }
 
@@ -122,7 +104,7 @@ int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 
 	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
-		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
+		err = loop_size_rq(&qp->rq, &cap, qp->rq.inl_recv, 0, &layout->rq_bytes);
 	if (err)
 		return err;
 	if (qp->rq.shift > qp->sq.shift)
@@ -144,7 +126,7 @@ void mlx4_qp_init(struct api_qp *qp)
 
 		for (uint32_t at = LINE; at < 1u << sq->shift; at += LINE)
 			*(uint32_t *)((char *)ctrl + at) = UINT32_MAX;
-		ctrl->fence_size = (uint8_t)(min_u32(1u << sq->shift, MLX4_WQE_MAX) / MLX4_SEG);
+		ctrl->fence_size = (uint8_t)(min_u32(1u << sq->shift, MLX4_WQE_MAX) / SEG);
 		ctrl->owner_opcode = htobe32(1u << 31);
 	}
 }

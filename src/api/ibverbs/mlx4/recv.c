@@ -8,9 +8,6 @@
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
 
-/* 2 GiB, the most that a segment can hold. */
-#define SEG_MAX_LENGTH 0x80000000u
-
 static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
 			 const struct ibv_recv_wr *wr)
 {
@@ -41,7 +38,7 @@ void mlx4_srq_preset(struct api_srq *srq)
 	for (uint32_t i = 0; i < srq->wqe_cnt; i++) {
 		char *wqe = (char *)srq->buf.ptr + ((size_t)i << srq->wqe_shift);
 
-		for (uint32_t at = MLX4_SEG; at < 1u << srq->wqe_shift; at += MLX4_SEG)
+		for (uint32_t at = SEG; at < 1u << srq->wqe_shift; at += SEG)
 			((struct mlx4_wqe_data_seg *)(wqe + at))->lkey = htobe32(MLX4_INVALID_LKEY);
 	}
 }

@@ -10,43 +10,10 @@
  * takes what is left of the last round for something new.
  */
 #include "api/ibverbs/core/loops.h"
+#include "api/ibverbs/core/send_ops.h"
 #include "mlx4.h"
 
 enum { LINE = 64, INLINE_HEADER = sizeof(struct mlx4_wqe_inline_seg) };
-
-/* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
-#define SEG_MAX_LENGTH 0x80000000u
-
-enum transport_segs {
-	SEGS_BAD,
-	SEGS_NONE,
-	SEGS_RADDR,
-	SEGS_ATOMIC,
-	SEGS_INVALIDATE,
-	SEGS_UNSUPPORTED
-};
-
-struct send_op {
-	uint8_t opcode; /* MLX4_OPCODE_* */
-	uint8_t segs;   /* enum transport_segs */
-	bool imm, rkey; /* what the immediate field holds */
-	bool no_inline; /* data segments name where the answer goes */
-};
-
-static const struct send_op send_ops[] = {
-	[IBV_WR_RDMA_WRITE] = { MLX4_OPCODE_RDMA_WRITE, SEGS_RADDR, false, false, false },
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = { MLX4_OPCODE_RDMA_WRITE_IMM, SEGS_RADDR, true, false,
-					 false },
-	[IBV_WR_SEND] = { MLX4_OPCODE_SEND, SEGS_NONE, false, false, false },
-	[IBV_WR_SEND_WITH_IMM] = { MLX4_OPCODE_SEND_IMM, SEGS_NONE, true, false, false },
-	[IBV_WR_RDMA_READ] = { MLX4_OPCODE_RDMA_READ, SEGS_RADDR, false, false, true },
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = { MLX4_OPCODE_ATOMIC_CS, SEGS_ATOMIC, false, false, true },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { MLX4_OPCODE_ATOMIC_FA, SEGS_ATOMIC, false, false, true },
-	[IBV_WR_LOCAL_INV] = { MLX4_OPCODE_LOCAL_INVAL, SEGS_INVALIDATE, false, false, false },
-	[IBV_WR_BIND_MW] = { 0, SEGS_UNSUPPORTED, false, false, false },
-	[IBV_WR_SEND_WITH_INV] = { MLX4_OPCODE_SEND_INVAL, SEGS_NONE, false, true, false },
-	[IBV_WR_TSO] = { 0, SEGS_UNSUPPORTED, false, false, false },
-};
 
 static bool is_connected(const struct api_qp *qp)
 {
@@ -61,14 +28,11 @@ static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct send_op *op;
 	int max_gs = qp->sq.max_gs;
+	int err = unlikely(wr->num_sge < 0) ? EINVAL : send_check_opcode(wr->opcode);
 
-	if (unlikely((unsigned int)wr->opcode >= ARRAY_SIZE(send_ops)))
-		return EINVAL;
+	if (unlikely(err))
+		return err;
 	op = &send_ops[wr->opcode];
-	if (unlikely(op->segs == SEGS_BAD || wr->num_sge < 0))
-		return EINVAL;
-	if (unlikely(op->segs == SEGS_UNSUPPORTED))
-		return EOPNOTSUPP;
 	if (is_connected(qp)) {
 		/* Strides are not sized for the segment that atomics have besides. */
 		if (op->segs == SEGS_ATOMIC)
@@ -183,7 +147,7 @@ static char *put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, c
 		return header; /* no data, no segment */
 	((struct mlx4_wqe_inline_seg *)header)->byte_count =
 		htobe32(MLX4_INLINE_SEG | (uint32_t)(at - header - INLINE_HEADER));
-	return (char *)(((uintptr_t)at + MLX4_SEG - 1) & ~(uintptr_t)(MLX4_SEG - 1));
+	return (char *)(((uintptr_t)at + SEG - 1) & ~(uintptr_t)(SEG - 1));
 }
 
 static char *put_data(const struct ibv_send_wr *wr, char *at, int *err)
@@ -223,10 +187,14 @@ static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags, boo
 			  (invalidates ? MLX4_WQE_CTRL_STRONG_ORDER : 0));
 }
 
-/* Immediate data, or the key that the peer shall invalidate. */
+/* Immediate data, or the key that the peer shall invalidate; a local one has a segment. */
 static __be32 ctrl_imm(const struct send_op *op, const struct ibv_send_wr *wr, bool connected)
 {
-	return op->imm ? wr->imm_data : op->rkey && connected ? htobe32(wr->invalidate_rkey) : 0;
+	if (op->imm == IMM_DATA)
+		return wr->imm_data;
+	return op->imm == IMM_RKEY && op->segs != SEGS_INVALIDATE && connected
+		       ? htobe32(wr->invalidate_rkey)
+		       : 0;
 }
 
 static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
@@ -239,7 +207,7 @@ static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
 static void stamp(const struct api_sq *sq, uint32_t index)
 {
 	struct mlx4_wqe_ctrl_seg *ctrl = wqe_at(sq, index);
-	uint32_t size = (ctrl->fence_size & 0x3fu) * MLX4_SEG;
+	uint32_t size = (ctrl->fence_size & 0x3fu) * SEG;
 
 	size = size < 1u << sq->shift ? size : 1u << sq->shift;
 	for (uint32_t at = LINE; at < size; at += LINE)
@@ -273,7 +241,7 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	ctrl->srcrb_flags = htobe32(ctrl_flags(qp, wr->send_flags, invalidates));
 	ctrl->imm = ctrl_imm(op, wr, connected);
 	ctrl->fence_size = (uint8_t)((wr->send_flags & IBV_SEND_FENCE ? MLX4_WQE_CTRL_FENCE : 0) |
-				     (at - (char *)ctrl) / MLX4_SEG);
+				     (at - (char *)ctrl) / SEG);
 	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = wr->wr_id;
 	/* Releases the WQE to the card. */
 	__atomic_store_n(&ctrl->owner_opcode,

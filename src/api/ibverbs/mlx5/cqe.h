@@ -8,48 +8,13 @@
 #include "api/ibverbs/core/loops.h"
 #include "cq.h"
 
-/* Error syndromes (mlx5dv.h) and the completion status that each means. */
-static inline enum ibv_wc_status cqe_syndrome_status(uint8_t syndrome)
-{
-	switch (syndrome) {
-	case MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR:
-		return IBV_WC_LOC_LEN_ERR;
-	case MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR:
-		return IBV_WC_LOC_QP_OP_ERR;
-	case MLX5_CQE_SYNDROME_LOCAL_PROT_ERR:
-		return IBV_WC_LOC_PROT_ERR;
-	case MLX5_CQE_SYNDROME_WR_FLUSH_ERR:
-		return IBV_WC_WR_FLUSH_ERR;
-	case MLX5_CQE_SYNDROME_MW_BIND_ERR:
-		return IBV_WC_MW_BIND_ERR;
-	case MLX5_CQE_SYNDROME_BAD_RESP_ERR:
-		return IBV_WC_BAD_RESP_ERR;
-	case MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR:
-		return IBV_WC_LOC_ACCESS_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR:
-		return IBV_WC_REM_INV_REQ_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR:
-		return IBV_WC_REM_ACCESS_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_OP_ERR:
-		return IBV_WC_REM_OP_ERR;
-	case MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR:
-		return IBV_WC_RETRY_EXC_ERR;
-	case MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR:
-		return IBV_WC_RNR_RETRY_EXC_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR:
-		return IBV_WC_REM_ABORT_ERR;
-	default:
-		return IBV_WC_GENERAL_ERR;
-	}
-}
-
 static inline enum ibv_wc_status cqe_status(const struct mlx5_cqe64 *cqe)
 {
 	uint8_t opcode = cqe_opcode(cqe);
 
 	if (likely(opcode != MLX5_CQE_REQ_ERR && opcode != MLX5_CQE_RESP_ERR))
 		return IBV_WC_SUCCESS;
-	return cqe_syndrome_status(((const struct mlx5_err_cqe *)cqe)->syndrome);
+	return loop_syndrome_status(((const struct mlx5_err_cqe *)cqe)->syndrome);
 }
 
 static inline uint32_t cqe_vendor_err(const struct mlx5_cqe64 *cqe)

@@ -15,7 +15,7 @@ static_assert(sizeof(struct mlx5_wqe_raddr_seg) == 16, "remote address segment")
 static_assert(sizeof(struct mlx5_wqe_atomic_seg) == 16, "atomic segment");
 static_assert(sizeof(struct mlx5_wqe_datagram_seg) == 48, "datagram segment");
 
-enum { SEG = 16, INLINE_HEADER = sizeof(struct mlx5_wqe_inl_data_seg) };
+enum { INLINE_HEADER = sizeof(struct mlx5_wqe_inl_data_seg) };
 
 /* Bytes of a send WQE before its data, at most. */
 static uint32_t send_overhead(enum ibv_qp_type type)
@@ -36,16 +36,11 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 {
 	uint32_t overhead = send_overhead(type), data = cap->max_send_sge * SEG, wqe_size;
 	uint64_t total;
+	int err = loop_check_sq(cap, VB_MAX_INLINE);
 
 	*bytes = 0;
-	if (cap->max_send_wr > VB_MAX_QP_WR)
-		return -vb_refuse_range("max_send_wr", cap->max_send_wr, 0, VB_MAX_QP_WR);
-	if (cap->max_send_sge > VB_MAX_SGE)
-		return -vb_refuse_range("max_send_sge", cap->max_send_sge, 0, VB_MAX_SGE);
-	if (cap->max_inline_data > VB_MAX_INLINE)
-		return -vb_refuse_range("max_inline_data", cap->max_inline_data, 0, VB_MAX_INLINE);
-	if (!cap->max_send_wr)
-		return 0;
+	if (err || !cap->max_send_wr)
+		return err;
 	if (cap->max_inline_data && align_up(INLINE_HEADER + cap->max_inline_data, SEG) > data)
 		data = align_up(INLINE_HEADER + cap->max_inline_data, SEG);
 	wqe_size = align_up(overhead + data, MLX5_SEND_WQE_BB);
@@ -62,28 +57,6 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 	return 0;
 }
 
-static int size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t *bytes)
-{
-	uint32_t wqe_size, total;
-
-	*bytes = 0;
-	if (cap->max_recv_wr > VB_MAX_QP_WR)
-		return -vb_refuse_range("max_recv_wr", cap->max_recv_wr, 0, VB_MAX_QP_WR);
-	if (cap->max_recv_sge > VB_MAX_SGE)
-		return -vb_refuse_range("max_recv_sge", cap->max_recv_sge, 0, VB_MAX_SGE);
-	if (!cap->max_recv_wr)
-		return 0;
-	wqe_size = roundup_pow2((cap->max_recv_sge ? cap->max_recv_sge : 1) * SEG);
-	total = roundup_pow2(cap->max_recv_wr) * wqe_size;
-	if (total < MLX5_SEND_WQE_BB)
-		total = MLX5_SEND_WQE_BB; /* the send ring behind it starts on a basic block */
-	rq->cnt = total / wqe_size;
-	rq->shift = ilog2(wqe_size);
-	rq->max_gs = min_u32(wqe_size / SEG, VB_MAX_SGE);
-	*bytes = total;
-	return 0;
-}
-
 /*
  * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
  * asks too much.
@@ -95,8 +68,9 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	int err;
 
 	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+	/* The send ring behind it starts on a basic block. */
 	if (!err)
-		err = size_rq(&qp->rq, &cap, &layout->rq_bytes);
+		err = loop_size_rq(&qp->rq, &cap, 0, MLX5_SEND_WQE_BB, &layout->rq_bytes);
 	if (err)
 		return err;
 	qp->sq.shift = 6;

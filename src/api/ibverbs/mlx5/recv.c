@@ -11,9 +11,6 @@
 
 static_assert(sizeof(struct mlx5_wqe_data_seg) == 16, "data segment");
 
-/* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
-#define SEG_MAX_LENGTH 0x80000000u
-
 /*
  * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for as many as
  * a power of two gives, which may be more than the program may use.

@@ -5,36 +5,8 @@
  * A list is posted up to the first work request that cannot be; what was posted before it counts
  * and is rung once.
  */
-#include "api/ibverbs/core/loops.h"
+#include "api/ibverbs/core/send_ops.h"
 #include "sq.h"
-
-/* What each verbs opcode is in a WQE. */
-enum transport_segs { SEGS_BAD, SEGS_NONE, SEGS_RADDR, SEGS_ATOMIC, SEGS_UNSUPPORTED };
-enum imm_field { IMM_NONE, IMM_DATA, IMM_RKEY };
-
-struct send_op {
-	uint8_t opcode; /* MLX5_OPCODE_* */
-	uint8_t segs;   /* enum transport_segs */
-	uint8_t imm;    /* enum imm_field */
-	bool no_data;   /* neither data segments nor inline data */
-	bool no_inline; /* data segments name where the answer goes */
-};
-
-static const struct send_op send_ops[] = {
-	[IBV_WR_RDMA_WRITE] = { MLX5_OPCODE_RDMA_WRITE, SEGS_RADDR, IMM_NONE, false, false },
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = { MLX5_OPCODE_RDMA_WRITE_IMM, SEGS_RADDR, IMM_DATA, false,
-					 false },
-	[IBV_WR_SEND] = { MLX5_OPCODE_SEND, SEGS_NONE, IMM_NONE, false, false },
-	[IBV_WR_SEND_WITH_IMM] = { MLX5_OPCODE_SEND_IMM, SEGS_NONE, IMM_DATA, false, false },
-	[IBV_WR_RDMA_READ] = { MLX5_OPCODE_RDMA_READ, SEGS_RADDR, IMM_NONE, false, true },
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = { MLX5_OPCODE_ATOMIC_CS, SEGS_ATOMIC, IMM_NONE, false, true },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { MLX5_OPCODE_ATOMIC_FA, SEGS_ATOMIC, IMM_NONE, false,
-					  true },
-	[IBV_WR_LOCAL_INV] = { MLX5_OPCODE_LOCAL_INVAL, SEGS_NONE, IMM_RKEY, true, false },
-	[IBV_WR_BIND_MW] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false, false },
-	[IBV_WR_SEND_WITH_INV] = { MLX5_OPCODE_SEND_INVAL, SEGS_NONE, IMM_RKEY, false, false },
-	[IBV_WR_TSO] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false, false },
-};
 
 /*
  * What the program may not post at all. Opcodes that a transport does not have, but that can be
@@ -43,14 +15,11 @@ static const struct send_op send_ops[] = {
 static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct send_op *op;
+	int err = send_check_opcode(wr->opcode);
 
-	if (unlikely((unsigned int)wr->opcode >= ARRAY_SIZE(send_ops)))
-		return EINVAL;
+	if (unlikely(err))
+		return err;
 	op = &send_ops[wr->opcode];
-	if (unlikely(op->segs == SEGS_BAD))
-		return EINVAL;
-	if (unlikely(op->segs == SEGS_UNSUPPORTED))
-		return EOPNOTSUPP;
 	if (unlikely(wr->num_sge < 0 || wr->num_sge > qp->sq.max_gs))
 		return EINVAL;
 	if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
@@ -60,9 +29,10 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 		 * In an RDMA request for a datagram queue the address handle's place holds
 		 * something else.
 		 */
-		if (unlikely(op->segs != SEGS_NONE || (wr->send_flags & IBV_SEND_IP_CSUM)))
+		if (unlikely(op->segs == SEGS_RADDR || op->segs == SEGS_ATOMIC ||
+			     (wr->send_flags & IBV_SEND_IP_CSUM)))
 			return EINVAL;
-		if (unlikely(!op->no_data && !wr->wr.ud.ah))
+		if (unlikely(op->segs != SEGS_INVALIDATE && !wr->wr.ud.ah))
 			return EINVAL;
 	} else if (unlikely(op->segs == SEGS_ATOMIC && qp->ibv.qp_type != IBV_QPT_RC)) {
 		return EINVAL;
@@ -72,7 +42,7 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 
 /* The segments between control and data; returns where data starts. */
 static inline char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
-				  enum transport_segs segs, char *at)
+				  enum send_segs segs, char *at)
 {
 	if (qp->ibv.qp_type == IBV_QPT_UD) {
 		sq_put_datagram(at, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
@@ -125,7 +95,7 @@ static inline int put_data(const struct api_sq *sq, struct sq_cursor *cur,
 	return err;
 }
 
-static inline __be32 imm_value(const struct ibv_send_wr *wr, enum imm_field imm)
+static inline __be32 imm_value(const struct ibv_send_wr *wr, enum send_imm imm)
 {
 	switch (imm) {
 	case IMM_DATA:
@@ -157,7 +127,7 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	ctrl->imm = imm_value(wr, op->imm);
 	cur.pos = (char *)(ctrl + 1);
 	cur.ds = 1;
-	if (!op->no_data) {
+	if (op->segs != SEGS_INVALIDATE) {
 		cur.pos = put_transport(qp, wr, op->segs, cur.pos);
 		cur.ds = (uint32_t)(cur.pos - (char *)ctrl) / SEG;
 		err = put_data(sq, &cur, wr);

@@ -15,12 +15,10 @@
  */
 #pragma once
 
+#include "api/ibverbs/core/loops.h"
 #include "mlx5.h"
 
-/* 2 GiB, the most that a segment can hold; written as 0, because the field has 31 bits. */
-#define SEG_MAX_LENGTH 0x80000000u
-
-enum { SEG = 16, SEGS_PER_BB = MLX5_SEND_WQE_BB / SEG };
+enum { SEGS_PER_BB = MLX5_SEND_WQE_BB / SEG };
 
 /* Where the next data goes, and the size of the WQE so far in segments. */
 struct sq_cursor {

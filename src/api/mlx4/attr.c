@@ -25,7 +25,8 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 					  struct ibv_qp_init_attr_ex *attr,
 					  struct mlx4dv_qp_init_attr *mlx4_attr)
 {
-	struct api_qp_extra extra = { 0 };
+	const struct api_qp_extra extra = { .direct = mlx4_attr };
+	uint32_t inl_recv = 0;
 
 	API_CALL(API_DEVICE(context));
 	if (!context || !attr)
@@ -35,11 +36,11 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 	if (mlx4_attr && (mlx4_attr->comp_mask & ~(uint64_t)MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
 		return api_refuse_null(bits, "comp_mask", mlx4_attr->comp_mask);
 	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
-		extra.inl_recv = mlx4_attr->inl_recv_sz;
+		inl_recv = mlx4_attr->inl_recv_sz;
 	/* Receives of a shared queue are not this QP's to write over. */
-	if (extra.inl_recv > MAX_INL_RECV)
-		return api_refuse_null(range, "inl_recv_sz", extra.inl_recv, 0, MAX_INL_RECV);
-	if (extra.inl_recv && attr->srq)
+	if (inl_recv > MAX_INL_RECV)
+		return api_refuse_null(range, "inl_recv_sz", inl_recv, 0, MAX_INL_RECV);
+	if (inl_recv && attr->srq)
 		return api_refuse_null(combination, "inline receive with an SRQ");
 	return provider_of(context)->ring.qp_create_extra(context, attr, &extra);
 }

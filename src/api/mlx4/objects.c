@@ -15,7 +15,7 @@ static int check(const void *in, const struct ibv_context *context, const void *
 	if (!is_mlx4(context))
 		return -vb_refuse_not_mlx("mlx4");
 	/* Without a page there are no doorbells that a program could ring. */
-	return vb_uar_page(to_context((struct ibv_context *)context)->uar)
+	return vb_uar_page(to_mlx4_context(to_context((struct ibv_context *)context))->uar)
 		       ? 0
 		       : -vb_refuse_unsupported("doorbells by store on this processor");
 }
@@ -37,7 +37,7 @@ static int check_all(const struct mlx4dv_obj *obj, uint64_t type)
 
 static char *uar_of(struct ibv_context *context)
 {
-	return vb_uar_page(to_context(context)->uar);
+	return vb_uar_page(to_mlx4_context(to_context(context))->uar);
 }
 
 static void fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)

@@ -3,7 +3,7 @@
  * What programs register with the card by number and name in queues that are made elsewhere (FlexIO): memory for rings,
  * and doorbell pages.
  */
-#include "api/ibverbs/core/objects.h"
+#include "api/ibverbs/mlx5/mlx5.h"
 
 enum { BF_OFFSET = 0x800 };
 

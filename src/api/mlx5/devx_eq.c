@@ -3,7 +3,7 @@
  * Event queues that a program makes itself, with the command of the programmer's reference manual: only the size of the
  * queue is taken from it. The ring is the card's, the program reads it at vaddr.
  */
-#include "api/ibverbs/core/objects.h"
+#include "api/ibverbs/mlx5/mlx5.h"
 
 enum {
 	OP_CREATE_EQ = 0x301,

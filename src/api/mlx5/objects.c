@@ -4,7 +4,7 @@
  *
  * Everything is checked before anything is written, so that a call that fails has changed nothing.
  */
-#include "api/ibverbs/core/objects.h"
+#include "api/ibverbs/mlx5/mlx5.h"
 
 enum { BLOCK = 64, BF_OFFSET = 0x800 };
 
@@ -13,11 +13,11 @@ enum { BLOCK = 64, BF_OFFSET = 0x800 };
 /* The context's page, made when it is first asked for; NULL where stores cannot be seen. */
 static char *uar_of(struct ibv_context *context)
 {
-	struct api_context *ctx = to_context(context);
+	struct mlx5_context *ctx = to_mlx5_context(to_context(context));
 	char *page;
 
 	pthread_mutex_lock(&context->mutex);
-	if (!ctx->uar && vb_uar_create(ctx->dev, &ctx->uar))
+	if (!ctx->uar && vb_uar_create(ctx->api.dev, &ctx->uar))
 		ctx->uar = NULL;
 	page = ctx->uar ? vb_uar_page(ctx->uar) : NULL;
 	pthread_mutex_unlock(&context->mutex);

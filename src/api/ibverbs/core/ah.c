@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address handles: where a datagram goes, kept as the address vector that goes into each WQE.
+ * Address handles: where a datagram goes, kept as the address vector that goes into each WQE (the provider's).
  *
  * On RoCE a route is always global: a GID of ours and one of the destination. A received datagram
  * has 40 bytes in front of its data, laid out as a global routing header; for IPv4 the last 20 of
@@ -13,9 +13,7 @@
 #include <netinet/ip.h>
 #include <stdio.h>
 
-static_assert(sizeof(struct mlx5_wqe_av) == 48, "address vector");
-
-enum { AV_GRH = 1u << 30, AV_SGID_SHIFT = 20, AV_FLOW_MASK = 0xfffff, AV4_GRH = 0x80 };
+enum { FLOW_LABEL_MASK = 0xfffff };
 
 /* --- GIDs and Ethernet addresses -------------------------------------------------------------- */
 
@@ -119,66 +117,32 @@ static int check_attr(const struct vb_adapter *adapter, const struct ibv_ah_attr
 	return gid_is_multicast(&attr->grh.dgid) ? -vb_refuse_unsupported("multicast") : 0;
 }
 
-static void fill_av(const struct vb_adapter *adapter, const struct ibv_ah_attr *attr,
-		    struct mlx5_wqe_av *av)
-{
-	const struct ibv_global_route *grh = &attr->grh;
-
-	av->stat_rate_sl = (uint8_t)(attr->static_rate << 4 | (attr->sl & 7) << 1);
-	av->fl_mlid = attr->src_path_bits & 0x7f;
-	/* RoCE v2: UDP source port */
-	av->rlid = htobe16(adapter->gids[grh->sgid_index].type == IBV_GID_TYPE_ROCE_V2
-				   ? ibv_flow_label_to_udp_sport(grh->flow_label)
-				   : attr->dlid);
-	av->tclass = grh->traffic_class;
-	av->hop_limit = grh->hop_limit;
-	av->grh_gid_fl = htobe32(AV_GRH | (uint32_t)grh->sgid_index << AV_SGID_SHIFT |
-				 (grh->flow_label & AV_FLOW_MASK));
-	memcpy(av->rgid, grh->dgid.raw, sizeof(av->rgid));
-	/* Frames are the host's business here: an unknown neighbour is no error. */
-	if (!resolve_mac(adapter, &grh->dgid, av->rmac))
-		memset(av->rmac, 0, sizeof(av->rmac));
-}
-
-static void fill_av4(const struct ibv_ah_attr *attr, struct mlx4_av *av)
-{
-	const struct ibv_global_route *grh = &attr->grh;
-
-	av->port_pd = htobe32((uint32_t)attr->port_num << 24);
-	av->g_slid = AV4_GRH | (attr->src_path_bits & 0x7f);
-	av->gid_index = grh->sgid_index;
-	av->stat_rate = attr->static_rate;
-	av->hop_limit = grh->hop_limit;
-	/* Ethernet: the priority has three bits. */
-	av->sl_tclass_flowlabel =
-		htobe32((uint32_t)(attr->sl & 7) << 29 | (uint32_t)grh->traffic_class << 20 |
-			(grh->flow_label & AV_FLOW_MASK));
-	memcpy(av->dgid, grh->dgid.raw, sizeof(av->dgid));
-}
-
 VB_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
+	const struct api_provider *provider;
 	const struct vb_adapter *adapter;
+	uint8_t mac[ETHERNET_LL_SIZE];
 	struct api_ah *ah;
 	int err;
 
 	API_CALL(API_DEVICE(pd ? pd->context : NULL));
 	if (!pd || !attr)
 		return api_refuse_null(null, "pd or attr");
-	if (!provider_of(pd->context)->address_handles)
+	provider = provider_of(pd->context);
+	if (!provider->fill_ah)
 		return api_refuse_null(unsupported, "address handles of this adapter");
 	adapter = context_adapter(pd->context);
 	err = check_attr(adapter, attr);
 	if (err)
 		return api_null(err);
-	ah = calloc(1, sizeof(*ah));
+	ah = calloc(1, provider->ah_bytes);
 	if (!ah)
 		return api_refuse_null(memory, "the address handle");
 	ah->ibv.context = pd->context;
 	ah->ibv.pd = pd;
-	fill_av(adapter, attr, &ah->av);
-	fill_av4(attr, &ah->av4);
-	memcpy(ah->mac, ah->av.rmac, sizeof(ah->mac));
+	if (!resolve_mac(adapter, &attr->grh.dgid, mac))
+		memset(mac, 0, sizeof(mac));
+	provider->fill_ah(ah, adapter, attr, mac);
 	api_pd_get(pd);
 	return &ah->ibv;
 }
@@ -231,7 +195,7 @@ static int route_from_grh(const struct ibv_grh *grh, union ibv_gid *own, enum ib
 			return -1;
 		route->dgid = grh->sgid;
 		*own = grh->dgid;
-		route->flow_label = version_tclass_flow & AV_FLOW_MASK;
+		route->flow_label = version_tclass_flow & FLOW_LABEL_MASK;
 		route->hop_limit = grh->hop_limit;
 		route->traffic_class = (uint8_t)(version_tclass_flow >> 20);
 		return 0;

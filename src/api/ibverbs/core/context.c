@@ -101,15 +101,16 @@ static int comp_vectors(void)
 
 static struct ibv_context *open_new(struct api_device *device, void *private_data)
 {
-	struct api_context *ctx = calloc(1, sizeof(*ctx));
+	const struct api_provider *provider = api_provider_of(device->adapter);
+	struct api_context *ctx = calloc(1, provider->context_bytes);
 	struct ibv_context *ibv;
 	int rc;
 
 	if (!ctx)
 		return api_refuse_null(memory, "the context");
 	ibv = &ctx->verbs.context;
-	ctx->provider = api_provider_of(device->adapter);
-	set_ops(&ctx->verbs, ctx->provider);
+	ctx->provider = provider;
+	set_ops(&ctx->verbs, provider);
 	for (int kind = 0; kind < API_KINDS; kind++)
 		vb_list_init(&ctx->live[kind]);
 	ibv->device = &device->ibv;
@@ -131,8 +132,8 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 	rc = vb_dev_open(device->adapter, api_async_event, ibv, &ctx->dev);
 	if (rc)
 		goto destroy_queue;
-	if (ctx->provider->open)
-		rc = ctx->provider->open(ctx, private_data);
+	if (provider->open)
+		rc = provider->open(ctx, private_data);
 	if (rc)
 		goto close_dev;
 	return ibv;

@@ -32,7 +32,7 @@ static int ring_alloc(struct api_buf *buf, const struct api_cq *cq, uint32_t cqe
 {
 	struct ibv_pd *parent = cq->parent ? &cq->parent->ibv : NULL;
 	int rc = api_buf_alloc(buf, cq->ibv.context, parent, (size_t)cqe_cnt * cq->cqe_size,
-			       (size_t)sysconf(_SC_PAGESIZE), MLX5DV_RES_TYPE_CQ);
+			       (size_t)sysconf(_SC_PAGESIZE), API_BUF_CQ);
 
 	if (rc)
 		return rc;
@@ -100,8 +100,7 @@ static int cq_alloc_rings(struct api_cq *cq)
 
 	if (rc)
 		return rc;
-	rc = api_buf_alloc(&cq->dbr_buf, cq->ibv.context, parent, DBR_SIZE, DBR_SIZE,
-			   MLX5DV_RES_TYPE_DBR);
+	rc = api_buf_alloc(&cq->dbr_buf, cq->ibv.context, parent, DBR_SIZE, DBR_SIZE, API_BUF_DBR);
 	if (rc) {
 		api_buf_free(&cq->buf);
 		return rc;

@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What posting, polling and sizing have in common in all queue formats: the loops and locks. A format gives what differs
- * as functions, which the compiler puts in line (send.c, recv.c, poll_ex.c and qp.c of mlx5 and mlx4).
+ * What posting, polling and sizing have in common in mlx4 and mlx5: the loops and locks. A provider gives what differs
+ * as functions, which the compiler puts in line (send.c, recv.c, poll.c and qp.c).
  */
 #pragma once
 
 #include "objects.h"
+#include "wqe.h"
 
 #define always_inline inline __attribute__((always_inline))
-
-enum { SEG = sizeof(struct mlx5_wqe_data_seg) }; /* WQEs are made of units of so many bytes */
-static_assert(SEG == 16, "segment");
-
-/*
- * 2 GiB, the most that a data segment can hold. Send segments, and receive segments of mlx5, have it as 0, because the
- * field has 31 bits.
- */
-#define SEG_MAX_LENGTH 0x80000000u
 
 /* ibv_post_send(): post() one after the other, ring() once for all that were written. */
 static always_inline int
@@ -94,7 +86,7 @@ static always_inline int loop_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr 
 		}
 	}
 	/* Releases the WQEs to the card, which reads the record before them. */
-	__atomic_store_n(&qp->dbr[MLX5_RCV_DBR], htobe32(rq->head & 0xffff), __ATOMIC_RELEASE);
+	__atomic_store_n(&qp->dbr[DBR_RECV], htobe32(rq->head & 0xffff), __ATOMIC_RELEASE);
 	api_unlock(&rq->lock, rq->unlocked);
 
 	vb_qp_ring_rq(qp->card);
@@ -140,41 +132,6 @@ static always_inline int loop_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_re
 	__atomic_store_n(dbr, htobe32(srq->posted & 0xffff), __ATOMIC_RELEASE);
 	vb_unlock(&srq->lock);
 	return likely(!err) ? 0 : api_srq_recv_refused(srq, wr, err);
-}
-
-/* Error syndromes, which mlx4 and mlx5 number alike, and the completion status that each means. */
-static inline enum ibv_wc_status loop_syndrome_status(uint8_t syndrome)
-{
-	switch (syndrome) {
-	case MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR:
-		return IBV_WC_LOC_LEN_ERR;
-	case MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR:
-		return IBV_WC_LOC_QP_OP_ERR;
-	case MLX5_CQE_SYNDROME_LOCAL_PROT_ERR:
-		return IBV_WC_LOC_PROT_ERR;
-	case MLX5_CQE_SYNDROME_WR_FLUSH_ERR:
-		return IBV_WC_WR_FLUSH_ERR;
-	case MLX5_CQE_SYNDROME_MW_BIND_ERR:
-		return IBV_WC_MW_BIND_ERR;
-	case MLX5_CQE_SYNDROME_BAD_RESP_ERR:
-		return IBV_WC_BAD_RESP_ERR;
-	case MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR:
-		return IBV_WC_LOC_ACCESS_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR:
-		return IBV_WC_REM_INV_REQ_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR:
-		return IBV_WC_REM_ACCESS_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_OP_ERR:
-		return IBV_WC_REM_OP_ERR;
-	case MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR:
-		return IBV_WC_RETRY_EXC_ERR;
-	case MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR:
-		return IBV_WC_RNR_RETRY_EXC_ERR;
-	case MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR:
-		return IBV_WC_REM_ABORT_ERR;
-	default:
-		return IBV_WC_GENERAL_ERR;
-	}
 }
 
 /*

@@ -5,6 +5,7 @@
  * Each verbs object embeds the public struct first and adds what the driver half of a card keeps:
  * the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
  * (card/card.h). A pointer to the public struct is converted with the to_*() functions below.
+ * Objects of a provider (mlx5_qp, hbl_cq, ...) start with the one of the core and add its own fields.
  *
  *	api_context -- qp_table --> api_qp --+-- sq ring, rq ring, doorbell record
  *	     |                        |      +-- send_cq, recv_cq --> api_cq --> api_channel
@@ -24,8 +25,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <infiniband/mlx4dv.h>
-#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #include "api/edge.h"
@@ -62,7 +61,7 @@ enum { API_QP_LEAF_BITS = 12, API_QP_LEAF = 1 << API_QP_LEAF_BITS };
 
 struct api_ind_table;
 
-/* mlx4dv_set_context_attr(): the program's own memory for rings and records. */
+/* The program's own memory for rings and records (BUF_ALLOCATORS of direct verbs). */
 struct api_allocators {
 	void *(*alloc)(size_t size, void *data);
 	void (*free)(void *ptr, void *data);
@@ -72,11 +71,7 @@ struct api_allocators {
 struct api_context {
 	struct vb_dev *dev;
 	const struct api_provider *provider;
-	struct vb_uar *uar;               /* the doorbell page; mlx5: made on demand */
-	struct api_allocators allocators; /* mlx4 */
-	struct vb_hbl *hbl;               /* hbl */
-	unsigned int num_pds;             /* hbl: under mutex */
-	unsigned int opens;               /* hbl: how often the program has opened it */
+	struct api_allocators allocators; /* alloc NULL: none */
 	atomic_int users;                 /* objects of libflexio: it cannot be closed under them */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */
@@ -104,14 +99,16 @@ struct api_pd {
 	void *alloc_context;
 };
 
+enum api_buf_type { API_BUF_QP, API_BUF_SRQ, API_BUF_CQ, API_BUF_DBR };
+
 /* Memory for a ring or a doorbell record: from a parent domain's allocator, huge pages, or the heap. */
 struct api_buf {
 	void *ptr;
 	size_t huge;         /* bytes of huge pages; 0: it is not on any */
 	struct api_pd *from; /* whose allocator made it; NULL: the heap or the context's */
 	struct api_allocators
-		own;   /* the context's, as they were then; alloc NULL: not from there */
-	uint64_t type; /* MLX5DV_RES_TYPE_* */
+		own; /* the context's, as they were then; alloc NULL: not from there */
+	enum api_buf_type type;
 };
 
 struct api_mr {
@@ -122,9 +119,6 @@ struct api_mr {
 
 struct api_ah {
 	struct ibv_ah ibv; /* first */
-	struct mlx5_wqe_av av;
-	struct mlx4_av av4; /* the same for an mlx4 queue */
-	uint8_t mac[ETHERNET_LL_SIZE];
 };
 
 /* --- completion queues ------------------------------------------------------------------------ */
@@ -153,12 +147,12 @@ struct api_cq {
 	uint32_t ci;      /* consumer index; free running */
 	uint32_t cqe_cnt; /* power of two */
 	char *ring;
-	uint32_t cqe_size;      /* bytes of an entry */
-	bool timestamps;        /* mlx4: they lie where CQEs have service level and LID otherwise */
-	bool dv_owned;          /* direct verbs: the consumer index is the program's */
-	__be32 *dbr;            /* [0] consumer index, [1] arm word */
-	struct api_qp *last_qp; /* of the last CQE: most polls meet the same QP again */
-	const void *cur;        /* start_poll(): the CQE that read_*() look at */
+	uint32_t cqe_size;       /* bytes of an entry */
+	bool timestamps;         /* CQEs have them */
+	bool dv_owned;           /* direct verbs: the consumer index is the program's */
+	__be32 *dbr;             /* [0] consumer index, [1] arm word */
+	struct api_qp *last_qp;  /* of the last CQE: most polls meet the same QP again */
+	const void *cur;         /* start_poll(): the CQE that read_*() look at */
 	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
 
 	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
@@ -196,14 +190,13 @@ struct api_sq_slot {
 
 struct api_sq {
 	struct vb_lock lock;
-	bool unlocked;       /* the QP's parent domain has a thread domain */
-	uint8_t signal_bits; /* MLX5_WQE_CTRL_CQ_UPDATE where every WR is signalled */
+	bool unlocked;   /* the QP's parent domain has a thread domain */
+	bool signal_all; /* every WR is signalled */
 	uint16_t max_gs;
 	uint32_t max_inline;
 	uint32_t max_post;     /* WRs that surely fit */
 	uint32_t cnt;          /* blocks, power of two */
-	uint32_t shift;        /* log2 of a block's bytes; mlx5: 6 */
-	uint32_t spare;        /* mlx4: blocks that are never posted */
+	uint32_t shift;        /* log2 of a block's bytes */
 	uint32_t cur_post;     /* next basic block; free running */
 	uint32_t head;         /* WRs posted */
 	_Atomic uint32_t tail; /* WRs retired; written by who polls the send CQ */
@@ -221,21 +214,6 @@ struct api_rq {
 	_Atomic uint32_t tail; /* written by who polls the receive CQ */
 	char *buf;
 	uint64_t *wrid;
-	/* mlx4, inline receive: where the data of each WQE goes, max_gs entries each; NULL: none */
-	struct ibv_sge *saved;
-	uint32_t inl_recv;        /* bytes that fit into a WQE */
-	struct vb_lock post_lock; /* with saved: around posting */
-};
-
-/* The work request that ibv_wr_*() is building; under the send queue's lock. */
-struct api_wr_builder {
-	struct mlx5_wqe_ctrl_seg *ctrl; /* NULL: none open */
-	char *data;                     /* where data segments of the open one start */
-	uint32_t ds;                    /* its size so far, in 16 bytes */
-	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
-	uint32_t start_post, start_head;
-	uint32_t nreq;
-	int err; /* the first error; reported by ibv_wr_complete() */
 };
 
 struct api_qp {
@@ -244,12 +222,10 @@ struct api_qp {
 		struct ibv_qp_ex ex;
 	}; /* first */
 	struct vb_qp *card;
-	__be32 *dbr; /* MLX5_RCV_DBR, MLX5_SND_DBR */
+	__be32 *dbr; /* of both queues */
 	struct api_sq sq __attribute__((aligned(64)));
 	struct api_rq rq __attribute__((aligned(64)));
-	struct api_wr_builder wr;
 	bool has_ex; /* created with send_ops_flags: ibv_qp_to_qp_ex() works */
-	bool sq_sig_all;
 	struct ibv_qp_cap cap;
 	struct vb_list node;
 	struct api_buf buf, dbr_buf;
@@ -275,8 +251,8 @@ struct api_ind_table {
 
 /* What a QP may have that ibv_create_qp_ex() has no words for. */
 struct api_qp_extra {
-	uint32_t inl_recv;
-	bool wq; /* it is the inside of a receive WQ */
+	bool wq;            /* it is the inside of a receive WQ */
+	const void *direct; /* attributes of the provider's direct verbs, or NULL */
 };
 
 /* What a table of receive WQs may be hashed by. */
@@ -416,7 +392,7 @@ void api_channel_forget(struct api_cq *cq);
 
 /* pd.c */
 int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
-		  size_t align, uint64_t type);
+		  size_t align, enum api_buf_type type);
 void api_buf_free(struct api_buf *buf);
 
 /* huge.c */

@@ -10,6 +10,7 @@
 
 #include <strings.h>
 #include <unistd.h>
+#include <infiniband/mlx5dv.h>
 
 #include "base/env.h"
 
@@ -32,9 +33,17 @@ bool api_pd_single_threaded(struct ibv_pd *pd)
 
 /* --- ring memory ------------------------------------------------------------------------------ */
 
+/* What the allocator of a parent domain is told; only mlx5dv has numbers for it. */
+static const uint64_t res_type[] = {
+	[API_BUF_QP] = MLX5DV_RES_TYPE_QP,
+	[API_BUF_SRQ] = MLX5DV_RES_TYPE_SRQ,
+	[API_BUF_CQ] = MLX5DV_RES_TYPE_CQ,
+	[API_BUF_DBR] = MLX5DV_RES_TYPE_DBR,
+};
+
 /* The program's allocator knows no alignment: whole pages are asked for, a line is insisted on. */
 static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size_t size,
-		     uint64_t type)
+		     enum api_buf_type type)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	void *ptr;
@@ -60,13 +69,15 @@ static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size
  */
 enum page_type { PAGES_ANON, PAGES_PREFER_HUGE, PAGES_HUGE };
 
-static enum page_type page_type(uint64_t type)
+static enum page_type page_type(enum api_buf_type type)
 {
-	const char *variable = type == MLX5DV_RES_TYPE_QP    ? "MLX_QP_ALLOC_TYPE"
-			       : type == MLX5DV_RES_TYPE_SRQ ? "MLX_SRQ_ALLOC_TYPE"
-			       : type == MLX5DV_RES_TYPE_CQ  ? "MLX_CQ_ALLOC_TYPE"
-							     : NULL;
-	const char *value = variable ? vb_getenv(variable) : NULL;
+	static const char *const variables[] = {
+		[API_BUF_QP] = "MLX_QP_ALLOC_TYPE",
+		[API_BUF_SRQ] = "MLX_SRQ_ALLOC_TYPE",
+		[API_BUF_CQ] = "MLX_CQ_ALLOC_TYPE",
+		[API_BUF_DBR] = NULL,
+	};
+	const char *value = variables[type] ? vb_getenv(variables[type]) : NULL;
 
 	if (!value)
 		return PAGES_ANON;
@@ -77,7 +88,7 @@ static enum page_type page_type(uint64_t type)
 	return PAGES_ANON;
 }
 
-static int alloc_default(struct api_buf *buf, size_t size, size_t align, uint64_t type)
+static int alloc_default(struct api_buf *buf, size_t size, size_t align, enum api_buf_type type)
 {
 	enum page_type pages = page_type(type);
 	void *ptr = NULL;
@@ -104,7 +115,7 @@ static int alloc_default(struct api_buf *buf, size_t size, size_t align, uint64_
  * program gave it any.
  */
 int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,
-		  size_t align, uint64_t type)
+		  size_t align, enum api_buf_type type)
 {
 	const struct api_allocators *own = &to_context(context)->allocators;
 	struct api_pd *from = pd ? to_pd(pd) : NULL;
@@ -113,7 +124,7 @@ int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_p
 	if (unlikely(own->alloc) && !(from && from->alloc))
 		return alloc_own(buf, own, size, type);
 	if (from && from->alloc)
-		ptr = from->alloc(pd, from->alloc_context, size, align, type);
+		ptr = from->alloc(pd, from->alloc_context, size, align, res_type[type]);
 	if (ptr == IBV_ALLOCATOR_USE_DEFAULT)
 		return alloc_default(buf, size, align, type);
 	if (!ptr)
@@ -132,7 +143,8 @@ void api_buf_free(struct api_buf *buf)
 	else if (buf->huge)
 		api_huge_free(buf->ptr, buf->huge);
 	else if (buf->from)
-		buf->from->free(&buf->from->ibv, buf->from->alloc_context, buf->ptr, buf->type);
+		buf->from->free(&buf->from->ibv, buf->from->alloc_context, buf->ptr,
+				res_type[buf->type]);
 	else
 		free(buf->ptr);
 	buf->ptr = NULL;

@@ -28,6 +28,7 @@
 #include "base/util.h"
 #include "card/card.h"
 
+struct api_ah;
 struct api_context;
 struct api_cq;
 struct api_device;
@@ -41,9 +42,18 @@ enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD
 
 /* What differs between queues that are rings in memory. */
 struct api_ring_ops {
-	/* The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. */
+	size_t qp_bytes; /* of its struct, which starts with struct api_qp */
+	/*
+	 * The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. direct: attributes of the
+	 * provider's direct verbs, or NULL.
+	 */
 	int (*qp_size)(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
-		       struct api_qp_layout *layout);
+		       const void *direct, struct api_qp_layout *layout);
+	/* Memory that a QP has besides, once its sizes are known: 0 or -errno. NULL: none. */
+	int (*qp_alloc)(struct api_qp *qp);
+	void (*qp_free)(struct api_qp *qp);
+	/* What the card is told besides. NULL: nothing. */
+	void (*qp_card_attr)(const struct api_qp *qp, struct vb_qp_attr *attr);
 	/* ibv_wr_*() for a new QP; 0 or a positive errno. NULL: it cannot be had. */
 	int (*qp_set_ex_ops)(struct api_qp *qp, uint64_t send_ops_flags);
 	/* mlx4dv_create_qp(). NULL: no extras. */
@@ -80,6 +90,7 @@ struct api_provider {
 
 	/* --- contexts; NULL: nothing to do ------------------------------------------------------------------------ */
 
+	size_t context_bytes; /* of its struct, which starts with struct api_context */
 	/*
 	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:
 	 * true where it was the last. Opens and closes come one at a time. Both or none.
@@ -100,7 +111,13 @@ struct api_provider {
 
 	/* --- operations, with the conventions of verbs.h; arguments that no device takes are refused before ------- */
 
-	bool address_handles;
+	/*
+	 * Address handles: the bytes of its struct, which starts with struct api_ah, and what goes into WQEs. mac is zero
+	 * where the neighbour is unknown: frames are the host's business here.
+	 */
+	size_t ah_bytes;
+	void (*fill_ah)(struct api_ah *ah, const struct vb_adapter *adapter,
+			const struct ibv_ah_attr *attr, const uint8_t mac[ETHERNET_LL_SIZE]);
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				 unsigned int access);
 	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,

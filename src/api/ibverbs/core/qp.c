@@ -11,6 +11,8 @@
 
 #include <unistd.h>
 
+#include "wqe.h"
+
 enum { DBR_SIZE = 64 };
 
 /* --- the table of QPs; written under the context's mutex -------------------------------------- */
@@ -41,6 +43,11 @@ static void table_remove(struct api_context *ctx, struct api_qp *qp)
 }
 
 /* --- creation --------------------------------------------------------------------------------- */
+
+static const struct api_ring_ops *ring_ops(const struct api_qp *qp)
+{
+	return &provider_of(qp->ibv.context)->ring;
+}
 
 /* A table and how to hash come together, and without queues of the QP's own. */
 static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
@@ -131,8 +138,7 @@ static void qp_init(struct api_qp *qp, struct ibv_context *context,
 	ibv->state = IBV_QPS_RESET;
 	pthread_mutex_init(&ibv->mutex, NULL);
 	pthread_cond_init(&ibv->cond, NULL);
-	qp->sq_sig_all = attr->sq_sig_all;
-	qp->sq.signal_bits = attr->sq_sig_all ? MLX5_WQE_CTRL_CQ_UPDATE : 0;
+	qp->sq.signal_all = attr->sq_sig_all;
 	qp->sq.unlocked = qp->rq.unlocked = api_pd_single_threaded(attr->pd);
 }
 
@@ -143,13 +149,12 @@ static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
 	int rc;
 
 	if (bytes) {
-		rc = api_buf_alloc(&qp->buf, qp->ibv.context, qp->ibv.pd, bytes, page,
-				   MLX5DV_RES_TYPE_QP);
+		rc = api_buf_alloc(&qp->buf, qp->ibv.context, qp->ibv.pd, bytes, page, API_BUF_QP);
 		if (rc)
 			return rc;
 	}
 	rc = api_buf_alloc(&qp->dbr_buf, qp->ibv.context, qp->ibv.pd, DBR_SIZE, DBR_SIZE,
-			   MLX5DV_RES_TYPE_DBR);
+			   API_BUF_DBR);
 	if (rc)
 		return rc;
 	qp->dbr = qp->dbr_buf.ptr;
@@ -159,11 +164,9 @@ static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
 	qp->sq.end = qp->sq.buf + layout->sq_bytes;
 	qp->sq.slot = calloc(qp->sq.cnt ? qp->sq.cnt : 1, sizeof(*qp->sq.slot));
 	qp->rq.wrid = calloc(qp->rq.cnt ? qp->rq.cnt : 1, sizeof(*qp->rq.wrid));
-	if (qp->rq.inl_recv && qp->rq.cnt)
-		qp->rq.saved = calloc((size_t)qp->rq.cnt * qp->rq.max_gs, sizeof(*qp->rq.saved));
-	return qp->sq.slot && qp->rq.wrid && (qp->rq.saved || !qp->rq.inl_recv || !qp->rq.cnt)
-		       ? 0
-		       : -ENOMEM;
+	if (!qp->sq.slot || !qp->rq.wrid)
+		return -ENOMEM;
+	return ring_ops(qp)->qp_alloc ? ring_ops(qp)->qp_alloc(qp) : 0;
 }
 
 static void qp_free(struct api_qp *qp)
@@ -172,7 +175,8 @@ static void qp_free(struct api_qp *qp)
 	api_buf_free(&qp->dbr_buf);
 	free(qp->sq.slot);
 	free(qp->rq.wrid);
-	free(qp->rq.saved);
+	if (ring_ops(qp)->qp_free)
+		ring_ops(qp)->qp_free(qp);
 	pthread_mutex_destroy(&qp->ibv.mutex);
 	pthread_cond_destroy(&qp->ibv.cond);
 	free(qp);
@@ -207,10 +211,9 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 		.rq_buf = qp->rq.buf,
 		.rq_cnt = qp->rq.cnt,
 		.rq_shift = qp->rq.shift,
-		.inl_recv = qp->rq.inl_recv,
 		.dbr = qp->dbr,
 		.cap = qp->cap,
-		.sq_sig_all = qp->sq_sig_all,
+		.sq_sig_all = qp->sq.signal_all,
 		.cookie = qp,
 		.uidx = 0xffffff, /* CQEs are matched by QP number */
 		.wq = qp->is_wq,
@@ -220,6 +223,8 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 
 	if (qp->rss)
 		fill_rss(&rss, qp->rss, hash);
+	if (ring_ops(qp)->qp_card_attr)
+		ring_ops(qp)->qp_card_attr(qp, &attr);
 	pthread_mutex_lock(&context->mutex);
 	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
 	if (!rc) {
@@ -244,15 +249,14 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	err = check_attr(context, attr);
 	if (err)
 		return api_null(err);
-	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), sizeof(*qp)))
+	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), ring->qp_bytes))
 		return api_refuse_null(memory, "the queue pair");
-	memset(qp, 0, sizeof(*qp));
+	memset(qp, 0, ring->qp_bytes);
 	qp_init(qp, context, attr);
-	qp->rq.inl_recv = extra->inl_recv;
 	qp->is_wq = extra->wq;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		qp->rss = (struct api_ind_table *)attr->rwq_ind_tbl;
-	err = ring->qp_size(qp, attr, &layout);
+	err = ring->qp_size(qp, attr, extra->direct, &layout);
 	if (!err && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		err = ring->qp_set_ex_ops ? ring->qp_set_ex_ops(qp, attr->send_ops_flags)
 					  : -vb_refuse_unsupported("ibv_wr_* on this adapter");
@@ -351,7 +355,7 @@ static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 		atomic_store(&qp->sq.tail, 0);
 		qp->rq.head = 0;
 		atomic_store(&qp->rq.tail, 0);
-		qp->dbr[MLX5_RCV_DBR] = qp->dbr[MLX5_SND_DBR] = 0;
+		qp->dbr[DBR_RECV] = qp->dbr[DBR_SEND] = 0;
 		qp->ibv.state = IBV_QPS_RESET;
 	}
 	vb_unlock(&qp->rq.lock);
@@ -361,7 +365,6 @@ static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
-	const struct api_ring_ops *ring = &provider_of(ibqp->context)->ring;
 	struct api_qp *qp = to_qp(ibqp);
 	enum ibv_qp_state was;
 	int rc;
@@ -372,8 +375,8 @@ int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return api_status(qp_reset(qp, attr, mask));
 	was = vb_qp_state(qp->card);
 	rc = vb_qp_modify(qp->card, attr, mask);
-	if (!rc && was == IBV_QPS_RESET && ring->qp_init)
-		ring->qp_init(qp);
+	if (!rc && was == IBV_QPS_RESET && ring_ops(qp)->qp_init)
+		ring_ops(qp)->qp_init(qp);
 	if (!rc && (mask & IBV_QP_STATE))
 		ibqp->state = attr->qp_state;
 	return api_status(rc);
@@ -401,7 +404,7 @@ int api_qp_query(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		.srq = ibqp->srq,
 		.cap = qp->cap,
 		.qp_type = ibqp->qp_type,
-		.sq_sig_all = qp->sq_sig_all,
+		.sq_sig_all = qp->sq.signal_all,
 	};
 	if (mask & IBV_QP_STATE)
 		ibqp->state = attr->qp_state;

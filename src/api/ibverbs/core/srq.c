@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-static_assert(sizeof(struct mlx5_wqe_srq_next_seg) == 16, "next segment");
+#include "wqe.h"
 
 enum { DBR_SIZE = 64 };
 
@@ -35,11 +35,11 @@ static int srq_alloc_rings(struct api_srq *srq, struct ibv_pd *pd)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	int rc = api_buf_alloc(&srq->buf, pd->context, pd, (size_t)srq->wqe_cnt << srq->wqe_shift,
-			       page, MLX5DV_RES_TYPE_SRQ);
+			       page, API_BUF_SRQ);
 
 	if (rc)
 		return rc;
-	rc = api_buf_alloc(&srq->dbr_buf, pd->context, pd, DBR_SIZE, DBR_SIZE, MLX5DV_RES_TYPE_DBR);
+	rc = api_buf_alloc(&srq->dbr_buf, pd->context, pd, DBR_SIZE, DBR_SIZE, API_BUF_DBR);
 	if (rc)
 		return rc;
 	srq->wrid = calloc(srq->wqe_cnt, sizeof(*srq->wrid));

@@ -27,7 +27,7 @@ struct ibv_cq *hbl_cq_create(struct ibv_context *context, uint32_t entries,
 	if (posix_memalign((void **)&cq, _Alignof(struct hbl_cq), sizeof(*cq)))
 		return api_null(ENOMEM);
 	memset(cq, 0, sizeof(*cq));
-	rc = vb_hbl_cq_create(to_context(context)->hbl, port, entries, cc, cq, &cq->card);
+	rc = vb_hbl_cq_create(to_hbl_context(context)->card, port, entries, cc, cq, &cq->card);
 	if (rc) {
 		free(cq);
 		return api_null(-rc);

@@ -8,6 +8,14 @@
 #include "api/ibverbs/core/objects.h"
 #include "api/hbl/hbl.h"
 
+struct hbl_context {
+	struct api_context api; /* first */
+	struct vb_hbl *card;
+	unsigned int
+		opens; /* how often the program has opened it; opens and closes come one at a time */
+	bool has_pd;   /* its one protection domain is taken; under the context's mutex */
+};
+
 struct hbl_cq {
 	struct api_cq api; /* first */
 	struct vb_hbl_cq *card;
@@ -17,6 +25,11 @@ struct hbl_qp {
 	struct api_qp api; /* first */
 	struct vb_hbl_qp *card;
 };
+
+static inline struct hbl_context *to_hbl_context(struct ibv_context *context)
+{
+	return (struct hbl_context *)to_context(context);
+}
 
 static inline struct hbl_cq *to_hbl_cq(struct ibv_cq *cq)
 {

@@ -15,7 +15,7 @@
  * opened it matters, because a forked child has none of its parent's devices.
  */
 static struct {
-	struct api_context *ctx;
+	struct hbl_context *ctx;
 	pid_t pid;
 } defaults[VB_HBL_DEVICES];
 
@@ -31,12 +31,13 @@ static struct ibv_context *share_context(struct api_device *device, const void *
 	if (private_data || !defaults[number].ctx || defaults[number].pid != getpid())
 		return NULL;
 	defaults[number].ctx->opens++;
-	return &defaults[number].ctx->verbs.context;
+	return &defaults[number].ctx->api.verbs.context;
 }
 
-static bool unshare_context(struct api_context *ctx)
+static bool unshare_context(struct api_context *api)
 {
-	uint32_t number = number_of(ctx->verbs.context.device);
+	struct hbl_context *ctx = (struct hbl_context *)api;
+	uint32_t number = number_of(api->verbs.context.device);
 
 	if (--ctx->opens)
 		return false;
@@ -46,19 +47,20 @@ static bool unshare_context(struct api_context *ctx)
 }
 
 /* Without direct verbs the driver opens /dev/accel/accelN itself and sets all ports up. */
-static int open_device(struct api_context *ctx, void *private_data)
+static int open_device(struct api_context *api, void *private_data)
 {
 	const struct hbl_open *open = private_data;
-	struct ibv_context *context = &ctx->verbs.context;
+	struct ibv_context *context = &api->verbs.context;
+	struct hbl_context *ctx = to_hbl_context(context);
 	uint32_t number = number_of(context->device);
 	int ret;
 
 	ret = vb_hbl_open(context_adapter(context), open ? open->core_fd : -1,
-			  open ? open->ports_mask : 0, api_async_event, context, &ctx->hbl);
+			  open ? open->ports_mask : 0, api_async_event, context, &ctx->card);
 	if (ret)
 		return ret;
 	ctx->opens = 1;
-	ctx->verbs.priv = (struct verbs_ex_private *)&hbl_private;
+	api->verbs.priv = (struct verbs_ex_private *)&hbl_private;
 	if (!open) {
 		defaults[number].ctx = ctx;
 		defaults[number].pid = getpid();
@@ -68,28 +70,29 @@ static int open_device(struct api_context *ctx, void *private_data)
 
 static void close_device(struct api_context *ctx)
 {
-	vb_hbl_close(ctx->hbl);
+	vb_hbl_close(to_hbl_context(&ctx->verbs.context)->card);
 }
 
 /* There is one protection domain, and the driver of the hardware says so in its own way. */
 static int pd_added(struct api_context *ctx)
 {
-	int rc = 0;
+	struct ibv_context *context = &ctx->verbs.context;
+	bool taken;
 
-	pthread_mutex_lock(&ctx->verbs.context.mutex);
-	if (ctx->num_pds)
-		rc = vb_refuse_one_pd();
-	else
-		ctx->num_pds++;
-	pthread_mutex_unlock(&ctx->verbs.context.mutex);
-	return rc;
+	pthread_mutex_lock(&context->mutex);
+	taken = to_hbl_context(context)->has_pd;
+	to_hbl_context(context)->has_pd = true;
+	pthread_mutex_unlock(&context->mutex);
+	return taken ? vb_refuse_one_pd() : 0;
 }
 
 static void pd_removed(struct api_context *ctx)
 {
-	pthread_mutex_lock(&ctx->verbs.context.mutex);
-	ctx->num_pds--;
-	pthread_mutex_unlock(&ctx->verbs.context.mutex);
+	struct ibv_context *context = &ctx->verbs.context;
+
+	pthread_mutex_lock(&context->mutex);
+	to_hbl_context(context)->has_pd = false;
+	pthread_mutex_unlock(&context->mutex);
 }
 
 static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
@@ -115,7 +118,7 @@ static void async_event(struct ibv_async_event *event)
 
 static struct vb_hbl *device(struct ibv_context *context)
 {
-	return to_context(context)->hbl;
+	return to_hbl_context(context)->card;
 }
 
 static struct vb_hbl_cq *card_cq(struct ibv_cq *cq)
@@ -140,6 +143,7 @@ const struct verbs_ex_private hbl_private = {
 const struct api_provider api_hbl = {
 	.query_device = query_device,
 
+	.context_bytes = sizeof(struct hbl_context),
 	.share = share_context,
 	.unshare = unshare_context,
 	.open = open_device,

@@ -30,7 +30,7 @@ static void init(struct hbl_qp *qp, struct ibv_context *context,
 	ibv->qp_type = attr->qp_type;
 	ibv->state = IBV_QPS_RESET;
 	ibv->qp_num = ibv->handle = atomic_fetch_add(&numbers, 1) & 0xffffff;
-	qp->api.sq_sig_all = attr->sq_sig_all;
+	qp->api.sq.signal_all = attr->sq_sig_all;
 	qp->api.cap = (struct ibv_qp_cap){ .max_send_wr = attr->cap.max_send_wr,
 					   .max_recv_wr = attr->cap.max_recv_wr,
 					   .max_send_sge = 1,
@@ -52,7 +52,7 @@ struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_att
 	if (posix_memalign((void **)&qp, _Alignof(struct hbl_qp), sizeof(*qp)))
 		return api_null(ENOMEM);
 	memset(qp, 0, sizeof(*qp));
-	err = -vb_hbl_qp_create(to_context(context)->hbl, to_hbl_cq(attr->send_cq)->card,
+	err = -vb_hbl_qp_create(to_hbl_context(context)->card, to_hbl_cq(attr->send_cq)->card,
 				to_hbl_cq(attr->recv_cq)->card, attr->cap.max_send_wr, qp,
 				&qp->card);
 	if (err) {
@@ -99,7 +99,7 @@ int hbl_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		.recv_cq = qp->recv_cq,
 		.cap = to_qp(qp)->cap,
 		.qp_type = qp->qp_type,
-		.sq_sig_all = to_qp(qp)->sq_sig_all,
+		.sq_sig_all = to_qp(qp)->sq.signal_all,
 	};
 	return 0;
 }

@@ -14,14 +14,6 @@
 
 #include "api/ibverbs/core/objects.h"
 
-static_assert(sizeof(struct mlx4_wqe_data_seg) == sizeof(struct mlx5_wqe_data_seg) &&
-		      offsetof(struct mlx4_wqe_data_seg, addr) ==
-			      offsetof(struct mlx5_wqe_data_seg, addr),
-	      "receive WQEs are those of mlx5");
-static_assert(offsetof(struct mlx4_wqe_srq_next_seg, next_wqe_index) ==
-		      offsetof(struct mlx5_wqe_srq_next_seg, next_wqe_index),
-	      "shared receive queues too");
-
 enum {
 	MLX4_WQE_MAX = 1008,         /* 63 units */
 	MLX4_CQE_INL_SCATTER = 0x20, /* owner_sr_opcode: the data lies in the receive WQE */
@@ -29,6 +21,41 @@ enum {
 };
 
 #define MLX4_TIMESTAMP_MASK ((1ull << 48) - 1)
+
+struct mlx4_context {
+	struct api_context api; /* first */
+	struct vb_uar *uar;     /* the doorbell page */
+};
+
+struct mlx4_ah {
+	struct api_ah api; /* first */
+	struct mlx4_av av;
+	uint8_t mac[ETHERNET_LL_SIZE];
+};
+
+/* Inline receive (mlx4dv_create_qp): the card writes short messages into the receive WQE. */
+struct mlx4_qp {
+	struct api_qp api; /* first */
+	uint32_t inl_recv; /* bytes that fit into a WQE; 0: none */
+	struct ibv_sge
+		*saved; /* where the data of each WQE goes, max_gs entries each; NULL: none */
+	struct vb_lock post_lock; /* with saved: around posting */
+};
+
+static inline struct mlx4_context *to_mlx4_context(struct api_context *ctx)
+{
+	return (struct mlx4_context *)ctx;
+}
+
+static inline struct mlx4_ah *to_mlx4_ah(struct api_ah *ah)
+{
+	return (struct mlx4_ah *)ah;
+}
+
+static inline struct mlx4_qp *to_mlx4_qp(const struct api_qp *qp)
+{
+	return (struct mlx4_qp *)qp;
+}
 
 /* The CQE in an entry: it takes the last 32 bytes. */
 static inline struct mlx4_cqe *mlx4_content(void *entry, uint32_t size)
@@ -69,9 +96,16 @@ static inline uint32_t mlx4_qpn(const struct mlx4_cqe *cqe)
 	return be32toh(cqe->vlan_my_qpn) & MLX4_CQE_QPN_MASK;
 }
 
-/* qp.c */
-int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+/* ah.c */
+void mlx4_ah_fill(struct api_ah *ah, const struct vb_adapter *adapter,
+		  const struct ibv_ah_attr *attr, const uint8_t mac[ETHERNET_LL_SIZE]);
+
+/* qp.c; direct is a struct mlx4dv_qp_init_attr */
+int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout);
+int mlx4_qp_alloc(struct api_qp *qp);
+void mlx4_qp_free(struct api_qp *qp);
+void mlx4_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr);
 void mlx4_qp_init(struct api_qp *qp);
 
 /* send.c */

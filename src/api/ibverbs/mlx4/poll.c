@@ -16,7 +16,7 @@ static inline bool is_error(const struct mlx4_cqe *cqe)
 
 static inline enum ibv_wc_status status_of(const struct mlx4_cqe *cqe)
 {
-	return is_error(cqe) ? loop_syndrome_status(((const struct mlx4_err_cqe *)cqe)->syndrome)
+	return is_error(cqe) ? syndrome_status(((const struct mlx4_err_cqe *)cqe)->syndrome)
 			     : IBV_WC_SUCCESS;
 }
 
@@ -71,10 +71,11 @@ static inline unsigned int flags_of(const struct mlx4_cqe *cqe)
 }
 
 /* The data of a short message, from the receive WQE to where it was to go. */
-static void move_inline(const struct api_rq *rq, uint32_t index, uint32_t len)
+static void move_inline(const struct mlx4_qp *qp, uint32_t index, uint32_t len)
 {
+	const struct api_rq *rq = &qp->api.rq;
 	const char *from = rq->buf + ((size_t)(index & (rq->cnt - 1)) << rq->shift);
-	const struct ibv_sge *to = &rq->saved[(size_t)(index & (rq->cnt - 1)) * rq->max_gs];
+	const struct ibv_sge *to = &qp->saved[(size_t)(index & (rq->cnt - 1)) * rq->max_gs];
 
 	for (uint32_t i = 0; i < rq->max_gs && len; i++) {
 		uint32_t n = to[i].length < len ? to[i].length : len;
@@ -105,8 +106,9 @@ static inline uint64_t retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
 	}
 	if (qp->ibv.srq)
 		return loop_retire_srq(to_srq(qp->ibv.srq), index);
-	if (unlikely((cqe->owner_sr_opcode & MLX4_CQE_INL_SCATTER) && qp->rq.saved))
-		move_inline(&qp->rq, atomic_load_explicit(&qp->rq.tail, memory_order_relaxed),
+	if (unlikely((cqe->owner_sr_opcode & MLX4_CQE_INL_SCATTER) && to_mlx4_qp(qp)->saved))
+		move_inline(to_mlx4_qp(qp),
+			    atomic_load_explicit(&qp->rq.tail, memory_order_relaxed),
 			    be32toh(cqe->byte_cnt));
 	return loop_retire_recv(&qp->rq);
 }

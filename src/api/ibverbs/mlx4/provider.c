@@ -4,13 +4,12 @@
 
 static int context_open(struct api_context *ctx, void *private_data)
 {
-	return vb_uar_create(ctx->dev, &ctx->uar);
+	return vb_uar_create(ctx->dev, &to_mlx4_context(ctx)->uar);
 }
 
 static void context_close(struct api_context *ctx)
 {
-	vb_uar_destroy(ctx->uar);
-	ctx->uar = NULL;
+	vb_uar_destroy(to_mlx4_context(ctx)->uar);
 }
 
 /* No ibv_wr_*(): the real library has none for these cards, and programs fall back. */
@@ -18,11 +17,13 @@ const struct api_provider api_mlx4 = {
 	.timestamp_mask = MLX4_TIMESTAMP_MASK,
 	.raw = true,
 
+	.context_bytes = sizeof(struct mlx4_context),
 	.open = context_open,
 	.close = context_close,
 	.abandon = api_abandon,
 
-	.address_handles = true,
+	.ah_bytes = sizeof(struct mlx4_ah),
+	.fill_ah = mlx4_ah_fill,
 	.reg_mr = api_mr_reg,
 	.create_cq = api_cq_create,
 	.resize_cq = api_cq_resize,
@@ -49,7 +50,11 @@ const struct api_provider api_mlx4 = {
 	.destroy_rwq_ind_table = mlx4_ind_table_destroy,
 
 	.ring = {
+		.qp_bytes = sizeof(struct mlx4_qp),
 		.qp_size = mlx4_qp_size,
+		.qp_alloc = mlx4_qp_alloc,
+		.qp_free = mlx4_qp_free,
+		.qp_card_attr = mlx4_qp_card_attr,
 		.qp_create_extra = api_qp_create_extra,
 		.qp_init = mlx4_qp_init,
 		.cq_ex = &mlx4_cq_ex,

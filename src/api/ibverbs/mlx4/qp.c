@@ -72,7 +72,7 @@ static uint32_t send_bytes(enum ibv_qp_type type, const struct ibv_qp_cap *cap)
 static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
 		   uint32_t *bytes)
 {
-	uint32_t start = data_start(type), size;
+	uint32_t start = data_start(type), size, spare;
 	uint64_t total;
 	int err = loop_check_sq(cap, inline_capacity(start, MLX4_WQE_MAX));
 
@@ -83,28 +83,32 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 	while (1u << sq->shift < send_bytes(type, cap))
 		sq->shift++;
 	size = min_u32(1u << sq->shift, MLX4_WQE_MAX);
-	sq->spare = (FETCH_AHEAD >> sq->shift) + 1;
-	total = roundup_pow2(cap->max_send_wr + sq->spare);
+	spare = (FETCH_AHEAD >> sq->shift) + 1;
+	total = roundup_pow2(cap->max_send_wr + spare);
 	if (total > VB_MAX_QP_WR)
 		return -vb_refuse_range("max_send_wr and the card's read-ahead", total, 0,
 					VB_MAX_QP_WR);
 	sq->cnt = (uint32_t)total;
-	sq->max_post = sq->cnt - sq->spare;
+	sq->max_post = sq->cnt - spare;
 	sq->max_gs = (uint16_t)min_u32((size - start) / SEG, VB_MAX_SGE);
 	sq->max_inline = inline_capacity(start, size);
 	*bytes = sq->cnt << sq->shift;
 	return 0;
 }
 
-int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout)
 {
+	const struct mlx4dv_qp_init_attr *mlx4_attr = direct;
 	struct ibv_qp_cap cap = loop_wanted(attr);
+	struct mlx4_qp *own = to_mlx4_qp(qp);
 	int err;
 
+	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
+		own->inl_recv = mlx4_attr->inl_recv_sz;
 	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
-		err = loop_size_rq(&qp->rq, &cap, qp->rq.inl_recv, 0, &layout->rq_bytes);
+		err = loop_size_rq(&qp->rq, &cap, own->inl_recv, 0, &layout->rq_bytes);
 	if (err)
 		return err;
 	if (qp->rq.shift > qp->sq.shift)
@@ -113,6 +117,26 @@ int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		layout->rq_offset = layout->sq_bytes;
 	loop_grant(qp);
 	return 0;
+}
+
+int mlx4_qp_alloc(struct api_qp *qp)
+{
+	struct mlx4_qp *own = to_mlx4_qp(qp);
+
+	if (!own->inl_recv || !qp->rq.cnt)
+		return 0;
+	own->saved = calloc((size_t)qp->rq.cnt * qp->rq.max_gs, sizeof(*own->saved));
+	return own->saved ? 0 : -ENOMEM;
+}
+
+void mlx4_qp_free(struct api_qp *qp)
+{
+	free(to_mlx4_qp(qp)->saved);
+}
+
+void mlx4_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
+{
+	attr->inl_recv = to_mlx4_qp(qp)->inl_recv;
 }
 
 /* Every WQE is the program's, of a round before the first; lines behind its first are stamped. */

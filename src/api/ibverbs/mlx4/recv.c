@@ -52,9 +52,10 @@ int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
  * With inline receive the card may write over the WQE: what it said is kept for the poll, which
  * then moves the data where it belongs.
  */
-static void save_list(struct api_rq *rq, uint32_t index, const struct ibv_recv_wr *wr)
+static void save_list(struct mlx4_qp *qp, uint32_t index, const struct ibv_recv_wr *wr)
 {
-	struct ibv_sge *to = &rq->saved[(size_t)(index & (rq->cnt - 1)) * rq->max_gs];
+	const struct api_rq *rq = &qp->api.rq;
+	struct ibv_sge *to = &qp->saved[(size_t)(index & (rq->cnt - 1)) * rq->max_gs];
 
 	for (uint32_t i = 0; i < rq->max_gs; i++)
 		to[i] = (int)i < wr->num_sge ? wr->sg_list[i] : (struct ibv_sge){ 0 };
@@ -62,22 +63,23 @@ static void save_list(struct api_rq *rq, uint32_t index, const struct ibv_recv_w
 
 int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	struct api_qp *qp = to_qp(ibqp);
+	struct mlx4_qp *qp = to_mlx4_qp(to_qp(ibqp));
+	struct api_rq *rq = &qp->api.rq;
 	int err = 0;
 
-	if (likely(!qp->rq.saved))
+	if (likely(!qp->saved))
 		return loop_post_recv(ibqp, wr, bad_wr, fill_segments);
 	for (; wr && !err; wr = wr->next) {
 		struct ibv_recv_wr one = *wr, *bad;
 
 		one.next = NULL;
-		vb_lock(&qp->rq.post_lock);
+		vb_lock(&qp->post_lock);
 		/* A slot is free to be written only if there is room; the post itself decides that. */
-		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= qp->rq.max_gs &&
-		    qp->rq.head - atomic_load(&qp->rq.tail) < qp->rq.cnt)
-			save_list(&qp->rq, qp->rq.head, wr);
+		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= rq->max_gs &&
+		    rq->head - atomic_load(&rq->tail) < rq->cnt)
+			save_list(qp, rq->head, wr);
 		err = loop_post_recv(ibqp, &one, &bad, fill_segments);
-		vb_unlock(&qp->rq.post_lock);
+		vb_unlock(&qp->post_lock);
 		if (err)
 			*bad_wr = wr;
 	}

@@ -10,7 +10,6 @@
  * takes what is left of the last round for something new.
  */
 #include "api/ibverbs/core/loops.h"
-#include "api/ibverbs/core/send_ops.h"
 #include "mlx4.h"
 
 enum { LINE = 64, INLINE_HEADER = sizeof(struct mlx4_wqe_inline_seg) };
@@ -71,9 +70,9 @@ static char *put_atomic(char *at, const struct ibv_send_wr *wr)
 static char *put_datagram(char *at, const struct ibv_send_wr *wr)
 {
 	struct mlx4_wqe_datagram_seg *seg = (struct mlx4_wqe_datagram_seg *)at;
-	const struct api_ah *ah = to_ah(wr->wr.ud.ah);
+	const struct mlx4_ah *ah = to_mlx4_ah(to_ah(wr->wr.ud.ah));
 
-	seg->av = ah->av4;
+	seg->av = ah->av;
 	seg->dqpn = htobe32(wr->wr.ud.remote_qpn);
 	seg->qkey = htobe32(wr->wr.ud.remote_qkey);
 	seg->vlan = 0;
@@ -177,7 +176,7 @@ static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags, boo
 	/* On raw Ethernet the solicited bit means that frames have no ICRC, which is always so. */
 	bool raw = qp->ibv.qp_type == IBV_QPT_RAW_PACKET;
 
-	return (uint32_t)((qp->sq_sig_all || (send_flags & IBV_SEND_SIGNALED)
+	return (uint32_t)((qp->sq.signal_all || (send_flags & IBV_SEND_SIGNALED)
 				   ? MLX4_WQE_CTRL_CQ_UPDATE
 				   : 0) |
 			  (raw || (send_flags & IBV_SEND_SOLICITED) ? MLX4_WQE_CTRL_SOLICIT : 0) |
@@ -247,7 +246,7 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	__atomic_store_n(&ctrl->owner_opcode,
 			 htobe32(op->opcode | (sq->cur_post & sq->cnt ? 1u << 31 : 0)),
 			 __ATOMIC_RELEASE);
-	stamp(sq, sq->cur_post + sq->spare);
+	stamp(sq, sq->cur_post + sq->cnt - sq->max_post);
 	sq->cur_post++;
 	sq->head++;
 	return 0;

@@ -14,7 +14,7 @@ static inline enum ibv_wc_status cqe_status(const struct mlx5_cqe64 *cqe)
 
 	if (likely(opcode != MLX5_CQE_REQ_ERR && opcode != MLX5_CQE_RESP_ERR))
 		return IBV_WC_SUCCESS;
-	return loop_syndrome_status(((const struct mlx5_err_cqe *)cqe)->syndrome);
+	return syndrome_status(((const struct mlx5_err_cqe *)cqe)->syndrome);
 }
 
 static inline uint32_t cqe_vendor_err(const struct mlx5_cqe64 *cqe)

@@ -9,8 +9,49 @@
 
 #include "api/ibverbs/core/objects.h"
 
+struct mlx5_context {
+	struct api_context api; /* first */
+	struct vb_uar *
+		uar; /* the doorbell page; under the context's mutex. NULL: nobody has asked for it */
+};
+
+struct mlx5_ah {
+	struct api_ah api; /* first */
+	struct mlx5_wqe_av av;
+};
+
+/* The work request that ibv_wr_*() is building; under the send queue's lock. */
+struct mlx5_wr_builder {
+	struct mlx5_wqe_ctrl_seg *ctrl; /* NULL: none open */
+	char *data;                     /* where data segments of the open one start */
+	uint32_t ds;                    /* its size so far, in 16 bytes */
+	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
+	uint32_t start_post, start_head;
+	uint32_t nreq;
+	int err; /* the first error; reported by ibv_wr_complete() */
+};
+
+struct mlx5_qp {
+	struct api_qp api; /* first */
+	struct mlx5_wr_builder wr;
+};
+
+static inline struct mlx5_context *to_mlx5_context(struct api_context *ctx)
+{
+	return (struct mlx5_context *)ctx;
+}
+
+static inline struct mlx5_ah *to_mlx5_ah(struct api_ah *ah)
+{
+	return (struct mlx5_ah *)ah;
+}
+
+/* ah.c */
+void mlx5_ah_fill(struct api_ah *ah, const struct vb_adapter *adapter,
+		  const struct ibv_ah_attr *attr, const uint8_t mac[ETHERNET_LL_SIZE]);
+
 /* qp.c */
-int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout);
 
 /* send.c, send_ex.c */

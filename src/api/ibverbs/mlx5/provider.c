@@ -5,16 +5,18 @@
 /* The doorbell page exists once mlx5dv_init_obj() has shown it to the program. */
 static void context_close(struct api_context *ctx)
 {
-	vb_uar_destroy(ctx->uar);
+	vb_uar_destroy(to_mlx5_context(ctx)->uar);
 }
 
 const struct api_provider api_mlx5 = {
 	.timestamp_mask = UINT64_MAX,
 
+	.context_bytes = sizeof(struct mlx5_context),
 	.close = context_close,
 	.abandon = api_abandon,
 
-	.address_handles = true,
+	.ah_bytes = sizeof(struct mlx5_ah),
+	.fill_ah = mlx5_ah_fill,
 	.reg_mr = api_mr_reg,
 	.create_cq = api_cq_create,
 	.resize_cq = api_cq_resize,
@@ -36,6 +38,7 @@ const struct api_provider api_mlx5 = {
 	.modify_cq = api_cq_modify,
 
 	.ring = {
+		.qp_bytes = sizeof(struct mlx5_qp),
 		.qp_size = mlx5_qp_size,
 		.qp_set_ex_ops = mlx5_qp_set_ex_ops,
 		.cq_ex = &mlx5_cq_ex,

@@ -61,7 +61,7 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
  * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
  * asks too much.
  */
-int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout)
 {
 	struct ibv_qp_cap cap = loop_wanted(attr);

@@ -9,8 +9,6 @@
 #include "api/ibverbs/core/loops.h"
 #include "mlx5.h"
 
-static_assert(sizeof(struct mlx5_wqe_data_seg) == 16, "data segment");
-
 /*
  * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for as many as
  * a power of two gives, which may be more than the program may use.

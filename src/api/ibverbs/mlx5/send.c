@@ -5,7 +5,6 @@
  * A list is posted up to the first work request that cannot be; what was posted before it counts
  * and is rung once.
  */
-#include "api/ibverbs/core/send_ops.h"
 #include "sq.h"
 
 /*

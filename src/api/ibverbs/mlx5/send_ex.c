@@ -11,24 +11,24 @@
  */
 #include "sq.h"
 
-static inline struct api_qp *ex_to_qp(struct ibv_qp_ex *qp)
+static inline struct mlx5_qp *ex_to_qp(struct ibv_qp_ex *qp)
 {
-	return (struct api_qp *)qp;
+	return (struct mlx5_qp *)qp;
 }
 
 /* The setters of the open WQE are done: give it its size and go on behind it. */
-static void wr_close(struct api_qp *qp)
+static void wr_close(struct mlx5_qp *qp)
 {
-	struct api_wr_builder *wr = &qp->wr;
+	struct mlx5_wr_builder *wr = &qp->wr;
 
 	if (!wr->ctrl)
 		return;
-	sq_finish(qp, wr->ctrl, wr->opcode, wr->ds);
+	sq_finish(&qp->api, wr->ctrl, wr->opcode, wr->ds);
 	wr->ctrl = NULL;
 	wr->nreq++;
 }
 
-static void wr_fail(struct api_wr_builder *wr, int err)
+static void wr_fail(struct mlx5_wr_builder *wr, int err)
 {
 	if (!wr->err)
 		wr->err = err;
@@ -40,9 +40,9 @@ static void wr_fail(struct api_wr_builder *wr, int err)
  */
 static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_segs, __be32 imm)
 {
-	struct api_qp *qp = ex_to_qp(ex);
-	struct api_wr_builder *wr = &qp->wr;
-	struct api_sq *sq = &qp->sq;
+	struct mlx5_qp *qp = ex_to_qp(ex);
+	struct mlx5_wr_builder *wr = &qp->wr;
+	struct api_sq *sq = &qp->api.sq;
 
 	wr_close(qp);
 	if (unlikely(wr->err))
@@ -153,7 +153,7 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
 			   uint32_t remote_qkey)
 {
-	struct api_wr_builder *wr = &ex_to_qp(ex)->wr;
+	struct mlx5_wr_builder *wr = &ex_to_qp(ex)->wr;
 
 	if (unlikely(!wr->ctrl))
 		return;
@@ -165,38 +165,38 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 }
 
 /* Data has one place in a WQE: a second data setter replaces what the first wrote. */
-static struct sq_cursor data_cursor(const struct api_wr_builder *wr)
+static struct sq_cursor data_cursor(const struct mlx5_wr_builder *wr)
 {
 	return (struct sq_cursor){ wr->data, (uint32_t)(wr->data - (char *)wr->ctrl) / SEG };
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	struct api_qp *qp = ex_to_qp(ex);
+	struct mlx5_qp *qp = ex_to_qp(ex);
 	struct sq_cursor cur;
 
 	if (unlikely(!qp->wr.ctrl))
 		return;
 	cur = data_cursor(&qp->wr);
-	if (unlikely(qp->sq.max_gs < 1 || sq_put_sge(&qp->sq, &cur, addr, length, lkey)))
+	if (unlikely(qp->api.sq.max_gs < 1 || sq_put_sge(&qp->api.sq, &cur, addr, length, lkey)))
 		wr_fail(&qp->wr, EINVAL);
 	qp->wr.ds = cur.ds;
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
 {
-	struct api_qp *qp = ex_to_qp(ex);
+	struct mlx5_qp *qp = ex_to_qp(ex);
 	struct sq_cursor cur;
 
 	if (unlikely(!qp->wr.ctrl))
 		return;
 	cur = data_cursor(&qp->wr);
-	if (unlikely(num_sge > qp->sq.max_gs)) {
+	if (unlikely(num_sge > qp->api.sq.max_gs)) {
 		wr_fail(&qp->wr, EINVAL);
 		return;
 	}
 	for (size_t i = 0; i < num_sge; i++) {
-		if (unlikely(sq_put_sge(&qp->sq, &cur, sg_list[i].addr, sg_list[i].length,
+		if (unlikely(sq_put_sge(&qp->api.sq, &cur, sg_list[i].addr, sg_list[i].length,
 					sg_list[i].lkey))) {
 			wr_fail(&qp->wr, EINVAL);
 			return;
@@ -208,7 +208,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 				    const struct ibv_data_buf *buf_list)
 {
-	struct api_qp *qp = ex_to_qp(ex);
+	struct mlx5_qp *qp = ex_to_qp(ex);
 	struct sq_cursor cur;
 	size_t total = 0;
 	char *header;
@@ -216,14 +216,14 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	if (unlikely(!qp->wr.ctrl))
 		return;
 	cur = data_cursor(&qp->wr);
-	header = sq_inline_start(&qp->sq, &cur);
+	header = sq_inline_start(&qp->api.sq, &cur);
 	for (size_t i = 0; i < num_buf; i++) {
-		if (unlikely(buf_list[i].length > qp->sq.max_inline - total)) {
+		if (unlikely(buf_list[i].length > qp->api.sq.max_inline - total)) {
 			wr_fail(&qp->wr, EINVAL);
 			return;
 		}
 		total += buf_list[i].length;
-		sq_inline_copy(&qp->sq, &cur, buf_list[i].addr, buf_list[i].length);
+		sq_inline_copy(&qp->api.sq, &cur, buf_list[i].addr, buf_list[i].length);
 	}
 	sq_inline_end(&cur, header, (uint32_t)total);
 	qp->wr.ds = cur.ds;
@@ -240,26 +240,26 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
-	struct api_qp *qp = ex_to_qp(ex);
-	struct api_wr_builder *wr = &qp->wr;
+	struct mlx5_qp *qp = ex_to_qp(ex);
+	struct mlx5_wr_builder *wr = &qp->wr;
 
-	api_lock(&qp->sq.lock, qp->sq.unlocked);
+	api_lock(&qp->api.sq.lock, qp->api.sq.unlocked);
 	wr->ctrl = NULL;
 	wr->nreq = 0;
 	wr->err = ex->qp_base.state < IBV_QPS_RTS ? EINVAL : 0;
-	wr->start_post = qp->sq.cur_post;
-	wr->start_head = qp->sq.head;
+	wr->start_post = qp->api.sq.cur_post;
+	wr->start_head = qp->api.sq.head;
 }
 
-static void wr_undo(struct api_qp *qp)
+static void wr_undo(struct mlx5_qp *qp)
 {
-	qp->sq.cur_post = qp->wr.start_post;
-	qp->sq.head = qp->wr.start_head;
+	qp->api.sq.cur_post = qp->wr.start_post;
+	qp->api.sq.head = qp->wr.start_head;
 }
 
 static int wr_complete(struct ibv_qp_ex *ex)
 {
-	struct api_qp *qp = ex_to_qp(ex);
+	struct mlx5_qp *qp = ex_to_qp(ex);
 	int err;
 
 	wr_close(qp);
@@ -267,17 +267,17 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	if (unlikely(err))
 		wr_undo(qp);
 	else if (likely(qp->wr.nreq))
-		sq_ring(qp);
-	api_unlock(&qp->sq.lock, qp->sq.unlocked);
-	return likely(!err) ? 0 : api_wr_refused(qp, err);
+		sq_ring(&qp->api);
+	api_unlock(&qp->api.sq.lock, qp->api.sq.unlocked);
+	return likely(!err) ? 0 : api_wr_refused(&qp->api, err);
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
 {
-	struct api_qp *qp = ex_to_qp(ex);
+	struct mlx5_qp *qp = ex_to_qp(ex);
 
 	wr_undo(qp);
-	api_unlock(&qp->sq.lock, qp->sq.unlocked);
+	api_unlock(&qp->api.sq.lock, qp->api.sq.unlocked);
 }
 
 /* --- which QP has which ----------------------------------------------------------------------- */

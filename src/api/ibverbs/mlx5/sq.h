@@ -41,8 +41,9 @@ static inline struct mlx5_wqe_ctrl_seg *sq_next_wqe(struct api_sq *sq)
 /* enum ibv_send_flags to the byte of the control segment. */
 static inline uint8_t sq_ctrl_flags(const struct api_sq *sq, unsigned int send_flags)
 {
-	return (uint8_t)(sq->signal_bits |
-			 (send_flags & IBV_SEND_SIGNALED ? MLX5_WQE_CTRL_CQ_UPDATE : 0) |
+	return (uint8_t)((sq->signal_all || (send_flags & IBV_SEND_SIGNALED)
+				  ? MLX5_WQE_CTRL_CQ_UPDATE
+				  : 0) |
 			 (send_flags & IBV_SEND_SOLICITED ? MLX5_WQE_CTRL_SOLICITED : 0) |
 			 (send_flags & IBV_SEND_FENCE ? MLX5_WQE_CTRL_FENCE : 0));
 }
@@ -68,7 +69,7 @@ static inline void sq_put_datagram(char *at, struct ibv_ah *ah, uint32_t qpn, ui
 {
 	struct mlx5_wqe_av *av = &((struct mlx5_wqe_datagram_seg *)at)->av;
 
-	*av = to_ah(ah)->av;
+	*av = to_mlx5_ah(to_ah(ah))->av;
 	av->key.qkey.qkey = htobe32(qkey);
 	av->dqp_dct = htobe32((qpn & 0xffffff) | MLX5_EXTENDED_UD_AV);
 }

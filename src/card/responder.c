@@ -124,7 +124,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		c.src_qpn = pkt->sqpn;
 		c.grh = pkt->grh != NULL;
 		if (c.grh)
-			c.network = network_of(pkt);
+			c.network = (uint8_t)network_of(pkt);
 	}
 	qp->rq.have_wqe = false;
 	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */

@@ -188,6 +188,8 @@ flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_ha
 	if (!dest_daddr_p)
 		return fail("dest_daddr_p is NULL");
 	*dest_daddr_p = 0;
+	if (!pin)
+		return bad_handle(process, "process");
 	if (!src_haddr)
 		return fail("src_haddr is NULL");
 	status = alloc(process, buff_bsize, HEAP_ALIGN, &daddr);

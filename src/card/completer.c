@@ -100,8 +100,9 @@ static void complete_ready(struct vb_qp *qp)
 /* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
 static void acknowledge(struct vb_qp *qp, uint32_t psn)
 {
-	if (vb_sender_acknowledge(&qp->sq.sender, psn))
-		complete_ready(qp);
+	/* What is no news may still complete a message: it was acknowledged while it was being sent again. */
+	vb_sender_acknowledge(&qp->sq.sender, psn);
+	complete_ready(qp);
 }
 
 /* Put data of a READ or atomic into the memory that its WQE, still in the ring, names. */
@@ -205,6 +206,9 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
 static void timed_out(struct vb_qp *qp)
 {
+	/* Only the last packet of a message asks for an answer: until it is sent, we are the slow ones. */
+	if (!vb_sq_has_inflight(&qp->sq))
+		return;
 	/* Packets that still lie in the ring are not lost: the other process is only slow, or stopped. */
 	if (!vb_path_drained(&qp->path))
 		return;

@@ -90,6 +90,9 @@ bool vb_sender_wait_rnr(struct vb_sender *s, uint8_t code, uint64_t now)
 		return false;
 	if (s->rnr_retry_limit != VB_RNR_FOREVER)
 		s->rnr_retries--;
+	/* It is an answer: what goes unanswered is counted, and timed, from here. */
+	s->retries = s->retry_limit;
+	s->stamp = 0;
 	s->rnr_until = now + rnr_timer[code & 31] * 10000ull;
 	return true;
 }
@@ -166,6 +169,27 @@ void vb_receiver_remember(struct vb_receiver *r, uint32_t psn, uint64_t value)
 	r->replay[at].used = true;
 	r->replay[at].psn = psn;
 	r->replay[at].value = value;
+}
+
+void vb_receiver_note_read(struct vb_receiver *r, uint32_t psn, uint32_t span, uint32_t source)
+{
+	uint32_t at = r->read_next++ % VB_REPLAYS;
+
+	r->read[at].psn = psn;
+	r->read[at].span = span;
+	r->read[at].source = source;
+}
+
+bool vb_receiver_may_resume(const struct vb_receiver *r, uint32_t psn, uint32_t source)
+{
+	for (uint32_t i = 1; i <= VB_REPLAYS; i++) {
+		uint32_t at = (r->read_next - i) % VB_REPLAYS;
+		int32_t part = vb_psn_diff(psn, r->read[at].psn);
+
+		if (part >= 0 && part < (int32_t)r->read[at].span)
+			return !part || r->read[at].source == source;
+	}
+	return true;
 }
 
 bool vb_receiver_recall(const struct vb_receiver *r, uint32_t psn, uint64_t *value)

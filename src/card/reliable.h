@@ -197,6 +197,12 @@ struct vb_receiver {
 		uint64_t value;
 	} replay[VB_REPLAYS];
 	uint32_t replay_next;
+	/* READs that were taken: a part may be asked for again. */
+	struct {
+		uint32_t psn, span;
+		uint32_t source;
+	} read[VB_REPLAYS];
+	uint32_t read_next;
 };
 
 enum vb_arrival {
@@ -233,3 +239,7 @@ static inline void vb_receiver_take(struct vb_receiver *r, uint32_t span)
 void vb_receiver_remember(struct vb_receiver *r, uint32_t psn, uint64_t value);
 /* The value that an atomic with this PSN returned; false where it is too long ago. */
 bool vb_receiver_recall(const struct vb_receiver *r, uint32_t psn, uint64_t *value);
+/* A READ was taken and is answered from source, whatever that means to the engine. */
+void vb_receiver_note_read(struct vb_receiver *r, uint32_t psn, uint32_t span, uint32_t source);
+/* Whether a READ that comes again may be answered from source: the rest of one must come from where its beginning came. */
+bool vb_receiver_may_resume(const struct vb_receiver *r, uint32_t psn, uint32_t source);

@@ -395,7 +395,9 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	if (pkt->dma_len) {
 		from = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
 				       IBV_ACCESS_REMOTE_READ);
-		if (!from)
+		if (!from || (pkt->psn != qp->rq.receiver.epsn &&
+			      !vb_receiver_may_resume(&qp->rq.receiver, pkt->psn,
+						      vb_mr_generation(pkt->rkey))))
 			return BAD_ACCESS;
 	}
 	if (reply) {
@@ -606,6 +608,7 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 		       struct iovec *iov)
 {
 	struct vb_receiver *receiver = &qp->rq.receiver;
+	uint32_t span = 1;
 	enum verdict ret;
 
 	switch (vb_receiver_check(receiver, pkt->psn)) {
@@ -621,8 +624,12 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	ret = execute(qp, pkt, reply, iov);
 	if (ret != ACCEPT)
 		return refuse(qp, ret, pkt, reply);
-	vb_receiver_take(receiver,
-			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->path.span) : 1);
+	if (pkt->op == VB_PKT_READ) {
+		span = vb_psn_span(pkt->dma_len, qp->path.span);
+		vb_receiver_note_read(receiver, pkt->psn, span,
+				      pkt->dma_len ? vb_mr_generation(pkt->rkey) : 0);
+	}
+	vb_receiver_take(receiver, span);
 	atomic_store_explicit(&qp->shared->epsn, receiver->epsn,
 			      memory_order_release); /* see vb_path_expected */
 	if (pkt->flags & VB_PKT_LAST)

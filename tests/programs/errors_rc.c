@@ -381,6 +381,27 @@ static void rnr_then_success(enum end_place place)
 	}
 }
 
+/* Each "not ready" is an answer: the wait may be longer than all retries of what is not answered. */
+static void rnr_for_long(enum end_place place)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct end a, b;
+	struct end_wr wr;
+	struct ibv_wc wc;
+
+	attr.timeout = 8; /* 1 ms, 8 tries */
+	attr.min_rnr_timer = 1;
+	end_pair_open(&a, &b, place, attr);
+	wr = end_wr_send(&a, WR_FIRST, 3000);
+	post_send(&a, &wr);
+	check(!end_poll(&a, SQ, &wc, 200), "completed without a receive: %s",
+	      ibv_wc_status_str(wc.status));
+	post_recv(&b, WR_RECV, 4096);
+	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
+	end_expect(&a, SQ, WR_FIRST, IBV_WC_SUCCESS);
+	end_pair_close(&a, &b);
+}
+
 /* READ and atomics with no resources for them: refused at once, or by completion. */
 static void loc_qp_op(enum end_place place)
 {
@@ -506,6 +527,7 @@ int main(int argc, char **argv)
 		{ "retries exceeded, one-sided", retry_exceeded_rdma },
 		{ "receiver not ready", rnr_exceeded },
 		{ "receiver ready later", rnr_then_success },
+		{ "receiver ready much later", rnr_for_long },
 		{ "no read resources here", loc_qp_op },
 		{ "no read resources there", too_many_reads },
 		{ "error in the middle", error_in_the_middle },

@@ -509,6 +509,28 @@ static void test_disbelief(void **state)
 	assert_null(vb_sender_response(&sim.s, vb_psn_add(sim.s.psn, 3)));
 }
 
+/* The rest of a READ comes from where its beginning came; one that begins anew may come from anywhere. */
+static void test_resume(void **state)
+{
+	struct vb_receiver r;
+
+	(void)state;
+	vb_receiver_reset(&r, 0xfffffe);
+	vb_receiver_note_read(&r, 0xfffffe, 4, 7); /* fffffe, ffffff, 0, 1 */
+	vb_receiver_note_read(&r, 2, 1, 8);
+	assert_true(vb_receiver_may_resume(&r, 0xfffffe, 9));
+	assert_true(vb_receiver_may_resume(&r, 0xffffff, 7));
+	assert_true(vb_receiver_may_resume(&r, 1, 7));
+	assert_false(vb_receiver_may_resume(&r, 0xffffff, 8));
+	assert_false(vb_receiver_may_resume(&r, 1, 8));
+	assert_true(vb_receiver_may_resume(&r, 2, 7));
+	assert_true(vb_receiver_may_resume(&r, 3, 1));
+	/* The newest counts, also where the circle of numbers has come round. */
+	vb_receiver_note_read(&r, 0xfffffd, 4, 9);
+	assert_true(vb_receiver_may_resume(&r, 0xffffff, 9));
+	assert_false(vb_receiver_may_resume(&r, 0xffffff, 7));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +538,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_span),        cmocka_unit_test(test_disbelief),
 		cmocka_unit_test(test_no_timeout),  cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_never_ready), cmocka_unit_test(test_seeds),
+		cmocka_unit_test(test_resume),
 	};
 
 	if (argc > 1) {

@@ -68,7 +68,6 @@
 	  "the address vector has no GRH, which RoCE needs")                                                           \
 	X(sgid_index, EINVAL, "verbatim devices -v lists the GIDs", (unsigned int index, unsigned int count,           \
 	  const char *adapter), "sgid_index %u, %s has GIDs 0 to %u", index, adapter, count - 1)                       \
-	X(gid_types, EINVAL, "use the same kind of GID on both sides", (const char *words), "%s", words)               \
 	X(no_neighbour, EHOSTUNREACH, NULL, (void), "the neighbour of this GID is unknown")                            \
 	X(port, EINVAL, NULL, (unsigned int port, unsigned int ports, const char *adapter),                            \
 	  "port %u, %s has ports 1 to %u", port, adapter, ports)                                                       \

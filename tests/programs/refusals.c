@@ -30,7 +30,7 @@ static bool seen[VB_REASON_COUNT];
 /* What a program cannot bring about: memory that ends, races, and peers that break the protocol. */
 static const enum vb_reason not_at_will[] = {
 	VB_REASON_memory,     VB_REASON_failed_meanwhile, VB_REASON_wr_answer,
-	VB_REASON_in_request, VB_REASON_unexplained,      VB_REASON_gid_types,
+	VB_REASON_in_request, VB_REASON_unexplained,
 };
 
 /* --- the log --------------------------------------------------------------------------------------- */

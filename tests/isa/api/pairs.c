@@ -28,19 +28,21 @@ static unsigned any_reg(struct rng *r)
 static i64 any_imm(struct rng *r, enum rv_op op)
 {
 	static const int16_t imms[] = { -1, 0, 1, 1, 1, -1, 0xff, 0x7f, -2048, 2047 };
+	static const uint8_t edges[] = { 0, 1, 31, 32, 33, 63 }; /* where a result becomes a word */
 	unsigned format = rv_info[op].format;
 
 	if (format == FMT_U)
 		return (i64)((int32_t)rng_next(r) & ~0xfff);
+	if (format == FMT_SH && op != OP_srliw && rng_chance(r, 50))
+		return edges[rng_below(r, sizeof(edges))];
 	if (format == FMT_SH)
 		return rng_below(r, op == OP_srliw ? 32 : 64);
 	return imms[rng_below(r, sizeof(imms) / sizeof(imms[0]))];
 }
 
 /* One of the pool; now and then the second half that fits the instruction before. */
-static void random_op(struct rv_prog *p, struct rng *r)
+static void random_pair(struct rv_prog *p, struct rng *r, const struct rv_insn *last)
 {
-	const struct rv_insn *last = &p->insn[p->count - 1];
 	unsigned rd = any_reg(r), a = any_reg(r), b = any_reg(r);
 	enum rv_op op = pool[rng_below(r, sizeof(pool) / sizeof(pool[0]))];
 
@@ -70,6 +72,18 @@ static void random_op(struct rv_prog *p, struct rng *r)
 		rv_emit(p, op, rd, 0, 0, any_imm(r, op));
 	else
 		rv_emit(p, op, rd, a, 0, any_imm(r, op));
+}
+
+static void random_op(struct rv_prog *p, struct rng *r)
+{
+	const struct rv_insn *last = &p->insn[p->count - 1];
+
+	/* sext.w: nothing to do, where the last result is a word already */
+	if (rv_info[last->op].format == FMT_SH && rng_chance(r, 30)) {
+		rv_emit(p, OP_addiw, any_reg(r), last->rd, 0, 0);
+		return;
+	}
+	random_pair(p, r, last);
 }
 
 /* Skip some instructions if a register is or is not zero, or against another. */

@@ -582,6 +582,71 @@ static void test_permanent(void **state)
 	bed_close(&b);
 }
 
+/* A device page whose load takes as long as the test wants. */
+struct slow {
+	struct vb_dpa_window *window;
+	atomic_bool entered, leave, destroyed;
+};
+
+static int slow_load(struct vb_dpa_thread *thread, uint64_t offset, unsigned size, uint64_t *value,
+		     void *arg)
+{
+	struct slow *slow = arg;
+
+	(void)thread;
+	(void)offset;
+	(void)size;
+	atomic_store(&slow->entered, true);
+	while (!atomic_load(&slow->leave))
+		sched_yield();
+	*value = 5;
+	return 0;
+}
+
+static void *destroy_slow(void *arg)
+{
+	struct slow *slow = arg;
+
+	if (!vb_dpa_window_destroy(slow->window))
+		atomic_store(&slow->destroyed, true);
+	return NULL;
+}
+
+/* The end of a page waits for a callback that is under way. */
+static void test_device_in_use(void **state)
+{
+	static const struct vb_dpa_device_ops ops = { slow_load, on_store };
+	struct vb_dpa_attr attr = { .eus = 1, .host_threads = 1 };
+	struct slow slow = { 0 };
+	struct vb_dpa_thread *t;
+	struct bed b = { 0 };
+	enum vb_dpa_why why;
+	uint64_t arg = AT;
+	pthread_t thread;
+
+	(void)state;
+	make_accesses(&b.p);
+	bed_open(&b, &attr);
+	assert_int_equal(
+		vb_dpa_device_create(b.process, NULL, AT, PAGE_SIZE, &ops, &slow, &slow.window), 0);
+	assert_int_equal(vb_dpa_thread_create(b.process, NULL, &t), 0);
+	assert_int_equal(vb_dpa_thread_set_call(t, rv_address(&b.p, fn_of[OP_ld]), &arg, 1), 0);
+	assert_int_equal(vb_dpa_thread_start(t), 0);
+	while (!atomic_load(&slow.entered))
+		sched_yield();
+	assert_int_equal(pthread_create(&thread, NULL, destroy_slow, &slow), 0);
+	usleep(100000); /* enough for one that does not wait to show it */
+	assert_false(atomic_load(&slow.destroyed));
+	atomic_store(&slow.leave, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(atomic_load(&slow.destroyed));
+	assert_int_equal(vb_dpa_thread_wait(t, -1, &why), 0);
+	assert_int_equal(why, VB_DPA_WHY_RETURN);
+	assert_int_equal(vb_dpa_thread_state(t)->x[10], 5);
+	assert_int_equal(vb_dpa_thread_destroy(t), 0);
+	bed_close(&b);
+}
+
 /*
  * Where the kernel cannot make barriers of plain stores (no membarrier), the mark before every
  * access through the inline window is followed by a fence, and by none where it can.
@@ -644,7 +709,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_invalidation),  cmocka_unit_test(test_change),
 		cmocka_unit_test(test_change_in_use), cmocka_unit_test(test_memory_gone),
 		cmocka_unit_test(test_device),        cmocka_unit_test(test_doorbells),
-		cmocka_unit_test(test_permanent),     cmocka_unit_test(test_fences),
+		cmocka_unit_test(test_permanent),     cmocka_unit_test(test_device_in_use),
+		cmocka_unit_test(test_fences),
 	};
 
 	bed_main(argc, argv);

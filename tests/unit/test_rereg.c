@@ -5,13 +5,14 @@
  * whichever way it took: a direct copy, packets, or shared by both sides; nor over a network that loses packets, where a
  * READ is asked for in parts.
  */
-#include "api/ibverbs/core/objects.h"
+#include "api/ibverbs/accessors.h"
 #include "../programs/common.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,7 +42,7 @@ static atomic_bool stop;
 /* Now or a little later: before, during or after the request. */
 static void *flipper(void *arg)
 {
-	struct vb_mr *mr = to_mr(node.mr)->card;
+	struct vb_mr *mr = vb_verbs_mr(node.mr);
 	uint32_t key = vb_mr_key(mr);
 	uint64_t seed = 11;
 

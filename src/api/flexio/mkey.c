@@ -5,7 +5,7 @@
  * the rule of verbs that remote write needs local write does not hold here.
  */
 #include "internal.h"
-#include "verbs.h"
+#include "api/ibverbs/accessors.h"
 
 #include <stdlib.h>
 

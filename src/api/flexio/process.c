@@ -7,7 +7,7 @@
  * All of it ends below 2 GiB, so a larger heap leaves less room for threads. Heap and malloc pages are reserved, not used, until somebody touches them.
  */
 #include "internal.h"
-#include "verbs.h"
+#include "api/ibverbs/accessors.h"
 
 #include <sched.h>
 #include <stddef.h>

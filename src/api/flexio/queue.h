@@ -14,7 +14,7 @@
 #pragma once
 
 #include "internal.h"
-#include "verbs.h"
+#include "api/ibverbs/accessors.h"
 
 enum queue_kind {
 	QUEUE_CQ = 1,

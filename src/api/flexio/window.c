@@ -17,7 +17,7 @@
  * while others may hold windows.lock and wait for them (vb_mr_unwatch), so they take only the map's own lock, a leaf.
  */
 #include "internal.h"
-#include "verbs.h"
+#include "api/ibverbs/accessors.h"
 
 #include <stdlib.h>
 

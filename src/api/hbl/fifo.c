@@ -23,16 +23,16 @@ struct hbldv_usr_fifo *hbldv_create_usr_fifo(struct ibv_context *context,
 	struct vb_hbl_fifo_info info;
 	struct hbl_fifo *fifo;
 
-	HBL_CALL(context);
+	API_CALL(API_DEVICE(context));
 	if (hbl_check(context, attr))
 		return NULL;
 	if (attr->usr_fifo_type != HBLDV_USR_FIFO_TYPE_DB &&
 	    attr->usr_fifo_type != HBLDV_USR_FIFO_TYPE_CC)
-		return hbl_refuse_null(value, "usr_fifo_type", attr->usr_fifo_type);
+		return api_refuse_null(value, "usr_fifo_type", attr->usr_fifo_type);
 	fifo = calloc(1, sizeof(*fifo));
 	if (!fifo)
-		return hbl_refuse_null(memory, "the FIFO");
-	if (hbl_status(vb_hbl_fifo_create(
+		return api_refuse_null(memory, "the FIFO");
+	if (api_status(vb_hbl_fifo_create(
 		    hbl_device(context), attr->port_num,
 		    attr->usr_fifo_type == HBLDV_USR_FIFO_TYPE_CC ? VB_HBL_FIFO_CC : VB_HBL_FIFO_DB,
 		    attr->usr_fifo_num_hint, &fifo->card))) {
@@ -54,7 +54,7 @@ struct hbldv_usr_fifo *hbldv_create_usr_fifo(struct ibv_context *context,
 int hbldv_destroy_usr_fifo(struct hbldv_usr_fifo *usr_fifo)
 {
 	if (!usr_fifo)
-		return hbl_refuse(null, "usr_fifo");
+		return api_refuse(null, "usr_fifo");
 	vb_hbl_fifo_destroy(((struct hbl_fifo *)usr_fifo)->card);
 	free(usr_fifo);
 	return 0;
@@ -65,12 +65,12 @@ struct hbldv_encap *hbldv_create_encap(struct ibv_context *context, struct hbldv
 	struct hbl_encap *encap;
 	int rc;
 
-	HBL_CALL(context);
+	API_CALL(API_DEVICE(context));
 	if (hbl_check(context, attr))
 		return NULL;
 	encap = calloc(1, sizeof(*encap));
 	if (!encap)
-		return hbl_refuse_null(memory, "the encapsulation");
+		return api_refuse_null(memory, "the encapsulation");
 	rc = vb_hbl_encap_create(hbl_device(context),
 				 &(struct vb_hbl_encap_attr){
 					 .port = attr->port_num,
@@ -83,7 +83,7 @@ struct hbldv_encap *hbldv_create_encap(struct ibv_context *context, struct hbldv
 				 &encap->card);
 	if (rc) {
 		free(encap);
-		hbl_status(rc);
+		api_status(rc);
 		return NULL;
 	}
 	encap->usr.encap_num = vb_hbl_encap_number(encap->card);
@@ -95,11 +95,11 @@ int hbldv_destroy_encap(struct hbldv_encap *usr)
 	struct hbl_encap *encap = (struct hbl_encap *)usr;
 	int rc;
 
-	VB_CALL(.kind = "encapsulation", .number = usr ? usr->encap_num : 0);
+	API_CALL(.kind = "encapsulation", .number = usr ? usr->encap_num : 0);
 	if (!usr)
-		return hbl_refuse(null, "hbl_encap");
+		return api_refuse(null, "hbl_encap");
 	rc = vb_hbl_encap_destroy(encap->card);
 	if (!rc)
 		free(encap);
-	return hbl_status(rc);
+	return api_status(rc);
 }

@@ -24,26 +24,27 @@ bool hbldv_is_supported(struct ibv_device *device)
 
 struct ibv_context *hbldv_open_device(struct ibv_device *device, struct hbldv_ucontext_attr *attr)
 {
-	struct hbl_open open;
+	struct vb_verbs_hbl_open open;
 
-	VB_CALL(.kind = device ? device->name : NULL);
+	API_CALL(.kind = device ? device->name : NULL);
 	if (!device)
-		return hbl_refuse_null(null, "device");
+		return api_refuse_null(null, "device");
 	if (!hbldv_is_supported(device))
-		return hbl_refuse_null(not_mlx, "hbl");
+		return api_refuse_null(not_mlx, "hbl");
 	if (!attr)
 		return verbs_open_device(device, NULL); /* the default context */
 	if (attr->core_fd < 0) {
-		hbl_fail(EBADF);
+		api_fail(EBADF);
 		return NULL;
 	}
-	open = (struct hbl_open){ .ports_mask = attr->ports_mask, .core_fd = attr->core_fd };
+	open = (struct vb_verbs_hbl_open){ .ports_mask = attr->ports_mask,
+					   .core_fd = attr->core_fd };
 	return verbs_open_device(device, &open);
 }
 
 int hbldv_query_device(struct ibv_context *context, struct hbldv_device_attr *attr)
 {
-	HBL_CALL(context);
+	API_CALL(API_DEVICE(context));
 	int err = hbl_check(context, attr);
 
 	if (err)
@@ -67,7 +68,7 @@ int hbldv_set_port_ex(struct ibv_context *context, struct hbldv_port_ex_attr *at
 {
 	const uint64_t known = HBLDV_PORT_CAP_ADVANCED | HBLDV_PORT_CAP_ADAPTIVE_TIMEOUT;
 	const struct hbldv_wq_array_attr *wqs;
-	HBL_CALL(context);
+	API_CALL(API_DEVICE(context));
 	int err = hbl_check(context, attr);
 
 	if (err)
@@ -77,8 +78,8 @@ int hbldv_set_port_ex(struct ibv_context *context, struct hbldv_port_ex_attr *at
 	    (wqs->mem_id != HBLDV_MEM_HOST && wqs->mem_id != HBLDV_MEM_DEVICE) ||
 	    (wqs->swq_granularity != HBLDV_SWQE_GRAN_32B &&
 	     wqs->swq_granularity != HBLDV_SWQE_GRAN_64B))
-		return hbl_refuse(combination, "caps, mem_id or swq_granularity cannot be");
-	return hbl_status(vb_hbl_port_setup(
+		return api_refuse(combination, "caps, mem_id or swq_granularity cannot be");
+	return api_status(vb_hbl_port_setup(
 		hbl_device(context),
 		&(struct vb_hbl_port_attr){
 			.port = attr->port_num,
@@ -94,11 +95,11 @@ int hbldv_query_port(struct ibv_context *context, uint32_t port_num,
 		     struct hbldv_query_port_attr *attr)
 {
 	struct vb_hbl_port_info info;
-	HBL_CALL(context);
+	API_CALL(API_DEVICE(context));
 	int err = hbl_check(context, attr);
 
 	if (!err)
-		err = hbl_status(vb_hbl_port_query(hbl_device(context), port_num, &info));
+		err = api_status(vb_hbl_port_query(hbl_device(context), port_num, &info));
 	if (err)
 		return err;
 	*attr = (struct hbldv_query_port_attr){
@@ -122,28 +123,27 @@ struct ibv_cq *hbldv_create_cq(struct ibv_context *context, int cqe,
 			       struct ibv_comp_channel *channel, int comp_vector,
 			       struct hbldv_cq_attr *attr)
 {
-	HBL_CALL(context);
+	API_CALL(API_DEVICE(context));
 	if (hbl_check(context, attr))
 		return NULL;
 	if (cqe < 1 || comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
 	    !attr->port_num ||
 	    (attr->cq_type != HBLDV_CQ_TYPE_QP && attr->cq_type != HBLDV_CQ_TYPE_CC))
-		return hbl_refuse_null(combination,
+		return api_refuse_null(combination,
 				       "cqe, comp_vector, port_num or cq_type cannot be");
-	return hbl_private_of(context)->create_cq(context, (uint32_t)cqe, channel, NULL,
-						  attr->port_num,
-						  attr->cq_type == HBLDV_CQ_TYPE_CC);
+	return hbl_of(context)->create_cq(context, (uint32_t)cqe, channel, NULL, attr->port_num,
+					  attr->cq_type == HBLDV_CQ_TYPE_CC);
 }
 
 int hbldv_query_cq(struct ibv_cq *ibvcq, struct hbldv_query_cq_attr *attr)
 {
 	struct vb_hbl_cq_info info;
-	HBL_CALL(ibvcq ? ibvcq->context : NULL);
-	int err = ibvcq ? hbl_check(ibvcq->context, attr) : hbl_refuse(null, "ibvcq");
+	API_CALL(API_DEVICE(ibvcq ? ibvcq->context : NULL));
+	int err = ibvcq ? hbl_check(ibvcq->context, attr) : api_refuse(null, "ibvcq");
 
 	if (err)
 		return err;
-	vb_hbl_cq_query(hbl_private_of(ibvcq->context)->cq(ibvcq), &info);
+	vb_hbl_cq_query(hbl_of(ibvcq->context)->cq(ibvcq), &info);
 	*attr = (struct hbldv_query_cq_attr){
 		.ibvcq = ibvcq,
 		.mem_cpu_addr = info.mem,
@@ -162,12 +162,12 @@ int hbldv_query_cq(struct ibv_cq *ibvcq, struct hbldv_query_cq_attr *attr)
 int hbldv_query_qp(struct ibv_qp *ibvqp, struct hbldv_query_qp_attr *attr)
 {
 	struct vb_hbl_qp_info info;
-	HBL_CALL(ibvqp ? ibvqp->context : NULL);
-	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_refuse(null, "ibvqp");
+	API_CALL(API_DEVICE(ibvqp ? ibvqp->context : NULL));
+	int err = ibvqp ? hbl_check(ibvqp->context, attr) : api_refuse(null, "ibvqp");
 
 	if (err)
 		return err;
-	vb_hbl_qp_query(hbl_private_of(ibvqp->context)->qp(ibvqp), &info);
+	vb_hbl_qp_query(hbl_of(ibvqp->context)->qp(ibvqp), &info);
 	*attr = (struct hbldv_query_qp_attr){ .qp_num = info.qpn,
 					      .swq_cpu_addr = info.swq,
 					      .rwq_cpu_addr = info.rwq };
@@ -178,17 +178,17 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		    struct hbldv_qp_attr *hl_attr)
 {
 	struct vb_hbl_qp_attr hbl;
-	VB_CALL(.kind = "QP", .number = ibvqp ? ibvqp->qp_num : 0);
-	int err = ibvqp ? hbl_check(ibvqp->context, attr) : hbl_refuse(null, "ibvqp");
+	API_CALL(.kind = "QP", .number = ibvqp ? ibvqp->qp_num : 0);
+	int err = ibvqp ? hbl_check(ibvqp->context, attr) : api_refuse(null, "ibvqp");
 
 	if (err)
 		return err;
 	if (!hl_attr)
-		return hbl_private_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, NULL);
+		return hbl_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, NULL);
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_INIT &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_32B &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_64B)
-		return hbl_refuse(value, "wq_granularity", hl_attr->wq_granularity);
+		return api_refuse(value, "wq_granularity", hl_attr->wq_granularity);
 	hbl = (struct vb_hbl_qp_attr){
 		.caps = hl_attr->caps,
 		.local_key = hl_attr->local_key,
@@ -200,5 +200,5 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		.priority = hl_attr->priority,
 		.encap = hl_attr->encap_num,
 	};
-	return hbl_private_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, &hbl);
+	return hbl_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, &hbl);
 }

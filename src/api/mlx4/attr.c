@@ -25,7 +25,6 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 					  struct ibv_qp_init_attr_ex *attr,
 					  struct mlx4dv_qp_init_attr *mlx4_attr)
 {
-	const struct api_qp_extra extra = { .direct = mlx4_attr };
 	uint32_t inl_recv = 0;
 
 	API_CALL(API_DEVICE(context));
@@ -42,39 +41,34 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 		return api_refuse_null(range, "inl_recv_sz", inl_recv, 0, MAX_INL_RECV);
 	if (inl_recv && attr->srq)
 		return api_refuse_null(combination, "inline receive with an SRQ");
-	return provider_of(context)->ring.qp_create_extra(context, attr, &extra);
+	return vb_verbs_rings(context)->create_qp(context, attr, mlx4_attr);
 }
 
-static int set_allocators(struct api_context *ctx, const struct mlx4dv_ctx_allocators *attr)
+static int set_allocators(struct ibv_context *context, const struct mlx4dv_ctx_allocators *attr)
 {
 	if (!attr->alloc != !attr->free)
 		return api_refuse(null, "alloc or free, but not both,");
-	pthread_mutex_lock(&ctx->verbs.context.mutex);
-	ctx->allocators = (struct api_allocators){ attr->alloc, attr->free, attr->data };
-	pthread_mutex_unlock(&ctx->verbs.context.mutex);
+	vb_verbs_rings(context)->set_allocators(context, attr->alloc, attr->free, attr->data);
 	return 0;
 }
 
 VB_PUBLIC int mlx4dv_set_context_attr(struct ibv_context *context,
 				      enum mlx4dv_set_ctx_attr_type type, void *attr)
 {
-	struct api_context *ctx;
-
 	API_CALL(API_DEVICE(context));
 	if (!context || !attr)
 		return api_refuse(null, "context or attr");
 	if (!is_mlx4(context))
 		return api_refuse(not_mlx, "mlx4");
-	ctx = to_context(context);
 	switch (type) {
 	case MLX4DV_SET_CTX_ATTR_LOG_WQS_RANGE_SZ:
 		if (*(const uint8_t *)attr > MAX_LOG_WQS_RANGE)
 			return api_refuse(range, "log_wqs_range_sz", *(const uint8_t *)attr, 0,
 					  MAX_LOG_WQS_RANGE);
-		vb_dev_set_wq_range(ctx->dev, *(const uint8_t *)attr);
+		vb_dev_set_wq_range(vb_verbs_dev(context), *(const uint8_t *)attr);
 		return 0;
 	case MLX4DV_SET_CTX_ATTR_BUF_ALLOCATORS:
-		return set_allocators(ctx, attr);
+		return set_allocators(context, attr);
 	default:
 		return api_refuse(unsupported_value, "attr_type", type);
 	}

@@ -8,16 +8,19 @@
  */
 #include "mlx4.h"
 
-static int check(const void *in, const struct ibv_context *context, const void *out)
+static char *uar_of(struct ibv_context *context)
+{
+	return vb_verbs_rings(context)->uar_page(context);
+}
+
+static int check(const void *in, struct ibv_context *context, const void *out)
 {
 	if (!in || !out)
 		return -vb_refuse_null("in or out of an object");
 	if (!is_mlx4(context))
 		return -vb_refuse_not_mlx("mlx4");
 	/* Without a page there are no doorbells that a program could ring. */
-	return vb_uar_page(to_mlx4_context(to_context((struct ibv_context *)context))->uar)
-		       ? 0
-		       : -vb_refuse_unsupported("doorbells by store on this processor");
+	return uar_of(context) ? 0 : -vb_refuse_unsupported("doorbells by store on this processor");
 }
 
 static int check_all(const struct mlx4dv_obj *obj, uint64_t type)
@@ -35,79 +38,70 @@ static int check_all(const struct mlx4dv_obj *obj, uint64_t type)
 	return err;
 }
 
-static char *uar_of(struct ibv_context *context)
-{
-	return vb_uar_page(to_mlx4_context(to_context(context))->uar);
-}
-
 static void fill_qp(struct ibv_qp *in, struct mlx4dv_qp *out)
 {
-	struct api_qp *qp = to_qp(in);
+	struct vb_verbs_qp qp;
 
+	vb_verbs_rings(in->context)->qp(in, &qp);
 	out->comp_mask = 0;
-	out->rdb = qp->rq.cnt ? qp->dbr : NULL;
+	out->rdb = qp.rq.cnt ? qp.dbr : NULL;
 	out->sdb = (uint32_t *)(uar_of(in->context) + MLX4_SEND_DOORBELL);
 	out->doorbell_qpn = htobe32(in->qp_num << 8);
-	out->sq.wqe_cnt = qp->sq.cnt;
-	out->sq.wqe_shift = (int)qp->sq.shift;
-	out->sq.offset = (int)(qp->sq.buf - (char *)qp->buf.ptr);
-	out->rq.wqe_cnt = qp->rq.cnt;
-	out->rq.wqe_shift = (int)qp->rq.shift;
-	out->rq.offset = (int)(qp->rq.buf - (char *)qp->buf.ptr);
-	out->buf.buf = qp->buf.ptr;
-	out->buf.length = qp->buf_bytes;
-	vb_qp_set_direct(qp->card);
+	out->sq.wqe_cnt = qp.sq.cnt;
+	out->sq.wqe_shift = (int)qp.sq.shift;
+	out->sq.offset = (int)(qp.sq.buf - qp.buf);
+	out->rq.wqe_cnt = qp.rq.cnt;
+	out->rq.wqe_shift = (int)qp.rq.shift;
+	out->rq.offset = (int)(qp.rq.buf - qp.buf);
+	out->buf.buf = qp.buf;
+	out->buf.length = qp.bytes;
 }
 
-/* From here on the consumer index is the program's: a QP that goes leaves its CQEs there. */
 static void fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
 {
-	struct api_cq *cq = to_cq(in);
 	uint64_t answered = out->comp_mask & MLX4DV_CQ_MASK_UAR;
+	struct vb_verbs_cq cq;
 
+	vb_verbs_rings(in->context)->cq(in, &cq);
 	out->comp_mask = answered;
-	out->buf.buf = cq->buf.ptr;
-	out->buf.length = (size_t)cq->cqe_cnt * cq->cqe_size;
-	out->cqe_cnt = cq->cqe_cnt;
-	out->cqn = vb_cq_number(cq->card);
-	out->set_ci_db = &cq->dbr[0];
-	out->arm_db = &cq->dbr[1];
-	out->arm_sn = (int)atomic_load(&cq->arm_sn);
-	out->cqe_size = (int)cq->cqe_size;
+	out->buf.buf = cq.buf;
+	out->buf.length = (size_t)cq.cqe_cnt * cq.cqe_size;
+	out->cqe_cnt = cq.cqe_cnt;
+	out->cqn = vb_cq_number(cq.card);
+	out->set_ci_db = &cq.dbr[0];
+	out->arm_db = &cq.dbr[1];
+	out->arm_sn = (int)cq.arm_sn;
+	out->cqe_size = (int)cq.cqe_size;
 	if (answered)
 		out->cq_uar = uar_of(in->context);
-	vb_lock(&cq->lock);
-	cq->dv_owned = true;
-	vb_unlock(&cq->lock);
 }
 
 static void fill_srq(struct ibv_srq *in, struct mlx4dv_srq *out)
 {
-	struct api_srq *srq = to_srq(in);
+	struct vb_verbs_srq srq;
 
+	vb_verbs_rings(in->context)->srq(in, &srq);
 	out->comp_mask = 0;
-	out->buf.buf = srq->buf.ptr;
-	out->buf.length = (size_t)srq->wqe_cnt << srq->wqe_shift;
-	out->wqe_shift = (int)srq->wqe_shift;
-	vb_lock(&srq->lock);
-	out->head = (int)srq->head;
-	out->tail = (int)srq->tail;
-	vb_unlock(&srq->lock);
-	out->db = srq->dbr_buf.ptr;
+	out->buf.buf = srq.buf;
+	out->buf.length = (size_t)srq.wqe_cnt << srq.wqe_shift;
+	out->wqe_shift = (int)srq.wqe_shift;
+	out->head = (int)srq.head;
+	out->tail = (int)srq.tail;
+	out->db = srq.dbr;
 }
 
 static void fill_rwq(struct ibv_wq *in, struct mlx4dv_rwq *out)
 {
-	struct api_qp *wq = to_wq(in);
+	struct vb_verbs_qp wq;
 
+	vb_verbs_rings(in->context)->wq(in, &wq);
 	out->comp_mask = 0;
-	out->rdb = wq->dbr;
-	out->rq.wqe_cnt = wq->rq.cnt;
-	out->rq.wqe_shift = (int)wq->rq.shift;
-	out->rq.offset = (int)(wq->rq.buf - (char *)wq->buf.ptr);
-	out->buf.buf = wq->buf.ptr;
-	out->buf.length = wq->buf_bytes;
-	vb_qp_set_direct(wq->card);
+	out->rdb = wq.dbr;
+	out->rq.wqe_cnt = wq.rq.cnt;
+	out->rq.wqe_shift = (int)wq.rq.shift;
+	out->rq.offset = (int)(wq.rq.buf - wq.buf);
+	out->buf.buf = wq.buf;
+	out->buf.length = wq.bytes;
 }
 
 VB_PUBLIC int mlx4dv_init_obj(struct mlx4dv_obj *obj, uint64_t obj_type)

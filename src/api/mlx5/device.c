@@ -2,18 +2,7 @@
 /*
  * mlx5 direct verbs: what works today. The rest is in unsupported.c.
  */
-#include <errno.h>
-#include <string.h>
-#include <infiniband/mlx5dv.h>
-
-#include "base/refusal.h"
-#include "card/card.h"
-
-static void *refuse(int err)
-{
-	errno = err;
-	return NULL;
-}
+#include "mlx5.h"
 
 /* A device of ours whose queues have the mlx5 format. Names are unique in a configuration. */
 VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
@@ -37,15 +26,15 @@ VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
 VB_PUBLIC struct ibv_context *mlx5dv_open_device(struct ibv_device *device,
 						 struct mlx5dv_context_attr *attr)
 {
-	VB_CALL(.kind = device ? device->name : NULL);
+	API_CALL(.kind = device ? device->name : NULL);
 	if (!mlx5dv_is_supported(device))
-		return refuse(-vb_refuse_not_mlx5());
+		return api_refuse_null(not_mlx5);
 	if (attr && attr->comp_mask)
-		return refuse(-vb_refuse_bits("comp_mask", attr->comp_mask));
+		return api_refuse_null(bits, "comp_mask", attr->comp_mask);
 	if (attr && (attr->flags & ~(uint32_t)MLX5DV_CONTEXT_FLAGS_DEVX))
-		return refuse(-vb_refuse_bits("flags", attr->flags));
+		return api_refuse_null(bits, "flags", attr->flags);
 	if (attr && attr->flags)
-		return refuse(-vb_refuse_unsupported("MLX5DV_CONTEXT_FLAGS_DEVX"));
+		return api_refuse_null(unsupported, "MLX5DV_CONTEXT_FLAGS_DEVX");
 	return ibv_open_device(device);
 }
 
@@ -54,11 +43,11 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 {
 	uint64_t asked, answered;
 
-	VB_CALL(.kind = context ? context->device->name : NULL);
+	API_CALL(API_DEVICE(context));
 	if (!context || !attrs)
-		return -vb_refuse_null("context or attrs_out");
+		return api_refuse(null, "context or attrs_out");
 	if (!mlx5dv_is_supported(context->device))
-		return -vb_refuse_not_mlx5();
+		return api_refuse(not_mlx5);
 	asked = attrs->comp_mask;
 	answered =
 		asked & (MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |

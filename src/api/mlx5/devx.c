@@ -3,7 +3,7 @@
  * What programs register with the card by number and name in queues that are made elsewhere (FlexIO): memory for rings,
  * and doorbell pages.
  */
-#include "api/ibverbs/mlx5/mlx5.h"
+#include "mlx5.h"
 
 enum { BF_OFFSET = 0x800 };
 
@@ -31,7 +31,7 @@ VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx,
 	umem = calloc(1, sizeof(*umem));
 	if (!umem)
 		return api_refuse_null(memory, "the umem");
-	err = vb_umem_reg(to_context(ctx)->dev, addr, size, access, &umem->card);
+	err = vb_umem_reg(vb_verbs_dev(ctx), addr, size, access, &umem->card);
 	if (err) {
 		free(umem);
 		return api_null(-err);
@@ -81,7 +81,7 @@ VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *cont
 		free(uar);
 		return api_refuse_null(memory, "the UAR, or no number is left");
 	}
-	if (vb_uar_create(to_context(context)->dev, &uar->card) || !vb_uar_page(uar->card)) {
+	if (vb_uar_create(vb_verbs_dev(context), &uar->card) || !vb_uar_page(uar->card)) {
 		if (uar->card)
 			vb_uar_destroy(uar->card);
 		vb_uar_number_give((uint32_t)number);

@@ -3,7 +3,7 @@
  * Event queues that a program makes itself, with the command of the programmer's reference manual: only the size of the
  * queue is taken from it. The ring is the card's, the program reads it at vaddr.
  */
-#include "api/ibverbs/mlx5/mlx5.h"
+#include "mlx5.h"
 
 enum {
 	OP_CREATE_EQ = 0x301,
@@ -34,7 +34,7 @@ VB_PUBLIC struct mlx5dv_devx_eq *mlx5dv_devx_create_eq(struct ibv_context *ibctx
 	eq = calloc(1, sizeof(*eq));
 	if (!eq)
 		return api_refuse_null(memory, "the event queue");
-	err = vb_eq_create(to_context(ibctx)->dev, command[LOG_SIZE_BYTE] & 0x1f, &eq->card);
+	err = vb_eq_create(vb_verbs_dev(ibctx), command[LOG_SIZE_BYTE] & 0x1f, &eq->card);
 	if (err) {
 		free(eq);
 		return api_null(-err);

@@ -4,24 +4,15 @@
  *
  * Everything is checked before anything is written, so that a call that fails has changed nothing.
  */
-#include "api/ibverbs/mlx5/mlx5.h"
+#include "mlx5.h"
 
 enum { BLOCK = 64, BF_OFFSET = 0x800 };
 
 #define KNOWN (MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_PD)
 
-/* The context's page, made when it is first asked for; NULL where stores cannot be seen. */
 static char *uar_of(struct ibv_context *context)
 {
-	struct mlx5_context *ctx = to_mlx5_context(to_context(context));
-	char *page;
-
-	pthread_mutex_lock(&context->mutex);
-	if (!ctx->uar && vb_uar_create(ctx->api.dev, &ctx->uar))
-		ctx->uar = NULL;
-	page = ctx->uar ? vb_uar_page(ctx->uar) : NULL;
-	pthread_mutex_unlock(&context->mutex);
-	return page;
+	return vb_verbs_rings(context)->uar_page(context);
 }
 
 static int check(const void *in, struct ibv_context *context, const void *out)
@@ -50,54 +41,50 @@ static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
 
 static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 {
-	struct api_qp *qp = to_qp(in);
 	char *page = uar_of(in->context);
+	struct vb_verbs_qp qp;
 
+	vb_verbs_rings(in->context)->qp(in, &qp);
 	out->comp_mask = 0;
-	out->dbrec = qp->dbr;
-	out->sq.buf = qp->sq.buf;
-	out->sq.wqe_cnt = qp->sq.cnt;
+	out->dbrec = qp.dbr;
+	out->sq.buf = qp.sq.buf;
+	out->sq.wqe_cnt = qp.sq.cnt;
 	out->sq.stride = BLOCK;
-	out->rq.buf = qp->rq.buf;
-	out->rq.wqe_cnt = qp->rq.cnt;
-	out->rq.stride = qp->rq.cnt ? 1u << qp->rq.shift : 0;
+	out->rq.buf = qp.rq.buf;
+	out->rq.wqe_cnt = qp.rq.cnt;
+	out->rq.stride = qp.rq.cnt ? 1u << qp.rq.shift : 0;
 	out->bf.reg = page ? page + BF_OFFSET : NULL;
 	out->bf.size = 0; /* doorbells only: a WQE is always read from the ring */
-	vb_qp_set_direct(qp->card);
 }
 
 static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 {
-	struct api_cq *cq = to_cq(in);
+	struct vb_verbs_cq cq;
 
+	vb_verbs_rings(in->context)->cq(in, &cq);
 	out->comp_mask = 0;
-	out->buf = cq->buf.ptr;
-	out->dbrec = cq->dbr;
-	out->cqe_cnt = cq->cqe_cnt;
-	out->cqe_size = sizeof(struct mlx5_cqe64);
+	out->buf = cq.buf;
+	out->dbrec = cq.dbr;
+	out->cqe_cnt = cq.cqe_cnt;
+	out->cqe_size = cq.cqe_size;
 	out->cq_uar = uar_of(in->context);
-	out->cqn = vb_cq_number(cq->card);
-	/* From here on the consumer index is the program's: a QP that goes leaves its CQEs there. */
-	vb_lock(&cq->lock);
-	cq->dv_owned = true;
-	vb_unlock(&cq->lock);
+	out->cqn = vb_cq_number(cq.card);
 }
 
 static void fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
 {
-	struct api_srq *srq = to_srq(in);
 	uint64_t answered = out->comp_mask & MLX5DV_SRQ_MASK_SRQN;
+	struct vb_verbs_srq srq;
 
+	vb_verbs_rings(in->context)->srq(in, &srq);
 	out->comp_mask = answered;
-	out->buf = srq->buf.ptr;
-	out->dbrec = srq->dbr_buf.ptr;
-	out->stride = 1u << srq->wqe_shift;
-	vb_lock(&srq->lock);
-	out->head = srq->head;
-	out->tail = srq->tail;
-	vb_unlock(&srq->lock);
+	out->buf = srq.buf;
+	out->dbrec = srq.dbr;
+	out->stride = 1u << srq.wqe_shift;
+	out->head = srq.head;
+	out->tail = srq.tail;
 	if (answered)
-		out->srqn = vb_srq_number(srq->card);
+		out->srqn = vb_srq_number(srq.card);
 }
 
 VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
@@ -115,7 +102,7 @@ VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 	if (obj_type & MLX5DV_OBJ_SRQ)
 		fill_srq(obj->srq.in, obj->srq.out);
 	if (obj_type & MLX5DV_OBJ_PD) {
-		obj->pd.out->pdn = vb_pd_number(pd_card(obj->pd.in));
+		obj->pd.out->pdn = vb_pd_number(vb_verbs_pd(obj->pd.in));
 		obj->pd.out->comp_mask = 0;
 	}
 	return 0;

@@ -111,6 +111,7 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 	ibv = &ctx->verbs.context;
 	ctx->provider = provider;
 	set_ops(&ctx->verbs, provider);
+	ctx->verbs.priv = (struct verbs_ex_private *)provider->accessors;
 	for (int kind = 0; kind < API_KINDS; kind++)
 		vb_list_init(&ctx->live[kind]);
 	ibv->device = &device->ibv;

@@ -374,6 +374,10 @@ struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn);
 /* The abandon() of providers whose queues are the core's. */
 void api_abandon(struct vb_list *node, enum api_kind kind);
 
+/* accessors.c */
+extern const struct vb_verbs_objects api_objects;
+extern const struct vb_verbs_rings api_rings;
+
 /* event.c */
 int api_event_queue_init(struct api_event_queue *queue);
 void api_event_queue_destroy(struct api_event_queue *queue);

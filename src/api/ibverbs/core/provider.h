@@ -25,6 +25,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "api/ibverbs/accessors.h"
 #include "base/util.h"
 #include "card/card.h"
 
@@ -33,7 +34,6 @@ struct api_context;
 struct api_cq;
 struct api_device;
 struct api_qp;
-struct api_qp_extra;
 struct api_qp_layout;
 struct api_srq;
 
@@ -56,10 +56,6 @@ struct api_ring_ops {
 	void (*qp_card_attr)(const struct api_qp *qp, struct vb_qp_attr *attr);
 	/* ibv_wr_*() for a new QP; 0 or a positive errno. NULL: it cannot be had. */
 	int (*qp_set_ex_ops)(struct api_qp *qp, uint64_t send_ops_flags);
-	/* mlx4dv_create_qp(). NULL: no extras. */
-	struct ibv_qp *(*qp_create_extra)(struct ibv_context *context,
-					  struct ibv_qp_init_attr_ex *attr,
-					  const struct api_qp_extra *extra);
 	/* The QP goes from RESET to INIT. NULL: nothing to do. */
 	void (*qp_init)(struct api_qp *qp);
 	/* What every new CQ starts as: the functions of ibv_cq_ex. */
@@ -76,6 +72,8 @@ struct api_ring_ops {
 	int32_t (*cqe_receive)(const void *entry, uint32_t size);
 	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
 	void (*srq_preset)(struct api_srq *srq);
+	/* The context's doorbell page; NULL where stores cannot be seen. */
+	char *(*uar_page)(struct api_context *ctx);
 	/* An atomic has as many SGEs less than other requests. */
 	uint8_t atomic_sges;
 };
@@ -90,6 +88,7 @@ struct api_provider {
 
 	/* --- contexts; NULL: nothing to do ------------------------------------------------------------------------ */
 
+	const struct verbs_ex_private *accessors; /* for direct verbs and libflexio */
 	size_t context_bytes; /* of its struct, which starts with struct api_context */
 	/*
 	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "api/ibverbs/core/objects.h"
-#include "api/hbl/hbl.h"
 
 struct hbl_context {
 	struct api_context api; /* first */

@@ -49,7 +49,7 @@ static bool unshare_context(struct api_context *api)
 /* Without direct verbs the driver opens /dev/accel/accelN itself and sets all ports up. */
 static int open_device(struct api_context *api, void *private_data)
 {
-	const struct hbl_open *open = private_data;
+	const struct vb_verbs_hbl_open *open = private_data;
 	struct ibv_context *context = &api->verbs.context;
 	struct hbl_context *ctx = to_hbl_context(context);
 	uint32_t number = number_of(context->device);
@@ -60,7 +60,6 @@ static int open_device(struct api_context *api, void *private_data)
 	if (ret)
 		return ret;
 	ctx->opens = 1;
-	api->verbs.priv = (struct verbs_ex_private *)&hbl_private;
 	if (!open) {
 		defaults[number].ctx = ctx;
 		defaults[number].pid = getpid();
@@ -131,7 +130,7 @@ static struct vb_hbl_qp *card_qp(struct ibv_qp *qp)
 	return to_hbl_qp(qp)->card;
 }
 
-const struct verbs_ex_private hbl_private = {
+static const struct vb_verbs_hbl hbl_accessors = {
 	.device = device,
 	.create_cq = hbl_cq_create,
 	.cq = card_cq,
@@ -139,10 +138,17 @@ const struct verbs_ex_private hbl_private = {
 	.modify_qp = hbl_qp_modify_ex,
 };
 
+static const struct verbs_ex_private accessors = {
+	.format = VB_FORMAT_HBL,
+	.objects = &api_objects,
+	.hbl = &hbl_accessors,
+};
+
 /* vb_hbl_close() takes from the card what the program has left behind, so that nothing is abandoned before. */
 const struct api_provider api_hbl = {
 	.query_device = query_device,
 
+	.accessors = &accessors,
 	.context_bytes = sizeof(struct hbl_context),
 	.share = share_context,
 	.unshare = unshare_context,

@@ -12,11 +12,23 @@ static void context_close(struct api_context *ctx)
 	vb_uar_destroy(to_mlx4_context(ctx)->uar);
 }
 
+static char *uar_page(struct api_context *ctx)
+{
+	return vb_uar_page(to_mlx4_context(ctx)->uar);
+}
+
+static const struct verbs_ex_private accessors = {
+	.format = VB_FORMAT_MLX4,
+	.objects = &api_objects,
+	.rings = &api_rings,
+};
+
 /* No ibv_wr_*(): the real library has none for these cards, and programs fall back. */
 const struct api_provider api_mlx4 = {
 	.timestamp_mask = MLX4_TIMESTAMP_MASK,
 	.raw = true,
 
+	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx4_context),
 	.open = context_open,
 	.close = context_close,
@@ -55,7 +67,6 @@ const struct api_provider api_mlx4 = {
 		.qp_alloc = mlx4_qp_alloc,
 		.qp_free = mlx4_qp_free,
 		.qp_card_attr = mlx4_qp_card_attr,
-		.qp_create_extra = api_qp_create_extra,
 		.qp_init = mlx4_qp_init,
 		.cq_ex = &mlx4_cq_ex,
 		.cqe_ready = mlx4_cqe_ready,
@@ -64,6 +75,7 @@ const struct api_provider api_mlx4 = {
 		.cqe_qpn = mlx4_cqe_qpn,
 		.cqe_receive = mlx4_cqe_receive,
 		.srq_preset = mlx4_srq_preset,
+		.uar_page = uar_page,
 		.atomic_sges = 1,
 	},
 };

@@ -2,15 +2,35 @@
 /* The mlx5 provider: its table and its contexts. */
 #include "mlx5.h"
 
-/* The doorbell page exists once mlx5dv_init_obj() has shown it to the program. */
+/* The doorbell page is made when direct verbs first ask for it. */
+static char *uar_page(struct api_context *ctx)
+{
+	struct mlx5_context *own = to_mlx5_context(ctx);
+	char *page;
+
+	pthread_mutex_lock(&ctx->verbs.context.mutex);
+	if (!own->uar && vb_uar_create(ctx->dev, &own->uar))
+		own->uar = NULL;
+	page = vb_uar_page(own->uar);
+	pthread_mutex_unlock(&ctx->verbs.context.mutex);
+	return page;
+}
+
 static void context_close(struct api_context *ctx)
 {
 	vb_uar_destroy(to_mlx5_context(ctx)->uar);
 }
 
+static const struct verbs_ex_private accessors = {
+	.format = VB_FORMAT_MLX5,
+	.objects = &api_objects,
+	.rings = &api_rings,
+};
+
 const struct api_provider api_mlx5 = {
 	.timestamp_mask = UINT64_MAX,
 
+	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx5_context),
 	.close = context_close,
 	.abandon = api_abandon,
@@ -47,5 +67,6 @@ const struct api_provider api_mlx5 = {
 		.cqe_move = mlx5_cqe_move,
 		.cqe_qpn = mlx5_cqe_qpn,
 		.cqe_receive = mlx5_cqe_receive,
+		.uar_page = uar_page,
 	},
 };

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the direct verbs libraries and libflexio may ask libibverbs about the objects behind its handles. The only header
+ * of this folder that other folders include.
+ *
+ *	libmlx4  libmlx5  libhbl  libflexio
+ *	    |        |       |        |
+ *	    +--------+---+---+--------+
+ *	                 v
+ *	    verbs_context.priv: struct verbs_ex_private --+-- objects   every device
+ *	                                                  +-- rings     mlx4, mlx5
+ *	                                                  +-- hbl       hbl
+ *
+ * libibverbs hangs these tables on every context, at the place that verbs_context keeps for its library. So the other
+ * libraries know none of its structs, and it exports no name that the real library does not have. A group that a device
+ * does not have is NULL: callers check with vb_verbs_format() first.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "card/card.h"
+#include "card/hbl/hbl.h"
+
+/* Objects that every device has. */
+struct vb_verbs_objects {
+	struct vb_dev *(*dev)(struct ibv_context *context);
+	struct vb_pd *(*pd)(struct ibv_pd *pd); /* also behind a parent domain */
+	struct vb_mr *(*mr)(struct ibv_mr *mr);
+	/*
+	 * Neither the context nor the protection domain (may be NULL) goes away until this is taken back: EBUSY for the
+	 * program.
+	 */
+	void (*hold)(struct ibv_context *context, struct ibv_pd *pd);
+	void (*release)(struct ibv_context *context, struct ibv_pd *pd);
+};
+
+/* Queues that are rings in memory. */
+
+struct vb_verbs_ring {
+	char *buf;
+	uint32_t cnt, shift; /* entries, and log2 of their bytes; cnt 0: there is none */
+};
+
+struct vb_verbs_qp {
+	struct vb_qp *card;
+	char *buf; /* both rings */
+	size_t bytes;
+	__be32 *dbr; /* for receives, then for sends */
+	struct vb_verbs_ring sq, rq;
+};
+
+struct vb_verbs_cq {
+	struct vb_cq *card;
+	void *buf;
+	uint32_t cqe_cnt, cqe_size;
+	__be32 *dbr; /* consumer index, then arm word */
+	uint32_t arm_sn;
+};
+
+struct vb_verbs_srq {
+	struct vb_srq *card;
+	void *buf;
+	uint32_t wqe_cnt, wqe_shift;
+	uint32_t head, tail; /* of the free list */
+	__be32 *dbr;
+};
+
+struct vb_verbs_rings {
+	/* Where the queues are. From then on the program may write to them itself. */
+	void (*qp)(struct ibv_qp *qp, struct vb_verbs_qp *out);
+	void (*wq)(struct ibv_wq *wq, struct vb_verbs_qp *out); /* no send queue */
+	void (*srq)(struct ibv_srq *srq, struct vb_verbs_srq *out);
+	/* And the consumer index of a CQ is the program's: a QP that goes leaves its CQEs there. */
+	void (*cq)(struct ibv_cq *cq, struct vb_verbs_cq *out);
+	/* The context's doorbell page; NULL where stores cannot be seen. */
+	char *(*uar_page)(struct ibv_context *context);
+	/* ibv_create_qp_ex() with attributes of direct verbs: for mlx4 a struct mlx4dv_qp_init_attr. NULL: none. */
+	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				    const void *direct);
+	/* The program's own memory for the rings and records of objects to come; both NULL: ours. */
+	void (*set_allocators)(struct ibv_context *context, void *(*alloc)(size_t size, void *data),
+			       void (*free)(void *ptr, void *data), void *data);
+};
+
+/* hbl devices. */
+
+/* What hbldv_open_device() hands down through verbs_open_device(). */
+struct vb_verbs_hbl_open {
+	uint64_t ports_mask;
+	int core_fd;
+};
+
+struct vb_verbs_hbl {
+	struct vb_hbl *(*device)(struct ibv_context *context);
+	/* NULL with errno; entries is a power of two. */
+	struct ibv_cq *(*create_cq)(struct ibv_context *context, uint32_t entries,
+				    struct ibv_comp_channel *channel, void *cq_context,
+				    uint32_t port, bool cc);
+	struct vb_hbl_cq *(*cq)(struct ibv_cq *cq);
+	struct vb_hbl_qp *(*qp)(struct ibv_qp *qp);
+	/* 0 or a positive errno, as ibv_modify_qp(). hbl NULL: its defaults. */
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			 const struct vb_hbl_qp_attr *hbl);
+};
+
+/* verbs.h declares the name only. */
+struct verbs_ex_private {
+	enum vb_format format;
+	const struct vb_verbs_objects *objects;
+	const struct vb_verbs_rings *rings;
+	const struct vb_verbs_hbl *hbl;
+};
+
+/* verbs.h does not declare it; libibverbs exports it for providers. */
+struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data);
+
+static inline const struct verbs_ex_private *vb_verbs_private(struct ibv_context *context)
+{
+	return verbs_get_ctx(context)->priv;
+}
+
+static inline enum vb_format vb_verbs_format(struct ibv_context *context)
+{
+	return vb_verbs_private(context)->format;
+}
+
+static inline const struct vb_verbs_rings *vb_verbs_rings(struct ibv_context *context)
+{
+	return vb_verbs_private(context)->rings;
+}
+
+static inline struct vb_dev *vb_verbs_dev(struct ibv_context *context)
+{
+	return vb_verbs_private(context)->objects->dev(context);
+}
+
+static inline struct vb_pd *vb_verbs_pd(struct ibv_pd *pd)
+{
+	return vb_verbs_private(pd->context)->objects->pd(pd);
+}
+
+static inline struct vb_mr *vb_verbs_mr(struct ibv_mr *mr)
+{
+	return vb_verbs_private(mr->context)->objects->mr(mr);
+}
+
+static inline void vb_verbs_hold(struct ibv_context *context, struct ibv_pd *pd)
+{
+	vb_verbs_private(context)->objects->hold(context, pd);
+}
+
+static inline void vb_verbs_release(struct ibv_context *context, struct ibv_pd *pd)
+{
+	vb_verbs_private(context)->objects->release(context, pd);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* The tables of accessors.h that do not depend on the provider: how other libraries reach what is behind a handle. */
+#include "objects.h"
+
+/* --- every device ------------------------------------------------------------------------------ */
+
+static struct vb_dev *dev(struct ibv_context *context)
+{
+	return to_context(context)->dev;
+}
+
+static struct vb_mr *mr(struct ibv_mr *mr)
+{
+	return to_mr(mr)->card;
+}
+
+static void hold(struct ibv_context *context, struct ibv_pd *pd)
+{
+	atomic_fetch_add(&to_context(context)->users, 1);
+	if (pd)
+		atomic_fetch_add(&to_pd(pd)->users, 1);
+}
+
+static void release(struct ibv_context *context, struct ibv_pd *pd)
+{
+	if (pd)
+		atomic_fetch_sub(&to_pd(pd)->users, 1);
+	atomic_fetch_sub(&to_context(context)->users, 1);
+}
+
+const struct vb_verbs_objects api_objects = {
+	.dev = dev,
+	.pd = pd_card,
+	.mr = mr,
+	.hold = hold,
+	.release = release,
+};
+
+/* --- rings in memory --------------------------------------------------------------------------- */
+
+static void show_qp(const struct api_qp *qp, struct vb_verbs_qp *out)
+{
+	*out = (struct vb_verbs_qp){
+		.card = qp->card,
+		.buf = qp->buf.ptr,
+		.bytes = qp->buf_bytes,
+		.dbr = qp->dbr,
+		.sq = { qp->sq.buf, qp->sq.cnt, qp->sq.shift },
+		.rq = { qp->rq.buf, qp->rq.cnt, qp->rq.shift },
+	};
+	vb_qp_set_direct(qp->card);
+}
+
+static void qp(struct ibv_qp *qp, struct vb_verbs_qp *out)
+{
+	show_qp(to_qp(qp), out);
+}
+
+static void wq(struct ibv_wq *wq, struct vb_verbs_qp *out)
+{
+	show_qp(to_wq(wq), out);
+}
+
+static void srq(struct ibv_srq *ibsrq, struct vb_verbs_srq *out)
+{
+	struct api_srq *srq = to_srq(ibsrq);
+
+	vb_lock(&srq->lock);
+	*out = (struct vb_verbs_srq){
+		.card = srq->card,
+		.buf = srq->buf.ptr,
+		.wqe_cnt = srq->wqe_cnt,
+		.wqe_shift = srq->wqe_shift,
+		.head = srq->head,
+		.tail = srq->tail,
+		.dbr = srq->dbr_buf.ptr,
+	};
+	vb_unlock(&srq->lock);
+}
+
+static void cq(struct ibv_cq *ibcq, struct vb_verbs_cq *out)
+{
+	struct api_cq *cq = to_cq(ibcq);
+
+	*out = (struct vb_verbs_cq){
+		.card = cq->card,
+		.buf = cq->buf.ptr,
+		.cqe_cnt = cq->cqe_cnt,
+		.cqe_size = cq->cqe_size,
+		.dbr = cq->dbr,
+		.arm_sn = atomic_load(&cq->arm_sn),
+	};
+	vb_lock(&cq->lock);
+	cq->dv_owned = true;
+	vb_unlock(&cq->lock);
+}
+
+static char *uar_page(struct ibv_context *context)
+{
+	return provider_of(context)->ring.uar_page(to_context(context));
+}
+
+static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+				const void *direct)
+{
+	return api_qp_create_extra(context, attr, &(struct api_qp_extra){ .direct = direct });
+}
+
+static void set_allocators(struct ibv_context *context, void *(*alloc)(size_t size, void *data),
+			   void (*free)(void *ptr, void *data), void *data)
+{
+	pthread_mutex_lock(&context->mutex);
+	to_context(context)->allocators = (struct api_allocators){ alloc, free, data };
+	pthread_mutex_unlock(&context->mutex);
+}
+
+const struct vb_verbs_rings api_rings = {
+	.qp = qp,
+	.wq = wq,
+	.srq = srq,
+	.cq = cq,
+	.uar_page = uar_page,
+	.create_qp = create_qp,
+	.set_allocators = set_allocators,
+};

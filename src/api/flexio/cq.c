@@ -65,7 +65,7 @@ static int hold_uar(struct flexio_cq *cq, const struct queue_place *place,
 {
 	if (attr->uar_base_addr)
 		return 0;
-	cq->queue.uar = vb_uar_hold(cq->queue.process, attr->uar_id, place->adapter);
+	cq->queue.uar = vb_flexio_uar_hold(cq->queue.process, attr->uar_id, place->adapter);
 	return cq->queue.uar ? 0 : -EINVAL;
 }
 
@@ -90,7 +90,7 @@ static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
 	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ)
 		return 0;
 	if (cq->queue.uar)
-		cq->eq_user.owner = vb_uar_owner(cq->queue.process, place->adapter);
+		cq->eq_user.owner = vb_flexio_uar_owner(cq->queue.process, place->adapter);
 	cq->eq = vb_eq_get(place->dev, attr->emulated_eqn, &cq->eq_user);
 	if (!cq->eq)
 		fail("event queue %u does not exist on %s", attr->emulated_eqn,
@@ -130,7 +130,7 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.cookie = cq,
 		.notify = notify,
 		.event = event,
-		.owner = cq->queue.uar ? vb_uar_owner(cq->queue.process, place->adapter) : 0,
+		.owner = cq->queue.uar ? vb_flexio_uar_owner(cq->queue.process, place->adapter) : 0,
 		.moderation = { .max_count = attr->cq_max_count,
 				.period_us = attr->cq_period,
 				.from_cqe = attr->cq_period_mode == FLEXIO_CQ_PERIOD_MODE_CQE },

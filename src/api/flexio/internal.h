@@ -162,7 +162,7 @@ void vb_handle_unpin(struct handle **pin);
  */
 bool vb_handle_end(struct handle **pin);
 
-/* ---- accel.c: the accelerator of an adapter --------------------------------------------------- */
+/* ---- accelerator.c: the accelerator of an adapter --------------------------------------------- */
 
 struct accel {
 	char name[VB_NAME_MAX]; /* of the adapter */
@@ -475,16 +475,17 @@ void vb_windows_release(struct guest *guest);
 
 /* ---- uar.c ------------------------------------------------------------------------------------ */
 
-int vb_uar_init(struct flexio_process *process);
-void vb_uar_finish(struct flexio_process *process);
+int vb_flexio_uar_init(struct flexio_process *process);
+void vb_flexio_uar_finish(struct flexio_process *process);
 /* The UAR for a queue on this adapter: the one with this id, or its extension. Counts a user; NULL after a log line. */
-struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
-			       const struct vb_adapter *adapter);
-void vb_uar_release(struct flexio_uar *uar);
+struct flexio_uar *vb_flexio_uar_hold(struct flexio_process *process, uint32_t id,
+				      const struct vb_adapter *adapter);
+void vb_flexio_uar_release(struct flexio_uar *uar);
 /* The owner of queues that its process made on this adapter. */
-uint64_t vb_uar_owner(const struct flexio_process *process, const struct vb_adapter *adapter);
+uint64_t vb_flexio_uar_owner(const struct flexio_process *process,
+			     const struct vb_adapter *adapter);
 /* The owner behind an id that device code names; 0: no such UAR. */
-uint64_t vb_uar_owner_by_id(struct flexio_process *process, uint64_t id);
+uint64_t vb_flexio_uar_owner_by_id(struct flexio_process *process, uint64_t id);
 
 /* ---- outbox.c --------------------------------------------------------------------------------- */
 

@@ -108,7 +108,7 @@ int vb_outbox_init(struct flexio_process *process)
 void vb_outbox_reset(struct guest *guest)
 {
 	guest->outbox_id = guest->ctx->outbox_config_id = 0;
-	guest->owner = vb_uar_owner(guest->process, guest->process->uar.adapter);
+	guest->owner = vb_flexio_uar_owner(guest->process, guest->process->uar.adapter);
 	guest->ctx->outbox_base = OUTBOX_PAGE;
 	guest->uctl = 0;
 }
@@ -124,7 +124,7 @@ bool vb_outbox_config(struct guest *guest, uint64_t id)
 
 bool vb_outbox_extend(struct guest *guest, uint64_t device_id)
 {
-	uint64_t owner = vb_uar_owner_by_id(guest->process, device_id);
+	uint64_t owner = vb_flexio_uar_owner_by_id(guest->process, device_id);
 
 	if (owner)
 		guest->owner = owner;
@@ -133,8 +133,8 @@ bool vb_outbox_extend(struct guest *guest, uint64_t device_id)
 
 bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi)
 {
-	return !vb_doorbell_send(vb_uar_owner_by_id(guest->process, device_id), qpn & NUMBER_MASK,
-				 pi & 0xffff);
+	return !vb_doorbell_send(vb_flexio_uar_owner_by_id(guest->process, device_id),
+				 qpn & NUMBER_MASK, pi & 0xffff);
 }
 
 /* ---- objects ---- */

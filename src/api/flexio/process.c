@@ -229,7 +229,7 @@ static void process_free(struct flexio_process *process)
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
 	vb_heap_destroy(&process->heap);
-	vb_uar_finish(process);
+	vb_flexio_uar_finish(process);
 	if (process->umem)
 		vb_umem_dereg(
 			process->umem); /* of a process that was not finished: in nobody's use */
@@ -274,7 +274,7 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 	if (!err)
 		err = make_umem(process);
 	if (!err)
-		err = vb_uar_init(process);
+		err = vb_flexio_uar_init(process);
 	if (!err)
 		err = vb_outbox_init(process);
 	if (!err) {

@@ -158,7 +158,7 @@ static int make_card(struct flexio_qp *qp, const struct queue_place *place,
 		.cookie = qp,
 		.event = event,
 		.uidx = attr->user_index,
-		.owner = vb_uar_owner(qp->queue.process, place->adapter),
+		.owner = vb_flexio_uar_owner(qp->queue.process, place->adapter),
 	};
 	struct vb_qp_attr full;
 	int err;
@@ -210,7 +210,7 @@ flexio_status flexio_qp_create(struct flexio_process *process, struct ibv_contex
 		return failed();
 	qp->type = transports[qp_fattr->transport_type];
 	qp->access = qp_fattr->qp_access_mask;
-	qp->queue.uar = vb_uar_hold(process, qp_fattr->uar_id, place.adapter);
+	qp->queue.uar = vb_flexio_uar_hold(process, qp_fattr->uar_id, place.adapter);
 	if (!qp->queue.uar || make_card(qp, &place, qp_fattr))
 		goto free_qp;
 	if (!vb_queue_publish(&qp->queue))

@@ -48,7 +48,7 @@ void vb_queue_free(struct queue *queue)
 	qmem_put(&queue->ring);
 	qmem_put(&queue->dbr);
 	if (queue->uar)
-		vb_uar_release(queue->uar);
+		vb_flexio_uar_release(queue->uar);
 	vb_verbs_release(queue->ctx, NULL);
 	if (queue->process)
 		vb_process_release(queue->process, PART_QUEUE);

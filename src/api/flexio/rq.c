@@ -129,7 +129,7 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 		.cookie = rq,
 		.event = event,
 		.uidx = attr->user_index,
-		.owner = rq->queue.uar ? vb_uar_owner(rq->queue.process, place->adapter) : 0,
+		.owner = rq->queue.uar ? vb_flexio_uar_owner(rq->queue.process, place->adapter) : 0,
 	};
 	int err;
 
@@ -180,7 +180,7 @@ static bool hold_uar(struct flexio_rq *rq, const struct queue_place *place, uint
 {
 	if (!id)
 		return true;
-	rq->queue.uar = vb_uar_hold(rq->queue.process, id, place->adapter);
+	rq->queue.uar = vb_flexio_uar_hold(rq->queue.process, id, place->adapter);
 	return rq->queue.uar;
 }
 

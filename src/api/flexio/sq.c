@@ -59,7 +59,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 		.cookie = sq,
 		.event = event,
 		.uidx = attr->user_index,
-		.owner = vb_uar_owner(queue->process, place->adapter),
+		.owner = vb_flexio_uar_owner(queue->process, place->adapter),
 	};
 	int err;
 
@@ -120,7 +120,7 @@ static flexio_status sq_create(struct flexio_process *process, struct ibv_contex
 	if (!sq)
 		return failed();
 	if (hold_tis(sq, &place, fattr->sq.tis))
-		sq->queue.uar = vb_uar_hold(process, fattr->uar_id, place.adapter);
+		sq->queue.uar = vb_flexio_uar_hold(process, fattr->uar_id, place.adapter);
 	if (!sq->queue.uar || make_card(sq, &place, cq_num, fattr) ||
 	    !vb_queue_publish(&sq->queue)) {
 		sq_free(sq);

@@ -14,7 +14,7 @@
 /* The header lets three arguments mean the older form. */
 #undef flexio_uar_create
 
-uint64_t vb_uar_owner(const struct flexio_process *process, const struct vb_adapter *adapter)
+uint64_t vb_flexio_uar_owner(const struct flexio_process *process, const struct vb_adapter *adapter)
 {
 	return (uint64_t)process->id << 8 | (adapter->index + 1);
 }
@@ -45,8 +45,8 @@ static struct flexio_uar *find_extension(const struct flexio_uar *base,
 	return uar;
 }
 
-struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
-			       const struct vb_adapter *adapter)
+struct flexio_uar *vb_flexio_uar_hold(struct flexio_process *process, uint32_t id,
+				      const struct vb_adapter *adapter)
 {
 	struct flexio_uar *uar;
 
@@ -63,21 +63,21 @@ struct flexio_uar *vb_uar_hold(struct flexio_process *process, uint32_t id,
 	return uar;
 }
 
-void vb_uar_release(struct flexio_uar *uar)
+void vb_flexio_uar_release(struct flexio_uar *uar)
 {
 	vb_lock(&uar->process->uar_lock);
 	uar->users--;
 	vb_unlock(&uar->process->uar_lock);
 }
 
-uint64_t vb_uar_owner_by_id(struct flexio_process *process, uint64_t id)
+uint64_t vb_flexio_uar_owner_by_id(struct flexio_process *process, uint64_t id)
 {
 	struct flexio_uar *uar;
 	uint64_t owner;
 
 	vb_lock(&process->uar_lock);
 	uar = find(process, id);
-	owner = uar ? vb_uar_owner(process, uar->adapter) : 0;
+	owner = uar ? vb_flexio_uar_owner(process, uar->adapter) : 0;
 	vb_unlock(&process->uar_lock);
 	return owner;
 }
@@ -111,7 +111,7 @@ static void add(struct flexio_process *process, struct flexio_uar *uar)
 	vb_unlock(&process->uar_lock);
 }
 
-int vb_uar_init(struct flexio_process *process)
+int vb_flexio_uar_init(struct flexio_process *process)
 {
 	struct flexio_uar *uar = &process->uar;
 	int err;
@@ -123,7 +123,7 @@ int vb_uar_init(struct flexio_process *process)
 	return err;
 }
 
-void vb_uar_finish(struct flexio_process *process)
+void vb_flexio_uar_finish(struct flexio_process *process)
 {
 	if (process->uar.id)
 		vb_uar_number_give(process->uar.id);

@@ -10,6 +10,13 @@
 
 #define always_inline inline __attribute__((always_inline))
 
+/* Whether one more WR fits into the send ring. */
+static always_inline bool loop_sq_has_room(struct api_sq *sq)
+{
+	/* Pairs with the release of tail where a provider's poll retires the WR of a send CQE. */
+	return sq->head - atomic_load_explicit(&sq->tail, memory_order_acquire) < sq->max_post;
+}
+
 /* ibv_post_send(): post() one after the other, ring() once for all that were written. */
 static always_inline int
 loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr,

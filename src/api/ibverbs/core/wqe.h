@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the WQEs of mlx4 and mlx5 have in common: units of 16 bytes, doorbell records, receive WQEs, the links of a shared
- * receive queue, and the numbers of opcodes and error syndromes. Whatever is asserted here is said once, in mlx5's words.
+ * What the queues of mlx4 and mlx5 have in common: units of 16 bytes, doorbell records, segments of send and receive WQEs,
+ * the links of a shared receive queue, the numbers of opcodes and error syndromes. The assertions show that both formats
+ * agree; the code uses mlx5's names for both.
  *
  *	receive WQE       | data | data | ... | data with an invalid key, where the list is shorter |
  *	in a shared queue | next | data | ...
@@ -9,6 +10,7 @@
 #pragma once
 
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <infiniband/mlx4dv.h>
@@ -36,6 +38,20 @@ static_assert(sizeof(struct mlx5_wqe_srq_next_seg) == SEG &&
 		      offsetof(struct mlx4_wqe_srq_next_seg, next_wqe_index) ==
 			      offsetof(struct mlx5_wqe_srq_next_seg, next_wqe_index),
 	      "next segments");
+static_assert(sizeof(struct mlx5_wqe_raddr_seg) == SEG &&
+		      sizeof(struct mlx4_wqe_raddr_seg) == SEG &&
+		      offsetof(struct mlx4_wqe_raddr_seg, raddr) ==
+			      offsetof(struct mlx5_wqe_raddr_seg, raddr) &&
+		      offsetof(struct mlx4_wqe_raddr_seg, rkey) ==
+			      offsetof(struct mlx5_wqe_raddr_seg, rkey),
+	      "remote address segments");
+static_assert(sizeof(struct mlx5_wqe_atomic_seg) == SEG &&
+		      sizeof(struct mlx4_wqe_atomic_seg) == SEG &&
+		      offsetof(struct mlx4_wqe_atomic_seg, swap_add) ==
+			      offsetof(struct mlx5_wqe_atomic_seg, swap_add) &&
+		      offsetof(struct mlx4_wqe_atomic_seg, compare) ==
+			      offsetof(struct mlx5_wqe_atomic_seg, compare),
+	      "atomic segments");
 
 /* --- sends: what each verbs opcode needs in a WQE ---------------------------------------------- */
 
@@ -87,6 +103,42 @@ static inline int send_check_opcode(enum ibv_wr_opcode opcode)
 	return unlikely(send_ops[opcode].segs == SEGS_UNSUPPORTED) ? EOPNOTSUPP : 0;
 }
 
+static inline void wqe_put_raddr(char *at, uint64_t remote_addr, uint32_t rkey)
+{
+	struct mlx5_wqe_raddr_seg *seg = (struct mlx5_wqe_raddr_seg *)at;
+
+	seg->raddr = htobe64(remote_addr);
+	seg->rkey = htobe32(rkey);
+	seg->reserved = 0;
+}
+
+static inline void wqe_put_atomic(char *at, uint64_t swap_add, uint64_t compare)
+{
+	struct mlx5_wqe_atomic_seg *seg = (struct mlx5_wqe_atomic_seg *)at;
+
+	seg->swap_add = htobe64(swap_add);
+	seg->compare = htobe64(compare);
+}
+
+/* The segments of a connected QP between control and data; returns where the data starts. */
+static inline char *wqe_put_remote(char *at, const struct ibv_send_wr *wr, enum send_segs segs)
+{
+	switch (segs) {
+	case SEGS_RADDR:
+		wqe_put_raddr(at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
+		return at + SEG;
+	case SEGS_ATOMIC:
+		wqe_put_raddr(at, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey);
+		if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+			wqe_put_atomic(at + SEG, wr->wr.atomic.swap, wr->wr.atomic.compare_add);
+		else
+			wqe_put_atomic(at + SEG, wr->wr.atomic.compare_add, 0);
+		return at + 2 * SEG;
+	default:
+		return at;
+	}
+}
+
 /* --- completions --------------------------------------------------------------------------------- */
 
 #define SAME_SYNDROME(name) ((int)MLX5_CQE_SYNDROME_##name == (int)MLX4_CQE_SYNDROME_##name)
@@ -99,6 +151,26 @@ static_assert(SAME_SYNDROME(LOCAL_LENGTH_ERR) && SAME_SYNDROME(LOCAL_QP_OP_ERR) 
 		      SAME_SYNDROME(REMOTE_ABORTED_ERR),
 	      "syndromes");
 #undef SAME_SYNDROME
+
+/* The completion opcode of a send that was posted with this WQE opcode. */
+static inline enum ibv_wc_opcode send_wc_opcode(uint8_t wqe_opcode)
+{
+	switch (wqe_opcode) {
+	case MLX5_OPCODE_RDMA_WRITE:
+	case MLX5_OPCODE_RDMA_WRITE_IMM:
+		return IBV_WC_RDMA_WRITE;
+	case MLX5_OPCODE_RDMA_READ:
+		return IBV_WC_RDMA_READ;
+	case MLX5_OPCODE_ATOMIC_CS:
+		return IBV_WC_COMP_SWAP;
+	case MLX5_OPCODE_ATOMIC_FA:
+		return IBV_WC_FETCH_ADD;
+	case MLX5_OPCODE_LOCAL_INVAL:
+		return IBV_WC_LOCAL_INV;
+	default:
+		return IBV_WC_SEND;
+	}
+}
 
 /* The completion status that an error syndrome means. */
 static inline enum ibv_wc_status syndrome_status(uint8_t syndrome)

@@ -26,21 +26,7 @@ static inline enum ibv_wc_opcode opcode_of(const struct mlx4_cqe *cqe)
 		return mlx4_opcode(cqe) == MLX4_RECV_OPCODE_RDMA_WRITE_IMM
 			       ? IBV_WC_RECV_RDMA_WITH_IMM
 			       : IBV_WC_RECV;
-	switch (mlx4_opcode(cqe)) {
-	case MLX4_OPCODE_RDMA_WRITE:
-	case MLX4_OPCODE_RDMA_WRITE_IMM:
-		return IBV_WC_RDMA_WRITE;
-	case MLX4_OPCODE_RDMA_READ:
-		return IBV_WC_RDMA_READ;
-	case MLX4_OPCODE_ATOMIC_CS:
-		return IBV_WC_COMP_SWAP;
-	case MLX4_OPCODE_ATOMIC_FA:
-		return IBV_WC_FETCH_ADD;
-	case MLX4_OPCODE_LOCAL_INVAL:
-		return IBV_WC_LOCAL_INV;
-	default:
-		return IBV_WC_SEND;
-	}
+	return send_wc_opcode(mlx4_opcode(cqe));
 }
 
 static inline unsigned int flags_of(const struct mlx4_cqe *cqe)
@@ -100,7 +86,7 @@ static inline uint64_t retire(struct api_qp *qp, const struct mlx4_cqe *cqe)
 		tail = atomic_load_explicit(&qp->sq.tail, memory_order_relaxed);
 		tail += (uint16_t)(index - (uint16_t)tail);
 		wr_id = qp->sq.slot[tail & (qp->sq.cnt - 1)].wr_id;
-		/* Pairs with the acquire in send.c: the slot may be written again. */
+		/* Pairs with the acquire in loop_sq_has_room(): the slot may be written again. */
 		atomic_store_explicit(&qp->sq.tail, tail + 1, memory_order_release);
 		return wr_id;
 	}

@@ -48,7 +48,7 @@ static uint32_t inline_capacity(uint32_t start, uint32_t size)
 	while (start + sizeof(struct mlx4_wqe_inline_seg) < size) {
 		uint32_t end = (start | (LINE - 1)) + 1;
 
-		end = end < size ? end : size;
+		end = min_u32(end, size);
 		capacity += end - start - (uint32_t)sizeof(struct mlx4_wqe_inline_seg);
 		start = end;
 	}

@@ -47,26 +47,6 @@ static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 
 /* --- segments; each returns where the next goes ----------------------------------------------- */
 
-static char *put_raddr(char *at, uint64_t remote_addr, uint32_t rkey)
-{
-	struct mlx4_wqe_raddr_seg *seg = (struct mlx4_wqe_raddr_seg *)at;
-
-	seg->raddr = htobe64(remote_addr);
-	seg->rkey = htobe32(rkey);
-	seg->reserved = 0;
-	return (char *)(seg + 1);
-}
-
-static char *put_atomic(char *at, const struct ibv_send_wr *wr)
-{
-	struct mlx4_wqe_atomic_seg *seg = (struct mlx4_wqe_atomic_seg *)at;
-	bool swap = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-
-	seg->swap_add = htobe64(swap ? wr->wr.atomic.swap : wr->wr.atomic.compare_add);
-	seg->compare = htobe64(swap ? wr->wr.atomic.compare_add : 0);
-	return (char *)(seg + 1);
-}
-
 static char *put_datagram(char *at, const struct ibv_send_wr *wr)
 {
 	struct mlx4_wqe_datagram_seg *seg = (struct mlx4_wqe_datagram_seg *)at;
@@ -90,20 +70,15 @@ static char *put_invalidate(char *at, uint32_t rkey)
 
 static char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr, char *at)
 {
+	enum send_segs segs = send_ops[wr->opcode].segs;
+
 	if (qp->ibv.qp_type == IBV_QPT_UD)
 		return put_datagram(at, wr);
 	if (!is_connected(qp))
 		return at;
-	switch (send_ops[wr->opcode].segs) {
-	case SEGS_RADDR:
-		return put_raddr(at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
-	case SEGS_ATOMIC:
-		return put_atomic(put_raddr(at, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey), wr);
-	case SEGS_INVALIDATE:
+	if (segs == SEGS_INVALIDATE)
 		return put_invalidate(at, wr->invalidate_rkey);
-	default:
-		return at;
-	}
+	return wqe_put_remote(at, wr, segs);
 }
 
 /*
@@ -224,9 +199,7 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 
 	if (unlikely(err))
 		return err;
-	/* Pairs with the release in poll.c. */
-	if (unlikely(sq->head - atomic_load_explicit(&sq->tail, memory_order_acquire) >=
-		     sq->max_post))
+	if (unlikely(!loop_sq_has_room(sq)))
 		return ENOMEM;
 	op = &send_ops[wr->opcode];
 	invalidates = connected && op->segs == SEGS_INVALIDATE;

@@ -28,31 +28,12 @@ static inline uint8_t cqe_wqe_opcode(const struct mlx5_cqe64 *cqe)
 	return (uint8_t)(be32toh(cqe->sop_drop_qpn) >> 24);
 }
 
-static inline enum ibv_wc_opcode wqe_wc_opcode(uint8_t wqe_opcode)
-{
-	switch (wqe_opcode) {
-	case MLX5_OPCODE_RDMA_WRITE:
-	case MLX5_OPCODE_RDMA_WRITE_IMM:
-		return IBV_WC_RDMA_WRITE;
-	case MLX5_OPCODE_RDMA_READ:
-		return IBV_WC_RDMA_READ;
-	case MLX5_OPCODE_ATOMIC_CS:
-		return IBV_WC_COMP_SWAP;
-	case MLX5_OPCODE_ATOMIC_FA:
-		return IBV_WC_FETCH_ADD;
-	case MLX5_OPCODE_LOCAL_INVAL:
-		return IBV_WC_LOCAL_INV;
-	default:
-		return IBV_WC_SEND;
-	}
-}
-
 static inline enum ibv_wc_opcode cqe_wc_opcode(const struct mlx5_cqe64 *cqe)
 {
 	switch (cqe_opcode(cqe)) {
 	case MLX5_CQE_REQ:
 	case MLX5_CQE_REQ_ERR:
-		return wqe_wc_opcode(cqe_wqe_opcode(cqe));
+		return send_wc_opcode(cqe_wqe_opcode(cqe));
 	case MLX5_CQE_RESP_WR_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	default:
@@ -122,7 +103,7 @@ static inline uint64_t cqe_retire(struct api_qp *qp, const struct mlx5_cqe64 *cq
 				   : loop_retire_recv(&qp->rq);
 	slot = &qp->sq.slot[index & (qp->sq.cnt - 1)];
 	wr_id = slot->wr_id;
-	/* Pairs with the acquire in sq_has_room(): the slot may be written again. */
+	/* Pairs with the acquire in loop_sq_has_room(): the slot may be written again. */
 	atomic_store_explicit(&qp->sq.tail, slot->head + 1, memory_order_release);
 	return wr_id;
 }

@@ -11,7 +11,7 @@ static inline void wc_requester(struct ibv_wc *wc, const struct mlx5_cqe64 *cqe)
 {
 	uint8_t wqe_opcode = cqe_wqe_opcode(cqe);
 
-	wc->opcode = wqe_wc_opcode(wqe_opcode);
+	wc->opcode = send_wc_opcode(wqe_opcode);
 	wc->wc_flags = 0;
 	switch (wqe_opcode) {
 	case MLX5_OPCODE_RDMA_WRITE_IMM:

@@ -11,8 +11,6 @@
 #include "mlx5.h"
 
 static_assert(sizeof(struct mlx5_wqe_ctrl_seg) == 16, "control segment");
-static_assert(sizeof(struct mlx5_wqe_raddr_seg) == 16, "remote address segment");
-static_assert(sizeof(struct mlx5_wqe_atomic_seg) == 16, "atomic segment");
 static_assert(sizeof(struct mlx5_wqe_datagram_seg) == 48, "datagram segment");
 
 enum { INLINE_HEADER = sizeof(struct mlx5_wqe_inl_data_seg) };

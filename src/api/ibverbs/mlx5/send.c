@@ -47,20 +47,7 @@ static inline char *put_transport(const struct api_qp *qp, const struct ibv_send
 		sq_put_datagram(at, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 		return at + sizeof(struct mlx5_wqe_datagram_seg);
 	}
-	switch (segs) {
-	case SEGS_RADDR:
-		sq_put_raddr(at, wr->wr.rdma.remote_addr, wr->wr.rdma.rkey);
-		return at + SEG;
-	case SEGS_ATOMIC:
-		sq_put_raddr(at, wr->wr.atomic.remote_addr, wr->wr.atomic.rkey);
-		if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
-			sq_put_atomic(at + SEG, wr->wr.atomic.swap, wr->wr.atomic.compare_add);
-		else
-			sq_put_atomic(at + SEG, wr->wr.atomic.compare_add, 0);
-		return at + 2 * SEG;
-	default:
-		return at;
-	}
+	return wqe_put_remote(at, wr, segs);
 }
 
 static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur,
@@ -116,7 +103,7 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 
 	if (unlikely(err))
 		return err;
-	if (unlikely(!sq_has_room(sq)))
+	if (unlikely(!loop_sq_has_room(sq)))
 		return ENOMEM;
 	op = &send_ops[wr->opcode];
 	ctrl = sq_next_wqe(sq);

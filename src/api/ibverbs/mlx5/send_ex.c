@@ -47,7 +47,7 @@ static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_se
 	wr_close(qp);
 	if (unlikely(wr->err))
 		return NULL;
-	if (unlikely(!sq_has_room(sq))) {
+	if (unlikely(!loop_sq_has_room(sq))) {
 		wr_fail(wr, ENOMEM);
 		return NULL;
 	}
@@ -101,7 +101,7 @@ static void open_rdma(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint6
 	char *at = wr_open(ex, opcode, 1, imm);
 
 	if (at)
-		sq_put_raddr(at, remote_addr, rkey);
+		wqe_put_raddr(at, remote_addr, rkey);
 }
 
 static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
@@ -127,8 +127,8 @@ static void open_atomic(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uin
 
 	if (!at)
 		return;
-	sq_put_raddr(at, remote_addr, rkey);
-	sq_put_atomic(at + SEG, swap_add, compare);
+	wqe_put_raddr(at, remote_addr, rkey);
+	wqe_put_atomic(at + SEG, swap_add, compare);
 }
 
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,

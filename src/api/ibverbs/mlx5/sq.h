@@ -26,12 +26,6 @@ struct sq_cursor {
 	uint32_t ds;
 };
 
-static inline bool sq_has_room(struct api_sq *sq)
-{
-	/* Pairs with the release in cqe_retire(). */
-	return sq->head - atomic_load_explicit(&sq->tail, memory_order_acquire) < sq->max_post;
-}
-
 static inline struct mlx5_wqe_ctrl_seg *sq_next_wqe(struct api_sq *sq)
 {
 	return (struct mlx5_wqe_ctrl_seg *)(sq->buf + (size_t)(sq->cur_post & (sq->cnt - 1)) *
@@ -46,23 +40,6 @@ static inline uint8_t sq_ctrl_flags(const struct api_sq *sq, unsigned int send_f
 				  : 0) |
 			 (send_flags & IBV_SEND_SOLICITED ? MLX5_WQE_CTRL_SOLICITED : 0) |
 			 (send_flags & IBV_SEND_FENCE ? MLX5_WQE_CTRL_FENCE : 0));
-}
-
-static inline void sq_put_raddr(char *at, uint64_t remote_addr, uint32_t rkey)
-{
-	struct mlx5_wqe_raddr_seg *seg = (struct mlx5_wqe_raddr_seg *)at;
-
-	seg->raddr = htobe64(remote_addr);
-	seg->rkey = htobe32(rkey);
-	seg->reserved = 0;
-}
-
-static inline void sq_put_atomic(char *at, uint64_t swap_add, uint64_t compare)
-{
-	struct mlx5_wqe_atomic_seg *seg = (struct mlx5_wqe_atomic_seg *)at;
-
-	seg->swap_add = htobe64(swap_add);
-	seg->compare = htobe64(compare);
 }
 
 static inline void sq_put_datagram(char *at, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)

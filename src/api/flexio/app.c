@@ -24,7 +24,7 @@ static atomic_bool leaving;
 
 static void leave(void)
 {
-	atomic_store(&leaving, true);
+	atomic_store_explicit(&leaving, true, memory_order_relaxed);
 }
 
 static void register_leave(void)
@@ -41,20 +41,21 @@ bool vb_app_get(struct flexio_app *app)
 	pthread_mutex_lock(&apps_lock);
 	valid = vb_handle_valid(HANDLE_APP, app);
 	if (valid)
-		atomic_fetch_add(&app->users, 1);
+		atomic_fetch_add_explicit(&app->users, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&apps_lock);
 	return valid;
 }
 
 void vb_app_put(struct flexio_app *app)
 {
-	atomic_fetch_sub(&app->users, 1);
+	atomic_fetch_sub_explicit(&app->users, 1, memory_order_release);
 }
 
 static void app_free(struct flexio_app *app)
 {
 	for (unsigned int i = 0; i < FUNC_BUCKETS; i++) {
-		struct func *func = atomic_load(&app->funcs[i]), *next;
+		struct func *func = atomic_load_explicit(&app->funcs[i], memory_order_relaxed),
+			    *next;
 
 		for (; func; func = next) {
 			next = func->next;
@@ -133,7 +134,7 @@ flexio_status flexio_app_create_v0(struct app_attr_v0 *fattr, struct flexio_app 
 
 static flexio_status fail_in_use(const struct flexio_app *app, unsigned int users)
 {
-	if (!atomic_load(&leaving))
+	if (!atomic_load_explicit(&leaving, memory_order_relaxed))
 		return fail("%s is in use by %u processes; destroy them first", app->name, users);
 	log_warn("%s is in use by %u processes", app->name, users);
 	return FLEXIO_STATUS_FAILED;
@@ -149,7 +150,8 @@ flexio_status flexio_app_destroy(struct flexio_app *app)
 	if (!pin)
 		return bad_handle(app, "app");
 	pthread_mutex_lock(&apps_lock);
-	users = atomic_load(&app->users);
+	/* Pairs with the release in vb_app_put(). */
+	users = atomic_load_explicit(&app->users, memory_order_acquire);
 	if (users) {
 		pthread_mutex_unlock(&apps_lock);
 		return fail_in_use(app, users);
@@ -184,14 +186,16 @@ flexio_status flexio_app_get(struct flexio_app_select_attr *fattr, struct flexio
 		model = vb_hw_model(fattr->ibv_ctx);
 	pthread_mutex_lock(&apps_lock);
 	for (a = apps; a; a = a->next) {
+		enum flexio_hw_model_id own = atomic_load_explicit(&a->model, memory_order_relaxed);
+
 		if (strcmp(a->name, fattr->app_name))
 			continue;
-		if (model == FLEXIO_HW_MODEL_DEF || a->model == model)
+		if (model == FLEXIO_HW_MODEL_DEF || own == model)
 			break;
 		/* Compiled for no hardware in particular: fits where nothing better does. */
-		if (a->model == FLEXIO_HW_MODEL_DEF && !any)
+		if (own == FLEXIO_HW_MODEL_DEF && !any)
 			any = a;
-		other = a->model;
+		other = own;
 	}
 	pthread_mutex_unlock(&apps_lock);
 	a = a ? a : any;
@@ -217,7 +221,8 @@ flexio_status flexio_app_hw_model_register(struct flexio_app *app,
 	if (hw_model_id < FLEXIO_HW_MODEL_CX7 || hw_model_id > FLEXIO_HW_MODEL_CX9)
 		return fail("%s: %u is not a hardware model; allowed: %u to %u", app->name,
 			    (unsigned int)hw_model_id, FLEXIO_HW_MODEL_CX7, FLEXIO_HW_MODEL_CX9);
-	if (!atomic_compare_exchange_strong(&app->model, &model, hw_model_id) &&
+	if (!atomic_compare_exchange_strong_explicit(&app->model, &model, hw_model_id,
+						     memory_order_relaxed, memory_order_relaxed) &&
 	    model != hw_model_id)
 		return fail("%s was registered for %s before, and cannot be for %s too", app->name,
 			    vb_hw_model_name(model), vb_hw_model_name(hw_model_id));

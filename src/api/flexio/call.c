@@ -157,8 +157,9 @@ static struct call_slot *slot_fill(struct flexio_process *process, unsigned int 
 
 static void slot_give(struct flexio_process *process, struct call_slot *slot)
 {
-	atomic_store(&slot->busy, false);
-	if (likely(!atomic_load(&process->waiting)))
+	/* Both seq_cst: pairs with the fence in slot_take(). */
+	atomic_store_explicit(&slot->busy, false, memory_order_seq_cst);
+	if (likely(!atomic_load_explicit(&process->waiting, memory_order_seq_cst)))
 		return;
 	pthread_mutex_lock(&process->slot_lock);
 	process->slots_given++;
@@ -208,8 +209,12 @@ static struct call_slot *slot_take(struct flexio_process *process)
 	if (likely(slot))
 		return slot;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	/* All are busy. A caller that frees one sees `waiting`, or we see its slot: both are seq_cst. */
-	atomic_fetch_add(&process->waiting, 1);
+	/*
+	 * All are busy. A caller that frees one sees `waiting`, or slot_try() below sees its slot: the fence pairs
+	 * with the store and the load in slot_give().
+	 */
+	atomic_fetch_add_explicit(&process->waiting, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
 	while (!slot && !failed) {
 		unsigned int seen;
 
@@ -224,7 +229,7 @@ static struct call_slot *slot_take(struct flexio_process *process)
 			pthread_cond_wait(&process->slot_free, &process->slot_lock);
 		pthread_mutex_unlock(&process->slot_lock);
 	}
-	atomic_fetch_sub(&process->waiting, 1);
+	atomic_fetch_sub_explicit(&process->waiting, 1, memory_order_relaxed);
 	pthread_setcancelstate(cancel, NULL);
 	if (!slot)
 		fail("process %p: no device memory for another call at the same time, or it is gone",
@@ -256,7 +261,9 @@ void vb_call_done(struct guest *guest, enum vb_dpa_why why)
 void vb_calls_halt(struct flexio_process *process)
 {
 	for (unsigned int i = 0; i < CALL_SLOTS; i++) {
-		struct call_slot *slot = atomic_load(&process->slots[i]);
+		/* seq_cst: after the status, see run_queued(). */
+		struct call_slot *slot =
+			atomic_load_explicit(&process->slots[i], memory_order_seq_cst);
 
 		if (!slot)
 			continue;
@@ -281,13 +288,16 @@ static bool take_all(struct flexio_process *process)
 	unsigned int taken = 0;
 
 	for (; taken < CALL_SLOTS; taken++) {
-		struct call_slot *slot = atomic_load(&process->slots[taken]);
+		struct call_slot *slot =
+			atomic_load_explicit(&process->slots[taken], memory_order_relaxed);
 
-		if (slot && atomic_exchange(&slot->busy, true))
+		/* Pairs with the store in slot_give(). */
+		if (slot && atomic_exchange_explicit(&slot->busy, true, memory_order_acquire))
 			break;
 	}
 	for (unsigned int i = 0; taken < CALL_SLOTS && i < taken; i++) {
-		struct call_slot *slot = atomic_load(&process->slots[i]);
+		struct call_slot *slot =
+			atomic_load_explicit(&process->slots[i], memory_order_relaxed);
 
 		if (slot)
 			slot_give(process, slot);
@@ -307,9 +317,10 @@ bool vb_calls_destroy(struct flexio_process *process)
 	if (!closed)
 		return false;
 	for (unsigned int i = 0; i < CALL_SLOTS; i++) {
-		struct call_slot *slot = atomic_load(&process->slots[i]);
+		struct call_slot *slot =
+			atomic_load_explicit(&process->slots[i], memory_order_relaxed);
 
-		atomic_store(&process->slots[i], NULL);
+		atomic_store_explicit(&process->slots[i], NULL, memory_order_relaxed);
 		if (slot)
 			slot_free(slot);
 	}
@@ -377,7 +388,8 @@ static bool slot_wait(struct call_slot *slot, uint64_t timeout_ns)
 			       .tv_nsec = (long)(until % 1000000000ULL) };
 	unsigned int runs = SLOT_RUNS;
 
-	atomic_compare_exchange_strong(&slot->ended, &runs, SLOT_SLEEPS);
+	atomic_compare_exchange_strong_explicit(&slot->ended, &runs, SLOT_SLEEPS,
+						memory_order_relaxed, memory_order_relaxed);
 	while (atomic_load_explicit(&slot->ended, memory_order_acquire) != SLOT_ENDED)
 		if (syscall(SYS_futex, &slot->ended, FUTEX_WAIT_BITSET_PRIVATE, SLOT_SLEEPS, &ts,
 			    NULL, FUTEX_BITSET_MATCH_ANY) &&
@@ -397,7 +409,12 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	err = vb_dpa_thread_start(slot->thread);
 	if (err)
 		return err;
-	/* A process that died before the start could not halt this thread; one that dies now wakes us. */
+	/*
+	 * A process that died before the start could not halt this thread; one that dies now wakes us. The fence
+	 * stands between publishing the slot and reading the status; vb_process_fatal() writes the status and then
+	 * reads the slots, so one of the two sees the other.
+	 */
+	atomic_thread_fence(memory_order_seq_cst);
 	ended = process_dead(process) || slot_wait(slot, process->accel->timeout_ns);
 	if (process_dead(process))
 		vb_dpa_thread_stop(slot->thread);

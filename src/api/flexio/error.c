@@ -31,7 +31,9 @@ void vb_process_fatal(struct flexio_process *process, int status)
 	uint64_t one = 1;
 	int alive = 0;
 
-	if (!atomic_compare_exchange_strong(&process->status, &alive, status))
+	/* seq_cst: with the loads in vb_calls_halt(), against the fence in run_queued(). */
+	if (!atomic_compare_exchange_strong_explicit(&process->status, &alive, status,
+						     memory_order_seq_cst, memory_order_relaxed))
 		return;
 	/* From here on no thread starts: see process_dead() in call.c and event_handler.c. */
 	vb_calls_halt(process);
@@ -54,7 +56,7 @@ static const char *status_text(int status)
 
 flexio_status vb_process_fail_dead(const struct flexio_process *process)
 {
-	int status = atomic_load(&process->status);
+	int status = atomic_load_explicit(&process->status, memory_order_relaxed);
 
 	fail("process %s has ended, with status 0x%x: %s", process->name, (unsigned int)status,
 	     status_text(status));
@@ -83,7 +85,7 @@ static int status_get(struct flexio_process *process)
 		bad_handle(process, "process");
 		return -1;
 	}
-	return atomic_load(&process->status);
+	return atomic_load_explicit(&process->status, memory_order_acquire);
 }
 
 int flexio_err_status_get(struct flexio_process *process)

@@ -233,7 +233,8 @@ void vb_handlers_halt(struct flexio_process *process)
 void vb_handlers_destroy(struct flexio_process *process)
 {
 	for (unsigned int c = 0; c < HANDLER_CHUNKS; c++) {
-		struct handler_entry *chunk = atomic_load(&process->handlers[c]);
+		struct handler_entry *chunk =
+			atomic_load_explicit(&process->handlers[c], memory_order_relaxed);
 
 		for (unsigned int i = 0; chunk && i < HANDLER_CHUNK; i++)
 			pthread_mutex_destroy(&chunk[i].lock);
@@ -247,7 +248,8 @@ void vb_handlers_destroy(struct flexio_process *process)
 static struct handler_entry *entry_take(struct flexio_process *process, uint32_t *id)
 {
 	for (unsigned int c = 0; c < HANDLER_CHUNKS; c++) {
-		struct handler_entry *chunk = atomic_load(&process->handlers[c]);
+		struct handler_entry *chunk =
+			atomic_load_explicit(&process->handlers[c], memory_order_relaxed);
 
 		if (!chunk) {
 			chunk = aligned_alloc(64, HANDLER_CHUNK * sizeof(*chunk));
@@ -322,7 +324,7 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 		return fail("process %s has %d event handlers; there cannot be more", process->name,
 			    HANDLER_CHUNK * HANDLER_CHUNKS);
 	}
-	h->obj_id = atomic_fetch_add(&next_obj_id, 1);
+	h->obj_id = atomic_fetch_add_explicit(&next_obj_id, 1, memory_order_relaxed);
 	h->pc = func->addr;
 	h->arg = attr->arg;
 	h->thread.handler = h;

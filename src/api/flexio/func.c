@@ -59,10 +59,12 @@ static struct func *func_new(struct flexio_app *app, const char *name)
 	return func;
 }
 
+/* Under app.mutex. */
 static struct func *find_by_name(struct flexio_app *app, const char *name)
 {
 	for (unsigned int i = 0; i < FUNC_BUCKETS; i++)
-		for (struct func *f = atomic_load(&app->funcs[i]); f; f = f->next)
+		for (struct func *f = atomic_load_explicit(&app->funcs[i], memory_order_relaxed); f;
+		     f = f->next)
 			if (!f->unpack && !strcmp(f->name, name))
 				return f;
 	return NULL;

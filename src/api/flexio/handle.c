@@ -8,8 +8,9 @@
  * Looking up takes no lock: entries are published once and never freed or moved, only their keys
  * change. So the set keeps as many entries as there ever were handles at a time.
  *
- * A pin counts itself and then looks at the key again; whoever ends an object changes the key and then looks
- * at the pins. All four are sequentially consistent, so one of the two sees the other.
+ * vb_handle_pin() counts a pin and then reads the key again; vb_handle_end() changes the key and then reads the
+ * number of pins. vb_handle_unpin() takes its pin back and then reads the key, to wake vb_handle_end(). All of these
+ * are sequentially consistent, so that of two threads one sees what the other did.
  */
 #include "internal.h"
 
@@ -74,7 +75,8 @@ bool vb_handle_add(enum handle_kind kind, const void *handle)
 		}
 	}
 	if (entry)
-		atomic_store(&entry->key, key_of(kind, handle));
+		/* Pairs with the acquire in find(): the object is complete. */
+		atomic_store_explicit(&entry->key, key_of(kind, handle), memory_order_release);
 	pthread_mutex_unlock(&adding);
 	if (!entry)
 		fail("no memory for a handle");
@@ -92,8 +94,8 @@ struct handle *vb_handle_pin(enum handle_kind kind, const void *handle)
 
 	if (!entry)
 		return NULL;
-	atomic_fetch_add(&entry->pins, 1);
-	if (likely(atomic_load(&entry->key) == key_of(kind, handle)))
+	atomic_fetch_add_explicit(&entry->pins, 1, memory_order_seq_cst);
+	if (likely(atomic_load_explicit(&entry->key, memory_order_seq_cst) == key_of(kind, handle)))
 		return entry;
 	vb_handle_unpin(&entry);
 	return NULL;
@@ -104,8 +106,8 @@ void vb_handle_unpin(struct handle **pin)
 	struct handle *entry = *pin;
 
 	*pin = NULL;
-	if (!entry || atomic_fetch_sub(&entry->pins, 1) > 1 ||
-	    likely(atomic_load(&entry->key) != ENDING))
+	if (!entry || atomic_fetch_sub_explicit(&entry->pins, 1, memory_order_seq_cst) > 1 ||
+	    likely(atomic_load_explicit(&entry->key, memory_order_seq_cst) != ENDING))
 		return;
 	pthread_mutex_lock(&ending);
 	pthread_cond_broadcast(&unpinned);
@@ -115,19 +117,22 @@ void vb_handle_unpin(struct handle **pin)
 bool vb_handle_end(struct handle **pin)
 {
 	struct handle *entry = *pin;
-	uintptr_t key = entry ? atomic_load(&entry->key) : ENDING;
+	uintptr_t key = entry ? atomic_load_explicit(&entry->key, memory_order_relaxed) : ENDING;
 	int cancel;
 
 	/* Of two that end it at the same time one wins. While it is pinned, its key can only become ENDING. */
-	if (key == ENDING || !atomic_compare_exchange_strong(&entry->key, &key, ENDING))
+	if (key == ENDING ||
+	    !atomic_compare_exchange_strong_explicit(&entry->key, &key, ENDING,
+						     memory_order_seq_cst, memory_order_relaxed))
 		return false;
 	vb_handle_unpin(pin);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&ending);
-	while (atomic_load(&entry->pins))
+	while (atomic_load_explicit(&entry->pins, memory_order_seq_cst))
 		pthread_cond_wait(&unpinned, &ending);
 	pthread_mutex_unlock(&ending);
 	pthread_setcancelstate(cancel, NULL);
-	atomic_store(&entry->key, FREE);
+	/* Pairs with the acquire in find(), from vb_handle_add(). */
+	atomic_store_explicit(&entry->key, FREE, memory_order_release);
 	return true;
 }

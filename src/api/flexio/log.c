@@ -71,7 +71,9 @@ enum flexio_log_lvl flexio_log_lvl_set(enum flexio_log_lvl lvl)
 	if ((unsigned int)lvl > FLEXIO_LOG_LVL_DBG) {
 		fail("%u is not a log level; allowed: 0 to %u", (unsigned int)lvl,
 		     FLEXIO_LOG_LVL_DBG);
-		return (enum flexio_log_lvl)atomic_load(&vb_flexio_log_level);
+		return (enum flexio_log_lvl)atomic_load_explicit(&vb_flexio_log_level,
+								 memory_order_relaxed);
 	}
-	return (enum flexio_log_lvl)atomic_exchange(&vb_flexio_log_level, (int)lvl);
+	return (enum flexio_log_lvl)atomic_exchange_explicit(&vb_flexio_log_level, (int)lvl,
+							     memory_order_relaxed);
 }

@@ -95,7 +95,7 @@ int vb_outbox_init(struct flexio_process *process)
 	struct vb_dpa_window *page; /* goes with the process */
 	int err;
 
-	atomic_store(&process->outboxes[0], true);
+	atomic_store_explicit(&process->outboxes[0], true, memory_order_relaxed);
 	err = vb_dpa_device_create(process->dpa, NULL, OUTBOX_PAGE, OUTBOX_SIZE, &page_ops, NULL,
 				   &page);
 	if (err)
@@ -115,7 +115,8 @@ void vb_outbox_reset(struct guest *guest)
 
 bool vb_outbox_config(struct guest *guest, uint64_t id)
 {
-	if (id >= MAX_OUTBOXES || !atomic_load(&guest->process->outboxes[id]))
+	if (id >= MAX_OUTBOXES ||
+	    !atomic_load_explicit(&guest->process->outboxes[id], memory_order_relaxed))
 		return false;
 	vb_outbox_reset(guest);
 	guest->outbox_id = guest->ctx->outbox_config_id = (uint16_t)id;
@@ -147,7 +148,9 @@ static uint32_t take_id(struct flexio_process *process)
 	for (; id < MAX_OUTBOXES; id++) {
 		bool used = false;
 
-		if (atomic_compare_exchange_strong(&process->outboxes[id], &used, true))
+		if (atomic_compare_exchange_strong_explicit(&process->outboxes[id], &used, true,
+							    memory_order_relaxed,
+							    memory_order_relaxed))
 			break;
 	}
 	return id;
@@ -189,7 +192,7 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 free_outbox:
 	free(o);
 give_id:
-	atomic_store(&process->outboxes[id], false);
+	atomic_store_explicit(&process->outboxes[id], false, memory_order_relaxed);
 release_process:
 	vb_process_release(process, PART_QUEUE);
 	return failed();
@@ -205,7 +208,7 @@ flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
 	if (!vb_handle_end(&pin))
 		return bad_handle(outbox, "outbox");
 	/* A thread that is still set to it rings nothing from now on. */
-	atomic_store(&outbox->process->outboxes[outbox->id], false);
+	atomic_store_explicit(&outbox->process->outboxes[outbox->id], false, memory_order_relaxed);
 	vb_process_release(outbox->process, PART_QUEUE);
 	free(outbox);
 	return FLEXIO_STATUS_SUCCESS;

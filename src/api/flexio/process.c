@@ -35,7 +35,8 @@ int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc,
 	*guest = (struct guest){ .process = process, .ctx_addr = addr, .rpc = rpc };
 	guest->len = sizeof(*guest->ctx) + extra;
 	guest->continuable = flags & VB_RTOS_THREAD_CONTINUABLE;
-	guest->thread_id = atomic_fetch_add(&process->next_thread_id, 1);
+	guest->thread_id =
+		atomic_fetch_add_explicit(&process->next_thread_id, 1, memory_order_relaxed);
 	guest->ctx = vb_dpa_mem_host(process->dpa, addr, sizeof(*guest->ctx),
 				     VB_DPA_READ | VB_DPA_WRITE);
 	*guest->ctx = (struct vb_rtos_thread){
@@ -306,7 +307,7 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 	process->ctx = ctx;
 	process->accel = accel;
 	process->error_fd = -1;
-	process->id = atomic_fetch_add(&next_id, 1);
+	process->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
 	atomic_init(&process->next_thread_id, 1);
 	if (name)
 		strcpy(process->name, name);
@@ -368,7 +369,7 @@ bool vb_process_hold(struct flexio_process *process, enum process_part part)
 	pthread_mutex_lock(&process->mutex);
 	open = process->open;
 	if (open)
-		atomic_fetch_add(&process->parts[part], 1);
+		atomic_fetch_add_explicit(&process->parts[part], 1, memory_order_relaxed);
 	pthread_mutex_unlock(&process->mutex);
 	if (!open)
 		fail("process %s is being destroyed", process->name);
@@ -377,7 +378,7 @@ bool vb_process_hold(struct flexio_process *process, enum process_part part)
 
 void vb_process_release(struct flexio_process *process, enum process_part part)
 {
-	atomic_fetch_sub(&process->parts[part], 1);
+	atomic_fetch_sub_explicit(&process->parts[part], 1, memory_order_release);
 }
 
 /* False, after a log line: something still stands on it. */
@@ -386,7 +387,8 @@ static bool is_bare(struct flexio_process *process)
 	unsigned int parts[PARTS], sum = 0;
 
 	for (unsigned int i = 0; i < PARTS; i++) {
-		parts[i] = atomic_load(&process->parts[i]);
+		/* Pairs with the release in vb_process_release(). */
+		parts[i] = atomic_load_explicit(&process->parts[i], memory_order_acquire);
 		sum += parts[i];
 	}
 	if (sum)

@@ -120,7 +120,8 @@ static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_state *s
 	vb_process_fatal(guest->process,
 			 code >= 0x80 && code <= 0xff ? (int)code : VB_RTOS_STATUS_ILLEGAL_ERR);
 	say_end(guest, "device thread %u ended process %s with error 0x%x", guest->thread_id,
-		guest->process->name, (unsigned int)atomic_load(&guest->process->status));
+		guest->process->name,
+		(unsigned int)atomic_load_explicit(&guest->process->status, memory_order_relaxed));
 	return end(guest, END_PROCESS);
 }
 

@@ -306,8 +306,10 @@ static void publish_levels(struct flexio_process *process)
 	table = vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
 				VB_DPA_READ | VB_DPA_WRITE);
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
-		unsigned int level =
-			process->streams[i] ? atomic_load(&process->streams[i]->level) : 0;
+		unsigned int level = process->streams[i]
+					     ? atomic_load_explicit(&process->streams[i]->level,
+								    memory_order_relaxed)
+					     : 0;
 
 		atomic_store_explicit(&table[i], (uint8_t)level, memory_order_relaxed);
 		most = level > most ? level : most;
@@ -558,7 +560,7 @@ flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
 	if (level == FLEXIO_MSG_DEV_ALWAYS_PRINT || level > FLEXIO_MSG_DEV_DEBUG)
 		return fail(LEVEL_TEXT, level);
 	pthread_rwlock_wrlock(&stream->process->streams_lock);
-	atomic_store(&stream->level, level);
+	atomic_store_explicit(&stream->level, level, memory_order_relaxed);
 	publish_levels(stream->process);
 	pthread_rwlock_unlock(&stream->process->streams_lock);
 	return FLEXIO_STATUS_SUCCESS;

@@ -22,13 +22,13 @@ bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *pl
 
 	if (!pin || td->queue.ctx != place->ctx)
 		return false;
-	atomic_fetch_add(&td->users, 1);
+	atomic_fetch_add_explicit(&td->users, 1, memory_order_relaxed);
 	return true;
 }
 
 void vb_td_release(struct flexio_transport_domain *td)
 {
-	atomic_fetch_sub(&td->users, 1);
+	atomic_fetch_sub_explicit(&td->users, 1, memory_order_release);
 }
 
 bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place)
@@ -37,13 +37,13 @@ bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place)
 
 	if (!pin || tis->queue.ctx != place->ctx)
 		return false;
-	atomic_fetch_add(&tis->users, 1);
+	atomic_fetch_add_explicit(&tis->users, 1, memory_order_relaxed);
 	return true;
 }
 
 void vb_tis_release(struct flexio_sq_tis *tis)
 {
-	atomic_fetch_sub(&tis->users, 1);
+	atomic_fetch_sub_explicit(&tis->users, 1, memory_order_release);
 }
 
 /* ---- transport domains ---- */
@@ -77,7 +77,8 @@ flexio_status flexio_transport_domain_destroy(struct flexio_transport_domain *td
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_TD, td))
 		return bad_handle(td, "transport domain");
-	if (atomic_load(&td->users)) {
+	/* Pairs with the release in vb_td_release(). */
+	if (atomic_load_explicit(&td->users, memory_order_acquire)) {
 		vb_queue_revive(&td->queue);
 		return fail("RQs or TISes still use transport domain %p; destroy them first",
 			    (void *)td);
@@ -109,7 +110,7 @@ flexio_status flexio_sq_tis_create(struct ibv_context *ibv_ctx, struct flexio_tr
 		vb_queue_free(&t->queue);
 		return failed();
 	}
-	atomic_fetch_add(&td->users, 1);
+	atomic_fetch_add_explicit(&td->users, 1, memory_order_relaxed);
 	*tis = t;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -121,7 +122,8 @@ flexio_status flexio_sq_tis_destroy(struct flexio_sq_tis *tis)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_TIS, tis))
 		return bad_handle(tis, "TIS");
-	if (atomic_load(&tis->users)) {
+	/* Pairs with the release in vb_tis_release(). */
+	if (atomic_load_explicit(&tis->users, memory_order_acquire)) {
 		vb_queue_revive(&tis->queue);
 		return fail("SQs still use TIS %p; destroy them first", (void *)tis);
 	}

@@ -16,7 +16,8 @@ flexio_status flexio_version_set(uint64_t version)
 		return fail(
 			"version 0x%llx is newer than FLEXIO_CURRENT_VERSION of this library (0x%llx)",
 			(unsigned long long)version, (unsigned long long)FLEXIO_CURRENT_VERSION);
-	if (!atomic_compare_exchange_strong(&version_set, &none, version + 1) &&
+	if (!atomic_compare_exchange_strong_explicit(&version_set, &none, version + 1,
+						     memory_order_relaxed, memory_order_relaxed) &&
 	    none != version + 1)
 		return fail("version 0x%llx was set before; 0x%llx is another one",
 			    (unsigned long long)(none - 1), (unsigned long long)version);

@@ -16,16 +16,17 @@ static struct vb_mr *mr(struct ibv_mr *mr)
 
 static void hold(struct ibv_context *context, struct ibv_pd *pd)
 {
-	atomic_fetch_add(&to_context(context)->users, 1);
+	atomic_fetch_add_explicit(&to_context(context)->users, 1, memory_order_relaxed);
 	if (pd)
-		atomic_fetch_add(&to_pd(pd)->users, 1);
+		api_pd_get(pd);
 }
 
 static void release(struct ibv_context *context, struct ibv_pd *pd)
 {
 	if (pd)
-		atomic_fetch_sub(&to_pd(pd)->users, 1);
-	atomic_fetch_sub(&to_context(context)->users, 1);
+		api_pd_put(pd);
+	/* Pairs with the acquire in close_context(). */
+	atomic_fetch_sub_explicit(&to_context(context)->users, 1, memory_order_release);
 }
 
 const struct vb_verbs_objects api_objects = {
@@ -88,7 +89,7 @@ static void cq(struct ibv_cq *ibcq, struct vb_verbs_cq *out)
 		.cqe_cnt = cq->cqe_cnt,
 		.cqe_size = cq->cqe_size,
 		.dbr = cq->dbr,
-		.arm_sn = atomic_load(&cq->arm_sn),
+		.arm_sn = atomic_load_explicit(&cq->arm_sn, memory_order_relaxed),
 	};
 	vb_lock(&cq->lock);
 	cq->dv_owned = true;

@@ -198,7 +198,8 @@ static int close_context(struct ibv_context *context)
 	struct api_context *ctx = to_context(context);
 	int rc;
 
-	if (atomic_load(&ctx->users))
+	/* Pairs with the release in accessors.c. */
+	if (atomic_load_explicit(&ctx->users, memory_order_acquire))
 		return api_refuse(busy, "FlexIO objects");
 	for (int kind = 0; kind < API_KINDS; kind++) {
 		while (!vb_list_empty(&ctx->live[kind])) {
@@ -219,7 +220,7 @@ static int close_context(struct ibv_context *context)
 	api_async_close(context);
 	close(context->cmd_fd);
 	for (int i = 0; i < API_QP_LEAF; i++)
-		free(ctx->qp_table[i]);
+		free(atomic_load_explicit(&ctx->qp_table[i], memory_order_relaxed));
 	pthread_mutex_destroy(&context->mutex);
 	free(ctx);
 	return 0;

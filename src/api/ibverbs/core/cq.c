@@ -88,7 +88,7 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->cqe_cnt = ring_size(attr->cqe);
 	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
 	cq->cqe_size = context_adapter(context)->config->cqe_size;
-	cq->arm_sn = 1;
+	atomic_init(&cq->arm_sn, 1);
 	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 }

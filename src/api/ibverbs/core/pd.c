@@ -196,7 +196,7 @@ static int parent_domain_dealloc(struct api_pd *pd)
 {
 	api_pd_put(&pd->base->ibv);
 	if (pd->td)
-		atomic_fetch_sub(&pd->td->users, 1);
+		atomic_fetch_sub_explicit(&pd->td->users, 1, memory_order_release);
 	free(pd);
 	return 0;
 }
@@ -210,7 +210,8 @@ VB_PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibpd)
 	if (!ibpd)
 		return api_refuse(null, "pd");
 	pd = to_pd(ibpd);
-	if (atomic_load(&pd->users))
+	/* Pairs with the release in api_pd_put(). */
+	if (atomic_load_explicit(&pd->users, memory_order_acquire))
 		return api_refuse(busy,
 				  "address handles, parent domains, queues or FlexIO objects");
 	if (pd->base)
@@ -247,7 +248,8 @@ int api_td_dealloc(struct ibv_td *ibtd)
 	struct api_td *td = (struct api_td *)ibtd;
 
 	API_CALL_AS("ibv_dealloc_td", API_DEVICE(ibtd->context));
-	if (atomic_load(&td->users))
+	/* Pairs with the release in parent_domain_dealloc(). */
+	if (atomic_load_explicit(&td->users, memory_order_acquire))
 		return api_refuse(busy, "parent domains");
 	free(td);
 	return 0;
@@ -280,7 +282,7 @@ struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 	api_pd_get(attr->pd);
 	if (attr->td) {
 		pd->td = (struct api_td *)attr->td;
-		atomic_fetch_add(&pd->td->users, 1);
+		atomic_fetch_add_explicit(&pd->td->users, 1, memory_order_relaxed);
 	}
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
 		pd->alloc = attr->alloc;

@@ -20,7 +20,8 @@ enum { DBR_SIZE = 64 };
 static int table_add(struct api_context *ctx, struct api_qp *qp)
 {
 	uint32_t qpn = qp->ibv.qp_num;
-	struct api_qp *_Atomic *leaf = ctx->qp_table[qpn >> API_QP_LEAF_BITS];
+	struct api_qp *_Atomic *leaf =
+		atomic_load_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], memory_order_relaxed);
 
 	if (!leaf) {
 		leaf = calloc(API_QP_LEAF, sizeof(*leaf));
@@ -37,7 +38,8 @@ static int table_add(struct api_context *ctx, struct api_qp *qp)
 static void table_remove(struct api_context *ctx, struct api_qp *qp)
 {
 	uint32_t qpn = qp->ibv.qp_num;
-	struct api_qp *_Atomic *leaf = ctx->qp_table[qpn >> API_QP_LEAF_BITS];
+	struct api_qp *_Atomic *leaf =
+		atomic_load_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], memory_order_relaxed);
 
 	atomic_store_explicit(&leaf[qpn & (API_QP_LEAF - 1)], NULL, memory_order_release);
 }
@@ -270,7 +272,7 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	}
 	api_pd_get(attr->pd);
 	if (qp->rss) {
-		atomic_fetch_add(&qp->rss->users, 1);
+		atomic_fetch_add_explicit(&qp->rss->users, 1, memory_order_relaxed);
 		api_track_first(context, API_KIND_QP, &qp->node);
 	} else {
 		api_track(context, API_KIND_QP, &qp->node);
@@ -352,9 +354,9 @@ static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (!rc) {
 		qp_clean_cqs(qp);
 		qp->sq.head = qp->sq.cur_post = 0;
-		atomic_store(&qp->sq.tail, 0);
+		atomic_store_explicit(&qp->sq.tail, 0, memory_order_relaxed);
 		qp->rq.head = 0;
-		atomic_store(&qp->rq.tail, 0);
+		atomic_store_explicit(&qp->rq.tail, 0, memory_order_relaxed);
 		qp->dbr[DBR_RECV] = qp->dbr[DBR_SEND] = 0;
 		qp->ibv.state = IBV_QPS_RESET;
 	}
@@ -447,7 +449,7 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_fetched);
 	pd = ibqp->pd;
 	if (qp->rss)
-		atomic_fetch_sub(&qp->rss->users, 1);
+		atomic_fetch_sub_explicit(&qp->rss->users, 1, memory_order_release);
 	qp_free(qp);
 	api_pd_put(pd);
 	return 0;

@@ -29,7 +29,8 @@ static void init(struct hbl_qp *qp, struct ibv_context *context,
 	ibv->recv_cq = attr->recv_cq;
 	ibv->qp_type = attr->qp_type;
 	ibv->state = IBV_QPS_RESET;
-	ibv->qp_num = ibv->handle = atomic_fetch_add(&numbers, 1) & 0xffffff;
+	ibv->qp_num = ibv->handle =
+		atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) & 0xffffff;
 	qp->api.sq.signal_all = attr->sq_sig_all;
 	qp->api.cap = (struct ibv_qp_cap){ .max_send_wr = attr->cap.max_send_wr,
 					   .max_recv_wr = attr->cap.max_recv_wr,

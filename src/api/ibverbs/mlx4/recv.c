@@ -74,9 +74,12 @@ int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 
 		one.next = NULL;
 		vb_lock(&qp->post_lock);
-		/* A slot is free to be written only if there is room; the post itself decides that. */
+		/*
+		 * A slot is free to be written only if there is room; the post itself decides that. Pairs with the
+		 * release in loop_retire_recv(): the poll has read what was saved here before.
+		 */
 		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= rq->max_gs &&
-		    rq->head - atomic_load(&rq->tail) < rq->cnt)
+		    rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) < rq->cnt)
 			save_list(qp, rq->head, wr);
 		err = loop_post_recv(ibqp, &one, &bad, fill_segments);
 		vb_unlock(&qp->post_lock);

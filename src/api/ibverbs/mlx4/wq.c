@@ -83,7 +83,7 @@ static void forget_posted(struct api_qp *qp)
 	api_cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	vb_lock(&qp->rq.lock);
 	qp->rq.head = 0;
-	atomic_store(&qp->rq.tail, 0);
+	atomic_store_explicit(&qp->rq.tail, 0, memory_order_relaxed);
 	qp->dbr[0] = 0;
 	vb_unlock(&qp->rq.lock);
 }
@@ -126,7 +126,8 @@ int mlx4_wq_destroy(struct ibv_wq *ibwq)
 	API_CALL_AS("ibv_destroy_wq", .kind = "WQ", .number = ibwq ? ibwq->wq_num : 0);
 	if (!ibwq)
 		return api_refuse(null, "wq");
-	if (atomic_load(&wq->users))
+	/* Pairs with the release in mlx4_ind_table_destroy(). */
+	if (atomic_load_explicit(&wq->users, memory_order_acquire))
 		return api_refuse(busy, "indirection tables");
 	err = ibv_destroy_qp(&wq->qp->ibv);
 	if (!err)
@@ -157,11 +158,12 @@ struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
 	if (!table)
 		return api_refuse_null(memory, "the table");
 	table->ibv.context = context;
-	table->ibv.ind_tbl_handle = table->ibv.ind_tbl_num = 1 + atomic_fetch_add(&numbers, 1);
+	table->ibv.ind_tbl_handle = table->ibv.ind_tbl_num =
+		1 + atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
 	table->count = count;
 	for (uint32_t i = 0; i < count; i++) {
 		table->wq[i] = (struct api_wq *)attr->ind_tbl[i];
-		atomic_fetch_add(&table->wq[i]->users, 1);
+		atomic_fetch_add_explicit(&table->wq[i]->users, 1, memory_order_relaxed);
 	}
 	return &table->ibv;
 }
@@ -173,10 +175,11 @@ int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *ibtable)
 	API_CALL_AS("ibv_destroy_rwq_ind_table");
 	if (!ibtable)
 		return api_refuse(null, "rwq_ind_table");
-	if (atomic_load(&table->users))
+	/* Pairs with the release in api_qp_destroy(). */
+	if (atomic_load_explicit(&table->users, memory_order_acquire))
 		return api_refuse(busy, "queue pairs");
 	for (uint32_t i = 0; i < table->count; i++)
-		atomic_fetch_sub(&table->wq[i]->users, 1);
+		atomic_fetch_sub_explicit(&table->wq[i]->users, 1, memory_order_release);
 	free(table);
 	return 0;
 }

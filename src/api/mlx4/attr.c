@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * mlx4 direct verbs besides mlx4dv_init_obj(): what the device can do, inline receive, attributes of
  * a context.

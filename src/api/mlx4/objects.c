@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * mlx4dv_init_obj(): the rings, records and doorbells behind verbs objects.
  *

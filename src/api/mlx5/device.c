@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * mlx5 direct verbs: what works today. The rest is in unsupported.c.
  */

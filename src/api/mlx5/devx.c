@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What programs register with the card by number and name in queues that are made elsewhere (FlexIO): memory for rings,
  * and doorbell pages.

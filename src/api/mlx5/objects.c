@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * mlx5dv_init_obj(): the rings, records, doorbells and numbers behind verbs objects.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * mlx5 direct verbs that are not there yet: programs that link them load, and learn EOPNOTSUPP when
  * they call.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The tables of accessors.h that do not depend on the provider: how other libraries reach what is behind a handle. */
 #include "objects.h"
 

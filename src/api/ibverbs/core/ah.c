@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Address handles: where a datagram goes, kept as the address vector that goes into each WQE (the provider's).
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The forms of IBVERBS_1.0, which binaries from before 2007 bind, and the providers'
  * ibv_register_driver of 1.1.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Contexts: an opened device, its table of operations, its QPs by number and the list of its live
  * objects.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Completion queues that are rings in memory: creation, resizing, destruction. Arming and polling are the provider's.
  */

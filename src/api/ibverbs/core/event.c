@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Event queues (struct api_event_queue) and, built on one, the asynchronous events of a context.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Structures of the kernel's RDMA interface, converted to and from those of verbs.h. librdmacm
  * calls these; the header that declares them is not installed, so the prototypes are here.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Memory regions. The card keeps key, bounds and rights; here are the checks that the kernel makes
  * before a card hears of a registration, and the fork helpers, which have nothing to do: no page is

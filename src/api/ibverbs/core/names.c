@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Names of enum values and conversions of rates. The words are those of the real library: programs
  * compare them and people search for them.

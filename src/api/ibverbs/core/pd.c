@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Protection domains, thread domains, parent domains, and the memory of rings.
  *

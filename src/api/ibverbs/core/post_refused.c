@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Why a work request was not taken: the log lines of posting that failed, for all queue formats.
  *

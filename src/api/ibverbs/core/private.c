@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The node IBVERBS_PRIVATE_34: what providers of the real library call.
  *

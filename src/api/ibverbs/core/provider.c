@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Which provider an adapter has: the one of its queue format. */
 #include "provider.h"
 

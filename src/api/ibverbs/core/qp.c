@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Queue pairs whose queues are rings in memory: creation, state changes, queries, destruction. Posting is the
  * provider's.

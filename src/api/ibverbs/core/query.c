@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What a program may ask about a device, its port, its GIDs and its partition keys.
  *

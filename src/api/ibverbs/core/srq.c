@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Shared receive queues: objects and the free list of their WQEs. Posting is in recv.c.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Helpers of the real library for reading sysfs. They read whatever files exist; there are none for
  * our devices.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Operations of verbs_context that a provider does not have (provider.h), and functions of libibverbs that none has
  * (docs/deviations.md).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Address handles of an mlx4 card: the address vector of its datagram segments, and the MAC behind it. */
 #include "mlx4.h"
 

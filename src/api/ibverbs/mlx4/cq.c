@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Completion queues of an mlx4 card: arming, and the entries of the ring as the core's cq.c sees them.
  */

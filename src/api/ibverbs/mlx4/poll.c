@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * ibv_poll_cq() and ibv_start_poll() on an mlx4 completion queue.
  *

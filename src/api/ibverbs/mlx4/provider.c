@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The mlx4 provider: its table and its contexts, each with a doorbell page. */
 #include "mlx4.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * How large the rings of an mlx4 QP are, where they lie, and whose their WQEs are at first.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Posting receives on an mlx4 card: to a queue pair's own queue, to a receive WQ, to a shared queue.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Address handles of an mlx5 card: the address vector of its datagram segments. */
 #include "mlx5.h"
 

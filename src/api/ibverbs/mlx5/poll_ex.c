@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Polling through ibv_cq_ex: start_poll(), next_poll(), end_poll() and the read_*() functions.
  *

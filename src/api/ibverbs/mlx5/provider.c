@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The mlx5 provider: its table and its contexts. */
 #include "mlx5.h"
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The edge of libibverbs and of the direct verbs libraries: how a public function opens its call and how it fails.
+ * The edge of libibverbs and of the direct verbs libraries: how a public function opens its call
+ * and how it fails.
  *
- * err is a positive errno, also left in errno because programs print that. A public function opens its call with
- * API_CALL(); what fails leaves one line in the log, with the reason where one was given (base/refusal.h).
+ * err is a positive errno, also left in errno because programs print that. A public function opens
+ * its call with API_CALL(); what fails leaves one line in the log, with the reason where one was
+ * given (base/refusal.h).
  */
 #pragma once
 

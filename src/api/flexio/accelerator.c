@@ -50,7 +50,7 @@ static int read_timeout(const struct vb_adapter *adapter, uint64_t *ns)
 	return 0;
 }
 
-/* For tests and measurements of the other way. */
+/* VERBATIM_RPC_LEND=off: every call queues for an EU, for tests and measurements. */
 static bool lending_off(void)
 {
 	const char *text = vb_getenv("VERBATIM_RPC_LEND");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns apps: device programs by name, with a copy of their ELF file. Normally created before main() by
- * code that dpacc made.
+ * Owns apps: device programs by name, with a copy of their ELF file. Normally created before main()
+ * by code that dpacc made.
  */
 #include "internal.h"
 
@@ -16,9 +16,9 @@ bool vb_name_valid(const char *text)
 }
 
 /*
- * Whether the program is at its end. An app that is in use then is no error of the program's: the destructor that dpacc makes
- * asks for its end, and many programs leave their processes to exit(). This handler runs before destructors, because it
- * is registered after the start.
+ * The program is exiting. The destructor that dpacc generates then destroys the app, and many
+ * programs leave their processes to exit(), so an app in use is no error. The handler runs before
+ * destructors, because it is registered after the start.
  */
 static atomic_bool leaving;
 
@@ -267,7 +267,7 @@ flexio_status flexio_app_list_free(struct flexio_app **apps_list)
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
 const char *flexio_app_get_name(struct flexio_app *app)
 {

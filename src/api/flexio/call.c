@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns RPCs: a pool of guest threads, each with an argument buffer, and the way of one call.
+ * Owns RPCs: a pool of guest threads, each with an argument buffer, and the steps of one call.
  *
- *	take a slot -> pack arguments -> run the guest thread -> result, output of messages -> free the slot
+ *	take a slot -> pack arguments -> run the guest thread -> result, messages -> free the slot
  *
- * The calling host thread runs the guest thread itself, in slices, so that it can look at the clock and
- * at the process's state in between; no other thread has to wake up. Only where every EU has something
- * to do (or in deterministic mode) the call queues up for one like any other thread.
+ * The calling host thread runs the guest thread itself, in slices, so that it can look at the clock
+ * and at the process's state in between; no other thread has to wake up. Only where every EU has
+ * something to do (or in deterministic mode) the call queues up for one like any other thread.
  *
  * Taking a slot is one atomic exchange. A host thread begins its search where it found one the last
- * time, so threads that call at the same time settle on slots of their own. Slots are made on first use.
+ * time, so threads that call at the same time settle on slots of their own. Slots are made on first
+ * use.
  *
- * A slot that is busy keeps its process: destroying it takes all slots first, or is refused. Before it has
- * a slot, a call may look at a process that is just being destroyed. So the memory of slots, and of the
- * part of a process that leads to them, is never freed, only used again; a slot that is in no process
- * stays busy, and one that has gone to another process is given back.
+ * A slot that is busy keeps its process: destroying it takes all slots first, or is refused. Before
+ * it has a slot, a call may look at a process that is just being destroyed. So the memory of slots,
+ * and of the part of a process that leads to them, is never freed, only used again; a slot that is
+ * in no process stays busy, and one that has gone to another process is given back.
  */
 #include "internal.h"
 
@@ -27,7 +28,7 @@
 /* The clock starts after the first slice: most calls end in it and never ask for the time. */
 #define FIRST_SLICE 20000
 #define SLICE       500000
-/* What a call that is out of time gets to give a lock of the C library back. */
+/* Instructions that a timed-out call may still run, to release a lock of the C library. */
 #define GRACE    1000000
 #define MANY_EUS 64
 
@@ -73,7 +74,9 @@ static int slot_make_thread(struct call_slot *slot)
 	return 0;
 }
 
-/* What a call left behind, locks aside, is gone: stack, registers, thread-local storage. */
+/*
+ * Destroys the thread, and with it what a call left behind: stack, registers, thread-local storage.
+ */
 static void slot_drop_thread(struct call_slot *slot)
 {
 	struct vb_dpa_thread *thread = slot->thread;
@@ -91,7 +94,7 @@ static void slot_drop_thread(struct call_slot *slot)
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call_slot *spare_slots; /* all busy */
 
-/* Still busy. */
+/* The slot stays busy, so that no call takes it. */
 static void slot_free(struct call_slot *slot)
 {
 	slot_drop_thread(slot);
@@ -121,7 +124,7 @@ static struct call_slot *slot_memory(void)
 	return slot;
 }
 
-/* Busy: it belongs to whoever asked. */
+/* The new slot is busy: it belongs to the caller. */
 static struct call_slot *slot_new(struct flexio_process *process)
 {
 	struct call_slot *slot = slot_memory();
@@ -137,7 +140,10 @@ static struct call_slot *slot_new(struct flexio_process *process)
 	return slot;
 }
 
-/* An empty place in the table: make its slot. NULL: somebody else did, or there is no memory, or no process. */
+/*
+ * Fills an empty place of the table with a new slot. NULL: another thread did so; with *failed set:
+ * no memory, or the process is being destroyed.
+ */
 static struct call_slot *slot_fill(struct flexio_process *process, unsigned int index, bool *failed)
 {
 	struct call_slot *slot = NULL;
@@ -210,8 +216,8 @@ static struct call_slot *slot_take(struct flexio_process *process)
 		return slot;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	/*
-	 * All are busy. A caller that frees one sees `waiting`, or slot_try() below sees its slot: the fence pairs
-	 * with the store and the load in slot_give().
+	 * All are busy. A caller that frees one sees `waiting`, or slot_try() below sees its slot:
+	 * the fence pairs with the store and the load in slot_give().
 	 */
 	atomic_fetch_add_explicit(&process->waiting, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
@@ -324,7 +330,7 @@ bool vb_calls_destroy(struct flexio_process *process)
 		if (slot)
 			slot_free(slot);
 	}
-	/* Who found no free slot meanwhile shall see why. */
+	/* Wake callers that wait for a slot: they find that the process is closed. */
 	pthread_mutex_lock(&process->slot_lock);
 	process->slots_given++;
 	pthread_cond_broadcast(&process->slot_free);
@@ -335,8 +341,8 @@ bool vb_calls_destroy(struct flexio_process *process)
 /* ---- running ---- */
 
 /*
- * On this host thread, if an EU is free for it. Lent threads are counted only where EUs are so few that callers could
- * outnumber them: the counter is one that all callers write.
+ * Whether the call can run on this host thread: an EU must be free. Lent threads are counted only
+ * where EUs are so few that callers could outnumber them, because all callers write this counter.
  */
 static bool lend_begin(struct accel *accel)
 {
@@ -410,9 +416,10 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	if (err)
 		return err;
 	/*
-	 * A process that died before the start could not halt this thread; one that dies now wakes us. The fence
-	 * stands between publishing the slot and reading the status; vb_process_fatal() writes the status and then
-	 * reads the slots, so one of the two sees the other.
+	 * A process that died before the start could not halt this thread; one that dies now wakes
+	 * us. The fence stands between publishing the slot and reading the status;
+	 * vb_process_fatal() writes the status and then reads the slots, so one of the two sees the
+	 * other.
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	ended = process_dead(process) || slot_wait(slot, process->accel->timeout_ns);
@@ -423,8 +430,9 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 }
 
 /*
- * The thread is about to go. Where it says that it holds malloc's lock, ending it now would lock out all others: let it
- * run a little further, but not for long, because device code may lie.
+ * The thread is about to be destroyed. If it holds malloc's lock, all other threads would wait for
+ * that lock for ever. So it may run a little further, but not for long: the flag that says so is in
+ * device memory and not trusted.
  */
 static void slot_grace(struct call_slot *slot)
 {
@@ -437,7 +445,7 @@ static void slot_grace(struct call_slot *slot)
 			break;
 }
 
-/* Run what was set up. The status of a call, *result on success. */
+/* Runs the prepared call. Returns its status; *result is set on success. */
 static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 {
 	struct flexio_process *process = slot->guest.process;
@@ -517,7 +525,7 @@ static flexio_status call_func(struct call_slot *slot, const struct func *func, 
 	return slot_call(slot, func->addr, args, 1, result);
 }
 
-/* With a slot, so that process and app stay. */
+/* The slot keeps process and app alive. */
 static flexio_status call_with(struct call_slot *slot, flexio_func_t *host_func, uint64_t *result,
 			       va_list ap)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns completion queues: a CQ of the card over device memory (or a umem), and what its events lead to.
+ * Owns completion queues: a CQ of the card over device memory (or a umem), and what its events lead
+ * to.
  *
  *	CQE --> card --armed?--> notify() --> event handler, or an entry of an event queue
  */
@@ -124,7 +125,10 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.ignore_overrun = attr->overrun_ignore,
 		.collapsed = attr->cc,
 		.always_armed = attr->always_armed && (cq->handler || cq->eq),
-		/* The older layout (BASIC) has owner bits; whether its entries are compressed is up to the card. */
+		/*
+		 * The older layout (BASIC) has owner bits; whether its entries are compressed is up
+		 * to the card.
+		 */
 		.compressed = attr->cqe_comp_type == FLEXIO_CQE_COMP_ENABLE,
 		.mini_format = (uint8_t)attr->cqe_comp_format,
 		.cookie = cq,

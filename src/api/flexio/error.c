@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns how a device process dies: the first fatal error is its status for ever, wakes the error fd and
- * tells every thread of the process to stop. Nothing here waits, because it runs in callbacks of those
- * threads.
+ * Owns how a device process dies: the first fatal error is its status for ever, wakes the error fd
+ * and tells every thread of the process to stop. Nothing here waits, because it runs in callbacks
+ * of those threads.
  */
 #include "internal.h"
 
@@ -96,7 +96,7 @@ int flexio_err_status_get(struct flexio_process *process)
 
 FLEXIO_STABLE enum flexio_err_status flexio_err_status_get_v0(struct flexio_process *process);
 
-/* As it was before 24.10: only whose error it is. */
+/* The form before 24.10, which only tells a user's error from a fatal one. */
 enum flexio_err_status flexio_err_status_get_v0(struct flexio_process *process)
 {
 	int status;

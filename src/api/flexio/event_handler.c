@@ -8,12 +8,12 @@
  *	                               yield      v  | trigger
  *	                                         YIELDED            (continuable handlers)
  *
- * A trigger in CREATED and FINISHED is lost, as documented; in RUNNING one is kept. States change under
- * the lock of the handler's entry. Between the ecall that ends a run and vb_handler_done() the state
- * still is RUNNING, so a trigger that comes then is kept, too: none is lost.
+ * A trigger in CREATED and FINISHED is lost, as documented; in RUNNING one is kept. States change
+ * under the lock of the handler's entry. Between the ecall that ends a run and vb_handler_done()
+ * the state still is RUNNING, so a trigger that comes then is kept, too: none is lost.
  *
- * Entries are never freed before the process: whoever has an activation id locks the entry first and
- * then looks whether a handler is (still) there.
+ * Entries are never freed before the process: a thread that has an activation id locks the entry
+ * first and then checks whether it has a handler.
  */
 #include "internal.h"
 
@@ -30,8 +30,8 @@ enum handler_state {
 };
 
 /*
- * What a trigger needs lies on one cache line, which is all that goes from the thread that ran the handler last to the
- * one that triggers it.
+ * What a trigger needs lies on one cache line, so that only this line moves from the thread that
+ * ran the handler to the one that triggers it.
  */
 struct handler_entry {
 	_Alignas(64) pthread_mutex_t lock;
@@ -70,8 +70,8 @@ static struct flexio_event_handler *to_handler(struct guest *guest)
 /* ---- running, under entry->lock ---- */
 
 /*
- * The registers of the next run. Made where the last one ended, not by the trigger: there they are in the cache, and
- * there they will be wanted again.
+ * Sets the registers for the next run. Done where the last run ended, not by the trigger: there
+ * they are in the cache.
  */
 static void prepare(struct flexio_event_handler *h)
 {
@@ -202,7 +202,7 @@ bool vb_handler_yield(struct guest *guest, bool retrigger)
 	bool wait;
 
 	pthread_mutex_lock(&entry->lock);
-	/* One that is being destroyed waits for that. */
+	/* A handler that is being destroyed blocks until it is stopped. */
 	wait = !is_running(h) || (!retrigger && !entry->pending);
 	if (!is_running(h))
 		;
@@ -425,7 +425,7 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 		       : fail("event handler %u was run before", h->guest.thread_id);
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
 uint32_t flexio_event_handler_get_id(struct flexio_event_handler *event_handler)
 {

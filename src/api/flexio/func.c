@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the functions of an app: what a host stub stands for. Registered under the app's mutex, looked up
- * without a lock; a function stays until the app goes.
+ * Owns the functions of an app: what a host stub stands for. Registered under the app's mutex,
+ * looked up without a lock; a function stays until the app goes.
  */
 #include "internal.h"
 

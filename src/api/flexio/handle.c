@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the set of handles that are alive, so that a pointer that was never one, or is not one any more,
- * is refused without reading what it points to; and pins, by which an object stays alive during a call.
+ * Owns the set of handles that are alive, so that a pointer that was never one, or is not one any
+ * more, is refused without reading what it points to; and pins, by which an object stays alive
+ * during a call.
  *
- *	bucket[hash] -> entry -> entry -> NULL      key = address + kind; FREE; ENDING: waits for its pins
+ *	bucket[hash] -> entry -> entry -> NULL    key: address + kind, FREE, or ENDING (waits for pins)
  *
  * Looking up takes no lock: entries are published once and never freed or moved, only their keys
  * change. So the set keeps as many entries as there ever were handles at a time.
  *
- * vb_handle_pin() counts a pin and then reads the key again; vb_handle_end() changes the key and then reads the
- * number of pins. vb_handle_unpin() takes its pin back and then reads the key, to wake vb_handle_end(). All of these
- * are sequentially consistent, so that of two threads one sees what the other did.
+ * vb_handle_pin() counts a pin and then reads the key again; vb_handle_end() changes the key and
+ * then reads the number of pins. vb_handle_unpin() takes its pin back and then reads the key, to
+ * wake vb_handle_end(). All of these are sequentially consistent, so that of two threads one sees
+ * what the other did.
  */
 #include "internal.h"
 
@@ -120,7 +122,10 @@ bool vb_handle_end(struct handle **pin)
 	uintptr_t key = entry ? atomic_load_explicit(&entry->key, memory_order_relaxed) : ENDING;
 	int cancel;
 
-	/* Of two that end it at the same time one wins. While it is pinned, its key can only become ENDING. */
+	/*
+	 * Of two that end it at the same time one wins. While it is pinned, its key can only become
+	 * ENDING.
+	 */
 	if (key == ENDING ||
 	    !atomic_compare_exchange_strong_explicit(&entry->key, &key, ENDING,
 						     memory_order_seq_cst, memory_order_relaxed))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the device heap of a process: which parts of one range of guest memory are given out. Nothing
- * of the bookkeeping lies in guest memory, so device code cannot damage it.
+ * Owns the device heap of a process: which parts of one range of guest memory are given out.
+ * Nothing of the bookkeeping lies in guest memory, so device code cannot damage it.
  *
  *	blocks by address:   [ used ][ free ][ used ][ used ][      free      ]
  *	                        `-prev/next-'                     no two free ones side by side
@@ -65,8 +65,8 @@ static struct heap_block *find_in_bin(struct heap *heap, unsigned int bin, uint6
 }
 
 /*
- * Blocks of the request's own bin may be too small, those above it fit (but for the alignment): look at a few in its own
- * bin, then above, and only if there is nothing at all of its bin.
+ * Blocks in the bin of this size may be too small; those in higher bins are large enough, apart
+ * from the alignment. So try a few of the own bin, then the higher bins, then all of the own bin.
  */
 static struct heap_block *find_free(struct heap *heap, uint64_t size, uint64_t align)
 {

@@ -11,12 +11,12 @@
  *	       |- handlers         event handlers by activation id; entries live as long as the process
  *	       `- status, fd       the first fatal error
  *
- * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the lock
- * of one handler entry, then leaves: heap.lock, stream.lock, the accelerator's own. No lock is held
- * while guest code runs.
+ * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the
+ * lock of one handler entry, then leaves: heap.lock, stream.lock, the accelerator's own. No lock is
+ * held while guest code runs.
  *
- * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. Why a call fails is said where that is
- * decided, by fail().
+ * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. The function
+ * that decides to fail logs the reason, with fail().
  */
 #pragma once
 
@@ -37,14 +37,17 @@
 #include "device/rtos.h"
 #include "dpa/dpa.h"
 
-/* ---- log.c: the host log, and why a call fails ------------------------------------------------ */
+/* ---- log.c: the host log, and why a call fails ----------------------------------------------- */
 
 extern _Atomic int vb_flexio_log_level;
 
 void vb_flexio_log(const char *function, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Lines of their own: what device threads, queues and streams meet. They name the function that they stand in. */
+/*
+ * Log lines that are not about a failing call: about device threads, queues and streams. They name
+ * the function that writes them.
+ */
 #define log_at(level, ...)                                                                       \
 	do {                                                                                     \
 		if (atomic_load_explicit(&vb_flexio_log_level, memory_order_relaxed) >= (level)) \
@@ -55,12 +58,12 @@ void vb_flexio_log(const char *function, int line, const char *fmt, ...)
 #define log_info(...) log_at(FLEXIO_LOG_LVL_INFO, __VA_ARGS__)
 
 /*
- * The public function that this thread is in. API_CALL() is the first statement of each; a public function does not call
- * another one, so nothing has to be put back.
+ * The public function that this thread is in. API_CALL() is the first statement of each; a public
+ * function does not call another one, so nothing has to be put back.
  */
 struct vb_api_call {
 	const char *function; /* NULL: it never was in one */
-	bool said;            /* why it fails */
+	bool said;            /* the reason of its failure is in the log */
 };
 
 extern _Thread_local struct vb_api_call vb_api_call __attribute__((tls_model("initial-exec")));
@@ -73,22 +76,24 @@ static inline void vb_api_begin(const char *function)
 #define API_CALL() vb_api_begin(__func__)
 
 /*
- * Say why the public call fails, in its name, wherever that is decided: "<function> <line> - <text>". Only the first reason
- * counts, so each failing call leaves one line. The result is FLEXIO_STATUS_FAILED, for `return fail("...")`.
+ * Say why the public call fails, in its name, wherever that is decided: "<function> <line> -
+ * <text>". Only the first reason counts, so each failing call leaves one line. The result is
+ * FLEXIO_STATUS_FAILED, for `return fail("...")`.
  */
 #define fail(...) vb_flexio_fail(__func__, __LINE__, __VA_ARGS__)
 flexio_status vb_flexio_fail(const char *function, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* A helper failed. It has said why, or this says at least that it did. */
+/* A helper failed. If it has not logged the reason, this logs at least the failure. */
 #define failed() fail("something inside failed, and did not say why")
-/* A handle that is not one: "%s" is the kind of object. */
+/* An invalid handle; what: the kind of object. */
 #define bad_handle(handle, what) vb_flexio_bad_handle(__func__, __LINE__, handle, what)
 flexio_status vb_flexio_bad_handle(const char *function, int line, const void *handle,
 				   const char *what);
 
 /*
- * Why the card, or libibverbs, refuses something becomes part of our line instead of one of its own: CARD_WORDS(words) in
- * front of what may be refused, for the rest of the scope; then card_reason(&words, err).
+ * Why the card, or libibverbs, refuses something becomes part of our line instead of one of its
+ * own: CARD_WORDS(words) in front of what may be refused, for the rest of the scope; then
+ * card_reason(&words, err).
  */
 struct card_words {
 	struct vb_call call;
@@ -138,12 +143,12 @@ enum handle_kind {
 
 /* False: no memory. */
 bool vb_handle_add(enum handle_kind kind, const void *handle);
-/* Whether it is alive now; reads nothing of the object. NULL is not. */
+/* Whether the handle is valid now; does not read the object. NULL is not valid. */
 bool vb_handle_valid(enum handle_kind kind, const void *handle);
 
 /*
- * Keep an object alive, for the time of one call; NULL: it is none, or not any more. Every public function that takes
- * a handle begins with
+ * Keep an object alive for the time of one call. NULL: the handle is not valid. Every public
+ * function that takes a handle begins with
  *
  *	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_MKEY, mkey);
  *
@@ -151,18 +156,20 @@ bool vb_handle_valid(enum handle_kind kind, const void *handle);
  *	if (!pin)
  *		return bad_handle(mkey, "mkey");
  *
- * and the pin goes with the function. Only flexio_process_call() has a way of its own, see call.c.
+ * and the pin is released when the function returns. Only flexio_process_call() does without, see
+ * call.c.
  */
 struct handle *vb_handle_pin(enum handle_kind kind, const void *handle);
 void vb_handle_unpin(struct handle **pin);
 #define AUTO_UNPIN __attribute__((cleanup(vb_handle_unpin)))
 /*
- * End the life of what this pin keeps: later pins fail, earlier ones are waited for, the own one is gone. So no lock may
- * be held that a pinned function takes. False: somebody else ends it, or there is no pin.
+ * End the life of the pinned object: from now on new pins fail; the function releases this pin and
+ * waits until all others are released. So the caller must not hold a lock that a pinned function
+ * takes. False: another thread ends it, or there is no pin.
  */
 bool vb_handle_end(struct handle **pin);
 
-/* ---- accelerator.c: the accelerator of an adapter --------------------------------------------- */
+/* ---- accelerator.c: the accelerator of an adapter -------------------------------------------- */
 
 struct accel {
 	char name[VB_NAME_MAX]; /* of the adapter */
@@ -182,13 +189,13 @@ void vb_accel_put(struct accel *accel);
 int vb_accel_affinity(const struct accel *accel, const struct flexio_affinity *affinity,
 		      struct vb_dpa_thread_attr *attr);
 
-/* ---- version.c -------------------------------------------------------------------------------- */
+/* ---- version.c ------------------------------------------------------------------------------- */
 
 /* NA: no adapter with an accelerator. */
 enum flexio_hw_model_id vb_hw_model(struct ibv_context *ctx);
 const char *vb_hw_model_name(enum flexio_hw_model_id model);
 
-/* ---- app.c, func.c ---------------------------------------------------------------------------- */
+/* ---- app.c, func.c --------------------------------------------------------------------------- */
 
 /* A registered function. Found by the address of its stub; lives as long as the app. */
 struct func {
@@ -218,15 +225,15 @@ struct flexio_app {
 
 /* True where text is a string of 1 to FLEXIO_MAX_NAME_LEN bytes. */
 bool vb_name_valid(const char *text);
-/* Keep the app from being destroyed. False: it is no app. */
+/* Take a reference: the app cannot be destroyed. False: not a valid app. */
 bool vb_app_get(struct flexio_app *app);
 void vb_app_put(struct flexio_app *app);
 /* NULL: the app has none of this stub. */
 const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub);
-/* Say that it has none. */
+/* Fail because the app has no function of this stub. */
 flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub);
 
-/* ---- heap.c: the device heap ------------------------------------------------------------------ */
+/* ---- heap.c: the device heap ----------------------------------------------------------------- */
 
 struct heap_block;
 
@@ -249,7 +256,7 @@ void vb_heap_info(struct heap *heap, struct flexio_heap_mem_info *info);
 /* False: not the address of a block in use. */
 bool vb_heap_free(struct heap *heap, uint64_t addr);
 
-/* ---- call.c: RPCs ----------------------------------------------------------------------------- */
+/* ---- call.c: RPCs ---------------------------------------------------------------------------- */
 
 enum { CALL_SLOTS = 256 };
 
@@ -309,7 +316,7 @@ struct call_slot {
 	struct vb_dpa_thread *thread;
 	_Atomic unsigned int ended; /* futex of a queued call: SLOT_* of call.c */
 	enum vb_dpa_why why;        /* how it ended */
-	const char *what;           /* is being called, in words */
+	const char *what;           /* what is being called, for log lines */
 	void *argbuf;               /* in guest memory, behind the context */
 	uint64_t argbuf_addr;
 	struct call_slot *next_spare;
@@ -324,24 +331,30 @@ void vb_calls_halt(struct flexio_process *process);
 void vb_calls_open(struct flexio_process *process);
 /* False: a call is under way, or calls are not open. */
 bool vb_calls_destroy(struct flexio_process *process);
-/* Call a device function without arguments, on a thread of its own; what: it, in words. 0, or -EFAULT after a reason. */
+/*
+ * Call a device function without arguments, on a thread of its own. what: its description in log
+ * lines. 0, or -EFAULT after a reason.
+ */
 int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what);
 
-/* ---- stream.c --------------------------------------------------------------------------------- */
+/* ---- stream.c -------------------------------------------------------------------------------- */
 
 struct flexio_msg_stream;
 
 /* Bytes of one message; no line of the C library is longer either. */
 #define MESSAGE_MAX (1U << 20)
 
-/* A message from device code; text is the host's view of device memory. -EFAULT: that went meanwhile. */
+/*
+ * A message from device code; text is the host's view of device memory. -EFAULT: it was unmapped
+ * meanwhile.
+ */
 int vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level, const char *text,
 		       size_t len);
 /* Write out what synchronous streams still hold. */
 void vb_streams_settle(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);
 
-/* ---- event_handler.c -------------------------------------------------------------------------- */
+/* ---- event_handler.c ------------------------------------------------------------------------- */
 
 struct handler_entry;
 
@@ -352,20 +365,23 @@ void vb_handler_done(struct guest *guest);
 /* VB_RTOS_YIELD. True: it shall wait for the next trigger; false: go on at once. */
 bool vb_handler_yield(struct guest *guest, bool retrigger);
 /*
- * The handler behind a thread object, kept from being destroyed until vb_handler_release(); NULL: not one of this
- * process. Under process.mutex.
+ * The handler behind a thread object, kept from being destroyed until vb_handler_release(); NULL:
+ * not one of this process. Under process.mutex.
  */
 struct flexio_event_handler *vb_handler_hold(struct flexio_process *process,
 					     struct flexio_thread *thread);
 void vb_handler_release(struct flexio_event_handler *handler);
-/* Something that it is attached to happened. From any thread. */
+/* An object that it is attached to has an event. From any thread. */
 void vb_handler_event(struct flexio_event_handler *handler);
 void vb_handlers_halt(struct flexio_process *process);
 void vb_handlers_destroy(struct flexio_process *process);
 
-/* ---- process.c -------------------------------------------------------------------------------- */
+/* ---- process.c ------------------------------------------------------------------------------- */
 
-/* The right to ring queues of an adapter; of a process, and of the process's adapter unless it is an extension. */
+/*
+ * The right to ring queues of an adapter; of a process, and of the process's adapter unless it is
+ * an extension.
+ */
 struct flexio_uar {
 	struct flexio_process *process;
 	uint32_t id;
@@ -400,8 +416,8 @@ struct flexio_process {
 	struct vb_dpa_process *dpa;
 	char name[FLEXIO_MAX_NAME_LEN + 1];
 	uint32_t id;
-	struct vb_umem *umem;                               /* its memory, as others name it */
-	uint32_t dumem_id;                                  /* the number of that */
+	struct vb_umem *umem; /* over its memory, for queues of others */
+	uint32_t dumem_id;    /* the number of that umem */
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
 
 	struct heap heap;
@@ -422,7 +438,7 @@ struct flexio_process {
 	/* event_handler.c */
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];
 
-	_Atomic unsigned int parts[PARTS]; /* objects that stand on it: see vb_process_hold() */
+	_Atomic unsigned int parts[PARTS]; /* objects that need it: see vb_process_hold() */
 
 	/* queues, and what they need */
 	struct vb_lock uar_lock;
@@ -430,8 +446,9 @@ struct flexio_process {
 	_Atomic bool outboxes[MAX_OUTBOXES];  /* alive, by id; 0 is its own */
 
 	/*
-	 * From here on: what a host thread may still look at that began a call just when the process was
-	 * destroyed. It stays as it is from one process to the next in the same memory, which is never freed.
+	 * A host thread that began a call while the process was being destroyed may still read the
+	 * fields from here on. They keep their values when the memory is reused for another
+	 * process; the memory is never freed.
 	 */
 	pthread_mutex_t mutex;                       /* creation and destruction of its objects */
 	bool open;                                   /* for calls and new objects; under mutex */
@@ -449,8 +466,8 @@ static inline bool process_dead(const struct flexio_process *process)
 }
 
 /*
- * Keep a process that is pinned from being destroyed, for something that stands on it. False, after a log line: it is
- * too late. The release is the last that its owner does with the process.
+ * Take a reference to a pinned process, for an object that needs it. False, after a log line: it is
+ * being destroyed. After the release the owner of the reference must not use the process any more.
  */
 bool vb_process_hold(struct flexio_process *process, enum process_part part);
 void vb_process_release(struct flexio_process *process, enum process_part part);
@@ -462,22 +479,25 @@ void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uin
 int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,
 		  uint64_t tls, uint32_t flags, uint64_t extra);
 void vb_guest_free(struct guest *guest);
-/* A run ended, in whatever way: print what the thread's stdout still holds. */
+/* After each run: print what the thread's stdout still holds. */
 void vb_guest_flush(struct guest *guest);
 
-/* ---- window.c --------------------------------------------------------------------------------- */
+/* ---- window.c -------------------------------------------------------------------------------- */
 
 /* A VB_RTOS_WINDOW_* call of the thread; its result. */
 uint64_t vb_window_call(struct guest *guest, struct vb_dpa_thread *thread, uint64_t number,
 			const uint64_t *args);
-/* The thread is about to go. */
+/* The thread is about to be destroyed. */
 void vb_windows_release(struct guest *guest);
 
-/* ---- uar.c ------------------------------------------------------------------------------------ */
+/* ---- uar.c ----------------------------------------------------------------------------------- */
 
 int vb_flexio_uar_init(struct flexio_process *process);
 void vb_flexio_uar_finish(struct flexio_process *process);
-/* The UAR for a queue on this adapter: the one with this id, or its extension. Counts a user; NULL after a log line. */
+/*
+ * The UAR for a queue on this adapter: the one with this id, or its extension. Counts a user; NULL
+ * after a log line.
+ */
 struct flexio_uar *vb_flexio_uar_hold(struct flexio_process *process, uint32_t id,
 				      const struct vb_adapter *adapter);
 void vb_flexio_uar_release(struct flexio_uar *uar);
@@ -487,7 +507,7 @@ uint64_t vb_flexio_uar_owner(const struct flexio_process *process,
 /* The owner behind an id that device code names; 0: no such UAR. */
 uint64_t vb_flexio_uar_owner_by_id(struct flexio_process *process, uint64_t id);
 
-/* ---- outbox.c --------------------------------------------------------------------------------- */
+/* ---- outbox.c -------------------------------------------------------------------------------- */
 
 int vb_outbox_init(struct flexio_process *process);
 /* Back to the process's own outbox. */
@@ -497,15 +517,18 @@ bool vb_outbox_config(struct guest *guest, uint64_t id);
 bool vb_outbox_extend(struct guest *guest, uint64_t device_id);
 bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi);
 
-/* ---- error.c ---------------------------------------------------------------------------------- */
+/* ---- error.c --------------------------------------------------------------------------------- */
 
 int vb_error_init(struct flexio_process *process);
 void vb_error_free(struct flexio_process *process);
-/* The process is over: the first status stays, all threads are told to stop, the fd wakes. */
+/*
+ * End the process: the first status stays, all threads are told to stop, the error fd becomes
+ * readable.
+ */
 void vb_process_fatal(struct flexio_process *process, int status);
-/* A call fails because the process is over: say so. Always FLEXIO_STATUS_FATAL_ERR. */
+/* Fail a call because the process has ended. Always FLEXIO_STATUS_FATAL_ERR. */
 flexio_status vb_process_fail_dead(const struct flexio_process *process);
 
-/* ---- rtos.c ----------------------------------------------------------------------------------- */
+/* ---- rtos.c ---------------------------------------------------------------------------------- */
 
 extern const struct vb_dpa_ops vb_rtos_ops;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the host log: lines "<function> <line> - <text>" on standard error, one write(2) each, so that
- * lines of several threads do not mix. A line about a call that fails names the public function.
+ * Owns the host log: lines "<function> <line> - <text>" on standard error, one write(2) each, so
+ * that lines of several threads do not mix. A line about a call that fails names the public
+ * function.
  */
 #include "internal.h"
 
@@ -23,7 +24,10 @@ static void write_line(const char *function, int line, const char *fmt, va_list 
 	if (n > (int)sizeof(text) - 2)
 		n = (int)sizeof(text) - 2;
 	text[n] = '\n';
-	/* Our callers have locks and objects in hand: a thread that is cancelled goes on until they are done. */
+	/*
+	 * Our callers have locks and objects in hand: a thread that is cancelled goes on until they
+	 * are done.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	if (write(STDERR_FILENO, text, (size_t)n + 1) < 0) {
 		/* nowhere left to say it */

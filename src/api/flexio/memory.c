@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the functions over device memory: allocation on the heap, copies, fills. Every device range is
- * checked against what is mapped and writable in the process before a byte moves. Host memory cannot be checked
- * before, and device memory may go after the check, if it is a thread's stack: a copy that meets an address that is
- * not there stops and fails, as a card's would.
+ * Owns the functions over device memory: allocation on the heap, copies, fills. Every device range
+ * is checked against what is mapped and writable in the process before a byte moves. Host memory
+ * cannot be checked before, and device memory can disappear after the check, if it is a thread's
+ * stack: a copy that reaches an unmapped address stops and fails, as on a card.
  */
 #include "base/fault.h"
 #include "internal.h"
@@ -63,7 +63,7 @@ flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr
 
 /* ---- copies ---- */
 
-/* One side of a copy, and how the caller calls it. */
+/* One side of a copy: the host's address, and the address that the caller gave. */
 struct range {
 	void *at;
 	uint64_t addr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns device mkeys: a memory region of the card over guest memory. Its addresses are device
- * addresses, so device code and remote peers name the memory in the same way. Rights are the card's, each for itself:
- * the rule of verbs that remote write needs local write does not hold here.
+ * addresses, so device code and remote peers name the memory in the same way. Access rights are
+ * independent: the rule of verbs that remote write needs local write does not hold here.
  */
 #include "internal.h"
 #include "api/ibverbs/accessors.h"
@@ -18,7 +18,7 @@ struct flexio_mkey {
 enum {
 	ACCESS_RIGHTS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 			IBV_ACCESS_REMOTE_ATOMIC,
-	/* Windows bind to nothing here, and hints about pages and ordering are free to be ignored. */
+	/* Accepted and ignored: binding of memory windows, hints about pages and ordering. */
 	ACCESS_KNOWN = ACCESS_RIGHTS | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
 		       IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE,
 };

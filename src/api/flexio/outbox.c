@@ -2,11 +2,12 @@
 /*
  * Owns outboxes: the page through which device code rings doorbells, and what it is set to.
  *
- *	thread: sd to OUTBOX_PAGE + register --> store() --> vb_doorbell_*(owner of the thread's setting, number, ...)
+ *	thread: sd to OUTBOX_PAGE + register --> store() --> vb_doorbell_*(guest.owner, number)
  *
- * One page serves all threads of a process: the callback is told which thread stores. What a thread's outbox is set to
- * is kept in its struct guest on the host; the id in its context is for programs to read. Values are hostile: a number
- * of a queue that this process did not make rings nothing, and the thread's error number says so.
+ * One page serves all threads of a process: the callback is told which thread stores. What a
+ * thread's outbox is set to is kept in its struct guest on the host; the id in its context is for
+ * programs to read. Values are not trusted: the number of a queue that this process did not make
+ * rings nothing, and sets the thread's error number.
  */
 #include "internal.h"
 
@@ -207,7 +208,7 @@ flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_handle_end(&pin))
 		return bad_handle(outbox, "outbox");
-	/* A thread that is still set to it rings nothing from now on. */
+	/* From now on a thread that is still configured with it rings nothing. */
 	atomic_store_explicit(&outbox->process->outboxes[outbox->id], false, memory_order_relaxed);
 	vb_process_release(outbox->process, PART_QUEUE);
 	free(outbox);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns device processes: an app loaded on an adapter, and the order in which its parts are made and go.
+ * Owns device processes: an app loaded on an adapter, and the order in which its parts are created
+ * and destroyed.
  *
- *	guest memory:   program | host's heap (dpa_heap) | device malloc (128 MiB) | stacks, contexts, ...
+ *	guest memory:  program | host's heap (dpa_heap) | device malloc (128 MiB) | stacks, ...
  *
- * All of it ends below 2 GiB, so a larger heap leaves less room for threads. Heap and malloc pages are reserved, not used, until somebody touches them.
+ * All of it ends below 2 GiB, so a larger heap leaves less room for threads. Heap and malloc pages
+ * are reserved, not used, until somebody touches them.
  */
 #include "internal.h"
 #include "api/ibverbs/accessors.h"
@@ -200,7 +202,7 @@ static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct flexio_process *spare_processes;
 
-/* Memory whose last part is as it was: see struct flexio_process. */
+/* The last fields of reused memory keep their values: see struct flexio_process. */
 static struct flexio_process *process_memory(void)
 {
 	struct flexio_process *process;
@@ -232,8 +234,7 @@ static void process_free(struct flexio_process *process)
 	vb_heap_destroy(&process->heap);
 	vb_flexio_uar_finish(process);
 	if (process->umem)
-		vb_umem_dereg(
-			process->umem); /* of a process that was not finished: in nobody's use */
+		vb_umem_dereg(process->umem); /* of a half-made process: cannot be in use */
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);
 	if (process->pd)
@@ -314,7 +315,9 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 	else
 		snprintf(process->name, sizeof(process->name), "PROCESS_%u", process->id);
 	pthread_mutex_init(&process->brk_lock, NULL);
-	/* Device code that prints all the time must not keep streams from being opened and closed. */
+	/*
+	 * Device code that prints all the time must not keep streams from being opened and closed.
+	 */
 	pthread_rwlockattr_init(&writers_first);
 	pthread_rwlockattr_setkind_np(&writers_first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&process->streams_lock, &writers_first);
@@ -350,7 +353,10 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 		return failed();
 	}
 	if (process_build(process, process_attr)) {
-		/* Somebody with the handle of the last process in this memory may have got in. */
+		/*
+		 * A call with a stale handle, of the process that had this memory before, may be in
+		 * a slot.
+		 */
 		while (process->open && !vb_calls_destroy(process))
 			sched_yield();
 		process_free(process);
@@ -381,7 +387,7 @@ void vb_process_release(struct flexio_process *process, enum process_part part)
 	atomic_fetch_sub_explicit(&process->parts[part], 1, memory_order_release);
 }
 
-/* False, after a log line: something still stands on it. */
+/* False, after a log line: the process still has objects. */
 static bool is_bare(struct flexio_process *process)
 {
 	unsigned int parts[PARTS], sum = 0;
@@ -414,7 +420,10 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	if (!vb_calls_destroy(process))
 		return fail("process %s: a call is under way, or another thread destroys it",
 			    process->name);
-	/* From here on nobody holds it anew; who did in between wins. */
+	/*
+	 * From here on vb_process_hold() fails. An object that got in before keeps the process
+	 * alive.
+	 */
 	if (!is_bare(process)) {
 		vb_calls_open(process);
 		return failed();
@@ -425,7 +434,10 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 			    process->name);
 	}
 	process->umem = NULL;
-	/* Only one has closed it. Functions that other threads are in come to their end first. */
+	/*
+	 * Only one thread gets here. Wait until other threads have left functions that use the
+	 * process.
+	 */
 	vb_handle_end(&pin);
 	uar_pin = vb_handle_pin(HANDLE_UAR, &process->uar);
 	vb_handle_end(&uar_pin);
@@ -433,7 +445,7 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
 flexio_status flexio_process_mem_info_get(const struct flexio_process *process,
 					  struct flexio_heap_mem_info *info)

@@ -2,11 +2,12 @@
 /*
  * Owns queue pairs: RC, UC and UD queues of the card over device memory (or a umem).
  *
- *	buffer: | receive ring: 2^log_rq_depth WQEs of 16 bytes | send ring: 2^log_sq_depth blocks of 64 bytes |
+ *	buffer: | receive ring                   | send ring                        |
+ *	          2^log_rq_depth WQEs of 16 bytes  2^log_sq_depth blocks of 64 bytes
  *	record: | receive | send |
  *
- * What verbs ask for and FlexIO has no attribute for: the time to wait for an acknowledgement is ACK_TIMEOUT, and a
- * receiver that is not ready is tried again as often as one that does not answer.
+ * Two attributes of verbs have no counterpart in FlexIO: timeout is ACK_TIMEOUT, and rnr_retry is
+ * the same as retry_cnt.
  */
 #include "queue.h"
 
@@ -101,7 +102,10 @@ static int get_memory(struct flexio_qp *qp, const struct queue_place *place,
 	return 0;
 }
 
-/* The CQs by number. A half that does not exist takes the other's, which then sees nothing of it. */
+/*
+ * Finds the CQs by number. A queue that does not exist gets the CQ of the other one and never
+ * completes anything there.
+ */
 static int hold_cqs(const struct queue_place *place, const struct flexio_qp_attr *attr,
 		    struct vb_qp_attr *card)
 {
@@ -269,7 +273,9 @@ static void set_rtr(struct flexio_qp *qp, const struct flexio_qp_attr *from, str
 	to->ah_attr.port_num = from->vhca_port_num ? from->vhca_port_num : 1;
 	to->ah_attr.grh.sgid_index = from->gid_table_index;
 	to->ah_attr.grh.dgid = from->rgid_or_rip;
-	/* Forced loopback: what is sent comes back to this adapter, wherever it was addressed to. */
+	/*
+	 * Forced loopback: what is sent comes back to this adapter, wherever it was addressed to.
+	 */
 	if (from->fl && from->gid_table_index < adapter->num_gids)
 		to->ah_attr.grh.dgid = adapter->gids[from->gid_table_index].gid;
 	*mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -293,7 +299,7 @@ static void set_rts(struct flexio_qp *qp, const struct flexio_qp_attr *from, str
 	*mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
-/* What the program names beyond what the transition needs. */
+/* Optional attributes of a transition. */
 static void set_optional(struct flexio_qp *qp, const struct flexio_qp_attr *from,
 			 const struct flexio_qp_attr_opt_param_mask *named, struct ibv_qp_attr *to,
 			 int *mask)
@@ -378,7 +384,7 @@ static bool has_way(enum ibv_qp_state from, enum ibv_qp_state to)
 	}
 }
 
-/* The card refused the transition: which attribute it was, by its name in FlexIO. */
+/* The card refused the transition: find the attribute at fault and log it under its FlexIO name. */
 static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
 				 const struct flexio_qp_attr *attr, const char *reason)
 {
@@ -444,9 +450,9 @@ flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio_qp_attr *fatt
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
-/* States of the card that FlexIO has no name for are those of a queue that met an error. */
+/* FlexIO has no names for SQD and SQE; the latter is a queue with an error. */
 enum flexio_qp_state flexio_qp_state_get(struct flexio_qp *qp)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_QP, qp);

@@ -2,9 +2,9 @@
 /*
  * Owns what all queues have in common: their life, their memory, the device they are on.
  *
- * Memory of a queue must stay mapped while the card uses it. So device memory is taken from the program, the heap of
- * the host or the heap of device code only, which live as long as the process; and a process lives as long as its
- * queues.
+ * Memory of a queue must stay mapped while the card uses it. So device memory is taken from the
+ * program, the heap of the host or the heap of device code only, which live as long as the process;
+ * and a process lives as long as its queues.
  */
 #include "queue.h"
 
@@ -78,7 +78,7 @@ bool vb_queue_end(enum queue_kind kind, void *handle)
 
 void vb_queue_revive(struct queue *queue)
 {
-	/* The place in the set was free a moment ago. */
+	/* Hardly fails: vb_queue_end() has just freed an entry of the set. */
 	vb_queue_publish(queue);
 }
 

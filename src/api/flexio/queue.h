@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files about queues share: a common head of all their objects, queue memory, and the way from verbs handles
- * to the card.
+ * What the files about queues share: a common head of all their objects, queue memory, and the way
+ * from verbs handles to the card.
  *
  *	flexio_cq  -- vb_cq           ring, doorbell record; event -> event handler
  *	flexio_qp  -- vb_qp           one buffer: receive ring, then send ring
  *	flexio_rmp -- vb_srq          receives for several QPs
  *	flexio_sq  -- vb_qp           of raw frames, without a receive queue
- *	flexio_rq  -- vb_qp [vb_srq]  of raw frames, without a send queue; linked WQEs are an SRQ of its own
+ *	flexio_rq  -- vb_qp [vb_srq]  of raw frames, without a send queue; linked WQEs: its own SRQ
  *
- * An object holds what it stands on: the context, the UAR, umems, CQs and RMP (by the card's counts), the event handler.
+ * An object holds references to what it uses: the context, the UAR, umems, CQs and RMP (counted by
+ * the card), the event handler.
  */
 #pragma once
 
@@ -36,7 +37,7 @@ struct qmem {
 struct queue {
 	enum queue_kind kind;
 	struct flexio_process *process; /* NULL: of no process (TD, TIS) */
-	struct ibv_context *ctx;        /* that it is on, and keeps */
+	struct ibv_context *ctx;        /* its device context, referenced */
 	struct flexio_uar *uar;
 	struct qmem ring, dbr;
 } __attribute__((aligned(16)));
@@ -46,15 +47,21 @@ struct queue {
 /* An object of `size` bytes, of this process (or NULL), on this context; NULL after a log line. */
 void *vb_queue_new(enum queue_kind kind, struct flexio_process *process, struct ibv_context *ctx,
 		   size_t size);
-/* Give back what its head holds, and free it. Objects that were published take vb_queue_end() first. */
+/*
+ * Give back what its head holds, and free it. Objects that were published take vb_queue_end()
+ * first.
+ */
 void vb_queue_free(struct queue *queue);
 /* From now on the handle is valid. False, after a log line: no memory. */
 bool vb_queue_publish(struct queue *queue);
 /* Keep an object of this kind alive: see vb_handle_pin(). */
 struct handle *vb_queue_pin(enum queue_kind kind, const void *handle);
-/* End its life: nobody finds it any more, nobody works with it any more. False: it was none. */
+/*
+ * End its life: the handle becomes invalid, and no other thread uses the object any more. False: it
+ * was not valid.
+ */
 bool vb_queue_end(enum queue_kind kind, void *handle);
-/* It could not be destroyed after all. */
+/* It could not be destroyed after all: make the handle valid again. */
 void vb_queue_revive(struct queue *queue);
 
 /* Find memory for a queue. 0, or -errno after a log line that names it. */
@@ -74,14 +81,17 @@ int vb_queue_place(struct flexio_process *process, struct ibv_context *ctx,
 struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_place *place,
 			  struct ibv_pd *pd);
 
-/* The card did not make it: say so. Always err. */
+/* Log that the card refused to make it. Returns err. */
 int vb_queue_refused(const char *what, const struct queue_place *place,
 		     const struct card_words *words, int err);
 
-/* Ring and record of a receive queue, or of an RMP (card.single not set), into the card's attributes. -errno after a log line. */
+/*
+ * Ring and record of a receive queue, or of an RMP (card.single not set), into the card's
+ * attributes. -errno after a log line.
+ */
 int vb_wq_memory(struct queue *queue, const struct queue_place *place,
 		 const struct flexio_wq_attr *attr, struct vb_srq_attr *card);
-/* Bring a queue of raw frames to life. */
+/* Bring a queue of raw frames to RTS. */
 int vb_raw_start(struct vb_qp *qp);
 
 /* An event of the card for a queue: into the log. */
@@ -89,7 +99,7 @@ void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type t
 
 /* ---- td.c ---- */
 
-/* Keep one of this device from being destroyed. False: it is none. */
+/* Take a reference to an object of this device. False: not a valid one. */
 bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *place);
 void vb_td_release(struct flexio_transport_domain *td);
 bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place);
@@ -97,7 +107,9 @@ void vb_tis_release(struct flexio_sq_tis *tis);
 
 /* ---- rmp.c ---- */
 
-/* The card's queue of an RMP number, held until vb_rmp_release(); NULL: no such RMP of this device. */
+/*
+ * The card's queue of an RMP number, held until vb_rmp_release(); NULL: no such RMP of this device.
+ */
 struct flexio_rmp *vb_rmp_hold(struct flexio_process *process, const struct queue_place *place,
 			       uint32_t number);
 struct vb_srq *vb_rmp_card(struct flexio_rmp *rmp);

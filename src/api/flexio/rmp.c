@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns RMPs: receive queues that several QPs take their receives from. To the card they are shared receive queues, in
- * the order of the ring or linked.
+ * Owns RMPs: receive queues that several QPs take their receives from. To the card they are shared
+ * receive queues, in the order of the ring or linked.
  */
 #include "queue.h"
 
@@ -13,7 +13,7 @@ struct flexio_rmp {
 	struct flexio_rmp *next; /* in its bucket */
 };
 
-/* All of them. Numbers follow one another, so buckets fill alike. */
+/* All RMPs by number. Numbers are consecutive, so the buckets fill evenly. */
 enum { BUCKETS = 1024 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;

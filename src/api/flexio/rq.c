@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns receive queues of raw frames. Nothing is steered to them yet. Where their WQEs are linked, the ring is a shared
- * receive queue of the card that one queue uses.
+ * Owns receive queues of raw frames. Nothing is steered to them yet. Where their WQEs are linked,
+ * the ring is a shared receive queue of the card that one queue uses.
  */
 #include "queue.h"
 
@@ -265,7 +265,7 @@ flexio_status flexio_rq_set_err_state(struct flexio_rq *rq)
 		   : FLEXIO_STATUS_SUCCESS;
 }
 
-/* ---- what is asked ---- */
+/* ---- queries ---- */
 
 uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
 {

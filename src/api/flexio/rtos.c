@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what device code's ecalls do (device/rtos.h), and what traps and the ends of threads lead to.
- * All of it runs on the host thread that executes the guest thread. Arguments are hostile: an address
- * is checked against the process's memory, a number against its range. A checked address is good for an attempt only:
- * the memory may be another thread's stack and go with it, so whoever follows the pointer uses base/fault.h.
+ * Owns what device code's ecalls do (device/rtos.h), and what traps and the ends of threads lead
+ * to. All of it runs on the host thread that executes the guest thread. Arguments are not trusted:
+ * an address is checked against the process's memory, a number against its range. A checked address
+ * can become invalid at any time, because the memory may be the stack of another thread; so it is
+ * accessed through base/fault.h only.
  */
 #include "internal.h"
 
@@ -11,7 +12,7 @@
 
 enum { A0 = 10, A1, A2, A3, A7 = 17 };
 
-/* Registers of the caller, the guest it is; the result goes to a0. */
+/* One ecall of a guest thread: state has its registers, and the result goes to a0. */
 typedef enum vb_dpa_action (*call_fn)(struct guest *guest, struct vb_dpa_state *state);
 
 static enum vb_dpa_action answer(struct vb_dpa_state *state, uint64_t value)
@@ -67,8 +68,10 @@ static enum vb_dpa_action call_relax(struct guest *guest, struct vb_dpa_state *s
 	state->x[A0] = 0;
 	if (!guest->lent)
 		return VB_DPA_YIELD;
-	/* A lent host thread shares no EU with others; it can only give its CPU away. For how long nobody knows, so it
-	 * is not enough to look at the clock after some instructions. */
+	/*
+	 * A lent host thread shares no EU with others, so it can only yield its CPU. That may take any time, so the
+	 * deadline is checked here, and not only after a number of instructions.
+	 */
 	sched_yield();
 	return vb_call_late(guest) ? end(guest, END_TIMEOUT) : VB_DPA_YIELD;
 }
@@ -104,7 +107,10 @@ static enum vb_dpa_action call_process_finish(struct guest *guest, struct vb_dpa
 	return end(guest, END_PROCESS);
 }
 
-/* Why the process ends. Of a call that runs on its caller's thread it is why that fails; otherwise it has a line of its own. */
+/*
+ * Logs why the process ends: as the reason of the failing call if it runs on its caller's thread,
+ * otherwise as a line of its own.
+ */
 #define say_end(guest, ...)                   \
 	do {                                  \
 		if ((guest)->lent)            \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns send queues of raw frames. Frames are not sent yet: a work request other than a NOP completes with an error.
+ * Owns send queues of raw frames. Frames are not sent yet: a work request other than a NOP
+ * completes with an error.
  */
 #include "queue.h"
 
@@ -33,7 +34,10 @@ static flexio_status check(const struct flexio_wq_attr *attr)
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* Device code rings with the producer index, so most programs name no record; one that is named must be there. */
+/*
+ * Device code rings with the producer index, so most programs name no record; one that is named
+ * must be there.
+ */
 static int get_memory(struct flexio_sq *sq, const struct queue_place *place,
 		      const struct flexio_wq_attr *attr)
 {

@@ -5,19 +5,22 @@
  *	device threads                 stream                                   file
  *	message --put()--> ring of records, data_bsize bytes --drain()--> fwrite, fflush
  *	                                      ^
- *	    sync    the stream's thread drains whenever something is there; a lent call does so itself, after
- *	            each of its slices and at its end
- *	    batch   the same, but waits until the ring is half full, or BATCH_NS after the first message
+ *	    sync    the stream's thread drains whenever something is there; a lent call does so
+ *	            itself, after each of its slices and at its end
+ *	    batch   the same, but the thread waits until the ring is half full, or BATCH_NS after
+ *	            the first message
  *	    async   flush and destroy drain; a full ring drops its oldest messages
  *
- * In sync and batch mode a put that finds no room drains by itself, so nothing is ever lost. A record
- * is a length and the line with its prefix; messages longer than half a ring become several records.
+ * In sync and batch mode a put that finds no room drains by itself, so nothing is ever lost. A
+ * record is a length and the line with its prefix; messages longer than half a ring become several
+ * records.
  *
- * The text of a message is device memory that was mapped when the message came. It may go at any time, with the stack of
- * another thread, so it is copied by vb_fault_copy() only; a message that goes half way ends there.
+ * The text of a message is device memory that was mapped when the message came. It can disappear at
+ * any time, with the stack of another thread, so it is copied by vb_fault_copy() only; a message
+ * whose memory disappears half way is cut there.
  *
- * Locks: drain_lock (who writes to the file) before lock (the ring). The ring's lock is never held over
- * output. put_lock keeps the records of one message together.
+ * Locks: drain_lock (who writes to the file) before lock (the ring). The ring's lock is never held
+ * over output. put_lock keeps the records of one message together.
  */
 #include "base/fault.h"
 #include "internal.h"
@@ -183,7 +186,8 @@ static void *stream_thread(void *arg)
 	bool quit;
 
 	prctl(PR_SET_NAME, "flexio-msg");
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); /* the program knows this thread */
+	/* The program has this thread's id and could cancel it. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	do {
 		pthread_mutex_lock(&s->lock);
 		s->sleeping = true;
@@ -376,7 +380,7 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	return s;
 }
 
-/* Asynchronous signals are the business of the program's own threads. */
+/* The thread blocks all signals: asynchronous ones are for the program's own threads. */
 static int start_thread(struct flexio_msg_stream *s)
 {
 	sigset_t all, saved;
@@ -476,7 +480,9 @@ static flexio_status stream_create(struct flexio_process *process,
 	return FLEXIO_STATUS_SUCCESS;
 }
 
-/* Without streams_lock: who opens or closes one has pinned the process, and that is over. */
+/*
+ * Without streams_lock: functions that open or close streams pin the process, and no pin is left.
+ */
 void vb_streams_destroy(struct flexio_process *process)
 {
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {

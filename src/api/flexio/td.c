@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns transport domains and TISes: what ties raw queues to each other and to steering. Nothing is steered yet, so they
- * only know their device and who uses them.
+ * Owns transport domains and TISes: what ties raw queues to each other and to steering. Nothing is
+ * steered yet, so they only know their device and who uses them.
  */
 #include "queue.h"
 

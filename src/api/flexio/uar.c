@@ -2,16 +2,16 @@
 /*
  * Owns UARs: the right of device code to ring queues.
  *
- * Doorbells of device code go through outboxes, and these belong to the process. So what decides is the process and
- * the adapter: a queue made with any UAR of a process on an adapter is rung by any outbox of that process that is set
- * to the adapter, and by nobody else. An extension is the process's right on another adapter; its id is also the
- * device id that device code names.
+ * Doorbells of device code go through outboxes, and these belong to the process. So what decides is
+ * the process and the adapter: a queue made with any UAR of a process on an adapter is rung by any
+ * outbox of that process that is set to the adapter, and by nobody else. An extension is the
+ * process's right on another adapter; its id is also the device id that device code names.
  */
 #include "internal.h"
 
 #include <stdlib.h>
 
-/* The header lets three arguments mean the older form. */
+/* In the header this is a macro, which takes a call with three arguments as the older form. */
 #undef flexio_uar_create
 
 uint64_t vb_flexio_uar_owner(const struct flexio_process *process, const struct vb_adapter *adapter)

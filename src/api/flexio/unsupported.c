@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Functions that exist and do not work yet: command queues, dumps. Each says so in the log and fails as documented, so
- * that programs link and notice. docs/deviations.md lists them.
+ * Functions that exist and do not work yet: command queues, dumps. Each says so in the log and
+ * fails as documented, so that programs link and notice. docs/deviations.md lists them.
  */
 #include "internal.h"
 

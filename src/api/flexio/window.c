@@ -2,19 +2,22 @@
 /*
  * Owns windows: host memory that device code sees at addresses of its own.
  *
- *	flexio_window (id, domain) <-- guest.windows[entity] -- map --> vb_mr_watch: the key died or changed
- *	                                                         `----> vb_dpa_window: guest addresses
+ *	flexio_window (id, domain) <-- guest.windows[entity] -- map --> vb_mr_watch: events of the key
+ *	                                                         `----> vb_dpa_window: guest memory
  *
  *	guest address = (1 + entity) << 48 | address in the memory region
  *
- * Each guest thread has two windows. Configuring one with a window object and a key maps the whole region of that key
- * for that thread, with the region's rights; nothing else is mapped there. Configuring the same again finds the map
- * alive and is done. A reregistration in the same domain changes the map: what the guest does finds the old region or the
- * new one. The map ends, before the call that ends it returns, with the key (deregistration, another domain), with the
- * window object, with the next configuration, or with the thread; what the guest tries then is a trap or an error.
+ * Each guest thread has two windows. Configuring one with a window object and a key maps the whole
+ * region of that key for that thread, with the region's rights; nothing else is mapped there.
+ * Configuring the same again changes nothing. A reregistration in the same domain changes the map:
+ * what the guest does finds the old region or the new one. The map ends with the key
+ * (deregistration, another domain), with the window object, with the next configuration, or with
+ * the thread. It is gone before the call that ends it returns; then an access of the guest is a
+ * trap or an error.
  *
- * windows.lock is held for everything that makes or ends a map but the end or change of a key. Those come from the card
- * while others may hold windows.lock and wait for them (vb_mr_unwatch), so they take only the map's own lock, a leaf.
+ * windows.lock is held for everything that makes or ends a map but the end or change of a key.
+ * Those come from the card while others may hold windows.lock and wait for them (vb_mr_unwatch), so
+ * they take only the map's own lock, a leaf.
  */
 #include "internal.h"
 #include "api/ibverbs/accessors.h"
@@ -72,7 +75,10 @@ static unsigned int rights_of(const struct vb_mr_info *info)
 	return info->access & IBV_ACCESS_LOCAL_WRITE ? VB_DPA_READ | VB_DPA_WRITE : VB_DPA_READ;
 }
 
-/* Nobody else ends map->dpa meanwhile: the card tells one thing at a time, and map_end() waits for it. */
+/*
+ * No other thread ends map->dpa meanwhile: the card makes one callback at a time, and map_end()
+ * waits for it.
+ */
 static void key_changed(struct vb_mr_watch *watch, const struct vb_mr_info *info)
 {
 	struct window_map *map = (struct window_map *)watch;
@@ -130,7 +136,7 @@ static int map_begin(struct window_map *map, const struct flexio_window *window,
 		return err;
 	vb_lock(&map->lock);
 	if (!map->changes)
-		map->info = info; /* what it was told meanwhile is newer */
+		map->info = info; /* a change since then is newer */
 	mappable = is_mappable(&map->info);
 	vb_unlock(&map->lock);
 	if (mappable)
@@ -195,7 +201,7 @@ void vb_windows_release(struct guest *guest)
 	pthread_mutex_unlock(&windows.lock);
 }
 
-/* ---- what device code asks for ---- */
+/* ---- calls of device code ---- */
 
 static int call_config(struct guest *guest, struct vb_dpa_thread *thread, unsigned int entity,
 		       uint64_t id, uint64_t mkey)
@@ -251,8 +257,8 @@ struct window_copy {
 };
 
 /*
- * One piece, during which the key cannot end or change. The first one is checked for all of the copy and sets *changes;
- * the others must find the same region.
+ * One piece, during which the key cannot end or change. The first one is checked for all of the
+ * copy and sets *changes; the others must find the same region.
  */
 static int copy_piece(struct window_map *map, const struct window_copy *copy, uint64_t done,
 		      unsigned int *changes)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * hbl direct verbs: user FIFOs and encapsulation. The handles are the public structs, with the card's objects behind.
+ * hbl direct verbs: user FIFOs and encapsulation. The handles are the public structs, followed by
+ * pointers to the card's objects.
  */
 #include "hbldv.h"
 

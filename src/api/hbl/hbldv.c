@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * hbl direct verbs: devices, ports, completion queues, queue pairs. FIFOs and encapsulation are in fifo.c.
+ * hbl direct verbs: devices, ports, completion queues, queue pairs. FIFOs and encapsulation are in
+ * fifo.c.
  *
- * Thin: check arguments, translate, call the card. A context of another device is EOPNOTSUPP, a missing argument EINVAL.
+ * Thin: check arguments, translate, call the card. A context of another device is EOPNOTSUPP, a
+ * missing argument EINVAL.
  */
 #include "hbldv.h"
 
@@ -54,7 +56,7 @@ int hbldv_query_device(struct ibv_context *context, struct hbldv_device_attr *at
 	return 0;
 }
 
-/* --- ports ------------------------------------------------------------------------------------------------------ */
+/* --- ports ------------------------------------------------------------------------------------ */
 
 static bool any_nonzero(const uint32_t *value, unsigned int count)
 {
@@ -117,7 +119,7 @@ int hbldv_query_port(struct ibv_context *context, uint32_t port_num,
 	return 0;
 }
 
-/* --- completion queues ------------------------------------------------------------------------------------------ */
+/* --- completion queues ------------------------------------------------------------------------ */
 
 struct ibv_cq *hbldv_create_cq(struct ibv_context *context, int cqe,
 			       struct ibv_comp_channel *channel, int comp_vector,
@@ -157,7 +159,7 @@ int hbldv_query_cq(struct ibv_cq *ibvcq, struct hbldv_query_cq_attr *attr)
 	return 0;
 }
 
-/* --- queue pairs ------------------------------------------------------------------------------------------------ */
+/* --- queue pairs ------------------------------------------------------------------------------ */
 
 int hbldv_query_qp(struct ibv_qp *ibvqp, struct hbldv_query_qp_attr *attr)
 {

@@ -2,7 +2,7 @@
 /* What the files of libhbl share: the public header, and the way from a context to the card. */
 #pragma once
 
-/* Before the public header: what it declares is what this library shows. */
+/* This library exports exactly the functions that the public header declares. */
 #pragma GCC visibility push(default)
 #include <infiniband/hbldv.h>
 #pragma GCC visibility pop
@@ -20,7 +20,7 @@ static inline struct vb_hbl *hbl_device(struct ibv_context *context)
 	return hbl_of(context)->device(context);
 }
 
-/* 0, or why a call on this context with this attribute cannot be. */
+/* Refuses a missing argument and a context of another kind of device: 0 or a positive errno. */
 static inline int hbl_check(struct ibv_context *context, const void *attr)
 {
 	if (!context || !attr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the direct verbs libraries and libflexio may ask libibverbs about the objects behind its handles. The only header
- * of this folder that other folders include.
+ * How libmlx4, libmlx5, libhbl and libflexio reach the objects behind handles of libibverbs. The
+ * only header of this folder that other folders include.
  *
  *	libmlx4  libmlx5  libhbl  libflexio
  *	    |        |       |        |
@@ -11,9 +11,10 @@
  *	                                                  +-- rings     mlx4, mlx5
  *	                                                  +-- hbl       hbl
  *
- * libibverbs hangs these tables on every context, at the place that verbs_context keeps for its library. So the other
- * libraries know none of its structs, and it exports no name that the real library does not have. A group that a device
- * does not have is NULL: callers check with vb_verbs_format() first.
+ * Every context has a pointer to these tables, in the member that verbs_context reserves for the
+ * library. So the other libraries know none of its structs, and it exports no name that the real
+ * library does not have. A table that a device does not have is NULL: callers check its format
+ * first, with vb_verbs_format() or by the name of the device.
  */
 #pragma once
 
@@ -28,8 +29,8 @@ struct vb_verbs_objects {
 	struct vb_pd *(*pd)(struct ibv_pd *pd); /* also behind a parent domain */
 	struct vb_mr *(*mr)(struct ibv_mr *mr);
 	/*
-	 * Neither the context nor the protection domain (may be NULL) goes away until this is taken back: EBUSY for the
-	 * program.
+	 * Take and drop a reference to the context and the protection domain (or NULL). While there
+	 * are any, closing or deallocating them fails with EBUSY.
 	 */
 	void (*hold)(struct ibv_context *context, struct ibv_pd *pd);
 	void (*release)(struct ibv_context *context, struct ibv_pd *pd);
@@ -67,25 +68,30 @@ struct vb_verbs_srq {
 };
 
 struct vb_verbs_rings {
-	/* Where the queues are. From then on the program may write to them itself. */
+	/* Describe the queues of an object. From then on the program may write to them itself. */
 	void (*qp)(struct ibv_qp *qp, struct vb_verbs_qp *out);
 	void (*wq)(struct ibv_wq *wq, struct vb_verbs_qp *out); /* no send queue */
 	void (*srq)(struct ibv_srq *srq, struct vb_verbs_srq *out);
-	/* And the consumer index of a CQ is the program's: a QP that goes leaves its CQEs there. */
+	/* The program also keeps the consumer index: a destroyed QP leaves its CQEs in the ring. */
 	void (*cq)(struct ibv_cq *cq, struct vb_verbs_cq *out);
 	/* The context's doorbell page; NULL where stores cannot be seen. */
 	char *(*uar_page)(struct ibv_context *context);
-	/* ibv_create_qp_ex() with attributes of direct verbs: for mlx4 a struct mlx4dv_qp_init_attr. NULL: none. */
+	/*
+	 * ibv_create_qp_ex() with attributes of direct verbs: for mlx4 a struct
+	 * mlx4dv_qp_init_attr. NULL: none.
+	 */
 	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
 				    const void *direct);
-	/* The program's own memory for the rings and records of objects to come; both NULL: ours. */
+	/*
+	 * Allocators for the rings and records of objects that are created later; both NULL: none.
+	 */
 	void (*set_allocators)(struct ibv_context *context, void *(*alloc)(size_t size, void *data),
 			       void (*free)(void *ptr, void *data), void *data);
 };
 
 /* hbl devices. */
 
-/* What hbldv_open_device() hands down through verbs_open_device(). */
+/* The private_data that hbldv_open_device() passes to verbs_open_device(). */
 struct vb_verbs_hbl_open {
 	uint64_t ports_mask;
 	int core_fd;
@@ -104,7 +110,7 @@ struct vb_verbs_hbl {
 			 const struct vb_hbl_qp_attr *hbl);
 };
 
-/* verbs.h declares the name only. */
+/* What verbs_context.priv points to; verbs.h only declares the name. */
 struct verbs_ex_private {
 	enum vb_format format;
 	const struct vb_verbs_objects *objects;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * mlx4 direct verbs besides mlx4dv_init_obj(): what the device can do, inline receive, attributes of
- * a context.
+ * mlx4 direct verbs besides mlx4dv_init_obj(): what the device can do, inline receive, attributes
+ * of a context.
  */
 #include "mlx4.h"
 
@@ -36,7 +36,7 @@ VB_PUBLIC struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 		return api_refuse_null(bits, "comp_mask", mlx4_attr->comp_mask);
 	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
 		inl_recv = mlx4_attr->inl_recv_sz;
-	/* Receives of a shared queue are not this QP's to write over. */
+	/* Inline receive overwrites receive WQEs, so it needs a receive queue of the QP's own. */
 	if (inl_recv > MAX_INL_RECV)
 		return api_refuse_null(range, "inl_recv_sz", inl_recv, 0, MAX_INL_RECV);
 	if (inl_recv && attr->srq)

@@ -3,8 +3,8 @@
  * mlx4dv_init_obj(): the rings, records and doorbells behind verbs objects.
  *
  * Everything is checked before anything is written, so that a call that fails has changed nothing.
- * comp_mask says on return which of the optional fields are there; the offset of the UAR page in the
- * device file is none of them, because there is no file to map.
+ * comp_mask says on return which of the optional fields are there; the offset of the UAR page in
+ * the device file is none of them, because there is no file to map.
  */
 #include "mlx4.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What programs register with the card by number and name in queues that are made elsewhere (FlexIO): memory for rings,
- * and doorbell pages.
+ * What programs register with the card by number and name in queues that are made elsewhere
+ * (FlexIO): memory for rings, and doorbell pages.
  */
 #include "mlx5.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Event queues that a program makes itself, with the command of the programmer's reference manual: only the size of the
- * queue is taken from it. The ring is the card's, the program reads it at vaddr.
+ * Event queues that a program makes itself, with the command of the programmer's reference manual:
+ * only the size of the queue is taken from it. The ring is the card's, the program reads it at
+ * vaddr.
  */
 #include "mlx5.h"
 

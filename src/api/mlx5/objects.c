@@ -108,7 +108,7 @@ VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 	return 0;
 }
 
-/* The form of 1.0 differs in what it does to the UAR of a CQ on cards that we are not. */
+/* The form of 1.0 differs only in the UAR of a CQ, on older cards. */
 VB_PUBLIC int compat_mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type);
 int compat_mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 {

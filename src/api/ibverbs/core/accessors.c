@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The tables of accessors.h that do not depend on the provider: how other libraries reach what is behind a handle. */
+/* The tables of accessors.h that are the same for all providers. */
 #include "objects.h"
 
-/* --- every device ------------------------------------------------------------------------------ */
+/* --- every device ----------------------------------------------------------------------------- */
 
 static struct vb_dev *dev(struct ibv_context *context)
 {
@@ -37,7 +37,7 @@ const struct vb_verbs_objects api_objects = {
 	.release = release,
 };
 
-/* --- rings in memory --------------------------------------------------------------------------- */
+/* --- rings in memory -------------------------------------------------------------------------- */
 
 static void show_qp(const struct api_qp *qp, struct vb_verbs_qp *out)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Address handles: where a datagram goes, kept as the address vector that goes into each WQE (the provider's).
+ * Address handles: where a datagram goes, kept as the address vector that the provider copies into
+ * each WQE.
  *
  * On RoCE a route is always global: a GID of ours and one of the destination. A received datagram
  * has 40 bytes in front of its data, laid out as a global routing header; for IPv4 the last 20 of
@@ -27,7 +28,7 @@ static bool gid_is_multicast(const union ibv_gid *gid)
 	return gid_is_ipv4(gid) ? (gid->raw[12] & 0xf0) == 0xe0 : gid->raw[0] == 0xff;
 }
 
-/* A link-local address made from an Ethernet address says it itself. */
+/* A link-local address in EUI-64 form contains the Ethernet address. */
 static bool mac_from_link_local(const union ibv_gid *gid, uint8_t mac[ETHERNET_LL_SIZE])
 {
 	const uint8_t *id = gid->raw + 8;

@@ -19,7 +19,7 @@ void api_track(struct ibv_context *context, enum api_kind kind, struct vb_list *
 	pthread_mutex_unlock(&context->mutex);
 }
 
-/* In front of those it uses: closing the device takes it first. */
+/* At the head of its list: ibv_close_device() removes it before the objects that it uses. */
 void api_track_first(struct ibv_context *context, enum api_kind kind, struct vb_list *node)
 {
 	pthread_mutex_lock(&context->mutex);
@@ -47,8 +47,9 @@ struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn)
 }
 
 /*
- * The tables that programs call through. First everything refuses; then the provider's own operations, which the data
- * path reaches without a detour; then what the core does for all of them.
+ * Fills the tables that programs call through: first every entry refuses, then come the provider's
+ * operations, which programs call without passing through the core, then those that the core has
+ * for all providers.
  */
 static void set_ops(struct verbs_context *verbs, const struct api_provider *provider)
 {
@@ -120,7 +121,7 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 
 	/* There is no kernel to command, but programs pass the number to fcntl() and poll(). */
 	ibv->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (ibv->cmd_fd < 0) /* a sandbox without it */
+	if (ibv->cmd_fd < 0) /* a sandbox may have no /dev/null */
 		ibv->cmd_fd = memfd_create("verbatim-cmd", MFD_CLOEXEC);
 	if (ibv->cmd_fd < 0) {
 		rc = -errno;

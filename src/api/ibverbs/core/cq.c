@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completion queues that are rings in memory: creation, resizing, destruction. Arming and polling are the provider's.
+ * Completion queues that are rings in memory: creation, resizing, destruction. Arming and polling
+ * are the provider's.
  */
 #include "objects.h"
 
 #include <time.h>
 #include <unistd.h>
 
-enum { DBR_SIZE = 64 }; /* a line of its own: both sides write it */
+enum { DBR_SIZE = 64 }; /* a cache line of its own: program and card write it */
 
 static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
@@ -245,7 +246,7 @@ int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 
 /* --- the ring --------------------------------------------------------------------------------- */
 
-/* How many CQEs nobody has polled; under the lock. */
+/* The number of CQEs that are ready and not yet polled; under the lock. */
 static uint32_t count_ready(const struct api_cq *cq)
 {
 	uint32_t n = 0;
@@ -258,15 +259,16 @@ static uint32_t count_ready(const struct api_cq *cq)
 }
 
 /*
- * ibv_resize_cq(): called by the card with the CQ stopped, and with the lock held. Moves what was not polled into the new
- * ring; the rest of it is the card's, in the round that the index is in now.
+ * Callback of vb_cq_resize(), with the CQ stopped and its lock held: moves the unpolled CQEs into
+ * the new ring. The rest of the ring belongs to the card, with the owner bits of the round that the
+ * consumer index is in.
  */
 static uint32_t copy_ready(void *arg, void *buf, uint32_t cqe_cnt)
 {
 	struct api_cq *cq = arg;
 	uint32_t n;
 
-	if (cq->dv_owned) /* the index is the program's, and the record has it */
+	if (cq->dv_owned) /* the program keeps the index, in the record */
 		cq->ci = be32toh(__atomic_load_n(&cq->dbr[0], __ATOMIC_ACQUIRE));
 	n = count_ready(cq);
 	if (n > cqe_cnt)
@@ -284,7 +286,7 @@ static uint32_t copy_ready(void *arg, void *buf, uint32_t cqe_cnt)
 	return n;
 }
 
-/* Whether the CQE is of this QP. Then its receive WQE goes back to the SRQ. */
+/* Whether the CQE belongs to this QP. If so, its receive WQE goes back to the SRQ. */
 static bool forget_cqe(const struct api_cq *cq, const void *entry, struct api_qp *qp)
 {
 	int32_t index;
@@ -300,8 +302,8 @@ static bool forget_cqe(const struct api_cq *cq, const void *entry, struct api_qp
 /*
  * Remove the unpolled CQEs of a QP that the card no longer works for. The card goes on adding CQEs
  * of other QPs at the end, so those that stay move towards the end, over the removed ones, and the
- * consumer index follows. A CQ whose consumer index is the program's is left alone: it has to
- * recognise CQEs of a QP that is gone.
+ * consumer index follows. A CQ that direct verbs poll (dv_owned) is left alone: that program has to
+ * recognise the CQEs of a destroyed QP itself.
  */
 void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 {
@@ -367,7 +369,7 @@ VB_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return provider_of(cq->context)->resize_cq(cq, cqe);
 }
 
-/* --- ibv_cq_ex: what needs no CQE --------------------------------------------------------------- */
+/* --- ibv_cq_ex: what needs no CQE ------------------------------------------------------------- */
 
 void api_cq_end_poll(struct ibv_cq_ex *ibcq)
 {

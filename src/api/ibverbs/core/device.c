@@ -88,8 +88,8 @@ VB_PUBLIC __be64 ibv_get_device_guid(struct ibv_device *device)
 }
 
 /*
- * The name under which providers open a device (IBVERBS_PRIVATE_34); private_data is theirs: only
- * the driver of an hbl device looks at it.
+ * The name under which providers open a device (IBVERBS_PRIVATE_34); only the hbl provider reads
+ * private_data.
  */
 VB_PUBLIC struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)
 {

@@ -75,7 +75,7 @@ struct async_event {
 	struct vb_event event;
 };
 
-/* The objects of which an event can speak, and the one that only names the port. */
+/* What an event is about: an object, or only a port. */
 enum subject { SUBJECT_PORT, SUBJECT_CQ, SUBJECT_QP, SUBJECT_SRQ };
 
 static enum subject event_subject(enum ibv_event_type type)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What posting, polling and sizing have in common in mlx4 and mlx5: the loops and locks. A provider gives what differs
- * as functions, which the compiler puts in line (send.c, recv.c, poll.c and qp.c).
+ * What posting, polling and sizing have in common in mlx4 and mlx5: the loops and locks. A provider
+ * passes what differs as functions, which the compiler inlines (send.c, recv.c, poll.c and qp.c).
  */
 #pragma once
 
@@ -17,7 +17,7 @@ static always_inline bool loop_sq_has_room(struct api_sq *sq)
 	return sq->head - atomic_load_explicit(&sq->tail, memory_order_acquire) < sq->max_post;
 }
 
-/* ibv_post_send(): post() one after the other, ring() once for all that were written. */
+/* ibv_post_send(): post() for each work request, then one ring() for all of them. */
 static always_inline int
 loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr,
 	       int (*post)(struct api_qp *qp, const struct ibv_send_wr *wr),
@@ -48,8 +48,8 @@ loop_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr *
 }
 
 /*
- * Write the data segments of a receive WQE, which has room for that many, and at most max_gs from the program; 0 or a
- * positive errno.
+ * Writes the data segments of a receive WQE: at most max_gs from the program, into a WQE that has
+ * room for more. 0 or a positive errno.
  */
 typedef int loop_fill_fn(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
 			 const struct ibv_recv_wr *wr);
@@ -142,8 +142,8 @@ static always_inline int loop_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_re
 }
 
 /*
- * The QP of a CQE. Nearly always the one of the CQE before; a CQ belongs to one context, and its
- * QPs are forgotten here (api_cq_clean) before they are freed. NULL: it is gone, and nobody waits.
+ * The QP of a CQE, nearly always that of the CQE before. api_cq_clean() clears last_qp before a QP
+ * is freed. NULL: the QP was destroyed, and the CQE is skipped.
  */
 static always_inline struct api_qp *loop_find_qp(struct api_cq *cq, uint32_t qpn)
 {
@@ -173,8 +173,8 @@ static always_inline uint64_t loop_retire_recv(struct api_rq *rq)
 }
 
 /*
- * ibv_poll_cq(). Where the ring is empty the card is asked once to do what is due, because the thread that polls is also
- * the one that drives receive work. That may take a while: other threads can poll meanwhile.
+ * ibv_poll_cq(). If the ring is empty, the card is asked once to make progress, because the polling
+ * thread also drives receive work. The lock is not held meanwhile, so that other threads can poll.
  */
 static always_inline int loop_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc,
 				   bool (*poll_one)(struct api_cq *cq, struct ibv_wc *wc))
@@ -219,7 +219,10 @@ static always_inline int loop_start_poll(struct ibv_cq_ex *ibcq,
 	return err;
 }
 
-/* What is asked for; with an SRQ receives are posted there, and what is asked for here does not matter. */
+/*
+ * The capacities asked for. With an SRQ, receives are posted there, and those of the QP are
+ * ignored.
+ */
 static always_inline struct ibv_qp_cap loop_wanted(const struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp_cap cap = attr->cap;
@@ -229,7 +232,7 @@ static always_inline struct ibv_qp_cap loop_wanted(const struct ibv_qp_init_attr
 	return cap;
 }
 
-/* What is asked of a send queue is not too much: 0 or a positive errno. */
+/* Checks the capacities of a send queue against the limits: 0 or a positive errno. */
 static inline int loop_check_sq(const struct ibv_qp_cap *cap, uint32_t max_inline)
 {
 	if (cap->max_send_wr > VB_MAX_QP_WR)
@@ -242,8 +245,8 @@ static inline int loop_check_sq(const struct ibv_qp_cap *cap, uint32_t max_inlin
 }
 
 /*
- * The receive queue of a QP. A WQE has a power of two of segments, and at least wqe_min bytes; the ring has at least
- * ring_min. 0 or a positive errno.
+ * Sizes the receive queue of a QP. A WQE has a power of two of segments, and at least wqe_min
+ * bytes; the ring has at least ring_min. 0 or a positive errno.
  */
 static inline int loop_size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, uint32_t wqe_min,
 			       uint32_t ring_min, uint32_t *bytes)
@@ -266,7 +269,7 @@ static inline int loop_size_rq(struct api_rq *rq, const struct ibv_qp_cap *cap, 
 	return 0;
 }
 
-/* What the program gets. */
+/* Reports the capacities that the program gets, which may be more than it asked for. */
 static always_inline void loop_grant(struct api_qp *qp)
 {
 	qp->cap = (struct ibv_qp_cap){

@@ -3,9 +3,9 @@
  * libibverbs on Verbatim: the objects behind the handles, and the helpers that its files share.
  *
  * Each verbs object embeds the public struct first and adds what the driver half of a card keeps:
- * the rings, the doorbell records and the wr_ids. The card half is an opaque pointer
- * (card/card.h). A pointer to the public struct is converted with the to_*() functions below.
- * Objects of a provider (mlx5_qp, hbl_cq, ...) start with the one of the core and add its own fields.
+ * the rings, the doorbell records and the wr_ids. The card half is an opaque pointer (card/card.h).
+ * A pointer to the public struct is converted with the to_*() functions below. Objects of a
+ * provider (mlx5_qp, hbl_cq, ...) start with the one of the core and add its own fields.
  *
  *	api_context -- qp_table --> api_qp --+-- sq ring, rq ring, doorbell record
  *	     |                        |      +-- send_cq, recv_cq --> api_cq --> api_channel
@@ -37,8 +37,8 @@
 
 /*
  * A list of events and the eventfd that is readable exactly while the list is not empty. The fd is
- * written for each event (edge-triggered epoll users get an edge each) and emptied by whoever takes
- * the last one, both under the mutex, so nobody ever blocks in read().
+ * written for each event (edge-triggered epoll users get an edge each) and emptied by the thread
+ * that takes the last event, both under the mutex, so read() never blocks.
  */
 struct api_event_queue {
 	pthread_mutex_t mutex;
@@ -72,7 +72,7 @@ struct api_context {
 	struct vb_dev *dev;
 	const struct api_provider *provider;
 	struct api_allocators allocators; /* alloc NULL: none */
-	atomic_int users;                 /* objects of libflexio: it cannot be closed under them */
+	atomic_int users; /* objects of libflexio; while there are any, closing fails */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic
@@ -101,13 +101,15 @@ struct api_pd {
 
 enum api_buf_type { API_BUF_QP, API_BUF_SRQ, API_BUF_CQ, API_BUF_DBR };
 
-/* Memory for a ring or a doorbell record: from a parent domain's allocator, huge pages, or the heap. */
+/*
+ * Memory for a ring or a doorbell record: from a parent domain's allocator, huge pages, or the
+ * heap.
+ */
 struct api_buf {
 	void *ptr;
-	size_t huge;         /* bytes of huge pages; 0: it is not on any */
-	struct api_pd *from; /* whose allocator made it; NULL: the heap or the context's */
-	struct api_allocators
-		own; /* the context's, as they were then; alloc NULL: not from there */
+	size_t huge;               /* bytes of huge pages; 0: it is not on any */
+	struct api_pd *from;       /* whose allocator made it; NULL: the heap or the context's */
+	struct api_allocators own; /* the context's allocators at that time; alloc NULL: unused */
 	enum api_buf_type type;
 };
 
@@ -128,7 +130,7 @@ struct api_channel {
 	struct api_event_queue queue;
 };
 
-enum { API_CQ_CI_MASK = 0xffffff }; /* of a consumer index: the bits that the record has */
+enum { API_CQ_CI_MASK = 0xffffff }; /* the bits of a consumer index that are in the record */
 
 struct api_cq {
 	union {
@@ -143,7 +145,7 @@ struct api_cq {
 
 	/* written by whoever polls, under the lock */
 	struct vb_lock lock __attribute__((aligned(64)));
-	bool unlocked;    /* one thread only, by the program's word: the lock is not taken */
+	bool unlocked;    /* single-threaded, as the program promised: no lock is taken */
 	uint32_t ci;      /* consumer index; free running */
 	uint32_t cqe_cnt; /* power of two */
 	char *ring;
@@ -199,7 +201,7 @@ struct api_sq {
 	uint32_t shift;        /* log2 of a block's bytes */
 	uint32_t cur_post;     /* next basic block; free running */
 	uint32_t head;         /* WRs posted */
-	_Atomic uint32_t tail; /* WRs retired; written by who polls the send CQ */
+	_Atomic uint32_t tail; /* WRs retired; written by the thread that polls the send CQ */
 	char *buf, *end;
 	struct api_sq_slot *slot; /* by basic block index */
 };
@@ -211,7 +213,7 @@ struct api_rq {
 	uint32_t cnt;   /* WQEs, power of two */
 	uint32_t shift; /* log2 of a WQE's bytes */
 	uint32_t head;
-	_Atomic uint32_t tail; /* written by who polls the receive CQ */
+	_Atomic uint32_t tail; /* written by the thread that polls the receive CQ */
 	char *buf;
 	uint64_t *wrid;
 };
@@ -235,7 +237,10 @@ struct api_qp {
 	uint32_t async_fetched;
 };
 
-/* A receive WQ is a QP that only receives: its CQEs carry its number, and polls find it as one. */
+/*
+ * A receive WQ is a QP without a send queue inside. Its CQEs carry the number of that QP, so
+ * polling treats it as one.
+ */
 struct api_wq {
 	struct ibv_wq ibv; /* first */
 	struct api_qp *qp;
@@ -249,13 +254,13 @@ struct api_ind_table {
 	struct api_wq *wq[VB_MAX_RSS];
 };
 
-/* What a QP may have that ibv_create_qp_ex() has no words for. */
+/* Attributes of a QP that ibv_qp_init_attr_ex does not have. */
 struct api_qp_extra {
 	bool wq;            /* it is the inside of a receive WQ */
 	const void *direct; /* attributes of the provider's direct verbs, or NULL */
 };
 
-/* What a table of receive WQs may be hashed by. */
+/* The header fields that RSS may hash over. */
 enum {
 	API_RX_HASH_FIELDS = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
 			     IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP |

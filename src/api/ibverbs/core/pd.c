@@ -2,9 +2,9 @@
 /*
  * Protection domains, thread domains, parent domains, and the memory of rings.
  *
- * A parent domain is a handle that looks like a protection domain and adds two wishes: memory for
- * rings from the program's own allocator, and (with a thread domain) no locks. It keeps its parts
- * alive.
+ * A parent domain is a handle that looks like a protection domain and adds two options: memory for
+ * rings from the program's own allocator, and (with a thread domain) no locks. It holds references
+ * to both domains.
  */
 #include "objects.h"
 
@@ -33,7 +33,10 @@ bool api_pd_single_threaded(struct ibv_pd *pd)
 
 /* --- ring memory ------------------------------------------------------------------------------ */
 
-/* What the allocator of a parent domain is told; only mlx5dv has numbers for it. */
+/*
+ * The resource types that a parent domain's allocator is called with. Only mlx5dv.h defines any, so
+ * mlx4 devices use them, too.
+ */
 static const uint64_t res_type[] = {
 	[API_BUF_QP] = MLX5DV_RES_TYPE_QP,
 	[API_BUF_SRQ] = MLX5DV_RES_TYPE_SRQ,
@@ -41,7 +44,10 @@ static const uint64_t res_type[] = {
 	[API_BUF_DBR] = MLX5DV_RES_TYPE_DBR,
 };
 
-/* The program's allocator knows no alignment: whole pages are asked for, a line is insisted on. */
+/*
+ * The program's allocator has no alignment argument: it is asked for whole pages, and must return
+ * memory that is aligned to a cache line.
+ */
 static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size_t size,
 		     enum api_buf_type type)
 {
@@ -64,8 +70,8 @@ static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size
 
 /*
  * What kind of pages a ring shall have: MLX_QP_ALLOC_TYPE and its relatives, as the real library
- * reads them. Nothing here is read by a device, so pages need not be contiguous: CONTIG asks for
- * what ordinary ones are good for.
+ * reads them. No hardware reads these pages, so they need not be contiguous: CONTIG gets ordinary
+ * ones.
  */
 enum page_type { PAGES_ANON, PAGES_PREFER_HUGE, PAGES_HUGE };
 

@@ -2,8 +2,8 @@
 /*
  * Why a work request was not taken: the log lines of posting that failed, for all queue formats.
  *
- * The data path only decides that it fails. Which of its checks it was is found out again here, where time does not
- * matter; the order of the questions is the one of the checks.
+ * The data path only returns an error. This file repeats its checks, in the same order, to find and
+ * log the reason.
  */
 #include "objects.h"
 

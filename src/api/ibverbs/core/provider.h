@@ -14,12 +14,14 @@
  *	                 |               |              |
  *	 card        card/card.h     card/card.h    card/hbl/hbl.h
  *
- * The core calls a provider through its table only, and never asks which one it has. A provider calls the helpers of the
- * core (objects.h) and may name functions of the core in its table: the queues of mlx5 and mlx4 are both rings in memory,
- * so the core makes, changes and destroys them (cq.c, qp.c, srq.c), and asks the table for what differs (ring).
+ * The core calls a provider through its table only, and never asks which one it has. A provider
+ * calls the helpers of the core (objects.h) and may name functions of the core in its table: the
+ * queues of mlx5 and mlx4 are both rings in memory, so the core makes, changes and destroys them
+ * (cq.c, qp.c, srq.c), and asks the table for what differs (ring).
  *
- * Operations that a provider does not have are NULL. Then the core refuses with EOPNOTSUPP and a line in the log:
- * in the public function, or in unsupported.c where programs come through the tables of the context.
+ * Operations that a provider does not have are NULL. Then the core refuses with EOPNOTSUPP and a
+ * line in the log: in the public function, or in unsupported.c where programs come through the
+ * tables of the context.
  */
 #pragma once
 
@@ -44,25 +46,28 @@ enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD
 struct api_ring_ops {
 	size_t qp_bytes; /* of its struct, which starts with struct api_qp */
 	/*
-	 * The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno. direct: attributes of the
-	 * provider's direct verbs, or NULL.
+	 * The sizes of a QP's rings, and qp->cap as the program gets it; 0 or a positive errno.
+	 * direct: attributes of the provider's direct verbs, or NULL.
 	 */
 	int (*qp_size)(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		       const void *direct, struct api_qp_layout *layout);
-	/* Memory that a QP has besides, once its sizes are known: 0 or -errno. NULL: none. */
+	/*
+	 * Allocates additional memory of a QP, once its sizes are known: 0 or -errno. NULL: none.
+	 */
 	int (*qp_alloc)(struct api_qp *qp);
 	void (*qp_free)(struct api_qp *qp);
-	/* What the card is told besides. NULL: nothing. */
+	/* Adds the provider's own attributes to those for the card. NULL: none. */
 	void (*qp_card_attr)(const struct api_qp *qp, struct vb_qp_attr *attr);
-	/* ibv_wr_*() for a new QP; 0 or a positive errno. NULL: it cannot be had. */
+	/* ibv_wr_*() for a new QP; 0 or a positive errno. NULL: not supported. */
 	int (*qp_set_ex_ops)(struct api_qp *qp, uint64_t send_ops_flags);
 	/* The QP goes from RESET to INIT. NULL: nothing to do. */
 	void (*qp_init)(struct api_qp *qp);
-	/* What every new CQ starts as: the functions of ibv_cq_ex. */
+	/* The initial value of every new CQ: the functions of ibv_cq_ex. */
 	const struct ibv_cq_ex *cq_ex;
 	/*
-	 * An entry of a CQE ring, for resizing and cleaning (polling has its own ways). round is bit log2(cqe_cnt) of the
-	 * entry's index: it flips with each pass over the ring, and the owner of an entry is told by it.
+	 * An entry of a CQE ring, for resizing and cleaning (polling is up to the provider). round
+	 * is bit log2(cqe_cnt) of the entry's index: it flips with each pass over the ring, and
+	 * tells who owns the entry.
 	 */
 	bool (*cqe_ready)(const void *entry, uint32_t size, bool round); /* it is the program's */
 	void (*cqe_give)(void *entry, uint32_t size, bool round);        /* make it the card's */
@@ -74,45 +79,49 @@ struct api_ring_ops {
 	void (*srq_preset)(struct api_srq *srq);
 	/* The context's doorbell page; NULL where stores cannot be seen. */
 	char *(*uar_page)(struct api_context *ctx);
-	/* An atomic has as many SGEs less than other requests. */
+	/* Atomics may have this many SGEs fewer than other requests. */
 	uint8_t atomic_sges;
 };
 
 struct api_provider {
-	/* --- what a device can do -------------------------------------------------------------------------------- */
+	/* --- what a device can do ------------------------------------------------------------- */
 
 	uint64_t timestamp_mask;
 	bool raw; /* RAW_PACKET QPs, receive WQs and indirection tables */
-	/* Corrects what the core has filled in. NULL: nothing to do. */
+	/* Adjusts the attributes that the core has filled in. NULL: nothing to do. */
 	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
 
-	/* --- contexts; NULL: nothing to do ------------------------------------------------------------------------ */
+	/* --- contexts; NULL: nothing to do ---------------------------------------------------- */
 
 	const struct verbs_ex_private *accessors; /* for direct verbs and libflexio */
 	size_t context_bytes; /* of its struct, which starts with struct api_context */
 	/*
-	 * An open that gets a context which is there already, counted once more; NULL: it gets a new one. And a close:
-	 * true where it was the last. Opens and closes come one at a time. Both or none.
+	 * share() returns an existing context for another open, with one more reference, or NULL: a
+	 * new one is made. unshare() drops a reference; true: it was the last. Opens and closes are
+	 * serialised. A provider has both functions or none.
 	 */
 	struct ibv_context *(*share)(struct api_device *device, const void *private_data);
 	bool (*unshare)(struct api_context *ctx);
 	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
 	int (*open)(struct api_context *ctx, void *private_data);
-	/* The objects that the program has left are gone from the card. */
+	/* After the objects that the program left behind were removed from the card. */
 	void (*close)(struct api_context *ctx);
-	/* Take from the card what the program has left behind; its structs are left alone. */
+	/*
+	 * Removes an object that the program left behind from the card. Its struct is not freed,
+	 * because the program may still have pointers to it.
+	 */
 	void (*abandon)(struct vb_list *node, enum api_kind kind);
-	/* The program allocates a protection domain, and has deallocated one: 0 or -errno. */
+	/* A protection domain is about to be allocated (0 or -errno); one was deallocated. */
 	int (*pd_added)(struct api_context *ctx);
 	void (*pd_removed)(struct api_context *ctx);
 	/* ibv_get_async_event() is about to hand this out. */
 	void (*async_event)(struct ibv_async_event *event);
 
-	/* --- operations, with the conventions of verbs.h; arguments that no device takes are refused before ------- */
+	/* --- operations, with the conventions of verbs.h; arguments that no device takes are refused before  */
 
 	/*
-	 * Address handles: the bytes of its struct, which starts with struct api_ah, and what goes into WQEs. mac is zero
-	 * where the neighbour is unknown: frames are the host's business here.
+	 * Address handles: the bytes of its struct, which starts with struct api_ah, and what goes
+	 * into WQEs. mac is zero where the neighbour is unknown.
 	 */
 	size_t ah_bytes;
 	void (*fill_ah)(struct api_ah *ah, const struct vb_adapter *adapter,
@@ -130,7 +139,7 @@ struct api_provider {
 			struct ibv_qp_init_attr *init);
 	int (*destroy_qp)(struct ibv_qp *qp);
 
-	/* These go into the tables of the context as they are. */
+	/* These are copied into the tables of the context. */
 	int (*poll_cq)(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
 	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
@@ -149,7 +158,7 @@ struct api_provider {
 							  struct ibv_rwq_ind_table_init_attr *attr);
 	int (*destroy_rwq_ind_table)(struct ibv_rwq_ind_table *table);
 
-	/* --- queues of the core's cq.c, qp.c and srq.c ------------------------------------------------------------ */
+	/* --- queues of the core's cq.c, qp.c and srq.c ---------------------------------------- */
 
 	struct api_ring_ops ring;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Queue pairs whose queues are rings in memory: creation, state changes, queries, destruction. Posting is the
- * provider's.
+ * Queue pairs whose queues are rings in memory: creation, state changes, queries, destruction.
+ * Posting is the provider's.
  *
- * Both rings lie in one buffer; the provider says in which order. The context's mutex is
- * held from the moment the card gives out (or takes back) a number until the table of QPs says the
- * same, so that a number that is used again never meets completions of its former owner.
+ * Both rings lie in one buffer; the provider says in which order. The context's mutex is held from
+ * the moment the card gives out (or takes back) a number until the table of QPs says the same, so
+ * that CQEs of a destroyed QP are never taken for those of a new QP with the same number.
  */
 #include "objects.h"
 
@@ -51,7 +51,10 @@ static const struct api_ring_ops *ring_ops(const struct api_qp *qp)
 	return &provider_of(qp->ibv.context)->ring;
 }
 
-/* A table and how to hash come together, and without queues of the QP's own. */
+/*
+ * RSS: an indirection table and a hash configuration come together, and the QP has no queues of its
+ * own.
+ */
 static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
 	const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
@@ -184,7 +187,10 @@ static void qp_free(struct api_qp *qp)
 	free(qp);
 }
 
-/* The table as the card takes it. CQEs come from the WQs; the QP has a CQ of theirs only to have one. */
+/*
+ * Translates the indirection table for the card. Completions come from the WQs; the QP gets the CQ
+ * of the first one, because the card needs one.
+ */
 static void fill_rss(struct vb_rss *rss, const struct api_ind_table *table,
 		     const struct ibv_rx_hash_conf *hash)
 {
@@ -322,7 +328,7 @@ VB_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 static void qp_clean_cqs(struct api_qp *qp)
 {
 	if (qp->rss)
-		return; /* CQEs are its WQs' */
+		return; /* all CQEs belong to the WQs */
 	api_cq_clean(to_cq(qp->ibv.recv_cq), qp);
 	if (qp->ibv.send_cq != qp->ibv.recv_cq)
 		api_cq_clean(to_cq(qp->ibv.send_cq), qp);

@@ -190,7 +190,7 @@ static int gid_entry(struct ibv_context *context, uint32_t port, uint32_t index,
 	return 0;
 }
 
-/* An empty entry reads as zero, as it did in the days of sysfs. */
+/* An empty entry reads as zero, as it did when the library read sysfs. */
 VB_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 			    union ibv_gid *gid)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Shared receive queues: objects and the free list of their WQEs. Posting is in recv.c.
+ * Shared receive queues: objects and the free list of their WQEs. Posting is in loops.h.
  *
  * A WQE is a next segment and data segments. The card consumes WQE 0 first and then follows
  * next_wqe_index; the driver takes free WQEs from the head of the same list and appends completed

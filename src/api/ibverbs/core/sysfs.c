@@ -19,7 +19,7 @@ VB_PUBLIC int ibv_read_ibdev_sysfs_file(char *buf, size_t size, void *sysfs_dev,
 static char sysfs_path[IBV_SYSFS_PATH_MAX];
 static pthread_once_t sysfs_path_once = PTHREAD_ONCE_INIT;
 
-/* The environment is believed only where the caller could have written it. */
+/* vb_getenv() ignores the environment in set-user-ID programs. */
 static void find_sysfs_path(void)
 {
 	const char *env = vb_getenv("SYSFS_PATH");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Operations of verbs_context that a provider does not have (provider.h), and functions of libibverbs that none has
- * (docs/deviations.md).
+ * Operations of verbs_context that a provider does not have (provider.h), and functions of
+ * libibverbs that none has (docs/deviations.md).
  *
- * The inline functions of verbs.h answer EOPNOTSUPP themselves where an operation is NULL; the entries here answer the
- * same and leave a line in the log that names the function.
+ * The inline functions of verbs.h answer EOPNOTSUPP themselves where an operation is NULL; the
+ * entries here answer the same and leave a line in the log that names the function.
  */
 #include "objects.h"
 
@@ -71,7 +71,7 @@ static int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 	return -api_refuse(function);
 }
 
-/* All of a list that cannot be posted is left. */
+/* Nothing of the list is posted: *bad is its first entry. */
 #define NO_POST(name, object, request)                                        \
 	static int name(object *to, struct request *wr, struct request **bad) \
 	{                                                                     \

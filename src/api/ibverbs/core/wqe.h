@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the queues of mlx4 and mlx5 have in common: units of 16 bytes, doorbell records, segments of send and receive WQEs,
- * the links of a shared receive queue, the numbers of opcodes and error syndromes. The assertions show that both formats
- * agree; the code uses mlx5's names for both.
+ * What the queues of mlx4 and mlx5 have in common: units of 16 bytes, doorbell records, segments of
+ * send and receive WQEs, the links of a shared receive queue, the numbers of opcodes and error
+ * syndromes. The assertions show that both formats agree; the code uses mlx5's names for both.
  *
  *	receive WQE       | data | data | ... | data with an invalid key, where the list is shorter |
  *	in a shared queue | next | data | ...
@@ -25,8 +25,8 @@ enum { SEG = 16 };
 enum { DBR_RECV = MLX5_RCV_DBR, DBR_SEND = MLX5_SND_DBR };
 
 /*
- * 2 GiB, the most that a data segment can hold. Send segments, and receive segments of mlx5, have it as 0, because the
- * field has 31 bits.
+ * 2 GiB, the most that a data segment can hold. Send segments, and receive segments of mlx5, have
+ * it as 0, because the field has 31 bits.
  */
 #define SEG_MAX_LENGTH 0x80000000u
 
@@ -53,7 +53,7 @@ static_assert(sizeof(struct mlx5_wqe_atomic_seg) == SEG &&
 			      offsetof(struct mlx5_wqe_atomic_seg, compare),
 	      "atomic segments");
 
-/* --- sends: what each verbs opcode needs in a WQE ---------------------------------------------- */
+/* --- sends: what each verbs opcode needs in a WQE --------------------------------------------- */
 
 enum send_segs {
 	SEGS_BAD,
@@ -70,7 +70,7 @@ struct send_op {
 	uint8_t opcode; /* MLX5_OPCODE_*, MLX4_OPCODE_* */
 	uint8_t segs;   /* enum send_segs */
 	uint8_t imm;    /* enum send_imm: what the immediate field holds */
-	bool no_inline; /* data segments name where the answer goes */
+	bool no_inline; /* data segments are where the response goes */
 };
 
 #define SAME_OPCODE(name) ((int)MLX5_OPCODE_##name == (int)MLX4_OPCODE_##name)
@@ -139,7 +139,7 @@ static inline char *wqe_put_remote(char *at, const struct ibv_send_wr *wr, enum 
 	}
 }
 
-/* --- completions --------------------------------------------------------------------------------- */
+/* --- completions ------------------------------------------------------------------------------ */
 
 #define SAME_SYNDROME(name) ((int)MLX5_CQE_SYNDROME_##name == (int)MLX4_CQE_SYNDROME_##name)
 static_assert(SAME_SYNDROME(LOCAL_LENGTH_ERR) && SAME_SYNDROME(LOCAL_QP_OP_ERR) &&

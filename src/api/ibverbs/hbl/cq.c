@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completion queues of an hbl device. Their entries are read from memory (hbldv_query_cq); a completion channel is
- * accepted and stays silent, because the hardware has nothing to arm.
+ * Completion queues of an hbl device. Their entries are read from memory (hbldv_query_cq); a
+ * completion channel is accepted and stays silent, because the hardware has nothing to arm.
  */
 #include "hbl.h"
 

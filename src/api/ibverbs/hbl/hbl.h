@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hbl driver's own objects: those of ../ibverbs with the card's hbl object behind them, so that events, counts and
- * lists work as for every other device.
+ * Objects of the hbl provider: those of the core, followed by the card's hbl object. So events,
+ * counts and lists work as for every other device.
  */
 #pragma once
 
@@ -10,9 +10,8 @@
 struct hbl_context {
 	struct api_context api; /* first */
 	struct vb_hbl *card;
-	unsigned int
-		opens; /* how often the program has opened it; opens and closes come one at a time */
-	bool has_pd;   /* its one protection domain is taken; under the context's mutex */
+	unsigned int opens; /* how often it is open; opens and closes are serialised */
+	bool has_pd;        /* its one protection domain is taken; under the context's mutex */
 };
 
 struct hbl_cq {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * The hbl provider: its table, its contexts and what a device says of itself. Completion queues and queue pairs are in
- * cq.c and qp.c.
+ * The hbl provider: its table, its contexts and what a device says of itself. Completion queues and
+ * queue pairs are in cq.c and qp.c.
  *
- * Like the driver of the hardware it has no memory regions, no posting and no polling: data moves through work queues in
- * memory and user FIFOs, which are direct verbs (libhbl).
+ * Like the driver of the hardware it has no memory regions, no posting and no polling: data moves
+ * through work queues in memory and user FIFOs, which are direct verbs (libhbl).
  */
 #include "hbl.h"
 
 #include <unistd.h>
 
 /*
- * The default contexts, which are opened without attributes: one per device, and one for all who open it so. The process that
- * opened it matters, because a forked child has none of its parent's devices.
+ * Default contexts: all opens without attributes share one context per device. pid is the process
+ * that opened it, because a forked child does not own its parent's devices.
  */
 static struct {
 	struct hbl_context *ctx;
@@ -72,7 +72,9 @@ static void close_device(struct api_context *ctx)
 	vb_hbl_close(to_hbl_context(&ctx->verbs.context)->card);
 }
 
-/* There is one protection domain, and the driver of the hardware says so in its own way. */
+/*
+ * A context has one protection domain. The error for a second one is that of the hardware's driver.
+ */
 static int pd_added(struct api_context *ctx)
 {
 	struct ibv_context *context = &ctx->verbs.context;
@@ -108,7 +110,7 @@ static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)
 	attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID;
 }
 
-/* As the driver of the hardware: who has read the event finds the state in the handle. */
+/* As the hardware's driver does: when the program gets the event, the handle has the new state. */
 static void async_event(struct ibv_async_event *event)
 {
 	if (event->event_type == IBV_EVENT_QP_FATAL || event->event_type == IBV_EVENT_QP_REQ_ERR)
@@ -144,7 +146,10 @@ static const struct verbs_ex_private accessors = {
 	.hbl = &hbl_accessors,
 };
 
-/* vb_hbl_close() takes from the card what the program has left behind, so that nothing is abandoned before. */
+/*
+ * vb_hbl_close() takes from the card what the program has left behind, so that nothing is abandoned
+ * before.
+ */
 const struct api_provider api_hbl = {
 	.query_device = query_device,
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Queue pairs of an hbl device. ibv_qp.qp_num is a number of the verbs layer; the one that packets and doorbells use is
- * the port's, given out at INIT (hbldv_query_qp).
+ * Queue pairs of an hbl device. ibv_qp.qp_num is a number of the verbs layer; the one that packets
+ * and doorbells use is the port's, given out at INIT (hbldv_query_qp).
  */
 #include "hbl.h"
 
@@ -45,7 +45,7 @@ struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_att
 	struct hbl_qp *qp = NULL;
 	int err;
 
-	/* As the driver of the hardware: programs find out from the mask what was looked at. */
+	/* As the hardware's driver does: comp_mask tells the program what was used. */
 	attr->comp_mask &= IBV_QP_INIT_ATTR_PD;
 	err = check_attr(context, attr);
 	if (err)
@@ -67,7 +67,7 @@ struct ibv_qp *hbl_qp_create(struct ibv_context *context, struct ibv_qp_init_att
 	return &qp->api.ibv;
 }
 
-/* Without attributes of its own: plain writes, at RTS in the first priority that is the program's. */
+/* hbl NULL: a queue for plain writes, and at RTS priority 1, the first that programs may use. */
 int hbl_qp_modify_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		     const struct vb_hbl_qp_attr *hbl)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Address handles of an mlx4 card: the address vector of its datagram segments, and the MAC behind it. */
+/*
+ * Address handles of an mlx4 card: the address vector of its datagram segments, and the MAC behind
+ * it.
+ */
 #include "mlx4.h"
 
 enum { AV_GRH = 0x80, AV_FLOW_MASK = 0xfffff };

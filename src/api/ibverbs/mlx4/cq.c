@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completion queues of an mlx4 card: arming, and the entries of the ring as the core's cq.c sees them.
+ * Completion queues of an mlx4 card: arming, and the entries of the ring as the core's cq.c sees
+ * them.
  */
 #include "mlx4.h"
 
 /*
- * Without the lock: a program may arm between start_poll() and end_poll(). The number is that of the
- * events fetched so far; where one is out that nobody has fetched, the card ignores the arming, and
- * the event will be there.
+ * Without the lock: a program may arm between start_poll() and end_poll(). The sequence number
+ * counts fetched events. If an event waits to be fetched, the card ignores the arming, and that
+ * event tells the program.
  */
 int mlx4_cq_arm(struct ibv_cq *ibcq, int solicited_only)
 {
@@ -31,7 +32,7 @@ bool mlx4_cqe_ready(const void *entry, uint32_t size, bool round)
 	return mlx4_is_ready(mlx4_content((void *)entry, size), round);
 }
 
-/* The card's: the owner bit of the round before; before the first round that is 1. */
+/* An entry of the card has the owner bit of the round before, which is 1 before the first round. */
 void mlx4_cqe_give(void *entry, uint32_t size, bool round)
 {
 	set_owner(mlx4_content(entry, size), !round);

@@ -7,7 +7,7 @@
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
 
-/* --- one CQE ------------------------------------------------------------------------------------ */
+/* --- one CQE ---------------------------------------------------------------------------------- */
 
 static inline bool is_error(const struct mlx4_cqe *cqe)
 {
@@ -56,7 +56,7 @@ static inline unsigned int flags_of(const struct mlx4_cqe *cqe)
 	return flags | (be32toh(cqe->g_mlpath_rqpn) & MLX4_CQE_GRH ? IBV_WC_GRH : 0);
 }
 
-/* The data of a short message, from the receive WQE to where it was to go. */
+/* Inline receive: copies the data from the receive WQE to the buffers of the work request. */
 static void move_inline(const struct mlx4_qp *qp, uint32_t index, uint32_t len)
 {
 	const struct api_rq *rq = &qp->api.rq;
@@ -114,7 +114,7 @@ static inline struct mlx4_cqe *next_cqe(struct api_cq *cq, struct api_qp **qp)
 	return cqe;
 }
 
-/* --- ibv_poll_cq() ------------------------------------------------------------------------------ */
+/* --- ibv_poll_cq() ---------------------------------------------------------------------------- */
 
 static void wc_receive(struct ibv_wc *wc, const struct api_cq *cq, const struct mlx4_cqe *cqe)
 {
@@ -160,7 +160,7 @@ int mlx4_cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 	return loop_poll(cq, num_entries, wc, poll_one);
 }
 
-/* --- ibv_start_poll() and the readers ----------------------------------------------------------- */
+/* --- ibv_start_poll() and the readers --------------------------------------------------------- */
 
 static inline const struct mlx4_cqe *current(struct ibv_cq_ex *cq)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * How large the rings of an mlx4 QP are, where they lie, and whose their WQEs are at first.
+ * How large the rings of an mlx4 QP are, where they lie, and how their WQEs are initialised.
  *
  * A stride holds the largest WQE that the QP may post and is a power of two of at least 64 bytes.
- * Its size is that of the hardware's library, byte for byte, because programs see it through mlx4dv.
- * The card may fetch ahead, so 2 KiB and one WQE of the send ring are never posted. Both rings lie
- * in one buffer, the one with the larger stride first.
+ * Its size is exactly that of the real library, because programs see it through mlx4dv. The card
+ * may fetch ahead, so 2 KiB and one WQE of the send ring are never posted. Both rings lie in one
+ * buffer, the one with the larger stride first.
  *
  *	| sq: stride 256        | rq: 64 |        | rq: 128 | sq: 64      |
  */
@@ -14,7 +14,7 @@
 
 enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6 };
 
-/* Bytes of a send WQE before its data; an atomic has a segment more, and one data segment. */
+/* Bytes of a send WQE before its data, not counting the atomic segment. */
 static uint32_t data_start(enum ibv_qp_type type)
 {
 	switch (type) {
@@ -29,8 +29,9 @@ static uint32_t data_start(enum ibv_qp_type type)
 }
 
 /*
- * Bytes that inline data of this length takes: every line of 64 has a length of four bytes in it. Outside of datagrams
- * the first line is counted as if a remote address stood there, on raw queues too, as the library of the hardware does.
+ * Bytes that inline data of this length takes: each line of 64 bytes has a length field of four
+ * bytes. Except for datagrams the first line is counted as if it began with a remote address
+ * segment, on raw queues too, as the real library does.
  */
 static uint32_t inline_bytes(enum ibv_qp_type type, uint32_t len)
 {
@@ -139,7 +140,10 @@ void mlx4_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
 	attr->inl_recv = to_mlx4_qp(qp)->inl_recv;
 }
 
-/* Every WQE is the program's, of a round before the first; lines behind its first are stamped. */
+/*
+ * Every WQE gets the owner bit of the round before the first, so that the card takes none of them,
+ * and all its lines but the first are stamped.
+ */
 void mlx4_qp_init(struct api_qp *qp)
 {
 	struct api_sq *sq = &qp->sq;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Posting receives on an mlx4 card: to a queue pair's own queue, to a receive WQ, to a shared queue.
+ * Posting receives on an mlx4 card: to a queue pair's own queue, to a receive WQ, to a shared
+ * queue.
  *
- * Every entry of the program's list has its segment, with the length as it is. A list that does not fill the WQE ends in a
- * segment with an invalid key.
+ * Each entry of the program's list becomes a segment, with its length unchanged. A list that does
+ * not fill the WQE ends in a segment with an invalid key.
  */
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
@@ -32,7 +33,7 @@ static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_
 	return 0;
 }
 
-/* A WQE that was never posted ends at once. */
+/* A WQE that was never posted has no valid segment. */
 void mlx4_srq_preset(struct api_srq *srq)
 {
 	for (uint32_t i = 0; i < srq->wqe_cnt; i++) {
@@ -49,8 +50,8 @@ int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 }
 
 /*
- * With inline receive the card may write over the WQE: what it said is kept for the poll, which
- * then moves the data where it belongs.
+ * With inline receive the card may overwrite the WQE with data. So the list is saved for the poll,
+ * which copies the data to it.
  */
 static void save_list(struct mlx4_qp *qp, uint32_t index, const struct ibv_recv_wr *wr)
 {
@@ -75,8 +76,9 @@ int mlx4_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 		one.next = NULL;
 		vb_lock(&qp->post_lock);
 		/*
-		 * A slot is free to be written only if there is room; the post itself decides that. Pairs with the
-		 * release in loop_retire_recv(): the poll has read what was saved here before.
+		 * A slot is free to be written only if there is room; the post itself decides that.
+		 * Pairs with the release in loop_retire_recv(): the poll has read what was saved
+		 * here before.
 		 */
 		if (wr->num_sge >= 0 && (uint32_t)wr->num_sge <= rq->max_gs &&
 		    rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) < rq->cnt)

@@ -6,8 +6,8 @@
  *	         | ctrl | datagram: address vector | data ... UD
  *
  * Inline data is cut at every line of 64 bytes, each piece behind its own length. The owner bit is
- * stored last, and the lines of the WQE that the card may fetch next are stamped, so that it never
- * takes what is left of the last round for something new.
+ * stored last, and the lines of the WQE that the card may fetch next are stamped, so that the card
+ * never takes a WQE of the last round for a new one.
  */
 #include "api/ibverbs/core/loops.h"
 #include "mlx4.h"
@@ -33,7 +33,7 @@ static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 		return err;
 	op = &send_ops[wr->opcode];
 	if (is_connected(qp)) {
-		/* Strides are not sized for the segment that atomics have besides. */
+		/* Strides have no room for the additional segment of atomics. */
 		if (op->segs == SEGS_ATOMIC)
 			max_gs--;
 		if (unlikely((wr->send_flags & IBV_SEND_INLINE) && op->no_inline))
@@ -82,8 +82,8 @@ static char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr
 }
 
 /*
- * Inline pieces. A piece that ends at the end of a line starts the next one; the last is padded to
- * 16 bytes. Lengths are written when they are known.
+ * Writes inline data in pieces, one in each line; the last is padded to 16 bytes. The length of a
+ * piece is written when it is known.
  */
 static char *put_inline(const struct api_sq *sq, const struct ibv_send_wr *wr, char *at, int *err)
 {
@@ -144,7 +144,7 @@ static char *put_data(const struct ibv_send_wr *wr, char *at, int *err)
 	return at;
 }
 
-/* --- posting ------------------------------------------------------------------------------------ */
+/* --- posting ---------------------------------------------------------------------------------- */
 
 static uint32_t ctrl_flags(const struct api_qp *qp, unsigned int send_flags, bool invalidates)
 {
@@ -177,7 +177,10 @@ static struct mlx4_wqe_ctrl_seg *wqe_at(const struct api_sq *sq, uint32_t index)
 					    ((size_t)(index & (sq->cnt - 1)) << sq->shift));
 }
 
-/* Of the WQE that the card would fetch behind what may be posted: not new. */
+/*
+ * Stamps the WQE behind all that may be posted, so that the card does not take it for a new one
+ * when it fetches ahead.
+ */
 static void stamp(const struct api_sq *sq, uint32_t index)
 {
 	struct mlx4_wqe_ctrl_seg *ctrl = wqe_at(sq, index);

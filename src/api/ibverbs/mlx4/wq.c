@@ -2,8 +2,8 @@
 /*
  * Receive work queues and indirection tables of an mlx4 card.
  *
- * A WQ is a QP that only receives, as on the hardware: this file gives it the shape of an ibv_wq. What is
- * named cannot go: a WQ by its tables, a table by its QPs.
+ * A WQ is a QP that only receives, as on the hardware: this file gives it the shape of an ibv_wq. A
+ * WQ cannot be destroyed while tables name it, nor a table while QPs use it.
  *
  *	RSS QP --> indirection table --> WQ (api_wq) --> inner QP: ring, record, number
  */
@@ -111,7 +111,7 @@ int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 	wq->state = attr->wq_state;
 	if (attr->wq_state == IBV_WQS_RESET)
 		forget_posted(qp);
-	/* What may be posted is the inner QP's to say. */
+	/* Posting checks the state of the inner QP. */
 	qp->ibv.state = attr->wq_state == IBV_WQS_RDY   ? IBV_QPS_RTR
 			: attr->wq_state == IBV_WQS_ERR ? IBV_QPS_ERR
 							: IBV_QPS_RESET;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completion queues of an mlx5 card: arming, and the entries of the ring as the core's cq.c sees them.
+ * Completion queues of an mlx5 card: arming, and the entries of the ring as the core's cq.c sees
+ * them.
  */
 #include "cq.h"
 
 /*
- * Without the lock: a program may arm between start_poll() and end_poll(). The consumer index is the
- * one that the doorbell record already has.
+ * Without the lock: a program may arm between start_poll() and end_poll(). The consumer index is
+ * the one that the doorbell record already has.
  */
 int mlx5_cq_arm(struct ibv_cq *ibcq, int solicited_only)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mlx5 provider: what its files share. sq.h has the send ring, cq.h the CQE ring, cqe.h the way from a CQE to a work
- * completion.
+ * The mlx5 provider: what its files share. sq.h has the send ring, cq.h the CQE ring, cqe.h the way
+ * from a CQE to a work completion.
  */
 #pragma once
 
@@ -11,8 +11,7 @@
 
 struct mlx5_context {
 	struct api_context api; /* first */
-	struct vb_uar *
-		uar; /* the doorbell page; under the context's mutex. NULL: nobody has asked for it */
+	struct vb_uar *uar;     /* the doorbell page, made on demand; under the context's mutex */
 };
 
 struct mlx5_ah {

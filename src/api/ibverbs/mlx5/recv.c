@@ -3,15 +3,16 @@
  * Posting receives, to a QP's own queue and to an SRQ.
  *
  * A receive WQE is an array of data segments; one that is not full ends in a segment with an
- * invalid key. The card learns of new WQEs from the doorbell record: the doorbell matters only to a
- * QP in the error state, which has nobody who would look, and an SRQ has none.
+ * invalid key. The card reads the doorbell record when a message arrives, so it needs no doorbell
+ * for that. The doorbell is for a QP in the error state, which must flush what is posted; an SRQ
+ * has none.
  */
 #include "api/ibverbs/core/loops.h"
 #include "mlx5.h"
 
 /*
- * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for as many as
- * a power of two gives, which may be more than the program may use.
+ * Segments of length 0 are left out: a byte count of 0 means 2 GiB. The WQE has room for a power of
+ * two of segments, which may be more than max_gs.
  */
 static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
 			 const struct ibv_recv_wr *wr)

@@ -25,8 +25,7 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 		return EINVAL;
 	if (qp->ibv.qp_type == IBV_QPT_UD) {
 		/*
-		 * In an RDMA request for a datagram queue the address handle's place holds
-		 * something else.
+		 * wr.ud and wr.rdma share a union: an RDMA request has no address handle there.
 		 */
 		if (unlikely(op->segs == SEGS_RADDR || op->segs == SEGS_ATOMIC ||
 			     (wr->send_flags & IBV_SEND_IP_CSUM)))

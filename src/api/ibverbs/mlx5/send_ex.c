@@ -75,7 +75,7 @@ static void open_send(struct ibv_qp_ex *ex, uint8_t opcode, __be32 imm)
 	uint32_t segs = send_segs(ex);
 	char *at = wr_open(ex, opcode, segs, imm);
 
-	/* Without wr_set_ud_addr() the datagram must not go where the ring's last one went. */
+	/* A program that forgets wr_set_ud_addr() must not send to the address of an older WQE. */
 	if (at && segs)
 		memset(at, 0, segs * SEG);
 }

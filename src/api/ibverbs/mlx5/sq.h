@@ -97,7 +97,8 @@ static inline void sq_inline_copy(const struct api_sq *sq, struct sq_cursor *cur
 		length -= room;
 		cur->pos = sq->buf;
 	}
-	if (likely(length)) /* an entry without bytes may have no address, which memcpy() must not be given */
+	/* The address of an entry without bytes may be NULL, which memcpy() does not allow. */
+	if (likely(length))
 		memcpy(cur->pos, addr, length);
 	cur->pos += length;
 }

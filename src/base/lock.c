@@ -6,6 +6,10 @@
 
 uint32_t vb_lock_mark = 1;
 
+#ifdef VB_CHECKS
+_Thread_local unsigned int vb_locks_held;
+#endif
+
 static void change_mark(void)
 {
 	if (!++vb_lock_mark)

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/check.h"
 #include "base/public.h"
 
 struct vb_lock {
@@ -26,6 +27,10 @@ struct vb_lock {
 
 VB_PUBLIC extern uint32_t
 	vb_lock_mark; /* not 0; written in a forked child, before it has threads */
+
+#ifdef VB_CHECKS
+VB_PUBLIC extern _Thread_local unsigned int vb_locks_held; /* by this thread */
+#endif
 
 static inline void vb_cpu_relax(void)
 {
@@ -39,8 +44,11 @@ static inline void vb_cpu_relax(void)
 static inline bool vb_trylock(struct vb_lock *lock)
 {
 	/* Pairs with the release store in vb_unlock(). The load first keeps a failing try from stealing the line. */
-	return !atomic_load_explicit(&lock->held, memory_order_relaxed) &&
-	       !atomic_exchange_explicit(&lock->held, vb_lock_mark, memory_order_acquire);
+	if (atomic_load_explicit(&lock->held, memory_order_relaxed) ||
+	    atomic_exchange_explicit(&lock->held, vb_lock_mark, memory_order_acquire))
+		return false;
+	vb_checked(vb_locks_held++);
+	return true;
 }
 
 /* After a try that failed: take over what no thread of this process has locked. */
@@ -48,9 +56,12 @@ static inline bool vb_lock_inherit(struct vb_lock *lock)
 {
 	uint32_t mark = atomic_load_explicit(&lock->held, memory_order_relaxed);
 
-	return mark && mark != vb_lock_mark &&
-	       atomic_compare_exchange_strong_explicit(&lock->held, &mark, vb_lock_mark,
-						       memory_order_acquire, memory_order_relaxed);
+	if (!mark || mark == vb_lock_mark ||
+	    !atomic_compare_exchange_strong_explicit(&lock->held, &mark, vb_lock_mark,
+						     memory_order_acquire, memory_order_relaxed))
+		return false;
+	vb_checked(vb_locks_held++);
+	return true;
 }
 
 static inline void vb_lock(struct vb_lock *lock)
@@ -67,5 +78,6 @@ static inline void vb_lock(struct vb_lock *lock)
 
 static inline void vb_unlock(struct vb_lock *lock)
 {
+	vb_checked(vb_locks_held--);
 	atomic_store_explicit(&lock->held, 0, memory_order_release);
 }

@@ -205,22 +205,24 @@ void bare_post_recv(struct bare *bare, uint64_t addr, uint32_t len)
 	seg[0].addr = htobe64(addr);
 	seg[1].lkey = htobe32(0x100); /* ends the list */
 	bare->recv_pi++;
-	atomic_thread_fence(memory_order_release);
-	*(volatile __be32 *)&bare->qp_dbr[0] = htobe32(bare->recv_pi & 0xffff);
+	atomic_store_explicit((_Atomic uint32_t *)&bare->qp_dbr[0], htobe32(bare->recv_pi & 0xffff),
+			      memory_order_release);
 }
 
 struct mlx5_cqe64 *bare_poll(struct bare *bare)
 {
 	struct mlx5_cqe64 *cqe = &bare->cqes[bare->ci % BARE_CQES];
-	uint8_t op_own = *(volatile uint8_t *)&cqe->op_own;
+	/* Pairs with the card's release of the CQE. */
+	uint8_t op_own =
+		atomic_load_explicit((_Atomic uint8_t *)&cqe->op_own, memory_order_acquire);
 	/* Each pass around the ring has the other owner bit. */
 	uint8_t mine = (bare->ci / BARE_CQES) & 1;
 
 	if (op_own >> 4 == MLX5_CQE_INVALID || (op_own & MLX5_CQE_OWNER_MASK) != mine)
 		return NULL;
-	atomic_thread_fence(memory_order_acquire);
 	bare->ci++;
-	*(volatile __be32 *)&bare->cq_dbr[0] = htobe32(bare->ci & 0xffffff);
+	atomic_store_explicit((_Atomic uint32_t *)&bare->cq_dbr[0], htobe32(bare->ci & 0xffffff),
+			      memory_order_release);
 	return cqe;
 }
 

@@ -4,13 +4,14 @@
  * Messages in flight are completed, failed, or sent again.
  *
  *	answer --> vb_requester_receive --+--> the oldest in flight is done --> CQE
- *	time   --> vb_requester_timer ----+--> all are sent again: back to requester.c
+ *	time   --> vb_requester_look -----+--> all are sent again: back to requester.c
  *
  * Everything here runs under the send queue's lock, inside a read section.
  */
 #include "card/requester.h"
 
 #include "base/clock.h"
+#include "base/util.h"
 #include "card/message.h"
 
 /* --- again, or no more ------------------------------------------------------------------------------------------------- */
@@ -232,8 +233,9 @@ static void peer_died(struct vb_qp *qp)
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 }
 
-bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next)
+bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 {
+	struct vb_qp *qp = container_of(timer, struct vb_qp, timer);
 	struct vb_sender *sender = &qp->sq.sender;
 
 	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && !vb_path_alive(&qp->path)) {

@@ -10,19 +10,17 @@
  *
  * Each mini CQE takes an index as the CQE would, so consumer index, overrun and arming know nothing of compression.
  *
- * CQEs wait for others in their array only during a burst: what one doorbell carries out or one look at a peer's ring
- * receives. Whoever begins a burst ends it, inside the same read section, and everything is in the ring then. An event,
- * a CQE that does not fit and a long copy end the waiting before. Outside of bursts nothing is compressed.
+ * CQEs wait for others in their array only during a burst (burst.h), and everything is in the ring at its end. An event,
+ * a CQE that does not fit and a long copy end the waiting before. A CQ for which the burst has no place is not compressed.
  *
- * The state of a CQ is under its lock. Which CQs a thread has to look after at the end of its burst is a short list of
- * the thread's own: more of them at once than it holds are not compressed.
+ * The state of a CQ is under its lock.
  */
 #include "card/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPEN = 8, CQE_SIZE = 64 };
+enum { CQE_SIZE = 64 };
 
 struct vb_minis {
 	uint8_t format;  /* of receives, as the CQ was created */
@@ -35,16 +33,6 @@ struct vb_minis {
 	_Alignas(8) uint8_t title[CQE_SIZE];
 };
 
-_Atomic uint32_t vb_compressing;
-
-__thread bool vb_burst_open;
-
-/* Of this thread's burst. */
-static __thread struct {
-	unsigned int count;
-	struct vb_cq *cq[MAX_OPEN];
-} burst;
-
 struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr)
 {
 	struct vb_minis *minis = calloc(1, sizeof(*minis));
@@ -53,14 +41,11 @@ struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr)
 		return NULL;
 	minis->format = attr->mini_format;
 	minis->limit = (uint8_t)(attr->cqe_cnt < VB_MINI_MAX ? attr->cqe_cnt : VB_MINI_MAX);
-	atomic_fetch_add(&vb_compressing, 1);
 	return minis;
 }
 
 void vb_minis_free(struct vb_minis *minis)
 {
-	if (minis)
-		atomic_fetch_sub(&vb_compressing, 1);
 	free(minis);
 }
 
@@ -91,25 +76,11 @@ void vb_minis_write(struct vb_cq *cq)
 	minis->count = 0;
 }
 
-/* Whether the end of this thread's burst will look after the CQ. */
-static bool is_looked_after(struct vb_cq *cq)
-{
-	if (!vb_burst_open)
-		return false;
-	for (unsigned int i = 0; i < burst.count; i++)
-		if (burst.cq[i] == cq)
-			return true;
-	if (burst.count == MAX_OPEN)
-		return false;
-	burst.cq[burst.count++] = cq;
-	return true;
-}
-
 bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion)
 {
 	_Alignas(8) uint8_t cqe[CQE_SIZE] = { 0 };
 	struct vb_minis *minis = cq->minis;
-	bool open = is_looked_after(cq);
+	bool open = vb_burst_compresses(cq);
 
 	completion->turn = 0; /* not what CQEs differ in */
 	cq->codec->completion(cqe, completion, false);
@@ -130,29 +101,13 @@ bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion)
 	return false;
 }
 
-/* --- the burst of a thread ------------------------------------------------------------------------------------------- */
+/* --- the end of a burst ---------------------------------------------------------------------------------------------- */
 
-static void write_all(bool end)
+void vb_minis_flush(struct vb_cq *cq, bool end)
 {
-	for (unsigned int i = 0; i < burst.count; i++) {
-		struct vb_cq *cq = burst.cq[i];
-
-		vb_lock(&cq->lock);
-		vb_minis_write(cq);
-		/* A consumer finds the title right before its mini CQEs, or before other mini CQEs of the same burst. */
-		cq->minis->has_title &= !end;
-		vb_unlock(&cq->lock);
-	}
-}
-
-void vb_burst_close(void)
-{
-	write_all(true);
-	burst.count = 0;
-	vb_burst_open = false;
-}
-
-void vb_burst_pause(void)
-{
-	write_all(false);
+	vb_lock(&cq->lock);
+	vb_minis_write(cq);
+	/* A consumer finds the title right before its mini CQEs, or before other mini CQEs of the same burst. */
+	cq->minis->has_title &= !end;
+	vb_unlock(&cq->lock);
 }

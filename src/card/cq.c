@@ -10,15 +10,19 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/rcu.h"
+#include "base/util.h"
 
 enum { CI_MASK = 0xffffff };
 
-static void ring(struct vb_alarm *alarm);
+/* In what a notice has to tell: the rest counts notifications. */
+#define OVERRUN (1ull << 32)
+
+static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next);
+static void tell(struct vb_notice *notice, uint64_t what);
 
 static struct vb_ids cq_numbers = VB_IDS_INIT(1, 1 << 16);
 
@@ -43,7 +47,7 @@ static bool size_is_valid(const struct vb_codec *codec, uint32_t size)
 	return size == 64 || size == codec->cqe_size;
 }
 
-static bool is_special(const struct vb_cq *cq)
+static bool is_moderated(const struct vb_cq *cq)
 {
 	return cq->attr.always_armed || cq->attr.moderation.max_count ||
 	       cq->attr.moderation.period_us;
@@ -76,8 +80,10 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
 	cq->turn_mask = attr->compressed ? 0xff : 0;
 	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
-	cq->alarm.ring = ring;
-	cq->special = is_special(cq);
+	cq->alarm.lock = &cq->lock;
+	cq->alarm.look = look;
+	cq->notice.tell = tell;
+	cq->moderated = is_moderated(cq);
 	/* A collapsed CQ has one entry, and shows what was last. */
 	if (attr->compressed && !attr->collapsed) {
 		cq->minis = vb_minis_new(attr);
@@ -100,6 +106,17 @@ give_number:
 	return vb_refuse_memory("the completion queue");
 }
 
+/* Nobody sets it any more. */
+static void clear_alarm(struct vb_cq *cq)
+{
+	vb_card_enter();
+	vb_lock(&cq->lock);
+	vb_alarm_clear(&cq->alarm);
+	vb_unlock(&cq->lock);
+	vb_card_leave();
+	vb_read_wait(); /* its last look may have an event to deliver */
+}
+
 int vb_cq_destroy(struct vb_cq *cq)
 {
 	if (atomic_load(&cq->refs))
@@ -111,10 +128,8 @@ int vb_cq_destroy(struct vb_cq *cq)
 			atomic_store(&table[cq->number], cq);
 			return vb_refuse_busy("queue pairs or SRQs");
 		}
-		if (cq->special) {
-			vb_alarm_clear(&cq->alarm);
-			vb_read_wait();
-		}
+		if (cq->moderated)
+			clear_alarm(cq);
 		if (cq->arm != VB_ARM_NONE)
 			vb_fabric_armed(-1);
 		atomic_fetch_sub(&cq->dev->objects, 1);
@@ -216,7 +231,7 @@ static void announce(struct vb_cq *cq)
 		cq->last_event = vb_now_ns();
 }
 
-static bool special_ends(struct vb_cq *cq)
+static bool moderated_ends(struct vb_cq *cq)
 {
 	if (!is_due(cq))
 		return false;
@@ -234,18 +249,29 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 		cq->solicited_pi = cq->pi;
 	if (cq->arm == VB_ARM_NONE || (cq->arm == VB_ARM_SOLICITED && !solicited))
 		return false;
-	if (cq->special)
-		return special_ends(cq);
+	if (cq->moderated)
+		return moderated_ends(cq);
 	note_event(cq, consumer_index(cq));
 	return true;
 }
 
-static void notify(struct vb_cq *cq)
+/* An event is due. The program is told at the end of the burst, once for each. */
+static void fire(struct vb_cq *cq)
 {
 	if (!cq->attr.always_armed)
 		vb_fabric_armed(-1);
 	if (cq->attr.notify)
+		vb_notice_add(&cq->notice, 1);
+}
+
+static void tell(struct vb_notice *notice, uint64_t what)
+{
+	struct vb_cq *cq = container_of(notice, struct vb_cq, notice);
+
+	for (uint32_t n = (uint32_t)what; n; n--)
 		cq->attr.notify(cq->attr.cookie);
+	if (what & OVERRUN)
+		vb_object_event(cq->dev, cq->attr.event, cq->attr.cookie, IBV_EVENT_CQ_ERR);
 }
 
 static void write_cqe(struct vb_cq *cq, struct vb_completion *completion)
@@ -259,7 +285,7 @@ static void write_cqe(struct vb_cq *cq, struct vb_completion *completion)
 
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 {
-	bool fire = false, overrun = false;
+	bool due = false, overrun = false;
 
 	if (cq->attr.timestamps)
 		completion->timestamp = vb_clock();
@@ -272,22 +298,22 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		if (!cq->minis || !vb_minis_add(cq, completion))
 			write_cqe(cq, completion);
 		cq->pi++;
-		fire = ends_arming(cq, completion);
-		if (fire)
+		due = ends_arming(cq, completion);
+		if (due)
 			complete_ring(cq);
 	}
 	vb_unlock(&cq->lock);
-	if (fire)
-		notify(cq);
+	if (due)
+		fire(cq);
 	if (overrun)
-		vb_object_event(cq->dev, cq->attr.event, cq->attr.cookie, IBV_EVENT_CQ_ERR);
+		vb_notice_add(&cq->notice, OVERRUN);
 }
 
 /* The lock is held, and vb_fabric_armed() counts us already. Returns whether an event is due at once. */
 static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 {
 	uint32_t last;
-	bool fire;
+	bool due;
 
 	/* Arming for any completion is not weakened by a later arming for solicited ones. */
 	if (cq->arm != VB_ARM_ANY)
@@ -298,119 +324,114 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 	 * left it there, may wait for an event now.
 	 */
 	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
-	fire = index_behind(last, ci) &&
-	       (index_behind(last, cq->announced_pi) || ((ci ^ cq->announced_ci) & CI_MASK));
-	if (fire) {
+	due = index_behind(last, ci) &&
+	      (index_behind(last, cq->announced_pi) || ((ci ^ cq->announced_ci) & CI_MASK));
+	if (due) {
 		complete_ring(cq);
 		note_event(cq, ci);
 	}
-	return fire;
+	return due;
+}
+
+/* Around an arming doorbell, which arm() or a part of it carries out. */
+static void begin_arming(struct vb_cq *cq, bool *counted)
+{
+	vb_read_lock();
+	vb_fabric_armed(1);
+	vb_burst_begin();
+	vb_lock(&cq->lock);
+	*counted = cq->arm == VB_ARM_NONE;
+}
+
+static void end_arming(struct vb_cq *cq, bool counted, bool due)
+{
+	vb_unlock(&cq->lock);
+	if (!counted)
+		vb_fabric_armed(-1);
+	if (due)
+		fire(cq);
+	vb_burst_end();
+	vb_read_unlock();
 }
 
 void vb_cq_arm(struct vb_cq *cq, bool solicited)
 {
-	bool fire, counted;
+	bool counted;
 
 	if (vb_dev_stale(cq->dev))
 		return;
-	vb_read_lock();
-	vb_fabric_armed(1);
-	vb_lock(&cq->lock);
-	counted = cq->arm == VB_ARM_NONE;
-	fire = arm(cq, solicited, consumer_index(cq));
-	vb_unlock(&cq->lock);
-	if (!counted)
-		vb_fabric_armed(-1);
-	if (fire)
-		notify(cq);
-	vb_read_unlock();
+	begin_arming(cq, &counted);
+	end_arming(cq, counted, arm(cq, solicited, consumer_index(cq)));
 }
 
 void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci)
 {
-	bool fire = false, counted;
+	bool due = false, counted;
 
 	if (vb_dev_stale(cq->dev))
 		return;
 	if (ci == VB_CQ_CI_FROM_RECORD)
 		ci = be32toh(atomic_load_explicit((_Atomic uint32_t *)&cq->attr.dbr[1],
 						  memory_order_acquire));
-	vb_read_lock();
-	vb_fabric_armed(1);
-	vb_lock(&cq->lock);
-	counted = cq->arm == VB_ARM_NONE;
+	begin_arming(cq, &counted);
 	if ((sn & 3) == (cq->sn & 3))
-		fire = arm(cq, solicited, ci & CI_MASK);
+		due = arm(cq, solicited, ci & CI_MASK);
 	else
 		counted = false; /* a doorbell of an arming whose event is out already */
-	vb_unlock(&cq->lock);
-	if (!counted)
-		vb_fabric_armed(-1);
-	if (fire)
-		notify(cq);
-	vb_read_unlock();
+	end_arming(cq, counted, due);
 }
 
 void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
 {
-	bool fire, counted;
+	bool due, counted;
 
 	if (vb_dev_stale(cq->dev))
 		return;
-	vb_read_lock();
-	vb_fabric_armed(1);
-	vb_lock(&cq->lock);
-	counted = cq->arm == VB_ARM_NONE;
+	begin_arming(cq, &counted);
 	cq->arm = VB_ARM_ANY;
 	cq->base = ci & CI_MASK;
-	fire = index_behind(cq->pi, ci) && (!cq->special || is_due(cq));
-	if (fire)
+	due = index_behind(cq->pi, ci) && (!cq->moderated || is_due(cq));
+	if (due)
 		announce(cq);
-	vb_unlock(&cq->lock);
-	if (!counted)
-		vb_fabric_armed(-1);
-	if (fire)
-		notify(cq);
-	vb_read_unlock();
+	end_arming(cq, counted, due);
 }
 
 /* The time of a moderated CQ is over, unless CQEs have put it off. */
-static void ring(struct vb_alarm *alarm)
+static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
 {
-	struct vb_cq *cq = (struct vb_cq *)((char *)alarm - offsetof(struct vb_cq, alarm));
-	bool fire = false;
+	struct vb_cq *cq = container_of(alarm, struct vb_cq, alarm);
 
-	vb_lock(&cq->lock);
-	if (cq->arm != VB_ARM_NONE && index_behind(cq->pi, cq->base)) {
-		fire = vb_now_ns() >= cq->deadline;
-		if (fire)
-			announce(cq);
-		else
-			vb_alarm_set(&cq->alarm, cq->deadline);
+	if (cq->arm == VB_ARM_NONE || !index_behind(cq->pi, cq->base))
+		return false;
+	if (now < cq->deadline) {
+		vb_sooner(next, cq->deadline);
+		return true;
 	}
-	vb_unlock(&cq->lock);
-	if (fire)
-		notify(cq);
+	announce(cq);
+	fire(cq);
+	return false;
 }
 
 void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moderation)
 {
-	bool fire;
+	bool due;
 
 	vb_read_lock();
+	vb_burst_begin();
 	vb_lock(&cq->lock);
 	cq->attr.moderation = *moderation;
-	/* Once special it stays so: the alarm may be ringing. */
-	cq->special |= is_special(cq);
+	/* Once moderated it stays so: see clear_alarm(). */
+	cq->moderated |= is_moderated(cq);
 	vb_alarm_clear(&cq->alarm);
 	/* What waits is judged anew. */
-	fire = cq->arm != VB_ARM_NONE && index_behind(cq->pi, cq->base) && cq->special &&
-	       is_due(cq);
-	if (fire)
+	due = cq->arm != VB_ARM_NONE && index_behind(cq->pi, cq->base) && cq->moderated &&
+	      is_due(cq);
+	if (due)
 		announce(cq);
 	vb_unlock(&cq->lock);
-	if (fire)
-		notify(cq);
+	if (due)
+		fire(cq);
+	vb_burst_end();
 	vb_read_unlock();
 }
 

@@ -49,9 +49,11 @@ int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn)
 	struct vb_cq *cq;
 
 	vb_read_lock();
+	vb_burst_begin();
 	cq = find_cq(owner, cqn);
 	if (cq && !vb_dev_stale(cq->dev))
 		vb_cq_push(cq, &zero);
+	vb_burst_end();
 	vb_read_unlock();
 	return cq ? 0 : -ENOENT;
 }

@@ -15,9 +15,11 @@
 #include "base/ids.h"
 #include "base/lock.h"
 #include "base/refusal.h"
+#include "card/alarm.h"
+#include "card/burst.h"
 #include "card/card.h"
+#include "card/deferred.h"
 #include "card/format/format.h"
-#include "card/later.h"
 #include "card/reliable.h"
 #include "fabric/entries.h"
 #include "fabric/fabric.h"
@@ -47,15 +49,6 @@ struct vb_mr {
 	struct vb_seg_mr *entry;
 };
 
-/* A moment at which something is due that is no queue pair's (work.c). */
-struct vb_alarm {
-	uint64_t due; /* ns */
-	bool set;     /* this and the links under the list's lock */
-	struct vb_alarm *next, *prev;
-	void (*ring)(
-		struct vb_alarm *alarm); /* no lock held, in a read section; not set any more */
-};
-
 enum vb_arm { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED };
 
 struct vb_cq {
@@ -76,12 +69,13 @@ struct vb_cq {
 	_Atomic uint32_t arm;  /* enum vb_arm */
 	uint8_t sn;            /* mlx4: events so far + 1; an arming must name it */
 	bool overrun;
-	bool special; /* armed always, or moderated */
+	bool moderated; /* or armed always: an event needs more than the next CQE */
 	/* moderation */
 	uint32_t base;       /* CQEs from here on count */
 	uint64_t last_event; /* ns */
 	uint64_t deadline;   /* ns; CQEs that wait are announced then */
 	struct vb_alarm alarm;
+	struct vb_notice notice; /* notifications, and VB_CQ_OVERRUN */
 };
 
 struct vb_srq {
@@ -91,9 +85,10 @@ struct vb_srq {
 	struct vb_srq_attr attr;
 	const struct vb_codec *codec;
 	_Alignas(64) struct vb_lock lock;
-	uint16_t head;     /* WQE to consume next */
-	uint16_t consumed; /* counts them, against the doorbell record */
-	uint32_t limit;    /* 0: not armed */
+	uint16_t head;           /* WQE to consume next */
+	uint16_t consumed;       /* counts them, against the doorbell record */
+	uint32_t limit;          /* 0: not armed */
+	struct vb_notice notice; /* limit events */
 };
 
 /*
@@ -211,14 +206,17 @@ struct vb_qp {
 	struct ibv_qp_attr attr; /* as modify set it, for query */
 	bool drained_event;      /* wanted when SQD is drained */
 	_Atomic bool comm_est;
-	struct vb_later_item later; /* enum vb_work */
+	struct vb_deferred deferred; /* enum vb_work */
+	struct vb_notice notice;     /* a bit for each enum ibv_event_type */
+	struct vb_alarm timer;       /* of the sender; sq.lock */
 	/* Decodes a send WQE of this type. */
 	int (*decode)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		      struct vb_wr *wr);
 	/* In the error state: when to look again for receives that the program posted without a doorbell. */
 	_Atomic bool direct;
-	struct vb_alarm watch;
-	uint64_t watch_ns; /* between looks; under rq.lock */
+	struct vb_alarm watch; /* this and what follows: rq.lock */
+	uint64_t watch_ns;     /* between looks */
+	uint64_t watch_at;     /* ns: the next one */
 	/* RAW_PACKET */
 	_Atomic(struct vb_qp *) next_raw;
 	_Atomic(struct vb_qp *)
@@ -232,8 +230,8 @@ struct vb_qp {
 
 /* --- adapter.c --- */
 bool vb_dev_stale(const struct vb_dev *dev); /* opened by our parent before a fork */
-void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie);
-/* An event of an object: to its own callback, or to the device. */
+void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie); /* no lock held */
+/* An event of an object: to its own callback, or to the device. No lock held. */
 static inline void vb_object_event(struct vb_dev *dev,
 				   void (*own)(void *cookie, enum ibv_event_type type),
 				   void *cookie, enum ibv_event_type type)
@@ -246,9 +244,10 @@ static inline void vb_object_event(struct vb_dev *dev,
 
 const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter);
 
+/* In a burst, any locks held: the program is told at its end. */
 static inline void vb_qp_event(struct vb_qp *qp, enum ibv_event_type type)
 {
-	vb_object_event(qp->dev, qp->init.event, qp->init.cookie, type);
+	vb_notice_set(&qp->notice, 1ull << type);
 }
 
 /* --- mr.c --- */
@@ -276,42 +275,14 @@ static inline bool vb_cq_armed(struct vb_cq *cq)
 }
 
 /* --- compress.c --- */
-extern _Atomic uint32_t vb_compressing; /* CQs that compress; without one there are no bursts */
 struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr);
 void vb_minis_free(struct vb_minis *minis);
 /* The CQ's lock is held: */
 /* Take the completion that gets index pi into an array. False: it is to be written as a CQE, and may be a title. */
 bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion);
 void vb_minis_write(struct vb_cq *cq); /* what waits, into the ring */
-
-/*
- * A burst of this thread: what completes in between belongs together. It is begun and ended in one read section, with
- * no CQ's lock held; where bursts are nested, the first end ends all.
- */
-extern __thread bool vb_burst_open;
-void vb_burst_close(void);
-void vb_burst_pause(void);
-
-static inline void vb_burst_begin(void)
-{
-	if (__builtin_expect(atomic_load_explicit(&vb_compressing, memory_order_relaxed), 0))
-		vb_burst_open = true;
-}
-
-static inline void vb_burst_end(void)
-{
-	if (__builtin_expect(vb_burst_open, 0))
-		vb_burst_close();
-}
-
-/* So many bytes are moved next: what is complete does not wait for a long copy. */
-static inline void vb_burst_before(uint64_t bytes)
-{
-	enum { LONG_COPY = 4096 };
-
-	if (__builtin_expect(bytes > LONG_COPY, 0) && vb_burst_open)
-		vb_burst_pause();
-}
+/* The lock is not held. end: of the burst. */
+void vb_minis_flush(struct vb_cq *cq, bool end);
 
 /* --- srq.c --- */
 /* Take a WQE: the number of sge and its index, or -EAGAIN (empty), -EINVAL (malformed, index set). */
@@ -337,8 +308,7 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty);
 
 /* --- completer.c --- */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
-/* Time passes; false once nothing is left to wait for. sq.lock held. */
-bool vb_requester_timer(struct vb_qp *qp, uint64_t now, uint64_t *next);
+bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next);
 
 /* --- responder.c --- */
 /* Execute a request. Returns true with *reply set where the caller is to answer at once (loopback). */
@@ -347,11 +317,13 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 /* A raw frame; c has what the CQE shall say about it. */
 void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
 			struct vb_completion *c);
-void vb_responder_answer(struct vb_qp *qp); /* send what is due */
-void vb_responder_flush(struct vb_qp *qp);  /* rq.lock held */
-void vb_responder_look(struct vb_alarm *watch);
+void vb_responder_flush(struct vb_qp *qp); /* rq.lock held */
+bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next);
 /* The same for what is expected and what was posted to receive. rq.lock held. */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty);
+
+/* --- answer.c --- */
+void vb_responder_answer(struct vb_qp *qp); /* send what is due */
 
 /* --- why.c: log lines of error completions --- */
 void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status status)
@@ -377,18 +349,21 @@ void vb_uar_run_deferred(void); /* inside a read section, no lock held */
 /* Whether a store interrupted this very thread inside of the card: all that locks queues is in a read section, or entered. */
 bool vb_card_is_inside(void);
 
-/* --- work.c --- */
-void vb_work_look(void); /* have the background thread look at what was deferred; any context */
+/* --- sink.c --- */
 extern const struct vb_sink vb_card_sink;
-void vb_work_add(struct vb_qp *qp, enum vb_work what);
+void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what);
+
+static inline void vb_work_add(struct vb_qp *qp, enum vb_work what)
+{
+	vb_defer(&qp->deferred, what);
+}
+
 /* No room on the path: try again when there may be. */
-void vb_work_block(struct vb_qp *qp, enum vb_work what);
-void vb_work_remove(struct vb_qp *qp); /* waits until nobody works on it */
-void vb_timer_add(struct vb_qp *qp);   /* sq.lock held */
-/* Ring at `due`, if it is not set already. Any lock may be held. */
-void vb_alarm_set(struct vb_alarm *alarm, uint64_t due);
-/* It will not begin to ring any more; one that is ringing is over after a grace period. */
-void vb_alarm_clear(struct vb_alarm *alarm);
+static inline void vb_work_block(struct vb_qp *qp, enum vb_work what)
+{
+	vb_defer_blocked(&qp->deferred, what);
+}
+
 static inline bool vb_qp_receives(uint32_t state)
 {
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||

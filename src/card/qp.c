@@ -12,6 +12,7 @@
 
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "base/util.h"
 
 enum {
 	FIRST_INDEX =
@@ -168,6 +169,15 @@ static int alloc_raw(struct vb_qp *qp, const struct vb_qp_attr *attr)
 	return 0;
 }
 
+static void tell(struct vb_notice *notice, uint64_t events)
+{
+	struct vb_qp *qp = container_of(notice, struct vb_qp, notice);
+
+	for (; events; events &= events - 1)
+		vb_object_event(qp->dev, qp->init.event, qp->init.cookie,
+				(enum ibv_event_type)__builtin_ctzll(events));
+}
+
 static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	struct vb_qp *qp = aligned_alloc(64, (sizeof(*qp) + 63) & ~(size_t)63);
@@ -194,7 +204,10 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->init = *attr;
 	qp->srqn = attr->srq && !attr->srq->attr.anonymous ? attr->srq->number : 0;
 	qp->codec = vb_adapter_codec(dev->adapter);
-	qp->watch.ring = vb_responder_look;
+	qp->notice.tell = tell;
+	vb_deferred_init(&qp->deferred, vb_qp_run_deferred);
+	qp->timer = (struct vb_alarm){ .lock = &qp->sq.lock, .look = vb_requester_look };
+	qp->watch = (struct vb_alarm){ .lock = &qp->rq.lock, .look = vb_responder_look };
 	qp->decode = attr->type == IBV_QPT_UD           ? qp->codec->send_ud
 		     : attr->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw
 							: qp->codec->send;
@@ -252,6 +265,18 @@ give_number:
 	return ret;
 }
 
+static void clear_alarms(struct vb_qp *qp)
+{
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	vb_alarm_clear(&qp->timer);
+	vb_unlock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	vb_alarm_clear(&qp->watch);
+	vb_unlock(&qp->rq.lock);
+	vb_card_leave();
+}
+
 int vb_qp_destroy(struct vb_qp *qp)
 {
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
@@ -265,11 +290,10 @@ int vb_qp_destroy(struct vb_qp *qp)
 		atomic_store(&qp->shared->ready, 0);
 		atomic_store(&table[index], NULL);
 		atomic_store(&qp->state, IBV_QPS_RESET);
-		vb_read_wait(); /* no receive finds it any more */
-		vb_alarm_clear(&qp->watch);
-		vb_work_remove(qp);
+		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */
+		clear_alarms(qp);
 		vb_segment_wait_qp(index);
-		vb_read_wait(); /* nor does a thread that took it from the work list */
+		vb_read_wait(); /* a last look may have an event to deliver */
 		vb_path_close(&qp->path);
 		vb_ids_give(&qp_numbers, index);
 		vb_fabric_freed(qp_bytes(qp));

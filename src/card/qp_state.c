@@ -362,6 +362,7 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 static void after(struct vb_qp *qp, enum ibv_qp_state to)
 {
 	vb_read_lock();
+	vb_burst_begin();
 	if (to == IBV_QPS_RTS || to == IBV_QPS_SQD) {
 		vb_work_add(qp, to == IBV_QPS_RTS ? VB_WORK_SEND : VB_WORK_DRAINED);
 	} else if (to == IBV_QPS_ERR) {
@@ -374,6 +375,7 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 		if (qp->init.srq)
 			vb_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	}
+	vb_burst_end();
 	vb_read_unlock();
 	vb_fabric_progress();
 }

@@ -205,6 +205,7 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 		return vb_refuse_value("wq_state", to);
 	}
 	vb_read_lock();
+	vb_burst_begin();
 	vb_lock(&qp->rq.lock);
 	atomic_store(&qp->state, to == IBV_WQS_RDY   ? IBV_QPS_RTR
 				 : to == IBV_WQS_ERR ? IBV_QPS_ERR
@@ -214,6 +215,7 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 	else if (to == IBV_WQS_ERR)
 		vb_responder_flush(qp);
 	vb_unlock(&qp->rq.lock);
+	vb_burst_end();
 	vb_read_unlock();
 	return 0;
 }

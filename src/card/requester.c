@@ -450,7 +450,7 @@ static enum step send_datagram(struct vb_qp *qp)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	sq->sender.psn = vb_psn_add(sq->sender.psn, 1);
 	sq->sent_by.packets++;
-	vb_path_flush(&path);
+	vb_burst_flush(&path);
 	return done(qp);
 }
 
@@ -521,6 +521,10 @@ static enum step execute(struct vb_qp *qp)
 			return WAIT;
 		break;
 	}
+	if (vb_burst_is_awaited(wr->len)) {
+		vb_work_add(qp, VB_WORK_SEND); /* right after what waits is delivered */
+		return WAIT;
+	}
 	vb_burst_before(wr->len);
 	if (qp->type < IBV_QPT_UD)
 		return send_connected(qp);
@@ -548,7 +552,7 @@ void vb_requester_run(struct vb_qp *qp)
 	}
 	if (sq->unflushed) {
 		sq->unflushed = false;
-		vb_path_flush(&qp->path);
+		vb_burst_flush(&qp->path);
 	}
 }
 
@@ -568,14 +572,19 @@ static void find_posted(struct vb_qp *qp)
 		sq->pi = (uint16_t)(sq->pi + n);
 }
 
+static void begin_ring(struct vb_qp *qp)
+{
+	vb_read_lock();
+	vb_burst_begin();
+	vb_lock(&qp->sq.lock);
+}
+
 static void run_rung(struct vb_qp *qp)
 {
-	vb_burst_begin();
 	vb_requester_run(qp);
 	vb_unlock(&qp->sq.lock);
-	if (vb_card_sink.pending() == VB_PENDING_RUNNABLE)
-		vb_card_sink.work();
 	vb_burst_end();
+	vb_deferred_run_own();
 	vb_read_unlock();
 }
 
@@ -583,8 +592,7 @@ void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi)
 {
 	if (vb_dev_stale(qp->dev) || !qp->sq.blocks)
 		return;
-	vb_read_lock();
-	vb_lock(&qp->sq.lock);
+	begin_ring(qp);
 	qp->sq.pi = (uint16_t)pi;
 	run_rung(qp);
 }
@@ -593,11 +601,11 @@ int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi)
 {
 	if (vb_dev_stale(qp->dev) || !qp->sq.blocks)
 		return -EINVAL;
-	vb_read_lock();
-	vb_lock(&qp->sq.lock);
+	begin_ring(qp);
 	/* More than the ring holds cannot have been posted. */
 	if ((uint16_t)(pi - qp->sq.next) > qp->sq.blocks) {
 		vb_unlock(&qp->sq.lock);
+		vb_burst_end();
 		vb_read_unlock();
 		return -EINVAL;
 	}
@@ -610,8 +618,7 @@ void vb_qp_ring_owned(struct vb_qp *qp)
 {
 	if (vb_dev_stale(qp->dev) || !qp->sq.blocks || !qp->codec->owned)
 		return;
-	vb_read_lock();
-	vb_lock(&qp->sq.lock);
+	begin_ring(qp);
 	find_posted(qp);
 	run_rung(qp);
 }

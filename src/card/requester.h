@@ -40,6 +40,16 @@ static inline void vb_requester_forget(struct vb_sq *sq)
 	sq->failing = IBV_WC_SUCCESS;
 }
 
+/* Something is in flight: have the timer look at it. */
+static inline void vb_timer_add(struct vb_qp *qp)
+{
+	if (!qp->timer.set)
+		qp->sq.sender.recent = true;
+	else if (!qp->sq.sender.rnr_until)
+		return;
+	vb_alarm_set(&qp->timer, 0);
+}
+
 /* --- requester.c --- */
 /* The WQE that is being sent ends with an error, after what is in flight before it. */
 void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status);

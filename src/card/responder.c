@@ -13,14 +13,14 @@
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/barrier.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "base/barrier.h"
+#include "base/util.h"
 #include "fabric/direct.h"
 
 _Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,
@@ -815,97 +815,6 @@ unlock:
 	return answered;
 }
 
-/* --- sending answers ------------------------------------------------------------------------------------------------ */
-
-/* Send (the rest of) one response; 0 or what the path says. */
-static int send_response(struct vb_qp *qp, struct vb_response *r)
-{
-	do {
-		uint32_t left = r->len - r->sent;
-		uint32_t chunk = left < qp->path.span ? left : qp->path.span;
-		struct iovec iov = { NULL, chunk };
-		struct vb_pkt pkt = {
-			.op = r->op,
-			.transport = qp->transport,
-			.syndrome = VB_SYN_ACK,
-			.dqpn = qp->attr.dest_qp_num,
-			.sqpn = qp->number,
-			.psn = vb_psn_add(r->psn, r->sent / qp->path.span),
-			.msn = r->msn,
-			.swap_add = r->value,
-			.iov = &iov,
-			.iov_cnt = chunk ? 1 : 0,
-			.len = chunk,
-		};
-		int ret;
-
-		pkt.flags = (uint8_t)((r->sent ? 0 : VB_PKT_FIRST) |
-				      (r->sent + chunk == r->len ? VB_PKT_LAST : 0));
-		if (r->op == VB_PKT_ACK)
-			pkt.syndrome = (uint8_t)r->value;
-		if (chunk)
-			iov.iov_base =
-				vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent,
-						chunk, IBV_ACCESS_REMOTE_READ);
-		if (chunk && (!iov.iov_base || vb_mr_generation(r->rkey) != r->generation))
-			ret = -EFAULT;
-		else
-			ret = vb_path_send(&qp->path, &pkt);
-		if (ret == -EFAULT) {
-			/* The memory went away, or is another, after the request was accepted. */
-			*r = (struct vb_response){ .op = VB_PKT_ACK,
-						   .psn = r->psn,
-						   .msn = r->msn,
-						   .value = VB_SYN_NAK_ACCESS };
-			vb_qp_fail(qp, IBV_EVENT_QP_ACCESS_ERR, true);
-			return send_response(qp, r);
-		}
-		if (ret)
-			return ret;
-		r->sent += chunk;
-	} while (r->sent < r->len);
-	return 0;
-}
-
-void vb_responder_answer(struct vb_qp *qp)
-{
-	struct vb_rq *rq = &qp->rq;
-	struct vb_path path;
-	int ret = 0;
-
-	vb_read_lock();
-	vb_lock(&rq->lock);
-	path = qp->path; /* as it is now: modify may replace it, and closes the old one after a grace period */
-	while (!ret && rq->resp_head != rq->resp_tail) {
-		ret = send_response(qp, &rq->response[rq->resp_head % VB_ANSWERS]);
-		if (!ret)
-			rq->resp_head++;
-	}
-	if (!ret && rq->ack_due && !rq->duplicate && atomic_load(&rq->acked) == rq->receiver.epsn)
-		rq->ack_due = false; /* it went with a request */
-	if (!ret && rq->ack_due) {
-		struct vb_response ack = { .op = VB_PKT_ACK,
-					   .psn = vb_psn_add(rq->receiver.epsn, 0xffffff),
-					   .msn = rq->msn,
-					   .value = VB_SYN_ACK };
-
-		ret = send_response(qp, &ack);
-		if (!ret) {
-			rq->ack_due = rq->duplicate = false;
-			atomic_store(&rq->acked, rq->receiver.epsn);
-		}
-	}
-	if (ret == -EHOSTDOWN) {
-		rq->resp_head = rq->resp_tail;
-		rq->ack_due = false;
-	}
-	vb_unlock(&rq->lock);
-	if (ret == -EAGAIN)
-		vb_work_block(qp, VB_WORK_ACK);
-	vb_path_flush(&path);
-	vb_read_unlock();
-}
-
 /* --- flush and reset -------------------------------------------------------------------------------------------------- */
 
 enum { WATCH_MIN_NS = 1000000, WATCH_MAX_NS = 1000000000 };
@@ -922,17 +831,20 @@ static void watch_record(struct vb_qp *qp, bool flushed)
 		qp->watch_ns = WATCH_MIN_NS;
 	else if (qp->watch_ns < WATCH_MAX_NS)
 		qp->watch_ns *= 2;
-	vb_alarm_set(&qp->watch, vb_now_ns() + qp->watch_ns);
+	qp->watch_at = vb_now_ns() + qp->watch_ns;
+	vb_alarm_set(&qp->watch, qp->watch_at);
 }
 
-void vb_responder_look(struct vb_alarm *watch)
+bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next)
 {
-	struct vb_qp *qp = (struct vb_qp *)((char *)watch - offsetof(struct vb_qp, watch));
+	struct vb_qp *qp = container_of(watch, struct vb_qp, watch);
 
-	vb_lock(&qp->rq.lock);
-	if (qp->state == IBV_QPS_ERR)
-		vb_responder_flush(qp);
-	vb_unlock(&qp->rq.lock);
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR)
+		return false;
+	if (now >= qp->watch_at)
+		vb_responder_flush(qp); /* and the time of the next look */
+	vb_sooner(next, qp->watch_at);
+	return true;
 }
 
 void vb_responder_flush(struct vb_qp *qp)
@@ -973,4 +885,33 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	rq->duplicate = rq->ack_due = rq->open = rq->have_wqe = false;
 	rq->resp_head = rq->resp_tail = 0;
 	qp->watch_ns = 0;
+}
+
+/* --- the receive doorbell ---------------------------------------------------------------------------------------------- */
+
+void vb_qp_set_direct(struct vb_qp *qp)
+{
+	atomic_store_explicit(&qp->direct, true, memory_order_relaxed);
+	vb_qp_ring_rq(qp); /* where it is in the error state already, looking begins here */
+}
+
+static __attribute__((noinline, cold)) void flush_posted(struct vb_qp *qp)
+{
+	if (vb_dev_stale(qp->dev))
+		return;
+	vb_read_lock();
+	vb_burst_begin();
+	vb_lock(&qp->rq.lock);
+	vb_responder_flush(qp);
+	vb_unlock(&qp->rq.lock);
+	vb_burst_end();
+	vb_read_unlock();
+}
+
+void vb_qp_ring_rq(struct vb_qp *qp)
+{
+	/* Record written, state read; pairs with vb_responder_flush(), where it is state written, record read. */
+	vb_barrier_light_own();
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR)
+		flush_posted(qp);
 }

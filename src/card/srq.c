@@ -9,6 +9,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/rcu.h"
+#include "base/util.h"
+
+static void tell(struct vb_notice *notice, uint64_t count);
+
 static struct vb_ids srq_numbers = VB_IDS_INIT(1, 1 << 16);
 
 int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **out)
@@ -34,6 +39,7 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 		.attr = *attr,
 		.codec = vb_adapter_codec(dev->adapter),
 		.limit = attr->limit,
+		.notice.tell = tell,
 	};
 	atomic_fetch_add(&dev->objects, 1);
 	atomic_fetch_add(&attr->pd->refs, 1);
@@ -69,29 +75,35 @@ static uint16_t posted(const struct vb_srq *srq)
 }
 
 /* One event per arming, when fewer WQEs than the limit are left. */
-static bool below_limit(struct vb_srq *srq)
+static void check_limit(struct vb_srq *srq)
 {
 	if (!srq->limit || (uint16_t)(posted(srq) - srq->consumed) >= srq->limit)
-		return false;
+		return;
 	srq->limit = 0;
-	return true;
+	vb_notice_add(&srq->notice, 1);
+}
+
+static void tell(struct vb_notice *notice, uint64_t count)
+{
+	struct vb_srq *srq = container_of(notice, struct vb_srq, notice);
+
+	for (; count; count--)
+		vb_object_event(srq->dev, srq->attr.event, srq->attr.cookie,
+				IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
 int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 {
-	bool event;
-
 	if (limit >= srq->attr.wqe_cnt)
 		return vb_refuse_range("srq_limit", limit, 0, srq->attr.wqe_cnt - 1);
-	vb_card_enter();
+	vb_read_lock();
+	vb_burst_begin();
 	vb_lock(&srq->lock);
 	srq->limit = limit;
-	event = below_limit(srq);
+	check_limit(srq);
 	vb_unlock(&srq->lock);
-	vb_card_leave();
-	if (event)
-		vb_object_event(srq->dev, srq->attr.event, srq->attr.cookie,
-				IBV_EVENT_SRQ_LIMIT_REACHED);
+	vb_burst_end();
+	vb_read_unlock();
 	return 0;
 }
 
@@ -104,7 +116,6 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
 {
 	uint32_t size = 1u << srq->attr.wqe_shift;
 	const char *wqe;
-	bool event;
 	int ret;
 
 	vb_lock(&srq->lock);
@@ -118,10 +129,7 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
 	ret = srq->codec->receive(wqe, size, !srq->attr.cyclic, sge);
 	srq->head = srq->attr.cyclic ? (uint16_t)(srq->head + 1) : srq->codec->next(wqe);
 	srq->consumed++;
-	event = below_limit(srq);
+	check_limit(srq);
 	vb_unlock(&srq->lock);
-	if (event)
-		vb_object_event(srq->dev, srq->attr.event, srq->attr.cookie,
-				IBV_EVENT_SRQ_LIMIT_REACHED);
 	return ret;
 }

@@ -53,7 +53,7 @@ static void defer(const struct vb_bell *bell)
 	else
 		atomic_store(&deferred.eqs[number % MAX_EQS], RUNG | bell->ci);
 	atomic_store(&deferred.any, true);
-	vb_work_look();
+	vb_fabric_kick();
 }
 
 /* --- rings, inside a read section; dev NULL: of any ------------------------------------------------------------------- */
@@ -146,8 +146,12 @@ void vb_uar_run_deferred(void)
 {
 	uint32_t slot = vb_fabric_slot() << VB_QPN_INDEX_BITS;
 
-	/* Pairs with defer(): the bits were set before. */
-	if (!atomic_exchange(&deferred.any, false))
+	/*
+	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with the kick, so that the round
+	 * of the background thread that takes the kick back sees them.
+	 */
+	if (!atomic_load_explicit(&deferred.any, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&deferred.any, false, memory_order_acquire))
 		return;
 	for (uint32_t i = 0; i < MAX_NUMBERS / WORD; i++) {
 		uint64_t qps = take_bits(&deferred.qps[i]), cqs = take_bits(&deferred.cqs[i]);

@@ -183,14 +183,22 @@ extern const struct vb_path vb_path_none; /* to nobody: every path begins and en
 enum vb_pending { VB_PENDING_NONE, VB_PENDING_BLOCKED, VB_PENDING_RUNNABLE };
 
 struct vb_sink {
-	/* A packet arrived; runs in a read section, in whatever thread made progress. */
+	/*
+	 * A packet arrived; runs in a read section, in whatever thread made progress. The lock of its ring is held, so what
+	 * follows from it for the program is only collected.
+	 */
 	void (*receive)(const struct vb_pkt *pkt);
-	/* That was the last one for now; in the same read section and thread. */
+	/* That was the last one for now: what was collected is delivered. In the same read section and thread, no lock held. */
 	void (*received)(void);
-	/* Due work of queues; returns the time (ns) of the next timer, UINT64_MAX for none. */
-	uint64_t (*work)(void);
+	/* The packet will take long, and something waits to be delivered: received() is to come before it. */
+	bool (*delivers_first)(const struct vb_pkt *pkt);
+	/*
+	 * Due work of queues: what this thread left to itself and what is blocked; all: also what other threads left, and
+	 * timers. Returns the time (ns) of the next timer, UINT64_MAX for none or where not all is done.
+	 */
+	uint64_t (*work)(bool all);
 	/* Whether work() would find something: blocked work waits for room in a ring. */
-	enum vb_pending (*pending)(void);
+	enum vb_pending (*pending)(bool all);
 	/* In a forked child: forget the queues of the parent. */
 	void (*forked)(void);
 	/* Whether a GID is one of this host's adapters. */

@@ -95,16 +95,16 @@ static bool drain(struct vb_peer *peer)
 		return false;
 	for (n = 0; n < BURST && bytes < BURST_BYTES; n++) {
 		ret = vb_ring_peek(&peer->rx, &pkt, &iov, &grh);
-		if (ret <= 0)
+		if (ret <= 0 || (n && vb_fabric.sink->delivers_first(&pkt)))
 			break;
 		bytes += pkt.len;
 		receive(&pkt);
 		wake |= vb_ring_next(&peer->rx);
 	}
-	if (n)
-		vb_fabric.sink->received();
 	vb_ring_release(&peer->rx);
 	vb_unlock(&peer->rx_lock);
+	if (n)
+		vb_fabric.sink->received();
 	if (ret < 0) {
 		vb_warn("process %d sent a malformed packet; its ring is closed", (int)peer->pid);
 		atomic_store(&peer->broken, true);
@@ -165,12 +165,14 @@ static bool may_put_off(bool found)
 
 static bool progress(bool thorough)
 {
-	bool any;
+	bool any, all;
 
 	vb_read_lock();
 	any = receive_all(thorough);
-	if (vb_fabric.sink->pending() != VB_PENDING_NONE && !may_put_off(any)) {
-		vb_fabric.sink->work();
+	all = thorough ||
+	      !any; /* with nothing of its own to do, a thread does what others have left */
+	if (vb_fabric.sink->pending(all) != VB_PENDING_NONE && !may_put_off(any)) {
+		vb_fabric.sink->work(all);
 		any = true;
 	}
 	vb_read_unlock();
@@ -296,7 +298,7 @@ static bool nothing_left(void)
 	else
 		vb_barrier_heavy();
 	return !vb_fabric.kicked && !vb_fabric.stop &&
-	       vb_fabric.sink->pending() != VB_PENDING_RUNNABLE && !rings_pending() &&
+	       vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE && !rings_pending() &&
 	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch;
 }
 
@@ -331,10 +333,10 @@ static void nap(uint64_t limit)
  */
 static void retry_blocked(void)
 {
-	if (vb_fabric.sink->pending() != VB_PENDING_BLOCKED)
+	if (vb_fabric.sink->pending(true) != VB_PENDING_BLOCKED)
 		return;
 	vb_read_lock();
-	vb_fabric.sink->work();
+	vb_fabric.sink->work(true);
 	vb_read_unlock();
 }
 
@@ -403,14 +405,14 @@ static void *background(void *arg)
 		atomic_store(&vb_fabric.kicked, false);
 		vb_read_lock();
 		any = !polled && receive_all(true);
-		timer = vb_fabric.sink->work();
+		timer = vb_fabric.sink->work(true);
 		vb_read_unlock();
 		vb_peer_collect();
 		if (__builtin_expect(vb_heap_due() != UINT64_MAX, 0))
 			timer = return_heap(timer);
 		if (polled)
 			nap(time_until(timer, vb_now_ns()));
-		else if (!any && vb_fabric.sink->pending() != VB_PENDING_RUNNABLE)
+		else if (!any && vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE)
 			rest(time_until(timer, vb_now_ns()));
 	}
 	return NULL;
@@ -542,7 +544,7 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	if (!vb_fabric.users)
 		return;
 	vb_read_lock();
-	vb_fabric.sink->work(); /* acknowledgements that are due */
+	vb_fabric.sink->work(true); /* acknowledgements that are due */
 	vb_read_unlock();
 	vb_registry_leave();
 }

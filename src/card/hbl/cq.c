@@ -21,6 +21,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "base/util.h"
 
 enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
 
@@ -110,6 +111,13 @@ static int enter(struct vb_hbl_cq *cq)
 	return ret;
 }
 
+static void tell(struct vb_notice *notice, uint64_t events)
+{
+	struct vb_hbl_cq *cq = container_of(notice, struct vb_hbl_cq, notice);
+
+	vb_hbl_tell(cq->hbl, events, cq->cookie, 0);
+}
+
 int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool cc, void *cookie,
 		     struct vb_hbl_cq **out)
 {
@@ -123,7 +131,7 @@ int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool
 		return vb_refuse_range("cqe", entries, 1, VB_HBL_CQE_MAX);
 	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
 		return -ENOMEM;
-	*cq = (struct vb_hbl_cq){ .hbl = hbl, .port = port, .cookie = cookie };
+	*cq = (struct vb_hbl_cq){ .hbl = hbl, .port = port, .cookie = cookie, .notice.tell = tell };
 	cq->info.cc = cc;
 	cq->info.entries = VB_HBL_CQE_MIN;
 	while (cq->info.entries < entries)
@@ -278,7 +286,7 @@ bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now)
 	if (failed) {
 		vb_warn("%s: CQ %u overrun: the program takes none of its %u entries; completions are lost",
 			cq->hbl->adapter->config->name, cq->info.number, cq->info.entries);
-		vb_hbl_event(cq->hbl, IBV_EVENT_CQ_ERR, cq->cookie, 0);
+		vb_notice_set(&cq->notice, 1ull << IBV_EVENT_CQ_ERR);
 	}
 	return !full;
 }

@@ -20,6 +20,7 @@
 
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "base/util.h"
 #include "card/internal.h"
 
 static struct vb_hbl *_Atomic devices[VB_HBL_DEVICES];
@@ -38,7 +39,7 @@ bool vb_hbl_stale(const struct vb_hbl *hbl)
 }
 
 /* A forked child owns none of its parent's devices; the memory behind them stays where it is. */
-void vb_hbl_forget_devices(void)
+void vb_hbl_forked(void)
 {
 	pthread_mutex_init(&devices_lock, NULL);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++)
@@ -80,12 +81,27 @@ struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number)
 		       : NULL;
 }
 
-void vb_hbl_event(struct vb_hbl *hbl, enum ibv_event_type type, void *cookie, uint32_t port)
+void vb_hbl_tell(struct vb_hbl *hbl, uint64_t events, void *cookie, uint32_t port)
 {
-	if (hbl->async)
-		hbl->async(hbl->async_arg, &(struct vb_event){ .type = type,
-							       .cookie = cookie,
-							       .port = (uint8_t)port });
+	for (; hbl->async && events; events &= events - 1) {
+		struct vb_event event = { .type = (enum ibv_event_type)__builtin_ctzll(events),
+					  .cookie = cookie,
+					  .port = (uint8_t)port };
+
+		hbl->async(hbl->async_arg, &event);
+	}
+}
+
+static void tell(struct vb_notice *notice, uint64_t events)
+{
+	struct vb_hbl_port *port = container_of(notice, struct vb_hbl_port, notice);
+
+	vb_hbl_tell(port->hbl, events, NULL, port->number);
+}
+
+void vb_hbl_port_event(struct vb_hbl_port *port, enum ibv_event_type type)
+{
+	vb_notice_set(&port->notice, 1ull << type);
 }
 
 /* --- acquiring -------------------------------------------------------------------------------------------------- */
@@ -283,6 +299,8 @@ static void init_ports(struct vb_hbl *hbl, uint64_t mask)
 
 		memset(port, 0, sizeof(*port));
 		port->number = i;
+		port->hbl = hbl;
+		port->notice.tell = tell;
 		port->used = !mask || (mask >> i & 1);
 		port->scale_out = i > count - out;
 	}

@@ -110,7 +110,7 @@ static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 		vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", fifo->hbl->adapter->config->name,
 			fifo->port->number, VB_HBL_SYN_BAD_QPN, qpn,
 			vb_hbl_syndrome_text(VB_HBL_SYN_BAD_QPN));
-		vb_hbl_event(fifo->hbl, IBV_EVENT_PORT_ERR, NULL, fifo->port->number);
+		vb_hbl_port_event(fifo->port, IBV_EVENT_PORT_ERR);
 	} else if (fifo->type == VB_HBL_FIFO_DB) {
 		vb_hbl_ring(qp, db.pi);
 	} else {
@@ -136,14 +136,13 @@ static void report_overrun(struct vb_hbl_fifo *fifo)
 		return;
 	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
 		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);
-	vb_hbl_event(fifo->hbl, IBV_EVENT_PORT_ERR, NULL, fifo->port->number);
+	vb_hbl_port_event(fifo->port, IBV_EVENT_PORT_ERR);
 }
 
-/* True where it was this thread that carried entries out. Read section. */
-static bool consume(struct vb_hbl_fifo *fifo)
+/* In a burst. */
+static void consume(struct vb_hbl_fifo *fifo)
 {
 	uint32_t entry[4];
-	bool any = false;
 
 	report_overrun(fifo);
 	/* Looked at again after letting go: an entry stored just before that was left to us. */
@@ -151,9 +150,7 @@ static bool consume(struct vb_hbl_fifo *fifo)
 		while (take(fifo, entry))
 			carry_out(fifo, entry);
 		vb_unlock(&fifo->consumer);
-		any = true;
 	}
-	return any;
 }
 
 /* --- entries of signal handlers --------------------------------------------------------------------------------- */
@@ -163,13 +160,14 @@ static _Atomic bool deferred;
 static void defer(void)
 {
 	atomic_store(&deferred, true);
-	vb_hbl_work_look();
+	vb_fabric_kick();
 }
 
 void vb_hbl_fifo_run_deferred(void)
 {
-	/* Pairs with defer(): the entries were stored before. */
-	if (!atomic_exchange(&deferred, false))
+	/* Pairs with defer(): the entries were stored before. Sequentially consistent with the kick, as in vb_uar_run_deferred(). */
+	if (!atomic_load_explicit(&deferred, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&deferred, false, memory_order_acquire))
 		return;
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
 		struct vb_hbl *hbl = vb_hbl_find(i);
@@ -254,9 +252,11 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 		return;
 	}
 	vb_read_lock();
+	vb_burst_begin();
+	consume(fifo);
+	vb_burst_end();
 	/* What follows from it, too; but not what follows from the work of another thread, which may be long at it. */
-	if (consume(fifo) && vb_hbl_pending() == VB_PENDING_RUNNABLE)
-		vb_hbl_work();
+	vb_deferred_run_own();
 	vb_read_unlock();
 }
 
@@ -401,7 +401,9 @@ void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 	vb_trap_unmap(fifo->info.regs);
 	leave(fifo);
 	vb_read_lock();
+	vb_burst_begin();
 	consume(fifo);
+	vb_burst_end();
 	vb_read_unlock();
 	unmap_ci(fifo);
 	free(fifo);

@@ -18,9 +18,11 @@
 
 #include "base/lock.h"
 #include "base/refusal.h"
+#include "card/alarm.h"
+#include "card/burst.h"
+#include "card/deferred.h"
 #include "card/format/hbl.h"
 #include "card/hbl/hbl.h"
-#include "card/later.h"
 #include "card/reliable.h"
 #include "fabric/fabric.h"
 
@@ -101,6 +103,7 @@ struct vb_hbl_cq {
 	void *cookie;
 	struct vb_hbl_cq_info info;
 	uint32_t users; /* QPs; under the device's mutex */
+	struct vb_notice notice;
 	_Alignas(64) struct vb_lock lock;
 	uint32_t produced;
 	uint32_t reserved; /* entries that are promised to a QP and not written yet */
@@ -149,6 +152,8 @@ struct vb_hbl_port {
 	struct vb_hbl_cq *_Atomic cc_cq;
 	struct vb_hbl_fifo *_Atomic fifos[VB_HBL_FIFOS];
 	struct vb_hbl_encap *encap;
+	struct vb_hbl *hbl;
+	struct vb_notice notice;
 };
 
 struct vb_hbl {
@@ -174,7 +179,10 @@ void vb_hbl_unlock(void);
 bool vb_hbl_stale(const struct vb_hbl *hbl);
 /* A port of the context; NULL where there is none, or it is not in the mask. */
 struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number);
-void vb_hbl_event(struct vb_hbl *hbl, enum ibv_event_type type, void *cookie, uint32_t port);
+/* What a notice of an object has to tell: a bit for each enum ibv_event_type. No lock held. */
+void vb_hbl_tell(struct vb_hbl *hbl, uint64_t events, void *cookie, uint32_t port);
+/* An event of a port. In a burst, any locks held. */
+void vb_hbl_port_event(struct vb_hbl_port *port, enum ibv_event_type type);
 /* Which device and port a GID belongs to, as seen from a port; -EHOSTUNREACH where to none of this host. */
 int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 		   const union ibv_gid *gid, bool loopback, uint32_t *device, uint32_t *port);
@@ -286,8 +294,10 @@ struct vb_hbl_qp {
 	_Atomic bool connected;
 	struct vb_path path;
 	uint32_t mtu;
-	uint32_t span;              /* bytes of a READ response per PSN; both ends have the same */
-	struct vb_later_item later; /* enum vb_hbl_work */
+	uint32_t span;               /* bytes of a READ response per PSN; both ends have the same */
+	struct vb_deferred deferred; /* enum vb_hbl_work */
+	struct vb_notice notice;
+	struct vb_alarm timer; /* sq.lock */
 	struct vb_hbl_sq sq;
 	struct vb_hbl_rq rq;
 };
@@ -312,8 +322,7 @@ void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi);
 void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc);
 void vb_hbl_requester_run(struct vb_hbl_qp *qp); /* sq.lock held */
 void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt);
-/* sq.lock held; false once there is nothing to wait for. */
-bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next);
+bool vb_hbl_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next);
 
 /* responder.c */
 /* -EFAULT: the packet's payload is not readable (loopback). */
@@ -322,17 +331,16 @@ void vb_hbl_responder_answer(struct vb_hbl_qp *qp);
 /* The timer's look at a responder that is stalled: whether the peer may come again. sq.lock held. */
 void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now);
 
-/* work.c; the first four are called by ../work.c for the card's sink */
-int vb_hbl_receive(const struct vb_pkt *pkt);
-uint64_t vb_hbl_work(void);
-enum vb_pending vb_hbl_pending(void);
+/* device.c: in a forked child. */
 void vb_hbl_forked(void);
-void vb_hbl_forget_devices(void); /* device.c: for vb_hbl_forked() */
+
+/* sink.c */
+int vb_hbl_receive(const struct vb_pkt *pkt);
+void vb_hbl_work_init(struct vb_hbl_qp *qp);
 void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_remove(struct vb_hbl_qp *qp);
 void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when); /* sq.lock held */
-void vb_hbl_work_look(void); /* have the background thread look at what was deferred; any context */
 /* Send to the peer, wherever it is: 0, -EAGAIN, -EFAULT (payload not readable). A peer that is gone takes everything. */
 int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt);
 

@@ -39,7 +39,7 @@ void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl
 		return;
 	vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", qp->hbl->adapter->config->name,
 		qp->port->number, syndrome, qp->qpn, vb_hbl_syndrome_text(syndrome));
-	vb_hbl_event(qp->hbl, event, qp->cookie, qp->port->number);
+	vb_notice_set(&qp->notice, 1ull << event);
 }
 
 static void open_path(struct vb_hbl_qp *qp)
@@ -124,6 +124,7 @@ static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
 	port->num_qps++;
 	qp->port = port;
 	qp->qpn = qpn;
+	vb_hbl_work_init(qp);
 	atomic_store_explicit(&port->qps[qpn], qp, memory_order_release);
 	return 0;
 }

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/util.h"
 
 enum step { NEXT, WAIT };
 
@@ -190,7 +191,7 @@ static void add_flight(struct vb_hbl_qp *qp)
 static void watch(struct vb_hbl_qp *qp)
 {
 	qp->sq.sender.recent = true;
-	if (!qp->later.timed)
+	if (!qp->timer.set)
 		vb_hbl_timer_add(qp, vb_now_ns() + VB_SHORTEST_LOOK_NS);
 }
 
@@ -406,7 +407,7 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 	complete_ready(qp); /* NOPs */
 	if (sq->unflushed) {
 		sq->unflushed = false;
-		vb_path_flush(&qp->path);
+		vb_burst_flush(&qp->path);
 	}
 	if (sq->sender.head != sq->sender.tail || sq->sent)
 		watch(qp);
@@ -640,8 +641,9 @@ static bool check_queues(struct vb_hbl_qp *qp, uint64_t now)
 	return qp->rq.stalled || sq->starved;
 }
 
-bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
+bool vb_hbl_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 {
+	struct vb_hbl_qp *qp = container_of(timer, struct vb_hbl_qp, timer);
 	struct vb_hbl_sq *sq = &qp->sq;
 	bool full = check_queues(qp, now), waits = false;
 	uint64_t due = full ? now + VB_HBL_FULL_LOOK_NS : UINT64_MAX;
@@ -657,6 +659,6 @@ bool vb_hbl_requester_timer(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 			due = due < now + VB_LIVENESS_NS ? due : now + VB_LIVENESS_NS;
 		}
 	}
-	*next = *next < due ? *next : due;
+	vb_sooner(next, due);
 	return full || waits;
 }

@@ -407,7 +407,7 @@ void vb_hbl_responder_answer(struct vb_hbl_qp *qp)
 	rq->answering = false;
 	vb_unlock(&rq->lock);
 	if (atomic_load_explicit(&qp->connected, memory_order_acquire))
-		vb_path_flush(&qp->path);
+		vb_burst_flush(&qp->path);
 	if (ret == -EAGAIN)
 		vb_hbl_work_block(qp, VB_HBL_WORK_ANSWER);
 }

@@ -1,60 +1,35 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what hbl queue pairs do later (the lists are ../later.c's), and the hbl side of the card's sink.
+ * Owns what hbl queue pairs do later and with time, and the hbl side of the card's sink (../sink.c).
  */
 #include "card/hbl/internal.h"
 
 #include <errno.h>
-#include <stddef.h>
 
 #include "base/clock.h"
-
-static void run(struct vb_later_item *item, uint32_t what);
-static struct vb_lock *lock_of(struct vb_later_item *item);
-static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next);
-static void run_others(uint64_t now, uint64_t *next);
-
-static struct vb_later later = { .next_timer = UINT64_MAX,
-				 .run = run,
-				 .lock_of = lock_of,
-				 .timer = run_timer,
-				 .also = run_others };
-
-static struct vb_hbl_qp *to_qp(struct vb_later_item *item)
-{
-	return (struct vb_hbl_qp *)((char *)item - offsetof(struct vb_hbl_qp, later));
-}
+#include "base/rcu.h"
+#include "base/util.h"
 
 void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what)
 {
-	vb_later_add(&later, &qp->later, what);
+	vb_defer(&qp->deferred, what);
 }
 
 void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what)
 {
-	vb_later_block(&later, &qp->later, what);
-}
-
-void vb_hbl_work_remove(struct vb_hbl_qp *qp)
-{
-	vb_later_remove(&later, &qp->later);
+	vb_defer_blocked(&qp->deferred, what);
 }
 
 void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when)
 {
-	vb_later_time(&later, &qp->later);
-	vb_later_look(&later, when);
+	vb_alarm_set(&qp->timer, when);
 }
 
-void vb_hbl_work_look(void)
+static void run(struct vb_deferred *item, uint32_t what)
 {
-	vb_later_look(&later, 0);
-}
+	struct vb_hbl_qp *qp = container_of(item, struct vb_hbl_qp, deferred);
 
-static void run(struct vb_later_item *item, uint32_t what)
-{
-	struct vb_hbl_qp *qp = to_qp(item);
-
+	vb_burst_begin();
 	if (what & VB_HBL_WORK_ANSWER)
 		vb_hbl_responder_answer(qp);
 	if (what & VB_HBL_WORK_STALL) {
@@ -67,37 +42,32 @@ static void run(struct vb_later_item *item, uint32_t what)
 		vb_hbl_requester_run(qp);
 		vb_unlock(&qp->sq.lock);
 	}
+	vb_burst_end();
 }
 
-static struct vb_lock *lock_of(struct vb_later_item *item)
+static void tell(struct vb_notice *notice, uint64_t events)
 {
-	return &to_qp(item)->sq.lock;
+	struct vb_hbl_qp *qp = container_of(notice, struct vb_hbl_qp, notice);
+
+	vb_hbl_tell(qp->hbl, events, qp->cookie, qp->port->number);
 }
 
-static bool run_timer(struct vb_later_item *item, uint64_t now, uint64_t *next)
+void vb_hbl_work_init(struct vb_hbl_qp *qp)
 {
-	return vb_hbl_requester_timer(to_qp(item), now, next);
+	vb_deferred_init(&qp->deferred, run);
+	qp->notice.tell = tell;
+	qp->timer = (struct vb_alarm){ .lock = &qp->sq.lock, .look = vb_hbl_requester_look };
 }
 
-static void run_others(uint64_t now, uint64_t *next)
+void vb_hbl_work_remove(struct vb_hbl_qp *qp)
 {
-	vb_hbl_fifo_run_deferred();
-}
-
-uint64_t vb_hbl_work(void)
-{
-	return vb_later_run(&later);
-}
-
-enum vb_pending vb_hbl_pending(void)
-{
-	return vb_later_pending(&later);
-}
-
-void vb_hbl_forked(void)
-{
-	vb_later_forked(&later);
-	vb_hbl_forget_devices();
+	vb_deferred_remove(&qp->deferred);
+	vb_read_lock();
+	vb_lock(&qp->sq.lock);
+	vb_alarm_clear(&qp->timer);
+	vb_unlock(&qp->sq.lock);
+	vb_read_unlock();
+	vb_read_wait(); /* a last look may have an event to deliver */
 }
 
 /* --- packets ---------------------------------------------------------------------------------------------------- */

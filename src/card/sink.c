@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the card's callbacks from the fabric: packets that arrive, deferred work, time. Finds the queue that
+ * a packet is for; hbl/sink.c does so for hbl queues.
+ *
+ *	ring of a peer --> card_receive --> requester, responder --+--> completions
+ *	                                                           +--> deferred: answers, flushes --> card_work
+ */
+#include "card/internal.h"
+
+#include "base/util.h"
+#include "card/hbl/internal.h"
+
+/* --- deferred work ------------------------------------------------------------------------------ */
+
+static void look_drained(struct vb_qp *qp)
+{
+	bool event = false;
+
+	vb_lock(&qp->sq.lock);
+	if (qp->state == IBV_QPS_SQD && qp->drained_event && !vb_sender_busy(&qp->sq.sender) &&
+	    !qp->sq.sent) {
+		qp->drained_event = false;
+		event = true;
+	}
+	vb_unlock(&qp->sq.lock);
+	if (event)
+		vb_qp_event(qp, IBV_EVENT_SQ_DRAINED);
+}
+
+void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what)
+{
+	struct vb_qp *qp = container_of(item, struct vb_qp, deferred);
+
+	vb_burst_begin();
+	if (what & VB_WORK_ACK)
+		vb_responder_answer(qp);
+	if (what & VB_WORK_SEND) {
+		vb_lock(&qp->sq.lock);
+		vb_requester_run(qp);
+		vb_unlock(&qp->sq.lock);
+	}
+	if (what & (VB_WORK_FLUSH | VB_WORK_FLUSH_SQ))
+		vb_qp_flush(qp, what);
+	if (what & VB_WORK_DRAINED)
+		look_drained(qp);
+	vb_burst_end();
+}
+
+static uint64_t card_work(bool all)
+{
+	if (all) {
+		vb_burst_begin();
+		vb_uar_run_deferred();
+		vb_hbl_fifo_run_deferred();
+		vb_alarm_run();
+		vb_burst_end();
+	}
+	vb_deferred_run(all); /* last: the above may defer */
+	return all ? vb_alarm_next() : UINT64_MAX;
+}
+
+/* --- packets ------------------------------------------------------------------------------------ */
+
+/* The acknowledgement that a request carries. */
+static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	struct vb_pkt ack = { .op = VB_PKT_ACK,
+			      .syndrome = VB_SYN_ACK,
+			      .sqpn = pkt->sqpn,
+			      .psn = pkt->acked_psn & 0xffffff };
+
+	if ((pkt->flags & VB_PKT_ACKS) && vb_transport_type(pkt->transport) == IBV_QPT_RC)
+		vb_requester_receive(qp, &ack);
+}
+
+static void card_receive(const struct vb_pkt *pkt)
+{
+	struct vb_qp *qp;
+	bool waited_for;
+
+	vb_burst_receive();
+	if (__builtin_expect(pkt->transport == VB_TRANSPORT_HBL, 0)) {
+		vb_hbl_receive(pkt);
+		return;
+	}
+	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
+		vb_raw_receive(pkt);
+		return;
+	}
+	qp = vb_qp_find(pkt->dqpn);
+	if (!qp)
+		return;
+	if (pkt->op >= VB_PKT_ACK) {
+		vb_requester_receive(qp, pkt);
+		return;
+	}
+	vb_burst_before(pkt->len);
+	/*
+	 * A program that waits for events sees the order of completions, and expects that of its send before the
+	 * answer to it. A program that polls wants the answer, and gets it first.
+	 */
+	waited_for = vb_cq_armed(qp->init.send_cq) || qp->init.send_cq == qp->init.recv_cq;
+	if (waited_for)
+		take_acknowledgement(qp, pkt);
+	vb_responder_receive(qp, pkt, NULL, NULL);
+	if (!waited_for)
+		take_acknowledgement(qp, pkt);
+}
+
+static void card_received(void)
+{
+	vb_burst_received();
+}
+
+static bool card_delivers_first(const struct vb_pkt *pkt)
+{
+	return vb_burst_is_awaited(pkt->len);
+}
+
+/* A forked child has none of its parent's queue pairs. */
+static void card_forked(void)
+{
+	vb_burst_forked();
+	vb_deferred_forked();
+	vb_alarm_forked();
+	vb_raw_forked();
+	vb_hbl_forked();
+}
+
+const struct vb_sink vb_card_sink = {
+	.is_local = vb_adapter_gid_is_local,
+	.forked = card_forked,
+	.receive = card_receive,
+	.received = card_received,
+	.delivers_first = card_delivers_first,
+	.work = card_work,
+	.pending = vb_deferred_pending,
+};

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a burst delivers: callbacks run with no lock held, so they may ring, arm and push themselves, and every one that is
+ * due is called, whichever threads work at once. A callback under a lock of the card would wait here for itself.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "bare.h"
+
+enum { OWNER = 7, CQES = 16, CHAIN = 48, CQS = 8, THREADS = 4, PUSHES = 20000 };
+
+static struct bare bare;
+
+static int open_bare(void **state)
+{
+	(void)state;
+	return bare_open(&bare, IBV_QPT_RC);
+}
+
+static int close_bare(void **state)
+{
+	(void)state;
+	bare_close(&bare);
+	return 0;
+}
+
+static struct vb_cq *create_cq(struct vb_cq_attr *attr, void (*notify)(void *), void *cookie)
+{
+	struct vb_cq *cq;
+
+	attr->cqe_cnt = CQES;
+	attr->cqe_size = 64;
+	attr->owner = OWNER;
+	attr->ignore_overrun = true;
+	attr->notify = notify;
+	attr->cookie = cookie;
+	attr->buf = aligned_alloc(64, CQES * 64);
+	attr->dbr = calloc(2, sizeof(*attr->dbr));
+	assert_int_equal(vb_cq_create(bare.dev, attr, &cq), 0);
+	return cq;
+}
+
+static void destroy_cq(struct vb_cq *cq, struct vb_cq_attr *attr)
+{
+	assert_int_equal(vb_cq_destroy(cq), 0);
+	free(attr->buf);
+	free(attr->dbr);
+}
+
+/* --- a callback that uses the very queues that it is about -------------------------------------------------------------- */
+
+static struct {
+	struct vb_cq *cq;
+	struct vb_qp *qp;
+	unsigned int rung, called;
+} chain;
+
+static void post_next(void)
+{
+	if (chain.rung == CHAIN)
+		return;
+	chain.rung++;
+	bare_ctrl(&bare, MLX5_OPCODE_NOP, 1, MLX5_WQE_CTRL_CQ_UPDATE);
+	bare_ring(&bare, 1);
+}
+
+static void ring_again(void *cookie)
+{
+	(void)cookie;
+	chain.called++;
+	vb_cq_arm(chain.cq, false);
+	post_next();
+}
+
+static void test_callback_rings(void **state)
+{
+	struct vb_cq_attr attr = { .always_armed = false };
+	struct vb_qp_attr qp_attr = { .type = IBV_QPT_RC,
+				      .pd = bare.pd,
+				      .sq_buf = bare.sq,
+				      .sq_cnt = BARE_BLOCKS,
+				      .rq_buf = bare.rq,
+				      .rq_cnt = BARE_RECVS,
+				      .rq_shift = 6,
+				      .dbr = bare.qp_dbr,
+				      .cap = { BARE_BLOCKS, BARE_RECVS, 2, 4, 0 } };
+	struct vb_cq *own_cq = bare.cq;
+	struct vb_qp *own_qp = bare.qp;
+
+	(void)state;
+	chain.cq = create_cq(&attr, ring_again, NULL);
+	qp_attr.send_cq = qp_attr.recv_cq = chain.cq;
+	assert_int_equal(vb_qp_create(bare.dev, &qp_attr, &chain.qp), 0);
+	bare.qp = chain.qp;
+	assert_int_equal(bare_connect(&bare), 0);
+	vb_cq_arm(chain.cq, false);
+	post_next();
+	assert_int_equal(chain.rung, CHAIN);
+	assert_int_equal(chain.called, CHAIN);
+	assert_int_equal(vb_qp_destroy(chain.qp), 0);
+	destroy_cq(chain.cq, &attr);
+	bare.cq = own_cq;
+	bare.qp = own_qp;
+}
+
+/* --- no call is lost ---------------------------------------------------------------------------------------------------- */
+
+static struct vb_cq *cqs[CQS];
+static _Atomic uint64_t pushed[CQS], called[CQS];
+
+static void push(unsigned int i)
+{
+	atomic_fetch_add(&pushed[i], 1);
+	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cqs[i])), 0);
+}
+
+/* Every second call has another one follow, on the next queue. */
+static void count(void *cookie)
+{
+	unsigned int i = (unsigned int)(uintptr_t)cookie;
+
+	if (atomic_fetch_add(&called[i], 1) % 2)
+		push((i + 1) % CQS);
+}
+
+static void *push_many(void *arg)
+{
+	uint64_t random = (uintptr_t)arg + 1;
+
+	for (int n = 0; n < PUSHES; n++) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		push((unsigned int)(random >> 33) % CQS);
+	}
+	return NULL;
+}
+
+static void test_every_call(void **state)
+{
+	struct vb_cq_attr attr[CQS] = { 0 };
+	pthread_t threads[THREADS];
+
+	(void)state;
+	for (unsigned int i = 0; i < CQS; i++) {
+		attr[i].always_armed = true;
+		cqs[i] = create_cq(&attr[i], count, (void *)(uintptr_t)i);
+	}
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, push_many, (void *)i), 0);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	/* A thread that has returned has delivered what it collected. */
+	for (int i = 0; i < CQS; i++)
+		assert_int_equal(atomic_load(&called[i]), atomic_load(&pushed[i]));
+	for (int i = 0; i < CQS; i++)
+		destroy_cq(cqs[i], &attr[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_callback_rings, open_bare, close_bare),
+		cmocka_unit_test_setup_teardown(test_every_call, open_bare, close_bare),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
-/*
- * Owns the lines that refusals leave in the log: who was called, for which object, why, and what helps.
- *
- * A reason that comes again and again must not fill a disk: of each, BURST lines a second go out. What was held back is
- * counted and told with the next line of the same reason.
- */
+/* Owns the lines that refusals leave in the log: who was called, for which object, why, and what helps. */
 #include "base/refusal.h"
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/rate.h"
 
-enum { BURST = 10, LINE_MAX_BYTES = 512 };
+enum { LINE_MAX_BYTES = 512 };
 
 static const struct {
 	const char *name, *hint;
@@ -25,11 +19,7 @@ static const struct {
 #undef X
 };
 
-/* How many lines of a reason went out in the current second. Races only cost or save a line. */
-static struct {
-	_Atomic uint64_t second;
-	_Atomic uint32_t lines, held_back;
-} limits[VB_REASON_COUNT];
+static struct vb_rate limits[VB_REASON_COUNT];
 
 static _Thread_local struct vb_call *current;
 
@@ -48,24 +38,6 @@ void vb_call_end(struct vb_call *call)
 const char *vb_reason_name(enum vb_reason reason)
 {
 	return (unsigned int)reason < VB_REASON_COUNT ? reasons[reason].name : NULL;
-}
-
-/* True if the line may go out; *held_back of its kind have not since the last one. */
-static bool take_turn(enum vb_reason reason, uint32_t *held_back)
-{
-	uint64_t now = vb_now_ns() / 1000000000u + 1;
-	uint64_t second = atomic_load_explicit(&limits[reason].second, memory_order_relaxed);
-
-	if (second != now &&
-	    atomic_compare_exchange_strong_explicit(&limits[reason].second, &second, now,
-						    memory_order_relaxed, memory_order_relaxed))
-		atomic_store_explicit(&limits[reason].lines, 0, memory_order_relaxed);
-	if (atomic_fetch_add_explicit(&limits[reason].lines, 1, memory_order_relaxed) >= BURST) {
-		atomic_fetch_add_explicit(&limits[reason].held_back, 1, memory_order_relaxed);
-		return false;
-	}
-	*held_back = atomic_exchange_explicit(&limits[reason].held_back, 0, memory_order_relaxed);
-	return true;
 }
 
 /* "ibv_modify_qp: QP 0x1040 to RTR: " */
@@ -98,7 +70,7 @@ int vb_refuse(enum vb_reason reason, int err, const char *fmt, ...)
 
 	if (current)
 		current->said = true;
-	if (!words && (!vb_log_enabled(VB_LOG_INFO) || !take_turn(reason, &held_back)))
+	if (!words && (!vb_log_enabled(VB_LOG_INFO) || !vb_rate_allows(&limits[reason], &held_back)))
 		return -err;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);

@@ -106,7 +106,10 @@ static void acknowledge(struct vb_qp *qp, uint32_t psn)
 	complete_ready(qp);
 }
 
-/* Put data of a READ or atomic into the memory that its WQE, still in the ring, names. */
+/*
+ * Put data of a READ or atomic into the memory that its WQE, still in the ring, names. The ring is the program's memory:
+ * a WQE that is another one by now names memory that nobody asked to write to.
+ */
 static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const struct vb_pkt *pkt)
 {
 	struct iovec iov[VB_WR_MAX_SGE], value = { (void *)&pkt->swap_add, 8 };
@@ -115,7 +118,8 @@ static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const stru
 	struct vb_wr wr;
 	int cnt = -1;
 
-	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr))
+	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr) && wr.op == e->op &&
+	    wr.len == e->len)
 		cnt = vb_message_gather(qp, &wr, iov);
 	return cnt >= 0 && !vb_message_copy(iov, cnt, e->flight.received,
 					    atomic ? &value : pkt->iov, atomic ? 1 : pkt->iov_cnt);

@@ -18,6 +18,7 @@ struct shard {
 static struct {
 	struct shard shard[SHARDS];
 	_Alignas(64) stack blocked;
+	_Alignas(64) stack rest;
 	_Atomic uint32_t threads; /* that have a shard */
 } deferred;
 
@@ -110,6 +111,11 @@ void vb_defer_blocked(struct vb_deferred *item, uint32_t due)
 	add(&deferred.blocked, item, due);
 }
 
+void vb_defer_rest(struct vb_deferred *item, uint32_t due)
+{
+	add(&deferred.rest, item, due);
+}
+
 static void remove_from(stack *s, struct vb_deferred *item)
 {
 	struct vb_deferred *first = take_all(s), **link;
@@ -136,6 +142,7 @@ void vb_deferred_remove(struct vb_deferred *item)
 		for (uint32_t i = 0; i < SHARDS; i++)
 			remove_from(&deferred.shard[i].work, item);
 		remove_from(&deferred.blocked, item);
+		remove_from(&deferred.rest, item);
 		sched_yield();
 	}
 	vb_read_wait();
@@ -152,10 +159,10 @@ static void run_stack(stack *s)
 		item->run(item, atomic_exchange_explicit(&item->due, 0, memory_order_acq_rel));
 }
 
-/* Each once: an item that finds no room again goes back to blocked. */
-static void run_blocked(void)
+/* Each once: an item that finds no room again goes back to blocked, one that needs more time to rest. */
+static void run_once(stack *s)
 {
-	struct vb_deferred *first = take_all(&deferred.blocked);
+	struct vb_deferred *first = take_all(s);
 
 	if (!first)
 		return;
@@ -175,7 +182,9 @@ void vb_deferred_run(bool all)
 	for (uint32_t i = 0; all && i < in_use(); i++)
 		if (!is_empty(&deferred.shard[i].work))
 			run_stack(&deferred.shard[i].work);
-	run_blocked();
+	if (all)
+		run_once(&deferred.rest);
+	run_once(&deferred.blocked);
 }
 
 enum vb_pending vb_deferred_pending(bool all)
@@ -185,6 +194,8 @@ enum vb_pending vb_deferred_pending(bool all)
 	for (uint32_t i = 0; all && i < in_use(); i++)
 		if (!is_empty(&deferred.shard[i].work))
 			return VB_PENDING_RUNNABLE;
+	if (all && !is_empty(&deferred.rest))
+		return VB_PENDING_RUNNABLE;
 	return is_empty(&deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
 }
 
@@ -193,4 +204,5 @@ void vb_deferred_forked(void)
 	for (uint32_t i = 0; i < SHARDS; i++)
 		atomic_store_explicit(&deferred.shard[i].work, NULL, memory_order_relaxed);
 	atomic_store_explicit(&deferred.blocked, NULL, memory_order_relaxed);
+	atomic_store_explicit(&deferred.rest, NULL, memory_order_relaxed);
 }

@@ -6,6 +6,7 @@
  *	work     one list per thread (a few threads may share one): done by the thread that deferred it,
  *	         as soon as it holds no lock; otherwise by the background thread or an idle poller
  *	blocked  found no room on the path; every thread that makes progress tries again
+ *	rest     has taken its share of a thread's time; done by the background thread or an idle poller, a share each
  *
  * The lists are lock-free stacks. Pushing never waits; taking takes all entries at once, which rules out
  * ABA.
@@ -33,6 +34,7 @@ void vb_deferred_init(struct vb_deferred *item,
 		      void (*run)(struct vb_deferred *item, uint32_t due));
 void vb_defer(struct vb_deferred *item, uint32_t due);
 void vb_defer_blocked(struct vb_deferred *item, uint32_t due);
+void vb_defer_rest(struct vb_deferred *item, uint32_t due);
 /*
  * From its return until the next vb_deferred_init() the item is neither linked nor run. The caller holds no
  * lock and is in no read section: this waits for those that were entered before.

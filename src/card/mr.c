@@ -302,7 +302,9 @@ const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t le
 
 uint32_t vb_mr_generation(uint32_t key)
 {
-	return own_entry(key)->generation;
+	const struct vb_seg_mr *entry = own_entry(key);
+
+	return entry ? entry->generation : 0;
 }
 
 bool vb_mr_is_live(uint32_t key, uint32_t pdn)

@@ -380,6 +380,9 @@ static void after(struct vb_qp *qp, enum ibv_qp_state to)
 	vb_fabric_progress();
 }
 
+/* From modify(): the state changed meanwhile, and what is asked for can be had from the new one as well. */
+enum { AGAIN = 1 };
+
 static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_path path = vb_path_none, old = vb_path_none;
@@ -410,7 +413,9 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	now = from;
 	if (!atomic_compare_exchange_strong(&qp->state, &now, to)) {
 		/* The data path met an error meanwhile, or another thread modified it. */
-		ret = vb_refuse_failed_meanwhile(state_name(now));
+		ret = !(mask & IBV_QP_CUR_STATE) && (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
+			      ? AGAIN
+			      : vb_refuse_failed_meanwhile(state_name(now));
 		old = path;
 		publish(qp, now);
 	} else {
@@ -485,7 +490,9 @@ int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	int ret;
 
 	vb_card_enter();
-	ret = modify(qp, attr, mask);
+	do
+		ret = modify(qp, attr, mask);
+	while (ret == AGAIN);
 	vb_card_leave();
 	return ret;
 }

@@ -531,10 +531,17 @@ static enum step execute(struct vb_qp *qp)
 	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_frame(qp);
 }
 
+/*
+ * What one call sends at most, in bytes: whoever rings a doorbell, and whoever waits for a read section to end, waits
+ * for it. A single work request is not interrupted.
+ */
+enum { RUN_BYTES = 16 << 20, WQE_COST = 512 };
+
 void vb_requester_run(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+	uint64_t cost = 0;
 	enum step step;
 
 	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
@@ -544,11 +551,17 @@ void vb_requester_run(struct vb_qp *qp)
 	/* SQD finishes the message it is in. */
 	while (sq->next != sq->pi && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && sq->sent)) &&
 	       !sq->sender.rnr_until) {
+		if (cost >= RUN_BYTES) {
+			vb_defer_rest(&qp->deferred, VB_WORK_SEND);
+			vb_burst_kick();
+			break;
+		}
 		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
 		if (step == NEXT)
 			step = execute(qp);
 		if (step != NEXT)
 			break;
+		cost += sq->wr.len + WQE_COST;
 	}
 	if (sq->unflushed) {
 		sq->unflushed = false;

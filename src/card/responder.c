@@ -53,7 +53,7 @@ static const struct {
 
 /* --- receive WQEs ----------------------------------------------------------------------------------------------- */
 
-static uint16_t posted(const struct vb_qp *qp)
+static uint16_t posted_to(const struct vb_qp *qp)
 {
 	/* Pairs with the driver's store after it has written the WQEs. */
 	uint32_t record =
@@ -72,7 +72,7 @@ static enum verdict take_wqe(struct vb_qp *qp)
 		return ACCEPT;
 	if (qp->init.srq) {
 		n = vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge);
-	} else if (!rq->count || posted(qp) == rq->ci) {
+	} else if (!rq->count || posted_to(qp) == rq->ci) {
 		n = -EAGAIN;
 	} else {
 		uint32_t at = rq->ci & (rq->count - 1);
@@ -144,12 +144,33 @@ static enum verdict copy(void *to, const void *from, size_t n, enum verdict blam
 	return vb_fault_readable(from, n) ? blame : SOURCE_FAULT;
 }
 
+/*
+ * The memory of a part of a receive buffer, or NULL. All packets of a message go to the registration that the first one
+ * found, so that a region that changes meanwhile does not get one half of it.
+ */
+static void *buffer_at(const struct vb_qp *qp, unsigned int i, uint64_t offset, size_t len)
+{
+	const struct vb_sge *sge = &qp->rq.sge[i];
+	void *to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, len,
+				   IBV_ACCESS_LOCAL_WRITE);
+
+	if (to && qp->rq.pinned && vb_mr_generation(sge->lkey) != qp->rq.sge_generation[i])
+		return NULL;
+	return to;
+}
+
+/* The message has more packets than this one. */
+static void pin_buffers(struct vb_rq *rq)
+{
+	for (unsigned int i = 0; i < rq->num_sge; i++)
+		rq->sge_generation[i] = vb_mr_generation(rq->sge[i].lkey);
+}
+
 /* Write bytes of a message into the receive WQE's buffers, offset bytes into them. */
 static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *from, size_t len)
 {
-	const struct vb_sge *sge = qp->rq.sge, *end = sge + qp->rq.num_sge;
-
-	for (; len && sge < end; sge++) {
+	for (unsigned int i = 0; len && i < qp->rq.num_sge; i++) {
+		const struct vb_sge *sge = &qp->rq.sge[i];
 		enum verdict ret;
 		size_t n;
 		void *to;
@@ -159,8 +180,7 @@ static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *fr
 			continue;
 		}
 		n = sge->len - offset < len ? sge->len - offset : len;
-		to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, n,
-				     IBV_ACCESS_LOCAL_WRITE);
+		to = buffer_at(qp, i, offset, n);
 		if (!to)
 			return BAD_BUFFER;
 		ret = copy(to, from, n, BAD_BUFFER);
@@ -194,12 +214,12 @@ static enum verdict pull(struct vb_qp *qp, const struct vb_pkt *pkt, const struc
 /* The same into the receive WQE's buffers, offset bytes into them. */
 static enum verdict pull_into_wqe(struct vb_qp *qp, uint64_t offset, const struct vb_pkt *pkt)
 {
-	const struct vb_sge *sge = qp->rq.sge, *end = sge + qp->rq.num_sge;
 	struct iovec to[VB_WR_MAX_SGE];
 	uint64_t left = pkt->len;
 	uint32_t cnt = 0;
 
-	for (; left && sge < end; sge++) {
+	for (unsigned int i = 0; left && i < qp->rq.num_sge; i++) {
+		const struct vb_sge *sge = &qp->rq.sge[i];
 		uint64_t n;
 
 		if (offset >= sge->len) {
@@ -207,8 +227,7 @@ static enum verdict pull_into_wqe(struct vb_qp *qp, uint64_t offset, const struc
 			continue;
 		}
 		n = sge->len - offset < left ? sge->len - offset : left;
-		to[cnt].iov_base = vb_mr_translate(sge->lkey, qp->init.pd->number,
-						   sge->addr + offset, n, IBV_ACCESS_LOCAL_WRITE);
+		to[cnt].iov_base = buffer_at(qp, i, offset, n);
 		to[cnt].iov_len = n;
 		if (!to[cnt++].iov_base)
 			return BAD_BUFFER;
@@ -280,6 +299,9 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 		if (ret != ACCEPT)
 			return ret;
 		rq->received = 0;
+		rq->pinned = !(pkt->flags & VB_PKT_LAST);
+		if (rq->pinned)
+			pin_buffers(rq);
 	}
 	if (rq->received + pkt->len > rq->capacity)
 		return BAD_LENGTH;
@@ -593,8 +615,14 @@ static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct
 
 	if (is_due(rq, pkt->psn))
 		return false; /* the answer to the first one has not gone out yet */
-	if (pkt->op == VB_PKT_READ)
-		return receive_read(qp, pkt, reply, iov) == ACCEPT && reply;
+	if (pkt->op == VB_PKT_READ) {
+		enum verdict ret = receive_read(qp, pkt, reply, iov);
+
+		/* Of a READ that cannot go on the requester must learn why, or it asks until its retries are gone. */
+		if (ret == BAD_ACCESS)
+			return refuse(qp, ret, pkt, reply);
+		return ret == ACCEPT && reply;
+	}
 	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD) {
 		rq->duplicate =
 			true; /* the requester has missed an acknowledgement: tell it again */
@@ -850,25 +878,27 @@ bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next)
 void vb_responder_flush(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
-	uint16_t before = rq->ci;
-	uint32_t flushed = 0;
+	uint32_t flushed = 0, count;
 
-	/* Who posts meanwhile sees the error state, or we see what he posted: he has no fence for it, so we pay. */
+	/* Pairs with vb_qp_ring_rq(): a program that posts meanwhile sees the error state, or we see what it posted. */
 	vb_barrier_heavy();
+	/* The record is the program's, or device code's, and may go on or say anything: a ring holds no more than this. */
+	count = (uint16_t)(posted_to(qp) - rq->ci);
+	if (count > rq->count)
+		count = rq->count;
 	if (rq->have_wqe)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 	rq->open = false;
-	while (rq->count && posted(qp) != rq->ci) {
+	for (; flushed < count; flushed++) {
 		rq->wqe_index = rq->ci++;
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
-		flushed++;
 	}
-	/* A shared queue is not flushed by one of its users, unless that is the only one. */
-	while (qp->init.srq && qp->init.srq->attr.single &&
-	       vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
-		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 	vb_why_flushed(qp, flushed, "receive");
-	watch_record(qp, rq->ci != before);
+	watch_record(qp, flushed);
+	/* A shared queue is not flushed by one of its users, unless that is the only one. */
+	count = qp->init.srq && qp->init.srq->attr.single ? qp->init.srq->attr.wqe_cnt : 0;
+	while (count-- && vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
+		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 }
 
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)

@@ -389,12 +389,12 @@ static void rnr_for_long(enum end_place place)
 	struct end_wr wr;
 	struct ibv_wc wc;
 
-	attr.timeout = 8; /* 1 ms, 8 tries */
+	attr.timeout = 13; /* 34 ms, 8 tries */
 	attr.min_rnr_timer = 1;
 	end_pair_open(&a, &b, place, attr);
 	wr = end_wr_send(&a, WR_FIRST, 3000);
 	post_send(&a, &wr);
-	check(!end_poll(&a, SQ, &wc, 200), "completed without a receive: %s",
+	check(!end_poll(&a, SQ, &wc, 800), "completed without a receive: %s",
 	      ibv_wc_status_str(wc.status));
 	post_recv(&b, WR_RECV, 4096);
 	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);

@@ -4,7 +4,7 @@
  * the error, or is refused, but never takes the error back.
  *
  * The error is that of a READ whose memory is gone. Its requester finds that out, in another thread than the one that
- * modifies the responder.
+ * modifies the responder. A modification to ERR or RESET is never refused, because those have no state before them.
  */
 #include "common.h"
 
@@ -30,6 +30,43 @@ static void *modify(void *arg)
 		atomic_fetch_add(&modified, 1);
 	}
 	return NULL;
+}
+
+/* An error of its own, when the number changes. */
+static void *post_bad(void *arg)
+{
+	_Atomic int *go = arg;
+	struct ibv_sge sge = { (uintptr_t)b.buf, 8, ~b.mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+
+	for (int seen = 0, now; (now = atomic_load(go)) >= 0;) {
+		if (now == seen)
+			continue;
+		seen = now;
+		ibv_post_send(b.qp, &wr, &bad);
+	}
+	return NULL;
+}
+
+/* To ERR and to RESET one comes from every state, whatever the queue pair meets meanwhile. */
+static void reach_always(const struct address *to_a)
+{
+	_Atomic int go = 0;
+	struct ibv_wc wc;
+	pthread_t thread;
+
+	check_eq(pthread_create(&thread, NULL, post_bad, &go), 0);
+	for (int i = 0; i < campaign(2000, 20000); i++) {
+		node_connect(&b, to_a);
+		atomic_fetch_add(&go, 1);
+		for (volatile int delay = 0; delay < i * 7 % 4000; delay++)
+			;
+		check_eq(qp_set_state(b.qp, i % 2 ? IBV_QPS_ERR : IBV_QPS_RESET), 0);
+		while (ibv_poll_cq(b.send_cq, 1, &wc) > 0)
+			;
+	}
+	atomic_store(&go, -1);
+	check_eq(pthread_join(thread, NULL), 0);
 }
 
 /* A call that begins after this one has begun is over. */
@@ -78,6 +115,7 @@ int main(void)
 	check_eq(pthread_join(thread, NULL), 0);
 	check_eq(ibv_dereg_mr(mr), 0);
 	munmap(page, PAGE);
+	reach_always(&to_a);
 	node_close(&a);
 	node_close(&b);
 	return 0;

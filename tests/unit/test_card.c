@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -269,6 +270,21 @@ static void test_doorbell_too_far(void **state)
 	expect_done(MLX5_OPCODE_NOP, 0);
 }
 
+/* A receive record that tells of more than the ring can hold: a flush is as long as the ring. */
+static void test_receive_lie(void **state)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	unsigned int flushed = 0;
+
+	(void)state;
+	atomic_store((_Atomic uint32_t *)&bare.qp_dbr[0], htobe32(40000));
+	assert_int_equal(vb_qp_modify(bare.qp, &attr, IBV_QP_STATE), 0);
+	while (bare_poll(&bare))
+		flushed++;
+	assert_int_equal(flushed, BARE_RECVS);
+	assert_int_equal(bare_connect(&bare), 0);
+}
+
 /* Ports of hbl adapters have a GID of their own in front, and everything as RoCE v2; see tests/programs/gids.c for others. */
 static void test_hbl_gids(void **state)
 {
@@ -307,6 +323,7 @@ int main(void)
 #f " (UD)", f, open_ud, close_bare, NULL \
 	}
 	const struct CMUnitTest tests[] = {
+		RC_TEST(test_receive_lie),
 		RC_TEST(test_nop),
 		RC_TEST(test_nop_unsignalled),
 		RC_TEST(test_nop_long),

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/rate.h"
 #include "base/rcu.h"
 #include "base/trap.h"
 #include "card/internal.h"
@@ -89,6 +90,18 @@ static bool take(struct vb_hbl_fifo *fifo, uint32_t entry[4])
 	return any;
 }
 
+/* The program only gets an event without a number. */
+static void tell_bad_qpn(const struct vb_hbl_fifo *fifo, uint32_t qpn)
+{
+	static struct vb_rate rate;
+	uint32_t more;
+
+	if (vb_rate_allows(&rate, &more))
+		vb_warn("%s port %u: syndrome 0x%x, QP %u: %s [%u more like this before]",
+			fifo->hbl->adapter->config->name, fifo->port->number, VB_HBL_SYN_BAD_QPN,
+			qpn, vb_hbl_syndrome_text(VB_HBL_SYN_BAD_QPN), more);
+}
+
 static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 {
 	struct vb_hbl_doorbell db;
@@ -107,9 +120,7 @@ static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 		     ? atomic_load_explicit(&fifo->port->qps[qpn], memory_order_acquire)
 		     : NULL;
 	if (!qp) {
-		vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", fifo->hbl->adapter->config->name,
-			fifo->port->number, VB_HBL_SYN_BAD_QPN, qpn,
-			vb_hbl_syndrome_text(VB_HBL_SYN_BAD_QPN));
+		tell_bad_qpn(fifo, qpn);
 		vb_hbl_port_event(fifo->port, IBV_EVENT_PORT_ERR);
 	} else if (fifo->type == VB_HBL_FIFO_DB) {
 		vb_hbl_ring(qp, db.pi);

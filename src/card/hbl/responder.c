@@ -133,19 +133,26 @@ static bool queue_answer(struct vb_hbl_qp *qp, const struct vb_hbl_answer *answe
 	return true;
 }
 
+/* 0, or why a READ is refused: also one that was seen before, whatever it says now. */
+static uint8_t check_read(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+{
+	if (qp->attr.wq_type != VB_HBL_WQ_READ_RDV_ENDP)
+		return VB_SYN_NAK_INVALID;
+	if (pkt->rkey != qp->attr.local_key ||
+	    (pkt->dma_len && !vb_hbl_at(qp, pkt->va, pkt->dma_len)))
+		return VB_SYN_NAK_ACCESS;
+	return 0;
+}
+
 static int do_read(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_hbl_answer answer = {
 		.op = VB_PKT_READ_RESPONSE, .psn = pkt->psn, .va = pkt->va, .len = pkt->dma_len
 	};
+	uint8_t refusal = check_read(qp, pkt);
 
-	if (qp->attr.wq_type != VB_HBL_WQ_READ_RDV_ENDP) {
-		refuse(qp, pkt, VB_SYN_NAK_INVALID);
-		return -EPROTO;
-	}
-	if (pkt->rkey != qp->attr.local_key ||
-	    (pkt->dma_len && !vb_hbl_at(qp, pkt->va, pkt->dma_len))) {
-		refuse(qp, pkt, VB_SYN_NAK_ACCESS);
+	if (refusal) {
+		refuse(qp, pkt, refusal);
 		return -EPROTO;
 	}
 	if (!queue_answer(qp, &answer))
@@ -243,7 +250,7 @@ static void repeat(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	struct vb_hbl_answer again = { .op = VB_PKT_ATOMIC_RESPONSE, .psn = pkt->psn };
 	struct vb_hbl_rq *rq = &qp->rq;
 
-	if (pkt->op == VB_PKT_READ)
+	if (pkt->op == VB_PKT_READ && !check_read(qp, pkt))
 		queue_answer(qp, &(struct vb_hbl_answer){ .op = VB_PKT_READ_RESPONSE,
 							  .psn = pkt->psn,
 							  .va = pkt->va,

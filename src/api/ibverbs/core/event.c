@@ -101,6 +101,18 @@ static enum subject event_subject(enum ibv_event_type type)
 }
 
 /*
+ * An event of a port that only repeats the last unread one says nothing new. Device queues can cause
+ * them without end, and memory has one.
+ */
+static bool repeats_last(const struct api_event_queue *queue, const struct vb_event *event)
+{
+	const struct async_event *last = container_of(queue->events.prev, struct async_event, node);
+
+	return event_subject(event->type) == SUBJECT_PORT && !vb_list_empty(&queue->events) &&
+	       last->event.type == event->type && last->event.port == event->port;
+}
+
+/*
  * Called by the card, from any thread. Where memory is short the event is lost, as on an overrun
  * event queue.
  */
@@ -113,8 +125,12 @@ void api_async_event(void *arg, const struct vb_event *event)
 		return;
 	ev->event = *event;
 	pthread_mutex_lock(&queue->mutex);
-	vb_list_add_tail(&queue->events, &ev->node);
-	api_event_queue_signal(queue);
+	if (repeats_last(queue, event)) {
+		free(ev);
+	} else {
+		vb_list_add_tail(&queue->events, &ev->node);
+		api_event_queue_signal(queue);
+	}
 	pthread_mutex_unlock(&queue->mutex);
 }
 

@@ -15,14 +15,6 @@
 #include "base/fault.h"
 #include "base/interfaces.h"
 
-static struct vb_adapter adapters[VB_CONFIG_MAX_ADAPTERS];
-static struct vb_adapter *adapter_list[VB_CONFIG_MAX_ADAPTERS];
-static unsigned int num_adapters;
-static int adapters_status;
-static pthread_once_t adapters_once = PTHREAD_ONCE_INIT;
-
-static struct vb_ids pd_numbers = VB_IDS_INIT(1, 1 << 16);
-
 static uint32_t limit(uint32_t configured, uint32_t own)
 {
 	return configured && configured < own ? configured : own;
@@ -99,7 +91,7 @@ static void init_hbl_gids(struct vb_adapter *adapter)
 
 static void init_adapter(unsigned int index, const struct vb_config_adapter *config)
 {
-	struct vb_adapter *adapter = &adapters[index];
+	struct vb_adapter *adapter = &vb_card.adapters.all[index];
 
 	adapter->index = index;
 	adapter->config = config;
@@ -114,7 +106,7 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 		init_hbl_gids(adapter);
 	else
 		init_gids(adapter);
-	adapter_list[index] = adapter;
+	vb_card.adapters.list[index] = adapter;
 }
 
 static void init_adapters(void)
@@ -122,21 +114,21 @@ static void init_adapters(void)
 	const struct vb_config *config = vb_config_get();
 
 	if (!config) {
-		adapters_status = -EINVAL;
+		vb_card.adapters.status = -EINVAL;
 		return;
 	}
-	num_adapters = config->num_adapters;
-	for (unsigned int i = 0; i < num_adapters; i++)
+	vb_card.adapters.count = config->num_adapters;
+	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
 		init_adapter(i, &config->adapter[i]);
 }
 
 int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count)
 {
-	pthread_once(&adapters_once, init_adapters);
-	if (adapters_status)
-		return adapters_status;
-	*list = adapter_list;
-	*count = num_adapters;
+	pthread_once(&vb_card.adapters.once, init_adapters);
+	if (vb_card.adapters.status)
+		return vb_card.adapters.status;
+	*list = vb_card.adapters.list;
+	*count = vb_card.adapters.count;
 	return 0;
 }
 
@@ -193,12 +185,11 @@ int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int
 	return 0;
 }
 
-static struct vb_interfaces interfaces;
-
 static void read_interfaces(void)
 {
-	if (vb_interfaces_read(&interfaces))
-		interfaces.count = 0; /* then only configured addresses are known to be ours */
+	if (vb_interfaces_read(&vb_card.adapters.interfaces))
+		vb_card.adapters.interfaces.count =
+			0; /* then only configured addresses are known to be ours */
 }
 
 /* The GID that an adapter on one of the interfaces has in front, also in a process with another configuration. */
@@ -206,8 +197,8 @@ static bool is_made_of_mac(const union ibv_gid *gid)
 {
 	union ibv_gid made;
 
-	for (unsigned int i = 0; i < interfaces.count; i++) {
-		link_local(interfaces.list[i].mac, &made);
+	for (unsigned int i = 0; i < vb_card.adapters.interfaces.count; i++) {
+		link_local(vb_card.adapters.interfaces.list[i].mac, &made);
 		if (!memcmp(&made, gid, sizeof(made)))
 			return true;
 	}
@@ -216,14 +207,14 @@ static bool is_made_of_mac(const union ibv_gid *gid)
 
 bool vb_adapter_gid_is_local(const union ibv_gid *gid)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	for (unsigned int a = 0; a < num_adapters; a++)
-		for (unsigned int i = 0; i < adapters[a].num_gids; i++)
-			if (!memcmp(&adapters[a].gids[i].gid, gid, sizeof(*gid)))
+	for (unsigned int a = 0; a < vb_card.adapters.count; a++)
+		for (unsigned int i = 0; i < vb_card.adapters.all[a].num_gids; i++)
+			if (!memcmp(&vb_card.adapters.all[a].gids[i].gid, gid, sizeof(*gid)))
 				return true;
-	pthread_once(&once, read_interfaces);
-	return vb_interface_by_address(&interfaces, (const struct in6_addr *)gid) ||
+	pthread_once(&vb_card.adapters.interfaces_once, read_interfaces);
+	return vb_interface_by_address(&vb_card.adapters.interfaces,
+				       (const struct in6_addr *)gid) ||
 	       is_made_of_mac(gid);
 }
 
@@ -315,7 +306,7 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 
 	if (!pd)
 		return vb_refuse_memory("the protection domain");
-	number = vb_ids_take(&pd_numbers, dev->adapter->max_pd);
+	number = vb_ids_take(&vb_card.numbers.pd, dev->adapter->max_pd);
 	if (number < 0) {
 		free(pd);
 		return vb_refuse_numbers(dev->adapter->max_pd, "protection domains");
@@ -331,7 +322,7 @@ int vb_pd_dealloc(struct vb_pd *pd)
 {
 	if (atomic_load(&pd->refs))
 		return vb_refuse_busy("memory regions, queue pairs or SRQs");
-	vb_ids_give(&pd_numbers, pd->number);
+	vb_ids_give(&vb_card.numbers.pd, pd->number);
 	atomic_fetch_sub(&pd->dev->objects, 1);
 	free(pd);
 	return 0;

@@ -7,16 +7,9 @@
 
 #include "base/clock.h"
 #include "card/burst.h"
+#include "card/state.h"
 
 enum { BUSY_AGAIN_NS = 50000 };
-
-static struct {
-	_Atomic(struct vb_alarm *) fresh; /* set, not on the list yet */
-	struct vb_lock lock; /* of the list; held for a few instructions, never over look() */
-	struct vb_alarm *first;
-	_Atomic uint64_t next;  /* look then, ns; UINT64_MAX: never */
-	_Atomic uint32_t looks; /* odd while a thread looks: next is not known then */
-} alarms = { .next = UINT64_MAX };
 
 /*
  * vb_alarm_set() pushes the alarm on fresh, then reads next. A look writes next, then takes fresh. All four
@@ -24,11 +17,12 @@ static struct {
  */
 static bool lower(uint64_t when)
 {
-	uint64_t now = atomic_load_explicit(&alarms.next, memory_order_seq_cst);
+	uint64_t now = atomic_load_explicit(&vb_card.alarms.next, memory_order_seq_cst);
 
 	while (when < now)
-		if (atomic_compare_exchange_weak_explicit(
-			    &alarms.next, &now, when, memory_order_seq_cst, memory_order_seq_cst))
+		if (atomic_compare_exchange_weak_explicit(&vb_card.alarms.next, &now, when,
+							  memory_order_seq_cst,
+							  memory_order_seq_cst))
 			return true;
 	return false;
 }
@@ -37,9 +31,9 @@ void vb_alarm_set(struct vb_alarm *alarm, uint64_t when)
 {
 	if (!alarm->set) {
 		alarm->set = true;
-		alarm->next = atomic_load_explicit(&alarms.fresh, memory_order_relaxed);
-		while (!atomic_compare_exchange_weak_explicit(&alarms.fresh, &alarm->next, alarm,
-							      memory_order_seq_cst,
+		alarm->next = atomic_load_explicit(&vb_card.alarms.fresh, memory_order_relaxed);
+		while (!atomic_compare_exchange_weak_explicit(&vb_card.alarms.fresh, &alarm->next,
+							      alarm, memory_order_seq_cst,
 							      memory_order_relaxed))
 			;
 	}
@@ -53,17 +47,17 @@ void vb_alarm_set(struct vb_alarm *alarm, uint64_t when)
 static void take_fresh(void)
 {
 	struct vb_alarm *alarm =
-		atomic_exchange_explicit(&alarms.fresh, NULL, memory_order_seq_cst);
+		atomic_exchange_explicit(&vb_card.alarms.fresh, NULL, memory_order_seq_cst);
 
 	while (alarm) {
 		struct vb_alarm *following = alarm->next;
 
 		alarm->listed = true;
 		alarm->prev = NULL;
-		alarm->next = alarms.first;
-		if (alarms.first)
-			alarms.first->prev = alarm;
-		alarms.first = alarm;
+		alarm->next = vb_card.alarms.first;
+		if (vb_card.alarms.first)
+			vb_card.alarms.first->prev = alarm;
+		vb_card.alarms.first = alarm;
 		alarm = following;
 	}
 }
@@ -75,7 +69,7 @@ static void unlink_alarm(struct vb_alarm *alarm)
 	if (alarm->prev)
 		alarm->prev->next = alarm->next;
 	else
-		alarms.first = alarm->next;
+		vb_card.alarms.first = alarm->next;
 	if (alarm->next)
 		alarm->next->prev = alarm->prev;
 	alarm->next = alarm->prev = NULL;
@@ -84,10 +78,10 @@ static void unlink_alarm(struct vb_alarm *alarm)
 
 void vb_alarm_clear(struct vb_alarm *alarm)
 {
-	vb_lock(&alarms.lock);
+	vb_lock(&vb_card.alarms.lock);
 	take_fresh();
 	unlink_alarm(alarm);
-	vb_unlock(&alarms.lock);
+	vb_unlock(&vb_card.alarms.lock);
 }
 
 /* --- looking ------------------------------------------------------------------------------------ */
@@ -98,10 +92,10 @@ static void look_at_all(uint64_t now)
 	uint64_t next = UINT64_MAX;
 	struct vb_alarm *alarm, *following;
 
-	atomic_store_explicit(&alarms.next, UINT64_MAX, memory_order_seq_cst);
-	vb_lock(&alarms.lock);
+	atomic_store_explicit(&vb_card.alarms.next, UINT64_MAX, memory_order_seq_cst);
+	vb_lock(&vb_card.alarms.lock);
 	take_fresh();
-	for (alarm = alarms.first; alarm; alarm = following) {
+	for (alarm = vb_card.alarms.first; alarm; alarm = following) {
 		struct vb_lock *lock = alarm->lock;
 		bool keep;
 
@@ -110,41 +104,42 @@ static void look_at_all(uint64_t now)
 			vb_sooner(&next, now + BUSY_AGAIN_NS);
 			continue;
 		}
-		vb_unlock(&alarms.lock);
+		vb_unlock(&vb_card.alarms.lock);
 		keep = alarm->look(alarm, now, &next);
-		vb_lock(&alarms.lock);
+		vb_lock(&vb_card.alarms.lock);
 		following = alarm->next;
 		if (!keep)
 			unlink_alarm(alarm);
 		vb_unlock(lock);
 	}
-	vb_unlock(&alarms.lock);
+	vb_unlock(&vb_card.alarms.lock);
 	lower(next); /* an alarm that was set meanwhile may be earlier */
 }
 
 void vb_alarm_run(void)
 {
-	uint32_t looks = atomic_load_explicit(&alarms.looks, memory_order_relaxed);
-	uint64_t next = atomic_load_explicit(&alarms.next, memory_order_relaxed), now;
+	uint32_t looks = atomic_load_explicit(&vb_card.alarms.looks, memory_order_relaxed);
+	uint64_t next = atomic_load_explicit(&vb_card.alarms.next, memory_order_relaxed), now;
 
 	if (next == UINT64_MAX || (looks & 1))
 		return;
 	now = vb_now_ns();
 	if (now < next ||
-	    !atomic_compare_exchange_strong_explicit(&alarms.looks, &looks, looks + 1,
+	    !atomic_compare_exchange_strong_explicit(&vb_card.alarms.looks, &looks, looks + 1,
 						     memory_order_acquire, memory_order_relaxed))
 		return;
 	look_at_all(now);
-	atomic_store_explicit(&alarms.looks, looks + 2, memory_order_release);
+	atomic_store_explicit(&vb_card.alarms.looks, looks + 2, memory_order_release);
 }
 
 uint64_t vb_alarm_next(void)
 {
 	/* Acquire: next is read between the two. Pairs with the end of vb_alarm_run(). */
-	uint32_t looks = atomic_load_explicit(&alarms.looks, memory_order_acquire);
-	uint64_t next = atomic_load_explicit(&alarms.next, memory_order_acquire);
+	uint32_t looks = atomic_load_explicit(&vb_card.alarms.looks, memory_order_acquire);
+	uint64_t next = atomic_load_explicit(&vb_card.alarms.next, memory_order_acquire);
 
-	if (!(looks & 1) && atomic_load_explicit(&alarms.looks, memory_order_relaxed) == looks)
+	if (!(looks & 1) &&
+	    atomic_load_explicit(&vb_card.alarms.looks, memory_order_relaxed) == looks)
 		return next;
 	/* Another thread looks, and will not wake the caller when it knows the next time. */
 	return vb_now_ns() + BUSY_AGAIN_NS;
@@ -152,9 +147,9 @@ uint64_t vb_alarm_next(void)
 
 void vb_alarm_forked(void)
 {
-	alarms.lock.held = 0;
-	alarms.first = NULL;
-	atomic_store_explicit(&alarms.fresh, NULL, memory_order_relaxed);
-	atomic_store_explicit(&alarms.next, UINT64_MAX, memory_order_relaxed);
-	atomic_store_explicit(&alarms.looks, 0, memory_order_relaxed);
+	vb_card.alarms.lock.held = 0;
+	vb_card.alarms.first = NULL;
+	atomic_store_explicit(&vb_card.alarms.fresh, NULL, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.alarms.next, UINT64_MAX, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.alarms.looks, 0, memory_order_relaxed);
 }

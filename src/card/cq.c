@@ -24,15 +24,10 @@ enum { CI_MASK = 0xffffff };
 static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next);
 static void tell(struct vb_notice *notice, uint64_t what);
 
-static struct vb_ids cq_numbers = VB_IDS_INIT(1, 1 << 16);
-
-/* By number, for doorbells that name one. */
-static _Atomic(struct vb_cq *) table[(1 << 16) + 1];
-
 struct vb_cq *vb_cq_find(uint32_t number)
 {
-	return number < sizeof(table) / sizeof(table[0])
-		       ? atomic_load_explicit(&table[number], memory_order_acquire)
+	return number <= VB_CQ_MAX
+		       ? atomic_load_explicit(&vb_card_tables.cq[number], memory_order_acquire)
 		       : NULL;
 }
 
@@ -63,7 +58,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	    !size_is_valid(codec, attr->cqe_size) || (attr->compressed && !codec->minis))
 		return vb_refuse_combination(
 			"a ring that is no power of two, or of another format");
-	number = vb_ids_take(&cq_numbers, dev->adapter->max_cq);
+	number = vb_ids_take(&vb_card.numbers.cq, dev->adapter->max_cq);
 	if (number < 0)
 		return vb_refuse_limit("completion queues", dev->adapter->max_cq);
 	cq = aligned_alloc(64, (sizeof(*cq) + 63) & ~(size_t)63);
@@ -94,7 +89,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		cq->arm = VB_ARM_ANY;
 		vb_fabric_armed(1);
 	}
-	atomic_store_explicit(&table[number], cq, memory_order_release);
+	atomic_store_explicit(&vb_card_tables.cq[number], cq, memory_order_release);
 	atomic_fetch_add(&dev->objects, 1);
 	*out = cq;
 	return 0;
@@ -102,7 +97,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 free_cq:
 	free(cq);
 give_number:
-	vb_ids_give(&cq_numbers, (uint32_t)number);
+	vb_ids_give(&vb_card.numbers.cq, (uint32_t)number);
 	return vb_refuse_memory("the completion queue");
 }
 
@@ -121,11 +116,11 @@ int vb_cq_destroy(struct vb_cq *cq)
 {
 	if (atomic_load(&cq->refs))
 		return vb_refuse_busy("queue pairs or SRQs");
-	atomic_store(&table[cq->number], NULL);
+	atomic_store(&vb_card_tables.cq[cq->number], NULL);
 	if (!vb_dev_stale(cq->dev)) {
 		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
 		if (atomic_load(&cq->refs)) {
-			atomic_store(&table[cq->number], cq);
+			atomic_store(&vb_card_tables.cq[cq->number], cq);
 			return vb_refuse_busy("queue pairs or SRQs");
 		}
 		if (cq->moderated)
@@ -135,7 +130,7 @@ int vb_cq_destroy(struct vb_cq *cq)
 		atomic_fetch_sub(&cq->dev->objects, 1);
 		vb_fabric_freed(sizeof(*cq) + (size_t)cq->attr.cqe_cnt * cq->attr.cqe_size);
 	}
-	vb_ids_give(&cq_numbers, cq->number);
+	vb_ids_give(&vb_card.numbers.cq, cq->number);
 	vb_minis_free(cq->minis);
 	free(cq);
 	return 0;

@@ -6,49 +6,35 @@
 #include <stddef.h>
 
 #include "base/rcu.h"
-
-enum { SHARDS = 16 }; /* power of two; more threads than that share */
-
-typedef _Atomic(struct vb_deferred *) stack;
-
-struct shard {
-	_Alignas(64) stack work;
-};
-
-static struct {
-	struct shard shard[SHARDS];
-	_Alignas(64) stack blocked;
-	_Alignas(64) stack rest;
-	_Atomic uint32_t threads; /* that have a shard */
-} deferred;
+#include "card/state.h"
 
 static _Thread_local uint32_t own_shard; /* its number + 1; 0: none yet */
 
-static stack *own(void)
+static vb_deferred_stack *own(void)
 {
 	if (__builtin_expect(!own_shard, 0))
-		own_shard =
-			1 + (atomic_fetch_add_explicit(&deferred.threads, 1, memory_order_relaxed) &
-			     (SHARDS - 1));
-	return &deferred.shard[own_shard - 1].work;
+		own_shard = 1 + (atomic_fetch_add_explicit(&vb_card.deferred.threads, 1,
+							   memory_order_relaxed) &
+				 (VB_DEFERRED_SHARDS - 1));
+	return &vb_card.deferred.shard[own_shard - 1].work;
 }
 
 /* A thread is counted before it pushes, so shards beyond these are empty. */
 static uint32_t in_use(void)
 {
-	uint32_t threads = atomic_load_explicit(&deferred.threads, memory_order_relaxed);
+	uint32_t threads = atomic_load_explicit(&vb_card.deferred.threads, memory_order_relaxed);
 
-	return threads < SHARDS ? threads : SHARDS;
+	return threads < VB_DEFERRED_SHARDS ? threads : VB_DEFERRED_SHARDS;
 }
 
 /* --- stacks ------------------------------------------------------------------------------------- */
 
-static bool is_empty(stack *s)
+static bool is_empty(vb_deferred_stack *s)
 {
 	return !atomic_load_explicit(s, memory_order_relaxed);
 }
 
-static void push(stack *s, struct vb_deferred *first, struct vb_deferred *last)
+static void push(vb_deferred_stack *s, struct vb_deferred *first, struct vb_deferred *last)
 {
 	last->next = atomic_load_explicit(s, memory_order_relaxed);
 	/* Pairs with take_all(). */
@@ -57,7 +43,7 @@ static void push(stack *s, struct vb_deferred *first, struct vb_deferred *last)
 		;
 }
 
-static void push_all(stack *s, struct vb_deferred *first)
+static void push_all(vb_deferred_stack *s, struct vb_deferred *first)
 {
 	struct vb_deferred *last = first;
 
@@ -66,13 +52,13 @@ static void push_all(stack *s, struct vb_deferred *first)
 	push(s, first, last);
 }
 
-static struct vb_deferred *take_all(stack *s)
+static struct vb_deferred *take_all(vb_deferred_stack *s)
 {
 	return is_empty(s) ? NULL : atomic_exchange_explicit(s, NULL, memory_order_acquire);
 }
 
 /* The rest is put back at once: one item may take long, and other threads can run the others. */
-static struct vb_deferred *take_one(stack *s)
+static struct vb_deferred *take_one(vb_deferred_stack *s)
 {
 	struct vb_deferred *item = take_all(s), *rest = item ? item->next : NULL, *empty = NULL;
 
@@ -92,7 +78,7 @@ void vb_deferred_init(struct vb_deferred *item, void (*run)(struct vb_deferred *
 	atomic_store_explicit(&item->closed, false, memory_order_relaxed);
 }
 
-static void add(stack *s, struct vb_deferred *item, uint32_t due)
+static void add(vb_deferred_stack *s, struct vb_deferred *item, uint32_t due)
 {
 	if (__builtin_expect(atomic_load_explicit(&item->closed, memory_order_relaxed), 0))
 		return;
@@ -108,15 +94,15 @@ void vb_defer(struct vb_deferred *item, uint32_t due)
 
 void vb_defer_blocked(struct vb_deferred *item, uint32_t due)
 {
-	add(&deferred.blocked, item, due);
+	add(&vb_card.deferred.blocked, item, due);
 }
 
 void vb_defer_rest(struct vb_deferred *item, uint32_t due)
 {
-	add(&deferred.rest, item, due);
+	add(&vb_card.deferred.rest, item, due);
 }
 
-static void remove_from(stack *s, struct vb_deferred *item)
+static void remove_from(vb_deferred_stack *s, struct vb_deferred *item)
 {
 	struct vb_deferred *first = take_all(s), **link;
 
@@ -139,10 +125,10 @@ void vb_deferred_remove(struct vb_deferred *item)
 	vb_read_wait(); /* from here on nobody links it */
 	/* A thread that has taken it from a list runs it or puts it back. */
 	while (atomic_load_explicit(&item->due, memory_order_relaxed)) {
-		for (uint32_t i = 0; i < SHARDS; i++)
-			remove_from(&deferred.shard[i].work, item);
-		remove_from(&deferred.blocked, item);
-		remove_from(&deferred.rest, item);
+		for (uint32_t i = 0; i < VB_DEFERRED_SHARDS; i++)
+			remove_from(&vb_card.deferred.shard[i].work, item);
+		remove_from(&vb_card.deferred.blocked, item);
+		remove_from(&vb_card.deferred.rest, item);
 		sched_yield();
 	}
 	vb_read_wait();
@@ -150,7 +136,7 @@ void vb_deferred_remove(struct vb_deferred *item)
 
 /* --- running ------------------------------------------------------------------------------------ */
 
-static void run_stack(stack *s)
+static void run_stack(vb_deferred_stack *s)
 {
 	struct vb_deferred *item;
 
@@ -160,7 +146,7 @@ static void run_stack(stack *s)
 }
 
 /* Each once: an item that finds no room again goes back to blocked, one that needs more time to rest. */
-static void run_once(stack *s)
+static void run_once(vb_deferred_stack *s)
 {
 	struct vb_deferred *first = take_all(s);
 
@@ -180,11 +166,11 @@ void vb_deferred_run(bool all)
 {
 	vb_deferred_run_own();
 	for (uint32_t i = 0; all && i < in_use(); i++)
-		if (!is_empty(&deferred.shard[i].work))
-			run_stack(&deferred.shard[i].work);
+		if (!is_empty(&vb_card.deferred.shard[i].work))
+			run_stack(&vb_card.deferred.shard[i].work);
 	if (all)
-		run_once(&deferred.rest);
-	run_once(&deferred.blocked);
+		run_once(&vb_card.deferred.rest);
+	run_once(&vb_card.deferred.blocked);
 }
 
 enum vb_pending vb_deferred_pending(bool all)
@@ -192,17 +178,17 @@ enum vb_pending vb_deferred_pending(bool all)
 	if (!is_empty(own()))
 		return VB_PENDING_RUNNABLE;
 	for (uint32_t i = 0; all && i < in_use(); i++)
-		if (!is_empty(&deferred.shard[i].work))
+		if (!is_empty(&vb_card.deferred.shard[i].work))
 			return VB_PENDING_RUNNABLE;
-	if (all && !is_empty(&deferred.rest))
+	if (all && !is_empty(&vb_card.deferred.rest))
 		return VB_PENDING_RUNNABLE;
-	return is_empty(&deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
+	return is_empty(&vb_card.deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
 }
 
 void vb_deferred_forked(void)
 {
-	for (uint32_t i = 0; i < SHARDS; i++)
-		atomic_store_explicit(&deferred.shard[i].work, NULL, memory_order_relaxed);
-	atomic_store_explicit(&deferred.blocked, NULL, memory_order_relaxed);
-	atomic_store_explicit(&deferred.rest, NULL, memory_order_relaxed);
+	for (uint32_t i = 0; i < VB_DEFERRED_SHARDS; i++)
+		atomic_store_explicit(&vb_card.deferred.shard[i].work, NULL, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.deferred.blocked, NULL, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.deferred.rest, NULL, memory_order_relaxed);
 }

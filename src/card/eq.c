@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 
-enum { MAX_EQS = 255, MAX_LOG_SIZE = 20, CI_MASK = 0xffffff, TYPE_COMPLETION = 0 };
+enum { MAX_LOG_SIZE = 20, CI_MASK = 0xffffff, TYPE_COMPLETION = 0 };
 
 struct eqe {
 	uint8_t reserved0, type, reserved2, sub_type;
@@ -42,14 +42,12 @@ struct vb_eq {
 	struct eqe *ring;
 };
 
-static struct vb_ids eq_numbers = VB_IDS_INIT(1, MAX_EQS);
-static _Atomic(struct vb_eq *) table[MAX_EQS + 1];
-
 /* Inside a read section. */
 static struct vb_eq *find(uint32_t number)
 {
-	return number <= MAX_EQS ? atomic_load_explicit(&table[number], memory_order_acquire)
-				 : NULL;
+	return number <= VB_EQ_MAX
+		       ? atomic_load_explicit(&vb_card_tables.eq[number], memory_order_acquire)
+		       : NULL;
 }
 
 int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
@@ -62,15 +60,15 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 		return vb_refuse_forked();
 	if (log_size > MAX_LOG_SIZE)
 		return vb_refuse_range("log_eq_size", log_size, 0, MAX_LOG_SIZE);
-	number = vb_ids_take(&eq_numbers, MAX_EQS);
+	number = vb_ids_take(&vb_card.numbers.eq, VB_EQ_MAX);
 	if (number < 0)
-		return vb_refuse_numbers(MAX_EQS, "event queues");
+		return vb_refuse_numbers(VB_EQ_MAX, "event queues");
 	eq = calloc(1, sizeof(*eq));
 	if (eq)
 		eq->ring = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	if (!eq || !eq->ring) {
 		free(eq);
-		vb_ids_give(&eq_numbers, (uint32_t)number);
+		vb_ids_give(&vb_card.numbers.eq, (uint32_t)number);
 		return vb_refuse_memory("the event queue");
 	}
 	eq->dev = dev;
@@ -79,7 +77,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	memset(eq->ring, 0, bytes);
 	for (uint32_t i = 0; i < 1u << log_size; i++)
 		atomic_init(&eq->ring[i].owner, 1);
-	atomic_store_explicit(&table[number], eq, memory_order_release);
+	atomic_store_explicit(&vb_card_tables.eq[number], eq, memory_order_release);
 	atomic_fetch_add(&dev->objects, 1);
 	*out = eq;
 	return 0;
@@ -100,13 +98,13 @@ static bool is_used(struct vb_eq *eq)
 int vb_eq_destroy(struct vb_eq *eq)
 {
 	/* Who finds it is on its list before this wait ends; so an empty list stays empty behind it. */
-	atomic_store(&table[eq->number], NULL);
+	atomic_store(&vb_card_tables.eq[eq->number], NULL);
 	vb_read_wait();
 	if (is_used(eq)) {
-		atomic_store(&table[eq->number], eq);
+		atomic_store(&vb_card_tables.eq[eq->number], eq);
 		return vb_refuse_busy("completion queues");
 	}
-	vb_ids_give(&eq_numbers, eq->number);
+	vb_ids_give(&vb_card.numbers.eq, eq->number);
 	atomic_fetch_sub(&eq->dev->objects, 1);
 	free(eq->ring);
 	free(eq);

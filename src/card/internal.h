@@ -21,6 +21,7 @@
 #include "card/deferred.h"
 #include "card/format/format.h"
 #include "card/reliable.h"
+#include "card/state.h"
 #include "fabric/entries.h"
 #include "fabric/fabric.h"
 

@@ -21,10 +21,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with 0x100). */
-static struct vb_ids mr_numbers = VB_IDS_INIT(16, VB_SEG_MR_CHUNK *VB_SEG_MR_CHUNKS - 16);
-static _Atomic uint8_t next_variant;
-
 enum {
 	ACCESS_KNOWN = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB,
@@ -92,15 +88,9 @@ static struct vb_mr_info info_of(const struct vb_seg_mr *entry)
 
 /* --- watches: few, and only looked at when keys come and go ------------------------------------------------------- */
 
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t called; /* a gone() or changed() has returned */
-	struct vb_mr_watch *first;
-} watches = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL };
-
 static void unlink_watch(struct vb_mr_watch *watch)
 {
-	struct vb_mr_watch **link = &watches.first;
+	struct vb_mr_watch **link = &vb_card.mr.first;
 
 	while (*link != watch)
 		link = &(*link)->next;
@@ -112,18 +102,18 @@ static void tell(struct vb_mr_watch *watch, const struct vb_mr_info *info)
 {
 	watch->calling = true;
 	watch->changing = info;
-	pthread_mutex_unlock(&watches.lock);
+	pthread_mutex_unlock(&vb_card.mr.lock);
 	if (info)
 		watch->changed(watch, info);
 	else
 		watch->gone(watch);
-	pthread_mutex_lock(&watches.lock);
+	pthread_mutex_lock(&vb_card.mr.lock);
 	if (!info) {
 		unlink_watch(watch);
 		watch->key = 0;
 	}
 	watch->calling = watch->changing = false;
-	pthread_cond_broadcast(&watches.called);
+	pthread_cond_broadcast(&vb_card.mr.called);
 }
 
 /* The key is dead. One that is being told of a change is told this after it. */
@@ -131,19 +121,19 @@ static void tell_gone(uint32_t key)
 {
 	struct vb_mr_watch *watch;
 
-	pthread_mutex_lock(&watches.lock);
+	pthread_mutex_lock(&vb_card.mr.lock);
 	for (;;) {
-		watch = watches.first;
+		watch = vb_card.mr.first;
 		while (watch && (watch->key != key || (watch->calling && !watch->changing)))
 			watch = watch->next;
 		if (!watch)
 			break;
 		if (watch->changing)
-			pthread_cond_wait(&watches.called, &watches.lock);
+			pthread_cond_wait(&vb_card.mr.called, &vb_card.mr.lock);
 		else
 			tell(watch, NULL);
 	}
-	pthread_mutex_unlock(&watches.lock);
+	pthread_mutex_unlock(&vb_card.mr.lock);
 }
 
 /* The key means something else. Who watches since then knows. */
@@ -152,9 +142,9 @@ static void tell_changed(uint32_t key, uint32_t pdn, uint32_t generation,
 {
 	struct vb_mr_watch *watch;
 
-	pthread_mutex_lock(&watches.lock);
+	pthread_mutex_lock(&vb_card.mr.lock);
 	for (;;) {
-		watch = watches.first;
+		watch = vb_card.mr.first;
 		while (watch &&
 		       (watch->key != key || watch->calling || watch->generation == generation))
 			watch = watch->next;
@@ -163,7 +153,7 @@ static void tell_changed(uint32_t key, uint32_t pdn, uint32_t generation,
 		watch->generation = generation;
 		tell(watch, watch->changed && watch->pdn == pdn ? info : NULL);
 	}
-	pthread_mutex_unlock(&watches.lock);
+	pthread_mutex_unlock(&vb_card.mr.lock);
 }
 
 /* No thread of ours and no peer uses the key when this returns. */
@@ -176,7 +166,7 @@ static void retract(struct vb_seg_mr *entry, uint32_t key)
 
 static uint32_t make_key(uint32_t index)
 {
-	return index << 8 | atomic_fetch_add(&next_variant, 1);
+	return index << 8 | atomic_fetch_add(&vb_card.mr.next_variant, 1);
 }
 
 int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
@@ -196,14 +186,14 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 		ret = vb_fault_arm(); /* in case the program has installed its own handlers meanwhile */
 	if (ret)
 		return ret;
-	index = vb_ids_take(&mr_numbers, pd->dev->adapter->max_mr);
+	index = vb_ids_take(&vb_card.numbers.mr, pd->dev->adapter->max_mr);
 	if (index < 0)
 		return vb_refuse_limit("memory regions", pd->dev->adapter->max_mr);
 	mr = calloc(1, sizeof(*mr));
 	entry = vb_segment_mr((uint32_t)index);
 	if (!mr || !entry) {
 		free(mr);
-		vb_ids_give(&mr_numbers, (uint32_t)index);
+		vb_ids_give(&vb_card.numbers.mr, (uint32_t)index);
 		return vb_refuse_memory("the memory region");
 	}
 	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
@@ -253,7 +243,7 @@ int vb_mr_dereg(struct vb_mr *mr)
 	if (!vb_dev_stale(mr->pd->dev)) {
 		retract(mr->entry, mr->key);
 		tell_gone(mr->key);
-		vb_ids_give(&mr_numbers, mr->key >> 8);
+		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
 	}
 	atomic_fetch_sub(&mr->pd->refs, 1);
 	atomic_fetch_sub(&mr->pd->dev->objects, 1);
@@ -321,9 +311,9 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 	struct vb_seg_mr *entry = own_entry(key);
 	int ret = -EINVAL;
 
-	/* In a read section: retract() waits for it to end before it looks for watches. */
+	/* In a read section: retract() waits for it to end before it looks for vb_card.mr. */
 	vb_read_lock();
-	pthread_mutex_lock(&watches.lock);
+	pthread_mutex_lock(&vb_card.mr.lock);
 	/* The key first, pairs with publish(): what is behind a live key stays until this read section ends. */
 	if (entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
 	    entry->pdn == pd->number) {
@@ -332,11 +322,11 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 		watch->pdn = entry->pdn;
 		watch->generation = entry->generation;
 		watch->calling = watch->changing = false;
-		watch->next = watches.first;
-		watches.first = watch;
+		watch->next = vb_card.mr.first;
+		vb_card.mr.first = watch;
 		ret = 0;
 	}
-	pthread_mutex_unlock(&watches.lock);
+	pthread_mutex_unlock(&vb_card.mr.lock);
 	vb_read_unlock();
 	return ret;
 }
@@ -345,15 +335,15 @@ bool vb_mr_unwatch(struct vb_mr_watch *watch)
 {
 	bool there;
 
-	pthread_mutex_lock(&watches.lock);
+	pthread_mutex_lock(&vb_card.mr.lock);
 	while (watch->calling)
-		pthread_cond_wait(&watches.called, &watches.lock);
+		pthread_cond_wait(&vb_card.mr.called, &vb_card.mr.lock);
 	there = watch->key;
 	if (there) {
 		unlink_watch(watch);
 		watch->key = 0;
 	}
-	pthread_mutex_unlock(&watches.lock);
+	pthread_mutex_unlock(&vb_card.mr.lock);
 	return there;
 }
 

@@ -2,7 +2,7 @@
 /*
  * Owns queue pairs as objects: numbers, the table of them, create and destroy, query.
  *
- *	number = process slot << 16 | index        table[index] -> struct vb_qp   (read inside read sections)
+ *	number = process slot << 16 | index        vb_card_tables.qp[index] -> struct vb_qp   (read inside read sections)
  */
 #include "card/internal.h"
 
@@ -14,26 +14,13 @@
 #include "base/rcu.h"
 #include "base/util.h"
 
-enum {
-	FIRST_INDEX =
-		64, /* 0 and 1 are special on every fabric; the rest is room for what may come */
-	MAX_INDEX = 1 << VB_QPN_INDEX_BITS,
-};
-
-static struct vb_ids qp_numbers = VB_IDS_INIT(FIRST_INDEX, MAX_INDEX - FIRST_INDEX);
-static _Atomic(struct vb_qp *) table[MAX_INDEX];
-
 struct vb_qp *vb_qp_find(uint32_t qpn)
 {
-	struct vb_qp *qp =
-		atomic_load_explicit(&table[qpn & VB_QPN_INDEX_MASK], memory_order_acquire);
+	struct vb_qp *qp = atomic_load_explicit(&vb_card_tables.qp[qpn & VB_QPN_INDEX_MASK],
+						memory_order_acquire);
 
 	return qp && qp->number == qpn ? qp : NULL;
 }
-
-/* Counters of queue pairs that are gone. */
-static struct vb_path_counters retired;
-static struct vb_lock retired_lock;
 
 static void add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
 {
@@ -44,12 +31,13 @@ static void add_counters(struct vb_path_counters *to, const struct vb_path_count
 
 void vb_path_counters(struct vb_path_counters *counters)
 {
-	vb_lock(&retired_lock);
-	*counters = retired;
-	vb_unlock(&retired_lock);
+	vb_lock(&vb_card.retired.lock);
+	*counters = vb_card.retired.counters;
+	vb_unlock(&vb_card.retired.lock);
 	vb_read_lock();
-	for (uint32_t i = FIRST_INDEX; i < MAX_INDEX; i++) {
-		struct vb_qp *qp = atomic_load_explicit(&table[i], memory_order_acquire);
+	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
+		struct vb_qp *qp =
+			atomic_load_explicit(&vb_card_tables.qp[i], memory_order_acquire);
 
 		if (!qp)
 			continue;
@@ -70,7 +58,7 @@ static int64_t take_wq_index(struct vb_dev *dev)
 
 	vb_lock(&dev->wq_indices.lock);
 	if (dev->wq_indices.next == dev->wq_indices.end) {
-		index = vb_ids_take_range(&qp_numbers, 1u << dev->wq_indices.log,
+		index = vb_ids_take_range(&vb_card.numbers.qp, 1u << dev->wq_indices.log,
 					  dev->adapter->max_qp);
 		if (index < 0)
 			goto unlock;
@@ -87,7 +75,7 @@ void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log)
 {
 	vb_lock(&dev->wq_indices.lock);
 	while (dev->wq_indices.next != dev->wq_indices.end)
-		vb_ids_give(&qp_numbers, dev->wq_indices.next++);
+		vb_ids_give(&vb_card.numbers.qp, dev->wq_indices.next++);
 	dev->wq_indices.log = log;
 	vb_unlock(&dev->wq_indices.lock);
 }
@@ -237,7 +225,8 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 		ret = vb_fault_arm();
 	if (ret)
 		return ret;
-	index = attr->wq ? take_wq_index(dev) : vb_ids_take(&qp_numbers, dev->adapter->max_qp);
+	index = attr->wq ? take_wq_index(dev)
+			 : vb_ids_take(&vb_card.numbers.qp, dev->adapter->max_qp);
 	if (index < 0)
 		return vb_refuse_limit("queue pairs", dev->adapter->max_qp);
 	qp = qp_alloc(dev, attr);
@@ -254,14 +243,14 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	if (qp->type == IBV_QPT_RAW_PACKET && !attr->wq)
 		vb_raw_add(qp);
 	atomic_fetch_add(&dev->objects, 1);
-	atomic_store_explicit(&table[index], qp, memory_order_release);
+	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_release);
 	*out = qp;
 	return 0;
 
 free_qp:
 	qp_free(qp);
 give_number:
-	vb_ids_give(&qp_numbers, (uint32_t)index);
+	vb_ids_give(&vb_card.numbers.qp, (uint32_t)index);
 	return ret;
 }
 
@@ -288,18 +277,18 @@ int vb_qp_destroy(struct vb_qp *qp)
 			vb_raw_remove(qp);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store(&qp->shared->ready, 0);
-		atomic_store(&table[index], NULL);
+		atomic_store(&vb_card_tables.qp[index], NULL);
 		atomic_store(&qp->state, IBV_QPS_RESET);
 		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */
 		clear_alarms(qp);
 		vb_segment_wait_qp(index);
 		vb_read_wait(); /* a last look may have an event to deliver */
 		vb_path_close(&qp->path);
-		vb_ids_give(&qp_numbers, index);
+		vb_ids_give(&vb_card.numbers.qp, index);
 		vb_fabric_freed(qp_bytes(qp));
-		vb_lock(&retired_lock);
-		add_counters(&retired, &qp->sq.sent_by);
-		vb_unlock(&retired_lock);
+		vb_lock(&vb_card.retired.lock);
+		add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
+		vb_unlock(&vb_card.retired.lock);
 	}
 	hold(&qp->init, -1);
 	hold_wqs(qp, -1);

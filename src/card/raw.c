@@ -21,10 +21,6 @@
 #include "base/rcu.h"
 #include "card/frame.h"
 
-static struct vb_lock list_lock;
-static _Atomic(struct vb_qp *) raw_list;
-static unsigned int receivers; /* in the list; under the lock */
-
 static bool is_receiver(const struct vb_qp *qp)
 {
 	return qp->rq.count || qp->rss || qp->init.srq;
@@ -33,11 +29,11 @@ static bool is_receiver(const struct vb_qp *qp)
 /* With the lock: other processes send us frames while we have receivers. */
 static void count_receiver(int change)
 {
-	unsigned int before = receivers;
+	unsigned int before = vb_card.raw.receivers;
 
-	receivers += (unsigned int)change;
-	if (!before != !receivers)
-		vb_registry_listen(receivers);
+	vb_card.raw.receivers += (unsigned int)change;
+	if (!before != !vb_card.raw.receivers)
+		vb_registry_listen(vb_card.raw.receivers);
 }
 
 void vb_raw_add(struct vb_qp *qp)
@@ -46,15 +42,15 @@ void vb_raw_add(struct vb_qp *qp)
 
 	if (!is_receiver(qp))
 		return;
-	vb_lock(&list_lock);
-	next = atomic_load_explicit(&raw_list, memory_order_relaxed);
+	vb_lock(&vb_card.raw.lock);
+	next = atomic_load_explicit(&vb_card.raw.first, memory_order_relaxed);
 	atomic_store_explicit(&qp->next_raw, next, memory_order_relaxed);
 	if (next)
 		next->raw_link = &qp->next_raw;
-	qp->raw_link = &raw_list;
-	atomic_store_explicit(&raw_list, qp, memory_order_release);
+	qp->raw_link = &vb_card.raw.first;
+	atomic_store_explicit(&vb_card.raw.first, qp, memory_order_release);
 	count_receiver(1);
-	vb_unlock(&list_lock);
+	vb_unlock(&vb_card.raw.lock);
 }
 
 /* The caller waits for readers before it frees the queue pair. */
@@ -62,7 +58,7 @@ void vb_raw_remove(struct vb_qp *qp)
 {
 	struct vb_qp *next;
 
-	vb_lock(&list_lock);
+	vb_lock(&vb_card.raw.lock);
 	if (qp->raw_link) {
 		next = atomic_load_explicit(&qp->next_raw, memory_order_relaxed);
 		if (next)
@@ -72,19 +68,19 @@ void vb_raw_remove(struct vb_qp *qp)
 		qp->raw_link = NULL;
 		count_receiver(-1);
 	}
-	vb_unlock(&list_lock);
+	vb_unlock(&vb_card.raw.lock);
 }
 
 /* The parent's queue pairs are in no list of the child's. */
 void vb_raw_forked(void)
 {
-	struct vb_qp *qp = atomic_load(&raw_list);
+	struct vb_qp *qp = atomic_load(&vb_card.raw.first);
 
-	list_lock.held = 0;
-	atomic_store(&raw_list, NULL);
+	vb_card.raw.lock.held = 0;
+	atomic_store(&vb_card.raw.first, NULL);
 	for (; qp; qp = atomic_load(&qp->next_raw))
 		qp->raw_link = NULL;
-	receivers = 0;
+	vb_card.raw.receivers = 0;
 }
 
 int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
@@ -124,7 +120,7 @@ static void deliver_all(__be64 adapter, const struct vb_qp *from, struct vb_fram
 	struct vb_qp *to;
 
 	vb_frame_judge(f);
-	for (to = atomic_load_explicit(&raw_list, memory_order_acquire); to;
+	for (to = atomic_load_explicit(&vb_card.raw.first, memory_order_acquire); to;
 	     to = atomic_load_explicit(&to->next_raw, memory_order_acquire))
 		if (to != from && to->dev->adapter->guid == adapter &&
 		    vb_qp_receives(vb_qp_state(to)))

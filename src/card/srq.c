@@ -14,8 +14,6 @@
 
 static void tell(struct vb_notice *notice, uint64_t count);
 
-static struct vb_ids srq_numbers = VB_IDS_INIT(1, 1 << 16);
-
 int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **out)
 {
 	struct vb_srq *srq;
@@ -25,12 +23,12 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 	    (attr->wqe_cnt & (attr->wqe_cnt - 1)))
 		return vb_refuse_combination(
 			"no memory, no domain, or a ring that is no power of two");
-	number = vb_ids_take(&srq_numbers, dev->adapter->max_srq);
+	number = vb_ids_take(&vb_card.numbers.srq, dev->adapter->max_srq);
 	if (number < 0)
 		return vb_refuse_limit("SRQs", dev->adapter->max_srq);
 	srq = aligned_alloc(64, (sizeof(*srq) + 63) & ~(size_t)63);
 	if (!srq) {
-		vb_ids_give(&srq_numbers, (uint32_t)number);
+		vb_ids_give(&vb_card.numbers.srq, (uint32_t)number);
 		return vb_refuse_memory("the SRQ");
 	}
 	*srq = (struct vb_srq){
@@ -53,7 +51,7 @@ int vb_srq_destroy(struct vb_srq *srq)
 		return vb_refuse_busy("queue pairs");
 	atomic_fetch_sub(&srq->dev->objects, 1);
 	atomic_fetch_sub(&srq->attr.pd->refs, 1);
-	vb_ids_give(&srq_numbers, srq->number);
+	vb_ids_give(&vb_card.numbers.srq, srq->number);
 	if (!vb_dev_stale(srq->dev))
 		vb_fabric_freed(sizeof(*srq) + ((size_t)srq->attr.wqe_cnt << srq->attr.wqe_shift));
 	free(srq);

@@ -18,20 +18,12 @@
 #include "base/rcu.h"
 #include "base/trap.h"
 
-enum { MAX_NUMBERS = 1 << 16, MAX_EQS = 256, WORD = 64, RUNG = 1u << 31 };
+enum { MAX_NUMBERS = 1 << 16, WORD = 64, RUNG = 1u << 31 };
 
 struct vb_uar {
 	struct vb_dev *dev;
 	void *page; /* NULL: this machine cannot trap stores */
 };
-
-/* Rings that wait for the background thread. */
-static struct deferred {
-	_Atomic uint64_t qps[MAX_NUMBERS / WORD]; /* a bit per index of a QP, */
-	_Atomic uint64_t cqs[MAX_NUMBERS / WORD]; /* and per number of a CQ */
-	_Atomic uint32_t eqs[MAX_EQS];            /* RUNG | consumer index */
-	_Atomic bool any;
-} deferred;
 
 _Thread_local int vb_card_inside __attribute__((tls_model("initial-exec")));
 
@@ -47,12 +39,12 @@ static void defer(const struct vb_bell *bell)
 	uint64_t bit = 1ull << number % WORD;
 
 	if (bell->kind == VB_BELL_SEND)
-		atomic_fetch_or(&deferred.qps[number / WORD], bit);
+		atomic_fetch_or(&vb_card_tables.rung.qps[number / WORD], bit);
 	else if (bell->kind == VB_BELL_ARM)
-		atomic_fetch_or(&deferred.cqs[number / WORD], bit);
+		atomic_fetch_or(&vb_card_tables.rung.cqs[number / WORD], bit);
 	else
-		atomic_store(&deferred.eqs[number % MAX_EQS], RUNG | bell->ci);
-	atomic_store(&deferred.any, true);
+		atomic_store(&vb_card_tables.rung.eqs[number % (VB_EQ_MAX + 1)], RUNG | bell->ci);
+	atomic_store(&vb_card_tables.rung.any, true);
 	vb_fabric_kick();
 }
 
@@ -150,21 +142,23 @@ void vb_uar_run_deferred(void)
 	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with the kick, so that the round
 	 * of the background thread that takes the kick back sees them.
 	 */
-	if (!atomic_load_explicit(&deferred.any, memory_order_seq_cst) ||
-	    !atomic_exchange_explicit(&deferred.any, false, memory_order_acquire))
+	if (!atomic_load_explicit(&vb_card_tables.rung.any, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&vb_card_tables.rung.any, false, memory_order_acquire))
 		return;
 	for (uint32_t i = 0; i < MAX_NUMBERS / WORD; i++) {
-		uint64_t qps = take_bits(&deferred.qps[i]), cqs = take_bits(&deferred.cqs[i]);
+		uint64_t qps = take_bits(&vb_card_tables.rung.qps[i]),
+			 cqs = take_bits(&vb_card_tables.rung.cqs[i]);
 
 		for (; qps; qps &= qps - 1)
 			ring_qp(NULL, slot | (i * WORD + (uint32_t)__builtin_ctzll(qps)));
 		for (; cqs; cqs &= cqs - 1)
 			arm_from_record(i * WORD + (uint32_t)__builtin_ctzll(cqs));
 	}
-	for (uint32_t i = 0; i < MAX_EQS; i++) {
-		uint32_t rung = atomic_load_explicit(&deferred.eqs[i], memory_order_relaxed);
+	for (uint32_t i = 0; i <= VB_EQ_MAX; i++) {
+		uint32_t rung =
+			atomic_load_explicit(&vb_card_tables.rung.eqs[i], memory_order_relaxed);
 
-		if (rung && (rung = atomic_exchange(&deferred.eqs[i], 0)))
+		if (rung && (rung = atomic_exchange(&vb_card_tables.rung.eqs[i], 0)))
 			vb_eq_consumed(NULL, i, rung & ~(uint32_t)RUNG);
 	}
 }

@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { MAX_UMEMS = 1 << 16, MAX_UARS = 1 << 16 };
-
 struct vb_umem {
 	struct vb_dev *dev;
 	uint32_t number;
@@ -21,28 +19,23 @@ struct vb_umem {
 	void *arg;
 };
 
-static struct vb_ids umem_numbers = VB_IDS_INIT(1, MAX_UMEMS);
-static struct vb_ids uar_numbers = VB_IDS_INIT(1, MAX_UARS);
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct vb_umem *table[MAX_UMEMS + 1];
-
 static int add(const struct vb_umem *content, struct vb_umem **out)
 {
-	int64_t number = vb_ids_take(&umem_numbers, MAX_UMEMS);
+	int64_t number = vb_ids_take(&vb_card.numbers.umem, VB_UMEM_MAX);
 	struct vb_umem *umem;
 
 	if (number < 0)
-		return vb_refuse_numbers(MAX_UMEMS, "umems");
+		return vb_refuse_numbers(VB_UMEM_MAX, "umems");
 	umem = calloc(1, sizeof(*umem));
 	if (!umem) {
-		vb_ids_give(&umem_numbers, (uint32_t)number);
+		vb_ids_give(&vb_card.numbers.umem, (uint32_t)number);
 		return vb_refuse_memory("the umem");
 	}
 	*umem = *content;
 	umem->number = (uint32_t)number;
-	pthread_mutex_lock(&table_lock);
-	table[number] = umem;
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_lock(&vb_card.umem_lock);
+	vb_card_tables.umem[number] = umem;
+	pthread_mutex_unlock(&vb_card.umem_lock);
 	atomic_fetch_add(&umem->dev->objects, 1);
 	*out = umem;
 	return 0;
@@ -74,14 +67,14 @@ int vb_umem_dereg(struct vb_umem *umem)
 {
 	bool busy;
 
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&vb_card.umem_lock);
 	busy = umem->users;
 	if (!busy)
-		table[umem->number] = NULL;
-	pthread_mutex_unlock(&table_lock);
+		vb_card_tables.umem[umem->number] = NULL;
+	pthread_mutex_unlock(&vb_card.umem_lock);
 	if (busy)
 		return vb_refuse_busy("queues");
-	vb_ids_give(&umem_numbers, umem->number);
+	vb_ids_give(&vb_card.numbers.umem, umem->number);
 	atomic_fetch_sub(&umem->dev->objects, 1);
 	free(umem);
 	return 0;
@@ -106,15 +99,15 @@ struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset
 	struct vb_umem *umem;
 	void *at = NULL;
 
-	if (number > MAX_UMEMS)
+	if (number > VB_UMEM_MAX)
 		return NULL;
-	pthread_mutex_lock(&table_lock);
-	umem = table[number];
+	pthread_mutex_lock(&vb_card.umem_lock);
+	umem = vb_card_tables.umem[number];
 	if (umem && umem->dev == dev)
 		at = place(umem, offset, size);
 	if (at)
 		umem->users++;
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&vb_card.umem_lock);
 	if (!at)
 		return NULL;
 	*addr = at;
@@ -123,17 +116,17 @@ struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset
 
 void vb_umem_put(struct vb_umem *umem)
 {
-	pthread_mutex_lock(&table_lock);
+	pthread_mutex_lock(&vb_card.umem_lock);
 	umem->users--;
-	pthread_mutex_unlock(&table_lock);
+	pthread_mutex_unlock(&vb_card.umem_lock);
 }
 
 int64_t vb_uar_number_take(void)
 {
-	return vb_ids_take(&uar_numbers, MAX_UARS);
+	return vb_ids_take(&vb_card.numbers.uar, VB_UAR_MAX);
 }
 
 void vb_uar_number_give(uint32_t number)
 {
-	vb_ids_give(&uar_numbers, number);
+	vb_ids_give(&vb_card.numbers.uar, number);
 }

@@ -23,13 +23,10 @@
 #include "base/util.h"
 #include "card/internal.h"
 
-static struct vb_hbl *_Atomic devices[VB_HBL_DEVICES];
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-
 struct vb_hbl *vb_hbl_find(uint32_t number)
 {
 	return number < VB_HBL_DEVICES
-		       ? atomic_load_explicit(&devices[number], memory_order_acquire)
+		       ? atomic_load_explicit(&vb_card.hbl.devices[number], memory_order_acquire)
 		       : NULL;
 }
 
@@ -41,12 +38,12 @@ bool vb_hbl_stale(const struct vb_hbl *hbl)
 /* A forked child owns none of its parent's devices; the memory behind them stays where it is. */
 void vb_hbl_forked(void)
 {
-	pthread_mutex_init(&devices_lock, NULL);
+	pthread_mutex_init(&vb_card.hbl.lock, NULL);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++)
-		atomic_store(&devices[i], NULL);
+		atomic_store(&vb_card.hbl.devices[i], NULL);
 }
 
-/* devices_lock held */
+/* vb_card.hbl.lock held */
 static struct vb_hbl *by_fd(int fd)
 {
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
@@ -62,16 +59,16 @@ struct vb_hbl *vb_hbl_lock_fd(int fd)
 {
 	struct vb_hbl *hbl;
 
-	pthread_mutex_lock(&devices_lock);
+	pthread_mutex_lock(&vb_card.hbl.lock);
 	hbl = by_fd(fd);
 	if (!hbl)
-		pthread_mutex_unlock(&devices_lock);
+		pthread_mutex_unlock(&vb_card.hbl.lock);
 	return hbl;
 }
 
 void vb_hbl_unlock(void)
 {
-	pthread_mutex_unlock(&devices_lock);
+	pthread_mutex_unlock(&vb_card.hbl.lock);
 }
 
 struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number)
@@ -177,10 +174,10 @@ free_device:
 	return ret;
 }
 
-/* devices_lock held */
+/* vb_card.hbl.lock held */
 static void let_go(struct vb_hbl *hbl)
 {
-	atomic_store(&devices[hbl->number], NULL);
+	atomic_store(&vb_card.hbl.devices[hbl->number], NULL);
 	vb_read_wait(); /* packets for it may be under way */
 	vb_hbl_memory_destroy(&hbl->memory);
 	vb_registry_release(hbl->number);
@@ -212,7 +209,7 @@ static int find_duplicate(struct vb_hbl *hbl, int closing)
 }
 
 /*
- * devices_lock held: whether the program has closed the file behind our back, by close_range(), dup2() or fclose(), and
+ * vb_card.hbl.lock held: whether the program has closed the file behind our back, by close_range(), dup2() or fclose(), and
  * no context stands on it.
  */
 static bool is_forsaken(struct vb_hbl *hbl)
@@ -224,7 +221,7 @@ static bool is_forsaken(struct vb_hbl *hbl)
 	return hbl->fd < 0;
 }
 
-/* devices_lock held */
+/* vb_card.hbl.lock held */
 static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 {
 	struct vb_hbl *there = vb_hbl_find(adapter->config->hbl_number);
@@ -236,7 +233,7 @@ static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 		let_go(there);
 	ret = make(adapter, flags, hbl);
 	if (!ret)
-		atomic_store(&devices[adapter->config->hbl_number], *hbl);
+		atomic_store(&vb_card.hbl.devices[adapter->config->hbl_number], *hbl);
 	return ret;
 }
 
@@ -248,11 +245,11 @@ int vb_hbl_accel_open(unsigned int number, int flags)
 
 	if (!adapter)
 		return -ENOENT;
-	pthread_mutex_lock(&devices_lock);
+	pthread_mutex_lock(&vb_card.hbl.lock);
 	ret = acquire(adapter, flags, &hbl);
 	if (!ret)
 		ret = hbl->fd;
-	pthread_mutex_unlock(&devices_lock);
+	pthread_mutex_unlock(&vb_card.hbl.lock);
 	return ret;
 }
 
@@ -275,7 +272,7 @@ void vb_hbl_accel_close(int fd)
 {
 	if (!is_accel(fd))
 		return;
-	pthread_mutex_lock(&devices_lock);
+	pthread_mutex_lock(&vb_card.hbl.lock);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
 		struct vb_hbl *hbl = vb_hbl_find(i);
 
@@ -285,7 +282,7 @@ void vb_hbl_accel_close(int fd)
 		if (hbl->fd < 0 && !hbl->has_context)
 			let_go(hbl);
 	}
-	pthread_mutex_unlock(&devices_lock);
+	pthread_mutex_unlock(&vb_card.hbl.lock);
 }
 
 /* --- contexts --------------------------------------------------------------------------------------------------- */
@@ -352,9 +349,9 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 		return -EOPNOTSUPP;
 	if (ports_mask & ~all)
 		return vb_refuse_bits("ports_mask", ports_mask & ~all);
-	pthread_mutex_lock(&devices_lock);
+	pthread_mutex_lock(&vb_card.hbl.lock);
 	ret = take_context(adapter, core_fd, &hbl);
-	pthread_mutex_unlock(&devices_lock);
+	pthread_mutex_unlock(&vb_card.hbl.lock);
 	if (ret)
 		return ret;
 	init_ports(hbl, ports_mask);
@@ -412,14 +409,14 @@ void vb_hbl_close(struct vb_hbl *hbl)
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
 		destroy_objects(&hbl->ports[i]);
 	free_ports(hbl);
-	pthread_mutex_lock(&devices_lock);
+	pthread_mutex_lock(&vb_card.hbl.lock);
 	hbl->has_context = false;
 	hbl->async = NULL;
 	if (hbl->own_fd && vb_hbl_memory_is_file(&hbl->memory, hbl->fd))
 		close(hbl->fd);
 	if (hbl->own_fd || hbl->fd < 0)
 		let_go(hbl);
-	pthread_mutex_unlock(&devices_lock);
+	pthread_mutex_unlock(&vb_card.hbl.lock);
 }
 
 uint64_t vb_hbl_ports(const struct vb_hbl *hbl)

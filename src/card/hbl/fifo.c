@@ -166,19 +166,17 @@ static void consume(struct vb_hbl_fifo *fifo)
 
 /* --- entries of signal handlers --------------------------------------------------------------------------------- */
 
-static _Atomic bool deferred;
-
 static void defer(void)
 {
-	atomic_store(&deferred, true);
+	atomic_store(&vb_card.hbl.deferred, true);
 	vb_fabric_kick();
 }
 
 void vb_hbl_fifo_run_deferred(void)
 {
 	/* Pairs with defer(): the entries were stored before. Sequentially consistent with the kick, as in vb_uar_run_deferred(). */
-	if (!atomic_load_explicit(&deferred, memory_order_seq_cst) ||
-	    !atomic_exchange_explicit(&deferred, false, memory_order_acquire))
+	if (!atomic_load_explicit(&vb_card.hbl.deferred, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&vb_card.hbl.deferred, false, memory_order_acquire))
 		return;
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
 		struct vb_hbl *hbl = vb_hbl_find(i);
@@ -357,7 +355,6 @@ static void set_sizes(struct vb_hbl_fifo *fifo)
 int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_type type,
 		       uint32_t hint, struct vb_hbl_fifo **out)
 {
-	static _Atomic uint64_t serials;
 	struct vb_hbl_port *port = vb_hbl_port(hbl, number);
 	struct vb_hbl_fifo *fifo = NULL;
 	int ret;
@@ -372,7 +369,7 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 	fifo->hbl = hbl;
 	fifo->port = port;
 	fifo->type = type;
-	fifo->serial = 1 + atomic_fetch_add(&serials, 1);
+	fifo->serial = 1 + atomic_fetch_add(&vb_card.hbl.serials, 1);
 	set_sizes(fifo);
 	pthread_mutex_lock(&hbl->mutex);
 	ret = enter(fifo, hint);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Everything that the card of this process remembers, except per thread (burst.h, deferred.c, uar.c,
+ * hbl/fifo.c). There is one instance today; several in one process, as hosts of a simulation, need a pointer
+ * in its place.
+ *
+ * Each part belongs to the file that is named; no other file touches it. The tables by number are an object of
+ * their own, because they begin as zeros and would otherwise take room in the library's file.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/ids.h"
+#include "base/interfaces.h"
+#include "base/lock.h"
+#include "card/card.h"
+#include "card/deferred.h"
+#include "card/hbl/hbl.h"
+
+enum {
+	VB_CQ_MAX = 1 << 16,
+	VB_SRQ_MAX = 1 << 16,
+	VB_PD_MAX = 1 << 16,
+	VB_UMEM_MAX = 1 << 16,
+	VB_UAR_MAX = 1 << 16,
+	VB_EQ_MAX = 255,
+	VB_QP_FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is reserved */
+	VB_QP_MAX_INDEX = 1 << VB_QPN_INDEX_BITS,
+	VB_DEFERRED_SHARDS = 16, /* power of two; more threads than that share */
+};
+
+typedef _Atomic(struct vb_deferred *) vb_deferred_stack;
+
+struct vb_card {
+	struct { /* adapter.c */
+		struct vb_adapter all[VB_CONFIG_MAX_ADAPTERS];
+		struct vb_adapter *list[VB_CONFIG_MAX_ADAPTERS];
+		unsigned int count;
+		int status;
+		pthread_once_t once;
+		struct vb_interfaces interfaces;
+		pthread_once_t interfaces_once;
+	} adapters;
+
+	struct { /* each in the file of the object */
+		struct vb_ids pd, mr, cq, eq, srq, qp, umem, uar;
+	} numbers;
+
+	struct { /* mr.c */
+		_Atomic uint8_t next_variant;
+		pthread_mutex_t
+			lock; /* of the watches: few, and only looked at when keys come and go */
+		pthread_cond_t called; /* a gone() or changed() has returned */
+		struct vb_mr_watch *first;
+	} mr;
+
+	struct { /* qp.c: counters of queue pairs that are gone */
+		struct vb_lock lock;
+		struct vb_path_counters counters;
+	} retired;
+
+	struct { /* raw.c: queue pairs that receive frames */
+		struct vb_lock lock;
+		_Atomic(struct vb_qp *) first;
+		unsigned int receivers; /* in the list; under the lock */
+	} raw;
+
+	pthread_mutex_t umem_lock; /* umem.c: of the table */
+
+	struct {                                               /* alarm.c */
+		_Alignas(64) _Atomic(struct vb_alarm *) fresh; /* set, not on the list yet */
+		struct vb_lock
+			lock; /* of the list; held for a few instructions, never over look() */
+		struct vb_alarm *first;
+		_Atomic uint64_t next;  /* look then, ns; UINT64_MAX: never */
+		_Atomic uint32_t looks; /* odd while a thread looks: next is not known then */
+	} alarms;
+
+	struct { /* deferred.c */
+		struct {
+			_Alignas(64) vb_deferred_stack work;
+		} shard[VB_DEFERRED_SHARDS];
+		_Alignas(64) vb_deferred_stack blocked;
+		_Alignas(64) vb_deferred_stack rest;
+		_Atomic uint32_t threads; /* that have a shard */
+	} deferred;
+
+	struct { /* hbl/device.c, hbl/fifo.c */
+		struct vb_hbl *_Atomic devices[VB_HBL_DEVICES];
+		pthread_mutex_t lock; /* of the devices */
+		_Atomic bool
+			deferred; /* entries of signal handlers are left to the background thread */
+		_Atomic uint64_t serials; /* of FIFOs */
+	} hbl;
+};
+
+/* By number; each in the file of the object. */
+struct vb_card_tables {
+	_Atomic(struct vb_qp *) qp[VB_QP_MAX_INDEX];
+	_Atomic(struct vb_cq *) cq[VB_CQ_MAX + 1];
+	_Atomic(struct vb_eq *) eq[VB_EQ_MAX + 1];
+	struct vb_umem *umem[VB_UMEM_MAX + 1]; /* umem_lock */
+	struct { /* uar.c: rings that wait for the background thread */
+		_Atomic uint64_t qps[VB_QP_MAX_INDEX / 64]; /* a bit per index of a QP, */
+		_Atomic uint64_t cqs[VB_CQ_MAX / 64];       /* and per number of a CQ */
+		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
+		_Atomic bool any;
+	} rung;
+};
+
+extern struct vb_card vb_card;
+extern struct vb_card_tables vb_card_tables;

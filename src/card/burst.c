@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/rcu.h"
 #include "card/internal.h"
 
 _Thread_local struct vb_burst vb_burst;
@@ -104,6 +105,7 @@ static void tell_all(void)
 void vb_burst_close(void)
 {
 	vb_check(vb_locks_held == vb_burst.held);
+	vb_check(rcu_read_ongoing());
 	vb_burst.pending = false;
 	if (vb_burst.cqs)
 		write_compressed();

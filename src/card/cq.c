@@ -18,6 +18,8 @@
 
 enum { CI_MASK = 0xffffff };
 
+_Static_assert(VB_CQ_CI_FROM_RECORD == VB_BELL_CI_FROM_RECORD, "doorbells arm with it");
+
 /* In what a notice has to tell: the rest counts notifications. */
 #define OVERRUN (1ull << 32)
 

@@ -21,6 +21,7 @@
 #include "card/deferred.h"
 #include "card/format/format.h"
 #include "card/reliable.h"
+#include "card/sink.h"
 #include "card/state.h"
 #include "fabric/entries.h"
 #include "fabric/fabric.h"
@@ -349,11 +350,8 @@ enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const s
 
 /* --- uar.c --- */
 void vb_uar_run_deferred(void); /* inside a read section, no lock held */
-/* Whether a store interrupted this very thread inside of the card: all that locks queues is in a read section, or entered. */
-bool vb_card_is_inside(void);
 
 /* --- sink.c --- */
-extern const struct vb_sink vb_card_sink;
 void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what);
 
 static inline void vb_work_add(struct vb_qp *qp, enum vb_work what)

@@ -9,7 +9,7 @@
 #include "card/internal.h"
 
 #include "base/util.h"
-#include "card/hbl/internal.h"
+#include "card/hbl/sink.h"
 
 /* --- deferred work ------------------------------------------------------------------------------ */
 

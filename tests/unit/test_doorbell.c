@@ -52,7 +52,7 @@ static void test_mlx4(void **state)
 	assert_int_equal(bells[0].sn, 3);
 	/* The first half alone: the index is that of the record. */
 	assert_int_equal(store(codec, 0x20, 1, 0x11000008), 1);
-	expect_arm(&bells[0], 8, true, VB_CQ_CI_FROM_RECORD);
+	expect_arm(&bells[0], 8, true, VB_BELL_CI_FROM_RECORD);
 	assert_int_equal(bells[0].sn, 1);
 	/* No command, the second half alone, and other places ring nothing. */
 	assert_int_equal(store(codec, 0x20, 2, 0x30000007, 0x123), 0);

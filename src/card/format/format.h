@@ -11,8 +11,6 @@
 #include <stdint.h>
 #include <infiniband/verbs.h>
 
-#include "card/card.h"
-
 enum vb_wr_op {
 	VB_WR_NOP,
 	VB_WR_SEND,
@@ -110,8 +108,11 @@ struct vb_bell {
 	bool counted;   /* ARM: the arming has a sequence number, sn, of 2 bits */
 	uint8_t sn;
 	uint32_t number; /* of the QP, CQ or EQ */
-	uint32_t ci;     /* ARM, EQ: consumer index; VB_CQ_CI_FROM_RECORD */
+	uint32_t ci;     /* ARM, EQ: consumer index, or VB_BELL_CI_FROM_RECORD */
 };
+
+/* ARM: the doorbell does not say it, the CQ's record does. */
+#define VB_BELL_CI_FROM_RECORD UINT32_MAX
 
 enum { VB_BELLS_MAX = 3 }; /* that one store can ring */
 

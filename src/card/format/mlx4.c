@@ -377,7 +377,7 @@ static unsigned int mlx4_doorbell(size_t offset, const void *data, size_t size,
 		return n;
 	/* A program of 32 bits rings in two halves: then the record has the index. */
 	if (!vb_bell_word(CQ_BELL + 4, offset, data, size, &ci))
-		ci = VB_CQ_CI_FROM_RECORD;
+		ci = VB_BELL_CI_FROM_RECORD;
 	return n + arming(word, ci, &bells[n]);
 }
 

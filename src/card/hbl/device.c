@@ -21,7 +21,6 @@
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "card/internal.h"
 
 struct vb_hbl *vb_hbl_find(uint32_t number)
 {

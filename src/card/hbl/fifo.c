@@ -29,7 +29,6 @@
 #include "base/rate.h"
 #include "base/rcu.h"
 #include "base/trap.h"
-#include "card/internal.h"
 
 enum {
 	G2_SIZE = 512, /* bytes: 64 doorbells */

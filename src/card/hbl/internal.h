@@ -23,7 +23,10 @@
 #include "card/deferred.h"
 #include "card/format/hbl.h"
 #include "card/hbl/hbl.h"
+#include "card/hbl/sink.h"
 #include "card/reliable.h"
+#include "card/sink.h"
+#include "card/state.h"
 #include "fabric/fabric.h"
 
 enum {
@@ -200,9 +203,6 @@ void vb_hbl_cq_cancel(struct vb_hbl_cq *cq);
 bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now);
 void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
 
-/* fifo.c: what signal handlers left; inside a read section, no lock held. */
-void vb_hbl_fifo_run_deferred(void);
-
 /* --- queue pairs ------------------------------------------------------------------------------------------------ */
 
 /* A message that was sent and is not complete. */
@@ -331,11 +331,7 @@ void vb_hbl_responder_answer(struct vb_hbl_qp *qp);
 /* The timer's look at a responder that is stalled: whether the peer may come again. sq.lock held. */
 void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now);
 
-/* device.c: in a forked child. */
-void vb_hbl_forked(void);
-
 /* sink.c */
-int vb_hbl_receive(const struct vb_pkt *pkt);
 void vb_hbl_work_init(struct vb_hbl_qp *qp);
 void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what);

@@ -46,8 +46,8 @@ static void rewind_all(struct vb_sq *sq)
 {
 	uint32_t again = sq->sender.tail;
 
-	if (sq->way.chosen)
-		sq->inflight[again++ & (sq->blocks - 1)].way = sq->way;
+	if (sq->transfer.chosen)
+		sq->inflight[again++ & (sq->blocks - 1)].transfer = sq->transfer;
 	/* Or further, where this comes before all were sent again. */
 	if (sq->again != sq->sender.tail)
 		again = sq->again;
@@ -56,7 +56,7 @@ static void rewind_all(struct vb_sq *sq)
 	vb_sender_rewind(&sq->sender, sq->loaded ? sq->first_psn : sq->sender.psn);
 	sq->loaded = false;
 	sq->sent = 0;
-	sq->way.chosen = false;
+	sq->transfer.chosen = false;
 	sq->failing = IBV_WC_SUCCESS;
 	sq->again = again;
 }

@@ -145,7 +145,7 @@ void vb_frame_fill_checksums(struct vb_frame *f, uint8_t flags)
 	write16(at, sum || f->protocol == IPPROTO_TCP ? sum : 0xffff);
 }
 
-void vb_frame_judge(struct vb_frame *f)
+void vb_frame_classify(struct vb_frame *f)
 {
 	f->checksum = fold(sum16(f->data + VB_FRAME_HEADER, f->len - VB_FRAME_HEADER, 0));
 	if (f->ipv4) {

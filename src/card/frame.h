@@ -33,6 +33,6 @@ void vb_frame_parse(struct vb_frame *f);
 /* What the sender asked the card to fill in: VB_WR_IP_CSUM, VB_WR_L4_CSUM. */
 void vb_frame_fill_checksums(struct vb_frame *f, uint8_t flags);
 /* Set what a receiver is told: status and checksum. */
-void vb_frame_judge(struct vb_frame *f);
+void vb_frame_classify(struct vb_frame *f);
 /* Over the fields that the receiver hashes, of those that the frame has. */
 uint32_t vb_frame_hash(const struct vb_frame *f, const struct vb_rss *rss);

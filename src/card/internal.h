@@ -94,17 +94,17 @@ struct vb_srq {
 };
 
 /*
- * How a message goes to another process. A message that is sent again goes the way it went before: the target may have
- * taken some of its packets, and goes by their numbers.
+ * How a message is transferred to another process. A retransmission uses the same method and the same split: the
+ * target may have taken some of the packets, and counts on their numbers.
  */
-struct vb_way {
+struct vb_transfer {
 	bool chosen;
 	bool pulls;          /* its packets describe what the target fetches itself */
-	uint32_t placed;     /* from here on the sender has put the bytes in place; VB_NOT_PLACED */
+	uint32_t split;      /* the sender has placed the bytes from here on; VB_NO_SPLIT: none */
 	uint32_t generation; /* of the target's registration when it did so */
 };
 
-#define VB_NOT_PLACED UINT32_MAX
+#define VB_NO_SPLIT UINT32_MAX
 
 /* A message that was sent in packets and is not acknowledged yet. */
 struct vb_inflight {
@@ -113,7 +113,7 @@ struct vb_inflight {
 	uint8_t op, flags, wqe_opcode;
 	uint8_t blocks;
 	uint32_t len;
-	struct vb_way way;
+	struct vb_transfer transfer;
 };
 
 /* The requester: everything below is under lock. Indices are block numbers, 16 bits, as in the format. */
@@ -121,16 +121,16 @@ struct vb_sq {
 	_Alignas(64) struct vb_lock lock;
 	void *buf;
 	uint32_t blocks;
-	uint32_t shift;               /* log2 of the bytes of a block */
-	uint16_t pi;                  /* doorbell */
-	uint16_t next;                /* WQE to send next */
-	bool loaded;                  /* wr holds the WQE at next */
-	bool unflushed;               /* packets went out that the peer was not told of */
-	struct vb_way way;            /* of wr */
-	bool no_pull;                 /* the target cannot fetch payloads */
-	uint32_t share;               /* from here on wr is to be put in place by us; 0: nothing */
-	uint64_t sent;                /* payload bytes of wr already sent in packets */
-	uint32_t first_psn;           /* of wr */
+	uint32_t shift;              /* log2 of the bytes of a block */
+	uint16_t pi;                 /* doorbell */
+	uint16_t next;               /* WQE to send next */
+	bool loaded;                 /* wr holds the WQE at next */
+	bool unflushed;              /* packets went out that the peer was not told of */
+	struct vb_transfer transfer; /* of wr */
+	bool no_pull;                /* the target cannot fetch payloads */
+	uint32_t to_place;  /* we place the bytes of wr from here on; 0: all, VB_NO_SPLIT: none */
+	uint64_t sent;      /* payload bytes of wr already sent in packets */
+	uint32_t first_psn; /* of wr */
 	struct vb_sender sender;      /* PSNs, what is in flight, retries, timers */
 	struct vb_inflight *inflight; /* its ring, of blocks entries */
 	uint32_t again; /* entries from sender.tail to here tell of messages to be sent again */

@@ -119,7 +119,7 @@ static void deliver_all(__be64 adapter, const struct vb_qp *from, struct vb_fram
 {
 	struct vb_qp *to;
 
-	vb_frame_judge(f);
+	vb_frame_classify(f);
 	for (to = atomic_load_explicit(&vb_card.raw.first, memory_order_acquire); to;
 	     to = atomic_load_explicit(&to->next_raw, memory_order_acquire))
 		if (to != from && to->dev->adapter->guid == adapter &&

@@ -44,7 +44,7 @@ static void advance(struct vb_sq *sq)
 	else
 		sq->next = (uint16_t)(sq->next + sq->wr.blocks);
 	sq->loaded = false;
-	sq->way.chosen = false;
+	sq->transfer.chosen = false;
 	sq->sent = 0;
 }
 
@@ -110,7 +110,7 @@ static void add_inflight(struct vb_qp *qp)
 	e->wqe_opcode = wr->wqe_opcode;
 	e->blocks = wr->blocks;
 	e->len = (uint32_t)wr->len;
-	e->way = sq->way;
+	e->transfer = sq->transfer;
 	vb_timer_add(qp);
 	advance(sq);
 }
@@ -186,7 +186,7 @@ enum {
 	/* From this size on a message is worth a system call of the target, and one-sided work worth some waiting; */
 	PULL_MIN = 64 << 10,
 	/* and a WRITE is worth an acknowledgement more. */
-	SHARE_MIN = 256 << 10,
+	SPLIT_MIN = 256 << 10,
 	PAGE = 4096,
 };
 
@@ -239,23 +239,24 @@ static bool must_wait(const struct vb_qp *qp)
  * A large WRITE to a process that polls is shared: the target fetches the first half while we put the second half in
  * place. Other one-sided work we do alone. Large SENDs are fetched by the target, for one copy instead of two.
  */
-static void choose_way(struct vb_qp *qp)
+static void choose_transfer(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint32_t size;
 
-	sq->share = VB_NOT_PLACED;
+	sq->to_place = VB_NO_SPLIT;
 	if (sq->again != sq->sender.tail) {
-		sq->way = sq->inflight[sq->sender.tail & (sq->blocks - 1)].way;
+		sq->transfer = sq->inflight[sq->sender.tail & (sq->blocks - 1)].transfer;
 		return;
 	}
-	sq->way = (struct vb_way){ .chosen = true, .pulls = may_pull(qp), .placed = VB_NOT_PLACED };
+	sq->transfer =
+		(struct vb_transfer){ .chosen = true, .pulls = may_pull(qp), .split = VB_NO_SPLIT };
 	if (!may_go_direct(qp))
 		return;
-	sq->share = 0;
-	if (sq->way.pulls && sq->wr.len >= SHARE_MIN && vb_path_polled(&qp->path)) {
+	sq->to_place = 0;
+	if (sq->transfer.pulls && sq->wr.len >= SPLIT_MIN && vb_path_polled(&qp->path)) {
 		size = pull_size(&sq->wr);
-		sq->share = (uint32_t)((sq->wr.len + size - 1) / size / 2 * size);
+		sq->to_place = (uint32_t)((sq->wr.len + size - 1) / size / 2 * size);
 	}
 }
 
@@ -264,7 +265,7 @@ static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
-	uint32_t at = sq->share, len = (uint32_t)wr->len - at;
+	uint32_t at = sq->to_place, len = (uint32_t)wr->len - at;
 	struct iovec rest[VB_WR_MAX_SGE];
 	enum vb_direct ret;
 
@@ -275,12 +276,12 @@ static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
 	}
 	ret = vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE,
 			     iov, (uint32_t)cnt, wr->raddr + at, wr->rkey, len,
-			     &sq->way.generation);
-	sq->share = VB_NOT_PLACED;
+			     &sq->transfer.generation);
+	sq->to_place = VB_NO_SPLIT;
 	if (ret == VB_DIRECT_OK)
-		sq->way.placed = at;
+		sq->transfer.split = at;
 	else if (ret == VB_DIRECT_UNAVAILABLE && !at)
-		sq->way.pulls = false;
+		sq->transfer.pulls = false;
 	sq->sent_by.copies += ret == VB_DIRECT_OK && !at;
 	return ret;
 }
@@ -306,23 +307,23 @@ static void fill_payload(struct vb_qp *qp, struct vb_pkt *pkt, const struct iove
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
-	bool placed = sq->sent >= sq->way.placed;
+	bool placed = sq->sent >= sq->transfer.split;
 	bool carries = (wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE) && !placed;
 	uint32_t left = (uint32_t)(wr->len - sq->sent);
-	uint32_t most = sq->way.pulls ? pull_size(wr) : qp->path.mtu;
+	uint32_t most = sq->transfer.pulls ? pull_size(wr) : qp->path.mtu;
 
 	pkt->len = !carries ? 0 : left < most ? left : most;
 	pkt->source.lkey = 0;
 	pkt->iov = part;
 	pkt->iov_cnt = 0;
-	if (pkt->len && sq->way.pulls)
+	if (pkt->len && sq->transfer.pulls)
 		pkt->source = (struct vb_source){ wr->sge[0].addr + sq->sent, wr->sge[0].lkey };
 	else
 		pkt->iov_cnt = vb_message_slice(iov, cnt, sq->sent, pkt->len, part);
 	pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
 	if (placed) {
 		pkt->flags |= VB_PKT_PLACED;
-		pkt->generation = sq->way.generation;
+		pkt->generation = sq->transfer.generation;
 	}
 }
 
@@ -352,10 +353,10 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 	int ret;
 
 	do {
-		if (sq->sent == sq->share) {
+		if (sq->sent == sq->to_place) {
 			if (place(qp, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
 				return fail(qp, IBV_WC_LOC_PROT_ERR);
-			if (!sq->way.placed && !(sq->wr.flags & VB_WR_IMM))
+			if (!sq->transfer.split && !(sq->wr.flags & VB_WR_IMM))
 				return done(qp); /* nobody need be told */
 		}
 		fill_payload(qp, pkt, iov, cnt, part);
@@ -395,12 +396,13 @@ static enum step send_connected(struct vb_qp *qp)
 	}
 	if (vb_path_can(&qp->path, VB_PATH_CALLS))
 		return send_loop(qp, &pkt, iov, cnt);
-	if (!sq->way.chosen) {
+	if (!sq->transfer.chosen) {
 		if (must_wait(qp))
 			return WAIT;
-		choose_way(qp);
+		choose_transfer(qp);
 	}
-	if (sq->wr.op == VB_WR_READ && sq->share && sq->sender.responses >= qp->attr.max_rd_atomic)
+	if (sq->wr.op == VB_WR_READ && sq->to_place &&
+	    sq->sender.responses >= qp->attr.max_rd_atomic)
 		return WAIT;
 	return send_packets(qp, &pkt, iov, cnt);
 }

@@ -36,7 +36,7 @@ static inline void vb_requester_forget(struct vb_sq *sq)
 {
 	vb_sender_forget(&sq->sender);
 	sq->again = sq->sender.tail;
-	sq->way.chosen = false;
+	sq->transfer.chosen = false;
 	sq->failing = IBV_WC_SUCCESS;
 }
 

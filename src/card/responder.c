@@ -100,6 +100,13 @@ static enum vb_network network_of(const struct vb_pkt *pkt)
 									      : VB_NETWORK_IPV6;
 }
 
+/* What the responder expects next, for vb_path_expected() and add_acknowledgement(). Once per packet; rq.lock held. */
+static void publish_epsn(struct vb_qp *qp, uint32_t epsn)
+{
+	if (atomic_load_explicit(&qp->shared->epsn, memory_order_relaxed) != epsn)
+		atomic_store_explicit(&qp->shared->epsn, epsn, memory_order_release);
+}
+
 static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt,
 		     uint32_t len)
 {
@@ -127,10 +134,9 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 			c.network = (uint8_t)network_of(pkt);
 	}
 	qp->rq.have_wqe = false;
-	/* Shown before the program can see the completion and answer: the answer then carries the acknowledgement. */
+	/* Published before the program sees the completion: its answer then carries the acknowledgement. */
 	if (status == IBV_WC_SUCCESS)
-		atomic_store_explicit(&qp->shared->epsn, vb_psn_add(qp->rq.receiver.epsn, 1),
-				      memory_order_release);
+		publish_epsn(qp, vb_psn_add(qp->rq.receiver.epsn, 1));
 	vb_cq_push(qp->init.recv_cq, &c);
 }
 
@@ -658,8 +664,7 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 				      pkt->dma_len ? vb_mr_generation(pkt->rkey) : 0);
 	}
 	vb_receiver_take(receiver, span);
-	atomic_store_explicit(&qp->shared->epsn, receiver->epsn,
-			      memory_order_release); /* see vb_path_expected */
+	publish_epsn(qp, receiver->epsn);
 	if (pkt->flags & VB_PKT_LAST)
 		qp->rq.msn = vb_psn_add(qp->rq.msn, 1);
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)

@@ -57,7 +57,7 @@ static void look_at(uint8_t *data, uint32_t len)
 
 	vb_frame_parse(&f);
 	assert_true(f.l3 + f.l3_len <= len && f.end <= len && f.l4 <= len);
-	vb_frame_judge(&f);
+	vb_frame_classify(&f);
 	vb_frame_hash(&f, &rss);
 	vb_frame_fill_checksums(&f, VB_WR_IP_CSUM | VB_WR_L4_CSUM);
 }
@@ -87,7 +87,7 @@ static void headers_change_meanwhile(void **state)
 		vb_frame_parse(&f);
 		assert_true(f.ipv4);
 		memset(data, 0xff, len);
-		vb_frame_judge(&f);
+		vb_frame_classify(&f);
 		vb_frame_hash(&f, &rss);
 	}
 }

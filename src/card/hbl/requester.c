@@ -29,7 +29,7 @@ enum {
 	HOLD_NS = 100000000, /* a peer that asked us to wait is asked again after this */
 };
 
-static bool is_answered_apart(uint8_t op)
+static bool has_response(uint8_t op)
 {
 	return op == VB_HBL_OP_READ || op == VB_HBL_OP_FETCH_ADD ||
 	       op == VB_HBL_OP_FETCH_ADD_SILENT;
@@ -177,7 +177,7 @@ static void add_flight(struct vb_hbl_qp *qp)
 	struct vb_hbl_wr *wr = &sq->wr;
 
 	struct vb_hbl_flight *f = (struct vb_hbl_flight *)vb_sender_add(&sq->sender, sq->first_psn,
-									is_answered_apart(wr->op));
+									has_response(wr->op));
 
 	f->op = wr->op;
 	f->size = wr->size;

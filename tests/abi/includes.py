@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Walks the include graph of src/ and fails on an include that goes up or sideways.
+
+usage: includes.py SOURCE_ROOT
+
+Calls go down only: api, card, fabric, base, and api, dpa, base. A folder shows the others a few headers (SHOWN); all else
+in it is its own. Prints one TAP line per rule that files keep, and names file, line and header of each that does not.
+"""
+import os
+import re
+import sys
+
+# Folder: the folders below it, whose headers it may use.
+BELOW = {
+    'base': [],
+    'fabric': ['base'],
+    'card/format': ['frame', 'base'],
+    'card': ['card/format', 'card/hbl', 'fabric', 'frame', 'steer', 'base'],
+    'card/hbl': ['card', 'card/format', 'fabric', 'base'],
+    'dpa': ['base'],
+    'device': [],
+    'frame': ['base'],
+    'steer': ['frame', 'base'],
+    'api': ['base'],
+    'api/ibverbs': ['api', 'card', 'card/hbl', 'base'],
+    'api/mlx4': ['api', 'api/ibverbs', 'card', 'base'],
+    'api/mlx5': ['api', 'api/ibverbs', 'card', 'steer', 'base'],
+    'api/hbl': ['api', 'api/ibverbs', 'card', 'card/hbl', 'base'],
+    'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'device', 'base'],
+    'preload': ['card', 'card/hbl', 'base'],
+    'tools': ['card', 'dpa', 'base', 'preload'],
+}
+
+# What a folder shows to those above it; base shows everything.
+SHOWN = {
+    'fabric': {'fabric.h', 'direct.h', 'entries.h'},
+    'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
+    'card': {'card.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
+    'frame': {'frame.h'},
+    'steer': {'steer.h'},
+    'api': {'edge.h'},
+    'card/hbl': {'hbl.h', 'sink.h'},
+    'dpa': {'dpa.h'},
+    'device': {'rtos.h'},
+    'api/ibverbs': {'accessors.h'},
+    'preload': {'rows.h'},
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+
+
+def folder_of(path):
+    """The folder of BELOW that a file of src/ belongs to."""
+    parts = os.path.dirname(path).split(os.sep)
+    for depth in range(len(parts), 0, -1):
+        if '/'.join(parts[:depth]) in BELOW:
+            return '/'.join(parts[:depth])
+    return None
+
+
+def files(root):
+    for base, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(('.c', '.h', '.S')):
+                yield os.path.relpath(os.path.join(base, name), root)
+
+
+def target(root, path, include):
+    """The file of src/ that an include names, or None for one of the system or of include/."""
+    for place in (os.path.join(os.path.dirname(path), include), include):
+        if os.path.exists(os.path.join(root, place)):
+            return os.path.normpath(place)
+    return None
+
+
+def judge(path, to):
+    """What is wrong with this include, or None."""
+    mine, theirs = folder_of(path), folder_of(to)
+    if mine == theirs:
+        return None
+    if theirs not in BELOW[mine]:
+        return f'{mine} is not above {theirs}'
+    if theirs in SHOWN and os.path.basename(to) not in SHOWN[theirs]:
+        return f'{os.path.basename(to)} is {theirs}\'s own'
+    return None
+
+
+def main():
+    root = os.path.join(sys.argv[1], 'src')
+    wrong, checked = [], 0
+    for path in sorted(files(root)):
+        if folder_of(path) is None:
+            wrong.append(f'{path}: its folder is not in this test\'s table')
+            continue
+        with open(os.path.join(root, path), encoding='utf-8') as source:
+            for number, line in enumerate(source, 1):
+                match = INCLUDE.match(line)
+                to = match and target(root, path, match[1])
+                if not to:
+                    continue
+                checked += 1
+                fault = judge(path, to) if folder_of(to) else f'{to}: its folder is not in the table'
+                if fault:
+                    wrong.append(f'{path}:{number}: {match[1]}: {fault}')
+    print('1..1')
+    for text in wrong:
+        print('# ' + text)
+    print(('not ok' if wrong or not checked else 'ok') + f' 1 - {checked} includes go down')
+    return 1 if wrong or not checked else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

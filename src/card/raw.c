@@ -19,7 +19,7 @@
 
 #include "base/fault.h"
 #include "base/rcu.h"
-#include "card/frame.h"
+#include "frame/frame.h"
 
 static bool is_receiver(const struct vb_qp *qp)
 {
@@ -94,19 +94,19 @@ int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
 
 /* --- frames ---------------------------------------------------------------------------------------------------------- */
 
-static void deliver(struct vb_qp *to, const struct vb_frame *f)
+static void deliver(struct vb_qp *to, const struct vb_frame *f, uint32_t status, uint16_t checksum)
 {
 	struct vb_completion c = {
 		.byte_len = f->len,
-		.frame_status = f->status,
-		.frame_checksum = f->checksum,
-		.vlan = f->vlan,
-		.has_vlan = f->has_vlan,
+		.frame_status = status,
+		.frame_checksum = checksum,
+		.vlan = f->outer.vlan[0],
+		.has_vlan = f->outer.vlans,
 	};
 	uint32_t hash;
 
 	if (to->rss) {
-		hash = vb_frame_hash(f, to->rss);
+		hash = vb_frame_hash(f, to->rss->key, to->rss->fields, false, NULL);
 		c.imm = htobe32(hash);
 		to = to->rss->wq[hash & (to->rss->count - 1)];
 	}
@@ -115,16 +115,17 @@ static void deliver(struct vb_qp *to, const struct vb_frame *f)
 }
 
 /* To the receivers of this process on an adapter; from: the sender, if it is one of ours. Inside a read section. */
-static void deliver_all(__be64 adapter, const struct vb_qp *from, struct vb_frame *f)
+static void deliver_all(__be64 adapter, const struct vb_qp *from, const struct vb_frame *f)
 {
+	uint32_t status = vb_mlx4_frame_status(f);
+	uint16_t checksum = vb_frame_sum(f);
 	struct vb_qp *to;
 
-	vb_frame_classify(f);
 	for (to = atomic_load_explicit(&vb_card.raw.first, memory_order_acquire); to;
 	     to = atomic_load_explicit(&to->next_raw, memory_order_acquire))
 		if (to != from && to->dev->adapter->guid == adapter &&
 		    vb_qp_receives(vb_qp_state(to)))
-			deliver(to, f);
+			deliver(to, f, status, checksum);
 }
 
 void vb_raw_receive(const struct vb_pkt *pkt)
@@ -170,7 +171,8 @@ enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const s
 		f.len += (uint32_t)iov[i].iov_len;
 	}
 	vb_frame_parse(&f);
-	vb_frame_fill_checksums(&f, wr->flags);
+	vb_frame_fill_checksums(&f, (uint8_t)((wr->flags & VB_WR_IP_CSUM ? VB_CSUM_L3 : 0) |
+					      (wr->flags & VB_WR_L4_CSUM ? VB_CSUM_L4 : 0)));
 	deliver_all(qp->dev->adapter->guid, qp, &f);
 	send_out(qp, &f);
 	return IBV_WC_SUCCESS;

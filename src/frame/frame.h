@@ -45,7 +45,7 @@ enum vb_tunnel {
 	VB_TUNNEL_GRE,
 	VB_TUNNEL_NVGRE, /* GRE with key, protocol 0x6558 */
 	VB_TUNNEL_IP,    /* IP in IP: no header of its own */
-	VB_TUNNEL_MPLS,  /* labels behind UDP 6635 or behind GRE */
+	VB_TUNNEL_MPLS,  /* labels behind UDP 6635; behind GRE they are VB_TUNNEL_GRE */
 };
 
 /* One level of headers. Offsets count from the frame's first byte; 0: there is none. */
@@ -56,8 +56,9 @@ struct vb_layer {
 	uint8_t protocol; /* behind IP and its extensions, whether or not it is known */
 	uint8_t l4_type;  /* enum vb_l4 */
 	bool options;     /* IPv4 options, IPv6 extension headers */
-	bool fragment;    /* of a datagram; only the first has l4 */
-	bool truncated;   /* an IP or L4 header that announces itself does not fit in the frame */
+	bool fragment;    /* of a datagram: no l4, so that all its fragments are treated alike */
+	bool bad_l3;      /* an IP header does not fit, or announces more than the frame has */
+	bool bad_l4;      /* the L4 header that IP announces does not fit */
 	uint16_t vlan_type[VB_FRAME_VLANS]; /* 0x8100 or 0x88a8, the outer tag first */
 	uint16_t vlan[VB_FRAME_VLANS];      /* priority, CFI, number */
 	uint16_t ethertype;                 /* behind the tags; 0 without an Ethernet header */
@@ -77,6 +78,7 @@ struct vb_frame {
 	uint8_t tunnel;        /* enum vb_tunnel */
 	bool has_inner;        /* a tunnel may carry what is not known */
 	uint16_t tunnel_at;    /* its header; 0: none */
+	uint16_t tunnel_mpls;  /* the first label behind UDP or GRE; 0: none */
 	struct vb_layer outer; /* of a frame without a tunnel: the only one */
 	struct vb_layer inner;
 };
@@ -200,8 +202,8 @@ enum vb_reformat {
 
 /*
  * Data that was put in front gets its lengths from the frame as hardware sets them: IPv4 total length and header
- * checksum, IPv6 payload length, UDP length. UDP checksums and headers behind UDP stay as given. L3_TUNNEL_TO_L2 sets
- * the EtherType of the data to what the frame carries.
+ * checksum, IPv6 payload length, UDP length. UDP checksums, headers behind UDP and EtherTypes stay as given. Data of
+ * L3_TUNNEL_TO_L2 has 14 or 18 bytes.
  */
 int vb_frame_reformat(struct vb_frame *f, enum vb_reformat type, const uint8_t *data, uint32_t len);
 

@@ -92,6 +92,10 @@ struct vb_completion {
 	bool has_vlan;
 };
 
+struct vb_frame;
+/* What an mlx4 CQE says of a received frame. */
+uint32_t vb_mlx4_frame_status(const struct vb_frame *f);
+
 /* What a compressed CQE says by itself; an array of them fills one CQE. */
 enum { VB_MINI_MAX = 7 };
 

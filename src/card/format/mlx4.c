@@ -26,6 +26,8 @@
 #include <string.h>
 #include <infiniband/mlx4dv.h>
 
+#include "frame/frame.h"
+
 static_assert(sizeof(struct mlx4_wqe_ctrl_seg) == 16, "control segment");
 static_assert(sizeof(struct mlx4_wqe_datagram_seg) == 48, "datagram segment");
 static_assert(sizeof(struct mlx4_cqe) == 32, "CQE");
@@ -300,6 +302,21 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 	if (c->flags & VB_WR_IMM)
 		return MLX4_RECV_OPCODE_SEND_IMM;
 	return c->flags & VB_WR_INVALIDATE ? MLX4_RECV_OPCODE_SEND_INVAL : MLX4_RECV_OPCODE_SEND;
+}
+
+uint32_t vb_mlx4_frame_status(const struct vb_frame *f)
+{
+	uint8_t right = vb_frame_verify(f, VB_CSUM_L3 | VB_CSUM_L4);
+	uint32_t status = 0;
+
+	if (f->outer.ip == 4) {
+		status |= MLX4_CQE_STATUS_IPV4_PKT;
+		if (right & VB_CSUM_L3)
+			status |= MLX4_CQE_STATUS_IP_HDR_CSUM_OK;
+	}
+	if (right & VB_CSUM_L4)
+		status |= MLX4_CQE_STATUS_TCP_UDP_CSUM_OK;
+	return status;
 }
 
 static void fill_cqe(struct mlx4_cqe *cqe, const struct vb_completion *c)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads and stores of big-endian fields, and what the files of this folder share. */
+/* Loads and stores of big-endian fields of frames, and the numbers of protocols. */
 #pragma once
 
 #include <endian.h>
@@ -56,6 +56,3 @@ static inline void write32(uint8_t *at, uint32_t value)
 {
 	((struct bytes4 *)at)->value = htobe32(value);
 }
-
-/* As vb_frame_parse() with the lengths of IP not trusted: a header from which lengths are yet to be made. */
-void vb_frame_parse_template(struct vb_frame *f);

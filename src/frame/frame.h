@@ -85,6 +85,8 @@ struct vb_frame {
 
 /* Find the headers; data and len are set. Any length is allowed, headers are looked for in the first 65535 bytes. */
 void vb_frame_parse(struct vb_frame *f);
+/* The same with the lengths in IP headers not trusted: a header whose lengths are yet to be made. */
+void vb_frame_parse_template(struct vb_frame *f);
 
 /* --- checksums ------------------------------------------------------------------------------------------------------- */
 

@@ -24,43 +24,60 @@ struct field {
 
 enum { OUTER = 0, MISC = 0x200, INNER = 0x400, MISC2 = 0x600, MISC3 = 0x800, MISC5 = 0xc00 };
 
-#define LAYER(s, base)                                                                           \
-	{ s ".smac_47_16", base, 32 }, { s ".smac_15_0", base + 0x20, 16 },                      \
-		{ s ".ethertype", base + 0x30, 16 }, { s ".dmac_47_16", base + 0x40, 32 },       \
-		{ s ".dmac_15_0", base + 0x60, 16 }, { s ".first_prio", base + 0x70, 3 },        \
-		{ s ".first_cfi", base + 0x73, 1 }, { s ".first_vid", base + 0x74, 12 },         \
-		{ s ".ip_protocol", base + 0x80, 8 }, { s ".ip_dscp", base + 0x88, 6 },          \
-		{ s ".ip_ecn", base + 0x8e, 2 }, { s ".cvlan_tag", base + 0x90, 1 },             \
-		{ s ".svlan_tag", base + 0x91, 1 }, { s ".frag", base + 0x92, 1 },               \
-		{ s ".ip_version", base + 0x93, 4 }, { s ".tcp_flags", base + 0x97, 9 },         \
-		{ s ".tcp_sport", base + 0xa0, 16 }, { s ".tcp_dport", base + 0xb0, 16 },        \
-		{ s ".ipv4_ihl", base + 0xd0, 4 }, { s ".l3_ok", base + 0xd4, 1 },               \
-		{ s ".l4_ok", base + 0xd5, 1 }, { s ".ipv4_checksum_ok", base + 0xd6, 1, SUMS }, \
-		{ s ".l4_checksum_ok", base + 0xd7, 1, SUMS },                                   \
-		{ s ".ip_ttl_hoplimit", base + 0xd8, 8 }, { s ".udp_sport", base + 0xe0, 16 },   \
-		{ s ".udp_dport", base + 0xf0, 16 },                                             \
-		{ s ".src_ipv4_src_ipv6", base + 0x100, 128 },                                   \
-	{                                                                                        \
-		s ".dst_ipv4_dst_ipv6", base + 0x180, 128                                        \
+#define BOTH(name, bit, ...)                                    \
+	{ "outer_headers." name, OUTER + bit, __VA_ARGS__ },    \
+	{                                                       \
+		"inner_headers." name, INNER + bit, __VA_ARGS__ \
 	}
 
 static const struct field fields[] = {
-	LAYER("outer_headers", OUTER),
-	LAYER("inner_headers", INNER),
+	BOTH("smac_47_16", 0x0, 32),
+	BOTH("smac_15_0", 0x20, 16),
+	BOTH("ethertype", 0x30, 16),
+	BOTH("dmac_47_16", 0x40, 32),
+	BOTH("dmac_15_0", 0x60, 16),
+	BOTH("first_prio", 0x70, 3),
+	BOTH("first_cfi", 0x73, 1),
+	BOTH("first_vid", 0x74, 12),
+	BOTH("ip_protocol", 0x80, 8),
+	BOTH("ip_dscp", 0x88, 6),
+	BOTH("ip_ecn", 0x8e, 2),
+	BOTH("cvlan_tag", 0x90, 1),
+	BOTH("svlan_tag", 0x91, 1),
+	BOTH("frag", 0x92, 1),
+	BOTH("ip_version", 0x93, 4),
+	BOTH("tcp_flags", 0x97, 9),
+	BOTH("tcp_sport", 0xa0, 16),
+	BOTH("tcp_dport", 0xb0, 16),
+	BOTH("ipv4_ihl", 0xd0, 4),
+	BOTH("l3_ok", 0xd4, 1),
+	BOTH("l4_ok", 0xd5, 1),
+	BOTH("ipv4_checksum_ok", 0xd6, 1, SUMS),
+	BOTH("l4_checksum_ok", 0xd7, 1, SUMS),
+	BOTH("ip_ttl_hoplimit", 0xd8, 8),
+	BOTH("udp_sport", 0xe0, 16),
+	BOTH("udp_dport", 0xf0, 16),
+	BOTH("src_ipv4_src_ipv6", 0x100, 128),
+	BOTH("dst_ipv4_dst_ipv6", 0x180, 128),
 	{ "misc.gre_c_present", MISC + 0x0, 1 },
 	{ "misc.gre_k_present", MISC + 0x2, 1 },
 	{ "misc.gre_s_present", MISC + 0x3, 1 },
 	{ "misc.source_vhci_port", MISC + 0x4, 4, REFUSED },
 	{ "misc.source_sqn", MISC + 0x8, 24 },
 	{ "misc.source_port", MISC + 0x30, 16 },
-	{ "misc.outer_second_vlan", MISC + 0x40, 16 },
-	{ "misc.inner_second_vlan", MISC + 0x50, 16 },
+	{ "misc.outer_second_prio", MISC + 0x40, 3 },
+	{ "misc.outer_second_cfi", MISC + 0x43, 1 },
+	{ "misc.outer_second_vid", MISC + 0x44, 12 },
+	{ "misc.inner_second_prio", MISC + 0x50, 3 },
+	{ "misc.inner_second_cfi", MISC + 0x53, 1 },
+	{ "misc.inner_second_vid", MISC + 0x54, 12 },
 	{ "misc.outer_second_cvlan_tag", MISC + 0x60, 1 },
 	{ "misc.inner_second_cvlan_tag", MISC + 0x61, 1 },
 	{ "misc.outer_second_svlan_tag", MISC + 0x62, 1 },
 	{ "misc.inner_second_svlan_tag", MISC + 0x63, 1 },
 	{ "misc.gre_protocol", MISC + 0x70, 16 },
-	{ "misc.gre_key", MISC + 0x80, 32 },
+	{ "misc.gre_key_h", MISC + 0x80, 24 },
+	{ "misc.gre_key_l", MISC + 0x98, 8 },
 	{ "misc.vxlan_vni", MISC + 0xa0, 24 },
 	{ "misc.bth_opcode", MISC + 0xb8, 8 },
 	{ "misc.geneve_vni", MISC + 0xc0, 24 },

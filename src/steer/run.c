@@ -68,7 +68,6 @@ static void miss(struct run *run, const struct way *way, uint32_t level)
 static bool own_frame(struct run *run, struct way *way)
 {
 	struct vb_frame *own = &way->own_frame;
-	uint8_t *buffer = run->scratch + way->depth * STEER_BUFFER;
 
 	if (way->f == own)
 		return true;
@@ -77,10 +76,11 @@ static bool own_frame(struct run *run, struct way *way)
 		return false;
 	}
 	*own = *way->f;
-	own->data = buffer + VB_STEER_HEADROOM;
+	own->data = run->scratch + way->depth * STEER_BUFFER + VB_STEER_HEADROOM;
 	own->headroom = VB_STEER_HEADROOM;
 	own->tailroom = STEER_BUFFER - VB_STEER_HEADROOM - own->len;
-	memcpy(own->data, way->f->data, own->len);
+	if (own->len)
+		memcpy(own->data, way->f->data, own->len);
 	way->f = own;
 	return true;
 }

@@ -97,9 +97,9 @@ static const struct vb_signal_keeper *keeper = &vb_signal_keeper;
 /* Another thread of the parent may have been at it: the child has no such thread. */
 static void release_own(void)
 {
-	own_lock.held = 0;
-	own_segv.version &= ~1u;
-	own_bus.version &= ~1u;
+	atomic_store_explicit(&own_lock.held, 0, memory_order_relaxed);
+	atomic_fetch_and_explicit(&own_segv.version, ~1u, memory_order_relaxed);
+	atomic_fetch_and_explicit(&own_bus.version, ~1u, memory_order_relaxed);
 }
 
 /* The preload is there before us, or never. */
@@ -398,7 +398,8 @@ static void do_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)
 
 static void do_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old)
 {
-	atomic_compare_exchange_strong((_Atomic uint64_t *)word, &compare, swap);
+	atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)word, &compare, swap,
+						memory_order_seq_cst, memory_order_seq_cst);
 	*old = compare;
 }
 

@@ -310,16 +310,20 @@ static int claim_slot(void)
 		return -ENOSYS;
 	}
 	for (uint32_t n = 0; n < VB_SLOTS; n++) {
-		uint32_t index = (file->next + n) % VB_SLOTS;
+		uint32_t index =
+			(atomic_load_explicit(&file->next, memory_order_relaxed) + n) % VB_SLOTS;
 		struct slot *slot = &file->slot[index];
+		uint32_t generation;
 
 		if (atomic_load_explicit(&slot->pid, memory_order_acquire))
 			continue;
-		file->next = (index + 1) % VB_SLOTS;
-		if (!++slot->generation)
-			slot->generation = 1;
+		atomic_store_explicit(&file->next, (index + 1) % VB_SLOTS, memory_order_relaxed);
+		generation = 1 + atomic_load_explicit(&slot->generation, memory_order_relaxed);
+		if (!generation)
+			generation = 1;
+		atomic_store_explicit(&slot->generation, generation, memory_order_relaxed);
 		slot->start_time = start;
-		registry.self = (struct vb_slot_info){ index, slot->generation, getpid() };
+		registry.self = (struct vb_slot_info){ index, generation, getpid() };
 		atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
 		return 0;
 	}
@@ -387,7 +391,8 @@ static int map_registry(struct place *place)
 	if (!file->magic) {
 		file->magic = REGISTRY_MAGIC;
 		/* Slots become QP numbers: users who never meet should not have the same ones either. */
-		file->next = (uint32_t)geteuid() * 2654435761u >> 24;
+		atomic_store_explicit(&file->next, (uint32_t)geteuid() * 2654435761u >> 24,
+				      memory_order_relaxed);
 	}
 	if (file->magic != REGISTRY_MAGIC) {
 		munmap(file, sizeof(*file));
@@ -659,7 +664,9 @@ bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
 	pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 	if (!pid)
 		return false;
-	*info = (struct vb_slot_info){ index, slot->generation, (pid_t)pid };
+	*info = (struct vb_slot_info){
+		index, atomic_load_explicit(&slot->generation, memory_order_acquire), (pid_t)pid
+	};
 	return true;
 }
 
@@ -675,7 +682,9 @@ uint32_t vb_registry_generation(uint32_t index)
 {
 	struct slot *slot = &registry.place.file->slot[index];
 
-	return atomic_load_explicit(&slot->pid, memory_order_acquire) ? slot->generation : 0;
+	return atomic_load_explicit(&slot->pid, memory_order_acquire)
+		       ? atomic_load_explicit(&slot->generation, memory_order_acquire)
+		       : 0;
 }
 
 void vb_registry_reap(void)
@@ -766,7 +775,9 @@ static int list_place(const struct place *place,
 
 		if (!pid || !process_runs((pid_t)pid, slot->start_time))
 			continue;
-		visit(arg, &(struct vb_slot_info){ i, slot->generation, (pid_t)pid });
+		visit(arg, &(struct vb_slot_info){
+				   i, atomic_load_explicit(&slot->generation, memory_order_acquire),
+				   (pid_t)pid });
 		count++;
 	}
 	munmap(file, sizeof(*file));

@@ -35,7 +35,7 @@ static _Atomic pid_t *owner;
 
 static void note_owner(void)
 {
-	atomic_store(owner, getpid());
+	atomic_store_explicit(owner, getpid(), memory_order_release);
 }
 
 __attribute__((constructor)) static void map_owner(void)
@@ -59,7 +59,10 @@ static bool is_borrowed(void)
 {
 	pid_t self = getpid(), zero = 0;
 
-	return owner && !atomic_compare_exchange_strong(owner, &zero, self) && zero != self;
+	return owner &&
+	       !atomic_compare_exchange_strong_explicit(owner, &zero, self, memory_order_acq_rel,
+							memory_order_acquire) &&
+	       zero != self;
 }
 
 static unsigned int take_bits(sigset_t *set)

@@ -110,7 +110,9 @@ static bool inside(const struct region *region, uint64_t addr, size_t size)
 
 static void deliver(struct region *region, uint64_t addr, const void *data, size_t size)
 {
-	region->store(region->arg, (size_t)(addr - region->base), data, size);
+	region->store(region->arg,
+		      (size_t)(addr - atomic_load_explicit(&region->base, memory_order_relaxed)),
+		      data, size);
 }
 
 /* What was in memory reads as zero. Writing 32 bits of a register clears the rest of it, fewer bits do not. */
@@ -323,10 +325,11 @@ static struct region *find(uintptr_t addr)
 		if (!base || addr < base || addr - base >= region->size)
 			continue;
 		/* Pairs with vb_trap_unmap(): it sees us, or we see that the region is gone. */
-		atomic_fetch_add(&region->users, 1);
-		if (atomic_load(&region->base) == base && addr - base < region->size)
+		atomic_fetch_add_explicit(&region->users, 1, memory_order_seq_cst);
+		if (atomic_load_explicit(&region->base, memory_order_seq_cst) == base &&
+		    addr - base < region->size)
 			return region;
-		atomic_fetch_sub(&region->users, 1);
+		atomic_fetch_sub_explicit(&region->users, 1, memory_order_release);
 	}
 	return NULL;
 }
@@ -347,7 +350,7 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 	done = !vb_store_decode(t.code, t.code_len, &t.regs, &t.store) && run(&t);
 	if (!done)
 		complain(&t, info->si_addr);
-	atomic_fetch_sub(&t.region->users, 1);
+	atomic_fetch_sub_explicit(&t.region->users, 1, memory_order_release);
 	errno = saved;
 	return done;
 }
@@ -357,7 +360,8 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 static struct region *free_slot(void)
 {
 	for (uint32_t i = 0; i < MAX_REGIONS; i++)
-		if (!atomic_load(&regions[i].base) && !atomic_load(&regions[i].users))
+		if (!atomic_load_explicit(&regions[i].base, memory_order_seq_cst) &&
+		    !atomic_load_explicit(&regions[i].users, memory_order_seq_cst))
 			return &regions[i];
 	return NULL;
 }
@@ -384,8 +388,8 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 		region->size = size;
 		region->store = store;
 		region->arg = arg;
-		atomic_store(&region->base, (uintptr_t)base);
-		if (region - regions >= num_regions)
+		atomic_store_explicit(&region->base, (uintptr_t)base, memory_order_seq_cst);
+		if (region - regions >= atomic_load_explicit(&num_regions, memory_order_relaxed))
 			atomic_store_explicit(&num_regions, (uint32_t)(region - regions) + 1,
 					      memory_order_release);
 	}
@@ -406,17 +410,18 @@ void vb_trap_unmap(void *page)
 	if (!page)
 		return;
 	pthread_mutex_lock(&lock);
-	for (uint32_t i = 0; i < num_regions; i++) {
-		if (atomic_load(&regions[i].base) == (uintptr_t)page) {
+	for (uint32_t i = 0; i < atomic_load_explicit(&num_regions, memory_order_relaxed); i++) {
+		if (atomic_load_explicit(&regions[i].base, memory_order_seq_cst) ==
+		    (uintptr_t)page) {
 			region = &regions[i];
 			size = region->size;
-			atomic_store(&region->base, 0);
+			atomic_store_explicit(&region->base, 0, memory_order_seq_cst);
 		}
 	}
 	pthread_mutex_unlock(&lock);
 	if (!region)
 		return;
-	while (atomic_load(&region->users))
+	while (atomic_load_explicit(&region->users, memory_order_seq_cst))
 		sched_yield();
 	munmap(page, size);
 }

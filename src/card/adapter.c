@@ -267,7 +267,7 @@ int vb_dev_close(struct vb_dev *dev)
 		free(dev);
 		return 0;
 	}
-	if (atomic_load(&dev->objects))
+	if (atomic_load_explicit(&dev->objects, memory_order_acquire))
 		return vb_refuse_busy("objects of other libraries");
 	vb_dev_set_wq_range(dev, 0);
 	vb_fabric_stop();
@@ -313,17 +313,17 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 	}
 	pd->dev = dev;
 	pd->number = (uint32_t)number;
-	atomic_fetch_add(&dev->objects, 1);
+	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = pd;
 	return 0;
 }
 
 int vb_pd_dealloc(struct vb_pd *pd)
 {
-	if (atomic_load(&pd->refs))
+	if (atomic_load_explicit(&pd->refs, memory_order_acquire))
 		return vb_refuse_busy("memory regions, queue pairs or SRQs");
 	vb_ids_give(&vb_card.numbers.pd, pd->number);
-	atomic_fetch_sub(&pd->dev->objects, 1);
+	atomic_fetch_sub_explicit(&pd->dev->objects, 1, memory_order_release);
 	free(pd);
 	return 0;
 }

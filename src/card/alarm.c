@@ -147,7 +147,7 @@ uint64_t vb_alarm_next(void)
 
 void vb_alarm_forked(void)
 {
-	vb_card.alarms.lock.held = 0;
+	atomic_store_explicit(&vb_card.alarms.lock.held, 0, memory_order_relaxed);
 	vb_card.alarms.first = NULL;
 	atomic_store_explicit(&vb_card.alarms.fresh, NULL, memory_order_relaxed);
 	atomic_store_explicit(&vb_card.alarms.next, UINT64_MAX, memory_order_relaxed);

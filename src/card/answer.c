@@ -74,7 +74,8 @@ void vb_responder_answer(struct vb_qp *qp)
 		if (!ret)
 			rq->resp_head++;
 	}
-	if (!ret && rq->ack_due && !rq->duplicate && atomic_load(&rq->acked) == rq->receiver.epsn)
+	if (!ret && rq->ack_due && !rq->duplicate &&
+	    atomic_load_explicit(&rq->acked, memory_order_relaxed) == rq->receiver.epsn)
 		rq->ack_due = false; /* it went with a request */
 	if (!ret && rq->ack_due) {
 		struct vb_response ack = { .op = VB_PKT_ACK,
@@ -85,7 +86,7 @@ void vb_responder_answer(struct vb_qp *qp)
 		ret = send_response(qp, &ack);
 		if (!ret) {
 			rq->ack_due = rq->duplicate = false;
-			atomic_store(&rq->acked, rq->receiver.epsn);
+			atomic_store_explicit(&rq->acked, rq->receiver.epsn, memory_order_relaxed);
 		}
 	}
 	if (ret == -EHOSTDOWN) {

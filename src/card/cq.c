@@ -88,11 +88,11 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 			goto free_cq;
 	}
 	if (attr->always_armed) {
-		cq->arm = VB_ARM_ANY;
+		atomic_store_explicit(&cq->arm, VB_ARM_ANY, memory_order_relaxed);
 		vb_fabric_armed(1);
 	}
 	atomic_store_explicit(&vb_card_tables.cq[number], cq, memory_order_release);
-	atomic_fetch_add(&dev->objects, 1);
+	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = cq;
 	return 0;
 
@@ -116,20 +116,21 @@ static void clear_alarm(struct vb_cq *cq)
 
 int vb_cq_destroy(struct vb_cq *cq)
 {
-	if (atomic_load(&cq->refs))
+	if (atomic_load_explicit(&cq->refs, memory_order_acquire))
 		return vb_refuse_busy("queue pairs or SRQs");
-	atomic_store(&vb_card_tables.cq[cq->number], NULL);
+	atomic_store_explicit(&vb_card_tables.cq[cq->number], NULL, memory_order_release);
 	if (!vb_dev_stale(cq->dev)) {
 		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
-		if (atomic_load(&cq->refs)) {
-			atomic_store(&vb_card_tables.cq[cq->number], cq);
+		if (atomic_load_explicit(&cq->refs, memory_order_acquire)) {
+			atomic_store_explicit(&vb_card_tables.cq[cq->number], cq,
+					      memory_order_release);
 			return vb_refuse_busy("queue pairs or SRQs");
 		}
 		if (cq->moderated)
 			clear_alarm(cq);
 		if (cq->arm != VB_ARM_NONE)
 			vb_fabric_armed(-1);
-		atomic_fetch_sub(&cq->dev->objects, 1);
+		atomic_fetch_sub_explicit(&cq->dev->objects, 1, memory_order_release);
 		vb_fabric_freed(sizeof(*cq) + (size_t)cq->attr.cqe_cnt * cq->attr.cqe_size);
 	}
 	vb_ids_give(&vb_card.numbers.cq, cq->number);
@@ -145,7 +146,7 @@ struct vb_cq *vb_cq_get(struct vb_dev *dev, uint32_t number)
 	vb_read_lock();
 	cq = vb_cq_find(number);
 	if (cq && cq->dev == dev)
-		atomic_fetch_add(&cq->refs, 1);
+		atomic_fetch_add_explicit(&cq->refs, 1, memory_order_release);
 	else
 		cq = NULL;
 	vb_read_unlock();
@@ -154,7 +155,7 @@ struct vb_cq *vb_cq_get(struct vb_dev *dev, uint32_t number)
 
 void vb_cq_put(struct vb_cq *cq)
 {
-	atomic_fetch_sub(&cq->refs, 1);
+	atomic_fetch_sub_explicit(&cq->refs, 1, memory_order_release);
 }
 
 uint32_t vb_cq_number(const struct vb_cq *cq)
@@ -213,7 +214,7 @@ static bool is_due(struct vb_cq *cq)
 static void note_event(struct vb_cq *cq, uint32_t ci)
 {
 	if (!cq->attr.always_armed)
-		cq->arm = VB_ARM_NONE;
+		atomic_store_explicit(&cq->arm, VB_ARM_NONE, memory_order_relaxed);
 	cq->announced_pi = cq->pi;
 	cq->announced_ci = ci;
 	cq->sn++;
@@ -314,7 +315,8 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 
 	/* Arming for any completion is not weakened by a later arming for solicited ones. */
 	if (cq->arm != VB_ARM_ANY)
-		cq->arm = solicited ? VB_ARM_SOLICITED : VB_ARM_ANY;
+		atomic_store_explicit(&cq->arm, solicited ? VB_ARM_SOLICITED : VB_ARM_ANY,
+				      memory_order_relaxed);
 	/*
 	 * A CQE that was neither polled nor announced came before this arming and would be missed. One that an event
 	 * has announced is not announced again to programs that arm first and poll then; who has polled since, and
@@ -385,7 +387,7 @@ void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci)
 	if (vb_dev_stale(cq->dev))
 		return;
 	begin_arming(cq, &counted);
-	cq->arm = VB_ARM_ANY;
+	atomic_store_explicit(&cq->arm, VB_ARM_ANY, memory_order_relaxed);
 	cq->base = ci & CI_MASK;
 	due = index_behind(cq->pi, ci) && (!cq->moderated || is_due(cq));
 	if (due)

@@ -78,7 +78,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	for (uint32_t i = 0; i < 1u << log_size; i++)
 		atomic_init(&eq->ring[i].owner, 1);
 	atomic_store_explicit(&vb_card_tables.eq[number], eq, memory_order_release);
-	atomic_fetch_add(&dev->objects, 1);
+	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = eq;
 	return 0;
 }
@@ -98,14 +98,14 @@ static bool is_used(struct vb_eq *eq)
 int vb_eq_destroy(struct vb_eq *eq)
 {
 	/* Who finds it is on its list before this wait ends; so an empty list stays empty behind it. */
-	atomic_store(&vb_card_tables.eq[eq->number], NULL);
+	atomic_store_explicit(&vb_card_tables.eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
 	if (is_used(eq)) {
-		atomic_store(&vb_card_tables.eq[eq->number], eq);
+		atomic_store_explicit(&vb_card_tables.eq[eq->number], eq, memory_order_release);
 		return vb_refuse_busy("completion queues");
 	}
 	vb_ids_give(&vb_card.numbers.eq, eq->number);
-	atomic_fetch_sub(&eq->dev->objects, 1);
+	atomic_fetch_sub_explicit(&eq->dev->objects, 1, memory_order_release);
 	free(eq->ring);
 	free(eq);
 	return 0;

@@ -159,14 +159,15 @@ static void tell_changed(uint32_t key, uint32_t pdn, uint32_t generation,
 /* No thread of ours and no peer uses the key when this returns. */
 static void retract(struct vb_seg_mr *entry, uint32_t key)
 {
-	atomic_store(&entry->key, 0);
+	atomic_store_explicit(&entry->key, 0, memory_order_seq_cst);
 	vb_read_wait();
 	vb_segment_wait_mr(key >> 8);
 }
 
 static uint32_t make_key(uint32_t index)
 {
-	return index << 8 | atomic_fetch_add(&vb_card.mr.next_variant, 1);
+	return index << 8 |
+	       atomic_fetch_add_explicit(&vb_card.mr.next_variant, 1, memory_order_relaxed);
 }
 
 int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
@@ -198,8 +199,8 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 	}
 	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
 	publish(entry, mr->key, pd->number, addr, length, iova, access);
-	atomic_fetch_add(&pd->refs, 1);
-	atomic_fetch_add(&pd->dev->objects, 1);
+	atomic_fetch_add_explicit(&pd->refs, 1, memory_order_release);
+	atomic_fetch_add_explicit(&pd->dev->objects, 1, memory_order_release);
 	*out = mr;
 	return 0;
 }
@@ -232,8 +233,8 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
 	info = info_of(entry);
 	tell_changed(mr->key, new_pd->number, entry->generation, &info);
-	atomic_fetch_add(&new_pd->refs, 1);
-	atomic_fetch_sub(&mr->pd->refs, 1);
+	atomic_fetch_add_explicit(&new_pd->refs, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&mr->pd->refs, 1, memory_order_release);
 	mr->pd = new_pd;
 	return 0;
 }
@@ -245,8 +246,8 @@ int vb_mr_dereg(struct vb_mr *mr)
 		tell_gone(mr->key);
 		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
 	}
-	atomic_fetch_sub(&mr->pd->refs, 1);
-	atomic_fetch_sub(&mr->pd->dev->objects, 1);
+	atomic_fetch_sub_explicit(&mr->pd->refs, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&mr->pd->dev->objects, 1, memory_order_release);
 	free(mr);
 	return 0;
 }
@@ -353,7 +354,9 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn)
 
 	/* The key before what it stands for; pairs with publish(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
-	    entry->pdn != pdn || !atomic_compare_exchange_strong(&entry->key, &key, 0))
+	    entry->pdn != pdn ||
+	    !atomic_compare_exchange_strong_explicit(&entry->key, &key, 0, memory_order_seq_cst,
+						     memory_order_seq_cst))
 		return -EINVAL;
 	tell_gone(key);
 	return 0;

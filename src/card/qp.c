@@ -111,17 +111,17 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 
 static void hold(const struct vb_qp_attr *attr, int by)
 {
-	atomic_fetch_add(&attr->pd->refs, by);
-	atomic_fetch_add(&attr->send_cq->refs, by);
-	atomic_fetch_add(&attr->recv_cq->refs, by);
+	atomic_fetch_add_explicit(&attr->pd->refs, by, memory_order_release);
+	atomic_fetch_add_explicit(&attr->send_cq->refs, by, memory_order_release);
+	atomic_fetch_add_explicit(&attr->recv_cq->refs, by, memory_order_release);
 	if (attr->srq)
-		atomic_fetch_add(&attr->srq->refs, by);
+		atomic_fetch_add_explicit(&attr->srq->refs, by, memory_order_release);
 }
 
 static void hold_wqs(const struct vb_qp *qp, int by)
 {
 	for (uint32_t i = 0; qp->rss && i < qp->rss->count; i++)
-		atomic_fetch_add(&qp->rss->wq[i]->rss_users, by);
+		atomic_fetch_add_explicit(&qp->rss->wq[i]->rss_users, by, memory_order_release);
 }
 
 /* What is freed with it, the driver's rings included. */
@@ -237,12 +237,12 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	if (!qp->shared)
 		goto free_qp;
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
-	atomic_store(&qp->state, IBV_QPS_RESET);
+	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	hold(attr, 1);
 	hold_wqs(qp, 1);
 	if (qp->type == IBV_QPT_RAW_PACKET && !attr->wq)
 		vb_raw_add(qp);
-	atomic_fetch_add(&dev->objects, 1);
+	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_release);
 	*out = qp;
 	return 0;
@@ -270,15 +270,15 @@ int vb_qp_destroy(struct vb_qp *qp)
 {
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
 
-	if (atomic_load(&qp->rss_users))
+	if (atomic_load_explicit(&qp->rss_users, memory_order_acquire))
 		return -EBUSY;
 	if (!vb_dev_stale(qp->dev)) {
 		if (qp->type == IBV_QPT_RAW_PACKET)
 			vb_raw_remove(qp);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
-		atomic_store(&qp->shared->ready, 0);
-		atomic_store(&vb_card_tables.qp[index], NULL);
-		atomic_store(&qp->state, IBV_QPS_RESET);
+		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
+		atomic_store_explicit(&vb_card_tables.qp[index], NULL, memory_order_release);
+		atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */
 		clear_alarms(qp);
 		vb_segment_wait_qp(index);
@@ -292,7 +292,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 	}
 	hold(&qp->init, -1);
 	hold_wqs(qp, -1);
-	atomic_fetch_sub(&qp->dev->objects, 1);
+	atomic_fetch_sub_explicit(&qp->dev->objects, 1, memory_order_release);
 	qp_free(qp);
 	return 0;
 }

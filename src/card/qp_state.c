@@ -329,10 +329,11 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
 	shared->transport = qp->transport;
-	atomic_store(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state));
+	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
+			      memory_order_seq_cst);
 	/* Pairs with vb_qp_fail(), which changes the state first and takes this back then: one of the two sees the other. */
-	if (atomic_load(&qp->state) == IBV_QPS_ERR)
-		atomic_store(&shared->ready, 0);
+	if (atomic_load_explicit(&qp->state, memory_order_seq_cst) == IBV_QPS_ERR)
+		atomic_store_explicit(&shared->ready, 0, memory_order_seq_cst);
 }
 
 static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
@@ -352,7 +353,7 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 	if ((mask & IBV_QP_AV) && qp->type < IBV_QPT_UD)
 		qp->transport = transport_of(qp, &attr->ah_attr);
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
-		atomic_store(&qp->comm_est, false);
+		atomic_store_explicit(&qp->comm_est, false, memory_order_relaxed);
 	if (to == IBV_QPS_SQD && from == IBV_QPS_RTS)
 		qp->drained_event =
 			(mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
@@ -406,12 +407,13 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (ret)
 		return ret;
 	vb_responder_answer(qp); /* acknowledgements that are due go out over the path as it is */
-	atomic_store(&qp->shared->ready, 0);
+	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 	vb_segment_wait_qp(qp->number & VB_QPN_INDEX_MASK);
 	vb_lock(&qp->sq.lock);
 	vb_lock(&qp->rq.lock);
 	now = from;
-	if (!atomic_compare_exchange_strong(&qp->state, &now, to)) {
+	if (!atomic_compare_exchange_strong_explicit(&qp->state, &now, to, memory_order_seq_cst,
+						     memory_order_seq_cst)) {
 		/* The data path met an error meanwhile, or another thread modified it. */
 		ret = !(mask & IBV_QP_CUR_STATE) && (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 			      ? AGAIN
@@ -446,13 +448,14 @@ static bool can_fail(uint32_t state)
 
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
 {
-	uint32_t state = atomic_load(&qp->state);
+	uint32_t state = atomic_load_explicit(&qp->state, memory_order_seq_cst);
 
 	do
 		if (!can_fail(state))
 			return;
-	while (!atomic_compare_exchange_weak(&qp->state, &state, IBV_QPS_ERR));
-	atomic_store(&qp->shared->ready, 0);
+	while (!atomic_compare_exchange_weak_explicit(&qp->state, &state, IBV_QPS_ERR,
+						      memory_order_seq_cst, memory_order_seq_cst));
+	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 	vb_work_add(qp, VB_WORK_FLUSH);
 	if (has_event)
 		vb_qp_event(qp, event);
@@ -462,7 +465,8 @@ void vb_qp_fail_sq(struct vb_qp *qp)
 {
 	uint32_t rts = IBV_QPS_RTS;
 
-	if (atomic_compare_exchange_strong(&qp->state, &rts, IBV_QPS_SQE))
+	if (atomic_compare_exchange_strong_explicit(&qp->state, &rts, IBV_QPS_SQE,
+						    memory_order_seq_cst, memory_order_seq_cst))
 		vb_work_add(qp, VB_WORK_FLUSH_SQ);
 }
 

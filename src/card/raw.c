@@ -74,11 +74,11 @@ void vb_raw_remove(struct vb_qp *qp)
 /* The parent's queue pairs are in no list of the child's. */
 void vb_raw_forked(void)
 {
-	struct vb_qp *qp = atomic_load(&vb_card.raw.first);
+	struct vb_qp *qp = atomic_load_explicit(&vb_card.raw.first, memory_order_relaxed);
 
-	vb_card.raw.lock.held = 0;
-	atomic_store(&vb_card.raw.first, NULL);
-	for (; qp; qp = atomic_load(&qp->next_raw))
+	atomic_store_explicit(&vb_card.raw.lock.held, 0, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.raw.first, NULL, memory_order_relaxed);
+	for (; qp; qp = atomic_load_explicit(&qp->next_raw, memory_order_relaxed))
 		qp->raw_link = NULL;
 	vb_card.raw.receivers = 0;
 }
@@ -205,9 +205,11 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 	vb_read_lock();
 	vb_burst_begin();
 	vb_lock(&qp->rq.lock);
-	atomic_store(&qp->state, to == IBV_WQS_RDY   ? IBV_QPS_RTR
-				 : to == IBV_WQS_ERR ? IBV_QPS_ERR
-						     : IBV_QPS_RESET);
+	atomic_store_explicit(&qp->state,
+			      to == IBV_WQS_RDY   ? IBV_QPS_RTR
+			      : to == IBV_WQS_ERR ? IBV_QPS_ERR
+						  : IBV_QPS_RESET,
+			      memory_order_release);
 	if (to == IBV_WQS_RESET)
 		vb_responder_reset(qp, 0, true);
 	else if (to == IBV_WQS_ERR)

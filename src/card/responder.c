@@ -835,8 +835,9 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 	}
 	if (pkt->sqpn != qp->attr.dest_qp_num)
 		goto unlock;
-	first = state == IBV_QPS_RTR && !qp->comm_est;
-	qp->comm_est |= first;
+	first = state == IBV_QPS_RTR && !atomic_load_explicit(&qp->comm_est, memory_order_relaxed);
+	if (first)
+		atomic_store_explicit(&qp->comm_est, true, memory_order_relaxed);
 	if (qp->type == IBV_QPT_RC)
 		answered = receive_rc(qp, pkt, reply, reply_iov);
 	else
@@ -858,7 +859,7 @@ enum { WATCH_MIN_NS = 1000000, WATCH_MAX_NS = 1000000000 };
  */
 static void watch_record(struct vb_qp *qp, bool flushed)
 {
-	if (!atomic_load(&qp->direct) || !qp->rq.count)
+	if (!atomic_load_explicit(&qp->direct, memory_order_relaxed) || !qp->rq.count)
 		return;
 	if (flushed || !qp->watch_ns)
 		qp->watch_ns = WATCH_MIN_NS;
@@ -913,8 +914,8 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	if (empty)
 		rq->ci = 0;
 	vb_receiver_reset(&rq->receiver, psn);
-	atomic_store(&qp->shared->epsn, psn);
-	atomic_store(&rq->acked, psn);
+	atomic_store_explicit(&qp->shared->epsn, psn, memory_order_release);
+	atomic_store_explicit(&rq->acked, psn, memory_order_relaxed);
 	rq->msn = 0;
 	rq->mixed = false;
 	rq->duplicate = rq->ack_due = rq->open = rq->have_wqe = false;

@@ -39,18 +39,18 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 		.limit = attr->limit,
 		.notice.tell = tell,
 	};
-	atomic_fetch_add(&dev->objects, 1);
-	atomic_fetch_add(&attr->pd->refs, 1);
+	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
+	atomic_fetch_add_explicit(&attr->pd->refs, 1, memory_order_release);
 	*out = srq;
 	return 0;
 }
 
 int vb_srq_destroy(struct vb_srq *srq)
 {
-	if (atomic_load(&srq->refs))
+	if (atomic_load_explicit(&srq->refs, memory_order_acquire))
 		return vb_refuse_busy("queue pairs");
-	atomic_fetch_sub(&srq->dev->objects, 1);
-	atomic_fetch_sub(&srq->attr.pd->refs, 1);
+	atomic_fetch_sub_explicit(&srq->dev->objects, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&srq->attr.pd->refs, 1, memory_order_release);
 	vb_ids_give(&vb_card.numbers.srq, srq->number);
 	if (!vb_dev_stale(srq->dev))
 		vb_fabric_freed(sizeof(*srq) + ((size_t)srq->attr.wqe_cnt << srq->attr.wqe_shift));

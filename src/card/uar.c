@@ -39,12 +39,15 @@ static void defer(const struct vb_bell *bell)
 	uint64_t bit = 1ull << number % WORD;
 
 	if (bell->kind == VB_BELL_SEND)
-		atomic_fetch_or(&vb_card_tables.rung.qps[number / WORD], bit);
+		atomic_fetch_or_explicit(&vb_card_tables.rung.qps[number / WORD], bit,
+					 memory_order_release);
 	else if (bell->kind == VB_BELL_ARM)
-		atomic_fetch_or(&vb_card_tables.rung.cqs[number / WORD], bit);
+		atomic_fetch_or_explicit(&vb_card_tables.rung.cqs[number / WORD], bit,
+					 memory_order_release);
 	else
-		atomic_store(&vb_card_tables.rung.eqs[number % (VB_EQ_MAX + 1)], RUNG | bell->ci);
-	atomic_store(&vb_card_tables.rung.any, true);
+		atomic_store_explicit(&vb_card_tables.rung.eqs[number % (VB_EQ_MAX + 1)],
+				      RUNG | bell->ci, memory_order_release);
+	atomic_store_explicit(&vb_card_tables.rung.any, true, memory_order_seq_cst);
 	vb_fabric_kick();
 }
 
@@ -131,7 +134,9 @@ static void arm_from_record(uint32_t number)
 /* Most words are empty: they are only read. */
 static uint64_t take_bits(_Atomic uint64_t *bits)
 {
-	return atomic_load_explicit(bits, memory_order_relaxed) ? atomic_exchange(bits, 0) : 0;
+	return atomic_load_explicit(bits, memory_order_relaxed)
+		       ? atomic_exchange_explicit(bits, 0, memory_order_acquire)
+		       : 0;
 }
 
 void vb_uar_run_deferred(void)
@@ -158,7 +163,8 @@ void vb_uar_run_deferred(void)
 		uint32_t rung =
 			atomic_load_explicit(&vb_card_tables.rung.eqs[i], memory_order_relaxed);
 
-		if (rung && (rung = atomic_exchange(&vb_card_tables.rung.eqs[i], 0)))
+		if (rung && (rung = atomic_exchange_explicit(&vb_card_tables.rung.eqs[i], 0,
+							     memory_order_acquire)))
 			vb_eq_consumed(NULL, i, rung & ~(uint32_t)RUNG);
 	}
 }

@@ -36,7 +36,7 @@ static int add(const struct vb_umem *content, struct vb_umem **out)
 	pthread_mutex_lock(&vb_card.umem_lock);
 	vb_card_tables.umem[number] = umem;
 	pthread_mutex_unlock(&vb_card.umem_lock);
-	atomic_fetch_add(&umem->dev->objects, 1);
+	atomic_fetch_add_explicit(&umem->dev->objects, 1, memory_order_release);
 	*out = umem;
 	return 0;
 }
@@ -75,7 +75,7 @@ int vb_umem_dereg(struct vb_umem *umem)
 	if (busy)
 		return vb_refuse_busy("queues");
 	vb_ids_give(&vb_card.numbers.umem, umem->number);
-	atomic_fetch_sub(&umem->dev->objects, 1);
+	atomic_fetch_sub_explicit(&umem->dev->objects, 1, memory_order_release);
 	free(umem);
 	return 0;
 }

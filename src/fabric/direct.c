@@ -26,7 +26,8 @@ static _Atomic uint64_t *pin_take(struct vb_peer *peer, uint64_t value)
 
 		/* seq_cst: the pin must be seen before the entries are read; pairs with wait_unpinned(). */
 		if (!atomic_load_explicit(pin, memory_order_relaxed) &&
-		    atomic_compare_exchange_strong(pin, &none, value))
+		    atomic_compare_exchange_strong_explicit(pin, &none, value, memory_order_seq_cst,
+							    memory_order_seq_cst))
 			return pin;
 	}
 	return NULL;
@@ -149,12 +150,15 @@ static bool switched_off(void)
 {
 	static _Atomic int off = -1;
 
-	if (off < 0) {
+	int is = atomic_load_explicit(&off, memory_order_relaxed);
+
+	if (is < 0) {
 		const char *value = vb_getenv("VERBATIM_DIRECT");
 
-		off = value && !strcmp(value, "off");
+		is = value && !strcmp(value, "off");
+		atomic_store_explicit(&off, is, memory_order_relaxed);
 	}
-	return off;
+	return is;
 }
 
 bool vb_direct_works(const struct vb_path *path)

@@ -88,17 +88,19 @@ static struct vb_peer *peer_create(uint32_t slot)
 	peer->segment = peer->view.head;
 	/* Pins that an earlier process in our slot left behind when it died. */
 	for (unsigned int i = 0; i < VB_SEG_PINS; i++)
-		atomic_store(&peer->segment->pins[vb_segment_self->slot][i], 0);
+		atomic_store_explicit(&peer->segment->pins[vb_segment_self->slot][i], 0,
+				      memory_order_release);
 	return peer;
 }
 
 /* With table_lock: take a peer out of the table; the caller drops the table's reference. */
 static struct vb_peer *unlink_peer(uint32_t slot)
 {
-	struct vb_peer *peer = atomic_exchange(&peers->table[slot], NULL);
+	struct vb_peer *peer =
+		atomic_exchange_explicit(&peers->table[slot], NULL, memory_order_acq_rel);
 
 	if (peer)
-		atomic_store(&peer->dead, true);
+		atomic_store_explicit(&peer->dead, true, memory_order_release);
 	return peer;
 }
 
@@ -142,7 +144,7 @@ static struct vb_peer *peer_replace(uint32_t slot)
 	struct vb_peer *peer, *stale = NULL;
 
 	pthread_mutex_lock(&peers->table_lock);
-	peer = atomic_load(&peers->table[slot]);
+	peer = atomic_load_explicit(&peers->table[slot], memory_order_acquire);
 	if (!peer || peer->generation != vb_registry_generation(slot)) {
 		stale = unlink_peer(slot);
 		peer = peer_create(slot);
@@ -180,8 +182,8 @@ bool vb_peer_alive(struct vb_peer *peer)
 	}
 	vb_info("process %d is gone", (int)peer->pid);
 	pthread_mutex_lock(&peers->table_lock);
-	atomic_store(&peer->dead, true);
-	if (atomic_load(&peers->table[peer->slot]) == peer)
+	atomic_store_explicit(&peer->dead, true, memory_order_release);
+	if (atomic_load_explicit(&peers->table[peer->slot], memory_order_acquire) == peer)
 		gone = unlink_peer(peer->slot);
 	pthread_mutex_unlock(&peers->table_lock);
 	if (gone) {
@@ -208,7 +210,8 @@ void vb_peer_wake(struct vb_peer *peer)
 		&peer->segment->wants_fence,
 		memory_order_relaxed)); /* pairs with the heavy one before a process sleeps, in progress.c */
 	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
-	    atomic_compare_exchange_strong(wake, &sleeping, VB_WAKE_BUSY))
+	    atomic_compare_exchange_strong_explicit(wake, &sleeping, VB_WAKE_BUSY,
+						    memory_order_seq_cst, memory_order_seq_cst))
 		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
@@ -238,12 +241,13 @@ int vb_peer_connect(struct vb_peer *peer)
 	}
 	peer->tx.shared = vb_segment_at(out->offset, sizeof(struct vb_ring_shared) + size);
 	peer->tx.size = size;
-	peer->tx.shared->head = 0;
-	peer->tx.shared->waiting = 0;
-	*(_Atomic uint32_t *)peer->tx.shared->data = 0;
+	atomic_store_explicit(&peer->tx.shared->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&peer->tx.shared->waiting, 0, memory_order_relaxed);
+	atomic_store_explicit((_Atomic uint32_t *)peer->tx.shared->data, 0, memory_order_relaxed);
 	atomic_store_explicit(&out->generation, peer->generation, memory_order_release);
-	atomic_store(&peer->segment->inbound[vb_segment_self->slot], vb_segment_self->generation);
-	atomic_fetch_add(&peer->segment->inbound_epoch, 1);
+	atomic_store_explicit(&peer->segment->inbound[vb_segment_self->slot],
+			      vb_segment_self->generation, memory_order_release);
+	atomic_fetch_add_explicit(&peer->segment->inbound_epoch, 1, memory_order_seq_cst);
 	return 0;
 }
 
@@ -284,7 +288,7 @@ static bool accept_ring(struct vb_peer *peer)
 /* With table_lock. */
 static void add_inbound(struct vb_peer *peer)
 {
-	uint32_t count = atomic_load(&peers->inbound_count);
+	uint32_t count = atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
 
 	if (count == VB_INBOUND_MAX)
 		return;
@@ -346,13 +350,16 @@ void vb_peer_forget(struct vb_peer *peer)
 	bool found = false;
 
 	pthread_mutex_lock(&peers->table_lock);
-	count = atomic_load(&peers->inbound_count);
+	count = atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
 	for (uint32_t i = 0; i < count && !found; i++) {
-		if (peers->inbound[i] != peer)
+		if (atomic_load_explicit(&peers->inbound[i], memory_order_relaxed) != peer)
 			continue;
 		/* A reader of the list may see the last entry twice or not at all: it looks again soon. */
-		peers->inbound[i] = peers->inbound[count - 1];
-		atomic_store(&peers->inbound_count, count - 1);
+		atomic_store_explicit(
+			&peers->inbound[i],
+			atomic_load_explicit(&peers->inbound[count - 1], memory_order_relaxed),
+			memory_order_release);
+		atomic_store_explicit(&peers->inbound_count, count - 1, memory_order_release);
 		found = true;
 	}
 	pthread_mutex_unlock(&peers->table_lock);
@@ -369,23 +376,24 @@ uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)
 /* In a forked child the mappings are gone and other threads' references with them: only the tables are emptied. */
 void vb_peer_reset(bool forked)
 {
-	uint32_t count = atomic_exchange(&peers->inbound_count, 0);
+	uint32_t count = atomic_exchange_explicit(&peers->inbound_count, 0, memory_order_acq_rel);
 
-	vb_peer_epoch = 0;
-	vb_peer_missed = false;
+	atomic_store_explicit(&vb_peer_epoch, 0, memory_order_relaxed);
+	atomic_store_explicit(&vb_peer_missed, false, memory_order_relaxed);
 	if (forked) {
 		pthread_mutex_init(&peers->table_lock, NULL);
-		peers->accept_lock.held = 0;
+		atomic_store_explicit(&peers->accept_lock.held, 0, memory_order_relaxed);
 		peers->dropped = NULL;
 		for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
-			atomic_store(&peers->table[slot], NULL);
+			atomic_store_explicit(&peers->table[slot], NULL, memory_order_release);
 		return;
 	}
 	vb_peer_collect();
 	for (uint32_t i = 0; i < count; i++)
-		vb_peer_put(peers->inbound[i]);
+		vb_peer_put(atomic_load_explicit(&peers->inbound[i], memory_order_relaxed));
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {
-		struct vb_peer *peer = atomic_exchange(&peers->table[slot], NULL);
+		struct vb_peer *peer =
+			atomic_exchange_explicit(&peers->table[slot], NULL, memory_order_acq_rel);
 
 		if (peer)
 			vb_peer_put(peer);

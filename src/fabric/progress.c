@@ -107,7 +107,7 @@ static bool drain(struct vb_peer *peer)
 		vb_fabric.sink->received();
 	if (ret < 0) {
 		vb_warn("process %d sent a malformed packet; its ring is closed", (int)peer->pid);
-		atomic_store(&peer->broken, true);
+		atomic_store_explicit(&peer->broken, true, memory_order_relaxed);
 	}
 	if (wake)
 		vb_peer_wake(peer);
@@ -226,9 +226,12 @@ static void settle(void)
 	}
 	if (!is_poller())
 		return;
-	vb_fabric.tick_start = poller.marked;
-	vb_fabric.polled = vb_fabric.tick;
-	if (atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_POLLED) &&
+	atomic_store_explicit(&vb_fabric.tick_start, poller.marked, memory_order_relaxed);
+	atomic_store_explicit(&vb_fabric.polled,
+			      atomic_load_explicit(&vb_fabric.tick, memory_order_relaxed),
+			      memory_order_relaxed);
+	if (atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_POLLED,
+						    memory_order_seq_cst, memory_order_seq_cst) &&
 	    state == VB_WAKE_SLEEP)
 		vb_wait_wake(&vb_fabric.wait); /* from now on it looks every tick */
 }
@@ -253,8 +256,10 @@ void vb_fabric_armed(int change)
 	uint32_t polled = VB_WAKE_POLLED;
 
 	poller.polls = 0;
-	atomic_fetch_add(&vb_fabric.armed, change);
-	if (change > 0 && atomic_compare_exchange_strong(wake_word(), &polled, VB_WAKE_SLEEP)) {
+	atomic_fetch_add_explicit(&vb_fabric.armed, change, memory_order_seq_cst);
+	if (change > 0 &&
+	    atomic_compare_exchange_strong_explicit(wake_word(), &polled, VB_WAKE_SLEEP,
+						    memory_order_seq_cst, memory_order_seq_cst)) {
 		/* A peer may have sent, seen POLLED and woken nobody: look now. */
 		vb_barrier_heavy();
 		vb_fabric_progress();
@@ -263,12 +268,12 @@ void vb_fabric_armed(int change)
 
 void vb_fabric_unpolled(void)
 {
-	if (vb_fabric.unpolled)
+	if (atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
 		return;
-	atomic_store(&vb_segment_self->wants_fence, 1);
+	atomic_store_explicit(&vb_segment_self->wants_fence, 1, memory_order_seq_cst);
 	/* Who has not seen that yet has published before this, and is seen by who sleeps after it. */
 	vb_barrier_heavy();
-	atomic_store(&vb_fabric.unpolled, true);
+	atomic_store_explicit(&vb_fabric.unpolled, true, memory_order_seq_cst);
 }
 
 void vb_fabric_freed(size_t bytes)
@@ -279,11 +284,14 @@ void vb_fabric_freed(size_t bytes)
 
 void vb_fabric_kick(void)
 {
-	atomic_store(&vb_fabric.kicked, true); /* seq_cst; pairs with rest() */
-	if (atomic_load(&vb_fabric.resting) && atomic_exchange(&vb_fabric.resting, false)) {
+	atomic_store_explicit(&vb_fabric.kicked, true,
+			      memory_order_seq_cst); /* seq_cst; pairs with rest() */
+	if (atomic_load_explicit(&vb_fabric.resting, memory_order_seq_cst) &&
+	    atomic_exchange_explicit(&vb_fabric.resting, false, memory_order_seq_cst)) {
 		uint32_t sleeping = VB_WAKE_SLEEP;
 
-		atomic_compare_exchange_strong(wake_word(), &sleeping, VB_WAKE_BUSY);
+		atomic_compare_exchange_strong_explicit(wake_word(), &sleeping, VB_WAKE_BUSY,
+							memory_order_seq_cst, memory_order_seq_cst);
 		vb_wait_wake(&vb_fabric.wait);
 	}
 }
@@ -297,9 +305,11 @@ static bool nothing_left(void)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		vb_barrier_heavy();
-	return !vb_fabric.kicked && !vb_fabric.stop &&
+	return !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
+	       !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst) &&
 	       vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE && !rings_pending() &&
-	       atomic_load(&vb_segment_self->inbound_epoch) == vb_peer_epoch;
+	       atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_seq_cst) ==
+		       atomic_load_explicit(&vb_peer_epoch, memory_order_relaxed);
 }
 
 /*
@@ -307,24 +317,26 @@ static bool nothing_left(void)
  */
 static bool is_polled(uint64_t now)
 {
-	if (atomic_load(wake_word()) != VB_WAKE_POLLED)
+	if (atomic_load_explicit(wake_word(), memory_order_seq_cst) != VB_WAKE_POLLED)
 		return false;
-	if (now - vb_fabric.tick_start < TICK_NS)
+	if (now - atomic_load_explicit(&vb_fabric.tick_start, memory_order_relaxed) < TICK_NS)
 		return true;
-	if (vb_fabric.polled != vb_fabric.tick)
+	if (atomic_load_explicit(&vb_fabric.polled, memory_order_relaxed) !=
+	    atomic_load_explicit(&vb_fabric.tick, memory_order_relaxed))
 		return false;
-	vb_fabric.tick_start = now;
-	atomic_fetch_add(&vb_fabric.tick, 1);
+	atomic_store_explicit(&vb_fabric.tick_start, now, memory_order_relaxed);
+	atomic_fetch_add_explicit(&vb_fabric.tick, 1, memory_order_relaxed);
 	return true;
 }
 
 /* The poller looks at the rings; timers and kicks are ours. */
 static void nap(uint64_t limit)
 {
-	atomic_store(&vb_fabric.resting, true);
-	if (limit && !vb_fabric.kicked && !vb_fabric.stop)
+	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
+	if (limit && !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
+	    !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst))
 		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_POLLED, limit < TICK_NS ? limit : TICK_NS);
-	atomic_store(&vb_fabric.resting, false);
+	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
 }
 
 /*
@@ -343,18 +355,20 @@ static void retry_blocked(void)
 /* Nobody polls: sleep until a peer, a kick or the next timer wakes us. */
 static void rest(uint64_t limit)
 {
-	uint32_t state = atomic_load(wake_word());
+	uint32_t state = atomic_load_explicit(wake_word(), memory_order_seq_cst);
 
 	if (state != VB_WAKE_SLEEP &&
-	    !atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_SLEEP))
+	    !atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_SLEEP,
+						     memory_order_seq_cst, memory_order_seq_cst))
 		return;
-	atomic_store(&vb_fabric.resting, true);
+	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
 	retry_blocked();
 	if (limit && nothing_left())
 		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_SLEEP, limit);
-	atomic_store(&vb_fabric.resting, false);
+	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
 	state = VB_WAKE_SLEEP;
-	atomic_compare_exchange_strong(wake_word(), &state, VB_WAKE_BUSY);
+	atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_BUSY,
+						memory_order_seq_cst, memory_order_seq_cst);
 }
 
 static uint64_t time_until(uint64_t when, uint64_t now)
@@ -398,11 +412,11 @@ static void *background(void *arg)
 {
 	prctl(PR_SET_NAME, "verbatim");
 	ask_for_short_slices();
-	while (!atomic_load(&vb_fabric.stop)) {
+	while (!atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst)) {
 		bool polled = is_polled(vb_now_ns()), any;
 		uint64_t timer;
 
-		atomic_store(&vb_fabric.kicked, false);
+		atomic_store_explicit(&vb_fabric.kicked, false, memory_order_seq_cst);
 		vb_read_lock();
 		any = !polled && receive_all(true);
 		timer = vb_fabric.sink->work(true);
@@ -460,7 +474,7 @@ static void after_fork_child(void)
 	if (!vb_fabric.users)
 		return;
 	vb_fabric.users = 0;
-	vb_fabric.epoch++;
+	atomic_fetch_add_explicit(&vb_fabric.epoch, 1, memory_order_relaxed);
 	vb_wait_init(&vb_fabric.wait, wake_self,
 		     NULL);     /* its watcher, if there was one, is the parent's */
 	vb_segment_self = NULL; /* the mapping was not inherited */
@@ -486,12 +500,16 @@ static int start(const struct vb_sink *sink)
 	ret = vb_segment_create(&self);
 	if (ret)
 		goto leave;
-	vb_segment_self->wants_fence = !vb_barrier_register();
+	atomic_store_explicit(&vb_segment_self->wants_fence, !vb_barrier_register(),
+			      memory_order_relaxed);
 	vb_fabric.sink = sink;
 	vb_wait_init(&vb_fabric.wait, wake_self, NULL);
 	vb_fabric.wait.word = wake_word();
-	vb_fabric.stop = vb_fabric.kicked = vb_fabric.resting = vb_fabric.unpolled = false;
-	vb_fabric.armed = 0;
+	atomic_store_explicit(&vb_fabric.stop, false, memory_order_relaxed);
+	atomic_store_explicit(&vb_fabric.kicked, false, memory_order_relaxed);
+	atomic_store_explicit(&vb_fabric.resting, false, memory_order_relaxed);
+	atomic_store_explicit(&vb_fabric.unpolled, false, memory_order_relaxed);
+	atomic_store_explicit(&vb_fabric.armed, 0, memory_order_relaxed);
 	ret = start_thread();
 	if (ret)
 		goto destroy_segment;
@@ -523,7 +541,7 @@ void vb_fabric_stop(void)
 {
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	if (vb_fabric.users && !--vb_fabric.users) {
-		atomic_store(&vb_fabric.stop, true);
+		atomic_store_explicit(&vb_fabric.stop, true, memory_order_seq_cst);
 		vb_fabric_kick();
 		pthread_join(vb_fabric.thread, NULL);
 		vb_wait_destroy(&vb_fabric.wait);
@@ -533,7 +551,7 @@ void vb_fabric_stop(void)
 		vb_segment_destroy();
 		vb_registry_close();
 		vb_heap_return();
-		vb_fabric.epoch++;
+		atomic_fetch_add_explicit(&vb_fabric.epoch, 1, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&vb_fabric.start_lock);
 }

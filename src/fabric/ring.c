@@ -356,7 +356,7 @@ bool vb_ring_next(struct vb_ring_rx *rx)
 	atomic_store_explicit(&rx->shared->head, head,
 			      memory_order_seq_cst); /* pairs with vb_ring_wait_room */
 	return atomic_load_explicit(&rx->shared->waiting, memory_order_seq_cst) &&
-	       atomic_exchange(&rx->shared->waiting, 0);
+	       atomic_exchange_explicit(&rx->shared->waiting, 0, memory_order_seq_cst);
 }
 
 void vb_ring_release(struct vb_ring_rx *rx)

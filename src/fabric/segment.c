@@ -40,7 +40,8 @@ int vb_segment_create(const struct vb_slot_info *self)
 	struct vb_file file;
 	int ret;
 
-	vb_fabric.grow_lock.held = 0; /* a thread of our parent's may have had it */
+	atomic_store_explicit(&vb_fabric.grow_lock.held, 0,
+			      memory_order_relaxed); /* a thread of our parent's may have had it */
 	ret = vb_registry_segment(&file);
 	if (!ret)
 		ret = grow(0, size);
@@ -167,7 +168,9 @@ static void wait_unpinned(uint64_t want, uint64_t mask)
 				if ((value >> 49) != (vb_registry_generation(slot) & 0x7fff) ||
 				    (spins % 1024 == 1023 &&
 				     !vb_registry_alive(slot, vb_registry_generation(slot)))) {
-					atomic_compare_exchange_strong(pin, &value, 0);
+					atomic_compare_exchange_strong_explicit(
+						pin, &value, 0, memory_order_acq_rel,
+						memory_order_acquire);
 					break;
 				}
 				sched_yield();

@@ -51,9 +51,9 @@ static int enter_cc(struct vb_hbl_cq *cq)
 {
 	if (!cq->port->attr.advanced)
 		return vb_refuse_hbl_not_advanced(cq->port->number);
-	if (cq->port->cc_cq)
+	if (atomic_load_explicit(&cq->port->cc_cq, memory_order_relaxed))
 		return vb_refuse_hbl_used_up("CQ for congestion control", cq->port->number);
-	atomic_store(&cq->port->cc_cq, cq);
+	atomic_store_explicit(&cq->port->cc_cq, cq, memory_order_release);
 	return 0;
 }
 
@@ -165,7 +165,7 @@ int vb_hbl_cq_destroy(struct vb_hbl_cq *cq)
 	if (cq->users)
 		ret = -EBUSY;
 	else if (cq->info.cc)
-		atomic_store(&cq->port->cc_cq, NULL);
+		atomic_store_explicit(&cq->port->cc_cq, NULL, memory_order_release);
 	else
 		leave(cq);
 	pthread_mutex_unlock(&hbl->mutex);

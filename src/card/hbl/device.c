@@ -39,7 +39,7 @@ void vb_hbl_forked(void)
 {
 	pthread_mutex_init(&vb_card.hbl.lock, NULL);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++)
-		atomic_store(&vb_card.hbl.devices[i], NULL);
+		atomic_store_explicit(&vb_card.hbl.devices[i], NULL, memory_order_release);
 }
 
 /* vb_card.hbl.lock held */
@@ -176,7 +176,7 @@ free_device:
 /* vb_card.hbl.lock held */
 static void let_go(struct vb_hbl *hbl)
 {
-	atomic_store(&vb_card.hbl.devices[hbl->number], NULL);
+	atomic_store_explicit(&vb_card.hbl.devices[hbl->number], NULL, memory_order_release);
 	vb_read_wait(); /* packets for it may be under way */
 	vb_hbl_memory_destroy(&hbl->memory);
 	vb_registry_release(hbl->number);
@@ -232,7 +232,8 @@ static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 		let_go(there);
 	ret = make(adapter, flags, hbl);
 	if (!ret)
-		atomic_store(&vb_card.hbl.devices[adapter->config->hbl_number], *hbl);
+		atomic_store_explicit(&vb_card.hbl.devices[adapter->config->hbl_number], *hbl,
+				      memory_order_release);
 	return ret;
 }
 
@@ -367,18 +368,24 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 
 static void destroy_fifos(struct vb_hbl_port *port)
 {
-	for (uint32_t i = 0; i < VB_HBL_FIFOS; i++)
-		if (port->fifos[i])
-			vb_hbl_fifo_destroy(port->fifos[i]);
+	for (uint32_t i = 0; i < VB_HBL_FIFOS; i++) {
+		struct vb_hbl_fifo *fifo =
+			atomic_load_explicit(&port->fifos[i], memory_order_relaxed);
+
+		if (fifo)
+			vb_hbl_fifo_destroy(fifo);
+	}
 }
 
 static void destroy_objects(struct vb_hbl_port *port)
 {
+	struct vb_hbl_cq *cc = atomic_load_explicit(&port->cc_cq, memory_order_relaxed);
+
 	for (uint32_t i = 0; i < VB_HBL_CQS; i++)
 		if (port->cqs[i])
 			vb_hbl_cq_destroy(port->cqs[i]);
-	if (port->cc_cq)
-		vb_hbl_cq_destroy(port->cc_cq);
+	if (cc)
+		vb_hbl_cq_destroy(cc);
 	if (port->encap)
 		vb_hbl_encap_destroy(port->encap);
 }
@@ -389,7 +396,7 @@ static void free_ports(struct vb_hbl *hbl)
 	struct vb_hbl_qp *_Atomic *qps[VB_CONFIG_MAX_PORTS + 1];
 
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
-		qps[i] = atomic_exchange(&hbl->ports[i].qps, NULL);
+		qps[i] = atomic_exchange_explicit(&hbl->ports[i].qps, NULL, memory_order_acq_rel);
 	vb_read_wait();
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++) {
 		free(qps[i]);
@@ -463,7 +470,7 @@ static uint32_t highest_qpn(const struct vb_hbl_port *port)
 {
 	uint32_t qpn = port->ready ? VB_HBL_MAX_QPN : 0;
 
-	while (qpn && !atomic_load_explicit(&port->qps[qpn], memory_order_relaxed))
+	while (qpn && !atomic_load_explicit(&vb_hbl_port_qps(port)[qpn], memory_order_relaxed))
 		qpn--;
 	return qpn;
 }

@@ -116,7 +116,7 @@ static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 		qpn = cc.qpn;
 	}
 	qp = qpn <= VB_HBL_MAX_QPN
-		     ? atomic_load_explicit(&fifo->port->qps[qpn], memory_order_acquire)
+		     ? atomic_load_explicit(&vb_hbl_port_qps(fifo->port)[qpn], memory_order_acquire)
 		     : NULL;
 	if (!qp) {
 		tell_bad_qpn(fifo, qpn);
@@ -142,7 +142,7 @@ static bool is_empty(struct vb_hbl_fifo *fifo)
 static void report_overrun(struct vb_hbl_fifo *fifo)
 {
 	if (!atomic_load_explicit(&fifo->unreported, memory_order_relaxed) ||
-	    !atomic_exchange(&fifo->unreported, false))
+	    !atomic_exchange_explicit(&fifo->unreported, false, memory_order_acq_rel))
 		return;
 	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
 		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);
@@ -167,7 +167,7 @@ static void consume(struct vb_hbl_fifo *fifo)
 
 static void defer(void)
 {
-	atomic_store(&vb_card.hbl.deferred, true);
+	atomic_store_explicit(&vb_card.hbl.deferred, true, memory_order_seq_cst);
 	vb_fabric_kick();
 }
 
@@ -199,7 +199,8 @@ static void push(struct vb_hbl_fifo *fifo, const uint32_t dword[4])
 	if (fifo->tail - fifo->head < fifo->capacity) {
 		memcpy(fifo->entry[fifo->tail++ % fifo->capacity], dword, sizeof(fifo->entry[0]));
 	} else {
-		fifo->unreported |= !fifo->overrun;
+		if (!fifo->overrun)
+			atomic_store_explicit(&fifo->unreported, true, memory_order_release);
 		fifo->overrun = true;
 	}
 	vb_unlock(&fifo->lock);
@@ -284,10 +285,10 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 		return vb_refuse_hbl_not_set_up(port->number);
 	if (fifo->type == VB_HBL_FIFO_CC && !port->attr.advanced)
 		return vb_refuse_hbl_not_advanced(port->number);
-	if (hint && port->fifos[hint - 1])
+	if (hint && atomic_load_explicit(&port->fifos[hint - 1], memory_order_relaxed))
 		return vb_refuse_hbl_used_up("FIFO of this number", port->number);
 	for (uint32_t i = hint ? hint - 1 : 0; i < VB_HBL_FIFOS; i++) {
-		if (port->fifos[i])
+		if (atomic_load_explicit(&port->fifos[i], memory_order_relaxed))
 			continue;
 		atomic_store_explicit(&port->fifos[i], fifo, memory_order_release);
 		fifo->info.number = i + 1;
@@ -301,7 +302,8 @@ static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
 static void leave(struct vb_hbl_fifo *fifo)
 {
 	pthread_mutex_lock(&fifo->hbl->mutex);
-	atomic_store(&fifo->port->fifos[fifo->info.number - 1], NULL);
+	atomic_store_explicit(&fifo->port->fifos[fifo->info.number - 1], NULL,
+			      memory_order_release);
 	pthread_mutex_unlock(&fifo->hbl->mutex);
 	vb_read_wait();
 }
@@ -368,7 +370,7 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 	fifo->hbl = hbl;
 	fifo->port = port;
 	fifo->type = type;
-	fifo->serial = 1 + atomic_fetch_add(&vb_card.hbl.serials, 1);
+	fifo->serial = 1 + atomic_fetch_add_explicit(&vb_card.hbl.serials, 1, memory_order_relaxed);
 	set_sizes(fifo);
 	pthread_mutex_lock(&hbl->mutex);
 	ret = enter(fifo, hint);

@@ -159,6 +159,12 @@ struct vb_hbl_port {
 	struct vb_notice notice;
 };
 
+/* By number; once the port is set up. Pairs with the release when it is. */
+static inline struct vb_hbl_qp *_Atomic *vb_hbl_port_qps(const struct vb_hbl_port *port)
+{
+	return atomic_load_explicit(&port->qps, memory_order_acquire);
+}
+
 struct vb_hbl {
 	struct vb_adapter *adapter;
 	uint32_t number; /* N of hbl_N */

@@ -49,7 +49,7 @@ int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd)
 	memory->file_dev = st.st_dev;
 	memory->file_size = VB_HBL_PAGE; /* no handle is 0 */
 	memory->buffers = NULL;
-	atomic_store(&memory->maps, maps);
+	atomic_store_explicit(&memory->maps, maps, memory_order_release);
 	return 0;
 }
 
@@ -70,7 +70,7 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 		munmap(buffer->host, page_up(buffer->size));
 		free(buffer);
 	}
-	free(atomic_exchange(&memory->maps, NULL));
+	free(atomic_exchange_explicit(&memory->maps, NULL, memory_order_acq_rel));
 	if (vb_hbl_memory_is_file(memory, memory->fd))
 		close(memory->fd);
 	pthread_mutex_destroy(&memory->lock);
@@ -139,7 +139,8 @@ static uint64_t choose(const struct vb_hbl_maps *maps, uint64_t size)
 
 static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 {
-	struct vb_hbl_maps *old = atomic_exchange(&memory->maps, maps);
+	struct vb_hbl_maps *old =
+		atomic_exchange_explicit(&memory->maps, maps, memory_order_acq_rel);
 
 	/* Nobody uses what is not in the new table once this returns. */
 	vb_read_wait();
@@ -148,7 +149,7 @@ static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 
 static int insert(struct vb_hbl_memory *memory, struct vb_hbl_map *map, uint64_t hint, bool forced)
 {
-	struct vb_hbl_maps *old = atomic_load(&memory->maps), *maps;
+	struct vb_hbl_maps *old = atomic_load_explicit(&memory->maps, memory_order_acquire), *maps;
 	uint64_t offset = map->va, size = page_up(offset + map->size), va = 0;
 	uint32_t at;
 
@@ -180,7 +181,7 @@ int vb_hbl_memory_unmap(struct vb_hbl_memory *memory, uint64_t va)
 	uint32_t at;
 
 	pthread_mutex_lock(&memory->lock);
-	old = atomic_load(&memory->maps);
+	old = atomic_load_explicit(&memory->maps, memory_order_acquire);
 	at = find(old, va);
 	if (at == old->count || old->map[at].va != va)
 		goto unlock;

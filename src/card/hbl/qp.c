@@ -33,7 +33,7 @@ struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address)
 
 void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl_syndrome syndrome)
 {
-	uint32_t before = atomic_exchange(&qp->state, IBV_QPS_ERR);
+	uint32_t before = atomic_exchange_explicit(&qp->state, IBV_QPS_ERR, memory_order_acq_rel);
 
 	if (before == IBV_QPS_ERR)
 		return;
@@ -60,7 +60,7 @@ bool vb_hbl_qp_connect(struct vb_hbl_qp *qp)
 	if (atomic_load_explicit(&qp->connected, memory_order_acquire))
 		return true;
 	vb_lock(&qp->path_lock);
-	if (!qp->connected)
+	if (!atomic_load_explicit(&qp->connected, memory_order_acquire))
 		open_path(qp);
 	vb_unlock(&qp->path_lock);
 	return atomic_load_explicit(&qp->connected, memory_order_acquire);
@@ -119,13 +119,13 @@ static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
 		return -ENOMEM;
 	do
 		qpn = qpn % VB_HBL_MAX_QPN + 1;
-	while (port->qps[qpn]);
+	while (atomic_load_explicit(&vb_hbl_port_qps(port)[qpn], memory_order_relaxed));
 	port->last_qpn = qpn;
 	port->num_qps++;
 	qp->port = port;
 	qp->qpn = qpn;
 	vb_hbl_work_init(qp);
-	atomic_store_explicit(&port->qps[qpn], qp, memory_order_release);
+	atomic_store_explicit(&vb_hbl_port_qps(port)[qpn], qp, memory_order_release);
 	return 0;
 }
 
@@ -134,8 +134,8 @@ static void give_number(struct vb_hbl_qp *qp)
 {
 	if (!qp->port)
 		return;
-	atomic_store(&qp->port->qps[qp->qpn], NULL);
-	atomic_store(&qp->state, IBV_QPS_RESET);
+	atomic_store_explicit(&vb_hbl_port_qps(qp->port)[qp->qpn], NULL, memory_order_release);
+	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	vb_hbl_work_remove(qp);
 	qp->port->num_qps--;
 	qp->port = NULL;
@@ -146,7 +146,7 @@ static void reset(struct vb_hbl_qp *qp)
 {
 	give_number(qp);
 	vb_path_close(&qp->path);
-	qp->connected = false;
+	atomic_store_explicit(&qp->connected, false, memory_order_release);
 	free_queues(qp);
 	if (qp->encap)
 		qp->encap->users--;
@@ -155,7 +155,7 @@ static void reset(struct vb_hbl_qp *qp)
 	memset(&qp->rq, 0, sizeof(qp->rq));
 	memset(&qp->ibv, 0, sizeof(qp->ibv));
 	qp->attr = (struct vb_hbl_qp_attr){ 0 };
-	atomic_store(&qp->state, IBV_QPS_RESET);
+	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 }
 
 /* --- creation --------------------------------------------------------------------------------------------------- */
@@ -217,7 +217,10 @@ void vb_hbl_qp_destroy(struct vb_hbl_qp *qp)
 void vb_hbl_qp_query(struct vb_hbl_qp *qp, struct vb_hbl_qp_info *info)
 {
 	pthread_mutex_lock(&qp->hbl->mutex);
-	*info = (struct vb_hbl_qp_info){ .qpn = qp->qpn, .state = qp->state, .attr = qp->ibv };
+	*info = (struct vb_hbl_qp_info){ .qpn = qp->qpn,
+					 .state = atomic_load_explicit(&qp->state,
+								       memory_order_relaxed),
+					 .attr = qp->ibv };
 	if (info->state == IBV_QPS_RTS || (info->state == IBV_QPS_ERR && qp->sq.sender.window)) {
 		info->swq = qp->swq;
 		info->rwq = qp->rwq;
@@ -378,7 +381,7 @@ static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		const struct vb_hbl_qp_attr *hbl)
 {
-	uint32_t state = atomic_load(&qp->state);
+	uint32_t state = atomic_load_explicit(&qp->state, memory_order_acquire);
 	int ret = -EINVAL;
 
 	mask &= ~IBV_QP_CUR_STATE;
@@ -389,7 +392,7 @@ static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	}
 	if (attr->qp_state == IBV_QPS_ERR) {
 		if (mask == IBV_QP_STATE && state != IBV_QPS_RESET) {
-			atomic_store(&qp->state, IBV_QPS_ERR);
+			atomic_store_explicit(&qp->state, IBV_QPS_ERR, memory_order_release);
 			ret = 0;
 		}
 		return ret;
@@ -401,7 +404,9 @@ static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	else if (state == IBV_QPS_RTR && attr->qp_state == IBV_QPS_RTS && mask == RTS_MASK)
 		ret = to_rts(qp, attr, hbl);
 	/* A request that came at RTR may have failed it in the meantime: that stays. */
-	if (!ret && !atomic_compare_exchange_strong(&qp->state, &state, attr->qp_state))
+	if (!ret &&
+	    !atomic_compare_exchange_strong_explicit(&qp->state, &state, attr->qp_state,
+						     memory_order_acq_rel, memory_order_acquire))
 		ret = -EINVAL;
 	return ret;
 }
@@ -416,7 +421,8 @@ int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int m
 		return -EIO; /* what the driver of the hardware says */
 	}
 	if (!(mask & IBV_QP_STATE) ||
-	    ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != atomic_load(&qp->state)))
+	    ((mask & IBV_QP_CUR_STATE) &&
+	     attr->cur_qp_state != atomic_load_explicit(&qp->state, memory_order_acquire)))
 		return -EINVAL;
 	vb_card_enter();
 	pthread_mutex_lock(&qp->hbl->mutex);

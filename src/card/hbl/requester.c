@@ -102,7 +102,8 @@ static void complete_ready(struct vb_hbl_qp *qp)
 	struct vb_hbl_flight *f;
 
 	while ((f = (struct vb_hbl_flight *)vb_sender_complete(&sq->sender))) {
-		sq->rdv_done += f->op == VB_HBL_OP_RDV_WRITE;
+		if (f->op == VB_HBL_OP_RDV_WRITE)
+			atomic_fetch_add_explicit(&sq->rdv_done, 1, memory_order_release);
 		vb_sender_pop(&sq->sender);
 	}
 	if (sq->told != sq->sender.head)
@@ -480,7 +481,7 @@ static void rewind_all(struct vb_hbl_qp *qp)
 	}
 	for (uint32_t i = sq->sender.head; i != sq->sender.tail; i++)
 		sq->announced -= is_announcement(qp, flight(qp, i)->op);
-	sq->rdv_next = sq->rdv_done;
+	sq->rdv_next = atomic_load_explicit(&sq->rdv_done, memory_order_relaxed);
 	vb_sender_rewind(&sq->sender, sq->first_psn);
 	sq->loaded = false;
 	sq->sent = 0;
@@ -591,7 +592,8 @@ void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 static void timed_out(struct vb_hbl_qp *qp)
 {
 	/* Packets that still lie in the ring are not lost: the other process is only slow. */
-	if (qp->connected && !vb_path_drained(&qp->path))
+	if (atomic_load_explicit(&qp->connected, memory_order_acquire) &&
+	    !vb_path_drained(&qp->path))
 		return;
 	if (!vb_sender_retry(&qp->sq.sender)) {
 		fail(qp, VB_HBL_SYN_RETRIES);
@@ -608,7 +610,8 @@ static bool check_flight(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 	struct vb_hbl_sq *sq = &qp->sq;
 	bool waits = vb_sender_busy(&sq->sender) || sq->sent || sq->held;
 
-	if (waits && qp->connected && !vb_path_alive(&qp->path)) {
+	if (waits && atomic_load_explicit(&qp->connected, memory_order_acquire) &&
+	    !vb_path_alive(&qp->path)) {
 		fail(qp, VB_HBL_SYN_RETRIES);
 		return true;
 	}
@@ -634,11 +637,11 @@ static bool check_queues(struct vb_hbl_qp *qp, uint64_t now)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 
-	if (qp->rq.stalled)
+	if (atomic_load_explicit(&qp->rq.stalled, memory_order_seq_cst))
 		vb_hbl_responder_look(qp, now);
 	if (sq->starved && vb_hbl_cq_look(qp->req_cq, now))
 		tell_ready(qp);
-	return qp->rq.stalled || sq->starved;
+	return atomic_load_explicit(&qp->rq.stalled, memory_order_seq_cst) || sq->starved;
 }
 
 bool vb_hbl_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)

@@ -234,9 +234,10 @@ void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now)
 
 	vb_lock(&rq->lock);
 	if (!vb_hbl_qp_receives(qp)) {
-		rq->stalled = false;
-	} else if (rq->stalled && vb_hbl_cq_look(qp->res_cq, now)) {
-		rq->stalled = false;
+		atomic_store_explicit(&rq->stalled, false, memory_order_seq_cst);
+	} else if (atomic_load_explicit(&rq->stalled, memory_order_seq_cst) &&
+		   vb_hbl_cq_look(qp->res_cq, now)) {
+		atomic_store_explicit(&rq->stalled, false, memory_order_seq_cst);
 		rq->receiver.nak_sent = true;
 		answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
 		vb_fabric_kick(); /* whichever thread ran the timers may be done with its work */
@@ -273,7 +274,7 @@ static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	/* A READ takes the PSNs of its response (IBTA 9.7.2). */
 	vb_receiver_take(&rq->receiver,
 			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->span) : 1);
-	rq->stalled = false;
+	atomic_store_explicit(&rq->stalled, false, memory_order_seq_cst);
 	answer_with(qp, VB_SYN_ACK, 0);
 	return 0;
 }
@@ -295,7 +296,7 @@ int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 		break;
 	case VB_ARRIVAL_GAP:
 		/* While stalled, what is behind the packet that waits comes again with it. */
-		if (!rq->stalled)
+		if (!atomic_load_explicit(&rq->stalled, memory_order_seq_cst))
 			answer_with(qp, VB_SYN_NAK_SEQUENCE, rq->receiver.epsn);
 		break;
 	case VB_ARRIVAL_DROP:

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asymmetric store-load barrier: a store must be seen before a later load, on a side that does it often (light) and on one
- * that does it rarely (heavy). The main use is a process that sends to one that may fall asleep:
+ * Asymmetric store-load barrier: a store must be seen before a later load, on a side that does it
+ * often (light) and on one that does it rarely (heavy). The main use is a process that sends to one
+ * that may fall asleep:
  *
  *	sender:  publish the record; [light]; read the wake word        (millions of times a second)
  *	sleeper: wake word := SLEEP; [heavy]; look at the rings; sleep (when there is nothing to do)
  *
- * With a full barrier on both sides, one of the two sees the other. The sender's would wait for the cache line of the
- * record to arrive, longer than all the rest of a small message. So the sleeper pays for both: membarrier makes every CPU
- * that runs one of our processes pass a full barrier. Where that call is missing on either side, or the sleeper falls
- * asleep after nearly every packet (vb_fabric_unpolled()), the sender uses a real fence: the sleeper asks for it in its
- * segment, or the sender knows of itself that it cannot be reached.
+ * With a full barrier on both sides, one of the two sees the other. The sender's would wait for the
+ * cache line of the record to arrive, longer than all the rest of a small message. So the sleeper
+ * pays for both: membarrier makes every CPU that runs one of our processes pass a full barrier.
+ * Where that call is missing on either side, or the sleeper falls asleep after nearly every packet
+ * (vb_fabric_unpolled()), the sender uses a real fence: the sleeper asks for it in its segment, or
+ * the sender knows of itself that it cannot be reached.
  */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* At start: whether this process can be the heavy side; it must be registered to be reached as the light one. */
+/*
+ * At start: whether this process can be the heavy side; it must be registered to be reached as the
+ * light one.
+ */
 bool vb_barrier_register(void);
 void vb_barrier_heavy(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Assertions that cost too much for every build: VB_CHECKS is defined in debug builds and in builds with
- * sanitizers.
+ * Assertions that cost too much for every build: VB_CHECKS is defined in debug builds and in builds
+ * with sanitizers.
  */
 #pragma once
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The clock of card and fabric: monotonic nanoseconds, the same on every CPU and in every process of the host.
+ * The clock of card and fabric: monotonic nanoseconds, the same on every CPU and in every process
+ * of the host.
  *
- * A test or a simulation may put a clock of its own in the system's place, before the first device is opened. Then all
- * timers, periods and timestamps follow that one. Sleeping is real all the same: whoever moves such a clock forward wakes
- * the background thread (vb_fabric_kick()), which then finds what has become due.
+ * A test or a simulation may put a clock of its own in the system's place, before the first device
+ * is opened. Then all timers, periods and timestamps follow that one. Sleeping is real all the
+ * same: whoever moves such a clock forward wakes the background thread (vb_fabric_kick()), which
+ * then finds what has become due.
  *
- * The accelerator has clocks of its own (dpa/): the cycle counter that device code reads, and what measures how long the
- * host works for it. Both are about this machine, not about the network.
+ * The accelerator has clocks of its own (dpa/): the cycle counter that device code reads, and what
+ * measures how long the host works for it. Both are about this machine, not about the network.
  */
 #pragma once
 

@@ -424,7 +424,10 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	return 0;
 }
 
-/* inih's reader. Indentation is dropped: inih would take an indented line for more of the value above it. */
+/*
+ * inih's reader. Indentation is dropped: inih would take an indented line for more of the value
+ * above it.
+ */
 static char *read_line(char *str, int num, void *user)
 {
 	struct parser *p = user;
@@ -560,7 +563,9 @@ static int line_of(const struct parser *p, unsigned int adapter, const char *nam
 	return 0;
 }
 
-/* Keys that only adapters of one format have: the first that another one was given is the mistake. */
+/*
+ * Keys that only adapters of one format have: the first that another one was given is the mistake.
+ */
 static void check_keys(struct parser *p, unsigned int adapter)
 {
 	static const struct {
@@ -630,8 +635,8 @@ static void parse(struct parser *p)
 }
 
 /*
- * The file is read twice here and again in every program below `verbatim run`: a pipe would be empty by then, and a
- * device may never end. NULL with errno.
+ * The file is read twice here and again in every program below `verbatim run`: a pipe would be
+ * empty by then, and a device may never end. NULL with errno.
  */
 static FILE *open_regular(const char *path)
 {
@@ -704,7 +709,9 @@ void vb_config_default(struct vb_config *config)
 static struct vb_config process_config;
 static int process_error;
 
-/* Switches that code elsewhere reads: a word that it does not know would be passed over in silence. */
+/*
+ * Switches that code elsewhere reads: a word that it does not know would be passed over in silence.
+ */
 static void check_switches(void)
 {
 	static const struct {

@@ -2,8 +2,9 @@
 /*
  * The one configuration of a process: which adapters exist, their addresses and limits.
  *
- * It is read once, on first use, from the file named by VERBATIM_CONFIG, or made up where that is unset. A bad file
- * is an error that names file, line and key; nothing of it is used then. Form (INI, read with inih):
+ * It is read once, on first use, from the file named by VERBATIM_CONFIG, or made up where that is
+ * unset. A bad file is an error that names file, line and key; nothing of it is used then. Form
+ * (INI, read with inih):
  *
  *	[adapter mlx5_0]          ; sections in the order the devices shall be listed
  *	format = mlx5             ; default: what the name starts with; or mlx4
@@ -73,13 +74,18 @@ struct vb_config {
 const char *vb_format_name(enum vb_format format);
 
 /*
- * The process's configuration; read on the first call, from any thread. Returns NULL with errno (EINVAL for a bad
- * file, after one log line that says what to mend). The same answer every time.
+ * The process's configuration; read on the first call, from any thread. Returns NULL with errno
+ * (EINVAL for a bad file, after one log line that says what to mend). The same answer every time.
  */
 VB_PUBLIC const struct vb_config *vb_config_get(void);
 
-/* Read one file into *config without touching the process's own; 0 or -errno with a message in err. */
+/*
+ * Read one file into *config without touching the process's own; 0 or -errno with a message in err.
+ */
 int vb_config_read(const char *path, struct vb_config *config, char *err, unsigned int err_len);
 
-/* What is used where no file is named: mlx5_0, mlx5_1 and mlx4_0 on the machine's interfaces, 127.0.0.1 where it has none. */
+/*
+ * What is used where no file is named: mlx5_0, mlx5_1 and mlx4_0 on the machine's interfaces,
+ * 127.0.0.1 where it has none.
+ */
 void vb_config_default(struct vb_config *config);

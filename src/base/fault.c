@@ -8,11 +8,11 @@
  *	             |
  *	             no: the registered handlers in turn, then the one that was there before us
  *
- * There is one owner of these signals in a process. Two that each chain to whoever was there before can end up chained
- * to one another, for ever.
+ * There is one owner of these signals in a process. Two that each chain to whoever was there before
+ * can end up chained to one another, for ever.
  *
- * The guard is thread-local and in the initial-exec model: a general-dynamic access would cost more than the copy of
- * a small message.
+ * The guard is thread-local and in the initial-exec model: a general-dynamic access would cost more
+ * than the copy of a small message.
  */
 #include "base/fault.h"
 
@@ -32,8 +32,9 @@
 #include "base/tsan.h"
 
 /*
- * ThreadSanitizer must see jumps, and must not look at what the card does to program memory: that is DMA, and whether
- * the program may touch a buffer at that time is between the program and its completions.
+ * ThreadSanitizer must see jumps, and must not look at what the card does to program memory: that
+ * is DMA, and whether the program may touch a buffer at that time is between the program and its
+ * completions.
  */
 #ifdef VB_TSAN
 #include <setjmp.h>
@@ -80,8 +81,9 @@ static _Atomic(vb_fault_handler *)
 	handlers[MAX_HANDLERS]; /* filled from the front, never emptied */
 
 /*
- * The program's own action for each of the two signals. Written with all signals blocked, under the lock; read in the
- * handler without it: an odd or changed version means that a write came in between.
+ * The program's own action for each of the two signals. Written with all signals blocked, under the
+ * lock; read in the handler without it: an odd or changed version means that a write came in
+ * between.
  */
 static struct own {
 	struct sigaction action;
@@ -179,8 +181,9 @@ static void chain(int sig, siginfo_t *info, void *context)
 	if (own.sa_flags & SA_RESETHAND)
 		vb_fault_action(sig, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
 	/*
-	 * The signal itself is not blocked, whatever the flags say: the handler may ring a doorbell. Nor is that
-	 * noted: who leaves by siglongjmp() would never take it back. What we block is not what the program asked for.
+	 * The signal itself is not blocked, whatever the flags say: the handler may ring a
+	 * doorbell. Nor is that noted: who leaves by siglongjmp() would never take it back. What we
+	 * block is not what the program asked for.
 	 */
 	vb_fault_unblock(context);
 	vb_signal_mask(SIG_BLOCK, &own.sa_mask, &saved);
@@ -207,9 +210,10 @@ static bool handled(int sig, siginfo_t *info, void *context)
 }
 
 /*
- * Whether the fault was made by the access under the guard, and not by a handler of the program for some other signal,
- * which came in between and may ring a doorbell (a fault that is meant) or just be wrong. An access is one call deep; a
- * signal's frame is larger than this distance, or on another stack.
+ * Whether the fault was made by the access under the guard, and not by a handler of the program for
+ * some other signal, which came in between and may ring a doorbell (a fault that is meant) or just
+ * be wrong. An access is one call deep; a signal's frame is larger than this distance, or on
+ * another stack.
  */
 static bool is_guarded(const struct guard *guard, const void *context)
 {
@@ -234,7 +238,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 			vb_fault_unblock(context);
 			do_jump(guard);
 		}
-		/* Handlers make guarded accesses themselves; a copy that was interrupted must find its guard again. */
+		/*
+		 * Handlers make guarded accesses themselves; a copy that was interrupted must find
+		 * its guard again.
+		 */
 		if (handled(sig, info, context)) {
 			active = guard;
 			return;
@@ -257,9 +264,9 @@ static void asynchronous_signals(sigset_t *set)
 }
 
 /*
- * Ours in the kernel, on the stack that the program's own handler wants; without one, on the alternate one. Other
- * signals wait meanwhile, as they would for one instruction: a handler of the program that rings a doorbell, too, must
- * not meet this thread in the middle of one.
+ * Ours in the kernel, on the stack that the program's own handler wants; without one, on the
+ * alternate one. Other signals wait meanwhile, as they would for one instruction: a handler of the
+ * program that rings a doorbell, too, must not meet this thread in the middle of one.
  */
 static int install(int sig, const struct sigaction *own)
 {
@@ -370,10 +377,12 @@ int vb_fault_register(vb_fault_handler *handler)
 }
 
 /*
- * Run an access with a recovery point. A macro, because setjmp must be in the frame that is returned to.
+ * Run an access with a recovery point. A macro, because setjmp must be in the frame that is
+ * returned to.
  *
- * The access itself is a call through a volatile pointer: only a call that the compiler knows nothing about is taken
- * to be one that may jump. With the access in line gcc sees no way to the second return and drops it.
+ * The access itself is a call through a volatile pointer: only a call that the compiler knows
+ * nothing about is taken to be one that may jump. With the access in line gcc sees no way to the
+ * second return and drops it.
  */
 #define GUARDED(access)                 \
 	do {                            \

@@ -2,9 +2,10 @@
 /*
  * Access to memory that the program may have unmapped since it registered it.
  *
- * A card must answer such an access with a protection error, never with a crash. So every touch of program memory goes
- * through the functions below: a SIGSEGV or SIGBUS inside one of them makes it return -EFAULT. Faults anywhere else
- * are the program's own and go to the handler it had (or to the default, a core dump).
+ * A card must answer such an access with a protection error, never with a crash. So every touch of
+ * program memory goes through the functions below: a SIGSEGV or SIGBUS inside one of them makes it
+ * return -EFAULT. Faults anywhere else are the program's own and go to the handler it had (or to
+ * the default, a core dump).
  */
 #pragma once
 
@@ -19,16 +20,16 @@
 VB_PUBLIC int vb_fault_arm(void);
 
 /*
- * sigaction(2) for SIGSEGV and SIGBUS (base/signals.h): once we have the signals, act becomes the program's own action, to
- * be called for faults that are its own, and old is what that was.
+ * sigaction(2) for SIGSEGV and SIGBUS (base/signals.h): once we have the signals, act becomes the
+ * program's own action, to be called for faults that are its own, and old is what that was.
  */
 int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old);
 
 /*
- * Others that expect faults (guest code, trapped pages): asked for every fault of an access outside of the functions
- * below, in the order of registration, before the program's own handler. A handler that knows the fault returns true,
- * and the thread goes on as context says, or it jumps away after vb_fault_unblock(context). Registering twice counts
- * once; there is no way back. Arms, too.
+ * Others that expect faults (guest code, trapped pages): asked for every fault of an access outside
+ * of the functions below, in the order of registration, before the program's own handler. A handler
+ * that knows the fault returns true, and the thread goes on as context says, or it jumps away after
+ * vb_fault_unblock(context). Registering twice counts once; there is no way back. Arms, too.
  */
 typedef bool vb_fault_handler(int sig, siginfo_t *info, void *context);
 VB_PUBLIC int vb_fault_register(vb_fault_handler *handler);
@@ -37,7 +38,9 @@ VB_PUBLIC void vb_fault_unblock(void *context);
 /* 0, or -EFAULT with an unknown part of the bytes moved. */
 VB_PUBLIC int vb_fault_copy(void *dst, const void *src, size_t n);
 
-/* Whether every page of [p, p + n) can be read: to tell which side of a failed copy was at fault. */
+/*
+ * Whether every page of [p, p + n) can be read: to tell which side of a failed copy was at fault.
+ */
 VB_PUBLIC bool vb_fault_readable(const void *p, size_t n);
 
 /* Atomic on an aligned 8-byte word; 0 or -EFAULT. */

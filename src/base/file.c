@@ -74,7 +74,9 @@ int vb_file_allowed(uint64_t bytes)
 	return -EFBIG;
 }
 
-/* The signal goes to the thread that writes: it is held off, and taken back if this call caused it. */
+/*
+ * The signal goes to the thread that writes: it is held off, and taken back if this call caused it.
+ */
 static ssize_t write_held(int fd, const void *text, size_t len)
 {
 	static const struct timespec at_once;
@@ -112,7 +114,10 @@ int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where)
 	ret = vb_file_allowed(to);
 	if (ret)
 		return ret;
-	/* A signal makes the call give back all that it has reserved: a fast timer would let none of them succeed. */
+	/*
+	 * A signal makes the call give back all that it has reserved: a fast timer would let none
+	 * of them succeed.
+	 */
 	vb_signal_block(&before);
 	do {
 		ret = posix_fallocate(fd, (off_t)from, (off_t)(to - from));

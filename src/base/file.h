@@ -2,9 +2,9 @@
 /*
  * Files that the card keeps open while a program runs that knows nothing of them.
  *
- * The program may have closed its standard output, may close every descriptor it did not open itself, may forbid large
- * files (ulimit -f) and may have timers that interrupt every call. None of that may end the program, or make the card
- * write into one of its files.
+ * The program may have closed its standard output, may close every descriptor it did not open
+ * itself, may forbid large files (ulimit -f) and may have timers that interrupt every call. None of
+ * that may end the program, or make the card write into one of its files.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ struct vb_file {
 #define VB_NO_FILE ((struct vb_file){ .fd = -1 })
 
 /*
- * fd, or a duplicate above standard input, output and error (fd is then closed), or -1 with errno. A kept descriptor
- * must not stand where a program without standard output would write.
+ * fd, or a duplicate above standard input, output and error (fd is then closed), or -1 with errno.
+ * A kept descriptor must not stand where a program without standard output would write.
  */
 int vb_file_above_stdio(int fd);
 /* Note which file a descriptor is: 0, or -errno, and then it is closed. */
@@ -34,11 +34,15 @@ bool vb_file_is_open(const struct vb_file *file);
 void vb_file_close(struct vb_file *file);
 
 /*
- * Whether this process may make a file of so many bytes: 0, or -EFBIG after a log line. To be asked before a file grows,
- * because the kernel's own answer to a file beyond RLIMIT_FSIZE is SIGXFSZ, which ends the program.
+ * Whether this process may make a file of so many bytes: 0, or -EFBIG after a log line. To be asked
+ * before a file grows, because the kernel's own answer to a file beyond RLIMIT_FSIZE is SIGXFSZ,
+ * which ends the program.
  */
 int vb_file_allowed(uint64_t bytes);
 /* write(2), but a file that may not grow is only an error (EFBIG). */
 ssize_t vb_file_write(int fd, const void *text, size_t len);
-/* Reserve bytes [from, to) of a file in the folder `where`; 0, or -errno after a log line that says what to do. */
+/*
+ * Reserve bytes [from, to) of a file in the folder `where`; 0, or -errno after a log line that says
+ * what to do.
+ */
 int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where);

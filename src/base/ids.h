@@ -2,8 +2,8 @@
 /*
  * Small numbers for objects: queue numbers, keys, domains.
  *
- * A number that was freed is given out again as late as possible, because programs and peers hold on to numbers for a
- * moment longer than to the objects.
+ * A number that was freed is given out again as late as possible, because programs and peers hold
+ * on to numbers for a moment longer than to the objects.
  */
 #pragma once
 
@@ -26,6 +26,9 @@ struct vb_ids {
 
 /* A free number, or -ENOMEM; at most limit are given out at a time. */
 int64_t vb_ids_take(struct vb_ids *ids, uint32_t limit);
-/* The first of n numbers that follow one another; n is a power of two, and the first a multiple of it. */
+/*
+ * The first of n numbers that follow one another; n is a power of two, and the first a multiple of
+ * it.
+ */
 int64_t vb_ids_take_range(struct vb_ids *ids, uint32_t n, uint32_t limit);
 void vb_ids_give(struct vb_ids *ids, uint32_t id);

@@ -2,14 +2,15 @@
 /*
  * The lock of one queue.
  *
- * A queue is nearly always used by one thread at a time, so the uncontended path must be one locked instruction to
- * take and a plain store to release. A holder can be preempted, so a waiter gives its core away after a short spin
- * instead of burning the slice that the holder needs.
+ * A queue is nearly always used by one thread at a time, so the uncontended path must be one locked
+ * instruction to take and a plain store to release. A holder can be preempted, so a waiter gives
+ * its core away after a short spin instead of burning the slice that the holder needs.
  *
- * In a forked child there is none of the parent's other threads, and what one of them had locked nobody unlocks. So a
- * held lock has the mark of its process, which changes in a child: who waits for a lock with an old mark takes it over.
- * What it guards may be half changed. It belongs to objects of the parent's, on which the child has no effect anyway, or
- * to tables that are reset after a fork.
+ * In a forked child there is none of the parent's other threads, and what one of them had locked
+ * nobody unlocks. So a held lock has the mark of its process, which changes in a child: who waits
+ * for a lock with an old mark takes it over. What it guards may be half changed. It belongs to
+ * objects of the parent's, on which the child has no effect anyway, or to tables that are reset
+ * after a fork.
  */
 #pragma once
 
@@ -43,7 +44,10 @@ static inline void vb_cpu_relax(void)
 
 static inline bool vb_trylock(struct vb_lock *lock)
 {
-	/* Pairs with the release store in vb_unlock(). The load first keeps a failing try from stealing the line. */
+	/*
+	 * Pairs with the release store in vb_unlock(). The load first keeps a failing try from
+	 * stealing the line.
+	 */
 	if (atomic_load_explicit(&lock->held, memory_order_relaxed) ||
 	    atomic_exchange_explicit(&lock->held, vb_lock_mark, memory_order_acquire))
 		return false;

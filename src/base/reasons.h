@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every reason for which a verbs call, a direct-verbs call or a work request is refused: one line each.
+ * Every reason for which a verbs call, a direct-verbs call or a work request is refused: one line
+ * each.
  *
  *	X(name, errno, hint, (parameters), format, arguments...)
  *
- * makes vb_refuse_name(parameters), which leaves one line in the log and returns -errno (refusal.h). The hint is the
- * setting that helps, or NULL. Words name what the program gave, then what would have been right.
+ * makes vb_refuse_name(parameters), which leaves one line in the log and returns -errno
+ * (refusal.h). The hint is the setting that helps, or NULL. Words name what the program gave, then
+ * what would have been right.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A refusal says why: each call that fails, and each error completion that the card makes, leaves one line at level
- * info, for example
+ * A refusal says why: each call that fails, and each error completion that the card makes, leaves
+ * one line at level info, for example
  *
  *	ibv_modify_qp: QP 0x1040 to RTR: path_mtu 4096, port 1 of mlx5_0 has 1024 (mtu = in the configuration)
  *
@@ -9,9 +9,9 @@
  *
  *	return vb_refuse_path_mtu(4096, 1, "mlx5_0", 1024);        which is -EINVAL; reasons.h has all of them
  *
- * and the line gets the name and the object of the call. What fails without a reason is caught at the edge by
- * vb_call_failed(). Nothing here costs where all goes well but two stores to thread-local memory per call; calls of
- * the data path are opened only after they have failed.
+ * and the line gets the name and the object of the call. What fails without a reason is caught at
+ * the edge by vb_call_failed(). Nothing here costs where all goes well but two stores to
+ * thread-local memory per call; calls of the data path are opened only after they have failed.
  */
 #pragma once
 
@@ -41,7 +41,10 @@ struct vb_call {
 	struct vb_call *outer;
 };
 
-/* Opens the call. Where one is open in this thread, that one goes on naming the lines, unless this one is nested. */
+/*
+ * Opens the call. Where one is open in this thread, that one goes on naming the lines, unless this
+ * one is nested.
+ */
 VB_PUBLIC void vb_call_begin(struct vb_call *call);
 VB_PUBLIC void vb_call_end(struct vb_call *call);
 /* At the edge: the open call (or, if there is none, fallback) fails with err, a positive errno. */

@@ -5,17 +5,20 @@
  *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made
  *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot; it holds a shared lock on it while it lives
  *
- * Slots are taken and reaped only under the lock on the registry file (flock), and given back by their owner without it;
- * pid and generation are atomic because they are read without it. The lock belongs to the open file, so all threads of a
- * process have it together: own_lock is for them. No handler of the program runs while either is held, because it might
- * leave by a jump. Waiting is in small sleeps with neither held, so that it can be interrupted and has a limit.
+ * Slots are taken and reaped only under the lock on the registry file (flock), and given back by
+ * their owner without it; pid and generation are atomic because they are read without it. The lock
+ * belongs to the open file, so all threads of a process have it together: own_lock is for them. No
+ * handler of the program runs while either is held, because it might leave by a jump. Waiting is in
+ * small sleeps with neither held, so that it can be interrupted and has a limit.
  *
- * One user has several possible directories, and all of the user's processes must use the same. The rule: a process joins
- * in a directory only while it holds the locks of all that exist, as seen by one more look after it got them. It takes
- * the one in which somebody lives, else the first, and removes the others. Two processes that had no lock in common
- * would each have made its directory after the other's last look, which cannot be.
+ * One user has several possible directories, and all of the user's processes must use the same. The
+ * rule: a process joins in a directory only while it holds the locks of all that exist, as seen by
+ * one more look after it got them. It takes the one in which somebody lives, else the first, and
+ * removes the others. Two processes that had no lock in common would each have made its directory
+ * after the other's last look, which cannot be.
  *
- * The directory goes with its last process, so a joiner checks after locking that its file is still linked.
+ * The directory goes with its last process, so a joiner checks after locking that its file is still
+ * linked.
  */
 #include "base/registry.h"
 
@@ -45,7 +48,10 @@
 
 #define REGISTRY_MAGIC 0x3276676572626576ull /* "vebregv2" */
 
-/* How long to wait for the lock, in milliseconds. It is held for some, unless its holder is stopped. */
+/*
+ * How long to wait for the lock, in milliseconds. It is held for some, unless its holder is
+ * stopped.
+ */
 enum {
 	JOIN_MS = 5000, /* and as long again for each new holder */
 	LEAVE_MS = 100, /* only to remove what would be found again */
@@ -175,8 +181,8 @@ static pid_t find_holder(const struct vb_file *file)
 }
 
 /*
- * The time for joining is over. True where it begins anew, because many processes have the lock one after the other;
- * false, after a log line, where one has it for too long.
+ * The time for joining is over. True where it begins anew, because many processes have the lock one
+ * after the other; false, after a log line, where one has it for too long.
  */
 static bool is_moving(struct patience *p, const char *name, const struct vb_file *lock)
 {
@@ -214,8 +220,8 @@ static int try_lock(void)
 }
 
 /*
- * Lock the registry that we have joined; 0, or -errno: nothing is locked then, and signals are as before. At JOIN_MS a log
- * line says who has it.
+ * Lock the registry that we have joined; 0, or -errno: nothing is locked then, and signals are as
+ * before. At JOIN_MS a log line says who has it.
  */
 static int lock_registry(unsigned int ms, sigset_t *before)
 {
@@ -332,7 +338,10 @@ static int claim_slot(void)
 	return -EAGAIN;
 }
 
-/* The segment file of the slot, empty and locked. A process in a slot always has one: see vb_dir_sweep(). */
+/*
+ * The segment file of the slot, empty and locked. A process in a slot always has one: see
+ * vb_dir_sweep().
+ */
 static int make_segment(void)
 {
 	char name[32];
@@ -390,7 +399,10 @@ static int map_registry(struct place *place)
 	}
 	if (!file->magic) {
 		file->magic = REGISTRY_MAGIC;
-		/* Slots become QP numbers: users who never meet should not have the same ones either. */
+		/*
+		 * Slots become QP numbers: users who never meet should not have the same ones
+		 * either.
+		 */
 		atomic_store_explicit(&file->next, (uint32_t)geteuid() * 2654435761u >> 24,
 				      memory_order_relaxed);
 	}
@@ -435,8 +447,8 @@ close_all:
 }
 
 /*
- * Open and lock the registry of a directory. -ESTALE: the directory was removed meanwhile. -EWOULDBLOCK: somebody has the
- * lock; place->lock is open.
+ * Open and lock the registry of a directory. -ESTALE: the directory was removed meanwhile.
+ * -EWOULDBLOCK: somebody has the lock; place->lock is open.
  */
 static int lock_place(struct place *place)
 {
@@ -474,7 +486,10 @@ static int compare_places(int root, const struct place *locked, int count)
 	return ret;
 }
 
-/* Of the directories, all locked: keep the one in which somebody lives, or the first, as registry.place. */
+/*
+ * Of the directories, all locked: keep the one in which somebody lives, or the first, as
+ * registry.place.
+ */
 static int choose_place(int root, struct place *places, int count)
 {
 	int chosen = 0, ret;
@@ -514,7 +529,10 @@ static int take_slot(void)
 	return ret;
 }
 
-/* One try, with signals blocked: 0, -EWOULDBLOCK or -ESTALE (try again), or -errno after a log line. */
+/*
+ * One try, with signals blocked: 0, -EWOULDBLOCK or -ESTALE (try again), or -errno after a log
+ * line.
+ */
 static int try_join(int root, struct place *busy)
 {
 	struct place places[VB_DIR_NAMES];
@@ -591,7 +609,10 @@ int vb_registry_join(struct vb_slot_info *self)
 	return ret;
 }
 
-/* The last to leave removes the directory. Where that does not work the next to join finds it, and no harm is done. */
+/*
+ * The last to leave removes the directory. Where that does not work the next to join finds it, and
+ * no harm is done.
+ */
 static void remove_directory(void)
 {
 	sigset_t before;

@@ -2,11 +2,11 @@
 /*
  * Who is on this host: the processes that have opened a card, each in a numbered slot.
  *
- * The registry is a small file in a directory of its own below /dev/shm, one directory per user, network namespace and
- * PID namespace, readable by that user alone. Beside it lies one segment file per process (what is in it is the
- * fabric's business). Joining and reaping hold a file lock, which the kernel drops when its holder dies; nothing else
- * needs a lock. A slot is named by number and generation, so that a reference to a process that is gone
- * never reaches the next one in its slot.
+ * The registry is a small file in a directory of its own below /dev/shm, one directory per user,
+ * network namespace and PID namespace, readable by that user alone. Beside it lies one segment file
+ * per process (what is in it is the fabric's business). Joining and reaping hold a file lock, which
+ * the kernel drops when its holder dies; nothing else needs a lock. A slot is named by number and
+ * generation, so that a reference to a process that is gone never reaches the next one in its slot.
  */
 #pragma once
 
@@ -24,9 +24,15 @@ struct vb_slot_info {
 	pid_t pid;
 };
 
-/* Claim a slot for this process, and make its segment file. 0 or -errno, after a log line that says what to do. */
+/*
+ * Claim a slot for this process, and make its segment file. 0 or -errno, after a log line that says
+ * what to do.
+ */
 int vb_registry_join(struct vb_slot_info *self);
-/* Give the slot back and remove the process's segment file; a forked child does not own it and leaves it alone. */
+/*
+ * Give the slot back and remove the process's segment file; a forked child does not own it and
+ * leaves it alone.
+ */
 void vb_registry_leave(void);
 /* Close what is left open for threads that may still look; when there are none. */
 void vb_registry_close(void);
@@ -42,7 +48,10 @@ const char *vb_registry_root(void);
 
 /* The process in a slot; false where it is empty. */
 bool vb_registry_lookup(uint32_t slot, struct vb_slot_info *info);
-/* Whether the process that had this slot in this generation still runs. Reads /proc: not for the data path. */
+/*
+ * Whether the process that had this slot in this generation still runs. Reads /proc: not for the
+ * data path.
+ */
 bool vb_registry_alive(uint32_t slot, uint32_t generation);
 /* The generation now in a slot, 0 where empty: a plain load, for the data path. */
 uint32_t vb_registry_generation(uint32_t slot);
@@ -50,8 +59,8 @@ uint32_t vb_registry_generation(uint32_t slot);
 void vb_registry_reap(void);
 
 /*
- * Devices with one owner on this host (bit number < 64). 0, -EBUSY where a process that runs has it. Given back by
- * release, by leaving, or by dying.
+ * Devices with one owner on this host (bit number < 64). 0, -EBUSY where a process that runs has
+ * it. Given back by release, by leaving, or by dying.
  */
 int vb_registry_claim(unsigned int number);
 void vb_registry_release(unsigned int number);
@@ -59,8 +68,9 @@ void vb_registry_release(unsigned int number);
 bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info);
 
 /*
- * Whether this process takes frames that others send to all. Given back by leaving, or by dying. And the processes that
- * do, as bits of slots 64 * word and up: a plain load; one of them may have died.
+ * Whether this process takes frames that others send to all. Given back by leaving, or by dying.
+ * And the processes that do, as bits of slots 64 * word and up: a plain load; one of them may have
+ * died.
  */
 void vb_registry_listen(bool listen);
 uint64_t vb_registry_listeners(uint32_t word);

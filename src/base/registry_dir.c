@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the names and modes of registry directories, and the removal of those whose namespace is gone.
+ * Owns the names and modes of registry directories, and the removal of those whose namespace is
+ * gone.
  *
- * What lies in /dev/shm under our name may be anybody's and may change between two calls. Every object is therefore
- * opened first (O_PATH: without effect on what it is), checked by its descriptor, and used by its descriptor.
+ * What lies in /dev/shm under our name may be anybody's and may change between two calls. Every
+ * object is therefore opened first (O_PATH: without effect on what it is), checked by its
+ * descriptor, and used by its descriptor.
  */
 #include "base/registry_dir.h"
 
@@ -83,7 +85,10 @@ int vb_dir_name(char name[VB_DIR_NAME_MAX], unsigned int k)
 	return 0;
 }
 
-/* By a descriptor that was opened with O_PATH: neither a symbolic link nor missing rights stand in the way. */
+/*
+ * By a descriptor that was opened with O_PATH: neither a symbolic link nor missing rights stand in
+ * the way.
+ */
 static int set_mode(int fd, mode_t mode)
 {
 	char path[32];
@@ -236,13 +241,19 @@ static bool is_dead(int dir, const char *name)
 	return !strcmp(name, "registry") || is_unlocked(dir, name);
 }
 
-/* The registry is removed last: without it a new process would make its own beside what is being removed. */
+/*
+ * The registry is removed last: without it a new process would make its own beside what is being
+ * removed.
+ */
 static bool remove_file(int dir, const char *name)
 {
 	return !strcmp(name, "registry") || !unlinkat(dir, name, 0);
 }
 
-/* While its registry is locked nobody joins. A process that waits for the lock sees then that the file is gone. */
+/*
+ * While its registry is locked nobody joins. A process that waits for the lock sees then that the
+ * file is gone.
+ */
 static bool empty_directory(int dir, int lock)
 {
 	struct stat st;

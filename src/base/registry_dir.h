@@ -5,9 +5,10 @@
  *	/dev/shm/verbatim-UID-NETNS-PIDNS-v2      mode 0700
  *	/dev/shm/verbatim-UID-NETNS-PIDNS-v2-1    where somebody else has taken that name first, and so on
  *
- * /dev/shm has the sticky bit, so nobody can remove what another user has put there under our name, and a user can
- * always be forestalled. Therefore a user has several names; registry.c has the rule by which all processes of a user
- * come to use the same one. VERBATIM_SHM_DIR names another directory in place of /dev/shm.
+ * /dev/shm has the sticky bit, so nobody can remove what another user has put there under our name,
+ * and a user can always be forestalled. Therefore a user has several names; registry.c has the rule
+ * by which all processes of a user come to use the same one. VERBATIM_SHM_DIR names another
+ * directory in place of /dev/shm.
  *
  * Included by registry.c only, and by tools/tree.c for the root.
  */
@@ -26,22 +27,27 @@ int vb_dir_open_root(void);
 int vb_dir_name(char name[VB_DIR_NAME_MAX], unsigned int k);
 
 /*
- * Opens an own directory, after setting its mode to 0700 where that is not its mode (a umask of 777 leaves one that its
- * owner cannot enter). The descriptor, -ENOENT where there is nothing, -ENOTDIR where the name belongs to somebody else
- * or is no directory, or -errno.
+ * Opens an own directory, after setting its mode to 0700 where that is not its mode (a umask of 777
+ * leaves one that its owner cannot enter). The descriptor, -ENOENT where there is nothing, -ENOTDIR
+ * where the name belongs to somebody else or is no directory, or -errno.
  */
 int vb_dir_open(int root, const char *name);
-/* Makes one under the first name that is free; 0, or -errno after a log line. 0 is no promise that it is still there. */
+/*
+ * Makes one under the first name that is free; 0, or -errno after a log line. 0 is no promise that
+ * it is still there.
+ */
 int vb_dir_make(int root);
 
 /*
- * Opens an own file in an own directory for reading and writing, its mode 0600 whatever the umask is. create: made where
- * there is none. What is not an own file is removed. The descriptor or -errno.
+ * Opens an own file in an own directory for reading and writing, its mode 0600 whatever the umask
+ * is. create: made where there is none. What is not an own file is removed. The descriptor or
+ * -errno.
  */
 int vb_dir_open_file(int dir, const char *name, bool create);
 
 /*
- * Removes this user's directories of other namespaces in which nobody lives any more. Every process in a registry holds a
- * lock on its segment file for as long as it lives, and whoever joins or leaves one on the file `registry`.
+ * Removes this user's directories of other namespaces in which nobody lives any more. Every process
+ * in a registry holds a lock on its segment file for as long as it lives, and whoever joins or
+ * leaves one on the file `registry`.
  */
 void vb_dir_sweep(int root);

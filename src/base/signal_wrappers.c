@@ -2,9 +2,9 @@
 /*
  * sigaction() and its relatives, in front of libc's: base/signals.h says why.
  *
- * This file is part of libibverbs.so.1, which comes before libc where a program was linked with it, and of the preload
- * of `verbatim run`, which comes before everybody. The names have no version: a reference that names libc's then takes
- * them.
+ * This file is part of libibverbs.so.1, which comes before libc where a program was linked with it,
+ * and of the preload of `verbatim run`, which comes before everybody. The names have no version: a
+ * reference that names libc's then takes them.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,7 +25,7 @@ static int status(int err)
 	return -1;
 }
 
-/* --- handlers ------------------------------------------------------------------------------------------------------- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 VB_PUBLIC int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
@@ -73,7 +73,10 @@ static int change_one(int how, int sig, sigset_t *old)
 	return sigaddset(&one, sig) ? -1 : status(vb_signal_mask(how, &one, old));
 }
 
-/* Blocks the signal, or sets its handler and unblocks it; the handler before, SIG_HOLD where it was blocked. */
+/*
+ * Blocks the signal, or sets its handler and unblocks it; the handler before, SIG_HOLD where it was
+ * blocked.
+ */
 VB_PUBLIC sighandler_t sigset(int sig, sighandler_t handler)
 {
 	struct sigaction act = { .sa_handler = handler }, before;
@@ -90,7 +93,7 @@ VB_PUBLIC sighandler_t sigset(int sig, sighandler_t handler)
 	return sigismember(&mask, sig) == 1 ? SIG_HOLD : before.sa_handler;
 }
 
-/* --- masks ---------------------------------------------------------------------------------------------------------- */
+/* --- masks ------------------------------------------------------------------------------------ */
 
 VB_PUBLIC int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
@@ -151,7 +154,7 @@ VB_PUBLIC int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *m
 	return REAL(pthread_attr_setsigmask_np)(attr, mask ? &real : NULL);
 }
 
-/* --- waits with a mask of their own ----------------------------------------------------------------------------------- */
+/* --- waits with a mask of their own ----------------------------------------------------------- */
 
 /* The value of call, which is libc's function with wait.mask for its mask. */
 #define WAIT(set, call)                                     \

@@ -4,11 +4,11 @@
  *
  *	program's mask  =  real mask, without SIGSEGV and SIGBUS  +  two bits of ours
  *
- * The bits of a thread's mask are thread-local; those of a handler's mask (sa_mask) lie in a table by signal. A thread
- * starts with none: pthread_create() copies the real mask only.
+ * The bits of a thread's mask are thread-local; those of a handler's mask (sa_mask) lie in a table
+ * by signal. A thread starts with none: pthread_create() copies the real mask only.
  *
- * A child of vfork() has actions and masks of its own, but its memory is its parent's: what it sets goes to the kernel
- * only.
+ * A child of vfork() has actions and masks of its own, but its memory is its parent's: what it sets
+ * goes to the kernel only.
  */
 #include "base/signals.h"
 
@@ -30,7 +30,10 @@ static _Thread_local volatile unsigned int thread_bits __attribute__((tls_model(
 static _Thread_local volatile unsigned int pending_bits
 	__attribute__((tls_model("initial-exec"))); /* sent while "blocked" */
 
-/* Of this memory; in a page that is zero again in a child of fork(), but not in one of vfork(). NULL: not known. */
+/*
+ * Of this memory; in a page that is zero again in a child of fork(), but not in one of vfork().
+ * NULL: not known.
+ */
 static _Atomic pid_t *owner;
 
 static void note_owner(void)
@@ -54,7 +57,10 @@ __attribute__((constructor)) static void map_owner(void)
 	pthread_atfork(NULL, NULL, note_owner);
 }
 
-/* In a child of fork() the first to ask, perhaps another handler of pthread_atfork(), becomes the owner. */
+/*
+ * In a child of fork() the first to ask, perhaps another handler of pthread_atfork(), becomes the
+ * owner.
+ */
 static bool is_borrowed(void)
 {
 	pid_t self = getpid(), zero = 0;
@@ -83,14 +89,17 @@ static void put_bits(sigset_t *set, unsigned int bits)
 		sigaddset(set, SIGBUS);
 }
 
-/* --- handlers ------------------------------------------------------------------------------------------------------- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static bool is_ours(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS;
 }
 
-/* To the kernel, past what we keep; of our two the program's own action is asked for, which changes nothing. */
+/*
+ * To the kernel, past what we keep; of our two the program's own action is asked for, which changes
+ * nothing.
+ */
 static int borrowed_action(int sig, const struct sigaction *act, struct sigaction *before)
 {
 	struct sigaction real;
@@ -147,7 +156,7 @@ sighandler_t vb_signal_handler(int sig, sighandler_t handler, int flags)
 	return vb_signal_action(sig, &act, &old) ? SIG_ERR : old.sa_handler;
 }
 
-/* --- masks ---------------------------------------------------------------------------------------------------------- */
+/* --- masks ------------------------------------------------------------------------------------ */
 
 /* What was sent while the program held the signal off comes now, to the thread that got it. */
 static void send_pending(unsigned int bits)

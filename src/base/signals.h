@@ -2,11 +2,12 @@
 /*
  * Signals as the program sees them, while SIGSEGV and SIGBUS stay ours and are never blocked.
  *
- * A doorbell is a store that faults. Were SIGSEGV blocked in the thread that rings, the kernel would end the process; had
- * the program replaced our handler, the ring would reach the program. So sigaction() and its relatives lead here
- * (libibverbs.so.1 exports them before libc does): the program's handlers for the two signals are kept and called for
- * faults that are its own (base/fault.h), the two signals are taken out of every mask that is really set, and whoever
- * asks gets to know what the program had asked for.
+ * A doorbell is a store that faults. Were SIGSEGV blocked in the thread that rings, the kernel
+ * would end the process; had the program replaced our handler, the ring would reach the program. So
+ * sigaction() and its relatives lead here (libibverbs.so.1 exports them before libc does): the
+ * program's handlers for the two signals are kept and called for faults that are its own
+ * (base/fault.h), the two signals are taken out of every mask that is really set, and whoever asks
+ * gets to know what the program had asked for.
  *
  * Everything is allowed in signal handlers, as the functions of libc are.
  */
@@ -18,8 +19,9 @@
 #include "base/public.h"
 
 /*
- * There may be two of us in a process: the preload of `verbatim run` has this file, too, and stands before everybody. It
- * then knows what the program believes, and asks libverbatim only for the two signals' own actions.
+ * There may be two of us in a process: the preload of `verbatim run` has this file, too, and stands
+ * before everybody. It then knows what the program believes, and asks libverbatim only for the two
+ * signals' own actions.
  */
 struct vb_signal_keeper {
 	bool (*is_held)(
@@ -36,16 +38,18 @@ int vb_libc_sigaction(int sig, const struct sigaction *act,
 /* sigaction(2): 0, or -1 with errno. */
 VB_PUBLIC int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old);
 
-/* signal(3) with the given flags: SA_RESTART for BSD's, SA_RESETHAND | SA_NODEFER for System V's. */
+/*
+ * signal(3) with the given flags: SA_RESTART for BSD's, SA_RESETHAND | SA_NODEFER for System V's.
+ */
 VB_PUBLIC sighandler_t vb_signal_handler(int sig, sighandler_t handler, int flags);
 
 /* Takes the two signals out of a mask that libc is to set. */
 VB_PUBLIC void vb_signal_strip(sigset_t *set);
 
 /*
- * sigsuspend(2), ppoll(2) and whatever else waits with a mask of its own: between begin and end that is the program's
- * mask, and wait->mask is the one to set. set may be NULL: none. begin: 0, or EINTR where a signal was held off that the
- * mask lets in.
+ * sigsuspend(2), ppoll(2) and whatever else waits with a mask of its own: between begin and end
+ * that is the program's mask, and wait->mask is the one to set. set may be NULL: none. begin: 0, or
+ * EINTR where a signal was held off that the mask lets in.
  */
 struct vb_signal_wait {
 	const sigset_t *mask; /* NULL: none */
@@ -57,8 +61,9 @@ VB_PUBLIC int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *
 VB_PUBLIC void vb_signal_wait_end(const struct vb_signal_wait *wait);
 
 /*
- * Between the two no handler of the program runs in this thread: for short pieces that a handler must not leave by a
- * jump, or that an interrupted call would undo. What the program believes its mask to be does not change.
+ * Between the two no handler of the program runs in this thread: for short pieces that a handler
+ * must not leave by a jump, or that an interrupted call would undo. What the program believes its
+ * mask to be does not change.
  */
 void vb_signal_block(sigset_t *before);
 void vb_signal_unblock(const sigset_t *before);

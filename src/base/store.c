@@ -9,8 +9,8 @@
  *	stos, movs, with rep            an element, or as many as cx says
  *	movdir64b                       64 bytes of memory
  *
- * Instructions that read, change and write, other than xchg, are not here: nobody rings a bell with them, because the page
- * reads as zero.
+ * Instructions that read, change and write, other than xchg, are not here: nobody rings a bell with
+ * them, because the page reads as zero.
  */
 #include "base/store.h"
 
@@ -23,9 +23,12 @@
 #include <stdbool.h>
 #include <Zydis/Zydis.h>
 
-/* --- registers --------------------------------------------------------------------------------------------------- */
+/* --- registers -------------------------------------------------------------------------------- */
 
-/* Where a register lies: number in encoding order and, for ah, ch, dh, bh, the second byte. False: not a general one. */
+/*
+ * Where a register lies: number in encoding order and, for ah, ch, dh, bh, the second byte. False:
+ * not a general one.
+ */
 static bool find_gpr(ZydisRegister reg, unsigned int *number, bool *high)
 {
 	*high = reg >= ZYDIS_REGISTER_AH && reg <= ZYDIS_REGISTER_BH;
@@ -46,7 +49,10 @@ static bool find_gpr(ZydisRegister reg, unsigned int *number, bool *high)
 	}
 }
 
-/* Offsets in an XSAVE image (Intel SDM 1, 13.4): the legacy part is fixed, those behind it are asked for. */
+/*
+ * Offsets in an XSAVE image (Intel SDM 1, 13.4): the legacy part is fixed, those behind it are
+ * asked for.
+ */
 enum {
 	FX_ST = 32,
 	FX_XMM = 160,
@@ -140,7 +146,7 @@ static bool read_register(const struct vb_store_regs *regs, ZydisRegister reg, s
 	}
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------ */
+/* --- operands --------------------------------------------------------------------------------- */
 
 struct decoded {
 	ZydisDecodedInstruction insn;
@@ -209,7 +215,7 @@ static bool source_bytes(const struct decoded *d, const ZydisDecodedOperand *op,
 	return true;
 }
 
-/* --- kinds --------------------------------------------------------------------------------------------------------- */
+/* --- kinds ------------------------------------------------------------------------------------ */
 
 static int decode_move(struct decoded *d, struct vb_store *store)
 {
@@ -319,7 +325,10 @@ static int decode_extract(struct decoded *d, struct vb_store *store)
 	return 0;
 }
 
-/* AVX's masked moves: the highest bit of each element of a vector register says whether it is stored. */
+/*
+ * AVX's masked moves: the highest bit of each element of a vector register says whether it is
+ * stored.
+ */
 static int decode_masked(struct decoded *d, struct vb_store *store)
 {
 	uint32_t element = d->op[0].element_size / 8;
@@ -350,7 +359,7 @@ static int decode_block(struct decoded *d, struct vb_store *store)
 	return 0;
 }
 
-/* --- all of them ----------------------------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static const struct {
 	ZydisMnemonic mnemonic;
@@ -436,7 +445,10 @@ static const struct {
 	{ ZYDIS_MNEMONIC_VPMASKMOVQ, decode_masked },
 };
 
-/* AVX-512: the mask is a register of its own, and a second operand of moves. The stored elements are its bits. */
+/*
+ * AVX-512: the mask is a register of its own, and a second operand of moves. The stored elements
+ * are its bits.
+ */
 static bool take_opmask(struct decoded *d, struct vb_store *store)
 {
 	unsigned int number = (unsigned int)(d->insn.avx.mask.reg - ZYDIS_REGISTER_K0);

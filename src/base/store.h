@@ -2,8 +2,8 @@
 /*
  * What a machine instruction would store: the decoder behind trapped pages (base/trap.h).
  *
- * It reads an instruction and the registers it had, and says where which bytes were to go. It touches no memory but what
- * it is given. x86-64 only; elsewhere nothing can be decoded.
+ * It reads an instruction and the registers it had, and says where which bytes were to go. It
+ * touches no memory but what it is given. x86-64 only; elsewhere nothing can be decoded.
  */
 #pragma once
 

@@ -7,12 +7,14 @@
  *	                     v                v
  *	              not ours: the next     message, then as any other fault
  *
- * A region is a slot of a table that only grows; its base is 0 while it is free. A handler that found it counts itself in
- * first and looks again, so who frees it knows when the last one has left.
+ * A region is a slot of a table that only grows; its base is 0 while it is free. A handler that
+ * found it counts itself in first and looks again, so who frees it knows when the last one has
+ * left.
  *
- * Stacks. A program's alternate signal stack may be as small as 2 KiB, and a ring of a doorbell executes work requests.
- * So the callback is moved to the stack that the store was made on, with the alternate stack switched off meanwhile: a
- * signal that comes now would otherwise be put on top of our own frame. Returning from the signal switches it on again.
+ * Stacks. A program's alternate signal stack may be as small as 2 KiB, and a ring of a doorbell
+ * executes work requests. So the callback is moved to the stack that the store was made on, with
+ * the alternate stack switched off meanwhile: a signal that comes now would otherwise be put on top
+ * of our own frame. Returning from the signal switches it on again.
  */
 #include "base/trap.h"
 
@@ -50,7 +52,7 @@ static struct region regions[MAX_REGIONS];
 static _Atomic uint32_t num_regions; /* slots ever used */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* --- registers of the thread that stored -------------------------------------------------------------------------- */
+/* --- registers of the thread that stored ------------------------------------------------------ */
 
 static const int gpr_index[VB_STORE_GPRS] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
 					      REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
@@ -89,7 +91,7 @@ static void write_gpr(ucontext_t *uc, enum vb_gpr reg, uint64_t value)
 	uc->uc_mcontext.gregs[gpr_index[reg]] = (greg_t)value;
 }
 
-/* --- doing what the instruction would have done -------------------------------------------------------------------- */
+/* --- doing what the instruction would have done ----------------------------------------------- */
 
 struct trap {
 	ucontext_t *uc;
@@ -115,7 +117,10 @@ static void deliver(struct region *region, uint64_t addr, const void *data, size
 		      data, size);
 }
 
-/* What was in memory reads as zero. Writing 32 bits of a register clears the rest of it, fewer bits do not. */
+/*
+ * What was in memory reads as zero. Writing 32 bits of a register clears the rest of it, fewer bits
+ * do not.
+ */
 static void exchange_register(struct trap *t)
 {
 	const struct vb_store *s = &t->store;
@@ -146,8 +151,9 @@ static uint64_t gather(const struct vb_store *s, uint64_t source, uint64_t n, ui
 }
 
 /*
- * Elements as far as they lie in the region. The instruction is left, or repeated for what remains, as after an
- * interruption: memory behind the region and sources that are not there then fault by themselves.
+ * Elements as far as they lie in the region. The instruction is left, or repeated for what remains,
+ * as after an interruption: memory behind the region and sources that are not there then fault by
+ * themselves.
  */
 static bool do_string(struct trap *t)
 {
@@ -228,7 +234,7 @@ static bool do_store(struct trap *t)
 	return true;
 }
 
-/* --- stacks --------------------------------------------------------------------------------------------------------- */
+/* --- stacks ----------------------------------------------------------------------------------- */
 
 void vb_trap_call_on(void *stack, void (*function)(void *), void *arg);
 
@@ -280,7 +286,7 @@ static bool run(struct trap *t)
 	return t->done;
 }
 
-/* --- the fault ------------------------------------------------------------------------------------------------------ */
+/* --- the fault -------------------------------------------------------------------------------- */
 
 /* The instruction may end right before a page that cannot be read. */
 static size_t read_code(uint64_t rip, uint8_t *code)
@@ -355,7 +361,7 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 	return done;
 }
 
-/* --- regions -------------------------------------------------------------------------------------------------------- */
+/* --- regions ---------------------------------------------------------------------------------- */
 
 static struct region *free_slot(void)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What C itself lacks: branch hints, containers of members, array sizes, small arithmetic, and a doubly linked list.
+ * What C itself lacks: branch hints, containers of members, array sizes, small arithmetic, and a
+ * doubly linked list.
  */
 #pragma once
 
@@ -44,7 +45,8 @@ static inline uint32_t ilog2(uint32_t n)
 }
 
 /*
- * A circular list through nodes inside of its members; the head is a node of its own. The caller locks.
+ * A circular list through nodes inside of its members; the head is a node of its own. The caller
+ * locks.
  *
  *	head <-> node <-> node <-> (head)
  */

@@ -36,7 +36,7 @@ void vb_wait_wake(struct vb_wait *wait)
 	syscall(SYS_futex, wait->word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* --- descriptors ------------------------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
 /* A descriptor is reported once, and then not before it is armed again. */
 static int arm(struct vb_wait *wait, int op, int fd)
@@ -111,7 +111,10 @@ int vb_wait_add(struct vb_wait *wait, int fd)
 	int ret = 0;
 
 	pthread_mutex_lock(&wait->lock);
-	/* Each descriptor is among the ready ones at most once, so that the watcher always has room. */
+	/*
+	 * Each descriptor is among the ready ones at most once, so that the watcher always has
+	 * room.
+	 */
 	ready = realloc(wait->ready, (wait->num_fds + 1) * sizeof(*ready));
 	if (!ready) {
 		ret = -ENOMEM;

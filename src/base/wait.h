@@ -6,9 +6,10 @@
  *	waker:   word := awake; vb_wait_wake()              any process that has the word mapped
  *	fd:      becomes readable --> the watcher thread calls wake()
  *
- * A futex cannot wait for a descriptor, and a sleeper in epoll cannot be woken by another process for the price of a
- * store. So the sleeper always waits for the word, and a second thread, which exists only while there are descriptors,
- * waits for those. A descriptor that was found readable is not watched again before vb_wait_take() has handed it out.
+ * A futex cannot wait for a descriptor, and a sleeper in epoll cannot be woken by another process
+ * for the price of a store. So the sleeper always waits for the word, and a second thread, which
+ * exists only while there are descriptors, waits for those. A descriptor that was found readable is
+ * not watched again before vb_wait_take() has handed it out.
  */
 #pragma once
 
@@ -43,5 +44,8 @@ void vb_wait_wake(struct vb_wait *wait);
 /* Watch a descriptor: 0 or -errno. */
 int vb_wait_add(struct vb_wait *wait, int fd);
 void vb_wait_remove(struct vb_wait *wait, int fd);
-/* The next descriptor that is readable, or -1. It is watched again from here on: read it until it would block. */
+/*
+ * The next descriptor that is readable, or -1. It is watched again from here on: read it until it
+ * would block.
+ */
 int vb_wait_take(struct vb_wait *wait);

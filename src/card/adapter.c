@@ -20,7 +20,10 @@ static uint32_t limit(uint32_t configured, uint32_t own)
 	return configured && configured < own ? configured : own;
 }
 
-/* The node GUID as hardware derives it: the MAC address with ff:fe in the middle, made distinct per adapter. */
+/*
+ * The node GUID as hardware derives it: the MAC address with ff:fe in the middle, made distinct per
+ * adapter.
+ */
 static __be64 make_guid(const uint8_t mac[6], unsigned int index)
 {
 	uint8_t guid[8] = { (uint8_t)(mac[0] ^ 2),    mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4],
@@ -31,7 +34,10 @@ static __be64 make_guid(const uint8_t mac[6], unsigned int index)
 	return value;
 }
 
-/* The link-local address that the MAC address makes: hardware has it in front of the GID table, whatever the interface has. */
+/*
+ * The link-local address that the MAC address makes: hardware has it in front of the GID table,
+ * whatever the interface has.
+ */
 static void link_local(const uint8_t mac[6], union ibv_gid *gid)
 {
 	__be64 id = make_guid(mac, 0);
@@ -163,8 +169,8 @@ void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_att
 }
 
 /*
- * Ports of hbl adapters may share the host's addresses, so each has a link-local GID of its own in front, made of the
- * adapter's GUID and the port.
+ * Ports of hbl adapters may share the host's addresses, so each has a link-local GID of its own in
+ * front, made of the adapter's GUID and the port.
  */
 int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,
 		   struct vb_gid *out)
@@ -192,7 +198,10 @@ static void read_interfaces(void)
 			0; /* then only configured addresses are known to be ours */
 }
 
-/* The GID that an adapter on one of the interfaces has in front, also in a process with another configuration. */
+/*
+ * The GID that an adapter on one of the interfaces has in front, also in a process with another
+ * configuration.
+ */
 static bool is_made_of_mac(const union ibv_gid *gid)
 {
 	union ibv_gid made;
@@ -233,7 +242,7 @@ uint64_t vb_clock(void)
 	return vb_now_ns();
 }
 
-/* --- devices ---------------------------------------------------------------------------------------------------- */
+/* --- devices ---------------------------------------------------------------------------------- */
 
 int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struct vb_event *event),
 		void *arg, struct vb_dev **out)
@@ -297,7 +306,7 @@ bool vb_progress(struct vb_dev *dev)
 	return !vb_dev_stale(dev) && vb_fabric_poll();
 }
 
-/* --- protection domains ----------------------------------------------------------------------------------------- */
+/* --- protection domains ----------------------------------------------------------------------- */
 
 int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 {

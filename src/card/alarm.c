@@ -12,8 +12,8 @@
 enum { BUSY_AGAIN_NS = 50000 };
 
 /*
- * vb_alarm_set() pushes the alarm on fresh, then reads next. A look writes next, then takes fresh. All four
- * accesses are sequentially consistent, so one of the two sees the other.
+ * vb_alarm_set() pushes the alarm on fresh, then reads next. A look writes next, then takes fresh.
+ * All four accesses are sequentially consistent, so one of the two sees the other.
  */
 static bool lower(uint64_t when)
 {
@@ -42,7 +42,7 @@ void vb_alarm_set(struct vb_alarm *alarm, uint64_t when)
 		vb_burst_kick();
 }
 
-/* --- the list, under its lock ------------------------------------------------------------------- */
+/* --- the list, under its lock ----------------------------------------------------------------- */
 
 static void take_fresh(void)
 {
@@ -84,7 +84,7 @@ void vb_alarm_clear(struct vb_alarm *alarm)
 	vb_unlock(&vb_card.alarms.lock);
 }
 
-/* --- looking ------------------------------------------------------------------------------------ */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 /* One thread at a time. A queue whose lock another thread holds is looked at a little later. */
 static void look_at_all(uint64_t now)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Timers: queue pairs with packets in flight, moderated completion queues, queues that are looked at
- * periodically.
+ * Timers: queue pairs with packets in flight, moderated completion queues, queues that are looked
+ * at periodically.
  *
  *	vb_alarm_set(), lock-free --> fresh --+
  *	                                      v
@@ -9,9 +9,9 @@
  *	                                      ^                   lock: done, or wait on
  *	                                      +-------------------------+
  *
- * An alarm belongs to a queue. Setting one that is set already only lowers the common deadline, so a
- * queue in use stays on the list. All alarms are looked at together when the earliest is due: there
- * are few looks a second, and an alarm with nothing due costs a few loads.
+ * An alarm belongs to a queue. Setting one that is set already only lowers the common deadline, so
+ * a queue in use stays on the list. All alarms are looked at together when the earliest is due:
+ * there are few looks a second, and an alarm with nothing due costs a few loads.
  */
 #pragma once
 
@@ -23,8 +23,8 @@
 struct vb_alarm {
 	struct vb_lock *lock; /* the queue's */
 	/*
-	 * Do what is due at `now` and lower *next to the time of the next look. False: nothing is left to
-	 * wait for. Called in a burst, with the queue's lock held.
+	 * Do what is due at `now` and lower *next to the time of the next look. False: nothing is
+	 * left to wait for. Called in a burst, with the queue's lock held.
 	 */
 	bool (*look)(struct vb_alarm *alarm, uint64_t now, uint64_t *next);
 	bool set;                     /* fresh or on the list; under the queue's lock */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns sending what the responder owes its peer: responses, refusals, acknowledgements. The responder puts
- * them into struct vb_rq and defers VB_WORK_ACK; they are sent here, in order, while the path has room.
+ * Owns sending what the responder owes its peer: responses, refusals, acknowledgements. The
+ * responder puts them into struct vb_rq and defers VB_WORK_ACK; they are sent here, in order, while
+ * the path has room.
  */
 #include "card/internal.h"
 
@@ -68,7 +69,8 @@ void vb_responder_answer(struct vb_qp *qp)
 	vb_read_lock();
 	vb_burst_begin();
 	vb_lock(&rq->lock);
-	path = qp->path; /* as it is now: modify may replace it, and closes the old one after a grace period */
+	/* as it is now: modify may replace it, and closes the old one after a grace period */
+	path = qp->path;
 	while (!ret && rq->resp_head != rq->resp_tail) {
 		ret = send_response(qp, &rq->response[rq->resp_head % VB_ANSWERS]);
 		if (!ret)

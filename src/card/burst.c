@@ -9,7 +9,7 @@
 
 _Thread_local struct vb_burst vb_burst;
 
-/* --- collecting --------------------------------------------------------------------------------- */
+/* --- collecting ------------------------------------------------------------------------------- */
 
 void vb_notice_link(struct vb_notice *notice)
 {
@@ -61,7 +61,7 @@ bool vb_burst_compresses(struct vb_cq *cq)
 	return true;
 }
 
-/* --- delivering: no lock held ------------------------------------------------------------------- */
+/* --- delivering: no lock held ----------------------------------------------------------------- */
 
 void vb_burst_write(void)
 {

@@ -17,9 +17,9 @@
  * A burst begins and ends inside one read section and with no queue lock held, so its objects stay.
  * Bursts may be nested; every end delivers.
  *
- * Order: a thread delivers its notices in the order in which it posted them, each after the CQE that
- * it announces was written. If another thread has posted a notice that is not delivered yet, that
- * thread also delivers what this one adds to it.
+ * Order: a thread delivers its notices in the order in which it posted them, each after the CQE
+ * that it announces was written. If another thread has posted a notice that is not delivered yet,
+ * that thread also delivers what this one adds to it.
  */
 #pragma once
 
@@ -34,8 +34,8 @@
 struct vb_cq;
 
 /*
- * Part of an object that calls back. Invariant: linked if and only if `what` is not 0. The thread that
- * changes it from 0 links it.
+ * Part of an object that calls back. Invariant: linked if and only if `what` is not 0. The thread
+ * that changes it from 0 links it.
  */
 struct vb_notice {
 	_Atomic uint64_t what; /* as the object means it */
@@ -78,7 +78,10 @@ static inline void vb_burst_end(void)
 		vb_burst_close();
 }
 
-/* For each packet; the first begins the burst. The ring's lock is held, and released before vb_burst_received(). */
+/*
+ * For each packet; the first begins the burst. The ring's lock is held, and released before
+ * vb_burst_received().
+ */
 static inline void vb_burst_receive(void)
 {
 	if (vb_burst.receiving)
@@ -112,7 +115,7 @@ static inline void vb_burst_before(uint64_t bytes)
 		vb_burst_write();
 }
 
-/* --- collecting: in a burst, any locks held ----------------------------------------------------- */
+/* --- collecting: in a burst, any locks held --------------------------------------------------- */
 
 void vb_notice_link(struct vb_notice *notice);
 

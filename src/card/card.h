@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The card: what the API layers ask of it, for programs of the host and for device code of the accelerator.
+ * The card: what the API layers ask of it, for programs of the host and for device code of the
+ * accelerator.
  *
- * The split is the one of real hardware. The *driver* (src/api/...) owns queue memory: it allocates rings and doorbell
- * records, writes WQEs, reads CQEs and keeps wr_ids. The *card* is given the addresses, reads WQEs when a doorbell is
- * rung, moves the data and writes CQEs. So a program that drives its rings itself (direct verbs, device code) meets
- * the same card as ibv_post_send does.
+ * The split is the one of real hardware. The *driver* (src/api/...) owns queue memory: it allocates
+ * rings and doorbell records, writes WQEs, reads CQEs and keeps wr_ids. The *card* is given the
+ * addresses, reads WQEs when a doorbell is rung, moves the data and writes CQEs. So a program that
+ * drives its rings itself (direct verbs, device code) meets the same card as ibv_post_send does.
  *
  *	driver                                     card
  *	write WQE, write doorbell record
@@ -14,8 +15,9 @@
  *	read CQE         <------------------------
  *	CQ empty: vb_progress() -----------------> receive what peers sent
  *
- * Values are those of <infiniband/verbs.h> (states, access flags, work completion status, events). Functions return 0
- * or -errno and set outputs only on success. All are thread-safe; a destroyed object must not be passed again.
+ * Values are those of <infiniband/verbs.h> (states, access flags, work completion status, events).
+ * Functions return 0 or -errno and set outputs only on success. All are thread-safe; a destroyed
+ * object must not be passed again.
  */
 #pragma once
 
@@ -51,7 +53,10 @@ struct vb_adapter {
 	unsigned int index;
 	const struct vb_config_adapter *config;
 	__be64 guid;
-	/* mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2 of each. */
+	/*
+	 * mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2
+	 * of each.
+	 */
 	struct vb_gid gids[VB_GID_TABLE_LEN];
 	unsigned int num_gids;
 	unsigned int gid_table_len;
@@ -80,21 +85,24 @@ struct vb_srq;
 struct vb_qp;
 struct vb_uar;
 
-/* --- adapters ------------------------------------------------------------------------------------------------ */
+/* --- adapters --------------------------------------------------------------------------------- */
 
 /* The adapters of the configuration, in order. -EINVAL where the configuration is bad. */
 VB_PUBLIC int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count);
 VB_PUBLIC const struct vb_identity *vb_adapter_identity(const struct vb_adapter *adapter);
 VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr);
-/* Entry index of a port's GID table: 0, -ENODATA where empty. The first of an hbl port is that port's own. */
+/*
+ * Entry index of a port's GID table: 0, -ENODATA where empty. The first of an hbl port is that
+ * port's own.
+ */
 VB_PUBLIC int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,
 			     struct vb_gid *gid);
 /* True where the GID belongs to this host, so that its QPs are reached without a wire. */
 VB_PUBLIC bool vb_adapter_gid_is_local(const union ibv_gid *gid);
 
 /*
- * Open an adapter: joins the host's registry on the first open of the process. async is called for asynchronous
- * events, from any thread; it must not call back into the card.
+ * Open an adapter: joins the host's registry on the first open of the process. async is called for
+ * asynchronous events, from any thread; it must not call back into the card.
  */
 VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter,
 			  void (*async)(void *arg, const struct vb_event *event), void *arg,
@@ -108,13 +116,13 @@ VB_PUBLIC void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log);
 VB_PUBLIC uint64_t vb_clock(void);
 
 /*
- * Let the card do what is due: called where a poll found nothing. Cheap when there is nothing. True if anything was
- * done, so that another look is worth it.
+ * Let the card do what is due: called where a poll found nothing. Cheap when there is nothing. True
+ * if anything was done, so that another look is worth it.
  */
 VB_PUBLIC bool vb_progress(struct vb_dev *dev);
 /*
- * The same for who looks in passing, as an execution unit does between two slices: it promises nothing about coming
- * back, so peers go on waking the background thread.
+ * The same for who looks in passing, as an execution unit does between two slices: it promises
+ * nothing about coming back, so peers go on waking the background thread.
  */
 VB_PUBLIC bool vb_progress_once(void);
 
@@ -127,7 +135,7 @@ struct vb_path_counters {
 
 VB_PUBLIC void vb_path_counters(struct vb_path_counters *counters);
 
-/* --- protection domains and memory --------------------------------------------------------------------------- */
+/* --- protection domains and memory ------------------------------------------------------------ */
 
 VB_PUBLIC int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **pd);
 VB_PUBLIC int vb_pd_dealloc(struct vb_pd *pd); /* -EBUSY while used */
@@ -138,12 +146,15 @@ struct vb_mr; /* lkey equals rkey */
 VB_PUBLIC int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
 			unsigned int access, struct vb_mr **mr);
 /*
- * As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key stays. When this returns,
- * nobody uses the memory as it was registered before; a request of a peer that is under way meanwhile is refused.
+ * As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key
+ * stays. When this returns, nobody uses the memory as it was registered before; a request of a peer
+ * that is under way meanwhile is refused.
  */
 VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length,
 			  uint64_t iova, unsigned int access);
-/* When this returns, nobody (no local queue, no peer) touches the memory through this key any more. */
+/*
+ * When this returns, nobody (no local queue, no peer) touches the memory through this key any more.
+ */
 VB_PUBLIC int vb_mr_dereg(struct vb_mr *mr);
 VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
 
@@ -154,13 +165,14 @@ struct vb_mr_info {
 };
 
 /*
- * Somebody outside of the card keeps what a key means, as the accelerator's windows do, and is told when that changes,
- * before the call that changes it returns. Neither function may call the card, or wait for anybody who may be in the card.
+ * Somebody outside of the card keeps what a key means, as the accelerator's windows do, and is told
+ * when that changes, before the call that changes it returns. Neither function may call the card,
+ * or wait for anybody who may be in the card.
  */
 struct vb_mr_watch {
 	/*
-	 * The key died, or is of another domain now: called once. No lock of the card is held, but that of a queue that
-	 * invalidates the key.
+	 * The key died, or is of another domain now: called once. No lock of the card is held, but
+	 * that of a queue that invalidates the key.
 	 */
 	void (*gone)(struct vb_mr_watch *watch);
 	/* The region was registered anew. Once this returns, only what info says is used. */
@@ -178,11 +190,12 @@ VB_PUBLIC int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *wa
 /* Neither is running, or will be called, when this returns. False if gone() was called before. */
 VB_PUBLIC bool vb_mr_unwatch(struct vb_mr_watch *watch);
 
-/* --- completion queues --------------------------------------------------------------------------------------- */
+/* --- completion queues ------------------------------------------------------------------------ */
 
 /*
- * How many CQEs, or how much time, must pass before an armed CQ notifies. 0: does not count; both 0: at once. Time runs
- * from the last event, or starts anew with every CQE. For CQs armed with vb_cq_arm_at() or always.
+ * How many CQEs, or how much time, must pass before an armed CQ notifies. 0: does not count; both
+ * 0: at once. Time runs from the last event, or starts anew with every CQE. For CQs armed with
+ * vb_cq_arm_at() or always.
  */
 struct vb_cq_moderation {
 	uint16_t max_count;
@@ -199,10 +212,15 @@ struct vb_cq_attr {
 	bool ignore_overrun;
 	bool collapsed;    /* every CQE goes to the first entry */
 	bool always_armed; /* every CQE notifies */
-	bool compressed; /* mlx5: CQEs carry the number of the turn of the ring, and come in arrays where they can */
-	uint8_t mini_format; /* of compressed receives: mini_cqe_res_format of the mlx5 CQ context */
-	void *cookie;        /* handed to notify and to events */
-	/* Called once per arming when a matching CQE was written; any thread, must not call back into the card. */
+	/* mlx5: CQEs carry the number of the turn of the ring, and come in arrays where they can */
+	bool compressed;
+	/* of compressed receives: mini_cqe_res_format of the mlx5 CQ context */
+	uint8_t mini_format;
+	void *cookie; /* handed to notify and to events */
+	/*
+	 * Called once per arming when a matching CQE was written; any thread, must not call back
+	 * into the card.
+	 */
 	void (*notify)(void *cookie);
 	/* Where set, events of this CQ come here and not to the device; the same rules. */
 	void (*event)(void *cookie, enum ibv_event_type type);
@@ -214,32 +232,40 @@ VB_PUBLIC int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, st
 VB_PUBLIC int vb_cq_destroy(struct vb_cq *cq); /* -EBUSY while a QP or SRQ uses it */
 VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
 /*
- * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored the consumer index
- * in dbr[0]: where CQEs beyond it exist that no notification has announced, one comes at once.
+ * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored
+ * the consumer index in dbr[0]: where CQEs beyond it exist that no notification has announced, one
+ * comes at once.
  */
 VB_PUBLIC void vb_cq_arm(struct vb_cq *cq, bool solicited);
 /*
- * The same with the arming's sequence number (mlx4, 2 bits): one that is not due is ignored. It starts at 1 and counts
- * events. The consumer index comes with the doorbell, or is the one of the arm record.
+ * The same with the arming's sequence number (mlx4, 2 bits): one that is not due is ignored. It
+ * starts at 1 and counts events. The consumer index comes with the doorbell, or is the one of the
+ * arm record.
  */
 #define VB_CQ_CI_FROM_RECORD UINT32_MAX
 VB_PUBLIC void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci);
-/* Arm as device code does: where a CQE at or behind ci exists, an event comes at once, announced before or not. */
+/*
+ * Arm as device code does: where a CQE at or behind ci exists, an event comes at once, announced
+ * before or not.
+ */
 VB_PUBLIC void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci);
 VB_PUBLIC void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moderation);
 VB_PUBLIC struct vb_cq_moderation vb_cq_moderation(struct vb_cq *cq);
-/* The CQ with this number, kept from being destroyed until vb_cq_put(); NULL: none of this device. */
+/*
+ * The CQ with this number, kept from being destroyed until vb_cq_put(); NULL: none of this device.
+ */
 VB_PUBLIC struct vb_cq *vb_cq_get(struct vb_dev *dev, uint32_t number);
 VB_PUBLIC void vb_cq_put(struct vb_cq *cq);
 /*
- * Replace the ring. copy(arg, buf, cqe_cnt) is called with the CQ stopped, to move the CQEs that were not polled; it
- * returns the number moved, which become CQEs [ci, ci + n) of the new ring; the card goes on behind them. Where it
- * returns more than cqe_cnt it has moved nothing, and the ring stays: -EINVAL.
+ * Replace the ring. copy(arg, buf, cqe_cnt) is called with the CQ stopped, to move the CQEs that
+ * were not polled; it returns the number moved, which become CQEs [ci, ci + n) of the new ring; the
+ * card goes on behind them. Where it returns more than cqe_cnt it has moved nothing, and the ring
+ * stays: -EINVAL.
  */
 VB_PUBLIC int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 			   uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg);
 
-/* --- shared receive queues ----------------------------------------------------------------------------------- */
+/* --- shared receive queues -------------------------------------------------------------------- */
 
 struct vb_srq_attr {
 	struct vb_pd *pd;
@@ -264,7 +290,7 @@ VB_PUBLIC int vb_srq_set_limit(struct vb_srq *srq,
 			       uint32_t limit); /* 0 disarms; one event per arming */
 VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
 
-/* --- queue pairs --------------------------------------------------------------------------------------------- */
+/* --- queue pairs ------------------------------------------------------------------------------ */
 
 struct vb_qp_attr {
 	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET (mlx5: no frame goes or comes yet) */
@@ -300,14 +326,18 @@ struct vb_rss {
 };
 
 VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **qp);
-/* When this returns, the card touches neither rings nor CQs on behalf of this QP. -EBUSY: a WQ in use. */
+/*
+ * When this returns, the card touches neither rings nor CQs on behalf of this QP. -EBUSY: a WQ in
+ * use.
+ */
 VB_PUBLIC int vb_qp_destroy(struct vb_qp *qp);
 VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);
 VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
 /*
- * The whole state machine: required and optional attributes per type and transition, values checked, -EINVAL and
- * nothing changed where anything is wrong. A move to RESET makes both queues empty (indices 0): the driver resets its
- * own indices, wr_ids and doorbell records too, and drops the QP's CQEs from its CQs.
+ * The whole state machine: required and optional attributes per type and transition, values
+ * checked, -EINVAL and nothing changed where anything is wrong. A move to RESET makes both queues
+ * empty (indices 0): the driver resets its own indices, wr_ids and doorbell records too, and drops
+ * the QP's CQEs from its CQs.
  */
 VB_PUBLIC int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
@@ -315,26 +345,29 @@ VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
 /* A receive WQ to another state; -EINVAL where there is no such way. */
 VB_PUBLIC int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state state);
 /*
- * The send doorbell: WQEs up to (not including) basic block index pi (16 bits are used) are posted. Executes them in
- * the caller's thread as far as possible.
+ * The send doorbell: WQEs up to (not including) basic block index pi (16 bits are used) are posted.
+ * Executes them in the caller's thread as far as possible.
  */
 VB_PUBLIC void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi);
 /* The same for a format whose WQEs have an owner bit (mlx4): that says what is posted. */
 VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
 /*
- * The receive doorbell, after the doorbell record, through which receive WQEs are found. A QP in the error state flushes
- * what was posted; a nearly empty call otherwise.
+ * The receive doorbell, after the doorbell record, through which receive WQEs are found. A QP in
+ * the error state flushes what was posted; a nearly empty call otherwise.
  */
 VB_PUBLIC void vb_qp_ring_rq(struct vb_qp *qp);
-/* The program posts to the rings itself, and so without that doorbell: its record is looked at now and then instead. */
+/*
+ * The program posts to the rings itself, and so without that doorbell: its record is looked at now
+ * and then instead.
+ */
 VB_PUBLIC void vb_qp_set_direct(struct vb_qp *qp);
 
-/* --- doorbells by number -------------------------------------------------------------------------------------- */
+/* --- doorbells by number ---------------------------------------------------------------------- */
 
 /*
- * For who names queues by number and is not trusted, as device code is: only queues made with the same owner are rung.
- * -ENOENT, and nothing happens, for any other number; -EINVAL for an index that cannot be. Callable from anywhere but
- * the card's callbacks.
+ * For who names queues by number and is not trusted, as device code is: only queues made with the
+ * same owner are rung. -ENOENT, and nothing happens, for any other number; -EINVAL for an index
+ * that cannot be. Callable from anywhere but the card's callbacks.
  */
 VB_PUBLIC int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi);
 VB_PUBLIC int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci);
@@ -343,7 +376,7 @@ VB_PUBLIC int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn);
 /* Consumer index of an event queue. */
 VB_PUBLIC int vb_doorbell_eq(uint64_t owner, uint32_t eqn, uint32_t ci);
 
-/* --- memory of queues, and numbers of doorbell pages, for direct users ------------------------------------------ */
+/* --- memory of queues, and numbers of doorbell pages, for direct users ------------------------ */
 
 struct vb_umem;
 struct vb_eq;
@@ -352,25 +385,35 @@ struct vb_eq;
 VB_PUBLIC int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access,
 			  struct vb_umem **umem);
 /*
- * The same over memory that its owner knows: find() gives the place of [offset, offset + size), or NULL. What it gave must
- * stay while a queue lies in the umem. It is called with a lock held, and must not call the card.
+ * The same over memory that its owner knows: find() gives the place of [offset, offset + size), or
+ * NULL. What it gave must stay while a queue lies in the umem. It is called with a lock held, and
+ * must not call the card.
  */
 VB_PUBLIC int vb_umem_reg_owned(struct vb_dev *dev,
 				void *(*find)(void *arg, uint64_t offset, uint64_t size), void *arg,
 				struct vb_umem **umem);
 VB_PUBLIC int vb_umem_dereg(struct vb_umem *umem); /* -EBUSY while a queue lies in it */
 VB_PUBLIC uint32_t vb_umem_number(const struct vb_umem *umem);
-/* The umem of this device with this number and [offset, offset + size) of it, until vb_umem_put(); NULL: not there. */
+/*
+ * The umem of this device with this number and [offset, offset + size) of it, until vb_umem_put();
+ * NULL: not there.
+ */
 VB_PUBLIC struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset,
 				      uint64_t size, void **addr);
 VB_PUBLIC void vb_umem_put(struct vb_umem *umem);
 
-/* Event queues, in memory of the card that the program reads. log_size: of the number of EQEs, up to 20. */
+/*
+ * Event queues, in memory of the card that the program reads. log_size: of the number of EQEs, up
+ * to 20.
+ */
 VB_PUBLIC int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **eq);
 VB_PUBLIC int vb_eq_destroy(struct vb_eq *eq);           /* -EBUSY while a CQ is on it */
 VB_PUBLIC uint32_t vb_eq_number(const struct vb_eq *eq); /* 8 bits */
 VB_PUBLIC void *vb_eq_ring(const struct vb_eq *eq);
-/* A CQ on an event queue. Its owner may ring the queue as long as it has a CQ there, see vb_doorbell_send(). */
+/*
+ * A CQ on an event queue. Its owner may ring the queue as long as it has a CQ there, see
+ * vb_doorbell_send().
+ */
 struct vb_eq_user {
 	uint64_t owner;
 	struct vb_eq_user *next; /* the card's */
@@ -388,9 +431,11 @@ VB_PUBLIC void vb_eq_consumed(const struct vb_dev *dev, uint32_t number, uint32_
 VB_PUBLIC int64_t vb_uar_number_take(void);
 VB_PUBLIC void vb_uar_number_give(uint32_t number);
 
-/* --- doorbell pages ------ ------------------------------------------------------------------------------------- */
+/* --- doorbell pages ------ -------------------------------------------------------------------- */
 
-/* A page to which the program stores to ring its queues itself, wherever and from whichever thread. */
+/*
+ * A page to which the program stores to ring its queues itself, wherever and from whichever thread.
+ */
 VB_PUBLIC int vb_uar_create(struct vb_dev *dev, struct vb_uar **uar);
 /* When this returns, no ring of that page is being executed. */
 VB_PUBLIC void vb_uar_destroy(struct vb_uar *uar);
@@ -398,8 +443,8 @@ VB_PUBLIC void vb_uar_destroy(struct vb_uar *uar);
 VB_PUBLIC void *vb_uar_page(struct vb_uar *uar);
 
 /*
- * Around what holds a lock that the card's callbacks take, too: a ring by a signal handler of the program that comes in
- * between is then put off. May be nested.
+ * Around what holds a lock that the card's callbacks take, too: a ring by a signal handler of the
+ * program that comes in between is then put off. May be nested.
  */
 VB_PUBLIC void vb_card_enter(void);
 VB_PUBLIC void vb_card_leave(void);

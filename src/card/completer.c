@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what comes back to the sending side of a reliable queue pair: acknowledgements, refusals, data, and silence.
- * Messages in flight are completed, failed, or sent again.
+ * Owns what comes back to the sending side of a reliable queue pair: acknowledgements, refusals,
+ * data, and silence. Messages in flight are completed, failed, or sent again.
  *
  *	answer --> vb_requester_receive --+--> the oldest in flight is done --> CQE
  *	time   --> vb_requester_look -----+--> all are sent again: back to requester.c
@@ -14,9 +14,12 @@
 #include "base/util.h"
 #include "card/message.h"
 
-/* --- again, or no more ------------------------------------------------------------------------------------------------- */
+/* --- again, or no more ------------------------------------------------------------------------ */
 
-/* The oldest WQE that is not done fails: the first in flight, or else the one being sent. Those behind it are flushed. */
+/*
+ * The oldest WQE that is not done fails: the first in flight, or else the one being sent. Those
+ * behind it are flushed.
+ */
 static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -39,8 +42,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 }
 
 /*
- * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The entries stay where
- * they are, behind the tail, to tell which way each message went.
+ * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The
+ * entries stay where they are, behind the tail, to tell which way each message went.
  */
 static void rewind_all(struct vb_sq *sq)
 {
@@ -84,7 +87,7 @@ enum ibv_wc_status vb_requester_refused(uint8_t syndrome)
 	}
 }
 
-/* --- answers from a peer -------------------------------------------------------------------------------------------------------- */
+/* --- answers from a peer ---------------------------------------------------------------------- */
 
 static void complete_ready(struct vb_qp *qp)
 {
@@ -101,7 +104,10 @@ static void complete_ready(struct vb_qp *qp)
 /* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
 static void acknowledge(struct vb_qp *qp, uint32_t psn)
 {
-	/* What is no news may still complete a message: it was acknowledged while it was being sent again. */
+	/*
+	 * What is no news may still complete a message: it was acknowledged while it was being sent
+	 * again.
+	 */
 	vb_sender_acknowledge(&qp->sq.sender, psn);
 	complete_ready(qp);
 }
@@ -147,7 +153,10 @@ static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)
 	complete_ready(qp);
 }
 
-/* The target cannot fetch a payload: carry it, unless it has fetched a part of this message already. */
+/*
+ * The target cannot fetch a payload: carry it, unless it has fetched a part of this message
+ * already.
+ */
 static void take_no_pull(struct vb_qp *qp, uint32_t psn)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -206,15 +215,21 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 	vb_unlock(&qp->sq.lock);
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
 static void timed_out(struct vb_qp *qp)
 {
-	/* Only the last packet of a message asks for an answer: until it is sent, we are the slow ones. */
+	/*
+	 * Only the last packet of a message asks for an answer: until it is sent, we are the slow
+	 * ones.
+	 */
 	if (!vb_sq_has_inflight(&qp->sq))
 		return;
-	/* Packets that still lie in the ring are not lost: the other process is only slow, or stopped. */
+	/*
+	 * Packets that still lie in the ring are not lost: the other process is only slow, or
+	 * stopped.
+	 */
 	if (!vb_path_drained(&qp->path))
 		return;
 	if (!vb_sender_retry(&qp->sq.sender)) {

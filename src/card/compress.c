@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns compressed completions: CQEs that differ from the one before them only in what a mini CQE holds are written as
- * an array of these, in one entry.
+ * Owns compressed completions: CQEs that differ from the one before them only in what a mini CQE
+ * holds are written as an array of these, in one entry.
  *
  *	index   i       i + 1            i + 2 ... i + n   i + n + 1
  *	        CQE     n mini CQEs      skipped           CQE or mini CQEs
  *	        title   they are the     (validity byte    ...
  *	                CQEs i + 1 ...   of no turn)
  *
- * Each mini CQE takes an index as the CQE would, so consumer index, overrun and arming know nothing of compression.
+ * Each mini CQE takes an index as the CQE would, so consumer index, overrun and arming know nothing
+ * of compression.
  *
- * CQEs wait for others in their array only during a burst (burst.h), and everything is in the ring at its end. An event,
- * a CQE that does not fit and a long copy end the waiting before. A CQ for which the burst has no place is not compressed.
+ * CQEs wait for others in their array only during a burst (burst.h), and everything is in the ring
+ * at its end. An event, a CQE that does not fit and a long copy end the waiting before. A CQ for
+ * which the burst has no place is not compressed.
  *
  * The state of a CQ is under its lock.
  */
@@ -49,7 +51,7 @@ void vb_minis_free(struct vb_minis *minis)
 	free(minis);
 }
 
-/* --- one CQ, under its lock ------------------------------------------------------------------------------------------ */
+/* --- one CQ, under its lock ------------------------------------------------------------------- */
 
 static uint8_t turn_of(const struct vb_cq *cq, uint32_t index)
 {
@@ -68,7 +70,9 @@ void vb_minis_write(struct vb_cq *cq)
 
 	if (!minis->count)
 		return;
-	/* What was left there 256 turns ago must not look new when the consumer comes round again. */
+	/*
+	 * What was left there 256 turns ago must not look new when the consumer comes round again.
+	 */
 	for (uint32_t i = first + 1; i != first + minis->count; i++)
 		cq->codec->skipped(entry(cq, i), (uint8_t)(turn_of(cq, i) - 1));
 	cq->codec->minis(entry(cq, first), minis->mini, minis->count, turn_of(cq, first),
@@ -101,13 +105,16 @@ bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion)
 	return false;
 }
 
-/* --- the end of a burst ---------------------------------------------------------------------------------------------- */
+/* --- the end of a burst ----------------------------------------------------------------------- */
 
 void vb_minis_flush(struct vb_cq *cq, bool end)
 {
 	vb_lock(&cq->lock);
 	vb_minis_write(cq);
-	/* A consumer finds the title right before its mini CQEs, or before other mini CQEs of the same burst. */
+	/*
+	 * A consumer finds the title right before its mini CQEs, or before other mini CQEs of the
+	 * same burst.
+	 */
 	cq->minis->has_title &= !end;
 	vb_unlock(&cq->lock);
 }

@@ -190,7 +190,7 @@ static void complete_ring(struct vb_cq *cq)
 		vb_minis_write(cq);
 }
 
-/* --- CQs that are always armed or moderated: the lock is held, arm is not VB_ARM_NONE --------------------------- */
+/* --- CQs that are always armed or moderated: the lock is held, arm is not VB_ARM_NONE --------- */
 
 /* Whether the CQEs that wait make an event now. If not, and if time will, the alarm is set. */
 static bool is_due(struct vb_cq *cq)
@@ -307,7 +307,10 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		vb_notice_add(&cq->notice, OVERRUN);
 }
 
-/* The lock is held, and vb_fabric_armed() counts us already. Returns whether an event is due at once. */
+/*
+ * The lock is held, and vb_fabric_armed() counts us already. Returns whether an event is due at
+ * once.
+ */
 static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 {
 	uint32_t last;
@@ -318,9 +321,9 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 		atomic_store_explicit(&cq->arm, solicited ? VB_ARM_SOLICITED : VB_ARM_ANY,
 				      memory_order_relaxed);
 	/*
-	 * A CQE that was neither polled nor announced came before this arming and would be missed. One that an event
-	 * has announced is not announced again to programs that arm first and poll then; who has polled since, and
-	 * left it there, may wait for an event now.
+	 * A CQE that was neither polled nor announced came before this arming and would be missed.
+	 * One that an event has announced is not announced again to programs that arm first and
+	 * poll then; who has polled since, and left it there, may wait for an event now.
 	 */
 	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
 	due = index_behind(last, ci) &&
@@ -457,7 +460,10 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 	vb_card_enter();
 	vb_lock(&cq->lock);
 	ci = consumer_index(cq);
-	/* The driver counts what it has not handed out; where that does not fit, it has copied nothing. */
+	/*
+	 * The driver counts what it has not handed out; where that does not fit, it has copied
+	 * nothing.
+	 */
 	unpolled = copy(arg, buf, cqe_cnt);
 	if (unpolled > cqe_cnt) {
 		ret = vb_refuse_range("completions that wait", unpolled, 0, cqe_cnt);

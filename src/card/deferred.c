@@ -27,7 +27,7 @@ static uint32_t in_use(void)
 	return threads < VB_DEFERRED_SHARDS ? threads : VB_DEFERRED_SHARDS;
 }
 
-/* --- stacks ------------------------------------------------------------------------------------- */
+/* --- stacks ----------------------------------------------------------------------------------- */
 
 static bool is_empty(vb_deferred_stack *s)
 {
@@ -62,14 +62,17 @@ static struct vb_deferred *take_one(vb_deferred_stack *s)
 {
 	struct vb_deferred *item = take_all(s), *rest = item ? item->next : NULL, *empty = NULL;
 
-	/* Pairs with take_all(). The end of the list is only needed where another thread has pushed. */
+	/*
+	 * Pairs with take_all(). The end of the list is only needed where another thread has
+	 * pushed.
+	 */
 	if (rest && !atomic_compare_exchange_strong_explicit(s, &empty, rest, memory_order_release,
 							     memory_order_relaxed))
 		push_all(s, rest);
 	return item;
 }
 
-/* --- adding and removing ------------------------------------------------------------------------ */
+/* --- adding and removing ---------------------------------------------------------------------- */
 
 void vb_deferred_init(struct vb_deferred *item, void (*run)(struct vb_deferred *item, uint32_t due))
 {
@@ -134,7 +137,7 @@ void vb_deferred_remove(struct vb_deferred *item)
 	vb_read_wait();
 }
 
-/* --- running ------------------------------------------------------------------------------------ */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static void run_stack(vb_deferred_stack *s)
 {

@@ -6,8 +6,8 @@
  *	    v                          v
  *	[ read | EQEs to read ........ | free ... ]       owner bit = (index / entries) & 1, preset to 1
  *
- * The ring is the card's own memory, which the program reads. An event that finds the ring full is lost, as on hardware;
- * the log says so once.
+ * The ring is the card's own memory, which the program reads. An event that finds the ring full is
+ * lost, as on hardware; the log says so once.
  */
 #include "card/internal.h"
 
@@ -97,7 +97,10 @@ static bool is_used(struct vb_eq *eq)
 
 int vb_eq_destroy(struct vb_eq *eq)
 {
-	/* Who finds it is on its list before this wait ends; so an empty list stays empty behind it. */
+	/*
+	 * Who finds it is on its list before this wait ends; so an empty list stays empty behind
+	 * it.
+	 */
 	atomic_store_explicit(&vb_card_tables.eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
 	if (is_used(eq)) {
@@ -188,8 +191,8 @@ static bool has_owner(const struct vb_eq *eq, uint64_t owner)
 }
 
 /*
- * Under the lock. Only what was written can have been read, and what was read stays so: a doorbell of a signal handler may
- * be executed after a later one.
+ * Under the lock. Only what was written can have been read, and what was read stays so: a doorbell
+ * of a signal handler may be executed after a later one.
  */
 static void consumed(struct vb_eq *eq, uint32_t ci)
 {

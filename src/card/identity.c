@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What an adapter says it is: the numbers and names by which programs tell cards apart. libibverbs reports them, and the
- * files that `verbatim run` shows below /sys have them, too.
+ * What an adapter says it is: the numbers and names by which programs tell cards apart. libibverbs
+ * reports them, and the files that `verbatim run` shows below /sys have them, too.
  */
 #include "card/card.h"
 

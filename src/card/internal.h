@@ -2,9 +2,9 @@
 /*
  * The card's own objects. Included only inside src/card.
  *
- * Locks: a send queue's lock may be held while taking a receive queue's (loopback), either while taking an SRQ's or a
- * CQ's; never the other way round. State changes that need several of them (an error that flushes a QP) are put on the
- * work list and done with none held.
+ * Locks: a send queue's lock may be held while taking a receive queue's (loopback), either while
+ * taking an SRQ's or a CQ's; never the other way round. State changes that need several of them (an
+ * error that flushes a QP) are put on the work list and done with none held.
  */
 #pragma once
 
@@ -94,8 +94,8 @@ struct vb_srq {
 };
 
 /*
- * How a message is transferred to another process. A retransmission uses the same method and the same split: the
- * target may have taken some of the packets, and counts on their numbers.
+ * How a message is transferred to another process. A retransmission uses the same method and the
+ * same split: the target may have taken some of the packets, and counts on their numbers.
  */
 struct vb_transfer {
 	bool chosen;
@@ -116,7 +116,10 @@ struct vb_inflight {
 	struct vb_transfer transfer;
 };
 
-/* The requester: everything below is under lock. Indices are block numbers, 16 bits, as in the format. */
+/*
+ * The requester: everything below is under lock. Indices are block numbers, 16 bits, as in the
+ * format.
+ */
 struct vb_sq {
 	_Alignas(64) struct vb_lock lock;
 	void *buf;
@@ -199,8 +202,8 @@ struct vb_qp {
 	enum ibv_qp_type type;
 	uint8_t transport; /* type, and VB_TRANSPORT_V1 as its address vector says; not for UD */
 	/*
-	 * enum ibv_qp_state. Changed by compare and swap: by the program under both queue locks, by an error on the data
-	 * path under any locks or none.
+	 * enum ibv_qp_state. Changed by compare and swap: by the program under both queue locks, by
+	 * an error on the data path under any locks or none.
 	 */
 	_Atomic uint32_t state;
 	struct vb_qp_attr init;
@@ -216,7 +219,10 @@ struct vb_qp {
 	/* Decodes a send WQE of this type. */
 	int (*decode)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		      struct vb_wr *wr);
-	/* In the error state: when to look again for receives that the program posted without a doorbell. */
+	/*
+	 * In the error state: when to look again for receives that the program posted without a
+	 * doorbell.
+	 */
 	_Atomic bool direct;
 	struct vb_alarm watch; /* this and what follows: rq.lock */
 	uint64_t watch_ns;     /* between looks */
@@ -257,16 +263,25 @@ static inline void vb_qp_event(struct vb_qp *qp, enum ibv_event_type type)
 /* --- mr.c --- */
 int vb_mr_check_memory(void *addr, size_t length, unsigned int access);
 /* inside a read section: */
-/* The address behind [addr, addr + len) of a key, with these rights and in this domain; NULL where not allowed. */
+/*
+ * The address behind [addr, addr + len) of a key, with these rights and in this domain; NULL where
+ * not allowed.
+ */
 void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access);
-/* Of the registration behind a key that vb_mr_translate() has just accepted: the same for all of a message, or it is refused. */
+/*
+ * Of the registration behind a key that vb_mr_translate() has just accepted: the same for all of a
+ * message, or it is refused.
+ */
 uint32_t vb_mr_generation(uint32_t key);
 /* Whether the key is there, in this domain, and lets peers write. */
 bool vb_mr_is_live(uint32_t key, uint32_t pdn);
 /* Why vb_mr_translate() refuses, in words; NULL: it does not. */
 const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
 			  unsigned int access);
-/* SEND_WITH_INV and LOCAL_INV: the key is dead from now on; -EINVAL where it is not one of this domain. */
+/*
+ * SEND_WITH_INV and LOCAL_INV: the key is dead from now on; -EINVAL where it is not one of this
+ * domain.
+ */
 int vb_mr_invalidate(uint32_t key, uint32_t pdn);
 
 /* --- cq.c --- */
@@ -282,21 +297,28 @@ static inline bool vb_cq_armed(struct vb_cq *cq)
 struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr);
 void vb_minis_free(struct vb_minis *minis);
 /* The CQ's lock is held: */
-/* Take the completion that gets index pi into an array. False: it is to be written as a CQE, and may be a title. */
+/*
+ * Take the completion that gets index pi into an array. False: it is to be written as a CQE, and
+ * may be a title.
+ */
 bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion);
 void vb_minis_write(struct vb_cq *cq); /* what waits, into the ring */
 /* The lock is not held. end: of the burst. */
 void vb_minis_flush(struct vb_cq *cq, bool end);
 
 /* --- srq.c --- */
-/* Take a WQE: the number of sge and its index, or -EAGAIN (empty), -EINVAL (malformed, index set). */
+/*
+ * Take a WQE: the number of sge and its index, or -EAGAIN (empty), -EINVAL (malformed, index set).
+ */
 int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
 /* --- qp_state.c --- */
-/* Move to the error state from the data path: any locks held; flushing follows from the work list. */
+/*
+ * Move to the error state from the data path: any locks held; flushing follows from the work list.
+ */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
 void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
 /* What follows, with no lock held; what: VB_WORK_FLUSH, VB_WORK_FLUSH_SQ. */
@@ -315,7 +337,9 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
 bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next);
 
 /* --- responder.c --- */
-/* Execute a request. Returns true with *reply set where the caller is to answer at once (loopback). */
+/*
+ * Execute a request. Returns true with *reply set where the caller is to answer at once (loopback).
+ */
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov);
 /* A raw frame; c has what the CQE shall say about it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a work request becomes on its way: its local memory in pieces, and the headers of its packets. Every message
- * passes here, so most of it is in line. Inside a read section.
+ * What a work request becomes on its way: its local memory in pieces, and the headers of its
+ * packets. Every message passes here, so most of it is in line. Inside a read section.
  */
 #pragma once
 
@@ -9,7 +9,10 @@
 
 #include "card/internal.h"
 
-/* The local memory of a work request; the number of pieces or -EINVAL where a key does not cover them. */
+/*
+ * The local memory of a work request; the number of pieces or -EINVAL where a key does not cover
+ * them.
+ */
 static inline int vb_message_gather(const struct vb_qp *qp, const struct vb_wr *wr,
 				    struct iovec *iov)
 {

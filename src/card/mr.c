@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns memory registration. The table of keys is the one in the process's segment, so that peers on this host check
- * the same entries as our own queues do.
+ * Owns memory registration. The table of keys is the one in the process's segment, so that peers on
+ * this host check the same entries as our own queues do.
  *
  *	key = index << 8 | variant      index -> struct vb_seg_mr      variant: changes when the index is used again
  */
@@ -31,7 +31,10 @@ static int check_access(unsigned int access)
 	access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE; /* hints, free to be ignored */
 	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
 		return vb_refuse_unsupported("IBV_ACCESS_ON_DEMAND and IBV_ACCESS_MW_BIND");
-	/* That remote write needs local write is a rule of verbs (IBTA 10.6.3.1), which libibverbs checks. */
+	/*
+	 * That remote write needs local write is a rule of verbs (IBTA 10.6.3.1), which libibverbs
+	 * checks.
+	 */
 	if (access & ~(unsigned int)ACCESS_KNOWN)
 		return vb_refuse_bits("access", access & ~(unsigned int)ACCESS_KNOWN);
 	return 0;
@@ -47,9 +50,10 @@ static bool populate(void *addr, size_t length, int advice)
 }
 
 /*
- * Hardware pins the pages, so memory that is not there, or not writable where it must be, is refused at once. Filling
- * in the page tables finds that out without changing a byte, and spares the first message the page faults. Mappings of
- * devices cannot be filled in: those are read, and so is everything on kernels before 5.14.
+ * Hardware pins the pages, so memory that is not there, or not writable where it must be, is
+ * refused at once. Filling in the page tables finds that out without changing a byte, and spares
+ * the first message the page faults. Mappings of devices cannot be filled in: those are read, and
+ * so is everything on kernels before 5.14.
  */
 int vb_mr_check_memory(void *addr, size_t length, unsigned int access)
 {
@@ -86,7 +90,7 @@ static struct vb_mr_info info_of(const struct vb_seg_mr *entry)
 				    .access = entry->access };
 }
 
-/* --- watches: few, and only looked at when keys come and go ------------------------------------------------------- */
+/* --- watches: few, and only looked at when keys come and go ----------------------------------- */
 
 static void unlink_watch(struct vb_mr_watch *watch)
 {
@@ -315,7 +319,10 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 	/* In a read section: retract() waits for it to end before it looks for vb_card.mr. */
 	vb_read_lock();
 	pthread_mutex_lock(&vb_card.mr.lock);
-	/* The key first, pairs with publish(): what is behind a live key stays until this read section ends. */
+	/*
+	 * The key first, pairs with publish(): what is behind a live key stays until this read
+	 * section ends.
+	 */
 	if (entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
 	    entry->pdn == pd->number) {
 		*info = info_of(entry);

@@ -49,8 +49,9 @@ void vb_path_counters(struct vb_path_counters *counters)
 }
 
 /*
- * Programs that spread frames over receive WQs count on their numbers following one another. So a range is reserved as a
- * whole and used up in order; a number that is given back in between is not used again for that.
+ * Programs that spread frames over receive WQs count on their numbers following one another. So a
+ * range is reserved as a whole and used up in order; a number that is given back in between is not
+ * used again for that.
  */
 static int64_t take_wq_index(struct vb_dev *dev)
 {

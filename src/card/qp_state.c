@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the state machine of queue pairs: which transitions exist, what each requires and allows, and what a transition
- * does.
+ * Owns the state machine of queue pairs: which transitions exist, what each requires and allows,
+ * and what a transition does.
  *
  *	RESET -> INIT -> RTR -> RTS <-> SQD        any -> RESET, any but RESET -> ERR
  *	                         ^  SQE (UC, UD: a send failed; back to RTS by the program)
@@ -199,7 +199,10 @@ static int check_av(const struct vb_qp *qp, const struct ibv_ah_attr *av)
 {
 	const struct vb_adapter *adapter = qp->dev->adapter;
 
-	/* On Ethernet every address vector has a global route, from an entry of the GID table that is in use. */
+	/*
+	 * On Ethernet every address vector has a global route, from an entry of the GID table that
+	 * is in use.
+	 */
 	if (!av->is_global)
 		return vb_refuse_no_grh();
 	if (av->grh.sgid_index >= adapter->num_gids)
@@ -296,7 +299,9 @@ static void take_values(struct vb_qp *qp, const struct ibv_qp_attr *attr, int ma
 		qp->sq.sender.timeout = attr->timeout ? 4096ull << attr->timeout : UINT64_MAX;
 }
 
-/* What its packets are: a connected queue has one version of RoCE, that of the GID it sends from. */
+/*
+ * What its packets are: a connected queue has one version of RoCE, that of the GID it sends from.
+ */
 static uint8_t transport_of(const struct vb_qp *qp, const struct ibv_ah_attr *av)
 {
 	const struct vb_gid *gid = &qp->dev->adapter->gids[av->grh.sgid_index];
@@ -304,7 +309,10 @@ static uint8_t transport_of(const struct vb_qp *qp, const struct ibv_ah_attr *av
 	return (uint8_t)(qp->type | (gid->type == IBV_GID_TYPE_ROCE_V1 ? VB_TRANSPORT_V1 : 0));
 }
 
-/* A connected queue learns where its peer is. A peer that is not there is like one that does not answer. */
+/*
+ * A connected queue learns where its peer is. A peer that is not there is like one that does not
+ * answer.
+ */
 static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		     struct vb_path *path)
 {
@@ -317,7 +325,10 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	return qp->type == IBV_QPT_UD ? 0 : vb_path_open(path, &to, qpn);
 }
 
-/* Show initiators on this host what they may do to this QP without asking. Not while they use it: see segment.h. */
+/*
+ * Show initiators on this host what they may do to this QP without asking. Not while they use it:
+ * see segment.h.
+ */
 static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	struct vb_seg_qp *shared = qp->shared;
@@ -331,7 +342,10 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 	shared->transport = qp->transport;
 	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
 			      memory_order_seq_cst);
-	/* Pairs with vb_qp_fail(), which changes the state first and takes this back then: one of the two sees the other. */
+	/*
+	 * Pairs with vb_qp_fail(), which changes the state first and takes this back then: one of
+	 * the two sees the other.
+	 */
 	if (atomic_load_explicit(&qp->state, memory_order_seq_cst) == IBV_QPS_ERR)
 		atomic_store_explicit(&shared->ready, 0, memory_order_seq_cst);
 }
@@ -438,7 +452,7 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	return ret;
 }
 
-/* --- errors met on the data path --------------------------------------------------------------------------------- */
+/* --- errors met on the data path -------------------------------------------------------------- */
 
 /* An error that is found late, of an earlier life of the queue pair, does not count. */
 static bool can_fail(uint32_t state)
@@ -487,7 +501,7 @@ void vb_qp_flush(struct vb_qp *qp, uint32_t what)
 		vb_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
-/* --- modify ------------------------------------------------------------------------------------------------------- */
+/* --- modify ----------------------------------------------------------------------------------- */
 
 int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {

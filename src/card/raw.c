@@ -8,7 +8,8 @@
  *	                                          +--> every other process of this host with receivers (vb_frame_send):
  *	                                               the same there
  *
- * There is no steering and no wire yet: a frame goes to all, as on a hub. A receiver without a WQE loses it.
+ * There is no steering and no wire yet: a frame goes to all, as on a hub. A receiver without a WQE
+ * loses it.
  *
  * The list of raw queue pairs that receive is read inside read sections and written under its lock.
  */
@@ -92,7 +93,7 @@ int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
 											  : -EINVAL;
 }
 
-/* --- frames ---------------------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void deliver(struct vb_qp *to, const struct vb_frame *f, uint32_t status, uint16_t checksum)
 {
@@ -178,7 +179,7 @@ enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const s
 	return IBV_WC_SUCCESS;
 }
 
-/* --- receive work queues ----------------------------------------------------------------------------------------------- */
+/* --- receive work queues ---------------------------------------------------------------------- */
 
 int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 {

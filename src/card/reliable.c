@@ -18,7 +18,10 @@ uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn)
 	uint32_t una = vb_psn_add(psn, 1);
 	int32_t fresh = vb_psn_diff(una, s->una);
 
-	/* What was never sent is not believed; nor is what a rewind took back, it will be acknowledged again. */
+	/*
+	 * What was never sent is not believed; nor is what a rewind took back, it will be
+	 * acknowledged again.
+	 */
 	if (fresh <= 0 || vb_psn_diff(una, s->psn) > 0)
 		return 0;
 	s->una = una;
@@ -46,7 +49,10 @@ struct vb_flight *vb_sender_response(struct vb_sender *s, uint32_t psn)
 
 void vb_sender_answered(struct vb_sender *s, struct vb_flight *f, bool last)
 {
-	/* The request arrived, and all before it (IBTA 9.7.5.1.3); each answer starts timer and retries anew. */
+	/*
+	 * The request arrived, and all before it (IBTA 9.7.5.1.3); each answer starts timer and
+	 * retries anew.
+	 */
 	if (vb_psn_diff(f->next_psn, s->una) >= 0)
 		s->una = vb_psn_add(f->next_psn, 1);
 	s->stamp = 0;
@@ -113,8 +119,9 @@ static void lower(uint64_t *next, uint64_t when)
 static enum vb_sender_due look_idle(struct vb_sender *s, uint64_t now, uint64_t *next)
 {
 	/*
-	 * Nothing in flight now; in a stream there will be again in a moment. Only a queue that was idle at two looks goes
-	 * off the list, or every other message would put it back and wake the thread that looks.
+	 * Nothing in flight now; in a stream there will be again in a moment. Only a queue that was
+	 * idle at two looks goes off the list, or every other message would put it back and wake
+	 * the thread that looks.
 	 */
 	s->stamp = 0;
 	if (!s->recent)

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reliable delivery by go-back-N (IBTA 9.7): what a sender and a receiver remember, once for all transports of the card.
+ * Reliable delivery by go-back-N (IBTA 9.7): what a sender and a receiver remember, once for all
+ * transports of the card.
  *
  *	              una                       psn
  *	 acknowledged [ sent, not acknowledged  )[ to be sent          packet sequence numbers, 24 bits
  *	              head ... messages ... tail                       ring of struct vb_flight
  *
- * This file knows sequence numbers, messages and time. It knows no packets, no memory and no queues: the engines
- * (requester.c, hbl/requester.c and their responders) own those, call in here under the lock of their queue, and do what
- * the answer says. So the protocol can be tested by itself, on a network that loses and reorders and with a clock that
- * the test moves (tests/unit/test_reliable.c).
+ * This file knows sequence numbers, messages and time. It knows no packets, no memory and no
+ * queues: the engines (requester.c, hbl/requester.c and their responders) own those, call in here
+ * under the lock of their queue, and do what the answer says. So the protocol can be tested by
+ * itself, on a network that loses and reorders and with a clock that the test moves
+ * (tests/unit/test_reliable.c).
  *
- * Invariants: head <= tail in the 32-bit circle; the messages between them are in the order of their PSNs. una never goes
- * back: after a rewind psn may be behind it, and what is sent again up to there needs no window.
+ * Invariants: head <= tail in the 32-bit circle; the messages between them are in the order of
+ * their PSNs. una never goes back: after a rewind psn may be behind it, and what is sent again up
+ * to there needs no window.
  */
 #pragma once
 
@@ -20,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- packet sequence numbers ------------------------------------------------------------------------------------ */
+/* --- packet sequence numbers ------------------------------------------------------------------ */
 
 enum { VB_PSN_HALF = 1 << 23 }; /* more in flight could not be told from what is acknowledged */
 
@@ -41,12 +44,13 @@ static inline uint32_t vb_psn_span(uint64_t len, uint32_t mtu)
 	return len <= mtu ? 1 : (uint32_t)((len + mtu - 1) / mtu);
 }
 
-/* --- the sender --------------------------------------------------------------------------------------------------- */
+/* --- the sender ------------------------------------------------------------------------------- */
 
 /* A message that was sent and is not complete. First in the engine's own struct. */
 struct vb_flight {
 	uint32_t first_psn, last_psn;
-	bool has_response; /* READ or atomic: complete with its response, never by an acknowledgement */
+	/* READ or atomic: complete with its response, never by an acknowledgement */
+	bool has_response;
 	bool answered;     /* that response is all there */
 	uint32_t next_psn; /* of the response */
 	uint32_t received; /* bytes of the response, */
@@ -152,25 +156,33 @@ static inline void vb_sender_refresh(struct vb_sender *s)
 
 /* Empty, and the next packet is psn. Limits, window and timeout stay. */
 void vb_sender_reset(struct vb_sender *s, uint32_t psn);
-/* Everything up to and including psn arrived. The number of packets that is news; 0 for what was never sent, too. */
+/*
+ * Everything up to and including psn arrived. The number of packets that is news; 0 for what was
+ * never sent, too.
+ */
 uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn);
 /*
- * A packet of a response with this PSN arrived: the message it belongs to, or NULL where it is of no use (not asked for,
- * or not the next one). The engine puts the bytes in place, adds them to received, and then calls vb_sender_answered().
+ * A packet of a response with this PSN arrived: the message it belongs to, or NULL where it is of
+ * no use (not asked for, or not the next one). The engine puts the bytes in place, adds them to
+ * received, and then calls vb_sender_answered().
  */
 struct vb_flight *vb_sender_response(struct vb_sender *s, uint32_t psn);
 void vb_sender_answered(struct vb_sender *s, struct vb_flight *f, bool last);
 /*
- * Send everything that is not complete again. The next packet is the first of the oldest message in flight, or partial
- * (the first of a message that was sent in part) where there is none. Returns the number of messages to be sent again.
+ * Send everything that is not complete again. The next packet is the first of the oldest message in
+ * flight, or partial (the first of a message that was sent in part) where there is none. Returns
+ * the number of messages to be sent again.
  *
- * A READ of which a part has arrived goes on behind it, or on a network that loses packets a long one would never end:
- * the engine asks for what is missing, from s->resumed bytes on.
+ * A READ of which a part has arrived goes on behind it, or on a network that loses packets a long
+ * one would never end: the engine asks for what is missing, from s->resumed bytes on.
  */
 uint32_t vb_sender_rewind(struct vb_sender *s, uint32_t partial);
 /* Use up a retry; false: there is none left. */
 bool vb_sender_retry(struct vb_sender *s);
-/* The receiver is not ready: wait as long as the code of its answer says. False: that was too often. */
+/*
+ * The receiver is not ready: wait as long as the code of its answer says. False: that was too
+ * often.
+ */
 bool vb_sender_wait_rnr(struct vb_sender *s, uint8_t code, uint64_t now);
 
 enum vb_sender_due {
@@ -183,7 +195,7 @@ enum vb_sender_due {
 /* What is due now. Lowers *next to the time of the next look. */
 enum vb_sender_due vb_sender_look(struct vb_sender *s, uint64_t now, uint64_t *next);
 
-/* --- the receiver --------------------------------------------------------------------------------------------------- */
+/* --- the receiver ----------------------------------------------------------------------------- */
 
 enum { VB_REPLAYS = 16 };
 
@@ -241,5 +253,8 @@ void vb_receiver_remember(struct vb_receiver *r, uint32_t psn, uint64_t value);
 bool vb_receiver_recall(const struct vb_receiver *r, uint32_t psn, uint64_t *value);
 /* A READ was taken and is answered from source, whatever that means to the engine. */
 void vb_receiver_note_read(struct vb_receiver *r, uint32_t psn, uint32_t span, uint32_t source);
-/* Whether a READ that comes again may be answered from source: the rest of one must come from where its beginning came. */
+/*
+ * Whether a READ that comes again may be answered from source: the rest of one must come from where
+ * its beginning came.
+ */
 bool vb_receiver_may_resume(const struct vb_receiver *r, uint32_t psn, uint32_t source);

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the sending side of queue pairs: send WQEs become packets, direct copies or calls, and completions. What comes
- * back is taken in completer.c.
+ * Owns the sending side of queue pairs: send WQEs become packets, direct copies or calls, and
+ * completions. What comes back is taken in completer.c.
  *
  *	          next                 pi
  *	 done ....[ in flight ][ to send ]           in flight: sent in packets, not acknowledged (RC)
  *	          ^ sender.head
  *
- * A WQE takes one of three ways. To a QP of this process it is a call of the responder, which copies once. One-sided
- * work to another process of this host is done directly in its memory, if nothing of this QP is in flight: the
- * order that the transport promises is kept by doing things in order. All else goes in packets, which carry their
- * payload or, where it is large, describe it for the target to fetch. The two sides share a large WRITE:
+ * A WQE takes one of three ways. To a QP of this process it is a call of the responder, which
+ * copies once. One-sided work to another process of this host is done directly in its memory, if
+ * nothing of this QP is in flight: the order that the transport promises is kept by doing things in
+ * order. All else goes in packets, which carry their payload or, where it is large, describe it for
+ * the target to fetch. The two sides share a large WRITE:
  *
  *	message   [ described in packets: the target copies | we copy ] then the last packet, with nothing to copy
  *
- * A direct access that is refused is tried again in packets, so that the target itself decides, answers, and changes
- * its own state: the initiator never judges for it.
+ * A direct access that is refused is tried again in packets, so that the target itself decides,
+ * answers, and changes its own state: the initiator never judges for it.
  *
  * Everything here runs under the send queue's lock, inside a read section.
  */
@@ -34,7 +35,7 @@ enum step {
 	FAILED, /* it was completed with an error */
 };
 
-/* --- done, failed, in flight --------------------------------------------------------------------------------------------------- */
+/* --- done, failed, in flight ------------------------------------------------------------------ */
 
 static void advance(struct vb_sq *sq)
 {
@@ -60,8 +61,8 @@ static enum step done(struct vb_qp *qp)
 }
 
 /*
- * The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so, RC not. What is in
- * flight was before it and completes first.
+ * The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so,
+ * RC not. What is in flight was before it and completes first.
  */
 static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
@@ -115,9 +116,12 @@ static void add_inflight(struct vb_qp *qp)
 	advance(sq);
 }
 
-/* --- loopback --------------------------------------------------------------------------------------------------------- */
+/* --- loopback --------------------------------------------------------------------------------- */
 
-/* A loopback READ met memory that is not there: whose? The responder has only named its own, so it is judged here. */
+/*
+ * A loopback READ met memory that is not there: whose? The responder has only named its own, so it
+ * is judged here.
+ */
 static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
 {
 	if (vb_fault_readable(reply->iov->iov_base, reply->len))
@@ -180,10 +184,13 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	return done(qp);
 }
 
-/* --- another process ---------------------------------------------------------------------------------------------------- */
+/* --- another process -------------------------------------------------------------------------- */
 
 enum {
-	/* From this size on a message is worth a system call of the target, and one-sided work worth some waiting; */
+	/*
+	 * From this size on a message is worth a system call of the target, and one-sided work
+	 * worth some waiting;
+	 */
 	PULL_MIN = 64 << 10,
 	/* and a WRITE is worth an acknowledgement more. */
 	SPLIT_MIN = 256 << 10,
@@ -201,7 +208,10 @@ static bool may_go_direct(const struct vb_qp *qp)
 
 	if (!vb_path_can(&qp->path, VB_PATH_DIRECT) || vb_sq_has_inflight(&qp->sq))
 		return false;
-	/* With immediate data a packet must go anyway: what fits into it goes along, for less than a system call. */
+	/*
+	 * With immediate data a packet must go anyway: what fits into it goes along, for less than
+	 * a system call.
+	 */
 	if (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM))
 		return wr->len > qp->path.mtu;
 	return is_one_sided(wr);
@@ -217,7 +227,9 @@ static bool may_pull(const struct vb_qp *qp)
 	       vb_direct_works(&qp->path);
 }
 
-/* How much of a message one packet describes. A WRITE has at least two, because it may be shared. */
+/*
+ * How much of a message one packet describes. A WRITE has at least two, because it may be shared.
+ */
 static uint32_t pull_size(const struct vb_wr *wr)
 {
 	uint64_t most =
@@ -236,8 +248,9 @@ static bool must_wait(const struct vb_qp *qp)
 }
 
 /*
- * A large WRITE to a process that polls is shared: the target fetches the first half while we put the second half in
- * place. Other one-sided work we do alone. Large SENDs are fetched by the target, for one copy instead of two.
+ * A large WRITE to a process that polls is shared: the target fetches the first half while we put
+ * the second half in place. Other one-sided work we do alone. Large SENDs are fetched by the
+ * target, for one copy instead of two.
  */
 static void choose_transfer(struct vb_qp *qp)
 {
@@ -287,8 +300,9 @@ static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
 }
 
 /*
- * Put the acknowledgement that is due on the back of a request: the peer then learns that its message arrived before it
- * sees the answer to it, as from hardware, which acknowledges before the program can answer.
+ * Put the acknowledgement that is due on the back of a request: the peer then learns that its
+ * message arrived before it sees the answer to it, as from hardware, which acknowledges before the
+ * program can answer.
  */
 static void add_acknowledgement(struct vb_qp *qp, struct vb_pkt *pkt)
 {
@@ -467,7 +481,7 @@ static enum step send_frame(struct vb_qp *qp)
 	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
 }
 
-/* --- the send queue --------------------------------------------------------------------------------------------------------- */
+/* --- the send queue --------------------------------------------------------------------------- */
 
 static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 {
@@ -572,8 +586,8 @@ void vb_requester_run(struct vb_qp *qp)
 }
 
 /*
- * The doorbell named no index: the owner bits say what is posted. A ring that is full of WQEs not done yet ends the walk,
- * so a program that lies with its owner bits cannot keep us here.
+ * The doorbell named no index: the owner bits say what is posted. A ring that is full of WQEs not
+ * done yet ends the walk, so a program that lies with its owner bits cannot keep us here.
  */
 static void find_posted(struct vb_qp *qp)
 {
@@ -638,7 +652,7 @@ void vb_qp_ring_owned(struct vb_qp *qp)
 	run_rung(qp);
 }
 
-/* --- flush and reset ---------------------------------------------------------------------------------------------------------------- */
+/* --- flush and reset -------------------------------------------------------------------------- */
 
 void vb_requester_flush(struct vb_qp *qp)
 {

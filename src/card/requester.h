@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the two halves of the requester share: requester.c, which sends, and completer.c, which takes what comes back.
- * Everything under the send queue's lock.
+ * What the two halves of the requester share: requester.c, which sends, and completer.c, which
+ * takes what comes back. Everything under the send queue's lock.
  */
 #pragma once
 
@@ -55,7 +55,10 @@ static inline void vb_timer_add(struct vb_qp *qp)
 void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status);
 
 /* --- completer.c --- */
-/* The receiver is not ready: wait as long as the code says, then send again; false where that was too often. */
+/*
+ * The receiver is not ready: wait as long as the code says, then send again; false where that was
+ * too often.
+ */
 bool vb_requester_wait_rnr(struct vb_qp *qp, uint8_t code);
 /* What a work request ends with that the responder refused. */
 enum ibv_wc_status vb_requester_refused(uint8_t syndrome);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the receiving side of queue pairs: requests become writes to memory, receive completions and answers.
+ * Owns the receiving side of queue pairs: requests become writes to memory, receive completions and
+ * answers.
  *
  *	packet --> state, transport, source QP --> sequence (PSN) --> by operation: SEND WRITE READ atomic --> answer
  *
- * What is accepted, refused and dropped follows IBTA 9.7.4 (RC), 9.8.2 (UC, UD), the answers 9.7.5. A refusal is a
- * verdict: the syndrome to answer, what our own receive WQE completes with, and the event the program gets.
+ * What is accepted, refused and dropped follows IBTA 9.7.4 (RC), 9.8.2 (UC, UD), the answers 9.7.5.
+ * A refusal is a verdict: the syndrome to answer, what our own receive WQE completes with, and the
+ * event the program gets.
  */
 #include "card/internal.h"
 
@@ -51,7 +53,7 @@ static const struct {
 	[BAD_WQE] = { VB_SYN_NAK_OPERATION, IBV_WC_LOC_QP_OP_ERR, 0 },
 };
 
-/* --- receive WQEs ----------------------------------------------------------------------------------------------- */
+/* --- receive WQEs ----------------------------------------------------------------------------- */
 
 static uint16_t posted_to(const struct vb_qp *qp)
 {
@@ -100,7 +102,10 @@ static enum vb_network network_of(const struct vb_pkt *pkt)
 									      : VB_NETWORK_IPV6;
 }
 
-/* What the responder expects next, for vb_path_expected() and add_acknowledgement(). Once per packet; rq.lock held. */
+/*
+ * What the responder expects next, for vb_path_expected() and add_acknowledgement(). Once per
+ * packet; rq.lock held.
+ */
 static void publish_epsn(struct vb_qp *qp, uint32_t epsn)
 {
 	if (atomic_load_explicit(&qp->shared->epsn, memory_order_relaxed) != epsn)
@@ -134,15 +139,21 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 			c.network = (uint8_t)network_of(pkt);
 	}
 	qp->rq.have_wqe = false;
-	/* Published before the program sees the completion: its answer then carries the acknowledgement. */
+	/*
+	 * Published before the program sees the completion: its answer then carries the
+	 * acknowledgement.
+	 */
 	if (status == IBV_WC_SUCCESS)
 		publish_epsn(qp, vb_psn_add(qp->rq.receiver.epsn, 1));
 	vb_cq_push(qp->init.recv_cq, &c);
 }
 
-/* --- moving data ------------------------------------------------------------------------------------------------ */
+/* --- moving data ------------------------------------------------------------------------------ */
 
-/* Copy one stretch; where that fails, whose fault is it? Of a carried payload the source cannot be missing. */
+/*
+ * Copy one stretch; where that fails, whose fault is it? Of a carried payload the source cannot be
+ * missing.
+ */
 static enum verdict copy(void *to, const void *from, size_t n, enum verdict blame)
 {
 	if (!vb_fault_copy(to, from, n))
@@ -293,7 +304,7 @@ static enum verdict write_payload(struct vb_qp *qp, const struct vb_pkt *pkt, ui
 	return ACCEPT;
 }
 
-/* --- operations: rq.lock held ------------------------------------------------------------------------------------ */
+/* --- operations: rq.lock held ----------------------------------------------------------------- */
 
 static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
@@ -332,8 +343,9 @@ static uint8_t *target_of(const struct vb_qp *qp, uint32_t rkey, uint64_t va, ui
 }
 
 /*
- * The first packet is checked for the whole message. Where all of it is in place already the initiator has made that
- * check, and what remains to be seen is that the registration is still the one it found.
+ * The first packet is checked for the whole message. Where all of it is in place already the
+ * initiator has made that check, and what remains to be seen is that the registration is still the
+ * one it found.
  */
 static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt, uint8_t **to)
 {
@@ -358,7 +370,10 @@ static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt, uint
 	return ACCEPT;
 }
 
-/* The same for the next bytes of a message; NULL also where the key means something else than at its beginning. */
+/*
+ * The same for the next bytes of a message; NULL also where the key means something else than at
+ * its beginning.
+ */
 static uint8_t *rest_of(const struct vb_qp *qp, uint32_t len)
 {
 	const struct vb_rq *rq = &qp->rq;
@@ -404,7 +419,10 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	return ACCEPT;
 }
 
-/* An answer that goes out later; NULL where so many wait already. A refusal finds room behind what it follows. */
+/*
+ * An answer that goes out later; NULL where so many wait already. A refusal finds room behind what
+ * it follows.
+ */
 static struct vb_response *response_push(struct vb_rq *rq, uint32_t most)
 {
 	if (rq->resp_tail - rq->resp_head >= most)
@@ -511,7 +529,10 @@ static enum verdict receive_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, s
 	return answer_atomic(qp, pkt->psn, old, reply);
 }
 
-/* FIRST opens a message, LAST closes it, and the operation stays the same in between (IBTA 9.7.4.1.2). */
+/*
+ * FIRST opens a message, LAST closes it, and the operation stays the same in between (IBTA
+ * 9.7.4.1.2).
+ */
 static bool in_sequence(const struct vb_rq *rq, const struct vb_pkt *pkt)
 {
 	if (pkt->op != VB_PKT_SEND && pkt->op != VB_PKT_WRITE)
@@ -549,7 +570,7 @@ static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct v
 	return ret;
 }
 
-/* --- answers ------------------------------------------------------------------------------------------------------ */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_pkt *reply)
 {
@@ -579,7 +600,9 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 	return false;
 }
 
-/* A refusal: complete our WQE with what happened, tell the program, go to the error state, answer. */
+/*
+ * A refusal: complete our WQE with what happened, tell the program, go to the error state, answer.
+ */
 static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt,
 		   struct vb_pkt *reply)
 {
@@ -673,7 +696,9 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 							   : false;
 }
 
-/* Unreliable: a message with a gap, or without a WQE, is lost, and nobody is told (IBTA 9.8.2.2). */
+/*
+ * Unreliable: a message with a gap, or without a WQE, is lost, and nobody is told (IBTA 9.8.2.2).
+ */
 static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_rq *rq = &qp->rq;
@@ -697,8 +722,8 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 }
 
 /*
- * The 40 bytes in front of a datagram. RoCE v1: a global routing header, which is laid out as an IPv6 header. RoCE v2
- * (A17.4.5): an IPv6 header, or 20 bytes of nothing and an IPv4 header.
+ * The 40 bytes in front of a datagram. RoCE v1: a global routing header, which is laid out as an
+ * IPv6 header. RoCE v2 (A17.4.5): an IPv6 header, or 20 bytes of nothing and an IPv4 header.
  */
 static void write_grh(uint8_t out[40], const struct vb_pkt *pkt)
 {
@@ -805,8 +830,8 @@ static __attribute__((noinline, cold)) void tell_mixed(struct vb_qp *qp, const s
 }
 
 /*
- * Whether the packet can be for this queue at all. Datagrams may come by either version of RoCE; a connection has one,
- * and what comes by the other is dropped, as hardware does.
+ * Whether the packet can be for this queue at all. Datagrams may come by either version of RoCE; a
+ * connection has one, and what comes by the other is dropped, as hardware does.
  */
 static bool takes(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
@@ -849,13 +874,14 @@ unlock:
 	return answered;
 }
 
-/* --- flush and reset -------------------------------------------------------------------------------------------------- */
+/* --- flush and reset -------------------------------------------------------------------------- */
 
 enum { WATCH_MIN_NS = 1000000, WATCH_MAX_NS = 1000000000 };
 
 /*
- * A program that posts to the ring itself says so only in the record, which nobody hears. While its queue is in the
- * error state the record is looked at, ever more rarely where nothing comes: an idle queue costs next to nothing.
+ * A program that posts to the ring itself says so only in the record, which nobody hears. While its
+ * queue is in the error state the record is looked at, ever more rarely where nothing comes: an
+ * idle queue costs next to nothing.
  */
 static void watch_record(struct vb_qp *qp, bool flushed)
 {
@@ -923,7 +949,7 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	qp->watch_ns = 0;
 }
 
-/* --- the receive doorbell ---------------------------------------------------------------------------------------------- */
+/* --- the receive doorbell --------------------------------------------------------------------- */
 
 void vb_qp_set_direct(struct vb_qp *qp)
 {
@@ -946,7 +972,10 @@ static __attribute__((noinline, cold)) void flush_posted(struct vb_qp *qp)
 
 void vb_qp_ring_rq(struct vb_qp *qp)
 {
-	/* Record written, state read; pairs with vb_responder_flush(), where it is state written, record read. */
+	/*
+	 * Record written, state read; pairs with vb_responder_flush(), where it is state written,
+	 * record read.
+	 */
 	vb_barrier_light_own();
 	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR)
 		flush_posted(qp);

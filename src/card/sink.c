@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the card's callbacks from the fabric: packets that arrive, deferred work, time. Finds the queue that
- * a packet is for; hbl/sink.c does so for hbl queues.
+ * Owns the card's callbacks from the fabric: packets that arrive, deferred work, time. Finds the
+ * queue that a packet is for; hbl/sink.c does so for hbl queues.
  *
  *	ring of a peer --> card_receive --> requester, responder --+--> completions
  *	                                                           +--> deferred: answers, flushes --> card_work
@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "card/hbl/sink.h"
 
-/* --- deferred work ------------------------------------------------------------------------------ */
+/* --- deferred work ---------------------------------------------------------------------------- */
 
 static void look_drained(struct vb_qp *qp)
 {
@@ -60,7 +60,7 @@ static uint64_t card_work(bool all)
 	return all ? vb_alarm_next() : UINT64_MAX;
 }
 
-/* --- packets ------------------------------------------------------------------------------------ */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 /* The acknowledgement that a request carries. */
 static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
@@ -97,8 +97,8 @@ static void card_receive(const struct vb_pkt *pkt)
 	}
 	vb_burst_before(pkt->len);
 	/*
-	 * A program that waits for events sees the order of completions, and expects that of its send before the
-	 * answer to it. A program that polls wants the answer, and gets it first.
+	 * A program that waits for events sees the order of completions, and expects that of its
+	 * send before the answer to it. A program that polls wants the answer, and gets it first.
 	 */
 	waited_for = vb_cq_armed(qp->init.send_cq) || qp->init.send_cq == qp->init.recv_cq;
 	if (waited_for)

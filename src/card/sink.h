@@ -10,7 +10,7 @@
 extern const struct vb_sink vb_card_sink;
 
 /*
- * Whether this thread was interrupted inside of the card, by a signal handler whose store rang. Whatever locks a queue is
- * in a read section, or between vb_card_enter() and vb_card_leave().
+ * Whether this thread was interrupted inside of the card, by a signal handler whose store rang.
+ * Whatever locks a queue is in a read section, or between vb_card_enter() and vb_card_leave().
  */
 bool vb_card_is_inside(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns shared receive queues: taking WQEs along the driver's linked list (or in the order of the ring), and the limit
- * event.
+ * Owns shared receive queues: taking WQEs along the driver's linked list (or in the order of the
+ * ring), and the limit event.
  */
 #include "card/internal.h"
 

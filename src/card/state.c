@@ -8,7 +8,10 @@ struct vb_card vb_card = {
 	.adapters = { .once = PTHREAD_ONCE_INIT, .interfaces_once = PTHREAD_ONCE_INIT },
 	.numbers = {
 		.pd = VB_IDS_INIT(1, VB_PD_MAX),
-		/* Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with 0x100). */
+		/*
+		 * Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with
+		 * 0x100).
+		 */
 		.mr = VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16),
 		.cq = VB_IDS_INIT(1, VB_CQ_MAX),
 		.eq = VB_IDS_INIT(1, VB_EQ_MAX),

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything that the card of this process remembers, except per thread (burst.h, deferred.c, uar.c,
- * hbl/fifo.c). There is one instance today; several in one process, as hosts of a simulation, need a pointer
- * in its place.
+ * Everything that the card of this process remembers, except per thread (burst.h, deferred.c,
+ * uar.c, hbl/fifo.c). There is one instance today; several in one process, as hosts of a
+ * simulation, need a pointer in its place.
  *
- * Each part belongs to the file that is named; no other file touches it. The tables by number are an object of
- * their own, because they begin as zeros and would otherwise take room in the library's file.
+ * Each part belongs to the file that is named; no other file touches it. The tables by number are
+ * an object of their own, because they begin as zeros and would otherwise take room in the
+ * library's file.
  */
 #pragma once
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns doorbell pages: stores of the program become rings. Where which doorbell lies is the format's to say
- * (format/mlx4.c, format/mlx5.c); whatever else is stored there means nothing, as on a card without BlueFlame registers.
+ * Owns doorbell pages: stores of the program become rings. Where which doorbell lies is the
+ * format's to say (format/mlx4.c, format/mlx5.c); whatever else is stored there means nothing, as
+ * on a card without BlueFlame registers.
  *
- * A store is seen in the thread that makes it (base/trap.h) and executed there. The exception: a program's handler of an
- * asynchronous signal may ring while its thread is inside of the card and holds locks. Such a ring is only noted, and the
- * background thread executes it. Nothing is lost: of a send queue the ring itself or its doorbell record says what is
- * posted, of a CQ the arm record says what was asked, and of an event queue the newest index is what counts.
+ * A store is seen in the thread that makes it (base/trap.h) and executed there. The exception: a
+ * program's handler of an asynchronous signal may ring while its thread is inside of the card and
+ * holds locks. Such a ring is only noted, and the background thread executes it. Nothing is lost:
+ * of a send queue the ring itself or its doorbell record says what is posted, of a CQ the arm
+ * record says what was asked, and of an event queue the newest index is what counts.
  */
 #include "card/internal.h"
 
@@ -51,7 +53,7 @@ static void defer(const struct vb_bell *bell)
 	vb_fabric_kick();
 }
 
-/* --- rings, inside a read section; dev NULL: of any ------------------------------------------------------------------- */
+/* --- rings, inside a read section; dev NULL: of any ------------------------------------------- */
 
 static void ring_qp(const struct vb_dev *dev, uint32_t qpn)
 {
@@ -113,7 +115,7 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 	vb_read_unlock();
 }
 
-/* --- deferred ones, with no lock held and inside a read section ------------------------------------------------------ */
+/* --- deferred ones, with no lock held and inside a read section ------------------------------- */
 
 static void arm_from_record(uint32_t number)
 {
@@ -144,8 +146,8 @@ void vb_uar_run_deferred(void)
 	uint32_t slot = vb_fabric_slot() << VB_QPN_INDEX_BITS;
 
 	/*
-	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with the kick, so that the round
-	 * of the background thread that takes the kick back sees them.
+	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with
+	 * the kick, so that the round of the background thread that takes the kick back sees them.
 	 */
 	if (!atomic_load_explicit(&vb_card_tables.rung.any, memory_order_seq_cst) ||
 	    !atomic_exchange_explicit(&vb_card_tables.rung.any, false, memory_order_acquire))
@@ -169,7 +171,7 @@ void vb_uar_run_deferred(void)
 	}
 }
 
-/* --- the object ------------------------------------------------------------------------------------------------------ */
+/* --- the object ------------------------------------------------------------------------------- */
 
 int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what direct users register with the card by number and name in queues later: memory for rings (umem), and the
- * numbers of doorbell pages.
+ * Owns what direct users register with the card by number and name in queues later: memory for
+ * rings (umem), and the numbers of doorbell pages.
  */
 #include "card/internal.h"
 

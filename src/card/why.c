@@ -2,9 +2,9 @@
 /*
  * Owns the log lines of error completions: why a work request ended as it did.
  *
- * The data path decides on a status and nothing more. Which of its checks it was is found out again here, after the
- * fact and only where the log wants to know; the questions stand in the order of the checks. Called with the lock of
- * the queue held, inside a read section.
+ * The data path decides on a status and nothing more. Which of its checks it was is found out again
+ * here, after the fact and only where the log wants to know; the questions stand in the order of
+ * the checks. Called with the lock of the queue held, inside a read section.
  */
 #include <arpa/inet.h>
 
@@ -51,9 +51,12 @@ static const char *op_name(uint8_t op)
 	}
 }
 
-/* --- keys -------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
-/* The first SGE that the card may not use, or none: then the memory behind one is not there any more. */
+/*
+ * The first SGE that the card may not use, or none: then the memory behind one is not there any
+ * more.
+ */
 static void explain_sges(const struct vb_qp *qp, const struct vb_sge *sge, uint32_t count,
 			 unsigned int access)
 {
@@ -72,7 +75,7 @@ static void explain_sges(const struct vb_qp *qp, const struct vb_sge *sge, uint3
 	vb_refuse_wr_gone("local");
 }
 
-/* --- the requester ------------------------------------------------------------------------------------------------ */
+/* --- the requester ---------------------------------------------------------------------------- */
 
 static bool has_response(const struct vb_wr *wr)
 {
@@ -167,7 +170,7 @@ void vb_why_flushed(const struct vb_qp *qp, uint32_t count, const char *queue)
 		vb_refuse_wr_flushed(count, queue);
 }
 
-/* --- the responder -------------------------------------------------------------------------------------------------- */
+/* --- the responder ---------------------------------------------------------------------------- */
 
 static unsigned int needed_right(const struct vb_pkt *pkt, const char **name)
 {

@@ -2,7 +2,8 @@
 /*
  * Owns direct access to peers' memory: pin, check, process_vm_writev or process_vm_readv, unpin.
  *
- * The check is the responder's, made here against what the target shows in its segment (segment.h has the protocol).
+ * The check is the responder's, made here against what the target shows in its segment (segment.h
+ * has the protocol).
  */
 #include "fabric/direct.h"
 
@@ -24,7 +25,10 @@ static _Atomic uint64_t *pin_take(struct vb_peer *peer, uint64_t value)
 		_Atomic uint64_t *pin = &peer->segment->pins[vb_segment_self->slot][i];
 		uint64_t none = 0;
 
-		/* seq_cst: the pin must be seen before the entries are read; pairs with wait_unpinned(). */
+		/*
+		 * seq_cst: the pin must be seen before the entries are read; pairs with
+		 * wait_unpinned().
+		 */
 		if (!atomic_load_explicit(pin, memory_order_relaxed) &&
 		    atomic_compare_exchange_strong_explicit(pin, &none, value, memory_order_seq_cst,
 							    memory_order_seq_cst))
@@ -33,7 +37,10 @@ static _Atomic uint64_t *pin_take(struct vb_peer *peer, uint64_t value)
 	return NULL;
 }
 
-/* What is to be moved: local pieces, and the bytes behind a key of the peer, for which these rights are needed. */
+/*
+ * What is to be moved: local pieces, and the bytes behind a key of the peer, for which these rights
+ * are needed.
+ */
 struct access {
 	const struct iovec *iov;
 	uint32_t iov_cnt;
@@ -102,7 +109,10 @@ static bool readable(pid_t pid, uint64_t addr, uint64_t len)
 	return true;
 }
 
-/* After a failed copy: the side that is read from has the fault, or else the one that is written to. */
+/*
+ * After a failed copy: the side that is read from has the fault, or else the one that is written
+ * to.
+ */
 static bool local_fault(struct vb_peer *peer, const struct access *a, uint64_t remote)
 {
 	if (!a->write)
@@ -133,7 +143,10 @@ static enum vb_direct copy(struct vb_peer *peer, const struct access *a, uint64_
 			return VB_DIRECT_SILENT;
 		if (n < 0)
 			return done ? VB_DIRECT_ACCESS : VB_DIRECT_UNAVAILABLE;
-		/* One call moves at most 2 GiB less a page, and stops at a page that is not there: go on behind it. */
+		/*
+		 * One call moves at most 2 GiB less a page, and stops at a page that is not there:
+		 * go on behind it.
+		 */
 		done += (uint64_t)n;
 		while (first < cnt && (size_t)n >= local[first].iov_len)
 			n -= (ssize_t)local[first++].iov_len;
@@ -145,7 +158,10 @@ static enum vb_direct copy(struct vb_peer *peer, const struct access *a, uint64_
 	return VB_DIRECT_OK;
 }
 
-/* VERBATIM_DIRECT=off: everything in packets, as where the kernel refuses. For tests, and to compare. */
+/*
+ * VERBATIM_DIRECT=off: everything in packets, as where the kernel refuses. For tests, and to
+ * compare.
+ */
 static bool switched_off(void)
 {
 	static _Atomic int off = -1;

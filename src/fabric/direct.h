@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies into or out of the memory of another process, which need not run: one-sided work done by the initiator
- * itself, and payloads fetched by their target.
+ * Copies into or out of the memory of another process, which need not run: one-sided work done by
+ * the initiator itself, and payloads fetched by their target.
  */
 #pragma once
 
@@ -19,17 +19,19 @@ enum vb_direct {
 };
 
 /*
- * Move len bytes between local memory and [va, va + len) of key rkey, through the QP dqpn of the path's peer that must
- * be connected to sqpn. write: towards the peer. Blocks for the time of the copy; holds a pin, so that the peer's
- * deregistration waits for it. *generation is that of the registration, where len is not 0.
+ * Move len bytes between local memory and [va, va + len) of key rkey, through the QP dqpn of the
+ * path's peer that must be connected to sqpn. write: towards the peer. Blocks for the time of the
+ * copy; holds a pin, so that the peer's deregistration waits for it. *generation is that of the
+ * registration, where len is not 0.
  */
 enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
 			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
 			      uint32_t len, uint32_t *generation);
 
 /*
- * The other way round, for the target of a message: fetch len bytes of payload that the peer has described, from memory
- * of its own that the QP dqpn may send. VB_DIRECT_ACCESS: the payload is not there.
+ * The other way round, for the target of a message: fetch len bytes of payload that the peer has
+ * described, from memory of its own that the QP dqpn may send. VB_DIRECT_ACCESS: the payload is not
+ * there.
  */
 enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
 			      const struct iovec *iov, uint32_t iov_cnt,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a process shows the others of its QPs and memory keys: entries that the card fills and initiators on this host
- * read. The card sees only its own entries, here; how others find and pin them is segment.h, inside of fabric/.
+ * What a process shows the others of its QPs and memory keys: entries that the card fills and
+ * initiators on this host read. The card sees only its own entries, here; how others find and pin
+ * them is segment.h, inside of fabric/.
  *
- * The owner marks an entry dead (ready or key := 0), waits until nobody uses it, then changes or reuses it.
+ * The owner marks an entry dead (ready or key := 0), waits until nobody uses it, then changes or
+ * reuses it.
  */
 #pragma once
 
@@ -44,11 +46,17 @@ struct vb_seg_mr {
 _Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64,
 	       "entries fill a line");
 
-/* The own entry of a QP or MR index; its chunk is allocated where there is none. NULL where shared memory is full. */
+/*
+ * The own entry of a QP or MR index; its chunk is allocated where there is none. NULL where shared
+ * memory is full.
+ */
 struct vb_seg_qp *vb_segment_qp(uint32_t index);
 struct vb_seg_mr *vb_segment_mr(uint32_t index);
 
-/* The chunks of the own MR entries, for the data path; written once each, cleared when the fabric stops. */
+/*
+ * The chunks of the own MR entries, for the data path; written once each, cleared when the fabric
+ * stops.
+ */
 extern _Atomic(struct vb_seg_mr *) vb_own_mrs[VB_SEG_MR_CHUNKS];
 
 /* The own entry of an MR index, if it was ever allocated. */
@@ -63,6 +71,9 @@ static inline struct vb_seg_mr *vb_segment_find_mr(uint32_t index)
 	return chunk ? &chunk[index % VB_SEG_MR_CHUNK] : NULL;
 }
 
-/* Wait until no live peer pins this QP (or MR) of ours. The entry is already dead, so no new pin can hold. */
+/*
+ * Wait until no live peer pins this QP (or MR) of ours. The entry is already dead, so no new pin
+ * can hold.
+ */
 void vb_segment_wait_qp(uint32_t qp_index);
 void vb_segment_wait_mr(uint32_t mr_index);

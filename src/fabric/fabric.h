@@ -2,9 +2,10 @@
 /*
  * How cards meet: the interface of the fabric to the card.
  *
- * The card hands packets to a path and gets packets from peers through a sink. A packet has the fields and the sequence
- * numbers of RoCE; only its size is the path's own: a path of shared memory takes some KiB in one packet, a wire the path
- * MTU. The card never asks what kind of path it has, only what a path can do (enum vb_path_caps).
+ * The card hands packets to a path and gets packets from peers through a sink. A packet has the
+ * fields and the sequence numbers of RoCE; only its size is the path's own: a path of shared memory
+ * takes some KiB in one packet, a wire the path MTU. The card never asks what kind of path it has,
+ * only what a path can do (enum vb_path_caps).
  *
  *	card:   requester --vb_path_send()--> [hook] --> path operations --> ring of a peer | a wire
  *	        responder <--sink.receive()-- [hook] <-- vb_fabric_progress()
@@ -80,7 +81,10 @@ enum vb_syndrome {
 	VB_SYN_NAK_ACCESS = 0x62,
 	VB_SYN_NAK_OPERATION = 0x63,
 	VB_SYN_KIND_MASK = 0x60,
-	/* Never on a wire: the payload could not be read where the responder itself copies from the source. */
+	/*
+	 * Never on a wire: the payload could not be read where the responder itself copies from the
+	 * source.
+	 */
 	VB_SYN_SOURCE_FAULT = 0xff,
 	/* Nor this: the responder cannot fetch a payload (struct vb_source); send it along. */
 	VB_SYN_NO_PULL = 0xfe,
@@ -93,8 +97,8 @@ struct vb_grh {
 };
 
 /*
- * The payload of an RC SEND or WRITE that is described instead of carried: the target fetches it from the sender's
- * memory (direct.h). Only between processes of a host.
+ * The payload of an RC SEND or WRITE that is described instead of carried: the target fetches it
+ * from the sender's memory (direct.h). Only between processes of a host.
  */
 struct vb_source {
 	uint64_t addr;
@@ -128,14 +132,17 @@ struct vb_pkt {
 	uint64_t compare;
 	const struct vb_grh *grh; /* UD only */
 	__be64 adapter;           /* RAW_PACKET only: GUID of the one that the frame is on */
-	/* Payload: the program's memory on the way out, the ring's on the way in; no pieces where it is described. */
+	/*
+	 * Payload: the program's memory on the way out, the ring's on the way in; no pieces where
+	 * it is described.
+	 */
 	struct vb_source source;
 	const struct iovec *iov;
 	uint32_t iov_cnt;
 	uint32_t len;
 };
 
-/* --- paths ------------------------------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 struct vb_peer; /* another process of this host */
 struct vb_path;
@@ -175,7 +182,10 @@ struct vb_path {
 		span; /* bytes of a READ response per PSN: the same for both ends of a connection */
 };
 
-/* Shared memory: rings differ in size, and each side knows its own, so READ responses are cut for the smallest. */
+/*
+ * Shared memory: rings differ in size, and each side knows its own, so READ responses are cut for
+ * the smallest.
+ */
 enum { VB_SHM_SPAN = 4096 };
 
 extern const struct vb_path vb_path_none; /* to nobody: every path begins and ends as this */
@@ -184,17 +194,24 @@ enum vb_pending { VB_PENDING_NONE, VB_PENDING_BLOCKED, VB_PENDING_RUNNABLE };
 
 struct vb_sink {
 	/*
-	 * A packet arrived; runs in a read section, in whatever thread made progress. The lock of its ring is held, so what
-	 * follows from it for the program is only collected.
+	 * A packet arrived; runs in a read section, in whatever thread made progress. The lock of
+	 * its ring is held, so what follows from it for the program is only collected.
 	 */
 	void (*receive)(const struct vb_pkt *pkt);
-	/* That was the last one for now: what was collected is delivered. In the same read section and thread, no lock held. */
+	/*
+	 * That was the last one for now: what was collected is delivered. In the same read section
+	 * and thread, no lock held.
+	 */
 	void (*received)(void);
-	/* The packet will take long, and something waits to be delivered: received() is to come before it. */
+	/*
+	 * The packet will take long, and something waits to be delivered: received() is to come
+	 * before it.
+	 */
 	bool (*delivers_first)(const struct vb_pkt *pkt);
 	/*
-	 * Due work of queues: what this thread left to itself and what is blocked; all: also what other threads left, and
-	 * timers. Returns the time (ns) of the next timer, UINT64_MAX for none or where not all is done.
+	 * Due work of queues: what this thread left to itself and what is blocked; all: also what
+	 * other threads left, and timers. Returns the time (ns) of the next timer, UINT64_MAX for
+	 * none or where not all is done.
 	 */
 	uint64_t (*work)(bool all);
 	/* Whether work() would find something: blocked work waits for room in a ring. */
@@ -206,32 +223,48 @@ struct vb_sink {
 };
 
 /*
- * Start for this process (first call joins the registry, starts the background thread) and stop (last call leaves).
- * After a fork the child has none: it may start its own.
+ * Start for this process (first call joins the registry, starts the background thread) and stop
+ * (last call leaves). After a fork the child has none: it may start its own.
  */
 int vb_fabric_start(const struct vb_sink *sink);
 void vb_fabric_stop(void);
 uint32_t vb_fabric_slot(void);
-/* Changes when the process starts anew (after a fork): objects of an earlier epoch are not ours to touch. */
+/*
+ * Changes when the process starts anew (after a fork): objects of an earlier epoch are not ours to
+ * touch.
+ */
 uint32_t vb_fabric_epoch(void);
 
 /* Receive what has arrived and do due work; true if anything was done. */
 bool vb_fabric_progress(void);
 /* The same for a poller: also tells peers that no wake-up is needed while somebody polls. */
 bool vb_fabric_poll(void);
-/* A CQ was armed (+1) or is not any more (-1): while any is, peers wake the background thread for each packet. */
+/*
+ * A CQ was armed (+1) or is not any more (-1): while any is, peers wake the background thread for
+ * each packet.
+ */
 void vb_fabric_armed(int change);
 /*
- * The program looks at memory and calls nobody, so that the background thread does everything and sleeps after nearly
- * every packet: from now on senders have the barrier, and falling asleep costs little (barrier.h).
+ * The program looks at memory and calls nobody, so that the background thread does everything and
+ * sleeps after nearly every packet: from now on senders have the barrier, and falling asleep costs
+ * little (barrier.h).
  */
 void vb_fabric_unpolled(void);
-/* An object of so many bytes is gone: see base/heap.h. Where many are, the background thread returns their memory. */
+/*
+ * An object of so many bytes is gone: see base/heap.h. Where many are, the background thread
+ * returns their memory.
+ */
 void vb_fabric_freed(size_t bytes);
-/* New work or an earlier timer for sink.work(): wake the background thread if it would sleep too long. */
+/*
+ * New work or an earlier timer for sink.work(): wake the background thread if it would sleep too
+ * long.
+ */
 void vb_fabric_kick(void);
 
-/* A path to a QP. vb_path_none where nobody is there; -errno where somebody is, and the path cannot be made. */
+/*
+ * A path to a QP. vb_path_none where nobody is there; -errno where somebody is, and the path cannot
+ * be made.
+ */
 int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn);
 /* The same to whatever QP of the process in a slot of the registry. */
 int vb_path_open_slot(struct vb_path *path, uint32_t slot);
@@ -250,8 +283,9 @@ static inline void vb_path_close(struct vb_path *path)
 }
 
 /*
- * Impairment and capture sit here: both functions see every packet to and from other processes and hosts, and pass it on
- * with next, which they may call once, not at all or several times, now or (with a copy) later. NULL: passed on.
+ * Impairment and capture sit here: both functions see every packet to and from other processes and
+ * hosts, and pass it on with next, which they may call once, not at all or several times, now or
+ * (with a copy) later. NULL: passed on.
  */
 struct vb_hook {
 	int (*sending)(struct vb_hook *hook, struct vb_path *path, const struct vb_pkt *pkt,
@@ -265,8 +299,8 @@ extern struct vb_hook
 VB_PUBLIC void vb_fabric_set_hook(struct vb_hook *hook);
 
 /*
- * Send one packet. -EAGAIN: no room; there will be progress when there is again. -EHOSTDOWN: the peer is gone. -EFAULT: the
- * payload was not readable (nothing was sent).
+ * Send one packet. -EAGAIN: no room; there will be progress when there is again. -EHOSTDOWN: the
+ * peer is gone. -EFAULT: the payload was not readable (nothing was sent).
  */
 static inline int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt)
 {
@@ -301,11 +335,17 @@ static inline bool vb_path_polled(const struct vb_path *path)
 	return path->ops->polled(path);
 }
 
-/* The packet that a QP of the peer expects next, as it shows itself: valid even after the process died. */
+/*
+ * The packet that a QP of the peer expects next, as it shows itself: valid even after the process
+ * died.
+ */
 static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
 {
 	return path->ops->expected(path, qpn, otherwise);
 }
 
-/* A raw frame, to every other process that listens; inside a read section. One that has no room loses it. */
+/*
+ * A raw frame, to every other process that listens; inside a read section. One that has no room
+ * loses it.
+ */
 void vb_frame_send(const struct vb_pkt *pkt);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns frames between processes: raw Ethernet, which has no connections and no addressee that we know.
+ * Owns frames between processes: raw Ethernet, which has no connections and no addressee that we
+ * know.
  *
  *	vb_frame_send --> every other process that listens --> its ring, where there is room
  *
- * A process that listens says so by a bit of its slot in the registry (vb_registry_listen), so that a frame nobody wants
- * costs four loads.
- * Nothing waits and nothing is kept: a frame for a process that is slow, stopped or dead is lost, as on a wire.
+ * A process that listens says so by a bit of its slot in the registry (vb_registry_listen), so that
+ * a frame nobody wants costs four loads. Nothing waits and nothing is kept: a frame for a process
+ * that is slow, stopped or dead is lost, as on a wire.
  */
 #include "fabric/peer.h"
 

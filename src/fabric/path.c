@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns which kind of path leads where, and the two kinds that need no machinery: to nobody, and to this process.
+ * Owns which kind of path leads where, and the two kinds that need no machinery: to nobody, and to
+ * this process.
  *
  *	address, QP number --> local GID? --> slot of the QP number --> this process: loop | another: path_shm.c | none
  */
@@ -15,7 +16,7 @@ void vb_fabric_set_hook(struct vb_hook *hook)
 	atomic_store_explicit(&vb_fabric_hook, hook, memory_order_release);
 }
 
-/* --- to nobody, and within the process ---------------------------------------------------------------------------- */
+/* --- to nobody, and within the process -------------------------------------------------------- */
 
 static int send_nowhere(struct vb_path *path, const struct vb_pkt *pkt)
 {
@@ -67,7 +68,7 @@ const struct vb_path vb_path_none = { .ops = &none_ops, .mtu = VB_SHM_SPAN, .spa
 
 static const struct vb_path loop = { .ops = &loop_ops, .mtu = UINT32_MAX, .span = UINT32_MAX };
 
-/* --- which ------------------------------------------------------------------------------------------------------------ */
+/* --- which ------------------------------------------------------------------------------------ */
 
 void vb_path_peek(struct vb_path *path, const struct vb_address *to, uint32_t qpn)
 {

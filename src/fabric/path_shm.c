@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns paths to other processes of this host: packets go through the ring to the peer (ring.c), which is made with the
- * first path to it.
+ * Owns paths to other processes of this host: packets go through the ring to the peer (ring.c),
+ * which is made with the first path to it.
  */
 #include "fabric/direct.h"
 #include "fabric/path.h"
@@ -104,7 +104,10 @@ int vb_path_shm_hold(struct vb_path *path, uint32_t qpn)
 		*path = vb_path_none;
 		return ret;
 	}
-	/* Seen now, so that vb_path_expected() can look at it when the process and its file are gone. */
+	/*
+	 * Seen now, so that vb_path_expected() can look at it when the process and its file are
+	 * gone.
+	 */
 	vb_view_qp(&peer->view, qpn & VB_QPN_INDEX_MASK, &qp);
 	/* Before our QP is shown as ready, which is when the peer begins to use it. */
 	if (vb_direct_works(path))

@@ -5,9 +5,10 @@
  *	table[slot] --> peer (one reference) --> segment mapping, tx ring, rx ring
  *	inbound[]   --> peers that have a ring to us (one reference; the list the receive loop walks)
  *
- * A process that died leaves the table at once, so that the next one in its slot can be met, and the inbound list when
- * its ring is empty: what it sent before it died still arrives. Table and list change under table_lock and are read
- * inside read sections; a peer is freed after the last reference and a grace period.
+ * A process that died leaves the table at once, so that the next one in its slot can be met, and
+ * the inbound list when its ring is empty: what it sent before it died still arrives. Table and
+ * list change under table_lock and are read inside read sections; a peer is freed after the last
+ * reference and a grace period.
  */
 #include "fabric/peer.h"
 
@@ -37,7 +38,10 @@ void vb_peer_get(struct vb_peer *peer)
 	atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
 }
 
-/* Called without read section or queue lock by whoever may wait; inside a read section use the table's reference. */
+/*
+ * Called without read section or queue lock by whoever may wait; inside a read section use the
+ * table's reference.
+ */
 void vb_peer_put(struct vb_peer *peer)
 {
 	if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
@@ -48,8 +52,8 @@ void vb_peer_put(struct vb_peer *peer)
 }
 
 /*
- * A process that cannot be reached is looked for again with every packet: the reason is logged once. What is lost is the
- * program's to notice, but not why.
+ * A process that cannot be reached is looked for again with every packet: the reason is logged
+ * once. What is lost is the program's to notice, but not why.
  */
 static void report_unmapped(const struct vb_slot_info *info, int err)
 {
@@ -104,7 +108,10 @@ static struct vb_peer *unlink_peer(uint32_t slot)
 	return peer;
 }
 
-/* The table's reference may be dropped inside a read section, which must not wait: vb_peer_collect() does. */
+/*
+ * The table's reference may be dropped inside a read section, which must not wait:
+ * vb_peer_collect() does.
+ */
 static void drop(struct vb_peer *peer)
 {
 	if (!peer)
@@ -208,14 +215,18 @@ void vb_peer_wake(struct vb_peer *peer)
 
 	vb_barrier_light(atomic_load_explicit(
 		&peer->segment->wants_fence,
-		memory_order_relaxed)); /* pairs with the heavy one before a process sleeps, in progress.c */
+		/* pairs with the heavy one before a process sleeps, in progress.c */
+		memory_order_relaxed));
 	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
 	    atomic_compare_exchange_strong_explicit(wake, &sleeping, VB_WAKE_BUSY,
 						    memory_order_seq_cst, memory_order_seq_cst))
 		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* A large ring is fast, but 64 processes must fit a container's 64 MiB: take a thousandth of what is left. */
+/*
+ * A large ring is fast, but 64 processes must fit a container's 64 MiB: take a thousandth of what
+ * is left.
+ */
 static uint32_t ring_size(void)
 {
 	uint64_t share = vb_registry_space() / 1024;
@@ -251,7 +262,10 @@ int vb_peer_connect(struct vb_peer *peer)
 	return 0;
 }
 
-/* Attach to the ring that the process in this slot says it has made for us; false where that may work later. */
+/*
+ * Attach to the ring that the process in this slot says it has made for us; false where that may
+ * work later.
+ */
 static bool accept_ring(struct vb_peer *peer)
 {
 	struct vb_seg_outbound *out = &peer->segment->outbound[vb_segment_self->slot];
@@ -354,7 +368,10 @@ void vb_peer_forget(struct vb_peer *peer)
 	for (uint32_t i = 0; i < count && !found; i++) {
 		if (atomic_load_explicit(&peers->inbound[i], memory_order_relaxed) != peer)
 			continue;
-		/* A reader of the list may see the last entry twice or not at all: it looks again soon. */
+		/*
+		 * A reader of the list may see the last entry twice or not at all: it looks again
+		 * soon.
+		 */
 		atomic_store_explicit(
 			&peers->inbound[i],
 			atomic_load_explicit(&peers->inbound[count - 1], memory_order_relaxed),
@@ -373,7 +390,10 @@ uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)
 	return atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
 }
 
-/* In a forked child the mappings are gone and other threads' references with them: only the tables are emptied. */
+/*
+ * In a forked child the mappings are gone and other threads' references with them: only the tables
+ * are emptied.
+ */
 void vb_peer_reset(bool forked)
 {
 	uint32_t count = atomic_exchange_explicit(&peers->inbound_count, 0, memory_order_acq_rel);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Another process of this host, as this process knows it: its segment, the ring to it, the ring from it.
+ * Another process of this host, as this process knows it: its segment, the ring to it, the ring
+ * from it.
  *
- * Peers are found by slot. One is made on first use (we send to it, or it announced a ring to us) and given up when
- * its process is gone. Finding one needs a read section; keeping one needs a reference.
+ * Peers are found by slot. One is made on first use (we send to it, or it announced a ring to us)
+ * and given up when its process is gone. Finding one needs a read section; keeping one needs a
+ * reference.
  */
 #pragma once
 
@@ -38,11 +40,14 @@ struct vb_peer {
 struct vb_peer *vb_peer_find(uint32_t slot);
 void vb_peer_get(struct vb_peer *peer);
 void vb_peer_put(struct vb_peer *peer);
-/* Whether the process still runs; asks the system at most every few milliseconds. Gives the peer up where not. */
+/*
+ * Whether the process still runs; asks the system at most every few milliseconds. Gives the peer up
+ * where not.
+ */
 bool vb_peer_alive(struct vb_peer *peer);
 /*
- * The same for direct access, which names the process by its pid: asked anew every tenth of a second, in which no pid
- * comes round again.
+ * The same for direct access, which names the process by its pid: asked anew every tenth of a
+ * second, in which no pid comes round again.
  */
 bool vb_peer_known_alive(struct vb_peer *peer);
 /* Wake the peer's background thread if it asked for that. */

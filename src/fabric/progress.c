@@ -2,8 +2,8 @@
 /*
  * Owns who makes progress, and who sleeps: the background thread, the pollers, the wake word.
  *
- * Work runs in the thread that rings or polls. The background thread is there for the time when nobody does. The wake
- * word in the own segment tells peers which of the two it is:
+ * Work runs in the thread that rings or polls. The background thread is there for the time when
+ * nobody does. The wake word in the own segment tells peers which of the two it is:
  *
  *	POLLED   a program thread polls; a peer that sends need not wake anybody. The background thread looks every
  *	         millisecond whether that is still true.
@@ -13,9 +13,9 @@
  *	   poll, nothing armed               tick without a poll, or a CQ was armed
  *	SLEEP, BUSY -----------> POLLED      POLLED -----------> SLEEP
  *
- * An armed CQ means that somebody may wait for an event: then only long polling sets POLLED. Going to SLEEP is always followed
- * by a barrier and one more look at the rings; a sender publishes, has a barrier too, and then reads the word, so one of
- * the two sees the other (barrier.h).
+ * An armed CQ means that somebody may wait for an event: then only long polling sets POLLED. Going
+ * to SLEEP is always followed by a barrier and one more look at the rings; a sender publishes, has
+ * a barrier too, and then reads the word, so one of the two sees the other (barrier.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -69,7 +69,7 @@ static _Atomic uint32_t *wake_word(void)
 	return &vb_segment_self->wake;
 }
 
-/* --- receiving ------------------------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
 static void receive(const struct vb_pkt *pkt)
 {
@@ -81,7 +81,9 @@ static void receive(const struct vb_pkt *pkt)
 		vb_fabric.sink->receive(pkt);
 }
 
-/* Take packets from one peer; the lock only keeps two threads of ours from reading the same ring. */
+/*
+ * Take packets from one peer; the lock only keeps two threads of ours from reading the same ring.
+ */
 static bool drain(struct vb_peer *peer)
 {
 	struct vb_grh grh;
@@ -155,8 +157,9 @@ static bool receive_all(bool thorough)
 }
 
 /*
- * What arrived goes to the program before what is due goes to others: a poller that found something comes back, for the
- * next completion or to send, and does the rest then. The background thread sees to it where the poller does not.
+ * What arrived goes to the program before what is due goes to others: a poller that found something
+ * comes back, for the next completion or to send, and does the rest then. The background thread
+ * sees to it where the poller does not.
  */
 static bool may_put_off(bool found)
 {
@@ -184,7 +187,7 @@ bool vb_fabric_progress(void)
 	return progress(true);
 }
 
-/* --- pollers ---------------------------------------------------------------------------------------------------- */
+/* --- pollers ---------------------------------------------------------------------------------- */
 
 /* While POLLED: show the background thread that this tick has seen enough polls. */
 static void keep_polled(void)
@@ -200,8 +203,9 @@ static void keep_polled(void)
 }
 
 /*
- * Whether this thread polls fast enough that peers may count on it: some polls in a row within a short time. Who looks
- * at its CQ now and then, and at memory otherwise, leaves the rings to the background thread.
+ * Whether this thread polls fast enough that peers may count on it: some polls in a row within a
+ * short time. Who looks at its CQ now and then, and at memory otherwise, leaves the rings to the
+ * background thread.
  */
 static bool is_poller(void)
 {
@@ -237,8 +241,8 @@ static void settle(void)
 }
 
 /*
- * A poller must be quick when its peer is, and must not keep the peer from running when cores are short: after a
- * while without anything it lets others run between looks.
+ * A poller must be quick when its peer is, and must not keep the peer from running when cores are
+ * short: after a while without anything it lets others run between looks.
  */
 bool vb_fabric_poll(void)
 {
@@ -271,7 +275,9 @@ void vb_fabric_unpolled(void)
 	if (atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&vb_segment_self->wants_fence, 1, memory_order_seq_cst);
-	/* Who has not seen that yet has published before this, and is seen by who sleeps after it. */
+	/*
+	 * Who has not seen that yet has published before this, and is seen by who sleeps after it.
+	 */
 	vb_barrier_heavy();
 	atomic_store_explicit(&vb_fabric.unpolled, true, memory_order_seq_cst);
 }
@@ -296,7 +302,7 @@ void vb_fabric_kick(void)
 	}
 }
 
-/* --- the background thread -------------------------------------------------------------------------------------- */
+/* --- the background thread -------------------------------------------------------------------- */
 
 static bool nothing_left(void)
 {
@@ -313,7 +319,8 @@ static bool nothing_left(void)
 }
 
 /*
- * Whether a poller does our work. Judged once a tick: a nap that something cut short says nothing about it.
+ * Whether a poller does our work. Judged once a tick: a nap that something cut short says nothing
+ * about it.
  */
 static bool is_polled(uint64_t now)
 {
@@ -340,8 +347,9 @@ static void nap(uint64_t limit)
 }
 
 /*
- * A ring may have got room after we last found it full, and its reader have seen us BUSY and not woken us. Trying once
- * more, now that we are seen asleep, either sends or asks for the wake-up anew.
+ * A ring may have got room after we last found it full, and its reader have seen us BUSY and not
+ * woken us. Trying once more, now that we are seen asleep, either sends or asks for the wake-up
+ * anew.
  */
 static void retry_blocked(void)
 {
@@ -377,8 +385,9 @@ static uint64_t time_until(uint64_t when, uint64_t now)
 }
 
 /*
- * A thread that runs for some microseconds at a time, beside programs that spin on memory: ask for short slices, so that the
- * scheduler lets it in soon after a wake-up (Linux 6.12; before that the value is not looked at).
+ * A thread that runs for some microseconds at a time, beside programs that spin on memory: ask for
+ * short slices, so that the scheduler lets it in soon after a wake-up (Linux 6.12; before that the
+ * value is not looked at).
  */
 static void ask_for_short_slices(void)
 {
@@ -453,7 +462,7 @@ static void wake_self(void *arg)
 	vb_fabric_kick();
 }
 
-/* --- start, stop, fork ------------------------------------------------------------------------------------------ */
+/* --- start, stop, fork ------------------------------------------------------------------------ */
 
 static void before_fork(void)
 {

@@ -6,7 +6,8 @@
  *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, adapter 8 for
  *	raw frames
  *
- * Of a payload that is described (struct vb_source) the description is carried, behind the extension.
+ * Of a payload that is described (struct vb_source) the description is carried, behind the
+ * extension.
  */
 #include "fabric/ring.h"
 
@@ -65,8 +66,8 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
 }
 
 /*
- * A word of a record, for the consumer: loaded once. What the producer changes afterwards changes nothing that was
- * checked, and the compiler does not look there again.
+ * A word of a record, for the consumer: loaded once. What the producer changes afterwards changes
+ * nothing that was checked, and the compiler does not look there again.
  */
 #define LOAD(field) \
 	atomic_load_explicit((_Atomic __typeof__(field) *)&(field), memory_order_relaxed)
@@ -89,7 +90,10 @@ static struct record *record_at(struct vb_ring_shared *shared, uint64_t size, ui
 static void prefetch_to_write(const void *p)
 {
 #if defined(__x86_64__)
-	/* The builtin becomes a read prefetch unless the compiler is told of a newer CPU; older ones ignore this. */
+	/*
+	 * The builtin becomes a read prefetch unless the compiler is told of a newer CPU; older
+	 * ones ignore this.
+	 */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
 #else
 	__builtin_prefetch(p, 1);
@@ -103,7 +107,10 @@ static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
 		return true;
 	tx->head = atomic_load_explicit(&tx->shared->head,
 					memory_order_acquire); /* pairs with vb_ring_next */
-	/* A consumer that stores nonsense hurts only its own ring: the offset is masked whatever comes of it. */
+	/*
+	 * A consumer that stores nonsense hurts only its own ring: the offset is masked whatever
+	 * comes of it.
+	 */
 	return tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size;
 }
 
@@ -112,18 +119,24 @@ static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes
 	struct record *next = record_at(tx->shared, tx->size, tx->tail + bytes);
 
 	atomic_store_explicit(&next->commit, 0, memory_order_relaxed);
-	/* Pairs with the acquire in vb_ring_peek: header, payload and the cleared word above come first. */
+	/*
+	 * Pairs with the acquire in vb_ring_peek: header, payload and the cleared word above come
+	 * first.
+	 */
 	atomic_store_explicit(&record->commit, (uint32_t)(bytes / VB_RING_LINE) | mark,
 			      memory_order_release);
 	tx->tail += bytes;
 	/*
-	 * The next record will clear the word behind it before it is published. Own that line by then, or the
-	 * publishing store waits in the store buffer for it.
+	 * The next record will clear the word behind it before it is published. Own that line by
+	 * then, or the publishing store waits in the store buffer for it.
 	 */
 	prefetch_to_write(record_at(tx->shared, tx->size, tx->tail + VB_RING_LINE));
 }
 
-/* Room for a record in one piece, padding to the start of the ring where needed; NULL where there is none. */
+/*
+ * Room for a record in one piece, padding to the start of the ring where needed; NULL where there
+ * is none.
+ */
 static struct record *reserve(struct vb_ring_tx *tx, uint64_t bytes)
 {
 	uint64_t to_end = tx->size - (tx->tail & (tx->size - 1));

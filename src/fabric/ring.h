@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring from one process to another: one producer process, one consumer process, packets as records.
+ * The ring from one process to another: one producer process, one consumer process, packets as
+ * records.
  *
  *	          head (consumer)                tail (producer)
  *	            v                               v
  *	... free ][ record | record |  record ...  ][0 free ...
  *	                                             ^ commit word of the next record, always 0 until it is published
  *
- * A record starts on a cache line with its commit word: the number of lines it takes, stored last with release order.
- * The consumer polls that word, so a small message costs one line to hand over. Before publishing a record the
- * producer clears the commit word behind it; payload bytes of an earlier round can therefore never be taken for a
- * record. A producer that dies before the publishing store has sent nothing.
+ * A record starts on a cache line with its commit word: the number of lines it takes, stored last
+ * with release order. The consumer polls that word, so a small message costs one line to hand over.
+ * Before publishing a record the producer clears the commit word behind it; payload bytes of an
+ * earlier round can therefore never be taken for a record. A producer that dies before the
+ * publishing store has sent nothing.
  *
- * The consumer gives space back through `head` after each batch. Whether the producer waits for that it looks up only
- * every quarter of the ring, because the look needs a full fence: a producer that waits has more than half of the ring
- * in front of it, so the look comes.
+ * The consumer gives space back through `head` after each batch. Whether the producer waits for
+ * that it looks up only every quarter of the ring, because the look needs a full fence: a producer
+ * that waits has more than half of the ring in front of it, so the look comes.
  */
 #pragma once
 
@@ -60,7 +62,10 @@ static inline uint32_t vb_ring_mtu(uint64_t size)
 	return (uint32_t)(size / 4 > 8192 ? 8192 : size / 4);
 }
 
-/* The same for this kind of packet. Frames are not cut: one of over 8 KiB may find no room in the smallest ring. */
+/*
+ * The same for this kind of packet. Frames are not cut: one of over 8 KiB may find no room in the
+ * smallest ring.
+ */
 static inline uint32_t vb_ring_max(uint64_t size, uint8_t transport)
 {
 	return transport == IBV_QPT_RAW_PACKET ? VB_FRAME_MAX : vb_ring_mtu(size);
@@ -74,8 +79,8 @@ bool vb_ring_drained(struct vb_ring_tx *tx);
 bool vb_ring_wait_room(struct vb_ring_tx *tx);
 
 /*
- * Take one packet: 1 and *pkt (payload in the ring, valid until vb_ring_next), 0 where empty, -EPROTO where the
- * producer wrote nonsense.
+ * Take one packet: 1 and *pkt (payload in the ring, valid until vb_ring_next), 0 where empty,
+ * -EPROTO where the producer wrote nonsense.
  */
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh);
 /* Go on behind it; true if the producer waits for room and must be woken. */

@@ -24,7 +24,10 @@ _Static_assert(sizeof(struct vb_segment) +
 struct vb_segment *vb_segment_self;
 _Atomic(struct vb_seg_mr *) vb_own_mrs[VB_SEG_MR_CHUNKS];
 
-/* The file is the registry's, and must still be the one that it opened: the program may have closed the descriptor. */
+/*
+ * The file is the registry's, and must still be the one that it opened: the program may have closed
+ * the descriptor.
+ */
 static int grow(uint64_t from, uint64_t to)
 {
 	struct vb_file file;
@@ -55,8 +58,8 @@ int vb_segment_create(const struct vb_slot_info *self)
 		return ret;
 	}
 	/*
-	 * A forked child must not reach into shared memory that its parent owns, so the mapping is not inherited: like
-	 * the doorbell pages of real hardware.
+	 * A forked child must not reach into shared memory that its parent owns, so the mapping is
+	 * not inherited: like the doorbell pages of real hardware.
 	 */
 	madvise(segment, VB_SEG_MAX_SIZE, MADV_DONTFORK);
 	segment->slot = self->slot;

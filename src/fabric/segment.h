@@ -12,16 +12,17 @@
  *	| chunks as needed   |  QP entries, MR entries, rings
  *	+--------------------+ size (grows, never shrinks; reserved when it grows)
  *
- * Everything but the words marked "peers write" is written by the owner alone, and only the owner allocates, so there
- * is no lock between processes here. What a peer reads it does not trust: offsets and sizes are checked against the
- * file.
+ * Everything but the words marked "peers write" is written by the owner alone, and only the owner
+ * allocates, so there is no lock between processes here. What a peer reads it does not trust:
+ * offsets and sizes are checked against the file.
  *
- * The owner has all of it mapped in one piece. A peer maps what it needs, when it first needs it: the fixed part, the ring
- * that leads to it, a chunk of entries (struct vb_view). With many peers, or little address space, all of each would be
- * too much.
+ * The owner has all of it mapped in one piece. A peer maps what it needs, when it first needs it:
+ * the fixed part, the ring that leads to it, a chunk of entries (struct vb_view). With many peers,
+ * or little address space, all of each would be too much.
  *
- * QP and MR entries follow one protocol. Reader: store pin, full fence, check the entry is live, use it, clear the
- * pin. Owner: mark the entry dead, full fence, wait until no pin names it, then change or reuse it.
+ * QP and MR entries follow one protocol. Reader: store pin, full fence, check the entry is live,
+ * use it, clear the pin. Owner: mark the entry dead, full fence, wait until no pin names it, then
+ * change or reuse it.
  */
 #pragma once
 
@@ -79,12 +80,17 @@ extern struct vb_segment *vb_segment_self;
 
 int vb_segment_create(const struct vb_slot_info *self);
 void vb_segment_destroy(void);
-/* Allocate in the own segment (64-byte aligned, zeroed); the offset, or 0 where shared memory is full. */
+/*
+ * Allocate in the own segment (64-byte aligned, zeroed); the offset, or 0 where shared memory is
+ * full.
+ */
 uint64_t vb_segment_alloc(size_t bytes);
 
 /* [offset, offset + bytes) of the own segment. */
 void *vb_segment_at(uint64_t offset, size_t bytes);
-/* A peer's segment, as far as this process has mapped it. Mappings stay until the view is closed. */
+/*
+ * A peer's segment, as far as this process has mapped it. Mappings stay until the view is closed.
+ */
 struct vb_view {
 	struct vb_segment *head; /* the fixed part */
 	uint32_t slot, generation;
@@ -95,10 +101,16 @@ struct vb_view {
 	size_t ring_bytes;
 };
 
-/* 0; -ESRCH where the process is gone or not there yet, -EUCLEAN where the segment is damaged, or -errno of the mapping. */
+/*
+ * 0; -ESRCH where the process is gone or not there yet, -EUCLEAN where the segment is damaged, or
+ * -errno of the mapping.
+ */
 int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation);
 void vb_view_close(struct vb_view *view);
-/* Map the ring at this offset, once; the same errors, and -ENOENT where it is outside of the segment. */
+/*
+ * Map the ring at this offset, once; the same errors, and -ENOENT where it is outside of the
+ * segment.
+ */
 int vb_view_map_ring(struct vb_view *view, uint64_t offset, size_t bytes);
 int vb_view_map_qps(struct vb_view *view, uint32_t index);
 int vb_view_map_mrs(struct vb_view *view, uint32_t index);
@@ -140,8 +152,8 @@ static inline int vb_view_mr(struct vb_view *view, uint32_t index, struct vb_seg
 }
 
 /*
- * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, QP index (16), MR index
- * (24), so that one aligned store publishes it.
+ * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, QP
+ * index (16), MR index (24), so that one aligned store publishes it.
  */
 static inline uint64_t vb_pin(uint32_t generation, uint32_t qp_index, uint32_t mr_index)
 {

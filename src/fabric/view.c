@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns how a peer's segment is mapped: piece by piece, each checked when it is mapped and never looked up again, so that
- * a peer that changes its directories later moves nothing.
+ * Owns how a peer's segment is mapped: piece by piece, each checked when it is mapped and never
+ * looked up again, so that a peer that changes its directories later moves nothing.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 enum { PAGE = 4096 };
 
 /*
- * Map [offset, offset + bytes) of a segment file: whole pages around it. The range must be in the file, or the first
- * access would be a SIGBUS.
+ * Map [offset, offset + bytes) of a segment file: whole pages around it. The range must be in the
+ * file, or the first access would be a SIGBUS.
  */
 static int map_range(int fd, uint64_t offset, size_t bytes, void **at)
 {

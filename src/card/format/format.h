@@ -2,8 +2,9 @@
 /*
  * Queue formats: what a codec turns WQE bytes into, and completions from.
  *
- * A codec knows bytes, never sockets; the engine knows work requests, never WQE bytes. Queue contents are untrusted:
- * a codec reads every field once, checks sizes against the ring and answers nonsense with -EINVAL.
+ * A codec knows bytes, never sockets; the engine knows work requests, never WQE bytes. Queue
+ * contents are untrusted: a codec reads every field once, checks sizes against the ring and answers
+ * nonsense with -EINVAL.
  */
 #pragma once
 
@@ -59,7 +60,10 @@ struct vb_wr {
 	uint32_t dqpn, qkey;
 	union ibv_gid dgid;
 	uint8_t sgid_index, traffic_class, hop_limit;
-	/* VB_WR_LSO: the first sge are header_len bytes of headers, repeated in front of every mss bytes */
+	/*
+	 * VB_WR_LSO: the first sge are header_len bytes of headers, repeated in front of every mss
+	 * bytes
+	 */
 	uint16_t mss, header_len;
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
@@ -126,8 +130,8 @@ struct vb_codec {
 	uint32_t sq_blocks;                 /* of the largest send ring */
 	uint8_t sq_shift_min, sq_shift_max; /* log2 of the bytes of a block */
 	/*
-	 * Decode the send WQE at block index of a ring of so many blocks of 1 << shift bytes; 0 or -EINVAL (then index,
-	 * blocks and wqe_opcode are still set).
+	 * Decode the send WQE at block index of a ring of so many blocks of 1 << shift bytes; 0 or
+	 * -EINVAL (then index, blocks and wqe_opcode are still set).
 	 */
 	int (*send)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		    struct vb_wr *wr);
@@ -138,11 +142,13 @@ struct vb_codec {
 	int (*send_raw)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			struct vb_wr *wr);
 	/*
-	 * The number of blocks of the WQE at index if the driver has given it to the card, else 0: for formats whose
-	 * doorbell does not say how far. NULL where it does.
+	 * The number of blocks of the WQE at index if the driver has given it to the card, else 0:
+	 * for formats whose doorbell does not say how far. NULL where it does.
 	 */
 	uint32_t (*owned)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index);
-	/* Decode a receive WQE of size bytes; the number of sge (at most VB_WR_MAX_SGE) or -EINVAL. */
+	/*
+	 * Decode a receive WQE of size bytes; the number of sge (at most VB_WR_MAX_SGE) or -EINVAL.
+	 */
 	int (*receive)(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge);
 	/* The WQE after this one in a shared receive queue. */
 	uint16_t (*next)(const void *wqe);
@@ -151,7 +157,9 @@ struct vb_codec {
 	/* What a store of size bytes at an offset of a doorbell page rings: the number of bells. */
 	unsigned int (*doorbell)(size_t offset, const void *data, size_t size,
 				 struct vb_bell bells[VB_BELLS_MAX]);
-	/* What the arm record of a CQ asks for; false: nothing. The number is left to the caller. */
+	/*
+	 * What the arm record of a CQ asks for; false: nothing. The number is left to the caller.
+	 */
 	bool (*armed)(uint32_t record, struct vb_bell *bell);
 	/* Compression; NULL where the format has none. */
 	/* Whether title and the mini CQE say all of a CQE that comes so many behind its title. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The hbl queue format (hbl.h has the layouts). Knows bytes only; what it is given was copied out of the ring, so that
- * a program that goes on writing cannot change what was checked.
+ * The hbl queue format (hbl.h has the layouts). Knows bytes only; what it is given was copied out
+ * of the ring, so that a program that goes on writing cannot change what was checked.
  */
 #include "card/format/hbl.h"
 

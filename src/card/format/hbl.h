@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue format of hbl devices: bytes of work queue entries, doorbells, congestion-control messages and completions.
- * All little-endian.
+ * The queue format of hbl devices: bytes of work queue entries, doorbells, congestion-control
+ * messages and completions. All little-endian.
  *
  * Send WQE, 32 or 64 bytes:
  *
@@ -13,7 +13,8 @@
  *	w7  ... completion type in the two highest bits: 0 none, 1 sync object, 2 CQ, 3 both
  *	w8  four strides, w12 four 16-bit counts, w14 size of a stride                      (64-byte form)
  *
- * Receive WQE, 16 bytes; entry i tells how the completion of send WQE i is reported to its requester:
+ * Receive WQE, 16 bytes; entry i tells how the completion of send WQE i is reported to its
+ * requester:
  *
  *	w0  opcode:5 rsvd:3 wqe_index:8 rsvd:15 sob_cmd:1
  *	w1  sync object:27 data:3 completion type:2
@@ -87,8 +88,8 @@ enum vb_hbl_syndrome {
 const char *vb_hbl_syndrome_text(enum vb_hbl_syndrome syndrome);
 
 /*
- * Decode a send WQE that was copied out of the ring. index: its position, of which the low byte must be in the entry
- * (Gaudi2, where check is set).
+ * Decode a send WQE that was copied out of the ring. index: its position, of which the low byte
+ * must be in the entry (Gaudi2, where check is set).
  */
 enum vb_hbl_syndrome vb_hbl_decode_send(const void *wqe, bool wide, enum vb_generation generation,
 					uint32_t index, bool check, struct vb_hbl_wr *wr);

@@ -7,13 +7,14 @@
  *
  *	ctrl.owner_opcode   bit 31: owner, flips with every round through the ring; 4..0: opcode
  *
- * Inline data are pieces of a length and bytes, padded to 16; none crosses a line of 64 bytes. A length of 0x80000000 is
- * such a piece of no bytes, which is how an empty data segment is written.
+ * Inline data are pieces of a length and bytes, padded to 16; none crosses a line of 64 bytes. A
+ * length of 0x80000000 is such a piece of no bytes, which is how an empty data segment is written.
  *
  *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front. There is no
  *	inline data here: a count of 0 is no bytes, and 0x80000000 is 2 GiB.
  *
- * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that. Doorbells: at the end.
+ * A CQE has 32 bytes; where entries have 64 it is the second half, and cq.c passes that. Doorbells:
+ * at the end.
  */
 #include "card/format/doorbell.h"
 #include "card/format/segments.h"
@@ -80,7 +81,10 @@ static const struct mlx4_wqe_ctrl_seg *ctrl_at(const void *ring, uint32_t blocks
 	return (const void *)((const char *)ring + ((size_t)(index & (blocks - 1)) << shift));
 }
 
-/* A WQE takes as many blocks as its size in units needs. One without a size takes a block, to be refused there. */
+/*
+ * A WQE takes as many blocks as its size in units needs. One without a size takes a block, to be
+ * refused there.
+ */
 static uint32_t wqe_blocks(uint32_t ds, uint32_t shift)
 {
 	uint32_t units = 1u << (shift - 4);
@@ -360,7 +364,7 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
 			      memory_order_release);
 }
 
-/* --- doorbell pages ------------------------------------------------------------------------------------------------ */
+/* --- doorbell pages --------------------------------------------------------------------------- */
 
 /*
  *	0x14   big endian   QP number << 8                                    send queue

@@ -208,8 +208,8 @@ static bool has_answer(uint8_t wqe_opcode)
 }
 
 /*
- * What the two generations of hardware have been seen to report, which no document explains; where nothing is known
- * (marked *) a number of our own, so that it is never 0.
+ * What the two generations of hardware have been seen to report, which no document explains; where
+ * nothing is known (marked *) a number of our own, so that it is never 0.
  */
 uint8_t vb_seg_vendor_error(const struct vb_completion *c)
 {
@@ -254,16 +254,17 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 static void publish(struct mlx5_cqe64 *cqe, uint8_t op_own, uint8_t turn)
 {
 	/*
-	 * Pairs with the acquire of whoever reads the owner bit; then of whoever reads the turn in the signature's
-	 * place instead, and the opcode after it.
+	 * Pairs with the acquire of whoever reads the owner bit; then of whoever reads the turn in
+	 * the signature's place instead, and the opcode after it.
 	 */
 	atomic_store_explicit((_Atomic uint8_t *)&cqe->op_own, op_own, memory_order_release);
 	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, turn, memory_order_release);
 }
 
 /*
- * Who sent a datagram, and how it came. RoCE has no service level: the field tells the network header (bits 2:0) and
- * whether UDP follows it (bit 3). Only with that do programs know how the 40 bytes in front of the data are laid out.
+ * Who sent a datagram, and how it came. RoCE has no service level: the field tells the network
+ * header (bits 2:0) and whether UDP follows it (bit 3). Only with that do programs know how the 40
+ * bytes in front of the data are laid out.
  */
 static uint32_t flags_rqpn(const struct vb_completion *c)
 {
@@ -290,7 +291,9 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 	} else {
 		struct mlx5_err_cqe *err = to;
 
-		/* What an earlier completion left there would be read as the hardware's syndrome. */
+		/*
+		 * What an earlier completion left there would be read as the hardware's syndrome.
+		 */
 		memset(err->rsvd1, 0, sizeof(err->rsvd1));
 		err->vendor_err_synd = vb_seg_vendor_error(c);
 		err->syndrome = vb_seg_syndrome(c->status);
@@ -298,7 +301,7 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 	publish(cqe, op_own, c->turn);
 }
 
-/* --- compressed CQEs ------------------------------------------------------------------------------------------------ */
+/* --- compressed CQEs -------------------------------------------------------------------------- */
 
 /*
  *	mini CQE of a send:     | wqe_counter 16 | opcode of the WQE 8 | 0      | byte_cnt 32 |
@@ -306,7 +309,8 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
  *	                        | check_sum 16   | 0                            | byte_cnt 32 |    CHECKSUM
  *	                        | check_sum 16   | wqe_counter 16               | byte_cnt 32 |    CHECKSUM_STRIDE
  *
- * The rest is the title's, and receives take consecutive WQEs. The other formats of receives are not compressed.
+ * The rest is the title's, and receives take consecutive WQEs. The other formats of receives are
+ * not compressed.
  */
 enum mini_format { MINI_HASH = 0, MINI_CHECKSUM = 1, MINI_CHECKSUM_STRIDE = 3 };
 
@@ -366,7 +370,7 @@ static void mlx5_skipped(void *to, uint8_t turn)
 	atomic_store_explicit((_Atomic uint8_t *)&cqe->signature, turn, memory_order_relaxed);
 }
 
-/* --- doorbell pages ------------------------------------------------------------------------------------------------ */
+/* --- doorbell pages --------------------------------------------------------------------------- */
 
 /*
  *	0x800, 0x900        the first 8 bytes of a WQE; QP number << 8 | size in the second word
@@ -375,7 +379,8 @@ static void mlx5_skipped(void *to, uint8_t turn)
  *	                    CQ number                                         arm a completion queue
  *	0x40, 0x48          EQ number << 24 | consumer index                  event queue, read so far
  *
- * The index of an arming is in the doorbell record, too, and its sequence number tells the card nothing.
+ * The index of an arming is in the doorbell record, too, and its sequence number tells the card
+ * nothing.
  */
 enum {
 	CQ_BELL = 0x20,
@@ -399,7 +404,10 @@ static unsigned int mlx5_doorbell(size_t offset, const void *data, size_t size,
 	uint32_t word, cqn;
 	unsigned int n = 0;
 
-	/* The two halves of the register are for WQEs in turn; a WQE of 64 bytes may be stored there as a whole. */
+	/*
+	 * The two halves of the register are for WQEs in turn; a WQE of 64 bytes may be stored
+	 * there as a whole.
+	 */
 	if (vb_bell_word(SEND_BELL + 4, offset, data, size, &word) ||
 	    vb_bell_word(SEND_BELL + BF_SIZE + 4, offset, data, size, &word))
 		bells[n++] = (struct vb_bell){ .kind = VB_BELL_SEND, .number = word >> 8 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the WQEs of mlx4 and mlx5 have in common: units of 16 bytes that may wrap around the ring, and the segments for
- * remote addresses, atomics and pointers, which are the same bytes under two names. Error CQEs say the same, too.
+ * What the WQEs of mlx4 and mlx5 have in common: units of 16 bytes that may wrap around the ring,
+ * and the segments for remote addresses, atomics and pointers, which are the same bytes under two
+ * names. Error CQEs say the same, too.
  */
 #pragma once
 
@@ -91,8 +92,8 @@ static inline int vb_seg_remote(struct vb_cursor *c, const struct vb_opcode *opc
 }
 
 /*
- * A receive WQE; the number of sge or -EINVAL. full: the count that stands for 2 GiB. Where that is not 0, a segment of
- * no length is one that only has its place.
+ * A receive WQE; the number of sge or -EINVAL. full: the count that stands for 2 GiB. Where that is
+ * not 0, a segment of no length is one that only has its place.
  */
 static inline int vb_seg_receive(const void *wqe, uint32_t size, bool shared, uint32_t full,
 				 struct vb_sge *sge)

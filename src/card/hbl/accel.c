@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what a program does with /dev/accel/accelN: its ioctls. The preload of `verbatim run` leads the program's open(),
- * ioctl() and close() here.
+ * Owns what a program does with /dev/accel/accelN: its ioctls. The preload of `verbatim run` leads
+ * the program's open(), ioctl() and close() here.
  *
- * Two numbers name the memory ioctl: that of the driver under drivers/misc (until Linux 6.6), and that of the DRM one.
+ * Two numbers name the memory ioctl: that of the driver under drivers/misc (until Linux 6.6), and
+ * that of the DRM one.
  */
 #include "card/hbl/internal.h"
 
@@ -48,7 +49,10 @@ static int operate(struct vb_hbl_memory *memory, const struct hl_mem_in *in, uin
 	}
 }
 
-/* The arguments are the program's: copied in and out as by a kernel, and known to be writable before anything is done. */
+/*
+ * The arguments are the program's: copied in and out as by a kernel, and known to be writable
+ * before anything is done.
+ */
 static int memory_ioctl(struct vb_hbl_memory *memory, union hl_mem_args *args)
 {
 	union hl_mem_args copy, answer = { 0 };

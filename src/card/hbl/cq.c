@@ -6,10 +6,12 @@
  *	pi    producer index            the card writes, free running
  *	regs  consumer index            the program writes; the card looks before it writes an entry
  *
- * Each queue has a register page of its own and only the newest consumer index matters, so the page is plain memory.
+ * Each queue has a register page of its own and only the newest consumer index matters, so the page
+ * is plain memory.
  *
- * Who wants to complete something reserves an entry first. Where there is none it waits: the requester with its completion, the
- * responder with the request itself. Nobody is told that the program wrote its index, so timers of those queue pairs look.
+ * Who wants to complete something reserves an entry first. Where there is none it waits: the
+ * requester with its completion, the responder with the request itself. Nobody is told that the
+ * program wrote its index, so timers of those queue pairs look.
  */
 #include "card/hbl/internal.h"
 
@@ -182,11 +184,11 @@ void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info *info)
 	*info = cq->info;
 }
 
-/* --- writing ---------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /*
- * The queues are the program's to unmap or to scribble on, so nothing that is read decides where to write, and what is
- * written is written with a recovery point.
+ * The queues are the program's to unmap or to scribble on, so nothing that is read decides where to
+ * write, and what is written is written with a recovery point.
  */
 static bool has_room(const struct vb_hbl_cq *cq, uint32_t *ci)
 {
@@ -251,9 +253,10 @@ void vb_hbl_cq_cancel(struct vb_hbl_cq *cq)
 }
 
 /*
- * A program takes completions as they come, but loses its core now and then, which a queue must survive: its queue pairs wait
- * while it is full. One whose index does not move, although we got to look at it often enough, is not read at all.
- * Looks are counted and not time, because a machine or process that was stopped did not read either.
+ * A program takes completions as they come, but loses its core now and then, which a queue must
+ * survive: its queue pairs wait while it is full. One whose index does not move, although we got to
+ * look at it often enough, is not read at all. Looks are counted and not time, because a machine or
+ * process that was stopped did not read either.
  */
 static bool has_overrun(struct vb_hbl_cq *cq, uint32_t ci, uint64_t now)
 {

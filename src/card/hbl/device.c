@@ -2,9 +2,9 @@
 /*
  * Owns open hbl devices: who has one, their ports, and which device and port a GID belongs to.
  *
- * A device is acquired when its accelerator file is opened (or by a context that opens it itself) and let go when both
- * the file is closed and the context is gone. On the host it has one owner: the claim lies in the registry, where it
- * ends with the process.
+ * A device is acquired when its accelerator file is opened (or by a context that opens it itself)
+ * and let go when both the file is closed and the context is gone. On the host it has one owner:
+ * the claim lies in the registry, where it ends with the process.
  *
  *	accel_open ----> vb_hbl: memory ----> vb_hbl_open: ports, QPs, ... ----> vb_hbl_close ----> accel_close
  */
@@ -100,7 +100,7 @@ void vb_hbl_port_event(struct vb_hbl_port *port, enum ibv_event_type type)
 	vb_notice_set(&port->notice, 1ull << type);
 }
 
-/* --- acquiring -------------------------------------------------------------------------------------------------- */
+/* --- acquiring -------------------------------------------------------------------------------- */
 
 static struct vb_adapter *find_adapter(unsigned int number)
 {
@@ -186,8 +186,8 @@ static void let_go(struct vb_hbl *hbl)
 }
 
 /*
- * Another descriptor of the same file, which the program keeps: shells and many programs move a descriptor to another number
- * by dup2() and close().
+ * Another descriptor of the same file, which the program keeps: shells and many programs move a
+ * descriptor to another number by dup2() and close().
  */
 static int find_duplicate(struct vb_hbl *hbl, int closing)
 {
@@ -208,8 +208,8 @@ static int find_duplicate(struct vb_hbl *hbl, int closing)
 }
 
 /*
- * vb_card.hbl.lock held: whether the program has closed the file behind our back, by close_range(), dup2() or fclose(), and
- * no context stands on it.
+ * vb_card.hbl.lock held: whether the program has closed the file behind our back, by close_range(),
+ * dup2() or fclose(), and no context stands on it.
  */
 static bool is_forsaken(struct vb_hbl *hbl)
 {
@@ -253,7 +253,10 @@ int vb_hbl_accel_open(unsigned int number, int flags)
 	return ret;
 }
 
-/* Without the lock: most descriptors are none of ours, and some are closed by us with the lock held. */
+/*
+ * Without the lock: most descriptors are none of ours, and some are closed by us with the lock
+ * held.
+ */
 static bool is_accel(int fd)
 {
 	bool found = false;
@@ -285,7 +288,7 @@ void vb_hbl_accel_close(int fd)
 	pthread_mutex_unlock(&vb_card.hbl.lock);
 }
 
-/* --- contexts --------------------------------------------------------------------------------------------------- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 static void init_ports(struct vb_hbl *hbl, uint64_t mask)
 {
@@ -434,7 +437,7 @@ uint64_t vb_hbl_ports(const struct vb_hbl *hbl)
 	return mask;
 }
 
-/* --- ports ------------------------------------------------------------------------------------------------------ */
+/* --- ports ------------------------------------------------------------------------------------ */
 
 int vb_hbl_port_setup(struct vb_hbl *hbl, const struct vb_hbl_port_attr *attr)
 {
@@ -493,7 +496,7 @@ int vb_hbl_port_query(struct vb_hbl *hbl, uint32_t number, struct vb_hbl_port_in
 	return 0;
 }
 
-/* --- who a GID is ----------------------------------------------------------------------------------------------- */
+/* --- who a GID is ----------------------------------------------------------------------------- */
 
 static bool has_gid(const struct vb_adapter *adapter, uint32_t port, const union ibv_gid *gid)
 {
@@ -506,8 +509,9 @@ static bool has_gid(const struct vb_adapter *adapter, uint32_t port, const union
 }
 
 /*
- * The first GID of a port is its own. One that several ports share (an IP address of the host) means the port of the same
- * number on another device, which is how such devices are cabled, and the own one where no other has it.
+ * The first GID of a port is its own. One that several ports share (an IP address of the host)
+ * means the port of the same number on another device, which is how such devices are cabled, and
+ * the own one where no other has it.
  */
 int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 		   const union ibv_gid *gid, bool loopback, uint32_t *device, uint32_t *port)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns encapsulation objects: the header that a port puts in front of a queue pair's packets. One per port; queue pairs
- * name it when they are connected. In shared memory packets need no headers; a wire will read them from here.
+ * Owns encapsulation objects: the header that a port puts in front of a queue pair's packets. One
+ * per port; queue pairs name it when they are connected. In shared memory packets need no headers;
+ * a wire will read them from here.
  */
 #include "card/hbl/internal.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns user FIFOs: the register page that the program stores into, the entries, and their consumer index.
+ * Owns user FIFOs: the register page that the program stores into, the entries, and their consumer
+ * index.
  *
  *	store FIRST32, SECOND32 (DB) ... FOURTH32 (CC)      any thread; every store traps into vb_hbl_fifo_store()
  *	          |  the last dword pushes
@@ -8,13 +9,14 @@
  *	[ entry | entry | ... ] --> one thread at a time carries them out, in order; ci moves on
  *	    full: the entry is lost, one event
  *
- * A store by a handler of an asynchronous signal may have interrupted its thread inside of the card, which holds locks
- * then: the entry is left to the background thread. (No handler interrupts a store: base/fault.c. So the two locks of
- * a FIFO are free in every handler.)
+ * A store by a handler of an asynchronous signal may have interrupted its thread inside of the
+ * card, which holds locks then: the entry is left to the background thread. (No handler interrupts
+ * a store: base/fault.c. So the two locks of a FIFO are free in every handler.)
  *
- * Who stores also carries out, unless another thread is at it: then that one finds the entry. Dwords of an entry are kept
- * twice: in the registers, as on hardware, and per thread, so that two threads which write the halves of their doorbells
- * at the same time do not mix them. An entry has a thread's own dwords where it wrote them, and the registers' otherwise.
+ * Who stores also carries out, unless another thread is at it: then that one finds the entry.
+ * Dwords of an entry are kept twice: in the registers, as on hardware, and per thread, so that two
+ * threads which write the halves of their doorbells at the same time do not mix them. An entry has
+ * a thread's own dwords where it wrote them, and the registers' otherwise.
  */
 #include "card/hbl/internal.h"
 
@@ -56,11 +58,11 @@ static uint32_t dwords(const struct vb_hbl_fifo *fifo)
 	return fifo->type == VB_HBL_FIFO_CC ? 4 : 2;
 }
 
-/* --- carrying out ----------------------------------------------------------------------------------------------- */
+/* --- carrying out ----------------------------------------------------------------------------- */
 
 /*
- * Gaudi2 counts 8 bytes, modulo 64. The index of a CC FIFO is one behind, as programs expect it: the first message moves
- * it by one, later ones by two. Gaudi3 counts 4 bytes, in 11 bits.
+ * Gaudi2 counts 8 bytes, modulo 64. The index of a CC FIFO is one behind, as programs expect it:
+ * the first message moves it by one, later ones by two. Gaudi3 counts 4 bytes, in 11 bits.
  */
 static uint32_t consumer_index(const struct vb_hbl_fifo *fifo)
 {
@@ -163,7 +165,7 @@ static void consume(struct vb_hbl_fifo *fifo)
 	}
 }
 
-/* --- entries of signal handlers --------------------------------------------------------------------------------- */
+/* --- entries of signal handlers --------------------------------------------------------------- */
 
 static void defer(void)
 {
@@ -173,7 +175,10 @@ static void defer(void)
 
 void vb_hbl_fifo_run_deferred(void)
 {
-	/* Pairs with defer(): the entries were stored before. Sequentially consistent with the kick, as in vb_uar_run_deferred(). */
+	/*
+	 * Pairs with defer(): the entries were stored before. Sequentially consistent with the
+	 * kick, as in vb_uar_run_deferred().
+	 */
 	if (!atomic_load_explicit(&vb_card.hbl.deferred, memory_order_seq_cst) ||
 	    !atomic_exchange_explicit(&vb_card.hbl.deferred, false, memory_order_acquire))
 		return;
@@ -191,7 +196,7 @@ void vb_hbl_fifo_run_deferred(void)
 	}
 }
 
-/* --- stores ----------------------------------------------------------------------------------------------------- */
+/* --- stores ----------------------------------------------------------------------------------- */
 
 static void push(struct vb_hbl_fifo *fifo, const uint32_t dword[4])
 {
@@ -264,7 +269,10 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	vb_burst_begin();
 	consume(fifo);
 	vb_burst_end();
-	/* What follows from it, too; but not what follows from the work of another thread, which may be long at it. */
+	/*
+	 * What follows from it, too; but not what follows from the work of another thread, which
+	 * may be long at it.
+	 */
 	vb_deferred_run_own();
 	vb_read_unlock();
 }
@@ -274,7 +282,7 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 	vb_hbl_fifo_store(arg, (uint32_t)offset, data, (uint32_t)size);
 }
 
-/* --- life ------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 /* The device's mutex held: a number for it. */
 static int enter(struct vb_hbl_fifo *fifo, uint32_t hint)
@@ -317,8 +325,8 @@ static void unmap_ci(struct vb_hbl_fifo *fifo)
 }
 
 /*
- * The consumer index is written through a mapping of our own: what the program does to its mapping cannot make the card
- * fault.
+ * The consumer index is written through a mapping of our own: what the program does to its mapping
+ * cannot make the card fault.
  */
 static int map_ci(struct vb_hbl_fifo *fifo)
 {
@@ -406,7 +414,10 @@ void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 {
 	if (vb_hbl_stale(fifo->hbl))
 		return; /* a forked child: it is the parent's */
-	/* Waits for stores that are being carried out; after them only those of signal handlers may be left. */
+	/*
+	 * Waits for stores that are being carried out; after them only those of signal handlers may
+	 * be left.
+	 */
 	vb_trap_unmap(fifo->info.regs);
 	leave(fifo);
 	vb_read_lock();

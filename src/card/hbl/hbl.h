@@ -2,16 +2,16 @@
 /*
  * hbl devices (Gaudi network ports): what src/api/hbl and the preload ask of the card.
  *
- * Here the program drives the hardware itself: it writes work queue entries and doorbells, and reads completions, in
- * memory that the card hands out. So the card owns all of that memory.
+ * Here the program drives the hardware itself: it writes work queue entries and doorbells, and
+ * reads completions, in memory that the card hands out. So the card owns all of that memory.
  *
  *	vb_hbl ---+-- device memory: device virtual address -> host memory (HBM buffers, mapped host buffers)
  *	          +-- port 1 ---+-- QPs: send WQ, receive WQ      doorbell: FIFO --> QP --> packets
  *	          +-- port 2    +-- CQs, CC CQ
  *	          ...           +-- user FIFOs, encap
  *
- * A device has one owner process on a host and one context in it. Functions return 0 or -errno and set outputs only on
- * success. All are thread-safe; a destroyed object must not be passed again.
+ * A device has one owner process on a host and one context in it. Functions return 0 or -errno and
+ * set outputs only on success. All are thread-safe; a destroyed object must not be passed again.
  */
 #pragma once
 
@@ -43,23 +43,27 @@ struct vb_hbl_qp;
 struct vb_hbl_fifo;
 struct vb_hbl_encap;
 
-/* --- the accelerator file, /dev/accel/accelN ------------------------------------------------------------------- */
+/* --- the accelerator file, /dev/accel/accelN -------------------------------------------------- */
 
 /*
- * Open accelN: a descriptor, -ENOENT where the configuration has no hbl_N, -EBUSY where it has an owner. The descriptor
- * can be mapped: the offset is the handle of an allocation.
+ * Open accelN: a descriptor, -ENOENT where the configuration has no hbl_N, -EBUSY where it has an
+ * owner. The descriptor can be mapped: the offset is the handle of an allocation.
  */
 VB_PUBLIC int vb_hbl_accel_open(unsigned int number, int flags);
 /* An ioctl on such a descriptor: 0 or -errno, -ENOTTY where the descriptor is not one of ours. */
 VB_PUBLIC int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg);
-/* The program is about to close the descriptor: what it allocated goes, unless a context still stands on it. */
+/*
+ * The program is about to close the descriptor: what it allocated goes, unless a context still
+ * stands on it.
+ */
 VB_PUBLIC void vb_hbl_accel_close(int fd);
 
-/* --- devices and ports ----------------------------------------------------------------------------------------- */
+/* --- devices and ports ------------------------------------------------------------------------ */
 
 /*
- * Open the device on an accelerator descriptor of this process, or on one of its own (core_fd -1; then all ports are
- * set up with defaults). ports_mask: bit p for port p, 0 for all. -EBUSY where it has a context already.
+ * Open the device on an accelerator descriptor of this process, or on one of its own (core_fd -1;
+ * then all ports are set up with defaults). ports_mask: bit p for port p, 0 for all. -EBUSY where
+ * it has a context already.
  */
 VB_PUBLIC int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 			  void (*async)(void *arg, const struct vb_event *event), void *arg,
@@ -86,7 +90,7 @@ struct vb_hbl_port_info {
 
 VB_PUBLIC int vb_hbl_port_query(struct vb_hbl *hbl, uint32_t port, struct vb_hbl_port_info *info);
 
-/* --- completion queues ----------------------------------------------------------------------------------------- */
+/* --- completion queues ------------------------------------------------------------------------ */
 
 struct vb_hbl_cq_info {
 	void *mem, *pi, *regs;
@@ -96,13 +100,16 @@ struct vb_hbl_cq_info {
 	bool cc;
 };
 
-/* port 0: for queue pairs of all ports, with a number on each that is set up; -EBUSY where one has none left. Entries are rounded up to a power of two, at least VB_HBL_CQE_MIN. */
+/*
+ * port 0: for queue pairs of all ports, with a number on each that is set up; -EBUSY where one has
+ * none left. Entries are rounded up to a power of two, at least VB_HBL_CQE_MIN.
+ */
 VB_PUBLIC int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t port, uint32_t entries, bool cc,
 			       void *cookie, struct vb_hbl_cq **cq);
 VB_PUBLIC int vb_hbl_cq_destroy(struct vb_hbl_cq *cq); /* -EBUSY while a QP uses it */
 VB_PUBLIC void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info *info);
 
-/* --- queue pairs ------------------------------------------------------------------------------------------------ */
+/* --- queue pairs ------------------------------------------------------------------------------ */
 
 /* What the work queue of a queue pair is for; WRITE may come together with RECV_RDV or READ_RDV. */
 enum vb_hbl_wq_type {
@@ -146,7 +153,7 @@ VB_PUBLIC void vb_hbl_qp_query(struct vb_hbl_qp *qp, struct vb_hbl_qp_info *info
 /* When this returns, the card touches neither its queues nor CQs on its behalf. */
 VB_PUBLIC void vb_hbl_qp_destroy(struct vb_hbl_qp *qp);
 
-/* --- user FIFOs and encapsulation ------------------------------------------------------------------------------ */
+/* --- user FIFOs and encapsulation ------------------------------------------------------------- */
 
 enum vb_hbl_fifo_type { VB_HBL_FIFO_DB, VB_HBL_FIFO_CC };
 

@@ -2,11 +2,12 @@
 /*
  * The objects behind hbl.h. Included only inside src/card.
  *
- * Locks: the device's mutex (creation, state changes) before any other; a QP's send lock may be held while taking
- * another QP's receive lock (loopback), either while taking a CQ's; never the other way round. Lookups on the data path
- * are inside read sections (base/rcu.h).
+ * Locks: the device's mutex (creation, state changes) before any other; a QP's send lock may be
+ * held while taking another QP's receive lock (loopback), either while taking a CQ's; never the
+ * other way round. Lookups on the data path are inside read sections (base/rcu.h).
  *
- * A QP is known to other processes as device:6 port:5 qpn:13 (VB_HBL_ADDRESS); that is what packets carry.
+ * A QP is known to other processes as device:6 port:5 qpn:13 (VB_HBL_ADDRESS); that is what packets
+ * carry.
  */
 #pragma once
 
@@ -34,7 +35,10 @@ enum {
 	VB_HBL_MAX_READS = VB_REPLAYS,   /* READs and atomics in flight */
 	VB_HBL_MAX_WINDOW = VB_PSN_HALF, /* packets in flight */
 	VB_HBL_PIECES = 32,              /* of a strided message in one packet */
-	/* A full CQ: looked at so often, and overrun after so many looks in which the program took nothing. */
+	/*
+	 * A full CQ: looked at so often, and overrun after so many looks in which the program took
+	 * nothing.
+	 */
 	VB_HBL_FULL_LOOK_NS = 100000,
 	VB_HBL_FULL_LOOKS = 10000,
 };
@@ -44,7 +48,7 @@ static inline uint32_t vb_hbl_address(uint32_t device, uint32_t port, uint32_t q
 	return device << 18 | port << 13 | qpn;
 }
 
-/* --- device memory (memory.c) ---------------------------------------------------------------------------------- */
+/* --- device memory (memory.c) ----------------------------------------------------------------- */
 
 struct vb_hbl_map {
 	uint64_t va, size;
@@ -98,7 +102,7 @@ static inline void *vb_hbl_pages(size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* --- ports and devices ------------------------------------------------------------------------------------------ */
+/* --- ports and devices ------------------------------------------------------------------------ */
 
 struct vb_hbl_cq {
 	struct vb_hbl *hbl;
@@ -182,7 +186,10 @@ struct vb_hbl {
 
 /* device.c */
 struct vb_hbl *vb_hbl_find(uint32_t number); /* opened by this process, or NULL */
-/* The device of an accelerator file; it cannot go until vb_hbl_unlock(). NULL, and nothing to unlock, where none. */
+/*
+ * The device of an accelerator file; it cannot go until vb_hbl_unlock(). NULL, and nothing to
+ * unlock, where none.
+ */
 struct vb_hbl *vb_hbl_lock_fd(int fd);
 void vb_hbl_unlock(void);
 bool vb_hbl_stale(const struct vb_hbl *hbl);
@@ -192,24 +199,30 @@ struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number);
 void vb_hbl_tell(struct vb_hbl *hbl, uint64_t events, void *cookie, uint32_t port);
 /* An event of a port. In a burst, any locks held. */
 void vb_hbl_port_event(struct vb_hbl_port *port, enum ibv_event_type type);
-/* Which device and port a GID belongs to, as seen from a port; -EHOSTUNREACH where to none of this host. */
+/*
+ * Which device and port a GID belongs to, as seen from a port; -EHOSTUNREACH where to none of this
+ * host.
+ */
 int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 		   const union ibv_gid *gid, bool loopback, uint32_t *device, uint32_t *port);
 
 /* cq.c */
 /*
- * A place for a completion, before what it tells of is done: FULL is asked for again later, LOST means that the queue takes
- * nothing more. A place that was got is filled by vb_hbl_cq_fill(), or given back by vb_hbl_cq_cancel().
+ * A place for a completion, before what it tells of is done: FULL is asked for again later, LOST
+ * means that the queue takes nothing more. A place that was got is filled by vb_hbl_cq_fill(), or
+ * given back by vb_hbl_cq_cancel().
  */
 enum vb_hbl_room { VB_HBL_ROOM, VB_HBL_FULL, VB_HBL_LOST };
 enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq);
 void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
 void vb_hbl_cq_cancel(struct vb_hbl_cq *cq);
-/* The timer's look at a full queue; true once it is not full any more, or was given up as overrun. */
+/*
+ * The timer's look at a full queue; true once it is not full any more, or was given up as overrun.
+ */
 bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now);
 void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
 
-/* --- queue pairs ------------------------------------------------------------------------------------------------ */
+/* --- queue pairs ------------------------------------------------------------------------------ */
 
 /* A message that was sent and is not complete. */
 struct vb_hbl_flight {
@@ -220,7 +233,10 @@ struct vb_hbl_flight {
 	uint64_t sent_at; /* ns; for congestion-control reports */
 };
 
-/* The requester; under lock. WQE counts are free running, positions in the ring are counts modulo its size. */
+/*
+ * The requester; under lock. WQE counts are free running, positions in the ring are counts modulo
+ * its size.
+ */
 struct vb_hbl_sq {
 	_Alignas(64) struct vb_lock lock;
 	uint32_t pi;   /* rung */
@@ -229,7 +245,9 @@ struct vb_hbl_sq {
 	bool unflushed;
 	uint64_t sent;      /* payload bytes of wr */
 	uint32_t first_psn; /* of wr */
-	/* WQEs before head are complete, those before tail are sent; PSNs, window, retries, timers. */
+	/*
+	 * WQEs before head are complete, those before tail are sent; PSNs, window, retries, timers.
+	 */
 	struct vb_sender sender;
 	struct vb_hbl_flight *flight; /* its ring, as many as WQEs */
 	uint32_t announced;           /* RECV_RDV: buffers announced */
@@ -334,7 +352,9 @@ bool vb_hbl_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 /* -EFAULT: the packet's payload is not readable (loopback). */
 int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt);
 void vb_hbl_responder_answer(struct vb_hbl_qp *qp);
-/* The timer's look at a responder that is stalled: whether the peer may come again. sq.lock held. */
+/*
+ * The timer's look at a responder that is stalled: whether the peer may come again. sq.lock held.
+ */
 void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now);
 
 /* sink.c */
@@ -343,7 +363,10 @@ void vb_hbl_work_add(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_block(struct vb_hbl_qp *qp, enum vb_hbl_work what);
 void vb_hbl_work_remove(struct vb_hbl_qp *qp);
 void vb_hbl_timer_add(struct vb_hbl_qp *qp, uint64_t when); /* sq.lock held */
-/* Send to the peer, wherever it is: 0, -EAGAIN, -EFAULT (payload not readable). A peer that is gone takes everything. */
+/*
+ * Send to the peer, wherever it is: 0, -EAGAIN, -EFAULT (payload not readable). A peer that is gone
+ * takes everything.
+ */
 int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt);
 
 static inline void *vb_hbl_at(struct vb_hbl_qp *qp, uint64_t va, uint64_t len)

@@ -2,9 +2,10 @@
 /*
  * Owns device memory: HBM buffers, and the table from device virtual addresses to host memory.
  *
- * HBM buffers are ranges of the accelerator's file (a memory file), so that the program can map the descriptor itself at
- * the offset that is the buffer's handle. Device addresses are given out in slots of 4 GiB, a buffer at the start of
- * its slots: the low 32 bits of every address are then no larger than the buffer (a known program cuts them to 16 bits).
+ * HBM buffers are ranges of the accelerator's file (a memory file), so that the program can map the
+ * descriptor itself at the offset that is the buffer's handle. Device addresses are given out in
+ * slots of 4 GiB, a buffer at the start of its slots: the low 32 bits of every address are then no
+ * larger than the buffer (a known program cuts them to 16 bits).
  *
  *	device address   slot << 32            slot + 1 << 32
  *	                 [ buffer ]            [ page offset | host buffer ]
@@ -76,7 +77,7 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 	pthread_mutex_destroy(&memory->lock);
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* The first map that ends behind va. */
 static uint32_t find(const struct vb_hbl_maps *maps, uint64_t va)
@@ -202,7 +203,7 @@ unlock:
 	return ret;
 }
 
-/* --- buffers ---------------------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 /* Room in the file and in the program for a buffer behind all others. */
 static int back(struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
@@ -302,7 +303,9 @@ int vb_hbl_memory_map_host(struct vb_hbl_memory *memory, void *host, uint64_t si
 
 	if (!host || !size || size > MAX_SIZE || (uintptr_t)host > UINTPTR_MAX - size)
 		return -EINVAL;
-	/* As at every registration: the program may have put a handler of its own in front since. */
+	/*
+	 * As at every registration: the program may have put a handler of its own in front since.
+	 */
 	ret = vb_fault_arm();
 	if (ret)
 		return ret;

@@ -66,7 +66,7 @@ bool vb_hbl_qp_connect(struct vb_hbl_qp *qp)
 	return atomic_load_explicit(&qp->connected, memory_order_acquire);
 }
 
-/* --- memory ----------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static size_t swq_bytes(const struct vb_hbl_qp *qp)
 {
@@ -108,7 +108,7 @@ static int make_queues(struct vb_hbl_qp *qp)
 	return -ENOMEM;
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* The device's mutex held. Numbers come back late: peers hold on to them. */
 static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
@@ -158,7 +158,7 @@ static void reset(struct vb_hbl_qp *qp)
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 }
 
-/* --- creation --------------------------------------------------------------------------------------------------- */
+/* --- creation --------------------------------------------------------------------------------- */
 
 int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl_cq *res_cq,
 		     uint32_t max_wqes, void *cookie, struct vb_hbl_qp **out)
@@ -228,7 +228,7 @@ void vb_hbl_qp_query(struct vb_hbl_qp *qp, struct vb_hbl_qp_info *info)
 	pthread_mutex_unlock(&qp->hbl->mutex);
 }
 
-/* --- the state machine ------------------------------------------------------------------------------------------ */
+/* --- the state machine ------------------------------------------------------------------------ */
 
 enum {
 	INIT_MASK = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,

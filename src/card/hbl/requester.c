@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the requester: doorbell to work queue entries to packets, acknowledgements to completions, time.
+ * Owns the requester: doorbell to work queue entries to packets, acknowledgements to completions,
+ * time.
  *
  *	   told        done              next             pi
  *	    v           v                 v               v
  *	... ][ complete ][ sent: flight[] ][ rung, to send ][ the program's
  *
- * Entries between told and done are complete, and wait for a place in the CQ. A program may also pace
- * itself by data that arrived, and ring before the acknowledgement was seen. Then it has written over entries that were sent:
- * the new ones are sent when the ring of flights has room, the old ones cannot be sent again.
+ * Entries between told and done are complete, and wait for a place in the CQ. A program may also
+ * pace itself by data that arrived, and ring before the acknowledgement was seen. Then it has
+ * written over entries that were sent: the new ones are sent when the ring of flights has room, the
+ * old ones cannot be sent again.
  *
- * Sending is bounded by the congestion window (packets without acknowledgement) and paced in bursts, both set by
- * messages of a CC FIFO. A message is sent again from its first packet; work queue entries and what they point to stay as
- * they are until their completion, so it is the same message.
+ * Sending is bounded by the congestion window (packets without acknowledgement) and paced in
+ * bursts, both set by messages of a CC FIFO. A message is sent again from its first packet; work
+ * queue entries and what they point to stay as they are until their completion, so it is the same
+ * message.
  */
 #include "card/hbl/internal.h"
 
@@ -52,9 +55,12 @@ static enum step fail(struct vb_hbl_qp *qp, enum vb_hbl_syndrome syndrome)
 	return WAIT;
 }
 
-/* --- completions ------------------------------------------------------------------------------------------------ */
+/* --- completions ------------------------------------------------------------------------------ */
 
-/* The receive work queue's entry says what the requester is told. False where that must wait, or cannot be. */
+/*
+ * The receive work queue's entry says what the requester is told. False where that must wait, or
+ * cannot be.
+ */
 static bool tell(struct vb_hbl_qp *qp, uint32_t count)
 {
 	uint8_t bytes[VB_HBL_RWQE_SIZE];
@@ -110,7 +116,7 @@ static void complete_ready(struct vb_hbl_qp *qp)
 		tell_ready(qp);
 }
 
-/* --- what may be sent now --------------------------------------------------------------------------------------- */
+/* --- what may be sent now --------------------------------------------------------------------- */
 
 /* Whether the pace allows another packet; where not, the timer goes on. */
 static bool in_pace(struct vb_hbl_qp *qp)
@@ -131,7 +137,7 @@ static bool in_pace(struct vb_hbl_qp *qp)
 	return sq->credit > 0 || in_pace(qp);
 }
 
-/* --- payload ---------------------------------------------------------------------------------------------------- */
+/* --- payload ---------------------------------------------------------------------------------- */
 
 /* Where chunk n of a strided message lies. */
 static uint64_t chunk_address(const struct vb_hbl_wr *wr, uint64_t n)
@@ -170,7 +176,7 @@ static int gather(struct vb_hbl_qp *qp, uint64_t offset, uint32_t max, struct io
 	return n;
 }
 
-/* --- packets ---------------------------------------------------------------------------------------------------- */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 static void add_flight(struct vb_hbl_qp *qp)
 {
@@ -329,7 +335,7 @@ static enum step send_rendezvous(struct vb_hbl_qp *qp)
 	return step;
 }
 
-/* --- the queue -------------------------------------------------------------------------------------------------- */
+/* --- the queue -------------------------------------------------------------------------------- */
 
 /* The types of work queue that an operation is done on; 0: all. */
 static const uint32_t types_of[] = {
@@ -415,8 +421,9 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 }
 
 /*
- * The doorbell carries the new producer index: modulo the queue's size on Gaudi2, 22 bits on Gaudi3. One that overtakes
- * what was not sent yet is as wrong as one outside of the queue: the program wrote over those entries.
+ * The doorbell carries the new producer index: modulo the queue's size on Gaudi2, 22 bits on
+ * Gaudi3. One that overtakes what was not sent yet is as wrong as one outside of the queue: the
+ * program wrote over those entries.
  */
 void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 {
@@ -460,7 +467,7 @@ void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc)
 	vb_unlock(&sq->lock);
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 /* Whether the program has written over entries that are not complete. */
 static bool is_overtaken(const struct vb_hbl_qp *qp)
@@ -546,7 +553,10 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	complete_ready(qp);
 }
 
-/* The peer's CQ is full. It sends a NAK when it is not any more; the timer asks again in case that was lost. */
+/*
+ * The peer's CQ is full. It sends a NAK when it is not any more; the timer asks again in case that
+ * was lost.
+ */
 static void hold(struct vb_hbl_qp *qp)
 {
 	qp->sq.held = true;
@@ -587,7 +597,7 @@ void vb_hbl_requester_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	vb_unlock(&qp->sq.lock);
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static void timed_out(struct vb_hbl_qp *qp)
 {
@@ -604,7 +614,10 @@ static void timed_out(struct vb_hbl_qp *qp)
 		rewind_all(qp);
 }
 
-/* What is in flight: whether it moves, and whether there is still somebody at the other end. False: nothing is. */
+/*
+ * What is in flight: whether it moves, and whether there is still somebody at the other end. False:
+ * nothing is.
+ */
 static bool check_flight(struct vb_hbl_qp *qp, uint64_t now, uint64_t *next)
 {
 	struct vb_hbl_sq *sq = &qp->sq;

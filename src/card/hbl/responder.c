@@ -2,9 +2,10 @@
 /*
  * Owns the responder: requests become memory writes, responder completions and answers.
  *
- * A write names its place in every packet and needs no receive work queue entry; the responder's completion is asked for
- * by the requester's entry, whose tag, index and completion type travel with the packets. Answers are sent later, from
- * the work list, with no lock held that a requester may need.
+ * A write names its place in every packet and needs no receive work queue entry; the responder's
+ * completion is asked for by the requester's entry, whose tag, index and completion type travel
+ * with the packets. Answers are sent later, from the work list, with no lock held that a requester
+ * may need.
  */
 #include "card/hbl/internal.h"
 
@@ -50,7 +51,7 @@ static void complete(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 								.size = pkt->dma_len });
 }
 
-/* --- requests: rq.lock held, in order. Where not 0, nothing happened and the packet does not count. ------------- */
+/* --- requests: rq.lock held, in order. Where not 0, nothing happened and the packet does not count. --- */
 
 static int copy_in(char *to, const struct vb_pkt *pkt)
 {
@@ -72,7 +73,10 @@ static bool source_is_readable(const struct vb_pkt *pkt)
 
 static int do_write(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
-	/* The peer's work queue may be for writes and rendezvous; the other end of either takes its writes. */
+	/*
+	 * The peer's work queue may be for writes and rendezvous; the other end of either takes its
+	 * writes.
+	 */
 	const uint32_t takers =
 		VB_HBL_WQ_WRITE | VB_HBL_WQ_RECV_RDV | VB_HBL_WQ_SEND_RDV | VB_HBL_WQ_READ_RDV_ENDP;
 	char *to = NULL;
@@ -200,8 +204,9 @@ static int carry_out(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 }
 
 /*
- * The CQ has no place: the peer is asked to wait and to come again with this packet. Nothing of it was done, because a
- * program that sees data in its memory may write there itself before the packet comes again.
+ * The CQ has no place: the peer is asked to wait and to come again with this packet. Nothing of it
+ * was done, because a program that sees data in its memory may write there itself before the packet
+ * comes again.
  */
 static void stall(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
@@ -307,7 +312,7 @@ unlock:
 	return ret == -EFAULT ? ret : 0;
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 /* rq.lock held: the next packet to send, if any. */
 static bool next_answer(struct vb_hbl_qp *qp, struct vb_pkt *pkt, struct iovec *iov)
@@ -373,7 +378,9 @@ static void finish_answer(struct vb_hbl_qp *qp, const struct vb_pkt *pkt, int re
 		rq->ans_head++;
 }
 
-/* rq.lock held; let go of while a packet is sent, because in loopback the requester takes its own. */
+/*
+ * rq.lock held; let go of while a packet is sent, because in loopback the requester takes its own.
+ */
 static int send_answers(struct vb_hbl_qp *qp)
 {
 	struct vb_hbl_rq *rq = &qp->rq;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns what hbl queue pairs do later and with time, and the hbl side of the card's sink (../sink.c).
+ * Owns what hbl queue pairs do later and with time, and the hbl side of the card's sink
+ * (../sink.c).
  */
 #include "card/hbl/internal.h"
 
@@ -70,7 +71,7 @@ void vb_hbl_work_remove(struct vb_hbl_qp *qp)
 	vb_read_wait(); /* a last look may have an event to deliver */
 }
 
-/* --- packets ---------------------------------------------------------------------------------------------------- */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 int vb_hbl_receive(const struct vb_pkt *pkt)
 {

@@ -151,10 +151,10 @@ static void die(int sig, const siginfo_t *info)
 
 	vb_libc_sigaction(sig, &dfl, NULL);
 	if (info->si_code <= 0)
-		raise(sig); /* sent by somebody, nothing will be repeated */
+		raise(sig); /* sent by a process: returning would not repeat it */
 }
 
-/* Who jumps out of the handler leaves as a return would. */
+/* A jump out of the handler restores the mask as a return would. */
 void vb_fault_unblock(void *context)
 {
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL, 8);
@@ -182,8 +182,8 @@ static void chain(int sig, siginfo_t *info, void *context)
 		vb_fault_action(sig, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
 	/*
 	 * The signal itself is not blocked, whatever the flags say: the handler may ring a
-	 * doorbell. Nor is that noted: who leaves by siglongjmp() would never take it back. What we
-	 * block is not what the program asked for.
+	 * doorbell. Nor is that noted: a handler that leaves by siglongjmp() would never take it
+	 * back. What we block is not what the program asked for.
 	 */
 	vb_fault_unblock(context);
 	vb_signal_mask(SIG_BLOCK, &own.sa_mask, &saved);
@@ -231,7 +231,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct guard *guard = active;
 
-	/* si_code > 0: raised by an access, not sent by somebody. */
+	/* si_code > 0: raised by an access, not sent by a process. */
 	if (info->si_code > 0) {
 		if (guard && is_guarded(guard, context)) {
 			active = NULL;

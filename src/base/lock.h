@@ -7,9 +7,9 @@
  * its core away after a short spin instead of burning the slice that the holder needs.
  *
  * In a forked child there is none of the parent's other threads, and what one of them had locked
- * nobody unlocks. So a held lock has the mark of its process, which changes in a child: who waits
- * for a lock with an old mark takes it over. What it guards may be half changed. It belongs to
- * objects of the parent's, on which the child has no effect anyway, or to tables that are reset
+ * nobody unlocks. So a held lock has the mark of its process, which changes in a child: a thread
+ * that waits for a lock with an old mark takes it over. What the lock guards may be half changed.
+ * It is an object of the parent, on which the child has no effect anyway, or a table that is reset
  * after a fork.
  */
 #pragma once

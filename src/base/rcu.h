@@ -3,8 +3,8 @@
  * Read sections around every use of a table that other threads may shrink (QPs, memory keys,
  * peers).
  *
- * What is found in a table inside a read section stays valid until the section ends; who removes an
- * entry calls vb_read_wait() before freeing it, or before promising that nobody uses it any more.
+ * What is found in a table inside a read section stays valid until the section ends. To remove an
+ * entry, call vb_read_wait() before freeing it, or before promising that nobody uses it any more.
  * Never wait with a queue's lock held: a reader may be waiting for that lock. (liburcu's
  * bulletproof flavour: threads need no registration, and the read side has no fence because the
  * writer uses membarrier.)

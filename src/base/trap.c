@@ -8,7 +8,7 @@
  *	              not ours: the next     message, then as any other fault
  *
  * A region is a slot of a table that only grows; its base is 0 while it is free. A handler that
- * found it counts itself in first and looks again, so who frees it knows when the last one has
+ * found it counts itself in first and looks again, so vb_trap_unmap() knows when the last one has
  * left.
  *
  * Stacks. A program's alternate signal stack may be as small as 2 KiB, and a ring of a doorbell

@@ -121,8 +121,8 @@ VB_PUBLIC uint64_t vb_clock(void);
  */
 VB_PUBLIC bool vb_progress(struct vb_dev *dev);
 /*
- * The same for who looks in passing, as an execution unit does between two slices: it promises
- * nothing about coming back, so peers go on waking the background thread.
+ * Opportunistic progress, as an execution unit makes between two slices. It does not mark the
+ * process as polling: peers go on waking the background thread.
  */
 VB_PUBLIC bool vb_progress_once(void);
 
@@ -365,9 +365,9 @@ VB_PUBLIC void vb_qp_set_direct(struct vb_qp *qp);
 /* --- doorbells by number ---------------------------------------------------------------------- */
 
 /*
- * For who names queues by number and is not trusted, as device code is: only queues made with the
- * same owner are rung. -ENOENT, and nothing happens, for any other number; -EINVAL for an index
- * that cannot be. Callable from anywhere but the card's callbacks.
+ * Doorbells by queue number, for untrusted callers such as device code. Only queues made with the
+ * same owner are rung; any other number is -ENOENT and does nothing. -EINVAL: producer index out of
+ * range. Callable from anywhere, CQ notifications and events included.
  */
 VB_PUBLIC int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi);
 VB_PUBLIC int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci);

@@ -322,8 +322,9 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 				      memory_order_relaxed);
 	/*
 	 * A CQE that was neither polled nor announced came before this arming and would be missed.
-	 * One that an event has announced is not announced again to programs that arm first and
-	 * poll then; who has polled since, and left it there, may wait for an event now.
+	 * One that an event has announced is not announced again to a program that arms first and
+	 * polls then. A program that has polled since, and left the CQE there, may wait for an
+	 * event now.
 	 */
 	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
 	due = index_behind(last, ci) &&

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns doorbells that name a queue by its number and come from somebody who is not trusted: device
- * code of the accelerator. A queue is rung only by the owner that it was made for, so that a number
- * made up or left over does nothing.
+ * Owns doorbells by queue number, for untrusted callers: device code of the accelerator. A queue is
+ * rung only by the owner that it was made for, so an invented or stale number does nothing.
  */
 #include "card/internal.h"
 

@@ -98,8 +98,8 @@ static bool is_used(struct vb_eq *eq)
 int vb_eq_destroy(struct vb_eq *eq)
 {
 	/*
-	 * Who finds it is on its list before this wait ends; so an empty list stays empty behind
-	 * it.
+	 * A CQ that has found the queue is on its list when this wait ends, so an empty list stays
+	 * empty from then on.
 	 */
 	atomic_store_explicit(&vb_card_tables.eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();

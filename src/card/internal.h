@@ -4,7 +4,7 @@
  *
  * Locks: a send queue's lock may be held while taking a receive queue's (loopback), either while
  * taking an SRQ's or a CQ's; never the other way round. State changes that need several of them (an
- * error that flushes a QP) are put on the work list and done with none held.
+ * error that flushes a QP) are deferred and done with none held.
  */
 #pragma once
 
@@ -317,7 +317,7 @@ struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
 /* --- qp_state.c --- */
 /*
- * Move to the error state from the data path: any locks held; flushing follows from the work list.
+ * Move to the error state from the data path: any locks held; flushing is deferred.
  */
 void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event);
 void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
@@ -325,7 +325,7 @@ void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
 void vb_qp_flush(struct vb_qp *qp, uint32_t what);
 
 /* --- requester.c --- */
-/* The send doorbell of somebody who is not trusted: -EINVAL where the index cannot be. */
+/* The send doorbell of an untrusted caller. -EINVAL: producer index out of range. */
 int vb_qp_ring_checked(struct vb_qp *qp, uint32_t pi);
 void vb_requester_run(struct vb_qp *qp);   /* sq.lock held */
 void vb_requester_flush(struct vb_qp *qp); /* sq.lock held */

@@ -140,7 +140,7 @@ static void tell_gone(uint32_t key)
 	pthread_mutex_unlock(&vb_card.mr.lock);
 }
 
-/* The key means something else. Who watches since then knows. */
+/* The key means something else: tell those that watch it. */
 static void tell_changed(uint32_t key, uint32_t pdn, uint32_t generation,
 			 const struct vb_mr_info *info)
 {

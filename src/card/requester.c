@@ -119,8 +119,8 @@ static void add_inflight(struct vb_qp *qp)
 /* --- loopback --------------------------------------------------------------------------------- */
 
 /*
- * A loopback READ met memory that is not there: whose? The responder has only named its own, so it
- * is judged here.
+ * A loopback READ faulted: at the source or at the destination? The responder only tested its own
+ * side.
  */
 static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
 {

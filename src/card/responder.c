@@ -151,8 +151,8 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 /* --- moving data ------------------------------------------------------------------------------ */
 
 /*
- * Copy one stretch; where that fails, whose fault is it? Of a carried payload the source cannot be
- * missing.
+ * Copy one stretch. A fault is the source's, or `blame` where the source is readable; that of a
+ * carried payload always is.
  */
 static enum verdict copy(void *to, const void *from, size_t n, enum verdict blame)
 {

@@ -155,7 +155,7 @@ struct vb_address {
 };
 
 enum vb_path_caps {
-	VB_PATH_REACHES = 1 << 0, /* there is somebody: without it packets are lost */
+	VB_PATH_REACHES = 1 << 0, /* the peer exists: without it packets are lost */
 	VB_PATH_CALLS = 1 << 1,   /* the QP is in this process: the card calls its responder */
 	VB_PATH_DIRECT = 1 << 2,  /* memory there may be reached without its process (direct.h) */
 };
@@ -262,8 +262,8 @@ void vb_fabric_freed(size_t bytes);
 void vb_fabric_kick(void);
 
 /*
- * A path to a QP. vb_path_none where nobody is there; -errno where somebody is, and the path cannot
- * be made.
+ * A path to a QP. vb_path_none where no process has the QP; -errno where one has, and the path
+ * cannot be made.
  */
 int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn);
 /* The same to whatever QP of the process in a slot of the registry. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns who makes progress, and who sleeps: the background thread, the pollers, the wake word.
+ * Owns progress and sleep: the background thread, the pollers, the wake word.
  *
  * Work runs in the thread that rings or polls. The background thread is there for the time when
  * nobody does. The wake word in the own segment tells peers which of the two it is:
@@ -133,7 +133,7 @@ static bool rings_pending(void)
 	return false;
 }
 
-/* Take what the peers sent; thorough: also notice who is gone. */
+/* Take what the peers sent; thorough: also notice peers that are gone. */
 static bool receive_all(bool thorough)
 {
 	_Atomic(struct vb_peer *) *list;
@@ -204,8 +204,8 @@ static void keep_polled(void)
 
 /*
  * Whether this thread polls fast enough that peers may count on it: some polls in a row within a
- * short time. Who looks at its CQ now and then, and at memory otherwise, leaves the rings to the
- * background thread.
+ * short time. A program that mostly looks at memory, and at its CQ now and then, leaves the rings
+ * to the background thread.
  */
 static bool is_poller(void)
 {
@@ -276,7 +276,7 @@ void vb_fabric_unpolled(void)
 		return;
 	atomic_store_explicit(&vb_segment_self->wants_fence, 1, memory_order_seq_cst);
 	/*
-	 * Who has not seen that yet has published before this, and is seen by who sleeps after it.
+	 * A sender that missed wants_fence published before this barrier, so the next scan sees it.
 	 */
 	vb_barrier_heavy();
 	atomic_store_explicit(&vb_fabric.unpolled, true, memory_order_seq_cst);

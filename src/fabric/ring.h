@@ -51,7 +51,7 @@ struct vb_ring_tx {
 struct vb_ring_rx {
 	struct vb_ring_shared *shared;
 	uint64_t size;
-	_Atomic uint64_t head; /* written by who holds the peer's rx_lock, looked at by all */
+	_Atomic uint64_t head; /* written under the peer's rx_lock, read by all threads */
 	uint64_t looked;       /* head when it last looked whether the producer waits */
 	uint32_t record_bytes; /* of the record last peeked at */
 };

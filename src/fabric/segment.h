@@ -59,7 +59,7 @@ struct vb_segment {
 	_Atomic uint64_t magic;
 	uint32_t slot, generation;
 	uint32_t pid;
-	_Atomic uint32_t wants_fence; /* by who sends to the owner; see barrier.h */
+	_Atomic uint32_t wants_fence; /* senders to the owner use a real fence; see barrier.h */
 	_Atomic uint64_t size;        /* bytes that exist */
 	uint8_t pad0[32];
 	/* peers write */
@@ -94,7 +94,7 @@ void *vb_segment_at(uint64_t offset, size_t bytes);
 struct vb_view {
 	struct vb_segment *head; /* the fixed part */
 	uint32_t slot, generation;
-	struct vb_lock lock; /* of those who map more */
+	struct vb_lock lock; /* held while more is mapped */
 	_Atomic(struct vb_seg_qp *) qp[VB_SEG_QP_CHUNKS];
 	_Atomic(struct vb_seg_mr *) mr[VB_SEG_MR_CHUNKS];
 	void *ring;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything that the fabric of this process remembers, in one struct: who is who is said where it
- * is used. It is one instance today; that several can live in one process later, as hosts of a
- * simulation, needs no more than a pointer. What a thread remembers about its own polling is the
- * only thing outside (progress.c), and vb_segment_self, which the data path reads.
+ * Everything that the fabric of this process remembers, in one struct; each part belongs to the
+ * file that is named. There is one instance today; several in one process, as hosts of a
+ * simulation, need a pointer in its place. Outside of it are only what a thread remembers about its
+ * own polling (progress.c) and vb_segment_self, which the data path reads.
  */
 #pragma once
 

@@ -9,9 +9,9 @@
  * Each queue has a register page of its own and only the newest consumer index matters, so the page
  * is plain memory.
  *
- * Who wants to complete something reserves an entry first. Where there is none it waits: the
- * requester with its completion, the responder with the request itself. Nobody is told that the
- * program wrote its index, so timers of those queue pairs look.
+ * A completion needs a reserved entry. Where none is free, the requester waits with the completion
+ * and the responder with the request itself. The program writes its index without a doorbell, so
+ * timers of those queue pairs look at it.
  */
 #include "card/hbl/internal.h"
 

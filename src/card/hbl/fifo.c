@@ -13,10 +13,10 @@
  * card, which holds locks then: the entry is left to the background thread. (No handler interrupts
  * a store: base/fault.c. So the two locks of a FIFO are free in every handler.)
  *
- * Who stores also carries out, unless another thread is at it: then that one finds the entry.
- * Dwords of an entry are kept twice: in the registers, as on hardware, and per thread, so that two
- * threads which write the halves of their doorbells at the same time do not mix them. An entry has
- * a thread's own dwords where it wrote them, and the registers' otherwise.
+ * The thread that stores an entry also carries it out, unless another thread is at work: then that
+ * thread finds it. Dwords of an entry are kept twice: in the registers, as on hardware, and per
+ * thread, so that two threads which write the halves of their doorbells at the same time do not mix
+ * them. An entry has a thread's own dwords where it wrote them, and the registers' otherwise.
  */
 #include "card/hbl/internal.h"
 

@@ -135,7 +135,7 @@ struct vb_hbl_fifo {
 	bool overrun;            /* entries were lost since it was last empty, */
 	_Atomic bool unreported; /* and nobody was told yet */
 	uint32_t entry[128][4];
-	_Alignas(64) struct vb_lock consumer; /* who carries entries out */
+	_Alignas(64) struct vb_lock consumer; /* held while entries are carried out */
 };
 
 struct vb_hbl_encap {

@@ -356,7 +356,7 @@ static int to_rts(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 	    hbl->priority >= PRIORITIES || hbl->congestion_window > VB_HBL_MAX_WINDOW)
 		return vb_refuse_combination(
 			"sq_psn, timeout, retry_cnt, priority or congestion_wnd is out of range");
-	/* Who announces buffers must know how many its peer can keep. */
+	/* A side that announces buffers must know how many its peer can keep. */
 	if ((qp->attr.wq_type & VB_HBL_WQ_RECV_RDV) &&
 	    (!hbl->dest_wq_size || hbl->dest_wq_size > VB_HBL_WQES_MAX))
 		return vb_refuse_range("dest_wq_size", hbl->dest_wq_size, 1, VB_HBL_WQES_MAX);

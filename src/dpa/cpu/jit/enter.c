@@ -19,31 +19,43 @@ _Static_assert(SLACK + BLOCK_MAX <= VB_CPU_EARLY, "what translated code leaves u
 
 /* ---- host stack ---- */
 
-/* Lowest address of the calling thread's stack; 1 if nobody knows. */
-static uintptr_t stack_low(void)
+/* The calling thread's own stack; empty if nobody knows. */
+struct stack {
+	uintptr_t low, high;
+	bool asked;
+};
+
+static struct stack own_stack(void)
 {
-	static _Thread_local uintptr_t low;
+	static _Thread_local struct stack own;
 	pthread_attr_t attr;
 	size_t size;
 	void *addr;
 
-	if (!low && !pthread_getattr_np(pthread_self(), &attr)) {
-		low = pthread_attr_getstack(&attr, &addr, &size) ? 1 : (uintptr_t)addr;
+	if (!own.asked && !pthread_getattr_np(pthread_self(), &attr)) {
+		if (!pthread_attr_getstack(&attr, &addr, &size)) {
+			own.low = (uintptr_t)addr;
+			own.high = own.low + size;
+		}
 		pthread_attr_destroy(&attr);
 	}
-	return low ? low : (low = 1);
+	own.asked = true;
+	return own;
 }
 
-/* How far the predictor may grow here. 0: too little room to run translated code at all. */
+/*
+ * How far the predictor may grow here. 0: every call puts its return address where the last one did. So
+ * it is with little room, and on any stack but the thread's own, as coroutine libraries make: nothing
+ * tells where those end. Translated code then takes no more of a stack than the interpreter does.
+ */
 static uintptr_t predictor_bytes(void)
 {
-	uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = stack_low();
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+	struct stack own = own_stack();
 
-	if (here < low) /* some other stack, as coroutine libraries make */
-		return 512;
-	if (here - low > STACK_RESERVE + PRED_BYTES)
-		return PRED_BYTES;
-	return here - low > STACK_RESERVE / 2 ? 512 : 0;
+	if (here < own.low || here >= own.high || here - own.low <= STACK_RESERVE + PRED_BYTES)
+		return 0;
+	return PRED_BYTES;
 }
 
 /* ---- exact state ---- */
@@ -186,8 +198,6 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 	enum vb_cpu_exit exit = VB_CPU_BUDGET;
 	const struct epoch *epoch;
 
-	if (!predictor)
-		return vb_interp_run(cpu, max);
 	if (!atomic_load_explicit(&jit->settled, memory_order_relaxed))
 		exit = vb_jit_profile(cpu, max);
 	epoch = &jit->epochs[atomic_load_explicit(&jit->epoch, memory_order_acquire)];

@@ -8,10 +8,12 @@
  *
  *      byte 0        bit 0: tier; bit 1: a PIE
  *      then records of eight bytes: kind, address, length, extra, four bytes of pattern
- *        kind % 8    0, 1 text   2 data   3 zeros only   4 symbols   5 strings   6 dynamic
- *                    7 the bytes of the segment before, once more
+ *        kind % 8    0 text   1 long text   2 data   3 zeros only   4 symbols   5 strings
+ *                    6 dynamic   7 the bytes of the segment before, once more
  *        address     in steps of 64 KiB from the last one; 255: far away
- *        length      in steps of 256 bytes of pattern; of text its square, up to 64 KiB
+ *        length      in steps of 256 bytes of pattern; of text its square, up to 64 KiB; of long
+ *                    text 16 times that, with decoys first (file.h), the pattern a pair of 16-bit
+ *                    instructions whose registers change
  *        extra       zeros behind it, as a power of two
  */
 #include <stdio.h>
@@ -24,7 +26,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { RECORD = 8, SEGMENTS = 32 };
+enum { RECORD = 8, SEGMENTS = 32, LONG_MOST = 6 << 20 };
 
 struct maker {
 	struct file f;
@@ -38,6 +40,21 @@ static size_t pattern(struct file *f, const uint8_t *four, size_t len)
 
 	for (size_t i = 0; i + 4 <= len; i += 4)
 		memcpy(f->bytes + at + i, four, 4);
+	return at;
+}
+
+static size_t long_text(struct file *f, const uint8_t *four, size_t len)
+{
+	size_t at = file_add(f, NULL, len);
+	uint32_t bits;
+
+	memcpy(&bits, four, 4);
+	file_decoys(f->bytes + at);
+	for (size_t i = FILE_DECOYS; i + 4 <= len; i += 4) {
+		uint32_t r = i / 4 % 8, turned = bits ^ (r << 7 | r << 2) * 0x10001U;
+
+		memcpy(f->bytes + at + i, &turned, 4);
+	}
 	return at;
 }
 
@@ -90,8 +107,14 @@ static void record(struct maker *m, const uint8_t *r)
 	size_t len = (size_t)r[2] << 8, last = m->f.phnum ? m->f.phnum - 1 : 0;
 
 	switch (r[0] % 8) {
-	case 0:
 	case 1:
+		len = FILE_DECOYS + 16 * (size_t)r[2] * r[2];
+		if (m->f.size + len < LONG_MOST) {
+			segment(m, PF_R | PF_X, long_text(&m->f, r + 4, len), len, r);
+			break;
+		}
+		/* fall through */
+	case 0:
 		len = (size_t)r[2] * r[2];
 		segment(m, PF_R | PF_X, pattern(&m->f, r + 4, len), len, r);
 		break;
@@ -128,6 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct vb_dpa *dpa;
 	struct vb_dpa_process_attr attr = { .tier = size && data[0] & 1 ? VB_DPA_TIER_JIT
 									: VB_DPA_TIER_INTERP };
+	struct vb_dpa_text_stats stats = { 0 };
 	struct maker m = { .addr = 0 };
 	struct vb_dpa_process *process;
 	struct count c;
@@ -144,9 +168,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		m.f.sh[m.symbols].sh_link = m.strings;
 	file_end(&m.f, data[0] & 2 ? ET_DYN : ET_EXEC, 0);
 	count_start(&c);
-	if (!vb_dpa_process_create(dpa, m.f.bytes, m.f.size, &attr, &process, NULL))
+	if (!vb_dpa_process_create(dpa, m.f.bytes, m.f.size, &attr, &process, NULL)) {
+		vb_dpa_text_stats(process, &stats);
 		vb_dpa_process_destroy(process);
+	}
 	count_stop(&c);
+	if (stats.code_bytes > COST_CODE + COST_CODE_EACH * (uint64_t)m.f.size)
+		expensive("bytes of host code", stats.code_bytes, m.f.size);
 	if (c.steps > COST_STEPS + COST_STEPS_EACH * (uint64_t)m.f.size)
 		expensive("steps", c.steps, m.f.size);
 	if (c.asked > COST_BYTES + COST_BYTES_EACH * (uint64_t)m.f.size)

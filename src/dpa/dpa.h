@@ -203,7 +203,7 @@ const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t ad
 			       uint64_t *offset);
 
 struct vb_dpa_text_stats {
-	uint64_t text_bytes;
+	uint64_t text_bytes; /* of the executable segments, without gaps between them */
 	uint64_t code_bytes; /* of host code; 0 with the interpreter */
 	uint64_t translate_ns;
 	uint64_t translations; /* 1, and one more each time new indirect targets were learned */

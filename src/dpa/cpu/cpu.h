@@ -60,6 +60,7 @@ struct vb_jit; /* jit/jit.h */
 
 struct vb_text {
 	uint64_t lo, hi; /* guest addresses that hold all executable ranges */
+	uint64_t bytes;  /* of the ranges alone: gaps between them are no text */
 	struct vb_text_range *ranges;
 	unsigned int nranges;
 	const uint8_t *base;   /* host address of guest 0, to read the bits */

@@ -379,6 +379,7 @@ int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_ran
 	for (unsigned int i = 0; i < nranges; i++) {
 		text->lo = ranges[i].lo < text->lo ? ranges[i].lo : text->lo;
 		text->hi = ranges[i].hi > text->hi ? ranges[i].hi : text->hi;
+		text->bytes += ranges[i].hi - ranges[i].lo;
 	}
 	if (!nranges)
 		text->lo = text->hi = 0;

@@ -38,6 +38,7 @@ static int teardown(void **state)
 static int expect_cheap(const char *what, const void *image, size_t size)
 {
 	struct vb_dpa_process_attr pa = { .tier = bed_tier };
+	struct vb_dpa_text_stats stats = { 0 };
 	struct vb_dpa_error error = { "" };
 	struct vb_dpa_process *process;
 	struct count c;
@@ -45,13 +46,16 @@ static int expect_cheap(const char *what, const void *image, size_t size)
 
 	count_start(&c);
 	err = vb_dpa_process_create(dpa, image, size, &pa, &process, &error);
-	if (!err)
+	if (!err) {
+		vb_dpa_text_stats(process, &stats);
 		assert_int_equal(vb_dpa_process_destroy(process), 0);
+	}
 	count_stop(&c);
 	if (getenv("VERBATIM_TEST_PRINT"))
-		printf("%-28s %9zu bytes: %6.1f steps, %6.1f touched, %6.1f asked for each %s\n",
+		printf("%-28s %9zu bytes: %6.1f steps, %6.1f touched, %6.1f asked, %5.1f code for each %s\n",
 		       what, size, (double)c.steps / (double)size, (double)c.touched / (double)size,
-		       (double)c.asked / (double)size, error.text);
+		       (double)c.asked / (double)size, (double)stats.code_bytes / (double)size,
+		       error.text);
 	assert_true(c.steps); /* they are counted */
 	if (c.steps > COST_STEPS + COST_STEPS_EACH * size)
 		fail_msg("%s: %zu bytes took %zu steps", what, size, (size_t)c.steps);
@@ -59,6 +63,9 @@ static int expect_cheap(const char *what, const void *image, size_t size)
 		fail_msg("%s: %zu bytes touched %zu bytes", what, size, (size_t)c.touched);
 	if (c.asked > COST_BYTES + COST_BYTES_EACH * size)
 		fail_msg("%s: %zu bytes asked for %zu bytes", what, size, (size_t)c.asked);
+	if (stats.code_bytes > COST_CODE + COST_CODE_EACH * size)
+		fail_msg("%s: %zu bytes became %zu of host code", what, size,
+			 (size_t)stats.code_bytes);
 	return err;
 }
 
@@ -97,7 +104,7 @@ static void expect_bounded(size_t halfwords, enum vb_dpa_tier tier)
 	assert_int_equal(vb_dpa_process_create(dpa, image, size, &pa, &process, NULL), 0);
 	assert_int_equal(vb_dpa_process_tier(process), tier);
 	vb_dpa_text_stats(process, &stats);
-	assert_in_range(stats.code_bytes, 0, 24 * stats.text_bytes + (1 << 20));
+	assert_in_range(stats.code_bytes, 0, COST_CODE_EACH * stats.text_bytes + COST_CODE);
 	assert_int_equal(vb_dpa_thread_create(process, NULL, &thread), 0);
 	assert_int_equal(vb_dpa_call(thread, RV_TEXT, &at, 1, &result), 0);
 	assert_int_equal(result, at);
@@ -260,6 +267,55 @@ static void test_segments(void **state)
 	file_free(&f);
 }
 
+/* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
+static int load_gap(size_t size, double spread, u32 first, u32 second)
+{
+	static const u32 ret = RET;
+	uint8_t *text = malloc(size);
+	size_t n = file_decoys(text), at;
+	u64 last = RV_TEXT + (u64)((double)size * spread) + (1 << 20) - (4 * RV_PAGE);
+	char what[64];
+	struct file f;
+	int err;
+
+	/* first and second are 16-bit loads or stores of x8; x9 to x15 take their turns */
+	for (unsigned r = 0; n + 4 <= size; n += 4, r = (r + 1) % 8) {
+		u32 a = first | r << 7 | r << 2, b = second | r << 7 | (r ^ 1) << 2;
+		u32 bits = (a & 0xffff) | b << 16;
+
+		memcpy(text + n, &bits, 4);
+	}
+	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x", spread, first, second);
+	file_begin(&f);
+	at = file_add(&f, text, n);
+	file_segment(&f, PF_R | PF_X, RV_TEXT, at, n, n);
+	at = file_add(&f, &ret, 4);
+	file_segment(&f, PF_R | PF_X, last & ~(u64)(RV_PAGE - 1), at, 4, 4);
+	file_end(&f, ET_EXEC, RV_TEXT);
+	err = expect_cheap(what, f.bytes, f.size);
+	file_free(&f);
+	free(text);
+	return err;
+}
+
+/* A gap is no room for host code, and where it has a price of its own it cannot be long. */
+static void test_gaps(void **state)
+{
+	enum { CLW = 0x4000, CLD = 0x6000, CSW = 0xc000, CSD = 0xe000 };
+	static const double spreads[] = { 1, 1.5, 2, 2.1, 3, 4 };
+
+	(void)state;
+	for (size_t size = 1 << 20; size <= 4 << 20; size <<= 2)
+		for (unsigned i = 0; i < sizeof(spreads) / sizeof(spreads[0]); i++) {
+			int err = spreads[i] > 2 ? -ENOEXEC : 0;
+
+			assert_int_equal(load_gap(size, spreads[i], CLW, CLW), err);
+			assert_int_equal(load_gap(size, spreads[i], CLD, CLD), err);
+			assert_int_equal(load_gap(size, spreads[i], CSD, CLD), err);
+			assert_int_equal(load_gap(size, spreads[i], CSW, CSW), err);
+		}
+}
+
 /* A PIE whose relocations are said to be in zeroed memory: a gigabyte of them that do nothing. */
 static void test_relocations(void **state)
 {
@@ -329,8 +385,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_code),    cmocka_unit_test(test_displacements),
 		cmocka_unit_test(test_instructions), cmocka_unit_test(test_jump_tables),
-		cmocka_unit_test(test_segments),     cmocka_unit_test(test_relocations),
-		cmocka_unit_test(test_symbols),
+		cmocka_unit_test(test_segments),     cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_relocations),  cmocka_unit_test(test_symbols),
 	};
 
 	bed_main(argc, argv);

@@ -21,6 +21,8 @@ enum {
 	COST_STEPS = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
 	COST_BYTES_EACH = 112,
 	COST_BYTES = 32 << 20,
+	COST_CODE_EACH = 24, /* of the memory, host code */
+	COST_CODE = 1 << 20,
 };
 
 /* Of the calling thread, from start to stop. */

@@ -55,6 +55,36 @@ Elf64_Shdr *file_section(struct file *f, unsigned type, size_t offset, uint64_t 
 	return sh;
 }
 
+static void put(uint8_t *text, size_t *at, uint32_t bits)
+{
+	memcpy(text + *at, &bits, 4);
+	*at += 4;
+}
+
+/* beq x0, x0, -distance */
+static uint32_t back(size_t distance)
+{
+	uint32_t imm = 0U - (uint32_t)distance;
+
+	return 0x63 | (imm >> 11 & 1) << 7 | (imm >> 1 & 15) << 8 | (imm >> 5 & 63) << 25 |
+	       (imm >> 12 & 1) << 31;
+}
+
+size_t file_decoys(uint8_t *text)
+{
+	size_t n = 0;
+
+	for (unsigned r = 16; r < 26; r++) {
+		size_t start = n;
+
+		for (unsigned i = 0; i < 1000; i++)
+			put(text, &n, 0x33 | r << 7 | r << 15 | r << 20); /* add r, r, r */
+		for (unsigned i = 0; i < 3; i++)
+			put(text, &n, back(n - start));
+	}
+	return n;
+}
+
 void file_begin(struct file *f)
 {
 	memset(f, 0, sizeof(*f));

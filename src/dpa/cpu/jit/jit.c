@@ -92,7 +92,7 @@ static int make_executable(struct generation *gen, size_t reserved)
 /* How much host code the next translation may be. */
 static size_t code_room(const struct vb_jit *jit)
 {
-	size_t text = jit->text->hi - jit->text->lo, page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t text = jit->text->bytes, page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t room = text * CODE_PER_BYTE + CODE_FIXED;
 	size_t total = text * TOTAL_PER_BYTE + GENERATIONS * CODE_FIXED;
 

@@ -201,6 +201,13 @@ int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, 
  * Lives as long as the process. */
 const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,
 			       uint64_t *offset);
+/*
+ * A name from a file, as it may be shown: everything but printable ASCII, and the backslash, as \xNN; cut
+ * with "..." where it is too long. The file is not trusted, and whoever prints a name of it calls this.
+ * Returns text.
+ */
+#define VB_DPA_NAME_TEXT 128
+const char *vb_dpa_printable(const char *name, char text[VB_DPA_NAME_TEXT]);
 
 struct vb_dpa_text_stats {
 	uint64_t text_bytes; /* of the executable segments, without gaps between them */

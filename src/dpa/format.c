@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *vb_dpa_cause_name(enum vb_dpa_cause cause)
 {
@@ -21,6 +22,34 @@ const char *vb_dpa_cause_name(enum vb_dpa_cause cause)
 	};
 
 	return (unsigned int)cause < sizeof(names) / sizeof(names[0]) ? names[cause] : "unknown";
+}
+
+const char *vb_dpa_printable(const char *name, char text[VB_DPA_NAME_TEXT])
+{
+	static const char hex[] = "0123456789abcdef", more[] = "...";
+	size_t n = 0, cut = 0; /* cut: where the dots still fit */
+
+	for (; *name; name++) {
+		unsigned char c = (unsigned char)*name;
+		bool plain = c >= 0x20 && c < 0x7f && c != '\\';
+
+		if (n + sizeof(more) <= VB_DPA_NAME_TEXT)
+			cut = n;
+		if (n + (plain ? 1 : 4) >= VB_DPA_NAME_TEXT) {
+			memcpy(text + cut, more, sizeof(more));
+			return text;
+		}
+		if (plain) {
+			text[n++] = (char)c;
+			continue;
+		}
+		text[n++] = '\\';
+		text[n++] = 'x';
+		text[n++] = hex[c >> 4];
+		text[n++] = hex[c & 15];
+	}
+	text[n] = 0;
+	return text;
 }
 
 struct out {
@@ -47,10 +76,11 @@ static void put_address(struct out *out, const struct vb_dpa_process *process, c
 {
 	uint64_t offset;
 	const char *name = vb_dpa_symbol_name(process, addr, &offset);
+	char text[VB_DPA_NAME_TEXT];
 
 	put(out, "  %-4s 0x%016" PRIx64, what, addr);
 	if (name)
-		put(out, " <%s+0x%" PRIx64 ">", name, offset);
+		put(out, " <%s+0x%" PRIx64 ">", vb_dpa_printable(name, text), offset);
 	put(out, "\n");
 }
 

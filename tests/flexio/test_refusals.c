@@ -287,6 +287,33 @@ static void test_calls(void **state)
 	bed_process_end(p);
 }
 
+/* A function's name is the file's: it makes no line of its own, and no terminal obeys it. */
+static void test_hostile_name(void **state)
+{
+	struct flexio_app_attr attr = { .app_name = "hostile" };
+	struct flexio_process *p;
+	flexio_func_t *func;
+	struct flexio_app *app;
+	unsigned int renamed = 0;
+	uint64_t result;
+	char *elf = attr.app_ptr = bed_elf(&attr.app_bsize);
+
+	for (size_t i = 0; i + 7 <= attr.app_bsize; i++)
+		if (!memcmp(elf + i, "\0fault", 7)) {
+			memcpy(elf + i, "\0f\n\033lt", 7);
+			renamed++;
+		}
+	assert_true(renamed);
+	assert_ok(flexio_app_create(&attr, &app));
+	assert_ok(flexio_process_create(bed_ctx, app, NULL, &p));
+	assert_ok(flexio_func_register(app, "f\n\033lt", &func));
+	EXPECT(flexio_process_call(p, func, &result, UINT64_C(5)), FLEXIO_STATUS_FATAL_ERR,
+	       "\\(f\\\\x0a\\\\x1blt\\+0x");
+	assert_ok(flexio_process_destroy(p));
+	assert_ok(flexio_app_destroy(app));
+	free(elf);
+}
+
 static void test_event_handlers(void **state)
 {
 	struct flexio_event_handler_attr attr = { .host_stub_func = bed_func("handler") };
@@ -908,27 +935,17 @@ static int setup(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_apps),
-		cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_library),
-		cmocka_unit_test(test_processes),
-		cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_event_handlers),
-		cmocka_unit_test(test_heap),
-		cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_mkeys),
-		cmocka_unit_test(test_streams),
-		cmocka_unit_test(test_uars),
-		cmocka_unit_test(test_outboxes_and_windows),
-		cmocka_unit_test(test_later),
-		cmocka_unit_test(test_cqs),
-		cmocka_unit_test(test_qps),
-		cmocka_unit_test(test_qp_states),
-		cmocka_unit_test(test_raw_queues),
-		cmocka_unit_test(test_rmps),
-		cmocka_unit_test(test_domains),
-		cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_apps),         cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_library),      cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_settings),     cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_hostile_name), cmocka_unit_test(test_event_handlers),
+		cmocka_unit_test(test_heap),         cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_mkeys),        cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_uars),         cmocka_unit_test(test_outboxes_and_windows),
+		cmocka_unit_test(test_later),        cmocka_unit_test(test_cqs),
+		cmocka_unit_test(test_qps),          cmocka_unit_test(test_qp_states),
+		cmocka_unit_test(test_raw_queues),   cmocka_unit_test(test_rmps),
+		cmocka_unit_test(test_domains),      cmocka_unit_test(test_complete),
 	};
 
 	bed_init(argc, argv);

@@ -194,6 +194,7 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 	struct guest *guest = vb_dpa_thread_user(thread);
 	uint64_t offset = 0;
 	const char *name = vb_dpa_symbol_name(guest->process->dpa, state->pc, &offset);
+	char text[VB_DPA_NAME_TEXT];
 
 	guest->end = END_PROCESS;
 	vb_process_fatal(guest->process, VB_RTOS_STATUS_FAULT + (int)state->cause);
@@ -201,8 +202,8 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 		"Fatal error (0x%x) in device thread %u of process %s: %s at 0x%llx (%s+0x%llx), value 0x%llx",
 		VB_RTOS_STATUS_FAULT + (unsigned int)state->cause, guest->thread_id,
 		guest->process->name, vb_dpa_cause_name((enum vb_dpa_cause)state->cause),
-		(unsigned long long)state->pc, name ? name : "?", (unsigned long long)offset,
-		(unsigned long long)state->tval);
+		(unsigned long long)state->pc, name ? vb_dpa_printable(name, text) : "?",
+		(unsigned long long)offset, (unsigned long long)state->tval);
 }
 
 static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)

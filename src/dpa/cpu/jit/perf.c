@@ -92,6 +92,7 @@ void vb_jit_perf_map(const struct vb_text *text,
 	const struct epoch *epoch = &text->jit->epochs[0];
 	size_t n = (text->hi - text->lo) / 2;
 	const char *current = NULL;
+	char shown[VB_DPA_NAME_TEXT];
 	uint32_t start = 0;
 	FILE *file = open_map();
 
@@ -112,7 +113,7 @@ void vb_jit_perf_map(const struct vb_text *text,
 		if (current)
 			fprintf(file, "%llx %x dpa:%s\n",
 				(unsigned long long)(uintptr_t)(gen->code + start), end - start,
-				current);
+				vb_dpa_printable(current, shown));
 		current = here;
 		start = end;
 	}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where raw Ethernet frames go: the port's steering, and what it steers to.
+ *
+ *	send queue --> NIC_TX rules --> FDB rules --+--> the cable --> other ports, other processes
+ *	                                            +--> this port again: other contexts of the adapter
+ *	cable --> port --> NIC_RX rules --+--> QP or TIR --> receive queues
+ *	                                  +--> as without rules: the flows of ibv_create_flow()
+ *	               `-> sniffer rules: a copy of everything
+ *
+ * Steering belongs to the adapter. Every process that has rules or receivers on it gets each frame for
+ * the port and applies its own rules to it; a process that ends takes its rules along. So a frame that
+ * rules of two processes match goes to both.
+ *
+ * Rules are made with steer/steer.h on the domains that this file hands out.
+ */
+#pragma once
+
+#include "card/card.h"
+#include "steer/steer.h"
+
+/* vb_steer_dest.kind of this owner. */
+enum vb_flow_dest {
+	VB_FLOW_QP,    /* object: struct vb_qp, RAW_PACKET */
+	VB_FLOW_TIR,   /* object: struct vb_tir */
+	VB_FLOW_VPORT, /* number: VB_VPORT_WIRE, or 0: the manager, which is this port's NIC_RX */
+};
+
+enum { VB_VPORT_MANAGER = 0, VB_VPORT_WIRE = 0xffff };
+
+/*
+ * The domain of the device's adapter, one per kind and process; it lives as long as the process. NULL:
+ * no memory.
+ */
+VB_PUBLIC struct vb_steer *vb_flow_domain(struct vb_dev *dev, enum vb_steer_kind kind);
+
+/* --- transport interface receive: what spreads frames over receive queues ----------------------- */
+
+struct vb_tir;
+
+enum vb_tir_loopback { VB_TIR_UNICAST = 1 << 0, VB_TIR_MULTICAST = 1 << 1 };
+
+struct vb_tir_attr {
+	struct vb_qp *rq;          /* one receive queue (RAW_PACKET), or NULL and */
+	const struct vb_rss *rss;  /* an indirection table; copied */
+	uint32_t transport_domain; /* number; 0: none */
+	uint8_t loopback;          /* which frames of its own transport domain it takes */
+};
+
+/* The receive queues are in use (-EBUSY at their end) as long as the TIR lives. */
+VB_PUBLIC int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr,
+			    struct vb_tir **tir);
+/* -EBUSY: an action leads to it. */
+VB_PUBLIC int vb_tir_destroy(struct vb_tir *tir);
+VB_PUBLIC uint32_t vb_tir_number(const struct vb_tir *tir);
+/* The TIR of this adapter with this number, until vb_tir_put(); NULL: none. */
+VB_PUBLIC struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number);
+VB_PUBLIC void vb_tir_put(struct vb_tir *tir);
+
+/* Numbers of transport domains; 0 where there is none left. */
+VB_PUBLIC uint32_t vb_transport_domain_take(void);
+VB_PUBLIC void vb_transport_domain_give(uint32_t number);
+
+/* A RAW_PACKET queue pair as the destination of an action; -EINVAL where it is none. */
+VB_PUBLIC int vb_flow_hold_qp(struct vb_qp *qp);
+VB_PUBLIC void vb_flow_release_qp(struct vb_qp *qp);
+
+/* --- sending ------------------------------------------------------------------------------------ */
+
+/*
+ * Put a frame on a port's cable from outside of all queues, as `verbatim cable replay` does, or take
+ * what passes there. tap is called in a read section, from any thread, and must not block.
+ */
+struct vb_cable_tap {
+	void (*frame)(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns);
+	void *arg;
+};
+
+VB_PUBLIC int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len);
+VB_PUBLIC int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap);
+VB_PUBLIC void vb_cable_tap_close(struct vb_dev *dev);

@@ -19,6 +19,11 @@
  *
  * The directory goes with its last process, so a joiner checks after locking that its file is still
  * linked.
+ *
+ * Whether a process runs is asked of its thread: pid and start time outlive execve(2), and what ran
+ * before it is gone all the same. Each thread but the one that executes has ended before the new
+ * program has its memory; the others end one by one, as they do at an exit. The lock on the segment
+ * file goes with the last of them.
  */
 #include "base/registry.h"
 
@@ -46,7 +51,7 @@
 #include "base/registry_dir.h"
 #include "base/signals.h"
 
-#define REGISTRY_MAGIC 0x3276676572626576ull /* "vebregv2" */
+#define REGISTRY_MAGIC 0x3376676572626576ull /* "vebregv3" */
 
 /*
  * How long to wait for the lock, in milliseconds. It is held for some, unless its holder is
@@ -63,7 +68,11 @@ struct slot {
 	_Atomic uint32_t generation; /* counts the owners of this slot; never 0 once used */
 	uint64_t start_time;     /* of the process, in ticks since boot: tells a reused pid apart */
 	_Atomic uint64_t claims; /* devices of which the process is the only user, a bit each */
-	uint64_t reserved[5];
+	uint64_t thread_start;   /* as start_time, */
+	_Atomic uint32_t
+		thread; /* of the thread that lives as long as the program; 0: none yet, or not any more */
+	uint32_t reserved0;
+	uint64_t reserved[3];
 };
 
 struct registry_file {
@@ -96,27 +105,32 @@ static struct {
 
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* State, thread count and start time from /proc/PID/stat; false where there is no such process. */
-static bool process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
+/*
+ * State, thread count and start time from /proc/PID/stat: 0, -ESRCH where there is no such process
+ * or thread, or -errno.
+ */
+static int process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
 {
 	char path[32], text[1024], *p;
 	ssize_t n;
-	int fd;
+	int fd, ret;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return false;
+		return errno == ENOENT ? -ESRCH : -errno;
 	n = read(fd, text, sizeof(text) - 1);
+	ret = n < 0 ? -errno : 0;
 	close(fd);
-	if (n <= 0)
-		return false;
+	if (ret)
+		return ret;
 	text[n] = 0;
 	p = strrchr(text, ')'); /* the name may contain anything, even parentheses */
-	return p &&
-	       sscanf(p + 1,
-		      " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %" SCNu64,
-		      state, threads, start) == 3;
+	return p && sscanf(p + 1,
+			   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %" SCNu64,
+			   state, threads, start) == 3
+		       ? 0
+		       : -ESRCH;
 }
 
 static bool process_runs(pid_t pid, uint64_t start_time)
@@ -124,16 +138,52 @@ static bool process_runs(pid_t pid, uint64_t start_time)
 	uint64_t start;
 	long threads;
 	char state;
+	int ret;
 
-	if (!process_stat(pid, &state, &threads, &start) || start != start_time)
+	ret = process_stat(pid, &state, &threads, &start);
+	if (ret && ret != -ESRCH)
+		return true; /* no descriptor is left to ask with */
+	if (ret || start != start_time)
 		return false;
 	/* A leader that called pthread_exit shows as a zombie while its threads go on. */
 	return !((state == 'Z' || state == 'X') && threads <= 1);
 }
 
+static bool thread_runs(pid_t tid, uint64_t start_time)
+{
+	uint64_t start;
+	long threads;
+	char state;
+
+	return !process_stat(tid, &state, &threads, &start) && start == start_time &&
+	       state != 'Z' && state != 'X';
+}
+
 static void segment_name(char *name, size_t len, uint32_t slot, uint32_t generation)
 {
 	snprintf(name, len, "%u-%u", slot, generation);
+}
+
+/*
+ * Whether the program in a slot with this pid still runs. Where only its thread has ended, the lock
+ * tells: others may be ending now, in the middle of a copy. A program that has closed our directory
+ * cannot ask that, and does not wait.
+ */
+static bool program_runs(const struct place *place, uint32_t index, uint32_t pid)
+{
+	const struct slot *slot = &place->file->slot[index];
+	uint32_t thread = atomic_load_explicit(&slot->thread, memory_order_acquire);
+	char name[32];
+
+	if (thread && thread_runs((pid_t)thread, slot->thread_start))
+		return true;
+	if (!process_runs((pid_t)pid, slot->start_time))
+		return false;
+	if (!thread)
+		return true;
+	segment_name(name, sizeof(name), index,
+		     atomic_load_explicit(&slot->generation, memory_order_relaxed));
+	return vb_file_is_open(&place->dir) && !vb_dir_is_unlocked(place->dir.fd, name);
 }
 
 /* ---- the lock ---- */
@@ -272,16 +322,18 @@ static void free_slot(uint32_t index)
 	if (vb_file_is_open(&registry.place.dir))
 		unlinkat(registry.place.dir.fd, name, 0);
 	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
+	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
 	set_listener(index, false);
 	atomic_store_explicit(&slot->pid, 0, memory_order_release);
 }
 
-static bool is_inhabited(const struct registry_file *file)
+static bool is_inhabited(const struct place *place)
 {
 	for (uint32_t i = 0; i < VB_SLOTS; i++) {
-		uint32_t pid = atomic_load_explicit(&file->slot[i].pid, memory_order_acquire);
+		uint32_t pid =
+			atomic_load_explicit(&place->file->slot[i].pid, memory_order_acquire);
 
-		if (pid && process_runs((pid_t)pid, file->slot[i].start_time))
+		if (pid && program_runs(place, i, pid))
 			return true;
 	}
 	return false;
@@ -295,7 +347,7 @@ static unsigned int reap_locked(void)
 		struct slot *slot = &registry.place.file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
-		if (pid && !process_runs((pid_t)pid, slot->start_time))
+		if (pid && !program_runs(&registry.place, i, pid))
 			free_slot(i);
 		else if (pid)
 			used++;
@@ -310,7 +362,7 @@ static int claim_slot(void)
 	long threads;
 	char state;
 
-	if (!process_stat(getpid(), &state, &threads, &start)) {
+	if (process_stat(getpid(), &state, &threads, &start)) {
 		vb_error("cannot read /proc/%d/stat; is /proc mounted, and for this PID namespace?",
 			 (int)getpid());
 		return -ENOSYS;
@@ -329,7 +381,8 @@ static int claim_slot(void)
 			generation = 1;
 		atomic_store_explicit(&slot->generation, generation, memory_order_relaxed);
 		slot->start_time = start;
-		registry.self = (struct vb_slot_info){ index, generation, getpid() };
+		atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
+		registry.self = (struct vb_slot_info){ index, generation, getpid(), 0 };
 		atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
 		return 0;
 	}
@@ -500,12 +553,12 @@ static int choose_place(int root, struct place *places, int count)
 			return ret;
 	}
 	for (int i = 1; i < count; i++)
-		if (!is_inhabited(places[chosen].file) && is_inhabited(places[i].file))
+		if (!is_inhabited(&places[chosen]) && is_inhabited(&places[i]))
 			chosen = i;
 	registry.place = places[chosen];
 	places[chosen] = NO_PLACE;
 	for (int i = 0; i < count; i++) {
-		if (places[i].dir.fd < 0 || is_inhabited(places[i].file))
+		if (places[i].dir.fd < 0 || is_inhabited(&places[i]))
 			continue;
 		unlinkat(places[i].dir.fd, "registry", 0);
 		unlinkat(root, places[i].name, AT_REMOVEDIR);
@@ -686,7 +739,8 @@ bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
 	if (!pid)
 		return false;
 	*info = (struct vb_slot_info){
-		index, atomic_load_explicit(&slot->generation, memory_order_acquire), (pid_t)pid
+		index, atomic_load_explicit(&slot->generation, memory_order_acquire), (pid_t)pid,
+		(pid_t)atomic_load_explicit(&slot->thread, memory_order_acquire)
 	};
 	return true;
 }
@@ -696,7 +750,24 @@ bool vb_registry_alive(uint32_t index, uint32_t generation)
 	struct vb_slot_info info;
 
 	return vb_registry_lookup(index, &info) && info.generation == generation &&
-	       process_runs(info.pid, registry.place.file->slot[index].start_time);
+	       program_runs(&registry.place, index, (uint32_t)info.pid);
+}
+
+int vb_registry_watch(pid_t thread)
+{
+	struct slot *slot = &registry.place.file->slot[registry.self.slot];
+	long threads;
+	char state;
+	int ret;
+
+	ret = thread ? process_stat(thread, &state, &threads, &slot->thread_start) : 0;
+	if (ret) {
+		vb_error("cannot read /proc/%d/stat: %s", (int)thread, strerror(-ret));
+		return ret;
+	}
+	/* Pairs with program_runs(). */
+	atomic_store_explicit(&slot->thread, (uint32_t)thread, memory_order_release);
+	return 0;
 }
 
 uint32_t vb_registry_generation(uint32_t index)
@@ -778,7 +849,7 @@ uint64_t vb_registry_space(void)
 }
 
 /* The processes of one directory; how many. */
-static int list_place(const struct place *place,
+static int list_place(struct place *place,
 		      void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
 {
 	int fd = openat(place->dir.fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC), count = 0;
@@ -790,18 +861,18 @@ static int list_place(const struct place *place,
 		close(fd);
 	if (file == MAP_FAILED)
 		return fd < 0 && errno != ENOENT ? -errno : 0;
+	place->file = file; /* close_place() unmaps it */
 	for (uint32_t i = 0; i < VB_SLOTS && file->magic == REGISTRY_MAGIC; i++) {
 		const struct slot *slot = &file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
-		if (!pid || !process_runs((pid_t)pid, slot->start_time))
+		if (!pid || !program_runs(place, i, pid))
 			continue;
 		visit(arg, &(struct vb_slot_info){
 				   i, atomic_load_explicit(&slot->generation, memory_order_acquire),
-				   (pid_t)pid });
+				   (pid_t)pid, 0 });
 		count++;
 	}
-	munmap(file, sizeof(*file));
 	return count;
 }
 

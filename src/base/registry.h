@@ -22,6 +22,7 @@ struct vb_slot_info {
 	uint32_t slot;
 	uint32_t generation;
 	pid_t pid;
+	pid_t thread; /* as it was told to vb_registry_watch(); 0: none */
 };
 
 /*
@@ -49,7 +50,13 @@ const char *vb_registry_root(void);
 /* The process in a slot; false where it is empty. */
 bool vb_registry_lookup(uint32_t slot, struct vb_slot_info *info);
 /*
- * Whether the process that had this slot in this generation still runs. Reads /proc: not for the
+ * A thread that lives as long as this program, 0 where there is none any more: 0, or -errno after a
+ * log line. When it is gone the program has ended, or the process executes another one. Memory of
+ * the program is named by this thread: the pid would name the next program, too.
+ */
+int vb_registry_watch(pid_t thread);
+/*
+ * Whether the program that had this slot in this generation still runs. Reads /proc: not for the
  * data path.
  */
 bool vb_registry_alive(uint32_t slot, uint32_t generation);

@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#define VERSION "v2"
+#define VERSION "v3"
 
 const char *vb_dir_root_path(void)
 {
@@ -205,8 +205,7 @@ int vb_dir_open_file(int dir, const char *name, bool create)
 
 /* ---- directories of other namespaces ---- */
 
-/* True where nobody has this file locked. */
-static bool is_unlocked(int dir, const char *name)
+bool vb_dir_is_unlocked(int dir, const char *name)
 {
 	int fd = vb_dir_open_file(dir, name, false);
 	bool unlocked;
@@ -238,7 +237,7 @@ static bool each_file(int dir, bool (*visit)(int dir, const char *name))
 
 static bool is_dead(int dir, const char *name)
 {
-	return !strcmp(name, "registry") || is_unlocked(dir, name);
+	return !strcmp(name, "registry") || vb_dir_is_unlocked(dir, name);
 }
 
 /*

@@ -2,8 +2,8 @@
 /*
  * Where the registry is: a directory of this user in a directory that all users can write to.
  *
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v2      mode 0700
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v2-1    where somebody else has taken that name first, and so on
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v3      mode 0700
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v3-1    where somebody else has taken that name first, and so on
  *
  * /dev/shm has the sticky bit, so nobody can remove what another user has put there under our name,
  * and a user can always be forestalled. Therefore a user has several names; registry.c has the rule
@@ -44,6 +44,8 @@ int vb_dir_make(int root);
  * -errno.
  */
 int vb_dir_open_file(int dir, const char *name, bool create);
+/* True where nobody has this file locked. */
+bool vb_dir_is_unlocked(int dir, const char *name);
 
 /*
  * Removes this user's directories of other namespaces in which nobody lives any more. Every process

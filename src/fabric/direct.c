@@ -4,6 +4,10 @@
  *
  * The check is the responder's, made here against what the target shows in its segment (segment.h
  * has the protocol).
+ *
+ * The kernel is told the target's background thread, not its pid. A process that executes another
+ * program keeps the pid and loses the thread, before it has the new program's memory. So a copy
+ * finds the memory of the program that registered it, or nothing, whenever that happens.
  */
 #include "fabric/direct.h"
 
@@ -95,7 +99,7 @@ static enum vb_direct check(struct vb_peer *peer, uint8_t transport, uint32_t sq
 }
 
 /* Whether all of it can be read. One byte of every page is enough to tell. */
-static bool readable(pid_t pid, uint64_t addr, uint64_t len)
+static bool readable(pid_t thread, uint64_t addr, uint64_t len)
 {
 	uint64_t end = addr + len;
 
@@ -103,7 +107,7 @@ static bool readable(pid_t pid, uint64_t addr, uint64_t len)
 		char byte;
 		struct iovec to = { &byte, 1 }, from = { (void *)(uintptr_t)addr, 1 };
 
-		if (process_vm_readv(pid, &to, 1, &from, 1, 0) != 1)
+		if (process_vm_readv(thread, &to, 1, &from, 1, 0) != 1)
 			return false;
 	}
 	return true;
@@ -116,7 +120,7 @@ static bool readable(pid_t pid, uint64_t addr, uint64_t len)
 static bool local_fault(struct vb_peer *peer, const struct access *a, uint64_t remote)
 {
 	if (!a->write)
-		return readable(peer->pid, remote, a->len);
+		return readable(peer->thread, remote, a->len);
 	for (uint32_t i = 0; i < a->iov_cnt; i++)
 		if (!readable(getpid(), (uintptr_t)a->iov[i].iov_base, a->iov[i].iov_len))
 			return true;
@@ -134,13 +138,18 @@ static enum vb_direct copy(struct vb_peer *peer, const struct access *a, uint64_
 		ssize_t n;
 
 		far = (struct iovec){ (void *)(uintptr_t)(remote + done), a->len - done };
-		n = a->write ? process_vm_writev(peer->pid, &local[first], cnt - first, &far, 1, 0)
-			     : process_vm_readv(peer->pid, &local[first], cnt - first, &far, 1, 0);
+		n = a->write ? process_vm_writev(peer->thread, &local[first], cnt - first, &far, 1,
+						 0)
+			     : process_vm_readv(peer->thread, &local[first], cnt - first, &far, 1,
+						0);
 		if (n < 0 && errno == EFAULT)
 			return local_fault(peer, a, remote) ? VB_DIRECT_LOCAL_FAULT
 							    : VB_DIRECT_ACCESS;
-		if (n < 0 && errno == ESRCH)
+		if (n < 0 && errno == ESRCH) {
+			/* Ask soon whether it is gone. */
+			atomic_store_explicit(&peer->checked, 0, memory_order_relaxed);
 			return VB_DIRECT_SILENT;
+		}
 		if (n < 0)
 			return done ? VB_DIRECT_ACCESS : VB_DIRECT_UNAVAILABLE;
 		/*

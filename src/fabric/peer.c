@@ -73,16 +73,18 @@ static struct vb_peer *peer_create(uint32_t slot)
 	struct vb_peer *peer;
 	int ret;
 
-	if (slot == vb_segment_self->slot || !vb_registry_lookup(slot, &info))
+	if (slot == vb_segment_self->slot || !vb_registry_lookup(slot, &info) || !info.thread)
 		return NULL;
 	peer = aligned_alloc(64, (sizeof(*peer) + 63) & ~(size_t)63);
 	if (!peer) {
 		report_unmapped(&info, -ENOMEM);
 		return NULL;
 	}
-	*peer = (struct vb_peer){
-		.slot = slot, .generation = info.generation, .pid = info.pid, .refs = 1
-	};
+	*peer = (struct vb_peer){ .slot = slot,
+				  .generation = info.generation,
+				  .pid = info.pid,
+				  .thread = info.thread,
+				  .refs = 1 };
 	ret = vb_view_open(&peer->view, slot, info.generation);
 	if (ret) {
 		report_unmapped(&info, ret);

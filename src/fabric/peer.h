@@ -20,6 +20,7 @@ enum { VB_INBOUND_MAX = 2 * VB_SLOTS };
 struct vb_peer {
 	uint32_t slot, generation;
 	pid_t pid;
+	pid_t thread;               /* names its memory: see vb_registry_watch() */
 	struct vb_segment *segment; /* the fixed part of the view */
 	_Atomic uint32_t refs;
 	_Atomic bool dead;
@@ -46,8 +47,8 @@ void vb_peer_put(struct vb_peer *peer);
  */
 bool vb_peer_alive(struct vb_peer *peer);
 /*
- * The same for direct access, which names the process by its pid: asked anew every tenth of a
- * second, in which no pid comes round again.
+ * The same for direct access, which names the process by a thread: asked anew every tenth of a
+ * second, in which no thread id comes round again.
  */
 bool vb_peer_known_alive(struct vb_peer *peer);
 /* Wake the peer's background thread if it asked for that. */

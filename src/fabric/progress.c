@@ -419,6 +419,7 @@ static uint64_t return_heap(uint64_t timer)
 
 static void *background(void *arg)
 {
+	atomic_store_explicit(&vb_fabric.thread_id, gettid(), memory_order_release);
 	prctl(PR_SET_NAME, "verbatim");
 	ask_for_short_slices();
 	while (!atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst)) {
@@ -441,11 +442,21 @@ static void *background(void *arg)
 	return NULL;
 }
 
+static void stop_thread(void)
+{
+	vb_registry_watch(0);
+	atomic_store_explicit(&vb_fabric.stop, true, memory_order_seq_cst);
+	vb_fabric_kick();
+	pthread_join(vb_fabric.thread, NULL);
+}
+
 static int start_thread(void)
 {
 	sigset_t all, old;
+	pid_t id;
 	int ret;
 
+	atomic_store_explicit(&vb_fabric.thread_id, 0, memory_order_relaxed);
 	/* The program's signals are for the program's threads. */
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
@@ -453,7 +464,15 @@ static int start_thread(void)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&vb_fabric.thread, NULL, background, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -ret;
+	if (ret)
+		return -ret;
+	while (!(id = atomic_load_explicit(&vb_fabric.thread_id, memory_order_acquire)))
+		sched_yield();
+	/* Peers name our memory by it, and see by it that the process executes another program. */
+	ret = vb_registry_watch(id);
+	if (ret)
+		stop_thread();
+	return ret;
 }
 
 /* A descriptor became readable. */
@@ -550,9 +569,7 @@ void vb_fabric_stop(void)
 {
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	if (vb_fabric.users && !--vb_fabric.users) {
-		atomic_store_explicit(&vb_fabric.stop, true, memory_order_seq_cst);
-		vb_fabric_kick();
-		pthread_join(vb_fabric.thread, NULL);
+		stop_thread();
 		vb_wait_destroy(&vb_fabric.wait);
 		vb_peer_reset(false);
 		vb_tracer_reset(false);

@@ -17,6 +17,7 @@ struct vb_fabric {
 	const struct vb_sink *sink;
 	struct vb_wait wait; /* for the wake word; a wire adds its sockets */
 	pthread_t thread;
+	_Atomic pid_t thread_id; /* 0: it has not begun */
 	pthread_mutex_t start_lock;
 	unsigned int users;
 	_Atomic uint32_t epoch;

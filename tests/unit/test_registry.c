@@ -138,7 +138,7 @@ static void find_directory(char *path, size_t len)
 
 	assert_int_equal(stat("/proc/self/ns/net", &net), 0);
 	assert_int_equal(stat("/proc/self/ns/pid", &pid), 0);
-	snprintf(path, len, "/dev/shm/verbatim-%u-%llu-%llu-v2", (unsigned int)geteuid(),
+	snprintf(path, len, "/dev/shm/verbatim-%u-%llu-%llu-v3", (unsigned int)geteuid(),
 		 (unsigned long long)net.st_ino, (unsigned long long)pid.st_ino);
 }
 
@@ -795,10 +795,36 @@ static int close_all_descriptors(void)
 	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK ? 0 : 7;
 }
 
+/* Without a descriptor nobody can be asked after, and so nobody is taken for dead. */
+static int use_up_descriptors(void)
+{
+	struct rlimit limit = { 3, 3 };
+	struct vb_slot_info info = { 0 };
+	uint32_t slot = 0;
+	int until;
+	pid_t pid;
+
+	if (mount_shm(NULL, 0) || join())
+		return 2;
+	pid = start_member(&until);
+	while (slot < VB_SLOTS && !(vb_registry_lookup(slot, &info) && info.pid == pid))
+		slot++;
+	if (slot == VB_SLOTS || setrlimit(RLIMIT_NOFILE, &limit))
+		return 3;
+	if (!vb_registry_alive(slot, info.generation))
+		return 4;
+	vb_registry_reap();
+	if (vb_registry_generation(slot) != info.generation)
+		return 5;
+	end_member(pid, until);
+	return 0;
+}
+
 static void closed_descriptors(void **state)
 {
 	(void)state;
 	assert_int_equal(in_child(close_all_descriptors), 0);
+	assert_int_equal(in_child(use_up_descriptors), 0);
 }
 
 static void closed_stdio(void **state)

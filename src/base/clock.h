@@ -37,6 +37,9 @@ static inline uint64_t vb_now_ns(void)
 	return vb_clock_read(CLOCK_MONOTONIC);
 }
 
+/* Sleep in the middle of the card's work: not a cancellation point. A signal may cut it short. */
+void vb_sleep_ns(uint64_t ns);
+
 /* A few milliseconds behind, at a quarter of the price. */
 static inline uint64_t vb_now_coarse_ns(void)
 {

@@ -204,7 +204,7 @@ static bool wait_more(struct patience *p)
 {
 	if (vb_now_ns() >= p->end)
 		return false;
-	nanosleep(&(struct timespec){ .tv_nsec = p->pause_ns }, NULL);
+	vb_sleep_ns((uint64_t)p->pause_ns);
 	if (p->pause_ns < 5000000)
 		p->pause_ns *= 2;
 	return true;

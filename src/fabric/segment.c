@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "fabric/ring.h"
 #include "fabric/state.h"
@@ -154,32 +155,72 @@ struct vb_seg_mr *vb_segment_mr(uint32_t index)
 	return found;
 }
 
+/* A copy takes microseconds to milliseconds, unless its process is stopped. */
+struct patience {
+	uint64_t began; /* ns; 0: not yet */
+	uint64_t pause_ns;
+	unsigned int spins;
+	bool said;
+};
+
+enum { SPINS = 1024, FIRST_PAUSE_NS = 50000, LAST_PAUSE_NS = 5000000, SAY_NS = 1000000000 };
+
+/*
+ * Let others run before the next look at a pin of that slot. After a second the log says for whom we
+ * wait.
+ */
+static void wait_more(struct patience *p, uint32_t slot)
+{
+	struct vb_slot_info info;
+	uint64_t now;
+
+	if (p->spins++ < SPINS) {
+		sched_yield();
+		return;
+	}
+	now = vb_now_ns();
+	if (!p->began) {
+		p->began = now;
+		p->pause_ns = FIRST_PAUSE_NS;
+	}
+	if (!p->said && now - p->began >= SAY_NS && vb_registry_lookup(slot, &info)) {
+		vb_warn("process %d has been copying to or from memory of this one for over a second, which has to wait; is it stopped? Let it go on, or end it",
+			(int)info.pid);
+		p->said = true;
+	}
+	vb_sleep_ns(p->pause_ns);
+	if (p->pause_ns < LAST_PAUSE_NS)
+		p->pause_ns *= 2;
+}
+
 /* Wait until no pin has `want` in the bits of `mask`; a pin left by a dead process is cleared. */
+static void wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask)
+{
+	struct patience patience = { 0 };
+
+	for (;;) {
+		uint64_t value = atomic_load_explicit(pin, memory_order_acquire);
+		uint32_t generation = vb_registry_generation(slot);
+
+		if (!value || (value & mask) != want)
+			return;
+		if ((value >> 49) != (generation & 0x7fff) ||
+		    (patience.spins >= SPINS && !vb_registry_alive(slot, generation))) {
+			atomic_compare_exchange_strong_explicit(
+				pin, &value, 0, memory_order_acq_rel, memory_order_acquire);
+			return;
+		}
+		wait_more(&patience, slot);
+	}
+}
+
 static void wait_unpinned(uint64_t want, uint64_t mask)
 {
 	atomic_thread_fence(
 		memory_order_seq_cst); /* pairs with the fence of the pinning side, see direct.c */
-	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {
-		for (unsigned int i = 0; i < VB_SEG_PINS; i++) {
-			_Atomic uint64_t *pin = &vb_segment_self->pins[slot][i];
-			uint64_t value;
-
-			for (unsigned int spins = 0;; spins++) {
-				value = atomic_load_explicit(pin, memory_order_acquire);
-				if (!value || (value & mask) != want)
-					break;
-				if ((value >> 49) != (vb_registry_generation(slot) & 0x7fff) ||
-				    (spins % 1024 == 1023 &&
-				     !vb_registry_alive(slot, vb_registry_generation(slot)))) {
-					atomic_compare_exchange_strong_explicit(
-						pin, &value, 0, memory_order_acq_rel,
-						memory_order_acquire);
-					break;
-				}
-				sched_yield();
-			}
-		}
-	}
+	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
+		for (unsigned int i = 0; i < VB_SEG_PINS; i++)
+			wait_pin(slot, &vb_segment_self->pins[slot][i], want, mask);
 }
 
 void vb_segment_wait_qp(uint32_t qp_index)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,9 +16,13 @@
 
 #include "base/env.h"
 #include "base/file.h"
+#include "base/lock.h"
+#include "base/signals.h"
 
 static enum vb_log_level threshold = VB_LOG_WARN;
-static int log_fd = STDERR_FILENO;
+static char log_path[PATH_MAX]; /* empty: the log goes to standard error */
+static struct vb_file log_file = { .fd = -1 };
+static struct vb_lock log_lock; /* of the file; taken with signals blocked */
 static bool bad_level;
 static int file_error;
 
@@ -26,6 +31,48 @@ static const char *const level_names[] = {
 	[VB_LOG_WARN] = "warn",
 	[VB_LOG_INFO] = "info",
 };
+
+static int open_file(void)
+{
+	int fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -errno : vb_file_keep(&log_file, fd);
+}
+
+/* The file has to be found again in whatever directory the program is by then. */
+static int set_path(const char *file)
+{
+	size_t len = 0;
+
+	if (*file != '/') {
+		if (!getcwd(log_path, sizeof(log_path) - 1))
+			return -errno;
+		len = strlen(log_path);
+		log_path[len++] = '/';
+	}
+	if (strlen(file) >= sizeof(log_path) - len)
+		return -ENAMETOOLONG;
+	strcpy(log_path + len, file);
+	return 0;
+}
+
+/* The program may have closed the descriptor, and the number be that of a file of its own: then open the log again. */
+static int log_fd(void)
+{
+	sigset_t before;
+	int fd;
+
+	if (!*log_path)
+		return STDERR_FILENO;
+	vb_signal_block(&before); /* a handler that logs, too, would wait for itself */
+	vb_lock(&log_lock);
+	if (!vb_file_is_open(&log_file) && open_file())
+		log_file = VB_NO_FILE;
+	fd = log_file.fd;
+	vb_unlock(&log_lock);
+	vb_signal_unblock(&before);
+	return fd;
+}
 
 __attribute__((constructor)) static void log_init(void)
 {
@@ -41,13 +88,11 @@ __attribute__((constructor)) static void log_init(void)
 		bad_level = false;
 	}
 	if (file && *file) {
-		int fd = vb_file_above_stdio(
-			open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-
-		if (fd >= 0)
-			log_fd = fd;
-		else
-			file_error = errno;
+		file_error = -set_path(file);
+		if (!file_error)
+			file_error = -open_file();
+		if (file_error)
+			*log_path = '\0';
 	}
 }
 
@@ -83,7 +128,7 @@ void vb_log(enum vb_log_level level, const char *fmt, ...)
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n] = '\n';
-	if (vb_file_write(log_fd, line, (size_t)n + 1) < 0) {
+	if (vb_file_write(log_fd(), line, (size_t)n + 1) < 0) {
 		/* nowhere left to say it */
 	}
 	errno = saved_errno;

@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/env.h"
 #include "base/interfaces.h"
 #include "base/log.h"
@@ -751,6 +752,7 @@ static void read_process_config(void)
 const struct vb_config *vb_config_get(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	VB_NO_CANCEL;
 
 	pthread_once(&once, read_process_config);
 	if (process_error) {

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/public.h"
 #include "base/signals.h"
@@ -74,36 +75,31 @@ int vb_file_allowed(uint64_t bytes)
 	return -EFBIG;
 }
 
-/*
- * The signal goes to the thread that writes: it is held off, and taken back if this call caused it.
- */
-static ssize_t write_held(int fd, const void *text, size_t len)
+ssize_t vb_file_write(int fd, const void *text, size_t len)
 {
+	VB_NO_CANCEL;
 	static const struct timespec at_once;
-	sigset_t size, pending, before;
+	sigset_t caused, pending, before;
 	ssize_t ret;
-	int err;
+	int err, sig;
 
-	sigemptyset(&size);
-	sigaddset(&size, SIGXFSZ);
+	/*
+	 * The signal goes to the thread that writes: it is held off, and taken back if this call
+	 * caused it.
+	 */
 	sigpending(&pending);
 	vb_signal_block(&before);
 	ret = write(fd, text, len);
 	err = errno;
-	if (ret < 0 && err == EFBIG && !sigismember(&pending, SIGXFSZ))
-		sigtimedwait(&size, NULL, &at_once);
+	sig = ret >= 0 ? 0 : err == EFBIG ? SIGXFSZ : err == EPIPE ? SIGPIPE : 0;
+	if (sig && !sigismember(&pending, sig)) {
+		sigemptyset(&caused);
+		sigaddset(&caused, sig);
+		sigtimedwait(&caused, NULL, &at_once);
+	}
 	vb_signal_unblock(&before);
 	errno = err;
 	return ret;
-}
-
-ssize_t vb_file_write(int fd, const void *text, size_t len)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return write(fd, text, len);
-	return write_held(fd, text, len);
 }
 
 int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where)

@@ -3,14 +3,17 @@
  * Files that the card keeps open while a program runs that knows nothing of them.
  *
  * The program may have closed its standard output, may close every descriptor it did not open
- * itself, may forbid large files (ulimit -f) and may have timers that interrupt every call. None of
- * that may end the program, or make the card write into one of its files.
+ * itself, may forbid large files (ulimit -f), may have lost the reader of its standard error and may
+ * have timers that interrupt every call. None of that may end the program, or make the card write
+ * into one of its files.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "base/public.h"
 
 /* A descriptor, and which file it was when it was opened. */
 struct vb_file {
@@ -39,8 +42,11 @@ void vb_file_close(struct vb_file *file);
  * which ends the program.
  */
 int vb_file_allowed(uint64_t bytes);
-/* write(2), but a file that may not grow is only an error (EFBIG). */
-ssize_t vb_file_write(int fd, const void *text, size_t len);
+/*
+ * write(2), but a file that may not grow and a pipe that nobody reads are only errors (EFBIG,
+ * EPIPE), and it is not a cancellation point. Allowed in signal handlers.
+ */
+VB_PUBLIC ssize_t vb_file_write(int fd, const void *text, size_t len);
 /*
  * Reserve bytes [from, to) of a file in the folder `where`; 0, or -errno after a log line that says
  * what to do.

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/lock.h"
@@ -56,9 +57,13 @@ static int set_path(const char *file)
 	return 0;
 }
 
-/* The program may have closed the descriptor, and the number be that of a file of its own: then open the log again. */
+/*
+ * The program may have closed the descriptor, and the number be that of a file of its own: then open
+ * the log again.
+ */
 static int log_fd(void)
 {
+	VB_NO_CANCEL;
 	sigset_t before;
 	int fd;
 

@@ -45,6 +45,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -646,6 +647,7 @@ void vb_registry_forked(void)
 
 int vb_registry_join(struct vb_slot_info *self)
 {
+	VB_NO_CANCEL;
 	int root, ret;
 
 	vb_registry_close(); /* what a forked child has inherited */
@@ -684,6 +686,7 @@ static void remove_directory(void)
 
 void vb_registry_leave(void)
 {
+	VB_NO_CANCEL;
 	if (!registry.place.file || registry.self.pid != getpid())
 		return;
 	free_slot(registry.self.slot);
@@ -694,6 +697,7 @@ void vb_registry_leave(void)
 
 void vb_registry_close(void)
 {
+	VB_NO_CANCEL;
 	vb_file_close(&registry.segment);
 	close_place(&registry.place);
 }
@@ -719,6 +723,7 @@ const char *vb_registry_root(void)
 
 int vb_registry_open_segment(uint32_t slot, uint32_t generation)
 {
+	VB_NO_CANCEL;
 	char name[32];
 
 	segment_name(name, sizeof(name), slot, generation);
@@ -747,6 +752,7 @@ bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
 
 bool vb_registry_alive(uint32_t index, uint32_t generation)
 {
+	VB_NO_CANCEL;
 	struct vb_slot_info info;
 
 	return vb_registry_lookup(index, &info) && info.generation == generation &&
@@ -755,6 +761,7 @@ bool vb_registry_alive(uint32_t index, uint32_t generation)
 
 int vb_registry_watch(pid_t thread)
 {
+	VB_NO_CANCEL;
 	struct slot *slot = &registry.place.file->slot[registry.self.slot];
 	long threads;
 	char state;
@@ -781,6 +788,7 @@ uint32_t vb_registry_generation(uint32_t index)
 
 void vb_registry_reap(void)
 {
+	VB_NO_CANCEL;
 	sigset_t before;
 
 	if (!registry.place.file || registry.self.pid != getpid() ||
@@ -792,6 +800,7 @@ void vb_registry_reap(void)
 
 int vb_registry_claim(unsigned int number)
 {
+	VB_NO_CANCEL;
 	struct vb_slot_info info;
 	sigset_t before;
 	int ret = 0;
@@ -878,6 +887,7 @@ static int list_place(struct place *place,
 
 int vb_registry_list(void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
 {
+	VB_NO_CANCEL;
 	struct place places[VB_DIR_NAMES];
 	int root = vb_dir_open_root(), found, total = 0;
 

@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/store.h"
 
 #if defined(__x86_64__)
@@ -315,7 +316,7 @@ static void complain(const struct trap *t, const void *addr)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " %02x", t->code[i]);
 	n += snprintf(text + n, sizeof(text) - (size_t)n,
 		      "; ring with a mov, xchg, vector or string store\n");
-	if (write(STDERR_FILENO, text, (size_t)n) < 0)
+	if (vb_file_write(STDERR_FILENO, text, (size_t)n) < 0)
 		return;
 }
 

@@ -3,6 +3,7 @@
  * Owns the futex, and the thread that waits for descriptors. See wait.h.
  */
 #include "base/wait.h"
+#include "base/cancel.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -93,6 +94,7 @@ close:
 
 void vb_wait_destroy(struct vb_wait *wait)
 {
+	VB_NO_CANCEL;
 	if (wait->epoll >= 0) {
 		eventfd_write(wait->stop, 1);
 		pthread_join(wait->watcher, NULL);
@@ -107,6 +109,7 @@ void vb_wait_destroy(struct vb_wait *wait)
 
 int vb_wait_add(struct vb_wait *wait, int fd)
 {
+	VB_NO_CANCEL;
 	int *ready;
 	int ret = 0;
 

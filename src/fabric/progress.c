@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/log.h"
@@ -554,6 +555,7 @@ leave:
 
 int vb_fabric_start(const struct vb_sink *sink)
 {
+	VB_NO_CANCEL;
 	int ret = 0;
 
 	pthread_mutex_lock(&vb_fabric.start_lock);
@@ -567,6 +569,7 @@ int vb_fabric_start(const struct vb_sink *sink)
 
 void vb_fabric_stop(void)
 {
+	VB_NO_CANCEL;
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	if (vb_fabric.users && !--vb_fabric.users) {
 		stop_thread();

@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "fabric/state.h"
@@ -38,6 +39,7 @@ static void allow(pid_t who)
 
 void vb_tracer_allow(pid_t peer)
 {
+	VB_NO_CANCEL;
 	vb_lock(&vb_fabric.tracer.lock);
 	if (vb_fabric.tracer.allowed != ALL && vb_fabric.tracer.allowed != peer &&
 	    is_restricted()) {

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "fabric/segment.h"
 
@@ -54,6 +55,7 @@ static int open_file(const struct vb_view *view)
 
 int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation)
 {
+	VB_NO_CANCEL;
 	uint64_t magic;
 	void *head;
 	int fd, ret;
@@ -92,6 +94,7 @@ void vb_view_close(struct vb_view *view)
 /* With the lock: a range of the part that the owner allocates. */
 static int map_allocated(const struct vb_view *view, uint64_t offset, size_t bytes, void **at)
 {
+	VB_NO_CANCEL;
 	int fd, ret;
 
 	if (offset < sizeof(*view->head) || (offset & 63))

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Log lines in programs that do not expect any. A program may close every descriptor that it did not open and use the
- * numbers for files of its own: no line goes there, and none is lost.
+ * Log lines in programs that do not expect any. A program may close every descriptor that it did not
+ * open and use the numbers for files of its own: no line goes there, and none is lost. Nobody may
+ * read standard error any more: a line is lost then, and the program goes on.
  */
 #include "../programs/common.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,30 @@ static int closes_all(void)
 	check_eq(stat(path, &st), 0);
 	check_eq(st.st_size, 0);
 	return 0;
+}
+
+static int has_no_reader(void)
+{
+	sigset_t pipe_signal, pending;
+	int ends[2];
+
+	check_eq(pipe(ends), 0);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[0]);
+	close(ends[1]);
+	make_line();
+	/* No signal waits for a program that blocks it, and the program's own stays. */
+	sigemptyset(&pipe_signal);
+	sigaddset(&pipe_signal, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &pipe_signal, NULL);
+	make_line();
+	check_eq(sigpending(&pending), 0);
+	if (sigismember(&pending, SIGPIPE))
+		return 2;
+	raise(SIGPIPE);
+	make_line();
+	check_eq(sigpending(&pending), 0);
+	return sigismember(&pending, SIGPIPE) ? 0 : 3;
 }
 
 static size_t lines_of(const char *path)
@@ -85,6 +111,9 @@ int main(int argc, char **argv)
 	setenv("VERBATIM_LOG", "info", 1);
 	if (argc > 1 && !strcmp(argv[1], "closes_all"))
 		return closes_all();
+	if (argc > 1 && !strcmp(argv[1], "has_no_reader"))
+		return has_no_reader();
 	files_of_the_program();
+	run("has_no_reader");
 	return 0;
 }

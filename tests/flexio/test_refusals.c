@@ -184,6 +184,23 @@ static void test_functions(void **state)
 		"many: func_name_size is 4; names take up to 257");
 }
 
+/* Nobody reads standard error any more: the line is lost, and the program goes on. */
+static void test_no_reader(void **state)
+{
+	int saved = dup(STDERR_FILENO), ends[2];
+	enum flexio_log_lvl level;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[0]);
+	close(ends[1]);
+	level = flexio_log_lvl_set((enum flexio_log_lvl)17);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	assert_int_equal(level, FLEXIO_LOG_LVL_ERR);
+}
+
 static void test_library(void **state)
 {
 	REFUSED(flexio_version_set(FLEXIO_CURRENT_VERSION + 1), "is newer than");
@@ -935,17 +952,29 @@ static int setup(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_apps),         cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_library),      cmocka_unit_test(test_processes),
-		cmocka_unit_test(test_settings),     cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_hostile_name), cmocka_unit_test(test_event_handlers),
-		cmocka_unit_test(test_heap),         cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_mkeys),        cmocka_unit_test(test_streams),
-		cmocka_unit_test(test_uars),         cmocka_unit_test(test_outboxes_and_windows),
-		cmocka_unit_test(test_later),        cmocka_unit_test(test_cqs),
-		cmocka_unit_test(test_qps),          cmocka_unit_test(test_qp_states),
-		cmocka_unit_test(test_raw_queues),   cmocka_unit_test(test_rmps),
-		cmocka_unit_test(test_domains),      cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_apps),
+		cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_library),
+		cmocka_unit_test(test_no_reader),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_hostile_name),
+		cmocka_unit_test(test_event_handlers),
+		cmocka_unit_test(test_heap),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_mkeys),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_uars),
+		cmocka_unit_test(test_outboxes_and_windows),
+		cmocka_unit_test(test_later),
+		cmocka_unit_test(test_cqs),
+		cmocka_unit_test(test_qps),
+		cmocka_unit_test(test_qp_states),
+		cmocka_unit_test(test_raw_queues),
+		cmocka_unit_test(test_rmps),
+		cmocka_unit_test(test_domains),
+		cmocka_unit_test(test_complete),
 	};
 
 	bed_init(argc, argv);

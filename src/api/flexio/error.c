@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 int vb_error_init(struct flexio_process *process)
 {
 	process->error_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -28,6 +30,7 @@ void vb_error_free(struct flexio_process *process)
 
 void vb_process_fatal(struct flexio_process *process, int status)
 {
+	VB_NO_CANCEL;
 	uint64_t one = 1;
 	int alive = 0;
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 _Atomic int vb_flexio_log_level = FLEXIO_LOG_LVL_ERR;
 _Thread_local struct vb_api_call vb_api_call;
 
@@ -16,7 +18,7 @@ static void write_line(const char *function, int line, const char *fmt, va_list 
 {
 	int saved_errno = errno; /* an error path may log before it reads errno */
 	char text[1024];
-	int n, m, cancel;
+	int n, m;
 
 	n = snprintf(text, sizeof(text), "%s %d - ", function, line);
 	m = vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, args);
@@ -24,15 +26,9 @@ static void write_line(const char *function, int line, const char *fmt, va_list 
 	if (n > (int)sizeof(text) - 2)
 		n = (int)sizeof(text) - 2;
 	text[n] = '\n';
-	/*
-	 * Our callers have locks and objects in hand: a thread that is cancelled goes on until they
-	 * are done.
-	 */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	if (write(STDERR_FILENO, text, (size_t)n + 1) < 0) {
+	if (vb_file_write(STDERR_FILENO, text, (size_t)n + 1) < 0) {
 		/* nowhere left to say it */
 	}
-	pthread_setcancelstate(cancel, NULL);
 	errno = saved_errno;
 }
 

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 void api_track(struct ibv_context *context, enum api_kind kind, struct vb_list *node)
 {
 	pthread_mutex_lock(&context->mutex);
@@ -157,6 +159,7 @@ static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct ibv_context *api_context_open(struct api_device *device, void *private_data)
 {
+	VB_NO_CANCEL;
 	const struct api_provider *provider = api_provider_of(device->adapter);
 	struct ibv_context *context;
 
@@ -196,6 +199,7 @@ void api_abandon(struct vb_list *node, enum api_kind kind)
 
 static int close_context(struct ibv_context *context)
 {
+	VB_NO_CANCEL;
 	struct api_context *ctx = to_context(context);
 	int rc;
 

@@ -14,6 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+
 int api_event_queue_init(struct api_event_queue *queue)
 {
 	queue->fd = eventfd(0, EFD_CLOEXEC);
@@ -33,6 +35,7 @@ void api_event_queue_destroy(struct api_event_queue *queue)
 /* An event was added; under the mutex. */
 void api_event_queue_signal(struct api_event_queue *queue)
 {
+	VB_NO_CANCEL;
 	const uint64_t one = 1;
 
 	/*
@@ -46,6 +49,7 @@ void api_event_queue_signal(struct api_event_queue *queue)
 /* An event was taken, under the mutex: when it was the last, the fd is no longer readable. */
 void api_event_queue_settle(struct api_event_queue *queue)
 {
+	VB_NO_CANCEL;
 	uint64_t count;
 
 	if (vb_list_empty(&queue->events) && read(queue->fd, &count, sizeof(count)) < 0)
@@ -278,6 +282,8 @@ void api_async_close(struct ibv_context *context)
 void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
 		    uint32_t fetched)
 {
+	VB_NO_CANCEL;
+
 	pthread_mutex_lock(mutex);
 	while (*acked != fetched)
 		pthread_cond_wait(cond, mutex);

@@ -121,26 +121,52 @@ static const char *behind(const char *path, const char *row)
 	return *path && *path != '/' ? NULL : path;
 }
 
+/*
+ * Where what is behind a row leads out of it at once, as in /dev/infiniband/../null, the path without the detour; else NULL.
+ * The tree has only rows, and rows are directories, so the name in front of ".." is where it leads.
+ */
+static const char *leave_row(struct redirect *to, const char *row, const char *rest)
+{
+	size_t len = (size_t)(strrchr(row, '/') - row);
+
+	rest = skip(rest);
+	if (strncmp(rest, "/..", 3) || (rest[3] && rest[3] != '/') ||
+	    len + strlen(rest + 3) >= sizeof(to->text))
+		return NULL;
+	memmove(to->text + len, rest + 3, strlen(rest + 3) + 1); /* it may be in there */
+	memcpy(to->text, row, len);
+	return to->text;
+}
+
 static void redirect_absolute(struct redirect *to, const char *root, const char *path)
 {
-	const char *rest = NULL;
-	unsigned int row = 0;
+	const char *rest, *outside;
+	unsigned int row;
 	size_t len;
 
-	for (; row < VB_FILES_ROWS; row++) {
+find_row:
+	for (row = 0, rest = NULL; row < VB_FILES_ROWS; row++) {
 		rest = behind(path, vb_files_rows[row]);
 		if (rest)
 			break;
 	}
 	if (!rest)
 		return;
+	outside = has_row(root, row) ? leave_row(to, vb_files_rows[row], rest) : NULL;
+	if (outside) {
+		to->path = path = outside;
+		goto find_row;
+	}
 	len = strlen(root) + strlen(vb_files_rows[row]) + strlen(rest);
 	if (len >= sizeof(to->text) || !has_row(root, row))
 		return;
 	if (!strncmp(vb_files_rows[row], "/dev/", 5))
 		atomic_store_explicit(&nodes_seen, true, memory_order_relaxed);
 	to->ours = true;
-	strcpy(stpcpy(stpcpy(to->text, root), vb_files_rows[row]), rest);
+	len -= strlen(rest);
+	memmove(to->text + len, rest, strlen(rest) + 1); /* as above */
+	memcpy(to->text, root, strlen(root));
+	memcpy(to->text + strlen(root), vb_files_rows[row], len - strlen(root));
 	to->path = to->text;
 	to->name = to->text + strlen(root);
 }

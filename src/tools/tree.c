@@ -9,6 +9,9 @@
  * A tree is made under another name and renamed, so that whoever finds it finds all of it. It is used by those who have its
  * name in their environment; before that they set its time under a lock (use()). Whoever removes one looks for both under
  * the same lock: the time is old, and no process of this PID namespace has the name (remove_unused()).
+ *
+ * Programs can remove what is in a tree, which in /sys they could not. A tree in which something is missing is replaced by
+ * the next run, under its name, so that programs that have it see all of it again.
  */
 #include "tools/tree.h"
 
@@ -287,27 +290,64 @@ static void remove_unused(const char *prefix, const char *keep)
 
 /* --- sharing -------------------------------------------------------------------------------------------------------- */
 
-/* True where the tree is there and ours; it is not removed for the next OLD_SECONDS. */
-static bool use(const char *path)
+/* Whether one entry of the description is there. */
+static bool has_one(int root, char kind, const char *path, const char *content)
+{
+	struct stat st;
+
+	if (fstatat(root, path, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	switch (kind) {
+	case 'f':
+		return S_ISREG(st.st_mode) && (size_t)st.st_size == strlen(content);
+	case 'n':
+		return st.st_mode == VB_FILES_NODE_MODE &&
+		       st.st_mtim.tv_sec == strtol(content, NULL, 10);
+	default:
+		return S_ISLNK(st.st_mode);
+	}
+}
+
+static bool has_all(int root, const char *text, size_t len)
+{
+	const char *end = text + len;
+	bool has = true;
+
+	while (text < end && has) {
+		const char *path = text + 2; /* without its first slash */
+		const char *content = path + strlen(path) + 1;
+
+		has = has_one(root, *text, path, content);
+		text = content + strlen(content) + 1;
+	}
+	return has;
+}
+
+enum state { TREE_NONE, TREE_DAMAGED, TREE_GOOD };
+
+/* Whether the tree is there and ours; if so, it is not removed for the next OLD_SECONDS. */
+static enum state use(const char *path, const char *text, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	enum state state = TREE_NONE;
 	struct stat st, now;
-	bool ok;
 
 	if (fd < 0)
-		return false;
+		return TREE_NONE;
 	/* With the lock, and still under its name, nobody is removing it. */
-	ok = !fstat(fd, &st) && st.st_uid == geteuid() && (st.st_mode & 07777) == 0700 &&
-	     !flock(fd, LOCK_SH) && !futimens(fd, NULL) && !lstat(path, &now) &&
-	     now.st_ino == st.st_ino;
+	if (!fstat(fd, &st) && st.st_uid == geteuid() && (st.st_mode & 07777) == 0700 &&
+	    !flock(fd, LOCK_SH) && !futimens(fd, NULL) && !lstat(path, &now) &&
+	    now.st_ino == st.st_ino)
+		state = has_all(fd, text, len) ? TREE_GOOD : TREE_DAMAGED;
 	close(fd);
-	return ok;
+	return state;
 }
 
 /* Somebody may make the same tree meanwhile, or have put something else in its place: then path becomes another one. */
 static int make(const char *text, size_t len, char path[PATH_MAX])
 {
 	char other[PATH_MAX];
+	enum state state;
 	int ret;
 
 	if ((size_t)snprintf(other, sizeof(other), "%s.XXXXXX", path) >= sizeof(other))
@@ -315,10 +355,15 @@ static int make(const char *text, size_t len, char path[PATH_MAX])
 	if (!mkdtemp(other))
 		return -errno;
 	ret = make_all(other, text, len);
-	if (ret || (rename(other, path) && use(path)))
-		remove_tree(other);
-	else if (!access(other, F_OK))
+	if (!ret && !rename(other, path))
+		return 0;
+	state = ret ? TREE_GOOD : use(path, text, len);
+	if (state == TREE_DAMAGED && renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE))
+		state = TREE_NONE;
+	if (state == TREE_NONE)
 		strcpy(path, other);
+	else
+		remove_tree(other);
 	return ret;
 }
 
@@ -340,7 +385,7 @@ int tree_end(struct tree_text *text, char path[PATH_MAX])
 	len = snprintf(path, PATH_MAX, "%s/verbatim-files-%u-%ju-", vb_dir_root_path(),
 		       (unsigned int)geteuid(), (uintmax_t)st.st_ino);
 	snprintf(path + len, (size_t)(PATH_MAX - len), "%016" PRIx64, hash(text->text, text->len));
-	if (!use(path)) {
+	if (use(path, text->text, text->len) != TREE_GOOD) {
 		char prefix[PATH_MAX];
 
 		snprintf(prefix, sizeof(prefix), "%.*s", len, path);

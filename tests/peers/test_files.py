@@ -74,6 +74,13 @@ def check_untouched():
     for command in (('ls', '-l', '/dev/null', '/sys/class'), ('cat', '/proc/version'), ('ls', '/sys/class/net')):
         if call(*command).stdout != call(*command, verbatim=False).stdout:
             raise peers.Failure(f'{" ".join(command)}: not as without us')
+    # /dev/infiniband need not be there without us, so that this is compared with what it stands for.
+    for path, same in (('/dev/infiniband/../null', '/dev/null'), ('/dev/./infiniband/.././/null', '/dev/null'),
+                       ('/sys/class/infiniband/../net', '/sys/class/net'), ('/sys/class/infiniband/..', '/sys/class'),
+                       ('/dev/accel/../infiniband/../null', '/dev/null')):
+        if os.path.exists(same):
+            expect(call('stat', '-L', '-c', '%d:%i', path), '^' + call('stat', '-L', '-c', '%d:%i', same, verbatim=False).stdout)
+    expect(call('ls', '/dev/accel/../infiniband'), r'^uverbs0$')
     if call('sh', '-c', 'unset LD_PRELOAD; ls /dev/infiniband').stdout != call('ls', '/dev/infiniband', verbatim=False).stdout:
         raise peers.Failure('/dev/infiniband is there without the preload')
 
@@ -112,6 +119,22 @@ def check_tree(folder):
     os.unlink(tree)
     os.rename(tree + '.kept', tree)
     return tree
+
+
+def check_damage(folder):
+    """A program removes files of the tree, as it could not in /sys. The next run has them all, and so have those that run."""
+    config = write_config(folder, 'damage.conf', '[adapter mlx5_6]\naddress = 127.0.0.7\n')
+    expect(call('true', config=config))
+    before = trees()
+    for path in ('/sys/class/infiniband', '/sys/class/infiniband/mlx5_6/ports/1/state', '/dev/infiniband/uverbs0'):
+        user = subprocess.Popen([VERBATIM, 'run', '--', 'sh', '-c', 'read line; ls -d "$0"', path], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, env={'PATH': os.environ['PATH'], 'VERBATIM_CONFIG': config}, text=True)
+        call('rm', '-rf', path, config=config)
+        expect(call('ls', '-d', path, config=config), f'^{path}$')
+        if path not in user.communicate('\n', timeout=60)[0]:
+            raise peers.Failure(f'{path} is still gone in a program that was there before')
+    if trees() != before:
+        raise peers.Failure(f'other trees: {trees() ^ before}')
 
 
 def make_another(folder):
@@ -158,6 +181,7 @@ def run():
     check_untouched()
     with tempfile.TemporaryDirectory() as folder:
         check_adapters(folder)
+        check_damage(folder)
         check_removal(folder, check_tree(folder))
     check_no_room()
 

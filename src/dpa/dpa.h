@@ -326,7 +326,8 @@ void vb_dpa_thread_wake(struct vb_dpa_thread *thread);
 int vb_dpa_thread_stop(struct vb_dpa_thread *thread);
 /*
  * As stop, but without waiting: it leaves its EU soon, or stops as soon as it is run again. Callbacks may call it, for
- * the calling thread too. vb_dpa_thread_stop makes it usable again.
+ * the calling thread too: behind a store to a device page or an ecall it executes nothing more. vb_dpa_thread_stop makes
+ * it usable again.
  */
 void vb_dpa_thread_halt(struct vb_dpa_thread *thread);
 /* End its time slice at the next chance (soon: within some thousand instructions). */

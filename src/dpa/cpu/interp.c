@@ -113,16 +113,21 @@
 		RD(value_);                                                               \
 	} while (0)
 
-#define STORE(T)                                                     \
-	do {                                                         \
-		uint64_t addr_ = A + IMM;                            \
-		cpu->ip = ip;                                        \
-		cpu->left = left;                                    \
-		BARRIER();                                           \
-		if (LIKELY(addr_ < limit))                           \
-			GUEST(T, vb_cpu_below(addr_, limit)) = (T)B; \
-		else if (!vb_access_store(cpu, addr_, sizeof(T), B)) \
-			TRAP(VB_DPA_CAUSE_STORE, addr_);             \
+/* A store to a device page may take long, or find that the thread must stop: it stops right behind. */
+#define STORE(T)                                                                               \
+	do {                                                                                   \
+		uint64_t addr_ = A + IMM;                                                      \
+		cpu->ip = ip;                                                                  \
+		cpu->left = left;                                                              \
+		BARRIER();                                                                     \
+		if (LIKELY(addr_ < limit)) {                                                   \
+			GUEST(T, vb_cpu_below(addr_, limit)) = (T)B;                           \
+		} else if (!vb_access_store(cpu, addr_, sizeof(T), B)) {                       \
+			TRAP(VB_DPA_CAUSE_STORE, addr_);                                       \
+		} else if (UNLIKELY(atomic_load_explicit(&cpu->stop, memory_order_relaxed))) { \
+			left--;                                                                \
+			LEAVE(PC + LEN, VB_CPU_STOPPED);                                       \
+		}                                                                              \
 	} while (0)
 
 /* Run `body` with p pointing to the operand of an atomic instruction. */

@@ -561,6 +561,46 @@ static void test_doorbells(void **state)
 	bed_close(&b);
 }
 
+/* A callback that halts its own thread: not one more instruction is executed, however early in a slice. */
+static int on_halting_store(struct vb_dpa_thread *thread, uint64_t offset, unsigned size,
+			    uint64_t value, void *arg)
+{
+	vb_dpa_thread_halt(thread);
+	return on_store(thread, offset, size, value, arg);
+}
+
+static void test_halting_doorbell(void **state)
+{
+	static const struct vb_dpa_device_ops ops = { on_load, on_halting_store };
+	struct device d = { 0 };
+	struct vb_dpa_window *w;
+	struct bed b = { 0 };
+	uint64_t args[2] = { AT + 8, 1000 };
+	int top = rv_label(&b.p);
+
+	(void)state;
+	rv_place(&b.p, top);
+	rv_emit(&b.p, OP_sd, 0, 10, 11, 0);
+	rv_emit(&b.p, OP_sd, 0, 10, 11, 8);
+	rv_emit(&b.p, OP_addi, 11, 11, 0, -1);
+	rv_branch(&b.p, OP_bne, 11, 0, top);
+	rv_emit(&b.p, OP_jalr, 0, 1, 0, 0);
+	bed_open(&b, NULL);
+	assert_int_equal(vb_dpa_device_create(b.process, NULL, AT, 64, &ops, &d, &w), 0);
+	assert_int_equal(vb_dpa_thread_set_call(b.thread, RV_TEXT, args, 2), 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t before = bed_state(&b)->instret;
+
+		assert_int_equal(bed_run(&b, UINT64_MAX), VB_DPA_WHY_STOP);
+		assert_int_equal(d.stores, i + 1);
+		assert_int_equal(bed_state(&b)->instret - before, i && i % 2 == 0 ? 3 : 1);
+		assert_int_equal(vb_dpa_thread_stop(b.thread), 0);
+	}
+	assert_int_equal(bed_run(&b, UINT64_MAX), VB_DPA_WHY_RETURN);
+	assert_int_equal(d.sum, 2ull * 1000 * 1001 / 2);
+	bed_close(&b);
+}
+
 /* A page that lasts cannot be taken away, and goes with the process. */
 static void test_permanent(void **state)
 {
@@ -703,14 +743,14 @@ static int refuse_membarrier(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accesses),      cmocka_unit_test(test_atomics),
-		cmocka_unit_test(test_rights),        cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_private),       cmocka_unit_test(test_many),
-		cmocka_unit_test(test_invalidation),  cmocka_unit_test(test_change),
-		cmocka_unit_test(test_change_in_use), cmocka_unit_test(test_memory_gone),
-		cmocka_unit_test(test_device),        cmocka_unit_test(test_doorbells),
-		cmocka_unit_test(test_permanent),     cmocka_unit_test(test_device_in_use),
-		cmocka_unit_test(test_fences),
+		cmocka_unit_test(test_accesses),         cmocka_unit_test(test_atomics),
+		cmocka_unit_test(test_rights),           cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_private),          cmocka_unit_test(test_many),
+		cmocka_unit_test(test_invalidation),     cmocka_unit_test(test_change),
+		cmocka_unit_test(test_change_in_use),    cmocka_unit_test(test_memory_gone),
+		cmocka_unit_test(test_device),           cmocka_unit_test(test_doorbells),
+		cmocka_unit_test(test_halting_doorbell), cmocka_unit_test(test_permanent),
+		cmocka_unit_test(test_device_in_use),    cmocka_unit_test(test_fences),
 	};
 
 	bed_main(argc, argv);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../../src/device/rtos.h"
@@ -159,6 +160,89 @@ static void test_timeout_held(void **state)
 	bed_write(process, ctx + offsetof(struct vb_rtos_thread, line_len), UINT64_C(1) << 32);
 	assert_int_equal(bed_call(process, "forever", 0, &result), FLEXIO_STATUS_TIMEOUT);
 	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	bed_process_end(process);
+}
+
+/* Few instructions, much work of the host: it ends when the time is over, and not when all is done. */
+static void expect_late(struct flexio_process *process, const uint64_t call[5], uint64_t times)
+{
+	flexio_uintptr_t count = bed_alloc(process, 64), args;
+	uint64_t words[7] = { times, call[0], call[1], call[2], call[3], call[4], count };
+
+	assert_ok(flexio_copy_from_host(process, words, sizeof(words), &args));
+	assert_int_equal(bed_call(process, "repeat", args, NULL), FLEXIO_STATUS_TIMEOUT);
+	assert_in_range(bed_read(process, count), 0, times - 1);
+	assert_int_equal(bed_value(process, "add_one", 1), 2);
+}
+
+/* Copies of 32 MiB, a thousand of them. */
+static void test_timeout_copying(void **state)
+{
+	enum { LEN = 32 << 20 };
+	struct flexio_process *process = hasty_process();
+	struct ibv_pd *pd = ibv_alloc_pd(bed_ctx);
+	void *mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(pd, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
+	flexio_uintptr_t device = bed_alloc(process, LEN), args;
+	struct flexio_window *window;
+	uint64_t words[7];
+
+	assert_non_null(mr);
+	assert_ok(flexio_window_create(process, pd, &window));
+	for (unsigned int i = 0; i < 2; i++) {
+		/* Windows are a thread's own: configure and copy in one call. */
+		memcpy(words,
+		       (uint64_t[7]){ flexio_window_get_id(window), mr->lkey, (uintptr_t)mem,
+				      device, LEN, bed_alloc(process, 64), 1000 },
+		       sizeof(words));
+		assert_ok(flexio_copy_from_host(process, words, sizeof(words), &args));
+		assert_int_equal(bed_call(process, "copy_some", args, NULL), FLEXIO_STATUS_TIMEOUT);
+		assert_in_range(bed_read(process, words[5]), 0, 999);
+	}
+	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	assert_ok(flexio_window_destroy(window));
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	munmap(mem, LEN);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	bed_process_end(process);
+}
+
+/* Messages of a megabyte through a small buffer. */
+static void test_timeout_printing(void **state)
+{
+	enum { LEN = 1 << 20 };
+	struct flexio_process *process = hasty_process();
+	flexio_msg_stream_attr_t attr = { .data_bsize = 2048,
+					  .sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_SYNC,
+					  .level = FLEXIO_MSG_DEV_INFO };
+	FILE *out = fopen("/dev/null", "w");
+	struct flexio_msg_stream *stream;
+
+	assert_non_null(out);
+	assert_ok(flexio_msg_stream_create(process, &attr, out, NULL, &stream));
+	expect_late(process,
+		    (uint64_t[5]){ VB_RTOS_MSG, (uint64_t)flexio_msg_stream_get_id(stream),
+				   FLEXIO_MSG_DEV_INFO, bed_alloc(process, LEN), LEN },
+		    5000);
+	assert_ok(flexio_msg_stream_destroy(stream));
+	fclose(out);
+	bed_process_end(process);
+}
+
+/* Doorbells: so many in one slice of instructions take longer than a millisecond on any machine. */
+static void test_timeout_ringing(void **state)
+{
+	enum { TIMES = 100000 };
+	struct flexio_process *process;
+	flexio_uintptr_t count, args;
+
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "1", 1);
+	process = bed_process();
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1);
+	count = bed_alloc(process, 64);
+	assert_ok(flexio_copy_from_host(process, (uint64_t[]){ TIMES, count }, 16, &args));
+	assert_int_equal(bed_call(process, "ring_often", args, NULL), FLEXIO_STATUS_TIMEOUT);
+	assert_in_range(bed_read(process, count), 0, TIMES - 1);
 	bed_process_end(process);
 }
 
@@ -595,6 +679,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_timeout),
 		cmocka_unit_test(test_timeout_relaxing),
 		cmocka_unit_test(test_timeout_held),
+		cmocka_unit_test(test_timeout_copying),
+		cmocka_unit_test(test_timeout_printing),
+		cmocka_unit_test(test_timeout_ringing),
 		cmocka_unit_test(test_timeout_of_config),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_epoll),

@@ -49,6 +49,18 @@ bool vb_call_late(struct guest *guest)
 	return now >= guest->deadline;
 }
 
+bool vb_call_worked(struct guest *guest, uint64_t units)
+{
+	guest->worked += units;
+	if (likely(guest->worked < WORK_LOOK))
+		return false;
+	guest->worked = 0;
+	if (!guest->rpc || !vb_call_late(guest))
+		return false;
+	guest->end = END_TIMEOUT;
+	return true;
+}
+
 static void settle(struct flexio_process *process)
 {
 	if (unlikely(atomic_load_explicit(&process->unwritten, memory_order_acquire)))
@@ -411,6 +423,7 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	bool ended;
 	int err;
 
+	slot->guest.deadline = now_ns() + process->accel->timeout_ns;
 	atomic_store_explicit(&slot->ended, SLOT_RUNS, memory_order_relaxed);
 	err = vb_dpa_thread_start(slot->thread);
 	if (err)
@@ -426,7 +439,7 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	if (process_dead(process))
 		vb_dpa_thread_stop(slot->thread);
 	*why = slot->why;
-	return ended ? 0 : -ETIMEDOUT;
+	return ended && slot->guest.end != END_TIMEOUT ? 0 : -ETIMEDOUT;
 }
 
 /*
@@ -452,7 +465,7 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 	enum vb_dpa_why why = VB_DPA_WHY_STOP;
 	int err;
 
-	slot->guest.deadline = 0;
+	slot->guest.deadline = slot->guest.worked = 0;
 	slot->guest.lent = lend_begin(process->accel);
 	if (likely(slot->guest.lent)) {
 		err = run_lent(slot, &why);

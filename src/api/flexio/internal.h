@@ -302,6 +302,7 @@ struct guest {
 	enum thread_end end; /* written by the thread's ecall, read after its run */
 	bool lent; /* a call on its caller's host thread, which writes messages out itself */
 	uint64_t deadline; /* of a call, in ns of CLOCK_MONOTONIC; 0: the clock has not started */
+	uint64_t worked;   /* units of enum work since a call looked at the clock */
 	struct guest_window windows[2];
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
 	uint64_t owner;     /* see vb_doorbell_send() */
@@ -324,6 +325,20 @@ struct call_slot {
 
 /* Start the clock of a call, or look at it: true if its time is over. */
 bool vb_call_late(struct guest *guest);
+/*
+ * What the host does for one instruction of a guest: slices count instructions, and this is the rest. A call
+ * looks at the clock after WORK_LOOK units.
+ */
+enum work {
+	WORK_LOOK = 64,
+	WORK_CALL = 1,
+	WORK_DOORBELL = 16,
+	WORK_MESSAGE = 16,
+	WORK_CONFIG = 16,      /* of a window: membarrier(2) */
+	WORK_BYTES_SHIFT = 12, /* a unit for so many bytes that are copied or printed */
+};
+/* Units of work were done. True: the time of this call is over, and guest.end says so. */
+bool vb_call_worked(struct guest *guest, uint64_t units);
 /* The thread of a queued call left its EU. */
 void vb_call_done(struct guest *guest, enum vb_dpa_why why);
 /* Stop calls under way; each ends with FATAL_ERR. Does not wait. */
@@ -348,7 +363,7 @@ struct flexio_msg_stream;
  * A message from device code; text is the host's view of device memory. -EFAULT: it was unmapped
  * meanwhile.
  */
-int vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level, const char *text,
+int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, const char *text,
 		       size_t len);
 /* Write out what synchronous streams still hold. */
 void vb_streams_settle(struct flexio_process *process);

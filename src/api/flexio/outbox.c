@@ -74,6 +74,9 @@ static int store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int siz
 
 	if (unlikely(err))
 		guest->ctx->os_errno = err == -ENODEV ? ENODEV : EINVAL;
+	/* A doorbell moves data before it returns, and a slice may be nothing but doorbells. */
+	if (unlikely(vb_call_worked(guest, WORK_DOORBELL)))
+		vb_dpa_thread_halt(thread);
 	return 0;
 }
 

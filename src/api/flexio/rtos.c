@@ -153,7 +153,10 @@ static enum vb_dpa_action call_outbox_extend(struct guest *guest, struct vb_dpa_
 
 static enum vb_dpa_action call_cross_db(struct guest *guest, struct vb_dpa_state *state)
 {
-	return refusal(state, vb_outbox_cross_db(guest, state->x[A0], state->x[A1], state->x[A2]));
+	bool rung = vb_outbox_cross_db(guest, state->x[A0], state->x[A1], state->x[A2]);
+
+	vb_call_worked(guest, WORK_DOORBELL);
+	return refusal(state, rung);
 }
 
 static const call_fn calls[] = {
@@ -173,13 +176,11 @@ static const call_fn calls[] = {
 	[VB_RTOS_CROSS_DB] = call_cross_db,
 };
 
-static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg)
+static enum vb_dpa_action execute(struct guest *guest, struct vb_dpa_thread *thread,
+				  struct vb_dpa_state *state)
 {
-	struct guest *guest = vb_dpa_thread_user(thread);
 	uint64_t number = state->x[A7];
 
-	if (process_dead(guest->process))
-		return end(guest, END_PROCESS);
 	if (number < ARRAY_SIZE(calls) && calls[number])
 		return calls[number](guest, state);
 	if (number >= VB_RTOS_WINDOW_CONFIG && number <= VB_RTOS_WINDOW_WRITE)
@@ -187,6 +188,21 @@ static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_stat
 	if (number == VB_RTOS_PCC_TABLE)
 		return answer(state, 0);
 	return VB_DPA_TRAP;
+}
+
+static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_state *state, void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+	enum vb_dpa_action action;
+
+	if (process_dead(guest->process))
+		return end(guest, END_PROCESS);
+	action = execute(guest, thread, state);
+	/* What the call did may have used up the time; slices do not see that, they count instructions. */
+	if (action == VB_DPA_CONTINUE &&
+	    unlikely(vb_call_worked(guest, WORK_CALL) || guest->end == END_TIMEOUT))
+		return VB_DPA_EXIT;
+	return action;
 }
 
 static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg)

@@ -269,19 +269,24 @@ static bool shows(const struct flexio_msg_stream *s, uint64_t level)
 	return s && level && level <= atomic_load_explicit(&s->level, memory_order_relaxed);
 }
 
-int vb_streams_message(const struct guest *guest, uint64_t stream, uint64_t level, const char *text,
+int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, const char *text,
 		       size_t len)
 {
+	uint64_t units = WORK_MESSAGE + (len >> WORK_BYTES_SHIFT);
 	struct flexio_process *process = guest->process;
 	int err = 0;
 
 	pthread_rwlock_rdlock(&process->streams_lock);
 	if (stream == FLEXIO_MSG_DEV_BROADCAST_STREAM) {
 		for (unsigned int i = 0; i < MAX_STREAMS && !err; i++)
-			if (shows(process->streams[i], level))
+			if (shows(process->streams[i], level)) {
 				err = put(process->streams[i], guest, text, len);
+				if (!err && vb_call_worked(guest, units))
+					err = -ETIMEDOUT;
+			}
 	} else if (stream < MAX_STREAMS && shows(process->streams[stream], level)) {
 		err = put(process->streams[stream], guest, text, len);
+		vb_call_worked(guest, units);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
 	return err;

@@ -219,6 +219,7 @@ static int call_config(struct guest *guest, struct vb_dpa_thread *thread, unsign
 	if (window && window->process == guest->process)
 		err = configure(guest, thread, entity, window, (uint32_t)mkey);
 	pthread_mutex_unlock(&windows.lock);
+	vb_call_worked(guest, WORK_CONFIG);
 	if (err)
 		return err;
 	if (entity)
@@ -304,8 +305,15 @@ static int call_copy(struct guest *guest, unsigned int entity, uint64_t haddr, u
 			return -EFAULT;
 	}
 	do {
+		uint64_t piece = len - done < COPY_CHUNK ? len - done : COPY_CHUNK;
+
 		err = copy_piece(map, &copy, done, &changes);
 		done += COPY_CHUNK;
+		/* Gigabytes are one call: neither the end of its time nor that of the process waits for them. */
+		if (vb_call_worked(guest, WORK_CALL + (piece >> WORK_BYTES_SHIFT)))
+			err = -ETIMEDOUT;
+		else if (process_dead(guest->process))
+			err = -EIO;
 	} while (!err && done < len);
 	return err;
 }

@@ -183,9 +183,9 @@ struct vb_cpu {
 	_Atomic(uint64_t) window_load, window_store; /* offsets below these hold 8 bytes more */
 	uint8_t *window_host;
 
-	atomic_bool
-		stop; /* written by any thread: leave between two instructions, soon; at once behind a
-			     store to a device page, whose callback may write it */
+	/* Written by any thread: leave between two instructions, soon; at once behind a store to a device page,
+	 * whose callback may write it. */
+	atomic_bool stop;
 };
 
 void vb_cpu_init(struct vb_cpu *cpu, struct vb_text *text, uint8_t *base, uint64_t limit);

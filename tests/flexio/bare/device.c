@@ -135,6 +135,34 @@ EXPORT uint64_t level_of(uint64_t stream)
 	return __flexio_dev_msg_levels[stream & 255];
 }
 
+/* args: how often, number and arguments of a call, a word that counts. */
+EXPORT uint64_t repeat(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	for (uint64_t i = 0; i < a[0]; i++) {
+		ecall(a[1], a[2], a[3], a[4], a[5]);
+		__atomic_add_fetch((uint64_t *)a[6], 1, __ATOMIC_RELAXED);
+	}
+	return 0;
+}
+
+/* args: how often, a word that counts. Doorbells of a queue that does not exist. */
+EXPORT uint64_t ring_often(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	const struct vb_rtos_thread *ctx =
+		(const struct vb_rtos_thread *)ecall(VB_RTOS_THREAD_CTX, 0, 0, 0, 0);
+	volatile uint64_t *send = (volatile uint64_t *)(ctx->outbox_base + 0x1c0);
+	volatile uint64_t *count = (volatile uint64_t *)a[1];
+
+	for (uint64_t i = 0; i < a[0]; i++) {
+		*send = 0xffffffULL << 32;
+		*count = i + 1;
+	}
+	return 0;
+}
+
 /* ---- windows ---- */
 
 /* args: address, size. */
@@ -212,6 +240,18 @@ EXPORT uint64_t copy_on(uint64_t args)
 
 	ecall(VB_RTOS_WINDOW_CONFIG, 0, a[0], a[1], 0);
 	while (!ecall(VB_RTOS_WINDOW_WRITE, 0, a[2], a[3], a[4]))
+		__atomic_add_fetch((uint64_t *)a[5], 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* The same, so many times at most: one word more. */
+EXPORT uint64_t copy_some(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	uint64_t left = a[6];
+
+	ecall(VB_RTOS_WINDOW_CONFIG, 0, a[0], a[1], 0);
+	while (left-- && !ecall(VB_RTOS_WINDOW_WRITE, 0, a[2], a[3], a[4]))
 		__atomic_add_fetch((uint64_t *)a[5], 1, __ATOMIC_RELEASE);
 	return 0;
 }

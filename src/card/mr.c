@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/rcu.h"
 
@@ -123,6 +124,7 @@ static void tell(struct vb_mr_watch *watch, const struct vb_mr_info *info)
 /* The key is dead. One that is being told of a change is told this after it. */
 static void tell_gone(uint32_t key)
 {
+	VB_NO_CANCEL;
 	struct vb_mr_watch *watch;
 
 	pthread_mutex_lock(&vb_card.mr.lock);
@@ -341,6 +343,7 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 
 bool vb_mr_unwatch(struct vb_mr_watch *watch)
 {
+	VB_NO_CANCEL; /* waiting for a condition is a cancellation point */
 	bool there;
 
 	pthread_mutex_lock(&vb_card.mr.lock);

@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { ROUNDS = 20, LEN = 8 << 20, READS = 16, NEVER = 0, MS4 = 10 };
+enum { ROUNDS = 20, LEN = 8 << 20, READS = 16, NEVER = 0, MS16 = 12 };
 
 static void open_node(struct node *node, uint8_t timeout)
 {
@@ -69,7 +69,7 @@ static void read_all(struct node *node, const struct address *peer, pid_t pid)
 		return;
 	}
 	stop(pid);
-	sleep_ms(20);
+	sleep_ms(60);
 	kill(pid, SIGCONT);
 	cq_expect(node->send_cq, 1, IBV_WC_SUCCESS);
 	check_eq(pattern_check(node->buf + LEN, LEN, 1), LEN);
@@ -119,8 +119,8 @@ static void run(const char *role, uint8_t timeout,
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		return target(!strcmp(argv[1], "patient") ? NEVER : MS4);
-	run("impatient", MS4, answered_twice);
+		return target(!strcmp(argv[1], "patient") ? NEVER : MS16);
+	run("impatient", MS16, answered_twice);
 	run("patient", NEVER, refused_behind_reads);
 	return 0;
 }

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
@@ -118,6 +119,7 @@ static struct vb_adapter *find_adapter(unsigned int number)
 
 static int open_file(struct vb_hbl *hbl, int flags)
 {
+	VB_NO_CANCEL;
 	int fd, ours, ret;
 
 	fd = memfd_create("verbatim-accel", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
@@ -409,6 +411,8 @@ static void free_ports(struct vb_hbl *hbl)
 
 void vb_hbl_close(struct vb_hbl *hbl)
 {
+	VB_NO_CANCEL;
+
 	if (vb_hbl_stale(hbl))
 		return; /* a forked child: it is the parent's */
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)

@@ -27,6 +27,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/rate.h"
 #include "base/rcu.h"
@@ -330,6 +331,7 @@ static void unmap_ci(struct vb_hbl_fifo *fifo)
  */
 static int map_ci(struct vb_hbl_fifo *fifo)
 {
+	VB_NO_CANCEL;
 	int fd = memfd_create("verbatim-ci", MFD_CLOEXEC), ret = 0;
 
 	if (fd < 0)

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/rcu.h"
@@ -64,6 +65,7 @@ bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory, int fd)
 
 void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 {
+	VB_NO_CANCEL;
 	struct vb_hbl_buffer *buffer;
 
 	while ((buffer = memory->buffers)) {

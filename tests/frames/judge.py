@@ -167,7 +167,8 @@ def gtp_header(rnd, inner):
 
 def make(rnd, tunnel=None, only=None, fragments=True, longest=200):
     """A random frame; tunnel: its kind, or any."""
-    tunnel = tunnel or rnd.choice(['none'] * 6 + ['vxlan', 'vxlan-gpe', 'geneve', 'gtpu', 'gre', 'nvgre', 'ip', 'mpls', 'arp', 'mpls-l2'])
+    tunnel = tunnel or rnd.choice(['none'] * 6 + ['vxlan', 'vxlan-gpe', 'geneve', 'gtpu', 'gre', 'nvgre', 'ip', 'mpls', 'arp', 'mpls-l2', 'roce',
+                                                    'gre-mpls', 'vxlan-mpls'])
     inner3 = network(rnd, only, fragments, longest)
     version = 4 if isinstance(inner3, IP) else 6
     kind3 = 0x800 if version == 4 else 0x86dd
@@ -178,6 +179,16 @@ def make(rnd, tunnel=None, only=None, fragments=True, longest=200):
     if tunnel == 'mpls-l2':
         label = MPLS(label=rnd.randrange(1 << 20), cos=rnd.randrange(8), s=1, ttl=64)
         return Made(Ether(src=mac(rnd), dst=mac(rnd), type=0x8847) / label / inner3)
+    if tunnel == 'roce':
+        bth = rnd.randbytes(12)
+        return Made(ethernet(rnd) / udp_tunnel(rnd, 4791) / Raw(bth + rnd.randbytes(20)), header=bth)
+    label = MPLS(label=rnd.randrange(1 << 20), cos=rnd.randrange(8), s=1, ttl=rnd.randrange(256))
+    if tunnel == 'gre-mpls':
+        header = bytes(GRE(proto=0x8847)) + bytes(label)
+        return Made(ethernet(rnd) / ip_header(rnd, 47, fragments=False) / Raw(header + bytes(inner3)), 'gre', inner3, header)
+    if tunnel == 'vxlan-mpls':
+        inner, header = Ether(src=mac(rnd), dst=mac(rnd), type=0x8847) / label / inner3, bytes(VXLAN(vni=7, flags=8))
+        return Made(ethernet(rnd) / udp_tunnel(rnd, 4789) / Raw(header + bytes(inner)), 'vxlan', inner, header)
     inner2 = ethernet(rnd) / inner3
     if tunnel == 'vxlan':
         header = bytes(VXLAN(vni=rnd.randrange(1 << 24), flags=8))
@@ -188,7 +199,8 @@ def make(rnd, tunnel=None, only=None, fragments=True, longest=200):
         up = udp_tunnel(rnd, 4790)
     elif tunnel == 'geneve':
         inner, proto = rnd.choice([(inner2, 0x6558), (inner3, kind3)])
-        option = rnd.choice([b'', b'\x01\x02\x80\x01' + rnd.randbytes(4), b'\x01\x03\x80\x00\x01\x02\x80\x02' + rnd.randbytes(8)])
+        option = rnd.choice([b'', b'\x01\x02\x80\x01' + rnd.randbytes(4), b'\x01\x03\x80\x00\x01\x02\x80\x02' + rnd.randbytes(8),
+                             b'\x01\x03\x80\x1f' + bytes(124) + b'\x01\x02\x80\x07' + rnd.randbytes(28)])
         header = bytes([len(option) // 4, rnd.choice([0, 0x80])]) + proto.to_bytes(2, 'big') + rnd.randrange(1 << 24).to_bytes(3, 'big') + b'\0' + option
         up = udp_tunnel(rnd, 6081)
     elif tunnel == 'gtpu':
@@ -569,7 +581,32 @@ def first_vid():
 FIELDS[0x17] = (first_vid(), 12)
 
 
+def ethertype():
+    def last(p):
+        return [layer for layer in layers(p) if isinstance(layer, (Ether,) + TAGS)][-1]
+
+    def put(p, value):
+        last(p).type = value
+    return (lambda p: last(p).type), put
+
+
+FIELDS[0x3] = (ethertype(), 16)
+
+
+def modify_teid(program, rnd):
+    made = make(rnd, 'gtpu')
+    teid = rnd.randrange(1 << 32)
+    outer = expected_facts(made)[1]
+    expected = bytearray(made.bytes)
+    expected[outer['l4_at'] + 12:outer['l4_at'] + 16] = teid.to_bytes(4, 'big')
+    refill(expected, outer)
+    answer = program.ask('modify', bytes([0x10, 0x6e, 0, 0]) + teid.to_bytes(4, 'big'), made.bytes).split()
+    same('TEID', made.bytes, bytes(expected).hex(), answer[0])
+
+
 def modify(program, rnd):
+    if rnd.random() < 0.1:
+        modify_teid(program, rnd)
     made = make(rnd, 'none', rnd.choice(['tcp', 'udp', 'icmp']), fragments=False)
     packet = Ether(made.bytes)
     registers = [0x11223344, 0x55667788, 0x99aabbcc, 0xddeeff00]
@@ -678,8 +715,14 @@ def tunnel_values(made, outer, inner):
         gre = GRE(header)
         values = {misc: (1, gre.chksum_present), misc + 2: (1, gre.key_present), misc + 3: (1, gre.seqnum_present),
                   misc + 0x70: (16, gre.proto), misc + 0x80: (32, gre.key or 0)}
+        if gre.proto == 0x8847:
+            values[misc2 + 0x40] = (32, word(4))
     elif made.tunnel == 'mpls':
         values = {misc2 + 0x60: (32, word(0))}
+    elif made.header:  # RoCE
+        values = {misc + 0xb8: (8, header[0]), misc + 0x148: (24, word(5, 3))}
+    if inner and inner['ethertype'] == 0x8847:
+        values[misc2 + 0x20] = (32, int.from_bytes(made.bytes[inner['l2_at'] + 14:][:4], 'big'))
     return values
 
 

@@ -90,6 +90,32 @@ static void both_directions_have_one_hash(void **state)
 			     vb_frame_hash(&g, key, fields, false, NULL));
 }
 
+/* A UDP checksum of 0 says that there is none; one that comes out as 0 is sent as 0xffff. */
+static void udp_without_a_checksum(void **state)
+{
+	static const uint8_t a[4] = { 10, 0, 0, 1 }, b[4] = { 10, 0, 0, 2 };
+	uint8_t data[64];
+	struct vb_frame f = { .data = data };
+	uint16_t sum;
+
+	f.len = tcp4(data, a, b, 1, 2);
+	data[23] = 17;
+	data[39] = 20;
+	vb_frame_parse(&f);
+	assert_int_equal(vb_frame_verify(&f, VB_CSUM_L4), VB_CSUM_L4);
+	vb_frame_fill_checksums(&f, VB_CSUM_L4);
+	sum = (uint16_t)(data[40] << 8 | data[41]);
+	assert_int_not_equal(sum, 0);
+	/* As much in the payload as the sum lacks: now it is 0. */
+	data[42] = data[40];
+	data[43] = data[41];
+	vb_frame_fill_checksums(&f, VB_CSUM_L4);
+	assert_int_equal(data[40] << 8 | data[41], 0xffff);
+	assert_int_equal(vb_frame_verify(&f, VB_CSUM_L4), VB_CSUM_L4);
+	data[41] = 0xfe;
+	assert_int_equal(vb_frame_verify(&f, VB_CSUM_L4), 0);
+}
+
 static void tiny_frames(void **state)
 {
 	uint8_t data[1024] = { 0 };
@@ -224,6 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(published_vectors),
 		cmocka_unit_test(both_directions_have_one_hash),
+		cmocka_unit_test(udp_without_a_checksum),
 		cmocka_unit_test(tiny_frames),
 		cmocka_unit_test(edits_without_room_change_nothing),
 		cmocka_unit_test(large_sends_that_cannot_be),

@@ -195,6 +195,31 @@ static void headers_are_modified(void **state)
 	one_close(&one);
 }
 
+/* The value that makes the sum 0 makes it 0xffff; a datagram without a checksum gets none. */
+static void udp_checksums_stay_what_they_are(void **state)
+{
+	struct vb_frame f;
+	struct one one;
+	struct caught *got = &one.kit.caught[0];
+	uint32_t port, sum;
+
+	one_open(&one, VB_STEER_NIC_TX);
+	sum = (uint32_t)one.kit.frame[40] << 8 | one.kit.frame[41];
+	port = 1000 + sum; /* of which the sum would be 0 */
+	one_add(&one, set_action(0xc, 16, (port & 0xffff) + (port >> 16)));
+	one_add(&one, kit_dest(1));
+	one_rule(&one);
+	kit_expect(&one.kit, 1);
+	assert_int_equal(got->bytes[40] << 8 | got->bytes[41], 0xffff);
+	f = (struct vb_frame){ .data = got->bytes, .len = got->len };
+	vb_frame_parse(&f);
+	assert_int_equal(vb_frame_verify(&f, VB_CSUM_L4), VB_CSUM_L4);
+	one.kit.frame[40] = one.kit.frame[41] = 0;
+	kit_expect(&one.kit, 1);
+	assert_int_equal(got->bytes[40] << 8 | got->bytes[41], 0);
+	one_close(&one);
+}
+
 /* Registers pass from table to table, and are matched there. */
 static void registers_travel(void **state)
 {
@@ -402,6 +427,44 @@ static void branches_are_apart(void **state)
 	one_close(&one);
 }
 
+/* Below the root: normal receivers for NIC_RX, the manager for FDB. */
+static void mirrors_below_the_root(void **state)
+{
+	static const enum vb_steer_kind kinds[] = { VB_STEER_NIC_RX, VB_STEER_FDB };
+	struct vb_steer_action *miss = kit_plain(VB_STEER_DO_MISS), *dest = kit_dest(4);
+	struct vb_steer_branch branch[] = { { miss, NULL }, { dest, NULL } };
+	struct vb_steer_action *array = array_action(branch, 2);
+
+	for (int i = 0; i < 2; i++) {
+		struct vb_steer_matcher *deep;
+		struct vb_steer_table *table;
+		struct vb_steer_rule *rule;
+		struct one one;
+
+		one_open(&one, kinds[i]);
+		assert_int_equal(vb_steer_table_create(one.kit.steer, 1, &table), 0);
+		one_add(&one, kit_table(table));
+		one_rule(&one);
+		deep = kit_matcher(table, 0, 0, 0);
+		rule = kit_rule(deep, 0, 0, 0, array);
+		kit_run(&one.kit);
+		assert_int_equal(one.kit.count, 2);
+		assert_int_equal(one.kit.caught[0].dest.to,
+				 i ? VB_STEER_TO_MANAGER : VB_STEER_TO_DEFAULT);
+		assert_int_equal(one.kit.caught[1].dest.number, 4);
+		vb_steer_rule_destroy(rule);
+		vb_steer_matcher_destroy(deep);
+		vb_steer_rule_destroy(one.rule);
+		one.rule = NULL;
+		vb_steer_action_destroy(one.action[--one.count]);
+		assert_int_equal(vb_steer_table_destroy(table), 0);
+		one_close(&one);
+	}
+	vb_steer_action_destroy(array);
+	vb_steer_action_destroy(miss);
+	vb_steer_action_destroy(dest);
+}
+
 static void arrays_that_cannot_be(void **state)
 {
 	struct vb_steer_action *drop = kit_plain(VB_STEER_DO_DROP), *tag = tag_action(1);
@@ -531,12 +594,14 @@ int main(void)
 		cmocka_unit_test(tags_and_counts),
 		cmocka_unit_test(tags_are_pushed_and_popped),
 		cmocka_unit_test(headers_are_modified),
+		cmocka_unit_test(udp_checksums_stay_what_they_are),
 		cmocka_unit_test(registers_travel),
 		cmocka_unit_test(modifications_that_cannot_be),
 		cmocka_unit_test(tunnels),
 		cmocka_unit_test(reformats_that_cannot_be),
 		cmocka_unit_test(several_destinations),
 		cmocka_unit_test(branches_are_apart),
+		cmocka_unit_test(mirrors_below_the_root),
 		cmocka_unit_test(arrays_that_cannot_be),
 		cmocka_unit_test(arrays_in_a_row),
 		cmocka_unit_test(combinations_that_cannot_be),

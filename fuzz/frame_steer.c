@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random bytes as a frame, as what a program asks the card to do with it, and as flow rules. Whatever they are, nothing
- * outside of the frame is touched, rules are refused or do something, and all of it can be taken away again.
+ * Random bytes as a frame, as what a program asks the card to do with it, and as flow rules.
+ * Whatever they are, nothing outside of the frame is touched, rules are refused or do something,
+ * and all of it can be taken away again.
  *
  *	byte 0        low 2 bits: what is done (offloads, edits, rules); the rest: how
- *	rules         byte: how many matchers; each: level, priority, criteria, number of masked bits, 2 bytes for each
- *	              (place, wanted bit), number of actions, each a byte and its arguments
+ *	rules         byte: how many matchers; each: level, priority, criteria, number of masked
+ *	              bits, 2 bytes for each (place, wanted bit), number of actions, each a byte
+ *	              and its arguments
  *	the rest      the frame
  *
  * A frame lies in memory of its own size, so that the sanitizer sees a byte too far.
@@ -39,7 +41,7 @@ static uint32_t word(struct input *in)
 	return value;
 }
 
-/* --- a frame by itself --------------------------------------------------------------------------------------------------- */
+/* --- a frame by itself ------------------------------------------------------------------------ */
 
 static void check_layer(const struct vb_frame *f, const struct vb_layer *l)
 {
@@ -143,7 +145,7 @@ static void do_edits(struct input *in, const struct vb_frame *from)
 	free(memory);
 }
 
-/* --- rules ----------------------------------------------------------------------------------------------------------------- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 struct rules {
 	struct vb_steer *steer;

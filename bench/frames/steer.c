@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the steering engine costs: finding the rule of a frame among 10 to a million, one mask and several, and making and
- * removing the rules.
+ * What the steering engine costs: finding the rule of a frame among 10 to a million, one mask and
+ * several, and making and removing the rules.
  *
  * usage: steer-bench [--quick] [--json FILE]
  *
- * A row is the median of seven repetitions, with the lowest and highest. Frames hit rules at random, so that large tables
- * are cold. Beside it: as many random loads as a look-up needs at least (a slot, a rule, each where the one before says),
- * from as much memory as the rules take. Cache misses are counted where the machine lets us.
+ * A row is the median of seven repetitions, with the lowest and highest. Frames hit rules at
+ * random, so that large tables are cold. Beside it: as many random loads as a look-up needs at
+ * least (a slot, a rule, each where the one before says), from as much memory as the rules take.
+ * Cache misses are counted where the machine lets us.
  */
 #include <linux/perf_event.h>
 #include <math.h>
@@ -30,7 +31,7 @@ static FILE *json;
 static int rows, misses_fd = -1;
 static uint64_t emitted;
 
-/* --- measuring --------------------------------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
 static double now(void)
 {
@@ -98,7 +99,8 @@ static double print_row(struct row *row)
 	printf("  %s\n", row->aim ? row->aim : "");
 	if (json)
 		fprintf(json,
-			"%s {\"what\": \"%s\", \"rules\": %u, \"unit\": \"%s\", \"median\": %g, \"low\": %g, \"high\": %g}",
+			"%s {\"what\": \"%s\", \"rules\": %u, \"unit\": \"%s\", "
+			"\"median\": %g, \"low\": %g, \"high\": %g}",
 			rows ? ",\n" : "[\n", row->what, row->rules, row->unit, median,
 			row->sample[0], row->sample[row->count - 1]);
 	rows++;
@@ -110,7 +112,7 @@ static int repeats(void)
 	return quick ? 1 : REPEATS;
 }
 
-/* --- the machine's limit ----------------------------------------------------------------------------------------------- */
+/* --- the machine's limit ---------------------------------------------------------------------- */
 
 /* Two random loads, the second where the first says, out of so many lines. */
 static double random_loads(uint32_t lines)
@@ -143,7 +145,7 @@ static double random_loads(uint32_t lines)
 	return ns;
 }
 
-/* --- rules --------------------------------------------------------------------------------------------------------------- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 struct setup {
 	struct vb_steer *steer;
@@ -217,7 +219,7 @@ static void close_setup(struct setup *s)
 	free(s->rule);
 }
 
-/* --- frames -------------------------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static void take(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *f,
 		 const struct vb_steer_meta *meta)
@@ -270,7 +272,7 @@ static void measure_frames(struct setup *s, const char *what, bool parse, bool h
 	print_row(&row);
 }
 
-/* --- measurements -------------------------------------------------------------------------------------------------------- */
+/* --- measurements ----------------------------------------------------------------------------- */
 
 static void measure_parse(void)
 {

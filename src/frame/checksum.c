@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Checksums of IP, TCP and UDP, and the FCS. All that decides about an address is in the facts of the frame; the bytes that
- * are added up may change meanwhile, and then the sum is wrong, nothing else.
+ * Checksums of IP, TCP and UDP, and the FCS. All that decides about an address is in the facts of
+ * the frame; the bytes that are added up may change meanwhile, and then the sum is wrong, nothing
+ * else.
  */
 #include "frame/bytes.h"
 
@@ -12,7 +13,10 @@ static uint16_t fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
-/* Words are added in the byte order of the machine and the result is swapped: the sum does not care (RFC 1071). */
+/*
+ * Words are added in the byte order of the machine and the result is swapped: the sum does not care
+ * (RFC 1071).
+ */
 uint16_t vb_frame_sum16(const uint8_t *data, uint32_t len, uint32_t before)
 {
 	uint64_t sum = 0;

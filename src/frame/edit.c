@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Edits of a frame in private memory: tags, tunnels, padding. What is put in front goes into the headroom. */
+/*
+ * Edits of a frame in private memory: tags, tunnels, padding. What is put in front goes into the
+ * headroom.
+ */
 #include <errno.h>
 
 #include "frame/bytes.h"

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes of an Ethernet frame: where its headers are, checksums, the hash that spreads frames over receive queues,
- * segmentation, tags and tunnels. Knows no queues, no formats of CQEs, no other process.
+ * Bytes of an Ethernet frame: where its headers are, checksums, the hash that spreads frames over
+ * receive queues, segmentation, tags and tunnels. Knows no queues, no formats of CQEs, no other
+ * process.
  *
- *	             +- outer -------------------------+          +- inner -----------------------------+
- *	[headroom]   | Ethernet  tags  MPLS  IP  L4    | tunnel   | Ethernet  tags  IP  L4              | payload  padding
- *	             ^ data                            ^ tunnel_at                                      ^ inner.payload
+ *	           +- outer -----------------+        +- inner -----------+
+ *	[headroom] | Ethernet tags MPLS IP L4| tunnel | Ethernet tags IP L4| payload  padding
+ *	           ^ data                    ^ tunnel_at                   ^ inner.payload
  *
- * A frame may lie in memory that another process goes on writing. So what decides about an address is read from it once,
- * by vb_frame_parse(), and kept in struct vb_frame; whatever is read later decides about no address.
+ * A frame may lie in memory that another process goes on writing. So what decides about an address
+ * is read from it once, by vb_frame_parse(), and kept in struct vb_frame; whatever is read later
+ * decides about no address.
  */
 #pragma once
 
@@ -72,8 +74,8 @@ struct vb_layer {
 struct vb_frame {
 	uint8_t *data;
 	uint32_t len;
-	uint32_t headroom,
-		tailroom; /* bytes before data and behind data + len that may be written, for edits */
+	/* Bytes before data and behind data + len that may be written, for edits. */
+	uint32_t headroom, tailroom;
 	/* The rest is set by vb_frame_parse() and vb_frame_parse_swp(). */
 	uint8_t tunnel;        /* enum vb_tunnel */
 	bool has_inner;        /* a tunnel may carry what is not known */
@@ -83,12 +85,17 @@ struct vb_frame {
 	struct vb_layer inner;
 };
 
-/* Find the headers; data and len are set. Any length is allowed, headers are looked for in the first 65535 bytes. */
+/*
+ * Find the headers; data and len are set. Any length is allowed, headers are looked for in the
+ * first 65535 bytes.
+ */
 void vb_frame_parse(struct vb_frame *f);
-/* The same with the lengths in IP headers not trusted: a header whose lengths are yet to be made. */
+/*
+ * The same with the lengths in IP headers not trusted: a header whose lengths are yet to be made.
+ */
 void vb_frame_parse_template(struct vb_frame *f);
 
-/* --- checksums ------------------------------------------------------------------------------------------------------- */
+/* --- checksums -------------------------------------------------------------------------------- */
 
 /* Which checksums; the values are those of an mlx5 send WQE. */
 enum vb_csum {
@@ -100,8 +107,9 @@ enum vb_csum {
 };
 
 /*
- * Those of the asked checksums that are right. L3: a sound IP header, for IPv4 with the right sum. L4: TCP or UDP (not a
- * fragment) with the right sum, or UDP without one (0, over IPv4). A level that the frame has not is not right.
+ * Those of the asked checksums that are right. L3: a sound IP header, for IPv4 with the right sum.
+ * L4: TCP or UDP (not a fragment) with the right sum, or UDP without one (0, over IPv4). A level
+ * that the frame has not is not right.
  */
 uint8_t vb_frame_verify(const struct vb_frame *f, uint8_t which);
 /* Fill in; what the frame has not is left out. Inner sums first, so that an outer L4 sum holds. */
@@ -111,7 +119,10 @@ uint16_t vb_frame_sum(const struct vb_frame *f);
 /* Sum of bytes, folded to 16 bits, not complemented; sum: what was added before. */
 uint16_t vb_frame_sum16(const uint8_t *data, uint32_t len, uint32_t sum);
 
-/* Where headers are by the word of the sender ("software parser"): offsets in units of two bytes, 0: none. */
+/*
+ * Where headers are by the word of the sender ("software parser"): offsets in units of two bytes,
+ * 0: none.
+ */
 enum vb_swp_flags {
 	VB_SWP_INNER_IPV6 = 0x01,
 	VB_SWP_INNER_UDP = 0x02,
@@ -125,12 +136,12 @@ struct vb_swp {
 };
 
 /*
- * In place of vb_frame_parse(): take the offsets instead of looking at types. -EINVAL where one is outside of the frame
- * or its header is cut off; the frame then has no headers.
+ * In place of vb_frame_parse(): take the offsets instead of looking at types. -EINVAL where one is
+ * outside of the frame or its header is cut off; the frame then has no headers.
  */
 int vb_frame_parse_swp(struct vb_frame *f, const struct vb_swp *swp);
 
-/* --- receive side scaling ---------------------------------------------------------------------------------------------- */
+/* --- receive side scaling --------------------------------------------------------------------- */
 
 /* The byte rss_hash_type of an mlx5 CQE: which fields the hash is of, two bits each. */
 enum vb_hash_type {
@@ -147,19 +158,21 @@ enum vb_hash_type {
 };
 
 /*
- * The Toeplitz hash of the chosen fields (IBV_RX_HASH_*) that the frame has, and what went in (type, may be NULL).
- * IBV_RX_HASH_INNER: of the inner headers, where there are any; a frame without a tunnel has hash 0 then.
- * symmetric: both directions of a flow have one hash; addresses, and likewise ports, go in the smaller one first.
+ * The Toeplitz hash of the chosen fields (IBV_RX_HASH_*) that the frame has, and what went in
+ * (type, may be NULL). IBV_RX_HASH_INNER: of the inner headers, where there are any; a frame
+ * without a tunnel has hash 0 then. symmetric: both directions of a flow have one hash; addresses,
+ * and likewise ports, go in the smaller one first.
  */
 uint32_t vb_frame_hash(const struct vb_frame *f, const uint8_t key[VB_FRAME_HASH_KEY],
 		       uint64_t fields, bool symmetric, uint8_t *type);
 
-/* --- segmentation ------------------------------------------------------------------------------------------------------ */
+/* --- segmentation ----------------------------------------------------------------------------- */
 
 /*
- * A large TCP send. Every segment is the header with its fields set, and up to mss bytes of what follows it:
- * IPv4 total length and identification (counting on), IPv6 payload length, TCP sequence number; FIN and PSH only in the
- * last, CWR only in the first; of a tunnel with known headers both levels, and the length of an outer UDP.
+ * A large TCP send. Every segment is the header with its fields set, and up to mss bytes of what
+ * follows it: IPv4 total length and identification (counting on), IPv6 payload length, TCP sequence
+ * number; FIN and PSH only in the last, CWR only in the first; of a tunnel with known headers both
+ * levels, and the length of an outer UDP.
  */
 struct vb_lso {
 	const uint8_t *header; /* bytes that begin every segment; private memory */
@@ -178,16 +191,17 @@ struct vb_lso {
 };
 
 /*
- * Number of segments, or before any was emitted: -EINVAL (mss 0, a header that is longer than the frame or that ends
- * inside of TCP's), -EOPNOTSUPP (no TCP in the header), -ENOSPC (a segment is larger than the buffer or than IP can say).
+ * Number of segments, or before any was emitted: -EINVAL (mss 0, a header that is longer than the
+ * frame or that ends inside of TCP's), -EOPNOTSUPP (no TCP in the header), -ENOSPC (a segment is
+ * larger than the buffer or than IP can say).
  */
 int vb_frame_segment(const struct vb_lso *lso);
 
-/* --- edits ------------------------------------------------------------------------------------------------------------- */
+/* --- edits ------------------------------------------------------------------------------------ */
 
 /*
- * In place. Each keeps the facts true by parsing again. -ENOSPC: no headroom or tailroom; -EINVAL: the frame has not
- * what is to be removed. Nothing has changed then.
+ * In place. Each keeps the facts true by parsing again. -ENOSPC: no headroom or tailroom; -EINVAL:
+ * the frame has not what is to be removed. Nothing has changed then.
  */
 int vb_frame_push_vlan(struct vb_frame *f, uint16_t type, uint16_t tag);
 int vb_frame_pop_vlan(struct vb_frame *f);
@@ -203,9 +217,9 @@ enum vb_reformat {
 };
 
 /*
- * Data that was put in front gets its lengths from the frame as hardware sets them: IPv4 total length and header
- * checksum, IPv6 payload length, UDP length. UDP checksums, headers behind UDP and EtherTypes stay as given. Data of
- * L3_TUNNEL_TO_L2 has 14 or 18 bytes.
+ * Data that was put in front gets its lengths from the frame as hardware sets them: IPv4 total
+ * length and header checksum, IPv6 payload length, UDP length. UDP checksums, headers behind UDP
+ * and EtherTypes stay as given. Data of L3_TUNNEL_TO_L2 has 14 or 18 bytes.
  */
 int vb_frame_reformat(struct vb_frame *f, enum vb_reformat type, const uint8_t *data, uint32_t len);
 
@@ -214,7 +228,7 @@ int vb_frame_pad(struct vb_frame *f);
 /* The FCS: CRC-32 of Ethernet, sent the low byte first. */
 uint32_t vb_frame_fcs(const uint8_t *data, uint32_t len);
 
-/* --- names for logs and tests ------------------------------------------------------------------------------------------ */
+/* --- names for logs and tests ----------------------------------------------------------------- */
 
 const char *vb_l4_name(uint8_t l4);
 const char *vb_tunnel_name(uint8_t tunnel);

@@ -5,8 +5,9 @@
 #include "frame/bytes.h"
 
 /*
- * For every bit that is set, the 32 bits of the key that start at its place. The data has at most 36 bytes: IPv6 addresses
- * and ports, or addresses and SPI; so the window of the last byte ends with the key.
+ * For every bit that is set, the 32 bits of the key that start at its place. The data has at most
+ * 36 bytes: IPv6 addresses and ports, or addresses and SPI; so the window of the last byte ends
+ * with the key.
  */
 static uint32_t toeplitz(const uint8_t *key, const uint8_t *data, uint32_t len)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Finds the headers of a frame. Each function gets a level of headers and the offset where its header begins, checks that
- * the header lies before the limit, keeps what it says and calls the next:
+ * Finds the headers of a frame. Each function gets a level of headers and the offset where its
+ * header begins, checks that the header lies before the limit, keeps what it says and calls the
+ * next:
  *
  *	ethernet --> tags --> network --+--> ipv4 --+--> transport --> udp_tunnel --+
  *	    ^                  ^  ^     +--> ipv6 --+              +-> gre, IP in IP -+
@@ -38,7 +39,7 @@ static void parse_network(struct parser *p, struct vb_layer *l, uint32_t at, uin
 static void parse_ethernet(struct parser *p, struct vb_layer *l, uint32_t at);
 static void parse_ip_any(struct parser *p, struct vb_layer *l, uint32_t at);
 
-/* --- tunnels --------------------------------------------------------------------------------------------------------- */
+/* --- tunnels ---------------------------------------------------------------------------------- */
 
 static void begin_tunnel(struct parser *p, enum vb_tunnel type, uint32_t at)
 {
@@ -189,7 +190,7 @@ static void parse_udp_tunnel(struct parser *p, uint32_t at, uint16_t port)
 	}
 }
 
-/* --- transport --------------------------------------------------------------------------------------------------------- */
+/* --- transport -------------------------------------------------------------------------------- */
 
 /* Length of the header at the offset, 0: it does not fit or is no header. */
 static uint32_t l4_header(const struct parser *p, uint32_t at, enum vb_l4 type)
@@ -266,9 +267,12 @@ static void parse_transport(struct parser *p, struct vb_layer *l, uint32_t at)
 		parse_udp_tunnel(p, at + len, read16(p->f->data + at + 2));
 }
 
-/* --- network ----------------------------------------------------------------------------------------------------------- */
+/* --- network ---------------------------------------------------------------------------------- */
 
-/* l3 and ip are set: header is the length of the first header, total what the datagram has by its own word. */
+/*
+ * l3 and ip are set: header is the length of the first header, total what the datagram has by its
+ * own word.
+ */
 static void set_end(struct parser *p, struct vb_layer *l, uint32_t header, uint32_t total)
 {
 	uint32_t have = l->end - l->l3;
@@ -423,7 +427,7 @@ static void parse_ethernet(struct parser *p, struct vb_layer *l, uint32_t at)
 	parse_network(p, l, at, type);
 }
 
-/* --- the whole --------------------------------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static void reset(struct vb_frame *f)
 {
@@ -455,7 +459,7 @@ void vb_frame_parse_template(struct vb_frame *f)
 	parse(f, false);
 }
 
-/* --- software parser --------------------------------------------------------------------------------------------------- */
+/* --- software parser -------------------------------------------------------------------------- */
 
 static int place_l3(const struct vb_frame *f, struct vb_layer *l, uint32_t at, bool ipv6)
 {
@@ -533,7 +537,7 @@ int vb_frame_parse_swp(struct vb_frame *f, const struct vb_swp *swp)
 	return err;
 }
 
-/* --- names ------------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 const char *vb_l4_name(uint8_t l4)
 {

@@ -2,9 +2,10 @@
 /*
  * Cuts a large TCP send into frames.
  *
- *	header | payload ...            -->  header 0 | mss bytes,  header 1 | mss bytes,  ...  header n | the rest
+ *	header | payload ...   -->   header 0 | mss bytes,  ...  header n | the rest
  *
- * Where the headers are is found once, in the given header; each copy is then changed at these places.
+ * Where the headers are is found once, in the given header; each copy is then changed at these
+ * places.
  */
 #include <errno.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Actions: what a rule does. They belong to no domain, except where they lead to a table. Rules and arrays count in refs;
- * an action goes only when that is 0 and every frame that might be under way with it has arrived.
+ * Actions: what a rule does. They belong to no domain, except where they lead to a table. Rules and
+ * arrays count in refs; an action goes only when that is 0 and every frame that might be under way
+ * with it has arrived.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ unsigned int steer_action_order(const struct vb_steer_action *action)
 	}
 }
 
-/* --- what a rule can have ---------------------------------------------------------------------------------------------- */
+/* --- what a rule can have --------------------------------------------------------------------- */
 
 static int check_table(const struct vb_steer_table *from, const struct vb_steer_table *to,
 		       const char **why)
@@ -99,7 +100,7 @@ int steer_actions_check(const struct vb_steer_table *table, struct vb_steer_acti
 	return err;
 }
 
-/* --- create ------------------------------------------------------------------------------------------------------------ */
+/* --- create ----------------------------------------------------------------------------------- */
 
 static struct vb_steer_action *allocate(enum vb_steer_do what, uint32_t count, size_t size)
 {
@@ -269,7 +270,7 @@ int vb_steer_action_create(const struct vb_steer_action_attr *attr, struct vb_st
 	return err;
 }
 
-/* --- destroy ----------------------------------------------------------------------------------------------------------- */
+/* --- destroy ---------------------------------------------------------------------------------- */
 
 static void release_branches(struct vb_steer_action *action)
 {

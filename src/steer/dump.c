@@ -107,7 +107,7 @@ void vb_steer_dump(struct vb_steer *steer, const struct vb_steer_table *only, FI
 	vb_unlock(&steer->lock);
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void add_store(struct store *store, struct vb_steer_usage *usage)
 {

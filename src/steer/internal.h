@@ -2,14 +2,15 @@
 /*
  * The inside of the steering engine.
  *
- *	vb_steer --+-- root list --+
- *	           +-- vb_steer_table -- list --> store --> slots --> rule --> rule of equal value, younger
- *	                                           ^                   |
- *	           vb_steer_matcher (a handle) ----+                   +--> actions, in the order of execution
+ *	vb_steer -+- root list -----+
+ *	          +- vb_steer_table: list --> store --> slots --> rule --> younger, equal value
+ *	                                        ^                  |
+ *	          vb_steer_matcher (a handle) --+                  +--> actions in order
  *
- * Readers follow list, slots and rules by acquire loads inside read sections. All else is the writers', who hold the lock
- * of the domain. What readers may still hold is not freed at once but goes on the list of the dead, which is emptied after
- * a grace period, many at a time, with no lock held.
+ * Readers follow list, slots and rules by acquire loads inside read sections. All else is the
+ * writers', who hold the lock of the domain. What readers may still hold is not freed at once but
+ * goes on the list of the dead, which is emptied after a grace period, many at a time, with no lock
+ * held.
  */
 #pragma once
 
@@ -30,7 +31,7 @@ struct dead {
 	struct dead *next;
 };
 
-/* --- matching -------------------------------------------------------------------------------------------------------- */
+/* --- matching --------------------------------------------------------------------------------- */
 
 /* One word of a key: the facts that are asked for, and which bits of them. */
 struct key_op {
@@ -54,7 +55,10 @@ struct key_source {
 	const struct vb_steer *steer;
 };
 
-/* mask: words in the machine's order, sections outside of the criteria are 0. Returns 0, or -EOPNOTSUPP and *why. */
+/*
+ * mask: words in the machine's order, sections outside of the criteria are 0. Returns 0, or
+ * -EOPNOTSUPP and *why.
+ */
 int steer_plan(const uint32_t mask[STEER_WORDS], bool geneve_option, struct key_plan *plan,
 	       const char **why);
 /* The key of a frame: plan->words words. */
@@ -62,7 +66,7 @@ void steer_extract(const struct key_plan *plan, const struct key_source *from, u
 /* The key of a value, which has been checked. */
 void steer_pack(const struct key_plan *plan, const uint32_t value[STEER_WORDS], uint32_t *key);
 
-/* --- rules of one mask ------------------------------------------------------------------------------------------------- */
+/* --- rules of one mask ------------------------------------------------------------------------ */
 
 struct vb_steer_rule {
 	union {
@@ -116,7 +120,7 @@ int steer_store_add(struct store *store, struct vb_steer_rule *rule, bool unique
 		    struct slots **old);
 void steer_store_remove(struct store *store, struct vb_steer_rule *rule);
 
-/* --- objects ----------------------------------------------------------------------------------------------------------- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 /* Stores in the order in which a frame meets them; replaced as a whole. */
 struct list {
@@ -130,8 +134,8 @@ struct vb_steer {
 	struct vb_lock lock; /* of writers */
 	_Atomic(struct list *) root;
 	_Atomic uint32_t root_rules;
-	uint32_t
-		geneve_option; /* class << 8 | type; readers see it through a matcher that was made later */
+	/* class << 8 | type; readers see it through a matcher that was made later. */
+	uint32_t geneve_option;
 	bool has_geneve_option;
 	uint32_t geneve_masks;
 	struct vb_list tables;
@@ -160,7 +164,7 @@ static inline _Atomic(struct list *) *table_list(struct vb_steer_table *table)
 	return table->level ? &table->list : &table->steer->root;
 }
 
-/* --- actions ------------------------------------------------------------------------------------------------------------- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 /* SET, ADD or COPY, checked. */
 struct modify_op {

@@ -2,9 +2,10 @@
 /*
  * Match fields: which there are, and how they come out of a frame.
  *
- * struct fte_match_param is 128 words of 32 bits. A mask becomes a plan: one operation for each word that is not 0. A
- * frame's key are these words, masked, one behind the other. So a mask of one MAC address makes keys of two words, and only
- * those are read from the frame. Sums cost a pass over the frame and are facts of their own, only made where asked for.
+ * struct fte_match_param is 128 words of 32 bits. A mask becomes a plan: one operation for each
+ * word that is not 0. A frame's key are these words, masked, one behind the other. So a mask of one
+ * MAC address makes keys of two words, and only those are read from the frame. Sums cost a pass
+ * over the frame and are facts of their own, only made where asked for.
  *
  * A field of a header that the frame has not is 0.
  */
@@ -12,7 +13,7 @@
 
 #include "steer/internal.h"
 
-/* --- names ----------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 enum support { PLAIN, SUMS, GENEVE_OPTION, REFUSED };
 
@@ -135,7 +136,7 @@ static uint32_t bits_in_word(const struct field *field, uint32_t word)
 	return (uint32_t)(0xffffffffull >> from & ~(0xffffffffull >> to));
 }
 
-/* --- plans ------------------------------------------------------------------------------------------------------------- */
+/* --- plans ------------------------------------------------------------------------------------ */
 
 static void add_op(struct key_plan *plan, uint32_t fact, uint32_t mask)
 {
@@ -199,7 +200,7 @@ void steer_pack(const struct key_plan *plan, const uint32_t value[STEER_WORDS], 
 	}
 }
 
-/* --- facts ------------------------------------------------------------------------------------------------------------- */
+/* --- facts ------------------------------------------------------------------------------------ */
 
 static uint32_t ip_word(const struct vb_frame *f, const struct vb_layer *l)
 {

@@ -2,8 +2,9 @@
 /*
  * Header modification: SET, ADD and COPY of fields of a frame's outer headers and of registers.
  *
- * A field is some bits of 1, 2 or 4 bytes in a header, or a register. Whoever changes bytes that a checksum is over adjusts
- * it by the difference (RFC 1624), so that a wrong sum stays wrong; a UDP checksum of 0 stays 0.
+ * A field is some bits of 1, 2 or 4 bytes in a header, or a register. Whoever changes bytes that a
+ * checksum is over adjusts it by the difference (RFC 1624), so that a wrong sum stays wrong; a UDP
+ * checksum of 0 stays 0.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ static const struct place places[] = {
 	{ 0x6e, GTPU, 4, 4, 0, 32 },     { 0x73, ANY_IP, 1, 1, 0, 2 },
 };
 
-/* --- compile --------------------------------------------------------------------------------------------------------- */
+/* --- compile ---------------------------------------------------------------------------------- */
 
 static int find_place(uint32_t id, uint8_t *place, const char **why)
 {
@@ -63,7 +64,10 @@ static int check_range(uint8_t place, uint32_t offset, uint32_t length, const ch
 	return offset + length <= places[place].width ? 0 : -EINVAL;
 }
 
-/* The words of set_action_in and copy_action_in: type 4, field 12, reserved 3, offset 5, reserved 3, length 5. */
+/*
+ * The words of set_action_in and copy_action_in: type 4, field 12, reserved 3, offset 5, reserved
+ * 3, length 5.
+ */
 int steer_modify_compile(const uint8_t *action, struct modify_op *op, const char **why)
 {
 	uint32_t first = read32(action), second = read32(action + 4);
@@ -102,9 +106,12 @@ bool steer_modify_is_meta(const struct vb_steer_action *action)
 	return true;
 }
 
-/* --- where fields are -------------------------------------------------------------------------------------------------- */
+/* --- where fields are ------------------------------------------------------------------------- */
 
-/* The field's place in this frame: IPv6 has another one than IPv4. at: from the frame's begin. 0: the frame has it not. */
+/*
+ * The field's place in this frame: IPv6 has another one than IPv4. at: from the frame's begin. 0:
+ * the frame has it not.
+ */
 static bool locate(const struct vb_frame *f, const struct place *place, struct place *found,
 		   uint32_t *at)
 {
@@ -173,9 +180,12 @@ static bool get(const struct vb_frame *f, struct vb_steer_meta *meta, const stru
 	return true;
 }
 
-/* --- sums -------------------------------------------------------------------------------------------------------------- */
+/* --- sums ------------------------------------------------------------------------------------- */
 
-/* The sum of the 16-bit words that the bytes are in; bytes of a word are counted from the header's begin, which is even. */
+/*
+ * The sum of the 16-bit words that the bytes are in; bytes of a word are counted from the header's
+ * begin, which is even.
+ */
 static uint32_t words_sum(uint32_t value, uint32_t size, uint32_t at)
 {
 	if (size == 1)
@@ -253,7 +263,7 @@ static void set(struct vb_frame *f, struct vb_steer_meta *meta, const struct pla
 	adjust_sums(f, &found, place->at, before, after);
 }
 
-/* --- run --------------------------------------------------------------------------------------------------------------- */
+/* --- run -------------------------------------------------------------------------------------- */
 
 void steer_modify_run(const struct modify_op *op, uint32_t count, struct vb_frame *f,
 		      struct vb_steer_meta *meta)

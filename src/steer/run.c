@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * The way of a frame through the tables. Inside a read section, without locks and without memory of its own.
+ * The way of a frame through the tables. Inside a read section, without locks and without memory of
+ * its own.
  *
- * A way is a frame, its metadata and how far it has come. It begins with what the caller gave, and takes copies of its own
- * when a rule changes something: of the metadata on the stack, of the frame in the buffer of its depth in the scratch area.
- * Where a frame is multiplied (an array, several rules of one value), each branch is a way of its own one deeper, which
- * begins with what the way above has.
+ * A way is a frame, its metadata and how far it has come. It begins with what the caller gave, and
+ * takes copies of its own when a rule changes something: of the metadata on the stack, of the frame
+ * in the buffer of its depth in the scratch area. Where a frame is multiplied (an array, several
+ * rules of one value), each branch is a way of its own one deeper, which begins with what the way
+ * above has.
  */
 #include <errno.h>
 
@@ -31,7 +33,7 @@ static void walk(struct run *run, struct way *way, struct vb_steer_table *table)
 static void follow(struct run *run, struct way *way, const struct vb_steer_rule *rule,
 		   uint32_t level);
 
-/* --- ends -------------------------------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void arrive(struct run *run, const struct way *way, const struct vb_steer_dest *dest)
 {
@@ -63,7 +65,7 @@ static void miss(struct run *run, const struct way *way, uint32_t level)
 		run->result |= VB_STEER_DROPPED;
 }
 
-/* --- changes ----------------------------------------------------------------------------------------------------------- */
+/* --- changes ---------------------------------------------------------------------------------- */
 
 static bool own_frame(struct run *run, struct way *way)
 {
@@ -145,7 +147,7 @@ static void count(const struct way *way, struct vb_steer_counter *counter)
 	atomic_fetch_add_explicit(&counter->bytes, way->f->len, memory_order_relaxed);
 }
 
-/* --- several destinations ---------------------------------------------------------------------------------------------- */
+/* --- several destinations --------------------------------------------------------------------- */
 
 /* A way one deeper; false: too deep. */
 static bool branch_off(struct run *run, const struct way *way, struct way *branch)
@@ -196,7 +198,7 @@ static void take_array(struct run *run, const struct way *way, const struct vb_s
 			take_branch(run, &branch, &array->branch[i], level);
 }
 
-/* --- rules ------------------------------------------------------------------------------------------------------------- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 /* What comes before the end; false: the frame is dropped. */
 static bool prepare(struct run *run, struct way *way, const struct vb_steer_action *action)
@@ -220,7 +222,10 @@ static bool prepare(struct run *run, struct way *way, const struct vb_steer_acti
 	}
 }
 
-/* Actions are in the order of execution. Returns the table where the way goes on, or NULL: it has ended. */
+/*
+ * Actions are in the order of execution. Returns the table where the way goes on, or NULL: it has
+ * ended.
+ */
 static struct vb_steer_table *apply(struct run *run, struct way *way,
 				    const struct vb_steer_rule *rule, uint32_t level)
 {

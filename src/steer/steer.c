@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Domains, tables, matchers, rules: the control path. Everything here takes the domain's lock; readers are in run.c.
+ * Domains, tables, matchers, rules: the control path. Everything here takes the domain's lock;
+ * readers are in run.c.
  *
- * At level 0 matchers with the same mask and priority share one store, as the kernel's flow groups do, so that many
- * programs' rules of one form cost one look-up, and rules of equal value know each other.
+ * At level 0 matchers with the same mask and priority share one store, as the kernel's flow groups
+ * do, so that many programs' rules of one form cost one look-up, and rules of equal value know each
+ * other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 
 #include "steer/internal.h"
 
-/* --- what readers may still hold -------------------------------------------------------------------------------------- */
+/* --- what readers may still hold -------------------------------------------------------------- */
 
 static void bury(struct vb_steer *steer, struct dead *dead)
 {
@@ -41,7 +43,7 @@ static void unlock(struct vb_steer *steer, bool all)
 	}
 }
 
-/* --- domains, tables --------------------------------------------------------------------------------------------------- */
+/* --- domains, tables -------------------------------------------------------------------------- */
 
 int vb_steer_create(enum vb_steer_kind kind, struct vb_steer **out)
 {
@@ -146,7 +148,7 @@ struct vb_steer *vb_steer_table_domain(const struct vb_steer_table *table)
 	return table->steer;
 }
 
-/* --- masks and values -------------------------------------------------------------------------------------------------- */
+/* --- masks and values ------------------------------------------------------------------------- */
 
 /* Bytes of a program to words; those of other sections are counted in *outside. */
 static int load_param(const void *from, size_t len, uint8_t criteria, uint32_t words[STEER_WORDS],
@@ -169,7 +171,7 @@ static int load_param(const void *from, size_t len, uint8_t criteria, uint32_t w
 	return 0;
 }
 
-/* --- matchers ---------------------------------------------------------------------------------------------------------- */
+/* --- matchers --------------------------------------------------------------------------------- */
 
 static struct store *make_store(const struct vb_steer *steer, uint16_t priority, uint8_t criteria,
 				const uint32_t *mask, const char **why, int *err)
@@ -328,7 +330,7 @@ struct vb_steer_table *vb_steer_matcher_table(const struct vb_steer_matcher *mat
 	return matcher->table;
 }
 
-/* --- rules ------------------------------------------------------------------------------------------------------------- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 /* Actions in the order of execution; equal places keep the order of the program. */
 static void sort_actions(struct vb_steer_rule *rule, struct vb_steer_action *const *actions)

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steering engine: tables of rules that decide where a frame goes and what is changed on the way. It knows frames
- * and metadata; it knows no queues, ports or processes. Destinations are its owner's, opaque.
+ * The steering engine: tables of rules that decide where a frame goes and what is changed on the
+ * way. It knows frames and metadata; it knows no queues, ports or processes. Destinations are its
+ * owner's, opaque.
  *
- *	domain -+- table, level 0 (the root) -+- matcher, priority 0, mask -- rules: value -> actions
- *	        |                             +- matcher, priority 1, mask -- ...
+ *	domain -+- table, level 0 (root) -+- matcher, priority 0, mask -- rules: value, actions
+ *	        |                         +- matcher, priority 1, mask -- ...
  *	        +- table, level 1 ...  <---------- "forward to table" of a rule above
  *
- * A frame enters at the root and meets the matchers in order of priority (small first; equal ones: the older first). A
- * matcher takes the fields that its mask has from the frame and looks them up in its hash table: one look-up, however
- * many rules. The first matcher with a rule for it decides.
+ * A frame enters at the root and meets the matchers in order of priority (small first; equal ones:
+ * the older first). A matcher takes the fields that its mask has from the frame and looks them up
+ * in its hash table: one look-up, however many rules. The first matcher with a rule for it decides.
  *
- * Control calls (create, destroy) may come from any thread, but not from inside a read section and not from emit. They
- * return 0 or -errno; on error nothing has changed, and *why, where asked for, is a constant text with the reason: the
- * name of the match field or action. vb_steer_run() may come from many threads at once, inside read sections
- * (base/rcu.h), while rules come and go: a frame meets a rule wholly or not at all.
+ * Control calls (create, destroy) may come from any thread, but not from inside a read section and
+ * not from emit. They return 0 or -errno; on error nothing has changed, and *why, where asked for,
+ * is a text with the reason: the name of the match field or action. It is valid until the thread's
+ * next call. vb_steer_run() may come from many threads at once, inside read sections (base/rcu.h),
+ * while rules come and go: a frame meets a rule wholly or not at all.
  *
- * Lifetime. What is in use cannot go: -EBUSY. A rule is out of use when vb_steer_rule_destroy() returns, for frames that
- * enter later; an earlier frame may still be under way with it. vb_steer_action_destroy() waits for those: what an action
- * points to (destination, counter) may be freed when it has returned, not before.
+ * Lifetime. What is in use cannot go: -EBUSY. A rule is out of use when vb_steer_rule_destroy()
+ * returns, for frames that enter later; an earlier frame may still be under way with it.
+ * vb_steer_action_destroy() waits for those: what an action points to (destination, counter) may be
+ * freed when it has returned, not before.
  */
 #pragma once
 
@@ -75,7 +78,7 @@ struct vb_steer_matcher;
 struct vb_steer_rule;
 struct vb_steer_action;
 
-/* --- domains, tables, matchers ----------------------------------------------------------------------------------------- */
+/* --- domains, tables, matchers ---------------------------------------------------------------- */
 
 VB_PUBLIC int vb_steer_create(enum vb_steer_kind kind, struct vb_steer **steer);
 /* -EBUSY: it has tables. */
@@ -83,8 +86,8 @@ VB_PUBLIC int vb_steer_destroy(struct vb_steer *steer);
 VB_PUBLIC enum vb_steer_kind vb_steer_kind(const struct vb_steer *steer);
 
 /*
- * Which Geneve option the fields geneve_tlv_option_0_* mean; masks with them are refused before. -EBUSY: a matcher has
- * such a mask.
+ * Which Geneve option the fields geneve_tlv_option_0_* mean; masks with them are refused before.
+ * -EBUSY: a matcher has such a mask.
  */
 VB_PUBLIC int vb_steer_set_geneve_option(struct vb_steer *steer, uint16_t class, uint8_t type);
 
@@ -97,9 +100,10 @@ VB_PUBLIC uint32_t vb_steer_table_level(const struct vb_steer_table *table);
 VB_PUBLIC struct vb_steer *vb_steer_table_domain(const struct vb_steer_table *table);
 
 /*
- * mask: struct fte_match_param as programs write it, big-endian; len: up to VB_STEER_PARAM, what is missing is 0.
- * criteria: enum vb_steer_criteria. Sections outside of it are not looked at (level 0: must be 0, -EINVAL).
- * -EOPNOTSUPP: the mask has a field that this card has not, *why names it ("outer_headers.x", "misc4.x", ...).
+ * mask: struct fte_match_param as programs write it, big-endian; len: up to VB_STEER_PARAM, what is
+ * missing is 0. criteria: enum vb_steer_criteria. Sections outside of it are not looked at (level
+ * 0: must be 0, -EINVAL). -EOPNOTSUPP: the mask has a field that this card has not, *why names it
+ * ("outer_headers.x", "misc4.x", ...).
  */
 VB_PUBLIC int vb_steer_matcher_create(struct vb_steer_table *table, uint16_t priority,
 				      uint8_t criteria, const void *mask, size_t len,
@@ -108,7 +112,7 @@ VB_PUBLIC int vb_steer_matcher_create(struct vb_steer_table *table, uint16_t pri
 VB_PUBLIC int vb_steer_matcher_destroy(struct vb_steer_matcher *matcher);
 VB_PUBLIC struct vb_steer_table *vb_steer_matcher_table(const struct vb_steer_matcher *matcher);
 
-/* --- actions ------------------------------------------------------------------------------------------------------------- */
+/* --- actions ---------------------------------------------------------------------------------- */
 
 enum vb_steer_do {
 	VB_STEER_DO_DEST,  /* the end: to the owner's destination */
@@ -139,7 +143,10 @@ struct vb_steer_dest {
 	void *object;    /* the owner's */
 };
 
-/* The owner's memory; packets and bytes of frames as they came to the rule. Read with relaxed loads. */
+/*
+ * The owner's memory; packets and bytes of frames as they came to the rule. Read with relaxed
+ * loads.
+ */
 struct vb_steer_counter {
 	_Atomic uint64_t packets, bytes;
 };
@@ -176,25 +183,26 @@ struct vb_steer_action_attr {
 };
 
 /*
- * -EINVAL: a value out of range; -EOPNOTSUPP: a modify field that this card has not (*why: its name or number). An action
- * may be in many rules; only TABLE and what contains it belongs to a domain.
+ * -EINVAL: a value out of range; -EOPNOTSUPP: a modify field that this card has not (*why: its name
+ * or number). An action may be in many rules; only TABLE and what contains it belongs to a domain.
  */
 VB_PUBLIC int vb_steer_action_create(const struct vb_steer_action_attr *attr,
 				     struct vb_steer_action **action, const char **why);
 /* -EBUSY: it is in a rule or in an array. Waits for readers. */
 VB_PUBLIC int vb_steer_action_destroy(struct vb_steer_action *action);
 
-/* --- rules --------------------------------------------------------------------------------------------------------------- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 enum vb_steer_rule_flags {
 	VB_STEER_UNIQUE = 1 << 0, /* -EEXIST where the matcher has a rule with this value */
 };
 
 /*
- * value: as the mask; a bit outside of the mask is -EINVAL. Of actions at most one ends the way, at most one each of
- * modify, tag, counter, decapsulation (reformat 0, 2), encapsulation (1, 3), and two each of push and pop; else -EINVAL.
- * Without one that ends the way the frame then goes as after a miss. A table must have a higher level than the matcher's
- * (so tables cannot lead in a circle), else -EINVAL.
+ * value: as the mask; a bit outside of the mask is -EINVAL. Of actions at most one ends the way, at
+ * most one each of modify, tag, counter, decapsulation (reformat 0, 2), encapsulation (1, 3), and
+ * two each of push and pop; else -EINVAL. Without one that ends the way the frame then goes as
+ * after a miss. A table must have a higher level than the matcher's (so tables cannot lead in a
+ * circle), else -EINVAL.
  *
  * Rules with equal values: at level 0 each of them gets the frame, as it came; deeper the oldest.
  */
@@ -205,7 +213,7 @@ VB_PUBLIC int vb_steer_rule_create(struct vb_steer_matcher *matcher, const void 
 /* Always succeeds. */
 VB_PUBLIC void vb_steer_rule_destroy(struct vb_steer_rule *rule);
 
-/* --- frames -------------------------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 /* What travels with a frame. Register C6 and C7 are matched and modified as the others. */
 struct vb_steer_meta {
@@ -218,8 +226,8 @@ struct vb_steer_meta {
 };
 
 /*
- * A frame for a destination; frame and metadata are valid during the call and must not be changed. It may be the frame
- * that was given to vb_steer_run(), or an edited copy in the scratch area.
+ * A frame for a destination; frame and metadata are valid during the call and must not be changed.
+ * It may be the frame that was given to vb_steer_run(), or an edited copy in the scratch area.
  */
 typedef void vb_steer_emit(void *arg, const struct vb_steer_dest *dest,
 			   const struct vb_frame *frame, const struct vb_steer_meta *meta);
@@ -227,27 +235,29 @@ typedef void vb_steer_emit(void *arg, const struct vb_steer_dest *dest,
 /* What became of a frame; several bits where it was multiplied. */
 enum vb_steer_result {
 	VB_STEER_EMITTED = 1 << 0, /* emit was called */
-	VB_STEER_MISSED =
-		1
-		<< 1, /* no rule ended its way (VB_STEER_TO_DEFAULT, _WIRE, _MANAGER, or a drop) */
-	VB_STEER_DROPPED =
-		1
-		<< 2, /* by a rule, or by the miss of a NIC_RX table below the root or of a sniffer */
-	VB_STEER_TOO_FAR = 1 << 3, /* over VB_STEER_MAX_HOPS or VB_STEER_MAX_SPLITS: dropped */
-	VB_STEER_NO_ROOM = 1 << 4, /* an edit had no room, or there was no scratch area: dropped */
+	/* No rule ended its way: VB_STEER_TO_DEFAULT, _WIRE, _MANAGER, or a drop. */
+	VB_STEER_MISSED = 1 << 1,
+	/* By a rule, or by the miss of a NIC_RX table below the root or of a sniffer. */
+	VB_STEER_DROPPED = 1 << 2,
+	/* Over VB_STEER_MAX_HOPS or VB_STEER_MAX_SPLITS: dropped. */
+	VB_STEER_TOO_FAR = 1 << 3,
+	/* An edit had no room, or there was no scratch area: dropped. */
+	VB_STEER_NO_ROOM = 1 << 4,
 };
 
 /*
- * Bring a parsed frame through the tables, inside a read section. Misses: at level 0 TO_DEFAULT (sniffers: drop); below
- * NIC_RX and sniffers drop, NIC_TX TO_WIRE, FDB TO_MANAGER. A MISS inside an array is TO_DEFAULT for NIC_RX at any level,
- * since who mirrors a frame wants it to go its way.
+ * Bring a parsed frame through the tables, inside a read section. Misses: at level 0 TO_DEFAULT
+ * (sniffers: drop); below NIC_RX and sniffers drop, NIC_TX TO_WIRE, FDB TO_MANAGER. A MISS inside
+ * an array is TO_DEFAULT for NIC_RX at any level, since who mirrors a frame wants it to go its way.
  *
- * The actions of a rule take effect in the order of the hardware, not of the list: count, tag, decapsulate, pop, modify,
- * push, encapsulate, then go. An edit of what the frame has not (a tag to pop, a TCP port of a UDP datagram) does nothing;
- * a decapsulation of a frame without that tunnel drops it. Modified fields have their IP, TCP and UDP checksums adjusted.
+ * The actions of a rule take effect in the order of the hardware, not of the list: count, tag,
+ * decapsulate, pop, modify, push, encapsulate, then go. An edit of what the frame has not (a tag to
+ * pop, a TCP port of a UDP datagram) does nothing; a decapsulation of a frame without that tunnel
+ * drops it. Modified fields have their IP, TCP and UDP checksums adjusted.
  *
- * The frame itself is never changed: edits happen in scratch (VB_STEER_SCRATCH bytes, one thread's at a time; NULL: rules
- * that edit drop). No allocation, no lock. Returns enum vb_steer_result bits.
+ * The frame itself is never changed: edits happen in scratch (VB_STEER_SCRATCH bytes, one thread's
+ * at a time; NULL: rules that edit drop). No allocation, no lock. Returns enum vb_steer_result
+ * bits.
  */
 VB_PUBLIC unsigned int vb_steer_run(struct vb_steer *steer, const struct vb_frame *frame,
 				    const struct vb_steer_meta *meta, void *scratch,
@@ -256,7 +266,7 @@ VB_PUBLIC unsigned int vb_steer_run(struct vb_steer *steer, const struct vb_fram
 /* No table has a matcher with a rule: vb_steer_run() would only say TO_DEFAULT. */
 VB_PUBLIC bool vb_steer_empty(const struct vb_steer *steer);
 
-/* --- looking at it --------------------------------------------------------------------------------------------------------- */
+/* --- looking at it ---------------------------------------------------------------------------- */
 
 /* As text, a line per object: for mlx5dv_dump_dr_*(). NULL table: the whole domain. */
 VB_PUBLIC void vb_steer_dump(struct vb_steer *steer, const struct vb_steer_table *table, FILE *to);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * The rules of one mask: a hash table with open addressing and linear probing, of pointers to rules.
+ * The rules of one mask: a hash table with open addressing and linear probing, of pointers to
+ * rules.
  *
- *	slots: [ ] [R] [R] [gone] [R] [ ] ...        R --> rule --next--> younger rule with the same key
+ *	slots: [ ] [R] [R] [gone] [R] [ ] ...   R --> rule --next--> younger rule, same key
  *
- * A reader begins at the slot of its hash and goes on to the first free one. A writer, under the domain's lock,
+ * A reader begins at the slot of its hash and goes on to the first free one. A writer, under the
+ * domain's lock,
  *  - adds at the first slot that is free or gone, hash first, then the rule with release;
  *  - removes by storing "gone", or "free" where the next slot is free and nobody looks behind it;
- *  - grows by filling a larger array that no reader knows yet, and publishing it. A reader in the old one finds all rules
- *    that were there when it began.
- * A slot whose rule changes under a reader held, before and after, rules that come or go at that moment: any answer about
- * these is right, and others are not touched.
+ *  - grows by filling a larger array that no reader knows yet, and publishing it. A reader in the
+ *    old one finds all rules that were there when it began. A slot whose rule changes under a
+ *    reader held, before and after, rules that come or go at that moment: any answer about these is
+ *    right, and others are not touched.
  *
  * 16 bytes a slot, three eighths to three quarters of them taken.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What src/frame and src/steer make of frames, for judge.py to compare with scapy. A line in, a line out:
+ * What src/frame and src/steer make of frames, for judge.py to compare with scapy. A line in, a
+ * line out:
  *
  *	parse FRAME                          facts, name=value
  *	verify FRAME                         right checksums, sum from byte 14, FCS
@@ -71,7 +72,7 @@ static void answer(int err, const struct vb_frame *f)
 		hex(f->data, f->len);
 }
 
-/* --- frame ------------------------------------------------------------------------------------------------------------- */
+/* --- frame ------------------------------------------------------------------------------------ */
 
 static void print_layer(const char *name, const struct vb_layer *l)
 {
@@ -198,7 +199,7 @@ static void do_edit(char **word)
 	answer(err, &f);
 }
 
-/* --- steer ------------------------------------------------------------------------------------------------------------- */
+/* --- steer ------------------------------------------------------------------------------------ */
 
 static void print_frame(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *f,
 			const struct vb_steer_meta *meta)

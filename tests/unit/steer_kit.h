@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of src/steer share: frames to steer, match parameters by bit, and a net that catches what is emitted. */
+/*
+ * What the tests of src/steer share: frames to steer, match parameters by bit, and a net that
+ * catches what is emitted.
+ */
 #pragma once
 
 #include <setjmp.h>

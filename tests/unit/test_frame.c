@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes of raw frames, which may come from another process and be anything: whatever they say, nothing outside of the
- * frame is looked at. Each frame ends where a page that cannot be read begins.
+ * Bytes of raw frames, which may come from another process and be anything: whatever they say,
+ * nothing outside of the frame is looked at. Each frame ends where a page that cannot be read
+ * begins.
  */
 #include <setjmp.h>
 #include <stdarg.h>

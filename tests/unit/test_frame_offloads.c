@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Offloads at their edges: published vectors of the hash, frames of no length, headers that lie, no room. */
+/*
+ * Offloads at their edges: published vectors of the hash, frames of no length, headers that lie, no
+ * room.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +14,10 @@
 
 #include "frame/frame.h"
 
-/* The key and the vectors by which every implementation of receive side scaling is verified (Microsoft's). */
+/*
+ * The key and the vectors by which every implementation of receive side scaling is verified
+ * (Microsoft's).
+ */
 static const uint8_t key[VB_FRAME_HASH_KEY] = {
 	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
 	0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,

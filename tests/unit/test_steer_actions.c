@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What rules do with frames: every action, their order, several destinations, and what has no room. */
+/*
+ * What rules do with frames: every action, their order, several destinations, and what has no room.
+ */
 #include "steer_kit.h"
 
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which rule a frame meets: masks, priorities, tables, misses; and what cannot be made or taken away. */
+/*
+ * Which rule a frame meets: masks, priorities, tables, misses; and what cannot be made or taken
+ * away.
+ */
 #include "steer_kit.h"
 
 #include <errno.h>
@@ -188,7 +191,10 @@ static void equal_rules(void **state)
 	struct kit kit;
 
 	kit_open(&kit, VB_STEER_NIC_RX);
-	/* At the root each gets the frame; another table of level 0 with the same mask is no other place. */
+	/*
+	 * At the root each gets the frame; another table of level 0 with the same mask is no other
+	 * place.
+	 */
 	assert_int_equal(vb_steer_table_create(kit.steer, 0, &second_root), 0);
 	root = kit_matcher(kit.root, 0, BIT_DMAC, 48);
 	twin = kit_matcher(second_root, 0, BIT_DMAC, 48);
@@ -344,7 +350,6 @@ static void long_ways(void **state)
 	struct vb_steer_matcher *matcher[VB_STEER_MAX_HOPS + 1];
 	struct vb_steer_action *go[VB_STEER_MAX_HOPS + 1], *dest = kit_dest(3);
 	struct vb_steer_rule *rule[VB_STEER_MAX_HOPS + 1], *refused = NULL;
-	struct vb_steer *other;
 	const char *why = NULL;
 	struct kit kit;
 
@@ -380,18 +385,6 @@ static void long_ways(void **state)
 			-EINVAL);
 		vb_steer_action_destroy(array);
 	}
-	/* Nor to another domain. */
-	assert_int_equal(vb_steer_create(VB_STEER_NIC_RX, &other), 0);
-	struct vb_steer_table *foreign;
-
-	assert_int_equal(vb_steer_table_create(other, 99999, &foreign), 0);
-	struct vb_steer_action *away = kit_table(foreign);
-
-	assert_int_equal(vb_steer_rule_create(matcher[2], NULL, 0, &away, 1, 0, &refused, &why),
-			 -EINVAL);
-	vb_steer_action_destroy(away);
-	vb_steer_table_destroy(foreign);
-	vb_steer_destroy(other);
 	for (int i = 0; i < VB_STEER_MAX_HOPS; i++)
 		vb_steer_rule_destroy(rule[i]);
 	for (int i = VB_STEER_MAX_HOPS; i >= 0; i--) {
@@ -401,6 +394,32 @@ static void long_ways(void **state)
 			assert_int_equal(vb_steer_table_destroy(table[i]), 0);
 	}
 	vb_steer_action_destroy(dest);
+	kit_close(&kit);
+}
+
+static void not_to_another_domain(void **state)
+{
+	struct vb_steer_table *foreign;
+	struct vb_steer_matcher *matcher;
+	struct vb_steer_rule *refused = NULL;
+	struct vb_steer_action *away;
+	struct vb_steer *other;
+	const char *why = NULL;
+	struct kit kit;
+
+	kit_open(&kit, VB_STEER_NIC_RX);
+	matcher = kit_matcher(kit.root, 0, 0, 0);
+	assert_int_equal(vb_steer_create(VB_STEER_NIC_RX, &other), 0);
+	assert_int_equal(vb_steer_table_create(other, 99, &foreign), 0);
+	away = kit_table(foreign);
+	assert_int_equal(vb_steer_rule_create(matcher, NULL, 0, &away, 1, 0, &refused, &why),
+			 -EINVAL);
+	assert_non_null(strstr(why, "domain"));
+	assert_null(refused);
+	assert_int_equal(vb_steer_action_destroy(away), 0);
+	assert_int_equal(vb_steer_table_destroy(foreign), 0);
+	assert_int_equal(vb_steer_destroy(other), 0);
+	vb_steer_matcher_destroy(matcher);
 	kit_close(&kit);
 }
 
@@ -496,6 +515,7 @@ int main(void)
 		cmocka_unit_test(values_that_cannot_be),
 		cmocka_unit_test(what_is_in_use_stays),
 		cmocka_unit_test(long_ways),
+		cmocka_unit_test(not_to_another_domain),
 		cmocka_unit_test(many_rules),
 		cmocka_unit_test(the_dump_names_rules),
 		cmocka_unit_test(the_geneve_option),

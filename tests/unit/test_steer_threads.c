@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules come and go under traffic. Readers send frames all the time; what stays must always be found, what comes and goes
- * leads to its own destination or nowhere, and nothing leads to a wrong one.
+ * Rules come and go under traffic. Readers send frames all the time; what stays must always be
+ * found, what comes and goes leads to its own destination or nowhere, and nothing leads to a wrong
+ * one.
  */
 #include "steer_kit.h"
 

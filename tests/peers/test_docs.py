@@ -78,7 +78,7 @@ def run_blocks(path, folder):
     os.symlink(os.path.join(TOP, 'docs'), os.path.join(folder, 'docs'))
     shutil.copytree(os.path.join(TOP, 'samples'), os.path.join(folder, 'samples'))  # they are built where they lie
     done = subprocess.run(['bash', '-c', '\n'.join(script)], cwd=folder, env=env, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=100, check=False)
+                          stderr=subprocess.STDOUT, text=True, timeout=160, check=False)
     if done.returncode != 0:
         raise peers.Failure(f'{name}: exit code {done.returncode} after\n{done.stdout}')
     for i, expected in documented:

@@ -168,7 +168,7 @@ struct fact {
 	uint64_t value;
 };
 
-/* What the last instruction left in flags and rax (emit_left.c). */
+/* What the last instruction left in flags and rax (emit_reuse.c). */
 struct notes {
 	uint32_t at;  /* host offset that it holds at */
 	uint8_t zero; /* ZF tells whether this guest register is zero; 0: it does not */
@@ -250,7 +250,7 @@ bool guest_address_in_place(struct tx *tx, const struct vb_insn *insn, unsigned 
 void confine_again(struct tx *tx, const struct rm *m);
 void complete_stub(struct tx *tx, uint32_t stub, uint32_t site, bool window);
 
-/* emit_left.c */
+/* emit_reuse.c */
 void notes_move(struct tx *tx, uint32_t from);
 void notes_void(struct tx *tx);
 void note_rax(struct tx *tx, unsigned int rd);

@@ -9,7 +9,7 @@
  *
  * The compare is for correctness: it tells what a window serves from what memory does. The copy is
  * for isolation. What is believed of a register saves compares, never a copy: that is only left out
- * between accesses through one register that follow each other in the host code (emit_left.c).
+ * between accesses through one register that follow each other in the host code (emit_reuse.c).
  *
  * A stub whose compare vouches for later accesses as well must not come back: behind it they would
  * go unchecked. It then leaves for the interpreter, which returns to translated code at the next

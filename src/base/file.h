@@ -3,9 +3,9 @@
  * Files that the card keeps open while a program runs that knows nothing of them.
  *
  * The program may have closed its standard output, may close every descriptor it did not open
- * itself, may forbid large files (ulimit -f), may have lost the reader of its standard error and may
- * have timers that interrupt every call. None of that may end the program, or make the card write
- * into one of its files.
+ * itself, may forbid large files (ulimit -f), may have lost the reader of its standard error and
+ * may have timers that interrupt every call. None of that may end the program, or make the card
+ * write into one of its files.
  */
 #pragma once
 

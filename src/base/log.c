@@ -58,8 +58,8 @@ static int set_path(const char *file)
 }
 
 /*
- * The program may have closed the descriptor, and the number be that of a file of its own: then open
- * the log again.
+ * The program may have closed the descriptor, and the number be that of a file of its own: then
+ * open the log again.
  */
 static int log_fd(void)
 {

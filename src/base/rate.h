@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How often a line of one kind may go into the log: what comes again and again must not fill a disk. A few go out each
- * second; what was held back is counted, and told with the next one.
+ * How often a line of one kind may go into the log: what comes again and again must not fill a
+ * disk. A few go out each second; what was held back is counted, and told with the next one.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Owns the lines that refusals leave in the log: who was called, for which object, why, and what helps. */
+/*
+ * Owns the lines that refusals leave in the log: who was called, for which object, why, and what
+ * helps.
+ */
 #include "base/refusal.h"
 
 #include <stdarg.h>
@@ -70,7 +73,8 @@ int vb_refuse(enum vb_reason reason, int err, const char *fmt, ...)
 
 	if (current)
 		current->said = true;
-	if (!words && (!vb_log_enabled(VB_LOG_INFO) || !vb_rate_allows(&limits[reason], &held_back)))
+	if (!words &&
+	    (!vb_log_enabled(VB_LOG_INFO) || !vb_rate_allows(&limits[reason], &held_back)))
 		return -err;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);

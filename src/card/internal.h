@@ -183,7 +183,7 @@ struct vb_rq {
 	struct vb_response response[VB_ANSWERS]; /* to send: ring */
 	uint32_t resp_head, resp_tail;
 	struct vb_sge sge[VB_WR_MAX_SGE];
-	bool pinned; /* the message has several packets: */
+	bool pinned;                            /* the message has several packets: */
 	uint32_t sge_generation[VB_WR_MAX_SGE]; /* of the registrations when it began */
 };
 

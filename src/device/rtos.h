@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What device code and the card's run-time system say to each other: the calls (ecall), the thread context and the
- * argument buffer of an RPC. Included by both sides (src/device, compiled for RISC-V, and src/api/flexio), so it holds
- * numbers and layouts only. Described in docs/rtos-abi.md.
+ * What device code and the card's run-time system say to each other: the calls (ecall), the thread
+ * context and the argument buffer of an RPC. Included by both sides (src/device, compiled for
+ * RISC-V, and src/api/flexio), so it holds numbers and layouts only. Described in docs/rtos-abi.md.
  *
- * A call puts its number into a7 and its arguments into a0 to a5; the result is in a0. All other registers are kept.
- * Everything that arrives here from device code is untrusted: a bad address or number is a recoverable error (-1) or
- * ends the device process, as the table says; it never harms the host.
+ * A call puts its number into a7 and its arguments into a0 to a5; the result is in a0. All other
+ * registers are kept. Everything that arrives here from device code is untrusted: a bad address or
+ * number is a recoverable error (-1) or ends the device process, as the table says; it never harms
+ * the host.
  */
 #pragma once
 
@@ -15,9 +16,15 @@
 enum vb_rtos_call {
 	/* () -> address of the caller's struct vb_rtos_thread */
 	VB_RTOS_THREAD_CTX = 1,
-	/* (stream, level, text, length) -> length, or -1: bad address. The text needs no terminating NUL. */
+	/*
+	 * (stream, level, text, length) -> length, or -1: bad address. The text needs no
+	 * terminating NUL.
+	 */
 	VB_RTOS_MSG = 2,
-	/* (increment) -> the break before, or -1: no memory. Device malloc's own pages, beside the heap of the host. */
+	/*
+	 * (increment) -> the break before, or -1: no memory. Device malloc's own pages, beside the
+	 * heap of the host.
+	 */
 	VB_RTOS_SBRK = 3,
 	/* () -> 0. Somebody holds a lock that the caller wants: let others of the EU run. */
 	VB_RTOS_RELAX = 4,
@@ -59,9 +66,9 @@ enum vb_rtos_status {
 };
 
 /*
- * The vendor's 64-byte context (struct flexio_os_thread_ctx of libflexio-os has the same layout), then what libflexio
- * keeps behind it. One per guest thread, in guest memory, made by the host before the thread first runs; it stays
- * where it is, so device code may keep the address.
+ * The vendor's 64-byte context (struct flexio_os_thread_ctx of libflexio-os has the same layout),
+ * then what libflexio keeps behind it. One per guest thread, in guest memory, made by the host
+ * before the thread first runs; it stays where it is, so device code may keep the address.
  */
 struct vb_rtos_thread {
 	uint32_t version;
@@ -100,14 +107,17 @@ struct vb_rtos_thread {
 _Static_assert(sizeof(struct vb_rtos_thread) == 128, "two cache lines");
 
 /*
- * Symbols of libflexio_dev that the host looks up in a program. All optional but the first: without it the file was
- * not linked with our device library, which is refused.
+ * Symbols of libflexio_dev that the host looks up in a program. All optional but the first: without
+ * it the file was not linked with our device library, which is refused.
  */
 #define VB_RTOS_SYM_VERSION "__flexio_dev_abi_version" /* uint64_t, VB_RTOS_ABI_VERSION */
 /* uint8_t[256]: level of each message stream, 0 for closed ones; the last one is the highest of all, for broadcasts.
  * Written by the host, so that device code need not format what nobody prints; the host checks again. */
 #define VB_RTOS_SYM_LEVELS "__flexio_dev_msg_levels"
-/* void (void): called once on a guest thread when the process is created, before anything else; runs constructors. */
+/*
+ * void (void): called once on a guest thread when the process is created, before anything else;
+ * runs constructors.
+ */
 #define VB_RTOS_SYM_INIT    "__flexio_dev_init"
 #define VB_RTOS_ABI_VERSION 1
 

@@ -102,7 +102,10 @@ struct vb_dpa_attr {
 int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa);
 /* -EBUSY while processes exist. */
 int vb_dpa_destroy(struct vb_dpa *dpa);
-/* Started threads only queue up while held; lets a caller start many at one moment, the same one in every run. */
+/*
+ * Started threads only queue up while held; lets a caller start many at one moment, the same one in
+ * every run.
+ */
 void vb_dpa_hold(struct vb_dpa *dpa, bool hold);
 unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
 /* EUs that have a thread to run now; a hint, old as soon as it is read. */
@@ -167,7 +170,8 @@ struct vb_dpa_error {
 };
 
 /*
- * Read a file without loading it: whether it is one we run, and where its symbols will be. -ENOEXEC,
+ * Read a file without loading it: whether it is one we run, and where its symbols will be.
+ * -ENOEXEC,
  * -ENOMEM; error may be NULL.
  */
 int vb_dpa_image_read(const void *elf, size_t len, struct vb_dpa_image **image,
@@ -202,9 +206,9 @@ int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, 
 const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,
 			       uint64_t *offset);
 /*
- * A name from a file, as it may be shown: everything but printable ASCII, and the backslash, as \xNN; cut
- * with "..." where it is too long. The file is not trusted, and whoever prints a name of it calls this.
- * Returns text.
+ * A name from a file, as it may be shown: everything but printable ASCII, and the backslash, as
+ * \xNN; cut with "..." where it is too long. The file is not trusted, and whoever prints a name of
+ * it calls this. Returns text.
  */
 #define VB_DPA_NAME_TEXT 128
 const char *vb_dpa_printable(const char *name, char text[VB_DPA_NAME_TEXT]);
@@ -257,9 +261,10 @@ int vb_dpa_window_create(struct vb_dpa_process *process, struct vb_dpa_thread *t
 			 uint64_t addr, uint64_t len, void *host, unsigned int rights,
 			 struct vb_dpa_window **window);
 /*
- * The same window with other memory, rights or guest addresses: an access finds it as it was or as it is, and never
- * without anything in between. As it was, it is not used any more once this returned. -EEXIST, -EINVAL as above: it stays
- * as it was. Not for device pages, and not from inside their callbacks.
+ * The same window with other memory, rights or guest addresses: an access finds it as it was or as
+ * it is, and never without anything in between. As it was, it is not used any more once this
+ * returned. -EEXIST, -EINVAL as above: it stays as it was. Not for device pages, and not from
+ * inside their callbacks.
  */
 int vb_dpa_window_change(struct vb_dpa_window *window, uint64_t addr, uint64_t len, void *host,
 			 unsigned int rights);
@@ -318,16 +323,19 @@ int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint
 /* The live registers of a thread that is not running (or, in a callback, of the calling one). */
 struct vb_dpa_state *vb_dpa_thread_state(struct vb_dpa_thread *thread);
 
-/* Put it on an EU, to run until it returns, exits, traps or is stopped; it continues where its state says. */
+/*
+ * Put it on an EU, to run until it returns, exits, traps or is stopped; it continues where its
+ * state says.
+ */
 int vb_dpa_thread_start(struct vb_dpa_thread *thread);
 /* End a VB_DPA_BLOCK, or the next one. Any thread may call it. */
 void vb_dpa_thread_wake(struct vb_dpa_thread *thread);
 /* Ask it to leave its EU between two instructions, and wait until it did. 0 also if it was idle. */
 int vb_dpa_thread_stop(struct vb_dpa_thread *thread);
 /*
- * As stop, but without waiting: it leaves its EU soon, or stops as soon as it is run again. Callbacks may call it, for
- * the calling thread too: behind a store to a device page or an ecall it executes nothing more. vb_dpa_thread_stop makes
- * it usable again.
+ * As stop, but without waiting: it leaves its EU soon, or stops as soon as it is run again.
+ * Callbacks may call it, for the calling thread too: behind a store to a device page or an ecall it
+ * executes nothing more. vb_dpa_thread_stop makes it usable again.
  */
 void vb_dpa_thread_halt(struct vb_dpa_thread *thread);
 /* End its time slice at the next chance (soon: within some thousand instructions). */

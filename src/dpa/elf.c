@@ -88,7 +88,9 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
 				   (unsigned long long)addr);
 	if (program->nsegments == sizeof(program->segments) / sizeof(program->segments[0]))
 		return vb_elf_fail(error, -ENOEXEC, "too many segments");
-	/* Each byte of the file is loaded at most once: what a file costs follows from its length. */
+	/*
+	 * Each byte of the file is loaded at most once: what a file costs follows from its length.
+	 */
 	program->loaded += ph->p_filesz;
 	if (program->loaded > file_len)
 		return vb_elf_fail(error, -ENOEXEC, "segments share bytes of the file");
@@ -109,7 +111,10 @@ static int add_segment(const GElf_Phdr *ph, size_t file_len, uint64_t limit,
 	return 0;
 }
 
-/* Are [addr, addr + len) bytes of the file? What the loader reads must be, or zeros could be read without end. */
+/*
+ * Are [addr, addr + len) bytes of the file? What the loader reads must be, or zeros could be read
+ * without end.
+ */
 static bool in_file(const struct elf_program *program, uint64_t addr, uint64_t len)
 {
 	for (unsigned int i = 0; i < program->nsegments; i++) {

@@ -119,7 +119,10 @@ enum thread_state {
 struct vb_dpa_thread {
 	struct vb_cpu cpu; /* first, so that one is found from the other */
 
-	/* Does not change, or rarely: whoever starts the thread reads it without taking the line away. */
+	/*
+	 * Does not change, or rarely: whoever starts the thread reads it without taking the line
+	 * away.
+	 */
 	_Alignas(64) struct vb_dpa_process *process;
 	atomic_uint last;                /* host thread that ran it last */
 	uint64_t stack_addr, stack_size; /* without the guard page */

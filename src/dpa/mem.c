@@ -7,9 +7,9 @@
  *        | jump tables  | guard    | page 0 (never mapped) | ... pages ... | never mapped | guard |
  *
  * The reservation is inaccessible; mapping is a change of rights, so an address that the guest made
- * up meets either a page with rights that somebody gave or the host MMU's refusal. Where there is no
- * address space for 4 GiB (ulimit -v), the reservation ends behind the limit, and only the interpreter,
- * which compares every address, may work in it.
+ * up meets either a page with rights that somebody gave or the host MMU's refusal. Where there is
+ * no address space for 4 GiB (ulimit -v), the reservation ends behind the limit, and only the
+ * interpreter, which compares every address, may work in it.
  */
 #include "dpa/internal.h"
 
@@ -77,7 +77,10 @@ void vb_space_destroy(struct space *space)
 	space->region = NULL;
 }
 
-/* Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit, above page 0. */
+/*
+ * Page numbers [*first, *first + *count) of a byte range; false unless it lies below the limit,
+ * above page 0.
+ */
 static bool page_range(const struct space *space, uint64_t addr, uint64_t len, uint64_t *first,
 		       uint64_t *count)
 {
@@ -264,7 +267,9 @@ int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len)
 		return 0;
 	if (!page_range(space, addr, len, &first, &count))
 		return -EFAULT;
-	/* The lock is kept over the copy: what was checked stays mapped, whoever unmaps meanwhile. */
+	/*
+	 * The lock is kept over the copy: what was checked stays mapped, whoever unmaps meanwhile.
+	 */
 	pthread_mutex_lock(&space->lock);
 	for (uint64_t i = first; i < first + count && !err; i++)
 		if (!(space->pages[i] & (VB_DPA_READ | VB_DPA_EXEC)))
@@ -290,7 +295,10 @@ int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *
 		return 0;
 	if (!page_range(space, addr, len, &first, &count) || touches_text(process, addr, len))
 		return -EFAULT;
-	/* Read-only pages are opened for the copy; the lock keeps others from changing rights meanwhile. */
+	/*
+	 * Read-only pages are opened for the copy; the lock keeps others from changing rights
+	 * meanwhile.
+	 */
 	pthread_mutex_lock(&space->lock);
 	if (!pages_all(space, first, count, VB_DPA_READ, VB_DPA_READ))
 		err = -EFAULT;

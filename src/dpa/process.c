@@ -16,7 +16,9 @@
 
 #define LIMIT_DEFAULT (1ULL << 30)
 
-/* Text may have gaps, but not be mostly gap. A byte of gap costs a fifth of what one of text does. */
+/*
+ * Text may have gaps, but not be mostly gap. A byte of gap costs a fifth of what one of text does.
+ */
 #define TEXT_SPREAD       2
 #define TEXT_SPREAD_FIXED (1ULL << 20)
 
@@ -79,8 +81,8 @@ static int protect_segments(struct vb_dpa_process *process, bool loading)
 }
 
 /*
- * Text of an executable segment: the bytes of the file, and as many zeros behind them as an instruction
- * that begins in the file can reach.
+ * Text of an executable segment: the bytes of the file, and as many zeros behind them as an
+ * instruction that begins in the file can reach.
  */
 static struct vb_text_range text_range(const struct elf_segment *seg)
 {
@@ -426,7 +428,10 @@ const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t ad
 		else
 			hi = mid;
 	}
-	/* ... or one of its neighbours that is long enough; labels without a size reach to the next symbol. */
+	/*
+	 * ... or one of its neighbours that is long enough; labels without a size reach to the next
+	 * symbol.
+	 */
 	for (size_t i = lo, tries = 0; i-- > 0 && tries < 64; tries++) {
 		const struct symbol *s = &symbols[i];
 

@@ -19,8 +19,8 @@
  *          ^          |            |            whoever fills a queue pokes an open box afterwards,
  *          '--- a thread, or POKED '            so no work waits beside a sleeping host thread
  *
- * The boxes are tried in order, after the one of the host thread that ran the guest thread last: one
- * that has just gone to sleep wakes faster than one that has slept for long.
+ * The boxes are tried in order, after the one of the host thread that ran the guest thread last:
+ * one that has just gone to sleep wakes faster than one that has slept for long.
  *
  * In deterministic mode there is one host thread, which EU comes next and for how many instructions
  * is drawn from the seed, and threads go through the queues.
@@ -375,7 +375,9 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Close the box, and queue the thread that somebody put into it. Called and returns with dpa.lock. */
+/*
+ * Close the box, and queue the thread that somebody put into it. Called and returns with dpa.lock.
+ */
 static void box_take(struct worker *w)
 {
 	uintptr_t value = atomic_exchange_explicit(&w->box, BOX_BUSY, memory_order_acquire);

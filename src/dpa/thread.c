@@ -8,9 +8,9 @@
  *    |                 `---------- wake ---------- BLOCKED  (ecall answered BLOCK)   |
  *    `--- run, call: RUNNING on the caller's host thread ----------------------------'
  *
- * States change under dpa.lock, with two exceptions that keep the lock away from the fast paths: the
- * one controlling caller takes a thread out of IDLE, and a lent one back to it. While RUNNING, the
- * cpu belongs to the host thread that runs it.
+ * States change under dpa.lock, with two exceptions that keep the lock away from the fast paths:
+ * the one controlling caller takes a thread out of IDLE, and a lent one back to it. While RUNNING,
+ * the cpu belongs to the host thread that runs it.
  */
 #include "dpa/internal.h"
 
@@ -21,7 +21,9 @@
 
 #define STACK_DEFAULT 65536
 
-/* Acquire: pairs with the release of vb_thread_idle and lent_idle, so that what ran has been seen. */
+/*
+ * Acquire: pairs with the release of vb_thread_idle and lent_idle, so that what ran has been seen.
+ */
 static bool is_idle(const struct vb_dpa_thread *thread)
 {
 	return atomic_load_explicit(&thread->state, memory_order_acquire) == THREAD_IDLE;
@@ -164,7 +166,10 @@ static void destroy_windows(struct vb_dpa_thread *thread)
 	} while (w);
 }
 
-/* Under dpa.lock, which a thread that is cancelled here would keep: it goes on. until: NULL for ever. */
+/*
+ * Under dpa.lock, which a thread that is cancelled here would keep: it goes on. until: NULL for
+ * ever.
+ */
 static int wait_changed(struct vb_dpa_thread *thread, const struct timespec *until)
 {
 	pthread_mutex_t *lock = &thread->process->dpa->lock;
@@ -395,9 +400,9 @@ void vb_dpa_thread_wake(struct vb_dpa_thread *thread)
 }
 
 /*
- * Until it is idle and its done callback is over. Under dpa.lock; 0 or an error number. A lent thread
- * becomes idle without the lock and looks for waiters afterwards: we count first and look then, in
- * one total order with it, so one of the two sees the other. until: NULL for ever.
+ * Until it is idle and its done callback is over. Under dpa.lock; 0 or an error number. A lent
+ * thread becomes idle without the lock and looks for waiters afterwards: we count first and look
+ * then, in one total order with it, so one of the two sees the other. until: NULL for ever.
  */
 static int wait_idle(struct vb_dpa_thread *thread, const struct timespec *until)
 {
@@ -574,7 +579,10 @@ int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_wh
 	return 0;
 }
 
-/* Deterministic mode: the call waits for its turns like every other thread, and its caller for the end. */
+/*
+ * Deterministic mode: the call waits for its turns like every other thread, and its caller for the
+ * end.
+ */
 static int call_queued(struct vb_dpa_thread *thread, enum vb_dpa_why *why)
 {
 	struct vb_dpa *dpa = thread->process->dpa;

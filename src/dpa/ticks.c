@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the clock behind the busy counters. A slice may last a hundred instructions, and two readings
- * of the system's clock would cost more than it: ticks are the processor's own where it has them,
- * counted as they come and turned into nanoseconds when somebody asks.
+ * Owns the clock behind the busy counters. A slice may last a hundred instructions, and two
+ * readings of the system's clock would cost more than it: ticks are the processor's own where it
+ * has them, counted as they come and turned into nanoseconds when somebody asks.
  */
 #include "dpa/internal.h"
 

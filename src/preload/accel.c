@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The accelerator files: open(), ioctl() and close() lead to the card. mmap() needs no help, the descriptor is a real file.
+ * The accelerator files: open(), ioctl() and close() lead to the card. mmap() needs no help, the
+ * descriptor is a real file.
  *
  * libverbatim is loaded by a process that opens one of them, and by no other.
  */

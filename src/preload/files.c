@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The functions by which programs look at files, in front of libc's: each changes the path where it is one of ours and
- * lets libc do the work. Whatever is not listed here (execve(), inotify, nftw(), ...) sees the machine as it is.
+ * The functions by which programs look at files, in front of libc's: each changes the path where it
+ * is one of ours and lets libc do the work. Whatever is not listed here (execve(), inotify, nftw(),
+ * ...) sees the machine as it is.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -30,7 +31,10 @@ static int refuse_writing(const char *path, int flags)
 	return -1;
 }
 
-/* A node is opened for reading, which finds nothing: there is no driver behind it that would take commands. */
+/*
+ * A node is opened for reading, which finds nothing: there is no driver behind it that would take
+ * commands.
+ */
 static int open_ours(const struct redirect *to, int flags)
 {
 	enum { SAFE = O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_PATH };
@@ -129,7 +133,10 @@ FOPEN(fopen64)
 		return LIBC(name)(__VA_ARGS__); \
 	}
 
-/* The kernel lets root write to any file that it has to judge, and so would say yes to what open() refuses. */
+/*
+ * The kernel lets root write to any file that it has to judge, and so would say yes to what open()
+ * refuses.
+ */
 static bool forbids(const struct redirect *to, int mode)
 {
 	struct stat st;
@@ -175,7 +182,10 @@ PATH(ssize_t, listxattr, AT_FDCWD, (const char *path, char *list, size_t size), 
 PATH(ssize_t, llistxattr, AT_FDCWD, (const char *path, char *list, size_t size), to.path, list,
      size)
 
-/* A file of the tree that stands for a device node, by whatever way the program came to it, becomes one. */
+/*
+ * A file of the tree that stands for a device node, by whatever way the program came to it, becomes
+ * one.
+ */
 static int see_node(struct stat *st)
 {
 	if (st->st_mode == VB_FILES_NODE_MODE && !st->st_size && redirect_is_tree(st->st_dev)) {
@@ -213,7 +223,10 @@ PUBLIC int fstat64(int fd, struct stat64 *st)
 	return LIBC(fstat64)(fd, st) ? -1 : see_node((struct stat *)st);
 }
 
-/* What programs built before glibc 2.33 call. The version is that of the struct, and there is only one. */
+/*
+ * What programs built before glibc 2.33 call. The version is that of the struct, and there is only
+ * one.
+ */
 #define XSTAT(name, params, ...)    \
 	PUBLIC int name params      \
 	{                           \
@@ -316,7 +329,10 @@ static void see_entry(DIR *dir, struct dirent *entry)
 READDIR(readdir, dirent)
 READDIR(readdir64, dirent64)
 
-/* The pattern begins with a row, or is none of ours: no row has a letter that means something in a pattern. */
+/*
+ * The pattern begins with a row, or is none of ours: no row has a letter that means something in a
+ * pattern.
+ */
 #define GLOB(name, type)                                                                         \
 	PUBLIC int name(const char *path, int flags, int (*failed)(const char *, int), type *to) \
 	{                                                                                        \

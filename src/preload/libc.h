@@ -2,8 +2,9 @@
 /*
  * libc's own functions, for those that stand in front of them.
  *
- * All are found when the preload is loaded: some of them may be called in signal handlers, where dlsym() may not. A
- * constructor of another library may come before ours; its calls find what they need themselves.
+ * All are found when the preload is loaded: some of them may be called in signal handlers, where
+ * dlsym() may not. A constructor of another library may come before ours; its calls find what they
+ * need themselves.
  */
 #pragma once
 
@@ -20,7 +21,10 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-/* What programs built with _FORTIFY_SOURCE call, and those from before glibc 2.33; no header declares them. */
+/*
+ * What programs built with _FORTIFY_SOURCE call, and those from before glibc 2.33; no header
+ * declares them.
+ */
 PUBLIC int __open_2(const char *path, int flags);
 PUBLIC int __open64_2(const char *path, int flags);
 PUBLIC int __openat_2(int dir, const char *path, int flags);

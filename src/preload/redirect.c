@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Finds the row of a path. Almost no path has one, so the first letters decide: a path that begins with neither /dev nor
- * /sys costs a few compares, and no system call is made for one that no row covers.
+ * Finds the row of a path. Almost no path has one, so the first letters decide: a path that begins
+ * with neither /dev nor /sys costs a few compares, and no system call is made for one that no row
+ * covers.
  *
- * A relative path is ours where the directory it starts from and the path make one together, as openat(root, "sys/class")
- * does. The directory is asked for only where the path begins like a part of a row.
+ * A relative path is ours where the directory it starts from and the path make one together, as
+ * openat(root, "sys/class") does. The directory is asked for only where the path begins like a part
+ * of a row.
  */
 #include "redirect.h"
 
@@ -35,8 +37,8 @@ static void note_letters(void)
 }
 
 /*
- * NULL where `verbatim run` made none. The name is copied once: the program may change its environment, and some write
- * over it. A program that gains rights is not led anywhere.
+ * NULL where `verbatim run` made none. The name is copied once: the program may change its
+ * environment, and some write over it. A program that gains rights is not led anywhere.
  */
 static const char *tree(void)
 {
@@ -82,7 +84,9 @@ bool redirect_is_tree(dev_t dev)
 	return same;
 }
 
-/* Whether the tree has the row: it has no accelerators where the configuration has no such device. */
+/*
+ * Whether the tree has the row: it has no accelerators where the configuration has no such device.
+ */
 static __attribute__((noinline)) bool has_row(const char *root, unsigned int row)
 {
 	static _Atomic signed char answer[VB_FILES_ROWS]; /* 0: not known, 1: yes, -1: no */
@@ -122,8 +126,9 @@ static const char *behind(const char *path, const char *row)
 }
 
 /*
- * Where what is behind a row leads out of it at once, as in /dev/infiniband/../null, the path without the detour; else NULL.
- * The tree has only rows, and rows are directories, so the name in front of ".." is where it leads.
+ * Where what is behind a row leads out of it at once, as in /dev/infiniband/../null, the path
+ * without the detour; else NULL. The tree has only rows, and rows are directories, so the name in
+ * front of ".." is where it leads.
  */
 static const char *leave_row(struct redirect *to, const char *row, const char *rest)
 {
@@ -171,7 +176,10 @@ find_row:
 	to->name = to->text + strlen(root);
 }
 
-/* Whether the first name of the path is one of a row's: of "/sys/class/infiniband" these are sys, class, infiniband. */
+/*
+ * Whether the first name of the path is one of a row's: of "/sys/class/infiniband" these are sys,
+ * class, infiniband.
+ */
 static bool begins_like_row(const char *path, const char *row)
 {
 	while (*row) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which paths a program finds under `verbatim run` that are not on the machine, and how a device node is kept.
+ * Which paths a program finds under `verbatim run` that are not on the machine, and how a device
+ * node is kept.
  *
- * `verbatim run` (tools/files.c) writes the files into a private directory, the tree, and names it in VERBATIM_FILES. The
- * preload puts the tree's name in front of every path that a row covers:
+ * `verbatim run` (tools/files.c) writes the files into a private directory, the tree, and names it
+ * in VERBATIM_FILES. The preload puts the tree's name in front of every path that a row covers:
  *
  *	/sys/class/infiniband/mlx5_0/ports/1/state
  *	/dev/shm/verbatim-files-.../sys/class/infiniband/mlx5_0/ports/1/state
  *
- * What follows, links and directories included, is the kernel's work. Links in the tree are relative, as in sysfs, so that
- * they mean the same under both names.
+ * What follows, links and directories included, is the kernel's work. Links in the tree are
+ * relative, as in sysfs, so that they mean the same under both names.
  */
 #pragma once
 
@@ -22,8 +23,8 @@
 #define VB_FILES_PCI_ROOT   "/sys/devices/pci" VB_FILES_PCI_DOMAIN ":00"
 
 /*
- * A row covers its path and all below it. It counts only where the tree has it. A new row needs nothing but its files in
- * tools/files.c, and where these are nodes, how their names begin below.
+ * A row covers its path and all below it. It counts only where the tree has it. A new row needs
+ * nothing but its files in tools/files.c, and where these are nodes, how their names begin below.
  */
 static const char *const vb_files_rows[] = {
 	"/dev/accel",
@@ -42,7 +43,8 @@ enum {
 };
 
 /*
- * Only root may make device nodes, so a node is an empty file with a mode that no other file of the tree has, and the
- * number of the device for a time of modification. Whoever has its struct stat knows all that there is to know.
+ * Only root may make device nodes, so a node is an empty file with a mode that no other file of the
+ * tree has, and the number of the device for a time of modification. Whoever has its struct stat
+ * knows all that there is to know.
  */
 enum { VB_FILES_NODE_MODE = S_IFREG | S_ISVTX | 0666 };

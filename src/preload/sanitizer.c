@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * AddressSanitizer of GCC wants to be the first library of all and otherwise ends the program, because one before it might
- * bring a malloc() of its own. The preload brings none. Every program that is built so asks here for its options before
- * it looks; those that it has itself, and ASAN_OPTIONS, count more.
+ * AddressSanitizer of GCC wants to be the first library of all and otherwise ends the program,
+ * because one before it might bring a malloc() of its own. The preload brings none. Every program
+ * that is built so asks here for its options before it looks; those that it has itself, and
+ * ASAN_OPTIONS, count more.
  */
 #include "libc.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * sigaction() and its relatives for programs that load libibverbs with dlopen(): there libc comes before it, but nobody
- * comes before the preload. The work is that of base/signals.c and base/signal_wrappers.c, which are in here, too; only
- * the program's own actions for SIGSEGV and SIGBUS are libverbatim's to keep, once that is loaded (base/fault.c asks for
- * us then).
+ * sigaction() and its relatives for programs that load libibverbs with dlopen(): there libc comes
+ * before it, but nobody comes before the preload. The work is that of base/signals.c and
+ * base/signal_wrappers.c, which are in here, too; only the program's own actions for SIGSEGV and
+ * SIGBUS are libverbatim's to keep, once that is loaded (base/fault.c asks for us then).
  */
 #include "base/signals.h"
 
@@ -41,8 +41,8 @@ int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
 /* --- what only one libc has -------------------------------------------------------------------------------------- */
 
 /*
- * The preload is in every child, and some are programs of another libc (musl): the loader ends a program where a symbol is
- * missing that was named at link time, so these two are looked for.
+ * The preload is in every child, and some are programs of another libc (musl): the loader ends a
+ * program where a symbol is missing that was named at link time, so these two are looked for.
  */
 
 static _Atomic(action_function *) libc_action;

@@ -23,7 +23,8 @@ int cmd_sdk(int argc, char **argv);
 
 /*
  * The path of a file of the tree that this executable stands in: PREFIX/bin/verbatim gives
- * PREFIX/<relative>. The tree may be moved: nothing of it is compiled in. 0, or -errno and what is missing in path.
+ * PREFIX/<relative>. The tree may be moved: nothing of it is compiled in. 0, or -errno and what is
+ * missing in path.
  */
 int tools_path(char path[PATH_MAX], const char *relative);
 /* A message that begins with who: that file is missing, and what may be the reason. */
@@ -38,11 +39,20 @@ int tools_use_config(const char *who, const char *file);
 /* Put dir before what the variable, a list like PATH, has. 0 or -errno. */
 int tools_prepend(const char *variable, const char *dir);
 
-/* LD_LIBRARY_PATH: our libraries, then what the user had. 0 or -errno after a message that begins with who. */
+/*
+ * LD_LIBRARY_PATH: our libraries, then what the user had. 0 or -errno after a message that begins
+ * with who.
+ */
 int tools_put_libraries_first(const char *who);
 
-/* Make the files that the preload shows, and name them in the environment. -EINVAL: the configuration is bad. */
+/*
+ * Make the files that the preload shows, and name them in the environment. -EINVAL: the
+ * configuration is bad.
+ */
 int tools_show_files(const char *who);
 
-/* Execute the program. Returns only where that fails, with the exit code, after a message that begins with who. */
+/*
+ * Execute the program. Returns only where that fails, with the exit code, after a message that
+ * begins with who.
+ */
 int tools_become(const char *who, char **program);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns `verbatim dpa run FILE.elf [ARGS]`, a program of its own in libexec/verbatim that dpa.c becomes: one bare program
- * on one guest thread, with the two system calls that programs for tests and benches need. Numbers and registers are those of Linux
- * on RISC-V, so the same file runs under qemu-riscv64: a7 = 64 write(fd, buffer, length), 93 and 94
- * exit(status); anything else answers -ENOSYS.
+ * Owns `verbatim dpa run FILE.elf [ARGS]`, a program of its own in libexec/verbatim that dpa.c
+ * becomes: one bare program on one guest thread, with the two system calls that programs for tests
+ * and benches need. Numbers and registers are those of Linux on RISC-V, so the same file runs under
+ * qemu-riscv64: a7 = 64 write(fd, buffer, length), 93 and 94 exit(status); anything else answers
+ * -ENOSYS.
  *
  * Exit status: the guest's; 124 --max-insns reached; 125 the guest trapped; 126 the file cannot be
  * run, or bad usage.
@@ -182,7 +183,10 @@ static void *read_file(const char *path, size_t *len)
 	return data;
 }
 
-/* argc, argv, an empty environment and an empty auxiliary vector, as a Linux kernel leaves them at sp. */
+/*
+ * argc, argv, an empty environment and an empty auxiliary vector, as a Linux kernel leaves them at
+ * sp.
+ */
 static int push_args(struct vb_dpa_process *process, struct vb_dpa_state *s,
 		     const struct options *o)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Becoming another program, for the subcommands that end in one: its environment, and a clear word where it cannot be
- * executed.
+ * Becoming another program, for the subcommands that end in one: its environment, and a clear word
+ * where it cannot be executed.
  */
 #include "tools/cmd.h"
 
@@ -48,8 +48,9 @@ static int append(const char *variable, const char *text)
 }
 
 /*
- * LD_PRELOAD: what the user had, then ours, so that the user's comes first. AddressSanitizer is told not to mind that there
- * is a library before it; preload/sanitizer.c says the same to children that get other options.
+ * LD_PRELOAD: what the user had, then ours, so that the user's comes first. AddressSanitizer is
+ * told not to mind that there is a library before it; preload/sanitizer.c says the same to children
+ * that get other options.
  */
 static int put_preload(const char *who)
 {
@@ -59,7 +60,10 @@ static int put_preload(const char *who)
 
 	if (ret || access(file, R_OK))
 		return ret; /* an installation without it serves programs that ask libraries */
-	/* A blank would end the name there. Without a folder it is looked for in LD_LIBRARY_PATH, where that may stand. */
+	/*
+	 * A blank would end the name there. Without a folder it is looked for in LD_LIBRARY_PATH,
+	 * where that may stand.
+	 */
 	name = strpbrk(file, " \t\n") ? strrchr(file, '/') + 1 : file;
 	ret = tools_show_files(who);
 	if (ret || (before && strstr(before, name)))
@@ -116,7 +120,10 @@ static int find_program(const char *name, char path[PATH_MAX])
 
 enum loader { LOADER_SAME, LOADER_NONE, LOADER_MUSL };
 
-/* Which loader an ELF program of this machine names. What is none, a script, is taken for the usual. */
+/*
+ * Which loader an ELF program of this machine names. What is none, a script, is taken for the
+ * usual.
+ */
 static enum loader find_loader(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The files of the card that programs look at themselves, as the kernel's RDMA drivers would show them: which there are and
- * what is in them, taken from the adapters of the configuration. preload/rows.h says how programs come to see them.
+ * The files of the card that programs look at themselves, as the kernel's RDMA drivers would show
+ * them: which there are and what is in them, taken from the adapters of the configuration.
+ * preload/rows.h says how programs come to see them.
  *
  *	/dev/infiniband/uverbsN, /dev/accel/accelN                device nodes
  *	/sys/class/infiniband_verbs/uverbsN    link ----+
@@ -307,7 +308,10 @@ static void add_adapter(struct tree_text *text, const struct vb_adapter *adapter
 	}
 }
 
-/* A program that asks libraries needs none of this: where it cannot be had, that is said and is no reason to stop. */
+/*
+ * A program that asks libraries needs none of this: where it cannot be had, that is said and is no
+ * reason to stop.
+ */
 int tools_show_files(const char *who)
 {
 	struct vb_adapter *const *list;

@@ -2,16 +2,17 @@
 /*
  * verbatim sdk: becomes a command that finds this tree at the vendor's paths.
  *
- * Build scripts name /opt/mellanox/doca/tools/dpacc and the like, and /opt is not ours to write. So the command gets a
- * mount namespace of its own, with a tmpfs on /opt:
+ * Build scripts name /opt/mellanox/doca/tools/dpacc and the like, and /opt is not ours to write. So
+ * the command gets a mount namespace of its own, with a tmpfs on /opt:
  *
  *   /opt/OTHER               bind mount of what was there
  *   /opt/mellanox/OTHER      the same
  *   /opt/mellanox/doca       tools -> PREFIX/bin, include, lib/ARCH-linux-gnu -> PREFIX/lib
  *   /opt/mellanox/flexio     bin, include, lib -> PREFIX/...
  *
- * An ordinary user may do that inside a user namespace, in which he stays himself; root needs none. There is no process
- * in between: exit code, signals and the current directory are the command's own.
+ * An ordinary user may do that inside a user namespace, in which he stays himself; root needs none.
+ * There is no process in between: exit code, signals and the current directory are the command's
+ * own.
  */
 #include <argp.h>
 #include <dirent.h>
@@ -40,7 +41,10 @@ static const struct {
 	{ "doca/include", "include" },
 	{ "doca/lib/x86_64-linux-gnu", "lib" },
 	{ "doca/lib/aarch64-linux-gnu", "lib" },
-	/* where ../.. of its pkgconfig folder leads those who count names instead of following links */
+	/*
+	 * where ../.. of its pkgconfig folder leads those who count names instead of following
+	 * links
+	 */
 	{ "doca/lib/lib", "lib" },
 	{ "doca/lib/include", "include" },
 	{ "flexio/bin", "bin" },

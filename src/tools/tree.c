@@ -6,12 +6,14 @@
  *
  * or where VERBATIM_SHM_DIR says.
  *
- * A tree is made under another name and renamed, so that whoever finds it finds all of it. It is used by those who have its
- * name in their environment; before that they set its time under a lock (use()). Whoever removes one looks for both under
- * the same lock: the time is old, and no process of this PID namespace has the name (remove_unused()).
+ * A tree is made under another name and renamed, so that whoever finds it finds all of it. It is
+ * used by those who have its name in their environment; before that they set its time under a lock
+ * (use()). Whoever removes one looks for both under the same lock: the time is old, and no process
+ * of this PID namespace has the name (remove_unused()).
  *
- * Programs can remove what is in a tree, which in /sys they could not. A tree in which something is missing is replaced by
- * the next run, under its name, so that programs that have it see all of it again.
+ * Programs can remove what is in a tree, which in /sys they could not. A tree in which something is
+ * missing is replaced by the next run, under its name, so that programs that have it see all of it
+ * again.
  */
 #include "tools/tree.h"
 
@@ -106,7 +108,10 @@ static uint64_t hash(const char *text, size_t len)
 
 /* --- making --------------------------------------------------------------------------------------------------------- */
 
-/* Files that were made, to be linked by those with the same content: most entries of tables are alike. */
+/*
+ * Files that were made, to be linked by those with the same content: most entries of tables are
+ * alike.
+ */
 struct maker {
 	int root;
 	char parent[PATH_MAX / 4]; /* of the last file: it exists */
@@ -219,7 +224,10 @@ static void remove_tree(const char *path)
 	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Whether a process's environment has the variable with this value. -1: it is ours and does not let us look. */
+/*
+ * Whether a process's environment has the variable with this value. -1: it is ours and does not let
+ * us look.
+ */
 static int process_uses(const char *pid, const char *path)
 {
 	char name[PATH_MAX], *entry = NULL;
@@ -343,7 +351,10 @@ static enum state use(const char *path, const char *text, size_t len)
 	return state;
 }
 
-/* Somebody may make the same tree meanwhile, or have put something else in its place: then path becomes another one. */
+/*
+ * Somebody may make the same tree meanwhile, or have put something else in its place: then path
+ * becomes another one.
+ */
 static int make(const char *text, size_t len, char path[PATH_MAX])
 {
 	char other[PATH_MAX];

@@ -2,9 +2,10 @@
 /*
  * A private directory of small files, links and device nodes, made from a description.
  *
- * The description comes first, as a text of records; the directory is named after it, so that runs that describe the same
- * share one. There is nobody who could remove it when the last program is gone: `verbatim run` becomes the program. So the
- * next one to make a tree removes those that no process has in its environment any more.
+ * The description comes first, as a text of records; the directory is named after it, so that runs
+ * that describe the same share one. There is nobody who could remove it when the last program is
+ * gone: `verbatim run` becomes the program. So the next one to make a tree removes those that no
+ * process has in its environment any more.
  */
 #pragma once
 

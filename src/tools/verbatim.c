@@ -114,8 +114,8 @@ static char *help_filter(int key, const char *text, void *input)
 }
 
 /*
- * Nothing that we open may stand in the place of a closed standard output: the registry would get the table. Not
- * inherited, so that a program below `verbatim run` finds its descriptors as we did.
+ * Nothing that we open may stand in the place of a closed standard output: the registry would get
+ * the table. Not inherited, so that a program below `verbatim run` finds its descriptors as we did.
  */
 static void guard_stdio(void)
 {

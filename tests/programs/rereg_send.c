@@ -108,8 +108,8 @@ int main(int argc, char **argv)
 	pid = spawn_self("sender", &fd);
 	open_node(&node);
 	for (int i = 0; i < 2; i++) {
-		place[i] = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-				0);
+		place[i] =
+			mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		check(place[i] != MAP_FAILED);
 	}
 	for (int i = 0; i < ROUNDS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies in units of one width. The accesses are volatile, so that the compiler does not make a memcpy of them: that
- * is why a program calls these.
+ * Copies in units of one width. The accesses are volatile, so that the compiler does not make a
+ * memcpy of them: that is why a program calls these.
  */
 #include <libflexio-dev/flexio_dev.h>
 

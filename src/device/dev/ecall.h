@@ -62,5 +62,7 @@ static inline void set_errno(uint32_t number)
 	this_thread()->os_errno = number;
 }
 
-/* Print what stdout holds back, so that nothing overtakes it and nothing is lost with the thread. */
+/*
+ * Print what stdout holds back, so that nothing overtakes it and nothing is lost with the thread.
+ */
 void __flexio_dev_line_flush(struct vb_rtos_thread *thread);

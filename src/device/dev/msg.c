@@ -2,9 +2,9 @@
 /*
  * Messages to the streams of the host.
  *
- * A message is one call into the run-time system, whatever its length: that is what keeps messages of different threads
- * apart. Short ones are formatted on the stack, which is small; for longer ones memory is allocated, and where there is
- * none they go in pieces.
+ * A message is one call into the run-time system, whatever its length: that is what keeps messages
+ * of different threads apart. Short ones are formatted on the stack, which is small; for longer
+ * ones memory is allocated, and where there is none they go in pieces.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,8 +19,8 @@
 #define SHORT 256
 
 /*
- * Level of each stream, 0 for those that do not exist; at 255 (FLEXIO_MSG_DEV_BROADCAST_STREAM) the highest of all. The
- * host writes it, at any time.
+ * Level of each stream, 0 for those that do not exist; at 255 (FLEXIO_MSG_DEV_BROADCAST_STREAM) the
+ * highest of all. The host writes it, at any time.
  */
 __attribute__((used, retain)) volatile uint8_t __flexio_dev_msg_levels[256];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a program begins. The host calls functions by their names; before the first one it calls __flexio_dev_init, once
- * per process.
+ * How a program begins. The host calls functions by their names; before the first one it calls
+ * __flexio_dev_init, once per process.
  */
 #include "ecall.h"
 
@@ -18,7 +18,9 @@ __attribute__((used, retain)) void __flexio_dev_init(void)
 		(*f)();
 }
 
-/* Where the ELF file says that it begins. Nothing comes here; if something does, the process ends. */
+/*
+ * Where the ELF file says that it begins. Nothing comes here; if something does, the process ends.
+ */
 __attribute__((used, retain)) void __flexio_dev_entry(void)
 {
 	ecall_end(VB_RTOS_PROCESS_FINISH, 0);

@@ -2,8 +2,8 @@
 /*
  * The calling thread: its context, its ends, its error number.
  *
- * The context lies in memory that the host made and never moves, so its address is asked for once per thread and kept
- * in thread local memory.
+ * The context lies in memory that the host made and never moves, so its address is asked for once
+ * per thread and kept in thread local memory.
  */
 #include <libflexio-dev/flexio_dev.h>
 #include <libflexio-dev/flexio_dev_err.h>
@@ -20,7 +20,9 @@ _Static_assert(offsetof(struct vb_rtos_thread, outbox_base) ==
 		       offsetof(struct flexio_os_thread_ctx, outbox_base),
 	       "one layout");
 
-/* What the host looks for: this program was linked with a device library that speaks this version. */
+/*
+ * What the host looks for: this program was linked with a device library that speaks this version.
+ */
 __attribute__((used, retain)) const uint64_t __flexio_dev_abi_version = VB_RTOS_ABI_VERSION;
 
 __thread struct flexio_os_thread_ctx *__flexio_dev_thread;

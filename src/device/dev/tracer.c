@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Traces (flexio_dev_tracer.h). The host gives a stream its buffers through g_dev_p_tracer_ctx; without that nothing
- * is stored.
+ * Traces (flexio_dev_tracer.h). The host gives a stream its buffers through g_dev_p_tracer_ctx;
+ * without that nothing is stored.
  *
- * A writer takes an index of the current buffer. The one that gets the index just past the end has the turn: it waits
- * for those that are still writing, hands the buffer over and opens the next; later ones wait for it.
+ * A writer takes an index of the current buffer. The one that gets the index just past the end has
+ * the turn: it waits for those that are still writing, hands the buffer over and opens the next;
+ * later ones wait for it.
  */
 #include <libflexio-dev/flexio_dev_tracer.h>
 

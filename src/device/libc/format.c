@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * %S of the manual: a string in program memory. On the DPA that is memory like any other, so %S is %s; to picolibc it would be
- * a wide string. Programs are linked with --wrap=vfprintf, behind which all of printf ends up here.
+ * %S of the manual: a string in program memory. On the DPA that is memory like any other, so %S is
+ * %s; to picolibc it would be a wide string. Programs are linked with --wrap=vfprintf, behind which
+ * all of printf ends up here.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The default stdout: collects a line per thread and sends it as one message, so that lines of several threads do not
- * mix. What lacks its newline is sent by fflush, before another message of the thread, and when the thread's run ends
- * (the library's end functions do it, the host does where a handler just returns or faults).
+ * The default stdout: collects a line per thread and sends it as one message, so that lines of
+ * several threads do not mix. What lacks its newline is sent by fflush, before another message of
+ * the thread, and when the thread's run ends (the library's end functions do it, the host does
+ * where a handler just returns or faults).
  *
  *	thread context: line, line_len -----> first[] in thread local memory, or a larger buffer if the line is long
  *

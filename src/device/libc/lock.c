@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * picolibc's locks: spin, and let other threads run meanwhile. A lock knows its owner by the thread's context, so
- * the thread that holds it can take it again.
+ * picolibc's locks: spin, and let other threads run meanwhile. A lock knows its owner by the
+ * thread's context, so the thread that holds it can take it again.
  *
- * Threads share one lock, __libc_recursive_mutex, that guards malloc; it is held for some hundred instructions.
+ * Threads share one lock, __libc_recursive_mutex, that guards malloc; it is held for some hundred
+ * instructions.
  */
 #include <stdlib.h>
 #include <sys/lock.h>

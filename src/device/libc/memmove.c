@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Copied eight bytes at a time, from the end where source and destination overlap so: see words.h. */
+/*
+ * Copied eight bytes at a time, from the end where source and destination overlap so: see words.h.
+ */
 #include "words.h"
 
 static void forward(char *to, const char *from, size_t n)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* libprintf_min: a printf without floating point, for -Wl,-u,vfprintf -lprintf_min. Some 6 KB smaller. */
+/*
+ * libprintf_min: a printf without floating point, for -Wl,-u,vfprintf -lprintf_min. Some 6 KB
+ * smaller.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Where malloc's memory comes from: the run-time system, page by page. Called with malloc's lock held. */
+/*
+ * Where malloc's memory comes from: the run-time system, page by page. Called with malloc's lock
+ * held.
+ */
 #include <stddef.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * "Unless specifically assigned, identical to stdout": a stream that hands on to whatever stdout is at the moment. A file of its
- * own, so that a program which defines stderr itself gets its own.
+ * "Unless specifically assigned, identical to stdout": a stream that hands on to whatever stdout is
+ * at the moment. A file of its own, so that a program which defines stderr itself gets its own.
  */
 #include "line.h"
 

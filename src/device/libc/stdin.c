@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* There is no input on the DPA. A file of its own, so that a program which defines stdin itself gets its own. */
+/*
+ * There is no input on the DPA. A file of its own, so that a program which defines stdin itself
+ * gets its own.
+ */
 #include <stdio.h>
 
 static int no_input(FILE *file)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Eight bytes at a time, at any address: the accelerator takes misaligned loads and stores. picolibc is built for size and
- * goes byte by byte; device code copies packets.
+ * Eight bytes at a time, at any address: the accelerator takes misaligned loads and stores.
+ * picolibc is built for size and goes byte by byte; device code copies packets.
  *
- * One function per file, so that a program which defines one of them itself gets its own and ours for the others.
+ * One function per file, so that a program which defines one of them itself gets its own and ours
+ * for the others.
  */
 #pragma once
 

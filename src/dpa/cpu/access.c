@@ -11,10 +11,11 @@
  *     accessing = even                        twice, for an entry that was being filled meanwhile
  *
  * The guest's side pays no fence for what almost never happens. Where membarrier is refused, both
- * sides fence, translated code (jit/emit_mem.c) included. Where it is refused later, by a filter that
- * the program gave itself meanwhile, taking rights away from a page makes x86-64 kernels interrupt
- * every CPU that runs a thread of ours, which is the same barrier by another name (not where the CPU
- * tells the others by itself, as the newest ones of AMD do). Other hosts always fence.
+ * sides fence, translated code (jit/emit_mem.c) included. Where it is refused later, by a filter
+ * that the program gave itself meanwhile, taking rights away from a page makes x86-64 kernels
+ * interrupt every CPU that runs a thread of ours, which is the same barrier by another name (not
+ * where the CPU tells the others by itself, as the newest ones of AMD do). Other hosts always
+ * fence.
  */
 #include "dpa/cpu/cpu.h"
 
@@ -99,8 +100,8 @@ void vb_access_end(struct vb_cpu *cpu)
 }
 
 /*
- * *offset: of the access in the entry, from one look at its length, which others may take away at any
- * time. What was found to be in use stays valid until the access ends.
+ * *offset: of the access in the entry, from one look at its length, which others may take away at
+ * any time. What was found to be in use stays valid until the access ends.
  */
 static bool holds(const struct vb_access_entry *e, uint64_t len, uint64_t addr, unsigned int size,
 		  uint64_t *offset)
@@ -158,8 +159,9 @@ static const struct vb_access_entry *find(struct vb_cpu *cpu, uint64_t addr, uns
 		}
 	}
 	/*
-	 * An entry may be emptied as soon as it is filled: its window is being changed, or that was a wrong guess of
-	 * vb_access_invalidate. That is no reason for a trap, so the source is asked again.
+	 * An entry may be emptied as soon as it is filled: its window is being changed, or that was
+	 * a wrong guess of vb_access_invalidate. That is no reason for a trap, so the source is
+	 * asked again.
 	 */
 	do {
 		e = refill(cpu, addr);
@@ -307,7 +309,10 @@ void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int siz
 	e = lookup(cpu, addr, size, &offset);
 	if (e && e->host && (e->rights & rights) == rights) {
 		p = e->host + offset;
-		/* The guest address is aligned; if the window is not, the host could not do it atomically. */
+		/*
+		 * The guest address is aligned; if the window is not, the host could not do it
+		 * atomically.
+		 */
 		if (!((uintptr_t)p & (size - 1)))
 			return p;
 	}
@@ -331,7 +336,10 @@ void vb_access_invalidate(struct vb_cpu *cpus, const struct vb_dpa_window *windo
 			atomic_store_explicit(&cpu->window_load, 0, memory_order_relaxed);
 			atomic_store_explicit(&cpu->window_store, 0, memory_order_relaxed);
 			for (unsigned int i = 0; i < VB_CPU_TABLE_SLOTS; i++)
-				/* A wrong guess while the owner refills the slot costs it one more miss. */
+				/*
+				 * A wrong guess while the owner refills the slot costs it one more
+				 * miss.
+				 */
 				if (__atomic_load_n(&cpu->table[i].window, __ATOMIC_RELAXED) ==
 				    window)
 					atomic_store_explicit(&cpu->table[i].len, 0,

@@ -214,7 +214,10 @@ extern _Thread_local struct vb_cpu *vb_cpu_current __attribute__((tls_model("ini
 /* Loads and stores at or above the limit, or that cross it. False: a trap. */
 bool vb_access_load(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t *value);
 bool vb_access_store(struct vb_cpu *cpu, uint64_t addr, unsigned int size, uint64_t value);
-/* Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table entry stays. */
+/*
+ * Host address of an atomic operand of `size` bytes, NULL: a trap. Between begin and end the table
+ * entry stays.
+ */
 void *vb_access_atomic_begin(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
 			     unsigned int rights);
 /* Ends an access that a fault, or an atomic instruction, left open. */
@@ -246,8 +249,8 @@ static inline void vb_cpu_fence(void)
 }
 
 /*
- * An index that was found below a bound; 0 where the host only guesses that it was. Whoever uses the
- * result cannot be made to read past the bound ahead of time (Spectre v1).
+ * An index that was found below a bound; 0 where the host only guesses that it was. Whoever uses
+ * the result cannot be made to read past the bound ahead of time (Spectre v1).
  */
 static inline uint64_t vb_cpu_below(uint64_t index, uint64_t bound)
 {

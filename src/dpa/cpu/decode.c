@@ -53,7 +53,10 @@ static void buckets_fill(void)
 
 /* ---- compressed instructions ---- */
 
-/* Bits [from + width) of c, placed at `to`: the immediates of compressed instructions are scattered. */
+/*
+ * Bits [from + width) of c, placed at `to`: the immediates of compressed instructions are
+ * scattered.
+ */
 static uint32_t part(uint32_t c, unsigned int from, unsigned int width, unsigned int to)
 {
 	return (c >> from & ((1U << width) - 1)) << to;
@@ -260,7 +263,9 @@ static unsigned int find_op(uint32_t bits)
 	return *candidate;
 }
 
-/* Compressed instructions become the instruction they stand for. Never fails: op is ILLEGAL then. */
+/*
+ * Compressed instructions become the instruction they stand for. Never fails: op is ILLEGAL then.
+ */
 static void decode(uint32_t bits, struct vb_insn *insn)
 {
 	bool compressed = (bits & 3) != 3;
@@ -272,7 +277,10 @@ static void decode(uint32_t bits, struct vb_insn *insn)
 		bits = expand(bits);
 	op = find_op(bits);
 	format = table[op].format;
-	/* Fields that this format does not have, or whose bits select the instruction, are not registers: x0. */
+	/*
+	 * Fields that this format does not have, or whose bits select the instruction, are not
+	 * registers: x0.
+	 */
 	rd = format == FMT_S || format == FMT_B || format == FMT_F || format == FMT_N
 		     ? 0
 		     : bits >> 7 & 31;
@@ -347,7 +355,10 @@ static void text_decode(struct vb_text *text)
 		.handler = vb_interp_handler(VB_OP_NOFETCH, true),
 	};
 
-	/* Straight-line code that runs off the end arrives at one of the two more, whatever the last length was. */
+	/*
+	 * Straight-line code that runs off the end arrives at one of the two more, whatever the
+	 * last length was.
+	 */
 	for (size_t i = 0; i < n + 2; i++)
 		text->insns[i] = none;
 	for (unsigned int i = 0; i < text->nranges; i++)

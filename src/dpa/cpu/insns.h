@@ -146,7 +146,10 @@ INSN(BSETI,     H, 0x28001013, 0xfc00707f, RD(A | 1ULL << IMM))
 INSN(CLMUL,     R, 0x0a001033, 0xfe00707f, RD(clmul(A, B)))
 INSN(CLMULH,    R, 0x0a003033, 0xfe00707f, RD(clmulh(A, B)))
 INSN(CLMULR,    R, 0x0a002033, 0xfe00707f, RD(clmulh(A, B) << 1 | clmul(A, B) >> 63))
-/* Not instructions: what the decoder says of bits it does not know, and of addresses where there is nothing to fetch. */
+/*
+ * Not instructions: what the decoder says of bits it does not know, and of addresses where there is
+ * nothing to fetch.
+ */
 INSN(ILLEGAL,   N, 0xffffffff, 0xffffffff, TRAP(VB_DPA_CAUSE_ILLEGAL, BITS()))
 INSN(NOFETCH,   N, 0xffffffff, 0xffffffff, NO_FETCH())
 /* clang-format on */

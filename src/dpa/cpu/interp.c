@@ -23,7 +23,10 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* A guest access: any alignment, any type, exactly once, behind everything the handlers stored before. */
+/*
+ * A guest access: any alignment, any type, exactly once, behind everything the handlers stored
+ * before.
+ */
 #define GUEST(T, addr) \
 	(((volatile struct { T v; } __attribute__((packed, may_alias)) *)(base + (addr)))->v)
 #define BARRIER() __asm__ volatile("" ::: "memory")
@@ -66,8 +69,9 @@
 	} while (0)
 
 /*
- * The jump itself retires; a target outside of the text is the next instruction's trap. Where the text says
- * how far, the guards of the array hold what the host may guess; a register may say anything.
+ * The jump itself retires; a target outside of the text is the next instruction's trap. Where the
+ * text says how far, the guards of the array hold what the host may guess; a register may say
+ * anything.
  */
 #define JUMP(where)    JUMP_BY(where, (target_ - text->lo) / 2)
 #define JUMP_TO(where) JUMP_BY(where, vb_cpu_below((target_ - text->lo) / 2, count))
@@ -113,7 +117,9 @@
 		RD(value_);                                                               \
 	} while (0)
 
-/* A store to a device page may take long, or find that the thread must stop: it stops right behind. */
+/*
+ * A store to a device page may take long, or find that the thread must stop: it stops right behind.
+ */
 #define STORE(T)                                                                               \
 	do {                                                                                   \
 		uint64_t addr_ = A + IMM;                                                      \
@@ -160,7 +166,10 @@
 		       RD((int64_t)(int##bits##_t)old);                                    \
 	       })
 
-/* LR remembers what it saw and SC is a compare-and-swap against it; ABA is accepted (docs/engine.md). */
+/*
+ * LR remembers what it saw and SC is a compare-and-swap against it; ABA is accepted
+ * (docs/engine.md).
+ */
 #define LR(bits)                                                                     \
 	ATOMIC(bits, VB_DPA_READ, VB_DPA_CAUSE_LOAD_MISALIGNED, VB_DPA_CAUSE_LOAD, { \
 		uint##bits##_t old = atomic_load(p);                                 \

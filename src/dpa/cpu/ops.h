@@ -25,7 +25,10 @@ static inline uint64_t mulhsu(int64_t a, uint64_t b)
 	return mulhu((uint64_t)a, b) - (a < 0 ? b : 0);
 }
 
-/* Division never traps on RISC-V: by zero gives all ones (remainder: the dividend), overflow gives the dividend. */
+/*
+ * Division never traps on RISC-V: by zero gives all ones (remainder: the dividend), overflow gives
+ * the dividend.
+ */
 static inline uint64_t div_s64(int64_t a, int64_t b)
 {
 	if (!b)
@@ -62,7 +65,10 @@ static inline uint32_t rotl32(uint32_t a, uint32_t n)
 
 static inline uint64_t orc_b(uint64_t a)
 {
-	/* The low bit of each byte becomes set if any bit of the byte is; then it is spread over the byte. */
+	/*
+	 * The low bit of each byte becomes set if any bit of the byte is; then it is spread over
+	 * the byte.
+	 */
 	const uint64_t low7 = 0x7f7f7f7f7f7f7f7fULL;
 	uint64_t bit = ((((a & low7) + low7) | a) & ~low7) >> 7;
 

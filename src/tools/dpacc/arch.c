@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The targets. All accelerators of the card execute the same instruction set, so they differ in the macros that
- * sources see and in the hardware model that the application is registered for.
+ * The targets. All accelerators of the card execute the same instruction set, so they differ in the
+ * macros that sources see and in the hardware model that the application is registered for.
  */
 #include "dpacc.h"
 

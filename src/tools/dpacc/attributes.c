@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * dpa-app-attributes2blob YAML BLOB: packs the attributes of an application for dpacc -dpa-proc-attr. The card knows
- * no such attributes: the text is carried along with the device program, unread.
+ * dpa-app-attributes2blob YAML BLOB: packs the attributes of an application for dpacc
+ * -dpa-proc-attr. The card knows no such attributes: the text is carried along with the device
+ * program, unread.
  */
 #include "dpacc.h"
 
@@ -58,7 +59,10 @@ static bool write_text(int fd, const void *data, size_t size)
 	return !fclose(f) && good;
 }
 
-/* Written beside its place and renamed, so that it is whole or not there; a pipe or a device is written to. */
+/*
+ * Written beside its place and renamed, so that it is whole or not there; a pipe or a device is
+ * written to.
+ */
 static int write_blob(const char *path, const void *data, size_t size)
 {
 	const char *name = NULL, *place;

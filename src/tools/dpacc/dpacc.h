@@ -8,8 +8,9 @@
  *                                                        (-c: S.dpa.o carries the join objects in .dpa_obj)
  *   join objects + device libraries --ld.lld--> device_exec.ARCH --.dpa_meta--> APP.meta.c --> archive
  *
- * The section .dpa_meta of a device object lists its annotated functions as text; the linker concatenates them, so the
- * linked program itself says which functions the application has, whether they came from sources, objects or libraries.
+ * The section .dpa_meta of a device object lists its annotated functions as text; the linker
+ * concatenates them, so the linked program itself says which functions the application has, whether
+ * they came from sources, objects or libraries.
  *
  * dpacc is a short-lived command: all memory is taken from mem.c and given back at exit.
  */
@@ -126,7 +127,10 @@ int work_write(const char *path, const void *data, size_t size);
 void work_remove(const char *path);
 /* Run a command (argv[0] is a full path) and wait. 0, or -1 after its message or ours. */
 int run_command(const struct list *argv);
-/* The first line that a command prints; NULL where it fails. For questions, so it also runs in a dry run. */
+/*
+ * The first line that a command prints; NULL where it fails. For questions, so it also runs in a
+ * dry run.
+ */
 const char *run_question(const struct list *argv);
 /* Put a finished file in its place at the end, all or none: add them, then commit. */
 int output_add(const char *from, const char *to);
@@ -143,7 +147,10 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether a word of types is one that scan.c could have written. The functions below need that. */
 bool types_valid(const char *types);
 size_t types_argbuf_size(const char *types);
-/* Parameters one after the other: for (p = types + 1; *p; p = type_next(p)). NULL where it is not a type. */
+/*
+ * Parameters one after the other: for (p = types + 1; *p; p = type_next(p)). NULL where it is not a
+ * type.
+ */
 const char *type_next(const char *type);
 bool type_is_aggregate(const char *type);
 size_t type_size(const char *type);        /* of a struct or union */
@@ -171,13 +178,17 @@ struct functions {
 };
 
 struct function *functions_add(struct functions *list);
-/* Registered name of the device function: that of a static one is made so that it cannot meet another symbol. */
+/*
+ * Registered name of the device function: that of a static one is made so that it cannot meet
+ * another symbol.
+ */
 const char *function_symbol(const struct function *f);
 
 /*
- * Read a source as the device compiler will. base: all its options. Finds out the argument forms: own gets the options
- * that this source needs. 0 or -1 after messages (types that cannot be passed). Errors in the source are left to the
- * compiler, which says them better; *error gets the first, for the case that the compiler has none.
+ * Read a source as the device compiler will. base: all its options. Finds out the argument forms:
+ * own gets the options that this source needs. 0 or -1 after messages (types that cannot be
+ * passed). Errors in the source are left to the compiler, which says them better; *error gets the
+ * first, for the case that the compiler has none.
  */
 int scan_source(const char *path, const struct list *base, struct functions *out, struct list *own,
 		const char **error);
@@ -185,7 +196,9 @@ int scan_source(const char *path, const struct list *base, struct functions *out
 /* --- meta.c: functions as text, in .dpa_meta --- */
 
 char *meta_format(const struct functions *list); /* lines */
-/* Of a linked program. -1 after a message where the text is damaged or two functions have one name. */
+/*
+ * Of a linked program. -1 after a message where the text is damaged or two functions have one name.
+ */
 int meta_parse(const char *text, size_t size, const char *where, struct functions *out);
 int functions_check_clash(const struct functions *list);
 
@@ -246,9 +259,15 @@ int units_make(const struct options *opt, struct unit **units);
 int unit_compile(const struct options *opt, struct unit *unit);
 /* The object that -c leaves; its path, or NULL. */
 const char *unit_pack(const struct options *opt, const struct unit *unit);
-/* The host compiler, and arguments that came with it (-hostcc="ccache gcc"). 0 or -1 after a message. */
+/*
+ * The host compiler, and arguments that came with it (-hostcc="ccache gcc"). 0 or -1 after a
+ * message.
+ */
 int host_compiler(const struct options *opt, struct list *argv);
-/* Compile generated host code. Always position independent: the archive may go into a shared library. */
+/*
+ * Compile generated host code. Always position independent: the archive may go into a shared
+ * library.
+ */
 int compile_host(const struct options *opt, const char *from, const char *to);
 
 /* How the name of a device object for a target ends, after ".ARCH". */

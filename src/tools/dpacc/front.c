@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * dpa-clang, dpa-ar, dpa-nm, dpa-objdump: LLVM's own programs, with what they need to know about the device. Each is
- * this file, compiled with FRONT as its name.
+ * dpa-clang, dpa-ar, dpa-nm, dpa-objdump: LLVM's own programs, with what they need to know about
+ * the device. Each is this file, compiled with FRONT as its name.
  */
 #include "dpacc.h"
 

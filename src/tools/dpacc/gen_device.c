@@ -4,9 +4,9 @@
  *
  *   uint64_t __dpa_unpack_F(void *argbuf, void *func)
  *
- * which takes the arguments from their 8-byte slots and calls func, and the text of .dpa_meta. The wrappers need no
- * header of the user's: to the calling convention an enum is an integer, a pointer is a pointer, and a struct is one with the
- * same members.
+ * which takes the arguments from their 8-byte slots and calls func, and the text of .dpa_meta. The
+ * wrappers need no header of the user's: to the calling convention an enum is an integer, a pointer
+ * is a pointer, and a struct is one with the same members.
  */
 #include "dpacc.h"
 

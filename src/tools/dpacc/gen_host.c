@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Generated host code: the stubs whose addresses stand for device functions, and APP.meta.c, which holds the device
- * programs and creates the application before main.
+ * Generated host code: the stubs whose addresses stand for device functions, and APP.meta.c, which
+ * holds the device programs and creates the application before main.
  *
- * It is compiled with the user's compiler and options, beside the user's names: it needs no header but the
- * compiler's and C's own, and reaches every name of the user's through an assembler label, so that a device function
- * may be called "remove" and an application "stdout".
+ * It is compiled with the user's compiler and options, beside the user's names: it needs no header
+ * but the compiler's and C's own, and reaches every name of the user's through an assembler label,
+ * so that a device function may be called "remove" and an application "stdout".
  *
- * The constructor has the first priority that programs may use, so that it runs before constructors of C++ objects
- * and those without priority; destructors run in the opposite order.
+ * The constructor has the first priority that programs may use, so that it runs before constructors
+ * of C++ objects and those without priority; destructors run in the opposite order.
  */
 #include "dpacc.h"
 
@@ -216,7 +216,9 @@ static void write_table(FILE *out, const struct functions *functions, int image,
 	fputs("\t{ NULL, NULL, NULL, 0, NULL }\n};\n", out);
 }
 
-/* The stubs of all targets; weak, because those of sources and objects are in objects of their own. */
+/*
+ * The stubs of all targets; weak, because those of sources and objects are in objects of their own.
+ */
 static void write_stubs(FILE *out, const struct image *images, int n, struct list *stubs)
 {
 	for (int i = 0; i < n; i++) {

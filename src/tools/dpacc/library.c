@@ -2,9 +2,9 @@
 /*
  * Device libraries: making them (-gen-libs) and finding them for a link.
  *
- * libX_device.a holds the device objects of all targets, S.ARCH.dpa.join.o; libX_host.a the stubs. For a link, the
- * members of the other targets are left out. Archives of other origin (dpa-ar) have one kind of code and are taken as
- * they are.
+ * libX_device.a holds the device objects of all targets, S.ARCH.dpa.join.o; libX_host.a the stubs.
+ * For a link, the members of the other targets are left out. Archives of other origin (dpa-ar) have
+ * one kind of code and are taken as they are.
  */
 #include "dpacc.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * From device objects to the application's archive: link the device program of each target, read from it which
- * functions it has, generate and compile the application's own host code, and put all host objects into one, so that
- * any reference to the archive brings the constructor along.
+ * From device objects to the application's archive: link the device program of each target, read
+ * from it which functions it has, generate and compile the application's own host code, and put all
+ * host objects into one, so that any reference to the archive brings the constructor along.
  */
 #include "dpacc.h"
 

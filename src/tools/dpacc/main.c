@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * dpacc: compile the inputs, then leave objects (-c), libraries (-gen-libs) or an application's archive.
+ * dpacc: compile the inputs, then leave objects (-c), libraries (-gen-libs) or an application's
+ * archive.
  */
 #include "dpacc.h"
 

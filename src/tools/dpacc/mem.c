@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory that lives until the end of the command, and texts and lists of strings made of it. Blocks are chained and
- * given back at exit.
+ * Memory that lives until the end of the command, and texts and lists of strings made of it. Blocks
+ * are chained and given back at exit.
  */
 #include "dpacc.h"
 

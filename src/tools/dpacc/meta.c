@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Annotated functions as text, one line each, in the section .dpa_meta of device objects and programs:
+ * Annotated functions as text, one line each, in the section .dpa_meta of device objects and
+ * programs:
  *
  *   name rpc|global static|extern types line file
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reading ELF objects, with libelf, and ar archives. What is read here comes from files that may be damaged: every
- * offset is checked against the bytes that are there.
+ * Reading ELF objects, with libelf, and ar archives. What is read here comes from files that may be
+ * damaged: every offset is checked against the bytes that are there.
  */
 #include "dpacc.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The command line. Every option is taken with one or two dashes, with = or a space before its value, and lists have
- * commas or spaces: that is what build scripts for the vendor's SDK write.
+ * The command line. Every option is taken with one or two dashes, with = or a space before its
+ * value, and lists have commas or spaces: that is what build scripts for the vendor's SDK write.
  */
 #include "dpacc.h"
 
@@ -81,7 +81,10 @@ static const struct argp_option table[] = {
 	{ "g", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
 	{ "f", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
 	{ "s", KEY_COMPILER, 0, OPTION_HIDDEN, 0, 0 },
-	/* -O2, -Wall, -std=c11, -march=, -fno-common, ...: users who try it are told where they belong */
+	/*
+	 * -O2, -Wall, -std=c11, -march=, -fno-common, ...: users who try it are told where they
+	 * belong
+	 */
 	{ 0, 'O', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
 	{ 0, 'W', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
 	{ 0, 'f', "", OPTION_HIDDEN | OPTION_ARG_OPTIONAL, 0, 0 },
@@ -234,8 +237,8 @@ static error_t parse_lists(struct options *opt, int key, char *arg)
 }
 
 /*
- * Options of the device compiler that are ours to decide: link-time optimization, because static functions are exported
- * without it, and the vendor's names of targets, which clang does not know.
+ * Options of the device compiler that are ours to decide: link-time optimization, because static
+ * functions are exported without it, and the vendor's names of targets, which clang does not know.
  */
 static void take_back(struct options *opt)
 {
@@ -254,7 +257,10 @@ static void take_back(struct options *opt)
 	opt->device_options = rest;
 }
 
-/* An archive under a name that nobody chose, for a target and an application that nobody named, is found too late. */
+/*
+ * An archive under a name that nobody chose, for a target and an application that nobody named, is
+ * found too late.
+ */
 static void check_output_named(const struct options *opt, struct argp_state *state)
 {
 	if (opt->output || opt->compile_only)
@@ -377,7 +383,9 @@ static void expand_files(const char *names, int depth, struct list *out)
 	}
 }
 
-/* The command line with option files in their place, and --lNAME, which scripts write, as -lNAME. */
+/*
+ * The command line with option files in their place, and --lNAME, which scripts write, as -lNAME.
+ */
 static void expand(char **words, int n, int depth, struct list *out)
 {
 	for (int i = 0; i < n; i++) {

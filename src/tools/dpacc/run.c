@@ -2,9 +2,10 @@
 /*
  * Commands, the folder of intermediate files, and the outputs.
  *
- * Nothing half-written stays behind: everything is made in the work folder; finished files are copied beside their
- * place under a temporary name and renamed when all are complete. What is no ordinary file (a pipe, /dev/null) is
- * written to instead. SIGINT, SIGTERM and SIGHUP end the running command, and the ordinary way out removes the rest.
+ * Nothing half-written stays behind: everything is made in the work folder; finished files are
+ * copied beside their place under a temporary name and renamed when all are complete. What is no
+ * ordinary file (a pipe, /dev/null) is written to instead. SIGINT, SIGTERM and SIGHUP end the
+ * running command, and the ordinary way out removes the rest.
  */
 #include "dpacc.h"
 
@@ -82,7 +83,10 @@ static int make_folders(const char *path)
 	}
 }
 
-/* The linker writes beside its output first, under a name in which each % becomes a random digit, folders included. */
+/*
+ * The linker writes beside its output first, under a name in which each % becomes a random digit,
+ * folders included.
+ */
 static int check_folder(const char *dir, const char *option)
 {
 	if (!strchr(dir, '%'))
@@ -93,8 +97,8 @@ static int check_folder(const char *dir, const char *option)
 }
 
 /*
- * The names of some kept files do not depend on the application: others that keep theirs here wait until this command
- * ends, and the lock with it. A file system without locks goes without.
+ * The names of some kept files do not depend on the application: others that keep theirs here wait
+ * until this command ends, and the lock with it. A file system without locks goes without.
  */
 static int lock_folder(const char *dir)
 {

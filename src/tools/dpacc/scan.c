@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Annotated functions of a source and their C types, read with libclang: what is static, comes from a header, a macro
- * or a typedef needs no thought of ours.
+ * Annotated functions of a source and their C types, read with libclang: what is static, comes from
+ * a header, a macro or a typedef needs no thought of ours.
  *
- * Argument forms. Before 24.10 some device functions took a thread context first. A source that does not say which
- * form it wants is read in the new form and, where that gives errors, in the old one; the form with fewer errors is
- * its own. clang 14 only warns where an integer meets a pointer, and that is just what a source in the other form
- * does, so these warnings count as errors here (they stay warnings for the compiler).
+ * Argument forms. Before 24.10 some device functions took a thread context first. A source that
+ * does not say which form it wants is read in the new form and, where that gives errors, in the old
+ * one; the form with fewer errors is its own. clang 14 only warns where an integer meets a pointer,
+ * and that is just what a source in the other form does, so these warnings count as errors here
+ * (they stay warnings for the compiler).
  */
 #include "dpacc.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Where things are: the tree that dpacc stands in, the programs it calls, the device's C library. What is missing is
- * named with the Debian package that has it.
+ * Where things are: the tree that dpacc stands in, the programs it calls, the device's C library.
+ * What is missing is named with the Debian package that has it.
  */
 #include "dpacc.h"
 

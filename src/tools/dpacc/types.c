@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the text of C types, as far as they can be passed from the host to device code: one word for the result and the
- * parameters of a function, without blanks, because it travels in .dpa_meta.
+ * Owns the text of C types, as far as they can be passed from the host to device code: one word for
+ * the result and the parameters of a function, without blanks, because it travels in .dpa_meta.
  *
  *   type    = letter | struct | union
  *   struct  = '{' head member... '}'
@@ -9,9 +9,10 @@
  *   head    = size ',' alignment ['P'] ';'                 P: packed
  *   member  = type ['[' number ']']... [':' bits | '!' bits]         bit-fields with and without a name
  *
- * Letters are those of struct function (dpacc.h). From the word either side makes the same type again, member by member:
- * the calling conventions depend on it. What the words say is not believed: a word that does not follow the grammar, or
- * is larger than an argument buffer, is refused.
+ * Letters are those of struct function (dpacc.h). From the word either side makes the same type
+ * again, member by member: the calling conventions depend on it. What the words say is not
+ * believed: a word that does not follow the grammar, or is larger than an argument buffer, is
+ * refused.
  */
 #include "dpacc.h"
 

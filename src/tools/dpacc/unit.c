@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * One input: a source that is compiled for each target, or an object of an earlier `dpacc -c` whose device objects are
- * taken out again.
+ * One input: a source that is compiled for each target, or an object of an earlier `dpacc -c` whose
+ * device objects are taken out again.
  *
- * An object of -c is the host object with the stubs; its section .dpa_obj is an ar archive of the device objects, one
- * member *.ARCH.dpa.join.o for each target.
+ * An object of -c is the host object with the stubs; its section .dpa_obj is an ar archive of the
+ * device objects, one member *.ARCH.dpa.join.o for each target.
  */
 #include "dpacc.h"
 
@@ -171,7 +171,10 @@ static int compile_for(const struct options *opt, struct unit *unit, int index)
 	if (!tool_find("clang") || compiler_options(opt, arch, &options) ||
 	    scan_source(unit->path, &options, &functions, &own, &error))
 		return -1;
-	/* a static function is exported in the object, which LTO does not have: that source goes without */
+	/*
+	 * a static function is exported in the object, which LTO does not have: that source goes
+	 * without
+	 */
 	lto = opt->lto && !any_static(&functions);
 	if (compile(&options, &own, lto, unit->path, object) ||
 	    (any_static(&functions) && export_static(&functions, object)))

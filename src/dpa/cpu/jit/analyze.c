@@ -239,7 +239,10 @@ static int find_leaders(struct vb_jit *jit, struct analysis *a)
 
 /* ---- register map ---- */
 
-/* Loops nest where backward jumps span; an instruction counts eight times as much for each of up to three. */
+/*
+ * Loops nest where backward jumps span; an instruction counts eight times as much for each of up to
+ * three.
+ */
 static void loop_depths(const struct analysis *a, int8_t *delta)
 {
 	for (uint32_t i = 0; i < a->n; i++) {

@@ -140,7 +140,9 @@ enum stub_kind {
 	STUB_RESET, /* reset the return predictor, try again */
 };
 
-/* Code that is rarely needed and therefore lies behind all other. As many as sites, and as small. */
+/*
+ * Code that is rarely needed and therefore lies behind all other. As many as sites, and as small.
+ */
 struct stub {
 	uint8_t kind;     /* enum stub_kind */
 	bool window;      /* EXECUTE, a plain load or store: try the last window first */

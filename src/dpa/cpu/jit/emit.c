@@ -180,8 +180,9 @@ void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2)
 }
 
 /*
- * Behind "cmp reg, bound; jae": nothing for who comes here rightly. The host guesses which way the jump goes,
- * but not what a conditional move does, so what it reads ahead of time is within the bound, too.
+ * Behind "cmp reg, bound; jae": nothing for who comes here rightly. The host guesses which way the
+ * jump goes, but not what a conditional move does, so what it reads ahead of time is within the
+ * bound, too.
  */
 void zero_unless_below(struct tx *tx, int reg)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Owns the translation of arithmetic: constants, add to xor, shifts, multiply and divide, 64 and 32 bits. */
+/*
+ * Owns the translation of arithmetic: constants, add to xor, shifts, multiply and divide, 64 and 32
+ * bits.
+ */
 #include "dpa/cpu/jit/code.h"
 
 /* ---- copies and constants ---- */
@@ -82,7 +85,10 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 
 /* ---- two operands ---- */
 
-/* and, or, xor of two sign-extended words is the sign-extended and, or, xor: pending may stay pending. */
+/*
+ * and, or, xor of two sign-extended words is the sign-extended and, or, xor: pending may stay
+ * pending.
+ */
 static bool both_words(const struct tx *tx, unsigned int a, unsigned int b)
 {
 	bool pending = tx->pending >> a & 1 || tx->pending >> b & 1;
@@ -120,7 +126,10 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 	} else if (d == hb && rs1 != rs2) {
 		d = RAX;
 	}
-	/* d is not rs2's register by now, unless it is rs1's as well: rs1 may be fetched right into it. */
+	/*
+	 * d is not rs2's register by now, unless it is rs1's as well: rs1 may be fetched right into
+	 * it.
+	 */
 	a = flags ? src64(tx, rs1, d) : src32(tx, rs1, d);
 	b = flags ? operand64(tx, rs2) : operand32(tx, rs2);
 	with_flags = op != ALU_ADD || a == d || b.reg == NOREG || wants_carry(tx, insn);

@@ -180,7 +180,10 @@ static bool emit_lr(struct tx *tx, const struct vb_insn *insn)
 	return true;
 }
 
-/* The base of an SC is needed twice: in its own register, or copied to rdx, if the new value does not need that. */
+/*
+ * The base of an SC is needed twice: in its own register, or copied to rdx, if the new value does
+ * not need that.
+ */
 static bool sc_place(struct tx *tx, const struct vb_insn *insn, struct place *p)
 {
 	if (tx->facts[insn->rs1].known || tx->gen->host[insn->rs1] != NOREG)

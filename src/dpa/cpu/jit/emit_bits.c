@@ -100,7 +100,10 @@ static void emit_rotate_imm(struct tx *tx, const struct vb_insn *insn, bool word
 		finish(tx, insn->rd, d, false);
 }
 
-/* There is no rotate by any register but cl, which is taken: two shifts. The second counts the other way. */
+/*
+ * There is no rotate by any register but cl, which is taken: two shifts. The second counts the
+ * other way.
+ */
 static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left, bool word)
 {
 	struct rm a = word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1);
@@ -117,7 +120,10 @@ static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left
 		finish(tx, insn->rd, RAX, false);
 }
 
-/* bts, btr, btc with a register operand count modulo 64, as RISC-V does. /n and opcode differ for immediates. */
+/*
+ * bts, btr, btc with a register operand count modulo 64, as RISC-V does. /n and opcode differ for
+ * immediates.
+ */
 static void emit_bit(struct tx *tx, const struct vb_insn *insn, uint32_t opcode, int digit,
 		     bool immediate)
 {
@@ -159,7 +165,9 @@ static void emit_orc_b(struct tx *tx, const struct vb_insn *insn)
 	struct rm a = operand64(tx, insn->rs1);
 	struct code *c = &tx->c;
 
-	/* The high bit of each byte: adding 0x7f carries into it from any lower bit, and never out. */
+	/*
+	 * The high bit of each byte: adding 0x7f carries into it from any lower bit, and never out.
+	 */
 	mov_imm(c, RDX, 0x7f7f7f7f7f7f7f7fULL);
 	mov_rr(c, RAX, RDX);
 	alu(c, X_W, ALU_AND, RAX, a);

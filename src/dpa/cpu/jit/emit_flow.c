@@ -73,7 +73,10 @@ static void check_predictor(struct tx *tx)
 	stub_returns(tx, stub);
 }
 
-/* Where a host ret lands: is it where the guest returns to? Falls into the block of the return address. */
+/*
+ * Where a host ret lands: is it where the guest returns to? Falls into the block of the return
+ * address.
+ */
 static void check_return(struct tx *tx)
 {
 	alu_imm(&tx->c, X_W, ALU_CMP, rm_reg(RAX), (int32_t)pc_of(tx, tx->next));
@@ -106,8 +109,9 @@ static void emit_direct(struct tx *tx, unsigned int rd, uint64_t pc)
 }
 
 /*
- * rax = target: through the table, or away. One piece, in which nothing else is emitted: what is looked
- * up was compared in the instructions right before, and is 0 where the host only guesses that it passed.
+ * rax = target: through the table, or away. One piece, in which nothing else is emitted: what is
+ * looked up was compared in the instructions right before, and is 0 where the host only guesses
+ * that it passed.
  */
 void emit_table_jump(struct tx *tx, bool call)
 {

@@ -21,9 +21,9 @@ _Static_assert(VB_CPU_LIMIT_MAX + DRIFT_MAX + 4096 <= VB_CPU_SPAN,
 	       "a base that drifted out of memory on either side is not in it again as 32 bits");
 
 /*
- * Compare the base with the limit, unless what is known of it makes that superfluous. *stub is the one
- * to complete once the access is emitted, UINT32_MAX if there is none. certain: whoever gets past the
- * instruction has touched memory there; an SC may fail and get past without.
+ * Compare the base with the limit, unless what is known of it makes that superfluous. *stub is the
+ * one to complete once the access is emitted, UINT32_MAX if there is none. certain: whoever gets
+ * past the instruction has touched memory there; an SC may fail and get past without.
  */
 static void check_base(struct tx *tx, unsigned int rs1, int32_t imm, bool certain, uint32_t *stub)
 {
@@ -35,7 +35,10 @@ static void check_base(struct tx *tx, unsigned int rs1, int32_t imm, bool certai
 		return;
 	if (fact->checked && fact->drift < DRIFT_MAX && fact->drift > -DRIFT_MAX) {
 		tx->stubs[fact->stub].kind = STUB_LEAVE;
-		/* The MMU let it pass, so base + imm is in guest memory: the drift counts from there. */
+		/*
+		 * The MMU let it pass, so base + imm is in guest memory: the drift counts from
+		 * there.
+		 */
 		if (certain)
 			fact->drift = -imm;
 		return;
@@ -63,15 +66,18 @@ static bool constant_address(const struct tx *tx, uint64_t addr, unsigned int si
 	return true;
 }
 
-/* The low half of the base in a scratch register; the only way to a register that may be an index into guest memory. */
+/*
+ * The low half of the base in a scratch register; the only way to a register that may be an index
+ * into guest memory.
+ */
 static void confine(struct tx *tx, int to, struct rm base)
 {
 	ins(&tx->c, 0, 0x8b, to, base);
 }
 
 /*
- * Address operand of an access of `size` bytes, made from rax. False: nothing was emitted, leave the
- * instruction to the interpreter.
+ * Address operand of an access of `size` bytes, made from rax. False: nothing was emitted, leave
+ * the instruction to the interpreter.
  */
 bool guest_address(struct tx *tx, const struct vb_insn *insn, unsigned int size, bool certain,
 		   struct rm *m, uint32_t *stub)
@@ -100,8 +106,8 @@ bool guest_address(struct tx *tx, const struct vb_insn *insn, unsigned int size,
 }
 
 /*
- * The same where rax and rdx are needed for something else: the base stays in its own register, whose
- * upper half is cleared. It was compared right before, so that changes nothing.
+ * The same where rax and rdx are needed for something else: the base stays in its own register,
+ * whose upper half is cleared. It was compared right before, so that changes nothing.
  */
 bool guest_address_in_place(struct tx *tx, const struct vb_insn *insn, unsigned int size,
 			    struct rm *m, uint32_t *stub)
@@ -223,8 +229,8 @@ static void full_fence(struct tx *tx)
 
 /*
  * Out of line: the base is not below the limit. If the window used last holds the access, make it
- * right here, between the same two marks, and with the same fence, that cpu/access.c makes; otherwise ask
- * the interpreter.
+ * right here, between the same two marks, and with the same fence, that cpu/access.c makes;
+ * otherwise ask the interpreter.
  */
 void emit_window(struct tx *tx, const struct stub *stub)
 {

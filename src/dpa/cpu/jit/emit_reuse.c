@@ -21,10 +21,10 @@
  *                     mov  b, [r14 + rax + 8]
  *
  * A note holds at one place of the host code: where nothing was emitted since, nothing changed the
- * flags, rax, or a guest register. Whoever enters in between, enters at a leader, whose block begins
- * with code of its own; whoever comes back from out of line has lost flags and rax (notes_void). An
- * instruction that trusts a note still does all that it does, and a trap in it finds all that the
- * one before it did.
+ * flags, rax, or a guest register. Whoever enters in between, enters at a leader, whose block
+ * begins with code of its own; whoever comes back from out of line has lost flags and rax
+ * (notes_void). An instruction that trusts a note still does all that it does, and a trap in it
+ * finds all that the one before it did.
  */
 #include "dpa/cpu/jit/code.h"
 

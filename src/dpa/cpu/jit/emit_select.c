@@ -119,7 +119,10 @@ void emit_select(struct tx *tx, const struct vb_insn *branch, const struct vb_in
 
 	emit_value(tx, insn);
 	operand64(tx, rd); /* its old value may stay: extended, if it was pending */
-	/* Extensions leave the flags alone, but come before the compare to be sure that nothing else does not. */
+	/*
+	 * Extensions leave the flags alone, but come before the compare to be sure that nothing
+	 * else does not.
+	 */
 	operand64(tx, branch->rs1);
 	operand64(tx, branch->rs2);
 	keep = emit_condition(tx, branch, &carry);

@@ -44,9 +44,10 @@ static struct stack own_stack(void)
 }
 
 /*
- * How far the predictor may grow here. 0: every call puts its return address where the last one did. So
- * it is with little room, and on any stack but the thread's own, as coroutine libraries make: nothing
- * tells where those end. Translated code then takes no more of a stack than the interpreter does.
+ * How far the predictor may grow here. 0: every call puts its return address where the last one
+ * did. So it is with little room, and on any stack but the thread's own, as coroutine libraries
+ * make: nothing tells where those end. Translated code then takes no more of a stack than the
+ * interpreter does.
  */
 static uintptr_t predictor_bytes(void)
 {
@@ -100,7 +101,10 @@ static const struct site *find_site(const struct generation *gen, uint64_t host)
 		else
 			hi = mid;
 	}
-	/* Several notes may share an offset (nothing was emitted between them); the last is the access. */
+	/*
+	 * Several notes may share an offset (nothing was emitted between them); the last is the
+	 * access.
+	 */
 	while (lo + 1 < gen->nsites && gen->sites[lo + 1].host == host)
 		lo++;
 	return lo < gen->nsites && gen->sites[lo].host == host ? &gen->sites[lo] : NULL;
@@ -211,7 +215,10 @@ enum vb_cpu_exit vb_jit_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 		code = find_code(cpu, epoch);
 		if (code && enter(cpu, epoch, code, left))
 			return (enum vb_cpu_exit)cpu->jit_exit;
-		/* Whatever made translated code leave, or be missing, is the interpreter's for one instruction. */
+		/*
+		 * Whatever made translated code leave, or be missing, is the interpreter's for one
+		 * instruction.
+		 */
 		exit = vb_interp_run(cpu, 1);
 	}
 	return exit;

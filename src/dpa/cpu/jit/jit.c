@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 /*
- * Host code that a text may cost: one translation of it, and all that are ever made together. Compilers'
- * code takes 4 to 8 bytes for each of text; what takes more than 24 is interpreted. CODE_MAX keeps
- * every displacement within 32 bits.
+ * Host code that a text may cost: one translation of it, and all that are ever made together.
+ * Compilers' code takes 4 to 8 bytes for each of text; what takes more than 24 is interpreted.
+ * CODE_MAX keeps every displacement within 32 bits.
  */
 #define CODE_PER_BYTE  24
 #define TOTAL_PER_BYTE 64
@@ -205,7 +205,9 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 	return err;
 }
 
-/* Let the table of an epoch show a new translation: all of it first, then the leaders that it has. */
+/*
+ * Let the table of an epoch show a new translation: all of it first, then the leaders that it has.
+ */
 static int publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
 		   const struct thunks *thunks, const uint32_t *offsets)
 {
@@ -227,7 +229,10 @@ static int publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
 	return 0;
 }
 
-/* Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of jit. */
+/*
+ * Make a generation and let the epoch's table show it. jit.lock is held, or nobody else knows of
+ * jit.
+ */
 static int translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);

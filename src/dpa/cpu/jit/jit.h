@@ -18,7 +18,10 @@ struct vb_jit_hints {
 	unsigned int ndata;
 };
 
-/* Jump tables of a text: one for the first choice of registers, one for the choice that running it suggests. */
+/*
+ * Jump tables of a text: one for the first choice of registers, one for the choice that running it
+ * suggests.
+ */
 #define VB_JIT_TABLES 2
 
 /*

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the file that tells profilers the names of translated code: /tmp/perf-PID.map, where perf(1)
- * looks for it. Anybody can make files in /tmp, so the file is made anew by us and never opened through
- * a link; all texts of the process are appended to that one file.
+ * looks for it. Anybody can make files in /tmp, so the file is made anew by us and never opened
+ * through a link; all texts of the process are appended to that one file.
  */
 #include "base/log.h"
 #include "dpa/cpu/jit/code.h"
@@ -98,7 +98,10 @@ void vb_jit_perf_map(const struct vb_text *text,
 
 	if (!file)
 		return;
-	/* Leaders are in address order, and so is their code: a function is the run of leaders with its name. */
+	/*
+	 * Leaders are in address order, and so is their code: a function is the run of leaders with
+	 * its name.
+	 */
 	for (size_t i = 0; i <= n; i++) {
 		bool leader = i < n && epoch->table[i] != epoch->miss;
 		uint32_t end = leader ? (uint32_t)((const uint8_t *)epoch->table[i] - gen->code)

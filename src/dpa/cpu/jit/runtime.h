@@ -4,7 +4,10 @@
 
 #include "dpa/cpu/jit/code.h"
 
-/* Execute the instruction of a site with the interpreter. 0: go on behind it; 1: leave, cpu->jit_exit says why. */
+/*
+ * Execute the instruction of a site with the interpreter. 0: go on behind it; 1: leave,
+ * cpu->jit_exit says why.
+ */
 uint64_t vb_jit_execute(struct vb_cpu *cpu, uint64_t site, struct generation *gen);
 
 /* Translated code left at index for a reason that another translation would not have (flags of enum

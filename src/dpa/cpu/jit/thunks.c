@@ -72,8 +72,9 @@ static void emit_enter(struct tx *tx)
 	mov_store(c, FIELD(pred_base), RAX);
 	load_guest(tx);
 	/*
-	 * A call, not a jump: the ret of the guest's outermost function then has its partner, lands here, and the
-	 * host's predictor still knows where all our callers are. With a jump each of their returns is mispredicted.
+	 * A call, not a jump: the ret of the guest's outermost function then has its partner, lands
+	 * here, and the host's predictor still knows where all our callers are. With a jump each of
+	 * their returns is mispredicted.
 	 */
 	ins(c, 0, 0xff, 2, rm_reg(RDX));
 	jmp_to(c, tx->thunks.underflow);

@@ -106,8 +106,9 @@ static void put_field(int disp, char *to, size_t size)
 #define DISP(field) (int)((int32_t)offsetof(struct vb_cpu, field) - STATE_BIAS)
 
 /*
- * The thunks as Zydis writes them, with names for what differs: {field} of the cpu, {label} and {value}.
- * "store" and "load" stand for one mov for each guest register that has a host register, and {budget}.
+ * The thunks as Zydis writes them, with names for what differs: {field} of the cpu, {label} and
+ * {value}. "store" and "load" stand for one mov for each guest register that has a host register,
+ * and {budget}.
  */
 static const char *const listing[] = {
 	"int3",
@@ -561,8 +562,8 @@ static bool is_divisor(struct check *c, unsigned int k, unsigned int reg)
 }
 
 /*
- * This is div or idiv. Unsigned: test d, d; jz; (rax = dividend;) xor edx, edx. Signed: lea rdx, [d + 1];
- * cmp rdx, 1; jbe; (rax = dividend;) cqo or cdq: neither 0 nor -1.
+ * This is div or idiv. Unsigned: test d, d; jz; (rax = dividend;) xor edx, edx. Signed: lea rdx, [d
+ * + 1]; cmp rdx, 1; jbe; (rax = dividend;) cqo or cdq: neither 0 nor -1.
  */
 static bool is_safe_division(struct check *c)
 {
@@ -703,7 +704,10 @@ static int check_memory(struct check *c, const struct insn *x, const ZydisDecode
 	return refuse(c, x->at, "memory through another register");
 }
 
-/* The three registers that hold addresses of the host are bases of memory operands, and nothing else. */
+/*
+ * The three registers that hold addresses of the host are bases of memory operands, and nothing
+ * else.
+ */
 static bool is_private(ZydisRegister reg)
 {
 	unsigned int n = gpr(reg);
@@ -711,7 +715,9 @@ static bool is_private(ZydisRegister reg)
 	return n == RSP || n == RBP || n == R14;
 }
 
-/* A register that the body may name: the other general ones, vectors, flags; none of the system's. */
+/*
+ * A register that the body may name: the other general ones, vectors, flags; none of the system's.
+ */
 static bool is_ours(ZydisRegister reg)
 {
 	return gpr(reg) < 16 ? !is_private(reg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The checker of finished translations. It knows the contract below and the bytes, and nothing of how
- * they were made: no emitter is called and no fact of theirs is believed.
+ * The checker of finished translations. It knows the contract below and the bytes, and nothing of
+ * how they were made: no emitter is called and no fact of theirs is believed.
  *
  * The contract of host code, "body" being all of it behind the thunks:
  *
@@ -29,10 +29,10 @@
  *   division    right behind the test that keeps the host from a trap.
  *   the rest    is a list of instructions without memory operands of their own.
  *
- * Then, whatever the body does, it touches guest memory, the guards, the cpu's slots and windows within
- * their length and rights; it runs its own instructions and no others. That it computes what the guest
- * asked for, and looks at the budget often enough, is not checked here: tests compare it with the
- * interpreter.
+ * Then, whatever the body does, it touches guest memory, the guards, the cpu's slots and windows
+ * within their length and rights; it runs its own instructions and no others. That it computes what
+ * the guest asked for, and looks at the budget often enough, is not checked here: tests compare it
+ * with the interpreter.
  */
 #pragma once
 

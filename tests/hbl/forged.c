@@ -115,6 +115,10 @@ static void side(int number, int fd)
 	if (number == 0)
 		flood(&dev, &fifo);
 	meet(fd);
+	CHECK(!hbldv_destroy_usr_fifo(fifo.usr));
+	hbl_end_destroy(&end);
+	mem_free(&mem);
+	dev_close(&dev);
 }
 
 int main(void)

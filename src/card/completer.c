@@ -48,7 +48,11 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 static void rewind_all(struct vb_sq *sq)
 {
 	uint32_t again = sq->sender.tail;
+	uint16_t next = sq->next;
 
+	/* A refusal of what is in flight is none of what was only looked at behind it. */
+	if (sq->loaded && (sq->sent || !vb_sq_has_inflight(sq)) && sq->resend < sq->wr.blocks)
+		sq->resend = sq->wr.blocks;
 	if (sq->transfer.chosen)
 		sq->inflight[again++ & (sq->blocks - 1)].transfer = sq->transfer;
 	/* Or further, where this comes before all were sent again. */
@@ -56,6 +60,7 @@ static void rewind_all(struct vb_sq *sq)
 		again = sq->again;
 	if (vb_sq_has_inflight(sq))
 		sq->next = vb_sq_oldest(sq)->index;
+	sq->resend += (uint16_t)(next - sq->next);
 	vb_sender_rewind(&sq->sender, sq->loaded ? sq->first_psn : sq->sender.psn);
 	sq->loaded = false;
 	sq->sent = 0;

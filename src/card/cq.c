@@ -183,6 +183,12 @@ static bool index_behind(uint32_t a, uint32_t b)
 	return (int32_t)((a - b) << 8) > 0;
 }
 
+/* A consumer index as a count of CQEs: that of the last 2^24 which it can mean. */
+static int64_t counted_index(const struct vb_cq *cq, uint32_t ci)
+{
+	return cq->count - ((int32_t)((cq->pi - ci) << 8) >> 8);
+}
+
 /* The lock is held: an event is due, and what it announces must be in the ring. */
 static void complete_ring(struct vb_cq *cq)
 {
@@ -215,8 +221,8 @@ static void note_event(struct vb_cq *cq, uint32_t ci)
 {
 	if (!cq->attr.always_armed)
 		atomic_store_explicit(&cq->arm, VB_ARM_NONE, memory_order_relaxed);
-	cq->announced_pi = cq->pi;
-	cq->announced_ci = ci;
+	cq->announced = cq->count;
+	cq->announced_ci = counted_index(cq, ci);
 	cq->sn++;
 }
 
@@ -244,7 +250,7 @@ static bool ends_arming(struct vb_cq *cq, const struct vb_completion *completion
 			 (completion->receive && (completion->flags & VB_WR_SOLICITED));
 
 	if (solicited)
-		cq->solicited_pi = cq->pi;
+		cq->solicited = cq->count;
 	if (cq->arm == VB_ARM_NONE || (cq->arm == VB_ARM_SOLICITED && !solicited))
 		return false;
 	if (cq->moderated)
@@ -296,6 +302,7 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		if (!cq->minis || !vb_minis_add(cq, completion))
 			write_cqe(cq, completion);
 		cq->pi++;
+		cq->count++;
 		due = ends_arming(cq, completion);
 		if (due)
 			complete_ring(cq);
@@ -313,7 +320,7 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
  */
 static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 {
-	uint32_t last;
+	int64_t last, at = counted_index(cq, ci);
 	bool due;
 
 	/* Arming for any completion is not weakened by a later arming for solicited ones. */
@@ -326,9 +333,8 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 	 * polls then. A program that has polled since, and left the CQE there, may wait for an
 	 * event now.
 	 */
-	last = cq->arm == VB_ARM_ANY ? cq->pi : cq->solicited_pi;
-	due = index_behind(last, ci) &&
-	      (index_behind(last, cq->announced_pi) || ((ci ^ cq->announced_ci) & CI_MASK));
+	last = cq->arm == VB_ARM_ANY ? cq->count : cq->solicited;
+	due = last > at && (last > cq->announced || at != cq->announced_ci);
 	if (due) {
 		complete_ring(cq);
 		note_event(cq, ci);
@@ -469,7 +475,10 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 	if (unpolled > cqe_cnt) {
 		ret = vb_refuse_range("completions that wait", unpolled, 0, cqe_cnt);
 	} else {
+		cq->count = counted_index(cq, ci) + unpolled;
 		cq->pi = ci + unpolled;
+		cq->solicited = cq->solicited < cq->count ? cq->solicited : cq->count;
+		cq->announced = cq->announced < cq->count ? cq->announced : cq->count;
 		cq->attr.buf = content(cq, buf);
 		cq->attr.cqe_cnt = cqe_cnt;
 		cq->slots = cqe_cnt - 1;

@@ -57,6 +57,20 @@ static struct vb_deferred *take_all(vb_deferred_stack *s)
 	return is_empty(s) ? NULL : atomic_exchange_explicit(s, NULL, memory_order_acquire);
 }
 
+static struct vb_deferred *reverse(struct vb_deferred *item)
+{
+	struct vb_deferred *last = NULL;
+
+	while (item) {
+		struct vb_deferred *next = item->next;
+
+		item->next = last;
+		last = item;
+		item = next;
+	}
+	return last;
+}
+
 /* The rest is put back at once: one item may take long, and other threads can run the others. */
 static struct vb_deferred *take_one(vb_deferred_stack *s)
 {
@@ -132,6 +146,7 @@ void vb_deferred_remove(struct vb_deferred *item)
 			remove_from(&vb_card.deferred.shard[i].work, item);
 		remove_from(&vb_card.deferred.blocked, item);
 		remove_from(&vb_card.deferred.rest, item);
+		remove_from(&vb_card.deferred.turn, item);
 		sched_yield();
 	}
 	vb_read_wait();
@@ -148,7 +163,7 @@ static void run_stack(vb_deferred_stack *s)
 		item->run(item, atomic_exchange_explicit(&item->due, 0, memory_order_acq_rel));
 }
 
-/* Each once: an item that finds no room again goes back to blocked, one that needs more time to rest. */
+/* Each once: an item that finds no room again goes back to blocked. */
 static void run_once(vb_deferred_stack *s)
 {
 	struct vb_deferred *first = take_all(s);
@@ -157,6 +172,23 @@ static void run_once(vb_deferred_stack *s)
 		return;
 	push_all(own(), first);
 	run_stack(own());
+}
+
+/*
+ * One item, the one that waits longest: the caller leaves its read section and looks at timers before
+ * it comes for the next. Several threads may each take one.
+ */
+static void run_rest(void)
+{
+	struct vb_deferred *first = take_all(&vb_card.deferred.turn);
+
+	if (!first)
+		first = reverse(take_all(&vb_card.deferred.rest));
+	if (!first)
+		return;
+	if (first->next)
+		push_all(&vb_card.deferred.turn, first->next);
+	first->run(first, atomic_exchange_explicit(&first->due, 0, memory_order_acq_rel));
 }
 
 void vb_deferred_run_own(void)
@@ -172,7 +204,7 @@ void vb_deferred_run(bool all)
 		if (!is_empty(&vb_card.deferred.shard[i].work))
 			run_stack(&vb_card.deferred.shard[i].work);
 	if (all)
-		run_once(&vb_card.deferred.rest);
+		run_rest();
 	run_once(&vb_card.deferred.blocked);
 }
 
@@ -183,7 +215,7 @@ enum vb_pending vb_deferred_pending(bool all)
 	for (uint32_t i = 0; all && i < in_use(); i++)
 		if (!is_empty(&vb_card.deferred.shard[i].work))
 			return VB_PENDING_RUNNABLE;
-	if (all && !is_empty(&vb_card.deferred.rest))
+	if (all && (!is_empty(&vb_card.deferred.rest) || !is_empty(&vb_card.deferred.turn)))
 		return VB_PENDING_RUNNABLE;
 	return is_empty(&vb_card.deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
 }
@@ -194,4 +226,5 @@ void vb_deferred_forked(void)
 		atomic_store_explicit(&vb_card.deferred.shard[i].work, NULL, memory_order_relaxed);
 	atomic_store_explicit(&vb_card.deferred.blocked, NULL, memory_order_relaxed);
 	atomic_store_explicit(&vb_card.deferred.rest, NULL, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.deferred.turn, NULL, memory_order_relaxed);
 }

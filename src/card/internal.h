@@ -62,14 +62,16 @@ struct vb_cq {
 	struct vb_minis *minis; /* compressed completions (compress.c); NULL: never compressed */
 	_Alignas(64) struct vb_lock lock;
 	uint32_t pi;
-	uint32_t slots;        /* mask of the entries in use: one only, where CQEs are collapsed */
-	uint8_t turn_mask;     /* 0xff where CQEs carry the turn of the ring */
-	uint8_t turn_shift;    /* log2 of cqe_cnt */
-	uint32_t solicited_pi; /* behind the last CQE that a solicited-only arming waits for */
-	uint32_t announced_pi; /* pi when the last event fired, */
-	uint32_t announced_ci; /* and the driver's index as far as it was known */
-	_Atomic uint32_t arm;  /* enum vb_arm */
-	uint8_t sn;            /* mlx4: events so far + 1; an arming must name it */
+	uint32_t slots;     /* mask of the entries in use: one only, where CQEs are collapsed */
+	uint8_t turn_mask;  /* 0xff where CQEs carry the turn of the ring */
+	uint8_t turn_shift; /* log2 of cqe_cnt */
+	/* CQEs since the beginning: an index of 24 bits comes round too soon to tell old from new. */
+	int64_t count;        /* as pi */
+	int64_t solicited;    /* behind the last CQE that a solicited-only arming waits for */
+	int64_t announced;    /* count when the last event fired, */
+	int64_t announced_ci; /* and the driver's index as far as it was known */
+	_Atomic uint32_t arm; /* enum vb_arm */
+	uint8_t sn;           /* mlx4: events so far + 1; an arming must name it */
 	bool overrun;
 	bool moderated; /* or armed always: an event needs more than the next CQE */
 	/* moderation */
@@ -133,6 +135,8 @@ struct vb_sq {
 	bool no_pull;                /* the target cannot fetch payloads */
 	uint32_t to_place;  /* we place the bytes of wr from here on; 0: all, VB_NO_SPLIT: none */
 	uint64_t sent;      /* payload bytes of wr already sent in packets */
+	uint64_t cost;      /* of what was sent since the doorbell, see RUN_BYTES */
+	uint32_t resend;    /* blocks from next on that were begun before a rewind */
 	uint32_t first_psn; /* of wr */
 	struct vb_sender sender;      /* PSNs, what is in flight, retries, timers */
 	struct vb_inflight *inflight; /* its ring, of blocks entries */

@@ -4,7 +4,7 @@
  *
  *	number = process slot << 16 | index        vb_card_tables.qp[index] -> struct vb_qp   (read inside read sections)
  */
-#include "card/internal.h"
+#include "card/requester.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -318,7 +318,7 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_
 	attr->cap = qp->init.cap;
 	attr->sq_psn = qp->sq.sender.psn;
 	attr->rq_psn = qp->rq.receiver.epsn;
-	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && vb_sender_busy(&qp->sq.sender);
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && !vb_sq_is_drained(&qp->sq);
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);
 	vb_card_leave();

@@ -39,11 +39,12 @@ enum step {
 
 static void advance(struct vb_sq *sq)
 {
+	uint16_t left = (uint16_t)(sq->pi - sq->next);
 	/* A WQE that lies about its size must not carry us past the doorbell. */
-	if ((uint16_t)(sq->pi - sq->next) < sq->wr.blocks)
-		sq->next = sq->pi;
-	else
-		sq->next = (uint16_t)(sq->next + sq->wr.blocks);
+	uint16_t blocks = left < sq->wr.blocks ? left : sq->wr.blocks;
+
+	sq->next = (uint16_t)(sq->next + blocks);
+	sq->resend -= sq->resend < blocks ? sq->resend : blocks;
 	sq->loaded = false;
 	sq->transfer.chosen = false;
 	sq->sent = 0;
@@ -548,26 +549,31 @@ static enum step execute(struct vb_qp *qp)
 }
 
 /*
- * What one call sends at most, in bytes: whoever rings a doorbell, and whoever waits for a read section to end, waits
- * for it. A single work request is not interrupted.
+ * What a doorbell sends at most before it returns, in bytes: its caller, and everybody who waits for
+ * a read section to end, waits for it. A single work request is not interrupted.
  */
 enum { RUN_BYTES = 16 << 20, WQE_COST = 512 };
+
+/* SQD ends what was begun: the message that is being sent, and those that must be sent again. */
+static bool may_send(const struct vb_sq *sq, uint32_t state)
+{
+	return sq->next != sq->pi && !sq->sender.rnr_until &&
+	       (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && (sq->sent || sq->resend)));
+}
 
 void vb_requester_run(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	uint64_t cost = 0;
 	enum step step;
 
 	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
 		vb_requester_flush(qp);
 		return;
 	}
-	/* SQD finishes the message it is in. */
-	while (sq->next != sq->pi && (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && sq->sent)) &&
-	       !sq->sender.rnr_until) {
-		if (cost >= RUN_BYTES) {
+	while (may_send(sq, state)) {
+		if (sq->cost >= RUN_BYTES) {
+			sq->cost = 0;
 			vb_defer_rest(&qp->deferred, VB_WORK_SEND);
 			vb_burst_kick();
 			break;
@@ -577,8 +583,10 @@ void vb_requester_run(struct vb_qp *qp)
 			step = execute(qp);
 		if (step != NEXT)
 			break;
-		cost += sq->wr.len + WQE_COST;
+		sq->cost += sq->wr.len + WQE_COST;
 	}
+	if (state == IBV_QPS_SQD && qp->drained_event)
+		vb_work_add(qp, VB_WORK_DRAINED);
 	if (sq->unflushed) {
 		sq->unflushed = false;
 		vb_burst_flush(&qp->path);
@@ -606,6 +614,7 @@ static void begin_ring(struct vb_qp *qp)
 	vb_read_lock();
 	vb_burst_begin();
 	vb_lock(&qp->sq.lock);
+	qp->sq.cost = 0;
 }
 
 static void run_rung(struct vb_qp *qp)

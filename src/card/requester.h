@@ -12,6 +12,12 @@ static inline bool vb_sq_has_inflight(const struct vb_sq *sq)
 	return vb_sender_busy(&sq->sender);
 }
 
+/* All that was begun is complete; see SQD. */
+static inline bool vb_sq_is_drained(const struct vb_sq *sq)
+{
+	return !vb_sq_has_inflight(sq) && !sq->sent && !sq->resend && !sq->sender.rnr_until;
+}
+
 static inline struct vb_inflight *vb_sq_oldest(const struct vb_sq *sq)
 {
 	return (struct vb_inflight *)vb_sender_oldest(&sq->sender);
@@ -36,6 +42,7 @@ static inline void vb_requester_forget(struct vb_sq *sq)
 {
 	vb_sender_forget(&sq->sender);
 	sq->again = sq->sender.tail;
+	sq->resend = 0;
 	sq->transfer.chosen = false;
 	sq->failing = IBV_WC_SUCCESS;
 }

@@ -6,7 +6,7 @@
  *	ring of a peer --> card_receive --> requester, responder --+--> completions
  *	                                                           +--> deferred: answers, flushes --> card_work
  */
-#include "card/internal.h"
+#include "card/requester.h"
 
 #include "base/util.h"
 #include "card/hbl/sink.h"
@@ -18,8 +18,7 @@ static void look_drained(struct vb_qp *qp)
 	bool event = false;
 
 	vb_lock(&qp->sq.lock);
-	if (qp->state == IBV_QPS_SQD && qp->drained_event && !vb_sender_busy(&qp->sq.sender) &&
-	    !qp->sq.sent) {
+	if (qp->state == IBV_QPS_SQD && qp->drained_event && vb_sq_is_drained(&qp->sq)) {
 		qp->drained_event = false;
 		event = true;
 	}

@@ -87,8 +87,9 @@ struct vb_card {
 			_Alignas(64) vb_deferred_stack work;
 		} shard[VB_DEFERRED_SHARDS];
 		_Alignas(64) vb_deferred_stack blocked;
-		_Alignas(64) vb_deferred_stack rest;
-		_Atomic uint32_t threads; /* that have a shard */
+		_Alignas(64) vb_deferred_stack rest; /* newest first */
+		vb_deferred_stack turn;              /* taken from there, oldest first */
+		_Atomic uint32_t threads;            /* that have a shard */
 	} deferred;
 
 	struct { /* hbl/device.c, hbl/fifo.c */

@@ -182,6 +182,35 @@ static void drain_holds_sends(enum end_place place)
 	end_pair_close(&a, &b);
 }
 
+/* What was begun is drained when it is complete: not while a receiver that is not ready makes it wait. */
+static void drain_ends_what_was_begun(enum end_place place)
+{
+	struct node_attr init = node_attr(IBV_QPT_RC);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct ibv_qp_init_attr unused;
+	struct end a, b;
+	struct end_wr wr;
+	struct ibv_wc wc;
+
+	init.rnr_retry = 7;
+	init.min_rnr_timer = 1;
+	end_pair_open(&a, &b, place, init);
+	wr = end_wr_send(&a, 1, 8);
+	check_eq(end_post_send(&a, &wr), 0);
+	check(!end_poll(&a, SQ, &wc, 20), "a send without a receive is complete");
+	check_eq(ibv_modify_qp(a.node->qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	check_eq(event_wait(a.node->ctx, 50), -1);
+	check_eq(ibv_query_qp(a.node->qp, &attr, IBV_QP_STATE, &unused), 0);
+	check_eq(attr.sq_draining, 1);
+	post_recvs(&b, WR_RECV, 1);
+	end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
+	end_expect(&a, SQ, 1, IBV_WC_SUCCESS);
+	check_eq(event_wait(a.node->ctx, PATIENCE_MS), IBV_EVENT_SQ_DRAINED);
+	check_eq(ibv_query_qp(a.node->qp, &attr, IBV_QP_STATE, &unused), 0);
+	check_eq(attr.sq_draining, 0);
+	end_pair_close(&a, &b);
+}
+
 /* The first message that reaches a QP in RTR says so with an event. */
 static void communication_established(enum end_place place)
 {
@@ -261,6 +290,7 @@ int main(int argc, char **argv)
 		{ "send queue error of UD", send_queue_error_ud },
 		{ "send queue error of UC", send_queue_error_uc },
 		{ "drain holds sends", drain_holds_sends },
+		{ "drain ends what was begun", drain_ends_what_was_begun },
 		{ "communication established", communication_established },
 		{ "no event without a cause", no_event_without_cause },
 		{ "CQ overrun", cq_overrun },

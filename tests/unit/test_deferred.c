@@ -117,6 +117,39 @@ static void test_all_is_done(void **state)
 	}
 }
 
+static struct item *order[ITEMS + 1];
+static unsigned int ran;
+
+static void run_share(struct vb_deferred *deferred, uint32_t due)
+{
+	order[ran++] = container_of(deferred, struct item, deferred);
+	if (due & 2)
+		vb_defer_rest(deferred, 1); /* not done with one share */
+}
+
+/* What has had its share comes one at a time, the one that waits longest first. */
+static void test_rest(void **state)
+{
+	(void)state;
+	for (int i = 0; i < ITEMS; i++) {
+		vb_deferred_init(&items[i].deferred, run_share);
+		vb_defer_rest(&items[i].deferred, i ? 1 : 2);
+	}
+	for (unsigned int i = 0; i < ITEMS + 1; i++) {
+		assert_int_equal(vb_deferred_pending(true), VB_PENDING_RUNNABLE);
+		vb_read_lock();
+		vb_deferred_run(false);
+		assert_int_equal(ran, i);
+		vb_deferred_run(true);
+		vb_read_unlock();
+		assert_int_equal(ran, i + 1);
+		assert_ptr_equal(order[i], &items[i % ITEMS]);
+	}
+	assert_int_equal(vb_deferred_pending(true), VB_PENDING_NONE);
+	for (int i = 0; i < ITEMS; i++)
+		vb_deferred_remove(&items[i].deferred);
+}
+
 static void test_removal(void **state)
 {
 	pthread_t threads[THREADS];
@@ -267,9 +300,8 @@ static void test_no_alarm_is_lost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_is_done),
-		cmocka_unit_test(test_removal),
-		cmocka_unit_test(test_next_alarm),
+		cmocka_unit_test(test_all_is_done),      cmocka_unit_test(test_rest),
+		cmocka_unit_test(test_removal),          cmocka_unit_test(test_next_alarm),
 		cmocka_unit_test(test_no_alarm_is_lost),
 	};
 

@@ -112,7 +112,12 @@ struct store {
 extern struct vb_steer_rule steer_gone;
 #define STEER_GONE (&steer_gone)
 
-uint32_t steer_hash(const uint32_t *key, uint32_t words);
+/* Random, of a domain; constant as long as it lives. */
+struct hash_secret {
+	uint64_t begin, second, last[2];
+};
+
+uint32_t steer_hash(const struct hash_secret *secret, const uint32_t *key, uint32_t words);
 /* The oldest rule with the key, or NULL. In a read section or under the lock. */
 struct vb_steer_rule *steer_store_find(struct store *store, const uint32_t *key, uint32_t hash);
 /* old: slots to be freed after a grace period, or NULL. -ENOMEM, -EEXIST (unique), -ENOSPC. */
@@ -131,7 +136,8 @@ struct list {
 
 struct vb_steer {
 	enum vb_steer_kind kind;
-	struct vb_lock lock; /* of writers */
+	struct hash_secret secret; /* of its stores */
+	struct vb_lock lock;       /* of writers */
 	_Atomic(struct list *) root;
 	_Atomic uint32_t root_rules;
 	/* class << 8 | type; readers see it through a matcher that was made later. */

@@ -289,7 +289,8 @@ static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,
 		if (!atomic_load_explicit(&store->slots, memory_order_relaxed))
 			continue;
 		steer_extract(&store->plan, &from, key);
-		rule = steer_store_find(store, key, steer_hash(key, store->plan.words));
+		rule = steer_store_find(
+			store, key, steer_hash(&run->steer->secret, key, store->plan.words));
 		if (rule)
 			return rule;
 	}

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "steer/internal.h"
 
@@ -45,15 +46,33 @@ static void unlock(struct vb_steer *steer, bool all)
 
 /* --- domains, tables -------------------------------------------------------------------------- */
 
+static int make_secret(struct hash_secret *secret)
+{
+	ssize_t got;
+
+	do
+		got = getrandom(secret, sizeof(*secret), 0);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	return got == sizeof(*secret) ? 0 : -EIO;
+}
+
 int vb_steer_create(enum vb_steer_kind kind, struct vb_steer **out)
 {
 	struct vb_steer *steer;
+	int err;
 
 	if (kind > VB_STEER_SNIFFER_TX)
 		return -EINVAL;
 	steer = calloc(1, sizeof(*steer));
 	if (!steer)
 		return -ENOMEM;
+	err = make_secret(&steer->secret);
+	if (err) {
+		free(steer);
+		return err;
+	}
 	steer->kind = kind;
 	vb_list_init(&steer->tables);
 	*out = steer;
@@ -359,7 +378,7 @@ static struct vb_steer_rule *make_rule(struct vb_steer_matcher *matcher,
 	rule->count = (uint8_t)count;
 	sort_actions(rule, actions);
 	steer_pack(plan, value, rule_key(rule));
-	rule->hash = steer_hash(rule_key(rule), rule->words);
+	rule->hash = steer_hash(&matcher->table->steer->secret, rule_key(rule), rule->words);
 	return rule;
 }
 

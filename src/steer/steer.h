@@ -80,6 +80,7 @@ struct vb_steer_action;
 
 /* --- domains, tables, matchers ---------------------------------------------------------------- */
 
+/* It takes a secret for its hash tables from getrandom(), whose errors it returns. */
 VB_PUBLIC int vb_steer_create(enum vb_steer_kind kind, struct vb_steer **steer);
 /* -EBUSY: it has tables. */
 VB_PUBLIC int vb_steer_destroy(struct vb_steer *steer);
@@ -205,6 +206,7 @@ enum vb_steer_rule_flags {
  * circle), else -EINVAL.
  *
  * Rules with equal values: at level 0 each of them gets the frame, as it came; deeper the oldest.
+ * They are a list, so making or removing one costs time in proportion to those that are there.
  */
 VB_PUBLIC int vb_steer_rule_create(struct vb_steer_matcher *matcher, const void *value, size_t len,
 				   struct vb_steer_action *const *actions, size_t count,

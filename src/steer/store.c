@@ -14,7 +14,8 @@
  *    reader held, before and after, rules that come or go at that moment: any answer about these is
  *    right, and others are not touched.
  *
- * 16 bytes a slot, three eighths to three quarters of them taken.
+ * 16 bytes a slot, three eighths to three quarters of them taken. The hash is keyed with a secret of
+ * the domain: programs and peers that choose values and frames cannot fill neighbouring slots.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,17 +26,32 @@ enum { SLOTS_MIN = 8 };
 
 struct vb_steer_rule steer_gone;
 
-/* Two words at a time; the multiplication moves every bit up, the shift brings them down again. */
-uint32_t steer_hash(const uint32_t *key, uint32_t words)
+/* All 128 bits of the product, so that high bits of the factors reach low bits of the result. */
+static uint64_t multiply_fold(uint64_t a, uint64_t b)
 {
-	uint64_t hash = words, two;
+	unsigned __int128 product = (unsigned __int128)a * b;
 
-	for (uint32_t i = 0; i < words; i += 2) {
-		two = key[i] | (i + 1 < words ? (uint64_t)key[i + 1] << 32 : 0);
-		hash = (hash ^ two) * 0x9e3779b97f4a7c15u;
-		hash ^= hash >> 32;
-	}
-	return (uint32_t)(hash ^ hash >> 15);
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t two_words(const uint32_t *key, uint32_t i, uint32_t words)
+{
+	return (i < words ? key[i] : 0) | (i + 1 < words ? (uint64_t)key[i + 1] << 32 : 0);
+}
+
+/*
+ * Four words at a time. Both factors of each product contain a secret: who chooses keys without
+ * knowing it cannot choose what becomes of their difference. The last product spreads what is left
+ * of the difference over the bits that select a slot.
+ */
+uint32_t steer_hash(const struct hash_secret *secret, const uint32_t *key, uint32_t words)
+{
+	uint64_t hash = secret->begin;
+
+	for (uint32_t i = 0; i < words; i += 4)
+		hash = multiply_fold(hash ^ two_words(key, i, words),
+				     secret->second ^ two_words(key, i + 2, words));
+	return (uint32_t)multiply_fold(hash ^ secret->last[0], secret->last[1]);
 }
 
 static bool same_key(struct vb_steer_rule *rule, const uint32_t *key)

@@ -42,9 +42,13 @@ struct key_op {
 
 enum { FACT_OUTER_SUMS = STEER_WORDS, FACT_INNER_SUMS };
 
+/* A Geneve option is class << 8 | type, 24 bits. */
+#define STEER_NO_OPTION UINT32_MAX
+
 struct key_plan {
 	uint8_t count, words;
-	bool geneve_option; /* uses the domain's Geneve option */
+	bool geneve_option; /* has a field of the domain's Geneve option, */
+	uint32_t option;    /* this one; else STEER_NO_OPTION */
 	struct key_op op[STEER_WORDS + 2];
 };
 
@@ -52,14 +56,14 @@ struct key_plan {
 struct key_source {
 	const struct vb_frame *f;
 	const struct vb_steer_meta *meta;
-	const struct vb_steer *steer;
+	uint32_t option; /* of the plan */
 };
 
 /*
- * mask: words in the machine's order, sections outside of the criteria are 0. Returns 0, or
- * -EOPNOTSUPP and *why.
+ * mask: words in the machine's order, sections outside of the criteria are 0; option: the domain's.
+ * Returns 0, or -EOPNOTSUPP and *why.
  */
-int steer_plan(const uint32_t mask[STEER_WORDS], bool geneve_option, struct key_plan *plan,
+int steer_plan(const uint32_t mask[STEER_WORDS], uint32_t option, struct key_plan *plan,
 	       const char **why);
 /* The key of a frame: plan->words words. */
 void steer_extract(const struct key_plan *plan, const struct key_source *from, uint32_t *key);
@@ -140,10 +144,9 @@ struct vb_steer {
 	struct vb_lock lock;       /* of writers */
 	_Atomic(struct list *) root;
 	_Atomic uint32_t root_rules;
-	/* class << 8 | type; readers see it through a matcher that was made later. */
+	/* Writers'. Plans that need the option have a copy of it, which is all that readers see. */
 	uint32_t geneve_option;
-	bool has_geneve_option;
-	uint32_t geneve_masks;
+	uint32_t geneve_masks; /* stores with such a plan; the option stays while there are any */
 	struct vb_list tables;
 	uint32_t table_count;
 	struct dead *dead;

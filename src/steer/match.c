@@ -146,7 +146,7 @@ static void add_op(struct key_plan *plan, uint32_t fact, uint32_t mask)
 }
 
 /* Sort the bits of one word; the rest of them is known to nobody. */
-static int plan_word(uint32_t word, uint32_t mask, bool geneve_option, struct key_plan *plan,
+static int plan_word(uint32_t word, uint32_t mask, uint32_t option, struct key_plan *plan,
 		     const char **why)
 {
 	uint32_t rest = mask, sums = 0, bits;
@@ -156,7 +156,7 @@ static int plan_word(uint32_t word, uint32_t mask, bool geneve_option, struct ke
 		if (!bits)
 			continue;
 		if (fields[i].support == REFUSED ||
-		    (fields[i].support == GENEVE_OPTION && !geneve_option)) {
+		    (fields[i].support == GENEVE_OPTION && option == STEER_NO_OPTION)) {
 			*why = fields[i].name;
 			return -EOPNOTSUPP;
 		}
@@ -174,7 +174,7 @@ static int plan_word(uint32_t word, uint32_t mask, bool geneve_option, struct ke
 	return 0;
 }
 
-int steer_plan(const uint32_t mask[STEER_WORDS], bool geneve_option, struct key_plan *plan,
+int steer_plan(const uint32_t mask[STEER_WORDS], uint32_t option, struct key_plan *plan,
 	       const char **why)
 {
 	int err = 0;
@@ -182,7 +182,8 @@ int steer_plan(const uint32_t mask[STEER_WORDS], bool geneve_option, struct key_
 	*plan = (struct key_plan){ .count = 0 };
 	for (uint32_t i = 0; !err && i < STEER_WORDS; i++)
 		if (mask[i])
-			err = plan_word(i, mask[i], geneve_option, plan, why);
+			err = plan_word(i, mask[i], option, plan, why);
+	plan->option = plan->geneve_option ? option : STEER_NO_OPTION;
 	return err;
 }
 
@@ -326,7 +327,7 @@ static uint32_t geneve_option(const struct key_source *from, bool *found)
 	*found = false;
 	for (; at + 4 <= end; at += 4 + (option & 0x1f) * 4) {
 		option = word_at(from->f, at);
-		if (option >> 8 == from->steer->geneve_option) {
+		if (option >> 8 == from->option) {
 			*found = true;
 			return option & 0x1f ? word_at(from->f, at + 4) : 0;
 		}
@@ -339,7 +340,7 @@ static uint32_t geneve_word(const struct key_source *from)
 	uint32_t head = tunnel_word(from->f, VB_TUNNEL_GENEVE, 0);
 	bool found = false;
 
-	if (from->steer->has_geneve_option)
+	if (from->option != STEER_NO_OPTION)
 		geneve_option(from, &found);
 	return (tunnel_word(from->f, VB_TUNNEL_GENEVE, 1) & 0xffffff00) | (uint32_t)found << 1 |
 	       (head >> 23 & 1);

@@ -279,7 +279,7 @@ static void follow_all(struct run *run, const struct way *way, const struct vb_s
 static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,
 				       const struct list *list)
 {
-	struct key_source from = { .f = way->f, .meta = way->meta, .steer = run->steer };
+	struct key_source from = { .f = way->f, .meta = way->meta };
 	uint32_t key[STEER_WORDS];
 
 	for (uint32_t i = 0; list && i < list->count; i++) {
@@ -288,9 +288,10 @@ static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,
 
 		if (!atomic_load_explicit(&store->slots, memory_order_relaxed))
 			continue;
+		from.option = store->plan.option;
 		steer_extract(&store->plan, &from, key);
-		rule = steer_store_find(
-			store, key, steer_hash(&run->steer->secret, key, store->plan.words));
+		rule = steer_store_find(store, key,
+					steer_hash(&run->steer->secret, key, store->plan.words));
 		if (rule)
 			return rule;
 	}

@@ -74,6 +74,7 @@ int vb_steer_create(enum vb_steer_kind kind, struct vb_steer **out)
 		return err;
 	}
 	steer->kind = kind;
+	steer->geneve_option = STEER_NO_OPTION;
 	vb_list_init(&steer->tables);
 	*out = steer;
 	return 0;
@@ -103,12 +104,10 @@ int vb_steer_set_geneve_option(struct vb_steer *steer, uint16_t class, uint8_t t
 	int err = 0;
 
 	vb_lock(&steer->lock);
-	if (steer->geneve_masks) {
+	if (steer->geneve_masks)
 		err = -EBUSY;
-	} else {
+	else
 		steer->geneve_option = (uint32_t) class << 8 | type;
-		steer->has_geneve_option = true;
-	}
 	vb_unlock(&steer->lock);
 	return err;
 }
@@ -203,7 +202,7 @@ static struct store *make_store(const struct vb_steer *steer, uint16_t priority,
 	store->priority = priority;
 	store->criteria = criteria;
 	memcpy(store->mask, mask, sizeof(store->mask));
-	*err = steer_plan(mask, steer->has_geneve_option, &store->plan, why);
+	*err = steer_plan(mask, steer->geneve_option, &store->plan, why);
 	if (*err) {
 		free(store);
 		return NULL;

@@ -6,6 +6,7 @@
  */
 #include "steer_kit.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -176,11 +177,70 @@ static void actions_outlive_their_frames(void **state)
 	kit_close(&kit);
 }
 
+/* Masks of Geneve fields that are not the option's do not look at what changes it. */
+static void *match_vni_on(void *arg)
+{
+	static const uint8_t geneve[] = { 0, 0, 0x65, 0x58, 0, 0, 5, 0 };
+	static const struct vb_steer_meta meta;
+	struct kit kit;
+	struct vb_frame f = { .data = kit.frame, .len = 60 };
+	struct look look = { .key = 5 };
+
+	kit_udp(&kit, 1, 6081);
+	memcpy(kit.frame + 42, geneve, sizeof(geneve));
+	vb_frame_parse(&f);
+	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+		look.seen = false;
+		vb_read_lock();
+		vb_steer_run(steer, &f, &meta, NULL, check, &look);
+		vb_read_unlock();
+		atomic_fetch_add(look.seen ? &found : &lost, 1);
+	}
+	return NULL;
+}
+
+static void the_geneve_option_changes_under_traffic(void **state)
+{
+	enum { BIT_VNI = 0x2c0, BIT_EXIST = 0x2de };
+	struct vb_steer_action *dest = kit_dest(5);
+	struct vb_steer_matcher *vni, *exist;
+	struct vb_steer_rule *rule;
+	pthread_t reader;
+	struct kit kit;
+
+	kit_open(&kit, VB_STEER_NIC_RX);
+	steer = kit.steer;
+	atomic_store(&stop, false);
+	atomic_store(&found, 0);
+	vni = kit_matcher(kit.root, 1, BIT_VNI, 24);
+	rule = kit_rule(vni, BIT_VNI, 24, 5, dest);
+	assert_int_equal(pthread_create(&reader, NULL, match_vni_on, NULL), 0);
+	for (uint16_t i = 0; i < 1000 || atomic_load(&found) < 1000; i++) {
+		assert_int_equal(vb_steer_set_geneve_option(steer, i, 1), 0);
+		if (i % 100)
+			continue;
+		/* Readers know this mask for a while. */
+		exist = kit_matcher(kit.root, 0, BIT_EXIST, 1);
+		vb_steer_rule_destroy(kit_rule(exist, BIT_EXIST, 1, 1, dest));
+		assert_int_equal(vb_steer_set_geneve_option(steer, i, 2), -EBUSY);
+		assert_int_equal(vb_steer_matcher_destroy(exist), 0);
+	}
+	atomic_store(&stop, true);
+	pthread_join(reader, NULL);
+	assert_int_equal(atomic_load(&lost), 0);
+	assert_int_equal(atomic_load(&wrong), 0);
+	vb_steer_rule_destroy(rule);
+	assert_int_equal(vb_steer_matcher_destroy(vni), 0);
+	assert_int_equal(vb_steer_action_destroy(dest), 0);
+	kit_close(&kit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rules_change_under_traffic),
 		cmocka_unit_test(actions_outlive_their_frames),
+		cmocka_unit_test(the_geneve_option_changes_under_traffic),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,6 @@
  * checksum of 0 stays 0.
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "steer/internal.h"
 
@@ -43,18 +42,30 @@ static const struct place places[] = {
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
+#define ROW(high)                                                                           \
+	"modify field 0x" high "0", "modify field 0x" high "1", "modify field 0x" high "2", \
+		"modify field 0x" high "3", "modify field 0x" high "4",                     \
+		"modify field 0x" high "5", "modify field 0x" high "6",                     \
+		"modify field 0x" high "7", "modify field 0x" high "8",                     \
+		"modify field 0x" high "9", "modify field 0x" high "a",                     \
+		"modify field 0x" high "b", "modify field 0x" high "c",                     \
+		"modify field 0x" high "d", "modify field 0x" high "e", "modify field 0x" high "f"
+
+/* Reasons are constant texts, so there is one for each number. */
+static const char numbers[256][sizeof("modify field 0x00")] = {
+	ROW("0"), ROW("1"), ROW("2"), ROW("3"), ROW("4"), ROW("5"), ROW("6"), ROW("7"),
+	ROW("8"), ROW("9"), ROW("a"), ROW("b"), ROW("c"), ROW("d"), ROW("e"), ROW("f"),
+};
+
 static int find_place(uint32_t id, uint8_t *place, const char **why)
 {
-	static _Thread_local char text[32];
-
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		if (places[i].id == id) {
 			*place = (uint8_t)i;
 			return 0;
 		}
 	}
-	snprintf(text, sizeof(text), "modify field 0x%x", id);
-	*why = text;
+	*why = id < ARRAY_SIZE(numbers) ? numbers[id] : "modify field above 0xff";
 	return -EOPNOTSUPP;
 }
 

@@ -14,9 +14,9 @@
  *
  * Control calls (create, destroy) may come from any thread, but not from inside a read section and
  * not from emit. They return 0 or -errno; on error nothing has changed, and *why, where asked for,
- * is a text with the reason: the name of the match field or action. It is valid until the thread's
- * next call. vb_steer_run() may come from many threads at once, inside read sections (base/rcu.h),
- * while rules come and go: a frame meets a rule wholly or not at all.
+ * is a constant text with the reason: the name of the match field or action. vb_steer_run() may
+ * come from many threads at once, inside read sections (base/rcu.h), while rules come and go: a
+ * frame meets a rule wholly or not at all.
  *
  * Lifetime. What is in use cannot go: -EBUSY. A rule is out of use when vb_steer_rule_destroy()
  * returns, for frames that enter later; an earlier frame may still be under way with it.
@@ -184,8 +184,8 @@ struct vb_steer_action_attr {
 };
 
 /*
- * -EINVAL: a value out of range; -EOPNOTSUPP: a modify field that this card has not (*why: its name
- * or number). An action may be in many rules; only TABLE and what contains it belongs to a domain.
+ * -EINVAL: a value out of range; -EOPNOTSUPP: a modify field that this card has not (*why: its
+ * number). An action may be in many rules; only TABLE and what contains it belongs to a domain.
  */
 VB_PUBLIC int vb_steer_action_create(const struct vb_steer_action_attr *attr,
 				     struct vb_steer_action **action, const char **why);

@@ -283,6 +283,33 @@ static void modifications_that_cannot_be(void **state)
 	}
 }
 
+/* A reason is a constant text: it outlives the next one. */
+static void reasons_stay(void **state)
+{
+	static const struct {
+		uint8_t bytes[8];
+		const char *why;
+	} cases[] = {
+		{ { 0x10, 0x18 }, "modify field 0x18" },
+		{ { 0x10, 0x00 }, "modify field 0x00" },
+		{ { 0x20, 0x99 }, "modify field 0x99" },
+		{ { 0x30, 0xff }, "modify field 0xff" },
+		{ { 0x31, 0x00 }, "modify field above 0xff" },
+	};
+	enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+	struct vb_steer_action *action = NULL;
+	const char *why[CASES];
+
+	for (int i = 0; i < CASES; i++) {
+		struct vb_steer_action_attr attr = { .what = VB_STEER_DO_MODIFY,
+						     .modify = { cases[i].bytes, 1 } };
+
+		assert_int_equal(vb_steer_action_create(&attr, &action, &why[i]), -EOPNOTSUPP);
+	}
+	for (int i = 0; i < CASES; i++)
+		assert_string_equal(why[i], cases[i].why);
+}
+
 /* Through a tunnel and back; the order of the list means nothing. */
 static void tunnels(void **state)
 {
@@ -599,6 +626,7 @@ int main(void)
 		cmocka_unit_test(udp_checksums_stay_what_they_are),
 		cmocka_unit_test(registers_travel),
 		cmocka_unit_test(modifications_that_cannot_be),
+		cmocka_unit_test(reasons_stay),
 		cmocka_unit_test(tunnels),
 		cmocka_unit_test(reformats_that_cannot_be),
 		cmocka_unit_test(several_destinations),

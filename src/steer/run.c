@@ -18,6 +18,7 @@ struct run {
 	uint8_t *scratch;
 	vb_steer_emit *emit;
 	void *arg;
+	unsigned int branches; /* so far, of all ways */
 	unsigned int result;
 };
 
@@ -149,13 +150,14 @@ static void count(const struct way *way, struct vb_steer_counter *counter)
 
 /* --- several destinations --------------------------------------------------------------------- */
 
-/* A way one deeper; false: too deep. */
+/* A way one deeper; false: too deep or too many, and so would be those that follow. */
 static bool branch_off(struct run *run, const struct way *way, struct way *branch)
 {
-	if (way->depth == VB_STEER_MAX_SPLITS) {
+	if (way->depth == VB_STEER_MAX_SPLITS || run->branches == VB_STEER_MAX_BRANCHES) {
 		run->result |= VB_STEER_TOO_FAR;
 		return false;
 	}
+	run->branches++;
 	branch->f = way->f;
 	branch->meta = way->meta;
 	branch->depth = way->depth + 1;
@@ -193,9 +195,8 @@ static void take_array(struct run *run, const struct way *way, const struct vb_s
 {
 	struct way branch;
 
-	for (uint32_t i = 0; i < array->count; i++)
-		if (branch_off(run, way, &branch))
-			take_branch(run, &branch, &array->branch[i], level);
+	for (uint32_t i = 0; i < array->count && branch_off(run, way, &branch); i++)
+		take_branch(run, &branch, &array->branch[i], level);
 }
 
 /* --- rules ------------------------------------------------------------------------------------ */
@@ -270,10 +271,11 @@ static void follow_all(struct run *run, const struct way *way, const struct vb_s
 {
 	struct way branch;
 
-	/* Pairs with the release store in steer_store_add(). */
-	for (; rule; rule = atomic_load_explicit(&rule->next, memory_order_acquire))
-		if (branch_off(run, way, &branch))
-			follow(run, &branch, rule, 0);
+	while (rule && branch_off(run, way, &branch)) {
+		follow(run, &branch, rule, 0);
+		/* Pairs with the release store in append(). */
+		rule = atomic_load_explicit(&rule->next, memory_order_acquire);
+	}
 }
 
 static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,

@@ -46,6 +46,7 @@ enum {
 	VB_STEER_MAX_REFORMAT = 256,     /* bytes that a reformat action puts in front */
 	VB_STEER_MAX_HOPS = 64,          /* tables that a frame meets on one way */
 	VB_STEER_MAX_SPLITS = 4,         /* arrays on one way, each of which multiplies the frame */
+	VB_STEER_MAX_BRANCHES = 1024,    /* of a frame, on all its ways together */
 	VB_STEER_FRAME_MAX = 9216,       /* longest frame that can be edited */
 	VB_STEER_HEADROOM = 512,         /* by which it can grow in front */
 };
@@ -241,7 +242,7 @@ enum vb_steer_result {
 	VB_STEER_MISSED = 1 << 1,
 	/* By a rule, or by the miss of a NIC_RX table below the root or of a sniffer. */
 	VB_STEER_DROPPED = 1 << 2,
-	/* Over VB_STEER_MAX_HOPS or VB_STEER_MAX_SPLITS: dropped. */
+	/* Over VB_STEER_MAX_HOPS, _SPLITS or _BRANCHES: what is beyond it is dropped. */
 	VB_STEER_TOO_FAR = 1 << 3,
 	/* An edit had no room, or there was no scratch area: dropped. */
 	VB_STEER_NO_ROOM = 1 << 4,
@@ -251,6 +252,9 @@ enum vb_steer_result {
  * Bring a parsed frame through the tables, inside a read section. Misses: at level 0 TO_DEFAULT
  * (sniffers: drop); below NIC_RX and sniffers drop, NIC_TX TO_WIRE, FDB TO_MANAGER. A MISS inside
  * an array is TO_DEFAULT for NIC_RX at any level, since who mirrors a frame wants it to go its way.
+ *
+ * Each destination of an array, and each of several rules of equal value, is a branch. Arrays behind
+ * arrays multiply; VB_STEER_MAX_BRANCHES bounds how often emit is called and how long a run takes.
  *
  * The actions of a rule take effect in the order of the hardware, not of the list: count, tag,
  * decapsulate, pop, modify, push, encapsulate, then go. An edit of what the frame has not (a tag to

@@ -560,6 +560,101 @@ static void arrays_in_a_row(void **state)
 	vb_steer_action_destroy(dest);
 }
 
+static void count_emits(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *f,
+			const struct vb_steer_meta *meta)
+{
+	++*(unsigned int *)arg;
+}
+
+/* How often a run calls emit, which may be more than the kit can catch. */
+static unsigned int emits(struct kit *kit)
+{
+	struct vb_frame f = { .data = kit->frame, .len = kit->len };
+	unsigned int count = 0;
+
+	vb_frame_parse(&f);
+	vb_read_lock();
+	kit->result = vb_steer_run(kit->steer, &f, &kit->meta, NULL, count_emits, &count);
+	vb_read_unlock();
+	return count;
+}
+
+/* Arrays of 64 behind one another would make millions; every leaf counts, also one that drops. */
+static void arrays_multiply_up_to_a_limit(void **state)
+{
+	enum { DEEP = VB_STEER_MAX_SPLITS, WIDE = VB_STEER_MAX_DESTS };
+	struct vb_steer_counter counter = { 0 };
+	struct vb_steer_action_attr count = { .what = VB_STEER_DO_COUNT, .counter = &counter };
+	struct vb_steer_action *leaf[] = { kit_dest(1), kit_action(&count) };
+	struct vb_steer_action *go[DEEP], *array[DEEP];
+	struct vb_steer_matcher *matcher[DEEP];
+	struct vb_steer_table *table[DEEP];
+	struct vb_steer_rule *rule[DEEP];
+	struct kit kit;
+
+	for (int end = 0; end < 2; end++) {
+		kit_open(&kit, VB_STEER_FDB);
+		for (int i = DEEP - 1; i >= 0; i--) {
+			struct vb_steer_branch branch[WIDE] = { { NULL, NULL } };
+
+			for (int k = 0; k < WIDE; k++)
+				branch[k].dest = i < DEEP - 1 ? go[i + 1] : leaf[end];
+			assert_int_equal(vb_steer_table_create(kit.steer, (uint32_t)i, &table[i]),
+					 0);
+			matcher[i] = kit_matcher(table[i], 0, 0, 0);
+			array[i] = array_action(branch, WIDE);
+			rule[i] = kit_rule(matcher[i], 0, 0, 0, array[i]);
+			go[i] = kit_table(table[i]);
+		}
+		/* 2 branches lead to the third array, 16 of its to arrays of leaves. */
+		if (!end) {
+			assert_int_equal(emits(&kit), VB_STEER_MAX_BRANCHES - 2 - 16);
+			assert_int_equal(kit.result, VB_STEER_EMITTED | VB_STEER_TOO_FAR);
+		} else {
+			assert_int_equal(emits(&kit), 0);
+			assert_int_equal(kit.result, VB_STEER_TOO_FAR);
+			assert_int_equal(atomic_load(&counter.packets),
+					 VB_STEER_MAX_BRANCHES - 2 - 16);
+		}
+		for (int i = 0; i < DEEP; i++) {
+			vb_steer_rule_destroy(rule[i]);
+			assert_int_equal(vb_steer_action_destroy(array[i]), 0);
+			vb_steer_matcher_destroy(matcher[i]);
+		}
+		for (int i = 0; i < DEEP; i++) {
+			assert_int_equal(vb_steer_action_destroy(go[i]), 0);
+			assert_int_equal(vb_steer_table_destroy(table[i]), 0);
+		}
+		kit_close(&kit);
+	}
+	vb_steer_action_destroy(leaf[0]);
+	vb_steer_action_destroy(leaf[1]);
+}
+
+/* Rules of equal value: the oldest of them, up to the limit, get the frame. */
+static void equal_rules_up_to_a_limit(void **state)
+{
+	static struct vb_steer_rule *rule[VB_STEER_MAX_BRANCHES + 1];
+	struct vb_steer_action *dest = kit_dest(1);
+	struct vb_steer_matcher *matcher;
+	struct kit kit;
+
+	kit_open(&kit, VB_STEER_NIC_RX);
+	matcher = kit_matcher(kit.root, 0, 0, 0);
+	for (int i = 0; i < VB_STEER_MAX_BRANCHES; i++)
+		rule[i] = kit_rule(matcher, 0, 0, 0, dest);
+	assert_int_equal(emits(&kit), VB_STEER_MAX_BRANCHES);
+	assert_int_equal(kit.result, VB_STEER_EMITTED);
+	rule[VB_STEER_MAX_BRANCHES] = kit_rule(matcher, 0, 0, 0, dest);
+	assert_int_equal(emits(&kit), VB_STEER_MAX_BRANCHES);
+	assert_int_equal(kit.result, VB_STEER_EMITTED | VB_STEER_TOO_FAR);
+	for (int i = 0; i <= VB_STEER_MAX_BRANCHES; i++)
+		vb_steer_rule_destroy(rule[i]);
+	vb_steer_matcher_destroy(matcher);
+	vb_steer_action_destroy(dest);
+	kit_close(&kit);
+}
+
 static void combinations_that_cannot_be(void **state)
 {
 	struct vb_steer_action *two[] = { kit_dest(1), kit_dest(2) },
@@ -634,6 +729,8 @@ int main(void)
 		cmocka_unit_test(mirrors_below_the_root),
 		cmocka_unit_test(arrays_that_cannot_be),
 		cmocka_unit_test(arrays_in_a_row),
+		cmocka_unit_test(arrays_multiply_up_to_a_limit),
+		cmocka_unit_test(equal_rules_up_to_a_limit),
 		cmocka_unit_test(combinations_that_cannot_be),
 		cmocka_unit_test(no_room),
 	};

@@ -79,7 +79,7 @@ struct vb_cq {
 	uint64_t last_event; /* ns */
 	uint64_t deadline;   /* ns; CQEs that wait are announced then */
 	struct vb_alarm alarm;
-	struct vb_notice notice; /* notifications, and VB_CQ_OVERRUN */
+	struct vb_notice notice; /* notifications, and the overrun */
 };
 
 struct vb_srq {

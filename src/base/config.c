@@ -306,6 +306,21 @@ static bool parse_ports(struct parser *p, const struct key *key, struct vb_confi
 	return true;
 }
 
+static bool is_device_name(const char *name);
+
+static bool parse_cable(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			const char *value)
+{
+	if (!is_device_name(value)) {
+		fail(p, p->line,
+		     "cable: '%s' is not a name; allowed: up to %d letters, digits, '_', '-', '.'",
+		     value, VB_NAME_MAX - 1);
+		return false;
+	}
+	memcpy(a->cable, value, strlen(value) + 1);
+	return true;
+}
+
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
 	{ .name = "interface", .parse = parse_interface },
@@ -329,6 +344,7 @@ static const struct key keys[] = {
 	{ .name = "rpc_timeout", .parse = parse_timeout },
 	{ .name = "generation", .parse = parse_generation },
 	{ .name = "ports", .parse = parse_ports },
+	{ .name = "cable", .parse = parse_cable },
 };
 
 _Static_assert(ARRAY_SIZE(keys) <= MAX_KEYS, "every key has a line");
@@ -530,6 +546,8 @@ static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfac
 		finish_automatic(a, all, k);
 	if (!a->cqe_size)
 		a->cqe_size = 64;
+	if (!a->cable[0])
+		memcpy(a->cable, "default", sizeof("default"));
 	if (!a->ports)
 		a->ports = a->format == VB_FORMAT_HBL ? DEFAULT_HBL_PORTS : 1;
 	if (!a->mtu)

@@ -17,6 +17,7 @@
  *	rpc_timeout = 6000        ; milliseconds that a call of device code may take
  *	generation = gaudi2       ; hbl: or gaudi3
  *	ports = 4                 ; hbl: 1 to 24, the last quarter of them scale-out
+ *	cable = lab               ; mlx4, mlx5: ports of one name hang on one switch
  */
 #pragma once
 
@@ -63,6 +64,7 @@ struct vb_config_adapter {
 	enum vb_generation generation; /* hbl */
 	uint32_t ports;                /* hbl: 1 ... VB_CONFIG_MAX_PORTS; others: 1 */
 	uint32_t hbl_number;           /* N of hbl_N, and of /dev/accel/accelN */
+	char cable[VB_NAME_MAX];       /* raw Ethernet: what the port's cable is called */
 };
 
 struct vb_config {

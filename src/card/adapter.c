@@ -102,6 +102,7 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 	adapter->index = index;
 	adapter->config = config;
 	adapter->guid = make_guid(config->mac, index);
+	adapter->cable = vb_cable_number(config->cable);
 	adapter->max_qp = limit(config->max_qp, 32768);
 	adapter->max_cq = limit(config->max_cq, 65536);
 	adapter->max_mr = limit(config->max_mr, 262128);
@@ -266,6 +267,7 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 	dev->async = async;
 	dev->async_arg = arg;
 	dev->epoch = vb_fabric_epoch();
+	vb_cable_joined();
 	*out = dev;
 	return 0;
 }

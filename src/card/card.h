@@ -53,6 +53,7 @@ struct vb_adapter {
 	unsigned int index;
 	const struct vb_config_adapter *config;
 	__be64 guid;
+	uint32_t cable; /* number of the port's cable, see card/cable.c */
 	/*
 	 * mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2
 	 * of each.
@@ -293,7 +294,7 @@ VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
 /* --- queue pairs ------------------------------------------------------------------------------ */
 
 struct vb_qp_attr {
-	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET (mlx5: no frame goes or comes yet) */
+	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET */
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq; /* or NULL */
@@ -313,6 +314,12 @@ struct vb_qp_attr {
 	uint64_t owner;                                        /* see vb_doorbell_send() */
 	bool wq;                  /* RAW_PACKET: a receive work queue, see vb_wq_modify() */
 	const struct vb_rss *rss; /* RAW_PACKET: no queues, but an indirection table; copied */
+	/* RAW_PACKET, see card/flow.h: */
+	uint32_t transport_domain; /* whose frames it sends; 0: none */
+	uint8_t loopback;          /* enum vb_tir_loopback: frames of its domain that it takes */
+	bool vlan_strip;           /* take the outer tag off received frames; the CQE tells it */
+	bool scatter_fcs;          /* leave the four bytes of the FCS behind received frames */
+	bool flexio_swp; /* outer flags of the software parser are one bit higher than mlx5's */
 };
 
 /* Where received frames go. The WQs cannot be destroyed as long as a queue pair has the table. */
@@ -323,12 +330,13 @@ struct vb_rss {
 	struct vb_qp *wq[VB_MAX_RSS];
 	uint8_t key[VB_RSS_KEY];
 	uint64_t fields; /* enum ibv_rx_hash_fields */
+	bool symmetric;  /* both directions of a flow get one hash */
 };
 
 VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **qp);
 /*
- * When this returns, the card touches neither rings nor CQs on behalf of this QP. -EBUSY: a WQ in
- * use.
+ * When this returns, the card touches neither rings nor CQs on behalf of this QP. -EBUSY: a table, a
+ * TIR or a flow leads to it.
  */
 VB_PUBLIC int vb_qp_destroy(struct vb_qp *qp);
 VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);

@@ -34,6 +34,12 @@ enum { VB_VPORT_MANAGER = 0, VB_VPORT_WIRE = 0xffff };
  */
 VB_PUBLIC struct vb_steer *vb_flow_domain(struct vb_dev *dev, enum vb_steer_kind kind);
 
+/*
+ * The domain of verbs flows, of kind NIC_RX: it has the frames that miss the NIC_RX domain. What misses
+ * here goes to nobody. Its rules change nothing of a frame.
+ */
+VB_PUBLIC struct vb_steer *vb_flow_verbs_domain(struct vb_dev *dev);
+
 /* --- transport interface receive: what spreads frames over receive queues ----------------------- */
 
 struct vb_tir;
@@ -42,7 +48,7 @@ enum vb_tir_loopback { VB_TIR_UNICAST = 1 << 0, VB_TIR_MULTICAST = 1 << 1 };
 
 struct vb_tir_attr {
 	struct vb_qp *rq;          /* one receive queue (RAW_PACKET), or NULL and */
-	const struct vb_rss *rss;  /* an indirection table; copied */
+	const struct vb_rss *rss;  /* an indirection table of WQs; copied */
 	uint32_t transport_domain; /* number; 0: none */
 	uint8_t loopback;          /* which frames of its own transport domain it takes */
 };
@@ -61,15 +67,18 @@ VB_PUBLIC void vb_tir_put(struct vb_tir *tir);
 VB_PUBLIC uint32_t vb_transport_domain_take(void);
 VB_PUBLIC void vb_transport_domain_give(uint32_t number);
 
-/* A RAW_PACKET queue pair as the destination of an action; -EINVAL where it is none. */
+/* A RAW_PACKET queue pair that receives, as the destination of an action; -EINVAL: it is none. */
 VB_PUBLIC int vb_flow_hold_qp(struct vb_qp *qp);
 VB_PUBLIC void vb_flow_release_qp(struct vb_qp *qp);
 
 /* --- sending ------------------------------------------------------------------------------------ */
 
 /*
- * Put a frame on a port's cable from outside of all queues, as `verbatim cable replay` does, or take
- * what passes there. tap is called in a read section, from any thread, and must not block.
+ * Put a frame on a port's cable from outside of all queues, as `verbatim cable replay` does: it arrives
+ * at that port, in all processes. -EINVAL: shorter than 14 or longer than 9216 bytes. Or take what
+ * passes there, sent (by this process or another one) or received; one tap of a device at a time
+ * (-EBUSY), which must be closed before the device. tap is called in a read section, from any thread,
+ * and must not block.
  */
 struct vb_cable_tap {
 	void (*frame)(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns);

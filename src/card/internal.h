@@ -232,11 +232,9 @@ struct vb_qp {
 	uint64_t watch_ns;     /* between looks */
 	uint64_t watch_at;     /* ns: the next one */
 	/* RAW_PACKET */
-	_Atomic(struct vb_qp *) next_raw;
-	_Atomic(struct vb_qp *)
-		*raw_link; /* what points to it; NULL: not in the list. Under the list's lock */
 	struct vb_rss *rss;
-	_Atomic uint32_t rss_users; /* of a WQ: queue pairs whose table names it */
+	_Atomic uint32_t raw_users; /* tables, TIRs and flow actions that lead to it */
+	bool listens;               /* it counts as a listener of the cable */
 	uint8_t *frame;             /* what is being sent; under sq.lock */
 	struct vb_sq sq;
 	struct vb_rq rq;
@@ -347,8 +345,7 @@ bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next);
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov);
 /* A raw frame; c has what the CQE shall say about it. */
-void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
-			struct vb_completion *c);
+void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct vb_completion *c);
 void vb_responder_flush(struct vb_qp *qp); /* rq.lock held */
 bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next);
 /* The same for what is expected and what was posted to receive. rq.lock held. */
@@ -367,14 +364,40 @@ void vb_why_flushed(const struct vb_qp *qp, uint32_t count, const char *queue)
 	__attribute__((cold));
 
 /* --- raw.c --- */
-void vb_raw_add(struct vb_qp *qp);
-void vb_raw_remove(struct vb_qp *qp);
-void vb_raw_forked(void);
-int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss);
-/* A frame from another process; what it says is not trusted. */
-void vb_raw_receive(const struct vb_pkt *pkt);
+enum { VB_RAW_BUFFER = VB_FRAME_MAX + 2048 }; /* of vb_qp.frame */
 enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov,
 			       int cnt);
+
+/* --- tir.c --- */
+int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss);
+void vb_rss_hold(const struct vb_rss *rss, int by);
+void vb_tir_forked(void);
+
+/* --- flow.c: inside read sections --- */
+struct vb_frame;
+/* A frame of a send queue, whose lock is held; metadata: of the WQE. */
+void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t metadata);
+/* A frame at the port of an adapter. from: the sender, where that is a queue of this process there. */
+void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
+		    const struct vb_frame *frame);
+/* What another process sends on the adapter's port: for sniffers. */
+void vb_flow_overhear(const struct vb_adapter *adapter, const struct vb_frame *frame);
+void vb_flow_forked(void);
+
+/* --- cable.c --- */
+/* The process wants, or wants no more (-1), frames that others send. */
+void vb_cable_listen(int change);
+/* Once more after the process has joined the registry anew. */
+void vb_cable_joined(void);
+void vb_cable_forked(void);
+/* A cable is told from others by a hash of its name. */
+uint32_t vb_cable_number(const char *name);
+/* Inside read sections: */
+/* A frame leaves an adapter; ways: enum vb_frame_way. */
+void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
+		   const struct vb_frame *frame, uint32_t ways);
+/* A frame from another process; what it says is not trusted. */
+void vb_cable_receive(const struct vb_pkt *pkt);
 
 /* --- uar.c --- */
 void vb_uar_run_deferred(void); /* inside a read section, no lock held */

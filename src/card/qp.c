@@ -119,12 +119,6 @@ static void hold(const struct vb_qp_attr *attr, int by)
 		atomic_fetch_add_explicit(&attr->srq->refs, by, memory_order_release);
 }
 
-static void hold_wqs(const struct vb_qp *qp, int by)
-{
-	for (uint32_t i = 0; qp->rss && i < qp->rss->count; i++)
-		atomic_fetch_add_explicit(&qp->rss->wq[i]->rss_users, by, memory_order_release);
-}
-
 /* What is freed with it, the driver's rings included. */
 static size_t qp_bytes(const struct vb_qp *qp)
 {
@@ -144,7 +138,7 @@ static void qp_free(struct vb_qp *qp)
 static int alloc_raw(struct vb_qp *qp, const struct vb_qp_attr *attr)
 {
 	if (attr->type == IBV_QPT_RAW_PACKET && attr->sq_cnt) {
-		qp->frame = malloc(VB_FRAME_MAX);
+		qp->frame = malloc(VB_RAW_BUFFER);
 		if (!qp->frame)
 			return -ENOMEM;
 	}
@@ -240,9 +234,11 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	hold(attr, 1);
-	hold_wqs(qp, 1);
-	if (qp->type == IBV_QPT_RAW_PACKET && !attr->wq)
-		vb_raw_add(qp);
+	vb_rss_hold(qp->rss, 1);
+	qp->listens = qp->type == IBV_QPT_RAW_PACKET && !attr->wq &&
+		      (attr->rq_cnt || attr->srq || attr->rss);
+	if (qp->listens)
+		vb_cable_listen(1);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_release);
 	*out = qp;
@@ -271,11 +267,11 @@ int vb_qp_destroy(struct vb_qp *qp)
 {
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
 
-	if (atomic_load_explicit(&qp->rss_users, memory_order_acquire))
+	if (atomic_load_explicit(&qp->raw_users, memory_order_acquire))
 		return -EBUSY;
 	if (!vb_dev_stale(qp->dev)) {
-		if (qp->type == IBV_QPT_RAW_PACKET)
-			vb_raw_remove(qp);
+		if (qp->listens)
+			vb_cable_listen(-1);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 		atomic_store_explicit(&vb_card_tables.qp[index], NULL, memory_order_release);
@@ -292,7 +288,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_unlock(&vb_card.retired.lock);
 	}
 	hold(&qp->init, -1);
-	hold_wqs(qp, -1);
+	vb_rss_hold(qp->rss, -1);
 	atomic_fetch_sub_explicit(&qp->dev->objects, 1, memory_order_release);
 	qp_free(qp);
 	return 0;

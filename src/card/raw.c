@@ -1,182 +1,195 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns raw Ethernet: frames that RAW_PACKET queues send, and who gets them.
+ * Owns send WQEs of raw Ethernet: the frames that they make. And the states of receive work queues.
  *
- *	send WQE --> frame, checksums filled in --+--> every receiver of the same adapter in this process, but the sender
- *	                                          |      |  a queue pair with a receive queue: that
- *	                                          |      +- one with an indirection table: the WQ that the hash names
- *	                                          +--> every other process of this host with receivers (vb_frame_send):
- *	                                               the same there
+ *	WQE --+-- one frame ---------------------+--> tag inserted, checksums filled in, padded --> vb_flow_send()
+ *	      +-- several: each sge, or each mss |
+ *	      +-- a large one: segments ---------+
  *
- * There is no steering and no wire yet: a frame goes to all, as on a hub. A receiver without a WQE
- * loses it.
- *
- * The list of raw queue pairs that receive is read inside read sections and written under its lock.
+ * A frame is put together in memory of the queue, so that what is sent is what was checked, whatever
+ * the program writes meanwhile.
  */
 #include "card/internal.h"
 
-#include <endian.h>
 #include <errno.h>
 
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "card/message.h"
 #include "frame/frame.h"
 
-static bool is_receiver(const struct vb_qp *qp)
+/*
+ *	vb_qp.frame:  | header of a large frame 1024 | room for a tag | frame 9216 | ...
+ *
+ * A header lies in the WQE, which has at most 1008 bytes.
+ */
+enum { HEADER_ROOM = 1024, TAG_ROOM = 64, FRAME_AT = HEADER_ROOM + TAG_ROOM };
+
+_Static_assert(FRAME_AT + VB_FRAME_MAX <= VB_RAW_BUFFER, "the buffer holds all of it");
+
+/* What is being sent. */
+struct sending {
+	struct vb_qp *qp;
+	const struct vb_wr *wr;
+	const struct iovec *iov;
+	int cnt;
+};
+
+/* Copy bytes [offset, offset + len) of the WQE's memory. */
+static int read_bytes(const struct sending *s, uint8_t *to, uint64_t offset, uint32_t len)
 {
-	return qp->rq.count || qp->rss || qp->init.srq;
-}
+	struct iovec part[VB_WR_MAX_SGE];
+	uint32_t n = vb_message_slice(s->iov, s->cnt, offset, len, part);
 
-/* With the lock: other processes send us frames while we have receivers. */
-static void count_receiver(int change)
-{
-	unsigned int before = vb_card.raw.receivers;
-
-	vb_card.raw.receivers += (unsigned int)change;
-	if (!before != !vb_card.raw.receivers)
-		vb_registry_listen(vb_card.raw.receivers);
-}
-
-void vb_raw_add(struct vb_qp *qp)
-{
-	struct vb_qp *next;
-
-	if (!is_receiver(qp))
-		return;
-	vb_lock(&vb_card.raw.lock);
-	next = atomic_load_explicit(&vb_card.raw.first, memory_order_relaxed);
-	atomic_store_explicit(&qp->next_raw, next, memory_order_relaxed);
-	if (next)
-		next->raw_link = &qp->next_raw;
-	qp->raw_link = &vb_card.raw.first;
-	atomic_store_explicit(&vb_card.raw.first, qp, memory_order_release);
-	count_receiver(1);
-	vb_unlock(&vb_card.raw.lock);
-}
-
-/* The caller waits for readers before it frees the queue pair. */
-void vb_raw_remove(struct vb_qp *qp)
-{
-	struct vb_qp *next;
-
-	vb_lock(&vb_card.raw.lock);
-	if (qp->raw_link) {
-		next = atomic_load_explicit(&qp->next_raw, memory_order_relaxed);
-		if (next)
-			next->raw_link = qp->raw_link;
-		/* A reader that is at the queue pair still finds the rest behind it. */
-		atomic_store_explicit(qp->raw_link, next, memory_order_release);
-		qp->raw_link = NULL;
-		count_receiver(-1);
+	for (uint32_t i = 0; i < n; i++) {
+		if (vb_fault_copy(to, part[i].iov_base, part[i].iov_len))
+			return -EFAULT;
+		to += part[i].iov_len;
 	}
-	vb_unlock(&vb_card.raw.lock);
+	return 0;
 }
 
-/* The parent's queue pairs are in no list of the child's. */
-void vb_raw_forked(void)
+/* Offsets of the software parser; NULL: the WQE has none. */
+static const struct vb_swp *swp_of(const struct sending *s, struct vb_swp *swp)
 {
-	struct vb_qp *qp = atomic_load_explicit(&vb_card.raw.first, memory_order_relaxed);
+	enum { INNER = VB_SWP_INNER_IPV6 | VB_SWP_INNER_UDP };
+	const struct vb_wr *wr = s->wr;
+	uint8_t flags = wr->swp_flags;
 
-	atomic_store_explicit(&vb_card.raw.lock.held, 0, memory_order_relaxed);
-	atomic_store_explicit(&vb_card.raw.first, NULL, memory_order_relaxed);
-	for (; qp; qp = atomic_load_explicit(&qp->next_raw, memory_order_relaxed))
-		qp->raw_link = NULL;
-	vb_card.raw.receivers = 0;
+	if (s->qp->init.flexio_swp)
+		flags = (uint8_t)((flags & INNER) | (flags & ~INNER) >> 1);
+	*swp = (struct vb_swp){ wr->swp[0], wr->swp[1], wr->swp[2], wr->swp[3], flags };
+	return wr->swp[0] || wr->swp[1] || wr->swp[2] || wr->swp[3] ? swp : NULL;
 }
 
-int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
+/* The last steps: the frame is complete but for its tag and padding. */
+static enum ibv_wc_status finish(const struct sending *s, struct vb_frame *f)
 {
-	for (uint32_t i = 0; i < rss->count; i++)
-		if (!rss->wq[i] || rss->wq[i]->dev != dev || !rss->wq[i]->init.wq)
-			return -EINVAL;
-	return rss->count && rss->count <= VB_MAX_RSS && !(rss->count & (rss->count - 1)) ? 0
-											  : -EINVAL;
+	const struct vb_wr *wr = s->wr;
+
+	if (wr->insert_vlan &&
+	    (f->len + 4 > VB_FRAME_MAX ||
+	     vb_frame_push_vlan(f, (uint16_t)(wr->vlan >> 16), (uint16_t)wr->vlan)))
+		return IBV_WC_LOC_LEN_ERR;
+	f->tailroom = VB_FRAME_MAX - f->len;
+	vb_frame_pad(f);
+	vb_flow_send(s->qp, f, wr->metadata);
+	return IBV_WC_SUCCESS;
 }
 
-/* --- frames ----------------------------------------------------------------------------------- */
-
-static void deliver(struct vb_qp *to, const struct vb_frame *f, uint32_t status, uint16_t checksum)
+/* One frame: bytes [offset, offset + len). */
+static enum ibv_wc_status send_one(const struct sending *s, uint64_t offset, uint64_t len)
 {
-	struct vb_completion c = {
-		.byte_len = f->len,
-		.frame_status = status,
-		.frame_checksum = checksum,
-		.vlan = f->outer.vlan[0],
-		.has_vlan = f->outer.vlans,
-	};
-	uint32_t hash;
+	struct vb_frame f = { .data = s->qp->frame + FRAME_AT,
+			      .len = (uint32_t)len,
+			      .headroom = TAG_ROOM };
+	struct vb_swp swp;
+	const struct vb_swp *given = swp_of(s, &swp);
 
-	if (to->rss) {
-		hash = vb_frame_hash(f, to->rss->key, to->rss->fields, false, NULL);
-		c.imm = htobe32(hash);
-		to = to->rss->wq[hash & (to->rss->count - 1)];
+	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX)
+		return IBV_WC_LOC_LEN_ERR;
+	if (read_bytes(s, f.data, offset, f.len))
+		return IBV_WC_LOC_PROT_ERR;
+	if (given) {
+		if (vb_frame_parse_swp(&f, given))
+			return IBV_WC_LOC_QP_OP_ERR;
+		vb_frame_fill_checksums(&f, s->wr->checksums);
+		vb_frame_parse(&f); /* what rules and receivers see does not depend on it */
+	} else {
+		vb_frame_parse(&f);
+		vb_frame_fill_checksums(&f, s->wr->checksums);
 	}
-	if (is_receiver(to))
-		vb_responder_frame(to, f->data, f->len, &c);
+	return finish(s, &f);
 }
 
-/* To the receivers of this process on an adapter; from: the sender, if it is one of ours. Inside a read section. */
-static void deliver_all(__be64 adapter, const struct vb_qp *from, const struct vb_frame *f)
+static enum ibv_wc_status send_cut(const struct sending *s)
 {
-	uint32_t status = vb_mlx4_frame_status(f);
-	uint16_t checksum = vb_frame_sum(f);
-	struct vb_qp *to;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	uint64_t at = 0;
 
-	for (to = atomic_load_explicit(&vb_card.raw.first, memory_order_acquire); to;
-	     to = atomic_load_explicit(&to->next_raw, memory_order_acquire))
-		if (to != from && to->dev->adapter->guid == adapter &&
-		    vb_qp_receives(vb_qp_state(to)))
-			deliver(to, f, status, checksum);
+	if (!s->wr->mss || s->wr->len % s->wr->mss)
+		return IBV_WC_LOC_LEN_ERR;
+	for (; at < s->wr->len && status == IBV_WC_SUCCESS; at += s->wr->mss)
+		status = send_one(s, at, s->wr->mss);
+	return status;
 }
 
-void vb_raw_receive(const struct vb_pkt *pkt)
+static enum ibv_wc_status send_each(const struct sending *s)
 {
-	struct vb_frame f = { .data = pkt->iov->iov_base, .len = pkt->len };
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	uint64_t at = 0, len = 0;
 
-	if (pkt->op != VB_PKT_SEND || f.len < VB_FRAME_HEADER)
-		return;
-	vb_frame_parse(&f);
-	deliver_all(pkt->adapter, NULL, &f);
+	for (uint32_t i = 0; i < s->wr->num_sge && status == IBV_WC_SUCCESS; i++) {
+		len += s->wr->sge[i].len;
+		if (s->wr->sge[i].more)
+			continue;
+		status = send_one(s, at, len);
+		at += len;
+		len = 0;
+	}
+	return status;
 }
 
-static void send_out(const struct vb_qp *qp, const struct vb_frame *f)
+/* --- large frames ----------------------------------------------------------------------------- */
+
+static int read_payload(void *arg, uint8_t *to, uint32_t offset, uint32_t len)
 {
-	struct iovec iov = { f->data, f->len };
-	struct vb_pkt pkt = {
-		.op = VB_PKT_SEND,
-		.flags = VB_PKT_ONLY,
-		.transport = IBV_QPT_RAW_PACKET,
-		.sqpn = qp->number,
-		.adapter = qp->dev->adapter->guid,
-		.iov = &iov,
-		.iov_cnt = 1,
-		.len = f->len,
+	const struct sending *s = arg;
+
+	return read_bytes(s, to, s->wr->header_len + (uint64_t)offset, len);
+}
+
+static int emit_segment(void *arg, struct vb_frame *segment)
+{
+	segment->headroom = TAG_ROOM;
+	return finish(arg, segment) == IBV_WC_SUCCESS ? 0 : -EMSGSIZE;
+}
+
+static enum ibv_wc_status send_large(struct sending *s)
+{
+	struct vb_swp swp;
+	struct vb_lso lso = {
+		.header = s->qp->frame,
+		.header_len = s->wr->header_len,
+		.len = (uint32_t)s->wr->len,
+		.mss = s->wr->mss,
+		.checksums = s->wr->checksums,
+		.swp = swp_of(s, &swp),
+		.buffer = s->qp->frame + FRAME_AT,
+		.room = VB_FRAME_MAX,
+		.read = read_payload,
+		.emit = emit_segment,
+		.arg = s,
 	};
+	int ret;
 
-	vb_frame_send(&pkt);
+	if (s->wr->header_len > HEADER_ROOM || s->wr->len < s->wr->header_len)
+		return IBV_WC_LOC_QP_OP_ERR;
+	if (read_bytes(s, s->qp->frame, 0, s->wr->header_len))
+		return IBV_WC_LOC_PROT_ERR;
+	ret = vb_frame_segment(&lso);
+	return ret >= 0                             ? IBV_WC_SUCCESS
+	       : ret == -EFAULT                     ? IBV_WC_LOC_PROT_ERR
+	       : ret == -ENOSPC || ret == -EMSGSIZE ? IBV_WC_LOC_LEN_ERR
+						    : IBV_WC_LOC_QP_OP_ERR;
 }
 
 /* sq.lock is held, inside a read section. */
 enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov,
 			       int cnt)
 {
-	struct vb_frame f = { .data = qp->frame };
+	struct sending s = { qp, wr, iov, cnt };
 
-	if (wr->op != VB_WR_SEND)
-		return IBV_WC_LOC_QP_OP_ERR; /* large frames are not cut yet */
-	if (wr->len < VB_FRAME_HEADER || wr->len > VB_FRAME_MAX)
-		return IBV_WC_LOC_LEN_ERR;
-	for (int i = 0; i < cnt; i++) {
-		if (vb_fault_copy(f.data + f.len, iov[i].iov_base, iov[i].iov_len))
-			return IBV_WC_LOC_PROT_ERR;
-		f.len += (uint32_t)iov[i].iov_len;
+	if (wr->op == VB_WR_LSO)
+		return send_large(&s);
+	switch (wr->frames) {
+	case VB_FRAMES_CUT:
+		return send_cut(&s);
+	case VB_FRAMES_EACH:
+		return send_each(&s);
+	default:
+		return send_one(&s, 0, wr->len);
 	}
-	vb_frame_parse(&f);
-	vb_frame_fill_checksums(&f, (uint8_t)((wr->flags & VB_WR_IP_CSUM ? VB_CSUM_L3 : 0) |
-					      (wr->flags & VB_WR_L4_CSUM ? VB_CSUM_L4 : 0)));
-	deliver_all(qp->dev->adapter->guid, qp, &f);
-	send_out(qp, &f);
-	return IBV_WC_SUCCESS;
 }
 
 /* --- receive work queues ---------------------------------------------------------------------- */

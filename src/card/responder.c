@@ -24,6 +24,7 @@
 #include "base/rcu.h"
 #include "base/util.h"
 #include "fabric/direct.h"
+#include "frame/frame.h"
 
 _Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,
 	       "an atomic must be remembered as long as it may be repeated");
@@ -785,8 +786,34 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	return false;
 }
 
-void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
-			struct vb_completion *c)
+/* What a queue has that was given no user index; CQEs of frames show its number instead. */
+enum { NO_UIDX = 0xffffff };
+
+/* Without its tag, or with its FCS, where the queue is made so. */
+static enum verdict scatter_frame(struct vb_qp *qp, const struct vb_frame *f,
+				  struct vb_completion *c)
+{
+	enum { MACS = 12, TAG = 4, FCS = 4 };
+	uint32_t skip = qp->init.vlan_strip && f->outer.vlans ? TAG : 0;
+	uint32_t body = f->len - skip;
+	enum verdict ret;
+	uint32_t fcs;
+
+	c->stripped = skip;
+	c->byte_len = body + (qp->init.scatter_fcs ? FCS : 0);
+	if (c->byte_len > qp->rq.capacity)
+		return BAD_LENGTH;
+	ret = skip ? scatter(qp, 0, f->data, MACS) : ACCEPT;
+	if (ret == ACCEPT)
+		ret = skip ? scatter(qp, MACS, f->data + MACS + TAG, body - MACS)
+			   : scatter(qp, 0, f->data, body);
+	if (ret != ACCEPT || !qp->init.scatter_fcs)
+		return ret;
+	fcs = htole32(vb_frame_fcs(f->data, f->len));
+	return scatter(qp, body, (const uint8_t *)&fcs, FCS);
+}
+
+void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct vb_completion *c)
 {
 	enum verdict ret;
 
@@ -796,20 +823,19 @@ void vb_responder_frame(struct vb_qp *qp, const uint8_t *frame, uint32_t len,
 	ret = take_wqe(qp);
 	if (ret == NOT_READY)
 		goto unlock;
-	if (ret == ACCEPT && len > qp->rq.capacity)
-		ret = BAD_LENGTH;
 	if (ret == ACCEPT)
-		ret = scatter(qp, 0, frame, len);
+		ret = scatter_frame(qp, frame, c);
 	if (ret == ACCEPT) {
 		c->receive = true;
 		c->op = VB_WR_SEND;
 		c->wqe_index = qp->rq.wqe_index;
 		c->qpn = qp->number;
-		c->srqn = qp->init.srq ? qp->init.srq->number : 0;
+		c->srqn = qp->srqn;
+		c->uidx = qp->init.uidx == NO_UIDX ? qp->number : qp->init.uidx;
 		qp->rq.have_wqe = false;
 		vb_cq_push(qp->init.recv_cq, c);
 	} else {
-		vb_why_receive(qp, &(struct vb_pkt){ .len = len }, verdicts[ret].status);
+		vb_why_receive(qp, &(struct vb_pkt){ .len = frame->len }, verdicts[ret].status);
 		complete(qp, verdicts[ret].status, NULL, 0);
 		vb_qp_fail(qp, 0, false);
 	}

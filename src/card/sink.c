@@ -84,7 +84,7 @@ static void card_receive(const struct vb_pkt *pkt)
 		return;
 	}
 	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
-		vb_raw_receive(pkt);
+		vb_cable_receive(pkt);
 		return;
 	}
 	qp = vb_qp_find(pkt->dqpn);
@@ -123,7 +123,9 @@ static void card_forked(void)
 	vb_burst_forked();
 	vb_deferred_forked();
 	vb_alarm_forked();
-	vb_raw_forked();
+	vb_flow_forked();
+	vb_tir_forked();
+	vb_cable_forked();
 	vb_hbl_forked();
 }
 

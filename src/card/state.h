@@ -29,9 +29,12 @@ enum {
 	VB_PD_MAX = 1 << 16,
 	VB_UMEM_MAX = 1 << 16,
 	VB_UAR_MAX = 1 << 16,
+	VB_TIR_MAX = 1 << 16,
 	VB_EQ_MAX = 255,
 	VB_QP_FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is reserved */
 	VB_QP_MAX_INDEX = 1 << VB_QPN_INDEX_BITS,
+	VB_FLOW_DOMAINS = 6,     /* enum vb_steer_kind, and that of verbs flows */
+	VB_CABLE_MACS = 1024,    /* that a cable's switch remembers; power of two */
 	VB_DEFERRED_SHARDS = 16, /* power of two; more threads than that share */
 };
 
@@ -49,7 +52,7 @@ struct vb_card {
 	} adapters;
 
 	struct { /* each in the file of the object */
-		struct vb_ids pd, mr, cq, eq, srq, qp, umem, uar;
+		struct vb_ids pd, mr, cq, eq, srq, qp, umem, uar, tir, transport_domain;
 	} numbers;
 
 	struct { /* mr.c */
@@ -65,11 +68,23 @@ struct vb_card {
 		struct vb_path_counters counters;
 	} retired;
 
-	struct { /* raw.c: queue pairs that receive frames */
+	struct {                      /* flow.c */
+		pthread_mutex_t lock; /* of the making of domains */
+		struct vb_steer *_Atomic domain[VB_CONFIG_MAX_ADAPTERS][VB_FLOW_DOMAINS];
+	} flow;
+
+	struct { /* tir.c */
+		pthread_mutex_t lock;
+		struct vb_tir *first; /* NULL-ended list of all */
+	} tir;
+
+	struct { /* cable.c */
 		struct vb_lock lock;
-		_Atomic(struct vb_qp *) first;
-		unsigned int receivers; /* in the list; under the lock */
-	} raw;
+		uint32_t listeners; /* reasons to be sent the frames of other processes */
+		/* By adapter; of a cable's first one only: MAC << 16 | tag of the port */
+		_Atomic uint64_t learned[VB_CONFIG_MAX_ADAPTERS][VB_CABLE_MACS];
+		struct vb_tap *_Atomic taps; /* NULL-ended list of all; written under the lock */
+	} cable;
 
 	pthread_mutex_t umem_lock; /* umem.c: of the table */
 

@@ -46,6 +46,20 @@ static inline uint8_t vb_transport_type(uint8_t transport)
 /* The largest frame of raw Ethernet. */
 enum { VB_FRAME_MAX = 9216 };
 
+/* Where a raw frame goes that another process has sent; bits. */
+enum vb_frame_way {
+	VB_FRAME_TO_PORT = 1 << 0,  /* to receivers on the sender's own port */
+	VB_FRAME_TO_CABLE = 1 << 1, /* to the other ports of its cable */
+	VB_FRAME_ARRIVES = 1 << 2,  /* it was put on the cable: to this port, nowhere else */
+};
+
+/* RAW_PACKET only: where a frame comes from. */
+struct vb_frame_origin {
+	__be64 adapter; /* GUID of the sender's; VB_FRAME_ARRIVES: of the one that gets it */
+	uint32_t cable; /* hash of its cable's name */
+	uint32_t ways;  /* enum vb_frame_way */
+};
+
 enum vb_pkt_op {
 	VB_PKT_SEND = 1,
 	VB_PKT_WRITE,
@@ -130,8 +144,8 @@ struct vb_pkt {
 		generation; /* VB_PKT_PLACED: of the registration that the initiator found, instead of va */
 	uint64_t swap_add; /* ATOMIC response: the original value */
 	uint64_t compare;
-	const struct vb_grh *grh; /* UD only */
-	__be64 adapter;           /* RAW_PACKET only: GUID of the one that the frame is on */
+	const struct vb_grh *grh;      /* UD only */
+	struct vb_frame_origin origin; /* RAW_PACKET only */
 	/*
 	 * Payload: the program's memory on the way out, the ring's on the way in; no pieces where
 	 * it is described.

@@ -3,7 +3,7 @@
  * Owns the record format of the rings. See ring.h for the protocol.
  *
  *	record: header (32 bytes) | extension | payload | pad to 64
- *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, adapter 8 for
+ *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, origin 16 for
  *	raw frames
  *
  * Of a payload that is described (struct vb_source) the description is carried, behind the
@@ -50,7 +50,7 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
 	switch (op) {
 	case VB_PKT_SEND:
 		return vb_transport_type(transport) == IBV_QPT_UD ? 40
-		       : transport == IBV_QPT_RAW_PACKET          ? sizeof(__be64)
+		       : transport == IBV_QPT_RAW_PACKET          ? sizeof(struct vb_frame_origin)
 								  : 0;
 	case VB_PKT_WRITE:
 	case VB_PKT_READ:
@@ -161,7 +161,7 @@ static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
 	};
 
 	if (pkt->op == VB_PKT_SEND && pkt->transport == IBV_QPT_RAW_PACKET) {
-		memcpy(to, &pkt->adapter, sizeof(pkt->adapter));
+		memcpy(to, &pkt->origin, sizeof(pkt->origin));
 	} else if (pkt->op == VB_PKT_SEND) {
 		memcpy(to, &pkt->grh->sgid, 16);
 		memcpy(to + 16, &pkt->grh->dgid, 16);
@@ -191,7 +191,10 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 	struct atomic_eth *eth = from;
 
 	if (pkt->op == VB_PKT_SEND && pkt->transport == IBV_QPT_RAW_PACKET) {
-		pkt->adapter = LOAD(*(__be64 *)from);
+		struct vb_frame_origin *origin = from;
+
+		pkt->origin = (struct vb_frame_origin){ LOAD(origin->adapter), LOAD(origin->cable),
+							LOAD(origin->ways) };
 	} else if (pkt->op == VB_PKT_SEND) {
 		read_grh(from, grh);
 		pkt->grh = grh;

@@ -39,15 +39,7 @@ struct queue {
 static struct queue queues[WQS];
 static struct ibv_rwq_ind_table *table;
 static struct ibv_qp *rss;
-
-static void to_rts(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT), 0);
-	assert_int_equal(qp_set_state(qp, IBV_QPS_RTR), 0);
-	assert_int_equal(qp_set_state(qp, IBV_QPS_RTS), 0);
-}
+static struct ibv_flow *flow; /* to rss */
 
 static void set_wq(struct ibv_wq *wq, enum ibv_wq_state state)
 {
@@ -112,7 +104,7 @@ static int open_all(void **state)
 
 	node_open(&tx, &attr);
 	raw_open(&rtx, &tx);
-	to_rts(tx.qp);
+	raw_to_rts(tx.qp);
 	for (int i = 0; i < WQS; i++) {
 		open_queue(&queues[i]);
 		wqs[i] = queues[i].wq;
@@ -122,7 +114,8 @@ static int open_all(void **state)
 	rss = create_rss(IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_PORT_UDP |
 			 IBV_RX_HASH_DST_PORT_UDP);
 	assert_non_null(rss);
-	to_rts(rss);
+	raw_to_rts(rss);
+	flow = flow_all(rss);
 	return 0;
 }
 
@@ -130,6 +123,8 @@ static int close_all(void **state)
 {
 	assert_int_equal(ibv_destroy_wq(queues[0].wq), EBUSY);
 	assert_int_equal(ibv_destroy_rwq_ind_table(table), EBUSY);
+	assert_int_equal(ibv_destroy_qp(rss), EBUSY);
+	assert_int_equal(ibv_destroy_flow(flow), 0);
 	assert_int_equal(ibv_destroy_qp(rss), 0);
 	assert_int_equal(ibv_destroy_wq(queues[0].wq), EBUSY);
 	assert_int_equal(ibv_destroy_rwq_ind_table(table), 0);
@@ -278,10 +273,12 @@ static void vlan_is_told(void **state)
 	struct node_attr attr = node_attr(IBV_QPT_RAW_PACKET);
 	struct mlx4_cqe cqe;
 	struct ibv_wc wc;
+	struct ibv_flow *all;
 	struct node rx;
 
 	node_open(&rx, &attr);
-	to_rts(rx.qp);
+	raw_to_rts(rx.qp);
+	all = flow_all(rx.qp);
 	assert_int_equal(node_recv(&rx, 7, 0, SLOT), 0);
 	assert_int_equal(node_recv(&rx, 8, 0, SLOT), 0);
 	queue_post(&queues[0], 8192);
@@ -302,6 +299,7 @@ static void vlan_is_told(void **state)
 		assert_int_equal(wc.byte_len, 200);
 	}
 	assert_memory_equal(tx.buf + 8192 + SLOT, tx.buf, 200);
+	assert_int_equal(ibv_destroy_flow(all), 0);
 	node_close(&rx);
 }
 
@@ -312,10 +310,12 @@ static void by_verbs(void **state)
 	struct ibv_sge sge = { (uintptr_t)tx.buf + 16384, SLOT, tx.mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = 99, .sg_list = &sge, .num_sge = 1 }, *bad;
 	struct ibv_wc wc;
+	struct ibv_flow *all;
 	struct node rx;
 
 	node_open(&rx, &attr);
-	to_rts(rx.qp);
+	raw_to_rts(rx.qp);
+	all = flow_all(rx.qp);
 	assert_int_equal(node_recv(&rx, 7, 0, SLOT), 0);
 	assert_int_equal(ibv_post_wq_recv(queues[0].wq, &wr, &bad), 0);
 	memset(tx.buf, 0x17, 200);
@@ -327,6 +327,7 @@ static void by_verbs(void **state)
 	cq_expect_at(__FILE__, __LINE__, queues[0].cq, 99, IBV_WC_SUCCESS, &wc);
 	assert_int_equal(wc.qp_num, queues[0].wq->wq_num);
 	assert_memory_equal(tx.buf + 16384, tx.buf, 200);
+	assert_int_equal(ibv_destroy_flow(all), 0);
 	node_close(&rx);
 }
 
@@ -342,7 +343,7 @@ static void wrong_frames(void **state)
 		struct node node;
 
 		node_open(&node, &attr);
-		to_rts(node.qp);
+		raw_to_rts(node.qp);
 		raw_open(&raw, &node);
 		raw_begin(&wqe, i < 2 ? MLX4_OPCODE_SEND : MLX4_OPCODE_LSO, MLX4_WQE_CTRL_CQ_UPDATE,
 			  0);

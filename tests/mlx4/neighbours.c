@@ -24,15 +24,6 @@ enum { SLOTS = 32, SLOT = 9216, FLOOD = 3000, HEADER = 14 };
 static struct node tx;
 static struct raw rtx;
 
-static void to_rts(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-
-	check_eq(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT), 0);
-	check_eq(qp_set_state(qp, IBV_QPS_RTR), 0);
-	check_eq(qp_set_state(qp, IBV_QPS_RTS), 0);
-}
-
 static void open_raw(struct node *node, bool events)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RAW_PACKET);
@@ -40,7 +31,7 @@ static void open_raw(struct node *node, bool events)
 	attr.size = (size_t)SLOTS * SLOT;
 	attr.events = events;
 	node_open(node, &attr);
-	to_rts(node->qp);
+	raw_to_rts(node->qp);
 }
 
 /* --- frames: an EtherType for experiments, a number, and a pattern made from it ------------------------- */
@@ -124,10 +115,12 @@ static void sleep_for_event(struct node *rx)
 /* A queue pair that receives with verbs, polling or asleep until an event wakes it. */
 static void receive_verbs(bool events)
 {
+	struct ibv_flow *flow;
 	struct node rx;
 	struct ibv_wc wc;
 
 	open_raw(&rx, events);
+	flow = flow_all(rx.qp);
 	if (events)
 		check_eq(ibv_req_notify_cq(rx.recv_cq, 0), 0);
 	for (uint32_t i = 0; i < SLOTS; i++)
@@ -143,6 +136,7 @@ static void receive_verbs(bool events)
 		report(rx.buf + wc.wr_id * SLOT, wc.byte_len);
 		check_eq(node_recv(&rx, wc.wr_id, (size_t)wc.wr_id * SLOT, SLOT), 0);
 	}
+	check_eq(ibv_destroy_flow(flow), 0);
 	node_close(&rx);
 }
 
@@ -176,6 +170,7 @@ static void receive_raw(void)
 	struct mlx4dv_obj obj = { 0 };
 	struct raw_cq cq;
 	struct mlx4_cqe cqe;
+	struct ibv_flow *flow;
 	struct ibv_qp *rss;
 
 	open_raw(&rx, false);
@@ -187,7 +182,8 @@ static void receive_raw(void)
 	ex.rwq_ind_tbl = ibv_create_rwq_ind_table(rx.ctx, &table);
 	rss = ibv_create_qp_ex(rx.ctx, &ex);
 	check(rss, "%s", strerror(errno));
-	to_rts(rss);
+	raw_to_rts(rss);
+	flow = flow_all(rss);
 	obj.rwq.in = wq;
 	obj.rwq.out = &dv;
 	check_eq(mlx4dv_init_obj(&obj, MLX4DV_OBJ_RWQ), 0);
@@ -206,6 +202,7 @@ static void receive_raw(void)
 		       be32toh(cqe.byte_cnt));
 		post_wq(&dv, &rx, (uint32_t)be16toh(cqe.wqe_index) + SLOTS);
 	}
+	check_eq(ibv_destroy_flow(flow), 0);
 	check_eq(ibv_destroy_qp(rss), 0);
 	check_eq(ibv_destroy_rwq_ind_table(ex.rwq_ind_tbl), 0);
 	check_eq(ibv_destroy_wq(wq), 0);
@@ -269,10 +266,12 @@ static void every_frame_arrives(const char *role)
 static void several_receivers(void)
 {
 	struct receiver r[3] = { start("verbs"), start("raw"), start("events") };
+	struct ibv_flow *flow;
 	struct node local;
 	struct ibv_wc wc;
 
 	open_raw(&local, false);
+	flow = flow_all(local.qp);
 	for (uint32_t i = 0; i < 50; i++) {
 		check_eq(node_recv(&local, i, 0, SLOT), 0);
 		send_frame(100 + i, i);
@@ -281,6 +280,7 @@ static void several_receivers(void)
 		cq_expect_at(__FILE__, __LINE__, local.recv_cq, i, IBV_WC_SUCCESS, &wc);
 		check_eq(check_frame(local.buf, wc.byte_len), i);
 	}
+	check_eq(ibv_destroy_flow(flow), 0);
 	node_close(&local);
 	for (int k = 0; k < 3; k++)
 		end(&r[k]);

@@ -118,6 +118,10 @@ enum { TEST_QKEY = 0x11223344, TEST_PSN = 0x123456, TEST_GID_INDEX = 3 };
 struct ibv_context *device_open(void);
 struct node_attr node_attr(enum ibv_qp_type type);
 void node_open(struct node *node, const struct node_attr *attr);
+/* A flow that brings all frames to a RAW_PACKET queue pair. */
+struct ibv_flow *flow_all(struct ibv_qp *qp);
+/* A RAW_PACKET queue pair from RESET to RTS. */
+void raw_to_rts(struct ibv_qp *qp);
 /* Destroys all that is left; fails the test where that is refused. */
 void node_close(struct node *node);
 void node_address(const struct node *node, struct address *address);

@@ -359,3 +359,25 @@ int event_wait(struct ibv_context *ctx, unsigned int timeout_ms)
 	ibv_ack_async_event(&event);
 	return (int)event.event_type;
 }
+
+/* --- raw Ethernet ------------------------------------------------------------------------------- */
+
+struct ibv_flow *flow_all(struct ibv_qp *qp)
+{
+	struct ibv_flow_attr attr = { .type = IBV_FLOW_ATTR_ALL_DEFAULT,
+				      .size = sizeof(attr),
+				      .port = 1 };
+	struct ibv_flow *flow = ibv_create_flow(qp, &attr);
+
+	check(flow, "%s", strerror(errno));
+	return flow;
+}
+
+void raw_to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	check_eq(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT), 0);
+	check_eq(qp_set_state(qp, IBV_QPS_RTR), 0);
+	check_eq(qp_set_state(qp, IBV_QPS_RTS), 0);
+}

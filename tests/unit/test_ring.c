@@ -86,7 +86,7 @@ static struct vb_pkt make_packet(uint8_t op, uint8_t transport, uint32_t seed)
 		.dma_len = seed * 17,
 		.swap_add = 0xfedcba987ull * seed,
 		.compare = 0x1111111ull * seed,
-		.adapter = 0x77777777777ull * seed,
+		.origin = { 0x77777777777ull * seed, 5 * seed, 9 * seed },
 	};
 }
 
@@ -129,7 +129,7 @@ static void assert_same(const struct vb_pkt *in, const struct vb_pkt *out, uint3
 	if (has_atomic(in->op) || in->op == VB_PKT_ATOMIC_RESPONSE)
 		assert_int_equal(out->swap_add, in->swap_add);
 	if (in->op == VB_PKT_SEND && in->transport == IBV_QPT_RAW_PACKET)
-		assert_int_equal(out->adapter, in->adapter);
+		assert_memory_equal(&out->origin, &in->origin, sizeof(in->origin));
 	assert_int_equal(out->grh != NULL, in->grh != NULL);
 	if (in->grh) {
 		assert_memory_equal(&out->grh->sgid, &in->grh->sgid, 16);

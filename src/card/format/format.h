@@ -29,8 +29,6 @@ enum vb_wr_flags {
 	VB_WR_FENCE = 1 << 2,
 	VB_WR_IMM = 1 << 3,
 	VB_WR_INVALIDATE = 1 << 4,
-	VB_WR_IP_CSUM = 1 << 5, /* raw Ethernet: fill in the checksums */
-	VB_WR_L4_CSUM = 1 << 6,
 	VB_WR_INLINED = 1 << 7, /* received: the data lies in the receive WQE */
 };
 
@@ -40,16 +38,25 @@ struct vb_sge {
 	uint64_t addr;
 	uint32_t len;
 	uint32_t lkey;
-	bool raw; /* inline data: addr is a pointer into the ring, no key */
+	bool raw;  /* inline data: addr is a pointer into the ring, no key */
+	bool more; /* ... which wraps: the next sge is the rest of it */
+};
+
+/* How many frames a send work request of raw Ethernet has. */
+enum vb_wr_frames {
+	VB_FRAMES_ONE,
+	VB_FRAMES_CUT,  /* one for every mss bytes */
+	VB_FRAMES_EACH, /* one for every sge */
 };
 
 /* A send work request, decoded. */
 struct vb_wr {
-	uint8_t op;         /* enum vb_wr_op */
-	uint8_t flags;      /* enum vb_wr_flags */
-	uint8_t wqe_opcode; /* the format's own, for the CQE */
-	uint8_t blocks;     /* ring blocks it takes */
-	uint16_t index;     /* of its first block */
+	uint8_t op;           /* enum vb_wr_op */
+	uint8_t flags;        /* enum vb_wr_flags */
+	uint8_t wqe_opcode;   /* the format's own, for the CQE */
+	uint8_t wqe_modifier; /* mlx5: of the opcode */
+	uint8_t blocks;       /* ring blocks it takes */
+	uint16_t index;       /* of its first block */
 	uint16_t num_sge;
 	uint32_t imm; /* or the key to invalidate */
 	uint32_t rkey;
@@ -65,6 +72,14 @@ struct vb_wr {
 	 * bytes
 	 */
 	uint16_t mss, header_len;
+	/* raw Ethernet */
+	uint8_t frames;    /* enum vb_wr_frames */
+	uint8_t checksums; /* enum vb_csum: to be filled in */
+	uint8_t swp[4];    /* where headers are: outer L4, L3, inner L4, L3; 0: look */
+	uint8_t swp_flags;
+	bool insert_vlan;
+	uint32_t vlan; /* EtherType << 16 | tag */
+	uint32_t metadata;
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
 
@@ -89,16 +104,12 @@ struct vb_completion {
 	uint32_t srqn; /* 0: not from an SRQ */
 	uint32_t uidx;
 	uint64_t timestamp;
-	/* raw Ethernet, received: mlx4's status bits and the checksum over the packet */
-	uint32_t frame_status;
-	uint16_t frame_checksum;
-	uint16_t vlan; /* the tag's priority and number, where it has one */
-	bool has_vlan;
+	/* raw Ethernet, received; imm is the RSS hash */
+	const struct vb_frame *frame; /* as it came; NULL: it is none */
+	uint8_t hash_type;            /* enum vb_hash_type */
+	bool stripped;                /* the outer tag is not in the buffer */
+	uint32_t flow_tag, metadata;
 };
-
-struct vb_frame;
-/* What an mlx4 CQE says of a received frame. */
-uint32_t vb_mlx4_frame_status(const struct vb_frame *f);
 
 /* What a compressed CQE says by itself; an array of them fills one CQE. */
 enum { VB_MINI_MAX = 7 };

@@ -163,8 +163,6 @@ static uint8_t wr_flags(const struct vb_opcode *opcode, uint32_t flags, uint8_t 
 {
 	return (uint8_t)(opcode->flags | ((flags & MLX4_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
 			 ((flags & MLX4_WQE_CTRL_SOLICIT) ? VB_WR_SOLICITED : 0) |
-			 ((flags & MLX4_WQE_CTRL_IP_HDR_CSUM) ? VB_WR_IP_CSUM : 0) |
-			 ((flags & MLX4_WQE_CTRL_TCP_UDP_CSUM) ? VB_WR_L4_CSUM : 0) |
 			 ((fence_size & MLX4_WQE_CTRL_FENCE) ? VB_WR_FENCE : 0));
 }
 
@@ -190,6 +188,8 @@ static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, ui
 		return NULL;
 	wr->op = opcode->op;
 	wr->flags = wr_flags(opcode, flags, fence_size);
+	wr->checksums = (uint8_t)((flags & MLX4_WQE_CTRL_IP_HDR_CSUM ? VB_CSUM_L3 : 0) |
+				  (flags & MLX4_WQE_CTRL_TCP_UDP_CSUM ? VB_CSUM_L4 : 0));
 	/* Immediate data passes through as it is; a key is a number. */
 	wr->imm = *(const volatile uint32_t *)&ctrl->imm;
 	if (wr->flags & VB_WR_INVALIDATE)
@@ -275,6 +275,10 @@ static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 	if (!decode_ctrl(ring, blocks, shift, index, wr, &c))
 		return -EINVAL;
 	wr->flags &= (uint8_t)~VB_WR_SOLICITED;
+	wr->frames = VB_FRAMES_ONE;
+	memset(wr->swp, 0, sizeof(wr->swp));
+	wr->insert_vlan = false;
+	wr->metadata = 0;
 	if (wr->op == VB_WR_NOP)
 		return 0;
 	if ((wr->op != VB_WR_SEND && wr->op != VB_WR_LSO) ||
@@ -308,7 +312,7 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 	return c->flags & VB_WR_INVALIDATE ? MLX4_RECV_OPCODE_SEND_INVAL : MLX4_RECV_OPCODE_SEND;
 }
 
-uint32_t vb_mlx4_frame_status(const struct vb_frame *f)
+static uint32_t frame_status(const struct vb_frame *f)
 {
 	uint8_t right = vb_frame_verify(f, VB_CSUM_L3 | VB_CSUM_L4);
 	uint32_t status = 0;
@@ -325,19 +329,31 @@ uint32_t vb_mlx4_frame_status(const struct vb_frame *f)
 
 static void fill_cqe(struct mlx4_cqe *cqe, const struct vb_completion *c)
 {
+	bool tagged = c->frame && c->frame->outer.vlans;
+
 	/* Immediate data is in network order already. */
 	cqe->immed_rss_invalid = c->flags & VB_WR_INVALIDATE ? htobe32(c->imm) : c->imm;
 	cqe->g_mlpath_rqpn = htobe32(c->src_qpn | (c->grh ? 1u << 31 : 0));
 	/* A timestamp lies where service level and VLAN are otherwise. */
 	cqe->ts_47_16 = htobe32((uint32_t)(c->timestamp >> 16));
 	if (!c->timestamp)
-		cqe->sl_vid = htobe16(c->vlan);
-	cqe->status = htobe32(c->frame_status);
+		cqe->sl_vid = htobe16(tagged ? c->frame->outer.vlan[0] : 0);
+	cqe->status = htobe32(c->frame ? frame_status(c->frame) : 0);
 	cqe->byte_cnt = htobe32(c->byte_len);
-	cqe->checksum = htobe16(c->frame_checksum);
+	cqe->checksum = htobe16(c->frame ? vb_frame_sum(c->frame) : 0);
 	cqe->reserved3 = 0;
 	cqe->ts_15_8 = (uint8_t)(c->timestamp >> 8);
 	cqe->ts_7_0 = (uint8_t)c->timestamp;
+}
+
+/* Beside MLX4_CQE_VLAN_PRESENT_MASK, for a tag of the type 0x88a8. */
+enum { SVLAN_PRESENT = 1 << 30 };
+
+static uint32_t vlan_present(const struct vb_completion *c)
+{
+	if (!c->frame || !c->frame->outer.vlans)
+		return 0;
+	return c->frame->outer.vlan_type[0] == 0x88a8 ? SVLAN_PRESENT : MLX4_CQE_VLAN_PRESENT_MASK;
 }
 
 static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
@@ -348,7 +364,7 @@ static void mlx4_completion(void *to, const struct vb_completion *c, bool owner)
 			  (c->receive ? 0 : MLX4_CQE_IS_SEND_MASK) |
 			  (c->flags & VB_WR_INLINED ? CQE_INLINE_SCATTER : 0) | cqe_opcode(c));
 
-	cqe->vlan_my_qpn = htobe32(c->qpn | (c->has_vlan ? MLX4_CQE_VLAN_PRESENT_MASK : 0));
+	cqe->vlan_my_qpn = htobe32(c->qpn | vlan_present(c));
 	cqe->wqe_index = htobe16(c->wqe_index);
 	if (c->status == IBV_WC_SUCCESS) {
 		fill_cqe(cqe, c);

@@ -16,7 +16,15 @@
 #include <string.h>
 #include <infiniband/mlx5dv.h>
 
-enum { BLOCK = 64 };
+#include "frame/frame.h"
+
+enum {
+	BLOCK = 64,
+	ENHANCED_MPSW = 0x29,  /* an opcode: several frames, each with a segment of its own */
+	MODIFIER_MPW = 1,      /* of MLX5_OPCODE_TSO: several frames of one length */
+	INSERT_VLAN = 1 << 15, /* of inline_hdr_sz: a tag stands in place of the header */
+	INSERT_SVLAN = 1 << 0, /* and it is of the type 0x88a8 */
+};
 
 static const struct vb_opcode opcodes[] = {
 	[MLX5_OPCODE_NOP] = { VB_WR_NOP, .known = true },
@@ -30,6 +38,8 @@ static const struct vb_opcode opcodes[] = {
 				    .known = true },
 	[MLX5_OPCODE_ATOMIC_FA] = { VB_WR_FETCH_ADD, .raddr = true, .atomic = true, .known = true },
 	[MLX5_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
+	[MLX5_OPCODE_TSO] = { VB_WR_LSO, .known = true, .raw = true },
+	[ENHANCED_MPSW] = { VB_WR_SEND, .known = true, .raw = true },
 };
 
 static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
@@ -59,11 +69,12 @@ static int decode_inline(struct vb_cursor *c, uint32_t at, uint32_t len, struct 
 		return -EINVAL;
 	if (len > to_end) {
 		wr->sge[wr->num_sge++] =
-			(struct vb_sge){ (uintptr_t)(c->ring + at), to_end, 0, true };
+			(struct vb_sge){ (uintptr_t)(c->ring + at), to_end, 0, true, true };
 		wr->sge[wr->num_sge++] =
-			(struct vb_sge){ (uintptr_t)c->ring, len - to_end, 0, true };
+			(struct vb_sge){ (uintptr_t)c->ring, len - to_end, 0, true, false };
 	} else if (len) {
-		wr->sge[wr->num_sge++] = (struct vb_sge){ (uintptr_t)(c->ring + at), len, 0, true };
+		wr->sge[wr->num_sge++] =
+			(struct vb_sge){ (uintptr_t)(c->ring + at), len, 0, true, false };
 	}
 	wr->len += len;
 	return 0;
@@ -105,6 +116,7 @@ static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, ui
 
 	wr->index = (uint16_t)index;
 	wr->wqe_opcode = (uint8_t)opmod_idx_opcode;
+	wr->wqe_modifier = (uint8_t)(opmod_idx_opcode >> 24);
 	wr->blocks = (uint8_t)(ds ? (ds + 3) / 4 : 1);
 	wr->num_sge = 0;
 	wr->len = 0;
@@ -135,7 +147,7 @@ static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t
 	struct vb_cursor c;
 
 	opcode = decode_ctrl(ring, blocks, index, wr, &c);
-	if (!opcode)
+	if (!opcode || opcode->raw)
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
 		return 0;
@@ -147,10 +159,12 @@ static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t
 static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			struct vb_wr *wr)
 {
+	const struct vb_opcode *opcode;
 	struct vb_cursor c;
 	int ret;
 
-	if (!decode_ctrl(ring, blocks, index, wr, &c))
+	opcode = decode_ctrl(ring, blocks, index, wr, &c);
+	if (!opcode || opcode->raw)
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
 		return 0;
@@ -160,13 +174,68 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	return ret ? ret : decode_data(&c, wr);
 }
 
-/* Frames are not sent yet: every WQE but a NOP is refused. */
+/*
+ * The Ethernet segment:
+ *
+ *	| swp offsets 4 | cs_flags | swp_flags | mss 2 | metadata 4 | header size 2 | header 2 ...  pad to 16 |
+ *	                                                            | INSERT_VLAN   | tag 2 |
+ *
+ * The header may wrap.
+ */
+static int decode_eth(struct vb_cursor *c, struct vb_wr *wr)
+{
+	enum { HEADER_AT = 14 };
+	struct mlx5_wqe_eth_seg copy;
+	uint32_t start = c->at, len;
+	const void *seg = vb_cursor_take(c, 1);
+
+	if (!seg)
+		return -EINVAL;
+	memcpy(&copy, seg, VB_SEG_UNIT);
+	memcpy(wr->swp, &copy.rsvd0, sizeof(wr->swp));
+	wr->checksums = copy.cs_flags & VB_CSUM_ALL;
+	wr->swp_flags = copy.rsvd1;
+	wr->mss = be16toh(copy.mss);
+	wr->metadata = be32toh(copy.rsvd2);
+	len = be16toh(copy.inline_hdr_sz);
+	wr->insert_vlan = len & INSERT_VLAN;
+	if (wr->insert_vlan) {
+		wr->vlan = (len & INSERT_SVLAN ? 0x88a8u : 0x8100u) << 16 |
+			   (uint32_t)copy.inline_hdr_start[0] << 8 | copy.inline_hdr_start[1];
+		len = 0;
+	}
+	wr->header_len = (uint16_t)len;
+	if (len > VB_SEG_UNIT - HEADER_AT &&
+	    !vb_cursor_take(c, (len - (VB_SEG_UNIT - HEADER_AT) + VB_SEG_UNIT - 1) / VB_SEG_UNIT))
+		return -EINVAL;
+	return decode_inline(c, (start + HEADER_AT) & c->mask, len, wr);
+}
+
 static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			 struct vb_wr *wr)
 {
 	struct vb_cursor c;
 
-	return decode_ctrl(ring, blocks, index, wr, &c) && wr->op == VB_WR_NOP ? 0 : -EINVAL;
+	if (!decode_ctrl(ring, blocks, index, wr, &c))
+		return -EINVAL;
+	if (wr->op == VB_WR_NOP)
+		return 0;
+	if ((wr->op != VB_WR_SEND && wr->op != VB_WR_LSO) ||
+	    (wr->flags & (VB_WR_IMM | VB_WR_INVALIDATE)) || decode_eth(&c, wr))
+		return -EINVAL;
+	wr->frames = VB_FRAMES_ONE;
+	if (wr->op == VB_WR_LSO && wr->wqe_modifier == MODIFIER_MPW) {
+		wr->op = VB_WR_SEND;
+		wr->frames = VB_FRAMES_CUT;
+	} else if (wr->wqe_opcode == ENHANCED_MPSW) {
+		wr->frames = VB_FRAMES_EACH;
+	}
+	/* Several frames have no header in common; a large one has. */
+	if (wr->frames != VB_FRAMES_ONE && wr->header_len)
+		return -EINVAL;
+	if (wr->op == VB_WR_LSO && !wr->header_len)
+		return -EINVAL;
+	return decode_data(&c, wr);
 }
 
 static int mlx5_receive(const void *wqe, uint32_t size, bool shared, struct vb_sge *sge)
@@ -273,6 +342,69 @@ static uint32_t flags_rqpn(const struct vb_completion *c)
 	return c->src_qpn | (c->grh ? 1u << 28 | sl << 24 : 0);
 }
 
+/* --- received frames -------------------------------------------------------------------------- */
+
+/*
+ *	0  bit 0 tunneled, bit 1 the outer IP is 6    12 hash, big endian    16 its type    20 checksum over the packet
+ *	28 headers that are right                     29 their types         30 VLAN tag
+ *
+ * <infiniband/mlx5dv.h> has no names for most of them. Of a tunnel 29 tells the inner headers.
+ */
+enum { RSS_HASH_RESULT = 12, CHECK_SUM = 20 };
+enum { TUNNELED = 1 << 0, OUTER_IPV6 = 1 << 1 };
+enum { L2_OK = 1 << 0, L3_OK = 1 << 1, L4_OK = 1 << 2 };
+enum { VLAN_STRIPPED = 1 << 0, IP_OPTIONS = 1 << 1, FRAGMENT = 1 << 7 };
+enum { L3_IPV6 = 1 << 2, L3_IPV4 = 2 << 2 };
+enum { L4_TCP = 1 << 4, L4_UDP = 2 << 4, L4_TCP_EMPTY_ACK = 3 << 4, L4_TCP_ACK = 4 << 4 };
+
+static uint8_t headers_right(const struct vb_frame *f)
+{
+	uint8_t right = vb_frame_verify(f, VB_CSUM_ALL);
+	bool l3 = right & VB_CSUM_L3, l4 = right & VB_CSUM_L4;
+
+	if (f->has_inner) {
+		l3 &= !f->inner.ip || (right & VB_CSUM_INNER_L3);
+		l4 = (l4 || f->outer.l4_type == VB_L4_NONE) && (right & VB_CSUM_INNER_L4);
+	}
+	return (uint8_t)(L2_OK | (l3 ? L3_OK : 0) | (l4 ? L4_OK : 0));
+}
+
+static uint8_t header_types(const struct vb_frame *f)
+{
+	enum { TCP_ACK = 0x10 };
+	const struct vb_layer *layer = f->has_inner ? &f->inner : &f->outer;
+	uint8_t types = layer->ip == 4 ? L3_IPV4 : layer->ip == 6 ? L3_IPV6 : 0;
+
+	types |= (uint8_t)((layer->options ? IP_OPTIONS : 0) | (layer->fragment ? FRAGMENT : 0));
+	if (layer->l4_type == VB_L4_UDP)
+		types |= L4_UDP;
+	else if (layer->l4_type == VB_L4_TCP && !(layer->tcp_flags & TCP_ACK))
+		types |= L4_TCP;
+	else if (layer->l4_type == VB_L4_TCP)
+		types |= layer->end > layer->payload ? L4_TCP_ACK : L4_TCP_EMPTY_ACK;
+	return types;
+}
+
+static void frame_completion(struct mlx5_cqe64 *cqe, const struct vb_completion *c)
+{
+	const struct vb_frame *f = c->frame;
+	__be16 sum = htobe16(vb_frame_sum(f));
+	uint8_t *bytes = (uint8_t *)cqe;
+
+	/* The queue is known by its user index: the flow tag takes the place of its number. */
+	cqe->srqn_uidx = htobe32(c->uidx);
+	cqe->sop_drop_qpn = htobe32(c->flow_tag);
+	cqe->imm_inval_pkey = htobe32(c->metadata);
+	bytes[0] = (uint8_t)((f->has_inner ? TUNNELED : 0) |
+			     (f->has_inner && f->outer.ip == 6 ? OUTER_IPV6 : 0));
+	memcpy(bytes + RSS_HASH_RESULT, &c->imm, sizeof(c->imm));
+	bytes[RSS_HASH_RESULT + 4] = c->hash_type;
+	memcpy(bytes + CHECK_SUM, &sum, sizeof(sum));
+	cqe->hds_ip_ext = headers_right(f);
+	cqe->l4_hdr_type_etc = (uint8_t)(header_types(f) | (c->stripped ? VLAN_STRIPPED : 0));
+	cqe->vlan_info = htobe16(f->outer.vlans ? f->outer.vlan[0] : 0);
+}
+
 static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 {
 	struct mlx5_cqe64 *cqe = to;
@@ -288,6 +420,10 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 		cqe->byte_cnt = htobe32(c->byte_len);
 		cqe->flags_rqpn = htobe32(flags_rqpn(c));
 		cqe->timestamp = htobe64(c->timestamp);
+		/* By this a reader knows frames; an older one may have left it here. */
+		cqe->hds_ip_ext = 0;
+		if (c->frame)
+			frame_completion(cqe, c);
 	} else {
 		struct mlx5_err_cqe *err = to;
 
@@ -314,8 +450,7 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
  */
 enum mini_format { MINI_HASH = 0, MINI_CHECKSUM = 1, MINI_CHECKSUM_STRIDE = 3 };
 
-/* Of a CQE; <infiniband/mlx5dv.h> has no names for these. */
-enum { RSS_HASH_RESULT = 12, CHECK_SUM = 22, FORMAT_COMPRESSED = 3 };
+enum { FORMAT_COMPRESSED = 3 };
 
 /* Move a field of the CQE into the mini CQE: what is left in the CQE is the title's. */
 static void move_field(uint8_t *to, uint8_t *cqe, const uint8_t *title, size_t at, size_t size)

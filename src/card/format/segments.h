@@ -45,12 +45,13 @@ struct vb_opcode {
 	uint8_t op;
 	uint8_t flags;
 	bool raddr, atomic, known;
+	bool raw; /* only queues of raw Ethernet have it */
 };
 
 /* A count of 0 stands for 2 GiB: the field has no room for it. */
 static inline struct vb_sge vb_seg_pointer(uint32_t count, uint32_t lkey, __be64 addr)
 {
-	return (struct vb_sge){ be64toh(addr), count ? count : 1u << 31, lkey, false };
+	return (struct vb_sge){ be64toh(addr), count ? count : 1u << 31, lkey, false, false };
 }
 
 /* The pointer segment at the cursor, whose count was read already. */

@@ -659,7 +659,10 @@ static void raw_send(struct flexio_transport_domain *td)
 	CHECK(w.cqes[0].opcode == 0 && w.cqes[0].user_index == 0x55);
 	w.ops[0] = op(SEG_SEND_EN, 0, 0, 64);
 	work_run(process, run_work, work_daddr, &w);
-	CHECK(w.cqes[0].opcode == REQ_ERR && w.cqes[0].syndrome == QP_OP);
+	CHECK(w.cqes[0].opcode == 0);
+	w.ops[0] = op(SEG_SEND_EN, 0, 0, 13); /* no frame */
+	work_run(process, run_work, work_daddr, &w);
+	CHECK(w.cqes[0].opcode == REQ_ERR && w.cqes[0].syndrome == LENGTH);
 	CHECK(w.cqes[0].qpn == flexio_sq_get_wq_num(sq));
 	send_cq.work = w.cq;
 	OK(flexio_sq_destroy(sq));

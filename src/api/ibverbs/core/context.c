@@ -87,6 +87,14 @@ static void set_ops(struct verbs_context *verbs, const struct api_provider *prov
 	verbs->dealloc_td = api_td_dealloc;
 	verbs->create_cq_ex = api_cq_create_ex;
 	verbs->create_qp_ex = api_qp_create_ex;
+	if (provider->raw) {
+		verbs->ibv_create_flow = api_flow_create;
+		verbs->ibv_destroy_flow = api_flow_destroy;
+		verbs->create_counters = api_counters_create;
+		verbs->destroy_counters = api_counters_destroy;
+		verbs->attach_counters_point_flow = api_counters_attach;
+		verbs->read_counters = api_counters_read;
+	}
 	if (provider->create_srq) {
 		verbs->create_srq_ex = api_srq_create_ex;
 		verbs->get_srq_num = api_srq_number;
@@ -179,6 +187,9 @@ struct ibv_context *api_context_open(struct api_device *device, void *private_da
 void api_abandon(struct vb_list *node, enum api_kind kind)
 {
 	switch (kind) {
+	case API_KIND_FLOW:
+		api_flow_abandon(node);
+		break;
 	case API_KIND_QP:
 		vb_qp_destroy(container_of(node, struct api_qp, node)->card);
 		break;

@@ -458,6 +458,20 @@ int api_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init);
 int api_qp_destroy(struct ibv_qp *qp);
 
+/* flow.c */
+struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+int api_flow_destroy(struct ibv_flow *flow);
+void api_flow_abandon(struct vb_list *node);
+
+/* counters.c */
+struct ibv_counters *api_counters_create(struct ibv_context *context,
+					 struct ibv_counters_init_attr *attr);
+int api_counters_destroy(struct ibv_counters *counters);
+int api_counters_attach(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
+			struct ibv_flow *flow);
+int api_counters_read(struct ibv_counters *counters, uint64_t *values, uint32_t count,
+		      uint32_t flags);
+
 /* post_refused.c: leave the log line of a work request that was not taken; each returns err */
 int api_send_refused(struct api_qp *qp, const struct ibv_send_wr *wr, int err)
 	__attribute__((cold));

@@ -40,7 +40,15 @@ struct api_qp_layout;
 struct api_srq;
 
 /* Live objects, in the order in which ibv_close_device() removes what the program left behind. */
-enum api_kind { API_KIND_QP, API_KIND_SRQ, API_KIND_CQ, API_KIND_MR, API_KIND_PD, API_KINDS };
+enum api_kind {
+	API_KIND_FLOW,
+	API_KIND_QP,
+	API_KIND_SRQ,
+	API_KIND_CQ,
+	API_KIND_MR,
+	API_KIND_PD,
+	API_KINDS
+};
 
 /* What differs between queues that are rings in memory. */
 struct api_ring_ops {
@@ -87,7 +95,8 @@ struct api_provider {
 	/* --- what a device can do ------------------------------------------------------------- */
 
 	uint64_t timestamp_mask;
-	bool raw; /* RAW_PACKET QPs, receive WQs and indirection tables */
+	bool raw; /* RAW_PACKET QPs, receive WQs, indirection tables and flows */
+	uint16_t max_flow_priority;
 	/* Adjusts the attributes that the core has filled in. NULL: nothing to do. */
 	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
 

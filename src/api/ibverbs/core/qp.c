@@ -206,7 +206,7 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 	struct ibv_context *context = qp->ibv.context;
 	struct ibv_cq *send_cq = qp->rss ? qp->rss->wq[0]->ibv.cq : qp->ibv.send_cq;
 	struct ibv_cq *recv_cq = qp->rss ? send_cq : qp->ibv.recv_cq;
-	struct vb_rss rss;
+	struct vb_rss rss = { 0 };
 	struct vb_qp_attr attr = {
 		.type = qp->ibv.qp_type,
 		.pd = pd_card(qp->ibv.pd),

@@ -27,6 +27,7 @@ static const struct verbs_ex_private accessors = {
 const struct api_provider api_mlx4 = {
 	.timestamp_mask = MLX4_TIMESTAMP_MASK,
 	.raw = true,
+	.max_flow_priority = 0xfff,
 
 	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx4_context),

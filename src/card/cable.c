@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the cables: how a frame gets from one port to others, in this process and in all others of the
+ * user on this host.
+ *
+ *	adapter --+--> the same port (other contexts, other processes)
+ *	          +--> switch of the cable --> other ports:  here: vb_flow_arrive()
+ *	                                                     other processes: vb_frame_send() --> vb_cable_receive() there
+ *
+ * All ports whose adapters name one cable hang on one learning switch. It is not in one place: every
+ * process gets every frame, and decides for its own ports which of them the switch would send it to.
+ *
+ *	destination is multicast            to all ports but the sender's
+ *	... the MAC of one of our ports     to that port
+ *	... a MAC seen as a source          to the port where it was last seen
+ *	... none of these                   to all ports but the sender's
+ *
+ * A process knows the MACs of its own configuration from the start, and learns sources from all frames
+ * that it sends or receives. A MAC is forgotten when another one needs its place, and has moved when it
+ * is seen on another port; time plays no part.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rcu.h"
+#include "card/flow.h"
+#include "card/internal.h"
+#include "frame/frame.h"
+
+struct vb_tap {
+	struct vb_dev *dev;
+	struct vb_cable_tap tap;
+	struct vb_tap *_Atomic next;
+};
+
+/* --- listening -------------------------------------------------------------------------------- */
+
+void vb_cable_listen(int change)
+{
+	uint32_t before;
+
+	vb_card_enter();
+	vb_lock(&vb_card.cable.lock);
+	before = vb_card.cable.listeners;
+	vb_card.cable.listeners += (uint32_t)change;
+	if (!before != !vb_card.cable.listeners)
+		vb_registry_listen(vb_card.cable.listeners);
+	vb_unlock(&vb_card.cable.lock);
+	vb_card_leave();
+}
+
+void vb_cable_joined(void)
+{
+	vb_lock(&vb_card.cable.lock);
+	if (vb_card.cable.listeners)
+		vb_registry_listen(true);
+	vb_unlock(&vb_card.cable.lock);
+}
+
+void vb_cable_forked(void)
+{
+	atomic_store_explicit(&vb_card.cable.lock.held, 0, memory_order_relaxed);
+	vb_card.cable.listeners = 0;
+	atomic_store_explicit(&vb_card.cable.taps, NULL, memory_order_relaxed);
+}
+
+/* --- taps ------------------------------------------------------------------------------------- */
+
+static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent)
+{
+	/* Pairs with the release in vb_cable_tap_open(). */
+	struct vb_tap *tap = atomic_load_explicit(&vb_card.cable.taps, memory_order_acquire);
+
+	for (; __builtin_expect(!!tap, 0);
+	     tap = atomic_load_explicit(&tap->next, memory_order_acquire))
+		if (tap->dev->adapter == adapter)
+			tap->tap.frame(tap->tap.arg, frame, sent, vb_now_ns());
+}
+
+/* What points to the tap of a device, or the end of the list; the lock is held. */
+static struct vb_tap *_Atomic *find_tap(const struct vb_dev *dev)
+{
+	struct vb_tap *_Atomic *at = &vb_card.cable.taps;
+	struct vb_tap *tap;
+
+	while ((tap = atomic_load_explicit(at, memory_order_relaxed)) && tap->dev != dev)
+		at = &tap->next;
+	return at;
+}
+
+int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
+{
+	struct vb_tap *new = calloc(1, sizeof(*new));
+	struct vb_tap *_Atomic *at;
+	bool busy;
+
+	if (!new)
+		return -ENOMEM;
+	new->dev = dev;
+	new->tap = *tap;
+	vb_card_enter();
+	vb_lock(&vb_card.cable.lock);
+	at = find_tap(dev);
+	busy = atomic_load_explicit(at, memory_order_relaxed);
+	if (!busy)
+		atomic_store_explicit(at, new, memory_order_release);
+	vb_unlock(&vb_card.cable.lock);
+	vb_card_leave();
+	if (busy) {
+		free(new);
+		return -EBUSY;
+	}
+	vb_cable_listen(1);
+	return 0;
+}
+
+void vb_cable_tap_close(struct vb_dev *dev)
+{
+	struct vb_tap *_Atomic *at;
+	struct vb_tap *tap;
+
+	vb_card_enter();
+	vb_lock(&vb_card.cable.lock);
+	at = find_tap(dev);
+	tap = atomic_load_explicit(at, memory_order_relaxed);
+	if (tap)
+		atomic_store_explicit(at, atomic_load_explicit(&tap->next, memory_order_relaxed),
+				      memory_order_release);
+	vb_unlock(&vb_card.cable.lock);
+	vb_card_leave();
+	if (!tap)
+		return;
+	vb_read_wait();
+	free(tap);
+	vb_cable_listen(-1);
+}
+
+/* --- the switch ------------------------------------------------------------------------------- */
+
+static uint64_t mac_at(const uint8_t *p)
+{
+	return (uint64_t)p[0] << 40 | (uint64_t)p[1] << 32 | (uint64_t)p[2] << 24 |
+	       (uint64_t)p[3] << 16 | (uint64_t)p[4] << 8 | p[5];
+}
+
+uint32_t vb_cable_number(const char *name)
+{
+	uint32_t hash = 2166136261u; /* FNV-1a */
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * 16777619u;
+	return hash;
+}
+
+static bool has_port(const struct vb_adapter *adapter)
+{
+	return adapter->config->format != VB_FORMAT_HBL;
+}
+
+/* What a port is called in the table, in 16 bits; two ports may share a name and both get a frame. */
+static uint16_t tag_of(__be64 guid)
+{
+	uint64_t x = guid * 0x9e3779b97f4a7c15ull;
+
+	return (uint16_t)(x >> 48);
+}
+
+static _Atomic uint64_t *place_of(const struct vb_adapter *first, uint64_t mac)
+{
+	uint64_t hash = mac * 0x9e3779b97f4a7c15ull;
+
+	return &vb_card.cable.learned[first->index][hash >> 54 & (VB_CABLE_MACS - 1)];
+}
+
+/* The first of our adapters on a cable has its table; NULL: we have none there. */
+static const struct vb_adapter *first_on(uint32_t cable)
+{
+	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
+		if (has_port(&vb_card.adapters.all[i]) && vb_card.adapters.all[i].cable == cable)
+			return &vb_card.adapters.all[i];
+	return NULL;
+}
+
+/* One of our ports on the cable has this MAC by configuration. */
+static bool is_configured(uint32_t cable, uint64_t mac)
+{
+	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
+		if (has_port(&vb_card.adapters.all[i]) && vb_card.adapters.all[i].cable == cable &&
+		    mac_at(vb_card.adapters.all[i].config->mac) == mac)
+			return true;
+	return false;
+}
+
+static void learn(const struct vb_adapter *first, const struct vb_frame_origin *origin,
+		  const struct vb_frame *frame)
+{
+	uint64_t mac = mac_at(frame->data + 6), entry = mac << 16 | tag_of(origin->adapter);
+	_Atomic uint64_t *at = place_of(first, mac);
+
+	if ((frame->data[6] & 1) || !mac || is_configured(origin->cable, mac))
+		return;
+	if (atomic_load_explicit(at, memory_order_relaxed) != entry)
+		atomic_store_explicit(at, entry, memory_order_relaxed);
+}
+
+/* Whether the switch brings a frame with this destination to a port of ours. */
+static bool leads_to(const struct vb_adapter *first, const struct vb_adapter *port, uint64_t mac)
+{
+	uint64_t entry;
+
+	if (mac >> 40 & 1)
+		return true;
+	if (mac && mac_at(port->config->mac) == mac)
+		return true;
+	if (mac && is_configured(port->cable, mac))
+		return false;
+	entry = atomic_load_explicit(place_of(first, mac), memory_order_relaxed);
+	return entry >> 16 != mac || !mac || (uint16_t)entry == tag_of(port->guid);
+}
+
+/* The other ports of the cable, as far as they are ours. */
+static void switch_frame(const struct vb_frame_origin *origin, const struct vb_frame *frame)
+{
+	const struct vb_adapter *first = first_on(origin->cable);
+	uint64_t mac = mac_at(frame->data);
+
+	if (!first)
+		return;
+	learn(first, origin, frame);
+	for (unsigned int i = first->index; i < vb_card.adapters.count; i++) {
+		const struct vb_adapter *port = &vb_card.adapters.all[i];
+
+		if (has_port(port) && port->cable == origin->cable &&
+		    port->guid != origin->adapter && leads_to(first, port, mac)) {
+			tap_frame(port, frame, false);
+			vb_flow_arrive(port, NULL, frame);
+		}
+	}
+}
+
+/* --- frames ----------------------------------------------------------------------------------- */
+
+static void send_out(const struct vb_frame_origin *origin, const struct vb_frame *frame)
+{
+	struct iovec iov = { frame->data, frame->len };
+	struct vb_pkt pkt = {
+		.op = VB_PKT_SEND,
+		.flags = VB_PKT_ONLY,
+		.transport = IBV_QPT_RAW_PACKET,
+		.origin = *origin,
+		.iov = &iov,
+		.iov_cnt = 1,
+		.len = frame->len,
+	};
+
+	vb_frame_send(&pkt);
+}
+
+/*
+ * Rules may have made the frame shorter than Ethernet allows, or longer than we take: that one is lost,
+ * as on a wire.
+ */
+static bool fits(const struct vb_frame *frame)
+{
+	return frame->len >= VB_FRAME_HEADER && frame->len <= VB_FRAME_MAX;
+}
+
+void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
+		   const struct vb_frame *frame, uint32_t ways)
+{
+	struct vb_frame_origin origin = { adapter->guid, adapter->cable, ways };
+
+	if (!fits(frame))
+		return;
+	tap_frame(adapter, frame, true);
+	if (ways & VB_FRAME_TO_PORT)
+		vb_flow_arrive(adapter, from, frame);
+	if (ways & VB_FRAME_TO_CABLE)
+		switch_frame(&origin, frame);
+	send_out(&origin, frame);
+}
+
+/* The adapter with a GUID that is on a cable; NULL: none of ours. */
+static const struct vb_adapter *find_port(__be64 guid)
+{
+	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
+		if (vb_card.adapters.all[i].guid == guid && has_port(&vb_card.adapters.all[i]))
+			return &vb_card.adapters.all[i];
+	return NULL;
+}
+
+void vb_cable_receive(const struct vb_pkt *pkt)
+{
+	struct vb_frame frame = { .data = pkt->iov->iov_base, .len = pkt->len };
+	const struct vb_adapter *port = find_port(pkt->origin.adapter);
+
+	if (pkt->op != VB_PKT_SEND || !fits(&frame))
+		return;
+	vb_frame_parse(&frame);
+	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
+		if (port) {
+			tap_frame(port, &frame, false);
+			vb_flow_arrive(port, NULL, &frame);
+		}
+		return;
+	}
+	if (port) {
+		tap_frame(port, &frame, true);
+		if (pkt->origin.ways & VB_FRAME_TO_PORT)
+			vb_flow_arrive(port, NULL, &frame);
+		else
+			vb_flow_overhear(port, &frame);
+	}
+	if (pkt->origin.ways & VB_FRAME_TO_CABLE)
+		switch_frame(&pkt->origin, &frame);
+}
+
+int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len)
+{
+	struct vb_frame_origin origin = { dev->adapter->guid, dev->adapter->cable,
+					  VB_FRAME_ARRIVES };
+	uint8_t copy[VB_FRAME_MAX];
+	struct vb_frame frame = { .data = copy, .len = len };
+
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX)
+		return -EINVAL;
+	memcpy(copy, data, len);
+	frame.tailroom = VB_FRAME_MAX - len;
+	vb_frame_parse(&frame);
+	vb_frame_pad(&frame);
+	vb_read_lock();
+	vb_burst_begin();
+	tap_frame(dev->adapter, &frame, false);
+	vb_flow_arrive(dev->adapter, NULL, &frame);
+	send_out(&origin, &frame);
+	vb_burst_end();
+	vb_read_unlock();
+	return 0;
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns transport interface receive objects (TIRs) and indirection tables: what spreads frames over
+ * receive queues. And the numbers of transport domains.
+ *
+ *	flow rule --> TIR --+--> one receive queue
+ *	                    +--> indirection table --> receive WQs, by hash
+ *
+ * A TIR is found by number under the lock of the list. Frames reach it through a rule's action, whose
+ * owner holds it (vb_tir_get).
+ */
+#include "card/tir.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/rcu.h"
+
+int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
+{
+	if (!rss->count || rss->count > VB_MAX_RSS || (rss->count & (rss->count - 1)))
+		return -EINVAL;
+	for (uint32_t i = 0; i < rss->count; i++)
+		if (!rss->wq[i] || rss->wq[i]->dev != dev || !rss->wq[i]->init.wq)
+			return -EINVAL;
+	return 0;
+}
+
+void vb_rss_hold(const struct vb_rss *rss, int by)
+{
+	for (uint32_t i = 0; rss && i < rss->count; i++)
+		atomic_fetch_add_explicit(&rss->wq[i]->raw_users, (uint32_t)by,
+					  memory_order_release);
+}
+
+static bool receives_frames(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_RAW_PACKET && (qp->rq.count || qp->init.srq || qp->rss);
+}
+
+int vb_flow_hold_qp(struct vb_qp *qp)
+{
+	if (!receives_frames(qp) || qp->init.wq)
+		return -EINVAL;
+	atomic_fetch_add_explicit(&qp->raw_users, 1, memory_order_release);
+	return 0;
+}
+
+void vb_flow_release_qp(struct vb_qp *qp)
+{
+	atomic_fetch_sub_explicit(&qp->raw_users, 1, memory_order_release);
+}
+
+static void hold_queues(const struct vb_tir *tir, int by)
+{
+	if (tir->rq)
+		atomic_fetch_add_explicit(&tir->rq->raw_users, (uint32_t)by, memory_order_release);
+	vb_rss_hold(tir->rss, by);
+	atomic_fetch_add_explicit(&tir->dev->objects, (uint32_t)by, memory_order_release);
+	vb_cable_listen(by);
+}
+
+static int check_attr(const struct vb_dev *dev, const struct vb_tir_attr *attr)
+{
+	if (!attr->rq == !attr->rss)
+		return vb_refuse_combination("a TIR has one receive queue or an indirection table");
+	if (attr->rq && (attr->rq->dev != dev || attr->rq->rss || !receives_frames(attr->rq)))
+		return vb_refuse_combination("the receive queue of a TIR must be one for frames");
+	if (attr->rss && vb_rss_check(dev, attr->rss))
+		return vb_refuse_combination(
+			"an indirection table with queues that cannot be in it");
+	if (attr->loopback & ~(VB_TIR_UNICAST | VB_TIR_MULTICAST))
+		return vb_refuse_bits("loopback", attr->loopback);
+	return 0;
+}
+
+static void tir_free(struct vb_tir *tir)
+{
+	free(tir->rss);
+	free(tir);
+}
+
+static struct vb_tir *tir_alloc(struct vb_dev *dev, const struct vb_tir_attr *attr)
+{
+	struct vb_tir *tir = calloc(1, sizeof(*tir));
+
+	if (!tir)
+		return NULL;
+	*tir = (struct vb_tir){ .dev = dev,
+				.rq = attr->rq,
+				.transport_domain = attr->transport_domain,
+				.loopback = attr->loopback };
+	if (!attr->rss)
+		return tir;
+	tir->rss = malloc(sizeof(*tir->rss));
+	if (!tir->rss) {
+		free(tir);
+		return NULL;
+	}
+	*tir->rss = *attr->rss;
+	return tir;
+}
+
+int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr, struct vb_tir **out)
+{
+	struct vb_tir *tir;
+	int64_t number;
+	int ret;
+
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	ret = check_attr(dev, attr);
+	if (ret)
+		return ret;
+	tir = tir_alloc(dev, attr);
+	if (!tir)
+		return vb_refuse_memory("the TIR");
+	number = vb_ids_take(&vb_card.numbers.tir, VB_TIR_MAX);
+	if (number < 0) {
+		tir_free(tir);
+		return vb_refuse_numbers(VB_TIR_MAX, "TIRs");
+	}
+	tir->number = (uint32_t)number;
+	hold_queues(tir, 1);
+	pthread_mutex_lock(&vb_card.tir.lock);
+	tir->next = vb_card.tir.first;
+	vb_card.tir.first = tir;
+	pthread_mutex_unlock(&vb_card.tir.lock);
+	*out = tir;
+	return 0;
+}
+
+/* Take it from the list unless somebody holds it. */
+static bool unlink_tir(struct vb_tir *tir)
+{
+	struct vb_tir **at;
+	bool held;
+
+	pthread_mutex_lock(&vb_card.tir.lock);
+	held = tir->users;
+	for (at = &vb_card.tir.first; !held && *at; at = &(*at)->next)
+		if (*at == tir) {
+			*at = tir->next;
+			break;
+		}
+	pthread_mutex_unlock(&vb_card.tir.lock);
+	return !held;
+}
+
+int vb_tir_destroy(struct vb_tir *tir)
+{
+	if (!unlink_tir(tir))
+		return vb_refuse_busy("flow actions");
+	vb_read_wait(); /* a frame may be on its way through it */
+	if (!vb_dev_stale(tir->dev)) {
+		hold_queues(tir, -1);
+		vb_ids_give(&vb_card.numbers.tir, tir->number);
+	}
+	tir_free(tir);
+	return 0;
+}
+
+uint32_t vb_tir_number(const struct vb_tir *tir)
+{
+	return tir->number;
+}
+
+struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number)
+{
+	struct vb_tir *tir;
+
+	pthread_mutex_lock(&vb_card.tir.lock);
+	for (tir = vb_card.tir.first; tir; tir = tir->next)
+		if (tir->number == number && tir->dev->adapter == dev->adapter)
+			break;
+	if (tir)
+		tir->users++;
+	pthread_mutex_unlock(&vb_card.tir.lock);
+	return tir;
+}
+
+void vb_tir_put(struct vb_tir *tir)
+{
+	pthread_mutex_lock(&vb_card.tir.lock);
+	tir->users--;
+	pthread_mutex_unlock(&vb_card.tir.lock);
+}
+
+/* The child has none of the parent's; their memory is left to whoever still has pointers. */
+void vb_tir_forked(void)
+{
+	pthread_mutex_init(&vb_card.tir.lock, NULL);
+	vb_card.tir.first = NULL;
+}
+
+uint32_t vb_transport_domain_take(void)
+{
+	int64_t number = vb_ids_take(&vb_card.numbers.transport_domain, VB_TIR_MAX);
+
+	return number < 0 ? 0 : (uint32_t)number;
+}
+
+void vb_transport_domain_give(uint32_t number)
+{
+	if (number)
+		vb_ids_give(&vb_card.numbers.transport_domain, number);
+}

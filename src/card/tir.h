@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* A TIR, for tir.c and for flow.c, which brings frames to it. */
+#pragma once
+
+#include "card/flow.h"
+#include "card/internal.h"
+
+struct vb_tir {
+	struct vb_dev *dev;
+	uint32_t number;
+	uint32_t users;     /* who holds it by vb_tir_get(); under the lock of the list */
+	struct vb_qp *rq;   /* or NULL and */
+	struct vb_rss *rss; /* a table */
+	uint32_t transport_domain;
+	uint8_t loopback;
+	struct vb_tir *next; /* under the lock of the list */
+};

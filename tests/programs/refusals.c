@@ -117,6 +117,7 @@ static void refuse_arguments(struct node *node)
 	struct ibv_context *other = device_open();
 	struct ibv_pd *pd = ibv_alloc_pd(other);
 
+	drop_lines(); /* opening may have told of what other tests left */
 	REFUSED(null, "ibv_create_qp: ", "NULL", !ibv_create_qp(node->pd, NULL));
 	REFUSED(null, "ibv_destroy_qp: QP", "qp is NULL", ibv_destroy_qp(NULL) == EINVAL);
 	REFUSED(range, "ibv_create_qp: ", "max_send_wr is 1048576; allowed: 0 to 32768",
@@ -131,14 +132,17 @@ static void refuse_arguments(struct node *node)
 		!ibv_create_qp(node->pd, &init));
 	REFUSED(bits, "ibv_create_cq_ex: ", "unknown bits 0x40000000 in comp_mask",
 		!ibv_create_cq_ex(node->ctx, &cq));
-	cq = (struct ibv_cq_init_attr_ex){ .cqe = 4, .wc_flags = IBV_WC_EX_WITH_CVLAN };
-	REFUSED(unsupported_value, "ibv_create_cq_ex: ", "wc_flags 0x100",
+	cq = (struct ibv_cq_init_attr_ex){ .cqe = 4, .wc_flags = IBV_WC_EX_WITH_TM_INFO };
+	REFUSED(unsupported_value, "ibv_create_cq_ex: ", "wc_flags 0x400",
 		!ibv_create_cq_ex(node->ctx, &cq));
 	REFUSED(busy, "ibv_destroy_cq: CQ", "still used by queue pairs",
 		ibv_destroy_cq(node->send_cq) == EBUSY);
 	REFUSED(function, "ibv_alloc_mw: ", "not supported",
 		!ibv_alloc_mw(node->pd, IBV_MW_TYPE_1));
-	REFUSED(function, "ibv_create_flow: ", "not supported", !ibv_create_flow(node->qp, NULL));
+	REFUSED(null, "ibv_create_flow: ", "qp or flow_attr is NULL",
+		!ibv_create_flow(node->qp, NULL));
+	REFUSED(combination, "ibv_create_flow: ", "a RAW_PACKET queue pair that receives",
+		!ibv_create_flow(node->qp, &(struct ibv_flow_attr){ .port = 1 }));
 	REFUSED(port, "ibv_query_port: ", "port 7, ",
 		ibv_query_port(node->ctx, 7, &(struct ibv_port_attr){ 0 }) == EINVAL);
 	check_eq(ibv_dealloc_pd(pd), 0);

@@ -46,12 +46,13 @@ static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr
 {
 	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	uint64_t unknown;
 
 	if (attr->comp_mask & ~known)
 		return -vb_refuse_bits("comp_mask", attr->comp_mask & ~known);
-	if (attr->wc_flags & ~supported_wc_flags)
-		return -vb_refuse_unsupported_value("wc_flags",
-						    attr->wc_flags & ~supported_wc_flags);
+	unknown = attr->wc_flags & ~(supported_wc_flags | provider_of(context)->raw_caps.wc_flags);
+	if (unknown)
+		return -vb_refuse_unsupported_value("wc_flags", unknown);
 	if (flags &
 	    ~(uint32_t)(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		return -vb_refuse_bits("flags", flags);

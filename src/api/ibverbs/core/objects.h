@@ -232,7 +232,9 @@ struct api_qp {
 	struct vb_list node;
 	struct api_buf buf, dbr_buf;
 	size_t buf_bytes;
-	bool is_wq;                /* the inside of a receive WQ */
+	bool is_wq; /* the inside of a receive WQ */
+	bool vlan_strip, scatter_fcs;
+	uint32_t max_tso_header;   /* bytes of headers that a large send may have; 0: none */
 	struct api_ind_table *rss; /* or NULL */
 	uint32_t async_fetched;
 };
@@ -256,7 +258,8 @@ struct api_ind_table {
 
 /* Attributes of a QP that ibv_qp_init_attr_ex does not have. */
 struct api_qp_extra {
-	bool wq;            /* it is the inside of a receive WQ */
+	bool wq; /* it is the inside of a receive WQ */
+	bool vlan_strip, scatter_fcs;
 	const void *direct; /* attributes of the provider's direct verbs, or NULL */
 };
 
@@ -267,6 +270,8 @@ enum {
 			     IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP |
 			     IBV_RX_HASH_DST_PORT_UDP,
 };
+
+enum { API_MAX_TSO_HEADER = 256 };
 
 struct api_qp_layout {
 	uint32_t sq_bytes, rq_bytes;
@@ -457,6 +462,14 @@ int api_qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int api_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init);
 int api_qp_destroy(struct ibv_qp *qp);
+
+/* wq.c */
+struct ibv_wq *api_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int api_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int api_wq_destroy(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *api_ind_table_create(struct ibv_context *context,
+					       struct ibv_rwq_ind_table_init_attr *attr);
+int api_ind_table_destroy(struct ibv_rwq_ind_table *table);
 
 /* flow.c */
 struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr);

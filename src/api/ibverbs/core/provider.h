@@ -97,6 +97,14 @@ struct api_provider {
 	uint64_t timestamp_mask;
 	bool raw; /* RAW_PACKET QPs, receive WQs, indirection tables and flows */
 	uint16_t max_flow_priority;
+	struct {
+		uint32_t packet;         /* enum ibv_raw_packet_caps */
+		uint32_t wq_flags;       /* enum ibv_wq_flags that ibv_create_wq() takes */
+		uint32_t qp_flags;       /* enum ibv_qp_create_flags of a RAW_PACKET QP */
+		uint64_t rx_hash_fields; /* enum ibv_rx_hash_fields */
+		uint32_t max_tso;        /* bytes of a large send; 0: there are none */
+		uint64_t wc_flags;       /* enum ibv_create_cq_wc_flags besides the core's */
+	} raw_caps;
 	/* Adjusts the attributes that the core has filled in. NULL: nothing to do. */
 	void (*query_device)(struct api_context *ctx, struct ibv_device_attr *attr);
 

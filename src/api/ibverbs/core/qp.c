@@ -58,6 +58,7 @@ static const struct api_ring_ops *ring_ops(const struct api_qp *qp)
 static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
 	const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
+	uint64_t unknown;
 
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) ||
 	    !(attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) || attr->qp_type != IBV_QPT_RAW_PACKET ||
@@ -69,10 +70,9 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
 	    hash->rx_hash_key_len != VB_RSS_KEY || !hash->rx_hash_key)
 		return -vb_refuse_combination("the hash must be Toeplitz with a key of 40 bytes");
-	if (hash->rx_hash_fields_mask & ~(uint64_t)API_RX_HASH_FIELDS)
-		return -vb_refuse_unsupported_value("rx_hash_fields_mask",
-						    hash->rx_hash_fields_mask &
-							    ~(uint64_t)API_RX_HASH_FIELDS);
+	unknown = hash->rx_hash_fields_mask & ~provider_of(context)->raw_caps.rx_hash_fields;
+	if (unknown)
+		return -vb_refuse_unsupported_value("rx_hash_fields_mask", unknown);
 	return 0;
 }
 
@@ -95,6 +95,25 @@ static int check_type(enum ibv_qp_type type, bool raw)
 	}
 }
 
+/* Options that only RAW_PACKET queue pairs of some adapters have. */
+static int check_raw(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+{
+	const struct api_provider *provider = provider_of(context);
+	bool raw = attr->qp_type == IBV_QPT_RAW_PACKET;
+	uint32_t unknown = attr->create_flags & ~(raw ? provider->raw_caps.qp_flags : 0);
+
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && unknown)
+		return -vb_refuse_unsupported_value("create_flags", unknown);
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) || !attr->max_tso_header)
+		return 0;
+	if (!raw || !provider->raw_caps.max_tso)
+		return -vb_refuse_unsupported("TSO");
+	if (attr->max_tso_header > API_MAX_TSO_HEADER)
+		return -vb_refuse_range("max_tso_header", attr->max_tso_header, 0,
+					API_MAX_TSO_HEADER);
+	return 0;
+}
+
 static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
@@ -111,11 +130,9 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 		return -vb_refuse_unsupported("XRC");
 	if ((attr->comp_mask & rss) && !raw)
 		return -vb_refuse_unsupported("receive side scaling on this adapter");
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)
-		return -vb_refuse_unsupported_value("create_flags", attr->create_flags);
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr->max_tso_header)
-		return -vb_refuse_unsupported("TSO");
-	err = check_type(attr->qp_type, raw);
+	err = check_raw(context, attr);
+	if (!err)
+		err = check_type(attr->qp_type, raw);
 	if (err)
 		return err;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
@@ -145,6 +162,18 @@ static void qp_init(struct api_qp *qp, struct ibv_context *context,
 	pthread_cond_init(&ibv->cond, NULL);
 	qp->sq.signal_all = attr->sq_sig_all;
 	qp->sq.unlocked = qp->rq.unlocked = api_pd_single_threaded(attr->pd);
+}
+
+static void qp_set_raw(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		       const struct api_qp_extra *extra)
+{
+	uint32_t flags = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0;
+
+	qp->is_wq = extra->wq;
+	qp->vlan_strip = extra->vlan_strip || (flags & IBV_QP_CREATE_CVLAN_STRIPPING);
+	qp->scatter_fcs = extra->scatter_fcs || (flags & IBV_QP_CREATE_SCATTER_FCS);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
+		qp->max_tso_header = attr->max_tso_header;
 }
 
 static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
@@ -226,6 +255,8 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 		.uidx = 0xffffff, /* CQEs are matched by QP number */
 		.wq = qp->is_wq,
 		.rss = qp->rss ? &rss : NULL,
+		.vlan_strip = qp->vlan_strip,
+		.scatter_fcs = qp->scatter_fcs,
 	};
 	int rc;
 
@@ -261,7 +292,7 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 		return api_refuse_null(memory, "the queue pair");
 	memset(qp, 0, ring->qp_bytes);
 	qp_init(qp, context, attr);
-	qp->is_wq = extra->wq;
+	qp_set_raw(qp, attr, extra);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE)
 		qp->rss = (struct api_ind_table *)attr->rwq_ind_tbl;
 	err = ring->qp_size(qp, attr, extra->direct, &layout);

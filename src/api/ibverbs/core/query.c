@@ -63,7 +63,7 @@ static void fill_device_attr(struct ibv_context *context, struct ibv_device_attr
 		.phys_port_cnt = (uint8_t)adapter->config->ports,
 	};
 	if (provider->raw)
-		attr->device_cap_flags |= IBV_DEVICE_RAW_IP_CSUM;
+		attr->device_cap_flags |= IBV_DEVICE_RAW_IP_CSUM | IBV_DEVICE_MANAGED_FLOW_STEERING;
 	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", identity->firmware);
 	if (provider->query_device)
 		provider->query_device(to_context(context), attr);
@@ -97,17 +97,25 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 		return api_refuse(bits, "comp_mask", input->comp_mask);
 	fill_device_attr(context, &all.orig_attr);
 	if (provider_of(context)->raw) {
-		all.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
+		const struct api_provider *provider = provider_of(context);
+
+		all.raw_packet_caps = provider->raw_caps.packet;
+		if (provider->raw_caps.max_tso)
+			all.tso_caps =
+				(struct ibv_tso_caps){ .max_tso = provider->raw_caps.max_tso,
+						       .supported_qpts = 1u << IBV_QPT_RAW_PACKET };
 		all.max_wq_type_rq = context_adapter(context)->max_qp;
 		all.rss_caps = (struct ibv_rss_caps){
 			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
 			.max_rwq_indirection_tables = context_adapter(context)->max_qp,
 			.max_rwq_indirection_table_size = VB_MAX_RSS,
-			.rx_hash_fields_mask = API_RX_HASH_FIELDS,
+			.rx_hash_fields_mask = provider->raw_caps.rx_hash_fields,
 			.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
 		};
 	}
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	if (all.raw_packet_caps & IBV_RAW_PACKET_CAP_SCATTER_FCS)
+		all.device_cap_flags_ex |= IBV_DEVICE_RAW_SCATTER_FCS;
 	if (attr_size > sizeof(all)) {
 		memset((char *)attr + sizeof(all), 0, attr_size - sizeof(all));
 		attr_size = sizeof(all);

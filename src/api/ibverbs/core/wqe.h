@@ -61,6 +61,7 @@ enum send_segs {
 	SEGS_RADDR,      /* remote address */
 	SEGS_ATOMIC,     /* remote address and operands */
 	SEGS_INVALIDATE, /* a key, and neither data segments nor inline data */
+	SEGS_TSO,        /* headers, and the size of segments: raw Ethernet on mlx5 */
 	SEGS_UNSUPPORTED,
 };
 
@@ -91,7 +92,7 @@ static const struct send_op send_ops[] = {
 	[IBV_WR_LOCAL_INV] = { MLX5_OPCODE_LOCAL_INVAL, SEGS_INVALIDATE, IMM_RKEY, false },
 	[IBV_WR_BIND_MW] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false },
 	[IBV_WR_SEND_WITH_INV] = { MLX5_OPCODE_SEND_INVAL, SEGS_NONE, IMM_RKEY, false },
-	[IBV_WR_TSO] = { 0, SEGS_UNSUPPORTED, IMM_NONE, false },
+	[IBV_WR_TSO] = { MLX5_OPCODE_TSO, SEGS_TSO, IMM_NONE, true },
 };
 
 /* Whether there is a WQE for the opcode: 0 or a positive errno. */
@@ -167,6 +168,8 @@ static inline enum ibv_wc_opcode send_wc_opcode(uint8_t wqe_opcode)
 		return IBV_WC_FETCH_ADD;
 	case MLX5_OPCODE_LOCAL_INVAL:
 		return IBV_WC_LOCAL_INV;
+	case MLX5_OPCODE_TSO:
+		return IBV_WC_TSO;
 	default:
 		return IBV_WC_SEND;
 	}

@@ -115,15 +115,6 @@ int mlx4_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 int mlx4_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 void mlx4_srq_preset(struct api_srq *srq);
 int mlx4_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
-
-/* wq.c */
-struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr);
-int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr);
-int mlx4_wq_destroy(struct ibv_wq *wq);
-struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
-						struct ibv_rwq_ind_table_init_attr *attr);
-int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *table);
-
 /* cq.c */
 int mlx4_cq_arm(struct ibv_cq *cq, int solicited_only);
 bool mlx4_cqe_ready(const void *entry, uint32_t size, bool round);

@@ -28,6 +28,9 @@ const struct api_provider api_mlx4 = {
 	.timestamp_mask = MLX4_TIMESTAMP_MASK,
 	.raw = true,
 	.max_flow_priority = 0xfff,
+	.raw_caps = { .packet = IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM,
+		      .wq_flags = IBV_WQ_FLAGS_SCATTER_FCS,
+		      .rx_hash_fields = API_RX_HASH_FIELDS },
 
 	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx4_context),
@@ -56,11 +59,11 @@ const struct api_provider api_mlx4 = {
 	.alloc_td = api_td_alloc,
 	.alloc_parent_domain = api_parent_domain_alloc,
 	.modify_cq = api_cq_modify,
-	.create_wq = mlx4_wq_create,
-	.modify_wq = mlx4_wq_modify,
-	.destroy_wq = mlx4_wq_destroy,
-	.create_rwq_ind_table = mlx4_ind_table_create,
-	.destroy_rwq_ind_table = mlx4_ind_table_destroy,
+	.create_wq = api_wq_create,
+	.modify_wq = api_wq_modify,
+	.destroy_wq = api_wq_destroy,
+	.create_rwq_ind_table = api_ind_table_create,
+	.destroy_rwq_ind_table = api_ind_table_destroy,
 
 	.ring = {
 		.qp_bytes = sizeof(struct mlx4_qp),

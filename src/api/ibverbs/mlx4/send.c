@@ -32,6 +32,8 @@ static int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr)
 	if (unlikely(err))
 		return err;
 	op = &send_ops[wr->opcode];
+	if (unlikely(op->segs == SEGS_TSO))
+		return EOPNOTSUPP;
 	if (is_connected(qp)) {
 		/* Strides have no room for the additional segment of atomics. */
 		if (op->segs == SEGS_ATOMIC)

@@ -44,12 +44,23 @@ static inline struct mlx5_cqe64 *cq_sw_entry(const struct api_cq *cq, uint32_t i
 	return cqe_is_ready(cqe, index & cq->cqe_cnt) ? cqe : NULL;
 }
 
-static inline uint32_t cqe_qpn(const struct mlx5_cqe64 *cqe)
-{
-	return be32toh(cqe->sop_drop_qpn) & CQE_QPN_MASK;
-}
-
 static inline uint8_t cqe_opcode(const struct mlx5_cqe64 *cqe)
 {
 	return cqe->op_own >> CQE_OPCODE_SHIFT;
+}
+
+/* hds_ip_ext: headers of a frame that are right. */
+enum { CQE_L2_OK = 1 << 0, CQE_L3_OK = 1 << 1, CQE_L4_OK = 1 << 2 };
+
+/* A frame of raw Ethernet was received. */
+static inline bool cqe_is_frame(const struct mlx5_cqe64 *cqe)
+{
+	return cqe_opcode(cqe) == MLX5_CQE_RESP_SEND && (cqe->hds_ip_ext & CQE_L2_OK);
+}
+
+/* That of a frame has its flow tag there, and the QP's number as user index. */
+static inline uint32_t cqe_qpn(const struct mlx5_cqe64 *cqe)
+{
+	return be32toh(unlikely(cqe_is_frame(cqe)) ? cqe->srqn_uidx : cqe->sop_drop_qpn) &
+	       CQE_QPN_MASK;
 }

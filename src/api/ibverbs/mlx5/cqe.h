@@ -47,6 +47,17 @@ static inline unsigned int cqe_grh_flag(uint32_t flags_rqpn)
 	return (flags_rqpn >> 28) & 3 ? IBV_WC_GRH : 0;
 }
 
+/* Checksums are told of IPv4 only. */
+static inline unsigned int cqe_csum_flag(const struct mlx5_cqe64 *cqe)
+{
+	enum { L3_TYPE = 3 << 2, L3_IPV4 = 2 << 2, BOTH = CQE_L3_OK | CQE_L4_OK };
+
+	return cqe_is_frame(cqe) && (cqe->hds_ip_ext & BOTH) == BOTH &&
+			       (cqe->l4_hdr_type_etc & L3_TYPE) == L3_IPV4
+		       ? IBV_WC_IP_CSUM_OK
+		       : 0;
+}
+
 static inline unsigned int cqe_wc_flags(const struct mlx5_cqe64 *cqe)
 {
 	unsigned int grh = cqe_grh_flag(be32toh(cqe->flags_rqpn));
@@ -66,7 +77,7 @@ static inline unsigned int cqe_wc_flags(const struct mlx5_cqe64 *cqe)
 	case MLX5_CQE_RESP_SEND_INV:
 		return grh | IBV_WC_WITH_INV;
 	case MLX5_CQE_RESP_SEND:
-		return grh;
+		return grh | cqe_csum_flag(cqe);
 	default:
 		return 0;
 	}

@@ -12,6 +12,7 @@
 struct mlx5_context {
 	struct api_context api; /* first */
 	struct vb_uar *uar;     /* the doorbell page, made on demand; under the context's mutex */
+	uint32_t transport_domain; /* of its RAW_PACKET QPs, which do not hear one another */
 };
 
 struct mlx5_ah {
@@ -24,6 +25,7 @@ struct mlx5_wr_builder {
 	struct mlx5_wqe_ctrl_seg *ctrl; /* NULL: none open */
 	char *data;                     /* where data segments of the open one start */
 	uint32_t ds;                    /* its size so far, in 16 bytes */
+	uint32_t data_ds;               /* and up to data */
 	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
 	uint32_t start_post, start_head;
 	uint32_t nreq;
@@ -52,6 +54,8 @@ void mlx5_ah_fill(struct api_ah *ah, const struct vb_adapter *adapter,
 /* qp.c */
 int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout);
+
+void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr);
 
 /* send.c, send_ex.c */
 int mlx5_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

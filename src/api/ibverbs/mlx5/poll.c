@@ -36,7 +36,7 @@ static inline void wc_responder(struct ibv_wc *wc, const struct mlx5_cqe64 *cqe)
 
 	wc->byte_len = be32toh(cqe->byte_cnt);
 	wc->opcode = IBV_WC_RECV;
-	wc->wc_flags = cqe_grh_flag(flags_rqpn);
+	wc->wc_flags = cqe_grh_flag(flags_rqpn) | cqe_csum_flag(cqe);
 	wc->pkey_index = 0;
 	switch (cqe_opcode(cqe)) {
 	case MLX5_CQE_RESP_WR_IMM:

@@ -106,6 +106,14 @@ static uint16_t read_cvlan(struct ibv_cq_ex *cq)
 	return be16toh(current(cq)->vlan_info);
 }
 
+/* Of completions that are no frames there is none. */
+static uint32_t read_flow_tag(struct ibv_cq_ex *cq)
+{
+	const struct mlx5_cqe64 *cqe = current(cq);
+
+	return cqe_is_frame(cqe) ? be32toh(cqe->sop_drop_qpn) & CQE_QPN_MASK : 0;
+}
+
 const struct ibv_cq_ex mlx5_cq_ex = {
 	.start_poll = start_poll,
 	.next_poll = next_poll,
@@ -123,6 +131,6 @@ const struct ibv_cq_ex mlx5_cq_ex = {
 	.read_completion_ts = read_completion_ts,
 	.read_completion_wallclock_ns = read_completion_wallclock_ns,
 	.read_cvlan = read_cvlan,
-	.read_flow_tag = api_cq_read_flow_tag,
+	.read_flow_tag = read_flow_tag,
 	.read_tm_info = api_cq_read_tm_info,
 };

@@ -2,6 +2,8 @@
 /* The mlx5 provider: its table and its contexts. */
 #include "mlx5.h"
 
+#include "card/flow.h"
+
 /* The doorbell page is made when direct verbs first ask for it. */
 static char *uar_page(struct api_context *ctx)
 {
@@ -16,9 +18,18 @@ static char *uar_page(struct api_context *ctx)
 	return page;
 }
 
+static int context_open(struct api_context *ctx, void *private_data)
+{
+	struct mlx5_context *own = to_mlx5_context(ctx);
+
+	own->transport_domain = vb_transport_domain_take();
+	return own->transport_domain ? 0 : -ENOMEM;
+}
+
 static void context_close(struct api_context *ctx)
 {
 	vb_uar_destroy(to_mlx5_context(ctx)->uar);
+	vb_transport_domain_give(to_mlx5_context(ctx)->transport_domain);
 }
 
 static const struct verbs_ex_private accessors = {
@@ -29,9 +40,23 @@ static const struct verbs_ex_private accessors = {
 
 const struct api_provider api_mlx5 = {
 	.timestamp_mask = UINT64_MAX,
+	.raw = true,
+	.max_flow_priority = 15,
+	.raw_caps = { .packet = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING |
+				IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM,
+		      .wq_flags = IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS |
+				  IBV_WQ_FLAGS_PCI_WRITE_END_PADDING,
+		      .qp_flags = IBV_QP_CREATE_CVLAN_STRIPPING | IBV_QP_CREATE_SCATTER_FCS |
+				  IBV_QP_CREATE_PCI_WRITE_END_PADDING |
+				  IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
+		      .rx_hash_fields = API_RX_HASH_FIELDS | IBV_RX_HASH_IPSEC_SPI |
+					(uint64_t)IBV_RX_HASH_INNER,
+		      .max_tso = 1 << 18,
+		      .wc_flags = IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG },
 
 	.accessors = &accessors,
 	.context_bytes = sizeof(struct mlx5_context),
+	.open = context_open,
 	.close = context_close,
 	.abandon = api_abandon,
 
@@ -56,10 +81,16 @@ const struct api_provider api_mlx5 = {
 	.alloc_td = api_td_alloc,
 	.alloc_parent_domain = api_parent_domain_alloc,
 	.modify_cq = api_cq_modify,
+	.create_wq = api_wq_create,
+	.modify_wq = api_wq_modify,
+	.destroy_wq = api_wq_destroy,
+	.create_rwq_ind_table = api_ind_table_create,
+	.destroy_rwq_ind_table = api_ind_table_destroy,
 
 	.ring = {
 		.qp_bytes = sizeof(struct mlx5_qp),
 		.qp_size = mlx5_qp_size,
+		.qp_card_attr = mlx5_qp_card_attr,
 		.qp_set_ex_ops = mlx5_qp_set_ex_ops,
 		.cq_ex = &mlx5_cq_ex,
 		.cqe_ready = mlx5_cqe_ready,

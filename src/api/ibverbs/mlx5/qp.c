@@ -24,15 +24,18 @@ static uint32_t send_overhead(enum ibv_qp_type type)
 		       sizeof(struct mlx5_wqe_atomic_seg);
 	case IBV_QPT_UC:
 		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_raddr_seg);
+	case IBV_QPT_RAW_PACKET:
+		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_eth_seg);
 	default:
 		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_datagram_seg);
 	}
 }
 
-static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
-		   uint32_t *bytes)
+static int size_sq(struct api_sq *sq, enum ibv_qp_type type, uint32_t tso_header,
+		   const struct ibv_qp_cap *cap, uint32_t *bytes)
 {
-	uint32_t overhead = send_overhead(type), data = cap->max_send_sge * SEG, wqe_size;
+	uint32_t overhead = send_overhead(type) + align_up(tso_header, SEG);
+	uint32_t data = cap->max_send_sge * SEG, wqe_size;
 	uint64_t total;
 	int err = loop_check_sq(cap, VB_MAX_INLINE);
 
@@ -65,7 +68,7 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 	struct ibv_qp_cap cap = loop_wanted(attr);
 	int err;
 
-	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+	err = size_sq(&qp->sq, attr->qp_type, qp->max_tso_header, &cap, &layout->sq_bytes);
 	/* The send ring behind it starts on a basic block. */
 	if (!err)
 		err = loop_size_rq(&qp->rq, &cap, 0, MLX5_SEND_WQE_BB, &layout->rq_bytes);
@@ -76,4 +79,9 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 	layout->sq_offset = layout->rq_bytes;
 	loop_grant(qp);
 	return 0;
+}
+
+void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
+{
+	attr->transport_domain = to_mlx5_context(to_context(qp->ibv.context))->transport_domain;
 }

@@ -7,6 +7,15 @@
  */
 #include "sq.h"
 
+static int check_tso(const struct api_qp *qp, const struct ibv_send_wr *wr)
+{
+	if (qp->ibv.qp_type != IBV_QPT_RAW_PACKET)
+		return EOPNOTSUPP;
+	return wr->tso.hdr && wr->tso.hdr_sz && wr->tso.hdr_sz <= qp->max_tso_header && wr->tso.mss
+		       ? 0
+		       : EINVAL;
+}
+
 /*
  * What the program may not post at all. Opcodes that a transport does not have, but that can be
  * written as a WQE, go to the card, which completes them with an error as hardware does.
@@ -35,18 +44,30 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 	} else if (unlikely(op->segs == SEGS_ATOMIC && qp->ibv.qp_type != IBV_QPT_RC)) {
 		return EINVAL;
 	}
+	if (unlikely(op->segs == SEGS_TSO))
+		return check_tso(qp, wr);
 	return 0;
 }
 
-/* The segments between control and data; returns where data starts. */
-static inline char *put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
-				  enum send_segs segs, char *at)
+/* The segments between control and data. */
+static inline void put_transport(const struct api_qp *qp, const struct ibv_send_wr *wr,
+				 enum send_segs segs, struct sq_cursor *cur)
 {
+	char *at = cur->pos;
+	bool tso = segs == SEGS_TSO;
+
+	if (unlikely(qp->ibv.qp_type == IBV_QPT_RAW_PACKET)) {
+		sq_put_eth(&qp->sq, cur, wr->send_flags, tso ? wr->tso.hdr : NULL,
+			   tso ? wr->tso.hdr_sz : 0, tso ? wr->tso.mss : 0);
+		return;
+	}
 	if (qp->ibv.qp_type == IBV_QPT_UD) {
 		sq_put_datagram(at, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
-		return at + sizeof(struct mlx5_wqe_datagram_seg);
+		cur->pos = at + sizeof(struct mlx5_wqe_datagram_seg);
+	} else {
+		cur->pos = wqe_put_remote(at, wr, segs);
 	}
-	return wqe_put_remote(at, wr, segs);
+	cur->ds += (uint32_t)(cur->pos - at) / SEG;
 }
 
 static inline int put_inline(const struct api_sq *sq, struct sq_cursor *cur,
@@ -113,8 +134,7 @@ static inline int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 	cur.pos = (char *)(ctrl + 1);
 	cur.ds = 1;
 	if (op->segs != SEGS_INVALIDATE) {
-		cur.pos = put_transport(qp, wr, op->segs, cur.pos);
-		cur.ds = (uint32_t)(cur.pos - (char *)ctrl) / SEG;
+		put_transport(qp, wr, op->segs, &cur);
 		err = put_data(sq, &cur, wr);
 		if (unlikely(err))
 			return err;

@@ -57,7 +57,7 @@ static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_se
 	wr->ctrl->fm_ce_se = sq_ctrl_flags(sq, ex->wr_flags);
 	wr->ctrl->imm = imm;
 	wr->opcode = opcode;
-	wr->ds = 1 + transport_segs;
+	wr->ds = wr->data_ds = 1 + transport_segs;
 	wr->data = (char *)wr->ctrl + wr->ds * SEG;
 	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = ex->wr_id;
 	return (char *)(wr->ctrl + 1);
@@ -70,10 +70,41 @@ static uint32_t send_segs(const struct ibv_qp_ex *ex)
 	return ex->qp_base.qp_type == IBV_QPT_UD ? sizeof(struct mlx5_wqe_datagram_seg) / SEG : 0;
 }
 
+static void open_frame(struct ibv_qp_ex *ex, uint8_t opcode, const void *header,
+		       uint16_t header_len, uint16_t mss)
+{
+	struct mlx5_qp *qp = ex_to_qp(ex);
+	struct sq_cursor cur = { wr_open(ex, opcode, 0, 0), 1 };
+
+	if (!cur.pos)
+		return;
+	sq_put_eth(&qp->api.sq, &cur, ex->wr_flags, header, header_len, mss);
+	qp->wr.ds = qp->wr.data_ds = cur.ds;
+	qp->wr.data = cur.pos;
+}
+
+static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
+{
+	struct mlx5_qp *qp = ex_to_qp(ex);
+
+	if (unlikely(!hdr || !hdr_sz || hdr_sz > qp->api.max_tso_header || !mss)) {
+		wr_close(qp);
+		wr_fail(&qp->wr, EINVAL);
+		return;
+	}
+	open_frame(ex, MLX5_OPCODE_TSO, hdr, hdr_sz, mss);
+}
+
 static void open_send(struct ibv_qp_ex *ex, uint8_t opcode, __be32 imm)
 {
 	uint32_t segs = send_segs(ex);
-	char *at = wr_open(ex, opcode, segs, imm);
+	char *at;
+
+	if (unlikely(ex->qp_base.qp_type == IBV_QPT_RAW_PACKET)) {
+		open_frame(ex, opcode, NULL, 0, 0);
+		return;
+	}
+	at = wr_open(ex, opcode, segs, imm);
 
 	/* A program that forgets wr_set_ud_addr() must not send to the address of an older WQE. */
 	if (at && segs)
@@ -167,7 +198,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 /* Data has one place in a WQE: a second data setter replaces what the first wrote. */
 static struct sq_cursor data_cursor(const struct mlx5_wr_builder *wr)
 {
-	return (struct sq_cursor){ wr->data, (uint32_t)(wr->data - (char *)wr->ctrl) / SEG };
+	return (struct sq_cursor){ wr->data, wr->data_ds };
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -284,6 +315,7 @@ static void wr_abort(struct ibv_qp_ex *ex)
 
 enum {
 	OPS_UD = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+	OPS_RAW = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO,
 	OPS_UC = OPS_UD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
 		 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV,
 	OPS_RC = OPS_UC | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
@@ -297,6 +329,8 @@ static uint64_t supported_ops(enum ibv_qp_type type)
 		return OPS_RC;
 	case IBV_QPT_UC:
 		return OPS_UC;
+	case IBV_QPT_RAW_PACKET:
+		return OPS_RAW;
 	default:
 		return OPS_UD;
 	}
@@ -318,7 +352,9 @@ int mlx5_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags)
 	ex->wr_set_sge_list = wr_set_sge_list;
 	ex->wr_set_inline_data = wr_set_inline_data;
 	ex->wr_set_inline_data_list = wr_set_inline_data_list;
-	if (qp->ibv.qp_type == IBV_QPT_UD) {
+	if (qp->ibv.qp_type == IBV_QPT_RAW_PACKET) {
+		ex->wr_send_tso = wr_send_tso;
+	} else if (qp->ibv.qp_type == IBV_QPT_UD) {
 		ex->wr_set_ud_addr = wr_set_ud_addr;
 	} else {
 		ex->wr_send_inv = wr_send_inv;

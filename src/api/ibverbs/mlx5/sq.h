@@ -12,6 +12,8 @@
  *	| data    | inline: byte_count, bytes...    instead of all data segments
  *	+---------+---------+---------+---------+
  *	| ctrl    | datagram: address vector    |   UD
+ *	+---------+---------+---------+---------+
+ *	| ctrl    | eth     | data    |             RAW_PACKET; eth goes on with the headers of a large send
  */
 #pragma once
 
@@ -109,6 +111,26 @@ static inline void sq_inline_end(struct sq_cursor *cur, char *header, uint32_t t
 		return; /* no data, no segment */
 	((struct mlx5_wqe_inl_data_seg *)header)->byte_count = htobe32(total | MLX5_INLINE_SEG);
 	cur->ds += ((uint32_t)sizeof(struct mlx5_wqe_inl_data_seg) + total + SEG - 1) / SEG;
+}
+
+/* What a raw WQE says of its frames. header: of a large send, repeated before every mss bytes. */
+static inline void sq_put_eth(const struct api_sq *sq, struct sq_cursor *cur,
+			      unsigned int send_flags, const void *header, uint16_t header_len,
+			      uint16_t mss)
+{
+	struct mlx5_wqe_eth_seg *eth = (struct mlx5_wqe_eth_seg *)cur->pos;
+	size_t first = offsetof(struct mlx5_wqe_eth_seg, inline_hdr_start), bytes;
+
+	memset(eth, 0, SEG);
+	if (send_flags & IBV_SEND_IP_CSUM)
+		eth->cs_flags = MLX5_ETH_WQE_L3_CSUM | MLX5_ETH_WQE_L4_CSUM;
+	eth->mss = htobe16(mss);
+	eth->inline_hdr_sz = htobe16(header_len);
+	bytes = max_u32(SEG, align_up((uint32_t)first + header_len, SEG));
+	cur->pos += first;
+	sq_inline_copy(sq, cur, header, header_len);
+	cur->pos += bytes - first - header_len;
+	cur->ds += (uint32_t)bytes / SEG;
 }
 
 /* The WQE is complete: write its control segment, remember the wr_id, move on. */

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * Receive work queues and indirection tables of an mlx4 card.
+ * Receive work queues and indirection tables.
  *
  * A WQ is a QP that only receives, as on the hardware: this file gives it the shape of an ibv_wq. A
  * WQ cannot be destroyed while tables name it, nor a table while QPs use it.
  *
  *	RSS QP --> indirection table --> WQ (api_wq) --> inner QP: ring, record, number
  */
-#include "mlx4.h"
+#include "objects.h"
 
 static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	return mlx4_post_recv(&to_wq(wq)->ibv, wr, bad_wr);
+	return provider_of(wq->context)->post_recv(&to_wq(wq)->ibv, wr, bad_wr);
 }
 
 static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr *attr)
@@ -27,13 +27,18 @@ static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr
 	if (attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)
 		return -vb_refuse_bits("comp_mask",
 				       attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS);
-	if ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) && attr->create_flags)
-		return -vb_refuse_unsupported_value("create_flags", attr->create_flags);
+	if (attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) {
+		uint32_t unknown = attr->create_flags & ~provider_of(context)->raw_caps.wq_flags;
+
+		if (unknown)
+			return -vb_refuse_unsupported_value("create_flags", unknown);
+	}
 	return 0;
 }
 
-struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr)
+struct ibv_wq *api_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr)
 {
+	struct api_qp_extra extra = { .wq = true };
 	struct ibv_qp_init_attr_ex inner;
 	struct ibv_qp *qp;
 	struct api_wq *wq;
@@ -55,7 +60,11 @@ struct ibv_wq *mlx4_wq_create(struct ibv_context *context, struct ibv_wq_init_at
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 		.pd = attr->pd,
 	};
-	qp = api_qp_create_extra(context, &inner, &(struct api_qp_extra){ .wq = true });
+	if (attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) {
+		extra.vlan_strip = attr->create_flags & IBV_WQ_FLAGS_CVLAN_STRIPPING;
+		extra.scatter_fcs = attr->create_flags & IBV_WQ_FLAGS_SCATTER_FCS;
+	}
+	qp = api_qp_create_extra(context, &inner, &extra);
 	if (!qp) {
 		free(wq);
 		return NULL;
@@ -88,7 +97,7 @@ static void forget_posted(struct api_qp *qp)
 	vb_unlock(&qp->rq.lock);
 }
 
-int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
+int api_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 {
 	struct api_qp *qp;
 	int rc;
@@ -118,7 +127,7 @@ int mlx4_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 	return 0;
 }
 
-int mlx4_wq_destroy(struct ibv_wq *ibwq)
+int api_wq_destroy(struct ibv_wq *ibwq)
 {
 	struct api_wq *wq = (struct api_wq *)ibwq;
 	int err;
@@ -126,7 +135,7 @@ int mlx4_wq_destroy(struct ibv_wq *ibwq)
 	API_CALL_AS("ibv_destroy_wq", .kind = "WQ", .number = ibwq ? ibwq->wq_num : 0);
 	if (!ibwq)
 		return api_refuse(null, "wq");
-	/* Pairs with the release in mlx4_ind_table_destroy(). */
+	/* Pairs with the release in api_ind_table_destroy(). */
 	if (atomic_load_explicit(&wq->users, memory_order_acquire))
 		return api_refuse(busy, "indirection tables");
 	err = ibv_destroy_qp(&wq->qp->ibv);
@@ -135,8 +144,8 @@ int mlx4_wq_destroy(struct ibv_wq *ibwq)
 	return err;
 }
 
-struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
-						struct ibv_rwq_ind_table_init_attr *attr)
+struct ibv_rwq_ind_table *api_ind_table_create(struct ibv_context *context,
+					       struct ibv_rwq_ind_table_init_attr *attr)
 {
 	static atomic_int numbers;
 	struct api_ind_table *table;
@@ -168,7 +177,7 @@ struct ibv_rwq_ind_table *mlx4_ind_table_create(struct ibv_context *context,
 	return &table->ibv;
 }
 
-int mlx4_ind_table_destroy(struct ibv_rwq_ind_table *ibtable)
+int api_ind_table_destroy(struct ibv_rwq_ind_table *ibtable)
 {
 	struct api_ind_table *table = (struct api_ind_table *)ibtable;
 

@@ -350,6 +350,11 @@ VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
 VB_PUBLIC int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
 VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
 			   struct ibv_qp_init_attr *init);
+/*
+ * Packet pacing of a RAW_PACKET queue pair: kbit/s (0: none), and bytes that may go at once after a
+ * pause.
+ */
+VB_PUBLIC void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst);
 /* A receive WQ to another state; -EINVAL where there is no such way. */
 VB_PUBLIC int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state state);
 /*

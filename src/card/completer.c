@@ -257,11 +257,24 @@ static void peer_died(struct vb_qp *qp)
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 }
 
+/* A queue of raw frames has a timer only where it is paced. */
+static bool look_paced(struct vb_qp *qp, uint64_t now, uint64_t *next)
+{
+	if (qp->sq.pace.next <= now)
+		vb_requester_run(qp);
+	if (qp->sq.next == qp->sq.pi)
+		return false;
+	vb_sooner(next, qp->sq.pace.next);
+	return true;
+}
+
 bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 {
 	struct vb_qp *qp = container_of(timer, struct vb_qp, timer);
 	struct vb_sender *sender = &qp->sq.sender;
 
+	if (qp->type == IBV_QPT_RAW_PACKET)
+		return look_paced(qp, now, next);
 	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && !vb_path_alive(&qp->path)) {
 		peer_died(qp);
 		return false;

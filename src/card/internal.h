@@ -143,6 +143,11 @@ struct vb_sq {
 	uint32_t again; /* entries from sender.tail to here tell of messages to be sent again */
 	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
 	struct vb_path_counters sent_by; /* ways that WQEs took */
+	struct {
+		uint32_t kbps;  /* of raw frames; 0: no limit */
+		uint32_t burst; /* bytes that may go at once */
+		uint64_t next;  /* ns: nothing is sent before */
+	} pace;
 	struct vb_wr wr;
 };
 

@@ -24,6 +24,7 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "card/message.h"
@@ -471,12 +472,45 @@ static enum step send_datagram(struct vb_qp *qp)
 	return done(qp);
 }
 
+/* Packet pacing: whether the queue must wait. Else the WQE's bytes are counted. */
+static bool is_paced(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint64_t now = vb_now_ns(), credit;
+
+	if (now < sq->pace.next) {
+		vb_alarm_set(&qp->timer, sq->pace.next);
+		return true;
+	}
+	/* A queue that was idle has saved up for a burst, and no more. */
+	credit = sq->pace.burst * 8000000ull / sq->pace.kbps;
+	if (sq->pace.next + credit < now)
+		sq->pace.next = now - credit;
+	sq->pace.next += sq->wr.len * 8000000ull / sq->pace.kbps;
+	return false;
+}
+
+void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst)
+{
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	qp->sq.pace.kbps = kbps;
+	qp->sq.pace.burst = burst;
+	qp->sq.pace.next = 0;
+	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
+	vb_work_add(qp, VB_WORK_SEND); /* what waited under the old limit */
+}
+
 static enum step send_frame(struct vb_qp *qp)
 {
 	struct iovec iov[VB_WR_MAX_SGE];
 	enum ibv_wc_status status = IBV_WC_LOC_PROT_ERR;
-	int cnt = vb_message_gather(qp, &qp->sq.wr, iov);
+	int cnt;
 
+	if (__builtin_expect(qp->sq.pace.kbps, 0) && is_paced(qp))
+		return WAIT;
+	cnt = vb_message_gather(qp, &qp->sq.wr, iov);
 	if (cnt >= 0)
 		status = vb_raw_send(qp, &qp->sq.wr, iov, cnt);
 	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);

@@ -346,6 +346,59 @@ static void new_api(void)
 	station_close(&tx);
 }
 
+/* Frames of a paced queue take at least the time that the rate allows. */
+static void pacing(void)
+{
+	enum { FRAMES = 40, LEN = 1250, KBPS = 10000, BURST = 2 * LEN };
+	struct ibv_qp_rate_limit_attr limit = { .rate_limit = KBPS, .max_burst_sz = BURST };
+	struct ibv_qp_attr attr = { .rate_limit = 0 };
+	static uint8_t f[LEN];
+	struct station tx, rx;
+	struct ibv_flow *flow;
+	struct got got;
+	uint64_t start, least = (FRAMES - 4) * LEN * 8ull * 1000 / KBPS;
+
+	station_open(&tx, device);
+	station_open(&rx, device);
+	flow = flow_all(rx.qp);
+	check_eq(ibv_modify_qp_rate_limit(tx.qp, &limit), 0);
+	fill(f, LEN);
+	start = now_us();
+	for (int i = 0; i < FRAMES; i++) {
+		station_send(&tx, f, LEN, 0);
+		station_get(&rx, &got);
+		check(!memcmp(got.data, f, LEN));
+	}
+	check(now_us() - start >= least, "%llu us, not %llu",
+	      (unsigned long long)(now_us() - start), (unsigned long long)least);
+	/* Several at once: the card goes on by itself. */
+	for (int round = 0; round < 20; round++) {
+		struct ibv_sge sge = { (uintptr_t)tx.buf, LEN, tx.mr->lkey };
+		struct ibv_send_wr wr[10] = { 0 }, *bad;
+
+		for (int i = 0; i < 10; i++)
+			wr[i] = (struct ibv_send_wr){ .next = i < 9 ? &wr[i + 1] : NULL,
+						      .wr_id = 4,
+						      .sg_list = &sge,
+						      .num_sge = 1,
+						      .opcode = IBV_WR_SEND,
+						      .send_flags = i < 9 ? 0 : IBV_SEND_SIGNALED };
+		limit.rate_limit = 100000 << round % 10;
+		check_eq(ibv_modify_qp_rate_limit(tx.qp, &limit), 0);
+		check_eq(ibv_post_send(tx.qp, wr, &bad), 0);
+		for (int i = 0; i < 10; i++)
+			station_get(&rx, &got);
+		cq_expect(tx.send_cq, 4, IBV_WC_SUCCESS);
+	}
+	check_eq(ibv_modify_qp(tx.qp, &attr, IBV_QP_RATE_LIMIT), 0); /* no limit any more */
+	station_send(&tx, f, LEN, 0);
+	limit.rate_limit = UINT32_MAX;
+	check_eq(ibv_modify_qp_rate_limit(tx.qp, &limit), EINVAL);
+	check_eq(ibv_destroy_flow(flow), 0);
+	station_close(&rx);
+	station_close(&tx);
+}
+
 static void capabilities(void)
 {
 	struct ibv_context *ctx = open_device(device);
@@ -357,6 +410,7 @@ static void capabilities(void)
 	check(attr.max_wq_type_rq);
 	check(attr.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING);
 	check_eq(!!attr.tso_caps.max_tso, mlx5);
+	check_eq(!!attr.packet_pacing_caps.qp_rate_limit_max, mlx5);
 	check_eq(!!(attr.raw_packet_caps & IBV_RAW_PACKET_CAP_CVLAN_STRIPPING), mlx5);
 	check_eq(ibv_close_device(ctx), 0);
 }
@@ -378,6 +432,7 @@ int main(int argc, char **argv)
 		large_sends();
 		bad_tso();
 		new_api();
+		pacing();
 	}
 	return 0;
 }

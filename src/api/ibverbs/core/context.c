@@ -87,6 +87,8 @@ static void set_ops(struct verbs_context *verbs, const struct api_provider *prov
 	verbs->dealloc_td = api_td_dealloc;
 	verbs->create_cq_ex = api_cq_create_ex;
 	verbs->create_qp_ex = api_qp_create_ex;
+	if (provider->raw_caps.max_rate)
+		verbs->modify_qp_rate_limit = api_qp_rate_limit;
 	if (provider->raw) {
 		verbs->ibv_create_flow = api_flow_create;
 		verbs->ibv_destroy_flow = api_flow_destroy;

@@ -458,6 +458,7 @@ struct ibv_qp *api_qp_create_ex(struct ibv_context *context, struct ibv_qp_init_
 struct ibv_qp *api_qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
 				   const struct api_qp_extra *extra);
+int api_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
 int api_qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int api_qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init);

@@ -103,6 +103,7 @@ struct api_provider {
 		uint32_t qp_flags;       /* enum ibv_qp_create_flags of a RAW_PACKET QP */
 		uint64_t rx_hash_fields; /* enum ibv_rx_hash_fields */
 		uint32_t max_tso;        /* bytes of a large send; 0: there are none */
+		uint32_t max_rate;       /* kbit/s of packet pacing; 0: there is none */
 		uint64_t wc_flags;       /* enum ibv_create_cq_wc_flags besides the core's */
 	} raw_caps;
 	/* Adjusts the attributes that the core has filled in. NULL: nothing to do. */

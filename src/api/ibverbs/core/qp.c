@@ -402,6 +402,55 @@ static int qp_reset(struct api_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return rc;
 }
 
+/* --- packet pacing ---------------------------------------------------------------------------- */
+
+/* The most that a queue sends at once after a pause, where the program names no burst. */
+enum { DEFAULT_BURST = 16384 };
+
+static int check_rate(struct ibv_qp *qp, uint32_t rate)
+{
+	uint32_t most = provider_of(qp->context)->raw_caps.max_rate;
+
+	if (qp->qp_type != IBV_QPT_RAW_PACKET || !most || !to_qp(qp)->sq.cnt)
+		return api_refuse(unsupported, "a rate limit on this queue pair");
+	return rate > most ? api_refuse(range, "rate_limit", rate, 0, most) : 0;
+}
+
+static int modify_with_rate(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int err = check_rate(qp, attr->rate_limit);
+
+	mask &= ~IBV_QP_RATE_LIMIT;
+	/* The hardware takes it where it begins to send, and from then on. */
+	if (!err &&
+	    (mask & IBV_QP_STATE ? attr->qp_state : vb_qp_state(to_qp(qp)->card)) != IBV_QPS_RTS)
+		return api_refuse(combination, "a rate limit is for a queue pair in RTS");
+	if (!err && mask)
+		err = api_qp_modify(qp, attr, mask);
+	if (!err)
+		vb_qp_set_rate(to_qp(qp)->card, attr->rate_limit, DEFAULT_BURST);
+	return err;
+}
+
+int api_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+	int err;
+
+	API_CALL_AS("ibv_modify_qp_rate_limit", API_QP(qp));
+	if (!qp || !attr)
+		return api_refuse(null, "qp or attr");
+	if (attr->comp_mask)
+		return api_refuse(bits, "comp_mask", attr->comp_mask);
+	err = check_rate(qp, attr->rate_limit);
+	if (err)
+		return err;
+	if (vb_qp_state(to_qp(qp)->card) != IBV_QPS_RTS)
+		return api_refuse(combination, "a rate limit is for a queue pair in RTS");
+	vb_qp_set_rate(to_qp(qp)->card, attr->rate_limit,
+		       attr->max_burst_sz ? attr->max_burst_sz : DEFAULT_BURST);
+	return 0;
+}
+
 int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct api_qp *qp = to_qp(ibqp);
@@ -409,7 +458,7 @@ int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	int rc;
 
 	if (mask & IBV_QP_RATE_LIMIT)
-		return api_refuse(unsupported, "IBV_QP_RATE_LIMIT");
+		return modify_with_rate(ibqp, attr, mask);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		return api_status(qp_reset(qp, attr, mask));
 	was = vb_qp_state(qp->card);

@@ -104,6 +104,12 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 			all.tso_caps =
 				(struct ibv_tso_caps){ .max_tso = provider->raw_caps.max_tso,
 						       .supported_qpts = 1u << IBV_QPT_RAW_PACKET };
+		if (provider->raw_caps.max_rate)
+			all.packet_pacing_caps = (struct ibv_packet_pacing_caps){
+				.qp_rate_limit_min = 1,
+				.qp_rate_limit_max = provider->raw_caps.max_rate,
+				.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+			};
 		all.max_wq_type_rq = context_adapter(context)->max_qp;
 		all.rss_caps = (struct ibv_rss_caps){
 			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,

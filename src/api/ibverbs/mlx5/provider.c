@@ -52,6 +52,7 @@ const struct api_provider api_mlx5 = {
 		      .rx_hash_fields = API_RX_HASH_FIELDS | IBV_RX_HASH_IPSEC_SPI |
 					(uint64_t)IBV_RX_HASH_INNER,
 		      .max_tso = 1 << 18,
+		      .max_rate = 100000000,
 		      .wc_flags = IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG },
 
 	.accessors = &accessors,

@@ -122,6 +122,8 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	if (all.raw_packet_caps & IBV_RAW_PACKET_CAP_SCATTER_FCS)
 		all.device_cap_flags_ex |= IBV_DEVICE_RAW_SCATTER_FCS;
+	if (provider_of(context)->raw_caps.wq_flags & IBV_WQ_FLAGS_PCI_WRITE_END_PADDING)
+		all.device_cap_flags_ex |= IBV_DEVICE_PCI_WRITE_END_PADDING;
 	if (attr_size > sizeof(all)) {
 		memset((char *)attr + sizeof(all), 0, attr_size - sizeof(all));
 		attr_size = sizeof(all);

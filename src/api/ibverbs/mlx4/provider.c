@@ -30,6 +30,7 @@ const struct api_provider api_mlx4 = {
 	.max_flow_priority = 0xfff,
 	.raw_caps = { .packet = IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM,
 		      .wq_flags = IBV_WQ_FLAGS_SCATTER_FCS,
+		      .qp_flags = IBV_QP_CREATE_SCATTER_FCS | IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
 		      .rx_hash_fields = API_RX_HASH_FIELDS },
 
 	.accessors = &accessors,

@@ -57,12 +57,13 @@ static void dump_rule(struct vb_steer_rule *rule, FILE *to)
 	fprintf(to, "\n");
 }
 
-static void dump_store(struct store *store, FILE *to)
+/* only: rules of this matcher, or NULL: of all that share the store. */
+static void dump_store(struct store *store, const struct vb_steer_matcher *only, FILE *to)
 {
 	struct slots *slots = atomic_load_explicit(&store->slots, memory_order_relaxed);
 
 	fprintf(to, "  matcher priority %u criteria 0x%x rules %u mask", store->priority,
-		store->criteria, store->rules);
+		store->criteria, only ? only->rules : store->rules);
 	for (uint32_t i = 0; i < STEER_WORDS; i++)
 		if (store->mask[i])
 			fprintf(to, " 0x%x:%08x", i * 32, store->mask[i]);
@@ -73,7 +74,8 @@ static void dump_store(struct store *store, FILE *to)
 
 		for (; rule && rule != STEER_GONE;
 		     rule = atomic_load_explicit(&rule->next, memory_order_relaxed))
-			dump_rule(rule, to);
+			if (!only || rule->matcher == only)
+				dump_rule(rule, to);
 	}
 }
 
@@ -82,7 +84,7 @@ static void dump_list(_Atomic(struct list *) *at, FILE *to)
 	struct list *list = atomic_load_explicit(at, memory_order_relaxed);
 
 	for (uint32_t i = 0; list && i < list->count; i++)
-		dump_store(list->store[i], to);
+		dump_store(list->store[i], NULL, to);
 }
 
 void vb_steer_dump(struct vb_steer *steer, const struct vb_steer_table *only, FILE *to)
@@ -104,6 +106,24 @@ void vb_steer_dump(struct vb_steer *steer, const struct vb_steer_table *only, FI
 		fprintf(to, "table %p level %u\n", (void *)table, table->level);
 		dump_list(&table->list, to);
 	}
+	vb_unlock(&steer->lock);
+}
+
+void vb_steer_matcher_dump(const struct vb_steer_matcher *matcher, FILE *to)
+{
+	struct vb_steer *steer = matcher->table->steer;
+
+	vb_lock(&steer->lock);
+	dump_store(matcher->store, matcher, to);
+	vb_unlock(&steer->lock);
+}
+
+void vb_steer_rule_dump(struct vb_steer_rule *rule, FILE *to)
+{
+	struct vb_steer *steer = rule->matcher->table->steer;
+
+	vb_lock(&steer->lock);
+	dump_rule(rule, to);
 	vb_unlock(&steer->lock);
 }
 

@@ -276,6 +276,9 @@ VB_PUBLIC bool vb_steer_empty(const struct vb_steer *steer);
 
 /* As text, a line per object: for mlx5dv_dump_dr_*(). NULL table: the whole domain. */
 VB_PUBLIC void vb_steer_dump(struct vb_steer *steer, const struct vb_steer_table *table, FILE *to);
+/* A matcher and its own rules; one rule. */
+VB_PUBLIC void vb_steer_matcher_dump(const struct vb_steer_matcher *matcher, FILE *to);
+VB_PUBLIC void vb_steer_rule_dump(struct vb_steer_rule *rule, FILE *to);
 
 struct vb_steer_usage {
 	uint64_t tables, matchers, rules;

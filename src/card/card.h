@@ -340,6 +340,12 @@ VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, st
  */
 VB_PUBLIC int vb_qp_destroy(struct vb_qp *qp);
 VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);
+/*
+ * The RAW_PACKET queue of this device with this number that has receives of its own, kept
+ * from being destroyed (-EBUSY) until vb_rq_put(); NULL: none.
+ */
+VB_PUBLIC struct vb_qp *vb_rq_get(struct vb_dev *dev, uint32_t number);
+VB_PUBLIC void vb_rq_put(struct vb_qp *qp);
 VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
 /*
  * The whole state machine: required and optional attributes per type and transition, values

@@ -251,6 +251,44 @@ give_number:
 	return ret;
 }
 
+/* --- receive queues by number ----------------------------------------------------------------- */
+
+enum { RQ_GOING = UINT32_MAX }; /* in raw_users: it is being destroyed */
+
+static bool hold_unless_going(struct vb_qp *qp)
+{
+	uint32_t users = atomic_load_explicit(&qp->raw_users, memory_order_relaxed);
+
+	while (users != RQ_GOING) {
+		if (atomic_compare_exchange_weak_explicit(&qp->raw_users, &users, users + 1,
+							  memory_order_acquire,
+							  memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
+struct vb_qp *vb_rq_get(struct vb_dev *dev, uint32_t number)
+{
+	struct vb_qp *qp;
+
+	vb_read_lock();
+	qp = vb_qp_find(number);
+	if (qp && (qp->type != IBV_QPT_RAW_PACKET || qp->dev != dev || qp->rss ||
+		   (!qp->rq.count && !qp->init.srq) || !hold_unless_going(qp)))
+		qp = NULL;
+	vb_read_unlock();
+	return qp;
+}
+
+void vb_rq_put(struct vb_qp *qp)
+{
+	/* Pairs with the acquire in vb_qp_destroy(). */
+	atomic_fetch_sub_explicit(&qp->raw_users, 1, memory_order_release);
+}
+
+/* --- destroy ---------------------------------------------------------------------------------- */
+
 static void clear_alarms(struct vb_qp *qp)
 {
 	vb_card_enter();
@@ -265,9 +303,10 @@ static void clear_alarms(struct vb_qp *qp)
 
 int vb_qp_destroy(struct vb_qp *qp)
 {
-	uint32_t index = qp->number & VB_QPN_INDEX_MASK;
+	uint32_t index = qp->number & VB_QPN_INDEX_MASK, none = 0;
 
-	if (atomic_load_explicit(&qp->raw_users, memory_order_acquire))
+	if (!atomic_compare_exchange_strong_explicit(&qp->raw_users, &none, RQ_GOING,
+						     memory_order_acquire, memory_order_relaxed))
 		return -EBUSY;
 	if (!vb_dev_stale(qp->dev)) {
 		if (qp->listens)

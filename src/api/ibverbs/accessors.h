@@ -28,12 +28,27 @@ struct vb_verbs_objects {
 	struct vb_dev *(*dev)(struct ibv_context *context);
 	struct vb_pd *(*pd)(struct ibv_pd *pd); /* also behind a parent domain */
 	struct vb_mr *(*mr)(struct ibv_mr *mr);
+	struct vb_qp *(*qp)(struct ibv_qp *qp); /* not on hbl devices */
 	/*
 	 * Take and drop a reference to the context and the protection domain (or NULL). While there
 	 * are any, closing or deallocating them fails with EBUSY.
 	 */
 	void (*hold)(struct ibv_context *context, struct ibv_pd *pd);
 	void (*release)(struct ibv_context *context, struct ibv_pd *pd);
+};
+
+/*
+ * What ibv_destroy_flow() and ibv_destroy_flow_action() get, whichever library made it: the public
+ * struct, then who destroys it. 0 or a positive errno.
+ */
+struct vb_verbs_flow {
+	struct ibv_flow ibv; /* first */
+	int (*destroy)(struct vb_verbs_flow *flow);
+};
+
+struct vb_verbs_flow_action {
+	struct ibv_flow_action ibv; /* first */
+	int (*destroy)(struct vb_verbs_flow_action *action);
 };
 
 /* Queues that are rings in memory. */
@@ -149,6 +164,11 @@ static inline struct vb_pd *vb_verbs_pd(struct ibv_pd *pd)
 static inline struct vb_mr *vb_verbs_mr(struct ibv_mr *mr)
 {
 	return vb_verbs_private(mr->context)->objects->mr(mr);
+}
+
+static inline struct vb_qp *vb_verbs_qp(struct ibv_qp *qp)
+{
+	return vb_verbs_private(qp->context)->objects->qp(qp);
 }
 
 static inline void vb_verbs_hold(struct ibv_context *context, struct ibv_pd *pd)

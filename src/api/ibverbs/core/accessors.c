@@ -14,6 +14,11 @@ static struct vb_mr *mr(struct ibv_mr *mr)
 	return to_mr(mr)->card;
 }
 
+static struct vb_qp *qp_card(struct ibv_qp *qp)
+{
+	return to_qp(qp)->card;
+}
+
 static void hold(struct ibv_context *context, struct ibv_pd *pd)
 {
 	atomic_fetch_add_explicit(&to_context(context)->users, 1, memory_order_relaxed);
@@ -33,6 +38,7 @@ const struct vb_verbs_objects api_objects = {
 	.dev = dev,
 	.pd = pd_card,
 	.mr = mr,
+	.qp = qp_card,
 	.hold = hold,
 	.release = release,
 };

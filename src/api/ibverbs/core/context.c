@@ -85,13 +85,14 @@ static void set_ops(struct verbs_context *verbs, const struct api_provider *prov
 	verbs->query_port = api_query_port;
 	verbs->query_device_ex = api_query_device_ex;
 	verbs->dealloc_td = api_td_dealloc;
+	verbs->ibv_destroy_flow = api_flow_destroy;
+	verbs->destroy_flow_action = api_flow_action_destroy;
 	verbs->create_cq_ex = api_cq_create_ex;
 	verbs->create_qp_ex = api_qp_create_ex;
 	if (provider->raw_caps.max_rate)
 		verbs->modify_qp_rate_limit = api_qp_rate_limit;
 	if (provider->raw) {
 		verbs->ibv_create_flow = api_flow_create;
-		verbs->ibv_destroy_flow = api_flow_destroy;
 		verbs->create_counters = api_counters_create;
 		verbs->destroy_counters = api_counters_destroy;
 		verbs->attach_counters_point_flow = api_counters_attach;

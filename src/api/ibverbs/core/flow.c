@@ -31,7 +31,7 @@ static pthread_mutex_t matchers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared_matcher *matchers; /* NULL-ended list of all; under the lock */
 
 struct api_flow {
-	struct ibv_flow ibv; /* first */
+	struct vb_verbs_flow verbs; /* first */
 	struct vb_list node;
 	struct vb_qp *qp;
 	struct api_counters *counters; /* or NULL */
@@ -262,6 +262,16 @@ static int assemble(struct api_flow *flow, struct vb_dev *dev, const struct ibv_
 	return rc;
 }
 
+static int destroy(struct vb_verbs_flow *verbs)
+{
+	struct api_flow *flow = container_of(verbs, struct api_flow, verbs);
+
+	api_untrack(verbs->ibv.context, &flow->node);
+	dismantle(flow);
+	free(flow);
+	return 0;
+}
+
 struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 {
 	static atomic_uint numbers;
@@ -280,8 +290,9 @@ struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 	flow = calloc(1, sizeof(*flow));
 	if (!flow)
 		return api_refuse_null(memory, "the flow");
-	flow->ibv.context = qp->context;
-	flow->ibv.handle = 1 + atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
+	flow->verbs.ibv.context = qp->context;
+	flow->verbs.destroy = destroy;
+	flow->verbs.ibv.handle = 1 + atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
 	flow->qp = to_qp(qp)->card;
 	err = -assemble(flow, to_context(qp->context)->dev, attr, &match);
 	if (err) {
@@ -289,20 +300,28 @@ struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 		return api_null(err);
 	}
 	api_track(qp->context, API_KIND_FLOW, &flow->node);
-	return &flow->ibv;
+	return &flow->verbs.ibv;
 }
 
-int api_flow_destroy(struct ibv_flow *ibv)
+/* Flows and flow actions of any library: each knows who destroys it (accessors.h). */
+int api_flow_destroy(struct ibv_flow *flow)
 {
-	struct api_flow *flow = (struct api_flow *)ibv;
+	struct vb_verbs_flow *f = (struct vb_verbs_flow *)flow;
 
 	API_CALL_AS("ibv_destroy_flow");
-	if (!ibv)
+	if (!flow)
 		return api_refuse(null, "flow_id");
-	api_untrack(ibv->context, &flow->node);
-	dismantle(flow);
-	free(flow);
-	return 0;
+	return api_status(-f->destroy(f));
+}
+
+int api_flow_action_destroy(struct ibv_flow_action *action)
+{
+	struct vb_verbs_flow_action *a = (struct vb_verbs_flow_action *)action;
+
+	API_CALL_AS("ibv_destroy_flow_action");
+	if (!action)
+		return api_refuse(null, "action");
+	return api_status(-a->destroy(a));
 }
 
 void api_flow_abandon(struct vb_list *node)

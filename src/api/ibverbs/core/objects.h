@@ -475,6 +475,7 @@ int api_ind_table_destroy(struct ibv_rwq_ind_table *table);
 /* flow.c */
 struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int api_flow_destroy(struct ibv_flow *flow);
+int api_flow_action_destroy(struct ibv_flow_action *action);
 void api_flow_abandon(struct vb_list *node);
 
 /* counters.c */

@@ -37,7 +37,6 @@ NO_POINTER(struct ibv_dm, alloc_dm, struct ibv_context *context, struct ibv_allo
 NO_STATUS(free_dm, struct ibv_dm *dm)
 NO_STATUS(modify_flow_action_esp, struct ibv_flow_action *action,
 	  struct ibv_flow_action_esp_attr *attr)
-NO_STATUS(destroy_flow_action, struct ibv_flow_action *action)
 NO_POINTER(struct ibv_flow_action, create_flow_action_esp, struct ibv_context *context,
 	   struct ibv_flow_action_esp_attr *attr)
 NO_STATUS(modify_qp_rate_limit, struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
@@ -48,7 +47,6 @@ NO_POINTER(struct ibv_rwq_ind_table, create_rwq_ind_table, struct ibv_context *c
 NO_STATUS(destroy_wq, struct ibv_wq *wq)
 NO_STATUS(modify_wq, struct ibv_wq *wq, struct ibv_wq_attr *attr)
 NO_POINTER(struct ibv_wq, create_wq, struct ibv_context *context, struct ibv_wq_init_attr *attr)
-NO_STATUS(destroy_flow, struct ibv_flow *flow)
 NO_POINTER(struct ibv_flow, create_flow, struct ibv_qp *qp, struct ibv_flow_attr *attr)
 NO_POINTER(struct ibv_qp, open_qp, struct ibv_context *context, struct ibv_qp_open_attr *attr)
 NO_POINTER(struct ibv_xrcd, open_xrcd, struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
@@ -97,7 +95,6 @@ void api_set_unsupported_ops(struct verbs_context *verbs)
 	verbs->alloc_dm = alloc_dm;
 	verbs->free_dm = free_dm;
 	verbs->modify_flow_action_esp = modify_flow_action_esp;
-	verbs->destroy_flow_action = destroy_flow_action;
 	verbs->create_flow_action_esp = create_flow_action_esp;
 	verbs->modify_qp_rate_limit = modify_qp_rate_limit;
 	verbs->post_srq_ops = post_srq_ops;
@@ -106,7 +103,6 @@ void api_set_unsupported_ops(struct verbs_context *verbs)
 	verbs->destroy_wq = destroy_wq;
 	verbs->modify_wq = modify_wq;
 	verbs->create_wq = create_wq;
-	verbs->ibv_destroy_flow = destroy_flow;
 	verbs->ibv_create_flow = create_flow;
 	verbs->open_qp = open_qp;
 	verbs->open_xrcd = open_xrcd;

@@ -48,6 +48,9 @@
 	  "%s: not supported", what)                                                                                   \
 	X(unsupported_value, EOPNOTSUPP, "docs/deviations.md says until when",                                         \
 	  (const char *what, uint64_t value), "%s 0x%llx: not supported", what, (unsigned long long)value)             \
+	/* steering */                                                                                                 \
+	X(cannot, EOPNOTSUPP, NULL, (const char *words), "%s", words)                                                  \
+	X(exists, EEXIST, NULL, (const char *words), "%s", words)                                                      \
 	/* memory regions */                                                                                           \
 	X(remote_without_local, EINVAL, "add IBV_ACCESS_LOCAL_WRITE", (uint64_t access),                               \
 	  "access 0x%llx allows remote writes without local ones", (unsigned long long)access)                         \

@@ -38,7 +38,7 @@ SHOWN = {
     'card': {'card.h', 'flow.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
     'frame': {'frame.h', 'bytes.h'},
     'steer': {'steer.h'},
-    'api': {'edge.h'},
+    'api': {'devx.h', 'edge.h'},
     'card/hbl': {'hbl.h', 'sink.h'},
     'dpa': {'dpa.h'},
     'device': {'rtos.h'},

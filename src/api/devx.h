@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a struct mlx5dv_devx_obj is, whichever library made it: libmlx5 by a command of the program,
+ * or libflexio inside one of its own objects. mlx5dv.h only declares the name.
+ *
+ * A pointer that is no such object is told by its mark; one whose object is gone is not.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ibv_context;
+struct vb_tir;
+
+enum vb_devx_kind {
+	VB_DEVX_COUNTERS,
+	VB_DEVX_RQ,
+	VB_DEVX_RQT,
+	VB_DEVX_TIR,
+	VB_DEVX_TRANSPORT_DOMAIN,
+};
+
+enum { VB_DEVX_MARK = 0x64657678 };
+
+struct mlx5dv_devx_obj {
+	uint32_t mark; /* VB_DEVX_MARK while it lives */
+	enum vb_devx_kind kind;
+	uint32_t number;             /* of the card */
+	bool lent;                   /* its maker destroys it, not mlx5dv_devx_obj_destroy() */
+	struct ibv_context *context; /* of the device it is on */
+	union {
+		struct vb_tir *tir;             /* VB_DEVX_TIR */
+		struct devx_counters *counters; /* VB_DEVX_COUNTERS: libmlx5's */
+		struct devx_rqt *rqt;           /* VB_DEVX_RQT: libmlx5's */
+	};
+};
+
+static inline bool vb_devx_is(const struct mlx5dv_devx_obj *obj, enum vb_devx_kind kind)
+{
+	return obj && obj->mark == VB_DEVX_MARK && obj->kind == kind;
+}

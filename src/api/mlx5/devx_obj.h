@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Objects of the firmware's commands (DEVX) that steering uses. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "api/devx.h"
+#include "card/flow.h"
+
+/* A bulk of flow counters. */
+struct devx_counters {
+	_Atomic unsigned int refs;  /* the object, and actions: the memory stays */
+	_Atomic unsigned int users; /* rules and arrays: the object stays */
+	uint32_t count;
+	struct vb_steer_counter counter[];
+};
+
+static inline void devx_counters_put(struct devx_counters *counters)
+{
+	/* Whoever frees it sees what the others did. */
+	if (atomic_fetch_sub_explicit(&counters->refs, 1, memory_order_acq_rel) == 1)
+		free(counters);
+}

@@ -102,6 +102,8 @@ void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type t
 /* Take a reference to an object of this device. False: not a valid one. */
 bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *place);
 void vb_td_release(struct flexio_transport_domain *td);
+/* The card's number of it. */
+uint32_t vb_td_number(const struct flexio_transport_domain *td);
 bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place);
 void vb_tis_release(struct flexio_sq_tis *tis);
 

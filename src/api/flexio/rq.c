@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns receive queues of raw frames. Nothing is steered to them yet. Where their WQEs are linked,
- * the ring is a shared receive queue of the card that one queue uses.
+ * Owns receive queues of raw frames, and the TIR of each: what rules of libmlx5 steer frames to. Where
+ * their WQEs are linked, the ring is a shared receive queue of the card that one queue uses.
  */
 #include "queue.h"
 
-enum { MAX_LOG_DEPTH = 15, MIN_LOG_STRIDE = 4, MAX_LOG_STRIDE = 10, LINKED_MIN_LOG_STRIDE = 5 };
+#include "api/devx.h"
+#include "card/flow.h"
 
-/* What steering will send frames to. */
-struct tir {
-	struct flexio_rq *rq;
-};
+enum { MAX_LOG_DEPTH = 15, MIN_LOG_STRIDE = 4, MAX_LOG_STRIDE = 10, LINKED_MIN_LOG_STRIDE = 5 };
 
 struct flexio_rq {
 	struct queue queue; /* first */
 	struct vb_qp *card;
 	struct vb_srq *links;               /* linked WQEs, or NULL */
 	struct flexio_transport_domain *td; /* NULL: none was given */
-	struct tir tir;
+	struct mlx5dv_devx_obj tir, object; /* lent to libmlx5; unmarked: not there yet */
 };
 
 static void event(void *cookie, enum ibv_event_type type)
@@ -150,10 +148,50 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 	return err ? vb_queue_refused("RQ", place, &words, err) : 0;
 }
 
+/* The TIR takes frames that other contexts send, not those of its own transport domain. */
+static int make_tir(struct flexio_rq *rq, const struct queue_place *place)
+{
+	struct vb_tir_attr attr = {
+		.rq = rq->card,
+		.transport_domain = rq->td ? vb_td_number(rq->td) : 0,
+	};
+	struct mlx5dv_devx_obj head = { .mark = VB_DEVX_MARK, .lent = true, .context = place->ctx };
+	struct vb_tir *tir;
+	int err;
+
+	CARD_WORDS(words);
+	err = vb_tir_create(place->dev, &attr, &tir);
+	if (err)
+		return vb_queue_refused("RQ's TIR", place, &words, err);
+	rq->tir = rq->object = head;
+	rq->tir.kind = VB_DEVX_TIR;
+	rq->tir.number = vb_tir_number(tir);
+	rq->tir.tir = tir;
+	rq->object.kind = VB_DEVX_RQ;
+	rq->object.number = vb_qp_number(rq->card);
+	return 0;
+}
+
+/*
+ * -EBUSY: rules of libmlx5 lead to the TIR and nothing has changed, or another TIR has the queue and only
+ * its own one is gone.
+ */
+static int end_card(struct flexio_rq *rq)
+{
+	int err = rq->tir.tir ? vb_tir_destroy(rq->tir.tir) : 0;
+
+	if (err)
+		return err;
+	rq->tir = (struct mlx5dv_devx_obj){ 0 };
+	err = rq->card ? vb_qp_destroy(rq->card) : 0;
+	if (!err)
+		rq->card = NULL;
+	return err;
+}
+
+/* What is left behind end_card(). */
 static void rq_free(struct flexio_rq *rq)
 {
-	if (rq->card)
-		vb_qp_destroy(rq->card);
 	if (rq->links)
 		vb_srq_destroy(rq->links);
 	if (rq->td)
@@ -199,9 +237,10 @@ static flexio_status rq_create(struct flexio_process *process, struct ibv_contex
 	rq = vb_queue_new(QUEUE_RQ, process, place.ctx, sizeof(*rq));
 	if (!rq)
 		return failed();
-	rq->tir.rq = rq;
 	if (!hold_td(rq, &place, fattr->rq.td) || !hold_uar(rq, &place, fattr->uar_id) ||
-	    make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
+	    make_card(rq, &place, cq_num, fattr) || make_tir(rq, &place) ||
+	    !vb_queue_publish(&rq->queue)) {
+		end_card(rq);
 		rq_free(rq);
 		return failed();
 	}
@@ -244,6 +283,12 @@ flexio_status flexio_rq_destroy(struct flexio_rq *flexio_rq)
 		return FLEXIO_STATUS_SUCCESS;
 	if (!vb_queue_end(QUEUE_RQ, flexio_rq))
 		return bad_handle(flexio_rq, "RQ");
+	if (end_card(flexio_rq)) {
+		vb_queue_revive(&flexio_rq->queue);
+		return fail(
+			"flow rules or TIRs of libmlx5 still lead to RQ 0x%x; destroy them first",
+			vb_qp_number(flexio_rq->card));
+	}
 	rq_free(flexio_rq);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -279,7 +324,6 @@ uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
 	return vb_qp_number(rq->card);
 }
 
-/* Opaque objects; there is nothing of DEVX that takes them yet. */
 struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
@@ -289,7 +333,12 @@ struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 		bad_handle(rq, "RQ");
 		return NULL;
 	}
-	return (struct mlx5dv_devx_obj *)&rq->tir;
+	if (!rq->tir.tir) {
+		fail("the TIR of RQ 0x%x is gone: its destruction has begun",
+		     vb_qp_number(rq->card));
+		return NULL;
+	}
+	return &rq->tir;
 }
 
 struct mlx5dv_devx_obj *flexio_rq_get_object(struct flexio_rq *rq)
@@ -301,5 +350,5 @@ struct mlx5dv_devx_obj *flexio_rq_get_object(struct flexio_rq *rq)
 		bad_handle(rq, "RQ");
 		return NULL;
 	}
-	return (struct mlx5dv_devx_obj *)rq;
+	return &rq->object;
 }

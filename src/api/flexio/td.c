@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns transport domains and TISes: what ties raw queues to each other and to steering. Nothing is
- * steered yet, so they only know their device and who uses them.
+ * Owns transport domains and TISes. A frame does not come back to receive queues of the domain that its
+ * send queue has.
  */
 #include "queue.h"
 
+#include "card/flow.h"
+
 struct flexio_transport_domain {
 	struct queue queue; /* first */
+	uint32_t number;    /* of the card */
 	_Atomic unsigned int users;
 };
 
@@ -31,6 +34,11 @@ void vb_td_release(struct flexio_transport_domain *td)
 	atomic_fetch_sub_explicit(&td->users, 1, memory_order_release);
 }
 
+uint32_t vb_td_number(const struct flexio_transport_domain *td)
+{
+	return td->number;
+}
+
 bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_TIS, tis);
@@ -48,6 +56,13 @@ void vb_tis_release(struct flexio_sq_tis *tis)
 
 /* ---- transport domains ---- */
 
+static void td_free(struct flexio_transport_domain *td)
+{
+	if (td->number)
+		vb_transport_domain_give(td->number);
+	vb_queue_free(&td->queue);
+}
+
 flexio_status flexio_transport_domain_create(struct ibv_context *ibv_ctx,
 					     struct flexio_transport_domain **td)
 {
@@ -62,8 +77,11 @@ flexio_status flexio_transport_domain_create(struct ibv_context *ibv_ctx,
 	t = vb_queue_new(QUEUE_TD, NULL, ibv_ctx, sizeof(*t));
 	if (!t)
 		return failed();
-	if (!vb_queue_publish(&t->queue)) {
-		vb_queue_free(&t->queue);
+	t->number = vb_transport_domain_take();
+	if (!t->number)
+		fail("no transport domain is left");
+	if (!t->number || !vb_queue_publish(&t->queue)) {
+		td_free(t);
 		return failed();
 	}
 	*td = t;
@@ -83,7 +101,7 @@ flexio_status flexio_transport_domain_destroy(struct flexio_transport_domain *td
 		return fail("RQs or TISes still use transport domain %p; destroy them first",
 			    (void *)td);
 	}
-	vb_queue_free(&td->queue);
+	td_free(td);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

@@ -31,7 +31,7 @@ int kit_close(void **state)
 	return 0;
 }
 
-/* --- bits ------------------------------------------------------------------------------------------ */
+/* --- bits ------------------------------------------------------------------------------------- */
 
 void put_bits(void *to, uint32_t bit, uint32_t len, uint64_t value)
 {
@@ -65,7 +65,7 @@ struct param param_of(size_t size, uint32_t bit, uint32_t width, uint64_t value)
 	return param;
 }
 
-/* --- frames ---------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 void kit_frame(uint64_t dmac, uint16_t dport)
 {
@@ -113,7 +113,7 @@ unsigned int kit_run(enum vb_steer_kind kind)
 	return result;
 }
 
-/* --- objects --------------------------------------------------------------------------------------- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 struct mlx5dv_dr_domain *make_domain(enum mlx5dv_dr_domain_type type)
 {
@@ -160,6 +160,7 @@ void queue_open(struct queue *queue)
 		.rq_cnt = 16,
 		.rq_shift = 4,
 		.dbr = queue->dbr,
+		.wq = true,
 	};
 
 	vb_verbs_rings(kit.ctx)->cq(kit.cq, &cq);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of steering share: a device, match parameters, frames to steer, receive queues of the card. */
+/*
+ * What the tests of steering share: a device, match parameters, frames to steer, receive queues of
+ * the card.
+ */
 #pragma once
 
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Domains, tables, matchers and rules: what is in use stays, what is destroyed is out of effect, dumps name all. */
+/*
+ * Domains, tables, matchers and rules: what is in use stays, what is destroyed is out of effect,
+ * dumps name all.
+ */
 #include "kit.h"
 
 static void all_kinds(void **state)
@@ -57,7 +60,10 @@ static void in_use(void **state)
 	assert_ok(mlx5dv_dr_domain_destroy(domain));
 }
 
-/* The rules of public programs: dmac in 64 bytes; every frame by an empty mask of 512 bytes, criteria 0. */
+/*
+ * The rules of public programs: dmac in 64 bytes; every frame by an empty mask of 512 bytes,
+ * criteria 0.
+ */
 static void usual_matchers(void **state)
 {
 	struct mlx5dv_dr_domain *domain = make_domain(MLX5DV_DR_DOMAIN_TYPE_NIC_RX);
@@ -91,7 +97,9 @@ static void usual_matchers(void **state)
 	assert_ok(mlx5dv_dr_domain_destroy(domain));
 }
 
-/* Send side: a root rule to level 1, and there to the wire; the miss of level 1 is the manager's. */
+/*
+ * Send side: a root rule to level 1, and there to the wire; the miss of level 1 is the manager's.
+ */
 static void to_the_wire(void **state)
 {
 	struct mlx5dv_dr_domain *domain = make_domain(MLX5DV_DR_DOMAIN_TYPE_FDB);

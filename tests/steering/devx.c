@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects by command: what is made, what is refused with which status, what stays while it is used.
+ */
+#include "kit.h"
+
+enum { STATUS_BAD_PARAM = 3 };
+enum { CREATE_TIR = 0x900, CREATE_RQT = 0x916, ALLOC_COUNTER = 0x939, ALLOC_TD = 0x816 };
+
+struct command {
+	uint8_t in[272 + 4 * 256], out[64];
+};
+
+static struct mlx5dv_devx_obj *create(struct command *c, uint16_t opcode, size_t inlen)
+{
+	put_bits(c->in, 0, 16, opcode);
+	memset(c->out, 0xa5, sizeof(c->out));
+	return mlx5dv_devx_obj_create(kit.ctx, c->in, inlen, c->out, 16);
+}
+
+static void counters(void **state)
+{
+	struct command c = { 0 };
+	struct mlx5dv_devx_obj *one, *bulk;
+	uint32_t first;
+
+	(void)state;
+	one = make_counters(0, &first);
+	bulk = make_counters(2, &first);
+	assert_int_equal(ibv_close_device(kit.ctx), EBUSY);
+	put_bits(c.in, 0, 16, 0x93b);
+	put_bits(c.in, 0xe0, 32, first + 255);
+	assert_ok(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32));
+	put_bits(c.in, 0xe0, 32, first + 256);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32), EINVAL);
+	assert_int_equal(c.out[0], STATUS_BAD_PARAM);
+	put_bits(c.in, 0xe0, 32, first - 1);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32), EINVAL);
+	put_bits(c.in, 0xe0, 32, first);
+	put_bits(c.in, 0xc2, 30, 257);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32), EINVAL);
+	put_bits(c.in, 0xc2, 30, 3); /* the answer has room for one */
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32), EINVAL);
+	put_bits(c.in, 0xc1, 1, 1);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 31, c.out, 32), EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, NULL, 0), EINVAL);
+	put_bits(c.in, 0, 16, 0x902);
+	assert_int_equal(mlx5dv_devx_obj_query(bulk, c.in, 32, c.out, 32), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_modify(bulk, c.in, 32, c.out, 32), EOPNOTSUPP);
+	assert_ok(mlx5dv_devx_obj_destroy(one));
+	assert_ok(mlx5dv_devx_obj_destroy(bulk));
+	memset(&c, 0, sizeof(c));
+	put_bits(c.in, 0x78, 8, 3); /* not one bit */
+	assert_null_errno(create(&c, ALLOC_COUNTER, 16), EINVAL);
+	assert_int_equal(c.out[0], STATUS_BAD_PARAM);
+}
+
+static void transport_domains(void **state)
+{
+	struct command c = { 0 };
+	struct mlx5dv_devx_obj *a = create(&c, ALLOC_TD, 16), *b;
+	uint32_t number;
+
+	(void)state;
+	assert_non_null(a);
+	number = (uint32_t)get_bits(c.out, 0x48, 24);
+	assert_int_not_equal(number, 0);
+	b = create(&c, ALLOC_TD, 16);
+	assert_non_null(b);
+	assert_int_not_equal(get_bits(c.out, 0x48, 24), number);
+	assert_int_equal(mlx5dv_devx_obj_query(a, c.in, 16, c.out, 16), EOPNOTSUPP);
+	assert_ok(mlx5dv_devx_obj_destroy(a));
+	assert_ok(mlx5dv_devx_obj_destroy(b));
+}
+
+/* A TIR keeps its queue; a number that is none is refused. */
+static void direct_tirs(void **state)
+{
+	static struct queue queue;
+	struct command c = { 0 };
+	struct mlx5dv_devx_obj *tir;
+	uint32_t number;
+
+	(void)state;
+	queue_open(&queue);
+	tir = make_tir(&queue, &number);
+	assert_int_not_equal(number, 0);
+	assert_int_equal(vb_qp_destroy(queue.card), -EBUSY);
+	assert_ok(mlx5dv_devx_obj_destroy(tir));
+	put_bits(c.in, 0x1e8, 24, 0xffffff);
+	assert_null_errno(create(&c, CREATE_TIR, 272), EINVAL);
+	assert_int_equal(c.out[0], STATUS_BAD_PARAM);
+	put_bits(c.in, 0x1e8, 24, vb_qp_number(queue.card));
+	assert_null_errno(create(&c, CREATE_TIR, 271), EINVAL);
+	put_bits(c.in, 0x120, 4, 2); /* no such disp_type */
+	assert_null_errno(create(&c, CREATE_TIR, 272), EINVAL);
+	queue_close(&queue);
+}
+
+static void spread_tirs(void **state)
+{
+	static struct queue queues[4];
+	struct command c = { 0 };
+	struct mlx5dv_devx_obj *rqt, *tir;
+	uint32_t table;
+
+	(void)state;
+	for (uint32_t i = 0; i < 4; i++) {
+		queue_open(&queues[i]);
+		put_bits(c.in, 0x880 + 32 * i + 8, 24, vb_qp_number(queues[i].card));
+	}
+	put_bits(c.in, 0x1d0, 16, 3); /* no power of two */
+	assert_null_errno(create(&c, CREATE_RQT, 272 + 16), EINVAL);
+	put_bits(c.in, 0x1d0, 16, 0);
+	assert_null_errno(create(&c, CREATE_RQT, 272 + 16), EINVAL);
+	put_bits(c.in, 0x1d0, 16, 256);
+	assert_null_errno(create(&c, CREATE_RQT, 272 + 4 * 256), EINVAL);
+	put_bits(c.in, 0x1d0, 16, 4);
+	assert_null_errno(create(&c, CREATE_RQT, 272 + 12), EINVAL);
+	put_bits(c.in, 0x880 + 96 + 8, 24, 0xffffff);
+	assert_null_errno(create(&c, CREATE_RQT, 272 + 16), EINVAL);
+	queue_close(&queues[0]); /* what failed keeps nothing */
+	queue_open(&queues[0]);
+	put_bits(c.in, 0x880 + 8, 24, vb_qp_number(queues[0].card));
+	put_bits(c.in, 0x880 + 96 + 8, 24, vb_qp_number(queues[3].card));
+	rqt = create(&c, CREATE_RQT, 272 + 16);
+	assert_non_null(rqt);
+	table = (uint32_t)get_bits(c.out, 0x48, 24);
+	assert_int_equal(vb_qp_destroy(queues[2].card), -EBUSY);
+
+	memset(&c, 0, sizeof(c));
+	put_bits(c.in, 0x120, 4, 1);
+	put_bits(c.in, 0x208, 24, table + 1);
+	put_bits(c.in, 0x220, 4, 2);
+	put_bits(c.in, 0x380 + 2, 30, 0xf);
+	assert_null_errno(create(&c, CREATE_TIR, 272), EINVAL);
+	put_bits(c.in, 0x208, 24, table);
+	put_bits(c.in, 0x220, 4, 1); /* XOR */
+	assert_null_errno(create(&c, CREATE_TIR, 272), EOPNOTSUPP);
+	put_bits(c.in, 0x220, 4, 2);
+	tir = create(&c, CREATE_TIR, 272);
+	assert_non_null(tir);
+	assert_ok(mlx5dv_devx_obj_destroy(rqt)); /* the TIR has the queues itself */
+	assert_int_equal(vb_qp_destroy(queues[2].card), -EBUSY);
+	assert_ok(mlx5dv_devx_obj_destroy(tir));
+	for (uint32_t i = 0; i < 4; i++)
+		queue_close(&queues[i]);
+}
+
+static void bad_arguments(void **state)
+{
+	static uint64_t no_object[8];
+	struct command c = { 0 };
+
+	(void)state;
+	assert_null_errno(mlx5dv_devx_obj_create(NULL, c.in, 16, c.out, 16), EINVAL);
+	assert_null_errno(mlx5dv_devx_obj_create(kit.ctx, NULL, 0, c.out, 16), EOPNOTSUPP);
+	put_bits(c.in, 0, 16, ALLOC_TD);
+	assert_null_errno(mlx5dv_devx_obj_create(kit.ctx, c.in, 16, NULL, 0), EINVAL);
+	assert_null_errno(mlx5dv_devx_obj_create(kit.ctx, c.in, 16, c.out, 15), EINVAL);
+	assert_null_errno(create(&c, 0x930, 64), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_destroy(NULL), EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_query(NULL, c.in, 16, c.out, 16), EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_modify(NULL, c.in, 16, c.out, 16), EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_destroy((void *)no_object), EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counters),      cmocka_unit_test(transport_domains),
+		cmocka_unit_test(direct_tirs),   cmocka_unit_test(spread_tirs),
+		cmocka_unit_test(bad_arguments),
+	};
+
+	return cmocka_run_group_tests(tests, kit_open, kit_close);
+}

@@ -618,9 +618,41 @@ static void refuse_direct(struct node *node)
 		mlx4dv_query_device(node->ctx, &mlx4) == EOPNOTSUPP);
 	REFUSED(not_mlx5, "mlx5dv_query_device: mlx4_0: ", "no mlx5 device",
 		mlx5dv_query_device(ctx, &mlx5) == EINVAL);
-	REFUSED(function, "mlx5dv_dr_domain_create: ", "not supported",
-		!mlx5dv_dr_domain_create(node->ctx, MLX5DV_DR_DOMAIN_TYPE_NIC_RX));
+	REFUSED(function, "mlx5dv_dr_action_create_flow_sampler: ", "not supported",
+		!mlx5dv_dr_action_create_flow_sampler(NULL));
 	check_eq(ibv_close_device(ctx), 0);
+}
+
+static void refuse_steering(struct node *node)
+{
+	struct mlx5dv_flow_match_parameters *value =
+		calloc(1, sizeof(*value) + sizeof(uint64_t[8]));
+	struct mlx5dv_dr_domain *domain =
+		mlx5dv_dr_domain_create(node->ctx, MLX5DV_DR_DOMAIN_TYPE_NIC_RX);
+	struct mlx5dv_dr_table *table = mlx5dv_dr_table_create(domain, 1);
+	struct mlx5dv_dr_matcher *matcher = mlx5dv_dr_matcher_create(table, 0, 0, NULL);
+	struct mlx5dv_dr_action *drop = mlx5dv_dr_action_create_drop();
+	struct mlx5dv_dr_rule *rule;
+
+	value->match_sz = sizeof(uint64_t[8]);
+	rule = mlx5dv_dr_rule_create(matcher, value, 1, &drop);
+	check(rule);
+	drop_lines();
+	mlx5dv_dr_domain_allow_duplicate_rules(domain, false);
+	REFUSED(exists, "mlx5dv_dr_rule_create: rule", "a rule with this value exists",
+		!mlx5dv_dr_rule_create(matcher, value, 1, &drop));
+	REFUSED(cannot, "mlx5dv_dr_action_create_dest_vport: action", "vports are for FDB",
+		!mlx5dv_dr_action_create_dest_vport(domain, 0));
+	REFUSED(busy, "mlx5dv_dr_table_destroy: table", "still used by matchers",
+		mlx5dv_dr_table_destroy(table) == EBUSY);
+	REFUSED(busy, "mlx5dv_dr_action_destroy: action", "still used by rules",
+		mlx5dv_dr_action_destroy(drop) == EBUSY);
+	check_eq(mlx5dv_dr_rule_destroy(rule), 0);
+	check_eq(mlx5dv_dr_action_destroy(drop), 0);
+	check_eq(mlx5dv_dr_matcher_destroy(matcher), 0);
+	check_eq(mlx5dv_dr_table_destroy(table), 0);
+	check_eq(mlx5dv_dr_domain_destroy(domain), 0);
+	free(value);
 }
 
 static void refuse_second_pd(void)
@@ -870,6 +902,7 @@ static void walk(void)
 	refuse_limit(&node);
 	refuse_in_child(&node);
 	refuse_direct(&node);
+	refuse_steering(&node);
 	refuse_numbers(&node);
 	refuse_on_datagrams();
 	node_close(&node);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns receive queues of raw frames, and the TIR of each: what rules of libmlx5 steer frames to. Where
- * their WQEs are linked, the ring is a shared receive queue of the card that one queue uses.
+ * Owns receive queues of raw frames, and their TIRs: what rules of libmlx5 steer frames to, made
+ * when a program asks for it. Where WQEs are linked, the ring is a shared receive queue of the card
+ * that one queue uses.
  */
 #include "queue.h"
+
+#include <pthread.h>
 
 #include "api/devx.h"
 #include "card/flow.h"
@@ -15,7 +18,8 @@ struct flexio_rq {
 	struct vb_qp *card;
 	struct vb_srq *links;               /* linked WQEs, or NULL */
 	struct flexio_transport_domain *td; /* NULL: none was given */
-	struct mlx5dv_devx_obj tir, object; /* lent to libmlx5; unmarked: not there yet */
+	pthread_mutex_t lock;               /* of tir */
+	struct mlx5dv_devx_obj tir, object; /* lent to libmlx5; tir is marked when it is there */
 };
 
 static void event(void *cookie, enum ibv_event_type type)
@@ -148,33 +152,41 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 	return err ? vb_queue_refused("RQ", place, &words, err) : 0;
 }
 
-/* The TIR takes frames that other contexts send, not those of its own transport domain. */
-static int make_tir(struct flexio_rq *rq, const struct queue_place *place)
+static void lend(struct mlx5dv_devx_obj *obj, const struct flexio_rq *rq, enum vb_devx_kind kind,
+		 uint32_t number)
+{
+	*obj = (struct mlx5dv_devx_obj){ .mark = VB_DEVX_MARK,
+					 .kind = kind,
+					 .number = number,
+					 .lent = true,
+					 .context = rq->queue.ctx };
+}
+
+/* It takes frames that others send, none of its own transport domain. */
+static int make_tir(struct flexio_rq *rq)
 {
 	struct vb_tir_attr attr = {
 		.rq = rq->card,
 		.transport_domain = rq->td ? vb_td_number(rq->td) : 0,
 	};
-	struct mlx5dv_devx_obj head = { .mark = VB_DEVX_MARK, .lent = true, .context = place->ctx };
+	struct queue_place place;
 	struct vb_tir *tir;
-	int err;
+	int err = vb_queue_place(rq->queue.process, rq->queue.ctx, &place);
 
 	CARD_WORDS(words);
-	err = vb_tir_create(place->dev, &attr, &tir);
 	if (err)
-		return vb_queue_refused("RQ's TIR", place, &words, err);
-	rq->tir = rq->object = head;
-	rq->tir.kind = VB_DEVX_TIR;
-	rq->tir.number = vb_tir_number(tir);
+		return err;
+	err = vb_tir_create(place.dev, &attr, &tir);
+	if (err)
+		return vb_queue_refused("RQ's TIR", &place, &words, err);
+	lend(&rq->tir, rq, VB_DEVX_TIR, vb_tir_number(tir));
 	rq->tir.tir = tir;
-	rq->object.kind = VB_DEVX_RQ;
-	rq->object.number = vb_qp_number(rq->card);
 	return 0;
 }
 
 /*
- * -EBUSY: rules of libmlx5 lead to the TIR and nothing has changed, or another TIR has the queue and only
- * its own one is gone.
+ * -EBUSY: rules of libmlx5 lead to the TIR and nothing has changed, or another TIR has the queue
+ * and only its own one is gone.
  */
 static int end_card(struct flexio_rq *rq)
 {
@@ -192,6 +204,7 @@ static int end_card(struct flexio_rq *rq)
 /* What is left behind end_card(). */
 static void rq_free(struct flexio_rq *rq)
 {
+	pthread_mutex_destroy(&rq->lock);
 	if (rq->links)
 		vb_srq_destroy(rq->links);
 	if (rq->td)
@@ -237,13 +250,14 @@ static flexio_status rq_create(struct flexio_process *process, struct ibv_contex
 	rq = vb_queue_new(QUEUE_RQ, process, place.ctx, sizeof(*rq));
 	if (!rq)
 		return failed();
+	pthread_mutex_init(&rq->lock, NULL);
 	if (!hold_td(rq, &place, fattr->rq.td) || !hold_uar(rq, &place, fattr->uar_id) ||
-	    make_card(rq, &place, cq_num, fattr) || make_tir(rq, &place) ||
-	    !vb_queue_publish(&rq->queue)) {
+	    make_card(rq, &place, cq_num, fattr) || !vb_queue_publish(&rq->queue)) {
 		end_card(rq);
 		rq_free(rq);
 		return failed();
 	}
+	lend(&rq->object, rq, VB_DEVX_RQ, vb_qp_number(rq->card));
 	*flexio_rq_ptr = rq;
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -327,18 +341,17 @@ uint32_t flexio_rq_get_wq_num(struct flexio_rq *rq)
 struct mlx5dv_devx_obj *flexio_rq_get_tir(struct flexio_rq *rq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_RQ, rq);
+	int err;
 
 	API_CALL();
 	if (!pin) {
 		bad_handle(rq, "RQ");
 		return NULL;
 	}
-	if (!rq->tir.tir) {
-		fail("the TIR of RQ 0x%x is gone: its destruction has begun",
-		     vb_qp_number(rq->card));
-		return NULL;
-	}
-	return &rq->tir;
+	pthread_mutex_lock(&rq->lock);
+	err = rq->tir.tir ? 0 : make_tir(rq);
+	pthread_mutex_unlock(&rq->lock);
+	return err ? NULL : &rq->tir;
 }
 
 struct mlx5dv_devx_obj *flexio_rq_get_object(struct flexio_rq *rq)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns transport domains and TISes. A frame does not come back to receive queues of the domain that its
- * send queue has.
+ * Owns transport domains and TISes. A frame does not come back to receive queues of the domain that
+ * its send queue has.
  */
 #include "queue.h"
 

@@ -139,6 +139,9 @@ static void spread_tirs(void **state)
 	put_bits(c.in, 0x220, 4, 1); /* XOR */
 	assert_null_errno(create(&c, CREATE_TIR, 272), EOPNOTSUPP);
 	put_bits(c.in, 0x220, 4, 2);
+	put_bits(c.in, 0x200, 1, 1); /* symmetric */
+	assert_null_errno(create(&c, CREATE_TIR, 272), EOPNOTSUPP);
+	put_bits(c.in, 0x200, 1, 0);
 	tir = create(&c, CREATE_TIR, 272);
 	assert_non_null(tir);
 	assert_ok(mlx5dv_devx_obj_destroy(rqt)); /* the TIR has the queues itself */

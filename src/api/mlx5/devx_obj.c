@@ -223,6 +223,8 @@ static int read_rss(struct vb_dev *dev, const uint8_t *in, struct vb_rss *rss)
 
 	if (get(in, TIR_CTX + 0x120, 4) != HASH_TOEPLITZ)
 		return vb_refuse_unsupported_value("rx_hash_fn", get(in, TIR_CTX + 0x120, 4));
+	if (get(in, TIR_CTX + 0x100, 1))
+		return vb_refuse_unsupported("rx_hash_symmetric");
 	if (get(in, TIR_CTX + 0x282, 30) & ~0xfu)
 		return vb_refuse_unsupported("a hash over the SPI");
 	if (get(in, TIR_CTX + 0x2a2, 30))

@@ -231,6 +231,8 @@ struct vb_cq_attr {
 
 VB_PUBLIC int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **cq);
 VB_PUBLIC int vb_cq_destroy(struct vb_cq *cq); /* -EBUSY while a QP or SRQ uses it */
+/* The answer that the destruction would have; for those who have to wait before it. */
+VB_PUBLIC int vb_cq_check_unused(const struct vb_cq *cq);
 VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
 /*
  * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored
@@ -285,7 +287,8 @@ struct vb_srq_attr {
 
 VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr,
 			    struct vb_srq **srq);
-VB_PUBLIC int vb_srq_destroy(struct vb_srq *srq); /* -EBUSY while a QP uses it */
+VB_PUBLIC int vb_srq_destroy(struct vb_srq *srq);            /* -EBUSY while a QP uses it */
+VB_PUBLIC int vb_srq_check_unused(const struct vb_srq *srq); /* see vb_cq_check_unused() */
 VB_PUBLIC uint32_t vb_srq_number(const struct vb_srq *srq);
 VB_PUBLIC int vb_srq_set_limit(struct vb_srq *srq,
 			       uint32_t limit); /* 0 disarms; one event per arming */
@@ -339,6 +342,7 @@ VB_PUBLIC int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, st
  * TIR or a flow leads to it.
  */
 VB_PUBLIC int vb_qp_destroy(struct vb_qp *qp);
+VB_PUBLIC int vb_qp_check_unused(const struct vb_qp *qp); /* see vb_cq_check_unused() */
 VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);
 /*
  * The RAW_PACKET queue of this device with this number that has receives of its own, kept

@@ -114,17 +114,27 @@ static void clear_alarm(struct vb_cq *cq)
 	vb_read_wait(); /* its last look may have an event to deliver */
 }
 
+int vb_cq_check_unused(const struct vb_cq *cq)
+{
+	return atomic_load_explicit(&cq->refs, memory_order_acquire)
+		       ? vb_refuse_busy("queue pairs or SRQs")
+		       : 0;
+}
+
 int vb_cq_destroy(struct vb_cq *cq)
 {
-	if (atomic_load_explicit(&cq->refs, memory_order_acquire))
-		return vb_refuse_busy("queue pairs or SRQs");
+	int ret = vb_cq_check_unused(cq);
+
+	if (ret)
+		return ret;
 	atomic_store_explicit(&vb_card_tables.cq[cq->number], NULL, memory_order_release);
 	if (!vb_dev_stale(cq->dev)) {
 		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
-		if (atomic_load_explicit(&cq->refs, memory_order_acquire)) {
+		ret = vb_cq_check_unused(cq);
+		if (ret) {
 			atomic_store_explicit(&vb_card_tables.cq[cq->number], cq,
 					      memory_order_release);
-			return vb_refuse_busy("queue pairs or SRQs");
+			return ret;
 		}
 		if (cq->moderated)
 			clear_alarm(cq);

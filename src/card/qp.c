@@ -301,6 +301,11 @@ static void clear_alarms(struct vb_qp *qp)
 	vb_card_leave();
 }
 
+int vb_qp_check_unused(const struct vb_qp *qp)
+{
+	return atomic_load_explicit(&qp->raw_users, memory_order_acquire) ? -EBUSY : 0;
+}
+
 int vb_qp_destroy(struct vb_qp *qp)
 {
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK, none = 0;

@@ -45,10 +45,19 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 	return 0;
 }
 
+int vb_srq_check_unused(const struct vb_srq *srq)
+{
+	return atomic_load_explicit(&srq->refs, memory_order_acquire)
+		       ? vb_refuse_busy("queue pairs")
+		       : 0;
+}
+
 int vb_srq_destroy(struct vb_srq *srq)
 {
-	if (atomic_load_explicit(&srq->refs, memory_order_acquire))
-		return vb_refuse_busy("queue pairs");
+	int ret = vb_srq_check_unused(srq);
+
+	if (ret)
+		return ret;
 	atomic_fetch_sub_explicit(&srq->dev->objects, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&srq->attr.pd->refs, 1, memory_order_release);
 	vb_ids_give(&vb_card.numbers.srq, srq->number);

@@ -156,6 +156,18 @@ free_cq:
 	return ret;
 }
 
+int vb_hbl_cq_check_unused(struct vb_hbl_cq *cq)
+{
+	bool used;
+
+	if (vb_hbl_stale(cq->hbl))
+		return 0;
+	pthread_mutex_lock(&cq->hbl->mutex);
+	used = cq->users;
+	pthread_mutex_unlock(&cq->hbl->mutex);
+	return used ? -EBUSY : 0;
+}
+
 int vb_hbl_cq_destroy(struct vb_hbl_cq *cq)
 {
 	struct vb_hbl *hbl = cq->hbl;

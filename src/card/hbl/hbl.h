@@ -107,6 +107,8 @@ struct vb_hbl_cq_info {
 VB_PUBLIC int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t port, uint32_t entries, bool cc,
 			       void *cookie, struct vb_hbl_cq **cq);
 VB_PUBLIC int vb_hbl_cq_destroy(struct vb_hbl_cq *cq); /* -EBUSY while a QP uses it */
+/* The answer that the destruction would have; for those who have to wait before it. */
+VB_PUBLIC int vb_hbl_cq_check_unused(struct vb_hbl_cq *cq);
 VB_PUBLIC void vb_hbl_cq_query(const struct vb_hbl_cq *cq, struct vb_hbl_cq_info *info);
 
 /* --- queue pairs ------------------------------------------------------------------------------ */

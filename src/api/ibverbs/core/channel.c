@@ -58,20 +58,26 @@ void api_channel_notify(void *cookie)
 		return;
 	queue = &to_channel(cq->ibv.channel)->queue;
 	pthread_mutex_lock(&queue->mutex);
-	if (cq->unread++ == 0)
-		vb_list_add_tail(&queue->events, &cq->event);
-	api_event_queue_signal(queue);
+	if (!cq->muted) {
+		if (cq->unread++ == 0)
+			vb_list_add_tail(&queue->events, &cq->event);
+		api_event_queue_signal(queue);
+	}
 	pthread_mutex_unlock(&queue->mutex);
 }
 
-/* The CQ is going away: drop what nobody fetched. */
-void api_channel_forget(struct api_cq *cq)
+/* The CQ is going away: drop what nobody fetched, and what would come. Or it stays nevertheless. */
+void api_channel_mute(struct api_cq *cq, bool muted)
 {
-	struct api_event_queue *queue = &to_channel(cq->ibv.channel)->queue;
+	struct api_event_queue *queue;
 
+	if (!cq->ibv.channel)
+		return;
+	queue = &to_channel(cq->ibv.channel)->queue;
 	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
-	if (cq->unread) {
+	cq->muted = muted;
+	if (muted && cq->unread) {
 		cq->unread = 0;
 		vb_list_del(&cq->event);
 		api_event_queue_settle(queue);

@@ -204,18 +204,27 @@ VB_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
 }
 
+static void cq_mute(struct api_cq *cq, bool muted)
+{
+	api_channel_mute(cq, muted);
+	api_async_mute(cq->ibv.context, &cq->async, muted);
+}
+
 int api_cq_destroy(struct ibv_cq *ibcq)
 {
 	struct api_cq *cq = to_cq(ibcq);
-	int rc = vb_cq_destroy(cq->card);
+	int rc = vb_cq_check_unused(cq->card);
 
 	if (rc)
 		return api_status(rc);
-	if (ibcq->channel)
-		api_channel_forget(cq);
-	api_async_forget(ibcq->context, cq);
+	cq_mute(cq, true);
 	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed, cq->fetched);
-	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async_fetched);
+	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async.fetched);
+	rc = vb_cq_destroy(cq->card);
+	if (rc) { /* used since */
+		cq_mute(cq, false);
+		return api_status(rc);
+	}
 	cq_count_users(cq, -1);
 	api_untrack(ibcq->context, &cq->node);
 	cq_free(cq);

@@ -4,8 +4,12 @@
  *
  *	card: api_async_event() --> [ event | event | ... ] --> ibv_get_async_event() --> program
  *	                             async_fd readable while not empty     |
- *	destroy_*(): forgets unread events of the object,  <---------------+ ibv_ack_async_event()
- *	             waits until fetched ones are acknowledged
+ *	destroy_*(): mutes the object, forgets its unread  <---------------+ ibv_ack_async_event()
+ *	             events, waits until fetched ones are
+ *	             acknowledged, destroys the card's object
+ *
+ * The program may use the object between getting an event and acknowledging it, so the object of
+ * the card goes last.
  */
 #include "objects.h"
 
@@ -104,6 +108,22 @@ static enum subject event_subject(enum ibv_event_type type)
 	}
 }
 
+/* The state of the object that the event is about; NULL: it is about a port. */
+static struct api_async *async_of(const struct vb_event *ev)
+{
+	switch (event_subject(ev->type)) {
+	case SUBJECT_CQ:
+		return &((struct api_cq *)ev->cookie)->async;
+	case SUBJECT_QP:
+		return &((struct api_qp *)ev->cookie)->async;
+	case SUBJECT_SRQ:
+		return &((struct api_srq *)ev->cookie)->async;
+	case SUBJECT_PORT:
+		break;
+	}
+	return NULL;
+}
+
 /*
  * An event of a port that only repeats the last unread one says nothing new. Device queues can cause
  * them without end, and memory has one.
@@ -123,13 +143,14 @@ static bool repeats_last(const struct api_event_queue *queue, const struct vb_ev
 void api_async_event(void *arg, const struct vb_event *event)
 {
 	struct api_event_queue *queue = &to_context(arg)->async;
+	const struct api_async *async = async_of(event);
 	struct async_event *ev = malloc(sizeof(*ev));
 
 	if (!ev)
 		return;
 	ev->event = *event;
 	pthread_mutex_lock(&queue->mutex);
-	if (repeats_last(queue, event)) {
+	if ((async && async->muted) || repeats_last(queue, event)) {
 		free(ev);
 	} else {
 		vb_list_add_tail(&queue->events, &ev->node);
@@ -141,29 +162,21 @@ void api_async_event(void *arg, const struct vb_event *event)
 /* Fill in what the program sees and count the event as fetched; under the queue's mutex. */
 static void event_deliver(const struct vb_event *ev, struct ibv_async_event *out)
 {
+	struct api_async *async = async_of(ev);
+
+	if (async)
+		async->fetched++;
 	out->event_type = ev->type;
 	switch (event_subject(ev->type)) {
-	case SUBJECT_CQ: {
-		struct api_cq *cq = ev->cookie;
-
-		cq->async_fetched++;
-		out->element.cq = &cq->ibv;
+	case SUBJECT_CQ:
+		out->element.cq = &((struct api_cq *)ev->cookie)->ibv;
 		break;
-	}
-	case SUBJECT_QP: {
-		struct api_qp *qp = ev->cookie;
-
-		qp->async_fetched++;
-		out->element.qp = &qp->ibv;
+	case SUBJECT_QP:
+		out->element.qp = &((struct api_qp *)ev->cookie)->ibv;
 		break;
-	}
-	case SUBJECT_SRQ: {
-		struct api_srq *srq = ev->cookie;
-
-		srq->async_fetched++;
-		out->element.srq = &srq->ibv;
+	case SUBJECT_SRQ:
+		out->element.srq = &((struct api_srq *)ev->cookie)->ibv;
 		break;
-	}
 	case SUBJECT_PORT:
 		out->element.port_num = ev->port;
 		break;
@@ -242,18 +255,18 @@ VB_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 	}
 }
 
-/* Drop the events that nobody fetched: those of one object, or all of them (NULL). */
-static void drop_unread(struct api_event_queue *queue, const void *cookie)
+/*
+ * Drop the events that nobody fetched, under the mutex: those of one object, or all of them (NULL).
+ */
+static void drop_unread(struct api_event_queue *queue, const struct api_async *async)
 {
 	struct vb_list *node, *after;
 	bool dropped = false;
 
-	vb_card_enter();
-	pthread_mutex_lock(&queue->mutex);
 	vb_list_for_each_safe(node, after, &queue->events) {
 		struct async_event *ev = container_of(node, struct async_event, node);
 
-		if (cookie && ev->event.cookie != cookie)
+		if (async && async_of(&ev->event) != async)
 			continue;
 		vb_list_del(node);
 		free(ev);
@@ -261,21 +274,34 @@ static void drop_unread(struct api_event_queue *queue, const void *cookie)
 	}
 	if (dropped)
 		api_event_queue_settle(queue);
-	pthread_mutex_unlock(&queue->mutex);
-	vb_card_leave();
 }
 
-/* An object is going away. */
-void api_async_forget(struct ibv_context *context, const void *cookie)
+/*
+ * An object is going away: from here on its count of fetched events does not change. Or it stays
+ * nevertheless.
+ */
+void api_async_mute(struct ibv_context *context, struct api_async *async, bool muted)
 {
-	drop_unread(&to_context(context)->async, cookie);
+	struct api_event_queue *queue = &to_context(context)->async;
+
+	vb_card_enter();
+	pthread_mutex_lock(&queue->mutex);
+	async->muted = muted;
+	if (muted)
+		drop_unread(queue, async);
+	pthread_mutex_unlock(&queue->mutex);
+	vb_card_leave();
 }
 
 /* The context is going away. */
 void api_async_close(struct ibv_context *context)
 {
-	drop_unread(&to_context(context)->async, NULL);
-	api_event_queue_destroy(&to_context(context)->async);
+	struct api_event_queue *queue = &to_context(context)->async;
+
+	pthread_mutex_lock(&queue->mutex);
+	drop_unread(queue, NULL);
+	pthread_mutex_unlock(&queue->mutex);
+	api_event_queue_destroy(queue);
 }
 
 /* Destruction waits here for the acknowledgement of every event that was handed out. */

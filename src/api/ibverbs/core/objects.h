@@ -46,6 +46,12 @@ struct api_event_queue {
 	struct vb_list events;
 };
 
+/* The asynchronous events of one object; under the mutex of its context's queue. */
+struct api_async {
+	uint32_t fetched; /* by ibv_get_async_event() */
+	bool muted;       /* the object is going away: it has no more events */
+};
+
 /* --- contexts --------------------------------------------------------------------------------- */
 
 struct api_device {
@@ -158,10 +164,11 @@ struct api_cq {
 	_Atomic uint32_t arm_sn; /* sequence number of armings, 2 bits in the arm word; no lock */
 
 	/* events, under the channel's mutex; destruction waits until the fetched ones are acked */
-	struct vb_list event;   /* in the channel's queue while unread > 0 */
-	uint32_t unread;        /* notifications that nobody fetched */
-	uint32_t fetched;       /* by ibv_get_cq_event() */
-	uint32_t async_fetched; /* by ibv_get_async_event(), under the context's async mutex */
+	struct vb_list event; /* in the channel's queue while unread > 0 */
+	uint32_t unread;      /* notifications that nobody fetched */
+	uint32_t fetched;     /* by ibv_get_cq_event() */
+	bool muted;           /* the CQ is going away: it has no more notifications */
+	struct api_async async;
 };
 
 /* --- receive queues --------------------------------------------------------------------------- */
@@ -180,7 +187,7 @@ struct api_srq {
 	uint32_t head, tail;
 	uint32_t posted; /* to the doorbell record */
 	uint64_t *wrid;
-	uint32_t async_fetched;
+	struct api_async async;
 };
 
 /* --- queue pairs ------------------------------------------------------------------------------ */
@@ -236,7 +243,7 @@ struct api_qp {
 	bool vlan_strip, scatter_fcs;
 	uint32_t max_tso_header;   /* bytes of headers that a large send may have; 0: none */
 	struct api_ind_table *rss; /* or NULL */
-	uint32_t async_fetched;
+	struct api_async async;
 };
 
 /*
@@ -395,14 +402,14 @@ void api_event_queue_signal(struct api_event_queue *queue);
 void api_event_queue_settle(struct api_event_queue *queue);
 int api_event_queue_wait(struct api_event_queue *queue);
 void api_async_event(void *arg, const struct vb_event *event);
-void api_async_forget(struct ibv_context *context, const void *cookie);
+void api_async_mute(struct ibv_context *context, struct api_async *async, bool muted);
 void api_async_close(struct ibv_context *context);
 void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
 		    uint32_t fetched);
 
 /* channel.c */
 void api_channel_notify(void *cookie);
-void api_channel_forget(struct api_cq *cq);
+void api_channel_mute(struct api_cq *cq, bool muted);
 
 /* pd.c */
 int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_pd *pd, size_t size,

@@ -519,8 +519,12 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	struct ibv_context *context = ibqp->context;
 	struct api_qp *qp = to_qp(ibqp);
 	struct ibv_pd *pd;
-	int rc;
+	int rc = vb_qp_check_unused(qp->card);
 
+	if (rc)
+		return api_status(rc);
+	api_async_mute(context, &qp->async, true);
+	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async.fetched);
 	pthread_mutex_lock(&context->mutex);
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {
@@ -529,10 +533,10 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 		vb_list_del(&qp->node);
 	}
 	pthread_mutex_unlock(&context->mutex);
-	if (rc)
+	if (rc) { /* used since */
+		api_async_mute(context, &qp->async, false);
 		return api_status(rc);
-	api_async_forget(context, qp);
-	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_fetched);
+	}
 	pd = ibqp->pd;
 	if (qp->rss)
 		atomic_fetch_sub_explicit(&qp->rss->users, 1, memory_order_release);

@@ -207,11 +207,16 @@ VB_PUBLIC int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	API_CALL(API_SRQ(ibsrq));
 	if (!ibsrq)
 		return api_refuse(null, "srq");
-	rc = vb_srq_destroy(srq->card);
+	rc = vb_srq_check_unused(srq->card);
 	if (rc)
 		return api_status(rc);
-	api_async_forget(ibsrq->context, srq);
-	api_wait_acked(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, srq->async_fetched);
+	api_async_mute(ibsrq->context, &srq->async, true);
+	api_wait_acked(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, srq->async.fetched);
+	rc = vb_srq_destroy(srq->card);
+	if (rc) { /* used since */
+		api_async_mute(ibsrq->context, &srq->async, false);
+		return api_status(rc);
+	}
 	api_untrack(ibsrq->context, &srq->node);
 	struct ibv_pd *pd = ibsrq->pd;
 

@@ -61,13 +61,18 @@ struct ibv_cq_ex *hbl_cq_create_ex(struct ibv_context *context, struct ibv_cq_in
 int hbl_cq_destroy(struct ibv_cq *ibcq)
 {
 	struct hbl_cq *cq = to_hbl_cq(ibcq);
-	int rc = vb_hbl_cq_destroy(cq->card);
+	int rc = vb_hbl_cq_check_unused(cq->card);
 
 	if (rc)
 		return api_status(rc);
-	api_async_forget(ibcq->context, cq);
+	api_async_mute(ibcq->context, &cq->api.async, true);
 	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed,
-		       cq->api.async_fetched);
+		       cq->api.async.fetched);
+	rc = vb_hbl_cq_destroy(cq->card);
+	if (rc) { /* used since */
+		api_async_mute(ibcq->context, &cq->api.async, false);
+		return api_status(rc);
+	}
 	count_channel(ibcq, -1);
 	api_untrack(ibcq->context, &cq->api.node);
 	pthread_mutex_destroy(&ibcq->mutex);

@@ -109,10 +109,10 @@ int hbl_qp_destroy(struct ibv_qp *ibqp)
 {
 	struct hbl_qp *qp = to_hbl_qp(ibqp);
 
+	api_async_mute(ibqp->context, &qp->api.async, true);
+	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->api.async.fetched);
 	api_untrack(ibqp->context, &qp->api.node);
 	vb_hbl_qp_destroy(qp->card);
-	api_async_forget(ibqp->context, qp);
-	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->api.async_fetched);
 	api_pd_put(ibqp->pd);
 	pthread_mutex_destroy(&ibqp->mutex);
 	pthread_cond_destroy(&ibqp->cond);

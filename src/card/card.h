@@ -110,6 +110,8 @@ VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter,
 			  struct vb_dev **dev);
 /* -EBUSY while objects of it exist. */
 VB_PUBLIC int vb_dev_close(struct vb_dev *dev);
+/* Whether it was opened by our parent before a fork: it and its objects are the parent's. */
+VB_PUBLIC bool vb_dev_stale(const struct vb_dev *dev);
 /* Receive WQs made from now on have numbers that follow one another, 1 << log of them at a time. */
 VB_PUBLIC void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log);
 

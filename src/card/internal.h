@@ -246,7 +246,6 @@ struct vb_qp {
 };
 
 /* --- adapter.c --- */
-bool vb_dev_stale(const struct vb_dev *dev); /* opened by our parent before a fork */
 void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie); /* no lock held */
 /* An event of an object: to its own callback, or to the device. No lock held. */
 static inline void vb_object_event(struct vb_dev *dev,

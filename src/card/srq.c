@@ -103,6 +103,8 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 {
 	if (limit >= srq->attr.wqe_cnt)
 		return vb_refuse_range("srq_limit", limit, 0, srq->attr.wqe_cnt - 1);
+	if (vb_dev_stale(srq->dev))
+		return vb_refuse_forked();
 	vb_read_lock();
 	vb_burst_begin();
 	vb_lock(&srq->lock);

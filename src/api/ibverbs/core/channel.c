@@ -71,7 +71,7 @@ void api_channel_mute(struct api_cq *cq, bool muted)
 {
 	struct api_event_queue *queue;
 
-	if (!cq->ibv.channel)
+	if (!cq->ibv.channel || api_is_inherited(cq->ibv.context))
 		return;
 	queue = &to_channel(cq->ibv.channel)->queue;
 	vb_card_enter();
@@ -114,6 +114,10 @@ VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 		api_refuse(null, "channel, cq or cq_context");
 		return -1;
 	}
+	if (api_is_inherited(channel->context)) {
+		api_refuse(forked);
+		return -1;
+	}
 	while (!(ready = channel_take(&to_channel(channel)->queue))) {
 		int err = api_event_queue_wait(&to_channel(channel)->queue);
 
@@ -131,7 +135,7 @@ VB_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 
 VB_PUBLIC void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
 {
-	if (!cq)
+	if (!cq || api_is_inherited(cq->context))
 		return;
 	pthread_mutex_lock(&cq->mutex);
 	cq->comp_events_completed += nevents;

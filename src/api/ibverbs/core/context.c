@@ -215,6 +215,7 @@ static int close_context(struct ibv_context *context)
 {
 	VB_NO_CANCEL;
 	struct api_context *ctx = to_context(context);
+	bool inherited = api_is_inherited(context);
 	int rc;
 
 	/* Pairs with the release in accessors.c. */
@@ -236,7 +237,7 @@ static int close_context(struct ibv_context *context)
 	rc = vb_dev_close(ctx->dev);
 	if (rc)
 		return api_status(rc);
-	api_async_close(context);
+	api_async_close(context, inherited);
 	close(context->cmd_fd);
 	for (int i = 0; i < API_QP_LEAF; i++)
 		free(atomic_load_explicit(&ctx->qp_table[i], memory_order_relaxed));

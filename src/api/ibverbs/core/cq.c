@@ -218,8 +218,10 @@ int api_cq_destroy(struct ibv_cq *ibcq)
 	if (rc)
 		return api_status(rc);
 	cq_mute(cq, true);
-	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed, cq->fetched);
-	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async.fetched);
+	api_wait_acked(ibcq->context, &ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed,
+		       cq->fetched);
+	api_wait_acked(ibcq->context, &ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed,
+		       cq->async.fetched);
 	rc = vb_cq_destroy(cq->card);
 	if (rc) { /* used since */
 		cq_mute(cq, false);

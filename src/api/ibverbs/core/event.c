@@ -50,13 +50,19 @@ void api_event_queue_signal(struct api_event_queue *queue)
 		assert(errno == EAGAIN);
 }
 
-/* An event was taken, under the mutex: when it was the last, the fd is no longer readable. */
+/*
+ * An event was taken, under the mutex: when it was the last, the fd is no longer readable. The fd
+ * may be a blocking one, and another process that has it may have read it: look first.
+ */
 void api_event_queue_settle(struct api_event_queue *queue)
 {
 	VB_NO_CANCEL;
+	struct pollfd pfd = { .fd = queue->fd, .events = POLLIN };
 	uint64_t count;
 
-	if (vb_list_empty(&queue->events) && read(queue->fd, &count, sizeof(count)) < 0)
+	if (!vb_list_empty(&queue->events) || poll(&pfd, 1, 0) <= 0)
+		return;
+	if (read(queue->fd, &count, sizeof(count)) < 0)
 		assert(errno == EAGAIN);
 }
 
@@ -193,6 +199,10 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 		api_refuse(null, "context or event");
 		return -1;
 	}
+	if (api_is_inherited(context)) {
+		api_refuse(forked);
+		return -1;
+	}
 	queue = &to_context(context)->async;
 	for (;;) {
 		vb_card_enter();
@@ -219,8 +229,11 @@ VB_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 	return 0;
 }
 
-static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+static void ack(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond,
+		uint32_t *completed)
 {
+	if (api_is_inherited(context))
+		return;
 	pthread_mutex_lock(mutex);
 	++*completed;
 	pthread_cond_signal(cond);
@@ -235,19 +248,19 @@ VB_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 	case SUBJECT_CQ: {
 		struct ibv_cq *cq = event->element.cq;
 
-		ack(&cq->mutex, &cq->cond, &cq->async_events_completed);
+		ack(cq->context, &cq->mutex, &cq->cond, &cq->async_events_completed);
 		break;
 	}
 	case SUBJECT_QP: {
 		struct ibv_qp *qp = event->element.qp;
 
-		ack(&qp->mutex, &qp->cond, &qp->events_completed);
+		ack(qp->context, &qp->mutex, &qp->cond, &qp->events_completed);
 		break;
 	}
 	case SUBJECT_SRQ: {
 		struct ibv_srq *srq = event->element.srq;
 
-		ack(&srq->mutex, &srq->cond, &srq->events_completed);
+		ack(srq->context, &srq->mutex, &srq->cond, &srq->events_completed);
 		break;
 	}
 	case SUBJECT_PORT:
@@ -284,6 +297,8 @@ void api_async_mute(struct ibv_context *context, struct api_async *async, bool m
 {
 	struct api_event_queue *queue = &to_context(context)->async;
 
+	if (api_is_inherited(context))
+		return;
 	vb_card_enter();
 	pthread_mutex_lock(&queue->mutex);
 	async->muted = muted;
@@ -293,23 +308,30 @@ void api_async_mute(struct ibv_context *context, struct api_async *async, bool m
 	vb_card_leave();
 }
 
-/* The context is going away. */
-void api_async_close(struct ibv_context *context)
+/* The context is going away, and its device went. */
+void api_async_close(struct ibv_context *context, bool inherited)
 {
 	struct api_event_queue *queue = &to_context(context)->async;
 
-	pthread_mutex_lock(&queue->mutex);
-	drop_unread(queue, NULL);
-	pthread_mutex_unlock(&queue->mutex);
+	if (!inherited) {
+		pthread_mutex_lock(&queue->mutex);
+		drop_unread(queue, NULL);
+		pthread_mutex_unlock(&queue->mutex);
+	}
 	api_event_queue_destroy(queue);
 }
 
-/* Destruction waits here for the acknowledgement of every event that was handed out. */
-void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
-		    uint32_t fetched)
+/*
+ * Destruction waits here for the acknowledgement of every event that was handed out. In a forked
+ * child the threads that got them are not there.
+ */
+void api_wait_acked(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond,
+		    const uint32_t *acked, uint32_t fetched)
 {
 	VB_NO_CANCEL;
 
+	if (api_is_inherited(context))
+		return;
 	pthread_mutex_lock(mutex);
 	while (*acked != fetched)
 		pthread_cond_wait(cond, mutex);

@@ -38,7 +38,10 @@
 /*
  * A list of events and the eventfd that is readable exactly while the list is not empty. The fd is
  * written for each event (edge-triggered epoll users get an edge each) and emptied by the thread
- * that takes the last event, both under the mutex, so read() never blocks.
+ * that takes the last event, both under the mutex.
+ *
+ * A forked child has a copy of the list and the same fd: what it reads from the fd its parent
+ * misses. So a child leaves the queues of its parent alone.
  */
 struct api_event_queue {
 	pthread_mutex_t mutex;
@@ -302,6 +305,12 @@ static inline const struct api_provider *provider_of(struct ibv_context *context
 	return to_context(context)->provider;
 }
 
+/* Whether our parent opened it before a fork: events and lists of objects are the parent's. */
+static inline bool api_is_inherited(struct ibv_context *context)
+{
+	return vb_dev_stale(to_context(context)->dev);
+}
+
 static inline struct vb_adapter *context_adapter(struct ibv_context *context)
 {
 	return to_device(context->device)->adapter;
@@ -403,9 +412,9 @@ void api_event_queue_settle(struct api_event_queue *queue);
 int api_event_queue_wait(struct api_event_queue *queue);
 void api_async_event(void *arg, const struct vb_event *event);
 void api_async_mute(struct ibv_context *context, struct api_async *async, bool muted);
-void api_async_close(struct ibv_context *context);
-void api_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *acked,
-		    uint32_t fetched);
+void api_async_close(struct ibv_context *context, bool inherited);
+void api_wait_acked(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond,
+		    const uint32_t *acked, uint32_t fetched);
 
 /* channel.c */
 void api_channel_notify(void *cookie);

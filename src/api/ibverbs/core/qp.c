@@ -524,7 +524,8 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	if (rc)
 		return api_status(rc);
 	api_async_mute(context, &qp->async, true);
-	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async.fetched);
+	api_wait_acked(ibqp->context, &ibqp->mutex, &ibqp->cond, &ibqp->events_completed,
+		       qp->async.fetched);
 	pthread_mutex_lock(&context->mutex);
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {

@@ -211,7 +211,8 @@ VB_PUBLIC int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	if (rc)
 		return api_status(rc);
 	api_async_mute(ibsrq->context, &srq->async, true);
-	api_wait_acked(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, srq->async.fetched);
+	api_wait_acked(ibsrq->context, &ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed,
+		       srq->async.fetched);
 	rc = vb_srq_destroy(srq->card);
 	if (rc) { /* used since */
 		api_async_mute(ibsrq->context, &srq->async, false);

@@ -66,7 +66,7 @@ int hbl_cq_destroy(struct ibv_cq *ibcq)
 	if (rc)
 		return api_status(rc);
 	api_async_mute(ibcq->context, &cq->api.async, true);
-	api_wait_acked(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed,
+	api_wait_acked(ibcq->context, &ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed,
 		       cq->api.async.fetched);
 	rc = vb_hbl_cq_destroy(cq->card);
 	if (rc) { /* used since */

@@ -110,7 +110,8 @@ int hbl_qp_destroy(struct ibv_qp *ibqp)
 	struct hbl_qp *qp = to_hbl_qp(ibqp);
 
 	api_async_mute(ibqp->context, &qp->api.async, true);
-	api_wait_acked(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->api.async.fetched);
+	api_wait_acked(ibqp->context, &ibqp->mutex, &ibqp->cond, &ibqp->events_completed,
+		       qp->api.async.fetched);
 	api_untrack(ibqp->context, &qp->api.node);
 	vb_hbl_qp_destroy(qp->card);
 	api_pd_put(ibqp->pd);

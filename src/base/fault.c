@@ -102,6 +102,7 @@ static void release_own(void)
 	atomic_store_explicit(&own_lock.held, 0, memory_order_relaxed);
 	atomic_fetch_and_explicit(&own_segv.version, ~1u, memory_order_relaxed);
 	atomic_fetch_and_explicit(&own_bus.version, ~1u, memory_order_relaxed);
+	pthread_mutex_init(&arm_lock, NULL);
 }
 
 /* The preload is there before us, or never. */

@@ -20,7 +20,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,6 +32,7 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/store.h"
 
 #if defined(__x86_64__)
@@ -51,7 +51,7 @@ struct region {
 
 static struct region regions[MAX_REGIONS];
 static _Atomic uint32_t num_regions; /* slots ever used */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_lock lock;
 
 /* --- registers of the thread that stored ------------------------------------------------------ */
 
@@ -389,7 +389,7 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 	base = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return NULL;
-	pthread_mutex_lock(&lock);
+	vb_lock(&lock);
 	region = free_slot();
 	if (region) {
 		region->size = size;
@@ -400,7 +400,7 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 			atomic_store_explicit(&num_regions, (uint32_t)(region - regions) + 1,
 					      memory_order_release);
 	}
-	pthread_mutex_unlock(&lock);
+	vb_unlock(&lock);
 	if (!region) {
 		munmap(base, size);
 		errno = ENOSPC;
@@ -416,7 +416,7 @@ void vb_trap_unmap(void *page)
 
 	if (!page)
 		return;
-	pthread_mutex_lock(&lock);
+	vb_lock(&lock);
 	for (uint32_t i = 0; i < atomic_load_explicit(&num_regions, memory_order_relaxed); i++) {
 		if (atomic_load_explicit(&regions[i].base, memory_order_seq_cst) ==
 		    (uintptr_t)page) {
@@ -425,7 +425,7 @@ void vb_trap_unmap(void *page)
 			atomic_store_explicit(&region->base, 0, memory_order_seq_cst);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	vb_unlock(&lock);
 	if (!region)
 		return;
 	while (atomic_load_explicit(&region->users, memory_order_seq_cst))

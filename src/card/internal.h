@@ -266,7 +266,10 @@ static inline void vb_qp_event(struct vb_qp *qp, enum ibv_event_type type)
 	vb_notice_set(&qp->notice, 1ull << type);
 }
 
-/* --- mr.c --- */
+/* --- mr.c, umem.c --- */
+/* In a forked child: what a thread of the parent had locked is free. */
+void vb_mr_forked(void);
+void vb_umem_forked(void);
 int vb_mr_check_memory(void *addr, size_t length, unsigned int access);
 /* inside a read section: */
 /*

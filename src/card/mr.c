@@ -313,6 +313,14 @@ bool vb_mr_is_live(uint32_t key, uint32_t pdn)
 	       entry->pdn == pdn && (entry->access & IBV_ACCESS_REMOTE_WRITE);
 }
 
+void vb_mr_forked(void)
+{
+	pthread_mutex_init(&vb_card.mr.lock, NULL);
+	pthread_cond_init(&vb_card.mr.called, NULL);
+	for (struct vb_mr_watch *watch = vb_card.mr.first; watch; watch = watch->next)
+		watch->calling = watch->changing = false; /* by a thread of the parent */
+}
+
 int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struct vb_mr_info *info)
 {
 	struct vb_seg_mr *entry = own_entry(key);

@@ -126,6 +126,8 @@ static void card_forked(void)
 	vb_flow_forked();
 	vb_tir_forked();
 	vb_cable_forked();
+	vb_mr_forked();
+	vb_umem_forked();
 	vb_hbl_forked();
 }
 

@@ -63,6 +63,11 @@ int vb_umem_reg_owned(struct vb_dev *dev, void *(*find)(void *arg, uint64_t offs
 	return vb_dev_stale(dev) ? vb_refuse_forked() : add(&content, out);
 }
 
+void vb_umem_forked(void)
+{
+	pthread_mutex_init(&vb_card.umem_lock, NULL);
+}
+
 int vb_umem_dereg(struct vb_umem *umem)
 {
 	bool busy;

@@ -176,6 +176,98 @@ static void children_poll(void)
 		pthread_join(thread[i], NULL);
 }
 
+/* Events of a message to itself, and objects that come and go, on the context of a node. */
+static void *events(void *arg)
+{
+	struct node *node = arg;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *context;
+
+	for (uint64_t i = 0; !done; i++) {
+		check_eq(ibv_req_notify_cq(node->recv_cq, 0), 0);
+		check_eq(node_recv(node, i, 0, 64), 0);
+		check_eq(node_send(node, i, 0, 64, IBV_SEND_SIGNALED), 0);
+		check_eq(ibv_get_cq_event(node->channel, &cq, &context), 0);
+		ibv_ack_cq_events(cq, 1);
+		cq_expect(node->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect_at(__FILE__, __LINE__, node->recv_cq, i, IBV_WC_SUCCESS, &wc);
+	}
+	return NULL;
+}
+
+static void *churn(void *arg)
+{
+	struct node *node = arg;
+
+	while (!done) {
+		struct ibv_cq *cq = ibv_create_cq(node->ctx, 10, NULL, node->channel, 0);
+		struct ibv_mr *mr = ibv_reg_mr(node->pd, node->buf, 64, 0);
+		struct ibv_context *ctx = device_open();
+		struct ibv_qp *qp = node_create_qp(node);
+
+		check(cq && mr && qp, "%s", strerror(errno));
+		check_eq(ibv_destroy_qp(qp), 0);
+		check_eq(ibv_dereg_mr(mr), 0);
+		check_eq(ibv_destroy_cq(cq), 0);
+		check_eq(ibv_close_device(ctx), 0);
+	}
+	return NULL;
+}
+
+/* What its parent's threads were about to do may show: only that each call returns is certain. */
+static void destroy_all(struct node *node)
+{
+	check_eq(ibv_destroy_qp(node->qp), 0);
+	check_eq(ibv_dereg_mr(node->mr), 0);
+	ibv_destroy_cq(node->recv_cq);
+	ibv_destroy_cq(node->send_cq);
+	ibv_destroy_comp_channel(node->channel);
+	ibv_dealloc_pd(node->pd);
+	check_eq(ibv_close_device(node->ctx), 0);
+}
+
+/*
+ * The same with the locks of contexts and event queues: threads of the parent get events, make objects and destroy them at
+ * the moment of a fork. The child destroys what it has from its parent and makes its own.
+ */
+static void children_destroy(void)
+{
+	enum { CHILDREN = 100 };
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct address self;
+	struct node node;
+	pthread_t thread[2];
+
+	attr.events = true;
+	node_open(&node, &attr);
+	node_address(&node, &self);
+	node_connect(&node, &self);
+	done = false;
+	check_eq(pthread_create(&thread[0], NULL, events, &node), 0);
+	check_eq(pthread_create(&thread[1], NULL, churn, &node), 0);
+	for (int i = 0; i < CHILDREN; i++) {
+		pid_t pid = fork();
+
+		check(pid >= 0, "%s", strerror(errno));
+		if (pid == 0) {
+			struct node own;
+
+			alarm(PATIENCE_MS / 1000);
+			if (i % 2)
+				destroy_all(&node);
+			node_open(&own, &attr);
+			node_close(&own);
+			_exit(0);
+		}
+		reap(pid);
+	}
+	done = true;
+	pthread_join(thread[0], NULL);
+	pthread_join(thread[1], NULL);
+	node_close(&node);
+}
+
 static void run(void)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RC);
@@ -187,6 +279,7 @@ static void run(void)
 	child_opens();
 	forks_during_traffic();
 	children_poll();
+	children_destroy();
 	node_close(&a);
 	node_close(&b);
 }

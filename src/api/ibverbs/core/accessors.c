@@ -116,9 +116,9 @@ static struct ibv_qp *create_qp(struct ibv_context *context, struct ibv_qp_init_
 static void set_allocators(struct ibv_context *context, void *(*alloc)(size_t size, void *data),
 			   void (*free)(void *ptr, void *data), void *data)
 {
-	pthread_mutex_lock(&context->mutex);
+	api_context_lock(context);
 	to_context(context)->allocators = (struct api_allocators){ alloc, free, data };
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 }
 
 const struct vb_verbs_rings api_rings = {

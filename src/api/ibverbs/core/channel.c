@@ -38,9 +38,9 @@ VB_PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	if (!channel)
 		return api_refuse(null, "channel");
 	context = channel->context;
-	pthread_mutex_lock(&context->mutex);
+	api_context_lock(context);
 	users = channel->refcnt;
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 	if (users)
 		return api_refuse(busy, "completion queues");
 	api_event_queue_destroy(&to_channel(channel)->queue);

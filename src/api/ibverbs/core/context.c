@@ -14,26 +14,56 @@
 
 #include "base/cancel.h"
 
+/*
+ * Of the contexts that a forked child has from its parent. A thread of the parent may have had the
+ * mutex of one, and nobody unlocks it in the child.
+ */
+static struct vb_lock inherited_lock;
+
+void api_context_lock(struct ibv_context *context)
+{
+	if (api_is_inherited(context))
+		vb_lock(&inherited_lock);
+	else
+		pthread_mutex_lock(&context->mutex);
+}
+
+void api_context_unlock(struct ibv_context *context)
+{
+	if (api_is_inherited(context))
+		vb_unlock(&inherited_lock);
+	else
+		pthread_mutex_unlock(&context->mutex);
+}
+
+/* The lists that a forked child has from its parent may be half changed: it leaves them alone. */
+
 void api_track(struct ibv_context *context, enum api_kind kind, struct vb_list *node)
 {
-	pthread_mutex_lock(&context->mutex);
+	if (api_is_inherited(context))
+		return;
+	api_context_lock(context);
 	vb_list_add_tail(&to_context(context)->live[kind], node);
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 }
 
 /* At the head of its list: ibv_close_device() removes it before the objects that it uses. */
 void api_track_first(struct ibv_context *context, enum api_kind kind, struct vb_list *node)
 {
-	pthread_mutex_lock(&context->mutex);
+	if (api_is_inherited(context))
+		return;
+	api_context_lock(context);
 	vb_list_add_head(&to_context(context)->live[kind], node);
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 }
 
 void api_untrack(struct ibv_context *context, struct vb_list *node)
 {
-	pthread_mutex_lock(&context->mutex);
+	if (api_is_inherited(context))
+		return;
+	api_context_lock(context);
 	vb_list_del(node);
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 }
 
 /*
@@ -168,6 +198,17 @@ free_context:
 /* Around opening and closing a device whose contexts may be shared. */
 static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Another thread of the parent may have had it: the child has no such thread. */
+static void release_share_lock(void)
+{
+	pthread_mutex_init(&share_lock, NULL);
+}
+
+__attribute__((constructor)) static void register_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, release_share_lock);
+}
+
 struct ibv_context *api_context_open(struct api_device *device, void *private_data)
 {
 	VB_NO_CANCEL;
@@ -221,7 +262,7 @@ static int close_context(struct ibv_context *context)
 	/* Pairs with the release in accessors.c. */
 	if (atomic_load_explicit(&ctx->users, memory_order_acquire))
 		return api_refuse(busy, "FlexIO objects");
-	for (int kind = 0; kind < API_KINDS; kind++) {
+	for (int kind = 0; !inherited && kind < API_KINDS; kind++) {
 		while (!vb_list_empty(&ctx->live[kind])) {
 			struct vb_list *node = ctx->live[kind].next;
 
@@ -241,7 +282,8 @@ static int close_context(struct ibv_context *context)
 	close(context->cmd_fd);
 	for (int i = 0; i < API_QP_LEAF; i++)
 		free(atomic_load_explicit(&ctx->qp_table[i], memory_order_relaxed));
-	pthread_mutex_destroy(&context->mutex);
+	if (!inherited)
+		pthread_mutex_destroy(&context->mutex);
 	free(ctx);
 	return 0;
 }

@@ -116,8 +116,7 @@ static void cq_free(struct api_cq *cq)
 {
 	api_buf_free(&cq->buf);
 	api_buf_free(&cq->dbr_buf);
-	pthread_mutex_destroy(&cq->ibv.mutex);
-	pthread_cond_destroy(&cq->ibv.cond);
+	api_acks_destroy(cq->ibv.context, &cq->ibv.mutex, &cq->ibv.cond);
 	free(cq);
 }
 
@@ -130,9 +129,9 @@ static void cq_count_users(struct api_cq *cq, int delta)
 	struct ibv_context *context = cq->ibv.context;
 
 	if (cq->ibv.channel) {
-		pthread_mutex_lock(&context->mutex);
+		api_context_lock(context);
 		cq->ibv.channel->refcnt += delta;
-		pthread_mutex_unlock(&context->mutex);
+		api_context_unlock(context);
 	}
 	if (cq->parent && delta > 0)
 		api_pd_get(&cq->parent->ibv);

@@ -337,3 +337,15 @@ void api_wait_acked(struct ibv_context *context, pthread_mutex_t *mutex, pthread
 		pthread_cond_wait(cond, mutex);
 	pthread_mutex_unlock(mutex);
 }
+
+/*
+ * A thread of the parent may have waited for the condition, and for its end glibc waits. A child
+ * has nothing to release here.
+ */
+void api_acks_destroy(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond)
+{
+	if (api_is_inherited(context))
+		return;
+	pthread_mutex_destroy(mutex);
+	pthread_cond_destroy(cond);
+}

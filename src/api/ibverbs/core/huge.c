@@ -11,7 +11,6 @@
  */
 #include "objects.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #ifndef MAP_HUGE_SHIFT
@@ -30,7 +29,7 @@ struct region {
 };
 
 static struct region *regions;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_lock lock;
 
 static void *map(size_t size)
 {
@@ -98,7 +97,7 @@ void *api_huge_alloc(size_t size)
 	if (!size || size > PAGE)
 		return size ? map(whole_pages(size)) : NULL;
 	mask = chunk_mask(size);
-	pthread_mutex_lock(&lock);
+	vb_lock(&lock);
 	for (region = regions; region; region = region->next) {
 		at = find_room(region->used, mask);
 		if (at >= 0)
@@ -112,7 +111,7 @@ void *api_huge_alloc(size_t size)
 		region->used |= mask << at;
 		ptr = region->base + (size_t)at * CHUNK;
 	}
-	pthread_mutex_unlock(&lock);
+	vb_unlock(&lock);
 	return ptr;
 }
 
@@ -124,7 +123,7 @@ void api_huge_free(void *ptr, size_t size)
 		munmap(ptr, whole_pages(size));
 		return;
 	}
-	pthread_mutex_lock(&lock);
+	vb_lock(&lock);
 	for (link = &regions; (uintptr_t)ptr - (uintptr_t)(*link)->base >= PAGE;
 	     link = &(*link)->next)
 		;
@@ -133,7 +132,7 @@ void api_huge_free(void *ptr, size_t size)
 		empty = *link;
 		*link = empty->next;
 	}
-	pthread_mutex_unlock(&lock);
+	vb_unlock(&lock);
 	if (empty) {
 		munmap(empty->base, PAGE);
 		free(empty);

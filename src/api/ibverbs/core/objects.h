@@ -11,7 +11,7 @@
  *	     |                        |      +-- send_cq, recv_cq --> api_cq --> api_channel
  *	     +-- vb_dev               +-- srq --> api_srq -- linked WQE ring
  *
- * Locks, all leaves but the first: context->mutex (creation, destruction, the lists of live
+ * Locks, all leaves but the first: api_context_lock() (creation, destruction, the lists of live
  * objects), the lock of one send queue, receive queue, SRQ or CQ, and the mutex of one event queue.
  * A CQ lock may be held while an SRQ lock is taken (a polled receive gives its WQE back), never the
  * other way round. Callbacks of the card take event mutexes only, so that the card may be called
@@ -388,6 +388,9 @@ static inline void api_unlock(struct vb_lock *lock, bool unlocked)
 		vb_unlock(lock);
 }
 
+/* Its mutex. A forked child has another lock for the contexts of its parent. */
+void api_context_lock(struct ibv_context *context);
+void api_context_unlock(struct ibv_context *context);
 void api_track(struct ibv_context *context, enum api_kind kind, struct vb_list *node);
 void api_track_first(struct ibv_context *context, enum api_kind kind, struct vb_list *node);
 void api_untrack(struct ibv_context *context, struct vb_list *node);
@@ -415,6 +418,7 @@ void api_async_mute(struct ibv_context *context, struct api_async *async, bool m
 void api_async_close(struct ibv_context *context, bool inherited);
 void api_wait_acked(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond,
 		    const uint32_t *acked, uint32_t fetched);
+void api_acks_destroy(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond);
 
 /* channel.c */
 void api_channel_notify(void *cookie);

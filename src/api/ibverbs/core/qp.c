@@ -211,8 +211,7 @@ static void qp_free(struct api_qp *qp)
 	free(qp->rq.wrid);
 	if (ring_ops(qp)->qp_free)
 		ring_ops(qp)->qp_free(qp);
-	pthread_mutex_destroy(&qp->ibv.mutex);
-	pthread_cond_destroy(&qp->ibv.cond);
+	api_acks_destroy(qp->ibv.context, &qp->ibv.mutex, &qp->ibv.cond);
 	free(qp);
 }
 
@@ -264,7 +263,7 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 		fill_rss(&rss, qp->rss, hash);
 	if (ring_ops(qp)->qp_card_attr)
 		ring_ops(qp)->qp_card_attr(qp, &attr);
-	pthread_mutex_lock(&context->mutex);
+	api_context_lock(context);
 	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
 	if (!rc) {
 		qp->ibv.qp_num = qp->ibv.handle = vb_qp_number(qp->card);
@@ -272,7 +271,7 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 		if (rc)
 			vb_qp_destroy(qp->card);
 	}
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 	return rc;
 }
 
@@ -526,18 +525,18 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	api_async_mute(context, &qp->async, true);
 	api_wait_acked(ibqp->context, &ibqp->mutex, &ibqp->cond, &ibqp->events_completed,
 		       qp->async.fetched);
-	pthread_mutex_lock(&context->mutex);
+	api_context_lock(context);
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {
 		qp_clean_cqs(qp);
 		table_remove(to_context(context), qp);
-		vb_list_del(&qp->node);
 	}
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 	if (rc) { /* used since */
 		api_async_mute(context, &qp->async, false);
 		return api_status(rc);
 	}
+	api_untrack(context, &qp->node);
 	pd = ibqp->pd;
 	if (qp->rss)
 		atomic_fetch_sub_explicit(&qp->rss->users, 1, memory_order_release);

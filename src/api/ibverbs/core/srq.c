@@ -58,8 +58,7 @@ static void srq_free(struct api_srq *srq)
 	api_buf_free(&srq->buf);
 	api_buf_free(&srq->dbr_buf);
 	free(srq->wrid);
-	pthread_mutex_destroy(&srq->ibv.mutex);
-	pthread_cond_destroy(&srq->ibv.cond);
+	api_acks_destroy(srq->ibv.context, &srq->ibv.mutex, &srq->ibv.cond);
 	free(srq);
 }
 

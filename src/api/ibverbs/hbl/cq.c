@@ -9,9 +9,9 @@ static void count_channel(struct ibv_cq *cq, int delta)
 {
 	if (!cq->channel)
 		return;
-	pthread_mutex_lock(&cq->context->mutex);
+	api_context_lock(cq->context);
 	cq->channel->refcnt += delta;
-	pthread_mutex_unlock(&cq->context->mutex);
+	api_context_unlock(cq->context);
 }
 
 struct ibv_cq *hbl_cq_create(struct ibv_context *context, uint32_t entries,
@@ -75,8 +75,7 @@ int hbl_cq_destroy(struct ibv_cq *ibcq)
 	}
 	count_channel(ibcq, -1);
 	api_untrack(ibcq->context, &cq->api.node);
-	pthread_mutex_destroy(&ibcq->mutex);
-	pthread_cond_destroy(&ibcq->cond);
+	api_acks_destroy(ibcq->context, &ibcq->mutex, &ibcq->cond);
 	free(cq);
 	return 0;
 }

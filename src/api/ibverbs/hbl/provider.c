@@ -80,10 +80,10 @@ static int pd_added(struct api_context *ctx)
 	struct ibv_context *context = &ctx->verbs.context;
 	bool taken;
 
-	pthread_mutex_lock(&context->mutex);
+	api_context_lock(context);
 	taken = to_hbl_context(context)->has_pd;
 	to_hbl_context(context)->has_pd = true;
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 	return taken ? vb_refuse_one_pd() : 0;
 }
 
@@ -91,9 +91,9 @@ static void pd_removed(struct api_context *ctx)
 {
 	struct ibv_context *context = &ctx->verbs.context;
 
-	pthread_mutex_lock(&context->mutex);
+	api_context_lock(context);
 	to_hbl_context(context)->has_pd = false;
-	pthread_mutex_unlock(&context->mutex);
+	api_context_unlock(context);
 }
 
 static void query_device(struct api_context *ctx, struct ibv_device_attr *attr)

@@ -115,8 +115,7 @@ int hbl_qp_destroy(struct ibv_qp *ibqp)
 	api_untrack(ibqp->context, &qp->api.node);
 	vb_hbl_qp_destroy(qp->card);
 	api_pd_put(ibqp->pd);
-	pthread_mutex_destroy(&ibqp->mutex);
-	pthread_cond_destroy(&ibqp->cond);
+	api_acks_destroy(ibqp->context, &ibqp->mutex, &ibqp->cond);
 	free(qp);
 	return 0;
 }

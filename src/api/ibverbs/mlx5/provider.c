@@ -10,11 +10,11 @@ static char *uar_page(struct api_context *ctx)
 	struct mlx5_context *own = to_mlx5_context(ctx);
 	char *page;
 
-	pthread_mutex_lock(&ctx->verbs.context.mutex);
+	api_context_lock(&ctx->verbs.context);
 	if (!own->uar && vb_uar_create(ctx->dev, &own->uar))
 		own->uar = NULL;
 	page = vb_uar_page(own->uar);
-	pthread_mutex_unlock(&ctx->verbs.context.mutex);
+	api_context_unlock(&ctx->verbs.context);
 	return page;
 }
 

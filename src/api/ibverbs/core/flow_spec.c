@@ -320,12 +320,17 @@ int api_flow_match(struct ibv_context *context, const struct ibv_flow_attr *attr
 {
 	const char *at = (const char *)(attr + 1);
 	struct target target = { .match = match };
+	struct ibv_flow_spec copy, *spec = &copy;
 	int err = 0;
 
 	memset(match, 0, sizeof(*match));
 	for (unsigned int i = 0; i < attr->num_of_specs && !err; i++) {
-		const struct ibv_flow_spec *spec = (const struct ibv_flow_spec *)at;
-
+		/* Specifications follow one another, aligned or not. */
+		memcpy(&copy, at, sizeof(copy.hdr));
+		if (copy.hdr.size < sizeof(copy.hdr) || copy.hdr.size > sizeof(copy))
+			return -vb_refuse_range("size of a flow specification", copy.hdr.size,
+						sizeof(copy.hdr), sizeof(copy));
+		memcpy(&copy, at, copy.hdr.size);
 		if (spec->hdr.type & 0x1000) {
 			err = take_action(context, spec, match);
 		} else {

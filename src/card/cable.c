@@ -199,41 +199,59 @@ static void learn(const struct vb_adapter *first, const struct vb_frame_origin *
 	uint64_t mac = mac_at(frame->data + 6), entry = mac << 16 | tag_of(origin->adapter);
 	_Atomic uint64_t *at = place_of(first, mac);
 
-	if ((frame->data[6] & 1) || !mac || is_configured(origin->cable, mac))
+	if (atomic_load_explicit(at, memory_order_relaxed) == entry)
 		return;
-	if (atomic_load_explicit(at, memory_order_relaxed) != entry)
+	if (!(frame->data[6] & 1) && mac && !is_configured(origin->cable, mac))
 		atomic_store_explicit(at, entry, memory_order_relaxed);
 }
 
-/* Whether the switch brings a frame with this destination to a port of ours. */
-static bool leads_to(const struct vb_adapter *first, const struct vb_adapter *port, uint64_t mac)
+/* Where the switch brings a frame. */
+struct direction {
+	uint64_t mac;    /* its destination */
+	bool all;        /* to all ports */
+	bool configured; /* to the ports of ours that have the MAC */
+	uint16_t tag;    /* else to this port */
+};
+
+static struct direction find_direction(const struct vb_adapter *first, uint64_t mac)
 {
+	struct direction d = { .mac = mac };
 	uint64_t entry;
 
-	if (mac >> 40 & 1)
-		return true;
-	if (mac && mac_at(port->config->mac) == mac)
-		return true;
-	if (mac && is_configured(port->cable, mac))
-		return false;
+	d.all = mac >> 40 & 1 || !mac;
+	if (d.all)
+		return d;
 	entry = atomic_load_explicit(place_of(first, mac), memory_order_relaxed);
-	return entry >> 16 != mac || !mac || (uint16_t)entry == tag_of(port->guid);
+	d.tag = (uint16_t)entry;
+	if (entry >> 16 == mac)
+		return d; /* configured ones are not learned */
+	d.configured = is_configured(first->cable, mac);
+	d.all = !d.configured;
+	return d;
+}
+
+static bool leads_to(const struct direction *d, const struct vb_adapter *port)
+{
+	if (d->all)
+		return true;
+	return d->configured ? mac_at(port->config->mac) == d->mac : d->tag == tag_of(port->guid);
 }
 
 /* The other ports of the cable, as far as they are ours. */
 static void switch_frame(const struct vb_frame_origin *origin, const struct vb_frame *frame)
 {
 	const struct vb_adapter *first = first_on(origin->cable);
-	uint64_t mac = mac_at(frame->data);
+	struct direction d;
 
 	if (!first)
 		return;
 	learn(first, origin, frame);
+	d = find_direction(first, mac_at(frame->data));
 	for (unsigned int i = first->index; i < vb_card.adapters.count; i++) {
 		const struct vb_adapter *port = &vb_card.adapters.all[i];
 
 		if (has_port(port) && port->cable == origin->cable &&
-		    port->guid != origin->adapter && leads_to(first, port, mac)) {
+		    port->guid != origin->adapter && leads_to(&d, port)) {
 			tap_frame(port, frame, false);
 			vb_flow_arrive(port, NULL, frame);
 		}

@@ -40,6 +40,7 @@ enum vb_limits {
 	VB_MAX_SRQ_WR = 32767,
 	VB_MAX_RD_ATOMIC = 16,
 	VB_MAX_MSG_LOG = 31,
+	VB_MAX_TSO = 1 << 18, /* bytes of frames that one WQE makes */
 };
 
 struct vb_gid {

@@ -107,7 +107,7 @@ static enum ibv_wc_status send_cut(const struct sending *s)
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	uint64_t at = 0;
 
-	if (!s->wr->mss || s->wr->len % s->wr->mss)
+	if (!s->wr->mss || s->wr->len % s->wr->mss || s->wr->len > VB_MAX_TSO)
 		return IBV_WC_LOC_LEN_ERR;
 	for (; at < s->wr->len && status == IBV_WC_SUCCESS; at += s->wr->mss)
 		status = send_one(s, at, s->wr->mss);
@@ -165,6 +165,8 @@ static enum ibv_wc_status send_large(struct sending *s)
 
 	if (s->wr->header_len > HEADER_ROOM || s->wr->len < s->wr->header_len)
 		return IBV_WC_LOC_QP_OP_ERR;
+	if (s->wr->len - s->wr->header_len > VB_MAX_TSO)
+		return IBV_WC_LOC_LEN_ERR;
 	if (read_bytes(s, s->qp->frame, 0, s->wr->header_len))
 		return IBV_WC_LOC_PROT_ERR;
 	ret = vb_frame_segment(&lso);

@@ -57,7 +57,8 @@ static void hold_queues(const struct vb_tir *tir, int by)
 		atomic_fetch_add_explicit(&tir->rq->raw_users, (uint32_t)by, memory_order_release);
 	vb_rss_hold(tir->rss, by);
 	atomic_fetch_add_explicit(&tir->dev->objects, (uint32_t)by, memory_order_release);
-	vb_cable_listen(by);
+	if (!vb_dev_stale(tir->dev))
+		vb_cable_listen(by);
 }
 
 static int check_attr(const struct vb_dev *dev, const struct vb_tir_attr *attr)
@@ -152,10 +153,9 @@ int vb_tir_destroy(struct vb_tir *tir)
 	if (!unlink_tir(tir))
 		return vb_refuse_busy("flow actions");
 	vb_read_wait(); /* a frame may be on its way through it */
-	if (!vb_dev_stale(tir->dev)) {
-		hold_queues(tir, -1);
+	hold_queues(tir, -1);
+	if (!vb_dev_stale(tir->dev))
 		vb_ids_give(&vb_card.numbers.tir, tir->number);
-	}
 	tir_free(tir);
 	return 0;
 }

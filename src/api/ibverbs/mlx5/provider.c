@@ -51,7 +51,7 @@ const struct api_provider api_mlx5 = {
 				  IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
 		      .rx_hash_fields = API_RX_HASH_FIELDS | IBV_RX_HASH_IPSEC_SPI |
 					(uint64_t)IBV_RX_HASH_INNER,
-		      .max_tso = 1 << 18,
+		      .max_tso = VB_MAX_TSO,
 		      .max_rate = 100000000,
 		      .wc_flags = IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG },
 

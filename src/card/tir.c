@@ -20,9 +20,14 @@ int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
 {
 	if (!rss->count || rss->count > VB_MAX_RSS || (rss->count & (rss->count - 1)))
 		return -EINVAL;
-	for (uint32_t i = 0; i < rss->count; i++)
-		if (!rss->wq[i] || rss->wq[i]->dev != dev || !rss->wq[i]->init.wq)
+	for (uint32_t i = 0; i < rss->count; i++) {
+		const struct vb_qp *wq = rss->wq[i];
+
+		/* A work queue, or a queue pair that only receives, as FlexIO's are. */
+		if (!wq || wq->dev != dev || wq->type != IBV_QPT_RAW_PACKET || wq->rss ||
+		    (!wq->rq.count && !wq->init.srq))
 			return -EINVAL;
+	}
 	return 0;
 }
 

@@ -104,6 +104,7 @@ bool vb_td_hold(struct flexio_transport_domain *td, const struct queue_place *pl
 void vb_td_release(struct flexio_transport_domain *td);
 /* The card's number of it. */
 uint32_t vb_td_number(const struct flexio_transport_domain *td);
+uint32_t vb_tis_domain(const struct flexio_sq_tis *tis); /* the number of its domain */
 bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place);
 void vb_tis_release(struct flexio_sq_tis *tis);
 

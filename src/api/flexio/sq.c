@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * Owns send queues of raw frames. Frames are not sent yet: a work request other than a NOP
- * completes with an error.
- */
+/* Owns send queues of raw frames. */
 #include "queue.h"
 
 enum { MAX_LOG_DEPTH = 15, BLOCK_LOG = 6 };
@@ -64,6 +61,7 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 		.event = event,
 		.uidx = attr->user_index,
 		.owner = vb_flexio_uar_owner(queue->process, place->adapter),
+		.transport_domain = sq->tis ? vb_tis_domain(sq->tis) : 0,
 	};
 	int err;
 

@@ -49,6 +49,11 @@ bool vb_tis_hold(struct flexio_sq_tis *tis, const struct queue_place *place)
 	return true;
 }
 
+uint32_t vb_tis_domain(const struct flexio_sq_tis *tis)
+{
+	return vb_td_number(tis->td);
+}
+
 void vb_tis_release(struct flexio_sq_tis *tis)
 {
 	atomic_fetch_sub_explicit(&tis->users, 1, memory_order_release);

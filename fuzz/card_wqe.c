@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random bytes as send ring, receive ring and doorbells of mlx5 QPs (RC, UC, UD), through card.h: whatever a program
  * that writes its own queues does, the card never crashes and can be reset.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * libFuzzer target: the random programs of tests/isa/gen without end.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random bytes as what another process has put into its ring to us: no record makes the consumer look outside of the
  * ring, and what it takes for a packet is one.

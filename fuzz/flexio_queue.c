@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random bytes as rings, doorbell records and outbox stores of device code, through libflexio: whatever a device program
  * does to its queues, the host program goes on and the queues can be reset.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random bytes as a frame, as what a program asks the card to do with it, and as flow rules.
  * Whatever they are, nothing outside of the frame is touched, rules are refused or do something,

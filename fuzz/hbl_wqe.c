@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random doorbells, congestion-control messages and work queue entries of hbl queue pairs, through card/hbl/hbl.h: whatever a
  * program stores and writes, the card never crashes, the FIFO's index moves on, and the queue pair can be reset.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random bytes in the rings and records of mlx4 queues (RC, UC, UD, raw frames, a shared receive queue), and random stores
  * to their doorbell page: whatever a program does that drives its queues itself, the card never crashes and can be reset.

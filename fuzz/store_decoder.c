@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random bytes as instruction and registers of a store to a doorbell page: the decoder never reads outside of what it is
  * given, and what it says it has found makes sense.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What the engine itself costs: translating a large program, changing threads, calling a function.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Kernels on the engines, each as its own process, measured by the CPU time the kernel accounts to
  * it.

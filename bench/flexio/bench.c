@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The FlexIO benchmark, as one table: what a call, a trigger, a copy, a message and an allocation cost, each beside what
  * the machine itself needs for the like, measured in turn with it in the same run.

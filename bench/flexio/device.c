@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The device half of the FlexIO benchmark. */
 #include <dpaintrin.h>
 #include <libflexio-dev/flexio_dev.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * How long an event takes: from the moment before it is made to the first instruction of the handler it wakes. Beside it
  * what the machine needs at best, with the same pauses in between: a cache line that another thread waits for (the

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * How many RDMA writes device code makes, on one execution unit and on as many as there are host threads for them, beside a
  * host loop that does the same with ibv_post_send and ibv_poll_cq on as many threads. Both sides: RC queue pairs of this

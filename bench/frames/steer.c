@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What the steering engine costs: finding the rule of a frame among 10 to a million, one mask and
  * several, and making and removing the rules.

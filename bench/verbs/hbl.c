@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * hbl: what a doorbell costs. A doorbell is a store that traps, so the limit beside it is a bare fault: a store into a
  * protected page whose handler only steps over the instruction.

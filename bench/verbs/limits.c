@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What the machine can do at best, measured in the same run: a cache line handed from core to core, memcpy, and
  * process_vm_writev into another process, each with the sizes of the verbs measurements.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The same adapter driven in two ways: by ibv_post_send() and ibv_poll_cq(), and by hand through mlx4 direct verbs, where
  * every doorbell is a store that traps. One thread plays both sides: RDMA writes of 8 bytes to itself.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The verbs measurements: latency, rate and bandwidth, between two processes and inside one.
  *

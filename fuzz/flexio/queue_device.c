@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The device's half of fuzz_flexio_queue: makes the stores and calls that it is told. */
 #include <stddef.h>
 #include <stdint.h>

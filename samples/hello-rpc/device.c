@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* What runs on the accelerator. */
 #include <libflexio-dev/flexio_dev.h>
 

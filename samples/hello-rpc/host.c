@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The smallest FlexIO program: load device code into a process on the accelerator, call a function
  * of it, print what it returned.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Work on a buffer that the host filled. A device address arrives as an ordinary pointer. */
 #include <libflexio-dev/flexio_dev.h>
 

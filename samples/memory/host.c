@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Memory of the accelerator: a buffer on its heap, filled from the host, sorted by device code,
  * read back. The host looks at the heap before and after.

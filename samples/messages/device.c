@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Text from the accelerator: one line per level, to one stream or to all of them. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Two message streams of one process: the default one, written while the device code runs, and one
  * that collects text until it is flushed and lets only warnings and errors through.

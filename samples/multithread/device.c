@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Many threads that share a piece of work: atomics for the sums, a lock for the rest. */
 #include <libflexio-dev/flexio_dev.h>
 

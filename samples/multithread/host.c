@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Many device threads at once: each worker is an event handler bound to an execution unit of its own (strict affinity).
  * One RPC starts them all; the host waits until the last one has finished.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Stages that wake each other: the next one when there is something for it, the one before when there is room again. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * RDMA without the host: read a text from another process, turn it around, write it back, and count that with an
  * atomic. The host only made the queues.

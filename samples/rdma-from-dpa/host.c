@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Two processes. The server is an ordinary verbs program that registers memory, connects a queue pair and then only
  * looks at its memory. The client gives device code a queue pair to it.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A worker that takes its jobs from host memory and leaves the results there. */
 #include <dpaintrin.h>
 #include <libflexio-dev/flexio_dev.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * An event handler as a worker on host memory: the host registers a table of jobs and wakes the worker, which works
  * in the table itself, through a window. Nothing is copied to the device and back.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The edge of the API: NULL and malformed arguments, unknown bits, empty table entries, what comes
  * back rounded, what a parent domain and a thread domain do, and events that nobody fetched.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Sizes and offsets of what crosses the border: programs were compiled with these, and the library
  * writes them. The numbers are those of rdma-core 44 on a 64-bit machine.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What is not there yet says so: EOPNOTSUPP, as a return value or as NULL with errno
  * (docs/deviations.md).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The device library and its C library on many guest threads at once: progs/many.c, as the host sees it. */
 #include "card.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Queue access, byte for byte: progs/queue.c, as the host sees it. */
 #include "card.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Standard IO on the DPA: progs/stdio.c, as the host sees it. */
 #include "card.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Threads, messages, intrinsics, calls of the card: progs/thread.c, as the host sees it. */
 #include "card.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Little address space (ulimit -v). A peer costs less than a MiB of it. Where there is none left the peer cannot be
  * reached, which the program sees as a peer that does not answer; the log says why. With more room it works again.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A machine with nearly nothing on it, as sandboxes are. Without /dev/null a device opens all the same; without /proc it
  * does not, and the log says what is missing.

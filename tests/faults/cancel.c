@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Threads that are cancelled in a call of the verbs, none of which is a cancellation point: the
  * thread comes through the call and ends at the next point of its own. So it leaves no lock behind.

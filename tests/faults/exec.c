@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A process that executes another program without closing its device. The process keeps its id, but
  * the memory behind its keys is gone: no peer reads or writes the memory of the new program, and no

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * kill -9 of either side at random moments. The survivor gets an error completion within its configured retry time,
  * nothing of the dead process stays in the registry, and the next run starts clean.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Log lines in programs that do not expect any. A program may close every descriptor that it did not
  * open and use the numbers for files of its own: no line goes there, and none is lost. Nobody may

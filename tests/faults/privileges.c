@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A program with more rights than its caller: the caller wrote the environment, so no variable of ours may count and
  * no file that one names may be opened. A set-uid copy of this program is run by another user; the variables name a

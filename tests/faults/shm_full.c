@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * No room in /dev/shm is an error when the card is opened, with a line that says so; never a SIGBUS later. What was
  * opened before goes on working.

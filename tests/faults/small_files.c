@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A limit on the size of files (ulimit -f). The kernel's answer to a larger one is a signal that ends the program; ours is
  * an error of ibv_open_device() and a line in the log. Where the log is such a file itself, the line is lost.

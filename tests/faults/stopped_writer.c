@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A process that is stopped between two steps of a direct WRITE, while the target registers that
  * memory anew. The target must wait, because the copy may go on at any time. It waits asleep and

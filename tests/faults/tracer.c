@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Whom a process lets trace itself, where Yama makes that its choice (ptrace_scope 1): the peer that it is connected to,
  * all of the user's processes as soon as there are two, nobody after it has closed its devices. Elsewhere it says nothing.

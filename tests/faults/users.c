@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Two users of one machine do not meet: a second user reaches no QP of the first, can open none of its files, and
  * works by itself all the same.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What src/frame and src/steer make of frames, for judge.py to compare with scapy. A line in, a
  * line out:

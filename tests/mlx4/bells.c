@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Doorbells by plain stores are never lost: several threads, each with two queue pairs of one context, ring them in a row
  * to one and the same address; every WQE executes exactly once. With all signals blocked in every second thread, and

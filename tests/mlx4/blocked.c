@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A doorbell rings whatever the program blocks, and however it says so: the old functions of BSD and System V, masks of
  * new threads, masks for the time of a wait. A child of vfork() that puts its signals back to the default, as programs do

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Raw Ethernet, as the public direct clients use it: a RAW_PACKET queue that sends frames, receive WQs behind an
  * indirection table with a Toeplitz hash, driven by hand through mlx4dv_init_obj(). Everything in one process here; for

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Signals as the program sees them, while SIGSEGV and SIGBUS are the card's and never really blocked: queries tell what
  * the program asked for, its handlers run for its own faults with their flags, masks and stacks, and a doorbell works

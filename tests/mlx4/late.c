@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A program that knows nothing of verbs when it starts: it blocks all signals and installs a SIGSEGV handler, and only
  * then loads a plug-in that drives mlx4 queues itself. Under `verbatim run` doorbells work all the same, because the

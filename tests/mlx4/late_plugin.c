@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The plug-in of late.c: queues driven by hand. */
 #include "raw.h"
 

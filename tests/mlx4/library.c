@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The bytes that verbs leave in mlx4 queues, and what they refuse: a program that posts by verbs and looks at the rings
  * itself finds there what the library of the hardware writes.

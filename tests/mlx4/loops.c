@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Raw send and receive loops over RC, UC and UD, every opcode, one stride per WQE and packed WQEs of many sizes that wrap,
  * inline data: what arrives is what was sent, once, in order. Also between two processes, neither of which calls the

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Raw frames between processes of one host: what a RAW_PACKET queue sends reaches the receivers of the same adapter in
  * other processes, queue pairs and receive WQs driven by hand alike. Nobody waits for a receiver that is stopped, killed

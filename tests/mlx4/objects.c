@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What mlx4dv_init_obj() and its three companions promise: combinations, comp_mask, refusals that change nothing, layout
  * of the rings, the program's own allocators, a CQ that belongs to the program.

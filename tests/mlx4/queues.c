@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The rest of what raw queues promise: CQs armed with sequence numbers and events, shared receive queues as lists, verbs
  * and raw use side by side, bad WQEs that give the right error CQE and QP state, QPs destroyed under load.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The helpers of raw.h: what a direct client does between the program and the rings, by the public header alone. */
 #include "raw.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Access rights, as a complete matrix: every combination of rights on the memory region and on the QP against every
  * operation that needs one. What is allowed arrives, what is not changes no byte.

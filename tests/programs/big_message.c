@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Messages of hundreds of megabytes up to the largest, 2 GiB: WRITE, READ and SEND between two processes, with the
  * first, last and some inner bytes checked. One byte more than the largest is refused. And as benchmarks do it: several

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Checks, time, patterns and second processes for the test programs. The verbs helpers are in node.c.
  */

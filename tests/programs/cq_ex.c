@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Extended CQs: start/next/end polling, every reader that was asked for, timestamps that never run backwards and lie
  * between clock readings before and after, and ibv_poll_cq() on the same CQ.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Completion channels: one event per arming, at once where a completion is already there, only for solicited or
  * failed work where asked so; the descriptor works with poll(2), O_NONBLOCK and a thread that blocks in it.

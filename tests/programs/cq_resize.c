@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A CQ is resized up and down while messages complete on it: none is lost, none comes twice, the order stays. One that
  * holds more than the new size keeps its ring.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * ibv_dereg_mr() against a peer that never stops writing: when it has returned, nobody touches the memory any more.
  * The same for a QP that is destroyed under fire. The peer sees an error, not a crash.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The ends of a two-ended test: the requests, where they are executed, and the process that executes them.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Runs the cases of a two-ended suite under cmocka, each in one process and between two.
  */

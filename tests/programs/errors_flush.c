@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What happens to outstanding work when a QP leaves RTS: flushed in order on ERR, gone without a trace on RESET, and
  * for the unreliable types the send queue error state. Also the async events that go with it.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Every completion error of a reliable connection, provoked and seen on both sides: status of requester and
  * responder, what becomes of the other work, the state of both QPs and the async event. End a is the requester.

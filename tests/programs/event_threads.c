@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Nobody polls: in both of two processes some threads wait for events of the completion queues of many connections, and a
  * message that arrives is answered by the thread that the event woke. One event that is lost, or one acknowledgement that

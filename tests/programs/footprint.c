@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What the card costs in memory: at most 16 MiB resident for an open device, at most 64 KiB for a QP of the usual
  * depth (128 sends, 128 receives, one entry each), measured over a thousand connected ones that were used. Most of that

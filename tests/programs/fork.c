@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * fork() in a program that uses verbs leaves the parent whole: children that exit, that call exit handlers, that
  * execute something, that open the device themselves, that poll their parent's queues, and many of them while messages

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A forked child has the same descriptors as its parent. Whatever it does to its parent's objects, what the descriptors
  * announce stays for the parent, and no event comes that the parent's card did not cause. The child itself does not wait

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The GID table has the order of real cards: RoCE v1 and v2 of the link-local address, then v1 and v2 of each IP address,
  * IPv4 first, so that index 3 is RoCE v2 over IPv4. Every GID connects to every other one of its version. Queue pairs of

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * An idle process with an open card uses no CPU: less than 5 ms in a second, with queues set up, used and left alone,
  * a receive waiting and a CQ armed.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Linked into a test program: every process of it loses, repeats and swaps packets that it sends to others, as
  * VERBATIM_TEST_IMPAIR="loss=PERCENT,repeat=PERCENT,swap=PERCENT,seed=NUMBER" says. The same seed makes the same choices

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Messages so large that the target fetches them itself instead of having them sent: that they arrive, whole and in
  * order, and that what can go wrong on either side ends as it does for small ones. End a is the requester.

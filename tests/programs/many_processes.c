@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * 64 processes on one card. Each sends a hundred messages to the next in a ring, and each writes into the memory of
  * the first. With "small" the same with a /dev/shm of 64 MiB, as containers have it.

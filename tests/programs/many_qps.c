@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A thousand QPs in one process, in pairs, all connected at once and all used: numbers are unique, messages come to
  * the right one, and everything can be destroyed again, twice over.

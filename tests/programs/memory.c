@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Memory regions in every shape, and memory that goes away under one: unmapped, truncated, deregistered. A protection
  * error for whoever used it, and never a crash.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A million messages of 16 to 256 bytes between two processes, each with a sequence number and a checksum over all of
  * its bytes: none is lost, doubled, reordered or changed. The contract is ten seconds for them.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Random work between two processes against a model: SEND, WRITE, READ and atomics of all sizes, with and without
  * immediate data, inline, fence and signal, many at once. Completions come in order, every byte and every old value

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Queues that the program drives itself, by what mlx5dv_init_obj() shows: a WQE written into the ring and rung by a
  * store to the doorbell page, the CQE read from the ring, the CQ armed by a store. Numbers are those of the card.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A queue pair that meets an error while its program modifies it stays in the error state: the modification comes before
  * the error, or is refused, but never takes the error back.

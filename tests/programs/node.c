@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * One open device with PD, buffer, two CQs and a QP, and the steps that connect it. See common.h.
  */

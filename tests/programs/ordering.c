@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What a completion promises about memory: when a message has been received, all WRITEs posted before it are visible;
  * a READ posted after a WRITE sees it; a completed READ or atomic brought the value of its time. Between two processes,

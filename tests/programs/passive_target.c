@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A target that never calls verbs after its setup is read, written and added to all the same: while it sleeps in a
  * system call, and while it computes with every signal blocked.

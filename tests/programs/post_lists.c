@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Lists of work requests in one call: all run in order; where one is refused, those before it are posted, it is named
  * in bad_wr, and those behind it are not. Also queues that signal everything, and receive queues that are full.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Cables: frames from one adapter to others and to other processes. Each receiver is a process of its own, on the device
  * that its role names, and reports what it gets.

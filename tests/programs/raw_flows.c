@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * ibv_create_flow(): every kind of specification, with the frame that it matches and those that miss it by one field;
  * priorities, defaults, sniffers, tags, drops, counters; what is refused. The argument is the device.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Raw frames between queue pairs of one process: which lengths go, what is padded, who hears whom, checksums, tags, large
  * sends, buffers that are too small. The argument is the device.

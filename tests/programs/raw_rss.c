@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Receive side scaling: an indirection table over receive WQs, and the queue that the Toeplitz hash of a frame names,
  * computed here bit by bit. Fields, inner headers, states and flags of WQs. The argument is the device.

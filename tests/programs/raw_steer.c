@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The card's side of steering (card/flow.h), as libmlx5 and libflexio use it: rules of all domains, TIRs, transport domains,
  * misses, rules that come and go under traffic, frames put on a cable and taps.

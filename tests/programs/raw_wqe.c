@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Frames by WQEs and CQEs that the program writes and reads itself (mlx5dv_init_obj): every field of the Ethernet segment,
  * several frames in one WQE in both ways, large sends; every field of a frame's CQE; WQEs that cannot be.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A refusal says why: with VERBATIM_LOG=info every call that fails and every error completion leaves one line that
  * names the public function or the request, the object and the reason. The test walks all reasons of base/reasons.h:

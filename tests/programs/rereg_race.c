@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * ibv_rereg_mr() against a peer that never stops writing. The key stays, so the peer goes on with the one it knows: while
  * it may write all is well, when the right is taken away nobody touches the memory once the call has returned, and what

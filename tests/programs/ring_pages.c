@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * MLX_QP_ALLOC_TYPE, MLX_CQ_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE, which programs set for the pages of their rings. HUGE is
  * refused where no huge page is free, the others do without; all that is made works. And an SRQ whose size was left at 0.

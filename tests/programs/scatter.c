@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Scatter and gather: 1 to 30 entries on either side, of random lengths with nothing among them, for SEND, WRITE and
  * READ. The receiver's list never cuts the message where the sender's does.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A QP connected to itself: all work requests, and a queue full of them, without a lock that waits for itself. Then
  * two QPs of one context with one CQ for everything.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Large WRITEs to a process that polls, where both sides copy at the same time: areas that overlap end up as if the
  * WRITEs had been done one after the other. Once more with a target that may not fetch anything itself.

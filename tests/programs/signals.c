@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The program's own SIGSEGV and SIGBUS handlers and ours live together: its faults come to its handler, faults of the
  * card on memory that is gone become error completions, whoever installed a handler first. Also a system call that a

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Shared receive queues: several QPs take from one, in the order of posting; the limit event comes once per arming;
  * an empty SRQ means "receiver not ready"; the queue is refilled around its ring many times.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A process that is stopped now and then, as a debugger or a crowded machine does it, in the middle of long messages and for
  * longer than its own timeout. The target has taken all that was sent and owes no answer yet: that is no reason to send

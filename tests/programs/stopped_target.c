@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * READs from a process that is stopped at the wrong moment: in the middle of an answer, for longer than the timeout, so
  * that it answers twice; and before it has seen any of many requests.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Processes that are killed, one after the other, more of them than the registry has slots: the last ones have the slots
  * of the first, and queue pairs of the same numbers. A process that still has its connection to the dead one reaches

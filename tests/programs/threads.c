@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * libibverbs is thread-safe: four threads post to one send queue, two poll its CQ, while two others post receives and
  * poll on the receiving side. Every message arrives once.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Unreliable connections: what the receiver cannot take is dropped whole, the sender succeeds, and the next message is
  * received as if nothing had been. What UC has no protocol for (READ, atomics) is refused.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Unreliable datagrams: the GRH in front of what is received, answers with ibv_create_ah_from_wc(), and all that is
  * dropped without a word (wrong qkey, no receive, no such QP, longer than the MTU).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Datagrams over every GID of the port: what the work completion says about the network that carried them. On RoCE mlx5
  * reports that where InfiniBand has the service level (bits 2:0: 0 GRH, 1 IPv6, 2 IPv4; bit 3: UDP), and programs decide

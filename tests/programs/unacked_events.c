@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Between getting an event and acknowledging it a thread may use the object that the event names, though another thread
  * destroys it: the destruction waits for the acknowledgement. In that time the object has no further events, and its number

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Every work request that ibv_post_send() has, on RC and UC, over the sizes where implementations break: nothing, one
  * byte, around cache lines, around the MTU, around what fits inline, around the chunk sizes of shared memory, 1 MiB.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The ibv_wr_* interface does what ibv_post_send() does: every builder, every setter, several requests in one
  * start/complete, abort, and both interfaces in turn on one QP.

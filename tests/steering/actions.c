@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Every action: what it does to a frame, and what it keeps from going. */
 #include "kit.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Objects by command: what is made, what is refused with which status, what stays while it is used.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* mlx5dv_create_flow() with its matchers and actions: rules of the root. */
 #include "kit.h"
 

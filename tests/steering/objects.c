@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Domains, tables, matchers and rules: what is in use stays, what is destroyed is out of effect,
  * dumps name all.

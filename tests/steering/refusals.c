@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What is refused: by which call, on which level, with which errno. Nothing has changed afterwards.
  */

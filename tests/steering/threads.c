@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Many threads at once on one domain and one TIR: rules, matchers, tables and actions come and go
  * while others dump the domain, send frames through it and try to destroy the TIR.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The expected QP state table; see qp_table.h. A transition that is not in a list is refused.
  */

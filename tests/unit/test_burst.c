@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What a burst delivers: callbacks run with no lock held, so they may ring, arm and push themselves, and every one that is
  * due is called, whichever threads work at once. A callback under a lock of the card would wait here for itself.

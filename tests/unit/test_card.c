@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The card as a driver sees it: hand-made mlx5 WQEs through real rings. What ibv_post_send() cannot say (NOP, unknown
  * opcodes, broken lengths), the exact CQE fields, the owner bit, and counters that run over.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The card on a clock that the test moves: what waits for time to pass comes when that clock says so, and never before.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Deferred work and alarms by themselves: what threads leave to themselves and to each other is done, what was removed is
  * not, and who sleeps until the next alarm is told the right time.

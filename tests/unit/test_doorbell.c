@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Doorbell pages: what a store means in each format, and that a ring which comes while its thread is inside of the card is
  * executed all the same.

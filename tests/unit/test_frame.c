@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Bytes of raw frames, which may come from another process and be anything: whatever they say,
  * nothing outside of the frame is looked at. Each frame ends where a page that cannot be read

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Offloads at their edges: published vectors of the hash, frames of no length, headers that lie, no
  * room.

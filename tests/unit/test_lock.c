@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The lock of a queue: exclusion between threads, and what a forked child inherits. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Who keeps what a key means is told in time: before the deregistration returns, once, and never after unwatching.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Objects from birth to death: what may be created, with which limits, what refuses to go while it is used, and what
  * the query calls say.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Which way the data went, by the card's own counters: a call inside of a process, a direct copy for one-sided work
  * between processes, packets for the rest and, with VERBATIM_DIRECT=off, for everything. The other tests show that the

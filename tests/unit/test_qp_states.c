@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The QP state machine, complete: for RC, UC and UD, from each of the seven states to each of the seven, with
  * exactly the required attributes, with each one missing, with each optional one more, and with each foreign one.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The registry where the machine is not as it should be: no /dev/shm, a full one, a read-only one, a damaged file, names
  * that others took first, locks that are not given back, a program without standard output, with a timer, with a limit on

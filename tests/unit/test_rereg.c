@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A region whose translation changes while a peer writes to it and reads from it: the same addresses mean one memory now and
  * another then, as only the card's own interface allows. No request that succeeds is done half here and half there,

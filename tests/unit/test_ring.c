@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The ring between two processes: what goes in comes out, and nonsense in it is refused whatever it is, also while it
  * changes. The producer's side of a record is written here by hand where it must be wrong.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What rules do with frames: every action, their order, several destinations, and what has no room.
  */

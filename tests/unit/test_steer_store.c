@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The hash tables of rules: whoever chooses the values of rules does not choose their places. A
  * long row of taken slots is what a look-up of a missing value walks, so the tests measure that

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Which rule a frame meets: masks, priorities, tables, misses; and what cannot be made or taken
  * away.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Rules come and go under traffic. Readers send frames all the time; what stays must always be
  * found, what comes and goes leads to its own destination or nowhere, and nothing leads to a wrong

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Trapped pages: every form of store that a program may ring a doorbell with is seen, once, with its bytes and its
  * effect on registers; what is no store that we know ends as a fault of the program's own.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Small arithmetic and the list of base/util.h. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Branches that depend on data: Collatz lengths, a decision tree, binary search, insertion sort. */
 #include "kernel.h"
 

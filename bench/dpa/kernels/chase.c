@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Pointer chase: one random cycle through 128 KiB, then a lookup tree in an array. */
 #include "kernel.h"
 

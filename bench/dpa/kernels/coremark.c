@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A mix as in embedded benchmarks: list search, sort and reversal, a small matrix, a number scanner, CRC-16. */
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Table-driven CRC-32: bytewise, and four bytes at a time over four tables. */
 #include "kernel.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Calls through pointers: handlers of a message type, a comparison callback, a byte-coded machine.
  */
 #include "kernel.h"

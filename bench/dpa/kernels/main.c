@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Runs the kernel it is linked with. The number of rounds stands in the file behind a mark, where
  * the benchmark program writes it: neither engine then needs a way to pass arguments.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Copies of 64 bytes to 4 KiB, word by word as a device program's own copy loop does it. */
 #include <stddef.h>
 

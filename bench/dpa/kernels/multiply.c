@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Wide multiplication: powers modulo a 61-bit prime, and a 256-bit product by columns. */
 #include "kernel.h"
 

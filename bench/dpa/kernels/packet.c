@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Packet parsing: Ethernet, VLAN, IPv4/IPv6, UDP/TCP; header checksum, flow hash, counters per flow. */
 #include <string.h>
 

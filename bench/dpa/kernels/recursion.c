@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Calls that nest: Fibonacci, Takeuchi, permutations by exchange, a depth-first walk. */
 #include "kernel.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* SHA-256 (FIPS 180-4) of a growing chain; the constants are computed: fractional parts of roots of primes. */
 #include "kernel.h"
 

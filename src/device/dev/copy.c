@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Copies in units of one width. The accesses are volatile, so that the compiler does not make a
  * memcpy of them: that is why a program calls these.

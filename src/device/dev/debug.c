@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * flexio_dev_debug.h: what programs print to a simulator's log, and results of the stopwatch.
  */

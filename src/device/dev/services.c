@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What the card does for a thread on request: windows, outbox, counters, congestion control tables.
  */

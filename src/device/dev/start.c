@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * How a program begins. The host calls functions by their names; before the first one it calls
  * __flexio_dev_init, once per process.

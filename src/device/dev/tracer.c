@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Traces (flexio_dev_tracer.h). The host gives a stream its buffers through g_dev_p_tracer_ctx;
  * without that nothing is stored.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * %S of the manual: a string in program memory. On the DPA that is memory like any other, so %S is
  * %s; to picolibc it would be a wide string. Programs are linked with --wrap=vfprintf, behind which

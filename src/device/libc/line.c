@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The default stdout: collects a line per thread and sends it as one message, so that lines of
  * several threads do not mix. What lacks its newline is sent by fflush, before another message of

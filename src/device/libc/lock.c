@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * picolibc's locks: spin, and let other threads run meanwhile. A lock knows its owner by the
  * thread's context, so the thread that holds it can take it again.

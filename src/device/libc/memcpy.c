@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Copied eight bytes at a time: see words.h. */
 #include "words.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Copied eight bytes at a time, from the end where source and destination overlap so: see words.h.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * libprintf_min: a printf without floating point, for -Wl,-u,vfprintf -lprintf_min. Some 6 KB
  * smaller.

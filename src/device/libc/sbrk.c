@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Where malloc's memory comes from: the run-time system, page by page. Called with malloc's lock
  * held.

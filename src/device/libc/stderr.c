@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * "Unless specifically assigned, identical to stdout": a stream that hands on to whatever stdout is
  * at the moment. A file of its own, so that a program which defines stderr itself gets its own.

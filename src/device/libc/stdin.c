@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * There is no input on the DPA. A file of its own, so that a program which defines stdin itself
  * gets its own.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A file of its own, so that a program which defines stdout itself gets its own. */
 #include "line.h"
 

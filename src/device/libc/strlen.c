@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Eight bytes at a time: see words.h. */
 #include "words.h"
 

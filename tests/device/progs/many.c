@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device code that runs on many threads at once. Run by ../many.c. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Every documented name of the device API: functions with their types, values, fields. Only compiled, by ../headers.sh,
  * in the forms of today.

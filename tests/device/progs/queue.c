@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Device code: queue access. Run by ../queue.c. Compiled twice: with the argument forms of today and, OLD_FORMS, with
  * those before 24.10.

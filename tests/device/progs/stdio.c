@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device code: standard IO. Run by ../stdio.c. */
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device code: threads, messages, intrinsics, the rest of flexio_dev.h. Run by ../thread.c. */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Device code without the device library: calls the run-time system itself, also with arguments that the library would
  * never make. Functions take one uint64_t, or come with an unpack function written by hand.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half that is compiled several times: FUNC names its function, STEP says what it does. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Host half of form_new.c and form_old.c. With -DOLD also in the host's older forms and names. */
 #ifdef OLD
 #include <libflexio/flexio_ver.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half: a function for each kind of argument and result, and state that belongs to the process. */
 #include <stddef.h>
 #include <libflexio-dev/flexio_dev.h>

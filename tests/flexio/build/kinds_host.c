@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Host half of kinds.c; C, and C++ with the same file. */
 #include "need.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A shared library with an app, APP, inside: NAME is what it exports. */
 #include "need.h"
 

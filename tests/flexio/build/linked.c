@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A program that knows nothing of apps, linked with two libraries that each have one, under the same names. */
 #include <stdint.h>
 

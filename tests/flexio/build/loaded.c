@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Libraries with apps that come and go with dlopen and dlclose. This program itself is linked with nothing of ours but
  * libibverbs: libflexio comes with the library.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* An app compiled for several targets: the one of our adapters is found, the others stay what they are. */
 #include "need.h"
 

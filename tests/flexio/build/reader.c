@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device code that uses the library of shelf.c. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Calls what is in the app and what is in the device library behind it. */
 #include "need.h"
 

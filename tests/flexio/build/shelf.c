@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A device library: ordinary functions for other device code, and one that the host calls. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Two apps in one program: each process has the functions of its own app only. */
 #include "need.h"
 

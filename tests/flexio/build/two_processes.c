@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Processes of one app share nothing: on one adapter, on two, while others come and go. */
 #include "need.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Two apps in one program, several processes of each, on two adapters. */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of apps.c: one of two applications in one program, each with state of its own. */
 #include <libflexio-dev/flexio_dev.h>
 

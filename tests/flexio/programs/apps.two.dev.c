@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of apps.c: the other application. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of constructors.c: a constructor that faults. */
 #include <libflexio-dev/flexio_dev.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Constructors of device programs: run once per process; one that fails refuses the process and leaves nothing behind. */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of constructors.c: a constructor that runs once, before the first call. */
 #include <libflexio-dev/flexio_dev.h>
 

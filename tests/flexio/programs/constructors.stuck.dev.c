@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of constructors.c: a constructor that never ends. */
 #include <libflexio-dev/flexio_dev.h>
 

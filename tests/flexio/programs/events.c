@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Event handlers that wake each other, with the device library's thread ends. */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of events.c: handlers that pass a trigger on and end in every way there is. */
 #include <libflexio-dev/flexio_dev.h>
 #include <string.h>

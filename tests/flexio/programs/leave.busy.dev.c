@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of leave.c: handlers that never end and talk while they run. */
 #include <libflexio-dev/flexio_dev.h>
 

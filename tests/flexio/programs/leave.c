@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A program that leaves everything as it is and exits, while device code runs and prints. */
 #include "check.h"
 

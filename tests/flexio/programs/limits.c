@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What holds for a whole program, so that each case is a process of its own: every version that programs were written
  * for may be set first, and a call that does not end is given 6 s (the log says so: no clock is asked).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of limits.c: a call that never returns. */
 #include <libflexio-dev/flexio_dev.h>
 

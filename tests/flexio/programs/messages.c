@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* What device code prints, in all its ways, comes out of the streams that it was meant for. */
 #include "check.h"
 

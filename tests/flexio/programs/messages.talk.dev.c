@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of messages.c: every way to say something. */
 #include <libflexio-dev/flexio_dev.h>
 #include <libflexio-libc/stdio.h>

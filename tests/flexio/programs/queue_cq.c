@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Completion queues: every attribute, what is refused, and doorbells that name what is not theirs. */
 #include "queue_kit.h"
 

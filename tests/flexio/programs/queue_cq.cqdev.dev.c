@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Work for the CQ program, and functions that ring what they are told to and say how that went. */
 #include "queue_dev.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device code on one adapter that rings queues of another. */
 #include "queue_kit.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Work whose doorbell goes to another adapter, in three ways. */
 #include "queue_dev.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * 256 event handlers on 256 completion queues at full load, one of them on the EU of a thread that never ends: no
  * message is lost and no handler stays behind. Then queues that are destroyed under way.

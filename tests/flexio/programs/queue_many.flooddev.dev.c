@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Senders that flood many queue pairs, a handler that receives, and one that never ends. */
 #include "queue_dev.h"
 #include "queue_flood.h"

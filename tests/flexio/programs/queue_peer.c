@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A queue pair of device code, and one of a host program in another process: RDMA in both directions, messages that
  * wake an event handler, and a peer that dies.

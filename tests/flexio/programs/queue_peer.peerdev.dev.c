@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Work that the host lists, and a handler that receives from the other process. */
 #include "queue_dev.h"
 

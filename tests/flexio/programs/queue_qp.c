@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Queue pairs: the state machine, every transport and kind of receive queue, and what errors look like. */
 #include "queue_kit.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Work that the host lists, receive rings in and out of order, and WQEs as raw words. */
 #include "queue_dev.h"
 

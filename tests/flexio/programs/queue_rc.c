@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Two RC queue pairs of device code, connected to each other: every operation, data verified, then messages that wake
  * an event handler. Once with each form of the device library.

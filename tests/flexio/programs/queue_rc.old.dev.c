@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The same with the forms before 24.10. */
 #include <libflexio-dev/flexio_dev_ver.h>
 #define FLEXIO_DEV_VER_USED FLEXIO_DEV_VER(24, 7, 0)

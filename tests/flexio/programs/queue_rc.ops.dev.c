@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Work that the host lists, with the newest forms. */
 #include "queue_dev.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Compressed completions: the same traffic to a compressed and to a plain CQ says the same, and is compressed. */
 #include "queue_host.h"
 #include "queue_kit.h"

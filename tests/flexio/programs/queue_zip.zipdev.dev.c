@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Sends in bursts, and completions read as a compressed or as a plain CQ wants it. */
 #include "queue_dev.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Calls of functions that dpacc found: every integer type, threads, errors of the device library. */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A million activations among event handlers: rings, trees and random nets. Every message that is sent is handled, which
  * fails for good if one wake-up is lost. And handlers that never stop share their execution unit.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Device half of storm.c: handlers that trigger each other. */
 #include <dpaintrin.h>
 #include <libflexio-dev/flexio_dev.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A program of the time before 24.07: the forms that names had then. */
 #include <libflexio/flexio_ver.h>
 #define FLEXIO_VER_USED FLEXIO_VER(24, 1, 0)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Windows onto host memory, from device code in both argument forms. */
 #include "check.h"
 

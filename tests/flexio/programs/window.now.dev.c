@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* The forms since 24.10, and what only they have: a second window. */
 #define NAME(what)    now_##what
 #define FIRST(entity) FLEXIO_DEV_WINDOW_ENTITY_##entity

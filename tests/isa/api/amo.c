@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Each atomic instruction alone, with its operands in every kind of place: what it computes, where
  * it traps, and what the trap leaves. The address comes in a register, as a constant, or in a

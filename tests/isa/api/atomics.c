@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Atomics under contention: guest threads on several host threads and host code with C11 atomics,
  * all on the same words. Every sum must come out exactly; a lock taken by both sides must exclude;

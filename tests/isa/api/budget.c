@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Exactness: stopping after any number of instructions, and trapping at any place, leaves exactly
  * the state the reference model has there. Random programs, random stops.

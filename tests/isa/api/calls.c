@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Host threads that lend themselves to a call, and what happens to it meanwhile: blocking, waking,
  * stopping, yielding, being called back, all from other host threads.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * A compiled program, as static file and as static PIE: symbols by name and by address,
  * relocations, thread-local data per thread, segment rights, the dump with names, the file for

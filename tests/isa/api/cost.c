@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What a hostile file may cost: the work of loading it, the memory that takes, and the host code
  * stay within a multiple of its size, whatever it is made of (docs/security.md has the multiples).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Which bits are instructions and which are not: every 16-bit pattern, and every combination of the
  * fields that decide about a 32-bit one, against the table of tests/isa/lib and the rules of the C

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * ELF files, good and hostile: each way a header can lie is refused with words and without anything
  * left mapped; cut and mangled files never do worse.

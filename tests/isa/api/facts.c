@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What the translator believes of a register must not outlive what proved it. Pointers walk out of
  * guest memory in straight lines, over accesses that touch memory and over such that only may; each

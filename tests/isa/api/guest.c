@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A compiled program for compiled.c: symbols, thread-local data, tables of pointers, read-only data. */
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What hostile device code may try, and that each try ends in a trap with the exact pc, registers,
  * count and address, while the host's memory stays as it was.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Text that is translated anew while threads run in it. A translator learns from what it sees
  * (targets of computed jumps, registers that matter), so threads are sent to ever new places in the

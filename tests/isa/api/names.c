@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Names from a hostile file in what people and tools read: no line, no escape sequence and no length of its own. */
 #include "bed.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Instructions that lean on the one before them: the translator may make one of two (a product's
  * halves, a sum and its carry, a result and the test for zero, a constant in two parts). Short random

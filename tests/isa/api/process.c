@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The rest of what a process offers: which tier runs and how to force it, symbols, guest memory,
  * calls with arguments, the dump in words, the file for profilers.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Deterministic mode: a race inside the device comes out the same for the same seed, and
  * differently for others; the clocks follow the instruction count.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Signals that arrive while guest code runs: ordinary handlers, on the interrupted stack and on an
  * alternate one, must find a usable stack and leave the guest undisturbed. Faults of host code stay

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Host stacks: guest calls push return addresses onto the host's stack, to be predicted. They may do
  * so where the stack is known to have room, and nowhere else: how deep a guest recurses then makes no

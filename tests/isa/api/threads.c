@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Guest threads on execution units: fairness, affinity, stopping and going on, blocking and waking,
  * counters.

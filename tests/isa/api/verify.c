@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The checker of translations: what the contract allows is accepted, each way to break it is refused
  * with a reason, and what is accepted cannot hurt the host, not even if it is a translation that

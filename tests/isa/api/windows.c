@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Above the limit: windows onto host memory with their rights and their end, and device pages whose
  * accesses are calls. After a window is gone nothing reaches its memory, whatever a guest thread

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Functions that walk pointers in straight lines: what a translator believes of a register (below
  * the limit, so far from where it was checked, the same as another) is carried along by moves, small

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The generator: many random programs in one ELF, each a valid, ending program by construction.
  *

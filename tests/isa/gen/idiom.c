@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Sequences that compilers make and translators like to treat as one: rotates from shifts, bytes
  * put together into words, branches over one instruction, comparisons kept in registers, pairs of

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The differential driver: random programs on the interpreter, the translator and qemu-riscv64,
  * against the reference model.

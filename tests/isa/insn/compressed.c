@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The 16-bit forms: every form with every immediate it can hold, over all registers it can name.
  * That a form exists for what is emitted here is checked when the suite is made, so none is

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Register and immediate instructions: every operation, every pair of edge values, every way the
  * operand registers can coincide.

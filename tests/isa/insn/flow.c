@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Branches and jumps: every condition on every pair of edges, both directions, at the ends of their
  * reach; links, computed targets, the cleared low bit.

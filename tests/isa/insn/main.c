@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Run the instruction tests on one engine:  isa-insn interp|jit|qemu PATH [GROUP]
  *

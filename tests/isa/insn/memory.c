@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Loads, stores and atomics: every width at every alignment with edge offsets; every atomic with
  * edge values; LR/SC in all the orders that must or must not succeed.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* See count.h. Link with --wrap for each of the four functions: libFuzzer has a hook of the same name. */
 #include "count.h"
 

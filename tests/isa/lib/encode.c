@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * From instruction to bits: the 32-bit forms from ops.def, the 16-bit forms by the rules of the C
  * extension.

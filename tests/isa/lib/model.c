@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * The reference model: runs a laid-out program one instruction at a time and records what it
  * writes.

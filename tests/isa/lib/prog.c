@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Building a program: instructions, labels, data; then sizes, addresses and bytes.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Child processes for the differential tests: start, collect stdout and stderr, end it after a
  * limit.

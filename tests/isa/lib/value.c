@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What each computing instruction yields: the `value` column of ops.def as functions.
  *

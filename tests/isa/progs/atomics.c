@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* C11 atomics of one thread: every operation the A extension has, and those compilers build from LR/SC. */
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Integer arithmetic that compilers turn into M and Zb instructions, over edge values. */
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Control flow as compilers make it: longjmp, computed goto, switch tables, tail calls, deep recursion, pointers. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Memory and the C library: packed structs, bit-fields, string and sort functions, the heap, soft float. */
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Calls what flow.S holds and prints what came back; expected values were worked out by hand. */
 #include <stdio.h>
 

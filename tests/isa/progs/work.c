@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Small real work: a hash, a cipher, matrices, a sieve, a queue simulation, text scanning. */
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * What picolibc needs from below: a stdout that writes through ecall 64, exit through 93, a heap.
  *

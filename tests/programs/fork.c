@@ -231,7 +231,7 @@ static void destroy_all(struct node *node)
  * The same with the locks of contexts and event queues: threads of the parent get events, make objects and destroy them at
  * the moment of a fork. The child destroys what it has from its parent and makes its own.
  */
-static void children_destroy(void)
+__attribute__((unused)) static void children_destroy(void)
 {
 	enum { CHILDREN = 100 };
 	struct node_attr attr = node_attr(IBV_QPT_RC);
@@ -279,7 +279,10 @@ static void run(void)
 	child_opens();
 	forks_during_traffic();
 	children_poll();
+	/* AddressSanitizer's own allocator does not know forks: a child hangs there on a lock of its parent's threads. */
+#ifndef __SANITIZE_ADDRESS__
 	children_destroy();
+#endif
 	node_close(&a);
 	node_close(&b);
 }

@@ -147,13 +147,28 @@ def make_another(folder):
 make_another.made = 0
 
 
+def is_blind():
+    """A process of this user that does not let us look, as in a container with its host's /proc, may use any tree."""
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        path = f'/proc/{pid}/environ'
+        try:
+            with open(path, 'rb'):
+                pass
+        except PermissionError:
+            if os.stat(path).st_uid == os.geteuid():
+                return True
+        except OSError:
+            pass
+    return False
+
+
 def check_removal(folder, tree):
     """The next one to make a tree removes what is old and in nobody's environment. It leaves what somebody else looks at in
     that moment, as a test beside this one may do: then one of the next removes it."""
     old = time.time() - 3600
     for used, is_old in ((True, True), (False, False), (False, True)):
         user = subprocess.Popen(['sleep', '60'], env={'PATH': os.environ['PATH'], 'VERBATIM_FILES': tree if used else '/none'})
-        stays = used or not is_old
+        stays = used or not is_old or is_blind()
         for _ in range(1 if stays else 20):
             if not os.path.exists(tree):
                 break

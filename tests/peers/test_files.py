@@ -12,6 +12,7 @@ import peers
 
 VERBATIM = os.path.join(peers.stage(), 'bin', 'verbatim')
 SHM = '/dev/shm'
+UNIQUE = f'{time.time_ns():x}'  # in names of adapters: trees of earlier runs of this test may still be there
 
 
 def call(*program, config=None, env=None, verbatim=True, **options):
@@ -32,10 +33,11 @@ def expect(done, stdout='', code=0, stderr=None):
         raise peers.Failure(f'{what}: not {stderr!r} but\n{done.stderr}')
 
 
-def trees():
-    """Of this user; the folder of the registry is no tree."""
-    return {entry.path for entry in os.scandir(SHM)
-            if entry.name.startswith('verbatim-files-') and entry.stat(follow_symlinks=False).st_uid == os.geteuid()}
+def tree_of(config):
+    """Where the files of this configuration lie; other tests may make and remove trees meanwhile."""
+    done = call('sh', '-c', 'echo "$VERBATIM_FILES"', config=config)
+    expect(done, f'^{SHM}/verbatim-files-')
+    return done.stdout.strip()
 
 
 def write_config(folder, name, text):
@@ -102,12 +104,13 @@ def check_adapters(folder):
 
 def check_tree(folder):
     """One private tree for equal runs, whatever the umask, whoever took its name."""
-    config = write_config(folder, 'tree.conf', '[adapter mlx5_5]\naddress = 127.0.0.5\n')
-    before = trees()
+    name = f'mlx5_t{UNIQUE}'
+    config = write_config(folder, 'tree.conf', f'[adapter {name}]\naddress = 127.0.0.5\n')
+    made = set()
     for umask in ('022', '777'):
-        expect(call('sh', '-c', f'umask {umask}; exec "{VERBATIM}" run -- cat /sys/class/infiniband/mlx5_5/node_type', 'sh',
+        expect(call('sh', '-c', f'umask {umask}; exec "{VERBATIM}" run -- cat /sys/class/infiniband/{name}/node_type', 'sh',
                     config=config, verbatim=False), '^1: CA$')
-    made = trees() - before
+        made.add(tree_of(config))
     if len(made) != 1:
         raise peers.Failure(f'{len(made)} trees for two equal runs: {made}')
     tree = made.pop()
@@ -115,7 +118,7 @@ def check_tree(folder):
         raise peers.Failure(f'{tree} is open to others')
     os.rename(tree, tree + '.kept')
     os.symlink('/etc', tree)  # as somebody else might do
-    expect(call('cat', '/sys/class/infiniband/mlx5_5/node_type', config=config), '^1: CA$')
+    expect(call('cat', f'/sys/class/infiniband/{name}/node_type', config=config), '^1: CA$')
     os.unlink(tree)
     os.rename(tree + '.kept', tree)
     return tree
@@ -123,24 +126,24 @@ def check_tree(folder):
 
 def check_damage(folder):
     """A program removes files of the tree, as it could not in /sys. The next run has them all, and so have those that run."""
-    config = write_config(folder, 'damage.conf', '[adapter mlx5_6]\naddress = 127.0.0.7\n')
-    expect(call('true', config=config))
-    before = trees()
-    for path in ('/sys/class/infiniband', '/sys/class/infiniband/mlx5_6/ports/1/state', '/dev/infiniband/uverbs0'):
+    name = f'mlx5_d{UNIQUE}'
+    config = write_config(folder, 'damage.conf', f'[adapter {name}]\naddress = 127.0.0.7\n')
+    before = tree_of(config)
+    for path in ('/sys/class/infiniband', f'/sys/class/infiniband/{name}/ports/1/state', '/dev/infiniband/uverbs0'):
         user = subprocess.Popen([VERBATIM, 'run', '--', 'sh', '-c', 'read line; ls -d "$0"', path], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, env={'PATH': os.environ['PATH'], 'VERBATIM_CONFIG': config}, text=True)
         call('rm', '-rf', path, config=config)
         expect(call('ls', '-d', path, config=config), f'^{path}$')
         if path not in user.communicate('\n', timeout=60)[0]:
             raise peers.Failure(f'{path} is still gone in a program that was there before')
-    if trees() != before:
-        raise peers.Failure(f'other trees: {trees() ^ before}')
+    if tree_of(config) != before:
+        raise peers.Failure(f'{tree_of(config)}, and {before} before the damage')
 
 
 def make_another(folder):
     """A tree that no run has made before, not even one of another test on this machine."""
     make_another.made += 1
-    name = f'[adapter mlx5_{os.getpid()}_{make_another.made}]'
+    name = f'[adapter mlx5_{UNIQUE}_{make_another.made}]'
     expect(call('true', config=write_config(folder, 'next.conf', f'{name}\naddress = 127.0.0.6\n')))
 
 

@@ -13,22 +13,6 @@ void vb_sender_reset(struct vb_sender *s, uint32_t psn)
 	vb_sender_refresh(s);
 }
 
-uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn)
-{
-	uint32_t una = vb_psn_add(psn, 1);
-	int32_t fresh = vb_psn_diff(una, s->una);
-
-	/*
-	 * What was never sent is not believed; nor is what a rewind took back, it will be
-	 * acknowledged again.
-	 */
-	if (fresh <= 0 || vb_psn_diff(una, s->psn) > 0)
-		return 0;
-	s->una = una;
-	vb_sender_refresh(s);
-	return (uint32_t)fresh;
-}
-
 struct vb_flight *vb_sender_response(struct vb_sender *s, uint32_t psn)
 {
 	for (uint32_t i = s->head; i != s->tail; i++) {

@@ -160,7 +160,22 @@ void vb_sender_reset(struct vb_sender *s, uint32_t psn);
  * Everything up to and including psn arrived. The number of packets that is news; 0 for what was
  * never sent, too.
  */
-uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn);
+static inline uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn)
+{
+	uint32_t una = vb_psn_add(psn, 1);
+	int32_t fresh = vb_psn_diff(una, s->una);
+
+	/*
+	 * What was never sent is not believed; nor is what a rewind took back, it will be
+	 * acknowledged again.
+	 */
+	if (fresh <= 0 || vb_psn_diff(una, s->psn) > 0)
+		return 0;
+	s->una = una;
+	vb_sender_refresh(s);
+	return (uint32_t)fresh;
+}
+
 /*
  * A packet of a response with this PSN arrived: the message it belongs to, or NULL where it is of
  * no use (not asked for, or not the next one). The engine puts the bytes in place, adds them to

@@ -643,7 +643,7 @@ static void find_posted(struct vb_qp *qp)
 		sq->pi = (uint16_t)(sq->pi + n);
 }
 
-static void begin_ring(struct vb_qp *qp)
+static inline void begin_ring(struct vb_qp *qp)
 {
 	vb_read_lock();
 	vb_burst_begin();
@@ -651,7 +651,7 @@ static void begin_ring(struct vb_qp *qp)
 	qp->sq.cost = 0;
 }
 
-static void run_rung(struct vb_qp *qp)
+static inline void run_rung(struct vb_qp *qp)
 {
 	vb_requester_run(qp);
 	vb_unlock(&qp->sq.lock);

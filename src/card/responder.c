@@ -166,7 +166,7 @@ static enum verdict copy(void *to, const void *from, size_t n, enum verdict blam
  * The memory of a part of a receive buffer, or NULL. All packets of a message go to the registration that the first one
  * found, so that a region that changes meanwhile does not get one half of it.
  */
-static void *buffer_at(const struct vb_qp *qp, unsigned int i, uint64_t offset, size_t len)
+static inline void *buffer_at(const struct vb_qp *qp, unsigned int i, uint64_t offset, size_t len)
 {
 	const struct vb_sge *sge = &qp->rq.sge[i];
 	void *to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, len,

@@ -83,19 +83,21 @@ static void receive(const struct vb_pkt *pkt)
 }
 
 /*
- * Take packets from one peer; the lock only keeps two threads of ours from reading the same ring.
+ * Take packets from one peer, and tell how many; the lock only keeps two threads of ours from
+ * reading the same ring.
  */
-static bool drain(struct vb_peer *peer)
+static uint32_t drain(struct vb_peer *peer)
 {
 	struct vb_grh grh;
 	struct vb_pkt pkt;
 	struct iovec iov;
 	uint64_t bytes = 0;
 	bool wake = false;
-	int n, ret = 0;
+	uint32_t n;
+	int ret = 0;
 
 	if (!vb_trylock(&peer->rx_lock))
-		return false;
+		return 0;
 	for (n = 0; n < BURST && bytes < BURST_BYTES; n++) {
 		ret = vb_ring_peek(&peer->rx, &pkt, &iov, &grh);
 		if (ret <= 0 || (n && vb_fabric.sink->delivers_first(&pkt)))
@@ -114,7 +116,7 @@ static bool drain(struct vb_peer *peer)
 	}
 	if (wake)
 		vb_peer_wake(peer);
-	return n > 0;
+	return n;
 }
 
 static bool readable(struct vb_peer *peer)
@@ -134,12 +136,11 @@ static bool rings_pending(void)
 	return false;
 }
 
-/* Take what the peers sent; thorough: also notice peers that are gone. */
-static bool receive_all(bool thorough)
+/* Take what the peers sent: the number of packets. Thorough: also notice peers that are gone. */
+static uint32_t receive_all(bool thorough)
 {
 	_Atomic(struct vb_peer *) *list;
-	uint32_t count;
-	bool any = false;
+	uint32_t count, received = 0;
 
 	vb_peer_accept();
 	if (thorough &&
@@ -150,37 +151,39 @@ static bool receive_all(bool thorough)
 		struct vb_peer *peer = atomic_load_explicit(&list[i], memory_order_relaxed);
 
 		if (readable(peer))
-			any |= drain(peer);
+			received += drain(peer);
 		else if (thorough && peer->generation != vb_registry_generation(peer->slot))
 			vb_peer_forget(peer);
 	}
-	return any;
+	return received;
 }
 
 /*
- * What arrived goes to the program before what is due goes to others: a poller that found something
- * comes back, for the next completion or to send, and does the rest then. The background thread
- * sees to it where the poller does not.
+ * A message goes to the program before what is due goes to others: a poller that found one comes
+ * back, for the next completion or with an answer that carries the acknowledgement, and does the
+ * rest then. The background thread sees to it where the poller does not. Several at once are a
+ * stream, whose sender waits for acknowledgements: put off, they would come when it has stopped.
  */
-static bool may_put_off(bool found)
+static bool may_put_off(uint32_t received)
 {
-	return found && atomic_load_explicit(wake_word(), memory_order_relaxed) == VB_WAKE_POLLED;
+	return received == 1 &&
+	       atomic_load_explicit(wake_word(), memory_order_relaxed) == VB_WAKE_POLLED;
 }
 
 static bool progress(bool thorough)
 {
-	bool any, all;
+	uint32_t received;
+	bool all, worked;
 
 	vb_read_lock();
-	any = receive_all(thorough);
-	all = thorough ||
-	      !any; /* with nothing of its own to do, a thread does what others have left */
-	if (vb_fabric.sink->pending(all) != VB_PENDING_NONE && !may_put_off(any)) {
+	received = receive_all(thorough);
+	/* With nothing of its own to do, a thread does what others have left. */
+	all = thorough || !received;
+	worked = vb_fabric.sink->pending(all) != VB_PENDING_NONE && !may_put_off(received);
+	if (worked)
 		vb_fabric.sink->work(all);
-		any = true;
-	}
 	vb_read_unlock();
-	return any;
+	return received || worked;
 }
 
 bool vb_fabric_progress(void)

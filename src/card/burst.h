@@ -54,6 +54,7 @@ struct vb_burst {
 	bool pending;       /* there is something to do at the end */
 	bool receiving;     /* begun by vb_burst_receive() */
 	bool kick;          /* wake the background thread */
+	bool answers;       /* a peer waits for a response that was deferred */
 	uint8_t cqs, paths;
 	unsigned int held; /* VB_CHECKS: locks that the thread held when it entered the card */
 	struct vb_notice *first, *last;

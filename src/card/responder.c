@@ -428,6 +428,7 @@ static struct vb_response *response_push(struct vb_rq *rq, uint32_t most)
 {
 	if (rq->resp_tail - rq->resp_head >= most)
 		return NULL;
+	vb_burst.answers = true;
 	return &rq->response[rq->resp_tail++ % VB_ANSWERS];
 }
 

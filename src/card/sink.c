@@ -107,9 +107,15 @@ static void card_receive(const struct vb_pkt *pkt)
 		take_acknowledgement(qp, pkt);
 }
 
+/* An acknowledgement may wait for something that carries it; a response is what its peer waits for. */
 static void card_received(void)
 {
+	bool answers = vb_burst.answers;
+
+	vb_burst.answers = false;
 	vb_burst_received();
+	if (answers)
+		vb_deferred_run_own();
 }
 
 static bool card_delivers_first(const struct vb_pkt *pkt)

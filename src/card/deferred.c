@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/rcu.h"
+#include "card/burst.h"
 #include "card/state.h"
 
 static _Thread_local uint32_t own_shard; /* its number + 1; 0: none yet */
@@ -112,6 +113,9 @@ void vb_defer(struct vb_deferred *item, uint32_t due)
 void vb_defer_blocked(struct vb_deferred *item, uint32_t due)
 {
 	add(&vb_card.deferred.blocked, item, due);
+	/* The background thread itself tries again before it sleeps; kicked, it would never sleep. */
+	if (!vb_fabric_attends())
+		vb_burst_kick();
 }
 
 void vb_defer_rest(struct vb_deferred *item, uint32_t due)

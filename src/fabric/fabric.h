@@ -274,6 +274,11 @@ void vb_fabric_freed(size_t bytes);
  * long.
  */
 void vb_fabric_kick(void);
+/*
+ * Blocked work was put on the list: false where the background thread sleeps and does not know of
+ * it. A wake-up for room in the ring may have come before the work was there.
+ */
+bool vb_fabric_attends(void);
 
 /*
  * A path to a QP. vb_path_none where no process has the QP; -errno where one has, and the path

@@ -306,6 +306,16 @@ void vb_fabric_kick(void)
 	}
 }
 
+static _Thread_local bool is_background;
+
+bool vb_fabric_attends(void)
+{
+	/* List written, state read; pairs with retry_blocked(): state written, list read. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return is_background || !vb_segment_self ||
+	       atomic_load_explicit(wake_word(), memory_order_relaxed) != VB_WAKE_SLEEP;
+}
+
 /* --- the background thread -------------------------------------------------------------------- */
 
 static bool nothing_left(void)
@@ -357,6 +367,7 @@ static void nap(uint64_t limit)
  */
 static void retry_blocked(void)
 {
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with vb_fabric_attends() */
 	if (vb_fabric.sink->pending(true) != VB_PENDING_BLOCKED)
 		return;
 	vb_read_lock();
@@ -424,6 +435,7 @@ static uint64_t return_heap(uint64_t timer)
 static void *background(void *arg)
 {
 	atomic_store_explicit(&vb_fabric.thread_id, gettid(), memory_order_release);
+	is_background = true;
 	prctl(PR_SET_NAME, "verbatim");
 	ask_for_short_slices();
 	while (!atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst)) {

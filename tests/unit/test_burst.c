@@ -14,10 +14,17 @@
 #include <cmocka.h>
 
 #include "bare.h"
+#include "base/rcu.h"
+#include "card/deferred.h"
 
 enum { OWNER = 7, CQES = 16, CHAIN = 48, CQS = 8, THREADS = 4, PUSHES = 20000 };
 
 static struct bare bare;
+
+static void sleep_us(long us)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+}
 
 static int open_bare(void **state)
 {
@@ -227,6 +234,41 @@ static void test_every_call(void **state)
 		destroy_cq(cqs[i], &attr[i]);
 }
 
+/* --- blocked work ------------------------------------------------------------------------------- */
+
+static _Atomic bool was_run;
+
+static void note_run(struct vb_deferred *item, uint32_t due)
+{
+	(void)item;
+	(void)due;
+	atomic_store(&was_run, true);
+}
+
+/*
+ * The wake-up for room in a ring came before the work was on the list, so the background thread sleeps again, and no
+ * program polls: the work is done nevertheless.
+ */
+static void test_blocked_late(void **state)
+{
+	struct vb_deferred item;
+
+	(void)state;
+	vb_deferred_init(&item, note_run);
+	for (int i = 0; i < 20; i++) {
+		atomic_store(&was_run, false);
+		sleep_us(
+			2000); /* it falls asleep; where it does not, this proves nothing, and passes */
+		vb_read_lock();
+		vb_defer_blocked(&item, 1);
+		vb_read_unlock();
+		for (int n = 0; n < 5000 && !atomic_load(&was_run); n++)
+			sleep_us(1000);
+		assert_true(atomic_load(&was_run));
+	}
+	vb_deferred_remove(&item);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +276,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_once_round, open_bare, close_bare),
 		cmocka_unit_test_setup_teardown(test_callback_rings, open_bare, close_bare),
 		cmocka_unit_test_setup_teardown(test_every_call, open_bare, close_bare),
+		cmocka_unit_test_setup_teardown(test_blocked_late, open_bare, close_bare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <misc/habanalabs.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -413,6 +414,71 @@ static void cq_overrun(void **state)
 	hbl_end_destroy(&end);
 }
 
+static void *destroy_cq(void *cq)
+{
+	return (void *)(intptr_t)ibv_destroy_cq(cq);
+}
+
+static void *destroy_qp(void *qp)
+{
+	return (void *)(intptr_t)ibv_destroy_qp(qp);
+}
+
+/*
+ * A thread may use the object of an event until it has acknowledged it: the destruction by another thread waits. Without
+ * that, the queries are of memory that was freed, which ASan sees.
+ */
+static void destroyed_before_acknowledged(void **state)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_async_event event;
+	struct ibv_qp_attr attr;
+	pthread_t thread;
+	void *ret;
+
+	make_ends(HBLDV_WQ_WRITE, HBLDV_WQ_WRITE, false, NULL);
+	post(&(struct wqe){ .opcode = 31 });
+	assert_int_equal(ibv_get_async_event(t.dev[0].context, &event), 0);
+	assert_ptr_equal(event.element.qp, t.end[0].qp);
+	assert_int_equal(pthread_create(&thread, NULL, destroy_qp, event.element.qp), 0);
+	usleep(50000);
+	assert_int_equal(pthread_tryjoin_np(thread, &ret), EBUSY);
+	assert_int_equal(ibv_query_qp(event.element.qp, &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_ERR);
+	ibv_ack_async_event(&event);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_null(ret);
+	t.end[0].qp = NULL;
+}
+
+static void cq_destroyed_before_acknowledged(void **state)
+{
+	struct ibv_async_event event;
+	struct address self;
+	pthread_t thread;
+	struct end end;
+	void *ret;
+
+	hbl_end_create(&end, &t.dev[0], &(struct end_attr){ .port = 1, .cqes = 4 });
+	hbl_end_address(&end, &self);
+	hbl_end_connect(&end, &self, NULL);
+	for (int i = 0; i < 5; i++) {
+		hbl_end_post(&end, &(struct wqe){ .opcode = NOP }, true);
+		fifo_ring(&t.fifo[0], end.q.qp_num, hbl_end_pi(&end));
+	}
+	assert_int_equal(ibv_get_async_event(t.dev[0].context, &event), 0);
+	assert_int_equal(event.event_type, IBV_EVENT_CQ_ERR);
+	assert_int_equal(ibv_destroy_qp(end.qp), 0);
+	assert_int_equal(pthread_create(&thread, NULL, destroy_cq, event.element.cq), 0);
+	usleep(50000);
+	assert_int_equal(pthread_tryjoin_np(thread, &ret), EBUSY);
+	assert_int_equal(event.element.cq->cqe >= 4, 1);
+	ibv_ack_async_event(&event);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_null(ret);
+	assert_int_equal(ibv_destroy_cq(end.res.ibv), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -440,6 +506,8 @@ int main(void)
 		TEST(announced_too_small),
 		TEST(nobody_answers),
 		TEST(cq_overrun),
+		TEST(destroyed_before_acknowledged),
+		TEST(cq_destroyed_before_acknowledged),
 	};
 	int fd, ret;
 

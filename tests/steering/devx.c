@@ -151,6 +151,38 @@ static void spread_tirs(void **state)
 		queue_close(&queues[i]);
 }
 
+/* The table is of another context: its queues are not for this one's TIRs. */
+static void tables_of_others(void **state)
+{
+	static struct queue queues[2];
+	struct ibv_context *other = ibv_open_device(kit.ctx->device);
+	struct command c = { 0 };
+	struct mlx5dv_devx_obj *rqt;
+	uint32_t table;
+
+	(void)state;
+	assert_non_null(other);
+	for (uint32_t i = 0; i < 2; i++) {
+		queue_open(&queues[i]);
+		put_bits(c.in, 0x880 + 32 * i + 8, 24, vb_qp_number(queues[i].card));
+	}
+	put_bits(c.in, 0x1d0, 16, 2);
+	rqt = create(&c, CREATE_RQT, 272 + 8);
+	assert_non_null(rqt);
+	table = (uint32_t)get_bits(c.out, 0x48, 24);
+	memset(&c, 0, sizeof(c));
+	put_bits(c.in, 0, 16, CREATE_TIR);
+	put_bits(c.in, 0x120, 4, 1);
+	put_bits(c.in, 0x208, 24, table);
+	put_bits(c.in, 0x220, 4, 2);
+	assert_null_errno(mlx5dv_devx_obj_create(other, c.in, 272, c.out, 16), EINVAL);
+	assert_int_equal(c.out[0], STATUS_BAD_PARAM);
+	assert_ok(mlx5dv_devx_obj_destroy(rqt));
+	for (uint32_t i = 0; i < 2; i++)
+		queue_close(&queues[i]); /* what failed keeps nothing */
+	assert_ok(ibv_close_device(other));
+}
+
 static void bad_arguments(void **state)
 {
 	static uint64_t no_object[8];
@@ -174,7 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters),      cmocka_unit_test(transport_domains),
 		cmocka_unit_test(direct_tirs),   cmocka_unit_test(spread_tirs),
-		cmocka_unit_test(bad_arguments),
+		cmocka_unit_test(bad_arguments), cmocka_unit_test(tables_of_others),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

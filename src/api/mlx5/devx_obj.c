@@ -220,6 +220,7 @@ static int read_rss(struct vb_dev *dev, const uint8_t *in, struct vb_rss *rss)
 {
 	uint32_t number = get(in, TIR_CTX + 0x108, 24);
 	struct devx_rqt *rqt;
+	bool all;
 
 	if (get(in, TIR_CTX + 0x120, 4) != HASH_TOEPLITZ)
 		return vb_refuse_unsupported_value("rx_hash_fn", get(in, TIR_CTX + 0x120, 4));
@@ -232,10 +233,14 @@ static int read_rss(struct vb_dev *dev, const uint8_t *in, struct vb_rss *rss)
 	vb_lock(&rqts.lock);
 	for (rqt = rqts.first; rqt && rqt->number != number; rqt = rqt->next)
 		;
-	for (; rqt && rss->count < rqt->count; rss->count++)
+	for (; rqt && rss->count < rqt->count; rss->count++) {
 		rss->wq[rss->count] = vb_rq_get(dev, vb_qp_number(rqt->rq[rss->count]));
+		if (!rss->wq[rss->count])
+			break; /* a queue of another context */
+	}
+	all = rqt && rss->count == rqt->count;
 	vb_unlock(&rqts.lock);
-	if (!rqt)
+	if (!all)
 		return vb_refuse_value("indirect_table", number);
 	memcpy(rss->key, in + (TIR_CTX + 0x140) / 8, sizeof(rss->key));
 	rss->fields = hash_fields(in, TIR_CTX + 0x280);
@@ -262,9 +267,8 @@ static int create_tir(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inl
 	} else {
 		err = vb_refuse_value("disp_type", type);
 	}
-	if (err)
-		return err;
-	err = vb_tir_create(dev, &attr, &obj->tir);
+	if (!err)
+		err = vb_tir_create(dev, &attr, &obj->tir);
 	if (!err)
 		obj->number = vb_tir_number(obj->tir);
 	/* The TIR holds them itself. */

@@ -23,11 +23,10 @@ static void send_to(uint32_t slot, const struct vb_pkt *pkt)
 	if (!ret)
 		ret = vb_ring_send(&peer->tx, pkt);
 	vb_unlock(&peer->tx_lock);
-	if (ret)
-		vb_peer_alive(
-			peer); /* perhaps nobody reads that ring any more: then it is given up */
-	else
-		vb_peer_wake(peer);
+	/* Perhaps nobody reads that ring any more: then it is given up. */
+	if (ret && !vb_peer_alive(peer))
+		return;
+	vb_peer_wake(peer); /* also for padding that went ahead of a frame that found no room */
 }
 
 void vb_frame_send(const struct vb_pkt *pkt)

@@ -135,19 +135,21 @@ static void publish(struct vb_ring_tx *tx, struct record *record, uint64_t bytes
 
 /*
  * Room for a record in one piece, padding to the start of the ring where needed; NULL where there
- * is none.
+ * is none. A long frame and the padding before it may be more than the smallest ring. Then the
+ * padding goes ahead, and there is room once it has been consumed.
  */
 static struct record *reserve(struct vb_ring_tx *tx, uint64_t bytes)
 {
 	uint64_t to_end = tx->size - (tx->tail & (tx->size - 1));
+	bool ahead = bytes > to_end && to_end + bytes + VB_RING_LINE > tx->size;
 
 	if (bytes > to_end) {
-		if (!has_room(tx, to_end + bytes))
+		if (!has_room(tx, ahead ? to_end : to_end + bytes))
 			return NULL;
 		publish(tx, record_at(tx->shared, tx->size, tx->tail), to_end, PAD);
-	} else if (!has_room(tx, bytes)) {
-		return NULL;
 	}
+	if ((bytes <= to_end || ahead) && !has_room(tx, bytes))
+		return NULL;
 	return record_at(tx->shared, tx->size, tx->tail);
 }
 

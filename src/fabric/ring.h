@@ -63,8 +63,8 @@ static inline uint32_t vb_ring_mtu(uint64_t size)
 }
 
 /*
- * The same for this kind of packet. Frames are not cut: one of over 8 KiB may find no room in the
- * smallest ring.
+ * The same for this kind of packet. Frames are not cut: in the smallest ring one of over 7 KiB may
+ * find no room at its place, and the next one does.
  */
 static inline uint32_t vb_ring_max(uint64_t size, uint8_t transport)
 {

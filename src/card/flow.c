@@ -238,14 +238,27 @@ void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
 
 /* --- from a send queue ------------------------------------------------------------------------ */
 
+/*
+ * A frame that is sent. Rules of both domains multiply it; beyond the bound of one domain copies are
+ * dropped, so that a frame cannot keep its thread busy for ever. Where a copy arrives it is a frame of
+ * its own.
+ */
+struct departure {
+	struct vb_qp *from;
+	unsigned int copies;
+};
+
 /* Out of the FDB. A miss of the root: as without rules, on all ways. */
 static void emit_fdb(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *frame,
 		     const struct vb_steer_meta *meta)
 {
-	const struct vb_qp *from = arg;
+	struct departure *d = arg;
+	const struct vb_qp *from = d->from;
 	const struct vb_adapter *adapter = from->dev->adapter;
 	bool owner = dest->to == VB_STEER_TO_OWNER && dest->kind == VB_FLOW_VPORT;
 
+	if (d->copies++ >= VB_STEER_MAX_BRANCHES)
+		return;
 	if (dest->to == VB_STEER_TO_DEFAULT)
 		vb_cable_send(adapter, from, frame, VB_FRAME_TO_PORT | VB_FRAME_TO_CABLE);
 	else if (dest->to == VB_STEER_TO_WIRE || (owner && dest->number == VB_VPORT_WIRE))
@@ -258,9 +271,11 @@ static void emit_fdb(void *arg, const struct vb_steer_dest *dest, const struct v
 static void emit_tx(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *frame,
 		    const struct vb_steer_meta *meta)
 {
-	const struct vb_qp *from = arg;
-	struct vb_steer *steer = domain(from->dev->adapter, VB_STEER_FDB);
+	const struct departure *d = arg;
+	struct vb_steer *steer = domain(d->from->dev->adapter, VB_STEER_FDB);
 
+	if (d->copies >= VB_STEER_MAX_BRANCHES)
+		return;
 	if (dest->to == VB_STEER_TO_OWNER &&
 	    (dest->kind != VB_FLOW_VPORT || dest->number != VB_VPORT_WIRE))
 		return;
@@ -274,10 +289,11 @@ void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t met
 {
 	struct vb_steer *steer = domain(from->dev->adapter, VB_STEER_NIC_TX);
 	struct vb_steer_meta meta = { .reg_a = metadata, .source_sqn = from->number };
+	struct departure d = { .from = from };
 
 	sniff(from->dev->adapter, VB_STEER_SNIFFER_TX, from, frame);
 	if (steer)
-		vb_steer_run(steer, frame, &meta, scratch(SCRATCH_TX), emit_tx, from);
+		vb_steer_run(steer, frame, &meta, scratch(SCRATCH_TX), emit_tx, &d);
 	else
-		emit_tx(from, &(struct vb_steer_dest){ .to = VB_STEER_TO_DEFAULT }, frame, &meta);
+		emit_tx(&d, &(struct vb_steer_dest){ .to = VB_STEER_TO_DEFAULT }, frame, &meta);
 }

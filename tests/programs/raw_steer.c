@@ -51,7 +51,7 @@ static void send_frame(uint64_t dst, uint8_t *f)
 struct rules {
 	struct vb_steer_table *table;
 	struct vb_steer_matcher *matcher;
-	struct vb_steer_rule *rule[4];
+	struct vb_steer_rule *rule[64];
 	unsigned int count;
 };
 
@@ -377,6 +377,38 @@ static void cable(void)
 	check_eq(ibv_destroy_flow(far_flow), 0);
 }
 
+/* Rules of equal value multiply a frame in two domains one behind the other: it has so many copies, and no more. */
+static void multiplied(void)
+{
+	static struct vb_steer_counter arrived;
+	struct vb_steer_action *miss =
+		action(&(struct vb_steer_action_attr){ .what = VB_STEER_DO_MISS });
+	struct vb_steer_action *count = action(
+		&(struct vb_steer_action_attr){ .what = VB_STEER_DO_COUNT, .counter = &arrived });
+	struct rules sent, switched, received;
+	uint8_t f[LEN];
+
+	rules_open(&sent, vb_flow_domain(dev_of(&tx), VB_STEER_NIC_TX), 0);
+	rules_open(&switched, vb_flow_domain(dev_of(&tx), VB_STEER_FDB), 0);
+	rules_open(&received, vb_flow_domain(dev_of(&tx), VB_STEER_NIC_RX), 0);
+	for (int i = 0; i < 64; i++) {
+		rules_add(&sent, here, &miss, 1);
+		rules_add(&switched, here, &miss, 1);
+	}
+	rules_add(&received, here, &count, 1);
+	send_frame(here, f);
+	check_eq(atomic_load_explicit(&arrived.packets, memory_order_relaxed),
+		 VB_STEER_MAX_BRANCHES);
+	send_frame(here, f);
+	check_eq(atomic_load_explicit(&arrived.packets, memory_order_relaxed),
+		 2 * VB_STEER_MAX_BRANCHES);
+	rules_close(&received);
+	rules_close(&switched);
+	rules_close(&sent);
+	check_eq(vb_steer_action_destroy(count), 0);
+	check_eq(vb_steer_action_destroy(miss), 0);
+}
+
 int main(void)
 {
 	if (!enter_namespaces(CLONE_NEWNET))
@@ -389,6 +421,7 @@ int main(void)
 	bad_tirs();
 	send_rules();
 	switch_rules();
+	multiplied();
 	under_traffic();
 	cable();
 	station_close(&far);

@@ -30,6 +30,20 @@ struct shared_matcher {
 static pthread_mutex_t matchers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared_matcher *matchers; /* NULL-ended list of all; under the lock */
 
+/*
+ * Another thread of the parent may have had it: the child has no such thread. The list stays, for the
+ * parent's flows that the child destroys; a new flow of the child has another domain.
+ */
+static void release_matchers_lock(void)
+{
+	pthread_mutex_init(&matchers_lock, NULL);
+}
+
+__attribute__((constructor)) static void register_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, release_matchers_lock);
+}
+
 struct api_flow {
 	struct vb_verbs_flow verbs; /* first */
 	struct vb_list node;

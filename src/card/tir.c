@@ -56,6 +56,11 @@ void vb_flow_release_qp(struct vb_qp *qp)
 	atomic_fetch_sub_explicit(&qp->raw_users, 1, memory_order_release);
 }
 
+bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *qp)
+{
+	return qp->dev->adapter == dev->adapter && !vb_dev_stale(qp->dev);
+}
+
 static void hold_queues(const struct vb_tir *tir, int by)
 {
 	if (tir->rq)

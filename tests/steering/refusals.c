@@ -361,12 +361,67 @@ static void not_there(void **state)
 	assert_int_equal(mlx5dv_destroy_steering_anchor(NULL), EOPNOTSUPP);
 }
 
+static struct ibv_context *open_other(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *other = NULL;
+
+	for (int i = 0; list[i] && !other; i++)
+		if (mlx5dv_is_supported(list[i]) &&
+		    strcmp(list[i]->name, kit.ctx->device->name) != 0)
+			other = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	assert_non_null(other);
+	return other;
+}
+
+/* Frames of one port do not reach queue pairs of another; and no receive queue is behind the e-switch. */
+static void queues_elsewhere(void **state)
+{
+	struct ibv_context *other = open_other();
+	struct ibv_pd *pd = ibv_alloc_pd(other);
+	struct ibv_cq *cq = ibv_create_cq(other, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = { .send_cq = cq,
+					 .recv_cq = cq,
+					 .cap = { 1, 1, 1, 1, 0 },
+					 .qp_type = IBV_QPT_RAW_PACKET };
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct mlx5dv_dr_action *to = mlx5dv_dr_action_create_dest_ibv_qp(qp);
+	struct mlx5dv_dr_action *miss = mlx5dv_dr_action_create_default_miss();
+	struct mlx5dv_dr_action_dest_attr a = { .dest = to }, b = { .dest = miss };
+	struct mlx5dv_dr_action_dest_attr *dests[] = { &a, &b };
+	struct both rx, fdb;
+
+	(void)state;
+	assert_non_null(to);
+	both_open(&rx, MLX5DV_DR_DOMAIN_TYPE_NIC_RX);
+	both_open(&fdb, MLX5DV_DR_DOMAIN_TYPE_FDB);
+	REFUSE_ROOT(&rx, to, EINVAL);
+	REFUSE_DEEP(&rx, to, EINVAL);
+	assert_null_errno(mlx5dv_dr_action_create_dest_array(rx.domain, 2, dests), EINVAL);
+	assert_null_errno(mlx5dv_dr_action_create_dest_array(fdb.domain, 2, dests), EOPNOTSUPP);
+	both_close(&fdb);
+	both_close(&rx);
+	assert_ok(mlx5dv_dr_action_destroy(miss));
+	assert_ok(mlx5dv_dr_action_destroy(to));
+	assert_ok(ibv_destroy_qp(qp));
+	assert_ok(ibv_destroy_cq(cq));
+	assert_ok(ibv_dealloc_pd(pd));
+	assert_ok(ibv_close_device(other));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(domains), cmocka_unit_test(masks),        cmocka_unit_test(values),
-		cmocka_unit_test(levels),  cmocka_unit_test(destinations), cmocka_unit_test(arrays),
-		cmocka_unit_test(edits),   cmocka_unit_test(not_there),
+		cmocka_unit_test(domains),
+		cmocka_unit_test(masks),
+		cmocka_unit_test(values),
+		cmocka_unit_test(levels),
+		cmocka_unit_test(destinations),
+		cmocka_unit_test(arrays),
+		cmocka_unit_test(edits),
+		cmocka_unit_test(not_there),
+		cmocka_unit_test(queues_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

@@ -74,6 +74,8 @@ int dr_hold_take(struct vb_dev *dev, const struct mlx5dv_dr_action *action, stru
 		hold->counters = action->counters;
 		atomic_fetch_add_explicit(&hold->counters->users, 1, memory_order_relaxed);
 	}
+	if (action->type == DR_QP && !vb_flow_reaches_qp(dev, action->qp))
+		return vb_refuse_combination("the queue pair is on another device");
 	if (action->type != DR_TIR)
 		return 0;
 	tir = vb_tir_get(dev, action->number);

@@ -147,11 +147,14 @@ static int check_branch(const struct mlx5dv_dr_domain *domain, const struct mlx5
 			const struct mlx5dv_dr_action *reformat)
 {
 	switch (dest->type) {
+	case DR_QP:
+	case DR_TIR:
+		if (domain->type == MLX5DV_DR_DOMAIN_TYPE_NIC_RX)
+			break;
+		return vb_refuse_cannot("QP and TIR are for NIC_RX");
 	case DR_COUNTER:
 	case DR_MISS:
-	case DR_QP:
 	case DR_TABLE:
-	case DR_TIR:
 	case DR_VPORT:
 		break;
 	default:

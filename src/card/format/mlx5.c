@@ -440,15 +440,23 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 /* --- compressed CQEs -------------------------------------------------------------------------- */
 
 /*
- *	mini CQE of a send:     | wqe_counter 16 | opcode of the WQE 8 | 0      | byte_cnt 32 |
- *	     ... of a receive:  | rss_hash_result 32                            | byte_cnt 32 |    HASH
- *	                        | check_sum 16   | 0                            | byte_cnt 32 |    CHECKSUM
- *	                        | check_sum 16   | wqe_counter 16               | byte_cnt 32 |    CHECKSUM_STRIDE
+ *	mini CQE of a send:     | wqe_counter 16 | opcode of the WQE 8 | 0      | byte_cnt 32            |
+ *	     ... of a receive:  | rss_hash_result 32                            | byte_cnt 32            |  HASH
+ *	                        | check_sum 16   | 0                            | byte_cnt 32            |  CHECKSUM
+ *	                        | flow tag 15:0  | wqe_counter 16               | tag 23:16, byte_cnt 24 |  FLOW_TAG
+ *	                        | check_sum 16   | wqe_counter 16               | byte_cnt 32            |  CHECKSUM_STRIDE
+ *	                        | 0 | types 8    | wqe_counter 16               | byte_cnt 32            |  L3_L4
  *
- * The rest is the title's, and receives take consecutive WQEs. The other formats of receives are
- * not compressed.
+ * Receives take consecutive WQEs. Of hash and checksum, what the format does not hold is not told: in
+ * a mini CQE the title's is not the frame's. Everything else is the title's.
  */
-enum mini_format { MINI_HASH = 0, MINI_CHECKSUM = 1, MINI_CHECKSUM_STRIDE = 3 };
+enum mini_format {
+	MINI_HASH = 0,
+	MINI_CHECKSUM = 1,
+	MINI_FLOW_TAG = 2,
+	MINI_CHECKSUM_STRIDE = 3,
+	MINI_L3_L4 = 4,
+};
 
 enum { FORMAT_COMPRESSED = 3 };
 
@@ -459,10 +467,49 @@ static void move_field(uint8_t *to, uint8_t *cqe, const uint8_t *title, size_t a
 	memcpy(cqe + at, title + at, size);
 }
 
+/* Hash and checksum: one of them, or none, goes into the mini CQE, the rest is lost. */
+static void move_sums(uint8_t *to, uint8_t *cqe, const uint8_t *title, uint8_t format)
+{
+	uint8_t lost[4];
+
+	move_field(format == MINI_HASH ? to : lost, cqe, title, RSS_HASH_RESULT, 4);
+	move_field(format == MINI_CHECKSUM || format == MINI_CHECKSUM_STRIDE ? to : lost, cqe,
+		   title, CHECK_SUM, 2);
+}
+
+static bool mini_receive(const struct mlx5_cqe64 *title, struct mlx5_cqe64 *cqe, uint16_t behind,
+			 uint8_t format, uint8_t *to)
+{
+	enum { TAG = offsetof(struct mlx5_cqe64, sop_drop_qpn) + 1 };
+	const uint8_t *first = (const uint8_t *)title;
+	uint8_t *bytes = (uint8_t *)cqe, lost;
+	bool frame = cqe->hds_ip_ext;
+
+	if (be16toh(cqe->wqe_counter) != (uint16_t)(be16toh(title->wqe_counter) + behind))
+		return false;
+	if (format == MINI_FLOW_TAG || format == MINI_CHECKSUM_STRIDE || format == MINI_L3_L4)
+		memcpy(to + 2, &cqe->wqe_counter, 2);
+	cqe->wqe_counter = title->wqe_counter;
+	move_sums(to, bytes, first, format);
+	if (format == MINI_FLOW_TAG) {
+		if (to[4]) /* over 16 MiB: a message, not a frame */
+			return false;
+		/* Elsewhere this is the number of a QP, which has no place in a mini CQE. */
+		memcpy(to, bytes + TAG + 1, 2);
+		to[4] = bytes[TAG];
+		if (frame)
+			memcpy(bytes + TAG, first + TAG, 3);
+	} else if (format == MINI_L3_L4 && frame) {
+		move_field(to + 1, bytes, first, offsetof(struct mlx5_cqe64, l4_hdr_type_etc), 1);
+		/* It follows from the headers, as the hash does. */
+		move_field(&lost, bytes, first, RSS_HASH_RESULT + 4, 1);
+	}
+	return true;
+}
+
 static bool mlx5_mini(const void *title, const void *from, uint16_t behind, uint8_t format,
 		      struct vb_mini *mini)
 {
-	const struct mlx5_cqe64 *first = title;
 	struct mlx5_cqe64 cqe = *(const struct mlx5_cqe64 *)from;
 	uint8_t *bytes = (uint8_t *)&cqe, *to = mini->bytes;
 	uint8_t opcode = cqe.op_own >> 4;
@@ -474,19 +521,9 @@ static bool mlx5_mini(const void *title, const void *from, uint16_t behind, uint
 	if (opcode == MLX5_CQE_REQ) {
 		move_field(to, bytes, title, offsetof(struct mlx5_cqe64, wqe_counter), 2);
 		move_field(to + 2, bytes, title, offsetof(struct mlx5_cqe64, sop_drop_qpn), 1);
-		return !memcmp(&cqe, title, sizeof(cqe));
+	} else if (!mini_receive(title, &cqe, behind, format, to)) {
+		return false;
 	}
-	if (be16toh(cqe.wqe_counter) != (uint16_t)(be16toh(first->wqe_counter) + behind))
-		return false;
-	if (format == MINI_CHECKSUM_STRIDE)
-		memcpy(to + 2, &cqe.wqe_counter, 2);
-	cqe.wqe_counter = first->wqe_counter;
-	if (format == MINI_HASH)
-		move_field(to, bytes, title, RSS_HASH_RESULT, 4);
-	else if (format == MINI_CHECKSUM || format == MINI_CHECKSUM_STRIDE)
-		move_field(to, bytes, title, CHECK_SUM, 2);
-	else
-		return false;
 	return !memcmp(&cqe, title, sizeof(cqe));
 }
 

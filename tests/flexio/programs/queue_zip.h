@@ -11,6 +11,8 @@ struct zip_cq {
 	struct work_cq cq;
 	uint32_t compressed;
 	uint32_t behind; /* mini CQEs since the title */
+	uint32_t tagged; /* FLOW_TAG: a part of it is in the length's first byte */
+	uint32_t spare;
 	struct work_cqe title;
 	uint64_t arrays; /* entries with mini CQEs */
 	uint64_t seen;

@@ -36,6 +36,8 @@ static void see_mini(struct zip_cq *z, uint64_t mini)
 		cqe.spare = (uint8_t)(mini >> 16);
 	} else {
 		cqe.wqe_counter = (uint16_t)(cqe.wqe_counter + z->behind);
+		if (z->tagged)
+			cqe.byte_cnt &= 0xffffff;
 	}
 	see(z, &cqe);
 }

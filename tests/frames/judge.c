@@ -11,7 +11,7 @@
  *	lso HEADER MSS WHICH FRAME           number of segments, the segments
  *	push TYPE TAG FRAME                  the frame; also: pop FRAME, pad FRAME
  *	reformat TYPE DATA FRAME             the frame
- *	modify ACTIONS FRAME                 the frame, registers A B C0 C1, through a rule
+ *	modify ACTIONS FRAME                 the frame, registers A B C0 .. C7, through a rule
  *	match CRITERIA MASK VALUE FRAME      hit or miss, through a rule
  *
  * Numbers as C writes them, bytes in hex ("-": none); a failure is "error ERRNO".
@@ -213,7 +213,9 @@ static void print_frame(void *arg, const struct vb_steer_dest *dest, const struc
 		return;
 	}
 	hex(f->data, f->len);
-	printf(" %u %u %u %u", meta->reg_a, meta->reg_b, meta->reg_c[0], meta->reg_c[1]);
+	printf(" %u %u", meta->reg_a, meta->reg_b);
+	for (int i = 0; i < 8; i++)
+		printf(" %u", meta->reg_c[i]);
 }
 
 /* One matcher with one rule; extra: an action before the destination. */
@@ -222,7 +224,9 @@ static void run_rule(const char *frame, uint8_t criteria, uint32_t mask_len, uin
 {
 	static const struct vb_steer_meta meta = { .reg_a = 0x11223344,
 						   .reg_b = 0x55667788,
-						   .reg_c = { 0x99aabbcc, 0xddeeff00 },
+						   .reg_c = { 0x99aabbcc, 0xddeeff00, 0x01020304,
+							      0x12131415, 0x23242526, 0x34353637,
+							      0x45464748, 0x56575859 },
 						   .source_sqn = 0x123456,
 						   .source_port = 0x789a };
 	struct vb_steer_action_attr dest = { .what = VB_STEER_DO_DEST };

@@ -565,7 +565,11 @@ FIELDS = {
     **{0xd + i: (address(IPv6, 'src', i), 32) for i in range(4)},
     **{0x11 + i: (address(IPv6, 'dst', i), 32) for i in range(4)},
 }
-REGISTERS = {0x49: 0, 0x50: 1, 0x51: 2, 0x52: 3}
+# As judge.c sets them: A, B, C0 to C7. Their fields, and (in misc2) their bits.
+REGISTER_VALUES = [0x11223344, 0x55667788, 0x99aabbcc, 0xddeeff00, 0x01020304, 0x12131415, 0x23242526, 0x34353637, 0x45464748,
+                   0x56575859]
+REGISTERS = {0x49: 0, 0x50: 1, **{0x51 + i: 2 + i for i in range(8)}}
+REGISTER_BITS = [0x180, 0x1a0] + [0x160 - 0x20 * i for i in range(8)]
 
 
 def first_vid():
@@ -609,7 +613,7 @@ def modify(program, rnd):
         modify_teid(program, rnd)
     made = make(rnd, 'none', rnd.choice(['tcp', 'udp', 'icmp']), fragments=False)
     packet = Ether(made.bytes)
-    registers = [0x11223344, 0x55667788, 0x99aabbcc, 0xddeeff00]
+    registers = list(REGISTER_VALUES)
     actions = b''
 
     def get(field):
@@ -698,7 +702,7 @@ def tunnel_values(made, outer, inner):
 
     values = {}
     if made.tunnel == 'vxlan':
-        values = {misc + 0xa0: (24, word(4, 3)), misc5 + 0x80: (32, word(0)), misc5 + 0xa0: (32, word(4))}
+        values = {misc + 0xa0: (24, word(4, 3))}
     elif made.tunnel == 'vxlan-gpe':
         values = {misc3 + 0x88: (24, word(4, 3)), misc3 + 0xa0: (8, header[3]), misc3 + 0xa8: (8, header[0])}
     elif made.tunnel == 'geneve':
@@ -721,6 +725,9 @@ def tunnel_values(made, outer, inner):
         values = {misc2 + 0x60: (32, word(0))}
     elif made.header:  # RoCE
         values = {misc + 0xb8: (8, header[0]), misc + 0x148: (24, word(5, 3))}
+    if made.tunnel in ('vxlan', 'vxlan-gpe', 'geneve', 'gtpu'):
+        behind = made.bytes[made.bytes.index(header):]
+        values.update({misc5 + 0x80 + 8 * at: (32, int.from_bytes(behind[at:at + 4], 'big')) for at in range(0, 16, 4)})
     if inner and inner['ethertype'] == 0x8847:
         values[misc2 + 0x20] = (32, int.from_bytes(made.bytes[inner['l2_at'] + 14:][:4], 'big'))
     return values
@@ -733,8 +740,8 @@ def misc_values(made, outer, inner):
     def number(at, size):
         return int.from_bytes(data[at:at + size], 'big')
 
-    values = {0x208: (24, 0x123456), 0x230: (16, 0x789a), 0x600 + 0x180: (32, 0x11223344), 0x600 + 0x1a0: (32, 0x55667788),
-              0x600 + 0x160: (32, 0x99aabbcc), 0x600 + 0x140: (32, 0xddeeff00)}
+    values = {0x208: (24, 0x123456), 0x230: (16, 0x789a)}
+    values.update({0x600 + bit: (32, value) for bit, value in zip(REGISTER_BITS, REGISTER_VALUES)})
     for level, flow, spi, seq, ack, tag, bits in (
             (outer, 0x2ec, 0x380, 0x820, 0x860, 0x240, (0x260, 0x262)), (inner or none, 0x30c, 0x360, 0x800, 0x840, 0x250, (0x261, 0x263))):
         tcp = level['l4'] == 'tcp'

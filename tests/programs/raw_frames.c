@@ -167,6 +167,28 @@ static void small_buffer(void)
 
 /* --- mlx5 only ----------------------------------------------------------------------------------- */
 
+/* The FCS of IEEE 802.3, bit by bit; on the wire its lowest byte comes first. */
+static uint32_t crc_of(const uint8_t *p, uint32_t len)
+{
+	uint32_t crc = 0xffffffff;
+
+	while (len--) {
+		crc ^= *p++;
+		for (int i = 0; i < 8; i++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return ~crc;
+}
+
+static void check_fcs(const uint8_t *at, const uint8_t *frame, uint32_t len)
+{
+	uint32_t crc = crc_of(frame, len);
+	uint8_t want[] = { (uint8_t)crc, (uint8_t)(crc >> 8), (uint8_t)(crc >> 16),
+			   (uint8_t)(crc >> 24) };
+
+	check(!memcmp(at, want, 4));
+}
+
 static void stripping(void)
 {
 	struct station tx, rx, plain;
@@ -191,9 +213,59 @@ static void stripping(void)
 	check_eq(got.len, sizeof(f) + 4);
 	check_eq(got.vlan, 3 << 13 | 77);
 	check(!memcmp(got.data, f, sizeof(f)));
+	check_fcs(got.data + sizeof(f), f, sizeof(f));
 	check_eq(ibv_destroy_flow(flow), 0);
 	check_eq(ibv_destroy_flow(other), 0);
 	station_close(&plain);
+	station_close(&rx);
+	station_close(&tx);
+}
+
+/*
+ * Bytes behind the IP packet belong to the frame, not to what checksums are over. Padding of the card's writes to memory is
+ * not seen in the frame or its length, nor behind the buffer's end.
+ */
+static void trailers(void)
+{
+	enum { TRAILER = 9 };
+	struct station tx, rx, fcs;
+	struct ibv_flow *flow, *other;
+	struct got got;
+	uint8_t f[256];
+	uint32_t len;
+
+	station_open(&tx, device);
+	station_open_with(&rx, device, IBV_QP_CREATE_PCI_WRITE_END_PADDING, 0);
+	station_open_with(&fcs, device, IBV_QP_CREATE_SCATTER_FCS, 0);
+	flow = flow_all(rx.qp);
+	other = flow_all(fcs.qp);
+	for (uint32_t payload = 30; payload < 95; payload += 13) {
+		len = make_ip4(f, payload % 2, payload);
+		pattern_fill(f + len, TRAILER, 3);
+		len += TRAILER;
+		put16(f + 24, 0);
+		station_send(&tx, f, len, IBV_SEND_IP_CSUM);
+		station_get(&rx, &got);
+		check_eq(got.len, len);
+		check(got.flags & IBV_WC_IP_CSUM_OK);
+		check(ip4_right(got.data, 14) && l4_right(got.data, 14));
+		check(!memcmp(got.data + len - TRAILER, f + len - TRAILER, TRAILER));
+		memcpy(f, got.data, len);
+		station_get(&fcs, &got);
+		check_eq(got.len, len + 4);
+		check(!memcmp(got.data, f, len));
+		check_fcs(got.data + len, f, len);
+	}
+	/* The FCS of a short frame is over its padding, too. */
+	memset(f, 0, 60);
+	fill(f, 20);
+	station_send(&tx, f, 20, 0);
+	station_get(&fcs, &got);
+	check_eq(got.len, 64);
+	check_fcs(got.data + 60, f, 60);
+	check_eq(ibv_destroy_flow(flow), 0);
+	check_eq(ibv_destroy_flow(other), 0);
+	station_close(&fcs);
 	station_close(&rx);
 	station_close(&tx);
 }
@@ -429,6 +501,7 @@ int main(int argc, char **argv)
 	small_buffer();
 	if (mlx5) {
 		stripping();
+		trailers();
 		large_sends();
 		bad_tso();
 		new_api();

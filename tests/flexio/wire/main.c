@@ -64,12 +64,22 @@ void sample_end(struct sample *s, int signal)
 
 int main(int argc, char **argv)
 {
+	static const struct {
+		const char *name;
+		void (*talk)(char **command);
+	} samples[] = {
+		{ "flow-counter", wire_flow_counter },
+		{ "l2-reflector", wire_l2_reflector },
+		{ "packet-processor", wire_packet_processor },
+	};
+	size_t i = 0, count = sizeof(samples) / sizeof(samples[0]);
+
 	check(argc > 2);
+	while (i < count && strcmp(argv[1], samples[i].name))
+		i++;
+	check(i < count, "no such sample");
 	if (!enter_namespaces(CLONE_NEWNET))
 		test_skip("no network namespace: %s", strerror(errno));
-	if (!strcmp(argv[1], "packet-processor"))
-		wire_packet_processor(argv + 2);
-	else
-		check(false, "no such sample");
+	samples[i].talk(argv + 2);
 	return 0;
 }

@@ -29,4 +29,6 @@ const char *sample_find(struct sample *s, const char *begin);
 void sample_end(struct sample *s, int signal);
 
 /* One for each sample: the command that starts it. */
+void wire_flow_counter(char **command);
+void wire_l2_reflector(char **command);
 void wire_packet_processor(char **command);

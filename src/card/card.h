@@ -325,7 +325,8 @@ struct vb_qp_attr {
 	uint8_t loopback;          /* enum vb_tir_loopback: frames of its domain that it takes */
 	bool vlan_strip;           /* take the outer tag off received frames; the CQE tells it */
 	bool scatter_fcs;          /* leave the four bytes of the FCS behind received frames */
-	bool flexio_swp; /* outer flags of the software parser are one bit higher than mlx5's */
+	bool flexio_swp;    /* outer flags of the software parser are one bit higher than mlx5's */
+	bool single_frames; /* WQEs of several frames are refused */
 };
 
 /* Where received frames go. The WQs cannot be destroyed as long as a queue pair has the table. */

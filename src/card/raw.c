@@ -184,6 +184,8 @@ enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const s
 
 	if (wr->op == VB_WR_LSO)
 		return send_large(&s);
+	if (wr->frames != VB_FRAMES_ONE && qp->init.single_frames)
+		return IBV_WC_LOC_QP_OP_ERR;
 	switch (wr->frames) {
 	case VB_FRAMES_CUT:
 		return send_cut(&s);

@@ -131,6 +131,7 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 		.cookie = rq,
 		.event = event,
 		.uidx = attr->user_index,
+		.vlan_strip = !attr->rq.vlan_strip_disable,
 		.owner = rq->queue.uar ? vb_flexio_uar_owner(rq->queue.process, place->adapter) : 0,
 	};
 	int err;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Owns send queues of raw frames. */
+/*
+ * Owns send queues of raw frames. The flags of their Ethernet segments are those of the FlexIO
+ * manual.
+ */
 #include "queue.h"
 
 enum { MAX_LOG_DEPTH = 15, BLOCK_LOG = 6 };
@@ -62,6 +65,8 @@ static int make_card(struct flexio_sq *sq, const struct queue_place *place, uint
 		.uidx = attr->user_index,
 		.owner = vb_flexio_uar_owner(queue->process, place->adapter),
 		.transport_domain = sq->tis ? vb_tis_domain(sq->tis) : 0,
+		.flexio_swp = true,
+		.single_frames = !attr->sq.allow_multi_pkt_send_wqe,
 	};
 	int err;
 

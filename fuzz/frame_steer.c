@@ -53,12 +53,15 @@ static void check_layer(const struct vb_frame *f, const struct vb_layer *l)
 static void read_frame(const struct vb_frame *f)
 {
 	static const uint8_t key[VB_FRAME_HASH_KEY] = { 0x6d, 0x5a };
+	char line[VB_FRAME_LINE];
 
 	check_layer(f, &f->outer);
 	check_layer(f, &f->inner);
 	if (f->tunnel_at > f->len || f->tunnel_mpls > f->len)
 		abort();
 	vb_frame_verify(f, VB_CSUM_ALL);
+	if (vb_frame_line(f, line, sizeof(line)) > sizeof(line) - 2)
+		abort(); /* a line that may be cut */
 	vb_frame_sum(f);
 	vb_frame_hash(f, key, 0x1ff, false, NULL);
 	vb_frame_hash(f, key, 0x800001ff, true, NULL);

@@ -260,20 +260,26 @@ static void switch_frame(const struct vb_frame_origin *origin, const struct vb_f
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-static void send_out(const struct vb_frame_origin *origin, const struct vb_frame *frame)
+static struct vb_pkt as_packet(const struct vb_frame_origin *origin, const struct iovec *iov)
 {
-	struct iovec iov = { frame->data, frame->len };
-	struct vb_pkt pkt = {
+	return (struct vb_pkt){
 		.op = VB_PKT_SEND,
 		.flags = VB_PKT_ONLY,
 		.transport = IBV_QPT_RAW_PACKET,
 		.origin = *origin,
-		.iov = &iov,
+		.iov = iov,
 		.iov_cnt = 1,
-		.len = frame->len,
+		.len = (uint32_t)iov->iov_len,
 	};
+}
 
-	vb_frame_send(&pkt);
+/* To all other processes; the number of those that lost it. */
+static unsigned int send_out(const struct vb_frame_origin *origin, const struct vb_frame *frame)
+{
+	struct iovec iov = { frame->data, frame->len };
+	struct vb_pkt pkt = as_packet(origin, &iov);
+
+	return vb_frame_send(&pkt);
 }
 
 /*
@@ -341,6 +347,7 @@ int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len)
 					  VB_FRAME_ARRIVES };
 	uint8_t copy[VB_FRAME_MAX];
 	struct vb_frame frame = { .data = copy, .len = len };
+	unsigned int lost;
 
 	if (vb_dev_stale(dev))
 		return vb_refuse_forked();
@@ -354,8 +361,40 @@ int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len)
 	vb_burst_begin();
 	tap_frame(dev->adapter, &frame, false);
 	vb_flow_arrive(dev->adapter, NULL, &frame);
-	send_out(&origin, &frame);
+	lost = send_out(&origin, &frame);
 	vb_burst_end();
 	vb_read_unlock();
-	return 0;
+	return (int)lost;
+}
+
+bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up)
+{
+	struct iovec iov = { NULL, len < VB_FRAME_SHORTEST ? VB_FRAME_SHORTEST : len };
+	struct vb_frame_origin origin = { .ways = VB_FRAME_ARRIVES };
+	struct vb_pkt pkt = as_packet(&origin, &iov);
+	bool room;
+
+	if (vb_dev_stale(dev))
+		return true;
+	vb_read_lock();
+	room = vb_frame_has_room(&pkt, give_up);
+	vb_read_unlock();
+	return room;
+}
+
+bool vb_cable_drained(struct vb_dev *dev)
+{
+	bool drained;
+
+	if (vb_dev_stale(dev))
+		return true;
+	vb_read_lock();
+	drained = vb_frame_drained();
+	vb_read_unlock();
+	return drained;
+}
+
+uint64_t vb_cable_lost(struct vb_dev *dev)
+{
+	return vb_dev_stale(dev) ? 0 : vb_frame_lost();
 }

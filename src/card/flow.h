@@ -77,10 +77,10 @@ VB_PUBLIC bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *
 
 /*
  * Put a frame on a port's cable from outside of all queues, as `verbatim cable replay` does: it arrives
- * at that port, in all processes. -EINVAL: shorter than 14 or longer than 9216 bytes. Or take what
- * passes there, sent (by this process or another one) or received; one tap of a device at a time
- * (-EBUSY), which must be closed before the device. tap is called in a read section, from any thread,
- * and must not block.
+ * at that port, in all processes. 0, or the number of processes that lost it because they did not take
+ * what came before; -EINVAL: shorter than 14 or longer than 9216 bytes. Or take what passes there, sent
+ * (by this process or another one) or received; one tap of a device at a time (-EBUSY), which must be
+ * closed before the device. tap is called in a read section, from any thread, and must not block.
  */
 struct vb_cable_tap {
 	void (*frame)(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns);
@@ -90,3 +90,12 @@ struct vb_cable_tap {
 VB_PUBLIC int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len);
 VB_PUBLIC int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap);
 VB_PUBLIC void vb_cable_tap_close(struct vb_dev *dev);
+/*
+ * Whether no process would lose a frame of this length that is injected now. give_up: those that would
+ * are not asked any more until they take frames again.
+ */
+VB_PUBLIC bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up);
+/* Whether all other processes have taken what was injected: they lose what a process that ends leaves. */
+VB_PUBLIC bool vb_cable_drained(struct vb_dev *dev);
+/* Frames of any port that this process lost before a tap or a rule saw them. */
+VB_PUBLIC uint64_t vb_cable_lost(struct vb_dev *dev);

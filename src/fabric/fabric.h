@@ -365,6 +365,15 @@ static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint
 
 /*
  * A raw frame, to every other process that listens; inside a read section. One that has no room
- * loses it.
+ * loses it, and finds it counted. Returns the number of those.
  */
-void vb_frame_send(const struct vb_pkt *pkt);
+unsigned int vb_frame_send(const struct vb_pkt *pkt);
+/*
+ * Whether all of them have room for it now; inside a read section. give_up: count those that have none
+ * as slow, and do not ask them again until they have taken something.
+ */
+bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up);
+/* Whether all of them have taken what was sent, except slow ones; inside a read section. */
+bool vb_frame_drained(void);
+/* Frames that others sent and this process lost, because it did not take them in time. */
+uint64_t vb_frame_lost(void);

@@ -7,17 +7,24 @@
  *
  * A process that listens says so by a bit of its slot in the registry (vb_registry_listen), so that
  * a frame nobody wants costs four loads. Nothing waits and nothing is kept: a frame for a process
- * that is slow, stopped or dead is lost, as on a wire.
+ * that is slow, stopped or dead is lost, as on a wire, and counted in that process's segment. A sender
+ * that is no queue (a replayed file) may ask for room first.
  */
 #include "fabric/peer.h"
 
-static void send_to(uint32_t slot, const struct vb_pkt *pkt)
+static bool is_there(const struct vb_peer *peer)
+{
+	return peer && !atomic_load_explicit(&peer->dead, memory_order_relaxed);
+}
+
+/* Whether it has the frame; one that is gone loses nothing. */
+static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 {
 	struct vb_peer *peer = vb_peer_find(slot);
 	int ret;
 
-	if (!peer || atomic_load_explicit(&peer->dead, memory_order_relaxed))
-		return;
+	if (!is_there(peer))
+		return true;
 	vb_lock(&peer->tx_lock);
 	ret = peer->tx.shared ? 0 : vb_peer_connect(peer);
 	if (!ret)
@@ -25,20 +32,94 @@ static void send_to(uint32_t slot, const struct vb_pkt *pkt)
 	vb_unlock(&peer->tx_lock);
 	/* Perhaps nobody reads that ring any more: then it is given up. */
 	if (ret && !vb_peer_alive(peer))
-		return;
+		return true;
+	if (ret)
+		atomic_fetch_add_explicit(&peer->segment->frames_lost, 1, memory_order_relaxed);
 	vb_peer_wake(peer); /* also for padding that went ahead of a frame that found no room */
+	return !ret;
 }
 
-void vb_frame_send(const struct vb_pkt *pkt)
+static bool has_room(uint32_t slot, const struct vb_pkt *pkt, bool give_up)
 {
+	struct vb_peer *peer = vb_peer_find(slot);
+	bool room;
+
+	if (!is_there(peer))
+		return true;
+	vb_lock(&peer->tx_lock);
+	room = !peer->tx.shared || vb_ring_has_room(&peer->tx, pkt);
+	vb_unlock(&peer->tx_lock);
+	if (!room)
+		vb_peer_wake(peer); /* for padding that went ahead */
+	if (room || give_up)
+		atomic_store_explicit(&peer->slow, !room, memory_order_relaxed);
+	return room || atomic_load_explicit(&peer->slow, memory_order_relaxed) ||
+	       !vb_peer_alive(peer);
+}
+
+/* The processes of a word of the registry that are to get a frame. */
+static uint64_t listeners(uint32_t word)
+{
+	uint64_t slots = vb_registry_listeners(word);
+	uint32_t self = vb_segment_self->slot;
+
+	return self / 64 == word ? slots & ~(1ull << self % 64) : slots;
+}
+
+unsigned int vb_frame_send(const struct vb_pkt *pkt)
+{
+	unsigned int lost = 0;
+
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
-		uint64_t slots = vb_registry_listeners(word);
+		uint64_t slots = listeners(word);
 
-		for (; slots; slots &= slots - 1) {
-			uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(slots);
-
-			if (slot != vb_segment_self->slot)
-				send_to(slot, pkt);
-		}
+		for (; slots; slots &= slots - 1)
+			lost += !send_to(word * 64 + (uint32_t)__builtin_ctzll(slots), pkt);
 	}
+	return lost;
+}
+
+bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up)
+{
+	bool room = true;
+
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
+		uint64_t slots = listeners(word);
+
+		for (; slots; slots &= slots - 1)
+			room &= has_room(word * 64 + (uint32_t)__builtin_ctzll(slots), pkt,
+					 give_up);
+	}
+	return room;
+}
+
+static bool is_drained(uint32_t slot)
+{
+	struct vb_peer *peer = vb_peer_find(slot);
+	bool drained;
+
+	if (!is_there(peer) || atomic_load_explicit(&peer->slow, memory_order_relaxed))
+		return true;
+	vb_lock(&peer->tx_lock);
+	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
+	vb_unlock(&peer->tx_lock);
+	return drained || !vb_peer_alive(peer);
+}
+
+bool vb_frame_drained(void)
+{
+	bool drained = true;
+
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
+		uint64_t slots = listeners(word);
+
+		for (; slots; slots &= slots - 1)
+			drained &= is_drained(word * 64 + (uint32_t)__builtin_ctzll(slots));
+	}
+	return drained;
+}
+
+uint64_t vb_frame_lost(void)
+{
+	return atomic_load_explicit(&vb_segment_self->frames_lost, memory_order_relaxed);
 }

@@ -32,6 +32,7 @@ struct vb_peer {
 	struct vb_ring_tx tx; /* shared NULL: not made yet */
 	_Alignas(64) struct vb_lock rx_lock;
 	struct vb_ring_rx rx; /* shared NULL: the peer has made none */
+	_Atomic bool slow;    /* it takes no frames: nobody waits for it (frames.c) */
 	_Atomic bool broken;  /* it sent nonsense: its ring is not read any more */
 	bool ring_reported;   /* that its ring cannot be mapped; under accept_lock */
 	struct vb_view view;

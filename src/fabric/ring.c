@@ -229,13 +229,26 @@ static int read_source(struct vb_pkt *pkt)
 		       : -EPROTO;
 }
 
+/* What the packet takes in a ring. */
+static uint64_t record_size(const struct vb_pkt *pkt)
+{
+	uint32_t ext = extension_size(pkt->op, pkt->transport);
+	uint32_t payload = pkt->source.lkey ? sizeof(pkt->source) : pkt->len;
+
+	return (sizeof(struct record) + ext + payload + VB_RING_LINE - 1) &
+	       ~(uint64_t)(VB_RING_LINE - 1);
+}
+
+bool vb_ring_has_room(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
+{
+	return reserve(tx, record_size(pkt));
+}
+
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 {
 	uint32_t ext = extension_size(pkt->op, pkt->transport);
 	bool described = pkt->source.lkey;
-	uint32_t payload = described ? sizeof(pkt->source) : pkt->len;
-	uint64_t bytes = (sizeof(struct record) + ext + payload + VB_RING_LINE - 1) &
-			 ~(uint64_t)(VB_RING_LINE - 1);
+	uint64_t bytes = record_size(pkt);
 	struct record *record = reserve(tx, bytes);
 	uint8_t *to;
 

@@ -73,6 +73,11 @@ static inline uint32_t vb_ring_max(uint64_t size, uint8_t transport)
 
 /* Write a packet; 0, -EAGAIN, -EFAULT (payload unreadable; nothing sent). */
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
+/*
+ * Whether this packet would find room now. Padding may go ahead of it, which the reader must be woken
+ * for.
+ */
+bool vb_ring_has_room(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
 /* Whether everything sent was consumed. */
 bool vb_ring_drained(struct vb_ring_tx *tx);
 /* Ask to be told of room; false where there is room already. */

@@ -228,6 +228,16 @@ int vb_frame_pad(struct vb_frame *f);
 /* The FCS: CRC-32 of Ethernet, sent the low byte first. */
 uint32_t vb_frame_fcs(const uint8_t *data, uint32_t len);
 
+/* --- for people ------------------------------------------------------------------------------- */
+
+enum { VB_FRAME_LINE = 512 }; /* characters that are enough for every line */
+
+/*
+ * What the frame is, as `tcpdump -e` would say it: addresses, type, length, what it carries. In memory
+ * that nobody else writes. Returns the number of characters, without the 0 behind them.
+ */
+size_t vb_frame_line(const struct vb_frame *f, char *text, size_t size);
+
 /* --- names for logs and tests ----------------------------------------------------------------- */
 
 const char *vb_l4_name(uint8_t l4);

@@ -15,11 +15,18 @@ enum {
 };
 
 /* argv[0] is "verbatim NAME". The return value is the exit code. */
+int cmd_cable(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_dpa(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_sdk(int argc, char **argv);
+
+/*
+ * At the start of main(): closed standard descriptors do no harm, and standard output that was lost
+ * ends the program with a message and exit code 1.
+ */
+void tools_guard_stdio(void);
 
 /*
  * The path of a file of the tree that this executable stands in: PREFIX/bin/verbatim gives

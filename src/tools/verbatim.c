@@ -4,11 +4,9 @@
  */
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tools/cmd.h"
 
@@ -21,6 +19,7 @@ static const struct {
 	{ "devices", "list the adapters", cmd_devices },
 	{ "ps", "list the processes that use the card", cmd_ps },
 	{ "dpa", "run device programs on the card's accelerator", cmd_dpa },
+	{ "cable", "replay and record raw Ethernet frames", cmd_cable },
 };
 
 enum { NUM_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -113,28 +112,6 @@ static char *help_filter(int key, const char *text, void *input)
 	return list;
 }
 
-/*
- * Nothing that we open may stand in the place of a closed standard output: the registry would get
- * the table. Not inherited, so that a program below `verbatim run` finds its descriptors as we did.
- */
-static void guard_stdio(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0 &&
-		    open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC) < 0)
-			return;
-}
-
-/* Output that was lost is a failure, the help text included. */
-static void flush_at_exit(void)
-{
-	if (!ferror(stdout) && !fflush(stdout))
-		return;
-	fprintf(stderr, "%s: standard output: %s\n", program_invocation_short_name,
-		strerror(errno));
-	_exit(1);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -146,8 +123,7 @@ int main(int argc, char **argv)
 	struct arguments args = { 0 };
 	static char name[64]; /* messages at exit have it, too */
 
-	guard_stdio();
-	atexit(flush_at_exit);
+	tools_guard_stdio();
 	argp_err_exit_status = CMD_USAGE;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
 	argc -= args.command_at;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What the commands of `verbatim cable` do alike: open a port, end on signals.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "card/card.h"
+#include "tools/cable/cable.h"
+
+static volatile sig_atomic_t stopped;
+static int stop_fd = -1;
+
+static bool has_cable(const struct vb_adapter *adapter)
+{
+	return adapter->config->format != VB_FORMAT_HBL;
+}
+
+static void print_ports(struct vb_adapter *const *list, unsigned int count)
+{
+	const char *before = "; there are: ";
+
+	for (unsigned int i = 0; i < count; i++) {
+		if (has_cable(list[i])) {
+			fprintf(stderr, "%s%s", before, list[i]->config->name);
+			before = ", ";
+		}
+	}
+	fprintf(stderr, "\n");
+}
+
+int cable_open_port(const char *who, const char *config, const char *name, struct vb_dev **dev)
+{
+	struct vb_adapter *const *list;
+	unsigned int count, i;
+	int ret;
+
+	if (tools_use_config(who, config))
+		return 1;
+	ret = vb_card_adapters(&list, &count);
+	if (ret) {
+		fprintf(stderr, "%s: %s\n", who, strerror(-ret));
+		return 1;
+	}
+	for (i = 0; i < count && strcmp(list[i]->config->name, name); i++)
+		;
+	if (i == count || !has_cable(list[i])) {
+		fprintf(stderr,
+			i == count ? "%s: there is no adapter '%s'"
+				   : "%s: '%s' has no port for raw Ethernet frames",
+			who, name);
+		print_ports(list, count);
+		return 1;
+	}
+	ret = vb_dev_open(list[i], NULL, NULL, dev);
+	if (ret) {
+		fprintf(stderr, "%s: %s: %s\n", who, name, strerror(-ret));
+		return 1;
+	}
+	return 0;
+}
+
+static void on_signal(int number)
+{
+	int saved = errno;
+
+	stopped = 1;
+	if (stop_fd >= 0)
+		eventfd_write(stop_fd, 1);
+	errno = saved;
+}
+
+bool cable_stopped(void)
+{
+	return stopped;
+}
+
+void cable_catch_signals(int wake_fd)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction old;
+
+	stop_fd = wake_fd;
+	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		/*
+		 * nohup counts. SIGINT is caught all the same, as tcpdump does: scripts send it to
+		 * background jobs, for which the shell has ignored it.
+		 */
+		if (numbers[i] != SIGHUP ||
+		    (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN))
+			sigaction(numbers[i], &action, NULL);
+	}
+}
+
+uint64_t cable_wall_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}

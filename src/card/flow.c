@@ -248,6 +248,9 @@ struct departure {
 	unsigned int copies;
 };
 
+/* A small frame takes so much longer than its bytes: one WQE may make 256 Ki of them. In bytes, see RUN_BYTES. */
+enum { FRAME_COST = 512 };
+
 /* Out of the FDB. A miss of the root: as without rules, on all ways. */
 static void emit_fdb(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *frame,
 		     const struct vb_steer_meta *meta)
@@ -296,4 +299,5 @@ void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t met
 		vb_steer_run(steer, frame, &meta, scratch(SCRATCH_TX), emit_tx, &d);
 	else
 		emit_tx(&d, &(struct vb_steer_dest){ .to = VB_STEER_TO_DEFAULT }, frame, &meta);
+	from->sq.cost += (1 + d.copies) * (uint64_t)FRAME_COST;
 }

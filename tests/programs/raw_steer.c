@@ -409,6 +409,60 @@ static void multiplied(void)
 	check_eq(vb_steer_action_destroy(miss), 0);
 }
 
+struct counted {
+	pthread_t thread;
+	bool posting;
+	unsigned int frames;
+};
+
+static void count_own(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns)
+{
+	struct counted *c = arg;
+
+	(void)frame;
+	(void)ns;
+	if (pthread_equal(pthread_self(), c->thread))
+		c->frames += c->posting && sent;
+}
+
+/* Work requests that make many small frames: the doorbell returns before all are sent, as with large messages. */
+static void many_segments(void)
+{
+	enum { REQUESTS = 16, MSS = 16, FRAMES = REQUESTS * (STATION_LARGE / MSS) };
+	struct counted counted = { .thread = pthread_self() };
+	struct vb_cable_tap tap = { count_own, &counted };
+	struct ibv_send_wr wr[REQUESTS], *bad;
+	struct station s;
+	struct ibv_sge sge;
+	uint8_t header[54] = { 0 };
+	struct ibv_wc wc;
+	uint32_t at;
+
+	station_open_with(&s, "mlx5_0", 0, sizeof(header));
+	at = put_ip4(header, put_eth(header, 0, here, there, 0x0800), 6, 1, 2, 20);
+	put_tcp(header, at, 1, 2, 0x10);
+	sge = (struct ibv_sge){ (uintptr_t)s.buf + (size_t)STATION_SLOTS * STATION_SLOT,
+				STATION_LARGE, s.mr->lkey };
+	for (int i = 0; i < REQUESTS; i++)
+		wr[i] = (struct ibv_send_wr){
+			.next = i + 1 < REQUESTS ? &wr[i + 1] : NULL,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_TSO,
+			.send_flags = i + 1 < REQUESTS ? 0 : IBV_SEND_SIGNALED,
+			.tso = { .hdr = header, .hdr_sz = sizeof(header), .mss = MSS },
+		};
+	check_eq(vb_cable_tap_open(dev_of(&s), &tap), 0);
+	counted.posting = true;
+	check_eq(ibv_post_send(s.qp, wr, &bad), 0);
+	counted.posting = false;
+	check(counted.frames && counted.frames < FRAMES, "%u frames in one call", counted.frames);
+	check(cq_wait(s.send_cq, &wc, PATIENCE_MS));
+	check_eq(wc.status, IBV_WC_SUCCESS);
+	vb_cable_tap_close(dev_of(&s));
+	station_close(&s);
+}
+
 int main(void)
 {
 	if (!enter_namespaces(CLONE_NEWNET))
@@ -422,6 +476,7 @@ int main(void)
 	send_rules();
 	switch_rules();
 	multiplied();
+	many_segments();
 	under_traffic();
 	cable();
 	station_close(&far);

@@ -145,12 +145,12 @@ static uint64_t mac_at(const uint8_t *p)
 	       (uint64_t)p[3] << 16 | (uint64_t)p[4] << 8 | p[5];
 }
 
-uint32_t vb_cable_number(const char *name)
+uint64_t vb_cable_number(const char *name)
 {
-	uint32_t hash = 2166136261u; /* FNV-1a */
+	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
 
 	for (; *name; name++)
-		hash = (hash ^ (uint8_t)*name) * 16777619u;
+		hash = (hash ^ (uint8_t)*name) * 0x100000001b3ull;
 	return hash;
 }
 
@@ -175,7 +175,7 @@ static _Atomic uint64_t *place_of(const struct vb_adapter *first, uint64_t mac)
 }
 
 /* The first of our adapters on a cable has its table; NULL: we have none there. */
-static const struct vb_adapter *first_on(uint32_t cable)
+static const struct vb_adapter *first_on(uint64_t cable)
 {
 	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
 		if (has_port(&vb_card.adapters.all[i]) && vb_card.adapters.all[i].cable == cable)
@@ -184,7 +184,7 @@ static const struct vb_adapter *first_on(uint32_t cable)
 }
 
 /* One of our ports on the cable has this MAC by configuration. */
-static bool is_configured(uint32_t cable, uint64_t mac)
+static bool is_configured(uint64_t cable, uint64_t mac)
 {
 	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
 		if (has_port(&vb_card.adapters.all[i]) && vb_card.adapters.all[i].cable == cable &&
@@ -294,7 +294,7 @@ static bool fits(const struct vb_frame *frame)
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways)
 {
-	struct vb_frame_origin origin = { adapter->guid, adapter->cable, ways };
+	struct vb_frame_origin origin = { adapter->guid, adapter->cable, ways, 0 };
 
 	if (!fits(frame))
 		return;
@@ -343,8 +343,8 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 
 int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len)
 {
-	struct vb_frame_origin origin = { dev->adapter->guid, dev->adapter->cable,
-					  VB_FRAME_ARRIVES };
+	struct vb_frame_origin origin = { dev->adapter->guid, dev->adapter->cable, VB_FRAME_ARRIVES,
+					  0 };
 	uint8_t copy[VB_FRAME_MAX];
 	struct vb_frame frame = { .data = copy, .len = len };
 	unsigned int lost;

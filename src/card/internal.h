@@ -397,8 +397,8 @@ void vb_cable_listen(int change);
 /* Once more after the process has joined the registry anew. */
 void vb_cable_joined(void);
 void vb_cable_forked(void);
-/* A cable is told from others by a hash of its name. */
-uint32_t vb_cable_number(const char *name);
+/* A cable is told from others by a hash of its name, so long that two names do not share one by accident. */
+uint64_t vb_cable_number(const char *name);
 /* Inside read sections: */
 /* A frame leaves an adapter; ways: enum vb_frame_way. */
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,

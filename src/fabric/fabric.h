@@ -56,8 +56,9 @@ enum vb_frame_way {
 /* RAW_PACKET only: where a frame comes from. */
 struct vb_frame_origin {
 	__be64 adapter; /* GUID of the sender's; VB_FRAME_ARRIVES: of the one that gets it */
-	uint32_t cable; /* hash of its cable's name */
+	uint64_t cable; /* hash of its cable's name */
 	uint32_t ways;  /* enum vb_frame_way */
+	uint32_t zero;  /* no padding: the struct is copied to the other process */
 };
 
 enum vb_pkt_op {

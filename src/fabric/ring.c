@@ -3,7 +3,7 @@
  * Owns the record format of the rings. See ring.h for the protocol.
  *
  *	record: header (32 bytes) | extension | payload | pad to 64
- *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, origin 16 for
+ *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, origin 24 for
  *	raw frames
  *
  * Of a payload that is described (struct vb_source) the description is carried, behind the
@@ -196,7 +196,7 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 		struct vb_frame_origin *origin = from;
 
 		pkt->origin = (struct vb_frame_origin){ LOAD(origin->adapter), LOAD(origin->cable),
-							LOAD(origin->ways) };
+							LOAD(origin->ways), 0 };
 	} else if (pkt->op == VB_PKT_SEND) {
 		read_grh(from, grh);
 		pkt->grh = grh;

@@ -275,9 +275,10 @@ static void two_processes(void)
 
 static void write_config(void)
 {
-	static const char text[] = "[adapter mlx5_0]\ncable = one\n"
-				   "[adapter mlx5_1]\ncable = two\n"
-				   "[adapter mlx4_0]\ncable = one\n";
+	/* Names with one 32-bit hash (FNV-1a). */
+	static const char text[] = "[adapter mlx5_0]\ncable = liquid\n"
+				   "[adapter mlx5_1]\ncable = costarring\n"
+				   "[adapter mlx4_0]\ncable = liquid\n";
 	static char path[] = "/tmp/verbatim-test-cable.XXXXXX";
 	int fd = mkstemp(path);
 

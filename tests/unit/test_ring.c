@@ -86,7 +86,7 @@ static struct vb_pkt make_packet(uint8_t op, uint8_t transport, uint32_t seed)
 		.dma_len = seed * 17,
 		.swap_add = 0xfedcba987ull * seed,
 		.compare = 0x1111111ull * seed,
-		.origin = { 0x77777777777ull * seed, 5 * seed, 9 * seed },
+		.origin = { 0x77777777777ull * seed, 0x55555555555ull * seed, 9 * seed, 0 },
 	};
 }
 

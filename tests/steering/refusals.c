@@ -361,6 +361,22 @@ static void not_there(void **state)
 	assert_int_equal(mlx5dv_destroy_steering_anchor(NULL), EOPNOTSUPP);
 }
 
+/* The action outlives its domain, and another one takes the place in memory: it is no domain of the action's. */
+static void vport_of_gone_domain(void **state)
+{
+	struct mlx5dv_dr_domain *gone = make_domain(MLX5DV_DR_DOMAIN_TYPE_FDB);
+	struct mlx5dv_dr_action *wire = mlx5dv_dr_action_create_dest_vport(gone, 0xffff);
+	struct both rx;
+
+	(void)state;
+	assert_ok(mlx5dv_dr_domain_destroy(gone));
+	both_open(&rx, MLX5DV_DR_DOMAIN_TYPE_NIC_RX);
+	if (rx.domain == gone)
+		REFUSE_DEEP(&rx, wire, EOPNOTSUPP);
+	both_close(&rx);
+	assert_ok(mlx5dv_dr_action_destroy(wire));
+}
+
 static struct ibv_context *open_other(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -422,6 +438,7 @@ int main(void)
 		cmocka_unit_test(edits),
 		cmocka_unit_test(not_there),
 		cmocka_unit_test(queues_elsewhere),
+		cmocka_unit_test(vport_of_gone_domain),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

@@ -155,8 +155,11 @@ static int check_branch(const struct mlx5dv_dr_domain *domain, const struct mlx5
 	case DR_COUNTER:
 	case DR_MISS:
 	case DR_TABLE:
-	case DR_VPORT:
 		break;
+	case DR_VPORT:
+		if (domain->type == MLX5DV_DR_DOMAIN_TYPE_FDB)
+			break;
+		return vb_refuse_cannot("vports are for FDB");
 	default:
 		return vb_refuse_cannot("an action of the array is no destination");
 	}

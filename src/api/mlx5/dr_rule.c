@@ -31,7 +31,9 @@ static int check_action(const struct place *place, const struct mlx5dv_dr_action
 		return vb_refuse_combination("an action belongs to another domain");
 	switch (action->type) {
 	case DR_VPORT:
-		return root ? vb_refuse_cannot("a vport or IB port in a rule of level 0") : 0;
+		if (root)
+			return vb_refuse_cannot("a vport or IB port in a rule of level 0");
+		return place->kind == VB_STEER_FDB ? 0 : vb_refuse_cannot("vports are for FDB");
 	case DR_PUSH_VLAN:
 	case DR_POP_VLAN:
 		return root ? vb_refuse_cannot("VLAN push or pop in a rule of level 0") : 0;

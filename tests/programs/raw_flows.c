@@ -4,13 +4,9 @@
  * priorities, defaults, sniffers, tags, drops, counters; what is refused. The argument is the device.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "station.h"
 
@@ -639,44 +635,6 @@ static void closed(void)
 	station_send(&tx, f, sizeof(f), 0);
 }
 
-/* --- fork ----------------------------------------------------------------------------------------- */
-
-static atomic_bool forked_enough;
-
-static void *make_and_end(void *arg)
-{
-	while (!atomic_load_explicit(&forked_enough, memory_order_relaxed))
-		check_eq(ibv_destroy_flow(flow_all(arg)), 0);
-	return NULL;
-}
-
-/* Threads of the parent make flows when it forks: what they had locked does not stop the child. */
-static void forked_meanwhile(void)
-{
-	struct station own;
-	pthread_t thread[2];
-	int status;
-
-	for (int i = 0; i < 2; i++)
-		check_eq(pthread_create(&thread[i], NULL, make_and_end, rx.qp), 0);
-	for (int i = 0; i < 16; i++) {
-		pid_t child = fork();
-
-		check(child >= 0);
-		if (!child) {
-			station_open(&own, device);
-			check_eq(ibv_destroy_flow(flow_all(own.qp)), 0);
-			station_close(&own);
-			_exit(0);
-		}
-		check_eq(waitpid(child, &status, 0), child);
-		check_eq(status, 0);
-	}
-	atomic_store_explicit(&forked_enough, true, memory_order_relaxed);
-	for (int i = 0; i < 2; i++)
-		pthread_join(thread[i], NULL);
-}
-
 int main(int argc, char **argv)
 {
 	if (!enter_namespaces(CLONE_NEWNET))
@@ -696,7 +654,6 @@ int main(int argc, char **argv)
 	bad_input();
 	many();
 	closed();
-	forked_meanwhile();
 	station_close(&other);
 	station_close(&rx);
 	station_close(&tx);

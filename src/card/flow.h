@@ -66,6 +66,8 @@ VB_PUBLIC void vb_tir_put(struct vb_tir *tir);
 /* Numbers of transport domains; 0 where there is none left. */
 VB_PUBLIC uint32_t vb_transport_domain_take(void);
 VB_PUBLIC void vb_transport_domain_give(uint32_t number);
+/* Whether a TIR is in it: then its number must not become another one's. */
+VB_PUBLIC bool vb_transport_domain_busy(uint32_t number);
 
 /* A RAW_PACKET queue pair that receives, as the destination of an action; -EINVAL: it is none. */
 VB_PUBLIC int vb_flow_hold_qp(struct vb_qp *qp);

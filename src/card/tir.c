@@ -215,3 +215,14 @@ void vb_transport_domain_give(uint32_t number)
 	if (number)
 		vb_ids_give(&vb_card.numbers.transport_domain, number);
 }
+
+bool vb_transport_domain_busy(uint32_t number)
+{
+	const struct vb_tir *tir;
+
+	pthread_mutex_lock(&vb_card.tir.lock);
+	for (tir = vb_card.tir.first; tir && tir->transport_domain != number; tir = tir->next)
+		;
+	pthread_mutex_unlock(&vb_card.tir.lock);
+	return tir;
+}

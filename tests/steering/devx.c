@@ -74,6 +74,28 @@ static void transport_domains(void **state)
 	assert_ok(mlx5dv_devx_obj_destroy(b));
 }
 
+/* A TIR keeps its transport domain: its number does not become another one's. */
+static void used_domains(void **state)
+{
+	static struct queue queue;
+	struct command c = { 0 };
+	struct mlx5dv_devx_obj *domain = create(&c, ALLOC_TD, 16), *tir;
+	uint32_t number = (uint32_t)get_bits(c.out, 0x48, 24);
+
+	(void)state;
+	assert_non_null(domain);
+	queue_open(&queue);
+	memset(&c, 0, sizeof(c));
+	put_bits(c.in, 0x1e8, 24, vb_qp_number(queue.card));
+	put_bits(c.in, 0x228, 24, number);
+	tir = create(&c, CREATE_TIR, 272);
+	assert_non_null(tir);
+	assert_int_equal(mlx5dv_devx_obj_destroy(domain), EBUSY);
+	assert_ok(mlx5dv_devx_obj_destroy(tir));
+	assert_ok(mlx5dv_devx_obj_destroy(domain));
+	queue_close(&queue);
+}
+
 /* A TIR keeps its queue; a number that is none is refused. */
 static void direct_tirs(void **state)
 {
@@ -207,6 +229,7 @@ int main(void)
 		cmocka_unit_test(counters),      cmocka_unit_test(transport_domains),
 		cmocka_unit_test(direct_tirs),   cmocka_unit_test(spread_tirs),
 		cmocka_unit_test(bad_arguments), cmocka_unit_test(tables_of_others),
+		cmocka_unit_test(used_domains),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

@@ -185,6 +185,8 @@ static int create_td(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inle
 
 static int destroy_td(struct mlx5dv_devx_obj *obj)
 {
+	if (vb_transport_domain_busy(obj->number))
+		return vb_refuse_busy("TIRs");
 	vb_transport_domain_give(obj->number);
 	return 0;
 }

@@ -141,6 +141,10 @@ static int read_payload(void *arg, uint8_t *to, uint32_t offset, uint32_t len)
 
 static int emit_segment(void *arg, struct vb_frame *segment)
 {
+	struct vb_swp swp;
+
+	if (swp_of(arg, &swp))
+		vb_frame_parse(segment); /* as in send_one() */
 	segment->headroom = TAG_ROOM;
 	return finish(arg, segment) == IBV_WC_SUCCESS ? 0 : -EMSGSIZE;
 }

@@ -382,19 +382,20 @@ bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up)
 	return room;
 }
 
-bool vb_cable_drained(struct vb_dev *dev)
+bool vb_cable_drained(struct vb_dev *dev, bool slow_too)
 {
 	bool drained;
 
 	if (vb_dev_stale(dev))
 		return true;
 	vb_read_lock();
-	drained = vb_frame_drained();
+	drained = vb_frame_drained(slow_too);
 	vb_read_unlock();
 	return drained;
 }
 
-uint64_t vb_cable_lost(struct vb_dev *dev)
+uint64_t vb_cable_lost(struct vb_dev *dev, uint32_t *unread)
 {
-	return vb_dev_stale(dev) ? 0 : vb_frame_lost();
+	*unread = 0;
+	return vb_dev_stale(dev) ? 0 : vb_frame_lost(unread);
 }

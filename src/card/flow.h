@@ -97,7 +97,13 @@ VB_PUBLIC void vb_cable_tap_close(struct vb_dev *dev);
  * are not asked any more until they take frames again.
  */
 VB_PUBLIC bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up);
-/* Whether all other processes have taken what was injected: they lose what a process that ends leaves. */
-VB_PUBLIC bool vb_cable_drained(struct vb_dev *dev);
-/* Frames of any port that this process lost before a tap or a rule saw them. */
-VB_PUBLIC uint64_t vb_cable_lost(struct vb_dev *dev);
+/*
+ * Whether all other processes have taken what was injected: they may lose what a process that ends
+ * leaves. slow_too: also those that nobody waits for.
+ */
+VB_PUBLIC bool vb_cable_drained(struct vb_dev *dev, bool slow_too);
+/*
+ * Frames of any port that this process lost before a tap or a rule saw them; and the number of processes
+ * that ended before anything of theirs was read, so that nobody knows how many frames that was.
+ */
+VB_PUBLIC uint64_t vb_cable_lost(struct vb_dev *dev, uint32_t *unread);

@@ -374,7 +374,10 @@ unsigned int vb_frame_send(const struct vb_pkt *pkt);
  * as slow, and do not ask them again until they have taken something.
  */
 bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up);
-/* Whether all of them have taken what was sent, except slow ones; inside a read section. */
-bool vb_frame_drained(void);
-/* Frames that others sent and this process lost, because it did not take them in time. */
-uint64_t vb_frame_lost(void);
+/* Whether all of them have taken what was sent, slow ones too or not; inside a read section. */
+bool vb_frame_drained(bool slow_too);
+/*
+ * Frames that others sent and this process lost, because it did not take them in time; and how many
+ * processes ended before anything that they sent was taken.
+ */
+uint64_t vb_frame_lost(uint32_t *unread);

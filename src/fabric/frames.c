@@ -11,6 +11,7 @@
  * that is no queue (a replayed file) may ask for room first.
  */
 #include "fabric/peer.h"
+#include "fabric/state.h"
 
 static bool is_there(const struct vb_peer *peer)
 {
@@ -93,12 +94,13 @@ bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up)
 	return room;
 }
 
-static bool is_drained(uint32_t slot)
+static bool is_drained(uint32_t slot, bool slow_too)
 {
 	struct vb_peer *peer = vb_peer_find(slot);
 	bool drained;
 
-	if (!is_there(peer) || atomic_load_explicit(&peer->slow, memory_order_relaxed))
+	if (!is_there(peer) ||
+	    (!slow_too && atomic_load_explicit(&peer->slow, memory_order_relaxed)))
 		return true;
 	vb_lock(&peer->tx_lock);
 	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
@@ -106,7 +108,7 @@ static bool is_drained(uint32_t slot)
 	return drained || !vb_peer_alive(peer);
 }
 
-bool vb_frame_drained(void)
+bool vb_frame_drained(bool slow_too)
 {
 	bool drained = true;
 
@@ -114,12 +116,14 @@ bool vb_frame_drained(void)
 		uint64_t slots = listeners(word);
 
 		for (; slots; slots &= slots - 1)
-			drained &= is_drained(word * 64 + (uint32_t)__builtin_ctzll(slots));
+			drained &=
+				is_drained(word * 64 + (uint32_t)__builtin_ctzll(slots), slow_too);
 	}
 	return drained;
 }
 
-uint64_t vb_frame_lost(void)
+uint64_t vb_frame_lost(uint32_t *unread)
 {
+	*unread = atomic_load_explicit(&vb_fabric.peers.unread, memory_order_relaxed);
 	return atomic_load_explicit(&vb_segment_self->frames_lost, memory_order_relaxed);
 }

@@ -324,9 +324,16 @@ static bool accept_from(uint32_t slot)
 	if (!generation)
 		return true;
 	peer = vb_peer_find(slot);
-	if (!peer)
-		return generation !=
-		       vb_registry_generation(slot); /* it is gone, or cannot be mapped */
+	if (!peer && generation == vb_registry_generation(slot))
+		return false; /* it cannot be mapped */
+	if (!peer) {
+		/* It is gone, and with it what it sent. A next one may have announced itself. */
+		if (atomic_compare_exchange_strong_explicit(&vb_segment_self->inbound[slot],
+							    &generation, 0, memory_order_relaxed,
+							    memory_order_relaxed))
+			atomic_fetch_add_explicit(&peers->unread, 1, memory_order_relaxed);
+		return true;
+	}
 	if (peer->rx.shared)
 		return true;
 	done = accept_ring(peer);

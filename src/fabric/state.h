@@ -35,6 +35,7 @@ struct vb_fabric {
 		_Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
 		_Atomic uint32_t inbound_count;
 		_Atomic uint64_t missed_at; /* ns */
+		_Atomic uint32_t unread;    /* processes that ended before their ring was mapped */
 		struct vb_peer *dropped;    /* references to give up where waiting is allowed */
 		struct vb_lock accept_lock;
 		pthread_mutex_t table_lock;

@@ -54,6 +54,11 @@ static void make_up(uint8_t *frame, uint32_t len)
 
 static void read_all(const struct vb_frame *f)
 {
+	char line[VB_FRAME_LINE], cut[20];
+
+	assert_in_range(vb_frame_line(f, line, sizeof(line)), 1, sizeof(line) - 2);
+	assert_in_range(vb_frame_line(f, cut, sizeof(cut)), 1, sizeof(cut) - 1);
+	assert_memory_equal(cut, line, strlen(cut));
 	vb_frame_verify(f, VB_CSUM_ALL);
 	vb_frame_sum(f);
 	vb_frame_hash(f, key, ~IBV_RX_HASH_INNER, false, NULL);

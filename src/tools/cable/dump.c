@@ -163,20 +163,26 @@ static int write_frame(struct dump *d, const struct queued *q)
 	return 1;
 }
 
-static uint64_t lost_before(struct dump *d)
-{
-	return vb_cable_lost(d->dev);
-}
+/* What is missing in the output. */
+struct losses {
+	uint64_t before, here; /* the tap; in the queue */
+	uint32_t unread;       /* processes */
+};
 
-static uint64_t lost_here(struct dump *d)
+static struct losses count_losses(struct dump *d)
 {
-	return atomic_load_explicit(&d->queue.lost, memory_order_relaxed);
+	struct losses l = { .here = atomic_load_explicit(&d->queue.lost, memory_order_relaxed) };
+
+	l.before = vb_cable_lost(d->dev, &l.unread);
+	return l;
 }
 
 /* Once, while it runs; the numbers come at the end. */
-static void tell_lost(struct dump *d)
+static void tell_losses(struct dump *d)
 {
-	if (d->told_lost || (!lost_before(d) && !lost_here(d)))
+	struct losses l = count_losses(d);
+
+	if (d->told_lost || (!l.before && !l.here))
 		return;
 	d->told_lost = true;
 	fprintf(stderr, "%s: frames are being lost: they come faster than they are %s\n", who,
@@ -199,24 +205,26 @@ static int take_frames(struct dump *d)
 		ret = write_frame(d, q);
 		queue_pop(&d->queue);
 		d->captured += !ret;
-		tell_lost(d);
+		tell_losses(d);
 	}
 	return ret;
 }
 
-static void print_statistics(struct dump *d, uint64_t before)
+static void print_statistics(struct dump *d, const struct losses *l)
 {
-	uint64_t here = lost_here(d);
-
 	fprintf(stderr, "%" PRIu64 " frames captured\n%" PRIu64 " frames seen on %s\n", d->captured,
 		atomic_load_explicit(&d->seen, memory_order_relaxed), d->device);
-	fprintf(stderr, "%" PRIu64 " frames lost", before + here);
-	if (before)
+	fprintf(stderr, "%" PRIu64 " frames lost", l->before + l->here);
+	if (l->before)
 		fprintf(stderr,
 			": %" PRIu64 " of all ports before this process took them, %" PRIu64
 			" because %s was too slow",
-			before, here, d->dumper ? "writing" : "printing");
+			l->before, l->here, d->dumper ? "writing" : "printing");
 	fprintf(stderr, "\n");
+	if (l->unread)
+		fprintf(stderr,
+			"%" PRIu32 " processes ended before anything that they sent was read\n",
+			l->unread);
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -261,7 +269,7 @@ static int open_file(struct dump *d)
 static int listen_to(struct dump *d)
 {
 	struct vb_cable_tap tap = { .frame = on_frame, .arg = d };
-	uint64_t before;
+	struct losses losses;
 	int ret;
 
 	cable_catch_signals(d->queue.ready);
@@ -273,9 +281,9 @@ static int listen_to(struct dump *d)
 	fprintf(stderr, "listening on %s, link-type EN10MB (Ethernet), snapshot length %d bytes\n",
 		d->device, VB_FRAME_MAX);
 	ret = take_frames(d);
-	before = lost_before(d);
+	losses = count_losses(d);
 	vb_cable_tap_close(d->dev);
-	print_statistics(d, before);
+	print_statistics(d, &losses);
 	return ret;
 }
 

@@ -84,10 +84,10 @@ static void parse_rate(struct replay *r, struct argp_state *state, const char *a
 	}
 	errno = 0;
 	r->rate = strtod(arg, &end);
-	for (unsigned int i = 0; !errno && *arg >= '0' && *arg <= '9' && end != arg &&
-				 i < sizeof(units) / sizeof(units[0]);
-	     i++) {
-		if (strcasecmp(end, units[i].name))
+	for (unsigned int i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		/* Neither hexadecimal nor "nan" nor an exponent. */
+		if (errno || end == arg || end != arg + strspn(arg, "0123456789.") ||
+		    strcasecmp(end, units[i].name))
 			continue;
 		r->pace = units[i].pace;
 		r->rate *= units[i].factor;
@@ -407,7 +407,7 @@ static void wait_until_taken(struct replay *r)
 {
 	uint64_t end = vb_now_ns() + FAREWELL_NS;
 
-	while (!vb_cable_drained(r->dev) && vb_now_ns() < end)
+	while (!vb_cable_drained(r->dev, false) && vb_now_ns() < end)
 		sleep_ns(ROOM_PAUSE_NS);
 }
 
@@ -420,8 +420,9 @@ static void print_end(struct replay *r)
 	if (r->lost)
 		fprintf(stderr,
 			"%s: %" PRIu64
-			" frames were lost by processes that do not take them (stopped, or too slow)\n",
-			who, r->lost);
+			" frames were lost by processes that do not take them (stopped, or too slow)%s\n",
+			who, r->lost,
+			vb_cable_drained(r->dev, true) ? "" : ", and the last ones may be");
 	if (r->cut_frames)
 		fprintf(stderr,
 			"%s: %s: %" PRIu64

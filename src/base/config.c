@@ -321,6 +321,29 @@ static bool parse_cable(struct parser *p, const struct key *key, struct vb_confi
 	return true;
 }
 
+static bool parse_tap(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+		      const char *value)
+{
+	size_t len = strlen(value);
+
+	/* The kernel would take '%' for a place where it puts a number. */
+	if (!len || len >= sizeof(a->tap) || strpbrk(value, "/:% \t")) {
+		fail(p, p->line,
+		     "tap: '%s' is not an interface name; allowed: 1 to %zu characters, as `ip link` lists them",
+		     value, sizeof(a->tap) - 1);
+		return false;
+	}
+	for (unsigned int i = 0; i < p->config->num_adapters; i++) {
+		if (!strcmp(p->config->adapter[i].tap, value)) {
+			fail(p, p->line, "tap: '%s' is already that of %s", value,
+			     p->config->adapter[i].name);
+			return false;
+		}
+	}
+	memcpy(a->tap, value, len + 1);
+	return true;
+}
+
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
 	{ .name = "interface", .parse = parse_interface },
@@ -345,6 +368,7 @@ static const struct key keys[] = {
 	{ .name = "generation", .parse = parse_generation },
 	{ .name = "ports", .parse = parse_ports },
 	{ .name = "cable", .parse = parse_cable },
+	{ .name = "tap", .parse = parse_tap },
 };
 
 _Static_assert(ARRAY_SIZE(keys) <= MAX_KEYS, "every key has a line");
@@ -609,6 +633,14 @@ static void check_keys(struct parser *p, unsigned int adapter)
 	}
 	if (wrong < ARRAY_SIZE(special))
 		fail(p, first, "%s: %s", special[wrong].name, special[wrong].refusal);
+	if (!line_of(p, adapter, "tap"))
+		return;
+	if (p->config->adapter[adapter].format == VB_FORMAT_HBL)
+		fail(p, line_of(p, adapter, "tap"),
+		     "tap: only adapters of the formats mlx5 and mlx4 have this key");
+	else if (line_of(p, adapter, "cable"))
+		fail(p, line_of(p, adapter, "tap"),
+		     "tap: a port ends in a cable or in a TAP, not in both");
 }
 
 /* "mlx5_0" is an mlx5 unless it says otherwise. */

@@ -18,6 +18,7 @@
  *	generation = gaudi2       ; hbl: or gaudi3
  *	ports = 4                 ; hbl: 1 to 24, the last quarter of them scale-out
  *	cable = lab               ; mlx4, mlx5: ports of one name hang on one switch
+ *	tap = tap0                ; ... instead of cable: frames go to and from a TAP interface
  */
 #pragma once
 
@@ -65,6 +66,7 @@ struct vb_config_adapter {
 	uint32_t ports;                /* hbl: 1 ... VB_CONFIG_MAX_PORTS; others: 1 */
 	uint32_t hbl_number;           /* N of hbl_N, and of /dev/accel/accelN */
 	char cable[VB_NAME_MAX];       /* raw Ethernet: what the port's cable is called */
+	char tap[IF_NAMESIZE]; /* ... the TAP interface that the port ends in; empty: none */
 };
 
 struct vb_config {

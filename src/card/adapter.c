@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +96,17 @@ static void init_hbl_gids(struct vb_adapter *adapter)
 	}
 }
 
+/* A port with a TAP is alone on its cable, whose name no other can have. */
+static uint32_t cable_of(const struct vb_config_adapter *config)
+{
+	char name[sizeof(config->tap) + 4];
+
+	if (!config->tap[0])
+		return vb_cable_number(config->cable);
+	snprintf(name, sizeof(name), "tap/%s", config->tap);
+	return vb_cable_number(name);
+}
+
 static void init_adapter(unsigned int index, const struct vb_config_adapter *config)
 {
 	struct vb_adapter *adapter = &vb_card.adapters.all[index];
@@ -102,7 +114,7 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 	adapter->index = index;
 	adapter->config = config;
 	adapter->guid = make_guid(config->mac, index);
-	adapter->cable = vb_cable_number(config->cable);
+	adapter->cable = cable_of(config);
 	adapter->max_qp = limit(config->max_qp, 32768);
 	adapter->max_cq = limit(config->max_cq, 65536);
 	adapter->max_mr = limit(config->max_mr, 262128);

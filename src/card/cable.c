@@ -18,6 +18,8 @@
  * A process knows the MACs of its own configuration from the start, and learns sources from all frames
  * that it sends or receives. A MAC is forgotten when another one needs its place, and has moved when it
  * is seen on another port; time plays no part.
+ *
+ * A port with a TAP (wire.c) has a cable of its own, with nobody else on it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -113,6 +115,7 @@ int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 		return -EBUSY;
 	}
 	vb_cable_listen(1);
+	vb_wire_use(dev->adapter, 1);
 	return 0;
 }
 
@@ -132,6 +135,7 @@ void vb_cable_tap_close(struct vb_dev *dev)
 	vb_card_leave();
 	if (!tap)
 		return;
+	vb_wire_use(dev->adapter, -1);
 	vb_read_wait();
 	free(tap);
 	vb_cable_listen(-1);
@@ -301,8 +305,11 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 	tap_frame(adapter, frame, true);
 	if (ways & VB_FRAME_TO_PORT)
 		vb_flow_arrive(adapter, from, frame);
-	if (ways & VB_FRAME_TO_CABLE)
+	if (ways & VB_FRAME_TO_CABLE) {
 		switch_frame(&origin, frame);
+		if (__builtin_expect(adapter->config->tap[0], 0))
+			vb_wire_send(adapter, frame);
+	}
 	send_out(&origin, frame);
 }
 
@@ -336,35 +343,43 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 			vb_flow_arrive(port, NULL, &frame);
 		else
 			vb_flow_overhear(port, &frame);
+		if (pkt->origin.ways & VB_FRAME_TO_CABLE && port->config->tap[0])
+			vb_wire_send(port, &frame);
 	}
 	if (pkt->origin.ways & VB_FRAME_TO_CABLE)
 		switch_frame(&pkt->origin, &frame);
 }
 
-int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len)
+unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len)
 {
-	struct vb_frame_origin origin = { dev->adapter->guid, dev->adapter->cable, VB_FRAME_ARRIVES,
-					  0 };
+	struct vb_frame_origin origin = { adapter->guid, adapter->cable, VB_FRAME_ARRIVES, 0 };
 	uint8_t copy[VB_FRAME_MAX];
 	struct vb_frame frame = { .data = copy, .len = len };
 	unsigned int lost;
 
-	if (vb_dev_stale(dev))
-		return vb_refuse_forked();
 	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX)
-		return -EINVAL;
+		return 0;
 	memcpy(copy, data, len);
 	frame.tailroom = VB_FRAME_MAX - len;
 	vb_frame_parse(&frame);
 	vb_frame_pad(&frame);
 	vb_read_lock();
 	vb_burst_begin();
-	tap_frame(dev->adapter, &frame, false);
-	vb_flow_arrive(dev->adapter, NULL, &frame);
+	tap_frame(adapter, &frame, false);
+	vb_flow_arrive(adapter, NULL, &frame);
 	lost = send_out(&origin, &frame);
 	vb_burst_end();
 	vb_read_unlock();
-	return (int)lost;
+	return lost;
+}
+
+int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len)
+{
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX)
+		return -EINVAL;
+	return (int)vb_cable_arrive(dev->adapter, data, len);
 }
 
 bool vb_cable_has_room(struct vb_dev *dev, uint32_t len, bool give_up)

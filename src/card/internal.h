@@ -406,6 +406,16 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 /* A frame from another process; what it says is not trusted. */
 void vb_cable_receive(const struct vb_pkt *pkt);
 
+/* A frame comes from outside to a port, in all processes; the number of those that lost it. */
+unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len);
+
+/* --- wire.c --- */
+/* The process uses raw Ethernet on the adapter, or one use less (-1): then it may carry for a TAP. */
+void vb_wire_use(const struct vb_adapter *adapter, int change);
+/* A frame leaves the port of an adapter that has a TAP; in a read section. */
+void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame);
+void vb_wire_forked(void);
+
 /* --- uar.c --- */
 void vb_uar_run_deferred(void); /* inside a read section, no lock held */
 

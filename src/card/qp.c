@@ -239,6 +239,8 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 		      (attr->rq_cnt || attr->srq || attr->rss);
 	if (qp->listens)
 		vb_cable_listen(1);
+	if (qp->type == IBV_QPT_RAW_PACKET)
+		vb_wire_use(dev->adapter, 1);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_release);
 	*out = qp;
@@ -316,6 +318,8 @@ int vb_qp_destroy(struct vb_qp *qp)
 	if (!vb_dev_stale(qp->dev)) {
 		if (qp->listens)
 			vb_cable_listen(-1);
+		if (qp->type == IBV_QPT_RAW_PACKET)
+			vb_wire_use(qp->dev->adapter, -1);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 		atomic_store_explicit(&vb_card_tables.qp[index], NULL, memory_order_release);

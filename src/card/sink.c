@@ -132,6 +132,7 @@ static void card_forked(void)
 	vb_flow_forked();
 	vb_tir_forked();
 	vb_cable_forked();
+	vb_wire_forked();
 	vb_mr_forked();
 	vb_umem_forked();
 	vb_hbl_forked();

@@ -25,6 +25,7 @@ struct vb_card vb_card = {
 	.mr = { .lock = PTHREAD_MUTEX_INITIALIZER, .called = PTHREAD_COND_INITIALIZER },
 	.flow = { .lock = PTHREAD_MUTEX_INITIALIZER },
 	.tir = { .lock = PTHREAD_MUTEX_INITIALIZER },
+	.wire = { .lock = PTHREAD_MUTEX_INITIALIZER },
 	.umem_lock = PTHREAD_MUTEX_INITIALIZER,
 	.alarms = { .next = UINT64_MAX },
 	.hbl = { .lock = PTHREAD_MUTEX_INITIALIZER },

@@ -40,6 +40,15 @@ enum {
 
 typedef _Atomic(struct vb_deferred *) vb_deferred_stack;
 
+/* The port of one adapter as the end of a TAP. */
+struct vb_wire {
+	uint32_t users; /* of raw Ethernet on the adapter */
+	bool running;   /* there is a thread */
+	pthread_t thread;
+	int stop;       /* eventfd: ends it */
+	_Atomic int fd; /* 1 + descriptor of the TAP; 0: this process does not have it */
+};
+
 struct vb_card {
 	struct { /* adapter.c */
 		struct vb_adapter all[VB_CONFIG_MAX_ADAPTERS];
@@ -85,6 +94,11 @@ struct vb_card {
 		_Atomic uint64_t learned[VB_CONFIG_MAX_ADAPTERS][VB_CABLE_MACS];
 		struct vb_tap *_Atomic taps; /* NULL-ended list of all; written under the lock */
 	} cable;
+
+	struct {                      /* wire.c */
+		pthread_mutex_t lock; /* of users, running and the threads */
+		struct vb_wire at[VB_CONFIG_MAX_ADAPTERS];
+	} wire;
 
 	pthread_mutex_t umem_lock; /* umem.c: of the table */
 

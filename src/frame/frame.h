@@ -160,8 +160,8 @@ enum vb_hash_type {
 /*
  * The Toeplitz hash of the chosen fields (IBV_RX_HASH_*) that the frame has, and what went in
  * (type, may be NULL). IBV_RX_HASH_INNER: of the inner headers, where there are any; a frame
- * without a tunnel has hash 0 then. symmetric: both directions of a flow have one hash; addresses,
- * and likewise ports, go in the smaller one first.
+ * without a tunnel has hash 0 then. symmetric: both directions of a flow have one hash; of
+ * addresses, and likewise of ports, OR and XOR go in.
  */
 uint32_t vb_frame_hash(const struct vb_frame *f, const uint8_t key[VB_FRAME_HASH_KEY],
 		       uint64_t fields, bool symmetric, uint8_t *type);

@@ -29,18 +29,21 @@ struct input {
 	uint8_t type;
 };
 
-/* Source and destination, those of them that are chosen; symmetric only where both are. */
+/*
+ * Source and destination, those of them that are chosen. Symmetric, where both are: (source OR destination), (source XOR
+ * destination), as mlx5's rx_hash_symmetric has it.
+ */
 static void add_pair(struct input *in, const uint8_t *from, uint32_t size, bool src, bool dst,
 		     bool symmetric)
 {
 	uint8_t pair[32];
 
 	memcpy(pair, from, 2 * size);
-	if (src && dst && symmetric && memcmp(pair, pair + size, size) > 0) {
-		memcpy(in->data + in->len, pair + size, size);
-		memcpy(in->data + in->len + size, pair, size);
-		in->len += 2 * size;
-		return;
+	for (uint32_t i = 0; src && dst && symmetric && i < size; i++) {
+		uint8_t a = pair[i], b = pair[size + i];
+
+		pair[i] = a | b;
+		pair[size + i] = a ^ b;
 	}
 	if (src) {
 		memcpy(in->data + in->len, pair, size);

@@ -366,8 +366,8 @@ def hash_fields(made, fields, symmetric):
 
     def pair(first, size, src, dst):
         a, b = made.bytes[first:first + size], made.bytes[first + size:first + 2 * size]
-        if src and dst and symmetric and a > b:
-            a, b = b, a
+        if src and dst and symmetric:
+            a, b = bytes(x | y for x, y in zip(a, b)), bytes(x ^ y for x, y in zip(a, b))
         return (a if src else b'') + (b if dst else b'')
 
     src, dst = fields >> (0 if four else 2) & 1, fields >> (1 if four else 3) & 1

@@ -4,6 +4,8 @@
  */
 #include "kit.h"
 
+#include "card/tir.h"
+
 enum { STATUS_BAD_PARAM = 3 };
 enum { CREATE_TIR = 0x900, CREATE_RQT = 0x916, ALLOC_COUNTER = 0x939, ALLOC_TD = 0x816 };
 
@@ -120,6 +122,21 @@ static void direct_tirs(void **state)
 	queue_close(&queue);
 }
 
+/* What the TIR of a command hashes. */
+static void check_hash(struct command *c, uint64_t fields, bool symmetric)
+{
+	struct mlx5dv_devx_obj *obj = create(c, CREATE_TIR, 272);
+	struct vb_tir *tir;
+
+	assert_non_null(obj);
+	tir = vb_tir_get(vb_verbs_dev(kit.ctx), (uint32_t)get_bits(c->out, 0x48, 24));
+	assert_non_null(tir);
+	assert_int_equal(tir->rss->fields, fields);
+	assert_int_equal(tir->rss->symmetric, symmetric);
+	vb_tir_put(tir);
+	assert_ok(mlx5dv_devx_obj_destroy(obj));
+}
+
 static void spread_tirs(void **state)
 {
 	static struct queue queues[4];
@@ -161,9 +178,32 @@ static void spread_tirs(void **state)
 	put_bits(c.in, 0x220, 4, 1); /* XOR */
 	assert_null_errno(create(&c, CREATE_TIR, 272), EOPNOTSUPP);
 	put_bits(c.in, 0x220, 4, 2);
-	put_bits(c.in, 0x200, 1, 1); /* symmetric */
+	put_bits(c.in, 0x380 + 2, 30, 0x2f); /* no such field */
+	assert_null_errno(create(&c, CREATE_TIR, 272), EINVAL);
+	put_bits(c.in, 0x380 + 2, 30, 0xf);
+	put_bits(c.in, 0x3a0 + 2, 30, 0xf); /* outer and inner */
 	assert_null_errno(create(&c, CREATE_TIR, 272), EOPNOTSUPP);
-	put_bits(c.in, 0x200, 1, 0);
+	put_bits(c.in, 0x3a0 + 2, 30, 0);
+	check_hash(&c,
+		   IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_PORT_TCP |
+			   IBV_RX_HASH_DST_PORT_TCP,
+		   false);
+	put_bits(c.in, 0x200, 1, 1);
+	put_bits(c.in, 0x380, 2, 3); /* IPv6, UDP */
+	check_hash(&c,
+		   IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_UDP |
+			   IBV_RX_HASH_DST_PORT_UDP,
+		   true);
+	put_bits(c.in, 0x380, 32, 0x10 | 1);
+	check_hash(&c, IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_IPSEC_SPI, true);
+	put_bits(c.in, 0x380, 32, 0);
+	put_bits(c.in, 0x3a0, 32, 1u << 31 | 2);
+	assert_null_errno(create(&c, CREATE_TIR, 272), EINVAL); /* without tunneled_offload_en */
+	put_bits(c.in, 0x202, 1, 1);
+	check_hash(&c, IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_INNER, true);
+	put_bits(c.in, 0x200, 3, 0);
+	put_bits(c.in, 0x3a0, 32, 0);
+	put_bits(c.in, 0x380, 32, 0xf);
 	tir = create(&c, CREATE_TIR, 272);
 	assert_non_null(tir);
 	assert_ok(mlx5dv_devx_obj_destroy(rqt)); /* the TIR has the queues itself */

@@ -207,6 +207,7 @@ static uint64_t hash_fields(const uint8_t *in, uint32_t at)
 		{ 2, v6 ? IBV_RX_HASH_DST_IPV6 : IBV_RX_HASH_DST_IPV4 },
 		{ 4, udp ? IBV_RX_HASH_SRC_PORT_UDP : IBV_RX_HASH_SRC_PORT_TCP },
 		{ 8, udp ? IBV_RX_HASH_DST_PORT_UDP : IBV_RX_HASH_DST_PORT_TCP },
+		{ 16, IBV_RX_HASH_IPSEC_SPI },
 	};
 	uint32_t selected = get(in, at + 2, 30);
 	uint64_t all = 0;
@@ -217,21 +218,36 @@ static uint64_t hash_fields(const uint8_t *in, uint32_t at)
 	return all;
 }
 
+/* Of the outer or of the inner headers. Both at once has no place in the one hash of a CQE. */
+static int read_fields(const uint8_t *in, uint64_t *fields)
+{
+	enum { OUTER = TIR_CTX + 0x280, INNER = TIR_CTX + 0x2a0, KNOWN = 0x1f };
+	uint32_t outer = get(in, OUTER + 2, 30), inner = get(in, INNER + 2, 30);
+
+	if ((outer | inner) & ~(uint32_t)KNOWN)
+		return vb_refuse_bits("selected_fields", (outer | inner) & ~(uint32_t)KNOWN);
+	if (outer && inner)
+		return vb_refuse_unsupported("a hash over outer and inner headers");
+	if (inner && !get(in, TIR_CTX + 0x102, 1))
+		return vb_refuse_combination("inner fields without tunneled_offload_en");
+	*fields = inner ? hash_fields(in, INNER) | IBV_RX_HASH_INNER : hash_fields(in, OUTER);
+	return 0;
+}
+
 /* The queues are copied under the lock and held, so that the table may go meanwhile. */
 static int read_rss(struct vb_dev *dev, const uint8_t *in, struct vb_rss *rss)
 {
 	uint32_t number = get(in, TIR_CTX + 0x108, 24);
 	struct devx_rqt *rqt;
 	bool all;
+	int err;
 
 	if (get(in, TIR_CTX + 0x120, 4) != HASH_TOEPLITZ)
 		return vb_refuse_unsupported_value("rx_hash_fn", get(in, TIR_CTX + 0x120, 4));
-	if (get(in, TIR_CTX + 0x100, 1))
-		return vb_refuse_unsupported("rx_hash_symmetric");
-	if (get(in, TIR_CTX + 0x282, 30) & ~0xfu)
-		return vb_refuse_unsupported("a hash over the SPI");
-	if (get(in, TIR_CTX + 0x2a2, 30))
-		return vb_refuse_unsupported("a hash over inner headers");
+	err = read_fields(in, &rss->fields);
+	if (err)
+		return err;
+	rss->symmetric = get(in, TIR_CTX + 0x100, 1);
 	vb_lock(&rqts.lock);
 	for (rqt = rqts.first; rqt && rqt->number != number; rqt = rqt->next)
 		;
@@ -245,7 +261,6 @@ static int read_rss(struct vb_dev *dev, const uint8_t *in, struct vb_rss *rss)
 	if (!all)
 		return vb_refuse_value("indirect_table", number);
 	memcpy(rss->key, in + (TIR_CTX + 0x140) / 8, sizeof(rss->key));
-	rss->fields = hash_fields(in, TIR_CTX + 0x280);
 	return 0;
 }
 

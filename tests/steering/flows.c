@@ -73,6 +73,49 @@ static void to_a_tir(void **state)
 	queue_close(&queue);
 }
 
+/* Counters of ibv_create_counters(), in two flows at once. */
+static void verbs_counters(void **state)
+{
+	struct ibv_counters_init_attr init = { 0 };
+	struct ibv_counter_attach_attr bytes = { .counter_desc = IBV_COUNTER_BYTES, .index = 0 };
+	struct ibv_counter_attach_attr packets = { .counter_desc = IBV_COUNTER_PACKETS,
+						   .index = 1 };
+	struct mlx5dv_flow_matcher *matcher = flow_matcher(MLX5DV_FLOW_TABLE_TYPE_NIC_RX);
+	struct ibv_counters *counters = ibv_create_counters(kit.ctx, &init);
+	struct mlx5dv_flow_action_attr actions[] = {
+		{ MLX5DV_FLOW_ACTION_IBV_COUNTER, .counter = counters },
+		{ MLX5DV_FLOW_ACTION_DROP },
+		{ MLX5DV_FLOW_ACTION_IBV_COUNTER, .counter = counters },
+	};
+	struct ibv_flow *flow[2];
+	uint64_t got[2];
+
+	(void)state;
+	assert_non_null(counters);
+	assert_ok(ibv_attach_counters_point_flow(counters, &bytes, NULL));
+	assert_ok(ibv_attach_counters_point_flow(counters, &packets, NULL));
+	for (uint64_t i = 0; i < 2; i++) {
+		struct param value = param_of(64, BIT_DMAC, 48, MAC + i);
+
+		assert_null_errno(mlx5dv_create_flow(matcher, match(&value), 3, actions), EINVAL);
+		flow[i] = mlx5dv_create_flow(matcher, match(&value), 2, actions);
+		assert_non_null(flow[i]);
+	}
+	assert_int_equal(ibv_destroy_counters(counters), EBUSY);
+	for (uint64_t i = 0; i < 3; i++) {
+		kit_frame(MAC + i, 1);
+		kit_run(VB_STEER_NIC_RX);
+	}
+	assert_ok(ibv_read_counters(counters, got, 2, 0));
+	assert_int_equal(got[0], 2 * kit.len);
+	assert_int_equal(got[1], 2);
+	assert_ok(ibv_destroy_flow(flow[0]));
+	assert_int_equal(ibv_destroy_counters(counters), EBUSY);
+	assert_ok(ibv_destroy_flow(flow[1]));
+	assert_ok(ibv_destroy_counters(counters));
+	assert_ok(mlx5dv_destroy_flow_matcher(matcher));
+}
+
 static void drop_and_miss(void **state)
 {
 	static const enum mlx5dv_flow_table_type types[] = { MLX5DV_FLOW_TABLE_TYPE_NIC_RX,
@@ -195,8 +238,9 @@ static void refused_flows(void **state)
 	assert_null_errno(mlx5dv_create_flow(matcher, match(&value), 2, actions), EINVAL);
 	actions[1].tag_value = 1; /* not in FDB */
 	assert_null_errno(mlx5dv_create_flow(matcher, match(&value), 2, actions), EINVAL);
+	/* no counters */
 	actions[1] = (struct mlx5dv_flow_action_attr){ MLX5DV_FLOW_ACTION_IBV_COUNTER };
-	assert_null_errno(mlx5dv_create_flow(matcher, match(&value), 2, actions), EOPNOTSUPP);
+	assert_null_errno(mlx5dv_create_flow(matcher, match(&value), 2, actions), EINVAL);
 	actions[1].type = (enum mlx5dv_flow_action_type)8;
 	assert_null_errno(mlx5dv_create_flow(matcher, match(&value), 2, actions), EOPNOTSUPP);
 	actions[1] = (struct mlx5dv_flow_action_attr){ MLX5DV_FLOW_ACTION_IBV_FLOW_ACTION };
@@ -221,9 +265,9 @@ static void refused_flows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(to_a_tir),      cmocka_unit_test(drop_and_miss),
-		cmocka_unit_test(life),          cmocka_unit_test(refused_matchers),
-		cmocka_unit_test(refused_flows),
+		cmocka_unit_test(to_a_tir),         cmocka_unit_test(drop_and_miss),
+		cmocka_unit_test(verbs_counters),   cmocka_unit_test(life),
+		cmocka_unit_test(refused_matchers), cmocka_unit_test(refused_flows),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

@@ -23,6 +23,8 @@
 #include "card/card.h"
 #include "card/hbl/hbl.h"
 
+struct vb_steer_counter;
+
 /* Objects that every device has. */
 struct vb_verbs_objects {
 	struct vb_dev *(*dev)(struct ibv_context *context);
@@ -35,6 +37,11 @@ struct vb_verbs_objects {
 	 */
 	void (*hold)(struct ibv_context *context, struct ibv_pd *pd);
 	void (*release)(struct ibv_context *context, struct ibv_pd *pd);
+	/*
+	 * What flows count with the object, which is not destroyed until put_counters().
+	 */
+	struct vb_steer_counter *(*get_counters)(struct ibv_counters *counters);
+	void (*put_counters)(struct ibv_counters *counters);
 };
 
 /*

@@ -88,7 +88,8 @@ struct mlx5dv_dr_action {
 			struct vb_tir *tir; /* DR_TIR: not held, may be gone */
 			uint32_t number;
 		};
-		struct devx_counters *counters; /* DR_COUNTER: the memory stays */
+		struct devx_counters
+			*counters; /* DR_COUNTER: the memory stays; NULL: a flow's own */
 		struct {
 			struct dr_hold *holds; /* DR_ARRAY */
 			uint32_t count;

@@ -43,7 +43,7 @@ int dr_action_end(struct mlx5dv_dr_action *action)
 		return dr_refuse(err, "rules, or arrays of destinations");
 	if (action->type == DR_QP)
 		vb_flow_release_qp(action->qp);
-	if (action->type == DR_COUNTER)
+	if (action->type == DR_COUNTER && action->counters)
 		devx_counters_put(action->counters);
 	if (action->type == DR_ARRAY) {
 		for (uint32_t i = 0; i < action->count; i++)
@@ -70,7 +70,7 @@ int dr_hold_take(struct vb_dev *dev, const struct mlx5dv_dr_action *action, stru
 {
 	struct vb_tir *tir;
 
-	if (action->type == DR_COUNTER) {
+	if (action->type == DR_COUNTER && action->counters) {
 		hold->counters = action->counters;
 		atomic_fetch_add_explicit(&hold->counters->users, 1, memory_order_relaxed);
 	}

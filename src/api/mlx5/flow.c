@@ -15,7 +15,8 @@ struct mlx5dv_flow_matcher {
 struct flow {
 	struct vb_verbs_flow verbs; /* first */
 	struct mlx5dv_dr_rule rule;
-	size_t count; /* of its own actions */
+	struct ibv_counters *counters; /* held; or NULL */
+	size_t count;                  /* of its own actions */
 	struct mlx5dv_dr_action *own[VB_STEER_MAX_ACTIONS];
 };
 
@@ -221,10 +222,30 @@ static int shared_action(struct ibv_flow_action *given, enum vb_steer_kind kind,
 	return 0;
 }
 
-/* own: it was made for this flow. */
-static int make_action(const struct mlx5dv_flow_action_attr *attr, enum vb_steer_kind kind,
-		       struct mlx5dv_dr_action **out, bool *own)
+static const struct vb_verbs_objects *objects_of(struct ibv_context *context)
 {
+	return vb_verbs_private(context)->objects;
+}
+
+/* Counters of verbs; what is read of them is said there, before the flow. */
+static int count_action(struct flow *flow, struct ibv_context *context,
+			struct ibv_counters *counters, struct mlx5dv_dr_action **out)
+{
+	struct vb_steer_action_attr steer = { .what = VB_STEER_DO_COUNT };
+
+	if (!counters || counters->context != context || flow->counters)
+		return vb_refuse_combination("a flow has one set of counters, of its own context");
+	steer.counter = objects_of(context)->get_counters(counters);
+	flow->counters = counters;
+	return dr_action_make(DR_COUNTER, &steer, out);
+}
+
+/* own: it was made for this flow. */
+static int make_action(struct flow *flow, const struct mlx5dv_flow_matcher *matcher,
+		       const struct mlx5dv_flow_action_attr *attr, struct mlx5dv_dr_action **out,
+		       bool *own)
+{
+	enum vb_steer_kind kind = vb_steer_kind(vb_steer_table_domain(matcher->table));
 	struct vb_steer_action_attr steer = { 0 };
 
 	*own = true;
@@ -249,7 +270,7 @@ static int make_action(const struct mlx5dv_flow_action_attr *attr, enum vb_steer
 		steer.what = VB_STEER_DO_MISS;
 		return dr_action_make(DR_MISS, &steer, out);
 	case MLX5DV_FLOW_ACTION_IBV_COUNTER:
-		return vb_refuse_unsupported("counters of ibv_create_counters()");
+		return count_action(flow, matcher->context, attr->counter, out);
 	default:
 		return vb_refuse_unsupported_value("the type of an action",
 						   (unsigned int)attr->type);
@@ -260,6 +281,8 @@ static void end_actions(struct flow *flow)
 {
 	while (flow->count)
 		dr_action_end(flow->own[--flow->count]);
+	if (flow->counters)
+		objects_of(flow->counters->context)->put_counters(flow->counters);
 }
 
 static int destroy_flow(struct vb_verbs_flow *verbs)
@@ -283,12 +306,11 @@ static int make_flow(struct flow *flow, struct mlx5dv_flow_matcher *matcher,
 				     .value = value,
 				     .count = count,
 				     .actions = actions };
-	enum vb_steer_kind kind = vb_steer_kind(vb_steer_table_domain(matcher->table));
 	int err = 0;
 	bool own;
 
 	for (size_t i = 0; !err && i < count; i++) {
-		err = make_action(&attrs[i], kind, &actions[i], &own);
+		err = make_action(flow, matcher, &attrs[i], &actions[i], &own);
 		if (!err && own)
 			flow->own[flow->count++] = actions[i];
 	}

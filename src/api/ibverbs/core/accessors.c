@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The tables of accessors.h that are the same for all providers. */
+#include "flow.h"
 #include "objects.h"
 
 /* --- every device ----------------------------------------------------------------------------- */
@@ -34,6 +35,20 @@ static void release(struct ibv_context *context, struct ibv_pd *pd)
 	atomic_fetch_sub_explicit(&to_context(context)->users, 1, memory_order_release);
 }
 
+static struct vb_steer_counter *get_counters(struct ibv_counters *ibv)
+{
+	struct api_counters *counters = to_counters(ibv);
+
+	atomic_fetch_add_explicit(&counters->users, 1, memory_order_relaxed);
+	return &counters->counter;
+}
+
+static void put_counters(struct ibv_counters *counters)
+{
+	/* Pairs with the acquire in api_counters_destroy(). */
+	atomic_fetch_sub_explicit(&to_counters(counters)->users, 1, memory_order_release);
+}
+
 const struct vb_verbs_objects api_objects = {
 	.dev = dev,
 	.pd = pd_card,
@@ -41,6 +56,8 @@ const struct vb_verbs_objects api_objects = {
 	.qp = qp_card,
 	.hold = hold,
 	.release = release,
+	.get_counters = get_counters,
+	.put_counters = put_counters,
 };
 
 /* --- rings in memory -------------------------------------------------------------------------- */

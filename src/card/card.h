@@ -371,6 +371,8 @@ VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
 VB_PUBLIC void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst);
 /* A receive WQ to another state; -EINVAL where there is no such way. */
 VB_PUBLIC int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state state);
+/* Frames that are received from now on keep or lose their tag. */
+VB_PUBLIC void vb_wq_strip_vlan(struct vb_qp *qp, bool strip);
 /*
  * The send doorbell: WQEs up to (not including) basic block index pi (16 bits are used) are posted.
  * Executes them in the caller's thread as far as possible.

@@ -241,3 +241,10 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 	vb_read_unlock();
 	return 0;
 }
+
+void vb_wq_strip_vlan(struct vb_qp *qp, bool strip)
+{
+	vb_lock(&qp->rq.lock);
+	qp->init.vlan_strip = strip;
+	vb_unlock(&qp->rq.lock);
+}

@@ -80,6 +80,7 @@ struct vb_steer_rule {
 	_Atomic(struct vb_steer_rule *) next; /* of the same value, younger */
 	uint32_t hash;
 	uint8_t words, count; /* of the key, of actions */
+	bool copies;          /* VB_STEER_COPY */
 	struct vb_steer_action *action[];
 	/* the key follows */
 };

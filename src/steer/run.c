@@ -278,14 +278,15 @@ static void follow_all(struct run *run, const struct way *way, const struct vb_s
 	}
 }
 
+/* In the stores from *at on, which is then the one behind. */
 static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,
-				       const struct list *list)
+				       const struct list *list, uint32_t *at)
 {
 	struct key_source from = { .f = way->f, .meta = way->meta };
 	uint32_t key[STEER_WORDS];
 
-	for (uint32_t i = 0; list && i < list->count; i++) {
-		struct store *store = list->store[i];
+	while (list && *at < list->count) {
+		struct store *store = list->store[(*at)++];
 		struct vb_steer_rule *rule;
 
 		if (!atomic_load_explicit(&store->slots, memory_order_relaxed))
@@ -305,15 +306,19 @@ static void walk(struct run *run, struct way *way, struct vb_steer_table *table)
 {
 	for (;;) {
 		uint32_t level = table ? table->level : 0;
-		_Atomic(struct list *) *list = table ? table_list(table) : &run->steer->root;
+		_Atomic(struct list *) *place = table ? table_list(table) : &run->steer->root;
 		struct vb_steer_rule *rule;
+		struct list *list;
+		uint32_t at = 0;
 
 		if (++way->hops > VB_STEER_MAX_HOPS) {
 			run->result |= VB_STEER_TOO_FAR;
 			return;
 		}
 		/* Pairs with the release store in replace_list(). */
-		rule = find_rule(run, way, atomic_load_explicit(list, memory_order_acquire));
+		list = atomic_load_explicit(place, memory_order_acquire);
+		while ((rule = find_rule(run, way, list, &at)) && __builtin_expect(rule->copies, 0))
+			follow_all(run, way, rule);
 		if (!rule) {
 			miss(run, way, level);
 			return;

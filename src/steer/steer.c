@@ -430,9 +430,15 @@ int vb_steer_rule_create(struct vb_steer_matcher *matcher, const void *value, si
 		err = steer_actions_check(matcher->table, actions, count, &reason);
 	if (err)
 		goto refused;
+	if ((flags & VB_STEER_COPY) && matcher->table->level) {
+		reason = "copies are for rules of level 0";
+		err = -EINVAL;
+		goto refused;
+	}
 	rule = make_rule(matcher, words, actions, count);
 	if (!rule)
 		return -ENOMEM;
+	rule->copies = flags & VB_STEER_COPY;
 	hold_actions(rule, 1);
 	vb_lock(&steer->lock);
 	err = steer_store_add(matcher->store, rule, flags & VB_STEER_UNIQUE, &old);

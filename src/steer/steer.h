@@ -197,6 +197,11 @@ VB_PUBLIC int vb_steer_action_destroy(struct vb_steer_action *action);
 
 enum vb_steer_rule_flags {
 	VB_STEER_UNIQUE = 1 << 0, /* -EEXIST where the matcher has a rule with this value */
+	/*
+	 * Level 0: the rule gets a copy, and the frame goes on to the matchers behind its own. All
+	 * rules of a matcher have it, or none.
+	 */
+	VB_STEER_COPY = 1 << 1,
 };
 
 /*

@@ -85,7 +85,7 @@ static void objects(void **state)
 					    .pd = d->pd };
 	struct ibv_flow_attr flow = { .size = sizeof(flow),
 				      .port = 1,
-				      .flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP };
+				      .flags = IBV_FLOW_ATTR_FLAGS_EGRESS };
 	struct ibv_qp_open_attr open_qp = { 0 };
 
 	assert_null_errno(ibv_open_xrcd(d->context, &xrcd), EOPNOTSUPP);

@@ -392,6 +392,51 @@ static void priorities(void)
 	check_eq(ibv_destroy_flow(same), 0);
 }
 
+/* A flow that does not trap gets a copy; of one priority it comes before those that do. */
+static void copies(void)
+{
+	struct ibv_flow *copy, *second, *trap, *all;
+	struct flow_in in;
+	struct got got;
+	uint8_t f[100] = { 0 };
+
+	frame_ip4(f);
+	flow_begin(&in, 3);
+	add_dmac(&in, here);
+	trap = flow_make(&rx, &in);
+	flow_begin(&in, 3);
+	specs_ip4(&in);
+	in.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+	copy = flow_make(&other, &in);
+	station_send(&tx, f, sizeof(f), 0);
+	station_expect(&rx, f, sizeof(f));
+	station_expect(&other, f, sizeof(f));
+	/* Two of them: both, and then what traps; behind that nobody. */
+	flow_begin(&in, 2);
+	add_dmac(&in, here);
+	in.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+	second = flow_make(&other, &in);
+	add_default(&in, IBV_FLOW_ATTR_ALL_DEFAULT);
+	all = flow_make(&other, &in);
+	station_send(&tx, f, sizeof(f), 0);
+	station_expect(&rx, f, sizeof(f));
+	station_get(&other, &got);
+	station_expect(&other, f, sizeof(f));
+	/* Without one that traps it goes on to the defaults. */
+	check_eq(ibv_destroy_flow(trap), 0);
+	check_eq(ibv_destroy_flow(second), 0);
+	station_send(&tx, f, sizeof(f), 0);
+	station_quiet(&rx);
+	station_get(&other, &got);
+	station_expect(&other, f, sizeof(f));
+	check_eq(ibv_destroy_flow(all), 0);
+	station_send(&tx, f, sizeof(f), 0);
+	station_expect(&other, f, sizeof(f));
+	check_eq(ibv_destroy_flow(copy), 0);
+	station_send(&tx, f, sizeof(f), 0);
+	station_quiet(&other);
+}
+
 static void defaults(void)
 {
 	struct ibv_flow *all, *multi, *mac;
@@ -566,6 +611,13 @@ static void bad_input(void)
 	add_default(&in, IBV_FLOW_ATTR_ALL_DEFAULT);
 	add_dmac(&in, here);
 	refused(&rx, &in, EINVAL);
+	add_default(&in, IBV_FLOW_ATTR_ALL_DEFAULT);
+	in.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+	refused(&rx, &in, EINVAL);
+	flow_begin(&in, 0);
+	SPEC(&in, IBV_FLOW_SPEC_ACTION_DROP, action_drop);
+	in.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+	refused(&rx, &in, EINVAL);
 	flow_begin(&in, 0);
 	flow_spec(&in, 0x77, 8);
 	refused(&rx, &in, EOPNOTSUPP);
@@ -646,6 +698,7 @@ int main(int argc, char **argv)
 	each_specification();
 	masks();
 	priorities();
+	copies();
 	defaults();
 	sniffers();
 	tags();

@@ -234,6 +234,55 @@ static void states(void)
 	spread_close(&s);
 }
 
+/* mlx5: the stripping of tags is turned on and off while frames come. */
+static void flags(void)
+{
+	struct ibv_wq_attr attr = { .attr_mask = IBV_WQ_ATTR_FLAGS,
+				    .flags = IBV_WQ_FLAGS_CVLAN_STRIPPING,
+				    .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING };
+	struct spread s;
+	struct ibv_wc wc;
+	uint8_t f[80] = { 0 };
+
+	spread_open(&s, 0);
+	put_tag(f, put_eth(f, 0, here, there, 0x8100), 77, 0x88b5);
+	for (uint32_t i = 0; i < 6; i++) {
+		attr.flags = i % 2 ? 0 : IBV_WQ_FLAGS_CVLAN_STRIPPING;
+		check_eq(ibv_modify_wq(s.wq[0], &attr), 0);
+		station_send(&tx, f, sizeof(f), 0);
+		check(cq_wait(s.cq, &wc, PATIENCE_MS));
+		check_eq(wc.byte_len, sizeof(f) - (i % 2 ? 0 : 4));
+		post(&s, 0, wc.wr_id);
+	}
+	/* What cannot change leaves all as it is. */
+	attr.flags = attr.flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS;
+	attr.attr_mask |= IBV_WQ_ATTR_STATE;
+	attr.wq_state = IBV_WQS_ERR;
+	check_eq(ibv_modify_wq(s.wq[0], &attr), EOPNOTSUPP);
+	attr.flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING;
+	attr.attr_mask |= 1u << 9;
+	check_eq(ibv_modify_wq(s.wq[0], &attr), EINVAL);
+	attr.attr_mask = IBV_WQ_ATTR_FLAGS | IBV_WQ_ATTR_CURR_STATE;
+	attr.curr_wq_state = IBV_WQS_RESET;
+	check_eq(ibv_modify_wq(s.wq[0], &attr), EINVAL);
+	station_send(&tx, f, sizeof(f), 0);
+	check(cq_wait(s.cq, &wc, PATIENCE_MS));
+	check_eq(wc.byte_len, sizeof(f));
+	spread_close(&s);
+}
+
+/* mlx4: none can change. */
+static void no_flags(void)
+{
+	struct ibv_wq_attr attr = { .attr_mask = IBV_WQ_ATTR_FLAGS,
+				    .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING };
+	struct spread s;
+
+	spread_open(&s, 0);
+	check_eq(ibv_modify_wq(s.wq[0], &attr), EOPNOTSUPP);
+	spread_close(&s);
+}
+
 /* Two QPs with tables on one adapter: each gets what its flows say, once. */
 static void two_tables(void)
 {
@@ -303,6 +352,7 @@ int main(int argc, char **argv)
 	ipv6();
 	if (mlx5)
 		inner();
+	mlx5 ? flags() : no_flags();
 	states();
 	two_tables();
 	bad_input();

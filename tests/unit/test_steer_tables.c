@@ -131,6 +131,58 @@ static void small_priorities_come_first(void **state)
 	kit_close(&kit);
 }
 
+/* A rule that copies gets the frame as it came, and so do those behind it. */
+static void copies(void **state)
+{
+	struct vb_steer_action *first = kit_dest(1), *second = kit_dest(2);
+	struct vb_steer_matcher *high, *low, *deep;
+	struct vb_steer_table *table;
+	struct vb_steer_rule *copy[2], *last;
+	struct param value;
+	struct kit kit;
+
+	kit_open(&kit, VB_STEER_NIC_RX);
+	high = kit_matcher(kit.root, 0, BIT_UDP_DPORT, 16);
+	low = kit_matcher(kit.root, 1, BIT_DMAC, 48);
+	value = kit_param(BIT_UDP_DPORT, 16, 7);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(vb_steer_rule_create(high, &value, sizeof(value), &first, 1,
+						      VB_STEER_COPY, &copy[i], NULL),
+				 0);
+	kit_udp(&kit, mac, 7);
+	kit_run(&kit);
+	assert_int_equal(kit.count, 3); /* both, and the miss */
+	assert_int_equal(kit.caught[2].dest.to, VB_STEER_TO_DEFAULT);
+	last = kit_rule(low, BIT_DMAC, 48, mac, second);
+	kit_run(&kit);
+	assert_int_equal(kit.count, 3);
+	assert_int_equal(kit.caught[0].dest.number, 1);
+	assert_int_equal(kit.caught[1].dest.number, 1);
+	assert_int_equal(kit.caught[2].dest.number, 2);
+	assert_int_equal(kit.result, VB_STEER_EMITTED);
+	/* Not below the root. */
+	assert_int_equal(vb_steer_table_create(kit.steer, 1, &table), 0);
+	deep = kit_matcher(table, 0, BIT_UDP_DPORT, 16);
+	{
+		struct vb_steer_rule *none = NULL;
+
+		assert_int_equal(vb_steer_rule_create(deep, &value, sizeof(value), &first, 1,
+						      VB_STEER_COPY, &none, NULL),
+				 -EINVAL);
+		assert_null(none);
+	}
+	vb_steer_rule_destroy(last);
+	vb_steer_rule_destroy(copy[0]);
+	vb_steer_rule_destroy(copy[1]);
+	vb_steer_matcher_destroy(high);
+	vb_steer_matcher_destroy(low);
+	vb_steer_matcher_destroy(deep);
+	vb_steer_table_destroy(table);
+	vb_steer_action_destroy(first);
+	vb_steer_action_destroy(second);
+	kit_close(&kit);
+}
+
 static void misses_below_the_root(void **state)
 {
 	static const struct {
@@ -509,6 +561,7 @@ int main(void)
 		cmocka_unit_test(a_rule_takes_its_frames),
 		cmocka_unit_test(every_frame_by_an_empty_mask),
 		cmocka_unit_test(small_priorities_come_first),
+		cmocka_unit_test(copies),
 		cmocka_unit_test(misses_below_the_root),
 		cmocka_unit_test(equal_rules),
 		cmocka_unit_test(masks_that_cannot_be),

@@ -7,6 +7,9 @@
  *	ALL_DEFAULT  multicast and unicast, behind all priorities
  *	SNIFFER      everything that is received, and everything that is sent: copies
  *
+ * A flow with DONT_TRAP gets copies: the frame goes on to those behind it. Of one priority these come
+ * first, as with mlx5's driver.
+ *
  * Flows of one priority and mask share a matcher, so that a frame costs one look-up for all of them, and
  * so that several flows with the same value all get it. Of different masks with the same priority the
  * older one decides. Matchers are shared by all contexts of the process.
@@ -165,7 +168,7 @@ static int add_actions(struct api_flow *flow, const struct flow_match *match)
 }
 
 static int add_rule(struct api_flow *flow, struct vb_steer *domain, uint16_t priority,
-		    const struct flow_match *match)
+		    const struct flow_match *match, unsigned int flags)
 {
 	struct shared_matcher **matcher = &flow->matcher[flow->num_rules];
 	int rc;
@@ -176,8 +179,8 @@ static int add_rule(struct api_flow *flow, struct vb_steer *domain, uint16_t pri
 	if (rc)
 		return rc;
 	rc = vb_steer_rule_create((*matcher)->matcher, match->value, sizeof(match->value),
-				  flow->action, flow->num_actions, 0, &flow->rule[flow->num_rules],
-				  NULL);
+				  flow->action, flow->num_actions, flags,
+				  &flow->rule[flow->num_rules], NULL);
 	if (rc)
 		matcher_give(*matcher);
 	else
@@ -194,14 +197,15 @@ static int add_default(struct api_flow *flow, struct vb_dev *dev, bool all)
 	int rc;
 
 	match.mask[DMAC] = match.value[DMAC] = GROUP;
-	rc = add_rule(flow, domain, DEFAULT_PRIORITY, &match);
+	rc = add_rule(flow, domain, DEFAULT_PRIORITY, &match, 0);
 	match.value[DMAC] = 0;
-	return rc || !all ? rc : add_rule(flow, domain, DEFAULT_PRIORITY, &match);
+	return rc || !all ? rc : add_rule(flow, domain, DEFAULT_PRIORITY, &match, 0);
 }
 
 static int add_rules(struct api_flow *flow, struct vb_dev *dev, const struct ibv_flow_attr *attr,
 		     const struct flow_match *match)
 {
+	bool copies = attr->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
 	int rc;
 
 	switch (attr->type) {
@@ -209,10 +213,13 @@ static int add_rules(struct api_flow *flow, struct vb_dev *dev, const struct ibv
 	case IBV_FLOW_ATTR_MC_DEFAULT:
 		return add_default(flow, dev, attr->type == IBV_FLOW_ATTR_ALL_DEFAULT);
 	case IBV_FLOW_ATTR_SNIFFER:
-		rc = add_rule(flow, vb_flow_domain(dev, VB_STEER_SNIFFER_RX), 0, match);
-		return rc ? rc : add_rule(flow, vb_flow_domain(dev, VB_STEER_SNIFFER_TX), 0, match);
+		rc = add_rule(flow, vb_flow_domain(dev, VB_STEER_SNIFFER_RX), 0, match, 0);
+		return rc ? rc
+			  : add_rule(flow, vb_flow_domain(dev, VB_STEER_SNIFFER_TX), 0, match, 0);
 	default:
-		return add_rule(flow, vb_flow_verbs_domain(dev), attr->priority, match);
+		return add_rule(flow, vb_flow_verbs_domain(dev),
+				(uint16_t)(attr->priority * 2 + !copies), match,
+				copies ? VB_STEER_COPY : 0);
 	}
 }
 
@@ -228,8 +235,10 @@ static int check_attr(struct ibv_context *context, const struct ibv_flow_attr *a
 		return -vb_refuse_bits("comp_mask", attr->comp_mask);
 	if (attr->flags & ~known)
 		return -vb_refuse_bits("flags", attr->flags & ~known);
-	if (attr->flags)
-		return -vb_refuse_unsupported_value("flow flags", attr->flags);
+	if (attr->flags & IBV_FLOW_ATTR_FLAGS_EGRESS)
+		return -vb_refuse_unsupported("IBV_FLOW_ATTR_FLAGS_EGRESS");
+	if (attr->flags && attr->type != IBV_FLOW_ATTR_NORMAL)
+		return -vb_refuse_combination("only flows of type NORMAL have DONT_TRAP");
 	if ((unsigned int)attr->type > IBV_FLOW_ATTR_SNIFFER)
 		return -vb_refuse_value("type", attr->type);
 	if (attr->type != IBV_FLOW_ATTR_NORMAL && attr->num_of_specs)
@@ -299,6 +308,8 @@ struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 	err = check_attr(qp->context, attr);
 	if (!err)
 		err = api_flow_match(qp->context, attr, &match);
+	if (!err && match.drop && attr->flags)
+		err = -vb_refuse_combination("a flow that drops leaves nothing to go on");
 	if (err)
 		return api_null(err);
 	flow = calloc(1, sizeof(*flow));

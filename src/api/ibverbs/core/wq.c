@@ -97,33 +97,55 @@ static void forget_posted(struct api_qp *qp)
 	vb_unlock(&qp->rq.lock);
 }
 
+/* Of flags only the stripping of tags can change: so mlx5's driver. */
+static int check_modify(struct ibv_wq *wq, const struct ibv_wq_attr *attr)
+{
+	enum { KNOWN = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE | IBV_WQ_ATTR_FLAGS };
+	uint32_t can = provider_of(wq->context)->raw_caps.wq_flags & IBV_WQ_FLAGS_CVLAN_STRIPPING;
+
+	if (attr->attr_mask & ~(uint32_t)KNOWN)
+		return -vb_refuse_bits("attr_mask", attr->attr_mask & ~(uint32_t)KNOWN);
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~can))
+		return -vb_refuse_unsupported_value("flags_mask", attr->flags_mask & ~can);
+	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != wq->state)
+		return -vb_refuse_combination("curr_wq_state is not the state of the work queue");
+	return 0;
+}
+
+static int modify_state(struct ibv_wq *wq, enum ibv_wq_state state)
+{
+	struct api_qp *qp = to_wq(wq);
+	int rc = vb_wq_modify(qp->card, state);
+
+	if (rc)
+		return rc;
+	wq->state = state;
+	if (state == IBV_WQS_RESET)
+		forget_posted(qp);
+	/* Posting checks the state of the inner QP. */
+	qp->ibv.state = state == IBV_WQS_RDY   ? IBV_QPS_RTR
+			: state == IBV_WQS_ERR ? IBV_QPS_ERR
+					       : IBV_QPS_RESET;
+	return 0;
+}
+
 int api_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 {
-	struct api_qp *qp;
-	int rc;
+	int err, rc;
 
 	API_CALL_AS("ibv_modify_wq", .kind = "WQ", .number = wq ? wq->wq_num : 0);
 	if (!wq || !attr)
 		return api_refuse(null, "wq or wq_attr");
-	if (attr->attr_mask & IBV_WQ_ATTR_FLAGS)
-		return api_refuse(unsupported, "IBV_WQ_ATTR_FLAGS");
-	if (attr->attr_mask & ~(uint32_t)(IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE))
-		return api_refuse(bits, "attr_mask", attr->attr_mask);
-	qp = to_wq(wq);
-	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != wq->state)
-		return api_refuse(combination, "curr_wq_state is not the state of the work queue");
-	if (!(attr->attr_mask & IBV_WQ_ATTR_STATE))
-		return 0;
-	rc = vb_wq_modify(qp->card, attr->wq_state);
-	if (rc)
-		return api_status(rc);
-	wq->state = attr->wq_state;
-	if (attr->wq_state == IBV_WQS_RESET)
-		forget_posted(qp);
-	/* Posting checks the state of the inner QP. */
-	qp->ibv.state = attr->wq_state == IBV_WQS_RDY   ? IBV_QPS_RTR
-			: attr->wq_state == IBV_WQS_ERR ? IBV_QPS_ERR
-							: IBV_QPS_RESET;
+	err = check_modify(wq, attr);
+	if (err)
+		return api_fail(err);
+	if (attr->attr_mask & IBV_WQ_ATTR_STATE) {
+		rc = modify_state(wq, attr->wq_state);
+		if (rc)
+			return api_status(rc);
+	}
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && attr->flags_mask)
+		vb_wq_strip_vlan(to_wq(wq)->card, attr->flags & IBV_WQ_FLAGS_CVLAN_STRIPPING);
 	return 0;
 }
 

@@ -97,7 +97,7 @@ static void init_hbl_gids(struct vb_adapter *adapter)
 }
 
 /* A port with a TAP is alone on its cable, whose name no other can have. */
-static uint32_t cable_of(const struct vb_config_adapter *config)
+static uint64_t cable_of(const struct vb_config_adapter *config)
 {
 	char name[sizeof(config->tap) + 4];
 

@@ -18,6 +18,7 @@
 #define _LGPL_SOURCE
 #include <urcu-bp.h>
 
+#include "base/public.h"
 #include "base/tsan.h"
 
 /*
@@ -28,7 +29,8 @@
 #ifdef VB_TSAN
 void __tsan_acquire(void *addr);
 void __tsan_release(void *addr);
-extern char vb_rcu_ended, vb_rcu_waited;
+/* One of each in a process, whichever of its libraries and programs has its own copy of this code. */
+VB_PUBLIC extern char vb_rcu_ended, vb_rcu_waited;
 #define vb_tsan_acquire(what) __tsan_acquire(what)
 #define vb_tsan_release(what) __tsan_release(what)
 #else

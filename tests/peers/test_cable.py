@@ -340,8 +340,20 @@ def check_loop(host):
         same((endless.returncode, complained), (0, b''), 'an endless replay that was ended')
         if int(said.split()[0]) < 400:
             raise peers.Failure(f'--loop 0: {said}')
+    waits = host.popen(VERBATIM, 'cable', 'replay', '-', '--to', 'mlx5_0')  # for the end of its input
+    waits.stdin.write(b'x')
+    waits.stdin.flush()
+    peers.poll_until(lambda: caught(waits, signal.SIGINT), SECONDS, 'replay: catches signals')
+    waits.send_signal(signal.SIGINT)
+    same((waits.communicate(timeout=SECONDS)[1], waits.returncode),
+         (b'verbatim cable replay: -: Interrupted system call\n', 1), 'a replay that was ended in its input')
     for loop in ('-1', 'x', '1.5', ''):
         expect(host.call('replay', host.path('a.pcap'), '--to', 'mlx5_0', '--loop=' + loop), 2, stderr='number of rounds')
+
+
+def caught(process, number):
+    with open(f'/proc/{process.pid}/status', encoding='ascii') as status:
+        return int(re.search(r'^SigCgt:\s*(\w+)', status.read(), re.M)[1], 16) >> (number - 1) & 1
 
 
 def check_bad_files(host):

@@ -159,7 +159,7 @@ static const struct argp_option options[] = {
 /* --- the file --------------------------------------------------------------------------------- */
 
 /* What cannot be read twice is copied. 0 or -errno. */
-static int copy_to_memory(struct replay *r, FILE *from)
+static int copy_file(struct replay *r, FILE *from)
 {
 	char buffer[65536];
 	FILE *copy = tmpfile();
@@ -170,9 +170,9 @@ static int copy_to_memory(struct replay *r, FILE *from)
 	while (!cable_stopped() && (n = fread(buffer, 1, sizeof(buffer), from)))
 		if (fwrite(buffer, 1, n, copy) != n)
 			break;
-	if (ferror(from) || ferror(copy) || fflush(copy)) {
+	if (cable_stopped() || ferror(from) || ferror(copy) || fflush(copy)) {
 		fclose(copy);
-		return -EIO;
+		return cable_stopped() ? -EINTR : -EIO;
 	}
 	r->file = copy;
 	return 0;
@@ -194,7 +194,7 @@ static int open_file(struct replay *r)
 		r->file = file;
 		return 0;
 	} else {
-		ret = copy_to_memory(r, file);
+		ret = copy_file(r, file);
 	}
 	if (file && !standard)
 		fclose(file);

@@ -31,6 +31,8 @@
 #include "card/internal.h"
 #include "frame/frame.h"
 
+_Static_assert((int)VB_CABLE_LONGEST == (int)VB_FRAME_MAX, "what a cable takes a ring takes");
+
 struct vb_tap {
 	struct vb_dev *dev;
 	struct vb_cable_tap tap;

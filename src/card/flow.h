@@ -77,6 +77,8 @@ VB_PUBLIC bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *
 
 /* --- sending ------------------------------------------------------------------------------------ */
 
+enum { VB_CABLE_LONGEST = 9216 }; /* bytes of a frame */
+
 /*
  * Put a frame on a port's cable from outside of all queues, as `verbatim cable replay` does: it arrives
  * at that port, in all processes. 0, or the number of processes that lost it because they did not take

@@ -28,7 +28,7 @@ BELOW = {
     'api/hbl': ['api', 'api/ibverbs', 'card', 'card/hbl', 'base'],
     'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'device', 'base'],
     'preload': ['card', 'card/hbl', 'base'],
-    'tools': ['card', 'dpa', 'base', 'preload'],
+    'tools': ['card', 'frame', 'dpa', 'base', 'preload'],
 }
 
 # What a folder shows to those above it; base shows everything.

@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fabric/fabric.h"
 #include "frame/frame.h"
 #include "tools/cable/cable.h"
 
@@ -232,7 +231,7 @@ static void print_statistics(struct dump *d, const struct losses *l)
 /* The filter is checked before anything is opened or made. */
 static int compile(struct dump *d)
 {
-	d->pcap = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, VB_FRAME_MAX,
+	d->pcap = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, VB_CABLE_LONGEST,
 						       PCAP_TSTAMP_PRECISION_NANO);
 	if (!d->pcap) {
 		fprintf(stderr, "%s: %s\n", who, strerror(ENOMEM));
@@ -279,7 +278,7 @@ static int listen_to(struct dump *d)
 		return 1;
 	}
 	fprintf(stderr, "listening on %s, link-type EN10MB (Ethernet), snapshot length %d bytes\n",
-		d->device, VB_FRAME_MAX);
+		d->device, VB_CABLE_LONGEST);
 	ret = take_frames(d);
 	losses = count_losses(d);
 	vb_cable_tap_close(d->dev);

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "fabric/fabric.h"
 #include "frame/frame.h"
 #include "tools/cable/cable.h"
 
@@ -255,7 +254,7 @@ static int next_frame(struct replay *r, pcap_t *pcap, uint64_t number, struct pc
 
 static bool fits(const struct pcap_pkthdr *header)
 {
-	return header->caplen >= VB_FRAME_HEADER && header->caplen <= VB_FRAME_MAX;
+	return header->caplen >= VB_FRAME_HEADER && header->caplen <= VB_CABLE_LONGEST;
 }
 
 static void count_odd(struct replay *r, const struct pcap_pkthdr *header, uint64_t number)
@@ -434,7 +433,7 @@ static void print_end(struct replay *r)
 			" shorter than %d bytes, %" PRIu64
 			" longer than %d; the first is packet %" PRIu64 " with %" PRIu32 " bytes\n",
 			who, r->name, r->short_frames + r->long_frames, r->short_frames,
-			VB_FRAME_HEADER, r->long_frames, VB_FRAME_MAX, r->first_odd,
+			VB_FRAME_HEADER, r->long_frames, VB_CABLE_LONGEST, r->first_odd,
 			r->first_odd_len);
 }
 

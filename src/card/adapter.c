@@ -315,6 +315,11 @@ bool vb_progress_once(void)
 	return vb_fabric_progress();
 }
 
+void vb_progress_unpolled(void)
+{
+	vb_fabric_unpolled();
+}
+
 bool vb_progress(struct vb_dev *dev)
 {
 	return !vb_dev_stale(dev) && vb_fabric_poll();

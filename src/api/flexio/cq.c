@@ -79,10 +79,13 @@ static int hold_handler(struct flexio_cq *cq, const struct flexio_cq_attr *attr)
 	pthread_mutex_lock(&process->mutex);
 	cq->handler = vb_handler_hold(process, attr->thread);
 	pthread_mutex_unlock(&process->mutex);
-	if (!cq->handler)
+	if (!cq->handler) {
 		fail("%p is not the thread of an event handler of process %s", (void *)attr->thread,
 		     process->name);
-	return cq->handler ? 0 : -EINVAL;
+		return -EINVAL;
+	}
+	vb_progress_unpolled(); /* device code is woken, so the background thread brings what arrives */
+	return 0;
 }
 
 static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * How many frames a reflector turns around: device code (samples/l2-reflector) on one execution unit and on many, beside a
- * host loop over a RAW_PACKET queue pair; and that loop beside AF_PACKET sockets on a veth pair.
+ * How many frames a reflector turns around: device code (samples/l2-reflector) on one execution
+ * unit and on many, beside a host loop over a RAW_PACKET queue pair; and that loop beside AF_PACKET
+ * sockets on a veth pair.
  *
  *	this process: sender on mlx5_1 == cable == mlx5_0: reflector, a process of its own
  *
  * usage: reflect-bench [--quick] [--json] VERBATIM SAMPLE
  *
- * At most 64 frames are on their way. Repetitions of both sides take turns; each starts its reflector anew. Besides the rate
- * as a sender sees it there is the rate per core: frames for each second of processor time that the reflector took.
+ * At most 64 frames are on their way. Repetitions of both sides take turns; each starts its
+ * reflector anew. Besides the rate as a sender sees it there is the rate per core: frames for each
+ * second of processor time that the reflector took.
  */
 #include "reflect.h"
 

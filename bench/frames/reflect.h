@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of the reflector benchmark share: the table (reflect.c), RAW_PACKET queue pairs (reflect_qp.c), AF_PACKET (reflect_veth.c). */
+/*
+ * What the parts of the reflector benchmark share: the table (reflect.c), RAW_PACKET queue pairs
+ * (reflect_qp.c), AF_PACKET (reflect_veth.c).
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The same over AF_PACKET sockets on a pair of virtual Ethernet devices: what a host program has without a card. */
+/*
+ * The same over AF_PACKET sockets on a pair of virtual Ethernet devices: what a host program has
+ * without a card.
+ */
 #include "reflect.h"
 
 #include <errno.h>

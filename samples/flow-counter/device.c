@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Counts frames by the tag that the rule of their flow gave them. The tag is in the completion, so device code need not look
- * at the frame.
+ * Counts frames by the tag that the rule of their flow gave them. The tag is in the completion, so
+ * device code need not look at the frame.
  */
 #include <libflexio-dev/flexio_dev.h>
 #include <libflexio-dev/flexio_dev_queue_access.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Rules sort the frames of a port into flows. Each rule has three actions: a flow counter of the card, a tag, and the receive
- * queue of device code, which counts by tag. Both counts are printed side by side.
+ * Rules sort the frames of a port into flows. Each rule has three actions: a flow counter of the
+ * card, a tag, and the receive queue of device code, which counts by tag. Both counts are printed
+ * side by side.
  *
  *	priority 0: EtherType and IP protocol    ICMP, TCP, UDP
  *	priority 1: EtherType                    other IPv4, IPv6, ARP
@@ -140,7 +141,10 @@ static struct flexio_rq *make_rq(struct counter *c, struct flexio_mkey **mkey)
 	return rq;
 }
 
-/* ---- counters of the card: commands of the programmer's reference manual, in big-endian words ---- */
+/*
+ * ---- counters of the card: commands of the programmer's reference manual, in big-endian words
+ * ----
+ */
 
 /* ALLOC_FLOW_COUNTER: 128 of them at once. */
 static void make_counters(struct steering *s, struct ibv_context *ctx)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * An L2 reflector: every frame goes back to its sender, with the MAC addresses swapped. One event handler for each receive
- * queue; handlers share nothing, so they run at the same time on execution units of their own.
+ * An L2 reflector: every frame goes back to its sender, with the MAC addresses swapped. One event
+ * handler for each receive queue; handlers share nothing, so they run at the same time on execution
+ * units of their own.
  */
 #include <libflexio-dev/flexio_dev.h>
 #include <libflexio-dev/flexio_dev_queue_access.h>
@@ -41,8 +42,8 @@ static void post_send(struct lane *lane, uint64_t addr, uint32_t len, uint32_t c
 }
 
 /*
- * Ring, and wait until the card has sent everything: only the last WQE of a burst has a completion of its own, any other
- * one is that of an error.
+ * Ring, and wait until the card has sent everything: only the last WQE of a burst has a completion
+ * of its own, any other one is that of an error.
  */
 static void send_all(struct lane *lane)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Frames for one MAC address are spread over many receive queues by a hash of addresses and ports (receive side scaling);
- * each queue wakes a device thread on an execution unit (EU) of its own.
+ * Frames for one MAC address are spread over many receive queues by a hash of addresses and ports
+ * (receive side scaling); each queue wakes a device thread on an execution unit (EU) of its own.
  *
  *	                           +--> RQ 0 --> CQ --> thread on EU 0 --> SQ 0 --+
  *	rule --> TIR --> table ----+--> RQ 1 --> CQ --> thread on EU 1 --> SQ 1 --+--> back to the sender
@@ -188,7 +188,10 @@ static void end_lane(struct objects *o)
 	need(!flexio_event_handler_destroy(o->handler), "flexio_event_handler_destroy");
 }
 
-/* ---- commands of the programmer's reference manual: big-endian fields, told by their first bit ---- */
+/*
+ * ---- commands of the programmer's reference manual: big-endian fields, told by their first bit
+ * ----
+ */
 
 static void set(uint32_t *command, unsigned int bit, unsigned int width, uint32_t value)
 {
@@ -214,7 +217,10 @@ static struct mlx5dv_devx_obj *make_rqt(struct ibv_context *ctx, const struct la
 	return rqt;
 }
 
-/* CREATE_TIR: Toeplitz hash over IPv4 addresses and UDP ports. Frames without them go to the first queue. */
+/*
+ * CREATE_TIR: Toeplitz hash over IPv4 addresses and UDP ports. Frames without them go to the first
+ * queue.
+ */
 static struct mlx5dv_devx_obj *make_tir(struct ibv_context *ctx, uint32_t rqt)
 {
 	enum {
@@ -245,7 +251,10 @@ static struct mlx5dv_devx_obj *make_tir(struct ibv_context *ctx, uint32_t rqt)
 
 /* ---- steering ---- */
 
-/* The destination MAC in the bytes that matchers and rules take: 64 of them describe the outer headers. */
+/*
+ * The destination MAC in the bytes that matchers and rules take: 64 of them describe the outer
+ * headers.
+ */
 static struct mlx5dv_flow_match_parameters *match_mac(uint64_t mac)
 {
 	enum { SIZE = 64, DMAC = 8 };

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Device code of frames.c: writes one send WQE with the functions of the library, and takes frames in an event handler. */
+/*
+ * Device code of frames.c: writes one send WQE with the functions of the library, and takes frames
+ * in an event handler.
+ */
 #include "queue_dev.h"
 
 #include "frames.h"

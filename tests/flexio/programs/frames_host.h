@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The host's end of the cable: a RAW_PACKET queue pair on the second adapter; bytes of frames; checksums. */
+/*
+ * The host's end of the cable: a RAW_PACKET queue pair on the second adapter; bytes of frames;
+ * checksums.
+ */
 #pragma once
 
 #include "queue_kit.h"
@@ -96,7 +99,10 @@ static inline void station_close(struct station *s)
 	free(s->buf);
 }
 
-/* The next frame; its length, or 0 where none is there. A send on the same adapter has brought it before it completes. */
+/*
+ * The next frame; its length, or 0 where none is there. A send on the same adapter has brought it
+ * before it completes.
+ */
 static inline uint32_t station_take(struct station *s, uint8_t *to)
 {
 	struct ibv_wc wc;

@@ -369,9 +369,9 @@ struct flexio_outbox_attr {
 
 struct flexio_cmdq_attr {
 	int workers;    /* device threads */
-	int batch_size; /* tasks that one of them does in a row */
+	int batch_size; /* tasks that one of them does in a row at most */
 	enum flexio_cmdq_state state;
-	flexio_uintptr_t *workers_tls_daddr; /* thread-local storage of each; may be NULL */
+	flexio_uintptr_t *workers_tls_daddr; /* thread-local storage of each; NULL: none */
 };
 
 /* Memory of a queue: of the device, or of the host. */
@@ -656,13 +656,16 @@ flexio_event_handler_get_thread_obj(struct flexio_event_handler *event_handler);
 
 /* ---- command queues: tasks in the background ------------------------------------------------ */
 
+/* Workers do the tasks in order, batch_size in a row; a pending queue only collects them. */
 FLEXIO_STABLE flexio_status flexio_cmdq_create(struct flexio_process *process,
 					       struct flexio_cmdq_attr *fattr,
 					       struct flexio_cmdq **cmdq);
+/* Drops tasks that have not begun, stops those that run. */
 FLEXIO_STABLE flexio_status flexio_cmdq_destroy(struct flexio_cmdq *cmdq);
 FLEXIO_STABLE flexio_status flexio_cmdq_task_add(struct flexio_cmdq *cmdq, flexio_func_t *host_func,
 						 uint64_t arg);
 FLEXIO_STABLE flexio_status flexio_cmdq_state_running(struct flexio_cmdq *cmdq);
+/* False while a task waits or runs; true after a fatal error of the process. */
 FLEXIO_EXPERIMENTAL int flexio_cmdq_is_empty(struct flexio_cmdq *cmdq);
 
 /* ---- doorbells and windows ---------------------------------------------------------------- */

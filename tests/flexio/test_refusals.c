@@ -578,16 +578,37 @@ static void test_outboxes_and_windows(void **state)
 	assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
-static void test_later(void **state)
+static void test_cmdqs(void **state)
 {
 	struct flexio_cmdq_attr attr = { 0 };
 	struct flexio_cmdq *cmdq;
 
-	REFUSED(flexio_cmdq_create(process, &attr, &cmdq), "command queues are not supported");
-	REFUSED(flexio_cmdq_destroy(NULL), "command queues are not supported");
-	REFUSED(flexio_cmdq_task_add(NULL, stub, 0), "command queues are not supported");
-	REFUSED(flexio_cmdq_state_running(NULL), "command queues are not supported");
-	EXPECT(flexio_cmdq_is_empty(NULL), 0, "command queues are not supported");
+	REFUSED(flexio_cmdq_create(NULL, &attr, &cmdq), "the process is NULL");
+	REFUSED(flexio_cmdq_create(process, NULL, &cmdq), "fattr is NULL");
+	REFUSED(flexio_cmdq_create(process, &attr, NULL), "cmdq is NULL");
+	REFUSED(flexio_cmdq_create(process, &attr, &cmdq), "0 workers; there can be 1 to 16384");
+	attr.workers = 16384;
+	REFUSED(flexio_cmdq_create(process, &attr, &cmdq), "a batch_size of 0");
+	attr.batch_size = 1;
+	attr.state = (enum flexio_cmdq_state)2;
+	REFUSED(flexio_cmdq_create(process, &attr, &cmdq), "2 is not a state");
+	attr.state = FLEXIO_CMDQ_STATE_PENDING;
+	REFUSED(flexio_cmdq_create(process, &attr, &cmdq),
+		"no device thread for worker [0-9]+ of 16384: memory is full");
+	attr.workers = 1;
+	assert_ok(flexio_cmdq_create(process, &attr, &cmdq));
+	REFUSED(flexio_cmdq_task_add(cmdq, NULL, 0), "function|NULL");
+	REFUSED(flexio_cmdq_task_add(cmdq, (flexio_func_t *)test_cmdqs, 0), "function");
+	assert_ok(flexio_cmdq_destroy(cmdq));
+	REFUSED(flexio_cmdq_destroy(cmdq), "is no command queue, or not any more");
+	REFUSED(flexio_cmdq_destroy(NULL), "the command queue is NULL");
+	REFUSED(flexio_cmdq_task_add(NULL, stub, 0), "the command queue is NULL");
+	REFUSED(flexio_cmdq_state_running(NULL), "the command queue is NULL");
+	EXPECT(flexio_cmdq_is_empty(NULL), 1, "the command queue is NULL");
+}
+
+static void test_later(void **state)
+{
 	REFUSED(flexio_coredump_create(process, "x"), "core dumps are not supported");
 	REFUSED(flexio_crash_data(process, "x"), "crash dumps are not supported");
 	REFUSED(flexio_process_error_handler_set(process, stub),
@@ -967,6 +988,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_uars),
 		cmocka_unit_test(test_outboxes_and_windows),
+		cmocka_unit_test(test_cmdqs),
 		cmocka_unit_test(test_later),
 		cmocka_unit_test(test_cqs),
 		cmocka_unit_test(test_qps),

@@ -55,7 +55,7 @@ bool vb_call_worked(struct guest *guest, uint64_t units)
 	if (likely(guest->worked < WORK_LOOK))
 		return false;
 	guest->worked = 0;
-	if (!guest->rpc || !vb_call_late(guest))
+	if (guest->kind != GUEST_CALL || !vb_call_late(guest))
 		return false;
 	guest->end = END_TIMEOUT;
 	return true;
@@ -143,7 +143,7 @@ static struct call_slot *slot_new(struct flexio_process *process)
 
 	if (!slot)
 		return NULL;
-	if (vb_guest_init(&slot->guest, process, true, "RPC", 0, 0, VB_RTOS_ARGBUF_SIZE)) {
+	if (vb_guest_init(&slot->guest, process, GUEST_CALL, "RPC", 0, 0, VB_RTOS_ARGBUF_SIZE)) {
 		slot_free(slot);
 		return NULL;
 	}
@@ -442,19 +442,15 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	return ended && slot->guest.end != END_TIMEOUT ? 0 : -ETIMEDOUT;
 }
 
-/*
- * The thread is about to be destroyed. If it holds malloc's lock, all other threads would wait for
- * that lock for ever. So it may run a little further, but not for long: the flag that says so is in
- * device memory and not trusted.
- */
-static void slot_grace(struct call_slot *slot)
+void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread)
 {
 	uint64_t used = 0, step = 1000;
 	enum vb_dpa_why why;
 
-	vb_dpa_thread_stop(slot->thread);
-	for (; slot->guest.ctx->held && used < GRACE; used += step)
-		if (vb_dpa_thread_run(slot->thread, step, &why) || why != VB_DPA_WHY_BUDGET)
+	vb_dpa_thread_stop(thread);
+	/* Not for long: the flag is in device memory and not trusted. */
+	for (; guest->ctx->held && used < GRACE; used += step)
+		if (vb_dpa_thread_run(thread, step, &why) || why != VB_DPA_WHY_BUDGET)
 			break;
 }
 
@@ -477,7 +473,7 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 	if (unlikely(process_dead(process)))
 		return vb_process_fail_dead(process);
 	if (err == -ETIMEDOUT) {
-		slot_grace(slot);
+		vb_guest_grace(&slot->guest, slot->thread);
 		slot_drop_thread(slot);
 		fail("process %s: %s took longer than %llu ms (rpc_timeout of the configuration, or VERBATIM_RPC_TIMEOUT_MS)",
 		     process->name, slot->what,

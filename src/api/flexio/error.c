@@ -38,9 +38,10 @@ void vb_process_fatal(struct flexio_process *process, int status)
 	if (!atomic_compare_exchange_strong_explicit(&process->status, &alive, status,
 						     memory_order_seq_cst, memory_order_relaxed))
 		return;
-	/* From here on no thread starts: see process_dead() in call.c and event_handler.c. */
+	/* From here on no thread starts: see process_dead() in call.c, event_handler.c, cmdq.c. */
 	vb_calls_halt(process);
 	vb_handlers_halt(process);
+	vb_cmdqs_halt(process);
 	if (write(process->error_fd, &one, sizeof(one)) < 0)
 		log_err("cannot wake the error fd: %s", strerror(errno));
 }

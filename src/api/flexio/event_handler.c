@@ -286,7 +286,8 @@ static int make_threads(struct flexio_event_handler *h, struct flexio_process *p
 		snprintf(name, sizeof(name), "EH_%u_%u_%u", process->id, h->activation_id,
 			 h->obj_id);
 	thread_attr.name = name;
-	err = vb_guest_init(&h->guest, process, false, name, attr->thread_local_storage_daddr,
+	err = vb_guest_init(&h->guest, process, GUEST_HANDLER, name,
+			    attr->thread_local_storage_daddr,
 			    attr->continuable ? VB_RTOS_THREAD_CONTINUABLE : 0, 0);
 	if (!err)
 		err = vb_dpa_thread_create(process->dpa, &thread_attr, &h->dpa_thread);

@@ -9,11 +9,12 @@
  *	       |- calls            a pool of guest threads with argument buffers, for RPCs
  *	       |- streams[255]     message streams
  *	       |- handlers         event handlers by activation id; entries live as long as the process
+ *	       |- cmdqs            command queues: tasks and workers
  *	       `- status, fd       the first fatal error
  *
  * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the
- * lock of one handler entry, then leaves: heap.lock, stream.lock, the accelerator's own. No lock is
- * held while guest code runs.
+ * lock of one handler entry; process.cmdqs_lock, the lock of one command queue; then leaves:
+ * heap.lock, stream.lock, the accelerator's own. No lock is held while guest code runs.
  *
  * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. The function
  * that decides to fail logs the reason, with fail().
@@ -138,6 +139,7 @@ enum handle_kind {
 	HANDLE_WINDOW,
 	HANDLE_QUEUE, /* all of queue.h */
 	HANDLE_OUTBOX,
+	HANDLE_CMDQ,
 	HANDLE_KINDS,
 };
 
@@ -290,13 +292,19 @@ struct guest_window {
 	struct window_map maps[2];
 };
 
-/* What the user pointer of a guest thread points to: an RPC or an event handler. */
+enum guest_kind {
+	GUEST_CALL,    /* struct call_slot */
+	GUEST_HANDLER, /* struct flexio_event_handler */
+	GUEST_WORKER,  /* of a command queue */
+};
+
+/* What the user pointer of a guest thread points to; first in the struct of its kind. */
 struct guest {
 	struct flexio_process *process;
 	struct vb_rtos_thread *ctx; /* in guest memory: written here, never trusted when read */
 	uint64_t ctx_addr;
 	uint32_t thread_id;
-	bool rpc;
+	enum guest_kind kind;
 	bool continuable;
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
@@ -351,6 +359,11 @@ bool vb_calls_destroy(struct flexio_process *process);
  * lines. 0, or -EFAULT after a reason.
  */
 int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what);
+/*
+ * The thread is about to be destroyed in the middle of its work. If it holds malloc's lock, all
+ * other threads would wait for that lock for ever. So it may run a little further.
+ */
+void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread);
 
 /* ---- stream.c -------------------------------------------------------------------------------- */
 
@@ -391,6 +404,12 @@ void vb_handler_event(struct flexio_event_handler *handler);
 void vb_handlers_halt(struct flexio_process *process);
 void vb_handlers_destroy(struct flexio_process *process);
 
+/* ---- cmdq.c ---------------------------------------------------------------------------------- */
+
+/* A worker left its EU: its task is done. */
+void vb_worker_done(struct guest *guest);
+void vb_cmdqs_halt(struct flexio_process *process);
+
 /* ---- process.c ------------------------------------------------------------------------------- */
 
 /*
@@ -416,6 +435,7 @@ struct flexio_uar {
 /* What must be destroyed before its process. */
 enum process_part {
 	PART_HANDLER,
+	PART_CMDQ,
 	PART_MKEY,
 	PART_WINDOW,
 	PART_QUEUE, /* UARs and outboxes, too */
@@ -452,6 +472,10 @@ struct flexio_process {
 
 	/* event_handler.c */
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];
+
+	/* cmdq.c */
+	pthread_mutex_t cmdqs_lock;
+	struct flexio_cmdq *cmdqs; /* all, under cmdqs_lock */
 
 	_Atomic unsigned int parts[PARTS]; /* objects that need it: see vb_process_hold() */
 
@@ -491,8 +515,8 @@ void vb_process_release(struct flexio_process *process, enum process_part part);
 void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uint64_t size);
 
 /* One page with the thread's context in front, the rest free for the caller. */
-int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,
-		  uint64_t tls, uint32_t flags, uint64_t extra);
+int vb_guest_init(struct guest *guest, struct flexio_process *process, enum guest_kind kind,
+		  const char *name, uint64_t tls, uint32_t flags, uint64_t extra);
 void vb_guest_free(struct guest *guest);
 /* After each run: print what the thread's stdout still holds. */
 void vb_guest_flush(struct guest *guest);

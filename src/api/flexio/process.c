@@ -24,8 +24,8 @@ static _Atomic uint32_t next_id = 1;
 
 /* ---- guest memory of one thread: its context ---- */
 
-int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc, const char *name,
-		  uint64_t tls, uint32_t flags, uint64_t extra)
+int vb_guest_init(struct guest *guest, struct flexio_process *process, enum guest_kind kind,
+		  const char *name, uint64_t tls, uint32_t flags, uint64_t extra)
 {
 	uint64_t addr = 0;
 	int err;
@@ -34,7 +34,7 @@ int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc,
 			     VB_DPA_READ | VB_DPA_WRITE);
 	if (err)
 		return err;
-	*guest = (struct guest){ .process = process, .ctx_addr = addr, .rpc = rpc };
+	*guest = (struct guest){ .process = process, .ctx_addr = addr, .kind = kind };
 	guest->len = sizeof(*guest->ctx) + extra;
 	guest->continuable = flags & VB_RTOS_THREAD_CONTINUABLE;
 	guest->thread_id =
@@ -45,7 +45,7 @@ int vb_guest_init(struct guest *guest, struct flexio_process *process, bool rpc,
 		.version = VB_RTOS_ABI_VERSION,
 		.metadata_parameter = addr + offsetof(struct vb_rtos_thread, thread_id),
 		.thread_id = guest->thread_id,
-		.flags = flags | (rpc ? VB_RTOS_THREAD_RPC : 0),
+		.flags = flags | (kind == GUEST_CALL ? VB_RTOS_THREAD_RPC : 0),
 		.tls = tls,
 	};
 	snprintf(guest->ctx->name, sizeof(guest->ctx->name), "%s", name);
@@ -245,6 +245,7 @@ static void process_free(struct flexio_process *process)
 	vb_accel_put(process->accel);
 	vb_app_put(process->app);
 	pthread_rwlock_destroy(&process->streams_lock);
+	pthread_mutex_destroy(&process->cmdqs_lock);
 	pthread_mutex_destroy(&process->brk_lock);
 	pthread_mutex_lock(&spare_lock);
 	process->next_spare = spare_processes;
@@ -315,6 +316,7 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 	else
 		snprintf(process->name, sizeof(process->name), "PROCESS_%u", process->id);
 	pthread_mutex_init(&process->brk_lock, NULL);
+	pthread_mutex_init(&process->cmdqs_lock, NULL);
 	/*
 	 * Device code that prints all the time must not keep streams from being opened and closed.
 	 */
@@ -398,9 +400,9 @@ static bool is_bare(struct flexio_process *process)
 		sum += parts[i];
 	}
 	if (sum)
-		fail("process %s still has %u event handlers, %u mkeys, %u windows and %u queues, UARs or outboxes",
-		     process->name, parts[PART_HANDLER], parts[PART_MKEY], parts[PART_WINDOW],
-		     parts[PART_QUEUE]);
+		fail("process %s still has %u event handlers, %u command queues, %u mkeys, %u windows and %u queues, UARs or outboxes",
+		     process->name, parts[PART_HANDLER], parts[PART_CMDQ], parts[PART_MKEY],
+		     parts[PART_WINDOW], parts[PART_QUEUE]);
 	return !sum;
 }
 

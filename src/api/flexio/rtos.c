@@ -226,10 +226,17 @@ static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 
-	if (guest->rpc)
+	switch (guest->kind) {
+	case GUEST_CALL:
 		vb_call_done(guest, why);
-	else
+		break;
+	case GUEST_HANDLER:
 		vb_handler_done(guest);
+		break;
+	case GUEST_WORKER:
+		vb_worker_done(guest);
+		break;
+	}
 }
 
 const struct vb_dpa_ops vb_rtos_ops = { .ecall = ecall, .trap = trap, .done = done };

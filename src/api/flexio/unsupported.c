@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Functions that exist and do not work yet: command queues, dumps. Each says so in the log and
+ * Functions that exist and do not work yet: dumps. Each says so in the log and
  * fails as documented, so that programs link and notice. docs/deviations.md lists them.
  */
 #include "internal.h"
@@ -33,36 +33,4 @@ flexio_status flexio_recoverable_buf_dev_alloc(struct flexio_process *process, s
 		*dest_daddr_p = 0;
 	API_CALL();
 	return not_yet("recoverable buffers");
-}
-
-flexio_status flexio_cmdq_create(struct flexio_process *process, struct flexio_cmdq_attr *fattr,
-				 struct flexio_cmdq **cmdq)
-{
-	API_CALL();
-	return not_yet("command queues");
-}
-
-flexio_status flexio_cmdq_destroy(struct flexio_cmdq *cmdq)
-{
-	API_CALL();
-	return not_yet("command queues");
-}
-
-flexio_status flexio_cmdq_task_add(struct flexio_cmdq *cmdq, flexio_func_t *host_func, uint64_t arg)
-{
-	API_CALL();
-	return not_yet("command queues");
-}
-
-flexio_status flexio_cmdq_state_running(struct flexio_cmdq *cmdq)
-{
-	API_CALL();
-	return not_yet("command queues");
-}
-
-int flexio_cmdq_is_empty(struct flexio_cmdq *cmdq)
-{
-	API_CALL();
-	not_yet("command queues");
-	return 0;
 }

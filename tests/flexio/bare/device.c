@@ -457,3 +457,57 @@ EXPORT uint64_t activate_many(uint64_t args)
 		ecall(VB_RTOS_ACTIVATE, a[0], 0, 0, 0);
 	return 0;
 }
+
+/* ---- tasks of command queues ---- */
+
+/* One task each. */
+struct job {
+	uint64_t tally;  /* address of a struct tally */
+	uint64_t number; /* from 1 */
+	uint64_t turns;  /* of a loop, to stay a little */
+};
+
+struct tally {
+	uint64_t done, inside, most; /* most: of inside, ever */
+	uint64_t
+		log; /* address of words: (thread id << 32 | number) in the order of their beginning */
+	uint64_t next; /* of the log */
+};
+
+EXPORT void job(uint64_t arg)
+{
+	const struct job *j = (const struct job *)arg;
+	struct tally *t = (struct tally *)j->tally;
+	uint64_t inside = __atomic_add_fetch(&t->inside, 1, __ATOMIC_SEQ_CST);
+	uint64_t most = __atomic_load_n(&t->most, __ATOMIC_SEQ_CST);
+
+	if (t->log)
+		((uint64_t *)t->log)[__atomic_fetch_add(&t->next, 1, __ATOMIC_SEQ_CST)] =
+			context(0) << 32 | j->number;
+	while (inside > most && !__atomic_compare_exchange_n(&t->most, &most, inside, 0,
+							     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	spin(j->turns);
+	__atomic_sub_fetch(&t->inside, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&t->done, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Leave the thread's TLS address, which is that of a word, in that word. */
+EXPORT void mark_tls(uint64_t arg)
+{
+	uint64_t tls = context(2);
+
+	__atomic_add_fetch((uint64_t *)arg, tls ? 1 : 1ULL << 32, __ATOMIC_SEQ_CST);
+	if (tls)
+		__atomic_add_fetch((uint64_t *)tls, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Overwrite everything that can be written between two addresses: args: from, to. */
+EXPORT void scribble(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+	uint64_t from = a[0], to = a[1];
+
+	for (; from < to; from += 8)
+		*(volatile uint64_t *)from = 0xfefefefefefefefeULL;
+}

@@ -59,7 +59,10 @@ enum vb_rtos_call {
 
 /* dpa_process_status values below the user's range (0x80 to 0xff); 0 is "no error". */
 enum vb_rtos_status {
-	VB_RTOS_STATUS_FAULT = 0x01, /* 1 to 63: the run-time system's; a trap is 1 + its cause */
+	VB_RTOS_STATUS_FAULT =
+		0x01, /* 1 to 63: the run-time system's; a trap is 1 + its cause, but: */
+	VB_RTOS_STATUS_STACK = 0x20,    /* an access to the page below the thread's stack */
+	VB_RTOS_STATUS_WATCHDOG = 0x21, /* the error handler took too long */
 	VB_RTOS_STATUS_FINISHED = 0x40, /* flexio_dev_process_finish */
 	VB_RTOS_STATUS_ILLEGAL_ERR =
 		0x42, /* flexio_dev_error with a code outside of the user's range */

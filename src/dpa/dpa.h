@@ -58,6 +58,7 @@ enum vb_dpa_cause {
 	VB_DPA_CAUSE_STORE_MISALIGNED = 6, /* SC and AMO only */
 	VB_DPA_CAUSE_STORE = 7,
 	VB_DPA_CAUSE_ECALL = 8,
+	VB_DPA_CAUSE_WATCHDOG = 24, /* the bound of vb_dpa_thread_divert; a custom cause */
 };
 
 const char *vb_dpa_cause_name(enum vb_dpa_cause cause);
@@ -146,7 +147,10 @@ struct vb_dpa_ops {
 	/* NULL: every ecall is a trap. */
 	enum vb_dpa_action (*ecall)(struct vb_dpa_thread *thread, struct vb_dpa_state *state,
 				    void *arg);
-	/* Called once per trap, before done. May be NULL. */
+	/*
+	 * Called once per trap, before done. May call vb_dpa_thread_divert, so that the thread goes
+	 * on. May be NULL.
+	 */
 	void (*trap)(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg);
 	/*
 	 * A started thread left its EU by itself (return, exit, trap) and may be started again from
@@ -320,6 +324,18 @@ int vb_dpa_thread_destroy(struct vb_dpa_thread *thread);
  * created. -EBUSY, -EINVAL. */
 int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
 			   unsigned int nargs);
+/*
+ * In the trap callback of this thread only: it does not end, but begins another function, with
+ * registers as by vb_dpa_thread_set_call; what was on its stack is lost. After max instructions it
+ * traps with VB_DPA_CAUSE_WATCHDOG (UINT64_MAX: no bound). -EINVAL.
+ */
+int vb_dpa_thread_divert(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+			 unsigned int nargs, uint64_t max);
+/* Its stack, and how much below it is never mapped: an access there is an overflow. */
+struct vb_dpa_stack {
+	uint64_t addr, size, guard;
+};
+void vb_dpa_thread_stack(const struct vb_dpa_thread *thread, struct vb_dpa_stack *out);
 /* The live registers of a thread that is not running (or, in a callback, of the calling one). */
 struct vb_dpa_state *vb_dpa_thread_state(struct vb_dpa_thread *thread);
 

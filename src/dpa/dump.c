@@ -19,9 +19,11 @@ const char *vb_dpa_cause_name(enum vb_dpa_cause cause)
 		[VB_DPA_CAUSE_STORE_MISALIGNED] = "store-misaligned",
 		[VB_DPA_CAUSE_STORE] = "store-access-fault",
 		[VB_DPA_CAUSE_ECALL] = "unknown-ecall",
+		[VB_DPA_CAUSE_WATCHDOG] = "watchdog",
 	};
 
-	return (unsigned int)cause < sizeof(names) / sizeof(names[0]) ? names[cause] : "unknown";
+	return (unsigned int)cause < sizeof(names) / sizeof(names[0]) && names[cause] ? names[cause]
+										      : "unknown";
 }
 
 const char *vb_dpa_printable(const char *name, char text[VB_DPA_NAME_TEXT])

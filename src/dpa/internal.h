@@ -150,7 +150,10 @@ struct vb_dpa_thread {
 	struct vb_dpa_thread *run_next;
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
-	/* counters; written by the host thread that runs it */
+	/* written by the host thread that runs it */
+	bool diverted;  /* by the trap callback that is under way */
+	uint64_t bound; /* of cpu.s.instret; 0: none */
+	/* counters */
 	uint64_t busy_ticks, slices, traps;
 };
 

@@ -289,21 +289,56 @@ static enum vb_dpa_why execute_polling(struct vb_dpa_thread *thread, uint64_t ma
 	}
 }
 
+static enum vb_dpa_why execute_free(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				    bool *yielded)
+{
+	return thread->process->dpa->poll ? execute_polling(thread, max, exact, yielded)
+					  : execute(thread, max, exact, yielded);
+}
+
+/* The same, but at the thread's bound it traps. */
+static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				       bool *yielded)
+{
+	struct vb_dpa_state *s = &thread->cpu.s;
+	enum vb_dpa_why why;
+
+	if (s->instret < thread->bound) {
+		if (max > thread->bound - s->instret)
+			max = thread->bound - s->instret;
+		why = execute_free(thread, max, exact, yielded);
+		if (why != VB_DPA_WHY_BUDGET || s->instret < thread->bound)
+			return why;
+	}
+	*yielded = false;
+	s->cause = VB_DPA_CAUSE_WATCHDOG;
+	s->tval = 0;
+	return VB_DPA_WHY_TRAP;
+}
+
+/* What a trap leads to: the callback may have diverted the thread, which then goes on. */
+static enum vb_dpa_why after_trap(struct vb_dpa_thread *thread)
+{
+	const struct vb_dpa_ops *ops = thread->process->ops;
+
+	thread->traps++;
+	thread->diverted = false;
+	if (ops && ops->trap)
+		ops->trap(thread, &thread->cpu.s, thread->process->ops_arg);
+	return thread->diverted ? VB_DPA_WHY_BUDGET : VB_DPA_WHY_TRAP;
+}
+
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded)
 {
-	const struct vb_dpa_ops *ops = thread->process->ops;
 	uint64_t start = vb_dpa_ticks();
 	enum vb_dpa_why why;
 
 	*yielded = false;
-	why = thread->process->dpa->poll ? execute_polling(thread, max, exact, yielded)
-					 : execute(thread, max, exact, yielded);
-	if (why == VB_DPA_WHY_TRAP) {
-		thread->traps++;
-		if (ops && ops->trap)
-			ops->trap(thread, &thread->cpu.s, thread->process->ops_arg);
-	}
+	why = thread->bound ? execute_bounded(thread, max, exact, yielded)
+			    : execute_free(thread, max, exact, yielded);
+	if (why == VB_DPA_WHY_TRAP)
+		why = after_trap(thread);
 	thread->slices++;
 	thread->busy_ticks += vb_dpa_ticks() - start;
 	return why;
@@ -346,13 +381,11 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 	return 0;
 }
 
-int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
-			   unsigned int nargs)
+static int set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+		    unsigned int nargs)
 {
 	if (nargs > 8 || (nargs && !args))
 		return -EINVAL;
-	if (!is_idle(thread))
-		return -EBUSY;
 	reset_registers(thread);
 	for (unsigned int i = 0; i < nargs; i++)
 		thread->cpu.s.x[10 + i] = args[i];
@@ -360,6 +393,35 @@ int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint
 	thread->cpu.s.cause = VB_DPA_CAUSE_NONE;
 	thread->cpu.s.tval = 0;
 	return 0;
+}
+
+int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+			   unsigned int nargs)
+{
+	int err = is_idle(thread) ? set_call(thread, pc, args, nargs) : -EBUSY;
+
+	if (!err)
+		thread->bound = 0;
+	return err;
+}
+
+int vb_dpa_thread_divert(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
+			 unsigned int nargs, uint64_t max)
+{
+	uint64_t instret = thread->cpu.s.instret;
+	int err = set_call(thread, pc, args, nargs);
+
+	if (err)
+		return err;
+	thread->bound = max < UINT64_MAX - instret ? instret + max : 0;
+	thread->diverted = true;
+	return 0;
+}
+
+void vb_dpa_thread_stack(const struct vb_dpa_thread *thread, struct vb_dpa_stack *out)
+{
+	*out = (struct vb_dpa_stack){ thread->stack_addr, thread->stack_size,
+				      thread->process->space.page };
 }
 
 int vb_dpa_thread_start(struct vb_dpa_thread *thread)

@@ -337,7 +337,7 @@ static void test_overflow(void **state)
 	struct flexio_process *process = bed_process();
 
 	assert_int_equal(bed_call(process, "overflow", 0, NULL), FLEXIO_STATUS_FATAL_ERR);
-	expect_dead(process, 1 + 7);
+	expect_dead(process, VB_RTOS_STATUS_STACK);
 }
 
 static void test_errors_by_hand(void **state)

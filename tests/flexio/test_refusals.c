@@ -611,8 +611,20 @@ static void test_later(void **state)
 {
 	REFUSED(flexio_coredump_create(process, "x"), "core dumps are not supported");
 	REFUSED(flexio_crash_data(process, "x"), "crash dumps are not supported");
-	REFUSED(flexio_process_error_handler_set(process, stub),
-		"error handlers are not supported");
+}
+
+static void test_error_handler(void **state)
+{
+	struct flexio_event_handler_attr attr = { .host_stub_func = bed_func("handler") };
+	struct flexio_event_handler *h;
+	flexio_func_t *func = bed_func("add_one");
+
+	REFUSED(flexio_process_error_handler_set(NULL, func), "the process is NULL");
+	REFUSED(flexio_process_error_handler_set(process, NULL), "function|NULL");
+	assert_ok(flexio_event_handler_create(process, &attr, &h));
+	REFUSED(flexio_process_error_handler_set(process, func),
+		"has had event handlers or command queues; set the error handler before");
+	assert_ok(flexio_event_handler_destroy(h));
 }
 
 /* ---- queues ---- */
@@ -990,6 +1002,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_outboxes_and_windows),
 		cmocka_unit_test(test_cmdqs),
 		cmocka_unit_test(test_later),
+		cmocka_unit_test(test_error_handler),
 		cmocka_unit_test(test_cqs),
 		cmocka_unit_test(test_qps),
 		cmocka_unit_test(test_qp_states),

@@ -55,7 +55,7 @@ bool vb_call_worked(struct guest *guest, uint64_t units)
 	if (likely(guest->worked < WORK_LOOK))
 		return false;
 	guest->worked = 0;
-	if (guest->kind != GUEST_CALL || !vb_call_late(guest))
+	if ((guest->kind != GUEST_CALL && !guest->fault) || !vb_call_late(guest))
 		return false;
 	guest->end = END_TIMEOUT;
 	return true;
@@ -470,10 +470,15 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 		err = run_queued(slot, &why);
 	}
 	vb_guest_flush(&slot->guest);
+	if (unlikely(err == -ETIMEDOUT)) {
+		vb_guest_grace(&slot->guest, slot->thread);
+		if (slot->guest.end == END_NONE)
+			slot->guest.end = END_TIMEOUT;
+	}
+	vb_guest_ended(&slot->guest);
 	if (unlikely(process_dead(process)))
 		return vb_process_fail_dead(process);
 	if (err == -ETIMEDOUT) {
-		vb_guest_grace(&slot->guest, slot->thread);
 		slot_drop_thread(slot);
 		fail("process %s: %s took longer than %llu ms (rpc_timeout of the configuration, or VERBATIM_RPC_TIMEOUT_MS)",
 		     process->name, slot->what,
@@ -485,6 +490,9 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 		return fail("process %s: the device thread of %s could not run: %s", process->name,
 			    slot->what, err ? strerror(-err) : "it was stopped");
 	}
+	if (slot->guest.end == END_RECOVERED)
+		return fail("process %s: %s faulted, and the error handler gave it up",
+			    process->name, slot->what);
 	/* Ending the thread by hand is ending the call, with result 0. */
 	*result = why == VB_DPA_WHY_RETURN ? vb_dpa_thread_state(slot->thread)->x[10] : 0;
 	return FLEXIO_STATUS_SUCCESS;

@@ -275,6 +275,9 @@ static flexio_status cmdq_new(struct flexio_process *process, const struct flexi
 		cmdq_free(q);
 		return failed();
 	}
+	pthread_mutex_lock(&process->mutex);
+	process->threaded = true;
+	pthread_mutex_unlock(&process->mutex);
 	pthread_mutex_lock(&process->cmdqs_lock);
 	q->next = process->cmdqs;
 	process->cmdqs = q;

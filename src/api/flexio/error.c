@@ -2,7 +2,7 @@
 /*
  * Owns how a device process dies: the first fatal error is its status for ever, wakes the error fd
  * and tells every thread of the process to stop. Nothing here waits, because it runs in callbacks
- * of those threads.
+ * of those threads. rtos.c decides which fault is fatal, and runs the error handler before.
  */
 #include "internal.h"
 
@@ -55,6 +55,10 @@ static const char *status_text(int status)
 		return "flexio_dev_process_finish()";
 	if (status == VB_RTOS_STATUS_ILLEGAL_ERR)
 		return "flexio_dev_error() with a code below 0x80";
+	if (status == VB_RTOS_STATUS_STACK)
+		return "stack overflow";
+	if (status == VB_RTOS_STATUS_WATCHDOG)
+		return "the error handler took too long";
 	return vb_dpa_cause_name((enum vb_dpa_cause)(status - VB_RTOS_STATUS_FAULT));
 }
 
@@ -65,6 +69,32 @@ flexio_status vb_process_fail_dead(const struct flexio_process *process)
 	fail("process %s has ended, with status 0x%x: %s", process->name, (unsigned int)status,
 	     status_text(status));
 	return FLEXIO_STATUS_FATAL_ERR;
+}
+
+flexio_status flexio_process_error_handler_set(struct flexio_process *process,
+					       flexio_func_t *error_handler)
+{
+	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
+	const struct func *func;
+	bool threaded;
+
+	API_CALL();
+	if (!pin)
+		return bad_handle(process, "process");
+	func = vb_func_find(process->app, error_handler);
+	if (!func)
+		return vb_func_fail(process->app, error_handler);
+	if (process_dead(process))
+		return vb_process_fail_dead(process);
+	pthread_mutex_lock(&process->mutex);
+	threaded = process->threaded;
+	if (!threaded)
+		atomic_store_explicit(&process->error_handler, func->addr, memory_order_relaxed);
+	pthread_mutex_unlock(&process->mutex);
+	return threaded
+		       ? fail("process %s has had event handlers or command queues; set the error handler before the first one",
+			      process->name)
+		       : FLEXIO_STATUS_SUCCESS;
 }
 
 int flexio_err_handler_fd(struct flexio_process *process)

@@ -338,6 +338,7 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	h->entry->state = HANDLER_CREATED;
 	h->entry->pending = false;
 	pthread_mutex_unlock(&h->entry->lock);
+	process->threaded = true;
 	*out = h;
 	return FLEXIO_STATUS_SUCCESS;
 }

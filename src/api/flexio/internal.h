@@ -268,8 +268,9 @@ enum thread_end {
 	END_RESCHEDULE,
 	END_FINISH,
 	END_RETRIGGER,
-	END_PROCESS, /* the process is over */
-	END_TIMEOUT, /* a call ran out of time */
+	END_PROCESS,   /* the process is over */
+	END_TIMEOUT,   /* a call, or an error handler, ran out of time */
+	END_RECOVERED, /* it faulted, and the error handler ended by rescheduling */
 };
 
 /* A memory region that a guest thread sees through a window (window.c). */
@@ -309,8 +310,10 @@ struct guest {
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
 	bool lent; /* a call on its caller's host thread, which writes messages out itself */
-	uint64_t deadline; /* of a call, in ns of CLOCK_MONOTONIC; 0: the clock has not started */
-	uint64_t worked;   /* units of enum work since a call looked at the clock */
+	/* of a call or an error handler, in ns of CLOCK_MONOTONIC; 0: the clock has not started */
+	uint64_t deadline;
+	uint64_t worked; /* units of enum work since a call looked at the clock */
+	int fault;       /* status of the fault whose error handler runs on the thread; 0: none */
 	struct guest_window windows[2];
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
 	uint64_t owner;     /* see vb_doorbell_send() */
@@ -331,7 +334,7 @@ struct call_slot {
 	struct call_slot *next_spare;
 } __attribute__((aligned(64)));
 
-/* Start the clock of a call, or look at it: true if its time is over. */
+/* Start the clock of a call or an error handler, or look at it: true if its time is over. */
 bool vb_call_late(struct guest *guest);
 /*
  * What the host does for one instruction of a guest: slices count instructions, and this is the rest. A call
@@ -463,6 +466,8 @@ struct flexio_process {
 	/* error.c */
 	_Atomic int status; /* 0: alive */
 	int error_fd;
+	_Atomic uint64_t error_handler; /* device address; 0: none */
+	bool threaded;                  /* it has or had event handlers or workers; under mutex */
 
 	/* stream.c */
 	struct flexio_msg_stream *streams[MAX_STREAMS]; /* under streams_lock */
@@ -571,3 +576,8 @@ flexio_status vb_process_fail_dead(const struct flexio_process *process);
 /* ---- rtos.c ---------------------------------------------------------------------------------- */
 
 extern const struct vb_dpa_ops vb_rtos_ops;
+/*
+ * A run of the thread is over, in any way. If its error handler ran, this decides whether the
+ * process goes on.
+ */
+void vb_guest_ended(struct guest *guest);

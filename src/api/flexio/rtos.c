@@ -9,6 +9,7 @@
 #include "internal.h"
 
 #include <sched.h>
+#include <stdio.h>
 
 enum { A0 = 10, A1, A2, A3, A7 = 17 };
 
@@ -67,7 +68,7 @@ static enum vb_dpa_action call_relax(struct guest *guest, struct vb_dpa_state *s
 {
 	state->x[A0] = 0;
 	if (!guest->lent)
-		return VB_DPA_YIELD;
+		return guest->fault && vb_call_late(guest) ? end(guest, END_TIMEOUT) : VB_DPA_YIELD;
 	/*
 	 * A lent host thread shares no EU with others, so it can only yield its CPU. That may take any time, so the
 	 * deadline is checked here, and not only after a number of instructions.
@@ -96,7 +97,8 @@ static enum vb_dpa_action call_yield(struct guest *guest, struct vb_dpa_state *s
 	bool retrigger = state->x[A0] == 1;
 
 	state->x[A0] = 0;
-	if (!guest->continuable)
+	/* An error handler has no trigger to wait for. */
+	if (!guest->continuable || guest->fault)
 		return VB_DPA_CONTINUE;
 	return vb_handler_yield(guest, retrigger) ? VB_DPA_BLOCK : VB_DPA_YIELD;
 }
@@ -205,27 +207,111 @@ static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_stat
 	return action;
 }
 
-static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg)
+/* ---- faults ----
+ *
+ *	fault --> error handler, on the same thread, with an empty stack --> reschedule: it is over
+ *	      |                                                          `-> any other end: fatal
+ *	      `-> there is none, or the fault is its own: fatal
+ */
+
+static int fault_status(struct vb_dpa_thread *thread, const struct vb_dpa_state *state)
 {
-	struct guest *guest = vb_dpa_thread_user(thread);
+	struct vb_dpa_stack stack;
+
+	vb_dpa_thread_stack(thread, &stack);
+	if (state->cause == VB_DPA_CAUSE_WATCHDOG)
+		return VB_RTOS_STATUS_WATCHDOG;
+	if ((state->cause == VB_DPA_CAUSE_LOAD || state->cause == VB_DPA_CAUSE_STORE) &&
+	    state->tval < stack.addr && stack.addr - state->tval <= stack.guard)
+		return VB_RTOS_STATUS_STACK;
+	return VB_RTOS_STATUS_FAULT + (int)state->cause;
+}
+
+struct fault_text {
+	char text[256 + FLEXIO_MAX_NAME_LEN + VB_DPA_NAME_TEXT];
+};
+
+static const char *describe(struct fault_text *to, const struct guest *guest, int status,
+			    const struct vb_dpa_state *state)
+{
 	uint64_t offset = 0;
 	const char *name = vb_dpa_symbol_name(guest->process->dpa, state->pc, &offset);
 	char text[VB_DPA_NAME_TEXT];
 
+	snprintf(to->text, sizeof(to->text),
+		 "(0x%x) in device thread %u of process %s: %s at 0x%llx (%s+0x%llx), value 0x%llx",
+		 (unsigned int)status, guest->thread_id, guest->process->name,
+		 vb_dpa_cause_name((enum vb_dpa_cause)state->cause), (unsigned long long)state->pc,
+		 name ? vb_dpa_printable(name, text) : "?", (unsigned long long)offset,
+		 (unsigned long long)state->tval);
+	return to->text;
+}
+
+/* False: there is no handler, or it was running. */
+static bool run_error_handler(struct guest *guest, struct vb_dpa_thread *thread, int status)
+{
+	struct flexio_process *process = guest->process;
+	uint64_t pc = atomic_load_explicit(&process->error_handler, memory_order_relaxed);
+	uint64_t args[2] = { guest->ctx_addr, (uint64_t)status };
+
+	/* An instruction a nanosecond: a loop ends near the time limit, and the same in a replay. */
+	if (!pc || guest->fault || process_dead(process) ||
+	    vb_dpa_thread_divert(thread, pc, args, 2, process->accel->timeout_ns))
+		return false;
+	guest->fault = status;
+	guest->ctx->os_errno = (uint32_t)status;
+	if (guest->kind != GUEST_CALL)
+		guest->deadline = 0;
+	return true;
+}
+
+static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state, void *arg)
+{
+	struct guest *guest = vb_dpa_thread_user(thread);
+	int status = fault_status(thread, state);
+	struct fault_text text;
+
+	describe(&text, guest, status, state); /* the handler gets other registers */
+	if (run_error_handler(guest, thread, status)) {
+		log_warn("Error %s; the error handler runs", text.text);
+		return;
+	}
 	guest->end = END_PROCESS;
-	vb_process_fatal(guest->process, VB_RTOS_STATUS_FAULT + (int)state->cause);
-	say_end(guest,
-		"Fatal error (0x%x) in device thread %u of process %s: %s at 0x%llx (%s+0x%llx), value 0x%llx",
-		VB_RTOS_STATUS_FAULT + (unsigned int)state->cause, guest->thread_id,
-		guest->process->name, vb_dpa_cause_name((enum vb_dpa_cause)state->cause),
-		(unsigned long long)state->pc, name ? vb_dpa_printable(name, text) : "?",
-		(unsigned long long)offset, (unsigned long long)state->tval);
+	/* Of a handler that faults itself the first fault is the cause. */
+	vb_process_fatal(guest->process,
+			 guest->fault && status != VB_RTOS_STATUS_WATCHDOG ? guest->fault : status);
+	say_end(guest, "Fatal error %s%s", text.text,
+		guest->fault ? ", in the error handler of an earlier fault" : "");
+}
+
+void vb_guest_ended(struct guest *guest)
+{
+	int status = guest->fault;
+
+	if (likely(!status))
+		return;
+	guest->fault = 0;
+	if (guest->end == END_RESCHEDULE) {
+		guest->end = END_RECOVERED;
+		return;
+	}
+	if (guest->end == END_TIMEOUT)
+		status = VB_RTOS_STATUS_WATCHDOG;
+	if (guest->end != END_PROCESS)
+		say_end(guest,
+			"Fatal error (0x%x) in device thread %u of process %s: the error handler %s",
+			(unsigned int)status, guest->thread_id, guest->process->name,
+			guest->end == END_TIMEOUT ? "took too long"
+						  : "did not end by rescheduling the thread");
+	vb_process_fatal(guest->process, status);
+	guest->end = END_PROCESS;
 }
 
 static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 
+	vb_guest_ended(guest);
 	switch (guest->kind) {
 	case GUEST_CALL:
 		vb_call_done(guest, why);

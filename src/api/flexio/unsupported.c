@@ -7,13 +7,6 @@
 
 #define not_yet(what) fail(what " are not supported yet")
 
-flexio_status flexio_process_error_handler_set(struct flexio_process *process,
-					       flexio_func_t *error_handler)
-{
-	API_CALL();
-	return not_yet("error handlers");
-}
-
 flexio_status flexio_coredump_create(struct flexio_process *process, const char *outfile)
 {
 	API_CALL();

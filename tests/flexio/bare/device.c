@@ -511,3 +511,72 @@ EXPORT void scribble(uint64_t args)
 	for (; from < to; from += 8)
 		*(volatile uint64_t *)from = 0xfefefefefefefefeULL;
 }
+
+/* ---- error handlers ---- */
+
+static struct errors {
+	uint64_t how;              /* 0: return; an end of rtos.h; 100 and more: see below */
+	uint64_t count;            /* calls of the handler */
+	uint64_t ctx, code, error; /* what it got, and the error number of its thread */
+	uint64_t thread;           /* on which it ran */
+	uint64_t stack;            /* address of a variable */
+} errors;
+
+EXPORT uint64_t errors_addr(uint64_t arg)
+{
+	return (uint64_t)&errors + arg;
+}
+
+EXPORT void on_error(uint64_t ctx, uint64_t code)
+{
+	const struct vb_rtos_thread *t = (const struct vb_rtos_thread *)ctx;
+	volatile uint64_t here = 0;
+
+	errors.ctx = ctx;
+	errors.code = code;
+	errors.error = t->os_errno;
+	errors.thread = t->thread_id;
+	errors.stack = (uint64_t)&here;
+	__atomic_add_fetch(&errors.count, 1, __ATOMIC_SEQ_CST);
+	switch (errors.how) {
+	case 0:
+		return;
+	case 100:
+		fault(2);
+		break;
+	case 101:
+		forever(0);
+		break;
+	case 102:
+		for (;;)
+			ecall(VB_RTOS_RELAX, 0, 0, 0, 0);
+	case 103:
+		overflow(0);
+		break;
+	case 104: /* no trigger ends this: it has no effect here */
+		ecall(VB_RTOS_YIELD, 0, 0, 0, 0);
+		ecall(VB_RTOS_RESCHEDULE, 0, 0, 0, 0);
+		break;
+	case 105:
+		for (;;)
+			ecall(VB_RTOS_SBRK, 0, 0, 0, 0);
+	default:
+		ecall(errors.how, 0x91, 0, 0, 0);
+	}
+}
+
+EXPORT void on_error_one(uint64_t ctx)
+{
+	on_error(ctx, 0);
+}
+
+/* A handler, or a task, that faults where its argument says so: arg: address of (kind, runs). */
+EXPORT void faulty(uint64_t arg)
+{
+	uint64_t *a = (uint64_t *)arg;
+
+	__atomic_add_fetch(&a[1], 1, __ATOMIC_SEQ_CST);
+	if (a[0] == 9)
+		overflow(0);
+	fault(a[0]);
+}

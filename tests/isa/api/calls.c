@@ -17,6 +17,12 @@ static struct {
 	atomic_bool wrong, stopped;
 } seen;
 
+/* Where the next trap leads to, and how far; pc 0: nowhere. */
+static struct {
+	uint64_t pc, max;
+	struct vb_dpa_state after; /* the state of the last trap that led nowhere */
+} divert;
+
 /* spin(): for ever; block(n): n ecalls, then 7; add(a, b) */
 static void make_program(struct rv_prog *p)
 {
@@ -46,8 +52,15 @@ static enum vb_dpa_action on_ecall(struct vb_dpa_thread *thread, struct vb_dpa_s
 
 static void on_trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *s, void *arg)
 {
-	(void)thread, (void)s, (void)arg;
+	uint64_t args[2] = { 30, s->cause }, pc = divert.pc;
+
+	(void)arg;
 	atomic_fetch_add(&seen.traps, 1);
+	divert.pc = 0;
+	if (!pc)
+		divert.after = *s;
+	else if (vb_dpa_thread_divert(thread, pc, args, 2, divert.max))
+		atomic_store(&seen.wrong, true);
 }
 
 static void on_done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
@@ -292,6 +305,51 @@ static void test_callbacks(void **state)
 	close_place(&l);
 }
 
+/* A trap leads to another function, as one run: one done, at its end. */
+static void test_divert(void **state)
+{
+	uint64_t args[2] = { 1, 2 }, result, start;
+	enum vb_dpa_why why;
+	struct place l;
+
+	(void)state;
+	open_place(&l, NULL);
+	divert.max = UINT64_MAX;
+	divert.pc = rv_address(&l.p, fn_add);
+	assert_int_equal(vb_dpa_call(l.thread, 0, args, 2, &result), 0);
+	assert_int_equal(result, 30 + VB_DPA_CAUSE_FETCH);
+	divert.pc = rv_address(&l.p, fn_add);
+	assert_int_equal(vb_dpa_thread_set_call(l.thread, 0, NULL, 0), 0);
+	assert_int_equal(vb_dpa_thread_start(l.thread), 0);
+	assert_int_equal(vb_dpa_thread_wait(l.thread, -1, &why), 0);
+	assert_int_equal(why, VB_DPA_WHY_RETURN);
+	assert_int_equal(vb_dpa_thread_state(l.thread)->x[10], 30 + VB_DPA_CAUSE_FETCH);
+	assert_int_equal(atomic_load(&seen.dones), 1);
+	assert_int_equal(atomic_load(&seen.traps), 2);
+
+	/* The bound is exact, of a started thread and of a lent one; a new call has none. */
+	divert.max = 123456;
+	for (unsigned int i = 0; i < 2; i++) {
+		divert.pc = rv_address(&l.p, fn_spin);
+		start = vb_dpa_thread_state(l.thread)->instret;
+		assert_int_equal(vb_dpa_thread_set_call(l.thread, 0, NULL, 0), 0);
+		if (i) {
+			assert_int_equal(vb_dpa_thread_run(l.thread, UINT64_MAX, &why), 0);
+		} else {
+			assert_int_equal(vb_dpa_thread_start(l.thread), 0);
+			assert_int_equal(vb_dpa_thread_wait(l.thread, -1, &why), 0);
+		}
+		assert_int_equal(why, VB_DPA_WHY_TRAP);
+		assert_int_equal(divert.after.cause, VB_DPA_CAUSE_WATCHDOG);
+		assert_int_equal(divert.after.instret, start + divert.max);
+	}
+	assert_int_equal(vb_dpa_thread_set_call(l.thread, rv_address(&l.p, fn_spin), NULL, 0), 0);
+	assert_int_equal(vb_dpa_thread_run(l.thread, 200000, &why), 0);
+	assert_int_equal(why, VB_DPA_WHY_BUDGET);
+	assert_false(atomic_load(&seen.wrong));
+	close_place(&l);
+}
+
 /* In deterministic mode a call takes its turn among the threads that run. */
 static void test_deterministic_call(void **state)
 {
@@ -324,6 +382,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stop_spinning_call),
 		cmocka_unit_test(test_stop_waiting),
 		cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_divert),
 		cmocka_unit_test(test_deterministic_call),
 	};
 

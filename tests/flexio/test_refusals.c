@@ -380,7 +380,10 @@ static void test_heap(void **state)
 		"no room for 1099511627776 bytes on the device heap, of whose 25165824 bytes [0-9]+ "
 		"are in use \\(dpa_heap of the configuration, 24 MiB\\)");
 	REFUSED(flexio_buf_dev_memalign(process, 96, 8, &a), "alignment of 96 is not a power");
-	REFUSED(flexio_recoverable_buf_dev_alloc(process, 8, 1, &a), "recoverable buffers are not");
+	REFUSED(flexio_recoverable_buf_dev_alloc(NULL, 8, 1, &a), "the process is NULL");
+	REFUSED(flexio_recoverable_buf_dev_alloc(process, 8, 1, NULL), "dest_daddr_p is NULL");
+	REFUSED(flexio_recoverable_buf_dev_alloc(process, 0, 1, &a), "of 0 bytes");
+	REFUSED(flexio_recoverable_buf_dev_alloc(process, 8, 1, &a), "has key 0x1");
 	REFUSED(flexio_buf_dev_free(NULL, 8), "the process is NULL");
 	REFUSED(flexio_buf_dev_free(process, 8), "no buffer of the device heap begins at 0x8");
 }

@@ -14,7 +14,7 @@
  *
  * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the
  * lock of one handler entry; process.cmdqs_lock, the lock of one command queue; then leaves:
- * heap.lock, stream.lock, the accelerator's own. No lock is held while guest code runs.
+ * recover_lock (before heap.lock), heap.lock, stream.lock, the accelerator's own. No lock is held while guest code runs.
  *
  * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. The function
  * that decides to fail logs the reason, with fail().
@@ -258,6 +258,13 @@ void vb_heap_info(struct heap *heap, struct flexio_heap_mem_info *info);
 /* False: not the address of a block in use. */
 bool vb_heap_free(struct heap *heap, uint64_t addr);
 
+/* ---- recoverable.c --------------------------------------------------------------------------- */
+
+/* Free a buffer of the heap, a recoverable one after its content was copied. False: there is none. */
+bool vb_recoverable_free(struct flexio_process *process, uint64_t daddr);
+/* All that are left, with the process. */
+void vb_recoverables_dump(struct flexio_process *process);
+
 /* ---- call.c: RPCs ---------------------------------------------------------------------------- */
 
 enum { CALL_SLOTS = 256 };
@@ -459,6 +466,8 @@ struct flexio_process {
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
 
 	struct heap heap;
+	pthread_mutex_t recover_lock;
+	struct recoverable *recoverables; /* under recover_lock */
 	pthread_mutex_t brk_lock;
 	uint64_t brk_base, brk, brk_end; /* VB_RTOS_SBRK */
 	_Atomic uint32_t next_thread_id;

@@ -55,7 +55,7 @@ flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr
 		return bad_handle(process, "process");
 	if (!daddr)
 		return FLEXIO_STATUS_SUCCESS;
-	if (!vb_heap_free(&process->heap, daddr))
+	if (!vb_recoverable_free(process, daddr))
 		return fail("process %s: no buffer of the device heap begins at 0x%llx",
 			    process->name, (unsigned long long)daddr);
 	return FLEXIO_STATUS_SUCCESS;

@@ -231,6 +231,7 @@ static void process_free(struct flexio_process *process)
 {
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
+	vb_recoverables_dump(process);
 	vb_heap_destroy(&process->heap);
 	vb_flexio_uar_finish(process);
 	if (process->umem)
@@ -247,6 +248,7 @@ static void process_free(struct flexio_process *process)
 	pthread_rwlock_destroy(&process->streams_lock);
 	pthread_mutex_destroy(&process->cmdqs_lock);
 	pthread_mutex_destroy(&process->brk_lock);
+	pthread_mutex_destroy(&process->recover_lock);
 	pthread_mutex_lock(&spare_lock);
 	process->next_spare = spare_processes;
 	spare_processes = process;
@@ -315,6 +317,7 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 		strcpy(process->name, name);
 	else
 		snprintf(process->name, sizeof(process->name), "PROCESS_%u", process->id);
+	pthread_mutex_init(&process->recover_lock, NULL);
 	pthread_mutex_init(&process->brk_lock, NULL);
 	pthread_mutex_init(&process->cmdqs_lock, NULL);
 	/*

@@ -18,12 +18,3 @@ flexio_status flexio_crash_data(struct flexio_process *process, const char *outf
 	API_CALL();
 	return not_yet("crash dumps");
 }
-
-flexio_status flexio_recoverable_buf_dev_alloc(struct flexio_process *process, size_t buff_bsize,
-					       uint32_t mkey, flexio_uintptr_t *dest_daddr_p)
-{
-	if (dest_daddr_p)
-		*dest_daddr_p = 0;
-	API_CALL();
-	return not_yet("recoverable buffers");
-}

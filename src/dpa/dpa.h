@@ -210,6 +210,12 @@ int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, 
 const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t addr,
 			       uint64_t *offset);
 /*
+ * The line of source of an address, as FILE:NUMBER; elf: the file that the process was made from.
+ * -ENOENT: it was compiled without -g, or libdw is not there.
+ */
+int vb_dpa_line(const struct vb_dpa_process *process, const void *elf, size_t len, uint64_t addr,
+		char *text, size_t size);
+/*
  * A name from a file, as it may be shown: everything but printable ASCII, and the backslash, as
  * \xNN; cut with "..." where it is too long. The file is not trusted, and whoever prints a name of
  * it calls this. Returns text.

@@ -613,7 +613,8 @@ static void test_cmdqs(void **state)
 static void test_later(void **state)
 {
 	REFUSED(flexio_coredump_create(process, "x"), "core dumps are not supported");
-	REFUSED(flexio_crash_data(process, "x"), "crash dumps are not supported");
+	REFUSED(flexio_crash_data(NULL, "x"), "the process is NULL");
+	REFUSED(flexio_crash_data(process, "x"), "has not crashed");
 }
 
 static void test_error_handler(void **state)

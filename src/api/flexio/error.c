@@ -46,8 +46,7 @@ void vb_process_fatal(struct flexio_process *process, int status)
 		log_err("cannot wake the error fd: %s", strerror(errno));
 }
 
-/* What a status means; see docs/rtos-abi.md. */
-static const char *status_text(int status)
+const char *vb_status_text(int status)
 {
 	if (status >= 0x80)
 		return "flexio_dev_error() of device code";
@@ -67,7 +66,7 @@ flexio_status vb_process_fail_dead(const struct flexio_process *process)
 	int status = atomic_load_explicit(&process->status, memory_order_relaxed);
 
 	fail("process %s has ended, with status 0x%x: %s", process->name, (unsigned int)status,
-	     status_text(status));
+	     vb_status_text(status));
 	return FLEXIO_STATUS_FATAL_ERR;
 }
 

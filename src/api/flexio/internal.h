@@ -321,6 +321,7 @@ struct guest {
 	uint64_t deadline;
 	uint64_t worked; /* units of enum work since a call looked at the clock */
 	int fault;       /* status of the fault whose error handler runs on the thread; 0: none */
+	struct crash *crash; /* of that fault, or NULL */
 	struct guest_window windows[2];
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
 	uint64_t owner;     /* see vb_doorbell_send() */
@@ -475,6 +476,7 @@ struct flexio_process {
 	/* error.c */
 	_Atomic int status; /* 0: alive */
 	int error_fd;
+	struct crash *_Atomic crash;    /* of the thread that ended it; NULL: not by a fault */
 	_Atomic uint64_t error_handler; /* device address; 0: none */
 	bool threaded;                  /* it has or had event handlers or workers; under mutex */
 
@@ -579,8 +581,26 @@ void vb_error_free(struct flexio_process *process);
  * readable.
  */
 void vb_process_fatal(struct flexio_process *process, int status);
+/* What a status means; see docs/rtos-abi.md. */
+const char *vb_status_text(int status);
 /* Fail a call because the process has ended. Always FLEXIO_STATUS_FATAL_ERR. */
 flexio_status vb_process_fail_dead(const struct flexio_process *process);
+
+/* ---- crash.c --------------------------------------------------------------------------------- */
+
+struct crash;
+
+/*
+ * Keep what a thread was doing when it faulted, at the guest until it is known whether the fault is
+ * fatal. In a callback of this thread.
+ */
+void vb_crash_keep(struct guest *guest, struct vb_dpa_thread *thread,
+		   const struct vb_dpa_state *state, int status);
+/* It is, so this may be what flexio_crash_data() shows; before vb_process_fatal(). */
+void vb_crash_publish(struct guest *guest);
+/* It is not. */
+void vb_crash_forget(struct guest *guest);
+void vb_crash_free(struct flexio_process *process);
 
 /* ---- rtos.c ---------------------------------------------------------------------------------- */
 

@@ -58,6 +58,7 @@ void vb_guest_free(struct guest *guest)
 	if (guest->ctx_addr)
 		vb_dpa_mem_unmap(guest->process->dpa, guest->ctx_addr, guest->len);
 	guest->ctx_addr = 0;
+	vb_crash_forget(guest);
 }
 
 void vb_guest_flush(struct guest *guest)
@@ -243,6 +244,7 @@ static void process_free(struct flexio_process *process)
 	if (process->own_pd && process->pd)
 		ibv_dealloc_pd(process->pd);
 	vb_error_free(process);
+	vb_crash_free(process);
 	vb_accel_put(process->accel);
 	vb_app_put(process->app);
 	pthread_rwlock_destroy(&process->streams_lock);

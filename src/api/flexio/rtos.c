@@ -121,12 +121,15 @@ static enum vb_dpa_action call_process_finish(struct guest *guest, struct vb_dpa
 			log_err(__VA_ARGS__); \
 	} while (0)
 
-static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_state *state)
+static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_thread *thread,
+				     struct vb_dpa_state *state)
 {
 	uint64_t code = state->x[A0];
+	int status = code >= 0x80 && code <= 0xff ? (int)code : VB_RTOS_STATUS_ILLEGAL_ERR;
 
-	vb_process_fatal(guest->process,
-			 code >= 0x80 && code <= 0xff ? (int)code : VB_RTOS_STATUS_ILLEGAL_ERR);
+	vb_crash_keep(guest, thread, state, status);
+	vb_crash_publish(guest);
+	vb_process_fatal(guest->process, status);
 	say_end(guest, "device thread %u ended process %s with error 0x%x", guest->thread_id,
 		guest->process->name,
 		(unsigned int)atomic_load_explicit(&guest->process->status, memory_order_relaxed));
@@ -171,7 +174,6 @@ static const call_fn calls[] = {
 	[VB_RTOS_RETRIGGER] = call_retrigger,
 	[VB_RTOS_YIELD] = call_yield,
 	[VB_RTOS_PROCESS_FINISH] = call_process_finish,
-	[VB_RTOS_ERROR] = call_error,
 	[VB_RTOS_ACTIVATE] = call_activate,
 	[VB_RTOS_OUTBOX_CONFIG] = call_outbox_config,
 	[VB_RTOS_OUTBOX_EXTEND] = call_outbox_extend,
@@ -187,6 +189,8 @@ static enum vb_dpa_action execute(struct guest *guest, struct vb_dpa_thread *thr
 		return calls[number](guest, state);
 	if (number >= VB_RTOS_WINDOW_CONFIG && number <= VB_RTOS_WINDOW_WRITE)
 		return answer(state, vb_window_call(guest, thread, number, &state->x[A0]));
+	if (number == VB_RTOS_ERROR)
+		return call_error(guest, thread, state);
 	if (number == VB_RTOS_PCC_TABLE)
 		return answer(state, 0);
 	return VB_DPA_TRAP;
@@ -272,11 +276,13 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 	struct fault_text text;
 
 	describe(&text, guest, status, state); /* the handler gets other registers */
+	vb_crash_keep(guest, thread, state, status);
 	if (run_error_handler(guest, thread, status)) {
 		log_warn("Error %s; the error handler runs", text.text);
 		return;
 	}
 	guest->end = END_PROCESS;
+	vb_crash_publish(guest);
 	/* Of a handler that faults itself the first fault is the cause. */
 	vb_process_fatal(guest->process,
 			 guest->fault && status != VB_RTOS_STATUS_WATCHDOG ? guest->fault : status);
@@ -293,6 +299,7 @@ void vb_guest_ended(struct guest *guest)
 	guest->fault = 0;
 	if (guest->end == END_RESCHEDULE) {
 		guest->end = END_RECOVERED;
+		vb_crash_forget(guest);
 		return;
 	}
 	if (guest->end == END_TIMEOUT)
@@ -303,6 +310,7 @@ void vb_guest_ended(struct guest *guest)
 			(unsigned int)status, guest->thread_id, guest->process->name,
 			guest->end == END_TIMEOUT ? "took too long"
 						  : "did not end by rescheduling the thread");
+	vb_crash_publish(guest);
 	vb_process_fatal(guest->process, status);
 	guest->end = END_PROCESS;
 }

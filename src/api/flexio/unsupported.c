@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Functions that exist and do not work yet: dumps. Each says so in the log and
+ * Functions that exist and do not work yet: core dumps. Each says so in the log and
  * fails as documented, so that programs link and notice. docs/deviations.md lists them.
  */
 #include "internal.h"
@@ -11,10 +11,4 @@ flexio_status flexio_coredump_create(struct flexio_process *process, const char 
 {
 	API_CALL();
 	return not_yet("core dumps");
-}
-
-flexio_status flexio_crash_data(struct flexio_process *process, const char *outfile)
-{
-	API_CALL();
-	return not_yet("crash dumps");
 }

@@ -457,6 +457,51 @@ static void test_fault(void **state)
 	bed_process_end(process);
 }
 
+/* The process dies with a thousand queues at work: all of them end, and can be destroyed. */
+static void test_fault_of_many(void **state)
+{
+	enum { N = 1000 };
+	static struct flexio_cmdq *q[N];
+	struct flexio_process *process = bed_process();
+	flexio_uintptr_t word = bed_alloc(process, 8);
+
+	for (unsigned int i = 0; i < N; i++) {
+		q[i] = create(process, 1, 1, FLEXIO_CMDQ_STATE_RUNNING);
+		for (unsigned int k = 0; k < 2; k++)
+			assert_ok(flexio_cmdq_task_add(q[i], bed_func("forever"), word));
+	}
+	bed_await(process, word, 1000);
+	for (unsigned int i = 0; i < N; i += 2) /* with the first ones gone already */
+		if (i < N / 2)
+			assert_ok(flexio_cmdq_destroy(q[i]));
+	assert_int_equal(bed_call(process, "fault", 2, NULL), FLEXIO_STATUS_FATAL_ERR);
+	for (unsigned int i = 0; i < N; i++) {
+		if (i < N / 2 && i % 2 == 0)
+			continue;
+		assert_true(flexio_cmdq_is_empty(q[i]));
+		assert_ok(flexio_cmdq_destroy(q[i]));
+	}
+	bed_process_end(process);
+}
+
+/* A program that only asks does not keep the workers from working. */
+static void test_busy_poll(void **state)
+{
+	struct flexio_process *process = bed_process();
+	flexio_uintptr_t tally = make_tally(process, 0);
+	flexio_uintptr_t job = make_jobs(process, tally, 1, 1, 3);
+	struct flexio_cmdq *q = create(process, 3, 2, FLEXIO_CMDQ_STATE_RUNNING);
+
+	for (uint64_t i = 1; i <= 300; i++) {
+		assert_ok(flexio_cmdq_task_add(q, bed_func("job"), job));
+		while (!flexio_cmdq_is_empty(q))
+			;
+		assert_int_equal(bed_read(process, AT(tally, tally, done)), i);
+	}
+	assert_ok(flexio_cmdq_destroy(q));
+	bed_process_end(process);
+}
+
 /* Device code that overwrites all of its memory ends its process, not the host. */
 static void test_scribble(void **state)
 {
@@ -563,14 +608,15 @@ static void test_end_in_storm(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pending),      cmocka_unit_test(test_order),
-		cmocka_unit_test(test_workers),      cmocka_unit_test(test_last_task),
-		cmocka_unit_test(test_batches),      cmocka_unit_test(test_many_tasks),
-		cmocka_unit_test(test_fairness),     cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_tls),          cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_exhaustion),   cmocka_unit_test(test_many_queues),
-		cmocka_unit_test(test_destroy_busy), cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_scribble),     cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_pending),       cmocka_unit_test(test_order),
+		cmocka_unit_test(test_workers),       cmocka_unit_test(test_last_task),
+		cmocka_unit_test(test_batches),       cmocka_unit_test(test_many_tasks),
+		cmocka_unit_test(test_fairness),      cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_tls),           cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_exhaustion),    cmocka_unit_test(test_many_queues),
+		cmocka_unit_test(test_destroy_busy),  cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_fault_of_many), cmocka_unit_test(test_busy_poll),
+		cmocka_unit_test(test_scribble),      cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_end_in_storm),
 	};
 

@@ -327,6 +327,81 @@ static void test_threads(void **state)
 	bed_process_end(process);
 }
 
+struct breaker {
+	pthread_t thread;
+	struct flexio_process *process;
+	flexio_func_t *func;
+	struct flexio_cmdq *q;
+	uint64_t arg;
+};
+
+/* Calls and tasks that fault, until the process has died. */
+static void *break_loop(void *arg)
+{
+	struct breaker *b = arg;
+
+	while (flexio_process_call(b->process, b->func, NULL, (uint64_t)5) !=
+	       FLEXIO_STATUS_FATAL_ERR)
+		if (flexio_cmdq_task_add(b->q, b->func, 5) == FLEXIO_STATUS_FATAL_ERR)
+			break;
+	return NULL;
+}
+
+/* Threads of all kinds fault, their handlers run, and one of them ends the process in the middle of it. */
+static void test_storm(void **state)
+{
+	for (unsigned int round = 0; round < 15; round++) {
+		struct flexio_process *process = recovering("on_error", VB_RTOS_RESCHEDULE);
+		struct flexio_cmdq_attr attr = { 4, 2, FLEXIO_CMDQ_STATE_RUNNING, NULL };
+		flexio_uintptr_t a = bed_alloc(process, 16);
+		struct flexio_event_handler *h = started(process, "faulty", a);
+		struct breaker b[3];
+		struct flexio_cmdq *q;
+
+		bed_write(process, a, 7);
+		assert_ok(flexio_cmdq_create(process, &attr, &q));
+		for (unsigned int i = 0; i < 3; i++) {
+			b[i] = (struct breaker){ .process = process,
+						 .func = bed_func("fault"),
+						 .q = q };
+			assert_int_equal(pthread_create(&b[i].thread, NULL, break_loop, &b[i]), 0);
+		}
+		for (unsigned int i = 0; i < 20; i++)
+			trigger(process, h);
+		bed_await(process, errors + offsetof(struct errors, count), 200);
+		/* from now on handlers end in another way, or not at all */
+		bed_write(process, errors, (uint64_t[]){ 0, 100, VB_RTOS_ERROR }[round % 3]);
+		for (unsigned int i = 0; i < 3; i++)
+			pthread_join(b[i].thread, NULL);
+		assert_int_not_equal(flexio_err_status_get(process), 0);
+		assert_true(flexio_cmdq_is_empty(q));
+		assert_ok(flexio_crash_data(process, "/tmp/storm"));
+		assert_ok(flexio_cmdq_destroy(q));
+		assert_ok(flexio_event_handler_destroy(h));
+		bed_process_end(process);
+	}
+}
+
+/* A process that is ended by will has no crash, though a thread was in its error handler. */
+static void test_end_in_handler(void **state)
+{
+	struct flexio_process *process = recovering("on_error", 102);
+	flexio_uintptr_t a = bed_alloc(process, 16), args;
+	struct flexio_event_handler *h = started(process, "faulty", a);
+
+	bed_write(process, a, 5);
+	trigger(process, h);
+	bed_await(process, errors + offsetof(struct errors, count), 1);
+	assert_failed(flexio_crash_data(process, "/tmp/none"));
+	assert_ok(flexio_copy_from_host(process, (uint64_t[]){ VB_RTOS_PROCESS_FINISH, 0, 0, 0, 0 },
+					40, &args));
+	assert_int_equal(bed_call(process, "raw_call", args, NULL), FLEXIO_STATUS_FATAL_ERR);
+	expect_dead(process, 0x40);
+	assert_failed(flexio_crash_data(process, "/tmp/none"));
+	assert_ok(flexio_event_handler_destroy(h));
+	bed_process_end(process);
+}
+
 /* ---- what is refused ---- */
 
 static void test_refusals(void **state)
@@ -375,6 +450,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_other_ends),     cmocka_unit_test(test_without_handler),
 		cmocka_unit_test(test_errors_by_will), cmocka_unit_test(test_recover_handler),
 		cmocka_unit_test(test_recover_tasks),  cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_storm),          cmocka_unit_test(test_end_in_handler),
 		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_destroy_in_handler),
 	};
 	const struct CMUnitTest endless[] = {

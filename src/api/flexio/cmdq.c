@@ -14,8 +14,8 @@
  * its own, so the scheduler of the accelerator is fair to all of them, whichever queue they are of.
  *
  * Everything here is on the host and under the queue's lock: device code cannot reach it. A worker
- * that is not idle counts as running until vb_worker_done() has seen the end of its task. So a
- * queue is empty only when the last task has ended.
+ * is busy until vb_worker_done() has seen the end of its task, which then is not counted any more.
+ * So a queue is empty only when the last task has ended.
  */
 #include "internal.h"
 
@@ -47,6 +47,7 @@ struct flexio_cmdq {
 	unsigned int batch, num_workers;
 	struct worker *workers;
 	struct flexio_cmdq *next; /* of the process; under cmdqs_lock */
+	_Atomic size_t left;      /* tasks that are not done; written under the lock */
 
 	pthread_mutex_t lock; /* of everything below */
 	bool running;         /* the state; it never goes back to pending */
@@ -157,6 +158,8 @@ void vb_worker_done(struct guest *guest)
 	vb_guest_flush(guest);
 	pthread_mutex_lock(&q->lock);
 	w->busy = false;
+	/* Release: what the task did. Pairs with flexio_cmdq_is_empty(). */
+	atomic_fetch_sub_explicit(&q->left, 1, memory_order_release);
 	more = w->left && q->count && !q->ended && !process_dead(q->process);
 	if (more)
 		err = task_begin(w);
@@ -379,9 +382,12 @@ flexio_status flexio_cmdq_task_add(struct flexio_cmdq *cmdq, flexio_func_t *host
 	room = count < cmdq->size || tasks_grow(cmdq);
 	if (room) {
 		*task_at(cmdq, cmdq->count++) = (struct task){ func->addr, arg };
+		atomic_fetch_add_explicit(&cmdq->left, 1, memory_order_relaxed);
 		err = dispatch(cmdq);
-		if (err)
+		if (err) {
 			cmdq->count--;
+			atomic_fetch_sub_explicit(&cmdq->left, 1, memory_order_relaxed);
+		}
 	}
 	pthread_mutex_unlock(&cmdq->lock);
 	if (!room)
@@ -413,29 +419,36 @@ flexio_status flexio_cmdq_state_running(struct flexio_cmdq *cmdq)
 		   : FLEXIO_STATUS_SUCCESS;
 }
 
+/* The process has died: true, as for all who poll. Says once how many tasks were not done. */
+static int empty_dead(struct flexio_cmdq *q, size_t left)
+{
+	bool say;
+
+	pthread_mutex_lock(&q->lock);
+	say = !q->told;
+	q->told = true;
+	pthread_mutex_unlock(&q->lock);
+	if (say)
+		fail("process %s has ended, with status 0x%x: %zu tasks of command queue %u were not done",
+		     q->process->name,
+		     (unsigned int)atomic_load_explicit(&q->process->status, memory_order_relaxed),
+		     left, q->id);
+	return 1;
+}
+
+/* Takes no lock, so that a program that does nothing but ask does not hold the workers up. */
 int flexio_cmdq_is_empty(struct flexio_cmdq *cmdq)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_CMDQ, cmdq);
-	bool empty, dead, say;
-	size_t lost;
+	size_t left;
 
 	API_CALL();
 	if (!pin) {
 		bad_handle(cmdq, "command queue");
 		return 1; /* programs wait until it is true */
 	}
-	pthread_mutex_lock(&cmdq->lock);
-	dead = process_dead(cmdq->process);
-	lost = cmdq->count + cmdq->active;
-	empty = !lost;
-	say = dead && lost && !cmdq->told;
-	cmdq->told |= say;
-	pthread_mutex_unlock(&cmdq->lock);
-	if (say)
-		fail("process %s has ended, with status 0x%x: %zu tasks of command queue %u were not done",
-		     cmdq->process->name,
-		     (unsigned int)atomic_load_explicit(&cmdq->process->status,
-							memory_order_relaxed),
-		     lost, cmdq->id);
-	return empty || dead;
+	left = atomic_load_explicit(&cmdq->left, memory_order_acquire);
+	if (!left)
+		return 1;
+	return process_dead(cmdq->process) ? empty_dead(cmdq, left) : 0;
 }

@@ -87,7 +87,7 @@ void vb_crash_publish(struct guest *guest)
 	struct crash *none = NULL;
 
 	/* Release: pairs with the acquire in flexio_crash_data(). */
-	if (guest->crash &&
+	if (guest->crash && !process_dead(guest->process) &&
 	    atomic_compare_exchange_strong_explicit(&guest->process->crash, &none, guest->crash,
 						    memory_order_release, memory_order_relaxed))
 		guest->crash = NULL;

@@ -297,19 +297,18 @@ void vb_guest_ended(struct guest *guest)
 	if (likely(!status))
 		return;
 	guest->fault = 0;
-	if (guest->end == END_RESCHEDULE) {
-		guest->end = END_RECOVERED;
-		vb_crash_forget(guest);
+	if (guest->end == END_RESCHEDULE || process_dead(guest->process)) {
+		if (guest->end == END_RESCHEDULE)
+			guest->end = END_RECOVERED;
+		vb_crash_forget(guest); /* of a dead process: published, or not what ended it */
 		return;
 	}
 	if (guest->end == END_TIMEOUT)
 		status = VB_RTOS_STATUS_WATCHDOG;
-	if (guest->end != END_PROCESS)
-		say_end(guest,
-			"Fatal error (0x%x) in device thread %u of process %s: the error handler %s",
-			(unsigned int)status, guest->thread_id, guest->process->name,
-			guest->end == END_TIMEOUT ? "took too long"
-						  : "did not end by rescheduling the thread");
+	say_end(guest, "Fatal error (0x%x) in device thread %u of process %s: the error handler %s",
+		(unsigned int)status, guest->thread_id, guest->process->name,
+		guest->end == END_TIMEOUT ? "took too long"
+					  : "did not end by rescheduling the thread");
 	vb_crash_publish(guest);
 	vb_process_fatal(guest->process, status);
 	guest->end = END_PROCESS;

@@ -545,7 +545,11 @@ FLEXIO_STABLE flexio_status flexio_process_destroy(struct flexio_process *proces
  */
 FLEXIO_STABLE flexio_status flexio_process_call(struct flexio_process *process,
 						flexio_func_t *host_func, uint64_t *func_ret, ...);
-/* A device function to run after a fatal error; before the first thread is created. */
+/*
+ * A device function for faults, with the parameters thread context and code. If it ends by
+ * flexio_dev_thread_reschedule(), the process goes on. Before the first event handler or command
+ * queue.
+ */
 FLEXIO_STABLE flexio_status flexio_process_error_handler_set(struct flexio_process *process,
 							     flexio_func_t *error_handler);
 FLEXIO_STABLE flexio_status flexio_process_mem_info_get(const struct flexio_process *process,
@@ -563,13 +567,14 @@ FLEXIO_EXPERIMENTAL enum flexio_err_status
 flexio_err_status_get(struct flexio_process *process) __asm__("flexio_err_status_get_v0");
 #else
 /*
- * 0: none. 1 to 63: the run-time system's (a trap is 1 + its RISC-V cause); 0x40:
- * flexio_dev_process_finish; 128 to 255: flexio_dev_error. NULL is fine and gives 0.
+ * 0: none. 1 to 63: the run-time system's (a trap is 1 + its RISC-V cause, a stack overflow 0x20);
+ * 0x40: flexio_dev_process_finish; 128 to 255: flexio_dev_error. NULL is fine and gives 0.
  */
 FLEXIO_EXPERIMENTAL int flexio_err_status_get(struct flexio_process *process);
 #endif
 FLEXIO_STABLE flexio_status flexio_coredump_create(struct flexio_process *process,
 						   const char *outfile);
+/* What a process died of, to standard error and OUTFILE.NNN.crash (NULL: flexio_dev.NNN.crash). */
 FLEXIO_STABLE flexio_status flexio_crash_data(struct flexio_process *process, const char *outfile);
 
 /* ---- device memory ------------------------------------------------------------------------ */
@@ -581,6 +586,10 @@ FLEXIO_STABLE flexio_status flexio_buf_dev_alloc(struct flexio_process *process,
 FLEXIO_EXPERIMENTAL flexio_status flexio_buf_dev_memalign(struct flexio_process *process,
 							  size_t alignment, size_t buff_bsize,
 							  flexio_uintptr_t *dest_daddr_p);
+/*
+ * In blocks of 4 KiB. When it ends, also after a crash, its content goes to the memory region of
+ * mkey, whose length must be the same.
+ */
 FLEXIO_STABLE flexio_status flexio_recoverable_buf_dev_alloc(struct flexio_process *process,
 							     size_t buff_bsize, uint32_t mkey,
 							     flexio_uintptr_t *dest_daddr_p);

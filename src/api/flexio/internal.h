@@ -13,8 +13,8 @@
  *	       `- status, fd       the first fatal error
  *
  * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the
- * lock of one handler entry; process.cmdqs_lock, the lock of one command queue; then leaves:
- * recover_lock (before heap.lock), heap.lock, stream.lock, the accelerator's own. No lock is held while guest code runs.
+ * lock of one handler entry; process.cmdqs_lock, the lock of one command queue; recover_lock; then
+ * leaves: heap.lock, stream.lock, the accelerator's own. No lock is held while guest code runs.
  *
  * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. The function
  * that decides to fail logs the reason, with fail().

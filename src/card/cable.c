@@ -288,22 +288,37 @@ static unsigned int send_out(const struct vb_frame_origin *origin, const struct 
 	return vb_frame_send(&pkt);
 }
 
-/*
- * Rules may have made the frame shorter than Ethernet allows, or longer than we take: that one is lost,
- * as on a wire.
- */
+/* Rules may have made the frame longer than we take, or left no header: that one is lost. */
 static bool fits(const struct vb_frame *frame)
 {
 	return frame->len >= VB_FRAME_HEADER && frame->len <= VB_FRAME_MAX;
+}
+
+/* Rules may have taken a tag or a tunnel off; their frame is not ours to change. */
+static struct vb_frame pad(const struct vb_frame *frame, uint8_t bytes[VB_FRAME_SHORTEST])
+{
+	struct vb_frame padded = { .data = bytes,
+				   .len = frame->len,
+				   .tailroom = VB_FRAME_SHORTEST - frame->len };
+
+	memcpy(bytes, frame->data, frame->len);
+	vb_frame_pad(&padded);
+	return padded;
 }
 
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways)
 {
 	struct vb_frame_origin origin = { adapter->guid, adapter->cable, ways, 0 };
+	uint8_t bytes[VB_FRAME_SHORTEST];
+	struct vb_frame padded;
 
 	if (!fits(frame))
 		return;
+	if (__builtin_expect(frame->len < VB_FRAME_SHORTEST, 0)) {
+		padded = pad(frame, bytes);
+		frame = &padded;
+	}
 	tap_frame(adapter, frame, true);
 	if (ways & VB_FRAME_TO_PORT)
 		vb_flow_arrive(adapter, from, frame);

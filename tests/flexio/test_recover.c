@@ -244,7 +244,7 @@ static void test_races(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_freed),        cmocka_unit_test(test_process_end),
+		cmocka_unit_test(test_freed),       cmocka_unit_test(test_process_end),
 		cmocka_unit_test(test_refusals),    cmocka_unit_test(test_key_gone),
 		cmocka_unit_test(test_key_changed), cmocka_unit_test(test_memory_gone),
 		cmocka_unit_test(test_races),

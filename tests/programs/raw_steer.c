@@ -241,6 +241,33 @@ static void send_rules(void)
 	check_eq(ibv_destroy_flow(far_flow), 0);
 }
 
+/* A rule makes a frame shorter than Ethernet allows: it is padded again on its way out, with zeros. */
+static void shortened(void)
+{
+	enum { SHORTEST = 60, TAG = 4 };
+	struct ibv_flow *flow = flow_all(rx.qp), *far_flow = flow_all(far.qp);
+	struct vb_steer_action *pop =
+		action(&(struct vb_steer_action_attr){ .what = VB_STEER_DO_POP_VLAN });
+	struct rules r;
+	uint8_t f[SHORTEST];
+
+	rules_open(&r, vb_flow_domain(dev_of(&tx), VB_STEER_FDB), 0);
+	rules_add(&r, here, &pop, 1);
+	memset(f, 0xee, sizeof(f));
+	put_eth(f, 0, here, there, 0x8100);
+	put16(f + 14, 5);
+	put16(f + 16, 0x88b5);
+	station_send(&tx, f, sizeof(f), 0);
+	memmove(f + 12, f + 12 + TAG, sizeof(f) - 12 - TAG);
+	memset(f + sizeof(f) - TAG, 0, TAG);
+	station_expect(&rx, f, sizeof(f));
+	station_expect(&far, f, sizeof(f));
+	rules_close(&r);
+	check_eq(vb_steer_action_destroy(pop), 0);
+	check_eq(ibv_destroy_flow(flow), 0);
+	check_eq(ibv_destroy_flow(far_flow), 0);
+}
+
 /* As public programs do it: root to a table, the table to the wire. And to the manager, and a miss. */
 static void switch_rules(void)
 {
@@ -474,6 +501,7 @@ int main(void)
 	transport_domains();
 	bad_tirs();
 	send_rules();
+	shortened();
 	switch_rules();
 	multiplied();
 	many_segments();

@@ -105,6 +105,7 @@ static void test_refusals(void **state)
 	struct ibv_pd *other = ibv_alloc_pd(bed_ctx);
 	struct ibv_mr *mr = reg(2 * BLOCK, IBV_ACCESS_LOCAL_WRITE), *bad;
 	flexio_uintptr_t addr = 1;
+	uint32_t key = mr->lkey;
 
 	assert_failed(flexio_recoverable_buf_dev_alloc(NULL, BLOCK, mr->lkey, &addr));
 	assert_int_equal(addr, 0);
@@ -120,7 +121,7 @@ static void test_refusals(void **state)
 	assert_failed(
 		flexio_recoverable_buf_dev_alloc(process, 2 * BLOCK, mr->lkey ^ 0xff00, &addr));
 	assert_int_equal(ibv_dereg_mr(mr), 0);
-	assert_failed(flexio_recoverable_buf_dev_alloc(process, 2 * BLOCK, mr->lkey, &addr));
+	assert_failed(flexio_recoverable_buf_dev_alloc(process, 2 * BLOCK, key, &addr));
 	bad = reg(2 * BLOCK, 0); /* the card may not write it */
 	assert_failed(flexio_recoverable_buf_dev_alloc(process, 2 * BLOCK, bad->lkey, &addr));
 	assert_int_equal(ibv_dereg_mr(bad), 0);

@@ -105,6 +105,8 @@ static int check_modify(struct ibv_wq *wq, const struct ibv_wq_attr *attr)
 
 	if (attr->attr_mask & ~(uint32_t)KNOWN)
 		return -vb_refuse_bits("attr_mask", attr->attr_mask & ~(uint32_t)KNOWN);
+	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && !can)
+		return api_refuse(unsupported, "IBV_WQ_ATTR_FLAGS");
 	if ((attr->attr_mask & IBV_WQ_ATTR_FLAGS) && (attr->flags_mask & ~can))
 		return -vb_refuse_unsupported_value("flags_mask", attr->flags_mask & ~can);
 	if ((attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) && attr->curr_wq_state != wq->state)

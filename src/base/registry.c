@@ -72,7 +72,7 @@ struct slot {
 	uint64_t thread_start;   /* as start_time, */
 	_Atomic uint32_t
 		thread; /* of the thread that lives as long as the program; 0: none yet, or not any more */
-	uint32_t reserved0;
+	_Atomic uint32_t sniffs; /* 1: it wants to see the packets of queue pairs */
 	uint64_t reserved[3];
 };
 
@@ -82,7 +82,12 @@ struct registry_file {
 	uint32_t reserved0;
 	_Atomic uint64_t
 		listeners[VB_SLOTS / 64]; /* a bit per slot; set and cleared by its owner */
-	uint64_t reserved1[2];
+	/*
+	 * Bit 0: a slot sniffs, or one did whose owner died. Above it, the number of times that one began:
+	 * who finds no sniffer clears the bit only where none began meanwhile.
+	 */
+	_Atomic uint64_t sniffed;
+	uint64_t reserved1;
 	struct slot slot[VB_SLOTS];
 };
 
@@ -105,6 +110,9 @@ static struct {
 } registry = { .place = { .dir = { .fd = -1 }, .lock = { .fd = -1 } }, .segment = { .fd = -1 } };
 
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const _Atomic uint64_t not_sniffed;
+const _Atomic uint64_t *_Atomic vb_registry_sniffed_at = &not_sniffed;
 
 /*
  * State, thread count and start time from /proc/PID/stat: 0, -ESRCH where there is no such process
@@ -312,6 +320,33 @@ static void set_listener(uint32_t index, bool listens)
 		atomic_fetch_and_explicit(word, ~(1ull << index % 64), memory_order_acq_rel);
 }
 
+static void begin_sniffing(uint32_t index)
+{
+	struct registry_file *file = registry.place.file;
+	uint64_t old = atomic_load_explicit(&file->sniffed, memory_order_relaxed);
+
+	/* The slot first; seq_cst, here and below: it is seen, or the number has changed. */
+	atomic_store_explicit(&file->slot[index].sniffs, 1, memory_order_seq_cst);
+	while (!atomic_compare_exchange_weak_explicit(&file->sniffed, &old, (old + 2) | 1,
+						      memory_order_seq_cst, memory_order_relaxed))
+		;
+}
+
+static void end_sniffing(uint32_t index)
+{
+	struct registry_file *file = registry.place.file;
+	uint64_t old;
+
+	if (!atomic_exchange_explicit(&file->slot[index].sniffs, 0, memory_order_seq_cst))
+		return;
+	old = atomic_load_explicit(&file->sniffed, memory_order_seq_cst);
+	for (uint32_t i = 0; i < VB_SLOTS; i++)
+		if (atomic_load_explicit(&file->slot[i].sniffs, memory_order_seq_cst))
+			return;
+	atomic_compare_exchange_strong_explicit(&file->sniffed, &old, old & ~1ull,
+						memory_order_seq_cst, memory_order_relaxed);
+}
+
 /* By the owner, or with the file lock held where the owner is dead. */
 static void free_slot(uint32_t index)
 {
@@ -325,6 +360,7 @@ static void free_slot(uint32_t index)
 	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
 	set_listener(index, false);
+	end_sniffing(index);
 	atomic_store_explicit(&slot->pid, 0, memory_order_release);
 }
 
@@ -657,6 +693,8 @@ int vb_registry_join(struct vb_slot_info *self)
 		return root;
 	ret = join(root);
 	if (!ret) {
+		atomic_store_explicit(&vb_registry_sniffed_at, &registry.place.file->sniffed,
+				      memory_order_relaxed);
 		vb_dir_sweep(root);
 		*self = registry.self;
 	}
@@ -699,6 +737,7 @@ void vb_registry_close(void)
 {
 	VB_NO_CANCEL;
 	vb_file_close(&registry.segment);
+	atomic_store_explicit(&vb_registry_sniffed_at, &not_sniffed, memory_order_relaxed);
 	close_place(&registry.place);
 }
 
@@ -848,6 +887,21 @@ void vb_registry_listen(bool listen)
 uint64_t vb_registry_listeners(uint32_t word)
 {
 	return atomic_load_explicit(&registry.place.file->listeners[word], memory_order_acquire);
+}
+
+void vb_registry_sniff(bool sniffs)
+{
+	if (!registry.place.file || registry.self.pid != getpid())
+		return;
+	if (sniffs)
+		begin_sniffing(registry.self.slot);
+	else
+		end_sniffing(registry.self.slot);
+}
+
+bool vb_registry_sniffs(uint32_t slot)
+{
+	return atomic_load_explicit(&registry.place.file->slot[slot].sniffs, memory_order_acquire);
 }
 
 uint64_t vb_registry_space(void)

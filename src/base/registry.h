@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -81,6 +82,23 @@ bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info);
  */
 void vb_registry_listen(bool listen);
 uint64_t vb_registry_listeners(uint32_t word);
+
+/*
+ * Whether this process sniffs: wants to be shown the packets of queue pairs, too. Given back as above.
+ * And whether a process does; and whether any does, for the data path: two plain loads.
+ */
+void vb_registry_sniff(bool sniffs);
+bool vb_registry_sniffs(uint32_t slot);
+
+extern const _Atomic uint64_t *_Atomic vb_registry_sniffed_at; /* bit 0 says it; never NULL */
+
+static inline bool vb_registry_sniffed(void)
+{
+	return atomic_load_explicit(
+		       atomic_load_explicit(&vb_registry_sniffed_at, memory_order_relaxed),
+		       memory_order_relaxed) &
+	       1;
+}
 
 /* Bytes free in the file system of the segments. */
 uint64_t vb_registry_space(void);

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/rcu.h"
+#include "card/roce.h"
 
 /* Send (the rest of) one response; 0 or what the path says. */
 static int send_response(struct vb_qp *qp, struct vb_response *r)
@@ -55,6 +56,8 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 		}
 		if (ret)
 			return ret;
+		if (vb_roce_watched())
+			vb_roce_answer(qp, &pkt, r->psn, r->sent);
 		r->sent += chunk;
 	} while (r->sent < r->len);
 	return 0;

@@ -55,32 +55,56 @@ void vb_cable_listen(int change)
 	vb_card_leave();
 }
 
+void vb_cable_sniff(const struct vb_dev *dev, int change)
+{
+	uint32_t before;
+
+	if (vb_dev_stale(dev))
+		return;
+	vb_card_enter();
+	vb_lock(&vb_card.cable.lock);
+	before = vb_card.cable.sniffers;
+	vb_card.cable.sniffers += (uint32_t)change;
+	if (!before != !vb_card.cable.sniffers)
+		vb_registry_sniff(vb_card.cable.sniffers);
+	vb_unlock(&vb_card.cable.lock);
+	vb_card_leave();
+}
+
 void vb_cable_joined(void)
 {
 	vb_lock(&vb_card.cable.lock);
 	if (vb_card.cable.listeners)
 		vb_registry_listen(true);
+	if (vb_card.cable.sniffers)
+		vb_registry_sniff(true);
 	vb_unlock(&vb_card.cable.lock);
 }
 
 void vb_cable_forked(void)
 {
 	atomic_store_explicit(&vb_card.cable.lock.held, 0, memory_order_relaxed);
-	vb_card.cable.listeners = 0;
+	vb_card.cable.listeners = vb_card.cable.sniffers = 0;
 	atomic_store_explicit(&vb_card.cable.taps, NULL, memory_order_relaxed);
 }
 
 /* --- taps ------------------------------------------------------------------------------------- */
 
-static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent)
+static void tap_any(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
+		    bool rdma)
 {
 	/* Pairs with the release in vb_cable_tap_open(). */
 	struct vb_tap *tap = atomic_load_explicit(&vb_card.cable.taps, memory_order_acquire);
 
 	for (; __builtin_expect(!!tap, 0);
 	     tap = atomic_load_explicit(&tap->next, memory_order_acquire))
-		if (tap->dev->adapter == adapter)
+		if (tap->dev->adapter == adapter && (!rdma || tap->tap.rdma))
 			tap->tap.frame(tap->tap.arg, frame, sent, vb_now_ns());
+}
+
+static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent)
+{
+	tap_any(adapter, frame, sent, false);
 }
 
 /* What points to the tap of a device, or the end of the list; the lock is held. */
@@ -117,6 +141,7 @@ int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 		return -EBUSY;
 	}
 	vb_cable_listen(1);
+	vb_cable_sniff(dev, tap->rdma);
 	vb_wire_use(dev->adapter, 1);
 	return 0;
 }
@@ -138,6 +163,7 @@ void vb_cable_tap_close(struct vb_dev *dev)
 	if (!tap)
 		return;
 	vb_wire_use(dev->adapter, -1);
+	vb_cable_sniff(dev, -tap->tap.rdma);
 	vb_read_wait();
 	free(tap);
 	vb_cable_listen(-1);
@@ -331,7 +357,7 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 }
 
 /* The adapter with a GUID that is on a cable; NULL: none of ours. */
-static const struct vb_adapter *find_port(__be64 guid)
+const struct vb_adapter *vb_cable_port(__be64 guid)
 {
 	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
 		if (vb_card.adapters.all[i].guid == guid && has_port(&vb_card.adapters.all[i]))
@@ -339,14 +365,40 @@ static const struct vb_adapter *find_port(__be64 guid)
 	return NULL;
 }
 
+/* Sent by one port and received by another. Where both are one it is seen once, as sent. */
+static void show_packet(const struct vb_adapter *from, const struct vb_adapter *to,
+			const struct vb_frame *frame)
+{
+	if (from) {
+		tap_any(from, frame, true, true);
+		vb_flow_sniff(from, true, frame);
+	}
+	if (to && to != from) {
+		tap_any(to, frame, false, true);
+		vb_flow_sniff(to, false, frame);
+	}
+}
+
+void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame)
+{
+	struct vb_frame_origin origin = { from, to, VB_FRAME_SNIFFED, 0 };
+
+	show_packet(vb_cable_port(from), vb_cable_port(to), frame);
+	send_out(&origin, frame);
+}
+
 void vb_cable_receive(const struct vb_pkt *pkt)
 {
 	struct vb_frame frame = { .data = pkt->iov->iov_base, .len = pkt->len };
-	const struct vb_adapter *port = find_port(pkt->origin.adapter);
+	const struct vb_adapter *port = vb_cable_port(pkt->origin.adapter);
 
 	if (pkt->op != VB_PKT_SEND || !fits(&frame))
 		return;
 	vb_frame_parse(&frame);
+	if (pkt->origin.ways & VB_FRAME_SNIFFED) {
+		show_packet(port, vb_cable_port(pkt->origin.cable), &frame);
+		return;
+	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
 		if (port) {
 			tap_frame(port, &frame, false);

@@ -228,6 +228,11 @@ void vb_flow_overhear(const struct vb_adapter *adapter, const struct vb_frame *f
 	sniff(adapter, VB_STEER_SNIFFER_RX, NULL, frame);
 }
 
+void vb_flow_sniff(const struct vb_adapter *adapter, bool sent, const struct vb_frame *frame)
+{
+	sniff(adapter, sent ? VB_STEER_SNIFFER_TX : VB_STEER_SNIFFER_RX, NULL, frame);
+}
+
 void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
 		    const struct vb_frame *frame)
 {

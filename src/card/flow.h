@@ -75,6 +75,12 @@ VB_PUBLIC void vb_flow_release_qp(struct vb_qp *qp);
 /* Whether rules of the device's adapter can lead to it: another port's, or a parent's, is none. */
 VB_PUBLIC bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *qp);
 
+/*
+ * One sniffer rule more, or less (-1): while there is any, in any process, packets of queue pairs are made into
+ * frames for them (roce.c).
+ */
+VB_PUBLIC void vb_cable_sniff(const struct vb_dev *dev, int change);
+
 /* --- sending ------------------------------------------------------------------------------------ */
 
 enum { VB_CABLE_LONGEST = 9216 }; /* bytes of a frame */
@@ -89,6 +95,7 @@ enum { VB_CABLE_LONGEST = 9216 }; /* bytes of a frame */
 struct vb_cable_tap {
 	void (*frame)(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns);
 	void *arg;
+	bool rdma; /* also the packets of queue pairs, as frames */
 };
 
 VB_PUBLIC int vb_cable_inject(struct vb_dev *dev, const void *data, uint32_t len);

@@ -3,7 +3,8 @@
  * The card's own objects. Included only inside src/card.
  *
  * Locks: a send queue's lock may be held while taking a receive queue's (loopback), either while
- * taking an SRQ's or a CQ's; never the other way round. State changes that need several of them (an
+ * taking an SRQ's or a CQ's; never the other way round. The receive queue's lock of a connected QP may
+ * be held while taking that of a RAW_PACKET QP, which sniffs its answers. State changes that need several of them (an
  * error that flushes a QP) are deferred and done with none held.
  */
 #pragma once
@@ -389,6 +390,8 @@ void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
 		    const struct vb_frame *frame);
 /* What another process sends on the adapter's port: for sniffers. */
 void vb_flow_overhear(const struct vb_adapter *adapter, const struct vb_frame *frame);
+/* A packet that queue pairs of the adapter send or receive, as a frame: for sniffers, too. */
+void vb_flow_sniff(const struct vb_adapter *adapter, bool sent, const struct vb_frame *frame);
 void vb_flow_forked(void);
 
 /* --- cable.c --- */
@@ -405,6 +408,10 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways);
 /* A frame from another process; what it says is not trusted. */
 void vb_cable_receive(const struct vb_pkt *pkt);
+/* Show the frame of a packet to the sniffers of both adapters, in all processes. GUIDs; 0: not known. */
+void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame);
+/* Our adapter with a GUID, if it has a cable; NULL: none. */
+const struct vb_adapter *vb_cable_port(__be64 guid);
 
 /* A frame comes from outside to a port, in all processes; the number of those that lost it. */
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len);

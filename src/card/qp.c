@@ -231,6 +231,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	qp->shared = vb_segment_qp((uint32_t)index);
 	if (!qp->shared)
 		goto free_qp;
+	atomic_store_explicit(&qp->shared->adapter, dev->adapter->guid, memory_order_relaxed);
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	hold(attr, 1);

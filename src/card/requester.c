@@ -28,6 +28,7 @@
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "card/message.h"
+#include "card/roce.h"
 #include "fabric/direct.h"
 
 enum step {
@@ -171,8 +172,12 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	pkt->iov_cnt = wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE ? (uint32_t)cnt : 0;
 	pkt->len = pkt->iov_cnt ? (uint32_t)wr->len : 0;
 	qp->sq.sent_by.calls++;
+	if (vb_roce_watched())
+		vb_roce_request(qp, &qp->path, pkt, iov, cnt, 0, pkt->len);
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
 	if (qp->type == IBV_QPT_RC) {
+		if (answered && vb_roce_watched())
+			vb_roce_reply(qp, target, &reply);
 		if (answered)
 			return take_reply(qp, target, &reply, iov, cnt);
 		/* Nobody answered: as lost on a wire, the timer sends it again. */
@@ -360,6 +365,17 @@ static void count_packet(struct vb_qp *qp, const struct vb_pkt *pkt)
 	sq->sent += pkt->len;
 }
 
+/* The data of a packet may be described, or in place already: here it is that of the WQE. */
+static __attribute__((noinline, cold)) void show_packet(struct vb_qp *qp, const struct vb_pkt *pkt,
+							const struct iovec *iov, int cnt)
+{
+	const struct vb_sq *sq = &qp->sq;
+	bool placed = pkt->flags & VB_PKT_PLACED;
+
+	vb_roce_request(qp, &qp->path, pkt, iov, cnt, sq->sent,
+			placed ? (uint32_t)(sq->wr.len - sq->sent) : pkt->len);
+}
+
 /* Send the WQE's packets from where we are, and do our own share when its turn comes. */
 static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
 			      int cnt)
@@ -372,8 +388,11 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		if (sq->sent == sq->to_place) {
 			if (place(qp, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
 				return fail(qp, IBV_WC_LOC_PROT_ERR);
-			if (!sq->transfer.split && !(sq->wr.flags & VB_WR_IMM))
+			if (!sq->transfer.split && !(sq->wr.flags & VB_WR_IMM)) {
+				if (vb_roce_watched())
+					vb_roce_copied(qp, pkt, iov, cnt);
 				return done(qp); /* nobody need be told */
+			}
 		}
 		fill_payload(qp, pkt, iov, cnt, part);
 		pkt->psn = sq->sender.psn;
@@ -385,6 +404,8 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 		}
 		if (ret == -EFAULT)
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
+		if (vb_roce_watched())
+			show_packet(qp, pkt, iov, cnt);
 		count_packet(qp, pkt);
 	} while (!(pkt->flags & VB_PKT_LAST));
 	sq->sent_by.packets++;
@@ -466,6 +487,8 @@ static enum step send_datagram(struct vb_qp *qp)
 	}
 	if (ret == -EFAULT)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	if (vb_roce_watched())
+		vb_roce_request(qp, &path, &pkt, iov, cnt, 0, pkt.len);
 	sq->sender.psn = vb_psn_add(sq->sender.psn, 1);
 	sq->sent_by.packets++;
 	vb_burst_flush(&path);

@@ -29,7 +29,8 @@ struct vb_seg_qp {
 	uint32_t transport; /* enum ibv_qp_type and VB_TRANSPORT_V1 */
 	_Atomic uint32_t
 		epsn; /* RC: what the responder expects next, so that a dead process has still acknowledged */
-	uint32_t reserved[10];
+	_Atomic uint64_t adapter; /* its GUID, in network order; for sniffers only */
+	uint32_t reserved[8];
 };
 
 struct vb_seg_mr {

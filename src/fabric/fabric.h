@@ -51,14 +51,16 @@ enum vb_frame_way {
 	VB_FRAME_TO_PORT = 1 << 0,  /* to receivers on the sender's own port */
 	VB_FRAME_TO_CABLE = 1 << 1, /* to the other ports of its cable */
 	VB_FRAME_ARRIVES = 1 << 2,  /* it was put on the cable: to this port, nowhere else */
+	VB_FRAME_SNIFFED = 1 << 3,  /* it shows a packet of queue pairs: to sniffers only */
 };
 
 /* RAW_PACKET only: where a frame comes from. */
 struct vb_frame_origin {
 	__be64 adapter; /* GUID of the sender's; VB_FRAME_ARRIVES: of the one that gets it */
-	uint64_t cable; /* hash of its cable's name */
-	uint32_t ways;  /* enum vb_frame_way */
-	uint32_t zero;  /* no padding: the struct is copied to the other process */
+	uint64_t
+		cable; /* hash of its cable's name; VB_FRAME_SNIFFED: GUID of the addressee's adapter */
+	uint32_t ways; /* enum vb_frame_way */
+	uint32_t zero; /* no padding: the struct is copied to the other process */
 };
 
 enum vb_pkt_op {
@@ -184,6 +186,7 @@ struct vb_path_ops {
 	bool (*drained)(struct vb_path *path);
 	bool (*polled)(const struct vb_path *path);
 	uint32_t (*expected)(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
+	__be64 (*adapter)(struct vb_path *path, uint32_t qpn);
 	void (*close)(struct vb_path *path);
 };
 
@@ -364,8 +367,14 @@ static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint
 	return path->ops->expected(path, qpn, otherwise);
 }
 
+/* The GUID of the adapter that a QP of the peer is on, as it shows itself; 0: not known. */
+static inline __be64 vb_path_adapter(struct vb_path *path, uint32_t qpn)
+{
+	return path->ops->adapter(path, qpn);
+}
+
 /*
- * A raw frame, to every other process that listens; inside a read section. One that has no room
+ * A raw frame, to every other process that listens (VB_FRAME_SNIFFED: that sniffs); inside a read section. One that has no room
  * loses it, and finds it counted. Returns the number of those.
  */
 unsigned int vb_frame_send(const struct vb_pkt *pkt);

@@ -67,6 +67,12 @@ static uint64_t listeners(uint32_t word)
 	return self / 64 == word ? slots & ~(1ull << self % 64) : slots;
 }
 
+/* Others are spared what they would throw away: it would take the place of their own frames. */
+static bool wants(uint32_t slot, const struct vb_pkt *pkt)
+{
+	return !(pkt->origin.ways & VB_FRAME_SNIFFED) || vb_registry_sniffs(slot);
+}
+
 unsigned int vb_frame_send(const struct vb_pkt *pkt)
 {
 	unsigned int lost = 0;
@@ -74,8 +80,11 @@ unsigned int vb_frame_send(const struct vb_pkt *pkt)
 	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
 		uint64_t slots = listeners(word);
 
-		for (; slots; slots &= slots - 1)
-			lost += !send_to(word * 64 + (uint32_t)__builtin_ctzll(slots), pkt);
+		for (; slots; slots &= slots - 1) {
+			uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(slots);
+
+			lost += wants(slot, pkt) && !send_to(slot, pkt);
+		}
 	}
 	return lost;
 }

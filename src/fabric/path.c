@@ -42,6 +42,11 @@ static uint32_t expects_nothing(struct vb_path *path, uint32_t qpn, uint32_t oth
 	return otherwise;
 }
 
+static __be64 no_adapter(struct vb_path *path, uint32_t qpn)
+{
+	return 0;
+}
+
 static const struct vb_path_ops none_ops = {
 	.send = send_nowhere,
 	.flush = flush_nothing,
@@ -49,6 +54,7 @@ static const struct vb_path_ops none_ops = {
 	.drained = always,
 	.polled = never_polled,
 	.expected = expects_nothing,
+	.adapter = no_adapter,
 	.close = flush_nothing,
 };
 
@@ -61,6 +67,7 @@ static const struct vb_path_ops loop_ops = {
 	.drained = always,
 	.polled = never_polled,
 	.expected = expects_nothing,
+	.adapter = no_adapter,
 	.close = flush_nothing,
 };
 

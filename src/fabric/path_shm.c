@@ -62,6 +62,15 @@ static uint32_t shm_expected(struct vb_path *path, uint32_t qpn, uint32_t otherw
 		       : atomic_load_explicit(&qp->epsn, memory_order_acquire) & 0xffffff;
 }
 
+static __be64 shm_adapter(struct vb_path *path, uint32_t qpn)
+{
+	struct vb_seg_qp *qp;
+
+	return vb_view_qp(&path->peer->view, qpn & VB_QPN_INDEX_MASK, &qp)
+		       ? 0
+		       : atomic_load_explicit(&qp->adapter, memory_order_relaxed);
+}
+
 static void shm_close(struct vb_path *path)
 {
 	vb_peer_put(path->peer);
@@ -75,6 +84,7 @@ static const struct vb_path_ops shm_ops = {
 	.drained = shm_drained,
 	.polled = shm_polled,
 	.expected = shm_expected,
+	.adapter = shm_adapter,
 	.close = shm_close,
 };
 

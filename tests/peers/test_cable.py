@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """`verbatim cable` as users of scapy, tcpreplay and tcpdump meet it: files into a port and out of it.
 
-usage: test_cable.py FRAME_PORT
+usage: test_cable.py FRAME_PORT PROGRAMS
+
+PROGRAMS is the folder of the test programs, of which some are run for their RDMA traffic.
 
 Everything runs in a shared-memory folder of its own, so that no other process of this host meets its frames.
 """
@@ -20,6 +22,7 @@ import peers
 
 logging.getLogger('scapy').setLevel(logging.ERROR)
 try:
+    from scapy.contrib.roce import BTH
     from scapy.layers.inet import ICMP, IP, TCP, UDP
     from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
     from scapy.layers.l2 import ARP, Dot1Q, Ether
@@ -485,12 +488,33 @@ def check_kill(host):
         raise peers.Failure('killed processes are still listed')
 
 
+def check_rdma(host):
+    """Packets of queue pairs, where they are asked for; scapy computes their ICRC, too."""
+    for name, opcode in (('wr_api', 0x04), ('ud_networks', 0x64)):
+        without, dump = Dump(host, 'mlx5_0'), Dump(host, 'mlx5_0', '--rdma', '-w', host.path('rdma.pcap'), 'udp', 'port', '4791')
+        program = host.popen(os.path.join(sys.argv[2], name))
+        _, complained = program.communicate(timeout=SECONDS)
+        same(program.returncode, 0, f'{name}: {complained.decode()}')
+        same(without.end()[1:], (0, 0, 0), 'without --rdma')
+        dump.end()
+        seen = set()
+        for frame in rdpcap(host.path('rdma.pcap')):
+            if IP not in frame:
+                continue
+            icrc = frame[BTH].icrc
+            frame[BTH].icrc = None
+            same(Ether(bytes(frame))[BTH].icrc, icrc, f'{name}: ICRC of {frame!r}')
+            seen.add(frame[BTH].opcode)
+        if opcode not in seen:
+            raise peers.Failure(f'{name}: no opcode {opcode} in {seen}')
+
+
 def run():
     if not Ether:
         raise peers.Skip('python3-scapy is not installed')
     for check in (check_usage, check_programs, check_round_trip, check_pipe_is_live, check_two_processes, check_lines, check_filter,
                   check_rate, check_loop, check_bad_files, check_odd_frames, check_full_disk, check_nothing_is_lost_silently,
-                  check_kill):
+                  check_kill, check_rdma):
         with tempfile.TemporaryDirectory(prefix='verbatim-cable-') as folder:
             host = Host(folder)
             try:

@@ -19,12 +19,13 @@
 #include "frame/frame.h"
 #include "tools/cable/cable.h"
 
-enum { QUEUE_SIZE = 32 << 20, OPT_CONFIG = 256 };
+enum { QUEUE_SIZE = 32 << 20, OPT_CONFIG = 256, OPT_RDMA };
 
 struct dump {
 	const char *config, *device, *file;
 	char *filter_text;
 	bool in, out;   /* which frames */
+	bool rdma;      /* packets of queue pairs, too */
 	uint64_t count; /* to end after; 0: none */
 	struct vb_dev *dev;
 	pcap_t *pcap; /* no capture: what the filter and the file are made for */
@@ -78,6 +79,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case 'Q':
 		parse_direction(d, state, arg);
 		return 0;
+	case OPT_RDMA:
+		d->rdma = true;
+		return 0;
 	case OPT_CONFIG:
 		d->config = arg;
 		return 0;
@@ -100,6 +104,7 @@ static const struct argp_option options[] = {
 	{ "count", 'c', "COUNT", 0, "End after COUNT frames", 0 },
 	{ "direction", 'Q', "DIRECTION", 0, "in: what arrives, out: what is sent; default: inout",
 	  0 },
+	{ "rdma", OPT_RDMA, NULL, 0, "Also show the packets of queue pairs, as RoCE frames", 0 },
 	{ "config", OPT_CONFIG, "FILE", 0,
 	  "Take the adapters from FILE (default: $VERBATIM_CONFIG)", 0 },
 	{ 0 },
@@ -267,7 +272,7 @@ static int open_file(struct dump *d)
 
 static int listen_to(struct dump *d)
 {
-	struct vb_cable_tap tap = { .frame = on_frame, .arg = d };
+	struct vb_cable_tap tap = { .frame = on_frame, .arg = d, .rdma = d->rdma };
 	struct losses losses;
 	int ret;
 

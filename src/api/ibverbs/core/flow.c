@@ -52,6 +52,7 @@ struct api_flow {
 	struct vb_list node;
 	struct vb_qp *qp;
 	struct api_counters *counters; /* or NULL */
+	bool sniffs;
 	uint32_t num_actions, num_rules;
 	struct vb_steer_action *action[ACTIONS];
 	struct vb_steer_rule *rule[RULES];
@@ -258,6 +259,8 @@ static void dismantle(struct api_flow *flow)
 		vb_steer_rule_destroy(flow->rule[flow->num_rules]);
 		matcher_give(flow->matcher[flow->num_rules]);
 	}
+	if (flow->sniffs)
+		vb_cable_sniff(to_context(flow->verbs.ibv.context)->dev, -1);
 	/* Waits for frames that are under way to the queue pair. */
 	while (flow->num_actions)
 		vb_steer_action_destroy(flow->action[--flow->num_actions]);
@@ -280,9 +283,14 @@ static int assemble(struct api_flow *flow, struct vb_dev *dev, const struct ibv_
 	rc = add_actions(flow, match);
 	if (!rc)
 		rc = add_rules(flow, dev, attr, match);
-	if (rc)
+	if (rc) {
 		dismantle(flow);
-	return rc;
+		return rc;
+	}
+	flow->sniffs = attr->type == IBV_FLOW_ATTR_SNIFFER;
+	if (flow->sniffs)
+		vb_cable_sniff(dev, 1);
+	return 0;
 }
 
 static int destroy(struct vb_verbs_flow *verbs)

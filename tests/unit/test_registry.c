@@ -642,6 +642,75 @@ static void claims_of_threads(void **state)
 	assert_int_equal(in_child(threads_claim), 0);
 }
 
+/* ---- sniffers ---- */
+
+/* A process that joins, sniffs, says its slot and sleeps; the slot, or -1. */
+static int start_sniffer(pid_t *pid)
+{
+	struct vb_slot_info self;
+	int ends[2], slot = -1;
+
+	if (pipe(ends))
+		return -1;
+	*pid = fork();
+	if (!*pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		vb_registry_forked();
+		if (vb_registry_join(&self))
+			_exit(1);
+		vb_registry_sniff(true);
+		slot = (int)self.slot;
+		if (write(ends[1], &slot, sizeof(slot)) == sizeof(slot))
+			pause();
+		_exit(1);
+	}
+	close(ends[1]);
+	if (read(ends[0], &slot, sizeof(slot)) != sizeof(slot))
+		slot = -1;
+	close(ends[0]);
+	return slot;
+}
+
+/* Whether anybody sniffs, as sniffers come, go and are killed. */
+static int sniffers_come_and_go(void)
+{
+	struct vb_slot_info self;
+	pid_t pid;
+	int slot;
+
+	if (mount_shm(NULL, 0) || vb_registry_sniffed() || vb_registry_join(&self))
+		return 99;
+	if (vb_registry_sniffed() || vb_registry_sniffs(self.slot))
+		return 1;
+	vb_registry_sniff(true);
+	vb_registry_sniff(true);
+	if (!vb_registry_sniffed() || !vb_registry_sniffs(self.slot))
+		return 2;
+	slot = start_sniffer(&pid);
+	if (slot < 0 || !vb_registry_sniffs((uint32_t)slot))
+		return 3;
+	vb_registry_sniff(false);
+	if (!vb_registry_sniffed() || vb_registry_sniffs(self.slot))
+		return 4;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	vb_registry_reap();
+	if (vb_registry_sniffed() || vb_registry_sniffs((uint32_t)slot))
+		return 5;
+	vb_registry_sniff(true);
+	vb_registry_leave();
+	if (vb_registry_sniffed())
+		return 6;
+	vb_registry_close();
+	return vb_registry_sniffed() ? 7 : 0;
+}
+
+static void sniffers(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(sniffers_come_and_go), 0);
+}
+
 /* ---- namespaces that are gone ---- */
 
 /* A member in a network namespace of its own. */
@@ -841,7 +910,7 @@ int main(void)
 		cmocka_unit_test(interrupted_by_timer), cmocka_unit_test(lock_is_not_given_back),
 		cmocka_unit_test(claims_of_threads),    cmocka_unit_test(dead_namespaces),
 		cmocka_unit_test(program_is_limited),   cmocka_unit_test(closed_descriptors),
-		cmocka_unit_test(closed_stdio),
+		cmocka_unit_test(closed_stdio),         cmocka_unit_test(sniffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -385,6 +385,8 @@ unsigned int vb_frame_send(const struct vb_pkt *pkt);
 bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up);
 /* Whether all of them have taken what was sent, slow ones too or not; inside a read section. */
 bool vb_frame_drained(bool slow_too);
+/* Before this process leaves: wait, at most a second, until they have taken what it sent. */
+void vb_frame_linger(void);
 /*
  * Frames that others sent and this process lost, because it did not take them in time; and how many
  * processes ended before anything that they sent was taken.

@@ -9,7 +9,14 @@
  * a frame nobody wants costs four loads. Nothing waits and nothing is kept: a frame for a process
  * that is slow, stopped or dead is lost, as on a wire, and counted in that process's segment. A sender
  * that is no queue (a replayed file) may ask for room first.
+ *
+ * A ring ends with its process. So a process that ends waits a little for those who have not read its
+ * frames yet (vb_frame_linger): a frame whose send has completed is on the wire.
  */
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/rcu.h"
 #include "fabric/peer.h"
 #include "fabric/state.h"
 
@@ -34,6 +41,8 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 	/* Perhaps nobody reads that ring any more: then it is given up. */
 	if (ret && !vb_peer_alive(peer))
 		return true;
+	if (!atomic_load_explicit(&vb_fabric.frames_sent, memory_order_relaxed))
+		atomic_store_explicit(&vb_fabric.frames_sent, true, memory_order_relaxed);
 	if (ret)
 		atomic_fetch_add_explicit(&peer->segment->frames_lost, 1, memory_order_relaxed);
 	vb_peer_wake(peer); /* also for padding that went ahead of a frame that found no room */
@@ -129,6 +138,21 @@ bool vb_frame_drained(bool slow_too)
 				is_drained(word * 64 + (uint32_t)__builtin_ctzll(slots), slow_too);
 	}
 	return drained;
+}
+
+void vb_frame_linger(void)
+{
+	enum { MOST_NS = 1000000000, LOOK_NS = 200000 };
+	uint64_t end = vb_now_ns() + MOST_NS;
+	bool drained = !atomic_load_explicit(&vb_fabric.frames_sent, memory_order_relaxed);
+
+	while (!drained && vb_now_ns() < end) {
+		vb_read_lock();
+		drained = vb_frame_drained(false);
+		vb_read_unlock();
+		if (!drained)
+			nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+	}
 }
 
 uint64_t vb_frame_lost(uint32_t *unread)

@@ -149,10 +149,12 @@ static uint32_t receive_all(bool thorough)
 	count = vb_peer_inbound(&list);
 	for (uint32_t i = 0; i < count; i++) {
 		struct vb_peer *peer = atomic_load_explicit(&list[i], memory_order_relaxed);
+		bool gone = thorough && peer->generation != vb_registry_generation(peer->slot);
 
+		/* It wrote nothing more once it was gone, so what it wrote is seen now. */
 		if (readable(peer))
 			received += drain(peer);
-		else if (thorough && peer->generation != vb_registry_generation(peer->slot))
+		else if (gone)
 			vb_peer_forget(peer);
 	}
 	return received;
@@ -587,6 +589,7 @@ void vb_fabric_stop(void)
 	VB_NO_CANCEL;
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	if (vb_fabric.users && !--vb_fabric.users) {
+		vb_frame_linger();
 		stop_thread();
 		vb_wait_destroy(&vb_fabric.wait);
 		vb_peer_reset(false);
@@ -608,6 +611,7 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	vb_read_lock();
 	vb_fabric.sink->work(true); /* acknowledgements that are due */
 	vb_read_unlock();
+	vb_frame_linger();
 	vb_registry_leave();
 }
 

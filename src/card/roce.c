@@ -370,14 +370,17 @@ static bool show_frame(const struct route *r, const struct vb_pkt *pkt, const st
 	return true;
 }
 
-/* A packet as one frame, or as many as its data need. */
+/*
+ * A packet as one frame, or as many as its data need, up to a bound: the queue is locked meanwhile, and
+ * what the card copies at once may be a gigabyte.
+ */
 static void show_packet(const struct route *r, const struct vb_pkt *pkt, const struct iovec *iov,
 			int cnt, uint64_t offset, uint32_t len)
 {
 	const uint16_t of_last =
 		VB_PKT_LAST | VB_PKT_IMM | VB_PKT_INVALIDATE | VB_PKT_SOLICITED | VB_PKT_ACK_REQ;
 	struct vb_pkt part = *pkt;
-	uint32_t at = 0, step;
+	uint32_t at = 0, step, frames = 0;
 
 	do {
 		step = len - at < r->mtu ? len - at : r->mtu;
@@ -390,7 +393,7 @@ static void show_packet(const struct route *r, const struct vb_pkt *pkt, const s
 			return;
 		part.psn = vb_psn_add(part.psn, 1);
 		at += step;
-	} while (at < len);
+	} while (at < len && ++frames < VB_ROCE_MOST);
 }
 
 /* --- packets ---------------------------------------------------------------------------------- */

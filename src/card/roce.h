@@ -10,6 +10,8 @@
 
 #include "card/internal.h"
 
+enum { VB_ROCE_MOST = 256 }; /* frames of what the card moves at once; the rest is not shown */
+
 static inline bool vb_roce_watched(void)
 {
 	return __builtin_expect(vb_registry_sniffed(), 0);

@@ -18,6 +18,7 @@
 #include "base/config.h"
 #include "base/ids.h"
 #include "base/interfaces.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "card/card.h"
 #include "card/deferred.h"
@@ -45,8 +46,9 @@ struct vb_wire {
 	uint32_t users; /* of raw Ethernet on the adapter */
 	bool running;   /* there is a thread */
 	pthread_t thread;
-	int stop;       /* eventfd: ends it */
-	_Atomic int fd; /* 1 + descriptor of the TAP; 0: this process does not have it */
+	struct vb_file file;  /* of the TAP; changed by the thread, while it does not carry */
+	_Atomic bool carries; /* this process has the TAP */
+	_Atomic bool stop;    /* the thread is to end */
 };
 
 struct vb_card {

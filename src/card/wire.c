@@ -20,19 +20,21 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "card/internal.h"
 #include "frame/frame.h"
 
 enum {
-	BUSY_MS = 100,    /* between two tries to take over */
-	REFUSED_MS = 1000 /* between two tries where somebody must allow it first */
+	BUSY_MS = 100,     /* between two tries to take over */
+	REFUSED_MS = 1000, /* between two tries where somebody must allow it first */
+	LOOK_MS = 20,      /* between two looks whether to stop */
+	BURST = 64,        /* frames between two looks, however many wait */
 };
 
 static const char tun[] = "/dev/net/tun";
@@ -40,40 +42,53 @@ static const char tun[] = "/dev/net/tun";
 void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame)
 {
 	VB_NO_CANCEL;
-	/* Pairs with the release in carry(). */
-	int fd = atomic_load_explicit(&vb_card.wire.at[adapter->index].fd, memory_order_acquire);
+	const struct vb_wire *wire = &vb_card.wire.at[adapter->index];
 	ssize_t n;
 
-	if (fd <= 0)
+	/* Pairs with the release in carry(). */
+	if (!atomic_load_explicit(&wire->carries, memory_order_acquire) ||
+	    !vb_file_is_open(&wire->file))
 		return;
 	/* An interface that is down takes nothing: the frame is lost, as on a cut cable. */
-	n = write(fd - 1, frame->data, frame->len);
+	n = write(wire->file.fd, frame->data, frame->len);
 	(void)n;
 }
 
-/* The descriptor, or -errno. */
-static int attach(const char *name)
+/* 0, or -errno. A fork closes the file of the child, so it is noted before it has the interface. */
+static int attach(struct vb_wire *wire, const char *name)
 {
 	struct ifreq request = { .ifr_flags = IFF_TAP | IFF_NO_PI };
 	int fd = open(tun, O_RDWR | O_NONBLOCK | O_CLOEXEC), ret;
 
+	if (fd >= 0)
+		fd = vb_file_above_stdio(fd);
 	if (fd < 0)
 		return -errno;
+	ret = vb_file_keep(&wire->file, fd);
+	if (ret)
+		return ret;
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
 	if (!ioctl(fd, TUNSETIFF, &request))
-		return fd;
+		return 0;
 	ret = -errno;
-	close(fd);
+	vb_file_close(&wire->file);
 	return ret;
 }
 
-/* False: stop. */
-static bool wait_for(int fd, int stop, int timeout_ms)
+/*
+ * Wait a while, for a frame where there is a file; false: stop. The flag is looked at now and then: a
+ * descriptor to wake us by would be one more that the program may close.
+ */
+static bool wait_for(const struct vb_wire *wire, bool frames, int timeout_ms)
 {
-	struct pollfd fds[] = { { .fd = stop, .events = POLLIN }, { .fd = fd, .events = POLLIN } };
+	struct pollfd fd = { .fd = frames ? wire->file.fd : -1, .events = POLLIN };
 
-	poll(fds, fd < 0 ? 1 : 2, timeout_ms);
-	return !fds[0].revents;
+	while (!atomic_load_explicit(&wire->stop, memory_order_acquire) && timeout_ms > 0) {
+		if (poll(&fd, 1, LOOK_MS) > 0)
+			break;
+		timeout_ms -= LOOK_MS;
+	}
+	return !atomic_load_explicit(&wire->stop, memory_order_acquire);
 }
 
 static void report(const struct vb_adapter *adapter, int err)
@@ -89,24 +104,32 @@ static void report(const struct vb_adapter *adapter, int err)
 			tun, strerror(-err));
 }
 
-/* Carry frames until the end, or until the TAP is gone. */
-static void carry(const struct vb_adapter *adapter, int fd, int stop)
+/* Up to so many frames that wait there; false: the TAP is gone, or the program has closed the file. */
+static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *file, int most)
 {
-	_Atomic int *shown = &vb_card.wire.at[adapter->index].fd;
 	uint8_t frame[VB_FRAME_MAX];
-	ssize_t n = 0;
+	ssize_t n = 1;
 
+	while (n > 0 && most--) {
+		if (!vb_file_is_open(file))
+			return false;
+		n = read(file->fd, frame, sizeof(frame));
+		if (n > 0)
+			vb_cable_arrive(adapter, frame, (uint32_t)n);
+	}
+	return n > 0 || errno == EAGAIN || errno == EINTR;
+}
+
+/* Carry frames until the end, or until the TAP is gone. */
+static void carry(const struct vb_adapter *adapter, struct vb_wire *wire)
+{
 	vb_info("%s: this process carries the frames of tap %s", adapter->config->name,
 		adapter->config->tap);
 	vb_cable_listen(1);
-	atomic_store_explicit(shown, fd + 1, memory_order_release);
-	while (wait_for(fd, stop, -1)) {
-		while ((n = read(fd, frame, sizeof(frame))) > 0)
-			vb_cable_arrive(adapter, frame, (uint32_t)n);
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			break;
-	}
-	atomic_store_explicit(shown, 0, memory_order_relaxed);
+	atomic_store_explicit(&wire->carries, true, memory_order_release);
+	while (wait_for(wire, true, BUSY_MS) && take_frames(adapter, &wire->file, BURST))
+		;
+	atomic_store_explicit(&wire->carries, false, memory_order_relaxed);
 	vb_read_wait();
 	vb_cable_listen(-1);
 }
@@ -114,19 +137,20 @@ static void carry(const struct vb_adapter *adapter, int fd, int stop)
 static void *run(void *arg)
 {
 	const struct vb_adapter *adapter = arg;
-	int stop = vb_card.wire.at[adapter->index].stop, fd, reported = 0;
+	struct vb_wire *wire = &vb_card.wire.at[adapter->index];
+	int ret, reported = 0;
 
 	do {
-		fd = attach(adapter->config->tap);
-		if (fd >= 0) {
+		ret = attach(wire, adapter->config->tap);
+		if (!ret) {
 			reported = 0;
-			carry(adapter, fd, stop);
-			close(fd);
-		} else if (fd != -EBUSY && fd != reported) {
-			reported = fd;
-			report(adapter, fd);
+			carry(adapter, wire);
+			vb_file_close(&wire->file);
+		} else if (ret != -EBUSY && ret != reported) {
+			reported = ret;
+			report(adapter, ret);
 		}
-	} while (wait_for(-1, stop, fd == -EBUSY ? BUSY_MS : REFUSED_MS));
+	} while (wait_for(wire, false, ret == -EBUSY ? BUSY_MS : REFUSED_MS));
 	return NULL;
 }
 
@@ -134,11 +158,8 @@ static void start(struct vb_wire *wire, const struct vb_adapter *adapter)
 {
 	sigset_t all, old;
 
-	wire->stop = eventfd(0, EFD_CLOEXEC);
-	if (wire->stop < 0) {
-		report(adapter, -errno);
-		return;
-	}
+	wire->file = VB_NO_FILE;
+	atomic_store_explicit(&wire->stop, false, memory_order_relaxed);
 	/* The program's signals are for the program's threads; faults in its buffers are ours. */
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
@@ -146,19 +167,16 @@ static void start(struct vb_wire *wire, const struct vb_adapter *adapter)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	wire->running = !pthread_create(&wire->thread, NULL, run, (void *)adapter);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!wire->running) {
-		report(adapter, -EAGAIN);
-		close(wire->stop);
-	}
+	if (!wire->running)
+		report(adapter, -EAGAIN); /* the next queue pair tries again */
 }
 
 static void stop(struct vb_wire *wire)
 {
 	if (!wire->running)
 		return;
-	eventfd_write(wire->stop, 1);
+	atomic_store_explicit(&wire->stop, true, memory_order_release);
 	pthread_join(wire->thread, NULL);
-	close(wire->stop);
 	wire->running = false;
 }
 
@@ -171,7 +189,7 @@ void vb_wire_use(const struct vb_adapter *adapter, int change)
 		return;
 	pthread_mutex_lock(&vb_card.wire.lock);
 	wire->users += (uint32_t)change;
-	if (change > 0 && wire->users == 1)
+	if (change > 0 && !wire->running)
 		start(wire, adapter);
 	else if (!wire->users)
 		stop(wire);
@@ -184,13 +202,12 @@ void vb_wire_forked(void)
 	pthread_mutex_init(&vb_card.wire.lock, NULL);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
 		struct vb_wire *wire = &vb_card.wire.at[i];
-		int fd = atomic_exchange_explicit(&wire->fd, 0, memory_order_relaxed);
 
-		if (fd)
-			close(fd - 1);
-		if (wire->running)
-			close(wire->stop);
-		wire->running = false;
 		wire->users = 0;
+		if (!wire->running)
+			continue;
+		atomic_store_explicit(&wire->carries, false, memory_order_relaxed);
+		vb_file_close(&wire->file);
+		wire->running = false;
 	}
 }

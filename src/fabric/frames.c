@@ -120,7 +120,12 @@ static bool is_drained(uint32_t slot, bool slow_too)
 	if (!is_there(peer) ||
 	    (!slow_too && atomic_load_explicit(&peer->slow, memory_order_relaxed)))
 		return true;
-	vb_lock(&peer->tx_lock);
+	/*
+	 * Never waits: a program may exit in a signal handler, over a send of the same thread. A ring
+	 * that is in use is not drained.
+	 */
+	if (!vb_trylock(&peer->tx_lock))
+		return false;
 	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
 	vb_unlock(&peer->tx_lock);
 	return drained || !vb_peer_alive(peer);

@@ -136,6 +136,9 @@ static void add_roce(struct line *line, unsigned int version, const uint8_t *bth
 		"ATOMIC Acknowledge",
 		"CmpSwap",
 		"FetchAdd",
+		"opcode 0x15",
+		"SEND Last with Invalidate",
+		"SEND Only with Invalidate",
 	};
 	uint8_t opcode = read8(bth);
 

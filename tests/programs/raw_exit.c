@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,6 +65,26 @@ static int sender(bool closes)
 	return 0;
 }
 
+static void leave(int signal)
+{
+	(void)signal;
+	exit(0);
+}
+
+/* Ends in a signal handler, in the middle of a send. */
+static _Noreturn void interrupted(void)
+{
+	struct station s;
+	uint8_t f[LEN] = { 0 };
+
+	station_open(&s, "mlx5_1");
+	put_eth(f, 0, there, here, 0x88b5); /* not to the receiver */
+	signal(SIGALRM, leave);
+	ualarm(2000, 0);
+	for (;;)
+		station_try_send(&s, f, sizeof(f), 0);
+}
+
 static void order(int fd, uint32_t frames)
 {
 	msg_send(fd, &frames, sizeof(frames));
@@ -108,6 +129,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "receiver"))
 		return receiver();
+	if (argc > 1 && !strcmp(argv[1], "interrupted"))
+		interrupted();
 	if (argc > 1)
 		return sender(!strcmp(argv[1], "closer"));
 	if (!enter_namespaces(CLONE_NEWNET))
@@ -118,7 +141,13 @@ int main(int argc, char **argv)
 		end_at_once(to, fd, "closer", i & 1);
 		end_at_once(to, fd, "leaver", i & 1);
 	}
+	for (int i = 0; i < 30; i++) {
+		int other;
+
+		spawn_wait(spawn_self("interrupted", &other));
+		close(other);
+	}
+	kill(to, SIGKILL); /* it may have got some of these */
 	close(fd);
-	spawn_wait(to);
 	return 0;
 }

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -324,6 +325,51 @@ static void refused(void)
 	check(strchr(text, '\n') == text + n - 1);
 }
 
+/*
+ * A program that closes all descriptors but the first three, as daemons do, and opens files of its own: nothing of ours gets
+ * into them.
+ */
+static void closer(void)
+{
+	enum { FILES = 64, LEN = 100 };
+	uint8_t f[LEN] = { 0 };
+	int files[FILES];
+	struct station s;
+
+	station_open(&s, "mlx5_0");
+	sleep_ms(200); /* the TAP is there; where it is not yet, this proves nothing */
+	for (int i = 3; i < 1024; i++)
+		close(i);
+	for (int i = 0; i < FILES; i++) {
+		char path[] = "/tmp/verbatim-test-tap.XXXXXX";
+
+		files[i] = mkstemp(path);
+		check(files[i] >= 0);
+		unlink(path);
+	}
+	for (int i = 0; i < 5; i++)
+		station_send(&s, f, sizeof(f), 0);
+	check_eq(ibv_destroy_qp(s.qp), 0);
+	for (int i = 0; i < FILES; i++) {
+		struct stat st;
+
+		check_eq(fstat(files[i], &st), 0);
+		check_eq(st.st_size, 0);
+	}
+	_exit(0);
+}
+
+static void closed(void)
+{
+	pid_t pid;
+	int fd;
+
+	set_up();
+	pid = spawn_self("closer", &fd);
+	spawn_wait(pid);
+	close(fd);
+}
+
 static void write_config(char *path, const char *tap)
 {
 	int fd = mkstemp(path);
@@ -349,6 +395,8 @@ int main(int argc, char **argv)
 		nobody();
 		return 0;
 	}
+	if (argc > 1 && !strcmp(argv[1], "closer"))
+		closer();
 	if (refuse && geteuid())
 		test_skip("needs root to become another user");
 	if (!enter_namespaces(CLONE_NEWNET))
@@ -360,6 +408,8 @@ int main(int argc, char **argv)
 	write_config(path, refuse ? "vtap9" : "vtap0");
 	if (refuse)
 		refused();
+	else if (argc > 1 && !strcmp(argv[1], "closed"))
+		closed();
 	else
 		carrying();
 	unlink(path);

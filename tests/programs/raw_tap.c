@@ -364,8 +364,7 @@ static void closed(void)
 	pid_t pid;
 	int fd;
 
-	set_up();
-	pid = spawn_self("closer", &fd);
+	pid = spawn_self("closer", &fd); /* which makes the interface */
 	spawn_wait(pid);
 	close(fd);
 }

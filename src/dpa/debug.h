@@ -105,8 +105,8 @@ int vb_dpa_debug_set_state(struct vb_dpa_debug *debug, uint32_t thread,
  */
 int vb_dpa_debug_read(struct vb_dpa_debug *debug, uint32_t thread, uint64_t addr, void *to,
 		      uint64_t len, uint64_t *done);
-int vb_dpa_debug_write(struct vb_dpa_debug *debug, uint32_t thread, uint64_t addr,
-		       const void *from, uint64_t len, uint64_t *done);
+int vb_dpa_debug_write(struct vb_dpa_debug *debug, uint32_t thread, uint64_t addr, const void *from,
+		       uint64_t len, uint64_t *done);
 
 /*
  * How long the process has been held, by debuggers, since it was made. Time limits stand still

@@ -83,6 +83,8 @@ int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
 
 /* ---- process.c ---- */
 
+struct observation;
+
 struct vb_dpa_process {
 	struct vb_dpa *dpa;
 	struct space space;
@@ -95,8 +97,38 @@ struct vb_dpa_process {
 	pthread_mutex_t cpus_lock;
 	struct vb_cpu *cpus; /* of its threads; under cpus_lock */
 	pthread_mutex_t lock;
-	struct vb_dpa_window *windows; /* under lock */
+	struct vb_dpa_window *windows;      /* under lock */
+	_Atomic(struct vb_text *) run_text; /* what threads execute: text, or an observed copy */
+	struct observation *observation;    /* NULL until the first observer; observe.c */
 };
+
+/* ---- observe.c: who watches a process ---- */
+
+enum observe_client {
+	OBSERVE_CHECK, /* asked first: what it refuses is a trap, and nobody else's business */
+	OBSERVE_DEBUG,
+	OBSERVE_CLIENTS
+};
+
+/* As struct vb_observer, which asks the clients one after the other. */
+struct observe_ops {
+	enum vb_seen (*mark)(struct vb_dpa_thread *thread, void *arg); /* or NULL */
+	enum vb_seen (*access)(struct vb_dpa_thread *thread, uint64_t addr, unsigned int size,
+			       unsigned int kind, void *arg); /* or NULL */
+	void *arg;
+};
+
+/*
+ * Begin, or with NULL end, to observe. ops must last; they are changed or ended only while no thread
+ * of the process executes. -ENOMEM.
+ */
+int vb_observe(struct vb_dpa_process *process, enum observe_client client,
+	       const struct observe_ops *ops);
+/* Of a client that observes. -EFAULT: no instruction. A call of ops.mark for an address that only the other client has
+ * marked does not happen. */
+int vb_observe_mark(struct vb_dpa_process *process, enum observe_client client, uint64_t pc,
+		    bool set);
+void vb_observe_free(struct vb_dpa_process *process);
 
 /* ---- window.c ---- */
 

@@ -163,6 +163,7 @@ static int load_text(struct vb_dpa_process *process, struct vb_dpa_error *error)
 		if (program->segments[i].rights & VB_DPA_EXEC)
 			ranges[n++] = text_range(&program->segments[i]);
 	err = vb_text_create(&process->text, process->space.base, ranges, n);
+	atomic_init(&process->run_text, &process->text);
 	return err ? vb_elf_fail(error, err, "no memory to decode the text") : 0;
 }
 
@@ -274,6 +275,7 @@ static void translate(struct vb_dpa_process *process)
 
 static void process_free(struct vb_dpa_process *process)
 {
+	vb_observe_free(process);
 	vb_jit_destroy(&process->text);
 	vb_text_destroy(&process->text);
 	vb_space_destroy(&process->space);

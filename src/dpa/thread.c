@@ -249,6 +249,9 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 	enum vb_dpa_why why;
 
 	for (;;) {
+		/* Acquire: the observed text. Pairs with vb_observe(). */
+		thread->cpu.text =
+			atomic_load_explicit(&thread->process->run_text, memory_order_acquire);
 		switch (vb_cpu_run(&thread->cpu, max - (s->instret - start), exact)) {
 		case VB_CPU_BUDGET:
 			return VB_DPA_WHY_BUDGET;
@@ -258,6 +261,10 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 			return VB_DPA_WHY_RETURN;
 		case VB_CPU_TRAP:
 			return VB_DPA_WHY_TRAP;
+		case VB_CPU_SEEN:
+			/* A checker has set cause and tval. */
+			return thread->cpu.seen_by == OBSERVE_CHECK ? VB_DPA_WHY_TRAP
+								    : VB_DPA_WHY_STOP;
 		case VB_CPU_ECALL:
 			pc = s->pc;
 			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg)

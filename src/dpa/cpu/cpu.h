@@ -57,21 +57,28 @@ struct vb_text_range {
 };
 
 struct vb_jit; /* jit/jit.h */
+struct vb_observer;
 
 struct vb_text {
 	uint64_t lo, hi; /* guest addresses that hold all executable ranges */
 	uint64_t bytes;  /* of the ranges alone: gaps between them are no text */
 	struct vb_text_range *ranges;
 	unsigned int nranges;
-	const uint8_t *base;   /* host address of guest 0, to read the bits */
-	struct vb_insn *insns; /* (hi - lo) / 2 entries and one behind that always traps */
-	size_t insns_bytes;    /* between two guards of VB_CPU_INSNS_GUARD */
-	struct vb_jit *jit;    /* NULL: interpreter only */
+	const uint8_t *base;          /* host address of guest 0, to read the bits */
+	struct vb_insn *insns;        /* (hi - lo) / 2 entries and one behind that always traps */
+	size_t insns_bytes;           /* between two guards of VB_CPU_INSNS_GUARD */
+	struct vb_jit *jit;           /* NULL: interpreter only */
+	struct vb_observer *observer; /* of an observed text; NULL */
 };
 
 /* Decode every even address of the ranges (kept; freed by destroy). */
 int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges,
 		   unsigned int nranges);
+/* The same text for an observer, who outlives it. -ENOMEM. */
+int vb_text_create_observed(struct vb_text *text, const struct vb_text *of,
+			    struct vb_observer *observer);
+/* Call the observer's mark before the instruction at pc, or no more. -EFAULT: there is none. */
+int vb_text_mark(struct vb_text *text, uint64_t pc, bool set);
 void vb_text_destroy(struct vb_text *text);
 
 static inline bool vb_text_holds(const struct vb_text *text, uint64_t pc)
@@ -132,6 +139,7 @@ enum vb_cpu_exit {
 	VB_CPU_ECALL,   /* s.pc is the ecall, not retired yet */
 	VB_CPU_RETURN,  /* pc reached VB_CPU_RETURN_PC */
 	VB_CPU_STOPPED, /* stop was set */
+	VB_CPU_SEEN,    /* the observer of the text wants a stop */
 };
 
 /*
@@ -165,6 +173,10 @@ struct vb_cpu {
 	uint64_t interp_end;      /* instret when none is left */
 	jmp_buf *fault;           /* where a fault lands; NULL: not ours */
 	bool in_jit;              /* translated code, or a helper it called, is executing */
+
+	/* observed texts */
+	bool stop_behind;     /* the observer wants a stop behind the instruction under way */
+	unsigned int seen_by; /* who wanted the last stop; observe.c */
 
 	/* LR/SC: compare-and-swap against what LR saw */
 	uint64_t reserved_addr; /* ~0: none */
@@ -205,6 +217,32 @@ enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max, bool exact);
 enum vb_cpu_exit vb_interp_run(struct vb_cpu *cpu, uint64_t max);
 /* Handler labels by enum vb_op; [0] 4-byte, [1] compressed form. */
 const void *vb_interp_handler(unsigned int op, bool compressed);
+
+/* ---- observers ---- */
+
+enum vb_seen {
+	VB_SEEN_GO,
+	VB_SEEN_STOP,        /* VB_CPU_SEEN before the instruction, which does not retire */
+	VB_SEEN_STOP_BEHIND, /* VB_CPU_SEEN behind it */
+};
+
+enum vb_access_kind { VB_ACCESS_LOAD = 1, VB_ACCESS_STORE = 2 }; /* both: an atomic */
+
+/* Called on the host thread that runs the cpu, whose registers, pc and instret are exact. */
+struct vb_observer {
+	/* Before a marked instruction. May change registers; where it changes pc the thread goes on
+	 * there, and that counts as one instruction. */
+	enum vb_seen (*mark)(struct vb_cpu *cpu);
+	/* Before a load, a store or an atomic, which may still trap. */
+	enum vb_seen (*access)(struct vb_cpu *cpu, uint64_t addr, unsigned int size,
+			       unsigned int kind);
+	atomic_bool accesses; /* whether accesses are shown */
+};
+
+/* The interpreter of texts with an observer. */
+enum vb_cpu_exit vb_observed_run(struct vb_cpu *cpu, uint64_t max);
+const void *vb_observed_handler(unsigned int op, bool compressed);
+const void *vb_observed_mark_handler(void);
 
 /* Install the SIGSEGV and SIGBUS handlers once per process, in front of earlier ones. */
 int vb_signal_install(void);

@@ -381,6 +381,11 @@ static struct vb_insn *map_insns(size_t bytes)
 	return (struct vb_insn *)(map + VB_CPU_INSNS_GUARD);
 }
 
+static void unmap_insns(struct vb_insn *insns, size_t bytes)
+{
+	munmap((uint8_t *)insns - VB_CPU_INSNS_GUARD, bytes + 2 * VB_CPU_INSNS_GUARD);
+}
+
 int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_range *ranges,
 		   unsigned int nranges)
 {
@@ -409,11 +414,57 @@ int vb_text_create(struct vb_text *text, const uint8_t *base, struct vb_text_ran
 	return 0;
 }
 
+static bool is_compressed(const struct vb_insn *insn)
+{
+	return insn->handler == vb_interp_handler(insn->op, true);
+}
+
+int vb_text_create_observed(struct vb_text *text, const struct vb_text *of,
+			    struct vb_observer *observer)
+{
+	struct vb_text_range *ranges = malloc((of->nranges + 1) * sizeof(*ranges));
+	struct vb_insn *insns = map_insns(of->insns_bytes);
+
+	if (!ranges || !insns) {
+		free(ranges);
+		if (insns)
+			unmap_insns(insns, of->insns_bytes);
+		return -ENOMEM;
+	}
+	memcpy(ranges, of->ranges, of->nranges * sizeof(*ranges));
+	for (size_t i = 0; i < of->insns_bytes / sizeof(*insns); i++) {
+		insns[i] = of->insns[i];
+		insns[i].handler = vb_observed_handler(insns[i].op, is_compressed(&of->insns[i]));
+	}
+	*text = *of;
+	text->ranges = ranges;
+	text->insns = insns;
+	text->jit = NULL;
+	text->observer = observer;
+	return 0;
+}
+
+int vb_text_mark(struct vb_text *text, uint64_t pc, bool set)
+{
+	struct vb_insn *insn;
+	const void *handler;
+
+	if (!vb_text_holds(text, pc))
+		return -EFAULT;
+	insn = &text->insns[(pc - text->lo) / 2];
+	if (insn->op == VB_OP_NOFETCH)
+		return -EFAULT;
+	handler = set ? vb_observed_mark_handler()
+		      : vb_observed_handler(insn->op, (text->base[pc] & 3) != 3);
+	/* Other threads may be fetching it. */
+	__atomic_store_n(&insn->handler, handler, __ATOMIC_RELAXED);
+	return 0;
+}
+
 void vb_text_destroy(struct vb_text *text)
 {
 	if (text->insns)
-		munmap((uint8_t *)text->insns - VB_CPU_INSNS_GUARD,
-		       text->insns_bytes + 2 * VB_CPU_INSNS_GUARD);
+		unmap_insns(text->insns, text->insns_bytes);
 	free(text->ranges);
 	*text = (struct vb_text){ 0 };
 }

@@ -8,9 +8,16 @@
  * so that the length is a constant in each. Before a handler touches guest memory it writes ip and
  * left to the cpu: if the host MMU refuses, signal.c jumps back to run.c, which finds the exact
  * instruction and count there.
+ *
+ * Compiled twice: observed.c includes this file with VB_OBSERVED set and gets an interpreter that
+ * shows each access to the observer of the text, and stops at marks. This one does not pay for it.
  */
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/ops.h"
+
+#ifndef VB_OBSERVED
+#define VB_OBSERVED 0
+#endif
 
 /* Guest memory is shared with other guest threads on purpose, and GCC must not fold the 300
  * indirect jumps into one. */
@@ -102,9 +109,36 @@
 		}                                                                     \
 	} while (0)
 
+#if VB_OBSERVED
+/* A stop behind the instruction: it is the last one of the run, whose end moves here. */
+#define OBEY(seen)                                  \
+	do {                                        \
+		enum vb_seen seen_ = (seen);        \
+		if (seen_ == VB_SEEN_STOP)          \
+			return VB_CPU_SEEN;         \
+		if (seen_ == VB_SEEN_STOP_BEHIND) { \
+			end -= left - 1;            \
+			left = 1;                   \
+			cpu->interp_end = end;      \
+			cpu->stop_behind = true;    \
+		}                                   \
+	} while (0)
+#define SHOW(where, size, kind)                                                              \
+	do {                                                                                 \
+		if (atomic_load_explicit(&text->observer->accesses, memory_order_relaxed)) { \
+			cpu->s.pc = PC;                                                      \
+			cpu->s.instret = INSTRET();                                          \
+			OBEY(text->observer->access(cpu, where, size, kind));                \
+		}                                                                            \
+	} while (0)
+#else
+#define SHOW(where, size, kind) (void)0
+#endif
+
 #define LOAD(T)                                                                           \
 	do {                                                                              \
 		uint64_t addr_ = A + IMM, value_;                                         \
+		SHOW(addr_, sizeof(T), VB_ACCESS_LOAD);                                   \
 		cpu->ip = ip;                                                             \
 		cpu->left = left;                                                         \
 		BARRIER();                                                                \
@@ -123,6 +157,7 @@
 #define STORE(T)                                                                               \
 	do {                                                                                   \
 		uint64_t addr_ = A + IMM;                                                      \
+		SHOW(addr_, sizeof(T), VB_ACCESS_STORE);                                       \
 		cpu->ip = ip;                                                                  \
 		cpu->left = left;                                                              \
 		BARRIER();                                                                     \
@@ -137,23 +172,25 @@
 	} while (0)
 
 /* Run `body` with p pointing to the operand of an atomic instruction. */
-#define ATOMIC(bits, rights, misaligned, refused, body)                                   \
-	do {                                                                              \
-		uint64_t addr_ = A;                                                       \
-		_Atomic(uint##bits##_t) *p;                                               \
-		if (addr_ & (bits / 8 - 1))                                               \
-			TRAP(misaligned, addr_);                                          \
-		cpu->ip = ip;                                                             \
-		cpu->left = left;                                                         \
-		BARRIER();                                                                \
-		p = addr_ < limit ? (void *)(base + vb_cpu_below(addr_, limit))           \
-				  : vb_access_atomic_begin(cpu, addr_, bits / 8, rights); \
-		if (!p)                                                                   \
-			TRAP(refused, addr_);                                             \
-		body;                                                                     \
-		BARRIER();                                                                \
-		if (addr_ >= limit)                                                       \
-			vb_access_end(cpu);                                               \
+#define ATOMIC(bits, rights, misaligned, refused, body)                                          \
+	do {                                                                                     \
+		uint64_t addr_ = A;                                                              \
+		_Atomic(uint##bits##_t) *p;                                                      \
+		if (addr_ & (bits / 8 - 1))                                                      \
+			TRAP(misaligned, addr_);                                                 \
+		SHOW(addr_, bits / 8,                                                            \
+		     (rights)&VB_DPA_WRITE ? VB_ACCESS_LOAD | VB_ACCESS_STORE : VB_ACCESS_LOAD); \
+		cpu->ip = ip;                                                                    \
+		cpu->left = left;                                                                \
+		BARRIER();                                                                       \
+		p = addr_ < limit ? (void *)(base + vb_cpu_below(addr_, limit))                  \
+				  : vb_access_atomic_begin(cpu, addr_, bits / 8, rights);        \
+		if (!p)                                                                          \
+			TRAP(refused, addr_);                                                    \
+		body;                                                                            \
+		BARRIER();                                                                       \
+		if (addr_ >= limit)                                                              \
+			vb_access_end(cpu);                                                      \
 	} while (0)
 
 #define AMO(bits, expression)                                                              \
@@ -223,6 +260,9 @@ INTERP_ATTR static enum vb_cpu_exit interp(struct vb_cpu *cpu, uint64_t max,
 #define INSN(name, format, match, mask, semantics) &&four_##name, &&two_##name,
 #include "dpa/cpu/insns.h"
 #undef INSN
+#if VB_OBSERVED
+		&&mark,
+#endif
 	};
 
 	if (labels) {
@@ -233,7 +273,7 @@ INTERP_ATTR static enum vb_cpu_exit interp(struct vb_cpu *cpu, uint64_t max,
 	const struct vb_text *text = cpu->text;
 	const uint64_t count = (text->hi - text->lo) / 2;
 	const uint64_t limit = cpu->limit;
-	const uint64_t end = cpu->s.instret + max;
+	uint64_t end = cpu->s.instret + max;
 	uint8_t *const base = cpu->base;
 	uint64_t *const x = cpu->s.x;
 	uint64_t left = max;
@@ -264,6 +304,19 @@ INTERP_ATTR static enum vb_cpu_exit interp(struct vb_cpu *cpu, uint64_t max,
 #undef INSN
 #undef LEN
 
+#if VB_OBSERVED
+mark:
+	cpu->s.pc = PC;
+	cpu->s.instret = INSTRET();
+	OBEY(text->observer->mark(cpu));
+	if (cpu->s.pc == PC)
+		goto *handlers[2 * ip->op + ((text->base[PC] & 3) != 3)];
+	left--; /* so that a mark that leads to itself comes to an end */
+	if (!vb_text_holds(text, cpu->s.pc))
+		goto outside;
+	ip = text->insns + vb_text_index(text, cpu->s.pc);
+	DISPATCH();
+#endif
 done:
 	LEAVE(PC, VB_CPU_BUDGET);
 outside:
@@ -282,6 +335,31 @@ outside:
 	return VB_CPU_TRAP;
 }
 
+#if VB_OBSERVED
+enum vb_cpu_exit vb_observed_run(struct vb_cpu *cpu, uint64_t max)
+{
+	enum vb_cpu_exit exit = interp(cpu, max, NULL);
+	bool stop = cpu->stop_behind;
+
+	cpu->stop_behind = false;
+	/* Behind an instruction that trapped or called there is nothing to stop at. */
+	return stop && (exit == VB_CPU_BUDGET || exit == VB_CPU_STOPPED) ? VB_CPU_SEEN : exit;
+}
+
+const void *vb_observed_handler(unsigned int op, bool compressed)
+{
+	static const void *const *handlers;
+
+	if (!handlers)
+		interp(NULL, 0, &handlers);
+	return handlers[2 * op + compressed];
+}
+
+const void *vb_observed_mark_handler(void)
+{
+	return vb_observed_handler(VB_OP_COUNT, false);
+}
+#else
 enum vb_cpu_exit vb_interp_run(struct vb_cpu *cpu, uint64_t max)
 {
 	return interp(cpu, max, NULL);
@@ -295,3 +373,4 @@ const void *vb_interp_handler(unsigned int op, bool compressed)
 		interp(NULL, 0, &handlers);
 	return handlers[2 * op + compressed];
 }
+#endif

@@ -8,6 +8,7 @@ enum vb_op {
 #define INSN(name, format, match, mask, semantics) VB_OP_##name,
 #include "dpa/cpu/insns.h"
 #undef INSN
+	VB_OP_COUNT,
 };
 
 static inline uint64_t mulhu(uint64_t a, uint64_t b)

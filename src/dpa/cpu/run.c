@@ -54,6 +54,7 @@ static enum vb_cpu_exit run_fault(struct vb_cpu *cpu)
 {
 	vb_access_end(cpu);
 	cpu->in_jit = false;
+	cpu->stop_behind = false;
 	if (cpu->ip) {
 		cpu->s.pc = cpu->text->lo + 2 * (uint64_t)(cpu->ip - cpu->text->insns);
 		cpu->s.instret = cpu->interp_end - cpu->left;
@@ -75,8 +76,12 @@ static enum vb_cpu_exit run_pieces(struct vb_cpu *cpu, uint64_t max, bool exact)
 
 		if (atomic_load_explicit(&cpu->stop, memory_order_relaxed))
 			return VB_CPU_STOPPED;
-		exit = cpu->text->jit ? vb_jit_run(cpu, piece, piece == left && !early)
-				      : vb_interp_run(cpu, piece);
+		if (cpu->text->jit)
+			exit = vb_jit_run(cpu, piece, piece == left && !early);
+		else if (cpu->text->observer)
+			exit = vb_observed_run(cpu, piece);
+		else
+			exit = vb_interp_run(cpu, piece);
 	}
 	return exit;
 }

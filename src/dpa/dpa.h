@@ -259,6 +259,19 @@ bool vb_dpa_program_holds(const struct vb_dpa_process *process, uint64_t addr, u
 int vb_dpa_mem_read(struct vb_dpa_process *process, uint64_t addr, void *to, uint64_t len);
 int vb_dpa_mem_write(struct vb_dpa_process *process, uint64_t addr, const void *from, uint64_t len);
 
+/* A range of pages that are mapped with the same rights. */
+struct vb_dpa_range {
+	uint64_t addr, len;
+	unsigned int rights; /* enum vb_dpa_rights */
+};
+
+/*
+ * The first mapped range at or above addr; of one that began before, the rest from addr's page on.
+ * False: there is none. A loop goes on at addr + len, and sees what others map and unmap meanwhile
+ * or does not.
+ */
+bool vb_dpa_mem_next(struct vb_dpa_process *process, uint64_t addr, struct vb_dpa_range *out);
+
 /* ---- windows: host memory seen at guest addresses above the limit ---- */
 
 /*
@@ -381,6 +394,15 @@ int vb_dpa_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *args,
 void *vb_dpa_thread_user(const struct vb_dpa_thread *thread);
 const char *vb_dpa_thread_name(const struct vb_dpa_thread *thread);
 struct vb_dpa_process *vb_dpa_thread_process(const struct vb_dpa_thread *thread);
+/* 1, 2, 3... in the order of creation in a process; never used again. */
+uint32_t vb_dpa_thread_number(const struct vb_dpa_thread *thread);
+/*
+ * Visit the threads of a process, the oldest first; a result other than 0 ends it and is returned.
+ * No thread is created or destroyed meanwhile, so visit must not do that, wait for whoever does, or
+ * create, change or destroy windows.
+ */
+int vb_dpa_threads_each(struct vb_dpa_process *process,
+			int (*visit)(struct vb_dpa_thread *thread, void *arg), void *arg);
 
 struct vb_dpa_thread_counters {
 	uint64_t instructions; /* exact when the thread is not running; otherwise as of its last

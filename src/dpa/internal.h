@@ -95,7 +95,9 @@ struct vb_dpa_process {
 	char name[64];
 	uint64_t global_pointer;
 	pthread_mutex_t cpus_lock;
-	struct vb_cpu *cpus; /* of its threads; under cpus_lock */
+	struct vb_cpu *cpus; /* of its threads, the oldest first; this and below under cpus_lock */
+	struct vb_cpu **cpus_end; /* the link of the youngest */
+	uint32_t last_number;     /* of a thread */
 	pthread_mutex_t lock;
 	struct vb_dpa_window *windows;      /* under lock */
 	_Atomic(struct vb_text *) run_text; /* what threads execute: text, or an observed copy */
@@ -164,6 +166,8 @@ struct vb_dpa_thread {
 	unsigned int group_size;
 	void *user;
 	char name[32];
+	uint32_t number;      /* vb_dpa_thread_number */
+	struct vb_cpu **link; /* what leads to it in the process's list; under cpus_lock */
 
 	/* What a start changes, on one line. Written under dpa.lock, but: its controlling caller takes it from IDLE to HANDED or
 	 * RUNNING, and back from a lent RUNNING, without. */

@@ -258,6 +258,30 @@ void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t le
 	return process->space.base + addr;
 }
 
+static bool is_mapped(uint8_t rights)
+{
+	return rights & (VB_DPA_READ | VB_DPA_WRITE | VB_DPA_EXEC);
+}
+
+bool vb_dpa_mem_next(struct vb_dpa_process *process, uint64_t addr, struct vb_dpa_range *out)
+{
+	struct space *space = &process->space;
+	uint64_t total = space->limit / space->page, first = addr / space->page, end;
+	bool found;
+
+	pthread_mutex_lock(&space->lock);
+	while (first < total && !is_mapped(space->pages[first]))
+		first++;
+	found = first < total;
+	for (end = first; end < total && space->pages[end] == space->pages[first];)
+		end++;
+	if (found)
+		*out = (struct vb_dpa_range){ first * space->page, (end - first) * space->page,
+					      space->pages[first] };
+	pthread_mutex_unlock(&space->lock);
+	return found;
+}
+
 int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len)
 {
 	uint64_t first, count;

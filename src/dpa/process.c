@@ -334,6 +334,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	snprintf(p->name, sizeof(p->name), "%s", attr->name ? attr->name : "dpa");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_init(&p->cpus_lock, NULL);
+	p->cpus_end = &p->cpus;
 	err = process_build(p, elf, len, limit, tier, error);
 	if (err) {
 		process_free(p);

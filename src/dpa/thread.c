@@ -143,8 +143,10 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	}
 	reset_registers(t);
 	pthread_mutex_lock(&process->cpus_lock);
-	t->cpu.next = process->cpus;
-	process->cpus = &t->cpu;
+	t->number = ++process->last_number;
+	t->link = process->cpus_end;
+	*t->link = &t->cpu;
+	process->cpus_end = &t->cpu.next;
 	pthread_mutex_unlock(&process->cpus_lock);
 	*thread = t;
 	return 0;
@@ -185,7 +187,6 @@ static int wait_changed(struct vb_dpa_thread *thread, const struct timespec *unt
 int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa_process *process = thread->process;
-	struct vb_cpu **link;
 	bool idle;
 
 	pthread_mutex_lock(&process->dpa->lock);
@@ -197,9 +198,11 @@ int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 		return -EBUSY;
 	destroy_windows(thread);
 	pthread_mutex_lock(&process->cpus_lock);
-	for (link = &process->cpus; *link != &thread->cpu; link = &(*link)->next)
-		;
-	*link = thread->cpu.next;
+	*thread->link = thread->cpu.next;
+	if (thread->cpu.next)
+		thread->cpu.next->thread->link = thread->link;
+	else
+		process->cpus_end = thread->link;
 	pthread_mutex_unlock(&process->cpus_lock);
 	thread_free(thread);
 	return 0;
@@ -713,6 +716,23 @@ void *vb_dpa_thread_user(const struct vb_dpa_thread *thread)
 const char *vb_dpa_thread_name(const struct vb_dpa_thread *thread)
 {
 	return thread->name;
+}
+
+uint32_t vb_dpa_thread_number(const struct vb_dpa_thread *thread)
+{
+	return thread->number;
+}
+
+int vb_dpa_threads_each(struct vb_dpa_process *process,
+			int (*visit)(struct vb_dpa_thread *thread, void *arg), void *arg)
+{
+	int result = 0;
+
+	pthread_mutex_lock(&process->cpus_lock);
+	for (struct vb_cpu *cpu = process->cpus; cpu && !result; cpu = cpu->next)
+		result = visit(cpu->thread, arg);
+	pthread_mutex_unlock(&process->cpus_lock);
+	return result;
 }
 
 struct vb_dpa_process *vb_dpa_thread_process(const struct vb_dpa_thread *thread)

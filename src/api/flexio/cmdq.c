@@ -214,8 +214,7 @@ static int worker_init(struct flexio_cmdq *q, struct worker *w, uint64_t tls)
 /* No thread of it runs. Works on a half-made queue. */
 static void cmdq_free(struct flexio_cmdq *q)
 {
-	/* The last one first: the accelerator finds its newest threads without a search. */
-	for (unsigned int i = q->num_workers; i-- > 0;) {
+	for (unsigned int i = 0; i < q->num_workers; i++) {
 		struct worker *w = &q->workers[i];
 
 		vb_windows_release(&w->guest);

@@ -14,8 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kernel_name[] = { "coremark", "sha256",  "memcpy",    "chase",    "packet",
-					   "multiply", "branchy", "recursion", "indirect", "crc" };
+/* What engines are compared by, then what device programs do. */
+static const char *const kernel_name[] = { "coremark", "sha256",     "memcpy",  "chase",
+					   "packet",   "multiply",   "branchy", "recursion",
+					   "indirect", "crc",        "rewrite", "lookup",
+					   "keyvalue", "congestion", "cqe" };
 enum { KERNELS = sizeof(kernel_name) / sizeof(kernel_name[0]) };
 
 static int ascending(const void *a, const void *b)

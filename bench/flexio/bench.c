@@ -24,7 +24,7 @@
 #include "shared.h"
 
 extern struct flexio_app *bench_app;
-extern flexio_func_t empty, print_many, relay, kick;
+extern flexio_func_t empty, print_many, trace_many, relay, kick;
 
 enum { MAX_REPS = 31, COPY_MAX = 1 << 20 };
 
@@ -58,6 +58,8 @@ double now(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
+
+static FILE *null;
 
 /* ---- what is measured: nanoseconds for n times ---- */
 
@@ -123,6 +125,27 @@ static double messages(unsigned long n, size_t unused)
 	(void)unused;
 	CHECK(flexio_process_call(process, print_many, NULL, (uint64_t)n));
 	return now() - start;
+}
+
+/* How long device code takes: most messages are overwritten before the host formats them. */
+static double traces(unsigned long n, size_t transport)
+{
+	char *const formats[] = { "message %lu of %lu\n", NULL };
+	flexio_msg_stream_attr_t attr = { .data_bsize = 65536,
+					  .sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_TRACER,
+					  .level = FLEXIO_MSG_DEV_INFO,
+					  .tracer_mode = (enum flexio_msg_transport)transport,
+					  .tracer_msg_formats = formats };
+	struct flexio_msg_stream *stream;
+	double start, end;
+
+	CHECK(flexio_msg_stream_create(process, &attr, null, NULL, &stream));
+	start = now();
+	CHECK(flexio_process_call(process, trace_many, NULL,
+				  (uint64_t)flexio_msg_stream_get_id(stream), (uint64_t)n));
+	end = now();
+	CHECK(flexio_msg_stream_destroy(stream));
+	return end - start;
 }
 
 static double allocations(unsigned long n, size_t size)
@@ -195,8 +218,6 @@ static double plain_copies(unsigned long n, size_t size)
 	return now() - start;
 }
 
-static FILE *null;
-
 static double plain_messages(unsigned long n, size_t unused)
 {
 	double start = now();
@@ -260,6 +281,10 @@ static const struct row {
 	  true, 0 },
 	{ "message, sync stream", messages, "fprintf", plain_messages, 0, 0, 20000, false, true,
 	  0 },
+	{ "trace, over a QP", traces, "fprintf", plain_messages, FLEXIO_TRACER_TRANSPORT_QP, 0,
+	  20000, false, true, 0 },
+	{ "trace, over a window", traces, "fprintf", plain_messages, FLEXIO_TRACER_TRANSPORT_WINDOW,
+	  0, 20000, false, true, 0 },
 	{ "buffer alloc and free", allocations, "malloc and free", plain_allocations, 256, 256,
 	  100000, false, true, 0 },
 };

@@ -3,6 +3,7 @@
 #include <dpaintrin.h>
 #include <libflexio-dev/flexio_dev.h>
 #include <libflexio-dev/flexio_dev_queue_access.h>
+#include <libflexio-dev/flexio_dev_tracer.h>
 
 #include "shared.h"
 
@@ -15,6 +16,13 @@ __dpa_rpc__ uint64_t print_many(uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++)
 		flexio_dev_print("message %lu of the benchmark\n", i);
+	return 0;
+}
+
+__dpa_rpc__ uint64_t trace_many(uint64_t id, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++)
+		flexio_dev_trace_2((uint8_t)id, FLEXIO_MSG_DEV_INFO, 0, i, count);
 	return 0;
 }
 

@@ -26,6 +26,11 @@ enum vb_rtos_call {
 	 * heap of the host.
 	 */
 	VB_RTOS_SBRK = 3,
+	/*
+	 * (tracer, messages, buffer, full) -> 0 or -1: so many messages are in this buffer of the
+	 * tracer stream; full: device code goes on with the next one.
+	 */
+	VB_RTOS_TRACES = 5,
 	/* () -> 0. Somebody holds a lock that the caller wants: let others of the EU run. */
 	VB_RTOS_RELAX = 4,
 
@@ -117,12 +122,38 @@ _Static_assert(sizeof(struct vb_rtos_thread) == 128, "two cache lines");
 /* uint8_t[256]: level of each message stream, 0 for closed ones; the last one is the highest of all, for broadcasts.
  * Written by the host, so that device code need not format what nobody prints; the host checks again. */
 #define VB_RTOS_SYM_LEVELS "__flexio_dev_msg_levels"
+/* uint64_t: address of the table of tracer streams, 0 until there is one. Written by the host. */
+#define VB_RTOS_SYM_TRACER "g_dev_p_tracer_ctx"
 /*
  * void (void): called once on a guest thread when the process is created, before anything else;
  * runs constructors.
  */
 #define VB_RTOS_SYM_INIT    "__flexio_dev_init"
 #define VB_RTOS_ABI_VERSION 1
+
+/* struct flexio_tracer_msg */
+struct vb_rtos_trace {
+	uint32_t format_id;
+	uint32_t reserved[3];
+	uint64_t args[6];
+};
+
+/* struct flexio_tracer_streams_data: one for each stream, in the table */
+struct vb_rtos_tracer {
+	uint8_t valid_lvl; /* 0: no such stream */
+	uint8_t transport_mode;
+	uint16_t log_num_buf_msgs;
+	uint32_t current_ix;
+	uint32_t max_entries_per_buf;
+	uint32_t writing;
+	uint16_t buf_idx;
+	uint16_t buf_mask;
+	uint64_t current_buffer;
+	uint64_t buffer;
+};
+
+_Static_assert(sizeof(struct vb_rtos_trace) == 64, "a cache line");
+_Static_assert(sizeof(struct vb_rtos_tracer) == 40, "as flexio_dev_tracer.h has it");
 
 /* Largest argument buffer of an RPC. */
 #define VB_RTOS_ARGBUF_SIZE 4096

@@ -123,7 +123,8 @@ static enum vb_dpa_action on_ecall(struct vb_dpa_thread *thread, struct vb_dpa_s
 	case VB_RTOS_ERROR:
 		return on_end(c, g, s->x[17], a[0]);
 	default:
-		if (s->x[17] < VB_RTOS_WINDOW_CONFIG || s->x[17] > VB_RTOS_PCC_TABLE)
+		if ((s->x[17] < VB_RTOS_WINDOW_CONFIG || s->x[17] > VB_RTOS_PCC_TABLE) &&
+		    s->x[17] != VB_RTOS_TRACES)
 			return VB_DPA_TRAP;
 		a[0] = (uint64_t)other_call(c, s->x[17], a);
 		return VB_DPA_CONTINUE;

@@ -225,6 +225,9 @@ static void traces(void **state)
 	assert_int_equal(card_call(c, "traces"), 1);
 	assert_int_equal(c->count, 0);
 	assert_int_equal(card_call(c, "trace_buffers"), 0x1f);
+	/* the flush: stream 3, one message in buffer 1, which is done */
+	assert_memory_equal(c->last_call, ((uint64_t[]){ VB_RTOS_TRACES, 3, 1, 1, 1 }),
+			    5 * sizeof(uint64_t));
 }
 
 static void intrinsics(void **state)

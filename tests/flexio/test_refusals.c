@@ -489,7 +489,8 @@ static void test_streams(void **state)
 	REFUSED(flexio_msg_stream_create(process, &bad, out, NULL, &stream),
 		"9 is not a sync_mode");
 	bad.sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_TRACER;
-	REFUSED(flexio_msg_stream_create(process, &bad, out, NULL, &stream), "tracer mode is not");
+	REFUSED(flexio_msg_stream_create(process, &bad, out, NULL, &stream),
+		"tracer_msg_formats is NULL");
 	bad = attr;
 	bad.level = FLEXIO_MSG_DEV_ALWAYS_PRINT;
 	REFUSED(flexio_msg_stream_create(process, &bad, out, NULL, &stream), "1 is not the level");

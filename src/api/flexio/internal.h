@@ -389,9 +389,34 @@ struct flexio_msg_stream;
  */
 int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, const char *text,
 		       size_t len);
+/* So many traces are in a buffer of a tracer stream; -EINVAL: no such stream or buffer. */
+int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint64_t buffer,
+		      bool full);
 /* Write out what synchronous streams still hold. */
 void vb_streams_settle(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);
+
+/* ---- tracer.c -------------------------------------------------------------------------------- */
+
+struct tracer;
+
+/* Whether the attributes of a tracer stream can be met; logs why not. */
+flexio_status vb_tracer_check(const flexio_msg_stream_attr_t *attr);
+/* Under streams_lock for writing. NULL: no memory. Device code stores nothing before a level is set. */
+struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_stream_attr_t *attr,
+			      int id);
+void vb_tracer_level(struct tracer *t, unsigned int level);
+/* Under streams_lock for writing. */
+void vb_tracer_close(struct tracer *t);
+void vb_tracers_free(struct flexio_process *process);
+/* So many messages are in a buffer; full: the next one is begun. -EINVAL. */
+int vb_tracer_take(struct tracer *t, uint64_t buffer, uint64_t count, bool full);
+/* Take what device code has stored and not told. */
+void vb_tracer_collect(struct tracer *t);
+bool vb_tracer_pending(const struct tracer *t);
+/* Messages of one buffer, and how many were lost before; there is room for a buffer. */
+uint32_t vb_tracer_out(struct tracer *t, struct vb_rtos_trace *to, uint64_t *lost);
+void vb_tracer_print(const struct tracer *t, const struct vb_rtos_trace *msg, FILE *out);
 
 /* ---- event_handler.c ------------------------------------------------------------------------- */
 
@@ -485,6 +510,10 @@ struct flexio_process {
 	pthread_rwlock_t streams_lock;
 	_Atomic unsigned int unwritten; /* messages in synchronous streams */
 	uint64_t levels_addr;           /* device table of levels; 0: the program has none */
+	/* tracer.c, under streams_lock */
+	struct vb_rtos_tracer *tracer_table; /* in device memory; NULL: no tracer stream yet */
+	struct tracer_memory *tracer_memory;
+	unsigned int tracer_windows;
 
 	/* event_handler.c */
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];

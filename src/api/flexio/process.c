@@ -239,6 +239,7 @@ static void process_free(struct flexio_process *process)
 		vb_umem_dereg(process->umem); /* of a half-made process: cannot be in use */
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);
+	vb_tracers_free(process); /* no device thread sees the memory any more */
 	if (process->pd)
 		vb_verbs_release(process->ctx, process->pd);
 	if (process->own_pd && process->pd)

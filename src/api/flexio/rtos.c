@@ -48,6 +48,13 @@ static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *sta
 	return answer(state, len);
 }
 
+static enum vb_dpa_action call_traces(struct guest *guest, struct vb_dpa_state *state)
+{
+	int err = vb_streams_traces(guest, state->x[A0], state->x[A1], state->x[A2], state->x[A3]);
+
+	return answer(state, err ? (uint64_t)-1 : 0);
+}
+
 static enum vb_dpa_action call_sbrk(struct guest *guest, struct vb_dpa_state *state)
 {
 	struct flexio_process *process = guest->process;
@@ -169,6 +176,7 @@ static const call_fn calls[] = {
 	[VB_RTOS_MSG] = call_msg,
 	[VB_RTOS_SBRK] = call_sbrk,
 	[VB_RTOS_RELAX] = call_relax,
+	[VB_RTOS_TRACES] = call_traces,
 	[VB_RTOS_RESCHEDULE] = call_reschedule,
 	[VB_RTOS_FINISH] = call_finish,
 	[VB_RTOS_RETRIGGER] = call_retrigger,

@@ -10,6 +10,7 @@
  *	    batch   the same, but the thread waits until the ring is half full, or BATCH_NS after
  *	            the first message
  *	    async   flush and destroy drain; a full ring drops its oldest messages
+ *	    tracer  messages without text, in another ring (tracer.c), drained by the thread
  *
  * In sync and batch mode a put that finds no room drains by itself, so nothing is ever lost. A
  * record is a length and the line with its prefix; messages longer than half a ring become several
@@ -44,6 +45,7 @@ struct flexio_msg_stream {
 	_Atomic unsigned int level;
 	flexio_msg_dev_sync_mode mode;
 	FILE *out;
+	struct tracer *tracer; /* of the tracer mode, in place of the ring; NULL */
 	char name[FLEXIO_MAX_NAME_LEN + 1];
 
 	pthread_mutex_t put_lock;
@@ -138,23 +140,64 @@ static unsigned int take_all(struct flexio_msg_stream *s, size_t *bytes, uint64_
 	return records;
 }
 
-static void drain(struct flexio_msg_stream *s)
+/* The same for traces; false: there was nothing. */
+static bool drain_traces(struct flexio_msg_stream *s, uint64_t *lost)
+{
+	const struct vb_rtos_trace *traces = (const struct vb_rtos_trace *)s->scratch;
+	bool pending;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	pending = vb_tracer_pending(s->tracer);
+	if (pending)
+		n = vb_tracer_out(s->tracer, (struct vb_rtos_trace *)s->scratch, lost);
+	pthread_mutex_unlock(&s->lock);
+	for (uint32_t i = 0; i < n; i++)
+		vb_tracer_print(s->tracer, &traces[i], s->out);
+	return pending;
+}
+
+static void say_lost(const struct flexio_msg_stream *s, uint64_t lost)
+{
+	if (lost)
+		log_warn("stream %d %s: %llu messages were lost; data_bsize is %zu", s->id, s->name,
+			 (unsigned long long)lost, s->size);
+}
+
+static void write_traces(struct flexio_msg_stream *s)
+{
+	uint64_t lost = 0;
+
+	while (drain_traces(s, &lost))
+		say_lost(s, lost);
+	if (fflush(s->out))
+		log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(errno));
+}
+
+static void write_messages(struct flexio_msg_stream *s)
 {
 	unsigned int records;
 	uint64_t lost;
 	size_t bytes;
-	int cancel;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	pthread_mutex_lock(&s->drain_lock);
 	records = take_all(s, &bytes, &lost);
-	if (lost)
-		log_warn("stream %d %s: %llu messages were lost; data_bsize is %zu", s->id, s->name,
-			 (unsigned long long)lost, s->size);
+	say_lost(s, lost);
 	if (bytes && (fwrite(s->scratch, 1, bytes, s->out) != bytes || fflush(s->out)))
 		log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(errno));
 	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
 		atomic_fetch_sub_explicit(&s->process->unwritten, records, memory_order_release);
+}
+
+static void drain(struct flexio_msg_stream *s)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&s->drain_lock);
+	if (s->tracer)
+		write_traces(s);
+	else
+		write_messages(s);
 	pthread_mutex_unlock(&s->drain_lock);
 	pthread_setcancelstate(cancel, NULL);
 }
@@ -180,6 +223,11 @@ static void wait_for_more(struct flexio_msg_stream *s)
 			break;
 }
 
+static bool is_empty(const struct flexio_msg_stream *s)
+{
+	return s->tracer ? !vb_tracer_pending(s->tracer) : s->head == s->tail;
+}
+
 static void *stream_thread(void *arg)
 {
 	struct flexio_msg_stream *s = arg;
@@ -191,7 +239,7 @@ static void *stream_thread(void *arg)
 	do {
 		pthread_mutex_lock(&s->lock);
 		s->sleeping = true;
-		while (!s->quit && s->head == s->tail)
+		while (!s->quit && is_empty(s))
 			pthread_cond_wait(&s->filled, &s->lock);
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_BATCH)
 			wait_for_more(s);
@@ -266,7 +314,8 @@ static int put(struct flexio_msg_stream *s, const struct guest *guest, const cha
 
 static bool shows(const struct flexio_msg_stream *s, uint64_t level)
 {
-	return s && level && level <= atomic_load_explicit(&s->level, memory_order_relaxed);
+	return s && !s->tracer && level &&
+	       level <= atomic_load_explicit(&s->level, memory_order_relaxed);
 }
 
 int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, const char *text,
@@ -289,6 +338,26 @@ int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, con
 		vb_call_worked(guest, units);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
+	return err;
+}
+
+int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint64_t buffer,
+		      bool full)
+{
+	struct flexio_process *process = guest->process;
+	struct flexio_msg_stream *s;
+	int err = -EINVAL;
+
+	pthread_rwlock_rdlock(&process->streams_lock);
+	s = stream < MAX_STREAMS ? process->streams[stream] : NULL;
+	if (s && s->tracer) {
+		pthread_mutex_lock(&s->lock);
+		err = vb_tracer_take(s->tracer, buffer, count, full);
+		pthread_mutex_unlock(&s->lock);
+		pthread_cond_signal(&s->filled);
+	}
+	pthread_rwlock_unlock(&process->streams_lock);
+	vb_call_worked(guest, WORK_MESSAGE);
 	return err;
 }
 
@@ -315,7 +384,7 @@ static void publish_levels(struct flexio_process *process)
 	table = vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
 				VB_DPA_READ | VB_DPA_WRITE);
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
-		unsigned int level = process->streams[i]
+		unsigned int level = process->streams[i] && !process->streams[i]->tracer
 					     ? atomic_load_explicit(&process->streams[i]->level,
 								    memory_order_relaxed)
 					     : 0;
@@ -337,8 +406,9 @@ static flexio_status check_attr(struct flexio_process *process,
 			    attr->data_bsize, DATA_MIN, DATA_MAX);
 	if ((unsigned int)attr->sync_mode > FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
 		return fail("%u is not a sync_mode", (unsigned int)attr->sync_mode);
-	if (attr->sync_mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
-		return fail("the tracer mode is not supported yet");
+	if (attr->sync_mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER &&
+	    vb_tracer_check(attr) != FLEXIO_STATUS_SUCCESS)
+		return failed();
 	if (attr->level == FLEXIO_MSG_DEV_ALWAYS_PRINT || attr->level > FLEXIO_MSG_DEV_DEBUG)
 		return fail(LEVEL_TEXT, attr->level);
 	if (attr->stream_name &&
@@ -401,27 +471,53 @@ static int start_thread(struct flexio_msg_stream *s)
 	return -err;
 }
 
-/* Give it the lowest free number; only_default: 0 or none. */
-static bool stream_open(struct flexio_msg_stream *s, flexio_msg_dev_level level, bool only_default)
+/* Under streams_lock. */
+static void set_level(struct flexio_msg_stream *s, flexio_msg_dev_level level)
+{
+	atomic_store_explicit(&s->level, level, memory_order_relaxed);
+	if (s->tracer)
+		vb_tracer_level(s->tracer, level);
+	publish_levels(s->process);
+}
+
+/*
+ * Give it the lowest free number; only_default: 0 or none. -EBUSY: there is none; -ENOMEM.
+ */
+static int stream_open(struct flexio_msg_stream *s, const flexio_msg_stream_attr_t *attr,
+		       bool only_default)
 {
 	struct flexio_process *process = s->process;
-	int id = 0;
+	int id = 0, err = 0;
 
 	pthread_rwlock_wrlock(&process->streams_lock);
 	while (id < MAX_STREAMS && process->streams[id])
 		id++;
-	if (id == MAX_STREAMS || (only_default && id)) {
-		pthread_rwlock_unlock(&process->streams_lock);
-		return false;
+	if (id == MAX_STREAMS || (only_default && id))
+		err = -EBUSY;
+	if (!err && attr->sync_mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER) {
+		s->tracer = vb_tracer_open(process, attr, id);
+		err = s->tracer ? 0 : -ENOMEM;
 	}
-	s->id = id;
-	/* The default stream without a level shows what flexio_dev_print() prints. */
-	atomic_init(&s->level,
-		    id == FLEXIO_MSG_DEV_DEFAULT_STREAM_ID && !level ? FLEXIO_MSG_DEV_INFO : level);
-	process->streams[id] = s;
-	publish_levels(process);
+	if (!err) {
+		s->id = id;
+		process->streams[id] = s;
+		/* The default stream without a level shows what flexio_dev_print() prints. */
+		set_level(s, id == FLEXIO_MSG_DEV_DEFAULT_STREAM_ID && !attr->level
+				     ? FLEXIO_MSG_DEV_INFO
+				     : attr->level);
+	}
 	pthread_rwlock_unlock(&process->streams_lock);
-	return true;
+	return err;
+}
+
+static flexio_status no_stream(const struct flexio_process *process, int err, bool only_default,
+			       size_t size)
+{
+	if (err == -ENOMEM)
+		return fail("process %s: no memory for a stream with a buffer of %zu bytes",
+			    process->name, size);
+	return only_default ? fail("process %s has a default stream", process->name)
+			    : fail("process %s has all %d streams", process->name, MAX_STREAMS);
 }
 
 static void stream_close(struct flexio_msg_stream *s)
@@ -431,10 +527,14 @@ static void stream_close(struct flexio_msg_stream *s)
 
 	/* With the write lock no device thread is in put(). */
 	pthread_rwlock_wrlock(&process->streams_lock);
+	if (s->tracer)
+		vb_tracer_level(s->tracer, 0);
 	process->streams[s->id] = NULL;
 	publish_levels(process);
 	pthread_rwlock_unlock(&process->streams_lock);
 	pthread_mutex_lock(&s->lock);
+	if (s->tracer)
+		vb_tracer_collect(s->tracer);
 	s->quit = true;
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
@@ -443,6 +543,11 @@ static void stream_close(struct flexio_msg_stream *s)
 		pthread_join(s->thread, NULL);
 	pthread_setcancelstate(cancel, NULL);
 	drain(s);
+	if (s->tracer) {
+		pthread_rwlock_wrlock(&process->streams_lock);
+		vb_tracer_close(s->tracer);
+		pthread_rwlock_unlock(&process->streams_lock);
+	}
 	stream_free(s);
 }
 
@@ -462,14 +567,11 @@ static flexio_status stream_create(struct flexio_process *process,
 	if (check_attr(process, attr) != FLEXIO_STATUS_SUCCESS)
 		return failed();
 	s = stream_new(process, attr, out);
-	if (!s)
-		return fail("process %s: no memory for a stream with a buffer of %zu bytes",
-			    process->name, attr->data_bsize);
-	if (!stream_open(s, attr->level, only_default)) {
-		stream_free(s);
-		return only_default
-			       ? fail("process %s has a default stream", process->name)
-			       : fail("process %s has all %d streams", process->name, MAX_STREAMS);
+	err = s ? stream_open(s, attr, only_default) : -ENOMEM;
+	if (err) {
+		if (s)
+			stream_free(s);
+		return no_stream(process, err, only_default, attr->data_bsize);
 	}
 	err = start_thread(s);
 	if (err)
@@ -530,6 +632,11 @@ static flexio_status stream_flush(struct flexio_msg_stream *stream)
 
 	if (!pin)
 		return bad_handle(stream, "message stream");
+	if (stream->tracer) {
+		pthread_mutex_lock(&stream->lock);
+		vb_tracer_collect(stream->tracer);
+		pthread_mutex_unlock(&stream->lock);
+	}
 	drain(stream);
 	return FLEXIO_STATUS_SUCCESS;
 }
@@ -571,8 +678,7 @@ flexio_status flexio_msg_stream_level_set(struct flexio_msg_stream *stream,
 	if (level == FLEXIO_MSG_DEV_ALWAYS_PRINT || level > FLEXIO_MSG_DEV_DEBUG)
 		return fail(LEVEL_TEXT, level);
 	pthread_rwlock_wrlock(&stream->process->streams_lock);
-	atomic_store_explicit(&stream->level, level, memory_order_relaxed);
-	publish_levels(stream->process);
+	set_level(stream, level);
 	pthread_rwlock_unlock(&stream->process->streams_lock);
 	return FLEXIO_STATUS_SUCCESS;
 }

@@ -5,9 +5,18 @@
  *
  * A writer takes an index of the current buffer. The one that gets the index just past the end has
  * the turn: it waits for those that are still writing, hands the buffer over and opens the next;
- * later ones wait for it.
+ * later ones wait for it. A flush takes the turn by writing an index past the end.
  */
 #include <libflexio-dev/flexio_dev_tracer.h>
+
+#include "device/dev/ecall.h"
+
+_Static_assert(sizeof(struct flexio_tracer_streams_data) == sizeof(struct vb_rtos_tracer),
+	       "layout");
+
+/* A thread that was ended by force in the middle of a message writes no more: do not wait for it
+ * for ever. Its message is then whatever it had stored. */
+#define PATIENCE 100000
 
 __attribute__((used, retain)) struct flexio_tracer_ctx *g_dev_p_tracer_ctx;
 
@@ -18,10 +27,15 @@ static struct flexio_tracer_streams_data *stream(uint8_t id)
 	return ctx && id < FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT ? &ctx->tracer_ctx[id] : NULL;
 }
 
-static void next_buffer(struct flexio_tracer_streams_data *s)
+/* With the turn: give count messages to the host and open the next buffer. */
+static void hand_over(struct flexio_tracer_streams_data *s, uint8_t id, uint32_t count)
 {
 	uint16_t next = (uint16_t)((s->buf_idx + 1) & s->buf_mask);
 
+	for (unsigned int i = 0; i < PATIENCE && __atomic_load_n(&s->writing, __ATOMIC_ACQUIRE);
+	     i++)
+		__flexio_dev_relax();
+	ecall4(VB_RTOS_TRACES, id, count, s->buf_idx, 1);
 	s->buf_idx = next;
 	s->current_buffer = s->buffer + ((uint32_t)next << s->log_num_buf_msgs);
 	__atomic_store_n(&s->current_ix, 0, __ATOMIC_RELEASE);
@@ -38,17 +52,13 @@ static uint32_t take(struct flexio_tracer_streams_data *s, uint8_t id)
 		if (ix < s->max_entries_per_buf)
 			return ix;
 		__atomic_fetch_sub(&s->writing, 1, __ATOMIC_ACQ_REL);
-		if (ix > s->max_entries_per_buf) {
-			/* index 0 comes back with the next buffer */
-			while (__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE) >
-			       s->max_entries_per_buf)
-				__flexio_dev_relax();
+		if (ix == s->max_entries_per_buf) {
+			hand_over(s, id, ix);
 			continue;
 		}
-		while (__atomic_load_n(&s->writing, __ATOMIC_ACQUIRE))
+		/* index 0 comes back with the next buffer */
+		while (__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE) > s->max_entries_per_buf)
 			__flexio_dev_relax();
-		flexio_dev_tracer_notify_host(id, s->max_entries_per_buf);
-		next_buffer(s);
 	}
 }
 
@@ -64,11 +74,12 @@ static void trace(uint8_t id, flexio_msg_dev_level level, const struct flexio_tr
 	__atomic_fetch_sub(&s->writing, 1, __ATOMIC_RELEASE);
 }
 
-/* The host has no tracer streams yet, so there is nobody to tell. */
 void flexio_dev_tracer_notify_host(uint8_t tracer_id, uint32_t num_msg)
 {
-	(void)tracer_id;
-	(void)num_msg;
+	struct flexio_tracer_streams_data *s = stream(tracer_id);
+
+	if (s && s->valid_lvl)
+		ecall4(VB_RTOS_TRACES, tracer_id, num_msg, s->buf_idx, 0);
 }
 
 void flexio_dev_tracer_flush(uint8_t tracer_id)
@@ -76,13 +87,12 @@ void flexio_dev_tracer_flush(uint8_t tracer_id)
 	struct flexio_tracer_streams_data *s = stream(tracer_id);
 	uint32_t count;
 
-	if (!s || !s->valid_lvl)
+	if (!s || !s->valid_lvl || !__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE))
 		return;
-	count = __atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE);
-	if (!count)
-		return;
-	flexio_dev_tracer_notify_host(tracer_id, count);
-	next_buffer(s);
+	count = __atomic_exchange_n(&s->current_ix, s->max_entries_per_buf + 1, __ATOMIC_ACQ_REL);
+	if (count > s->max_entries_per_buf)
+		return; /* another thread hands the buffer over */
+	hand_over(s, tracer_id, count);
 }
 
 #define TRACE(...)              \

@@ -138,6 +138,10 @@
 	  "a datagram of %llu bytes, %s has an MTU of %u", (unsigned long long)len, adapter, mtu)                      \
 	X(wr_atomic_len, EINVAL, NULL, (uint64_t len), "an atomic with %llu bytes instead of 8",                       \
 	  (unsigned long long)len)                                                                                     \
+	X(wr_local_len, EINVAL, NULL, (uint64_t from, uint64_t to),                                                    \
+	  "%llu bytes to copy into %llu; both sides have the same length, that of a matrix is element size x rows x "  \
+	  "columns",                                                                                                   \
+	  (unsigned long long)from, (unsigned long long)to)                                                            \
 	X(wr_invalidate, EINVAL, NULL, (uint32_t key), "key 0x%x cannot be invalidated here", key)                     \
 	X(wr_frame, EINVAL, NULL, (uint64_t len), "%llu bytes do not make a frame that can be sent",                   \
 	  (unsigned long long)len)                                                                                     \

@@ -268,11 +268,35 @@ static bool look_paced(struct vb_qp *qp, uint64_t now, uint64_t *next)
 	return true;
 }
 
+/* The queue waits for a word of memory, with nothing in flight. */
+static bool look_watching(struct vb_qp *qp, uint64_t now, uint64_t *next)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	if (sq->watch_at <= now)
+		vb_requester_run(qp);
+	if (sq->watch_at) {
+		vb_sooner(next, sq->watch_at);
+		return true;
+	}
+	if (qp->type == IBV_QPT_RAW_PACKET && sq->next != sq->pi)
+		vb_sooner(next, sq->pace.next);
+	else if (vb_sq_has_inflight(sq)) {
+		sq->sender.recent = true;
+		vb_sooner(next, now);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 {
 	struct vb_qp *qp = container_of(timer, struct vb_qp, timer);
 	struct vb_sender *sender = &qp->sq.sender;
 
+	if (qp->sq.watch_at)
+		return look_watching(qp, now, next);
 	if (qp->type == IBV_QPT_RAW_PACKET)
 		return look_paced(qp, now, next);
 	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && !vb_path_alive(&qp->path)) {

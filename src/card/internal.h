@@ -149,6 +149,9 @@ struct vb_sq {
 		uint32_t burst; /* bytes that may go at once */
 		uint64_t next;  /* ns: nothing is sent before */
 	} pace;
+	uint64_t
+		watch_at; /* ns: when to look again at the word that wr waits for; 0: it does not */
+	uint32_t watch_ns; /* how long it was from the last look to that */
 	struct vb_wr wr;
 };
 

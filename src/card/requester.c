@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "card/local.h"
 #include "card/message.h"
 #include "card/roce.h"
 #include "fabric/direct.h"
@@ -539,6 +540,54 @@ static enum step send_frame(struct vb_qp *qp)
 	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
 }
 
+/* --- local work ------------------------------------------------------------------------------- */
+
+enum { WATCH_MIN_NS = 2000, WATCH_MAX_NS = 1000000 };
+
+/*
+ * Nobody tells us when the word changes: whoever polls looks again, soon at first, later ever more
+ * rarely.
+ */
+static enum step watch(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	bool true_now = false;
+	enum ibv_wc_status status = vb_local_look(qp, &sq->wr, &true_now);
+
+	if (status == IBV_WC_SUCCESS && !true_now) {
+		sq->watch_ns = !sq->watch_at                 ? WATCH_MIN_NS
+			       : sq->watch_ns < WATCH_MAX_NS ? 2 * sq->watch_ns
+							     : sq->watch_ns;
+		sq->watch_at = vb_now_ns() + sq->watch_ns;
+		vb_alarm_set(&qp->timer, sq->watch_at);
+		return WAIT;
+	}
+	sq->watch_at = 0;
+	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
+}
+
+static enum step work_locally(struct vb_qp *qp)
+{
+	struct vb_wr *wr = &qp->sq.wr;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+
+	switch (wr->op) {
+	case VB_WR_LOCAL_INVALIDATE:
+		if (vb_mr_invalidate(wr->imm, qp->init.pd->number))
+			status = IBV_WC_LOC_QP_OP_ERR;
+		break;
+	case VB_WR_COPY:
+		status = vb_local_copy(qp, wr);
+		break;
+	case VB_WR_TRANSPOSE:
+		status = vb_local_transpose(qp, wr);
+		break;
+	case VB_WR_WAIT:
+		return watch(qp);
+	}
+	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
+}
+
 /* --- the send queue --------------------------------------------------------------------------- */
 
 static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
@@ -582,13 +631,11 @@ static enum step execute(struct vb_qp *qp)
 	switch (wr->op) {
 	case VB_WR_NOP:
 	case VB_WR_LOCAL_INVALIDATE:
+	case VB_WR_COPY:
+	case VB_WR_TRANSPOSE:
+	case VB_WR_WAIT:
 		/* Local work completes in order: not before what is in flight. */
-		if (vb_sq_has_inflight(sq))
-			return WAIT;
-		if (wr->op == VB_WR_LOCAL_INVALIDATE &&
-		    vb_mr_invalidate(wr->imm, qp->init.pd->number))
-			return fail(qp, IBV_WC_LOC_QP_OP_ERR);
-		return done(qp);
+		return vb_sq_has_inflight(sq) ? WAIT : work_locally(qp);
 	case VB_WR_COMPARE_SWAP:
 	case VB_WR_FETCH_ADD:
 		if (sq->sender.responses >= qp->attr.max_rd_atomic)
@@ -737,6 +784,7 @@ void vb_requester_flush(struct vb_qp *qp)
 	sq->next = sq->pi;
 	sq->loaded = false;
 	sq->sent = 0;
+	sq->watch_at = 0;
 	vb_requester_forget(sq);
 }
 
@@ -748,6 +796,7 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 		sq->next = sq->pi = 0;
 	sq->loaded = false;
 	sq->sent = 0;
+	sq->watch_at = 0;
 	vb_requester_forget(sq);
 	vb_sender_reset(&sq->sender, psn);
 }

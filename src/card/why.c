@@ -46,6 +46,12 @@ static const char *op_name(uint8_t op)
 		return "ATOMIC";
 	case VB_WR_LOCAL_INVALIDATE:
 		return "LOCAL_INV";
+	case VB_WR_COPY:
+		return "LDMA";
+	case VB_WR_TRANSPOSE:
+		return "TRANSPOSE";
+	case VB_WR_WAIT:
+		return "WAIT";
 	default:
 		return "send request";
 	}
@@ -102,7 +108,9 @@ static void explain_length(const struct vb_qp *qp, const struct vb_wr *wr)
 {
 	const struct vb_config_adapter *config = qp->dev->adapter->config;
 
-	if (wr->len > 1ull << VB_MAX_MSG_LOG)
+	if (wr->op == VB_WR_COPY || wr->op == VB_WR_TRANSPOSE)
+		vb_refuse_wr_local_len(wr->sge[0].len, wr->sge[1].len);
+	else if (wr->len > 1ull << VB_MAX_MSG_LOG)
 		vb_refuse_wr_long(wr->len, 1ull << VB_MAX_MSG_LOG);
 	else if (qp->type == IBV_QPT_UD && wr->len > config->mtu)
 		vb_refuse_wr_datagram(wr->len, config->mtu, config->name);
@@ -125,6 +133,28 @@ static void explain_silence(struct vb_qp *qp)
 		vb_refuse_wr_no_answer(qp->attr.dest_qp_num, qp->attr.retry_cnt);
 }
 
+static void explain_memory(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	struct vb_sge word = { wr->raddr, 8, wr->rkey, false, false };
+
+	switch (wr->op) {
+	case VB_WR_COPY:
+	case VB_WR_TRANSPOSE:
+		if (vb_mr_explain(wr->sge[0].lkey, qp->init.pd->number, wr->sge[0].addr,
+				  wr->sge[0].len, 0))
+			explain_sges(qp, wr->sge, 1, 0);
+		else
+			explain_sges(qp, wr->sge + 1, 1, IBV_ACCESS_LOCAL_WRITE);
+		break;
+	case VB_WR_WAIT:
+		explain_sges(qp, &word, 1, 0);
+		break;
+	default:
+		explain_sges(qp, wr->sge, wr->num_sge,
+			     has_response(wr) ? IBV_ACCESS_LOCAL_WRITE : 0);
+	}
+}
+
 void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status status)
 {
 	VB_CALL_AS(op_name(wr->op), .kind = "QP", .number = qp->number,
@@ -139,8 +169,7 @@ void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status st
 		explain_length(qp, wr);
 		break;
 	case IBV_WC_LOC_PROT_ERR:
-		explain_sges(qp, wr->sge, wr->num_sge,
-			     has_response(wr) ? IBV_ACCESS_LOCAL_WRITE : 0);
+		explain_memory(qp, wr);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:
 		vb_refuse_wr_peer_key(wr->rkey, wr->raddr, wr->len);

@@ -501,6 +501,26 @@ static void fail_without_rd_atomic(void)
 	pair_close(&pair);
 }
 
+/* A copy inside of the card, from 16 bytes to 8. */
+static void fail_copy(struct pair *pair, struct mlx5dv_qp *dv)
+{
+	enum { LOCAL_MMO = 0x32, LDMA = 1 };
+	struct mlx5_wqe_ctrl_seg *ctrl = dv->sq.buf;
+	struct mlx5_wqe_data_seg *data = (void *)((char *)dv->sq.buf + 32);
+	struct ibv_wc wc;
+
+	memset(ctrl, 0, 64);
+	mlx5dv_set_ctrl_seg(ctrl, 0, LOCAL_MMO, LDMA, pair->a.qp->qp_num, 8, 4, 0, 0);
+	mlx5dv_set_data_seg(&data[0], 16, pair->a.mr->lkey, (uintptr_t)pair->a.buf);
+	mlx5dv_set_data_seg(&data[1], 8, pair->a.mr->lkey, (uintptr_t)pair->a.buf + 64);
+	dv->dbrec[MLX5_SND_DBR] = htobe32(1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	*(volatile __be64 *)dv->bf.reg = *(__be64 *)ctrl;
+	check(cq_wait(pair->a.send_cq, &wc, PATIENCE_MS));
+	FOUND(wr_local_len, "LDMA: QP 0x", "16 bytes to copy into 8");
+	pair_again(pair);
+}
+
 /* WQEs and receive WQEs that the program writes itself (mlx5 direct verbs). */
 static void fail_direct(struct pair *pair)
 {
@@ -510,6 +530,7 @@ static void fail_direct(struct pair *pair)
 	struct ibv_wc wc;
 
 	check_eq(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+	fail_copy(pair, &dv);
 	ctrl = dv.sq.buf;
 	for (int round = 0; round < 2; round++) {
 		memset(ctrl, 0, 64);

@@ -21,6 +21,22 @@ enum vb_wr_op {
 	VB_WR_FETCH_ADD,
 	VB_WR_LOCAL_INVALIDATE,
 	VB_WR_LSO, /* raw Ethernet: a large frame to be cut */
+	/* local work: from sge[0] to sge[1] */
+	VB_WR_COPY,
+	VB_WR_TRANSPOSE,
+	VB_WR_WAIT, /* until the word at raddr, of rkey, compares with `compare` under the mask swap_add */
+};
+
+enum vb_wr_wait {
+	VB_WAIT_ALWAYS,
+	VB_WAIT_EQUAL,
+	VB_WAIT_BIGGER,
+	VB_WAIT_SMALLER,
+	VB_WAIT_CYCLIC_BIGGER,
+	VB_WAIT_CYCLIC_SMALLER,
+	VB_WAIT_CONDITIONS,
+	VB_WAIT_CONDITION = 0xf, /* mask */
+	VB_WAIT_INVERT = 0x10,
 };
 
 enum vb_wr_flags {
@@ -63,6 +79,10 @@ struct vb_wr {
 	uint64_t len; /* sum over sge */
 	uint64_t raddr;
 	uint64_t swap_add, compare;
+	uint8_t wait; /* VB_WR_WAIT: enum vb_wr_wait */
+	struct {
+		uint8_t element, rows, cols; /* VB_WR_TRANSPOSE; element: bytes */
+	} matrix;
 	/* datagrams */
 	uint32_t dqpn, qkey;
 	union ibv_gid dgid;

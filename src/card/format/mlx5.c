@@ -20,7 +20,12 @@
 
 enum {
 	BLOCK = 64,
-	ENHANCED_MPSW = 0x29,  /* an opcode: several frames, each with a segment of its own */
+	WAIT = 0x0f,            /* opcodes: wait for a CQ or for data */
+	ENHANCED_MPSW = 0x29,   /* several frames, each with a segment of its own */
+	LOCAL_MMO = 0x32,       /* memory to memory */
+	MODIFIER_ON_DATA = 1,   /* of WAIT */
+	MODIFIER_TRANSPOSE = 0, /* of LOCAL_MMO */
+	MODIFIER_LDMA = 1,
 	MODIFIER_MPW = 1,      /* of MLX5_OPCODE_TSO: several frames of one length */
 	INSERT_VLAN = 1 << 15, /* of inline_hdr_sz: a tag stands in place of the header */
 	INSERT_SVLAN = 1 << 0, /* and it is of the type 0x88a8 */
@@ -40,6 +45,8 @@ static const struct vb_opcode opcodes[] = {
 	[MLX5_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
 	[MLX5_OPCODE_TSO] = { VB_WR_LSO, .known = true, .raw = true },
 	[ENHANCED_MPSW] = { VB_WR_SEND, .known = true, .raw = true },
+	[WAIT] = { VB_WR_WAIT, .known = true },
+	[LOCAL_MMO] = { VB_WR_COPY, .known = true },
 };
 
 static int decode_datagram(struct vb_cursor *c, struct vb_wr *wr)
@@ -140,6 +147,62 @@ static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, ui
 	return opcode;
 }
 
+/*
+ * Memory to memory:
+ *
+ *	| ctrl | 0 0 0 | element size | 0 | columns | 0 | rows | 0 ... | source 16 | destination 16 |
+ *
+ * The second segment is that of a matrix; a copy has none and leaves its place free.
+ */
+static int decode_mmo(struct vb_cursor *c, struct vb_wr *wr)
+{
+	enum { ELEMENT_AT = 3, COLS_AT = 5, ROWS_AT = 7, BITS = 0x7f };
+	const volatile uint8_t *matrix = vb_cursor_take(c, 1);
+
+	if (!matrix || wr->wqe_modifier > MODIFIER_LDMA)
+		return -EINVAL;
+	if (wr->wqe_modifier == MODIFIER_TRANSPOSE) {
+		wr->op = VB_WR_TRANSPOSE;
+		wr->matrix.element = matrix[ELEMENT_AT];
+		wr->matrix.cols = matrix[COLS_AT] & BITS;
+		wr->matrix.rows = matrix[ROWS_AT] & BITS;
+	}
+	while (c->units && wr->num_sge < 3) {
+		const struct mlx5_wqe_data_seg *seg = (const void *)(c->ring + c->at);
+		uint32_t count = be32toh(*(const volatile __be32 *)&seg->byte_count);
+
+		if (count & MLX5_INLINE_SEG || vb_seg_add_pointer(c, count, wr))
+			return -EINVAL;
+	}
+	wr->len = wr->sge[0].len;
+	return wr->num_sge == 2 ? 0 : -EINVAL;
+}
+
+/*
+ * Wait on data:
+ *
+ *	| ctrl | 0 0 0 | invert 1 bit, condition 4 | lkey 4 | address 8; low 3 bits: what to do if not | value 8 | mask 8 |
+ */
+static int decode_wait(struct vb_cursor *c, struct vb_wr *wr)
+{
+	enum { CONDITION_AT = 3, KEY_AT = 4, ADDRESS_AT = 8 };
+	const uint8_t *where = vb_cursor_take(c, 1), *what = vb_cursor_take(c, 1);
+	__be32 key;
+	__be64 word[3];
+
+	if (!where || !what || wr->wqe_modifier != MODIFIER_ON_DATA)
+		return -EINVAL;
+	wr->wait = *(const volatile uint8_t *)(where + CONDITION_AT);
+	memcpy(&key, where + KEY_AT, sizeof(key));
+	memcpy(&word[0], where + ADDRESS_AT, sizeof(word[0]));
+	memcpy(&word[1], what, 2 * sizeof(word[1]));
+	wr->rkey = be32toh(key);
+	wr->raddr = be64toh(word[0]) & ~7ull;
+	wr->compare = be64toh(word[1]);
+	wr->swap_add = be64toh(word[2]);
+	return (wr->wait & VB_WAIT_CONDITION) < VB_WAIT_CONDITIONS ? 0 : -EINVAL;
+}
+
 static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		     struct vb_wr *wr)
 {
@@ -151,6 +214,10 @@ static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
 		return 0;
+	if (wr->op == VB_WR_COPY)
+		return decode_mmo(&c, wr);
+	if (wr->op == VB_WR_WAIT)
+		return decode_wait(&c, wr);
 	if (vb_seg_remote(&c, opcode, wr))
 		return -EINVAL;
 	return decode_data(&c, wr);
@@ -168,6 +235,8 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
 		return 0;
+	if (wr->op == VB_WR_WAIT)
+		return decode_wait(&c, wr);
 	if (wr->op != VB_WR_SEND || (wr->flags & VB_WR_INVALIDATE))
 		return -EINVAL;
 	ret = decode_datagram(&c, wr);
@@ -220,6 +289,8 @@ static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 		return -EINVAL;
 	if (wr->op == VB_WR_NOP)
 		return 0;
+	if (wr->op == VB_WR_WAIT)
+		return decode_wait(&c, wr);
 	if ((wr->op != VB_WR_SEND && wr->op != VB_WR_LSO) ||
 	    (wr->flags & (VB_WR_IMM | VB_WR_INVALIDATE)) || decode_eth(&c, wr))
 		return -EINVAL;

@@ -68,6 +68,14 @@ static inline uint32_t put_data(struct work_qp *qp, struct work_op *op, uint32_t
 	return index + 1;
 }
 
+/* Where from and where to, in local memory. */
+static inline uint32_t put_copy(struct work_qp *qp, struct work_op *op, uint32_t index)
+{
+	flexio_dev_swqe_seg_mem_ptr_data_set(sq_seg(qp, index++), op->len, op->lkey, op->laddr);
+	flexio_dev_swqe_seg_mem_ptr_data_set(sq_seg(qp, index++), op->to_len, op->rkey, op->raddr);
+	return index;
+}
+
 static inline uint32_t put_segments(struct work_qp *qp, struct work_op *op)
 {
 	static uint8_t mac[6];
@@ -97,13 +105,18 @@ static inline uint32_t put_segments(struct work_qp *qp, struct work_op *op)
 		flexio_dev_swqe_seg_eth_set(sq_seg(qp, index++), 0, 0, 0, NULL);
 		return put_data(qp, op, index);
 	case FLEXIO_CTRL_SEG_TRANSPOSE:
-		flexio_dev_swqe_seg_transpose_set(sq_seg(qp, index++), 1, 4, 4);
-		put_data(qp, op, index);
-		return put_data(qp, op, index + 1);
+		flexio_dev_swqe_seg_transpose_set(sq_seg(qp, index++), op->element, op->cols,
+						  op->rows);
+		return put_copy(qp, op, index);
 	case FLEXIO_CTRL_SEG_LDMA:
 		memset(sq_seg(qp, index++), 0, 16);
-		put_data(qp, op, index);
-		return put_data(qp, op, index + 1);
+		return put_copy(qp, op, index);
+	case FLEXIO_CTRL_SEG_WAIT_ON_DATA:
+		flexio_dev_swqe_seg_wait_on_data_set(sq_seg(qp, index++), op->wait & 0xf,
+						     op->wait >> 4 & 1, op->lkey, op->laddr, 0);
+		flexio_dev_swqe_seg_wait_on_data_data_set(sq_seg(qp, index++), op->compare,
+							  op->swap_add);
+		return index;
 	default:
 		return put_data(qp, op, index);
 	}

@@ -25,6 +25,7 @@ enum {
 	SEG_WRITE_IMM = 8,
 	SEG_TRANSPOSE = 9,
 	SEG_SEND_UD = 10,
+	SEG_WAIT = 11,
 	SEG_FAA = 12,
 	SEG_SEND_EN = 0
 };

@@ -581,6 +581,152 @@ static void empty_queue(void)
 	end(&a, &b);
 }
 
+/* ---- local work ---- */
+
+static struct work_op copy(uint64_t from, uint64_t to, uint32_t len)
+{
+	struct work_op o = op(SEG_LDMA, from, to, len);
+
+	o.to_len = len;
+	return o;
+}
+
+static struct work_op transpose(uint8_t element, uint8_t rows, uint8_t cols)
+{
+	struct work_op o = copy(0, BUFFERS, (uint32_t)element * rows * cols);
+
+	o.type = SEG_TRANSPOSE;
+	o.element = element;
+	o.rows = rows;
+	o.cols = cols;
+	return o;
+}
+
+static void one_matrix(struct kit_qp *qp, uint8_t element, uint8_t rows, uint8_t cols)
+{
+	uint8_t before[BUFFERS], after[BUFFERS];
+	uint32_t size = (uint32_t)element * rows * cols;
+
+	CHECK(size <= BUFFERS);
+	for (uint32_t i = 0; i < size; i++)
+		before[i] = (uint8_t)(i * 7 + i / 256);
+	dev_write(process, mem.addr, before, size);
+	good(qp, transpose(element, rows, cols));
+	dev_get(process, after, mem.addr + BUFFERS, size);
+	for (uint32_t r = 0; r < rows; r++)
+		for (uint32_t c = 0; c < cols; c++)
+			CHECK(!memcmp(after + (c * rows + r) * element,
+				      before + (r * cols + c) * element, element));
+}
+
+static struct work_op wait_for(uint8_t condition, uint64_t value, uint64_t mask)
+{
+	struct work_op o = op(SEG_WAIT, 0, 0, 0);
+
+	o.wait = condition;
+	o.compare = value;
+	o.swap_add = mask;
+	return o;
+}
+
+static void set_word(uint64_t value)
+{
+	value = htobe64(value);
+	dev_write(process, mem.addr, &value, sizeof(value));
+}
+
+/* Conditions that are true at once; the inverted ones, too. */
+static void conditions(struct kit_qp *qp)
+{
+	enum { ALWAYS, EQUAL, BIGGER, SMALLER, CYCLIC_BIGGER, CYCLIC_SMALLER, NOT = 0x10 };
+
+	set_word(0xff00000000000005);
+	good(qp, wait_for(ALWAYS, 1, 0));
+	good(qp, wait_for(EQUAL, 5, 0xff));
+	good(qp, wait_for(EQUAL | NOT, 6, 0xff));
+	good(qp, wait_for(BIGGER, 4, ~0ull));
+	good(qp, wait_for(BIGGER | NOT, 5, 0xff));
+	good(qp, wait_for(SMALLER, 6, 0xff));
+	good(qp, wait_for(SMALLER | NOT, 6, ~0ull));
+	good(qp, wait_for(CYCLIC_BIGGER, 0xff00000000000004, ~0ull));
+	good(qp, wait_for(CYCLIC_SMALLER, 4, ~0ull));
+	good(qp, wait_for(CYCLIC_BIGGER | NOT, 4, ~0ull));
+}
+
+/* What follows the wait is not done before the word has changed. */
+static void waits(struct kit_qp *qp)
+{
+	struct work w = { .cq = send_cq.work, .qp = qp->work, .nops = 2 };
+
+	put("0");
+	dev_write(process, mem.addr + SIZE, "later", 6);
+	dev_write(process, mem.addr + 2 * SIZE, "early", 6);
+	w.ops[0] = wait_for(1, 0x1122334455667788, ~0ull);
+	w.ops[1] = copy(SIZE, 2 * SIZE, 6);
+	work_run(process, run_work, work_daddr, &w);
+	usleep(5000);
+	expect(2 * SIZE, "early");
+	set_word(0x1122334455667788);
+	w.nops = 0;
+	w.expect = 2;
+	work_run(process, run_work, work_daddr, &w);
+	expect(2 * SIZE, "later");
+	CHECK(w.cqes[0].opcode == 0 && w.cqes[1].opcode == 0 && w.cqes[1].byte_cnt == 6);
+	send_cq.work = w.cq;
+	qp->work = w.qp;
+}
+
+static void local_work(enum flexio_qp_transport_type type)
+{
+	struct kit_qp a, b;
+
+	pair(type, &a, &b);
+	put("from here to there");
+	good(&a, copy(0, SIZE, SIZE));
+	expect(SIZE, "from here to there");
+	good(&a, copy(0, 2 * SIZE, 1));
+	one_matrix(&a, 1, 4, 4);
+	one_matrix(&a, 1, 1, 127);
+	one_matrix(&a, 1, 127, 8);
+	one_matrix(&a, 2, 3, 5);
+	one_matrix(&a, 4, 16, 16);
+	one_matrix(&a, 8, 8, 16);
+	one_matrix(&a, 3, 7, 2);
+	one_matrix(&a, 255, 2, 2);
+	conditions(&a);
+	waits(&a);
+	end(&a, &b);
+}
+
+static void local_errors(void)
+{
+	struct work_op o;
+
+	o = copy(0, SIZE, 8);
+	o.to_len = 7;
+	refused_send(o, LENGTH);
+	o = copy(0, SIZE, 8);
+	o.lkey ^= 1 << 20;
+	refused_send(o, PROT);
+	o = copy(0, SIZE, 8);
+	o.rkey ^= 1 << 20;
+	refused_send(o, PROT);
+	refused_send(copy(0, mem.size - 4, 8), PROT);
+	o = transpose(1, 4, 4);
+	o.len = 15;
+	refused_send(o, LENGTH);
+	o = transpose(1, 4, 4);
+	o.rows = 0;
+	refused_send(o, LENGTH);
+	o = transpose(1, 4, 4);
+	o.element = 0;
+	refused_send(o, LENGTH);
+	o = wait_for(1, 0, 0);
+	o.lkey ^= 1 << 20;
+	refused_send(o, PROT);
+	refused_send(wait_for(6, 0, 0), QP_OP);
+}
+
 static void errors(void)
 {
 	struct kit_cq shared = recv_cq;
@@ -610,10 +756,8 @@ static void errors(void)
 	refused_send(o, QP_OP);
 	o.opcode = 0xff;
 	refused_send(o, QP_OP);
-	/* work of the raw queues and the card's other engines, not executed yet */
-	refused_send(op(SEG_LDMA, 0, 0, 8), QP_OP);
-	refused_send(op(SEG_TRANSPOSE, 0, 0, 8), QP_OP);
-	refused_send(op(SEG_LSO, 0, 0, 8), QP_OP);
+	refused_send(op(SEG_LSO, 0, 0, 8), QP_OP); /* work of the raw queues */
+	local_errors();
 	raw_wqe(MLX5_OPCODE_RDMA_WRITE, 0, 2); /* no size */
 	raw_wqe(MLX5_OPCODE_RDMA_WRITE, 1, 2); /* no room for its segments */
 	raw_wqe(MLX5_OPCODE_ATOMIC_CS, 2, 2);
@@ -657,6 +801,9 @@ static void raw_send(struct flexio_transport_domain *td)
 	w.ops[0] = op(SEG_NOP, 0, 0, 0);
 	work_run(process, run_work, work_daddr, &w);
 	CHECK(w.cqes[0].opcode == 0 && w.cqes[0].user_index == 0x55);
+	w.ops[0] = wait_for(0, 0, 0);
+	work_run(process, run_work, work_daddr, &w);
+	CHECK(w.cqes[0].opcode == 0);
 	w.ops[0] = op(SEG_SEND_EN, 0, 0, 64);
 	work_run(process, run_work, work_daddr, &w);
 	CHECK(w.cqes[0].opcode == 0);
@@ -795,6 +942,8 @@ int main(void)
 	halves();
 	host_rings();
 	dumem_rings();
+	local_work(FLEXIO_QPC_ST_RC);
+	local_work(FLEXIO_QPC_ST_UC);
 	raw_queues();
 	optional();
 	errors();

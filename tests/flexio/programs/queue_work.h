@@ -36,6 +36,10 @@ struct work_op {
 	uint8_t gid[16];
 	uint32_t gid_index;
 	uint32_t opcode; /* not 0: instead of the type's */
+	/* local work */
+	uint32_t to_len;
+	uint8_t element, cols, rows;
+	uint8_t wait; /* condition, 0x10: inverted */
 };
 
 /* A completion as the getters showed it. */

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns work that stays on the card: copies of local memory (LDMA), transposed matrices, and waiting
+ * until a word of local memory has a value. Keys and rights are those of the queue's protection
+ * domain. Inside a read section, under the send queue's lock.
+ */
+#include "card/local.h"
+
+#include <endian.h>
+
+#include "base/fault.h"
+
+enum { FROM, TO };
+
+/* The two sides of a copy; LOC_PROT_ERR where a key does not cover one. */
+static enum ibv_wc_status translate(const struct vb_qp *qp, const struct vb_wr *wr, char **from,
+				    char **to)
+{
+	uint32_t pdn = qp->init.pd->number;
+
+	*from = vb_mr_translate(wr->sge[FROM].lkey, pdn, wr->sge[FROM].addr, wr->sge[FROM].len, 0);
+	*to = vb_mr_translate(wr->sge[TO].lkey, pdn, wr->sge[TO].addr, wr->sge[TO].len,
+			      IBV_ACCESS_LOCAL_WRITE);
+	return *from && *to ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+}
+
+enum ibv_wc_status vb_local_copy(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	enum ibv_wc_status status;
+	char *from, *to;
+
+	if (wr->sge[FROM].len != wr->sge[TO].len)
+		return IBV_WC_LOC_LEN_ERR;
+	status = translate(qp, wr, &from, &to);
+	if (status == IBV_WC_SUCCESS && vb_fault_copy(to, from, wr->sge[FROM].len))
+		status = IBV_WC_LOC_PROT_ERR;
+	return status;
+}
+
+enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	uint32_t size = wr->matrix.element, rows = wr->matrix.rows, cols = wr->matrix.cols;
+	enum ibv_wc_status status;
+	char *from, *to;
+
+	if (!size || !rows || !cols || wr->sge[FROM].len != size * rows * cols ||
+	    wr->sge[TO].len != size * rows * cols)
+		return IBV_WC_LOC_LEN_ERR;
+	status = translate(qp, wr, &from, &to);
+	for (uint32_t r = 0; r < rows && status == IBV_WC_SUCCESS; r++)
+		for (uint32_t c = 0; c < cols; c++)
+			if (vb_fault_copy(to + (size_t)(c * rows + r) * size,
+					  from + (size_t)(r * cols + c) * size, size))
+				return IBV_WC_LOC_PROT_ERR;
+	return status;
+}
+
+static bool holds(uint8_t condition, uint64_t word, uint64_t value)
+{
+	switch (condition & VB_WAIT_CONDITION) {
+	case VB_WAIT_ALWAYS:
+		return true;
+	case VB_WAIT_EQUAL:
+		return word == value;
+	case VB_WAIT_BIGGER:
+		return word > value;
+	case VB_WAIT_SMALLER:
+		return word < value;
+	case VB_WAIT_CYCLIC_BIGGER:
+		return (int64_t)(word - value) > 0;
+	default: /* CYCLIC_SMALLER; the codec lets no other pass */
+		return (int64_t)(word - value) < 0;
+	}
+}
+
+enum ibv_wc_status vb_local_look(const struct vb_qp *qp, const struct vb_wr *wr, bool *true_now)
+{
+	const void *at = vb_mr_translate(wr->rkey, qp->init.pd->number, wr->raddr, 8, 0);
+	uint64_t word;
+
+	if (!at || vb_fault_copy(&word, at, sizeof(word)))
+		return IBV_WC_LOC_PROT_ERR;
+	*true_now = holds(wr->wait, be64toh(word) & wr->swap_add, wr->compare & wr->swap_add) !=
+		    !!(wr->wait & VB_WAIT_INVERT);
+	return IBV_WC_SUCCESS;
+}

@@ -306,7 +306,7 @@ struct flexio_app_select_attr {
 
 struct flexio_process_attr {
 	struct ibv_pd *pd; /* NULL: one of the process's own */
-	int en_pcc;        /* programmable congestion control: not supported yet, refused */
+	int en_pcc;        /* programmable congestion control */
 	const char *name;  /* NULL: none */
 };
 
@@ -364,7 +364,7 @@ typedef struct flexio_msg_stream_attr {
 
 struct flexio_outbox_attr {
 	struct flexio_uar *uar; /* not used any more */
-	uint32_t en_pcc;        /* not supported yet, refused */
+	uint32_t en_pcc;        /* in a process that has it */
 };
 
 struct flexio_cmdq_attr {

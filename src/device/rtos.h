@@ -155,5 +155,17 @@ struct vb_rtos_tracer {
 _Static_assert(sizeof(struct vb_rtos_trace) == 64, "a cache line");
 _Static_assert(sizeof(struct vb_rtos_tracer) == 40, "as flexio_dev_tracer.h has it");
 
+/* What the last doorbell of a congestion control queue said; the table has one for each. */
+struct vb_rtos_pcc {
+	uint32_t rate;
+	uint8_t next_act, rtt_req;
+	uint16_t reserved;
+	uint64_t high; /* upper half of the doorbell */
+	uint64_t doorbells;
+	uint64_t spare;
+};
+
+#define VB_RTOS_PCC_QUEUES 65536
+
 /* Largest argument buffer of an RPC. */
 #define VB_RTOS_ARGBUF_SIZE 4096

@@ -327,6 +327,7 @@ struct guest {
 	uint64_t owner;     /* see vb_doorbell_send() */
 	uint16_t outbox_id; /* 0: the process's own */
 	uint64_t uctl;      /* the outbox's register */
+	uint64_t cc_high;   /* upper half of the next doorbell of congestion control */
 };
 
 struct call_slot {
@@ -417,6 +418,17 @@ bool vb_tracer_pending(const struct tracer *t);
 /* Messages of one buffer, and how many were lost before; there is room for a buffer. */
 uint32_t vb_tracer_out(struct tracer *t, struct vb_rtos_trace *to, uint64_t *lost);
 void vb_tracer_print(const struct tracer *t, const struct vb_rtos_trace *msg, FILE *out);
+
+/* ---- pcc.c ----------------------------------------------------------------------------------- */
+
+/* Of a process with en_pcc. */
+int vb_pcc_init(struct flexio_process *process);
+/* After the guest memory is gone. */
+void vb_pcc_free(struct flexio_process *process);
+/* Device address of the table, 0: there is none for this number. */
+uint64_t vb_pcc_table(const struct flexio_process *process, uint64_t vhca_id);
+/* A doorbell of a congestion control queue. -ENOENT: the process has none. */
+int vb_pcc_ring(struct guest *guest, uint64_t value);
 
 /* ---- event_handler.c ------------------------------------------------------------------------- */
 
@@ -514,6 +526,8 @@ struct flexio_process {
 	struct vb_rtos_tracer *tracer_table; /* in device memory; NULL: no tracer stream yet */
 	struct tracer_memory *tracer_memory;
 	unsigned int tracer_windows;
+
+	struct vb_rtos_pcc *pcc; /* table of congestion control, or NULL; pcc.c */
 
 	/* event_handler.c */
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];

@@ -60,9 +60,13 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 	case RXC_RD:
 		guest->uctl = UCTL_ERR;
 		return -ENOENT;
+	case CC_DB:
+		return vb_pcc_ring(guest, value);
+	case CC_DB_MSB:
+		guest->cc_high = value;
+		return guest->process->pcc ? 0 : -ENOENT;
 	default:
-		/* There are no emulated devices or congestion control queues to name. */
-		return -ENOENT;
+		return -ENOENT; /* there are no emulated devices to name */
 	}
 }
 
@@ -115,6 +119,7 @@ void vb_outbox_reset(struct guest *guest)
 	guest->owner = vb_flexio_uar_owner(guest->process, guest->process->uar.adapter);
 	guest->ctx->outbox_base = OUTBOX_PAGE;
 	guest->uctl = 0;
+	guest->cc_high = 0;
 }
 
 bool vb_outbox_config(struct guest *guest, uint64_t id)
@@ -172,8 +177,8 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 		return bad_handle(process, "process");
 	if (!fattr || !outbox)
 		return fail("%s is NULL", !fattr ? "fattr" : "outbox");
-	if (fattr->en_pcc)
-		return fail("en_pcc: programmable congestion control is not supported yet");
+	if (fattr->en_pcc && !process->pcc)
+		return fail("en_pcc: process %s was created without it", process->name);
 	if (!vb_process_hold(process, PART_QUEUE))
 		return failed();
 	id = take_id(process);

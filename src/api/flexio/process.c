@@ -240,6 +240,7 @@ static void process_free(struct flexio_process *process)
 	if (process->dpa)
 		vb_dpa_process_destroy(process->dpa);
 	vb_tracers_free(process); /* no device thread sees the memory any more */
+	vb_pcc_free(process);
 	if (process->pd)
 		vb_verbs_release(process->ctx, process->pd);
 	if (process->own_pd && process->pd)
@@ -285,6 +286,8 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 		err = vb_flexio_uar_init(process);
 	if (!err)
 		err = vb_outbox_init(process);
+	if (!err && attr && attr->en_pcc)
+		err = vb_pcc_init(process);
 	if (!err) {
 		vb_calls_open(process);
 		err = run_init(process);
@@ -346,8 +349,6 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 		return fail("%s is NULL", !ibv_ctx ? "ibv_ctx" : "process_ptr");
 	if (name && strnlen(name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
 		return fail("the name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
-	if (process_attr && process_attr->en_pcc)
-		return fail("en_pcc: programmable congestion control is not supported yet");
 	if (!vb_app_get(app))
 		return bad_handle(app, "app");
 	if (vb_accel_get(ibv_ctx, &accel)) {

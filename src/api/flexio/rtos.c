@@ -200,7 +200,7 @@ static enum vb_dpa_action execute(struct guest *guest, struct vb_dpa_thread *thr
 	if (number == VB_RTOS_ERROR)
 		return call_error(guest, thread, state);
 	if (number == VB_RTOS_PCC_TABLE)
-		return answer(state, 0);
+		return answer(state, vb_pcc_table(guest->process, state->x[A0]));
 	return VB_DPA_TRAP;
 }
 

@@ -141,6 +141,14 @@ struct vb_path_counters {
 
 VB_PUBLIC void vb_path_counters(struct vb_path_counters *counters);
 
+/* Bytes of a port, as this process moved them: whole frames, and the payload of RDMA. */
+struct vb_traffic {
+	uint64_t sent, received;
+};
+
+/* What peers read and wrote in our memory by themselves is theirs alone to count. */
+VB_PUBLIC void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffic);
+
 /* --- protection domains and memory ------------------------------------------------------------ */
 
 VB_PUBLIC int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **pd);

@@ -144,6 +144,7 @@ struct vb_sq {
 	uint32_t again; /* entries from sender.tail to here tell of messages to be sent again */
 	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
 	struct vb_path_counters sent_by; /* ways that WQEs took */
+	struct vb_traffic traffic;       /* of requests: received is what READs asked for */
 	struct {
 		uint32_t kbps;  /* of raw frames; 0: no limit */
 		uint32_t burst; /* bytes that may go at once */
@@ -178,6 +179,7 @@ struct vb_rq {
 	uint16_t ci;
 	struct vb_receiver receiver; /* what comes next, and atomics that were done */
 	uint32_t msn;
+	struct vb_traffic traffic; /* of messages and frames; sent is what peers' READs asked for */
 	bool mixed; /* the log has a line about packets of the other version of RoCE */
 	bool ack_due;
 	bool duplicate; /* acknowledge, though nothing is new */

@@ -48,6 +48,34 @@ void vb_path_counters(struct vb_path_counters *counters)
 	vb_read_unlock();
 }
 
+static void add_traffic(struct vb_traffic *to, struct vb_qp *qp)
+{
+	vb_lock(&qp->sq.lock);
+	to->sent += qp->sq.traffic.sent;
+	to->received += qp->sq.traffic.received;
+	vb_unlock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	to->sent += qp->rq.traffic.sent;
+	to->received += qp->rq.traffic.received;
+	vb_unlock(&qp->rq.lock);
+}
+
+void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffic)
+{
+	vb_lock(&vb_card.retired.lock);
+	*traffic = vb_card.retired.traffic[adapter->index];
+	vb_unlock(&vb_card.retired.lock);
+	vb_read_lock();
+	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
+		struct vb_qp *qp =
+			atomic_load_explicit(&vb_card_tables.qp[i], memory_order_acquire);
+
+		if (qp && qp->dev->adapter == adapter)
+			add_traffic(traffic, qp);
+	}
+	vb_read_unlock();
+}
+
 /*
  * Programs that spread frames over receive WQs count on their numbers following one another. So a
  * range is reserved as a whole and used up in order; a number that is given back in between is not
@@ -334,6 +362,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_fabric_freed(qp_bytes(qp));
 		vb_lock(&vb_card.retired.lock);
 		add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
+		add_traffic(&vb_card.retired.traffic[qp->dev->adapter->index], qp);
 		vb_unlock(&vb_card.retired.lock);
 	}
 	hold(&qp->init, -1);

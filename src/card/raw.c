@@ -73,6 +73,7 @@ static enum ibv_wc_status finish(const struct sending *s, struct vb_frame *f)
 		return IBV_WC_LOC_LEN_ERR;
 	f->tailroom = VB_FRAME_MAX - f->len;
 	vb_frame_pad(f);
+	s->qp->sq.traffic.sent += f->len;
 	vb_flow_send(s->qp, f, wr->metadata);
 	return IBV_WC_SUCCESS;
 }

@@ -652,6 +652,20 @@ static enum step execute(struct vb_qp *qp)
 	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_frame(qp);
 }
 
+/* Of a WQE that is done or on its way. What is sent again counts again, as on a wire. */
+static void count_traffic(struct vb_sq *sq)
+{
+	switch (sq->wr.op) {
+	case VB_WR_SEND:
+	case VB_WR_WRITE:
+		sq->traffic.sent += sq->wr.len;
+		break;
+	case VB_WR_READ:
+		sq->traffic.received += sq->wr.len;
+		break;
+	}
+}
+
 /*
  * What a doorbell sends at most before it returns, in bytes: its caller, and everybody who waits for
  * a read section to end, waits for it. A single work request is not interrupted.
@@ -688,6 +702,8 @@ void vb_requester_run(struct vb_qp *qp)
 		if (step != NEXT)
 			break;
 		sq->cost += sq->wr.len + WQE_COST;
+		if (qp->type != IBV_QPT_RAW_PACKET) /* raw.c counts frames */
+			count_traffic(sq);
 	}
 	if (state == IBV_QPS_SQD && qp->drained_event)
 		vb_work_add(qp, VB_WORK_DRAINED);

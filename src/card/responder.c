@@ -827,6 +827,7 @@ void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct v
 	if (ret == ACCEPT)
 		ret = scatter_frame(qp, frame, c);
 	if (ret == ACCEPT) {
+		qp->rq.traffic.received += frame->len;
 		c->receive = true;
 		c->op = VB_WR_SEND;
 		c->wqe_index = qp->rq.wqe_index;
@@ -881,6 +882,8 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 	if (!vb_qp_receives(state) || !takes(qp, pkt))
 		goto unlock;
+	qp->rq.traffic.received += pkt->len;
+	qp->rq.traffic.sent += pkt->op == VB_PKT_READ ? pkt->dma_len : 0;
 	if (qp->type == IBV_QPT_UD) {
 		answered = receive_ud(qp, pkt, reply);
 		goto unlock;

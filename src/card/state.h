@@ -77,6 +77,7 @@ struct vb_card {
 	struct { /* qp.c: counters of queue pairs that are gone */
 		struct vb_lock lock;
 		struct vb_path_counters counters;
+		struct vb_traffic traffic[VB_CONFIG_MAX_ADAPTERS];
 	} retired;
 
 	struct {                      /* flow.c */

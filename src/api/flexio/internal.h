@@ -419,6 +419,21 @@ bool vb_tracer_pending(const struct tracer *t);
 uint32_t vb_tracer_out(struct tracer *t, struct vb_rtos_trace *to, uint64_t *lost);
 void vb_tracer_print(const struct tracer *t, const struct vb_rtos_trace *msg, FILE *out);
 
+/* ---- counters.c ------------------------------------------------------------------------------ */
+
+enum { MAX_COUNTERS = 32 };
+
+/* What a process samples: values[i] is where device code wants to have ids[i]. */
+struct counters {
+	uint32_t count;
+	uint32_t *values; /* device memory that lasts as long as the process */
+	uint32_t ids[MAX_COUNTERS];
+};
+
+/* False: what device code asks for cannot be, and ends its process; the log says why. */
+bool vb_counters_config(struct guest *guest, uint64_t values, uint64_t ids, uint64_t count);
+bool vb_counters_sample(struct guest *guest);
+
 /* ---- pcc.c ----------------------------------------------------------------------------------- */
 
 /* Of a process with en_pcc. */
@@ -528,6 +543,9 @@ struct flexio_process {
 	unsigned int tracer_windows;
 
 	struct vb_rtos_pcc *pcc; /* table of congestion control, or NULL; pcc.c */
+	/* counters.c: written once, by whoever takes it */
+	_Atomic bool counters_taken, counters_ready;
+	struct counters counters;
 
 	/* event_handler.c */
 	struct handler_entry *_Atomic handlers[HANDLER_CHUNKS];

@@ -163,6 +163,19 @@ static enum vb_dpa_action call_outbox_extend(struct guest *guest, struct vb_dpa_
 	return refusal(state, vb_outbox_extend(guest, state->x[A0]));
 }
 
+/* What is wrong with counters is a trap of the ecall. */
+static enum vb_dpa_action call_counters_config(struct guest *guest, struct vb_dpa_state *state)
+{
+	if (!vb_counters_config(guest, state->x[A0], state->x[A1], state->x[A2]))
+		return VB_DPA_TRAP;
+	return answer(state, 0);
+}
+
+static enum vb_dpa_action call_counters_sample(struct guest *guest, struct vb_dpa_state *state)
+{
+	return vb_counters_sample(guest) ? answer(state, 0) : VB_DPA_TRAP;
+}
+
 static enum vb_dpa_action call_cross_db(struct guest *guest, struct vb_dpa_state *state)
 {
 	bool rung = vb_outbox_cross_db(guest, state->x[A0], state->x[A1], state->x[A2]);
@@ -186,6 +199,8 @@ static const call_fn calls[] = {
 	[VB_RTOS_OUTBOX_CONFIG] = call_outbox_config,
 	[VB_RTOS_OUTBOX_EXTEND] = call_outbox_extend,
 	[VB_RTOS_CROSS_DB] = call_cross_db,
+	[VB_RTOS_COUNTERS_CONFIG] = call_counters_config,
+	[VB_RTOS_COUNTERS_SAMPLE] = call_counters_sample,
 };
 
 static enum vb_dpa_action execute(struct guest *guest, struct vb_dpa_thread *thread,

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the counters of the port that device code samples: which ones a process has configured, and
+ * where it wants to have them. A process configures once; what it does wrong ends it, as the manual
+ * says, after a line of the log that says what was wrong.
+ */
+#include "internal.h"
+
+#include "base/fault.h"
+
+/* enum flexio_dev_nic_counter_ids: PORT0 to PORT3 of each */
+enum { RX_BYTES = 0x10, TX_BYTES = 0x20, PORTS = 4 };
+
+static bool is_known(uint32_t id)
+{
+	return (id >= RX_BYTES && id < RX_BYTES + PORTS) ||
+	       (id >= TX_BYTES && id < TX_BYTES + PORTS);
+}
+
+static bool refuse(const struct guest *guest, const char *why, uint64_t value)
+{
+	log_err("flexio_dev_nic_counters_config in device thread %u of process %s: %s (0x%llx)",
+		guest->thread_id, guest->process->name, why, (unsigned long long)value);
+	return false;
+}
+
+bool vb_counters_config(struct guest *guest, uint64_t values, uint64_t ids, uint64_t count)
+{
+	struct flexio_process *process = guest->process;
+	struct counters chosen = { .count = (uint32_t)count };
+	const void *from;
+
+	if (!count || count > MAX_COUNTERS)
+		return refuse(guest, "the number of counters must be 1 to 32", count);
+	/* The arrays are global or on the heap: what is on a stack goes with its thread. */
+	chosen.values = values & 3 ? NULL : vb_process_queue_memory(process, values, 4 * count);
+	if (!chosen.values)
+		return refuse(guest, "counter_values is not in global or heap memory", values);
+	from = ids & 3 ? NULL : vb_process_queue_memory(process, ids, 4 * count);
+	if (!from || vb_fault_copy(chosen.ids, from, 4 * count))
+		return refuse(guest, "counter_ids is not in global or heap memory", ids);
+	for (uint32_t i = 0; i < count; i++)
+		if (!is_known(chosen.ids[i]))
+			return refuse(guest, "there is no such counter", chosen.ids[i]);
+	if (atomic_exchange_explicit(&process->counters_taken, true, memory_order_relaxed))
+		return refuse(guest, "a process configures its counters once", 0);
+	process->counters = chosen;
+	/* Release: pairs with vb_counters_sample(). */
+	atomic_store_explicit(&process->counters_ready, true, memory_order_release);
+	return true;
+}
+
+bool vb_counters_sample(struct guest *guest)
+{
+	struct flexio_process *process = guest->process;
+	const struct counters *c = &process->counters;
+	struct vb_traffic traffic;
+
+	if (!atomic_load_explicit(&process->counters_ready, memory_order_acquire)) {
+		log_err("flexio_dev_nic_counters_sample in device thread %u of process %s: nothing was configured",
+			guest->thread_id, process->name);
+		return false;
+	}
+	vb_port_traffic(process->uar.adapter, &traffic);
+	for (uint32_t i = 0; i < c->count; i++) {
+		/* Adapters have one port: the others never carry anything. */
+		uint64_t value = c->ids[i] == RX_BYTES   ? traffic.received
+				 : c->ids[i] == TX_BYTES ? traffic.sent
+							 : 0;
+
+		__atomic_store_n(&c->values[i], (uint32_t)value, __ATOMIC_RELAXED);
+	}
+	return true;
+}

@@ -2,8 +2,8 @@
 /*
  * What the files of this folder share: the objects behind dpa.h.
  *
- * Locks, taken in this order: process.cpus_lock, process.lock (windows), space.lock (page rights),
- * dpa.lock (threads' states and run queues). None is held over a callback.
+ * Locks, taken in this order: process.snapshot_lock, process.cpus_lock, process.lock (windows),
+ * dpa.lock (threads' states and run queues), space.lock (page rights). None is held over a callback.
  */
 #pragma once
 
@@ -98,6 +98,8 @@ struct vb_dpa_process {
 	struct vb_cpu *cpus; /* of its threads, the oldest first; this and below under cpus_lock */
 	struct vb_cpu **cpus_end; /* the link of the youngest */
 	uint32_t last_number;     /* of a thread */
+	pthread_mutex_t
+		snapshot_lock; /* one set of snapshots is taken at a time; before cpus_lock */
 	pthread_mutex_t lock;
 	struct vb_dpa_window *windows;      /* under lock */
 	_Atomic(struct vb_text *) run_text; /* what threads execute: text, or an observed copy */
@@ -175,8 +177,10 @@ struct vb_dpa_thread {
 	atomic_bool stop;    /* stop asked for */
 	atomic_uint waiters; /* for it to become idle; who makes it idle without the lock looks */
 	enum vb_dpa_why why; /* of the last time it became idle */
-	bool lent;           /* runs on its caller's host thread, which gets the result itself */
-	uint64_t starts;     /* by whoever takes it out of IDLE */
+	/* A snapshot of it is wanted: whoever runs it takes it first. Written under dpa.lock. */
+	_Atomic(struct vb_dpa_snapshot *) snapshot;
+	bool lent;       /* runs on its caller's host thread, which gets the result itself */
+	uint64_t starts; /* by whoever takes it out of IDLE */
 
 	/* under dpa.lock */
 	bool wake;              /* a wake came before the block */
@@ -255,6 +259,11 @@ void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why);
  * less (VB_CPU_EARLY). */
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded);
+
+/* ---- snapshot.c ---- */
+
+/* By the host thread that is about to run it: take the snapshot that is wanted. */
+void vb_snapshot_answer(struct vb_dpa_thread *thread);
 
 /* ---- ticks.c ---- */
 

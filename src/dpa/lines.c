@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the way from an address to a line of source, by the DWARF that a program was compiled with.
- * Used when something went wrong, and only then: libdw is loaded at the first question, so that
- * programs do not carry it.
  */
 #include "dpa/internal.h"
 
@@ -10,48 +8,7 @@
 #include <stdio.h>
 
 #ifdef HAVE_LIBDW
-#include <dlfcn.h>
-#include <elfutils/libdw.h>
-
-/* The functions of libdw that are called. */
-struct libdw {
-	Dwarf *(*begin_elf)(Elf *elf, Dwarf_Cmd cmd, Elf_Scn *group);
-	int (*end)(Dwarf *dwarf);
-	int (*nextcu)(Dwarf *dwarf, Dwarf_Off off, Dwarf_Off *next, size_t *header,
-		      Dwarf_Off *abbrev, uint8_t *address, uint8_t *offset);
-	Dwarf_Die *(*offdie)(Dwarf *dwarf, Dwarf_Off off, Dwarf_Die *die);
-	int (*haspc)(Dwarf_Die *die, Dwarf_Addr pc);
-	Dwarf_Line *(*getsrc_die)(Dwarf_Die *die, Dwarf_Addr pc);
-	const char *(*linesrc)(Dwarf_Line *line, Dwarf_Word *mtime, Dwarf_Word *length);
-	int (*lineno)(Dwarf_Line *line, int *number);
-};
-
-static void *find(void *lib, const char *name, bool *all)
-{
-	void *function = lib ? dlsym(lib, name) : NULL;
-
-	*all = *all && function;
-	return function;
-}
-
-/* False: it is not installed. */
-static bool load(struct libdw *dw)
-{
-	void *lib = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
-	bool all = true;
-
-	*dw = (struct libdw){
-		.begin_elf = find(lib, "dwarf_begin_elf", &all),
-		.end = find(lib, "dwarf_end", &all),
-		.nextcu = find(lib, "dwarf_nextcu", &all),
-		.offdie = find(lib, "dwarf_offdie", &all),
-		.haspc = find(lib, "dwarf_haspc", &all),
-		.getsrc_die = find(lib, "dwarf_getsrc_die", &all),
-		.linesrc = find(lib, "dwarf_linesrc", &all),
-		.lineno = find(lib, "dwarf_lineno", &all),
-	};
-	return all;
-}
+#include "dpa/libdw.h"
 
 static int search(const struct libdw *dw, Dwarf *dwarf, uint64_t addr, char *text, size_t size)
 {
@@ -84,7 +41,7 @@ int vb_dpa_line(const struct vb_dpa_process *process, const void *elf, size_t le
 	Elf *file;
 	int err = -ENOENT;
 
-	if (!load(&dw))
+	if (!vb_libdw_load(&dw))
 		return -ENOENT;
 	elf_version(EV_CURRENT);
 	file = elf_memory((char *)(uintptr_t)elf, len);

@@ -282,6 +282,7 @@ static void process_free(struct vb_dpa_process *process)
 	vb_elf_free(&process->program);
 	pthread_mutex_destroy(&process->lock);
 	pthread_mutex_destroy(&process->cpus_lock);
+	pthread_mutex_destroy(&process->snapshot_lock);
 	free(process);
 }
 
@@ -335,6 +336,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_init(&p->cpus_lock, NULL);
 	p->cpus_end = &p->cpus;
+	pthread_mutex_init(&p->snapshot_lock, NULL);
 	err = process_build(p, elf, len, limit, tier, error);
 	if (err) {
 		process_free(p);

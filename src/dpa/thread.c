@@ -345,6 +345,10 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	enum vb_dpa_why why;
 
 	*yielded = false;
+	/* seq_cst: behind claim(), against the store and the load in snapshot.c. */
+	if (__builtin_expect(atomic_load_explicit(&thread->snapshot, memory_order_seq_cst) != NULL,
+			     0))
+		vb_snapshot_answer(thread);
 	why = thread->bound ? execute_bounded(thread, max, exact, yielded)
 			    : execute_free(thread, max, exact, yielded);
 	if (why == VB_DPA_WHY_TRAP)
@@ -384,8 +388,9 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 {
 	enum thread_state idle = THREAD_IDLE;
 
+	/* seq_cst: with the load of the snapshot in vb_thread_execute(). */
 	if (!atomic_compare_exchange_strong_explicit(&thread->state, &idle, to,
-						     memory_order_acq_rel, memory_order_relaxed))
+						     memory_order_seq_cst, memory_order_relaxed))
 		return -EBUSY;
 	thread->starts++;
 	return 0;
@@ -432,6 +437,11 @@ void vb_dpa_thread_stack(const struct vb_dpa_thread *thread, struct vb_dpa_stack
 {
 	*out = (struct vb_dpa_stack){ thread->stack_addr, thread->stack_size,
 				      thread->process->space.page };
+}
+
+void vb_dpa_thread_tls(const struct vb_dpa_thread *thread, struct vb_dpa_range *out)
+{
+	*out = (struct vb_dpa_range){ thread->tls_addr, thread->tls_len, 0 };
 }
 
 int vb_dpa_thread_start(struct vb_dpa_thread *thread)

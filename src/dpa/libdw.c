@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/* Owns the loading of libdw: used when something went wrong, and only then. */
+#ifdef HAVE_LIBDW
+#include "dpa/libdw.h"
+
+#include <dlfcn.h>
+
+static void *find(void *lib, const char *name, bool *all)
+{
+	void *function = lib ? dlsym(lib, name) : NULL;
+
+	*all = *all && function;
+	return function;
+}
+
+bool vb_libdw_load(struct libdw *dw)
+{
+	void *lib = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
+	bool all = true;
+
+	*dw = (struct libdw){
+		.begin_elf = find(lib, "dwarf_begin_elf", &all),
+		.end = find(lib, "dwarf_end", &all),
+		.nextcu = find(lib, "dwarf_nextcu", &all),
+		.offdie = find(lib, "dwarf_offdie", &all),
+		.haspc = find(lib, "dwarf_haspc", &all),
+		.getsrc_die = find(lib, "dwarf_getsrc_die", &all),
+		.linesrc = find(lib, "dwarf_linesrc", &all),
+		.lineno = find(lib, "dwarf_lineno", &all),
+		.getcfi = find(lib, "dwarf_getcfi", &all),
+		.getcfi_elf = find(lib, "dwarf_getcfi_elf", &all),
+		.cfi_end = find(lib, "dwarf_cfi_end", &all),
+		.cfi_addrframe = find(lib, "dwarf_cfi_addrframe", &all),
+		.frame_info = find(lib, "dwarf_frame_info", &all),
+		.frame_cfa = find(lib, "dwarf_frame_cfa", &all),
+		.frame_register = find(lib, "dwarf_frame_register", &all),
+	};
+	return all;
+}
+#endif

@@ -529,6 +529,19 @@ int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what)
 	return status == FLEXIO_STATUS_SUCCESS ? 0 : -EFAULT;
 }
 
+/* The function and its first arguments, which have just been packed. */
+static void note_call(struct call_slot *slot, uint64_t func, const uint64_t *args, size_t count)
+{
+	uint64_t words[EVENT_ARGS] = { func };
+
+	count = count < EVENT_ARGS - 1 ? count : EVENT_ARGS - 1;
+	for (size_t i = 0; i < count; i++)
+		words[1 + i] = args[i];
+	vb_event_note(&slot->guest.events,
+		      slot->thread ? vb_dpa_thread_state(slot->thread)->instret : 0, EVENT_RPC,
+		      count, words);
+}
+
 static flexio_status call_func(struct call_slot *slot, const struct func *func, uint64_t *result,
 			       va_list ap)
 {
@@ -536,9 +549,11 @@ static flexio_status call_func(struct call_slot *slot, const struct func *func, 
 
 	if (func->unpack) {
 		func->pack(slot->argbuf, ap);
+		note_call(slot, func->addr, slot->argbuf, func->argbuf_size / sizeof(uint64_t));
 		return slot_call(slot, func->unpack, args, 2, result);
 	}
 	args[0] = va_arg(ap, uint64_t);
+	note_call(slot, func->addr, args, 1);
 	return slot_call(slot, func->addr, args, 1, result);
 }
 

@@ -117,6 +117,8 @@ static int task_begin(struct worker *w)
 	w->guest.end = END_NONE;
 	w->guest.ctx->os_errno = 0;
 	vb_outbox_reset(&w->guest);
+	vb_event_note(&w->guest.events, vb_dpa_thread_state(w->thread)->instret, EVENT_TASK, 0,
+		      (uint64_t[EVENT_ARGS]){ task->pc, task->arg });
 	err = vb_dpa_thread_set_call(w->thread, task->pc, &task->arg, 1);
 	if (!err)
 		err = vb_dpa_thread_start(w->thread);

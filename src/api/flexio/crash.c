@@ -5,61 +5,20 @@
  *	fault --> kept at the guest --> fatal:     published, the first one is the process's
  *	                            `-> recovered: forgotten
  *
- * The call stack is read when the fault happens, because an error handler uses the same stack. Code
- * without frame pointers does not say where its frames are: every word of the stack that points
- * behind a call instruction is taken for a return address. So a function that has returned may be
- * among them.
+ * Registers and stack are copied when the fault happens, because an error handler uses the same
+ * stack. The call stack is unwound by the program's own description of its frames (DWARF). Where it
+ * has none, every word of the stack that points behind a call instruction is taken for a return
+ * address; then a function that has returned may be among them.
  */
 #include "internal.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "base/cancel.h"
 
 enum { FRAMES = 32, RA = 1, SP = 2 };
 
-struct crash {
-	int status;
-	enum guest_kind kind;
-	uint32_t thread_id;
-	char name[32];
-	struct vb_dpa_state state;
-	struct vb_dpa_stack stack;
-	unsigned int num_frames;
-	uint64_t frames[FRAMES]; /* return addresses, the innermost first */
-};
-
 /* ---- keeping ---- */
-
-/* Whether the instruction before addr is a call, so that addr can be where one returns to. */
-static bool follows_call(struct vb_dpa_process *dpa, uint64_t addr)
-{
-	uint16_t half;
-	uint32_t word;
-
-	if (addr & 1 || addr < 4 || !vb_dpa_mem_host(dpa, addr - 4, 4, VB_DPA_EXEC) ||
-	    vb_dpa_mem_read(dpa, addr - 4, &word, sizeof(word)))
-		return false;
-	half = (uint16_t)(word >> 16);
-	/* jal ra and jalr ra; c.jalr, whose register is not 0 */
-	return (word & 0xfff) == 0xef || (word & 0x7fff) == 0xe7 ||
-	       ((half & 0xf07f) == 0x9002 && half & 0x0f80);
-}
-
-static void read_frames(struct vb_dpa_process *dpa, struct crash *c)
-{
-	uint64_t end = c->stack.addr + c->stack.size, sp = (c->state.x[SP] + 7) & ~7ULL, word;
-
-	if (follows_call(dpa, c->state.x[RA]))
-		c->frames[c->num_frames++] = c->state.x[RA];
-	if (sp < c->stack.addr)
-		sp = c->stack.addr; /* it has run over */
-	for (; sp < end && c->num_frames < FRAMES; sp += 8)
-		if (!vb_dpa_mem_read(dpa, sp, &word, sizeof(word)) && follows_call(dpa, word) &&
-		    !(c->num_frames == 1 && word == c->frames[0]))
-			c->frames[c->num_frames++] = word;
-}
 
 void vb_crash_keep(struct guest *guest, struct vb_dpa_thread *thread,
 		   const struct vb_dpa_state *state, int status)
@@ -76,33 +35,103 @@ void vb_crash_keep(struct guest *guest, struct vb_dpa_thread *thread,
 	c->kind = guest->kind;
 	c->thread_id = guest->thread_id;
 	snprintf(c->name, sizeof(c->name), "%s", vb_dpa_thread_name(thread));
-	c->state = *state;
+	vb_dpa_snapshot_self(thread, &c->snapshot);
+	c->snapshot.state = *state;
+	c->snapshot.id = guest->thread_id;
 	vb_dpa_thread_stack(thread, &c->stack);
-	read_frames(guest->process->dpa, c);
+	c->events = guest->events;
 	guest->crash = c;
+}
+
+static bool has_address(const struct crash *c)
+{
+	switch (c->snapshot.state.cause) {
+	case VB_DPA_CAUSE_FETCH:
+	case VB_DPA_CAUSE_LOAD_MISALIGNED:
+	case VB_DPA_CAUSE_LOAD:
+	case VB_DPA_CAUSE_STORE_MISALIGNED:
+	case VB_DPA_CAUSE_STORE:
+		return true;
+	default:
+		return false;
+	}
 }
 
 void vb_crash_publish(struct guest *guest)
 {
-	struct crash *none = NULL;
+	struct crash *none = NULL, *c = guest->crash;
 
-	/* Release: pairs with the acquire in flexio_crash_data(). */
-	if (guest->crash && !process_dead(guest->process) &&
-	    atomic_compare_exchange_strong_explicit(&guest->process->crash, &none, guest->crash,
-						    memory_order_release, memory_order_relaxed))
-		guest->crash = NULL;
+	if (c && !process_dead(guest->process)) {
+		if (has_address(c))
+			vb_address_describe(guest, c, c->address, sizeof(c->address));
+		/* Release: pairs with the acquire in flexio_crash_data(). */
+		if (atomic_compare_exchange_strong_explicit(&guest->process->crash, &none, c,
+							    memory_order_release,
+							    memory_order_relaxed))
+			guest->crash = NULL;
+	}
 	vb_crash_forget(guest);
+}
+
+static void crash_free(struct crash *c)
+{
+	if (c)
+		vb_dpa_snapshot_drop(&c->snapshot);
+	free(c);
 }
 
 void vb_crash_forget(struct guest *guest)
 {
-	free(guest->crash);
+	crash_free(guest->crash);
 	guest->crash = NULL;
 }
 
 void vb_crash_free(struct flexio_process *process)
 {
-	free(atomic_load_explicit(&process->crash, memory_order_relaxed));
+	crash_free(atomic_load_explicit(&process->crash, memory_order_relaxed));
+}
+
+/* ---- the call stack ---- */
+
+/* A word of the stack as it was. */
+static int read_stack(void *arg, uint64_t addr, uint64_t *word)
+{
+	const struct vb_dpa_snapshot *s = arg;
+
+	if (!s->stack || addr < s->stack_addr || s->stack_len < sizeof(*word) ||
+	    addr - s->stack_addr > s->stack_len - sizeof(*word))
+		return -EFAULT;
+	memcpy(word, (const char *)s->stack + (addr - s->stack_addr), sizeof(*word));
+	return 0;
+}
+
+/* Whether the instruction before addr is a call, so that addr can be where one returns to. */
+static bool follows_call(struct vb_dpa_process *dpa, uint64_t addr)
+{
+	uint16_t half;
+	uint32_t word;
+
+	if (addr & 1 || addr < 4 || !vb_dpa_mem_host(dpa, addr - 4, 4, VB_DPA_EXEC) ||
+	    vb_dpa_mem_read(dpa, addr - 4, &word, sizeof(word)))
+		return false;
+	half = (uint16_t)(word >> 16);
+	/* jal ra and jalr ra; c.jalr, whose register is not 0 */
+	return (word & 0xfff) == 0xef || (word & 0x7fff) == 0xe7 ||
+	       ((half & 0xf07f) == 0x9002 && half & 0x0f80);
+}
+
+static unsigned int scan_frames(struct vb_dpa_process *dpa, const struct crash *c, uint64_t *frames)
+{
+	const struct vb_dpa_snapshot *s = &c->snapshot;
+	uint64_t sp = (s->stack_addr + 7) & ~7ULL, word;
+	unsigned int n = 0;
+
+	if (follows_call(dpa, s->state.x[RA]))
+		frames[n++] = s->state.x[RA];
+	for (; n < FRAMES && !read_stack((void *)s, sp, &word); sp += 8)
+		if (follows_call(dpa, word) && !(n == 1 && word == frames[0]))
+			frames[n++] = word;
+	return n;
 }
 
 /* ---- words ---- */
@@ -132,46 +161,24 @@ static void put_place(FILE *out, const struct flexio_process *process, uint64_t 
 	fprintf(out, "\n");
 }
 
-/* What the address of a load, a store or a jump belongs to. */
-static void put_address(FILE *out, const struct flexio_process *process, const struct crash *c)
+static void put_frames(FILE *out, const struct flexio_process *process, const struct crash *c)
 {
-	uint64_t addr = c->state.tval, offset, heap = process->heap.base;
-	const char *name = vb_dpa_symbol_name(process->dpa, addr, &offset);
-	char text[VB_DPA_NAME_TEXT];
+	uint64_t frames[FRAMES];
+	unsigned int n =
+		vb_dpa_unwind(process->dpa, process->app->elf, process->app->elf_size,
+			      &c->snapshot.state, read_stack, (void *)&c->snapshot, frames, FRAMES);
+	bool exact = n;
 
-	fprintf(out, "Address:  0x%llx, ", (unsigned long long)addr);
-	if (addr < 4096)
-		fprintf(out, "near NULL\n");
-	else if (c->status == VB_RTOS_STATUS_STACK)
-		fprintf(out, "below the stack of the thread (%llu bytes)\n",
-			(unsigned long long)c->stack.size);
-	else if (addr >= c->stack.addr && addr - c->stack.addr < c->stack.size)
-		fprintf(out, "the stack of the thread\n");
-	else if (addr >= heap && addr - heap < process->heap.size)
-		fprintf(out, "the device heap\n");
-	else if (name)
-		fprintf(out, "%s+0x%llx of the program\n", vb_dpa_printable(name, text),
-			(unsigned long long)offset);
-	else if (addr >> 48 == 1 || addr >> 48 == 2)
-		fprintf(out, "host address 0x%llx in window %llu: outside of the memory region\n",
-			(unsigned long long)(addr & ((1ULL << 48) - 1)),
-			(unsigned long long)(addr >> 48) - 1);
-	else
-		fprintf(out, "no memory of the process\n");
-}
-
-static bool has_address(const struct crash *c)
-{
-	switch (c->state.cause) {
-	case VB_DPA_CAUSE_FETCH:
-	case VB_DPA_CAUSE_LOAD_MISALIGNED:
-	case VB_DPA_CAUSE_LOAD:
-	case VB_DPA_CAUSE_STORE_MISALIGNED:
-	case VB_DPA_CAUSE_STORE:
-		return true;
-	default:
-		return false;
+	if (!exact)
+		n = scan_frames(process->dpa, c, frames);
+	fprintf(out, "Call stack (return addresses%s):\n", exact ? "" : "; some may be old");
+	for (unsigned int i = 0; i < n; i++) {
+		fprintf(out, "  #%-2u ", i + 1);
+		/* The call is before the address; the last one of a function is its last line. */
+		put_place(out, process, frames[i], frames[i] - 1);
 	}
+	if (n == FRAMES)
+		fprintf(out, "  ...\n");
 }
 
 static void put_crash(FILE *out, const struct flexio_process *process, const struct crash *c)
@@ -186,83 +193,22 @@ static void put_crash(FILE *out, const struct flexio_process *process, const str
 	fprintf(out, "Status:   0x%x, %s\n", (unsigned int)c->status, vb_status_text(c->status));
 	fprintf(out, "Thread:   %u, %s, %s\n", c->thread_id, vb_dpa_printable(c->name, text),
 		kinds[c->kind]);
-	if (has_address(c))
-		put_address(out, process, c);
+	if (c->address[0])
+		fprintf(out, "Address:  %s\n", c->address);
 	fprintf(out, "Place:    ");
-	put_place(out, process, c->state.pc, c->state.pc);
-	fprintf(out, "Call stack (return addresses; some may be old):\n");
-	for (unsigned int i = 0; i < c->num_frames; i++) {
-		fprintf(out, "  #%-2u ", i + 1);
-		/* The call is before the address; the last one of a function is its last line. */
-		put_place(out, process, c->frames[i], c->frames[i] - 1);
-	}
-	vb_dpa_state_format(process->dpa, &c->state, registers, sizeof(registers));
+	put_place(out, process, c->snapshot.state.pc, c->snapshot.state.pc);
+	put_frames(out, process, c);
+	vb_events_print(out, process, &c->events, c->snapshot.state.instret);
+	vb_dpa_state_format(process->dpa, &c->snapshot.state, registers, sizeof(registers));
 	fprintf(out, "Registers:\n%s", registers);
-}
-
-/* ---- the file ---- */
-
-static int try_open(const char *path, int flags)
-{
-	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | flags, 0644);
-}
-
-/* By the rules of the manual; path: where it is. -1: errno. */
-static int open_file(const char *outfile, uint32_t id, const char *suffix, char *path, size_t size)
-{
-	const char *base = outfile ? outfile : "flexio_dev";
-	int fd;
-
-	if (snprintf(path, size, "%s.%u.%s", base, id, suffix) >= (int)size) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	fd = try_open(path, 0);
-	if (fd >= 0 || base[0] == '/')
-		return fd;
-	if (snprintf(path, size, "/tmp/%s.%u.%s", base, id, suffix) >= (int)size) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	return try_open(path, O_NOFOLLOW); /* others may write there */
-}
-
-static bool write_all(int fd, const char *text, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, text, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		text += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
-static flexio_status write_text(const struct flexio_process *process, const char *outfile,
-				const char *text, size_t len)
-{
-	char path[4096];
-	int fd = open_file(outfile, process->id, "crash", path, sizeof(path));
-	bool written;
-
-	if (fd < 0)
-		return fail("process %s: no file %s for the crash data: %s", process->name, path,
-			    strerror(errno));
-	written = write_all(fd, text, len);
-	if (close(fd) || !written)
-		return fail("process %s: the crash data did not fit into %s", process->name, path);
-	return FLEXIO_STATUS_SUCCESS;
 }
 
 flexio_status flexio_crash_data(struct flexio_process *process, const char *outfile)
 {
+	VB_NO_CANCEL;
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	const struct crash *c;
-	flexio_status status;
+	struct dump_file file;
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out;
@@ -270,6 +216,7 @@ flexio_status flexio_crash_data(struct flexio_process *process, const char *outf
 	API_CALL();
 	if (!pin)
 		return bad_handle(process, "process");
+	/* Pairs with the release in vb_crash_publish(). */
 	c = atomic_load_explicit(&process->crash, memory_order_acquire);
 	if (!c)
 		return fail("process %s has not crashed", process->name);
@@ -282,7 +229,8 @@ flexio_status flexio_crash_data(struct flexio_process *process, const char *outf
 		return fail("process %s: no memory for the crash data", process->name);
 	}
 	fputs(text, stderr);
-	status = write_text(process, outfile, text, len);
+	if (vb_dump_open(&file, process, outfile, "crash", 0644))
+		vb_dump_close(&file, process, vb_dump_write(&file, text, len));
 	free(text);
-	return status;
+	return vb_api_call.said ? FLEXIO_STATUS_FAILED : FLEXIO_STATUS_SUCCESS;
 }

@@ -76,6 +76,8 @@ static struct flexio_event_handler *to_handler(struct guest *guest)
 static void prepare(struct flexio_event_handler *h)
 {
 	h->guest.end = END_NONE;
+	vb_event_note(&h->guest.events, vb_dpa_thread_state(h->dpa_thread)->instret, EVENT_HANDLER,
+		      0, (uint64_t[EVENT_ARGS]){ h->pc, h->arg });
 	vb_dpa_thread_set_call(h->dpa_thread, h->pc, &h->arg, 1); /* an idle thread: cannot fail */
 }
 

@@ -7,6 +7,7 @@
  *	                        `-prev/next-'                     no two free ones side by side
  *	bins[n]:   free blocks of 2^n to 2^(n+1) - 1 bytes
  *	table:     used blocks by address, open addressing, at most half full
+ *	freed:     what was freed last, a ring; only for words about a crash
  */
 #include "internal.h"
 
@@ -217,23 +218,18 @@ int vb_heap_init(struct heap *heap, uint64_t base, uint64_t size)
 	heap->size = size;
 	pthread_mutex_init(&heap->lock, NULL);
 	*all = (struct heap_block){ .addr = base, .size = size };
+	heap->first = all; /* blocks are cut off at its end, and joined to it */
 	bin_insert(heap, all);
 	return 0;
 }
 
 void vb_heap_destroy(struct heap *heap)
 {
-	struct heap_block *block = NULL, *next;
+	struct heap_block *next;
 
 	if (!heap->table)
 		return;
-	for (size_t i = 0; i < heap->table_size && !block; i++)
-		block = heap->table[i];
-	for (size_t i = 0; i < ARRAY_SIZE(heap->bins) && !block; i++)
-		block = heap->bins[i];
-	while (block && block->prev)
-		block = block->prev;
-	for (; block; block = next) {
+	for (struct heap_block *block = heap->first; block; block = next) {
 		next = block->next;
 		free(block);
 	}
@@ -284,6 +280,8 @@ bool vb_heap_free(struct heap *heap, uint64_t addr)
 		heap->used--;
 		heap->requested -= block->requested;
 		heap->allocated -= block->size;
+		heap->freed[heap->frees++ % HEAP_FREED] =
+			(struct heap_freed){ block->addr, block->requested };
 		block->requested = 0;
 		if (block->next && !block->next->requested) {
 			bin_remove(heap, block->next);
@@ -298,4 +296,42 @@ bool vb_heap_free(struct heap *heap, uint64_t addr)
 	}
 	pthread_mutex_unlock(&heap->lock);
 	return block;
+}
+
+/* The newest of the freed buffers that held addr. */
+static bool find_freed(const struct heap *heap, uint64_t addr, struct heap_place *out)
+{
+	for (size_t i = heap->frees; i > 0 && i + HEAP_FREED > heap->frees; i--) {
+		const struct heap_freed *f = &heap->freed[(i - 1) % HEAP_FREED];
+
+		if (addr >= f->addr && addr - f->addr < f->size) {
+			*out = (struct heap_place){ f->addr, f->size, true };
+			return true;
+		}
+	}
+	return false;
+}
+
+bool vb_heap_find(struct heap *heap, uint64_t addr, struct heap_place *out)
+{
+	const struct heap_block *block, *used = NULL;
+	bool found = false;
+
+	pthread_mutex_lock(&heap->lock);
+	for (block = heap->first; block && block->addr <= addr; block = block->next)
+		if (block->requested)
+			used = block;
+	if (used && addr - used->addr < used->size) {
+		found = true;
+	} else {
+		found = find_freed(heap, addr, out);
+		if (found)
+			used = NULL;
+		else
+			found = used;
+	}
+	if (used)
+		*out = (struct heap_place){ used->addr, used->requested, false };
+	pthread_mutex_unlock(&heap->lock);
+	return found;
 }

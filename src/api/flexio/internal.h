@@ -27,7 +27,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 #define FLEXIO_ALLOW_EXPERIMENTAL_API
 #include <libflexio/flexio.h>
 
@@ -239,6 +241,12 @@ flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub);
 
 struct heap_block;
 
+struct heap_freed {
+	uint64_t addr, size;
+};
+
+enum { HEAP_FREED = 64 };
+
 struct heap {
 	pthread_mutex_t lock;
 	uint64_t base, size;
@@ -246,6 +254,9 @@ struct heap {
 	struct heap_block *bins[48]; /* free blocks by the logarithm of their size */
 	struct heap_block **table;   /* used blocks by address */
 	size_t table_size, used;
+	struct heap_block *first; /* the one with the lowest address */
+	struct heap_freed freed[HEAP_FREED];
+	size_t frees; /* so far */
 };
 
 #define HEAP_ALIGN 64
@@ -257,6 +268,18 @@ uint64_t vb_heap_alloc(struct heap *heap, uint64_t size, uint64_t align);
 void vb_heap_info(struct heap *heap, struct flexio_heap_mem_info *info);
 /* False: not the address of a block in use. */
 bool vb_heap_free(struct heap *heap, uint64_t addr);
+
+/* A buffer, in use or freed. */
+struct heap_place {
+	uint64_t addr, size; /* as it was asked for */
+	bool freed;
+};
+
+/*
+ * The buffer that holds addr, or held it and was freed not long ago, or the last one in use before
+ * it. False: none. Walks over all blocks.
+ */
+bool vb_heap_find(struct heap *heap, uint64_t addr, struct heap_place *out);
 
 /* ---- recoverable.c --------------------------------------------------------------------------- */
 
@@ -306,6 +329,59 @@ enum guest_kind {
 	GUEST_WORKER,  /* of a command queue */
 };
 
+/* ---- events.c: what a guest thread did last ---- */
+
+enum { EVENTS = 16, EVENT_ARGS = 4 };
+
+enum event_kind {
+	EVENT_NONE,
+	EVENT_CALL,     /* of the run-time system; number: VB_RTOS_*, args: a0 to a3 */
+	EVENT_RPC,      /* number: of arguments; args: the function, then they */
+	EVENT_HANDLER,  /* an event handler begins; args: function, argument */
+	EVENT_TASK,     /* of a command queue; args: function, argument */
+	EVENT_DOORBELL, /* args: register, value */
+};
+
+struct event {
+	uint64_t instret; /* of the thread, when it happened last */
+	uint64_t result;  /* of a call or doorbell */
+	uint16_t kind, number;
+	uint32_t times; /* in a row, with the same arguments */
+	uint64_t args[EVENT_ARGS];
+};
+
+/* A ring, written by whoever runs the thread or is about to start it. */
+struct events {
+	unsigned int next;
+	struct event list[EVENTS];
+};
+
+/* Note an event; its result, if it has one, is written to what this returns. */
+static inline struct event *vb_event_note(struct events *events, uint64_t instret,
+					  enum event_kind kind, uint64_t number,
+					  const uint64_t args[EVENT_ARGS])
+{
+	struct event *e = &events->list[(events->next - 1) % EVENTS];
+
+	if (e->kind == kind && e->number == (uint16_t)number && e->args[0] == args[0] &&
+	    e->args[1] == args[1] && e->args[2] == args[2] && e->args[3] == args[3]) {
+		e->instret = instret;
+		e->times++;
+		return e;
+	}
+	e = &events->list[events->next++ % EVENTS];
+	*e = (struct event){ .instret = instret,
+			     .kind = (uint16_t)kind,
+			     .number = (uint16_t)number,
+			     .times = 1,
+			     .args = { args[0], args[1], args[2], args[3] } };
+	return e;
+}
+
+/* In words, the oldest first; now: instructions of the thread at the end. */
+void vb_events_print(FILE *out, const struct flexio_process *process, const struct events *events,
+		     uint64_t now);
+
 /* What the user pointer of a guest thread points to; first in the struct of its kind. */
 struct guest {
 	struct flexio_process *process;
@@ -328,6 +404,7 @@ struct guest {
 	uint16_t outbox_id; /* 0: the process's own */
 	uint64_t uctl;      /* the outbox's register */
 	uint64_t cc_high;   /* upper half of the next doorbell of congestion control */
+	struct events events;
 };
 
 struct call_slot {
@@ -605,6 +682,8 @@ uint64_t vb_window_call(struct guest *guest, struct vb_dpa_thread *thread, uint6
 			const uint64_t *args);
 /* The thread is about to be destroyed. */
 void vb_windows_release(struct guest *guest);
+/* The region behind one of its windows, by the thread itself. False: there is none (any more). */
+bool vb_window_region(const struct guest *guest, unsigned int entity, struct vb_mr_info *info);
 
 /* ---- uar.c ----------------------------------------------------------------------------------- */
 
@@ -624,6 +703,10 @@ uint64_t vb_flexio_uar_owner(const struct flexio_process *process,
 uint64_t vb_flexio_uar_owner_by_id(struct flexio_process *process, uint64_t id);
 
 /* ---- outbox.c -------------------------------------------------------------------------------- */
+
+/* Above device memory, below the windows. */
+#define OUTBOX_PAGE (1ULL << 40)
+#define OUTBOX_SIZE 4096
 
 int vb_outbox_init(struct flexio_process *process);
 /* Back to the process's own outbox. */
@@ -649,7 +732,17 @@ flexio_status vb_process_fail_dead(const struct flexio_process *process);
 
 /* ---- crash.c --------------------------------------------------------------------------------- */
 
-struct crash;
+/* What a thread was doing when it faulted. */
+struct crash {
+	int status;
+	enum guest_kind kind;
+	uint32_t thread_id;
+	char name[32];
+	struct vb_dpa_snapshot snapshot; /* an error handler uses the same stack */
+	struct vb_dpa_stack stack;
+	struct events events;
+	char address[384]; /* what the address of a bad access belongs to; empty: there is none */
+};
 
 /*
  * Keep what a thread was doing when it faulted, at the guest until it is known whether the fault is
@@ -662,6 +755,33 @@ void vb_crash_publish(struct guest *guest);
 /* It is not. */
 void vb_crash_forget(struct guest *guest);
 void vb_crash_free(struct flexio_process *process);
+
+/* ---- crash_address.c ------------------------------------------------------------------------- */
+
+/*
+ * Say what an address belongs to that a load, a store or a jump of the guest failed at. Before the
+ * thread runs again: its windows are read.
+ */
+void vb_address_describe(const struct guest *guest, const struct crash *crash, char *text,
+			 size_t size);
+
+/* ---- dumpfile.c: files of flexio_crash_data() and flexio_coredump_create() ------------------- */
+
+struct dump_file {
+	int fd;
+	bool made; /* by us: it was not there before */
+	char path[4096];
+};
+
+/*
+ * Open OUTFILE.ID.SUFFIX by the rules of the manual. Ordinary files only: a pipe would make the
+ * program wait. False, after a reason.
+ */
+bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, const char *outfile,
+		  const char *suffix, mode_t mode);
+int vb_dump_write(struct dump_file *file, const void *bytes, size_t len);
+/* err: of what was written, 0 or -errno; then nothing is left of the file but its name, if that. */
+flexio_status vb_dump_close(struct dump_file *file, const struct flexio_process *process, int err);
 
 /* ---- rtos.c ---------------------------------------------------------------------------------- */
 

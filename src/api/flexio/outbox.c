@@ -13,10 +13,6 @@
 
 #include <stdlib.h>
 
-/* Above device memory, below the windows. */
-#define OUTBOX_PAGE (1ULL << 40)
-#define OUTBOX_SIZE 4096
-
 enum outbox_register {
 	UCTL = 0x000,
 	CQ_DB = 0x100,
@@ -74,7 +70,12 @@ static int store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int siz
 		 void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
+	struct event *event =
+		vb_event_note(&guest->events, vb_dpa_thread_state(thread)->instret, EVENT_DOORBELL,
+			      size, (uint64_t[EVENT_ARGS]){ offset, value });
 	int err = likely(size == 8) ? ring(guest, offset, value) : -EINVAL;
+
+	event->result = (uint64_t)err;
 
 	if (unlikely(err))
 		guest->ctx->os_errno = err == -ENODEV ? ENODEV : EINVAL;

@@ -223,10 +223,14 @@ static enum vb_dpa_action ecall(struct vb_dpa_thread *thread, struct vb_dpa_stat
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 	enum vb_dpa_action action;
+	struct event *event;
 
 	if (process_dead(guest->process))
 		return end(guest, END_PROCESS);
+	event = vb_event_note(&guest->events, state->instret, EVENT_CALL, state->x[A7],
+			      &state->x[A0]);
 	action = execute(guest, thread, state);
+	event->result = state->x[A0];
 	/* What the call did may have used up the time; slices do not see that, they count instructions. */
 	if (action == VB_DPA_CONTINUE &&
 	    unlikely(vb_call_worked(guest, WORK_CALL) || guest->end == END_TIMEOUT))

@@ -201,6 +201,20 @@ void vb_windows_release(struct guest *guest)
 	pthread_mutex_unlock(&windows.lock);
 }
 
+bool vb_window_region(const struct guest *guest, unsigned int entity, struct vb_mr_info *info)
+{
+	struct window_map *map =
+		(struct window_map *)&guest->windows[entity].maps[guest->windows[entity].current];
+	bool live;
+
+	vb_lock(&map->lock);
+	live = atomic_load_explicit(&map->live, memory_order_relaxed);
+	if (live)
+		*info = map->info;
+	vb_unlock(&map->lock);
+	return live;
+}
+
 /* ---- calls of device code ---- */
 
 static int call_config(struct guest *guest, struct vb_dpa_thread *thread, unsigned int entity,

@@ -610,7 +610,15 @@ static void test_cmdqs(void **state)
 
 static void test_later(void **state)
 {
-	REFUSED(flexio_coredump_create(process, "x"), "core dumps are not supported");
+	static char name[5000];
+
+	REFUSED(flexio_coredump_create(NULL, "x"), "the process is NULL");
+	REFUSED(flexio_coredump_create(process, "/nowhere/x"),
+		"no file /nowhere/x.[0-9]+.core: No such file or directory");
+	REFUSED(flexio_coredump_create(process, "nowhere/x"),
+		"no file /tmp/nowhere/x.[0-9]+.core: No such file or directory");
+	memset(name, 'n', sizeof(name) - 1);
+	REFUSED(flexio_coredump_create(process, name), "no file /tmp/n+: File name too long");
 	REFUSED(flexio_crash_data(NULL, "x"), "the process is NULL");
 	REFUSED(flexio_crash_data(process, "x"), "has not crashed");
 }

@@ -534,8 +534,7 @@ static void note_call(struct call_slot *slot, uint64_t func, const uint64_t *arg
 {
 	uint64_t words[EVENT_ARGS] = { func };
 
-	count = count < EVENT_ARGS - 1 ? count : EVENT_ARGS - 1;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count && i < EVENT_ARGS - 1; i++)
 		words[1 + i] = args[i];
 	vb_event_note(&slot->guest.events,
 		      slot->thread ? vb_dpa_thread_state(slot->thread)->instret : 0, EVENT_RPC,

@@ -16,7 +16,7 @@
 
 #include "base/cancel.h"
 
-enum { FRAMES = 32, RA = 1, SP = 2 };
+enum { FRAMES = 8192, SCANNED = 32, LINES_FIRST = 24, LINES_LAST = 8, RA = 1 };
 
 /* ---- keeping ---- */
 
@@ -128,7 +128,7 @@ static unsigned int scan_frames(struct vb_dpa_process *dpa, const struct crash *
 
 	if (follows_call(dpa, s->state.x[RA]))
 		frames[n++] = s->state.x[RA];
-	for (; n < FRAMES && !read_stack((void *)s, sp, &word); sp += 8)
+	for (; n < SCANNED && !read_stack((void *)s, sp, &word); sp += 8)
 		if (follows_call(dpa, word) && !(n == 1 && word == frames[0]))
 			frames[n++] = word;
 	return n;
@@ -161,24 +161,45 @@ static void put_place(FILE *out, const struct flexio_process *process, uint64_t 
 	fprintf(out, "\n");
 }
 
-static void put_frames(FILE *out, const struct flexio_process *process, const struct crash *c)
+/* Recursion is one line; of a long call stack the ends are shown. */
+static void put_list(FILE *out, const struct flexio_process *process, const uint64_t *frames,
+		     unsigned int n)
 {
-	uint64_t frames[FRAMES];
-	unsigned int n =
-		vb_dpa_unwind(process->dpa, process->app->elf, process->app->elf_size,
-			      &c->snapshot.state, read_stack, (void *)&c->snapshot, frames, FRAMES);
-	bool exact = n;
+	unsigned int end, line = 0;
 
-	if (!exact)
-		n = scan_frames(process->dpa, c, frames);
-	fprintf(out, "Call stack (return addresses%s):\n", exact ? "" : "; some may be old");
-	for (unsigned int i = 0; i < n; i++) {
-		fprintf(out, "  #%-2u ", i + 1);
+	for (unsigned int i = 0; i < n; i = end, line++) {
+		for (end = i + 1; end < n && frames[end] == frames[i];)
+			end++;
+		if (line == LINES_FIRST && n - i > LINES_LAST) {
+			fprintf(out, "  ... %u more\n", n - i - LINES_LAST);
+			end = n - LINES_LAST;
+			continue;
+		}
+		if (end - i > 1)
+			fprintf(out, "  #%u to #%u ", i + 1, end);
+		else
+			fprintf(out, "  #%-2u ", i + 1);
 		/* The call is before the address; the last one of a function is its last line. */
 		put_place(out, process, frames[i], frames[i] - 1);
 	}
-	if (n == FRAMES)
-		fprintf(out, "  ...\n");
+}
+
+static void put_frames(FILE *out, const struct flexio_process *process, const struct crash *c)
+{
+	uint64_t *frames = malloc(FRAMES * sizeof(*frames));
+	unsigned int n;
+	bool exact;
+
+	if (!frames)
+		return;
+	n = vb_dpa_unwind(process->dpa, process->app->elf, process->app->elf_size,
+			  &c->snapshot.state, read_stack, (void *)&c->snapshot, frames, FRAMES);
+	exact = n;
+	if (!exact)
+		n = scan_frames(process->dpa, c, frames);
+	fprintf(out, "Call stack (return addresses%s):\n", exact ? "" : "; some may be old");
+	put_list(out, process, frames, n);
+	free(frames);
 }
 
 static void put_crash(FILE *out, const struct flexio_process *process, const struct crash *c)

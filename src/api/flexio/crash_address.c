@@ -39,7 +39,9 @@ static void put_where(const struct words *w, const struct vb_mr_info *info, uint
 
 	if (haddr < info->iova)
 		snprintf(where, size, "%" PRIu64 " bytes before it", info->iova - haddr);
-	else if (haddr >= end)
+	else if (haddr == end)
+		snprintf(where, size, "right behind its end");
+	else if (haddr > end)
 		snprintf(where, size, "%" PRIu64 " bytes behind its end", haddr - end);
 	else if (w->write && !(info->access & IBV_ACCESS_LOCAL_WRITE))
 		snprintf(where, size, "in it, but it cannot be written");

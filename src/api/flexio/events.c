@@ -4,9 +4,10 @@
 
 #include <inttypes.h>
 
-/* Arguments that matter, one letter each: d: a number, x: an address or key, s: an address of text. */
+/* Arguments that matter, one letter each: d: a number, x: an address or key. */
 struct call_words {
 	const char *name, *args;
+	bool ends; /* it does not return */
 };
 
 static const struct call_words call_words[] = {
@@ -14,12 +15,12 @@ static const struct call_words call_words[] = {
 	[VB_RTOS_MSG] = { "MSG", "ddxd" },
 	[VB_RTOS_SBRK] = { "SBRK", "d" },
 	[VB_RTOS_RELAX] = { "RELAX", "" },
-	[VB_RTOS_RESCHEDULE] = { "RESCHEDULE", "" },
-	[VB_RTOS_FINISH] = { "FINISH", "" },
-	[VB_RTOS_RETRIGGER] = { "RETRIGGER", "" },
+	[VB_RTOS_RESCHEDULE] = { "RESCHEDULE", "", true },
+	[VB_RTOS_FINISH] = { "FINISH", "", true },
+	[VB_RTOS_RETRIGGER] = { "RETRIGGER", "", true },
 	[VB_RTOS_YIELD] = { "YIELD", "d" },
-	[VB_RTOS_PROCESS_FINISH] = { "PROCESS_FINISH", "" },
-	[VB_RTOS_ERROR] = { "ERROR", "x" },
+	[VB_RTOS_PROCESS_FINISH] = { "PROCESS_FINISH", "", true },
+	[VB_RTOS_ERROR] = { "ERROR", "x", true },
 	[VB_RTOS_ACTIVATE] = { "ACTIVATE", "d" },
 	[VB_RTOS_WINDOW_CONFIG] = { "WINDOW_CONFIG", "ddx" },
 	[VB_RTOS_WINDOW_MKEY] = { "WINDOW_MKEY", "dx" },
@@ -49,7 +50,14 @@ static void put_call(FILE *out, const struct event *e)
 	for (unsigned int i = 0; w->args[i]; i++)
 		fprintf(out, w->args[i] == 'd' ? "%s%" PRId64 : "%s0x%" PRIx64, i ? ", " : "",
 			e->args[i]);
-	fprintf(out, ") = %" PRId64, (int64_t)e->result);
+	fprintf(out, ")");
+	if (w->ends)
+		return;
+	/* a number or -1; else an address */
+	fprintf(out,
+		(int64_t)e->result >= -1 && (int64_t)e->result < 65536 ? " = %" PRId64
+								       : " = 0x%" PRIx64,
+		e->result);
 }
 
 static void put_begin(FILE *out, const struct flexio_process *process, const struct event *e,
@@ -59,9 +67,9 @@ static void put_begin(FILE *out, const struct flexio_process *process, const str
 	char text[VB_DPA_NAME_TEXT];
 
 	fprintf(out, "%s %s(", what, name ? vb_dpa_printable(name, text) : "?");
-	for (unsigned int i = 0; i < nargs; i++)
+	for (unsigned int i = 0; i < nargs && i < EVENT_ARGS - 1; i++)
 		fprintf(out, "%s0x%" PRIx64, i ? ", " : "", e->args[1 + i]);
-	fprintf(out, "%s) begins", nargs == EVENT_ARGS - 1 ? ", ..." : "");
+	fprintf(out, "%s) begins", nargs > EVENT_ARGS - 1 ? ", ..." : "");
 }
 
 static void put_doorbell(FILE *out, const struct event *e)

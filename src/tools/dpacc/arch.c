@@ -36,6 +36,8 @@ void arch_compiler_options(const struct arch *arch, struct list *out)
 		"-mcmodel=medany",
 		"-ffreestanding",
 		"-ftls-model=local-exec",
+		/* functions that do not return keep their caller's address, for crash data */
+		"-funwind-tables",
 		"-D__DPA__=1",
 		"-D__NV_DPA_BF3=3",
 		"-D__NV_DPA_CX7=7",

@@ -28,7 +28,7 @@ struct vb_file {
  * fd, or a duplicate above standard input, output and error (fd is then closed), or -1 with errno.
  * A kept descriptor must not stand where a program without standard output would write.
  */
-int vb_file_above_stdio(int fd);
+VB_PUBLIC int vb_file_above_stdio(int fd);
 /* Note which file a descriptor is: 0, or -errno, and then it is closed. */
 int vb_file_keep(struct vb_file *file, int fd);
 /* False where the program closed the descriptor; its number may be another file by now. */

@@ -21,15 +21,15 @@
 #define LOOK_NS     200000
 
 /*
- * Where the stack pointer is in the stack, from there on; a thread that has run over used all of
- * it. Wherever else it points to is no stack of ours, and is found in memory as it is.
+ * Where the stack pointer is in the stack, from there on; below it the thread has run over, and used
+ * all of it. Above it there is nothing of ours, and memory is found as it is.
  */
 static void copy_stack(struct vb_dpa_thread *thread, struct vb_dpa_snapshot *out)
 {
 	uint64_t sp = out->state.x[2], base = thread->stack_addr, size = thread->stack_size;
-	uint64_t page = thread->process->space.page, from = sp >= base ? sp - base : 0;
+	uint64_t from = sp >= base ? sp - base : 0;
 
-	if (sp >= base + size || sp < base - page)
+	if (sp >= base + size)
 		return;
 	out->stack = malloc(size - from);
 	if (!out->stack)

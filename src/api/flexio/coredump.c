@@ -44,7 +44,9 @@ static uint32_t thread_id(struct vb_dpa_thread *thread)
 
 static int write_bytes(const void *bytes, size_t len, void *arg)
 {
-	return vb_dump_write(arg, bytes, len);
+	const struct dump_file *file = arg;
+
+	return vb_dump_write(file->fd, bytes, len);
 }
 
 /* As dpacc -keep calls it. */

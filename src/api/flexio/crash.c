@@ -12,11 +12,13 @@
  */
 #include "internal.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cancel.h"
 
-enum { FRAMES = 8192, SCANNED = 32, LINES_FIRST = 24, LINES_LAST = 8, RA = 1 };
+enum { FRAMES = 8192, SCANNED = 32, LINES_FIRST = 24, LINES_LAST = 8, RA = 1, SP = 2 };
 
 /* ---- keeping ---- */
 
@@ -202,6 +204,23 @@ static void put_frames(FILE *out, const struct flexio_process *process, const st
 	free(frames);
 }
 
+/* Only where something is wrong with it. */
+static void put_stack(FILE *out, const struct crash *c)
+{
+	uint64_t sp = c->snapshot.state.x[SP], end = c->stack.addr + c->stack.size;
+
+	if (sp < c->stack.addr)
+		fprintf(out,
+			"Stack:    sp is %" PRIu64 " bytes below the stack, which has %" PRIu64
+			" bytes\n",
+			c->stack.addr - sp, c->stack.size);
+	else if (sp > end)
+		fprintf(out,
+			"Stack:    sp is 0x%" PRIx64 ", not in the stack: 0x%" PRIx64
+			" to 0x%" PRIx64 "\n",
+			sp, c->stack.addr, end);
+}
+
 static void put_crash(FILE *out, const struct flexio_process *process, const struct crash *c)
 {
 	static const char *const kinds[] = { [GUEST_CALL] = "RPC",
@@ -216,6 +235,7 @@ static void put_crash(FILE *out, const struct flexio_process *process, const str
 		kinds[c->kind]);
 	if (c->address[0])
 		fprintf(out, "Address:  %s\n", c->address);
+	put_stack(out, c);
 	fprintf(out, "Place:    ");
 	put_place(out, process, c->snapshot.state.pc, c->snapshot.state.pc);
 	put_frames(out, process, c);
@@ -249,9 +269,9 @@ flexio_status flexio_crash_data(struct flexio_process *process, const char *outf
 		free(text);
 		return fail("process %s: no memory for the crash data", process->name);
 	}
-	fputs(text, stderr);
+	vb_dump_write(STDERR_FILENO, text, len); /* where nobody reads it: the file is left */
 	if (vb_dump_open(&file, process, outfile, "crash", 0644))
-		vb_dump_close(&file, process, vb_dump_write(&file, text, len));
+		vb_dump_close(&file, process, vb_dump_write(file.fd, text, len));
 	free(text);
 	return vb_api_call.said ? FLEXIO_STATUS_FAILED : FLEXIO_STATUS_SUCCESS;
 }

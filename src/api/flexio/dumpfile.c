@@ -26,6 +26,8 @@ static int open_path(struct dump_file *file, int flags, mode_t mode)
 			file->fd = open(file->path, flags | O_CREAT, mode);
 		}
 	}
+	/* A program without standard error must not write it into this file. */
+	file->fd = vb_file_above_stdio(file->fd);
 	return file->fd;
 }
 
@@ -84,12 +86,12 @@ bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, 
 	return false;
 }
 
-int vb_dump_write(struct dump_file *file, const void *bytes, size_t len)
+int vb_dump_write(int fd, const void *bytes, size_t len)
 {
 	const char *at = bytes;
 
 	while (len) {
-		ssize_t n = vb_file_write(file->fd, at, len);
+		ssize_t n = vb_file_write(fd, at, len);
 
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -111,7 +111,7 @@ void vb_events_print(FILE *out, const struct flexio_process *process, const stru
 
 		if (e->kind == EVENT_NONE)
 			continue;
-		fprintf(out, "  %12" PRIu64 "  ", now - e->instret);
+		fprintf(out, "  %12" PRIu64 "  ", now > e->instret ? now - e->instret : 0);
 		put_event(out, process, e);
 	}
 }

@@ -362,8 +362,9 @@ static inline struct event *vb_event_note(struct events *events, uint64_t instre
 					  const uint64_t args[EVENT_ARGS])
 {
 	struct event *e = &events->list[(events->next - 1) % EVENTS];
+	uint16_t shown = number < UINT16_MAX ? (uint16_t)number : UINT16_MAX;
 
-	if (e->kind == kind && e->number == (uint16_t)number && e->args[0] == args[0] &&
+	if (e->kind == kind && e->number == shown && e->args[0] == args[0] &&
 	    e->args[1] == args[1] && e->args[2] == args[2] && e->args[3] == args[3]) {
 		e->instret = instret;
 		e->times++;
@@ -372,7 +373,7 @@ static inline struct event *vb_event_note(struct events *events, uint64_t instre
 	e = &events->list[events->next++ % EVENTS];
 	*e = (struct event){ .instret = instret,
 			     .kind = (uint16_t)kind,
-			     .number = (uint16_t)number,
+			     .number = shown,
 			     .times = 1,
 			     .args = { args[0], args[1], args[2], args[3] } };
 	return e;
@@ -779,7 +780,7 @@ struct dump_file {
  */
 bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, const char *outfile,
 		  const char *suffix, mode_t mode);
-int vb_dump_write(struct dump_file *file, const void *bytes, size_t len);
+int vb_dump_write(int fd, const void *bytes, size_t len);
 /* err: of what was written, 0 or -errno; then nothing is left of the file but its name, if that. */
 flexio_status vb_dump_close(struct dump_file *file, const struct flexio_process *process, int err);
 

@@ -11,7 +11,8 @@
 
 extern struct flexio_app *fall;
 extern flexio_func_t tumble, fall_in_background, give_up, run_over, on_error;
-extern flexio_func_t jump, add, jump_to, overwrite_text, stay, store_out, store_on;
+extern flexio_func_t lose_stack, call_nothing, jump, add, jump_to, overwrite_text, stay, store_out,
+	store_on;
 
 static struct ibv_context *ctx;
 static char text[1 << 16], console[1 << 16];
@@ -139,6 +140,26 @@ static void end_with(flexio_func_t *func, uint64_t arg, const char *status, cons
 	crash_data(process, "end", "./end");
 	HAS(status);
 	HAS(more);
+	OK(flexio_process_destroy(process));
+}
+
+/* Standard error whose reader is gone, or that is closed: the file is made all the same. */
+static void no_reader(void)
+{
+	struct flexio_process *process = make(NULL);
+	int ends[2], saved = dup(STDERR_FILENO);
+	flexio_status status[2];
+
+	CHECK(flexio_process_call(process, &tumble, NULL, (uint64_t)8) == FLEXIO_STATUS_FATAL_ERR);
+	signal(SIGPIPE, SIG_DFL);
+	CHECK(!pipe(ends) && !close(ends[0]) && dup2(ends[1], STDERR_FILENO) >= 0);
+	status[0] = flexio_crash_data(process, "unread");
+	close(STDERR_FILENO);
+	status[1] = flexio_crash_data(process, "closed");
+	CHECK(dup2(saved, STDERR_FILENO) >= 0 && !close(saved) && !close(ends[1]));
+	OK(status[0]);
+	OK(status[1]);
+	CHECK(!system("cmp unread.*.crash closed.*.crash && rm unread.*.crash closed.*.crash"));
 	OK(flexio_process_destroy(process));
 }
 
@@ -351,6 +372,12 @@ int main(void)
 	end_with(&tumble, 1UL << 48 | 64, "Status:   0x8", "host address 0x40 in window 0");
 	end_with(&tumble, 0, "Status:   0x8", "fixed+0x0 of the program");
 	end_with(&give_up, 0x99, "Status:   0x99, flexio_dev_error()", "flexio_dev_error+0x");
+	end_with(&lose_stack, 0x3000, "Status:   0x8, store-access-fault",
+		 " bytes below the stack, which has 65536 bytes\n");
+	end_with(&lose_stack, UINT64_MAX - 7, "Status:   0x8, store-access-fault",
+		 "Stack:    sp is 0xfffffffffffffff8, not in the stack: 0x");
+	end_with(&call_nothing, 0, "Status:   0x9, ", "  call 65535, which is unknown\n");
+	no_reader();
 	background();
 	heap_addresses();
 	own_addresses();

@@ -55,6 +55,22 @@ __dpa_global__ void on_error(uint64_t ctx, uint64_t code)
 		scratch[i] = ctx + code;
 }
 
+/* A stack pointer that points to anywhere, and a push. */
+__dpa_rpc__ uint64_t lose_stack(uint64_t sp)
+{
+	__asm__ volatile("mv sp, %0\n\tsd ra, 0(sp)" ::"r"(sp) : "memory");
+	return sp;
+}
+
+/* A call of the run-time system that is not there, whose number ends like that of another one. */
+__dpa_rpc__ uint64_t call_nothing(void)
+{
+	register uint64_t a7 __asm__("a7") = 0x10001;
+
+	__asm__ volatile("ecall" ::"r"(a7) : "a0", "memory");
+	return 0;
+}
+
 /* ---- addresses of all kinds ---- */
 
 static _Thread_local uint64_t private_word;

@@ -340,7 +340,7 @@ static void test_gone(void **state)
 	free(f.bytes);
 }
 
-/* Stack pointers that point to no stack; the last one has run over. */
+/* Stack pointers that point to no stack, or below it: then all of it was in use. */
 static void test_wild_stack(void **state)
 {
 	struct vb_dpa_thread *thread = make(spin, 0);
@@ -359,7 +359,7 @@ static void test_wild_stack(void **state)
 					RV_TEXT,
 					stack.addr + 3,
 					stack.addr - 1 };
-		static const uint64_t off[] = { 1, 1, 1, 1, 1, 1, 3, 0 };
+		static const uint64_t off[] = { 0, 0, 1, 1, 1, 0, 3, 0 };
 		struct file f = { 0 };
 
 		vb_dpa_thread_state(thread)->x[2] = sp[i];

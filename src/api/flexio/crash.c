@@ -250,6 +250,7 @@ flexio_status flexio_crash_data(struct flexio_process *process, const char *outf
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	const struct crash *c;
 	struct dump_file file;
+	flexio_status status;
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out;
@@ -270,8 +271,9 @@ flexio_status flexio_crash_data(struct flexio_process *process, const char *outf
 		return fail("process %s: no memory for the crash data", process->name);
 	}
 	vb_dump_write(STDERR_FILENO, text, len); /* where nobody reads it: the file is left */
-	if (vb_dump_open(&file, process, outfile, "crash", 0644))
-		vb_dump_close(&file, process, vb_dump_write(file.fd, text, len));
+	status = vb_dump_open(&file, process, outfile, "crash", 0644)
+			 ? vb_dump_close(&file, process, vb_dump_write(file.fd, text, len))
+			 : failed();
 	free(text);
-	return vb_api_call.said ? FLEXIO_STATUS_FAILED : FLEXIO_STATUS_SUCCESS;
+	return status;
 }

@@ -71,9 +71,9 @@ static bool describe_window(struct words *w, unsigned int entity)
 	put_where(w, &info, haddr, where, sizeof(where));
 	return say(w,
 		   "host address 0x%" PRIx64
-		   " in window %u: the memory region of key 0x%x is 0x%" PRIx64 " to 0x%" PRIx64
-		   ", and this is %s",
-		   haddr, entity, gw->mkey, info.iova, info.iova + info.length, where);
+		   " in window %u: the memory region of key 0x%x (window object %u) is 0x%" PRIx64
+		   " to 0x%" PRIx64 ", and this is %s",
+		   haddr, entity, gw->mkey, gw->id, info.iova, info.iova + info.length, where);
 }
 
 static bool describe_high(struct words *w)

@@ -14,6 +14,7 @@ extern struct flexio_app *deep;
 extern flexio_func_t tumble, tumble_later, show, spin, scribble, on_error;
 
 static struct ibv_context *ctx;
+static bool have_gdb;
 static char folder[256], seen[1 << 18], core[512];
 
 static struct flexio_process *make(flexio_func_t *handler)
@@ -68,6 +69,8 @@ static void ask(const char *commands)
 	FILE *pipe;
 	size_t len;
 
+	if (!have_gdb)
+		return;
 	snprintf(
 		line, sizeof(line),
 		"env -u LD_PRELOAD -u LD_LIBRARY_PATH gdb-multiarch -nx -batch -iex 'set auto-load off' %s %s/deep.keep/device_exec.bf3 %s 2>&1",
@@ -82,14 +85,14 @@ static void ask(const char *commands)
 
 #define SAYS(words)                                                      \
 	do {                                                             \
-		if (!strstr(seen, words)) {                              \
+		if (have_gdb && !strstr(seen, words)) {                  \
 			fprintf(stderr, "no '%s' in:\n%s", words, seen); \
 			CHECK(!"gdb");                                   \
 		}                                                        \
 	} while (0)
 #define SAYS_NOT(words)                                               \
 	do {                                                          \
-		if (strstr(seen, words)) {                            \
+		if (have_gdb && strstr(seen, words)) {                \
 			fprintf(stderr, "'%s' in:\n%s", words, seen); \
 			CHECK(!"gdb");                                \
 		}                                                     \
@@ -222,29 +225,48 @@ static void crashed_and_gone(void)
 
 /* ---- a process that lives ---- */
 
+struct rpc {
+	struct flexio_process *process;
+	flexio_uintptr_t word;
+};
+
+static void *call_spin(void *arg)
+{
+	struct rpc *rpc = arg;
+
+	OK(flexio_process_call(rpc->process, &spin, NULL, rpc->word));
+	return NULL;
+}
+
 static void alive(void)
 {
 	struct flexio_process *process = make(NULL);
-	flexio_uintptr_t words[2] = { zeroed(process, 8), zeroed(process, 8) };
+	flexio_uintptr_t words[3] = { zeroed(process, 8), zeroed(process, 8), zeroed(process, 8) };
+	struct rpc rpc = { process, words[2] };
 	struct flexio_cmdq *q = queue(process, 2);
 	uint64_t two = 2;
+	pthread_t caller;
 
 	for (unsigned int i = 0; i < 2; i++) {
 		OK(flexio_cmdq_task_add(q, &spin, words[i]));
 		dev_await(process, words[i], 1);
 	}
+	CHECK(!pthread_create(&caller, NULL, call_spin, &rpc));
+	dev_await(process, words[2], 1);
 	for (unsigned int round = 0; round < 3; round++) {
 		dump(process);
 		ask("-ex 'thread apply all -s p mine' -ex 'thread apply all -s frame function turn' -ex 'thread apply all bt'");
 		SAYS("$1 = 1234");
 		SAYS("$2 = 1234");
+		SAYS("$3 = 1234");
 		SAYS("in spin (word=");
 		SAYS_NOT("terminated with signal");
 		CHECK(!unlink(core));
 	}
 	/* and it goes on */
-	for (unsigned int i = 0; i < 2; i++)
+	for (unsigned int i = 0; i < 3; i++)
 		OK(flexio_host2dev_memcpy(process, &two, sizeof(two), words[i]));
+	pthread_join(caller, NULL);
 	while (!flexio_cmdq_is_empty(q))
 		usleep(500);
 	CHECK(!flexio_err_status_get(process));
@@ -430,6 +452,11 @@ int main(void)
 {
 	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */
 	CHECK(getcwd(folder, sizeof(folder)));
+	have_gdb = !system("command -v gdb-multiarch >/dev/null");
+	if (!have_gdb) {
+		fprintf(stderr, "no gdb-multiarch: what it says of the cores is not looked at\n");
+		CHECK(!getenv("CI"));
+	}
 	ctx = open_device();
 	crashed(NULL);
 	crashed(&on_error);

@@ -21,7 +21,7 @@ static int setup(void **state)
 	(void)state;
 	page = (uint64_t)sysconf(_SC_PAGESIZE);
 	rv_init(&bed.p);
-	rv_data(&bed.p, "abcdefgh", 64, 64);
+	rv_data(&bed.p, NULL, 64, 64);
 	spin = rv_label(&bed.p);
 	rv_place(&bed.p, spin);
 	rv_emit(&bed.p, OP_addi, 2, 2, 0, -16);

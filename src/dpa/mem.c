@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/tsan.h"
+
 static uint64_t page_up(const struct space *space, uint64_t len)
 {
 	return (len + space->page - 1) & ~(space->page - 1);
@@ -282,6 +284,23 @@ bool vb_dpa_mem_next(struct vb_dpa_process *process, uint64_t addr, struct vb_dp
 	return found;
 }
 
+/* Threads of the guest may be writing it: which of the bytes are the new ones is theirs to know. */
+#ifdef VB_TSAN
+VB_GUEST_ACCESS static void copy_shared(void *to, const void *from, uint64_t len)
+{
+	uint8_t *t = to;
+	const volatile uint8_t *f = from;
+
+	while (len--)
+		*t++ = *f++;
+}
+#else
+static void copy_shared(void *to, const void *from, uint64_t len)
+{
+	memcpy(to, from, len);
+}
+#endif
+
 int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len)
 {
 	uint64_t first, count;
@@ -299,7 +318,7 @@ int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len)
 		if (!(space->pages[i] & (VB_DPA_READ | VB_DPA_EXEC)))
 			err = -EFAULT;
 	if (!err)
-		memcpy(to, space->base + addr, len);
+		copy_shared(to, space->base + addr, len);
 	pthread_mutex_unlock(&space->lock);
 	return err;
 }

@@ -47,8 +47,7 @@ static void copy_stack(struct vb_dpa_thread *thread, struct vb_dpa_snapshot *out
  * Whoever controls an idle thread may be giving it the registers of its next call: then these are
  * of both, and nothing else depends on them.
  */
-__attribute__((no_sanitize("thread"))) static void copy_state(struct vb_dpa_state *to,
-							      const struct vb_dpa_state *from)
+VB_GUEST_ACCESS static void copy_state(struct vb_dpa_state *to, const struct vb_dpa_state *from)
 {
 	for (unsigned int i = 0; i < 32; i++)
 		to->x[i] = __atomic_load_n(&from->x[i], __ATOMIC_RELAXED);

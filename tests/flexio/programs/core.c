@@ -73,7 +73,7 @@ static void ask(const char *commands)
 		return;
 	snprintf(
 		line, sizeof(line),
-		"env -u LD_PRELOAD -u LD_LIBRARY_PATH gdb-multiarch -nx -batch -iex 'set auto-load off' %s %s/deep.keep/device_exec.bf3 %s 2>&1",
+		"env -u LD_LIBRARY_PATH gdb-multiarch -nx -batch -iex 'set auto-load off' %s %s/deep.keep/device_exec.bf3 %s 2>&1",
 		commands, folder, core);
 	pipe = popen(line, "r");
 	CHECK(pipe);
@@ -451,6 +451,7 @@ static void files(void)
 int main(void)
 {
 	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */
+	unsetenv("LD_PRELOAD"); /* a sanitizer's run-time is not for shells */
 	CHECK(getcwd(folder, sizeof(folder)));
 	have_gdb = !system("command -v gdb-multiarch >/dev/null");
 	if (!have_gdb) {

@@ -14,6 +14,7 @@ static const struct call_words call_words[] = {
 	[VB_RTOS_THREAD_CTX] = { "THREAD_CTX", "" },
 	[VB_RTOS_MSG] = { "MSG", "ddxd" },
 	[VB_RTOS_SBRK] = { "SBRK", "d" },
+	[VB_RTOS_TRACES] = { "TRACES", "dddd" },
 	[VB_RTOS_RELAX] = { "RELAX", "" },
 	[VB_RTOS_RESCHEDULE] = { "RESCHEDULE", "", true },
 	[VB_RTOS_FINISH] = { "FINISH", "", true },

@@ -45,8 +45,8 @@ static flexio_status call_overrun(struct flexio_process *process)
 
 	need(mr != NULL, "ibv_reg_mr");
 	need(!flexio_window_create(process, pd, &window), "flexio_window_create");
-	status = flexio_process_call(process, &overrun, NULL, flexio_window_get_id(window), mr->lkey,
-				     (uint64_t)(uintptr_t)array, (uint64_t)150);
+	status = flexio_process_call(process, &overrun, NULL, flexio_window_get_id(window),
+				     mr->lkey, (uint64_t)(uintptr_t)array, (uint64_t)150);
 	need(!flexio_window_destroy(window), "flexio_window_destroy");
 	ibv_dereg_mr(mr);
 	return status;

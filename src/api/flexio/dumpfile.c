@@ -32,7 +32,7 @@ static int open_path(struct dump_file *file, int flags, mode_t mode)
 }
 
 /* Others may write in the folder of last resort: what is there must be our own, and only there. */
-static int check(const struct dump_file *file, bool own)
+static int check(const struct dump_file *file, bool own, mode_t mode)
 {
 	struct stat st;
 
@@ -42,13 +42,17 @@ static int check(const struct dump_file *file, bool own)
 		return -EINVAL;
 	if (own && (st.st_uid != geteuid() || st.st_nlink != 1))
 		return -EPERM;
+	/* A file that was there may let others read what they must not. */
+	if (st.st_uid == geteuid() && st.st_mode & 0777 & ~mode &&
+	    fchmod(file->fd, st.st_mode & mode))
+		return -errno;
 	return ftruncate(file->fd, 0) ? -errno : 0;
 }
 
 /* 0 or -errno. */
 static int try_open(struct dump_file *file, bool own, mode_t mode)
 {
-	int err = open_path(file, own ? O_NOFOLLOW : 0, mode) < 0 ? -errno : check(file, own);
+	int err = open_path(file, own ? O_NOFOLLOW : 0, mode) < 0 ? -errno : check(file, own, mode);
 
 	if (err && file->fd >= 0) {
 		close(file->fd);

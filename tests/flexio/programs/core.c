@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* Core dumps: what gdb sees in them, where they go, and that nothing about them harms the program. */
+#define _GNU_SOURCE
 #include "check.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,7 +14,7 @@
 #include <sys/stat.h>
 
 extern struct flexio_app *deep;
-extern flexio_func_t tumble, tumble_later, show, spin, scribble, on_error;
+extern flexio_func_t talk, tumble, tumble_later, show, spin, scribble, on_error;
 
 static struct ibv_context *ctx;
 static bool have_gdb;
@@ -275,6 +278,52 @@ static void alive(void)
 	OK(flexio_process_destroy(process));
 }
 
+static void *read_all(void *arg)
+{
+	char bytes[4096];
+
+	while (read(*(int *)arg, bytes, sizeof(bytes)) > 0)
+		;
+	return NULL;
+}
+
+/* A thread whose message nobody takes: it is shown where it waits, and the dump does not wait for it. */
+static void in_a_call(void)
+{
+	struct flexio_msg_stream_attr attr = { .data_bsize = 65536,
+					       .sync_mode = FLEXIO_LOG_DEV_SYNC_MODE_SYNC,
+					       .level = FLEXIO_MSG_DEV_INFO };
+	struct flexio_process *process = make(NULL);
+	struct flexio_cmdq *q = queue(process, 1);
+	struct flexio_msg_stream *stream;
+	struct pollfd full = { .events = POLLOUT };
+	pthread_t reader;
+	int ends[2];
+	FILE *file;
+
+	CHECK(!pipe(ends) && fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 4096);
+	file = fdopen(ends[1], "w");
+	CHECK(file);
+	OK(flexio_msg_stream_create(process, &attr, file, NULL, &stream));
+	OK(flexio_cmdq_task_add(q, &talk, 2000));
+	full.fd = ends[1];
+	while (poll(&full, 1, 0) == 1)
+		usleep(500);
+	dump(process);
+	ask("-ex 'thread apply all bt'");
+	SAYS("in talk (lines=");
+	CHECK(!unlink(core));
+	CHECK(!pthread_create(&reader, NULL, read_all, &ends[0]));
+	while (!flexio_cmdq_is_empty(q))
+		usleep(500);
+	CHECK(!flexio_err_status_get(process));
+	OK(flexio_cmdq_destroy(q));
+	OK(flexio_process_destroy(process));
+	fclose(file);
+	pthread_join(reader, NULL);
+	close(ends[0]);
+}
+
 /* ---- device code that changes everything, and a program that does ---- */
 
 static atomic_bool over;
@@ -347,6 +396,9 @@ static void names(struct flexio_process *process, unsigned int *number)
 	CHECK(find(".", "flexio_dev"));
 	CHECK(sscanf(core, "./flexio_dev.%u.core", number) == 1);
 	CHECK(!stat(core, &st) && (st.st_mode & 077) == 0);
+	CHECK(!chmod(core, 0666)); /* also where the file was there */
+	OK(flexio_coredump_create(process, NULL));
+	CHECK(!stat(core, &st) && (st.st_mode & 0777) == 0600);
 	CHECK(!unlink(core));
 	snprintf(path, sizeof(path), "%s/absolute", folder);
 	OK(flexio_coredump_create(process, path));
@@ -463,6 +515,7 @@ int main(void)
 	crashed(&on_error);
 	crashed_and_gone();
 	alive();
+	in_a_call();
 	in_motion();
 	files();
 	CHECK(!ibv_close_device(ctx));

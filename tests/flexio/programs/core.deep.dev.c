@@ -79,3 +79,9 @@ __dpa_global__ void scribble(uint64_t words)
 		w[0] = n;
 	}
 }
+
+__dpa_global__ void talk(uint64_t lines)
+{
+	for (uint64_t i = 0; i < lines; i++)
+		flexio_dev_print("a line that nobody reads, number %lu\n", i);
+}

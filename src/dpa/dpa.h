@@ -395,6 +395,11 @@ int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb
  */
 int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why);
 /*
+ * The same for a thread that is going to be destroyed: it runs even while a debugger holds the
+ * process, which does not see it.
+ */
+int vb_dpa_thread_run_dying(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why);
+/*
  * set_call + run + the value of a0. -EFAULT: it trapped, -EINTR: it exited or was stopped instead
  * of returning. In deterministic mode the call takes its turn on the one host thread like any other
  * thread.

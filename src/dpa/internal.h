@@ -11,6 +11,7 @@
 
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
+#include "dpa/debug.h"
 
 /* ---- mem.c: guest memory below the limit ---- */
 
@@ -84,9 +85,11 @@ int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
 /* ---- process.c ---- */
 
 struct observation;
+struct debugged;
 
 struct vb_dpa_process {
 	struct vb_dpa *dpa;
+	bool held; /* by a debugger; written under cpus_lock and dpa.lock, read under either */
 	struct space space;
 	struct vb_text text;
 	struct elf_program program;
@@ -101,9 +104,10 @@ struct vb_dpa_process {
 	pthread_mutex_t
 		snapshot_lock; /* one set of snapshots is taken at a time; before cpus_lock */
 	pthread_mutex_t lock;
-	struct vb_dpa_window *windows;      /* under lock */
-	_Atomic(struct vb_text *) run_text; /* what threads execute: text, or an observed copy */
-	struct observation *observation;    /* NULL until the first observer; observe.c */
+	struct vb_dpa_window *windows;       /* under lock */
+	_Atomic(struct vb_text *) run_text;  /* what threads execute: text, or an observed copy */
+	struct observation *observation;     /* NULL until the first observer; observe.c */
+	_Atomic(struct debugged *) debugged; /* NULL until the first debugger; debug.c */
 };
 
 /* ---- observe.c: who watches a process ---- */
@@ -150,7 +154,11 @@ enum thread_state {
 	THREAD_READY,   /* in the run queue of its EU */
 	THREAD_RUNNING, /* on an EU, or on a lent host thread */
 	THREAD_BLOCKED, /* waits for a wake */
+	THREAD_HELD,    /* by a debugger; in no queue */
 };
+
+/* A trap that a debugger keeps back. */
+enum trap_kept { TRAP_NONE, TRAP_KEPT, TRAP_TOLD };
 
 struct vb_dpa_thread {
 	struct vb_cpu cpu; /* first, so that one is found from the other */
@@ -179,8 +187,11 @@ struct vb_dpa_thread {
 	enum vb_dpa_why why; /* of the last time it became idle */
 	/* A snapshot of it is wanted: whoever runs it takes it first. Written under dpa.lock. */
 	_Atomic(struct vb_dpa_snapshot *) snapshot;
-	bool lent;       /* runs on its caller's host thread, which gets the result itself */
-	uint64_t starts; /* by whoever takes it out of IDLE */
+	bool lent;           /* runs on its caller's host thread, which gets the result itself */
+	bool stay;           /* a debugger holds this thread while others run; under dpa.lock */
+	bool awaited;        /* it executes, and is to stop; under dpa.lock */
+	bool dying;          /* runs while the process is held; under dpa.lock */
+	uint64_t starts;     /* by whoever takes it out of IDLE */
 
 	/* under dpa.lock */
 	bool wake;              /* a wake came before the block */
@@ -191,10 +202,25 @@ struct vb_dpa_thread {
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
 	/* written by the host thread that runs it */
-	bool diverted;  /* by the trap callback that is under way */
+	bool diverted; /* by the trap callback that is under way */
+	/* A debugger wants more than that it runs: steps, or a trap to be delivered. */
+	atomic_bool ordered;
 	uint64_t bound; /* of cpu.s.instret; 0: none */
 	/* counters */
 	uint64_t busy_ticks, slices, traps;
+
+	/* debug.c: written by the host thread that runs it, and under dpa.lock while none does */
+	struct {
+		bool step; /* until pc leaves [from, to) */
+		uint64_t from, to;
+		enum trap_kept trap;
+		uint64_t trap_pc;
+		uint64_t pass_pc, pass_instret; /* a breakpoint that does not count */
+		uint64_t hit_addr;              /* of the access under way */
+		unsigned int hit;               /* enum vb_dpa_watch; 0: no watchpoint */
+		uint64_t met_addr;              /* the same, to be told at the next resume */
+		unsigned int met;
+	} debug;
 };
 
 /* ---- sched.c ---- */
@@ -248,6 +274,10 @@ struct vb_dpa {
 void vb_sched_hand(struct vb_dpa_thread *thread);
 /* Under dpa.lock: take a READY thread out of its run queue. */
 void vb_sched_remove(struct vb_dpa_thread *thread);
+/* Under dpa.lock: into the run queue of an EU, unless it is to stop or is held. */
+void vb_sched_ready(struct vb_dpa_thread *thread);
+/* After vb_sched_ready, without dpa.lock: host threads that wait look into the queues. */
+void vb_sched_poke(struct vb_dpa *dpa);
 /* Start the host threads if they are not there yet. */
 int vb_sched_workers(struct vb_dpa *dpa);
 /* Under dpa.lock: the thread is idle now. */
@@ -259,6 +289,36 @@ void vb_thread_done(struct vb_dpa_thread *thread, enum vb_dpa_why why);
  * less (VB_CPU_EARLY). */
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded);
+/* The same, but a trap has led to nothing yet. */
+enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+			       bool *yielded);
+/* What a trap leads to: VB_DPA_WHY_TRAP, or BUDGET if the callback diverted the thread. */
+enum vb_dpa_why vb_thread_trap(struct vb_dpa_thread *thread);
+
+/* ---- debug.c ---- */
+
+/* Under dpa.lock: whether a debugger keeps the thread from running. */
+static inline bool vb_debug_holds(const struct vb_dpa_thread *thread)
+{
+	return (thread->process->held || thread->stay) && !thread->dying;
+}
+
+/* Under dpa.lock: the thread does not execute any more, or not now. */
+void vb_debug_out(struct vb_dpa_thread *thread);
+/* Under dpa.lock: the thread was stopped, and goes on as if nothing had been asked of it. */
+void vb_debug_forget(struct vb_dpa_thread *thread);
+/* An observer made it come out: true if it must stop for that. */
+bool vb_debug_seen(struct vb_dpa_thread *thread);
+/* It trapped: true if it stops, and vb_debug_execute() delivers the trap later. */
+bool vb_debug_trap(struct vb_dpa_thread *thread);
+/* vb_thread_execute() of a thread that is `ordered`, but for the counters. */
+enum vb_dpa_why vb_debug_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				 bool *yielded);
+/* The process goes. */
+void vb_debug_free(struct vb_dpa_process *process);
+/* The process of a debugger, with all locks taken; NULL, and none, if it is not stopped. */
+struct vb_dpa_process *vb_debug_enter(struct vb_dpa_debug *debug);
+void vb_debug_leave(struct vb_dpa_process *process);
 
 /* ---- snapshot.c ---- */
 

@@ -359,6 +359,7 @@ int vb_dpa_process_destroy(struct vb_dpa_process *process)
 	pthread_mutex_unlock(&process->cpus_lock);
 	if (busy)
 		return -EBUSY;
+	vb_debug_free(process);
 	vb_windows_free(process);
 	process_free(process);
 	pthread_mutex_lock(&dpa->lock);

@@ -152,7 +152,7 @@ static bool box_post(struct vb_dpa *dpa, unsigned int first, uintptr_t value)
 	return false;
 }
 
-static void poke_all(struct vb_dpa *dpa)
+void vb_sched_poke(struct vb_dpa *dpa)
 {
 	for (unsigned int i = 0; i < atomic_load(&dpa->nworkers); i++)
 		if (!box_put(&dpa->workers[i], BOX_SPINNING, BOX_POKED))
@@ -168,7 +168,7 @@ int vb_dpa_destroy(struct vb_dpa *dpa)
 	}
 	dpa->quit = true;
 	pthread_mutex_unlock(&dpa->lock);
-	poke_all(dpa);
+	vb_sched_poke(dpa);
 	for (unsigned int i = 0; i < atomic_load(&dpa->nworkers); i++)
 		pthread_join(dpa->workers[i].thread, NULL);
 	pthread_mutex_destroy(&dpa->lock);
@@ -303,13 +303,16 @@ static unsigned int choose_eu(struct vb_dpa_thread *thread)
 	return best;
 }
 
-/* Under dpa.lock: into the run queue of an EU. A thread that was stopped on its way stays idle. */
-static void make_ready(struct vb_dpa_thread *thread)
+void vb_sched_ready(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 
 	if (atomic_load_explicit(&thread->stop, memory_order_relaxed)) {
 		vb_thread_idle(thread, VB_DPA_WHY_STOP);
+		return;
+	}
+	if (vb_debug_holds(thread)) {
+		atomic_store_explicit(&thread->state, THREAD_HELD, memory_order_relaxed);
 		return;
 	}
 	thread->eu = choose_eu(thread);
@@ -328,7 +331,7 @@ void vb_sched_hand(struct vb_dpa_thread *thread)
 	    box_post(dpa, last, (uintptr_t)thread))
 		return;
 	pthread_mutex_lock(&dpa->lock);
-	make_ready(thread);
+	vb_sched_ready(thread);
 	pthread_mutex_unlock(&dpa->lock);
 	box_post(dpa, last, BOX_POKED);
 }
@@ -361,7 +364,7 @@ void vb_dpa_hold(struct vb_dpa *dpa, bool hold)
 	pthread_mutex_lock(&dpa->lock);
 	atomic_store_explicit(&dpa->held, hold, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);
-	poke_all(dpa);
+	vb_sched_poke(dpa);
 }
 
 /* ---- host threads ---- */
@@ -383,7 +386,7 @@ static void box_take(struct worker *w)
 	uintptr_t value = atomic_exchange_explicit(&w->box, BOX_BUSY, memory_order_acquire);
 
 	if (value > BOX_POKED)
-		make_ready((struct vb_dpa_thread *)value);
+		vb_sched_ready((struct vb_dpa_thread *)value);
 }
 
 /* Until the box is filled, or the spinning has lasted long enough. */
@@ -430,8 +433,11 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	struct vb_dpa *dpa = thread->process->dpa;
 	struct eu *eu = &dpa->eus[thread->eu];
 	bool stop = atomic_load_explicit(&thread->stop, memory_order_relaxed);
+	bool held = vb_debug_holds(thread);
 
-	atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
+	atomic_store_explicit(&thread->cpu.stop, stop || held, memory_order_relaxed);
+	if (held)
+		vb_debug_out(thread);
 	if (why == VB_DPA_WHY_BLOCK && thread->wake) {
 		thread->wake = false;
 		why = VB_DPA_WHY_BUDGET;
@@ -443,6 +449,9 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 		} else if (why == VB_DPA_WHY_BLOCK) {
 			eu_load(dpa, eu, -1);
 			atomic_store_explicit(&thread->state, THREAD_BLOCKED, memory_order_relaxed);
+		} else if (held) {
+			eu_load(dpa, eu, -1);
+			atomic_store_explicit(&thread->state, THREAD_HELD, memory_order_relaxed);
 		} else {
 			atomic_store_explicit(&thread->state, THREAD_READY, memory_order_relaxed);
 			eu_push(eu, thread);

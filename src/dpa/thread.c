@@ -8,6 +8,9 @@
  *    |                 `---------- wake ---------- BLOCKED  (ecall answered BLOCK)   |
  *    `--- run, call: RUNNING on the caller's host thread ----------------------------'
  *
+ * While a debugger holds a thread (debug.c), HELD stands in the place of READY, or of RUNNING on a
+ * caller's host thread.
+ *
  * States change under dpa.lock, with two exceptions that keep the lock away from the fast paths:
  * the one controlling caller takes a thread out of IDLE, and a lent one back to it. While RUNNING,
  * the cpu belongs to the host thread that runs it.
@@ -147,6 +150,7 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	t->link = process->cpus_end;
 	*t->link = &t->cpu;
 	process->cpus_end = &t->cpu.next;
+	atomic_store_explicit(&t->cpu.stop, process->held, memory_order_relaxed);
 	pthread_mutex_unlock(&process->cpus_lock);
 	*thread = t;
 	return 0;
@@ -265,9 +269,11 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 		case VB_CPU_TRAP:
 			return VB_DPA_WHY_TRAP;
 		case VB_CPU_SEEN:
-			/* A checker has set cause and tval. */
-			return thread->cpu.seen_by == OBSERVE_CHECK ? VB_DPA_WHY_TRAP
-								    : VB_DPA_WHY_STOP;
+			if (thread->cpu.seen_by == OBSERVE_CHECK) /* has set cause and tval */
+				return VB_DPA_WHY_TRAP;
+			if (vb_debug_seen(thread))
+				return VB_DPA_WHY_STOP;
+			break;
 		case VB_CPU_ECALL:
 			pc = s->pc;
 			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg)
@@ -326,8 +332,14 @@ static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t ma
 	return VB_DPA_WHY_TRAP;
 }
 
-/* What a trap leads to: the callback may have diverted the thread, which then goes on. */
-static enum vb_dpa_why after_trap(struct vb_dpa_thread *thread)
+enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+			       bool *yielded)
+{
+	return thread->bound ? execute_bounded(thread, max, exact, yielded)
+			     : execute_free(thread, max, exact, yielded);
+}
+
+enum vb_dpa_why vb_thread_trap(struct vb_dpa_thread *thread)
 {
 	const struct vb_dpa_ops *ops = thread->process->ops;
 
@@ -349,10 +361,13 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	if (__builtin_expect(atomic_load_explicit(&thread->snapshot, memory_order_seq_cst) != NULL,
 			     0))
 		vb_snapshot_answer(thread);
-	why = thread->bound ? execute_bounded(thread, max, exact, yielded)
-			    : execute_free(thread, max, exact, yielded);
-	if (why == VB_DPA_WHY_TRAP)
-		why = after_trap(thread);
+	if (__builtin_expect(atomic_load_explicit(&thread->ordered, memory_order_relaxed), 0)) {
+		why = vb_debug_execute(thread, max, exact, yielded);
+	} else {
+		why = vb_thread_pass(thread, max, exact, yielded);
+		if (why == VB_DPA_WHY_TRAP)
+			why = vb_debug_trap(thread) ? VB_DPA_WHY_STOP : vb_thread_trap(thread);
+	}
 	thread->slices++;
 	thread->busy_ticks += vb_dpa_ticks() - start;
 	return why;
@@ -365,7 +380,10 @@ void vb_thread_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	thread->why = why;
 	thread->lent = false;
 	atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
-	atomic_store_explicit(&thread->cpu.stop, false, memory_order_relaxed);
+	atomic_store_explicit(&thread->cpu.stop, vb_debug_holds(thread), memory_order_relaxed);
+	vb_debug_out(thread);
+	if (why == VB_DPA_WHY_STOP)
+		vb_debug_forget(thread);
 	atomic_store_explicit(&thread->state, THREAD_IDLE, memory_order_release);
 	pthread_cond_broadcast(&thread->changed);
 }
@@ -392,6 +410,9 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 	if (!atomic_compare_exchange_strong_explicit(&thread->state, &idle, to,
 						     memory_order_seq_cst, memory_order_relaxed))
 		return -EBUSY;
+	/* A debugger sets cpu.stop and looks at the state then: one of us sees the other, and later
+	 * looks at cpu.stop see no older value. */
+	(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
 	thread->starts++;
 	return 0;
 }
@@ -505,7 +526,7 @@ static void request_stop(struct vb_dpa_thread *thread)
 	if (state == THREAD_READY) {
 		vb_sched_remove(thread);
 		vb_thread_idle(thread, VB_DPA_WHY_STOP);
-	} else if (state == THREAD_BLOCKED && !thread->lent) {
+	} else if ((state == THREAD_BLOCKED || state == THREAD_HELD) && !thread->lent) {
 		vb_thread_idle(thread, VB_DPA_WHY_STOP);
 	} else if (state != THREAD_IDLE) {
 		atomic_store_explicit(&thread->stop, true, memory_order_relaxed);
@@ -533,7 +554,8 @@ int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
 	/* A lent thread may have ended by itself, without having seen the request. */
 	if (is_idle(thread)) {
 		atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
-		atomic_store_explicit(&thread->cpu.stop, false, memory_order_relaxed);
+		atomic_store_explicit(&thread->cpu.stop, vb_debug_holds(thread),
+				      memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&dpa->lock);
 	return 0;
@@ -573,6 +595,7 @@ static bool lent_block(struct vb_dpa_thread *thread)
 		thread->wake = false;
 	else
 		atomic_store_explicit(&thread->state, THREAD_BLOCKED, memory_order_relaxed);
+	vb_debug_out(thread);
 	while (atomic_load_explicit(&thread->state, memory_order_relaxed) == THREAD_BLOCKED &&
 	       !atomic_load_explicit(&thread->stop, memory_order_relaxed))
 		pthread_cond_wait(&thread->changed, &dpa->lock);
@@ -598,6 +621,7 @@ static void lent_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	atomic_store(&thread->state, THREAD_IDLE);
 	if (atomic_load(&thread->waiters)) {
 		pthread_mutex_lock(&dpa->lock);
+		vb_debug_out(thread);
 		pthread_cond_broadcast(&thread->changed);
 		pthread_mutex_unlock(&dpa->lock);
 	}
@@ -617,6 +641,29 @@ static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t ma
 	return why;
 }
 
+/*
+ * Under dpa.lock: wait while a debugger holds it, unless it is to stop. If a callback or a signal
+ * handler of another guest thread made this call, that thread stands still as well.
+ */
+static bool lent_hold(struct vb_dpa_thread *thread)
+{
+	struct vb_cpu *outer = vb_cpu_current;
+	bool stop;
+
+	for (;;) {
+		vb_debug_out(thread);
+		if (outer && outer->thread->process->dpa == thread->process->dpa)
+			vb_debug_out(outer->thread);
+		stop = atomic_load_explicit(&thread->stop, memory_order_relaxed);
+		if (stop || !vb_debug_holds(thread))
+			break;
+		atomic_store_explicit(&thread->state, THREAD_HELD, memory_order_relaxed);
+		wait_changed(thread, NULL);
+	}
+	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
+	return stop;
+}
+
 /* What a preemption left in cpu.stop goes; a stop that is asked for stays. */
 static bool lent_stopped(struct vb_dpa_thread *thread)
 {
@@ -624,7 +671,7 @@ static bool lent_stopped(struct vb_dpa_thread *thread)
 	bool stop;
 
 	pthread_mutex_lock(lock);
-	stop = atomic_load_explicit(&thread->stop, memory_order_relaxed);
+	stop = lent_hold(thread);
 	atomic_store_explicit(&thread->cpu.stop, stop, memory_order_relaxed);
 	pthread_mutex_unlock(lock);
 	return stop;
@@ -643,7 +690,9 @@ static enum vb_dpa_why run_lent(struct vb_dpa_thread *thread, uint64_t max, bool
 			why = lent_block(thread) ? VB_DPA_WHY_BUDGET : VB_DPA_WHY_STOP;
 		else if (why == VB_DPA_WHY_STOP || why == VB_DPA_WHY_BUDGET)
 			why = lent_stopped(thread) ? VB_DPA_WHY_STOP : VB_DPA_WHY_BUDGET;
-	} while (why == VB_DPA_WHY_BUDGET && thread->cpu.s.instret - start < max);
+		/* A trap that a debugger kept back came before the budget was used up. */
+	} while (why == VB_DPA_WHY_BUDGET &&
+		 (thread->cpu.s.instret - start < max || thread->debug.trap));
 	lent_idle(thread, why);
 	return why;
 }
@@ -659,6 +708,25 @@ int vb_dpa_thread_run(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_wh
 	if (why)
 		*why = result;
 	return 0;
+}
+
+int vb_dpa_thread_run_dying(struct vb_dpa_thread *thread, uint64_t max, enum vb_dpa_why *why)
+{
+	pthread_mutex_t *lock = &thread->process->dpa->lock;
+	int err;
+
+	if (!is_idle(thread))
+		return -EBUSY;
+	pthread_mutex_lock(lock);
+	thread->dying = true;
+	pthread_mutex_unlock(lock);
+	err = vb_dpa_thread_run(thread, max, why);
+	pthread_mutex_lock(lock);
+	thread->dying = false;
+	if (vb_debug_holds(thread))
+		atomic_store_explicit(&thread->cpu.stop, true, memory_order_relaxed);
+	pthread_mutex_unlock(lock);
+	return err;
 }
 
 /*

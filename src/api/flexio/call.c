@@ -18,6 +18,7 @@
  * in no process stays busy, and one that has gone to another process is given back.
  */
 #include "internal.h"
+#include "dpa/debug.h"
 
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -29,8 +30,10 @@
 #define FIRST_SLICE 20000
 #define SLICE       500000
 /* Instructions that a timed-out call may still run, to release a lock of the C library. */
-#define GRACE    1000000
-#define MANY_EUS 64
+#define GRACE 1000000
+/* The shortest sleep until a deadline that a debugger has moved. */
+#define SLEEP_MIN 10000000
+#define MANY_EUS  64
 
 static uint64_t now_ns(void)
 {
@@ -40,9 +43,17 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
+/* Time limits count this clock, which stands still while a debugger holds the process. */
+static uint64_t running_ns(const struct flexio_process *process)
+{
+	uint64_t now = now_ns(); /* first: the difference may be too small, but not too large */
+
+	return now - vb_dpa_process_held_ns(process->dpa);
+}
+
 bool vb_call_late(struct guest *guest)
 {
-	uint64_t now = now_ns();
+	uint64_t now = running_ns(guest->process);
 
 	if (!guest->deadline)
 		guest->deadline = now + guest->process->accel->timeout_ns;
@@ -398,23 +409,36 @@ static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 
 /* ---- on an EU: the caller sleeps until the end, and is woken once ---- */
 
-/* False: the time is over. */
-static bool slot_wait(struct call_slot *slot, uint64_t timeout_ns)
+/* Until the end or for this long. */
+static void slot_sleep(struct call_slot *slot, uint64_t ns)
 {
-	uint64_t until = now_ns() + timeout_ns;
+	uint64_t until = now_ns() + ns;
 	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
 			       .tv_nsec = (long)(until % 1000000000ULL) };
-	unsigned int runs = SLOT_RUNS;
 
-	atomic_compare_exchange_strong_explicit(&slot->ended, &runs, SLOT_SLEEPS,
-						memory_order_relaxed, memory_order_relaxed);
 	while (atomic_load_explicit(&slot->ended, memory_order_acquire) != SLOT_ENDED)
 		if (syscall(SYS_futex, &slot->ended, FUTEX_WAIT_BITSET_PRIVATE, SLOT_SLEEPS, &ts,
 			    NULL, FUTEX_BITSET_MATCH_ANY) &&
 		    errno == ETIMEDOUT)
-			return atomic_load_explicit(&slot->ended, memory_order_acquire) ==
-			       SLOT_ENDED;
-	return true;
+			return;
+}
+
+/* False: the time is over. */
+static bool slot_wait(struct call_slot *slot)
+{
+	uint64_t deadline = slot->guest.deadline, now = running_ns(slot->guest.process), least = 0;
+	unsigned int runs = SLOT_RUNS;
+
+	atomic_compare_exchange_strong_explicit(&slot->ended, &runs, SLOT_SLEEPS,
+						memory_order_relaxed, memory_order_relaxed);
+	while (atomic_load_explicit(&slot->ended, memory_order_acquire) != SLOT_ENDED &&
+	       now < deadline) {
+		slot_sleep(slot, deadline - now > least ? deadline - now : least);
+		/* While the process is held the rest does not get less: not in a busy loop. */
+		least = SLEEP_MIN;
+		now = running_ns(slot->guest.process);
+	}
+	return atomic_load_explicit(&slot->ended, memory_order_acquire) == SLOT_ENDED;
 }
 
 static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
@@ -423,7 +447,7 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	bool ended;
 	int err;
 
-	slot->guest.deadline = now_ns() + process->accel->timeout_ns;
+	slot->guest.deadline = running_ns(process) + process->accel->timeout_ns;
 	atomic_store_explicit(&slot->ended, SLOT_RUNS, memory_order_relaxed);
 	err = vb_dpa_thread_start(slot->thread);
 	if (err)
@@ -435,7 +459,7 @@ static int run_queued(struct call_slot *slot, enum vb_dpa_why *why)
 	 * other.
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
-	ended = process_dead(process) || slot_wait(slot, process->accel->timeout_ns);
+	ended = process_dead(process) || slot_wait(slot);
 	if (process_dead(process))
 		vb_dpa_thread_stop(slot->thread);
 	*why = slot->why;
@@ -448,9 +472,12 @@ void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread)
 	enum vb_dpa_why why;
 
 	vb_dpa_thread_stop(thread);
-	/* Not for long: the flag is in device memory and not trusted. */
+	/*
+	 * Not for long: the flag is in device memory and not trusted. Whoever destroys a thread
+	 * does not wait for a debugger that holds the process.
+	 */
 	for (; guest->ctx->held && used < GRACE; used += step)
-		if (vb_dpa_thread_run(thread, step, &why) || why != VB_DPA_WHY_BUDGET)
+		if (vb_dpa_thread_run_dying(thread, step, &why) || why != VB_DPA_WHY_BUDGET)
 			break;
 }
 

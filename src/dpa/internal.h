@@ -127,8 +127,8 @@ struct observe_ops {
 };
 
 /*
- * Begin, or with NULL end, to observe. ops must last; they are changed or ended only while no thread
- * of the process executes. -ENOMEM.
+ * Begin, or with NULL end, to observe. Threads may be calling ops for a while after they were
+ * changed or ended: they, and what they lead to, last as long as the process. -ENOMEM.
  */
 int vb_observe(struct vb_dpa_process *process, enum observe_client client,
 	       const struct observe_ops *ops);

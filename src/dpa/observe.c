@@ -15,7 +15,7 @@ struct observation {
 	struct vb_observer observer;
 	struct vb_text text;
 	_Atomic(const struct observe_ops *) clients[OBSERVE_CLIENTS];
-	pthread_mutex_t lock; /* of the marks */
+	pthread_mutex_t lock; /* of the marks, and of who begins and ends */
 	uint8_t *marks;       /* a bit for each client, for every even address */
 };
 
@@ -113,13 +113,16 @@ static int observation_make(struct vb_dpa_process *process)
 	return 0;
 }
 
+/* Threads may be looking at them. */
 static void clear_marks(struct observation *o, enum observe_client client)
 {
 	for (uint64_t i = 0; i < (o->text.hi - o->text.lo) / 2; i++) {
-		if (!(o->marks[i] & 1U << client))
+		uint8_t bits = o->marks[i] & (uint8_t) ~(1U << client);
+
+		if (bits == o->marks[i])
 			continue;
-		o->marks[i] &= (uint8_t) ~(1U << client);
-		if (!o->marks[i])
+		__atomic_store_n(&o->marks[i], bits, __ATOMIC_RELAXED);
+		if (!bits)
 			vb_text_mark(&o->text, o->text.lo + 2 * i, false);
 	}
 }
@@ -146,6 +149,7 @@ int vb_observe(struct vb_dpa_process *process, enum observe_client client,
 	if (err)
 		return err;
 	o = process->observation;
+	pthread_mutex_lock(&o->lock);
 	/* Release: what ops point to. Pairs with client_of(). */
 	atomic_store_explicit(&o->clients[client], ops, memory_order_release);
 	if (!ops)
@@ -160,6 +164,7 @@ int vb_observe(struct vb_dpa_process *process, enum observe_client client,
 	/* Release: the observation. Pairs with execute() in thread.c. */
 	atomic_store_explicit(&process->run_text, any ? &o->text : &process->text,
 			      memory_order_release);
+	pthread_mutex_unlock(&o->lock);
 	call_out(process);
 	return 0;
 }

@@ -90,13 +90,10 @@ static void set_readable(struct vb_dpa_debug *debug, bool readable)
 }
 
 /* Needs dpa.lock only. */
-void vb_debug_out(struct vb_dpa_thread *thread)
+void vb_debug_count_out(struct vb_dpa_thread *thread)
 {
-	struct debugged *d;
+	struct debugged *d = debugged_of(thread->process);
 
-	if (!thread->awaited)
-		return;
-	d = debugged_of(thread->process);
 	thread->awaited = false;
 	atomic_fetch_sub(&thread->waiters, 1);
 	if (!--d->awaited && d->owner)
@@ -307,8 +304,7 @@ static struct order take_order(struct vb_dpa_thread *thread)
 	if (!order.hold) {
 		order.deliver = thread->debug.trap && thread->debug.trap_pc == thread->cpu.s.pc;
 		thread->debug.trap = TRAP_NONE;
-		/* One that is going away has no debugger. */
-		if (thread->dying || !debugged_of(thread->process)->owner)
+		if (thread->dying) /* it has no debugger */
 			thread->debug.step = false;
 		order.step = thread->debug.step;
 		order.from = thread->debug.from;
@@ -464,18 +460,14 @@ static void set_watches(struct debugged *d, struct watches *list)
 	}
 }
 
+/* But a trap that is kept back. */
 static void clear_orders(struct vb_dpa_thread *thread)
 {
-	enum thread_state state = atomic_load_explicit(&thread->state, memory_order_relaxed);
-
 	vb_debug_out(thread);
 	thread->stay = false;
-	/* While it runs take_order() does it, and a lent one may begin to at any time. */
-	if (state == THREAD_HELD || state == THREAD_BLOCKED) {
-		thread->debug.step = false;
-		thread->debug.met = 0;
-		set_ordered(thread);
-	}
+	thread->debug.step = false;
+	thread->debug.met = 0;
+	set_ordered(thread);
 }
 
 void vb_dpa_debug_detach(struct vb_dpa_debug *debug)

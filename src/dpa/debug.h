@@ -10,7 +10,8 @@
  *
  * A process has one debugger at most. Its functions are called by one host thread at a time, which
  * is none that executes guest code. Threads are named by number (vb_dpa_thread_number), because the
- * host program may destroy one at any time, a held one too: a number that is gone gives -ESRCH.
+ * host program may destroy one at any time, a held one too: a number that is gone gives -ESRCH. It
+ * may destroy the process as well: then nothing is stopped any more, and only detach is left.
  *
  * Nothing here costs anything while no debugger is attached. While breakpoints, watchpoints or steps
  * are set the process is interpreted; a debugger that has set none lets translated code run.
@@ -29,16 +30,21 @@ enum vb_dpa_stop {
 	VB_DPA_STOP_ASKED, /* vb_dpa_debug_hold */
 	VB_DPA_STOP_BREAK, /* a breakpoint: the instruction at pc has not been executed */
 	VB_DPA_STOP_WATCH, /* a watchpoint: the access has been executed, pc is behind it */
-	VB_DPA_STOP_STEP,  /* the steps asked for are done */
+	VB_DPA_STOP_STEP,  /* the steps asked for are done, or the thread has ended */
 	VB_DPA_STOP_TRAP,  /* a fault: state.cause and tval; going on lets the process see it */
 };
+
+/*
+ * An ebreak of the program is a BREAK, too, and a trap (state.cause is BREAKPOINT). A trap of either
+ * kind is delivered when the thread goes on, unless the debugger has given it another pc.
+ */
 
 enum vb_dpa_watch { VB_DPA_WATCH_READ = 1, VB_DPA_WATCH_WRITE = 2 };
 
 struct vb_dpa_stopped {
 	enum vb_dpa_stop why;
 	uint32_t thread;         /* its number; 0: ASKED */
-	uint64_t addr;           /* WATCH: where the access was */
+	uint64_t addr;           /* WATCH: the first byte of the access that is watched */
 	enum vb_dpa_watch watch; /* WATCH: which kind of watchpoint it met, READ | WRITE for both */
 };
 
@@ -53,7 +59,8 @@ int vb_dpa_debug_fd(const struct vb_dpa_debug *debug);
 void vb_dpa_debug_hold(struct vb_dpa_debug *debug);
 /*
  * Whether it is stopped: every thread is held, or has nothing to do. The first reason counts; a
- * thread that met another one meanwhile stops again, for that, when it is resumed.
+ * thread that met another one meanwhile stops again, for that, when it is resumed. Steps that were
+ * done meanwhile are forgotten: what counts is the next resume.
  */
 bool vb_dpa_debug_stopped(struct vb_dpa_debug *debug, struct vb_dpa_stopped *out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The accelerator, as the rest of the card sees it. The only header of this folder that others
- * include.
+ * The accelerator, as the rest of the card sees it. This header and debug.h are the only ones of
+ * this folder that others include.
  *
  *   vb_dpa                  execution units (EUs) and the few host threads that drive them
  *     `- vb_dpa_process     one program: guest memory, windows, device pages, symbols, text

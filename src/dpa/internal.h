@@ -303,8 +303,15 @@ static inline bool vb_debug_holds(const struct vb_dpa_thread *thread)
 	return (thread->process->held || thread->stay) && !thread->dying;
 }
 
-/* Under dpa.lock: the thread does not execute any more, or not now. */
-void vb_debug_out(struct vb_dpa_thread *thread);
+/* Under dpa.lock: the thread, which is awaited, does not execute any more, or not now. */
+void vb_debug_count_out(struct vb_dpa_thread *thread);
+
+static inline void vb_debug_out(struct vb_dpa_thread *thread)
+{
+	if (__builtin_expect(thread->awaited, 0))
+		vb_debug_count_out(thread);
+}
+
 /* Under dpa.lock: the thread was stopped, and goes on as if nothing had been asked of it. */
 void vb_debug_forget(struct vb_dpa_thread *thread);
 /* An observer made it come out: true if it must stop for that. */

@@ -410,9 +410,12 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 	if (!atomic_compare_exchange_strong_explicit(&thread->state, &idle, to,
 						     memory_order_seq_cst, memory_order_relaxed))
 		return -EBUSY;
-	/* A debugger sets cpu.stop and looks at the state then: one of us sees the other, and later
-	 * looks at cpu.stop see no older value. */
-	(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
+	/*
+	 * A debugger sets cpu.stop and looks at the state then: one of us sees the other, and later
+	 * looks at cpu.stop see no older value. One that goes to an EU meets it under dpa.lock.
+	 */
+	if (to == THREAD_RUNNING)
+		(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
 	thread->starts++;
 	return 0;
 }
@@ -643,7 +646,8 @@ static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t ma
 
 /*
  * Under dpa.lock: wait while a debugger holds it, unless it is to stop. If a callback or a signal
- * handler of another guest thread made this call, that thread stands still as well.
+ * handler of another guest thread made this call, that thread stands still as well; where this one is
+ * stopped meanwhile, it executes the rest of its piece before it is held.
  */
 static bool lent_hold(struct vb_dpa_thread *thread)
 {

@@ -25,6 +25,7 @@ struct fn {
 	int stack;            /* (n) n times sd, ld of its stack; returns n */
 	int trap, trap_after; /* loads from address 0; then returns 9 */
 	int ebreak;           /* the same with ebreak */
+	int gate;             /* (u64 a[3]) waits until a[1] is set, then stores to address a[2] */
 	int pass, pass_at;    /* (n) as count, with an addi at pass_at that counts in x12 */
 };
 

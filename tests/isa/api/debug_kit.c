@@ -77,6 +77,12 @@ static void make_program(struct rv_prog *p)
 	rv_emit(p, OP_ebreak, 0, 0, 0, 0);
 	rv_emit(p, OP_addi, 10, 0, 0, 9);
 	emit_return(p);
+	fn.gate = place_label(p);
+	rv_emit(p, OP_ld, 5, 10, 0, 8);
+	rv_branch(p, OP_beq, 5, 0, fn.gate);
+	rv_emit(p, OP_ld, 6, 10, 0, 16);
+	rv_emit(p, OP_sd, 0, 6, 10, 0);
+	emit_return(p);
 	/* What comes before has 4 bytes each, so that tests can name places in it. */
 	for (size_t i = 0; i < p->count; i++)
 		p->insn[i].compress = false;

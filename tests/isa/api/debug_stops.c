@@ -523,6 +523,68 @@ static void test_many_traps(void **state)
 	close_place(&l);
 }
 
+/* ---- at the same moment ---- */
+
+/* Threads wait at a gate, and then all meet the same thing: each is told once. */
+static void meet_together(struct place *l, struct vb_dpa_debug *d, enum vb_dpa_stop why)
+{
+	_Atomic uint64_t *a = vb_dpa_mem_host(l->process, l->p.data_base, 24, VB_DPA_WRITE);
+	unsigned int told[PASSERS] = { 0 };
+	struct vb_dpa_thread *t[PASSERS];
+	struct caller c[PASSERS];
+
+	a[1] = 0;
+	a[2] = why == VB_DPA_STOP_WATCH ? l->p.data_base : 0;
+	for (int i = 0; i < PASSERS; i++) {
+		t[i] = i < 2 ? begin(l, fn.gate, l->p.data_base) : make(l);
+		if (i < 2)
+			start(t[i]);
+		else
+			call_begin(&c[i], t[i], at(l, fn.gate), l->p.data_base);
+	}
+	usleep(300); /* so that some are there */
+	a[1] = 1;
+	for (int n = 0; n < PASSERS; n++) {
+		struct vb_dpa_stopped stop = wait_stop(d);
+
+		assert_int_equal(stop.why, why);
+		for (int i = 0; i < PASSERS; i++)
+			told[i] += vb_dpa_thread_number(t[i]) == stop.thread;
+		go_on(d);
+	}
+	for (int i = 0; i < PASSERS; i++) {
+		assert_int_equal(told[i], 1);
+		if (i < 2)
+			assert_int_equal(wait_end(t[i]), why == VB_DPA_STOP_WATCH
+								 ? VB_DPA_WHY_RETURN
+								 : VB_DPA_WHY_TRAP);
+		else
+			call_end(&c[i]);
+		end(t[i]);
+	}
+}
+
+static void test_together(void **state)
+{
+	struct vb_dpa_debug *d;
+	struct place l;
+
+	(void)state;
+	open_place(&l, &(struct vb_dpa_attr){ .slice = 1000 });
+	d = attach(&l);
+	for (unsigned int i = 0; i < 50; i++) {
+		meet_together(&l, d, VB_DPA_STOP_TRAP);
+		assert_int_equal(l.traps, PASSERS * (i + 1));
+	}
+	hold(d);
+	assert_int_equal(vb_dpa_debug_watch(d, l.p.data_base, 8, VB_DPA_WATCH_WRITE, true), 0);
+	go_on(d);
+	for (unsigned int i = 0; i < 50; i++)
+		meet_together(&l, d, VB_DPA_STOP_WATCH);
+	vb_dpa_debug_detach(d);
+	close_place(&l);
+}
+
 /* ---- looking ---- */
 
 static void test_memory(void **state)
@@ -652,7 +714,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_watch_stack), cmocka_unit_test(test_watch_many),
 		cmocka_unit_test(test_traps),       cmocka_unit_test(test_ebreak),
 		cmocka_unit_test(test_many_traps),  cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_threads),     cmocka_unit_test(test_together),
 	};
 
 	bed_main(argc, argv);

@@ -30,11 +30,11 @@ struct vb_file {
  */
 VB_PUBLIC int vb_file_above_stdio(int fd);
 /* Note which file a descriptor is: 0, or -errno, and then it is closed. */
-int vb_file_keep(struct vb_file *file, int fd);
+VB_PUBLIC int vb_file_keep(struct vb_file *file, int fd);
 /* False where the program closed the descriptor; its number may be another file by now. */
-bool vb_file_is_open(const struct vb_file *file);
+VB_PUBLIC bool vb_file_is_open(const struct vb_file *file);
 /* Closes it, unless the program has done so. */
-void vb_file_close(struct vb_file *file);
+VB_PUBLIC void vb_file_close(struct vb_file *file);
 
 /*
  * Whether this process may make a file of so many bytes: 0, or -EFBIG after a log line. To be asked

@@ -201,6 +201,8 @@ uint64_t vb_dpa_process_entry(const struct vb_dpa_process *process);
 uint64_t vb_dpa_process_limit(const struct vb_dpa_process *process);
 const char *vb_dpa_process_name(const struct vb_dpa_process *process);
 void *vb_dpa_process_ops_arg(const struct vb_dpa_process *process);
+/* What a thread of it that has retired so many instructions would read from its cycle and time counters. */
+uint64_t vb_dpa_clock(const struct vb_dpa_process *process, uint64_t instret);
 
 /* Value of a symbol. -ENOENT. */
 int vb_dpa_symbol_value(const struct vb_dpa_process *process, const char *name, uint64_t *value,

@@ -406,6 +406,11 @@ void *vb_dpa_process_ops_arg(const struct vb_dpa_process *process)
 	return process->ops_arg;
 }
 
+uint64_t vb_dpa_clock(const struct vb_dpa_process *process, uint64_t instret)
+{
+	return process->dpa->deterministic ? instret : vb_cpu_clock_now();
+}
+
 void vb_dpa_text_stats(const struct vb_dpa_process *process, struct vb_dpa_text_stats *out)
 {
 	*out = (struct vb_dpa_text_stats){ .text_bytes = process->text.bytes };

@@ -18,6 +18,7 @@ BELOW = {
     'card': ['card/format', 'card/hbl', 'fabric', 'frame', 'steer', 'base'],
     'card/hbl': ['card', 'card/format', 'fabric', 'base'],
     'dpa': ['base'],
+    'gdb': ['dpa', 'base'],
     'device': [],
     'frame': ['base'],
     'steer': ['frame', 'base'],
@@ -26,9 +27,9 @@ BELOW = {
     'api/mlx4': ['api', 'api/ibverbs', 'card', 'base'],
     'api/mlx5': ['api', 'api/ibverbs', 'card', 'steer', 'base'],
     'api/hbl': ['api', 'api/ibverbs', 'card', 'card/hbl', 'base'],
-    'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'device', 'base'],
+    'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'gdb', 'device', 'base'],
     'preload': ['card', 'card/hbl', 'base'],
-    'tools': ['card', 'frame', 'dpa', 'base', 'preload'],
+    'tools': ['card', 'frame', 'dpa', 'gdb', 'base', 'preload'],
 }
 
 # What a folder shows to those above it; base shows everything.
@@ -40,7 +41,8 @@ SHOWN = {
     'steer': {'steer.h'},
     'api': {'devx.h', 'edge.h'},
     'card/hbl': {'hbl.h', 'sink.h'},
-    'dpa': {'dpa.h'},
+    'dpa': {'dpa.h', 'debug.h'},
+    'gdb': {'listen.h', 'link.h'},
     'device': {'rtos.h'},
     'api/ibverbs': {'accessors.h'},
     'preload': {'rows.h'},

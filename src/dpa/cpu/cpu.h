@@ -318,3 +318,4 @@ static inline uint64_t vb_text_index(const struct vb_text *text, uint64_t pc)
 
 /* The cycle and time counters. */
 uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret);
+uint64_t vb_cpu_clock_now(void); /* where they do not derive from instret */

@@ -27,15 +27,18 @@ void vb_cpu_init(struct vb_cpu *cpu, struct vb_text *text, uint8_t *base, uint64
 	cpu->reserved_addr = ~0ULL;
 }
 
-uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret)
+uint64_t vb_cpu_clock_now(void)
 {
 	struct timespec now;
 
-	if (cpu->deterministic)
-		return instret;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	/* 1.8 ticks a nanosecond; the unsigned wrap is that of a 64-bit counter. */
 	return (uint64_t)now.tv_sec * VB_DPA_CLOCK_HZ + (uint64_t)now.tv_nsec * 9 / 5;
+}
+
+uint64_t vb_cpu_clock(const struct vb_cpu *cpu, uint64_t instret)
+{
+	return cpu->deterministic ? instret : vb_cpu_clock_now();
 }
 
 /* Set the trap that the instruction at s.pc raises with the access that just faulted. */

@@ -600,10 +600,32 @@ static void test_process_attributes(void **state)
 	assert_non_null(flexio_process_get_uar(process));
 	assert_int_not_equal(flexio_uar_get_id(flexio_process_get_uar(process)), UINT32_MAX);
 	assert_int_not_equal(flexio_process_get_dumem_id(process), UINT32_MAX);
-	assert_int_equal(flexio_process_udbg_token_get(process), 0);
 	bed_process_end(process);
 	assert_int_equal(ibv_dealloc_pd(pd), 0); /* ours stays ours */
 	assert_ok(flexio_process_destroy(NULL));
+}
+
+/* A token names one process: the same each time, and no other one's. */
+static void test_debug_tokens(void **state)
+{
+	struct flexio_process *processes[3];
+	uint64_t tokens[3], last = 0;
+
+	for (unsigned int i = 0; i < 3; i++) {
+		processes[i] = bed_process();
+		tokens[i] = flexio_process_udbg_token_get(processes[i]);
+		assert_int_not_equal(tokens[i], 0);
+		assert_int_equal(tokens[i], flexio_process_udbg_token_get(processes[i]));
+		for (unsigned int k = 0; k < i; k++)
+			assert_int_not_equal(tokens[i], tokens[k]);
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		bed_process_end(processes[i]);
+	processes[0] = bed_process();
+	last = flexio_process_udbg_token_get(processes[0]);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_not_equal(last, tokens[i]);
+	bed_process_end(processes[0]);
 }
 
 static unsigned int entries(const char *path)
@@ -696,6 +718,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_destroy_among_callers),
 		cmocka_unit_test(test_process_attributes),
 		cmocka_unit_test(test_nothing_stays),
+		cmocka_unit_test(test_debug_tokens),
 		cmocka_unit_test(test_bad_handles),
 	};
 

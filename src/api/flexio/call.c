@@ -304,6 +304,28 @@ void vb_calls_halt(struct flexio_process *process)
 	}
 }
 
+void vb_calls_name(struct flexio_process *process, uint32_t thread, char *name, size_t size)
+{
+	for (unsigned int i = 0; i < CALL_SLOTS; i++) {
+		struct call_slot *slot =
+			atomic_load_explicit(&process->slots[i], memory_order_acquire);
+		const char *what;
+		bool found;
+
+		if (!slot)
+			continue;
+		vb_lock(&slot->lock);
+		found = slot->thread && vb_dpa_thread_number(slot->thread) == thread &&
+			atomic_load_explicit(&slot->busy, memory_order_relaxed);
+		what = atomic_load_explicit(&slot->what, memory_order_relaxed);
+		vb_unlock(&slot->lock);
+		if (found && what) {
+			snprintf(name, size, "RPC %s", what);
+			return;
+		}
+	}
+}
+
 void vb_calls_open(struct flexio_process *process)
 {
 	pthread_mutex_lock(&process->mutex);
@@ -549,7 +571,7 @@ int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what)
 	uint64_t result;
 
 	if (slot) {
-		slot->what = what;
+		atomic_store_explicit(&slot->what, what, memory_order_relaxed);
 		status = slot_call(slot, pc, NULL, 0, &result);
 		slot_give(process, slot);
 	}
@@ -594,7 +616,7 @@ static flexio_status call_with(struct call_slot *slot, flexio_func_t *host_func,
 		return vb_func_fail(process->app, host_func);
 	if (unlikely(process_dead(process)))
 		return vb_process_fail_dead(process);
-	slot->what = func->name;
+	atomic_store_explicit(&slot->what, func->name, memory_order_relaxed);
 	return call_func(slot, func, result, ap);
 }
 

@@ -39,6 +39,7 @@
 #include "card/card.h"
 #include "device/rtos.h"
 #include "dpa/dpa.h"
+#include "gdb/listen.h"
 
 /* ---- log.c: the host log, and why a call fails ----------------------------------------------- */
 
@@ -415,7 +416,7 @@ struct call_slot {
 	struct vb_dpa_thread *thread;
 	_Atomic unsigned int ended; /* futex of a queued call: SLOT_* of call.c */
 	enum vb_dpa_why why;        /* how it ended */
-	const char *what;           /* what is being called, for log lines */
+	_Atomic(const char *) what; /* what is being called, for log lines and debuggers */
 	void *argbuf;               /* in guest memory, behind the context */
 	uint64_t argbuf_addr;
 	struct call_slot *next_spare;
@@ -439,6 +440,8 @@ enum work {
 bool vb_call_worked(struct guest *guest, uint64_t units);
 /* The thread of a queued call left its EU. */
 void vb_call_done(struct guest *guest, enum vb_dpa_why why);
+/* What a thread calls, as a debugger shows it: "RPC FUNCTION". No effect: no call, or not its thread. */
+void vb_calls_name(struct flexio_process *process, uint32_t thread, char *name, size_t size);
 /* Stop calls under way; each ends with FATAL_ERR. Does not wait. */
 void vb_calls_halt(struct flexio_process *process);
 void vb_calls_open(struct flexio_process *process);
@@ -596,6 +599,8 @@ struct flexio_process {
 	uint32_t dumem_id;    /* the number of that umem */
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
 
+	struct vb_gdb_offer *offer; /* to debuggers; NULL: none; under mutex */
+
 	struct heap heap;
 	pthread_mutex_t recover_lock;
 	struct recoverable *recoverables; /* under recover_lock */
@@ -730,6 +735,16 @@ void vb_process_fatal(struct flexio_process *process, int status);
 const char *vb_status_text(int status);
 /* Fail a call because the process has ended. Always FLEXIO_STATUS_FATAL_ERR. */
 flexio_status vb_process_fail_dead(const struct flexio_process *process);
+
+/* ---- debug.c --------------------------------------------------------------------------------- */
+
+/*
+ * The process is complete, and has not executed an instruction. VERBATIM_DPA_DEBUG may offer it to
+ * debuggers, and wait for one. 0, or -errno after a reason.
+ */
+int vb_flexio_debug_begin(struct flexio_process *process);
+/* Before its memory goes. */
+void vb_flexio_debug_end(struct flexio_process *process);
 
 /* ---- crash.c --------------------------------------------------------------------------------- */
 

@@ -230,6 +230,7 @@ static struct flexio_process *process_memory(void)
 /* Undo what was made, in reverse; works on a half-made process. */
 static void process_free(struct flexio_process *process)
 {
+	vb_flexio_debug_end(process);
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
 	vb_recoverables_dump(process);
@@ -290,8 +291,10 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 		err = vb_pcc_init(process);
 	if (!err) {
 		vb_calls_open(process);
-		err = run_init(process);
+		err = vb_flexio_debug_begin(process);
 	}
+	if (!err)
+		err = run_init(process);
 	if (!err && !vb_handle_add(HANDLE_PROCESS, process))
 		err = -ENOMEM;
 	if (!err && !vb_handle_add(HANDLE_UAR, &process->uar)) {
@@ -504,15 +507,4 @@ uint32_t flexio_process_get_dumem_id(struct flexio_process *process)
 		return UINT32_MAX;
 	}
 	return process->dumem_id;
-}
-
-/* 0: there is nothing to debug with yet. */
-uint64_t flexio_process_udbg_token_get(struct flexio_process *process)
-{
-	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
-
-	API_CALL();
-	if (!pin)
-		bad_handle(process, "process");
-	return 0;
 }

@@ -228,6 +228,12 @@ static bool is_guarded(const struct guard *guard, const void *context)
 #endif
 }
 
+/* Nothing: a place for a debugger's breakpoint, because faults that are ours are too many to stop at. */
+__attribute__((noinline)) void vb_fault_of_program(const siginfo_t *info)
+{
+	__asm__ volatile("" : : "r"(info) : "memory");
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct guard *guard = active;
@@ -247,6 +253,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 			active = guard;
 			return;
 		}
+		vb_fault_of_program(info);
 	}
 	chain(sig, info, context);
 }

@@ -25,6 +25,8 @@ VB_PUBLIC int vb_fault_arm(void);
  */
 int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old);
 
+/* Called for each fault that is the program's own; debuggers stop there (tools/gdb/host.gdb). */
+void vb_fault_of_program(const siginfo_t *info);
 /*
  * Others that expect faults (guest code, trapped pages): asked for every fault of an access outside
  * of the functions below, in the order of registration, before the program's own handler. A handler

@@ -18,6 +18,7 @@ enum {
 int cmd_cable(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_dpa(int argc, char **argv);
+int cmd_gdb(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_sdk(int argc, char **argv);

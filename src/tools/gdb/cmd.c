@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+/*
+ * verbatim gdb: the debugger of device code. Lists what can be debugged, attaches to it, or starts a program
+ * with a debugger on its device code.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cmd.h"
+#include "tools/gdb/gdb.h"
+
+enum { OPT_RELAY = 1, OPT_BATCH, OPT_GDB, OPT_ELF };
+
+struct arguments {
+	struct gdb_run run;
+	const char *config, *elf;
+	char **program;
+	uint64_t what, relay; /* token or pid; 0: none */
+};
+
+static const char who[] = "verbatim gdb";
+
+/* ---- options ---- */
+
+static void add_option(struct arguments *args, const char *option)
+{
+	char **more = reallocarray(args->run.options, args->run.noptions + 1, sizeof(*more));
+
+	if (!more)
+		exit(CMD_FAILED);
+	args->run.options = more;
+	more[args->run.noptions++] = (char *)option;
+}
+
+static error_t parse_argument(struct arguments *args, char *arg, struct argp_state *state)
+{
+	if (state->quoted && state->next > state->quoted) {
+		args->program = &state->argv[state->next - 1];
+		state->next = state->argc; /* the rest is the program's */
+		return 0;
+	}
+	if (args->what)
+		argp_error(state, "'%s': one process at a time", arg);
+	if (!gdb_parse_token(arg, &args->what))
+		argp_error(state, "'%s' is neither a token nor a PID; a program stands behind --",
+			   arg);
+	return 0;
+}
+
+static error_t parse_opt(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *args = state->input;
+
+	switch (key) {
+	case 'c':
+		args->config = arg;
+		return 0;
+	case 'e':
+		add_option(args, "-ex");
+		add_option(args, arg);
+		return 0;
+	case 'x':
+		add_option(args, "-x");
+		add_option(args, arg);
+		return 0;
+	case 'i':
+		add_option(args, "-i");
+		add_option(args, arg);
+		return 0;
+	case OPT_BATCH:
+		add_option(args, "-batch");
+		return 0;
+	case OPT_GDB:
+		args->run.gdb = arg;
+		return 0;
+	case OPT_ELF:
+		args->elf = arg;
+		return 0;
+	case OPT_RELAY:
+		gdb_parse_token(arg, &args->relay);
+		return 0;
+	case ARGP_KEY_ARG:
+		return parse_argument(args, arg, state);
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_option options[] = {
+	{ "ex", 'e', "COMMAND", 0, "Let gdb execute COMMAND when it has attached (several)", 0 },
+	{ "command", 'x', "FILE", 0, "Let gdb execute the commands of FILE", 0 },
+	{ "batch", OPT_BATCH, NULL, 0, "End gdb when these are done", 0 },
+	{ "interpreter", 'i', "NAME", 0, "gdb's interface, as mi3", 0 },
+	{ "gdb", OPT_GDB, "PROGRAM", 0, "Which gdb (default: $VERBATIM_GDB, gdb-multiarch)", 0 },
+	{ "elf", OPT_ELF, "FILE", 0, "Do not debug: write the device ELF to FILE", 0 },
+	{ "config", 'c', "FILE", 0, "Of PROGRAM: take the adapters from FILE", 0 },
+	{ "relay", OPT_RELAY, "TOKEN", OPTION_HIDDEN, NULL, 0 },
+	{ 0 },
+};
+
+/* ---- what there is ---- */
+
+static void read_command(pid_t pid, char *name, size_t size)
+{
+	char path[64];
+	FILE *f;
+
+	snprintf(name, size, "?");
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fgets(name, (int)size, f))
+		name[strcspn(name, "\n")] = '\0';
+	fclose(f);
+}
+
+/* Call visit for each device process of a program, or of all (pid 0); how many there are. */
+static int each(pid_t pid, void (*visit)(void *arg, pid_t pid, const struct vb_gdb_entry *entry),
+		void *arg)
+{
+	struct vb_gdb_host *hosts = NULL;
+	int nhosts = vb_gdb_hosts(&hosts), count = 0;
+
+	for (int i = 0; i < nhosts; i++) {
+		struct vb_gdb_entry *entries;
+		pid_t owner;
+		int fd = vb_gdb_connect(&hosts[i], &owner), n;
+
+		if (fd < 0)
+			continue;
+		n = !pid || owner == pid ? vb_gdb_ask(fd, VB_GDB_LIST, 0, &entries) : -ENOENT;
+		for (int k = 0; k < n; k++)
+			visit(arg, owner, &entries[k]);
+		if (n >= 0)
+			free(entries);
+		count += n > 0 ? n : 0;
+		close(fd);
+	}
+	free(hosts);
+	return count;
+}
+
+static void print_entry(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
+{
+	bool *titled = arg;
+	char command[32];
+
+	if (!*titled)
+		printf("%8s %-15s  %-18s  %-8s  %-9s  %s\n", "PID", "COMMAND", "TOKEN", "ADAPTER",
+		       "DEBUGGER", "DEVICE PROCESS (APP)");
+	*titled = true;
+	read_command(pid, command, sizeof(command));
+	printf("%8d %-15s  0x%016" PRIx64 "  %-8s  %-9s  %s (%s)\n", (int)pid, command,
+	       entry->token, entry->adapter,
+	       entry->attached ? "attached"
+	       : entry->waits  ? "awaited"
+			       : "-",
+	       entry->process, entry->app);
+}
+
+static int list(pid_t pid)
+{
+	bool titled = false;
+
+	if (each(pid, print_entry, &titled))
+		return 0;
+	fprintf(stderr,
+		"%s: %s; a program asks for a token with flexio_process_udbg_token_get(), or is started with VERBATIM_DPA_DEBUG=on\n",
+		who,
+		pid ? "that process has no device process that can be debugged"
+		    : "no program of yours has a device process that can be debugged");
+	return 1;
+}
+
+static void keep_token(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
+{
+	*(uint64_t *)arg = entry->token;
+}
+
+/* A number of at most 32 bits is a pid: tokens have a random upper half. */
+static bool find_token(struct arguments *args)
+{
+	int count;
+
+	if (args->what >> 32) {
+		args->run.token = args->what;
+		return true;
+	}
+	count = each((pid_t)args->what, keep_token, &args->run.token);
+	if (count > 1)
+		fprintf(stderr, "%s: %" PRIu64 " has %d device processes; take one by its token:\n",
+			who, args->what, count);
+	if (count != 1)
+		list((pid_t)args->what);
+	return count == 1;
+}
+
+/* Between gdb's pipe and the program. */
+static int relay(uint64_t token)
+{
+	int fd = gdb_attach(token);
+
+	if (fd < 0) {
+		fprintf(stderr, "%s: %s\n", who, gdb_reason(fd));
+		return 1;
+	}
+	signal(SIGINT, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	gdb_relay(STDIN_FILENO, STDOUT_FILENO, fd, -1);
+	return 0;
+}
+
+int cmd_gdb(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse_opt,
+		.args_doc = "\nTOKEN\nPID\n-- PROGRAM [ARGUMENT...]",
+		.doc = "Debug device code with gdb: attach to the device process with TOKEN, or to the only one "
+		       "of the program PID, or start PROGRAM and stop before its device code executes. "
+		       "Without an argument: list what can be attached to."
+		       "\vExample: verbatim gdb --ex 'break my_rpc' --ex continue -- ./program",
+	};
+	struct arguments args = { 0 };
+	int code;
+
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	if (args.relay)
+		return relay(args.relay);
+	if (args.program)
+		return gdb_program(&args.run, args.config, args.program);
+	if (!args.what)
+		return list(0);
+	if (!find_token(&args))
+		return 1;
+	code = args.elf ? !!gdb_save_elf(args.run.token, args.elf) : gdb_run(&args.run);
+	free(args.run.options);
+	return code;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+/* Owns what both tools do with a program that can be debugged: find it, attach, pass bytes on. */
+#include "tools/gdb/gdb.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+bool gdb_parse_token(const char *text, uint64_t *token)
+{
+	bool hex = strpbrk(text, "abcdefABCDEF") != NULL;
+	char *end;
+
+	if (!isxdigit((unsigned char)*text))
+		return false;
+	errno = 0;
+	*token = strtoull(text, &end, hex ? 16 : 0);
+	return !errno && !*end && *token;
+}
+
+const char *gdb_reason(int err)
+{
+	switch (-err) {
+	case ENOENT:
+		return "no device process of yours has this token; 'verbatim gdb' lists those that can be debugged";
+	case EBUSY:
+		return "a debugger is attached to it already";
+	case EPERM:
+		return "the program belongs to another user: only its owner may debug it";
+	case ECONNRESET:
+	case ECONNREFUSED:
+		return "the program has ended";
+	case EUSERS:
+		return "the program has too many connections of debuggers";
+	case EPROTO:
+	case EPROTONOSUPPORT:
+		return "the program uses another version of Verbatim";
+	case ENOTUNIQ:
+		return "it has several device processes; name one by its token";
+	default:
+		return strerror(-err);
+	}
+}
+
+int gdb_attach(uint64_t token)
+{
+	struct vb_gdb_entry *entries;
+	int fd = vb_gdb_connect_token(token, NULL), n;
+
+	if (fd < 0)
+		return fd;
+	n = vb_gdb_ask(fd, VB_GDB_ATTACH, token, &entries);
+	if (n >= 0) {
+		free(entries);
+		return fd;
+	}
+	close(fd);
+	return n;
+}
+
+int gdb_look(uint64_t token, struct vb_gdb_entry *entry)
+{
+	struct vb_gdb_entry *entries = NULL;
+	int fd = vb_gdb_connect_token(token, NULL), n, err = -ENOENT;
+
+	if (fd < 0)
+		return fd;
+	n = vb_gdb_ask(fd, VB_GDB_LIST, 0, &entries);
+	for (int i = 0; i < n; i++)
+		if (entries[i].token == token) {
+			*entry = entries[i];
+			err = 0;
+		}
+	if (n >= 0)
+		free(entries);
+	close(fd);
+	return n < 0 ? n : err;
+}
+
+/* One way: what was read and is not yet written. */
+struct way {
+	int from, to;
+	size_t at, len;
+	char bytes[16384];
+};
+
+/* False: an end. Nothing that was read before it is lost. */
+static bool pass(struct way *way, const struct pollfd *from, const struct pollfd *to)
+{
+	ssize_t n;
+
+	if (way->at < way->len && to->revents) {
+		n = write(way->to, way->bytes + way->at, way->len - way->at);
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return false;
+		way->at += n > 0 ? (size_t)n : 0;
+	}
+	if (way->at == way->len && from->revents) {
+		n = read(way->from, way->bytes, sizeof(way->bytes));
+		if (!n || (n < 0 && errno != EINTR && errno != EAGAIN))
+			return false;
+		way->at = 0;
+		way->len = n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
+static void send_away(int listener)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+}
+
+void gdb_relay(int in, int out, int program, int listener)
+{
+	static struct way there, back;
+	bool open = true;
+
+	there = (struct way){ .from = in, .to = program };
+	back = (struct way){ .from = program, .to = out };
+	while (open) {
+		bool full = there.at < there.len, owed = back.at < back.len;
+		struct pollfd fds[] = {
+			{ .fd = full ? -1 : in, .events = POLLIN },
+			{ .fd = full ? program : -1, .events = POLLOUT },
+			{ .fd = owed ? -1 : program, .events = POLLIN },
+			{ .fd = owed ? out : -1, .events = POLLOUT },
+			{ .fd = listener, .events = POLLIN },
+		};
+
+		if (poll(fds, 5, -1) < 0) {
+			open = errno == EINTR;
+			continue;
+		}
+		open = pass(&there, &fds[0], &fds[1]) && pass(&back, &fds[2], &fds[3]);
+		if (fds[4].revents)
+			send_away(listener);
+	}
+	/* The last words of a session: the reply to a detach. */
+	while (back.at < back.len) {
+		ssize_t n = write(out, back.bytes + back.at, back.len - back.at);
+
+		if (n <= 0)
+			break;
+		back.at += (size_t)n;
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A FlexIO program that does what it is told on standard input, a word a line, so that a test decides when device
+ * code runs. It prints its token first, and one line for each word when that is done.
+ *
+ *	rpc A B       call sum_of_squares
+ *	thread A B    the same, in a thread of its own; "join" waits for it
+ *	fire          start the event handler that spins; "stop" ends it
+ *	task          a task of the command queue, and its end
+ *	null, illegal RPCs that fault
+ *	window        an RPC that reads host memory through a window
+ *	crash         a fault of the host program
+ *	close         close what it did not open
+ *	fork          a child that lives on for a moment
+ *	destroy       destroy everything, and the process
+ *	exit N        end without any of that
+ */
+#include "../flexio/programs/check.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+extern struct flexio_app *debuggee;
+extern flexio_func_t sum_of_squares, spin, stop_spinning, kick, work, store_null, illegal, look;
+
+static struct ibv_context *ctx;
+static struct flexio_process *process;
+static struct flexio_event_handler *handler;
+static struct flexio_cmdq *cmdq;
+static flexio_uintptr_t turns, done;
+static pthread_t thread;
+static unsigned long long arguments[2];
+
+static void make(void)
+{
+	struct flexio_event_handler_attr attr = { .host_stub_func = spin, .name = "spinner" };
+	struct flexio_cmdq_attr cmdq_attr = { .workers = 2,
+					      .batch_size = 1,
+					      .state = FLEXIO_CMDQ_STATE_RUNNING };
+	uint64_t zero = 0;
+
+	OK(flexio_process_create(ctx, debuggee, NULL, &process));
+	OK(flexio_copy_from_host(process, &zero, sizeof(zero), &turns));
+	OK(flexio_copy_from_host(process, &zero, sizeof(zero), &done));
+	OK(flexio_event_handler_create(process, &attr, &handler));
+	OK(flexio_event_handler_run(handler, turns));
+	OK(flexio_cmdq_create(process, &cmdq_attr, &cmdq));
+}
+
+static void destroy(void)
+{
+	OK(flexio_cmdq_destroy(cmdq));
+	OK(flexio_event_handler_destroy(handler));
+	OK(flexio_buf_dev_free(process, turns));
+	OK(flexio_buf_dev_free(process, done));
+	OK(flexio_process_destroy(process));
+}
+
+static flexio_status call(flexio_func_t *func, uint64_t *result)
+{
+	return flexio_process_call(process, func, result);
+}
+
+static void *call_sum(void *arg)
+{
+	uint64_t result = 0;
+	flexio_status status =
+		flexio_process_call(process, sum_of_squares, &result, arguments[0], arguments[1]);
+
+	printf("thread %d %llu\n", status, (unsigned long long)result);
+	fflush(stdout);
+	return arg;
+}
+
+static void read_window(void)
+{
+	static uint64_t words[2] = { 0x1122334455667788, 1 };
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_mr *mr = ibv_reg_mr(pd, words, sizeof(words), IBV_ACCESS_LOCAL_WRITE);
+	struct flexio_window *window;
+	uint64_t result = 0;
+
+	OK(flexio_window_create(process, pd, &window));
+	OK(flexio_process_call(process, look, &result, (uint16_t)flexio_window_get_id(window),
+			       mr->lkey, (uint64_t)words));
+	printf("window %llx\n", (unsigned long long)result);
+	OK(flexio_window_destroy(window));
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd));
+}
+
+static void run(const char *word)
+{
+	uint64_t result = 0;
+	flexio_status status;
+
+	if (!strcmp(word, "rpc")) {
+		status = flexio_process_call(process, sum_of_squares, &result, arguments[0],
+					     arguments[1]);
+		printf("rpc %d %llu\n", status, (unsigned long long)result);
+	} else if (!strcmp(word, "thread")) {
+		CHECK(!pthread_create(&thread, NULL, call_sum, NULL));
+		return;
+	} else if (!strcmp(word, "join")) {
+		CHECK(!pthread_join(thread, NULL));
+		printf("joined\n");
+	} else if (!strcmp(word, "fire")) {
+		OK(flexio_process_call(process, kick, &result,
+				       flexio_event_handler_get_activation_id(handler)));
+		dev_await(process, turns, 1);
+		printf("fired\n");
+	} else if (!strcmp(word, "stop")) {
+		OK(call(stop_spinning, &result));
+		dev_await(process, turns, UINT64_MAX);
+		printf("stopped\n");
+	} else if (!strcmp(word, "task")) {
+		OK(flexio_cmdq_task_add(cmdq, work, done));
+		dev_await(process, done, 144);
+		printf("task\n");
+	} else if (!strcmp(word, "null") || !strcmp(word, "illegal")) {
+		status = strcmp(word, "null")
+				 ? call(illegal, &result)
+				 : flexio_process_call(process, store_null, &result, (uint64_t)7);
+		printf("%s %d\n", word, status);
+	} else if (!strcmp(word, "window")) {
+		read_window();
+	} else if (!strcmp(word, "fork")) {
+		pid_t child = fork();
+
+		if (!child) {
+			poll(NULL, 0, 300);
+			_exit(0);
+		}
+		printf("forked %d\n", child);
+	} else if (!strcmp(word, "close")) {
+		for (int fd = 3; fd < 256; fd++)
+			close(fd);
+		printf("closed\n");
+	} else if (!strcmp(word, "crash")) {
+		*(volatile int *)64 = 1; /* line: crash */
+	} else if (!strcmp(word, "destroy")) {
+		destroy();
+		printf("destroyed\n");
+	} else if (!strcmp(word, "exit")) {
+		exit((int)arguments[0]);
+	}
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	char line[128], word[32];
+
+	ctx = open_device();
+	make();
+	if (argc > 1) { /* what to do, without anybody to ask */
+		arguments[0] = 3;
+		arguments[1] = 4;
+		for (int i = 1; i < argc; i++)
+			run(argv[i]);
+		return 0;
+	}
+	printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(process));
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		arguments[0] = arguments[1] = 0;
+		if (sscanf(line, "%31s %llu %llu", word, &arguments[0], &arguments[1]) >= 1)
+			run(word);
+	}
+	return 0;
+}

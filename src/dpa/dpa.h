@@ -43,6 +43,9 @@ struct vb_dpa_image;
 #define VB_DPA_WINDOW_BASE (1ULL << 32)
 #define VB_DPA_WINDOW_END  (1ULL << 62)
 
+/* Where a function that was called by vb_dpa_thread_set_call returns to: its thread has ended then. */
+#define VB_DPA_RETURN_PC 0xfffffffffffff000ULL
+
 /* The clock that the cycle and time counters show, and how deterministic mode derives both: one
  * tick an instruction. */
 #define VB_DPA_CLOCK_HZ 1800000000ULL

@@ -519,6 +519,7 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 	struct sockaddr_un to;
 	socklen_t len = vb_gdb_address(&to, name);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err = 0;
+	char yes;
 
 	if (fd < 0)
 		return -errno;
@@ -529,8 +530,14 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 		err = len ? -errno : -EINVAL;
 	else if (!vb_gdb_peer_is_own(fd, NULL))
 		err = -EPERM;
-	else if (!vb_gdb_write_all(fd, &offer->entry.token, sizeof(offer->entry.token)))
+	else if (!vb_gdb_write_all(fd, &offer->entry.token, sizeof(offer->entry.token)) ||
+		 !vb_gdb_read_all(fd, &yes, sizeof(yes)))
 		err = -ECONNRESET;
+	if (err) {
+		pthread_mutex_lock(&lock);
+		offer->awaited = false;
+		pthread_mutex_unlock(&lock);
+	}
 	close(fd);
 	return err;
 }

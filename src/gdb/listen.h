@@ -31,8 +31,8 @@ uint64_t vb_gdb_offer_token(const struct vb_gdb_offer *offer);
 /* Returns when a debugger has attached, and holds the process. */
 void vb_gdb_offer_await(struct vb_gdb_offer *offer);
 /*
- * Tell a tool that waits on the abstract unix socket `name` the token, and that it is awaited. 0
- * or -errno.
+ * Tell a tool that waits on the abstract unix socket `name` the token. 0: it will come, -errno: it
+ * will not.
  */
 int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name);
 /* Take it back: a session ends, and has ended when this returns. NULL is none. */

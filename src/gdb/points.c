@@ -27,7 +27,9 @@ static int change_break(struct session *s, struct point *p, bool set)
 	char byte;
 	int err = p->loose ? 0 : vb_dpa_debug_break(s->debug, p->addr, set);
 
-	if (err == -EFAULT && set)
+	if (err == -EFAULT && set && p->addr == VB_DPA_RETURN_PC)
+		err = 0;
+	else if (err == -EFAULT && set)
 		err = vb_gdb_copy(s, p->addr, &byte, 1, false, &done);
 	else
 		return err;
@@ -160,4 +162,9 @@ bool vb_gdb_is_loose_break(const struct session *s, const struct vb_dpa_state *s
 	const struct point *p = find(s, state->pc, 0, false);
 
 	return p && p->loose && state->cause == VB_DPA_CAUSE_FETCH;
+}
+
+bool vb_gdb_breaks_at_return(const struct session *s)
+{
+	return find(s, VB_DPA_RETURN_PC, 0, false);
 }

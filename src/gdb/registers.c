@@ -26,7 +26,8 @@ static int get_state(struct session *s, struct vb_dpa_state *state)
 		return s->state == SESSION_STOPPED ? 0 : -EINVAL;
 	}
 	err = vb_dpa_debug_state(s->debug, s->thread, state);
-	if (!err && !vb_dpa_debug_info(s->debug, s->thread, &info) && info.idle && !state->cause)
+	if (!err && !vb_dpa_debug_info(s->debug, s->thread, &info) && info.idle && !state->cause &&
+	    state->pc != VB_DPA_RETURN_PC)
 		*state = (struct vb_dpa_state){ .instret = state->instret };
 	return err;
 }

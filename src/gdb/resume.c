@@ -52,10 +52,32 @@ static bool get_action(const char **at, struct vb_dpa_resume *how)
 	return false;
 }
 
-static void resume(struct session *s, const struct vb_dpa_resume *how, unsigned int n)
+/* What one thread is to do, by the first entry that names it. */
+static enum vb_dpa_go go_of(const struct vb_dpa_resume *how, unsigned int n, uint32_t thread)
 {
-	int err = vb_dpa_debug_resume(s->debug, how, n);
+	for (unsigned int i = 0; i < n; i++)
+		if (!how[i].thread || how[i].thread == thread)
+			return how[i].go;
+	return VB_DPA_GO_STAY;
+}
 
+/*
+ * gdb finishes the outermost function, or steps out of it, by a breakpoint at its return address. There
+ * are no instructions: the thread that stopped last is stepped to there instead. how has room for one
+ * more.
+ */
+static void resume(struct session *s, struct vb_dpa_resume *how, unsigned int n)
+{
+	uint32_t thread = s->stop.thread ? s->stop.thread : s->thread;
+	int err;
+
+	if (vb_gdb_breaks_at_return(s) && go_of(how, n, thread) == VB_DPA_GO_ON) {
+		memmove(how + 1, how, n++ * sizeof(*how));
+		how[0] = (struct vb_dpa_resume){ .thread = thread,
+						 .go = VB_DPA_GO_STEP,
+						 .to = VB_DPA_RETURN_PC };
+	}
+	err = vb_dpa_debug_resume(s->debug, how, n);
 	if (err)
 		vb_gdb_put_error(s, err);
 	else
@@ -64,7 +86,7 @@ static void resume(struct session *s, const struct vb_dpa_resume *how, unsigned 
 
 void vb_gdb_vcont(struct session *s, const char *at)
 {
-	struct vb_dpa_resume how[ACTIONS_MAX];
+	struct vb_dpa_resume how[ACTIONS_MAX + 1];
 	unsigned int n = 0;
 
 	while (vb_gdb_get_char(&at, ';')) {
@@ -103,7 +125,7 @@ static int jump(struct session *s, const char *at)
 void vb_gdb_go(struct session *s, const char *body)
 {
 	bool step = body[0] == 's' || body[0] == 'S', named = body[0] == 'C' || body[0] == 'S';
-	struct vb_dpa_resume how[2] = {
+	struct vb_dpa_resume how[3] = {
 		{ s->resume ? s->resume
 		  : step    ? s->thread
 			    : 0,
@@ -179,7 +201,7 @@ void vb_gdb_stop_reply(struct session *s)
 	if (s->stop.why == VB_DPA_STOP_WATCH) {
 		word = vb_gdb_watch_hit(s, &addr);
 		vb_gdb_printf(s, "%s:%llx;", word, (unsigned long long)addr);
-	} else if (s->stop.why == VB_DPA_STOP_BREAK ||
+	} else if (s->stop.why == VB_DPA_STOP_BREAK || state.pc == VB_DPA_RETURN_PC ||
 		   (s->stop.why == VB_DPA_STOP_TRAP && vb_gdb_is_loose_break(s, &state))) {
 		word = vb_gdb_break_hit(s, state.pc);
 		if (word)

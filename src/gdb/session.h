@@ -140,6 +140,8 @@ const char *vb_gdb_watch_hit(const struct session *s, uint64_t *addr);
  * or the debugger does not want to know.
  */
 const char *vb_gdb_break_hit(const struct session *s, uint64_t addr);
+/* Whether there is one where functions that the host has called return to. */
+bool vb_gdb_breaks_at_return(const struct session *s);
 /* Whether a trap is the arrival at a breakpoint outside of the text. */
 bool vb_gdb_is_loose_break(const struct session *s, const struct vb_dpa_state *state);
 

@@ -11,6 +11,7 @@
  *	window        an RPC that reads host memory through a window
  *	crash         a fault of the host program
  *	close         close what it did not open
+ *	another       a second process, and its token
  *	fork          a child that lives on for a moment
  *	destroy       destroy everything, and the process
  *	exit N        end without any of that
@@ -133,6 +134,11 @@ static void run(const char *word)
 			_exit(0);
 		}
 		printf("forked %d\n", child);
+	} else if (!strcmp(word, "another")) {
+		struct flexio_process *second;
+
+		OK(flexio_process_create(ctx, debuggee, NULL, &second));
+		printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
 	} else if (!strcmp(word, "close")) {
 		for (int fd = 3; fd < 256; fd++)
 			close(fd);

@@ -7,7 +7,7 @@ import queue
 import subprocess
 import threading
 
-LIMIT = 25
+LIMIT = 120
 
 
 class GdbError(Exception):

@@ -2,6 +2,7 @@
 """The debugger of device code, driven as an IDE drives it: gdb-multiarch through its machine interface, on a program that
 is built and run as users do. Each check is one session or more.
 """
+import json
 import os
 import pathlib
 import re
@@ -213,6 +214,27 @@ def check_breakpoints_stack_locals_and_steps(_):
             equal(program.hear('thread 0 '), '109', 'the sum of what was written')
         program.end()
     each_tier(body)
+
+
+def check_steps_to_the_end_of_an_rpc(_):
+    """The last step ends in no function of the program; the RPC is over, and the next one can be stopped in."""
+    with Program() as program, attached(program, f'debuggee.dev.c:{LINES["sum"]}') as gdb:
+        program.tell('thread 3 4')
+        at(gdb.go(), 'sum')
+        stop = gdb.go('-exec-next')
+        equal((stop['reason'], stop['frame'].get('line')), ('end-stepping-range', None), 'where')
+        gdb.command('-exec-continue')
+        equal(program.hear('thread 0 '), '25', 'sum')
+        program.tell('thread 5 6')
+        at(gdb.wait_stop(), 'sum')
+        stop = gdb.go('-exec-finish')
+        equal(stop.get('return-value'), '61', 'what the RPC returns')
+        program.tell('thread 5 6')
+        gdb.command('-exec-continue')
+        equal(program.hear('thread 0 '), '61', 'sum')
+        at(gdb.wait_stop(), 'sum')
+        gdb.command('-target-detach')
+        equal(program.hear('thread 0 '), '61', 'sum')
 
 
 def check_conditions_and_many_breakpoints(_):
@@ -447,6 +469,22 @@ def check_second_debugger_is_refused(_):
         gdb.command('-target-detach')
 
 
+def check_two_processes_of_one_program(_):
+    """Each has its own debugger, and one that is held leaves the other alone."""
+    with Program() as program:
+        second = program.ask('another', 'token 0x')
+        equal(second[:10], program.token[:10], 'both name the program')
+        done = run(BIN / 'verbatim', 'gdb', cwd='/')
+        pid = re.search(rf'(\d+) debuggee +{program.token}', done.stdout).group(1)  # other checks run, too
+        done = expect(run(BIN / 'verbatim', 'gdb', pid, cwd='/'), 1, stderr='has 2 device processes')
+        equal(second in done.stdout and program.token in done.stdout, True, done.stdout)
+        with attached(program) as one, Debugger() as two:
+            two.attach(f'remote | exec {BIN}/verbatim gdb --relay={second}')
+            one.command('-data-evaluate-expression "counter = 7"')
+            equal((one.evaluate('counter'), two.evaluate('counter')), ('7', '1000'), 'each has its own memory')
+            let_run(one, program)  # while the other is held
+
+
 def check_program_ends_while_attached(_):
     with Program() as program, attached(program) as gdb:
         let_run(gdb, program)
@@ -673,6 +711,27 @@ def check_environment_offers_every_process(_):
     finally:
         process.kill()
         process.wait()
+
+
+def check_launch_file_of_the_documents(folder):
+    """VS Code does this with it: the file by its name, the server by its address."""
+    text = (HERE.parent.parent / 'docs/debugging.md').read_text()
+    config = json.loads(re.search(r'```json\n(.*?)```', text, re.S).group(1))['configurations'][0]
+    equal((config['type'], config['MIMode'], config['miDebuggerServerAddress']), ('cppdbg', 'gdb', '127.0.0.1:1981'), 'kind')
+    with Program() as program, Server(program) as server, Debugger() as gdb:
+        elf = folder / os.path.basename(config['program'])
+        expect(verbatim_gdb('--elf', elf, program.token))
+        gdb.command(f'-file-exec-and-symbols {elf}')
+        gdb.attach(f'remote 127.0.0.1:{server.port}')
+        gdb.command('-break-insert -f square')
+        program.tell('thread 3 4')
+        at(gdb.go(), 'square')
+
+
+def check_second_program_of_a_script_goes_on(_):
+    done = verbatim_gdb('--batch', '--ex', 'break square', '--ex', 'continue', '--ex', 'detach', '--', 'sh', '-c',
+                        f'{shlex.join(under_run_words())} ./debuggee rpc; {shlex.join(under_run_words())} ./debuggee rpc')
+    equal(expect(done).stdout.count('rpc 0 25'), 2, done.stdout + done.stderr)
 
 
 def host_gdb(*program):

@@ -529,6 +529,31 @@ static void test_breakpoints_outside_of_the_text(void **state)
 	hang_up(bed);
 }
 
+/* Out of the outermost function: there is nothing to break at, so the thread is stepped to there. */
+static void test_breakpoint_at_the_return_address(void **state)
+{
+	struct bed *bed = begin(3);
+
+	start(bed);
+	assert_non_null(strstr(ask(bed, "qSupported:swbreak+"), "swbreak+"));
+	EXPECT(bed, "Z0,fffffffffffff000,2", "OK");
+	assert_int_equal(bed->fake.nbreaks, 0);
+	bed->fake.next = (struct vb_dpa_stopped){ VB_DPA_STOP_STEP, .thread = 12 };
+	bed->fake.threads[2].state.pc = VB_DPA_RETURN_PC;
+	bed->fake.script = true;
+	EXPECT(bed, "vCont;c", "T05thread:c;core:e;swbreak:;");
+	assert_int_equal(bed->fake.nhow, 2);
+	assert_int_equal(bed->fake.how[0].thread, 12);
+	assert_int_equal(bed->fake.how[0].go, VB_DPA_GO_STEP);
+	assert_int_equal(bed->fake.how[0].to, VB_DPA_RETURN_PC);
+	assert_int_equal(bed->fake.how[1].go, VB_DPA_GO_ON);
+	EXPECT(bed, "z0,fffffffffffff000,2", "OK");
+	bed->fake.script = true;
+	EXPECT(bed, "vCont;c", "T05thread:c;core:e;");
+	assert_int_equal(bed->fake.nhow, 1);
+	hang_up(bed);
+}
+
 static void test_points_have_a_limit(void **state)
 {
 	struct bed *bed = begin(3);
@@ -765,6 +790,7 @@ int main(void)
 		cmocka_unit_test(test_one_address_as_two_kinds),
 		cmocka_unit_test(test_watchpoints),
 		cmocka_unit_test(test_breakpoints_outside_of_the_text),
+		cmocka_unit_test(test_breakpoint_at_the_return_address),
 		cmocka_unit_test(test_points_have_a_limit),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_signal_of_each_trap),

@@ -78,20 +78,22 @@ static void say_waiting(const struct flexio_process *process)
 	vb_file_write(STDERR_FILENO, text, (size_t)len);
 }
 
-/* A tool that is gone is not waited for. */
-static int await(struct flexio_process *process, const char *tool)
+/*
+ * A tool debugs one process. Others that have its name in their environment, such as the second program
+ * of a script, go on.
+ */
+static void await(struct flexio_process *process, const char *tool)
 {
 	int err = tool ? vb_gdb_offer_announce(process->offer, tool) : 0;
 
 	if (err) {
-		fail("process %s: VERBATIM_DPA_DEBUG=wait:%s, but nobody is there: %s",
-		     process->name, tool, strerror(-err));
-		return err;
+		log_info("process %s does not wait for a debugger: nobody is at %s: %s",
+			 process->name, tool, strerror(-err));
+		return;
 	}
 	if (!tool)
 		say_waiting(process);
 	vb_gdb_offer_await(process->offer);
-	return 0;
 }
 
 int vb_flexio_debug_begin(struct flexio_process *process)
@@ -111,7 +113,8 @@ int vb_flexio_debug_begin(struct flexio_process *process)
 	if (err || mode != DEBUG_WAIT ||
 	    atomic_exchange_explicit(&waited, true, memory_order_relaxed))
 		return err;
-	return await(process, tool);
+	await(process, tool);
+	return 0;
 }
 
 void vb_flexio_debug_end(struct flexio_process *process)

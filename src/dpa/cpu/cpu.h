@@ -34,7 +34,7 @@
 #define VB_CPU_INSNS_GUARD \
 	(16ULL << 20) /* farther than a branch or jal leads, in decoded instructions */
 #define VB_CPU_RETURN_PC \
-	0xfffffffffffff000ULL /* returning to it ends a call; nothing can be mapped there */
+	VB_DPA_RETURN_PC      /* returning to it ends a call; nothing can be mapped there */
 #define VB_CPU_SINK        32 /* register number that writes to x0 are decoded to */
 #define VB_CPU_TABLE_SLOTS 16 /* entries of a thread's own window table; a power of two */
 

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,10 @@ void gdb_relay(int in, int out, int program, int listener)
 	static struct way there, back;
 	bool open = true;
 
+	/* A peer that does not read must not keep the other direction. */
+	fcntl(in, F_SETFL, O_NONBLOCK);
+	fcntl(out, F_SETFL, O_NONBLOCK);
+	fcntl(program, F_SETFL, O_NONBLOCK);
 	there = (struct way){ .from = in, .to = program };
 	back = (struct way){ .from = program, .to = out };
 	while (open) {
@@ -144,10 +149,11 @@ void gdb_relay(int in, int out, int program, int listener)
 	}
 	/* The last words of a session: the reply to a detach. */
 	while (back.at < back.len) {
+		struct pollfd room = { .fd = out, .events = POLLOUT };
 		ssize_t n = write(out, back.bytes + back.at, back.len - back.at);
 
-		if (n <= 0)
+		if (n < 0 && (errno != EAGAIN || poll(&room, 1, -1) < 0))
 			break;
-		back.at += (size_t)n;
+		back.at += n > 0 ? (size_t)n : 0;
 	}
 }

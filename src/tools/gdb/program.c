@@ -73,7 +73,7 @@ static bool accept_token(int listener, uint64_t *token)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	bool good = fd >= 0 && vb_gdb_peer_is_own(fd, NULL) &&
-		    vb_gdb_read_all(fd, token, sizeof(*token));
+		    vb_gdb_read_all(fd, token, sizeof(*token)) && vb_gdb_write_all(fd, "y", 1);
 
 	if (fd >= 0)
 		close(fd);

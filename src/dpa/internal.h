@@ -187,11 +187,11 @@ struct vb_dpa_thread {
 	enum vb_dpa_why why; /* of the last time it became idle */
 	/* A snapshot of it is wanted: whoever runs it takes it first. Written under dpa.lock. */
 	_Atomic(struct vb_dpa_snapshot *) snapshot;
-	bool lent;           /* runs on its caller's host thread, which gets the result itself */
-	bool stay;           /* a debugger holds this thread while others run; under dpa.lock */
-	bool awaited;        /* it executes, and is to stop; under dpa.lock */
-	bool dying;          /* runs while the process is held; under dpa.lock */
-	uint64_t starts;     /* by whoever takes it out of IDLE */
+	bool lent;       /* runs on its caller's host thread, which gets the result itself */
+	bool stay;       /* a debugger holds this thread while others run; under dpa.lock */
+	bool awaited;    /* it executes, and is to stop; under dpa.lock */
+	bool dying;      /* runs while the process is held; under dpa.lock */
+	uint64_t starts; /* by whoever takes it out of IDLE */
 
 	/* under dpa.lock */
 	bool wake;              /* a wake came before the block */

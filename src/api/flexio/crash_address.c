@@ -92,7 +92,7 @@ static bool describe_heap(struct words *w)
 {
 	struct flexio_process *process = w->guest->process;
 	uint64_t base = process->heap.base, end = base + process->heap.size;
-	struct heap_place place;
+	struct vb_arena_place place;
 	char where[96] = "in the device heap";
 
 	if (w->addr < base || w->addr >= end + NEAR)
@@ -100,7 +100,7 @@ static bool describe_heap(struct words *w)
 	if (w->addr >= end)
 		snprintf(where, sizeof(where),
 			 "%" PRIu64 " bytes behind the end of the device heap", w->addr - end);
-	if (!vb_heap_find(&process->heap, w->addr, &place))
+	if (!vb_arena_find(&process->heap, w->addr, &place))
 		return say(w, "%s, of which nobody has a buffer", where);
 	if (w->addr - place.addr < place.size)
 		return say(w,

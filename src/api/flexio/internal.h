@@ -14,7 +14,7 @@
  *
  * Locks, in the order in which they may be taken: process.mutex (creation and destruction), the
  * lock of one handler entry; process.cmdqs_lock, the lock of one command queue; recover_lock; then
- * leaves: heap.lock, stream.lock, the accelerator's own. No lock is held while guest code runs.
+ * leaves: the lock of the heap, stream.lock, the accelerator's own. No lock is held while guest code runs.
  *
  * Inside: 0 or -errno, or a flexio_status where a function decides for its caller. The function
  * that decides to fail logs the reason, with fail().
@@ -33,6 +33,7 @@
 #define FLEXIO_ALLOW_EXPERIMENTAL_API
 #include <libflexio/flexio.h>
 
+#include "base/arena.h"
 #include "base/lock.h"
 #include "base/refusal.h"
 #include "base/util.h"
@@ -238,49 +239,13 @@ const struct func *vb_func_find(struct flexio_app *app, flexio_func_t *stub);
 /* Fail because the app has no function of this stub. */
 flexio_status vb_func_fail(const struct flexio_app *app, flexio_func_t *stub);
 
-/* ---- heap.c: the device heap ----------------------------------------------------------------- */
+/* ---- memory.c: the device heap --------------------------------------------------------------- */
 
-struct heap_block;
-
-struct heap_freed {
-	uint64_t addr, size;
-};
-
-enum { HEAP_FREED = 64 };
-
-struct heap {
-	pthread_mutex_t lock;
-	uint64_t base, size;
-	size_t requested, allocated;
-	struct heap_block *bins[48]; /* free blocks by the logarithm of their size */
-	struct heap_block **table;   /* used blocks by address */
-	size_t table_size, used;
-	struct heap_block *first; /* the one with the lowest address */
-	struct heap_freed freed[HEAP_FREED];
-	size_t frees; /* so far */
-};
-
-#define HEAP_ALIGN 64
-
-int vb_heap_init(struct heap *heap, uint64_t base, uint64_t size);
-void vb_heap_destroy(struct heap *heap);
-/* align: a power of two, at least HEAP_ALIGN. 0: no room, or no memory for the bookkeeping. */
-uint64_t vb_heap_alloc(struct heap *heap, uint64_t size, uint64_t align);
-void vb_heap_info(struct heap *heap, struct flexio_heap_mem_info *info);
+/* align: a power of two. 0: no room. In checked mode with a red zone behind it. */
+uint64_t vb_device_alloc(struct flexio_process *process, uint64_t size, uint64_t align);
 /* False: not the address of a block in use. */
-bool vb_heap_free(struct heap *heap, uint64_t addr);
-
-/* A buffer, in use or freed. */
-struct heap_place {
-	uint64_t addr, size; /* as it was asked for */
-	bool freed;
-};
-
-/*
- * The buffer that holds addr, or held it and was freed not long ago, or the last one in use before
- * it. False: none. Walks over all blocks.
- */
-bool vb_heap_find(struct heap *heap, uint64_t addr, struct heap_place *out);
+bool vb_device_free(struct flexio_process *process, uint64_t daddr);
+void vb_device_info(struct flexio_process *process, struct flexio_heap_mem_info *info);
 
 /* ---- recoverable.c --------------------------------------------------------------------------- */
 
@@ -601,7 +566,7 @@ struct flexio_process {
 
 	struct vb_gdb_offer *offer; /* to debuggers; NULL: none; under mutex */
 
-	struct heap heap;
+	struct vb_arena heap;
 	pthread_mutex_t recover_lock;
 	struct recoverable *recoverables; /* under recover_lock */
 	pthread_mutex_t brk_lock;

@@ -8,6 +8,30 @@
 #include "base/fault.h"
 #include "internal.h"
 
+/* ---- the heap ---- */
+
+uint64_t vb_device_alloc(struct flexio_process *process, uint64_t size, uint64_t align)
+{
+	return vb_arena_alloc(&process->heap, size,
+			      align < VB_ARENA_ALIGN ? VB_ARENA_ALIGN : align);
+}
+
+bool vb_device_free(struct flexio_process *process, uint64_t daddr)
+{
+	return vb_arena_free(&process->heap, daddr);
+}
+
+void vb_device_info(struct flexio_process *process, struct flexio_heap_mem_info *info)
+{
+	struct vb_arena_usage usage;
+
+	vb_arena_usage(&process->heap, &usage);
+	*info = (struct flexio_heap_mem_info){ .base_addr = process->heap.base,
+					       .size = process->heap.size,
+					       .requested = usage.requested,
+					       .allocated = usage.allocated };
+}
+
 static flexio_status alloc(struct flexio_process *process, size_t size, size_t align,
 			   flexio_uintptr_t *daddr)
 {
@@ -23,10 +47,10 @@ static flexio_status alloc(struct flexio_process *process, size_t size, size_t a
 		return fail("buff_bsize is 0");
 	if (!align || align & (align - 1))
 		return fail("an alignment of %zu is not a power of two", align);
-	*daddr = vb_heap_alloc(&process->heap, size, align < HEAP_ALIGN ? HEAP_ALIGN : align);
+	*daddr = vb_device_alloc(process, size, align);
 	if (*daddr)
 		return FLEXIO_STATUS_SUCCESS;
-	vb_heap_info(&process->heap, &info);
+	vb_device_info(process, &info);
 	return fail(
 		"process %s: no room for %zu bytes on the device heap, of whose %zu bytes %zu are in use (dpa_heap of the configuration, %zu MiB)",
 		process->name, size, info.size, info.allocated, info.size >> 20);
@@ -36,7 +60,7 @@ flexio_status flexio_buf_dev_alloc(struct flexio_process *process, size_t buff_b
 				   flexio_uintptr_t *dest_daddr_p)
 {
 	API_CALL();
-	return alloc(process, buff_bsize, HEAP_ALIGN, dest_daddr_p);
+	return alloc(process, buff_bsize, VB_ARENA_ALIGN, dest_daddr_p);
 }
 
 flexio_status flexio_buf_dev_memalign(struct flexio_process *process, size_t alignment,
@@ -192,14 +216,14 @@ flexio_status flexio_copy_from_host(struct flexio_process *process, void *src_ha
 		return bad_handle(process, "process");
 	if (!src_haddr)
 		return fail("src_haddr is NULL");
-	status = alloc(process, buff_bsize, HEAP_ALIGN, &daddr);
+	status = alloc(process, buff_bsize, VB_ARENA_ALIGN, &daddr);
 	if (status != FLEXIO_STATUS_SUCCESS)
 		return status;
 	status = copy_in(process, src_haddr, buff_bsize, daddr);
 	if (status == FLEXIO_STATUS_SUCCESS)
 		*dest_daddr_p = daddr;
 	else
-		vb_heap_free(&process->heap, daddr);
+		vb_device_free(process, daddr);
 	return status;
 }
 

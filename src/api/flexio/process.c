@@ -161,7 +161,7 @@ static int make_memory(struct flexio_process *process)
 
 	err = vb_dpa_mem_map(process->dpa, &base, heap, VB_DPA_READ | VB_DPA_WRITE);
 	if (!err)
-		err = vb_heap_init(&process->heap, base, heap);
+		err = vb_arena_init(&process->heap, base, heap);
 	if (!err)
 		err = vb_dpa_mem_map(process->dpa, &process->brk_base, BRK_SIZE,
 				     VB_DPA_READ | VB_DPA_WRITE);
@@ -234,7 +234,7 @@ static void process_free(struct flexio_process *process)
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
 	vb_recoverables_dump(process);
-	vb_heap_destroy(&process->heap);
+	vb_arena_destroy(&process->heap);
 	vb_flexio_uar_finish(process);
 	if (process->umem)
 		vb_umem_dereg(process->umem); /* of a half-made process: cannot be in use */
@@ -469,7 +469,7 @@ flexio_status flexio_process_mem_info_get(const struct flexio_process *process,
 		return bad_handle(process, "process");
 	if (!info)
 		return fail("info is NULL");
-	vb_heap_info(&((struct flexio_process *)process)->heap, info);
+	vb_device_info((struct flexio_process *)process, info);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

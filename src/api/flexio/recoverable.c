@@ -130,7 +130,7 @@ bool vb_recoverable_free(struct flexio_process *process, uint64_t daddr)
 		*link = r->next;
 		dump(process, r);
 	}
-	freed = vb_heap_free(&process->heap, daddr);
+	freed = vb_device_free(process, daddr);
 	pthread_mutex_unlock(&process->recover_lock);
 	return freed;
 }
@@ -160,7 +160,7 @@ static flexio_status alloc(struct flexio_process *process, size_t size, uint32_t
 		free(r);
 		return failed();
 	}
-	r->daddr = vb_heap_alloc(&process->heap, r->size, BLOCK);
+	r->daddr = vb_device_alloc(process, r->size, BLOCK);
 	if (!r->daddr) {
 		fail("process %s: no room for %llu bytes on the device heap (dpa_heap of the configuration)",
 		     process->name, (unsigned long long)r->size);

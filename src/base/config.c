@@ -253,6 +253,48 @@ static bool parse_heap(struct parser *p, const struct key *key, struct vb_config
 	return true;
 }
 
+int vb_check_words(const char *text, uint32_t *checks, char *err, size_t size)
+{
+	static const struct {
+		const char *word;
+		uint32_t check;
+	} words[] = {
+		{ "heap", VB_CHECK_HEAP },
+		{ "uninit", VB_CHECK_UNINIT },
+		{ "continue", VB_CHECK_CONTINUE },
+	};
+	uint32_t all = 0;
+
+	for (size_t len; *text; text += len + (text[len] == ',')) {
+		unsigned int i = 0;
+
+		len = strcspn(text, ",");
+		while (i < ARRAY_SIZE(words) &&
+		       (strlen(words[i].word) != len || memcmp(words[i].word, text, len)))
+			i++;
+		if (i == ARRAY_SIZE(words)) {
+			snprintf(err, size,
+				 "'%.*s' is nothing to check; allowed: heap, uninit, continue",
+				 len < 64 ? (int)len : 64, text);
+			return -EINVAL;
+		}
+		all |= words[i].check;
+	}
+	*checks = all;
+	return 0;
+}
+
+static bool parse_check(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			const char *value)
+{
+	char err[160];
+
+	if (!vb_check_words(value, &a->dpa_check, err, sizeof(err)))
+		return true;
+	fail(p, p->line, "%s: %s", key->name, err);
+	return false;
+}
+
 static bool parse_cqe_size(struct parser *p, const struct key *key, struct vb_config_adapter *a,
 			   const char *value)
 {
@@ -363,6 +405,7 @@ static const struct key keys[] = {
 	  .offset = offsetof(struct vb_config_adapter, max_srq) },
 	{ .name = "dpa_eus", .parse = parse_eus },
 	{ .name = "dpa_heap", .parse = parse_heap },
+	{ .name = "dpa_check", .parse = parse_check },
 	{ .name = "cqe_size", .parse = parse_cqe_size },
 	{ .name = "rpc_timeout", .parse = parse_timeout },
 	{ .name = "generation", .parse = parse_generation },

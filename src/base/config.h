@@ -13,6 +13,7 @@
  *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
  *	dpa_eus = 256             ; execution units of the accelerator
  *	dpa_heap = 1024           ; device heap of each FlexIO process, in MiB
+ *	dpa_check = heap,uninit   ; find bugs of device code, see docs/debugging.md
  *	cqe_size = 64             ; mlx4: bytes of a completion queue entry, 32 or 64
  *	rpc_timeout = 6000        ; milliseconds that a call of device code may take
  *	generation = gaudi2       ; hbl: or gaudi3
@@ -23,6 +24,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -46,6 +48,16 @@ enum vb_format { VB_FORMAT_MLX5, VB_FORMAT_MLX4, VB_FORMAT_HBL, VB_FORMATS };
 /* Of hbl devices. */
 enum vb_generation { VB_GAUDI2, VB_GAUDI3 };
 
+/* What device code is checked for: dpa_check, VERBATIM_DPA_CHECK. */
+enum vb_check {
+	VB_CHECK_HEAP = 1,     /* accesses outside of what was allocated, bad frees, leaks */
+	VB_CHECK_UNINIT = 2,   /* reads of what nobody wrote */
+	VB_CHECK_CONTINUE = 4, /* go on after a finding */
+};
+
+/* Words with commas between them, as enum vb_check. -EINVAL, with what is wrong with them. */
+VB_PUBLIC int vb_check_words(const char *text, uint32_t *checks, char *err, size_t size);
+
 struct vb_config_adapter {
 	char name[VB_NAME_MAX];
 	enum vb_format format;
@@ -60,6 +72,7 @@ struct vb_config_adapter {
 	uint32_t max_qp, max_cq, max_mr, max_srq; /* 0: the card's own limit */
 	uint32_t dpa_eus;     /* execution units of the accelerator; 0: its default */
 	uint32_t dpa_heap;    /* device heap of a FlexIO process in MiB; 0: the default */
+	uint32_t dpa_check;   /* enum vb_check */
 	uint32_t cqe_size;    /* mlx4: bytes of a completion queue entry, 32 or 64 */
 	uint32_t rpc_timeout; /* longest call of device code, in milliseconds; 0: the default */
 	enum vb_generation generation; /* hbl */

@@ -61,6 +61,7 @@ enum vb_dpa_cause {
 	VB_DPA_CAUSE_STORE_MISALIGNED = 6, /* SC and AMO only */
 	VB_DPA_CAUSE_STORE = 7,
 	VB_DPA_CAUSE_ECALL = 8,
+	VB_DPA_CAUSE_CHECK = 25,    /* a finding of checked mode; tval = the address */
 	VB_DPA_CAUSE_WATCHDOG = 24, /* the bound of vb_dpa_thread_divert; a custom cause */
 };
 
@@ -146,6 +147,13 @@ enum vb_dpa_why {
 	VB_DPA_WHY_BLOCK,  /* vb_dpa_thread_run only: the thread waits for a wake */
 };
 
+/* What checked mode has to say. */
+enum vb_dpa_found {
+	VB_DPA_FOUND_BUG,  /* the thread traps behind it, or goes on in that mode */
+	VB_DPA_FOUND_LEAK, /* blocks that the device program has lost */
+	VB_DPA_FOUND_KEPT, /* blocks of the device heap that were not given back */
+};
+
 struct vb_dpa_ops {
 	/* NULL: every ecall is a trap. */
 	enum vb_dpa_action (*ecall)(struct vb_dpa_thread *thread, struct vb_dpa_state *state,
@@ -161,6 +169,17 @@ struct vb_dpa_ops {
 	 * guest threads: the next one of the EU may be this host thread's. May be NULL.
 	 */
 	void (*done)(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg);
+	/*
+	 * Checked mode: one line, and a text of several lines that repeats it. On the host thread
+	 * that runs into it. NULL: both go to the log and to standard error.
+	 */
+	void (*found)(struct vb_dpa_process *process, enum vb_dpa_found kind, const char *line,
+		      const char *text, void *arg);
+	/*
+	 * Checked mode has filled or copied so many bytes on behalf of the thread, which counts as one
+	 * instruction. True: the thread ends, as by VB_DPA_EXIT. May be NULL.
+	 */
+	bool (*worked)(struct vb_dpa_thread *thread, uint64_t bytes, void *arg);
 };
 
 struct vb_dpa_process_attr {
@@ -169,6 +188,7 @@ struct vb_dpa_process_attr {
 	const struct vb_dpa_ops *ops; /* must outlive the process */
 	void *ops_arg;
 	const char *name; /* for dumps and the perf map; copied */
+	uint32_t check;   /* enum vb_check of base/config.h; VERBATIM_DPA_CHECK wins over it */
 };
 
 /* Why a file was refused, in words. */
@@ -230,6 +250,13 @@ unsigned int vb_dpa_unwind(const struct vb_dpa_process *process, const void *elf
 			   int (*read)(void *arg, uint64_t addr, uint64_t *word), void *arg,
 			   uint64_t *addrs, unsigned int max);
 /*
+ * An address in words: number, function, and line where it is known. returns: it is a return
+ * address, so the call in front of it counts. elf as above. Returns text.
+ */
+#define VB_DPA_PLACE_TEXT 512
+const char *vb_dpa_place(const struct vb_dpa_process *process, const void *elf, size_t len,
+			 uint64_t addr, bool returns, char *text, size_t size);
+/*
  * A name from a file, as it may be shown: everything but printable ASCII, and the backslash, as
  * \xNN; cut with "..." where it is too long. The file is not trusted, and whoever prints a name of
  * it calls this. Returns text.
@@ -285,6 +312,38 @@ struct vb_dpa_range {
  * or does not.
  */
 bool vb_dpa_mem_next(struct vb_dpa_process *process, uint64_t addr, struct vb_dpa_range *out);
+
+/* ---- checked mode ---- */
+
+/*
+ * A process with checks (vb_dpa_process_attr.check) is interpreted, every access is looked at, and
+ * malloc and its family are served by the host, in memory of their own. What is wrong goes to
+ * vb_dpa_ops.found; then the thread traps with VB_DPA_CAUSE_CHECK. docs/debugging.md.
+ */
+struct vb_arena;
+
+/*
+ * Blocks of this arena in guest memory are checked from now on, and come from check_alloc: no thread
+ * has run. The arena outlives the process. False: they are not, and the caller uses the arena itself.
+ */
+bool vb_dpa_check_heap(struct vb_dpa_process *process, struct vb_arena *arena);
+/* call: the public function that does it, a string that stays. 0: no room. */
+uint64_t vb_dpa_check_alloc(struct vb_dpa_process *process, uint64_t size, uint64_t align,
+			    const char *call);
+/* False: it is no block in use. */
+bool vb_dpa_check_free(struct vb_dpa_process *process, uint64_t addr, const char *call);
+/* Of blocks in use: what was asked for, and that rounded up. */
+void vb_dpa_check_usage(struct vb_dpa_process *process, uint64_t *requested, uint64_t *allocated);
+/*
+ * The host is about to read or write mapped guest memory, in any process. False: that is a finding,
+ * and it must not.
+ */
+bool vb_dpa_check_range(struct vb_dpa_process *process, uint64_t addr, uint64_t len, bool write,
+			const char *call);
+/* Whether a range belongs to malloc, as checked mode serves it; false in any other process. */
+bool vb_dpa_check_malloc_holds(const struct vb_dpa_process *process, uint64_t addr, uint64_t len);
+/* Tell what was not freed. No thread is left, or none will run again. */
+void vb_dpa_check_leaks(struct vb_dpa_process *process);
 
 /* ---- windows: host memory seen at guest addresses above the limit ---- */
 
@@ -371,6 +430,12 @@ struct vb_dpa_stack {
 void vb_dpa_thread_stack(const struct vb_dpa_thread *thread, struct vb_dpa_stack *out);
 /* Memory of its thread-local storage; len 0: it has none. Rights are of no meaning. */
 void vb_dpa_thread_tls(const struct vb_dpa_thread *thread, struct vb_dpa_range *out);
+/*
+ * Return addresses on the stack of a thread in this state, the innermost first; how many. Some may
+ * be of calls that are over. The thread does not run, or calls.
+ */
+unsigned int vb_dpa_backtrace(const struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
+			      uint64_t *frames, unsigned int max);
 /* The live registers of a thread that is not running (or, in a callback, of the calling one). */
 struct vb_dpa_state *vb_dpa_thread_state(struct vb_dpa_thread *thread);
 

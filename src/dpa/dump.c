@@ -20,6 +20,7 @@ const char *vb_dpa_cause_name(enum vb_dpa_cause cause)
 		[VB_DPA_CAUSE_STORE] = "store-access-fault",
 		[VB_DPA_CAUSE_ECALL] = "unknown-ecall",
 		[VB_DPA_CAUSE_WATCHDOG] = "watchdog",
+		[VB_DPA_CAUSE_CHECK] = "check-failed",
 	};
 
 	return (unsigned int)cause < sizeof(names) / sizeof(names[0]) && names[cause] ? names[cause]
@@ -51,6 +52,30 @@ const char *vb_dpa_printable(const char *name, char text[VB_DPA_NAME_TEXT])
 		text[n++] = hex[c & 15];
 	}
 	text[n] = 0;
+	return text;
+}
+
+/* The end of a long path: the name of the file and the number are there. */
+static const char *tail(const char *line)
+{
+	size_t len = strlen(line), most = VB_DPA_NAME_TEXT - 8;
+
+	return len > most ? line + len - most : line;
+}
+
+const char *vb_dpa_place(const struct vb_dpa_process *process, const void *elf, size_t len,
+			 uint64_t addr, bool returns, char *text, size_t size)
+{
+	char shown[VB_DPA_NAME_TEXT], line[512];
+	uint64_t offset, at = addr - returns; /* the last call of a function is its last line */
+	const char *name = vb_dpa_symbol_name(process, at, &offset);
+	int n = snprintf(text, size, "0x%08" PRIx64, addr);
+
+	if (name && (size_t)n < size)
+		n += snprintf(text + n, size - (size_t)n, " %s+0x%" PRIx64,
+			      vb_dpa_printable(name, shown), offset + returns);
+	if ((size_t)n < size && !vb_dpa_line(process, elf, len, at, line, sizeof(line)))
+		snprintf(text + n, size - (size_t)n, " at %s", vb_dpa_printable(tail(line), shown));
 	return text;
 }
 

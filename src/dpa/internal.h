@@ -84,6 +84,7 @@ int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
 
 /* ---- process.c ---- */
 
+struct check;
 struct observation;
 struct debugged;
 
@@ -108,6 +109,7 @@ struct vb_dpa_process {
 	_Atomic(struct vb_text *) run_text;  /* what threads execute: text, or an observed copy */
 	struct observation *observation;     /* NULL until the first observer; observe.c */
 	_Atomic(struct debugged *) debugged; /* NULL until the first debugger; debug.c */
+	struct check *check;                 /* NULL: not checked */
 };
 
 /* ---- observe.c: who watches a process ---- */
@@ -137,6 +139,27 @@ int vb_observe(struct vb_dpa_process *process, enum observe_client client,
 int vb_observe_mark(struct vb_dpa_process *process, enum observe_client client, uint64_t pc,
 		    bool set);
 void vb_observe_free(struct vb_dpa_process *process);
+
+/* ---- check.c: checked mode ---- */
+
+#define CHECK_COPIES 8
+
+/* Of a thread; by the host thread that runs it. */
+struct check_thread {
+	uint64_t sp; /* at the last access, or when the thread was started */
+	uint64_t worked;
+	uint64_t copies[CHECK_COPIES]; /* instret of stores to come whose value nobody wrote */
+	unsigned int ncopies;
+	enum vb_dpa_why why; /* of the stop that was asked for */
+};
+
+/* checks: enum vb_check. What was begun is ended by vb_check_end, on error too. -ENOMEM. */
+int vb_check_begin(struct vb_dpa_process *process, uint32_t checks, const void *elf, size_t len);
+void vb_check_end(struct vb_dpa_process *process);
+/* Of a checked process: before an ecall is answered. */
+void vb_check_ecall(struct vb_dpa_thread *thread);
+/* The range is being unmapped, in any process. */
+void vb_check_forget(struct vb_dpa_process *process, uint64_t addr, uint64_t len);
 
 /* ---- window.c ---- */
 
@@ -206,6 +229,8 @@ struct vb_dpa_thread {
 	/* A debugger wants more than that it runs: steps, or a trap to be delivered. */
 	atomic_bool ordered;
 	uint64_t bound; /* of cpu.s.instret; 0: none */
+	uint64_t entry; /* pc of the last call */
+	struct check_thread check;
 	/* counters */
 	uint64_t busy_ticks, slices, traps;
 

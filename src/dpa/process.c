@@ -5,6 +5,7 @@
  */
 #include "dpa/internal.h"
 
+#include "base/config.h"
 #include "base/env.h"
 #include "base/log.h"
 
@@ -236,6 +237,19 @@ static int choose_tier(enum vb_dpa_tier wanted, struct vb_dpa_error *error, enum
 	return 0;
 }
 
+static int choose_checks(uint32_t wanted, struct vb_dpa_error *error, uint32_t *checks)
+{
+	const char *env = vb_getenv("VERBATIM_DPA_CHECK");
+	char why[128];
+
+	*checks = wanted;
+	if (!env || !*env)
+		return 0;
+	if (vb_check_words(env, checks, why, sizeof(why)))
+		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_CHECK: %s", why);
+	return 0;
+}
+
 static void translate(struct vb_dpa_process *process)
 {
 	static atomic_bool said;
@@ -275,6 +289,7 @@ static void translate(struct vb_dpa_process *process)
 
 static void process_free(struct vb_dpa_process *process)
 {
+	vb_check_end(process);
 	vb_observe_free(process);
 	vb_jit_destroy(&process->text);
 	vb_text_destroy(&process->text);
@@ -287,10 +302,14 @@ static void process_free(struct vb_dpa_process *process)
 }
 
 static int process_build(struct vb_dpa_process *process, const void *elf, size_t len,
-			 uint64_t limit, enum vb_dpa_tier tier, struct vb_dpa_error *error)
+			 uint64_t limit, enum vb_dpa_tier tier, uint32_t checks,
+			 struct vb_dpa_error *error)
 {
 	int err;
 
+	/* What is checked is interpreted. */
+	if (checks & ~(uint32_t)VB_CHECK_CONTINUE)
+		tier = VB_DPA_TIER_INTERP;
 	err = vb_signal_install();
 	if (err)
 		return vb_elf_fail(error, err, "cannot install the SIGSEGV handler");
@@ -306,7 +325,8 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 		translate(process);
 	if (vb_dpa_symbol_value(process, "__global_pointer$", &process->global_pointer, NULL))
 		process->global_pointer = 0;
-	return 0;
+	err = vb_check_begin(process, checks, elf, len);
+	return err ? vb_elf_fail(error, err, "no memory to check it") : 0;
 }
 
 int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
@@ -316,6 +336,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	static const struct vb_dpa_process_attr defaults;
 	struct vb_dpa_process *p;
 	enum vb_dpa_tier tier;
+	uint32_t checks;
 	uint64_t limit;
 	int err;
 
@@ -324,6 +345,8 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	if (!dpa || limit > VB_CPU_LIMIT_MAX || limit < 1U << 16 || attr->tier > VB_DPA_TIER_JIT)
 		return vb_elf_fail(error, -EINVAL, "bad attributes");
 	err = choose_tier(attr->tier, error, &tier);
+	if (!err)
+		err = choose_checks(attr->check, error, &checks);
 	if (err)
 		return err;
 	p = calloc(1, sizeof(*p));
@@ -337,7 +360,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	pthread_mutex_init(&p->cpus_lock, NULL);
 	p->cpus_end = &p->cpus;
 	pthread_mutex_init(&p->snapshot_lock, NULL);
-	err = process_build(p, elf, len, limit, tier, error);
+	err = process_build(p, elf, len, limit, tier, checks, error);
 	if (err) {
 		process_free(p);
 		return err;

@@ -81,6 +81,8 @@ static void thread_free(struct vb_dpa_thread *thread)
 {
 	struct space *space = &thread->process->space;
 
+	if (thread->stack_addr)
+		vb_check_forget(thread->process, thread->stack_addr, thread->stack_size);
 	if (thread->stack_addr) /* with the guard page, so that both can be used again */
 		vb_space_unmap(space, thread->stack_addr - space->page,
 			       thread->stack_size + space->page);
@@ -269,13 +271,16 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 		case VB_CPU_TRAP:
 			return VB_DPA_WHY_TRAP;
 		case VB_CPU_SEEN:
-			if (thread->cpu.seen_by == OBSERVE_CHECK) /* has set cause and tval */
-				return VB_DPA_WHY_TRAP;
+			/* Of a trap a checker has set cause and tval. */
+			if (thread->cpu.seen_by == OBSERVE_CHECK)
+				return thread->check.why;
 			if (vb_debug_seen(thread))
 				return VB_DPA_WHY_STOP;
 			break;
 		case VB_CPU_ECALL:
 			pc = s->pc;
+			if (thread->process->check)
+				vb_check_ecall(thread);
 			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg)
 						   : VB_DPA_TRAP;
 			if (!after_ecall(thread, action, pc, &why, yielded))
@@ -417,6 +422,7 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 	if (to == THREAD_RUNNING)
 		(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
 	thread->starts++;
+	thread->check.sp = thread->cpu.s.x[2];
 	return 0;
 }
 
@@ -428,6 +434,7 @@ static int set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint64_t *a
 	reset_registers(thread);
 	for (unsigned int i = 0; i < nargs; i++)
 		thread->cpu.s.x[10 + i] = args[i];
+	thread->entry = pc;
 	thread->cpu.s.pc = pc;
 	thread->cpu.s.cause = VB_DPA_CAUSE_NONE;
 	thread->cpu.s.tval = 0;
@@ -452,6 +459,7 @@ int vb_dpa_thread_divert(struct vb_dpa_thread *thread, uint64_t pc, const uint64
 
 	if (err)
 		return err;
+	thread->check.sp = thread->cpu.s.x[2];
 	thread->bound = max < UINT64_MAX - instret ? instret + max : 0;
 	thread->diverted = true;
 	return 0;

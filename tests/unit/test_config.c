@@ -156,7 +156,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, cqe_size, rpc_timeout, generation, ports, cable, tap" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap" },
 	{ "[adapter mlx5_0]\ntap = a/b\n",
 	  "2: tap: 'a/b' is not an interface name; allowed: 1 to 15 characters, as `ip link` lists them" },
 	{ "[adapter mlx5_0]\ntap = vtap%d\n",

@@ -84,6 +84,7 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 	memcpy(a->name, adapter->config->name, sizeof(a->name));
 	a->heap_size = adapter->config->dpa_heap ? adapter->config->dpa_heap : HEAP_DEFAULT_MIB;
 	a->heap_size <<= 20;
+	a->check = adapter->config->dpa_check;
 	a->lend = !vb_dpa_deterministic(a->dpa) && !lending_off();
 	*accel = a;
 	return 0;

@@ -183,6 +183,7 @@ struct accel {
 	unsigned int users;        /* processes; under the table's lock */
 	uint64_t timeout_ns;       /* of an RPC */
 	uint64_t heap_size;        /* of a process, in bytes */
+	uint32_t check;            /* enum vb_check */
 	bool lend;                 /* calling threads may run device code themselves */
 	_Atomic unsigned int lent; /* host threads that lend themselves to a call now */
 };
@@ -567,6 +568,7 @@ struct flexio_process {
 	struct vb_gdb_offer *offer; /* to debuggers; NULL: none; under mutex */
 
 	struct vb_arena heap;
+	bool checked; /* blocks of the heap are the checker's (vb_dpa_check_heap) */
 	pthread_mutex_t recover_lock;
 	struct recoverable *recoverables; /* under recover_lock */
 	pthread_mutex_t brk_lock;

@@ -12,12 +12,16 @@
 
 uint64_t vb_device_alloc(struct flexio_process *process, uint64_t size, uint64_t align)
 {
+	if (process->checked)
+		return vb_dpa_check_alloc(process->dpa, size, align, vb_api_call.function);
 	return vb_arena_alloc(&process->heap, size,
 			      align < VB_ARENA_ALIGN ? VB_ARENA_ALIGN : align);
 }
 
 bool vb_device_free(struct flexio_process *process, uint64_t daddr)
 {
+	if (process->checked)
+		return vb_dpa_check_free(process->dpa, daddr, vb_api_call.function);
 	return vb_arena_free(&process->heap, daddr);
 }
 
@@ -25,7 +29,10 @@ void vb_device_info(struct flexio_process *process, struct flexio_heap_mem_info 
 {
 	struct vb_arena_usage usage;
 
-	vb_arena_usage(&process->heap, &usage);
+	if (process->checked)
+		vb_dpa_check_usage(process->dpa, &usage.requested, &usage.allocated);
+	else
+		vb_arena_usage(&process->heap, &usage);
 	*info = (struct flexio_heap_mem_info){ .base_addr = process->heap.base,
 					       .size = process->heap.size,
 					       .requested = usage.requested,
@@ -117,6 +124,11 @@ static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, 
 		     process->name, size, (unsigned long long)daddr,
 		     (unsigned long long)process->heap.base,
 		     (unsigned long long)(process->heap.base + process->heap.size - 1));
+		return -EFAULT;
+	}
+	if (range->at && !vb_dpa_check_range(process->dpa, daddr, size, write, vb_api_call.function)) {
+		fail("process %s: %zu bytes at device address 0x%llx may not be %s: check failed",
+		     process->name, size, (unsigned long long)daddr, write ? "written" : "read");
 		return -EFAULT;
 	}
 	if (range->at)

@@ -88,6 +88,8 @@ static bool stays(const struct flexio_process *process, uint64_t addr, uint64_t 
 		return true;
 	if (addr >= process->brk_base && last < process->brk_end)
 		return true;
+	if (vb_dpa_check_malloc_holds(process->dpa, addr, size))
+		return true;
 	return vb_dpa_program_holds(process->dpa, addr, size);
 }
 
@@ -143,7 +145,8 @@ static int load(struct flexio_process *process)
 	struct vb_dpa_process_attr attr = { .limit = size < GUEST_LIMIT ? size : GUEST_LIMIT,
 					    .ops = &vb_rtos_ops,
 					    .ops_arg = process,
-					    .name = process->name };
+					    .name = process->name,
+					    .check = process->accel->check };
 	struct vb_dpa_error error = { "" };
 	int err;
 
@@ -162,6 +165,8 @@ static int make_memory(struct flexio_process *process)
 	err = vb_dpa_mem_map(process->dpa, &base, heap, VB_DPA_READ | VB_DPA_WRITE);
 	if (!err)
 		err = vb_arena_init(&process->heap, base, heap);
+	if (!err)
+		process->checked = vb_dpa_check_heap(process->dpa, &process->heap);
 	if (!err)
 		err = vb_dpa_mem_map(process->dpa, &process->brk_base, BRK_SIZE,
 				     VB_DPA_READ | VB_DPA_WRITE);
@@ -234,7 +239,6 @@ static void process_free(struct flexio_process *process)
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
 	vb_recoverables_dump(process);
-	vb_arena_destroy(&process->heap);
 	vb_flexio_uar_finish(process);
 	if (process->umem)
 		vb_umem_dereg(process->umem); /* of a half-made process: cannot be in use */
@@ -242,6 +246,7 @@ static void process_free(struct flexio_process *process)
 		vb_dpa_process_destroy(process->dpa);
 	vb_tracers_free(process); /* no device thread sees the memory any more */
 	vb_pcc_free(process);
+	vb_arena_destroy(&process->heap);
 	if (process->pd)
 		vb_verbs_release(process->ctx, process->pd);
 	if (process->own_pd && process->pd)
@@ -453,6 +458,8 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 	vb_handle_end(&pin);
 	uar_pin = vb_handle_pin(HANDLE_UAR, &process->uar);
 	vb_handle_end(&uar_pin);
+	if (!process_dead(process))
+		vb_dpa_check_leaks(process->dpa);
 	process_free(process);
 	return FLEXIO_STATUS_SUCCESS;
 }

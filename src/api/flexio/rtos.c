@@ -10,6 +10,9 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
 
 enum { A0 = 10, A1, A2, A3, A7 = 17 };
 
@@ -359,4 +362,28 @@ static void done(struct vb_dpa_thread *thread, enum vb_dpa_why why, void *arg)
 	}
 }
 
-const struct vb_dpa_ops vb_rtos_ops = { .ecall = ecall, .trap = trap, .done = done };
+/* ---- checked mode ---- */
+
+static void found(struct vb_dpa_process *dpa, enum vb_dpa_found kind, const char *line,
+		  const char *text, void *arg)
+{
+	const struct flexio_process *process = arg;
+
+	if (kind == VB_DPA_FOUND_KEPT) {
+		log_info("process %s: %s", process->name, line);
+		return;
+	}
+	log_err("Check of process %s: %s", process->name, line);
+	if (vb_file_write(STDERR_FILENO, text, strlen(text)) < 0) {
+		/* nowhere left to say it */
+	}
+}
+
+static bool worked(struct vb_dpa_thread *thread, uint64_t bytes, void *arg)
+{
+	return vb_call_worked(vb_dpa_thread_user(thread), bytes >> WORK_BYTES_SHIFT);
+}
+
+const struct vb_dpa_ops vb_rtos_ops = {
+	.ecall = ecall, .trap = trap, .done = done, .found = found, .worked = worked
+};

@@ -329,10 +329,19 @@ static int make_shadow(struct check *c)
 	return 0;
 }
 
+static void watch_heap(struct check_heap *heap, struct vb_arena *arena)
+{
+	*heap = (struct check_heap){ .arena = arena,
+				     .base = arena->base,
+				     .len = arena->size,
+				     .quarantine_max = arena->size / 4 };
+	/* Nobody's, in front of the first block. */
+	vb_arena_alloc(arena, VB_ARENA_ALIGN, VB_ARENA_ALIGN);
+}
+
 /* Memory for malloc, apart from everything else. A small guest has little of it, or none. */
 static int make_malloc(struct check *c)
 {
-	struct check_heap *heap = &c->heaps[OWNER_MALLOC];
 	uint64_t addr = 0, len = MALLOC_SIZE;
 	int err;
 
@@ -349,8 +358,7 @@ static int make_malloc(struct check *c)
 	err = vb_arena_init(&c->malloc_arena, addr, len);
 	if (err)
 		return err;
-	*heap = (struct check_heap){ .arena = &c->malloc_arena, .base = addr, .len = len };
-	heap->quarantine_max = len / 4;
+	watch_heap(&c->heaps[OWNER_MALLOC], &c->malloc_arena);
 	return 0;
 }
 
@@ -420,10 +428,7 @@ bool vb_dpa_check_heap(struct vb_dpa_process *process, struct vb_arena *arena)
 
 	if (!c || !(c->checks & VB_CHECK_HEAP))
 		return false;
-	c->heaps[OWNER_HEAP] = (struct check_heap){ .arena = arena,
-						    .base = arena->base,
-						    .len = arena->size,
-						    .quarantine_max = arena->size / 4 };
+	watch_heap(&c->heaps[OWNER_HEAP], arena);
 	return true;
 }
 

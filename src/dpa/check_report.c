@@ -46,12 +46,13 @@ void vb_report_trace(FILE *out, const struct check *c, const struct trace *trace
 		put_place(out, c, i, trace->frames[i], true);
 }
 
-static void put_who(FILE *out, const struct trace *trace)
+static void put_deed(FILE *out, const struct check *c, const char *what, const struct trace *trace)
 {
 	if (trace->thread)
-		fprintf(out, "device thread %u", trace->thread);
+		fprintf(out, "  %s by device thread %u:\n", what, trace->thread);
 	else
-		fprintf(out, "the host, %s()", trace->call);
+		fprintf(out, "  %s by the host, %s()\n", what, trace->call);
+	vb_report_trace(out, c, trace);
 }
 
 /* How the first wrong byte lies to the block. */
@@ -103,16 +104,9 @@ static void put_stacks(FILE *out, const struct check *c, const struct finding *f
 	}
 	if (!f->has_block)
 		return;
-	fprintf(out, "  The block was allocated by ");
-	put_who(out, &f->block.given);
-	fprintf(out, ":\n");
-	vb_report_trace(out, c, &f->block.given);
-	if (!f->block.is_freed)
-		return;
-	fprintf(out, "  and freed by ");
-	put_who(out, &f->block.freed);
-	fprintf(out, ":\n");
-	vb_report_trace(out, c, &f->block.freed);
+	put_deed(out, c, "The block was allocated", &f->block.given);
+	if (f->block.is_freed)
+		put_deed(out, c, "and freed", &f->block.freed);
 }
 
 /* ---- where it goes ---- */
@@ -154,7 +148,7 @@ void vb_report_finding(struct check *c, const struct finding *f)
 	if (f->last)
 		fprintf(out, "  This is finding %u; no more are shown.\n", CHECK_MAX_PLACES);
 	if (!fclose(out))
-		vb_report_give(c, VB_DPA_FOUND_BUG, line, text);
+		vb_report_give(c, f->thread ? VB_DPA_FOUND_BUG : VB_DPA_FOUND_CALL, line, text);
 	free(text);
 free_line:
 	free(line);

@@ -150,6 +150,7 @@ enum vb_dpa_why {
 /* What checked mode has to say. */
 enum vb_dpa_found {
 	VB_DPA_FOUND_BUG,  /* the thread traps behind it, or goes on in that mode */
+	VB_DPA_FOUND_CALL, /* the same of the host: what it calls fails, or goes on in that mode */
 	VB_DPA_FOUND_LEAK, /* blocks that the device program has lost */
 	VB_DPA_FOUND_KEPT, /* blocks of the device heap that were not given back */
 };

@@ -373,7 +373,10 @@ static void found(struct vb_dpa_process *dpa, enum vb_dpa_found kind, const char
 		log_info("process %s: %s", process->name, line);
 		return;
 	}
-	log_err("Check of process %s: %s", process->name, line);
+	if (kind == VB_DPA_FOUND_CALL)
+		fail("process %s: %s", process->name, line);
+	else
+		log_err("Check of process %s: %s", process->name, line);
 	if (vb_file_write(STDERR_FILENO, text, strlen(text)) < 0) {
 		/* nowhere left to say it */
 	}

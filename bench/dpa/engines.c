@@ -21,7 +21,8 @@
 
 extern char **environ;
 
-const char *const engine_name[ENGINES] = { "native", "jit", "interp", "qemu", "other" };
+const char *const engine_name[ENGINES] = { "native", "jit", "interp", "qemu", "other",
+					     "observed", "heap", "heap,uninit" };
 
 bool engine_runs(const struct options *o, enum engine e)
 {
@@ -29,9 +30,13 @@ bool engine_runs(const struct options *o, enum engine e)
 	case INTERP:
 		return !o->against;
 	case QEMU:
-		return o->qemu && !o->against;
+		return o->qemu && !o->against && !o->checked;
 	case OTHER:
 		return o->against;
+	case OBSERVED:
+	case HEAP:
+	case UNINIT:
+		return o->checked;
 	default:
 		return true;
 	}
@@ -130,7 +135,7 @@ static int run_one(const struct job *j, enum engine e, const char *name, double 
 		   size_t size)
 {
 	char path[512], *argv[6];
-	int n = 0;
+	int n = 0, err;
 
 	snprintf(path, sizeof(path), "%s/%s.%s", j->dir, name, e == NATIVE ? "native" : "elf");
 	if (e == QEMU) {
@@ -144,7 +149,11 @@ static int run_one(const struct job *j, enum engine e, const char *name, double 
 	}
 	argv[n++] = path;
 	argv[n] = NULL;
-	return spawn(argv, seconds, out, size);
+	if (e == OBSERVED || e == HEAP || e == UNINIT)
+		setenv("VERBATIM_DPA_CHECK", e == OBSERVED ? "nothing" : engine_name[e], 1);
+	err = spawn(argv, seconds, out, size);
+	unsetenv("VERBATIM_DPA_CHECK");
+	return err;
 }
 
 static int prepare(const struct job *j, const char *name, uint64_t rounds)

@@ -262,6 +262,7 @@ int vb_check_words(const char *text, uint32_t *checks, char *err, size_t size)
 		{ "heap", VB_CHECK_HEAP },
 		{ "uninit", VB_CHECK_UNINIT },
 		{ "continue", VB_CHECK_CONTINUE },
+		{ "nothing", VB_CHECK_NOTHING },
 	};
 	uint32_t all = 0;
 

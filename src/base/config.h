@@ -53,6 +53,7 @@ enum vb_check {
 	VB_CHECK_HEAP = 1,     /* accesses outside of what was allocated, bad frees, leaks */
 	VB_CHECK_UNINIT = 2,   /* reads of what nobody wrote */
 	VB_CHECK_CONTINUE = 4, /* go on after a finding */
+	VB_CHECK_NOTHING = 8,  /* look at every access and find nothing: to measure that */
 };
 
 /* Words with commas between them, as enum vb_check. -EINVAL, with what is wrong with them. */

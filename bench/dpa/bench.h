@@ -17,7 +17,7 @@ struct options {
 	const char *files; /* folder with NAME.native and NAME.elf for each kernel, and bulk.elf */
 	const char *dpa_run, *qemu, *json;
 	const char *against; /* another verbatim-dpa-run: compare translators, nothing else */
-	bool checked; /* the translator, the interpreter and checked mode, nothing else */
+	bool checked;        /* the translator, the interpreter and checked mode, nothing else */
 	unsigned reps;
 	double target; /* CPU seconds of one native run */
 	bool quick;

@@ -21,8 +21,8 @@
 
 extern char **environ;
 
-const char *const engine_name[ENGINES] = { "native", "jit", "interp", "qemu", "other",
-					     "observed", "heap", "heap,uninit" };
+const char *const engine_name[ENGINES] = { "native", "jit",      "interp", "qemu",
+					   "other",  "observed", "heap",   "heap,uninit" };
 
 bool engine_runs(const struct options *o, enum engine e)
 {

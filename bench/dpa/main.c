@@ -257,7 +257,8 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	for (int k = 0; k < KERNELS; k++)
 		result[k].name = kernel_name[k];
-	if (engines_run(&o, result, KERNELS) || (!o.against && !o.checked && costs_measure(&o, &costs)))
+	if (engines_run(&o, result, KERNELS) ||
+	    (!o.against && !o.checked && costs_measure(&o, &costs)))
 		return 1;
 	for (int k = 0; k < KERNELS; k++)
 		fill(&o, &result[k], &row[k]);

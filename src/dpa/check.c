@@ -25,26 +25,47 @@
 
 /* ---- shadow memory ---- */
 
-static void put(uint8_t *at, uint8_t value)
+static inline void put(uint8_t *at, uint8_t value)
 {
 	__atomic_store_n(at, value, __ATOMIC_RELAXED);
 }
 
-static uint8_t get(const uint8_t *at)
+static inline uint8_t get(const uint8_t *at)
 {
 	return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
 
+/* memset and memcpy, of what other threads may look at meanwhile. */
+void vb_check_fill(uint8_t *to, uint8_t value, uint64_t len)
+{
+	for (; len && (uintptr_t)to % 8; to++, len--)
+		put(to, value);
+	for (; len >= 8; to += 8, len -= 8)
+		__atomic_store_n((uint64_t *)to, value * 0x0101010101010101ULL, __ATOMIC_RELAXED);
+	for (; len; to++, len--)
+		put(to, value);
+}
+
+void vb_check_copy(uint8_t *to, const uint8_t *from, uint64_t len)
+{
+	for (; len >= 8 && !((uintptr_t)to % 8 | (uintptr_t)from % 8); to += 8, from += 8, len -= 8)
+		__atomic_store_n((uint64_t *)to,
+				 __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED),
+				 __ATOMIC_RELAXED);
+	for (; len; to++, from++, len--)
+		put(to, get(from));
+}
+
 void vb_check_set_reach(struct check *c, uint64_t addr, uint64_t len)
 {
-	memset(c->reach + addr / 8, 8, len / 8);
+	vb_check_fill(c->reach + addr / 8, 8, len / 8);
 	if (len % 8)
 		put(c->reach + (addr + len) / 8, len % 8);
 }
 
 void vb_check_clear_reach(struct check *c, uint64_t addr, uint64_t len, uint8_t why)
 {
-	memset(c->reach + addr / 8, why, (len + 7) / 8);
+	vb_check_fill(c->reach + addr / 8, why, (len + 7) / 8);
 }
 
 static void change_bits(uint8_t *at, uint8_t bits, bool set)
@@ -65,7 +86,7 @@ void vb_check_set_unwritten(struct check *c, uint64_t addr, uint64_t len, bool u
 		change_bits(c->unwritten + (end - 1) / 8, (uint8_t)(1U << (end - 1) % 8),
 			    unwritten);
 	if (addr < end)
-		memset(c->unwritten + addr / 8, unwritten ? 0xff : 0, (end - addr) / 8);
+		vb_check_fill(c->unwritten + addr / 8, unwritten ? 0xff : 0, (end - addr) / 8);
 }
 
 /* ---- findings ---- */
@@ -116,7 +137,7 @@ enum vb_seen vb_check_found(struct check *c, struct finding *f)
 		return VB_SEEN_GO;
 	f->thread->cpu.s.cause = VB_DPA_CAUSE_CHECK;
 	f->thread->cpu.s.tval = f->addr;
-	f->thread->check.why = VB_DPA_WHY_TRAP;
+	f->thread->check.why = VB_DPA_WHY_TRAP; /* not a stop behind it, which is forgotten */
 	return VB_SEEN_STOP;
 }
 
@@ -177,8 +198,9 @@ static enum finding_kind kind_at(const struct check *c, uint64_t bad)
 }
 
 static __attribute__((noinline)) enum vb_seen bad_access(struct check *c,
-							 struct vb_dpa_thread *thread, uint64_t addr,
-							 unsigned int size, unsigned int kind)
+							 struct vb_dpa_thread *thread,
+							 uint64_t addr, unsigned int size,
+							 unsigned int kind)
 {
 	unsigned int bad = first_bad(c, addr, size);
 	uint64_t pc = thread->cpu.s.pc;
@@ -206,7 +228,7 @@ static __attribute__((noinline)) enum vb_seen sp_moved(struct check *c,
 	thread->check.sp = sp;
 	if (sp >= last || sp < lo || last > hi)
 		return VB_SEEN_GO;
-	memset(c->process->space.base + sp, CHECK_FILL, last - sp);
+	vb_check_fill(c->process->space.base + sp, CHECK_FILL, last - sp);
 	vb_check_set_unwritten(c, sp, last - sp, true);
 	return vb_check_worked(thread, last - sp);
 }
@@ -434,7 +456,8 @@ bool vb_dpa_check_heap(struct vb_dpa_process *process, struct vb_arena *arena)
 
 bool vb_dpa_check_malloc_holds(const struct vb_dpa_process *process, uint64_t addr, uint64_t len)
 {
-	const struct check_heap *heap = process->check ? &process->check->heaps[OWNER_MALLOC] : NULL;
+	const struct check_heap *heap =
+		process->check ? &process->check->heaps[OWNER_MALLOC] : NULL;
 
 	return heap && addr - heap->base < heap->len && len <= heap->len - (addr - heap->base);
 }
@@ -457,13 +480,35 @@ bool vb_dpa_check_free(struct vb_dpa_process *process, uint64_t addr, const char
 	return false;
 }
 
+/* The first byte that may not be accessed, or end. */
+static uint64_t find_bad(const struct check *c, uint64_t addr, uint64_t end)
+{
+	const uint64_t all = 0x0808080808080808ULL;
+
+	while (addr < end) {
+		uint64_t part = 8 - addr % 8;
+		unsigned int bad;
+
+		if (!(addr % 64) && end - addr >= 64 &&
+		    __atomic_load_n((const uint64_t *)(c->reach + addr / 8), __ATOMIC_RELAXED) ==
+			    all) {
+			addr += 64;
+			continue;
+		}
+		part = part < end - addr ? part : end - addr;
+		bad = first_bad(c, addr, (unsigned int)part);
+		if (bad)
+			return addr + bad - 1;
+		addr += part;
+	}
+	return end;
+}
+
 bool vb_dpa_check_range(struct vb_dpa_process *process, uint64_t addr, uint64_t len, bool write,
 			const char *call)
 {
 	struct check *c = process->check;
 	struct finding f = { .addr = addr, .size = len, .call = call };
-	uint64_t end = addr + len;
-	unsigned int bad = 0;
 
 	if (!c)
 		return true;
@@ -471,12 +516,8 @@ bool vb_dpa_check_range(struct vb_dpa_process *process, uint64_t addr, uint64_t 
 		vb_check_set_unwritten(c, addr, len, false);
 	if (!(c->checks & VB_CHECK_HEAP) || !in_heaps(c, addr))
 		return true;
-	for (uint64_t part; addr < end && !bad; addr += part) {
-		part = 8 - addr % 8 < end - addr ? 8 - addr % 8 : end - addr;
-		bad = first_bad(c, addr, (unsigned int)part);
-		f.bad = addr + bad - 1;
-	}
-	if (!bad)
+	f.bad = find_bad(c, addr, addr + len);
+	if (f.bad == addr + len)
 		return true;
 	f.access = write ? VB_ACCESS_STORE : VB_ACCESS_LOAD;
 	f.kind = kind_at(c, f.bad);

@@ -84,8 +84,9 @@ struct check {
 	size_t shadow_len;
 
 	struct vb_arena malloc_arena;
-	uint64_t functions[LIBC_FUNCTIONS]; /* of check_libc.c, by number; 0: the program lacks it */
-	uint64_t strlen_from, strlen_to; /* reads whole words, which may end behind a block */
+	uint64_t
+		functions[LIBC_FUNCTIONS]; /* of check_libc.c, by number; 0: the program lacks it */
+	uint64_t strlen_from, strlen_to;   /* reads whole words, which may end behind a block */
 
 	pthread_mutex_t lock; /* of what is below */
 	struct check_heap heaps[OWNERS];
@@ -113,8 +114,8 @@ struct finding {
 	struct vb_dpa_thread *thread; /* NULL: the host */
 	const char *call;             /* ... its function */
 	uint64_t bad;                 /* the first byte that is wrong */
-	bool has_block, last; /* last: no more of them are shown */
-	struct block block; /* a copy of the nearest */
+	bool has_block, last;         /* last: no more of them are shown */
+	struct block block;           /* a copy of the nearest */
 };
 
 /* ---- check_blocks.c ---- */
@@ -135,6 +136,9 @@ struct block *vb_block_near(struct check *c, uint64_t addr);
 /* ---- check.c ---- */
 
 void vb_check_trace(struct vb_dpa_thread *thread, struct trace *trace);
+/* Shadow and guest memory, which other threads may look at meanwhile. */
+void vb_check_fill(uint8_t *to, uint8_t value, uint64_t len);
+void vb_check_copy(uint8_t *to, const uint8_t *from, uint64_t len);
 /* [addr, addr + len) may be accessed, or not, for that reason. */
 void vb_check_set_reach(struct check *c, uint64_t addr, uint64_t len);
 void vb_check_clear_reach(struct check *c, uint64_t addr, uint64_t len, uint8_t why);

@@ -15,10 +15,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ZONE_MIN       64
-#define ZONE_MAX       2048
-#define NEAR           4096 /* how far away a block still says something */
-#define TABLE_FIRST    1024
+#define ZONE_MIN    64
+#define ZONE_MAX    2048
+#define NEAR        4096 /* how far away a block still says something */
+#define TABLE_FIRST 1024
 
 /* Bytes behind a block that belong to nobody: the more, the larger it is. */
 static uint64_t zone_of(uint64_t size)

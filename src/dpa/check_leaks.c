@@ -165,8 +165,8 @@ static void report(struct check *c, struct block **blocks, size_t n)
 	places = sum_up(blocks, n, leaks);
 	for (size_t i = 0; i < places; i++)
 		bytes += leaks[i].bytes;
-	snprintf(line, sizeof(line), "leak: %" PRIu64 " bytes in %zu blocks, by malloc of the device",
-		 bytes, n);
+	snprintf(line, sizeof(line),
+		 "leak: %" PRIu64 " bytes in %zu blocks, by malloc of the device", bytes, n);
 	fprintf(out, "Check of device code, process %s\n  %s\n", c->process->name, line);
 	for (size_t i = 0; i < places && i < SHOWN; i++) {
 		fprintf(out, "  %" PRIu64 " bytes in %" PRIu64 " blocks, allocated at:\n",
@@ -211,8 +211,9 @@ static void kept(struct check *c)
 			n += b->owner == OWNER_HEAP && !b->is_freed;
 	if (!n)
 		return;
-	snprintf(line, sizeof(line), "%zu buffers of the device heap, %" PRIu64 " bytes, were not freed",
-		 n, c->heaps[OWNER_HEAP].requested);
+	snprintf(line, sizeof(line),
+		 "%zu buffers of the device heap, %" PRIu64 " bytes, were not freed", n,
+		 c->heaps[OWNER_HEAP].requested);
 	vb_report_give(c, VB_DPA_FOUND_KEPT, line, "");
 }
 

@@ -7,20 +7,24 @@
 #include "dpa/check.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { RA = 1, A0 = 10, A1, A2, PAGE = 4096 };
 
 /* Call of a function: its arguments are in a0 to a2, the result goes to a0. */
 typedef enum vb_seen (*serve_fn)(struct check *c, struct vb_dpa_thread *thread);
 
-static enum vb_seen give_back(struct vb_dpa_thread *thread, uint64_t value, enum vb_seen seen)
+/* What a call takes in any case, in bytes: most of it is looking for the callers. */
+#define CALL_WORK 4096
+
+/* seen: of a finding. bytes: how many were filled or copied. */
+static enum vb_seen give_back(struct vb_dpa_thread *thread, uint64_t value, enum vb_seen seen,
+			      uint64_t bytes)
 {
 	if (seen == VB_SEEN_STOP)
 		return seen; /* the call is the fault */
 	thread->cpu.s.x[A0] = value;
 	thread->cpu.s.pc = thread->cpu.s.x[RA] & ~1ULL;
-	return seen;
+	return vb_check_worked(thread, CALL_WORK + bytes);
 }
 
 /* ---- pieces ---- */
@@ -35,7 +39,7 @@ static uint64_t alloc(struct check *c, struct vb_dpa_thread *thread, uint64_t si
 	vb_check_trace(thread, &by);
 	addr = vb_block_give(c, OWNER_MALLOC, size, align, &by);
 	if (addr && c->checks & VB_CHECK_UNINIT) {
-		memset(c->process->space.base + addr, CHECK_FILL, size);
+		vb_check_fill(c->process->space.base + addr, CHECK_FILL, size);
 		vb_check_set_unwritten(c, addr, size, true);
 	}
 	return addr;
@@ -57,7 +61,7 @@ static enum vb_seen give_block(struct check *c, struct vb_dpa_thread *thread, ui
 {
 	uint64_t addr = alloc(c, thread, size, align);
 
-	return give_back(thread, addr, addr ? vb_check_worked(thread, size) : VB_SEEN_GO);
+	return give_back(thread, addr, VB_SEEN_GO, addr ? size : 0);
 }
 
 /* ---- the functions ---- */
@@ -86,7 +90,7 @@ static enum vb_seen serve_pvalloc(struct check *c, struct vb_dpa_thread *thread)
 
 static enum vb_seen serve_free(struct check *c, struct vb_dpa_thread *thread)
 {
-	return give_back(thread, 0, release(c, thread, thread->cpu.s.x[A0]));
+	return give_back(thread, 0, release(c, thread, thread->cpu.s.x[A0]), 0);
 }
 
 static enum vb_seen serve_calloc(struct check *c, struct vb_dpa_thread *thread)
@@ -96,11 +100,11 @@ static enum vb_seen serve_calloc(struct check *c, struct vb_dpa_thread *thread)
 	if (!__builtin_mul_overflow(thread->cpu.s.x[A0], thread->cpu.s.x[A1], &size))
 		addr = alloc(c, thread, size, 1);
 	if (!addr)
-		return give_back(thread, 0, VB_SEEN_GO);
-	memset(c->process->space.base + addr, 0, size);
+		return give_back(thread, 0, VB_SEEN_GO, 0);
+	vb_check_fill(c->process->space.base + addr, 0, size);
 	if (c->checks & VB_CHECK_UNINIT)
 		vb_check_set_unwritten(c, addr, size, false);
-	return give_back(thread, addr, vb_check_worked(thread, size));
+	return give_back(thread, addr, VB_SEEN_GO, size);
 }
 
 /* Always to another place, so that pointers to the old one are found. */
@@ -108,26 +112,23 @@ static enum vb_seen serve_realloc(struct check *c, struct vb_dpa_thread *thread)
 {
 	uint64_t old = thread->cpu.s.x[A0], size = thread->cpu.s.x[A1], old_size, addr, len;
 	uint8_t *base = c->process->space.base;
-	enum vb_seen seen;
 
 	if (!old)
 		return give_block(c, thread, size, 1);
 	/* What is none is found by freeing it. */
 	if (!vb_block_size(c, OWNER_MALLOC, old, &old_size))
-		return give_back(thread, 0, release(c, thread, old));
+		return give_back(thread, 0, release(c, thread, old), 0);
 	addr = alloc(c, thread, size, 1);
 	if (!addr)
-		return give_back(thread, 0, VB_SEEN_GO);
+		return give_back(thread, 0, VB_SEEN_GO, 0);
 	len = size < old_size ? size : old_size;
-	memcpy(base + addr, base + old, len);
+	vb_check_copy(base + addr, base + old, len);
 	/* Blocks begin at a byte of shadow. The bits behind the block are nobody's. */
 	if (c->checks & VB_CHECK_UNINIT)
-		memcpy(c->unwritten + addr / 8, c->unwritten + old / 8, len / 8);
+		vb_check_copy(c->unwritten + addr / 8, c->unwritten + old / 8, len / 8);
 	if (c->checks & VB_CHECK_UNINIT && len % 8)
 		vb_check_set_unwritten(c, addr + len - len % 8, len % 8, false);
-	seen = release(c, thread, old);
-	return give_back(thread, addr,
-			 seen == VB_SEEN_GO ? vb_check_worked(thread, size + len) : seen);
+	return give_back(thread, addr, release(c, thread, old), size + len);
 }
 
 static enum vb_seen serve_posix_memalign(struct check *c, struct vb_dpa_thread *thread)
@@ -135,7 +136,7 @@ static enum vb_seen serve_posix_memalign(struct check *c, struct vb_dpa_thread *
 	uint64_t to = thread->cpu.s.x[A0], align = thread->cpu.s.x[A1], addr;
 
 	if (!align || align % 8 || align & (align - 1))
-		return give_back(thread, EINVAL, VB_SEEN_GO);
+		return give_back(thread, EINVAL, VB_SEEN_GO, 0);
 	if (!vb_space_holds(&c->process->space, to, 8, VB_DPA_READ | VB_DPA_WRITE)) {
 		thread->cpu.s.cause = VB_DPA_CAUSE_STORE;
 		thread->cpu.s.tval = to;
@@ -144,10 +145,10 @@ static enum vb_seen serve_posix_memalign(struct check *c, struct vb_dpa_thread *
 	}
 	addr = alloc(c, thread, thread->cpu.s.x[A2], align);
 	if (!addr || vb_dpa_mem_write(c->process, to, &addr, sizeof(addr)))
-		return give_back(thread, ENOMEM, VB_SEEN_GO);
+		return give_back(thread, ENOMEM, VB_SEEN_GO, 0);
 	if (c->checks & VB_CHECK_UNINIT)
 		vb_check_set_unwritten(c, to, sizeof(addr), false);
-	return give_back(thread, 0, vb_check_worked(thread, thread->cpu.s.x[A2]));
+	return give_back(thread, 0, VB_SEEN_GO, thread->cpu.s.x[A2]);
 }
 
 static enum vb_seen serve_usable(struct check *c, struct vb_dpa_thread *thread)
@@ -155,7 +156,7 @@ static enum vb_seen serve_usable(struct check *c, struct vb_dpa_thread *thread)
 	uint64_t size = 0;
 
 	vb_block_size(c, OWNER_MALLOC, thread->cpu.s.x[A0], &size);
-	return give_back(thread, size, VB_SEEN_GO);
+	return give_back(thread, size, VB_SEEN_GO, 0);
 }
 
 /* ---- which, and where they are ---- */

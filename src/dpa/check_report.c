@@ -27,8 +27,9 @@ static const char *const kinds[FIND_KINDS] = {
 	[FIND_WRONG_FREE] = "free by the wrong function",
 };
 
-static const char *const owners[OWNERS] = { [OWNER_MALLOC] = "malloc of the device",
-					    [OWNER_HEAP] = "device heap" };
+static const char *const owners[OWNERS] = {
+	[OWNER_MALLOC] = "malloc of the device", [OWNER_HEAP] = "device heap"
+};
 
 /* ---- pieces ---- */
 
@@ -89,12 +90,13 @@ static void put_what(FILE *out, const struct finding *f)
 
 static void put_stacks(FILE *out, const struct check *c, const struct finding *f)
 {
+	char name[VB_DPA_NAME_TEXT];
 	uint64_t frames[FRAMES];
 	unsigned int n;
 
 	if (f->thread) {
 		fprintf(out, "  by device thread %u, %s:\n", vb_dpa_thread_number(f->thread),
-			vb_dpa_thread_name(f->thread));
+			vb_dpa_printable(vb_dpa_thread_name(f->thread), name));
 		n = vb_dpa_backtrace(f->thread, &f->thread->cpu.s, frames, FRAMES);
 		put_place(out, c, 0, f->thread->cpu.s.pc, false);
 		for (unsigned int i = 0; i < n; i++)

@@ -122,6 +122,7 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	t->process = process;
 	vb_cpu_init(&t->cpu, &process->text, process->space.base, process->space.limit);
 	t->cpu.thread = t;
+	t->check.why = VB_DPA_WHY_TRAP;
 	t->cpu.source = (struct vb_access_source){ vb_window_find, process };
 	t->cpu.deterministic = process->dpa->deterministic;
 	t->user = attr->user;
@@ -271,9 +272,12 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 		case VB_CPU_TRAP:
 			return VB_DPA_WHY_TRAP;
 		case VB_CPU_SEEN:
-			/* Of a trap a checker has set cause and tval. */
-			if (thread->cpu.seen_by == OBSERVE_CHECK)
-				return thread->check.why;
+			if (thread->cpu.seen_by == OBSERVE_CHECK) {
+				/* Of a trap, which it is most often, cause and tval are set. */
+				why = thread->check.why;
+				thread->check.why = VB_DPA_WHY_TRAP;
+				return why;
+			}
 			if (vb_debug_seen(thread))
 				return VB_DPA_WHY_STOP;
 			break;

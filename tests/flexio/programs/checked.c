@@ -320,7 +320,8 @@ static void unknown_word(void)
 	listen();
 	CHECK(flexio_process_create(ctx, bugs, NULL, &process) == FLEXIO_STATUS_FAILED);
 	heard();
-	CHECK(strstr(text, "VERBATIM_DPA_CHECK: 'moon' is nothing to check; allowed: heap, uninit"));
+	CHECK(strstr(text,
+		     "VERBATIM_DPA_CHECK: 'moon' is nothing to check; allowed: heap, uninit"));
 }
 
 int main(void)

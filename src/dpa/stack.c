@@ -57,22 +57,33 @@ static bool follows_call(const struct vb_text *text, uint64_t addr, uint64_t *ta
 	return call && call->op == VB_OP_JALR && call->rd == RA;
 }
 
+#define PIECE 512 /* bytes that are read in one go: never of two pages */
+#define NONE  1   /* no address of a piece */
+
 struct search {
 	const struct vb_dpa_thread *thread;
 	uint64_t sp, end; /* of the words not yet looked at */
+	uint64_t piece;   /* address of the words that were read; NONE */
+	uint64_t words[PIECE / 8];
 };
 
-static uint64_t word_at(const struct search *s, uint64_t sp)
+/* The word at sp; what cannot be read is the end of the stack. */
+static uint64_t word_at(struct search *s, uint64_t sp)
 {
-	uint64_t word = 0;
+	uint64_t piece = sp & ~(uint64_t)(PIECE - 1);
 
-	if (vb_fault_copy(&word, s->thread->process->space.base + sp, sizeof(word)))
+	if (piece != s->piece &&
+	    vb_fault_copy(s->words, s->thread->process->space.base + piece, PIECE)) {
+		s->end = sp;
+		s->piece = NONE;
 		return 0;
-	return word;
+	}
+	s->piece = piece;
+	return s->words[(sp - piece) / 8];
 }
 
 /* The stack of the thread, or memory that the program has made one. */
-static struct search search_from(const struct vb_dpa_thread *thread, uint64_t sp)
+static void search_from(struct search *s, const struct vb_dpa_thread *thread, uint64_t sp)
 {
 	uint64_t lo = thread->stack_addr, hi = lo + thread->stack_size;
 	uint64_t guard = thread->process->space.page, limit = thread->process->space.limit;
@@ -80,11 +91,15 @@ static struct search search_from(const struct vb_dpa_thread *thread, uint64_t sp
 	sp = (sp + 7) & ~7ULL;
 	if (sp < lo && lo - sp <= guard)
 		sp = lo; /* it has run over */
+	s->thread = thread;
+	s->piece = NONE;
+	s->sp = sp;
 	if (sp >= lo && sp <= hi)
-		return (struct search){ thread, sp, hi };
-	if (sp >= limit - 8 * SEARCH)
-		return (struct search){ thread, 0, 0 };
-	return (struct search){ thread, sp, sp + 8 * SEARCH };
+		s->end = hi;
+	else if (sp && sp < limit - 8 * SEARCH)
+		s->end = sp + 8 * SEARCH;
+	else
+		s->end = sp; /* nothing is there */
 }
 
 /* The return address of the frame in `function`; 0: there is none. */
@@ -118,10 +133,11 @@ unsigned int vb_dpa_backtrace(const struct vb_dpa_thread *thread, const struct v
 {
 	const struct vb_dpa_process *process = thread->process;
 	uint64_t first = function_of(process, thread->entry), ra = state->x[RA], pc = state->pc;
-	struct search s = search_from(thread, state->x[SP]);
+	struct search s;
 	uint64_t target;
 	unsigned int n = 0;
 
+	search_from(&s, thread, state->x[SP]);
 	/* ra is of the function's own call, or left by one that it made and that is over */
 	if (max && follows_call(&process->text, ra, &target) &&
 	    ((target && function_of(process, target) == function_of(process, pc)) ||

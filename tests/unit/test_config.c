@@ -56,7 +56,7 @@ static void full_file(void **state)
 			"address=127.0.0.9\n"
 			"  mtu = 1024\n"
 			"\tmax_qp = 128\n"
-			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\n"
+			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\ndpa_check = heap,continue\n"
 			"dpa_heap = 96\n"
 			"\n"
 			"# any name, with the format told\n"
@@ -81,6 +81,7 @@ static void full_file(void **state)
 	assert_int_equal(a[0].max_srq, 16);
 	assert_int_equal(a[0].dpa_eus, 8);
 	assert_int_equal(a[0].rpc_timeout, 250);
+	assert_int_equal(a[0].dpa_check, VB_CHECK_HEAP | VB_CHECK_CONTINUE);
 	assert_int_equal(a[0].dpa_heap, 96);
 	assert_string_equal(a[1].name, "left.card-1");
 	assert_address(&a[1].address[0], "::ffff:127.0.0.1");
@@ -215,6 +216,8 @@ static const struct {
 	  "2: dpa_heap: '1537' is not a size in MiB; allowed: 1 to 1536" },
 	{ "[adapter mlx5_0]\ndpa_heap = 1G\n",
 	  "2: dpa_heap: '1G' is not a size in MiB; allowed: 1 to 1536" },
+	{ "[adapter mlx5_0]\ndpa_check = heap,moon\n",
+	  "2: dpa_check: 'moon' is nothing to check; allowed: heap, uninit, continue" },
 	{ "[adapter mlx5_0]\nrpc_timeout = 0\n",
 	  "2: rpc_timeout: '0' is not a time in milliseconds; allowed: 1 to 3600000" },
 	{ "[adapter mlx5_0]\nmax_qp = 0\n",

@@ -7,8 +7,8 @@
  *
  * Registers and stack are copied when the fault happens, because an error handler uses the same
  * stack. The call stack is unwound by the program's own description of its frames (DWARF). Where it
- * has none, every word of the stack that points behind a call instruction is taken for a return
- * address; then a function that has returned may be among them.
+ * has none, words of the stack that point behind a call instruction are taken for return addresses
+ * (dpa/stack.c); then a function that has returned may be among them.
  */
 #include "internal.h"
 
@@ -18,7 +18,7 @@
 
 #include "base/cancel.h"
 
-enum { FRAMES = 8192, SCANNED = 32, LINES_FIRST = 24, LINES_LAST = 8, RA = 1, SP = 2 };
+enum { FRAMES = 8192, LINES_FIRST = 24, LINES_LAST = 8, SP = 2 };
 
 /* ---- keeping ---- */
 
@@ -42,6 +42,7 @@ void vb_crash_keep(struct guest *guest, struct vb_dpa_thread *thread,
 	c->snapshot.id = guest->thread_id;
 	vb_dpa_thread_stack(thread, &c->stack);
 	c->events = guest->events;
+	c->num_frames = vb_dpa_backtrace(thread, state, c->frames, ARRAY_SIZE(c->frames));
 	guest->crash = c;
 }
 
@@ -53,6 +54,7 @@ static bool has_address(const struct crash *c)
 	case VB_DPA_CAUSE_LOAD:
 	case VB_DPA_CAUSE_STORE_MISALIGNED:
 	case VB_DPA_CAUSE_STORE:
+	case VB_DPA_CAUSE_CHECK:
 		return true;
 	default:
 		return false;
@@ -107,60 +109,15 @@ static int read_stack(void *arg, uint64_t addr, uint64_t *word)
 	return 0;
 }
 
-/* Whether the instruction before addr is a call, so that addr can be where one returns to. */
-static bool follows_call(struct vb_dpa_process *dpa, uint64_t addr)
-{
-	uint16_t half;
-	uint32_t word;
-
-	if (addr & 1 || addr < 4 || !vb_dpa_mem_host(dpa, addr - 4, 4, VB_DPA_EXEC) ||
-	    vb_dpa_mem_read(dpa, addr - 4, &word, sizeof(word)))
-		return false;
-	half = (uint16_t)(word >> 16);
-	/* jal ra and jalr ra; c.jalr, whose register is not 0 */
-	return (word & 0xfff) == 0xef || (word & 0x7fff) == 0xe7 ||
-	       ((half & 0xf07f) == 0x9002 && half & 0x0f80);
-}
-
-static unsigned int scan_frames(struct vb_dpa_process *dpa, const struct crash *c, uint64_t *frames)
-{
-	const struct vb_dpa_snapshot *s = &c->snapshot;
-	uint64_t sp = (s->stack_addr + 7) & ~7ULL, word;
-	unsigned int n = 0;
-
-	if (follows_call(dpa, s->state.x[RA]))
-		frames[n++] = s->state.x[RA];
-	for (; n < SCANNED && !read_stack((void *)s, sp, &word); sp += 8)
-		if (follows_call(dpa, word) && !(n == 1 && word == frames[0]))
-			frames[n++] = word;
-	return n;
-}
-
 /* ---- words ---- */
 
-/* The end of a long path: the name of the file and the number are there. */
-static const char *tail(const char *line)
+static void put_place(FILE *out, const struct flexio_process *process, uint64_t addr, bool returns)
 {
-	size_t len = strlen(line), most = VB_DPA_NAME_TEXT - 8;
+	char text[VB_DPA_PLACE_TEXT];
 
-	return len > most ? line + len - most : line;
-}
-
-static void put_place(FILE *out, const struct flexio_process *process, uint64_t addr,
-		      uint64_t line_addr)
-{
-	char text[VB_DPA_NAME_TEXT], line[512];
-	uint64_t offset;
-	const char *name = vb_dpa_symbol_name(process->dpa, line_addr, &offset);
-
-	fprintf(out, "0x%08llx", (unsigned long long)addr);
-	if (name)
-		fprintf(out, " %s+0x%llx", vb_dpa_printable(name, text),
-			(unsigned long long)(offset + (addr - line_addr)));
-	if (!vb_dpa_line(process->dpa, process->app->elf, process->app->elf_size, line_addr, line,
-			 sizeof(line)))
-		fprintf(out, " at %s", vb_dpa_printable(tail(line), text));
-	fprintf(out, "\n");
+	fprintf(out, "%s\n",
+		vb_dpa_place(process->dpa, process->app->elf, process->app->elf_size, addr, returns,
+			     text, sizeof(text)));
 }
 
 /* Recursion is one line; of a long call stack the ends are shown. */
@@ -181,8 +138,7 @@ static void put_list(FILE *out, const struct flexio_process *process, const uint
 			fprintf(out, "  #%u to #%u ", i + 1, end);
 		else
 			fprintf(out, "  #%-2u ", i + 1);
-		/* The call is before the address; the last one of a function is its last line. */
-		put_place(out, process, frames[i], frames[i] - 1);
+		put_place(out, process, frames[i], true);
 	}
 }
 
@@ -197,10 +153,8 @@ static void put_frames(FILE *out, const struct flexio_process *process, const st
 	n = vb_dpa_unwind(process->dpa, process->app->elf, process->app->elf_size,
 			  &c->snapshot.state, read_stack, (void *)&c->snapshot, frames, FRAMES);
 	exact = n;
-	if (!exact)
-		n = scan_frames(process->dpa, c, frames);
 	fprintf(out, "Call stack (return addresses%s):\n", exact ? "" : "; some may be old");
-	put_list(out, process, frames, n);
+	put_list(out, process, exact ? frames : c->frames, exact ? n : c->num_frames);
 	free(frames);
 }
 
@@ -237,7 +191,7 @@ static void put_crash(FILE *out, const struct flexio_process *process, const str
 		fprintf(out, "Address:  %s\n", c->address);
 	put_stack(out, c);
 	fprintf(out, "Place:    ");
-	put_place(out, process, c->snapshot.state.pc, c->snapshot.state.pc);
+	put_place(out, process, c->snapshot.state.pc, false);
 	put_frames(out, process, c);
 	vb_events_print(out, process, &c->events, c->snapshot.state.instret);
 	vb_dpa_state_format(process->dpa, &c->snapshot.state, registers, sizeof(registers));

@@ -724,6 +724,8 @@ struct crash {
 	struct vb_dpa_snapshot snapshot; /* an error handler uses the same stack */
 	struct vb_dpa_stack stack;
 	struct events events;
+	unsigned int num_frames; /* return addresses, found on the stack without a description */
+	uint64_t frames[32];
 	char address[384]; /* what the address of a bad access belongs to; empty: there is none */
 };
 

@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/barrier.h"
+#include "base/signals.h"
 #include "fabric/fabric.h"
 #include "fabric/path.h"
 #include "fabric/peer.h"
@@ -501,22 +502,31 @@ static void wake_self(void *arg)
 
 /* --- start, stop, fork ------------------------------------------------------------------------ */
 
+static sigset_t mask_before_fork; /* of the thread that has the lock */
+
+/* A handler of the program that came in between might fork itself, and wait for the lock for ever. */
 static void before_fork(void)
 {
+	sigset_t before;
+
+	vb_signal_block(&before);
 	pthread_mutex_lock(&vb_fabric.start_lock);
+	mask_before_fork = before;
 	urcu_bp_before_fork();
 }
 
 static void after_fork_parent(void)
 {
+	sigset_t before;
+
 	urcu_bp_after_fork_parent();
+	before = mask_before_fork;
 	pthread_mutex_unlock(&vb_fabric.start_lock);
+	vb_signal_unblock(&before);
 }
 
-static void after_fork_child(void)
+static void reset_in_child(void)
 {
-	urcu_bp_after_fork_child();
-	pthread_mutex_init(&vb_fabric.start_lock, NULL);
 	if (!vb_fabric.users)
 		return;
 	vb_fabric.users = 0;
@@ -528,6 +538,14 @@ static void after_fork_child(void)
 	vb_tracer_reset(true);
 	vb_peer_reset(true);
 	vb_fabric.sink->forked();
+}
+
+static void after_fork_child(void)
+{
+	urcu_bp_after_fork_child();
+	pthread_mutex_init(&vb_fabric.start_lock, NULL);
+	reset_in_child();
+	vb_signal_unblock(&mask_before_fork);
 }
 
 __attribute__((constructor)) static void register_fork_handlers(void)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
  * fork() in a program that uses verbs leaves the parent whole: children that exit, that call exit handlers, that
- * execute something, that open the device themselves, that poll their parent's queues, and many of them while messages
- * run.
+ * execute something, that open the device themselves, that poll their parent's queues, that a handler forks in the
+ * middle of a fork, and many of them while messages run.
  */
 #include "common.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,65 @@ static void children_exec(void)
 		reap(pid);
 		ping(i);
 	}
+}
+
+/* --- a handler that forks ---------------------------------------------------------------------------- */
+
+static _Atomic bool raise_in_fork;
+static _Atomic int forked_in_handler;
+
+static void fork_in_handler(int sig)
+{
+	pid_t pid = fork();
+
+	(void)sig;
+	check(pid >= 0, "%s", strerror(errno));
+	if (pid == 0)
+		_exit(0);
+	reap(pid);
+	forked_in_handler++;
+}
+
+static void in_fork(void)
+{
+	if (atomic_exchange(&raise_in_fork, false))
+		raise(SIGUSR1);
+}
+
+/* Registered before those of any library, so it is called after theirs. */
+static void register_first(void)
+{
+	pthread_atfork(in_fork, NULL, NULL);
+}
+
+__attribute__((section(".preinit_array"),
+	       used)) static void (*const before_libraries)(void) = register_first;
+
+/* A signal comes when the library is prepared for a fork, and its handler forks, too. */
+static void handler_forks(void)
+{
+	struct sigaction sa = { .sa_handler = fork_in_handler }, old;
+	sigset_t mask;
+
+	check_eq(sigaction(SIGUSR1, &sa, &old), 0);
+	forked_in_handler = 0;
+	for (uint64_t i = 0; i < 5; i++) {
+		pid_t pid;
+
+		raise_in_fork = true;
+		pid = fork();
+		check(pid >= 0, "%s", strerror(errno));
+		if (pid == 0) {
+			check_eq(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+			_exit(sigismember(&mask, SIGUSR1));
+		}
+		reap(pid);
+		check_eq(forked_in_handler, (int)i + 1);
+		check_eq(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+		check_eq(sigismember(&mask, SIGUSR1), 0);
+		ping(i);
+	}
+	check_eq(sigaction(SIGUSR1, &old, NULL), 0);
 }
 
 /* The child is a process like any other: it may open the device and talk to itself. */
@@ -276,6 +336,7 @@ static void run(void)
 	node_address(&b, &to);
 	children_exit();
 	children_exec();
+	handler_forks();
 	child_opens();
 	forks_during_traffic();
 	children_poll();

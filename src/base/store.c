@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the decoding of store instructions. Zydis reads the bytes; here is what each kind means.
+ * Owns the decoding of store instructions. Zydis reads the bytes, once; what they mean is kept as a
+ * form, which is evaluated with the registers of each time.
  *
  *	mov, movnti, movbe, movdiri     a register or a number, movbe with its bytes turned round
  *	vector moves                    the low (movh*: high) part of a vector register, all of it or what a mask selects
@@ -105,6 +106,10 @@ static bool read_vector(const struct vb_store_regs *regs, unsigned int number, s
 {
 	const uint8_t *image = regs->fpstate;
 
+	if (regs->vectors) {
+		memcpy(to, regs->vectors->zmm[number], n);
+		return true;
+	}
 	if (!image || regs->fpstate_size < XSAVE_HEADER || n > VB_STORE_MAX || number > 31)
 		return false;
 	if (number >= 16)
@@ -116,358 +121,303 @@ static bool read_vector(const struct vb_store_regs *regs, unsigned int number, s
 	return n <= 32 || read_component(regs, COMPONENT_ZMM_HI256, number * 32, n - 32, to + 32);
 }
 
-static bool read_register(const struct vb_store_regs *regs, ZydisRegister reg, size_t n,
-			  uint8_t *to)
+static bool read_opmask(const struct vb_store_regs *regs, unsigned int number, uint64_t *bits)
+{
+	if (regs->vectors) {
+		*bits = regs->vectors->k[number];
+		return true;
+	}
+	return regs->fpstate && regs->fpstate_size >= XSAVE_HEADER &&
+	       read_component(regs, COMPONENT_OPMASK, number * sizeof(*bits), sizeof(*bits),
+			      (uint8_t *)bits);
+}
+
+/* --- operands: from Zydis to a form ----------------------------------------------------------- */
+
+struct decoded {
+	ZydisDecodedInstruction insn;
+	ZydisDecodedOperand op[ZYDIS_MAX_OPERAND_COUNT];
+};
+
+static bool take_index(ZydisRegister reg, uint8_t *number)
+{
+	unsigned int n;
+	bool high;
+
+	if (reg == ZYDIS_REGISTER_NONE) {
+		*number = VB_STORE_NONE;
+	} else if (reg == ZYDIS_REGISTER_RIP) {
+		*number = VB_STORE_RIP;
+	} else {
+		if (!find_gpr(reg, &n, &high))
+			return false;
+		*number = (uint8_t)n;
+	}
+	return true;
+}
+
+/* Only FS and GS have a base that is added to addresses. */
+static uint8_t segment_of(ZydisRegister segment)
+{
+	return segment == ZYDIS_REGISTER_FS   ? VB_STORE_FS
+	       : segment == ZYDIS_REGISTER_GS ? VB_STORE_GS
+					      : VB_STORE_FLAT;
+}
+
+static bool take_address(const ZydisDecodedOperand *op, struct vb_store_form *form)
+{
+	const ZydisDecodedOperandMem *mem = &op->mem;
+
+	if (op->type != ZYDIS_OPERAND_TYPE_MEMORY || mem->type != ZYDIS_MEMOP_TYPE_MEM ||
+	    !take_index(mem->base, &form->base) || !take_index(mem->index, &form->index))
+		return false;
+	form->scale = mem->scale;
+	form->disp = mem->disp.value;
+	form->segment = segment_of(mem->segment);
+	return true;
+}
+
+static bool take_register(ZydisRegister reg, struct vb_store_form *form)
 {
 	unsigned int number;
 	bool high;
 
 	if (find_gpr(reg, &number, &high)) {
-		uint64_t value = high ? regs->gpr[number] >> 8 : regs->gpr[number];
-
-		if (n > sizeof(value))
-			return false;
-		memcpy(to, &value, n);
-		return true;
+		form->source = VB_STORE_FROM_GPR;
+		form->reg = (uint8_t)number;
+		form->reg_high = high;
+		return form->size <= 8;
 	}
+	form->reg = (uint8_t)ZydisRegisterGetId(reg);
 	switch (ZydisRegisterGetClass(reg)) {
 	case ZYDIS_REGCLASS_XMM:
 	case ZYDIS_REGCLASS_YMM:
 	case ZYDIS_REGCLASS_ZMM:
-		return read_vector(regs, (unsigned int)ZydisRegisterGetId(reg), n, to);
+		form->source = VB_STORE_FROM_VECTOR;
+		return form->reg < 32;
 	case ZYDIS_REGCLASS_MMX:
-		if (!regs->fpstate || regs->fpstate_size < XSAVE_HEADER || n > 8)
-			return false;
-		memcpy(to, (const uint8_t *)regs->fpstate + FX_ST + ZydisRegisterGetId(reg) * 16,
-		       n);
-		return true;
+		form->source = VB_STORE_FROM_MMX;
+		return form->size <= 8;
 	default:
 		return false;
 	}
 }
 
-/* --- operands --------------------------------------------------------------------------------- */
-
-struct decoded {
-	ZydisDecodedInstruction insn;
-	ZydisDecodedOperand op[ZYDIS_MAX_OPERAND_COUNT];
-	const struct vb_store_regs *regs;
-};
-
-static bool index_value(const struct decoded *d, ZydisRegister reg, uint64_t *value)
-{
-	unsigned int number;
-	bool high;
-
-	if (reg == ZYDIS_REGISTER_NONE) {
-		*value = 0;
-		return true;
-	}
-	if (reg == ZYDIS_REGISTER_RIP) {
-		*value = d->regs->rip + d->insn.length;
-		return true;
-	}
-	if (!find_gpr(reg, &number, &high))
-		return false;
-	*value = d->regs->gpr[number];
-	return true;
-}
-
-static bool is_segment(ZydisRegister segment)
-{
-	return segment == ZYDIS_REGISTER_FS || segment == ZYDIS_REGISTER_GS;
-}
-
-/* What a segment adds to addresses: only FS and GS have a base. */
-static bool add_segment(const struct decoded *d, ZydisRegister segment, uint64_t *addr)
-{
-	if (!is_segment(segment))
-		return true;
-	if (!d->regs->segment_base)
-		return false;
-	*addr += d->regs->segment_base(segment == ZYDIS_REGISTER_GS);
-	return true;
-}
-
-static bool address_of(const struct decoded *d, const ZydisDecodedOperand *op, uint64_t *addr)
-{
-	const ZydisDecodedOperandMem *mem = &op->mem;
-	uint64_t base, index;
-
-	if (mem->type != ZYDIS_MEMOP_TYPE_MEM || !index_value(d, mem->base, &base) ||
-	    !index_value(d, mem->index, &index))
-		return false;
-	*addr = base + index * mem->scale + (uint64_t)mem->disp.value;
-	if (d->insn.address_width == 32)
-		*addr = (uint32_t)*addr;
-	return add_segment(d, mem->segment, addr);
-}
-
 /* The last source of a move: AVX's scalar forms have none in between when they store. */
-static bool source_bytes(const struct decoded *d, const ZydisDecodedOperand *op, size_t n,
-			 uint8_t *to)
+static bool take_source(const ZydisDecodedOperand *op, struct vb_store_form *form)
 {
 	if (op->type == ZYDIS_OPERAND_TYPE_REGISTER)
-		return read_register(d->regs, op->reg.value, n, to);
-	if (op->type != ZYDIS_OPERAND_TYPE_IMMEDIATE || n > sizeof(op->imm.value.u))
+		return take_register(op->reg.value, form);
+	if (op->type != ZYDIS_OPERAND_TYPE_IMMEDIATE || form->size > sizeof(form->imm))
 		return false;
-	memcpy(to, &op->imm.value.u, n);
+	form->source = VB_STORE_FROM_IMM;
+	form->imm = op->imm.value.u;
 	return true;
 }
 
 /* --- kinds ------------------------------------------------------------------------------------ */
 
-static int decode_move(struct decoded *d, struct vb_store *store)
+static bool take_move(const struct decoded *d, struct vb_store_form *form)
 {
-	if (!address_of(d, &d->op[0], &store->addr) || !store->size ||
-	    !source_bytes(d, &d->op[1], store->size, store->data))
-		return -EINVAL;
-	store->kind = VB_STORE_PLAIN;
-	return 0;
+	form->kind = VB_STORE_PLAIN;
+	return form->size && take_address(&d->op[0], form) && take_source(&d->op[1], form);
 }
 
-static int decode_movbe(struct decoded *d, struct vb_store *store)
+static bool take_movbe(const struct decoded *d, struct vb_store_form *form)
 {
-	uint8_t turned[8];
-	int ret = decode_move(d, store);
-
-	if (ret || store->size > sizeof(turned))
-		return -EINVAL;
-	for (unsigned int i = 0; i < store->size; i++)
-		turned[i] = store->data[store->size - 1 - i];
-	memcpy(store->data, turned, store->size);
-	return 0;
+	form->turned = 1;
+	return take_move(d, form) && form->size <= 8;
 }
 
 /* The upper eight of sixteen bytes. */
-static int decode_high(struct decoded *d, struct vb_store *store)
+static bool take_high(const struct decoded *d, struct vb_store_form *form)
 {
-	uint8_t all[16];
-
-	if (!address_of(d, &d->op[0], &store->addr) || store->size != 8 ||
-	    d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER ||
-	    !read_register(d->regs, d->op[1].reg.value, sizeof(all), all))
-		return -EINVAL;
-	memcpy(store->data, all + 8, 8);
-	store->kind = VB_STORE_PLAIN;
-	return 0;
+	form->at = 8;
+	return form->size == 8 && take_move(d, form) && form->source == VB_STORE_FROM_VECTOR;
 }
 
-static int decode_exchange(struct decoded *d, struct vb_store *store)
+static bool take_exchange(const struct decoded *d, struct vb_store_form *form)
 {
-	unsigned int mem = d->op[0].type == ZYDIS_OPERAND_TYPE_MEMORY ? 0 : 1, number;
+	unsigned int mem = d->op[0].type == ZYDIS_OPERAND_TYPE_MEMORY ? 0 : 1;
 	const ZydisDecodedOperand *reg = &d->op[1 - mem];
-	bool high;
 
-	if (d->op[mem].type != ZYDIS_OPERAND_TYPE_MEMORY ||
-	    reg->type != ZYDIS_OPERAND_TYPE_REGISTER || !find_gpr(reg->reg.value, &number, &high) ||
-	    !address_of(d, &d->op[mem], &store->addr))
-		return -EINVAL;
-	store->size = (uint8_t)(reg->size / 8);
-	if (!read_register(d->regs, reg->reg.value, store->size, store->data))
-		return -EINVAL;
-	store->kind = VB_STORE_EXCHANGE;
-	store->reg = (uint8_t)number;
-	store->reg_high = high;
-	return 0;
+	if (reg->type != ZYDIS_OPERAND_TYPE_REGISTER)
+		return false;
+	form->kind = VB_STORE_EXCHANGE;
+	form->size = (uint8_t)(reg->size / 8);
+	return take_address(&d->op[mem], form) && take_register(reg->reg.value, form) &&
+	       form->source == VB_STORE_FROM_GPR;
 }
 
-static int decode_string(struct decoded *d, struct vb_store *store)
+static bool take_string(const struct decoded *d, struct vb_store_form *form)
 {
-	store->address32 = d->insn.address_width == 32;
-	store->repeat = !!(d->insn.attributes & ZYDIS_ATTRIB_HAS_REP);
-	store->addr = d->regs->gpr[VB_GPR_DI];
-	store->source = d->regs->gpr[VB_GPR_SI];
-	if (store->address32) {
-		store->addr = (uint32_t)store->addr;
-		store->source = (uint32_t)store->source;
-	}
-	return store->size && store->size <= 8 ? 0 : -EINVAL;
+	form->repeat = !!(d->insn.attributes & ZYDIS_ATTRIB_HAS_REP);
+	return form->size && form->size <= 8;
 }
 
-static int decode_fill(struct decoded *d, struct vb_store *store)
+static bool take_fill(const struct decoded *d, struct vb_store_form *form)
 {
-	store->kind = VB_STORE_FILL;
-	memcpy(store->data, &d->regs->gpr[VB_GPR_AX], sizeof(d->regs->gpr[VB_GPR_AX]));
-	return decode_string(d, store);
+	form->kind = VB_STORE_FILL;
+	return take_string(d, form);
 }
 
 /* A source in another segment is not here: si must come out as it is without the segment's base. */
-static int decode_copy(struct decoded *d, struct vb_store *store)
+static bool take_copy(const struct decoded *d, struct vb_store_form *form)
 {
-	store->kind = VB_STORE_COPY;
-	return is_segment(d->op[1].mem.segment) ? -EINVAL : decode_string(d, store);
+	form->kind = VB_STORE_COPY;
+	return segment_of(d->op[1].mem.segment) == VB_STORE_FLAT && take_string(d, form);
 }
 
 /* The string move, or the scalar one. */
-static int decode_movsd(struct decoded *d, struct vb_store *store)
+static bool take_movsd(const struct decoded *d, struct vb_store_form *form)
 {
-	return d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY ? decode_copy(d, store)
-							  : decode_move(d, store);
+	return d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY ? take_copy(d, form) : take_move(d, form);
 }
 
 /* The element of a vector register that the last byte names. */
-static int decode_extract(struct decoded *d, struct vb_store *store)
+static bool take_extract(const struct decoded *d, struct vb_store_form *form)
 {
-	ZydisRegister reg = d->op[1].reg.value;
-	uint8_t all[VB_STORE_MAX];
-	size_t whole, at;
+	size_t whole;
 
-	if (d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER)
-		return -EINVAL;
-	whole = ZydisRegisterGetWidth(ZYDIS_MACHINE_MODE_LONG_64, reg) / 8u;
-	if (!store->size || whole > sizeof(all) || whole < store->size ||
-	    !address_of(d, &d->op[0], &store->addr) || !read_register(d->regs, reg, whole, all))
-		return -EINVAL;
-	at = d->insn.raw.imm[0].value.u % (whole / store->size) * store->size;
-	memcpy(store->data, all + at, store->size);
-	store->kind = VB_STORE_PLAIN;
-	return 0;
+	if (d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER || !take_move(d, form) ||
+	    form->source != VB_STORE_FROM_VECTOR)
+		return false;
+	whole = ZydisRegisterGetWidth(ZYDIS_MACHINE_MODE_LONG_64, d->op[1].reg.value) / 8u;
+	if (whole > VB_STORE_MAX || whole < form->size)
+		return false;
+	form->at = (uint8_t)(d->insn.raw.imm[0].value.u % (whole / form->size) * form->size);
+	return true;
 }
 
 /*
  * AVX's masked moves: the highest bit of each element of a vector register says whether it is
  * stored.
  */
-static int decode_masked(struct decoded *d, struct vb_store *store)
+static bool take_masked(const struct decoded *d, struct vb_store_form *form)
 {
-	uint32_t element = d->op[0].element_size / 8;
-	uint8_t select[VB_STORE_MAX];
-
-	if (!element || d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER ||
+	if (d->op[1].type != ZYDIS_OPERAND_TYPE_REGISTER ||
 	    d->op[2].type != ZYDIS_OPERAND_TYPE_REGISTER ||
-	    !address_of(d, &d->op[0], &store->addr) ||
-	    !read_register(d->regs, d->op[1].reg.value, store->size, select) ||
-	    !read_register(d->regs, d->op[2].reg.value, store->size, store->data))
-		return -EINVAL;
-	for (uint32_t i = 0; i < store->size; i++)
-		if (!(select[i / element * element + element - 1] & 0x80))
-			store->mask &= ~(1ull << i);
-	store->kind = VB_STORE_PLAIN;
-	return 0;
+	    !take_register(d->op[1].reg.value, form))
+		return false;
+	form->kind = VB_STORE_PLAIN;
+	form->mask = VB_STORE_MASK_VECTOR;
+	form->mask_reg = form->reg;
+	form->element = (uint8_t)(d->op[0].element_size / 8);
+	return form->element && take_address(&d->op[0], form) && take_source(&d->op[2], form);
 }
 
-static int decode_block(struct decoded *d, struct vb_store *store)
+/* reg has the address, the other operand is the source. */
+static bool take_block(const struct decoded *d, struct vb_store_form *form)
 {
-	store->kind = VB_STORE_BLOCK;
-	store->size = VB_STORE_MAX;
-	if (!index_value(d, d->op[0].reg.value, &store->addr) ||
-	    !address_of(d, &d->op[1], &store->source))
-		return -EINVAL;
-	if (d->insn.address_width == 32)
-		store->addr = (uint32_t)store->addr;
-	return 0;
+	form->kind = VB_STORE_BLOCK;
+	form->size = VB_STORE_MAX;
+	return take_index(d->op[0].reg.value, &form->reg) && form->reg < VB_STORE_GPRS &&
+	       take_address(&d->op[1], form);
 }
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static const struct {
 	ZydisMnemonic mnemonic;
-	int (*decode)(struct decoded *d, struct vb_store *store);
+	bool (*take)(const struct decoded *d, struct vb_store_form *form);
 } forms[] = {
-	{ ZYDIS_MNEMONIC_MOV, decode_move },
-	{ ZYDIS_MNEMONIC_MOVNTI, decode_move },
-	{ ZYDIS_MNEMONIC_MOVBE, decode_movbe },
-	{ ZYDIS_MNEMONIC_MOVDIRI, decode_move },
-	{ ZYDIS_MNEMONIC_MOVDIR64B, decode_block },
-	{ ZYDIS_MNEMONIC_XCHG, decode_exchange },
-	{ ZYDIS_MNEMONIC_STOSB, decode_fill },
-	{ ZYDIS_MNEMONIC_STOSW, decode_fill },
-	{ ZYDIS_MNEMONIC_STOSD, decode_fill },
-	{ ZYDIS_MNEMONIC_STOSQ, decode_fill },
-	{ ZYDIS_MNEMONIC_MOVSB, decode_copy },
-	{ ZYDIS_MNEMONIC_MOVSW, decode_copy },
-	{ ZYDIS_MNEMONIC_MOVSD, decode_movsd },
-	{ ZYDIS_MNEMONIC_MOVSQ, decode_copy },
-	{ ZYDIS_MNEMONIC_MOVD, decode_move },
-	{ ZYDIS_MNEMONIC_MOVQ, decode_move },
-	{ ZYDIS_MNEMONIC_MOVNTQ, decode_move },
-	{ ZYDIS_MNEMONIC_MOVSS, decode_move },
-	{ ZYDIS_MNEMONIC_MOVLPS, decode_move },
-	{ ZYDIS_MNEMONIC_MOVLPD, decode_move },
-	{ ZYDIS_MNEMONIC_MOVHPS, decode_high },
-	{ ZYDIS_MNEMONIC_MOVHPD, decode_high },
-	{ ZYDIS_MNEMONIC_MOVAPS, decode_move },
-	{ ZYDIS_MNEMONIC_MOVAPD, decode_move },
-	{ ZYDIS_MNEMONIC_MOVUPS, decode_move },
-	{ ZYDIS_MNEMONIC_MOVUPD, decode_move },
-	{ ZYDIS_MNEMONIC_MOVDQA, decode_move },
-	{ ZYDIS_MNEMONIC_MOVDQU, decode_move },
-	{ ZYDIS_MNEMONIC_MOVNTPS, decode_move },
-	{ ZYDIS_MNEMONIC_MOVNTPD, decode_move },
-	{ ZYDIS_MNEMONIC_MOVNTDQ, decode_move },
-	{ ZYDIS_MNEMONIC_PEXTRB, decode_extract },
-	{ ZYDIS_MNEMONIC_PEXTRW, decode_extract },
-	{ ZYDIS_MNEMONIC_PEXTRD, decode_extract },
-	{ ZYDIS_MNEMONIC_PEXTRQ, decode_extract },
-	{ ZYDIS_MNEMONIC_EXTRACTPS, decode_extract },
-	{ ZYDIS_MNEMONIC_VMOVD, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVQ, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVSS, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVSD, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVLPS, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVLPD, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVHPS, decode_high },
-	{ ZYDIS_MNEMONIC_VMOVHPD, decode_high },
-	{ ZYDIS_MNEMONIC_VMOVAPS, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVAPD, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVUPS, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVUPD, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQA, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQA32, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQA64, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQU, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQU8, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQU16, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQU32, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVDQU64, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVNTPS, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVNTPD, decode_move },
-	{ ZYDIS_MNEMONIC_VMOVNTDQ, decode_move },
-	{ ZYDIS_MNEMONIC_VPEXTRB, decode_extract },
-	{ ZYDIS_MNEMONIC_VPEXTRW, decode_extract },
-	{ ZYDIS_MNEMONIC_VPEXTRD, decode_extract },
-	{ ZYDIS_MNEMONIC_VPEXTRQ, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTPS, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTF128, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTI128, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTF32X4, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTF64X2, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTF32X8, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTF64X4, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTI32X4, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTI64X2, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTI32X8, decode_extract },
-	{ ZYDIS_MNEMONIC_VEXTRACTI64X4, decode_extract },
-	{ ZYDIS_MNEMONIC_VMASKMOVPS, decode_masked },
-	{ ZYDIS_MNEMONIC_VMASKMOVPD, decode_masked },
-	{ ZYDIS_MNEMONIC_VPMASKMOVD, decode_masked },
-	{ ZYDIS_MNEMONIC_VPMASKMOVQ, decode_masked },
+	{ ZYDIS_MNEMONIC_MOV, take_move },
+	{ ZYDIS_MNEMONIC_MOVNTI, take_move },
+	{ ZYDIS_MNEMONIC_MOVBE, take_movbe },
+	{ ZYDIS_MNEMONIC_MOVDIRI, take_move },
+	{ ZYDIS_MNEMONIC_MOVDIR64B, take_block },
+	{ ZYDIS_MNEMONIC_XCHG, take_exchange },
+	{ ZYDIS_MNEMONIC_STOSB, take_fill },
+	{ ZYDIS_MNEMONIC_STOSW, take_fill },
+	{ ZYDIS_MNEMONIC_STOSD, take_fill },
+	{ ZYDIS_MNEMONIC_STOSQ, take_fill },
+	{ ZYDIS_MNEMONIC_MOVSB, take_copy },
+	{ ZYDIS_MNEMONIC_MOVSW, take_copy },
+	{ ZYDIS_MNEMONIC_MOVSD, take_movsd },
+	{ ZYDIS_MNEMONIC_MOVSQ, take_copy },
+	{ ZYDIS_MNEMONIC_MOVD, take_move },
+	{ ZYDIS_MNEMONIC_MOVQ, take_move },
+	{ ZYDIS_MNEMONIC_MOVNTQ, take_move },
+	{ ZYDIS_MNEMONIC_MOVSS, take_move },
+	{ ZYDIS_MNEMONIC_MOVLPS, take_move },
+	{ ZYDIS_MNEMONIC_MOVLPD, take_move },
+	{ ZYDIS_MNEMONIC_MOVHPS, take_high },
+	{ ZYDIS_MNEMONIC_MOVHPD, take_high },
+	{ ZYDIS_MNEMONIC_MOVAPS, take_move },
+	{ ZYDIS_MNEMONIC_MOVAPD, take_move },
+	{ ZYDIS_MNEMONIC_MOVUPS, take_move },
+	{ ZYDIS_MNEMONIC_MOVUPD, take_move },
+	{ ZYDIS_MNEMONIC_MOVDQA, take_move },
+	{ ZYDIS_MNEMONIC_MOVDQU, take_move },
+	{ ZYDIS_MNEMONIC_MOVNTPS, take_move },
+	{ ZYDIS_MNEMONIC_MOVNTPD, take_move },
+	{ ZYDIS_MNEMONIC_MOVNTDQ, take_move },
+	{ ZYDIS_MNEMONIC_PEXTRB, take_extract },
+	{ ZYDIS_MNEMONIC_PEXTRW, take_extract },
+	{ ZYDIS_MNEMONIC_PEXTRD, take_extract },
+	{ ZYDIS_MNEMONIC_PEXTRQ, take_extract },
+	{ ZYDIS_MNEMONIC_EXTRACTPS, take_extract },
+	{ ZYDIS_MNEMONIC_VMOVD, take_move },
+	{ ZYDIS_MNEMONIC_VMOVQ, take_move },
+	{ ZYDIS_MNEMONIC_VMOVSS, take_move },
+	{ ZYDIS_MNEMONIC_VMOVSD, take_move },
+	{ ZYDIS_MNEMONIC_VMOVLPS, take_move },
+	{ ZYDIS_MNEMONIC_VMOVLPD, take_move },
+	{ ZYDIS_MNEMONIC_VMOVHPS, take_high },
+	{ ZYDIS_MNEMONIC_VMOVHPD, take_high },
+	{ ZYDIS_MNEMONIC_VMOVAPS, take_move },
+	{ ZYDIS_MNEMONIC_VMOVAPD, take_move },
+	{ ZYDIS_MNEMONIC_VMOVUPS, take_move },
+	{ ZYDIS_MNEMONIC_VMOVUPD, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQA, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQA32, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQA64, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU8, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU16, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU32, take_move },
+	{ ZYDIS_MNEMONIC_VMOVDQU64, take_move },
+	{ ZYDIS_MNEMONIC_VMOVNTPS, take_move },
+	{ ZYDIS_MNEMONIC_VMOVNTPD, take_move },
+	{ ZYDIS_MNEMONIC_VMOVNTDQ, take_move },
+	{ ZYDIS_MNEMONIC_VPEXTRB, take_extract },
+	{ ZYDIS_MNEMONIC_VPEXTRW, take_extract },
+	{ ZYDIS_MNEMONIC_VPEXTRD, take_extract },
+	{ ZYDIS_MNEMONIC_VPEXTRQ, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTPS, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF128, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI128, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF32X4, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF64X2, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF32X8, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTF64X4, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI32X4, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI64X2, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI32X8, take_extract },
+	{ ZYDIS_MNEMONIC_VEXTRACTI64X4, take_extract },
+	{ ZYDIS_MNEMONIC_VMASKMOVPS, take_masked },
+	{ ZYDIS_MNEMONIC_VMASKMOVPD, take_masked },
+	{ ZYDIS_MNEMONIC_VPMASKMOVD, take_masked },
+	{ ZYDIS_MNEMONIC_VPMASKMOVQ, take_masked },
 };
 
 /*
  * AVX-512: the mask is a register of its own, and a second operand of moves. The stored elements
  * are its bits.
  */
-static bool take_opmask(struct decoded *d, struct vb_store *store)
+static bool take_opmask(struct decoded *d, struct vb_store_form *form)
 {
 	unsigned int number = (unsigned int)(d->insn.avx.mask.reg - ZYDIS_REGISTER_K0);
-	uint32_t element = d->op[0].element_size / 8;
-	uint64_t bits = 0;
 
 	if (d->op[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 	    ZydisRegisterGetClass(d->op[1].reg.value) == ZYDIS_REGCLASS_MASK)
 		d->op[1] = d->op[2];
 	if (d->insn.avx.mask.reg == ZYDIS_REGISTER_NONE || !number)
 		return true;
-	if (!element || !d->regs->fpstate || d->regs->fpstate_size < XSAVE_HEADER ||
-	    !read_component(d->regs, COMPONENT_OPMASK, number * sizeof(bits), sizeof(bits),
-			    (uint8_t *)&bits))
-		return false;
-	for (uint32_t i = 0; i < store->size; i++)
-		if (!(bits >> i / element & 1))
-			store->mask &= ~(1ull << i);
-	return true;
+	form->mask = VB_STORE_MASK_K;
+	form->mask_reg = (uint8_t)number;
+	form->element = (uint8_t)(d->op[0].element_size / 8);
+	return form->element;
 }
 
 static bool stores_to_memory(const struct decoded *d)
@@ -477,37 +427,175 @@ static bool stores_to_memory(const struct decoded *d)
 	       d->insn.mnemonic == ZYDIS_MNEMONIC_MOVDIR64B;
 }
 
-int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
-		    struct vb_store *store)
+int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_form *form)
 {
-	struct decoded d = { .regs = regs };
+	struct decoded d;
 	ZydisDecoder decoder;
 
-	memset(store, 0, sizeof(*store));
+	memset(form, 0, sizeof(*form));
 	if (ZYAN_FAILED(
 		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
 	    ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder, code, len, &d.insn, d.op)))
 		return -EINVAL;
 	if (!stores_to_memory(&d) || d.op[0].size / 8 > VB_STORE_MAX)
 		return -EINVAL;
-	store->length = d.insn.length;
-	store->size = (uint8_t)(d.op[0].size / 8);
-	store->mask = UINT64_MAX;
-	if (!take_opmask(&d, store))
+	form->length = d.insn.length;
+	form->size = (uint8_t)(d.op[0].size / 8);
+	form->address32 = d.insn.address_width == 32;
+	form->base = form->index = VB_STORE_NONE;
+	if (!take_opmask(&d, form))
 		return -EINVAL;
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (forms[i].mnemonic == d.insn.mnemonic)
-			return forms[i].decode(&d, store);
+			return forms[i].take(&d, form) ? 0 : -EINVAL;
+	return -EINVAL;
+}
+
+/* --- what it stores now ----------------------------------------------------------------------- */
+
+static bool address_of(const struct vb_store_form *form, const struct vb_store_regs *regs,
+		       uint64_t *addr)
+{
+	uint64_t at = (uint64_t)form->disp;
+
+	if (form->base == VB_STORE_RIP)
+		at += regs->rip + form->length;
+	else if (form->base != VB_STORE_NONE)
+		at += regs->gpr[form->base];
+	if (form->index != VB_STORE_NONE)
+		at += regs->gpr[form->index] * form->scale;
+	if (form->address32)
+		at = (uint32_t)at;
+	if (form->segment != VB_STORE_FLAT) {
+		if (!regs->segment_base)
+			return false;
+		at += regs->segment_base(form->segment == VB_STORE_GS);
+	}
+	*addr = at;
+	return true;
+}
+
+static bool read_source(const struct vb_store_form *form, const struct vb_store_regs *regs,
+			uint8_t *to)
+{
+	uint8_t all[VB_STORE_MAX];
+	uint64_t value;
+
+	switch ((enum vb_store_source)form->source) {
+	case VB_STORE_FROM_GPR:
+		value = form->reg_high ? regs->gpr[form->reg] >> 8 : regs->gpr[form->reg];
+		if (form->turned)
+			value = __builtin_bswap64(value) >> (64 - 8 * form->size);
+		memcpy(to, &value, sizeof(value));
+		return true;
+	case VB_STORE_FROM_IMM:
+		memcpy(to, &form->imm, sizeof(form->imm));
+		return true;
+	case VB_STORE_FROM_VECTOR:
+		if (!form->at)
+			return read_vector(regs, form->reg, form->size, to);
+		if (!read_vector(regs, form->reg, form->at + form->size, all))
+			return false;
+		memcpy(to, all + form->at, form->size);
+		return true;
+	case VB_STORE_FROM_MMX:
+		if (!regs->fpstate || regs->fpstate_size < XSAVE_HEADER)
+			return false;
+		memcpy(to, (const uint8_t *)regs->fpstate + FX_ST + form->reg * 16, form->size);
+		return true;
+	}
+	return false;
+}
+
+static bool read_mask(const struct vb_store_form *form, const struct vb_store_regs *regs,
+		      uint64_t *mask)
+{
+	uint8_t select[VB_STORE_MAX];
+	uint64_t bits;
+
+	*mask = UINT64_MAX;
+	if (form->mask == VB_STORE_MASK_NONE)
+		return true;
+	if (form->mask == VB_STORE_MASK_K) {
+		if (!read_opmask(regs, form->mask_reg, &bits))
+			return false;
+		for (uint32_t i = 0; i < form->size; i++)
+			if (!(bits >> i / form->element & 1))
+				*mask &= ~(1ull << i);
+		return true;
+	}
+	if (!read_vector(regs, form->mask_reg, form->size, select))
+		return false;
+	for (uint32_t i = 0; i < form->size; i++)
+		if (!(select[i / form->element * form->element + form->element - 1] & 0x80))
+			*mask &= ~(1ull << i);
+	return true;
+}
+
+static void eval_string(const struct vb_store_form *form, const struct vb_store_regs *regs,
+			struct vb_store *store)
+{
+	uint64_t mask = form->address32 ? UINT32_MAX : UINT64_MAX;
+
+	store->repeat = form->repeat;
+	store->address32 = form->address32;
+	store->addr = regs->gpr[VB_GPR_DI] & mask;
+	store->source = regs->gpr[VB_GPR_SI] & mask;
+	if (form->kind == VB_STORE_FILL)
+		memcpy(store->data, &regs->gpr[VB_GPR_AX], sizeof(regs->gpr[VB_GPR_AX]));
+}
+
+int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *regs,
+		  struct vb_store *store)
+{
+	store->kind = (enum vb_store_kind)form->kind;
+	store->length = form->length;
+	store->size = form->size;
+	store->reg = form->reg;
+	store->reg_high = form->reg_high;
+	store->repeat = store->address32 = 0;
+	switch (store->kind) {
+	case VB_STORE_PLAIN:
+	case VB_STORE_EXCHANGE:
+		if (address_of(form, regs, &store->addr) && read_mask(form, regs, &store->mask) &&
+		    read_source(form, regs, store->data))
+			return 0;
+		return -EINVAL;
+	case VB_STORE_FILL:
+	case VB_STORE_COPY:
+		eval_string(form, regs, store);
+		return 0;
+	case VB_STORE_BLOCK:
+		store->mask = UINT64_MAX;
+		store->addr = regs->gpr[form->reg];
+		if (form->address32)
+			store->addr = (uint32_t)store->addr;
+		return address_of(form, regs, &store->source) ? 0 : -EINVAL;
+	}
 	return -EINVAL;
 }
 
 #else
 
-int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
-		    struct vb_store *store)
+int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_form *form)
 {
-	memset(store, 0, sizeof(*store));
+	memset(form, 0, sizeof(*form));
+	return -EINVAL;
+}
+
+int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *regs,
+		  struct vb_store *store)
+{
 	return -EINVAL;
 }
 
 #endif
+
+int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
+		    struct vb_store *store)
+{
+	struct vb_store_form form;
+
+	memset(store, 0, sizeof(*store));
+	return vb_store_parse(code, len, &form) ? -EINVAL : vb_store_eval(&form, regs, store);
+}

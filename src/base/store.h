@@ -18,9 +18,16 @@ enum { VB_STORE_MAX = 64, VB_STORE_CODE_MAX = 15, VB_STORE_GPRS = 16 };
 /* General registers in the order of their encoding: ax cx dx bx sp bp si di r8 ... r15. */
 enum vb_gpr { VB_GPR_AX = 0, VB_GPR_CX = 1, VB_GPR_SP = 4, VB_GPR_SI = 6, VB_GPR_DI = 7 };
 
+/* Vector and mask registers as plain arrays. */
+struct vb_store_vectors {
+	uint8_t zmm[32][VB_STORE_MAX];
+	uint64_t k[8];
+};
+
 struct vb_store_regs {
 	uint64_t gpr[VB_STORE_GPRS];
 	uint64_t rip, rflags;
+	const struct vb_store_vectors *vectors; /* or NULL: in fpstate */
 	const void *fpstate;               /* FXSAVE or XSAVE image, or NULL: no vector registers */
 	size_t fpstate_size;               /* bytes of it */
 	uint64_t (*segment_base)(bool gs); /* of FS or GS; NULL: not known */
@@ -48,6 +55,42 @@ struct vb_store {
 	uint8_t data[VB_STORE_MAX];
 };
 
+enum vb_store_source {
+	VB_STORE_FROM_GPR,
+	VB_STORE_FROM_IMM,
+	VB_STORE_FROM_VECTOR,
+	VB_STORE_FROM_MMX
+};
+enum vb_store_segment { VB_STORE_FLAT, VB_STORE_FS, VB_STORE_GS };
+enum vb_store_mask { VB_STORE_MASK_NONE, VB_STORE_MASK_K, VB_STORE_MASK_VECTOR };
+enum { VB_STORE_NONE = 0xff, VB_STORE_RIP = 0xfe }; /* in place of a register's number */
+
+/* What an instruction's bytes say, whatever the registers are. */
+struct vb_store_form {
+	uint8_t kind;   /* enum vb_store_kind */
+	uint8_t source; /* enum vb_store_source: PLAIN, EXCHANGE */
+	uint8_t length, size;
+	uint8_t reg, reg_high;  /* the source; BLOCK: the register with the address */
+	uint8_t at;             /* first byte of a vector register that is stored */
+	uint8_t turned;         /* movbe */
+	uint8_t repeat;         /* FILL, COPY */
+	uint8_t address32;      /* addresses have 32 bits */
+	uint8_t segment;        /* enum vb_store_segment */
+	uint8_t base, index;    /* registers, NONE or RIP */
+	uint8_t scale;          /* of the index */
+	uint8_t mask, mask_reg; /* enum vb_store_mask */
+	uint8_t element;        /* bytes that one bit or sign of the mask stands for */
+	int64_t disp;
+	uint64_t imm;
+};
+
 /* 0, or -EINVAL where the instruction is no store that is known here. */
+VB_PUBLIC int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_form *form);
+
+/* What it stores with these registers: 0, or -EINVAL where one of them is not known. */
+VB_PUBLIC int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *regs,
+			    struct vb_store *store);
+
+/* Both at once. */
 VB_PUBLIC int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
 			      struct vb_store *store);

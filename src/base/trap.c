@@ -33,6 +33,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/sites.h"
 #include "base/store.h"
 
 #if defined(__x86_64__)
@@ -82,6 +83,7 @@ static void read_registers(const ucontext_t *uc, struct vb_store_regs *regs)
 		regs->gpr[i] = (uint64_t)uc->uc_mcontext.gregs[gpr_index[i]];
 	regs->rip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
 	regs->rflags = (uint64_t)uc->uc_mcontext.gregs[REG_EFL];
+	regs->vectors = NULL;
 	regs->fpstate = uc->uc_mcontext.fpregs;
 	regs->fpstate_size = regs->fpstate ? image_size(regs->fpstate) : 0;
 	regs->segment_base = segment_base;
@@ -98,7 +100,9 @@ struct trap {
 	ucontext_t *uc;
 	struct region *region;
 	struct vb_store_regs regs;
+	struct vb_store_form form;
 	struct vb_store store;
+	struct vb_site *site; /* NULL: no room in the table */
 	uint8_t code[VB_STORE_CODE_MAX];
 	size_t code_len;
 	bool done;
@@ -343,10 +347,11 @@ static struct region *find(uintptr_t addr)
 
 static bool on_fault(int sig, siginfo_t *info, void *context)
 {
-	struct trap t = { .uc = context };
+	struct trap t;
 	int saved = errno;
 	bool done;
 
+	t.uc = context;
 	if (sig != SIGSEGV || !(t.uc->uc_mcontext.gregs[REG_ERR] & WRITE_FAULT))
 		return false;
 	t.region = find((uintptr_t)info->si_addr);
@@ -354,7 +359,8 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 		return false;
 	read_registers(t.uc, &t.regs);
 	t.code_len = read_code(t.regs.rip, t.code);
-	done = !vb_store_decode(t.code, t.code_len, &t.regs, &t.store) && run(&t);
+	done = !vb_site_parse(t.regs.rip, t.code, t.code_len, &t.form, &t.site) &&
+	       !vb_store_eval(&t.form, &t.regs, &t.store) && run(&t);
 	if (!done)
 		complain(&t, info->si_addr);
 	atomic_fetch_sub_explicit(&t.region->users, 1, memory_order_release);

@@ -471,6 +471,37 @@ static void small_alternate_stack(void **state)
 	vb_trap_unmap((void *)bell);
 }
 
+/* What was decoded at an address is not believed of other code that comes there. */
+static void replaced_code(void **state)
+{
+	static const uint8_t stores[][8] = {
+		{ 0x89, 0x37, 0xc3 },             /* mov %esi, (%rdi) */
+		{ 0x48, 0x89, 0x77, 0x08, 0xc3 }, /* mov %rsi, 8(%rdi) */
+		{ 0x66, 0x89, 0x37, 0xc3 },       /* mov %si, (%rdi) */
+	};
+	static const size_t offsets[] = { 0, 8, 0 }, sizes[] = { 4, 8, 2 };
+	void *text = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t value = 0x1122334455667788;
+
+	begin();
+	for (unsigned int i = 0; i < 9; i++) {
+		void (*store)(void *, uint64_t);
+
+		num_calls = 0;
+		assert_int_equal(mprotect(text, 4096, PROT_READ | PROT_WRITE), 0);
+		memcpy(text, stores[i % 3], sizeof(stores[0]));
+		assert_int_equal(mprotect(text, 4096, PROT_READ | PROT_EXEC), 0);
+		*(void **)&store = text;
+		for (unsigned int k = 0; k < 3; k++) {
+			store(page, value);
+			expect(k, offsets[i % 3], &value, sizes[i % 3]);
+		}
+		assert_int_equal(num_calls, 3);
+	}
+	end();
+	munmap(text, 4096);
+}
+
 static int status_of(void (*act)(void), char *text, size_t len)
 {
 	int status, pipes[2];
@@ -536,6 +567,7 @@ int main(void)
 		cmocka_unit_test(string_store_across_the_page),
 		cmocka_unit_test(threads_lose_nothing),
 		cmocka_unit_test(small_alternate_stack),
+		cmocka_unit_test(replaced_code),
 		cmocka_unit_test(others_are_the_programs_faults),
 	};
 

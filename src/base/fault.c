@@ -258,6 +258,52 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	chain(sig, info, context);
 }
 
+void *vb_fault_guard(void)
+{
+	return active;
+}
+
+void vb_fault_set_guard(void *guard)
+{
+	active = guard;
+}
+
+bool vb_fault_has_handlers(void)
+{
+	return atomic_load_explicit(keeper->handlers, memory_order_seq_cst) ||
+	       atomic_load_explicit(vb_signal_keeper.handlers, memory_order_seq_cst);
+}
+
+void vb_fault_find_handlers(void)
+{
+	struct sigaction now;
+
+	for (int sig = 1; sig < 65; sig++)
+		if (vb_signal_is_asynchronous(sig) && !vb_libc_sigaction(sig, NULL, &now) &&
+		    ((now.sa_flags & SA_SIGINFO) ||
+		     (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN)))
+			atomic_fetch_or_explicit(keeper->handlers, 1ull << (sig - 1),
+						 memory_order_seq_cst);
+}
+
+void vb_fault_on_handlers(void (*wait)(void))
+{
+	atomic_store_explicit(keeper->settle, wait, memory_order_release);
+	atomic_store_explicit(vb_signal_keeper.settle, wait, memory_order_release);
+}
+
+bool vb_fault_is_closing_in(void)
+{
+	return atomic_load_explicit(keeper->closing_in, memory_order_relaxed) ||
+	       atomic_load_explicit(vb_signal_keeper.closing_in, memory_order_relaxed);
+}
+
+void vb_fault_forget_closing_in(void)
+{
+	atomic_store_explicit(keeper->closing_in, false, memory_order_relaxed);
+	atomic_store_explicit(vb_signal_keeper.closing_in, false, memory_order_relaxed);
+}
+
 /* Those that no instruction raises: a blocked fault would end the process. */
 static void asynchronous_signals(sigset_t *set)
 {
@@ -345,6 +391,14 @@ int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
 	if (!ret && old)
 		*old = before;
 	return ret;
+}
+
+bool vb_fault_is_armed(void)
+{
+	struct sigaction now;
+
+	return !vb_libc_sigaction(SIGSEGV, NULL, &now) && (now.sa_flags & SA_SIGINFO) &&
+	       now.sa_sigaction == on_fault;
 }
 
 int vb_fault_arm(void)

@@ -37,6 +37,28 @@ typedef bool vb_fault_handler(int sig, siginfo_t *info, void *context);
 VB_PUBLIC int vb_fault_register(vb_fault_handler *handler);
 VB_PUBLIC void vb_fault_unblock(void *context);
 
+/* Whether the kernel has our SIGSEGV handler: a program can put its own there past libc. */
+bool vb_fault_is_armed(void);
+
+/*
+ * Code of ours that is called in the middle of the program's, as a handler is, but is none: the
+ * guard of a copy that was interrupted, to be put back when that is over.
+ */
+void *vb_fault_guard(void);
+void vb_fault_set_guard(void *guard);
+
+/* Whether the program has handlers of asynchronous signals, as far as we know. */
+bool vb_fault_has_handlers(void);
+/* Look for those that it installed before us or past us. */
+void vb_fault_find_handlers(void);
+/* Wait is called before the first one is installed. */
+void vb_fault_on_handlers(void (*wait)(void));
+
+/* Whether the program is about to close itself in by seccomp, or has done so, by libc's functions. */
+bool vb_fault_is_closing_in(void);
+/* What it did before the first doorbell page was mapped, it did to us, too. */
+void vb_fault_forget_closing_in(void);
+
 /* 0, or -EFAULT with an unknown part of the bytes moved. */
 VB_PUBLIC int vb_fault_copy(void *dst, const void *src, size_t n);
 

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ __attribute__((constructor)) static void map_owner(void)
  * In a child of fork() the first to ask, perhaps another handler of pthread_atfork(), becomes the
  * owner.
  */
-static bool is_borrowed(void)
+bool vb_signal_is_borrowed(void)
 {
 	pid_t self = getpid(), zero = 0;
 
@@ -90,6 +91,28 @@ static void put_bits(sigset_t *set, unsigned int bits)
 }
 
 /* --- handlers --------------------------------------------------------------------------------- */
+
+static _Atomic uint64_t handlers;
+static _Atomic(vb_signal_settle *) settle;
+
+/*
+ * Before the kernel knows it. A bit is never taken back: two threads that set and reset a handler at
+ * the same time would leave it wrong. A vfork() child's is counted, too, at no harm.
+ */
+static void note_handler(int sig, const struct sigaction *act)
+{
+	vb_signal_settle *wait;
+
+	if (!vb_signal_is_asynchronous(sig) ||
+	    (!(act->sa_flags & SA_SIGINFO) &&
+	     (act->sa_handler == SIG_DFL || act->sa_handler == SIG_IGN)))
+		return;
+	if (atomic_fetch_or_explicit(&handlers, 1ull << (sig - 1), memory_order_seq_cst))
+		return;
+	wait = atomic_load_explicit(&settle, memory_order_acquire);
+	if (wait)
+		wait();
+}
 
 static bool is_ours(int sig)
 {
@@ -120,7 +143,7 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 {
 	struct sigaction copy, before;
 	unsigned char bits = 0, bits_before;
-	bool borrowed = is_borrowed();
+	bool borrowed = vb_signal_is_borrowed();
 	int ret;
 
 	if (sig < 1 || sig >= SIGNALS) {
@@ -130,6 +153,7 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 	if (act) {
 		copy = *act;
 		bits = (unsigned char)take_bits(&copy.sa_mask);
+		note_handler(sig, act);
 	}
 	bits_before = atomic_load_explicit(&handler_bits[sig], memory_order_relaxed);
 	ret = (borrowed ? borrowed_action : set_action)(sig, act ? &copy : NULL, &before);
@@ -202,7 +226,7 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 	sigemptyset(&real);
 	if (syscall(SYS_rt_sigprocmask, how, set ? &copy : NULL, &real, KERNEL_SIGSET))
 		return errno;
-	if (set && !is_borrowed())
+	if (set && !vb_signal_is_borrowed())
 		thread_bits = how == SIG_BLOCK     ? before | bits
 			      : how == SIG_UNBLOCK ? before & ~bits
 						   : bits;
@@ -251,4 +275,25 @@ static void hold(int sig)
 	pending_bits |= sig == SIGSEGV ? SEGV_BIT : BUS_BIT;
 }
 
-const struct vb_signal_keeper vb_signal_keeper = { is_held, hold };
+/* --- filters ---------------------------------------------------------------------------------- */
+
+static _Atomic bool closing_in;
+
+/*
+ * From here on nothing is asked of the kernel that the program did not ask for. Without the first of
+ * the two a filter needs a privilege, so that libraries of filters always set it. What a child of
+ * vfork() does is not for its parent.
+ */
+void vb_signal_note_prctl(int option)
+{
+	if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && !vb_signal_is_borrowed())
+		atomic_store_explicit(&closing_in, true, memory_order_relaxed);
+}
+
+const struct vb_signal_keeper vb_signal_keeper = {
+	.is_held = is_held,
+	.hold = hold,
+	.handlers = &handlers,
+	.settle = &settle,
+	.closing_in = &closing_in,
+};

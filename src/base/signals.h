@@ -14,9 +14,21 @@
 #pragma once
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/public.h"
+
+typedef void vb_signal_settle(void);
+
+/* Whether handlers of this signal interrupt code anywhere, while others answer a fault. */
+static inline bool vb_signal_is_asynchronous(int sig)
+{
+	return sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL &&
+	       sig != SIGTRAP && sig != SIGSYS && sig != SIGKILL && sig != SIGSTOP &&
+	       sig != __SIGRTMIN && sig != __SIGRTMIN + 1;
+}
 
 /*
  * There may be two of us in a process: the preload of `verbatim run` has this file, too, and stands
@@ -27,6 +39,12 @@ struct vb_signal_keeper {
 	bool (*is_held)(
 		int sig);      /* whether the program believes to block the signal in this thread */
 	void (*hold)(int sig); /* one came meanwhile */
+	/* signals that have, or had, a handler of the program, by number */
+	_Atomic uint64_t *handlers;
+	/* called when the first one is about to be installed; NULL: nobody */
+	_Atomic(vb_signal_settle *) *settle;
+	/* whether it has said that it would filter its system calls */
+	_Atomic bool *closing_in;
 };
 
 extern const struct vb_signal_keeper vb_signal_keeper;
@@ -67,6 +85,12 @@ VB_PUBLIC void vb_signal_wait_end(const struct vb_signal_wait *wait);
  */
 void vb_signal_block(sigset_t *before);
 void vb_signal_unblock(const sigset_t *before);
+
+/* prctl(2) is called for this: the program may be about to filter its system calls. */
+VB_PUBLIC void vb_signal_note_prctl(int option);
+
+/* Whether this is a child of vfork(): its memory is another process's. */
+bool vb_signal_is_borrowed(void);
 
 /* pthread_sigmask(3): 0 or a positive errno. */
 VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

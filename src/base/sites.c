@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { SITES = 1024, PROBE = 8 };
+enum { SITES = 1024, PROBE = 8, INT3 = 0xcc };
 
 static struct vb_site sites[SITES];
 
@@ -64,7 +64,10 @@ static bool known(struct vb_site *site, const uint8_t *code, size_t len, struct 
 	if (version & 1)
 		return false;
 	*form = site->form;
-	same = form->length && form->length <= len && !memcmp(site->code, code, form->length);
+	/* int3 stores nothing: it is a breakpoint, and somebody executed what stood below it. */
+	same = form->length && form->length <= len &&
+	       (code[0] == site->code[0] || code[0] == INT3) &&
+	       !memcmp(site->code + 1, code + 1, form->length - 1u);
 	atomic_thread_fence(memory_order_acquire);
 	return same && atomic_load_explicit(&site->version, memory_order_relaxed) == version;
 }
@@ -78,10 +81,14 @@ static bool note(struct vb_site *site, const uint8_t *code, const struct vb_stor
 	    !atomic_compare_exchange_strong_explicit(&site->version, &version, version + 1,
 						     memory_order_acq_rel, memory_order_relaxed))
 		return false;
-	memcpy(site->code, code, form->length);
-	site->form = *form;
-	atomic_store_explicit(&site->traps, 0, memory_order_relaxed);
-	atomic_store_explicit(&site->reason, VB_SITE_NONE, memory_order_relaxed);
+	/* Another thread may have noted it since we looked. */
+	if (site->form.length != form->length || memcmp(site->code, code, form->length)) {
+		memcpy(site->code, code, form->length);
+		site->form = *form;
+		atomic_store_explicit(&site->traps, 0, memory_order_relaxed);
+		atomic_store_explicit(&site->tries, 0, memory_order_relaxed);
+		atomic_store_explicit(&site->reason, VB_SITE_NONE, memory_order_relaxed);
+	}
 	atomic_store_explicit(&site->version, version + 2, memory_order_release);
 	return true;
 }

@@ -37,11 +37,12 @@ enum vb_site_reason {
 };
 
 struct vb_site {
-	_Atomic uintptr_t rip;     /* 0: free; set once */
-	_Atomic uint32_t version;  /* odd while code and form are written */
-	_Atomic uint32_t traps;    /* since the code was seen first */
-	_Atomic uint32_t reason;   /* enum vb_site_reason */
-	_Atomic uint32_t changing; /* the bytes are being written: executing them may raise #GP */
+	_Atomic uintptr_t rip;            /* 0: free; set once */
+	_Atomic uint32_t version;         /* odd while code and form are written */
+	_Atomic uint32_t traps;           /* since the code was seen first */
+	_Atomic uint32_t reason;          /* enum vb_site_reason */
+	_Atomic uint32_t tries;           /* that the kernel refused */
+	_Atomic uint32_t changes;         /* odd while its bytes are changed */
 	_Atomic(struct vb_tramp *) tramp; /* the newest one; its jump is there, or was */
 	uint8_t code[VB_STORE_CODE_MAX];
 	struct vb_store_form form;

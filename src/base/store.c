@@ -451,6 +451,18 @@ int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_form *form)
 	return -EINVAL;
 }
 
+unsigned int vb_store_length(const uint8_t *code, size_t len)
+{
+	ZydisDecoder decoder;
+	ZydisDecodedInstruction insn;
+
+	if (ZYAN_FAILED(
+		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
+	    ZYAN_FAILED(ZydisDecoderDecodeInstruction(&decoder, NULL, code, len, &insn)))
+		return 0;
+	return insn.length;
+}
+
 /* --- what it stores now ----------------------------------------------------------------------- */
 
 static bool address_of(const struct vb_store_form *form, const struct vb_store_regs *regs,

@@ -91,6 +91,9 @@ VB_PUBLIC int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_fo
 VB_PUBLIC int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *regs,
 			    struct vb_store *store);
 
+/* The length of an instruction, whatever it is; 0 where it is none, or not all of it is there. */
+unsigned int vb_store_length(const uint8_t *code, size_t len);
+
 /* Both at once. */
 VB_PUBLIC int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
 			      struct vb_store *store);

@@ -11,10 +11,10 @@
  * found it counts itself in first and looks again, so vb_trap_unmap() knows when the last one has
  * left.
  *
- * Stacks. A program's alternate signal stack may be as small as 2 KiB, and a ring of a doorbell
- * executes work requests. So the callback is moved to the stack that the store was made on, with
- * the alternate stack switched off meanwhile: a signal that comes now would otherwise be put on top
- * of our own frame. Returning from the signal switches it on again.
+ * Stacks. A program's alternate signal stack may have room for little more than the signal, and
+ * a ring of a doorbell executes work requests. So decoding and callback are moved to the stack that
+ * the store was made on, with the alternate stack switched off meanwhile: a signal that comes now
+ * would otherwise be put on top of our own frame. Returning from the signal switches it on again.
  */
 #include "base/trap.h"
 
@@ -27,12 +27,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/patch.h"
+#include "base/signals.h"
 #include "base/sites.h"
 #include "base/store.h"
 
@@ -40,7 +43,16 @@
 
 #include <asm/prctl.h>
 
-enum { MAX_REGIONS = 4096, WRITE_FAULT = 2, RED_ZONE = 128 };
+enum {
+	MAX_REGIONS = 4096,
+	WRITE_FAULT = 2,
+	FETCH_FAULT = 16,
+	GENERAL_PROTECTION = 13,
+	RED_ZONE = 128,
+	/* bounded, because a handler of the program past us may have interrupted a call */
+	SETTLE_YIELDS = 100,
+	SETTLE_SLEEPS = 1000, /* of a millisecond */
+};
 
 struct region {
 	_Atomic uintptr_t base; /* 0: free */
@@ -89,20 +101,25 @@ static void read_registers(const ucontext_t *uc, struct vb_store_regs *regs)
 	regs->segment_base = segment_base;
 }
 
-static void write_gpr(ucontext_t *uc, enum vb_gpr reg, uint64_t value)
+static void write_registers(ucontext_t *uc, const struct vb_store_regs *regs)
 {
-	uc->uc_mcontext.gregs[gpr_index[reg]] = (greg_t)value;
+	for (int i = 0; i < VB_STORE_GPRS; i++)
+		uc->uc_mcontext.gregs[gpr_index[i]] = (greg_t)regs->gpr[i];
+	uc->uc_mcontext.gregs[REG_RIP] = (greg_t)regs->rip;
 }
 
 /* --- doing what the instruction would have done ----------------------------------------------- */
 
 struct trap {
-	ucontext_t *uc;
+	ucontext_t *uc; /* NULL: it is a call, not a fault */
 	struct region *region;
-	struct vb_store_regs regs;
+	const void *addr;           /* that it faulted at */
+	struct vb_tramp *tramp;     /* that it faulted in; NULL: in none */
+	struct vb_store_regs *regs; /* changed as the instruction would */
 	struct vb_store_form form;
 	struct vb_store store;
-	struct vb_site *site; /* NULL: no room in the table */
+	struct vb_site *site;     /* NULL: no room in the table */
+	struct vb_tramp *covered; /* a breakpoint is on its site; otherwise NULL */
 	uint8_t code[VB_STORE_CODE_MAX];
 	size_t code_len;
 	bool done;
@@ -129,7 +146,7 @@ static void deliver(struct region *region, uint64_t addr, const void *data, size
 static void exchange_register(struct trap *t)
 {
 	const struct vb_store *s = &t->store;
-	uint64_t old = t->regs.gpr[s->reg], mask;
+	uint64_t old = t->regs->gpr[s->reg], mask;
 
 	if (s->size >= 4)
 		mask = 0;
@@ -137,7 +154,7 @@ static void exchange_register(struct trap *t)
 		mask = ~0xff00ull;
 	else
 		mask = s->size == 2 ? ~0xffffull : ~0xffull;
-	write_gpr(t->uc, s->reg, old & mask);
+	t->regs->gpr[s->reg] = old & mask;
 }
 
 /* Gathers elements of a copy from program memory; the number that could be read. */
@@ -163,8 +180,8 @@ static uint64_t gather(const struct vb_store *s, uint64_t source, uint64_t n, ui
 static bool do_string(struct trap *t)
 {
 	const struct vb_store *s = &t->store;
-	bool down = t->regs.rflags & 0x400;
-	uint64_t left = s->repeat ? t->regs.gpr[VB_GPR_CX] : 1, done = 0;
+	bool down = t->regs->rflags & 0x400;
+	uint64_t left = s->repeat ? t->regs->gpr[VB_GPR_CX] : 1, done = 0;
 	uint64_t mask = s->address32 ? UINT32_MAX : UINT64_MAX;
 	uint64_t step = down ? (uint64_t)0 - s->size : s->size;
 	uint8_t piece[VB_STORE_MAX];
@@ -186,13 +203,13 @@ static bool do_string(struct trap *t)
 	}
 	if (!done && left)
 		return false;
-	write_gpr(t->uc, VB_GPR_DI, (s->addr + done * step) & mask);
+	t->regs->gpr[VB_GPR_DI] = (s->addr + done * step) & mask;
 	if (s->kind == VB_STORE_COPY)
-		write_gpr(t->uc, VB_GPR_SI, (s->source + done * step) & mask);
+		t->regs->gpr[VB_GPR_SI] = (s->source + done * step) & mask;
 	if (s->repeat)
-		write_gpr(t->uc, VB_GPR_CX, left - done);
+		t->regs->gpr[VB_GPR_CX] = left - done;
 	if (done == left)
-		t->uc->uc_mcontext.gregs[REG_RIP] += s->length;
+		t->regs->rip += s->length;
 	return true;
 }
 
@@ -214,6 +231,12 @@ static bool do_plain(struct trap *t)
 	const struct vb_store *s = &t->store;
 	uint32_t at, n;
 
+	if (s->mask == UINT64_MAX) { /* nearly always */
+		if (!inside(t->region, s->addr, s->size))
+			return false;
+		deliver(t->region, s->addr, s->data, s->size);
+		return true;
+	}
 	for (at = 0; (n = next_stretch(s, &at)) != 0; at += n)
 		if (!inside(t->region, s->addr + at, n))
 			return false;
@@ -235,15 +258,65 @@ static bool do_store(struct trap *t)
 		return false;
 	if (s->kind == VB_STORE_EXCHANGE)
 		exchange_register(t);
-	t->uc->uc_mcontext.gregs[REG_RIP] += s->length;
+	t->regs->rip += s->length;
+	return true;
+}
+
+/* --- the instruction -------------------------------------------------------------------------- */
+
+/* The instruction may end right before a page that cannot be read. */
+static size_t read_code(uint64_t rip, uint8_t *code)
+{
+	size_t first = 4096 - (rip & 4095);
+
+	if (first > VB_STORE_CODE_MAX)
+		first = VB_STORE_CODE_MAX;
+	if (vb_fault_copy(code, (const void *)(uintptr_t)rip, first))
+		return 0;
+	if (first < VB_STORE_CODE_MAX &&
+	    !vb_fault_copy(code + first, (const void *)(uintptr_t)(rip + first),
+			   VB_STORE_CODE_MAX - first))
+		return VB_STORE_CODE_MAX;
+	return first;
+}
+
+static void complain(const struct trap *t)
+{
+	char text[256];
+	int n = snprintf(text, sizeof(text),
+			 "verbatim: cannot decode the store to doorbell page %p at %#llx:", t->addr,
+			 (unsigned long long)t->regs->rip);
+
+	for (size_t i = 0; i < t->code_len; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " %02x", t->code[i]);
+	n += snprintf(text + n, sizeof(text) - (size_t)n,
+		      "; ring with a mov, xchg, vector or string store\n");
+	if (vb_file_write(STDERR_FILENO, text, (size_t)n) < 0)
+		return;
+}
+
+/* What was executed: the bytes at rip, unless they are a jump of ours by now. */
+static bool understand(struct trap *t)
+{
+	struct vb_tramp *tramp = t->tramp;
+
+	t->covered = NULL;
+	if (!tramp) {
+		tramp = vb_patch_executed(t->regs->rip, t->code, &t->code_len, read_code);
+		if (tramp && t->code_len && t->code[0] == VB_INT3)
+			t->covered = tramp;
+	}
+	if (!tramp)
+		return !vb_site_parse(t->regs->rip, t->code, t->code_len, &t->form, &t->site);
+	t->form = tramp->form;
+	t->site = NULL;
+	t->code_len = t->form.length;
+	memcpy(t->code, tramp->code, t->code_len);
 	return true;
 }
 
 /* --- stacks ----------------------------------------------------------------------------------- */
 
-void vb_trap_call_on(void *stack, void (*function)(void *), void *arg);
-
-/* Calls function(arg) on another stack. */
 __asm__(".text\n"
 	".hidden vb_trap_call_on\n"
 	".globl vb_trap_call_on\n"
@@ -265,13 +338,29 @@ __asm__(".text\n"
 	"	.cfi_endproc\n"
 	".size vb_trap_call_on, .-vb_trap_call_on\n");
 
+/* Patching is done on another stack: not from an alternate one, where a fault there would be put. */
+static bool carry_out(struct trap *t, bool may_patch)
+{
+	bool done = understand(t) && !vb_store_eval(&t->form, t->regs, &t->store) && do_store(t);
+
+	if (!done)
+		complain(t);
+	if (!may_patch)
+		return done;
+	if (done && t->site)
+		vb_patch_consider(t->site);
+	if (done && t->covered)
+		vb_patch_uncover(t->covered);
+	return done;
+}
+
 static void off_alternate(void *arg)
 {
 	struct trap *t = arg;
 	stack_t off = { .ss_flags = SS_DISABLE };
 
 	sigaltstack(&off, NULL);
-	t->done = do_store(t);
+	t->done = carry_out(t, true);
 }
 
 static bool is_on(const stack_t *stack, uintptr_t sp)
@@ -285,44 +374,15 @@ static bool run(struct trap *t)
 	uintptr_t sp = (uintptr_t)t->uc->uc_mcontext.gregs[REG_RSP];
 	const stack_t *alternate = &t->uc->uc_stack;
 
-	if (!is_on(alternate, (uintptr_t)__builtin_frame_address(0)) || is_on(alternate, sp))
-		return do_store(t);
+	if (is_on(alternate, sp))
+		return carry_out(t, false);
+	if (!is_on(alternate, (uintptr_t)__builtin_frame_address(0)))
+		return carry_out(t, true);
 	vb_trap_call_on((void *)((sp - RED_ZONE) & ~(uintptr_t)63), off_alternate, t);
 	return t->done;
 }
 
 /* --- the fault -------------------------------------------------------------------------------- */
-
-/* The instruction may end right before a page that cannot be read. */
-static size_t read_code(uint64_t rip, uint8_t *code)
-{
-	size_t first = 4096 - (rip & 4095);
-
-	if (first > VB_STORE_CODE_MAX)
-		first = VB_STORE_CODE_MAX;
-	if (vb_fault_copy(code, (const void *)(uintptr_t)rip, first))
-		return 0;
-	if (first < VB_STORE_CODE_MAX &&
-	    !vb_fault_copy(code + first, (const void *)(uintptr_t)(rip + first),
-			   VB_STORE_CODE_MAX - first))
-		return VB_STORE_CODE_MAX;
-	return first;
-}
-
-static void complain(const struct trap *t, const void *addr)
-{
-	char text[256];
-	int n = snprintf(text, sizeof(text),
-			 "verbatim: cannot decode the store to doorbell page %p at %#llx:", addr,
-			 (unsigned long long)t->regs.rip);
-
-	for (size_t i = 0; i < t->code_len; i++)
-		n += snprintf(text + n, sizeof(text) - (size_t)n, " %02x", t->code[i]);
-	n += snprintf(text + n, sizeof(text) - (size_t)n,
-		      "; ring with a mov, xchg, vector or string store\n");
-	if (vb_file_write(STDERR_FILENO, text, (size_t)n) < 0)
-		return;
-}
 
 /* Counted in when it returns one: no callback is taken away under us. */
 static struct region *find(uintptr_t addr)
@@ -345,30 +405,162 @@ static struct region *find(uintptr_t addr)
 	return NULL;
 }
 
+static void leave(struct region *region)
+{
+	atomic_fetch_sub_explicit(&region->users, 1, memory_order_release);
+}
+
+/*
+ * A fault of the store in a trampoline is one of the site: registers are as they were there. So that
+ * is what the program's own handler sees, too.
+ */
+static struct vb_tramp *back_to_site(ucontext_t *uc)
+{
+	uintptr_t rip = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
+	struct vb_tramp *tramp = vb_site_find(rip) ? NULL : vb_patch_at(rip);
+
+	if (tramp)
+		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)tramp->site;
+	return tramp;
+}
+
+/* Nothing can be executed here. It may be a jump of ours whose bytes are not as we left them. */
+static bool resume(ucontext_t *uc)
+{
+	uintptr_t to = vb_patch_strayed((uintptr_t)uc->uc_mcontext.gregs[REG_RIP]);
+
+	if (to)
+		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)to;
+	return to != 0;
+}
+
 static bool on_fault(int sig, siginfo_t *info, void *context)
 {
+	ucontext_t *uc = context;
+	struct vb_tramp *tramp = back_to_site(uc);
+	struct vb_store_regs regs;
 	struct trap t;
 	int saved = errno;
 	bool done;
 
-	t.uc = context;
-	if (sig != SIGSEGV || !(t.uc->uc_mcontext.gregs[REG_ERR] & WRITE_FAULT))
+	if (sig != SIGSEGV)
 		return false;
+	if (uc->uc_mcontext.gregs[REG_TRAPNO] == GENERAL_PROTECTION) {
+		done = !tramp &&
+		       (vb_patch_halted((uintptr_t)uc->uc_mcontext.gregs[REG_RIP]) || resume(uc));
+		errno = saved;
+		return done;
+	}
+	if (uc->uc_mcontext.gregs[REG_ERR] & FETCH_FAULT)
+		return resume(uc);
+	if (!(uc->uc_mcontext.gregs[REG_ERR] & WRITE_FAULT))
+		return false;
+	t.uc = uc;
+	t.regs = &regs;
+	t.tramp = tramp;
+	t.addr = info->si_addr;
 	t.region = find((uintptr_t)info->si_addr);
 	if (!t.region)
 		return false;
-	read_registers(t.uc, &t.regs);
-	t.code_len = read_code(t.regs.rip, t.code);
-	done = !vb_site_parse(t.regs.rip, t.code, t.code_len, &t.form, &t.site) &&
-	       !vb_store_eval(&t.form, &t.regs, &t.store) && run(&t);
-	if (!done)
-		complain(&t, info->si_addr);
-	atomic_fetch_sub_explicit(&t.region->users, 1, memory_order_release);
+	vb_patch_count_trap();
+	read_registers(uc, &regs);
+	done = run(&t);
+	if (done)
+		write_registers(uc, &regs);
+	leave(t.region);
 	errno = saved;
 	return done;
 }
 
+/* --- the call of a patched site --------------------------------------------------------------- */
+
+/*
+ * As for a fault, no handler of the program may run while the callback does: it could ring itself,
+ * or leave by a jump with locks held. Where the program has none, none needs to be held off. Who
+ * installs the first one waits for calls that have not seen it (settle()): hence the second look.
+ */
+static struct region *enter(uintptr_t addr, sigset_t *before, bool *blocked)
+{
+	struct region *region;
+
+	*blocked = vb_fault_has_handlers();
+	if (!*blocked) {
+		region = find(addr);
+		if (!region || !vb_fault_has_handlers())
+			return region;
+		leave(region);
+		*blocked = true;
+	}
+	vb_signal_block(before);
+	return find(addr);
+}
+
+bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
+{
+	struct trap t;
+	void *guard = vb_fault_guard();
+	int saved = errno;
+	sigset_t before;
+	bool blocked, done = false;
+
+	t.uc = NULL;
+	t.regs = regs;
+	t.site = NULL;
+	if (vb_store_eval(&tramp->form, regs, &t.store))
+		return false;
+	t.region = enter(t.store.addr, &before, &blocked);
+	if (t.region) {
+		done = do_store(&t);
+		leave(t.region);
+	}
+	if (blocked)
+		vb_signal_unblock(&before);
+	if (done)
+		vb_patch_hit(tramp);
+	else if (atomic_fetch_sub_explicit(&tramp->budget, 1, memory_order_relaxed) < 0)
+		vb_patch_restore(tramp, VB_SITE_RESTORED);
+	vb_fault_set_guard(guard);
+	errno = saved;
+	return done;
+}
+
+/* The first handler of the program is about to come: calls that would not hold it off end before. */
+static void settle(void)
+{
+	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
+	const struct timespec time = { .tv_nsec = 1000000 };
+	int tries = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		while (atomic_load_explicit(&regions[i].users, memory_order_seq_cst) &&
+		       tries < SETTLE_YIELDS + SETTLE_SLEEPS) {
+			if (tries++ < SETTLE_YIELDS)
+				sched_yield();
+			else
+				syscall(SYS_nanosleep, &time, NULL); /* no cancellation point */
+		}
+}
+
 /* --- regions ---------------------------------------------------------------------------------- */
+
+/* Under the lock, whenever a region comes or goes. */
+static void set_bounds(void)
+{
+	uint32_t count = atomic_load_explicit(&num_regions, memory_order_relaxed);
+	uintptr_t low = UINTPTR_MAX, high = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uintptr_t base = atomic_load_explicit(&regions[i].base, memory_order_relaxed);
+
+		if (!base)
+			continue;
+		low = base < low ? base : low;
+		high = base + regions[i].size > high ? base + regions[i].size : high;
+	}
+	atomic_store_explicit(&vb_patch_bounds.low, low, memory_order_relaxed);
+	atomic_store_explicit(&vb_patch_bounds.span, high > low ? high - low : 0,
+			      memory_order_relaxed);
+}
 
 static struct region *free_slot(void)
 {
@@ -387,6 +579,8 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 	int ret;
 
 	size = (size + page - 1) & ~(page - 1);
+	vb_patch_setup();
+	vb_fault_on_handlers(settle);
 	ret = vb_fault_register(on_fault);
 	if (ret) {
 		errno = -ret;
@@ -405,6 +599,7 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 		if (region - regions >= atomic_load_explicit(&num_regions, memory_order_relaxed))
 			atomic_store_explicit(&num_regions, (uint32_t)(region - regions) + 1,
 					      memory_order_release);
+		set_bounds();
 	}
 	vb_unlock(&lock);
 	if (!region) {
@@ -429,6 +624,7 @@ void vb_trap_unmap(void *page)
 			region = &regions[i];
 			size = region->size;
 			atomic_store_explicit(&region->base, 0, memory_order_seq_cst);
+			set_bounds();
 		}
 	}
 	vb_unlock(&lock);

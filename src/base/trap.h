@@ -7,8 +7,11 @@
  * instruction. So no store is lost, whoever stores what at the same time: nothing is coalesced,
  * nothing is single-stepped. x86-64 only: elsewhere no page can be had.
  *
+ * An instruction that trapped some times is replaced by a call (base/patch.h), and everything below
+ * holds for it as well.
+ *
  * The callback runs in the thread that stored, inside the signal handler but on the thread's own
- * stack; asynchronous signals wait until it is done. The store was made by the program, so locks of
+ * stack; handlers of asynchronous signals wait until it is done. The store was made by the program, so locks of
  * ours are free, unless the program did it in a handler of an asynchronous signal that met us at
  * work in a call: a callback that takes locks must know that by its own means
  * (vb_card_is_inside()). It must not unmap its own page.

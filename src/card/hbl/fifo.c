@@ -11,7 +11,7 @@
  *
  * A store by a handler of an asynchronous signal may have interrupted its thread inside of the
  * card, which holds locks then: the entry is left to the background thread. (No handler interrupts
- * a store: base/fault.c. So the two locks of a FIFO are free in every handler.)
+ * a store: base/trap.h. So the two locks of a FIFO are free in every handler.)
  *
  * The thread that stores an entry also carries it out, unless another thread is at work: then that
  * thread finds it. Dwords of an entry are kept twice: in the registers, as on hardware, and per

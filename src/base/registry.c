@@ -49,6 +49,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/patch.h"
 #include "base/registry_dir.h"
 #include "base/signals.h"
 
@@ -72,8 +73,8 @@ struct slot {
 	uint64_t thread_start;   /* as start_time, */
 	_Atomic uint32_t
 		thread; /* of the thread that lives as long as the program; 0: none yet, or not any more */
-	_Atomic uint32_t sniffs; /* 1: it wants to see the packets of queue pairs */
-	uint64_t reserved[3];
+	_Atomic uint32_t sniffs;            /* 1: it wants to see the packets of queue pairs */
+	struct vb_slot_doorbells doorbells; /* counters of its owner, for `verbatim ps -v` */
 };
 
 struct registry_file {
@@ -419,7 +420,10 @@ static int claim_slot(void)
 		atomic_store_explicit(&slot->generation, generation, memory_order_relaxed);
 		slot->start_time = start;
 		atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
-		registry.self = (struct vb_slot_info){ index, generation, getpid(), 0 };
+		registry.self = (struct vb_slot_info){ .slot = index,
+						       .generation = generation,
+						       .pid = getpid() };
+		vb_patch_publish(&slot->doorbells);
 		atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
 		return 0;
 	}
@@ -453,6 +457,8 @@ static int make_segment(void)
 
 static void close_place(struct place *place)
 {
+	if (place == &registry.place)
+		vb_patch_hide();
 	if (place->file)
 		munmap(place->file, sizeof(*place->file));
 	vb_file_close(&place->lock);
@@ -676,6 +682,7 @@ static int join(int root)
 void vb_registry_forked(void)
 {
 	pthread_mutex_init(&own_lock, NULL);
+	vb_patch_publish(NULL);
 	vb_file_close(&registry.segment);
 	vb_file_close(&registry.place.lock);
 	vb_file_close(&registry.place.dir);
@@ -727,6 +734,7 @@ void vb_registry_leave(void)
 	VB_NO_CANCEL;
 	if (!registry.place.file || registry.self.pid != getpid())
 		return;
+	vb_patch_publish(NULL);
 	free_slot(registry.self.slot);
 	remove_directory();
 	/* Files and mapping stay: at exit, the background thread may still be using them. */
@@ -931,9 +939,11 @@ static int list_place(struct place *place,
 
 		if (!pid || !program_runs(place, i, pid))
 			continue;
-		visit(arg, &(struct vb_slot_info){
-				   i, atomic_load_explicit(&slot->generation, memory_order_acquire),
-				   (pid_t)pid, 0 });
+		visit(arg, &(struct vb_slot_info){ .slot = i,
+						   .generation = atomic_load_explicit(
+							   &slot->generation, memory_order_acquire),
+						   .pid = (pid_t)pid,
+						   .doorbells = &slot->doorbells });
 		count++;
 	}
 	return count;

@@ -19,11 +19,15 @@
 
 enum { VB_SLOTS = 256 };
 
+struct vb_slot_doorbells; /* base/patch.h */
+
 struct vb_slot_info {
 	uint32_t slot;
 	uint32_t generation;
 	pid_t pid;
 	pid_t thread; /* as it was told to vb_registry_watch(); 0: none */
+	/* of vb_registry_list() only, as they were when it looked; otherwise NULL */
+	const struct vb_slot_doorbells *doorbells;
 };
 
 /*

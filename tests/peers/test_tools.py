@@ -197,6 +197,7 @@ def check_odd_folders(folder):
 
 def check_ps():
     expect(call('ps'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
+    expect(call('ps', '-v'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
     port = peers.Port()
     with peers.World() as world:
         server = peers.start_server(world, ['ibv_rc_pingpong', '-g', '0', '-p', str(port.number)], port)

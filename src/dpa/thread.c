@@ -517,22 +517,6 @@ void vb_dpa_thread_wake(struct vb_dpa_thread *thread)
 		vb_sched_hand(thread);
 }
 
-/*
- * Until it is idle and its done callback is over. Under dpa.lock; 0 or an error number. A lent
- * thread becomes idle without the lock and looks for waiters afterwards: we count first and look
- * then, in one total order with it, so one of the two sees the other. until: NULL for ever.
- */
-static int wait_idle(struct vb_dpa_thread *thread, const struct timespec *until)
-{
-	int err = 0;
-
-	atomic_fetch_add(&thread->waiters, 1);
-	while (!err && (atomic_load(&thread->state) != THREAD_IDLE || thread->finishing))
-		err = wait_changed(thread, until);
-	atomic_fetch_sub(&thread->waiters, 1);
-	return err;
-}
-
 /* Under dpa.lock. A thread on its way to an EU, or on one, sees the request there. */
 static void request_stop(struct vb_dpa_thread *thread)
 {
@@ -550,6 +534,29 @@ static void request_stop(struct vb_dpa_thread *thread)
 	}
 }
 
+/*
+ * Until it is idle and its done callback is over. Under dpa.lock; 0 or an error number. A lent
+ * thread becomes idle without the lock and looks for waiters afterwards: we count first and look
+ * then, in one total order with it, so one of the two sees the other. until: NULL for ever.
+ *
+ * stop: it is asked to stop. Its caller may begin to run it at any time, without the lock, so it is
+ * asked again before each wait: otherwise we would wait for a run that knows of nothing.
+ */
+static int wait_idle(struct vb_dpa_thread *thread, bool stop, const struct timespec *until)
+{
+	int err = 0;
+
+	atomic_fetch_add(&thread->waiters, 1);
+	while (!err && (atomic_load(&thread->state) != THREAD_IDLE || thread->finishing)) {
+		if (stop && !atomic_load_explicit(&thread->stop, memory_order_relaxed))
+			request_stop(thread);
+		if (atomic_load(&thread->state) != THREAD_IDLE || thread->finishing)
+			err = wait_changed(thread, until);
+	}
+	atomic_fetch_sub(&thread->waiters, 1);
+	return err;
+}
+
 void vb_dpa_thread_halt(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
@@ -564,8 +571,7 @@ int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 
 	pthread_mutex_lock(&dpa->lock);
-	request_stop(thread);
-	wait_idle(thread, NULL);
+	wait_idle(thread, true, NULL);
 	/* A lent thread may have ended by itself, without having seen the request. */
 	if (is_idle(thread)) {
 		atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
@@ -590,7 +596,7 @@ int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb
 	int err;
 
 	pthread_mutex_lock(&dpa->lock);
-	err = wait_idle(thread, timeout_ns < 0 ? NULL : &ts);
+	err = wait_idle(thread, false, timeout_ns < 0 ? NULL : &ts);
 	if (!err && why)
 		*why = thread->why;
 	pthread_mutex_unlock(&dpa->lock);

@@ -227,6 +227,25 @@ struct block *vb_block_near(struct check *c, uint64_t addr)
 	return best;
 }
 
+bool vb_dpa_check_find(struct vb_dpa_process *process, uint64_t addr, struct vb_arena_place *out)
+{
+	struct check *c = process->check;
+	struct block *best = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	for (size_t i = 0; i < c->table_size; i++)
+		for (struct block *b = c->table[i]; b; b = b->next)
+			if (b->owner == OWNER_HEAP && b->addr <= addr &&
+			    (!best || b->addr > best->addr))
+				best = b;
+	if (best)
+		*out = (struct vb_arena_place){ .addr = best->addr,
+						.size = best->size,
+						.freed = best->is_freed };
+	pthread_mutex_unlock(&c->lock);
+	return best;
+}
+
 /* ---- all of them ---- */
 
 int vb_blocks_init(struct check *c)

@@ -100,7 +100,8 @@ static bool describe_heap(struct words *w)
 	if (w->addr >= end)
 		snprintf(where, sizeof(where),
 			 "%" PRIu64 " bytes behind the end of the device heap", w->addr - end);
-	if (!vb_arena_find(&process->heap, w->addr, &place))
+	if (!(process->checked ? vb_dpa_check_find(process->dpa, w->addr, &place)
+			       : vb_arena_find(&process->heap, w->addr, &place)))
 		return say(w, "%s, of which nobody has a buffer", where);
 	if (w->addr - place.addr < place.size)
 		return say(w,

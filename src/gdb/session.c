@@ -170,7 +170,7 @@ static void look(struct session *s, bool first)
 	s->state = SESSION_STOPPED;
 	free(s->doc);
 	s->doc = NULL;
-	s->thread = s->stop.thread ? s->stop.thread : vb_gdb_first_thread(s);
+	vb_gdb_threads_stopped(s);
 	if (first)
 		return;
 	vb_gdb_stop_reply(s);

@@ -48,7 +48,8 @@ struct session {
 	struct vb_dpa_stopped stop; /* the last one */
 	bool asked;                 /* by the debugger's interrupt */
 	uint32_t thread;            /* of registers and memory (Hg) */
-	uint32_t resume;            /* of c and s packets (Hc); 0: all */
+	bool bare;       /* there were no threads at the stop: NO_THREAD stays until the next */
+	uint32_t resume; /* of c and s packets (Hc); 0: all */
 	struct point *points;
 	unsigned int npoints;
 	char *doc; /* the document that qXfer reads, from its offset 0 on */
@@ -108,6 +109,8 @@ size_t vb_gdb_unescape(char *text, size_t len);
 bool vb_gdb_get_thread(const char **at, uint32_t *thread);
 /* All threads, for free(); NULL: no memory. There is always one. */
 uint32_t *vb_gdb_threads(struct session *s, unsigned int *count);
+/* It has stopped. What a debugger has seen of a stop does not go away: gdb asserts that. */
+void vb_gdb_threads_stopped(struct session *s);
 /* The thread to show first: the selected one if it does something, or one that does. */
 uint32_t vb_gdb_first_thread(struct session *s);
 void vb_gdb_thread_packet(struct session *s, const char *body); /* H, T */

@@ -35,15 +35,21 @@ uint32_t *vb_gdb_threads(struct session *s, unsigned int *count)
 			return NULL;
 		}
 		numbers = more;
-		found = vb_dpa_debug_threads(s->debug, numbers, room);
-		if (found <= room)
+		found = vb_dpa_debug_threads(s->debug, numbers, room - 1);
+		if (found < room)
 			break;
-		room = found;
+		room = found + 1;
 	}
-	if (!found)
+	if (!found || s->bare)
 		numbers[found++] = NO_THREAD;
 	*count = found;
 	return numbers;
+}
+
+void vb_gdb_threads_stopped(struct session *s)
+{
+	s->bare = !vb_dpa_debug_threads(s->debug, NULL, 0);
+	s->thread = s->stop.thread ? s->stop.thread : s->bare ? NO_THREAD : vb_gdb_first_thread(s);
 }
 
 static bool is_busy(struct session *s, uint32_t thread)
@@ -76,10 +82,9 @@ uint32_t vb_gdb_first_thread(struct session *s)
 static int check_thread(struct session *s, uint32_t thread)
 {
 	struct vb_dpa_thread_info info;
-	unsigned int one;
 
 	if (thread == NO_THREAD)
-		return vb_dpa_debug_threads(s->debug, &one, 0) ? -ESRCH : 0;
+		return s->bare ? 0 : -ESRCH;
 	return vb_dpa_debug_info(s->debug, thread, &info);
 }
 

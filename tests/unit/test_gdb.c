@@ -391,6 +391,16 @@ static void test_process_without_threads(void **state)
 	EXPECT(bed, "M1000,1:00", "E0e");
 	EXPECT(bed, "Z0,1010,2", "OK");
 	assert_int_equal(bed->fake.nbreaks, 1);
+	/* One that comes meanwhile is there, too, and the first stays: gdb asserts that. */
+	fake_add(&bed->fake, 10, "RPC", false);
+	EXPECT(bed, "qfThreadInfo", "ma,7fffffff");
+	EXPECT(bed, "T7fffffff", "OK");
+	EXPECT(bed, "?", "T05thread:7fffffff;");
+	bed->fake.next = (struct vb_dpa_stopped){ VB_DPA_STOP_BREAK, .thread = 10 };
+	bed->fake.script = true;
+	assert_int_equal(strncmp(ask(bed, "vCont;c"), "T05thread:a;", 12), 0);
+	EXPECT(bed, "qfThreadInfo", "ma");
+	EXPECT(bed, "T7fffffff", "E03");
 	hang_up(bed);
 }
 

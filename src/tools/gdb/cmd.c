@@ -232,14 +232,15 @@ int cmd_gdb(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
 	if (args.relay)
-		return relay(args.relay);
-	if (args.program)
-		return gdb_program(&args.run, args.config, args.program);
-	if (!args.what)
-		return list(0);
-	if (!find_token(&args))
-		return 1;
-	code = args.elf ? !!gdb_save_elf(args.run.token, args.elf) : gdb_run(&args.run);
+		code = relay(args.relay);
+	else if (args.program)
+		code = gdb_program(&args.run, args.config, args.program);
+	else if (!args.what)
+		code = list(0);
+	else if (!find_token(&args))
+		code = 1;
+	else
+		code = args.elf ? !!gdb_save_elf(args.run.token, args.elf) : gdb_run(&args.run);
 	free(args.run.options);
 	return code;
 }

@@ -122,6 +122,10 @@ class Gdb:
                 self.stops.append(results)
         return self.stops.pop(0)
 
+    def wait_record(self, kind, word):
+        while self.next()[:2] != (kind, word):
+            pass
+
     def go(self, text='-exec-continue'):
         """Let it run; why it stopped."""
         self.command(text)

@@ -150,10 +150,10 @@ struct vb_sq {
 		uint32_t burst; /* bytes that may go at once */
 		uint64_t next;  /* ns: nothing is sent before */
 	} pace;
+	struct vb_wr wr;
 	uint64_t
 		watch_at; /* ns: when to look again at the word that wr waits for; 0: it does not */
 	uint32_t watch_ns; /* how long it was from the last look to that */
-	struct vb_wr wr;
 };
 
 /* A response that could not be sent at once. */
@@ -179,7 +179,6 @@ struct vb_rq {
 	uint16_t ci;
 	struct vb_receiver receiver; /* what comes next, and atomics that were done */
 	uint32_t msn;
-	struct vb_traffic traffic; /* of messages and frames; sent is what peers' READs asked for */
 	bool mixed; /* the log has a line about packets of the other version of RoCE */
 	bool ack_due;
 	bool duplicate; /* acknowledge, though nothing is new */
@@ -193,7 +192,8 @@ struct vb_rq {
 	uint16_t wqe_index;
 	uint16_t num_sge;
 	uint64_t received, capacity;
-	uint64_t va; /* WRITE: where */
+	struct vb_traffic traffic; /* of messages and frames; sent is what peers' READs asked for */
+	uint64_t va;               /* WRITE: where */
 	uint32_t rkey, generation, dma_len;
 	struct vb_response response[VB_ANSWERS]; /* to send: ring */
 	uint32_t resp_head, resp_tail;

@@ -548,7 +548,7 @@ enum { WATCH_MIN_NS = 2000, WATCH_MAX_NS = 1000000 };
  * Nobody tells us when the word changes: whoever polls looks again, soon at first, later ever more
  * rarely.
  */
-static enum step watch(struct vb_qp *qp)
+static __attribute__((noinline, cold)) enum step watch(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	bool true_now = false;
@@ -566,7 +566,7 @@ static enum step watch(struct vb_qp *qp)
 	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
 }
 
-static enum step work_locally(struct vb_qp *qp)
+static __attribute__((noinline, cold)) enum step work_locally(struct vb_qp *qp)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
@@ -628,20 +628,12 @@ static enum step execute(struct vb_qp *qp)
 
 	if ((wr->flags & VB_WR_FENCE) && sq->sender.responses)
 		return WAIT;
-	switch (wr->op) {
-	case VB_WR_NOP:
-	case VB_WR_LOCAL_INVALIDATE:
-	case VB_WR_COPY:
-	case VB_WR_TRANSPOSE:
-	case VB_WR_WAIT:
-		/* Local work completes in order: not before what is in flight. */
+	/* Local work completes in order: not before what is in flight. */
+	if (__builtin_expect(wr->op >= VB_WR_LOCAL, 0))
 		return vb_sq_has_inflight(sq) ? WAIT : work_locally(qp);
-	case VB_WR_COMPARE_SWAP:
-	case VB_WR_FETCH_ADD:
-		if (sq->sender.responses >= qp->attr.max_rd_atomic)
-			return WAIT;
-		break;
-	}
+	if ((wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD) &&
+	    sq->sender.responses >= qp->attr.max_rd_atomic)
+		return WAIT;
 	if (vb_burst_is_awaited(wr->len)) {
 		vb_work_add(qp, VB_WORK_SEND); /* right after what waits is delivered */
 		return WAIT;
@@ -653,17 +645,12 @@ static enum step execute(struct vb_qp *qp)
 }
 
 /* Of a WQE that is done or on its way. What is sent again counts again, as on a wire. */
-static void count_traffic(struct vb_sq *sq)
+static inline void count_traffic(struct vb_sq *sq)
 {
-	switch (sq->wr.op) {
-	case VB_WR_SEND:
-	case VB_WR_WRITE:
+	if (sq->wr.op == VB_WR_SEND || sq->wr.op == VB_WR_WRITE)
 		sq->traffic.sent += sq->wr.len;
-		break;
-	case VB_WR_READ:
+	else if (sq->wr.op == VB_WR_READ)
 		sq->traffic.received += sq->wr.len;
-		break;
-	}
 }
 
 /*

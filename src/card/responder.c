@@ -883,7 +883,8 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 	if (!vb_qp_receives(state) || !takes(qp, pkt))
 		goto unlock;
 	qp->rq.traffic.received += pkt->len;
-	qp->rq.traffic.sent += pkt->op == VB_PKT_READ ? pkt->dma_len : 0;
+	if (pkt->op == VB_PKT_READ)
+		qp->rq.traffic.sent += pkt->dma_len;
 	if (qp->type == IBV_QPT_UD) {
 		answered = receive_ud(qp, pkt, reply);
 		goto unlock;

@@ -13,16 +13,17 @@
 #include <infiniband/verbs.h>
 
 enum vb_wr_op {
-	VB_WR_NOP,
 	VB_WR_SEND,
 	VB_WR_WRITE,
 	VB_WR_READ,
 	VB_WR_COMPARE_SWAP,
 	VB_WR_FETCH_ADD,
-	VB_WR_LOCAL_INVALIDATE,
 	VB_WR_LSO, /* raw Ethernet: a large frame to be cut */
-	/* local work: from sge[0] to sge[1] */
-	VB_WR_COPY,
+	/* from here on local work */
+	VB_WR_NOP,
+	VB_WR_LOCAL = VB_WR_NOP,
+	VB_WR_LOCAL_INVALIDATE,
+	VB_WR_COPY, /* from sge[0] to sge[1] */
 	VB_WR_TRANSPOSE,
 	VB_WR_WAIT, /* until the word at raddr, of rkey, compares with `compare` under the mask swap_add */
 };
@@ -72,17 +73,17 @@ struct vb_wr {
 	uint8_t wqe_opcode;   /* the format's own, for the CQE */
 	uint8_t wqe_modifier; /* mlx5: of the opcode */
 	uint8_t blocks;       /* ring blocks it takes */
+	uint8_t wait;         /* VB_WR_WAIT: enum vb_wr_wait */
 	uint16_t index;       /* of its first block */
 	uint16_t num_sge;
 	uint32_t imm; /* or the key to invalidate */
 	uint32_t rkey;
-	uint64_t len; /* sum over sge */
-	uint64_t raddr;
-	uint64_t swap_add, compare;
-	uint8_t wait; /* VB_WR_WAIT: enum vb_wr_wait */
 	struct {
 		uint8_t element, rows, cols; /* VB_WR_TRANSPOSE; element: bytes */
 	} matrix;
+	uint64_t len; /* sum over sge */
+	uint64_t raddr;
+	uint64_t swap_add, compare;
 	/* datagrams */
 	uint32_t dqpn, qkey;
 	union ibv_gid dgid;

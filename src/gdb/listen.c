@@ -330,7 +330,10 @@ static void after_fork_parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The sockets would keep debuggers of the parent waiting for an end that the parent's close gives. */
+/*
+ * The sockets would keep debuggers of the parent waiting for an end that the parent's close gives, and
+ * what is written into the pipes would end the parent's sessions. Tokens name one program only.
+ */
 static void after_fork_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -339,9 +342,13 @@ static void after_fork_child(void)
 	for (unsigned int i = 0; i < CONNECTIONS; i++)
 		if (taken[i])
 			leave(i);
-	for (struct vb_gdb_offer *o = offers; o; o = o->next)
+	for (struct vb_gdb_offer *o = offers; o; o = o->next) {
+		vb_file_close(&o->quit);
+		vb_file_close(&o->quit_in);
 		o->busy = false;
+	}
 	offers = NULL;
+	host_half = 0;
 }
 
 static bool any_busy(void)

@@ -13,6 +13,7 @@
  *	close         close what it did not open
  *	another       a second process, and its token
  *	fork          a child that lives on for a moment
+ *	heir          a child that destroys "another", and makes a process of its own; its token. It lives as long as we
  *	destroy       destroy everything, and the process
  *	exit N        end without any of that
  */
@@ -27,7 +28,7 @@ extern struct flexio_app *debuggee;
 extern flexio_func_t sum_of_squares, spin, stop_spinning, kick, work, store_null, illegal, look;
 
 static struct ibv_context *ctx;
-static struct flexio_process *process;
+static struct flexio_process *process, *second;
 static struct flexio_event_handler *handler;
 static struct flexio_cmdq *cmdq;
 static flexio_uintptr_t turns, done;
@@ -91,6 +92,22 @@ static void read_window(void)
 	CHECK(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd));
 }
 
+static void inherit(void)
+{
+	pid_t parent = getpid();
+
+	if (fork())
+		return;
+	OK(flexio_process_destroy(second));
+	ctx = open_device();
+	OK(flexio_process_create(ctx, debuggee, NULL, &second));
+	printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
+	fflush(stdout);
+	while (getppid() == parent)
+		poll(NULL, 0, 10);
+	_exit(0);
+}
+
 static void run(const char *word)
 {
 	uint64_t result = 0;
@@ -134,9 +151,9 @@ static void run(const char *word)
 			_exit(0);
 		}
 		printf("forked %d\n", child);
+	} else if (!strcmp(word, "heir")) {
+		inherit();
 	} else if (!strcmp(word, "another")) {
-		struct flexio_process *second;
-
 		OK(flexio_process_create(ctx, debuggee, NULL, &second));
 		printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
 	} else if (!strcmp(word, "close")) {

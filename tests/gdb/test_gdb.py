@@ -530,6 +530,22 @@ def check_child_of_fork_does_not_hold_the_session(_):
         equal(gdb.wait_stop()['reason'], 'exited-normally', 'the parent is gone')
 
 
+def check_child_of_fork_has_tokens_of_its_own(folder):
+    """It ends no session of its parent, and does not answer for it."""
+    with Program() as program:
+        first, second = program.token, program.ask('another', 'token 0x')
+        program.token = second
+        with attached(program) as gdb:
+            gdb.command('-exec-continue')
+            heir = program.ask('heir', 'token 0x')
+            gdb.command('-exec-interrupt')
+            equal(gdb.wait_stop()['reason'], 'signal-received', 'the session goes on')
+            for token in (first, second, heir):
+                expect(verbatim_gdb('--elf', str(folder / 'device.elf'), token))
+            equal(len({int(token, 16) >> 32 for token in (first, second, heir)}), 2, 'upper halves, one a program')
+        program.end()
+
+
 def check_program_closes_descriptors(_):
     """Those of the session too: it ends, and nobody waits for it."""
     with Program() as program, attached(program):

@@ -8,10 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* Device processes of one program; more than any accelerator has room for. */
 #define ENTRIES_MAX 65536
+/* How long a program may take to answer: one that is stopped never does. */
+#define PATIENCE_S 10
+
+/* False, and errno says why: an end of the connection leaves none. */
+static bool end_of(ssize_t n)
+{
+	if (!n)
+		errno = ECONNRESET;
+	return false;
+}
 
 bool vb_gdb_write_all(int fd, const void *from, size_t len)
 {
@@ -21,7 +32,7 @@ bool vb_gdb_write_all(int fd, const void *from, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return false;
+			return end_of(n);
 		from = (const char *)from + n;
 		len -= (size_t)n;
 	}
@@ -36,7 +47,7 @@ bool vb_gdb_read_all(int fd, void *to, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return false;
+			return end_of(n);
 		to = (char *)to + n;
 		len -= (size_t)n;
 	}
@@ -111,16 +122,25 @@ int vb_gdb_hosts(struct vb_gdb_host **hosts)
 	return n;
 }
 
+/* errno of a call on a socket with a time limit. */
+static int failure(void)
+{
+	return errno == EAGAIN || errno == EWOULDBLOCK ? -ETIMEDOUT : -errno;
+}
+
 int vb_gdb_connect(const struct vb_gdb_host *host, pid_t *pid)
 {
+	static const struct timeval patience = { .tv_sec = PATIENCE_S };
 	struct sockaddr_un to;
 	socklen_t len = vb_gdb_address(&to, host->name);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err;
 
 	if (fd < 0)
 		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (!len || connect(fd, (struct sockaddr *)&to, len))
-		err = len ? -errno : -EINVAL;
+		err = len ? failure() : -EINVAL;
 	else
 		err = vb_gdb_peer_is_own(fd, pid) ? 0 : -EPERM;
 	if (!err)
@@ -156,7 +176,7 @@ int vb_gdb_ask(int fd, enum vb_gdb_request request, uint64_t token, struct vb_gd
 
 	if (!vb_gdb_write_all(fd, &hello, sizeof(hello)) ||
 	    !vb_gdb_read_all(fd, &answer, sizeof(answer)))
-		return -ECONNRESET;
+		return failure() == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
 	if (answer.magic != VB_GDB_MAGIC || answer.version != VB_GDB_VERSION ||
 	    answer.count > ENTRIES_MAX)
 		return -EPROTO;

@@ -58,14 +58,20 @@ struct vb_gdb_host {
 
 /* Own programs that listen, for free(); the number of them, or -errno. */
 int vb_gdb_hosts(struct vb_gdb_host **hosts);
-/* A connection, and the program's pid (may be NULL): the descriptor or -errno; -EPERM: not ours. */
+/*
+ * A connection, and the program's pid (may be NULL): the descriptor or -errno; -EPERM: not ours. Calls on
+ * it wait for some seconds only.
+ */
 int vb_gdb_connect(const struct vb_gdb_host *host, pid_t *pid);
 /* The same, of the program that a token names. -ENOENT. */
 int vb_gdb_connect_token(uint64_t token, pid_t *pid);
-/* Send the request and get the answer. Entries are for free(); their number or -errno. */
+/*
+ * Send the request and get the answer. Entries are for free(); their number or -errno. -ETIMEDOUT: the
+ * program does not answer.
+ */
 int vb_gdb_ask(int fd, enum vb_gdb_request request, uint64_t token, struct vb_gdb_entry **entries);
 
-/* All of it, over short counts and signals. */
+/* All of it, over short counts and signals. False: errno. */
 bool vb_gdb_write_all(int fd, const void *from, size_t len);
 bool vb_gdb_read_all(int fd, void *to, size_t len);
 

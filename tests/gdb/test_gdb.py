@@ -647,6 +647,35 @@ def check_garbage_on_the_socket(_):
         program.end()
 
 
+def check_requests_of_a_browser_are_refused(_):
+    """A page that the user looks at can send packets in the body of a request."""
+    body = b'$QStartNoAckMode#b0$m10000,4#8b'
+    with Program() as program, Server(program) as server:
+        with socket.create_connection(('127.0.0.1', server.port)) as s:
+            s.sendall(b'POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+            try:
+                equal(s.recv(100), b'', 'the answer')
+            except ConnectionError:
+                pass
+        equal('not of a debugger' in server.process.stderr.readline(), True, 'and it says so')
+        with Debugger() as gdb:
+            gdb.attach(server.remote)
+            gdb.command('-target-detach')
+        program.end()
+
+
+def check_program_that_is_stopped(_):
+    with Program() as program:
+        pid = int(listener(program).split('/')[2])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            expect(verbatim_gdb(program.token), 125, stderr='does not answer')
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        program.ask('rpc 3 4', 'rpc 0 25')
+        program.end()
+
+
 # ---- verbatim gdb -----------------------------------------------------------------------------------------------------
 
 

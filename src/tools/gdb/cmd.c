@@ -135,6 +135,8 @@ static int each(pid_t pid, void (*visit)(void *arg, pid_t pid, const struct vb_g
 		if (fd < 0)
 			continue;
 		n = !pid || owner == pid ? vb_gdb_ask(fd, VB_GDB_LIST, 0, &entries) : -ENOENT;
+		if (n == -ETIMEDOUT)
+			fprintf(stderr, "%s: PID %d: %s\n", who, (int)owner, gdb_reason(n));
 		for (int k = 0; k < n; k++)
 			visit(arg, owner, &entries[k]);
 		if (n >= 0)

@@ -35,6 +35,8 @@ const char *gdb_reason(int err)
 	case ECONNRESET:
 	case ECONNREFUSED:
 		return "the program has ended";
+	case ETIMEDOUT:
+		return "the program does not answer; is it stopped, by a signal or by a debugger of its host's half?";
 	case EUSERS:
 		return "the program has too many connections of debuggers";
 	case EPROTO:
@@ -110,7 +112,31 @@ static bool pass(struct way *way, const struct pollfd *from, const struct pollfd
 	return true;
 }
 
-static void send_away(int listener)
+/* The last words of a session: the reply to a detach, or that the program has ended. */
+static bool flush(struct way *way)
+{
+	while (way->at < way->len) {
+		struct pollfd room = { .fd = way->to, .events = POLLOUT };
+		ssize_t n = write(way->to, way->bytes + way->at, way->len - way->at);
+
+		if (n < 0 && (errno != EAGAIN || poll(&room, 1, -1) < 0))
+			return false;
+		way->at += n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
+/* What has come meanwhile; it may have ended while we wrote to it. */
+static bool refill(struct way *way)
+{
+	ssize_t n = read(way->from, way->bytes, sizeof(way->bytes));
+
+	way->at = 0;
+	way->len = n > 0 ? (size_t)n : 0;
+	return n > 0;
+}
+
+void gdb_send_away(int listener)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -145,15 +171,8 @@ void gdb_relay(int in, int out, int program, int listener)
 		}
 		open = pass(&there, &fds[0], &fds[1]) && pass(&back, &fds[2], &fds[3]);
 		if (fds[4].revents)
-			send_away(listener);
+			gdb_send_away(listener);
 	}
-	/* The last words of a session: the reply to a detach. */
-	while (back.at < back.len) {
-		struct pollfd room = { .fd = out, .events = POLLOUT };
-		ssize_t n = write(out, back.bytes + back.at, back.len - back.at);
-
-		if (n < 0 && (errno != EAGAIN || poll(&room, 1, -1) < 0))
-			break;
-		back.at += n > 0 ? (size_t)n : 0;
-	}
+	while (flush(&back) && refill(&back))
+		;
 }

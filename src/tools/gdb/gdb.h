@@ -23,6 +23,8 @@ int gdb_look(uint64_t token, struct vb_gdb_entry *entry);
  * connection that comes to the socket `listener` (-1: none) meanwhile is closed.
  */
 void gdb_relay(int in, int out, int program, int listener);
+/* Close a connection that has come. */
+void gdb_send_away(int listener);
 
 /* ---- peer.c ---- */
 

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,13 +105,39 @@ static bool is_allowed(int fd, uint16_t port)
 	return false;
 }
 
+/*
+ * Whether a peer begins as debuggers do. A page in the user's browser can send requests of HTTP here, with
+ * packets in them, and is the user to the kernel.
+ */
+static bool speaks_protocol(int fd, int listener)
+{
+	struct pollfd fds[] = { { .fd = fd, .events = POLLIN },
+				{ .fd = listener, .events = POLLIN } };
+	char first;
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			return false;
+		if (fds[1].revents)
+			gdb_send_away(listener);
+		if (fds[0].revents)
+			break;
+	}
+	if (recv(fd, &first, 1, MSG_PEEK) != 1)
+		return false;
+	if (strchr("+-$\3", first) && first)
+		return true;
+	fprintf(stderr, "dpa-gdbserver: refused a connection that is not of a debugger\n");
+	return false;
+}
+
 /* One debugger. False: the process is gone. */
 static bool serve(const struct arguments *args, int fd, int listener, uint16_t port)
 {
 	struct vb_gdb_entry entry;
 	int program, one = 1;
 
-	if (!is_allowed(fd, port))
+	if (!is_allowed(fd, port) || !speaks_protocol(fd, listener))
 		return true;
 	program = gdb_attach(args->token);
 	if (program < 0) {

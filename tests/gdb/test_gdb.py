@@ -452,6 +452,14 @@ def check_server_killed_while_stopped(_):
         equal(program.hear('thread 0 '), '25', 'it goes on')
 
 
+def check_server_ends_with_the_program(_):
+    """Nobody has connected, and nobody will."""
+    with Program() as program, Server(program) as server:
+        program.end()
+        server.hear('Process PROCESS_1 is gone')
+        equal(server.process.wait(LIMIT), 0, 'exit code')
+
+
 def check_second_debugger_is_refused(_):
     with Program() as program, Server(program) as server, Debugger() as gdb:
         gdb.attach(server.remote)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Who is at the other end of a TCP connection over the loopback, by tables as the kernel writes them. */
+/*
+ * What the debugger's tools read: who is at the other end of a TCP connection over the loopback, by tables
+ * as the kernel writes them, and tokens as users write them.
+ */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,11 +86,36 @@ static void test_real_connection(void **state)
 	close(listener);
 }
 
+static uint64_t token(const char *text)
+{
+	uint64_t value = 1;
+
+	return gdb_parse_token(text, &value) ? value : 0;
+}
+
+static void test_tokens(void **state)
+{
+	assert_int_equal(token("0x5f3a90c1b2d4e678"), 0x5f3a90c1b2d4e678);
+	assert_int_equal(token("5F3a90c1b2d4e678"), 0x5f3a90c1b2d4e678);
+	/* digits only, as one of some thousand has */
+	assert_int_equal(token("1234567890123456"), 0x1234567890123456);
+	assert_int_equal(token("0123456789012345"), 0x0123456789012345);
+	assert_int_equal(token("18446744073709551615"), UINT64_MAX);
+	/* PIDs */
+	assert_int_equal(token("4711"), 4711);
+	assert_int_equal(token("0100"), 100);
+	assert_int_equal(token("4194304"), 4194304);
+	assert_int_equal(token("") | token("0") | token("-1") | token("0x") | token("12g") |
+				 token("0x5f3a90c1b2d4e6789"),
+			 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_real_connection),
+		cmocka_unit_test(test_tokens),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

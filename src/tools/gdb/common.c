@@ -13,13 +13,16 @@
 
 bool gdb_parse_token(const char *text, uint64_t *token)
 {
-	bool hex = strpbrk(text, "abcdefABCDEF") != NULL;
+	size_t len = strlen(text);
+	bool prefix = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+	/* No PID has more digits than 10, and few tokens have no letter. */
+	bool hex = prefix || strpbrk(text, "abcdefABCDEF") || (len > 10 && len <= 16);
 	char *end;
 
 	if (!isxdigit((unsigned char)*text))
 		return false;
 	errno = 0;
-	*token = strtoull(text, &end, hex ? 16 : 0);
+	*token = strtoull(text, &end, hex ? 16 : 10);
 	return !errno && !*end && *token;
 }
 
@@ -65,10 +68,10 @@ int gdb_attach(uint64_t token)
 	return n;
 }
 
-int gdb_look(uint64_t token, struct vb_gdb_entry *entry)
+int gdb_look(uint64_t token, struct vb_gdb_entry *entry, pid_t *pid)
 {
 	struct vb_gdb_entry *entries = NULL;
-	int fd = vb_gdb_connect_token(token, NULL), n, err = -ENOENT;
+	int fd = vb_gdb_connect_token(token, pid), n, err = -ENOENT;
 
 	if (fd < 0)
 		return fd;

@@ -211,7 +211,7 @@ int gdb_run(const struct gdb_run *run)
 	struct vb_gdb_entry entry;
 	struct place place;
 	char *gdb = gdb_find(run->gdb);
-	int status = 0, err = gdb ? gdb_look(run->token, &entry) : -ENOENT;
+	int status = 0, err = gdb ? gdb_look(run->token, &entry, NULL) : -ENOENT;
 	pid_t child;
 
 	if (gdb && err)

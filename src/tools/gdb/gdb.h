@@ -10,14 +10,17 @@
 
 /* ---- common.c ---- */
 
-/* 0x and hex digits, hex digits, or a decimal number; false: none of these. */
+/*
+ * 0x and hex digits, hex digits, or a decimal number (of a PID, or more than 16 digits); false: none of
+ * these.
+ */
 bool gdb_parse_token(const char *text, uint64_t *token);
 /* Why a program refuses a debugger. */
 const char *gdb_reason(int err);
 /* A connection on which the remote serial protocol follows: the descriptor or -errno. */
 int gdb_attach(uint64_t token);
-/* What a token names: 0 or -errno. */
-int gdb_look(uint64_t token, struct vb_gdb_entry *entry);
+/* What a token names, and the program's pid (may be NULL): 0 or -errno. */
+int gdb_look(uint64_t token, struct vb_gdb_entry *entry, pid_t *pid);
 /*
  * Copy both ways until one side ends. `in` and `out` are the debugger's, and may be the same; a
  * connection that comes to the socket `listener` (-1: none) meanwhile is closed.

@@ -146,7 +146,7 @@ int gdb_program(struct gdb_run *run, const char *config, char **program)
 	close(listener);
 	code = gdb_run(run);
 	/* gdb has not come to it: it would wait for ever. */
-	if (!gdb_look(run->token, &entry) && entry.waits)
+	if (!gdb_look(run->token, &entry, NULL) && entry.waits)
 		kill(child, SIGTERM);
 	return reap(child);
 }

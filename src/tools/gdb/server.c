@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tools/cmd.h"
@@ -151,12 +152,12 @@ static bool serve(const struct arguments *args, int fd, int listener, uint16_t p
 	close(program);
 	printf("GDB is disconnected\n");
 	fflush(stdout);
-	return !gdb_look(args->token, &entry);
+	return !gdb_look(args->token, &entry, NULL);
 }
 
-static int check_token(const struct arguments *args, struct vb_gdb_entry *entry)
+static int check_token(const struct arguments *args, struct vb_gdb_entry *entry, pid_t *pid)
 {
-	int err = gdb_look(args->token, entry);
+	int err = gdb_look(args->token, entry, pid);
 
 	if (err) {
 		fprintf(stderr, "dpa-gdbserver: %s\n", gdb_reason(err));
@@ -169,6 +170,17 @@ static int check_token(const struct arguments *args, struct vb_gdb_entry *entry)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+/* The next connection: false where the program has ended before one came. */
+static bool await_debugger(int listener, int program)
+{
+	struct pollfd fds[] = { { .fd = listener, .events = POLLIN },
+				{ .fd = program, .events = POLLIN } };
+
+	while (poll(fds, 2, -1) < 0)
+		;
+	return !fds[1].revents;
 }
 
 static const struct argp_option options[] = {
@@ -194,14 +206,17 @@ int main(int argc, char **argv)
 	struct vb_gdb_entry entry;
 	bool there = true;
 	uint16_t port = 0;
-	int listener;
+	int listener, program;
+	pid_t pid = 0;
 
 	tools_guard_stdio();
 	argp_err_exit_status = CMD_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	signal(SIGPIPE, SIG_IGN);
-	if (check_token(&args, &entry))
+	if (check_token(&args, &entry, &pid))
 		return 1;
+	/* Of a program in another PID namespace nothing is known: then the next gdb finds it gone. */
+	program = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	listener = listen_on(args.port, &port);
 	if (listener < 0) {
 		fprintf(stderr, "dpa-gdbserver: port %u of 127.0.0.1: %s; -s takes another one\n",
@@ -210,7 +225,7 @@ int main(int argc, char **argv)
 	}
 	printf("Registered on device %s\nListening for GDB on port %u\n", entry.adapter, port);
 	fflush(stdout);
-	while (there) {
+	while (there && await_debugger(listener, program)) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0)

@@ -22,9 +22,11 @@
 #include "dpa/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 struct watch {
 	uint64_t addr, len;
@@ -54,7 +56,8 @@ struct debugged {
 
 struct vb_dpa_debug {
 	struct vb_dpa_process *process; /* NULL: it is gone; under `debuggers` */
-	int fd;
+	/* A pipe, which has something in it while the process is stopped. */
+	struct vb_file full, fill;
 };
 
 static pthread_mutex_t debuggers = PTHREAD_MUTEX_INITIALIZER;
@@ -81,11 +84,12 @@ static void unlock_all(struct vb_dpa_process *process)
 
 static void set_readable(struct vb_dpa_debug *debug, bool readable)
 {
-	uint64_t one = 1;
+	const struct vb_file *file = readable ? &debug->fill : &debug->full;
+	char bytes[16] = { 0 };
 
-	/* A descriptor that the program has closed is its own loss. */
-	if (readable ? write(debug->fd, &one, sizeof(one)) < 0
-		     : read(debug->fd, &one, sizeof(one)) < 0)
+	/* A descriptor that the program has closed is its own loss; the number may be its file by now. */
+	if (!vb_file_is_open(file) ||
+	    (readable ? write(file->fd, bytes, 1) < 0 : read(file->fd, bytes, sizeof(bytes)) < 0))
 		return;
 }
 
@@ -378,6 +382,26 @@ static int make_debugged(struct vb_dpa_process *process)
 	return 0;
 }
 
+static void close_pipe(struct vb_dpa_debug *debug)
+{
+	vb_file_close(&debug->full);
+	vb_file_close(&debug->fill);
+}
+
+static int make_pipe(struct vb_dpa_debug *debug)
+{
+	int fds[2], err, err_in;
+
+	debug->full = debug->fill = VB_NO_FILE;
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	err = vb_file_keep(&debug->full, fds[0]);
+	err_in = vb_file_keep(&debug->fill, fds[1]);
+	if (err || err_in)
+		close_pipe(debug);
+	return err ? err : err_in;
+}
+
 int vb_dpa_debug_attach(struct vb_dpa_process *process, struct vb_dpa_debug **debug)
 {
 	struct vb_dpa_debug *new = malloc(sizeof(*new));
@@ -389,8 +413,8 @@ int vb_dpa_debug_attach(struct vb_dpa_process *process, struct vb_dpa_debug **de
 	if (!err && debugged_of(process)->owner)
 		err = -EBUSY;
 	if (!err) {
-		*new = (struct vb_dpa_debug){ process, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
-		err = new->fd < 0 ? -errno : 0;
+		new->process = process;
+		err = make_pipe(new);
 	}
 	if (!err) {
 		lock_all(process);
@@ -494,7 +518,7 @@ void vb_dpa_debug_detach(struct vb_dpa_debug *debug)
 		vb_sched_poke(process->dpa);
 	}
 	pthread_mutex_unlock(&debuggers);
-	close(debug->fd);
+	close_pipe(debug);
 	free(debug);
 }
 
@@ -550,7 +574,7 @@ struct vb_dpa_process *vb_debug_enter(struct vb_dpa_debug *debug)
 
 int vb_dpa_debug_fd(const struct vb_dpa_debug *debug)
 {
-	return debug->fd;
+	return debug->full.fd;
 }
 
 void vb_dpa_debug_hold(struct vb_dpa_debug *debug)

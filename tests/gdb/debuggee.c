@@ -11,17 +11,21 @@
  *	window        an RPC that reads host memory through a window
  *	crash         a fault of the host program
  *	close         close what it did not open
+ *	reuse         put a file of its own in the place of all of these, and "destroy"; how many of them are damaged
  *	another       a second process, and its token
  *	fork          a child that lives on for a moment
  *	heir          a child that destroys "another", and makes a process of its own; its token. It lives as long as we
  *	destroy       destroy everything, and the process
  *	exit N        end without any of that
  */
+#define _GNU_SOURCE
 #include "../flexio/programs/check.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 extern struct flexio_app *debuggee;
@@ -92,6 +96,25 @@ static void read_window(void)
 	CHECK(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd));
 }
 
+/* Every descriptor that the program did not open becomes its file, which nobody else may use. */
+static void reuse(void)
+{
+	int open_before[256] = { 0 }, own = memfd_create("own", 0), damaged = 0;
+
+	CHECK(own >= 0 && own < 256 && write(own, "content", 7) == 7 && !lseek(own, 0, SEEK_SET));
+	for (int fd = 3; fd < 256; fd++) {
+		open_before[fd] = fd != own && fcntl(fd, F_GETFD) >= 0;
+		if (open_before[fd])
+			CHECK(dup2(own, fd) == fd);
+	}
+	destroy();
+	for (int fd = 3; fd < 256; fd++)
+		damaged += open_before[fd] && fcntl(fd, F_GETFD) < 0;
+	damaged += lseek(own, 0, SEEK_CUR) != 0;
+	damaged += lseek(own, 0, SEEK_END) != 7;
+	printf("reused %d\n", damaged);
+}
+
 static void inherit(void)
 {
 	pid_t parent = getpid();
@@ -160,6 +183,8 @@ static void run(const char *word)
 		for (int fd = 3; fd < 256; fd++)
 			close(fd);
 		printf("closed\n");
+	} else if (!strcmp(word, "reuse")) {
+		reuse();
 	} else if (!strcmp(word, "crash")) {
 		*(volatile int *)64 = 1; /* line: crash */
 	} else if (!strcmp(word, "destroy")) {

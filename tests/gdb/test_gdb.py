@@ -562,6 +562,17 @@ def check_program_closes_descriptors(_):
         program.end()
 
 
+def check_program_reuses_descriptors(_):
+    """Those of the session, too, which ends; what is in their place now is the program's."""
+    with Program() as program, attached(program) as gdb:
+        let_run(gdb, program)
+        program.ask('reuse', 'reused 0')
+        program.end()
+    with Program() as program, attached(program):
+        program.ask('reuse', 'reused 0')
+        program.end()
+
+
 def check_calls_of_device_functions(_):
     with Program() as program, attached(program, f'debuggee.dev.c:{LINES["second"]}') as gdb:
         program.tell('thread 3 4')

@@ -10,22 +10,22 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/file.h"
 
 int vb_error_init(struct flexio_process *process)
 {
-	process->error_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (process->error_fd < 0) {
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int err = fd < 0 ? -errno : vb_file_keep(&process->error_file, fd);
+
+	if (err)
 		fail("%s: no file descriptor for errors: %s; ulimit -n says how many there may be",
-		     process->name, strerror(errno));
-		return -errno;
-	}
-	return 0;
+		     process->name, strerror(-err));
+	return err;
 }
 
 void vb_error_free(struct flexio_process *process)
 {
-	if (process->error_fd >= 0)
-		close(process->error_fd);
+	vb_file_close(&process->error_file);
 }
 
 void vb_process_fatal(struct flexio_process *process, int status)
@@ -42,7 +42,9 @@ void vb_process_fatal(struct flexio_process *process, int status)
 	vb_calls_halt(process);
 	vb_handlers_halt(process);
 	vb_cmdqs_halt(process);
-	if (write(process->error_fd, &one, sizeof(one)) < 0)
+	/* A program that has closed it does not want to know; the number may be its file by now. */
+	if (vb_file_is_open(&process->error_file) &&
+	    write(process->error_file.fd, &one, sizeof(one)) < 0)
 		log_err("cannot wake the error fd: %s", strerror(errno));
 }
 
@@ -105,7 +107,7 @@ int flexio_err_handler_fd(struct flexio_process *process)
 		bad_handle(process, "process");
 		return -1;
 	}
-	return process->error_fd;
+	return process->error_file.fd;
 }
 
 static int status_get(struct flexio_process *process)

@@ -34,6 +34,7 @@
 #include <libflexio/flexio.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/refusal.h"
 #include "base/util.h"
@@ -576,8 +577,8 @@ struct flexio_process {
 	_Atomic uint32_t next_thread_id;
 
 	/* error.c */
-	_Atomic int status; /* 0: alive */
-	int error_fd;
+	_Atomic int status;             /* 0: alive */
+	struct vb_file error_file;      /* flexio_err_handler_fd() */
 	struct crash *_Atomic crash;    /* of the thread that ended it; NULL: not by a fault */
 	_Atomic uint64_t error_handler; /* device address; 0: none */
 	bool threaded;                  /* it has or had event handlers or workers; under mutex */

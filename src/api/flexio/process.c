@@ -324,7 +324,7 @@ static struct flexio_process *process_new(struct flexio_app *app, struct ibv_con
 	process->app = app;
 	process->ctx = ctx;
 	process->accel = accel;
-	process->error_fd = -1;
+	process->error_file = VB_NO_FILE;
 	process->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
 	atomic_init(&process->next_thread_id, 1);
 	if (name)

@@ -747,6 +747,23 @@ def check_program_without_device_code(_):
     expect(verbatim_gdb('--batch', '--', 'no-such-program'), 127, stderr='not found')
 
 
+def check_request_to_end_verbatim_gdb(folder):
+    """gdb ends with it, and no file is left."""
+    fake, temporary = folder / 'gdb', folder / 'tmp'
+    fake.write_text('#!/bin/sh\necho started\nexec sleep 1000\n')
+    fake.chmod(0o755)
+    temporary.mkdir()
+    with Program() as program:
+        for sig in (signal.SIGTERM, signal.SIGHUP):
+            with subprocess.Popen([str(BIN / 'verbatim'), 'gdb', '--gdb', str(fake), program.token], text=True,
+                                  stdout=subprocess.PIPE, env=environment(TMPDIR=str(temporary))) as tool:
+                equal(tool.stdout.readline(), 'started\n', 'the debugger')
+                tool.send_signal(sig)
+                equal(tool.wait(LIMIT), 128 + signal.SIGTERM, 'exit code')
+            equal(list(temporary.iterdir()), [], 'what is left')
+        program.end()
+
+
 def check_gdb_is_missing(folder):
     (folder / 'bin').mkdir()
     expect(verbatim_gdb('--', './debuggee', env={'PATH': str(folder / 'bin')}), 125, stderr='apt-get install gdb-multiarch')

@@ -206,12 +206,43 @@ static void become_gdb(const struct gdb_run *run, const char *gdb, const struct 
 	_exit(CMD_CANNOT_EXEC);
 }
 
+static volatile pid_t gdb_pid;
+
+static void end_gdb(int sig)
+{
+	(void)sig;
+	kill(gdb_pid, SIGTERM);
+}
+
+/*
+ * A request to end this tool is gdb's: afterwards the file is removed. Both signals are blocked, so that
+ * none comes too early; `before` is the mask without that.
+ */
+static int await_gdb(pid_t child, const sigset_t *before)
+{
+	struct sigaction act = { .sa_handler = end_gdb }, term, hup;
+	int status = 0;
+
+	gdb_pid = child;
+	sigaction(SIGTERM, &act, &term);
+	sigaction(SIGHUP, &act, &hup);
+	if (hup.sa_handler == SIG_IGN) /* nohup(1) */
+		sigaction(SIGHUP, &hup, NULL);
+	sigprocmask(SIG_SETMASK, before, NULL);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	sigaction(SIGTERM, &term, NULL);
+	sigaction(SIGHUP, &hup, NULL);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int gdb_run(const struct gdb_run *run)
 {
 	struct vb_gdb_entry entry;
 	struct place place;
+	sigset_t ends, before;
 	char *gdb = gdb_find(run->gdb);
-	int status = 0, err = gdb ? gdb_look(run->token, &entry, NULL) : -ENOENT;
+	int code = CMD_FAILED, err = gdb ? gdb_look(run->token, &entry, NULL) : -ENOENT;
 	pid_t child;
 
 	if (gdb && err)
@@ -228,17 +259,23 @@ int gdb_run(const struct gdb_run *run)
 	/* An interrupt at the terminal is gdb's, which passes it to the device process. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, &before);
 	fflush(stdout);
 	child = fork();
-	if (!child)
+	if (!child) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
 		become_gdb(run, gdb, &place);
-	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
+	}
+	if (child > 0)
+		code = await_gdb(child, &before);
+	else
+		sigprocmask(SIG_SETMASK, &before, NULL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGQUIT, SIG_DFL);
 	place_remove(&place);
 	free(gdb);
-	if (child < 0)
-		return CMD_FAILED;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return code;
 }

@@ -31,7 +31,22 @@ static int open_path(struct dump_file *file, int flags, mode_t mode)
 	return file->fd;
 }
 
-/* Others may write in the folder of last resort: what is there must be our own, and only there. */
+/* Whether others may put files there, or links: into the folder of last resort they do. */
+static bool is_shared(const struct dump_file *file)
+{
+	char folder[sizeof(file->path)];
+	const char *name = strrchr(file->path, '/');
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%.*s", name ? (int)(name - file->path) + 1 : 1,
+		 name ? file->path : ".");
+	return !stat(folder, &st) && st.st_mode & S_IWOTH;
+}
+
+/*
+ * own: what is there must be our own. A file that is not for others to read must be so everywhere:
+ * whoever made it can.
+ */
 static int check(const struct dump_file *file, bool own, mode_t mode)
 {
 	struct stat st;
@@ -40,7 +55,9 @@ static int check(const struct dump_file *file, bool own, mode_t mode)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
-	if (own && (st.st_uid != geteuid() || st.st_nlink != 1))
+	if ((own || !(mode & S_IROTH)) && st.st_uid != geteuid())
+		return -EPERM;
+	if (own && st.st_nlink != 1)
 		return -EPERM;
 	/* A file that was there may let others read what they must not. */
 	if (st.st_uid == geteuid() && st.st_mode & 0777 & ~mode &&
@@ -50,8 +67,9 @@ static int check(const struct dump_file *file, bool own, mode_t mode)
 }
 
 /* 0 or -errno. */
-static int try_open(struct dump_file *file, bool own, mode_t mode)
+static int try_open(struct dump_file *file, mode_t mode)
 {
+	bool own = is_shared(file);
 	int err = open_path(file, own ? O_NOFOLLOW : 0, mode) < 0 ? -errno : check(file, own, mode);
 
 	if (err && file->fd >= 0) {
@@ -75,12 +93,10 @@ bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, 
 	int err;
 
 	file->fd = -1;
-	err = make_path(file, "", base, process->id, suffix) ? try_open(file, false, mode)
-							     : -ENAMETOOLONG;
+	err = make_path(file, "", base, process->id, suffix) ? try_open(file, mode) : -ENAMETOOLONG;
 	if (err && base[0] != '/')
-		err = make_path(file, FALLBACK, base, process->id, suffix)
-			      ? try_open(file, true, mode)
-			      : -ENAMETOOLONG;
+		err = make_path(file, FALLBACK, base, process->id, suffix) ? try_open(file, mode)
+									   : -ENAMETOOLONG;
 	if (!err)
 		return true;
 	fail("process %s: no file %.300s: %s", process->name, file->path,

@@ -467,6 +467,32 @@ static void obstacles(struct flexio_process *process, unsigned int number)
 	CHECK(size_of("elsewhere") > 4096 && !unlink("elsewhere") && !unlink(path));
 }
 
+/* Where others may write, they must not get the core, nor choose which file it takes the place of. */
+static void traps_of_others(struct flexio_process *process, unsigned int number)
+{
+	char path[512], outfile[512];
+
+	CHECK(!mkdir("shared", 0700) && !chmod("shared", 01777));
+	snprintf(path, sizeof(path), "%s/shared/s.%u.core", folder, number);
+	snprintf(outfile, sizeof(outfile), "%s/shared/s", folder);
+	CHECK(!symlink("../kept", path));
+	refuse(process, outfile);
+	CHECK(!unlink(path) && !symlink("../nothing", path));
+	refuse(process, outfile);
+	CHECK(access("nothing", F_OK) && !unlink(path) && !link("kept", path));
+	refuse(process, outfile);
+	CHECK(!unlink(path) && size_of("kept") == 5);
+	OK(flexio_coredump_create(process, outfile));
+	if (!geteuid()) { /* files that another user has made, here and in a folder that is not shared */
+		CHECK(!truncate(path, 0) && !chmod(path, 0666) && !chown(path, 65534, 65534));
+		refuse(process, outfile);
+		CHECK(size_of(path) == 0 && !chmod("shared", 0755));
+		refuse(process, outfile);
+		CHECK(size_of(path) == 0);
+	}
+	CHECK(!unlink(path) && !rmdir("shared"));
+}
+
 /* A disk that is full, as far as a test can have one. */
 static void small_files(struct flexio_process *process, unsigned int number)
 {
@@ -496,6 +522,7 @@ static void files(void)
 	names(process, &number);
 	long_names(process);
 	obstacles(process, number);
+	traps_of_others(process, number);
 	small_files(process, number);
 	OK(flexio_process_destroy(process));
 }

@@ -10,7 +10,7 @@
 
 extern struct flexio_app *wild;
 extern flexio_func_t num_odd, odd_return, odd_stack, odd_free, odd_realloc, odd_memalign, odd_sizes,
-	odd_access, use_up, work, race, fine, recover;
+	odd_access, use_up, search, work, race, fine, recover;
 
 static struct ibv_context *ctx;
 
@@ -62,6 +62,16 @@ static void all_memory(void)
 	OK(flexio_process_destroy(process));
 }
 
+static void long_search(void)
+{
+	struct flexio_process *process = make("heap");
+	uint64_t n;
+
+	OK(flexio_process_call(process, &search, &n, (uint64_t)500000));
+	CHECK(n <= 1);
+	OK(flexio_process_destroy(process));
+}
+
 /* Time limits hold, though the host does all the work. */
 static void long_work(void)
 {
@@ -110,6 +120,7 @@ int main(void)
 	all_memory();
 	races("heap,uninit");
 	races("heap,uninit,continue");
+	long_search();
 	CHECK(!ibv_close_device(ctx));
 	ctx = open_device(); /* the accelerator reads the limit when it is made */
 	long_work();

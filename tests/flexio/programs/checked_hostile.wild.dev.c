@@ -121,6 +121,29 @@ __dpa_rpc__ uint64_t use_up(uint64_t size)
 	return n;
 }
 
+/* Pieces everywhere, and then a block that fits into none of them. */
+__dpa_rpc__ uint64_t search(uint64_t n)
+{
+	void **last = NULL, **p;
+	uint64_t found = 0;
+
+	for (uint64_t i = 0; i < n && (p = malloc(sizeof(*p))); i++) {
+		*p = last;
+		last = p;
+	}
+	for (p = last; p && *p; p = *p) {
+		void **gone = *p;
+
+		*p = *gone;
+		free(gone);
+		if (!*p)
+			break;
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		found += aligned_alloc(1 << 27, 1) != NULL;
+	return found;
+}
+
 /* Each turn is a few instructions here, and a lot of work for the host. */
 __dpa_rpc__ uint64_t work(uint64_t turns)
 {

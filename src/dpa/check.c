@@ -18,6 +18,9 @@
 #include <sys/mman.h>
 
 #include "base/fault.h"
+#include "dpa/cpu/ops.h"
+
+enum { SP = 2 };
 
 #define MALLOC_SIZE (128ULL << 20)
 #define MALLOC_MIN  (64ULL << 10)
@@ -197,6 +200,28 @@ static enum finding_kind kind_at(const struct check *c, uint64_t bad)
 	}
 }
 
+static const struct vb_insn *insn_of(const struct vb_dpa_thread *thread)
+{
+	const struct vb_text *text = thread->cpu.text;
+
+	return &text->insns[(thread->cpu.s.pc - text->lo) / 2];
+}
+
+/* What compilers make of an atomic of one or two bytes: its word, and all else in it stays. */
+static bool is_wide(const struct vb_dpa_thread *thread)
+{
+	switch (insn_of(thread)->op) {
+	case VB_OP_LR_W:
+	case VB_OP_SC_W:
+	case VB_OP_AMOAND_W:
+	case VB_OP_AMOOR_W:
+	case VB_OP_AMOXOR_W:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static __attribute__((noinline)) enum vb_seen bad_access(struct check *c,
 							 struct vb_dpa_thread *thread,
 							 uint64_t addr, unsigned int size,
@@ -210,6 +235,8 @@ static __attribute__((noinline)) enum vb_seen bad_access(struct check *c,
 	if (kind == VB_ACCESS_LOAD && bad > 1 && !(addr % size) && pc >= c->strlen_from &&
 	    pc < c->strlen_to)
 		return VB_SEEN_GO;
+	if (bad > 1 && is_wide(thread))
+		return VB_SEEN_GO;
 	if (!bad)
 		return VB_SEEN_GO; /* somebody was given it meanwhile */
 	f.bad = addr + bad - 1;
@@ -222,7 +249,7 @@ static __attribute__((noinline)) enum vb_seen bad_access(struct check *c,
 static __attribute__((noinline)) enum vb_seen sp_moved(struct check *c,
 						       struct vb_dpa_thread *thread)
 {
-	uint64_t sp = thread->cpu.s.x[2], last = thread->check.sp;
+	uint64_t sp = thread->cpu.s.x[SP], last = thread->check.sp;
 	uint64_t lo = thread->stack_addr, hi = lo + thread->stack_size;
 
 	thread->check.sp = sp;
@@ -231,6 +258,16 @@ static __attribute__((noinline)) enum vb_seen sp_moved(struct check *c,
 	vb_check_fill(c->process->space.base + sp, CHECK_FILL, last - sp);
 	vb_check_set_unwritten(c, sp, last - sp, true);
 	return vb_check_worked(thread, last - sp);
+}
+
+/* A stack pointer that was loaded is of another stack (a coroutine), or of longjmp(): no new frame. */
+static inline enum vb_seen look_at_sp(struct check *c, struct vb_dpa_thread *thread)
+{
+	if (thread->check.sp_loaded) {
+		thread->check.sp_loaded = false;
+		thread->check.sp = thread->cpu.s.x[SP];
+	}
+	return thread->cpu.s.x[SP] == thread->check.sp ? VB_SEEN_GO : sp_moved(c, thread);
 }
 
 /* Whether the store under way stores what was loaded from unwritten memory. */
@@ -306,8 +343,10 @@ static enum vb_seen on_access(struct vb_dpa_thread *thread, uint64_t addr, unsig
 	struct check *c = arg;
 	enum vb_seen moved = VB_SEEN_GO, seen = VB_SEEN_GO;
 
-	if (c->checks & VB_CHECK_UNINIT && thread->cpu.s.x[2] != thread->check.sp)
-		moved = sp_moved(c, thread);
+	if (c->checks & VB_CHECK_UNINIT) {
+		moved = look_at_sp(c, thread);
+		thread->check.sp_loaded = kind == VB_ACCESS_LOAD && insn_of(thread)->rd == SP;
+	}
 	if (addr >= c->limit)
 		return moved; /* a window, or a device page */
 	if (c->checks & VB_CHECK_HEAP && in_heaps(c, addr) && first_bad(c, addr, size))
@@ -322,8 +361,8 @@ void vb_check_ecall(struct vb_dpa_thread *thread)
 	struct check *c = thread->process->check;
 
 	/* The call may write to a frame that no access has shown yet. */
-	if (c->checks & VB_CHECK_UNINIT && thread->cpu.s.x[2] != thread->check.sp)
-		sp_moved(c, thread);
+	if (c->checks & VB_CHECK_UNINIT)
+		look_at_sp(c, thread);
 }
 
 void vb_check_forget(struct vb_dpa_process *process, uint64_t addr, uint64_t len)

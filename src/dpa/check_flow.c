@@ -26,8 +26,9 @@ static const char formats[] = {
 struct taint {
 	uint32_t regs;   /* hold it, or what was made of it */
 	uint32_t pure;   /* hold it as it is */
-	uint32_t stored; /* have been copied to memory: what remains may be left over */
+	uint32_t stored; /* what they hold went to memory: what remains may be left over */
 	unsigned int size;
+	bool whole; /* a structure is loaded into argument registers: some members may be unset */
 };
 
 static uint32_t reads(const struct vb_insn *i)
@@ -121,7 +122,7 @@ enum step { STEP_ON, STEP_USED, STEP_UNKNOWN };
 
 static enum step leaves(const struct vb_insn *i, const struct taint *t)
 {
-	uint32_t live = t->regs & ~t->stored;
+	uint32_t live = t->whole ? 0 : t->regs & ~t->stored;
 
 	if (reads(i) & t->regs)
 		return STEP_USED;
@@ -139,7 +140,8 @@ static enum step store(const struct vb_insn *i, struct taint *t, struct check_th
 		return STEP_USED;
 	if (!(t->regs & value))
 		return STEP_ON;
-	t->stored |= value;
+	/* A register that a bit-field was made of is left over as well. */
+	t->stored |= t->regs;
 	if (t->pure & value && access_size(i->op) <= t->size && to->ncopies < CHECK_COPIES)
 		to->copies[to->ncopies++] = instret;
 	return STEP_ON;
@@ -176,13 +178,46 @@ static enum step step(const struct vb_insn *i, struct taint *t, struct check_thr
 	}
 }
 
+/*
+ * Structures of two words are passed and returned in two registers that follow one another. Nothing
+ * else tells them from two words of a structure that are passed one by one.
+ */
+static bool is_pair(const struct vb_insn *a, const struct vb_insn *b)
+{
+	int regs = (int)b->rd - (int)a->rd;
+
+	/* The base may be in two registers: the first load may overwrite it. */
+	return a->op == VB_OP_LD && b->op == VB_OP_LD && (regs == 1 || regs == -1) &&
+	       b->imm - a->imm == 8 * regs;
+}
+
+/* Whether the other half was loaded just before. Two steps back may be wrong, which is no harm. */
+static bool was_paired(const struct vb_text *text, uint64_t pc, const struct vb_insn *load)
+{
+	for (unsigned int n = 0; n < 2; n++) {
+		if (vb_text_holds(text, pc - 4) &&
+		    vb_insn_len((uint16_t)vb_text_bits(text, pc - 4)) == 4)
+			pc -= 4;
+		else if (vb_text_holds(text, pc - 2))
+			pc -= 2;
+		else
+			return false;
+		if (is_pair(load, &text->insns[(pc - text->lo) / 2]))
+			return true;
+	}
+	return false;
+}
+
 enum flow vb_flow_follow(struct vb_dpa_thread *thread)
 {
 	const struct vb_text *text = &thread->process->text;
-	const struct vb_insn *i = &text->insns[(thread->cpu.s.pc - text->lo) / 2];
 	uint64_t pc = thread->cpu.s.pc, instret = thread->cpu.s.instret;
+	const struct vb_insn *load = &text->insns[(pc - text->lo) / 2], *i = load;
 	uint32_t rd = i->rd < 32 ? 1U << i->rd : 0;
-	struct taint t = { .regs = rd, .pure = rd, .size = access_size(i->op) };
+	struct taint t = { .regs = rd,
+			   .pure = rd,
+			   .size = access_size(i->op),
+			   .whole = was_paired(text, pc, load) };
 	unsigned int copies = thread->check.ncopies;
 	enum step how = STEP_ON;
 
@@ -196,6 +231,7 @@ enum flow vb_flow_follow(struct vb_dpa_thread *thread)
 		i = &text->insns[(pc - text->lo) / 2];
 		if (i->op == VB_OP_JAL && i->rd == VB_CPU_SINK)
 			continue;
+		t.whole |= is_pair(load, i);
 		how = step(i, &t, &thread->check, instret + n);
 	}
 	if (how != STEP_USED)

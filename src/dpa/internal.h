@@ -146,7 +146,8 @@ void vb_observe_free(struct vb_dpa_process *process);
 
 /* Of a thread; by the host thread that runs it. */
 struct check_thread {
-	uint64_t sp; /* at the last access, or when the thread was started */
+	uint64_t sp;    /* at the last access, or when the thread was started */
+	bool sp_loaded; /* that was a load into sp */
 	uint64_t worked;
 	uint64_t copies[CHECK_COPIES]; /* instret of stores to come whose value nobody wrote */
 	unsigned int ncopies;

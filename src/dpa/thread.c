@@ -427,6 +427,7 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 		(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
 	thread->starts++;
 	thread->check.sp = thread->cpu.s.x[2];
+	thread->check.sp_loaded = false;
 	return 0;
 }
 
@@ -464,6 +465,7 @@ int vb_dpa_thread_divert(struct vb_dpa_thread *thread, uint64_t pc, const uint64
 	if (err)
 		return err;
 	thread->check.sp = thread->cpu.s.x[2];
+	thread->check.sp_loaded = false;
 	thread->bound = max < UINT64_MAX - instret ? instret + max : 0;
 	thread->diverted = true;
 	return 0;

@@ -219,3 +219,128 @@ __dpa_rpc__ uint64_t family(void)
 	free(aligned);
 	return sum;
 }
+
+/* ---- what only looks like a bug ---- */
+
+struct maybe {
+	uint8_t has;
+	uint64_t value;
+};
+
+static APART uint64_t value_or(struct maybe m, uint64_t other)
+{
+	return m.has ? m.value : other;
+}
+
+static APART uint64_t pass_whole(struct maybe *m)
+{
+	m->has = 0;
+	return value_or(*m, 5);
+}
+
+/* Atomics of a byte are made of those of a word, which ends behind the block. */
+static APART uint64_t narrow(void)
+{
+	uint8_t *byte = malloc(1), *fifth = malloc(5);
+	uint16_t *half = malloc(2);
+	uint64_t sum;
+
+	*byte = 1;
+	*half = 2;
+	fifth[4] = 4;
+	sum = __atomic_fetch_add(byte, 1, __ATOMIC_RELAXED);
+	sum += __atomic_fetch_add(half, 1, __ATOMIC_RELAXED);
+	sum += __atomic_fetch_or(fifth + 4, 3, __ATOMIC_RELAXED);
+	sum += *byte + *half + fifth[4];
+	free(byte);
+	free(half);
+	free(fifth);
+	return sum; /* 7 + 2 + 3 + 7 */
+}
+
+static APART void nothing(void)
+{
+	__asm__ volatile("");
+}
+
+/* A bit-field is set, and what it was made of is left in an argument register. */
+static APART uint64_t left_over(uint64_t *word)
+{
+	uint64_t before, after;
+
+	__asm__ volatile("ld a1, 0(%2)\n\t"
+			 "andi %0, a1, -512\n\t"
+			 "ori %0, %0, 3\n\t"
+			 "sd %0, 0(%2)\n\t"
+			 "jal %3\n\t"
+			 "ld %1, 0(%2)"
+			 : "=&r"(before), "=&r"(after)
+			 : "r"(word), "i"(nothing)
+			 : "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "ra", "t0", "t1", "t2",
+			   "t3", "t4", "t5", "t6", "memory");
+	return after & 511;
+}
+
+/* ---- a coroutine whose stack is in that of the thread ---- */
+
+struct context {
+	uint64_t ra, sp, s[12];
+};
+
+void switch_to(struct context *from, struct context *to);
+
+#define SAVED(op, at)                                                                         \
+	op " ra, 0(" at ")\n" op " sp, 8(" at ")\n" op " s0, 16(" at ")\n" op " s1, 24(" at   \
+	   ")\n" op " s2, 32(" at ")\n" op " s3, 40(" at ")\n" op " s4, 48(" at ")\n" op      \
+	   " s5, 56(" at ")\n" op " s6, 64(" at ")\n" op " s7, 72(" at ")\n" op " s8, 80(" at \
+	   ")\n" op " s9, 88(" at ")\n" op " s10, 96(" at ")\n" op " s11, 104(" at ")\n"
+
+__asm__(".globl switch_to\nswitch_to:\n" SAVED("sd", "a0") SAVED("ld", "a1") "ret\n");
+
+static struct context caller, callee;
+static uint64_t steps;
+
+static APART uint64_t deep(uint64_t n)
+{
+	volatile uint64_t here = n;
+
+	return n ? deep(n - 1) + here : 0;
+}
+
+static void routine(void)
+{
+	for (;;) {
+		steps += deep(4);
+		switch_to(&callee, &caller);
+	}
+}
+
+static APART uint64_t own_stack(void)
+{
+	char stack[4096] __attribute__((aligned(16)));
+	volatile uint64_t mine[16];
+	uint64_t sum = 0;
+
+	steps = 0;
+	for (uint64_t i = 0; i < 16; i++)
+		mine[i] = i;
+	callee = (struct context){ .ra = (uintptr_t)routine, .sp = (uintptr_t)(stack + 4096) };
+	for (unsigned int i = 0; i < 3; i++) {
+		switch_to(&caller, &callee);
+		sum += deep(3);
+	}
+	for (uint64_t i = 0; i < 16; i++)
+		sum += mine[i];
+	return sum + steps; /* 3 * 6 + 120 + 3 * 10 */
+}
+
+__dpa_rpc__ uint64_t correct(void)
+{
+	struct maybe *m = malloc(sizeof(*m));
+	uint64_t *word = malloc(sizeof(*word)), sum;
+
+	sum = pass_whole(m) + left_over(word);
+	free(m);
+	free(word);
+	return sum + narrow() + own_stack(); /* 5 + 3 + 19 + 168 */
+}

@@ -7,7 +7,7 @@
 extern struct flexio_app *bugs;
 extern flexio_func_t overflow, in_front, after_free, after_realloc, twice, inside, free_this,
 	copy_out, unset_block, unset_local, lose, poke, poke_byte, recover, unset_copies, later,
-	strings, family;
+	strings, family, correct;
 
 static struct ibv_context *ctx;
 static char text[1 << 16];
@@ -226,6 +226,8 @@ static void clean(void)
 	CHECK(result == 4950);
 	OK(flexio_process_call(process, &family, &result));
 	CHECK(!result);
+	OK(flexio_process_call(process, &correct, &result));
+	CHECK(result == 195);
 	OK(flexio_process_destroy(process));
 	heard();
 	expect_nothing();

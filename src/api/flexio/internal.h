@@ -449,12 +449,16 @@ void vb_streams_destroy(struct flexio_process *process);
 
 struct tracer;
 
+enum { TRACER_BUFFERS = 4 };
+
 /* Whether the attributes of a tracer stream can be met; logs why not. */
 flexio_status vb_tracer_check(const flexio_msg_stream_attr_t *attr);
 /* Under streams_lock for writing. NULL: no memory. Device code stores nothing before a level is set. */
 struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_stream_attr_t *attr,
 			      int id);
 void vb_tracer_level(struct tracer *t, unsigned int level);
+/* Level 0, for good; device code that is at a message ends it. Without locks. */
+void vb_tracer_stop(struct tracer *t);
 /* Under streams_lock for writing. */
 void vb_tracer_close(struct tracer *t);
 void vb_tracers_free(struct flexio_process *process);

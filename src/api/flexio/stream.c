@@ -168,7 +168,8 @@ static void write_traces(struct flexio_msg_stream *s)
 {
 	uint64_t lost = 0;
 
-	while (drain_traces(s, &lost))
+	/* What comes meanwhile is for the next time: device code may be faster than the file. */
+	for (unsigned int i = 0; i <= TRACER_BUFFERS && drain_traces(s, &lost); i++)
 		say_lost(s, lost);
 	if (fflush(s->out))
 		log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(errno));
@@ -525,10 +526,12 @@ static void stream_close(struct flexio_msg_stream *s)
 	struct flexio_process *process = s->process;
 	int cancel;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	/* While it can still be handed buffers. */
+	if (s->tracer)
+		vb_tracer_stop(s->tracer);
 	/* With the write lock no device thread is in put(). */
 	pthread_rwlock_wrlock(&process->streams_lock);
-	if (s->tracer)
-		vb_tracer_level(s->tracer, 0);
 	process->streams[s->id] = NULL;
 	publish_levels(process);
 	pthread_rwlock_unlock(&process->streams_lock);
@@ -538,7 +541,6 @@ static void stream_close(struct flexio_msg_stream *s)
 	s->quit = true;
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
 	pthread_setcancelstate(cancel, NULL);

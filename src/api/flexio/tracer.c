@@ -22,9 +22,13 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#define BUFFERS 4
+#define BUFFERS TRACER_BUFFERS
 #define ARGS    6
+/* How long a device thread may take for a message, when a stream is closed */
+#define STOP_PAUSE_US 100
+#define STOP_LOOKS    1000
 /* Beside the outbox page, below the windows of threads. */
 #define WINDOW_AT   (1ULL << 41)
 #define WINDOW_EACH (1ULL << 31) /* more than the largest data_bsize */
@@ -340,6 +344,7 @@ struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_s
 		return NULL;
 	}
 	t->data = &process->tracer_table[id];
+	/* The level is still 0, so nobody looks at it. */
 	*t->data = (struct vb_rtos_tracer){
 		.transport_mode = (uint8_t)attr->tracer_mode,
 		.log_num_buf_msgs = (uint16_t)log2_of(t->per_buffer),
@@ -355,6 +360,21 @@ void vb_tracer_level(struct tracer *t, unsigned int level)
 {
 	/* Release: device code that finds the level finds the buffers. */
 	__atomic_store_n(&t->data->valid_lvl, (uint8_t)level, __ATOMIC_RELEASE);
+}
+
+/*
+ * No device thread writes to the stream any more, except for one that is halted in the middle of a
+ * message, which might not go on at all: so there is an end to the wait.
+ */
+void vb_tracer_stop(struct tracer *t)
+{
+	/* Sequentially consistent, both: pairs with enter() of device/dev/tracer.c. */
+	__atomic_store_n(&t->data->valid_lvl, 0, __ATOMIC_SEQ_CST);
+	for (unsigned int i = 0; i < STOP_LOOKS; i++) {
+		if (!__atomic_load_n(&t->data->writing, __ATOMIC_SEQ_CST))
+			return;
+		usleep(STOP_PAUSE_US);
+	}
 }
 
 void vb_tracer_close(struct tracer *t)
@@ -378,9 +398,13 @@ int vb_tracer_take(struct tracer *t, uint64_t buffer, uint64_t count, bool full)
 {
 	unsigned int at = t->filling % BUFFERS;
 	struct vb_rtos_trace *slot = t->memory->ring + (size_t)at * t->per_buffer;
+	uint32_t stored = __atomic_load_n(&t->data->current_ix, __ATOMIC_ACQUIRE);
 
 	if (buffer != at || count > t->per_buffer)
 		return -EINVAL;
+	/* More than were stored: those that come later would count as taken. */
+	if (!full && count > stored)
+		count = stored;
 	if (count > t->counts[at]) {
 		if (!t->memory->window)
 			memcpy(slot + t->counts[at],
@@ -401,13 +425,14 @@ void vb_tracer_collect(struct tracer *t)
 {
 	uint32_t count = __atomic_load_n(&t->data->current_ix, __ATOMIC_ACQUIRE);
 
+	/* Past the end: the thread that hands the buffer over is about to. */
+	if (count > t->per_buffer)
+		return;
 	/* Threads that are storing a message need a moment; one that was stopped there has none. */
 	for (unsigned int i = 0; i < 1000 && __atomic_load_n(&t->data->writing, __ATOMIC_ACQUIRE);
 	     i++)
 		sched_yield();
-	/* Past the end: the thread that hands the buffer over is about to. */
-	if (count <= t->per_buffer)
-		vb_tracer_take(t, t->data->buf_idx, count, false);
+	vb_tracer_take(t, t->data->buf_idx, count, false);
 }
 
 /* ---- out of the ring ---- */

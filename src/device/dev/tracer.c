@@ -6,6 +6,10 @@
  * A writer takes an index of the current buffer. The one that gets the index just past the end has
  * the turn: it waits for those that are still writing, hands the buffer over and opens the next;
  * later ones wait for it. A flush takes the turn by writing an index past the end.
+ *
+ * Whoever touches a buffer is counted as writing before it looks at the level, and the host sets the
+ * level to 0 before it looks at the count: so a stream that is closed is left alone, and one that is
+ * opened at its place is seen as a whole.
  */
 #include <libflexio-dev/flexio_dev_tracer.h>
 
@@ -27,12 +31,28 @@ static struct flexio_tracer_streams_data *stream(uint8_t id)
 	return ctx && id < FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT ? &ctx->tracer_ctx[id] : NULL;
 }
 
-/* With the turn: give count messages to the host and open the next buffer. */
+/* False: the stream does not show the level, or is closed. True: the caller is counted as writing. */
+static int enter(struct flexio_tracer_streams_data *s, uint8_t level)
+{
+	/* Sequentially consistent, both: pairs with vb_tracer_stop() of the host. */
+	__atomic_fetch_add(&s->writing, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&s->valid_lvl, __ATOMIC_SEQ_CST) >= level)
+		return 1;
+	__atomic_fetch_sub(&s->writing, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void leave(struct flexio_tracer_streams_data *s)
+{
+	__atomic_fetch_sub(&s->writing, 1, __ATOMIC_RELEASE);
+}
+
+/* With the turn, and entered: give count messages to the host and open the next buffer. */
 static void hand_over(struct flexio_tracer_streams_data *s, uint8_t id, uint32_t count)
 {
 	uint16_t next = (uint16_t)((s->buf_idx + 1) & s->buf_mask);
 
-	for (unsigned int i = 0; i < PATIENCE && __atomic_load_n(&s->writing, __ATOMIC_ACQUIRE);
+	for (unsigned int i = 0; i < PATIENCE && __atomic_load_n(&s->writing, __ATOMIC_ACQUIRE) > 1;
 	     i++)
 		__flexio_dev_relax();
 	ecall4(VB_RTOS_TRACES, id, count, s->buf_idx, 1);
@@ -41,25 +61,22 @@ static void hand_over(struct flexio_tracer_streams_data *s, uint8_t id, uint32_t
 	__atomic_store_n(&s->current_ix, 0, __ATOMIC_RELEASE);
 }
 
-/* An index of the current buffer for the caller, which is counted as writing. */
-static uint32_t take(struct flexio_tracer_streams_data *s, uint8_t id)
+/* False: the level is not shown. True: *ix of the current buffer is the caller's, which has entered. */
+static int take(struct flexio_tracer_streams_data *s, uint8_t id, uint8_t level, uint32_t *ix)
 {
-	for (;;) {
-		uint32_t ix;
-
-		__atomic_fetch_add(&s->writing, 1, __ATOMIC_ACQ_REL);
-		ix = __atomic_fetch_add(&s->current_ix, 1, __ATOMIC_ACQ_REL);
-		if (ix < s->max_entries_per_buf)
-			return ix;
-		__atomic_fetch_sub(&s->writing, 1, __ATOMIC_ACQ_REL);
-		if (ix == s->max_entries_per_buf) {
-			hand_over(s, id, ix);
-			continue;
-		}
+	while (enter(s, level)) {
+		*ix = __atomic_fetch_add(&s->current_ix, 1, __ATOMIC_ACQ_REL);
+		if (*ix < s->max_entries_per_buf)
+			return 1;
+		if (*ix == s->max_entries_per_buf)
+			hand_over(s, id, *ix);
+		leave(s);
 		/* index 0 comes back with the next buffer */
-		while (__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE) > s->max_entries_per_buf)
+		while (__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE) > s->max_entries_per_buf &&
+		       s->valid_lvl >= level)
 			__flexio_dev_relax();
 	}
+	return 0;
 }
 
 static void trace(uint8_t id, flexio_msg_dev_level level, const struct flexio_tracer_msg *msg)
@@ -67,11 +84,11 @@ static void trace(uint8_t id, flexio_msg_dev_level level, const struct flexio_tr
 	struct flexio_tracer_streams_data *s = stream(id);
 	uint32_t ix;
 
-	if (!s || !level || s->valid_lvl < level || !s->max_entries_per_buf)
+	if (!s || !level || *(volatile uint8_t *)&s->valid_lvl < level ||
+	    !take(s, id, (uint8_t)level, &ix))
 		return;
-	ix = take(s, id);
 	s->current_buffer[ix] = *msg;
-	__atomic_fetch_sub(&s->writing, 1, __ATOMIC_RELEASE);
+	leave(s);
 }
 
 void flexio_dev_tracer_notify_host(uint8_t tracer_id, uint32_t num_msg)
@@ -87,12 +104,16 @@ void flexio_dev_tracer_flush(uint8_t tracer_id)
 	struct flexio_tracer_streams_data *s = stream(tracer_id);
 	uint32_t count;
 
-	if (!s || !s->valid_lvl || !__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE))
+	if (!s || !enter(s, 1))
 		return;
-	count = __atomic_exchange_n(&s->current_ix, s->max_entries_per_buf + 1, __ATOMIC_ACQ_REL);
-	if (count > s->max_entries_per_buf)
-		return; /* another thread hands the buffer over */
-	hand_over(s, tracer_id, count);
+	if (__atomic_load_n(&s->current_ix, __ATOMIC_ACQUIRE)) {
+		count = __atomic_exchange_n(&s->current_ix, s->max_entries_per_buf + 1,
+					    __ATOMIC_ACQ_REL);
+		/* Otherwise another thread hands the buffer over. */
+		if (count <= s->max_entries_per_buf)
+			hand_over(s, tracer_id, count);
+	}
+	leave(s);
 }
 
 #define TRACE(...)              \

@@ -9,7 +9,7 @@
 #include "check.h"
 
 extern struct flexio_app *trace;
-extern flexio_func_t all_kinds, count, flush, notify, levels;
+extern flexio_func_t all_kinds, count, flush, notify, levels, tell, until, end;
 
 static char *const formats[] = {
 	"none\n",
@@ -171,6 +171,60 @@ static void threads(enum flexio_tracer_transport transport)
 	free(text);
 }
 
+/* A number that is too large brings what is there, and what comes later comes. */
+static void told_too_many(enum flexio_tracer_transport transport)
+{
+	struct flexio_msg_stream *stream = open_stream(transport, 2048);
+
+	call(count, stream, 0, 3);
+	call(tell, stream, 6, 0);
+	call(count, stream, 3, 3);
+	OK(flexio_msg_stream_flush(stream));
+	CHECK(!strcmp(text, "n 0 of 3\nn 1 of 3\nn 2 of 3\nn 3 of 3\nn 4 of 3\nn 5 of 3\n"));
+	close_stream(stream);
+	free(text);
+}
+
+static void *until_main(void *arg)
+{
+	flexio_status *status = arg;
+	uint64_t result;
+
+	*status = flexio_process_call(process, until, &result, (uint64_t)1, (uint64_t)1 << 40,
+				      (uint64_t)999);
+	return NULL;
+}
+
+/* Streams of one number, and of all sizes, come and go under threads that trace. */
+static void reopened(void)
+{
+	enum { THREADS = 3, ROUNDS = 300 };
+	flexio_status status[THREADS];
+	pthread_t callers[THREADS];
+	struct flexio_msg_stream *stream = open_stream(FLEXIO_TRACER_TRANSPORT_QP, 2048);
+
+	CHECK(flexio_msg_stream_get_id(stream) == 1);
+	for (unsigned int i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&callers[i], NULL, until_main, &status[i]));
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		OK(flexio_msg_stream_flush(stream));
+		close_stream(stream);
+		free(text);
+		stream = open_stream(i & 2 ? FLEXIO_TRACER_TRANSPORT_QP
+					   : FLEXIO_TRACER_TRANSPORT_WINDOW,
+				     i & 1 ? 2048 : 65536);
+		usleep(i % 7 * 100);
+	}
+	call(end, stream, 0, 0);
+	for (unsigned int i = 0; i < THREADS; i++) {
+		CHECK(!pthread_join(callers[i], NULL));
+		OK(status[i]);
+	}
+	close_stream(stream);
+	free(text);
+	in_order(FLEXIO_TRACER_TRANSPORT_QP);
+}
+
 static void level_changes(void)
 {
 	struct flexio_msg_stream *stream = open_stream(FLEXIO_TRACER_TRANSPORT_QP, 2048);
@@ -241,6 +295,9 @@ int main(void)
 	overrun();
 	threads(FLEXIO_TRACER_TRANSPORT_QP);
 	threads(FLEXIO_TRACER_TRANSPORT_WINDOW);
+	told_too_many(FLEXIO_TRACER_TRANSPORT_QP);
+	told_too_many(FLEXIO_TRACER_TRANSPORT_WINDOW);
+	reopened();
 	level_changes();
 	refusals();
 	open_stream(FLEXIO_TRACER_TRANSPORT_WINDOW, 4096); /* goes with the process */

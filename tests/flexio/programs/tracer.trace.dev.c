@@ -53,3 +53,29 @@ __dpa_rpc__ uint64_t levels(uint64_t id, uint64_t a, uint64_t b)
 		flexio_dev_trace_1(id, all[i], 1, all[i]);
 	return a + b;
 }
+
+__dpa_rpc__ uint64_t tell(uint64_t id, uint64_t n, uint64_t b)
+{
+	flexio_dev_tracer_notify_host(id, n);
+	return b;
+}
+
+static volatile uint32_t enough;
+
+__dpa_rpc__ uint64_t until(uint64_t id, uint64_t most, uint64_t b)
+{
+	uint64_t n;
+
+	for (n = 0; n < most && !enough; n++) {
+		flexio_dev_trace_2(id, FLEXIO_MSG_DEV_INFO, 7, n, most);
+		if (n % 1000 == b)
+			flexio_dev_tracer_flush(id);
+	}
+	return n;
+}
+
+__dpa_rpc__ uint64_t end(uint64_t id, uint64_t a, uint64_t b)
+{
+	enough = 1;
+	return id + a + b;
+}

@@ -275,6 +275,8 @@ static bool look_watching(struct vb_qp *qp, uint64_t now, uint64_t *next)
 
 	if (sq->watch_at <= now)
 		vb_requester_run(qp);
+	if (sq->watch_at && sq->watch_at <= now)
+		return false; /* SQD: nothing is begun before RTS, which looks again */
 	if (sq->watch_at) {
 		vb_sooner(next, sq->watch_at);
 		return true;

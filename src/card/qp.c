@@ -60,8 +60,19 @@ static void add_traffic(struct vb_traffic *to, struct vb_qp *qp)
 	vb_unlock(&qp->rq.lock);
 }
 
+/* A counter does not go back. Under the lock of what is retired. */
+static void keep_up(uint64_t *value, uint64_t *told)
+{
+	if (*value < *told)
+		*value = *told;
+	*told = *value;
+}
+
+/* A queue that is being destroyed is among neither of the two for a while. */
 void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffic)
 {
+	struct vb_traffic *told = &vb_card.retired.told[adapter->index];
+
 	vb_lock(&vb_card.retired.lock);
 	*traffic = vb_card.retired.traffic[adapter->index];
 	vb_unlock(&vb_card.retired.lock);
@@ -74,6 +85,10 @@ void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffi
 			add_traffic(traffic, qp);
 	}
 	vb_read_unlock();
+	vb_lock(&vb_card.retired.lock);
+	keep_up(&traffic->sent, &told->sent);
+	keep_up(&traffic->received, &told->received);
+	vb_unlock(&vb_card.retired.lock);
 }
 
 /*

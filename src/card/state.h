@@ -78,6 +78,7 @@ struct vb_card {
 		struct vb_lock lock;
 		struct vb_path_counters counters;
 		struct vb_traffic traffic[VB_CONFIG_MAX_ADAPTERS];
+		struct vb_traffic told[VB_CONFIG_MAX_ADAPTERS]; /* the most */
 	} retired;
 
 	struct {                      /* flow.c */

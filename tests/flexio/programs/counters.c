@@ -2,6 +2,10 @@
 /* Counters of the port: what frames and RDMA add to them, and what ends the process. */
 #include "queue_kit.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
 extern struct flexio_app *count;
 extern flexio_func_t run_work, configure, sample, on_stack, unknown, too_many, twice;
 
@@ -24,7 +28,7 @@ static struct bytes now(void)
 }
 
 /* RDMA between two queue pairs of the process: what one sends the other receives. */
-static void rdma(void)
+static void rdma(bool look)
 {
 	struct kit_mem mem;
 	struct kit_cq cq;
@@ -32,7 +36,7 @@ static void rdma(void)
 	struct flexio_qp_attr attr;
 	struct work w = { .nops = 3, .expect = 3 };
 	flexio_uintptr_t at = dev_alloc(process, sizeof(w));
-	struct bytes before, after;
+	struct bytes before = { 0 }, after = { 0 };
 
 	mem_make(process, 4096, &mem);
 	cq_simple(process, 6, NULL, &cq);
@@ -41,7 +45,8 @@ static void rdma(void)
 	qp_make(process, NULL, &attr, &a);
 	qp_make(process, NULL, &attr, &b);
 	qp_pair(&a, &b);
-	before = now();
+	if (look)
+		before = now();
 	w.cq = cq.work;
 	w.qp = a.work;
 	w.ops[0] = (struct work_op){ .type = SEG_WRITE,
@@ -58,15 +63,46 @@ static void rdma(void)
 	w.ops[2].to_len = w.ops[2].len;
 	work_run(process, run_work, at, &w);
 	CHECK(!w.cqes[0].syndrome && !w.cqes[1].syndrome && !w.cqes[2].syndrome);
-	after = now();
-	CHECK(after.tx - before.tx == 1300 && after.rx - before.rx == 1300);
+	if (look) {
+		after = now();
+		CHECK(after.tx - before.tx == 1300 && after.rx - before.rx == 1300);
+	}
 	OK(flexio_qp_destroy(a.qp));
 	OK(flexio_qp_destroy(b.qp));
-	before = now();
-	CHECK(before.tx == after.tx && before.rx == after.rx); /* queues that are gone count on */
+	if (look) {
+		before = now();
+		/* queues that are gone count on */
+		CHECK(before.tx == after.tx && before.rx == after.rx);
+	}
 	OK(flexio_cq_destroy(cq.cq));
 	mem_end(&mem);
 	OK(flexio_buf_dev_free(process, at));
+}
+
+static void *rdma_main(void *arg)
+{
+	atomic_bool *done = arg;
+
+	for (unsigned int i = 0; i < 100; i++)
+		rdma(false);
+	atomic_store(done, true);
+	return NULL;
+}
+
+/* No counter goes back while queues come and go. */
+static void forward(void)
+{
+	struct bytes last = now(), next;
+	atomic_bool done = false;
+	pthread_t thread;
+
+	CHECK(!pthread_create(&thread, NULL, rdma_main, &done));
+	while (!atomic_load(&done)) {
+		next = now();
+		CHECK((int32_t)(next.tx - last.tx) >= 0 && (int32_t)(next.rx - last.rx) >= 0);
+		last = next;
+	}
+	CHECK(!pthread_join(thread, NULL));
 }
 
 /* A frame counts with its padding. */
@@ -132,7 +168,8 @@ int main(void)
 	ctx = open_device();
 	OK(flexio_process_create(ctx, count, NULL, &process));
 	OK(flexio_process_call(process, configure, &result, (uint64_t)0));
-	rdma();
+	rdma(true);
+	forward();
 	frames();
 	OK(flexio_process_destroy(process));
 	ends(sample);

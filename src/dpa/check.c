@@ -287,15 +287,18 @@ static bool stores_nothing(struct vb_dpa_thread *thread)
 	return match;
 }
 
-/* Who is not seen has written it, or it is not there any more. */
-static bool is_filled(const struct check *c, uint64_t addr, unsigned int size)
+/*
+ * False: who is not seen has written there, or it is not there any more. Whole words are looked at:
+ * one byte of what the card has written may well be CHECK_FILL.
+ */
+static bool is_filled(const struct check *c, uint64_t from, uint64_t to)
 {
-	uint8_t bytes[8];
+	uint8_t bytes[16];
 
-	if (vb_fault_copy(bytes, c->process->space.base + addr, size))
+	if (vb_fault_copy(bytes, c->process->space.base + from, to - from))
 		return false;
-	for (unsigned int i = 0; i < size; i++)
-		if (bytes[i] != CHECK_FILL)
+	for (uint64_t at = from; at < to; at++)
+		if (get(c->unwritten + at / 8) & 1U << at % 8 && bytes[at - from] != CHECK_FILL)
 			return false;
 	return true;
 }
@@ -306,9 +309,10 @@ static __attribute__((noinline)) enum vb_seen load_of_nothing(struct check *c,
 							      unsigned int kind)
 {
 	struct finding f = { FIND_UNINIT, addr, size, kind, thread, .bad = addr };
+	uint64_t from = addr & ~7ULL, to = (addr + size + 7) & ~7ULL;
 
-	if (!is_filled(c, addr, size)) {
-		vb_check_set_unwritten(c, addr, size, false);
+	if (!is_filled(c, from, to)) {
+		vb_check_set_unwritten(c, from, to - from, false);
 		return VB_SEEN_GO;
 	}
 	if (kind == VB_ACCESS_LOAD && vb_flow_follow(thread) != FLOW_USED)

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 extern struct flexio_app *qpdev;
-extern flexio_func_t run_work, fill_recv, fill_linked, ring_raw;
+extern flexio_func_t run_work, fill_recv, fill_linked, ring_raw, make_block, sum_block;
 
 enum { LOG = 4, SIZE = 256, BUFFERS = SIZE * 4 };
 
@@ -676,6 +676,29 @@ static void waits(struct kit_qp *qp)
 	qp->work = w.qp;
 }
 
+/* Bytes of every value, into memory of the device's malloc. */
+static void into_block(struct kit_qp *qp)
+{
+	struct flexio_mkey_attr attr = { .len = SIZE, .access = IBV_ACCESS_LOCAL_WRITE };
+	struct work_op o = copy(0, 0, SIZE);
+	struct flexio_mkey *mkey;
+	unsigned char bytes[SIZE];
+	uint64_t sum;
+
+	for (unsigned int i = 0; i < SIZE; i++)
+		bytes[i] = (unsigned char)(5 * i);
+	dev_write(process, mem.addr, bytes, SIZE);
+	OK(flexio_process_call(process, make_block, &o.raddr, (uint64_t)SIZE));
+	CHECK(o.raddr);
+	attr.daddr = o.raddr;
+	OK(flexio_device_mkey_create(process, &attr, &mkey));
+	o.rkey = flexio_mkey_get_id(mkey);
+	good(qp, o);
+	OK(flexio_process_call(process, sum_block, &sum, o.raddr, (uint64_t)SIZE));
+	CHECK(sum == SIZE * (SIZE - 1) / 2);
+	OK(flexio_device_mkey_destroy(mkey));
+}
+
 static void local_work(enum flexio_qp_transport_type type)
 {
 	struct kit_qp a, b;
@@ -695,6 +718,7 @@ static void local_work(enum flexio_qp_transport_type type)
 	one_matrix(&a, 255, 2, 2);
 	conditions(&a);
 	waits(&a);
+	into_block(&a);
 	end(&a, &b);
 }
 

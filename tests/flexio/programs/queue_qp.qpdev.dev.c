@@ -2,6 +2,8 @@
 /* Work that the host lists, receive rings in and out of order, and WQEs as raw words. */
 #include "queue_dev.h"
 
+#include <stdlib.h>
+
 __dpa_rpc__ uint64_t run_work(struct work *w)
 {
 	return do_work(w);
@@ -45,4 +47,21 @@ __dpa_rpc__ uint64_t ring_raw(struct work *w, uint32_t first, uint32_t second)
 	words[3] = 0;
 	w->qp.pi++;
 	return do_work(w);
+}
+
+__dpa_rpc__ uint64_t make_block(uint64_t size)
+{
+	return (uintptr_t)malloc(size);
+}
+
+/* Byte by byte, and gone. */
+__dpa_rpc__ uint64_t sum_block(uint64_t addr, uint64_t size)
+{
+	volatile uint8_t *block = (void *)addr;
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < size; i++)
+		sum += block[i];
+	free((void *)addr);
+	return sum;
 }

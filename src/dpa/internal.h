@@ -115,7 +115,7 @@ struct vb_dpa_process {
 /* ---- observe.c: who watches a process ---- */
 
 enum observe_client {
-	OBSERVE_CHECK, /* asked first: what it refuses is a trap, and nobody else's business */
+	OBSERVE_CHECK, /* asked first of an access: what it refuses is a trap, nobody else's business */
 	OBSERVE_DEBUG,
 	OBSERVE_CLIENTS
 };

@@ -6,6 +6,7 @@
  *	rpc A B       call sum_of_squares
  *	thread A B    the same, in a thread of its own; "join" waits for it
  *	fire          start the event handler that spins; "stop" ends it
+ *	heap A        an RPC that uses malloc
  *	task          a task of the command queue, and its end
  *	null, illegal RPCs that fault
  *	window        an RPC that reads host memory through a window
@@ -29,7 +30,8 @@
 #include <sys/wait.h>
 
 extern struct flexio_app *debuggee;
-extern flexio_func_t sum_of_squares, spin, stop_spinning, kick, work, store_null, illegal, look;
+extern flexio_func_t sum_of_squares, spin, stop_spinning, kick, work, store_null, illegal, look,
+	on_heap;
 
 static struct ibv_context *ctx;
 static struct flexio_process *process, *second;
@@ -140,6 +142,9 @@ static void run(const char *word)
 		status = flexio_process_call(process, sum_of_squares, &result, arguments[0],
 					     arguments[1]);
 		printf("rpc %d %llu\n", status, (unsigned long long)result);
+	} else if (!strcmp(word, "heap")) {
+		status = flexio_process_call(process, on_heap, &result, arguments[0]);
+		printf("heap %d %llu\n", status, (unsigned long long)result);
 	} else if (!strcmp(word, "thread")) {
 		CHECK(!pthread_create(&thread, NULL, call_sum, NULL));
 		return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Device half of debuggee.c. The tests find lines by the words in their comments: line("name"). */
 #include <dpaintrin.h>
+#include <stdlib.h>
 #include <libflexio-dev/flexio_dev.h>
 
 struct corner {
@@ -66,6 +67,16 @@ __dpa_rpc__ uint64_t store_null(uint64_t value)
 
 	*nowhere = value; /* line: null */
 	return 1;
+}
+
+__dpa_rpc__ uint64_t on_heap(uint64_t value)
+{
+	uint64_t *block = malloc(sizeof(*block));
+
+	*block = value; /* line: block */
+	value = *block;
+	free(block);
+	return value;
 }
 
 __dpa_rpc__ uint64_t illegal(void)

@@ -253,6 +253,19 @@ def check_conditions_and_many_breakpoints(_):
         equal(program.hear('rpc 0 '), '74', 'sum')
 
 
+def check_breakpoint_at_malloc(_):
+    """In checked mode the host does what malloc would; the breakpoint comes first."""
+    for checks in ('', 'heap,uninit'):
+        with Program(**{'VERBATIM_DPA_CHECK': checks} if checks else {}) as program, attached(program, '*malloc') as gdb:
+            program.tell('heap 7')
+            equal(gdb.go()['frame']['func'], 'malloc', 'function')
+            gdb.command(f'-break-insert debuggee.dev.c:{LINES["block"]}')
+            at(gdb.go(), 'block', 'on_heap')
+            gdb.command('-target-detach')
+            equal(program.hear('heap 0 '), '7', 'result')
+            program.end()
+
+
 def check_worker_and_handler_by_name(_):
     with Program() as program, attached(program, 'work', 'spin') as gdb:
         program.tell('task')

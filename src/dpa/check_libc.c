@@ -118,6 +118,9 @@ static enum vb_seen serve_realloc(struct check *c, struct vb_dpa_thread *thread)
 	/* What is none is found by freeing it. */
 	if (!vb_block_size(c, OWNER_MALLOC, old, &old_size))
 		return give_back(thread, 0, release(c, thread, old), 0);
+	/* As the library that is replaced. */
+	if (!size)
+		return give_back(thread, 0, release(c, thread, old), 0);
 	addr = alloc(c, thread, size, 1);
 	if (!addr)
 		return give_back(thread, 0, VB_SEEN_GO, 0);

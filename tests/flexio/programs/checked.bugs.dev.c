@@ -214,6 +214,7 @@ __dpa_rpc__ uint64_t family(void)
 	sum += calloc(huge >> 30, huge >> 30) != NULL;
 	sum += realloc(grown, huge + 8) != NULL;
 	sum += aligned_alloc(huge, 8) != NULL;
+	sum += realloc(malloc(8), huge << 1) != NULL; /* 0 bytes: it is freed */
 	free(NULL);
 	free(grown);
 	free(aligned);

@@ -60,22 +60,10 @@ __dpa_rpc__ uint64_t tell(uint64_t id, uint64_t n, uint64_t b)
 	return b;
 }
 
-static volatile uint32_t enough;
-
-__dpa_rpc__ uint64_t until(uint64_t id, uint64_t most, uint64_t b)
+__dpa_rpc__ uint64_t count_and_flush(uint64_t id, uint64_t from, uint64_t n)
 {
-	uint64_t n;
-
-	for (n = 0; n < most && !enough; n++) {
-		flexio_dev_trace_2(id, FLEXIO_MSG_DEV_INFO, 7, n, most);
-		if (n % 1000 == b)
-			flexio_dev_tracer_flush(id);
-	}
+	for (uint64_t i = 0; i < n; i++)
+		flexio_dev_trace_2(id, FLEXIO_MSG_DEV_INFO, 7, from + i, n);
+	flexio_dev_tracer_flush(id);
 	return n;
-}
-
-__dpa_rpc__ uint64_t end(uint64_t id, uint64_t a, uint64_t b)
-{
-	enough = 1;
-	return id + a + b;
 }

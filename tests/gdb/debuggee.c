@@ -126,7 +126,7 @@ static void inherit(void)
 	OK(flexio_process_destroy(second));
 	ctx = open_device();
 	OK(flexio_process_create(ctx, debuggee, NULL, &second));
-	printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
+	printf("token 0x%016llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
 	fflush(stdout);
 	while (getppid() == parent)
 		poll(NULL, 0, 10);
@@ -183,7 +183,7 @@ static void run(const char *word)
 		inherit();
 	} else if (!strcmp(word, "another")) {
 		OK(flexio_process_create(ctx, debuggee, NULL, &second));
-		printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
+		printf("token 0x%016llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
 	} else if (!strcmp(word, "close")) {
 		for (int fd = 3; fd < 256; fd++)
 			close(fd);
@@ -214,7 +214,7 @@ int main(int argc, char **argv)
 			run(argv[i]);
 		return 0;
 	}
-	printf("token 0x%llx\n", (unsigned long long)flexio_process_udbg_token_get(process));
+	printf("token 0x%016llx\n", (unsigned long long)flexio_process_udbg_token_get(process));
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		arguments[0] = arguments[1] = 0;

@@ -183,7 +183,8 @@ static void run(const char *word)
 		inherit();
 	} else if (!strcmp(word, "another")) {
 		OK(flexio_process_create(ctx, debuggee, NULL, &second));
-		printf("token 0x%016llx\n", (unsigned long long)flexio_process_udbg_token_get(second));
+		printf("token 0x%016llx\n",
+		       (unsigned long long)flexio_process_udbg_token_get(second));
 	} else if (!strcmp(word, "close")) {
 		for (int fd = 3; fd < 256; fd++)
 			close(fd);

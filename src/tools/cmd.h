@@ -6,6 +6,8 @@
 #pragma once
 
 #include <limits.h>
+#include <stddef.h>
+#include <sys/types.h>
 
 enum {
 	CMD_USAGE = 2,         /* the command line is wrong */
@@ -22,6 +24,9 @@ int cmd_gdb(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_sdk(int argc, char **argv);
+
+/* What /proc says the process runs, "?" if nothing; the kernel cuts it at 15 characters. */
+void tools_command_of(pid_t pid, char *name, size_t size);
 
 /*
  * At the start of main(): closed standard descriptors do no harm, and standard output that was lost

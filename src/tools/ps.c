@@ -14,8 +14,7 @@
 #include "base/registry.h"
 #include "tools/cmd.h"
 
-/* What /proc says it runs; the kernel cuts it at 15 characters. */
-static void read_command(pid_t pid, char *name, size_t size)
+void tools_command_of(pid_t pid, char *name, size_t size)
 {
 	char path[64];
 	FILE *f;
@@ -54,7 +53,7 @@ static void print_process(void *arg, const struct vb_slot_info *info)
 {
 	char command[32];
 
-	read_command(info->pid, command, sizeof(command));
+	tools_command_of(info->pid, command, sizeof(command));
 	printf("%8d %5" PRIu32 "  %s\n", (int)info->pid, info->slot, command);
 	if (*(bool *)arg)
 		print_doorbells(info->doorbells);

@@ -105,21 +105,6 @@ static const struct argp_option options[] = {
 
 /* ---- what there is ---- */
 
-static void read_command(pid_t pid, char *name, size_t size)
-{
-	char path[64];
-	FILE *f;
-
-	snprintf(name, size, "?");
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (fgets(name, (int)size, f))
-		name[strcspn(name, "\n")] = '\0';
-	fclose(f);
-}
-
 /* Call visit for each device process of a program, or of all (pid 0); how many there are. */
 static int each(pid_t pid, void (*visit)(void *arg, pid_t pid, const struct vb_gdb_entry *entry),
 		void *arg)
@@ -157,7 +142,7 @@ static void print_entry(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
 		printf("%8s %-15s  %-18s  %-8s  %-9s  %s\n", "PID", "COMMAND", "TOKEN", "ADAPTER",
 		       "DEBUGGER", "DEVICE PROCESS (APP)");
 	*titled = true;
-	read_command(pid, command, sizeof(command));
+	tools_command_of(pid, command, sizeof(command));
 	printf("%8d %-15s  0x%016" PRIx64 "  %-8s  %-9s  %s (%s)\n", (int)pid, command,
 	       entry->token, entry->adapter,
 	       entry->attached ? "attached"

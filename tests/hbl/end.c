@@ -103,8 +103,11 @@ uint32_t fifo_free(const struct fifo *fifo)
 
 void fifo_wait(struct fifo *fifo)
 {
-	uint64_t start = now_ns();
+	uint64_t start;
 
+	if (fifo_free(fifo) > 2)
+		return; /* without a look at the clock, which bench/verbs would measure */
+	start = now_ns();
 	while (fifo_free(fifo) <= 2) {
 		CHECK(now_ns() - start < LIMIT_S * 1000000000ull);
 		sched_yield();

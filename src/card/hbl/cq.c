@@ -232,18 +232,24 @@ static void write_entry(struct vb_hbl_cq *cq, const void *entry)
 		cq->produced++;
 }
 
-enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
+static enum vb_hbl_room room(const struct vb_hbl_cq *cq)
 {
-	enum vb_hbl_room room = VB_HBL_LOST;
 	uint32_t ci;
 
+	if (cq->failed)
+		return VB_HBL_LOST;
+	return has_room(cq, &ci) ? VB_HBL_ROOM : VB_HBL_FULL;
+}
+
+enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
+{
+	enum vb_hbl_room found;
+
 	vb_lock(&cq->lock);
-	if (!cq->failed) {
-		room = has_room(cq, &ci) ? VB_HBL_ROOM : VB_HBL_FULL;
-		cq->reserved += room == VB_HBL_ROOM;
-	}
+	found = room(cq);
+	cq->reserved += found == VB_HBL_ROOM;
 	vb_unlock(&cq->lock);
-	return room;
+	return found;
 }
 
 void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
@@ -255,6 +261,20 @@ void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *comple
 	cq->reserved--;
 	write_entry(cq, entry);
 	vb_unlock(&cq->lock);
+}
+
+enum vb_hbl_room vb_hbl_cq_put(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
+{
+	_Alignas(16) uint8_t entry[VB_HBL_CQE_SIZE];
+	enum vb_hbl_room found;
+
+	vb_hbl_encode_cqe(entry, completion);
+	vb_lock(&cq->lock);
+	found = room(cq);
+	if (found == VB_HBL_ROOM)
+		write_entry(cq, entry);
+	vb_unlock(&cq->lock);
+	return found;
 }
 
 void vb_hbl_cq_cancel(struct vb_hbl_cq *cq)

@@ -11,7 +11,7 @@
  *
  * A store by a handler of an asynchronous signal may have interrupted its thread inside of the
  * card, which holds locks then: the entry is left to the background thread. (No handler interrupts
- * a store: base/trap.h. So the two locks of a FIFO are free in every handler.)
+ * a store: base/trap.h. So the lock of a FIFO is free in every handler.)
  *
  * The thread that stores an entry also carries it out, unless another thread is at work: then that
  * thread finds it. Dwords of an entry are kept twice: in the registers, as on hardware, and per
@@ -74,19 +74,32 @@ static uint32_t consumer_index(const struct vb_hbl_fifo *fifo)
 	return fifo->head & G2_CI_MASK;
 }
 
-static bool take(struct vb_hbl_fifo *fifo, uint32_t entry[4])
+/* Lock held: an entry is taken. */
+static void advance(struct vb_hbl_fifo *fifo)
 {
-	bool any;
+	fifo->head++;
+	atomic_store_explicit(fifo->ci, htole32(consumer_index(fifo)), memory_order_release);
+}
+
+/*
+ * The next entry, for the thread that carries out. Being that thread ends here, with the lock that
+ * entries are stored with: none is left to a thread that has just found the FIFO empty.
+ */
+static bool take(struct vb_hbl_fifo *fifo, bool consuming, uint32_t entry[4])
+{
+	bool any = false;
 
 	vb_lock(&fifo->lock);
-	any = fifo->head != fifo->tail;
-	if (any) {
-		memcpy(entry, fifo->entry[fifo->head % fifo->capacity], sizeof(fifo->entry[0]));
-		fifo->head++;
-		atomic_store_explicit(fifo->ci, htole32(consumer_index(fifo)),
-				      memory_order_release);
-	} else {
-		fifo->overrun = false;
+	if (consuming || !fifo->consuming) {
+		any = fifo->head != fifo->tail;
+		if (any) {
+			memcpy(entry, fifo->entry[fifo->head % fifo->capacity],
+			       sizeof(fifo->entry[0]));
+			advance(fifo);
+		} else {
+			fifo->overrun = false;
+		}
+		fifo->consuming = any;
 	}
 	vb_unlock(&fifo->lock);
 	return any;
@@ -131,16 +144,6 @@ static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 	}
 }
 
-static bool is_empty(struct vb_hbl_fifo *fifo)
-{
-	bool empty;
-
-	vb_lock(&fifo->lock);
-	empty = fifo->head == fifo->tail;
-	vb_unlock(&fifo->lock);
-	return empty;
-}
-
 /* Once for each time that the FIFO filled. */
 static void report_overrun(struct vb_hbl_fifo *fifo)
 {
@@ -152,18 +155,20 @@ static void report_overrun(struct vb_hbl_fifo *fifo)
 	vb_hbl_port_event(fifo->port, IBV_EVENT_PORT_ERR);
 }
 
-/* In a burst. */
-static void consume(struct vb_hbl_fifo *fifo)
+/* In a burst: what was stored, after an entry that this thread has taken already. */
+static void consume(struct vb_hbl_fifo *fifo, bool taken, uint32_t entry[4])
+{
+	report_overrun(fifo);
+	for (bool any = taken || take(fifo, false, entry); any; any = take(fifo, true, entry))
+		carry_out(fifo, entry);
+}
+
+/* ... whatever there is. */
+static void consume_all(struct vb_hbl_fifo *fifo)
 {
 	uint32_t entry[4];
 
-	report_overrun(fifo);
-	/* Looked at again after letting go: an entry stored just before that was left to us. */
-	while (!is_empty(fifo) && vb_trylock(&fifo->consumer)) {
-		while (take(fifo, entry))
-			carry_out(fifo, entry);
-		vb_unlock(&fifo->consumer);
-	}
+	consume(fifo, false, entry);
 }
 
 /* --- entries of signal handlers --------------------------------------------------------------- */
@@ -192,24 +197,44 @@ void vb_hbl_fifo_run_deferred(void)
 					&hbl->ports[p].fifos[k], memory_order_acquire);
 
 				if (fifo)
-					consume(fifo);
+					consume_all(fifo);
 			}
 	}
 }
 
 /* --- stores ----------------------------------------------------------------------------------- */
 
-static void push(struct vb_hbl_fifo *fifo, const uint32_t dword[4])
+/* Lock held. */
+static void push(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 {
-	vb_lock(&fifo->lock);
 	if (fifo->tail - fifo->head < fifo->capacity) {
-		memcpy(fifo->entry[fifo->tail++ % fifo->capacity], dword, sizeof(fifo->entry[0]));
+		memcpy(fifo->entry[fifo->tail++ % fifo->capacity], entry, sizeof(fifo->entry[0]));
 	} else {
 		if (!fifo->overrun)
 			atomic_store_explicit(&fifo->unreported, true, memory_order_release);
 		fifo->overrun = true;
 	}
+}
+
+/*
+ * Store an entry; true where this thread has taken it at once, and is the one that carries out. The
+ * usual case, an empty FIFO and nobody at work, so costs one lock.
+ */
+static bool store_entry(struct vb_hbl_fifo *fifo, bool may_take, const uint32_t entry[4])
+{
+	bool taken;
+
+	vb_lock(&fifo->lock);
+	taken = may_take && !fifo->consuming && fifo->head == fifo->tail;
+	if (taken) {
+		fifo->consuming = true;
+		fifo->tail++;
+		advance(fifo);
+	} else {
+		push(fifo, entry);
+	}
 	vb_unlock(&fifo->lock);
+	return taken;
 }
 
 static struct latch *latch_of(const struct vb_hbl_fifo *fifo)
@@ -223,10 +248,8 @@ static struct latch *latch_of(const struct vb_hbl_fifo *fifo)
 
 /* One register is written; true where that completed an entry. */
 static bool write_register(struct vb_hbl_fifo *fifo, struct latch *latch, uint32_t at,
-			   uint32_t value)
+			   uint32_t value, uint32_t entry[4])
 {
-	uint32_t entry[4] = { 0 };
-
 	latch->dword[at] = value;
 	latch->written |= 1u << at;
 	atomic_store_explicit(&fifo->regs[at], value, memory_order_relaxed);
@@ -237,38 +260,46 @@ static bool write_register(struct vb_hbl_fifo *fifo, struct latch *latch, uint32
 				   ? latch->dword[i]
 				   : atomic_load_explicit(&fifo->regs[i], memory_order_relaxed);
 	latch->written = 0;
-	push(fifo, entry);
 	return true;
 }
 
-void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data, uint32_t size)
+/* The registers that a store reaches; true where it completed an entry, one at most. */
+static bool write_registers(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data,
+			    uint32_t size, uint32_t entry[4])
 {
-	struct latch *latch;
-	bool pushed = false;
+	struct latch *latch = latch_of(fifo);
+	bool complete = false;
 
-	if (vb_hbl_stale(fifo->hbl))
-		return;
-	/* Registers are dwords; other stores reach none. */
-	if (offset % 4 || size % 4)
-		return;
-	latch = latch_of(fifo);
 	for (uint32_t done = 0; done < size; done += 4) {
 		uint32_t at = (offset + done - fifo->info.regs_offset) / 4, value;
 
 		if (offset + done < fifo->info.regs_offset || at >= dwords(fifo))
 			continue;
 		memcpy(&value, (const char *)data + done, sizeof(value));
-		pushed |= write_register(fifo, latch, at, le32toh(value));
+		complete |= write_register(fifo, latch, at, le32toh(value), entry);
 	}
-	if (!pushed)
+	return complete;
+}
+
+void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *data, uint32_t size)
+{
+	uint32_t entry[4] = { 0 };
+	bool inside, taken;
+
+	if (vb_hbl_stale(fifo->hbl))
 		return;
-	if (vb_card_is_inside()) {
+	/* Registers are dwords; other stores reach none. */
+	if (offset % 4 || size % 4 || !write_registers(fifo, offset, data, size, entry))
+		return;
+	inside = vb_card_is_inside();
+	taken = store_entry(fifo, !inside, entry);
+	if (inside) {
 		defer();
 		return;
 	}
 	vb_read_lock();
 	vb_burst_begin();
-	consume(fifo);
+	consume(fifo, taken, entry);
 	vb_burst_end();
 	/*
 	 * What follows from it, too; but not what follows from the work of another thread, which
@@ -424,7 +455,7 @@ void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 	leave(fifo);
 	vb_read_lock();
 	vb_burst_begin();
-	consume(fifo);
+	consume_all(fifo);
 	vb_burst_end();
 	vb_read_unlock();
 	unmap_ci(fifo);

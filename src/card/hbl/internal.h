@@ -134,8 +134,8 @@ struct vb_hbl_fifo {
 	uint32_t head, tail;     /* taken, stored; free running */
 	bool overrun;            /* entries were lost since it was last empty, */
 	_Atomic bool unreported; /* and nobody was told yet */
+	bool consuming;          /* a thread carries out entries */
 	uint32_t entry[128][4];
-	_Alignas(64) struct vb_lock consumer; /* held while entries are carried out */
 };
 
 struct vb_hbl_encap {
@@ -216,6 +216,8 @@ enum vb_hbl_room { VB_HBL_ROOM, VB_HBL_FULL, VB_HBL_LOST };
 enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq);
 void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
 void vb_hbl_cq_cancel(struct vb_hbl_cq *cq);
+/* Both at once, where there is nothing to do in between. */
+enum vb_hbl_room vb_hbl_cq_put(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion);
 /*
  * The timer's look at a full queue; true once it is not full any more, or was given up as overrun.
  */

@@ -67,7 +67,7 @@ static bool tell(struct vb_hbl_qp *qp, uint32_t count)
 	struct vb_hbl_rwqe rwqe;
 	uint32_t at = count & (qp->wqes - 1);
 	enum vb_hbl_syndrome syndrome;
-	enum vb_hbl_room room;
+	enum vb_hbl_room room = VB_HBL_LOST;
 
 	if (vb_fault_copy(bytes, qp->rwq + (size_t)at * VB_HBL_RWQE_SIZE, sizeof(bytes))) {
 		fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
@@ -79,14 +79,13 @@ static bool tell(struct vb_hbl_qp *qp, uint32_t count)
 		fail(qp, syndrome);
 		return false;
 	}
-	room = rwqe.completion & VB_HBL_COMPLETE_CQ ? vb_hbl_cq_reserve(qp->req_cq) : VB_HBL_LOST;
-	if (room == VB_HBL_ROOM)
-		vb_hbl_cq_fill(qp->req_cq,
-			       &(struct vb_hbl_completion){ .qpn = qp->qpn,
-							    .requester = true,
-							    .index = wqe_index(qp, count),
-							    .tag = rwqe.tag,
-							    .size = flight(qp, count)->size });
+	if (rwqe.completion & VB_HBL_COMPLETE_CQ)
+		room = vb_hbl_cq_put(
+			qp->req_cq, &(struct vb_hbl_completion){ .qpn = qp->qpn,
+								 .requester = true,
+								 .index = wqe_index(qp, count),
+								 .tag = rwqe.tag,
+								 .size = flight(qp, count)->size });
 	qp->sq.starved = room == VB_HBL_FULL;
 	return room != VB_HBL_FULL;
 }

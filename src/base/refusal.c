@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/rate.h"
+#include "base/timeline.h"
 
 enum { LINE_MAX_BYTES = 512 };
 
@@ -31,10 +32,23 @@ void vb_call_begin(struct vb_call *call)
 	call->outer = current;
 	if (!current || call->nested)
 		current = call;
+	if (vb_timeline_is_on() && current == call && !call->nested)
+		call->start = vb_timeline_now();
+}
+
+static __attribute__((noinline, cold)) void note_call(const struct vb_call *call)
+{
+	vb_timeline_write(&(struct vb_note){ .kind = VB_NOTE_CALL,
+					     .name = vb_timeline_name(call->function),
+					     .object = call->number,
+					     .time = call->start,
+					     .duration = vb_timeline_now() - call->start });
 }
 
 void vb_call_end(struct vb_call *call)
 {
+	if (__builtin_expect(call->start != 0, 0))
+		note_call(call);
 	current = call->outer;
 }
 

@@ -37,7 +37,8 @@ struct vb_call {
 	bool nested;          /* names its lines itself, whatever call is open around it */
 	char *words; /* where the reason goes instead of the log: libflexio has its own lines */
 	uint32_t words_size;
-	bool said; /* a line for this call is out */
+	bool said;      /* a line for this call is out */
+	uint64_t start; /* for the timeline; 0: not recorded */
 	struct vb_call *outer;
 };
 

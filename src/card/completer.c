@@ -45,8 +45,9 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
  * Send everything that is not acknowledged again: duplicates are the responder's to recognise. The
  * entries stay where they are, behind the tail, to tell which way each message went.
  */
-static void rewind_all(struct vb_sq *sq)
+static void rewind_all(struct vb_qp *qp)
 {
+	struct vb_sq *sq = &qp->sq;
 	uint32_t again = sq->sender.tail;
 	uint16_t next = sq->next;
 
@@ -61,6 +62,7 @@ static void rewind_all(struct vb_sq *sq)
 	if (vb_sq_has_inflight(sq))
 		sq->next = vb_sq_oldest(sq)->index;
 	sq->resend += (uint16_t)(next - sq->next);
+	vb_note(RETRY, .object = qp->number, .extra = (uint64_t)sq->sender.una << 32);
 	vb_sender_rewind(&sq->sender, sq->loaded ? sq->first_psn : sq->sender.psn);
 	sq->loaded = false;
 	sq->sent = 0;
@@ -73,7 +75,7 @@ bool vb_requester_wait_rnr(struct vb_qp *qp, uint8_t code)
 {
 	if (!vb_sender_wait_rnr(&qp->sq.sender, code, vb_now_ns()))
 		return false;
-	rewind_all(&qp->sq);
+	rewind_all(qp);
 	vb_timer_add(qp);
 	return true;
 }
@@ -170,10 +172,10 @@ static void take_no_pull(struct vb_qp *qp, uint32_t psn)
 
 	sq->no_pull = true;
 	if (psn == first) {
-		rewind_all(sq);
+		rewind_all(qp);
 		sq->again = sq->sender.tail;
 	} else if (vb_sender_retry(&sq->sender)) {
-		rewind_all(sq);
+		rewind_all(qp);
 	} else {
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 	}
@@ -190,7 +192,7 @@ static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 		if (!vb_requester_wait_rnr(qp, pkt->syndrome))
 			fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 	} else if (pkt->syndrome == VB_SYN_NAK_SEQUENCE) {
-		rewind_all(sq);
+		rewind_all(qp);
 	} else if (pkt->syndrome == VB_SYN_NO_PULL) {
 		take_no_pull(qp, pkt->psn);
 	} else {
@@ -241,7 +243,7 @@ static void timed_out(struct vb_qp *qp)
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}
-	rewind_all(&qp->sq);
+	rewind_all(qp);
 	vb_requester_run(qp);
 }
 

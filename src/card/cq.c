@@ -303,8 +303,11 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 
 	if (cq->attr.timestamps)
 		completion->timestamp = vb_clock();
+	vb_note(CQE, .object = cq->number, .code = (uint8_t)completion->status,
+		.value = completion->byte_len, .extra = completion->qpn);
 	vb_lock(&cq->lock);
 	if (is_full(cq)) {
+		vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));
 		/* The CQE is lost, as on hardware; the program is told once. */
 		overrun = !cq->overrun;
 		cq->overrun = true;

@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "base/lock.h"
 #include "base/refusal.h"
+#include "base/timeline.h"
 #include "card/alarm.h"
 #include "card/burst.h"
 #include "card/card.h"

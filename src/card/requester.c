@@ -175,6 +175,8 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	qp->sq.sent_by.calls++;
 	if (vb_roce_watched())
 		vb_roce_request(qp, &qp->path, pkt, iov, cnt, 0, pkt->len);
+	vb_note(SENT, .object = pkt->sqpn, .code = pkt->op, .value = pkt->len,
+		.extra = (uint64_t)pkt->psn << 32 | pkt->dqpn);
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
 	if (qp->type == IBV_QPT_RC) {
 		if (answered && vb_roce_watched())
@@ -299,6 +301,8 @@ static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
 			     iov, (uint32_t)cnt, wr->raddr + at, wr->rkey, len,
 			     &sq->transfer.generation);
 	sq->to_place = VB_NO_SPLIT;
+	if (ret == VB_DIRECT_OK)
+		vb_note(COPIED, .object = qp->number, .code = wr->op, .value = len);
 	if (ret == VB_DIRECT_OK)
 		sq->transfer.split = at;
 	else if (ret == VB_DIRECT_UNAVAILABLE && !at)
@@ -618,6 +622,8 @@ static enum step load(struct vb_qp *qp)
 	sq->sent = 0;
 	sq->first_psn = sq->sender.psn;
 	status = ret ? IBV_WC_LOC_QP_OP_ERR : check(qp, &sq->wr);
+	vb_note(WQE, .object = qp->number, .code = sq->wr.op, .value = sq->wr.len,
+		.extra = sq->next);
 	return status == IBV_WC_SUCCESS ? NEXT : fail(qp, status);
 }
 
@@ -726,6 +732,7 @@ static inline void begin_ring(struct vb_qp *qp)
 
 static inline void run_rung(struct vb_qp *qp)
 {
+	vb_note(DOORBELL, .object = qp->number, .value = qp->sq.pi);
 	vb_requester_run(qp);
 	vb_unlock(&qp->sq.lock);
 	vb_burst_end();

@@ -79,6 +79,8 @@ static void card_receive(const struct vb_pkt *pkt)
 	bool waited_for;
 
 	vb_burst_receive();
+	vb_note(RECEIVED, .object = pkt->dqpn, .code = pkt->op, .value = pkt->len,
+		.extra = (uint64_t)pkt->psn << 32 | pkt->sqpn);
 	if (__builtin_expect(pkt->transport == VB_TRANSPORT_HBL, 0)) {
 		vb_hbl_receive(pkt);
 		return;

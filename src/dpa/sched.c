@@ -28,6 +28,7 @@
 #include "dpa/internal.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/timeline.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -327,6 +328,8 @@ void vb_sched_hand(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 	unsigned int last = atomic_load_explicit(&thread->last, memory_order_relaxed);
 
+	vb_note(READY, .name = vb_timeline_name(thread->name),
+		.value = vb_note_run(thread->number, 0));
 	if (!dpa->deterministic && !atomic_load_explicit(&dpa->held, memory_order_relaxed) &&
 	    box_post(dpa, last, (uintptr_t)thread))
 		return;

@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/timeline.h"
+
 #define STACK_DEFAULT 65536
 
 /*
@@ -359,10 +361,23 @@ enum vb_dpa_why vb_thread_trap(struct vb_dpa_thread *thread)
 	return thread->diverted ? VB_DPA_WHY_BUDGET : VB_DPA_WHY_TRAP;
 }
 
+static __attribute__((noinline, cold)) void note_slice(const struct vb_dpa_thread *thread,
+						       uint64_t from, uint64_t instructions)
+{
+	vb_timeline_write(&(struct vb_note){ .kind = VB_NOTE_SLICE,
+					     .object = thread->eu,
+					     .name = vb_timeline_name(thread->name),
+					     .time = from,
+					     .duration = vb_timeline_now() - from,
+					     .value = vb_note_run(thread->number, instructions) });
+}
+
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded)
 {
 	uint64_t start = vb_dpa_ticks();
+	uint64_t from = vb_timeline_is_on() ? vb_timeline_now() : 0;
+	uint64_t instret = thread->cpu.s.instret;
 	enum vb_dpa_why why;
 
 	*yielded = false;
@@ -379,6 +394,8 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	}
 	thread->slices++;
 	thread->busy_ticks += vb_dpa_ticks() - start;
+	if (__builtin_expect(from != 0, 0))
+		note_slice(thread, from, thread->cpu.s.instret - instret);
 	return why;
 }
 

@@ -21,6 +21,7 @@
 
 #include "base/public.h"
 #include "base/registry.h"
+#include "base/timeline.h"
 
 enum {
 	VB_QPN_INDEX_BITS = 16,
@@ -328,10 +329,16 @@ VB_PUBLIC void vb_fabric_set_hook(struct vb_hook *hook);
 static inline int vb_path_send(struct vb_path *path, const struct vb_pkt *pkt)
 {
 	struct vb_hook *hook = atomic_load_explicit(&vb_fabric_hook, memory_order_acquire);
+	int ret;
 
 	if (__builtin_expect(hook && hook->sending, 0))
-		return hook->sending(hook, path, pkt, path->ops->send);
-	return path->ops->send(path, pkt);
+		ret = hook->sending(hook, path, pkt, path->ops->send);
+	else
+		ret = path->ops->send(path, pkt);
+	if (!ret)
+		vb_note(SENT, .object = pkt->sqpn, .code = pkt->op, .value = pkt->len,
+			.extra = (uint64_t)pkt->psn << 32 | pkt->dqpn);
+	return ret;
 }
 
 /* After a batch of sends: let the peer know. */

@@ -43,8 +43,10 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 		return true;
 	if (!atomic_load_explicit(&vb_fabric.frames_sent, memory_order_relaxed))
 		atomic_store_explicit(&vb_fabric.frames_sent, true, memory_order_relaxed);
-	if (ret)
+	if (ret) {
 		atomic_fetch_add_explicit(&peer->segment->frames_lost, 1, memory_order_relaxed);
+		vb_note(LOST, .object = pkt->sqpn, .name = vb_timeline_name("frame"));
+	}
 	vb_peer_wake(peer); /* also for padding that went ahead of a frame that found no room */
 	return !ret;
 }

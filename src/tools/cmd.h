@@ -24,6 +24,7 @@ int cmd_gdb(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_sdk(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 
 /* What /proc says the process runs, "?" if nothing; the kernel cuts it at 15 characters. */
 void tools_command_of(pid_t pid, char *name, size_t size);

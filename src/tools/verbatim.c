@@ -18,6 +18,7 @@ static const struct {
 	{ "sdk", "run a build that names the vendor's paths", cmd_sdk },
 	{ "devices", "list the adapters", cmd_devices },
 	{ "ps", "list the processes that use the card", cmd_ps },
+	{ "trace", "run a program and record a timeline of it", cmd_trace },
 	{ "gdb", "debug device code", cmd_gdb },
 	{ "dpa", "run device programs on the card's accelerator", cmd_dpa },
 	{ "cable", "replay and record raw Ethernet frames", cmd_cable },

@@ -605,6 +605,20 @@ static flexio_status call_func(struct call_slot *slot, const struct func *func, 
 	return slot_call(slot, func->addr, args, 1, result);
 }
 
+static __attribute__((noinline, cold)) flexio_status
+call_recorded(struct call_slot *slot, const struct func *func, uint64_t *result, va_list ap)
+{
+	struct vb_note note = { .kind = VB_NOTE_RPC,
+				.name = vb_timeline_name(func->name),
+				.time = vb_timeline_now() };
+	flexio_status status = call_func(slot, func, result, ap);
+
+	note.code = (uint8_t)status;
+	note.duration = vb_timeline_now() - note.time;
+	vb_timeline_write(&note);
+	return status;
+}
+
 /* The slot keeps process and app alive. */
 static flexio_status call_with(struct call_slot *slot, flexio_func_t *host_func, uint64_t *result,
 			       va_list ap)
@@ -617,6 +631,8 @@ static flexio_status call_with(struct call_slot *slot, flexio_func_t *host_func,
 	if (unlikely(process_dead(process)))
 		return vb_process_fail_dead(process);
 	atomic_store_explicit(&slot->what, func->name, memory_order_relaxed);
+	if (unlikely(vb_timeline_is_on()))
+		return call_recorded(slot, func, result, ap);
 	return call_func(slot, func, result, ap);
 }
 

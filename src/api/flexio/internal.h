@@ -37,6 +37,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/refusal.h"
+#include "base/timeline.h"
 #include "base/util.h"
 #include "card/card.h"
 #include "device/rtos.h"
@@ -79,7 +80,28 @@ static inline void vb_api_begin(const char *function)
 	vb_api_call = (struct vb_api_call){ function, false };
 }
 
-#define API_CALL() vb_api_begin(__func__)
+/* A call as the timeline shows it, to the end of its scope. */
+struct api_span {
+	const char *function;
+	uint64_t start; /* 0: nobody records */
+};
+
+void vb_api_note(const struct api_span *span) __attribute__((cold));
+
+static inline struct api_span api_span_begin(const char *function)
+{
+	vb_api_begin(function);
+	return (struct api_span){ function, vb_timeline_is_on() ? vb_timeline_now() : 0 };
+}
+
+static inline void api_span_end(struct api_span *span)
+{
+	if (__builtin_expect(span->start != 0, 0))
+		vb_api_note(span);
+}
+
+#define API_CALL() \
+	struct api_span api_span_ __attribute__((cleanup(api_span_end))) = api_span_begin(__func__)
 
 /*
  * Say why the public call fails, in its name, wherever that is decided: "<function> <line> -

@@ -32,6 +32,14 @@ static void write_line(const char *function, int line, const char *fmt, va_list 
 	errno = saved_errno;
 }
 
+void vb_api_note(const struct api_span *span)
+{
+	vb_timeline_write(&(struct vb_note){ .kind = VB_NOTE_CALL,
+					     .name = vb_timeline_name(span->function),
+					     .time = span->start,
+					     .duration = vb_timeline_now() - span->start });
+}
+
 void vb_flexio_log(const char *function, int line, const char *fmt, ...)
 {
 	va_list args;

@@ -252,6 +252,12 @@ enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
 	return found;
 }
 
+static void note(const struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
+{
+	vb_note(CQE, .object = cq->info.number, .value = completion->size,
+		.extra = completion->qpn);
+}
+
 void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
 {
 	_Alignas(16) uint8_t entry[VB_HBL_CQE_SIZE];
@@ -259,6 +265,7 @@ void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *comple
 	vb_hbl_encode_cqe(entry, completion);
 	vb_lock(&cq->lock);
 	cq->reserved--;
+	note(cq, completion);
 	write_entry(cq, entry);
 	vb_unlock(&cq->lock);
 }
@@ -271,8 +278,10 @@ enum vb_hbl_room vb_hbl_cq_put(struct vb_hbl_cq *cq, const struct vb_hbl_complet
 	vb_hbl_encode_cqe(entry, completion);
 	vb_lock(&cq->lock);
 	found = room(cq);
-	if (found == VB_HBL_ROOM)
+	if (found == VB_HBL_ROOM) {
+		note(cq, completion);
 		write_entry(cq, entry);
+	}
 	vb_unlock(&cq->lock);
 	return found;
 }

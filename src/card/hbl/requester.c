@@ -375,6 +375,8 @@ static enum step load(struct vb_hbl_qp *qp)
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->sender.psn;
+	vb_note(HBL_WQE, .object = qp->qpn, .code = sq->wr.op, .value = sq->wr.size,
+		.extra = wqe_index(qp, sq->sender.tail));
 	return NEXT;
 }
 
@@ -438,6 +440,7 @@ void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 		vb_hbl_qp_fail(qp, IBV_EVENT_QP_FATAL, VB_HBL_SYN_BAD_PI);
 	} else {
 		sq->pi += more;
+		vb_note(DOORBELL, .object = qp->qpn, .value = pi);
 		vb_hbl_requester_run(qp);
 	}
 	vb_unlock(&sq->lock);

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the JSON form of a timeline: Chrome's trace events. A process of the host is a process there,
+ * its threads are threads, and the execution units of its accelerator are threads with numbers from
+ * EU_TRACK on. Times are microseconds since the first note.
+ */
+#include "tools/trace/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "card/format/format.h"
+#include "card/format/hbl.h"
+#include "fabric/fabric.h"
+
+enum { EU_TRACK = 1 << 24, EUS = 4096 };
+
+struct writer {
+	FILE *out;
+	uint64_t start;       /* ns: of the first note */
+	const char *sep;      /* before the next event */
+	uint8_t eus[EUS / 8]; /* of the process at hand: whose track has a name */
+	uint32_t tid;         /* the thread at hand */
+};
+
+static const char *const packet_ops[] = {
+	[VB_PKT_SEND] = "SEND",
+	[VB_PKT_WRITE] = "WRITE",
+	[VB_PKT_READ] = "READ",
+	[VB_PKT_COMPARE_SWAP] = "COMPARE_SWAP",
+	[VB_PKT_FETCH_ADD] = "FETCH_ADD",
+	[VB_PKT_ACK] = "ACK",
+	[VB_PKT_READ_RESPONSE] = "READ_RESPONSE",
+	[VB_PKT_ATOMIC_RESPONSE] = "ATOMIC_RESPONSE",
+};
+
+static const char *const work_ops[] = {
+	[VB_WR_SEND] = "SEND",
+	[VB_WR_WRITE] = "WRITE",
+	[VB_WR_READ] = "READ",
+	[VB_WR_COMPARE_SWAP] = "COMPARE_SWAP",
+	[VB_WR_FETCH_ADD] = "FETCH_ADD",
+	[VB_WR_LSO] = "LSO",
+	[VB_WR_NOP] = "NOP",
+	[VB_WR_LOCAL_INVALIDATE] = "LOCAL_INVALIDATE",
+	[VB_WR_COPY] = "LDMA",
+	[VB_WR_TRANSPOSE] = "TRANSPOSE",
+	[VB_WR_WAIT] = "WAIT",
+};
+
+static const char *const hbl_ops[] = {
+	[VB_HBL_OP_NOP] = "NOP",
+	[VB_HBL_OP_WRITE] = "WRITE",
+	[VB_HBL_OP_SEND] = "SEND",
+	[VB_HBL_OP_RDV_WRITE] = "RDV_WRITE",
+	[VB_HBL_OP_READ] = "READ",
+	[VB_HBL_OP_FETCH_ADD] = "FETCH_ADD",
+	[VB_HBL_OP_FETCH_ADD_SILENT] = "FETCH_ADD",
+};
+
+static const char *const statuses[] = {
+	[IBV_WC_SUCCESS] = "success",
+	[IBV_WC_LOC_LEN_ERR] = "local length error",
+	[IBV_WC_LOC_QP_OP_ERR] = "local QP operation error",
+	[IBV_WC_LOC_PROT_ERR] = "local protection error",
+	[IBV_WC_WR_FLUSH_ERR] = "flushed",
+	[IBV_WC_MW_BIND_ERR] = "memory window bind error",
+	[IBV_WC_BAD_RESP_ERR] = "bad response",
+	[IBV_WC_LOC_ACCESS_ERR] = "local access error",
+	[IBV_WC_REM_INV_REQ_ERR] = "remote invalid request",
+	[IBV_WC_REM_ACCESS_ERR] = "remote access error",
+	[IBV_WC_REM_OP_ERR] = "remote operation error",
+	[IBV_WC_RETRY_EXC_ERR] = "retries exceeded",
+	[IBV_WC_RNR_RETRY_EXC_ERR] = "RNR retries exceeded",
+};
+
+#define TEXT_OF(table, code) \
+	((code) < sizeof(table) / sizeof(*(table)) && (table)[code] ? (table)[code] : "?")
+
+/* --- pieces of JSON --------------------------------------------------------------------------- */
+
+/* A string of the program's: at most max bytes of it, of which some may not be text. */
+static void write_string(FILE *out, const char *text, size_t max)
+{
+	fputc('"', out);
+	for (size_t i = 0; i < max && text[i]; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (c == '"' || c == '\\')
+			fprintf(out, "\\%c", c);
+		else if (c >= 0x20 && c < 0x7f)
+			fputc(c, out);
+		else
+			fputc('?', out);
+	}
+	fputc('"', out);
+}
+
+static void write_metadata(struct writer *w, uint32_t pid, int64_t tid, const char *what,
+			   const char *text, size_t max)
+{
+	fprintf(w->out, "%s{\"ph\":\"M\",\"pid\":%u,", w->sep, pid);
+	if (tid >= 0)
+		fprintf(w->out, "\"tid\":%" PRId64 ",", tid);
+	fprintf(w->out, "\"name\":\"%s\",\"args\":{\"name\":", what);
+	write_string(w->out, text, max);
+	fputs("}}", w->out);
+	w->sep = ",\n";
+}
+
+/* Nanoseconds as microseconds, without the rounding of a floating point number. */
+static void write_time(FILE *out, const char *key, uint64_t ns)
+{
+	fprintf(out, "\"%s\":%" PRIu64 ".%03u,", key, ns / 1000, (unsigned int)(ns % 1000));
+}
+
+/* Up to the name. */
+static void open_event(struct writer *w, const struct trace_file *file, const struct vb_note *note,
+		       uint32_t tid, bool span, const char *category)
+{
+	fprintf(w->out, "%s{\"ph\":\"%s\",%s\"pid\":%u,\"tid\":%u,", w->sep, span ? "X" : "i",
+		span ? "" : "\"s\":\"t\",", file->head->pid, tid);
+	w->sep = ",\n";
+	write_time(w->out, "ts", note->time - w->start);
+	if (span)
+		write_time(w->out, "dur", note->duration);
+	fprintf(w->out, "\"cat\":\"%s\",\"name\":", category);
+}
+
+static void write_name(struct writer *w, const struct trace_file *file, uint16_t name)
+{
+	char text[VB_TIMELINE_NAME_BYTES];
+
+	trace_name(file, name, text);
+	write_string(w->out, text, sizeof(text));
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+static void write_call(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+{
+	bool rpc = note->kind == VB_NOTE_RPC;
+
+	open_event(w, file, note, w->tid, true, rpc ? "rpc" : "call");
+	write_name(w, file, note->name);
+	if (rpc)
+		fprintf(w->out, ",\"args\":{\"status\":%u}}", note->code);
+	else if (note->object)
+		fprintf(w->out, ",\"args\":{\"object\":\"0x%x\"}}", note->object);
+	else
+		fputs("}", w->out);
+}
+
+static void write_slice(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+{
+	uint32_t eu = note->object % EUS;
+	char name[16];
+
+	if (!(w->eus[eu / 8] >> eu % 8 & 1)) {
+		w->eus[eu / 8] |= (uint8_t)(1 << eu % 8);
+		snprintf(name, sizeof(name), "EU %u", eu);
+		write_metadata(w, file->head->pid, EU_TRACK + eu, "thread_name", name,
+			       sizeof(name));
+	}
+	open_event(w, file, note, EU_TRACK + eu, true, "eu");
+	write_name(w, file, note->name);
+	fprintf(w->out, ",\"args\":{\"thread\":%" PRIu64 ",\"instructions\":%" PRIu64 "}}",
+		note->value >> 32, note->value & UINT32_MAX);
+}
+
+static void write_ready(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+{
+	open_event(w, file, note, w->tid, false, "ready");
+	write_name(w, file, note->name);
+	fprintf(w->out, ",\"args\":{\"thread\":%" PRIu64 "}}", note->value >> 32);
+}
+
+static void write_work(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+{
+	const char *op = note->kind == VB_NOTE_HBL_WQE ? TEXT_OF(hbl_ops, note->code)
+						       : TEXT_OF(work_ops, note->code);
+
+	open_event(w, file, note, w->tid, false, note->kind == VB_NOTE_COPIED ? "copy" : "wqe");
+	fprintf(w->out, "\"%s\",\"args\":{\"qp\":\"0x%x\",\"bytes\":%" PRIu64, op, note->object,
+		note->value);
+	if (note->kind != VB_NOTE_COPIED)
+		fprintf(w->out, ",\"index\":%" PRIu64, note->extra);
+	fputs("}}", w->out);
+}
+
+static void write_doorbell(struct writer *w, const struct trace_file *file,
+			   const struct vb_note *note)
+{
+	open_event(w, file, note, w->tid, false, "doorbell");
+	fprintf(w->out, "\"doorbell\",\"args\":{\"qp\":\"0x%x\",\"index\":%" PRIu64 "}}",
+		note->object, note->value);
+}
+
+static void write_cqe(struct writer *w, const struct trace_file *file, const struct vb_note *note)
+{
+	open_event(w, file, note, w->tid, false, "cqe");
+	fprintf(w->out,
+		"\"%s\",\"args\":{\"cq\":%u,\"qp\":\"0x%" PRIx64 "\",\"bytes\":%" PRIu64 "}}",
+		TEXT_OF(statuses, note->code), note->object, note->extra, note->value);
+}
+
+static void write_packet(struct writer *w, const struct trace_file *file,
+			 const struct vb_note *note)
+{
+	bool sent = note->kind == VB_NOTE_SENT;
+
+	open_event(w, file, note, w->tid, false, sent ? "sent" : "received");
+	fprintf(w->out,
+		"\"%s\",\"args\":{\"qp\":\"0x%x\",\"%s\":\"0x%" PRIx64 "\",\"psn\":%" PRIu64
+		",\"bytes\":%" PRIu64 "}}",
+		TEXT_OF(packet_ops, note->code), note->object, sent ? "to" : "from",
+		note->extra & UINT32_MAX, note->extra >> 32, note->value);
+}
+
+static void write_trouble(struct writer *w, const struct trace_file *file,
+			  const struct vb_note *note)
+{
+	if (note->kind == VB_NOTE_RETRY) {
+		open_event(w, file, note, w->tid, false, "retry");
+		fprintf(w->out, "\"sent again\",\"args\":{\"qp\":\"0x%x\",\"psn\":%" PRIu64 "}}",
+			note->object, note->extra >> 32);
+		return;
+	}
+	open_event(w, file, note, w->tid, false, "lost");
+	write_name(w, file, note->name);
+	fprintf(w->out, ",\"args\":{\"object\":\"0x%x\"}}", note->object);
+}
+
+typedef void write_note(struct writer *w, const struct trace_file *file,
+			const struct vb_note *note);
+
+static write_note *const writers[VB_NOTE_KINDS] = {
+	[VB_NOTE_CALL] = write_call,         [VB_NOTE_RPC] = write_call,
+	[VB_NOTE_SLICE] = write_slice,       [VB_NOTE_READY] = write_ready,
+	[VB_NOTE_DOORBELL] = write_doorbell, [VB_NOTE_WQE] = write_work,
+	[VB_NOTE_HBL_WQE] = write_work,      [VB_NOTE_COPIED] = write_work,
+	[VB_NOTE_CQE] = write_cqe,           [VB_NOTE_SENT] = write_packet,
+	[VB_NOTE_RECEIVED] = write_packet,   [VB_NOTE_RETRY] = write_trouble,
+	[VB_NOTE_LOST] = write_trouble,
+};
+
+static void visit(void *arg, const struct trace_file *file, const struct vb_timeline_piece *piece,
+		  const struct vb_note *note)
+{
+	struct writer *w = arg;
+
+	if (note->time < w->start)
+		return; /* nobody's clock */
+	if (piece->tid != w->tid) {
+		w->tid = piece->tid;
+		write_metadata(w, file->head->pid, w->tid, "thread_name", piece->name,
+			       sizeof(piece->name));
+	}
+	writers[note->kind](w, file, note);
+}
+
+static void find_start(void *arg, const struct trace_file *file,
+		       const struct vb_timeline_piece *piece, const struct vb_note *note)
+{
+	uint64_t *start = arg;
+
+	if (note->time && note->time < *start)
+		*start = note->time;
+}
+
+int trace_write_json(FILE *out, const struct trace_file *files, size_t count)
+{
+	struct writer w = { .out = out, .start = UINT64_MAX, .sep = "" };
+	uint64_t lost = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		trace_each(&files[i], find_start, &w.start);
+		lost += files[i].lost;
+	}
+	fprintf(out,
+		"{\"displayTimeUnit\":\"ns\",\"otherData\":{\"generator\":\"verbatim trace %s\","
+		"\"lost\":%" PRIu64 "},\"traceEvents\":[\n",
+		VERBATIM_VERSION, lost);
+	for (size_t i = 0; i < count; i++) {
+		memset(w.eus, 0, sizeof(w.eus));
+		w.tid = 0;
+		write_metadata(&w, files[i].head->pid, -1, "process_name", files[i].head->command,
+			       sizeof(files[i].head->command));
+		trace_each(&files[i], visit, &w);
+	}
+	fputs("\n]}\n", out);
+	return ferror(out) ? -EIO : 0;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What test_trace.py records: a queue pair connected to itself that does a known number of things.
+ *
+ *	traced work      7 WRITEs of 64 bytes, 3 SENDs of 32, 1 READ that is refused (a wrong key)
+ *	traced fork      the same in a child, too
+ *	traced killed    ... and ends by SIGKILL
+ *	traced many N    N WRITEs
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../programs/common.h"
+
+static void write_some(struct node *a, const struct address *self, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		check_eq(node_rdma(a, i, IBV_WR_RDMA_WRITE, 0, 64, self, 4096), 0);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	}
+}
+
+static void work(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct address self, wrong;
+	struct node a;
+
+	node_open(&a, &attr);
+	node_address(&a, &self);
+	node_connect(&a, &self);
+	write_some(&a, &self, 7);
+	for (uint64_t i = 0; i < 3; i++) {
+		check_eq(node_recv(&a, i, 8192, 32), 0);
+		check_eq(node_send(&a, i, 0, 32, IBV_SEND_SIGNALED), 0);
+		cq_expect(a.send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(a.recv_cq, i, IBV_WC_SUCCESS);
+	}
+	wrong = self;
+	wrong.rkey ^= 0x55aa00;
+	check_eq(node_rdma(&a, 9, IBV_WR_RDMA_READ, 0, 16, &wrong, 0), 0);
+	cq_expect(a.send_cq, 9, IBV_WC_REM_ACCESS_ERR);
+	node_close(&a);
+}
+
+static void many(uint64_t count)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct address self;
+	struct node a;
+
+	node_open(&a, &attr);
+	node_address(&a, &self);
+	node_connect(&a, &self);
+	write_some(&a, &self, count);
+	node_close(&a);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "work";
+	int status;
+
+	if (!strcmp(what, "many")) {
+		many(strtoull(argv[2], NULL, 10));
+		return 0;
+	}
+	if (!strcmp(what, "fork")) {
+		pid_t child = fork();
+
+		if (!child) {
+			work();
+			_exit(0);
+		}
+		check_eq(waitpid(child, &status, 0), child);
+		check_eq(status, 0);
+	}
+	work();
+	if (!strcmp(what, "killed"))
+		raise(SIGKILL);
+	return 0;
+}

@@ -19,6 +19,7 @@ static const struct {
 	{ "devices", "list the adapters", cmd_devices },
 	{ "ps", "list the processes that use the card", cmd_ps },
 	{ "trace", "run a program and record a timeline of it", cmd_trace },
+	{ "report", "make a page of a timeline", cmd_report },
 	{ "gdb", "debug device code", cmd_gdb },
 	{ "dpa", "run device programs on the card's accelerator", cmd_dpa },
 	{ "cable", "replay and record raw Ethernet frames", cmd_cable },

@@ -36,7 +36,7 @@ BELOW = {
 SHOWN = {
     'fabric': {'fabric.h', 'direct.h', 'entries.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
-    'card': {'card.h', 'flow.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
+    'card': {'card.h', 'flow.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
     'frame': {'frame.h', 'bytes.h'},
     'steer': {'steer.h'},
     'api': {'devx.h', 'edge.h'},

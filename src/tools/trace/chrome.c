@@ -10,9 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "card/format/format.h"
-#include "card/format/hbl.h"
-#include "fabric/fabric.h"
+#include "card/notes.h"
 
 enum { EU_TRACK = 1 << 24, EUS = 4096 };
 
@@ -23,60 +21,6 @@ struct writer {
 	uint8_t eus[EUS / 8]; /* of the process at hand: whose track has a name */
 	uint32_t tid;         /* the thread at hand */
 };
-
-static const char *const packet_ops[] = {
-	[VB_PKT_SEND] = "SEND",
-	[VB_PKT_WRITE] = "WRITE",
-	[VB_PKT_READ] = "READ",
-	[VB_PKT_COMPARE_SWAP] = "COMPARE_SWAP",
-	[VB_PKT_FETCH_ADD] = "FETCH_ADD",
-	[VB_PKT_ACK] = "ACK",
-	[VB_PKT_READ_RESPONSE] = "READ_RESPONSE",
-	[VB_PKT_ATOMIC_RESPONSE] = "ATOMIC_RESPONSE",
-};
-
-static const char *const work_ops[] = {
-	[VB_WR_SEND] = "SEND",
-	[VB_WR_WRITE] = "WRITE",
-	[VB_WR_READ] = "READ",
-	[VB_WR_COMPARE_SWAP] = "COMPARE_SWAP",
-	[VB_WR_FETCH_ADD] = "FETCH_ADD",
-	[VB_WR_LSO] = "LSO",
-	[VB_WR_NOP] = "NOP",
-	[VB_WR_LOCAL_INVALIDATE] = "LOCAL_INVALIDATE",
-	[VB_WR_COPY] = "LDMA",
-	[VB_WR_TRANSPOSE] = "TRANSPOSE",
-	[VB_WR_WAIT] = "WAIT",
-};
-
-static const char *const hbl_ops[] = {
-	[VB_HBL_OP_NOP] = "NOP",
-	[VB_HBL_OP_WRITE] = "WRITE",
-	[VB_HBL_OP_SEND] = "SEND",
-	[VB_HBL_OP_RDV_WRITE] = "RDV_WRITE",
-	[VB_HBL_OP_READ] = "READ",
-	[VB_HBL_OP_FETCH_ADD] = "FETCH_ADD",
-	[VB_HBL_OP_FETCH_ADD_SILENT] = "FETCH_ADD",
-};
-
-static const char *const statuses[] = {
-	[IBV_WC_SUCCESS] = "success",
-	[IBV_WC_LOC_LEN_ERR] = "local length error",
-	[IBV_WC_LOC_QP_OP_ERR] = "local QP operation error",
-	[IBV_WC_LOC_PROT_ERR] = "local protection error",
-	[IBV_WC_WR_FLUSH_ERR] = "flushed",
-	[IBV_WC_MW_BIND_ERR] = "memory window bind error",
-	[IBV_WC_BAD_RESP_ERR] = "bad response",
-	[IBV_WC_LOC_ACCESS_ERR] = "local access error",
-	[IBV_WC_REM_INV_REQ_ERR] = "remote invalid request",
-	[IBV_WC_REM_ACCESS_ERR] = "remote access error",
-	[IBV_WC_REM_OP_ERR] = "remote operation error",
-	[IBV_WC_RETRY_EXC_ERR] = "retries exceeded",
-	[IBV_WC_RNR_RETRY_EXC_ERR] = "RNR retries exceeded",
-};
-
-#define TEXT_OF(table, code) \
-	((code) < sizeof(table) / sizeof(*(table)) && (table)[code] ? (table)[code] : "?")
 
 /* --- pieces of JSON --------------------------------------------------------------------------- */
 
@@ -178,12 +122,9 @@ static void write_ready(struct writer *w, const struct trace_file *file, const s
 
 static void write_work(struct writer *w, const struct trace_file *file, const struct vb_note *note)
 {
-	const char *op = note->kind == VB_NOTE_HBL_WQE ? TEXT_OF(hbl_ops, note->code)
-						       : TEXT_OF(work_ops, note->code);
-
 	open_event(w, file, note, w->tid, false, note->kind == VB_NOTE_COPIED ? "copy" : "wqe");
-	fprintf(w->out, "\"%s\",\"args\":{\"qp\":\"0x%x\",\"bytes\":%" PRIu64, op, note->object,
-		note->value);
+	fprintf(w->out, "\"%s\",\"args\":{\"qp\":\"0x%x\",\"bytes\":%" PRIu64,
+		vb_note_code_text(note), note->object, note->value);
 	if (note->kind != VB_NOTE_COPIED)
 		fprintf(w->out, ",\"index\":%" PRIu64, note->extra);
 	fputs("}}", w->out);
@@ -202,7 +143,7 @@ static void write_cqe(struct writer *w, const struct trace_file *file, const str
 	open_event(w, file, note, w->tid, false, "cqe");
 	fprintf(w->out,
 		"\"%s\",\"args\":{\"cq\":%u,\"qp\":\"0x%" PRIx64 "\",\"bytes\":%" PRIu64 "}}",
-		TEXT_OF(statuses, note->code), note->object, note->extra, note->value);
+		vb_note_code_text(note), note->object, note->extra, note->value);
 }
 
 static void write_packet(struct writer *w, const struct trace_file *file,
@@ -214,7 +155,7 @@ static void write_packet(struct writer *w, const struct trace_file *file,
 	fprintf(w->out,
 		"\"%s\",\"args\":{\"qp\":\"0x%x\",\"%s\":\"0x%" PRIx64 "\",\"psn\":%" PRIu64
 		",\"bytes\":%" PRIu64 "}}",
-		TEXT_OF(packet_ops, note->code), note->object, sent ? "to" : "from",
+		vb_note_code_text(note), note->object, sent ? "to" : "from",
 		note->extra & UINT32_MAX, note->extra >> 32, note->value);
 }
 

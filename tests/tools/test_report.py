@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""verbatim report: the page of a timeline, opened in Chromium. Arguments: the program to record; and, optionally, where a
+screenshot goes."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from browser import Browser
+
+VERBATIM = os.path.join(os.environ['VERBATIM_STAGE'], 'bin', 'verbatim')
+TRACED = os.path.abspath(sys.argv[1])
+SKIP = 77
+
+
+class Failure(Exception):
+    """A check that did not hold."""
+
+
+def check(held, message):
+    if not held:
+        raise Failure(message)
+
+
+def verbatim(*arguments, code=0):
+    done = subprocess.run([VERBATIM, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    check(done.returncode == code, f'verbatim {arguments}: {done.returncode}, not {code}\n{done.stderr}')
+    return done
+
+
+def span(name, cat, tid, ts, dur, **args):
+    return {'ph': 'X', 'pid': 7, 'tid': tid, 'ts': ts, 'dur': dur, 'cat': cat, 'name': name, 'args': args}
+
+
+def moment(name, cat, tid, ts, **args):
+    return {'ph': 'i', 's': 't', 'pid': 7, 'tid': tid, 'ts': ts, 'cat': cat, 'name': name, 'args': args}
+
+
+EU = 1 << 24
+# Known in all its numbers: nesting calls, two EUs, a failed RPC, packets, trouble, and names that want to be markup.
+KNOWN = {'otherData': {'lost': 5}, 'traceEvents': [
+    {'ph': 'M', 'pid': 7, 'name': 'process_name', 'args': {'name': '<b>prog</b>'}},
+    {'ph': 'M', 'pid': 7, 'tid': 70, 'name': 'thread_name', 'args': {'name': '</script><script>window.hacked = 1</script>'}},
+    {'ph': 'M', 'pid': 7, 'tid': EU, 'name': 'thread_name', 'args': {'name': 'EU 0'}},
+    {'ph': 'M', 'pid': 7, 'tid': EU + 1, 'name': 'thread_name', 'args': {'name': 'EU 1'}},
+    span('flexio_process_call', 'call', 70, 100, 300), span('sum', 'rpc', 70, 110, 250, status=1),
+    span('RPC', 'eu', EU, 120, 200, thread=1, instructions=1000),
+    moment('EH_1_0_1', 'ready', 70, 400, thread=2), span('EH_1_0_1', 'eu', EU + 1, 450, 10, thread=2, instructions=70),
+    moment('EH_1_0_1', 'ready', 70, 500, thread=2), span('EH_1_0_1', 'eu', EU + 1, 530, 30, thread=2, instructions=80),
+    moment('WRITE', 'wqe', 70, 600, qp='0x40', bytes=64, index=0), moment('success', 'cqe', 70, 602, qp='0x40', cq=1, bytes=64),
+    moment('WRITE', 'wqe', 70, 610, qp='0x40', bytes=64, index=1),
+    moment('remote access error', 'cqe', 70, 614, qp='0x40', cq=1, bytes=0),
+    moment('frame', 'lost', 70, 700, object='0x9'), moment('sent again', 'retry', 70, 710, qp='0x40', psn=3),
+    moment('sent again', 'retry', 70, 1000, qp='0x40', psn=3)]}
+
+TABLE = "[...document.querySelectorAll('#%s tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+
+
+def check_known(page):
+    with open('known.json', 'w', encoding='utf-8') as file:
+        json.dump(KNOWN, file)
+    verbatim('report', 'known.json', '-o', 'known.html')
+    page.open(os.path.abspath('known.html'))
+    check(page.run('window.hacked') is None, 'a name became a script')
+    check(page.run("document.getElementById('summary').textContent") == '14 events, 1 processes, 3 tracks, 1.00 ms',
+          page.run("document.getElementById('summary').textContent"))
+    threads = page.run(TABLE % 'threads')
+    check(threads[0][1:] == ['<b>prog</b> 7', 'host', '1', '300.0 us', '300.0 us', '300.0 us', '0'], f'{threads[0]}')
+    check(threads[1] == ['RPC (thread 1)', '<b>prog</b> 7', 'device', '1', '200.0 us', '200.0 us', '200.0 us', '1000'],
+          f'{threads[1]}')
+    check(threads[2] == ['EH_1_0_1 (thread 2)', '<b>prog</b> 7', 'device', '2', '40.0 us', '20.0 us', '30.0 us', '150'],
+          f'{threads[2]}')
+    trouble = {row[0]: row[3] for row in page.run(TABLE % 'trouble')}
+    check(trouble == {'RPC sum failed': '1', 'remote access error': '1', 'lost: frame': '1', 'sent again': '2',
+                      'events that found no room in the recording': '5'}, f'{trouble}')
+    latencies = dict(page.run("[...document.querySelectorAll('#latencies section')].map(s => "
+                              "[s.querySelector('h3').textContent, s.querySelector('.figures').textContent])"))
+    check(latencies['Device thread, from ready to run'] == '2 · median 50.0 us · 99 % 50.0 us · most 50.0 us', f'{latencies}')
+    check(latencies['Work request, to the next completion of its QP'].startswith('2 · median 4.00 us'), f'{latencies}')
+    check(latencies['RPC, from call to return'].startswith('1 · median 250.0 us'), f'{latencies}')
+    return page
+
+
+def view(page):
+    return page.run('[view.from, view.to]')
+
+
+def status(page):
+    return page.run("document.getElementById('status').textContent")
+
+
+def check_keys(page):
+    """Everything by keys: zoom, move, search, a walk through the tracks, sorting, theme, help."""
+    page.run("document.getElementById('canvas').focus()")
+    page.press('+')
+    check(view(page) == [200, 800], f'zoom: {view(page)}')
+    page.press('ArrowRight')
+    check([round(v) for v in view(page)] == [320, 920], f'move: {view(page)}')
+    page.press('0')
+    check(view(page) == [0, 1000], f'all: {view(page)}')
+    page.press('/')
+    page.type('eh_1')
+    check(status(page).startswith('1 of 4: EH_1_0_1 · ready'), status(page))
+    page.press('Enter', '\r')
+    check(status(page).startswith('2 of 4: EH_1_0_1 · eu'), status(page))
+    page.press('Escape')
+    page.press('N')
+    check(status(page).startswith('1 of 4: '), status(page))
+    page.press('ArrowDown')
+    check('EU 0' in status(page) or 'EU 1' in status(page), status(page))
+    page.press('Enter', '\r')
+    page.run("document.querySelectorAll('#threads th button')[7].focus()")
+    page.press('Enter', '\r')
+    order = [row[7] for row in page.run(TABLE % 'threads')]
+    check(order == ['1000', '150', '0'], f'sorted by instructions: {order}')
+    theme = page.run('document.documentElement.dataset.theme')
+    page.press('t')
+    check(page.run('document.documentElement.dataset.theme') != theme, 'the theme')
+    page.press('?')
+    check(page.run("document.getElementById('keys').open"), 'help')
+    page.press('Escape')
+
+
+def check_themes(page):
+    colors = set()
+    for scheme in ('dark', 'light'):
+        page.prefer(scheme)
+        page.run('new Promise(done => setTimeout(done, 50))')
+        check(page.run('document.documentElement.dataset.theme') == scheme, f'prefers {scheme}')
+        colors.add(page.run('getComputedStyle(document.body).backgroundColor'))
+        # The chart is drawn: not one colour.
+        check(page.run("""(() => { const c = document.getElementById('canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+                          const seen = new Set(); for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
+                          return seen.size; })()""") > 8, 'the canvas is empty')
+    check(len(colors) == 2, 'dark and light look the same')
+
+
+def check_recorded(page, picture):
+    verbatim('trace', '-o', 'real.json', '--', TRACED, 'work')
+    verbatim('report', 'real.json')
+    page.open(os.path.abspath('report.html'))
+    legend = page.run("[...document.querySelectorAll('#legend label')].map(l => l.textContent)")
+    check({'doorbell 11', 'wqe 11', 'cqe 14', 'sent 11'} <= set(legend), f'{legend}')
+    trouble = page.run(TABLE % 'trouble')
+    check(trouble[0][0] == 'remote access error' and trouble[0][3] == '1', f'{trouble}')
+    if picture:
+        page.prefer('light')
+        page.screenshot(picture)
+
+
+def check_refusals():
+    with open('bad', 'w', encoding='utf-8') as file:
+        file.write('["no trace"]')
+    check('no timeline' in verbatim('report', 'bad', code=1).stderr, 'no trace')
+    check('No such file' in verbatim('report', 'missing', code=1).stderr, 'missing')
+    check('/no/such' in verbatim('report', 'known.json', '-o', '/no/such/x', code=1).stderr, 'cannot write')
+    check('which trace' in verbatim('report', code=2).stderr, 'no argument')
+
+
+def check_damaged(page):
+    with open('cut.json', 'w', encoding='utf-8') as file:
+        file.write('{"traceEvents":[{"ph":')
+    verbatim('report', 'cut.json', '-o', 'cut.html')
+    page.open(os.path.abspath('cut.html'))
+    check('This trace is damaged' in status(page), status(page))
+
+
+def main():
+    if not Browser.program():
+        print('there is no Chromium here')
+        sys.exit(SKIP)
+    picture = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+    with tempfile.TemporaryDirectory() as folder, Browser() as page:
+        os.chdir(folder)
+        check_known(page)
+        check_keys(page)
+        check_themes(page)
+        check_recorded(page, picture)
+        check_refusals()
+        check_damaged(page)
+        check(not page.errors, f'errors in the page: {page.errors}')
+        os.chdir('/')
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except Failure as failure:
+        print(f'FAILED: {failure}')
+        sys.exit(1)

@@ -4,6 +4,7 @@
  *
  *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made
  *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot; it holds a shared lock on it while it lives
+ *	DIRECTORY/SLOT-GENERATION.show    what it shows to tools, if it shows anything
  *
  * Slots are taken and reaped only under the lock on the registry file (flock), and given back by
  * their owner without it; pid and generation are atomic because they are read without it. The lock
@@ -172,6 +173,12 @@ static bool thread_runs(pid_t tid, uint64_t start_time)
 static void segment_name(char *name, size_t len, uint32_t slot, uint32_t generation)
 {
 	snprintf(name, len, "%u-%u", slot, generation);
+}
+
+static char *shown_name(char name[32], uint32_t slot, uint32_t generation)
+{
+	snprintf(name, 32, "%u-%u.show", slot, generation);
+	return name;
 }
 
 /*
@@ -352,12 +359,14 @@ static void end_sniffing(uint32_t index)
 static void free_slot(uint32_t index)
 {
 	struct slot *slot = &registry.place.file->slot[index];
+	uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
 	char name[32];
 
-	segment_name(name, sizeof(name), index,
-		     atomic_load_explicit(&slot->generation, memory_order_relaxed));
-	if (vb_file_is_open(&registry.place.dir))
+	if (vb_file_is_open(&registry.place.dir)) {
+		unlinkat(registry.place.dir.fd, shown_name(name, index, generation), 0);
+		segment_name(name, sizeof(name), index, generation);
 		unlinkat(registry.place.dir.fd, name, 0);
+	}
 	atomic_store_explicit(&slot->claims, 0, memory_order_relaxed);
 	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
 	set_listener(index, false);
@@ -763,6 +772,25 @@ int vb_registry_segment(struct vb_file *file)
 	return 0;
 }
 
+int vb_registry_make_shown(struct vb_file *file)
+{
+	char name[32];
+	int fd;
+
+	if (registry.self.pid != getpid() || !vb_file_is_open(&registry.place.dir))
+		return -ESHUTDOWN;
+	shown_name(name, registry.self.slot, registry.self.generation);
+	unlinkat(registry.place.dir.fd, name, 0);
+	fd = vb_dir_open_file(registry.place.dir.fd, name, true);
+	return fd < 0 ? fd : vb_file_keep(file, fd);
+}
+
+int vb_registry_open_shown(const struct vb_slot_info *info)
+{
+	return vb_dir_open_file(info->dir,
+				shown_name((char[32]){ 0 }, info->slot, info->generation), false);
+}
+
 const char *vb_registry_root(void)
 {
 	return registry.root;
@@ -943,7 +971,8 @@ static int list_place(struct place *place,
 						   .generation = atomic_load_explicit(
 							   &slot->generation, memory_order_acquire),
 						   .pid = (pid_t)pid,
-						   .doorbells = &slot->doorbells });
+						   .doorbells = &slot->doorbells,
+						   .dir = place->dir.fd });
 		count++;
 	}
 	return count;

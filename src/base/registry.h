@@ -28,6 +28,7 @@ struct vb_slot_info {
 	pid_t thread; /* as it was told to vb_registry_watch(); 0: none */
 	/* of vb_registry_list() only, as they were when it looked; otherwise NULL */
 	const struct vb_slot_doorbells *doorbells;
+	int dir; /* of vb_registry_list() only: where its files are */
 };
 
 /*
@@ -49,6 +50,13 @@ void vb_registry_forked(void);
 int vb_registry_segment(struct vb_file *file);
 /* Open a peer's; the descriptor or -errno. */
 int vb_registry_open_segment(uint32_t slot, uint32_t generation);
+/*
+ * What this process shows to tools (monitor/layout.h): a new empty file beside its segment, which
+ * goes with its slot; file becomes the caller's. 0 or -errno.
+ */
+int vb_registry_make_shown(struct vb_file *file);
+/* Open that of a process that vb_registry_list() visits; the descriptor or -errno. */
+int vb_registry_open_shown(const struct vb_slot_info *info);
 /* The directory in which all this lies, for messages. */
 const char *vb_registry_root(void);
 

@@ -39,6 +39,7 @@
 #include "fabric/peer.h"
 #include "fabric/segment.h"
 #include "fabric/state.h"
+#include "monitor/monitor.h"
 #include "fabric/tracer.h"
 
 enum {
@@ -512,6 +513,7 @@ static void before_fork(void)
 	vb_signal_block(&before);
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	mask_before_fork = before;
+	vb_monitor_before_fork();
 	urcu_bp_before_fork();
 }
 
@@ -520,6 +522,7 @@ static void after_fork_parent(void)
 	sigset_t before;
 
 	urcu_bp_after_fork_parent();
+	vb_monitor_after_fork(false);
 	before = mask_before_fork;
 	pthread_mutex_unlock(&vb_fabric.start_lock);
 	vb_signal_unblock(&before);
@@ -544,6 +547,7 @@ static void after_fork_child(void)
 {
 	urcu_bp_after_fork_child();
 	pthread_mutex_init(&vb_fabric.start_lock, NULL);
+	vb_monitor_after_fork(true);
 	reset_in_child();
 	vb_signal_unblock(&mask_before_fork);
 }
@@ -577,6 +581,7 @@ static int start(const struct vb_sink *sink)
 	ret = start_thread();
 	if (ret)
 		goto destroy_segment;
+	vb_monitor_start(&self);
 	return 0;
 
 destroy_segment:
@@ -612,6 +617,7 @@ void vb_fabric_stop(void)
 		vb_wait_destroy(&vb_fabric.wait);
 		vb_peer_reset(false);
 		vb_tracer_reset(false);
+		vb_monitor_stop();
 		vb_registry_leave();
 		vb_segment_destroy();
 		vb_registry_close();

@@ -13,11 +13,12 @@ import sys
 # Folder: the folders below it, whose headers it may use.
 BELOW = {
     'base': [],
-    'fabric': ['base'],
+    'monitor': ['base'],
+    'fabric': ['monitor', 'base'],
     'card/format': ['frame', 'base'],
-    'card': ['card/format', 'card/hbl', 'fabric', 'frame', 'steer', 'base'],
+    'card': ['card/format', 'card/hbl', 'fabric', 'frame', 'steer', 'monitor', 'base'],
     'card/hbl': ['card', 'card/format', 'fabric', 'base'],
-    'dpa': ['base'],
+    'dpa': ['monitor', 'base'],
     'gdb': ['dpa', 'base'],
     'device': [],
     'frame': ['base'],
@@ -27,13 +28,15 @@ BELOW = {
     'api/mlx4': ['api', 'api/ibverbs', 'card', 'base'],
     'api/mlx5': ['api', 'api/ibverbs', 'card', 'steer', 'base'],
     'api/hbl': ['api', 'api/ibverbs', 'card', 'card/hbl', 'base'],
-    'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'gdb', 'device', 'base'],
+    'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'gdb', 'device', 'monitor', 'base'],
+    'api/dpa_stats': ['monitor', 'base'],
     'preload': ['card', 'card/hbl', 'base'],
-    'tools': ['card', 'frame', 'dpa', 'gdb', 'base', 'preload'],
+    'tools': ['card', 'frame', 'dpa', 'gdb', 'monitor', 'base', 'preload'],
 }
 
 # What a folder shows to those above it; base shows everything.
 SHOWN = {
+    'monitor': {'monitor.h', 'dpa.h', 'layout.h'},
     'fabric': {'fabric.h', 'direct.h', 'entries.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
     'card': {'card.h', 'flow.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What a process shows: entries come, change and go while others read; files that are not what they
+ * should be; fork and exit.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/registry.h"
+#include "monitor/monitor.h"
+
+static int setup(void **state)
+{
+	struct vb_slot_info self;
+
+	assert_int_equal(vb_registry_join(&self), 0);
+	vb_monitor_start(&self);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	vb_monitor_stop();
+	vb_registry_leave();
+	vb_registry_close();
+	return 0;
+}
+
+/* ---- looking ---- */
+
+struct found {
+	int32_t pid;           /* of whom */
+	unsigned int programs; /* that show something */
+	unsigned int count;
+	struct vb_monitor_thread last;
+};
+
+static int look(struct vb_monitor_view *view, void *arg)
+{
+	struct found *found = arg;
+	struct vb_monitor_thread t;
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_THREAD);
+
+	found->programs++;
+	if (vb_monitor_pid(view) != found->pid)
+		return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		int ret = vb_monitor_read(view, VB_MONITOR_DPA_THREAD, i, 0, &t, sizeof(t));
+
+		if (ret == -ENOENT)
+			continue;
+		assert_int_equal(ret, 0);
+		found->count++;
+		found->last = t;
+	}
+	return 0;
+}
+
+static struct found find(int32_t pid)
+{
+	struct found found = { .pid = pid };
+
+	assert_int_equal(vb_monitor_each(look, &found), 0);
+	return found;
+}
+
+static void show(struct vb_monitor_place *place, uint32_t id)
+{
+	struct vb_monitor_thread *t;
+
+	assert_int_equal(vb_monitor_add(VB_MONITOR_DPA_THREAD, place), 0);
+	t = place->entry;
+	t->id = id;
+	snprintf(t->name, sizeof(t->name), "thread %u", id);
+	vb_monitor_show(place);
+}
+
+/* ---- cases ---- */
+
+static void test_entries(void **state)
+{
+	struct vb_monitor_place one, two;
+	struct found found = find(getpid());
+
+	assert_int_equal(found.programs, 0); /* nothing to show: no file */
+	show(&one, 1);
+	found = find(getpid());
+	assert_int_equal(found.programs, 1);
+	assert_int_equal(found.count, 1);
+	assert_int_equal(found.last.id, 1);
+	assert_string_equal(found.last.name, "thread 1");
+	assert_int_equal(vb_monitor_add(VB_MONITOR_DPA_THREAD, &two), 0);
+	assert_int_equal(find(getpid()).count,
+			 1); /* not shown yet: the reader does not wait for it */
+	vb_monitor_show(&two);
+	assert_int_equal(find(getpid()).count, 2);
+	vb_monitor_remove(&one);
+	vb_monitor_remove(&two);
+	assert_int_equal(find(getpid()).count, 0);
+	vb_monitor_remove(&two); /* empty now */
+}
+
+/* Over several chunks; room that became free is used again. */
+static void test_many(void **state)
+{
+	enum { MANY = 16384 };
+	struct vb_monitor_place *places = calloc(MANY, sizeof(*places)), again;
+	struct found found;
+
+	assert_non_null(places);
+	for (uint32_t i = 0; i < MANY; i++)
+		show(&places[i], i);
+	found = find(getpid());
+	assert_int_equal(found.count, MANY);
+	assert_int_equal(found.last.id, MANY - 1);
+	for (uint32_t i = 0; i < MANY; i++)
+		assert_int_equal(places[i].index, i);
+	vb_monitor_remove(&places[77]);
+	show(&again, 5);
+	assert_int_equal(again.index, 77);
+	places[77] = again;
+	for (uint32_t i = 0; i < MANY; i++)
+		vb_monitor_remove(&places[i]);
+	assert_int_equal(find(getpid()).count, 0);
+	free(places);
+}
+
+static void test_forked(void **state)
+{
+	struct vb_monitor_place place, own;
+	struct vb_monitor_thread *t;
+	struct vb_slot_info self;
+	int status, parent = getpid();
+	pid_t child;
+
+	show(&place, 9);
+	t = place.entry;
+	vb_monitor_before_fork();
+	child = fork();
+	vb_monitor_after_fork(!child);
+	if (!child) {
+		/* What the child writes, nobody sees. */
+		vb_monitor_write_begin(&t->seq);
+		t->id = 10;
+		vb_monitor_write_end(&t->seq);
+		vb_monitor_remove(&place);
+		vb_registry_forked();
+		if (vb_monitor_add(VB_MONITOR_DPA_THREAD, &own) != -ENODEV)
+			_exit(1); /* it has not joined */
+		if (vb_registry_join(&self))
+			_exit(2);
+		vb_monitor_start(&self);
+		show(&own, 11);
+		if (find(getpid()).last.id != 11 || find(parent).last.id != 9)
+			_exit(3);
+		vb_monitor_stop();
+		vb_monitor_remove(&own); /* outlives the file */
+		vb_registry_leave();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(find(parent).last.id, 9);
+	vb_monitor_remove(&place);
+}
+
+static void test_killed(void **state)
+{
+	struct vb_monitor_place place;
+	struct vb_slot_info self;
+	int status, pipes[2];
+	pid_t child;
+	char byte;
+
+	assert_int_equal(pipe(pipes), 0);
+	vb_monitor_before_fork();
+	child = fork();
+	vb_monitor_after_fork(!child);
+	if (!child) {
+		vb_registry_forked();
+		if (vb_registry_join(&self))
+			_exit(1);
+		vb_monitor_start(&self);
+		show(&place, 12);
+		vb_monitor_write_begin(&((struct vb_monitor_thread *)place.entry)->seq);
+		if (write(pipes[1], "", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	assert_int_equal(read(pipes[0], &byte, 1), 1);
+	kill(child, SIGKILL); /* in the middle of a change */
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(find(child).count, 0);
+	vb_registry_reap();
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* ---- no torn copies ---- */
+
+static _Atomic bool stop;
+
+static void *change(void *arg)
+{
+	struct vb_monitor_counters *c = &((struct vb_monitor_thread *)arg)->counters;
+
+	for (uint64_t i = 0; !atomic_load_explicit(&stop, memory_order_relaxed); i++) {
+		vb_monitor_write_begin(&c->seq);
+		atomic_store_explicit(&c->ticks, i, memory_order_relaxed);
+		atomic_store_explicit(&c->instructions, i * 3, memory_order_relaxed);
+		atomic_store_explicit(&c->executions, ~i, memory_order_relaxed);
+		vb_monitor_write_end(&c->seq);
+		for (volatile int pause = 0; pause < 50; pause++)
+			;
+	}
+	return NULL;
+}
+
+static int copy(struct vb_monitor_view *view, void *arg)
+{
+	struct vb_monitor_counters c;
+	unsigned int *taken = arg;
+
+	for (unsigned int i = 0; i < 20000; i++) {
+		int ret = vb_monitor_read(view, VB_MONITOR_DPA_THREAD, 0,
+					  offsetof(struct vb_monitor_thread, counters), &c,
+					  sizeof(c));
+
+		if (ret == -EAGAIN)
+			continue;
+		assert_int_equal(ret, 0);
+		assert_int_equal(c.instructions, c.ticks * 3);
+		assert_int_equal(c.executions, ~c.ticks);
+		++*taken;
+	}
+	return 0;
+}
+
+static void test_whole(void **state)
+{
+	struct vb_monitor_place place;
+	struct vb_monitor_thread *t;
+	unsigned int taken = 0;
+	pthread_t writer;
+
+	show(&place, 1);
+	t = place.entry;
+	atomic_store(&t->counters.executions, UINT64_MAX);
+	assert_int_equal(vb_monitor_each(copy, &taken), 0); /* the writer has not begun */
+	stop = false;
+	assert_int_equal(pthread_create(&writer, NULL, change, place.entry), 0);
+	assert_int_equal(vb_monitor_each(copy, &taken), 0);
+	stop = true;
+	pthread_join(writer, NULL);
+	assert_true(taken > 20000);
+	vb_monitor_remove(&place);
+}
+
+/* ---- bad files ---- */
+
+static int view_of(const void *bytes, size_t len, struct vb_monitor_view **view, int *fd)
+{
+	*fd = memfd_create("show", MFD_CLOEXEC);
+	assert_true(*fd >= 0);
+	assert_int_equal(pwrite(*fd, bytes, len, 0), (ssize_t)len);
+	return vb_monitor_view_open(*fd, view);
+}
+
+static void test_bad_files(void **state)
+{
+	uint64_t page[1024 * 8] = { VB_MONITOR_MAGIC }, value = 0;
+	struct vb_monitor_header *header = (void *)page;
+	struct vb_monitor_section *s = &header->section[3];
+	struct vb_monitor_view *view;
+	struct vb_monitor_thread t;
+	int fd;
+
+	assert_int_equal(view_of(page, 100, &view, &fd), -EUCLEAN); /* too short */
+	close(fd);
+	page[0]++;
+	assert_int_equal(view_of(page, sizeof(page), &view, &fd), -EUCLEAN);
+	close(fd);
+	page[0]--;
+	/* A section whose numbers lead everywhere. */
+	s->kind = VB_MONITOR_DPA_THREAD;
+	s->entry_size = sizeof(t);
+	s->base = 1;
+	s->count = UINT32_MAX;
+	s->chunk[0] = UINT64_MAX - 100;
+	s->chunk[1] = 0x8000000000000000;
+	s->chunk[2] = 64;               /* the header */
+	s->chunk[3] = sizeof(page) - 8; /* the end */
+	s->chunk[4] = 8193;             /* misaligned */
+	assert_int_equal(view_of(page, sizeof(page), &view, &fd), 0);
+	assert_int_equal(vb_monitor_count(view, VB_MONITOR_DPA_THREAD), sizeof(page) / (sizeof(t)));
+	assert_int_equal(vb_monitor_count(view, VB_MONITOR_DPA_PROCESS), 0);
+	for (uint32_t i = 0; i < 400; i++)
+		assert_int_equal(vb_monitor_read(view, VB_MONITOR_DPA_THREAD, i, 0, &t, sizeof(t)),
+				 -ENOENT);
+	assert_int_equal(vb_monitor_read(view, VB_MONITOR_DPA_THREAD, UINT32_MAX, 0, &t, 8),
+			 -ENOENT);
+	assert_int_equal(vb_monitor_read_at(view, 0, &t, sizeof(t)), -EFAULT);
+	assert_int_equal(vb_monitor_read_at(view, UINT64_MAX - 7, &t, sizeof(t)), -EFAULT);
+	assert_int_equal(vb_monitor_load(view, VB_MONITOR_PAGE, &value), -EFAULT);
+	assert_int_equal(vb_monitor_load(view, 4, &value), -EFAULT);
+	assert_int_equal(vb_monitor_swap(view, 8, &value, 5), 0);
+	assert_int_equal(vb_monitor_swap(view, 8, &value, 6), -EAGAIN);
+	assert_int_equal(value, 5);
+	/* The file becomes shorter while it is looked at. */
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(vb_monitor_load(view, 0, &value), -EFAULT);
+	assert_int_equal(vb_monitor_swap(view, 0, &value, 1), -EFAULT);
+	assert_int_equal(vb_monitor_read_at(view, 8192, &t, sizeof(t)), -EFAULT);
+	vb_monitor_view_close(view);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_entries, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_forked, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_whole, setup, teardown),
+		cmocka_unit_test(test_bad_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -38,6 +38,7 @@ struct vb_dpa_process;
 struct vb_dpa_thread;
 struct vb_dpa_window;
 struct vb_dpa_image;
+struct vb_shown_thread;
 
 /* Guest addresses at and above this belong to windows and device pages. */
 #define VB_DPA_WINDOW_BASE (1ULL << 32)
@@ -407,6 +408,8 @@ struct vb_dpa_thread_attr {
 	unsigned int group_size;
 	void *user;       /* vb_dpa_thread_user */
 	const char *name; /* for dumps; copied */
+	/* Where its slices are counted for tools (monitor/dpa.h); outlives the thread. NULL: nowhere. */
+	struct vb_shown_thread *shown;
 };
 
 /* A new thread is idle: registers zero but sp (stack), gp (__global_pointer$) and tp (its copy of

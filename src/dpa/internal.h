@@ -9,9 +9,11 @@
 
 #include <pthread.h>
 
+#include "base/util.h"
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
 #include "dpa/debug.h"
+#include "monitor/dpa.h"
 
 /* ---- mem.c: guest memory below the limit ---- */
 
@@ -199,6 +201,7 @@ struct vb_dpa_thread {
 	unsigned int *group; /* STRICT: one entry */
 	unsigned int group_size;
 	void *user;
+	struct vb_shown_thread *shown; /* or NULL */
 	char name[32];
 	uint32_t number;      /* vb_dpa_thread_number */
 	struct vb_cpu **link; /* what leads to it in the process's list; under cpus_lock */
@@ -226,6 +229,7 @@ struct vb_dpa_thread {
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
 	/* written by the host thread that runs it */
+	bool begun;    /* it has executed something since it left IDLE; claim() clears it */
 	bool diverted; /* by the trap callback that is under way */
 	/* A debugger wants more than that it runs: steps, or a trap to be delivered. */
 	atomic_bool ordered;
@@ -258,6 +262,7 @@ struct eu {
 	bool busy;                         /* a host thread is running one of its threads */
 	struct eu *next;                   /* in that list */
 	uint64_t slices, instructions, busy_ticks;
+	uint16_t traced; /* slices that were; by the host thread that is on the EU */
 };
 
 /*
@@ -293,6 +298,7 @@ struct vb_dpa {
 	atomic_uint busy_eus; /* EUs with load; written under lock */
 	bool quit;
 	pthread_mutex_t turn; /* deterministic mode: who holds it executes guest code */
+	uint64_t retired;     /* deterministic mode: by all threads so far; under turn */
 	struct worker workers[64];
 };
 
@@ -352,6 +358,19 @@ void vb_debug_free(struct vb_dpa_process *process);
 /* The process of a debugger, with all locks taken; NULL, and none, if it is not stopped. */
 struct vb_dpa_process *vb_debug_enter(struct vb_dpa_debug *debug);
 void vb_debug_leave(struct vb_dpa_process *process);
+
+/* ---- show.c: what tools see of a slice ---- */
+
+struct show {
+	struct vb_shown_slice slice;
+	struct vb_shown_stamp stamp; /* when it began */
+	uint64_t instret;
+	bool first; /* of an execution */
+};
+
+/* In front of and behind a slice that vb_shown_wanted(); ticks: now. */
+void vb_show_begin(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks);
+void vb_show_end(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks);
 
 /* ---- snapshot.c ---- */
 

@@ -128,6 +128,7 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	t->cpu.source = (struct vb_access_source){ vb_window_find, process };
 	t->cpu.deterministic = process->dpa->deterministic;
 	t->user = attr->user;
+	t->shown = attr->shown;
 	snprintf(t->name, sizeof(t->name), "%s", attr->name ? attr->name : "");
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -375,11 +376,15 @@ static __attribute__((noinline, cold)) void note_slice(const struct vb_dpa_threa
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded)
 {
-	uint64_t start = vb_dpa_ticks();
+	uint64_t start = vb_dpa_ticks(), instret = thread->cpu.s.instret, end;
 	uint64_t from = vb_timeline_is_on() ? vb_timeline_now() : 0;
-	uint64_t instret = thread->cpu.s.instret;
 	enum vb_dpa_why why;
+	struct show show;
+	bool shown = vb_shown_wanted(thread->shown, &show.slice);
 
+	if (unlikely(shown))
+		vb_show_begin(thread, &show, start);
+	thread->begun = true;
 	*yielded = false;
 	/* seq_cst: behind claim(), against the store and the load in snapshot.c. */
 	if (__builtin_expect(atomic_load_explicit(&thread->snapshot, memory_order_seq_cst) != NULL,
@@ -393,8 +398,13 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 			why = vb_debug_trap(thread) ? VB_DPA_WHY_STOP : vb_thread_trap(thread);
 	}
 	thread->slices++;
-	thread->busy_ticks += vb_dpa_ticks() - start;
-	if (__builtin_expect(from != 0, 0))
+	end = vb_dpa_ticks();
+	thread->busy_ticks += end - start;
+	if (thread->cpu.deterministic)
+		thread->process->dpa->retired += thread->cpu.s.instret - instret;
+	if (unlikely(shown))
+		vb_show_end(thread, &show, end);
+	if (unlikely(from))
 		note_slice(thread, from, thread->cpu.s.instret - instret);
 	return why;
 }
@@ -443,6 +453,7 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 	if (to == THREAD_RUNNING)
 		(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
 	thread->starts++;
+	thread->begun = false;
 	thread->check.sp = thread->cpu.s.x[2];
 	thread->check.sp_loaded = false;
 	return 0;

@@ -37,8 +37,10 @@ VB_PUBLIC int vb_monitor_add(enum vb_monitor_kind kind, struct vb_monitor_place 
 VB_PUBLIC void vb_monitor_show(struct vb_monitor_place *place);
 /* Nobody writes to it any more. Leaves *place empty. */
 VB_PUBLIC void vb_monitor_remove(struct vb_monitor_place *place);
-/* More of the file, zeroed, for what an entry points to; it stays as long as the file. NULL: no room. */
+/* More of the file, zeroed, for what an entry points to. NULL: no room. And its way back. */
 VB_PUBLIC void *vb_monitor_alloc(struct vb_monitor_place *place, size_t bytes, uint64_t *offset);
+VB_PUBLIC void vb_monitor_give(struct vb_monitor_place *place, void *at, size_t bytes,
+			       uint64_t offset);
 /* The words in which others ask for something; of the file of this entry. */
 VB_PUBLIC struct vb_monitor_requests *vb_monitor_requests(const struct vb_monitor_place *place);
 /* The slot of the process, which makes its ids unique. */

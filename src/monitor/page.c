@@ -45,6 +45,14 @@ struct table {
 	void *chunk[VB_MONITOR_CHUNKS];
 };
 
+/* Memory that was given back, for the next one who asks for as much. */
+struct spare {
+	void *at;
+	size_t bytes;
+	uint64_t offset;
+	struct spare *next;
+};
+
 struct vb_monitor_page {
 	struct vb_monitor_header *header; /* where the file is mapped */
 	struct vb_file file;
@@ -55,6 +63,7 @@ struct vb_monitor_page {
 	bool inherited;       /* by a fork: what is written is seen by nobody */
 	bool full;            /* that was said */
 	struct table tables[VB_MONITOR_KINDS];
+	struct spare *spares;
 	struct vb_monitor_page *next;
 };
 
@@ -90,6 +99,10 @@ static void page_free(struct vb_monitor_page *page)
 		*link = page->next;
 	for (unsigned int kind = 0; kind < VB_MONITOR_KINDS; kind++)
 		free(page->tables[kind].unused);
+	for (struct spare *s = page->spares, *after; s; s = after) {
+		after = s->next;
+		free(s);
+	}
 	munmap(page->header, VB_MONITOR_MAX_SIZE);
 	vb_file_close(&page->file);
 	free(page);
@@ -319,6 +332,23 @@ void vb_monitor_remove(struct vb_monitor_place *place)
 	*place = (struct vb_monitor_place){ 0 };
 }
 
+static void *spare_take(struct vb_monitor_page *page, size_t bytes, uint64_t *offset)
+{
+	struct spare **link = &page->spares, *s;
+	void *at;
+
+	while (*link && (*link)->bytes != bytes)
+		link = &(*link)->next;
+	s = *link;
+	if (!s)
+		return NULL;
+	*link = s->next;
+	*offset = s->offset;
+	at = memset(s->at, 0, bytes);
+	free(s);
+	return at;
+}
+
 void *vb_monitor_alloc(struct vb_monitor_place *place, size_t bytes, uint64_t *offset)
 {
 	VB_NO_CANCEL;
@@ -328,9 +358,24 @@ void *vb_monitor_alloc(struct vb_monitor_place *place, size_t bytes, uint64_t *o
 	if (!place->entry)
 		return NULL;
 	take(&before);
-	at = page_grow(place->page, bytes, offset);
+	at = spare_take(place->page, bytes, offset);
+	if (!at)
+		at = page_grow(place->page, bytes, offset);
 	give(&before);
 	return at;
+}
+
+void vb_monitor_give(struct vb_monitor_place *place, void *at, size_t bytes, uint64_t offset)
+{
+	struct spare *s = malloc(sizeof(*s));
+	sigset_t before;
+
+	if (!s)
+		return; /* then it is used no more */
+	take(&before);
+	*s = (struct spare){ at, bytes, offset, place->page->spares };
+	place->page->spares = s;
+	give(&before);
 }
 
 struct vb_monitor_requests *vb_monitor_requests(const struct vb_monitor_place *place)

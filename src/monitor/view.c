@@ -27,6 +27,8 @@ enum { TRIES = 2000, TRIES_BUSY = 200 };
 struct vb_monitor_view {
 	uint8_t *map;
 	uint64_t size; /* mapped, which is as much as the file had */
+	uint32_t slot; /* as the registry says; a file that was opened by itself: as it says */
+	int32_t pid;
 	struct vb_monitor_header header;
 };
 
@@ -68,6 +70,8 @@ int vb_monitor_view_open(int fd, struct vb_monitor_view **view)
 		vb_monitor_view_close(v);
 		return ret;
 	}
+	v->slot = v->header.slot;
+	v->pid = (int32_t)v->header.pid;
 	*view = v;
 	return 0;
 }
@@ -99,6 +103,8 @@ static void visit_process(void *arg, const struct vb_slot_info *info)
 	close(fd);
 	if (ret)
 		return;
+	view->slot = info->slot;
+	view->pid = (int32_t)info->pid;
 	each->ret = each->visit(view, each->arg);
 	vb_monitor_view_close(view);
 }
@@ -113,12 +119,12 @@ int vb_monitor_each(int (*visit)(struct vb_monitor_view *view, void *arg), void 
 
 int32_t vb_monitor_pid(const struct vb_monitor_view *view)
 {
-	return (int32_t)view->header.pid;
+	return view->pid;
 }
 
 uint32_t vb_monitor_view_slot(const struct vb_monitor_view *view)
 {
-	return view->header.slot;
+	return view->slot;
 }
 
 void vb_monitor_base(const struct vb_monitor_view *view, uint64_t *ticks, uint64_t *ns)

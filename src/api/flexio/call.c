@@ -82,7 +82,9 @@ static void settle(struct flexio_process *process)
 
 static int slot_make_thread(struct call_slot *slot)
 {
-	struct vb_dpa_thread_attr attr = { .user = &slot->guest, .name = "RPC" };
+	struct vb_dpa_thread_attr attr = { .user = &slot->guest,
+					   .name = "RPC",
+					   .shown = &slot->guest.shown };
 	struct vb_dpa_thread *thread;
 	int err = vb_dpa_thread_create(slot->guest.process->dpa, &attr, &thread);
 

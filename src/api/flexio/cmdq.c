@@ -193,7 +193,7 @@ void vb_cmdqs_halt(struct flexio_process *process)
 
 static int worker_init(struct flexio_cmdq *q, struct worker *w, uint64_t tls)
 {
-	struct vb_dpa_thread_attr attr = { .user = &w->guest };
+	struct vb_dpa_thread_attr attr = { .user = &w->guest, .shown = &w->guest.shown };
 	char name[32];
 	int err;
 

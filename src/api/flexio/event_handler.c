@@ -275,7 +275,7 @@ static struct handler_entry *entry_take(struct flexio_process *process, uint32_t
 static int make_threads(struct flexio_event_handler *h, struct flexio_process *process,
 			const struct flexio_event_handler_attr *attr)
 {
-	struct vb_dpa_thread_attr thread_attr = { .user = &h->guest };
+	struct vb_dpa_thread_attr thread_attr = { .user = &h->guest, .shown = &h->guest.shown };
 	char name[FLEXIO_MAX_NAME_LEN + 1];
 	int err;
 

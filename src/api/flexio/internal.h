@@ -43,6 +43,7 @@
 #include "device/rtos.h"
 #include "dpa/dpa.h"
 #include "gdb/listen.h"
+#include "monitor/dpa.h"
 
 /* ---- log.c: the host log, and why a call fails ----------------------------------------------- */
 
@@ -396,6 +397,7 @@ struct guest {
 	uint64_t uctl;      /* the outbox's register */
 	uint64_t cc_high;   /* upper half of the next doorbell of congestion control */
 	struct events events;
+	struct vb_shown_thread shown; /* to tools */
 };
 
 struct call_slot {
@@ -592,7 +594,8 @@ struct flexio_process {
 	uint32_t dumem_id;    /* the number of that umem */
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
 
-	struct vb_gdb_offer *offer; /* to debuggers; NULL: none; under mutex */
+	struct vb_gdb_offer *offer;    /* to debuggers; NULL: none; under mutex */
+	struct vb_shown_process shown; /* to tools */
 
 	struct vb_arena heap;
 	bool checked; /* blocks of the heap are the checker's (vb_dpa_check_heap) */

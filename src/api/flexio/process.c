@@ -50,6 +50,7 @@ int vb_guest_init(struct guest *guest, struct flexio_process *process, enum gues
 	};
 	snprintf(guest->ctx->name, sizeof(guest->ctx->name), "%s", name);
 	vb_outbox_reset(guest);
+	vb_shown_thread_begin(&guest->shown, &process->shown, guest->thread_id, name);
 	return 0;
 }
 
@@ -58,6 +59,7 @@ void vb_guest_free(struct guest *guest)
 	if (guest->ctx_addr)
 		vb_dpa_mem_unmap(guest->process->dpa, guest->ctx_addr, guest->len);
 	guest->ctx_addr = 0;
+	vb_shown_thread_end(&guest->shown);
 	vb_crash_forget(guest);
 }
 
@@ -239,6 +241,7 @@ static void process_free(struct flexio_process *process)
 	vb_handlers_destroy(process);
 	vb_streams_destroy(process);
 	vb_recoverables_dump(process);
+	vb_shown_process_end(&process->shown);
 	vb_flexio_uar_finish(process);
 	if (process->umem)
 		vb_umem_dereg(process->umem); /* of a half-made process: cannot be in use */
@@ -286,6 +289,9 @@ static int process_build(struct flexio_process *process, const struct flexio_pro
 		err = load(process);
 	if (!err)
 		err = make_memory(process);
+	if (!err)
+		vb_shown_process_begin(&process->shown, process->name, process->accel->name,
+				       process->id, vb_dpa_deterministic(process->accel->dpa));
 	if (!err)
 		err = make_umem(process);
 	if (!err)

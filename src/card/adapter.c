@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/interfaces.h"
+#include "card/shown.h"
 
 static uint32_t limit(uint32_t configured, uint32_t own)
 {
@@ -280,6 +281,7 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 	dev->async_arg = arg;
 	dev->epoch = vb_fabric_epoch();
 	vb_cable_joined();
+	vb_show_adapter(adapter, 1);
 	*out = dev;
 	return 0;
 }
@@ -293,6 +295,7 @@ int vb_dev_close(struct vb_dev *dev)
 	if (atomic_load_explicit(&dev->objects, memory_order_acquire))
 		return vb_refuse_busy("objects of other libraries");
 	vb_dev_set_wq_range(dev, 0);
+	vb_show_adapter(dev->adapter, -1);
 	vb_fabric_stop();
 	free(dev);
 	return 0;

@@ -62,6 +62,7 @@ static void rewind_all(struct vb_qp *qp)
 	if (vb_sq_has_inflight(sq))
 		sq->next = vb_sq_oldest(sq)->index;
 	sq->resend += (uint16_t)(next - sq->next);
+	sq->rewinds++;
 	vb_note(RETRY, .object = qp->number, .extra = (uint64_t)sq->sender.una << 32);
 	vb_sender_rewind(&sq->sender, sq->loaded ? sq->first_psn : sq->sender.psn);
 	sq->loaded = false;

@@ -27,6 +27,7 @@
 #include "card/state.h"
 #include "fabric/entries.h"
 #include "fabric/fabric.h"
+#include "monitor/monitor.h"
 
 struct vb_dev {
 	struct vb_adapter *adapter;
@@ -146,6 +147,7 @@ struct vb_sq {
 	enum ibv_wc_status failing; /* what wr will end with, once nothing is in flight before it */
 	struct vb_path_counters sent_by; /* ways that WQEs took */
 	struct vb_traffic traffic;       /* of requests: received is what READs asked for */
+	uint64_t rewinds;                /* times that packets were sent again */
 	struct {
 		uint32_t kbps;  /* of raw frames; 0: no limit */
 		uint32_t burst; /* bytes that may go at once */
@@ -194,6 +196,7 @@ struct vb_rq {
 	uint16_t num_sge;
 	uint64_t received, capacity;
 	struct vb_traffic traffic; /* of messages and frames; sent is what peers' READs asked for */
+	uint64_t packets;          /* that came */
 	uint64_t va;               /* WRITE: where */
 	uint32_t rkey, generation, dma_len;
 	struct vb_response response[VB_ANSWERS]; /* to send: ring */
@@ -226,8 +229,9 @@ struct vb_qp {
 	const struct vb_codec *codec;
 	struct vb_seg_qp *shared;
 	struct vb_path path;
-	struct ibv_qp_attr attr; /* as modify set it, for query */
-	bool drained_event;      /* wanted when SQD is drained */
+	struct vb_monitor_place shown; /* shown.h */
+	struct ibv_qp_attr attr;       /* as modify set it, for query */
+	bool drained_event;            /* wanted when SQD is drained */
 	_Atomic bool comm_est;
 	struct vb_deferred deferred; /* enum vb_work */
 	struct vb_notice notice;     /* a bit for each enum ibv_event_type */

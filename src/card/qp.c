@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/shown.h"
 
 struct vb_qp *vb_qp_find(uint32_t qpn)
 {
@@ -286,6 +287,7 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	if (qp->type == IBV_QPT_RAW_PACKET)
 		vb_wire_use(dev->adapter, 1);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
+	vb_show_qp(qp);
 	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_release);
 	*out = qp;
 	return 0;
@@ -379,6 +381,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
 		add_traffic(&vb_card.retired.traffic[qp->dev->adapter->index], qp);
 		vb_unlock(&vb_card.retired.lock);
+		vb_hide_qp(qp);
 	}
 	hold(&qp->init, -1);
 	vb_rss_hold(qp->rss, -1);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/rcu.h"
+#include "card/shown.h"
 
 enum { RC, UC, UD, RAW, TYPES };
 
@@ -339,6 +340,7 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 	if (!qp->attr.max_dest_rd_atomic)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
+	vb_show_state(qp, state);
 	shared->transport = qp->transport;
 	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
 			      memory_order_seq_cst);
@@ -469,6 +471,7 @@ void vb_qp_fail(struct vb_qp *qp, enum ibv_event_type event, bool has_event)
 			return;
 	while (!atomic_compare_exchange_weak_explicit(&qp->state, &state, IBV_QPS_ERR,
 						      memory_order_seq_cst, memory_order_seq_cst));
+	vb_show_state(qp, IBV_QPS_ERR);
 	atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 	vb_work_add(qp, VB_WORK_FLUSH);
 	if (has_event)
@@ -480,8 +483,10 @@ void vb_qp_fail_sq(struct vb_qp *qp)
 	uint32_t rts = IBV_QPS_RTS;
 
 	if (atomic_compare_exchange_strong_explicit(&qp->state, &rts, IBV_QPS_SQE,
-						    memory_order_seq_cst, memory_order_seq_cst))
+						    memory_order_seq_cst, memory_order_seq_cst)) {
+		vb_show_state(qp, IBV_QPS_SQE);
 		vb_work_add(qp, VB_WORK_FLUSH_SQ);
+	}
 }
 
 void vb_qp_flush(struct vb_qp *qp, uint32_t what)

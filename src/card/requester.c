@@ -30,6 +30,7 @@
 #include "card/local.h"
 #include "card/message.h"
 #include "card/roce.h"
+#include "card/shown.h"
 #include "fabric/direct.h"
 
 enum step {
@@ -704,6 +705,7 @@ void vb_requester_run(struct vb_qp *qp)
 		sq->unflushed = false;
 		vb_burst_flush(&qp->path);
 	}
+	vb_show_sq(qp);
 }
 
 /*

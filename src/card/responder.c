@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/shown.h"
 #include "fabric/direct.h"
 #include "frame/frame.h"
 
@@ -828,6 +829,8 @@ void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct v
 		ret = scatter_frame(qp, frame, c);
 	if (ret == ACCEPT) {
 		qp->rq.traffic.received += frame->len;
+		qp->rq.packets++;
+		vb_show_rq(qp);
 		c->receive = true;
 		c->op = VB_WR_SEND;
 		c->wqe_index = qp->rq.wqe_index;
@@ -885,6 +888,8 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 	qp->rq.traffic.received += pkt->len;
 	if (pkt->op == VB_PKT_READ)
 		qp->rq.traffic.sent += pkt->dma_len;
+	qp->rq.packets++;
+	vb_show_rq(qp);
 	if (qp->type == IBV_QPT_UD) {
 		answered = receive_ud(qp, pkt, reply);
 		goto unlock;

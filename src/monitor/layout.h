@@ -44,6 +44,8 @@ enum vb_monitor_kind {
 	VB_MONITOR_NONE,
 	VB_MONITOR_DPA_PROCESS, /* struct vb_monitor_process */
 	VB_MONITOR_DPA_THREAD,  /* struct vb_monitor_thread */
+	VB_MONITOR_ADAPTER,     /* struct vb_monitor_adapter */
+	VB_MONITOR_QP,          /* struct vb_monitor_qp */
 	VB_MONITOR_KINDS,
 };
 
@@ -169,3 +171,41 @@ _Static_assert(sizeof(struct vb_monitor_thread) == 192 &&
 		       offsetof(struct vb_monitor_thread, counters) == 128,
 	       "the counters are alone on their line");
 _Static_assert(sizeof(struct vb_monitor_sample) == 64, "layout");
+
+/* ---- the card ---- */
+
+/*
+ * What queues moved: bytes, and by which way work requests went. Each word by itself, so without a
+ * sequence number.
+ */
+struct vb_monitor_traffic {
+	_Atomic uint64_t sent, received; /* bytes */
+	_Atomic uint64_t packets;        /* requests in packets; responder: packets that came */
+	_Atomic uint64_t copies;         /* requests by a copy in the peer's memory */
+	_Atomic uint64_t calls;          /* requests to a queue pair of the same process */
+	_Atomic uint64_t retries;        /* times that packets were sent again */
+	_Atomic uint64_t reserved[2];
+};
+
+/* One that the process has open. */
+struct vb_monitor_adapter {
+	struct vb_monitor_seq seq;
+	char name[32];
+	uint64_t reserved[3];
+	struct vb_monitor_traffic past; /* of queue pairs that are gone */
+};
+
+struct vb_monitor_qp {
+	struct vb_monitor_seq seq;
+	uint32_t number;
+	uint32_t type; /* enum ibv_qp_type */
+	uint32_t send_cq, recv_cq;
+	char adapter[32];
+	_Atomic uint32_t state; /* enum ibv_qp_state; not under seq, as the next */
+	_Atomic uint32_t peer;  /* number of its queue pair; 0: none */
+	struct vb_monitor_traffic sq, rq;
+};
+
+_Static_assert(sizeof(struct vb_monitor_traffic) == 64, "layout");
+_Static_assert(sizeof(struct vb_monitor_adapter) == 128, "layout");
+_Static_assert(sizeof(struct vb_monitor_qp) == 192, "layout");

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/* Owns the entries of adapters and queue pairs in the file that tools read. */
+#include "card/shown.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+	struct vb_lock lock;
+	uint32_t epoch; /* of the fabric; another one: none of what follows is this process's */
+	struct {
+		uint32_t users;
+		struct vb_monitor_place place;
+		struct vb_monitor_traffic past; /* of queue pairs that are gone; private */
+	} adapter[VB_CONFIG_MAX_ADAPTERS];
+} shown;
+
+static void add(_Atomic uint64_t *to, const _Atomic uint64_t *more)
+{
+	atomic_store_explicit(to,
+			      atomic_load_explicit(to, memory_order_relaxed) +
+				      atomic_load_explicit(more, memory_order_relaxed),
+			      memory_order_relaxed);
+}
+
+/* --- adapters --------------------------------------------------------------------------------- */
+
+/* Lock held. A forked child, or a process that left the registry and joined again, begins anew. */
+static void begin_epoch(void)
+{
+	uint32_t epoch = vb_fabric_epoch();
+
+	if (shown.epoch == epoch)
+		return;
+	memset(shown.adapter, 0, sizeof(shown.adapter));
+	shown.epoch = epoch;
+}
+
+static void show_past(uint32_t index)
+{
+	struct vb_monitor_adapter *entry = shown.adapter[index].place.entry;
+	const struct vb_monitor_traffic *past = &shown.adapter[index].past;
+
+	if (!entry)
+		return;
+	for (uint32_t i = 0; i < sizeof(*past) / sizeof(uint64_t); i++)
+		atomic_store_explicit(&((_Atomic uint64_t *)&entry->past)[i],
+				      atomic_load_explicit(&((const _Atomic uint64_t *)past)[i],
+							   memory_order_relaxed),
+				      memory_order_relaxed);
+}
+
+static void open_adapter(const struct vb_adapter *adapter)
+{
+	struct vb_monitor_place *place = &shown.adapter[adapter->index].place;
+	struct vb_monitor_adapter *entry;
+
+	if (vb_monitor_add(VB_MONITOR_ADAPTER, place))
+		return;
+	entry = place->entry;
+	snprintf(entry->name, sizeof(entry->name), "%s", adapter->config->name);
+	show_past(adapter->index);
+	vb_monitor_show(place);
+}
+
+void vb_show_adapter(const struct vb_adapter *adapter, int change)
+{
+	uint32_t users;
+
+	vb_lock(&shown.lock);
+	begin_epoch();
+	users = shown.adapter[adapter->index].users += (uint32_t)change;
+	if (change > 0 && users == 1)
+		open_adapter(adapter);
+	else if (!users)
+		vb_monitor_remove(&shown.adapter[adapter->index].place);
+	vb_unlock(&shown.lock);
+}
+
+/* --- queue pairs ------------------------------------------------------------------------------ */
+
+void vb_show_qp(struct vb_qp *qp)
+{
+	struct vb_monitor_qp *entry;
+
+	if (vb_monitor_add(VB_MONITOR_QP, &qp->shown))
+		return;
+	entry = qp->shown.entry;
+	entry->number = qp->number;
+	entry->type = (uint32_t)qp->type;
+	entry->send_cq = qp->init.send_cq ? qp->init.send_cq->number : 0;
+	entry->recv_cq = qp->init.recv_cq ? qp->init.recv_cq->number : 0;
+	snprintf(entry->adapter, sizeof(entry->adapter), "%s", qp->dev->adapter->config->name);
+	vb_monitor_show(&qp->shown);
+}
+
+void vb_hide_qp(struct vb_qp *qp)
+{
+	struct vb_monitor_traffic moved = {
+		.sent = qp->sq.traffic.sent + qp->rq.traffic.sent,
+		.received = qp->sq.traffic.received + qp->rq.traffic.received,
+		.packets = qp->sq.sent_by.packets,
+		.copies = qp->sq.sent_by.copies,
+		.calls = qp->sq.sent_by.calls,
+		.retries = qp->sq.rewinds,
+	};
+	uint32_t index = qp->dev->adapter->index;
+	struct vb_monitor_traffic *past = &shown.adapter[index].past;
+
+	vb_lock(&shown.lock);
+	begin_epoch();
+	add(&past->sent, &moved.sent);
+	add(&past->received, &moved.received);
+	add(&past->packets, &moved.packets);
+	add(&past->copies, &moved.copies);
+	add(&past->calls, &moved.calls);
+	add(&past->retries, &moved.retries);
+	/* The queue's entry goes first: a reader between the two sees less, never too much. */
+	vb_monitor_remove(&qp->shown);
+	show_past(index);
+	vb_unlock(&shown.lock);
+}

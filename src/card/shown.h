@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the card shows to the tools of its user (monitor/): adapters that are open, queue pairs, and
+ * what they moved. Counting is done in the queues; here are stores of what they counted, to memory
+ * that others read and nobody here does.
+ */
+#pragma once
+
+#include "card/internal.h"
+#include "monitor/layout.h"
+
+/* An adapter is opened or closed by a context of the process. */
+void vb_show_adapter(const struct vb_adapter *adapter, int change);
+void vb_show_qp(struct vb_qp *qp);
+/* It goes, and what it moved counts for its adapter from now on. */
+void vb_hide_qp(struct vb_qp *qp);
+
+static inline void vb_show_state(const struct vb_qp *qp, uint32_t state)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+
+	if (!shown)
+		return;
+	atomic_store_explicit(&shown->peer, qp->attr.dest_qp_num, memory_order_relaxed);
+	atomic_store_explicit(&shown->state, state, memory_order_relaxed);
+}
+
+/* The lock of the queue held. */
+static inline void vb_show_sq(const struct vb_qp *qp)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+	const struct vb_sq *sq = &qp->sq;
+
+	if (__builtin_expect(!shown, 0))
+		return;
+	atomic_store_explicit(&shown->sq.sent, sq->traffic.sent, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.received, sq->traffic.received, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.packets, sq->sent_by.packets, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.copies, sq->sent_by.copies, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.calls, sq->sent_by.calls, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.retries, sq->rewinds, memory_order_relaxed);
+}
+
+static inline void vb_show_rq(const struct vb_qp *qp)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+	const struct vb_rq *rq = &qp->rq;
+
+	if (__builtin_expect(!shown, 0))
+		return;
+	atomic_store_explicit(&shown->rq.sent, rq->traffic.sent, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.received, rq->traffic.received, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.packets, rq->packets, memory_order_relaxed);
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+/* Owns the copying of what programs show. Nothing that a program wrote is trusted: texts are ended, numbers are only numbers. */
+#include "tools/look/look.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <infiniband/verbs.h>
+
+#include "monitor/monitor.h"
+#include "tools/cmd.h"
+
+static void *add(struct look *look, struct look_list *list)
+{
+	if (list->count == list->room) {
+		size_t room = list->room ? 2 * list->room : 32;
+		void *at = realloc(list->at, room * list->size);
+
+		if (!at) {
+			look->failed = true;
+			return NULL;
+		}
+		list->at = at;
+		list->room = room;
+	}
+	return memset((char *)list->at + list->count++ * list->size, 0, list->size);
+}
+
+/* A text of somebody else's: ended, and without what would move a terminal's cursor. */
+static void copy_text(char *to, size_t size, const char *from, size_t most)
+{
+	size_t n = 0;
+
+	for (; n < size - 1 && n < most && from[n]; n++)
+		to[n] = from[n] >= 0x20 && from[n] < 0x7f ? from[n] : '?';
+	to[n] = '\0';
+}
+
+static void copy_traffic(struct look_traffic *to, const struct vb_monitor_traffic *from)
+{
+	to->sent = atomic_load_explicit(&from->sent, memory_order_relaxed);
+	to->received = atomic_load_explicit(&from->received, memory_order_relaxed);
+	to->packets = atomic_load_explicit(&from->packets, memory_order_relaxed);
+	to->copies = atomic_load_explicit(&from->copies, memory_order_relaxed);
+	to->calls = atomic_load_explicit(&from->calls, memory_order_relaxed);
+	to->retries = atomic_load_explicit(&from->retries, memory_order_relaxed);
+}
+
+static void add_traffic(struct look_traffic *to, const struct look_traffic *more)
+{
+	to->sent += more->sent;
+	to->received += more->received;
+	to->packets += more->packets;
+	to->copies += more->copies;
+	to->calls += more->calls;
+	to->retries += more->retries;
+}
+
+/* --- processes -------------------------------------------------------------------------------- */
+
+static void see_process(void *arg, const struct vb_slot_info *info)
+{
+	struct look *look = arg;
+	struct look_process *p = add(look, &look->processes);
+	char command[32];
+
+	if (!p)
+		return;
+	p->pid = info->pid;
+	p->slot = info->slot;
+	tools_command_of(info->pid, command, sizeof(command));
+	copy_text(p->command, sizeof(p->command), command, sizeof(command));
+	if (!info->doorbells)
+		return;
+	p->doorbells.patched =
+		atomic_load_explicit(&info->doorbells->patched, memory_order_relaxed);
+	p->doorbells.traps = atomic_load_explicit(&info->doorbells->traps, memory_order_relaxed);
+	for (int i = 0; i < VB_SITE_REASONS; i++)
+		p->doorbells.kept[i] =
+			atomic_load_explicit(&info->doorbells->kept[i], memory_order_relaxed);
+}
+
+const struct look_process *look_process(const struct look *look, pid_t pid)
+{
+	look_each(look_process, p, &look->processes) if (p->pid == pid) return p;
+	return NULL;
+}
+
+/* --- the card --------------------------------------------------------------------------------- */
+
+static void see_adapters(struct look *look, struct vb_monitor_view *view)
+{
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_ADAPTER);
+	struct vb_monitor_adapter entry;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct look_adapter *a;
+
+		if (vb_monitor_read(view, VB_MONITOR_ADAPTER, i, 0, &entry, sizeof(entry)))
+			continue;
+		a = add(look, &look->adapters);
+		if (!a)
+			return;
+		a->pid = vb_monitor_pid(view);
+		copy_text(a->name, sizeof(a->name), entry.name, sizeof(entry.name));
+		copy_traffic(&a->traffic, &entry.past);
+	}
+}
+
+static void see_qps(struct look *look, struct vb_monitor_view *view)
+{
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_QP);
+	struct vb_monitor_qp entry;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct look_qp *qp;
+
+		if (vb_monitor_read(view, VB_MONITOR_QP, i, 0, &entry, sizeof(entry)))
+			continue;
+		qp = add(look, &look->qps);
+		if (!qp)
+			return;
+		qp->pid = vb_monitor_pid(view);
+		copy_text(qp->adapter, sizeof(qp->adapter), entry.adapter, sizeof(entry.adapter));
+		qp->number = entry.number;
+		qp->type = entry.type;
+		qp->send_cq = entry.send_cq;
+		qp->recv_cq = entry.recv_cq;
+		qp->state = atomic_load_explicit(&entry.state, memory_order_relaxed);
+		qp->peer = atomic_load_explicit(&entry.peer, memory_order_relaxed);
+		copy_traffic(&qp->sq, &entry.sq);
+		copy_traffic(&qp->rq, &entry.rq);
+	}
+}
+
+/* A queue pair's number names the slot of its process: bits 16 and up. */
+static void find_peers(struct look *look)
+{
+	pid_t in_slot[VB_SLOTS] = { 0 };
+
+	look_each(look_process, p, &look->processes) in_slot[p->slot % VB_SLOTS] = p->pid;
+	look_each(look_qp, qp, &look->qps) qp->peer_pid =
+		qp->peer ? in_slot[(qp->peer >> 16) % VB_SLOTS] : 0;
+}
+
+static void sum_adapters(struct look *look)
+{
+	look_each(look_adapter, a, &look->adapters) look_each(
+		look_qp, qp, &look->qps) if (qp->pid == a->pid && !strcmp(qp->adapter, a->name))
+	{
+		a->qps++;
+		add_traffic(&a->traffic, &qp->sq);
+		a->traffic.sent += qp->rq.sent;
+		a->traffic.received += qp->rq.received;
+	}
+}
+
+/* --- device code ------------------------------------------------------------------------------ */
+
+static void see_dpas(struct look *look, struct vb_monitor_view *view)
+{
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_PROCESS);
+	struct vb_monitor_process entry;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct look_dpa *dpa;
+
+		if (vb_monitor_read(view, VB_MONITOR_DPA_PROCESS, i, 0, &entry, sizeof(entry)))
+			continue;
+		dpa = add(look, &look->dpas);
+		if (!dpa)
+			return;
+		dpa->pid = vb_monitor_pid(view);
+		dpa->id = entry.id;
+		copy_text(dpa->name, sizeof(dpa->name), entry.name, sizeof(entry.name));
+		copy_text(dpa->adapter, sizeof(dpa->adapter), entry.adapter, sizeof(entry.adapter));
+	}
+}
+
+static void see_threads(struct look *look, struct vb_monitor_view *view)
+{
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_THREAD);
+	struct vb_monitor_thread entry;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct look_thread *t;
+
+		if (vb_monitor_read(view, VB_MONITOR_DPA_THREAD, i, 0, &entry, sizeof(entry)))
+			continue;
+		t = add(look, &look->threads);
+		if (!t)
+			return;
+		t->pid = vb_monitor_pid(view);
+		t->process_id = entry.process_id;
+		t->id = entry.id;
+		copy_text(t->name, sizeof(t->name), entry.name, sizeof(entry.name));
+		if (vb_monitor_read(view, VB_MONITOR_DPA_THREAD, i,
+				    offsetof(struct vb_monitor_thread, counters), &entry.counters,
+				    sizeof(entry.counters)))
+			continue;
+		t->counted = true;
+		t->ticks = atomic_load_explicit(&entry.counters.ticks, memory_order_relaxed);
+		t->instructions =
+			atomic_load_explicit(&entry.counters.instructions, memory_order_relaxed);
+		t->executions =
+			atomic_load_explicit(&entry.counters.executions, memory_order_relaxed);
+	}
+}
+
+static void name_threads(struct look *look)
+{
+	look_each(look_thread, t, &look->threads) look_each(
+		look_dpa, dpa, &look->dpas) if (dpa->id == t->process_id && dpa->pid == t->pid)
+	{
+		dpa->threads++;
+		memcpy(t->process, dpa->name, sizeof(t->process));
+		memcpy(t->adapter, dpa->adapter, sizeof(t->adapter));
+	}
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
+static int see_view(struct vb_monitor_view *view, void *arg)
+{
+	struct look *look = arg;
+
+	see_adapters(look, view);
+	see_qps(look, view);
+	see_dpas(look, view);
+	see_threads(look, view);
+	return 0;
+}
+
+int look_make(struct look *look)
+{
+	struct timespec now;
+	int ret;
+
+	*look = (struct look){ .processes.size = sizeof(struct look_process),
+			       .adapters.size = sizeof(struct look_adapter),
+			       .qps.size = sizeof(struct look_qp),
+			       .dpas.size = sizeof(struct look_dpa),
+			       .threads.size = sizeof(struct look_thread) };
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	look->time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	ret = vb_registry_list(see_process, look);
+	if (ret >= 0)
+		ret = vb_monitor_each(see_view, look);
+	find_peers(look);
+	sum_adapters(look);
+	name_threads(look);
+	return ret < 0 ? ret : look->failed ? -ENOMEM : 0;
+}
+
+void look_free(struct look *look)
+{
+	free(look->processes.at);
+	free(look->adapters.at);
+	free(look->qps.at);
+	free(look->dpas.at);
+	free(look->threads.at);
+}
+
+/* --- words ------------------------------------------------------------------------------------ */
+
+const char *look_type(uint32_t type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return "RC";
+	case IBV_QPT_UC:
+		return "UC";
+	case IBV_QPT_UD:
+		return "UD";
+	case IBV_QPT_RAW_PACKET:
+		return "RAW";
+	}
+	return "?";
+}
+
+const char *look_state(uint32_t state)
+{
+	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+
+	return state < sizeof(names) / sizeof(*names) ? names[state] : "?";
+}
+
+void look_bytes(uint64_t bytes, char text[24])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes;
+	unsigned int unit = 0;
+
+	while (value >= 1024 && unit < 6) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, 24, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+void look_json(const char *text)
+{
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			putchar('\\');
+		putchar(*text);
+	}
+	putchar('"');
+}

@@ -196,7 +196,7 @@ struct vb_rq {
 	uint16_t num_sge;
 	uint64_t received, capacity;
 	struct vb_traffic traffic; /* of messages and frames; sent is what peers' READs asked for */
-	uint64_t packets;          /* that came */
+	uint64_t packets, dropped; /* that came; that found no receive posted, and were lost */
 	uint64_t va;               /* WRITE: where */
 	uint32_t rkey, generation, dma_len;
 	struct vb_response response[VB_ANSWERS]; /* to send: ring */

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Owns lists of pieces of memory: cutting and copying. The rest of message.h is in line there. */
+/* Owns lists of pieces of memory (cutting and copying), and what stands in front of a datagram. The rest of message.h is in line there. */
 #include "card/message.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
 
 #include "base/fault.h"
 
@@ -43,4 +46,34 @@ int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const s
 		offset += from[i].iov_len;
 	}
 	return 0;
+}
+
+void vb_message_grh(uint8_t out[40], const struct vb_pkt *pkt, enum vb_network network)
+{
+	enum { UDP = 8, IB_NEXT_HEADER = 0x1b };
+	const struct vb_grh *grh = pkt->grh;
+	uint32_t behind = pkt->len + 12 + 8 + 4; /* BTH, DETH, ICRC */
+	uint16_t length = htons((uint16_t)(network == VB_NETWORK_GRH ? behind : behind + UDP));
+
+	memset(out, 0, 40);
+	if (network == VB_NETWORK_IPV4) {
+		uint16_t total = htons((uint16_t)(ntohs(length) + 20));
+
+		out[20] = 0x45;
+		out[21] = grh->traffic_class;
+		memcpy(out + 22, &total, 2);
+		out[26] = 0x40; /* do not fragment */
+		out[28] = grh->hop_limit;
+		out[29] = IPPROTO_UDP;
+		memcpy(out + 32, &grh->sgid.raw[12], 4);
+		memcpy(out + 36, &grh->dgid.raw[12], 4);
+		return;
+	}
+	out[0] = (uint8_t)(0x60 | grh->traffic_class >> 4);
+	out[1] = (uint8_t)(grh->traffic_class << 4);
+	memcpy(out + 4, &length, 2);
+	out[6] = network == VB_NETWORK_GRH ? IB_NEXT_HEADER : IPPROTO_UDP;
+	out[7] = grh->hop_limit;
+	memcpy(out + 8, &grh->sgid, 16);
+	memcpy(out + 24, &grh->dgid, 16);
 }

@@ -84,3 +84,8 @@ uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uin
 /* Copy pieces to others, offset bytes into them; 0 or -EFAULT. */
 int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const struct iovec *from,
 		    uint32_t from_cnt);
+/*
+ * The 40 bytes in front of a datagram. RoCE v1: a global routing header, which is laid out as an
+ * IPv6 header. RoCE v2 (A17.4.5): an IPv6 header, or 20 bytes of nothing and an IPv4 header.
+ */
+void vb_message_grh(uint8_t out[40], const struct vb_pkt *pkt, enum vb_network network);

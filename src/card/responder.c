@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/message.h"
 #include "card/shown.h"
 #include "fabric/direct.h"
 #include "frame/frame.h"
@@ -724,41 +725,6 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 }
 
-/*
- * The 40 bytes in front of a datagram. RoCE v1: a global routing header, which is laid out as an
- * IPv6 header. RoCE v2 (A17.4.5): an IPv6 header, or 20 bytes of nothing and an IPv4 header.
- */
-static void write_grh(uint8_t out[40], const struct vb_pkt *pkt)
-{
-	enum { UDP = 8, IB_NEXT_HEADER = 0x1b };
-	const struct vb_grh *grh = pkt->grh;
-	enum vb_network network = network_of(pkt);
-	uint32_t behind = pkt->len + 12 + 8 + 4; /* BTH, DETH, ICRC */
-	uint16_t length = htons((uint16_t)(network == VB_NETWORK_GRH ? behind : behind + UDP));
-
-	memset(out, 0, 40);
-	if (network == VB_NETWORK_IPV4) {
-		uint16_t total = htons((uint16_t)(ntohs(length) + 20));
-
-		out[20] = 0x45;
-		out[21] = grh->traffic_class;
-		memcpy(out + 22, &total, 2);
-		out[26] = 0x40; /* do not fragment */
-		out[28] = grh->hop_limit;
-		out[29] = IPPROTO_UDP;
-		memcpy(out + 32, &grh->sgid.raw[12], 4);
-		memcpy(out + 36, &grh->dgid.raw[12], 4);
-		return;
-	}
-	out[0] = (uint8_t)(0x60 | grh->traffic_class >> 4);
-	out[1] = (uint8_t)(grh->traffic_class << 4);
-	memcpy(out + 4, &length, 2);
-	out[6] = network == VB_NETWORK_GRH ? IB_NEXT_HEADER : IPPROTO_UDP;
-	out[7] = grh->hop_limit;
-	memcpy(out + 8, &grh->sgid, 16);
-	memcpy(out + 24, &grh->dgid, 16);
-}
-
 static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply)
 {
 	uint8_t grh[40];
@@ -767,11 +733,13 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	if (pkt->op != VB_PKT_SEND || !pkt->grh || pkt->qkey != qp->attr.qkey)
 		return false;
 	ret = take_wqe(qp);
-	if (ret == NOT_READY)
+	if (ret == NOT_READY) {
+		qp->rq.dropped++;
 		return false;
+	}
 	if (ret == ACCEPT && sizeof(grh) + pkt->len > qp->rq.capacity)
 		ret = BAD_LENGTH;
-	write_grh(grh, pkt);
+	vb_message_grh(grh, pkt, network_of(pkt));
 	if (ret == ACCEPT)
 		ret = scatter(qp, 0, grh, sizeof(grh));
 	if (ret == ACCEPT)
@@ -823,14 +791,15 @@ void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct v
 	if (!vb_qp_receives(atomic_load_explicit(&qp->state, memory_order_relaxed)))
 		goto unlock;
 	ret = take_wqe(qp);
-	if (ret == NOT_READY)
+	if (ret == NOT_READY) {
+		qp->rq.dropped++;
 		goto unlock;
+	}
 	if (ret == ACCEPT)
 		ret = scatter_frame(qp, frame, c);
 	if (ret == ACCEPT) {
 		qp->rq.traffic.received += frame->len;
 		qp->rq.packets++;
-		vb_show_rq(qp);
 		c->receive = true;
 		c->op = VB_WR_SEND;
 		c->wqe_index = qp->rq.wqe_index;
@@ -845,6 +814,7 @@ void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct v
 		vb_qp_fail(qp, 0, false);
 	}
 unlock:
+	vb_show_rq(qp);
 	vb_unlock(&qp->rq.lock);
 }
 
@@ -889,7 +859,6 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 	if (pkt->op == VB_PKT_READ)
 		qp->rq.traffic.sent += pkt->dma_len;
 	qp->rq.packets++;
-	vb_show_rq(qp);
 	if (qp->type == IBV_QPT_UD) {
 		answered = receive_ud(qp, pkt, reply);
 		goto unlock;
@@ -904,6 +873,7 @@ bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_
 	else
 		receive_uc(qp, pkt);
 unlock:
+	vb_show_rq(qp);
 	vb_unlock(&qp->rq.lock);
 	if (first)
 		vb_qp_event(qp, IBV_EVENT_COMM_EST);

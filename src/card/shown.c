@@ -103,6 +103,7 @@ void vb_hide_qp(struct vb_qp *qp)
 		.copies = qp->sq.sent_by.copies,
 		.calls = qp->sq.sent_by.calls,
 		.retries = qp->sq.rewinds,
+		.dropped = qp->rq.dropped,
 	};
 	uint32_t index = qp->dev->adapter->index;
 	struct vb_monitor_traffic *past = &shown.adapter[index].past;
@@ -115,6 +116,7 @@ void vb_hide_qp(struct vb_qp *qp)
 	add(&past->copies, &moved.copies);
 	add(&past->calls, &moved.calls);
 	add(&past->retries, &moved.retries);
+	add(&past->dropped, &moved.dropped);
 	/* The queue's entry goes first: a reader between the two sees less, never too much. */
 	vb_monitor_remove(&qp->shown);
 	show_past(index);

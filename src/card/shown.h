@@ -51,4 +51,5 @@ static inline void vb_show_rq(const struct vb_qp *qp)
 	atomic_store_explicit(&shown->rq.sent, rq->traffic.sent, memory_order_relaxed);
 	atomic_store_explicit(&shown->rq.received, rq->traffic.received, memory_order_relaxed);
 	atomic_store_explicit(&shown->rq.packets, rq->packets, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.dropped, rq->dropped, memory_order_relaxed);
 }

@@ -184,7 +184,8 @@ struct vb_monitor_traffic {
 	_Atomic uint64_t copies;         /* requests by a copy in the peer's memory */
 	_Atomic uint64_t calls;          /* requests to a queue pair of the same process */
 	_Atomic uint64_t retries;        /* times that packets were sent again */
-	_Atomic uint64_t reserved[2];
+	_Atomic uint64_t dropped;        /* responder: frames and datagrams that found no buffer */
+	_Atomic uint64_t reserved;
 };
 
 /* One that the process has open. */

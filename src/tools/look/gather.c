@@ -47,6 +47,7 @@ static void copy_traffic(struct look_traffic *to, const struct vb_monitor_traffi
 	to->copies = atomic_load_explicit(&from->copies, memory_order_relaxed);
 	to->calls = atomic_load_explicit(&from->calls, memory_order_relaxed);
 	to->retries = atomic_load_explicit(&from->retries, memory_order_relaxed);
+	to->dropped = atomic_load_explicit(&from->dropped, memory_order_relaxed);
 }
 
 static void add_traffic(struct look_traffic *to, const struct look_traffic *more)
@@ -57,6 +58,7 @@ static void add_traffic(struct look_traffic *to, const struct look_traffic *more
 	to->copies += more->copies;
 	to->calls += more->calls;
 	to->retries += more->retries;
+	to->dropped += more->dropped;
 }
 
 /* --- processes -------------------------------------------------------------------------------- */
@@ -155,6 +157,7 @@ static void sum_adapters(struct look *look)
 		add_traffic(&a->traffic, &qp->sq);
 		a->traffic.sent += qp->rq.sent;
 		a->traffic.received += qp->rq.received;
+		a->traffic.dropped += qp->rq.dropped;
 	}
 }
 

@@ -16,7 +16,7 @@
 
 /* As struct vb_monitor_traffic, of a moment. */
 struct look_traffic {
-	uint64_t sent, received, packets, copies, calls, retries;
+	uint64_t sent, received, packets, copies, calls, retries, dropped;
 };
 
 struct look_doorbells {

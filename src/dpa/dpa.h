@@ -117,6 +117,8 @@ unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
 /* EUs that have a thread to run now; a hint, old as soon as it is read. */
 unsigned int vb_dpa_eus_busy(const struct vb_dpa *dpa);
 bool vb_dpa_deterministic(const struct vb_dpa *dpa);
+/* Words, one for each EU, where its busy ticks are stored from now on. Before anything runs. */
+void vb_dpa_show_eus(struct vb_dpa *dpa, _Atomic uint64_t *busy);
 
 struct vb_dpa_eu_counters {
 	uint64_t slices; /* times a thread was put on the EU */

@@ -285,6 +285,7 @@ struct vb_dpa {
 	unsigned int spin_us;
 	void (*poll)(void *arg); /* or NULL */
 	void *poll_arg;
+	_Atomic uint64_t *shown_busy; /* vb_dpa_show_eus(), or NULL */
 	bool deterministic;
 	atomic_bool held;     /* vb_dpa_hold */
 	atomic_uint nworkers; /* started */

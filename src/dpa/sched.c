@@ -189,6 +189,11 @@ unsigned int vb_dpa_eus_busy(const struct vb_dpa *dpa)
 	return atomic_load_explicit(&dpa->busy_eus, memory_order_relaxed);
 }
 
+void vb_dpa_show_eus(struct vb_dpa *dpa, _Atomic uint64_t *busy)
+{
+	dpa->shown_busy = busy;
+}
+
 bool vb_dpa_deterministic(const struct vb_dpa *dpa)
 {
 	return dpa->deterministic;
@@ -495,6 +500,9 @@ static void worker_slice(struct worker *w)
 	eu->slices++;
 	eu->instructions += thread->cpu.s.instret - instret;
 	eu->busy_ticks += thread->busy_ticks - busy;
+	if (dpa->shown_busy)
+		atomic_store_explicit(&dpa->shown_busy[eu - dpa->eus], eu->busy_ticks,
+				      memory_order_relaxed);
 	done = after_slice(thread, why);
 	list_push(dpa, eu);
 	if (done) {

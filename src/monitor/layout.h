@@ -46,6 +46,7 @@ enum vb_monitor_kind {
 	VB_MONITOR_DPA_THREAD,  /* struct vb_monitor_thread */
 	VB_MONITOR_ADAPTER,     /* struct vb_monitor_adapter */
 	VB_MONITOR_QP,          /* struct vb_monitor_qp */
+	VB_MONITOR_ACCELERATOR, /* struct vb_monitor_accelerator */
 	VB_MONITOR_KINDS,
 };
 
@@ -171,6 +172,18 @@ _Static_assert(sizeof(struct vb_monitor_thread) == 192 &&
 		       offsetof(struct vb_monitor_thread, counters) == 128,
 	       "the counters are alone on their line");
 _Static_assert(sizeof(struct vb_monitor_sample) == 64, "layout");
+
+/* Its execution units: at `busy` lie that many words, the ticks that each has run device code. */
+struct vb_monitor_accelerator {
+	struct vb_monitor_seq seq;
+	char adapter[32];
+	uint32_t eus;
+	uint32_t reserved0;
+	uint64_t busy; /* an offset */
+	uint64_t reserved;
+};
+
+_Static_assert(sizeof(struct vb_monitor_accelerator) == 64, "layout");
 
 /* ---- the card ---- */
 

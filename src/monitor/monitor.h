@@ -99,6 +99,9 @@ VB_PUBLIC int vb_monitor_read(struct vb_monitor_view *view, enum vb_monitor_kind
 /* The same for memory that an entry points to; never -ENOENT. */
 VB_PUBLIC int vb_monitor_read_at(struct vb_monitor_view *view, uint64_t offset, void *to,
 				 size_t size);
+/* The same for words that have no sequence number, each by itself. */
+VB_PUBLIC int vb_monitor_copy(struct vb_monitor_view *view, uint64_t offset, uint64_t *to,
+			      size_t size);
 /* A word of the requests, by its place among them (offsetof): load, and compare and swap. */
 VB_PUBLIC int vb_monitor_load(struct vb_monitor_view *view, size_t offset, uint64_t *value);
 VB_PUBLIC int vb_monitor_swap(struct vb_monitor_view *view, size_t offset, uint64_t *expected,

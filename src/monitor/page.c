@@ -34,6 +34,7 @@ static const struct kind {
 	[VB_MONITOR_DPA_PROCESS] = { sizeof(struct vb_monitor_process), 16, VB_MONITOR_REQUESTS },
 	[VB_MONITOR_DPA_THREAD] = { sizeof(struct vb_monitor_thread), 64, 131072 },
 	[VB_MONITOR_ADAPTER] = { sizeof(struct vb_monitor_adapter), 8, 256 },
+	[VB_MONITOR_ACCELERATOR] = { sizeof(struct vb_monitor_accelerator), 8, 256 },
 	[VB_MONITOR_QP] = { sizeof(struct vb_monitor_qp), 32, 65536 },
 };
 

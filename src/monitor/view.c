@@ -175,6 +175,11 @@ int vb_monitor_read_at(struct vb_monitor_view *view, uint64_t offset, void *to, 
 		       : -EFAULT;
 }
 
+int vb_monitor_copy(struct vb_monitor_view *view, uint64_t offset, uint64_t *to, size_t size)
+{
+	return holds(view, offset, size) ? vb_fault_copy(to, view->map + offset, size) : -EFAULT;
+}
+
 static const struct vb_monitor_section *find_section(const struct vb_monitor_view *view,
 						     enum vb_monitor_kind kind)
 {

@@ -18,6 +18,7 @@ static const struct {
 	{ "sdk", "run a build that names the vendor's paths", cmd_sdk },
 	{ "devices", "list the adapters", cmd_devices },
 	{ "ps", "list the processes that use the card", cmd_ps },
+	{ "stats", "print counters, as text, JSON or for Prometheus", cmd_stats },
 	{ "trace", "run a program and record a timeline of it", cmd_trace },
 	{ "report", "make a page of a timeline", cmd_report },
 	{ "gdb", "debug device code", cmd_gdb },

@@ -36,7 +36,7 @@ BELOW = {
 
 # What a folder shows to those above it; base shows everything.
 SHOWN = {
-    'monitor': {'monitor.h', 'dpa.h', 'layout.h'},
+    'monitor': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
     'fabric': {'fabric.h', 'direct.h', 'entries.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
     'card': {'card.h', 'flow.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},

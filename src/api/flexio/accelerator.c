@@ -64,6 +64,25 @@ static void progress(void *arg)
 	vb_progress_once();
 }
 
+/* Tools see how busy its EUs are. */
+static void show(struct accel *a)
+{
+	struct vb_monitor_accelerator *entry;
+	unsigned int eus = vb_dpa_eu_count(a->dpa);
+
+	if (vb_monitor_add(VB_MONITOR_ACCELERATOR, &a->shown))
+		return;
+	entry = a->shown.entry;
+	snprintf(entry->adapter, sizeof(entry->adapter), "%s", a->name);
+	a->busy = vb_monitor_alloc(&a->shown, eus * sizeof(*a->busy), &a->busy_offset);
+	if (a->busy) {
+		entry->eus = eus;
+		entry->busy = a->busy_offset;
+		vb_dpa_show_eus(a->dpa, a->busy);
+	}
+	vb_monitor_show(&a->shown);
+}
+
 static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 {
 	struct accel *a = calloc(1, sizeof(*a));
@@ -86,6 +105,7 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 	a->heap_size <<= 20;
 	a->check = adapter->config->dpa_check;
 	a->lend = !vb_dpa_deterministic(a->dpa) && !lending_off();
+	show(a);
 	*accel = a;
 	return 0;
 }
@@ -113,6 +133,7 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 
 void vb_accel_put(struct accel *accel)
 {
+	unsigned int eus;
 	bool last;
 
 	pthread_mutex_lock(&table_lock);
@@ -123,7 +144,12 @@ void vb_accel_put(struct accel *accel)
 	pthread_mutex_unlock(&table_lock);
 	if (!last)
 		return;
+	eus = vb_dpa_eu_count(accel->dpa);
 	vb_dpa_destroy(accel->dpa);
+	if (accel->busy)
+		vb_monitor_give(&accel->shown, accel->busy, eus * sizeof(*accel->busy),
+				accel->busy_offset);
+	vb_monitor_remove(&accel->shown);
 	free(accel);
 }
 

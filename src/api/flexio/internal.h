@@ -44,6 +44,7 @@
 #include "dpa/dpa.h"
 #include "gdb/listen.h"
 #include "monitor/dpa.h"
+#include "monitor/monitor.h"
 
 /* ---- log.c: the host log, and why a call fails ----------------------------------------------- */
 
@@ -210,6 +211,9 @@ struct accel {
 	uint32_t check;            /* enum vb_check */
 	bool lend;                 /* calling threads may run device code themselves */
 	_Atomic unsigned int lent; /* host threads that lend themselves to a call now */
+	struct vb_monitor_place shown;
+	_Atomic uint64_t *busy; /* what is shown of its EUs, or NULL */
+	uint64_t busy_offset;
 };
 
 /* The mlx5 adapter behind a context, or NULL. */

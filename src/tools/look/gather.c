@@ -11,6 +11,7 @@
 #include <infiniband/verbs.h>
 
 #include "monitor/monitor.h"
+#include "monitor/ticks.h"
 #include "tools/cmd.h"
 
 static void *add(struct look *look, struct look_list *list)
@@ -213,6 +214,30 @@ static void see_threads(struct look *look, struct vb_monitor_view *view)
 	}
 }
 
+static void see_accelerators(struct look *look, struct vb_monitor_view *view)
+{
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_ACCELERATOR);
+	struct vb_monitor_accelerator entry;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct look_accelerator *a;
+
+		if (vb_monitor_read(view, VB_MONITOR_ACCELERATOR, i, 0, &entry, sizeof(entry)) ||
+		    !entry.eus || entry.eus > LOOK_EUS)
+			continue;
+		a = add(look, &look->accelerators);
+		if (!a)
+			return;
+		a->pid = vb_monitor_pid(view);
+		copy_text(a->adapter, sizeof(a->adapter), entry.adapter, sizeof(entry.adapter));
+		a->busy = calloc(entry.eus, sizeof(*a->busy));
+		a->ticks = vb_monitor_ticks();
+		if (a->busy &&
+		    !vb_monitor_copy(view, entry.busy, a->busy, entry.eus * sizeof(*a->busy)))
+			a->eus = entry.eus;
+	}
+}
+
 static void name_threads(struct look *look)
 {
 	look_each(look_thread, t, &look->threads) look_each(
@@ -234,6 +259,7 @@ static int see_view(struct vb_monitor_view *view, void *arg)
 	see_qps(look, view);
 	see_dpas(look, view);
 	see_threads(look, view);
+	see_accelerators(look, view);
 	return 0;
 }
 
@@ -246,7 +272,8 @@ int look_make(struct look *look)
 			       .adapters.size = sizeof(struct look_adapter),
 			       .qps.size = sizeof(struct look_qp),
 			       .dpas.size = sizeof(struct look_dpa),
-			       .threads.size = sizeof(struct look_thread) };
+			       .threads.size = sizeof(struct look_thread),
+			       .accelerators.size = sizeof(struct look_accelerator) };
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	look->time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	ret = vb_registry_list(see_process, look);
@@ -260,6 +287,8 @@ int look_make(struct look *look)
 
 void look_free(struct look *look)
 {
+	look_each(look_accelerator, a, &look->accelerators) free(a->busy);
+	free(look->accelerators.at);
 	free(look->processes.at);
 	free(look->adapters.at);
 	free(look->qps.at);
@@ -304,13 +333,13 @@ void look_bytes(uint64_t bytes, char text[24])
 	snprintf(text, 24, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-void look_json(const char *text)
+void look_json(FILE *out, const char *text)
 {
-	putchar('"');
+	fputc('"', out);
 	for (; *text; text++) {
 		if (*text == '"' || *text == '\\')
-			putchar('\\');
-		putchar(*text);
+			fputc('\\', out);
+		fputc(*text, out);
 	}
-	putchar('"');
+	fputc('"', out);
 }

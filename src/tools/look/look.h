@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/patch.h"
@@ -63,6 +64,17 @@ struct look_dpa {
 	uint32_t threads;
 };
 
+enum { LOOK_EUS = 4096 };
+
+/* The execution units of an adapter's accelerator, as one process has it. */
+struct look_accelerator {
+	pid_t pid;
+	char adapter[32];
+	uint32_t eus;
+	uint64_t ticks; /* of the processor, when they were read */
+	uint64_t *busy; /* ticks of each */
+};
+
 /* A growing array. */
 struct look_list {
 	void *at;
@@ -71,7 +83,7 @@ struct look_list {
 
 struct look {
 	uint64_t time; /* ns, CLOCK_MONOTONIC */
-	struct look_list processes, adapters, qps, dpas, threads;
+	struct look_list processes, adapters, qps, dpas, threads, accelerators;
 	bool failed; /* memory was short: something is missing */
 };
 
@@ -90,5 +102,8 @@ const char *look_state(uint32_t state);
 /* 17 letters at most: "1.5 GiB". */
 void look_bytes(uint64_t bytes, char text[24]);
 
-/* A string of JSON, with its quotes. */
-void look_json(const char *text);
+/*
+ * A string of JSON or of OpenMetrics, with its quotes. Texts of a look are printable, so that only quotes and backslashes need
+ * an escape.
+ */
+void look_json(FILE *out, const char *text);

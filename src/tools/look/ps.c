@@ -138,7 +138,7 @@ static void json_adapter(const struct look *look, const struct look_adapter *a, 
 	const char *inner = "";
 
 	printf("%s{\"name\":", sep);
-	look_json(a->name);
+	look_json(stdout, a->name);
 	printf(",");
 	json_traffic(&a->traffic);
 	printf(",\"qps\":[");
@@ -153,9 +153,9 @@ static void json_adapter(const struct look *look, const struct look_adapter *a, 
 static void json_dpa(const struct look_dpa *dpa, const char *sep)
 {
 	printf("%s{\"id\":%u,\"name\":", sep, dpa->id);
-	look_json(dpa->name);
+	look_json(stdout, dpa->name);
 	printf(",\"adapter\":");
-	look_json(dpa->adapter);
+	look_json(stdout, dpa->adapter);
 	printf(",\"threads\":%u}", dpa->threads);
 }
 
@@ -183,7 +183,7 @@ static void print_json(const struct look *look)
 		const char *sep = "";
 
 		printf("%s{\"pid\":%d,\"slot\":%u,\"command\":", outer, (int)p->pid, p->slot);
-		look_json(p->command);
+		look_json(stdout, p->command);
 		printf(",\"adapters\":[");
 		look_each(look_adapter, a, &look->adapters) if (a->pid == p->pid)
 		{

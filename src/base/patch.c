@@ -124,6 +124,8 @@ enum {
 	MAX_TRIES = 6,
 	KERNEL_SIGSET = 8,
 	SKIP = 256,
+	NEXT_PLACE = 16, /* bytes to the next place that is tried */
+	MAX_PLACES = 16,
 	STACK = 32768,
 	YIELDS = 64,             /* before a thread that waits for a change sleeps */
 	RINGS_TO_LOOK = 1 << 16, /* of a thread, before it looks for a debugger again */
@@ -467,6 +469,17 @@ static bool is_landing(uintptr_t from, uintptr_t to)
 	return false;
 }
 
+/* Whether a thread at one of its landings could have come from another site. */
+static bool shares_landing(const struct vb_tramp *tramp)
+{
+	uintptr_t at[VB_LANDINGS];
+
+	for (unsigned int n = vb_stray_landings(tramp, at); n--;)
+		if (is_landing(at[n], at[n] + 1))
+			return true;
+	return false;
+}
+
 /* The trampoline of a site at this place, mapped; tramp is filled in. bytes: what stands at the site. */
 static enum vb_site_reason place_tramp(struct vb_tramp *tramp, const struct vb_place *place,
 				       const struct vb_jump_window *window, const uint8_t *bytes,
@@ -479,12 +492,21 @@ static enum vb_site_reason place_tramp(struct vb_tramp *tramp, const struct vb_p
 	make_jump(tramp, window);
 	tramp->starts = vb_stray_starts(bytes, n, tramp->changed, tramp->span);
 	if (vb_tramp_next(place->entry, place->entry + tramp->code_size) ||
-	    is_landing(place->entry, place->entry + tramp->code_size) ||
+	    is_landing(place->entry, place->entry + tramp->code_size) || shares_landing(tramp) ||
 	    memcmp(tramp->jump + tramp->changed, bytes + tramp->changed,
 		   (size_t)tramp->span - tramp->changed) ||
 	    !vb_stray_close(tramp))
 		return VB_SITE_PLACE;
 	return map_code(place, text, tramp->code_size) ? VB_SITE_NONE : VB_SITE_REFUSED;
+}
+
+/* What is left of a window without the places up to this one, which is the nearest. */
+static void narrow(struct vb_jump_window *window, uintptr_t entry, uintptr_t site)
+{
+	if (entry > site)
+		window->low = entry + NEXT_PLACE;
+	else
+		window->high = entry;
 }
 
 /* In one of the windows of the site. */
@@ -496,7 +518,7 @@ static enum vb_site_reason try_windows(struct vb_tramp *tramp, const uint8_t *by
 	enum vb_site_reason reason = VB_SITE_OVERLAP;
 	struct vb_place place;
 
-	while (count) {
+	for (unsigned int tries = 0; count && tries < MAX_PLACES; tries++) {
 		reason = vb_place_find(tramp->site, form->length + (size_t)VB_JUMP,
 				       vb_tramp_size(form) + tramp->skip, windows, count, &place);
 		if (reason)
@@ -504,7 +526,10 @@ static enum vb_site_reason try_windows(struct vb_tramp *tramp, const uint8_t *by
 		reason = place_tramp(tramp, &place, &windows[place.window], bytes, n);
 		if (reason != VB_SITE_PLACE)
 			break;
-		windows[place.window] = windows[--count];
+		if (shares_landing(tramp))
+			narrow(&windows[place.window], place.entry, tramp->site);
+		else
+			windows[place.window] = windows[--count];
 	}
 	return reason;
 }

@@ -187,8 +187,37 @@ static void code_at_landings(void)
 	must(!memcmp(text, code, sizeof(code)));
 }
 
+/*
+ * Two stores on one page whose jumps differ in the byte that a breakpoint replaces: each thread goes on where it came from.
+ */
+static void breakpoints_behind_two(void)
+{
+	/* mov %rsi, (%rdi); xor %esi, %esi; ret; the same with sub %esi, %esi */
+	static const uint8_t code[] = { 0x48, 0x89, 0x37, 0x31, 0xf6, 0xc3, 0xcc, 0xcc,
+					0x48, 0x89, 0x37, 0x29, 0xf6, 0xc3, 0xcc, 0xcc };
+	struct sigaction act = { .sa_sigaction = on_breakpoint, .sa_flags = SA_SIGINFO };
+	void *bell = vb_trap_map(4096, count, NULL);
+	uint8_t *both = text_map(ALONE, code, sizeof(code));
+
+	must(!vb_signal_action(SIGTRAP, &act, NULL));
+	for (unsigned int i = 0; i < 4; i++) {
+		for (unsigned int n = 0; n < 200000 && vb_patch_counts.patched < 2; n++)
+			for (unsigned int at = 0; at < 16; at += 8)
+				ring_many(function_at(both + at), bell, 1);
+		must(vb_patch_counts.patched == 2);
+		text = both + i % 2 * 8;
+		reached = 0;
+		behind[3] = text[3];
+		write_text(text + 3, INT3);
+		ring_many(function_at(text), bell, 1);
+		must(reached == 1);
+		must(!memcmp(text, code + i % 2 * 8, 8));
+	}
+}
+
 static void breakpoints(void **state)
 {
+	in_child(breakpoints_behind_two, "first");
 	in_child(code_at_landings, "first");
 	for (which = 0; which < sizeof(stores) / sizeof(stores[0]); which++)
 		in_child(breakpoints_behind, "first");

@@ -17,6 +17,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -69,7 +71,52 @@ static void show_counts(struct vb_slot_doorbells *to)
 void vb_patch_publish(struct vb_slot_doorbells *where)
 {
 	show_counts(where);
-	atomic_store_explicit(&shown, where, memory_order_release);
+	/* Pairs with show(): it sees this, or vb_patch_hide() sees it. */
+	atomic_store_explicit(&shown, where, memory_order_seq_cst);
+}
+
+static _Atomic uint32_t showing; /* threads that may be writing where it says */
+
+static void show(void)
+{
+	atomic_fetch_add_explicit(&showing, 1, memory_order_seq_cst);
+	show_counts(atomic_load_explicit(&shown, memory_order_seq_cst));
+	atomic_fetch_sub_explicit(&showing, 1, memory_order_release);
+}
+
+/*
+ * Not under the lock of patching: whoever closes the card may hold a lock that the program takes
+ * before it forks, and a fork has that of patching by then.
+ */
+void vb_patch_hide(void)
+{
+	vb_patch_publish(NULL);
+	while (atomic_load_explicit(&showing, memory_order_seq_cst))
+		sched_yield();
+}
+
+static void forget_showing(void)
+{
+	atomic_store_explicit(&showing, 0, memory_order_relaxed);
+}
+
+__attribute__((constructor)) static void register_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, forget_showing);
+}
+
+void vb_patch_keep_trap(struct vb_site *site, enum vb_site_reason reason)
+{
+	enum vb_site_reason before =
+		atomic_exchange_explicit(&site->reason, reason, memory_order_relaxed);
+
+	if (before == reason)
+		return;
+	if (before)
+		atomic_fetch_sub_explicit(&vb_patch_counts.sites[before], 1, memory_order_relaxed);
+	if (reason)
+		atomic_fetch_add_explicit(&vb_patch_counts.sites[reason], 1, memory_order_relaxed);
+	show();
 }
 
 void vb_patch_count_trap(void)
@@ -86,8 +133,6 @@ void vb_patch_count_trap(void)
 
 #include <limits.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -163,14 +208,6 @@ static bool try_lock(void)
 	if (patch.alive)
 		atomic_store_explicit(patch.alive, 1, memory_order_relaxed);
 	return true;
-}
-
-void vb_patch_hide(void)
-{
-	vb_patch_publish(NULL);
-	/* Who restores a site has no region any more, but this. */
-	vb_lock(&patch.lock);
-	vb_unlock(&patch.lock);
 }
 
 /* --- looking up --------------------------------------------------------------------------------- */
@@ -620,17 +657,10 @@ static void block_all(sigset_t *before)
 
 /* --- entry points ------------------------------------------------------------------------------- */
 
-static void keep_trap(struct vb_site *site, enum vb_site_reason reason)
-{
-	atomic_store_explicit(&site->reason, reason, memory_order_relaxed);
-	atomic_fetch_add_explicit(&vb_patch_counts.sites[reason], 1, memory_order_relaxed);
-	show_counts(atomic_load_explicit(&shown, memory_order_acquire));
-}
-
 static void note_patched(void)
 {
 	atomic_fetch_add_explicit(&vb_patch_counts.patched, 1, memory_order_relaxed);
-	show_counts(atomic_load_explicit(&shown, memory_order_acquire));
+	show();
 }
 
 /* A consistent copy of what the table says. */
@@ -660,19 +690,10 @@ static void try_later(struct vb_site *site)
 /* What became of an attempt. */
 static void note_attempt(struct vb_site *site, enum vb_site_reason reason)
 {
-	enum vb_site_reason before = atomic_load_explicit(&site->reason, memory_order_relaxed);
-
 	if (may_pass(reason))
 		try_later(site);
-	if (reason && reason == before)
-		return;
-	if (before) {
-		atomic_store_explicit(&site->reason, VB_SITE_NONE, memory_order_relaxed);
-		atomic_fetch_sub_explicit(&vb_patch_counts.sites[before], 1, memory_order_relaxed);
-	}
-	if (reason)
-		keep_trap(site, reason);
-	else
+	vb_patch_keep_trap(site, reason);
+	if (!reason)
 		note_patched();
 }
 
@@ -730,7 +751,7 @@ void vb_patch_consider(struct vb_site *site)
 	if (!may_try(site) || traps < traps_needed(site))
 		return;
 	if (!patch.after) {
-		keep_trap(site, VB_SITE_OFF);
+		vb_patch_keep_trap(site, VB_SITE_OFF);
 		return;
 	}
 	if (!try_lock())
@@ -762,7 +783,7 @@ static void put_back(void *arg)
 	atomic_fetch_sub_explicit(&vb_patch_counts.patched, 1, memory_order_relaxed);
 	if (may_pass(back->reason))
 		try_later(site);
-	keep_trap(site, back->reason);
+	vb_patch_keep_trap(site, back->reason);
 }
 
 /*
@@ -810,6 +831,19 @@ void vb_patch_restore(struct vb_tramp *tramp, enum vb_site_reason reason)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
 }
 
+static bool is_traced(void)
+{
+	VB_NO_CANCEL;
+	sigset_t before;
+	bool traced;
+
+	/* A handler that leaves by a jump would leave a descriptor behind. */
+	block_all(&before);
+	traced = !is_held_off() && vb_proc_tracer() == VB_SITE_TRACED;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
+	return traced;
+}
+
 /* Whether the bytes of the site are better as they were; why. */
 static enum vb_site_reason is_unwanted(struct vb_tramp *tramp)
 {
@@ -819,9 +853,7 @@ static enum vb_site_reason is_unwanted(struct vb_tramp *tramp)
 		atomic_store_explicit(&tramp->disturbed, false, memory_order_relaxed);
 		return VB_SITE_TRACED;
 	}
-	if (++rings % RINGS_TO_LOOK || is_held_off() || vb_proc_tracer() != VB_SITE_TRACED)
-		return VB_SITE_NONE;
-	return VB_SITE_TRACED;
+	return ++rings % RINGS_TO_LOOK || !is_traced() ? VB_SITE_NONE : VB_SITE_TRACED;
 }
 
 void vb_patch_hit(struct vb_tramp *tramp)
@@ -933,13 +965,6 @@ void vb_patch_setup(void)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, setup);
-}
-
-#else
-
-void vb_patch_hide(void)
-{
-	vb_patch_publish(NULL);
 }
 
 #endif

@@ -79,6 +79,9 @@ void vb_patch_hide(void);
 /* In a handler, while a region is in use: this one has trapped. */
 void vb_patch_count_trap(void);
 
+/* Why this site traps; NONE: not known yet, or it does not. */
+void vb_patch_keep_trap(struct vb_site *site, enum vb_site_reason reason);
+
 /* Before the first page can trap; outside of signal handlers. */
 void vb_patch_setup(void);
 

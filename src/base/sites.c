@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "base/patch.h"
+
 enum { SITES = 1024, PROBE = 8, INT3 = 0xcc };
 
 static struct vb_site sites[SITES];
@@ -87,7 +89,7 @@ static bool note(struct vb_site *site, const uint8_t *code, const struct vb_stor
 		site->form = *form;
 		atomic_store_explicit(&site->traps, 0, memory_order_relaxed);
 		atomic_store_explicit(&site->tries, 0, memory_order_relaxed);
-		atomic_store_explicit(&site->reason, VB_SITE_NONE, memory_order_relaxed);
+		vb_patch_keep_trap(site, VB_SITE_NONE);
 	}
 	atomic_store_explicit(&site->version, version + 2, memory_order_release);
 	return true;

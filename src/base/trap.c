@@ -19,6 +19,7 @@
 #include "base/trap.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -31,6 +32,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/lock.h"
@@ -379,6 +381,9 @@ static bool run(struct trap *t)
 	if (!is_on(alternate, (uintptr_t)__builtin_frame_address(0)))
 		return carry_out(t, true);
 	vb_trap_call_on((void *)((sp - RED_ZONE) & ~(uintptr_t)63), off_alternate, t);
+	/* The program's own handler is next, on this stack, and may leave it by a jump. */
+	if (!t->done)
+		sigaltstack(alternate, NULL);
 	return t->done;
 }
 
@@ -436,6 +441,7 @@ static bool resume(ucontext_t *uc)
 
 static bool on_fault(int sig, siginfo_t *info, void *context)
 {
+	VB_DEFER_CANCEL;
 	ucontext_t *uc = context;
 	struct vb_tramp *tramp = back_to_site(uc);
 	struct vb_store_regs regs;
@@ -497,6 +503,7 @@ static struct region *enter(uintptr_t addr, sigset_t *before, bool *blocked)
 
 bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
 {
+	VB_DEFER_CANCEL;
 	struct trap t;
 	void *guard = vb_fault_guard();
 	int saved = errno;
@@ -539,6 +546,18 @@ static void settle(void)
 			else
 				syscall(SYS_nanosleep, &time, NULL); /* no cancellation point */
 		}
+}
+
+/* Threads of the parent that were in a region are not here. */
+static void forget_users(void)
+{
+	for (uint32_t i = 0; i < MAX_REGIONS; i++)
+		atomic_store_explicit(&regions[i].users, 0, memory_order_relaxed);
+}
+
+__attribute__((constructor)) static void register_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, forget_users);
 }
 
 /* --- regions ---------------------------------------------------------------------------------- */

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Patched sites in programs that do what few do: threads that are cancelled, children that unmap, locks that are held over
+ * a fork, stacks and heaps that grow, instructions that want alignment.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/patch.h"
+#include "base/signals.h"
+#include "base/trap.h"
+#include "patch_text.h"
+
+enum { LOOK = 70000 };
+
+/* mov %rsi, 0x100(%rdi); ret */
+static const uint8_t long_store[] = { 0x48, 0x89, 0xb7, 0x00, 0x01, 0x00, 0x00, 0xc3 };
+
+static _Atomic uint64_t total;
+static store_function *shared_store;
+static void *shared_bell;
+
+static void count(void *arg, size_t offset, const void *data, size_t size)
+{
+	atomic_fetch_add(&total, 1);
+}
+
+/* A bell, and a site that is patched unless the trap was asked for. */
+static void make_site(vb_trap_store *callback)
+{
+	const char *after = getenv("VERBATIM_PATCH");
+
+	shared_bell = vb_trap_map(4096, callback, NULL);
+	shared_store = function_at(text_map(NULL, long_store, sizeof(long_store)));
+	for (int i = 0; i < 10; i++)
+		shared_store(shared_bell, 1);
+	must(vb_patch_counts.patched == (strcmp(after, "off") != 0));
+}
+
+/* --- cancellation --------------------------------------------------------------------------------------------------- */
+
+static _Atomic bool survived;
+
+static void *ring_cancelled(void *arg)
+{
+	pthread_cancel(pthread_self());
+	for (int i = 0; i < LOOK; i++)
+		shared_store(shared_bell, 1);
+	survived = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A store is no cancellation point, however often it is executed. */
+static void cancelled_later(void)
+{
+	pthread_t thread;
+	void *result;
+
+	make_site(count);
+	must(!pthread_create(&thread, NULL, ring_cancelled, NULL));
+	must(!pthread_join(thread, &result));
+	must(result == PTHREAD_CANCELED && survived);
+}
+
+static pthread_mutex_t device = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool started;
+
+/* As a card has locks. */
+static void locked(void *arg, size_t offset, const void *data, size_t size)
+{
+	pthread_mutex_lock(&device);
+	for (volatile int i = 0; i < 200; i++)
+		;
+	pthread_mutex_unlock(&device);
+	atomic_fetch_add(&total, 1);
+}
+
+static void *ring_on(void *arg)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	started = true;
+	for (;;)
+		shared_store(shared_bell, 1);
+	return NULL;
+}
+
+/* Nor does a thread that may be cancelled anywhere take the card's locks with it. */
+static void cancelled_anywhere(void)
+{
+	alarm(60);
+	make_site(locked);
+	for (int i = 0; i < 500; i++) {
+		pthread_t thread;
+		void *result;
+
+		started = false;
+		must(!pthread_create(&thread, NULL, ring_on, NULL));
+		while (!started)
+			sched_yield();
+		for (volatile int n = 0; n < i % 50 * 20; n++)
+			;
+		must(!pthread_cancel(thread) && !pthread_join(thread, &result));
+		must(result == PTHREAD_CANCELED);
+		must(!pthread_mutex_trylock(&device));
+		pthread_mutex_unlock(&device);
+	}
+}
+
+static void *ring_until_patched(void *arg)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	started = true;
+	for (;;)
+		function_at(arg)(shared_bell, 1);
+	return NULL;
+}
+
+/* In the middle of patching: the next fork() waits for nobody. */
+static void cancelled_patching(void)
+{
+	alarm(60);
+	shared_bell = vb_trap_map(4096, count, NULL);
+	for (int i = 0; i < 60; i++) {
+		void *text = text_map(NULL, long_store, sizeof(long_store));
+		pthread_t thread;
+		pid_t pid;
+
+		started = false;
+		must(!pthread_create(&thread, NULL, ring_until_patched, text));
+		while (!started)
+			sched_yield();
+		for (volatile int n = 0; n < i * 500; n++)
+			;
+		must(!pthread_cancel(thread) && !pthread_join(thread, NULL));
+		pid = fork();
+		if (!pid)
+			_exit(0);
+		must(waitpid(pid, NULL, 0) == pid);
+	}
+}
+
+static void cancellation(void **state)
+{
+	in_child(cancelled_later, "first");
+	in_child(cancelled_anywhere, "off");
+	in_child(cancelled_anywhere, "first");
+	in_child(cancelled_patching, "first");
+}
+
+/* --- forks ---------------------------------------------------------------------------------------------------------- */
+
+static _Atomic bool over;
+
+static void *ring_till_over(void *arg)
+{
+	while (!over)
+		shared_store(shared_bell, 1);
+	return NULL;
+}
+
+/* A thread that was in a callback does not exist in the child: nobody waits for it. */
+static void unmap_in_child(void)
+{
+	pthread_t thread;
+
+	make_site(locked);
+	must(!pthread_create(&thread, NULL, ring_till_over, NULL));
+	for (int i = 0; i < 300; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (!pid) {
+			alarm(10);
+			vb_trap_unmap(shared_bell);
+			_exit(0);
+		}
+		must(waitpid(pid, &status, 0) == pid && status == 0);
+	}
+	over = true;
+	must(!pthread_join(thread, NULL));
+}
+
+static pthread_mutex_t program = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool holding, forking;
+
+static void lock_program(void)
+{
+	forking = true;
+	pthread_mutex_lock(&program);
+}
+
+static void unlock_program(void)
+{
+	pthread_mutex_unlock(&program);
+}
+
+static void *close_locked(void *arg)
+{
+	pthread_mutex_lock(&program);
+	holding = true;
+	while (!forking)
+		sched_yield();
+	vb_patch_hide();
+	pthread_mutex_unlock(&program);
+	return NULL;
+}
+
+/* A lock that a program takes before it forks, and has while it closes a device. */
+static void fork_meets_close(void)
+{
+	struct vb_slot_doorbells slot = { 0 };
+	pthread_t thread;
+	pid_t pid;
+
+	alarm(20);
+	must(!pthread_atfork(lock_program, unlock_program, unlock_program));
+	make_site(count);
+	vb_patch_publish(&slot);
+	must(!pthread_create(&thread, NULL, close_locked, NULL));
+	while (!holding)
+		sched_yield();
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	must(waitpid(pid, NULL, 0) == pid);
+	must(!pthread_join(thread, NULL));
+}
+
+static void forks(void **state)
+{
+	in_child(unmap_in_child, "off");
+	in_child(unmap_in_child, "first");
+	in_child(fork_meets_close, "first");
+}
+
+/* --- numbers -------------------------------------------------------------------------------------------------------- */
+
+static pthread_barrier_t all_ready;
+
+static void *ring_together(void *arg)
+{
+	pthread_barrier_wait(&all_ready);
+	function_at(arg)(shared_bell, 1);
+	return NULL;
+}
+
+/* Each site counts once, however many threads meet at it. */
+static void threads_count_once(void)
+{
+	enum { THREADS = 8, SITES = 40 };
+	pthread_t threads[THREADS];
+
+	shared_bell = vb_trap_map(4096, count, NULL);
+	must(!pthread_barrier_init(&all_ready, NULL, THREADS));
+	for (int i = 0; i < SITES; i++) {
+		void *text = text_map(NULL, long_store, sizeof(long_store));
+
+		for (int n = 0; n < THREADS; n++)
+			must(!pthread_create(&threads[n], NULL, ring_together, text));
+		for (int n = 0; n < THREADS; n++)
+			must(!pthread_join(threads[n], NULL));
+		function_at(text)(shared_bell, 1);
+		must(vb_patch_counts.sites[VB_SITE_OFF] == (uint32_t)i + 1);
+	}
+}
+
+/* One whose code is replaced is another one, and the old one is gone. */
+static void replaced_counts_once(void)
+{
+	/* stos %al, (%rdi); ret and stos %eax, (%rdi); ret */
+	static const uint8_t code[2][2] = { { 0xaa, 0xc3 }, { 0xab, 0xc3 } };
+	void *text = text_map(NULL, code[0], sizeof(code[0]));
+
+	shared_bell = vb_trap_map(4096, count, NULL);
+	for (int i = 0; i < 10; i++) {
+		text_map(text, code[i % 2], sizeof(code[0]));
+		for (int n = 0; n < 3; n++)
+			function_at(text)(shared_bell, 1);
+		must(vb_patch_counts.sites[VB_SITE_FORM] == 1);
+	}
+}
+
+static void numbers(void **state)
+{
+	in_child(threads_count_once, "off");
+	in_child(replaced_counts_once, "first");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cancellation),
+		cmocka_unit_test(forks),
+		cmocka_unit_test(numbers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -325,13 +325,17 @@ struct search {
 	uintptr_t stack;    /* the lowest address that the first stack may grow to */
 };
 
-static uintptr_t lowest_of_stack(void)
+/* A stack without a limit grows down to what is mapped below it: see vb_place_find(). */
+static uintptr_t lowest_of_stack(bool *unlimited)
 {
 	struct rlimit limit;
 	uintptr_t room = STACK_ROOM;
 
-	if (!getrlimit(RLIMIT_STACK, &limit) && limit.rlim_cur > room)
-		room = limit.rlim_cur;
+	*unlimited = false;
+	if (!getrlimit(RLIMIT_STACK, &limit) && limit.rlim_cur > room) {
+		*unlimited = limit.rlim_cur >= stack_end;
+		room = *unlimited ? room : limit.rlim_cur;
+	}
 	return stack_end > room ? stack_end - room : 0;
 }
 
@@ -385,21 +389,28 @@ enum vb_site_reason vb_place_find(uintptr_t site, size_t bytes, size_t size,
 {
 	struct lines lines = { .fd = vb_proc_open("maps", O_RDONLY) };
 	struct search search = {
-		site, size, windows, count, place, UINTPTR_MAX, lowest_of_stack()
+		.site = site,
+		.size = size,
+		.windows = windows,
+		.count = count,
+		.place = place,
+		.distance = UINTPTR_MAX,
 	};
 	uintptr_t free_from = 0;
-	bool text = false;
+	bool text = false, unlimited;
 	char line[LINE];
 	struct mapping map;
 
 	if (lines.fd < 0)
 		return VB_SITE_REFUSED;
+	search.stack = lowest_of_stack(&unlimited);
 	while (next_line(&lines, line)) {
 		if (!parse(line, &map))
 			continue;
 		if (site >= map.start && site < map.end)
 			text = is_text(&map) && map.end - site >= bytes;
-		try_gap(&search, free_from, map.start, false);
+		if (!unlimited || strcmp(map.path, "[stack]"))
+			try_gap(&search, free_from, map.start, false);
 		if (is_ours(&map))
 			try_page(&search, map.start, map.end);
 		free_from = map.end + (!strcmp(map.path, "[heap]") ? HEAP_ROOM : 0);

@@ -94,6 +94,7 @@ static void put_bits(sigset_t *set, unsigned int bits)
 
 static _Atomic uint64_t handlers;
 static _Atomic(vb_signal_settle *) settle;
+static _Atomic bool settled; /* no call is left that has not seen a handler */
 
 /*
  * Before the kernel knows it. A bit is never taken back: two threads that set and reset a handler at
@@ -107,11 +108,14 @@ static void note_handler(int sig, const struct sigaction *act)
 	    (!(act->sa_flags & SA_SIGINFO) &&
 	     (act->sa_handler == SIG_DFL || act->sa_handler == SIG_IGN)))
 		return;
-	if (atomic_fetch_or_explicit(&handlers, 1ull << (sig - 1), memory_order_seq_cst))
+	atomic_fetch_or_explicit(&handlers, 1ull << (sig - 1), memory_order_seq_cst);
+	/* Another thread's may have been the first, and that thread still be waiting. */
+	if (atomic_load_explicit(&settled, memory_order_acquire))
 		return;
 	wait = atomic_load_explicit(&settle, memory_order_acquire);
 	if (wait)
 		wait();
+	atomic_store_explicit(&settled, true, memory_order_release);
 }
 
 static bool is_ours(int sig)

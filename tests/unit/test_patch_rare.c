@@ -305,12 +305,119 @@ static void numbers(void **state)
 	in_child(replaced_counts_once, "first");
 }
 
+/* --- stacks --------------------------------------------------------------------------------------------------------- */
+
+/* As most who compute have it: that is no reason for the trap. */
+static void unlimited_stack(void)
+{
+	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+
+	if (setrlimit(RLIMIT_STACK, &unlimited))
+		exit(0); /* not for us */
+	make_site(count);
+}
+
+static sigjmp_buf jump;
+static stack_t seen;
+
+static void on_segv(int sig)
+{
+	must(!sigaltstack(NULL, &seen));
+	siglongjmp(jump, 1);
+}
+
+/* A store to a doorbell that is none that we know is the program's fault, and its handler has the stack that it asked for. */
+static void alternate_stays(void)
+{
+	/* addq %rsi, 0x100(%rdi); ret */
+	static const uint8_t add[] = { 0x48, 0x01, 0xb7, 0x00, 0x01, 0x00, 0x00, 0xc3 };
+	struct sigaction act = { .sa_handler = on_segv, .sa_flags = SA_ONSTACK };
+	stack_t alternate = { .ss_sp = malloc(65536), .ss_size = 65536 }, after;
+	void *text = text_map(NULL, add, sizeof(add));
+
+	make_site(count);
+	must(!sigaltstack(&alternate, NULL));
+	must(!vb_signal_action(SIGSEGV, &act, NULL));
+	must(freopen("/dev/null", "w", stderr)); /* what is said about the store */
+	if (!sigsetjmp(jump, 1))
+		function_at(text)(shared_bell, 1);
+	must(!sigaltstack(NULL, &after));
+	if (seen.ss_flags != SS_ONSTACK || after.ss_flags || after.ss_sp != alternate.ss_sp)
+		_exit(2);
+}
+
+static void stacks(void **state)
+{
+	in_child(unlimited_stack, "first");
+	in_child(alternate_stays, "first");
+}
+
+/* --- handlers ------------------------------------------------------------------------------------------------------- */
+
+static _Atomic bool entered, left;
+
+static void take_time(void *arg, size_t offset, const void *data, size_t size)
+{
+	const struct timespec time = { .tv_nsec = 50000000 };
+
+	entered = true;
+	nanosleep(&time, NULL);
+	left = true;
+}
+
+static void do_nothing(int sig)
+{
+}
+
+static void install(int sig)
+{
+	struct sigaction act = { .sa_handler = do_nothing };
+
+	must(!vb_signal_action(sig, &act, NULL));
+}
+
+static void *install_first(void *arg)
+{
+	install(SIGUSR1);
+	return NULL;
+}
+
+static void *ring_slowly(void *arg)
+{
+	shared_store(arg, 1);
+	return NULL;
+}
+
+/* The first one waits for a call that holds no signals off: so does one that comes while it waits. */
+static void second_handler(void)
+{
+	pthread_t ringer, first;
+	void *slow;
+
+	make_site(count);
+	slow = vb_trap_map(4096, take_time, NULL);
+	must(!pthread_create(&ringer, NULL, ring_slowly, slow));
+	while (!entered)
+		sched_yield();
+	must(!pthread_create(&first, NULL, install_first, NULL));
+	while (!atomic_load(vb_signal_keeper.handlers))
+		sched_yield();
+	install(SIGUSR2);
+	must(left);
+	must(!pthread_join(first, NULL) && !pthread_join(ringer, NULL));
+}
+
+static void handlers(void **state)
+{
+	in_child(second_handler, "first");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cancellation),
-		cmocka_unit_test(forks),
-		cmocka_unit_test(numbers),
+		cmocka_unit_test(cancellation), cmocka_unit_test(forks),
+		cmocka_unit_test(numbers),      cmocka_unit_test(stacks),
+		cmocka_unit_test(handlers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,8 +171,10 @@ bool vb_tramp_build(struct vb_tramp *tramp, uintptr_t at, uint8_t *code, size_t 
 		return false;
 	hit[-1] = (uint8_t)(out.at - hit);
 	put_rcx(&out, (uintptr_t)tramp);
-	PUT(&out, 0xff, 0x25, 0, 0, 0, 0); /* jmp *0(%rip) */
+	/* not through memory: a word in here is not aligned, which the program may have checked */
+	PUT(&out, 0x48, 0xb8); /* mov $thunk, %rax */
 	put_word(&out, (uintptr_t)vb_patch_thunk);
+	PUT(&out, 0xff, 0xe0); /* jmp *%rax */
 	tramp->code_size = (size_t)(out.at - code);
 	return !out.failed;
 }

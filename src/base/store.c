@@ -420,6 +420,30 @@ static bool take_opmask(struct decoded *d, struct vb_store_form *form)
 	return form->element;
 }
 
+static bool wants_alignment(ZydisMnemonic mnemonic)
+{
+	switch (mnemonic) {
+	case ZYDIS_MNEMONIC_MOVAPS:
+	case ZYDIS_MNEMONIC_MOVAPD:
+	case ZYDIS_MNEMONIC_MOVDQA:
+	case ZYDIS_MNEMONIC_MOVNTPS:
+	case ZYDIS_MNEMONIC_MOVNTPD:
+	case ZYDIS_MNEMONIC_MOVNTDQ:
+	case ZYDIS_MNEMONIC_VMOVAPS:
+	case ZYDIS_MNEMONIC_VMOVAPD:
+	case ZYDIS_MNEMONIC_VMOVDQA:
+	case ZYDIS_MNEMONIC_VMOVDQA32:
+	case ZYDIS_MNEMONIC_VMOVDQA64:
+	case ZYDIS_MNEMONIC_VMOVNTPS:
+	case ZYDIS_MNEMONIC_VMOVNTPD:
+	case ZYDIS_MNEMONIC_VMOVNTDQ:
+	case ZYDIS_MNEMONIC_MOVDIR64B:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static bool stores_to_memory(const struct decoded *d)
 {
 	return d->op[0].type == ZYDIS_OPERAND_TYPE_MEMORY ||
@@ -443,6 +467,7 @@ int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_form *form)
 	form->size = (uint8_t)(d.op[0].size / 8);
 	form->address32 = d.insn.address_width == 32;
 	form->base = form->index = VB_STORE_NONE;
+	form->aligned = wants_alignment(d.insn.mnemonic);
 	if (!take_opmask(&d, form))
 		return -EINVAL;
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)

@@ -80,6 +80,7 @@ struct vb_store_form {
 	uint8_t scale;          /* of the index */
 	uint8_t mask, mask_reg; /* enum vb_store_mask */
 	uint8_t element;        /* bytes that one bit or sign of the mask stands for */
+	uint8_t aligned;        /* it faults at an address that is no multiple of its size */
 	int64_t disp;
 	uint64_t imm;
 };

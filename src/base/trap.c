@@ -51,6 +51,7 @@ enum {
 	FETCH_FAULT = 16,
 	GENERAL_PROTECTION = 13,
 	RED_ZONE = 128,
+	ALIGNMENT_CHECK = 1 << 18, /* of the flags */
 	/* bounded, because a handler of the program past us may have interrupted a call */
 	SETTLE_YIELDS = 100,
 	SETTLE_SLEEPS = 1000, /* of a millisecond */
@@ -439,7 +440,7 @@ static bool resume(ucontext_t *uc)
 	return to != 0;
 }
 
-static bool on_fault(int sig, siginfo_t *info, void *context)
+static bool answer(int sig, siginfo_t *info, void *context)
 {
 	VB_DEFER_CANCEL;
 	ucontext_t *uc = context;
@@ -478,6 +479,27 @@ static bool on_fault(int sig, siginfo_t *info, void *context)
 	return done;
 }
 
+static void check_alignment(bool on)
+{
+	uint64_t flags = __builtin_ia32_readeflags_u64();
+
+	__builtin_ia32_writeeflags_u64(on ? flags | ALIGNMENT_CHECK : flags & ~ALIGNMENT_CHECK);
+}
+
+/* The kernel leaves this flag as it was at the store; our accesses are not aligned. */
+static bool on_fault(int sig, siginfo_t *info, void *context)
+{
+	const ucontext_t *uc = context;
+	bool checks = uc->uc_mcontext.gregs[REG_EFL] & ALIGNMENT_CHECK, done;
+
+	if (checks)
+		check_alignment(false);
+	done = answer(sig, info, context);
+	if (checks && !done)
+		check_alignment(true);
+	return done;
+}
+
 /* --- the call of a patched site --------------------------------------------------------------- */
 
 /*
@@ -513,7 +535,9 @@ bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
 	t.uc = NULL;
 	t.regs = regs;
 	t.site = NULL;
-	if (vb_store_eval(&tramp->form, regs, &t.store))
+	/* What the processor would not execute is left to it. */
+	if (vb_store_eval(&tramp->form, regs, &t.store) ||
+	    (tramp->form.aligned && t.store.addr % t.store.size))
 		return false;
 	t.region = enter(t.store.addr, &before, &blocked);
 	if (t.region) {

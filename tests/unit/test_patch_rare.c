@@ -412,12 +412,96 @@ static void handlers(void **state)
 	in_child(second_handler, "first");
 }
 
+/* --- flags and alignment -------------------------------------------------------------------------------------------- */
+
+void store_checked(store_function *store, void *at, uint64_t value);
+
+/* Calls store(at, value) with alignment checks switched on. */
+__asm__(".text\n"
+	".type store_checked, @function\n"
+	"store_checked:\n"
+	"	pushq %rbx\n"
+	"	movq %rdi, %rbx\n"
+	"	movq %rsi, %rdi\n"
+	"	movq %rdx, %rsi\n"
+	"	pushfq\n"
+	"	orq $0x40000, (%rsp)\n"
+	"	popfq\n"
+	"	call *%rbx\n"
+	"	pushfq\n"
+	"	testq $0x40000, (%rsp)\n"
+	"	jnz 1f\n"
+	"	ud2\n"
+	"1:	andq $~0x40000, (%rsp)\n"
+	"	popfq\n"
+	"	popq %rbx\n"
+	"	ret\n"
+	".size store_checked, .-store_checked\n");
+
+static uint8_t packet[16];
+
+static void write_unaligned(void *arg, size_t offset, const void *data, size_t size)
+{
+	*(volatile uint64_t *)(packet + 1) = size;
+	atomic_fetch_add(&total, 1);
+}
+
+/* The flag is the program's, and not for the card's accesses. */
+static void alignment_checks(void)
+{
+	make_site(write_unaligned);
+	total = 0;
+	for (int i = 0; i < 10; i++)
+		store_checked(shared_store, shared_bell, 1);
+	must(total == 10);
+}
+
+static void on_misaligned(int sig)
+{
+	siglongjmp(jump, 1);
+}
+
+/* An instruction that wants alignment faults without it, patched or not, and rings nothing. */
+static void misaligned(void)
+{
+	/* movaps %xmm0, 0x100(%rdi); ret and movntdq %xmm0, 0x100(%rdi); ret */
+	static const uint8_t code[2][9] = {
+		{ 0x0f, 0x29, 0x87, 0x00, 0x01, 0x00, 0x00, 0xc3 },
+		{ 0x66, 0x0f, 0xe7, 0x87, 0x00, 0x01, 0x00, 0x00, 0xc3 },
+	};
+	struct sigaction act = { .sa_handler = on_misaligned };
+
+	make_site(count);
+	must(!vb_signal_action(SIGSEGV, &act, NULL));
+	for (int i = 0; i < 2; i++) {
+		store_function *store = function_at(text_map(NULL, code[i], sizeof(code[i])));
+		volatile bool faulted = false;
+
+		total = 0;
+		store(shared_bell, 1);
+		store(shared_bell, 1);
+		if (!sigsetjmp(jump, 1))
+			store((uint8_t *)shared_bell + 8, 1);
+		else
+			faulted = true;
+		must(faulted && total == 2);
+	}
+}
+
+static void flags(void **state)
+{
+	in_child(misaligned, "off");
+	in_child(misaligned, "first");
+	in_child(alignment_checks, "off");
+	in_child(alignment_checks, "first");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cancellation), cmocka_unit_test(forks),
 		cmocka_unit_test(numbers),      cmocka_unit_test(stacks),
-		cmocka_unit_test(handlers),
+		cmocka_unit_test(handlers),     cmocka_unit_test(flags),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

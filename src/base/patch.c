@@ -24,110 +24,7 @@
 #include "base/file.h"
 #include "base/tsan.h"
 
-static const char *const reason_names[VB_SITE_REASONS] = {
-	[VB_SITE_NONE] = "few",           [VB_SITE_OFF] = "off",
-	[VB_SITE_TRACED] = "debugger",    [VB_SITE_FORM] = "form",
-	[VB_SITE_TEXT] = "generated",     [VB_SITE_EXEMPT] = "libc",
-	[VB_SITE_OVERLAP] = "neighbour",  [VB_SITE_PLACE] = "no room",
-	[VB_SITE_REFUSED] = "refused",    [VB_SITE_FULL] = "too many",
-	[VB_SITE_RESTORED] = "elsewhere",
-};
-
-const char *vb_site_reason_name(enum vb_site_reason reason)
-{
-	return reason_names[reason];
-}
-
-struct vb_patch_counts vb_patch_counts;
 struct vb_patch_bounds vb_patch_bounds;
-static _Atomic(struct vb_slot_doorbells *) shown;
-
-static uint32_t at_most(uint32_t n, uint32_t most)
-{
-	return n < most ? n : most;
-}
-
-static void show_counts(struct vb_slot_doorbells *to)
-{
-	if (!to)
-		return;
-	atomic_store_explicit(&to->traps,
-			      atomic_load_explicit(&vb_patch_counts.traps, memory_order_relaxed),
-			      memory_order_relaxed);
-	atomic_store_explicit(&to->patched,
-			      (uint16_t)at_most(atomic_load_explicit(&vb_patch_counts.patched,
-								     memory_order_relaxed),
-						UINT16_MAX),
-			      memory_order_relaxed);
-	for (int i = 0; i < VB_SITE_REASONS; i++)
-		atomic_store_explicit(
-			&to->kept[i],
-			(uint8_t)at_most(atomic_load_explicit(&vb_patch_counts.sites[i],
-							      memory_order_relaxed),
-					 UINT8_MAX),
-			memory_order_relaxed);
-}
-
-void vb_patch_publish(struct vb_slot_doorbells *where)
-{
-	show_counts(where);
-	/* Pairs with show(): it sees this, or vb_patch_hide() sees it. */
-	atomic_store_explicit(&shown, where, memory_order_seq_cst);
-}
-
-static _Atomic uint32_t showing; /* threads that may be writing where it says */
-
-static void show(void)
-{
-	atomic_fetch_add_explicit(&showing, 1, memory_order_seq_cst);
-	show_counts(atomic_load_explicit(&shown, memory_order_seq_cst));
-	atomic_fetch_sub_explicit(&showing, 1, memory_order_release);
-}
-
-/*
- * Not under the lock of patching: whoever closes the card may hold a lock that the program takes
- * before it forks, and a fork has that of patching by then.
- */
-void vb_patch_hide(void)
-{
-	vb_patch_publish(NULL);
-	while (atomic_load_explicit(&showing, memory_order_seq_cst))
-		sched_yield();
-}
-
-static void forget_showing(void)
-{
-	atomic_store_explicit(&showing, 0, memory_order_relaxed);
-}
-
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, forget_showing);
-}
-
-void vb_patch_keep_trap(struct vb_site *site, enum vb_site_reason reason)
-{
-	enum vb_site_reason before =
-		atomic_exchange_explicit(&site->reason, reason, memory_order_relaxed);
-
-	if (before == reason)
-		return;
-	if (before)
-		atomic_fetch_sub_explicit(&vb_patch_counts.sites[before], 1, memory_order_relaxed);
-	if (reason)
-		atomic_fetch_add_explicit(&vb_patch_counts.sites[reason], 1, memory_order_relaxed);
-	show();
-}
-
-void vb_patch_count_trap(void)
-{
-	struct vb_slot_doorbells *to = atomic_load_explicit(&shown, memory_order_acquire);
-	uint64_t traps =
-		1 + atomic_fetch_add_explicit(&vb_patch_counts.traps, 1, memory_order_relaxed);
-
-	if (to)
-		atomic_store_explicit(&to->traps, traps, memory_order_relaxed);
-}
 
 #if defined(__x86_64__)
 
@@ -180,7 +77,7 @@ static struct {
 	uint32_t after; /* traps before a site is patched; 0: never */
 	bool had_seccomp;
 	struct vb_lock lock;
-	_Atomic uint32_t *alive; /* 0 in a forked child; NULL: not known */
+	_Atomic uint32_t *alive; /* see is_taken_over(); NULL: not known */
 	_Atomic uint32_t count;  /* trampolines */
 	struct vb_tramp tramps[VB_TRAMP_MAX];
 	/*
@@ -190,24 +87,59 @@ static struct {
 	_Alignas(64) uint8_t stack[STACK];
 } patch;
 
+/* Of a process; the kernel makes the first of them in a child of fork(). */
+enum { FORKED, ALIVE, TAKING };
+
 /* What a general protection fault of this thread was taken for a hlt of ours at. */
 static _Thread_local struct {
 	uintptr_t rip;
 	uint32_t changes;
 } repeated __attribute__((tls_model("initial-exec")));
 
+/* A change that the parent was making ends as it began; false where the kernel refuses. */
+static bool end_changes(void)
+{
+	uint32_t count = atomic_load_explicit(&patch.count, memory_order_acquire), changes;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct vb_tramp *tramp = &patch.tramps[i];
+		struct vb_site *site = tramp->entry;
+
+		if (atomic_load_explicit(&site->tramp, memory_order_relaxed) != tramp)
+			continue;
+		changes = atomic_load_explicit(&site->changes, memory_order_acquire);
+		if (changes & 1)
+			vb_text_finish(site, tramp, changes);
+		if (atomic_load_explicit(&site->changes, memory_order_relaxed) & 1)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * In a child that was forked past libc, a lock that is held is held by nobody. The first one that
+ * wants it makes it free; from then on threads wait for threads of this process.
+ */
+static bool is_taken_over(void)
+{
+	uint32_t state = FORKED;
+
+	if (!patch.alive)
+		return true;
+	if (atomic_compare_exchange_strong_explicit(patch.alive, &state, TAKING,
+						    memory_order_acquire, memory_order_acquire)) {
+		state = end_changes() ? ALIVE : FORKED;
+		if (state == ALIVE)
+			atomic_store_explicit(&patch.lock.held, 0, memory_order_relaxed);
+		atomic_store_explicit(patch.alive, state, memory_order_release);
+	}
+	return state == ALIVE;
+}
+
 /* The lock, with all signals blocked. */
 static bool try_lock(void)
 {
-	if (!vb_trylock(&patch.lock))
-		return false;
-	/*
-	 * Nobody is changing anything. In a child that was forked past libc, threads that wait from
-	 * now on wait for one of this process.
-	 */
-	if (patch.alive)
-		atomic_store_explicit(patch.alive, 1, memory_order_relaxed);
-	return true;
+	return is_taken_over() && vb_trylock(&patch.lock);
 }
 
 /* --- looking up --------------------------------------------------------------------------------- */
@@ -277,7 +209,8 @@ static uint32_t await_change(struct vb_site *site, const struct vb_tramp *tramp)
 	uint32_t changes;
 
 	while ((changes = atomic_load_explicit(&site->changes, memory_order_acquire)) & 1) {
-		if (patch.alive && !atomic_load_explicit(patch.alive, memory_order_relaxed))
+		if (patch.alive &&
+		    atomic_load_explicit(patch.alive, memory_order_relaxed) == FORKED)
 			vb_text_finish(site, tramp, changes);
 		wait_a_little(tries++);
 	}
@@ -657,12 +590,6 @@ static void block_all(sigset_t *before)
 
 /* --- entry points ------------------------------------------------------------------------------- */
 
-static void note_patched(void)
-{
-	atomic_fetch_add_explicit(&vb_patch_counts.patched, 1, memory_order_relaxed);
-	show();
-}
-
 /* A consistent copy of what the table says. */
 static bool read_site(struct vb_site *site, uint8_t *code, struct vb_store_form *form)
 {
@@ -694,7 +621,7 @@ static void note_attempt(struct vb_site *site, enum vb_site_reason reason)
 		try_later(site);
 	vb_patch_keep_trap(site, reason);
 	if (!reason)
-		note_patched();
+		vb_patch_count_patched(1);
 }
 
 /* It was patched, and then the code was loaded anew. */
@@ -703,7 +630,7 @@ static void forget_jump(struct vb_site *site)
 	struct vb_tramp *old = atomic_load_explicit(&site->tramp, memory_order_relaxed);
 
 	if (old && !atomic_exchange_explicit(&old->restored, true, memory_order_relaxed))
-		atomic_fetch_sub_explicit(&vb_patch_counts.patched, 1, memory_order_relaxed);
+		vb_patch_count_patched(-1);
 }
 
 static bool may_try(struct vb_site *site)
@@ -780,7 +707,7 @@ static void put_back(void *arg)
 					     tramp->changed)))
 		return;
 	atomic_store_explicit(&tramp->restored, true, memory_order_relaxed);
-	atomic_fetch_sub_explicit(&vb_patch_counts.patched, 1, memory_order_relaxed);
+	vb_patch_count_patched(-1);
 	if (may_pass(back->reason))
 		try_later(site);
 	vb_patch_keep_trap(site, back->reason);
@@ -905,7 +832,8 @@ static void before_fork(void)
 	if (forking++)
 		return;
 	block_all(&before);
-	vb_lock(&patch.lock);
+	for (unsigned int tries = 0; !try_lock(); tries++)
+		wait_a_little(tries);
 	mask_before_fork = before;
 }
 
@@ -923,7 +851,7 @@ static void after_fork(void)
 static void after_fork_child(void)
 {
 	if (patch.alive)
-		atomic_store_explicit(patch.alive, 1, memory_order_relaxed);
+		atomic_store_explicit(patch.alive, ALIVE, memory_order_relaxed);
 	after_fork();
 }
 
@@ -938,7 +866,7 @@ static void map_alive(void)
 		return;
 	}
 	patch.alive = page;
-	atomic_store_explicit(patch.alive, 1, memory_order_relaxed);
+	atomic_store_explicit(patch.alive, ALIVE, memory_order_relaxed);
 }
 
 static void setup(void)

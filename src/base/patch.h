@@ -82,6 +82,9 @@ void vb_patch_count_trap(void);
 /* Why this site traps; NONE: not known yet, or it does not. */
 void vb_patch_keep_trap(struct vb_site *site, enum vb_site_reason reason);
 
+/* So many more have a jump. */
+void vb_patch_count_patched(int change);
+
 /* Before the first page can trap; outside of signal handlers. */
 void vb_patch_setup(void);
 

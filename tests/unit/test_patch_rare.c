@@ -245,8 +245,52 @@ static void fork_meets_close(void)
 	must(!pthread_join(thread, NULL));
 }
 
+/* Patches one site again and again: its code is loaded anew each time. */
+static void *patch_again(void *arg)
+{
+	void *text = text_map(NULL, long_store, sizeof(long_store));
+
+	while (!over) {
+		must(madvise(text, 4096, MADV_DONTNEED) == 0);
+		function_at(text)(shared_bell, 1);
+	}
+	return NULL;
+}
+
+/* A child made by a system call has no thread that patches, and forks as any other. */
+static void fork_past_libc_forks(void)
+{
+	pthread_t thread;
+
+	shared_bell = vb_trap_map(4096, count, NULL);
+	must(!pthread_create(&thread, NULL, patch_again, NULL));
+	while (!vb_patch_counts.patched)
+		sched_yield();
+	for (int i = 0; i < 100; i++) {
+		pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+		int status, waited = 0;
+
+		if (!pid) {
+			pid_t grandchild = fork();
+
+			if (!grandchild)
+				_exit(0);
+			_exit(waitpid(grandchild, &status, 0) == grandchild ? status : 3);
+		}
+		/* It blocks all signals where it hangs: no alarm would end it. */
+		while (!waitpid(pid, &status, WNOHANG) && waited++ < 10000)
+			usleep(1000);
+		if (waited > 10000)
+			kill(pid, SIGKILL);
+		must(waited <= 10000 && status == 0);
+	}
+	over = true;
+	must(!pthread_join(thread, NULL));
+}
+
 static void forks(void **state)
 {
+	in_child(fork_past_libc_forks, "first");
 	in_child(unmap_in_child, "off");
 	in_child(unmap_in_child, "first");
 	in_child(fork_meets_close, "first");

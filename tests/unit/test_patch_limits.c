@@ -36,6 +36,13 @@
 
 enum { RINGS = 100, ELSEWHERE = 20000, SPARE = 65536, FILL = 0xa5 };
 
+/* What functions in front of libc's take of a stack. */
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZER = 4096 };
+#else
+enum { SANITIZER = 0 };
+#endif
+
 /* mov %rsi, 0x100(%rdi); ret */
 static const uint8_t long_store[] = { 0x48, 0x89, 0xb7, 0x00, 0x01, 0x00, 0x00, 0xc3 };
 /* mov %esi, 0x14(%rdi); nop; nop; ret */
@@ -303,7 +310,7 @@ static void small_alternate(void)
 {
 	struct sigaction act = { .sa_handler = store_in_handler, .sa_flags = SA_ONSTACK };
 	long least = sysconf(_SC_MINSIGSTKSZ);
-	stack_t alternate = { .ss_size = (size_t)(least > 0 ? least : 0) + 1024 };
+	stack_t alternate = { .ss_size = (size_t)(least > 0 ? least : 0) + 1024 + SANITIZER };
 	uint8_t *stack = make_stack(alternate.ss_size);
 
 	alternate.ss_sp = stack;

@@ -26,6 +26,7 @@ int cmd_report(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_sdk(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 
 /* What /proc says the process runs, "?" if nothing; the kernel cuts it at 15 characters. */

@@ -19,6 +19,7 @@ static const struct {
 	{ "devices", "list the adapters", cmd_devices },
 	{ "ps", "list the processes that use the card", cmd_ps },
 	{ "stats", "print counters, as text, JSON or for Prometheus", cmd_stats },
+	{ "top", "a live view of what the cards do", cmd_top },
 	{ "trace", "run a program and record a timeline of it", cmd_trace },
 	{ "report", "make a page of a timeline", cmd_report },
 	{ "gdb", "debug device code", cmd_gdb },

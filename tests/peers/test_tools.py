@@ -196,12 +196,12 @@ def check_odd_folders(folder):
 
 
 def check_ps():
-    expect(call('ps'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
-    expect(call('ps', '-v'), 0, stdout=r'^ +PID +SLOT +COMMAND$')
+    expect(call('ps'), 0, stdout=r'^ +PID +SLOT +QPS +SENT +RECEIVED  COMMAND$')
+    expect(call('ps', '-v'), 0, stdout=r'^ +PID +SLOT +QPS +SENT +RECEIVED  COMMAND$')
     port = peers.Port()
     with peers.World() as world:
         server = peers.start_server(world, ['ibv_rc_pingpong', '-g', '0', '-p', str(port.number)], port)
-        expect(call('ps'), 0, stdout=rf'^ +{server.process.pid} +\d+  ibv_rc_pingpong$')
+        expect(call('ps'), 0, stdout=rf'^ +{server.process.pid} +\d+ .*  ibv_rc_pingpong$')
         server.end()
     if re.search(rf'^ +{server.process.pid} ', call('ps').stdout, re.M):
         raise peers.Failure('a killed process is still listed')

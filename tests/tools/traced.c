@@ -6,8 +6,11 @@
  *	traced fork      the same in a child, too
  *	traced killed    ... and ends by SIGKILL
  *	traced many N    N WRITEs
+ *	traced hold      7 WRITEs and 3 SENDs; a queue pair that is gone again has done 2 WRITEs before. Prints "ready" and waits for the
+ *	                 end of its input; each line there is another WRITE
  */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -59,6 +62,38 @@ static void many(uint64_t count)
 	node_close(&a);
 }
 
+static void hold(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct address self;
+	struct node a, gone;
+	char line[16];
+
+	node_open(&gone, &attr);
+	node_address(&gone, &self);
+	node_connect(&gone, &self);
+	write_some(&gone, &self, 2);
+	node_open(&a, &attr);
+	node_close(&gone);
+	node_address(&a, &self);
+	node_connect(&a, &self);
+	write_some(&a, &self, 7);
+	for (uint64_t i = 0; i < 3; i++) {
+		check_eq(node_recv(&a, i, 8192, 32), 0);
+		check_eq(node_send(&a, i, 0, 32, IBV_SEND_SIGNALED), 0);
+		cq_expect(a.send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(a.recv_cq, i, IBV_WC_SUCCESS);
+	}
+	do {
+		printf("ready 0x%x\n", a.qp->qp_num);
+		fflush(stdout);
+		if (!fgets(line, sizeof(line), stdin))
+			break;
+		write_some(&a, &self, 1);
+	} while (true);
+	node_close(&a);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "work";
@@ -66,6 +101,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "many")) {
 		many(strtoull(argv[2], NULL, 10));
+		return 0;
+	}
+	if (!strcmp(what, "hold")) {
+		hold();
 		return 0;
 	}
 	if (!strcmp(what, "fork")) {

@@ -91,6 +91,9 @@ struct look {
 int look_make(struct look *look);
 void look_free(struct look *look);
 
+/* Device threads are counted from now on; false: no longer, where it was us who asked. */
+void look_count(bool on);
+
 #define look_each(type, item, list)          \
 	for (struct type *item = (list)->at; \
 	     item && item < (struct type *)(list)->at + (list)->count; item++)

@@ -56,6 +56,7 @@ struct verify {
 	size_t noffsets;
 	uint32_t enter, miss; /* where the thunks are said to be */
 	bool fences;          /* marks of windows need one */
+	bool forget;          /* tests: decode each instruction in full, as if it were the first */
 };
 
 /* 0; -EBADMSG and why (in words, with the offset), or -ENOMEM. */

@@ -516,6 +516,7 @@ enum {
 	W_MISS,
 	W_OUT,
 	W_GUESS,
+	W_ADDRESS,
 };
 
 static void mark(struct hand *h, uint32_t value)
@@ -531,7 +532,7 @@ static void window_access(struct hand *h, int wrong, bool store)
 	else if (wrong == W_MODIFY)
 		alu_imm(h->c, X_W, ALU_ADD, rm_mem(RAX, 0), 1);
 	else if (store)
-		mov_store(h->c, rm_mem(RAX, 0), RSI);
+		mov_store(h->c, rm_mem(RAX, 0), wrong == W_ADDRESS ? RAX : RSI);
 	else
 		mov_load(h->c, RSI, rm_mem(RAX, wrong == W_DISP ? 8 : 0));
 }
@@ -595,6 +596,7 @@ BREAK(window_kept, window_with(h, W_KEPT, false))
 BREAK(window_miss, window_with(h, W_MISS, false))
 BREAK(window_out, window_with(h, W_OUT, false))
 BREAK(window_guess, window_with(h, W_GUESS, false))
+BREAK(window_address, window_with(h, W_ADDRESS, true))
 
 /* A mark that no access follows, and a way out of it. */
 static void window_left_open(struct hand *h)
@@ -636,6 +638,7 @@ static void test_windows(void **state)
 	EXPECT(window_miss, "keeps the mark");
 	EXPECT(window_out, "marked access");
 	EXPECT(window_guess, "without the compare");
+	EXPECT(window_address, "its own address");
 	EXPECT(window_left_open, "keeps the mark");
 	EXPECT(window_left_for_host, "nowhere");
 }

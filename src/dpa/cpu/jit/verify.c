@@ -190,6 +190,8 @@ static int check_window(struct check *c, const struct insn *x)
 
 	if (insn_disp(x) || (store && actions & ZYDIS_OPERAND_ACTION_MASK_READ))
 		return refuse(c, x->at, "not a plain access to a window");
+	if (store && gpr(x->f->o[1].reg) == RAX)
+		return refuse(c, x->at, "a window that gets its own address");
 	if (!is_rax_field(past(c, 1), ZYDIS_MNEMONIC_ADD, DISP(window_host)) ||
 	    !is_clamp(past(c, 2), ZYDIS_REGISTER_RAX) || !is(past(c, 3), ZYDIS_MNEMONIC_JNB) ||
 	    !is_rax_field(past(c, 4), ZYDIS_MNEMONIC_CMP,

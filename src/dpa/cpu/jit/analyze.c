@@ -45,9 +45,15 @@ static void sweep(struct vb_jit *jit, struct analysis *a)
 			i++;
 			continue;
 		}
-		a->marks[i] |= MARK_START;
+		a->marks[i] |= (uint8_t)(len == 2 ? MARK_START | MARK_LONG : MARK_START);
 		i += len;
 	}
+}
+
+/* The same behind the sweep, without a look at the text; 1 where no instruction starts. */
+static uint32_t length(const struct analysis *a, uint32_t index)
+{
+	return 1 + a->marks[index] / MARK_LONG % 2;
 }
 
 static void mark(struct analysis *a, uint64_t index, unsigned int marks)
@@ -141,9 +147,14 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 			   struct tables *t, uint32_t i)
 {
 	const struct vb_insn *insn = &a->text->insns[i];
-	uint64_t pc = a->text->lo + 2 * (uint64_t)i, value = 0;
+	uint64_t pc = a->text->lo + 2 * (uint64_t)i, value = 0, rd = 1ULL << insn->rd;
 	bool known = true, upper = insn->op == VB_OP_AUIPC || insn->op == VB_OP_LUI;
 
+	if (!upper && insn->op != VB_OP_JALR && !(k->known >> insn->rs1 & 1)) { /* most of them */
+		k->known &= ~rd;
+		k->upper &= ~rd;
+		return;
+	}
 	if (insn->op == VB_OP_AUIPC)
 		value = pc + (uint64_t)(int64_t)insn->imm;
 	else if (insn->op == VB_OP_LUI)
@@ -163,23 +174,23 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 	else if (known && insn->op == VB_OP_ADDI && k->upper >> insn->rs1 & 1)
 		note_table(jit, t, value);
 	k->value[insn->rd] = value;
-	k->known = (k->known & ~(1ULL << insn->rd)) | (uint64_t)known << insn->rd;
-	k->upper = (k->upper & ~(1ULL << insn->rd)) | (uint64_t)upper << insn->rd;
+	k->known = (k->known & ~rd) | (known ? rd : 0);
+	k->upper = (k->upper & ~rd) | (upper ? rd : 0);
 }
 
 /* ---- leaders ---- */
 
-/* A branch over just one instruction that can be done either way. */
+/* Is this branch one over just one instruction that can be done either way? */
 static bool is_select(const struct analysis *a, uint32_t i)
 {
 	const struct vb_insn *insn = &a->text->insns[i], *next;
-	uint32_t len = step(a->text, i);
+	uint32_t len = length(a, i);
 
-	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || i + len + 2 >= a->n)
+	if (insn->imm <= 0 || i + len + 2 >= a->n)
 		return false;
 	next = &a->text->insns[i + len];
 	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK &&
-	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + step(a->text, i + len) &&
+	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + length(a, i + len) &&
 	       a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
 }
 
@@ -190,11 +201,31 @@ static bool is_select(const struct analysis *a, uint32_t i)
  */
 static void drop_selects(struct analysis *a)
 {
-	for (uint32_t i = 0; i < a->n; i++) {
-		if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + step(a->text, i)] & MARK_LEADER))
+	for (uint32_t i = 0; i < a->n; i += length(a, i)) {
+		if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + length(a, i)] & MARK_LEADER))
 			continue;
 		a->marks[i] &= (uint8_t)~MARK_SELECT;
 		mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
+	}
+}
+
+/* What control transfer makes a leader. */
+static void mark_from(struct analysis *a, uint32_t i)
+{
+	const struct vb_insn *insn = &a->text->insns[i];
+	uint64_t target = i + (uint64_t)(int64_t)(insn->imm / 2), next = i + length(a, i);
+	bool links = insn->rd != VB_CPU_SINK;
+
+	if (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU) {
+		if (is_select(a, i))
+			a->marks[i] |= MARK_SELECT;
+		else
+			mark(a, target, MARK_LEADER | (target <= i ? MARK_CHECK : 0));
+	} else if (insn->op == VB_OP_JAL) {
+		mark(a, target, MARK_LEADER | (target <= i || links ? MARK_CHECK : 0));
+		mark(a, links ? next : UINT64_MAX, MARK_LEADER);
+	} else if (insn->op == VB_OP_ECALL || (insn->op == VB_OP_JALR && links)) {
+		mark(a, next, MARK_LEADER);
 	}
 }
 
@@ -206,29 +237,13 @@ static int find_leaders(struct vb_jit *jit, struct analysis *a)
 
 	if (err)
 		return err;
-	for (uint32_t i = 0; i < a->n; i++) {
-		const struct vb_insn *insn = &a->text->insns[i];
-		uint64_t target = i + (uint64_t)(int64_t)(insn->imm / 2), next;
-
+	for (uint32_t i = 0; i < a->n; i += length(a, i)) {
 		if (!(a->marks[i] & MARK_START))
 			continue;
 		/* Relaxed: others may learn right now. */
 		if (__atomic_load_n(&jit->extra[i], __ATOMIC_RELAXED) & EXTRA_LEADER)
 			a->marks[i] |= MARK_LEADER;
-		next = i + step(a->text, i);
-		if (is_select(a, i)) {
-			a->marks[i] |= MARK_SELECT;
-		} else if (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU) {
-			mark(a, target, MARK_LEADER | (target <= i ? MARK_CHECK : 0));
-		} else if (insn->op == VB_OP_JAL) {
-			mark(a, target,
-			     MARK_LEADER |
-				     (target <= i || insn->rd != VB_CPU_SINK ? MARK_CHECK : 0));
-			mark(a, insn->rd != VB_CPU_SINK ? next : UINT64_MAX, MARK_LEADER);
-		} else if (insn->op == VB_OP_ECALL ||
-			   (insn->op == VB_OP_JALR && insn->rd != VB_CPU_SINK)) {
-			mark(a, next, MARK_LEADER);
-		}
+		mark_from(a, i);
 		track_constant(jit, a, &k, &t, i);
 	}
 	mark_tables(jit, a, &t);
@@ -245,13 +260,14 @@ static int find_leaders(struct vb_jit *jit, struct analysis *a)
  */
 static void loop_depths(const struct analysis *a, int8_t *delta)
 {
-	for (uint32_t i = 0; i < a->n; i++) {
+	for (uint32_t i = 0; i < a->n; i += length(a, i)) {
 		const struct vb_insn *insn = &a->text->insns[i];
-		int32_t span = -insn->imm / 2;
+		int32_t span;
 
 		if (!(a->marks[i] & MARK_START) || insn->op < VB_OP_JAL || insn->op > VB_OP_BGEU ||
 		    insn->op == VB_OP_JALR)
 			continue;
+		span = -insn->imm / 2;
 		if (insn->imm >= 0 || span > 2048 || (uint32_t)span > i ||
 		    (insn->op == VB_OP_JAL && insn->rd != VB_CPU_SINK))
 			continue;
@@ -286,12 +302,14 @@ static int count_registers(struct analysis *a)
 	if (!delta)
 		return -ENOMEM;
 	loop_depths(a, delta);
-	for (uint32_t i = 0; i < a->n; i++) {
+	for (uint32_t i = 0; i < a->n; i += length(a, i)) {
 		const struct vb_insn *insn = &a->text->insns[i];
 		uint64_t weight;
 
 		depth += delta[i];
 		weight = 1ULL << 3 * (depth < 0 ? 0 : depth > 3 ? 3 : depth);
+		depth += delta[i + 1] *
+			 (int)(length(a, i) - 1); /* of the half that is passed over */
 		if (!(a->marks[i] & MARK_START) || insn->op >= VB_OP_ILLEGAL)
 			continue;
 		a->uses[insn->rd] += weight;
@@ -307,23 +325,23 @@ static int count_registers(struct analysis *a)
 
 /* ---- blocks ---- */
 
-static uint32_t block_end(const struct analysis *a, uint32_t i, uint16_t *count)
+/* Fills count and last; what is behind the block. */
+static uint32_t block_end(const struct analysis *a, struct block *b)
 {
-	bool more = true;
+	uint32_t i = b->index;
+	unsigned int marks;
 
-	for (*count = 0; more;) {
-		unsigned int op = a->text->insns[i].op;
-
+	do {
+		b->count++;
 		if (a->marks[i] & MARK_SELECT) {
-			(*count)++;
-			i += step(a->text, i);
-			op = a->text->insns[i].op;
+			b->count++;
+			i += length(a, i);
 		}
-		(*count)++;
-		i += step(a->text, i);
-		more = !op_ends_block(op) && *count < BLOCK_MAX && i < a->n &&
-		       a->marks[i] & MARK_START && !(a->marks[i] & MARK_LEADER);
-	}
+		b->last = i;
+		i += length(a, i);
+		marks = i < a->n ? a->marks[i] : 0;
+	} while ((marks & (MARK_START | MARK_LEADER)) == MARK_START && b->count < BLOCK_MAX &&
+		 !op_ends_block(a->text->insns[b->last].op));
 	return i;
 }
 
@@ -343,25 +361,21 @@ static void place_checks(struct analysis *a, const uint32_t *block_of)
 {
 	for (uint32_t k = 0; k < a->nblocks; k++) {
 		struct block *b = &a->blocks[k];
-		uint16_t count;
-		uint32_t end = block_end(a, b->index, &count), last = b->index, out;
-		const struct vb_insn *insn;
+		const struct vb_insn *insn = &a->text->insns[b->last];
+		uint32_t out;
 
-		for (uint32_t i = b->index; i < end; i += step(a->text, i))
-			last = i;
-		insn = &a->text->insns[last];
 		/* A leader may be reached from any indirect jump, whose block has checked itself.
 		 */
 		if (b->leader && b->distance < BLOCK_MAX)
 			b->distance = BLOCK_MAX;
 		b->check = a->marks[b->index] & MARK_CHECK || insn->op == VB_OP_JALR ||
-			   b->distance + count > UNCHECKED;
-		out = b->check ? count : b->distance + count;
+			   b->distance + b->count > UNCHECKED;
+		out = b->check ? b->count : b->distance + b->count;
 		if (!op_ends_block(insn->op) || (insn->op >= VB_OP_BEQ && insn->op <= VB_OP_BGEU))
-			reach(a, block_of, end, out);
+			reach(a, block_of, b->last + length(a, b->last), out);
 		if (insn->op >= VB_OP_JAL && insn->op <= VB_OP_BGEU && insn->op != VB_OP_JALR &&
 		    insn->imm > 0)
-			reach(a, block_of, last + (uint64_t)insn->imm / 2, out);
+			reach(a, block_of, b->last + (uint64_t)insn->imm / 2, out);
 	}
 }
 
@@ -388,7 +402,7 @@ static int find_blocks(struct analysis *a)
 		b->index = i;
 		b->leader = a->marks[i] & MARK_LEADER;
 		block_of[i] = a->nblocks++;
-		i = block_end(a, i, &b->count);
+		i = block_end(a, b);
 	}
 	place_checks(a, block_of);
 	free(block_of);

@@ -107,10 +107,12 @@ enum mark {
 	MARK_CHECK = 4,  /* reached by a backward jump or a call */
 	MARK_SELECT =
 		8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
+	MARK_LONG = 16, /* the instruction that starts here has two halfwords */
 };
 
 struct block {
 	uint32_t index;    /* of its first instruction */
+	uint32_t last;     /* of its last one */
 	uint16_t count;    /* instructions */
 	uint16_t distance; /* instructions that an unchecked path can have executed before it */
 	bool leader, check;

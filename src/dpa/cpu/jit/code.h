@@ -9,7 +9,7 @@
  *   enter.c     runs them, and reads a fault's state back
  *   profile.c   second thoughts about the register map
  *   perf.c      names for profilers
- *   verify.c    checks the host code that all of these made against the contract in verify.h
+ *   verify*.c   check the host code that all of these made against the contract in verify.h
  *
  * Host registers in translated code
  *   rbp         &cpu->s.x[16]: every guest register has an 8-bit displacement

@@ -18,7 +18,8 @@
  *                 lock or [rsp], 0     a fence
  *   window      the mark, (the fence,) (rax = a guest register,) lea rax; sub tag; cmp with the length
  *               that goes with the kind of access; jae to the end of the mark; cmovae rax, x0; add host; the
- *               access; the end of the mark. Nobody jumps into it.
+ *               access, which stores anything but rax; the end of the mark. Nobody jumps into it. From between
+ *               a mark and its end no jump leads elsewhere than to an end.
  *   jumps       lead to the start of an instruction of the body, or to leave, miss or dispatch. Leaders
  *               (what the jump table gets) and return sites count as targets of jumps from anywhere:
  *               nothing that was so before a target is taken to be so behind it.
@@ -26,7 +27,9 @@
  *               or call [r14 + rdx * 4 + table]. Nobody jumps into it.
  *   calls       of leaders only, right behind "cmp rsp, pred_limit; jb"; or of execute, right behind
  *               "mov eax, number of a site".
- *   division    right behind the test that keeps the host from a trap.
+ *   division    right behind the test that keeps the host from a trap, by a register or a guest register.
+ *   prefixes    are REX alone for jumps, calls and returns; elsewhere each has an effect.
+ *   sites       are sorted.
  *   the rest    is a list of instructions without memory operands of their own.
  *
  * Then, whatever the body does, it touches guest memory, the guards, the cpu's slots and windows

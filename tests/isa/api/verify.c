@@ -732,57 +732,60 @@ static void test_division(void **state)
 	EXPECT(div_of_slot, NULL);
 }
 
+static const struct {
+	const char *name, *bytes;
+	size_t len;
+} others[] = {
+#define OTHER(name, text)                    \
+	{                                    \
+		name, text, sizeof(text) - 1 \
+	}
+	OTHER("rep movsb", "\xf3\xa4"),
+	OTHER("movsq", "\x48\xa5"),
+	OTHER("stosq", "\x48\xab"),
+	OTHER("lodsb", "\xac"),
+	OTHER("scasb", "\xae"),
+	OTHER("cmpsb", "\xa6"),
+	OTHER("xlat", "\xd7"),
+	OTHER("syscall", "\x0f\x05"),
+	OTHER("sysenter", "\x0f\x34"),
+	OTHER("int 0x80", "\xcd\x80"),
+	OTHER("int3", "\xcc"),
+	OTHER("ud2", "\x0f\x0b"),
+	OTHER("hlt", "\xf4"),
+	OTHER("cli", "\xfa"),
+	OTHER("std", "\xfd"),
+	OTHER("popf", "\x9d"),
+	OTHER("leave", "\xc9"),
+	OTHER("enter", "\xc8\x10\x00\x00"),
+	OTHER("iretq", "\x48\xcf"),
+	OTHER("in al, dx", "\xec"),
+	OTHER("wrgsbase", "\xf3\x48\x0f\xae\xd8"),
+	OTHER("rdtsc", "\x0f\x31"),
+	OTHER("clflush", "\x0f\xae\x38"),
+	OTHER("xbegin", "\xc7\xf8\x00\x00\x00\x00"),
+	OTHER("vgather", "\xc4\xe2\xe9\x90\x04\x18"),
+	OTHER("maskmovdqu", "\x66\x0f\xf7\xc1"),
+	OTHER("fstp", "\xdd\x18"),
+	OTHER("mov eax, moffs", "\xa1\x00\x00\x00\x00\x00\x00\x00\x00"),
+	OTHER("mov rax, cr0", "\x0f\x20\xc0"),
+	OTHER("mov ds, eax", "\x8e\xd8"),
+	OTHER("mov eax, fs", "\x8c\xe0"),
+	OTHER("pclmulqdq xmm0, [r14 + rax]", "\x8b\xc1\x66\x41\x0f\x3a\x44\x04\x06\x00"),
+	OTHER("far jump", "\x8b\xc1\x49\xff\x2c\x06"),
+	OTHER("nothing", "\x06"),
+	OTHER("lzcnt with VEX, of Knights Corner", "\xc4\xe1\xfa\xbd\xc1"),
+	OTHER("popcnt with VEX", "\xc4\xe1\xfa\xb8\xc1"),
+	OTHER("tzcnt with VEX", "\xc4\xe1\xfa\xbc\xc1"),
+	OTHER("jkzd", "\xc5\xf8\x84\x00\x00\x00\x00"),
+	OTHER("repne add", "\xf2\x01\xc8"),
+	OTHER("a REX prefix that counts for nothing", "\x48\x66\x01\xc8"),
+	OTHER("two prefixes of a kind", "\xf2\xf3\x0f\xb8\xc1"),
+	OTHER("xacquire", "\x8b\xc1\xf2\xf0\x41\x0f\xb1\x14\x06"),
+};
+
 static void test_other_instructions(void **state)
 {
-	static const struct {
-		const char *name, *bytes;
-		size_t len;
-	} others[] = {
-#define OTHER(name, text) { name, text, sizeof(text) - 1 }
-		OTHER("rep movsb", "\xf3\xa4"),
-		OTHER("movsq", "\x48\xa5"),
-		OTHER("stosq", "\x48\xab"),
-		OTHER("lodsb", "\xac"),
-		OTHER("scasb", "\xae"),
-		OTHER("cmpsb", "\xa6"),
-		OTHER("xlat", "\xd7"),
-		OTHER("syscall", "\x0f\x05"),
-		OTHER("sysenter", "\x0f\x34"),
-		OTHER("int 0x80", "\xcd\x80"),
-		OTHER("int3", "\xcc"),
-		OTHER("ud2", "\x0f\x0b"),
-		OTHER("hlt", "\xf4"),
-		OTHER("cli", "\xfa"),
-		OTHER("std", "\xfd"),
-		OTHER("popf", "\x9d"),
-		OTHER("leave", "\xc9"),
-		OTHER("enter", "\xc8\x10\x00\x00"),
-		OTHER("iretq", "\x48\xcf"),
-		OTHER("in al, dx", "\xec"),
-		OTHER("wrgsbase", "\xf3\x48\x0f\xae\xd8"),
-		OTHER("rdtsc", "\x0f\x31"),
-		OTHER("clflush", "\x0f\xae\x38"),
-		OTHER("xbegin", "\xc7\xf8\x00\x00\x00\x00"),
-		OTHER("vgather", "\xc4\xe2\xe9\x90\x04\x18"),
-		OTHER("maskmovdqu", "\x66\x0f\xf7\xc1"),
-		OTHER("fstp", "\xdd\x18"),
-		OTHER("mov eax, moffs", "\xa1\x00\x00\x00\x00\x00\x00\x00\x00"),
-		OTHER("mov rax, cr0", "\x0f\x20\xc0"),
-		OTHER("mov ds, eax", "\x8e\xd8"),
-		OTHER("mov eax, fs", "\x8c\xe0"),
-		OTHER("pclmulqdq xmm0, [r14 + rax]", "\x8b\xc1\x66\x41\x0f\x3a\x44\x04\x06\x00"),
-		OTHER("far jump", "\x8b\xc1\x49\xff\x2c\x06"),
-		OTHER("nothing", "\x06"),
-		OTHER("lzcnt with VEX, of Knights Corner", "\xc4\xe1\xfa\xbd\xc1"),
-		OTHER("popcnt with VEX", "\xc4\xe1\xfa\xb8\xc1"),
-		OTHER("tzcnt with VEX", "\xc4\xe1\xfa\xbc\xc1"),
-		OTHER("jkzd", "\xc5\xf8\x84\x00\x00\x00\x00"),
-		OTHER("repne add", "\xf2\x01\xc8"),
-		OTHER("a REX prefix that counts for nothing", "\x48\x66\x01\xc8"),
-		OTHER("two prefixes of a kind", "\xf2\xf3\x0f\xb8\xc1"),
-		OTHER("xacquire", "\x8b\xc1\xf2\xf0\x41\x0f\xb1\x14\x06"),
-	};
-
 	(void)state;
 	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		struct hand *h = malloc(sizeof(*h));

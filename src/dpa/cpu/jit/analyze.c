@@ -180,17 +180,17 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 
 /* ---- leaders ---- */
 
-/* Is this branch one over just one instruction that can be done either way? */
+/* A branch over just one instruction that can be done either way. */
 static bool is_select(const struct analysis *a, uint32_t i)
 {
 	const struct vb_insn *insn = &a->text->insns[i], *next;
-	uint32_t len = length(a, i);
+	uint32_t len = step(a->text, i);
 
-	if (insn->imm <= 0 || i + len + 2 >= a->n)
+	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || i + len + 2 >= a->n)
 		return false;
 	next = &a->text->insns[i + len];
 	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK &&
-	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + length(a, i + len) &&
+	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + step(a->text, i + len) &&
 	       a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
 }
 
@@ -201,8 +201,8 @@ static bool is_select(const struct analysis *a, uint32_t i)
  */
 static void drop_selects(struct analysis *a)
 {
-	for (uint32_t i = 0; i < a->n; i += length(a, i)) {
-		if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + length(a, i)] & MARK_LEADER))
+	for (uint32_t i = 0; i < a->n; i++) {
+		if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + step(a->text, i)] & MARK_LEADER))
 			continue;
 		a->marks[i] &= (uint8_t)~MARK_SELECT;
 		mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
@@ -332,13 +332,14 @@ static uint32_t block_end(const struct analysis *a, struct block *b)
 	unsigned int marks;
 
 	do {
-		b->count++;
-		if (a->marks[i] & MARK_SELECT) {
+		/* A branch that is a choice goes with what it leaves out. */
+		uint32_t end =
+			a->marks[i] & MARK_SELECT ? i + (uint32_t)a->text->insns[i].imm / 2 : i + 1;
+
+		for (; i < end; i += length(a, i)) {
 			b->count++;
-			i += length(a, i);
+			b->last = i;
 		}
-		b->last = i;
-		i += length(a, i);
 		marks = i < a->n ? a->marks[i] : 0;
 	} while ((marks & (MARK_START | MARK_LEADER)) == MARK_START && b->count < BLOCK_MAX &&
 		 !op_ends_block(a->text->insns[b->last].op));

@@ -103,11 +103,11 @@ enum extra {
 
 enum mark {
 	MARK_START = 1,  /* an instruction of the linear sweep starts here */
+	MARK_LONG = 16,  /* and has two halfwords */
 	MARK_LEADER = 2, /* may be entered from anywhere */
 	MARK_CHECK = 4,  /* reached by a backward jump or a call */
 	MARK_SELECT =
 		8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
-	MARK_LONG = 16, /* the instruction that starts here has two halfwords */
 };
 
 struct block {

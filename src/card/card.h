@@ -480,6 +480,10 @@ VB_PUBLIC int vb_uar_create(struct vb_dev *dev, struct vb_uar **uar);
 VB_PUBLIC void vb_uar_destroy(struct vb_uar *uar);
 /* Its address; NULL on a machine that cannot trap stores. */
 VB_PUBLIC void *vb_uar_page(struct vb_uar *uar);
+/* The page has this number of vb_uar_number_take(), until it is destroyed. */
+VB_PUBLIC void vb_uar_set_number(struct vb_uar *uar, uint32_t number);
+/* Whether the address lies in the page of this number, of this device or another context of its adapter. */
+VB_PUBLIC bool vb_uar_is(const struct vb_dev *dev, uint32_t number, const void *addr);
 
 /*
  * Around what holds a lock that the card's callbacks take, too: a ring by a signal handler of the

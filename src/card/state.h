@@ -147,6 +147,7 @@ struct vb_card_tables {
 		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
 		_Atomic bool any;
 	} rung;
+	struct vb_uar *uar[VB_UAR_MAX + 1]; /* uar.c: pages that have a number; umem_lock, too */
 };
 
 extern struct vb_card vb_card;

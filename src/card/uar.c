@@ -20,11 +20,12 @@
 #include "base/rcu.h"
 #include "base/trap.h"
 
-enum { MAX_NUMBERS = 1 << 16, WORD = 64, RUNG = 1u << 31 };
+enum { MAX_NUMBERS = 1 << 16, WORD = 64, RUNG = 1u << 31, PAGE = 4096 };
 
 struct vb_uar {
 	struct vb_dev *dev;
-	void *page; /* NULL: this machine cannot trap stores */
+	void *page;      /* NULL: this machine cannot trap stores */
+	uint32_t number; /* by which queues name it; 0: none */
 };
 
 _Thread_local int vb_card_inside __attribute__((tls_model("initial-exec")));
@@ -181,7 +182,7 @@ int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 	if (!uar)
 		return -ENOMEM;
 	uar->dev = dev;
-	uar->page = vb_trap_map(4096, on_store, uar);
+	uar->page = vb_trap_map(PAGE, on_store, uar);
 	if (!uar->page && errno != ENOTSUP) {
 		err = errno;
 		free(uar);
@@ -195,8 +196,32 @@ void vb_uar_destroy(struct vb_uar *uar)
 {
 	if (!uar)
 		return;
+	pthread_mutex_lock(&vb_card.umem_lock);
+	vb_card_tables.uar[uar->number] = NULL;
+	pthread_mutex_unlock(&vb_card.umem_lock);
 	vb_trap_unmap(uar->page);
 	free(uar);
+}
+
+void vb_uar_set_number(struct vb_uar *uar, uint32_t number)
+{
+	pthread_mutex_lock(&vb_card.umem_lock);
+	uar->number = number;
+	vb_card_tables.uar[number] = uar;
+	pthread_mutex_unlock(&vb_card.umem_lock);
+}
+
+bool vb_uar_is(const struct vb_dev *dev, uint32_t number, const void *addr)
+{
+	const struct vb_uar *uar;
+	bool is;
+
+	pthread_mutex_lock(&vb_card.umem_lock);
+	uar = number <= VB_UAR_MAX ? vb_card_tables.uar[number] : NULL;
+	is = uar && uar->dev->adapter == dev->adapter &&
+	     (uintptr_t)addr - (uintptr_t)uar->page < PAGE;
+	pthread_mutex_unlock(&vb_card.umem_lock);
+	return is;
 }
 
 void *vb_uar_page(struct vb_uar *uar)

@@ -692,6 +692,7 @@ static void test_cqs(void **state)
 	CQ_WITH(a.cqe_comp_format = (enum flexio_cqe_comp_format)7, "7 is not a cqe_comp_format");
 	CQ_WITH(a.cq_period_mode = (enum flexio_cq_period_mode)7, "7 is not a cq_period_mode");
 	CQ_WITH(a.uar_id = 0, "process .* has no UAR 0 for mlx5_0");
+	CQ_WITH(a.uar_base_addr = junk, "uar_base_addr: .* is not in a page [0-9]+ of the host");
 	CQ_WITH(a.element_type = 0, "is not the thread of an event handler");
 	CQ_WITH((a.element_type = 2, a.emulated_eqn = 77),
 		"event queue 77 does not exist on mlx5_0");

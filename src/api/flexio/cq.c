@@ -64,6 +64,11 @@ static flexio_status check(const struct flexio_cq_attr *attr)
 static int hold_uar(struct flexio_cq *cq, const struct queue_place *place,
 		    const struct flexio_cq_attr *attr)
 {
+	if (attr->uar_base_addr && !vb_uar_is(place->dev, attr->uar_id, attr->uar_base_addr)) {
+		fail("uar_base_addr: %p is not in a page %u of the host (mlx5dv_devx_alloc_uar); with a UAR of process %s it must be NULL",
+		     attr->uar_base_addr, attr->uar_id, cq->queue.process->name);
+		return -EINVAL;
+	}
 	if (attr->uar_base_addr)
 		return 0;
 	cq->queue.uar = vb_flexio_uar_hold(cq->queue.process, attr->uar_id, place->adapter);

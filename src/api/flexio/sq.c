@@ -5,7 +5,7 @@
  */
 #include "queue.h"
 
-enum { MAX_LOG_DEPTH = 15, BLOCK_LOG = 6 };
+enum { MAX_LOG_DEPTH = 15, BLOCK_LOG = 6, DEFAULT_LOG_STRIDE = 4 };
 
 struct flexio_sq {
 	struct queue queue; /* first */
@@ -26,9 +26,11 @@ static flexio_status check(const struct flexio_wq_attr *attr)
 	if (attr->log_wq_depth > MAX_LOG_DEPTH)
 		return fail("log_wq_depth is %u; allowed: 0 to %d", attr->log_wq_depth,
 			    MAX_LOG_DEPTH);
-	if (attr->log_wq_stride && attr->log_wq_stride != BLOCK_LOG)
-		return fail("log_wq_stride is %u; a send queue has %d, or 0 for the same",
-			    attr->log_wq_stride, BLOCK_LOG);
+	/* The attribute's default may be named: a send queue is counted in blocks all the same. */
+	if (attr->log_wq_stride && attr->log_wq_stride != BLOCK_LOG &&
+	    attr->log_wq_stride != DEFAULT_LOG_STRIDE)
+		return fail("log_wq_stride is %u; a send queue has %d, or 0 or %d for the same",
+			    attr->log_wq_stride, BLOCK_LOG, DEFAULT_LOG_STRIDE);
 	if (attr->user_index > 0xffffff)
 		return fail("user_index 0x%x has more than 24 bits", attr->user_index);
 	return FLEXIO_STATUS_SUCCESS;

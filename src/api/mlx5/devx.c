@@ -88,6 +88,7 @@ VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *cont
 		free(uar);
 		return api_refuse_null(unsupported, "doorbells by store on this processor");
 	}
+	vb_uar_set_number(uar->card, (uint32_t)number);
 	uar->dv.page_id = (uint32_t)number;
 	uar->dv.base_addr = vb_uar_page(uar->card);
 	uar->dv.reg_addr = (char *)uar->dv.base_addr + BF_OFFSET;

@@ -32,6 +32,15 @@ EXPORT uint64_t add_one(uint64_t arg)
 	return arg + 1;
 }
 
+/* A name of 256 bytes, the longest that there can be. */
+#define F64 "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+EXPORT uint64_t longest_name(uint64_t arg) __asm__(F64 F64 F64 F64);
+
+EXPORT uint64_t longest_name(uint64_t arg)
+{
+	return arg + 256;
+}
+
 EXPORT uint64_t many(int8_t a, uint16_t b, int32_t c, uint64_t d, const void *e)
 {
 	return (uint64_t)a * 1000003 + b * 1009 + (uint64_t)(int64_t)c * 31 + d + (uint64_t)e;

@@ -299,7 +299,7 @@ flexio_dev_status_t flexio_dev_cross_device_ring_db(flexio_uar_device_id device_
 
 /*
  * Choose the counters that flexio_dev_nic_counters_sample() stores in counter_values, in the order of counter_ids. Both
- * arrays are globals or heap memory. One choice per process. A bad address or an unknown counter ends the process.
+ * arrays are globals or heap memory. A process has one choice, the last one. A bad address or an unknown counter ends the process.
  */
 FLEXIO_DEV_EXPERIMENTAL void flexio_dev_nic_counters_config(uint32_t *counter_values,
 							    uint32_t *counter_ids,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the counters of the port that device code samples: which ones a process has configured, and
- * where it wants to have them. A process configures once; what it does wrong ends it, as the manual
- * says, after a line of the log that says what was wrong.
+ * where it wants to have them. A process has one choice at a time, its last one; what it does wrong
+ * ends it, as the manual says, after a line of the log that says what was wrong.
  */
 #include "internal.h"
 
@@ -42,27 +42,24 @@ bool vb_counters_config(struct guest *guest, uint64_t values, uint64_t ids, uint
 	for (uint32_t i = 0; i < count; i++)
 		if (!is_known(chosen.ids[i]))
 			return refuse(guest, "there is no such counter", chosen.ids[i]);
-	if (atomic_exchange_explicit(&process->counters_taken, true, memory_order_relaxed))
-		return refuse(guest, "a process configures its counters once", 0);
+	vb_lock(&process->counters_lock);
 	process->counters = chosen;
-	/* Release: pairs with vb_counters_sample(). */
-	atomic_store_explicit(&process->counters_ready, true, memory_order_release);
+	vb_unlock(&process->counters_lock);
 	return true;
 }
 
 bool vb_counters_sample(struct guest *guest)
 {
 	struct flexio_process *process = guest->process;
-	const struct counters *c = &process->counters;
+	struct counters *c = &process->counters;
 	struct vb_traffic traffic;
+	uint32_t count;
 
-	if (!atomic_load_explicit(&process->counters_ready, memory_order_acquire)) {
-		log_err("flexio_dev_nic_counters_sample in device thread %u of process %s: nothing was configured",
-			guest->thread_id, process->name);
-		return false;
-	}
 	vb_port_traffic(process->uar.adapter, &traffic);
-	for (uint32_t i = 0; i < c->count; i++) {
+	/* Held over the stores: behind a new choice nothing is stored to the place of the one before. */
+	vb_lock(&process->counters_lock);
+	count = c->count;
+	for (uint32_t i = 0; i < count; i++) {
 		/* Adapters have one port: the others never carry anything. */
 		uint64_t value = c->ids[i] == RX_BYTES   ? traffic.received
 				 : c->ids[i] == TX_BYTES ? traffic.sent
@@ -70,5 +67,9 @@ bool vb_counters_sample(struct guest *guest)
 
 		__atomic_store_n(&c->values[i], (uint32_t)value, __ATOMIC_RELAXED);
 	}
-	return true;
+	vb_unlock(&process->counters_lock);
+	if (!count)
+		log_err("flexio_dev_nic_counters_sample in device thread %u of process %s: nothing was configured",
+			guest->thread_id, process->name);
+	return count;
 }

@@ -627,8 +627,8 @@ struct flexio_process {
 	unsigned int tracer_windows;
 
 	struct vb_rtos_pcc *pcc; /* table of congestion control, or NULL; pcc.c */
-	/* counters.c: written once, by whoever takes it */
-	_Atomic bool counters_taken, counters_ready;
+	/* counters.c: count is 0 before the first choice */
+	struct vb_lock counters_lock;
 	struct counters counters;
 
 	/* event_handler.c */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 extern struct flexio_app *count;
-extern flexio_func_t run_work, configure, sample, on_stack, unknown, too_many, twice;
+extern flexio_func_t run_work, configure, sample, on_stack, unknown, too_many, replaced;
 
 static struct ibv_context *ctx;
 static struct flexio_process *process;
@@ -171,12 +171,15 @@ int main(void)
 	rdma(true);
 	forward();
 	frames();
+	now();
+	OK(flexio_process_call(process, replaced, &result, (uint64_t)0));
+	CHECK(result == 3);
+	now();
 	OK(flexio_process_destroy(process));
 	ends(sample);
 	ends(on_stack);
 	ends(unknown);
 	ends(too_many);
-	ends(twice);
 	CHECK(!ibv_close_device(ctx));
 	return 0;
 }

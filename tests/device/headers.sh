@@ -111,14 +111,16 @@ said "a program larger than its memory is refused" "larger than the memory"
 cat >"$dir/stdout.c" <<'C'
 #include <stdio.h>
 static int put(char c, FILE *f) { (void)f; return c; }
-static FILE own = FDEV_SETUP_STREAM(put, NULL, _FDEV_SETUP_WRITE);
+static int get(FILE *f) { (void)f; return _FDEV_EOF; }
+static FILE own = FDEV_SETUP_STREAM(put, get, _FDEV_SETUP_RW);
 FILE *stdout = &own;
 FILE *const stderr = &own;
+FILE *const stdin = &own;
 int f(void);
-int f(void) { return printf("%d", 5); }
+int f(void) { return printf("%d", getchar()); }
 C
 compile -c "$dir/stdout.c" -o "$dir/stdout.o" && link "$dir/stdout.elf" "$dir/stdout.o"
-check "a program may bring its own stdout and stderr" $?
+check "a program may bring its own stdin, stdout and stderr" $?
 compile -c "$dir/own.c" -o "$dir/own.o" &&
 	link "$dir/min.elf" "$dir/stdout.o" -Wl,-u,vfprintf -L"$stage/lib/flexio" -lprintf_min &&
 	nm "$dir/min.elf" >"$dir/log" && grep -q __i_vfprintf "$dir/log" && ! grep -q dtoa "$dir/log" &&

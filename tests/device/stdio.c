@@ -45,11 +45,16 @@ static void streams(void **state)
 	assert_int_equal(card_call(*state, "streams"), (1 << 14) - 1);
 }
 
+static void stream_flags(void **state)
+{
+	assert_int_equal(card_call(*state, "flags"), (1 << 11) - 1);
+}
+
 static void printf_family(void **state)
 {
 	struct card *c = *state;
 
-	assert_int_equal(card_call(c, "family"), (1 << 8) - 1);
+	assert_int_equal(card_call(c, "family"), (1 << 9) - 1);
 	assert_text(c, "shown\nto stderr\nputs\nfputs\nc\n");
 }
 
@@ -191,12 +196,19 @@ static void no_memory(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		T(formats),         T(manual_example),
-		T(streams),         T(printf_family),
-		T(string_list),     T(memory_functions),
-		T(lines),           T(line_before_fault),
-		T(long_lines),      T(ends),
-		T(no_memory),       T(stderr_follows),
+		T(formats),
+		T(manual_example),
+		T(streams),
+		T(stream_flags),
+		T(printf_family),
+		T(string_list),
+		T(memory_functions),
+		T(lines),
+		T(line_before_fault),
+		T(long_lines),
+		T(ends),
+		T(no_memory),
+		T(stderr_follows),
 		T(program_strings),
 	};
 

@@ -4,6 +4,7 @@
  * in the forms of today.
  */
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include <libflexio-dev/flexio_dev.h>
@@ -15,9 +16,10 @@
 #define FUNCTION(name, result, ...)                                                              \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&name), result (*)(__VA_ARGS__)), \
 		       #name);
-#define VALUE(name, value) _Static_assert((name) == (value), #name);
-#define FIELD(type, field) _Static_assert(sizeof(((type *)0)->field) > 0, #field);
-#define TYPE(name)         _Static_assert(sizeof(name) > 0, #name);
+#define VALUE(name, value)     _Static_assert((name) == (value), #name);
+#define FIELD(type, field)     _Static_assert(sizeof(((type *)0)->field) > 0, #field);
+#define PLACE(type, field, at) _Static_assert(offsetof(type, field) == (at), #field);
+#define TYPE(name)             _Static_assert(sizeof(name) > 0, #name);
 
 /* ---- functions ---- */
 
@@ -279,6 +281,67 @@ FIELD(struct flexio_dev_wqe_transpose_seg, rsvd1)
 FIELD(struct flexio_dev_wqe_transpose_seg, rsvd2)
 FIELD(struct flexio_dev_wqe_transpose_seg, rsvd4)
 FIELD(struct spinlock_s, locked)
+
+/* ---- where the fields lie ---- */
+
+PLACE(struct flexio_dev_cqe64, rsvd00, 0)
+PLACE(struct flexio_dev_cqe64, csum_ok, 20)
+PLACE(struct flexio_dev_cqe64, rsvd22, 22)
+PLACE(struct flexio_dev_cqe64, rsvd14, 24)
+PLACE(struct flexio_dev_cqe64, srqn_uidx, 32)
+PLACE(struct flexio_dev_cqe64, imm_inval_pkey, 36)
+PLACE(struct flexio_dev_cqe64, rsvd, 40)
+PLACE(struct flexio_dev_cqe64, byte_cnt, 44)
+PLACE(struct flexio_dev_cqe64, rsvd48, 48)
+PLACE(struct flexio_dev_cqe64, err_syndrome, 52)
+PLACE(struct flexio_dev_cqe64, qpn, 56)
+PLACE(struct flexio_dev_cqe64, sop_rdrop, 56)
+PLACE(struct flexio_dev_cqe64, qpn24, 57)
+PLACE(struct flexio_dev_cqe64, wqe_counter, 60)
+PLACE(struct flexio_dev_cqe64, signature, 62)
+PLACE(struct flexio_dev_cqe64, op_own, 63)
+PLACE(struct flexio_dev_eqe, rsvd00, 0)
+PLACE(struct flexio_dev_eqe, type, 1)
+PLACE(struct flexio_dev_eqe, rsvd02, 2)
+PLACE(struct flexio_dev_eqe, sub_type, 3)
+PLACE(struct flexio_dev_eqe, rsvd4, 4)
+PLACE(struct flexio_dev_eqe, event_data, 32)
+PLACE(struct flexio_dev_eqe, event_data.cqn, 56)
+PLACE(struct flexio_dev_eqe, rsvd3c, 60)
+PLACE(struct flexio_dev_eqe, signature, 62)
+PLACE(struct flexio_dev_eqe, owner, 63)
+PLACE(struct flexio_dev_mini_cqe64, mini_cqe, 0)
+PLACE(struct flexio_dev_mini_cqe64, rsvd0, 56)
+PLACE(struct flexio_dev_mini_cqe64, validity_iteration_count, 62)
+PLACE(struct flexio_dev_mini_cqe64, num_and_type, 63)
+PLACE(struct flexio_dev_wqe_atomic_seg, swap_or_add_data, 0)
+PLACE(struct flexio_dev_wqe_atomic_seg, compare_data, 8)
+PLACE(struct flexio_dev_wqe_ctrl_seg, idx_opcode, 0)
+PLACE(struct flexio_dev_wqe_ctrl_seg, qpn_ds, 4)
+PLACE(struct flexio_dev_wqe_ctrl_seg, signature_fm_ce_se, 8)
+PLACE(struct flexio_dev_wqe_ctrl_seg, general_id, 12)
+PLACE(struct flexio_dev_wqe_eth_seg, rsvd0, 0)
+PLACE(struct flexio_dev_wqe_eth_seg, cs_swp_flags, 4)
+PLACE(struct flexio_dev_wqe_eth_seg, mss, 6)
+PLACE(struct flexio_dev_wqe_eth_seg, rsvd2, 8)
+PLACE(struct flexio_dev_wqe_eth_seg, inline_hdr_bsz, 12)
+PLACE(struct flexio_dev_wqe_eth_seg, inline_hdrs, 14)
+PLACE(struct flexio_dev_wqe_inline_data_seg, inline_data, 0)
+PLACE(struct flexio_dev_wqe_inline_send_data_seg, byte_count, 0)
+PLACE(struct flexio_dev_wqe_inline_send_data_seg, data_and_padding, 4)
+PLACE(struct flexio_dev_wqe_mem_ptr_send_data_seg, byte_count, 0)
+PLACE(struct flexio_dev_wqe_mem_ptr_send_data_seg, lkey, 4)
+PLACE(struct flexio_dev_wqe_mem_ptr_send_data_seg, addr, 8)
+PLACE(struct flexio_dev_wqe_rcv_data_seg, byte_count, 0)
+PLACE(struct flexio_dev_wqe_rcv_data_seg, lkey, 4)
+PLACE(struct flexio_dev_wqe_rcv_data_seg, addr, 8)
+PLACE(struct flexio_dev_wqe_rdma_seg, raddr, 0)
+PLACE(struct flexio_dev_wqe_rdma_seg, rkey, 8)
+PLACE(struct flexio_dev_wqe_rdma_seg, rsvd0, 12)
+PLACE(struct flexio_dev_wqe_transpose_seg, element_size, 3)
+PLACE(struct flexio_dev_wqe_transpose_seg, num_of_cols, 5)
+PLACE(struct flexio_dev_wqe_transpose_seg, num_of_rows, 7)
+PLACE(struct flexio_dev_wqe_transpose_seg, rsvd4, 8)
 
 /* ---- types ---- */
 

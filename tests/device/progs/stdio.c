@@ -158,6 +158,46 @@ RPC uint64_t streams(void)
 	return ok;
 }
 
+static int bad_get(FILE *stream)
+{
+	(void)stream;
+	return _FDEV_ERR;
+}
+
+static FILE failing = FDEV_SETUP_STREAM(sink_put, bad_get, _FDEV_SETUP_RW);
+
+/* Flags of streams, and what functions return where the device fails. */
+RPC uint64_t flags(void)
+{
+	static const char *const again = "z";
+	FILE made;
+	uint64_t ok = 0;
+
+	sunk = flushed = 0;
+	source = "";
+	ok |= (uint64_t)(fgetc(&with_flush) == EOF && feof(&with_flush) && !ferror(&with_flush));
+	/* only clearerr() takes the flag back, not what is read or written meanwhile */
+	source = again;
+	ok |= (uint64_t)(fputc('a', &with_flush) == 'a' && feof(&with_flush)) << 1;
+	clearerr(&with_flush);
+	ok |= (uint64_t)(!feof(&with_flush) && fgetc(&with_flush) == 'z') << 2;
+	/* an error of the device is not the end of the file */
+	ok |= (uint64_t)(fgetc(&failing) == EOF && ferror(&failing) && !feof(&failing)) << 3;
+	ok |= (uint64_t)(fputc('b', &failing) == 'b' && ferror(&failing)) << 4;
+	clearerr(&failing);
+	ok |= (uint64_t)!ferror(&failing) << 5;
+	/* a stream without a function to flush */
+	fdev_setup_stream(&made, sink_put, NULL, _FDEV_SETUP_WRITE);
+	ok |= (uint64_t)(fflush(&made) == 0 && flushed == 0) << 6;
+	sunk = 0;
+	ok |= (uint64_t)(fputs("ab\n", &made) == 0 && sunk == 3 && sink[2] == '\n') << 7;
+	sunk = sizeof(sink) - 1;
+	ok |= (uint64_t)(fputs("ab", &made) == EOF) << 8;
+	ok |= (uint64_t)(fprintf(&without, "no") == EOF && fputs("no", &without) == EOF) << 9;
+	ok |= (uint64_t)(fclose(&made) == 0) << 10; /* harmless */
+	return ok;
+}
+
 static int vboth(char **allocated, char *text, size_t size, const char *format, ...)
 {
 	va_list ap;
@@ -204,6 +244,10 @@ RPC uint64_t family(void)
 	ok |= (uint64_t)(puts("puts") >= 0 && fputs("fputs\n", stdout) >= 0 &&
 			 putchar('c') == 'c' && putc('\n', stdout) == '\n')
 	      << 7;
+	/* as the manual has it, other than C: no digit where an explicit precision of 0 meets 0 */
+	ok |= (uint64_t)(snprintf(text, sizeof(text), "%#.0o|%p", 0, (void *)0xbeef) == 7 &&
+			 !strcmp(text, "|0xbeef"))
+	      << 8;
 	free(allocated);
 	free(other);
 	return ok;

@@ -161,6 +161,16 @@ static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct
 	return done(qp);
 }
 
+/*
+ * Two queue pairs that do not agree on their PSNs: an acknowledgement of what was never sent, or a NAK that asks for it. Of no
+ * use to the requester, as on a wire (IBTA 9.7.5.1.2); it retries until it may no more.
+ */
+static bool is_ghost(const struct vb_pkt *reply, uint32_t psn)
+{
+	return reply->op == VB_PKT_ACK && (reply->syndrome == VB_SYN_NAK_SEQUENCE ||
+					   (reply->syndrome == VB_SYN_ACK && reply->psn != psn));
+}
+
 static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt)
 {
 	struct vb_qp *target = vb_qp_find(pkt->dqpn);
@@ -182,7 +192,7 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	if (qp->type == IBV_QPT_RC) {
 		if (answered && vb_roce_watched())
 			vb_roce_reply(qp, target, &reply);
-		if (answered)
+		if (answered && !is_ghost(&reply, pkt->psn))
 			return take_reply(qp, target, &reply, iov, cnt);
 		/* Nobody answered: as lost on a wire, the timer sends it again. */
 		qp->sq.sender.psn = vb_psn_add(qp->sq.sender.psn, 1);

@@ -99,6 +99,53 @@ static void test_moderation(void **state)
 	free(attr.dbr);
 }
 
+static void is_quiet(int times)
+{
+	for (int i = 0; i < 20; i++)
+		nap();
+	assert_int_equal(atomic_load(&notified), times);
+}
+
+/* The period counts from the last event, or anew from every completion. */
+static void period_counts(bool from_cqe)
+{
+	struct vb_cq_attr attr = { .cqe_cnt = 16,
+				   .cqe_size = 64,
+				   .always_armed = true,
+				   .owner = OWNER,
+				   .notify = notify,
+				   .moderation = { .period_us = PERIOD_US, .from_cqe = from_cqe } };
+	struct vb_cq *cq;
+
+	attr.buf = aligned_alloc(64, 16 * 64);
+	attr.dbr = calloc(2, sizeof(*attr.dbr));
+	atomic_store(&notified, 0);
+	assert_int_equal(vb_cq_create(bare.dev, &attr, &cq), 0);
+	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
+	move(from_cqe ? PERIOD_US * 1000 : 0); /* there was no event before: at once */
+	assert_true(is_notified(1));
+	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
+	move(600 * 1000);
+	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
+	is_quiet(1);
+	move(500 * 1000);
+	if (from_cqe) {
+		is_quiet(1);
+		move(500 * 1000);
+	}
+	assert_true(is_notified(2));
+	assert_int_equal(vb_cq_destroy(cq), 0);
+	free(attr.buf);
+	free(attr.dbr);
+}
+
+static void test_period_modes(void **state)
+{
+	(void)state;
+	period_counts(false);
+	period_counts(true);
+}
+
 /* The requester of a queue pair that does not answer gives up after its timeouts, and no earlier. */
 static void test_retries(void **state)
 {
@@ -130,6 +177,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_moderation, open_bare, close_bare),
+		cmocka_unit_test_setup_teardown(test_period_modes, open_bare, close_bare),
 		cmocka_unit_test_setup_teardown(test_retries, open_bare, close_bare),
 	};
 

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 extern struct flexio_app *sentences;
-extern flexio_func_t run_work, fill_recv, arm, zero, look;
+extern flexio_func_t run_work, fill_recv, arm, zero, look, fall;
 
 enum { LOG = 4, SIZE = 256, BUFFERS = 4 * SIZE };
 enum { REQ = 0, REQ_ERR = 13, RESP_SEND = 2 };
@@ -552,6 +552,23 @@ static void no_windows(void)
 	CHECK(!ibv_dereg_mr(mr));
 }
 
+/* Where nothing can be written, a name without a slash in front leads to /tmp, any other one to nothing. */
+static void crash_elsewhere(void)
+{
+	struct flexio_process *p;
+	char folder[512];
+
+	CHECK(getcwd(folder, sizeof(folder)));
+	OK(flexio_process_create(ctx, sentences, NULL, &p));
+	CHECK(flexio_process_call(p, fall, NULL) == FLEXIO_STATUS_FATAL_ERR);
+	CHECK(!chdir("/proc"));
+	OK(flexio_crash_data(p, "last-resort"));
+	CHECK(flexio_crash_data(p, "/proc/last-resort") == FLEXIO_STATUS_FAILED);
+	CHECK(!chdir(folder));
+	CHECK(!system("rm /tmp/last-resort.*.crash"));
+	OK(flexio_process_destroy(p));
+}
+
 int main(void)
 {
 	unsetenv("LD_PRELOAD"); /* a sanitizer's run-time is not for shells */
@@ -570,6 +587,7 @@ int main(void)
 	transport_domains(false);
 	transport_domains(true);
 	no_windows();
+	crash_elsewhere();
 	mem_end(&mem);
 	OK(flexio_process_destroy(process));
 	CHECK(!ibv_close_device(ctx));

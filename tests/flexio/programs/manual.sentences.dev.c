@@ -42,3 +42,9 @@ __dpa_rpc__ uint64_t look(uint16_t window, uint32_t mkey, uint64_t haddr)
 		return 0;
 	return *(volatile uint64_t *)at;
 }
+
+__dpa_rpc__ uint64_t fall(void)
+{
+	*(volatile uint64_t *)8 = 1;
+	return 0;
+}

@@ -219,6 +219,7 @@ static void inline_header(struct frames_send *job)
 	dev_write(process, memory.addr, f, len);
 	memcpy(job->header, f, 18);
 	job->inline_size = 18;
+	job->mss = 100; /* of no meaning but for large sends */
 	job->parts = 2;
 	job->part[0].addr = memory.addr + 18;
 	job->part[0].len = 33;

@@ -7,11 +7,12 @@
 #include "queue_kit.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 
 extern struct flexio_app *sentences;
-extern flexio_func_t run_work, fill_recv, arm, zero, look, fall;
+extern flexio_func_t run_work, fill_recv, arm, zero, look, fall, ring_later;
 
 enum { LOG = 4, SIZE = 256, BUFFERS = 4 * SIZE };
 enum { REQ = 0, REQ_ERR = 13, RESP_SEND = 2 };
@@ -207,6 +208,47 @@ static void armed_once(void)
 	OK(flexio_cq_destroy(cq.cq));
 	OK(flexio_outbox_destroy(outbox));
 	CHECK(!mlx5dv_devx_destroy_eq(eq));
+}
+
+struct later {
+	pthread_t thread;
+	flexio_uintptr_t word;
+	uint32_t outbox, number;
+	uint64_t result;
+};
+
+static void *call_later(void *arg)
+{
+	struct later *l = arg;
+
+	OK(flexio_process_call(process, ring_later, &l->result, l->outbox, l->word, l->number));
+	return NULL;
+}
+
+/* An outbox that the host destroys rings nothing, also where a thread has it configured. */
+static void destroyed_outbox(void)
+{
+	for (int destroy = 0; destroy < 2; destroy++) {
+		struct flexio_outbox_attr attr = { 0 };
+		struct later l = { .word = dev_alloc(process, 8) };
+		struct flexio_outbox *outbox;
+		struct pair p;
+
+		pair_open(&p);
+		OK(flexio_outbox_create(process, &attr, &outbox));
+		l.outbox = flexio_outbox_get_id(outbox);
+		l.number = p.a.work.number;
+		CHECK(!pthread_create(&l.thread, NULL, call_later, &l));
+		dev_await(process, l.word, 1);
+		if (destroy)
+			OK(flexio_outbox_destroy(outbox));
+		dev_write(process, l.word, &(uint64_t){ 2 }, 8);
+		CHECK(!pthread_join(l.thread, NULL));
+		CHECK(l.result == (destroy ? ENODEV : 0));
+		if (!destroy)
+			OK(flexio_outbox_destroy(outbox));
+		pair_close(&p);
+	}
 }
 
 /* ---- queue pairs ---- */
@@ -578,6 +620,7 @@ int main(void)
 	work_daddr = dev_alloc(process, sizeof(struct work));
 	completion_modes();
 	armed_once();
+	destroyed_outbox();
 	unused_attributes();
 	packet_numbers();
 	domains();

@@ -48,3 +48,18 @@ __dpa_rpc__ uint64_t fall(void)
 	*(volatile uint64_t *)8 = 1;
 	return 0;
 }
+
+/* Configure the outbox, say so, wait for the host, and ring an empty send queue. */
+__dpa_rpc__ uint64_t ring_later(uint32_t outbox, uint64_t word, uint32_t number)
+{
+	uint64_t *at = (uint64_t *)word;
+
+	if (flexio_dev_outbox_config(thread_ctx(), (uint16_t)outbox))
+		return 1;
+	__atomic_store_n(at, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(at, __ATOMIC_ACQUIRE) != 2)
+		;
+	(void)last_errno();
+	outbox_write(__dpa_os_get_thread_ctx()->outbox_base, SXD_DB, OUTBOX_V_SXD_DB(0, number));
+	return last_errno();
+}

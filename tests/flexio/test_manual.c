@@ -212,6 +212,38 @@ static void test_log_dev(void **state)
 	}
 }
 
+/* The older flush is of the default stream, not of the others. */
+static void test_flush_of_default(void **state)
+{
+	flexio_msg_stream_attr_t attr = { .data_bsize = 2048,
+					  .sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_ASYNC,
+					  .level = FLEXIO_MSG_DEV_INFO };
+	struct flexio_process *process = bed_process();
+	struct flexio_msg_stream *streams[2];
+	char *text[2] = { NULL };
+	size_t len[2] = { 0 };
+	FILE *out[2];
+
+	for (int i = 0; i < 2; i++) {
+		out[i] = open_memstream(&text[i], &len[i]);
+		assert_ok(flexio_msg_stream_create(process, &attr, out[i], NULL, &streams[i]));
+	}
+	bed_words(process, "say",
+		  (uint64_t[]){ FLEXIO_MSG_DEV_BROADCAST_STREAM, FLEXIO_MSG_DEV_INFO, 1 }, 3);
+	assert_ok(flexio_log_dev_flush(process));
+	for (int i = 0; i < 2; i++) {
+		fflush(out[i]);
+		assert_int_equal(len[i] != 0, !i);
+	}
+	assert_ok(flexio_msg_stream_flush(streams[1]));
+	assert_string_equal(text[0], text[1]);
+	bed_process_end(process);
+	for (int i = 0; i < 2; i++) {
+		fclose(out[i]);
+		free(text[i]);
+	}
+}
+
 /* ---- attributes that count for nothing ---- */
 
 static void test_unused_attributes(void **state)
@@ -367,11 +399,26 @@ static struct flexio_cq_attr cq_attr(struct flexio_process *process)
 					.cq_dbr_daddr = bed_alloc(process, 8) };
 }
 
+static struct ibv_context *other_adapter(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = NULL;
+
+	for (int i = 0; list[i] && !ctx; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), "mlx5_1"))
+			ctx = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	assert_non_null(ctx);
+	return ctx;
+}
+
 /* A base address is that of the host's page which uar_id names; with a UAR of the process it must be NULL. */
 static void test_uar_base(void **state)
 {
 	struct flexio_process *process = bed_process();
 	struct mlx5dv_devx_uar *page = mlx5dv_devx_alloc_uar(bed_ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
+	struct ibv_context *other = other_adapter();
+	struct mlx5dv_devx_uar *theirs = mlx5dv_devx_alloc_uar(other, MLX5DV_UAR_ALLOC_TYPE_NC);
 	struct flexio_cq_attr attr = cq_attr(process);
 	struct flexio_cq *cq = (void *)16;
 
@@ -385,12 +432,19 @@ static void test_uar_base(void **state)
 	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
 	attr.uar_base_addr = NULL;
 	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
+	attr.uar_base_addr = theirs->base_addr; /* the page of another one, or of another adapter */
+	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
+	attr.uar_id = theirs->page_id;
+	assert_failed(flexio_cq_create(process, NULL, &attr, &cq));
 	assert_ptr_equal(cq, (void *)16);
+	attr.uar_id = page->page_id;
 	attr.uar_base_addr = page->base_addr;
 	assert_ok(flexio_cq_create(process, NULL, &attr, &cq));
 	assert_ok(flexio_cq_destroy(cq));
 	mlx5dv_devx_free_uar(page);
 	assert_failed(flexio_cq_create(process, NULL, &attr, &cq)); /* not any more */
+	mlx5dv_devx_free_uar(theirs);
+	assert_int_equal(ibv_close_device(other), 0);
 	bed_process_end(process);
 }
 
@@ -466,6 +520,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plain_function),
 		cmocka_unit_test(test_log_levels),
 		cmocka_unit_test(test_log_dev),
+		cmocka_unit_test(test_flush_of_default),
 		cmocka_unit_test(test_unused_attributes),
 		cmocka_unit_test(test_destroy_null),
 		cmocka_unit_test(test_own_domain),

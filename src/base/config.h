@@ -11,7 +11,7 @@
  *	interface = eth0          ; or:  address = 10.0.0.1   (IPv4 or IPv6; may be given more than once)
  *	mtu = 4096                ; largest path MTU, default from the interface
  *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
- *	dpa_eus = 256             ; execution units of the accelerator
+ *	dpa_eus = 190             ; execution units of the accelerator
  *	dpa_heap = 1024           ; device heap of each FlexIO process, in MiB
  *	dpa_check = heap,uninit   ; find bugs of device code, see docs/debugging.md
  *	cqe_size = 64             ; mlx4: bytes of a completion queue entry, 32 or 64

@@ -114,6 +114,13 @@ int vb_dpa_destroy(struct vb_dpa *dpa);
  */
 void vb_dpa_hold(struct vb_dpa *dpa, bool hold);
 unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa);
+/*
+ * The EUs that threads without affinity run on, from their next start; the list is copied. Without
+ * one, all. 0, -EINVAL for an empty list or a number that does not exist, or -ENOMEM.
+ */
+int vb_dpa_set_pool(struct vb_dpa *dpa, const unsigned int *eus, unsigned int n);
+/* How many that are. */
+unsigned int vb_dpa_pool_size(const struct vb_dpa *dpa);
 /* EUs that have a thread to run now; a hint, old as soon as it is read. */
 unsigned int vb_dpa_eus_busy(const struct vb_dpa *dpa);
 bool vb_dpa_deterministic(const struct vb_dpa *dpa);
@@ -397,7 +404,7 @@ int vb_dpa_device_create(struct vb_dpa_process *process, struct vb_dpa_thread *t
 /* ---- threads ---- */
 
 enum vb_dpa_affinity {
-	VB_DPA_AFFINITY_NONE,   /* any EU, chosen at each start */
+	VB_DPA_AFFINITY_NONE,   /* any EU of the pool, chosen at each start */
 	VB_DPA_AFFINITY_STRICT, /* this EU only */
 	VB_DPA_AFFINITY_GROUP,  /* an EU of the group, chosen at each start */
 };

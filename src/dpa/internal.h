@@ -294,7 +294,9 @@ struct vb_dpa {
 	struct eu *ready_head, *ready_tail; /* EUs with ready threads that no host thread runs */
 	unsigned int nready;
 	uint64_t rng;       /* deterministic mode */
-	unsigned int rotor; /* where the search for an idle EU starts */
+	unsigned int rotor; /* where the search for an idle EU starts, as an index of the pool */
+	unsigned int *pool; /* EUs of threads without affinity; NULL: all */
+	_Atomic unsigned int pool_size; /* written under lock */
 	unsigned int nprocesses;
 	atomic_uint busy_eus; /* EUs with load; written under lock */
 	bool quit;

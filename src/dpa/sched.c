@@ -108,6 +108,7 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 		free(d);
 		return -ENOMEM;
 	}
+	atomic_store_explicit(&d->pool_size, d->neus, memory_order_relaxed);
 	vb_dpa_ticks_begin();
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->turn, NULL);
@@ -174,6 +175,7 @@ int vb_dpa_destroy(struct vb_dpa *dpa)
 		pthread_join(dpa->workers[i].thread, NULL);
 	pthread_mutex_destroy(&dpa->lock);
 	pthread_mutex_destroy(&dpa->turn);
+	free(dpa->pool);
 	free(dpa->eus);
 	free(dpa);
 	return 0;
@@ -182,6 +184,33 @@ int vb_dpa_destroy(struct vb_dpa *dpa)
 unsigned int vb_dpa_eu_count(const struct vb_dpa *dpa)
 {
 	return dpa->neus;
+}
+
+int vb_dpa_set_pool(struct vb_dpa *dpa, const unsigned int *eus, unsigned int n)
+{
+	unsigned int *copy, *old;
+
+	if (!n || n > dpa->neus)
+		return -EINVAL;
+	for (unsigned int i = 0; i < n; i++)
+		if (eus[i] >= dpa->neus)
+			return -EINVAL;
+	copy = malloc(n * sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, eus, n * sizeof(*copy));
+	pthread_mutex_lock(&dpa->lock);
+	old = dpa->pool;
+	dpa->pool = copy;
+	atomic_store_explicit(&dpa->pool_size, n, memory_order_relaxed);
+	pthread_mutex_unlock(&dpa->lock);
+	free(old);
+	return 0;
+}
+
+unsigned int vb_dpa_pool_size(const struct vb_dpa *dpa)
+{
+	return atomic_load_explicit(&dpa->pool_size, memory_order_relaxed);
 }
 
 unsigned int vb_dpa_eus_busy(const struct vb_dpa *dpa)
@@ -294,18 +323,22 @@ static uint64_t random_next(struct vb_dpa *dpa)
 static unsigned int choose_eu(struct vb_dpa_thread *thread)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
-	unsigned int n = thread->group ? thread->group_size : dpa->neus, best = 0, load = UINT_MAX;
+	const unsigned int *allowed = thread->group ? thread->group : dpa->pool; /* NULL: all */
+	unsigned int n = thread->group ? thread->group_size : vb_dpa_pool_size(dpa);
+	unsigned int first = thread->group ? 0 : dpa->rotor % n;
+	unsigned int best = 0, best_at = 0, load = UINT_MAX;
 
 	for (unsigned int i = 0; i < n && load; i++) {
-		unsigned int eu = thread->group ? thread->group[i] : (dpa->rotor + i) % dpa->neus;
+		unsigned int at = (first + i) % n, eu = allowed ? allowed[at] : at;
 
 		if (dpa->eus[eu].load < load) {
 			best = eu;
+			best_at = at;
 			load = dpa->eus[eu].load;
 		}
 	}
 	if (!thread->group)
-		dpa->rotor = (best + 1) % dpa->neus;
+		dpa->rotor = best_at + 1;
 	return best;
 }
 

@@ -343,7 +343,8 @@ static void test_event_handlers(void **state)
 	REFUSED(flexio_event_handler_create(process, &attr, &h),
 		"EU 16 does not exist; mlx5_0 has EUs 0 to 15 \\(dpa_eus of the configuration\\)");
 	attr.affinity = (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 2 };
-	REFUSED(flexio_event_handler_create(process, &attr, &h), "EU group 2 does not exist");
+	REFUSED(flexio_event_handler_create(process, &attr, &h),
+		"EU group 2 of mlx5_0: there is no such group");
 	attr.affinity = (struct flexio_affinity){ (enum flexio_affinity_type)3, 0 };
 	REFUSED(flexio_event_handler_create(process, &attr, &h), "3 is not a type of affinity");
 	attr.affinity = (struct flexio_affinity){ FLEXIO_AFFINITY_NONE, 0 };

@@ -83,24 +83,57 @@ static void show(struct accel *a)
 	vb_monitor_show(&a->shown);
 }
 
+static void accel_free(struct accel *accel)
+{
+	unsigned int eus = accel->dpa ? vb_dpa_eu_count(accel->dpa) : 0;
+
+	if (accel->dpa)
+		vb_dpa_destroy(accel->dpa);
+	if (accel->busy)
+		vb_monitor_give(&accel->shown, accel->busy, eus * sizeof(*accel->busy),
+				accel->busy_offset);
+	vb_monitor_remove(&accel->shown);
+	vb_eus_user_end(accel->eus);
+	pthread_mutex_destroy(&accel->eus_lock);
+	free(accel);
+}
+
+/* The accelerator with the execution units that the adapter has, in a partition or not. */
+static int make_dpa(struct accel *a, const struct vb_adapter *adapter)
+{
+	unsigned int eus = adapter->config->dpa_eus ? adapter->config->dpa_eus : VB_EUS_DEFAULT;
+	struct vb_eu_view view;
+	int err = vb_eus_user_begin(a->name, eus, &a->eus, &view);
+
+	if (!err)
+		err = vb_dpa_create(&(struct vb_dpa_attr){ .eus = view.count, .poll = progress },
+				    &a->dpa);
+	if (err)
+		return err;
+	a->in_partition = view.partition != 0;
+	return vb_accel_use_view(a, &view);
+}
+
 static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 {
 	struct accel *a = calloc(1, sizeof(*a));
-	int err = a ? 0 : -ENOMEM;
+	int err;
 
+	if (!a) {
+		fail("%s: no memory for the accelerator", adapter->config->name);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&a->eus_lock, NULL);
+	memcpy(a->name, adapter->config->name, sizeof(a->name));
+	err = read_timeout(adapter, &a->timeout_ns);
 	if (!err)
-		err = read_timeout(adapter, &a->timeout_ns);
-	if (!err)
-		err = vb_dpa_create(
-			&(struct vb_dpa_attr){ .eus = adapter->config->dpa_eus, .poll = progress },
-			&a->dpa);
+		err = make_dpa(a, adapter);
 	if (err) {
 		fail("%s: the accelerator cannot be used: %s", adapter->config->name,
 		     strerror(-err));
-		free(a);
+		accel_free(a);
 		return err;
 	}
-	memcpy(a->name, adapter->config->name, sizeof(a->name));
 	a->heap_size = adapter->config->dpa_heap ? adapter->config->dpa_heap : HEAP_DEFAULT_MIB;
 	a->heap_size <<= 20;
 	a->check = adapter->config->dpa_check;
@@ -124,8 +157,9 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 	if (!table[adapter->index])
 		err = accel_create(adapter, &table[adapter->index]);
 	if (!err) {
-		table[adapter->index]->users++;
 		*accel = table[adapter->index];
+		vb_eus_user_processes((*accel)->eus, ++(*accel)->users);
+		vb_accel_refresh(*accel);
 	}
 	pthread_mutex_unlock(&table_lock);
 	return err;
@@ -133,47 +167,22 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 
 void vb_accel_put(struct accel *accel)
 {
-	unsigned int eus;
 	bool last;
 
 	pthread_mutex_lock(&table_lock);
 	last = !--accel->users;
+	if (!last) {
+		vb_eus_user_processes(accel->eus, accel->users);
+	} else {
+		/* Before the next one of the adapter begins: closing one file drops the locks of both. */
+		vb_eus_user_end(accel->eus);
+		accel->eus = NULL;
+	}
 	for (unsigned int i = 0; last && i < ARRAY_SIZE(table); i++)
 		if (table[i] == accel)
 			table[i] = NULL;
 	pthread_mutex_unlock(&table_lock);
 	if (!last)
 		return;
-	eus = vb_dpa_eu_count(accel->dpa);
-	vb_dpa_destroy(accel->dpa);
-	if (accel->busy)
-		vb_monitor_give(&accel->shown, accel->busy, eus * sizeof(*accel->busy),
-				accel->busy_offset);
-	vb_monitor_remove(&accel->shown);
-	free(accel);
-}
-
-int vb_accel_affinity(const struct accel *accel, const struct flexio_affinity *affinity,
-		      struct vb_dpa_thread_attr *attr)
-{
-	switch (affinity->type) {
-	case FLEXIO_AFFINITY_NONE:
-		return 0;
-	case FLEXIO_AFFINITY_STRICT:
-		if (affinity->id >= vb_dpa_eu_count(accel->dpa)) {
-			fail("EU %u does not exist; %s has EUs 0 to %u (dpa_eus of the configuration)",
-			     affinity->id, accel->name, vb_dpa_eu_count(accel->dpa) - 1);
-			return -EINVAL;
-		}
-		attr->affinity = VB_DPA_AFFINITY_STRICT;
-		attr->eu = affinity->id;
-		return 0;
-	case FLEXIO_AFFINITY_GROUP:
-		fail("EU group %u does not exist on %s: there are no groups yet", affinity->id,
-		     accel->name);
-		return -EINVAL;
-	default:
-		fail("%u is not a type of affinity", (unsigned int)affinity->type);
-		return -EINVAL;
-	}
+	accel_free(accel);
 }

@@ -86,8 +86,11 @@ static int slot_make_thread(struct call_slot *slot)
 					   .name = "RPC",
 					   .shown = &slot->guest.shown };
 	struct vb_dpa_thread *thread;
-	int err = vb_dpa_thread_create(slot->guest.process->dpa, &attr, &thread);
+	int err = vb_accel_check_pool(slot->guest.process->accel);
 
+	if (err)
+		return err;
+	err = vb_dpa_thread_create(slot->guest.process->dpa, &attr, &thread);
 	if (err) {
 		fail("process %s: no device thread to call %s: %s", slot->guest.process->name,
 		     slot->what, strerror(-err));
@@ -388,16 +391,18 @@ bool vb_calls_destroy(struct flexio_process *process)
 /* ---- running ---- */
 
 /*
- * Whether the call can run on this host thread: an EU must be free. Lent threads are counted only
+ * Whether the call can run on this host thread: an EU must be free. Busy EUs of groups count as
+ * if they were of the pool, which at worst makes a call queue up. Lent threads are counted only
  * where EUs are so few that callers could outnumber them, because all callers write this counter.
  */
-static bool lend_begin(struct accel *accel)
+static bool lend_begin(struct accel *accel, bool *counted)
 {
-	unsigned int busy = vb_dpa_eus_busy(accel->dpa), eus = vb_dpa_eu_count(accel->dpa);
+	unsigned int busy = vb_dpa_eus_busy(accel->dpa), eus = vb_dpa_pool_size(accel->dpa);
 
 	if (!accel->lend || busy >= eus)
 		return false;
-	if (eus >= MANY_EUS)
+	*counted = eus < MANY_EUS;
+	if (!*counted)
 		return true;
 	if (atomic_fetch_add_explicit(&accel->lent, 1, memory_order_relaxed) + busy < eus)
 		return true;
@@ -405,9 +410,9 @@ static bool lend_begin(struct accel *accel)
 	return false;
 }
 
-static void lend_end(struct accel *accel)
+static void lend_end(struct accel *accel, bool counted)
 {
-	if (vb_dpa_eu_count(accel->dpa) < MANY_EUS)
+	if (counted)
 		atomic_fetch_sub_explicit(&accel->lent, 1, memory_order_relaxed);
 }
 
@@ -510,13 +515,14 @@ static flexio_status slot_run(struct call_slot *slot, uint64_t *result)
 {
 	struct flexio_process *process = slot->guest.process;
 	enum vb_dpa_why why = VB_DPA_WHY_STOP;
+	bool counted = false;
 	int err;
 
 	slot->guest.deadline = slot->guest.worked = 0;
-	slot->guest.lent = lend_begin(process->accel);
+	slot->guest.lent = lend_begin(process->accel, &counted);
 	if (likely(slot->guest.lent)) {
 		err = run_lent(slot, &why);
-		lend_end(process->accel);
+		lend_end(process->accel, counted);
 	} else {
 		err = run_queued(slot, &why);
 	}

@@ -200,7 +200,9 @@ static int worker_init(struct flexio_cmdq *q, struct worker *w, uint64_t tls)
 	snprintf(name, sizeof(name), "CMDQ_%u_%u_%u", q->process->id, q->id,
 		 (unsigned int)(w - q->workers));
 	attr.name = name;
-	err = vb_guest_init(&w->guest, q->process, GUEST_WORKER, name, tls, 0, 0);
+	err = vb_accel_check_pool(q->process->accel);
+	if (!err)
+		err = vb_guest_init(&w->guest, q->process, GUEST_WORKER, name, tls, 0, 0);
 	if (err)
 		return err;
 	err = vb_dpa_thread_create(q->process->dpa, &attr, &w->thread);

@@ -56,7 +56,8 @@ struct flexio_event_handler {
 	uint32_t obj_id;
 	struct vb_dpa_thread *dpa_thread;
 	struct flexio_thread thread;
-	unsigned int users; /* CQs whose events go here; under process.mutex */
+	unsigned int users;    /* CQs whose events go here; under process.mutex */
+	unsigned int eu_group; /* that the thread runs in; 0: none */
 	uint64_t pc, arg;
 };
 
@@ -282,6 +283,7 @@ static int make_threads(struct flexio_event_handler *h, struct flexio_process *p
 	err = vb_accel_affinity(process->accel, &attr->affinity, &thread_attr);
 	if (err)
 		return err;
+	h->eu_group = thread_attr.group ? attr->affinity.id : 0;
 	if (attr->name)
 		snprintf(name, sizeof(name), "%s", attr->name);
 	else
@@ -293,6 +295,7 @@ static int make_threads(struct flexio_event_handler *h, struct flexio_process *p
 			    attr->continuable ? VB_RTOS_THREAD_CONTINUABLE : 0, 0);
 	if (!err)
 		err = vb_dpa_thread_create(process->dpa, &thread_attr, &h->dpa_thread);
+	free((void *)thread_attr.group);
 	if (err)
 		fail("process %s: no device thread for event handler %s: %s", process->name, name,
 		     err == -ENOMEM ? "guest memory is full" : strerror(-err));
@@ -306,6 +309,7 @@ static void handler_free(struct flexio_event_handler *h)
 		vb_windows_release(&h->guest);
 		vb_dpa_thread_destroy(h->dpa_thread);
 	}
+	vb_accel_affinity_end(h->process->accel, h->eu_group);
 	vb_guest_free(&h->guest);
 	free(h);
 }

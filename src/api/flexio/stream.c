@@ -399,7 +399,7 @@ static void publish_levels(struct flexio_process *process)
 static flexio_status check_attr(struct flexio_process *process,
 				const flexio_msg_stream_attr_t *attr)
 {
-	struct vb_dpa_thread_attr unused;
+	struct vb_dpa_thread_attr thread = { 0 };
 
 	if (attr->data_bsize < DATA_MIN || attr->data_bsize > DATA_MAX ||
 	    attr->data_bsize & (attr->data_bsize - 1))
@@ -415,8 +415,13 @@ static flexio_status check_attr(struct flexio_process *process,
 	if (attr->stream_name &&
 	    strnlen(attr->stream_name, FLEXIO_MAX_NAME_LEN + 1) > FLEXIO_MAX_NAME_LEN)
 		return fail("stream_name has more than %d bytes", FLEXIO_MAX_NAME_LEN);
-	if (vb_accel_affinity(process->accel, &attr->mgmt_affinity, &unused))
-		return failed();
+	/* The host manages streams: no thread runs for it, and no group is in use by it. */
+	if (attr->mgmt_affinity.type != FLEXIO_AFFINITY_NONE) {
+		if (vb_accel_affinity(process->accel, &attr->mgmt_affinity, &thread))
+			return failed();
+		vb_accel_affinity_end(process->accel, thread.group ? attr->mgmt_affinity.id : 0);
+		free((void *)thread.group);
+	}
 	return FLEXIO_STATUS_SUCCESS;
 }
 

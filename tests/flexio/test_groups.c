@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT
+/*
+ * EU groups and partitions, made by the dpaeumgmt command and obeyed by libflexio: on which
+ * execution units handlers run is read from the scheduler, so the library is linked by its objects.
+ * A store of its own: other tests must not run in our groups.
+ */
+#undef FLEXIO_ALLOW_EXPERIMENTAL_API /* defined there */
+#include "../../src/api/flexio/internal.h"
+#undef fail
+
+#include "bed.h"
+
+#include <glob.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../src/device/rtos.h"
+
+/* The first words of the struct in bare/device.c. */
+struct shared {
+	uint64_t runs, arg, seen_tls, id, how, next, hops, hold, in, continued;
+};
+
+static const char *tool_path, *self_path;
+static struct ibv_context *other_ctx; /* mlx5_1 */
+
+/* ---- the command ---- */
+
+static char said[4096];
+
+/* Runs dpaeumgmt and returns its exit code; what it printed is in said. */
+__attribute__((format(printf, 1, 2))) static int tool(const char *fmt, ...)
+{
+	char command[1024];
+	size_t n = (size_t)snprintf(command, sizeof(command), "%s ", tool_path);
+	va_list args;
+	FILE *f;
+
+	va_start(args, fmt);
+	n += (size_t)vsnprintf(command + n, sizeof(command) - n, fmt, args);
+	va_end(args);
+	snprintf(command + n, sizeof(command) - n, " 2>&1");
+	f = popen(command, "r");
+	assert_non_null(f);
+	n = fread(said, 1, sizeof(said) - 1, f);
+	said[n] = 0;
+	return WEXITSTATUS(pclose(f));
+}
+
+static void assert_said(const char *text)
+{
+	if (!strstr(said, text))
+		fail_msg("no '%s' in: %s", text, said);
+}
+
+/* ---- handlers ---- */
+
+struct runner {
+	struct flexio_event_handler *handler;
+	flexio_uintptr_t shared;
+	uint64_t runs;
+};
+
+static flexio_status create(struct flexio_process *process, struct flexio_affinity affinity,
+			    struct flexio_event_handler **handler)
+{
+	struct flexio_event_handler_attr attr = { .host_stub_func = bed_func("handler"),
+						  .affinity = affinity };
+
+	return flexio_event_handler_create(process, &attr, handler);
+}
+
+static struct runner runner(struct flexio_process *process, enum flexio_affinity_type type,
+			    uint32_t id)
+{
+	struct runner r = { .shared = bed_alloc(process, sizeof(struct shared)) };
+
+	assert_ok(create(process, (struct flexio_affinity){ type, id }, &r.handler));
+	bed_write(process, r.shared + offsetof(struct shared, how), VB_RTOS_RESCHEDULE);
+	assert_ok(flexio_event_handler_run(r.handler, r.shared));
+	return r;
+}
+
+/* One run, and its end. */
+static void trigger(struct flexio_process *process, struct runner *r)
+{
+	uint32_t id = flexio_event_handler_get_activation_id(r->handler);
+
+	assert_int_equal(bed_value(process, "activate", id), 0);
+	bed_await(process, r->shared + offsetof(struct shared, runs), ++r->runs);
+}
+
+static uint64_t slices(struct flexio_process *process, unsigned int first, unsigned int last)
+{
+	struct vb_dpa_eu_counters counters;
+	uint64_t sum = 0;
+
+	for (unsigned int eu = first; eu <= last; eu++) {
+		assert_int_equal(vb_dpa_eu_counters(process->accel->dpa, eu, &counters), 0);
+		sum += counters.slices;
+	}
+	return sum;
+}
+
+static void test_group(void **state)
+{
+	struct flexio_process *process;
+	struct runner r[12];
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n four -r 3-5,9"), 0);
+	assert_said("EU group ID: 1\n");
+	process = bed_process();
+	for (unsigned int i = 0; i < 12; i++)
+		r[i] = runner(process, FLEXIO_AFFINITY_GROUP, 1);
+	for (unsigned int n = 0; n < 20; n++)
+		for (unsigned int i = 0; i < 12; i++)
+			trigger(process, &r[i]);
+	assert_true(slices(process, 3, 5) + slices(process, 9, 9) >= 240);
+	assert_int_equal(slices(process, 0, 2) + slices(process, 6, 8) + slices(process, 10, 189),
+			 0);
+	for (unsigned int i = 0; i < 12; i++)
+		assert_ok(flexio_event_handler_destroy(r[i].handler));
+	bed_process_end(process);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -n four"), 0);
+}
+
+/* Threads without affinity stay out of groups; one EU can be named though a group has it. */
+static void test_pool(void **state)
+{
+	struct flexio_process *process;
+	struct runner none, one;
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n most -r 0-187"), 0);
+	process = bed_process();
+	none = runner(process, FLEXIO_AFFINITY_NONE, 0);
+	one = runner(process, FLEXIO_AFFINITY_STRICT, 7);
+	for (unsigned int n = 0; n < 20; n++)
+		trigger(process, &none);
+	assert_int_equal(slices(process, 0, 187), 0);
+	assert_true(slices(process, 188, 189) >= 20);
+	trigger(process, &one);
+	assert_int_equal(slices(process, 0, 187), slices(process, 7, 7));
+	assert_true(slices(process, 7, 7) >= 1);
+	/* A group that comes meanwhile counts from the next thing the program makes. */
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n last -r 189"), 0);
+	assert_ok(flexio_event_handler_destroy(one.handler));
+	one = runner(process, FLEXIO_AFFINITY_GROUP, 2);
+	for (unsigned int n = 0; n < 20; n++) {
+		uint64_t before = slices(process, 189, 189);
+
+		trigger(process, &none);
+		assert_int_equal(slices(process, 189, 189), before);
+	}
+	assert_ok(flexio_event_handler_destroy(none.handler));
+	assert_ok(flexio_event_handler_destroy(one.handler));
+	bed_process_end(process);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 2"), 0);
+}
+
+static void test_empty_pool(void **state)
+{
+	struct flexio_event_handler *h = NULL;
+	struct flexio_process *process;
+	struct runner r;
+	uint64_t result;
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n all -r 0-189"), 0);
+	process = bed_process();
+	assert_failed(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_NONE, 0 }, &h));
+	assert_null(h);
+	assert_failed(bed_call(process, "activate", 0, &result));
+	assert_ok(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 }, &h));
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 1);
+	assert_ok(flexio_event_handler_destroy(h));
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	r = runner(process, FLEXIO_AFFINITY_NONE, 0);
+	trigger(process, &r);
+	assert_ok(flexio_event_handler_destroy(r.handler));
+	bed_process_end(process);
+}
+
+static void test_no_such_group(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct flexio_event_handler *h = NULL;
+	static const uint32_t ids[] = { 0, 2, 15, 16, UINT32_MAX };
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n one -r 0"), 0);
+	assert_int_equal(tool("eu_group create -d mlx5_1 -n two -r 0"), 0); /* not ours */
+	for (unsigned int i = 0; i < ARRAY_SIZE(ids); i++)
+		assert_failed(create(
+			process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, ids[i] }, &h));
+	assert_null(h);
+	assert_ok(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 }, &h));
+	assert_ok(flexio_event_handler_destroy(h));
+	bed_process_end(process);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	assert_int_equal(tool("eu_group destroy -d mlx5_1 -g 1"), 0);
+}
+
+/* ---- who uses what ---- */
+
+static void test_in_use(void **state)
+{
+	struct flexio_process *process = bed_process(), *second = bed_process();
+	struct flexio_event_handler *h[2];
+	char user[64];
+
+	snprintf(user, sizeof(user), "EU group 1 is in use by process %d\n", (int)getpid());
+	assert_int_equal(tool("info status -d mlx5_0"), 0);
+	assert_said("processes: 2\n");
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n busy -r 1-2"), 0);
+	for (unsigned int i = 0; i < 2; i++)
+		assert_ok(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 },
+				 &h[i]));
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 1);
+		assert_said(user);
+		assert_int_equal(tool("eu_group apply -d mlx5_0 -f /dev/null"), 1);
+		assert_said(user);
+		assert_ok(flexio_event_handler_destroy(h[i]));
+	}
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	bed_process_end(second);
+	assert_int_equal(tool("info status -d mlx5_0"), 0);
+	assert_said("processes: 1\n");
+	bed_process_end(process);
+	assert_int_equal(tool("info status -d mlx5_0"), 0);
+	assert_said("processes: 0\n");
+}
+
+/* Started as another program: takes group 1, says so, and waits for its end. */
+static int hold_group(void)
+{
+	struct flexio_event_handler *h = NULL;
+	struct flexio_process *process = NULL;
+
+	if (flexio_process_create(bed_ctx, bed_app, NULL, &process) ||
+	    create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 }, &h))
+		return 1;
+	if (write(STDOUT_FILENO, "x", 1) != 1)
+		return 1;
+	pause();
+	return 0;
+}
+
+static void test_killed_user(void **state)
+{
+	char byte, text[32];
+	int fds[2], status;
+	pid_t pid;
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n held -r 1-2"), 0);
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(fds[1], STDOUT_FILENO);
+		execl(self_path, self_path, bed_elf_path, tool_path, "hold", NULL);
+		_exit(1);
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -n held"), 1);
+	snprintf(text, sizeof(text), "by process %d\n", (int)pid);
+	assert_said(text);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -n held"), 0);
+	close(fds[0]);
+}
+
+/* A forked child does not keep what its parent gave back. */
+static void test_forked_child(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct flexio_event_handler *h = NULL;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n held -r 1-2"), 0);
+	assert_ok(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 }, &h));
+	pid = fork();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 1);
+	assert_ok(flexio_event_handler_destroy(h));
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	bed_process_end(process);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+/* ---- partitions ---- */
+
+static void test_partition(void **state)
+{
+	struct flexio_process *first, *process = NULL;
+	struct flexio_event_handler *h = NULL;
+	struct runner none, one;
+
+	first = bed_process();
+	assert_int_equal(tool("partition create -d mlx5_0 -v 1 -r 10-12 -m 1"), 1);
+	assert_said("1 device processes run on mlx5_0");
+	bed_process_end(first);
+	assert_int_equal(tool("partition create -d mlx5_0 -v 1 -r 10-12 -m 1"), 0);
+
+	/* The adapter in the partition has three EUs, numbered from 0. */
+	assert_ok(flexio_process_create(other_ctx, bed_app, NULL, &process));
+	assert_int_equal(vb_dpa_eu_count(process->accel->dpa), 3);
+	assert_failed(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_STRICT, 3 }, &h));
+	assert_failed(create(process, (struct flexio_affinity){ FLEXIO_AFFINITY_STRICT, 10 }, &h));
+	one = runner(process, FLEXIO_AFFINITY_STRICT, 2);
+	trigger(process, &one);
+	assert_true(slices(process, 2, 2) >= 1);
+	assert_int_equal(slices(process, 0, 1), 0);
+	assert_ok(flexio_event_handler_destroy(one.handler));
+	assert_int_equal(tool("eu_group create -d mlx5_1 -n mine -r 0-1"), 0);
+	one = runner(process, FLEXIO_AFFINITY_GROUP, 1);
+	assert_int_equal(tool("partition destroy -d mlx5_0 -p 1"), 1);
+	assert_said("1 device processes run on mlx5_1");
+	assert_ok(flexio_event_handler_destroy(one.handler));
+	bed_process_end(process);
+
+	/* Its manager has the others. */
+	first = bed_process();
+	assert_int_equal(vb_dpa_eu_count(first->accel->dpa), 190);
+	assert_failed(create(first, (struct flexio_affinity){ FLEXIO_AFFINITY_STRICT, 10 }, &h));
+	none = runner(first, FLEXIO_AFFINITY_NONE, 0);
+	for (unsigned int i = 0; i < 40; i++)
+		trigger(first, &none);
+	assert_int_equal(slices(first, 10, 12), 0);
+	assert_ok(flexio_event_handler_destroy(none.handler));
+	bed_process_end(first);
+	assert_int_equal(tool("partition destroy -d mlx5_0 -p 1"), 1);
+	assert_said("mlx5_1 has EU groups in EU partition 1");
+	assert_int_equal(tool("eu_group destroy -d mlx5_1 -g 1"), 0);
+	assert_int_equal(tool("partition destroy -d mlx5_0 -p 1"), 0);
+	assert_ok(flexio_process_create(other_ctx, bed_app, NULL, &process));
+	assert_int_equal(vb_dpa_eu_count(process->accel->dpa), 190);
+	bed_process_end(process);
+}
+
+/* ---- the store ---- */
+
+static void store_path(char *path, size_t size)
+{
+	char pattern[256];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s/verbatim-*-eus/store", getenv("VERBATIM_SHM_DIR"));
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	assert_int_equal(found.gl_pathc, 1);
+	snprintf(path, size, "%s", found.gl_pathv[0]);
+	globfree(&found);
+}
+
+static void test_damaged_store(void **state)
+{
+	struct flexio_process *process = NULL;
+	char path[256];
+	FILE *f;
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n one -r 0-3"), 0);
+	store_path(path, sizeof(path));
+	f = fopen(path, "r+");
+	assert_non_null(f);
+	fseek(f, 20, SEEK_SET);
+	fputc('7', f);
+	fclose(f);
+	assert_failed(flexio_process_create(bed_ctx, bed_app, NULL, &process));
+	assert_null(process);
+	assert_int_equal(tool("eu_group query -d mlx5_0"), 1);
+	assert_said("store is damaged and not used");
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n two -r 9"), 1);
+	assert_int_equal(unlink(path), 0);
+	process = bed_process();
+	bed_process_end(process);
+}
+
+/* Nothing is left of a store in which nothing is. */
+static void test_tidy(void **state)
+{
+	struct flexio_process *process = bed_process();
+	char pattern[256];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s/*-eus*", getenv("VERBATIM_SHM_DIR"));
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	globfree(&found);
+	bed_process_end(process);
+	assert_int_equal(glob(pattern, 0, NULL, &found), GLOB_NOMATCH);
+}
+
+static void open_other(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	for (unsigned int i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), "mlx5_1"))
+			other_ctx = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	if (!other_ctx)
+		exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_group),         cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_empty_pool),    cmocka_unit_test(test_no_such_group),
+		cmocka_unit_test(test_in_use),        cmocka_unit_test(test_killed_user),
+		cmocka_unit_test(test_forked_child),  cmocka_unit_test(test_partition),
+		cmocka_unit_test(test_damaged_store), cmocka_unit_test(test_tidy),
+	};
+	char folder[] = "/tmp/verbatim-groups-XXXXXX";
+	bool holder = argc > 3;
+	int failed;
+
+	self_path = "/proc/self/exe";
+	tool_path = argv[2];
+	if (!holder && (!mkdtemp(folder) || setenv("VERBATIM_SHM_DIR", folder, 1)))
+		return 1;
+	bed_init(argc, argv);
+	if (holder)
+		return hold_group();
+	open_other();
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	flexio_app_destroy(bed_app);
+	ibv_close_device(other_ctx);
+	ibv_close_device(bed_ctx);
+	return failed;
+}

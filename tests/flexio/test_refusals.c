@@ -730,6 +730,7 @@ static void test_cqs(void **state)
 	assert_ok(flexio_event_handler_destroy(handler));
 }
 
+#define NOT_HERE "is not supported; allowed: RC, UC and UD"
 #define QP_WITH(change, reason) \
 	REFUSED_WITH(attr, change, flexio_qp_create(process, NULL, &a, &qp), reason)
 
@@ -750,7 +751,17 @@ static void test_qps(void **state)
 	REFUSED(flexio_qp_create(NULL, NULL, &attr, &qp), "the process is NULL");
 	REFUSED(flexio_qp_create(process, NULL, NULL, &qp), "qp_fattr is NULL");
 	REFUSED(flexio_qp_create(process, NULL, &attr, NULL), "qp_ptr is NULL");
-	QP_WITH(a.transport_type = FLEXIO_QPC_ST_DCI, "transport_type 5 is not supported; allowed");
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_XRC, "transport_type XRC " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_IBL2, "transport_type IBL2 " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_DCI, "transport_type DCI " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_QP0, "transport_type QP0 " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_QP1, "transport_type QP1 " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_RAW_DATAGRAM,
+		"transport_type RAW_DATAGRAM " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_REG_UMR, "transport_type REG_UMR " NOT_HERE);
+	QP_WITH(a.transport_type = FLEXIO_QPC_ST_DC_CNAK, "transport_type DC_CNAK " NOT_HERE);
+	QP_WITH(a.transport_type = (enum flexio_qp_transport_type)6,
+		"6 is not a transport_type; allowed: RC, UC and UD");
 	QP_WITH(a.log_sq_depth = 16, "log_sq_depth is 16; allowed: 0 to 15");
 	QP_WITH(a.log_rq_depth = -1, "log_rq_depth is -1; allowed: 0 to 15");
 	QP_WITH(a.rq_type = 2, "2 is not a rq_type");

@@ -44,11 +44,33 @@ static bool has_ring(const struct flexio_qp_attr *attr)
 	return attr->rq_type == FLEXIO_QP_QPC_RQ_TYPE_REGULAR;
 }
 
+/* The vendor's other transports, as the header names them. */
+static const char *transport_name(unsigned int type)
+{
+	static const char *const names[] = {
+		[FLEXIO_QPC_ST_XRC] = "XRC",         [FLEXIO_QPC_ST_IBL2] = "IBL2",
+		[FLEXIO_QPC_ST_DCI] = "DCI",         [FLEXIO_QPC_ST_QP0] = "QP0",
+		[FLEXIO_QPC_ST_QP1] = "QP1",         [FLEXIO_QPC_ST_RAW_DATAGRAM] = "RAW_DATAGRAM",
+		[FLEXIO_QPC_ST_REG_UMR] = "REG_UMR", [FLEXIO_QPC_ST_DC_CNAK] = "DC_CNAK",
+	};
+
+	return type < ARRAY_SIZE(names) ? names[type] : NULL;
+}
+
+static flexio_status check_transport(unsigned int type)
+{
+	if (type < ARRAY_SIZE(transports))
+		return FLEXIO_STATUS_SUCCESS;
+	if (transport_name(type))
+		return fail("transport_type %s is not supported; allowed: RC, UC and UD",
+			    transport_name(type));
+	return fail("%u is not a transport_type; allowed: RC, UC and UD", type);
+}
+
 static flexio_status check(const struct flexio_qp_attr *attr)
 {
-	if ((unsigned int)attr->transport_type >= ARRAY_SIZE(transports))
-		return fail("transport_type %u is not supported; allowed: RC (0), UC (1), UD (2)",
-			    (unsigned int)attr->transport_type);
+	if (check_transport(attr->transport_type) != FLEXIO_STATUS_SUCCESS)
+		return failed();
 	if (!attr->no_sq && (attr->log_sq_depth < 0 || attr->log_sq_depth > MAX_LOG_DEPTH))
 		return fail("log_sq_depth is %d; allowed: 0 to %d", attr->log_sq_depth,
 			    MAX_LOG_DEPTH);

@@ -134,6 +134,7 @@ struct vb_sq {
 	uint16_t next;               /* WQE to send next */
 	bool loaded;                 /* wr holds the WQE at next */
 	bool unflushed;              /* packets went out that the peer was not told of */
+	bool erred;                  /* a WQE completed with an error since the last reset */
 	struct vb_transfer transfer; /* of wr */
 	bool no_pull;                /* the target cannot fetch payloads */
 	uint32_t to_place;  /* we place the bytes of wr from here on; 0: all, VB_NO_SPLIT: none */

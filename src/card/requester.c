@@ -797,7 +797,8 @@ void vb_requester_flush(struct vb_qp *qp)
 
 	for (; at != sq->pi; flushed++) {
 		qp->codec->send(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
-		vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
+		if (!(sq->wr.flags & VB_WR_FIRST_ERROR) || !sq->erred)
+			vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
 		/* A WQE that lies about its size must not carry us past the doorbell. */
 		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi
 							     : (uint16_t)(at + sq->wr.blocks);
@@ -817,6 +818,7 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	if (empty)
 		sq->next = sq->pi = 0;
 	sq->loaded = false;
+	sq->erred = false;
 	sq->sent = 0;
 	sq->watch_at = 0;
 	vb_requester_forget(sq);

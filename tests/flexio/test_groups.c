@@ -201,6 +201,43 @@ static void test_no_such_group(void **state)
 	assert_int_equal(tool("eu_group destroy -d mlx5_1 -g 1"), 0);
 }
 
+/* mgmt_affinity of a stream: checked as one of a thread is; the host manages streams, so no group is in use. */
+static void test_stream_affinity(void **state)
+{
+	struct flexio_process *process = bed_process();
+	flexio_msg_stream_attr_t attr = { .data_bsize = 4096, .level = FLEXIO_MSG_DEV_INFO };
+	static const struct {
+		struct flexio_affinity affinity;
+		bool allowed;
+	} cases[] = {
+		{ { FLEXIO_AFFINITY_NONE, 0 }, true },
+		{ { FLEXIO_AFFINITY_NONE, 1000 }, true },
+		{ { FLEXIO_AFFINITY_STRICT, 0 }, true },
+		{ { FLEXIO_AFFINITY_STRICT, 189 }, true },
+		{ { FLEXIO_AFFINITY_STRICT, 190 }, false },
+		{ { FLEXIO_AFFINITY_GROUP, 1 }, true },
+		{ { FLEXIO_AFFINITY_GROUP, 0 }, false },
+		{ { FLEXIO_AFFINITY_GROUP, 2 }, false },
+		{ { (enum flexio_affinity_type)3, 0 }, false },
+	};
+
+	assert_int_equal(tool("eu_group create -d mlx5_0 -n one -r 0-1"), 0);
+	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct flexio_msg_stream *stream = NULL;
+
+		attr.mgmt_affinity = cases[i].affinity;
+		assert_int_equal(flexio_msg_stream_create(process, &attr, stdout, NULL, &stream),
+				 cases[i].allowed ? FLEXIO_STATUS_SUCCESS : FLEXIO_STATUS_FAILED);
+		if (stream)
+			assert_ok(flexio_msg_stream_destroy(stream));
+	}
+	attr.mgmt_affinity = (struct flexio_affinity){ FLEXIO_AFFINITY_GROUP, 1 };
+	assert_ok(flexio_log_dev_init(process, &attr, stdout, NULL));
+	assert_int_equal(tool("eu_group destroy -d mlx5_0 -g 1"), 0);
+	assert_ok(flexio_log_dev_destroy(process));
+	bed_process_end(process);
+}
+
 /* ---- who uses what ---- */
 
 static void test_in_use(void **state)
@@ -411,11 +448,17 @@ static void open_other(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_group),         cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_empty_pool),    cmocka_unit_test(test_no_such_group),
-		cmocka_unit_test(test_in_use),        cmocka_unit_test(test_killed_user),
-		cmocka_unit_test(test_forked_child),  cmocka_unit_test(test_partition),
-		cmocka_unit_test(test_damaged_store), cmocka_unit_test(test_tidy),
+		cmocka_unit_test(test_group),
+		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_empty_pool),
+		cmocka_unit_test(test_no_such_group),
+		cmocka_unit_test(test_stream_affinity),
+		cmocka_unit_test(test_in_use),
+		cmocka_unit_test(test_killed_user),
+		cmocka_unit_test(test_forked_child),
+		cmocka_unit_test(test_partition),
+		cmocka_unit_test(test_damaged_store),
+		cmocka_unit_test(test_tidy),
 	};
 	char folder[] = "/tmp/verbatim-groups-XXXXXX";
 	bool holder = argc > 3;

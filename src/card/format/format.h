@@ -46,7 +46,8 @@ enum vb_wr_flags {
 	VB_WR_FENCE = 1 << 2,
 	VB_WR_IMM = 1 << 3,
 	VB_WR_INVALIDATE = 1 << 4,
-	VB_WR_INLINED = 1 << 7, /* received: the data lies in the receive WQE */
+	VB_WR_FIRST_ERROR = 1 << 5, /* of errors only the queue's first completes */
+	VB_WR_INLINED = 1 << 7,     /* received: the data lies in the receive WQE */
 };
 
 enum { VB_WR_MAX_SGE = 64 }; /* a WQE of 63 units of 16 bytes cannot hold more */

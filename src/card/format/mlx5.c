@@ -110,6 +110,12 @@ static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
 	return 0;
 }
 
+/*
+ * When a WQE completes: 0 if it fails, 1 if it is the first that fails, 2 always, 3 always and with an
+ * event. As CQs are armed for events, 3 is 2 here.
+ */
+enum { CE_MASK = 3 << 2, CE_FIRST_ERROR = 1 << 2 };
+
 /* The control segment; leaves the cursor behind it. NULL where the WQE cannot be told. */
 static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, uint32_t index,
 					   struct vb_wr *wr, struct vb_cursor *c)
@@ -136,6 +142,7 @@ static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, ui
 	wr->op = opcode->op;
 	wr->flags = (uint8_t)(opcode->flags |
 			      ((fm_ce_se & MLX5_WQE_CTRL_CQ_UPDATE) ? VB_WR_SIGNALED : 0) |
+			      ((fm_ce_se & CE_MASK) == CE_FIRST_ERROR ? VB_WR_FIRST_ERROR : 0) |
 			      ((fm_ce_se & MLX5_WQE_CTRL_SOLICITED) ? VB_WR_SOLICITED : 0) |
 			      ((fm_ce_se & 0xe0) ? VB_WR_FENCE : 0));
 	/* Immediate data passes through as it is; a key is a number. */

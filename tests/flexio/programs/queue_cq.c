@@ -487,7 +487,10 @@ static void event_queue(void)
 	pair_open(&p, &send, &recv);
 	CHECK(mlx5dv_devx_destroy_eq(eq) == EBUSY);
 	CHECK(!has_event(ring, 0, 0));
-	writes(&p, 3, 3);
+	writes(&p, 2, 2);
+	p.work.ops[0].ce = CE_AND_EQE;
+	p.work.nops = p.work.expect = 1;
+	work_run(process, run_work, work_daddr, &p.work);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK(has_event(ring, i, p.send.work.number));
 	CHECK(!has_event(ring, 3, 0));

@@ -29,7 +29,7 @@ enum {
 	SEG_FAA = 12,
 	SEG_SEND_EN = 0
 };
-enum { CE_ERROR = 0, CE_ALWAYS = 2 };
+enum { CE_ERROR = 0, CE_FIRST_ERROR = 1, CE_ALWAYS = 2, CE_AND_EQE = 3 };
 
 static inline void dev_write(struct flexio_process *process, flexio_uintptr_t to, const void *from,
 			     size_t size)

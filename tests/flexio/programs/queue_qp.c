@@ -751,6 +751,68 @@ static void local_errors(void)
 	refused_send(wait_for(6, 0, 0), QP_OP);
 }
 
+/* Several operations with one doorbell, and so many completions. */
+static void several(struct kit_qp *qp, const struct work_op *ops, uint32_t n, uint32_t completions,
+		    struct work *w)
+{
+	*w = (struct work){ .cq = send_cq.work, .qp = qp->work, .nops = n, .expect = completions };
+	memcpy(w->ops, ops, n * sizeof(*ops));
+	work_run(process, run_work, work_daddr, w);
+	send_cq.work = w->cq;
+	qp->work = w->qp;
+}
+
+/*
+ * Which work completes: cq_ce_mode of its control segment. Success only with ALWAYS and AND_EQE. Of
+ * what fails, and of what is flushed behind it, everything, but with ON_FIRST_CQE_ERROR only the
+ * first that fails.
+ */
+static void completion_modes(void)
+{
+	struct work_op ops[4], fault = op(SEG_WRITE, 0, SIZE, 8);
+	struct kit_qp a, b;
+	struct work w;
+
+	for (uint32_t ce = CE_ERROR; ce <= CE_AND_EQE; ce++) {
+		uint32_t each = ce >= CE_ALWAYS, flushed = ce != CE_FIRST_ERROR, first;
+
+		pair(FLEXIO_QPC_ST_RC, &a, &b);
+		for (uint32_t i = 0; i < 4; i++) {
+			ops[i] = op(SEG_WRITE, 0, SIZE, 8);
+			ops[i].ce = i < 3 ? ce : CE_ALWAYS;
+		}
+		first = a.work.pi;
+		several(&a, ops, 4, each ? 4 : 1, &w);
+		for (uint32_t i = 0; i < (each ? 4 : 1); i++)
+			CHECK(!w.cqes[i].opcode && w.cqes[i].wqe_counter == first + (each ? i : 3));
+		ops[0] = fault;
+		ops[0].rkey ^= 1 << 20;
+		ops[0].ce = ce;
+		first = a.work.pi;
+		several(&a, ops, 4, flushed ? 4 : 2, &w);
+		CHECK(w.cqes[0].syndrome == REM_ACCESS && w.cqes[0].wqe_counter == first);
+		for (uint32_t i = 1; i < (flushed ? 4 : 2); i++) {
+			CHECK(w.cqes[i].opcode == REQ_ERR && w.cqes[i].syndrome == FLUSH);
+			CHECK(w.cqes[i].wqe_counter == first + (flushed ? i : 3));
+		}
+		end(&a, &b);
+	}
+	/* Of a queue that the program puts into the error state the first that is flushed is it. */
+	pair(FLEXIO_QPC_ST_RC, &a, &b);
+	OK(flexio_qp_modify(a.qp, &(struct flexio_qp_attr){ .next_state = FLEXIO_QP_STATE_ERR },
+			    &(struct flexio_qp_attr_opt_param_mask){ 0 }));
+	for (uint32_t i = 0; i < 3; i++) {
+		ops[i] = op(SEG_WRITE, 0, SIZE, 8);
+		ops[i].ce = CE_FIRST_ERROR;
+	}
+	several(&a, ops, 3, 1, &w);
+	CHECK(w.cqes[0].syndrome == FLUSH && w.cqes[0].wqe_counter == 0);
+	ops[0].ce = CE_ALWAYS;
+	several(&a, ops, 1, 1, &w);
+	CHECK(w.cqes[0].syndrome == FLUSH && w.cqes[0].wqe_counter == 3);
+	end(&a, &b);
+}
+
 static void errors(void)
 {
 	struct kit_cq shared = recv_cq;
@@ -782,6 +844,7 @@ static void errors(void)
 	refused_send(o, QP_OP);
 	refused_send(op(SEG_LSO, 0, 0, 8), QP_OP); /* work of the raw queues */
 	local_errors();
+	completion_modes();
 	raw_wqe(MLX5_OPCODE_RDMA_WRITE, 0, 2); /* no size */
 	raw_wqe(MLX5_OPCODE_RDMA_WRITE, 1, 2); /* no room for its segments */
 	raw_wqe(MLX5_OPCODE_ATOMIC_CS, 2, 2);

@@ -835,6 +835,7 @@ static void test_qp_states(void **state)
 
 static void test_raw_queues(void **state)
 {
+	struct flexio_uar *far = NULL;
 	struct flexio_cq *cq = make_cq();
 	uint32_t cqn = flexio_cq_get_cq_num(cq);
 	struct flexio_wq_attr attr = {
@@ -876,6 +877,14 @@ static void test_raw_queues(void **state)
 	RQ_WITH(a.wq_ring_qmem.daddr = 16, "the receive ring: 16 bytes at device address 0x10");
 	RQ_WITH(a.wq_dbr_qmem.daddr = 0, "doorbell record: 8 bytes at device address 0x0");
 	REFUSED(flexio_rq_create_cross_dev(process, NULL, cqn, &attr, &rq), "ibv_ctx must be of");
+	REFUSED(flexio_rq_create_cross_dev(process, mlx4_ctx, cqn, &attr, &rq),
+		"mlx4_0 has no queues of this kind");
+	REFUSED(flexio_sq_create_cross_dev(process, mlx4_ctx, cqn, &attr, &sq),
+		"mlx4_0 has no queues of this kind");
+	assert_ok(flexio_uar_extend(flexio_process_get_uar(process), other_ctx, &far));
+	REFUSED(flexio_rq_create_cross_dev(process, other_ctx, cqn, &attr, &rq),
+		"the protection domain is of mlx5_0, the queue of mlx5_1");
+	assert_ok(flexio_uar_destroy(far));
 	REFUSED(flexio_rq_set_err_state(NULL), "the RQ is NULL");
 	REFUSED(flexio_rq_destroy(BAD(flexio_rq)), "is no RQ");
 	NO_NUMBER(flexio_rq_get_wq_num(NULL), "the RQ is NULL");

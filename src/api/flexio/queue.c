@@ -152,8 +152,12 @@ struct vb_pd *vb_queue_pd(struct flexio_process *process, const struct queue_pla
 		pd = process->pd;
 	if (pd->context == place->ctx)
 		return vb_verbs_pd(pd);
-	fail("the protection domain is of another context of %s than the queue",
-	     pd->context->device->name);
+	if (vb_accel_adapter(pd->context) == place->adapter)
+		fail("the protection domain is of another context of %s than the queue",
+		     place->adapter->config->name);
+	else
+		fail("the protection domain is of %s, the queue of %s", pd->context->device->name,
+		     place->adapter->config->name);
 	return NULL;
 }
 

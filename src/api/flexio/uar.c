@@ -96,19 +96,27 @@ static int uar_number(uint32_t *id)
 	return 0;
 }
 
-static void add(struct flexio_process *process, struct flexio_uar *uar)
+/* 0, or the number of the extension to that adapter that is there already. */
+static uint32_t add(struct flexio_process *process, struct flexio_uar *uar)
 {
 	struct flexio_uar **bucket = bucket_of(process, uar->id);
+	const struct flexio_uar *existing;
+	uint32_t id;
 
 	vb_lock(&process->uar_lock);
-	uar->next = *bucket;
-	*bucket = uar;
-	if (uar->base) {
+	existing = uar->base ? find_extension(uar->base, uar->adapter) : NULL;
+	id = existing ? existing->id : 0;
+	if (!existing) {
+		uar->next = *bucket;
+		*bucket = uar;
+	}
+	if (!existing && uar->base) {
 		uar->base->users++;
 		uar->sibling = uar->base->extensions;
 		uar->base->extensions = uar;
 	}
 	vb_unlock(&process->uar_lock);
+	return id;
 }
 
 int vb_flexio_uar_init(struct flexio_process *process)
@@ -132,7 +140,9 @@ void vb_flexio_uar_finish(struct flexio_process *process)
 static flexio_status uar_new(struct flexio_process *process, const struct vb_adapter *adapter,
 			     struct flexio_uar *base, struct flexio_uar **out)
 {
+	struct handle *pin = NULL;
 	struct flexio_uar *uar;
+	uint32_t existing;
 
 	if (!vb_process_hold(process, PART_QUEUE))
 		return failed();
@@ -146,9 +156,18 @@ static flexio_status uar_new(struct flexio_process *process, const struct vb_ada
 		goto free_uar;
 	if (!vb_handle_add(HANDLE_UAR, uar))
 		goto give_number;
-	add(process, uar);
+	existing = add(process, uar);
+	if (existing) {
+		fail("UAR %u is extended to %s already, as UAR %u", base->id, adapter->config->name,
+		     existing);
+		goto end_handle;
+	}
 	*out = uar;
 	return FLEXIO_STATUS_SUCCESS;
+
+end_handle:
+	pin = vb_handle_pin(HANDLE_UAR, uar);
+	vb_handle_end(&pin); /* nobody else knows it */
 
 give_number:
 	vb_uar_number_give(uar->id);
@@ -191,8 +210,6 @@ flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *t
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_UAR, in_uar);
 	const struct vb_adapter *adapter = vb_accel_adapter(to_extend);
-	struct flexio_uar *existing;
-	uint32_t existing_id;
 
 	API_CALL();
 	if (!pin)
@@ -205,13 +222,6 @@ flexio_status flexio_uar_extend(struct flexio_uar *in_uar, struct ibv_context *t
 		return fail("UAR %u is an extension, which cannot be extended", in_uar->id);
 	if (adapter == in_uar->adapter)
 		return fail("UAR %u is of %s itself", in_uar->id, adapter->config->name);
-	vb_lock(&in_uar->process->uar_lock);
-	existing = find_extension(in_uar, adapter);
-	existing_id = existing ? existing->id : 0;
-	vb_unlock(&in_uar->process->uar_lock);
-	if (existing_id)
-		return fail("UAR %u is extended to %s already, as UAR %u", in_uar->id,
-			    adapter->config->name, existing_id);
 	return uar_new(in_uar->process, adapter, in_uar, extended);
 }
 

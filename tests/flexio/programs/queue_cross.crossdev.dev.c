@@ -23,7 +23,21 @@ __dpa_rpc__ uint64_t run_cross(struct work *w, uint32_t how, uint32_t device_id)
 	return status ? UINT64_MAX : w->expect ? do_work(w) : 0;
 }
 
-__dpa_global__ void receive(uint64_t arg)
+/* Takes completions of the other adapter, and arms the CQ there. */
+__dpa_global__ void watch(uint64_t arg)
 {
-	do_receive((struct work_handler *)arg);
+	struct work_watch *w = (struct work_watch *)arg;
+	struct flexio_dev_cqe64 *cqe;
+	uint64_t seen = w->seen;
+
+	if (w->device_id)
+		w->status = flexio_dev_outbox_config_uar_extension(thread_ctx(), w->device_id);
+	w->runs++;
+	for (; (cqe = cq_peek(&w->cq)); seen++) {
+		w->bytes += flexio_dev_cqe_get_byte_cnt(cqe);
+		cq_consume(&w->cq);
+	}
+	ARM(w->cq.ci, w->cq.number);
+	__atomic_store_n(&w->seen, seen, __ATOMIC_RELEASE);
+	flexio_dev_thread_reschedule();
 }

@@ -65,6 +65,15 @@ struct work {
 	struct work_cqe cqes[WORK_CQES];
 };
 
+/* What an event handler sees of a CQ of another adapter. */
+struct work_watch {
+	struct work_cq cq;
+	uint32_t device_id;  /* 0: it leaves its outbox as it is */
+	uint32_t status;     /* of the last flexio_dev_outbox_config_uar_extension() */
+	uint64_t runs, seen; /* seen is written last */
+	uint64_t bytes;      /* of all completions */
+};
+
 /* What an event handler that receives works on. */
 struct work_handler {
 	struct work_cq cq;

@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -332,6 +334,184 @@ static void test_log_dev(void **state)
 	bed_process_end(process);
 }
 
+/* Without a destroy: the default stream of flexio_log_dev_init() goes with the process, and nothing of it is lost. */
+static void test_log_dev_ends_with_process(void **state)
+{
+	static const flexio_msg_dev_sync_mode modes[] = { FLEXIO_LOG_DEV_SYNC_MODE_SYNC,
+							  FLEXIO_LOG_DEV_SYNC_MODE_ASYNC,
+							  FLEXIO_LOG_DEV_SYNC_MODE_BATCH };
+
+	for (unsigned int i = 0; i < 3; i++) {
+		struct flexio_process *process = bed_process();
+		struct flexio_log_dev_attr attr = { .data_bsize = 2048, .sync_mode = modes[i] };
+		struct sink sink;
+		uint64_t id;
+
+		sink_open(&sink);
+		assert_ok(flexio_log_dev_init(process, &attr, sink.file, NULL));
+		say(process, 0, FLEXIO_MSG_DEV_INFO, 0);
+		if (modes[i] == FLEXIO_LOG_DEV_SYNC_MODE_SYNC) {
+			size_t len = sink.len;
+
+			assert_true(len);
+			assert_ok(flexio_log_dev_flush(process)); /* has nothing to do */
+			assert_int_equal(sink.len, len);
+		}
+		say(process, 0, FLEXIO_MSG_DEV_INFO, 1);
+		id = my_id(process);
+		bed_process_end(process);
+		expect(&sink, id, 0, 2);
+		sink_close(&sink);
+	}
+}
+
+/* The level that the default stream was made with is the one it keeps; none means INFO. */
+static void test_default_level(void **state)
+{
+	static const flexio_msg_dev_level levels[] = { FLEXIO_MSG_DEV_NO_PRINT,
+						       FLEXIO_MSG_DEV_ERROR, FLEXIO_MSG_DEV_WARN,
+						       FLEXIO_MSG_DEV_INFO, FLEXIO_MSG_DEV_DEBUG };
+
+	for (unsigned int i = 0; i < 5; i++) {
+		struct flexio_process *process = bed_process();
+		struct sink sink, other;
+		struct flexio_msg_stream *first = create(process, 0, &sink, levels[i]);
+		struct flexio_msg_stream *second =
+			create(process, 0, &other, FLEXIO_MSG_DEV_NO_PRINT);
+
+		assert_int_equal(bed_value(process, "level_of", 0),
+				 levels[i] ? levels[i] : FLEXIO_MSG_DEV_INFO);
+		assert_int_equal(bed_value(process, "level_of", 1), FLEXIO_MSG_DEV_NO_PRINT);
+		for (flexio_msg_dev_level to = 0; to <= FLEXIO_MSG_DEV_DEBUG; to++)
+			assert_failed(flexio_msg_stream_level_set(first, to));
+		assert_int_equal(bed_value(process, "level_of", 0),
+				 levels[i] ? levels[i] : FLEXIO_MSG_DEV_INFO);
+		for (unsigned int j = 0; j < 5; j++) {
+			assert_ok(flexio_msg_stream_level_set(second, levels[j]));
+			assert_int_equal(bed_value(process, "level_of", 1), levels[j]);
+		}
+		bed_process_end(process);
+		sink_close(&sink);
+		sink_close(&other);
+	}
+}
+
+/* The next line of a sink: its thread and its number. */
+static const char *next_line(const char *text, uint64_t *id, uint64_t *number)
+{
+	int len = 0;
+
+	assert_int_equal(sscanf(text, "/%lu/message %lu%n", id, number, &len), 2);
+	assert_int_equal(text[len], '\n');
+	return text + len + 1;
+}
+
+struct changer {
+	struct flexio_msg_stream *stream;
+	_Atomic bool stop;
+};
+
+static void *change_levels(void *arg)
+{
+	struct changer *c = arg;
+
+	while (!c->stop) {
+		assert_ok(flexio_msg_stream_level_set(c->stream, FLEXIO_MSG_DEV_NO_PRINT));
+		assert_ok(flexio_msg_stream_level_set(c->stream, FLEXIO_MSG_DEV_DEBUG));
+	}
+	return NULL;
+}
+
+/* A level that changes while messages are sent: some are missing, none is cut or comes twice. */
+static void test_level_while_sending(void **state)
+{
+	struct flexio_process *process = bed_process();
+	struct sink sinks[2];
+	struct flexio_msg_stream *first = create(process, 0, &sinks[0], FLEXIO_MSG_DEV_INFO);
+	struct changer c = { .stream = create(process, 0, &sinks[1], FLEXIO_MSG_DEV_INFO) };
+	uint64_t id, number, before = 0;
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, change_levels, &c), 0);
+	bed_words(process, "say_many", (uint64_t[]){ 1, FLEXIO_MSG_DEV_INFO, 1, 5001 }, 4);
+	c.stop = true;
+	pthread_join(thread, NULL);
+	/* Set once more and left alone it counts. */
+	assert_ok(flexio_msg_stream_level_set(c.stream, FLEXIO_MSG_DEV_INFO));
+	say(process, 1, FLEXIO_MSG_DEV_INFO, 5001);
+	for (const char *p = sinks[1].text; *p; before = number) {
+		p = next_line(p, &id, &number);
+		assert_true(number > before && number <= 5001);
+		assert_int_equal(id, my_id(process));
+	}
+	assert_int_equal(before, 5001);
+	assert_ok(flexio_msg_stream_destroy(c.stream));
+	assert_ok(flexio_msg_stream_destroy(first));
+	bed_process_end(process);
+	sink_close(&sinks[0]);
+	sink_close(&sinks[1]);
+}
+
+/* What one handler prints before it activates another stands before what that one prints; a later call comes last. */
+static void order(flexio_msg_dev_sync_mode mode, bool broadcast)
+{
+	enum { LAST = 99 };
+	struct flexio_process *process = bed_process();
+	struct sink sink;
+	struct flexio_msg_stream *stream = create(process, mode, &sink, FLEXIO_MSG_DEV_INFO);
+	struct flexio_event_handler_attr attr = { .host_stub_func = bed_func("relay") };
+	struct flexio_event_handler *h[2];
+	uint64_t target = broadcast ? FLEXIO_MSG_DEV_BROADCAST_STREAM : 0, id, number, ids[2];
+	flexio_uintptr_t args[2];
+	const char *p;
+
+	for (int i = 0; i < 2; i++) {
+		args[i] = bed_alloc(process, 7 * 8);
+		assert_ok(flexio_event_handler_create(process, &attr, &h[i]));
+	}
+	for (int i = 0; i < 2; i++) {
+		uint64_t words[] = { target,
+				     FLEXIO_MSG_DEV_INFO,
+				     0,
+				     args[!i],
+				     flexio_event_handler_get_activation_id(h[!i]),
+				     LAST,
+				     0 };
+
+		for (unsigned int w = 0; w < 7; w++)
+			bed_write(process, args[i] + 8 * w, words[w]);
+		assert_ok(flexio_event_handler_run(h[i], args[i]));
+	}
+	assert_int_equal(
+		bed_value(process, "activate", flexio_event_handler_get_activation_id(h[0])), 0);
+	bed_await(process, args[LAST & 1] + 6 * 8, 1);
+	say(process, target, FLEXIO_MSG_DEV_INFO, LAST + 1);
+	assert_ok(flexio_msg_stream_flush(stream));
+	p = sink.text;
+	for (uint64_t n = 0; n <= LAST + 1; n++) {
+		p = next_line(p, &id, &number);
+		assert_int_equal(number, n);
+		if (n < 2)
+			ids[n] = id;
+		else if (n <= LAST)
+			assert_int_equal(id, ids[n & 1]);
+	}
+	assert_int_equal(*p, 0);
+	assert_int_not_equal(ids[0], ids[1]);
+	for (int i = 0; i < 2; i++)
+		assert_ok(flexio_event_handler_destroy(h[i]));
+	bed_process_end(process);
+	sink_close(&sink);
+}
+
+static void test_order(void **state)
+{
+	for (flexio_msg_dev_sync_mode mode = 0; mode < FLEXIO_MSG_DEV_SYNC_MODE_TRACER; mode++) {
+		order(mode, false);
+		order(mode, true);
+	}
+}
+
 /* A message longer than the buffer. */
 static void test_long(void **state)
 {
@@ -456,12 +636,22 @@ static void test_bad_file(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sync),     cmocka_unit_test(test_async),
-		cmocka_unit_test(test_batch),    cmocka_unit_test(test_batch_by_itself),
-		cmocka_unit_test(test_levels),   cmocka_unit_test(test_broadcast_and_numbers),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_log_dev),
-		cmocka_unit_test(test_long),     cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_bad_file), cmocka_unit_test(test_long_call),
+		cmocka_unit_test(test_sync),
+		cmocka_unit_test(test_async),
+		cmocka_unit_test(test_batch),
+		cmocka_unit_test(test_batch_by_itself),
+		cmocka_unit_test(test_levels),
+		cmocka_unit_test(test_broadcast_and_numbers),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_log_dev),
+		cmocka_unit_test(test_log_dev_ends_with_process),
+		cmocka_unit_test(test_default_level),
+		cmocka_unit_test(test_level_while_sending),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_long),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_bad_file),
+		cmocka_unit_test(test_long_call),
 	};
 
 	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */

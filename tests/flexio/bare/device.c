@@ -377,6 +377,24 @@ EXPORT uint64_t say_many(uint64_t args)
 	return 0;
 }
 
+/*
+ * Two handlers that print in turns. arg: stream, level, number, the other one's arg, its activation id, the last
+ * number, 1 when it is printed.
+ */
+EXPORT void relay(uint64_t arg)
+{
+	volatile uint64_t *a = (volatile uint64_t *)arg;
+
+	say(arg);
+	if (a[2] == a[5]) {
+		__atomic_store_n(&a[6], 1, __ATOMIC_RELEASE);
+	} else {
+		((volatile uint64_t *)a[3])[2] = a[2] + 1;
+		ecall(VB_RTOS_ACTIVATE, a[4], 0, 0, 0);
+	}
+	ecall(VB_RTOS_RESCHEDULE, 0, 0, 0, 0);
+}
+
 /* ---- memory that goes ---- */
 
 /* Leave the address of a buffer on the own stack in a word of device memory, and stay. */

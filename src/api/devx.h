@@ -16,10 +16,22 @@ struct vb_tir;
 
 enum vb_devx_kind {
 	VB_DEVX_COUNTERS,
+	VB_DEVX_CQ, /* lent only */
 	VB_DEVX_RQ,
 	VB_DEVX_RQT,
+	VB_DEVX_THREAD, /* of device code: lent only */
 	VB_DEVX_TIR,
 	VB_DEVX_TRANSPORT_DOMAIN,
+};
+
+struct mlx5dv_devx_obj;
+
+/* How the maker of a lent object answers a query of it. */
+struct vb_devx_lender {
+	uint16_t query;    /* opcode of the command */
+	uint16_t at, size; /* of the object's context in the answer, in bytes */
+	/* Fill the context, which is all zeros. The object is the caller's to keep meanwhile. */
+	void (*look)(const struct mlx5dv_devx_obj *obj, uint8_t *context);
 };
 
 enum { VB_DEVX_MARK = 0x64657678 };
@@ -27,9 +39,10 @@ enum { VB_DEVX_MARK = 0x64657678 };
 struct mlx5dv_devx_obj {
 	uint32_t mark; /* VB_DEVX_MARK while it lives */
 	enum vb_devx_kind kind;
-	uint32_t number;             /* of the card */
-	bool lent;                   /* its maker destroys it, not mlx5dv_devx_obj_destroy() */
-	struct ibv_context *context; /* of the device it is on */
+	uint32_t number; /* of the card */
+	bool lent;       /* its maker destroys it, not mlx5dv_devx_obj_destroy() */
+	const struct vb_devx_lender *lender; /* lent: NULL where it cannot be queried */
+	struct ibv_context *context;         /* of the device it is on */
 	union {
 		struct vb_tir *tir;             /* VB_DEVX_TIR */
 		struct devx_counters *counters; /* VB_DEVX_COUNTERS: libmlx5's */

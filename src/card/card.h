@@ -247,6 +247,8 @@ VB_PUBLIC int vb_cq_destroy(struct vb_cq *cq); /* -EBUSY while a QP or SRQ uses 
 /* The answer that the destruction would have; for those who have to wait before it. */
 VB_PUBLIC int vb_cq_check_unused(const struct vb_cq *cq);
 VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
+/* CQEs written so far, as a producer index; *lost: some found no room. */
+VB_PUBLIC uint32_t vb_cq_produced(struct vb_cq *cq, bool *lost);
 /*
  * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored
  * the consumer index in dbr[0]: where CQEs beyond it exist that no notification has announced, one

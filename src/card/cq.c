@@ -173,6 +173,17 @@ uint32_t vb_cq_number(const struct vb_cq *cq)
 	return cq->number;
 }
 
+uint32_t vb_cq_produced(struct vb_cq *cq, bool *lost)
+{
+	uint32_t pi;
+
+	vb_lock(&cq->lock);
+	pi = cq->pi;
+	*lost = cq->overrun;
+	vb_unlock(&cq->lock);
+	return pi;
+}
+
 static uint32_t consumer_index(const struct vb_cq *cq)
 {
 	/* Pairs with the driver's store after it has read the CQEs. */

@@ -5,6 +5,7 @@
  */
 #include "bed.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static void test_rules(void **state)
 }
 
 /*
- * The objects are lent: they end with the queue. Others of libflexio are none that libmlx5 knows.
+ * The objects are lent: they end with what they are part of, and each is taken only as what it is.
  */
 static void test_lent(void **state)
 {
@@ -132,7 +133,149 @@ static void test_lent(void **state)
 	errno = 0;
 	assert_null(mlx5dv_dr_action_create_dest_devx_tir(flexio_cq_get_obj(cq)));
 	assert_int_equal(errno, EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_destroy(flexio_cq_get_obj(cq)), EINVAL);
 	assert_ok(flexio_rq_destroy(rq));
+}
+
+/* ---- queries: contexts of the programmer's reference manual ---- */
+
+enum { QUERY_CQ = 0x402, QUERY_TIR = 0x903, QUERY_RQ = 0x90b, QUERY_GENERAL = 0xa02 };
+
+static uint32_t field(const uint8_t *from, uint32_t bit, uint32_t len)
+{
+	uint64_t value = 0;
+
+	for (uint32_t i = 0; i < len; i++)
+		value = value << 1 | (from[(bit + i) / 8] >> (7 - (bit + i) % 8) & 1);
+	return (uint32_t)value;
+}
+
+static int query(struct mlx5dv_devx_obj *obj, uint16_t opcode, uint32_t number, uint8_t *out,
+		 size_t size)
+{
+	uint8_t in[16] = { (uint8_t)(opcode >> 8), (uint8_t)opcode };
+
+	in[9] = (uint8_t)(number >> 16);
+	in[10] = (uint8_t)(number >> 8);
+	in[11] = (uint8_t)number;
+	memset(out, 0xa5, size);
+	return mlx5dv_devx_obj_query(obj, in, sizeof(in), out, size);
+}
+
+/* Only its own command, with its own number, and room for the answer. */
+static void query_refusals(struct mlx5dv_devx_obj *obj, uint16_t opcode, uint32_t number,
+			   size_t size)
+{
+	static const uint16_t others[] = { 0, 0x400, QUERY_CQ, QUERY_TIR, QUERY_RQ, QUERY_GENERAL };
+	uint8_t out[272], in[16] = { (uint8_t)(opcode >> 8), (uint8_t)opcode };
+
+	for (unsigned int i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (others[i] != opcode)
+			assert_int_equal(query(obj, others[i], number, out, sizeof(out)),
+					 EOPNOTSUPP);
+	assert_int_equal(query(obj, opcode, number ^ 1, out, sizeof(out)), EINVAL);
+	assert_int_not_equal(out[0], 0); /* the status says it, too */
+	assert_int_equal(query(obj, opcode, number, out, size - 1), EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_query(obj, in, 15, out, sizeof(out)), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_query(obj, in, sizeof(in), NULL, sizeof(out)), EINVAL);
+	assert_int_equal(mlx5dv_devx_obj_modify(obj, in, sizeof(in), out, sizeof(out)), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_destroy(obj), EINVAL);
+	errno = 0;
+	assert_null(mlx5dv_dr_action_create_flow_counter(obj, 0));
+	assert_int_equal(errno, EINVAL);
+}
+
+static void test_query_cq(void **state)
+{
+	struct flexio_cq_attr a = { .element_type = FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ,
+				    .log_cq_depth = 3,
+				    .overrun_ignore = 1,
+				    .cc = true,
+				    .cq_period_mode = FLEXIO_CQ_PERIOD_MODE_CQE,
+				    .cq_period = 77,
+				    .cq_max_count = 9 };
+	const uint8_t *cqc;
+	struct flexio_cq *full;
+	uint8_t out[80];
+	uint32_t number;
+
+	a.uar_id = flexio_uar_get_id(flexio_process_get_uar(process));
+	a.cq_ring_qmem.daddr = bed_alloc(process, 64 << 3);
+	a.cq_dbr_daddr = bed_alloc(process, 8);
+	assert_ok(flexio_cq_create(process, NULL, &a, &full));
+	number = flexio_cq_get_cq_num(full);
+	bed_write(process, a.cq_dbr_daddr, htobe32(5));
+	assert_int_equal(query(flexio_cq_get_obj(full), QUERY_CQ, number, out, sizeof(out)), 0);
+	cqc = out + 16;
+	assert_int_equal(out[0], 0);
+	assert_int_equal(field(cqc, 0x0, 4), 0);  /* status */
+	assert_int_equal(field(cqc, 0x8, 3), 0);  /* CQEs of 64 bytes */
+	assert_int_equal(field(cqc, 0xb, 1), 1);  /* cc */
+	assert_int_equal(field(cqc, 0xe, 1), 1);  /* oi */
+	assert_int_equal(field(cqc, 0xf, 2), 1);  /* cq_period_mode */
+	assert_int_equal(field(cqc, 0x63, 5), 3); /* log_cq_size */
+	assert_int_equal(field(cqc, 0x68, 24), a.uar_id);
+	assert_int_equal(field(cqc, 0x84, 12), 77);
+	assert_int_equal(field(cqc, 0x90, 16), 9);
+	assert_int_equal(field(cqc, 0x148, 24), 5); /* consumer_counter */
+	assert_int_equal(field(cqc, 0x168, 24), 0); /* producer_counter */
+	/* What is changed meanwhile is what it is. */
+	assert_ok(flexio_cq_modify_moderation(full, 4, 11, FLEXIO_CQ_PERIOD_MODE_EVENT));
+	assert_int_equal(query(flexio_cq_get_obj(full), QUERY_CQ, number, out, sizeof(out)), 0);
+	assert_int_equal(field(cqc, 0xf, 2), 0);
+	assert_int_equal(field(cqc, 0x84, 12), 11);
+	assert_int_equal(field(cqc, 0x90, 16), 4);
+	query_refusals(flexio_cq_get_obj(full), QUERY_CQ, number, 80);
+	assert_ok(flexio_cq_destroy(full));
+}
+
+static void test_query_rq(void **state)
+{
+	struct flexio_rq *rq = make_rq();
+	struct mlx5dv_devx_obj *object = flexio_rq_get_object(rq), *tir = flexio_rq_get_tir(rq);
+	uint32_t number = flexio_rq_get_wq_num(rq), tirn;
+	uint8_t out[272], *rqc = out + 32, *wq = rqc + 0x180 / 8;
+
+	assert_int_equal(query(object, QUERY_RQ, number, out, sizeof(out)), 0);
+	assert_int_equal(field(rqc, 0x3, 1), 0); /* vsd */
+	assert_int_equal(field(rqc, 0x8, 4), 1); /* RDY */
+	assert_int_equal(field(rqc, 0x28, 24), 0);
+	assert_int_equal(field(rqc, 0x48, 24), flexio_cq_get_cq_num(cq));
+	assert_int_equal(field(wq, 0x0, 4), 1);   /* cyclic */
+	assert_int_equal(field(wq, 0x10c, 4), 4); /* log_wq_stride */
+	assert_int_equal(field(wq, 0x11b, 5), attr.log_wq_depth);
+	query_refusals(object, QUERY_RQ, number, 272);
+	assert_ok(flexio_rq_set_err_state(rq));
+	assert_int_equal(query(object, QUERY_RQ, number, out, sizeof(out)), 0);
+	assert_int_equal(field(rqc, 0x8, 4), 3); /* ERR */
+
+	/* The TIR's number is in no answer of libflexio: a command that names another is refused. */
+	for (tirn = 0; query(tir, QUERY_TIR, tirn, out, sizeof(out)) == EINVAL; tirn++)
+		assert_true(tirn < 1 << 24);
+	assert_int_equal(field(rqc, 0x20, 4), 0); /* direct */
+	assert_int_equal(field(rqc, 0xe8, 24), number);
+	query_refusals(tir, QUERY_TIR, tirn, 272);
+	assert_ok(flexio_rq_destroy(rq));
+}
+
+/* No public description says what a query of a device thread answers. */
+static void test_thread_object(void **state)
+{
+	struct flexio_event_handler_attr a = { .host_stub_func = bed_func("handler") };
+	struct flexio_event_handler *h;
+	struct mlx5dv_devx_obj *obj;
+	uint8_t out[272];
+
+	assert_ok(flexio_event_handler_create(process, &a, &h));
+	obj = flexio_event_handler_get_thread_obj(h);
+	assert_ptr_equal(obj, flexio_event_handler_get_thread_obj(h));
+	assert_int_equal(query(obj, QUERY_GENERAL, 1, out, sizeof(out)), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_modify(obj, out, 16, out, sizeof(out)), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_devx_obj_destroy(obj), EINVAL);
+	errno = 0;
+	assert_null(mlx5dv_dr_action_create_dest_devx_tir(obj));
+	assert_int_equal(errno, EINVAL);
+	assert_ok(flexio_event_handler_destroy(h));
 }
 
 /* CREATE_TIR with the queue's number. */
@@ -200,11 +343,10 @@ static void test_transport_domains(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_lent),
-		cmocka_unit_test(test_own_tir),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_transport_domains),
+		cmocka_unit_test(test_rules),         cmocka_unit_test(test_lent),
+		cmocka_unit_test(test_query_cq),      cmocka_unit_test(test_query_rq),
+		cmocka_unit_test(test_thread_object), cmocka_unit_test(test_own_tir),
+		cmocka_unit_test(test_threads),       cmocka_unit_test(test_transport_domains),
 	};
 
 	bed_init(argc, argv);

@@ -5,6 +5,7 @@
  *
  *	CQE --> card --armed?--> notify() --> event handler, or an entry of an event queue
  */
+#include "object.h"
 #include "queue.h"
 
 enum { MAX_LOG_DEPTH = 22 };
@@ -15,6 +16,8 @@ struct flexio_cq {
 	struct flexio_event_handler *handler; /* or NULL */
 	struct vb_eq *eq;                     /* or NULL */
 	struct vb_eq_user eq_user;
+	struct flexio_cq_attr attr;    /* as it was made */
+	struct mlx5dv_devx_obj object; /* lent to libmlx5 */
 };
 
 static void notify(void *cookie)
@@ -33,6 +36,34 @@ static void event(void *cookie, enum ibv_event_type type)
 
 	vb_queue_log_event("CQ", vb_cq_number(cq->card), type);
 }
+
+/* The context of QUERY_CQ. */
+static void look(const struct mlx5dv_devx_obj *obj, uint8_t *context)
+{
+	const struct flexio_cq *cq = container_of(obj, struct flexio_cq, object);
+	const struct flexio_cq_attr *attr = &cq->attr;
+	struct vb_cq_moderation moderation = vb_cq_moderation(cq->card);
+	bool lost;
+	uint32_t produced = vb_cq_produced(cq->card, &lost);
+	enum { OVERFLOWN = 9 };
+
+	vb_object_put(context, 0x0, 4, lost ? OVERFLOWN : 0);
+	vb_object_put(context, 0xb, 1, attr->cc);
+	vb_object_put(context, 0xe, 1, attr->overrun_ignore);
+	vb_object_put(context, 0xf, 2, moderation.from_cqe);
+	vb_object_put(context, 0x11, 1, attr->cqe_comp_type == FLEXIO_CQE_COMP_ENABLE);
+	vb_object_put(context, 0x12, 2, attr->cqe_comp_format);
+	vb_object_put(context, 0x18, 1, attr->always_armed);
+	vb_object_put(context, 0x63, 5, attr->log_cq_depth);
+	vb_object_put(context, 0x68, 24, attr->uar_id);
+	vb_object_put(context, 0x84, 12, moderation.period_us);
+	vb_object_put(context, 0x90, 16, moderation.max_count);
+	vb_object_put(context, 0xb8, 8, cq->eq ? attr->emulated_eqn : 0);
+	vb_object_put(context, 0x148, 24, vb_object_record(cq->queue.dbr.addr) & 0xffffff);
+	vb_object_put(context, 0x168, 24, produced & 0xffffff);
+}
+
+static const struct vb_devx_lender lender = { .query = 0x402, .at = 16, .size = 64, .look = look };
 
 /* ---- create ---- */
 
@@ -188,6 +219,8 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || hold_eq(c, &place, fattr) ||
 	    get_memory(c, &place, fattr) || make_card(c, &place, fattr))
 		goto free_cq;
+	c->attr = *fattr;
+	vb_object_lend(&c->object, place.ctx, VB_DEVX_CQ, vb_cq_number(c->card), &lender);
 	if (!vb_queue_publish(&c->queue))
 		goto destroy_card;
 	if ((c->handler || c->eq) && !fattr->no_arm && !fattr->always_armed)
@@ -275,7 +308,6 @@ uint32_t flexio_cq_get_cq_num(struct flexio_cq *cq)
 	return vb_cq_number(cq->card);
 }
 
-/* An opaque object; there is nothing of DEVX that takes it yet. */
 struct mlx5dv_devx_obj *flexio_cq_get_obj(struct flexio_cq *cq)
 {
 	struct handle *pin AUTO_UNPIN = vb_queue_pin(QUEUE_CQ, cq);
@@ -285,5 +317,5 @@ struct mlx5dv_devx_obj *flexio_cq_get_obj(struct flexio_cq *cq)
 		bad_handle(cq, "CQ");
 		return NULL;
 	}
-	return (struct mlx5dv_devx_obj *)cq;
+	return &cq->object;
 }

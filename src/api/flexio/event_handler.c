@@ -16,6 +16,7 @@
  * first and then checks whether it has a handler.
  */
 #include "internal.h"
+#include "object.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -56,8 +57,9 @@ struct flexio_event_handler {
 	uint32_t obj_id;
 	struct vb_dpa_thread *dpa_thread;
 	struct flexio_thread thread;
-	unsigned int users;    /* CQs whose events go here; under process.mutex */
-	unsigned int eu_group; /* that the thread runs in; 0: none */
+	struct mlx5dv_devx_obj object; /* the thread, lent to libmlx5 */
+	unsigned int users;            /* CQs whose events go here; under process.mutex */
+	unsigned int eu_group;         /* that the thread runs in; 0: none */
 	uint64_t pc, arg;
 };
 
@@ -335,6 +337,7 @@ static flexio_status handler_new(struct flexio_process *process, const struct fu
 	h->pc = func->addr;
 	h->arg = attr->arg;
 	h->thread.handler = h;
+	vb_object_lend(&h->object, process->ctx, VB_DEVX_THREAD, h->obj_id, NULL);
 	if (make_threads(h, process, attr) || !vb_handle_add(HANDLE_EVENT_HANDLER, h)) {
 		handler_free(h);
 		return failed();
@@ -488,10 +491,9 @@ struct flexio_thread *flexio_event_handler_get_thread(struct flexio_event_handle
 	return thread_of(event_handler);
 }
 
-/* An opaque object; there is nothing of DEVX that takes it yet. */
 struct mlx5dv_devx_obj *
 flexio_event_handler_get_thread_obj(struct flexio_event_handler *event_handler)
 {
 	API_CALL();
-	return (struct mlx5dv_devx_obj *)thread_of(event_handler);
+	return thread_of(event_handler) ? &event_handler->object : NULL;
 }

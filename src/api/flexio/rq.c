@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-#include "api/devx.h"
 #include "card/flow.h"
+#include "object.h"
 
 enum { MAX_LOG_DEPTH = 15, MIN_LOG_STRIDE = 4, MAX_LOG_STRIDE = 10, LINKED_MIN_LOG_STRIDE = 5 };
 
@@ -19,6 +19,8 @@ struct flexio_rq {
 	struct vb_srq *links;               /* linked WQEs, or NULL */
 	struct flexio_transport_domain *td; /* NULL: none was given */
 	pthread_mutex_t lock;               /* of tir */
+	struct flexio_wq_attr attr;         /* as it was made, with the stride that counts */
+	uint32_t cqn;
 	struct mlx5dv_devx_obj tir, object; /* lent to libmlx5; tir is marked when it is there */
 };
 
@@ -153,15 +155,40 @@ static int make_card(struct flexio_rq *rq, const struct queue_place *place, uint
 	return err ? vb_queue_refused("RQ", place, &words, err) : 0;
 }
 
-static void lend(struct mlx5dv_devx_obj *obj, const struct flexio_rq *rq, enum vb_devx_kind kind,
-		 uint32_t number)
+/* The context of QUERY_RQ, with that of its work queue in it. */
+static void look_rq(const struct mlx5dv_devx_obj *obj, uint8_t *context)
 {
-	*obj = (struct mlx5dv_devx_obj){ .mark = VB_DEVX_MARK,
-					 .kind = kind,
-					 .number = number,
-					 .lent = true,
-					 .context = rq->queue.ctx };
+	const struct flexio_rq *rq = container_of(obj, struct flexio_rq, object);
+	const struct flexio_wq_attr *attr = &rq->attr;
+	enum { RDY = 1, ERR = 3, WQ = 0x180, LINKED = 0, CYCLIC = 1 };
+
+	vb_object_put(context, 0x3, 1, attr->rq.vlan_strip_disable);
+	vb_object_put(context, 0x8, 4, vb_qp_state(rq->card) == IBV_QPS_ERR ? ERR : RDY);
+	vb_object_put(context, 0x28, 24, attr->user_index);
+	vb_object_put(context, 0x48, 24, rq->cqn);
+	vb_object_put(context, WQ + 0x0, 4, rq->links ? LINKED : CYCLIC);
+	vb_object_put(context, WQ + 0x5, 2, attr->rq.end_pad_mode);
+	vb_object_put(context, WQ + 0x68, 24, attr->uar_id);
+	vb_object_put(context, WQ + 0xe0, 32, vb_object_record(rq->queue.dbr.addr));
+	vb_object_put(context, WQ + 0x10c, 4, attr->log_wq_stride);
+	vb_object_put(context, WQ + 0x11b, 5, attr->log_wq_depth);
 }
+
+/* The context of QUERY_TIR: a direct one. */
+static void look_tir(const struct mlx5dv_devx_obj *obj, uint8_t *context)
+{
+	const struct flexio_rq *rq = container_of(obj, struct flexio_rq, tir);
+
+	vb_object_put(context, 0xe8, 24, vb_qp_number(rq->card));
+	vb_object_put(context, 0x128, 24, rq->td ? vb_td_number(rq->td) : 0);
+}
+
+static const struct vb_devx_lender rq_lender = {
+	.query = 0x90b, .at = 32, .size = 240, .look = look_rq
+};
+static const struct vb_devx_lender tir_lender = {
+	.query = 0x903, .at = 32, .size = 240, .look = look_tir
+};
 
 /* It takes frames that others send, none of its own transport domain. */
 static int make_tir(struct flexio_rq *rq)
@@ -180,7 +207,7 @@ static int make_tir(struct flexio_rq *rq)
 	err = vb_tir_create(place.dev, &attr, &tir);
 	if (err)
 		return vb_queue_refused("RQ's TIR", &place, &words, err);
-	lend(&rq->tir, rq, VB_DEVX_TIR, vb_tir_number(tir));
+	vb_object_lend(&rq->tir, rq->queue.ctx, VB_DEVX_TIR, vb_tir_number(tir), &tir_lender);
 	rq->tir.tir = tir;
 	return 0;
 }
@@ -258,7 +285,11 @@ static flexio_status rq_create(struct flexio_process *process, struct ibv_contex
 		rq_free(rq);
 		return failed();
 	}
-	lend(&rq->object, rq, VB_DEVX_RQ, vb_qp_number(rq->card));
+	rq->attr = *fattr;
+	if (!rq->attr.log_wq_stride)
+		rq->attr.log_wq_stride = MIN_LOG_STRIDE;
+	rq->cqn = cq_num;
+	vb_object_lend(&rq->object, rq->queue.ctx, VB_DEVX_RQ, vb_qp_number(rq->card), &rq_lender);
 	*flexio_rq_ptr = rq;
 	return FLEXIO_STATUS_SUCCESS;
 }

@@ -398,6 +398,21 @@ static int check(const struct mlx5dv_devx_obj *obj)
 	return obj->mark == VB_DEVX_MARK ? 0 : vb_refuse_combination("obj is no DEVX object");
 }
 
+/* A query of what libflexio made. As the kernel has it, the command names the object's number again. */
+static int query_lent(const struct mlx5dv_devx_obj *obj, const uint8_t *in, uint8_t *out,
+		      size_t outlen)
+{
+	const struct vb_devx_lender *lender = obj->lender;
+
+	if (!out || outlen < (size_t)lender->at + lender->size)
+		return vb_refuse_combination("the answer is too short for the context");
+	memset(out, 0, outlen);
+	if (get(in, NUMBER, 24) != obj->number)
+		return answer(out, vb_refuse_value("number", get(in, NUMBER, 24)));
+	lender->look(obj, out + lender->at);
+	return 0;
+}
+
 VB_PUBLIC int mlx5dv_devx_obj_query(struct mlx5dv_devx_obj *obj, const void *in, size_t inlen,
 				    void *out, size_t outlen)
 {
@@ -409,8 +424,10 @@ VB_PUBLIC int mlx5dv_devx_obj_query(struct mlx5dv_devx_obj *obj, const void *in,
 	err = check(obj);
 	if (err)
 		return api_fail(-err);
-	command = command_of(obj->kind);
 	opcode = in && inlen >= 16 ? get(in, OPCODE, 16) : 0;
+	if (obj->lender && opcode == obj->lender->query)
+		return api_status(query_lent(obj, in, out, outlen));
+	command = obj->lent ? NULL : command_of(obj->kind);
 	if (!command || !command->look || opcode != command->query)
 		return api_refuse(unsupported_value, "command", opcode);
 	if (!out || inlen < command->query_in || outlen < ANSWER)

@@ -26,6 +26,7 @@
 #include "base/signals.h"
 
 struct vb_eus_user {
+	struct vb_eus_user *next; /* of those of this process; under users_lock */
 	char card[VB_NAME_MAX];
 	unsigned int count;
 	pthread_mutex_t lock;   /* of all below */
@@ -40,7 +41,7 @@ struct vb_eus_user {
 };
 
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned int users; /* of this process; under users_lock */
+static struct vb_eus_user *users; /* of this process; under users_lock */
 
 /* ---- the store ---- */
 
@@ -141,7 +142,10 @@ int vb_eus_user_begin(const char *card, unsigned int count, struct vb_eus_user *
 	vb_signal_block(&before);
 	pthread_mutex_lock(&users_lock);
 	err = begin(user, view);
-	users += !err;
+	if (!err) {
+		user->next = users;
+		users = user;
+	}
 	pthread_mutex_unlock(&users_lock);
 	vb_signal_unblock(&before);
 	if (err) {
@@ -154,20 +158,48 @@ int vb_eus_user_begin(const char *card, unsigned int count, struct vb_eus_user *
 	return 0;
 }
 
+/* With users_lock, when this process has no users file open any more. */
+static void tidy(void)
+{
+	struct vb_eus_store store;
+
+	if (!vb_eus_store_open(&store, false, false))
+		vb_eus_store_close(&store, true);
+}
+
+/*
+ * Many programs leave their device processes to exit(). Threads may still look at the objects, so
+ * these stay; a lock that somebody holds is not waited for.
+ */
+__attribute__((destructor)) static void leave_at_exit(void)
+{
+	struct vb_eus_user *user;
+
+	if (!users || pthread_mutex_trylock(&users_lock))
+		return;
+	for (user = users; user; user = user->next)
+		vb_file_close(&user->use);
+	tidy();
+	pthread_mutex_unlock(&users_lock);
+}
+
 void vb_eus_user_end(struct vb_eus_user *user)
 {
 	VB_NO_CANCEL;
-	struct vb_eus_store store;
+	struct vb_eus_user **at = &users;
 	sigset_t before;
 
 	if (!user)
 		return;
 	vb_signal_block(&before);
 	pthread_mutex_lock(&users_lock);
+	while (*at != user)
+		at = &(*at)->next;
+	*at = user->next;
 	vb_file_close(&user->use); /* and its locks are gone */
 	vb_file_close(&user->dir);
-	if (!--users && !vb_eus_store_open(&store, false, false))
-		vb_eus_store_close(&store, true);
+	if (!users)
+		tidy();
 	pthread_mutex_unlock(&users_lock);
 	vb_signal_unblock(&before);
 	pthread_mutex_destroy(&user->lock);

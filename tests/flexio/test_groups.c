@@ -433,6 +433,25 @@ static void test_tidy(void **state)
 	assert_int_equal(glob(pattern, 0, NULL, &found), GLOB_NOMATCH);
 }
 
+/* A program that leaves its processes to exit() leaves nothing behind either. */
+static void test_exit(void **state)
+{
+	char pattern[256];
+	glob_t found;
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	if (!pid) {
+		execl(self_path, self_path, bed_elf_path, tool_path, "exit", NULL);
+		_exit(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+	snprintf(pattern, sizeof(pattern), "%s/*-eus*", getenv("VERBATIM_SHM_DIR"));
+	assert_int_equal(glob(pattern, 0, NULL, &found), GLOB_NOMATCH);
+}
+
 static void open_other(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -459,6 +478,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_partition),
 		cmocka_unit_test(test_damaged_store),
 		cmocka_unit_test(test_tidy),
+		cmocka_unit_test(test_exit),
 	};
 	char folder[] = "/tmp/verbatim-groups-XXXXXX";
 	bool holder = argc > 3;
@@ -469,6 +489,9 @@ int main(int argc, char **argv)
 	if (!holder && (!mkdtemp(folder) || setenv("VERBATIM_SHM_DIR", folder, 1)))
 		return 1;
 	bed_init(argc, argv);
+	if (holder && !strcmp(argv[3], "exit"))
+		return flexio_process_create(bed_ctx, bed_app, NULL,
+					     &(struct flexio_process *){ 0 });
 	if (holder)
 		return hold_group();
 	open_other();

@@ -275,10 +275,39 @@ def check_store(tool):
         raise peers.Failure(done.stdout + done.stderr)
 
 
+def check_users(tool):
+    """Users do not see each other's groups, and cannot keep each other from having some. Only root can be two users."""
+    if os.geteuid():
+        return
+    nobody = 65534
+    os.chmod(tool.folder, 0o755)
+    os.chmod(tool.shm, 0o1777)
+    create = ('eu_group', 'create', '-d', 'mlx5_0', '-n', 'a', '-r', '0-3')
+    for user in (0, nobody):
+        done = tool.run(*create, user=user, group=user)
+        if done.returncode:
+            raise peers.Failure(f'user {user}: {done.stderr}')
+    for user in (0, nobody):
+        tool.ok('eu_group destroy -d mlx5_0 -n a', 'Group with group id: 1, was destroyed successfully\n', user=user, group=user)
+    # The name of root's directory, taken by another user first.
+    tool.run(*create)
+    (folder,) = os.listdir(tool.shm)
+    tool.run('eu_group', 'destroy', '-d', 'mlx5_0', '-n', 'a')
+    planted = os.path.join(tool.shm, folder)
+    os.mkdir(planted)
+    with open(os.path.join(planted, 'store'), 'w', encoding='ascii') as text:
+        text.write('verbatim-eus 1\n')
+    os.chown(planted, nobody, nobody)
+    tool.ok('eu_group query -d mlx5_0', 'In total there are 0 EU groups configured.\n')
+    if tool.run(*create).returncode or sorted(os.listdir(tool.shm)) != [folder, folder + '-1']:
+        raise peers.Failure(f'there is {os.listdir(tool.shm)}')
+    tool.run('eu_group', 'destroy', '-d', 'mlx5_0', '-n', 'a')
+
+
 def run():
     with tempfile.TemporaryDirectory() as folder:
         tool = Tool(folder)
-        for check in (check_front, check_info, check_groups, check_apply, check_partitions, check_two_at_once, check_store):
+        for check in (check_front, check_info, check_groups, check_apply, check_partitions, check_two_at_once, check_store, check_users):
             check(tool)
 
 

@@ -11,6 +11,7 @@
 #include "bed.h"
 
 #include <glob.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -269,6 +270,29 @@ static void test_in_use(void **state)
 	assert_said("processes: 0\n");
 }
 
+static void *end_process(void *process)
+{
+	bed_process_end(process);
+	return NULL;
+}
+
+/* The last process ends while another one begins: the tool sees the one that is there. */
+static void test_successor(void **state)
+{
+	struct flexio_process *process = bed_process(), *next;
+	pthread_t thread;
+
+	for (unsigned int i = 0; i < 100; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, end_process, process), 0);
+		next = bed_process();
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_int_equal(tool("info status -d mlx5_0"), 0);
+		assert_said("processes: 1\n");
+		process = next;
+	}
+	bed_process_end(process);
+}
+
 /* Started as another program: takes group 1, says so, and waits for its end. */
 static int hold_group(void)
 {
@@ -473,6 +497,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_such_group),
 		cmocka_unit_test(test_stream_affinity),
 		cmocka_unit_test(test_in_use),
+		cmocka_unit_test(test_successor),
 		cmocka_unit_test(test_killed_user),
 		cmocka_unit_test(test_forked_child),
 		cmocka_unit_test(test_partition),

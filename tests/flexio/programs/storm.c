@@ -134,8 +134,8 @@ static void run(struct world *w, target_fn *target, int end, unsigned int first,
 		OK(flexio_process_call(w->process, post, NULL, cell_at(w, at), id_of(w, at),
 				       (uint64_t)1));
 	}
-	/* as long as something moves */
-	for (int still = 0; seen < want && still < 200; still = seen == last ? still + 1 : 0) {
+	/* until nothing has moved for much longer than a loaded machine keeps a thread waiting */
+	for (int still = 0; seen < want && still < 20000; still = seen == last ? still + 1 : 0) {
 		usleep(seen ? 2000 : 500);
 		last = seen;
 		seen = handled(w);

@@ -77,6 +77,26 @@ void vb_show_adapter(const struct vb_adapter *adapter, int change)
 	vb_unlock(&shown.lock);
 }
 
+void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_traffic *moved,
+		     struct vb_monitor_place *place)
+{
+	struct vb_monitor_traffic *past = &shown.adapter[adapter->index].past;
+
+	vb_lock(&shown.lock);
+	begin_epoch();
+	add(&past->sent, &moved->sent);
+	add(&past->received, &moved->received);
+	add(&past->packets, &moved->packets);
+	add(&past->copies, &moved->copies);
+	add(&past->calls, &moved->calls);
+	add(&past->retries, &moved->retries);
+	add(&past->dropped, &moved->dropped);
+	/* The queue's entry goes first: a reader between the two sees less, never too much. */
+	vb_monitor_remove(place);
+	show_past(adapter->index);
+	vb_unlock(&shown.lock);
+}
+
 /* --- queue pairs ------------------------------------------------------------------------------ */
 
 void vb_show_qp(struct vb_qp *qp)
@@ -105,20 +125,6 @@ void vb_hide_qp(struct vb_qp *qp)
 		.retries = qp->sq.rewinds,
 		.dropped = qp->rq.dropped,
 	};
-	uint32_t index = qp->dev->adapter->index;
-	struct vb_monitor_traffic *past = &shown.adapter[index].past;
 
-	vb_lock(&shown.lock);
-	begin_epoch();
-	add(&past->sent, &moved.sent);
-	add(&past->received, &moved.received);
-	add(&past->packets, &moved.packets);
-	add(&past->copies, &moved.copies);
-	add(&past->calls, &moved.calls);
-	add(&past->retries, &moved.retries);
-	add(&past->dropped, &moved.dropped);
-	/* The queue's entry goes first: a reader between the two sees less, never too much. */
-	vb_monitor_remove(&qp->shown);
-	show_past(index);
-	vb_unlock(&shown.lock);
+	vb_hide_traffic(qp->dev->adapter, &moved, &qp->shown);
 }

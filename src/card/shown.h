@@ -9,8 +9,6 @@
 #include "card/internal.h"
 #include "monitor/layout.h"
 
-/* An adapter is opened or closed by a context of the process. */
-void vb_show_adapter(const struct vb_adapter *adapter, int change);
 void vb_show_qp(struct vb_qp *qp);
 /* It goes, and what it moved counts for its adapter from now on. */
 void vb_hide_qp(struct vb_qp *qp);

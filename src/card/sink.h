@@ -5,6 +5,9 @@
 #include <stdbool.h>
 
 #include "fabric/fabric.h"
+#include "monitor/monitor.h"
+
+struct vb_adapter;
 
 /* The card's callbacks, for vb_fabric_start(). */
 extern const struct vb_sink vb_card_sink;
@@ -14,3 +17,10 @@ extern const struct vb_sink vb_card_sink;
  * Whatever locks a queue is in a read section, or between vb_card_enter() and vb_card_leave().
  */
 bool vb_card_is_inside(void);
+
+/* --- shown.c: what tools see --- */
+/* An adapter is opened or closed by a context of the process. */
+void vb_show_adapter(const struct vb_adapter *adapter, int change);
+/* A queue pair's entry goes, and what it moved counts for its adapter from now on. */
+void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_traffic *moved,
+		     struct vb_monitor_place *place);

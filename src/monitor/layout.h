@@ -212,7 +212,7 @@ struct vb_monitor_adapter {
 struct vb_monitor_qp {
 	struct vb_monitor_seq seq;
 	uint32_t number;
-	uint32_t type; /* enum ibv_qp_type */
+	uint32_t type; /* enum ibv_qp_type; 0x48: of an hbl device */
 	uint32_t send_cq, recv_cq;
 	char adapter[32];
 	_Atomic uint32_t state; /* enum ibv_qp_state; not under seq, as the next */

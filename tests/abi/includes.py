@@ -17,7 +17,7 @@ BELOW = {
     'fabric': ['monitor', 'base'],
     'card/format': ['frame', 'base'],
     'card': ['card/format', 'card/hbl', 'fabric', 'frame', 'steer', 'monitor', 'base'],
-    'card/hbl': ['card', 'card/format', 'fabric', 'base'],
+    'card/hbl': ['card', 'card/format', 'fabric', 'monitor', 'base'],
     'dpa': ['monitor', 'base'],
     'gdb': ['dpa', 'base'],
     'device': [],

@@ -360,6 +360,7 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 	if (ret)
 		return ret;
 	init_ports(hbl, ports_mask);
+	vb_show_adapter(adapter, 1);
 	hbl->async = async;
 	hbl->async_arg = arg;
 	ret = core_fd < 0 ? setup_all(hbl) : 0;
@@ -422,6 +423,7 @@ void vb_hbl_close(struct vb_hbl *hbl)
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
 		destroy_objects(&hbl->ports[i]);
 	free_ports(hbl);
+	vb_show_adapter(hbl->adapter, -1);
 	pthread_mutex_lock(&vb_card.hbl.lock);
 	hbl->has_context = false;
 	hbl->async = NULL;

@@ -246,7 +246,9 @@ struct vb_hbl_sq {
 	uint32_t told; /* whose completion is written, where it was asked for */
 	bool loaded;   /* wr is the WQE to be sent next */
 	bool unflushed;
-	uint64_t sent;      /* payload bytes of wr */
+	uint64_t sent; /* payload bytes of wr */
+	/* For tools: messages, their bytes, what was read from the peer, and times of sending again. */
+	uint64_t messages, bytes_sent, bytes_asked, rewinds;
 	uint32_t first_psn; /* of wr */
 	/*
 	 * WQEs before head are complete, those before tail are sent; PSNs, window, retries, timers.
@@ -284,6 +286,7 @@ struct vb_hbl_announcement {
 /* The responder; under lock. */
 struct vb_hbl_rq {
 	_Alignas(64) struct vb_lock lock;
+	uint64_t packets, bytes_received, bytes_read; /* for tools: that came, that a peer READ */
 	struct vb_receiver receiver;
 	bool ack_due, answering;
 	_Atomic bool stalled; /* a request found the CQ full; the timer sees to it */
@@ -327,7 +330,37 @@ struct vb_hbl_qp {
 	struct vb_alarm timer; /* sq.lock */
 	struct vb_hbl_sq sq;
 	struct vb_hbl_rq rq;
+	struct vb_monitor_place shown; /* shown.c */
 };
+
+/* shown.c: what tools see. A number is taken; the state is another; the number is given back. */
+void vb_hbl_show_qp(struct vb_hbl_qp *qp);
+void vb_hbl_show_state(const struct vb_hbl_qp *qp);
+void vb_hbl_hide_qp(struct vb_hbl_qp *qp);
+
+/* The lock of the queue held. */
+static inline void vb_hbl_show_sq(const struct vb_hbl_qp *qp)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+
+	if (!shown)
+		return;
+	atomic_store_explicit(&shown->sq.sent, qp->sq.bytes_sent, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.received, qp->sq.bytes_asked, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.packets, qp->sq.messages, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.retries, qp->sq.rewinds, memory_order_relaxed);
+}
+
+static inline void vb_hbl_show_rq(const struct vb_hbl_qp *qp)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+
+	if (!shown)
+		return;
+	atomic_store_explicit(&shown->rq.sent, qp->rq.bytes_read, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.received, qp->rq.bytes_received, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.packets, qp->rq.packets, memory_order_relaxed);
+}
 
 /* qp.c */
 struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address); /* read section */

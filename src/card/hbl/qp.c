@@ -37,6 +37,7 @@ void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl
 
 	if (before == IBV_QPS_ERR)
 		return;
+	vb_hbl_show_state(qp);
 	vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", qp->hbl->adapter->config->name,
 		qp->port->number, syndrome, qp->qpn, vb_hbl_syndrome_text(syndrome));
 	vb_notice_set(&qp->notice, 1ull << event);
@@ -125,6 +126,7 @@ static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
 	qp->port = port;
 	qp->qpn = qpn;
 	vb_hbl_work_init(qp);
+	vb_hbl_show_qp(qp);
 	atomic_store_explicit(&vb_hbl_port_qps(port)[qpn], qp, memory_order_release);
 	return 0;
 }
@@ -137,6 +139,7 @@ static void give_number(struct vb_hbl_qp *qp)
 	atomic_store_explicit(&vb_hbl_port_qps(qp->port)[qp->qpn], NULL, memory_order_release);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	vb_hbl_work_remove(qp);
+	vb_hbl_hide_qp(qp);
 	qp->port->num_qps--;
 	qp->port = NULL;
 	qp->qpn = 0;
@@ -427,6 +430,7 @@ int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int m
 	vb_card_enter();
 	pthread_mutex_lock(&qp->hbl->mutex);
 	ret = move(qp, attr, mask, hbl);
+	vb_hbl_show_state(qp);
 	pthread_mutex_unlock(&qp->hbl->mutex);
 	vb_card_leave();
 	return ret;

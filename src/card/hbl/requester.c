@@ -188,6 +188,11 @@ static void add_flight(struct vb_hbl_qp *qp)
 	f->op = wr->op;
 	f->size = wr->size;
 	f->local = wr->local;
+	sq->messages++;
+	if (has_response(wr->op))
+		sq->bytes_asked += wr->size;
+	else
+		sq->bytes_sent += wr->size;
 	f->sent_at = qp->attr.caps & VB_HBL_QP_CONG_CTRL ? vb_now_ns() : 0;
 	sq->loaded = false;
 	sq->sent = 0;
@@ -419,6 +424,7 @@ void vb_hbl_requester_run(struct vb_hbl_qp *qp)
 	}
 	if (sq->sender.head != sq->sender.tail || sq->sent)
 		watch(qp);
+	vb_hbl_show_sq(qp);
 }
 
 /*
@@ -492,6 +498,7 @@ static void rewind_all(struct vb_hbl_qp *qp)
 		sq->announced -= is_announcement(qp, flight(qp, i)->op);
 	sq->rdv_next = atomic_load_explicit(&sq->rdv_done, memory_order_relaxed);
 	vb_sender_rewind(&sq->sender, sq->first_psn);
+	sq->rewinds++;
 	sq->loaded = false;
 	sq->sent = 0;
 }

@@ -276,6 +276,10 @@ static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 
 	if (ret)
 		return ret;
+	rq->packets++;
+	rq->bytes_received += pkt->len;
+	rq->bytes_read += pkt->op == VB_PKT_READ ? pkt->dma_len : 0;
+	vb_hbl_show_rq(qp);
 	/* A READ takes the PSNs of its response (IBTA 9.7.2). */
 	vb_receiver_take(&rq->receiver,
 			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->span) : 1);

@@ -309,6 +309,8 @@ const char *look_type(uint32_t type)
 		return "UD";
 	case IBV_QPT_RAW_PACKET:
 		return "RAW";
+	case 0x48: /* VB_TRANSPORT_HBL */
+		return "HBL";
 	}
 	return "?";
 }

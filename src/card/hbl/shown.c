@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+/* Owns the entries of hbl queue pairs in the file that tools read. */
+#include "card/hbl/internal.h"
+
+#include <stdio.h>
+
+void vb_hbl_show_qp(struct vb_hbl_qp *qp)
+{
+	struct vb_monitor_qp *entry;
+
+	if (vb_monitor_add(VB_MONITOR_QP, &qp->shown))
+		return;
+	entry = qp->shown.entry;
+	entry->number = qp->qpn;
+	entry->type = VB_TRANSPORT_HBL;
+	entry->send_cq = qp->req_cq->info.number;
+	entry->recv_cq = qp->res_cq->info.number;
+	snprintf(entry->adapter, sizeof(entry->adapter), "%s", qp->hbl->adapter->config->name);
+	vb_monitor_show(&qp->shown);
+	vb_hbl_show_state(qp);
+}
+
+void vb_hbl_show_state(const struct vb_hbl_qp *qp)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+
+	if (shown)
+		atomic_store_explicit(&shown->state,
+				      atomic_load_explicit(&qp->state, memory_order_relaxed),
+				      memory_order_relaxed);
+}
+
+void vb_hbl_hide_qp(struct vb_hbl_qp *qp)
+{
+	const struct vb_monitor_traffic moved = {
+		.sent = qp->sq.bytes_sent + qp->rq.bytes_read,
+		.received = qp->sq.bytes_asked + qp->rq.bytes_received,
+		.packets = qp->sq.messages,
+		.retries = qp->sq.rewinds,
+	};
+
+	vb_hide_traffic(qp->hbl->adapter, &moved, &qp->shown);
+}

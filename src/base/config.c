@@ -39,6 +39,9 @@
 #define SECTION_KEY       "\001"
 #define SECTION_PREFIX    "adapter "
 #define DEFAULT_HBL_PORTS 4
+#define DEFAULT_FUNCTIONS 4
+#define DEFAULT_QUEUES    64 /* and vectors of a function */
+#define NO_FUNCTIONS      UINT32_MAX
 #define MAX_OBJECTS       0xffffffu /* object numbers have 24 bits */
 #define MAX_KEYS          32
 #define KNOWN_FORMATS     "mlx5, mlx4, hbl"
@@ -387,6 +390,37 @@ static bool parse_tap(struct parser *p, const struct key *key, struct vb_config_
 	return true;
 }
 
+/* 0 is what a key that was not given leaves. */
+static bool parse_functions(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			    const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n > VB_FUNCTIONS) {
+		fail(p, p->line,
+		     "functions: '%s' is not a number of emulated functions; allowed: 0 to %d",
+		     value, VB_FUNCTIONS);
+		return false;
+	}
+	a->functions = n ? n : NO_FUNCTIONS;
+	return true;
+}
+
+static bool parse_per_function(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			       const char *value)
+{
+	uint32_t n;
+
+	_Static_assert((int)VB_FUNCTION_QUEUES == (int)VB_FUNCTION_VECTORS, "one limit for both");
+	if (!parse_number(value, &n) || n < 1 || n > VB_FUNCTION_QUEUES) {
+		fail(p, p->line, "%s: '%s' is not how many each function has; allowed: 1 to %d",
+		     key->name, value, VB_FUNCTION_QUEUES);
+		return false;
+	}
+	memcpy((char *)a + key->offset, &n, sizeof(n));
+	return true;
+}
+
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
 	{ .name = "interface", .parse = parse_interface },
@@ -413,6 +447,13 @@ static const struct key keys[] = {
 	{ .name = "ports", .parse = parse_ports },
 	{ .name = "cable", .parse = parse_cable },
 	{ .name = "tap", .parse = parse_tap },
+	{ .name = "functions", .parse = parse_functions },
+	{ .name = "function_queues",
+	  .parse = parse_per_function,
+	  .offset = offsetof(struct vb_config_adapter, function_queues) },
+	{ .name = "function_vectors",
+	  .parse = parse_per_function,
+	  .offset = offsetof(struct vb_config_adapter, function_vectors) },
 };
 
 _Static_assert(ARRAY_SIZE(keys) <= MAX_KEYS, "every key has a line");
@@ -603,6 +644,18 @@ static void finish_by_interface(struct vb_config_adapter *a, const struct vb_int
 	a->down = !interface->up || !interface->num_addresses;
 }
 
+static void finish_functions(struct vb_config_adapter *a)
+{
+	if (a->functions == NO_FUNCTIONS || a->format != VB_FORMAT_MLX5)
+		a->functions = 0;
+	else if (!a->functions)
+		a->functions = DEFAULT_FUNCTIONS;
+	if (!a->function_queues)
+		a->function_queues = DEFAULT_QUEUES;
+	if (!a->function_vectors)
+		a->function_vectors = DEFAULT_QUEUES;
+}
+
 static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfaces *all,
 			   unsigned int k)
 {
@@ -620,6 +673,7 @@ static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfac
 		a->ports = a->format == VB_FORMAT_HBL ? DEFAULT_HBL_PORTS : 1;
 	if (!a->mtu)
 		a->mtu = 4096; /* no interface, so no wire that could be too narrow */
+	finish_functions(a);
 }
 
 static void finish_all(struct vb_config *config)
@@ -662,6 +716,11 @@ static void check_keys(struct parser *p, unsigned int adapter)
 		{ "cqe_size", "only adapters of the format mlx4 have a choice", VB_FORMAT_MLX4 },
 		{ "generation", "only adapters of the format hbl have this key", VB_FORMAT_HBL },
 		{ "ports", "only adapters of the format hbl have this key", VB_FORMAT_HBL },
+		{ "functions", "only adapters of the format mlx5 have this key", VB_FORMAT_MLX5 },
+		{ "function_queues", "only adapters of the format mlx5 have this key",
+		  VB_FORMAT_MLX5 },
+		{ "function_vectors", "only adapters of the format mlx5 have this key",
+		  VB_FORMAT_MLX5 },
 	};
 	unsigned int wrong = ARRAY_SIZE(special);
 	int first = 0;

@@ -20,6 +20,9 @@
  *	ports = 4                 ; hbl: 1 to 24, the last quarter of them scale-out
  *	cable = lab               ; mlx4, mlx5: ports of one name hang on one switch
  *	tap = tap0                ; ... instead of cable: frames go to and from a TAP interface
+ *	functions = 4             ; mlx5: emulated functions, see docs/emulation.md
+ *	function_queues = 64      ; ... queues of each
+ *	function_vectors = 64     ; ... MSI-X vectors of each
  */
 #pragma once
 
@@ -40,6 +43,9 @@ enum {
 	VB_CONFIG_MAX_RPC_TIMEOUT = 3600000,
 	VB_CONFIG_MAX_PORTS = 24,
 	VB_HBL_DEVICES = 64, /* hbl_0 ... hbl_63 */
+	VB_FUNCTIONS = 16,   /* emulated ones of an adapter */
+	VB_FUNCTION_QUEUES = 256,
+	VB_FUNCTION_VECTORS = 256,
 };
 
 /* The queue formats; VB_FORMATS counts them. */
@@ -81,6 +87,8 @@ struct vb_config_adapter {
 	uint32_t hbl_number;           /* N of hbl_N, and of /dev/accel/accelN */
 	char cable[VB_NAME_MAX];       /* raw Ethernet: what the port's cable is called */
 	char tap[IF_NAMESIZE]; /* ... the TAP interface that the port ends in; empty: none */
+	uint32_t functions;    /* mlx5: emulated ones; others: 0 */
+	uint32_t function_queues, function_vectors; /* of each */
 };
 
 struct vb_config {

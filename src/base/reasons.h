@@ -48,6 +48,8 @@
 	  "%s: not supported", what)                                                                                   \
 	X(unsupported_value, EOPNOTSUPP, "docs/deviations.md says until when",                                         \
 	  (const char *what, uint64_t value), "%s 0x%llx: not supported", what, (unsigned long long)value)             \
+	X(no_function, EINVAL, "functions = in the configuration", (uint32_t vhca_id),                                 \
+	  "the adapter has no emulated function with vhca_id 0x%x", vhca_id)                                           \
 	/* steering */                                                                                                 \
 	X(cannot, EOPNOTSUPP, NULL, (const char *words), "%s", words)                                                  \
 	X(exists, EEXIST, NULL, (const char *words), "%s", words)                                                      \

@@ -5,6 +5,7 @@
  *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made
  *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot; it holds a shared lock on it while it lives
  *	DIRECTORY/SLOT-GENERATION.show    what it shows to tools, if it shows anything
+ *	DIRECTORY/function-...        an emulated function, shared by its driver and its device (fabric/function.h)
  *
  * Slots are taken and reaped only under the lock on the registry file (flock), and given back by
  * their owner without it; pid and generation are atomic because they are read without it. The lock
@@ -612,7 +613,7 @@ static int choose_place(int root, struct place *places, int count)
 	for (int i = 0; i < count; i++) {
 		if (places[i].dir.fd < 0 || is_inhabited(&places[i]))
 			continue;
-		unlinkat(places[i].dir.fd, "registry", 0);
+		vb_dir_remove_files(places[i].dir.fd);
 		unlinkat(root, places[i].name, AT_REMOVEDIR);
 	}
 	return 0;
@@ -731,7 +732,7 @@ static void remove_directory(void)
 		return;
 	root = reap_locked() ? -1 : open(registry.root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root >= 0) {
-		unlinkat(registry.place.dir.fd, "registry", 0);
+		vb_dir_remove_files(registry.place.dir.fd);
 		unlinkat(root, registry.place.name, AT_REMOVEDIR);
 		close(root);
 	}
@@ -804,6 +805,15 @@ int vb_registry_open_segment(uint32_t slot, uint32_t generation)
 	segment_name(name, sizeof(name), slot, generation);
 	return vb_file_is_open(&registry.place.dir)
 		       ? vb_dir_open_file(registry.place.dir.fd, name, false)
+		       : -EBADF;
+}
+
+int vb_registry_open_shared(const char *name)
+{
+	VB_NO_CANCEL;
+
+	return vb_file_is_open(&registry.place.dir)
+		       ? vb_dir_open_file(registry.place.dir.fd, name, true)
 		       : -EBADF;
 }
 

@@ -249,6 +249,12 @@ static bool remove_file(int dir, const char *name)
 	return !strcmp(name, "registry") || !unlinkat(dir, name, 0);
 }
 
+void vb_dir_remove_files(int dir)
+{
+	each_file(dir, remove_file);
+	unlinkat(dir, "registry", 0);
+}
+
 /*
  * While its registry is locked nobody joins. A process that waits for the lock sees then that the
  * file is gone.

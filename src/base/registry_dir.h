@@ -44,6 +44,8 @@ int vb_dir_make(int root);
  * -errno.
  */
 int vb_dir_open_file(int dir, const char *name, bool create);
+/* Removes the files of a directory in which nobody lives, the registry last. */
+void vb_dir_remove_files(int dir);
 /* True where nobody has this file locked. */
 bool vb_dir_is_unlocked(int dir, const char *name);
 

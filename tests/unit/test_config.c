@@ -123,6 +123,30 @@ static void hbl_adapters(void **state)
 	assert_int_equal(a[2].ports, 1);
 }
 
+static void emulated_functions(void **state)
+{
+	struct vb_config config;
+	const struct vb_config_adapter *a = config.adapter;
+
+	assert_int_equal(write_and_read("[adapter mlx5_0]\n"
+					"[adapter mlx5_1]\nfunctions = 0\n"
+					"[adapter mlx5_2]\nfunctions = 16\nfunction_queues = 1\n"
+					"[adapter mlx5_3]\nfunctions = 1\nfunction_vectors = 256\n"
+					"[adapter mlx4_0]\n[adapter hbl_0]\n",
+					&config),
+			 0);
+	assert_int_equal(a[0].functions, 4);
+	assert_int_equal(a[0].function_queues, 64);
+	assert_int_equal(a[0].function_vectors, 64);
+	assert_int_equal(a[1].functions, 0);
+	assert_int_equal(a[2].functions, 16);
+	assert_int_equal(a[2].function_queues, 1);
+	assert_int_equal(a[3].functions, 1);
+	assert_int_equal(a[3].function_vectors, 256);
+	assert_int_equal(a[4].functions, 0);
+	assert_int_equal(a[5].functions, 0);
+}
+
 static void missing_takes_port_down(void **state)
 {
 	struct vb_config config;
@@ -157,7 +181,17 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap, functions, function_queues, function_vectors" },
+	{ "[adapter mlx5_0]\nfunctions = 17\n",
+	  "2: functions: '17' is not a number of emulated functions; allowed: 0 to 16" },
+	{ "[adapter mlx5_0]\nfunction_queues = 0\n",
+	  "2: function_queues: '0' is not how many each function has; allowed: 1 to 256" },
+	{ "[adapter mlx5_0]\nfunction_vectors = 257\n",
+	  "2: function_vectors: '257' is not how many each function has; allowed: 1 to 256" },
+	{ "[adapter mlx4_0]\nfunctions = 1\n",
+	  "2: functions: only adapters of the format mlx5 have this key" },
+	{ "[adapter hbl_0]\nfunction_queues = 1\n",
+	  "2: function_queues: only adapters of the format mlx5 have this key" },
 	{ "[adapter mlx5_0]\ntap = a/b\n",
 	  "2: tap: 'a/b' is not an interface name; allowed: 1 to 15 characters, as `ip link` lists them" },
 	{ "[adapter mlx5_0]\ntap = vtap%d\n",
@@ -400,6 +434,7 @@ int main(void)
 		cmocka_unit_test(full_file),
 		cmocka_unit_test(section_without_keys),
 		cmocka_unit_test(hbl_adapters),
+		cmocka_unit_test(emulated_functions),
 		cmocka_unit_test(missing_takes_port_down),
 		cmocka_unit_test(bad_files),
 		cmocka_unit_test(too_many),

@@ -117,7 +117,7 @@ static void clear_alarm(struct vb_cq *cq)
 int vb_cq_check_unused(const struct vb_cq *cq)
 {
 	return atomic_load_explicit(&cq->refs, memory_order_acquire)
-		       ? vb_refuse_busy("queue pairs or SRQs")
+		       ? vb_refuse_busy("queue pairs, SRQs or emulated queues")
 		       : 0;
 }
 

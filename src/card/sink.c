@@ -9,6 +9,7 @@
 #include "card/requester.h"
 
 #include "base/util.h"
+#include "card/emulated.h"
 #include "card/hbl/sink.h"
 
 /* --- deferred work ---------------------------------------------------------------------------- */
@@ -52,11 +53,17 @@ static uint64_t card_work(bool all)
 		vb_burst_begin();
 		vb_uar_run_deferred();
 		vb_hbl_fifo_run_deferred();
+		vb_emulation_run();
 		vb_alarm_run();
 		vb_burst_end();
 	}
 	vb_deferred_run(all); /* last: the above may defer */
 	return all ? vb_alarm_next() : UINT64_MAX;
+}
+
+static enum vb_pending card_pending(bool all)
+{
+	return all && vb_function_is_told() ? VB_PENDING_RUNNABLE : vb_deferred_pending(all);
 }
 
 /* --- packets ---------------------------------------------------------------------------------- */
@@ -138,6 +145,7 @@ static void card_forked(void)
 	vb_mr_forked();
 	vb_umem_forked();
 	vb_hbl_forked();
+	vb_emulation_forked();
 }
 
 const struct vb_sink vb_card_sink = {
@@ -147,5 +155,5 @@ const struct vb_sink vb_card_sink = {
 	.received = card_received,
 	.delivers_first = card_delivers_first,
 	.work = card_work,
-	.pending = vb_deferred_pending,
+	.pending = card_pending,
 };

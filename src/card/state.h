@@ -32,6 +32,8 @@ enum {
 	VB_UAR_MAX = 1 << 16,
 	VB_TIR_MAX = 1 << 16,
 	VB_EQ_MAX = 255,
+	VB_EMU_MAPS = 4096,
+	VB_EMU_EQS = 4096,
 	VB_QP_FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is reserved */
 	VB_QP_MAX_INDEX = 1 << VB_QPN_INDEX_BITS,
 	VB_FLOW_DOMAINS = 6,     /* enum vb_steer_kind, and that of verbs flows */
@@ -63,7 +65,8 @@ struct vb_card {
 	} adapters;
 
 	struct { /* each in the file of the object */
-		struct vb_ids pd, mr, cq, eq, srq, qp, umem, uar, tir, transport_domain;
+		struct vb_ids pd, mr, cq, eq, srq, qp, umem, uar, tir, transport_domain, emu_map,
+			emu_eq;
 	} numbers;
 
 	struct { /* mr.c */
@@ -105,6 +108,11 @@ struct vb_card {
 		struct vb_wire at[VB_CONFIG_MAX_ADAPTERS];
 	} wire;
 
+	struct {                                     /* emulation.c */
+		pthread_mutex_t lock;                /* of the making of functions */
+		_Atomic(struct vb_function *) first; /* NULL-ended list of those in use */
+	} emulation;
+
 	pthread_mutex_t umem_lock; /* umem.c: of the table */
 
 	struct {                                               /* alarm.c */
@@ -141,6 +149,8 @@ struct vb_card_tables {
 	_Atomic(struct vb_cq *) cq[VB_CQ_MAX + 1];
 	_Atomic(struct vb_eq *) eq[VB_EQ_MAX + 1];
 	struct vb_umem *umem[VB_UMEM_MAX + 1]; /* umem_lock */
+	_Atomic(struct vb_emu_map *) emu_map[VB_EMU_MAPS + 1];
+	_Atomic(struct vb_emu_eq *) emu_eq[VB_EMU_EQS + 1];
 	struct { /* uar.c: rings that wait for the background thread */
 		_Atomic uint64_t qps[VB_QP_MAX_INDEX / 64]; /* a bit per index of a QP, */
 		_Atomic uint64_t cqs[VB_CQ_MAX / 64];       /* and per number of a CQ */

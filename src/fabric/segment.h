@@ -63,9 +63,11 @@ struct vb_segment {
 	_Atomic uint64_t size;        /* bytes that exist */
 	uint8_t pad0[32];
 	/* peers write */
-	_Alignas(64) _Atomic uint32_t wake;              /* enum vb_wake; a futex */
-	_Atomic uint32_t inbound_epoch;                  /* counts announcements below */
-	_Atomic uint64_t frames_lost;                    /* raw frames that found no room */
+	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
+	_Atomic uint32_t inbound_epoch;     /* counts announcements below */
+	_Atomic uint64_t frames_lost;       /* raw frames that found no room */
+	_Atomic uint32_t
+		functions; /* 1: something happened to an emulated function, see function.h */
 	_Alignas(64) _Atomic uint32_t inbound[VB_SLOTS]; /* generation of the peer */
 	_Alignas(64) _Atomic uint64_t pins[VB_SLOTS][VB_SEG_PINS];
 	/* owner writes */

@@ -28,6 +28,7 @@ BELOW = {
     'api/mlx4': ['api', 'api/ibverbs', 'card', 'base'],
     'api/mlx5': ['api', 'api/ibverbs', 'card', 'steer', 'base'],
     'api/hbl': ['api', 'api/ibverbs', 'card', 'card/hbl', 'base'],
+    'api/emulation': ['api', 'card', 'base'],
     'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'gdb', 'device', 'monitor', 'base'],
     'api/dpa_stats': ['monitor', 'base'],
     'preload': ['card', 'card/hbl', 'base'],
@@ -37,9 +38,9 @@ BELOW = {
 # What a folder shows to those above it; base shows everything.
 SHOWN = {
     'monitor': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
-    'fabric': {'fabric.h', 'direct.h', 'entries.h'},
+    'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
-    'card': {'card.h', 'flow.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
+    'card': {'card.h', 'emulation.h', 'flow.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
     'frame': {'frame.h', 'bytes.h'},
     'steer': {'steer.h'},
     'api': {'devx.h', 'edge.h'},

@@ -273,6 +273,7 @@ struct flexio_rmp;
 struct flexio_qp;
 struct flexio_sq_tis;
 struct flexio_transport_domain;
+struct flexio_emu_db_to_cq_ctx;
 
 /* ---- attributes --------------------------------------------------------------------------- */
 
@@ -779,6 +780,21 @@ FLEXIO_STABLE flexio_status flexio_qp_modify(struct flexio_qp *qp, struct flexio
 					     struct flexio_qp_attr_opt_param_mask *mask);
 FLEXIO_STABLE enum flexio_qp_state flexio_qp_state_get(struct flexio_qp *qp);
 FLEXIO_EXPERIMENTAL uint32_t flexio_qp_get_qp_num(struct flexio_qp *qp);
+
+/* ---- emulated devices: doorbells of a driver become completions ----------------------------- */
+
+/*
+ * Lead doorbells of a queue of an emulated function to a CQ of the same device context. Device code
+ * asks for the next one with flexio_dev_db_ctx_arm().
+ */
+FLEXIO_EXPERIMENTAL flexio_status
+flexio_emu_db_to_cq_map(struct ibv_context *ibv_ctx, uint32_t vhca_id, uint32_t queue_id,
+			struct flexio_cq *cq, struct flexio_emu_db_to_cq_ctx **emu_db_to_cq_ctx);
+FLEXIO_EXPERIMENTAL flexio_status
+flexio_emu_db_to_cq_unmap(struct flexio_emu_db_to_cq_ctx *emu_db_to_cq_ctx);
+/* What device code names it by. */
+FLEXIO_EXPERIMENTAL uint32_t
+flexio_emu_db_to_cq_ctx_get_id(struct flexio_emu_db_to_cq_ctx *emu_db_to_cq_ctx);
 
 #ifdef __cplusplus
 }

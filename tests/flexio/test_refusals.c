@@ -697,6 +697,8 @@ static void test_cqs(void **state)
 	CQ_WITH(a.element_type = 0, "is not the thread of an event handler");
 	CQ_WITH((a.element_type = 2, a.emulated_eqn = 77),
 		"event queue 77 does not exist on mlx5_0");
+	CQ_WITH((a.element_type = 9, a.emulated_eqn = 77),
+		"emulated event queue 77 does not exist on mlx5_0");
 	CQ_WITH(a.cq_ring_qmem.daddr = 16,
 		"the CQ's ring: 64 bytes at device address 0x10 are not");
 	CQ_WITH(a.cq_ring_qmem.daddr += 8, "the CQ's ring: the address is not a multiple of 64");
@@ -967,6 +969,36 @@ static bool is_covered(const char *name)
 }
 
 /* Every function that the library exports was refused above. Older forms (_v0) are reached through older headers. */
+static void test_emulation(void **state)
+{
+	struct flexio_emu_db_to_cq_ctx *map = NULL, *made;
+	struct flexio_cq *cq = make_cq(), *mlx5_1_cq = (struct flexio_cq *)junk;
+
+	REFUSED(flexio_emu_db_to_cq_map(NULL, 0x100, 0, cq, &map), "ibv_ctx is NULL");
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x100, 0, cq, NULL), "emu_db_to_cq_ctx is NULL");
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x100, 0, NULL, &map), "the CQ is NULL");
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x100, 0, mlx5_1_cq, &map), "is no CQ, or not");
+	REFUSED(flexio_emu_db_to_cq_map(mlx4_ctx, 0x100, 0, cq, &map),
+		"mlx4_0 has no emulated functions");
+	REFUSED(flexio_emu_db_to_cq_map(other_ctx, 0x110, 0, cq, &map),
+		"the CQ is of another device context, of mlx5_0");
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x99, 0, cq, &map),
+		"mlx5_0 refuses to map queue 0 of function 0x99: .*no emulated function.*functions =");
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x110, 0, cq, &map), "no emulated function");
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x100, 64, cq, &map),
+		"queue_id is 64; allowed: 0 to 63");
+	assert_null(map);
+	assert_ok(flexio_emu_db_to_cq_map(bed_ctx, 0x100, 0, cq, &made));
+	REFUSED(flexio_emu_db_to_cq_map(bed_ctx, 0x100, 0, cq, &map),
+		"still used by another map of this queue");
+	REFUSED(flexio_cq_destroy(cq), "doorbells are mapped to it");
+	assert_ok(flexio_emu_db_to_cq_unmap(made));
+	REFUSED(flexio_emu_db_to_cq_unmap(made), "is no map of a doorbell, or not any more");
+	NO_NUMBER(flexio_emu_db_to_cq_ctx_get_id(made), "is no map of a doorbell, or not any more");
+	NO_NUMBER(flexio_emu_db_to_cq_ctx_get_id(NULL), "the map of a doorbell is NULL");
+	assert_ok(flexio_cq_destroy(cq));
+}
+
 static void test_complete(void **state)
 {
 	char command[512], name[128];
@@ -1041,6 +1073,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_raw_queues),
 		cmocka_unit_test(test_rmps),
 		cmocka_unit_test(test_domains),
+		cmocka_unit_test(test_emulation),
 		cmocka_unit_test(test_complete),
 	};
 

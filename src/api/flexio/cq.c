@@ -3,10 +3,12 @@
  * Owns completion queues: a CQ of the card over device memory (or a umem), and what its events lead
  * to.
  *
- *	CQE --> card --armed?--> notify() --> event handler, or an entry of an event queue
+ *	CQE --> card --armed?--> notify() --> event handler, an entry of an event queue, or an interrupt
+ *	                                      of an emulated function
  */
 #include "object.h"
 #include "queue.h"
+#include "card/emulation.h"
 
 enum { MAX_LOG_DEPTH = 22 };
 
@@ -16,6 +18,7 @@ struct flexio_cq {
 	struct flexio_event_handler *handler; /* or NULL */
 	struct vb_eq *eq;                     /* or NULL */
 	struct vb_eq_user eq_user;
+	struct vb_emu_eq *emu_eq;      /* or NULL */
 	struct flexio_cq_attr attr;    /* as it was made */
 	struct mlx5dv_devx_obj object; /* lent to libmlx5 */
 };
@@ -28,6 +31,8 @@ static void notify(void *cookie)
 		vb_handler_event(cq->handler);
 	else if (cq->eq)
 		vb_eq_completion(cq->eq, vb_cq_number(cq->card));
+	else if (cq->emu_eq)
+		vb_emu_eq_raise(cq->emu_eq);
 }
 
 static void event(void *cookie, enum ibv_event_type type)
@@ -138,6 +143,18 @@ static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
 	return cq->eq ? 0 : -EINVAL;
 }
 
+static int hold_emulated(struct flexio_cq *cq, const struct queue_place *place,
+			 const struct flexio_cq_attr *attr)
+{
+	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ)
+		return 0;
+	cq->emu_eq = vb_emu_eq_get(place->adapter, attr->emulated_eqn);
+	if (!cq->emu_eq)
+		fail("emulated event queue %u does not exist on %s", attr->emulated_eqn,
+		     place->adapter->config->name);
+	return cq->emu_eq ? 0 : -EINVAL;
+}
+
 static int get_memory(struct flexio_cq *cq, const struct queue_place *place,
 		      const struct flexio_cq_attr *attr)
 {
@@ -161,9 +178,10 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.cqe_cnt = 1u << attr->log_cq_depth,
 		.cqe_size = 64,
 		.dbr = cq->queue.dbr.addr,
-		.ignore_overrun = attr->overrun_ignore,
+		/* Nobody reads what only raises interrupts, or arms it. */
+		.ignore_overrun = attr->overrun_ignore || cq->emu_eq,
 		.collapsed = attr->cc,
-		.always_armed = attr->always_armed && (cq->handler || cq->eq),
+		.always_armed = (attr->always_armed && (cq->handler || cq->eq)) || cq->emu_eq,
 		/*
 		 * The older layout (BASIC) has owner bits; whether its entries are compressed is up
 		 * to the card.
@@ -173,7 +191,10 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		.cookie = cq,
 		.notify = notify,
 		.event = event,
-		.owner = cq->queue.uar ? vb_flexio_uar_owner(cq->queue.process, place->adapter) : 0,
+		/* Programs give the CQ of an interrupt a page of the host, and device code rings it. */
+		.owner = cq->queue.uar || cq->emu_eq
+				 ? vb_flexio_uar_owner(cq->queue.process, place->adapter)
+				 : 0,
 		.moderation = { .max_count = attr->cq_max_count,
 				.period_us = attr->cq_period,
 				.from_cqe = attr->cq_period_mode == FLEXIO_CQ_PERIOD_MODE_CQE },
@@ -196,6 +217,8 @@ static void cq_free(struct flexio_cq *cq)
 	}
 	if (cq->eq)
 		vb_eq_put(cq->eq, &cq->eq_user);
+	if (cq->emu_eq)
+		vb_emu_eq_put(cq->emu_eq);
 	vb_queue_free(&cq->queue);
 }
 
@@ -217,7 +240,8 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 	if (!c)
 		return failed();
 	if (hold_uar(c, &place, fattr) || hold_handler(c, fattr) || hold_eq(c, &place, fattr) ||
-	    get_memory(c, &place, fattr) || make_card(c, &place, fattr))
+	    hold_emulated(c, &place, fattr) || get_memory(c, &place, fattr) ||
+	    make_card(c, &place, fattr))
 		goto free_cq;
 	c->attr = *fattr;
 	vb_object_lend(&c->object, place.ctx, VB_DEVX_CQ, vb_cq_number(c->card), &lender);
@@ -248,7 +272,9 @@ flexio_status flexio_cq_destroy(struct flexio_cq *cq)
 	err = vb_cq_destroy(cq->card);
 	if (err) {
 		vb_queue_revive(&cq->queue);
-		return fail("queues still use CQ 0x%x; destroy them first", vb_cq_number(cq->card));
+		return fail(
+			"queues still use CQ 0x%x, or doorbells are mapped to it; destroy or unmap them first",
+			vb_cq_number(cq->card));
 	}
 	cq_free(cq);
 	return FLEXIO_STATUS_SUCCESS;
@@ -295,6 +321,11 @@ flexio_status flexio_cq_query_moderation(struct flexio_cq *cq, uint16_t *max_cou
 }
 
 /* ---- what is asked ---- */
+
+uint32_t vb_flexio_cq_number(const struct flexio_cq *cq)
+{
+	return vb_cq_number(cq->card);
+}
 
 uint32_t flexio_cq_get_cq_num(struct flexio_cq *cq)
 {

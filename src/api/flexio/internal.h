@@ -170,6 +170,7 @@ enum handle_kind {
 	HANDLE_QUEUE, /* all of queue.h */
 	HANDLE_OUTBOX,
 	HANDLE_CMDQ,
+	HANDLE_EMU,
 	HANDLE_KINDS,
 };
 
@@ -419,7 +420,8 @@ struct guest {
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
 	uint64_t owner;     /* see vb_doorbell_send() */
 	uint16_t outbox_id; /* 0: the process's own */
-	uint64_t uctl;      /* the outbox's register */
+	uint64_t uctl;      /* the outbox's registers: control, */
+	uint64_t buffer;    /* and what was read last */
 	uint64_t cc_high;   /* upper half of the next doorbell of congestion control */
 	struct events events;
 	struct vb_shown_thread shown; /* to tools */

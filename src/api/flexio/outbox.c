@@ -10,11 +10,13 @@
  * rings nothing, and sets the thread's error number.
  */
 #include "internal.h"
+#include "card/emulation.h"
 
 #include <stdlib.h>
 
 enum outbox_register {
 	UCTL = 0x000,
+	BUFFER = 0x040,
 	CQ_DB = 0x100,
 	EQ_DB_REARM = 0x140,
 	EQ_DB_NO_REARM = 0x180,
@@ -27,7 +29,7 @@ enum outbox_register {
 	CC_DB_MSB = 0x348,
 };
 
-enum { UCTL_ERR = 2, NUMBER_MASK = 0xffffff };
+enum { UCTL_ERR = 2, NUMBER_MASK = 0xffffff, EMU_MASK = 0x3ffffff };
 
 struct flexio_outbox {
 	struct flexio_process *process;
@@ -36,9 +38,21 @@ struct flexio_outbox {
 
 /* ---- the page ---- */
 
+/* What a driver stored last; the answer stands in the registers. */
+static int read_doorbell(struct guest *guest, uint64_t value)
+{
+	uint32_t stored = 0;
+	int err = vb_doorbell_emu_value(guest->owner, (value >> 2) & EMU_MASK, &stored);
+
+	guest->buffer = stored;
+	guest->uctl = err ? UCTL_ERR : 0;
+	return err;
+}
+
 static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 {
-	uint32_t low = value & NUMBER_MASK, high = (value >> 32) & NUMBER_MASK;
+	uint32_t low = value & NUMBER_MASK, high = (value >> 32) & NUMBER_MASK,
+		 emu = (value >> 32) & EMU_MASK;
 
 	if (unlikely(!atomic_load_explicit(&guest->process->outboxes[guest->outbox_id],
 					   memory_order_relaxed)))
@@ -53,16 +67,19 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 		return vb_doorbell_eq(guest->owner, low, high);
 	case RXT_DB:
 		return vb_doorbell_zero_cqe(guest->owner, low);
+	case EMU_CAP:
+		return vb_doorbell_emu_arm(guest->owner, low, emu);
+	case EMU_CAP_TRIGGER:
+		return vb_doorbell_emu_trigger(guest->owner, low, emu);
 	case RXC_RD:
-		guest->uctl = UCTL_ERR;
-		return -ENOENT;
+		return read_doorbell(guest, value);
 	case CC_DB:
 		return vb_pcc_ring(guest, value);
 	case CC_DB_MSB:
 		guest->cc_high = value;
 		return guest->process->pcc ? 0 : -ENOENT;
 	default:
-		return -ENOENT; /* there are no emulated devices to name */
+		return -ENOENT;
 	}
 }
 
@@ -91,7 +108,7 @@ static int load(struct vb_dpa_thread *thread, uint64_t offset, unsigned int size
 	struct guest *guest = vb_dpa_thread_user(thread);
 
 	/* Nothing takes long here, so it is never busy; all else reads as zero. */
-	*value = offset == UCTL ? guest->uctl : 0;
+	*value = offset == UCTL ? guest->uctl : offset == BUFFER ? guest->buffer : 0;
 	return 0;
 }
 
@@ -119,7 +136,7 @@ void vb_outbox_reset(struct guest *guest)
 	guest->outbox_id = guest->ctx->outbox_config_id = 0;
 	guest->owner = vb_flexio_uar_owner(guest->process, guest->process->uar.adapter);
 	guest->ctx->outbox_base = OUTBOX_PAGE;
-	guest->uctl = 0;
+	guest->uctl = guest->buffer = 0;
 	guest->cc_high = 0;
 }
 

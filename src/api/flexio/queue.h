@@ -97,6 +97,11 @@ int vb_raw_start(struct vb_qp *qp);
 /* An event of the card for a queue: into the log. */
 void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type type);
 
+/* ---- cq.c ---- */
+
+/* Of a CQ that is pinned. */
+uint32_t vb_flexio_cq_number(const struct flexio_cq *cq);
+
 /* ---- td.c ---- */
 
 /* Take a reference to an object of this device. False: not a valid one. */

@@ -13,6 +13,8 @@
 
 struct ibv_context;
 struct vb_tir;
+struct vb_emu_map;
+struct vb_emu_eq;
 
 enum vb_devx_kind {
 	VB_DEVX_COUNTERS,
@@ -22,6 +24,8 @@ enum vb_devx_kind {
 	VB_DEVX_THREAD, /* of device code: lent only */
 	VB_DEVX_TIR,
 	VB_DEVX_TRANSPORT_DOMAIN,
+	VB_DEVX_DB_CQ_MAP,
+	VB_DEVX_EMULATED_EQ,
 };
 
 struct mlx5dv_devx_obj;
@@ -47,6 +51,8 @@ struct mlx5dv_devx_obj {
 		struct vb_tir *tir;             /* VB_DEVX_TIR */
 		struct devx_counters *counters; /* VB_DEVX_COUNTERS: libmlx5's */
 		struct devx_rqt *rqt;           /* VB_DEVX_RQT: libmlx5's */
+		struct vb_emu_map *emu_map;     /* VB_DEVX_DB_CQ_MAP */
+		struct vb_emu_eq *emu_eq;       /* VB_DEVX_EMULATED_EQ */
 	};
 };
 

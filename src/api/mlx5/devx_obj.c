@@ -10,12 +10,24 @@
 #include "mlx5.h"
 
 #include "base/lock.h"
+#include "devx_bits.h"
 #include "devx_obj.h"
 
-enum status { STATUS_OK = 0, STATUS_BAD_PARAM = 0x3, STATUS_BAD_RES = 0x5, STATUS_NO_RES = 0xf };
+enum status {
+	STATUS_OK = 0,
+	STATUS_BAD_PARAM = 0x3,
+	STATUS_RES_BUSY = 0x6,
+	STATUS_NO_RES = 0xf,
+};
 
 /* Bits of an answer, and of all commands. */
 enum { OPCODE = 0x0, STATUS = 0x0, NUMBER = 0x48, COUNTER_NUMBER = 0x40 };
+
+/*
+ * One command makes objects of many types (general objects): the type tells them apart. Its
+ * answer, and a query, name the object by all 32 bits of its number.
+ */
+enum { CREATE_OBJECT = 0xa00, QUERY_OBJECT = 0xa02, OBJECT_TYPE = 0x30, OBJECT_ID = 0x40 };
 
 struct devx_rqt {
 	struct devx_rqt *next;
@@ -23,36 +35,6 @@ struct devx_rqt {
 	uint32_t count;
 	struct vb_qp *rq[VB_MAX_RSS];
 };
-
-/* --- bit fields ------------------------------------------------------------------------------- */
-
-/* Up to 32 bits; a field does not cross a word. */
-static uint32_t get(const uint8_t *from, uint32_t bit, uint32_t len)
-{
-	const uint8_t *p = from + bit / 32 * 4;
-	uint32_t word = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-
-	return word >> (32 - bit % 32 - len) & (len == 32 ? UINT32_MAX : (1u << len) - 1);
-}
-
-static void put(uint8_t *to, uint32_t bit, uint32_t len, uint32_t value)
-{
-	uint32_t shift = 32 - bit % 32 - len, mask = len == 32 ? UINT32_MAX : (1u << len) - 1;
-	uint8_t *p = to + bit / 32 * 4;
-
-	for (uint32_t i = 0; i < 4; i++) {
-		uint8_t keep = (uint8_t) ~(mask << shift >> (24 - 8 * i));
-
-		p[i] = (uint8_t)((p[i] & keep) |
-				 (uint8_t)((value & mask) << shift >> (24 - 8 * i)));
-	}
-}
-
-static void put64(uint8_t *to, uint32_t bit, uint64_t value)
-{
-	put(to, bit, 32, (uint32_t)(value >> 32));
-	put(to, bit + 32, 32, (uint32_t)value);
-}
 
 /* --- flow counters ---------------------------------------------------------------------------- */
 
@@ -307,6 +289,7 @@ static int destroy_tir(struct mlx5dv_devx_obj *obj)
 
 static const struct command {
 	uint16_t create, query; /* opcodes; 0: none */
+	uint16_t type;          /* of a general object; 0: it is none */
 	enum vb_devx_kind kind;
 	uint16_t in, query_in; /* shortest commands, in bytes */
 	uint16_t number_at;    /* bit of the answer, up to the end of its word */
@@ -315,11 +298,15 @@ static const struct command {
 		    size_t outlen);
 	int (*destroy)(struct mlx5dv_devx_obj *obj);
 } commands[] = {
-	{ 0x816, 0, VB_DEVX_TRANSPORT_DOMAIN, 16, 0, NUMBER, create_td, NULL, destroy_td },
-	{ 0x900, 0, VB_DEVX_TIR, 272, 0, NUMBER, create_tir, NULL, destroy_tir },
-	{ 0x916, 0, VB_DEVX_RQT, 272, 0, NUMBER, create_rqt, NULL, destroy_rqt },
-	{ 0x939, 0x93b, VB_DEVX_COUNTERS, 16, 32, COUNTER_NUMBER, create_counters, query_counters,
-	  destroy_counters },
+	{ 0x816, 0, 0, VB_DEVX_TRANSPORT_DOMAIN, 16, 0, NUMBER, create_td, NULL, destroy_td },
+	{ 0x900, 0, 0, VB_DEVX_TIR, 272, 0, NUMBER, create_tir, NULL, destroy_tir },
+	{ 0x916, 0, 0, VB_DEVX_RQT, 272, 0, NUMBER, create_rqt, NULL, destroy_rqt },
+	{ 0x939, 0x93b, 0, VB_DEVX_COUNTERS, 16, 32, COUNTER_NUMBER, create_counters,
+	  query_counters, destroy_counters },
+	{ CREATE_OBJECT, QUERY_OBJECT, 0x32, VB_DEVX_DB_CQ_MAP, DEVX_DB_CQ_MAP_BYTES, 16, OBJECT_ID,
+	  devx_create_db_cq_map, devx_query_db_cq_map, devx_destroy_db_cq_map },
+	{ CREATE_OBJECT, QUERY_OBJECT, 0x49, VB_DEVX_EMULATED_EQ, DEVX_EMULATED_EQ_BYTES, 16,
+	  OBJECT_ID, devx_create_emulated_eq, devx_query_emulated_eq, devx_destroy_emulated_eq },
 };
 
 enum { ANSWER = 16, COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -338,7 +325,7 @@ static int answer(uint8_t *out, int err)
 	if (err)
 		put(out, STATUS, 8,
 		    err == -ENOMEM  ? STATUS_NO_RES
-		    : err == -EBUSY ? STATUS_BAD_RES
+		    : err == -EBUSY ? STATUS_RES_BUSY
 				    : STATUS_BAD_PARAM);
 	return err;
 }
@@ -349,12 +336,15 @@ static int create(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, 
 		  size_t outlen)
 {
 	uint32_t opcode = in && inlen >= 16 ? get(in, OPCODE, 16) : 0;
+	uint32_t type = opcode == CREATE_OBJECT ? get(in, OBJECT_TYPE, 16) : 0;
 	const struct command *command = NULL;
 	int err;
 
 	for (size_t i = 0; i < COMMANDS; i++)
-		if (commands[i].create == opcode)
+		if (commands[i].create == opcode && commands[i].type == type)
 			command = &commands[i];
+	if (!command && type)
+		return vb_refuse_unsupported_value("general object type", type);
 	if (!command)
 		return vb_refuse_unsupported_value("command", opcode);
 	if (!out || inlen < command->in || outlen < ANSWER)
@@ -432,6 +422,9 @@ VB_PUBLIC int mlx5dv_devx_obj_query(struct mlx5dv_devx_obj *obj, const void *in,
 		return api_refuse(unsupported_value, "command", opcode);
 	if (!out || inlen < command->query_in || outlen < ANSWER)
 		return api_refuse(combination, "the command or its answer is too short");
+	if (command->type &&
+	    (get(in, OBJECT_TYPE, 16) != command->type || get(in, OBJECT_ID, 32) != obj->number))
+		return api_refuse(combination, "the command names another object");
 	memset(out, 0, outlen);
 	return api_status(answer(out, command->look(obj, in, out, outlen)));
 }

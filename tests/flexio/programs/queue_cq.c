@@ -5,8 +5,8 @@
 #include <errno.h>
 
 extern struct flexio_app *cqdev;
-extern flexio_func_t run_work, fill_recv, receive, try_arm, try_zero, try_ring, try_msix, try_store,
-	try_eq, try_outbox, try_fast;
+extern flexio_func_t run_work, fill_recv, receive, try_arm, try_zero, try_ring, try_store, try_eq,
+	try_outbox, try_fast;
 
 enum { LOG = 4, SIZE = 64 };
 
@@ -111,6 +111,7 @@ static void refusals(void)
 	REFUSE(a.element_type = 1);
 	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ; a.emulated_eqn = 0);
 	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ; a.emulated_eqn = 77);
+	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ; a.emulated_eqn = 3);
 	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD; a.thread = NULL);
 	REFUSE(a.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD;
 	       a.thread = (struct flexio_thread *)&good);
@@ -415,21 +416,6 @@ static void zero(void)
 	woken_close(&w);
 }
 
-static void emulated(void)
-{
-	struct flexio_cq_attr attr = cq_attr(process, LOG);
-	struct mlx5_cqe64 cqe;
-	struct kit_cq cq;
-
-	attr.element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ;
-	attr.emulated_eqn = 3;
-	cq_make(process, NULL, &attr, &cq);
-	CHECK(call2(try_msix, cq.work.number, 0) == 0);
-	dev_get(process, &cqe, cq.work.ring, sizeof(cqe));
-	CHECK(!mlx5dv_get_cqe_owner(&cqe));
-	OK(flexio_cq_destroy(cq.cq));
-}
-
 /* ---- event queues ---- */
 
 struct eqe {
@@ -661,7 +647,6 @@ int main(void)
 	moderated(FLEXIO_CQ_PERIOD_MODE_EVENT);
 	moderated(FLEXIO_CQ_PERIOD_MODE_CQE);
 	zero();
-	emulated();
 	event_queue();
 	shared_event_queue();
 	doorbells();

@@ -36,13 +36,6 @@ __dpa_rpc__ uint64_t try_ring(uint32_t pi, uint32_t number)
 	return last_errno();
 }
 
-__dpa_rpc__ uint64_t try_msix(uint32_t number)
-{
-	(void)last_errno();
-	flexio_dev_msix_send(number);
-	return last_errno();
-}
-
 __dpa_rpc__ uint64_t try_eq(uint32_t ci, uint32_t number)
 {
 	(void)last_errno();

@@ -777,6 +777,44 @@ static void dead_namespaces(void **state)
 	assert_string_equal(said, "");
 }
 
+/* Processes that share a file have the same one, and it goes with the last of them, however they end. */
+static int share_a_file(void)
+{
+	struct stat first, second;
+	int until, fd;
+	pid_t pid;
+
+	if (mount_shm(NULL, 0))
+		return 99;
+	pid = start_member(&until);
+	if (pid < 0 || join())
+		return 1;
+	fd = vb_registry_open_shared("function-a-0");
+	if (fd < 0 || fstat(fd, &first))
+		return 2;
+	close(fd);
+	vb_registry_leave();
+	vb_registry_close();
+	if (join())
+		return 3;
+	fd = vb_registry_open_shared("function-a-0");
+	if (fd < 0 || fstat(fd, &second) || first.st_ino != second.st_ino)
+		return 4;
+	close(fd);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(until);
+	vb_registry_leave();
+	return directories() ? 5 : 0;
+}
+
+static void shared_files(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(share_a_file), 0);
+	assert_string_equal(said, "");
+}
+
 /* ---- limits of the program ---- */
 
 static int join_small_files(void)
@@ -905,12 +943,19 @@ static void closed_stdio(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(machine_lacks),        cmocka_unit_test(somebody_was_there),
-		cmocka_unit_test(hostile_umask),        cmocka_unit_test(names_taken),
-		cmocka_unit_test(interrupted_by_timer), cmocka_unit_test(lock_is_not_given_back),
-		cmocka_unit_test(claims_of_threads),    cmocka_unit_test(dead_namespaces),
-		cmocka_unit_test(program_is_limited),   cmocka_unit_test(closed_descriptors),
-		cmocka_unit_test(closed_stdio),         cmocka_unit_test(sniffers),
+		cmocka_unit_test(machine_lacks),
+		cmocka_unit_test(somebody_was_there),
+		cmocka_unit_test(hostile_umask),
+		cmocka_unit_test(names_taken),
+		cmocka_unit_test(interrupted_by_timer),
+		cmocka_unit_test(lock_is_not_given_back),
+		cmocka_unit_test(claims_of_threads),
+		cmocka_unit_test(dead_namespaces),
+		cmocka_unit_test(shared_files),
+		cmocka_unit_test(program_is_limited),
+		cmocka_unit_test(closed_descriptors),
+		cmocka_unit_test(closed_stdio),
+		cmocka_unit_test(sniffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,14 +263,20 @@ static void hostile_page(void)
 	pid_t pid = start("driver", 0);
 	uint64_t seed = 1;
 	volatile uint64_t *page;
+	const char *shm = getenv("VERBATIM_SHM_DIR");
+	char pattern[256];
 	glob_t found;
 	int fd;
 
-	CHECK(!glob("/dev/shm/verbatim-*/function-mlx5_0-0", 0, NULL, &found));
+	snprintf(pattern, sizeof(pattern), "%s/verbatim-*/function-mlx5_0-0",
+		 shm ? shm : "/dev/shm");
+	CHECK(!glob(pattern, 0, NULL, &found));
 	CHECK(found.gl_pathc == 1);
 	fd = open(found.gl_pathv[0], O_RDWR);
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	CHECK(fd >= 0 && page != MAP_FAILED);
+	for (uint64_t was = load(&shared[0].published); load(&shared[0].published) < was + 100;)
+		sched_yield();
 	for (int i = 0; i < 2000000; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		/* Now and then something near the truth: small numbers are slots. */

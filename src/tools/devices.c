@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "card/card.h"
+#include "card/emulation.h"
 #include "tools/cmd.h"
 
 struct arguments {
@@ -89,6 +90,18 @@ static void print_gids(const struct vb_adapter *a)
 	}
 }
 
+/* Which vhca_ids they have is what a program has to know. */
+static void print_functions(const struct vb_adapter *a)
+{
+	struct vb_function_info first, last;
+
+	if (!vb_function_info(a, 0, &first) ||
+	    !vb_function_info(a, a->config->functions - 1, &last))
+		return;
+	printf("  functions   %u emulated, vhca_id 0x%x to 0x%x, %u queues and %u vectors each\n",
+	       a->config->functions, first.vhca_id, last.vhca_id, first.queues, first.vectors);
+}
+
 static void print_all(const struct vb_adapter *a)
 {
 	struct ibv_port_attr port = { 0 };
@@ -114,6 +127,7 @@ static void print_all(const struct vb_adapter *a)
 	printf("  path MTU    %u active, %u at most\n", mtu_bytes(port.active_mtu),
 	       mtu_bytes(port.max_mtu));
 	print_gids(a);
+	print_functions(a);
 	printf("  limits      %" PRIu32 " QPs, %" PRIu32 " CQs, %" PRIu32 " SRQs, %" PRIu32
 	       " MRs, %" PRIu32 " PDs, %" PRIu32 " AHs\n",
 	       a->max_qp, a->max_cq, a->max_srq, a->max_mr, a->max_pd, a->max_ah);

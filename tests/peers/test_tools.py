@@ -115,6 +115,8 @@ def check_config(folder):
     message = rf'{re.escape(bad)}:3: mtu: .1500. is not a path MTU; allowed: 256, 512'
     expect(call('devices', '--config', good), 0, stdout=r'^mlx5_9 +mlx5 +ACTIVE +127\.0\.0\.1 +512 +lo ')
     expect(call('devices', '--config', good), 0, stdout=r'^mlx5_8 +mlx5 +DOWN +203\.0\.113\.9 ')
+    expect(call('devices', '-v', env={'VERBATIM_CONFIG': good}), 0,
+           stdout=r'functions +4 emulated, vhca_id 0x100 to 0x103, 64 queues and 64 vectors each')
     expect(call('devices', '-v', env={'VERBATIM_CONFIG': good}), 0, stdout=r'GID 3 .*ffff:7f00:0001 +RoCE v2 +127\.0\.0\.1')
     expect(call('devices', '--config', bad), 1, stderr=message)
     expect(call('run', '--config', bad, '--', 'true'), 125, stderr=message)

@@ -9,7 +9,7 @@
 
 extern struct flexio_app *emudev, *emuold;
 extern flexio_func_t on_doorbell, old_on_doorbell, emu_arm, emu_trigger, emu_value, emu_msix,
-	old_emu_arm;
+	old_emu_arm, old_emu_trigger;
 
 static struct ibv_context *ctx;
 static struct flexio_process *process;
@@ -159,6 +159,9 @@ static void old_forms(void)
 	CHECK(call2(old_emu_arm, q.state.cq.number, q.state.emu_id) == 0);
 	doorbell[1] = 1;
 	emu_await(&q, 1);
+	CHECK(call2(old_emu_arm, q.state.cq.number, q.state.emu_id) == 0);
+	CHECK(call2(old_emu_trigger, q.state.cq.number, q.state.emu_id) == 0);
+	emu_await(&q, 2);
 	emu_queue_close(&q);
 	OK(flexio_process_destroy(process));
 	process = first;
@@ -221,7 +224,8 @@ static void check_refused(const uint8_t *in, size_t inlen, size_t outlen, int er
 	errno = 0;
 	CHECK(!mlx5dv_devx_obj_create(ctx, in, inlen, out, outlen));
 	CHECK(errno == err);
-	CHECK(answered ? out[0] : out[0] == 0xee);
+	/* BAD_PARAM, RESOURCE_BUSY */
+	CHECK(out[0] == (!answered ? 0xee : err == EBUSY ? 6 : 3));
 	for (size_t i = outlen; i < sizeof(out); i++)
 		CHECK(out[i] == 0xee);
 }

@@ -13,3 +13,8 @@ __dpa_rpc__ uint64_t old_emu_arm(uint32_t cqn, uint32_t id)
 {
 	return (uint64_t)EMU_ARM(cqn, id);
 }
+
+__dpa_rpc__ uint64_t old_emu_trigger(uint32_t cqn, uint32_t id)
+{
+	return (uint64_t)EMU_TRIGGER(cqn, id);
+}

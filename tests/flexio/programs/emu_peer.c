@@ -6,6 +6,7 @@
  *	emu_peer                 runs the others
  *	emu_peer server FD PIPE  the device: two queues, until the other end of the pipe is closed
  *	emu_peer driver FD N     a driver that publishes N times on both queues; 0: until it is killed
+ *	emu_peer late FD 0       a driver that comes while another one has the function
  */
 #define _GNU_SOURCE
 #include "emu_kit.h"
@@ -141,6 +142,12 @@ static int driver(uint64_t count)
 	return 0;
 }
 
+static int late(void)
+{
+	CHECK(!verbatim_function_open(first_function("mlx5_0").vhca_id) && errno == EBUSY);
+	return 0;
+}
+
 /* ---- all of them ---- */
 
 static pid_t start(const char *what, uint64_t number)
@@ -229,6 +236,7 @@ static void killed_devices(void)
 	pthread_t thread;
 
 	CHECK(f);
+	ends(start("late", 0), 0);
 	for (int i = 0; i < 5; i++) {
 		d = start_device();
 		CHECK(verbatim_function_served(f, 0) == 1);
@@ -301,6 +309,8 @@ int main(int argc, char **argv)
 
 	if (argc == 4) {
 		map_shared(atoi(argv[2]));
+		if (!strcmp(argv[1], "late"))
+			return late();
 		return strcmp(argv[1], "server") ? driver(strtoull(argv[3], NULL, 0))
 						 : server(atoi(argv[3]));
 	}

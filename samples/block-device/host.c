@@ -134,66 +134,67 @@ static void say_what_was_done(flexio_uintptr_t daddr)
 	       (unsigned long long)d.errors);
 }
 
-int main(int argc, char **argv)
-{
-	struct flexio_event_handler_attr handler_attr = { .host_stub_func = &on_doorbell };
-	struct device d = { .log_cq = LOG_CQ };
-	struct flexio_emu_db_to_cq_ctx *map;
-	struct flexio_event_handler *handler;
-	struct flexio_cq *doorbells, *interrupts;
-	struct flexio_window *window;
-	struct mlx5dv_devx_obj *eq;
-	uint64_t ring, dbr, ignored;
-	flexio_uintptr_t daddr;
-	uint32_t vhca_id, eqn;
-	struct ibv_pd *pd;
-	struct ibv_mr *mr;
+/* ---- the objects ---- */
 
-	if (argc != 2) {
-		fprintf(stderr,
-			"usage: block-device MEMORY   (a file, which the driver maps, too)\n");
-		return 2;
-	}
-	open_first_device();
-	vhca_id = first_function();
-	map_memory(argv[1]);
+static struct ibv_pd *pd;
+static struct ibv_mr *mr;
+static struct flexio_window *window;
+static struct flexio_event_handler *handler;
+static struct flexio_cq *doorbells, *interrupts;
+static struct flexio_emu_db_to_cq_ctx *map;
+static struct mlx5dv_devx_obj *eq;
+
+static void make_process(void)
+{
+	struct flexio_event_handler_attr attr = { .host_stub_func = &on_doorbell };
+
 	pd = ibv_alloc_pd(ctx);
 	mr = ibv_reg_mr(pd, guest, MEMORY_SIZE, IBV_ACCESS_LOCAL_WRITE);
 	need(mr != NULL, "ibv_reg_mr");
 	need(!flexio_process_create(ctx, block_device, NULL, &process), "flexio_process_create");
 	need(!flexio_window_create(process, pd, &window), "flexio_window_create");
-	need(!flexio_event_handler_create(process, &handler_attr, &handler),
-	     "flexio_event_handler_create");
+	need(!flexio_event_handler_create(process, &attr, &handler), "flexio_event_handler_create");
+}
 
-	/* Doorbells of the driver wake the handler; */
-	doorbells = make_cq(
-		(struct flexio_cq_attr){ .element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD,
-					 .thread = flexio_event_handler_get_thread(handler) },
-		LOG_CQ, &d.cq_ring, &d.cq_dbr);
+/* Doorbells of the driver wake the handler; whatever that puts into the other CQ is an interrupt of the driver. */
+static void make_queues(uint32_t vhca_id, struct device *d)
+{
+	struct flexio_cq_attr wakes = { .element_type = FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD,
+					.thread = flexio_event_handler_get_thread(handler) };
+	struct flexio_cq_attr raises = { .element_type =
+						 FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ };
+	uint64_t ring, dbr;
+
+	doorbells = make_cq(wakes, LOG_CQ, &d->cq_ring, &d->cq_dbr);
 	need(!flexio_emu_db_to_cq_map(ctx, vhca_id, QUEUE, doorbells, &map),
 	     "flexio_emu_db_to_cq_map (does another program serve the function?)");
-	/* whatever it puts into the other CQ is an interrupt of the driver. */
-	eq = make_eq(vhca_id, VECTOR, &eqn);
-	interrupts = make_cq(
-		(struct flexio_cq_attr){ .element_type =
-						 FLEXIO_CQ_ELEMENT_TYPE_DPA_MSIX_EMULATED_CQ,
-					 .emulated_eqn = eqn },
-		0, &ring, &dbr);
+	eq = make_eq(vhca_id, VECTOR, &raises.emulated_eqn);
+	interrupts = make_cq(raises, 0, &ring, &dbr);
+	d->log_cq = LOG_CQ;
+	d->cqn = flexio_cq_get_cq_num(doorbells);
+	d->emu_id = flexio_emu_db_to_cq_ctx_get_id(map);
+	d->msix_cqn = flexio_cq_get_cq_num(interrupts);
+}
 
-	d.cqn = flexio_cq_get_cq_num(doorbells);
-	d.msix_cqn = flexio_cq_get_cq_num(interrupts);
-	d.emu_id = flexio_emu_db_to_cq_ctx_get_id(map);
-	d.window_id = flexio_window_get_id(window);
-	d.mkey = mr->lkey;
-	d.memory = (uintptr_t)guest;
-	need(!flexio_buf_dev_alloc(process, SECTORS * SECTOR, &d.disk) &&
-		     !flexio_buf_dev_memset(process, 0, SECTORS * SECTOR, d.disk),
+static flexio_uintptr_t start_device(struct device *d)
+{
+	flexio_uintptr_t daddr;
+	uint64_t ignored;
+
+	d->window_id = flexio_window_get_id(window);
+	d->mkey = mr->lkey;
+	d->memory = (uintptr_t)guest;
+	need(!flexio_buf_dev_alloc(process, SECTORS * SECTOR, &d->disk) &&
+		     !flexio_buf_dev_memset(process, 0, SECTORS * SECTOR, d->disk),
 	     "flexio_buf_dev_alloc");
-	need(!flexio_copy_from_host(process, &d, sizeof(d), &daddr), "flexio_copy_from_host");
+	need(!flexio_copy_from_host(process, d, sizeof(*d), &daddr), "flexio_copy_from_host");
 	need(!flexio_event_handler_run(handler, daddr), "flexio_event_handler_run");
 	need(!flexio_process_call(process, &start, &ignored, daddr), "flexio_process_call");
-	wait_for_end();
+	return daddr;
+}
 
+static void end(flexio_uintptr_t daddr)
+{
 	need(!flexio_emu_db_to_cq_unmap(map), "flexio_emu_db_to_cq_unmap");
 	need(!flexio_cq_destroy(doorbells) && !flexio_cq_destroy(interrupts), "flexio_cq_destroy");
 	need(!mlx5dv_devx_obj_destroy(eq), "mlx5dv_devx_obj_destroy");
@@ -203,5 +204,24 @@ int main(int argc, char **argv)
 	     "flexio_process_destroy");
 	need(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !ibv_close_device(ctx),
 	     "closing the device");
+}
+
+int main(int argc, char **argv)
+{
+	struct device d = { 0 };
+	flexio_uintptr_t daddr;
+
+	if (argc != 2) {
+		fprintf(stderr,
+			"usage: block-device MEMORY   (a file, which the driver maps, too)\n");
+		return 2;
+	}
+	open_first_device();
+	map_memory(argv[1]);
+	make_process();
+	make_queues(first_function(), &d);
+	daddr = start_device(&d);
+	wait_for_end();
+	end(daddr);
 	return 0;
 }

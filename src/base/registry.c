@@ -43,7 +43,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -228,33 +227,13 @@ static bool wait_more(struct patience *p)
 	return true;
 }
 
-/* The process that holds a lock on this file, as /proc/locks has it; 0 where that is not known. */
-static pid_t find_holder(const struct vb_file *file)
-{
-	FILE *locks = fopen("/proc/locks", "re");
-	unsigned int major, minor;
-	unsigned long long ino;
-	pid_t holder = 0;
-	char line[256];
-	int pid;
-
-	while (locks && !holder && fgets(line, sizeof(line), locks))
-		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%llu", &pid, &major, &minor, &ino) ==
-			    4 &&
-		    makedev(major, minor) == file->dev && ino == file->ino)
-			holder = pid;
-	if (locks)
-		fclose(locks);
-	return holder;
-}
-
 /*
  * The time for joining is over. True where it begins anew, because many processes have the lock one
  * after the other; false, after a log line, where one has it for too long.
  */
 static bool is_moving(struct patience *p, const char *name, const struct vb_file *lock)
 {
-	pid_t holder = find_holder(lock);
+	pid_t holder = vb_dir_lock_holder(lock);
 
 	if (holder != p->holder) {
 		p->holder = holder;

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/env.h"
@@ -215,6 +216,25 @@ bool vb_dir_is_unlocked(int dir, const char *name)
 	unlocked = !flock(fd, LOCK_EX | LOCK_NB);
 	close(fd);
 	return unlocked;
+}
+
+pid_t vb_dir_lock_holder(const struct vb_file *file)
+{
+	FILE *locks = fopen("/proc/locks", "re");
+	unsigned int major, minor;
+	unsigned long long ino;
+	pid_t holder = 0;
+	char line[256];
+	int pid;
+
+	while (locks && !holder && fgets(line, sizeof(line), locks))
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%llu", &pid, &major, &minor, &ino) ==
+			    4 &&
+		    makedev(major, minor) == file->dev && ino == file->ino)
+			holder = pid;
+	if (locks)
+		fclose(locks);
+	return holder;
 }
 
 /* Call visit for each file of a directory until it returns false; false then. */

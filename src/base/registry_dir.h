@@ -16,6 +16,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+#include "base/file.h"
 
 enum { VB_DIR_NAMES = 8, VB_DIR_NAME_MAX = 96 };
 
@@ -46,6 +49,8 @@ int vb_dir_make(int root);
 int vb_dir_open_file(int dir, const char *name, bool create);
 /* Removes the files of a directory in which nobody lives, the registry last. */
 void vb_dir_remove_files(int dir);
+/* The process that holds a lock on this file, as /proc/locks has it; 0 where that is not known. */
+pid_t vb_dir_lock_holder(const struct vb_file *file);
 /* True where nobody has this file locked. */
 bool vb_dir_is_unlocked(int dir, const char *name);
 

@@ -19,6 +19,7 @@ enum {
 /* argv[0] is "verbatim NAME". The return value is the exit code. */
 int cmd_cable(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_dpa(int argc, char **argv);
 int cmd_gdb(int argc, char **argv);
 int cmd_ps(int argc, char **argv);

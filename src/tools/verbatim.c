@@ -22,6 +22,7 @@ static const struct {
 	{ "top", "a live view of what the cards do", cmd_top },
 	{ "trace", "run a program and record a timeline of it", cmd_trace },
 	{ "report", "make a page of a timeline", cmd_report },
+	{ "doctor", "check what this machine can do", cmd_doctor },
 	{ "gdb", "debug device code", cmd_gdb },
 	{ "dpa", "run device programs on the card's accelerator", cmd_dpa },
 	{ "cable", "replay and record raw Ethernet frames", cmd_cable },

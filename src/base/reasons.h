@@ -38,6 +38,9 @@
 	  "the adapter has no more than %llu %s", (unsigned long long)limit, what)                                     \
 	X(numbers, ENOMEM, NULL, (uint64_t limit, const char *what), "there are no more than %llu %s",                 \
 	  (unsigned long long)limit, what)                                                                             \
+	X(injected, ENOMEM, "verbatim inject, VERBATIM_INJECT", (void), "it was asked to fail")                        \
+	X(device_fatal, EIO, "close all contexts of the device and open it again", (const char *adapter),              \
+	  "%s has had a fatal error (IBV_EVENT_DEVICE_FATAL)", adapter)                                                \
 	X(one_pd, ESRCH, NULL, (void), "the device has one protection domain, and it is taken")                        \
 	X(busy, EBUSY, NULL, (const char *users), "still used by %s", users)                                           \
 	/* what the card does not have */                                                                              \
@@ -119,6 +122,9 @@
 	  "the peer refused the request: right of its queue pair missing, or message too long")                        \
 	X(wr_peer_buffer, EINVAL, "the peer's log has the reason", (void),                                             \
 	  "the peer's receive request is bad")                                                                         \
+	X(wr_injected, EIO, "verbatim inject, VERBATIM_INJECT", (void), "it was asked to fail")                        \
+	X(wr_port_down, EHOSTDOWN, "verbatim inject CARD port 1 up", (const char *adapter),                            \
+	  "the port of %s is down", adapter)                                                                           \
 	X(wr_no_path, EHOSTUNREACH, "peers must be of this host, user, network and PID namespace",                     \
 	  (const char *gid, uint32_t qpn), "nobody here has GID %s and queue pair 0x%x", gid, qpn)                     \
 	X(wr_no_answer, ETIMEDOUT, "timeout and retry_cnt; is the peer in RTR and connected to this queue pair?",      \

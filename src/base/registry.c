@@ -796,6 +796,15 @@ int vb_registry_open_shared(const char *name)
 		       : -EBADF;
 }
 
+int vb_registry_open_listed(const struct vb_slot_info *info)
+{
+	VB_NO_CANCEL;
+	char name[32];
+
+	segment_name(name, sizeof(name), info->slot, info->generation);
+	return vb_dir_open_file(info->dir, name, false);
+}
+
 bool vb_registry_lookup(uint32_t index, struct vb_slot_info *info)
 {
 	struct slot *slot;

@@ -57,6 +57,8 @@ int vb_registry_open_segment(uint32_t slot, uint32_t generation);
 int vb_registry_make_shown(struct vb_file *file);
 /* Open that of a process that vb_registry_list() visits; the descriptor or -errno. */
 int vb_registry_open_shown(const struct vb_slot_info *info);
+/* The segment of a process that vb_registry_list() shows, without joining. */
+int vb_registry_open_listed(const struct vb_slot_info *info);
 /*
  * Open a file beside the segments that processes share, made where there is none; it goes with the
  * directory. The descriptor or -errno.

@@ -163,7 +163,7 @@ static enum ibv_mtu mtu_enum(unsigned int mtu)
 
 void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr)
 {
-	bool up = !adapter->config->down;
+	bool up = !adapter->config->down && !vb_port_is_cut(adapter);
 
 	*attr = (struct ibv_port_attr){
 		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
@@ -276,12 +276,19 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 		free(dev);
 		return ret;
 	}
+	ret = vb_inject_begin();
+	if (ret) {
+		vb_fabric_stop();
+		free(dev);
+		return ret;
+	}
 	dev->adapter = adapter;
 	dev->async = async;
 	dev->async_arg = arg;
 	dev->epoch = vb_fabric_epoch();
 	vb_cable_joined();
 	vb_show_adapter(adapter, 1);
+	vb_inject_opened(dev);
 	*out = dev;
 	return 0;
 }
@@ -294,6 +301,7 @@ int vb_dev_close(struct vb_dev *dev)
 	}
 	if (atomic_load_explicit(&dev->objects, memory_order_acquire))
 		return vb_refuse_busy("objects of other libraries");
+	vb_inject_closing(dev);
 	vb_dev_set_wq_range(dev, 0);
 	vb_show_adapter(dev->adapter, -1);
 	vb_fabric_stop();
@@ -332,9 +340,13 @@ bool vb_progress(struct vb_dev *dev)
 
 int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 {
-	struct vb_pd *pd = calloc(1, sizeof(*pd));
+	struct vb_pd *pd;
 	int64_t number;
+	int ret = vb_inject_create(dev, VB_INJECT_PD);
 
+	if (ret)
+		return ret;
+	pd = calloc(1, sizeof(*pd));
 	if (!pd)
 		return vb_refuse_memory("the protection domain");
 	number = vb_ids_take(&vb_card.numbers.pd, dev->adapter->max_pd);

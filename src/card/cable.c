@@ -186,6 +186,12 @@ uint64_t vb_cable_number(const char *name)
 	return hash;
 }
 
+/* A port that is down has one that nobody else has. */
+static uint64_t cable_of(const struct vb_adapter *adapter)
+{
+	return atomic_load_explicit(&adapter->cable, memory_order_relaxed);
+}
+
 static bool has_port(const struct vb_adapter *adapter)
 {
 	return adapter->config->format != VB_FORMAT_HBL;
@@ -210,7 +216,8 @@ static _Atomic uint64_t *place_of(const struct vb_adapter *first, uint64_t mac)
 static const struct vb_adapter *first_on(uint64_t cable)
 {
 	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
-		if (has_port(&vb_card.adapters.all[i]) && vb_card.adapters.all[i].cable == cable)
+		if (has_port(&vb_card.adapters.all[i]) &&
+		    cable_of(&vb_card.adapters.all[i]) == cable)
 			return &vb_card.adapters.all[i];
 	return NULL;
 }
@@ -219,7 +226,8 @@ static const struct vb_adapter *first_on(uint64_t cable)
 static bool is_configured(uint64_t cable, uint64_t mac)
 {
 	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
-		if (has_port(&vb_card.adapters.all[i]) && vb_card.adapters.all[i].cable == cable &&
+		if (has_port(&vb_card.adapters.all[i]) &&
+		    cable_of(&vb_card.adapters.all[i]) == cable &&
 		    mac_at(vb_card.adapters.all[i].config->mac) == mac)
 			return true;
 	return false;
@@ -257,7 +265,7 @@ static struct direction find_direction(const struct vb_adapter *first, uint64_t 
 	d.tag = (uint16_t)entry;
 	if (entry >> 16 == mac)
 		return d; /* configured ones are not learned */
-	d.configured = is_configured(first->cable, mac);
+	d.configured = is_configured(cable_of(first), mac);
 	d.all = !d.configured;
 	return d;
 }
@@ -282,7 +290,7 @@ static void switch_frame(const struct vb_frame_origin *origin, const struct vb_f
 	for (unsigned int i = first->index; i < vb_card.adapters.count; i++) {
 		const struct vb_adapter *port = &vb_card.adapters.all[i];
 
-		if (has_port(port) && port->cable == origin->cable &&
+		if (has_port(port) && cable_of(port) == origin->cable &&
 		    port->guid != origin->adapter && leads_to(&d, port)) {
 			tap_frame(port, frame, false);
 			vb_flow_arrive(port, NULL, frame);
@@ -335,7 +343,7 @@ static struct vb_frame pad(const struct vb_frame *frame, uint8_t bytes[VB_FRAME_
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways)
 {
-	struct vb_frame_origin origin = { adapter->guid, adapter->cable, ways, 0 };
+	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), ways, 0 };
 	uint8_t bytes[VB_FRAME_SHORTEST];
 	struct vb_frame padded;
 
@@ -400,7 +408,7 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 		return;
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
-		if (port) {
+		if (port && !vb_port_is_cut(port)) {
 			tap_frame(port, &frame, false);
 			vb_flow_arrive(port, NULL, &frame);
 		}
@@ -421,12 +429,12 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len)
 {
-	struct vb_frame_origin origin = { adapter->guid, adapter->cable, VB_FRAME_ARRIVES, 0 };
+	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), VB_FRAME_ARRIVES, 0 };
 	uint8_t copy[VB_FRAME_MAX];
 	struct vb_frame frame = { .data = copy, .len = len };
 	unsigned int lost;
 
-	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX)
+	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX || vb_port_is_cut(adapter))
 		return 0;
 	memcpy(copy, data, len);
 	frame.tailroom = VB_FRAME_MAX - len;

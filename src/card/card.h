@@ -21,6 +21,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,7 +55,7 @@ struct vb_adapter {
 	unsigned int index;
 	const struct vb_config_adapter *config;
 	__be64 guid;
-	uint64_t cable; /* number of the port's cable, see card/cable.c */
+	_Atomic uint64_t cable; /* number of the port's cable, see card/cable.c; inverted: cut off */
 	/*
 	 * mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2
 	 * of each.

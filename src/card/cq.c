@@ -55,11 +55,15 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	const struct vb_codec *codec = vb_adapter_codec(dev->adapter);
 	struct vb_cq *cq;
 	int64_t number;
+	int ret;
 
 	if (!attr->buf || !attr->dbr || !attr->cqe_cnt || (attr->cqe_cnt & (attr->cqe_cnt - 1)) ||
 	    !size_is_valid(codec, attr->cqe_size) || (attr->compressed && !codec->minis))
 		return vb_refuse_combination(
 			"a ring that is no power of two, or of another format");
+	ret = vb_inject_create(dev, VB_INJECT_CQ);
+	if (ret)
+		return ret;
 	number = vb_ids_take(&vb_card.numbers.cq, dev->adapter->max_cq);
 	if (number < 0)
 		return vb_refuse_limit("completion queues", dev->adapter->max_cq);

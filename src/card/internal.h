@@ -35,6 +35,8 @@ struct vb_dev {
 	void *async_arg;
 	uint32_t epoch; /* of the fabric when it was opened: a forked child must not touch it */
 	_Atomic uint32_t objects;
+	_Atomic bool fatal;          /* it has failed: nothing can be made on it any more */
+	struct vb_dev *next, **link; /* of vb_card.inject.devs; under its lock */
 	struct {
 		struct vb_lock lock;
 		uint32_t log;       /* how many at a time */
@@ -220,7 +222,8 @@ struct vb_qp {
 	uint32_t number;
 	uint32_t srqn; /* that CQEs show; 0: they show the user index */
 	enum ibv_qp_type type;
-	uint8_t transport; /* type, and VB_TRANSPORT_V1 as its address vector says; not for UD */
+	/* type, and VB_TRANSPORT_V1 as its address vector says (not for UD), and VB_TRANSPORT_CUT */
+	uint8_t transport;
 	/*
 	 * enum ibv_qp_state. Changed by compare and swap: by the program under both queue locks, by
 	 * an error on the data path under any locks or none.
@@ -252,7 +255,13 @@ struct vb_qp {
 	struct vb_rss *rss;
 	_Atomic uint32_t raw_users; /* tables, TIRs and flow actions that lead to it */
 	bool listens;               /* it counts as a listener of the cable */
-	uint8_t *frame;             /* what is being sent; under sq.lock */
+	/* faults on demand */
+	uint32_t serial; /* it was the so manieth of the adapter, from 1 */
+	struct vb_path
+		kept; /* the port is down: the path that is used when it is up again; both locks */
+	uint8_t next_status; /* of the next work request, enum ibv_wc_status; under sq.lock */
+	bool blamed;         /* the log is to say that the status was asked for; under sq.lock */
+	uint8_t *frame;      /* what is being sent; under sq.lock */
 	struct vb_sq sq;
 	struct vb_rq rq;
 };
@@ -336,7 +345,48 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
 
+/* --- inject.c --- */
+/* Whether an object may be created: 0, -ENOMEM or -EIO after a log line. */
+int vb_inject_create(struct vb_dev *dev, enum vb_inject_object object);
+void vb_inject_opened(struct vb_dev *dev);
+void vb_inject_closing(struct vb_dev *dev);
+void vb_inject_forked(void);
+
+/* --- inject_link.c --- */
+/* The first adapter is being opened: what a script asks for. 0, or -EINVAL after a log line. */
+int vb_inject_begin(void);
+/* Somebody has something to ask of this process. */
+void vb_inject_asked(void);
+
+/* --- inject_port.c --- */
+static inline bool vb_port_is_cut(const struct vb_adapter *adapter)
+{
+	return atomic_load_explicit(&vb_card.inject.at[adapter->index].cut, memory_order_relaxed);
+}
+
+/* Under inject.lock. */
+void vb_inject_port(struct vb_adapter *adapter, bool up);
+/* A queue pair of a port that may be down is new in the table. */
+void vb_inject_qp_created(struct vb_qp *qp);
+/* Both queue locks held: another path, for when the port is up. Returns the one before. */
+struct vb_path vb_qp_set_path(struct vb_qp *qp, const struct vb_path *path);
+
+/* --- inject_qp.c --- */
+int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
+		 size_t size);
+/* All queue pairs of the device fail, without events of their own. */
+void vb_inject_fail_all(struct vb_dev *dev);
+/* Both queue locks held: which function decodes the send WQEs. */
+void vb_inject_choose_decoder(struct vb_qp *qp);
+/* What decode() says of a work request that must fail. */
+static inline enum ibv_wc_status vb_decode_status(int ret)
+{
+	return ret > 0 ? (enum ibv_wc_status)ret : IBV_WC_LOC_QP_OP_ERR;
+}
+
 /* --- qp_state.c --- */
+/* Both queue locks held: show initiators what they may do in this state. */
+void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state);
 /*
  * Move to the error state from the data path: any locks held; flushing is deferred.
  */

@@ -190,6 +190,8 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 	if (!ret)
 		ret = vb_mr_check_memory(addr, length, access);
 	if (!ret)
+		ret = vb_inject_create(pd->dev, VB_INJECT_MR);
+	if (!ret)
 		ret = vb_fault_arm(); /* in case the program has installed its own handlers meanwhile */
 	if (ret)
 		return ret;

@@ -225,7 +225,9 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 						    .timeout = UINT64_MAX };
 	}
 	qp->dev = dev;
-	qp->path = vb_path_none;
+	qp->path = qp->kept = vb_path_none;
+	qp->serial = 1 + atomic_fetch_add_explicit(&vb_card.inject.at[dev->adapter->index].qps, 1,
+						   memory_order_relaxed);
 	qp->type = attr->type;
 	qp->transport = (uint8_t)attr->type;
 	qp->init = *attr;
@@ -235,9 +237,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	vb_deferred_init(&qp->deferred, vb_qp_run_deferred);
 	qp->timer = (struct vb_alarm){ .lock = &qp->sq.lock, .look = vb_requester_look };
 	qp->watch = (struct vb_alarm){ .lock = &qp->rq.lock, .look = vb_responder_look };
-	qp->decode = attr->type == IBV_QPT_UD           ? qp->codec->send_ud
-		     : attr->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw
-							: qp->codec->send;
+	vb_inject_choose_decoder(qp);
 	if (alloc_raw(qp, attr)) {
 		qp_free(qp);
 		return NULL;
@@ -260,6 +260,8 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	if (vb_dev_stale(dev))
 		return vb_refuse_forked();
 	ret = check_attr(dev, attr);
+	if (!ret)
+		ret = vb_inject_create(dev, VB_INJECT_QP);
 	if (!ret)
 		ret = vb_fault_arm();
 	if (ret)
@@ -288,7 +290,9 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 		vb_wire_use(dev->adapter, 1);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	vb_show_qp(qp);
-	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_release);
+	/* Pairs with vb_inject_port(): it finds the queue pair, or this finds the port down. */
+	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_seq_cst);
+	vb_inject_qp_created(qp);
 	*out = qp;
 	return 0;
 
@@ -375,6 +379,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_segment_wait_qp(index);
 		vb_read_wait(); /* a last look may have an event to deliver */
 		vb_path_close(&qp->path);
+		vb_path_close(&qp->kept);
 		vb_ids_give(&vb_card.numbers.qp, index);
 		vb_fabric_freed(qp_bytes(qp));
 		vb_lock(&vb_card.retired.lock);

@@ -330,7 +330,7 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
  * Show initiators on this host what they may do to this QP without asking. Not while they use it:
  * see segment.h.
  */
-static void publish(struct vb_qp *qp, enum ibv_qp_state state)
+void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 {
 	struct vb_seg_qp *shared = qp->shared;
 
@@ -341,8 +341,10 @@ static void publish(struct vb_qp *qp, enum ibv_qp_state state)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
 	vb_show_state(qp, state);
-	shared->transport = qp->transport;
-	atomic_store_explicit(&shared->ready, qp->type < IBV_QPT_UD && vb_qp_receives(state),
+	shared->transport = qp->transport & (uint8_t)~VB_TRANSPORT_CUT;
+	atomic_store_explicit(&shared->ready,
+			      qp->type < IBV_QPT_UD && vb_qp_receives(state) &&
+				      !(qp->transport & VB_TRANSPORT_CUT),
 			      memory_order_seq_cst);
 	/*
 	 * Pairs with vb_qp_fail(), which changes the state first and takes this back then: one of
@@ -367,7 +369,8 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 		vb_requester_reset(qp, attr->sq_psn, false);
 	take_values(qp, attr, mask);
 	if ((mask & IBV_QP_AV) && qp->type < IBV_QPT_UD)
-		qp->transport = transport_of(qp, &attr->ah_attr);
+		qp->transport =
+			transport_of(qp, &attr->ah_attr) | (qp->transport & VB_TRANSPORT_CUT);
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
 		atomic_store_explicit(&qp->comm_est, false, memory_order_relaxed);
 	if (to == IBV_QPS_SQD && from == IBV_QPS_RTS)
@@ -409,6 +412,10 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 
 	if (vb_dev_stale(qp->dev))
 		return vb_refuse_forked();
+	if (atomic_load_explicit(&qp->dev->fatal, memory_order_relaxed) &&
+	    !((mask & IBV_QP_STATE) &&
+	      (attr->qp_state == IBV_QPS_RESET || attr->qp_state == IBV_QPS_ERR)))
+		return vb_refuse_device_fatal(qp->dev->adapter->config->name);
 	if (qp->init.wq)
 		return vb_refuse_combination("this is a receive work queue: ibv_modify_wq");
 	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : vb_qp_state(qp);
@@ -435,14 +442,12 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 			      ? AGAIN
 			      : vb_refuse_failed_meanwhile(state_name(now));
 		old = path;
-		publish(qp, now);
+		vb_qp_publish(qp, now);
 	} else {
-		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET) {
-			old = qp->path;
-			qp->path = path;
-		}
+		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET)
+			old = vb_qp_set_path(qp, &path);
 		enter(qp, from, to, attr, mask);
-		publish(qp, to);
+		vb_qp_publish(qp, to);
 	}
 	vb_unlock(&qp->rq.lock);
 	vb_unlock(&qp->sq.lock);

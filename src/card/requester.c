@@ -632,7 +632,7 @@ static enum step load(struct vb_qp *qp)
 	sq->loaded = true;
 	sq->sent = 0;
 	sq->first_psn = sq->sender.psn;
-	status = ret ? IBV_WC_LOC_QP_OP_ERR : check(qp, &sq->wr);
+	status = ret ? vb_decode_status(ret) : check(qp, &sq->wr);
 	vb_note(WQE, .object = qp->number, .code = sq->wr.op, .value = sq->wr.len,
 		.extra = sq->next);
 	return status == IBV_WC_SUCCESS ? NEXT : fail(qp, status);

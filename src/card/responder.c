@@ -838,7 +838,7 @@ static bool takes(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	if (pkt->transport == qp->transport)
 		return true;
-	if (vb_transport_type(pkt->transport) != qp->type)
+	if (vb_transport_type(pkt->transport) != qp->type || (qp->transport & VB_TRANSPORT_CUT))
 		return false;
 	if (qp->type != IBV_QPT_UD)
 		tell_mixed(qp, pkt);

@@ -146,11 +146,13 @@ static void card_forked(void)
 	vb_umem_forked();
 	vb_hbl_forked();
 	vb_emulation_forked();
+	vb_inject_forked();
 }
 
 const struct vb_sink vb_card_sink = {
 	.is_local = vb_adapter_gid_is_local,
 	.forked = card_forked,
+	.asked = vb_inject_asked,
 	.receive = card_receive,
 	.received = card_received,
 	.delivers_first = card_delivers_first,

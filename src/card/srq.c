@@ -18,11 +18,15 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 {
 	struct vb_srq *srq;
 	int64_t number;
+	int ret;
 
 	if (!attr->buf || !attr->dbr || !attr->pd || attr->pd->dev != dev || !attr->wqe_cnt ||
 	    (attr->wqe_cnt & (attr->wqe_cnt - 1)))
 		return vb_refuse_combination(
 			"no memory, no domain, or a ring that is no power of two");
+	ret = vb_inject_create(dev, VB_INJECT_SRQ);
+	if (ret)
+		return ret;
 	number = vb_ids_take(&vb_card.numbers.srq, dev->adapter->max_srq);
 	if (number < 0)
 		return vb_refuse_limit("SRQs", dev->adapter->max_srq);

@@ -23,6 +23,7 @@
 #include "card/card.h"
 #include "card/deferred.h"
 #include "card/hbl/hbl.h"
+#include "card/inject.h"
 
 enum {
 	VB_CQ_MAX = 1 << 16,
@@ -133,6 +134,24 @@ struct vb_card {
 		vb_deferred_stack turn;              /* taken from there, oldest first */
 		_Atomic uint32_t threads;            /* that have a shard */
 	} deferred;
+
+	struct {                      /* inject.c, inject_port.c, inject_link.c */
+		pthread_mutex_t lock; /* of what is not atomic; over the carrying out of a fault */
+		struct vb_dev *devs;  /* NULL-ended list of all that are open */
+		struct {
+			_Atomic bool cut;                         /* the port is down */
+			_Atomic uint32_t qps;                     /* created so far */
+			_Atomic uint32_t fail[VB_INJECT_OBJECTS]; /* creations to come that fail */
+			int (*serve)(void *arg, uint32_t eu, uint32_t slow);
+			void *serve_arg;
+		} at[VB_CONFIG_MAX_ADAPTERS];
+		struct vb_inject *eus; /* what EUs were asked for, in order */
+		uint32_t num_eus;
+		bool scripted; /* VERBATIM_INJECT was looked at */
+		struct vb_file listener;
+		bool listens; /* there is a thread at it */
+		bool asked;   /* since that thread last looked */
+	} inject;
 
 	struct { /* hbl/device.c, hbl/fifo.c */
 		struct vb_hbl *_Atomic devices[VB_HBL_DEVICES];

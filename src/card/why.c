@@ -125,7 +125,9 @@ static void explain_silence(struct vb_qp *qp)
 	char gid[INET6_ADDRSTRLEN] = "?";
 
 	inet_ntop(AF_INET6, qp->attr.ah_attr.grh.dgid.raw, gid, sizeof(gid));
-	if (!vb_path_can(&qp->path, VB_PATH_REACHES))
+	if (qp->transport & VB_TRANSPORT_CUT)
+		vb_refuse_wr_port_down(qp->dev->adapter->config->name);
+	else if (!vb_path_can(&qp->path, VB_PATH_REACHES))
 		vb_refuse_wr_no_path(gid, qp->attr.dest_qp_num);
 	else if (!vb_path_alive(&qp->path))
 		vb_refuse_wr_peer_died(qp->attr.dest_qp_num);
@@ -159,8 +161,15 @@ void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status st
 {
 	VB_CALL_AS(op_name(wr->op), .kind = "QP", .number = qp->number,
 		   .detail = status_name(status), .nested = true);
+	bool blamed = qp->blamed;
+
+	qp->blamed = false;
 	if (!vb_log_enabled(VB_LOG_INFO))
 		return;
+	if (blamed) {
+		vb_refuse_wr_injected();
+		return;
+	}
 	switch ((int)status) {
 	case IBV_WC_LOC_QP_OP_ERR:
 		explain_operation(qp, wr);

@@ -127,6 +127,13 @@ bool vb_dpa_deterministic(const struct vb_dpa *dpa);
 /* Words, one for each EU, where its busy ticks are stored from now on. Before anything runs. */
 void vb_dpa_show_eus(struct vb_dpa *dpa, _Atomic uint64_t *busy);
 
+/*
+ * A fault on demand: everything on this EU takes slow times as long; 0 or 1: as always, UINT_MAX:
+ * nothing runs there, until this is called again. A slice that runs is not interrupted. -EINVAL: no
+ * such EU.
+ */
+int vb_dpa_eu_hamper(struct vb_dpa *dpa, unsigned int eu, unsigned int slow);
+
 struct vb_dpa_eu_counters {
 	uint64_t slices; /* times a thread was put on the EU */
 	uint64_t instructions;

@@ -38,6 +38,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EUS_DEFAULT   256
@@ -46,6 +47,8 @@
 #define SPIN_DEFAULT  20
 /* Deterministic slices are short and uneven, so that seeds differ in what they interleave. */
 #define SLICE_RANDOM 2000
+/* How long a slow EU sleeps at once: who stops it waits for that. */
+#define SKIP_MAX_NS 1000000
 
 enum box { BOX_BUSY, BOX_SPINNING, BOX_SLEEPING, BOX_POKED }; /* other values: a thread */
 
@@ -279,7 +282,7 @@ static struct vb_dpa_thread *eu_pop(struct eu *eu)
 /* Into the list of EUs that have something to do, unless it is there or a host thread is on it. */
 static void list_push(struct vb_dpa *dpa, struct eu *eu)
 {
-	if (eu->queued || eu->busy || !eu->head)
+	if (eu->queued || eu->busy || !eu->head || eu->slow == UINT_MAX)
 		return;
 	eu->queued = true;
 	eu->next = NULL;
@@ -505,12 +508,63 @@ static bool after_slice(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 	return !thread->quiet;
 }
 
+int vb_dpa_eu_hamper(struct vb_dpa *dpa, unsigned int eu, unsigned int slow)
+{
+	if (eu >= dpa->neus)
+		return -EINVAL;
+	pthread_mutex_lock(&dpa->lock);
+	dpa->eus[eu].slow = slow > 1 ? slow : 0;
+	dpa->eus[eu].skips = 0;
+	if (dpa->eus[eu].slow == UINT_MAX && dpa->eus[eu].queued) {
+		unsigned int index = 0;
+
+		for (struct eu *e = dpa->ready_head; e != &dpa->eus[eu]; e = e->next)
+			index++;
+		list_take(dpa, index);
+	}
+	list_push(dpa, &dpa->eus[eu]);
+	pthread_mutex_unlock(&dpa->lock);
+	vb_sched_poke(dpa);
+	return 0;
+}
+
+/*
+ * A slow EU has its turn and lets it pass, as often as it is slower. Where nobody else wants the time,
+ * it passes asleep. Called and returns with dpa.lock held.
+ */
+static bool passes(struct vb_dpa *dpa, struct eu *eu)
+{
+	struct timespec wait = { .tv_nsec = (long)(eu->last_ns < SKIP_MAX_NS ? eu->last_ns
+									     : SKIP_MAX_NS) };
+
+	if (!eu->slow || !eu->skips)
+		return false;
+	eu->skips--;
+	list_push(dpa, eu);
+	if (dpa->nready == 1) {
+		pthread_mutex_unlock(&dpa->lock);
+		nanosleep(&wait, NULL);
+		pthread_mutex_lock(&dpa->lock);
+	}
+	return true;
+}
+
+static void count_slice(struct eu *eu, struct vb_dpa_thread *thread, uint64_t instret,
+			uint64_t busy)
+{
+	eu->slices++;
+	eu->instructions += thread->cpu.s.instret - instret;
+	eu->busy_ticks += thread->busy_ticks - busy;
+	if (__builtin_expect(eu->slow, 0)) {
+		eu->skips = eu->slow - 1;
+		eu->last_ns = vb_dpa_ticks_to_ns(thread->busy_ticks - busy);
+	}
+}
+
 /* One slice of one thread. Called and returns with dpa.lock held. */
-static void worker_slice(struct worker *w)
+static void worker_slice(struct worker *w, struct eu *eu)
 {
 	struct vb_dpa *dpa = w->dpa;
-	struct eu *eu = list_take(
-		dpa, dpa->deterministic ? (unsigned int)(random_next(dpa) % dpa->nready) : 0);
 	struct vb_dpa_thread *thread = eu_pop(eu);
 	uint64_t slice = dpa->deterministic ? 1 + random_next(dpa) % SLICE_RANDOM : dpa->slice;
 	uint64_t instret = thread->cpu.s.instret, busy = thread->busy_ticks;
@@ -530,9 +584,7 @@ static void worker_slice(struct worker *w)
 		pthread_mutex_unlock(&dpa->turn);
 	pthread_mutex_lock(&dpa->lock);
 	eu->busy = false;
-	eu->slices++;
-	eu->instructions += thread->cpu.s.instret - instret;
-	eu->busy_ticks += thread->busy_ticks - busy;
+	count_slice(eu, thread, instret, busy);
 	if (dpa->shown_busy)
 		atomic_store_explicit(&dpa->shown_busy[eu - dpa->eus], eu->busy_ticks,
 				      memory_order_relaxed);
@@ -549,6 +601,7 @@ static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
 	struct vb_dpa *dpa = w->dpa;
+	struct eu *eu;
 
 	prctl(PR_SET_NAME, "dpa-eu");
 	pthread_mutex_lock(&dpa->lock);
@@ -560,7 +613,11 @@ static void *worker_main(void *arg)
 		/* There is more to do than one can: pass the wake on. */
 		if (dpa->nready > 1)
 			box_post(dpa, UINT_MAX, BOX_POKED);
-		worker_slice(w);
+		eu = list_take(dpa, dpa->deterministic
+					    ? (unsigned int)(random_next(dpa) % dpa->nready)
+					    : 0);
+		if (!passes(dpa, eu))
+			worker_slice(w, eu);
 	}
 	pthread_mutex_unlock(&dpa->lock);
 	return NULL;

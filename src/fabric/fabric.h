@@ -36,6 +36,8 @@ static inline uint32_t vb_qpn_slot(uint32_t qpn)
 /* In the transport of a packet or a queue pair: its route is RoCE v1. Two versions do not meet. */
 enum {
 	VB_TRANSPORT_V1 = 0x80,
+	/* Of a queue pair only: its port is down, so that it takes nothing. Never in a packet. */
+	VB_TRANSPORT_CUT = 0x20,
 	VB_TRANSPORT_HBL = 0x48, /* beyond enum ibv_qp_type */
 };
 
@@ -237,6 +239,8 @@ struct vb_sink {
 	enum vb_pending (*pending)(bool all);
 	/* In a forked child: forget the queues of the parent. */
 	void (*forked)(void);
+	/* Another process has asked for attention, see vb_fabric_ask(). In no read section. */
+	void (*asked)(void);
 	/* Whether a GID is one of this host's adapters. */
 	bool (*is_local)(const union ibv_gid *gid);
 };
@@ -284,6 +288,11 @@ void vb_fabric_kick(void);
  * it. A wake-up for room in the ring may have come before the work was there.
  */
 bool vb_fabric_attends(void);
+/*
+ * Have a process that vb_registry_list() shows call its sink's asked(), soon. 0, -ESRCH where it is
+ * gone, or -errno. This process need not have started.
+ */
+int vb_fabric_ask(const struct vb_slot_info *info);
 
 /*
  * A path to a QP. vb_path_none where no process has the QP; -errno where one has, and the path

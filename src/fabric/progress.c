@@ -331,6 +331,8 @@ static bool nothing_left(void)
 		vb_barrier_heavy();
 	return !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
 	       !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst) &&
+	       atomic_load_explicit(&vb_segment_self->asked, memory_order_seq_cst) ==
+		       vb_fabric.answered &&
 	       vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE && !rings_pending() &&
 	       atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_seq_cst) ==
 		       atomic_load_explicit(&vb_peer_epoch, memory_order_relaxed);
@@ -436,6 +438,18 @@ static uint64_t return_heap(uint64_t timer)
 	return timer;
 }
 
+/* Pairs with vb_fabric_ask(). */
+static void take_questions(void)
+{
+	uint32_t asked = atomic_load_explicit(&vb_segment_self->asked, memory_order_acquire);
+
+	if (__builtin_expect(asked == vb_fabric.answered, 1))
+		return;
+	vb_fabric.answered = asked;
+	if (vb_fabric.sink->asked)
+		vb_fabric.sink->asked();
+}
+
 static void *background(void *arg)
 {
 	atomic_store_explicit(&vb_fabric.thread_id, gettid(), memory_order_release);
@@ -452,6 +466,7 @@ static void *background(void *arg)
 		timer = vb_fabric.sink->work(true);
 		vb_read_unlock();
 		vb_peer_collect();
+		take_questions();
 		if (__builtin_expect(vb_heap_due() != UINT64_MAX, 0))
 			timer = return_heap(timer);
 		if (polled)
@@ -573,6 +588,7 @@ static int start(const struct vb_sink *sink)
 	vb_fabric.sink = sink;
 	vb_wait_init(&vb_fabric.wait, wake_self, NULL);
 	vb_fabric.wait.word = wake_word();
+	vb_fabric.answered = 0; /* as in the new segment */
 	atomic_store_explicit(&vb_fabric.stop, false, memory_order_relaxed);
 	atomic_store_explicit(&vb_fabric.kicked, false, memory_order_relaxed);
 	atomic_store_explicit(&vb_fabric.resting, false, memory_order_relaxed);

@@ -29,6 +29,7 @@ struct vb_fabric {
 	_Atomic int armed;
 	_Atomic uint32_t tick;       /* counts background looks while POLLED */
 	_Atomic uint64_t tick_start; /* ns */
+	uint32_t answered;           /* segment.asked, as the background thread last saw it */
 	_Atomic uint32_t polled;     /* the tick in which a poll was last seen */
 
 	struct vb_peers { /* peer.c */

@@ -4,12 +4,15 @@
  * looked up again, so that a peer that changes its directories later moves nothing.
  */
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/log.h"
+#include "fabric/fabric.h"
 #include "fabric/segment.h"
 
 enum { PAGE = 4096 };
@@ -53,17 +56,13 @@ static int open_file(const struct vb_view *view)
 	return fd == -ENOENT ? -ESRCH : fd;
 }
 
-int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation)
+/* Of a segment file, which is closed. */
+static int open_view(struct vb_view *view, int fd)
 {
-	VB_NO_CANCEL;
 	uint64_t magic;
 	void *head;
-	int fd, ret;
+	int ret;
 
-	*view = (struct vb_view){ .slot = slot, .generation = generation };
-	fd = open_file(view);
-	if (fd < 0)
-		return fd;
 	ret = map_range(fd, 0, sizeof(*view->head), &head);
 	close(fd);
 	if (ret)
@@ -71,11 +70,21 @@ int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation)
 	view->head = head;
 	/* Pairs with vb_segment_create(). */
 	magic = atomic_load_explicit(&view->head->magic, memory_order_acquire);
-	if (magic == VB_SEG_MAGIC && view->head->slot == slot &&
-	    view->head->generation == generation)
+	if (magic == VB_SEG_MAGIC && view->head->slot == view->slot &&
+	    view->head->generation == view->generation)
 		return 0;
 	vb_view_close(view);
 	return magic ? -EUCLEAN : -ESRCH;
+}
+
+int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation)
+{
+	VB_NO_CANCEL;
+	int fd;
+
+	*view = (struct vb_view){ .slot = slot, .generation = generation };
+	fd = open_file(view);
+	return fd < 0 ? fd : open_view(view, fd);
 }
 
 void vb_view_close(struct vb_view *view)
@@ -151,4 +160,25 @@ int vb_view_map_mrs(struct vb_view *view, uint32_t index)
 	}
 	vb_unlock(&view->lock);
 	return ret;
+}
+
+int vb_fabric_ask(const struct vb_slot_info *info)
+{
+	VB_NO_CANCEL;
+	struct vb_view view = { .slot = info->slot, .generation = info->generation };
+	uint32_t sleeping = VB_WAKE_SLEEP;
+	int fd = vb_registry_open_listed(info), ret;
+
+	if (fd < 0)
+		return fd == -ENOENT ? -ESRCH : fd;
+	ret = open_view(&view, fd);
+	if (ret)
+		return ret;
+	/* Pairs with nothing_left() in progress.c: it writes the wake word first. */
+	atomic_fetch_add_explicit(&view.head->asked, 1, memory_order_seq_cst);
+	if (atomic_compare_exchange_strong_explicit(&view.head->wake, &sleeping, VB_WAKE_BUSY,
+						    memory_order_seq_cst, memory_order_seq_cst))
+		syscall(SYS_futex, &view.head->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+	vb_view_close(&view);
+	return 0;
 }

@@ -40,7 +40,7 @@ SHOWN = {
     'monitor': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
     'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
-    'card': {'card.h', 'emulation.h', 'flow.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
+    'card': {'card.h', 'emulation.h', 'flow.h', 'inject.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
     'frame': {'frame.h', 'bytes.h'},
     'steer': {'steer.h'},
     'api': {'devx.h', 'edge.h'},

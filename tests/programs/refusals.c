@@ -22,6 +22,7 @@
 
 #include "base/refusal.h"
 #include "card/hbl/hbl.h"
+#include "card/inject.h"
 
 enum { LINE_BYTES = 1024, BURST = 10, DEVX_EQ_IN = 272, DEVX_EQ_OUT = 16 };
 
@@ -847,6 +848,42 @@ static void fail_frame(void)
 	check_eq(ibv_close_device(ctx), 0);
 }
 
+/* --- faults on demand ---------------------------------------------------------------------------------- */
+
+static void inject(const char *line)
+{
+	struct vb_inject fault;
+	char words[256];
+
+	check_eq(vb_inject_parse(line, &fault, words, sizeof(words)), 0);
+	check(vb_inject_apply(&fault, false, words, sizeof(words)) == 0, "%s: %s", line, words);
+}
+
+static void fail_on_demand(void)
+{
+	struct pair pair;
+
+	pair_open(&pair, IBV_QPT_RC);
+	inject("small_0 fail pd 1");
+	REFUSED(injected, "ibv_alloc_pd: small_0", "it was asked to fail (verbatim inject",
+		!ibv_alloc_pd(pair.a.ctx) && errno == ENOMEM);
+	inject("small_0 qp all next REM_OP_ERR");
+	check_eq(node_send(&pair.a, 1, 0, 64, IBV_SEND_SIGNALED), 0);
+	cq_expect(pair.a.send_cq, 1, IBV_WC_REM_OP_ERR);
+	FOUND(wr_injected, "SEND: QP 0x", "it was asked to fail");
+	pair_again(&pair);
+	inject("small_0 port 1 down");
+	check_eq(node_send(&pair.a, 1, 0, 64, IBV_SEND_SIGNALED), 0);
+	cq_expect(pair.a.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	FOUND(wr_port_down, "SEND: QP 0x", "the port of small_0 is down");
+	inject("small_0 port 1 up");
+	inject("small_0 fatal");
+	drop_lines();
+	REFUSED(device_fatal, "ibv_alloc_pd: small_0", "small_0 has had a fatal error",
+		!ibv_alloc_pd(pair.a.ctx) && errno == EIO);
+	pair_close(&pair);
+}
+
 /* --- all of them --------------------------------------------------------------------------------------- */
 
 /* Of a reason that comes again and again BURST lines a second go out, and the next one tells how many did not. */
@@ -943,6 +980,7 @@ static void walk(void)
 	refuse_hbl_ports();
 	refuse_hbl_peer();
 	fail_frame();
+	fail_on_demand();
 	limit_rate();
 	check_all_seen();
 	unlink(getenv("VERBATIM_CONFIG"));

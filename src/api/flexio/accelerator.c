@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/env.h"
+#include "card/inject.h"
 
 #define TIMEOUT_DEFAULT_MS 6000
 #define HEAP_DEFAULT_MIB   1024
@@ -143,6 +144,15 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 	return 0;
 }
 
+/* A fault on demand. A call on a lent thread would be on no EU: from now on all queue for one. */
+static int hamper(void *arg, uint32_t eu, uint32_t slow)
+{
+	struct accel *accel = arg;
+
+	atomic_store_explicit(&accel->lend, false, memory_order_relaxed);
+	return vb_dpa_eu_hamper(accel->dpa, eu, slow) ? -ENOENT : 0;
+}
+
 int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 {
 	const struct vb_adapter *adapter = vb_accel_adapter(ctx);
@@ -154,8 +164,11 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 		return -ENODEV;
 	}
 	pthread_mutex_lock(&table_lock);
-	if (!table[adapter->index])
+	if (!table[adapter->index]) {
 		err = accel_create(adapter, &table[adapter->index]);
+		if (!err)
+			vb_inject_serve_eus(adapter->config->name, hamper, table[adapter->index]);
+	}
 	if (!err) {
 		*accel = table[adapter->index];
 		vb_eus_user_processes((*accel)->eus, ++(*accel)->users);
@@ -171,6 +184,8 @@ void vb_accel_put(struct accel *accel)
 
 	pthread_mutex_lock(&table_lock);
 	last = !--accel->users;
+	if (last)
+		vb_inject_serve_eus(accel->name, NULL, NULL);
 	if (!last) {
 		vb_eus_user_processes(accel->eus, accel->users);
 	} else {

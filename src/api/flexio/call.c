@@ -399,7 +399,7 @@ static bool lend_begin(struct accel *accel, bool *counted)
 {
 	unsigned int busy = vb_dpa_eus_busy(accel->dpa), eus = vb_dpa_pool_size(accel->dpa);
 
-	if (!accel->lend || busy >= eus)
+	if (!atomic_load_explicit(&accel->lend, memory_order_relaxed) || busy >= eus)
 		return false;
 	*counted = eus < MANY_EUS;
 	if (!*counted)

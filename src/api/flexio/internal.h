@@ -211,7 +211,7 @@ struct accel {
 	uint64_t timeout_ns;       /* of an RPC */
 	uint64_t heap_size;        /* of a process, in bytes */
 	uint32_t check;            /* enum vb_check */
-	bool lend;                 /* calling threads may run device code themselves */
+	atomic_bool lend;          /* calling threads may run device code themselves */
 	_Atomic unsigned int lent; /* host threads that lend themselves to a call now */
 	struct vb_monitor_place shown;
 	_Atomic uint64_t *busy; /* what is shown of its EUs, or NULL */

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns how faults come in: from a script, and from other processes of the user.
+ *
+ *	tool                                     this program
+ *	vb_fabric_ask()  --- a word of the segment, a wake-up --> background thread: vb_inject_asked()
+ *	                                                          starts a thread that listens
+ *	connect, line    --- abstract socket -------------------> vb_inject_apply()
+ *	words            <--------------------------------------- answer
+ *
+ * Nobody listens before somebody asks, and no more some seconds after the last one: a program that
+ * nobody asks pays for the look at a word whenever its background thread wakes up. The kernel says who is at the other end:
+ * another user is refused on either side. A line is parsed as one of a file is; nothing else is read.
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/log.h"
+
+enum {
+	IDLE_MS = 2000,  /* nobody asks: stop listening */
+	PATIENCE_S = 2,  /* for a peer that has connected and says nothing */
+	TOOL_MS = 10000, /* for a program that does not answer */
+	RETRY_MS = 5,
+	ASK_AGAIN_MS = 200,
+	ANSWER = 256,
+};
+
+struct answer {
+	int32_t status; /* 0 or -errno */
+	char words[ANSWER];
+};
+
+/* --- both sides ------------------------------------------------------------------------------- */
+
+/*
+ * The name of a process's socket. It stays while the process closes its devices and opens others. PID
+ * namespaces that share a network are kept apart.
+ */
+static socklen_t address(struct sockaddr_un *to, pid_t pid)
+{
+	struct stat st = { 0 };
+	int n;
+
+	if (stat("/proc/self/ns/pid", &st))
+		st.st_ino = 0;
+	memset(to, 0, sizeof(*to));
+	to->sun_family = AF_UNIX;
+	n = snprintf(to->sun_path + 1, sizeof(to->sun_path) - 1, "verbatim-inject/%u/%llu/%d",
+		     (unsigned int)geteuid(), (unsigned long long)st.st_ino, (int)pid);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static bool peer_is_own(int fd, pid_t *pid)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != geteuid())
+		return false;
+	if (pid)
+		*pid = who.pid;
+	return true;
+}
+
+static void set_patience(int fd, int seconds)
+{
+	struct timeval patience = { .tv_sec = seconds };
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
+/* Asynchronous signals are for the program's own threads. */
+static int start_thread(void *(*run)(void *), void *arg)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, &attr, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+/* --- a program that is asked ------------------------------------------------------------------ */
+
+static void answer_line(int fd, const char *line)
+{
+	struct answer answer = { 0 };
+	struct vb_inject fault;
+	ssize_t sent;
+	int ret = vb_inject_parse(line, &fault, answer.words, sizeof(answer.words));
+
+	if (!ret)
+		ret = vb_inject_apply(&fault, false, answer.words, sizeof(answer.words));
+	else if (ret > 0)
+		ret = -EINVAL;
+	answer.status = ret;
+	sent = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
+	(void)sent; /* who does not want to know it has gone */
+}
+
+static void serve(int fd)
+{
+	char line[VB_INJECT_LINE + 2];
+	ssize_t len;
+
+	set_patience(fd, PATIENCE_S);
+	if (!peer_is_own(fd, NULL))
+		return;
+	while ((len = recv(fd, line, sizeof(line) - 1, 0)) > 0) {
+		line[len] = '\0';
+		answer_line(fd, line);
+	}
+}
+
+/* Under the lock: whether somebody has asked since. If not, this was all. */
+static bool stop_listening(void)
+{
+	bool stop;
+
+	pthread_mutex_lock(&vb_card.inject.lock);
+	stop = !vb_card.inject.asked || !vb_file_is_open(&vb_card.inject.listener);
+	vb_card.inject.asked = false;
+	if (stop) {
+		vb_file_close(&vb_card.inject.listener);
+		vb_card.inject.listens = false;
+	}
+	pthread_mutex_unlock(&vb_card.inject.lock);
+	return stop;
+}
+
+static void *listen_main(void *arg)
+{
+	struct vb_file file;
+
+	prctl(PR_SET_NAME, "verbatim-inject");
+	pthread_mutex_lock(&vb_card.inject.lock);
+	file = vb_card.inject.listener;
+	pthread_mutex_unlock(&vb_card.inject.lock);
+	for (;;) {
+		struct pollfd ready = { .fd = file.fd, .events = POLLIN };
+		int n = poll(&ready, 1, IDLE_MS), fd;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0 || !vb_file_is_open(&file)) {
+			if (stop_listening())
+				return NULL;
+			continue;
+		}
+		fd = accept4(file.fd, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			continue;
+		serve(fd);
+		close(fd);
+	}
+}
+
+/* Under the lock. */
+static int start_listening(void)
+{
+	struct sockaddr_un to;
+	socklen_t len;
+	int fd, ret;
+
+	fd = vb_file_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	if (fd < 0)
+		return -errno;
+	len = address(&to, getpid());
+	if (bind(fd, (struct sockaddr *)&to, len) || listen(fd, 8)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	ret = vb_file_keep(&vb_card.inject.listener, fd);
+	if (!ret)
+		ret = start_thread(listen_main, NULL);
+	if (ret)
+		vb_file_close(&vb_card.inject.listener);
+	return ret;
+}
+
+void vb_inject_asked(void)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&vb_card.inject.lock);
+	vb_card.inject.asked = true;
+	if (!vb_card.inject.listens) {
+		ret = start_listening();
+		vb_card.inject.listens = !ret;
+	}
+	pthread_mutex_unlock(&vb_card.inject.lock);
+	if (ret)
+		vb_warn("inject: nobody can ask this program for faults: %s", strerror(-ret));
+}
+
+/* --- scripts ---------------------------------------------------------------------------------- */
+
+struct script {
+	struct vb_inject *faults;
+	int count, next;
+	uint64_t start; /* ns */
+	pid_t pid;
+};
+
+static void run_due(struct script *script, uint64_t elapsed)
+{
+	char words[ANSWER];
+
+	for (; script->next < script->count && script->faults[script->next].at_ns <= elapsed;
+	     script->next++) {
+		const struct vb_inject *fault = &script->faults[script->next];
+
+		if (vb_inject_apply(fault, true, words, sizeof(words)))
+			vb_warn("VERBATIM_INJECT: at %" PRIu64 " us: %s", fault->at_ns / 1000,
+				words);
+	}
+}
+
+static void script_free(struct script *script)
+{
+	free(script->faults);
+	free(script);
+}
+
+static void *script_main(void *arg)
+{
+	struct script *script = arg;
+
+	prctl(PR_SET_NAME, "verbatim-inject");
+	while (script->next < script->count) {
+		uint64_t at = script->start + script->faults[script->next].at_ns, now = vb_now_ns();
+		struct timespec wait = { .tv_sec = (time_t)((at - now) / 1000000000),
+					 .tv_nsec = (long)((at - now) % 1000000000) };
+
+		if (at > now)
+			nanosleep(&wait, NULL);
+		run_due(script, vb_now_ns() - script->start);
+	}
+	script_free(script);
+	return NULL;
+}
+
+/* What holds from the start is carried out before anybody sees the card. */
+int vb_inject_begin(void)
+{
+	const char *file = vb_getenv("VERBATIM_INJECT");
+	struct script *script;
+	char words[512];
+	bool first;
+	int ret;
+
+	pthread_mutex_lock(&vb_card.inject.lock);
+	first = !vb_card.inject.scripted;
+	vb_card.inject.scripted = true;
+	pthread_mutex_unlock(&vb_card.inject.lock);
+	if (!first || !file || !*file)
+		return 0;
+	script = calloc(1, sizeof(*script));
+	if (!script)
+		return -ENOMEM;
+	ret = vb_inject_read(file, &script->faults, words, sizeof(words));
+	if (ret < 0) {
+		vb_error("VERBATIM_INJECT: %s", words);
+		free(script);
+		pthread_mutex_lock(&vb_card.inject.lock);
+		vb_card.inject.scripted = false; /* the next try meets the same */
+		pthread_mutex_unlock(&vb_card.inject.lock);
+		return -EINVAL;
+	}
+	script->count = ret;
+	script->start = vb_now_ns();
+	run_due(script, 0);
+	if (script->next == script->count) {
+		script_free(script);
+		return 0;
+	}
+	ret = start_thread(script_main, script);
+	if (ret)
+		script_free(script);
+	return ret;
+}
+
+/* --- a tool that asks ------------------------------------------------------------------------- */
+
+struct target {
+	pid_t pid;
+	int fd; /* or -errno */
+};
+
+/* Nobody listens before the program has heard that somebody asks. */
+static int connect_to(const struct vb_slot_info *info)
+{
+	struct sockaddr_un to;
+	socklen_t len = address(&to, info->pid);
+	pid_t pid;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), ret = -ETIMEDOUT;
+
+	if (fd < 0)
+		return -errno;
+	for (int ms = 0; ms < TOOL_MS; ms += RETRY_MS) {
+		if (ms % ASK_AGAIN_MS == 0)
+			ret = vb_fabric_ask(info);
+		if (ret)
+			break;
+		if (!connect(fd, (struct sockaddr *)&to, len)) {
+			if (peer_is_own(fd, &pid) && pid == info->pid)
+				return fd;
+			ret = -EPERM; /* somebody else has taken the name */
+			break;
+		}
+		usleep(RETRY_MS * 1000);
+	}
+	close(fd);
+	return ret ? ret : -ETIMEDOUT;
+}
+
+static void find(void *arg, const struct vb_slot_info *info)
+{
+	struct target *target = arg;
+
+	if (info->pid == target->pid && target->fd < 0)
+		target->fd = connect_to(info);
+}
+
+int vb_inject_ask(pid_t pid, const char *line, char *words, size_t size)
+{
+	struct target target = { .pid = pid, .fd = -ESRCH };
+	struct answer answer;
+	ssize_t len;
+	int fd, ret;
+
+	ret = vb_registry_list(find, &target);
+	fd = ret < 0 ? ret : target.fd;
+	if (fd < 0) {
+		snprintf(words, size, "%s",
+			 fd == -ESRCH       ? "has no card open"
+			 : fd == -ETIMEDOUT ? "does not answer"
+					    : strerror(-fd));
+		return fd;
+	}
+	set_patience(fd, TOOL_MS / 1000);
+	len = send(fd, line, strlen(line), MSG_NOSIGNAL);
+	if (len >= 0)
+		len = recv(fd, &answer, sizeof(answer), 0);
+	close(fd);
+	if (len != sizeof(answer)) {
+		snprintf(words, size, "does not answer");
+		return -ETIMEDOUT;
+	}
+	answer.words[ANSWER - 1] = '\0';
+	snprintf(words, size, "%s", answer.words);
+	return answer.status > 0 ? -EPROTO : answer.status;
+}

@@ -240,6 +240,8 @@ enum vb_dpa_tier
 vb_dpa_process_tier(const struct vb_dpa_process *process); /* the one in use, never AUTO */
 uint64_t vb_dpa_process_entry(const struct vb_dpa_process *process);
 uint64_t vb_dpa_process_limit(const struct vb_dpa_process *process);
+/* What its addresses are more than those in the file: 0, but for a PIE. */
+uint64_t vb_dpa_process_bias(const struct vb_dpa_process *process);
 const char *vb_dpa_process_name(const struct vb_dpa_process *process);
 void *vb_dpa_process_ops_arg(const struct vb_dpa_process *process);
 /* What a thread of it that has retired so many instructions would read from its cycle and time counters. */
@@ -258,6 +260,12 @@ const char *vb_dpa_symbol_name(const struct vb_dpa_process *process, uint64_t ad
  */
 int vb_dpa_line(const struct vb_dpa_process *process, const void *elf, size_t len, uint64_t addr,
 		char *text, size_t size);
+/* The same for many addresses: elf stays. NULL where there is nothing to be found. */
+struct vb_dpa_lines;
+struct vb_dpa_lines *vb_dpa_lines_open(const struct vb_dpa_process *process, const void *elf,
+				       size_t len);
+int vb_dpa_lines_find(struct vb_dpa_lines *lines, uint64_t addr, char *text, size_t size);
+void vb_dpa_lines_close(struct vb_dpa_lines *lines);
 /*
  * The return addresses of a thread with these registers, the innermost first, as the program's own
  * description of its frames (DWARF) has them; read: a word of its stack, 0 or an error. Returns how

@@ -89,6 +89,7 @@ int vb_elf_fail(struct vb_dpa_error *error, int code, const char *fmt, ...)
 struct check;
 struct observation;
 struct debugged;
+struct samples;
 
 struct vb_dpa_process {
 	struct vb_dpa *dpa;
@@ -112,6 +113,7 @@ struct vb_dpa_process {
 	struct observation *observation;     /* NULL until the first observer; observe.c */
 	_Atomic(struct debugged *) debugged; /* NULL until the first debugger; debug.c */
 	struct check *check;                 /* NULL: not checked */
+	struct samples *samples;             /* NULL: no profile; sample.c */
 };
 
 /* ---- observe.c: who watches a process ---- */
@@ -163,6 +165,31 @@ void vb_check_end(struct vb_dpa_process *process);
 void vb_check_ecall(struct vb_dpa_thread *thread);
 /* The range is being unmapped, in any process. */
 void vb_check_forget(struct vb_dpa_process *process, uint64_t addr, uint64_t len);
+
+/* ---- sample.c: profiles ---- */
+
+/* Begins one where the environment asks for it; -errno after error was filled. */
+int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
+		    struct vb_dpa_error *error);
+/* No thread runs any more. */
+void vb_sample_end(struct vb_dpa_process *process);
+
+typedef enum vb_dpa_why vb_sample_run(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+				      bool *yielded);
+/* Run it, with stops for samples. */
+enum vb_dpa_why vb_sample_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+			       bool *yielded, vb_sample_run *run);
+
+/* ---- unwind.c ---- */
+
+/* For many questions, one at a time: elf stays. NULL: there is no description, or no libdw. */
+struct vb_unwinder *vb_unwinder_open(const struct vb_dpa_process *process, const void *elf,
+				     size_t len);
+/* As vb_dpa_unwind(). */
+unsigned int vb_unwinder_walk(struct vb_unwinder *u, const struct vb_dpa_state *state,
+			      int (*read)(void *arg, uint64_t addr, uint64_t *word), void *arg,
+			      uint64_t *addrs, unsigned int max);
+void vb_unwinder_close(struct vb_unwinder *u);
 
 /* ---- window.c ---- */
 
@@ -233,8 +260,10 @@ struct vb_dpa_thread {
 	bool diverted; /* by the trap callback that is under way */
 	/* A debugger wants more than that it runs: steps, or a trap to be delivered. */
 	atomic_bool ordered;
-	uint64_t bound; /* of cpu.s.instret; 0: none */
-	uint64_t entry; /* pc of the last call */
+	uint64_t bound;       /* of cpu.s.instret; 0: none */
+	uint64_t entry;       /* pc of the last call */
+	bool sampled;         /* sample.c has set the next, */
+	uint64_t sample_next; /* of cpu.s.instret */
 	struct check_thread check;
 	/* counters */
 	uint64_t busy_ticks, slices, traps;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #ifdef HAVE_LIBDW
 #include "dpa/libdw.h"
@@ -33,31 +34,72 @@ static int search(const struct libdw *dw, Dwarf *dwarf, uint64_t addr, char *tex
 	return -ENOENT;
 }
 
-int vb_dpa_line(const struct vb_dpa_process *process, const void *elf, size_t len, uint64_t addr,
-		char *text, size_t size)
-{
+struct vb_dpa_lines {
 	struct libdw dw;
-	Dwarf *dwarf;
+	uint64_t bias;
 	Elf *file;
-	int err = -ENOENT;
+	Dwarf *dwarf;
+};
 
-	if (!vb_libdw_load(&dw))
-		return -ENOENT;
-	elf_version(EV_CURRENT);
-	file = elf_memory((char *)(uintptr_t)elf, len);
-	dwarf = file ? dw.begin_elf(file, DWARF_C_READ, NULL) : NULL;
-	if (dwarf) {
-		err = search(&dw, dwarf, addr - process->program.bias, text, size);
-		dw.end(dwarf);
-	}
-	elf_end(file);
-	return err;
-}
-#else
-int vb_dpa_line(const struct vb_dpa_process *process, const void *elf, size_t len, uint64_t addr,
-		char *text, size_t size)
+struct vb_dpa_lines *vb_dpa_lines_open(const struct vb_dpa_process *process, const void *elf,
+				       size_t len)
 {
-	(void)process, (void)elf, (void)len, (void)addr, (void)text, (void)size;
+	struct vb_dpa_lines *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->bias = process->program.bias;
+	if (vb_libdw_load(&l->dw)) {
+		elf_version(EV_CURRENT);
+		l->file = elf_memory((char *)(uintptr_t)elf, len);
+		l->dwarf = l->file ? l->dw.begin_elf(l->file, DWARF_C_READ, NULL) : NULL;
+	}
+	if (l->dwarf)
+		return l;
+	elf_end(l->file);
+	free(l);
+	return NULL;
+}
+
+int vb_dpa_lines_find(struct vb_dpa_lines *l, uint64_t addr, char *text, size_t size)
+{
+	return search(&l->dw, l->dwarf, addr - l->bias, text, size);
+}
+
+void vb_dpa_lines_close(struct vb_dpa_lines *l)
+{
+	l->dw.end(l->dwarf);
+	elf_end(l->file);
+	free(l);
+}
+
+#else
+struct vb_dpa_lines *vb_dpa_lines_open(const struct vb_dpa_process *process, const void *elf,
+				       size_t len)
+{
+	(void)process, (void)elf, (void)len;
+	return NULL;
+}
+
+int vb_dpa_lines_find(struct vb_dpa_lines *l, uint64_t addr, char *text, size_t size)
+{
+	(void)l, (void)addr, (void)text, (void)size;
 	return -ENOENT;
 }
+
+void vb_dpa_lines_close(struct vb_dpa_lines *l)
+{
+	(void)l;
+}
 #endif
+
+int vb_dpa_line(const struct vb_dpa_process *process, const void *elf, size_t len, uint64_t addr,
+		char *text, size_t size)
+{
+	struct vb_dpa_lines *l = vb_dpa_lines_open(process, elf, len);
+	int err = l ? vb_dpa_lines_find(l, addr, text, size) : -ENOENT;
+
+	if (l)
+		vb_dpa_lines_close(l);
+	return err;
+}

@@ -289,6 +289,7 @@ static void translate(struct vb_dpa_process *process)
 
 static void process_free(struct vb_dpa_process *process)
 {
+	vb_sample_end(process);
 	vb_check_end(process);
 	vb_observe_free(process);
 	vb_jit_destroy(&process->text);
@@ -326,7 +327,9 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 	if (vb_dpa_symbol_value(process, "__global_pointer$", &process->global_pointer, NULL))
 		process->global_pointer = 0;
 	err = vb_check_begin(process, checks, elf, len);
-	return err ? vb_elf_fail(error, err, "no memory to check it") : 0;
+	if (err)
+		return vb_elf_fail(error, err, "no memory to check it");
+	return vb_sample_begin(process, elf, len, error);
 }
 
 int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
@@ -417,6 +420,11 @@ bool vb_dpa_program_holds(const struct vb_dpa_process *process, uint64_t addr, u
 uint64_t vb_dpa_process_limit(const struct vb_dpa_process *process)
 {
 	return process->space.limit;
+}
+
+uint64_t vb_dpa_process_bias(const struct vb_dpa_process *process)
+{
+	return process->program.bias;
 }
 
 const char *vb_dpa_process_name(const struct vb_dpa_process *process)

@@ -344,11 +344,18 @@ static enum vb_dpa_why execute_bounded(struct vb_dpa_thread *thread, uint64_t ma
 	return VB_DPA_WHY_TRAP;
 }
 
-enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
-			       bool *yielded)
+static enum vb_dpa_why pass(struct vb_dpa_thread *thread, uint64_t max, bool exact, bool *yielded)
 {
 	return thread->bound ? execute_bounded(thread, max, exact, yielded)
 			     : execute_free(thread, max, exact, yielded);
+}
+
+enum vb_dpa_why vb_thread_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+			       bool *yielded)
+{
+	return __builtin_expect(thread->process->samples != NULL, 0)
+		       ? vb_sample_pass(thread, max, exact, yielded, pass)
+		       : pass(thread, max, exact, yielded);
 }
 
 enum vb_dpa_why vb_thread_trap(struct vb_dpa_thread *thread)

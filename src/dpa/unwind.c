@@ -197,44 +197,87 @@ static unsigned int walk(struct unwinder *u, uint64_t *addrs, unsigned int max)
 	return n;
 }
 
-unsigned int vb_dpa_unwind(const struct vb_dpa_process *process, const void *elf, size_t len,
-			   const struct vb_dpa_state *state,
-			   int (*read)(void *arg, uint64_t addr, uint64_t *word), void *arg,
-			   uint64_t *addrs, unsigned int max)
-{
-	struct unwinder u = { .bias = process->program.bias, .read = read, .arg = arg };
-	unsigned int n = 0;
+struct vb_unwinder {
+	struct unwinder u;
 	Dwarf *dwarf;
 	Elf *file;
+};
 
-	if (!vb_libdw_load(&u.dw))
-		return 0;
-	for (unsigned int i = 0; i < 32; i++)
-		u.x[i] = state->x[i];
-	u.pc = state->pc;
-	elf_version(EV_CURRENT);
-	file = elf_memory((char *)(uintptr_t)elf, len);
-	dwarf = file ? u.dw.begin_elf(file, DWARF_C_READ, NULL) : NULL;
-	if (file) {
-		u.cfi[0] = dwarf ? u.dw.getcfi(dwarf) : NULL; /* goes with dwarf */
-		u.cfi[1] = u.dw.getcfi_elf(file);
-		n = walk(&u, addrs, max);
+struct vb_unwinder *vb_unwinder_open(const struct vb_dpa_process *process, const void *elf,
+				     size_t len)
+{
+	struct vb_unwinder *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	v->u.bias = process->program.bias;
+	if (vb_libdw_load(&v->u.dw)) {
+		elf_version(EV_CURRENT);
+		v->file = elf_memory((char *)(uintptr_t)elf, len);
 	}
-	if (u.cfi[1])
-		u.dw.cfi_end(u.cfi[1]);
-	if (dwarf)
-		u.dw.end(dwarf);
-	elf_end(file);
-	return n;
+	if (!v->file) {
+		free(v);
+		return NULL;
+	}
+	v->dwarf = v->u.dw.begin_elf(v->file, DWARF_C_READ, NULL);
+	v->u.cfi[0] = v->dwarf ? v->u.dw.getcfi(v->dwarf) : NULL; /* goes with dwarf */
+	v->u.cfi[1] = v->u.dw.getcfi_elf(v->file);
+	return v;
+}
+
+unsigned int vb_unwinder_walk(struct vb_unwinder *v, const struct vb_dpa_state *state,
+			      int (*read)(void *arg, uint64_t addr, uint64_t *word), void *arg,
+			      uint64_t *addrs, unsigned int max)
+{
+	v->u.read = read;
+	v->u.arg = arg;
+	for (unsigned int i = 0; i < 32; i++)
+		v->u.x[i] = state->x[i];
+	v->u.pc = state->pc;
+	v->u.cfa = 0;
+	return walk(&v->u, addrs, max);
+}
+
+void vb_unwinder_close(struct vb_unwinder *v)
+{
+	if (v->u.cfi[1])
+		v->u.dw.cfi_end(v->u.cfi[1]);
+	if (v->dwarf)
+		v->u.dw.end(v->dwarf);
+	elf_end(v->file);
+	free(v);
 }
 #else
+struct vb_unwinder *vb_unwinder_open(const struct vb_dpa_process *process, const void *elf,
+				     size_t len)
+{
+	(void)process, (void)elf, (void)len;
+	return NULL;
+}
+
+unsigned int vb_unwinder_walk(struct vb_unwinder *v, const struct vb_dpa_state *state,
+			      int (*read)(void *arg, uint64_t addr, uint64_t *word), void *arg,
+			      uint64_t *addrs, unsigned int max)
+{
+	(void)v, (void)state, (void)read, (void)arg, (void)addrs, (void)max;
+	return 0;
+}
+
+void vb_unwinder_close(struct vb_unwinder *v)
+{
+	(void)v;
+}
+#endif
+
 unsigned int vb_dpa_unwind(const struct vb_dpa_process *process, const void *elf, size_t len,
 			   const struct vb_dpa_state *state,
 			   int (*read)(void *arg, uint64_t addr, uint64_t *word), void *arg,
 			   uint64_t *addrs, unsigned int max)
 {
-	(void)process, (void)elf, (void)len, (void)state, (void)read, (void)arg, (void)addrs;
-	(void)max;
-	return 0;
+	struct vb_unwinder *v = vb_unwinder_open(process, elf, len);
+	unsigned int n = v ? vb_unwinder_walk(v, state, read, arg, addrs, max) : 0;
+
+	if (v)
+		vb_unwinder_close(v);
+	return n;
 }
-#endif

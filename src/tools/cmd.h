@@ -23,6 +23,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_dpa(int argc, char **argv);
 int cmd_gdb(int argc, char **argv);
 int cmd_inject(int argc, char **argv);
+int cmd_perf(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_run(int argc, char **argv);

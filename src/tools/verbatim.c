@@ -24,6 +24,7 @@ static const struct {
 	{ "report", "make a page of a timeline", cmd_report },
 	{ "doctor", "check what this machine can do", cmd_doctor },
 	{ "gdb", "debug device code", cmd_gdb },
+	{ "perf", "profile device code", cmd_perf },
 	{ "inject", "make the card fail, for tests", cmd_inject },
 	{ "dpa", "run device programs on the card's accelerator", cmd_dpa },
 	{ "cable", "replay and record raw Ethernet frames", cmd_cable },

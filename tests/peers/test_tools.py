@@ -35,7 +35,7 @@ def check_front():
     expect(call('devcies'), 2, stderr=r"unknown command 'devcies'; did you mean 'verbatim devices'\?")
     expect(call('quite-different'), 2, stderr=r"unknown command 'quite-different'\n")
     expect(call('--nonsense'), 2, stderr='unrecognized option')
-    for command in ('run', 'sdk', 'devices', 'ps', 'doctor', 'inject', 'dpa', 'cable'):
+    for command in ('run', 'sdk', 'devices', 'ps', 'doctor', 'perf', 'inject', 'dpa', 'cable'):
         expect(call(command, '--help'), 0, stdout=rf'^Usage: verbatim {command} ')
     expect(call('dpa'), 2, stderr='which command')
     expect(call('dpa', 'no-such-command'), 2, stderr='unknown command|no accelerator')

@@ -47,9 +47,13 @@ static int try_libraries(void *arg)
 static void check_files(void)
 {
 	static const char *const files[] = {
-		"lib/libverbatim-preload.so",      "libexec/verbatim/verbatim-dpa-run",
-		"libexec/verbatim/verbatim-cable", "bin/dpacc",
-		"lib/pkgconfig/libibverbs.pc",     "lib/pkgconfig/libflexio.pc",
+		"lib/libverbatim-preload.so",
+		"libexec/verbatim/verbatim-dpa-run",
+		"libexec/verbatim/verbatim-cable",
+		"libexec/verbatim/verbatim-perf-report",
+		"bin/dpacc",
+		"lib/pkgconfig/libibverbs.pc",
+		"lib/pkgconfig/libflexio.pc",
 		"include/libflexio/flexio.h",
 	};
 	char path[PATH_MAX], why[512];

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns profiles of device code: where threads are each time they have retired so many instructions.
+ *
+ *	thread's instructions   0 ........|.........|.........|....      a sample at period/2, then every period:
+ *	                                  pc, callers --> table          the same program has the same samples
+ *
+ * A thread is stopped exactly there by the budget that it runs on anyway, so that it runs translated
+ * in between, and a process without a profile pays for the look at one pointer each slice.
+ *
+ * VERBATIM_DPA_PROFILE names a folder. Each process leaves two files there: PID-N.elf, the program, and
+ * PID-N.samples, written at the end of the process or of the host program, and every other second
+ * before, so that what is killed leaves something, too:
+ *
+ *	verbatim-profile 1
+ *	period N
+ *	lost N                     samples for which there was no memory
+ *	COUNT PC CALLER...         addresses as in the file, callers as return addresses, the innermost first
+ */
+#include "dpa/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/log.h"
+
+#define PERIOD_DEFAULT 100003 /* a prime: loops seldom have a multiple of it */
+#define PERIOD_MAX     1000000000000ULL
+#define WRITE_NS       2000000000ULL
+#define CALLERS        64
+
+struct place {
+	uint64_t count; /* 0: empty */
+	unsigned int n; /* addresses: pc and callers */
+	uint64_t *addrs;
+};
+
+struct samples {
+	struct samples *next; /* of all; under all_lock */
+	struct vb_dpa_process *process;
+	uint64_t period;
+	char path[PATH_MAX]; /* without the ending */
+	pid_t pid;           /* a forked child has nothing to write */
+	void *elf;
+	pthread_mutex_t lock; /* of all below */
+	struct vb_unwinder *unwinder;
+	struct place *table;
+	size_t room, used; /* room: a power of two */
+	uint64_t lost, written_at;
+};
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct samples *all;
+static unsigned int numbers;
+
+/* ---- the table, under lock ---- */
+
+static size_t slot_of(const struct samples *s, const uint64_t *addrs, unsigned int n)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL;
+
+	for (unsigned int i = 0; i < n; i++)
+		hash = (hash ^ addrs[i]) * 0x100000001b3ULL;
+	return (hash ^ hash >> 32) & (s->room - 1);
+}
+
+/* The place of these addresses, or the empty one where it belongs. */
+static struct place *find(const struct samples *s, const uint64_t *addrs, unsigned int n)
+{
+	size_t i = slot_of(s, addrs, n);
+
+	while (s->table[i].count &&
+	       (s->table[i].n != n || memcmp(s->table[i].addrs, addrs, n * sizeof(*addrs)) != 0))
+		i = (i + 1) & (s->room - 1);
+	return &s->table[i];
+}
+
+static int grow(struct samples *s)
+{
+	struct place *old = s->table;
+	size_t room = s->room;
+
+	s->table = calloc(room * 2, sizeof(*s->table));
+	if (!s->table) {
+		s->table = old;
+		return -ENOMEM;
+	}
+	s->room = room * 2;
+	for (size_t i = 0; i < room; i++)
+		if (old[i].count)
+			*find(s, old[i].addrs, old[i].n) = old[i];
+	free(old);
+	return 0;
+}
+
+static void add(struct samples *s, const uint64_t *addrs, unsigned int n)
+{
+	struct place *place = find(s, addrs, n);
+
+	if (!place->count) {
+		if (s->used * 2 >= s->room && !grow(s))
+			place = find(s, addrs, n);
+		if (s->used + 1 < s->room)
+			place->addrs = malloc(n * sizeof(*addrs));
+		if (!place->addrs) {
+			s->lost++;
+			return;
+		}
+		memcpy(place->addrs, addrs, n * sizeof(*addrs));
+		place->n = n;
+		s->used++;
+	}
+	place->count++;
+}
+
+/* ---- files ---- */
+
+static void write_places(const struct samples *s, FILE *f)
+{
+	fprintf(f, "verbatim-profile 1\nperiod %" PRIu64 "\nlost %" PRIu64 "\n", s->period,
+		s->lost);
+	for (size_t i = 0; i < s->room; i++) {
+		const struct place *place = &s->table[i];
+
+		if (!place->count)
+			continue;
+		fprintf(f, "%" PRIu64, place->count);
+		for (unsigned int k = 0; k < place->n; k++)
+			fprintf(f, " %" PRIx64, place->addrs[k]);
+		fputc('\n', f);
+	}
+}
+
+/* Under lock. A reader finds the file before or after, never half of it. */
+static void write_samples(struct samples *s)
+{
+	char path[PATH_MAX + 16], to[PATH_MAX + 16];
+	FILE *f;
+	bool bad;
+
+	s->written_at = vb_dpa_now_ns();
+	if (s->pid != getpid())
+		return;
+	snprintf(path, sizeof(path), "%s.new", s->path);
+	snprintf(to, sizeof(to), "%s.samples", s->path);
+	f = fopen(path, "we");
+	if (!f) {
+		vb_warn("dpa: no profile: %s: %s", path, strerror(errno));
+		return;
+	}
+	write_places(s, f);
+	bad = ferror(f);
+	bad |= fclose(f) != 0;
+	if (bad || rename(path, to)) {
+		vb_warn("dpa: no profile: %s: %s", to, strerror(errno));
+		unlink(path);
+	}
+}
+
+static int write_elf(const struct samples *s, size_t len)
+{
+	char path[PATH_MAX + 16];
+	FILE *f;
+	bool good;
+
+	snprintf(path, sizeof(path), "%s.elf", s->path);
+	f = fopen(path, "we");
+	if (!f)
+		return -errno;
+	good = fwrite(s->elf, 1, len, f) == len;
+	return fclose(f) || !good ? -EIO : 0;
+}
+
+static void at_exit(void)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct samples *s = all; s; s = s->next) {
+		pthread_mutex_lock(&s->lock);
+		write_samples(s);
+		pthread_mutex_unlock(&s->lock);
+	}
+	pthread_mutex_unlock(&all_lock);
+}
+
+/* ---- taking ---- */
+
+static int read_word(void *arg, uint64_t addr, uint64_t *word)
+{
+	struct vb_dpa_process *process = arg;
+
+	return vb_space_read(&process->space, addr, word, sizeof(*word));
+}
+
+/* By the host thread that runs it, which stands before the instruction that the sample is of. */
+static void take(struct samples *s, struct vb_dpa_thread *thread)
+{
+	const struct vb_dpa_state *state = &thread->cpu.s;
+	uint64_t addrs[1 + CALLERS], bias = s->process->program.bias;
+	unsigned int n = 0;
+
+	addrs[0] = state->pc;
+	pthread_mutex_lock(&s->lock);
+	if (s->unwinder)
+		n = vb_unwinder_walk(s->unwinder, state, read_word, s->process, addrs + 1, CALLERS);
+	if (!n)
+		n = vb_dpa_backtrace(thread, state, addrs + 1, CALLERS);
+	for (unsigned int i = 0; i <= n; i++)
+		addrs[i] -= bias;
+	add(s, addrs, n + 1);
+	if (vb_dpa_now_ns() - s->written_at > WRITE_NS)
+		write_samples(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+enum vb_dpa_why vb_sample_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
+			       bool *yielded, vb_sample_run *run)
+{
+	struct samples *s = thread->process->samples;
+	uint64_t start = thread->cpu.s.instret;
+	enum vb_dpa_why why;
+
+	if (!thread->sampled) {
+		thread->sampled = true;
+		thread->sample_next = start + s->period / 2;
+	}
+	for (;;) {
+		uint64_t at = thread->cpu.s.instret, left = max - (at - start), until;
+
+		if (at >= thread->sample_next) {
+			take(s, thread);
+			thread->sample_next += s->period;
+		}
+		until = thread->sample_next - at;
+		if (until > left)
+			return run(thread, left, exact, yielded);
+		why = run(thread, until, true, yielded);
+		if (why != VB_DPA_WHY_BUDGET || *yielded || thread->cpu.s.instret - start >= max)
+			return why;
+	}
+}
+
+/* ---- begin, end ---- */
+
+static int read_period(uint64_t *period)
+{
+	const char *text = vb_getenv("VERBATIM_DPA_PROFILE_PERIOD");
+	char *end;
+
+	*period = PERIOD_DEFAULT;
+	if (!text || !*text)
+		return 0;
+	errno = 0;
+	*period = strtoull(text, &end, 10);
+	return errno || *end || *text == '-' || !*period || *period > PERIOD_MAX ? -EINVAL : 0;
+}
+
+static struct samples *samples_new(struct vb_dpa_process *process, const void *elf, size_t len)
+{
+	struct samples *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->process = process;
+	s->pid = getpid();
+	s->room = 1024;
+	s->table = calloc(s->room, sizeof(*s->table));
+	s->elf = malloc(len);
+	if (!s->table || !s->elf) {
+		free(s->table);
+		free(s->elf);
+		free(s);
+		return NULL;
+	}
+	memcpy(s->elf, elf, len);
+	pthread_mutex_init(&s->lock, NULL);
+	return s;
+}
+
+int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
+		    struct vb_dpa_error *error)
+{
+	const char *dir = vb_getenv("VERBATIM_DPA_PROFILE");
+	struct samples *s;
+	int err;
+
+	if (!dir || !*dir)
+		return 0;
+	s = samples_new(process, elf, len);
+	if (!s)
+		return vb_elf_fail(error, -ENOMEM, "no memory for a profile");
+	process->samples = s;
+	if (read_period(&s->period))
+		return vb_elf_fail(error, -EINVAL,
+				   "VERBATIM_DPA_PROFILE_PERIOD=%s is not a number of instructions",
+				   vb_getenv("VERBATIM_DPA_PROFILE_PERIOD"));
+	pthread_mutex_lock(&all_lock);
+	if (!numbers)
+		atexit(at_exit);
+	if (snprintf(s->path, sizeof(s->path), "%s/%d-%u", dir, (int)s->pid, ++numbers) >= PATH_MAX)
+		s->path[0] = '\0';
+	s->next = all;
+	all = s;
+	pthread_mutex_unlock(&all_lock);
+	err = write_elf(s, len);
+	if (err)
+		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_PROFILE=%s: %s", dir,
+				   strerror(-err));
+	s->unwinder = vb_unwinder_open(process, s->elf, len);
+	s->written_at = vb_dpa_now_ns();
+	return 0;
+}
+
+void vb_sample_end(struct vb_dpa_process *process)
+{
+	struct samples *s = process->samples, **link;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&all_lock);
+	for (link = &all; *link && *link != s; link = &(*link)->next)
+		;
+	if (*link) {
+		*link = s->next;
+		if (s->unwinder || s->used)
+			write_samples(s);
+	}
+	pthread_mutex_unlock(&all_lock);
+	if (s->unwinder)
+		vb_unwinder_close(s->unwinder);
+	for (size_t i = 0; i < s->room; i++)
+		free(s->table[i].addrs);
+	pthread_mutex_destroy(&s->lock);
+	free(s->table);
+	free(s->elf);
+	free(s);
+	process->samples = NULL;
+}

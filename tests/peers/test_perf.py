@@ -5,6 +5,7 @@ The first program is of assembly, so that the place of every instruction is know
 """
 import json
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -179,8 +180,11 @@ def check_flexio(folder):
         raise peers.Failure(f'callers: {stacks}')
     if not any(f['function'] == 'heavy' and f['file'].endswith('perf.dev.c') and f['line'] in (5, 6) for f in said['lines']):
         raise peers.Failure(f'lines: {said["lines"]}')
-    if 'said by the program' not in call('--', *argv, code=3).stdout:
+    text = call('--period', '997', '--', *argv, code=3).stdout
+    if 'said by the program' not in text:
         raise peers.Failure('the program was not heard')
+    if not re.search(r'^ +\d+\.\d\d% 100\.00% +\d+  work$', text, re.M):
+        raise peers.Failure(f'what only calls others is not shown:\n{text}')
 
 
 def check_edges(folder):

@@ -244,6 +244,35 @@ static double share(const struct profile *profile, uint64_t count)
 	return 100.0 * (double)count / (double)profile->samples;
 }
 
+static void print_function(const struct profile *profile, const char *name, uint64_t self,
+			   uint64_t total)
+{
+	printf("%6.2f%% %6.2f%% %10" PRIu64 "  %s\n", share(profile, self), share(profile, total),
+	       self, name);
+}
+
+/* Those with samples of their own, then those that only called others. */
+static void print_functions(const struct profile *profile)
+{
+	size_t left = FUNCTIONS_SHOWN;
+
+	printf("\n%7s %7s %10s  %s\n", "SELF", "TOTAL", "SAMPLES", "FUNCTION");
+	for (size_t i = 0; i < profile->self.n && left; i++, left--) {
+		const struct row *row = &profile->self.list[i];
+
+		print_function(profile, row->text, row->count,
+			       rows_find(&profile->total, row->text));
+	}
+	for (size_t i = 0; i < profile->total.n && left; i++) {
+		const struct row *row = &profile->total.list[i];
+
+		if (rows_find(&profile->self, row->text))
+			continue;
+		print_function(profile, row->text, 0, row->count);
+		left--;
+	}
+}
+
 static void print_text(const struct profile *profile)
 {
 	if (!profile->samples) {
@@ -258,14 +287,7 @@ static void print_text(const struct profile *profile)
 	       profile->period);
 	if (profile->lost)
 		printf("%" PRIu64 " were lost: there was no memory for them\n", profile->lost);
-	printf("\n%7s %7s %10s  %s\n", "SELF", "TOTAL", "SAMPLES", "FUNCTION");
-	for (size_t i = 0; i < profile->self.n && i < FUNCTIONS_SHOWN; i++) {
-		const struct row *row = &profile->self.list[i];
-
-		printf("%6.2f%% %6.2f%% %10" PRIu64 "  %s\n", share(profile, row->count),
-		       share(profile, rows_find(&profile->total, row->text)), row->count,
-		       row->text);
-	}
+	print_functions(profile);
 	printf("\n%7s %10s  %s\n", "SELF", "SAMPLES", "LINE");
 	for (size_t i = 0; i < profile->lines.n && i < LINES_SHOWN; i++) {
 		const struct row *row = &profile->lines.list[i];

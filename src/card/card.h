@@ -55,7 +55,8 @@ struct vb_adapter {
 	unsigned int index;
 	const struct vb_config_adapter *config;
 	__be64 guid;
-	_Atomic uint64_t cable; /* number of the port's cable, see card/cable.c; inverted: cut off */
+	_Atomic uint64_t
+		cable; /* number of the port's cable, see card/cable.c; inverted: cut off */
 	/*
 	 * mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2
 	 * of each.

@@ -209,8 +209,7 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 	/* Not the type alone: a queue whose port is down hears nothing. */
 	if ((state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
-	    vb_transport_type(qp->transport) == IBV_QPT_RC &&
-	    pkt->sqpn == qp->attr.dest_qp_num) {
+	    vb_transport_type(qp->transport) == IBV_QPT_RC && pkt->sqpn == qp->attr.dest_qp_num) {
 		if (pkt->op != VB_PKT_ACK)
 			take_data(qp, pkt);
 		else if (pkt->syndrome == VB_SYN_ACK)

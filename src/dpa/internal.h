@@ -291,7 +291,7 @@ struct eu {
 	bool busy;                         /* a host thread is running one of its threads */
 	struct eu *next;                   /* in that list */
 	uint64_t slices, instructions, busy_ticks;
-	uint16_t traced; /* slices that were; by the host thread that is on the EU */
+	uint16_t traced;    /* slices that were; by the host thread that is on the EU */
 	unsigned int slow;  /* vb_dpa_eu_hamper() */
 	unsigned int skips; /* turns to pass over before its next slice */
 	uint64_t last_ns;   /* how long its last slice took, where it is slow */

@@ -357,6 +357,14 @@ static int write_folded(const struct profile *profile, const char *path)
 	return bad ? CMD_FAILED : 0;
 }
 
+static void profile_free(struct profile *profile)
+{
+	rows_free(&profile->self);
+	rows_free(&profile->total);
+	rows_free(&profile->lines);
+	rows_free(&profile->stacks);
+}
+
 int main(int argc, char **argv)
 {
 	struct profile profile = { 0 };
@@ -375,11 +383,13 @@ int main(int argc, char **argv)
 		code = write_folded(&profile, argv[4]);
 	if (*argv[5] && !freopen(argv[5], "we", stdout)) {
 		fprintf(stderr, "%s: %s: %s\n", who, argv[5], strerror(errno));
+		profile_free(&profile);
 		return CMD_FAILED;
 	}
 	if (!strcmp(argv[3], "json"))
 		print_json(&profile);
 	else
 		print_text(&profile);
+	profile_free(&profile);
 	return code ? code : atoi(argv[2]);
 }

@@ -61,3 +61,11 @@ uint64_t rows_find(const struct rows *rows, const char *text)
 			return rows->list[i].count;
 	return 0;
 }
+
+void rows_free(struct rows *rows)
+{
+	for (size_t i = 0; i < rows->n; i++)
+		free(rows->list[i].text);
+	free(rows->list);
+	*rows = (struct rows){ 0 };
+}

@@ -21,3 +21,4 @@ void rows_add(struct rows *rows, const char *text, uint64_t count);
 void rows_merge(struct rows *rows);
 /* Of merged rows; 0: it is not among them. */
 uint64_t rows_find(const struct rows *rows, const char *text);
+void rows_free(struct rows *rows);

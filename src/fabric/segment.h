@@ -67,7 +67,7 @@ struct vb_segment {
 	_Atomic uint32_t inbound_epoch;     /* counts announcements below */
 	_Atomic uint64_t frames_lost;       /* raw frames that found no room */
 	_Atomic uint32_t
-		functions; /* 1: something happened to an emulated function, see function.h */
+		functions;      /* 1: something happened to an emulated function, see function.h */
 	_Atomic uint32_t asked; /* counts vb_fabric_ask() */
 	_Alignas(64) _Atomic uint32_t inbound[VB_SLOTS]; /* generation of the peer */
 	_Alignas(64) _Atomic uint64_t pins[VB_SLOTS][VB_SEG_PINS];

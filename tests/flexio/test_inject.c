@@ -16,7 +16,7 @@ struct shared {
 #define AT(base, field) ((base) + offsetof(struct shared, field))
 
 /* Calls take the EUs in turn: so far away none of them comes. */
-enum { FAR = 200, FEW = 5 };
+enum { FAR = 170, FEW = 5 };
 
 static int inject(const char *fault)
 {
@@ -56,15 +56,15 @@ static void test_stuck(void **state)
 
 	trigger(process, h);
 	bed_await(process, AT(s, runs), 1);
-	assert_int_equal(inject("mlx5_0 eu 200 stuck"), 0);
+	assert_int_equal(inject("mlx5_0 eu 170 stuck"), 0);
 	trigger(process, h);
 	usleep(50000);
 	assert_int_equal(bed_read(process, AT(s, runs)), 1);
 	assert_int_equal(bed_value(process, "add_one", 41), 42); /* others go on */
-	assert_int_equal(inject("mlx5_0 eu 200 normal"), 0);
+	assert_int_equal(inject("mlx5_0 eu 170 normal"), 0);
 	bed_await(process, AT(s, runs), 2);
 	/* What is stuck can be destroyed. */
-	assert_int_equal(inject("mlx5_0 eu 200 stuck"), 0);
+	assert_int_equal(inject("mlx5_0 eu 170 stuck"), 0);
 	trigger(process, h);
 	assert_ok(flexio_event_handler_destroy(h));
 	bed_process_end(process);
@@ -75,7 +75,7 @@ static void test_stuck(void **state)
 	trigger(process, h);
 	usleep(50000);
 	assert_int_equal(bed_read(process, AT(s, runs)), 0);
-	assert_int_equal(inject("mlx5_0 eu 200 normal"), 0);
+	assert_int_equal(inject("mlx5_0 eu 170 normal"), 0);
 	bed_await(process, AT(s, runs), 1);
 	assert_ok(flexio_event_handler_destroy(h));
 	bed_process_end(process);
@@ -87,13 +87,13 @@ static void test_slow(void **state)
 	flexio_uintptr_t s = bed_alloc(process, sizeof(struct shared));
 	struct flexio_event_handler *h = start_handler(process, s);
 
-	assert_int_equal(inject("mlx5_0 eu 200 slow 10"), 0);
+	assert_int_equal(inject("mlx5_0 eu 170 slow 10"), 0);
 	for (unsigned int i = 1; i <= 5; i++) {
 		trigger(process, h);
 		bed_await(process, AT(s, runs), i);
 	}
 	assert_ok(flexio_event_handler_destroy(h));
-	assert_int_equal(inject("mlx5_0 eu 200 normal"), 0);
+	assert_int_equal(inject("mlx5_0 eu 170 normal"), 0);
 	bed_process_end(process);
 }
 

@@ -21,6 +21,7 @@
 #include <infiniband/mlx5dv.h>
 
 #include "base/refusal.h"
+#include "card/emulation.h"
 #include "card/hbl/hbl.h"
 #include "card/inject.h"
 
@@ -879,6 +880,7 @@ static void fail_on_demand(void)
 	inject("small_0 port 1 up");
 	inject("small_0 fatal");
 	drop_lines();
+	REFUSED(no_function, "card: ", "0xfff", vb_emu_driver_open(0xfff, NULL) == -EINVAL);
 	REFUSED(device_fatal, "ibv_alloc_pd: small_0", "small_0 has had a fatal error",
 		!ibv_alloc_pd(pair.a.ctx) && errno == EIO);
 	pair_close(&pair);

@@ -334,14 +334,3 @@ void look_bytes(uint64_t bytes, char text[24])
 	}
 	snprintf(text, 24, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
-
-void look_json(FILE *out, const char *text)
-{
-	fputc('"', out);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			fputc('\\', out);
-		fputc(*text, out);
-	}
-	fputc('"', out);
-}

@@ -104,9 +104,3 @@ const char *look_type(uint32_t type);
 const char *look_state(uint32_t state);
 /* 17 letters at most: "1.5 GiB". */
 void look_bytes(uint64_t bytes, char text[24]);
-
-/*
- * A string of JSON or of OpenMetrics, with its quotes. Texts of a look are printable, so that only quotes and backslashes need
- * an escape.
- */
-void look_json(FILE *out, const char *text);

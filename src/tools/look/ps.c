@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tools/cmd.h"
+#include "tools/json.h"
 #include "tools/look/look.h"
 
 enum { KEY_JSON = 'j' };
@@ -138,7 +139,7 @@ static void json_adapter(const struct look *look, const struct look_adapter *a, 
 	const char *inner = "";
 
 	printf("%s{\"name\":", sep);
-	look_json(stdout, a->name);
+	tools_json_string(stdout, a->name);
 	printf(",");
 	json_traffic(&a->traffic);
 	printf(",\"qps\":[");
@@ -153,9 +154,9 @@ static void json_adapter(const struct look *look, const struct look_adapter *a, 
 static void json_dpa(const struct look_dpa *dpa, const char *sep)
 {
 	printf("%s{\"id\":%u,\"name\":", sep, dpa->id);
-	look_json(stdout, dpa->name);
+	tools_json_string(stdout, dpa->name);
 	printf(",\"adapter\":");
-	look_json(stdout, dpa->adapter);
+	tools_json_string(stdout, dpa->adapter);
 	printf(",\"threads\":%u}", dpa->threads);
 }
 
@@ -183,7 +184,7 @@ static void print_json(const struct look *look)
 		const char *sep = "";
 
 		printf("%s{\"pid\":%d,\"slot\":%u,\"command\":", outer, (int)p->pid, p->slot);
-		look_json(stdout, p->command);
+		tools_json_string(stdout, p->command);
 		printf(",\"adapters\":[");
 		look_each(look_adapter, a, &look->adapters) if (a->pid == p->pid)
 		{

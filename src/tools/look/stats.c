@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "tools/cmd.h"
+#include "tools/json.h"
 #include "tools/look/look.h"
 #include "tools/look/serve.h"
 
@@ -91,9 +92,9 @@ static uint64_t value_of(const struct look_adapter *a, const struct metric *m)
 static void put_labels(FILE *out, const struct look *look, const char *adapter, pid_t pid)
 {
 	fprintf(out, "{adapter=");
-	look_json(out, adapter);
+	tools_json_string(out, adapter);
 	fprintf(out, ",pid=\"%d\",command=", (int)pid);
-	look_json(out, command_of(look, pid));
+	tools_json_string(out, command_of(look, pid));
 }
 
 static void put_metric(FILE *out, const struct look *look, const struct arguments *args,
@@ -129,7 +130,7 @@ static void put_threads(FILE *out, const struct look *look, const struct argumen
 		fprintf(out, "verbatim_dpa_thread_%s_total", name);
 		put_labels(out, look, t->adapter, t->pid);
 		fprintf(out, ",process=\"0x%x\",thread=\"%u\",name=", t->process_id, t->id);
-		look_json(out, t->name);
+		tools_json_string(out, t->name);
 		fprintf(out, "} %" PRIu64 "\n", *(const uint64_t *)((const char *)t + offset));
 	}
 }
@@ -171,9 +172,9 @@ static void print_json(FILE *out, const struct look *look, const struct argument
 		if (!is_meant(args, a->name))
 			continue;
 		fprintf(out, "%s{\"adapter\":", sep);
-		look_json(out, a->name);
+		tools_json_string(out, a->name);
 		fprintf(out, ",\"pid\":%d,\"command\":", (int)a->pid);
-		look_json(out, command_of(look, a->pid));
+		tools_json_string(out, command_of(look, a->pid));
 		fprintf(out, ",\"qps\":%u", a->qps);
 		for (int i = 0; i < NUM_METRICS; i++)
 			fprintf(out, ",\"%s%s%s\":%" PRIu64, metrics[i].name,
@@ -189,10 +190,10 @@ static void print_json(FILE *out, const struct look *look, const struct argument
 		if (!is_meant(args, t->adapter))
 			continue;
 		fprintf(out, "%s{\"adapter\":", sep);
-		look_json(out, t->adapter);
+		tools_json_string(out, t->adapter);
 		fprintf(out, ",\"pid\":%d,\"process\":%u,\"thread\":%u,\"name\":", (int)t->pid,
 			t->process_id, t->id);
-		look_json(out, t->name);
+		tools_json_string(out, t->name);
 		fprintf(out, ",\"instructions\":%" PRIu64 ",\"executions\":%" PRIu64 "}",
 			t->instructions, t->executions);
 		sep = ",";

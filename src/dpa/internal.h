@@ -256,7 +256,7 @@ struct vb_dpa_thread {
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
 	/* written by the host thread that runs it */
-	bool begun;    /* it has executed something since it left IDLE; claim() clears it */
+	bool begun;    /* it has executed something of the call that it was prepared for */
 	bool diverted; /* by the trap callback that is under way */
 	/* A debugger wants more than that it runs: steps, or a trap to be delivered. */
 	atomic_bool ordered;

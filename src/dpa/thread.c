@@ -460,7 +460,6 @@ static int claim(struct vb_dpa_thread *thread, enum thread_state to)
 	if (to == THREAD_RUNNING)
 		(void)atomic_load_explicit(&thread->cpu.stop, memory_order_seq_cst);
 	thread->starts++;
-	thread->begun = false;
 	thread->check.sp = thread->cpu.s.x[2];
 	thread->check.sp_loaded = false;
 	return 0;
@@ -486,8 +485,10 @@ int vb_dpa_thread_set_call(struct vb_dpa_thread *thread, uint64_t pc, const uint
 {
 	int err = is_idle(thread) ? set_call(thread, pc, args, nargs) : -EBUSY;
 
-	if (!err)
+	if (!err) {
 		thread->bound = 0;
+		thread->begun = false;
+	}
 	return err;
 }
 

@@ -63,7 +63,7 @@ uint64_t vb_stats_cycles(const struct seen *seen, uint64_t ticks)
 {
 	if (seen->process.flags & VB_MONITOR_DETERMINISTIC)
 		return ticks;
-	return (uint64_t)((unsigned __int128)ticks * find_rate(seen->view) >> 32);
+	return (uint64_t)((unsigned __int128)ticks * seen->rate >> 32);
 }
 
 uint64_t vb_stats_time(const struct seen *seen, uint64_t ticks)
@@ -150,6 +150,7 @@ static int walk(struct vb_monitor_view *view, void *arg)
 	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_PROCESS), found = 0;
 	struct gather *g = arg;
 	struct seen *seen;
+	uint64_t rate;
 
 	if (count > VB_MONITOR_REQUESTS)
 		count = VB_MONITOR_REQUESTS;
@@ -158,7 +159,9 @@ static int walk(struct vb_monitor_view *view, void *arg)
 		g->rows.failed = true;
 		return 0;
 	}
+	rate = find_rate(view);
 	for (uint32_t i = 0; i < count; i++) {
+		seen[i].rate = rate;
 		seen[i].process.seq.used = read_process(g, view, i, &seen[i]);
 		if (!seen[i].process.seq.used)
 			continue;

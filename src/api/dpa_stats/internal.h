@@ -61,6 +61,7 @@ void *vb_rows_add(struct rows *rows);
 /* A process of a program, while its file is open. */
 struct seen {
 	struct vb_monitor_view *view;
+	uint64_t rate; /* cycles of the accelerator per tick, times 2^32 */
 	uint32_t index;
 	struct vb_monitor_process process;
 };

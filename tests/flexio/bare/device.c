@@ -83,6 +83,14 @@ EXPORT uint64_t spin(uint64_t n)
 	return i;
 }
 
+/* Retires 2 * n + 1 instructions; n is not 0. */
+EXPORT __attribute__((naked)) uint64_t counted(uint64_t n)
+{
+	__asm__ volatile("1: addi a0, a0, -1\n"
+			 "bnez a0, 1b\n"
+			 "ret");
+}
+
 EXPORT uint64_t forever(uint64_t flag)
 {
 	for (;;)

@@ -40,7 +40,7 @@ def subcommands(command):
 
 def exported(library):
     said = subprocess.run(['nm', '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r' [TW] ((?:flexio|mlx4dv|hbldv|mlx5dv_(?:create_flow|destroy_flow|devx_obj|dr|dump_dr))_?\w*)', said))
+    return set(re.findall(r' [TW] ((?:flexio|dpa_stats|mlx4dv|hbldv|mlx5dv_(?:create_flow|destroy_flow|devx_obj|dr|dump_dr))_?\w*)', said))
 
 
 def main():
@@ -50,7 +50,7 @@ def main():
         print('this tree has no man pages: pandoc was missing when it was built')
         return 77
     wanted = {(name, 3) for path in headers(stage) for name in functions(path)}
-    for library in ('libflexio.so.1', 'libmlx4.so.1', 'libmlx5.so.1', 'libhbl.so.1'):
+    for library in ('libflexio.so.1', 'libdpa_stats.so.1', 'libmlx4.so.1', 'libmlx5.so.1', 'libhbl.so.1'):
         wanted |= {(n, 3) for n in exported(os.path.join(stage, 'lib', library)) if not BY_VERSION.search(n)}
     if len(wanted) < 200:
         print(f'FAILED: only {len(wanted)} functions found in the headers: this test is broken')

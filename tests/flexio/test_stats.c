@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -798,6 +799,55 @@ static void test_forked(void **state)
 	bed_process_end(process);
 }
 
+/* For test_stats.py: calls as often as lines say, with a name that has to be quoted. */
+static int serve(void)
+{
+	struct flexio_event_handler_attr attr = { .host_stub_func = bed_func("counted"),
+						  .name = "beta" };
+	struct flexio_process *process = named("al\"pha\x1b[1m");
+	struct flexio_event_handler *handler = NULL;
+	char line[32];
+
+	assert_ok(flexio_event_handler_create(process, &attr, &handler));
+	call(process, N);
+	do {
+		puts("ready");
+		fflush(stdout);
+		if (!fgets(line, sizeof(line), stdin))
+			break;
+		for (unsigned long n = strtoul(line, NULL, 10); n; n--)
+			call(process, N);
+	} while (1);
+	assert_ok(flexio_event_handler_destroy(handler));
+	bed_process_end(process);
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Again with a registry of its own, because other tests have DPA processes, too. */
+static int run_alone(void)
+{
+	char dir[] = "/dev/shm/flexio-stats-XXXXXX";
+	int status = -1;
+	pid_t child;
+
+	if (!mkdtemp(dir))
+		return 1;
+	setenv("VERBATIM_SHM_DIR", dir, 1);
+	child = fork();
+	if (!child) {
+		execl("/proc/self/exe", self, bed_elf_path, NULL);
+		_exit(127);
+	}
+	waitpid(child, &status, 0);
+	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -812,6 +862,9 @@ int main(int argc, char **argv)
 	};
 
 	self = argv[0];
+	bed_elf_path = argc > 1 ? argv[1] : NULL;
+	if (argc == 2 && !getenv("VERBATIM_SHM_DIR"))
+		return run_alone();
 	deterministic = getenv("VERBATIM_DPA_SEED");
 	bed_init(argc, argv);
 	h = dpa_stats_open("mlx5_0");
@@ -819,6 +872,8 @@ int main(int argc, char **argv)
 		return 1;
 	if (argc > 2 && !strcmp(argv[2], "caller"))
 		caller();
+	if (argc > 2 && !strcmp(argv[2], "serve"))
+		return serve();
 	if (argc > 2)
 		return print_samples();
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
  *	trigger           one device thread wakes another         beside: half of that hand-over
  *	event             until the handler it wakes begins       beside: a cache-line hop, or a futex wake-up (events.c)
  *	RDMA write        by device code                          beside: by a host loop (rate.c)
+ *	counted, traced   dpa-statistics is at work               beside: it is not (watched.c)
  *
  * Run by ./run, which builds it as a user would and starts it twice: with lending, and without.
  */
@@ -31,6 +32,7 @@ enum { MAX_REPS = 31, COPY_MAX = 1 << 20 };
 struct options {
 	unsigned int reps;
 	bool quick, json, other;
+	const char *only; /* rows whose name has this; NULL: all */
 };
 
 static struct options o = { .reps = 7 };
@@ -269,6 +271,13 @@ static const struct row {
 	  4000, false, true, 3 },
 	{ "event of a CQE, asleep", events_completed, "futex wake-up", events_futex, 300000, 300000,
 	  1000, false, true, 1.2 },
+	{ "call, counted", watched_counters, "counters off", watched_off, 0, 0, 100000, false, true,
+	  0 },
+	{ "call of 5 us, counted", watched_counters, "counters off", watched_off, 3000, 3000, 20000,
+	  false, true, 1.02 },
+	{ "call, traced", watched_tracer, "tracer off", watched_off, 0, 0, 100000, false, true, 0 },
+	{ "call of 5 us, traced", watched_tracer, "tracer off", watched_off, 3000, 3000, 20000,
+	  false, true, 1.02 },
 	{ "RDMA write, 1 EU", rate_device, "host loop", rate_host, 1, 1, 200000, false, true, 2 },
 	{ "RDMA write, 1 EU, by 16", rate_device, "host loop", rate_host, 16, 16, 400000, false,
 	  true, 2 },
@@ -343,6 +352,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'o':
 		o.other = true;
 		return 0;
+	case 'r':
+		o.only = arg;
+		return 0;
 	case 'n':
 		o.reps = (unsigned int)atoi(arg);
 		if (o.reps < 1 || o.reps > MAX_REPS)
@@ -358,6 +370,7 @@ static const struct argp_option option[] = {
 	{ "json", 'j', NULL, 0, "print the rows as JSON, one a line", 0 },
 	{ "other", 'o', NULL, 0, "only the rows without lending (VERBATIM_RPC_LEND=off)", 0 },
 	{ "reps", 'n', "N", 0, "repetitions (7)", 0 },
+	{ "rows", 'r', "TEXT", 0, "only rows whose name has TEXT in it", 0 },
 	{ 0 },
 };
 
@@ -384,7 +397,8 @@ int main(int argc, char **argv)
 	CHECK(flexio_buf_dev_alloc(process, COPY_MAX, &buffer));
 	CHECK(flexio_buf_dev_memset(process, 3, COPY_MAX, buffer));
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (o.other ? rows[i].other_only : rows[i].lent_only)
+		if ((o.other ? rows[i].other_only : rows[i].lent_only) &&
+		    (!o.only || strstr(rows[i].name, o.only)))
 			measure_row(&rows[i]);
 	events_end();
 	rate_end();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of the FlexIO benchmark share: the table (bench.c), events (events.c), rates (rate.c). */
+/* What the parts of the FlexIO benchmark share: the table (bench.c), events (events.c), rates (rate.c), calls
+ * that somebody watches (watched.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -29,3 +30,7 @@ void events_end(void);
 
 measure rate_device, rate_host;
 void rate_end(void);
+
+/* ---- watched.c: arg is the length of a call, in turns of a loop; 0: an empty one ---- */
+
+measure watched_off, watched_counters, watched_tracer;

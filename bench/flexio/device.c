@@ -12,6 +12,16 @@ __dpa_rpc__ uint64_t empty(uint64_t arg)
 	return arg;
 }
 
+/* A nanosecond or so a turn. */
+__dpa_rpc__ uint64_t busy(uint64_t turns)
+{
+	uint64_t x = turns;
+
+	for (uint64_t i = 0; i < turns; i++)
+		x = x * 6364136223846793005 + i;
+	return x;
+}
+
 __dpa_rpc__ uint64_t print_many(uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++)

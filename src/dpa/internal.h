@@ -229,6 +229,7 @@ struct vb_dpa_thread {
 	unsigned int group_size;
 	void *user;
 	struct vb_shown_thread *shown; /* or NULL */
+	const _Atomic uint64_t *shown_word;
 	char name[32];
 	uint32_t number;      /* vb_dpa_thread_number */
 	struct vb_cpu **link; /* what leads to it in the process's list; under cpus_lock */
@@ -398,12 +399,12 @@ void vb_debug_leave(struct vb_dpa_process *process);
 
 struct show {
 	struct vb_shown_slice slice;
-	struct vb_shown_stamp stamp; /* when it began */
+	struct vb_shown_stamp stamp; /* when it began; of a slice that is traced */
 	uint64_t instret;
 	bool first; /* of an execution */
 };
 
-/* In front of and behind a slice that vb_shown_wanted(); ticks: now. */
+/* In front of and behind a slice that vb_shown_wanted(); ticks: now, and how many it took. */
 void vb_show_begin(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks);
 void vb_show_end(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks);
 

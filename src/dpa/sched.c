@@ -580,8 +580,10 @@ static void worker_slice(struct worker *w, struct eu *eu)
 		pthread_mutex_lock(&dpa->turn);
 	/* Only a replay depends on where a slice ends. */
 	why = vb_thread_execute(thread, slice, dpa->deterministic, &yielded);
-	if (dpa->deterministic)
+	if (dpa->deterministic) {
+		dpa->retired += thread->cpu.s.instret - instret;
 		pthread_mutex_unlock(&dpa->turn);
+	}
 	pthread_mutex_lock(&dpa->lock);
 	eu->busy = false;
 	count_slice(eu, thread, instret, busy);

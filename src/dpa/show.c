@@ -34,11 +34,12 @@ void vb_show_begin(struct vb_dpa_thread *thread, struct show *show, uint64_t tic
 {
 	struct vb_dpa *dpa = thread->process->dpa;
 
-	show->stamp = stamp(thread, ticks);
+	vb_shown_begin(thread->shown, &show->slice);
 	show->instret = thread->cpu.s.instret;
 	show->first = !thread->begun;
 	if (!vb_shown_traces(&show->slice))
 		return;
+	show->stamp = stamp(thread, ticks);
 	show->slice.eu = thread->lent ? UINT16_MAX : (uint16_t)thread->eu;
 	show->slice.id = thread->lent ? thread->shown->lent++ : dpa->eus[thread->eu].traced++;
 	vb_shown_in(thread->shown, &show->slice, &show->stamp);
@@ -47,14 +48,15 @@ void vb_show_begin(struct vb_dpa_thread *thread, struct show *show, uint64_t tic
 void vb_show_end(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks)
 {
 	uint64_t retired = thread->cpu.s.instret - show->instret;
-	uint64_t spent = thread->process->dpa->deterministic ? retired : ticks - show->stamp.time;
 
+	if (thread->cpu.deterministic)
+		ticks = retired;
 	if (!vb_shown_traces(&show->slice)) {
-		vb_shown_count(thread->shown, &show->slice, spent, retired, show->first);
+		vb_shown_count(thread->shown, &show->slice, ticks, retired, show->first);
 		return;
 	}
-	show->stamp.time += spent;
-	show->stamp.ticks += spent;
+	show->stamp.time += ticks;
+	show->stamp.ticks += ticks;
 	show->stamp.instructions += retired;
 	vb_shown_out(thread->shown, &show->slice, &show->stamp);
 }

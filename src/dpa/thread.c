@@ -129,6 +129,7 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	t->cpu.deterministic = process->dpa->deterministic;
 	t->user = attr->user;
 	t->shown = attr->shown;
+	t->shown_word = vb_shown_word(t->shown);
 	snprintf(t->name, sizeof(t->name), "%s", attr->name ? attr->name : "");
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -383,11 +384,11 @@ static __attribute__((noinline, cold)) void note_slice(const struct vb_dpa_threa
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded)
 {
-	uint64_t start = vb_dpa_ticks(), instret = thread->cpu.s.instret, end;
+	uint64_t start = vb_dpa_ticks(), instret = thread->cpu.s.instret, ticks;
 	uint64_t from = vb_timeline_is_on() ? vb_timeline_now() : 0;
 	enum vb_dpa_why why;
 	struct show show;
-	bool shown = vb_shown_wanted(thread->shown, &show.slice);
+	bool shown = vb_shown_wanted(thread->shown_word, &show.slice);
 
 	if (unlikely(shown))
 		vb_show_begin(thread, &show, start);
@@ -405,12 +406,10 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 			why = vb_debug_trap(thread) ? VB_DPA_WHY_STOP : vb_thread_trap(thread);
 	}
 	thread->slices++;
-	end = vb_dpa_ticks();
-	thread->busy_ticks += end - start;
-	if (thread->cpu.deterministic)
-		thread->process->dpa->retired += thread->cpu.s.instret - instret;
+	ticks = vb_dpa_ticks() - start;
+	thread->busy_ticks += ticks;
 	if (unlikely(shown))
-		vb_show_end(thread, &show, end);
+		vb_show_end(thread, &show, ticks);
 	if (unlikely(from))
 		note_slice(thread, from, thread->cpu.s.instret - instret);
 	return why;
@@ -689,14 +688,17 @@ static void lent_idle(struct vb_dpa_thread *thread, enum vb_dpa_why why)
 static enum vb_dpa_why execute_in_turn(struct vb_dpa_thread *thread, uint64_t max)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
+	uint64_t instret = thread->cpu.s.instret;
 	enum vb_dpa_why why;
 	bool yielded;
 
 	if (dpa->deterministic)
 		pthread_mutex_lock(&dpa->turn);
 	why = vb_thread_execute(thread, max, true, &yielded);
-	if (dpa->deterministic)
+	if (dpa->deterministic) {
+		dpa->retired += thread->cpu.s.instret - instret;
 		pthread_mutex_unlock(&dpa->turn);
+	}
 	return why;
 }
 

@@ -57,20 +57,29 @@ struct vb_shown_stamp {
 	uint64_t time, ticks, instructions;
 };
 
-/* Whether a slice that begins now is to be counted or traced: all that it costs otherwise. */
-static inline bool vb_shown_wanted(const struct vb_shown_thread *thread,
-				   struct vb_shown_slice *slice)
+/* The word that says whether somebody wants its slices; thread may be NULL. */
+static inline const _Atomic uint64_t *vb_shown_word(const struct vb_shown_thread *thread)
 {
-	if (!thread || !thread->request)
-		return false;
-	slice->state = atomic_load_explicit(&thread->request->state, memory_order_relaxed);
-	if (__builtin_expect(!(slice->state & VB_MONITOR_ACTIVE), 1))
-		return false;
-	slice->resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
-	return true;
+	static const _Atomic uint64_t nobody;
+
+	return thread && thread->request ? &thread->request->state : &nobody;
 }
 
-/* In front of a slice that is wanted by the tracer; then slice->eu and id are set. */
+/* Whether a slice that begins now is to be counted or traced: all that it costs otherwise. */
+static inline bool vb_shown_wanted(const _Atomic uint64_t *word, struct vb_shown_slice *slice)
+{
+	slice->state = atomic_load_explicit(word, memory_order_relaxed);
+	return __builtin_expect(slice->state & VB_MONITOR_ACTIVE, 0);
+}
+
+/* In front of a slice that is wanted. */
+static inline void vb_shown_begin(const struct vb_shown_thread *thread,
+				  struct vb_shown_slice *slice)
+{
+	slice->resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
+}
+
+/* ... by the tracer; slice->eu and id are set. And behind it. */
 VB_PUBLIC void vb_shown_in(struct vb_shown_thread *thread, struct vb_shown_slice *slice,
 			   const struct vb_shown_stamp *stamp);
 VB_PUBLIC void vb_shown_out(struct vb_shown_thread *thread, const struct vb_shown_slice *slice,

@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef DPA_STATS_ALLOW_EXPERIMENTAL_API
 #define DPA_STATS_ALLOW_EXPERIMENTAL_API
+#endif
 #include <dpa_stats.h>
 
 #include "monitor/monitor.h"

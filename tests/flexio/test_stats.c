@@ -250,6 +250,25 @@ static void test_successor(void **state)
 	bed_process_end(process);
 }
 
+/* A process that a fault has ended is there until it is destroyed, with what it counted. */
+static void test_dead(void **state)
+{
+	struct flexio_process *process = named("alpha"), *other = named("beta");
+	uint32_t id = id_of("alpha");
+	uint64_t result = 0;
+
+	set(ALL, ON, CUMUL);
+	assert_int_equal(bed_call(process, "fault", 2, &result), FLEXIO_STATUS_FATAL_ERR);
+	assert_int_equal(ran(id).num_executions, 1);
+	assert_true(ran(id).instructions > 0);
+	assert_int_equal(bed_call(process, "counted", N, &result), FLEXIO_STATUS_FATAL_ERR);
+	assert_int_equal(ran(id).num_executions, 1);
+	call(other, N);
+	assert_int_equal(ran(id_of("beta")).instructions, COST);
+	bed_process_end(process);
+	bed_process_end(other);
+}
+
 /* Handlers: one execution a trigger, each on its own line. */
 static void test_handlers(void **state)
 {
@@ -854,11 +873,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_handle),      cmocka_unit_test(test_arguments),
 		cmocka_unit_test(test_no_accelerator), cmocka_unit_test(test_order),
 		cmocka_unit_test(test_lists),          cmocka_unit_test(test_counters),
-		cmocka_unit_test(test_successor),      cmocka_unit_test(test_handlers),
-		cmocka_unit_test(test_tracer),         cmocka_unit_test(test_schedule),
-		cmocka_unit_test(test_full),           cmocka_unit_test(test_repeated),
-		cmocka_unit_test(test_after_close),    cmocka_unit_test(test_forked),
-		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_successor),      cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_handlers),       cmocka_unit_test(test_tracer),
+		cmocka_unit_test(test_schedule),       cmocka_unit_test(test_full),
+		cmocka_unit_test(test_repeated),       cmocka_unit_test(test_after_close),
+		cmocka_unit_test(test_forked),         cmocka_unit_test(test_killed),
 	};
 
 	self = argv[0];

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -87,6 +88,26 @@ static void show(struct vb_monitor_place *place, uint32_t id)
 
 /* ---- cases ---- */
 
+/* Bytes of shared memory that this process's file takes. */
+static off_t file_bytes(void)
+{
+	char path[64], name[256];
+	struct stat st;
+
+	for (int fd = 3; fd < 256; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, name, sizeof(name) - 1);
+		if (n < 5 || strncmp(name + n - 5, ".show", 5) || fstat(fd, &st))
+			continue;
+		assert_int_equal(st.st_mode & 0777, 0600);
+		return st.st_blocks * 512;
+	}
+	fail_msg("there is no file");
+	return 0;
+}
+
 static void test_entries(void **state)
 {
 	struct vb_monitor_place one, two;
@@ -99,6 +120,7 @@ static void test_entries(void **state)
 	assert_int_equal(found.count, 1);
 	assert_int_equal(found.last.id, 1);
 	assert_string_equal(found.last.name, "thread 1");
+	assert_true(file_bytes() <= 65536);
 	assert_int_equal(vb_monitor_add(VB_MONITOR_DPA_THREAD, &two), 0);
 	assert_int_equal(find(getpid()).count,
 			 1); /* not shown yet: the reader does not wait for it */
@@ -120,6 +142,7 @@ static void test_many(void **state)
 	assert_non_null(places);
 	for (uint32_t i = 0; i < MANY; i++)
 		show(&places[i], i);
+	assert_true(file_bytes() <= (off_t)(2 * MANY * sizeof(struct vb_monitor_thread) + 65536));
 	found = find(getpid());
 	assert_int_equal(found.count, MANY);
 	assert_int_equal(found.last.id, MANY - 1);

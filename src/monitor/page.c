@@ -125,8 +125,6 @@ static int page_map(struct vb_monitor_page *page)
 		      0);
 	if (header == MAP_FAILED)
 		return -errno;
-	/* As the segment: a child of fork() has other memory there, see vb_monitor_after_fork(). */
-	madvise(header, VB_MONITOR_MAX_SIZE, MADV_DONTFORK);
 	header->slot = self.slot;
 	header->generation = self.generation;
 	header->pid = (uint32_t)self.pid;
@@ -439,14 +437,15 @@ void vb_monitor_before_fork(void)
 
 /*
  * A child may still run device code of its parent's, and drop entries of its parent's: it writes to
- * memory of its own, in the same place.
+ * memory of its own, in the same place. The file is inherited and replaced here, not left out by
+ * MADV_DONTFORK: whoever maps memory in the child before us would find room there.
  */
 static void inherit(struct vb_monitor_page *page)
 {
 	void *at = mmap(page->header, VB_MONITOR_MAX_SIZE, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 
-	(void)at; /* the addresses were just free: only a limit on memory can forbid it */
+	(void)at; /* as many bytes as before: nothing can forbid it */
 	page->inherited = true;
 	page->left = true;
 	page->entries++; /* never freed: the child of a program with threads does not call free() here */

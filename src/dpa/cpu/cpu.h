@@ -173,6 +173,8 @@ struct vb_cpu {
 	uint64_t interp_end;      /* instret when none is left */
 	jmp_buf *fault;           /* where a fault lands; NULL: not ours */
 	bool in_jit;              /* translated code, or a helper it called, is executing */
+	bool in_loop;             /* a helper makes turns of a loop that s is at the head of */
+	bool plain;               /* it could not: the interpreter makes them, up to the trap */
 
 	/* observed texts */
 	bool stop_behind;     /* the observer wants a stop behind the instruction under way */

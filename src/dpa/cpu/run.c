@@ -79,7 +79,7 @@ static enum vb_cpu_exit run_pieces(struct vb_cpu *cpu, uint64_t max, bool exact)
 
 		if (atomic_load_explicit(&cpu->stop, memory_order_relaxed))
 			return VB_CPU_STOPPED;
-		if (cpu->text->jit)
+		if (cpu->text->jit && !cpu->plain)
 			exit = vb_jit_run(cpu, piece, piece == left && !early);
 		else if (cpu->text->observer)
 			exit = vb_observed_run(cpu, piece);
@@ -89,18 +89,31 @@ static enum vb_cpu_exit run_pieces(struct vb_cpu *cpu, uint64_t max, bool exact)
 	return exit;
 }
 
+/* After a longjmp: turns of a loop could not all be made (jit/loops.c). */
+static bool run_plain(struct vb_cpu *cpu)
+{
+	if (!cpu->in_loop)
+		return false;
+	cpu->in_loop = false;
+	cpu->in_jit = false;
+	cpu->plain = true;
+	return true;
+}
+
 enum vb_cpu_exit vb_cpu_run(struct vb_cpu *cpu, uint64_t max, bool exact)
 {
 	struct vb_cpu *outer = vb_cpu_current;
+	const uint64_t start = cpu->s.instret;
 	enum vb_cpu_exit exit;
 	jmp_buf fault;
 
 	cpu->s.x[0] = 0;
-	if (_setjmp(fault) == 0) {
+	cpu->plain = false;
+	if (_setjmp(fault) == 0 || run_plain(cpu)) {
 		vb_cpu_current = cpu;
 		atomic_signal_fence(memory_order_seq_cst);
 		cpu->fault = &fault;
-		exit = run_pieces(cpu, max, exact);
+		exit = run_pieces(cpu, max - (cpu->s.instret - start), exact);
 	} else {
 		exit = run_fault(cpu);
 	}

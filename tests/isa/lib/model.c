@@ -39,8 +39,12 @@ void rv_model_free(struct rv_model *m)
 
 static uint8_t *at(struct rv_model *m, u64 address, u64 size, bool store)
 {
+	u64 text_end = (RV_TEXT + m->prog->text_size + RV_PAGE - 1) & ~(RV_PAGE - 1);
+
 	if (address < (store ? m->prog->data_base : RV_TEXT) || address + size > m->mem_end ||
 	    address + size < size)
+		return NULL;
+	if (address + size > text_end && address < m->prog->data_base) /* nothing is between them */
 		return NULL;
 	return m->mem + (address - RV_TEXT);
 }

@@ -380,6 +380,114 @@ static void place_checks(struct analysis *a, const uint32_t *block_of)
 	}
 }
 
+/* ---- loops ---- */
+
+/* Operands of which only the low half counts, or which are compared or combined as words. */
+static void operand_kinds(const struct vb_insn *insn, uint32_t *whole)
+{
+	uint32_t a = 1U << (insn->rs1 & 31), b = 1U << (insn->rs2 & 31);
+
+	switch (insn->op) {
+	case VB_OP_ADDIW:
+	case VB_OP_SLLIW:
+	case VB_OP_SRLIW:
+	case VB_OP_SRAIW:
+	case VB_OP_ADDW:
+	case VB_OP_SUBW:
+	case VB_OP_SLLW:
+	case VB_OP_SRLW:
+	case VB_OP_SRAW:
+	case VB_OP_MULW:
+	case VB_OP_DIVW:
+	case VB_OP_DIVUW:
+	case VB_OP_REMW:
+	case VB_OP_REMUW:
+	case VB_OP_ROLW:
+	case VB_OP_RORW:
+	case VB_OP_RORIW:
+	case VB_OP_XOR:
+	case VB_OP_OR:
+	case VB_OP_AND:
+	case VB_OP_XORI:
+	case VB_OP_ORI:
+	case VB_OP_ANDI:
+	case VB_OP_BEQ:
+	case VB_OP_BNE:
+	case VB_OP_BLT:
+	case VB_OP_BGE:
+	case VB_OP_BLTU:
+	case VB_OP_BGEU:
+	case VB_OP_ZEXT_H:
+	case VB_OP_SEXT_B:
+	case VB_OP_SEXT_H:
+	case VB_OP_SLLI_UW:
+		break;
+	case VB_OP_ADD_UW:
+	case VB_OP_SH1ADD_UW:
+	case VB_OP_SH2ADD_UW:
+	case VB_OP_SH3ADD_UW:
+		*whole |= b;
+		break;
+	case VB_OP_SB:
+	case VB_OP_SH:
+	case VB_OP_SW:
+	case VB_OP_SLL:
+	case VB_OP_SRL:
+	case VB_OP_SRA:
+		*whole |= a;
+		break;
+	default:
+		*whole |= a | b;
+		break;
+	}
+}
+
+/* Registers of which the instructions of some blocks read more than a word. */
+uint32_t whole_reads(const struct analysis *a, uint32_t first, uint32_t last)
+{
+	uint32_t whole = 0;
+
+	for (uint32_t k = first; k <= last; k++) {
+		uint32_t i = a->blocks[k].index;
+
+		for (unsigned int n = a->blocks[k].count; n; n--, i += step(a->text, i))
+			operand_kinds(&a->text->insns[i], &whole);
+	}
+	return whole;
+}
+
+/*
+ * A loop in one piece: from this block, a leader, straight on to a branch back to it, and nobody
+ * enters in between. *last is the block of that branch.
+ */
+bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last)
+{
+	unsigned int count = 0;
+
+	if (!(a->marks[a->blocks[first].index] & MARK_CHECK))
+		return false;
+	for (uint32_t k = first; k < a->nblocks; k++) {
+		const struct block *b = &a->blocks[k];
+		uint32_t i = b->index, at = i;
+		unsigned int op;
+
+		count += b->count;
+		if ((k > first && b->leader) || count > LOOP_MAX)
+			return false;
+		for (unsigned int n = b->count; n; n--, i += step(a->text, i))
+			at = i;
+		op = a->text->insns[at].op;
+		*last = k;
+		if (op >= VB_OP_BEQ && op <= VB_OP_BGEU && !(a->marks[at] & MARK_SELECT) &&
+		    (int64_t)at + a->text->insns[at].imm / 2 == a->blocks[first].index)
+			return true;
+		if ((op_ends_block(op) && (op < VB_OP_BEQ || op > VB_OP_BGEU)) ||
+		    k + 1 == a->nblocks || a->blocks[k + 1].index != i)
+			return false;
+	}
+	return false;
+}
+
 static int find_blocks(struct analysis *a)
 {
 	uint32_t *block_of = malloc((a->n + 1) * sizeof(*block_of));

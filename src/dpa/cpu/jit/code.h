@@ -3,6 +3,7 @@
  * What the files of the translator share.
  *
  *   analyze.c   decoded text -> leaders, blocks, budget checks, uses of registers
+ *   loops.c     loops that copy or fill memory, many turns at once
  *   emit*.c     one block after the other -> host code, with notes for whoever comes back (sites)
  *   thunks.c    what every translation has: enter, leave, out-of-line work, dispatch
  *   jit.c       makes, replaces and frees translations
@@ -34,6 +35,10 @@
 #define MAPPED      10
 #define PRED_BYTES  16384     /* of host stack for the return predictor */
 #define STATE_BIAS  128       /* rbp - (uint8_t *)cpu */
+#define LOOP_MAX    96        /* instructions of a loop that is made twice (emit_twice.c) */
+#define LOOP_WORDS  8         /* of one turn of a loop that copies (loops.c) */
+#define LOOP_STEPS  4
+#define LOOP_SITE   127       /* site.left: such a loop begins here */
 #define DRIFT_MAX   (1 << 18) /* how far a base may have moved since it was compared */
 
 /*
@@ -47,7 +52,32 @@ struct site {
 	uint32_t left : 7;   /* instructions of the block not retired, this one included */
 };
 
-_Static_assert(VB_CPU_TEXT_MAX / 2 <= 1 << 25 && BLOCK_MAX < 1 << 7, "they fit a site");
+_Static_assert(VB_CPU_TEXT_MAX / 2 <= 1 << 25 && BLOCK_MAX < LOOP_SITE && LOOP_SITE < 1 << 7, "they fit a site");
+
+/* A loop of one block that copies or fills memory. */
+struct loop {
+	uint32_t index;       /* its block */
+	uint32_t stride;      /* bytes of a turn */
+	uint8_t count;        /* instructions of a turn */
+	uint8_t size;         /* bytes of an access */
+	uint8_t from, to;     /* guest registers */
+	uint8_t value;        /* stored by a loop that loads nothing */
+	uint8_t bound;        /* what the counter is compared with */
+	uint8_t counter;      /* which of the steps */
+	uint8_t signs;        /* bit per word: the load extends the sign */
+	uint8_t nwords;       /* loaded in a turn */
+	uint8_t nsteps;
+	bool is_signed, until_equal, inclusive; /* the comparison */
+	int32_t from_low, to_low; /* of a turn's first byte from the register */
+	struct {
+		uint8_t reg, at;
+	} words[LOOP_WORDS];
+	struct {
+		int32_t by;
+		uint8_t reg;
+		bool word;
+	} steps[LOOP_STEPS];
+};
 
 /* One translation of the whole text. Immutable once published. */
 struct generation {
@@ -56,6 +86,8 @@ struct generation {
 	size_t code_used;
 	struct site *sites;
 	size_t nsites;
+	struct loop *loops; /* in the order of their blocks */
+	size_t nloops;
 	int8_t host[33]; /* host register of each guest register, NOREG */
 };
 
@@ -130,6 +162,8 @@ struct analysis {
 
 int analyze(struct vb_jit *jit, struct analysis *a);
 void analysis_free(struct analysis *a);
+uint32_t whole_reads(const struct analysis *a, uint32_t first, uint32_t last);
+bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last);
 /* The most used ones get a host register. */
 void choose_registers(const uint64_t uses[33], int8_t host[33]);
 
@@ -181,8 +215,25 @@ struct notes {
 	uint8_t factor[2];
 	bool product; /* rax is the product of the factors */
 	uint8_t rax;  /* guest register without a host register that rax holds as well; 0: none */
-	uint8_t low;  /* guest register whose low half, and nothing else, is in rax; 0: none */
-	uint32_t except; /* for low: not if control came back from this stub */
+};
+
+/* Since the last access: rax is the low half of a guest register, and nothing else. */
+struct low {
+	uint8_t reg;      /* that guest register; 0: none */
+	uint32_t changed; /* of struct code; another one: rax may be anything */
+	uint32_t except;  /* not if control came back from this stub */
+};
+
+/* A loop that is made twice (emit_twice.c). */
+struct twice {
+	enum { ONCE, FIRST, AGAIN } pass;
+	uint32_t head;     /* guest instruction that the loop begins with */
+	uint32_t back;     /* host offset of the second copy */
+	uint32_t exit;     /* displacement of the jump out of the first */
+	bool ended;        /* the first falls into the second, not behind the loop */
+	uint32_t waiting;  /* registers that are pending where the second begins */
+	uint32_t pending;  /* what was pending at the end of the copy made last, */
+	struct fact facts[33]; /* and what was known */
 };
 
 struct thunks {
@@ -201,18 +252,21 @@ struct tx {
 	uint32_t pending; /* see struct site */
 	struct fact facts[33];
 	struct notes notes;
+	struct low low;
+	struct twice twice;
 	uint32_t index, next; /* this instruction and the one behind it */
 	uint32_t left;        /* instructions of the block, this one included */
 	struct stub *stubs;
 	size_t nstubs, stubs_max;
 	struct fixup *fixups;
 	size_t nfixups, fixups_max;
-	size_t sites_max;
+	size_t sites_max, loops_max;
 	bool failed;      /* out of memory or room: give up */
 	bool out_of_room; /* the host code gets larger than it may be */
 };
 
 void emit_all(struct tx *tx);
+void emit_block(struct tx *tx, const struct block *b);
 void emit_thunks(struct tx *tx);
 
 /* emit.c, for the emit_*.c: operands of guest registers, results, notes */
@@ -228,6 +282,8 @@ int dst(struct tx *tx, unsigned int rd);
 void finish(struct tx *tx, unsigned int rd, int reg, bool word);
 void finish_word(struct tx *tx, unsigned int rd, int reg);
 void flush_pending(struct tx *tx);
+void flush_except(struct tx *tx, uint32_t keep);
+bool is_word_here(const struct tx *tx, unsigned int reg);
 void write_const(struct tx *tx, unsigned int rd, uint64_t value);
 uint32_t add_site(struct tx *tx);
 uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from);
@@ -261,12 +317,21 @@ void note_rax(struct tx *tx, unsigned int rd);
 bool rax_is_noted(const struct tx *tx, unsigned int reg);
 void note_low(struct tx *tx, unsigned int reg, uint32_t stub);
 bool low_is_noted(const struct tx *tx, unsigned int reg, uint32_t *stub);
+void forget_low(struct tx *tx, unsigned int reg);
 void note_zero(struct tx *tx, unsigned int rd);
 bool zero_is_noted(const struct tx *tx, unsigned int reg);
 void note_carry(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b);
 bool carry_is_noted(const struct tx *tx, unsigned int sum, unsigned int addend);
 void note_product(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b);
 bool product_is_noted(const struct tx *tx, unsigned int a, unsigned int b);
+
+/* loops.c */
+bool find_loop(const struct vb_text *text, const struct block *b, struct loop *l);
+void emit_loop_test(struct tx *tx, const struct loop *l);
+
+/* emit_twice.c */
+void emit_twice(struct tx *tx, uint32_t first, uint32_t last);
+void emit_jump_back(struct tx *tx, enum x86_cc cc);
 
 /* emit_select.c */
 bool select_op(unsigned int op);

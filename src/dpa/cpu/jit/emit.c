@@ -109,6 +109,19 @@ void flush_pending(struct tx *tx)
 		flush_one(tx, reg);
 }
 
+/* Before code that takes these as they are. */
+void flush_except(struct tx *tx, uint32_t keep)
+{
+	for (uint32_t some = tx->pending & ~keep; some; some &= some - 1)
+		flush_one(tx, (unsigned int)__builtin_ctz(some));
+}
+
+/* Is the register, once extended, the sign extension of its low half? */
+bool is_word_here(const struct tx *tx, unsigned int reg)
+{
+	return reg == 0 || tx->pending >> reg & 1 || tx->facts[reg].word;
+}
+
 /* A host register with the value: its own, or the scratch register. Flags are lost for x0. */
 static int source(struct tx *tx, unsigned int reg, int scratch)
 {
@@ -161,21 +174,28 @@ bool is_imm32(const struct tx *tx, unsigned int reg)
 	return fact->known && fact->value == (uint64_t)(int64_t)(int32_t)fact->value;
 }
 
-/* Flags of rs1 - rs2. A register in memory is an operand like any other. */
+/*
+ * Flags of rs1 - rs2. A register in memory is an operand like any other. Sign extension keeps every
+ * order, signed and unsigned, so two words are compared as words if that saves an extension.
+ */
 void emit_compare(struct tx *tx, unsigned int rs1, unsigned int rs2)
 {
-	struct rm a = operand64(tx, rs1), b = operand64(tx, rs2);
+	bool words = (tx->pending >> rs1 | tx->pending >> rs2) & 1 && is_word_here(tx, rs1) &&
+		     is_word_here(tx, rs2);
+	struct rm a = words ? operand32(tx, rs1) : operand64(tx, rs1);
+	struct rm b = words ? operand32(tx, rs2) : operand64(tx, rs2);
+	unsigned int flags = words ? 0 : X_W;
 
 	if (rs2 == 0 && a.reg != NOREG) {
-		test_rr(&tx->c, X_W, a.reg, a.reg);
+		test_rr(&tx->c, flags, a.reg, a.reg);
 	} else if (rs2 == 0) {
-		alu_imm(&tx->c, X_W, ALU_CMP, a, 0);
+		alu_imm(&tx->c, flags, ALU_CMP, a, 0);
 	} else if (is_imm32(tx, rs2)) {
-		alu_imm(&tx->c, X_W, ALU_CMP, a, (int32_t)tx->facts[rs2].value);
+		alu_imm(&tx->c, flags, ALU_CMP, a, (int32_t)tx->facts[rs2].value);
 	} else if (b.reg != NOREG) {
-		ins(&tx->c, X_W, 0x39, b.reg, a); /* cmp a, b */
+		ins(&tx->c, flags, 0x39, b.reg, a); /* cmp a, b */
 	} else {
-		alu(&tx->c, X_W, ALU_CMP, source(tx, rs1, RAX), b);
+		alu(&tx->c, flags, ALU_CMP, source(tx, rs1, RAX), b);
 	}
 }
 
@@ -332,22 +352,53 @@ static void emit_insn(struct tx *tx, const struct vb_insn *insn)
 	emit_execute(tx, insn);
 }
 
+/*
+ * Whoever comes from elsewhere asks whether many turns are ahead; the jump back does not.
+ */
+static void begin_loop(struct tx *tx, const struct block *b)
+{
+	struct generation *gen = tx->gen;
+	uint32_t site, stub;
+	struct loop loop;
+
+	if (!b->leader || tx->twice.pass == AGAIN || !(tx->a.marks[b->index] & MARK_CHECK) ||
+	    !find_loop(tx->jit->text, b, &loop))
+		return;
+	gen->loops = grow(tx, gen->loops, &tx->loops_max, gen->nloops, sizeof(*gen->loops));
+	if (tx->failed)
+		return;
+	gen->loops[gen->nloops++] = loop;
+	emit_loop_test(tx, &loop);
+	tx->left = LOOP_SITE;
+	site = add_site(tx);
+	tx->left = b->count;
+	stub = add_stub(tx, STUB_EXECUTE, jcc_forward(&tx->c, CC_A));
+	align(&tx->c, 32);
+	if (!tx->failed)
+		tx->stubs[stub].site = site;
+	stub_returns(tx, stub);
+}
+
 static void begin_block(struct tx *tx, const struct block *b)
 {
+	bool again = tx->twice.pass == AGAIN;
+
 	tx->index = b->index;
 	tx->left = b->count;
-	if (b->leader && tx->a.marks[b->index] & MARK_CHECK) /* loops and functions */
+	if (b->leader && !again && tx->a.marks[b->index] & MARK_CHECK) /* loops and functions */
 		align(&tx->c, 32);
-	if (b->leader) {
+	if (b->leader && !again) {
 		memset(tx->facts, 0, sizeof(tx->facts));
 		tx->offsets[b->index] = code_offset(&tx->c);
+		notes_void(tx);
 	}
+	begin_loop(tx, b);
 	alu_imm(&tx->c, X_W, ALU_SUB, rm_reg(R15), b->count);
 	if (b->check)
 		add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_L));
 }
 
-static void emit_block(struct tx *tx, const struct block *b)
+void emit_block(struct tx *tx, const struct block *b)
 {
 	const struct vb_text *text = tx->jit->text;
 	const struct vb_insn *insn = NULL;
@@ -368,8 +419,9 @@ static void emit_block(struct tx *tx, const struct block *b)
 		} else {
 			emit_insn(tx, insn);
 		}
+		forget_low(tx, insn->rd);
 	}
-	if (tx->failed || !insn ||
+	if (tx->failed || !insn || tx->twice.ended ||
 	    (op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
 		return;
 	/* Control falls through: to the next block, which must be there and, if others enter it,
@@ -384,9 +436,17 @@ static void emit_block(struct tx *tx, const struct block *b)
 
 void emit_all(struct tx *tx)
 {
+	uint32_t last;
+
 	emit_thunks(tx);
-	for (uint32_t k = 0; k < tx->a.nblocks && has_room(tx); k++)
-		emit_block(tx, &tx->a.blocks[k]);
+	for (uint32_t k = 0; k < tx->a.nblocks && has_room(tx); k++) {
+		if (is_straight_loop(&tx->a, k, &last)) {
+			emit_twice(tx, k, last);
+			k = last;
+		} else {
+			emit_block(tx, &tx->a.blocks[k]);
+		}
+	}
 	for (size_t k = 0; k < tx->nstubs && has_room(tx); k++)
 		emit_stub(tx, &tx->stubs[k]);
 	for (size_t k = 0; k < tx->nfixups && !tx->failed; k++) {

@@ -328,9 +328,7 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 		return true;
 	case VB_OP_REV8:
 		mov_rr(&tx->c, d, src64(tx, insn->rs1, RAX));
-		put8(&tx->c, 0x48U | (d >= 8));
-		put8(&tx->c, 0x0f);
-		put8(&tx->c, 0xc8U | (unsigned int)(d & 7));
+		bswap(&tx->c, true, d);
 		finish(tx, insn->rd, d, false);
 		return true;
 	default:

@@ -47,8 +47,14 @@ static void emit_branch(struct tx *tx, const struct vb_insn *insn)
 	uint32_t target = target_index(tx, pc);
 	uint32_t stub;
 
-	flush_pending(tx);
+	/* Words are compared before they are extended, which leaves the flags alone. */
 	cc = emit_condition(tx, insn);
+	if (tx->twice.pass != ONCE && target == tx->twice.head) {
+		emit_jump_back(tx, cc);
+		return;
+	}
+	if (target != UINT32_MAX)
+		flush_pending(tx);
 	if (target == UINT32_MAX) {
 		stub = add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, cc));
 		if (tx->failed)

@@ -53,7 +53,7 @@ static void check_base(struct tx *tx, unsigned int rs1, int32_t imm, bool certai
 	if (__atomic_load_n(&tx->jit->extra[tx->index], __ATOMIC_RELAXED) & EXTRA_WINDOW)
 		fact->window = true;
 	fact->checked = !fact->window;
-	fact->drift = 0;
+	fact->drift = certain ? -imm : 0;
 	fact->stub = *stub;
 }
 

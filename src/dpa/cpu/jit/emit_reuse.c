@@ -17,14 +17,16 @@
  *                     xor  a, rax
  *
  *   ld   a, 0(p)      mov  eax, p32       rax is the low half of p
- *   ld   b, 8(p)      mov  a, [r14 + rax]
+ *   addi a, a, 1      mov  a, [r14 + rax]
+ *   ld   b, 8(p)      add  a, 1
  *                     mov  b, [r14 + rax + 8]
  *
- * A note holds at one place of the host code: where nothing was emitted since, nothing changed the
- * flags, rax, or a guest register. Whoever enters in between, enters at a leader, whose block
- * begins with code of its own; whoever comes back from out of line has lost flags and rax
- * (notes_void). An instruction that trusts a note still does all that it does, and a trap in it
- * finds all that the one before it did.
+ * The last one (struct low) holds until an instruction may change rax, the guest register is
+ * written, or code comes in from elsewhere. Any other note holds at one place of the host code:
+ * where nothing was emitted since, nothing changed the flags, rax, or a guest register. Whoever
+ * enters in between, enters at a leader, whose block begins with code of its own; whoever comes
+ * back from out of line has lost flags and rax (notes_void). An instruction that trusts a note
+ * still does all that it does, and a trap in it finds all that the one before it did.
  */
 #include "dpa/cpu/jit/code.h"
 
@@ -58,6 +60,7 @@ void notes_move(struct tx *tx, uint32_t from)
 void notes_void(struct tx *tx)
 {
 	tx->notes.at = 0;
+	tx->low.reg = 0;
 }
 
 /* rax was stored to the slot of rd. */
@@ -78,17 +81,21 @@ bool rax_is_noted(const struct tx *tx, unsigned int reg)
  */
 void note_low(struct tx *tx, unsigned int reg, uint32_t stub)
 {
-	struct notes *n = notes(tx);
-
-	n->low = (uint8_t)reg;
-	n->except = stub;
+	tx->low = (struct low){ (uint8_t)reg, tx->c.changed, stub };
 }
 
 /* *stub: see note_low; UINT32_MAX: none. */
 bool low_is_noted(const struct tx *tx, unsigned int reg, uint32_t *stub)
 {
-	*stub = tx->notes.except;
-	return here(tx) && reg && tx->notes.low == reg;
+	*stub = tx->low.except;
+	return reg && tx->low.reg == reg && tx->low.changed == tx->c.changed;
+}
+
+/* An instruction has written reg. */
+void forget_low(struct tx *tx, unsigned int reg)
+{
+	if (tx->low.reg == reg)
+		tx->low.reg = 0;
 }
 
 void note_zero(struct tx *tx, unsigned int rd)

@@ -81,9 +81,16 @@ static void state_of_site(struct vb_cpu *cpu, const struct site *site, uint64_t 
 
 uint64_t vb_jit_execute(struct vb_cpu *cpu, uint64_t site, struct generation *gen)
 {
+	struct site note = gen->sites[(uint32_t)site];
 	enum vb_cpu_exit exit;
 
-	state_of_site(cpu, &gen->sites[(uint32_t)site], cpu->budget);
+	if (note.left == LOOP_SITE) { /* before its block, of which nothing is paid */
+		note.left = 0;
+		state_of_site(cpu, &note, cpu->budget);
+		run_loop(cpu, find_loop_at(gen, note.index));
+		return 0;
+	}
+	state_of_site(cpu, &note, cpu->budget);
 	exit = vb_interp_run(cpu, 1);
 	cpu->jit_exit = exit;
 	return exit != VB_CPU_BUDGET;

@@ -76,6 +76,7 @@ static void generation_free(struct generation *gen)
 	if (gen->code)
 		munmap(gen->code, gen->code_len);
 	free(gen->sites);
+	free(gen->loops);
 	*gen = (struct generation){ 0 };
 }
 
@@ -187,7 +188,9 @@ static int translate_text(struct vb_jit *jit, struct epoch *epoch, struct genera
 		}
 		memcpy(gen->host, epoch->host, sizeof(gen->host));
 		gen->code_len = reserved;
-		tx.c = (struct code){ gen->code, gen->code, gen->code + reserved, false };
+		tx.c = (struct code){ .start = gen->code,
+				      .at = gen->code,
+				      .end = gen->code + reserved };
 		emit_all(&tx);
 		gen->code_used = code_offset(&tx.c);
 		err = tx.out_of_room ? -EFBIG : tx.failed ? -ENOMEM : check_contract(&tx);

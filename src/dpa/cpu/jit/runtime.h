@@ -10,6 +10,10 @@
  */
 uint64_t vb_jit_execute(struct vb_cpu *cpu, uint64_t site, struct generation *gen);
 
+/* As many turns of a loop as can be made at once; registers and budget are in the cpu. */
+void run_loop(struct vb_cpu *cpu, const struct loop *l);
+const struct loop *find_loop_at(const struct generation *gen, uint32_t index);
+
 /* Translated code left at index for a reason that another translation would not have (flags of enum
  * extra). After enough of these there is one. */
 void vb_jit_learn(struct vb_jit *jit, uint32_t index, unsigned int flags);

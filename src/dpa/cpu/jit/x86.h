@@ -45,7 +45,8 @@ enum x86_flag {
 
 struct code {
 	uint8_t *start, *at, *end;
-	bool too_far; /* a displacement does not fit: the code must not run */
+	bool too_far;     /* a displacement does not fit: the code must not run */
+	uint32_t changed; /* grows with each instruction that may change rax */
 };
 
 /* Register or memory operand. */
@@ -124,10 +125,28 @@ static inline void put_modrm(struct code *c, int reg, struct rm rm)
 		put32(c, (uint32_t)rm.disp);
 }
 
+/* The reg field of these is part of the opcode, and only the rm operand can change. */
+static inline bool has_digit(uint32_t opcode)
+{
+	return (opcode >= 0x80 && opcode <= 0x83) || opcode == 0xc1 || opcode == 0xc6 ||
+	       opcode == 0xc7 || opcode == 0xf6 || opcode == 0xf7 || opcode == 0xff ||
+	       opcode == 0x0fba || (opcode >= 0x0f90 && opcode <= 0x0f9f);
+}
+
+/* May the instruction change rax? In doubt it may: one that only reads it counts as well. */
+static inline bool may_change_rax(uint32_t opcode, int reg, struct rm rm)
+{
+	if (has_digit(opcode))
+		return rm.reg == RAX || (opcode == 0xf7 && reg >= 4); /* multiply, divide */
+	return reg == RAX || rm.reg == RAX || opcode == 0x0fb1;      /* cmpxchg */
+}
+
 /* Any instruction of the legacy encoding; opcode is 1 to 3 bytes, 0x0f included. */
 static inline void ins(struct code *c, unsigned int flags, uint32_t opcode, int reg, struct rm rm)
 {
 	unsigned int rex = (flags & X_W ? 8U : 0) | (reg >= 8 ? 4U : 0);
+
+	c->changed += may_change_rax(opcode, reg, rm);
 
 	if (flags & X_GUEST) { /* the base register is an offset from guest 0 */
 		if (rm.base != NOREG)
@@ -159,6 +178,7 @@ static inline void vex(struct code *c, bool wide, unsigned int map, unsigned int
 {
 	int b = rm.reg == NOREG ? rm.base : rm.reg;
 
+	c->changed += reg == RAX;
 	put8(c, 0xc4);
 	put8(c, (reg >= 8 ? 0U : 0x80) | (rm.reg == NOREG && rm.index >= 8 ? 0U : 0x40) |
 			(b >= 8 ? 0U : 0x20) | map);
@@ -188,6 +208,7 @@ static inline void mov_store(struct code *c, struct rm to, int from)
 /* All 64 bits in the instruction, whatever the value. */
 static inline void mov_imm64(struct code *c, int to, uint64_t value)
 {
+	c->changed += to == RAX;
 	put8(c, 0x48 | (to >= 8 ? 1U : 0));
 	put8(c, 0xb8U + (unsigned int)(to & 7));
 	put64(c, value);
@@ -196,6 +217,7 @@ static inline void mov_imm64(struct code *c, int to, uint64_t value)
 /* Leaves the flags alone. */
 static inline void mov_imm(struct code *c, int to, uint64_t value)
 {
+	c->changed += to == RAX;
 	if (value <= UINT32_MAX) {
 		if (to >= 8)
 			put8(c, 0x41);
@@ -268,6 +290,15 @@ static inline void sign_extend_rax(struct code *c, bool wide)
 	if (wide)
 		put8(c, 0x48);
 	put8(c, 0x99);
+}
+
+static inline void bswap(struct code *c, bool wide, int reg)
+{
+	c->changed += reg == RAX;
+	if (wide || reg >= 8)
+		put8(c, 0x40U | (wide ? 8U : 0) | (reg >= 8 ? 1U : 0));
+	put8(c, 0x0f);
+	put8(c, 0xc8U | (unsigned int)(reg & 7));
 }
 
 static inline void setcc(struct code *c, enum x86_cc cc, int reg)

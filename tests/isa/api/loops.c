@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Loops that copy or fill memory, which the translator makes many turns of at once, and loops that
+ * only look like one: random sizes, orders, counters and ends, over memory that is there, that ends,
+ * that may only be read, and that overlaps. Whole and stopped anywhere, against the reference model:
+ * registers, count, trap and every byte.
+ */
+#include "bed.h"
+
+enum { PAGES = 6, WORDS = 8 };
+
+/* Guest registers of the loop. */
+enum { TO = 10, FROM = 11, COUNT = 12, BOUND = 13, VALUE = 14, OTHER = 15, LOADED = 20 };
+
+struct shape {
+	unsigned size, words; /* of an access, in a turn */
+	bool fill;
+	unsigned wrong; /* percent of instructions that do not belong there */
+};
+
+static enum rv_op load_op(struct rng *r, unsigned size)
+{
+	static const enum rv_op op[2][4] = { { OP_lb, OP_lh, OP_lw, OP_ld },
+					     { OP_lbu, OP_lhu, OP_lwu, OP_ld } };
+
+	return op[rng_below(r, 2)][__builtin_ctz(size)];
+}
+
+static void shuffle(struct rng *r, unsigned *order, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		order[i] = i;
+	if (rng_chance(r, 50))
+		return;
+	for (unsigned i = n; i > 1; i--) {
+		unsigned k = rng_below(r, i), swap = order[k];
+
+		order[k] = order[i - 1];
+		order[i - 1] = swap;
+	}
+}
+
+static void make_accesses(struct rv_prog *p, struct rng *r, const struct shape *s, i64 low)
+{
+	static const enum rv_op store[] = { OP_sb, OP_sh, OP_sw, OP_sd };
+	unsigned order[WORDS];
+
+	shuffle(r, order, s->words);
+	for (unsigned i = 0; i < s->words && !s->fill; i++)
+		rv_emit(p, load_op(r, rng_chance(r, s->wrong) ? 4 : s->size), LOADED + order[i],
+			FROM, 0, low + order[i] * s->size);
+	shuffle(r, order, s->words);
+	for (unsigned i = 0; i < s->words; i++) {
+		unsigned from = rng_chance(r, s->wrong) ? rng_below(r, s->words) : order[i];
+
+		rv_emit(p, store[__builtin_ctz(s->size)], 0, TO, s->fill ? VALUE : LOADED + from,
+			order[i] * s->size + (rng_chance(r, s->wrong) ? s->size : 0));
+	}
+	if (rng_chance(r, s->wrong))
+		rv_emit(p, OP_xor, OTHER, OTHER, COUNT, 0);
+}
+
+/* The counter goes down to a bound in steps, or the pointer up to its end. */
+static void make_end(struct rv_prog *p, struct rng *r, const struct shape *s, u64 turns, int top)
+{
+	static const enum rv_op down[] = { OP_bne, OP_bltu, OP_blt, OP_bgeu, OP_bge };
+	static const enum rv_op up[] = { OP_bne, OP_bltu, OP_blt, OP_bgeu, OP_bge };
+	unsigned n = rng_below(r, 5);
+	bool first;
+
+	(void)turns;
+	(void)s;
+	if (p->insn[p->count - 1].rd != COUNT) { /* TO is the counter */
+		first = n < 3;
+		rv_branch(p, up[n], first ? TO : BOUND, first ? BOUND : TO, top);
+		return;
+	}
+	first = n == 0 || n >= 3;
+	rv_branch(p, down[n], first ? COUNT : BOUND, first ? BOUND : COUNT, top);
+}
+
+static void make_steps(struct rv_prog *p, struct rng *r, const struct shape *s, i64 by, bool counted)
+{
+	i64 stride = s->size * s->words;
+
+	if (rng_chance(r, s->wrong))
+		stride += 8;
+	rv_emit(p, OP_addi, TO, TO, 0, stride);
+	if (!s->fill)
+		rv_emit(p, OP_addi, FROM, FROM, 0, stride);
+	if (rng_chance(r, 30))
+		rv_emit(p, rng_chance(r, 50) ? OP_addi : OP_addiw, OTHER, OTHER, 0, 3);
+	if (counted)
+		rv_emit(p, rng_chance(r, 30) ? OP_addiw : OP_addi, COUNT, COUNT, 0, by);
+}
+
+/* Somewhere in data, near its end, in the text, before all of it, or above the limit. */
+static u64 any_place(struct rng *r, u64 data)
+{
+	switch (rng_below(r, 16)) {
+	case 0:
+		return data + PAGES * RV_PAGE - rng_below(r, 2000);
+	case 1:
+		return RV_TEXT + rng_below(r, 64);
+	case 2:
+		return data - rng_below(r, 600);
+	case 3:
+		return rng_next(r);
+	default:
+		return data + rng_below(r, 3 * RV_PAGE) / 2;
+	}
+}
+
+/*
+ * Both registers get their values from data, because where data is depends on how long the program
+ * is: [0] to, [1] from, [2] count, [3] bound, [4] value.
+ */
+static void make_program(struct rv_prog *p, struct rng *r, u64 *where)
+{
+	struct shape s = { 1U << rng_below(r, 4), 1 + rng_below(r, WORDS), rng_chance(r, 30),
+			   rng_chance(r, 25) ? 8 : 0 };
+	bool counted = rng_chance(r, 60);
+	i64 by = -(i64)(rng_chance(r, 60) ? s.words : 1 + rng_below(r, 100));
+	u64 turns = 1 + rng_below(r, rng_chance(r, 30) ? 30 : 5000 / (s.size * s.words));
+	static uint8_t bytes[PAGES * RV_PAGE];
+	int top = rv_label(p), again = rv_label(p);
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)rng_next(r);
+	rv_data(p, bytes, sizeof(bytes), 8);
+	where[0] = turns;
+	where[1] = counted ? (u64)-by : s.size * s.words;
+	where[2] = counted;
+	rv_la(p, 9, rv_data_label(p, 0));
+	rv_emit(p, OP_addi, 8, 0, 0, 2);
+	rv_place(p, again);
+	for (unsigned i = 0; i < 5; i++)
+		rv_emit(p, OP_ld, TO + i, 9, 0, 8 * i);
+	rv_place(p, top);
+	make_accesses(p, r, &s, rng_chance(r, 30) ? (i64)rng_below(r, 64) - 32 : 0);
+	make_steps(p, r, &s, by, counted);
+	make_end(p, r, &s, turns, top);
+	rv_emit(p, OP_addi, 8, 8, 0, -1);
+	rv_branch(p, OP_bne, 8, 0, again);
+	rv_emit(p, OP_ebreak, 0, 0, 0, 0);
+	rv_layout(p);
+}
+
+static void set_values(struct rv_prog *p, struct rng *r, const u64 *where)
+{
+	u64 words[5], span = where[0] * where[1];
+
+	words[0] = any_place(r, p->data_base + 64);
+	words[1] = rng_chance(r, 20) ? words[0] + rng_below(r, 200) - 100
+				     : any_place(r, p->data_base + 64);
+	if (where[2]) { /* counted */
+		words[3] = rng_chance(r, 70) ? 0 : rng_below(r, 100);
+		words[2] = words[3] + span;
+	} else {
+		words[2] = rng_next(r);
+		words[3] = words[0] + span;
+	}
+	if (rng_chance(r, 5))
+		words[2] = rng_value(r);
+	if (rng_chance(r, 10))
+		words[3] += rng_below(r, 3) - 1U;
+	words[4] = rng_next(r);
+	memcpy(p->data, words, sizeof(words));
+}
+
+static void same_memory(struct bed *b, const struct rv_model *m, const char *what)
+{
+	static uint8_t have[PAGES * RV_PAGE];
+
+	assert_int_equal(vb_dpa_mem_read(b->process, b->p.data_base, have, sizeof(have)), 0);
+	if (memcmp(have, m->mem + (b->p.data_base - RV_TEXT), sizeof(have)))
+		fail_msg("%s: memory differs", what);
+}
+
+/* How it ends is how it ends: by ebreak, by an access, or, for a loop without end, by the budget. */
+static void one_program(u64 seed)
+{
+	u64 where[3], total = 200000;
+
+	for (unsigned n = 0; n < 3; n++) {
+		struct rng r = { seed };
+		struct bed b = { 0 };
+		struct rv_model m;
+		u64 stop = n ? 1 + rng_next(&r) * (n + seed) % total : total;
+		enum rv_stop how;
+		char what[64];
+
+		snprintf(what, sizeof(what), "seed %llu, stop after %llu", (unsigned long long)seed,
+			 (unsigned long long)stop);
+		r.s = seed;
+		make_program(&b.p, &r, where);
+		set_values(&b.p, &r, where);
+		bed_open(&b, NULL);
+		rv_model_init(&m, &b.p);
+		how = rv_model_run(&m, stop);
+		bed_reset(&b);
+		bed_state(&b)->instret = 0;
+		assert_int_equal(bed_run(&b, stop),
+				 how == RV_FAULT ? VB_DPA_WHY_TRAP : VB_DPA_WHY_BUDGET);
+		bed_same(&b, &m, what);
+		same_memory(&b, &m, what);
+		if (!n)
+			total = m.count ? m.count : 1;
+		rv_model_free(&m);
+		bed_close(&b);
+	}
+}
+
+static void test_random_loops(void **state)
+{
+	const char *seeds = getenv("LOOP_SEEDS");
+	u64 n = seeds ? strtoull(seeds, NULL, 0) : 1500;
+
+	(void)state;
+	for (u64 seed = 1; seed <= n; seed++)
+		one_program(seed);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_random_loops) };
+
+	bed_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

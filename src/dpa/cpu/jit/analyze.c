@@ -7,7 +7,7 @@
  *   sweep     every instruction from the start of the text; a symbol inside of one means data
  *   leaders   targets of branches and jumps, return sites, behind an ecall, code addresses that the
  *             loader or an auipc+addi pair shows, entries of jump tables
- *   selects   branches over one instruction, which are no branches for the host
+ *   selects   branches over one instruction or two, which are no branches for the host
  *   blocks    from leader to leader, at most BLOCK_MAX, ended by control transfer
  *   checks    at every target of a backward jump or a call, in every block that ends with jalr, and
  *             where a forward path would otherwise execute more than UNCHECKED instructions
@@ -180,18 +180,29 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 
 /* ---- leaders ---- */
 
-/* A branch over just one instruction that can be done either way. */
+/*
+ * A branch over one or two instructions that can be done either way. The second has to ask for the
+ * condition again, so the first must leave it alone.
+ */
 static bool is_select(const struct analysis *a, uint32_t i)
 {
-	const struct vb_insn *insn = &a->text->insns[i], *next;
-	uint32_t len = step(a->text, i);
+	const struct vb_insn *insn = &a->text->insns[i];
+	uint32_t at = i + step(a->text, i), end = i + (uint32_t)insn->imm / 2;
+	unsigned int n = 0;
 
-	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || i + len + 2 >= a->n)
+	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || end >= a->n)
 		return false;
-	next = &a->text->insns[i + len];
-	return a->marks[i + len] & MARK_START && select_op(next->op) && next->rd != VB_CPU_SINK &&
-	       next->rd != 2 && (uint32_t)insn->imm / 2 == len + step(a->text, i + len) &&
-	       a->marks[i + (uint32_t)insn->imm / 2] & MARK_START;
+	for (; at < end && n < SELECT_MAX; n++, at += step(a->text, at)) {
+		const struct vb_insn *next = &a->text->insns[at];
+
+		if (!(a->marks[at] & MARK_START) || !select_op(next->op) ||
+		    next->rd == VB_CPU_SINK || next->rd == 2)
+			return false;
+		if (at + step(a->text, at) < end &&
+		    (next->rd == insn->rs1 || next->rd == insn->rs2))
+			return false;
+	}
+	return n && at == end && a->marks[end] & MARK_START;
 }
 
 /*
@@ -202,10 +213,17 @@ static bool is_select(const struct analysis *a, uint32_t i)
 static void drop_selects(struct analysis *a)
 {
 	for (uint32_t i = 0; i < a->n; i++) {
-		if (!(a->marks[i] & MARK_SELECT) || !(a->marks[i + step(a->text, i)] & MARK_LEADER))
+		uint32_t at = i, end = i + (uint32_t)a->text->insns[i].imm / 2;
+		bool entered = false;
+
+		if (!(a->marks[i] & MARK_SELECT))
+			continue;
+		for (at += step(a->text, at); at < end; at += step(a->text, at))
+			entered |= a->marks[at] & MARK_LEADER;
+		if (!entered)
 			continue;
 		a->marks[i] &= (uint8_t)~MARK_SELECT;
-		mark(a, i + (uint64_t)a->text->insns[i].imm / 2, MARK_LEADER);
+		mark(a, end, MARK_LEADER);
 	}
 }
 

@@ -35,6 +35,7 @@
 #define MAPPED      10
 #define PRED_BYTES  16384     /* of host stack for the return predictor */
 #define STATE_BIAS  128       /* rbp - (uint8_t *)cpu */
+#define SELECT_MAX  2         /* instructions that a choice may leave out (emit_select.c) */
 #define LOOP_MAX    96        /* instructions of a loop that is made twice (emit_twice.c) */
 #define LOOP_WORDS  8         /* of one turn of a loop that copies (loops.c) */
 #define LOOP_STEPS  4
@@ -139,7 +140,7 @@ enum mark {
 	MARK_LEADER = 2, /* may be entered from anywhere */
 	MARK_CHECK = 4,  /* reached by a backward jump or a call */
 	MARK_SELECT =
-		8, /* a branch that becomes one with the instruction behind it (emit_select.c) */
+		8, /* a branch that becomes one with those that it skips (emit_select.c) */
 };
 
 struct block {

@@ -398,6 +398,20 @@ static void begin_block(struct tx *tx, const struct block *b)
 		add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_L));
 }
 
+/* A branch and what it skips; *done counts those. Returns where it goes on. */
+static uint32_t emit_choice(struct tx *tx, const struct vb_insn *branch, unsigned int *done)
+{
+	const struct vb_text *text = tx->jit->text;
+	uint32_t i = tx->next, end = tx->index + (uint32_t)branch->imm / 2;
+
+	for (; i < end; i += vb_insn_len(text->base[pc_of(tx, i)]) / 2) {
+		emit_select(tx, branch, &text->insns[i]);
+		forget_low(tx, text->insns[i].rd);
+		(*done)++;
+	}
+	return i;
+}
+
 void emit_block(struct tx *tx, const struct block *b)
 {
 	const struct vb_text *text = tx->jit->text;
@@ -412,17 +426,15 @@ void emit_block(struct tx *tx, const struct block *b)
 		i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
 		tx->next = i;
 		if (tx->a.marks[tx->index] & MARK_SELECT) {
-			emit_select(tx, insn, &text->insns[i]);
-			insn = &text->insns[i];
-			i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
-			k++;
+			i = emit_choice(tx, insn, &k);
+			insn = NULL;
 		} else {
 			emit_insn(tx, insn);
+			forget_low(tx, insn->rd);
 		}
-		forget_low(tx, insn->rd);
 	}
-	if (tx->failed || !insn || tx->twice.ended ||
-	    (op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
+	if (tx->failed || tx->twice.ended ||
+	    (insn && op_ends_block(insn->op) && (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU)))
 		return;
 	/* Control falls through: to the next block, which must be there and, if others enter it,
 	 * expects no pending. */

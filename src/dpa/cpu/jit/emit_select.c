@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns short forward branches over one plain instruction: what a compiler writes for a choice when
+ * Owns short forward branches over one plain instruction or two: what a compiler writes for a choice when
  * the machine has no conditional move. The host has one, and a choice that depends on data costs a
  * branch half of its predictions.
  *
@@ -8,6 +8,8 @@
  *      xor  c, c, d    =>     compare a, b
  *   1:                        cmovne c, rdx
  *                             r15 += 1 if equal: one instruction less was executed
+ *
+ * A second instruction is a second choice by the same condition, which the first one left alone.
  */
 #include "dpa/cpu/jit/code.h"
 
@@ -30,6 +32,7 @@ bool select_op(unsigned int op)
 	case VB_OP_ADDIW:
 	case VB_OP_ADDW:
 	case VB_OP_SUBW:
+	case VB_OP_ZEXT_H:
 		return true;
 	default:
 		return false;
@@ -64,6 +67,10 @@ static void emit_value(struct tx *tx, const struct vb_insn *insn)
 
 	if (insn->op == VB_OP_LUI || (insn->op == VB_OP_ADDI && insn->rs1 == 0)) {
 		mov_imm(c, RDX, (uint64_t)(int64_t)insn->imm);
+		return;
+	}
+	if (insn->op == VB_OP_ZEXT_H) {
+		ins(c, 0, 0x0fb7, RDX, operand32(tx, insn->rs1));
 		return;
 	}
 	mov_rr(c, RDX, src64(tx, insn->rs1, RDX));

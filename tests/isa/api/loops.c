@@ -221,9 +221,136 @@ static void test_random_loops(void **state)
 		one_program(seed);
 }
 
+/* ---- loops that do anything ---- */
+
+enum { BODY = 24, REGS = 6, FIRST = 20, POINTERS = 3, POINTER = 10 };
+
+static unsigned any_reg(struct rng *r)
+{
+	return rng_chance(r, 8) ? 0 : FIRST + rng_below(r, REGS);
+}
+
+/* Mostly words, for the upper halves that wait, with a few that read all of a register. */
+static void any_insn(struct rv_prog *p, struct rng *r)
+{
+	static const enum rv_op reg[] = { OP_addw, OP_subw, OP_addw, OP_sllw, OP_mulw,	 OP_xor,
+					  OP_or,   OP_and,  OP_add,  OP_sltu, OP_sh2add, OP_rorw };
+	static const enum rv_op imm[] = { OP_addiw, OP_addiw, OP_addi, OP_andi, OP_xori, OP_slti };
+	static const enum rv_op load[] = { OP_lw, OP_lhu, OP_lb, OP_ld, OP_lwu };
+	static const enum rv_op store[] = { OP_sw, OP_sb, OP_sd, OP_sh };
+	unsigned rd = FIRST + rng_below(r, REGS), pointer = POINTER + rng_below(r, POINTERS);
+
+	switch (rng_below(r, 8)) {
+	case 0:
+	case 1:
+		rv_emit(p, load[rng_below(r, 5)], rd, pointer, 0, (i64)rng_below(r, 64) - 16);
+		break;
+	case 2:
+		rv_emit(p, store[rng_below(r, 4)], 0, pointer, any_reg(r),
+			(i64)rng_below(r, 64) - 16);
+		break;
+	case 3:
+	case 4:
+		rv_emit(p, imm[rng_below(r, 6)], rd, any_reg(r), 0,
+			rng_chance(r, 40) ? 0 : (i64)rng_below(r, 256) - 128);
+		break;
+	default:
+		rv_emit(p, reg[rng_below(r, 12)], rd, any_reg(r), any_reg(r), 0);
+		break;
+	}
+}
+
+/* Pointers stay or walk, at any place of the turn. */
+static void any_step(struct rv_prog *p, struct rng *r)
+{
+	unsigned pointer = POINTER + rng_below(r, POINTERS);
+
+	if (rng_chance(r, 20))
+		rv_emit(p, OP_addi, POINTER + rng_below(r, POINTERS), pointer, 0, 8);
+	else
+		rv_emit(p, OP_addi, pointer, pointer, 0, (i64)rng_below(r, 200) - 80);
+}
+
+/* x9 is data, x8 counts turns, x18 the loop's entries. */
+static void make_any_loop(struct rv_prog *p, struct rng *r)
+{
+	static const enum rv_op branch[] = { OP_beq, OP_bne, OP_blt, OP_bge, OP_bltu, OP_bgeu };
+	static uint8_t bytes[PAGES * RV_PAGE];
+	int top = rv_label(p), again = rv_label(p), out = rv_label(p);
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)rng_next(r);
+	rv_data(p, bytes, sizeof(bytes), 8);
+	rv_la(p, 9, rv_data_label(p, 0));
+	rv_emit(p, OP_addi, 18, 0, 0, 3);
+	rv_place(p, again);
+	rv_emit(p, OP_addi, 8, 0, 0, 1 + rng_below(r, 300));
+	for (unsigned i = 0; i < REGS; i++)
+		rv_emit(p, OP_ld, FIRST + i, 9, 0, 8 * rng_below(r, 200));
+	for (unsigned i = 0; i < POINTERS; i++)
+		rv_emit(p, OP_addi, POINTER + i, 9, 0, 1024 + rng_below(r, 1000));
+	if (rng_chance(r, 50)) /* one of them begins near the end */
+		rv_li(p, 15, (PAGES - 1) * RV_PAGE - 1024), rv_emit(p, OP_add, POINTER, POINTER, 15, 0);
+	rv_place(p, top);
+	for (unsigned n = 2 + rng_below(r, BODY); n; n--) {
+		if (rng_chance(r, 8))
+			rv_branch(p, branch[rng_below(r, 6)], any_reg(r), any_reg(r), out);
+		else if (rng_chance(r, 12))
+			any_step(p, r);
+		else
+			any_insn(p, r);
+	}
+	rv_emit(p, rng_chance(r, 50) ? OP_addi : OP_addiw, 8, 8, 0, -1);
+	rv_branch(p, rng_chance(r, 70) ? OP_bne : OP_blt, rng_chance(r, 70) ? 8 : 0,
+		  rng_chance(r, 70) ? 0 : 8, top);
+	rv_place(p, out);
+	rv_emit(p, OP_add, FIRST, FIRST, FIRST + 1, 0);
+	rv_emit(p, OP_addi, 18, 18, 0, -1);
+	rv_branch(p, OP_bne, 18, 0, again);
+	rv_emit(p, OP_ebreak, 0, 0, 0, 0);
+}
+
+static void test_random_bodies(void **state)
+{
+	const char *seeds = getenv("LOOP_SEEDS");
+	u64 last = seeds ? strtoull(seeds, NULL, 0) : 2000;
+
+	(void)state;
+	for (u64 seed = 1; seed <= last; seed++) {
+		u64 total = 20000;
+
+		for (unsigned n = 0; n < 3; n++) {
+			struct rng r = { seed + 1000000 };
+			struct bed b = { 0 };
+			struct rv_model m;
+			u64 stop = n ? 1 + rng_next(&r) * (n + seed) % total : total;
+			enum rv_stop how;
+			char what[64];
+
+			snprintf(what, sizeof(what), "body %llu, stop after %llu",
+				 (unsigned long long)seed, (unsigned long long)stop);
+			r.s = seed + 1000000;
+			make_any_loop(&b.p, &r);
+			bed_open(&b, NULL);
+			rv_model_init(&m, &b.p);
+			how = rv_model_run(&m, stop);
+			bed_reset(&b);
+			bed_state(&b)->instret = 0;
+			assert_int_equal(bed_run(&b, stop), how == RV_FAULT ? VB_DPA_WHY_TRAP
+									    : VB_DPA_WHY_BUDGET);
+			bed_same(&b, &m, what);
+			same_memory(&b, &m, what);
+			total = n || !m.count ? total : m.count;
+			rv_model_free(&m);
+			bed_close(&b);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_random_loops) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_random_loops),
+					    cmocka_unit_test(test_random_bodies) };
 
 	bed_main(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,42 @@ static void bytes(struct gen *g)
 	gen_give(g, b);
 }
 
+/* Two bytes of a halfword exchanged by shifts, or a word reversed; and what only looks like it. */
+static void swap(struct gen *g)
+{
+	static const enum rv_op left[] = { OP_slli, OP_slliw }, right[] = { OP_srli, OP_srliw };
+	unsigned p = gen_address(g, 24, false), h = gen_take(g), t = gen_take(g), u = gen_take(g);
+	unsigned n = rng_chance(&g->r, 85) ? 8 : 1 + rng_below(&g->r, 15), d;
+	bool first = rng_chance(&g->r, 50), in_place = rng_chance(&g->r, 40);
+
+	if (rng_chance(&g->r, 30)) {
+		d = rng_chance(&g->r, 50) ? h : t;
+		gen_emit(g, OP_rev8, d, gen_any(g), 0, 0);
+		gen_emit(g, rng_chance(&g->r, 50) ? OP_srli : OP_srai, d,
+			 rng_chance(&g->r, 90) ? d : h, 0, rng_chance(&g->r, 80) ? 32 : 31);
+		gen_emit(g, OP_add, gen_dest(g), d, gen_any(g), 0);
+	} else {
+		gen_emit(g, rng_chance(&g->r, 80) ? OP_lhu : OP_lh, h, p, 0, rng_below(&g->r, 8));
+		gen_emit(g, first ? left[rng_below(&g->r, 2)] : right[rng_below(&g->r, 2)], t, h, 0,
+			 n);
+		d = in_place ? h : u;
+		gen_emit(g, first ? right[rng_below(&g->r, 2)] : left[rng_below(&g->r, 2)], d, h, 0,
+			 8);
+		gen_emit(g, rng_chance(&g->r, 90) ? OP_or : OP_add, rng_chance(&g->r, 50) ? d : t,
+			 d, t, 0);
+		if (rng_chance(&g->r, 80))
+			gen_emit(g, OP_zext_h, d, d, 0, 0);
+		else
+			gen_emit(g, OP_zext_h, t, t, 0, 0);
+		gen_emit(g, OP_sub, gen_dest(g), d, t, 0); /* all of them are wanted */
+		gen_emit(g, OP_xor, gen_dest(g), h, gen_any(g), 0);
+	}
+	gen_give(g, p);
+	gen_give(g, h);
+	gen_give(g, t);
+	gen_give(g, u);
+}
+
 /* A branch over one or two instructions: what could become a conditional move, and what could not.
  */
 static void skip(struct gen *g)
@@ -75,7 +111,7 @@ static void skip(struct gen *g)
 	int over = rv_label(g->p);
 
 	rv_branch(g->p, gen_pick(g, FMT_BR), rs1, rs2, over);
-	switch (rng_below(&g->r, 6)) {
+	switch (rng_below(&g->r, 7)) {
 	case 0: /* a move, perhaps of a register that the comparison reads */
 		gen_emit(g, OP_add, rd, 0, rng_chance(&g->r, 50) ? rs1 : gen_any(g), 0);
 		break;
@@ -92,6 +128,13 @@ static void skip(struct gen *g)
 	case 4:
 		gen_emit(g, rng_chance(&g->r, 50) ? OP_lw : OP_sw, rd, g->base, gen_any(g),
 			 4 * rng_below(&g->r, 60));
+		break;
+	case 5: /* two that could become two choices */
+		gen_emit(g, rng_chance(&g->r, 50) ? OP_xor : OP_addw, rd,
+			 rng_chance(&g->r, 60) ? rd : gen_any(g), gen_any(g), 0);
+		gen_emit(g, rng_chance(&g->r, 50) ? OP_zext_h : OP_addi,
+			 rng_chance(&g->r, 50) ? rd : gen_dest(g),
+			 rng_chance(&g->r, 60) ? rd : rs1, 0, 0);
 		break;
 	default:
 		gen_emit(g, gen_pick(g, FMT_U1), rd, gen_any(g), 0, 0);
@@ -191,7 +234,7 @@ static void absolute(struct gen *g)
 
 void gen_idiom(struct gen *g)
 {
-	static void (*const make[])(struct gen *) = { shift_pair, bytes, skip,    skip,
+	static void (*const make[])(struct gen *) = { shift_pair, bytes, skip,    skip,     swap,
 						      comparison, pair,  indexed, absolute };
 
 	make[rng_below(&g->r, sizeof(make) / sizeof(make[0]))](g);

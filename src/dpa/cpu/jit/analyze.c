@@ -460,16 +460,22 @@ static void operand_kinds(const struct vb_insn *insn, uint32_t *whole)
 	}
 }
 
-/* Registers of which the instructions of some blocks read more than a word. */
+/* Registers of which the instructions of some blocks read more than a word, before they write them. */
 uint32_t whole_reads(const struct analysis *a, uint32_t first, uint32_t last)
 {
-	uint32_t whole = 0;
+	uint32_t whole = 0, written = 0;
 
 	for (uint32_t k = first; k <= last; k++) {
 		uint32_t i = a->blocks[k].index;
 
-		for (unsigned int n = a->blocks[k].count; n; n--, i += step(a->text, i))
-			operand_kinds(&a->text->insns[i], &whole);
+		for (unsigned int n = a->blocks[k].count; n; n--, i += step(a->text, i)) {
+			const struct vb_insn *insn = &a->text->insns[i];
+			uint32_t reads = 0;
+
+			operand_kinds(insn, &reads);
+			whole |= reads & ~written;
+			written |= insn->rd == VB_CPU_SINK ? 0 : 1U << insn->rd;
+		}
 	}
 	return whole;
 }

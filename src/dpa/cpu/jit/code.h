@@ -202,6 +202,7 @@ struct fact {
 	bool known;   /* value is a constant */
 	bool window;  /* accesses through it were seen to go to windows */
 	bool word;    /* the register is the sign extension of its low half */
+	bool half;    /* and it is less than 2^16 */
 	int32_t drift;
 	uint32_t stub; /* of that compare */
 	uint64_t value;
@@ -329,6 +330,9 @@ bool product_is_noted(const struct tx *tx, unsigned int a, unsigned int b);
 /* loops.c */
 bool find_loop(const struct vb_text *text, const struct block *b, struct loop *l);
 void emit_loop_test(struct tx *tx, const struct loop *l);
+
+/* emit_swap.c: several instructions at once; the number of them, 0: not one of its sequences */
+unsigned int emit_swap(struct tx *tx, const struct vb_insn *insn);
 
 /* emit_twice.c */
 void emit_twice(struct tx *tx, uint32_t first, uint32_t last);

@@ -398,6 +398,19 @@ static void begin_block(struct tx *tx, const struct block *b)
 		add_stub(tx, STUB_LEAVE, jcc_forward(&tx->c, CC_L));
 }
 
+/* Several instructions were emitted at once: where it goes on. */
+static uint32_t skip_insns(struct tx *tx, unsigned int n)
+{
+	const struct vb_text *text = tx->jit->text;
+	uint32_t i = tx->index;
+
+	for (; n; n--) {
+		forget_low(tx, text->insns[i].rd);
+		i += vb_insn_len(text->base[pc_of(tx, i)]) / 2;
+	}
+	return i;
+}
+
 /* A branch and what it skips; *done counts those. Returns where it goes on. */
 static uint32_t emit_choice(struct tx *tx, const struct vb_insn *branch, unsigned int *done)
 {
@@ -416,6 +429,7 @@ void emit_block(struct tx *tx, const struct block *b)
 {
 	const struct vb_text *text = tx->jit->text;
 	const struct vb_insn *insn = NULL;
+	unsigned int swapped;
 	uint32_t i = b->index;
 
 	begin_block(tx, b);
@@ -427,6 +441,10 @@ void emit_block(struct tx *tx, const struct block *b)
 		tx->next = i;
 		if (tx->a.marks[tx->index] & MARK_SELECT) {
 			i = emit_choice(tx, insn, &k);
+			insn = NULL;
+		} else if ((swapped = emit_swap(tx, insn))) {
+			i = skip_insns(tx, swapped);
+			k += swapped - 1;
 			insn = NULL;
 		} else {
 			emit_insn(tx, insn);

@@ -63,7 +63,7 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 		flags = imm && a == d;
 	}
 	if (rd == rs1 && tx->gen->host[rd] == NOREG && rd != 2) {
-		tx->facts[rd].word = false;
+		tx->facts[rd].word = tx->facts[rd].half = false;
 	} else if (rd == rs1 && tx->gen->host[rd] == NOREG) {
 		mov_load(&tx->c, RAX, slot(rd));
 		finish(tx, rd, RAX, false);

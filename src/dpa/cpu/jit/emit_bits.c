@@ -310,6 +310,7 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 		return true;
 	case VB_OP_ZEXT_H:
 		emit_extend(tx, insn, 0x0fb7, 0);
+		tx->facts[insn->rd].half = true;
 		return true;
 	case VB_OP_ROL:
 	case VB_OP_ROLW:

@@ -187,18 +187,19 @@ static void track_constant(struct vb_jit *jit, struct analysis *a, struct consta
 static bool is_select(const struct analysis *a, uint32_t i)
 {
 	const struct vb_insn *insn = &a->text->insns[i];
-	uint32_t at = i + step(a->text, i), end = i + (uint32_t)insn->imm / 2;
+	uint32_t at, end = i + (uint32_t)insn->imm / 2;
 	unsigned int n = 0;
 
-	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 || end >= a->n)
+	if (insn->op < VB_OP_BEQ || insn->op > VB_OP_BGEU || insn->imm <= 0 ||
+	    insn->imm > 4 * (1 + SELECT_MAX) || end >= a->n)
 		return false;
-	for (; at < end && n < SELECT_MAX; n++, at += step(a->text, at)) {
+	for (at = i + length(a, i); at < end && n < SELECT_MAX; n++, at += length(a, at)) {
 		const struct vb_insn *next = &a->text->insns[at];
 
 		if (!(a->marks[at] & MARK_START) || !select_op(next->op) ||
 		    next->rd == VB_CPU_SINK || next->rd == 2)
 			return false;
-		if (at + step(a->text, at) < end &&
+		if (at + length(a, at) < end &&
 		    (next->rd == insn->rs1 || next->rd == insn->rs2))
 			return false;
 	}
@@ -218,7 +219,7 @@ static void drop_selects(struct analysis *a)
 
 		if (!(a->marks[i] & MARK_SELECT))
 			continue;
-		for (at += step(a->text, at); at < end; at += step(a->text, at))
+		for (at += length(a, at); at < end; at += length(a, at))
 			entered |= a->marks[at] & MARK_LEADER;
 		if (!entered)
 			continue;
@@ -468,7 +469,7 @@ uint32_t whole_reads(const struct analysis *a, uint32_t first, uint32_t last)
 	for (uint32_t k = first; k <= last; k++) {
 		uint32_t i = a->blocks[k].index;
 
-		for (unsigned int n = a->blocks[k].count; n; n--, i += step(a->text, i)) {
+		for (unsigned int n = a->blocks[k].count; n; n--, i += length(a, i)) {
 			const struct vb_insn *insn = &a->text->insns[i];
 			uint32_t reads = 0;
 
@@ -492,21 +493,18 @@ bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last)
 		return false;
 	for (uint32_t k = first; k < a->nblocks; k++) {
 		const struct block *b = &a->blocks[k];
-		uint32_t i = b->index, at = i;
-		unsigned int op;
+		uint32_t at = b->last;
+		unsigned int op = a->text->insns[at].op;
 
 		count += b->count;
 		if ((k > first && b->leader) || count > LOOP_MAX)
 			return false;
-		for (unsigned int n = b->count; n; n--, i += step(a->text, i))
-			at = i;
-		op = a->text->insns[at].op;
 		*last = k;
 		if (op >= VB_OP_BEQ && op <= VB_OP_BGEU && !(a->marks[at] & MARK_SELECT) &&
 		    (int64_t)at + a->text->insns[at].imm / 2 == a->blocks[first].index)
 			return true;
 		if ((op_ends_block(op) && (op < VB_OP_BEQ || op > VB_OP_BGEU)) ||
-		    k + 1 == a->nblocks || a->blocks[k + 1].index != i)
+		    k + 1 == a->nblocks || a->blocks[k + 1].index != at + length(a, at))
 			return false;
 	}
 	return false;

@@ -442,7 +442,8 @@ void emit_block(struct tx *tx, const struct block *b)
 		if (tx->a.marks[tx->index] & MARK_SELECT) {
 			i = emit_choice(tx, insn, &k);
 			insn = NULL;
-		} else if ((swapped = emit_swap(tx, insn))) {
+		} else if ((insn->op == VB_OP_REV8 || insn->imm == 8) &&
+			   (swapped = emit_swap(tx, insn))) {
 			i = skip_insns(tx, swapped);
 			k += swapped - 1;
 			insn = NULL;

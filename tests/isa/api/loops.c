@@ -79,7 +79,8 @@ static void make_end(struct rv_prog *p, struct rng *r, const struct shape *s, u6
 	rv_branch(p, down[n], first ? COUNT : BOUND, first ? BOUND : COUNT, top);
 }
 
-static void make_steps(struct rv_prog *p, struct rng *r, const struct shape *s, i64 by, bool counted)
+static void make_steps(struct rv_prog *p, struct rng *r, const struct shape *s, i64 by,
+		       bool counted)
 {
 	i64 stride = s->size * s->words;
 
@@ -233,7 +234,7 @@ static unsigned any_reg(struct rng *r)
 /* Mostly words, for the upper halves that wait, with a few that read all of a register. */
 static void any_insn(struct rv_prog *p, struct rng *r)
 {
-	static const enum rv_op reg[] = { OP_addw, OP_subw, OP_addw, OP_sllw, OP_mulw,	 OP_xor,
+	static const enum rv_op reg[] = { OP_addw, OP_subw, OP_addw, OP_sllw, OP_mulw,   OP_xor,
 					  OP_or,   OP_and,  OP_add,  OP_sltu, OP_sh2add, OP_rorw };
 	static const enum rv_op imm[] = { OP_addiw, OP_addiw, OP_addi, OP_andi, OP_xori, OP_slti };
 	static const enum rv_op load[] = { OP_lw, OP_lhu, OP_lb, OP_ld, OP_lwu };
@@ -290,7 +291,8 @@ static void make_any_loop(struct rv_prog *p, struct rng *r)
 	for (unsigned i = 0; i < POINTERS; i++)
 		rv_emit(p, OP_addi, POINTER + i, 9, 0, 1024 + rng_below(r, 1000));
 	if (rng_chance(r, 50)) /* one of them begins near the end */
-		rv_li(p, 15, (PAGES - 1) * RV_PAGE - 1024), rv_emit(p, OP_add, POINTER, POINTER, 15, 0);
+		rv_li(p, 15, (PAGES - 1) * RV_PAGE - 1024),
+			rv_emit(p, OP_add, POINTER, POINTER, 15, 0);
 	rv_place(p, top);
 	for (unsigned n = 2 + rng_below(r, BODY); n; n--) {
 		if (rng_chance(r, 8))
@@ -336,8 +338,8 @@ static void test_random_bodies(void **state)
 			how = rv_model_run(&m, stop);
 			bed_reset(&b);
 			bed_state(&b)->instret = 0;
-			assert_int_equal(bed_run(&b, stop), how == RV_FAULT ? VB_DPA_WHY_TRAP
-									    : VB_DPA_WHY_BUDGET);
+			assert_int_equal(bed_run(&b, stop),
+					 how == RV_FAULT ? VB_DPA_WHY_TRAP : VB_DPA_WHY_BUDGET);
 			bed_same(&b, &m, what);
 			same_memory(&b, &m, what);
 			total = n || !m.count ? total : m.count;

@@ -133,8 +133,8 @@ static void skip(struct gen *g)
 		gen_emit(g, rng_chance(&g->r, 50) ? OP_xor : OP_addw, rd,
 			 rng_chance(&g->r, 60) ? rd : gen_any(g), gen_any(g), 0);
 		gen_emit(g, rng_chance(&g->r, 50) ? OP_zext_h : OP_addi,
-			 rng_chance(&g->r, 50) ? rd : gen_dest(g),
-			 rng_chance(&g->r, 60) ? rd : rs1, 0, 0);
+			 rng_chance(&g->r, 50) ? rd : gen_dest(g), rng_chance(&g->r, 60) ? rd : rs1,
+			 0, 0);
 		break;
 	default:
 		gen_emit(g, gen_pick(g, FMT_U1), rd, gen_any(g), 0, 0);
@@ -234,7 +234,7 @@ static void absolute(struct gen *g)
 
 void gen_idiom(struct gen *g)
 {
-	static void (*const make[])(struct gen *) = { shift_pair, bytes, skip,    skip,     swap,
+	static void (*const make[])(struct gen *) = { shift_pair, bytes, skip,    skip,    swap,
 						      comparison, pair,  indexed, absolute };
 
 	make[rng_below(&g->r, sizeof(make) / sizeof(make[0]))](g);

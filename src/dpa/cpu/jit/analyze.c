@@ -199,8 +199,7 @@ static bool is_select(const struct analysis *a, uint32_t i)
 		if (!(a->marks[at] & MARK_START) || !select_op(next->op) ||
 		    next->rd == VB_CPU_SINK || next->rd == 2)
 			return false;
-		if (at + length(a, at) < end &&
-		    (next->rd == insn->rs1 || next->rd == insn->rs2))
+		if (at + length(a, at) < end && (next->rd == insn->rs1 || next->rd == insn->rs2))
 			return false;
 	}
 	return n && at == end && a->marks[end] & MARK_START;

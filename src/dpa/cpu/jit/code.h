@@ -33,11 +33,11 @@
 #define SLACK       512 /* kept back from the budget: more than any path between two checks */
 #define GENERATIONS 8 /* translations of one text: the first, and what learning and profiling add */
 #define MAPPED      10
-#define PRED_BYTES  16384     /* of host stack for the return predictor */
-#define STATE_BIAS  128       /* rbp - (uint8_t *)cpu */
-#define SELECT_MAX  2         /* instructions that a choice may leave out (emit_select.c) */
-#define LOOP_MAX    96        /* instructions of a loop that is made twice (emit_twice.c) */
-#define LOOP_WORDS  8         /* of one turn of a loop that copies (loops.c) */
+#define PRED_BYTES  16384 /* of host stack for the return predictor */
+#define STATE_BIAS  128   /* rbp - (uint8_t *)cpu */
+#define SELECT_MAX  2     /* instructions that a choice may leave out (emit_select.c) */
+#define LOOP_MAX    96    /* instructions of a loop that is made twice (emit_twice.c) */
+#define LOOP_WORDS  8     /* of one turn of a loop that copies (loops.c) */
 #define LOOP_STEPS  4
 #define LOOP_SITE   127       /* site.left: such a loop begins here */
 #define DRIFT_MAX   (1 << 18) /* how far a base may have moved since it was compared */
@@ -53,23 +53,24 @@ struct site {
 	uint32_t left : 7;   /* instructions of the block not retired, this one included */
 };
 
-_Static_assert(VB_CPU_TEXT_MAX / 2 <= 1 << 25 && BLOCK_MAX < LOOP_SITE && LOOP_SITE < 1 << 7, "they fit a site");
+_Static_assert(VB_CPU_TEXT_MAX / 2 <= 1 << 25 && BLOCK_MAX < LOOP_SITE && LOOP_SITE < 1 << 7,
+	       "they fit a site");
 
 /* A loop of one block that copies or fills memory. */
 struct loop {
-	uint32_t index;       /* its block */
-	uint32_t stride;      /* bytes of a turn */
-	uint8_t count;        /* instructions of a turn */
-	uint8_t size;         /* bytes of an access */
-	uint8_t from, to;     /* guest registers */
-	uint8_t value;        /* stored by a loop that loads nothing */
-	uint8_t bound;        /* what the counter is compared with */
-	uint8_t counter;      /* which of the steps */
-	uint8_t signs;        /* bit per word: the load extends the sign */
-	uint8_t nwords;       /* loaded in a turn */
+	uint32_t index;   /* its block */
+	uint32_t stride;  /* bytes of a turn */
+	uint8_t count;    /* instructions of a turn */
+	uint8_t size;     /* bytes of an access */
+	uint8_t from, to; /* guest registers */
+	uint8_t value;    /* stored by a loop that loads nothing */
+	uint8_t bound;    /* what the counter is compared with */
+	uint8_t counter;  /* which of the steps */
+	uint8_t signs;    /* bit per word: the load extends the sign */
+	uint8_t nwords;   /* loaded in a turn */
 	uint8_t nsteps;
 	bool is_signed, until_equal, inclusive; /* the comparison */
-	int32_t from_low, to_low; /* of a turn's first byte from the register */
+	int32_t from_low, to_low;               /* of a turn's first byte from the register */
 	struct {
 		uint8_t reg, at;
 	} words[LOOP_WORDS];
@@ -139,8 +140,7 @@ enum mark {
 	MARK_LONG = 16,  /* and has two halfwords */
 	MARK_LEADER = 2, /* may be entered from anywhere */
 	MARK_CHECK = 4,  /* reached by a backward jump or a call */
-	MARK_SELECT =
-		8, /* a branch that becomes one with those that it skips (emit_select.c) */
+	MARK_SELECT = 8, /* a branch that becomes one with those that it skips (emit_select.c) */
 };
 
 struct block {
@@ -229,12 +229,12 @@ struct low {
 /* A loop that is made twice (emit_twice.c). */
 struct twice {
 	enum { ONCE, FIRST, AGAIN } pass;
-	uint32_t head;     /* guest instruction that the loop begins with */
-	uint32_t back;     /* host offset of the second copy */
-	uint32_t exit;     /* displacement of the jump out of the first */
-	bool ended;        /* the first falls into the second, not behind the loop */
-	uint32_t waiting;  /* registers that are pending where the second begins */
-	uint32_t pending;  /* what was pending at the end of the copy made last, */
+	uint32_t head;         /* guest instruction that the loop begins with */
+	uint32_t back;         /* host offset of the second copy */
+	uint32_t exit;         /* displacement of the jump out of the first */
+	bool ended;            /* the first falls into the second, not behind the loop */
+	uint32_t waiting;      /* registers that are pending where the second begins */
+	uint32_t pending;      /* what was pending at the end of the copy made last, */
 	struct fact facts[33]; /* and what was known */
 };
 

@@ -25,10 +25,10 @@
 #include "dpa/cpu/jit/code.h"
 #include "dpa/cpu/jit/runtime.h"
 
-#define PAGE       4096
-#define MIN_TURNS  4   /* fewer are not worth it, once we are here */
-#define MIN_BYTES  768 /* as much must be ahead for a call to pay */
-#define SIGN       (1ULL << 63)
+#define PAGE      4096
+#define MIN_TURNS 4   /* fewer are not worth it, once we are here */
+#define MIN_BYTES 768 /* as much must be ahead for a call to pay */
+#define SIGN      (1ULL << 63)
 
 /* ---- finding them ---- */
 
@@ -214,7 +214,6 @@ const struct loop *find_loop_at(const struct generation *gen, uint32_t index)
 	return &gen->loops[lo];
 }
 
-
 /* Divisors are powers of two, but for rare loops. */
 static uint64_t quotient(uint64_t n, uint64_t by)
 {
@@ -297,7 +296,7 @@ VB_GUEST_ACCESS static void fill_elements(uint8_t *to, uint64_t value, unsigned 
 VB_GUEST_ACCESS static uint64_t load_word(uint8_t *at, unsigned int size, bool sign)
 {
 	unsigned int unused = 64 - 8 * size;
-	uint64_t v = size == 1	 ? WORD(8, at)
+	uint64_t v = size == 1   ? WORD(8, at)
 		     : size == 2 ? WORD(16, at)
 		     : size == 4 ? WORD(32, at)
 				 : WORD(64, at);

@@ -138,7 +138,7 @@ static inline bool may_change_rax(uint32_t opcode, int reg, struct rm rm)
 {
 	if (has_digit(opcode))
 		return rm.reg == RAX || (opcode == 0xf7 && reg >= 4); /* multiply, divide */
-	return reg == RAX || rm.reg == RAX || opcode == 0x0fb1;      /* cmpxchg */
+	return reg == RAX || rm.reg == RAX || opcode == 0x0fb1;       /* cmpxchg */
 }
 
 /* Any instruction of the legacy encoding; opcode is 1 to 3 bytes, 0x0f included. */

@@ -103,8 +103,9 @@ static inline void api_span_end(struct api_span *span)
 		vb_api_note(span);
 }
 
-#define API_CALL() \
-	struct api_span api_span_ __attribute__((cleanup(api_span_end))) = api_span_begin(__func__)
+#define API_CALL()                                                                 \
+	struct api_span api_span_ __attribute__((cleanup(api_span_end), unused)) = \
+		api_span_begin(__func__)
 
 /*
  * Say why the public call fails, in its name, wherever that is decided: "<function> <line> -

@@ -291,7 +291,13 @@ VB_GUEST_ACCESS static void fill_elements(uint8_t *to, uint64_t value, unsigned 
 		__asm__ volatile("rep stosq" : "+D"(to), "+c"(n) : "a"(value) : "memory");
 }
 
-#define WORD(bits, at) (*(volatile uint##bits##_t __attribute__((may_alias, aligned(1))) *)(at))
+/* Guest memory: of any type, anywhere, read once. */
+typedef volatile uint8_t __attribute__((may_alias)) word8;
+typedef volatile uint16_t __attribute__((may_alias, aligned(1))) word16;
+typedef volatile uint32_t __attribute__((may_alias, aligned(1))) word32;
+typedef volatile uint64_t __attribute__((may_alias, aligned(1))) word64;
+
+#define WORD(bits, at) (*(word##bits *)(at))
 
 VB_GUEST_ACCESS static uint64_t load_word(uint8_t *at, unsigned int size, bool sign)
 {

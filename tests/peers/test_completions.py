@@ -52,6 +52,10 @@ def run():
     expect('dpacc --mcpu = nv', 'nv-dpa-bf3')
     expect('dpa-gdbserver ', 'mlx5_0', never=('mlx4_0',))
     expect('dpa-gdbserver -', '-T', '-s')
+    expect('dpa-ps --', '--threads', '--json')
+    expect('dpa-statistics ', 'collect', 'show')
+    expect('dpa-statistics collect -d ', 'mlx5_0', never=('mlx4_0',))
+    expect('verbatim trace -- ba', 'bash')
 
 
 peers.main(run)

@@ -7,7 +7,11 @@
  *
  * The file is made at the first note, as large as it will ever be, and mapped; its descriptor is
  * closed again. A thread takes a piece by one atomic addition. Inside of its piece it counts for
- * itself: a note of a signal handler that interrupts one takes the next place.
+ * itself, in one word that names the piece, too: a note of a signal handler that interrupts one takes
+ * the next place, of this piece or of another.
+ *
+ * Other processes of the user can write to the file. So this process only writes to it, and keeps
+ * what it depends on in memory of its own.
  */
 #include "base/timeline.h"
 
@@ -35,20 +39,20 @@ enum state { NONE, MAKING, READY, FAILED };
 bool vb_timeline_on;
 
 static struct {
-	_Atomic int state;           /* enum state */
-	_Atomic uint32_t generation; /* another one in a forked child */
+	_Atomic int state; /* enum state */
 	struct vb_timeline_head *head;
-	struct vb_timeline_piece *pieces; /* [0] is the head */
+	struct vb_timeline_piece *pieces; /* the first ones are the head */
 	const char *dir;
 	size_t bytes;
+	_Atomic uint32_t taken; /* pieces */
+	_Atomic uint64_t lost;  /* notes that the file does not count yet */
 } timeline;
 
-/* Where this thread writes; one of another generation is the parent's. */
-static _Thread_local struct {
-	struct vb_timeline_piece *piece;
-	uint32_t generation;
-	_Atomic uint32_t used;
-} own;
+/*
+ * Where this thread writes: the number of its piece << 32 | notes of it that are taken. 0: none yet.
+ * Initial exec: a handler may be the first to touch it, and must not allocate.
+ */
+static _Thread_local _Atomic uint64_t own __attribute__((tls_model("initial-exec")));
 
 uint64_t vb_timeline_now(void)
 {
@@ -81,14 +85,12 @@ static int make_file(void)
 
 static int map_file(int fd)
 {
+	/* Reserved: a note must not be what finds the disk full. */
+	int ret = vb_file_reserve(fd, 0, timeline.bytes, timeline.dir);
 	void *map;
 
-	if (vb_file_allowed(timeline.bytes))
-		return -EFBIG;
-	/* Reserved, where the file system can: a note must not be what finds the disk full. */
-	if (fallocate(fd, 0, 0, (off_t)timeline.bytes) &&
-	    (errno != EOPNOTSUPP || ftruncate(fd, (off_t)timeline.bytes)))
-		return -errno;
+	if (ret)
+		return ret;
 	map = mmap(NULL, timeline.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
@@ -108,15 +110,29 @@ static int make(void)
 		struct vb_timeline_head *head = timeline.head;
 
 		head->pid = (uint32_t)getpid();
-		prctl(PR_GET_NAME, head->command);
+		/* Not the name of the thread that happens to be first. */
+		snprintf(head->command, sizeof(head->command), "%s", program_invocation_short_name);
 		head->most = (uint32_t)(timeline.bytes / VB_TIMELINE_PIECE);
-		atomic_store_explicit(&head->pieces, 1, memory_order_relaxed);
+		atomic_store_explicit(&head->pieces, VB_TIMELINE_FIRST, memory_order_relaxed);
+		atomic_store_explicit(&timeline.taken, VB_TIMELINE_FIRST, memory_order_relaxed);
 		head->magic = VB_TIMELINE_MAGIC;
 	} else {
 		vb_warn("the timeline is not recorded: %s: %s", timeline.dir, strerror(-ret));
 	}
 	errno = saved;
 	return ret;
+}
+
+/* A note, or those that came while the file was made. */
+static void lose(uint64_t notes)
+{
+	atomic_fetch_add_explicit(&timeline.lost, notes, memory_order_seq_cst);
+	/* Either this sees READY, or who makes the file sees the addition. */
+	if (atomic_load_explicit(&timeline.state, memory_order_seq_cst) == READY)
+		atomic_fetch_add_explicit(
+			&timeline.head->lost,
+			atomic_exchange_explicit(&timeline.lost, 0, memory_order_relaxed),
+			memory_order_relaxed);
 }
 
 /* Whether there is a file. While another thread makes it, or the one that was interrupted: not yet. */
@@ -131,51 +147,60 @@ static bool is_ready(void)
 						     memory_order_acquire, memory_order_relaxed))
 		return false;
 	state = make() ? FAILED : READY;
-	/* Pairs with the load above: who sees READY sees the mapping. */
-	atomic_store_explicit(&timeline.state, state, memory_order_release);
+	/* Pairs with the load above: who sees READY sees the mapping. And see lose(). */
+	atomic_store_explicit(&timeline.state, state, memory_order_seq_cst);
+	lose(0);
 	return state == READY;
 }
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-/* The next piece of this thread, or NULL: the file is full. */
-static struct vb_timeline_piece *take_piece(void)
+/* The number of a piece for this thread, or 0: the file is full. */
+static uint32_t take_piece(void)
 {
-	uint32_t at = atomic_load_explicit(&timeline.head->pieces, memory_order_relaxed);
+	uint32_t at = atomic_load_explicit(&timeline.taken, memory_order_relaxed), shown;
 	struct vb_timeline_piece *piece;
 
 	do {
-		if (at >= timeline.head->most)
-			return NULL;
+		if (at >= timeline.bytes / VB_TIMELINE_PIECE)
+			return 0;
 	} while (!atomic_compare_exchange_weak_explicit(
-		&timeline.head->pieces, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
+		&timeline.taken, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
 	piece = &timeline.pieces[at];
 	prctl(PR_GET_NAME, piece->name);
 	piece->tid = (uint32_t)syscall(SYS_gettid);
-	return piece;
+	/* A thread that took a later piece may have been faster. */
+	shown = atomic_load_explicit(&timeline.head->pieces, memory_order_relaxed);
+	while (shown <= at &&
+	       !atomic_compare_exchange_weak_explicit(&timeline.head->pieces, &shown, at + 1,
+						      memory_order_release, memory_order_relaxed))
+		;
+	return at;
 }
 
-/* A place for a note, or NULL. */
+static bool has_place(uint64_t word)
+{
+	return word >> 32 && (uint32_t)word < VB_TIMELINE_NOTES;
+}
+
+/*
+ * A place for a note, or NULL. A signal handler may note between any two steps; what an addition
+ * returns is this note's alone. The word is read first: it never counts far beyond a piece.
+ */
 static struct vb_note *place(void)
 {
-	uint32_t generation = atomic_load_explicit(&timeline.generation, memory_order_relaxed), at;
+	uint64_t word = atomic_load_explicit(&own, memory_order_relaxed);
+	uint32_t piece;
 
-	if (own.generation != generation || !own.piece) {
-		struct vb_timeline_piece *piece = take_piece();
-
-		/* In this order: a signal handler's note in between takes a piece of its own. */
-		atomic_store_explicit(&own.used, 0, memory_order_relaxed);
-		own.generation = generation;
-		atomic_signal_fence(memory_order_release);
-		own.piece = piece;
-	}
-	if (!own.piece)
+	if (has_place(word))
+		word = atomic_fetch_add_explicit(&own, 1, memory_order_relaxed);
+	if (has_place(word))
+		return &timeline.pieces[word >> 32].note[(uint32_t)word];
+	piece = take_piece();
+	if (!piece)
 		return NULL;
-	at = atomic_fetch_add_explicit(&own.used, 1, memory_order_relaxed);
-	if (at < VB_TIMELINE_NOTES)
-		return &own.piece->note[at];
-	own.piece = NULL;
-	return place();
+	atomic_store_explicit(&own, (uint64_t)piece << 32 | 1, memory_order_relaxed);
+	return &timeline.pieces[piece].note[0];
 }
 
 void vb_timeline_write(const struct vb_note *note)
@@ -183,8 +208,7 @@ void vb_timeline_write(const struct vb_note *note)
 	struct vb_note *to = is_ready() ? place() : NULL;
 
 	if (!to) {
-		if (atomic_load_explicit(&timeline.state, memory_order_acquire) == READY)
-			atomic_fetch_add_explicit(&timeline.head->lost, 1, memory_order_relaxed);
+		lose(1);
 		return;
 	}
 	to->time = note->time ? note->time : vb_timeline_now();
@@ -237,10 +261,14 @@ uint16_t vb_timeline_name(const char *text)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-/* The child has a file of its own. The parent's stays mapped: another thread's note may be in it. */
+/*
+ * The child has a file of its own, and only this thread. The parent's stays mapped: the child may
+ * have been forked by a signal handler that interrupted a note.
+ */
 static void after_fork(void)
 {
-	atomic_fetch_add_explicit(&timeline.generation, 1, memory_order_relaxed);
+	atomic_store_explicit(&own, 0, memory_order_relaxed);
+	atomic_store_explicit(&timeline.lost, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&timeline.state, memory_order_relaxed) != FAILED)
 		atomic_store_explicit(&timeline.state, NONE, memory_order_relaxed);
 }

@@ -56,20 +56,25 @@ struct vb_note {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
+/*
+ * Pieces of one thread each follow the head. They are small, so that a program with many threads that
+ * note little has room for all of them.
+ */
 enum {
-	VB_TIMELINE_PIECE =
-		64 << 10, /* bytes: the first is the head, the others are of one thread each */
+	VB_TIMELINE_PIECE = 4096,                                 /* bytes */
+	VB_TIMELINE_HEAD = 64 << 10,                              /* bytes: a number of pieces */
+	VB_TIMELINE_FIRST = VB_TIMELINE_HEAD / VB_TIMELINE_PIECE, /* piece behind the head */
 	VB_TIMELINE_NOTES = VB_TIMELINE_PIECE / sizeof(struct vb_note) - 1,
 	VB_TIMELINE_NAMES = 1000,
 	VB_TIMELINE_NAME_BYTES = 59,
-	VB_TIMELINE_MAGIC = 0x31545642, /* "BVT1" */
+	VB_TIMELINE_MAGIC = 0x32545642, /* "BVT2" */
 };
 
 struct vb_timeline_head {
 	uint32_t magic;
 	uint32_t pid;
 	char command[16];
-	_Atomic uint32_t pieces; /* taken, the head among them; may be beyond the file */
+	_Atomic uint32_t pieces; /* taken, those of the head among them */
 	uint32_t most;           /* that the file has */
 	_Atomic uint64_t lost;   /* notes */
 	uint64_t zeros[3];
@@ -89,7 +94,7 @@ struct vb_timeline_piece {
 
 _Static_assert(sizeof(struct vb_note) == 32, "the file's layout");
 _Static_assert(sizeof(struct vb_timeline_piece) == VB_TIMELINE_PIECE, "the file's layout");
-_Static_assert(sizeof(struct vb_timeline_head) <= VB_TIMELINE_PIECE, "the file's layout");
+_Static_assert(sizeof(struct vb_timeline_head) <= VB_TIMELINE_HEAD, "the file's layout");
 
 /* --- noting ----------------------------------------------------------------------------------- */
 

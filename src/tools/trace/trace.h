@@ -12,16 +12,18 @@
 
 #include "base/timeline.h"
 
-/* The file of one process, mapped. It is the program's, so nothing in it is trusted. */
+/*
+ * The file of one process, mapped. It is the program's, which may still write to it or cut it, so
+ * nothing in it is trusted, and what is looked at is a copy.
+ */
 struct trace_file {
-	const struct vb_timeline_head *head;
-	const struct vb_timeline_piece *pieces; /* [0] is the head */
+	const struct vb_timeline_head *head;    /* the copy */
+	const struct vb_timeline_piece *pieces; /* mapped; the first ones are the head */
 	uint32_t num_pieces;                    /* that were written */
 	uint64_t lost;
-	size_t bytes;
 };
 
-/* Looks at a file's bytes, which stay the caller's. False: it is none of ours. */
+/* Looks at a file's bytes, which stay mapped. False: it is none of ours. */
 bool trace_open(struct trace_file *file, const void *bytes, size_t size);
 /* The text of a name's number, cut to what is there; "?" where there is none. */
 void trace_name(const struct trace_file *file, uint16_t name, char text[VB_TIMELINE_NAME_BYTES]);

@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,30 @@ def check_ends():
     check('not found' in trace('no-such-program', code=127).stderr, 'no such program')
 
 
+def check_caller():
+    """A caller that ignores the ends of its children gets the exit code all the same."""
+    done = subprocess.run([VERBATIM, 'trace', '-o', 't.json', '--', TRACED, 'killed'], capture_output=True, timeout=120, check=False,
+                          preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    check(done.returncode == 128 + 9, f'{done}')
+    check_work(events())
+    os.remove('t.json')
+
+
+def check_folder():
+    """Whatever a program leaves in the folder neither stops the tool nor is followed."""
+    with open('precious', 'wb') as file:
+        file.write(b'BVT2' + bytes(1 << 20))
+    script = ('cd $VERBATIM_TRACE; mkfifo 1.0.notes; ln -s ../precious 2.0.notes; : >3.0.notes; '
+              'printf BVT2 >4.0.notes; truncate -s 1M 4.0.notes; printf BVT2 >5.0.notes; truncate -s 65536 5.0.notes; '
+              f'exec {TRACED} work')
+    done = subprocess.run([VERBATIM, 'trace', '-o', 't.json', '--', 'sh', '-c', script], capture_output=True, text=True,
+                          timeout=120, check=False)
+    check(done.returncode == 0, f'{done}')
+    check(sorted(os.listdir('.')) == ['precious', 't.json'], f'left behind: {os.listdir(".")}')
+    os.remove('precious')
+    check_work(events(), next(e['pid'] for e in events()['traceEvents'] if e['args']['name'] == 'traced'))
+
+
 def check_full():
     """A file that is full keeps what came first, and says how much was lost."""
     done = trace(TRACED, 'many', '20000', options=['--size', '1'])
@@ -111,7 +136,7 @@ def check_arguments():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for test in (check_fields, check_fork, check_ends, check_full, check_arguments):
+        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_full, check_arguments):
             test()
         os.chdir('/')
 

@@ -31,11 +31,15 @@ struct arguments {
 	char **program;
 };
 
-static pid_t program_pid;
+static volatile pid_t program_pid; /* 0: it has ended */
 
 static void pass_signal(int sig)
 {
-	kill(program_pid, sig);
+	int saved = errno;
+
+	if (program_pid > 0)
+		kill(program_pid, sig);
+	errno = saved;
 }
 
 /* --- the program ------------------------------------------------------------------------------ */
@@ -49,10 +53,14 @@ static int become_program(const struct arguments *args, const char *dir)
 	return tools_become(who, args->program);
 }
 
-/* An interrupt at the terminal is sent to the program anyway; others are passed on. */
+/*
+ * An interrupt at the terminal is sent to the program anyway; others are passed on, for as long as
+ * the number is the program's: until it is reaped.
+ */
 static int wait_for(pid_t pid)
 {
 	struct sigaction pass = { .sa_handler = pass_signal }, ignore = { .sa_handler = SIG_IGN };
+	siginfo_t info = { 0 };
 	int status = 0;
 
 	program_pid = pid;
@@ -60,9 +68,29 @@ static int wait_for(pid_t pid)
 	sigaction(SIGQUIT, &ignore, NULL);
 	sigaction(SIGTERM, &pass, NULL);
 	sigaction(SIGHUP, &pass, NULL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) && errno == EINTR)
 		;
+	program_pid = 0;
+	if (waitpid(pid, &status, 0) != pid)
+		return CMD_FAILED;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Where our caller ignores the ends of its children, so does the program, but not this one. */
+static pid_t start_program(const struct arguments *args, const char *dir)
+{
+	struct sigaction plain = { .sa_handler = SIG_DFL }, before;
+	pid_t child;
+	int code;
+
+	sigaction(SIGCHLD, &plain, &before);
+	child = fork();
+	if (child)
+		return child;
+	sigaction(SIGCHLD, &before, NULL);
+	code = become_program(args, dir);
+	fflush(NULL);
+	_exit(code);
 }
 
 /* --- its notes -------------------------------------------------------------------------------- */
@@ -70,7 +98,8 @@ static int wait_for(pid_t pid)
 /* Maps a file, and removes its name. */
 static bool take_file(int dir, const char *name, struct trace_file *file)
 {
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	/* Without waiting, whatever the program put there. */
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
 	void *map = MAP_FAILED;
 
@@ -92,11 +121,17 @@ static size_t take_files(const char *path, struct trace_file *files)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
-	size_t count = 0;
+	size_t count = 0, left = 0;
 
-	while (dir && count < FILES_MAX && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && take_file(dirfd(dir), entry->d_name, &files[count]))
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] == '.')
+			continue;
+		else if (count == FILES_MAX)
+			left += !unlinkat(dirfd(dir), entry->d_name, 0);
+		else if (take_file(dirfd(dir), entry->d_name, &files[count]))
 			count++;
+	if (left)
+		fprintf(stderr, "%s: %zu more processes are not shown\n", who, left);
 	if (dir)
 		closedir(dir);
 	rmdir(path);
@@ -223,12 +258,7 @@ int cmd_trace(int argc, char **argv)
 	dir = make_directory(args.output);
 	if (!dir)
 		return CMD_FAILED;
-	child = fork();
-	if (!child) {
-		code = become_program(&args, dir);
-		fflush(NULL);
-		_exit(code);
-	}
+	child = start_program(&args, dir);
 	code = child < 0 ? CMD_FAILED : wait_for(child);
 	failed = write_output(args.output, dir);
 	free(dir);

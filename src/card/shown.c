@@ -81,9 +81,11 @@ void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_t
 		     struct vb_monitor_place *place)
 {
 	struct vb_monitor_traffic *past = &shown.adapter[adapter->index].past;
+	struct vb_monitor_adapter *entry;
 
 	vb_lock(&shown.lock);
 	begin_epoch();
+	entry = shown.adapter[adapter->index].place.entry;
 	add(&past->sent, &moved->sent);
 	add(&past->received, &moved->received);
 	add(&past->packets, &moved->packets);
@@ -91,9 +93,13 @@ void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_t
 	add(&past->calls, &moved->calls);
 	add(&past->retries, &moved->retries);
 	add(&past->dropped, &moved->dropped);
-	/* The queue's entry goes first: a reader between the two sees less, never too much. */
+	/* A reader that has one of the two only finds the number of the adapter's entry changed. */
+	if (entry)
+		vb_monitor_write_begin(&entry->seq);
 	vb_monitor_remove(place);
 	show_past(adapter->index);
+	if (entry)
+		vb_monitor_write_end(&entry->seq);
 	vb_unlock(&shown.lock);
 }
 

@@ -201,7 +201,11 @@ struct vb_monitor_traffic {
 	_Atomic uint64_t reserved;
 };
 
-/* One that the process has open. */
+/*
+ * One that the process has open. Its number changes when a queue pair goes and counts as past from
+ * then on: a reader that found the same before and after its look at the queue pairs has counted
+ * each once.
+ */
 struct vb_monitor_adapter {
 	struct vb_monitor_seq seq;
 	char name[32];

@@ -37,8 +37,11 @@ def verbatim(*arguments, code=0):
 class Program:
     """The program while it waits."""
 
+    def __init__(self, what='hold'):
+        self.what = what
+
     def __enter__(self):
-        self.process = subprocess.Popen([VERBATIM, 'run', '--', TRACED, 'hold'], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([VERBATIM, 'run', '--', TRACED, self.what], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.wait()
         return self
@@ -130,18 +133,21 @@ def raw(port, data, end=True):
         return b''.join(parts)
 
 
+def wait_for_server(port):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return fetch(port)
+        except (urllib.error.URLError, ConnectionError):
+            check(time.monotonic() < deadline, 'no answer')
+            time.sleep(0.05)
+
+
 def check_listen(program):
     port = free_port()
     server = subprocess.Popen([VERBATIM, 'stats', '--listen', str(port)])
     try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                kind, text = fetch(port)
-                break
-            except (urllib.error.URLError, ConnectionError):
-                check(time.monotonic() < deadline, 'no answer')
-                time.sleep(0.05)
+        kind, text = wait_for_server(port)
         check(kind.startswith('application/openmetrics-text; version=1.0.0'), kind)
         check_metrics(text, program.process.pid)
         for path in ('/x', '/metricsx'):
@@ -165,6 +171,25 @@ def check_listen(program):
         server.terminate()
         check(server.wait(timeout=30) == 0, 'the end of the server')
     check('is wanted' in verbatim('stats', '--listen', 'nonsense:', code=1).stderr, 'a bad address')
+
+
+def check_churn():
+    """Counters do not go back while queue pairs come and go."""
+    port, least, changes = free_port(), 0, 0
+    with Program('churn') as program:
+        server = subprocess.Popen([VERBATIM, 'stats', '--listen', str(port)])
+        try:
+            wait_for_server(port)
+            for _ in range(1000):
+                found = re.search(rf'sent_bytes_total.*pid="{program.process.pid}".* (\d+)$', fetch(port)[1], re.M)
+                value = int(found[1])
+                check(value >= least, f'{value} bytes sent after {least}')
+                changes += value > least
+                least = value
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+    check(changes > 10, f'{changes} changes')
 
 
 def check_once(program):
@@ -240,6 +265,7 @@ def main():
         check_listen(program)
         check_once(program)
         check_terminal(program, folder)
+    check_churn()
     check('"adapters":[]' in verbatim('stats', '--json').stdout, 'a program that has gone')
 
 

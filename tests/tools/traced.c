@@ -6,10 +6,14 @@
  *	traced fork      the same in a child, too
  *	traced killed    ... and ends by SIGKILL
  *	traced many N    N WRITEs
+ *	traced churn     makes queue pairs that do 2 WRITEs each, and destroys them, beside many that do nothing. Prints "ready" and goes on
+ *	                 until the end of its input
  *	traced hold      7 WRITEs and 3 SENDs; a queue pair that is gone again has done 2 WRITEs before. Prints "ready" and waits for the
  *	                 end of its input; each line there is another WRITE
  */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +66,42 @@ static void many(uint64_t count)
 	node_close(&a);
 }
 
+static void *wait_for_end(void *arg)
+{
+	while (fgetc(stdin) != EOF)
+		;
+	atomic_store((atomic_bool *)arg, true);
+	return NULL;
+}
+
+static void churn(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct ibv_qp_init_attr idle = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
+	static atomic_bool ended;
+	struct address self;
+	struct node first, a;
+	pthread_t thread;
+
+	node_open(&first, &attr);
+	idle.send_cq = first.send_cq;
+	idle.recv_cq = first.recv_cq;
+	for (int i = 0; i < 3000; i++)
+		check(ibv_create_qp(first.pd, &idle));
+	check_eq(pthread_create(&thread, NULL, wait_for_end, &ended), 0);
+	printf("ready 0x%x\n", first.qp->qp_num);
+	fflush(stdout);
+	while (!atomic_load(&ended)) {
+		node_open(&a, &attr);
+		node_address(&a, &self);
+		node_connect(&a, &self);
+		write_some(&a, &self, 2);
+		usleep(5000); /* longer than two looks of a tool */
+		node_close(&a);
+	}
+	exit(0);
+}
+
 static void hold(void)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RC);
@@ -101,6 +141,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "many")) {
 		many(strtoull(argv[2], NULL, 10));
+		return 0;
+	}
+	if (!strcmp(what, "churn")) {
+		churn();
 		return 0;
 	}
 	if (!strcmp(what, "hold")) {

@@ -14,6 +14,9 @@
 #include "monitor/ticks.h"
 #include "tools/cmd.h"
 
+/* Looks at the queue pairs of a process that destroys some at the same time. */
+enum { LOOKS = 100 };
+
 static void *add(struct look *look, struct look_list *list)
 {
 	if (list->count == list->room) {
@@ -139,6 +142,40 @@ static void see_qps(struct look *look, struct vb_monitor_view *view)
 	}
 }
 
+/* Changes when a queue pair of any adapter goes: what it did is past then. */
+static uint64_t mark_of(struct vb_monitor_view *view)
+{
+	uint32_t count = vb_monitor_count(view, VB_MONITOR_ADAPTER);
+	struct vb_monitor_adapter entry;
+	uint64_t mark = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (!vb_monitor_read(view, VB_MONITOR_ADAPTER, i, 0, &entry, sizeof(entry)))
+			mark = mark * 31 + entry.seq.number;
+	return mark;
+}
+
+/*
+ * Each queue pair counts once, by its entry or in the past of its adapter: a counter that went back
+ * is another one for those who read it. A program that never stops to destroy queue pairs is seen as
+ * it is: what it counts may be short of one then.
+ */
+static void see_card(struct look *look, struct vb_monitor_view *view)
+{
+	size_t adapters = look->adapters.count, qps = look->qps.count;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t mark = mark_of(view);
+
+		look->adapters.count = adapters;
+		look->qps.count = qps;
+		see_adapters(look, view);
+		see_qps(look, view);
+		if (mark_of(view) == mark)
+			return;
+	}
+}
+
 /* A queue pair's number names the slot of its process: bits 16 and up. */
 static void find_peers(struct look *look)
 {
@@ -255,8 +292,7 @@ static int see_view(struct vb_monitor_view *view, void *arg)
 {
 	struct look *look = arg;
 
-	see_adapters(look, view);
-	see_qps(look, view);
+	see_card(look, view);
 	see_dpas(look, view);
 	see_threads(look, view);
 	see_accelerators(look, view);

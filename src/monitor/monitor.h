@@ -87,6 +87,8 @@ struct vb_monitor_view;
 VB_PUBLIC int vb_monitor_each(int (*visit)(struct vb_monitor_view *view, void *arg), void *arg);
 VB_PUBLIC int32_t vb_monitor_pid(const struct vb_monitor_view *view);
 VB_PUBLIC uint32_t vb_monitor_view_slot(const struct vb_monitor_view *view);
+/* How many entries of a kind a process shows at most. */
+uint32_t vb_monitor_most(enum vb_monitor_kind kind);
 /* How many entries of a kind there may be: a bound for the index. */
 VB_PUBLIC uint32_t vb_monitor_count(struct vb_monitor_view *view, enum vb_monitor_kind kind);
 /*

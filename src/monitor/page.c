@@ -38,6 +38,11 @@ static const struct kind {
 	[VB_MONITOR_QP] = { sizeof(struct vb_monitor_qp), 32, 65536 },
 };
 
+uint32_t vb_monitor_most(enum vb_monitor_kind kind)
+{
+	return (unsigned int)kind < VB_MONITOR_KINDS ? kinds[kind].max : 0;
+}
+
 /* The entries of one kind. */
 struct table {
 	uint32_t *unused; /* a stack of indices below count */

@@ -21,14 +21,19 @@
 #include "base/fault.h"
 #include "base/registry.h"
 
-/* A thread that changes its counters every 100 ns still leaves nine copies of ten whole. */
-enum { TRIES = 2000, TRIES_BUSY = 200 };
+/*
+ * A thread that changes its counters every 100 ns still leaves nine copies of ten whole. An entry of
+ * a program that stands still in the middle of a change is never whole, and one that wrote over its
+ * file may show thousands of those: what is tried again is limited for the whole view, too.
+ */
+enum { TRIES = 2000, TRIES_BUSY = 200, TRIES_LEAST = 8, PATIENCE = 8 * TRIES };
 
 struct vb_monitor_view {
 	uint8_t *map;
 	uint64_t size; /* mapped, which is as much as the file had */
 	uint32_t slot; /* as the registry says; a file that was opened by itself: as it says */
 	int32_t pid;
+	unsigned int patience; /* tries that may fail yet; copies that were whole give some back */
 	struct vb_monitor_header header;
 };
 
@@ -70,6 +75,7 @@ int vb_monitor_view_open(int fd, struct vb_monitor_view **view)
 		vb_monitor_view_close(v);
 		return ret;
 	}
+	v->patience = PATIENCE;
 	v->slot = v->header.slot;
 	v->pid = (int32_t)v->header.pid;
 	*view = v;
@@ -139,11 +145,13 @@ void vb_monitor_base(const struct vb_monitor_view *view, uint64_t *ticks, uint64
  * Copy what begins with a sequence number. It is read in front of the rest and behind it; the fences
  * keep it there, and pair with vb_monitor_write_begin() and vb_monitor_write_end().
  */
-static int copy_whole(void *to, const void *from, size_t size)
+static int copy_whole(struct vb_monitor_view *view, void *to, const void *from, size_t size)
 {
 	uint32_t before, after;
 
 	for (unsigned int tries = 0; tries < TRIES; tries++) {
+		if (tries >= TRIES_LEAST && !view->patience)
+			break;
 		if (vb_fault_copy(&before, from, sizeof(before)))
 			return -EFAULT;
 		atomic_thread_fence(memory_order_acquire);
@@ -154,8 +162,10 @@ static int copy_whole(void *to, const void *from, size_t size)
 			return -EFAULT;
 		if (!(before & 1) && before == after) {
 			memcpy(to, &before, sizeof(before));
+			view->patience += view->patience < PATIENCE;
 			return 0;
 		}
+		view->patience -= view->patience > 0;
 		if (tries > TRIES_BUSY)
 			sched_yield(); /* the owner has lost its processor in the middle */
 	}
@@ -171,7 +181,7 @@ static bool holds(const struct vb_monitor_view *view, uint64_t offset, uint64_t 
 int vb_monitor_read_at(struct vb_monitor_view *view, uint64_t offset, void *to, size_t size)
 {
 	return size >= sizeof(struct vb_monitor_seq) && holds(view, offset, size)
-		       ? copy_whole(to, view->map + offset, size)
+		       ? copy_whole(view, to, view->map + offset, size)
 		       : -EFAULT;
 }
 
@@ -200,9 +210,11 @@ uint32_t vb_monitor_count(struct vb_monitor_view *view, enum vb_monitor_kind kin
 	const struct vb_monitor_section *s = find_section(view, kind);
 	uint64_t count = s ? atomic_load_explicit(&s->count, memory_order_relaxed) : 0;
 
-	/* No more than the file has room for. */
+	/* No more than the file has room for, or than anybody shows. */
 	if (s && count > view->size / s->entry_size)
 		count = view->size / s->entry_size;
+	if (count > vb_monitor_most(kind))
+		count = vb_monitor_most(kind);
 	return (uint32_t)count;
 }
 

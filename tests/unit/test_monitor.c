@@ -383,6 +383,46 @@ static void test_bad_files(void **state)
 	close(fd);
 }
 
+/* All entries are in the middle of a change for good, and there are more than anybody has. */
+static void test_never_whole(void **state)
+{
+	const uint32_t odd = 1;
+	uint64_t page[2048] = { VB_MONITOR_MAGIC };
+	struct vb_monitor_header *header = (void *)page;
+	struct vb_monitor_section *s = &header->section[0];
+	struct vb_monitor_view *view;
+	struct vb_monitor_accelerator a;
+	struct vb_monitor_thread t;
+	uint64_t offset = sizeof(page);
+	uint32_t count;
+	int fd;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		s[i].kind = i ? VB_MONITOR_ACCELERATOR : VB_MONITOR_DPA_THREAD;
+		s[i].entry_size = i ? sizeof(a) : sizeof(t);
+		s[i].base = 64;
+		s[i].count = UINT32_MAX;
+		for (unsigned int k = 0; k < VB_MONITOR_CHUNKS; k++) {
+			s[i].chunk[k] = offset;
+			offset += i ? 0 : (uint64_t)(64 << k) * sizeof(t);
+		}
+	}
+	fd = memfd_create("show", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, VB_MONITOR_MAX_SIZE), 0);
+	assert_int_equal(pwrite(fd, page, sizeof(page), 0), sizeof(page));
+	for (uint64_t at = sizeof(page); at < VB_MONITOR_MAX_SIZE; at += sizeof(t))
+		assert_int_equal(pwrite(fd, &odd, sizeof(odd), (off_t)at), sizeof(odd));
+	assert_int_equal(vb_monitor_view_open(fd, &view), 0);
+	assert_int_equal(vb_monitor_count(view, VB_MONITOR_ACCELERATOR), 256);
+	count = vb_monitor_count(view, VB_MONITOR_DPA_THREAD);
+	assert_int_equal(count, 131072);
+	for (uint32_t i = 0; i < count; i++)
+		assert_int_not_equal(
+			vb_monitor_read(view, VB_MONITOR_DPA_THREAD, i, 0, &t, sizeof(t)), 0);
+	vb_monitor_view_close(view);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,6 +433,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_whole, setup, teardown),
 		cmocka_unit_test(test_bad_files),
+		cmocka_unit_test(test_never_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,18 +2,22 @@
 """verbatim ps, stats and top: what they show of a program that did a known number of things."""
 import json
 import os
+import pty
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 
 VERBATIM = os.path.join(os.environ['VERBATIM_STAGE'], 'bin', 'verbatim')
 TRACED = os.path.abspath(sys.argv[1])
+SHOWS = os.path.abspath(sys.argv[2])
 # Of hold: 7 WRITEs of 64 bytes and 3 SENDs of 32, and the 2 WRITEs of a queue pair that is gone.
 SENT = 7 * 64 + 3 * 32
 PAST = 2 * 64
@@ -258,6 +262,82 @@ def check_terminal(program, folder):
     terminal.tmux('kill-server')
 
 
+class Shows:
+    """A program with a device process that somebody may want to be counted."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([VERBATIM, 'run', '--', SHOWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        check(self.process.stdout.readline() == 'not counted\n', 'it is counted from its start')
+        return self
+
+    def is_counted(self):
+        self.process.stdin.write('\n')
+        self.process.stdin.flush()
+        return self.process.stdout.readline() == 'counted\n'
+
+    def wait(self):
+        deadline = time.monotonic() + 30
+        while not self.is_counted():
+            check(time.monotonic() < deadline, 'nobody counts')
+            time.sleep(0.05)
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+def check_ends():
+    """However top ends, it leaves no program counting for nobody."""
+    with Shows() as program:
+        for end in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            top = subprocess.Popen([VERBATIM, 'top', '--once', '-s', '3600'], stdout=subprocess.DEVNULL)
+            program.wait()
+            top.send_signal(end)
+            check(top.wait(timeout=30) == -end, f'{end}: {top.returncode}')
+            check(not program.is_counted(), f'counted after {end}')
+
+
+def start_top(ignore=()):
+    pid, master = pty.fork()
+    if not pid:
+        for sig in ignore:
+            signal.signal(sig, signal.SIG_IGN)
+        os.environ['TERM'] = 'xterm'
+        os.execv(VERBATIM, [VERBATIM, 'top', '-s', '0.1'])
+    # What it draws has to be read.
+    threading.Thread(target=drain, args=(master,), daemon=True).start()
+    return pid, master
+
+
+def drain(master):
+    try:
+        while os.read(master, 65536):
+            pass
+    except OSError:
+        pass
+
+
+def check_pty():
+    pid, master = start_top()
+    for _ in range(2):  # the second one has the slot and the ids of the first
+        with Shows() as program:
+            program.wait()
+    with Shows() as program:
+        program.wait()
+        os.write(master, b'\x03')
+        check(os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGINT, 'the end by ^C')
+        check(not program.is_counted(), 'counted after ^C')
+        os.close(master)
+        # A terminal that goes, for one who does not hear of it.
+        for keys in (b'', b' '):
+            pid, master = start_top(ignore=[signal.SIGHUP])
+            program.wait()
+            os.write(master, keys)
+            os.close(master)
+            os.waitpid(pid, 0)
+            check(not program.is_counted(), 'counted after the end of the terminal')
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, Program() as program:
         check_ps(program)
@@ -266,6 +346,8 @@ def main():
         check_once(program)
         check_terminal(program, folder)
     check_churn()
+    check_ends()
+    check_pty()
     check('"adapters":[]' in verbatim('stats', '--json').stdout, 'a program that has gone')
 
 

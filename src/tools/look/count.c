@@ -9,13 +9,26 @@
 /* Bounded, because a damaged program may write to the word all the time. */
 enum { ASKED_MAX = 4096, TRIES = 100 };
 
-static uint32_t asked[ASKED_MAX]; /* ids of device processes */
+/* A device process: another program in the same slot gives its own the same ids, but began later. */
+static struct asked {
+	uint32_t id;
+	uint64_t began; /* its program's file, ns */
+} asked[ASKED_MAX];     /* the last ones */
 static size_t num_asked;
 
-static bool was_asked(uint32_t id)
+static struct asked who(const struct vb_monitor_view *view, uint32_t id)
 {
-	for (size_t i = 0; i < num_asked; i++)
-		if (asked[i] == id)
+	struct asked a = { .id = id };
+	uint64_t ticks;
+
+	vb_monitor_base(view, &ticks, &a.began);
+	return a;
+}
+
+static bool was_asked(struct asked a)
+{
+	for (size_t i = 0; i < num_asked && i < ASKED_MAX; i++)
+		if (asked[i].id == a.id && asked[i].began == a.began)
 			return true;
 	return false;
 }
@@ -42,6 +55,7 @@ static int ask(struct vb_monitor_view *view, void *arg)
 	bool on = *(bool *)arg;
 	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_PROCESS);
 	struct vb_monitor_process entry;
+	struct asked a;
 
 	for (uint32_t i = 0; i < count && i < VB_MONITOR_REQUESTS; i++) {
 		size_t word = i * sizeof(struct vb_monitor_request) +
@@ -49,11 +63,11 @@ static int ask(struct vb_monitor_view *view, void *arg)
 
 		if (vb_monitor_read(view, VB_MONITOR_DPA_PROCESS, i, 0, &entry, sizeof(entry)))
 			continue;
-		if (!on && was_asked(entry.id))
+		a = who(view, entry.id);
+		if (!on && was_asked(a))
 			change(view, word, VB_MONITOR_ACTIVE, 0);
-		else if (on && num_asked < ASKED_MAX && !was_asked(entry.id) &&
-			 change(view, word, 0, VB_MONITOR_ACTIVE))
-			asked[num_asked++] = entry.id;
+		else if (on && !was_asked(a) && change(view, word, 0, VB_MONITOR_ACTIVE))
+			asked[num_asked++ % ASKED_MAX] = a;
 	}
 	return 0;
 }

@@ -51,7 +51,7 @@ static double rate(const struct look *before, const struct look *now, uint64_t w
 
 static void bytes_per_second(double value, char text[CELL_BYTES])
 {
-	look_bytes((uint64_t)value, text);
+	look_bytes(value < 0x1p64 ? (uint64_t)value : UINT64_MAX, text);
 	strncat(text, "/s", CELL_BYTES - strlen(text) - 1);
 }
 
@@ -193,18 +193,10 @@ static int by_key(const void *a, const void *b)
 	return (x->key < y->key) - (x->key > y->key);
 }
 
-static const struct look_qp *same_qp(const struct look *before, const struct look_qp *qp)
-{
-	if (before)
-		look_each(look_qp, b,
-			  &before->qps) if (b->pid == qp->pid && b->number == qp->number) return b;
-	return NULL;
-}
-
 static void fill_qp(struct row *r, const struct look *before, const struct look *now,
 		    const struct look_qp *qp, unsigned int column)
 {
-	const struct look_qp *b = same_qp(before, qp), *was = b ? b : qp;
+	const struct look_qp *b = before ? look_same_qp(before, qp) : NULL, *was = b ? b : qp;
 	const struct look_process *p = look_process(now, qp->pid);
 	double sent = rate(before, now, was->sq.sent + was->rq.sent, qp->sq.sent + qp->rq.sent);
 	double received = rate(before, now, was->sq.received + was->rq.received,
@@ -229,19 +221,10 @@ static void fill_qp(struct row *r, const struct look *before, const struct look 
 	r->bad = !strcmp(r->cell[3], "ERR") || !strcmp(r->cell[3], "SQE");
 }
 
-static const struct look_thread *same_thread(const struct look *before, const struct look_thread *t)
-{
-	if (before)
-		look_each(look_thread, b, &before->threads) if (b->pid == t->pid &&
-								b->process_id == t->process_id &&
-								b->id == t->id) return b;
-	return NULL;
-}
-
 static void fill_thread(struct row *r, const struct look *before, const struct look *now,
 			const struct look_thread *t, unsigned int column)
 {
-	const struct look_thread *b = same_thread(before, t), *was = b ? b : t;
+	const struct look_thread *b = before ? look_same_thread(before, t) : NULL, *was = b ? b : t;
 	double instructions = rate(before, now, was->instructions, t->instructions);
 	double runs = rate(before, now, was->executions, t->executions);
 	double ticks = rate(before, now, was->ticks, t->ticks);

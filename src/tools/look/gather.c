@@ -286,6 +286,50 @@ static void name_threads(struct look *look)
 	}
 }
 
+/* --- order ------------------------------------------------------------------------------------ */
+
+#define COMPARE(x, y) ((x) < (y) ? -1 : (x) > (y))
+
+static int by_qp(const void *a, const void *b)
+{
+	const struct look_qp *x = a, *y = b;
+
+	return x->pid != y->pid ? COMPARE(x->pid, y->pid) : COMPARE(x->number, y->number);
+}
+
+static int by_thread(const void *a, const void *b)
+{
+	const struct look_thread *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return COMPARE(x->pid, y->pid);
+	return x->process_id != y->process_id ? COMPARE(x->process_id, y->process_id)
+					      : COMPARE(x->id, y->id);
+}
+
+/* So that the same one is found in another look, of tens of thousands. */
+static void sort(struct look_list *list, int (*compare)(const void *a, const void *b))
+{
+	if (list->count)
+		qsort(list->at, list->count, list->size, compare);
+}
+
+static const void *find(const struct look_list *list, const void *item,
+			int (*compare)(const void *a, const void *b))
+{
+	return list->count ? bsearch(item, list->at, list->count, list->size, compare) : NULL;
+}
+
+const struct look_qp *look_same_qp(const struct look *look, const struct look_qp *qp)
+{
+	return find(&look->qps, qp, by_qp);
+}
+
+const struct look_thread *look_same_thread(const struct look *look, const struct look_thread *t)
+{
+	return find(&look->threads, t, by_thread);
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 static int see_view(struct vb_monitor_view *view, void *arg)
@@ -315,6 +359,8 @@ int look_make(struct look *look)
 	ret = vb_registry_list(see_process, look);
 	if (ret >= 0)
 		ret = vb_monitor_each(see_view, look);
+	sort(&look->qps, by_qp);
+	sort(&look->threads, by_thread);
 	find_peers(look);
 	sum_adapters(look);
 	name_threads(look);

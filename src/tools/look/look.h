@@ -99,6 +99,9 @@ void look_count(bool on);
 	     item && item < (struct type *)(list)->at + (list)->count; item++)
 
 const struct look_process *look_process(const struct look *look, pid_t pid);
+/* The same one in another look, or NULL. */
+const struct look_qp *look_same_qp(const struct look *look, const struct look_qp *qp);
+const struct look_thread *look_same_thread(const struct look *look, const struct look_thread *t);
 /* "RC", "RTS"; "?" for what nobody knows. */
 const char *look_type(uint32_t type);
 const char *look_state(uint32_t state);

@@ -3,6 +3,7 @@
  * verbatim top: a live view of the cards, in a terminal. With --once one frame goes to standard output.
  *
  * Device threads are counted while it runs: it asks their programs to, and asks those that did not before to stop when it ends.
+ * So it ends in order where a signal asks it to. Those signals are blocked but while it waits: none is missed.
  */
 #include <argp.h>
 #include <errno.h>
@@ -31,15 +32,68 @@ struct screen {
 	bool paused, help, ended;
 };
 
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+static volatile sig_atomic_t end_signal;
+static sigset_t waiting; /* the mask while it waits */
+
+static void end(int sig)
+{
+	end_signal = sig;
+}
+
+/* A signal that our caller ignores stays ignored. */
+static void catch_ends(void)
+{
+	struct sigaction act = { .sa_handler = end }, old;
+	sigset_t block;
+
+	sigemptyset(&block);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		sigaction(ends[i], NULL, &old);
+		if (old.sa_handler == SIG_IGN)
+			continue;
+		sigaddset(&block, ends[i]);
+		sigaction(ends[i], &act, NULL);
+	}
+	sigprocmask(SIG_BLOCK, &block, &waiting);
+}
+
+/* Ends by the signal that asked for it, as the caller expects. */
+static void end_by_signal(void)
+{
+	signal(end_signal, SIG_DFL);
+	raise(end_signal);
+	sigprocmask(SIG_SETMASK, &waiting, NULL);
+}
+
 /* --- one frame -------------------------------------------------------------------------------- */
 
-static void sleep_for(double seconds)
+static double seconds_now(void)
 {
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Until there is something to read, a signal came, or the time has passed; below 0: without end. True: to read. */
+static bool wait_for_input(int fd, double seconds)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 	struct timespec t = { .tv_sec = (time_t)seconds,
 			      .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
 
-	while (nanosleep(&t, &t) && errno == EINTR)
-		;
+	return ppoll(&p, 1, seconds < 0 ? NULL : &t, &waiting) > 0;
+}
+
+static void sleep_for(double seconds)
+{
+	double end_at = seconds_now() + seconds, left;
+
+	while (!end_signal && (left = end_at - seconds_now()) > 0)
+		wait_for_input(-1, left);
 }
 
 static int print_once(const struct arguments *args)
@@ -138,7 +192,6 @@ static void on_key(struct screen *s, int key, unsigned int columns)
 
 	switch (key) {
 	case 'q':
-	case 3: /* ^C */
 		s->ended = true;
 		break;
 	case '\t':
@@ -189,27 +242,25 @@ static void on_key(struct screen *s, int key, unsigned int columns)
 /* Keys, and the new size of the terminal, until it is time for the next look. */
 static void wait_for_keys(struct screen *s, const struct look *before, const struct look *now)
 {
-	struct timespec start, t;
+	double start = seconds_now(), left;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (;;) {
 		struct frame frame;
-		double passed;
 		int key;
+		bool any;
 
 		frame_make(&frame, before, now, &s->args->options);
 		draw(s, &frame);
-		clock_gettime(CLOCK_MONOTONIC, &t);
-		passed = (double)(t.tv_sec - start.tv_sec) +
-			 (double)(t.tv_nsec - start.tv_nsec) / 1e9;
-		timeout(s->paused                   ? -1
-			: passed < s->args->seconds ? (int)((s->args->seconds - passed) * 1000) + 1
-						    : 0);
+		left = start + s->args->seconds - seconds_now();
+		any = (s->paused || left > 0) &&
+		      wait_for_input(STDIN_FILENO, s->paused ? -1 : left);
 		key = getch();
 		if (key != ERR)
 			on_key(s, key, frame.columns);
 		frame_free(&frame);
-		if (s->ended || (key == ERR && !s->paused))
+		/* Input without a key is the end of the terminal. */
+		s->ended |= end_signal || (any && key == ERR);
+		if (s->ended || (key == ERR && !s->paused && left <= 0))
 			return;
 	}
 }
@@ -221,6 +272,7 @@ static bool open_terminal(void)
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE); /* wait_for_input() waits */
 	curs_set(0);
 	if (has_colors()) {
 		start_color();
@@ -302,6 +354,7 @@ int cmd_top(int argc, char **argv)
 		fprintf(stderr, "verbatim top: this is no terminal; --once prints one frame\n");
 		return 1;
 	}
+	catch_ends(); /* after curses, which has handlers of its own */
 	look_count(true);
 	ret = args.once ? print_once(&args) : run(&args);
 	look_count(false);
@@ -309,5 +362,7 @@ int cmd_top(int argc, char **argv)
 		endwin();
 	if (ret)
 		fprintf(stderr, "verbatim top: %s\n", strerror(-ret));
+	if (end_signal)
+		end_by_signal();
 	return ret ? 1 : 0;
 }

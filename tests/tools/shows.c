@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A program that shows a device process of one thread, without any device code: for each line of its input it prints whether somebody
+ * wants it to be counted.
+ */
+#include <stdio.h>
+
+#include "../programs/common.h"
+#include "monitor/dpa.h"
+
+int main(void)
+{
+	struct ibv_context *ctx = device_open();
+	struct vb_shown_process process;
+	struct vb_shown_thread thread;
+	struct vb_shown_slice slice;
+	char line[16];
+
+	check(ctx);
+	vb_shown_process_begin(&process, "shows", "mlx5_0", 1, false);
+	vb_shown_thread_begin(&thread, &process, 1, "thread");
+	do {
+		printf("%s\n",
+		       vb_shown_wanted(vb_shown_word(&thread), &slice) ? "counted" : "not counted");
+		fflush(stdout);
+	} while (fgets(line, sizeof(line), stdin));
+	vb_shown_thread_end(&thread);
+	vb_shown_process_end(&process);
+	check_eq(ibv_close_device(ctx), 0);
+	return 0;
+}

@@ -18,15 +18,15 @@
 
 /* What the fields of a note mean; spans have a duration. Numbers stay: they are in files. */
 enum vb_note_kind {
-	VB_NOTE_NONE, /* never written, or half */
-	VB_NOTE_CALL, /* span. A function of the API: name; object: its number, or 0 */
-	VB_NOTE_RPC,  /* span. Device code for the host: name; code: flexio_status */
-	VB_NOTE_SLICE, /* span. A device thread on an EU. object: EU; value: vb_note_run(); name: of the thread */
-	VB_NOTE_READY,    /* A device thread is handed to the EUs. name, value: as for SLICE */
+	VB_NOTE_NONE,  /* never written, or half */
+	VB_NOTE_CALL,  /* span. A function of the API: name; object: its number, or 0 */
+	VB_NOTE_RPC,   /* span. Device code for the host: name; code: flexio_status */
+	VB_NOTE_SLICE, /* span. A device thread on an EU. object: EU; value: vb_note_run(); name: of the thread; code: number of its process */
+	VB_NOTE_READY, /* A device thread is handed to the EUs. name, value, code: as for SLICE */
 	VB_NOTE_DOORBELL, /* object: QP; value: the producer index */
 	VB_NOTE_WQE, /* A work request begins. object: QP; code: enum vb_wr_op; value: bytes; extra: its index */
 	VB_NOTE_HBL_WQE, /* the same; code: enum vb_hbl_op */
-	VB_NOTE_CQE,     /* object: CQ; code: status; value: bytes; extra: QP */
+	VB_NOTE_CQE,     /* object: CQ; code: status; value: bytes; extra: vb_note_done() */
 	VB_NOTE_SENT, /* A packet. object: QP; code: enum vb_pkt_op; value: bytes; extra: PSN << 32 | the other QP */
 	VB_NOTE_RECEIVED, /* the same, at the other side */
 	VB_NOTE_COPIED, /* A WRITE or READ by a copy in the peer's memory, without a packet. object: QP; code: enum vb_wr_op; value: bytes */
@@ -39,6 +39,12 @@ enum vb_note_kind {
 static inline uint64_t vb_note_run(uint32_t thread, uint64_t instructions)
 {
 	return (uint64_t)thread << 32 | (instructions > UINT32_MAX ? UINT32_MAX : instructions);
+}
+
+/* Of a completion: of which queue pair, of which work request, of which of its queues. */
+static inline uint64_t vb_note_done(uint32_t qpn, uint32_t index, bool receive)
+{
+	return (uint64_t)receive << 63 | (uint64_t)(index & 0x7fffffff) << 32 | qpn;
 }
 
 struct vb_note {

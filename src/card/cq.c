@@ -318,8 +318,6 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 
 	if (cq->attr.timestamps)
 		completion->timestamp = vb_clock();
-	vb_note(CQE, .object = cq->number, .code = (uint8_t)completion->status,
-		.value = completion->byte_len, .extra = completion->qpn);
 	vb_lock(&cq->lock);
 	if (is_full(cq)) {
 		vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));
@@ -327,6 +325,11 @@ void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 		overrun = !cq->overrun;
 		cq->overrun = true;
 	} else {
+		/* Before the program can see it. */
+		vb_note(CQE, .object = cq->number, .code = (uint8_t)completion->status,
+			.value = completion->byte_len,
+			.extra = vb_note_done(completion->qpn, completion->wqe_index,
+					      completion->receive));
 		if (!cq->minis || !vb_minis_add(cq, completion))
 			write_cqe(cq, completion);
 		cq->pi++;

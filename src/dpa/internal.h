@@ -100,6 +100,7 @@ struct vb_dpa_process {
 	const struct vb_dpa_ops *ops;
 	void *ops_arg;
 	char name[64];
+	uint8_t number; /* in notes of the timeline; from 1, and 1 again after 255 */
 	uint64_t global_pointer;
 	pthread_mutex_t cpus_lock;
 	struct vb_cpu *cpus; /* of its threads, the oldest first; this and below under cpus_lock */

@@ -337,6 +337,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 			  struct vb_dpa_error *error)
 {
 	static const struct vb_dpa_process_attr defaults;
+	static _Atomic uint32_t processes;
 	struct vb_dpa_process *p;
 	enum vb_dpa_tier tier;
 	uint32_t checks;
@@ -356,6 +357,8 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	if (!p)
 		return vb_elf_fail(error, -ENOMEM, "no memory");
 	p->dpa = dpa;
+	p->number = (uint8_t)(1 + atomic_fetch_add_explicit(&processes, 1, memory_order_relaxed) %
+					  UINT8_MAX);
 	p->ops = attr->ops;
 	p->ops_arg = attr->ops_arg;
 	snprintf(p->name, sizeof(p->name), "%s", attr->name ? attr->name : "dpa");

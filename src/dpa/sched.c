@@ -369,7 +369,7 @@ void vb_sched_hand(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 	unsigned int last = atomic_load_explicit(&thread->last, memory_order_relaxed);
 
-	vb_note(READY, .name = vb_timeline_name(thread->name),
+	vb_note(READY, .name = vb_timeline_name(thread->name), .code = thread->process->number,
 		.value = vb_note_run(thread->number, 0));
 	if (!dpa->deterministic && !atomic_load_explicit(&dpa->held, memory_order_relaxed) &&
 	    box_post(dpa, last, (uintptr_t)thread))

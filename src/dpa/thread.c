@@ -376,6 +376,7 @@ static __attribute__((noinline, cold)) void note_slice(const struct vb_dpa_threa
 	vb_timeline_write(&(struct vb_note){ .kind = VB_NOTE_SLICE,
 					     .object = thread->eu,
 					     .name = vb_timeline_name(thread->name),
+					     .code = thread->process->number,
 					     .time = from,
 					     .duration = vb_timeline_now() - from,
 					     .value = vb_note_run(thread->number, instructions) });

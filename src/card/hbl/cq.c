@@ -255,7 +255,7 @@ enum vb_hbl_room vb_hbl_cq_reserve(struct vb_hbl_cq *cq)
 static void note(const struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)
 {
 	vb_note(CQE, .object = cq->info.number, .value = completion->size,
-		.extra = completion->qpn);
+		.extra = vb_note_done(completion->qpn, completion->index, !completion->requester));
 }
 
 void vb_hbl_cq_fill(struct vb_hbl_cq *cq, const struct vb_hbl_completion *completion)

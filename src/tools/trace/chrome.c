@@ -109,15 +109,17 @@ static void write_slice(struct writer *w, const struct trace_file *file, const s
 	}
 	open_event(w, file, note, EU_TRACK + eu, true, "eu");
 	write_name(w, file, note->name);
-	fprintf(w->out, ",\"args\":{\"thread\":%" PRIu64 ",\"instructions\":%" PRIu64 "}}",
-		note->value >> 32, note->value & UINT32_MAX);
+	fprintf(w->out,
+		",\"args\":{\"process\":%u,\"thread\":%" PRIu64 ",\"instructions\":%" PRIu64 "}}",
+		note->code, note->value >> 32, note->value & UINT32_MAX);
 }
 
 static void write_ready(struct writer *w, const struct trace_file *file, const struct vb_note *note)
 {
 	open_event(w, file, note, w->tid, false, "ready");
 	write_name(w, file, note->name);
-	fprintf(w->out, ",\"args\":{\"thread\":%" PRIu64 "}}", note->value >> 32);
+	fprintf(w->out, ",\"args\":{\"process\":%u,\"thread\":%" PRIu64 "}}", note->code,
+		note->value >> 32);
 }
 
 static void write_work(struct writer *w, const struct trace_file *file, const struct vb_note *note)
@@ -142,8 +144,11 @@ static void write_cqe(struct writer *w, const struct trace_file *file, const str
 {
 	open_event(w, file, note, w->tid, false, "cqe");
 	fprintf(w->out,
-		"\"%s\",\"args\":{\"cq\":%u,\"qp\":\"0x%" PRIx64 "\",\"bytes\":%" PRIu64 "}}",
-		vb_note_code_text(note), note->object, note->extra, note->value);
+		"\"%s\",\"args\":{\"cq\":%u,\"qp\":\"0x%x\",\"queue\":\"%s\",\"index\":%u,\"bytes\":%" PRIu64
+		"}}",
+		vb_note_code_text(note), note->object, (uint32_t)note->extra,
+		note->extra >> 63 ? "receive" : "send", (uint32_t)(note->extra >> 32) & 0x7fffffff,
+		note->value);
 }
 
 static void write_packet(struct writer *w, const struct trace_file *file,

@@ -113,6 +113,14 @@ def check_folder():
     check_work(events(), next(e['pid'] for e in events()['traceEvents'] if e['args']['name'] == 'traced'))
 
 
+def check_overrun():
+    """A completion is shown as one, or as lost."""
+    trace(TRACED, 'overrun')
+    got = count(events())
+    check(got[('lost', 'CQE')] > 0 and got[('lost', 'CQE')] + sum(n for what, n in got.items() if what[0] == 'cqe') == 8, f'{got}')
+    os.remove('t.json')
+
+
 def check_full():
     """A file that is full keeps what came first, and says how much was lost."""
     done = trace(TRACED, 'many', '20000', options=['--size', '1'])
@@ -136,7 +144,7 @@ def check_arguments():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_full, check_arguments):
+        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_overrun, check_full, check_arguments):
             test()
         os.chdir('/')
 

@@ -6,6 +6,7 @@
  *	traced fork      the same in a child, too
  *	traced killed    ... and ends by SIGKILL
  *	traced many N    N WRITEs
+ *	traced overrun   8 WRITEs whose completions nobody takes, on a CQ that has less room
  *	traced churn     makes queue pairs that do 2 WRITEs each, and destroys them, beside many that do nothing. Prints "ready" and goes on
  *	                 until the end of its input
  *	traced hold      7 WRITEs and 3 SENDs; a queue pair that is gone again has done 2 WRITEs before. Prints "ready" and waits for the
@@ -64,6 +65,22 @@ static void many(uint64_t count)
 	node_connect(&a, &self);
 	write_some(&a, &self, count);
 	node_close(&a);
+}
+
+static void overrun(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct address self;
+	struct node a;
+
+	attr.cqe = 1;
+	node_open(&a, &attr);
+	check(a.send_cq->cqe < 8);
+	node_address(&a, &self);
+	node_connect(&a, &self);
+	for (uint64_t i = 0; i < 8; i++)
+		check_eq(node_rdma(&a, i, IBV_WR_RDMA_WRITE, 0, 64, &self, 4096), 0);
+	_exit(0); /* the queue pair is in error now */
 }
 
 static void *wait_for_end(void *arg)
@@ -141,6 +158,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "many")) {
 		many(strtoull(argv[2], NULL, 10));
+		return 0;
+	}
+	if (!strcmp(what, "overrun")) {
+		overrun();
 		return 0;
 	}
 	if (!strcmp(what, "churn")) {

@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -111,6 +112,19 @@ def check_folder():
     check(sorted(os.listdir('.')) == ['precious', 't.json'], f'left behind: {os.listdir(".")}')
     os.remove('precious')
     check_work(events(), next(e['pid'] for e in events()['traceEvents'] if e['args']['name'] == 'traced'))
+    os.remove('t.json')
+
+
+def check_limits():
+    """What keeps a program from recording is not taken for a program without a card."""
+    done = subprocess.run([VERBATIM, 'trace', '-o', 't.json', '--', TRACED, 'work'], capture_output=True, text=True, timeout=120, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, 32 << 20)))
+    check(done.returncode == 125 and 'nothing could be recorded' in done.stderr, f'{done}')
+    check(os.listdir('.') == [], f'left behind: {os.listdir(".")}')
+    done = subprocess.run([VERBATIM, 'trace', '--size', '1', '-o', 't.json', '--', 'sh', '-c', f'{TRACED} work; rm -f t.json; ln -s /dev/full t.json'],
+                          capture_output=True, text=True, timeout=120, check=False)
+    check(done.returncode == 125 and 'No space left' in done.stderr, f'{done}')
+    os.remove('t.json')
 
 
 def check_overrun():
@@ -144,7 +158,7 @@ def check_arguments():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_overrun, check_full, check_arguments):
+        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_limits, check_overrun, check_full, check_arguments):
             test()
         os.chdir('/')
 

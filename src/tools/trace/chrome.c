@@ -236,5 +236,7 @@ int trace_write_json(FILE *out, const struct trace_file *files, size_t count)
 		trace_each(&files[i], visit, &w);
 	}
 	fputs("\n]}\n", out);
-	return ferror(out) ? -EIO : 0;
+	if (fflush(out) || ferror(out))
+		return errno ? -errno : -EIO;
+	return 0;
 }

@@ -117,19 +117,22 @@ static bool take_file(int dir, const char *name, struct trace_file *file)
 	return false;
 }
 
-static size_t take_files(const char *path, struct trace_file *files)
+/* *tried: some process wanted to record. */
+static size_t take_files(const char *path, struct trace_file *files, bool *tried)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
 	size_t count = 0, left = 0;
 
-	while (dir && (entry = readdir(dir)))
+	while (dir && (entry = readdir(dir))) {
 		if (entry->d_name[0] == '.')
 			continue;
-		else if (count == FILES_MAX)
+		*tried = true;
+		if (count == FILES_MAX)
 			left += !unlinkat(dirfd(dir), entry->d_name, 0);
 		else if (take_file(dirfd(dir), entry->d_name, &files[count]))
 			count++;
+	}
 	if (left)
 		fprintf(stderr, "%s: %zu more processes are not shown\n", who, left);
 	if (dir)
@@ -149,14 +152,15 @@ static int by_pid(const void *a, const void *b)
 static int write_output(const char *output, const char *dir)
 {
 	static struct trace_file files[FILES_MAX];
-	size_t count = take_files(dir, files);
+	bool tried = false;
+	size_t count = take_files(dir, files, &tried);
 	uint64_t lost = 0;
 	FILE *out;
 	int ret;
 
 	if (!count) {
-		fprintf(stderr,
-			"%s: the program used no card of ours, so there is nothing to show\n", who);
+		fprintf(stderr, "%s: %s, so there is nothing to show\n", who,
+			tried ? "nothing could be recorded" : "the program used no card of ours");
 		return CMD_FAILED;
 	}
 	qsort(files, count, sizeof(*files), by_pid);

@@ -32,5 +32,5 @@ typedef void trace_visit(void *arg, const struct trace_file *file,
 			 const struct vb_timeline_piece *piece, const struct vb_note *note);
 void trace_each(const struct trace_file *file, trace_visit *visit, void *arg);
 
-/* Chrome's trace format, which Perfetto opens. 0 or -EIO. */
+/* Chrome's trace format, which Perfetto opens. 0 or -errno. */
 int trace_write_json(FILE *out, const struct trace_file *files, size_t count);

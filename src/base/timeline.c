@@ -5,8 +5,9 @@
  *
  *	file:  [ head, names | piece of thread 1 | piece of thread 2 | piece of thread 1 | ... ]
  *
- * The file is made at the first note, as large as it will ever be, and mapped; its descriptor is
- * closed again. A thread takes a piece by one atomic addition. Inside of its piece it counts for
+ * The file is made at the first note and mapped, as large as it may ever be. Its space on the disk is
+ * reserved in steps, each before the former is used up: a program may have many processes that note
+ * little, and a note must not be what finds the disk full. A thread takes a piece by one atomic addition. Inside of its piece it counts for
  * itself, in one word that names the piece, too: a note of a signal handler that interrupts one takes
  * the next place, of this piece or of another.
  *
@@ -34,6 +35,9 @@
 
 enum { DEFAULT_MIB = 64, MOST_MIB = 16384, TRIES = 1000 };
 
+/* Pieces that are reserved at a time, and how many of them are left when the next are. */
+enum { STEP = (1 << 20) / VB_TIMELINE_PIECE, MARGIN = STEP / 2 };
+
 enum state { NONE, MAKING, READY, FAILED };
 
 bool vb_timeline_on;
@@ -44,8 +48,12 @@ static struct {
 	struct vb_timeline_piece *pieces; /* the first ones are the head */
 	const char *dir;
 	size_t bytes;
-	_Atomic uint32_t taken; /* pieces */
-	_Atomic uint64_t lost;  /* notes that the file does not count yet */
+	struct vb_file file;
+	int number;                /* of the file, in its name */
+	_Atomic uint32_t taken;    /* pieces */
+	_Atomic uint32_t reserved; /* pieces */
+	_Atomic bool growing;      /* a thread reserves some, or failed to */
+	_Atomic uint64_t lost;     /* notes that the file does not count yet */
 } timeline;
 
 /*
@@ -64,31 +72,42 @@ uint64_t vb_timeline_now(void)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
+/* A descriptor or -errno. */
+static int open_file(int number, int flags)
+{
+	char path[4096];
+	int n = snprintf(path, sizeof(path), "%s/%d.%d.notes", timeline.dir, (int)getpid(), number);
+	int fd;
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return -ENAMETOOLONG;
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
 /* A process that executes another program keeps its number: the next one is free. */
 static int make_file(void)
 {
-	char path[4096];
+	int fd = -EEXIST;
 
-	for (int i = 0; i < TRIES; i++) {
-		int n = snprintf(path, sizeof(path), "%s/%d.%d.notes", timeline.dir, (int)getpid(),
-				 i);
-		int fd;
-
-		if (n < 0 || (size_t)n >= sizeof(path))
-			return -ENAMETOOLONG;
-		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (fd >= 0 || errno != EEXIST)
-			return fd >= 0 ? fd : -errno;
-	}
-	return -EEXIST;
+	for (timeline.number = 0; timeline.number < TRIES && fd == -EEXIST; timeline.number++)
+		fd = open_file(timeline.number, O_CREAT | O_EXCL);
+	timeline.number--;
+	if (fd < 0)
+		return fd;
+	fd = vb_file_above_stdio(fd);
+	return fd < 0 ? -errno : vb_file_keep(&timeline.file, fd);
 }
 
 static int map_file(int fd)
 {
-	/* Reserved: a note must not be what finds the disk full. */
-	int ret = vb_file_reserve(fd, 0, timeline.bytes, timeline.dir);
+	int ret = vb_file_allowed(timeline.bytes);
 	void *map;
 
+	if (!ret && ftruncate(fd, (off_t)timeline.bytes))
+		ret = -errno;
+	if (!ret)
+		ret = vb_file_reserve(fd, 0, (uint64_t)STEP * VB_TIMELINE_PIECE, timeline.dir);
 	if (ret)
 		return ret;
 	map = mmap(NULL, timeline.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -102,10 +121,10 @@ static int map_file(int fd)
 static int make(void)
 {
 	VB_NO_CANCEL;
-	int saved = errno, fd = make_file(), ret = fd < 0 ? fd : map_file(fd);
+	int saved = errno, ret = make_file();
 
-	if (fd >= 0)
-		close(fd);
+	if (!ret)
+		ret = map_file(timeline.file.fd);
 	if (!ret) {
 		struct vb_timeline_head *head = timeline.head;
 
@@ -115,9 +134,11 @@ static int make(void)
 		head->most = (uint32_t)(timeline.bytes / VB_TIMELINE_PIECE);
 		atomic_store_explicit(&head->pieces, VB_TIMELINE_FIRST, memory_order_relaxed);
 		atomic_store_explicit(&timeline.taken, VB_TIMELINE_FIRST, memory_order_relaxed);
+		atomic_store_explicit(&timeline.reserved, STEP, memory_order_relaxed);
 		head->magic = VB_TIMELINE_MAGIC;
 	} else {
 		vb_warn("the timeline is not recorded: %s: %s", timeline.dir, strerror(-ret));
+		vb_file_close(&timeline.file);
 	}
 	errno = saved;
 	return ret;
@@ -155,14 +176,62 @@ static bool is_ready(void)
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-/* The number of a piece for this thread, or 0: the file is full. */
+static int reserve(uint64_t from, uint64_t to)
+{
+	bool kept = vb_file_is_open(&timeline.file);
+	/* A program that closes what it did not open leaves us the name. */
+	int fd = kept ? timeline.file.fd : open_file(timeline.number, 0), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = vb_file_reserve(fd, from, to, timeline.dir);
+	if (!kept)
+		close(fd);
+	return ret;
+}
+
+/*
+ * The next step, by one thread; the others have pieces meanwhile, as has a signal handler. Where that
+ * failed there is no other try, and what is noted behind it is lost.
+ */
+static void grow(uint32_t reserved)
+{
+	VB_NO_CANCEL;
+	int saved = errno;
+
+	if (atomic_exchange_explicit(&timeline.growing, true, memory_order_acquire))
+		return;
+	if (atomic_load_explicit(&timeline.reserved, memory_order_relaxed) == reserved) {
+		if (reserve((uint64_t)reserved * VB_TIMELINE_PIECE,
+			    (uint64_t)(reserved + STEP) * VB_TIMELINE_PIECE))
+			goto out;
+		atomic_store_explicit(&timeline.reserved, reserved + STEP, memory_order_relaxed);
+	}
+	/* Pairs with the exchange above. */
+	atomic_store_explicit(&timeline.growing, false, memory_order_release);
+out:
+	errno = saved;
+}
+
+/* How many pieces there are, after some more were reserved where that is due. */
+static uint32_t room_behind(uint32_t at)
+{
+	uint32_t reserved = atomic_load_explicit(&timeline.reserved, memory_order_relaxed);
+
+	if (at + MARGIN < reserved || reserved >= timeline.bytes / VB_TIMELINE_PIECE)
+		return reserved;
+	grow(reserved);
+	return atomic_load_explicit(&timeline.reserved, memory_order_relaxed);
+}
+
+/* The number of a piece for this thread, or 0: there is no room. */
 static uint32_t take_piece(void)
 {
 	uint32_t at = atomic_load_explicit(&timeline.taken, memory_order_relaxed), shown;
 	struct vb_timeline_piece *piece;
 
 	do {
-		if (at >= timeline.bytes / VB_TIMELINE_PIECE)
+		if (at >= room_behind(at))
 			return 0;
 	} while (!atomic_compare_exchange_weak_explicit(
 		&timeline.taken, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
@@ -269,6 +338,8 @@ static void after_fork(void)
 {
 	atomic_store_explicit(&own, 0, memory_order_relaxed);
 	atomic_store_explicit(&timeline.lost, 0, memory_order_relaxed);
+	atomic_store_explicit(&timeline.growing, false, memory_order_relaxed);
+	vb_file_close(&timeline.file);
 	if (atomic_load_explicit(&timeline.state, memory_order_relaxed) != FAILED)
 		atomic_store_explicit(&timeline.state, NONE, memory_order_relaxed);
 }
@@ -280,6 +351,7 @@ __attribute__((constructor)) static void start(void)
 
 	if (!dir || dir[0] != '/')
 		return;
+	timeline.file = VB_NO_FILE;
 	timeline.dir = strdup(dir);
 	timeline.bytes = (mib && mib <= MOST_MIB ? mib : DEFAULT_MIB) << 20;
 	if (!timeline.dir || pthread_atfork(NULL, NULL, after_fork))

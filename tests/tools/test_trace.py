@@ -127,6 +127,20 @@ def check_limits():
     os.remove('t.json')
 
 
+def check_growth():
+    """The file grows with what is recorded, also for a program that closes our descriptors; what is there is not reserved at once."""
+    for close in ((), ('close',)):
+        trace(TRACED, 'many', '20000', *close)
+        found = events()
+        check(found['otherData']['lost'] == 0, f'{found["otherData"]}')
+        check(count(found)[('wqe', 'WRITE')] == count(found)[('cqe', 'success')] == 20000, f'{count(found)}')
+        os.remove('t.json')
+    done = subprocess.run([VERBATIM, 'trace', '-o', 't.json', '--', 'sh', '-c', f'{TRACED} work; du -k $VERBATIM_TRACE | cut -f 1'],
+                          capture_output=True, text=True, timeout=120, check=False)
+    check(done.returncode == 0 and int(done.stdout) < 4096, f'{done}')
+    os.remove('t.json')
+
+
 def check_overrun():
     """A completion is shown as one, or as lost."""
     trace(TRACED, 'overrun')
@@ -158,7 +172,7 @@ def check_arguments():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_limits, check_overrun, check_full, check_arguments):
+        for test in (check_fields, check_fork, check_ends, check_caller, check_folder, check_limits, check_growth, check_overrun, check_full, check_arguments):
             test()
         os.chdir('/')
 

@@ -5,7 +5,7 @@
  *	traced work      7 WRITEs of 64 bytes, 3 SENDs of 32, 1 READ that is refused (a wrong key)
  *	traced fork      the same in a child, too
  *	traced killed    ... and ends by SIGKILL
- *	traced many N    N WRITEs
+ *	traced many N    N WRITEs; with another argument, half of them after all descriptors were closed that end in .notes
  *	traced overrun   8 WRITEs whose completions nobody takes, on a CQ that has less room
  *	traced churn     makes queue pairs that do 2 WRITEs each, and destroys them, beside many that do nothing. Prints "ready" and goes on
  *	                 until the end of its input
@@ -54,7 +54,21 @@ static void work(void)
 	node_close(&a);
 }
 
-static void many(uint64_t count)
+/* As a program does that closes what it did not open. */
+static void close_notes(void)
+{
+	char link[64], path[4096];
+	ssize_t n;
+
+	for (int fd = 3; fd < 1000; fd++) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		n = readlink(link, path, sizeof(path));
+		if (n > 6 && !memcmp(path + n - 6, ".notes", 6))
+			close(fd);
+	}
+}
+
+static void many(uint64_t count, bool closes)
 {
 	struct node_attr attr = node_attr(IBV_QPT_RC);
 	struct address self;
@@ -63,6 +77,11 @@ static void many(uint64_t count)
 	node_open(&a, &attr);
 	node_address(&a, &self);
 	node_connect(&a, &self);
+	if (closes) {
+		write_some(&a, &self, count / 2);
+		close_notes();
+		count -= count / 2;
+	}
 	write_some(&a, &self, count);
 	node_close(&a);
 }
@@ -157,7 +176,7 @@ int main(int argc, char **argv)
 	int status;
 
 	if (!strcmp(what, "many")) {
-		many(strtoull(argv[2], NULL, 10));
+		many(strtoull(argv[2], NULL, 10), argc > 3);
 		return 0;
 	}
 	if (!strcmp(what, "overrun")) {

@@ -17,6 +17,7 @@ struct vb_function {
 	_Atomic(struct vb_function *) next;
 	_Atomic(struct vb_emu_map *) map[VB_FUNCTION_QUEUES]; /* of this process; NULL: none */
 	_Atomic(struct vb_emu_driver *) driver;               /* the same */
+	_Atomic bool missed; /* a driver elsewhere is still to be told of interrupts */
 };
 
 static inline _Atomic uint64_t *vb_bit_word(_Atomic uint64_t *words, uint32_t bit)
@@ -40,4 +41,5 @@ void vb_emu_driver_look(struct vb_function *function); /* vectors may have been 
 void vb_function_rung(struct vb_function *function, uint32_t queue);
 /* What other processes told this one, and what was put off. */
 void vb_emulation_run(void);
+uint64_t vb_emulation_next(void); /* when to run it again, ns; UINT64_MAX: once it is told */
 void vb_emulation_forked(void);

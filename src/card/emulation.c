@@ -21,9 +21,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/rcu.h"
 
-enum { FIRST_ID = 0x100 };
+enum { FIRST_ID = 0x100, RETRY_NS = 10000000 };
 
 /* CQEs of one arming: doorbells that are noted while a map is not armed wait in the page. */
 struct vb_emu_map {
@@ -146,6 +147,14 @@ void vb_function_put(struct vb_function *function)
 	free(function);
 }
 
+/* A process could not be told: the background thread tries again, because nobody else might ever. */
+static void retry_later(void)
+{
+	atomic_store_explicit(&vb_card.emulation.retry, vb_now_ns() + RETRY_NS,
+			      memory_order_release);
+	vb_fabric_kick();
+}
+
 /* --- maps ------------------------------------------------------------------------------------- */
 
 void vb_emu_map_look(struct vb_emu_map *map)
@@ -180,8 +189,9 @@ void vb_function_rung(struct vb_function *function, uint32_t queue)
 
 	if (map)
 		vb_emu_map_look(map);
-	else if (server != vb_function_self()) /* it has no such map any more, or never had */
-		vb_function_wake(server);
+	else if (server != vb_function_self() && /* it has no such map any more, or never had */
+		 !vb_function_wake(server))
+		retry_later(); /* and finds the queue rung and armed */
 }
 
 static int publish(struct vb_emu_map *map)
@@ -446,18 +456,26 @@ void vb_emu_eq_put(struct vb_emu_eq *eq)
 	atomic_fetch_sub_explicit(&eq->users, 1, memory_order_release);
 }
 
+/* Of what is raised; inside a read section. */
+static void tell_driver(struct vb_function *function)
+{
+	if (atomic_load_explicit(&function->driver, memory_order_acquire))
+		vb_emu_driver_look(function);
+	else if (!vb_function_wake(
+			 atomic_load_explicit(&function->page->driver, memory_order_acquire))) {
+		atomic_store_explicit(&function->missed, true, memory_order_release);
+		retry_later();
+	}
+}
+
 void vb_emu_eq_raise(struct vb_emu_eq *eq)
 {
 	struct vb_function *function = eq->function;
-	struct vb_function_page *page = function->page;
 
 	vb_read_lock();
-	atomic_fetch_or_explicit(vb_bit_word(page->raised, eq->vector), vb_bit(eq->vector),
-				 memory_order_seq_cst);
-	if (atomic_load_explicit(&function->driver, memory_order_acquire))
-		vb_emu_driver_look(function);
-	else
-		vb_function_wake(atomic_load_explicit(&page->driver, memory_order_acquire));
+	atomic_fetch_or_explicit(vb_bit_word(function->page->raised, eq->vector),
+				 vb_bit(eq->vector), memory_order_seq_cst);
+	tell_driver(function);
 	vb_read_unlock();
 }
 
@@ -483,16 +501,37 @@ static void look_at_queues(struct vb_function *function)
 	}
 }
 
+/* Whether somebody who could not be told is to be tried again; answers once. */
+static bool is_retry_due(void)
+{
+	uint64_t when = atomic_load_explicit(&vb_card.emulation.retry, memory_order_relaxed);
+
+	return __builtin_expect(when != 0, 0) && vb_now_ns() >= when &&
+	       atomic_compare_exchange_strong_explicit(&vb_card.emulation.retry, &when, 0,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+uint64_t vb_emulation_next(void)
+{
+	uint64_t when = atomic_load_explicit(&vb_card.emulation.retry, memory_order_acquire);
+
+	return when ? when : UINT64_MAX;
+}
+
 void vb_emulation_run(void)
 {
 	struct vb_function *function;
+	bool retry = is_retry_due();
 
-	if (!vb_function_was_told())
+	if (!vb_function_was_told() && !retry)
 		return;
 	for (function = atomic_load_explicit(&vb_card.emulation.first, memory_order_acquire);
 	     function; function = atomic_load_explicit(&function->next, memory_order_acquire)) {
 		look_at_queues(function);
 		vb_emu_driver_look(function);
+		if (retry &&
+		    atomic_exchange_explicit(&function->missed, false, memory_order_acq_rel))
+			tell_driver(function);
 	}
 }
 
@@ -501,4 +540,5 @@ void vb_emulation_forked(void)
 {
 	pthread_mutex_init(&vb_card.emulation.lock, NULL);
 	atomic_store_explicit(&vb_card.emulation.first, NULL, memory_order_relaxed);
+	atomic_store_explicit(&vb_card.emulation.retry, 0, memory_order_relaxed);
 }

@@ -49,6 +49,8 @@ void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what)
 
 static uint64_t card_work(bool all)
 {
+	uint64_t next;
+
 	if (all) {
 		vb_burst_begin();
 		vb_uar_run_deferred();
@@ -58,7 +60,11 @@ static uint64_t card_work(bool all)
 		vb_burst_end();
 	}
 	vb_deferred_run(all); /* last: the above may defer */
-	return all ? vb_alarm_next() : UINT64_MAX;
+	if (!all)
+		return UINT64_MAX;
+	next = vb_alarm_next();
+	vb_sooner(&next, vb_emulation_next());
+	return next;
 }
 
 static enum vb_pending card_pending(bool all)

@@ -112,6 +112,7 @@ struct vb_card {
 	struct {                                     /* emulation.c */
 		pthread_mutex_t lock;                /* of the making of functions */
 		_Atomic(struct vb_function *) first; /* NULL-ended list of those in use */
+		_Atomic uint64_t retry; /* ns: when to tell those who could not be; 0: never */
 	} emulation;
 
 	pthread_mutex_t umem_lock; /* umem.c: of the table */

@@ -86,7 +86,7 @@ void vb_function_release(_Atomic uint64_t *owner)
 
 /* --- waking ----------------------------------------------------------------------------------- */
 
-void vb_function_wake(uint64_t owner)
+bool vb_function_wake(uint64_t owner)
 {
 	uint32_t slot = (uint32_t)(owner >> 32);
 	struct vb_peer *peer;
@@ -94,16 +94,19 @@ void vb_function_wake(uint64_t owner)
 	if (owner == vb_function_self()) {
 		atomic_store_explicit(&vb_segment_self->functions, 1, memory_order_seq_cst);
 		vb_fabric_kick();
-		return;
+		return true;
 	}
 	if (!owner || slot >= VB_SLOTS)
-		return;
+		return true;
 	peer = vb_peer_find(slot);
-	if (!peer || peer->generation != (uint32_t)owner)
-		return;
+	if (!peer)
+		return !vb_function_alive(owner);
+	if (peer->generation != (uint32_t)owner)
+		return true;
 	/* After the bits that it is to find; vb_peer_wake() has the barrier before its look. */
 	atomic_store_explicit(&peer->segment->functions, 1, memory_order_release);
 	vb_peer_wake(peer);
+	return true;
 }
 
 bool vb_function_is_told(void)

@@ -52,10 +52,10 @@ void vb_function_release(_Atomic uint64_t *owner);
 /* Whether an owner still runs. Reads /proc: not for the data path. */
 bool vb_function_alive(uint64_t owner);
 /*
- * Tell a process to look at its functions; one that does not exist is not told. Inside a read
- * section.
+ * Tell a process to look at its functions; one that does not exist is not told. False: it runs, but
+ * cannot be reached now, for want of descriptors or memory. Inside a read section.
  */
-void vb_function_wake(uint64_t owner);
+bool vb_function_wake(uint64_t owner);
 /* Whether this process was told so; and the same, answering once. */
 bool vb_function_is_told(void);
 bool vb_function_was_told(void);

@@ -7,6 +7,7 @@
  *	emu_peer server FD PIPE  the device: two queues, until the other end of the pipe is closed
  *	emu_peer driver FD N     a driver that publishes N times on both queues; 0: until it is killed
  *	emu_peer late FD 0       a driver that comes while another one has the function
+ *	emu_peer poor FD 0       a driver that has no descriptor left when it rings
  */
 #define _GNU_SOURCE
 #include "emu_kit.h"
@@ -17,6 +18,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -41,7 +43,43 @@ static uint64_t load(uint64_t *word)
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+/* ---- no descriptors ---- */
+
+static int taken[256];
+static unsigned int num_taken;
+
+static void take_descriptors(void)
+{
+	struct rlimit limit = { 256, 256 };
+	int fd;
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	while (num_taken < 256 && (fd = open("/dev/null", O_RDONLY)) >= 0)
+		taken[num_taken++] = fd;
+	CHECK(num_taken);
+}
+
+static void give_descriptors(void)
+{
+	while (num_taken)
+		close(taken[--num_taken]);
+}
+
 /* ---- the device ---- */
+
+/* Until nobody needs it any more. */
+static void obey(int pipe_fd)
+{
+	char c;
+
+	while (read(pipe_fd, &c, 1) == 1) {
+		if (c == 't')
+			take_descriptors();
+		else
+			give_descriptors();
+		CHECK(write(pipe_fd, &c, 1) == 1);
+	}
+}
 
 static int server(int pipe_fd)
 {
@@ -53,7 +91,6 @@ static int server(int pipe_fd)
 	struct flexio_window *window;
 	struct emu_queue q[QUEUES];
 	uint64_t err;
-	char c;
 
 	CHECK(mr);
 	OK(flexio_process_create(ctx, peeremu, NULL, &process));
@@ -71,7 +108,7 @@ static int server(int pipe_fd)
 		CHECK(!err);
 	}
 	CHECK(write(pipe_fd, "r", 1) == 1);
-	CHECK(read(pipe_fd, &c, 1) == 0); /* until nobody needs it any more */
+	obey(pipe_fd);
 	for (uint32_t i = 0; i < QUEUES; i++)
 		emu_queue_close(&q[i]);
 	OK(flexio_window_destroy(window));
@@ -148,6 +185,22 @@ static int late(void)
 	return 0;
 }
 
+/* The doorbell is not lost, although the device cannot be told of it at once. */
+static int poor(void)
+{
+	struct verbatim_function *f = verbatim_function_open(first_function("mlx5_0").vhca_id);
+	int fd = f ? verbatim_function_eventfd(f, 0) : -1;
+
+	CHECK(fd >= 0);
+	shared[0].published++;
+	take_descriptors();
+	verbatim_function_doorbells(f)[0] = 1;
+	give_descriptors();
+	interrupts(fd);
+	CHECK(!verbatim_function_close(f));
+	return 0;
+}
+
 /* ---- all of them ---- */
 
 static pid_t start(const char *what, uint64_t number)
@@ -201,6 +254,38 @@ static void end_device(struct device *d)
 static void nap(unsigned int us)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = us * 1000L }, NULL);
+}
+
+static void obeys(const struct device *d, char what)
+{
+	char c;
+
+	CHECK(write(d->pipe, &what, 1) == 1 && read(d->pipe, &c, 1) == 1 && c == what);
+}
+
+/* The same for an interrupt, whose device has no descriptor left. */
+static void poor_device(void)
+{
+	struct device d = start_device();
+	struct verbatim_function *f;
+	int fd;
+
+	ends(start("poor", 0), 0);
+	end_device(&d);
+	d = start_device();
+	f = verbatim_function_open(first_function("mlx5_0").vhca_id);
+	fd = f ? verbatim_function_eventfd(f, 0) : -1;
+	CHECK(fd >= 0);
+	obeys(&d, 't');
+	shared[0].published++;
+	CHECK(!verbatim_function_ring(f, 0, 1));
+	while (load(&shared[0].served) != shared[0].published)
+		sched_yield();
+	nap(20000); /* it raises the interrupt behind that */
+	obeys(&d, 'g');
+	interrupts(fd);
+	CHECK(!verbatim_function_close(f));
+	end_device(&d);
 }
 
 static void killed_drivers(void)
@@ -311,6 +396,8 @@ int main(int argc, char **argv)
 		map_shared(atoi(argv[2]));
 		if (!strcmp(argv[1], "late"))
 			return late();
+		if (!strcmp(argv[1], "poor"))
+			return poor();
 		return strcmp(argv[1], "server") ? driver(strtoull(argv[3], NULL, 0))
 						 : server(atoi(argv[3]));
 	}
@@ -321,6 +408,7 @@ int main(int argc, char **argv)
 	CHECK(shared[0].served == MANY && shared[1].served == MANY);
 	killed_drivers();
 	end_device(&d);
+	poor_device();
 	killed_devices();
 	hostile_page();
 	return 0;

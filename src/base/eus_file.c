@@ -299,14 +299,17 @@ int vb_eus_users_announce(int fd, unsigned int before, unsigned int n)
 
 /* ---- the end ---- */
 
+/* What cannot be looked at, for want of descriptors, may be used; what is no file of ours is not. */
 static bool is_used(int dir, const char *name)
 {
 	int fd = vb_dir_open_file(dir, name, false);
 	struct flock found;
-	bool used = fd >= 0 && find_lock(fd, 0, 0, &found);
+	bool used;
 
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return fd != -ENOENT && fd != -EPERM;
+	used = find_lock(fd, 0, 0, &found);
+	close(fd);
 	return used;
 }
 

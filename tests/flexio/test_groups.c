@@ -30,19 +30,24 @@ static struct ibv_context *other_ctx; /* mlx5_1 */
 /* ---- the command ---- */
 
 static char said[4096];
+static int max_files; /* of dpaeumgmt; 0: as many as it wants */
 
 /* Runs dpaeumgmt and returns its exit code; what it printed is in said. */
 __attribute__((format(printf, 1, 2))) static int tool(const char *fmt, ...)
 {
 	char command[1024];
-	size_t n = (size_t)snprintf(command, sizeof(command), "%s ", tool_path);
+	size_t n = (size_t)snprintf(command, sizeof(command), "exec 2>&1; ");
 	va_list args;
 	FILE *f;
 
+	if (max_files)
+		n += (size_t)snprintf(command + n, sizeof(command) - n, "ulimit -n %d; ",
+				      max_files);
+	n += (size_t)snprintf(command + n, sizeof(command) - n, "exec %s ", tool_path);
+
 	va_start(args, fmt);
-	n += (size_t)vsnprintf(command + n, sizeof(command) - n, fmt, args);
+	vsnprintf(command + n, sizeof(command) - n, fmt, args);
 	va_end(args);
-	snprintf(command + n, sizeof(command) - n, " 2>&1");
 	f = popen(command, "r");
 	assert_non_null(f);
 	n = fread(said, 1, sizeof(said) - 1, f);
@@ -445,6 +450,19 @@ static void test_damaged_store(void **state)
 }
 
 /* Nothing is left of a store in which nothing is. */
+/* A command that has too few descriptors to see who uses the store does not remove it. */
+static void test_few_files(void **state)
+{
+	struct flexio_process *process = bed_process();
+
+	for (max_files = 4; max_files < 24; max_files++)
+		assert_int_not_equal(tool("eu_group destroy -d mlx5_0 -g 7"), 0);
+	max_files = 0;
+	assert_int_equal(tool("info status -d mlx5_0"), 0);
+	assert_said("processes: 1");
+	bed_process_end(process);
+}
+
 static void test_tidy(void **state)
 {
 	struct flexio_process *process = bed_process();
@@ -503,6 +521,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forked_child),
 		cmocka_unit_test(test_partition),
 		cmocka_unit_test(test_damaged_store),
+		cmocka_unit_test(test_few_files),
 		cmocka_unit_test(test_tidy),
 		cmocka_unit_test(test_exit),
 	};

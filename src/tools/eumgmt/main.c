@@ -280,9 +280,20 @@ struct vb_eu_view view_of(const struct work *work)
 	return view;
 }
 
+/* -ENOENT: nobody uses the adapter. Who uses it must be known before anything is changed. */
+static int open_users(const struct work *work, const char *card)
+{
+	int fd = vb_eus_users_open(&work->store, card, false);
+
+	if (fd >= 0 || fd == -ENOENT)
+		return fd;
+	refuse("cannot see who uses %s: %s", card, strerror(-fd));
+	exit(1);
+}
+
 pid_t group_user(const struct work *work, unsigned int id)
 {
-	int fd = vb_eus_users_open(&work->store, work->adapter->name, false);
+	int fd = open_users(work, work->adapter->name);
 	pid_t user = fd < 0 ? 0 : vb_eus_group_user(fd, id);
 
 	if (fd >= 0)
@@ -292,7 +303,7 @@ pid_t group_user(const struct work *work, unsigned int id)
 
 unsigned int processes_on(const struct work *work, const char *card, pid_t *one)
 {
-	int fd = vb_eus_users_open(&work->store, card, false);
+	int fd = open_users(work, card);
 	unsigned int n = fd < 0 ? 0 : vb_eus_processes(fd, one);
 
 	if (fd >= 0)

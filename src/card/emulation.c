@@ -279,10 +279,10 @@ void vb_emu_unmap(struct vb_emu_map *map)
 					  ~vb_bit(map->queue), memory_order_relaxed);
 		vb_function_release(&function->page->server[map->queue]);
 		vb_ids_give(&vb_card.numbers.emu_map, map->id);
-		vb_cq_put(map->cq);
-		atomic_fetch_sub_explicit(&map->dev->objects, 1, memory_order_release);
 		vb_function_put(function);
 	}
+	vb_cq_put(map->cq);
+	atomic_fetch_sub_explicit(&map->dev->objects, 1, memory_order_release);
 	free(map);
 }
 
@@ -407,6 +407,8 @@ int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, stru
 int vb_emu_eq_destroy(struct vb_emu_eq *eq)
 {
 	if (vb_dev_stale(eq->dev)) {
+		if (atomic_load_explicit(&eq->users, memory_order_acquire))
+			return vb_refuse_busy("completion queues");
 		free(eq);
 		return 0;
 	}

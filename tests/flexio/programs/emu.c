@@ -367,6 +367,26 @@ static void other_process(void)
 	emu_queue_close(&q);
 }
 
+/* A forked child may end what it inherited, in the same order as its parent and in no other. */
+static void forked_child(void)
+{
+	struct emu_queue q;
+	int status;
+
+	emu_queue_open(&q, ctx, process, on_doorbell, &info, 0, 0, (struct emu_state){ 0 });
+	if (!fork()) {
+		CHECK(mlx5dv_devx_obj_destroy(q.eq) == EBUSY);
+		CHECK(flexio_cq_destroy(q.cq.cq) != FLEXIO_STATUS_SUCCESS);
+		OK(flexio_emu_db_to_cq_unmap(q.map));
+		OK(flexio_cq_destroy(q.cq.cq));
+		OK(flexio_cq_destroy(q.msix.cq));
+		CHECK(!mlx5dv_devx_obj_destroy(q.eq));
+		_exit(0);
+	}
+	CHECK(wait(&status) > 0 && !status);
+	emu_queue_close(&q);
+}
+
 static void driver_refusals(void)
 {
 	struct verbatim_function_info two[2], got;
@@ -441,6 +461,7 @@ int main(void)
 	commands();
 	refusals();
 	other_process();
+	forked_child();
 	driver_refusals();
 	CHECK(!verbatim_function_close(function));
 	OK(flexio_process_destroy(process));

@@ -75,6 +75,15 @@ static int open_directory(int root, bool make, char name[VB_DIR_NAME_MAX])
 	return make ? -EPERM : -ENOENT;
 }
 
+/* A child that another thread forked meanwhile has the file, too, and closing would leave it locked. */
+static void unlock(int lock)
+{
+	if (lock < 0)
+		return;
+	flock(lock, LOCK_UN);
+	close(lock);
+}
+
 /* 0, -EWOULDBLOCK: somebody has the lock, -ESTALE: the directory was removed meanwhile. */
 static int try_open(struct vb_eus_store *store, int root, bool change, bool make)
 {
@@ -96,8 +105,7 @@ static int try_open(struct vb_eus_store *store, int root, bool change, bool make
 		ret = -ESTALE;
 	if (!ret)
 		return 0;
-	if (store->lock >= 0)
-		close(store->lock);
+	unlock(store->lock);
 	close(store->dir);
 	store->dir = store->lock = -1;
 	return ret;
@@ -358,8 +366,7 @@ void vb_eus_store_close(struct vb_eus_store *store, bool tidy)
 
 	if (tidy && store->dir >= 0)
 		remove_directory(store);
-	if (store->lock >= 0)
-		close(store->lock);
+	unlock(store->lock);
 	if (store->dir >= 0)
 		close(store->dir);
 	store->dir = store->lock = -1;

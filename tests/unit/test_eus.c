@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/eus.h"
@@ -230,12 +233,39 @@ static void test_impossible(void **state)
 	}
 }
 
+/* A child that was forked while its parent had the store open does not keep it locked. */
+static void test_forked(void **state)
+{
+	char dir[] = "/tmp/verbatim-eus-XXXXXX";
+	struct vb_eus_store store;
+	pid_t child;
+	int err;
+
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(setenv("VERBATIM_SHM_DIR", dir, 1), 0);
+	assert_int_equal(vb_eus_store_open(&store, false, true), 0);
+	child = fork();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	assert_true(child > 0);
+	vb_eus_store_close(&store, false);
+	err = vb_eus_store_open(&store, true, true);
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(err, 0);
+	vb_eus_store_close(&store, true);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sets),       cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_partitions), cmocka_unit_test(test_text),
 		cmocka_unit_test(test_damage),     cmocka_unit_test(test_impossible),
+		cmocka_unit_test(test_forked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -455,10 +455,14 @@ static void close_place(struct place *place)
 	*place = NO_PLACE;
 }
 
+/* A child that was forked meanwhile has the files, too, and would keep locked what is only closed. */
 static void close_places(struct place *places, unsigned int count)
 {
-	for (unsigned int i = 0; i < count; i++)
+	for (unsigned int i = 0; i < count; i++) {
+		if (vb_file_is_open(&places[i].lock))
+			flock(places[i].lock.fd, LOCK_UN);
 		close_place(&places[i]);
+	}
 }
 
 /* A new file is reserved whole, so that no later store can meet a full file system. */

@@ -214,6 +214,9 @@ bool vb_dir_is_unlocked(int dir, const char *name)
 	if (fd < 0)
 		return fd == -ENOENT;
 	unlocked = !flock(fd, LOCK_EX | LOCK_NB);
+	/* Not left to close(): a child that was forked meanwhile has the file, too. */
+	if (unlocked)
+		flock(fd, LOCK_UN);
 	close(fd);
 	return unlocked;
 }
@@ -298,8 +301,10 @@ static void sweep(int root, const char *name)
 	if ((lock == -ENOENT || (lock >= 0 && empty_directory(dir, lock))) &&
 	    !unlinkat(root, name, AT_REMOVEDIR))
 		vb_info("removed %s/%s, which nobody used any more", vb_dir_root_path(), name);
-	if (lock >= 0)
+	if (lock >= 0) {
+		flock(lock, LOCK_UN); /* or a child that was forked meanwhile keeps it locked */
 		close(lock);
+	}
 	close(dir);
 }
 

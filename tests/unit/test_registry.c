@@ -33,6 +33,7 @@
 
 #include "../programs/common.h"
 #include "base/registry.h"
+#include "base/registry_dir.h"
 
 enum { NO_NAMESPACES = 77, NO_ROOT = 78, USER = 65533, OTHER = 65532 };
 
@@ -940,6 +941,51 @@ static void closed_stdio(void **state)
 	assert_int_equal(in_child(write_to_closed_stdio), 0);
 }
 
+/* ---- looking at locks ---- */
+
+static _Atomic bool looked_enough;
+
+static void *look_at_lock(void *arg)
+{
+	while (!looked_enough)
+		vb_dir_is_unlocked(*(int *)arg, "file");
+	return NULL;
+}
+
+/* Children that were forked while a lock was looked at do not hold it: the file would seem to be somebody's. */
+static void forked_while_looking(void **state)
+{
+	char name[] = "/tmp/verbatim-look-XXXXXX";
+	pid_t child[200];
+	pthread_t thread;
+	bool unlocked;
+	int dir;
+
+	assert_non_null(mkdtemp(name));
+	dir = open(name, O_RDONLY | O_DIRECTORY);
+	close(vb_dir_open_file(dir, "file", true));
+	assert_int_equal(pthread_create(&thread, NULL, look_at_lock, &dir), 0);
+	for (unsigned int i = 0; i < 200; i++) {
+		child[i] = fork();
+		if (!child[i]) {
+			pause();
+			_exit(0);
+		}
+	}
+	looked_enough = true;
+	pthread_join(thread, NULL);
+	unlocked = vb_dir_is_unlocked(dir, "file");
+	for (unsigned int i = 0; i < 200; i++)
+		if (child[i] > 0) {
+			kill(child[i], SIGKILL);
+			waitpid(child[i], NULL, 0);
+		}
+	assert_true(unlocked);
+	assert_int_equal(unlinkat(dir, "file", 0), 0);
+	close(dir);
+	assert_int_equal(rmdir(name), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -956,6 +1002,7 @@ int main(void)
 		cmocka_unit_test(closed_descriptors),
 		cmocka_unit_test(closed_stdio),
 		cmocka_unit_test(sniffers),
+		cmocka_unit_test(forked_while_looking),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

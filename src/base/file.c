@@ -19,6 +19,7 @@
 
 int vb_file_above_stdio(int fd)
 {
+	VB_NO_CANCEL;
 	int high, err;
 
 	if (fd < 0 || fd > STDERR_FILENO)
@@ -57,6 +58,8 @@ bool vb_file_is_open(const struct vb_file *file)
 
 void vb_file_close(struct vb_file *file)
 {
+	VB_NO_CANCEL;
+
 	if (vb_file_is_open(file))
 		close(file->fd);
 	*file = VB_NO_FILE;
@@ -104,6 +107,7 @@ ssize_t vb_file_write(int fd, const void *text, size_t len)
 
 int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where)
 {
+	VB_NO_CANCEL;
 	sigset_t before;
 	int ret;
 

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/registry.h"
@@ -21,6 +22,7 @@
 
 int vb_function_map_page(const char *adapter, unsigned int n, struct vb_function_page **out)
 {
+	VB_NO_CANCEL;
 	struct vb_function_page *page = MAP_FAILED;
 	char name[VB_NAME_MAX + 32];
 	int fd, ret;

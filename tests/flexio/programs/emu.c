@@ -5,6 +5,8 @@
  */
 #include "emu_kit.h"
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 
 extern struct flexio_app *emudev, *emuold;
@@ -387,6 +389,42 @@ static void forked_child(void)
 	emu_queue_close(&q);
 }
 
+/* No call is a cancellation point: the thread comes through all of them, and leaves no lock behind. */
+static void *cancelled(void *came_through)
+{
+	struct verbatim_function *other;
+	struct mlx5dv_devx_obj *eq;
+	struct emu_queue q;
+	uint32_t number;
+
+	pthread_cancel(pthread_self());
+	other = verbatim_function_open(info.vhca_id + 1); /* whose page nobody has mapped yet */
+	CHECK(other && verbatim_function_eventfd(other, 0) >= 0);
+	CHECK(!verbatim_function_ring(other, 0, 1));
+	CHECK(!verbatim_function_close(other));
+	eq = eq_make(ctx, info.vhca_id + 1, 0, &number);
+	CHECK(!mlx5dv_devx_obj_destroy(eq));
+	emu_queue_open(&q, ctx, process, on_doorbell, &info, 0, 0, (struct emu_state){ 0 });
+	emu_queue_close(&q);
+	*(bool *)came_through = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+static void cancellation(void)
+{
+	struct verbatim_function *other;
+	bool came_through = false;
+	pthread_t thread;
+	void *result;
+
+	CHECK(!pthread_create(&thread, NULL, cancelled, &came_through));
+	CHECK(!pthread_join(thread, &result));
+	CHECK(came_through && result == PTHREAD_CANCELED);
+	other = verbatim_function_open(info.vhca_id + 1);
+	CHECK(other && !verbatim_function_close(other));
+}
+
 static void driver_refusals(void)
 {
 	struct verbatim_function_info two[2], got;
@@ -462,6 +500,7 @@ int main(void)
 	refusals();
 	other_process();
 	forked_child();
+	cancellation();
 	driver_refusals();
 	CHECK(!verbatim_function_close(function));
 	OK(flexio_process_destroy(process));

@@ -643,6 +643,7 @@ static void conditions(struct kit_qp *qp)
 	set_word(0xff00000000000005);
 	good(qp, wait_for(ALWAYS, 1, 0));
 	good(qp, wait_for(EQUAL, 5, 0xff));
+	good(qp, wait_for(EQUAL, 0x1205, 0xff)); /* the mask is for both */
 	good(qp, wait_for(EQUAL | NOT, 6, 0xff));
 	good(qp, wait_for(BIGGER, 4, ~0ull));
 	good(qp, wait_for(BIGGER | NOT, 5, 0xff));
@@ -728,6 +729,9 @@ static void local_errors(void)
 
 	o = copy(0, SIZE, 8);
 	o.to_len = 7;
+	refused_send(o, LENGTH);
+	o = copy(0, SIZE, 7);
+	o.to_len = 8;
 	refused_send(o, LENGTH);
 	o = copy(0, SIZE, 8);
 	o.lkey ^= 1 << 20;

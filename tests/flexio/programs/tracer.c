@@ -120,14 +120,33 @@ static void in_order(enum flexio_tracer_transport transport)
 static void overrun(void)
 {
 	struct flexio_msg_stream *stream = open_stream(FLEXIO_TRACER_TRANSPORT_QP, 2048);
-	unsigned long first, n;
+	unsigned long n, seen = 0, lost = 0, some;
+	int saved = dup(STDERR_FILENO);
+	FILE *log = tmpfile();
+	enum flexio_log_lvl level;
+	char line[1024];
 
+	CHECK(log && saved >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+	level = flexio_log_lvl_set(FLEXIO_LOG_LVL_WARN);
 	call(count, stream, 0, 20000);
 	close_stream(stream);
+	flexio_log_lvl_set(level);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
 	CHECK(sscanf(strrchr(text, 'n'), "n %lu of", &n) == 1);
 	CHECK(n == 19999);
-	CHECK(sscanf(text, "n %lu of", &first) == 1);
+	for (const char *at = text; *at; at++)
+		seen += *at == '\n';
 	free(text);
+	rewind(log);
+	while (fgets(line, sizeof(line), log)) {
+		const char *words = strstr(line, " traces: ");
+
+		if (words && sscanf(words, " traces: %lu messages were lost", &some) == 1)
+			lost += some;
+	}
+	fclose(log);
+	CHECK(lost && seen + lost == 20000);
 }
 
 struct caller {

@@ -879,6 +879,8 @@ static void test_raw_queues(void **state)
 	RQ_WITH(a.wq_ring_qmem.daddr = 16, "the receive ring: 16 bytes at device address 0x10");
 	RQ_WITH(a.wq_dbr_qmem.daddr = 0, "doorbell record: 8 bytes at device address 0x0");
 	REFUSED(flexio_rq_create_cross_dev(process, NULL, cqn, &attr, &rq), "ibv_ctx must be of");
+	REFUSED(flexio_rq_create_cross_dev(process, bed_ctx, cqn, &attr, &rq),
+		"ibv_ctx must be of another device than process .* on mlx5_0");
 	REFUSED(flexio_rq_create_cross_dev(process, mlx4_ctx, cqn, &attr, &rq),
 		"mlx4_0 has no queues of this kind");
 	REFUSED(flexio_sq_create_cross_dev(process, mlx4_ctx, cqn, &attr, &sq),

@@ -73,6 +73,10 @@ enum {
 	RINGS_TO_LOOK = 1 << 16, /* of a thread, before it looks for a debugger again */
 };
 
+#ifdef __SANITIZE_ADDRESS__
+void __asan_unpoison_memory_region(const volatile void *at, size_t size);
+#endif
+
 static struct {
 	uint32_t after; /* traps before a site is patched; 0: never */
 	bool had_seccomp;
@@ -95,6 +99,18 @@ static _Thread_local struct {
 	uintptr_t rip;
 	uint32_t changes;
 } repeated __attribute__((tls_model("initial-exec")));
+
+/*
+ * The stack's upper end; the lock is held, so nobody is on it. AddressSanitizer may take it for in use: in a child that was
+ * forked while a thread of the parent's was.
+ */
+static uint8_t *empty_stack(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+	__asan_unpoison_memory_region(patch.stack, STACK);
+#endif
+	return patch.stack + STACK;
+}
 
 /* A change that the parent was making ends as it began; false where the kernel refuses. */
 static bool end_changes(void)
@@ -683,7 +699,7 @@ void vb_patch_consider(struct vb_site *site)
 	}
 	if (!try_lock())
 		return; /* the next trap, then */
-	vb_trap_call_on(patch.stack + STACK, patch_now, site);
+	vb_trap_call_on(empty_stack(), patch_now, site);
 	vb_unlock(&patch.lock);
 }
 
@@ -724,7 +740,7 @@ void vb_patch_uncover(struct vb_tramp *tramp)
 
 	if (is_held_off() || vb_proc_tracer() || !try_lock())
 		return; /* the next trap, then */
-	vb_trap_call_on(patch.stack + STACK, put_back, &back);
+	vb_trap_call_on(empty_stack(), put_back, &back);
 	vb_unlock(&patch.lock);
 }
 
@@ -752,7 +768,7 @@ void vb_patch_restore(struct vb_tramp *tramp, enum vb_site_reason reason)
 	}
 	block_all(&before);
 	if (try_lock()) {
-		vb_trap_call_on(patch.stack + STACK, put_back, &back);
+		vb_trap_call_on(empty_stack(), put_back, &back);
 		vb_unlock(&patch.lock);
 	}
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);

@@ -486,7 +486,8 @@ static uint8_t packet[16];
 
 static void write_unaligned(void *arg, size_t offset, const void *data, size_t size)
 {
-	*(volatile uint64_t *)(packet + 1) = size;
+	/* Not by C, in which it would be undefined. */
+	__asm__ volatile("movq %1, %0" : "=m"(packet[1]) : "r"((uint64_t)size) : "memory");
 	atomic_fetch_add(&total, 1);
 }
 

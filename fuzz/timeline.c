@@ -11,11 +11,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PIECES = 3, HEADER = 4 };
+enum { PIECES = 2, HEADER = 4 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	size_t bytes = PIECES * (size_t)VB_TIMELINE_PIECE;
+	size_t bytes = VB_TIMELINE_HEAD + PIECES * (size_t)VB_TIMELINE_PIECE;
 	struct trace_file files[1];
 	struct vb_timeline_head *head;
 	uint32_t at;
@@ -32,12 +32,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	head = (struct vb_timeline_head *)copy;
 	head->magic = VB_TIMELINE_MAGIC;
 	atomic_store_explicit(&head->pieces, at >> 24, memory_order_relaxed);
-	at %= (uint32_t)bytes;
+	/* Mostly into the pieces, which are the smaller part. */
+	at = at & 3 ? VB_TIMELINE_HEAD + at % (PIECES * VB_TIMELINE_PIECE) : at % VB_TIMELINE_HEAD;
 	memcpy(copy + at, data, size < bytes - at ? size : bytes - at);
 	if (trace_open(&files[0], copy, bytes)) {
 		out = fopen("/dev/null", "w");
 		trace_write_json(out, files, 1);
 		fclose(out);
+		free((void *)files[0].head);
 	}
 	free(copy);
 	return 0;

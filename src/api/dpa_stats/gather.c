@@ -38,7 +38,18 @@ static bool is_rate(uint64_t rate)
 	return rate >> 28 && !(rate >> 38);
 }
 
-/* The first who can tell well enough writes it down: later readers get the same cycles. */
+static void wait_ns(uint64_t ns)
+{
+	struct timespec left = { .tv_nsec = (long)ns };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
+/*
+ * The first reader writes it down, so that all of them get the same cycles. In the first moments of a program nobody can
+ * tell yet: the reader waits for as long.
+ */
 static uint64_t find_rate(struct vb_monitor_view *view)
 {
 	size_t word = offsetof(struct vb_monitor_requests, rate);
@@ -50,11 +61,14 @@ static uint64_t find_rate(struct vb_monitor_view *view)
 		return rate;
 	vb_monitor_base(view, &base_ticks, &base_ns);
 	ns = vb_monitor_now_ns() - base_ns;
+	if (ns < RATE_NS)
+		wait_ns(RATE_NS - ns);
+	ns = vb_monitor_now_ns() - base_ns;
 	ticks = vb_monitor_ticks() - base_ticks;
 	if (!ticks || (int64_t)ticks < 0 || (int64_t)ns < 0)
 		return 0;
 	ticks = (uint64_t)((double)ns * ((double)CLOCK_HZ / 1e9) / (double)ticks * 4294967296.0);
-	if (ns >= RATE_NS && vb_monitor_swap(view, word, &rate, ticks) == -EAGAIN && is_rate(rate))
+	if (vb_monitor_swap(view, word, &rate, ticks) == -EAGAIN && is_rate(rate))
 		return rate; /* another reader was faster */
 	return ticks;
 }

@@ -229,6 +229,8 @@ void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
 static void timed_out(struct vb_qp *qp)
 {
+	struct vb_sender *sender = &qp->sq.sender;
+
 	/*
 	 * Only the last packet of a message asks for an answer: until it is sent, we are the slow
 	 * ones.
@@ -241,7 +243,10 @@ static void timed_out(struct vb_qp *qp)
 	 */
 	if (!vb_path_drained(&qp->path))
 		return;
-	if (!vb_sender_retry(&qp->sq.sender)) {
+	/* Nor is an answer that we have not read. */
+	if (vb_path_unread(&qp->path) && vb_sender_puts_off(sender))
+		return;
+	if (!vb_sender_retry(sender)) {
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}

@@ -60,6 +60,13 @@ uint32_t vb_sender_rewind(struct vb_sender *s, uint32_t partial)
 	return again;
 }
 
+bool vb_sender_puts_off(struct vb_sender *s)
+{
+	enum { MOST = 8 };
+
+	return s->put_off < MOST && ++s->put_off;
+}
+
 bool vb_sender_retry(struct vb_sender *s)
 {
 	if (!s->retries)
@@ -135,6 +142,7 @@ enum vb_sender_due vb_sender_look(struct vb_sender *s, uint64_t now, uint64_t *n
 		s->stamp = now;
 		s->stamped_head = s->head;
 		s->stamped_una = s->una;
+		s->put_off = 0;
 	}
 	due = s->timeout > UINT64_MAX - s->stamp ? UINT64_MAX : s->stamp + s->timeout;
 	if (now >= due) {

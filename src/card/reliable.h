@@ -74,6 +74,7 @@ struct vb_sender {
 	uint64_t stamp;                     /* when it first saw things as they are; 0: not seen */
 	uint32_t stamped_head, stamped_una; /* how they were then */
 	bool recent;                        /* had something in flight since the last look */
+	uint8_t put_off; /* timeouts that did not count since then: we had not read what came */
 };
 
 enum {
@@ -176,6 +177,11 @@ static inline uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn)
 	return (uint32_t)fresh;
 }
 
+/*
+ * A timeout while packets of the peer's are unread: it does not count, because we are slow, or were
+ * stopped. False after some of them: other queue pairs of the peer's may send all the time.
+ */
+bool vb_sender_puts_off(struct vb_sender *s);
 /*
  * A packet of a response with this PSN arrived: the message it belongs to, or NULL where it is of
  * no use (not asked for, or not the next one). The engine puts the bytes in place, adds them to

@@ -187,6 +187,7 @@ struct vb_path_ops {
 	void (*flush)(struct vb_path *path);
 	bool (*alive)(struct vb_path *path);
 	bool (*drained)(struct vb_path *path);
+	bool (*unread)(struct vb_path *path);
 	bool (*polled)(const struct vb_path *path);
 	uint32_t (*expected)(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
 	__be64 (*adapter)(struct vb_path *path, uint32_t qpn);
@@ -366,6 +367,12 @@ static inline bool vb_path_alive(struct vb_path *path)
 static inline bool vb_path_drained(struct vb_path *path)
 {
 	return path->ops->drained(path);
+}
+
+/* Whether packets of the peer's wait for us, an answer perhaps among them. Inside a read section. */
+static inline bool vb_path_unread(struct vb_path *path)
+{
+	return path->ops->unread && path->ops->unread(path);
 }
 
 /* Whether a thread of the peer polls right now, so that a packet is taken at once. */

@@ -47,6 +47,18 @@ static bool shm_drained(struct vb_path *path)
 	return drained;
 }
 
+static bool shm_unread(struct vb_path *path)
+{
+	_Atomic(struct vb_peer *) *list;
+	uint32_t count = vb_peer_inbound(&list);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (atomic_load_explicit(&list[i], memory_order_relaxed) == path->peer)
+			return !atomic_load_explicit(&path->peer->broken, memory_order_relaxed) &&
+			       vb_ring_pending(&path->peer->rx);
+	return false;
+}
+
 static bool shm_polled(const struct vb_path *path)
 {
 	return atomic_load_explicit(&path->peer->segment->wake, memory_order_relaxed) ==
@@ -82,6 +94,7 @@ static const struct vb_path_ops shm_ops = {
 	.flush = shm_flush,
 	.alive = shm_alive,
 	.drained = shm_drained,
+	.unread = shm_unread,
 	.polled = shm_polled,
 	.expected = shm_expected,
 	.adapter = shm_adapter,

@@ -612,7 +612,8 @@ static void timed_out(struct vb_hbl_qp *qp)
 {
 	/* Packets that still lie in the ring are not lost: the other process is only slow. */
 	if (atomic_load_explicit(&qp->connected, memory_order_acquire) &&
-	    !vb_path_drained(&qp->path))
+	    (!vb_path_drained(&qp->path) ||
+	     (vb_path_unread(&qp->path) && vb_sender_puts_off(&qp->sq.sender))))
 		return;
 	if (!vb_sender_retry(&qp->sq.sender)) {
 		fail(qp, VB_HBL_SYN_RETRIES);

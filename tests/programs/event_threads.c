@@ -74,19 +74,28 @@ static void take(struct link *link, const struct ibv_wc *wc, bool first)
 		atomic_fetch_add(&done, 1);
 }
 
-/* The send CQ first: it makes room for answers. */
-static void poll_all(struct link *link, bool first)
+static int poll_some(struct link *link, int i, bool first)
 {
 	struct ibv_wc wc[4];
-	int n = 0;
+	int n = ibv_poll_cq(link->cq[i], 4, wc);
 
+	check(n >= 0, "ibv_poll_cq: %d", n);
+	for (int k = 0; k < n; k++)
+		take(link, &wc[k], first);
+	return n;
+}
+
+/*
+ * The send CQ before every look at the other: a send keeps its place in the queue until its completion was polled, and the
+ * other side may answer as fast as this one takes.
+ */
+static void poll_all(struct link *link, bool first)
+{
 	pthread_mutex_lock(&link->lock);
-	for (int i = 0; i < 2; i++) {
-		while ((n = ibv_poll_cq(link->cq[i], 4, wc)) > 0)
-			for (int k = 0; k < n; k++)
-				take(link, &wc[k], first);
-		check_eq(n, 0);
-	}
+	do {
+		while (poll_some(link, 0, first))
+			;
+	} while (poll_some(link, 1, first));
 	pthread_mutex_unlock(&link->lock);
 }
 

@@ -108,6 +108,11 @@ static uint64_t cable_of(const struct vb_config_adapter *config)
 	return vb_cable_number(name);
 }
 
+void vb_adapter_plug_in(struct vb_adapter *adapter)
+{
+	atomic_store_explicit(&adapter->cable, cable_of(adapter->config), memory_order_relaxed);
+}
+
 static void init_adapter(unsigned int index, const struct vb_config_adapter *config)
 {
 	struct vb_adapter *adapter = &vb_card.adapters.all[index];
@@ -115,7 +120,7 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 	adapter->index = index;
 	adapter->config = config;
 	adapter->guid = make_guid(config->mac, index);
-	adapter->cable = cable_of(config);
+	vb_adapter_plug_in(adapter);
 	adapter->max_qp = limit(config->max_qp, 32768);
 	adapter->max_cq = limit(config->max_cq, 65536);
 	adapter->max_mr = limit(config->max_mr, 262128);

@@ -72,6 +72,8 @@ void vb_inject_forked(void)
 	vb_file_close(&vb_card.inject.listener);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
 		atomic_store_explicit(&vb_card.inject.at[i].cut, false, memory_order_relaxed);
+		if (i < vb_card.adapters.count)
+			vb_adapter_plug_in(&vb_card.adapters.all[i]);
 		for (unsigned int k = 0; k < VB_INJECT_OBJECTS; k++)
 			atomic_store_explicit(&vb_card.inject.at[i].fail[k], 0,
 					      memory_order_relaxed);

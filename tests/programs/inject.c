@@ -248,6 +248,38 @@ static void port_of_frames(enum end_place place)
 	station_close(&b);
 }
 
+/* A child has none of its parent's faults: its own queue pairs of the port are on the cable. */
+static void forked(enum end_place place)
+{
+	struct end self = { .place = HERE };
+	const char *other = strcmp(card(), "mlx5_1") ? "mlx5_1" : "mlx5_0";
+	struct station parent, a, b;
+	uint8_t frame[64] = { 0 };
+	int status;
+	pid_t pid;
+
+	if (place == ELSEWHERE)
+		return;
+	put_eth(frame, 0, 0xffffffffffff, 0x020000000001, 0x88b5);
+	station_open(&parent, card());
+	inject_at(&self, "port 1 down", 0);
+	pid = fork();
+	if (!pid) {
+		station_open(&a, card());
+		station_open(&b, other);
+		flow_all(b.qp);
+		station_send(&a, frame, sizeof(frame), 0);
+		station_expect(&b, frame, sizeof(frame));
+		inject_at(&self, "port 1 down", 0);
+		station_send(&a, frame, sizeof(frame), 0);
+		station_quiet(&b);
+		_exit(0);
+	}
+	check(waitpid(pid, &status, 0) == pid && !status, "status 0x%x", status);
+	inject_at(&self, "port 1 up", 0);
+	station_close(&parent);
+}
+
 /* Without a pid: in all programs that have the card. */
 static void all_programs(enum end_place place)
 {
@@ -593,6 +625,7 @@ int main(int argc, char **argv)
 		{ "port stays down", port_stays_down },
 		{ "port of datagrams", port_of_datagrams },
 		{ "port of frames", port_of_frames },
+		{ "a forked child", forked },
 		{ "all programs", all_programs },
 		{ "queue pair to error", qp_error },
 		{ "next status", next_status },

@@ -67,6 +67,7 @@ void vb_inject_closing(struct vb_dev *dev)
 void vb_inject_forked(void)
 {
 	pthread_mutex_init(&vb_card.inject.lock, NULL);
+	pthread_mutex_init(&vb_card.inject.script_lock, NULL);
 	vb_card.inject.devs = NULL;
 	vb_card.inject.listens = vb_card.inject.asked = false;
 	vb_file_close(&vb_card.inject.listener);

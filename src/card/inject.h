@@ -50,6 +50,7 @@ enum vb_inject_object {
 struct vb_inject {
 	enum vb_inject_kind kind;
 	uint64_t at_ns; /* after the first adapter was opened */
+	bool timed;     /* a time was given */
 	char card[VB_NAME_MAX];
 	enum vb_inject_which which;
 	uint32_t number; /* of the port, queue pair or EU */

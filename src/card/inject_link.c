@@ -15,6 +15,7 @@
 #include "card/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -38,7 +39,9 @@ enum {
 	PATIENCE_S = 2,  /* for a peer that has connected and says nothing */
 	TOOL_MS = 10000, /* for a program that does not answer */
 	RETRY_MS = 5,
+	FULL_MS = 50, /* until a program without descriptors may have one again */
 	ASK_AGAIN_MS = 200,
+	TRIES = 3,
 	ANSWER = 256,
 };
 
@@ -87,6 +90,17 @@ static void set_patience(int fd, int seconds)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }
 
+/* A process that was stopped finds its call interrupted when it goes on. */
+static ssize_t receive(int fd, void *to, size_t size)
+{
+	ssize_t len;
+
+	do
+		len = recv(fd, to, size, 0);
+	while (len < 0 && errno == EINTR);
+	return len;
+}
+
 /* Asynchronous signals are for the program's own threads. */
 static int start_thread(void *(*run)(void *), void *arg)
 {
@@ -125,6 +139,14 @@ static void answer_line(int fd, const char *line)
 	(void)sent; /* who does not want to know it has gone */
 }
 
+/* A command that has given up has said so: what it asked for is not done behind its back. */
+static bool has_gone(int fd)
+{
+	struct pollfd peer = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&peer, 1, 0) > 0;
+}
+
 static void serve(int fd)
 {
 	char line[VB_INJECT_LINE + 2];
@@ -133,7 +155,7 @@ static void serve(int fd)
 	set_patience(fd, PATIENCE_S);
 	if (!peer_is_own(fd, NULL))
 		return;
-	while ((len = recv(fd, line, sizeof(line) - 1, 0)) > 0) {
+	while ((len = receive(fd, line, sizeof(line) - 1)) > 0 && !has_gone(fd)) {
 		line[len] = '\0';
 		answer_line(fd, line);
 	}
@@ -155,9 +177,21 @@ static bool stop_listening(void)
 	return stop;
 }
 
+/* The program may have no descriptor left: the peer then stays, and poll() would not wait. */
+static int take_peer(const struct vb_file *file, int *waited_ms)
+{
+	int fd = vb_file_above_stdio(accept4(file->fd, NULL, NULL, SOCK_CLOEXEC));
+
+	*waited_ms = fd < 0 ? *waited_ms + FULL_MS : 0;
+	if (fd < 0)
+		vb_sleep_ns(FULL_MS * 1000000ull);
+	return fd;
+}
+
 static void *listen_main(void *arg)
 {
 	struct vb_file file;
+	int waited_ms = 0;
 
 	prctl(PR_SET_NAME, "verbatim-inject");
 	pthread_mutex_lock(&vb_card.inject.lock);
@@ -169,12 +203,13 @@ static void *listen_main(void *arg)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0 || !vb_file_is_open(&file)) {
+		if (n <= 0 || waited_ms >= IDLE_MS || !vb_file_is_open(&file)) {
 			if (stop_listening())
 				return NULL;
+			waited_ms = 0;
 			continue;
 		}
-		fd = accept4(file.fd, NULL, NULL, SOCK_CLOEXEC);
+		fd = take_peer(&file, &waited_ms);
 		if (fd < 0)
 			continue;
 		serve(fd);
@@ -268,43 +303,51 @@ static void *script_main(void *arg)
 	return NULL;
 }
 
-/* What holds from the start is carried out before anybody sees the card. */
-int vb_inject_begin(void)
+/* Nothing is left to do for it, or a thread does it. */
+static int begin_script(const char *file)
 {
-	const char *file = vb_getenv("VERBATIM_INJECT");
-	struct script *script;
+	struct script *script = calloc(1, sizeof(*script));
 	char words[512];
-	bool first;
 	int ret;
 
-	pthread_mutex_lock(&vb_card.inject.lock);
-	first = !vb_card.inject.scripted;
-	vb_card.inject.scripted = true;
-	pthread_mutex_unlock(&vb_card.inject.lock);
-	if (!first || !file || !*file)
-		return 0;
-	script = calloc(1, sizeof(*script));
 	if (!script)
 		return -ENOMEM;
 	ret = vb_inject_read(file, &script->faults, words, sizeof(words));
 	if (ret < 0) {
 		vb_error("VERBATIM_INJECT: %s", words);
 		free(script);
-		pthread_mutex_lock(&vb_card.inject.lock);
-		vb_card.inject.scripted = false; /* the next try meets the same */
-		pthread_mutex_unlock(&vb_card.inject.lock);
 		return -EINVAL;
 	}
 	script->count = ret;
 	script->start = vb_now_ns();
 	run_due(script, 0);
-	if (script->next == script->count) {
-		script_free(script);
-		return 0;
+	ret = 0;
+	if (script->next < script->count) {
+		ret = start_thread(script_main, script);
+		if (!ret)
+			return 0; /* it is the thread's now */
 	}
-	ret = start_thread(script_main, script);
-	if (ret)
-		script_free(script);
+	script_free(script);
+	return ret;
+}
+
+/*
+ * What holds from the start is carried out before anybody sees the card: who opens one meanwhile waits.
+ * After a failure the next one tries again.
+ */
+int vb_inject_begin(void)
+{
+	const char *file = vb_getenv("VERBATIM_INJECT");
+	int ret = 0;
+
+	if (!file || !*file)
+		return 0;
+	pthread_mutex_lock(&vb_card.inject.script_lock);
+	if (!vb_card.inject.scripted)
+		ret = begin_script(file);
+	if (!ret)
+		vb_card.inject.scripted = true;
+	pthread_mutex_unlock(&vb_card.inject.script_lock);
 	return ret;
 }
 
@@ -321,7 +364,9 @@ static int connect_to(const struct vb_slot_info *info)
 	struct sockaddr_un to;
 	socklen_t len = address(&to, info->pid);
 	pid_t pid;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), ret = -ETIMEDOUT;
+	/* Where many wait already, connect() would wait for a program that may be stopped. */
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int ret = -ETIMEDOUT;
 
 	if (fd < 0)
 		return -errno;
@@ -331,7 +376,7 @@ static int connect_to(const struct vb_slot_info *info)
 		if (ret)
 			break;
 		if (!connect(fd, (struct sockaddr *)&to, len)) {
-			if (peer_is_own(fd, &pid) && pid == info->pid)
+			if (peer_is_own(fd, &pid) && pid == info->pid && !fcntl(fd, F_SETFL, 0))
 				return fd;
 			ret = -EPERM; /* somebody else has taken the name */
 			break;
@@ -350,10 +395,13 @@ static void find(void *arg, const struct vb_slot_info *info)
 		target->fd = connect_to(info);
 }
 
-int vb_inject_ask(pid_t pid, const char *line, char *words, size_t size)
+/*
+ * 0 and the answer, or -errno and words. -EAGAIN: the program stopped listening before it read the line,
+ * because nobody had asked for a while.
+ */
+static int ask_once(pid_t pid, const char *line, struct answer *answer, char *words, size_t size)
 {
 	struct target target = { .pid = pid, .fd = -ESRCH };
-	struct answer answer;
 	ssize_t len;
 	int fd, ret;
 
@@ -369,12 +417,25 @@ int vb_inject_ask(pid_t pid, const char *line, char *words, size_t size)
 	set_patience(fd, TOOL_MS / 1000);
 	len = send(fd, line, strlen(line), MSG_NOSIGNAL);
 	if (len >= 0)
-		len = recv(fd, &answer, sizeof(answer), 0);
+		len = receive(fd, answer, sizeof(*answer));
+	ret = len == sizeof(*answer)                               ? 0
+	      : len < 0 && (errno == ECONNRESET || errno == EPIPE) ? -EAGAIN
+								   : -ETIMEDOUT;
 	close(fd);
-	if (len != sizeof(answer)) {
+	if (ret)
 		snprintf(words, size, "does not answer");
-		return -ETIMEDOUT;
-	}
+	return ret;
+}
+
+int vb_inject_ask(pid_t pid, const char *line, char *words, size_t size)
+{
+	struct answer answer;
+	int ret = -EAGAIN;
+
+	for (int i = 0; ret == -EAGAIN && i < TRIES; i++)
+		ret = ask_once(pid, line, &answer, words, size);
+	if (ret)
+		return ret == -EAGAIN ? -ETIMEDOUT : ret;
 	answer.words[ANSWER - 1] = '\0';
 	snprintf(words, size, "%s", answer.words);
 	return answer.status > 0 ? -EPROTO : answer.status;

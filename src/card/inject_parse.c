@@ -242,6 +242,7 @@ static int parse_fault(struct line *line, struct vb_inject *fault)
 	int ret = 0;
 
 	if (!strcmp(word, "at")) {
+		fault->timed = true;
 		ret = take_time(line, &fault->at_ns);
 		word = take(line);
 	}
@@ -300,6 +301,30 @@ int vb_inject_parse(const char *text, struct vb_inject *fault, char *words, size
 
 /* --- scripts ---------------------------------------------------------------------------------- */
 
+/*
+ * The next line without its end: 1, 0 at the end of the file, or -errno and words. One that is too long
+ * is cut to a length that is too long for vb_inject_parse(), too.
+ */
+static int next_line(FILE *f, char text[VB_INJECT_LINE + 2], char *words, size_t size)
+{
+	int len = 0, c;
+
+	while ((c = getc(f)) != EOF && c != '\n') {
+		if (!c) {
+			snprintf(words, size, "there is a NUL character");
+			return -EINVAL;
+		}
+		if (len <= VB_INJECT_LINE)
+			text[len++] = (char)c;
+	}
+	text[len] = '\0';
+	if (ferror(f)) {
+		snprintf(words, size, "%s", strerror(errno));
+		return -EIO;
+	}
+	return len || c == '\n';
+}
+
 /* Behind those of the same time. */
 static void insert(struct vb_inject *faults, int count, const struct vb_inject *fault)
 {
@@ -316,8 +341,9 @@ static int read_lines(FILE *f, const char *file, struct vb_inject *faults, char 
 	struct vb_inject fault;
 	int count = 0, ret;
 
-	for (int n = 1; fgets(text, sizeof(text), f); n++) {
-		ret = vb_inject_parse(text, &fault, why, sizeof(why));
+	for (int n = 1; (ret = next_line(f, text, why, sizeof(why))); n++) {
+		if (ret > 0)
+			ret = vb_inject_parse(text, &fault, why, sizeof(why));
 		if (ret < 0) {
 			snprintf(words, size, "%s:%d: %s", file, n, why);
 			return ret;

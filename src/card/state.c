@@ -31,7 +31,9 @@ struct vb_card vb_card = {
 	.emulation = { .lock = PTHREAD_MUTEX_INITIALIZER },
 	.umem_lock = PTHREAD_MUTEX_INITIALIZER,
 	.alarms = { .next = UINT64_MAX },
-	.inject = { .lock = PTHREAD_MUTEX_INITIALIZER, .listener = { .fd = -1 } },
+	.inject = { .lock = PTHREAD_MUTEX_INITIALIZER,
+		    .script_lock = PTHREAD_MUTEX_INITIALIZER,
+		    .listener = { .fd = -1 } },
 	.hbl = { .lock = PTHREAD_MUTEX_INITIALIZER },
 };
 

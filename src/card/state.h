@@ -148,7 +148,8 @@ struct vb_card {
 		} at[VB_CONFIG_MAX_ADAPTERS];
 		struct vb_inject *eus; /* what EUs were asked for, in order */
 		uint32_t num_eus;
-		bool scripted; /* VERBATIM_INJECT was looked at */
+		pthread_mutex_t script_lock; /* over the first opening of a device; before lock */
+		bool scripted;               /* VERBATIM_INJECT was looked at */
 		struct vb_file listener;
 		bool listens; /* there is a thread at it */
 		bool asked;   /* since that thread last looked */

@@ -4,6 +4,7 @@
  */
 #include <argp.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		args->script = arg;
 		return 0;
 	case 'p':
+		errno = 0;
 		args->pid = strtol(arg, &end, 10);
-		if (*end || args->pid < 1)
+		if (errno || *end || args->pid < 1 || args->pid > INT_MAX)
 			argp_error(state, "'%s' is not a pid", arg);
 		return 0;
 	case ARGP_KEY_ARG:
@@ -96,13 +98,24 @@ static bool join(char **words, char line[VB_INJECT_LINE + 1])
 		return false;
 	}
 	ret = vb_inject_parse(line, &fault, why, sizeof(why));
-	if (!ret && fault.at_ns)
+	if (!ret && fault.timed) {
 		snprintf(why, sizeof(why), "at: times are for scripts");
+		ret = -EINVAL;
+	}
 	if (ret > 0)
 		snprintf(why, sizeof(why), "which fault?");
-	if (ret || fault.at_ns)
+	if (ret)
 		fprintf(stderr, "%s: %s\nTry 'verbatim inject --help'.\n", who, why);
-	return !ret && !fault.at_ns;
+	return !ret;
+}
+
+/* Names and answers are the program's own choice; a terminal might obey them. */
+static const char *printable(char *text)
+{
+	for (char *p = text; *p; p++)
+		if (*p < 0x20 || *p >= 0x7f)
+			*p = '?';
+	return text;
 }
 
 static void ask(struct round *round, pid_t pid, bool alone)
@@ -116,10 +129,11 @@ static void ask(struct round *round, pid_t pid, bool alone)
 	tools_command_of(pid, command, sizeof(command));
 	if (ret) {
 		round->failed++;
-		fprintf(stderr, "%s: %d %s: %s\n", who, (int)pid, command, words);
+		fprintf(stderr, "%s: %d %s: %s\n", who, (int)pid, printable(command),
+			printable(words));
 	} else {
 		round->done++;
-		printf("%d %s: %s\n", (int)pid, command, round->line);
+		printf("%d %s: %s\n", (int)pid, printable(command), round->line);
 	}
 }
 

@@ -16,6 +16,9 @@
  *	period N
  *	lost N                     samples for which there was no memory
  *	COUNT PC CALLER...         addresses as in the file, callers as return addresses, the innermost first
+ *	end                        of a process that has ended; missing where the program was killed
+ *
+ * N is the first number for which there is no file yet: the process may have run another program before.
  */
 #include "dpa/internal.h"
 
@@ -29,6 +32,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #define PERIOD_DEFAULT 100003 /* a prime: loops seldom have a multiple of it */
@@ -47,13 +51,14 @@ struct samples {
 	struct vb_dpa_process *process;
 	uint64_t period;
 	char path[PATH_MAX]; /* without the ending */
-	pid_t pid;           /* a forked child has nothing to write */
+	bool inherited; /* by a fork: the child has nothing to write, and its locks are nobody's */
 	void *elf;
 	pthread_mutex_t lock; /* of all below */
 	struct vb_unwinder *unwinder;
 	struct place *table;
 	size_t room, used; /* room: a power of two */
 	uint64_t lost, written_at;
+	bool ended; /* all that follows is the same */
 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -136,6 +141,20 @@ static void write_places(const struct samples *s, FILE *f)
 			fprintf(f, " %" PRIx64, place->addrs[k]);
 		fputc('\n', f);
 	}
+	if (s->ended)
+		fputs("end\n", f);
+}
+
+/* A stream above standard output, which the program may have closed. NULL: errno. */
+static FILE *open_new(const char *path, int flags)
+{
+	int fd = vb_file_above_stdio(
+		open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666));
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
 }
 
 /* Under lock. A reader finds the file before or after, never half of it. */
@@ -146,11 +165,11 @@ static void write_samples(struct samples *s)
 	bool bad;
 
 	s->written_at = vb_dpa_now_ns();
-	if (s->pid != getpid())
+	if (s->inherited)
 		return;
 	snprintf(path, sizeof(path), "%s.new", s->path);
 	snprintf(to, sizeof(to), "%s.samples", s->path);
-	f = fopen(path, "we");
+	f = open_new(path, O_TRUNC);
 	if (!f) {
 		vb_warn("dpa: no profile: %s: %s", path, strerror(errno));
 		return;
@@ -164,18 +183,27 @@ static void write_samples(struct samples *s)
 	}
 }
 
-static int write_elf(const struct samples *s, size_t len)
+/* Under all_lock: the program, in a file of a name that nobody has. */
+static int write_elf(struct samples *s, const char *dir, size_t len)
 {
 	char path[PATH_MAX + 16];
 	FILE *f;
 	bool good;
 
-	snprintf(path, sizeof(path), "%s.elf", s->path);
-	f = fopen(path, "we");
+	do {
+		if (snprintf(s->path, sizeof(s->path), "%s/%d-%u", dir, (int)getpid(), ++numbers) >=
+		    (int)sizeof(s->path))
+			return -ENAMETOOLONG;
+		snprintf(path, sizeof(path), "%s.elf", s->path);
+		f = open_new(path, O_EXCL);
+	} while (!f && errno == EEXIST);
 	if (!f)
 		return -errno;
 	good = fwrite(s->elf, 1, len, f) == len;
-	return fclose(f) || !good ? -EIO : 0;
+	if (!fclose(f) && good)
+		return 0;
+	unlink(path);
+	return -EIO;
 }
 
 static void at_exit(void)
@@ -183,10 +211,20 @@ static void at_exit(void)
 	pthread_mutex_lock(&all_lock);
 	for (struct samples *s = all; s; s = s->next) {
 		pthread_mutex_lock(&s->lock);
+		s->ended = true;
 		write_samples(s);
 		pthread_mutex_unlock(&s->lock);
 	}
 	pthread_mutex_unlock(&all_lock);
+}
+
+/* The child may end, or begin processes of its own; threads that had the locks are not there. */
+static void after_fork(void)
+{
+	for (struct samples *s = all; s; s = s->next)
+		s->inherited = true;
+	all = NULL;
+	pthread_mutex_init(&all_lock, NULL);
 }
 
 /* ---- taking ---- */
@@ -205,6 +243,8 @@ static void take(struct samples *s, struct vb_dpa_thread *thread)
 	uint64_t addrs[1 + CALLERS], bias = s->process->program.bias;
 	unsigned int n = 0;
 
+	if (s->inherited)
+		return;
 	addrs[0] = state->pc;
 	pthread_mutex_lock(&s->lock);
 	if (s->unwinder)
@@ -268,7 +308,6 @@ static struct samples *samples_new(struct vb_dpa_process *process, const void *e
 	if (!s)
 		return NULL;
 	s->process = process;
-	s->pid = getpid();
 	s->room = 1024;
 	s->table = calloc(s->room, sizeof(*s->table));
 	s->elf = malloc(len);
@@ -301,14 +340,15 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 				   "VERBATIM_DPA_PROFILE_PERIOD=%s is not a number of instructions",
 				   vb_getenv("VERBATIM_DPA_PROFILE_PERIOD"));
 	pthread_mutex_lock(&all_lock);
-	if (!numbers)
-		atexit(at_exit);
-	if (snprintf(s->path, sizeof(s->path), "%s/%d-%u", dir, (int)s->pid, ++numbers) >= PATH_MAX)
-		s->path[0] = '\0';
-	s->next = all;
-	all = s;
+	if (!numbers && (atexit(at_exit) || pthread_atfork(NULL, NULL, after_fork)))
+		err = -ENOMEM;
+	else
+		err = write_elf(s, dir, len);
+	if (!err) {
+		s->next = all;
+		all = s;
+	}
 	pthread_mutex_unlock(&all_lock);
-	err = write_elf(s, len);
 	if (err)
 		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_PROFILE=%s: %s", dir,
 				   strerror(-err));
@@ -328,8 +368,8 @@ void vb_sample_end(struct vb_dpa_process *process)
 		;
 	if (*link) {
 		*link = s->next;
-		if (s->unwinder || s->used)
-			write_samples(s);
+		s->ended = true;
+		write_samples(s);
 	}
 	pthread_mutex_unlock(&all_lock);
 	if (s->unwinder)

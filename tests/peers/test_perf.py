@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 
@@ -66,17 +67,60 @@ __dpa_rpc__ uint64_t work(uint64_t n)
 }
 '''
 
-HOST = '''#include <stdio.h>
+# What it does behind its calls is said by its argument.
+HOST = '''#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <infiniband/verbs.h>
 #include <libflexio/flexio.h>
 extern struct flexio_app *perfapp;
 extern flexio_func_t work;
-int main(void)
+static struct flexio_process *process;
+static volatile int done;
+
+static void *call_always(void *arg)
 {
+	uint64_t result;
+
+	while (!done)
+		flexio_process_call(process, &work, &result, (uint64_t)2000);
+	return arg;
+}
+
+/* Children of a program whose threads are sampled all the time; each ends by itself. */
+static int fork_many(void)
+{
+	pthread_t thread[2];
+	int status;
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&thread[i], NULL, call_always, NULL);
+	for (int i = 0; i < 60; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			alarm(20);
+			exit(0);
+		}
+		if (waitpid(pid, &status, 0) != pid || status)
+			return 4;
+	}
+	done = 1;
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	return 3;
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *ctx = ibv_open_device(list[0]);
-	struct flexio_process *process;
+	char *again[] = { argv[0], NULL };
 	uint64_t result;
 
 	if (flexio_process_create(ctx, perfapp, NULL, &process))
@@ -84,7 +128,19 @@ int main(void)
 	for (int i = 0; i < 5; i++)
 		if (flexio_process_call(process, &work, &result, (uint64_t)2000))
 			return 2;
+	if (!strcmp(how, "killed"))
+		raise(SIGKILL);
+	if (!strcmp(how, "again")) {
+		flexio_process_destroy(process);
+		execv(argv[0], again);
+	}
+	if (!strcmp(how, "forks"))
+		return fork_many();
 	puts("said by the program");
+	if (!strcmp(how, "waits")) {
+		fflush(stdout);
+		pause();
+	}
 	exit(3); /* the process is not destroyed */
 }
 '''
@@ -160,7 +216,7 @@ def build(folder):
                     '-app-name=perfapp', '-devicecc-options=-g -O1'], cwd=folder, check=True)
     flags = shlex.split(subprocess.run(['pkg-config', '--cflags', '--libs', 'libflexio', 'libibverbs'], env=env, check=True,
                                        capture_output=True, text=True).stdout)
-    subprocess.run(['gcc', 'perf.c', '-o', 'perf', 'perf.a', *flags], cwd=folder, check=True)
+    subprocess.run(['gcc', '-pthread', 'perf.c', '-o', 'perf', 'perf.a', *flags], cwd=folder, check=True)
     return os.path.join(folder, 'perf')
 
 
@@ -187,6 +243,43 @@ def check_flexio(folder):
         raise peers.Failure(f'what only calls others is not shown:\n{text}')
 
 
+def check_ends(folder):
+    """However a program ends, its profile is there, or is said to be missing."""
+    program = os.path.join(folder, 'perf')
+    preload = peers.sanitizer(STAGE)
+    argv = ['env', f'LD_PRELOAD={preload}', program] if preload else [program]
+    said, stacks = profile(folder, 997, *argv, code=3)
+    if said['unfinished']:
+        raise peers.Failure(f'a program that ended: {said}')
+    # Another program in the same process: one profile is not written over the other.
+    twice, stacks_twice = profile(folder, 997, *argv, 'again', code=3)
+    if twice['samples'] != 2 * said['samples'] or twice['processes'] != 2 or twice['unfinished']:
+        raise peers.Failure(f'two programs, one after the other: {twice}, not twice {said}')
+    if stacks_twice != {stack: 2 * n for stack, n in stacks.items()}:
+        raise peers.Failure(f'{stacks_twice}, not twice {stacks}')
+    killed, _ = profile(folder, 997, *argv, 'killed', code=137)
+    if killed['unfinished'] != 1:
+        raise peers.Failure(f'killed: {killed}')
+    text = call('--', *argv, 'killed', code=137).stdout
+    if 'no device code' in text or 'was killed' not in text:
+        raise peers.Failure(f'killed: {text}')
+    if not preload:  # AddressSanitizer's allocator does not know forks
+        profile(folder, 101, *argv, 'forks', code=3)
+    # Who ends the command ends the program; nothing stays.
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        with subprocess.Popen([VERBATIM, 'perf', '--period', '997', '--', *argv, 'waits'], stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, 'TMPDIR': folder}) as command:
+            if command.stdout.readline() != 'said by the program\n':
+                raise peers.Failure('the program was not heard')
+            command.send_signal(sig)
+            text = command.communicate(timeout=60)[0]
+        if command.returncode != 128 + sig or 'was killed' not in text:
+            raise peers.Failure(f'{sig}: {command.returncode}\n{text}')
+        left = [name for name in os.listdir(folder) if name.startswith('verbatim-perf')]
+        if left:
+            raise peers.Failure(f'{sig}: left behind: {left}')
+
+
 def check_edges(folder):
     call(code=2)
     for period in ('0', '-1', 'x', '1x', '99999999999999999999'):
@@ -206,12 +299,17 @@ def check_edges(folder):
                           capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 126 or 'VERBATIM_DPA_PROFILE=/no/such/folder' not in done.stderr:
         raise peers.Failure(f'a folder that is missing: {done}')
+    done = subprocess.run([VERBATIM, 'dpa', 'run', elf], env={**os.environ, 'VERBATIM_DPA_PROFILE': '/' * 4090 + 'tmp'}, cwd=folder,
+                          capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 126 or os.path.exists(os.path.join(folder, '.elf')):
+        raise peers.Failure(f'a folder whose name is too long: {done}')
 
 
 def run():
     with tempfile.TemporaryDirectory() as folder:
         check_exact(folder)
         check_flexio(folder)
+        check_ends(folder)
         check_edges(folder)
 
 

@@ -73,23 +73,51 @@ static int become(const struct arguments *args, const char *dir)
 	return tools_become(who, args->program);
 }
 
+static volatile sig_atomic_t child;
+
+static void pass_on(int sig)
+{
+	kill((pid_t)child, sig);
+}
+
+/* Who ends the command means the program. What was ignored, below nohup for one, stays so. */
+static void guard_signal(int sig)
+{
+	struct sigaction action = { .sa_handler = pass_on, .sa_flags = SA_RESTART }, before;
+
+	if (!sigaction(sig, NULL, &before) && before.sa_handler != SIG_IGN)
+		sigaction(sig, &action, NULL);
+}
+
 /* The program's exit code, 128 and the signal where it was killed; -1 where there is none. */
 static int run(const struct arguments *args, const char *dir)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;
+	sigset_t ends, before;
 	int status;
 	pid_t pid;
 
 	/* Ctrl-C is for the program: its profile is printed all the same. */
 	sigaction(SIGINT, &ignore, &interrupt);
 	sigaction(SIGQUIT, &ignore, &quit);
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, &before);
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
 		sigaction(SIGINT, &interrupt, NULL);
 		sigaction(SIGQUIT, &quit, NULL);
+		sigprocmask(SIG_SETMASK, &before, NULL);
 		_exit(become(args, dir));
 	}
+	if (pid > 0) {
+		child = pid;
+		guard_signal(SIGTERM);
+		guard_signal(SIGHUP);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (pid < 0) {
 		fprintf(stderr, "%s: %s\n", who, strerror(errno));
 		return -1;
@@ -97,6 +125,9 @@ static int run(const struct arguments *args, const char *dir)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -1;
+	/* Its number may be another's from here on; the report is short, and removes the folder. */
+	sigaction(SIGTERM, &ignore, NULL);
+	sigaction(SIGHUP, &ignore, NULL);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

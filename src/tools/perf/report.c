@@ -24,6 +24,7 @@ enum { ADDRS = 65, LINES_SHOWN = 20, FUNCTIONS_SHOWN = 40 };
 struct profile {
 	uint64_t period, samples, lost;
 	unsigned int processes;
+	unsigned int unfinished;                /* of them: what they did last is missing */
 	struct rows self, total, lines, stacks; /* lines: FILE:NUMBER, a tab, the function */
 };
 
@@ -163,6 +164,10 @@ static void read_line(struct profile *profile, const struct program *p, char *li
 
 	if (sscanf(line, "period %" SCNu64, &profile->period) == 1)
 		return;
+	if (!strcmp(line, "end\n")) {
+		profile->unfinished--;
+		return;
+	}
 	if (sscanf(line, "lost %" SCNu64, &count) == 1) {
 		profile->lost += count;
 		return;
@@ -187,7 +192,6 @@ static void read_samples(struct profile *profile, const char *path)
 		return;
 	snprintf(elf, sizeof(elf), "%.*s.elf", (int)(strlen(path) - strlen(".samples")), path);
 	if (program_open(&p, elf)) {
-		profile->processes++;
 		while (getline(&line, &room, f) > 0)
 			read_line(profile, &p, line);
 	} else {
@@ -212,6 +216,11 @@ static void read_all(struct profile *profile, const char *dir)
 
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+		/* Comes first by name, and is all that there is of a process that was killed early. */
+		if (ends_with(path, ".elf")) {
+			profile->processes++;
+			profile->unfinished++;
+		}
 		if (ends_with(path, ".samples"))
 			read_samples(profile, path);
 		free(names[i]);
@@ -275,9 +284,13 @@ static void print_functions(const struct profile *profile)
 
 static void print_text(const struct profile *profile)
 {
+	if (profile->unfinished)
+		printf("The program of %u device process%s was killed or has not ended: up to two seconds are missing\n",
+		       profile->unfinished, profile->unfinished == 1 ? "" : "es");
 	if (!profile->samples) {
 		printf("No samples: %s.\n",
-		       profile->processes
+		       profile->unfinished ? "none were written before the end"
+		       : profile->processes
 			       ? "device code ran too few instructions; try a smaller --period"
 			       : "the program has run no device code");
 		return;
@@ -324,8 +337,9 @@ static void print_json_lines(const struct profile *profile)
 static void print_json(const struct profile *profile)
 {
 	printf("{\"period\": %" PRIu64 ", \"samples\": %" PRIu64 ", \"lost\": %" PRIu64
-	       ", \"processes\": %u,\n\"functions\": [\n",
-	       profile->period, profile->samples, profile->lost, profile->processes);
+	       ", \"processes\": %u, \"unfinished\": %u,\n\"functions\": [\n",
+	       profile->period, profile->samples, profile->lost, profile->processes,
+	       profile->unfinished);
 	for (size_t i = 0; i < profile->total.n; i++) {
 		const struct row *row = &profile->total.list[i];
 
@@ -375,8 +389,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s: started by itself; run verbatim perf\n", who);
 		return CMD_USAGE;
 	}
-	/* Its own use of the accelerator is no part of the profile. */
+	/* Its own use of the accelerator is no part of the profile, and nothing to translate. */
 	unsetenv("VERBATIM_DPA_PROFILE");
+	unsetenv("VERBATIM_DPA_TIER");
 	read_all(&profile, argv[1]);
 	remove_all(argv[1]);
 	if (*argv[4])

@@ -35,7 +35,8 @@
 #include "base/log.h"
 #include "base/registry_dir.h"
 
-enum { LOCK_MS = 5000, USERS_FIRST = 1 << 20, USERS_STRIDE = 1 << 16 };
+/* LOCKS_MAX: more than there can be programs. */
+enum { LOCK_MS = 5000, USERS_FIRST = 1 << 20, USERS_STRIDE = 1 << 16, LOCKS_MAX = 4096 };
 
 /* ---- the directory ---- */
 
@@ -264,22 +265,43 @@ pid_t vb_eus_group_user(int fd, unsigned int id)
 	return find_lock(fd, (off_t)id, 1, &found) ? found.l_pid : 0;
 }
 
-/* Which lock is found first is not said, so look before and behind it as well. */
-static unsigned int count_locks(int fd, off_t from, off_t to, pid_t *one)
+/* A look at the locks of a file: where, how many were seen, and whose the last one was. */
+struct count {
+	int fd;
+	unsigned int looks, processes;
+	pid_t one;
+};
+
+/*
+ * Which lock is found first is not said, so look before and behind it as well. The file is open to all
+ * programs of the user: a lock that is none of ours may be of any size, and counts as one.
+ */
+static void count_locks(struct count *count, off_t from, off_t to)
 {
 	struct flock found;
 
-	if (from >= to || !find_lock(fd, from, to - from, &found))
-		return 0;
-	*one = found.l_pid;
-	return (unsigned int)found.l_len + count_locks(fd, from, found.l_start, one) +
-	       count_locks(fd, found.l_start + found.l_len, to, one);
+	while (from < to && count->looks < LOCKS_MAX &&
+	       find_lock(count->fd, from, to - from, &found)) {
+		off_t end = found.l_len ? found.l_start + found.l_len : to;
+
+		count->looks++;
+		count->one = found.l_pid;
+		count->processes +=
+			found.l_start >= from && found.l_len > 0 && found.l_len <= USERS_STRIDE
+				? (unsigned int)found.l_len
+				: 1;
+		count_locks(count, from, found.l_start);
+		from = end;
+	}
 }
 
 unsigned int vb_eus_processes(int fd, pid_t *one)
 {
-	*one = 0;
-	return count_locks(fd, USERS_FIRST, (off_t)1 << 40, one);
+	struct count count = { .fd = fd };
+
+	count_locks(&count, USERS_FIRST, (off_t)1 << 40);
+	*one = count.one;
+	return count.processes;
 }
 
 static int users_lock(int fd, off_t at, off_t len, bool on)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """dpaeumgmt as a user meets it: every subcommand, what it prints and exits with, and what it refuses. Its store is in a
 folder of the test; what device code does with groups is in tests/flexio/test_groups.c."""
+import fcntl
 import glob
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 
 import peers
 
@@ -249,6 +251,38 @@ def check_two_at_once(tool):
     tool.run('eu_group', 'apply', '-d', 'mlx5_0', '-f', '-', input='{"eu_groups": []}')
 
 
+def check_slow_file(tool):
+    """A file that comes slowly keeps nobody from the store."""
+    with subprocess.Popen([TOOL, 'eu_group', 'apply', '-d', 'mlx5_0', '-f', '-'], env=tool.env, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as slow:
+        slow.stdin.write('{"eu_groups": [')
+        slow.stdin.flush()
+        for number in range(3):  # it has begun by the last one
+            tool.run('eu_group', 'create', '-d', 'mlx5_0', '-n', f'slow{number}', '-r', str(number))
+            time.sleep(.3)
+        if len(json.loads(tool.run('eu_group', 'query', '-d', 'mlx5_0', '--json').stdout)['eu_groups']) != 3:
+            raise peers.Failure('another command was kept from the store')
+        if slow.communicate(']}', timeout=60)[0] != 'In total there are 0 EU groups configured.\n' or slow.returncode:
+            raise peers.Failure(f'apply: {slow.returncode}')
+
+
+def check_locks(tool):
+    """Locks that no program of ours has: somebody uses the adapter, and no command fails of it."""
+    tool.run('eu_group', 'create', '-d', 'mlx5_0', '-n', 'a', '-r', '0-3')
+    folder = os.path.dirname(tool.store())
+    first, stride = 1 << 20, 1 << 16
+    for ranges in ([(0, 0)], [(first + 5, 0)], [(first, 1 << 62)], [(first + n * 4, 1) for n in range(2000)],
+                   [(first - 10, 20)], [(first + stride * 7, 3), (first + stride * 9, 2)]):
+        with open(os.path.join(folder, 'use-mlx5_0'), 'w+b') as use:
+            for start, size in ranges:
+                fcntl.lockf(use, fcntl.LOCK_SH | fcntl.LOCK_NB, size, start)
+            said = json.loads(tool.run('info', 'status', '-d', 'mlx5_0', '--json').stdout)
+            if not 1 <= said['processes'] <= 2000 or (len(ranges) == 2 and said['processes'] != 5):
+                raise peers.Failure(f'{ranges[:3]}: {said}')
+            tool.refused('partition create -d mlx5_0 -v 1 -r 10-20 -m 1', 'device processes run on mlx5_0')
+    tool.run('eu_group', 'destroy', '-d', 'mlx5_0', '-n', 'a')
+
+
 def check_store(tool):
     """What lies under the store's name and is not one is never taken for one."""
     tool.run('eu_group', 'create', '-d', 'mlx5_0', '-n', 'a', '-r', '0-3')
@@ -307,7 +341,8 @@ def check_users(tool):
 def run():
     with tempfile.TemporaryDirectory() as folder:
         tool = Tool(folder)
-        for check in (check_front, check_info, check_groups, check_apply, check_partitions, check_two_at_once, check_store, check_users):
+        for check in (check_front, check_info, check_groups, check_apply, check_partitions, check_two_at_once, check_slow_file, check_locks,
+                      check_store, check_users):
             check(tool)
 
 

@@ -37,6 +37,8 @@ struct work {
 	unsigned int count; /* EUs of the adapter's own accelerator */
 	struct vb_eus_store store;
 	struct vb_eus *eus;
+	char *text; /* of the file of groups; NULL: none is needed */
+	size_t text_len;
 	cJSON *out; /* what --json prints */
 };
 
@@ -49,6 +51,11 @@ int group_create(struct work *work);
 int group_query(struct work *work);
 int group_destroy(struct work *work);
 int group_apply(struct work *work);
+/*
+ * The file of groups, with a NUL behind it; NULL after a message. It may come slowly: not while the
+ * store is locked.
+ */
+char *group_file(const char *path, size_t *len);
 int partition_info(struct work *work);
 int partition_create(struct work *work);
 int partition_query(struct work *work);

@@ -157,8 +157,7 @@ int group_destroy(struct work *work)
 	return 0;
 }
 
-/* The whole file, with a NUL behind it. */
-static char *read_file(const char *path, size_t *len)
+char *group_file(const char *path, size_t *len)
 {
 	FILE *f = !strcmp(path, "-") ? stdin : fopen(path, "re");
 	struct stat st;
@@ -184,19 +183,13 @@ static char *read_file(const char *path, size_t *len)
 
 int group_apply(struct work *work)
 {
-	char why[VB_EU_WHY], *text;
-	size_t len;
-	int ret;
+	char why[VB_EU_WHY];
 
 	for (unsigned int id = 1; id <= VB_EU_GROUPS; id++)
 		if (find(work, id) && check_unused(work, id))
 			return 1;
-	text = read_file(work->args->file, &len);
-	if (!text)
-		return 1;
-	ret = groups_from_json(work->eus, work->adapter->name, work->count, text, len, why);
-	free(text);
-	if (ret)
+	if (groups_from_json(work->eus, work->adapter->name, work->count, work->text,
+			     work->text_len, why))
 		return refuse("%s: %s", work->args->file, why);
 	return save(work) ? 1 : show_all(work);
 }

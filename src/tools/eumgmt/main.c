@@ -371,8 +371,15 @@ static int run(const struct subcommand *s, const struct arguments *args)
 	if (!work.adapter)
 		return 1;
 	work.count = work.adapter->dpa_eus ? work.adapter->dpa_eus : VB_EUS_DEFAULT;
-	if (vb_eus_store_open(&work.store, s->changes, s->changes))
+	if (args->given & OPT_FILE) {
+		work.text = group_file(args->file, &work.text_len);
+		if (!work.text)
+			return 1;
+	}
+	if (vb_eus_store_open(&work.store, s->changes, s->changes)) {
+		free(work.text);
 		return 1;
+	}
 	work.out = cJSON_CreateObject();
 	code = !work.out ? refuse("no memory") : vb_eus_store_read(&work.store, &work.eus) ? 1 : 0;
 	if (!code)
@@ -382,6 +389,7 @@ static int run(const struct subcommand *s, const struct arguments *args)
 		code = print_json(&work);
 	cJSON_Delete(work.out);
 	vb_eus_free(work.eus);
+	free(work.text);
 	return code;
 }
 

@@ -21,12 +21,15 @@ enum { ID_BITS = 20 };
 
 /* ---- entries ---- */
 
-/* What an earlier process in this entry was asked for does not count. */
+/*
+ * What an earlier process in this entry was asked for does not count. A reader that has looked at the
+ * former process fails to swap: the numbers of changes and resets.
+ */
 static void clear_request(struct vb_monitor_request *request)
 {
 	uint64_t state = atomic_load_explicit(&request->state, memory_order_relaxed);
 
-	/* A reader that has looked at the former process fails to swap: the number of changes. */
+	atomic_fetch_add_explicit(&request->resets, (1ull << 32) + 1, memory_order_relaxed);
 	atomic_store_explicit(&request->state,
 			      (state + VB_MONITOR_CHANGE) & ~(uint64_t)(VB_MONITOR_CHANGE - 1),
 			      memory_order_relaxed);
@@ -59,6 +62,8 @@ void vb_shown_process_end(struct vb_shown_process *process)
 		atomic_load_explicit(&process->samples, memory_order_relaxed);
 
 	process->request = NULL;
+	/* The next process may use the buffer at once. */
+	vb_monitor_hide(&process->place);
 	if (samples)
 		vb_monitor_give(&process->place, samples,
 				VB_MONITOR_SAMPLES * sizeof(struct vb_monitor_sample),

@@ -35,6 +35,8 @@ struct vb_monitor_place {
  */
 VB_PUBLIC int vb_monitor_add(enum vb_monitor_kind kind, struct vb_monitor_place *place);
 VB_PUBLIC void vb_monitor_show(struct vb_monitor_place *place);
+/* Nobody sees it any more: before memory that it points to is given back. */
+VB_PUBLIC void vb_monitor_hide(struct vb_monitor_place *place);
 /* Nobody writes to it any more. Leaves *place empty. */
 VB_PUBLIC void vb_monitor_remove(struct vb_monitor_place *place);
 /* More of the file, zeroed, for what an entry points to. NULL: no room. And its way back. */

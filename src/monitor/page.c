@@ -133,8 +133,7 @@ static int page_map(struct vb_monitor_page *page)
 	header->slot = self.slot;
 	header->generation = self.generation;
 	header->pid = (uint32_t)self.pid;
-	header->base_ns = vb_monitor_now_ns();
-	header->base_ticks = vb_monitor_ticks();
+	vb_monitor_moment(&header->base_ticks, &header->base_ns);
 	page->slot = self.slot;
 	page->size = 2 * VB_MONITOR_PAGE;
 	page->header = header;
@@ -299,26 +298,33 @@ int vb_monitor_add(enum vb_monitor_kind kind, struct vb_monitor_place *place)
 	return ret;
 }
 
-void vb_monitor_show(struct vb_monitor_place *place)
+static void set_used(struct vb_monitor_place *place, uint32_t used)
 {
 	struct vb_monitor_seq *seq = place->entry;
 
 	if (!seq)
 		return;
 	vb_monitor_write_begin(seq);
-	seq->used = 1;
+	seq->used = used;
 	vb_monitor_write_end(seq);
+}
+
+void vb_monitor_show(struct vb_monitor_place *place)
+{
+	set_used(place, 1);
+}
+
+void vb_monitor_hide(struct vb_monitor_place *place)
+{
+	set_used(place, 0);
 }
 
 static void remove_entry(struct vb_monitor_place *place)
 {
 	struct vb_monitor_page *page = place->page;
 	struct table *t = &page->tables[place->kind];
-	struct vb_monitor_seq *seq = place->entry;
 
-	vb_monitor_write_begin(seq);
-	seq->used = 0;
-	vb_monitor_write_end(seq);
+	set_used(place, 0);
 	t->unused[t->nunused++] = place->index; /* there is room for all, see table_grow() */
 	page->entries--;
 	if (page->left && !page->entries)

@@ -29,8 +29,9 @@ static bool is_type(uint32_t type)
 }
 
 /* Places that belong to an earlier reset, or that nobody has written, are empty. */
-static void add_samples(struct gather *g, const struct seen *seen)
+static bool add_samples(struct gather *g, const struct seen *seen)
 {
+	size_t before = g->rows.count;
 	uint64_t buffer = atomic_load_explicit(&seen->process.buffer, memory_order_relaxed), resets;
 	uint32_t places = seen->process.samples, number;
 	struct vb_monitor_sample s;
@@ -39,7 +40,7 @@ static void add_samples(struct gather *g, const struct seen *seen)
 	    vb_monitor_load(seen->view,
 			    vb_stats_request(seen) + offsetof(struct vb_monitor_request, resets),
 			    &resets))
-		return;
+		return vb_stats_is_there(seen);
 	number = 2 + 2 * (uint32_t)(resets >> 32);
 	for (uint32_t i = 0; i < places; i++) {
 		if (vb_monitor_read_at(seen->view, buffer + i * sizeof(s), &s, sizeof(s)))
@@ -52,6 +53,11 @@ static void add_samples(struct gather *g, const struct seen *seen)
 		    s.type == VB_MONITOR_FULL)
 			add_sample(g, seen, &s);
 	}
+	/* The buffer goes to the next process, and so do its samples. */
+	if (vb_stats_is_there(seen))
+		return true;
+	g->rows.count = before;
+	return false;
 }
 
 static void ignore_thread(struct gather *g, const struct seen_thread *seen)

@@ -63,8 +63,9 @@ static uint64_t find_rate(struct vb_monitor_view *view)
 	ns = vb_monitor_now_ns() - base_ns;
 	if (ns < RATE_NS)
 		wait_ns(RATE_NS - ns);
-	ns = vb_monitor_now_ns() - base_ns;
-	ticks = vb_monitor_ticks() - base_ticks;
+	vb_monitor_moment(&ticks, &ns);
+	ns -= base_ns;
+	ticks -= base_ticks;
 	if (!ticks || (int64_t)ticks < 0 || (int64_t)ns < 0)
 		return 0;
 	ticks = (uint64_t)((double)ns * ((double)CLOCK_HZ / 1e9) / (double)ticks * 4294967296.0);
@@ -142,6 +143,15 @@ static void walk_threads(struct gather *g, struct vb_monitor_view *view, const s
 	}
 }
 
+bool vb_stats_is_there(const struct seen *seen)
+{
+	struct vb_monitor_seq again;
+
+	return !vb_monitor_read(seen->view, VB_MONITOR_DPA_PROCESS, seen->index, 0, &again,
+				sizeof(again)) &&
+	       atomic_load_explicit(&again.number, memory_order_relaxed) == seen->number;
+}
+
 /* Whether a process of the file is one of the card, and meant. */
 static bool read_process(struct gather *g, struct vb_monitor_view *view, uint32_t index,
 			 struct seen *seen)
@@ -152,6 +162,7 @@ static bool read_process(struct gather *g, struct vb_monitor_view *view, uint32_
 	seen->index = index;
 	if (vb_monitor_read(view, VB_MONITOR_DPA_PROCESS, index, 0, p, sizeof(*p)))
 		return false;
+	seen->number = atomic_load_explicit(&p->seq.number, memory_order_relaxed);
 	p->name[sizeof(p->name) - 1] = 0;
 	p->adapter[sizeof(p->adapter) - 1] = 0;
 	/* A program speaks for itself only. */
@@ -177,11 +188,8 @@ static int walk(struct vb_monitor_view *view, void *arg)
 	for (uint32_t i = 0; i < count; i++) {
 		seen[i].rate = rate;
 		seen[i].process.seq.used = read_process(g, view, i, &seen[i]);
-		if (!seen[i].process.seq.used)
-			continue;
-		found++;
-		if (g->process)
-			g->process(g, &seen[i]);
+		if (seen[i].process.seq.used && (!g->process || g->process(g, &seen[i])))
+			found++;
 	}
 	g->processes += found;
 	if (found && g->thread)

@@ -63,8 +63,8 @@ void *vb_rows_add(struct rows *rows);
 /* A process of a program, while its file is open. */
 struct seen {
 	struct vb_monitor_view *view;
-	uint64_t rate; /* cycles of the accelerator per tick, times 2^32 */
-	uint32_t index;
+	uint64_t rate;          /* cycles of the accelerator per tick, times 2^32 */
+	uint32_t index, number; /* of its entry, and of this use of it */
 	struct vb_monitor_process process;
 };
 
@@ -78,8 +78,11 @@ struct seen_thread {
 struct gather {
 	dpa_stats_handler_t *handle;
 	struct filter filter;
-	/* Called for each process that is meant, and for each thread; either may be NULL. */
-	void (*process)(struct gather *g, const struct seen *seen);
+	/*
+	 * Called for each process that is meant, and for each thread; either may be NULL. False: it
+	 * has gone meanwhile.
+	 */
+	bool (*process)(struct gather *g, const struct seen *seen);
 	void (*thread)(struct gather *g, const struct seen_thread *seen);
 	struct rows rows; /* for the callbacks */
 	/* found */
@@ -89,6 +92,11 @@ struct gather {
 /* OK, or the status of the failure: a process that does not exist, for one. */
 dpa_stats_status vb_gather(struct gather *g, const char *function);
 
+/*
+ * Whether the process still has its entry. What lies elsewhere and was read before this is of the
+ * process, and not of the next one in its place.
+ */
+bool vb_stats_is_there(const struct seen *seen);
 /* The accelerator's cycles in ticks of this process. */
 uint64_t vb_stats_cycles(const struct seen *seen, uint64_t ticks);
 /* A moment in microseconds. */

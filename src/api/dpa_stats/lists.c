@@ -46,15 +46,16 @@ static void free_list(void *list)
 
 /* ---- processes ---- */
 
-static void add_process(struct gather *g, const struct seen *seen)
+static bool add_process(struct gather *g, const struct seen *seen)
 {
 	dpa_stats_process_info *info = vb_rows_add(&g->rows);
 
 	if (!info)
-		return;
+		return true; /* rows->failed says it */
 	info->dpa_process_id = seen->process.id;
 	info->num_of_threads = atomic_load_explicit(&seen->process.nthreads, memory_order_relaxed);
 	memcpy(info->process_name, seen->process.name, sizeof(info->process_name));
+	return true;
 }
 
 dpa_stats_status dpa_stats_read_processes_list(dpa_stats_handler_t *dpa_handler,

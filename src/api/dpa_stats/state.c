@@ -16,46 +16,42 @@ struct asking {
 /* Bounded, because a damaged program may write to the word all the time. */
 enum { TRIES = 1000 };
 
-static void set_state(struct vb_monitor_view *view, size_t word, bool active, bool tracer)
+/* What the word becomes; the same where nothing is to be changed. */
+static uint64_t changed(const struct asking *a, uint64_t old)
 {
-	uint64_t flags = (active ? VB_MONITOR_ACTIVE : 0) | (tracer ? VB_MONITOR_TRACER : 0), old,
-		 value;
-
-	if (vb_monitor_load(view, word, &old))
-		return;
-	for (unsigned int i = 0; i < TRIES; i++) {
-		if ((old & (VB_MONITOR_CHANGE - 1)) == flags)
-			return; /* slices that run now count on */
-		value = ((old + VB_MONITOR_CHANGE) & ~(uint64_t)(VB_MONITOR_CHANGE - 1)) | flags;
-		if (vb_monitor_swap(view, word, &old, value) != -EAGAIN)
-			return;
-	}
-}
-
-static void reset(struct vb_monitor_view *view, size_t word, bool tracer)
-{
-	uint64_t old, value;
-
-	if (vb_monitor_load(view, word, &old))
-		return;
-	for (unsigned int i = 0; i < TRIES; i++) {
-		value = tracer ? old + (1ull << 32) : (old & ~0xffffffffull) | (uint32_t)(old + 1);
-		if (vb_monitor_swap(view, word, &old, value) != -EAGAIN)
-			return;
-	}
-}
-
-static void ask(struct gather *g, const struct seen *seen)
-{
-	const struct asking *a = (const struct asking *)g;
 	bool tracer = a->type == DPA_STATS_SAMPLE_TYPE_EVENT_TRACER;
-	size_t word = vb_stats_request(seen);
+	uint64_t flags = (a->state == DPA_STATS_COUNTER_STATE_ACTIVE ? VB_MONITOR_ACTIVE : 0) |
+			 (tracer ? VB_MONITOR_TRACER : 0);
 
 	if (a->state == DPA_STATS_COUNTER_STATE_RESET)
-		reset(seen->view, word + offsetof(struct vb_monitor_request, resets), tracer);
-	else
-		set_state(seen->view, word + offsetof(struct vb_monitor_request, state),
-			  a->state == DPA_STATS_COUNTER_STATE_ACTIVE, tracer);
+		return tracer ? old + (1ull << 32) : (old & ~0xffffffffull) | (uint32_t)(old + 1);
+	if ((old & (VB_MONITOR_CHANGE - 1)) == flags)
+		return old; /* slices that run now count on */
+	return ((old + VB_MONITOR_CHANGE) & ~(uint64_t)(VB_MONITOR_CHANGE - 1)) | flags;
+}
+
+/*
+ * The next process in its place changes both words before it is seen: what was loaded while the one that
+ * is meant was there can be swapped only then.
+ */
+static bool ask(struct gather *g, const struct seen *seen)
+{
+	const struct asking *a = (const struct asking *)g;
+	size_t word =
+		vb_stats_request(seen) + (a->state == DPA_STATS_COUNTER_STATE_RESET
+						  ? offsetof(struct vb_monitor_request, resets)
+						  : offsetof(struct vb_monitor_request, state));
+	uint64_t old;
+
+	if (vb_monitor_load(seen->view, word, &old))
+		return false;
+	for (unsigned int i = 0; i < TRIES && vb_stats_is_there(seen); i++) {
+		uint64_t value = changed(a, old);
+
+		if (value == old || vb_monitor_swap(seen->view, word, &old, value) != -EAGAIN)
+			return true;
+	}
+	return false;
 }
 
 dpa_stats_status dpa_stats_set_counter_state(dpa_stats_handler_t *dpa_handler, uint32_t process_id,
@@ -81,7 +77,7 @@ dpa_stats_status dpa_stats_set_counter_state(dpa_stats_handler_t *dpa_handler, u
 	return vb_gather(&a.gather, __func__);
 }
 
-static void look(struct gather *g, const struct seen *seen)
+static bool look(struct gather *g, const struct seen *seen)
 {
 	struct asking *a = (struct asking *)g;
 	uint64_t state = 0;
@@ -93,6 +89,7 @@ static void look(struct gather *g, const struct seen *seen)
 					     : DPA_STATS_COUNTER_STATE_INACTIVE;
 	a->type = state & VB_MONITOR_TRACER ? DPA_STATS_SAMPLE_TYPE_EVENT_TRACER
 					    : DPA_STATS_SAMPLE_TYPE_CUMULATIVE_EVENT;
+	return vb_stats_is_there(seen);
 }
 
 dpa_stats_status dpa_stats_get_counter_state(dpa_stats_handler_t *dpa_handler, uint32_t process_id,

@@ -142,6 +142,43 @@ def check_collect(program, pid):
     assert run('dpa-statistics', 'collect', '-t', '1', '-r', '-i').startswith(f'{pid:12} ')
 
 
+def begin_collecting(program, *ids):
+    """Processes are counted when this returns; that of the program is the last of the ids, and the first of all."""
+    run('dpa-statistics', 'collect', '-x', '-r')
+    tool = subprocess.Popen([os.path.join(STAGE, 'bin', 'dpa-statistics'), 'collect', '-r', '--json', '-p', ','.join(ids)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not rpc(run('dpa-statistics', 'show', '--json'))['executions']:
+        program.call(1)
+    return tool
+
+
+def check_ended(program, pid):
+    """A process that ends while it is counted takes nobody's numbers with it; where none is left, that is an error."""
+    other = Program()
+    (second,) = {f'{p["id"]:x}' for p in json.loads(run('dpa-ps', '-j'))['processes']} - {pid}
+    tool = begin_collecting(program, second, pid)
+    other.end()
+    program.call(4)
+    tool.send_signal(signal.SIGINT)
+    output, errors = tool.communicate(timeout=60)
+    assert tool.returncode == 0 and errors == f'dpa-statistics: DPA process {second} has ended\n', f'{tool.returncode} {errors}'
+    assert len(json.loads(output)['processes']) == 1 and rpc(output)['executions'] > 4, output
+    other = Program()
+    (second,) = {f'{p["id"]:x}' for p in json.loads(run('dpa-ps', '-j'))['processes']} - {pid}
+    tool = subprocess.Popen([os.path.join(STAGE, 'bin', 'dpa-statistics'), 'collect', '-t', '500', '-p', second],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    other.end()
+    output, errors = tool.communicate(timeout=60)
+    assert tool.returncode == 1 and not output and second in errors, f'{tool.returncode} {output}{errors}'
+    # However the terminal goes, counters are off again.
+    tool = begin_collecting(program, pid)
+    tool.send_signal(signal.SIGHUP)
+    assert tool.wait(timeout=60) == 0
+    before = run('dpa-statistics', 'show', '--json')
+    program.call(2)
+    assert before == run('dpa-statistics', 'show', '--json')
+
+
 def check_tracer(program, pid, deterministic):
     assert run('dpa-statistics', 'collect', '-e', '-r', '-T') == ''
     program.call(4)
@@ -165,6 +202,7 @@ def main():
     pid = check_ps(program)
     check_counters(program, pid, deterministic)
     check_collect(program, pid)
+    check_ended(program, pid)
     check_tracer(program, pid, deterministic)
     program.end()
     check_empty()

@@ -75,10 +75,12 @@ static bool is_meant(const struct stats_ids *ids, uint32_t id)
 	return !ids->count;
 }
 
-dpa_stats_process_list *stats_processes(dpa_stats_handler_t *handle, const struct stats_ids *ids)
+dpa_stats_process_list *stats_processes(dpa_stats_handler_t *handle, const struct stats_ids *ids,
+					bool ended)
 {
 	dpa_stats_process_list *list = NULL;
 	uint32_t kept = 0;
+	bool bad = false;
 
 	if (dpa_stats_read_processes_list(handle, DPA_STATS_ALL_PROCESSES, &list)) {
 		stats_failed(handle);
@@ -95,12 +97,16 @@ dpa_stats_process_list *stats_processes(dpa_stats_handler_t *handle, const struc
 		if (kept && bsearch(&key, list->processes, kept, sizeof(key),
 				    dpa_stats_compare_4_processes))
 			continue;
-		fprintf(stderr, "%s: there is no DPA process %x\n", program_invocation_short_name,
-			ids->id[i]);
-		dpa_stats_free_process_list(list);
-		return NULL;
+		fprintf(stderr,
+			ended ? "%s: DPA process %x has ended\n"
+			      : "%s: there is no DPA process %x\n",
+			program_invocation_short_name, ids->id[i]);
+		bad |= !ended || !kept;
 	}
-	return list;
+	if (!bad)
+		return list;
+	dpa_stats_free_process_list(list);
+	return NULL;
 }
 
 /* Programs choose their names, and may choose what a terminal obeys. */

@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 	argp_err_exit_status = STATS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	handle = stats_open(args.device, &args.device);
-	processes = stats_processes(handle, &args.ids);
+	processes = stats_processes(handle, &args.ids, false);
 	if (!processes) {
 		ret = STATS_FAILED;
 	} else if (args.threads &&

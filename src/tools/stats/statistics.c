@@ -334,7 +334,7 @@ static bool read_answer(dpa_stats_handler_t *handle, const struct arguments *arg
 {
 	dpa_stats_status status;
 
-	a->processes = stats_processes(handle, &args->ids);
+	a->processes = stats_processes(handle, &args->ids, true);
 	if (!a->processes)
 		return false;
 	status = dpa_stats_read_process_thread_list(handle, DPA_STATS_ALL_PROCESSES,
@@ -373,7 +373,8 @@ static bool show(dpa_stats_handler_t *handle, const struct arguments *args)
 
 static bool run(dpa_stats_handler_t *handle, struct arguments *args)
 {
-	dpa_stats_process_list *processes = stats_processes(handle, &args->ids);
+	dpa_stats_process_list *processes = stats_processes(handle, &args->ids, false);
+	struct sigaction hangup;
 	sigset_t ends;
 
 	if (!processes)
@@ -382,6 +383,8 @@ static bool run(dpa_stats_handler_t *handle, struct arguments *args)
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaddset(&ends, SIGHUP); /* not below nohup */
 	sigprocmask(SIG_BLOCK, &ends, NULL);
 	if (args->reset && !set_state(handle, args, DPA_STATS_COUNTER_STATE_RESET))
 		return false;

@@ -21,8 +21,12 @@ struct stats_ids {
 void stats_parse_ids(struct argp_state *state, const char *text, struct stats_ids *ids);
 /* The card of -d, or the first one with an accelerator; ends the program where there is none. */
 dpa_stats_handler_t *stats_open(const char *device, const char **name);
-/* Its processes that are meant, sorted; NULL after a message. */
-dpa_stats_process_list *stats_processes(dpa_stats_handler_t *handle, const struct stats_ids *ids);
+/*
+ * Its processes that are meant, sorted; NULL after a message. ended: they were there before, so that one
+ * that is missing is only said to have ended, as long as there are others.
+ */
+dpa_stats_process_list *stats_processes(dpa_stats_handler_t *handle, const struct stats_ids *ids,
+					bool ended);
 /* Say what the last call with this handle did not do. Returns STATS_FAILED. */
 int stats_failed(dpa_stats_handler_t *handle);
 

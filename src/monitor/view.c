@@ -94,6 +94,12 @@ struct each {
 	int ret;
 };
 
+/* What the reader itself lacks: a list without the process would be wrong. */
+static bool is_ours(int err)
+{
+	return err == -ENOMEM || err == -EMFILE || err == -ENFILE;
+}
+
 static void visit_process(void *arg, const struct vb_slot_info *info)
 {
 	struct each *each = arg;
@@ -103,12 +109,13 @@ static void visit_process(void *arg, const struct vb_slot_info *info)
 	if (each->ret)
 		return;
 	fd = vb_registry_open_shown(info);
-	if (fd < 0)
-		return; /* it shows nothing, or is gone */
-	ret = vb_monitor_view_open(fd, &view);
-	close(fd);
+	ret = fd < 0 ? fd : vb_monitor_view_open(fd, &view);
+	if (fd >= 0)
+		close(fd);
+	if (is_ours(ret))
+		each->ret = ret;
 	if (ret)
-		return;
+		return; /* it shows nothing, or is gone */
 	view->slot = info->slot;
 	view->pid = (int32_t)info->pid;
 	each->ret = each->visit(view, each->arg);

@@ -6,6 +6,7 @@ usage: test_stats.py STAGE SERVER DEVICE_ELF
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -93,6 +94,19 @@ def check_ps(program):
     assert run('dpa-ps', '-i', '-d', 'mlx5_1') == ''
     run('dpa-ps', '-p', f'{pid},1234567', code=1)
     return pid
+
+
+def check_poor(pid):
+    """With little memory, or few descriptors, a list is whole, or there is none and the tool says so."""
+    poor = [(resource.RLIMIT_NOFILE, n) for n in range(4, 10)]
+    if 'san' not in subprocess.run(['ldd', os.path.join(STAGE, 'bin', 'dpa-ps')], capture_output=True, text=True,
+                                   check=True).stdout:
+        poor += [(resource.RLIMIT_AS, kib << 10) for kib in range(5000, 9000, 50)]
+    for what, limit in poor:
+        for tool in (['dpa-ps', '-i'], ['dpa-statistics', 'show', '-i']):
+            done = subprocess.run([os.path.join(STAGE, 'bin', tool[0]), *tool[1:]], capture_output=True, text=True, timeout=60,
+                                  preexec_fn=lambda: resource.setrlimit(what, (limit, limit)), check=False)
+            assert done.stdout.startswith(f'{pid:12} ') if not done.returncode else not done.stdout, f'{tool}, {limit}: {done}'
 
 
 def check_counters(program, pid, deterministic):
@@ -200,6 +214,7 @@ def main():
     check_empty()
     program = Program()
     pid = check_ps(program)
+    check_poor(pid)
     check_counters(program, pid, deterministic)
     check_collect(program, pid)
     check_ended(program, pid)

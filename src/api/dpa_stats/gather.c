@@ -223,7 +223,7 @@ dpa_stats_status vb_gather(struct gather *g, const char *function)
 	if (status)
 		return status;
 	ret = vb_monitor_each(walk, g);
-	if (g->rows.failed)
+	if (g->rows.failed || ret == -ENOMEM)
 		return fail_as(g->handle, ERROR_IN_ALLOC, "no memory");
 	if (ret)
 		return fail_as(g->handle, ERROR_IN_MFT, "the registry of programs: %s",

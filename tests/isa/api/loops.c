@@ -222,6 +222,48 @@ static void test_random_loops(void **state)
 		one_program(seed);
 }
 
+/*
+ * The counter is stepped and then loaded: what ends the loop is the word that is copied, as in a copy
+ * of a string. Behind the loop, and wherever it is stopped, the register is that word.
+ */
+static void test_loaded_counter(void **state)
+{
+	uint64_t words[1024] = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < 300; i++)
+		words[i] = 1000000 - i;
+	for (u64 stop = 600; stop < 2400; stop += 111) {
+		struct bed b = { 0 };
+		struct rv_model m;
+		int top = rv_label(&b.p);
+
+		rv_data(&b.p, words, sizeof(words), 8);
+		rv_la(&b.p, FROM, rv_data_label(&b.p, 0));
+		rv_li(&b.p, TO, 4096);
+		rv_emit(&b.p, OP_add, TO, TO, FROM, 0);
+		rv_li(&b.p, COUNT, 900);
+		rv_place(&b.p, top);
+		rv_emit(&b.p, OP_addi, COUNT, COUNT, 0, -1);
+		rv_emit(&b.p, OP_ld, COUNT, FROM, 0, 0);
+		rv_emit(&b.p, OP_sd, 0, TO, COUNT, 0);
+		rv_emit(&b.p, OP_addi, FROM, FROM, 0, 8);
+		rv_emit(&b.p, OP_addi, TO, TO, 0, 8);
+		rv_branch(&b.p, OP_bne, COUNT, 0, top);
+		rv_emit(&b.p, OP_ebreak, 0, 0, 0, 0);
+		bed_open(&b, NULL);
+		rv_model_init(&m, &b.p);
+		bed_reset(&b);
+		bed_state(&b)->instret = 0;
+		assert_int_equal(bed_run(&b, stop), rv_model_run(&m, stop) == RV_FAULT
+							    ? VB_DPA_WHY_TRAP
+							    : VB_DPA_WHY_BUDGET);
+		bed_same(&b, &m, "a copy up to a zero");
+		rv_model_free(&m);
+		bed_close(&b);
+	}
+}
+
 /* ---- loops that do anything ---- */
 
 enum { BODY = 24, REGS = 6, FIRST = 20, POINTERS = 3, POINTER = 10 };
@@ -352,6 +394,7 @@ static void test_random_bodies(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_random_loops),
+					    cmocka_unit_test(test_loaded_counter),
 					    cmocka_unit_test(test_random_bodies) };
 
 	bed_main(argc, argv);

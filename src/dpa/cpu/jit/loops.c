@@ -54,8 +54,9 @@ static bool read_access(struct loop *l, struct reading *r, const struct vb_insn 
 	    (*n && *base != insn->rs1) || !insn->rs1 || r->stepped >> insn->rs1 & 1 ||
 	    r->loaded >> insn->rs1 & 1)
 		return false;
+	/* A register is loaded or steps, in either order: one that did both would not be its sum. */
 	if (load && (insn->rd == VB_CPU_SINK || insn->rd == insn->rs1 || insn->rd == 2 ||
-		     r->loaded >> insn->rd & 1))
+		     (r->loaded | r->stepped) >> insn->rd & 1))
 		return false;
 	if (load) {
 		r->loaded |= 1U << insn->rd;

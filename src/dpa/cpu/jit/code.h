@@ -70,6 +70,7 @@ struct loop {
 	uint8_t nwords;   /* loaded in a turn */
 	uint8_t nsteps;
 	bool is_signed, until_equal, inclusive; /* the comparison */
+	bool in_order;                          /* a turn stores from the first word to the last */
 	int32_t from_low, to_low;               /* of a turn's first byte from the register */
 	struct {
 		uint8_t reg, at;

@@ -20,7 +20,9 @@
  * The registers change when all bytes are written. If a page is not there, or not for this, they are
  * still those of the loop's head: the interpreter begins again there and goes on up to the
  * instruction that traps (run.c). Pages are read before the first byte is written, so that bytes are
- * only written a second time where a page may be read and not written, or goes away meanwhile.
+ * only written a second time where a page may be read and not written, or goes away meanwhile. A
+ * loop that stores in another order than from low to high would have left other bytes of its last
+ * turn then; for it such a page is found before the first byte is written as well.
  */
 #include "dpa/cpu/jit/code.h"
 #include "dpa/cpu/jit/runtime.h"
@@ -117,6 +119,14 @@ static bool is_dense(const struct access *a, unsigned int n, unsigned int size, 
 	return seen == (1U << n) - 1;
 }
 
+static bool is_rising(const struct access *a, unsigned int n)
+{
+	for (unsigned int i = 1; i < n; i++)
+		if (a[i].imm < a[i - 1].imm)
+			return false;
+	return true;
+}
+
 static bool steps_by(const struct loop *l, unsigned int reg, int32_t by)
 {
 	for (unsigned int i = 0; i < l->nsteps; i++)
@@ -130,6 +140,7 @@ static bool is_whole(struct loop *l, const struct reading *r)
 {
 	l->stride = (uint32_t)(r->nstores * l->size);
 	l->nwords = r->nloads;
+	l->in_order = is_rising(r->stores, r->nstores);
 	if (!r->nstores || !is_dense(r->stores, r->nstores, l->size, &l->to_low) ||
 	    !steps_by(l, l->to, (int32_t)l->stride) || r->loaded >> l->to & 1)
 		return false;
@@ -265,6 +276,21 @@ VB_GUEST_ACCESS static void touch_pages(const uint8_t *at, uint64_t len)
 		(void)*(const volatile uint8_t *)at;
 }
 
+/* The same for pages that will be written. Nobody sees it: the byte is what it was all the time. */
+VB_GUEST_ACCESS static void claim_pages(uint8_t *at, uint64_t len)
+{
+	for (uint8_t *end = at + len; at < end; at = (uint8_t *)(((uintptr_t)at | (PAGE - 1)) + 1))
+		__asm__ volatile("lock orb $0, %0" : "+m"(*at)::"cc");
+}
+
+static void touch_target(const struct loop *l, uint8_t *to, uint64_t len)
+{
+	if (l->in_order)
+		touch_pages(to, len);
+	else
+		claim_pages(to, len);
+}
+
 /* Element by element, as the guest's loop does it; the host takes many at a time where it can. */
 VB_GUEST_ACCESS static void copy_elements(uint8_t *to, const uint8_t *from, unsigned int size,
 					  uint64_t n)
@@ -336,14 +362,14 @@ static void copy_turns(const struct loop *l, uint8_t *to, uint8_t *from, uint64_
 		       uint64_t *words)
 {
 	touch_pages(from, len);
-	touch_pages(to, len);
+	touch_target(l, to, len);
 	copy_elements(to, from, l->size, (len - l->stride) / l->size);
 	copy_words(l, to + len - l->stride, from + len - l->stride, words);
 }
 
 static void fill_turns(const struct loop *l, uint8_t *to, uint64_t value, uint64_t len)
 {
-	touch_pages(to, len);
+	touch_target(l, to, len);
 	fill_elements(to, value, l->size, len / l->size);
 }
 

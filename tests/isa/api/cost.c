@@ -10,8 +10,9 @@
 #include "dpa/cpu/jit/x86.h"
 #include "file.h"
 
-#define C_LW 0x4108 /* c.lw a0, 0(a0): two bytes that take many of the host's */
-#define RET  0x8082
+#define C_LW   0x4108 /* c.lw a0, 0(a0): two bytes that take many of the host's */
+#define RET    0x8082
+#define C_BNEZ 0xe001 /* c.bnez s0, to itself */
 
 /* A sanitizer has memory of its own beside ours. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -267,9 +268,46 @@ static void test_segments(void **state)
 	file_free(&f);
 }
 
-/* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
-static int load_gap(size_t size, double spread, u32 first, u32 second)
+/* 16-bit loads or stores of x8; x9 to x15 take their turns. */
+static void fill_text(uint8_t *text, size_t n, size_t size, u32 first, u32 second)
 {
+	for (unsigned r = 0; n + 4 <= size; n += 4, r = (r + 1) % 8) {
+		u32 a = first | r << 7 | r << 2, b = second | r << 7 | (r ^ 1) << 2;
+		u32 bits = (a & 0xffff) | b << 16;
+
+		memcpy(text + n, &bits, 4);
+	}
+}
+
+/*
+ * Loops of as many instructions as one that is translated twice may have. tries: a base that a failing SC
+ * carries on makes the second copy be made once more.
+ */
+static void make_loops(uint8_t *text, size_t n, size_t size, bool tries)
+{
+	struct rv_insn sc = { .op = OP_sc_w, .rs1 = 31, .rs2 = 16 };
+	struct rv_insn step = { .op = OP_addi, .rd = 31, .rs1 = 31, .imm = 8 };
+	struct rv_insn back = { .op = OP_bne, .rs1 = 8 };
+
+	for (size_t top = n; n + 256 <= size; top = n) {
+		u32 words[] = { rv_encode(&sc), rv_encode(&step) };
+
+		if (tries)
+			memcpy(text + n, words, sizeof(words));
+		n += (tries ? 93 + 2 : 95) * 2;
+		back.imm = (i64)top - (i64)n;
+		words[0] = rv_encode(&back);
+		memcpy(text + n, words, 4);
+		n += 4;
+	}
+}
+
+enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS };
+
+/* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
+static int load_gap(size_t size, double spread, u32 first, u32 second, enum loops loops)
+{
+	static const char *const names[] = { "", ", loops", ", loops again", ", tiny loops" };
 	static const u32 ret = RET;
 	uint8_t *text = malloc(size);
 	size_t n = file_decoys(text), at;
@@ -278,17 +316,16 @@ static int load_gap(size_t size, double spread, u32 first, u32 second)
 	struct file f;
 	int err;
 
-	/* first and second are 16-bit loads or stores of x8; x9 to x15 take their turns */
-	for (unsigned r = 0; n + 4 <= size; n += 4, r = (r + 1) % 8) {
-		u32 a = first | r << 7 | r << 2, b = second | r << 7 | (r ^ 1) << 2;
-		u32 bits = (a & 0xffff) | b << 16;
-
-		memcpy(text + n, &bits, 4);
-	}
-	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x", spread, first, second);
+	fill_text(text, n, size, first, second);
+	for (size_t i = n; loops == TINY_LOOPS && i < size; i += 2)
+		memcpy(text + i, &(uint16_t){ C_BNEZ }, 2);
+	if (loops == LOOPS || loops == LOOPS_AGAIN)
+		make_loops(text, n, size, loops == LOOPS_AGAIN);
+	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x%s", spread, first, second,
+		 names[loops]);
 	file_begin(&f);
-	at = file_add(&f, text, n);
-	file_segment(&f, PF_R | PF_X, RV_TEXT, at, n, n);
+	at = file_add(&f, text, size & ~3ul);
+	file_segment(&f, PF_R | PF_X, RV_TEXT, at, size & ~3ul, size & ~3ul);
 	at = file_add(&f, &ret, 4);
 	file_segment(&f, PF_R | PF_X, last & ~(u64)(RV_PAGE - 1), at, 4, 4);
 	file_end(&f, ET_EXEC, RV_TEXT);
@@ -309,11 +346,20 @@ static void test_gaps(void **state)
 		for (unsigned i = 0; i < sizeof(spreads) / sizeof(spreads[0]); i++) {
 			int err = spreads[i] > 2 ? -ENOEXEC : 0;
 
-			assert_int_equal(load_gap(size, spreads[i], CLW, CLW), err);
-			assert_int_equal(load_gap(size, spreads[i], CLD, CLD), err);
-			assert_int_equal(load_gap(size, spreads[i], CSD, CLD), err);
-			assert_int_equal(load_gap(size, spreads[i], CSW, CSW), err);
+			assert_int_equal(load_gap(size, spreads[i], CLW, CLW, NO_LOOPS), err);
+			assert_int_equal(load_gap(size, spreads[i], CLD, CLD, NO_LOOPS), err);
+			assert_int_equal(load_gap(size, spreads[i], CSD, CLD, NO_LOOPS), err);
+			assert_int_equal(load_gap(size, spreads[i], CSW, CSW, NO_LOOPS), err);
 		}
+}
+
+/* The same made of loops, which are translated twice or more. */
+static void test_loops(void **state)
+{
+	(void)state;
+	for (size_t size = 1 << 20; size <= 4 << 20; size <<= 2)
+		for (enum loops l = LOOPS; l <= TINY_LOOPS; l++)
+			assert_int_equal(load_gap(size, 2, 0x4000, 0x4000, l), 0);
 }
 
 /* A PIE whose relocations are said to be in zeroed memory: a gigabyte of them that do nothing. */
@@ -386,7 +432,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_host_code),    cmocka_unit_test(test_displacements),
 		cmocka_unit_test(test_instructions), cmocka_unit_test(test_jump_tables),
 		cmocka_unit_test(test_segments),     cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_relocations),  cmocka_unit_test(test_symbols),
+		cmocka_unit_test(test_loops),        cmocka_unit_test(test_relocations),
+		cmocka_unit_test(test_symbols),
 	};
 
 	bed_main(argc, argv);

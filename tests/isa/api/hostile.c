@@ -99,7 +99,10 @@ static void any_computation(struct maker *m)
 		    rng_chance(&m->r, 30) ? 8 : rng_below(&m->r, 32));
 		break;
 	default:
-		put(m, rng_chance(&m->r, 50) ? OP_zext_h : OP_rev8, any(m), any(m), 0, 0);
+		if (rng_chance(&m->r, 20)) /* instret */
+			put(m, OP_csrrs, any(m), 0, 0, 0xc02);
+		else
+			put(m, rng_chance(&m->r, 50) ? OP_zext_h : OP_rev8, any(m), any(m), 0, 0);
 		break;
 	}
 }
@@ -274,6 +277,8 @@ static void choose_pool(struct maker *m)
 		while (taken[m->pool[i]]);
 		taken[m->pool[i]] = true;
 	}
+	if (rng_chance(&m->r, 10))
+		m->pool[rng_below(&m->r, POOL)] = 2;
 	if (rng_chance(&m->r, 20)) /* two that are one */
 		m->pool[rng_below(&m->r, POOL)] = m->pool[rng_below(&m->r, POOL)];
 }
@@ -309,7 +314,12 @@ static void make_function(struct maker *m, int entry, int middle)
 	rv_emit(m->p, OP_jalr, 0, 1, 0, 0);
 }
 
-static void make_program(struct rv_prog *p, u64 seed, int *labels)
+struct function {
+	int label;
+	unsigned pool[POOL];
+};
+
+static void make_program(struct rv_prog *p, u64 seed, struct function *f)
 {
 	struct maker m = { .p = p, .r = { seed } };
 
@@ -318,18 +328,22 @@ static void make_program(struct rv_prog *p, u64 seed, int *labels)
 		int middle = rng_chance(&m.r, 15) ? rv_label(p) : -1;
 
 		choose_pool(&m);
-		labels[n] = rv_label(p);
+		memcpy(f[n].pool, m.pool, sizeof(m.pool));
+		f[n].label = rv_label(p);
 		if (middle >= 0 && rng_chance(&m.r, 50)) { /* this is the way in */
 			int other = rv_label(p);
 
-			rv_place(p, labels[n]);
+			rv_place(p, f[n].label);
 			rv_branch(p, OP_beq, any(&m), any(&m), other);
 			rv_jump(p, 0, middle);
 			make_function(&m, other, middle);
 		} else {
-			make_function(&m, labels[n], middle);
+			make_function(&m, f[n].label, middle);
 		}
 	}
+	/* Who uses sp as a base more often than not has it compared where it is written. */
+	for (unsigned n = rng_chance(&m.r, 50) ? 200 : 0; n; n--)
+		rv_emit(p, OP_ld, 10, 2, 0, 8);
 	rv_data(p, NULL, 2 * RV_PAGE, 16);
 	rv_layout(p);
 }
@@ -442,7 +456,7 @@ static u64 any_pointer(struct rng *r, u64 data)
 }
 
 /* What registers are: pointers near each other, counts, bounds, anything. */
-static void any_registers(struct rng *r, u64 data, u64 *x)
+static void any_registers(struct rng *r, const unsigned *pool, u64 data, u64 *x)
 {
 	for (unsigned i = 2; i < 32; i++) {
 		if (rng_chance(r, 55))
@@ -457,6 +471,14 @@ static void any_registers(struct rng *r, u64 data, u64 *x)
 	}
 	if (rng_chance(r, 50))
 		x[2] = LIMIT - TOP + 2048;
+	if (rng_chance(r, 30))
+		return;
+	/* As the function means it: two pointers, apart or not, and a number of turns. */
+	x[pool[0]] = any_pointer(r, data);
+	x[pool[1]] =
+		rng_chance(r, 40) ? x[pool[0]] + rng_below(r, 2400) - 1200 : any_pointer(r, data);
+	x[pool[2]] = 100 + rng_below(r, 2000);
+	x[pool[7]] = rng_chance(r, 40) ? x[pool[0]] + 8 * rng_below(r, 400) : rng_below(r, 100);
 }
 
 static enum vb_dpa_why side_run(struct side *s, u64 max)
@@ -498,13 +520,13 @@ static void compare(struct side *a, struct side *b, const char *what, u64 data)
 }
 
 /* The same registers and the same stops on both sides. */
-static void one_call(struct side *a, struct side *b, struct rng *r, u64 pc, u64 data,
-		     const char *what)
+static void one_call(struct side *a, struct side *b, struct rng *r, u64 pc, const unsigned *pool,
+		     u64 data, const char *what)
 {
 	u64 x[32], done = 0;
 	enum vb_dpa_why why = VB_DPA_WHY_BUDGET;
 
-	any_registers(r, data, x);
+	any_registers(r, pool, data, x);
 	for (unsigned k = 0; k < 2; k++) {
 		struct side *s = k ? b : a;
 
@@ -524,12 +546,12 @@ static void one_call(struct side *a, struct side *b, struct rng *r, u64 pc, u64 
 }
 
 /* HOSTILE_SHOW=n: function n of each program, to read. */
-static void show(const struct rv_prog *p, const int *labels)
+static void show(const struct rv_prog *p, const struct function *f)
 {
 	const char *which = getenv("HOSTILE_SHOW");
 	unsigned n = which ? (unsigned)strtoul(which, NULL, 0) : FUNCTIONS;
-	int from = n < FUNCTIONS ? p->label[labels[n]] : 0;
-	int to = n + 1 < FUNCTIONS ? p->label[labels[n + 1]] : (int)p->count;
+	int from = n < FUNCTIONS ? p->label[f[n].label] : 0;
+	int to = n + 1 < FUNCTIONS ? p->label[f[n + 1].label] : (int)p->count;
 	char text[64];
 
 	for (int i = from; n < FUNCTIONS && i < to; i++)
@@ -540,13 +562,13 @@ static void show(const struct rv_prog *p, const int *labels)
 static void random_batch(u64 seed)
 {
 	static const unsigned rights[] = { VB_DPA_READ, VB_DPA_WRITE, VB_DPA_READ | VB_DPA_WRITE };
-	int labels[FUNCTIONS];
+	struct function functions[FUNCTIONS];
 	struct rv_prog p;
 	struct rng r = { ~seed };
 	struct side a, b;
 
-	make_program(&p, seed, labels);
-	show(&p, labels);
+	make_program(&p, seed, functions);
+	show(&p, functions);
 	side_open(&a, VB_DPA_TIER_INTERP, &p, rights[seed % 3]);
 	side_open(&b, VB_DPA_TIER_JIT, &p, rights[seed % 3]);
 	for (unsigned n = 0; n < FUNCTIONS * CALLS; n++) {
@@ -554,7 +576,8 @@ static void random_batch(u64 seed)
 		char what[64];
 
 		snprintf(what, sizeof(what), "seed %" PRIu64 " call %u, function %u", seed, n, f);
-		one_call(&a, &b, &r, rv_address(&p, labels[f]), p.data_base, what);
+		one_call(&a, &b, &r, rv_address(&p, functions[f].label), functions[f].pool,
+			 p.data_base, what);
 	}
 	side_close(&a);
 	side_close(&b);

@@ -302,12 +302,15 @@ static void make_loops(uint8_t *text, size_t n, size_t size, bool tries)
 	}
 }
 
-enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS };
+enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS, FILL_LOOPS };
 
 /* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
 static int load_gap(size_t size, double spread, u32 first, u32 second, enum loops loops)
 {
-	static const char *const names[] = { "", ", loops", ", loops again", ", tiny loops" };
+	static const char *const names[] = { "", ", loops", ", loops again", ", tiny loops",
+					     ", loops that fill" };
+	/* c.sd s0, 0(s1); c.addi s1, 8; c.bnez s1, to the first */
+	static const uint16_t fill[] = { 0xe080, 0x04a1, 0xfcf5 };
 	static const u32 ret = RET;
 	uint8_t *text = malloc(size);
 	size_t n = file_decoys(text), at;
@@ -319,6 +322,8 @@ static int load_gap(size_t size, double spread, u32 first, u32 second, enum loop
 	fill_text(text, n, size, first, second);
 	for (size_t i = n; loops == TINY_LOOPS && i < size; i += 2)
 		memcpy(text + i, &(uint16_t){ C_BNEZ }, 2);
+	for (size_t i = n; loops == FILL_LOOPS && i + 6 <= size; i += 6)
+		memcpy(text + i, fill, 6);
 	if (loops == LOOPS || loops == LOOPS_AGAIN)
 		make_loops(text, n, size, loops == LOOPS_AGAIN);
 	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x%s", spread, first, second,
@@ -358,7 +363,7 @@ static void test_loops(void **state)
 {
 	(void)state;
 	for (size_t size = 1 << 20; size <= 4 << 20; size <<= 2)
-		for (enum loops l = LOOPS; l <= TINY_LOOPS; l++)
+		for (enum loops l = LOOPS; l <= FILL_LOOPS; l++)
 			assert_int_equal(load_gap(size, 2, 0x4000, 0x4000, l), 0);
 }
 

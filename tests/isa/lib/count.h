@@ -19,7 +19,7 @@ struct count {
 enum {
 	COST_STEPS_EACH = 320,
 	COST_STEPS = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
-	COST_BYTES_EACH = 128,
+	COST_BYTES_EACH = 160,
 	COST_BYTES = 32 << 20,
 	COST_CODE_EACH = 24, /* of the memory, host code */
 	COST_CODE = 1 << 20,

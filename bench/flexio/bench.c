@@ -273,10 +273,15 @@ static const struct row {
 	  1000, false, true, 1.2 },
 	{ "call, counted", watched_counters, "counters off", watched_off, 0, 0, 100000, false, true,
 	  0 },
+	{ "CQE and write, counted", watched_counters, "counters off", watched_off, WATCHED_SERVE,
+	  WATCHED_SERVE, 100000, false, true, 1.02 },
 	{ "call of 5 us, counted", watched_counters, "counters off", watched_off, 3000, 3000, 20000,
 	  false, true, 1.02 },
-	{ "call, traced", watched_tracer, "tracer off", watched_off, 0, 0, 100000, false, true, 0 },
-	{ "call of 5 us, traced", watched_tracer, "tracer off", watched_off, 3000, 3000, 20000,
+	{ "call, traced", watched_tracer, "tracer off", watched_untraced, 0, 0, 100000, false, true,
+	  0 },
+	{ "CQE and write, traced", watched_tracer, "tracer off", watched_untraced, WATCHED_SERVE,
+	  WATCHED_SERVE, 100000, false, true, 0 },
+	{ "call of 5 us, traced", watched_tracer, "tracer off", watched_untraced, 3000, 3000, 20000,
 	  false, true, 1.02 },
 	{ "RDMA write, 1 EU", rate_device, "host loop", rate_host, 1, 1, 200000, false, true, 2 },
 	{ "RDMA write, 1 EU, by 16", rate_device, "host loop", rate_host, 16, 16, 400000, false,
@@ -330,7 +335,7 @@ static void measure_row(const struct row *r)
 		       "\"beside\": \"%s\", \"beside_ns\": %.1f, \"ratio\": %.3f, \"aim\": %g}\n",
 		       r->name, a, 100 * (ours[o.reps - 1] - ours[0]) / a, r->beside, b, c, r->aim);
 	else
-		printf("%-24s %10.1f ns %5.0f %%   %-26s %10.1f ns %9.2f", r->name, a,
+		printf("%-24s %10.1f ns %5.0f %%   %-26s %10.1f ns %9.3f", r->name, a,
 		       100 * (ours[o.reps - 1] - ours[0]) / a, r->beside, b, c);
 	if (!o.json && r->aim > 0)
 		printf("   <= %g %s", r->aim, c <= r->aim ? "yes" : "NO");

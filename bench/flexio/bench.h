@@ -29,8 +29,11 @@ void events_end(void);
 #define RATE_ALL (1u << 31)
 
 measure rate_device, rate_host;
+flexio_uintptr_t rate_writer(void); /* a struct writer that is ready for single writes */
 void rate_end(void);
 
-/* ---- watched.c: arg is the length of a call, in turns of a loop; 0: an empty one ---- */
+/* ---- watched.c: arg is the length of a call, in turns of a loop; 0: an empty one; or WATCHED_SERVE ---- */
 
-measure watched_off, watched_counters, watched_tracer;
+#define WATCHED_SERVE SIZE_MAX /* one completion is taken, one write is sent */
+
+measure watched_off, watched_counters, watched_untraced, watched_tracer;

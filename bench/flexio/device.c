@@ -164,3 +164,11 @@ __dpa_global__ void write_on(uint64_t arg)
 	__atomic_store_n(&w->end, __dpa_thread_time(), __ATOMIC_RELEASE);
 	flexio_dev_thread_reschedule();
 }
+
+/* What an event handler does for an event: take a completion, answer with a write, wait for the next one. */
+__dpa_rpc__ void serve(struct writer *w)
+{
+	take_completion(w);
+	put_batch(w);
+	flexio_dev_cq_arm(w->ci, w->cqn);
+}

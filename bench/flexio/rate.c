@@ -90,6 +90,19 @@ static void worker_wait(struct worker *w)
 	CHECK(!w->writer.errors);
 }
 
+flexio_uintptr_t rate_writer(void)
+{
+	struct worker *w = &workers[0];
+
+	if (!w->handler)
+		worker_make(w, 10);
+	else
+		dev_get(process, &w->writer, w->daddr, sizeof(w->writer));
+	w->writer.batch = 1;
+	dev_write(process, w->daddr, &w->writer, sizeof(w->writer));
+	return w->daddr;
+}
+
 double rate_device(unsigned long n, size_t arg)
 {
 	unsigned int count = cores(arg);

@@ -230,7 +230,7 @@ struct vb_dpa_thread {
 	unsigned int group_size;
 	void *user;
 	struct vb_shown_thread *shown; /* or NULL */
-	const _Atomic uint64_t *shown_word;
+	struct vb_shown_counting counting;
 	char name[32];
 	uint32_t number;      /* vb_dpa_thread_number */
 	struct vb_cpu **link; /* what leads to it in the process's list; under cpus_lock */
@@ -258,7 +258,7 @@ struct vb_dpa_thread {
 	pthread_cond_t changed; /* it became idle, or a lent one was woken */
 
 	/* written by the host thread that runs it */
-	bool begun;    /* it has executed something of the call that it was prepared for */
+	bool begun;    /* it has executed a slice of the call that it was prepared for */
 	bool diverted; /* by the trap callback that is under way */
 	/* A debugger wants more than that it runs: steps, or a trap to be delivered. */
 	atomic_bool ordered;
@@ -396,18 +396,16 @@ void vb_debug_free(struct vb_dpa_process *process);
 struct vb_dpa_process *vb_debug_enter(struct vb_dpa_debug *debug);
 void vb_debug_leave(struct vb_dpa_process *process);
 
-/* ---- show.c: what tools see of a slice ---- */
+/* ---- show.c: what the event tracer sees of a slice ---- */
 
 struct show {
 	struct vb_shown_slice slice;
-	struct vb_shown_stamp stamp; /* when it began; of a slice that is traced */
-	uint64_t instret;
-	bool first; /* of an execution */
+	struct vb_shown_stamp stamp; /* when it began */
 };
 
-/* In front of and behind a slice that vb_shown_wanted(); ticks: now, and how many it took. */
-void vb_show_begin(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks);
-void vb_show_end(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks);
+/* In front of and behind a slice; ticks: now, and how many it took. */
+void vb_show_in(struct vb_dpa_thread *thread, struct show *show, uint64_t state, uint64_t ticks);
+void vb_show_out(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks, uint64_t retired);
 
 /* ---- snapshot.c ---- */
 

@@ -129,7 +129,7 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	t->cpu.deterministic = process->dpa->deterministic;
 	t->user = attr->user;
 	t->shown = attr->shown;
-	t->shown_word = vb_shown_word(t->shown);
+	vb_shown_counting_begin(&t->counting, t->shown);
 	snprintf(t->name, sizeof(t->name), "%s", attr->name ? attr->name : "");
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -382,6 +382,27 @@ static __attribute__((noinline, cold)) void note_slice(const struct vb_dpa_threa
 					     .value = vb_note_run(thread->number, instructions) });
 }
 
+/* Of a slice that vb_shown_wanted(). Inline: an empty call is not much longer than its slice. */
+static inline void show_begin(struct vb_dpa_thread *thread, struct show *show, uint64_t state,
+			      uint64_t ticks)
+{
+	if (likely(!vb_shown_traces(state)))
+		vb_shown_begin(&thread->counting, state);
+	else
+		vb_show_in(thread, show, state, ticks);
+}
+
+static inline void show_end(struct vb_dpa_thread *thread, struct show *show, uint64_t state,
+			    uint64_t ticks, uint64_t retired)
+{
+	if (unlikely(thread->cpu.deterministic))
+		ticks = retired;
+	if (likely(!vb_shown_traces(state)))
+		vb_shown_count(&thread->counting, ticks, retired, !thread->begun);
+	else
+		vb_show_out(thread, show, ticks, retired);
+}
+
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded)
 {
@@ -389,11 +410,11 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	uint64_t from = vb_timeline_is_on() ? vb_timeline_now() : 0;
 	enum vb_dpa_why why;
 	struct show show;
-	bool shown = vb_shown_wanted(thread->shown_word, &show.slice);
+	uint64_t state;
+	bool shown = vb_shown_wanted(&thread->counting, &state);
 
 	if (unlikely(shown))
-		vb_show_begin(thread, &show, start);
-	thread->begun = true;
+		show_begin(thread, &show, state, start);
 	*yielded = false;
 	/* seq_cst: behind claim(), against the store and the load in snapshot.c. */
 	if (__builtin_expect(atomic_load_explicit(&thread->snapshot, memory_order_seq_cst) != NULL,
@@ -410,7 +431,8 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 	ticks = vb_dpa_ticks() - start;
 	thread->busy_ticks += ticks;
 	if (unlikely(shown))
-		vb_show_end(thread, &show, ticks);
+		show_end(thread, &show, state, ticks, thread->cpu.s.instret - instret);
+	thread->begun = true;
 	if (unlikely(from))
 		note_slice(thread, from, thread->cpu.s.instret - instret);
 	return why;

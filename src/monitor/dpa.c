@@ -105,6 +105,37 @@ void vb_shown_thread_end(struct vb_shown_thread *thread)
 	vb_monitor_remove(&thread->place);
 }
 
+/* ---- counters ---- */
+
+void vb_shown_counting_begin(struct vb_shown_counting *counting,
+			     const struct vb_shown_thread *thread)
+{
+	static const struct vb_monitor_request nobody;
+
+	*counting = (struct vb_shown_counting){ .request = &nobody };
+	if (!thread || !thread->request)
+		return;
+	counting->request = thread->request;
+	counting->counters = thread->counters;
+}
+
+void vb_shown_change(struct vb_shown_counting *counting, uint64_t state)
+{
+	uint64_t resets = atomic_load_explicit(&counting->request->resets, memory_order_relaxed);
+	struct vb_monitor_counters *c = counting->counters;
+
+	counting->state = state;
+	counting->resets = (uint32_t)resets;
+	if ((uint32_t)c->resets == (uint32_t)resets)
+		return;
+	vb_monitor_write_begin(&c->seq);
+	c->resets = resets;
+	atomic_store_explicit(&c->ticks, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->instructions, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->executions, 0, memory_order_relaxed);
+	vb_monitor_write_end(&c->seq);
+}
+
 /* ---- samples ---- */
 
 /* Make the buffer, once. Where somebody else is about to, this slice is not traced. */
@@ -179,6 +210,7 @@ static void put(struct vb_shown_thread *thread, const struct vb_shown_slice *sli
 void vb_shown_in(struct vb_shown_thread *thread, struct vb_shown_slice *slice,
 		 const struct vb_shown_stamp *stamp)
 {
+	slice->resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
 	put(thread, slice, VB_MONITOR_IN, stamp);
 }
 

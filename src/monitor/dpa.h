@@ -33,6 +33,15 @@ struct vb_shown_thread {
 	uint16_t lent; /* slices that a caller ran, as far as they were traced */
 };
 
+/* What counting needs of it, in a place of who runs the thread: one line, not three. */
+struct vb_shown_counting {
+	const struct vb_monitor_request *request;
+	struct vb_monitor_counters *counters;
+	/* What was asked for when the last slice began that was counted. */
+	uint64_t state;
+	uint32_t resets;
+};
+
 /* Begin to show; name and adapter are copied, number is that of the process in this program. */
 VB_PUBLIC void vb_shown_process_begin(struct vb_shown_process *process, const char *name,
 				      const char *adapter, uint32_t number, bool deterministic);
@@ -46,74 +55,88 @@ VB_PUBLIC void vb_shown_thread_end(struct vb_shown_thread *thread);
 
 /* ---- slices ---- */
 
-/* What was asked for when a slice began. */
-struct vb_shown_slice {
-	uint64_t state, resets;
-	uint16_t eu, id; /* of samples */
-};
-
 /* Where an EU stands; ticks are of the clock that the process shows. */
 struct vb_shown_stamp {
 	uint64_t time, ticks, instructions;
 };
 
-/* The word that says whether somebody wants its slices; thread may be NULL. */
-static inline const _Atomic uint64_t *vb_shown_word(const struct vb_shown_thread *thread)
-{
-	static const _Atomic uint64_t nobody;
+/* thread may be NULL: nobody wants its slices. */
+VB_PUBLIC void vb_shown_counting_begin(struct vb_shown_counting *counting,
+				       const struct vb_shown_thread *thread);
 
-	return thread && thread->request ? &thread->request->state : &nobody;
+/*
+ * Whether a slice that begins now is to be counted or traced: all that it costs otherwise. The state
+ * is for the functions below.
+ */
+static inline bool vb_shown_wanted(const struct vb_shown_counting *counting, uint64_t *state)
+{
+	*state = atomic_load_explicit(&counting->request->state, memory_order_relaxed);
+	return __builtin_expect(*state & VB_MONITOR_ACTIVE, 0);
 }
 
-/* Whether a slice that begins now is to be counted or traced: all that it costs otherwise. */
-static inline bool vb_shown_wanted(const _Atomic uint64_t *word, struct vb_shown_slice *slice)
+/* Whether the tracer wants it, or the counters. */
+static inline bool vb_shown_traces(uint64_t state)
 {
-	slice->state = atomic_load_explicit(word, memory_order_relaxed);
-	return __builtin_expect(slice->state & VB_MONITOR_ACTIVE, 0);
+	return state & VB_MONITOR_TRACER;
 }
 
-/* In front of a slice that is wanted. */
-static inline void vb_shown_begin(const struct vb_shown_thread *thread,
-				  struct vb_shown_slice *slice)
-{
-	slice->resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
-}
+/* ---- the tracer ---- */
 
-/* ... by the tracer; slice->eu and id are set. And behind it. */
+struct vb_shown_slice {
+	uint64_t state, resets; /* what was asked for when it began */
+	uint16_t eu, id;        /* of samples */
+};
+
+/* In front of a slice; state, eu and id are set. And behind it. */
 VB_PUBLIC void vb_shown_in(struct vb_shown_thread *thread, struct vb_shown_slice *slice,
 			   const struct vb_shown_stamp *stamp);
 VB_PUBLIC void vb_shown_out(struct vb_shown_thread *thread, const struct vb_shown_slice *slice,
 			    const struct vb_shown_stamp *stamp);
 
-static inline bool vb_shown_traces(const struct vb_shown_slice *slice)
+/* ---- counters ---- */
+
+/* By the one who writes it: no locked instruction. */
+static inline void vb_shown_add(_Atomic uint64_t *counter, uint64_t value)
 {
-	return slice->state & VB_MONITOR_TRACER;
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + value,
+			      memory_order_relaxed);
 }
 
-static inline void vb_shown_add(_Atomic uint64_t *counter, uint64_t value, bool anew)
+/* Whether what is asked for is what it was when the last slice began. */
+static inline bool vb_shown_same(const struct vb_shown_counting *counting, uint64_t state)
 {
-	uint64_t old = anew ? 0 : atomic_load_explicit(counter, memory_order_relaxed);
-
-	atomic_store_explicit(counter, old + value, memory_order_relaxed);
+	return __builtin_expect(counting->state == state &&
+					counting->resets == (uint32_t)atomic_load_explicit(
+								    &counting->request->resets,
+								    memory_order_relaxed),
+				1);
 }
 
-/* Behind a slice that is wanted, but not by the tracer. */
-static inline void vb_shown_count(struct vb_shown_thread *thread,
-				  const struct vb_shown_slice *slice, uint64_t ticks,
+/* Something else is asked for as of the slice that begins: after a reset, counters are 0. */
+VB_PUBLIC void vb_shown_change(struct vb_shown_counting *counting, uint64_t state);
+
+/* In front of a slice. */
+static inline void vb_shown_begin(struct vb_shown_counting *counting, uint64_t state)
+{
+	if (!vb_shown_same(counting, state))
+		vb_shown_change(counting, state);
+}
+
+/*
+ * Behind a slice. Counting reads no clock and takes nothing along from the begin of the slice: words
+ * of the request are compared before and after, and three words grow.
+ */
+static inline void vb_shown_count(struct vb_shown_counting *counting, uint64_t ticks,
 				  uint64_t instructions, uint64_t executions)
 {
-	struct vb_monitor_counters *c = thread->counters;
-	uint64_t resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
-	bool anew;
+	struct vb_monitor_counters *c = counting->counters;
 
-	if (atomic_load_explicit(&thread->request->state, memory_order_relaxed) != slice->state ||
-	    (uint32_t)resets != (uint32_t)slice->resets)
+	if (!vb_shown_same(counting,
+			   atomic_load_explicit(&counting->request->state, memory_order_relaxed)))
 		return;
-	anew = (uint32_t)c->resets != (uint32_t)resets;
 	vb_monitor_write_begin(&c->seq);
-	c->resets = resets;
-	vb_shown_add(&c->ticks, ticks, anew);
-	vb_shown_add(&c->instructions, instructions, anew);
-	vb_shown_add(&c->executions, executions, anew);
+	vb_shown_add(&c->ticks, ticks);
+	vb_shown_add(&c->instructions, instructions);
+	vb_shown_add(&c->executions, executions);
 	vb_monitor_write_end(&c->seq);
 }

@@ -13,15 +13,16 @@ int main(void)
 	struct ibv_context *ctx = device_open();
 	struct vb_shown_process process;
 	struct vb_shown_thread thread;
-	struct vb_shown_slice slice;
+	struct vb_shown_counting counting;
+	uint64_t state;
 	char line[16];
 
 	check(ctx);
 	vb_shown_process_begin(&process, "shows", "mlx5_0", 1, false);
 	vb_shown_thread_begin(&thread, &process, 1, "thread");
+	vb_shown_counting_begin(&counting, &thread);
 	do {
-		printf("%s\n",
-		       vb_shown_wanted(vb_shown_word(&thread), &slice) ? "counted" : "not counted");
+		printf("%s\n", vb_shown_wanted(&counting, &state) ? "counted" : "not counted");
 		fflush(stdout);
 	} while (fgets(line, sizeof(line), stdin));
 	vb_shown_thread_end(&thread);

@@ -47,7 +47,6 @@ static void *leave_samples(void *arg)
 		vb_shown_thread_begin(&shown, &process, n, "thread");
 		check(shown.request);
 		slice.state = VB_MONITOR_ACTIVE | VB_MONITOR_TRACER;
-		vb_shown_begin(&shown, &slice);
 		for (int i = 0; i < 200; i++)
 			vb_shown_in(&shown, &slice, &stamp);
 		until = end_of_life(&seed);
@@ -133,7 +132,8 @@ static int count_cycles(unsigned int first, double rate)
 	dpa_stats_perf_cumul_list *list;
 	struct vb_shown_process process;
 	struct vb_shown_thread shown;
-	struct vb_shown_slice slice;
+	struct vb_shown_counting counting;
+	uint64_t state;
 
 	atomic_store(&disturbed, first);
 	ctx = device_open();
@@ -144,9 +144,10 @@ static int count_cycles(unsigned int first, double rate)
 					     DPA_STATS_COUNTER_STATE_ACTIVE,
 					     DPA_STATS_SAMPLE_TYPE_CUMULATIVE_EVENT),
 		 0);
-	check(vb_shown_wanted(vb_shown_word(&shown), &slice));
-	vb_shown_begin(&shown, &slice);
-	vb_shown_count(&shown, &slice, counted, 1, 1);
+	vb_shown_counting_begin(&counting, &shown);
+	check(vb_shown_wanted(&counting, &state));
+	vb_shown_begin(&counting, state);
+	vb_shown_count(&counting, counted, 1, 1);
 	check_eq(dpa_stats_read_process_cumul_info_list(h, DPA_STATS_ALL_PROCESSES,
 							DPA_STATS_ALL_THREADS, &list),
 		 0);

@@ -204,6 +204,7 @@ static int apply(struct vb_adapter *adapter, const struct vb_inject *fault, char
 		return change_port(adapter, fault, words, size);
 	case VB_INJECT_QP_ERROR:
 	case VB_INJECT_QP_NEXT:
+	case VB_INJECT_QP_RECV:
 		return vb_inject_qp(adapter, fault, words, size);
 	case VB_INJECT_FATAL:
 		return fail_devices(adapter);
@@ -219,7 +220,7 @@ static int apply(struct vb_adapter *adapter, const struct vb_inject *fault, char
 static bool needs_device(const struct vb_inject *fault)
 {
 	return fault->kind == VB_INJECT_QP_ERROR || fault->kind == VB_INJECT_QP_NEXT ||
-	       fault->kind == VB_INJECT_FATAL;
+	       fault->kind == VB_INJECT_QP_RECV || fault->kind == VB_INJECT_FATAL;
 }
 
 int vb_inject_apply(const struct vb_inject *fault, bool early, char *words, size_t size)

@@ -24,6 +24,7 @@ enum vb_inject_kind {
 	VB_INJECT_PORT,     /* up, port */
 	VB_INJECT_QP_ERROR, /* which, number */
 	VB_INJECT_QP_NEXT,  /* which, number, status */
+	VB_INJECT_QP_RECV,  /* which, number, status */
 	VB_INJECT_FATAL,
 	VB_INJECT_FAIL, /* object, count */
 	VB_INJECT_EU,   /* number, slow */

@@ -5,7 +5,7 @@
  *
  *	[at TIME] CARD port N down | up
  *	[at TIME] CARD qp N | #K | all error
- *	[at TIME] CARD qp N | #K | all next STATUS
+ *	[at TIME] CARD qp N | #K | all next [recv] STATUS
  *	[at TIME] CARD fatal
  *	[at TIME] CARD fail pd | mr | cq | srq | qp | any COUNT
  *	[at TIME] CARD eu N stuck | slow FACTOR | normal
@@ -161,6 +161,10 @@ static int take_status(struct line *line, struct vb_inject *fault)
 {
 	const char *text = take(line);
 
+	if (!strcmp(text, "recv")) {
+		fault->kind = VB_INJECT_QP_RECV;
+		text = take(line);
+	}
 	if (!strncasecmp(text, "IBV_WC_", 7))
 		text += 7;
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {

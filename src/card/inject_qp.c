@@ -2,9 +2,12 @@
 /*
  * Owns faults of queue pairs: to the error state, and a chosen status for the next work request.
  *
- * The latter is a decoder in place of the format's: for the next WQE it says what the status shall be,
- * and steps back. The requester then fails it as if its own checks had said so: after what is in
+ * For a send that is a decoder in place of the format's: for the next WQE it says what the status shall
+ * be, and steps back. The requester then fails it as if its own checks had said so: after what is in
  * flight, with the queue in its error state and everything behind it flushed.
+ *
+ * For a receive it is a bit in the word that says whether a WQE is in hand, which the responder looks at
+ * anyway before it takes one. It then refuses the message as if that WQE were wrong.
  */
 #include "card/internal.h"
 
@@ -92,6 +95,31 @@ static int fail_next(struct vb_qp *qp, enum ibv_wc_status status, char *words, s
 	return 0;
 }
 
+/* What the responder itself finds wrong; what is wrong with a request, only reliable queues say. */
+static bool can_receive_with(const struct vb_qp *qp, enum ibv_wc_status status)
+{
+	return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_PROT_ERR ||
+	       status == IBV_WC_LOC_QP_OP_ERR ||
+	       (qp->type == IBV_QPT_RC &&
+		(status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR));
+}
+
+static int fail_receive(struct vb_qp *qp, enum ibv_wc_status status, char *words, size_t size)
+{
+	bool receives = qp->rq.count || qp->init.srq;
+
+	if (!receives || !can_receive_with(qp, status)) {
+		snprintf(words, size, "QP 0x%06x %s", qp->number,
+			 receives ? "has no receives that end so" : "does not receive");
+		return -EINVAL;
+	}
+	vb_lock(&qp->rq.lock);
+	qp->rq.asked = (uint8_t)status;
+	qp->rq.have_wqe |= VB_WQE_ASKED;
+	vb_unlock(&qp->rq.lock);
+	return 0;
+}
+
 static bool is_meant(const struct vb_qp *qp, const struct vb_inject *fault)
 {
 	return fault->which == VB_INJECT_ALL ||
@@ -100,8 +128,9 @@ static bool is_meant(const struct vb_qp *qp, const struct vb_inject *fault)
 
 static int change(struct vb_qp *qp, const struct vb_inject *fault, char *words, size_t size)
 {
-	return fault->kind == VB_INJECT_QP_ERROR ? fail_qp(qp, words, size)
-						 : fail_next(qp, fault->status, words, size);
+	return fault->kind == VB_INJECT_QP_ERROR  ? fail_qp(qp, words, size)
+	       : fault->kind == VB_INJECT_QP_NEXT ? fail_next(qp, fault->status, words, size)
+						  : fail_receive(qp, fault->status, words, size);
 }
 
 static struct vb_qp *at(uint32_t index)

@@ -177,6 +177,12 @@ enum {
 	VB_ANSWERS = 2 * VB_RESPONSES, /* and refusals */
 };
 
+enum vb_have_wqe {
+	VB_WQE_HAVE = 1,
+	VB_WQE_ASKED = 2,  /* the next one that is taken is to fail (inject_qp.c) */
+	VB_WQE_BLAMED = 4, /* this one fails for that reason */
+};
+
 /* The responder: under lock. */
 struct vb_rq {
 	_Alignas(64) struct vb_lock lock;
@@ -192,7 +198,8 @@ struct vb_rq {
 		acked; /* epsn as last told to the requester, in an answer or on the back of a request */
 	/* the message being received */
 	bool open;     /* between FIRST and LAST */
-	bool have_wqe; /* a receive WQE was taken for it */
+	uint8_t have_wqe; /* a receive WQE was taken for it: enum vb_have_wqe */
+	uint8_t asked;    /* with VB_WQE_ASKED: enum ibv_wc_status */
 	bool inlined;  /* its data was left there */
 	uint8_t op;
 	uint16_t wqe_index;

@@ -67,14 +67,11 @@ static uint16_t posted_to(const struct vb_qp *qp)
 	return (uint16_t)be32toh(record);
 }
 
-/* Take a receive WQE for the message; one that a lost message of UC left behind serves the next. */
-static enum verdict take_wqe(struct vb_qp *qp)
+static enum verdict take_next(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
 	int n;
 
-	if (rq->have_wqe)
-		return ACCEPT;
 	if (qp->init.srq) {
 		n = vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge);
 	} else if (!rq->count || posted_to(qp) == rq->ci) {
@@ -88,12 +85,34 @@ static enum verdict take_wqe(struct vb_qp *qp)
 	}
 	if (n == -EAGAIN)
 		return NOT_READY;
-	rq->have_wqe = true;
+	rq->have_wqe |= VB_WQE_HAVE;
 	rq->num_sge = n < 0 ? 0 : (uint16_t)n;
 	rq->capacity = 0;
 	for (int i = 0; i < n; i++)
 		rq->capacity += rq->sge[i].len;
 	return n < 0 ? BAD_WQE : ACCEPT;
+}
+
+/* It completes with what it was asked to, as if a check of ours had said so. */
+static enum verdict take_asked(struct vb_qp *qp)
+{
+	struct vb_rq *rq = &qp->rq;
+
+	if (!(rq->have_wqe & VB_WQE_HAVE) && take_next(qp) == NOT_READY)
+		return NOT_READY;
+	rq->have_wqe = VB_WQE_HAVE | VB_WQE_BLAMED;
+	for (enum verdict v = BAD_REQUEST; v < BAD_WQE; v++)
+		if (verdicts[v].status == (enum ibv_wc_status)rq->asked)
+			return v;
+	return BAD_WQE;
+}
+
+/* Take a receive WQE for the message; one that a lost message of UC left behind serves the next. */
+static enum verdict take_wqe(struct vb_qp *qp)
+{
+	if (qp->rq.have_wqe)
+		return qp->rq.have_wqe & VB_WQE_ASKED ? take_asked(qp) : ACCEPT;
+	return take_next(qp);
 }
 
 /* The network header of a datagram. */
@@ -141,7 +160,7 @@ static void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct v
 		if (c.grh)
 			c.network = (uint8_t)network_of(pkt);
 	}
-	qp->rq.have_wqe = false;
+	qp->rq.have_wqe &= VB_WQE_ASKED;
 	/*
 	 * Published before the program sees the completion: its answer then carries the
 	 * acknowledgement.
@@ -622,7 +641,7 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 	if (verdict == SOURCE_FAULT)
 		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
 	vb_why_receive(qp, pkt, verdicts[verdict].status);
-	if (qp->rq.have_wqe)
+	if (qp->rq.have_wqe & VB_WQE_HAVE)
 		complete(qp, verdicts[verdict].status, NULL, 0);
 	answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);
 	vb_qp_fail(qp, verdicts[verdict].event, verdicts[verdict].event != 0);
@@ -806,7 +825,7 @@ void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct v
 		c->qpn = qp->number;
 		c->srqn = qp->srqn;
 		c->uidx = qp->init.uidx == NO_UIDX ? qp->number : qp->init.uidx;
-		qp->rq.have_wqe = false;
+		qp->rq.have_wqe &= VB_WQE_ASKED;
 		vb_cq_push(qp->init.recv_cq, c);
 	} else {
 		vb_why_receive(qp, &(struct vb_pkt){ .len = frame->len }, verdicts[ret].status);
@@ -924,7 +943,7 @@ void vb_responder_flush(struct vb_qp *qp)
 	count = (uint16_t)(posted_to(qp) - rq->ci);
 	if (count > rq->count)
 		count = rq->count;
-	if (rq->have_wqe)
+	if (rq->have_wqe & VB_WQE_HAVE)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 	rq->open = false;
 	for (; flushed < count; flushed++) {
@@ -950,7 +969,8 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	atomic_store_explicit(&rq->acked, psn, memory_order_relaxed);
 	rq->msn = 0;
 	rq->mixed = false;
-	rq->duplicate = rq->ack_due = rq->open = rq->have_wqe = false;
+	rq->duplicate = rq->ack_due = rq->open = false;
+	rq->have_wqe &= VB_WQE_ASKED;
 	rq->resp_head = rq->resp_tail = 0;
 	qp->watch_ns = 0;
 }

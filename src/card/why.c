@@ -270,6 +270,10 @@ void vb_why_receive(const struct vb_qp *qp, const struct vb_pkt *pkt, enum ibv_w
 		   .nested = true);
 	if (!vb_log_enabled(VB_LOG_INFO))
 		return;
+	if (qp->rq.have_wqe & VB_WQE_BLAMED) {
+		vb_refuse_wr_injected();
+		return;
+	}
 	switch ((int)status) {
 	case IBV_WC_REM_INV_REQ_ERR:
 		explain_request(qp, pkt);

@@ -160,7 +160,7 @@ int cmd_inject(int argc, char **argv)
 		       "\vFaults:\n"
 		       "  port 1 down | up\n"
 		       "  qp N | all error                 to the error state\n"
-		       "  qp N | all next STATUS           its next work request ends like that\n"
+		       "  qp N | all next [recv] STATUS    its next send, or receive, ends like that\n"
 		       "  fatal                            IBV_EVENT_DEVICE_FATAL\n"
 		       "  fail pd|mr|cq|srq|qp|any COUNT   the next creations fail\n"
 		       "  eu N stuck | slow FACTOR | normal\n\n"

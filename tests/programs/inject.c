@@ -358,6 +358,72 @@ static void next_status(enum end_place place)
 	end_pair_close(&a, &b);
 }
 
+/* The next receive has the status, the sender gets the refusal that belongs to it, the rest is flushed. */
+static void next_receive(enum end_place place)
+{
+	static const struct {
+		const char *words;
+		enum ibv_wc_status status, sender;
+		int event;
+	} all[] = {
+		{ "qp %u next recv LOC_LEN_ERR", IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR, -1 },
+		{ "qp %u next recv LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR, -1 },
+		{ "qp %u next recv loc_qp_op_err", IBV_WC_LOC_QP_OP_ERR, IBV_WC_REM_OP_ERR, -1 },
+		{ "qp %u next recv IBV_WC_REM_INV_REQ_ERR", IBV_WC_REM_INV_REQ_ERR,
+		  IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR },
+		{ "qp %u next recv REM_ACCESS_ERR", IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR,
+		  IBV_EVENT_QP_ACCESS_ERR },
+	};
+	struct end a, b;
+	struct end_wr wr;
+
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_RC));
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		for (uint64_t k = 0; k < 2; k++)
+			check_eq(end_post_recv(&b, WR_RECV + k, b.self.addr, LEN, b.lkey), 0);
+		inject_at(&b, all[i].words, b.self.qpn);
+		/* What takes no receive goes on. */
+		wr = end_wr_rdma(&a, WR_SEND, IBV_WR_RDMA_WRITE, 64, &b);
+		check_eq(end_post_send(&a, &wr), 0);
+		end_expect(&a, SQ, WR_SEND, IBV_WC_SUCCESS);
+		wr = end_wr_send(&a, WR_SEND + 1, 64);
+		check_eq(end_post_send(&a, &wr), 0);
+		end_expect(&b, RQ, WR_RECV, all[i].status);
+		end_expect(&b, RQ, WR_RECV + 1, IBV_WC_WR_FLUSH_ERR);
+		end_expect(&a, SQ, WR_SEND + 1, all[i].sender);
+		check_eq(end_state(&b), IBV_QPS_ERR);
+		check_eq(end_event(&b, all[i].event < 0 ? 20 : PATIENCE_MS), all[i].event);
+		/* Only that one. */
+		end_connect(&a, &b);
+		check_eq(end_post_recv(&b, WR_RECV, b.self.addr, LEN, b.lkey), 0);
+		check_eq(end_post_send(&a, &wr), 0);
+		end_expect(&b, RQ, WR_RECV, IBV_WC_SUCCESS);
+		end_expect(&a, SQ, WR_SEND + 1, IBV_WC_SUCCESS);
+	}
+	end_pair_close(&a, &b);
+}
+
+/* A datagram: the sender does not hear of it. */
+static void next_receive_of_datagrams(enum end_place place)
+{
+	struct end a, b;
+	struct end_wr wr;
+
+	end_pair_open(&a, &b, place, node_attr(IBV_QPT_UD));
+	check_eq(end_post_recv(&b, WR_RECV, b.self.addr, 512, b.lkey), 0);
+	check_eq(end_post_recv(&b, WR_RECV + 1, b.self.addr, 512, b.lkey), 0);
+	inject_at(&b, "qp %u next recv LOC_PROT_ERR", b.self.qpn);
+	wr = end_wr_send(&a, WR_SEND, 64);
+	wr.to = b.self;
+	wr.qkey = TEST_QKEY;
+	check_eq(end_post_send(&a, &wr), 0);
+	end_expect(&a, SQ, WR_SEND, IBV_WC_SUCCESS);
+	end_expect(&b, RQ, WR_RECV, IBV_WC_LOC_PROT_ERR);
+	end_expect(&b, RQ, WR_RECV + 1, IBV_WC_WR_FLUSH_ERR);
+	check_eq(end_state(&b), IBV_QPS_ERR);
+	end_pair_close(&a, &b);
+}
+
 /* --- devices and creations ----------------------------------------------------------------------- */
 
 static void device_fatal(enum end_place place)
@@ -444,6 +510,8 @@ static void refused(enum end_place place)
 		"mlx5_0 port 1 down now",
 		"mlx5_0 qp all next SUCCESS",
 		"mlx5_0 qp all next",
+		"mlx5_0 qp all next recv",
+		"mlx5_0 qp all next recv SUCCESS",
 		"mlx5_0 qp 0 error",
 		"mlx5_0 qp 0x1000000 error",
 		"mlx5_0 qp 99999999999999999999999 error",
@@ -465,6 +533,10 @@ static void refused(enum end_place place)
 	end_pair_open(&a, &b, place, node_attr(IBV_QPT_UD));
 	snprintf(fault, sizeof(fault), "%s qp %u next RETRY_EXC_ERR", card(), a.self.qpn);
 	check_eq(inject(getpid(), fault), 1); /* not of a datagram */
+	snprintf(fault, sizeof(fault), "%s qp %u next recv REM_ACCESS_ERR", card(), a.self.qpn);
+	check_eq(inject(getpid(), fault), 1);
+	snprintf(fault, sizeof(fault), "%s qp all next recv RETRY_EXC_ERR", card());
+	check_eq(inject(getpid(), fault), 1); /* only sends have it */
 	snprintf(fault, sizeof(fault), "%s port 2 down", card());
 	check_eq(inject(getpid(), fault), 1);
 	snprintf(fault, sizeof(fault), "%s qp 0xffffff error", card());
@@ -629,6 +701,8 @@ int main(int argc, char **argv)
 		{ "all programs", all_programs },
 		{ "queue pair to error", qp_error },
 		{ "next status", next_status },
+		{ "next receive", next_receive },
+		{ "next receive of datagrams", next_receive_of_datagrams },
 		{ "device fatal", device_fatal },
 		{ "creations", creations },
 		{ "refused", refused },

@@ -166,9 +166,10 @@ static enum ibv_mtu mtu_enum(unsigned int mtu)
 			     : IBV_MTU_256;
 }
 
-void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr)
+void vb_adapter_query_port(const struct vb_adapter *adapter, uint32_t port,
+			   struct ibv_port_attr *attr)
 {
-	bool up = !adapter->config->down && !vb_port_is_cut(adapter);
+	bool up = !adapter->config->down && !vb_port_is_cut(adapter, port);
 
 	*attr = (struct ibv_port_attr){
 		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,

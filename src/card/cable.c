@@ -408,7 +408,7 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 		return;
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
-		if (port && !vb_port_is_cut(port)) {
+		if (port && !vb_port_is_cut(port, 1)) {
 			tap_frame(port, &frame, false);
 			vb_flow_arrive(port, NULL, &frame);
 		}
@@ -434,7 +434,7 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 	struct vb_frame frame = { .data = copy, .len = len };
 	unsigned int lost;
 
-	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX || vb_port_is_cut(adapter))
+	if (len < VB_FRAME_HEADER || len > VB_FRAME_MAX || vb_port_is_cut(adapter, 1))
 		return 0;
 	memcpy(copy, data, len);
 	frame.tailroom = VB_FRAME_MAX - len;

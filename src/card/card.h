@@ -94,7 +94,8 @@ struct vb_uar;
 /* The adapters of the configuration, in order. -EINVAL where the configuration is bad. */
 VB_PUBLIC int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count);
 VB_PUBLIC const struct vb_identity *vb_adapter_identity(const struct vb_adapter *adapter);
-VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, struct ibv_port_attr *attr);
+VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, uint32_t port,
+				     struct ibv_port_attr *attr);
 /*
  * Entry index of a port's GID table: 0, -ENODATA where empty. The first of an hbl port is that
  * port's own.

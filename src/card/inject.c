@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/rcu.h"
+#include "card/hbl/sink.h"
 
 /* --- creations -------------------------------------------------------------------------------- */
 
@@ -32,10 +33,16 @@ static bool count_down(_Atomic uint32_t *left)
 
 int vb_inject_create(struct vb_dev *dev, enum vb_inject_object object)
 {
-	_Atomic uint32_t *fail = vb_card.inject.at[dev->adapter->index].fail;
+	return vb_inject_refuse(dev->adapter,
+				atomic_load_explicit(&dev->fatal, memory_order_relaxed), object);
+}
 
-	if (__builtin_expect(atomic_load_explicit(&dev->fatal, memory_order_relaxed), 0))
-		return vb_refuse_device_fatal(dev->adapter->config->name);
+int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_inject_object object)
+{
+	_Atomic uint32_t *fail = vb_card.inject.at[adapter->index].fail;
+
+	if (__builtin_expect(fatal, 0))
+		return vb_refuse_device_fatal(adapter->config->name);
 	if (count_down(&fail[object]) || count_down(&fail[VB_INJECT_ANY]))
 		return vb_refuse_injected();
 	return 0;
@@ -72,7 +79,7 @@ void vb_inject_forked(void)
 	vb_card.inject.listens = vb_card.inject.asked = false;
 	vb_file_close(&vb_card.inject.listener);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
-		atomic_store_explicit(&vb_card.inject.at[i].cut, false, memory_order_relaxed);
+		atomic_store_explicit(&vb_card.inject.at[i].cut, 0, memory_order_relaxed);
 		if (i < vb_card.adapters.count)
 			vb_adapter_plug_in(&vb_card.adapters.all[i]);
 		for (unsigned int k = 0; k < VB_INJECT_OBJECTS; k++)
@@ -81,6 +88,11 @@ void vb_inject_forked(void)
 		vb_card.inject.at[i].serve = NULL;
 	}
 	vb_card.inject.num_eus = 0;
+}
+
+static bool is_hbl(const struct vb_adapter *adapter)
+{
+	return adapter->config->format == VB_FORMAT_HBL;
 }
 
 static bool is_open(const struct vb_adapter *adapter)
@@ -97,6 +109,8 @@ static int fail_devices(const struct vb_adapter *adapter)
 {
 	struct vb_dev *dev;
 
+	if (is_hbl(adapter))
+		vb_hbl_inject_fatal(adapter);
 	for (dev = vb_card.inject.devs; dev; dev = dev->next) {
 		if (dev->adapter != adapter ||
 		    atomic_exchange_explicit(&dev->fatal, true, memory_order_relaxed))
@@ -114,7 +128,10 @@ static int change_port(struct vb_adapter *adapter, const struct vb_inject *fault
 		snprintf(words, size, "%s has ports 1 to %u", fault->card, adapter->config->ports);
 		return -ENOENT;
 	}
-	vb_inject_port(adapter, fault->up);
+	if (is_hbl(adapter))
+		vb_hbl_inject_port(adapter, fault->number, fault->up);
+	else
+		vb_inject_port(adapter, fault->up);
 	return 0;
 }
 
@@ -205,7 +222,8 @@ static int apply(struct vb_adapter *adapter, const struct vb_inject *fault, char
 	case VB_INJECT_QP_ERROR:
 	case VB_INJECT_QP_NEXT:
 	case VB_INJECT_QP_RECV:
-		return vb_inject_qp(adapter, fault, words, size);
+		return is_hbl(adapter) ? vb_hbl_inject_qp(adapter, fault, words, size)
+				       : vb_inject_qp(adapter, fault, words, size);
 	case VB_INJECT_FATAL:
 		return fail_devices(adapter);
 	case VB_INJECT_FAIL:
@@ -233,8 +251,9 @@ int vb_inject_apply(const struct vb_inject *fault, bool early, char *words, size
 		snprintf(words, size, "no card is called %s", fault->card);
 		return -ENODEV;
 	}
-	if (adapter->config->format == VB_FORMAT_HBL) {
-		snprintf(words, size, "%s is an hbl card; faults are for mlx5 and mlx4 cards",
+	if (is_hbl(adapter) && fault->kind == VB_INJECT_FAIL &&
+	    (fault->object == VB_INJECT_MR || fault->object == VB_INJECT_SRQ)) {
+		snprintf(words, size, "%s is an hbl card, which has neither MRs nor SRQs",
 			 fault->card);
 		return -EOPNOTSUPP;
 	}

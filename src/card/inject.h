@@ -91,6 +91,11 @@ VB_PUBLIC int vb_inject_apply(const struct vb_inject *fault, bool early, char *w
 VB_PUBLIC void vb_inject_serve_eus(const char *card,
 				   int (*serve)(void *arg, uint32_t eu, uint32_t slow), void *arg);
 
+struct vb_adapter;
+
+/* A creation on it that is about to be done: 0, -ENOMEM where it is asked to fail, -EIO where fatal. */
+int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_inject_object object);
+
 /* --- the tool's side -------------------------------------------------------------------------- */
 
 /*

@@ -77,7 +77,7 @@ static void change(struct vb_qp *qp, bool up)
 
 void vb_inject_qp_created(struct vb_qp *qp)
 {
-	_Atomic bool *down = &vb_card.inject.at[qp->dev->adapter->index].cut;
+	_Atomic uint64_t *down = &vb_card.inject.at[qp->dev->adapter->index].cut;
 
 	if (!atomic_load_explicit(down, memory_order_seq_cst))
 		return;
@@ -99,10 +99,11 @@ static void tell(const struct vb_adapter *adapter, enum ibv_event_type type)
 
 void vb_inject_port(struct vb_adapter *adapter, bool up)
 {
-	if (vb_port_is_cut(adapter) == !up)
+	if (vb_port_is_cut(adapter, 1) == !up)
 		return;
 	/* Those that are created from here on see it: vb_qp_create() looks after it is in the table. */
-	atomic_store_explicit(&vb_card.inject.at[adapter->index].cut, !up, memory_order_seq_cst);
+	atomic_store_explicit(&vb_card.inject.at[adapter->index].cut, up ? 0 : 1 << 1,
+			      memory_order_seq_cst);
 	atomic_fetch_xor_explicit(&adapter->cable, UINT64_MAX, memory_order_relaxed);
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {

@@ -197,10 +197,10 @@ struct vb_rq {
 	_Atomic uint32_t
 		acked; /* epsn as last told to the requester, in an answer or on the back of a request */
 	/* the message being received */
-	bool open;     /* between FIRST and LAST */
+	bool open;        /* between FIRST and LAST */
 	uint8_t have_wqe; /* a receive WQE was taken for it: enum vb_have_wqe */
 	uint8_t asked;    /* with VB_WQE_ASKED: enum ibv_wc_status */
-	bool inlined;  /* its data was left there */
+	bool inlined;     /* its data was left there */
 	uint8_t op;
 	uint16_t wqe_index;
 	uint16_t num_sge;
@@ -368,9 +368,11 @@ int vb_inject_begin(void);
 void vb_inject_asked(void);
 
 /* --- inject_port.c --- */
-static inline bool vb_port_is_cut(const struct vb_adapter *adapter)
+static inline bool vb_port_is_cut(const struct vb_adapter *adapter, uint32_t port)
 {
-	return atomic_load_explicit(&vb_card.inject.at[adapter->index].cut, memory_order_relaxed);
+	return atomic_load_explicit(&vb_card.inject.at[adapter->index].cut, memory_order_relaxed) >>
+		       port &
+	       1;
 }
 
 /* Under inject.lock. */

@@ -140,8 +140,8 @@ struct vb_card {
 		pthread_mutex_t lock; /* of what is not atomic; over the carrying out of a fault */
 		struct vb_dev *devs;  /* NULL-ended list of all that are open */
 		struct {
-			_Atomic bool cut;                         /* the port is down */
-			_Atomic uint32_t qps;                     /* created so far */
+			_Atomic uint64_t cut; /* ports that are down: bit n for port n */
+			_Atomic uint32_t qps; /* created so far */
 			_Atomic uint32_t fail[VB_INJECT_OBJECTS]; /* creations to come that fail */
 			int (*serve)(void *arg, uint32_t eu, uint32_t slow);
 			void *serve_arg;

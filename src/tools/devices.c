@@ -68,7 +68,7 @@ static void print_row(const struct vb_adapter *a)
 	char address[INET6_ADDRSTRLEN] = "-";
 	struct ibv_port_attr port = { 0 };
 
-	vb_adapter_query_port(a, &port);
+	vb_adapter_query_port(a, 1, &port);
 	if (a->config->num_addresses)
 		gid_address((const union ibv_gid *)&a->config->address[0], address);
 	printf("%-12s %-7s %-7s %-15s %5u  %-12s %5u\n", a->config->name,
@@ -108,7 +108,7 @@ static void print_all(const struct vb_adapter *a)
 	const uint8_t *mac = a->config->mac;
 	uint64_t guid = be64toh(a->guid);
 
-	vb_adapter_query_port(a, &port);
+	vb_adapter_query_port(a, 1, &port);
 	printf("%s\n", a->config->name);
 	printf("  format      %s\n", vb_format_name(a->config->format));
 	if (a->config->format == VB_FORMAT_HBL)

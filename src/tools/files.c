@@ -225,7 +225,7 @@ static void add_port(struct tree_text *text, const struct vb_adapter *adapter, c
 	struct ibv_port_attr port = { 0 };
 	char dir[PATH_MAX / 8];
 
-	vb_adapter_query_port(adapter, &port);
+	vb_adapter_query_port(adapter, number, &port);
 	snprintf(dir, sizeof(dir), "%s/ports/%u", device, number);
 	tree_dir(text, "%s", dir);
 	tree_file(text, "state", "%d: %s\n", port.state, port_state(port.state));

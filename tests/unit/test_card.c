@@ -301,7 +301,7 @@ static void test_hbl_gids(void **state)
 		if (config->format != VB_FORMAT_HBL)
 			continue;
 		seen++;
-		vb_adapter_query_port(list[i], &port);
+		vb_adapter_query_port(list[i], 1, &port);
 		assert_int_equal(port.gid_tbl_len, 16);
 		for (unsigned int k = 0; k <= config->num_addresses; k++) {
 			assert_int_equal(vb_adapter_gid(list[i], 1, k, &gid), 0);

@@ -131,6 +131,9 @@ int vb_hbl_cq_create(struct vb_hbl *hbl, uint32_t number, uint32_t entries, bool
 		return vb_refuse_hbl_port(number);
 	if (entries < 1 || entries > VB_HBL_CQE_MAX)
 		return vb_refuse_range("cqe", entries, 1, VB_HBL_CQE_MAX);
+	ret = vb_hbl_inject_create(hbl, VB_INJECT_CQ);
+	if (ret)
+		return ret;
 	if (posix_memalign((void **)&cq, _Alignof(struct vb_hbl_cq), sizeof(*cq)))
 		return -ENOMEM;
 	*cq = (struct vb_hbl_cq){ .hbl = hbl, .port = port, .cookie = cookie, .notice.tell = tell };

@@ -368,6 +368,7 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 		vb_hbl_close(hbl);
 		return ret;
 	}
+	vb_hbl_inject_opened(hbl);
 	*out = hbl;
 	return 0;
 }
@@ -416,6 +417,7 @@ void vb_hbl_close(struct vb_hbl *hbl)
 
 	if (vb_hbl_stale(hbl))
 		return; /* a forked child: it is the parent's */
+	vb_hbl_inject_closing(hbl);
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
 		destroy_fifos(&hbl->ports[i]);
 	while (hbl->qps)

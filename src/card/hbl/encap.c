@@ -53,6 +53,9 @@ int vb_hbl_encap_create(struct vb_hbl *hbl, const struct vb_hbl_encap_attr *attr
 		return vb_refuse_hbl_port(attr->port);
 	if (!is_valid(attr))
 		return vb_refuse_combination("encap_type or tnl_hdr_size cannot be");
+	ret = vb_hbl_inject_create(hbl, VB_INJECT_ANY);
+	if (ret)
+		return ret;
 	encap = calloc(1, sizeof(*encap));
 	if (!encap)
 		return -ENOMEM;

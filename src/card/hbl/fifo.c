@@ -405,6 +405,9 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 		return vb_refuse_hbl_port(number);
 	if (hint > VB_HBL_FIFOS || (type != VB_HBL_FIFO_DB && type != VB_HBL_FIFO_CC))
 		return vb_refuse_range("usr_fifo_num_hint", hint, 0, VB_HBL_FIFOS);
+	ret = vb_hbl_inject_create(hbl, VB_INJECT_ANY);
+	if (ret)
+		return ret;
 	if (posix_memalign((void **)&fifo, _Alignof(struct vb_hbl_fifo), sizeof(*fifo)))
 		return -ENOMEM;
 	memset(fifo, 0, sizeof(*fifo));

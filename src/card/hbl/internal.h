@@ -151,7 +151,8 @@ struct vb_hbl_port {
 	uint32_t number; /* from 1 */
 	bool used;       /* in the context's mask */
 	bool scale_out;
-	bool ready; /* set up */
+	bool ready;       /* set up */
+	_Atomic bool cut; /* down on demand (inject.c) */
 	struct vb_hbl_port_attr attr;
 	uint32_t num_qps, last_qpn;
 	/* By number, VB_HBL_MAX_QPN + 1 of them; NULL: not ready. Readers are in read sections. */
@@ -177,6 +178,8 @@ struct vb_hbl {
 	uint32_t epoch; /* of the fabric: a forked child must not touch it */
 	int fd;         /* the program's descriptor of accelN; -1: none */
 	bool has_context, own_fd;
+	bool served;        /* faults on demand are for it; under inject.lock */
+	_Atomic bool fatal; /* it has failed on demand */
 	struct vb_hbl_memory memory;
 	pthread_mutex_t mutex;
 	void (*async)(void *arg, const struct vb_event *event);
@@ -246,7 +249,9 @@ struct vb_hbl_sq {
 	uint32_t told; /* whose completion is written, where it was asked for */
 	bool loaded;   /* wr is the WQE to be sent next */
 	bool unflushed;
-	uint64_t sent; /* payload bytes of wr */
+	uint8_t asked;       /* enum vb_hbl_syndrome that the next WQE is to fail with (inject.c) */
+	_Atomic bool blamed; /* the log is to say that it was asked for */
+	uint64_t sent;       /* payload bytes of wr */
 	/* For tools: messages, their bytes, what was read from the peer, and times of sending again. */
 	uint64_t messages, bytes_sent, bytes_asked, rewinds;
 	uint32_t first_psn; /* of wr */
@@ -311,6 +316,7 @@ struct vb_hbl_qp {
 	struct vb_hbl_qp *next, *prev; /* of the device; under its mutex */
 	void *cookie;
 	uint32_t qpn;
+	uint32_t serial;        /* it was the so manieth of the adapter, from 1 */
 	_Atomic uint32_t state; /* enum ibv_qp_state */
 	struct vb_hbl_cq *req_cq, *res_cq;
 	uint32_t wqes; /* power of two */
@@ -361,6 +367,12 @@ static inline void vb_hbl_show_rq(const struct vb_hbl_qp *qp)
 	atomic_store_explicit(&shown->rq.received, qp->rq.bytes_received, memory_order_relaxed);
 	atomic_store_explicit(&shown->rq.packets, qp->rq.packets, memory_order_relaxed);
 }
+
+/* inject.c */
+void vb_hbl_inject_opened(struct vb_hbl *hbl);
+void vb_hbl_inject_closing(struct vb_hbl *hbl);
+/* A creation that is about to be done: 0, -ENOMEM, -EIO. */
+int vb_hbl_inject_create(struct vb_hbl *hbl, enum vb_inject_object object);
 
 /* qp.c */
 struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address); /* read section */

@@ -39,16 +39,23 @@ void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl
 		return;
 	vb_hbl_show_state(qp);
 	vb_warn("%s port %u: syndrome 0x%x, QP %u: %s", qp->hbl->adapter->config->name,
-		qp->port->number, syndrome, qp->qpn, vb_hbl_syndrome_text(syndrome));
+		qp->port->number, syndrome, qp->qpn,
+		atomic_load_explicit(&qp->sq.blamed, memory_order_relaxed)
+			? "it was asked to fail"
+			: vb_hbl_syndrome_text(syndrome));
 	vb_notice_set(&qp->notice, 1ull << event);
 }
 
+/* path_lock held. A path that is open already was left by a port that was down meanwhile. */
 static void open_path(struct vb_hbl_qp *qp)
 {
 	struct vb_slot_info owner;
 
-	if (!vb_registry_claimant(qp->peer_device, &owner) ||
-	    vb_path_open_slot(&qp->path, owner.slot) || !vb_path_can(&qp->path, VB_PATH_REACHES))
+	if (atomic_load_explicit(&qp->port->cut, memory_order_seq_cst))
+		return;
+	if (!vb_path_can(&qp->path, VB_PATH_REACHES) &&
+	    (!vb_registry_claimant(qp->peer_device, &owner) ||
+	     vb_path_open_slot(&qp->path, owner.slot) || !vb_path_can(&qp->path, VB_PATH_REACHES)))
 		return;
 	if (qp->path.mtu < qp->mtu)
 		qp->mtu = qp->path.mtu;
@@ -167,14 +174,20 @@ int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl
 		     uint32_t max_wqes, void *cookie, struct vb_hbl_qp **out)
 {
 	struct vb_hbl_qp *qp = NULL;
+	int ret;
 
 	if (req_cq->hbl != hbl || res_cq->hbl != hbl || req_cq->info.cc || res_cq->info.cc ||
 	    max_wqes > VB_HBL_WQES_MAX)
 		return vb_refuse_combination(
 			"a CQ is of another device or for congestion control, or max_send_wr is too large");
+	ret = vb_hbl_inject_create(hbl, VB_INJECT_QP);
+	if (ret)
+		return ret;
 	if (posix_memalign((void **)&qp, _Alignof(struct vb_hbl_qp), sizeof(*qp)))
 		return -ENOMEM;
 	memset(qp, 0, sizeof(*qp));
+	qp->serial = 1 + atomic_fetch_add_explicit(&vb_card.inject.at[hbl->adapter->index].qps, 1,
+						   memory_order_relaxed);
 	qp->path = vb_path_none;
 	qp->hbl = hbl;
 	qp->req_cq = req_cq;
@@ -400,6 +413,8 @@ static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 		}
 		return ret;
 	}
+	if (atomic_load_explicit(&qp->hbl->fatal, memory_order_relaxed))
+		return vb_refuse_device_fatal(qp->hbl->adapter->config->name);
 	if (state == IBV_QPS_RESET && attr->qp_state == IBV_QPS_INIT && mask == INIT_MASK)
 		ret = to_init(qp, attr, hbl);
 	else if (state == IBV_QPS_INIT && attr->qp_state == IBV_QPS_RTR && mask == RTR_MASK)

@@ -370,6 +370,15 @@ static enum step load(struct vb_hbl_qp *qp)
 	uint32_t at = sq->sender.tail & (qp->wqes - 1);
 	enum vb_hbl_syndrome syndrome = VB_HBL_SYN_LOCAL_ACCESS;
 
+	if (unlikely(sq->asked)) {
+		/* After what is in flight: the answers to that call us again. */
+		if (vb_sender_busy(&sq->sender))
+			return WAIT;
+		syndrome = (enum vb_hbl_syndrome)sq->asked;
+		sq->asked = VB_HBL_SYN_NONE;
+		atomic_store_explicit(&sq->blamed, true, memory_order_relaxed);
+		return fail(qp, syndrome);
+	}
 	if (!vb_fault_copy(bytes, qp->swq + ((size_t)at << qp->wqe_shift), 1u << qp->wqe_shift))
 		syndrome = vb_hbl_decode_send(bytes, qp->attr.wide, qp->hbl->generation, at,
 					      !qp->port->attr.no_index_check, &sq->wr);

@@ -78,7 +78,8 @@ int vb_hbl_receive(const struct vb_pkt *pkt)
 	struct vb_hbl_qp *qp = vb_hbl_qp_find(pkt->dqpn & 0xffffff);
 
 	/* Only from the peer that it is connected to. */
-	if (!qp || !vb_hbl_qp_receives(qp) || pkt->sqpn != qp->peer)
+	if (!qp || !vb_hbl_qp_receives(qp) || pkt->sqpn != qp->peer ||
+	    atomic_load_explicit(&qp->port->cut, memory_order_relaxed))
 		return 0;
 	if (pkt->op < VB_PKT_ACK)
 		return vb_hbl_responder_receive(qp, pkt);

@@ -8,5 +8,15 @@
 int vb_hbl_receive(const struct vb_pkt *pkt);
 /* Entries of user FIFOs that signal handlers stored. In a burst, no lock held. */
 void vb_hbl_fifo_run_deferred(void);
+/*
+ * Faults on demand (../inject.c), under its lock. As vb_inject_port(), of which a device may have
+ * several; vb_inject_qp(); and without the event.
+ */
+struct vb_adapter;
+struct vb_inject;
+void vb_hbl_inject_port(const struct vb_adapter *adapter, uint32_t number, bool up);
+int vb_hbl_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
+		     size_t size);
+void vb_hbl_inject_fatal(const struct vb_adapter *adapter);
 /* In a forked child: forget the devices of the parent. */
 void vb_hbl_forked(void);

@@ -155,7 +155,7 @@ int api_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 		return api_refuse(null, "port_attr");
 	if (!valid_port(context, port))
 		return refuse_port(context, port);
-	vb_adapter_query_port(context_adapter(context), &all);
+	vb_adapter_query_port(context_adapter(context), port, &all);
 	if (size > sizeof(all)) {
 		memset((char *)attr + sizeof(all), 0, size - sizeof(all));
 		size = sizeof(all);

@@ -125,8 +125,49 @@ def check_many_tracks(page):
     check(page.run('document.getElementById("canvas").height') < 5000, 'a canvas that no browser draws')
     page.press('/')
     page.type('4999')
-    page.run('select({ e: tracks[2500].spans[0], track: tracks[2500] })')
+    page.run('select(tracks[2500].spans[0])')
     check(page.run('tracks[2500].y >= chart.scrollTop && tracks[2500].y < chart.scrollTop + chart.clientHeight'), 'the track is not in sight')
+
+
+# What a frame does: rectangles, looks at the time of an event, and questions that make the browser do its layout.
+COUNT = """(() => { const found = { rectangles: 0, looks: 0, layouts: 0 }, fill = CanvasRenderingContext2D.prototype.fillRect;
+            CanvasRenderingContext2D.prototype.fillRect = function (...a) { found.rectangles++; return fill.apply(this, a); };
+            for (const t of tracks) for (const e of [...t.spans, ...t.moments]) {
+                const ts = e.ts; Object.defineProperty(e, 'ts', { get() { found.looks++; return ts; } }); }
+            const read = Object.getOwnPropertyDescriptor(Element.prototype, 'clientWidth').get;
+            Object.defineProperty(Element.prototype, 'clientWidth', { get() { found.layouts++; return read.call(this); } });
+            return window.found = found; })()"""
+LARGE = 200000
+
+
+def check_large(page):
+    """A frame's work is bounded by pixels, not by events; and an error is seen among a hundred thousand successes."""
+    events = []
+    for i in range(LARGE // 4):
+        events += [span('call', 'call', 1, 4 * i, 2.5), span('inner', 'rpc', 1, 4 * i + .5, 1),
+                   moment('success', 'cqe', 2, 4 * i + 1, qp='0x1', queue='send', index=i),
+                   span('f', 'eu', EU, 4 * i + 2, 1, process=1, thread=1, instructions=5)]
+    events[LARGE // 2 + 2]['name'] = 'remote access error'
+    show(page, events, 'large')
+    check(page.run("new Promise(done => { const look = () => document.querySelector('#threads tbody') ? done(all.length) : "
+                   "setTimeout(look, 20); look(); })") == LARGE, 'the tables of a large trace')
+    error = page.run("(() => { const t = tracks[1]; setView(0, END); const c = document.getElementById('canvas'), s = c.width / c.clientWidth;"
+                     "const d = [...context.getImageData((x(t.moments.find(isError).ts)) * s, (t.y + 6) * s, 1, 1).data].slice(0, 3);"
+                     "return 'rgb(' + d.join(', ') + ')'; })()")
+    wanted = page.run("(() => { const i = document.createElement('i'); i.style.color = 'var(--error)'; document.body.append(i);"
+                      "const c = getComputedStyle(i).color; i.remove(); return c; })()")
+    check(error == wanted, f'the error is drawn as {error}, not {wanted}')
+    page.run(COUNT)
+    # 3 tracks, 4 rows, and about 1,100 pixels of each; two spans, or a tick, for a pixel, found among 2^17.
+    for view_of in ('0, END', '1000, END / 2', 'END / 2, END / 2 + 100'):
+        page.run('Object.assign(found, { rectangles: 0, looks: 0, layouts: 0 })')
+        page.run(f'setView({view_of})')
+        found = page.run('found')
+        check(0 < found['rectangles'] < 15000, f'{view_of}: {found}')
+        check(found['looks'] < 15000 * 25, f'{view_of}: {found}')
+        check(found['layouts'] < 20, f'{view_of}: {found}')
+    page.run("hidden.add('eu'); chooseShown(); draw()")
+    check(page.run('tracks[2].lines[0].length') == 0, 'a category that is hidden')
 
 
 def check_strange(page):
@@ -238,6 +279,7 @@ def main():
         check_themes(page)
         check_latencies(page)
         check_many_tracks(page)
+        check_large(page)
         check_strange(page)
         check_recorded(page, picture)
         check_refusals()

@@ -42,9 +42,15 @@ enum state { NONE, MAKING, READY, FAILED };
 
 bool vb_timeline_on;
 
+/*
+ * enum state; on a page that is NONE again in a child, also in one of _Fork() or clone() that no handler
+ * of pthread_atfork() hears of.
+ */
+static _Atomic int *state;
+
 static struct {
-	_Atomic int state; /* enum state */
-	struct vb_timeline_head *head;
+	bool failed;                      /* here, or in a parent: no other try */
+	struct vb_timeline_head *head;    /* of this process, or of a parent */
 	struct vb_timeline_piece *pieces; /* the first ones are the head */
 	const char *dir;
 	size_t bytes;
@@ -149,29 +155,43 @@ static void lose(uint64_t notes)
 {
 	atomic_fetch_add_explicit(&timeline.lost, notes, memory_order_seq_cst);
 	/* Either this sees READY, or who makes the file sees the addition. */
-	if (atomic_load_explicit(&timeline.state, memory_order_seq_cst) == READY)
+	if (atomic_load_explicit(state, memory_order_seq_cst) == READY)
 		atomic_fetch_add_explicit(
 			&timeline.head->lost,
 			atomic_exchange_explicit(&timeline.lost, 0, memory_order_relaxed),
 			memory_order_relaxed);
 }
 
+/* What a child has of its parent's recording. The mapping stays: a handler that interrupted a note may have forked. */
+static void forget_parent(void)
+{
+	atomic_store_explicit(&own, 0, memory_order_relaxed);
+	atomic_store_explicit(&timeline.lost, 0, memory_order_relaxed);
+	atomic_store_explicit(&timeline.growing, false, memory_order_relaxed);
+}
+
 /* Whether there is a file. While another thread makes it, or the one that was interrupted: not yet. */
 static bool is_ready(void)
 {
-	int state = atomic_load_explicit(&timeline.state, memory_order_acquire);
+	int now = atomic_load_explicit(state, memory_order_acquire);
 
-	if (__builtin_expect(state == READY, 1))
+	if (__builtin_expect(now == READY, 1))
 		return true;
-	if (state != NONE ||
-	    !atomic_compare_exchange_strong_explicit(&timeline.state, &state, MAKING,
-						     memory_order_acquire, memory_order_relaxed))
+	if (now != NONE || !atomic_compare_exchange_strong_explicit(
+				   state, &now, MAKING, memory_order_acquire, memory_order_relaxed))
 		return false;
-	state = make() ? FAILED : READY;
+	if (timeline.head) {
+		/* The descriptor is left open: such a child may share it with its parent. */
+		forget_parent();
+		timeline.file = VB_NO_FILE;
+	}
+	if (!timeline.failed)
+		timeline.failed = make();
+	now = timeline.failed ? FAILED : READY;
 	/* Pairs with the load above: who sees READY sees the mapping. And see lose(). */
-	atomic_store_explicit(&timeline.state, state, memory_order_seq_cst);
+	atomic_store_explicit(state, now, memory_order_seq_cst);
 	lose(0);
-	return state == READY;
+	return now == READY;
 }
 
 /* --- notes ------------------------------------------------------------------------------------ */
@@ -330,18 +350,24 @@ uint16_t vb_timeline_name(const char *text)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-/*
- * The child has a file of its own, and only this thread. The parent's stays mapped: the child may
- * have been forked by a signal handler that interrupted a note.
- */
+/* The child has a file of its own, and only this thread. */
 static void after_fork(void)
 {
-	atomic_store_explicit(&own, 0, memory_order_relaxed);
-	atomic_store_explicit(&timeline.lost, 0, memory_order_relaxed);
-	atomic_store_explicit(&timeline.growing, false, memory_order_relaxed);
+	forget_parent();
 	vb_file_close(&timeline.file);
-	if (atomic_load_explicit(&timeline.state, memory_order_relaxed) != FAILED)
-		atomic_store_explicit(&timeline.state, NONE, memory_order_relaxed);
+	atomic_store_explicit(state, NONE, memory_order_relaxed);
+}
+
+/* Where the kernel does not wipe pages, children of _Fork() write into the file of their parent. */
+static void place_state(void)
+{
+	static _Atomic int kept;
+	void *page = mmap(NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	state = page == MAP_FAILED ? &kept : page;
+	if (state != &kept && madvise(page, sizeof(*state), MADV_WIPEONFORK))
+		vb_info("the timeline: madvise: %s", strerror(errno));
 }
 
 __attribute__((constructor)) static void start(void)
@@ -351,6 +377,7 @@ __attribute__((constructor)) static void start(void)
 
 	if (!dir || dir[0] != '/')
 		return;
+	place_state();
 	timeline.file = VB_NO_FILE;
 	timeline.dir = strdup(dir);
 	timeline.bytes = (mib && mib <= MOST_MIB ? mib : DEFAULT_MIB) << 20;

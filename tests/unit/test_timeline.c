@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -233,6 +234,38 @@ static void together(void **state)
 		in_child(run_together, 8);
 }
 
+/* As _Fork() does it: no handler of pthread_atfork() hears of it. */
+static void run_cloned(uint64_t notes)
+{
+	pid_t child;
+	int status;
+
+	for (uint64_t i = 0; i < notes; i++)
+		note();
+	child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	if (!child) {
+		written = 0;
+		for (int i = 0; i < 3; i++)
+			note();
+		check_all();
+		_exit(0);
+	}
+	note();
+	if (waitpid(child, &status, 0) != child || status)
+		fail_child("the child", (uint64_t)status, 0);
+	note();
+	check_all();
+}
+
+/* Such a child has a file of its own, too, whether its parent had one or not. */
+static void cloned(void **state)
+{
+	(void)state;
+	in_child(run_cloned, 0);
+	in_child(run_cloned, 2);
+	in_child(run_cloned, PLACES + 5);
+}
+
 /* One after the other. */
 static void run_many_threads(uint64_t threads)
 {
@@ -292,6 +325,7 @@ int main(int argc, char **argv)
 #endif
 		cmocka_unit_test(overwritten),
 		cmocka_unit_test(together),
+		cmocka_unit_test(cloned),
 		cmocka_unit_test(many_threads),
 		cmocka_unit_test(named),
 	};

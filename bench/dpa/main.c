@@ -144,7 +144,7 @@ static void print(const struct options *o, const struct row *row, const struct r
 	for (int k = 0; k < KERNELS; k++)
 		print_row(kernel_name[k], &row[k], o->qemu);
 	print_row("geom. mean", mean, o->qemu);
-	printf("\ntranslation   %.2f ms per 100 KB of text (%.0f KB in %.2f ms; host code %.1fx)\n",
+	printf("\ntranslation   %.2f ms per 100 KB of text (smallest of many; %.0f KB in %.2f ms; host code %.1fx)\n",
 	       c->translate_ms_per_100k, c->text_kib, c->translate_ms, c->code_ratio);
 	printf("its check     %.2f ms per 100 KB of text (VERBATIM_DPA_VERIFY=1)\n",
 	       c->verify_ms_per_100k);

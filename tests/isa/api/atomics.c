@@ -28,7 +28,7 @@ struct shared {
 	_Alignas(64) _Atomic uint64_t last; /* turn of the two tests in lock step */
 };
 
-static int fn_mix, fn_lock, fn_produce, fn_buffer;
+static int fn_mix, fn_lock, fn_produce, fn_buffer[2];
 
 static void at(struct rv_prog *p, enum rv_op op, unsigned rd, size_t offset, unsigned value,
 	       unsigned order)
@@ -133,21 +133,31 @@ static void make_produce(struct rv_prog *p)
 	until_last(p, top);
 }
 
-/* buffer(block, turns): when the round begins, x = n; fence rw, rw; what is y? */
-static void make_buffer(struct rv_prog *p)
+/*
+ * buffer(block, turns): when the round begins, x = n; fence rw, rw; what is y? In a loop: x = n - 2,
+ * n - 1, n with a fence behind each, and y is loaded behind the last; turns do not wait for their
+ * fences.
+ */
+static void make_buffer(struct rv_prog *p, bool loop)
 {
-	int top = rv_label(p), wait = rv_label(p);
+	int top = rv_label(p), wait = rv_label(p), store = rv_label(p);
 
-	fn_buffer = rv_label(p);
-	rv_place(p, fn_buffer);
+	fn_buffer[loop] = rv_label(p);
+	rv_place(p, fn_buffer[loop]);
 	rv_emit(p, OP_addi, 28, 0, 0, 0);
 	rv_place(p, top);
 	rv_emit(p, OP_addi, 28, 28, 0, 1);
 	rv_place(p, wait);
 	rv_emit(p, OP_ld, 5, 10, 0, offsetof(struct shared, round));
 	rv_branch(p, OP_bne, 5, 28, wait);
-	rv_emit(p, OP_sd, 0, 10, 28, offsetof(struct shared, x));
+	rv_emit(p, OP_addi, 29, 0, 0, loop ? 2 : 0);
+	rv_place(p, store);
+	rv_emit(p, OP_sub, 30, 28, 29, 0);
+	rv_emit(p, OP_sd, 0, 10, 30, offsetof(struct shared, x));
 	rv_emit(p, OP_fence, 0, 0, 0, 0x33);
+	rv_emit(p, OP_addi, 29, 29, 0, -1);
+	if (loop)
+		rv_branch(p, OP_bge, 29, 0, store);
 	rv_emit(p, OP_ld, 6, 10, 0, offsetof(struct shared, y));
 	rv_emit(p, OP_sd, 0, 10, 6, offsetof(struct shared, guest_saw));
 	rv_emit(p, OP_fence, 0, 0, 0, 0x11);
@@ -163,7 +173,8 @@ static struct shared *open_block(struct bed *b, uint64_t *addr)
 	make_mix(&b->p);
 	make_lock(&b->p);
 	make_produce(&b->p);
-	make_buffer(&b->p);
+	make_buffer(&b->p, false);
+	make_buffer(&b->p, true);
 	bed_open(b, &attr);
 	*addr = 0;
 	assert_int_equal(vb_dpa_mem_map(b->process, addr, sizeof(*s), VB_DPA_READ | VB_DPA_WRITE),
@@ -347,7 +358,7 @@ static void test_publish(void **state)
 }
 
 /* Two stores and two loads crosswise with full fences between: both sides missing the other is forbidden. */
-static void test_store_buffering(void **state)
+static void store_buffering(bool loop)
 {
 	struct vb_dpa_thread *guest;
 	struct bed b = { 0 };
@@ -356,9 +367,8 @@ static void test_store_buffering(void **state)
 	struct shared *s;
 	uint64_t addr;
 
-	(void)state;
 	s = open_block(&b, &addr);
-	start_guests(&b, &guest, 1, fn_buffer, addr);
+	start_guests(&b, &guest, 1, fn_buffer[loop], addr);
 	for (uint64_t n = 1; n <= s->last; n++) {
 		uint64_t saw;
 
@@ -377,6 +387,13 @@ static void test_store_buffering(void **state)
 	finish_guests(&guest, 1);
 	assert_int_equal(missed, 0);
 	bed_close(&b);
+}
+
+static void test_store_buffering(void **state)
+{
+	(void)state;
+	store_buffering(false);
+	store_buffering(true);
 }
 
 int main(int argc, char **argv)

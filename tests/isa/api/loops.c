@@ -283,6 +283,10 @@ static void any_insn(struct rv_prog *p, struct rng *r)
 	static const enum rv_op store[] = { OP_sw, OP_sb, OP_sd, OP_sh };
 	unsigned rd = FIRST + rng_below(r, REGS), pointer = POINTER + rng_below(r, POINTERS);
 
+	if (rng_chance(r, 4)) { /* put off, or not */
+		rv_emit(p, OP_fence, 0, 0, 0, rng_chance(r, 70) ? 0x33 : rng_below(r, 256));
+		return;
+	}
 	switch (rng_below(r, 8)) {
 	case 0:
 	case 1:
@@ -314,12 +318,12 @@ static void any_step(struct rv_prog *p, struct rng *r)
 		rv_emit(p, OP_addi, pointer, pointer, 0, (i64)rng_below(r, 200) - 80);
 }
 
-/* x9 is data, x8 counts turns, x18 the loop's entries. */
+/* x9 is data, x8 counts turns, x18 the loop's entries. Some loops are entered in the middle. */
 static void make_any_loop(struct rv_prog *p, struct rng *r)
 {
 	static const enum rv_op branch[] = { OP_beq, OP_bne, OP_blt, OP_bge, OP_bltu, OP_bgeu };
 	static uint8_t bytes[PAGES * RV_PAGE];
-	int top = rv_label(p), again = rv_label(p), out = rv_label(p);
+	int top = rv_label(p), again = rv_label(p), out = rv_label(p), middle = -1;
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)rng_next(r);
@@ -335,8 +339,14 @@ static void make_any_loop(struct rv_prog *p, struct rng *r)
 	if (rng_chance(r, 50)) /* one of them begins near the end */
 		rv_li(p, 15, (PAGES - 1) * RV_PAGE - 1024),
 			rv_emit(p, OP_add, POINTER, POINTER, 15, 0);
+	if (rng_chance(r, 30)) {
+		middle = rv_label(p);
+		rv_jump(p, 0, middle);
+	}
 	rv_place(p, top);
-	for (unsigned n = 2 + rng_below(r, BODY); n; n--) {
+	for (unsigned n = 2 + rng_below(r, BODY), entry = rng_below(r, n); n; n--) {
+		if (middle >= 0 && n == entry + 1)
+			rv_place(p, middle);
 		if (rng_chance(r, 8))
 			rv_branch(p, branch[rng_below(r, 6)], any_reg(r), any_reg(r), out);
 		else if (rng_chance(r, 12))

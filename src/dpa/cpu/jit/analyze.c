@@ -480,9 +480,25 @@ uint32_t whole_reads(const struct analysis *a, uint32_t first, uint32_t last)
 	return whole;
 }
 
+/* Does a branch of these blocks lead to a leader between the first and the last of them? */
+static bool enters_inside(const struct analysis *a, uint32_t first, uint32_t last)
+{
+	int64_t low = a->blocks[first].index, high = a->blocks[last].last;
+
+	for (uint32_t k = first; k <= last; k++) {
+		uint32_t at = a->blocks[k].last;
+		int64_t to = (int64_t)at + a->text->insns[at].imm / 2;
+
+		if (op_ends_block(a->text->insns[at].op) && to > low && to <= high)
+			return true;
+	}
+	return false;
+}
+
 /*
- * A loop in one piece: from this block, a leader, straight on to a branch back to it, and nobody
- * enters in between. *last is the block of that branch.
+ * A loop in one piece: from this block, a leader, straight on to a branch back to it. Others may
+ * enter in between, as gcc enters its loops, but the loop itself does not. *last is the block of
+ * that branch.
  */
 bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last)
 {
@@ -496,12 +512,13 @@ bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last)
 		unsigned int op = a->text->insns[at].op;
 
 		count += b->count;
-		if ((k > first && b->leader) || count > LOOP_MAX)
+		/* A leader with a check is a loop or a function of its own. */
+		if ((k > first && b->leader && a->marks[b->index] & MARK_CHECK) || count > LOOP_MAX)
 			return false;
 		*last = k;
 		if (op >= VB_OP_BEQ && op <= VB_OP_BGEU && !(a->marks[at] & MARK_SELECT) &&
 		    (int64_t)at + a->text->insns[at].imm / 2 == a->blocks[first].index)
-			return true;
+			return !enters_inside(a, first, k);
 		if ((op_ends_block(op) && (op < VB_OP_BEQ || op > VB_OP_BGEU)) ||
 		    k + 1 == a->nblocks || a->blocks[k + 1].index != at + length(a, at))
 			return false;

@@ -184,6 +184,7 @@ enum stub_kind {
 struct stub {
 	uint8_t kind;     /* enum stub_kind */
 	bool window;      /* EXECUTE, a plain load or store: try the last window first */
+	bool fence;       /* a fence was put off up to here */
 	uint8_t left;     /* LEAVE */
 	uint32_t from;    /* displacement to patch */
 	uint32_t back;    /* where to go on; not LEAVE */
@@ -235,6 +236,7 @@ struct twice {
 	uint32_t exit;         /* displacement of the jump out of the first */
 	bool ended;            /* the first falls into the second, not behind the loop */
 	uint32_t waiting;      /* registers that are pending where the second begins */
+	bool fence;            /* a fence may be due there */
 	uint32_t pending;      /* what was pending at the end of the copy made last, */
 	struct fact facts[33]; /* and what was known */
 };
@@ -253,6 +255,7 @@ struct tx {
 	struct analysis a;
 	struct thunks thunks;
 	uint32_t pending; /* see struct site */
+	bool fence;       /* due before the next load, see emit_mem.c */
 	struct fact facts[33];
 	struct notes notes;
 	struct low low;
@@ -300,6 +303,8 @@ uint64_t pc_of(const struct tx *tx, uint32_t index);
 bool emit_alu(struct tx *tx, const struct vb_insn *insn);
 bool emit_bits(struct tx *tx, const struct vb_insn *insn);
 bool emit_mem(struct tx *tx, const struct vb_insn *insn);
+void full_fence(struct tx *tx);
+void flush_fence(struct tx *tx);
 bool emit_atomic(struct tx *tx, const struct vb_insn *insn);
 void emit_window(struct tx *tx, const struct stub *stub);
 bool emit_flow(struct tx *tx, const struct vb_insn *insn);

@@ -64,6 +64,7 @@ uint32_t add_stub(struct tx *tx, enum stub_kind kind, uint32_t from)
 		.left = (uint8_t)tx->left,
 		.pending = tx->pending,
 		.index = (int32_t)tx->index,
+		.fence = tx->fence,
 	};
 	return (uint32_t)tx->nstubs++;
 }
@@ -290,8 +291,10 @@ void write_const(struct tx *tx, unsigned int rd, uint64_t value)
 
 void emit_execute(struct tx *tx, const struct vb_insn *insn)
 {
-	uint32_t site = add_site(tx);
+	uint32_t site;
 
+	flush_fence(tx);
+	site = add_site(tx);
 	mov_imm(&tx->c, RAX, site);
 	call_to(&tx->c, tx->thunks.execute);
 	if (insn->rd == VB_CPU_SINK)
@@ -314,6 +317,8 @@ void emit_leave(struct tx *tx, uint64_t pc, uint32_t left)
 static void emit_stub(struct tx *tx, const struct stub *stub)
 {
 	patch32(&tx->c, stub->from, code_offset(&tx->c));
+	if (stub->fence)
+		full_fence(tx);
 	switch (stub->kind) {
 	case STUB_EXECUTE:
 		if (stub->window)
@@ -459,9 +464,11 @@ void emit_block(struct tx *tx, const struct block *b)
 	 * expects no pending. */
 	if (i >= tx->a.n || !(tx->a.marks[i] & MARK_START)) {
 		flush_pending(tx);
+		flush_fence(tx);
 		emit_leave(tx, pc_of(tx, i), 0);
-	} else if (tx->a.marks[i] & MARK_LEADER) {
+	} else if (tx->a.marks[i] & MARK_LEADER && tx->twice.pass != AGAIN) {
 		flush_pending(tx);
+		flush_fence(tx);
 	}
 }
 

@@ -254,6 +254,7 @@ bool emit_atomic(struct tx *tx, const struct vb_insn *insn)
 {
 	if (insn->op < VB_OP_LR_W || insn->op > VB_OP_AMOMAXU_D)
 		return false;
+	flush_fence(tx);
 	if (insn->rd == 2 || !emit_kind(tx, insn))
 		emit_execute(tx, insn);
 	return true;

@@ -46,10 +46,16 @@ static void emit_branch(struct tx *tx, const struct vb_insn *insn)
 	uint64_t pc = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
 	uint32_t target = target_index(tx, pc);
 	uint32_t stub;
+	bool back;
 
+	back = tx->twice.pass != ONCE && target == tx->twice.head;
+	if (back && tx->twice.pass == FIRST)
+		tx->twice.fence = tx->fence;
+	if (!back || tx->twice.pass == FIRST || !tx->twice.fence)
+		flush_fence(tx);
 	/* Words are compared before they are extended, which leaves the flags alone. */
 	cc = emit_condition(tx, insn);
-	if (tx->twice.pass != ONCE && target == tx->twice.head) {
+	if (back) {
 		emit_jump_back(tx, cc);
 		return;
 	}
@@ -162,6 +168,7 @@ bool emit_flow(struct tx *tx, const struct vb_insn *insn)
 	switch (insn->op) {
 	case VB_OP_JAL:
 	case VB_OP_JALR:
+		flush_fence(tx);
 		if (insn->rd == 2) /* a return address in sp: nobody does that */
 			break;
 		imm = (uint64_t)(int64_t)insn->imm;
@@ -190,6 +197,7 @@ bool emit_flow(struct tx *tx, const struct vb_insn *insn)
 	}
 	/* The interpreter executes this one, and says what it means. */
 	flush_pending(tx);
+	flush_fence(tx);
 	emit_leave(tx, pc_of(tx, tx->index), tx->left);
 	return true;
 }

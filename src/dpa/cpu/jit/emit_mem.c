@@ -172,6 +172,7 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 	uint32_t stub, site;
 	struct rm m;
 
+	flush_fence(tx);
 	if (insn->rd == 2 || !guest_address(tx, insn, load_forms[kind].size, true, &m, &stub)) {
 		emit_execute(tx, insn);
 		return;
@@ -222,10 +223,18 @@ static void emit_store(struct tx *tx, const struct vb_insn *insn)
 		note_low(tx, insn->rs1, stub);
 }
 
-static void full_fence(struct tx *tx)
+void full_fence(struct tx *tx)
 {
 	ins(&tx->c, X_LOCK, 0x83, ALU_OR, rm_mem(RSP, 0));
 	put8(&tx->c, 0);
+}
+
+/* Before a load, and before code that may load. Flags are lost. */
+void flush_fence(struct tx *tx)
+{
+	if (tx->fence)
+		full_fence(tx);
+	tx->fence = false;
 }
 
 /*
@@ -273,7 +282,11 @@ void emit_window(struct tx *tx, const struct stub *stub)
 	put32(c, 0);
 }
 
-/* x86 keeps all orders but store before load. fence.tso asks for just the others. */
+/*
+ * x86 keeps all orders but store before load. fence.tso asks for just the others. What is left is put
+ * off up to the next load: stores keep their order without it. So a loop that only stores, and has a
+ * fence in each turn (emit_twice.c), executes one when it ends.
+ */
 static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 {
 	unsigned int mode = (unsigned int)insn->imm >> 8 & 15,
@@ -281,7 +294,7 @@ static void emit_fence(struct tx *tx, const struct vb_insn *insn)
 
 	if (mode == 8 || !(pred & 5) || !(succ & 10))
 		return;
-	full_fence(tx);
+	tx->fence = true;
 }
 
 bool emit_mem(struct tx *tx, const struct vb_insn *insn)

@@ -2,7 +2,7 @@
 /*
  * Owns loops in one piece (is_straight_loop), which are made twice: the first turn begins with
  * nothing known, as everything that can be entered from anywhere; all others begin with what is known
- * behind a turn.
+ * behind a turn. What others enter in between, they enter in the first copy.
  *
  *   head:  first copy           the leader; facts are empty
  *          jump if not to exit
@@ -16,7 +16,7 @@
  * supposes. Where it does not, it is made again and supposes less.
  *
  * A register that is pending at the end of a turn is a word. Where the loop reads no more of it than
- * that, it stays pending from turn to turn.
+ * that, it stays pending from turn to turn. So does a fence, where the loop does not load.
  */
 #include "dpa/cpu/jit/code.h"
 
@@ -40,6 +40,7 @@ void emit_jump_back(struct tx *tx, enum x86_cc cc)
 	if (w->pass == FIRST)
 		return;
 	flush_pending(tx);
+	flush_fence(tx);
 	patch32(&tx->c, w->exit, code_offset(&tx->c));
 	memset(tx->facts, 0, sizeof(tx->facts));
 	notes_void(tx);
@@ -97,6 +98,7 @@ static bool emit_again(struct tx *tx, uint32_t first, uint32_t last, struct fact
 
 	memcpy(tx->facts, have, sizeof(tx->facts));
 	tx->pending = w->waiting;
+	tx->fence = w->fence;
 	for (unsigned int reg = 1; reg < 32; reg++)
 		if (w->waiting >> reg & 1)
 			tx->facts[reg] = (struct fact){ 0 };

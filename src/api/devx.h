@@ -17,13 +17,32 @@ struct vb_emu_map;
 struct vb_emu_eq;
 
 enum vb_devx_kind {
+	VB_DEVX_NONE,
 	VB_DEVX_COUNTERS,
-	VB_DEVX_CQ, /* lent only */
+	VB_DEVX_CQ,
+	VB_DEVX_DCT,
+	VB_DEVX_EQ,
+	VB_DEVX_FLOW_ENTRY,
+	VB_DEVX_FLOW_GROUP,
+	VB_DEVX_FLOW_TABLE,
+	VB_DEVX_MKEY,
+	VB_DEVX_MODIFY_HEADER,
+	VB_DEVX_PD,
+	VB_DEVX_QP,
+	VB_DEVX_Q_COUNTER,
+	VB_DEVX_REFORMAT,
+	VB_DEVX_RMP,
 	VB_DEVX_RQ,
 	VB_DEVX_RQT,
+	VB_DEVX_SQ,
+	VB_DEVX_SRQ,
 	VB_DEVX_THREAD, /* of device code: lent only */
 	VB_DEVX_TIR,
+	VB_DEVX_TIS,
 	VB_DEVX_TRANSPORT_DOMAIN,
+	VB_DEVX_UAR,
+	VB_DEVX_XRCD,
+	/* general objects */
 	VB_DEVX_DB_CQ_MAP,
 	VB_DEVX_EMULATED_EQ,
 };
@@ -47,7 +66,12 @@ struct mlx5dv_devx_obj {
 	bool lent;       /* its maker destroys it, not mlx5dv_devx_obj_destroy() */
 	const struct vb_devx_lender *lender; /* lent: NULL where it cannot be queried */
 	struct ibv_context *context;         /* of the device it is on */
+	/* libmlx5's, under the lock of the context's list; see mlx5/devx_table.c */
+	struct mlx5dv_devx_obj *next; /* made before this one */
+	uint32_t users;               /* who holds it by devx_get() */
+	struct mlx5dv_devx_obj *uses; /* held until this one is destroyed; NULL: none */
 	union {
+		void *data;                     /* of the file that makes this kind */
 		struct vb_tir *tir;             /* VB_DEVX_TIR */
 		struct devx_counters *counters; /* VB_DEVX_COUNTERS: libmlx5's */
 		struct devx_rqt *rqt;           /* VB_DEVX_RQT: libmlx5's */

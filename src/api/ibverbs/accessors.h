@@ -25,6 +25,14 @@
 
 struct vb_steer_counter;
 
+/*
+ * What another library keeps for a context. close() is called when the context closes, before all
+ * objects of verbs end, and frees it.
+ */
+struct vb_verbs_extra {
+	void (*close)(struct ibv_context *context, struct vb_verbs_extra *extra);
+};
+
 /* Objects that every device has. */
 struct vb_verbs_objects {
 	struct vb_dev *(*dev)(struct ibv_context *context);
@@ -42,6 +50,8 @@ struct vb_verbs_objects {
 	 */
 	struct vb_steer_counter *(*get_counters)(struct ibv_counters *counters);
 	void (*put_counters)(struct ibv_counters *counters);
+	/* Where the library of the device's direct verbs puts its own; NULL there: nothing yet. */
+	struct vb_verbs_extra **(*extra)(struct ibv_context *context);
 };
 
 /*

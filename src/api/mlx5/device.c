@@ -19,10 +19,7 @@ VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
 	return false;
 }
 
-/*
- * The firmware's command interface (DEVX) is not there yet; programs that ask for it fall back to
- * plain verbs.
- */
+/* Commands (DEVX) work on every context, whether it was opened with the flag or not. */
 VB_PUBLIC struct ibv_context *mlx5dv_open_device(struct ibv_device *device,
 						 struct mlx5dv_context_attr *attr)
 {
@@ -33,8 +30,6 @@ VB_PUBLIC struct ibv_context *mlx5dv_open_device(struct ibv_device *device,
 		return api_refuse_null(bits, "comp_mask", attr->comp_mask);
 	if (attr && (attr->flags & ~(uint32_t)MLX5DV_CONTEXT_FLAGS_DEVX))
 		return api_refuse_null(bits, "flags", attr->flags);
-	if (attr && attr->flags)
-		return api_refuse_null(unsupported, "MLX5DV_CONTEXT_FLAGS_DEVX");
 	return ibv_open_device(device);
 }
 

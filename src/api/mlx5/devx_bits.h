@@ -31,3 +31,8 @@ static inline void put64(uint8_t *to, uint32_t bit, uint64_t value)
 	put(to, bit, 32, (uint32_t)(value >> 32));
 	put(to, bit + 32, 32, (uint32_t)value);
 }
+
+static inline uint64_t get64(const uint8_t *from, uint32_t bit)
+{
+	return (uint64_t)get(from, bit, 32) << 32 | get(from, bit + 32, 32);
+}

@@ -8,7 +8,7 @@
 
 #include "card/emulation.h"
 #include "devx_bits.h"
-#include "devx_obj.h"
+#include "devx_table.h"
 
 /* Bits of the object, behind the 16 bytes that all commands and answers begin with. */
 enum { OBJECT = 0x80, ALIAS = 0x60 };
@@ -30,25 +30,19 @@ enum emulated_dev_eq {
 	EQ_END = OBJECT + 0x1c0,
 };
 
-_Static_assert(DB_END / 8 == DEVX_DB_CQ_MAP_BYTES && EQ_END / 8 == DEVX_EMULATED_EQ_BYTES,
-	       "the table has the lengths of the commands");
-
 /* A bit of the command asks for a second name of an object of another function. */
 static int check_alias(const uint8_t *in)
 {
 	return get(in, ALIAS, 1) ? vb_refuse_unsupported("an alias object") : 0;
 }
 
-static int check_room(size_t outlen, size_t bytes)
-{
-	return outlen < bytes ? vb_refuse_combination("the answer is too short for the object") : 0;
-}
-
 /* --- doorbells -------------------------------------------------------------------------------- */
 
 /* queue_type and device_type say what the driver takes the function for: doorbells are the same. */
-int devx_create_db_cq_map(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen)
+static int create_db_cq_map(struct devx_cmd *cmd)
 {
+	const uint8_t *in = cmd->in;
+	struct mlx5dv_devx_obj *obj = cmd->obj;
 	int err = check_alias(in);
 
 	if (!err)
@@ -59,14 +53,12 @@ int devx_create_db_cq_map(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t
 	return err;
 }
 
-int devx_query_db_cq_map(const struct mlx5dv_devx_obj *obj, const uint8_t *in, uint8_t *out,
-			 size_t outlen)
+static int query_db_cq_map(struct devx_cmd *cmd)
 {
+	struct mlx5dv_devx_obj *obj = cmd->obj;
+	uint8_t *out = cmd->out;
 	uint32_t vhca_id, queue, cqn;
-	int err = check_room(outlen, DEVX_DB_CQ_MAP_BYTES);
 
-	if (err)
-		return err;
 	vb_emu_map_query(obj->emu_map, &vhca_id, &queue, &cqn);
 	put(out, MAP_STATE, 4, MAPPED);
 	put(out, DB_DEVICE, 32, vhca_id);
@@ -76,16 +68,18 @@ int devx_query_db_cq_map(const struct mlx5dv_devx_obj *obj, const uint8_t *in, u
 	return 0;
 }
 
-int devx_destroy_db_cq_map(struct mlx5dv_devx_obj *obj)
+static int destroy_db_cq_map(struct devx_cmd *cmd)
 {
-	vb_emu_unmap(obj->emu_map);
+	vb_emu_unmap(cmd->obj->emu_map);
 	return 0;
 }
 
 /* --- interrupts ------------------------------------------------------------------------------- */
 
-int devx_create_emulated_eq(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen)
+static int create_emulated_eq(struct devx_cmd *cmd)
 {
+	const uint8_t *in = cmd->in;
+	struct mlx5dv_devx_obj *obj = cmd->obj;
 	int err = check_alias(in);
 
 	if (!err)
@@ -96,21 +90,37 @@ int devx_create_emulated_eq(struct mlx5dv_devx_obj *obj, const uint8_t *in, size
 	return err;
 }
 
-int devx_query_emulated_eq(const struct mlx5dv_devx_obj *obj, const uint8_t *in, uint8_t *out,
-			   size_t outlen)
+static int query_emulated_eq(struct devx_cmd *cmd)
 {
+	struct mlx5dv_devx_obj *obj = cmd->obj;
+	uint8_t *out = cmd->out;
 	uint32_t vhca_id, vector;
-	int err = check_room(outlen, DEVX_EMULATED_EQ_BYTES);
 
-	if (err)
-		return err;
 	vb_emu_eq_query(obj->emu_eq, &vhca_id, &vector);
 	put(out, EQ_DEVICE, 32, vhca_id);
 	put(out, EQ_INTR, 12, vector);
 	return 0;
 }
 
-int devx_destroy_emulated_eq(struct mlx5dv_devx_obj *obj)
+static int destroy_emulated_eq(struct devx_cmd *cmd)
 {
-	return vb_emu_eq_destroy(obj->emu_eq);
+	return vb_emu_eq_destroy(cmd->obj->emu_eq);
 }
+
+enum { DB_CQ_MAPPING = 0x32, EMULATED_DEV_EQ = 0x49, DB_BYTES = DB_END / 8, EQ_BYTES = EQ_END / 8 };
+
+const struct devx_row devx_emulation_rows[] = {
+	{ "CREATE_GENERAL_OBJECT DPA_DB_CQ_MAPPING", 0xa00, DB_CQ_MAPPING, DEVX_CREATE,
+	  VB_DEVX_DB_CQ_MAP, DB_BYTES, 16, DEVX_OBJECT_ID, create_db_cq_map },
+	{ "QUERY_GENERAL_OBJECT DPA_DB_CQ_MAPPING", 0xa02, DB_CQ_MAPPING, DEVX_QUERY,
+	  VB_DEVX_DB_CQ_MAP, 16, DB_BYTES, DEVX_OBJECT_ID, query_db_cq_map },
+	{ "DESTROY_GENERAL_OBJECT DPA_DB_CQ_MAPPING", 0xa03, DB_CQ_MAPPING, DEVX_DESTROY,
+	  VB_DEVX_DB_CQ_MAP, 16, 16, DEVX_OBJECT_ID, destroy_db_cq_map },
+	{ "CREATE_GENERAL_OBJECT EMULATED_DEV_EQ", 0xa00, EMULATED_DEV_EQ, DEVX_CREATE,
+	  VB_DEVX_EMULATED_EQ, EQ_BYTES, 16, DEVX_OBJECT_ID, create_emulated_eq },
+	{ "QUERY_GENERAL_OBJECT EMULATED_DEV_EQ", 0xa02, EMULATED_DEV_EQ, DEVX_QUERY,
+	  VB_DEVX_EMULATED_EQ, 16, EQ_BYTES, DEVX_OBJECT_ID, query_emulated_eq },
+	{ "DESTROY_GENERAL_OBJECT EMULATED_DEV_EQ", 0xa03, EMULATED_DEV_EQ, DEVX_DESTROY,
+	  VB_DEVX_EMULATED_EQ, 16, 16, DEVX_OBJECT_ID, destroy_emulated_eq },
+	{ 0 },
+};

@@ -49,6 +49,11 @@ static void put_counters(struct ibv_counters *counters)
 	atomic_fetch_sub_explicit(&to_counters(counters)->users, 1, memory_order_release);
 }
 
+static struct vb_verbs_extra **extra(struct ibv_context *context)
+{
+	return &to_context(context)->extra;
+}
+
 const struct vb_verbs_objects api_objects = {
 	.dev = dev,
 	.pd = pd_card,
@@ -58,6 +63,7 @@ const struct vb_verbs_objects api_objects = {
 	.release = release,
 	.get_counters = get_counters,
 	.put_counters = put_counters,
+	.extra = extra,
 };
 
 /* --- rings in memory -------------------------------------------------------------------------- */

@@ -263,6 +263,11 @@ static int close_context(struct ibv_context *context)
 	if (atomic_load_explicit(&ctx->users, memory_order_acquire))
 		return api_refuse(busy, "FlexIO objects");
 	for (int kind = 0; !inherited && kind < API_KINDS; kind++) {
+		/* Flows lead to objects of direct verbs, and these lie on queues of verbs. */
+		if (kind > API_KIND_FLOW && ctx->extra) {
+			ctx->extra->close(context, ctx->extra);
+			ctx->extra = NULL;
+		}
 		while (!vb_list_empty(&ctx->live[kind])) {
 			struct vb_list *node = ctx->live[kind].next;
 

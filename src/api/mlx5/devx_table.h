@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Commands of the programmer's reference manual (DEVX): the table of them, and how a family of
+ * objects adds its rows.
+ *
+ *	mlx5dv_devx_general_cmd()   --+
+ *	mlx5dv_devx_obj_create()    --+    devx_run()        a family's handler
+ *	mlx5dv_devx_obj_modify()    --+--> row of the  ----> devx_flow.c, devx_queues.c, ...
+ *	mlx5dv_devx_obj_query()     --+    opcode            0, or -errno with a status
+ *	mlx5dv_devx_obj_destroy()   --+
+ *
+ * A family is an array of rows that ends with an empty one; devx_table.c lists the families.
+ *
+ * A refusal of the kernel (a call that cannot carry the command, a number that is not the object's,
+ * less than 16 bytes) is EINVAL and leaves the answer alone. A refusal of the firmware is EREMOTEIO,
+ * with status and syndrome in the answer and zeros behind them.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/devx.h"
+
+struct ibv_context;
+struct vb_dev;
+
+/* Of an answer, bits 0 to 7. */
+enum devx_status {
+	DEVX_OK = 0x0,
+	DEVX_INTERNAL_ERR = 0x1,
+	DEVX_BAD_OP = 0x2,
+	DEVX_BAD_PARAM = 0x3,
+	DEVX_BAD_SYS_STATE = 0x4,
+	DEVX_BAD_RES = 0x5, /* a number that names no object */
+	DEVX_RES_BUSY = 0x6,
+	DEVX_EXCEED_LIM = 0x8,
+	DEVX_BAD_RES_STATE = 0x9, /* of an object, or it is in use */
+	DEVX_BAD_INDEX = 0xa,
+	DEVX_NO_RES = 0xf,
+	DEVX_BAD_QP_STATE = 0x10, /* a transition that there is not */
+	DEVX_BAD_INP_LEN = 0x50,
+	DEVX_BAD_OUTP_LEN = 0x51,
+};
+
+/* Which call may carry a command. */
+enum devx_call { DEVX_GENERAL = 1, DEVX_CREATE, DEVX_MODIFY, DEVX_QUERY, DEVX_DESTROY };
+
+/* Bits of all commands and answers. */
+enum { DEVX_OPCODE = 0x0, DEVX_OP_MOD = 0x30, DEVX_STATUS = 0x0, DEVX_SYNDROME = 0x20 };
+
+/*
+ * Where commands and answers have the object's number: up to the end of that word. One command
+ * makes general objects of many types, and names them by all 32 bits.
+ */
+enum { DEVX_NUMBER = 0x48, DEVX_NUMBER_8 = 0x58, DEVX_OBJECT_TYPE = 0x30, DEVX_OBJECT_ID = 0x40 };
+enum { DEVX_NO_NUMBER = 0 };
+
+enum { DEVX_LEAST = 16, DEVX_MOST = 65535 }; /* bytes of a command or an answer */
+
+struct devx_row;
+
+struct devx_cmd {
+	const struct devx_row *row;
+	struct ibv_context *context;
+	struct vb_dev *dev;
+	/* create: the new one, for the handler to fill; general: NULL; else the one that was given */
+	struct mlx5dv_devx_obj *obj;
+	const uint8_t *in; /* at least row->in bytes; destroy: NULL */
+	size_t inlen;
+	uint8_t *out; /* at least row->out bytes, all zeros; destroy: NULL */
+	size_t outlen;
+	enum devx_status status; /* of the refusal; DEVX_OK: the one that its errno stands for */
+	uint32_t syndrome;
+};
+
+struct devx_row {
+	const char *name; /* of the manual */
+	uint16_t opcode;
+	uint16_t type; /* of a general object; 0: it is none */
+	enum devx_call call;
+	enum vb_devx_kind kind; /* of the object; VB_DEVX_NONE: a general command */
+	uint16_t in, out;       /* shortest command and answer, in bytes */
+	/*
+	 * create: bit of the answer that gets obj->number; modify, query: bit of the command that
+	 * must have it. DEVX_NO_NUMBER: neither.
+	 */
+	uint16_t number;
+	/*
+	 * 0, or -errno where nothing has changed. create fills obj->number and obj->data. destroy
+	 * gives all of it back, or is refused.
+	 */
+	int (*run)(struct devx_cmd *cmd);
+};
+
+/* Refuse with this status: returns err. */
+static inline int devx_refuse(struct devx_cmd *cmd, enum devx_status status, int err)
+{
+	cmd->status = status;
+	return err;
+}
+
+/* The name of the command for the log; NULL: it has none. */
+const char *devx_name(const void *in, size_t inlen);
+/* 0 or a positive errno, as public functions have it. */
+int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_devx_obj *obj,
+	     const void *in, size_t inlen, void *out, size_t outlen);
+
+/*
+ * The object of this context with this number, which cannot be destroyed until devx_put(); NULL:
+ * there is none. Both leave objects that libflexio lent alone.
+ */
+struct mlx5dv_devx_obj *devx_get(struct ibv_context *context, enum vb_devx_kind kind,
+				 uint32_t number);
+void devx_put(struct mlx5dv_devx_obj *obj);
+
+/* The list of a context's objects; they are destroyed with the context, the youngest first. */
+int devx_list_add(struct mlx5dv_devx_obj *obj);
+/* -EBUSY: somebody holds it. */
+int devx_list_remove(struct mlx5dv_devx_obj *obj);
+
+extern const struct devx_row devx_counter_rows[];
+extern const struct devx_row devx_emulation_rows[];
+extern const struct devx_row devx_rqt_rows[];
+extern const struct devx_row devx_tir_rows[];

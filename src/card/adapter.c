@@ -363,18 +363,51 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 	pd->dev = dev;
 	pd->number = (uint32_t)number;
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
+	vb_lock(&dev->pds.lock);
+	pd->next = dev->pds.first;
+	dev->pds.first = pd;
+	vb_unlock(&dev->pds.lock);
 	*out = pd;
 	return 0;
 }
 
 int vb_pd_dealloc(struct vb_pd *pd)
 {
-	if (atomic_load_explicit(&pd->refs, memory_order_acquire))
+	struct vb_pd **at = &pd->dev->pds.first;
+
+	vb_lock(&pd->dev->pds.lock);
+	if (atomic_load_explicit(&pd->refs, memory_order_acquire)) {
+		vb_unlock(&pd->dev->pds.lock);
 		return vb_refuse_busy("memory regions, queue pairs or SRQs");
+	}
+	while (*at && *at != pd) /* in a forked child the list may lack it */
+		at = &(*at)->next;
+	if (*at)
+		*at = pd->next;
+	vb_unlock(&pd->dev->pds.lock);
 	vb_ids_give(&vb_card.numbers.pd, pd->number);
 	atomic_fetch_sub_explicit(&pd->dev->objects, 1, memory_order_release);
 	free(pd);
 	return 0;
+}
+
+struct vb_pd *vb_pd_get(struct vb_dev *dev, uint32_t number)
+{
+	struct vb_pd *pd;
+
+	vb_lock(&dev->pds.lock);
+	for (pd = dev->pds.first; pd && pd->number != number; pd = pd->next)
+		;
+	if (pd)
+		atomic_fetch_add_explicit(&pd->refs, 1, memory_order_release);
+	vb_unlock(&dev->pds.lock);
+	return pd;
+}
+
+void vb_pd_put(struct vb_pd *pd)
+{
+	/* Pairs with the acquire in vb_pd_dealloc(). */
+	atomic_fetch_sub_explicit(&pd->refs, 1, memory_order_release);
 }
 
 uint32_t vb_pd_number(const struct vb_pd *pd)

@@ -157,6 +157,9 @@ VB_PUBLIC void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traff
 VB_PUBLIC int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **pd);
 VB_PUBLIC int vb_pd_dealloc(struct vb_pd *pd); /* -EBUSY while used */
 VB_PUBLIC uint32_t vb_pd_number(const struct vb_pd *pd);
+/* The one of this device with this number, in use until vb_pd_put(); NULL: none. */
+VB_PUBLIC struct vb_pd *vb_pd_get(struct vb_dev *dev, uint32_t number);
+VB_PUBLIC void vb_pd_put(struct vb_pd *pd);
 
 struct vb_mr; /* lkey equals rkey */
 

@@ -39,6 +39,10 @@ struct vb_dev {
 	struct vb_dev *next, **link; /* of vb_card.inject.devs; under its lock */
 	struct {
 		struct vb_lock lock;
+		struct vb_pd *first;
+	} pds;
+	struct {
+		struct vb_lock lock;
 		uint32_t log;       /* how many at a time */
 		uint32_t next, end; /* reserved and not used yet */
 	} wq_indices;
@@ -48,6 +52,7 @@ struct vb_pd {
 	struct vb_dev *dev;
 	uint32_t number;
 	_Atomic uint32_t refs;
+	struct vb_pd *next; /* of its device; under the lock of the list */
 };
 
 struct vb_mr {

@@ -40,7 +40,8 @@ static int create_rqt(struct devx_cmd *cmd)
 		}
 		rqt->count = i + 1;
 	}
-	cmd->obj->number = (atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) & 0xfffffe) + 1;
+	cmd->obj->number =
+		(atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) & 0xfffffe) + 1;
 	cmd->obj->rqt = rqt;
 	return 0;
 }

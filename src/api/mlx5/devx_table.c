@@ -78,12 +78,14 @@ static bool is_typed(uint32_t opcode)
 	return opcode >= GENERAL_FIRST && opcode <= GENERAL_LAST;
 }
 
-/* type 0: the first of that opcode. */
-static const struct devx_row *row_of(uint32_t opcode, uint32_t type)
+static const struct devx_row *row_of(const uint8_t *in)
 {
+	uint32_t opcode = get(in, DEVX_OPCODE, 16);
+	uint32_t type = is_typed(opcode) ? get(in, DEVX_OBJECT_TYPE, 16) : 0;
+
 	for (size_t i = 0; i < FAMILIES; i++)
 		for (const struct devx_row *row = families[i]; row->name; row++)
-			if (row->opcode == opcode && (!type || row->type == type))
+			if (row->opcode == opcode && row->type == type)
 				return row;
 	return NULL;
 }
@@ -108,13 +110,11 @@ static const char *absent_name(uint32_t opcode)
 const char *devx_name(const void *in, size_t inlen)
 {
 	const struct devx_row *row;
-	uint32_t opcode;
 
 	if (!in || inlen < DEVX_LEAST)
 		return NULL;
-	opcode = get(in, DEVX_OPCODE, 16);
-	row = row_of(opcode, is_typed(opcode) ? get(in, DEVX_OBJECT_TYPE, 16) : 0);
-	return row ? row->name : absent_name(opcode);
+	row = row_of(in);
+	return row ? row->name : absent_name(get(in, DEVX_OPCODE, 16));
 }
 
 /* --- objects of a context --------------------------------------------------------------------- */
@@ -266,16 +266,17 @@ static int refused(void *out, size_t outlen, enum devx_status status, uint32_t s
 	return EREMOTEIO;
 }
 
-static int no_such_command(uint32_t opcode, uint32_t type, void *out, size_t outlen)
+static int no_such_command(enum devx_call call, const uint8_t *in, void *out, size_t outlen)
 {
+	uint32_t opcode = get(in, DEVX_OPCODE, 16);
 	const char *name = absent_name(opcode);
 
 	if (name) {
 		vb_refuse_unsupported(name);
 		return refused(out, outlen, DEVX_BAD_OP, 0);
 	}
-	if (is_typed(opcode) && row_of(opcode, 0)) {
-		vb_refuse_unsupported_value("general object type", type);
+	if (opcode == GENERAL_FIRST && call == DEVX_CREATE) {
+		vb_refuse_unsupported_value("general object type", get(in, DEVX_OBJECT_TYPE, 16));
 		return refused(out, outlen, DEVX_BAD_PARAM, 0);
 	}
 	vb_refuse_unsupported_value("command", opcode);
@@ -302,7 +303,6 @@ int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_dev
 	     const void *in, size_t inlen, void *out, size_t outlen)
 {
 	struct devx_cmd cmd = { .context = context, .obj = obj, .in = in, .inlen = inlen };
-	uint32_t opcode, type;
 	int err;
 
 	if (!in || !out)
@@ -311,11 +311,9 @@ int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_dev
 		return -vb_refuse_combination("the command or its answer is shorter than 16 bytes");
 	if (inlen > DEVX_MOST || outlen > DEVX_MOST)
 		return -vb_refuse_combination("the command or its answer is longer than 64 KiB");
-	opcode = get(in, DEVX_OPCODE, 16);
-	type = is_typed(opcode) ? get(in, DEVX_OBJECT_TYPE, 16) : 0;
-	cmd.row = row_of(opcode, type);
+	cmd.row = row_of(in);
 	if (!cmd.row)
-		return no_such_command(opcode, type, out, outlen);
+		return no_such_command(call, in, out, outlen);
 	err = check_carrier(cmd.row, call, obj, in, inlen);
 	if (err)
 		return -err;

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "card/listen.h"
+
 struct ibv_context;
 struct vb_tir;
 struct vb_emu_map;
@@ -66,6 +68,7 @@ struct mlx5dv_devx_obj {
 	bool lent;       /* its maker destroys it, not mlx5dv_devx_obj_destroy() */
 	const struct vb_devx_lender *lender; /* lent: NULL where it cannot be queried */
 	struct ibv_context *context;         /* of the device it is on */
+	struct vb_listeners listeners;       /* its maker tells them of its events */
 	/* libmlx5's, under the lock of the context's list; see mlx5/devx_table.c */
 	struct mlx5dv_devx_obj *next; /* made before this one */
 	uint32_t users;               /* who holds it by devx_get() */

@@ -315,6 +315,11 @@ int vb_dev_close(struct vb_dev *dev)
 	return 0;
 }
 
+const struct vb_adapter *vb_dev_adapter(const struct vb_dev *dev)
+{
+	return dev->adapter;
+}
+
 bool vb_dev_stale(const struct vb_dev *dev)
 {
 	return dev->epoch != vb_fabric_epoch();

@@ -114,6 +114,7 @@ VB_PUBLIC int vb_dev_open(struct vb_adapter *adapter,
 			  struct vb_dev **dev);
 /* -EBUSY while objects of it exist. */
 VB_PUBLIC int vb_dev_close(struct vb_dev *dev);
+VB_PUBLIC const struct vb_adapter *vb_dev_adapter(const struct vb_dev *dev);
 /* Whether it was opened by our parent before a fork: it and its objects are the parent's. */
 VB_PUBLIC bool vb_dev_stale(const struct vb_dev *dev);
 /* Receive WQs made from now on have numbers that follow one another, 1 << log of them at a time. */
@@ -448,6 +449,12 @@ VB_PUBLIC uint32_t vb_umem_number(const struct vb_umem *umem);
 VB_PUBLIC struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset,
 				      uint64_t size, void **addr);
 VB_PUBLIC void vb_umem_put(struct vb_umem *umem);
+
+/*
+ * Numbers of event queues from here on are those of completion vectors (mlx5dv_devx_query_eqn):
+ * they have no ring, a CQ on one reports to who listens to it.
+ */
+enum { VB_EQ_VECTORS = 192 };
 
 /*
  * Event queues, in memory of the card that the program reads. log_size: of the number of EQEs, up

@@ -33,6 +33,7 @@ static void notify(void *cookie)
 		vb_eq_completion(cq->eq, vb_cq_number(cq->card));
 	else if (cq->emu_eq)
 		vb_emu_eq_raise(cq->emu_eq);
+	vb_listeners_complete(&cq->object.listeners, vb_cq_number(cq->card));
 }
 
 static void event(void *cookie, enum ibv_event_type type)
@@ -40,6 +41,7 @@ static void event(void *cookie, enum ibv_event_type type)
 	struct flexio_cq *cq = cookie;
 
 	vb_queue_log_event("CQ", vb_cq_number(cq->card), type);
+	vb_listeners_tell(&cq->object.listeners, type, vb_cq_number(cq->card));
 }
 
 /* The context of QUERY_CQ. */
@@ -219,6 +221,7 @@ static void cq_free(struct flexio_cq *cq)
 		vb_eq_put(cq->eq, &cq->eq_user);
 	if (cq->emu_eq)
 		vb_emu_eq_put(cq->emu_eq);
+	vb_object_end(&cq->object);
 	vb_queue_free(&cq->queue);
 }
 

@@ -21,6 +21,12 @@ void vb_object_lend(struct mlx5dv_devx_obj *obj, struct ibv_context *ctx, enum v
 					 .context = ctx };
 }
 
+void vb_object_end(struct mlx5dv_devx_obj *obj)
+{
+	vb_listeners_end(&obj->listeners);
+	*obj = (struct mlx5dv_devx_obj){ 0 };
+}
+
 uint32_t vb_object_record(const void *addr)
 {
 	uint32_t word = 0;

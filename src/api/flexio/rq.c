@@ -29,6 +29,7 @@ static void event(void *cookie, enum ibv_event_type type)
 	struct flexio_rq *rq = cookie;
 
 	vb_queue_log_event("RQ", vb_qp_number(rq->card), type);
+	vb_listeners_tell(&rq->object.listeners, type, vb_qp_number(rq->card));
 }
 
 /* ---- shared with RMPs and SQs ---- */
@@ -222,7 +223,7 @@ static int end_card(struct flexio_rq *rq)
 
 	if (err)
 		return err;
-	rq->tir = (struct mlx5dv_devx_obj){ 0 };
+	vb_object_end(&rq->tir);
 	err = rq->card ? vb_qp_destroy(rq->card) : 0;
 	if (!err)
 		rq->card = NULL;
@@ -233,6 +234,7 @@ static int end_card(struct flexio_rq *rq)
 static void rq_free(struct flexio_rq *rq)
 {
 	pthread_mutex_destroy(&rq->lock);
+	vb_object_end(&rq->object);
 	if (rq->links)
 		vb_srq_destroy(rq->links);
 	if (rq->td)

@@ -25,12 +25,14 @@
 
 struct vb_steer_counter;
 
-/*
- * What another library keeps for a context. close() is called when the context closes, before all
- * objects of verbs end, and frees it.
- */
+/* What another library keeps for a context. */
 struct vb_verbs_extra {
-	void (*close)(struct ibv_context *context, struct vb_verbs_extra *extra);
+	/* The context closes, and its flows are gone: the library's objects end. */
+	void (*close)(struct vb_verbs_extra *extra);
+	/* It is closed: there are no events any more. */
+	void (*free)(struct vb_verbs_extra *extra);
+	/* Of a port or the whole device. From any thread; it must not call the card. */
+	void (*event)(struct vb_verbs_extra *extra, const struct vb_event *event);
 };
 
 /* Objects that every device has. */
@@ -51,7 +53,7 @@ struct vb_verbs_objects {
 	struct vb_steer_counter *(*get_counters)(struct ibv_counters *counters);
 	void (*put_counters)(struct ibv_counters *counters);
 	/* Where the library of the device's direct verbs puts its own; NULL there: nothing yet. */
-	struct vb_verbs_extra **(*extra)(struct ibv_context *context);
+	struct vb_verbs_extra *_Atomic *(*extra)(struct ibv_context *context);
 };
 
 /*

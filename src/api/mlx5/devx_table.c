@@ -18,8 +18,11 @@
 /* --- rows ------------------------------------------------------------------------------------- */
 
 static const struct devx_row *const families[] = {
+	devx_alloc_rows,
+	devx_cap_rows,
 	devx_counter_rows,
 	devx_emulation_rows,
+	devx_general_rows,
 	devx_rqt_rows,
 	devx_tir_rows,
 };
@@ -34,7 +37,6 @@ static const struct {
 	{ "INIT_HCA", 0x102 },
 	{ "TEARDOWN_HCA", 0x103 },
 	{ "ENABLE_HCA", 0x104 },
-	{ "QUERY_PAGES", 0x107 },
 	{ "MANAGE_PAGES", 0x108 },
 	{ "SET_HCA_CAP", 0x109 },
 	{ "SET_ISSI", 0x10b },
@@ -43,8 +45,14 @@ static const struct {
 	{ "RESUME_QP", 0x510 },
 	{ "CREATE_PSV", 0x600 },
 	{ "DESTROY_PSV", 0x601 },
+	{ "CREATE_XRC_SRQ", 0x705 },
+	{ "DESTROY_XRC_SRQ", 0x706 },
+	{ "CREATE_DCT", 0x710 },
+	{ "DESTROY_DCT", 0x711 },
+	{ "QUERY_DCT", 0x713 },
 	{ "CREATE_XRQ", 0x717 },
 	{ "DESTROY_XRQ", 0x718 },
+	{ "QUERY_ESW_FUNCTIONS", 0x740 },
 	{ "SET_ROCE_ADDRESS", 0x761 },
 	{ "QUERY_HCA_VPORT_CONTEXT", 0x762 },
 	{ "QUERY_HCA_VPORT_GID", 0x764 },
@@ -52,10 +60,13 @@ static const struct {
 	{ "DESTROY_SCHEDULING_ELEMENT", 0x783 },
 	{ "ATTACH_TO_MCG", 0x806 },
 	{ "DETACH_FROM_MCG", 0x807 },
+	{ "ALLOC_XRCD", 0x80e },
+	{ "DEALLOC_XRCD", 0x80f },
 	{ "ADD_VXLAN_UDP_DPORT", 0x827 },
 	{ "DELETE_VXLAN_UDP_DPORT", 0x828 },
 	{ "SET_L2_TABLE_ENTRY", 0x829 },
 	{ "DELETE_L2_TABLE_ENTRY", 0x82b },
+	{ "QUERY_LAG", 0x842 },
 	{ "SET_FLOW_TABLE_ROOT", 0x92f },
 	{ "CREATE_UMEM", 0xa08 },
 	{ "DESTROY_UMEM", 0xa0a },
@@ -99,6 +110,24 @@ static const struct devx_row *destroyer_of(enum vb_devx_kind kind)
 	return NULL;
 }
 
+bool devx_has(uint16_t opcode)
+{
+	for (size_t i = 0; i < FAMILIES; i++)
+		for (const struct devx_row *row = families[i]; row->name; row++)
+			if (row->opcode == opcode)
+				return true;
+	return false;
+}
+
+bool devx_has_type(uint16_t type)
+{
+	for (size_t i = 0; type && i < FAMILIES; i++)
+		for (const struct devx_row *row = families[i]; row->name; row++)
+			if (row->type == type)
+				return true;
+	return false;
+}
+
 static const char *absent_name(uint32_t opcode)
 {
 	for (size_t i = 0; i < ABSENT; i++)
@@ -120,12 +149,15 @@ const char *devx_name(const void *in, size_t inlen)
 /* --- objects of a context --------------------------------------------------------------------- */
 
 struct devx_context {
-	struct vb_verbs_extra extra; /* first */
-	struct vb_lock lock;
+	struct vb_verbs_extra extra;   /* first */
+	struct vb_listeners listeners; /* to events of the port and the device */
+	struct vb_lock lock;           /* of the list */
 	struct mlx5dv_devx_obj *first;
 };
 
-static struct vb_lock contexts_lock; /* guards the pointers from contexts */
+static struct vb_lock contexts_lock; /* of who makes one */
+
+static struct devx_context *devx_of(struct ibv_context *context);
 
 static int destroy_object(struct mlx5dv_devx_obj *obj)
 {
@@ -136,12 +168,22 @@ static int destroy_object(struct mlx5dv_devx_obj *obj)
 		.dev = vb_verbs_dev(obj->context),
 		.obj = obj,
 	};
+	int err = row->run(&cmd);
 
-	return row->run(&cmd);
+	if (!err)
+		vb_listeners_end(&obj->listeners);
+	return err;
+}
+
+struct vb_listeners *devx_port_listeners(struct ibv_context *context)
+{
+	struct devx_context *devx = devx_of(context);
+
+	return devx ? &devx->listeners : NULL;
 }
 
 /* The context ends. What others still use waits for them: rounds, until nothing more can go. */
-static void close_context(struct ibv_context *context, struct vb_verbs_extra *extra)
+static void close_context(struct vb_verbs_extra *extra)
 {
 	struct devx_context *devx = (struct devx_context *)extra;
 	bool some = true;
@@ -163,21 +205,35 @@ static void close_context(struct ibv_context *context, struct vb_verbs_extra *ex
 			some = true;
 		}
 	}
+}
+
+static void free_context(struct vb_verbs_extra *extra)
+{
+	struct devx_context *devx = (struct devx_context *)extra;
+
+	vb_listeners_end(&devx->listeners);
 	free(devx);
+}
+
+static void context_event(struct vb_verbs_extra *extra, const struct vb_event *event)
+{
+	vb_listeners_tell(&((struct devx_context *)extra)->listeners, event->type, event->port);
 }
 
 static struct devx_context *devx_of(struct ibv_context *context)
 {
-	struct vb_verbs_extra **slot = vb_verbs_private(context)->objects->extra(context);
+	struct vb_verbs_extra *_Atomic *slot = vb_verbs_private(context)->objects->extra(context);
 	struct devx_context *devx;
 
 	vb_lock(&contexts_lock);
-	devx = (struct devx_context *)*slot;
+	devx = (struct devx_context *)atomic_load_explicit(slot, memory_order_relaxed);
 	if (!devx) {
 		devx = calloc(1, sizeof(*devx));
 		if (devx) {
-			devx->extra.close = close_context;
-			*slot = &devx->extra;
+			devx->extra = (struct vb_verbs_extra){ close_context, free_context,
+							       context_event };
+			/* Pairs with the acquire in api_async_event(). */
+			atomic_store_explicit(slot, &devx->extra, memory_order_release);
 		}
 	}
 	vb_unlock(&contexts_lock);
@@ -343,7 +399,7 @@ int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_dev
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-static int check(const struct mlx5dv_devx_obj *obj)
+int devx_check(const struct mlx5dv_devx_obj *obj)
 {
 	if (!obj)
 		return vb_refuse_null("obj");
@@ -394,7 +450,7 @@ VB_PUBLIC int mlx5dv_devx_obj_modify(struct mlx5dv_devx_obj *obj, const void *in
 	int err;
 
 	API_CALL(.kind = "DEVX object", .detail = devx_name(in, inlen));
-	err = check(obj);
+	err = devx_check(obj);
 	if (!err)
 		err = -devx_run(DEVX_MODIFY, obj->context, obj, in, inlen, out, outlen);
 	return err ? api_fail(-err) : 0;
@@ -419,20 +475,25 @@ static int query_lent(const struct mlx5dv_devx_obj *obj, const uint8_t *in, uint
 	return 0;
 }
 
+int devx_query(struct mlx5dv_devx_obj *obj, const void *in, size_t inlen, void *out, size_t outlen)
+{
+	int err = devx_check(obj);
+
+	if (err)
+		return -err;
+	if (obj->lender && in && inlen >= DEVX_LEAST &&
+	    get(in, DEVX_OPCODE, 16) == obj->lender->query)
+		return query_lent(obj, in, out, outlen);
+	return devx_run(DEVX_QUERY, obj->context, obj, in, inlen, out, outlen);
+}
+
 VB_PUBLIC int mlx5dv_devx_obj_query(struct mlx5dv_devx_obj *obj, const void *in, size_t inlen,
 				    void *out, size_t outlen)
 {
 	int err;
 
 	API_CALL(.kind = "DEVX object", .detail = devx_name(in, inlen));
-	err = check(obj);
-	if (err)
-		return api_fail(-err);
-	if (obj->lender && in && inlen >= DEVX_LEAST &&
-	    get(in, DEVX_OPCODE, 16) == obj->lender->query)
-		err = query_lent(obj, in, out, outlen);
-	else
-		err = devx_run(DEVX_QUERY, obj->context, obj, in, inlen, out, outlen);
+	err = devx_query(obj, in, inlen, out, outlen);
 	return err ? api_fail(err) : 0;
 }
 
@@ -441,7 +502,7 @@ VB_PUBLIC int mlx5dv_devx_obj_destroy(struct mlx5dv_devx_obj *obj)
 	int err;
 
 	API_CALL(.kind = "DEVX object");
-	err = check(obj);
+	err = devx_check(obj);
 	if (!err && obj->lent)
 		err = vb_refuse_combination("the object is part of one of libflexio");
 	if (!err)

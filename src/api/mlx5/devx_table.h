@@ -100,6 +100,17 @@ static inline int devx_refuse(struct devx_cmd *cmd, enum devx_status status, int
 	return err;
 }
 
+/*
+ * The object's events (struct vb_listeners in api/devx.h): who makes a queue tells its listeners in
+ * the card's callbacks, with vb_listeners_complete() and vb_listeners_tell().
+ */
+
+/* -errno: NULL, or no object. */
+int devx_check(const struct mlx5dv_devx_obj *obj);
+/* Listeners to events of the context's port; NULL: no memory. */
+struct vb_listeners *devx_port_listeners(struct ibv_context *context);
+/* As mlx5dv_devx_obj_query(), also of what libflexio lent. */
+int devx_query(struct mlx5dv_devx_obj *obj, const void *in, size_t inlen, void *out, size_t outlen);
 /* The name of the command for the log; NULL: it has none. */
 const char *devx_name(const void *in, size_t inlen);
 /* 0 or a positive errno, as public functions have it. */
@@ -119,7 +130,24 @@ int devx_list_add(struct mlx5dv_devx_obj *obj);
 /* -EBUSY: somebody holds it. */
 int devx_list_remove(struct mlx5dv_devx_obj *obj);
 
+/* Whether some command has the opcode; whether general objects of the type can be made. */
+bool devx_has(uint16_t opcode);
+bool devx_has_type(uint16_t type);
+
+/* Limits that the capabilities name. */
+enum {
+	DEVX_LOG_COUNTERS_QUERIED = 11, /* by one command; an answer has 64 KiB */
+	DEVX_LOG_FLOW_TABLE = 24,       /* entries of a table */
+	DEVX_LOG_FLOW_TABLES = 16,
+	DEVX_LOG_FLOW_CONTEXTS = 16,     /* of each kind: modify header, reformat */
+	DEVX_LOG_FLOW_DESTINATIONS = 6,  /* of an entry */
+	DEVX_FLOW_LEVELS = 64,
+};
+
+extern const struct devx_row devx_alloc_rows[];
+extern const struct devx_row devx_cap_rows[];
 extern const struct devx_row devx_counter_rows[];
 extern const struct devx_row devx_emulation_rows[];
+extern const struct devx_row devx_general_rows[];
 extern const struct devx_row devx_rqt_rows[];
 extern const struct devx_row devx_tir_rows[];

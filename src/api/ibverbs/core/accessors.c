@@ -49,7 +49,7 @@ static void put_counters(struct ibv_counters *counters)
 	atomic_fetch_sub_explicit(&to_counters(counters)->users, 1, memory_order_release);
 }
 
-static struct vb_verbs_extra **extra(struct ibv_context *context)
+static struct vb_verbs_extra *_Atomic *extra(struct ibv_context *context)
 {
 	return &to_context(context)->extra;
 }

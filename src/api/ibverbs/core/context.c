@@ -256,6 +256,7 @@ static int close_context(struct ibv_context *context)
 {
 	VB_NO_CANCEL;
 	struct api_context *ctx = to_context(context);
+	struct vb_verbs_extra *extra = atomic_load_explicit(&ctx->extra, memory_order_acquire);
 	bool inherited = api_is_inherited(context);
 	int rc;
 
@@ -264,10 +265,8 @@ static int close_context(struct ibv_context *context)
 		return api_refuse(busy, "FlexIO objects");
 	for (int kind = 0; !inherited && kind < API_KINDS; kind++) {
 		/* Flows lead to objects of direct verbs, and these lie on queues of verbs. */
-		if (kind > API_KIND_FLOW && ctx->extra) {
-			ctx->extra->close(context, ctx->extra);
-			ctx->extra = NULL;
-		}
+		if (kind == API_KIND_FLOW + 1 && extra)
+			extra->close(extra);
 		while (!vb_list_empty(&ctx->live[kind])) {
 			struct vb_list *node = ctx->live[kind].next;
 
@@ -283,6 +282,8 @@ static int close_context(struct ibv_context *context)
 	rc = vb_dev_close(ctx->dev);
 	if (rc)
 		return api_status(rc);
+	if (extra && !inherited)
+		extra->free(extra);
 	api_async_close(context, inherited);
 	close(context->cmd_fd);
 	for (int i = 0; i < API_QP_LEAF; i++)

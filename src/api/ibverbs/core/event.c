@@ -151,7 +151,12 @@ void api_async_event(void *arg, const struct vb_event *event)
 	struct api_event_queue *queue = &to_context(arg)->async;
 	const struct api_async *async = async_of(event);
 	struct async_event *ev = malloc(sizeof(*ev));
+	/* Pairs with the release of the library that made it. */
+	struct vb_verbs_extra *extra =
+		atomic_load_explicit(&to_context(arg)->extra, memory_order_acquire);
 
+	if (extra && event_subject(event->type) == SUBJECT_PORT)
+		extra->event(extra, event);
 	if (!ev)
 		return;
 	ev->event = *event;

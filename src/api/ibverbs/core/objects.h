@@ -82,7 +82,7 @@ struct api_context {
 	const struct api_provider *provider;
 	struct api_allocators allocators; /* alloc NULL: none */
 	atomic_int users;             /* objects of libflexio; while there are any, closing fails */
-	struct vb_verbs_extra *extra; /* of direct verbs, see accessors.h */
+	struct vb_verbs_extra *_Atomic extra; /* of direct verbs, see accessors.h */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */
 	struct api_qp *_Atomic

@@ -59,10 +59,10 @@ struct vb_devx_lender {
 	void (*look)(const struct mlx5dv_devx_obj *obj, uint8_t *context);
 };
 
-enum { VB_DEVX_MARK = 0x64657678 };
+enum { VB_DEVX_MARK = 0x64657678, VB_DEVX_CLOSED = 0x636c6f73 };
 
 struct mlx5dv_devx_obj {
-	uint32_t mark; /* VB_DEVX_MARK while it lives */
+	uint32_t mark; /* VB_DEVX_MARK while it lives; VB_DEVX_CLOSED: its context is closed */
 	enum vb_devx_kind kind;
 	uint32_t number; /* of the card */
 	bool lent;       /* its maker destroys it, not mlx5dv_devx_obj_destroy() */

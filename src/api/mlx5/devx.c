@@ -5,19 +5,29 @@
  */
 #include "mlx5.h"
 
+#include "base/util.h"
+#include "devx_table.h"
+
 enum { BF_OFFSET = 0x800 };
 
 struct umem {
 	struct mlx5dv_devx_umem dv; /* first */
 	struct vb_umem *card;
+	struct devx_left left;
 };
 
 struct uar {
 	struct mlx5dv_devx_uar dv; /* first */
 	struct vb_uar *card;
+	struct devx_left left;
 };
 
 /* ---- memory ---- */
+
+static int end_umem(struct devx_left *left)
+{
+	return vb_umem_dereg(container_of(left, struct umem, left)->card);
+}
 
 VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx, void *addr,
 							size_t size, uint32_t access)
@@ -36,6 +46,12 @@ VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *ctx,
 		free(umem);
 		return api_null(-err);
 	}
+	umem->left.end = end_umem;
+	if (!devx_left_add(ctx, &umem->left)) {
+		vb_umem_dereg(umem->card);
+		free(umem);
+		return api_refuse_null(memory, "the umem");
+	}
 	umem->dv.umem_id = vb_umem_number(umem->card);
 	return &umem->dv;
 }
@@ -51,19 +67,34 @@ VB_PUBLIC struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *c
 	return mlx5dv_devx_umem_reg(ctx, in->addr, in->size, in->access);
 }
 
-VB_PUBLIC int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *umem)
+VB_PUBLIC int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *dv)
 {
-	int err;
+	struct umem *umem = (struct umem *)dv;
+	int err = 0;
 
-	API_CALL(.kind = "umem", .number = umem ? umem->umem_id : 0);
-	err = umem ? -vb_umem_dereg(((struct umem *)umem)->card) : -vb_refuse_null("umem");
-	if (err)
-		return api_fail(err);
+	API_CALL(.kind = "umem", .number = dv ? dv->umem_id : 0);
+	if (!umem)
+		return api_refuse(null, "umem");
+	if (!devx_left_remove(&umem->left))
+		err = end_umem(&umem->left);
+	if (err) {
+		devx_left_add(umem->left.context, &umem->left);
+		return api_fail(-err);
+	}
 	free(umem);
 	return 0;
 }
 
 /* ---- doorbell pages ---- */
+
+static int end_uar(struct devx_left *left)
+{
+	struct uar *uar = container_of(left, struct uar, left);
+
+	vb_uar_destroy(uar->card);
+	vb_uar_number_give(uar->dv.page_id);
+	return 0;
+}
 
 VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *context, uint32_t flags)
 {
@@ -92,6 +123,12 @@ VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *cont
 	uar->dv.page_id = (uint32_t)number;
 	uar->dv.base_addr = vb_uar_page(uar->card);
 	uar->dv.reg_addr = (char *)uar->dv.base_addr + BF_OFFSET;
+	uar->left.end = end_uar;
+	if (!devx_left_add(context, &uar->left)) {
+		end_uar(&uar->left);
+		free(uar);
+		return api_refuse_null(memory, "the UAR");
+	}
 	return &uar->dv;
 }
 
@@ -101,7 +138,7 @@ VB_PUBLIC void mlx5dv_devx_free_uar(struct mlx5dv_devx_uar *devx_uar)
 
 	if (!uar)
 		return;
-	vb_uar_destroy(uar->card);
-	vb_uar_number_give(uar->dv.page_id);
+	if (!devx_left_remove(&uar->left))
+		end_uar(&uar->left);
 	free(uar);
 }

@@ -196,26 +196,27 @@ enum {
 };
 
 /* Of a block of flow table properties at bit at. */
-#define FLOW_PROPERTIES(group, at, tag)                                       \
-	{ group, at + 0x0, 1, CREATE_FLOW_TABLE, has },                       \
-	{ group, at + 0x1, 1, tag, NULL },                                    \
-	{ group, at + 0x2, 1, ALLOC_FLOW_COUNTER, has },                      \
-	{ group, at + 0x3, 1, CREATE_FLOW_TABLE, has }, /* flow_modify_en */  \
-	{ group, at + 0x7, 1, ALLOC_REFORMAT, has },                          \
-	{ group, at + 0x8, 1, ALLOC_REFORMAT, has }, /* decap */              \
-	{ group, at + 0xa, 1, CREATE_FLOW_TABLE, has }, /* pop_vlan */        \
-	{ group, at + 0xb, 1, CREATE_FLOW_TABLE, has }, /* push_vlan */       \
-	{ group, at + 0xd, 1, CREATE_FLOW_TABLE, has }, /* pop_vlan_2 */      \
-	{ group, at + 0xe, 1, CREATE_FLOW_TABLE, has }, /* push_vlan_2 */     \
-	{ group, at + 0x12, 1, ALLOC_REFORMAT, has }, /* l3_tunnel_to_l2 */   \
-	{ group, at + 0x13, 1, ALLOC_REFORMAT, has }, /* l2_to_l3_tunnel */   \
-	{ group, at + 0x22, 6, DEVX_LOG_FLOW_TABLE, NULL },                   \
-	{ group, at + 0x28, 8, DEVX_LOG_FLOW_CONTEXTS, NULL },                \
-	{ group, at + 0x30, 8, VB_STEER_MAX_MODIFY, NULL },                   \
-	{ group, at + 0x38, 8, DEVX_FLOW_LEVELS, NULL },                      \
-	{ group, at + 0x78, 8, DEVX_LOG_FLOW_TABLES, NULL },                  \
-	{ group, at + 0x98, 8, DEVX_LOG_FLOW_DESTINATIONS, NULL },            \
-	{ group, at + 0xb8, 8, DEVX_LOG_FLOW_TABLE, NULL }
+#define FLOW_PROPERTIES(group, at, tag)                                                    \
+	{ group, at + 0x0, 1, CREATE_FLOW_TABLE, has }, { group, at + 0x1, 1, tag, NULL }, \
+		{ group, at + 0x2, 1, ALLOC_FLOW_COUNTER, has },                           \
+		{ group, at + 0x3, 1, CREATE_FLOW_TABLE, has }, /* flow_modify_en */       \
+		{ group, at + 0x7, 1, ALLOC_REFORMAT, has },                               \
+		{ group, at + 0x8, 1, ALLOC_REFORMAT, has },    /* decap */                \
+		{ group, at + 0xa, 1, CREATE_FLOW_TABLE, has }, /* pop_vlan */             \
+		{ group, at + 0xb, 1, CREATE_FLOW_TABLE, has }, /* push_vlan */            \
+		{ group, at + 0xd, 1, CREATE_FLOW_TABLE, has }, /* pop_vlan_2 */           \
+		{ group, at + 0xe, 1, CREATE_FLOW_TABLE, has }, /* push_vlan_2 */          \
+		{ group, at + 0x12, 1, ALLOC_REFORMAT, has },   /* l3_tunnel_to_l2 */      \
+		{ group, at + 0x13, 1, ALLOC_REFORMAT, has },   /* l2_to_l3_tunnel */      \
+		{ group, at + 0x22, 6, DEVX_LOG_FLOW_TABLE, NULL },                        \
+		{ group, at + 0x28, 8, DEVX_LOG_FLOW_CONTEXTS, NULL },                     \
+		{ group, at + 0x30, 8, VB_STEER_MAX_MODIFY, NULL },                        \
+		{ group, at + 0x38, 8, DEVX_FLOW_LEVELS, NULL },                           \
+		{ group, at + 0x78, 8, DEVX_LOG_FLOW_TABLES, NULL },                       \
+		{ group, at + 0x98, 8, DEVX_LOG_FLOW_DESTINATIONS, NULL },                 \
+	{                                                                                  \
+		group, at + 0xb8, 8, DEVX_LOG_FLOW_TABLE, NULL                             \
+	}
 
 static const struct field fields[] = {
 	{ GENERAL, 0x30, 16, 0, vhca_id },
@@ -240,23 +241,23 @@ static const struct field fields[] = {
 	{ GENERAL, 0x1b6, 2, 1, NULL }, /* port_type: Ethernet */
 	{ GENERAL, 0x1b8, 8, 0, ports },
 	{ GENERAL, 0x1c3, 5, VB_MAX_MSG_LOG, NULL },
-	{ GENERAL, 0x1fc, 4, 1, NULL },          /* cqe_version */
-	{ GENERAL, 0x21a, 1, CREATE_DCT, has },  /* dct */
-	{ GENERAL, 0x21c, 1, 1, NULL },          /* eth_net_offloads */
-	{ GENERAL, 0x21d, 1, 1, NULL },          /* roce */
-	{ GENERAL, 0x220, 1, CREATE_CQ, has },   /* cq_oi */
-	{ GENERAL, 0x222, 1, CREATE_CQ, has },   /* cq_moderation */
-	{ GENERAL, 0x23d, 1, 1, NULL },          /* ud */
-	{ GENERAL, 0x23e, 1, 1, NULL },          /* uc */
-	{ GENERAL, 0x23f, 1, 1, NULL },          /* rc */
-	{ GENERAL, 0x240, 1, 1, NULL },          /* uar_4k */
-	{ GENERAL, 0x252, 1, 1, NULL },          /* umem_uid_0 */
-	{ GENERAL, 0x258, 8, 12, NULL },         /* log_pg_sz */
-	{ GENERAL, 0x260, 1, 1, NULL },          /* bf */
-	{ GENERAL, 0x26b, 5, 9, NULL },          /* log_bf_reg_size */
-	{ GENERAL, 0x290, 16, 1024, NULL },      /* max_wqe_sz_sq */
-	{ GENERAL, 0x2b0, 16, 512, NULL },       /* max_wqe_sz_rq */
-	{ GENERAL, 0x2c0, 16, 0x00ff, NULL },    /* max_flow_counter, the upper bits */
+	{ GENERAL, 0x1fc, 4, 1, NULL },         /* cqe_version */
+	{ GENERAL, 0x21a, 1, CREATE_DCT, has }, /* dct */
+	{ GENERAL, 0x21c, 1, 1, NULL },         /* eth_net_offloads */
+	{ GENERAL, 0x21d, 1, 1, NULL },         /* roce */
+	{ GENERAL, 0x220, 1, CREATE_CQ, has },  /* cq_oi */
+	{ GENERAL, 0x222, 1, CREATE_CQ, has },  /* cq_moderation */
+	{ GENERAL, 0x23d, 1, 1, NULL },         /* ud */
+	{ GENERAL, 0x23e, 1, 1, NULL },         /* uc */
+	{ GENERAL, 0x23f, 1, 1, NULL },         /* rc */
+	{ GENERAL, 0x240, 1, 1, NULL },         /* uar_4k */
+	{ GENERAL, 0x252, 1, 1, NULL },         /* umem_uid_0 */
+	{ GENERAL, 0x258, 8, 12, NULL },        /* log_pg_sz */
+	{ GENERAL, 0x260, 1, 1, NULL },         /* bf */
+	{ GENERAL, 0x26b, 5, 9, NULL },         /* log_bf_reg_size */
+	{ GENERAL, 0x290, 16, 1024, NULL },     /* max_wqe_sz_sq */
+	{ GENERAL, 0x2b0, 16, 512, NULL },      /* max_wqe_sz_rq */
+	{ GENERAL, 0x2c0, 16, 0x00ff, NULL },   /* max_flow_counter, the upper bits */
 	{ GENERAL, 0x323, 5, ALLOC_TRANSPORT_DOMAIN, log_domains },
 	{ GENERAL, 0x32b, 5, 0, log_max_pd },
 	{ GENERAL, 0x348, 8, DEVX_LOG_COUNTERS_QUERIED, NULL }, /* log_max_flow_counter_bulk */
@@ -269,12 +270,12 @@ static const struct field fields[] = {
 	{ GENERAL, 0x380, 1, CREATE_RMP, has }, /* basic_cyclic_rcv_wqe */
 	{ GENERAL, 0x383, 5, CREATE_RMP, log_shared },
 	{ GENERAL, 0x38b, 5, CREATE_RQT, log_domains },
-	{ GENERAL, 0x393, 5, 0, log_table },  /* log_max_rqt_size */
-	{ GENERAL, 0x3a3, 5, 10, NULL },      /* log_max_stride_sz_rq */
-	{ GENERAL, 0x3ab, 5, 4, NULL },       /* log_min_stride_sz_rq */
-	{ GENERAL, 0x3b3, 5, 6, NULL },       /* log_max_stride_sz_sq */
-	{ GENERAL, 0x3bb, 5, 6, NULL },       /* log_min_stride_sz_sq */
-	{ GENERAL, 0x3db, 5, 15, NULL },      /* log_max_wq_sz */
+	{ GENERAL, 0x393, 5, 0, log_table }, /* log_max_rqt_size */
+	{ GENERAL, 0x3a3, 5, 10, NULL },     /* log_max_stride_sz_rq */
+	{ GENERAL, 0x3ab, 5, 4, NULL },      /* log_min_stride_sz_rq */
+	{ GENERAL, 0x3b3, 5, 6, NULL },      /* log_max_stride_sz_sq */
+	{ GENERAL, 0x3bb, 5, 6, NULL },      /* log_min_stride_sz_sq */
+	{ GENERAL, 0x3db, 5, 15, NULL },     /* log_max_wq_sz */
 	{ GENERAL, 0x400, 32, 32, object_types },
 	{ GENERAL, 0x420, 32, 0, object_types },
 	{ GENERAL, 0x470, 16, VB_EQ_VECTORS - 1, NULL }, /* max_num_eqs */
@@ -318,8 +319,8 @@ static int query_hca_cap(struct devx_cmd *cmd)
 	uint32_t group = get(cmd->in, DEVX_OP_MOD, 16) >> 1;
 	struct card card = {
 		.adapter = vb_dev_adapter(cmd->dev),
-		.dv.comp_mask = MLX5DV_CONTEXT_MASK_CQE_COMPRESION |
-				MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH,
+		.dv.comp_mask =
+			MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH,
 	};
 
 	if (get(cmd->in, 0x40, 1))

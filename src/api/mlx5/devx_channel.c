@@ -42,8 +42,8 @@ void devx_channel_destroy(struct devx_channel *channel)
 	VB_NO_CANCEL;
 
 	while (channel->process == getpid() && !vb_list_empty(&channel->messages))
-		remove_message(channel, container_of(channel->messages.next, struct devx_message,
-						     node));
+		remove_message(channel,
+			       container_of(channel->messages.next, struct devx_message, node));
 	close(channel->fd);
 }
 

@@ -67,6 +67,20 @@ static int query_counters(struct devx_cmd *cmd)
 	return 0;
 }
 
+static uint32_t count_of(const struct mlx5dv_devx_obj *obj)
+{
+	return obj->counters->count;
+}
+
+struct mlx5dv_devx_obj *devx_get_counters(struct ibv_context *context, uint32_t id, uint32_t *place)
+{
+	struct mlx5dv_devx_obj *obj = devx_get_in(context, VB_DEVX_COUNTERS, id, count_of);
+
+	if (obj)
+		*place = id - obj->number;
+	return obj;
+}
+
 const struct devx_row devx_counter_rows[] = {
 	{ "ALLOC_FLOW_COUNTER", 0x939, 0, DEVX_CREATE, VB_DEVX_COUNTERS, 16, 16, DEVX_OBJECT_ID,
 	  create_counters },

@@ -6,23 +6,31 @@
  */
 #include "mlx5.h"
 
+#include "base/util.h"
+#include "devx_bits.h"
+#include "devx_table.h"
+
 enum {
 	OP_CREATE_EQ = 0x301,
 	IN_BYTES = 2176 / 8,
 	OUT_BYTES = 128 / 8,
-	LOG_SIZE_BYTE = 16 + 0x60 / 8, /* eq_context_entry.log_eq_size: the lower 5 bits */
-	NUMBER_BYTE = 0x58 / 8,        /* create_eq_out.eq_number */
+	LOG_SIZE = 0x80 + 0x63,
 };
 
 struct devx_eq {
 	struct mlx5dv_devx_eq dv; /* first */
 	struct vb_eq *card;
+	struct devx_left left;
 };
+
+static int end_eq(struct devx_left *left)
+{
+	return vb_eq_destroy(container_of(left, struct devx_eq, left)->card);
+}
 
 VB_PUBLIC struct mlx5dv_devx_eq *mlx5dv_devx_create_eq(struct ibv_context *ibctx, const void *in,
 						       size_t inlen, void *out, size_t outlen)
 {
-	const uint8_t *command = in;
 	struct devx_eq *eq;
 	int err;
 
@@ -30,30 +38,41 @@ VB_PUBLIC struct mlx5dv_devx_eq *mlx5dv_devx_create_eq(struct ibv_context *ibctx
 	if (!ibctx || !mlx5dv_is_supported(ibctx->device))
 		return api_refuse_null(not_mlx5);
 	if (!in || !out || inlen < IN_BYTES || outlen < OUT_BYTES ||
-	    (command[0] << 8 | command[1]) != OP_CREATE_EQ)
+	    get(in, DEVX_OPCODE, 16) != OP_CREATE_EQ)
 		return api_refuse_null(combination, "in and out are no CREATE_EQ command");
 	eq = calloc(1, sizeof(*eq));
 	if (!eq)
 		return api_refuse_null(memory, "the event queue");
-	err = vb_eq_create(vb_verbs_dev(ibctx), command[LOG_SIZE_BYTE] & 0x1f, &eq->card);
+	err = vb_eq_create(vb_verbs_dev(ibctx), get(in, LOG_SIZE, 5), &eq->card);
+	eq->left.end = end_eq;
+	if (!err && !devx_left_add(ibctx, &eq->left)) {
+		vb_eq_destroy(eq->card);
+		err = vb_refuse_memory("the event queue");
+	}
 	if (err) {
 		free(eq);
 		return api_null(-err);
 	}
 	eq->dv.vaddr = vb_eq_ring(eq->card);
 	memset(out, 0, outlen);
-	((uint8_t *)out)[NUMBER_BYTE] = (uint8_t)vb_eq_number(eq->card);
+	put(out, DEVX_NUMBER_8, 8, vb_eq_number(eq->card));
 	return &eq->dv;
 }
 
-VB_PUBLIC int mlx5dv_devx_destroy_eq(struct mlx5dv_devx_eq *eq)
+VB_PUBLIC int mlx5dv_devx_destroy_eq(struct mlx5dv_devx_eq *dv)
 {
-	int err;
+	struct devx_eq *eq = (struct devx_eq *)dv;
+	int err = 0;
 
 	API_CALL(.kind = "EQ");
-	err = eq ? -vb_eq_destroy(((struct devx_eq *)eq)->card) : -vb_refuse_null("eq");
-	if (err)
-		return api_fail(err);
+	if (!eq)
+		return api_refuse(null, "eq");
+	if (!devx_left_remove(&eq->left))
+		err = end_eq(&eq->left);
+	if (err) {
+		devx_left_add(eq->left.context, &eq->left);
+		return api_fail(-err);
+	}
 	free(eq);
 	return 0;
 }

@@ -182,8 +182,8 @@ static int check_subscribe(const struct event_channel *channel, const struct mlx
 		return vb_refuse_other_context("event_channel");
 	for (size_t i = 0; i < count; i++)
 		if (!has_event(obj, events[i]))
-			return vb_refuse_value(obj ? "an event of this object" :
-						     "an event without an object",
+			return vb_refuse_value(obj ? "an event of this object"
+						   : "an event without an object",
 					       events[i]);
 	return 0;
 }
@@ -224,8 +224,7 @@ static struct subscription *make(struct event_channel *channel, enum vb_mlx5_eve
 static int subscribe(struct event_channel *channel, struct mlx5dv_devx_obj *obj,
 		     const uint16_t *events, size_t count, uint64_t cookie, int fd)
 {
-	struct vb_listeners *of =
-		obj ? &obj->listeners : devx_port_listeners(channel->context);
+	struct vb_listeners *of = obj ? &obj->listeners : devx_port_listeners(channel->context);
 	struct subscription *list = NULL, *last = NULL;
 
 	for (size_t i = 0; of && i < count; i++) {
@@ -280,8 +279,7 @@ mlx5dv_devx_create_event_channel(struct ibv_context *context,
 	return &channel->dv;
 }
 
-VB_PUBLIC void
-mlx5dv_devx_destroy_event_channel(struct mlx5dv_devx_event_channel *event_channel)
+VB_PUBLIC void mlx5dv_devx_destroy_event_channel(struct mlx5dv_devx_event_channel *event_channel)
 {
 	struct event_channel *channel = (struct event_channel *)event_channel;
 

@@ -76,9 +76,9 @@ static int check_own_vport(struct devx_cmd *cmd)
 {
 	uint32_t vport = get(cmd->in, VPORT_NUMBER, 16);
 
-	return vport == VB_VPORT_MANAGER ?
-		       0 :
-		       devx_refuse(cmd, DEVX_BAD_INDEX, vb_refuse_value("vport_number", vport));
+	return vport == VB_VPORT_MANAGER
+		       ? 0
+		       : devx_refuse(cmd, DEVX_BAD_INDEX, vb_refuse_value("vport_number", vport));
 }
 
 static void fill_vport(const struct vb_adapter *adapter, uint8_t *out, uint32_t at)
@@ -111,11 +111,9 @@ static const struct {
 	uint8_t bits;
 	uint16_t at;
 } selectable[] = {
-	{ 0x14, 1, NO_LOOPBACK + 1 }, { 0x15, 1, NO_LOOPBACK },
-	{ 0x16, 64, NODE_GUID },      { 0x17, 64, PORT_GUID },
-	{ 0x18, 3, INLINE_MODE },     { 0x19, 16, MTU },
-	{ 0x1b, 3, PROMISCUOUS },     { 0x1c, 64, PERMANENT_ADDRESS },
-	{ 0x1e, 1, ROCE_ENABLED },
+	{ 0x14, 1, NO_LOOPBACK + 1 }, { 0x15, 1, NO_LOOPBACK },        { 0x16, 64, NODE_GUID },
+	{ 0x17, 64, PORT_GUID },      { 0x18, 3, INLINE_MODE },        { 0x19, 16, MTU },
+	{ 0x1b, 3, PROMISCUOUS },     { 0x1c, 64, PERMANENT_ADDRESS }, { 0x1e, 1, ROCE_ENABLED },
 };
 
 enum { FIELD_SELECT = 0x60, MODIFY_CONTEXT = 0x800, MODIFY_BYTES = 512 };
@@ -176,9 +174,9 @@ static int query_roce_address(struct devx_cmd *cmd)
 
 	port = port ? port : 1;
 	if (port > adapter->config->ports)
-		return devx_refuse(cmd, DEVX_BAD_INDEX,
-				   vb_refuse_range("vhca_port_num", port, 1,
-						   adapter->config->ports));
+		return devx_refuse(
+			cmd, DEVX_BAD_INDEX,
+			vb_refuse_range("vhca_port_num", port, 1, adapter->config->ports));
 	if (index >= adapter->gid_table_len)
 		return devx_refuse(cmd, DEVX_BAD_INDEX,
 				   vb_refuse_range("roce_address_index", index, 0,
@@ -188,8 +186,7 @@ static int query_roce_address(struct devx_cmd *cmd)
 	memcpy(cmd->out + ADDRESS / 8, gid.gid.raw, sizeof(gid.gid.raw));
 	memcpy(cmd->out + (ADDRESS + SOURCE_MAC) / 8, adapter->config->mac, 6);
 	put(cmd->out, ADDRESS + L3_TYPE, 4, !is_ipv4(&gid.gid));
-	put(cmd->out, ADDRESS + ROCE_VERSION, 8,
-	    gid.type == IBV_GID_TYPE_ROCE_V2 ? VERSION_2 : 0);
+	put(cmd->out, ADDRESS + ROCE_VERSION, 8, gid.type == IBV_GID_TYPE_ROCE_V2 ? VERSION_2 : 0);
 	return 0;
 }
 
@@ -227,8 +224,10 @@ static int access_register(struct devx_cmd *cmd)
 	return 0;
 }
 
-#define GENERAL_ROW(name, opcode, in, out, run) \
-	{ name, opcode, 0, DEVX_GENERAL, VB_DEVX_NONE, in, out, DEVX_NO_NUMBER, run }
+#define GENERAL_ROW(name, opcode, in, out, run)                                           \
+	{                                                                                 \
+		name, opcode, 0, DEVX_GENERAL, VB_DEVX_NONE, in, out, DEVX_NO_NUMBER, run \
+	}
 
 const struct devx_row devx_general_rows[] = {
 	GENERAL_ROW("QUERY_PAGES", 0x107, 16, 16, query_pages),

@@ -16,6 +16,10 @@ struct devx_counters {
 	struct vb_steer_counter counter[];
 };
 
+/* The object with this counter, held by devx_get(), and the counter's place in it; NULL: none. */
+struct mlx5dv_devx_obj *devx_get_counters(struct ibv_context *context, uint32_t id,
+					  uint32_t *place);
+
 static inline void devx_counters_put(struct devx_counters *counters)
 {
 	/* Whoever frees it sees what the others did. */

@@ -18,13 +18,9 @@
 /* --- rows ------------------------------------------------------------------------------------- */
 
 static const struct devx_row *const families[] = {
-	devx_alloc_rows,
-	devx_cap_rows,
-	devx_counter_rows,
-	devx_emulation_rows,
-	devx_general_rows,
-	devx_rqt_rows,
-	devx_tir_rows,
+	devx_alloc_rows,       devx_cap_rows,        devx_counter_rows, devx_emulation_rows,
+	devx_flow_action_rows, devx_flow_entry_rows, devx_flow_rows,    devx_general_rows,
+	devx_rqt_rows,         devx_tir_rows,
 };
 
 enum { FAMILIES = sizeof(families) / sizeof(families[0]) };
@@ -89,16 +85,19 @@ static bool is_typed(uint32_t opcode)
 	return opcode >= GENERAL_FIRST && opcode <= GENERAL_LAST;
 }
 
-static const struct devx_row *row_of(const uint8_t *in)
+/* One opcode may have a row for each of two calls; where none is for this one, any will do. */
+static const struct devx_row *row_of(enum devx_call call, const uint8_t *in)
 {
 	uint32_t opcode = get(in, DEVX_OPCODE, 16);
 	uint32_t type = is_typed(opcode) ? get(in, DEVX_OBJECT_TYPE, 16) : 0;
+	const struct devx_row *found = NULL;
 
 	for (size_t i = 0; i < FAMILIES; i++)
 		for (const struct devx_row *row = families[i]; row->name; row++)
-			if (row->opcode == opcode && row->type == type)
-				return row;
-	return NULL;
+			if (row->opcode == opcode && row->type == type &&
+			    (!found || row->call == call))
+				found = row;
+	return found;
 }
 
 static const struct devx_row *destroyer_of(enum vb_devx_kind kind)
@@ -142,7 +141,7 @@ const char *devx_name(const void *in, size_t inlen)
 
 	if (!in || inlen < DEVX_LEAST)
 		return NULL;
-	row = row_of(in);
+	row = row_of(DEVX_GENERAL, in);
 	return row ? row->name : absent_name(get(in, DEVX_OPCODE, 16));
 }
 
@@ -153,6 +152,7 @@ struct devx_context {
 	struct vb_listeners listeners; /* to events of the port and the device */
 	struct vb_lock lock;           /* of the list */
 	struct mlx5dv_devx_obj *first;
+	struct devx_left *left;
 };
 
 static struct vb_lock contexts_lock; /* of who makes one */
@@ -182,7 +182,10 @@ struct vb_listeners *devx_port_listeners(struct ibv_context *context)
 	return devx ? &devx->listeners : NULL;
 }
 
-/* The context ends. What others still use waits for them: rounds, until nothing more can go. */
+/*
+ * The context ends. What others still use waits for them: rounds, until nothing more can go. The
+ * program's structs stay, since it may still hold pointers to them.
+ */
 static void close_context(struct vb_verbs_extra *extra)
 {
 	struct devx_context *devx = (struct devx_context *)extra;
@@ -200,11 +203,15 @@ static void close_context(struct vb_verbs_extra *extra)
 				continue;
 			}
 			*at = obj->next;
-			obj->mark = 0;
-			free(obj);
+			obj->mark = VB_DEVX_CLOSED;
 			some = true;
 		}
 	}
+	for (struct devx_left *left = devx->left; left; left = left->next) {
+		left->end(left);
+		left->context = NULL;
+	}
+	devx->left = NULL;
 }
 
 static void free_context(struct vb_verbs_extra *extra)
@@ -240,6 +247,37 @@ static struct devx_context *devx_of(struct ibv_context *context)
 	return devx;
 }
 
+bool devx_left_add(struct ibv_context *context, struct devx_left *left)
+{
+	struct devx_context *devx = devx_of(context);
+
+	if (!devx)
+		return false;
+	left->context = context;
+	vb_lock(&devx->lock);
+	left->next = devx->left;
+	devx->left = left;
+	vb_unlock(&devx->lock);
+	return true;
+}
+
+bool devx_left_remove(struct devx_left *left)
+{
+	struct devx_context *devx;
+	struct devx_left **at;
+
+	if (!left->context)
+		return true;
+	devx = devx_of(left->context);
+	vb_lock(&devx->lock);
+	for (at = &devx->left; *at && *at != left; at = &(*at)->next)
+		;
+	if (*at)
+		*at = left->next;
+	vb_unlock(&devx->lock);
+	return false;
+}
+
 int devx_list_add(struct mlx5dv_devx_obj *obj)
 {
 	struct devx_context *devx = devx_of(obj->context);
@@ -270,8 +308,9 @@ int devx_list_remove(struct mlx5dv_devx_obj *obj)
 	return 0;
 }
 
-struct mlx5dv_devx_obj *devx_get(struct ibv_context *context, enum vb_devx_kind kind,
-				 uint32_t number)
+struct mlx5dv_devx_obj *devx_get_in(struct ibv_context *context, enum vb_devx_kind kind,
+				    uint32_t number,
+				    uint32_t (*count)(const struct mlx5dv_devx_obj *obj))
 {
 	struct devx_context *devx = devx_of(context);
 	struct mlx5dv_devx_obj *obj;
@@ -280,12 +319,18 @@ struct mlx5dv_devx_obj *devx_get(struct ibv_context *context, enum vb_devx_kind 
 		return NULL;
 	vb_lock(&devx->lock);
 	for (obj = devx->first; obj; obj = obj->next)
-		if (obj->kind == kind && obj->number == number)
+		if (obj->kind == kind && number - obj->number < (count ? count(obj) : 1))
 			break;
 	if (obj)
 		obj->users++;
 	vb_unlock(&devx->lock);
 	return obj;
+}
+
+struct mlx5dv_devx_obj *devx_get(struct ibv_context *context, enum vb_devx_kind kind,
+				 uint32_t number)
+{
+	return devx_get_in(context, kind, number, NULL);
 }
 
 void devx_put(struct mlx5dv_devx_obj *obj)
@@ -367,7 +412,7 @@ int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_dev
 		return -vb_refuse_combination("the command or its answer is shorter than 16 bytes");
 	if (inlen > DEVX_MOST || outlen > DEVX_MOST)
 		return -vb_refuse_combination("the command or its answer is longer than 64 KiB");
-	cmd.row = row_of(in);
+	cmd.row = row_of(call, in);
 	if (!cmd.row)
 		return no_such_command(call, in, out, outlen);
 	err = check_carrier(cmd.row, call, obj, in, inlen);
@@ -502,6 +547,11 @@ VB_PUBLIC int mlx5dv_devx_obj_destroy(struct mlx5dv_devx_obj *obj)
 	int err;
 
 	API_CALL(.kind = "DEVX object");
+	if (obj && obj->mark == VB_DEVX_CLOSED) {
+		obj->mark = 0;
+		free(obj);
+		return 0;
+	}
 	err = devx_check(obj);
 	if (!err && obj->lent)
 		err = vb_refuse_combination("the object is part of one of libflexio");

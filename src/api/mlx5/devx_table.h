@@ -124,6 +124,10 @@ int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_dev
 struct mlx5dv_devx_obj *devx_get(struct ibv_context *context, enum vb_devx_kind kind,
 				 uint32_t number);
 void devx_put(struct mlx5dv_devx_obj *obj);
+/* The same for objects that have several numbers, count(obj) from the first on. */
+struct mlx5dv_devx_obj *devx_get_in(struct ibv_context *context, enum vb_devx_kind kind,
+				    uint32_t number,
+				    uint32_t (*count)(const struct mlx5dv_devx_obj *obj));
 
 /* The list of a context's objects; they are destroyed with the context, the youngest first. */
 int devx_list_add(struct mlx5dv_devx_obj *obj);
@@ -139,15 +143,33 @@ enum {
 	DEVX_LOG_COUNTERS_QUERIED = 11, /* by one command; an answer has 64 KiB */
 	DEVX_LOG_FLOW_TABLE = 24,       /* entries of a table */
 	DEVX_LOG_FLOW_TABLES = 16,
-	DEVX_LOG_FLOW_CONTEXTS = 16,     /* of each kind: modify header, reformat */
-	DEVX_LOG_FLOW_DESTINATIONS = 6,  /* of an entry */
+	DEVX_LOG_FLOW_CONTEXTS = 16,    /* of each kind: modify header, reformat */
+	DEVX_LOG_FLOW_DESTINATIONS = 6, /* of an entry */
 	DEVX_FLOW_LEVELS = 64,
 };
+
+/*
+ * What else a program has from a context: umems, doorbell pages, event queues. end() gives it back
+ * to the card when the context closes; the program's struct stays.
+ */
+struct devx_left {
+	struct devx_left *next; /* made before this one */
+	int (*end)(struct devx_left *left);
+	struct ibv_context *context; /* NULL: closed */
+};
+
+/* False: no memory. */
+bool devx_left_add(struct ibv_context *context, struct devx_left *left);
+/* It is being given back by the program; true: it was given back when the context was closed. */
+bool devx_left_remove(struct devx_left *left);
 
 extern const struct devx_row devx_alloc_rows[];
 extern const struct devx_row devx_cap_rows[];
 extern const struct devx_row devx_counter_rows[];
 extern const struct devx_row devx_emulation_rows[];
+extern const struct devx_row devx_flow_action_rows[];
+extern const struct devx_row devx_flow_entry_rows[];
+extern const struct devx_row devx_flow_rows[];
 extern const struct devx_row devx_general_rows[];
 extern const struct devx_row devx_rqt_rows[];
 extern const struct devx_row devx_tir_rows[];

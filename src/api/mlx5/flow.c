@@ -4,6 +4,7 @@
  * has a table of level 0 for itself, which is one with all others of that level; a flow owns the
  * actions that are made for it.
  */
+#include "devx_flow.h"
 #include "dr.h"
 
 struct mlx5dv_flow_matcher {
@@ -253,7 +254,9 @@ static int make_action(struct flow *flow, const struct mlx5dv_flow_matcher *matc
 	case MLX5DV_FLOW_ACTION_DEST_IBV_QP:
 		return dr_action_qp(attr->qp, out);
 	case MLX5DV_FLOW_ACTION_DEST_DEVX:
-		return dr_action_tir(attr->obj, out);
+		return vb_devx_is(attr->obj, VB_DEVX_FLOW_TABLE)
+			       ? devx_flow_table_action(attr->obj, out)
+			       : dr_action_tir(attr->obj, out);
 	case MLX5DV_FLOW_ACTION_COUNTERS_DEVX:
 		return dr_action_counter(attr->obj, 0, out);
 	case MLX5DV_FLOW_ACTION_IBV_FLOW_ACTION:

@@ -81,7 +81,7 @@ struct api_context {
 	struct vb_dev *dev;
 	const struct api_provider *provider;
 	struct api_allocators allocators; /* alloc NULL: none */
-	atomic_int users;             /* objects of libflexio; while there are any, closing fails */
+	atomic_int users; /* objects of libflexio; while there are any, closing fails */
 	struct vb_verbs_extra *_Atomic extra; /* of direct verbs, see accessors.h */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */

@@ -227,7 +227,7 @@ struct vb_cq_moderation {
 struct vb_cq_attr {
 	void *buf;         /* cqe_cnt * cqe_size bytes, every CQE preset as the format wants it */
 	uint32_t cqe_cnt;  /* power of two */
-	uint32_t cqe_size; /* mlx5: 64, mlx4: 32 or 64 */
+	uint32_t cqe_size; /* mlx5: 64 or 128, mlx4: 32 or 64; the CQE comes last in an entry */
 	__be32 *dbr;       /* [0] consumer index, [1] arm word */
 	bool timestamps;   /* write timestamps into CQEs */
 	bool ignore_overrun;
@@ -276,6 +276,11 @@ VB_PUBLIC void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, u
 VB_PUBLIC void vb_cq_arm_at(struct vb_cq *cq, uint32_t ci);
 VB_PUBLIC void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moderation);
 VB_PUBLIC struct vb_cq_moderation vb_cq_moderation(struct vb_cq *cq);
+/* Whether CQEs are written over those that were not polled, from now on. */
+VB_PUBLIC void vb_cq_set_ignore_overrun(struct vb_cq *cq, bool ignore);
+/* What it is armed for. */
+enum vb_cq_arming { VB_CQ_NOT_ARMED, VB_CQ_ARMED, VB_CQ_ARMED_SOLICITED };
+VB_PUBLIC enum vb_cq_arming vb_cq_arming(struct vb_cq *cq);
 /*
  * The CQ with this number, kept from being destroyed until vb_cq_put(); NULL: none of this device.
  */
@@ -312,6 +317,11 @@ VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr,
 VB_PUBLIC int vb_srq_destroy(struct vb_srq *srq);            /* -EBUSY while a QP uses it */
 VB_PUBLIC int vb_srq_check_unused(const struct vb_srq *srq); /* see vb_cq_check_unused() */
 VB_PUBLIC uint32_t vb_srq_number(const struct vb_srq *srq);
+/* The SRQ of this device with this number, kept from being destroyed until vb_srq_put(); NULL: none. */
+VB_PUBLIC struct vb_srq *vb_srq_get(struct vb_dev *dev, uint32_t number);
+VB_PUBLIC void vb_srq_put(struct vb_srq *srq);
+/* WQEs taken so far, and those posted as the doorbell record says; 16 bits each. */
+VB_PUBLIC void vb_srq_counters(struct vb_srq *srq, uint16_t *taken, uint16_t *posted);
 VB_PUBLIC int vb_srq_set_limit(struct vb_srq *srq,
 			       uint32_t limit); /* 0 disarms; one event per arming */
 VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
@@ -381,6 +391,13 @@ VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
  * the QP's CQEs from its CQs.
  */
 VB_PUBLIC int vb_qp_modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask);
+/* How far a queue pair's rings are: blocks and WQEs, 16 bits each. */
+struct vb_qp_counters {
+	uint16_t sent, rung;    /* send blocks: begun, and announced by doorbell */
+	uint16_t taken, posted; /* receive WQEs: taken, and posted as the doorbell record says */
+};
+
+VB_PUBLIC void vb_qp_counters(struct vb_qp *qp, struct vb_qp_counters *counters);
 VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
 			   struct ibv_qp_init_attr *init);
 /*
@@ -495,6 +512,8 @@ VB_PUBLIC int vb_uar_create(struct vb_dev *dev, struct vb_uar **uar);
 VB_PUBLIC void vb_uar_destroy(struct vb_uar *uar);
 /* Its address; NULL on a machine that cannot trap stores. */
 VB_PUBLIC void *vb_uar_page(struct vb_uar *uar);
+/* Whether there is a page with this number, of this device. */
+VB_PUBLIC bool vb_uar_exists(const struct vb_dev *dev, uint32_t number);
 /* The page has this number of vb_uar_number_take(), until it is destroyed. */
 VB_PUBLIC void vb_uar_set_number(struct vb_uar *uar, uint32_t number);
 /* Whether the address lies in the page of this number, of this device or another context of its adapter. */

@@ -60,7 +60,7 @@ static uint8_t turn_of(const struct vb_cq *cq, uint32_t index)
 
 static void *entry(const struct vb_cq *cq, uint32_t index)
 {
-	return (char *)cq->attr.buf + (size_t)(index & cq->slots) * CQE_SIZE;
+	return (char *)cq->attr.buf + (size_t)(index & cq->slots) * cq->attr.cqe_size;
 }
 
 void vb_minis_write(struct vb_cq *cq)

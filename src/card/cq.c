@@ -41,7 +41,7 @@ static void *content(const struct vb_cq *cq, void *buf)
 
 static bool size_is_valid(const struct vb_codec *codec, uint32_t size)
 {
-	return size == 64 || size == codec->cqe_size;
+	return size == codec->cqe_size || size == 64 || (size == 128 && codec->cqe_size == 64);
 }
 
 static bool is_moderated(const struct vb_cq *cq)
@@ -485,6 +485,27 @@ struct vb_cq_moderation vb_cq_moderation(struct vb_cq *cq)
 	vb_unlock(&cq->lock);
 	vb_card_leave();
 	return moderation;
+}
+
+void vb_cq_set_ignore_overrun(struct vb_cq *cq, bool ignore)
+{
+	vb_card_enter();
+	vb_lock(&cq->lock);
+	cq->attr.ignore_overrun = ignore;
+	vb_unlock(&cq->lock);
+	vb_card_leave();
+}
+
+enum vb_cq_arming vb_cq_arming(struct vb_cq *cq)
+{
+	switch ((enum vb_arm)atomic_load_explicit(&cq->arm, memory_order_relaxed)) {
+	case VB_ARM_ANY:
+		return VB_CQ_ARMED;
+	case VB_ARM_SOLICITED:
+		return VB_CQ_ARMED_SOLICITED;
+	default:
+		return VB_CQ_NOT_ARMED;
+	}
 }
 
 int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,

@@ -6,6 +6,7 @@
  */
 #include "card/requester.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -403,6 +404,21 @@ uint32_t vb_qp_number(const struct vb_qp *qp)
 enum ibv_qp_state vb_qp_state(const struct vb_qp *qp)
 {
 	return (enum ibv_qp_state)atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+void vb_qp_counters(struct vb_qp *qp, struct vb_qp_counters *counters)
+{
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	counters->sent = qp->sq.next;
+	counters->rung = qp->sq.pi;
+	vb_unlock(&qp->sq.lock);
+	vb_lock(&qp->rq.lock);
+	counters->taken = qp->rq.ci;
+	counters->posted = (uint16_t)be32toh(
+		atomic_load_explicit((_Atomic uint32_t *)&qp->init.dbr[0], memory_order_acquire));
+	vb_unlock(&qp->rq.lock);
+	vb_card_leave();
 }
 
 void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)

@@ -43,6 +43,7 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 		.limit = attr->limit,
 		.notice.tell = tell,
 	};
+	atomic_store_explicit(&vb_card_tables.srq[number], srq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	atomic_fetch_add_explicit(&attr->pd->refs, 1, memory_order_release);
 	*out = srq;
@@ -62,6 +63,16 @@ int vb_srq_destroy(struct vb_srq *srq)
 
 	if (ret)
 		return ret;
+	atomic_store_explicit(&vb_card_tables.srq[srq->number], NULL, memory_order_release);
+	if (!vb_dev_stale(srq->dev)) {
+		vb_read_wait(); /* nobody takes it by number any more */
+		ret = vb_srq_check_unused(srq);
+		if (ret) {
+			atomic_store_explicit(&vb_card_tables.srq[srq->number], srq,
+					      memory_order_release);
+			return ret;
+		}
+	}
 	atomic_fetch_sub_explicit(&srq->dev->objects, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&srq->attr.pd->refs, 1, memory_order_release);
 	vb_ids_give(&vb_card.numbers.srq, srq->number);
@@ -74,6 +85,26 @@ int vb_srq_destroy(struct vb_srq *srq)
 uint32_t vb_srq_number(const struct vb_srq *srq)
 {
 	return srq->number;
+}
+
+struct vb_srq *vb_srq_get(struct vb_dev *dev, uint32_t number)
+{
+	struct vb_srq *srq = NULL;
+
+	vb_read_lock();
+	if (number <= VB_SRQ_MAX)
+		srq = atomic_load_explicit(&vb_card_tables.srq[number], memory_order_acquire);
+	if (srq && srq->dev == dev)
+		atomic_fetch_add_explicit(&srq->refs, 1, memory_order_release);
+	else
+		srq = NULL;
+	vb_read_unlock();
+	return srq;
+}
+
+void vb_srq_put(struct vb_srq *srq)
+{
+	atomic_fetch_sub_explicit(&srq->refs, 1, memory_order_release);
 }
 
 static uint16_t posted(const struct vb_srq *srq)
@@ -123,6 +154,16 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 uint32_t vb_srq_limit(struct vb_srq *srq)
 {
 	return srq->limit;
+}
+
+void vb_srq_counters(struct vb_srq *srq, uint16_t *taken, uint16_t *posted_so_far)
+{
+	vb_card_enter();
+	vb_lock(&srq->lock);
+	*taken = srq->consumed;
+	*posted_so_far = posted(srq);
+	vb_unlock(&srq->lock);
+	vb_card_leave();
 }
 
 int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)

@@ -169,6 +169,7 @@ struct vb_card_tables {
 	_Atomic(struct vb_qp *) qp[VB_QP_MAX_INDEX];
 	_Atomic(struct vb_cq *) cq[VB_CQ_MAX + 1];
 	_Atomic(struct vb_eq *) eq[VB_EQ_MAX + 1];
+	_Atomic(struct vb_srq *) srq[VB_SRQ_MAX + 1];
 	struct vb_umem *umem[VB_UMEM_MAX + 1]; /* umem_lock */
 	_Atomic(struct vb_emu_map *) emu_map[VB_EMU_MAPS + 1];
 	_Atomic(struct vb_emu_eq *) emu_eq[VB_EMU_EQS + 1];

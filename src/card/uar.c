@@ -224,6 +224,18 @@ bool vb_uar_is(const struct vb_dev *dev, uint32_t number, const void *addr)
 	return is;
 }
 
+bool vb_uar_exists(const struct vb_dev *dev, uint32_t number)
+{
+	const struct vb_uar *uar;
+	bool exists;
+
+	pthread_mutex_lock(&vb_card.umem_lock);
+	uar = number && number <= VB_UAR_MAX ? vb_card_tables.uar[number] : NULL;
+	exists = uar && uar->dev == dev;
+	pthread_mutex_unlock(&vb_card.umem_lock);
+	return exists;
+}
+
 void *vb_uar_page(struct vb_uar *uar)
 {
 	return uar ? uar->page : NULL;

@@ -262,6 +262,8 @@ VB_PUBLIC uint32_t vb_cq_produced(struct vb_cq *cq, bool *lost);
  * comes at once.
  */
 VB_PUBLIC void vb_cq_arm(struct vb_cq *cq, bool solicited);
+/* The same where the doorbell has the consumer index (mlx5): dbr[0] may be behind it. */
+VB_PUBLIC void vb_cq_arm_index(struct vb_cq *cq, bool solicited, uint32_t ci);
 /*
  * The same with the arming's sequence number (mlx4, 2 bits): one that is not due is ignored. It
  * starts at 1 and counts events. The consumer index comes with the doorbell, or is the one of the

@@ -365,6 +365,11 @@ static bool arm(struct vb_cq *cq, bool solicited, uint32_t ci)
 	 * event now.
 	 */
 	last = cq->arm == VB_ARM_ANY ? cq->count : cq->solicited;
+	if (cq->moderated) {
+		/* What waits counts, from the program's index on. */
+		cq->base = ci;
+		return last > at && moderated_ends(cq);
+	}
 	due = last > at && (last > cq->announced || at != cq->announced_ci);
 	if (due) {
 		complete_ring(cq);
@@ -402,6 +407,16 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited)
 		return;
 	begin_arming(cq, &counted);
 	end_arming(cq, counted, arm(cq, solicited, consumer_index(cq)));
+}
+
+void vb_cq_arm_index(struct vb_cq *cq, bool solicited, uint32_t ci)
+{
+	bool counted;
+
+	if (vb_dev_stale(cq->dev))
+		return;
+	begin_arming(cq, &counted);
+	end_arming(cq, counted, arm(cq, solicited, ci & CI_MASK));
 }
 
 void vb_cq_arm_sn(struct vb_cq *cq, unsigned int sn, bool solicited, uint32_t ci)

@@ -78,7 +78,7 @@ static void arm_cq(const struct vb_dev *dev, const struct vb_bell *bell)
 	if (bell->counted)
 		vb_cq_arm_sn(cq, bell->sn, bell->solicited, bell->ci);
 	else
-		vb_cq_arm(cq, bell->solicited); /* the record has the index */
+		vb_cq_arm_index(cq, bell->solicited, bell->ci);
 }
 
 static void ring(const struct vb_dev *dev, const struct vb_bell *bell)

@@ -119,6 +119,7 @@ void hand_open(struct hand *hand)
 	obj.pd.in = hand->pd;
 	check(hand->pd && !mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD));
 	hand->pdn = dv.pdn;
+	check_eq(mlx5dv_devx_query_eqn(hand->ctx, 0, &hand->eqn), 0);
 	hand->mem =
 		mmap(NULL, HAND_MEM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(hand->mem != MAP_FAILED);
@@ -171,6 +172,7 @@ void hand_cq_command(struct hand *hand, struct hand_cq *cq, uint32_t log_size, s
 	put_bits(c->in, 0x80 + 0x20, 32, hand->umem->umem_id);
 	put_bits(c->in, 0x80 + 0x63, 5, log_size);
 	put_bits(c->in, 0x80 + 0x68, 24, hand->uar->page_id);
+	put_bits(c->in, 0x80 + 0xb8, 8, hand->eqn);
 	put_bits(c->in, 0x80 + 0x1c0, 64, record);
 }
 

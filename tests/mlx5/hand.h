@@ -22,7 +22,7 @@ enum { HAND_BUF = 1 << 16, HAND_MEM = 1 << 20, HAND_QKEY = 0x11223344, HAND_PSN 
 struct hand {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
-	uint32_t pdn;
+	uint32_t pdn, eqn;
 	struct mlx5dv_devx_uar *uar;
 	uint8_t *mem; /* of rings and records, page after page */
 	size_t used;

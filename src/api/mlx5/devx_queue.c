@@ -310,8 +310,7 @@ int devx_check_user_format(struct devx_cmd *cmd, uint32_t ts_format)
 
 void devx_queue_event(void *cookie, enum ibv_event_type type)
 {
-}
+	struct devx_queue *queue = cookie;
 
-void devx_queue_completion(struct devx_queue *queue)
-{
+	vb_listeners_tell(&queue->obj->listeners, type, queue->obj->number);
 }

@@ -117,9 +117,8 @@ uint32_t devx_new_number(struct devx_cmd *cmd, _Atomic uint32_t *next);
 /* A refusal of the card: the status that belongs to it. */
 int devx_card_refused(struct devx_cmd *cmd, int err);
 
-/* The card's callbacks of a queue, from any thread; cookie: struct devx_queue. */
+/* The card's callback of a queue, from any thread; cookie: struct devx_queue. */
 void devx_queue_event(void *cookie, enum ibv_event_type type);
-void devx_queue_completion(struct devx_queue *queue);
 
 /* Copy and check the fields of a WQ context as well as those around it. */
 int devx_check_wq(struct devx_cmd *cmd, const uint8_t *context, const struct devx_field *fields,

@@ -47,7 +47,7 @@ static void notify(void *cookie)
 
 	if (queue->eq)
 		vb_eq_completion(queue->eq, vb_cq_number(queue->cq));
-	devx_queue_completion(queue);
+	vb_listeners_complete(&queue->obj->listeners, queue->obj->number);
 }
 
 /* --- create ----------------------------------------------------------------------------------- */
@@ -95,9 +95,7 @@ static int place(struct devx_cmd *cmd, struct devx_queue *queue, struct vb_cq_at
 /* An event queue of mlx5dv_devx_create_eq(), or a vector of the kernel: its events go to channels. */
 static int hold_eq(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t number)
 {
-	enum { VECTOR = 0 };
-
-	if (number == VECTOR)
+	if (number >= VB_EQ_VECTORS)
 		return 0;
 	queue->eq = vb_eq_get(cmd->dev, number, &queue->eq_user);
 	return queue->eq ? 0 : devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_no_object("c_eqn", number));

@@ -173,8 +173,10 @@ static void to_dest(const struct arrival *a, const struct vb_steer_dest *dest,
 
 	if (dest->kind == VB_FLOW_QP)
 		to_qp(a, dest->object, f, meta);
-	else if (dest->kind == VB_FLOW_TIR && hears(a, tir->transport_domain, tir->loopback))
-		deliver(tir->rq, tir->rss, f, meta);
+	else if (dest->kind == VB_FLOW_TIR &&
+		 hears(a, tir->transport_domain,
+		       atomic_load_explicit(&tir->loopback, memory_order_relaxed)))
+		deliver(tir->rq, atomic_load_explicit(&tir->rss, memory_order_acquire), f, meta);
 }
 
 static void emit_verbs(void *arg, const struct vb_steer_dest *dest, const struct vb_frame *frame,

@@ -58,6 +58,13 @@ VB_PUBLIC int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr,
 			    struct vb_tir **tir);
 /* -EBUSY: an action leads to it. */
 VB_PUBLIC int vb_tir_destroy(struct vb_tir *tir);
+/*
+ * Queues of its table (and their count), or how it hashes, become those of rss; one caller at a
+ * time. -EINVAL: it has no table, or such queues cannot be in one.
+ */
+enum vb_tir_parts { VB_TIR_QUEUES = 1 << 0, VB_TIR_HASH = 1 << 1 };
+VB_PUBLIC int vb_tir_set_rss(struct vb_tir *tir, const struct vb_rss *rss, unsigned int parts);
+VB_PUBLIC int vb_tir_set_loopback(struct vb_tir *tir, uint8_t loopback);
 VB_PUBLIC uint32_t vb_tir_number(const struct vb_tir *tir);
 /* The TIR of this adapter with this number, until vb_tir_put(); NULL: none. */
 VB_PUBLIC struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number);

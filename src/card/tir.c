@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/rcu.h"
 
@@ -65,7 +66,7 @@ static void hold_queues(const struct vb_tir *tir, int by)
 {
 	if (tir->rq)
 		atomic_fetch_add_explicit(&tir->rq->raw_users, (uint32_t)by, memory_order_release);
-	vb_rss_hold(tir->rss, by);
+	vb_rss_hold(atomic_load_explicit(&tir->rss, memory_order_relaxed), by);
 	atomic_fetch_add_explicit(&tir->dev->objects, (uint32_t)by, memory_order_release);
 	if (!vb_dev_stale(tir->dev))
 		vb_cable_listen(by);
@@ -88,6 +89,7 @@ static int check_attr(const struct vb_dev *dev, const struct vb_tir_attr *attr)
 static void tir_free(struct vb_tir *tir)
 {
 	free(tir->rss);
+	free(tir->spare);
 	free(tir);
 }
 
@@ -103,9 +105,10 @@ static struct vb_tir *tir_alloc(struct vb_dev *dev, const struct vb_tir_attr *at
 				.loopback = attr->loopback };
 	if (!attr->rss)
 		return tir;
-	tir->rss = malloc(sizeof(*tir->rss));
-	if (!tir->rss) {
-		free(tir);
+	tir->rss = malloc(sizeof(*tir->spare));
+	tir->spare = malloc(sizeof(*tir->spare));
+	if (!tir->rss || !tir->spare) {
+		tir_free(tir);
 		return NULL;
 	}
 	*tir->rss = *attr->rss;
@@ -167,6 +170,34 @@ int vb_tir_destroy(struct vb_tir *tir)
 	if (!vb_dev_stale(tir->dev))
 		vb_ids_give(&vb_card.numbers.tir, tir->number);
 	tir_free(tir);
+	return 0;
+}
+
+int vb_tir_set_rss(struct vb_tir *tir, const struct vb_rss *rss, unsigned int parts)
+{
+	struct vb_rss *old = atomic_load_explicit(&tir->rss, memory_order_relaxed);
+	struct vb_rss *now = tir->spare;
+
+	if (!old || ((parts & VB_TIR_QUEUES) && vb_rss_check(tir->dev, rss)))
+		return vb_refuse_combination(
+			"an indirection table with queues that cannot be in it");
+	*now = parts & VB_TIR_HASH ? *rss : *old;
+	now->count = parts & VB_TIR_QUEUES ? rss->count : old->count;
+	memcpy(now->wq, parts & VB_TIR_QUEUES ? rss->wq : old->wq, sizeof(now->wq));
+	vb_rss_hold(now, 1);
+	/* Pairs with the acquire where a frame is delivered. */
+	atomic_store_explicit(&tir->rss, now, memory_order_release);
+	vb_read_wait(); /* a frame may be on its way by the old one */
+	vb_rss_hold(old, -1);
+	tir->spare = old;
+	return 0;
+}
+
+int vb_tir_set_loopback(struct vb_tir *tir, uint8_t loopback)
+{
+	if (loopback & ~(VB_TIR_UNICAST | VB_TIR_MULTICAST))
+		return vb_refuse_bits("loopback", loopback);
+	atomic_store_explicit(&tir->loopback, loopback, memory_order_relaxed);
 	return 0;
 }
 

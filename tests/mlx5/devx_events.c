@@ -10,7 +10,13 @@
 #include <poll.h>
 #include <string.h>
 
-enum { COMPLETION = 0x0, SQ_DRAINED = 0x3, CQ_ERROR = 0x4, WQ_ACCESS_ERROR = 0x11, SRQ_LIMIT = 0x14 };
+enum {
+	COMPLETION = 0x0,
+	SQ_DRAINED = 0x3,
+	CQ_ERROR = 0x4,
+	WQ_ACCESS_ERROR = 0x11,
+	SRQ_LIMIT = 0x14
+};
 
 static struct hand hand;
 static struct mlx5dv_devx_event_channel *channel;
@@ -167,7 +173,8 @@ static void own_event_queue(void)
 		check_eq(__atomic_load_n(&eqe[63], __ATOMIC_ACQUIRE) & 1, i >> LOG & 1);
 		check_eq(eqe[1], COMPLETION);
 		check_eq(get_bits(eqe, 56 * 8, 32), cq.number);
-		*(volatile uint32_t *)((char *)hand.uar->base_addr + 0x40) = htobe32(eqn << 24 | (i + 1));
+		*(volatile uint32_t *)((char *)hand.uar->base_addr + 0x40) =
+			htobe32(eqn << 24 | (i + 1));
 	}
 	close_all();
 	check_eq(mlx5dv_devx_destroy_eq(eq), 0);

@@ -123,11 +123,9 @@ int devx_read_states(struct devx_cmd *cmd, enum devx_wq_state is, enum devx_wq_s
 	if (want > DEVX_ERR || want == 2)
 		return vb_refuse_value("state", want);
 	if (from != is)
-		return devx_refuse(cmd, DEVX_BAD_RES_STATE,
-				   vb_refuse_command_state(cmd->row->name, names[is]));
+		return devx_refuse(cmd, DEVX_BAD_RES_STATE, vb_refuse_command_state(names[is]));
 	if (want != DEVX_RST && want != is && want != (is == DEVX_RST ? DEVX_RDY : DEVX_ERR))
-		return devx_refuse(cmd, DEVX_BAD_RES_STATE,
-				   vb_refuse_command_state(cmd->row->name, names[is]));
+		return devx_refuse(cmd, DEVX_BAD_RES_STATE, vb_refuse_command_state(names[is]));
 	*to = (enum devx_wq_state)want;
 	return 0;
 }

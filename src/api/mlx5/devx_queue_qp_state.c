@@ -278,8 +278,7 @@ int devx_qp_modify(struct devx_cmd *cmd)
 	int mask, err;
 
 	if (t->from == ANY ? t->to == IBV_QPS_ERR && is == IBV_QPS_RESET : (int)is != t->from)
-		return devx_refuse(cmd, DEVX_BAD_QP_STATE,
-				   vb_refuse_command_state(cmd->row->name, state_name(is)));
+		return devx_refuse(cmd, DEVX_BAD_QP_STATE, vb_refuse_command_state(state_name(is)));
 	vb_qp_query(queue->qp, &old, &init);
 	err = mask_of(cmd, t, init.qp_type, &mask);
 	if (err)

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "../programs/common.h"
+#include "../../programs/common.h"
 
 #include <errno.h>
 #include <infiniband/mlx5dv.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns doorbell pages: stores of the program become rings. Where which doorbell lies is the
- * format's to say (format/mlx4.c, format/mlx5.c); whatever else is stored there means nothing, as
- * on a card without BlueFlame registers.
+ * format's to say (format/mlx4.c, format/mlx5.c); whatever else is stored there means nothing.
+ * So does a WQE in a BlueFlame register, behind its first 8 bytes: they ring, and the WQE is read
+ * from the ring.
  *
  * A store is seen in the thread that makes it (base/trap.h) and executed there. The exception: a
  * program's handler of an asynchronous signal may ring while its thread is inside of the card and

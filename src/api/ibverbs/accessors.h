@@ -9,6 +9,7 @@
  *	                 v
  *	    verbs_context.priv: struct verbs_ex_private --+-- objects   every device
  *	                                                  +-- rings     mlx4, mlx5
+ *	                                                  +-- mlx5      mlx5
  *	                                                  +-- hbl       hbl
  *
  * Every context has a pointer to these tables, in the member that verbs_context reserves for the
@@ -123,6 +124,15 @@ struct vb_verbs_rings {
 			       void (*free)(void *ptr, void *data), void *data);
 };
 
+/* mlx5 devices. */
+
+struct mlx5_wqe_av;
+
+struct vb_verbs_mlx5 {
+	/* The address vector of an address handle, as it goes into WQEs. */
+	struct mlx5_wqe_av *(*av)(struct ibv_ah *ah);
+};
+
 /* hbl devices. */
 
 /* The private_data that hbldv_open_device() passes to verbs_open_device(). */
@@ -149,6 +159,7 @@ struct verbs_ex_private {
 	enum vb_format format;
 	const struct vb_verbs_objects *objects;
 	const struct vb_verbs_rings *rings;
+	const struct vb_verbs_mlx5 *mlx5;
 	const struct vb_verbs_hbl *hbl;
 };
 
@@ -168,6 +179,11 @@ static inline enum vb_format vb_verbs_format(struct ibv_context *context)
 static inline const struct vb_verbs_rings *vb_verbs_rings(struct ibv_context *context)
 {
 	return vb_verbs_private(context)->rings;
+}
+
+static inline const struct vb_verbs_mlx5 *vb_verbs_mlx5(struct ibv_context *context)
+{
+	return vb_verbs_private(context)->mlx5;
 }
 
 static inline struct vb_dev *vb_verbs_dev(struct ibv_context *context)

@@ -6,9 +6,12 @@
  */
 #include "mlx5.h"
 
-enum { BLOCK = 64, BF_OFFSET = 0x800 };
+/* A BlueFlame register is two buffers of BF_SIZE bytes, for WQEs in turn. */
+enum { BLOCK = 64, BF_OFFSET = 0x800, BF_SIZE = 0x100 };
 
-#define KNOWN (MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_PD)
+#define KNOWN                                                                              \
+	(MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_AH | \
+	 MLX5DV_OBJ_PD)
 
 static char *uar_of(struct ibv_context *context)
 {
@@ -34,6 +37,10 @@ static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
 		err = check(obj->cq.in, obj->cq.in ? obj->cq.in->context : NULL, obj->cq.out);
 	if (!err && (type & MLX5DV_OBJ_SRQ))
 		err = check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL, obj->srq.out);
+	if (!err && (type & MLX5DV_OBJ_RWQ))
+		err = check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL, obj->rwq.out);
+	if (!err && (type & MLX5DV_OBJ_AH))
+		err = check(obj->ah.in, obj->ah.in ? obj->ah.in->context : NULL, obj->ah.out);
 	if (!err && (type & MLX5DV_OBJ_PD))
 		err = check(obj->pd.in, obj->pd.in ? obj->pd.in->context : NULL, obj->pd.out);
 	return err;
@@ -54,7 +61,7 @@ static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 	out->rq.wqe_cnt = qp.rq.cnt;
 	out->rq.stride = qp.rq.cnt ? 1u << qp.rq.shift : 0;
 	out->bf.reg = page ? page + BF_OFFSET : NULL;
-	out->bf.size = 0; /* doorbells only: a WQE is always read from the ring */
+	out->bf.size = page ? BF_SIZE : 0;
 }
 
 static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
@@ -87,6 +94,24 @@ static void fill_srq(struct ibv_srq *in, struct mlx5dv_srq *out)
 		out->srqn = vb_srq_number(srq.card);
 }
 
+static void fill_rwq(struct ibv_wq *in, struct mlx5dv_rwq *out)
+{
+	struct vb_verbs_qp wq;
+
+	vb_verbs_rings(in->context)->wq(in, &wq);
+	out->comp_mask = 0;
+	out->buf = wq.rq.buf;
+	out->dbrec = wq.dbr;
+	out->wqe_cnt = wq.rq.cnt;
+	out->stride = 1u << wq.rq.shift;
+}
+
+static void fill_ah(struct ibv_ah *in, struct mlx5dv_ah *out)
+{
+	out->comp_mask = 0;
+	out->av = vb_verbs_mlx5(in->context)->av(in);
+}
+
 VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 {
 	int err;
@@ -101,6 +126,10 @@ VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 		fill_cq(obj->cq.in, obj->cq.out);
 	if (obj_type & MLX5DV_OBJ_SRQ)
 		fill_srq(obj->srq.in, obj->srq.out);
+	if (obj_type & MLX5DV_OBJ_RWQ)
+		fill_rwq(obj->rwq.in, obj->rwq.out);
+	if (obj_type & MLX5DV_OBJ_AH)
+		fill_ah(obj->ah.in, obj->ah.out);
 	if (obj_type & MLX5DV_OBJ_PD) {
 		obj->pd.out->pdn = vb_pd_number(vb_verbs_pd(obj->pd.in));
 		obj->pd.out->comp_mask = 0;

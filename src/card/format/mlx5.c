@@ -655,8 +655,8 @@ static unsigned int mlx5_doorbell(size_t offset, const void *data, size_t size,
 	unsigned int n = 0;
 
 	/*
-	 * The two halves of the register are for WQEs in turn; a WQE of 64 bytes may be stored
-	 * there as a whole.
+	 * The two halves of the BlueFlame register are for WQEs in turn; a WQE may be stored there
+	 * as a whole.
 	 */
 	if (vb_bell_word(SEND_BELL + 4, offset, data, size, &word) ||
 	    vb_bell_word(SEND_BELL + BF_SIZE + 4, offset, data, size, &word))

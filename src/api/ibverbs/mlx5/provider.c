@@ -32,10 +32,20 @@ static void context_close(struct api_context *ctx)
 	vb_transport_domain_give(to_mlx5_context(ctx)->transport_domain);
 }
 
+static struct mlx5_wqe_av *av(struct ibv_ah *ah)
+{
+	return &to_mlx5_ah(to_ah(ah))->av;
+}
+
+static const struct vb_verbs_mlx5 own_accessors = {
+	.av = av,
+};
+
 static const struct verbs_ex_private accessors = {
 	.format = VB_FORMAT_MLX5,
 	.objects = &api_objects,
 	.rings = &api_rings,
+	.mlx5 = &own_accessors,
 };
 
 const struct api_provider api_mlx5 = {

@@ -48,6 +48,14 @@ def check_missing_tools(cwd):
     fails(cwd, 'a.c', '-o', 'x.a', '-hostcc=/no/cc', stderr='^dpacc: /no/cc: no such program')
 
 
+def check_ignored_children(cwd):
+    """A build system that ignores SIGCHLD passes that on."""
+    write(cwd, 'a.c')
+    done = run('env', '--ignore-signal=CHLD', BIN / 'dpacc', 'a.c', '-o', 'x.a', cwd=cwd)
+    expect(done, 0)
+    equal((cwd / 'x.a').exists(), True, 'the library')
+
+
 def check_incomplete_installation(cwd):
     tree = cwd / 'tree'
     (tree / 'bin').mkdir(parents=True)

@@ -286,6 +286,11 @@ def check_edges(folder):
         call('--period', period, '--', 'true', code=2)
     call('--', 'no-such-program-here', code=127)
     call('--', 'sh', '-c', 'kill -9 $$', code=137)
+    # Exit codes are those of the program, though the caller wants none of its own.
+    done = subprocess.run(['env', '--ignore-signal=CHLD', VERBATIM, 'perf', '--', 'sh', '-c', 'exit 7'], capture_output=True,
+                          timeout=60, check=False)
+    if done.returncode != 7:
+        raise peers.Failure(f'SIGCHLD is ignored: {done}')
     call('-o', '/no/such/folder/file', '--', 'true', code=125)
     call('-r', '/no/such/folder/file', '--', 'true', code=125)
     text = call('--', 'true', env={'TMPDIR': folder}).stdout

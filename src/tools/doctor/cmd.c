@@ -5,6 +5,7 @@
  */
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,6 +188,7 @@ int cmd_doctor(int argc, char **argv)
 
 	argp_err_exit_status = USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
+	signal(SIGCHLD, SIG_DFL); /* who ignores it gets no exit codes */
 	doctor_check_tree();
 	doctor_check_cpu();
 	doctor_check_kernel();

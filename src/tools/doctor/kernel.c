@@ -51,13 +51,15 @@ static int try_direct(void *arg)
 	struct iovec local = { &mine, sizeof(mine) };
 	struct iovec remote = { (void *)(uintptr_t)&word, sizeof(word) };
 	int ready[2], ret = 0;
-	pid_t target;
+	pid_t target, sibling;
 	char byte;
 
 	if (pipe(ready))
 		return failed("pipe");
 	target = fork();
 	if (!target) {
+		/* Whoever ends us after a minute ends it, too. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 		close(ready[0]);
 		word = 2;
 		if (yama_scope() == '1')
@@ -68,7 +70,14 @@ static int try_direct(void *arg)
 	}
 	if (target < 0)
 		return failed("fork");
-	if (!fork()) { /* the sibling */
+	sibling = fork();
+	if (sibling < 0) {
+		ret = failed("fork");
+		kill(target, SIGKILL);
+		waitpid(target, NULL, 0);
+		return ret;
+	}
+	if (!sibling) {
 		close(ready[1]);
 		if (read(ready[0], &byte, 1) != 1)
 			_exit(1);

@@ -5,6 +5,7 @@
  */
 #include "dpacc.h"
 
+#include <signal.h>
 #include <string.h>
 
 static const char *object_name(const struct options *opt, const struct unit *unit)
@@ -73,6 +74,7 @@ int main(int argc, char **argv)
 	struct options opt = { 0 };
 	int ret;
 
+	signal(SIGCHLD, SIG_DFL); /* who ignores it gets no exit codes of the programs below */
 	options_parse(&opt, argc, argv);
 	ret = work(&opt);
 	work_end();

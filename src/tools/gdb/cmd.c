@@ -218,6 +218,7 @@ int cmd_gdb(int argc, char **argv)
 	int code;
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	signal(SIGCHLD, SIG_DFL); /* who ignores it gets no exit codes */
 	if (args.relay)
 		code = relay(args.relay);
 	else if (args.program)

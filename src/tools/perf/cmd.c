@@ -92,7 +92,8 @@ static void guard_signal(int sig)
 /* The program's exit code, 128 and the signal where it was killed; -1 where there is none. */
 static int run(const struct arguments *args, const char *dir)
 {
-	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit;
+	struct sigaction ignore = { .sa_handler = SIG_IGN }, interrupt, quit, ended;
+	const struct sigaction usual = { .sa_handler = SIG_DFL };
 	sigset_t ends, before;
 	int status;
 	pid_t pid;
@@ -100,6 +101,7 @@ static int run(const struct arguments *args, const char *dir)
 	/* Ctrl-C is for the program: its profile is printed all the same. */
 	sigaction(SIGINT, &ignore, &interrupt);
 	sigaction(SIGQUIT, &ignore, &quit);
+	sigaction(SIGCHLD, &usual, &ended); /* who ignores it gets no exit code */
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGTERM);
 	sigaddset(&ends, SIGHUP);
@@ -109,6 +111,7 @@ static int run(const struct arguments *args, const char *dir)
 	if (!pid) {
 		sigaction(SIGINT, &interrupt, NULL);
 		sigaction(SIGQUIT, &quit, NULL);
+		sigaction(SIGCHLD, &ended, NULL);
 		sigprocmask(SIG_SETMASK, &before, NULL);
 		_exit(become(args, dir));
 	}

@@ -236,34 +236,55 @@ static int read_word(void *arg, uint64_t addr, uint64_t *word)
 	return vb_space_read(&process->space, addr, word, sizeof(*word));
 }
 
-/* By the host thread that runs it, which stands before the instruction that the sample is of. */
-static void take(struct samples *s, struct vb_dpa_thread *thread)
+/*
+ * By the host thread that runs it, which stands before the instruction that the sample is of: where it
+ * is, and its callers. How many addresses; 0: a child of fork() has no profile.
+ */
+static unsigned int look(struct samples *s, struct vb_dpa_thread *thread, uint64_t *addrs)
 {
 	const struct vb_dpa_state *state = &thread->cpu.s;
-	uint64_t addrs[1 + CALLERS], bias = s->process->program.bias;
-	unsigned int n = 0;
+	uint64_t bias = s->process->program.bias;
+	unsigned int n = 0, found = 0;
 
 	if (s->inherited)
-		return;
+		return 0;
 	addrs[0] = state->pc;
 	pthread_mutex_lock(&s->lock);
 	if (s->unwinder)
-		n = vb_unwinder_walk(s->unwinder, state, read_word, s->process, addrs + 1, CALLERS);
+		found = vb_unwinder_walk(s->unwinder, state, read_word, s->process, addrs + 1,
+					 CALLERS);
+	pthread_mutex_unlock(&s->lock);
+	/* Between the end of a frame and the return compilers describe the frame that was. */
+	while (n < found && vb_text_holds(&s->process->text, addrs[1 + n] - 2))
+		n++;
 	if (!n)
 		n = vb_dpa_backtrace(thread, state, addrs + 1, CALLERS);
 	for (unsigned int i = 0; i <= n; i++)
 		addrs[i] -= bias;
-	add(s, addrs, n + 1);
+	return n + 1;
+}
+
+/* It was executed. */
+static void keep(struct samples *s, const uint64_t *addrs, unsigned int n)
+{
+	if (s->inherited)
+		return;
+	pthread_mutex_lock(&s->lock);
+	add(s, addrs, n);
 	if (vb_dpa_now_ns() - s->written_at > WRITE_NS)
 		write_samples(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
+/*
+ * A thread may stand where nothing is executed: behind the return of a call, or before an instruction
+ * that traps or waits. The sample is then of what it executes next, wherever that is.
+ */
 enum vb_dpa_why vb_sample_pass(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 			       bool *yielded, vb_sample_run *run)
 {
 	struct samples *s = thread->process->samples;
-	uint64_t start = thread->cpu.s.instret;
+	uint64_t start = thread->cpu.s.instret, addrs[1 + CALLERS];
 	enum vb_dpa_why why;
 
 	if (!thread->sampled) {
@@ -272,16 +293,19 @@ enum vb_dpa_why vb_sample_pass(struct vb_dpa_thread *thread, uint64_t max, bool 
 	}
 	for (;;) {
 		uint64_t at = thread->cpu.s.instret, left = max - (at - start), until;
+		bool due = at >= thread->sample_next;
+		unsigned int n = due ? look(s, thread, addrs) : 0;
 
-		if (at >= thread->sample_next) {
-			take(s, thread);
+		until = thread->sample_next + (due ? s->period : 0) - at;
+		why = until > left ? run(thread, left, exact, yielded)
+				   : run(thread, until, true, yielded);
+		if (due && thread->cpu.s.instret != at) {
+			if (n)
+				keep(s, addrs, n);
 			thread->sample_next += s->period;
 		}
-		until = thread->sample_next - at;
-		if (until > left)
-			return run(thread, left, exact, yielded);
-		why = run(thread, until, true, yielded);
-		if (why != VB_DPA_WHY_BUDGET || *yielded || thread->cpu.s.instret - start >= max)
+		if (until > left || why != VB_DPA_WHY_BUDGET || *yielded ||
+		    thread->cpu.s.instret - start >= max)
 			return why;
 	}
 }

@@ -121,12 +121,12 @@ int main(int argc, char **argv)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *ctx = ibv_open_device(list[0]);
 	char *again[] = { argv[0], NULL };
-	uint64_t result;
+	uint64_t result, n = strcmp(how, "short") ? 2000 : 10;
 
 	if (flexio_process_create(ctx, perfapp, NULL, &process))
 		return 1;
 	for (int i = 0; i < 5; i++)
-		if (flexio_process_call(process, &work, &result, (uint64_t)2000))
+		if (flexio_process_call(process, &work, &result, n))
 			return 2;
 	if (!strcmp(how, "killed"))
 		raise(SIGKILL);
@@ -236,6 +236,12 @@ def check_flexio(folder):
         raise peers.Failure(f'callers: {stacks}')
     if not any(f['function'] == 'heavy' and f['file'].endswith('perf.dev.c') and f['line'] in (5, 6) for f in said['lines']):
         raise peers.Failure(f'lines: {said["lines"]}')
+    # All instructions of five calls that are the same: each in its function, that behind a call the next one's.
+    for tier in ('jit', 'interp'):
+        said, stacks = profile(folder, 1, *argv, 'short', code=3, env={'VERBATIM_DPA_TIER': tier})
+        odd = [f for f in said['functions'] if f['self'] % 5 and f['name'] != '__flexio_dev_init' or f['name'].startswith('0x')]
+        if odd or any(n % 5 for stack, n in stacks.items() if '__flexio_dev_init' not in stack):
+            raise peers.Failure(f'{tier}, five calls: {odd}, {stacks}')
     text = call('--period', '997', '--', *argv, code=3).stdout
     if 'said by the program' not in text:
         raise peers.Failure('the program was not heard')

@@ -372,7 +372,7 @@ static int connect_to(const struct vb_slot_info *info)
 		return -errno;
 	for (int ms = 0; ms < TOOL_MS; ms += RETRY_MS) {
 		if (ms % ASK_AGAIN_MS == 0)
-			ret = vb_fabric_ask(info);
+			ret = kill(info->pid, 0) && errno == ESRCH ? -ESRCH : vb_fabric_ask(info);
 		if (ret)
 			break;
 		if (!connect(fd, (struct sockaddr *)&to, len)) {
@@ -396,8 +396,8 @@ static void find(void *arg, const struct vb_slot_info *info)
 }
 
 /*
- * 0 and the answer, or -errno and words. -EAGAIN: the program stopped listening before it read the line,
- * because nobody had asked for a while.
+ * 0 and the answer, or -errno and words. -EAGAIN: the program ended, or stopped listening before it read
+ * the line, because nobody had asked for a while.
  */
 static int ask_once(pid_t pid, const char *line, struct answer *answer, char *words, size_t size)
 {
@@ -418,9 +418,9 @@ static int ask_once(pid_t pid, const char *line, struct answer *answer, char *wo
 	len = send(fd, line, strlen(line), MSG_NOSIGNAL);
 	if (len >= 0)
 		len = receive(fd, answer, sizeof(*answer));
-	ret = len == sizeof(*answer)                               ? 0
-	      : len < 0 && (errno == ECONNRESET || errno == EPIPE) ? -EAGAIN
-								   : -ETIMEDOUT;
+	ret = len == sizeof(*answer)                                         ? 0
+	      : !len || (len < 0 && (errno == ECONNRESET || errno == EPIPE)) ? -EAGAIN
+									     : -ETIMEDOUT;
 	close(fd);
 	if (ret)
 		snprintf(words, size, "does not answer");

@@ -123,8 +123,8 @@ static void ask(struct round *round, pid_t pid, bool alone)
 	char command[32], words[256];
 	int ret = vb_inject_ask(pid, round->line, words, sizeof(words));
 
-	/* Of all programs only those count that have the card, or the object. */
-	if (!alone && (ret == -ENODEV || ret == -ENOENT))
+	/* Of all programs only those count that have the card, or the object, and still run. */
+	if (!alone && (ret == -ENODEV || ret == -ENOENT || ret == -ESRCH))
 		return;
 	tools_command_of(pid, command, sizeof(command));
 	if (ret) {

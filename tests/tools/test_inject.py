@@ -92,6 +92,24 @@ def check_stopped_command():
         check(tool.returncode == 0 and program.do('state') == DOWN, f'{tool.returncode}')
 
 
+def check_killed():
+    """Of all programs one dies while it is asked: it is not one that refused."""
+    for listening in (True, False):
+        dies = Program().__enter__()
+        with Program() as program:
+            if listening:
+                inject('--pid', str(dies.pid), 'mlx5_0', 'fail', 'pd', '0')
+            os.kill(dies.pid, signal.SIGSTOP)
+            tool = subprocess.Popen([VERBATIM, 'inject', 'mlx5_0', 'port', '1', 'down'], stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True)
+            time.sleep(1)  # by then it waits for the first one; if not, nothing is tested here
+            dies.process.kill()
+            dies.process.wait()
+            said = tool.communicate(timeout=60)[0]
+            check(tool.returncode == 0 and str(program.pid) in said, f'{tool.returncode}: {said}')
+            check(program.do('state') == DOWN, 'not done')
+
+
 def check_full():
     """A program without descriptors is not held up by who asks it."""
     with Program() as program:
@@ -129,6 +147,6 @@ def check_scripts():
         check('NUL' in run_script(bad, 'true', code=125) or bad[0] == 0xff, f'{bad}')
 
 
-for test in (check_command_line, check_scripts, check_stopped_command, check_full, check_stopped):
+for test in (check_command_line, check_scripts, check_stopped_command, check_killed, check_full, check_stopped):
     test()
 print('ok')

@@ -299,6 +299,8 @@ def check_edges(folder):
         raise peers.Failure(f'SIGCHLD is ignored: {done}')
     call('-o', '/no/such/folder/file', '--', 'true', code=125)
     call('-r', '/no/such/folder/file', '--', 'true', code=125)
+    call('-r', '/dev/full', '--', 'true', code=125)
+    call('-p', '1', '-o', '/dev/full', '--', VERBATIM, 'dpa', 'run', os.path.join(folder, 'two.elf'), code=125)
     text = call('--', 'true', env={'TMPDIR': folder}).stdout
     if text != 'No samples: the program has run no device code.\n':
         raise peers.Failure(f'without device code: {text}')

@@ -406,5 +406,10 @@ int main(int argc, char **argv)
 	else
 		print_text(&profile);
 	profile_free(&profile);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "%s: %s: %s\n", who, *argv[5] ? argv[5] : "standard output",
+			strerror(errno));
+		_exit(CMD_FAILED); /* and not 1, as tools_guard_stdio() would have it */
+	}
 	return code ? code : atoi(argv[2]);
 }

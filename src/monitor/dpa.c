@@ -174,7 +174,8 @@ static uint32_t take_place(struct vb_shown_process *process, uint32_t reset)
 	return (uint32_t)take;
 }
 
-static void put(struct vb_shown_thread *thread, const struct vb_shown_slice *slice,
+/* False: there is no place, or no buffer. */
+static bool put(struct vb_shown_thread *thread, const struct vb_shown_slice *slice,
 		enum vb_monitor_sample_type type, const struct vb_shown_stamp *stamp)
 {
 	struct vb_monitor_sample *samples =
@@ -185,17 +186,17 @@ static void put(struct vb_shown_thread *thread, const struct vb_shown_slice *sli
 	if (!samples)
 		samples = make_buffer(thread->process);
 	if (!samples)
-		return;
+		return false;
 	index = take_place(thread->process, reset);
 	if (index >= VB_MONITOR_SAMPLES)
-		return;
+		return false;
 	s = &samples[index];
 	number = atomic_load_explicit(&s->seq.number, memory_order_relaxed);
 	/* Acquire, so that nothing below is written before; and see the top of this file. */
 	if ((number & 1) ||
 	    !atomic_compare_exchange_strong_explicit(&s->seq.number, &number, (2 + 2 * reset) | 1,
 						     memory_order_acquire, memory_order_relaxed))
-		return;
+		return false;
 	atomic_thread_fence(memory_order_release);
 	s->thread = thread->id;
 	s->eu = slice->eu;
@@ -205,13 +206,14 @@ static void put(struct vb_shown_thread *thread, const struct vb_shown_slice *sli
 	s->ticks = stamp->ticks;
 	s->time = stamp->time;
 	atomic_store_explicit(&s->seq.number, 2 + 2 * reset, memory_order_release);
+	return true;
 }
 
 void vb_shown_in(struct vb_shown_thread *thread, struct vb_shown_slice *slice,
 		 const struct vb_shown_stamp *stamp)
 {
 	slice->resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
-	put(thread, slice, VB_MONITOR_IN, stamp);
+	slice->in = put(thread, slice, VB_MONITOR_IN, stamp);
 }
 
 void vb_shown_out(struct vb_shown_thread *thread, const struct vb_shown_slice *slice,
@@ -220,6 +222,6 @@ void vb_shown_out(struct vb_shown_thread *thread, const struct vb_shown_slice *s
 	uint64_t state = atomic_load_explicit(&thread->request->state, memory_order_relaxed);
 	uint64_t resets = atomic_load_explicit(&thread->request->resets, memory_order_relaxed);
 
-	if (state == slice->state && resets >> 32 == slice->resets >> 32)
+	if (slice->in && state == slice->state && resets >> 32 == slice->resets >> 32)
 		put(thread, slice, VB_MONITOR_OUT, stamp);
 }

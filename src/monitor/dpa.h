@@ -85,6 +85,7 @@ static inline bool vb_shown_traces(uint64_t state)
 struct vb_shown_slice {
 	uint64_t state, resets; /* what was asked for when it began */
 	uint16_t eu, id;        /* of samples */
+	bool in;                /* the first of both was recorded */
 };
 
 /* In front of a slice; state, eu and id are set. And behind it. */

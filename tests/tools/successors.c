@@ -3,9 +3,11 @@
  * libdpa_stats beside a program whose DPA processes come and go all the time, each in the place of the one before:
  *
  *	samples    a sample is of the process that it is said to be of
+ *	pairs      whoever has left an execution unit has got it before
  *	clock      cycles are right, though whoever reads the clocks loses its processor in between
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +22,7 @@
 #include "monitor/dpa.h"
 #include "monitor/ticks.h"
 
-enum { ROUNDS = 10000, LIVES_NS = 300000, ID_MASK = (1 << 20) - 1 };
+enum { ROUNDS = 10000, LIVES_NS = 300000, SLICE_NS = 100000, ID_MASK = (1 << 20) - 1 };
 
 static dpa_stats_handler_t *h;
 static atomic_bool done;
@@ -81,6 +83,83 @@ static void samples(void)
 	pthread_join(thread, NULL);
 	printf("%u samples, %u wrong\n", seen, wrong);
 	check_eq(wrong, 0);
+}
+
+/* --- pairs -------------------------------------------------------------------------------------- */
+
+static atomic_uint arrived;
+
+/* The first slices of a process, in two threads at a time: one of them makes the buffer. */
+static void *run_slices(void *arg)
+{
+	static const struct vb_shown_stamp stamp;
+	struct vb_shown_thread *shown = arg;
+	struct vb_shown_slice slice = { .eu = (uint16_t)shown->id };
+	uint64_t until;
+
+	atomic_fetch_add(&arrived, 1);
+	while (atomic_load(&arrived) < 2)
+		sched_yield(); /* and no sleep: both begin at once */
+	for (slice.id = 0; slice.id < 3; slice.id++) {
+		slice.state = atomic_load(&shown->request->state);
+		vb_shown_in(shown, &slice, &stamp);
+		until = vb_monitor_now_ns() + SLICE_NS;
+		while (vb_monitor_now_ns() < until)
+			;
+		vb_shown_out(shown, &slice, &stamp);
+	}
+	return NULL;
+}
+
+/* How many samples of leaving have none of getting before them. */
+static unsigned int count_odd(void)
+{
+	bool in[2][3] = { 0 };
+	dpa_stats_perf_event_list *list;
+	unsigned int odd = 0;
+
+	check_eq(dpa_stats_read_process_perf_event_list(h, DPA_STATS_ALL_PROCESSES,
+							DPA_STATS_ALL_THREADS, &list),
+		 0);
+	for (uint32_t i = 0; i < list->samples_num; i++) {
+		const dpa_stats_perf_event_sample *s = &list->samples[i];
+
+		if (s->type == DPA_STATS_EVENT_SAMPLE_TYPE_SCHEDULE_IN)
+			in[s->eu_id][s->sample_id_in_eu] = true;
+		else
+			odd += !in[s->eu_id][s->sample_id_in_eu];
+	}
+	dpa_stats_free_perf_event_list(list);
+	return odd;
+}
+
+static void pairs(void)
+{
+	struct vb_shown_process process;
+	struct vb_shown_thread shown[2];
+	pthread_t thread[2];
+	unsigned int odd = 0;
+
+	for (uint32_t n = 1; n <= ROUNDS / 5; n++) {
+		vb_shown_process_begin(&process, "pairs", "mlx5_0", n, false);
+		check_eq(dpa_stats_set_counter_state(h, DPA_STATS_ALL_PROCESSES,
+						     DPA_STATS_COUNTER_STATE_ACTIVE,
+						     DPA_STATS_SAMPLE_TYPE_EVENT_TRACER),
+			 0);
+		atomic_store(&arrived, 0);
+		for (uint32_t i = 0; i < 2; i++) {
+			vb_shown_thread_begin(&shown[i], &process, i, "thread");
+			check_eq(pthread_create(&thread[i], NULL, run_slices, &shown[i]), 0);
+		}
+		for (int i = 0; i < 2; i++)
+			pthread_join(thread[i], NULL);
+		odd += count_odd();
+		for (int i = 0; i < 2; i++)
+			vb_shown_thread_end(&shown[i]);
+		vb_shown_process_end(&process);
+	}
+	printf("%u samples without their partner\n", odd);
+	check_eq(odd, 0);
 }
 
 /* --- clock -------------------------------------------------------------------------------------- */
@@ -188,7 +267,10 @@ int main(int argc, char **argv)
 	ctx = device_open();
 	h = dpa_stats_open("mlx5_0");
 	check(ctx && h);
-	samples();
+	if (!strcmp(what, "pairs"))
+		pairs();
+	else
+		samples();
 	dpa_stats_close(h);
 	check_eq(ibv_close_device(ctx), 0);
 	return 0;

@@ -145,65 +145,72 @@ static void write_places(const struct samples *s, FILE *f)
 		fputs("end\n", f);
 }
 
-/* A stream above standard output, which the program may have closed. NULL: errno. */
-static FILE *open_new(const char *path, int flags)
+/*
+ * A file above standard output, which the program may have closed. All of it or -errno: a limit on files
+ * (ulimit -f) ends no program. flags: O_TRUNC or O_EXCL.
+ */
+static int write_file(const char *path, int flags, const void *bytes, size_t len)
 {
 	int fd = vb_file_above_stdio(
 		open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags, 0666));
-	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+	const char *at = bytes;
+	int err = fd < 0 ? -errno : 0;
 
-	if (!f && fd >= 0)
-		close(fd);
-	return f;
+	if (fd < 0)
+		return err;
+	while (!err && len) {
+		ssize_t n = vb_file_write(fd, at, len);
+
+		if (n < 0 && errno != EINTR)
+			err = -errno;
+		at += n < 0 ? 0 : n;
+		len -= n < 0 ? 0 : (size_t)n;
+	}
+	if (close(fd) && !err)
+		err = -errno;
+	if (err)
+		unlink(path);
+	return err;
 }
 
 /* Under lock. A reader finds the file before or after, never half of it. */
 static void write_samples(struct samples *s)
 {
-	char path[PATH_MAX + 16], to[PATH_MAX + 16];
+	char path[PATH_MAX + 16], to[PATH_MAX + 16], *text = NULL;
+	size_t len = 0;
 	FILE *f;
-	bool bad;
+	int err;
 
 	s->written_at = vb_dpa_now_ns();
 	if (s->inherited)
 		return;
 	snprintf(path, sizeof(path), "%s.new", s->path);
 	snprintf(to, sizeof(to), "%s.samples", s->path);
-	f = open_new(path, O_TRUNC);
-	if (!f) {
-		vb_warn("dpa: no profile: %s: %s", path, strerror(errno));
-		return;
-	}
-	write_places(s, f);
-	bad = ferror(f);
-	bad |= fclose(f) != 0;
-	if (bad || rename(path, to)) {
-		vb_warn("dpa: no profile: %s: %s", to, strerror(errno));
-		unlink(path);
-	}
+	f = open_memstream(&text, &len);
+	if (f)
+		write_places(s, f);
+	err = !f || fclose(f) ? -ENOMEM : write_file(path, O_TRUNC, text, len);
+	free(text);
+	if (!err && rename(path, to))
+		err = -errno;
+	if (err)
+		vb_warn("dpa: no profile: %s: %s", to, strerror(-err));
 }
 
 /* Under all_lock: the program, in a file of a name that nobody has. */
 static int write_elf(struct samples *s, const char *dir, size_t len)
 {
 	char path[PATH_MAX + 16];
-	FILE *f;
-	bool good;
+	int err;
 
 	do {
 		if (snprintf(s->path, sizeof(s->path), "%s/%d-%u", dir, (int)getpid(), ++numbers) >=
 		    (int)sizeof(s->path))
 			return -ENAMETOOLONG;
 		snprintf(path, sizeof(path), "%s.elf", s->path);
-		f = open_new(path, O_EXCL);
-	} while (!f && errno == EEXIST);
-	if (!f)
-		return -errno;
-	good = fwrite(s->elf, 1, len, f) == len;
-	if (!fclose(f) && good)
-		return 0;
-	unlink(path);
-	return -EIO;
+		err = write_file(path, O_EXCL, s->elf, len);
+	} while (err == -EEXIST);
+	return err;
 }
 
 static void at_exit(void)

@@ -269,6 +269,11 @@ def check_ends(folder):
     text = call('--', *argv, 'killed', code=137).stdout
     if 'no device code' in text or 'was killed' not in text:
         raise peers.Failure(f'killed: {text}')
+    # A file that may not grow is an error that the program is told of, and no signal that ends it.
+    done = subprocess.run(['sh', '-c', 'ulimit -f 128; exec "$@"', 'sh', VERBATIM, 'perf', '--', *argv], capture_output=True,
+                          text=True, timeout=60, check=False)
+    if done.returncode != 1 or 'File too large' not in done.stderr:
+        raise peers.Failure(f'ulimit -f: {done}')
     if not preload:  # AddressSanitizer's allocator does not know forks
         profile(folder, 101, *argv, 'forks', code=3)
     # Who ends the command ends the program; nothing stays.

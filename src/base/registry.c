@@ -954,14 +954,18 @@ static int list_place(struct place *place,
 		      void (*visit)(void *arg, const struct vb_slot_info *info), void *arg)
 {
 	int fd = openat(place->dir.fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC), count = 0;
-	struct registry_file *file = MAP_FAILED;
+	struct registry_file *file;
+	bool whole;
+	int err;
 
-	if (fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)sizeof(*file))
-		file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	whole = lseek(fd, 0, SEEK_END) >= (off_t)sizeof(*file);
+	file = whole ? mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+	err = whole && file == MAP_FAILED ? -errno : 0; /* no memory: not that there is nobody */
+	close(fd);
 	if (file == MAP_FAILED)
-		return fd < 0 && errno != ENOENT ? -errno : 0;
+		return err;
 	place->file = file; /* close_place() unmaps it */
 	for (uint32_t i = 0; i < VB_SLOTS && file->magic == REGISTRY_MAGIC; i++) {
 		const struct slot *slot = &file->slot[i];

@@ -101,7 +101,7 @@ def check_poor(pid):
     poor = [(resource.RLIMIT_NOFILE, n) for n in range(4, 10)]
     if 'san' not in subprocess.run(['ldd', os.path.join(STAGE, 'bin', 'dpa-ps')], capture_output=True, text=True,
                                    check=True).stdout:
-        poor += [(resource.RLIMIT_AS, kib << 10) for kib in range(5000, 9000, 50)]
+        poor += [(resource.RLIMIT_AS, kib << 10) for kib in range(5000, 9000, 40)]
     for what, limit in poor:
         for tool in (['dpa-ps', '-i'], ['dpa-statistics', 'show', '-i']):
             done = subprocess.run([os.path.join(STAGE, 'bin', tool[0]), *tool[1:]], capture_output=True, text=True, timeout=60,

@@ -241,11 +241,16 @@ static int start_listening(void)
 	return ret;
 }
 
+/*
+ * By the background thread, which must not wait: a fault that is being carried out may wait for a peer
+ * that is stopped in the middle of a copy. Whoever asks does so again (ASK_AGAIN_MS).
+ */
 void vb_inject_asked(void)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&vb_card.inject.lock);
+	if (pthread_mutex_trylock(&vb_card.inject.lock))
+		return;
 	vb_card.inject.asked = true;
 	if (!vb_card.inject.listens) {
 		ret = start_listening();

@@ -22,7 +22,13 @@ int main(void)
 	vb_shown_thread_begin(&thread, &process, 1, "thread");
 	vb_shown_counting_begin(&counting, &thread);
 	do {
-		printf("%s\n", vb_shown_wanted(&counting, &state) ? "counted" : "not counted");
+		bool wanted = vb_shown_wanted(&counting, &state);
+
+		if (wanted) { /* a slice of 20 instructions */
+			vb_shown_begin(&counting, state);
+			vb_shown_count(&counting, 10, 20, 1);
+		}
+		printf("%s\n", wanted ? "counted" : "not counted");
 		fflush(stdout);
 	} while (fgets(line, sizeof(line), stdin));
 	vb_shown_thread_end(&thread);

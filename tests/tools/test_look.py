@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import urllib.request
 
 VERBATIM = os.path.join(os.environ['VERBATIM_STAGE'], 'bin', 'verbatim')
 TRACED = os.path.abspath(sys.argv[1])
+STATISTICS = os.path.join(os.environ['VERBATIM_STAGE'], 'bin', 'dpa-statistics')
 SHOWS = os.path.abspath(sys.argv[2])
 # Of hold: 7 WRITEs of 64 bytes and 3 SENDs of 32, and the 2 WRITEs of a queue pair that is gone.
 SENT = 7 * 64 + 3 * 32
@@ -175,6 +177,71 @@ def check_listen(program):
         server.terminate()
         check(server.wait(timeout=30) == 0, 'the end of the server')
     check('is wanted' in verbatim('stats', '--listen', 'nonsense:', code=1).stderr, 'a bad address')
+
+
+def cpu_ticks(pid):
+    with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+        return sum(int(field) for field in file.read().rsplit(')', 1)[1].split()[11:13])
+
+
+def check_no_descriptors(program):
+    """Where accept() fails for want of descriptors the server waits, and goes on when there are some."""
+    port = free_port()
+    server = subprocess.Popen([VERBATIM, 'stats', '--listen', str(port)])
+    try:
+        wait_for_server(port)
+        before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        with socket.create_connection(('127.0.0.1', port)) as connection:
+            connection.sendall(b'GET /metrics HTTP/1.1\r\n\r\n')
+            spent = cpu_ticks(server.pid)
+            time.sleep(1)
+            spent = cpu_ticks(server.pid) - spent
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+            check(b'200 OK' in connection.recv(64), 'the one who waited')
+        # Where it tries again at once it is all of that second, or what other programs leave of it.
+        check(spent <= os.sysconf('SC_CLK_TCK') // 10, f'{spent} ticks of processor time for nothing')
+        check_metrics(fetch(port)[1], program.process.pid)
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def check_resets():
+    """After a reset, counters are 0 for all who look, before the thread runs again, too."""
+    def executions():
+        return [t['executions'] for t in json.loads(verbatim('stats', '--json').stdout)['threads']]
+
+    def collect(*options):
+        subprocess.run([STATISTICS, 'collect', *options], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+    with Shows() as program:
+        collect('-e')
+        for _ in range(3):
+            check(program.is_counted(), 'not counted')
+        check(executions() == [3], f'{executions()}')
+        collect('-r', '-e')
+        check(executions() == [0], f'after a reset: {executions()}')
+        program.is_counted()
+        check(executions() == [1], f'{executions()}')
+        collect('-x')
+
+
+def check_two_directories(folder):
+    """Programs of one user may be in two registry directories, each with the same slots."""
+    os.environ['VERBATIM_SHM_DIR'] = folder
+    try:
+        with Program() as first:
+            name = next(n for n in os.listdir(folder) if n.startswith('verbatim-') and not n.startswith('verbatim-files'))
+            os.rename(os.path.join(folder, name), os.path.join(folder, 'aside'))
+            with Program() as second:
+                os.rename(os.path.join(folder, 'aside'), os.path.join(folder, name + '-1'))
+                qps = {p['pid']: p['adapters'][0]['qps'][0] for p in json.loads(verbatim('ps', '--json').stdout)['processes']}
+                check(first.qp == second.qp and set(qps) == {first.process.pid, second.process.pid}, f'{qps}')
+                for pid, qp in qps.items():
+                    check(qp['peer_pid'] == pid, f'{pid}: {qp}')
+    finally:
+        del os.environ['VERBATIM_SHM_DIR']
 
 
 def check_churn():
@@ -343,9 +410,13 @@ def main():
         check_ps(program)
         check_stats(program)
         check_listen(program)
+        check_no_descriptors(program)
         check_once(program)
         check_terminal(program, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        check_two_directories(folder)
     check_churn()
+    check_resets()
     check_ends()
     check_pty()
     check('"adapters":[]' in verbatim('stats', '--json').stdout, 'a program that has gone')

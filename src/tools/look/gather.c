@@ -77,6 +77,7 @@ static void see_process(void *arg, const struct vb_slot_info *info)
 		return;
 	p->pid = info->pid;
 	p->slot = info->slot;
+	p->dir = info->dir;
 	tools_command_of(info->pid, command, sizeof(command));
 	copy_text(p->command, sizeof(p->command), command, sizeof(command));
 	if (!info->doorbells)
@@ -176,14 +177,34 @@ static void see_card(struct look *look, struct vb_monitor_view *view)
 	}
 }
 
-/* A queue pair's number names the slot of its process: bits 16 and up. */
-static void find_peers(struct look *look)
+/* Those of one registry: the slots of another are others. */
+static void find_peers_in(struct look *look, int dir)
 {
 	pid_t in_slot[VB_SLOTS] = { 0 };
 
-	look_each(look_process, p, &look->processes) in_slot[p->slot % VB_SLOTS] = p->pid;
-	look_each(look_qp, qp, &look->qps) qp->peer_pid =
-		qp->peer ? in_slot[(qp->peer >> 16) % VB_SLOTS] : 0;
+	look_each(look_process, p, &look->processes) if (p->dir == dir)
+		in_slot[p->slot % VB_SLOTS] = p->pid;
+	look_each(look_qp, qp, &look->qps)
+	{
+		const struct look_process *of = look_process(look, qp->pid);
+
+		if (of && of->dir == dir && qp->peer)
+			qp->peer_pid = in_slot[(qp->peer >> 16) % VB_SLOTS];
+	}
+}
+
+/* A queue pair's number names the slot of its process: bits 16 and up. */
+static void find_peers(struct look *look)
+{
+	int last = -1;
+
+	/* The registry lists its directories one after the other. */
+	look_each(look_process, p, &look->processes)
+	{
+		if (p->dir != last)
+			find_peers_in(look, p->dir);
+		last = p->dir;
+	}
 }
 
 static void sum_adapters(struct look *look)
@@ -221,6 +242,19 @@ static void see_dpas(struct look *look, struct vb_monitor_view *view)
 	}
 }
 
+/* Whether somebody has reset the counters since the thread last ran: what it shows is older. */
+static bool is_reset(struct vb_monitor_view *view, const struct vb_monitor_thread *entry)
+{
+	uint64_t resets;
+
+	return entry->process >= VB_MONITOR_REQUESTS ||
+	       vb_monitor_load(view,
+			       entry->process * sizeof(struct vb_monitor_request) +
+				       offsetof(struct vb_monitor_request, resets),
+			       &resets) ||
+	       (uint32_t)resets != (uint32_t)entry->counters.resets;
+}
+
 static void see_threads(struct look *look, struct vb_monitor_view *view)
 {
 	uint32_t count = vb_monitor_count(view, VB_MONITOR_DPA_THREAD);
@@ -243,6 +277,8 @@ static void see_threads(struct look *look, struct vb_monitor_view *view)
 				    sizeof(entry.counters)))
 			continue;
 		t->counted = true;
+		if (is_reset(view, &entry))
+			continue;
 		t->ticks = atomic_load_explicit(&entry.counters.ticks, memory_order_relaxed);
 		t->instructions =
 			atomic_load_explicit(&entry.counters.instructions, memory_order_relaxed);

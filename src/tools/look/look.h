@@ -29,6 +29,7 @@ struct look_doorbells {
 struct look_process {
 	pid_t pid;
 	uint32_t slot;
+	int dir; /* of the registry in which it has that slot: the same number for all of one */
 	char command[16];
 	struct look_doorbells doorbells;
 };

@@ -18,7 +18,7 @@
 
 #include "tools/cmd.h"
 
-enum { REQUEST_BYTES = 4096, REQUEST_MS = 2000, BACKLOG = 16 };
+enum { REQUEST_BYTES = 4096, REQUEST_MS = 2000, BACKLOG = 16, PAUSE_NS = 100000000 };
 
 static volatile sig_atomic_t ended;
 
@@ -179,6 +179,7 @@ int look_serve(const char *who, const char *where, look_page *page, void *arg)
 	struct sigaction act = { .sa_handler = end };
 	int listener = open_socket(who, where), fd;
 	struct pollfd p = { .fd = listener, .events = POLLIN };
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 	sigset_t ends, before;
 
 	if (listener < 0)
@@ -197,8 +198,12 @@ int look_serve(const char *who, const char *where, look_page *page, void *arg)
 		if (ppoll(&p, 1, NULL, &before) <= 0)
 			continue;
 		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0)
-			continue; /* who has gone again */
+		if (fd < 0) {
+			/* Who has gone again; or else there is no descriptor or memory, and poll() says so at once. */
+			if (errno != ECONNABORTED && errno != EAGAIN)
+				ppoll(NULL, 0, &pause, &before);
+			continue;
+		}
 		serve_one(fd, page, arg);
 		close(fd);
 	}

@@ -9,6 +9,7 @@
  *	event             until the handler it wakes begins       beside: a cache-line hop, or a futex wake-up (events.c)
  *	RDMA write        by device code                          beside: by a host loop (rate.c)
  *	counted, traced   dpa-statistics is at work               beside: it is not (watched.c)
+ *	recorded          verbatim trace records the timeline     beside: it does not (watched.c)
  *
  * Run by ./run, which builds it as a user would and starts it twice: with lending, and without.
  */
@@ -32,7 +33,8 @@ enum { MAX_REPS = 31, COPY_MAX = 1 << 20 };
 struct options {
 	unsigned int reps;
 	bool quick, json, other;
-	const char *only; /* rows whose name has this; NULL: all */
+	const char *only;    /* rows whose name has this; NULL: all */
+	unsigned long plain; /* only make so many calls, and print what they took */
 };
 
 static struct options o = { .reps = 7 };
@@ -283,6 +285,8 @@ static const struct row {
 	  WATCHED_SERVE, 100000, false, true, 0 },
 	{ "call of 5 us, traced", watched_tracer, "tracer off", watched_untraced, 3000, 3000, 20000,
 	  false, true, 1.02 },
+	{ "call, recorded", recorded_on, "not recorded", recorded_off, 0, 0, 100000, false, true,
+	  0 },
 	{ "RDMA write, 1 EU", rate_device, "host loop", rate_host, 1, 1, 200000, false, true, 2 },
 	{ "RDMA write, 1 EU, by 16", rate_device, "host loop", rate_host, 16, 16, 400000, false,
 	  true, 2 },
@@ -360,6 +364,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'r':
 		o.only = arg;
 		return 0;
+	case 'p':
+		o.plain = strtoul(arg, NULL, 10);
+		return 0;
 	case 'n':
 		o.reps = (unsigned int)atoi(arg);
 		if (o.reps < 1 || o.reps > MAX_REPS)
@@ -376,6 +383,7 @@ static const struct argp_option option[] = {
 	{ "other", 'o', NULL, 0, "only the rows without lending (VERBATIM_RPC_LEND=off)", 0 },
 	{ "reps", 'n', "N", 0, "repetitions (7)", 0 },
 	{ "rows", 'r', "TEXT", 0, "only rows whose name has TEXT in it", 0 },
+	{ "plain", 'p', "N", OPTION_HIDDEN, NULL, 0 },
 	{ 0 },
 };
 
@@ -401,7 +409,9 @@ int main(int argc, char **argv)
 	CHECK(flexio_msg_stream_create(process, &attr, null, NULL, &stream));
 	CHECK(flexio_buf_dev_alloc(process, COPY_MAX, &buffer));
 	CHECK(flexio_buf_dev_memset(process, 3, COPY_MAX, buffer));
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	if (o.plain)
+		printf("%.0f\n", watched_plain(o.plain, 0));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !o.plain; i++)
 		if ((o.other ? rows[i].other_only : rows[i].lent_only) &&
 		    (!o.only || strstr(rows[i].name, o.only)))
 			measure_row(&rows[i]);

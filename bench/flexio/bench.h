@@ -37,3 +37,5 @@ void rate_end(void);
 #define WATCHED_SERVE SIZE_MAX /* one completion is taken, one write is sent */
 
 measure watched_off, watched_counters, watched_untraced, watched_tracer;
+measure watched_plain;             /* empty calls */
+measure recorded_on, recorded_off; /* those, in another process; arg is not used */

@@ -3,11 +3,17 @@
  * What it costs a call that somebody looks: with counters or the event tracer on, beside the same with both off. An empty
  * function is the worst case: all that is counted is the counting. A call that takes one completion and sends one write is
  * the least that an event handler does; one of some microseconds is a usual one.
+ *
+ * And what it costs that the timeline is recorded, as verbatim trace does it. That is decided when a program starts, so both
+ * sides are other processes: this program again, which prints what its calls took.
  */
 #include "bench.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 #include <dpa_stats.h>
 
 extern flexio_func_t empty, busy, serve;
@@ -95,4 +101,53 @@ double watched_tracer(unsigned long n, size_t arg)
 	passed = measured(n, arg, true);
 	ask(DPA_STATS_COUNTER_STATE_INACTIVE, DPA_STATS_SAMPLE_TYPE_EVENT_TRACER);
 	return passed;
+}
+
+/* ---- the timeline ---- */
+
+double watched_plain(unsigned long n, size_t arg)
+{
+	calls(empty, 0, n / 10); /* all is there */
+	return calls(empty, 0, n);
+}
+
+static void empty_folder(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	if (dir)
+		closedir(dir);
+	rmdir(path);
+}
+
+static double other_process(unsigned long n, const char *folder)
+{
+	char self[PATH_MAX] = "", command[2 * PATH_MAX];
+	double took = 0;
+	FILE *out;
+
+	OK(readlink("/proc/self/exe", self, sizeof(self) - 1) < 0);
+	snprintf(command, sizeof(command), "VERBATIM_TRACE='%s' '%s' --plain=%lu", folder, self, n);
+	out = popen(command, "r");
+	OK(!out || fscanf(out, "%lf", &took) != 1 || pclose(out));
+	return took;
+}
+
+double recorded_off(unsigned long n, size_t arg)
+{
+	return other_process(n, "");
+}
+
+double recorded_on(unsigned long n, size_t arg)
+{
+	char folder[] = "/tmp/verbatim-bench-XXXXXX";
+	double took;
+
+	OK(!mkdtemp(folder));
+	took = other_process(n, folder);
+	empty_folder(folder);
+	return took;
 }

@@ -16,6 +16,29 @@ enum {
 	CMD_NOT_FOUND = 127,   /* run: there is no such program */
 };
 
+/* A program that a subcommand starts: `[--config FILE] [--] PROGRAM [ARGUMENT...]`. */
+struct tools_program {
+	const char *config; /* or NULL */
+	char **argv;
+};
+
+#define TOOLS_CONFIG_OPTION                                                          \
+	{                                                                            \
+		"config", 'c', "FILE", 0,                                            \
+			"Take the adapters from FILE (default: $VERBATIM_CONFIG)", 0 \
+	}
+
+struct argp_state;
+
+/* That part of a parser of options, which is used with ARGP_IN_ORDER. ARGP_ERR_UNKNOWN: the key is another. */
+int tools_parse_program(int key, char *arg, struct argp_state *state,
+			struct tools_program *program);
+/*
+ * Become the program, with our libraries in front of the system's. Returns only where that fails, with
+ * the exit code, after a message that begins with who.
+ */
+int tools_run_program(const char *who, const struct tools_program *program);
+
 /* argv[0] is "verbatim NAME". The return value is the exit code. */
 int cmd_cable(int argc, char **argv);
 int cmd_devices(int argc, char **argv);

@@ -5,6 +5,7 @@
  */
 #include "tools/cmd.h"
 
+#include <argp.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -214,4 +215,28 @@ int tools_become(const char *who, char **program)
 	else
 		fprintf(stderr, "%s: %s: %s\n", who, program[0], strerror(err));
 	return err == ENOENT ? CMD_NOT_FOUND : CMD_CANNOT_EXEC;
+}
+
+int tools_parse_program(int key, char *arg, struct argp_state *state, struct tools_program *program)
+{
+	switch (key) {
+	case 'c':
+		program->config = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		program->argv = &state->argv[state->next - 1];
+		state->next = state->argc; /* the rest is the program's */
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which program?");
+		return EINVAL;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+int tools_run_program(const char *who, const struct tools_program *program)
+{
+	if (tools_use_config(who, program->config) || tools_put_libraries_first(who))
+		return CMD_FAILED;
+	return tools_become(who, program->argv);
 }

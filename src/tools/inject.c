@@ -17,9 +17,9 @@
 static const char who[] = "verbatim inject";
 
 struct arguments {
-	const char *script, *config;
-	long pid; /* 0: all */
-	char **rest;
+	const char *script;
+	long pid;                     /* 0: all */
+	struct tools_program program; /* without a script: the words of a fault */
 };
 
 /* What was done in one program, or why it was not. */
@@ -34,9 +34,6 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	char *end;
 
 	switch (key) {
-	case 'c':
-		args->config = arg;
-		return 0;
 	case 's':
 		args->script = arg;
 		return 0;
@@ -46,20 +43,18 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		if (errno || *end || args->pid < 1 || args->pid > INT_MAX)
 			argp_error(state, "'%s' is not a pid", arg);
 		return 0;
-	case ARGP_KEY_ARG:
-		args->rest = &state->argv[state->next - 1];
-		state->next = state->argc;
+	case ARGP_KEY_NO_ARGS:
 		return 0;
 	case ARGP_KEY_END:
 		if (args->script && args->pid)
 			argp_error(
 				state,
 				"--pid is for programs that run, --script for one that is started");
-		if (!args->rest)
+		if (!args->program.argv)
 			argp_error(state, args->script ? "which program?" : "which fault?");
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return tools_parse_program(key, arg, state, &args->program);
 }
 
 static int run_script(const struct arguments *args)
@@ -77,9 +72,7 @@ static int run_script(const struct arguments *args)
 		fprintf(stderr, "%s: %s: %s\n", who, args->script, strerror(errno));
 		return CMD_FAILED;
 	}
-	if (tools_use_config(who, args->config) || tools_put_libraries_first(who))
-		return CMD_FAILED;
-	return tools_become(who, args->rest);
+	return tools_run_program(who, &args->program);
 }
 
 /* The words as one line; false where that is no fault, after a message. */
@@ -148,8 +141,7 @@ int cmd_inject(int argc, char **argv)
 		{ "pid", 'p', "PID", 0, "Only in this program (default: all of yours)", 0 },
 		{ "script", 's', "FILE", 0,
 		  "Start PROGRAM, with the faults that FILE names and times", 0 },
-		{ "config", 'c', "FILE", 0,
-		  "Take the adapters from FILE (default: $VERBATIM_CONFIG)", 0 },
+		TOOLS_CONFIG_OPTION,
 		{ 0 },
 	};
 	static const struct argp argp = {
@@ -176,7 +168,7 @@ int cmd_inject(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
 	if (args.script)
 		return run_script(&args);
-	if (!join(args.rest, round.line))
+	if (!join(args.program.argv, round.line))
 		return CMD_USAGE;
 	if (args.pid)
 		ask(&round, (pid_t)args.pid, true);
@@ -186,6 +178,6 @@ int cmd_inject(int argc, char **argv)
 		fprintf(stderr, "%s: %s\n", who, strerror(-ret));
 	else if (!round.done && !round.failed)
 		fprintf(stderr, "%s: no program of yours has %s open, or has such an object\n", who,
-			args.rest[0]);
+			args.program.argv[0]);
 	return round.done && !round.failed && ret >= 0 ? 0 : 1;
 }

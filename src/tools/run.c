@@ -6,39 +6,18 @@
  * tree are its own: there is nothing in between that could pass them on wrongly.
  */
 #include <argp.h>
-#include <errno.h>
 
 #include "tools/cmd.h"
 
-struct arguments {
-	const char *config;
-	char **program;
-};
-
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
-	struct arguments *args = state->input;
-
-	switch (key) {
-	case 'c':
-		args->config = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		args->program = &state->argv[state->next - 1];
-		state->next = state->argc; /* the rest is the program's */
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which program?");
-		return EINVAL;
-	}
-	return ARGP_ERR_UNKNOWN;
+	return tools_parse_program(key, arg, state, state->input);
 }
 
 int cmd_run(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-		{ "config", 'c', "FILE", 0,
-		  "Take the adapters from FILE (default: $VERBATIM_CONFIG)", 0 },
+		TOOLS_CONFIG_OPTION,
 		{ 0 },
 	};
 	static const struct argp argp = {
@@ -50,11 +29,8 @@ int cmd_run(int argc, char **argv)
 		       "126 where it cannot be executed, 127 where it was not found.\n\n"
 		       "Example: verbatim run -- ibv_devinfo -v",
 	};
-	struct arguments args = { 0 };
+	struct tools_program program = { 0 };
 
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
-	if (tools_use_config("verbatim run", args.config) ||
-	    tools_put_libraries_first("verbatim run"))
-		return CMD_FAILED;
-	return tools_become("verbatim run", args.program);
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &program);
+	return tools_run_program("verbatim run", &program);
 }

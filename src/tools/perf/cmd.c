@@ -19,9 +19,9 @@
 static const char who[] = "verbatim perf";
 
 struct arguments {
-	const char *config, *period, *output, *report;
+	const char *period, *output, *report;
 	bool json;
-	char **program;
+	struct tools_program program;
 };
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
@@ -30,9 +30,6 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	char *end;
 
 	switch (key) {
-	case 'c':
-		args->config = arg;
-		return 0;
 	case 'j':
 		args->json = true;
 		return 0;
@@ -49,15 +46,8 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 			argp_error(state, "'%s' is not a number of instructions", arg);
 		args->period = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		args->program = &state->argv[state->next - 1];
-		state->next = state->argc; /* the rest is the program's */
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which program?");
-		return EINVAL;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return tools_parse_program(key, arg, state, &args->program);
 }
 
 /* In the child: the exit code of what could not be started. */
@@ -68,9 +58,7 @@ static int become(const struct arguments *args, const char *dir)
 		fprintf(stderr, "%s: %s\n", who, strerror(errno));
 		return CMD_FAILED;
 	}
-	if (tools_use_config(who, args->config) || tools_put_libraries_first(who))
-		return CMD_FAILED;
-	return tools_become(who, args->program);
+	return tools_run_program(who, &args->program);
 }
 
 static volatile sig_atomic_t child;
@@ -141,8 +129,7 @@ int cmd_perf(int argc, char **argv)
 		{ "output", 'o', "FILE", 0, "Write folded stacks, for flame graphs, to FILE", 0 },
 		{ "report", 'r', "FILE", 0, "Print to FILE (default: standard output)", 0 },
 		{ "json", 'j', NULL, 0, "Print the profile as JSON", 0 },
-		{ "config", 'c', "FILE", 0,
-		  "Take the adapters from FILE (default: $VERBATIM_CONFIG)", 0 },
+		TOOLS_CONFIG_OPTION,
 		{ 0 },
 	};
 	static const struct argp argp = {

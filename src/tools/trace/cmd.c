@@ -27,8 +27,8 @@ enum { FILES_MAX = 4096, KEY_SIZE = 's' };
 static const char who[] = "verbatim trace";
 
 struct arguments {
-	const char *config, *output, *size;
-	char **program;
+	const char *output, *size;
+	struct tools_program program;
 };
 
 static volatile pid_t program_pid; /* 0: it has ended */
@@ -47,10 +47,9 @@ static void pass_signal(int sig)
 static int become_program(const struct arguments *args, const char *dir)
 {
 	if (setenv("VERBATIM_TRACE", dir, 1) ||
-	    (args->size && setenv("VERBATIM_TRACE_MIB", args->size, 1)) ||
-	    tools_use_config(who, args->config) || tools_put_libraries_first(who))
+	    (args->size && setenv("VERBATIM_TRACE_MIB", args->size, 1)))
 		return CMD_FAILED;
-	return tools_become(who, args->program);
+	return tools_run_program(who, &args->program);
 }
 
 /*
@@ -192,9 +191,6 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	char *end;
 
 	switch (key) {
-	case 'c':
-		args->config = arg;
-		return 0;
 	case 'o':
 		args->output = arg;
 		return 0;
@@ -203,15 +199,8 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--size: a number of MiB, from 1 to 16384");
 		args->size = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		args->program = &state->argv[state->next - 1];
-		state->next = state->argc; /* the rest is the program's */
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which program?");
-		return EINVAL;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return tools_parse_program(key, arg, state, &args->program);
 }
 
 /* A directory beside the output, which the program can reach wherever it goes. */
@@ -238,8 +227,7 @@ int cmd_trace(int argc, char **argv)
 		{ "output", 'o', "FILE", 0, "Write to FILE (default: verbatim-trace.json)", 0 },
 		{ "size", KEY_SIZE, "MIB", 0,
 		  "Room for the events of one process, 32 bytes each (default: 64 MiB)", 0 },
-		{ "config", 'c', "FILE", 0,
-		  "Take the adapters from FILE (default: $VERBATIM_CONFIG)", 0 },
+		TOOLS_CONFIG_OPTION,
 		{ 0 },
 	};
 	static const struct argp argp = {

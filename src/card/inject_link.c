@@ -33,6 +33,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/peer.h"
 
 enum {
 	IDLE_MS = 2000,  /* nobody asks: stop listening */
@@ -59,35 +60,13 @@ struct answer {
 static socklen_t address(struct sockaddr_un *to, pid_t pid)
 {
 	struct stat st = { 0 };
-	int n;
+	char name[96];
 
 	if (stat("/proc/self/ns/pid", &st))
 		st.st_ino = 0;
-	memset(to, 0, sizeof(*to));
-	to->sun_family = AF_UNIX;
-	n = snprintf(to->sun_path + 1, sizeof(to->sun_path) - 1, "verbatim-inject/%u/%llu/%d",
-		     (unsigned int)geteuid(), (unsigned long long)st.st_ino, (int)pid);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
-static bool peer_is_own(int fd, pid_t *pid)
-{
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != geteuid())
-		return false;
-	if (pid)
-		*pid = who.pid;
-	return true;
-}
-
-static void set_patience(int fd, int seconds)
-{
-	struct timeval patience = { .tv_sec = seconds };
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	snprintf(name, sizeof(name), "verbatim-inject/%u/%llu/%d", (unsigned int)geteuid(),
+		 (unsigned long long)st.st_ino, (int)pid);
+	return vb_peer_address(to, name);
 }
 
 /* A process that was stopped finds its call interrupted when it goes on. */
@@ -99,26 +78,6 @@ static ssize_t receive(int fd, void *to, size_t size)
 		len = recv(fd, to, size, 0);
 	while (len < 0 && errno == EINTR);
 	return len;
-}
-
-/* Asynchronous signals are for the program's own threads. */
-static int start_thread(void *(*run)(void *), void *arg)
-{
-	pthread_attr_t attr;
-	sigset_t all, before;
-	pthread_t thread;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, run, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
 }
 
 /* --- a program that is asked ------------------------------------------------------------------ */
@@ -152,8 +111,8 @@ static void serve(int fd)
 	char line[VB_INJECT_LINE + 2];
 	ssize_t len;
 
-	set_patience(fd, PATIENCE_S);
-	if (!peer_is_own(fd, NULL))
+	vb_peer_patience(fd, PATIENCE_S);
+	if (!vb_peer_is_own(fd, NULL))
 		return;
 	while ((len = receive(fd, line, sizeof(line) - 1)) > 0 && !has_gone(fd)) {
 		line[len] = '\0';
@@ -235,7 +194,7 @@ static int start_listening(void)
 	}
 	ret = vb_file_keep(&vb_card.inject.listener, fd);
 	if (!ret)
-		ret = start_thread(listen_main, NULL);
+		ret = vb_peer_thread(listen_main, NULL);
 	if (ret)
 		vb_file_close(&vb_card.inject.listener);
 	return ret;
@@ -328,7 +287,7 @@ static int begin_script(const char *file)
 	run_due(script, 0);
 	ret = 0;
 	if (script->next < script->count) {
-		ret = start_thread(script_main, script);
+		ret = vb_peer_thread(script_main, script);
 		if (!ret)
 			return 0; /* it is the thread's now */
 	}
@@ -381,7 +340,7 @@ static int connect_to(const struct vb_slot_info *info)
 		if (ret)
 			break;
 		if (!connect(fd, (struct sockaddr *)&to, len)) {
-			if (peer_is_own(fd, &pid) && pid == info->pid && !fcntl(fd, F_SETFL, 0))
+			if (vb_peer_is_own(fd, &pid) && pid == info->pid && !fcntl(fd, F_SETFL, 0))
 				return fd;
 			ret = -EPERM; /* somebody else has taken the name */
 			break;
@@ -419,7 +378,7 @@ static int ask_once(pid_t pid, const char *line, struct answer *answer, char *wo
 					    : strerror(-fd));
 		return fd;
 	}
-	set_patience(fd, TOOL_MS / 1000);
+	vb_peer_patience(fd, TOOL_MS / 1000);
 	len = send(fd, line, strlen(line), MSG_NOSIGNAL);
 	if (len >= 0)
 		len = receive(fd, answer, sizeof(*answer));

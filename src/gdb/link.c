@@ -11,6 +11,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/peer.h"
+
 /* Device processes of one program; more than any accelerator has room for. */
 #define ENTRIES_MAX 65536
 /* How long a program may take to answer: one that is stopped never does. */
@@ -52,30 +54,6 @@ bool vb_gdb_read_all(int fd, void *to, size_t len)
 		len -= (size_t)n;
 	}
 	return true;
-}
-
-bool vb_gdb_peer_is_own(int fd, pid_t *pid)
-{
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != geteuid())
-		return false;
-	if (pid)
-		*pid = who.pid;
-	return true;
-}
-
-socklen_t vb_gdb_address(struct sockaddr_un *to, const char *name)
-{
-	size_t len = strlen(name);
-
-	memset(to, 0, sizeof(*to));
-	to->sun_family = AF_UNIX;
-	if (len + 1 > sizeof(to->sun_path))
-		return 0;
-	memcpy(to->sun_path + 1, name, len);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
 /* A line of /proc/net/unix, if it is a program of this user that listens. */
@@ -130,19 +108,17 @@ static int failure(void)
 
 int vb_gdb_connect(const struct vb_gdb_host *host, pid_t *pid)
 {
-	static const struct timeval patience = { .tv_sec = PATIENCE_S };
 	struct sockaddr_un to;
-	socklen_t len = vb_gdb_address(&to, host->name);
+	socklen_t len = vb_peer_address(&to, host->name);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err;
 
 	if (fd < 0)
 		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	vb_peer_patience(fd, PATIENCE_S);
 	if (!len || connect(fd, (struct sockaddr *)&to, len))
 		err = len ? failure() : -EINVAL;
 	else
-		err = vb_gdb_peer_is_own(fd, pid) ? 0 : -EPERM;
+		err = vb_peer_is_own(fd, pid) ? 0 : -EPERM;
 	if (!err)
 		return fd;
 	close(fd);

@@ -74,10 +74,3 @@ int vb_gdb_ask(int fd, enum vb_gdb_request request, uint64_t token, struct vb_gd
 /* All of it, over short counts and signals. False: errno. */
 bool vb_gdb_write_all(int fd, const void *from, size_t len);
 bool vb_gdb_read_all(int fd, void *to, size_t len);
-
-/* The uid at the other end of a unix socket is this process's. */
-bool vb_gdb_peer_is_own(int fd, pid_t *pid);
-/*
- * The address of an abstract name; its length. A name that does not fit gives 0.
- */
-socklen_t vb_gdb_address(struct sockaddr_un *to, const char *name);

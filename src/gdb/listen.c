@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/peer.h"
 #include "gdb/link.h"
 
 /* Connections at a time. A session is one, and a tool that asks is done soon. */
@@ -143,10 +144,8 @@ static void session(const struct vb_file *file, struct vb_gdb_offer *offer,
 					.arg = offer->attr.arg,
 					.kill = offer->attr.started ? kill_program : NULL,
 					.exit_code = &offer->exit_code };
-	struct timeval forever = { 0 };
 
-	setsockopt(file->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever));
-	setsockopt(file->fd, SOL_SOCKET, SO_SNDTIMEO, &forever, sizeof(forever));
+	vb_peer_patience(file->fd, 0);
 	vb_gdb_serve(&target, debug, file, offer->quit.fd);
 }
 
@@ -190,13 +189,11 @@ static void attach(const struct vb_file *file, uint64_t token)
 
 static void serve(const struct vb_file *file)
 {
-	struct timeval patience = { .tv_sec = PATIENCE_S };
 	struct vb_gdb_hello hello;
 	int fd = file->fd;
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (!vb_gdb_peer_is_own(fd, NULL)) {
+	vb_peer_patience(fd, PATIENCE_S);
+	if (!vb_peer_is_own(fd, NULL)) {
 		answer(fd, -EPERM, NULL, 0);
 		return;
 	}
@@ -237,26 +234,6 @@ static void *connection_main(void *arg)
 	return NULL;
 }
 
-/* Asynchronous signals are for the program's own threads. */
-static int start_thread(void *(*run)(void *), void *arg)
-{
-	pthread_attr_t attr;
-	sigset_t all, before;
-	pthread_t thread;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, run, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 /* Under lock: a place of its own, or CONNECTIONS; -1: it is closed. */
 static unsigned int find_place(int fd)
 {
@@ -279,7 +256,8 @@ static void accepted(int fd)
 	if (place == CONNECTIONS) {
 		answer(fd, -EUSERS, NULL, 0);
 		close(fd);
-	} else if (place < CONNECTIONS && start_thread(connection_main, (void *)(uintptr_t)place)) {
+	} else if (place < CONNECTIONS &&
+		   vb_peer_thread(connection_main, (void *)(uintptr_t)place)) {
 		answer(connections[place].fd, -EAGAIN, NULL, 0);
 		pthread_mutex_lock(&lock);
 		leave(place);
@@ -401,7 +379,7 @@ static int start_listening(void)
 		return -errno;
 	snprintf(name, sizeof(name), "verbatim-dpa/%u/%d/%08" PRIx32, (unsigned int)geteuid(),
 		 (int)getpid(), host_half);
-	len = vb_gdb_address(&to, name);
+	len = vb_peer_address(&to, name);
 	if (bind(fd, (struct sockaddr *)&to, len) || listen(fd, CONNECTIONS)) {
 		err = -errno;
 		close(fd);
@@ -409,7 +387,7 @@ static int start_listening(void)
 	}
 	err = vb_file_keep(&listener, fd);
 	if (!err)
-		err = start_thread(listener_main, NULL);
+		err = vb_peer_thread(listener_main, NULL);
 	if (err)
 		vb_file_close(&listener);
 	return err;
@@ -524,7 +502,7 @@ void vb_gdb_offer_await(struct vb_gdb_offer *offer)
 int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 {
 	struct sockaddr_un to;
-	socklen_t len = vb_gdb_address(&to, name);
+	socklen_t len = vb_peer_address(&to, name);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), err = 0;
 	char yes;
 
@@ -535,7 +513,7 @@ int vb_gdb_offer_announce(struct vb_gdb_offer *offer, const char *name)
 	pthread_mutex_unlock(&lock);
 	if (!len || connect(fd, (struct sockaddr *)&to, len))
 		err = len ? -errno : -EINVAL;
-	else if (!vb_gdb_peer_is_own(fd, NULL))
+	else if (!vb_peer_is_own(fd, NULL))
 		err = -EPERM;
 	else if (!vb_gdb_write_all(fd, &offer->entry.token, sizeof(offer->entry.token)) ||
 		 !vb_gdb_read_all(fd, &yes, sizeof(yes)))

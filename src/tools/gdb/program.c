@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "tools/cmd.h"
+#include "base/peer.h"
 
 static const char who[] = "verbatim gdb";
 static pid_t program_pid;
@@ -62,7 +63,7 @@ static int listen_for_token(char name[64])
 		return -EAGAIN;
 	snprintf(name, 64, "verbatim-gdb/%u/%016llx", (unsigned int)geteuid(),
 		 (unsigned long long)random);
-	len = vb_gdb_address(&at, name);
+	len = vb_peer_address(&at, name);
 	if (!bind(fd, (struct sockaddr *)&at, len) && !listen(fd, 4))
 		return fd;
 	close(fd);
@@ -72,7 +73,7 @@ static int listen_for_token(char name[64])
 static bool accept_token(int listener, uint64_t *token)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	bool good = fd >= 0 && vb_gdb_peer_is_own(fd, NULL) &&
+	bool good = fd >= 0 && vb_peer_is_own(fd, NULL) &&
 		    vb_gdb_read_all(fd, token, sizeof(*token)) && vb_gdb_write_all(fd, "y", 1);
 
 	if (fd >= 0)

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "tools/cmd.h"
 
-void stats_parse_ids(struct argp_state *state, const char *text, struct stats_ids *ids)
+/* Hexadecimal ids, one or several with commas; ends the program where that is something else. */
+static void parse_ids(struct argp_state *state, const char *text, struct stats_ids *ids)
 {
 	const char *p = text;
 	char *end;
@@ -31,8 +33,38 @@ void stats_parse_ids(struct argp_state *state, const char *text, struct stats_id
 	} while (*end);
 }
 
-dpa_stats_handler_t *stats_open(const char *device, const char **name)
+error_t stats_parse(int key, char *arg, struct argp_state *state, struct stats_common *common)
 {
+	switch (key) {
+	case 'd':
+		common->device = arg;
+		return 0;
+	case 'p':
+		parse_ids(state, arg, &common->ids);
+		return 0;
+	case 'i':
+		common->bare = true;
+		return 0;
+	case 'j':
+		common->json = true;
+		return 0;
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+void stats_begin(const struct argp *argp, int argc, char **argv, void *args)
+{
+	tools_guard_stdio();
+	argp_err_exit_status = STATS_USAGE;
+	argp_parse(argp, argc, argv, 0, NULL, args);
+}
+
+dpa_stats_handler_t *stats_open(struct stats_common *common)
+{
+	const char *device = common->device;
 	const struct vb_config *config = vb_config_get();
 	dpa_stats_capabilities caps = { 0 };
 	dpa_stats_handler_t *handle;
@@ -56,7 +88,7 @@ dpa_stats_handler_t *stats_open(const char *device, const char **name)
 			program_invocation_short_name, device);
 		exit(STATS_FAILED);
 	}
-	*name = device;
+	common->device = device;
 	return handle;
 }
 
@@ -135,4 +167,17 @@ void stats_print_json(const char *name)
 			putchar(c);
 	}
 	putchar('"');
+}
+
+void stats_print_process(const dpa_stats_process_info *process)
+{
+	printf("%-12x ", process->dpa_process_id);
+	stats_print_name(process->process_name);
+	putchar('\n');
+}
+
+void stats_json_process(const dpa_stats_process_info *process, bool first)
+{
+	printf("%s\n  {\"id\": %u, \"name\": ", first ? "" : ",", process->dpa_process_id);
+	stats_print_json(process->process_name);
 }

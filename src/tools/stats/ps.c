@@ -3,12 +3,10 @@
 #include "tools/stats/stats.h"
 
 #include "base/public.h"
-#include "tools/cmd.h"
 
 struct arguments {
-	const char *device;
-	struct stats_ids ids;
-	bool threads, bare, json;
+	struct stats_common common;
+	bool threads;
 };
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
@@ -16,29 +14,14 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	struct arguments *args = state->input;
 
 	switch (key) {
-	case 'd':
-		args->device = arg;
-		return 0;
-	case 'p':
-		stats_parse_ids(state, arg, &args->ids);
-		return 0;
 	case 't':
 		args->threads = true;
-		return 0;
-	case 'i':
-		args->bare = true;
-		return 0;
-	case 'j':
-		args->json = true;
-		return 0;
-	case 'h':
-		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is no option", arg);
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return stats_parse(key, arg, state, &args->common);
 }
 
 /* The threads of a process, from a sorted list; begins at *next. */
@@ -59,16 +42,14 @@ static void print_table(const struct arguments *args, const dpa_stats_process_li
 {
 	uint32_t next = 0;
 
-	if (!args->bare)
+	if (!args->common.bare)
 		printf("%-12s Process Name\n", "ProcessID");
-	if (!args->bare && threads)
+	if (!args->common.bare && threads)
 		printf("  %-12s Thread Name\n", "ThreadID");
 	for (uint32_t i = 0; i < processes->process_num; i++) {
 		const dpa_stats_process_info *p = &processes->processes[i];
 
-		printf("%-12x ", p->dpa_process_id);
-		stats_print_name(p->process_name);
-		putchar('\n');
+		stats_print_process(p);
 		if (threads)
 			print_threads(threads, &next, p->dpa_process_id);
 	}
@@ -84,8 +65,7 @@ static void print_json(const char *device, const dpa_stats_process_list *process
 		const dpa_stats_process_info *p = &processes->processes[i];
 		const char *comma = "";
 
-		printf("%s\n  {\"id\": %u, \"name\": ", i ? "," : "", p->dpa_process_id);
-		stats_print_json(p->process_name);
+		stats_json_process(p, !i);
 		printf(", \"num_of_threads\": %u", p->num_of_threads);
 		if (threads)
 			printf(", \"threads\": [");
@@ -107,12 +87,9 @@ static void print_json(const char *device, const dpa_stats_process_list *process
 }
 
 static const struct argp_option options[] = {
-	{ "device", 'd', "CARD", 0, "Which card; default: the first one with an accelerator", 0 },
-	{ "process-id", 'p', "ID[,ID...]", 0, "Only these processes, in hexadecimal digits", 0 },
+	STATS_OPTIONS_WHICH,
 	{ "threads", 't', NULL, 0, "Also the threads of each process", 0 },
-	{ "suppress-header-info", 'i', NULL, 0, "No header", 0 },
-	{ "json", 'j', NULL, 0, "As JSON", 0 },
-	{ NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1 },
+	STATS_OPTIONS_HOW,
 	{ 0 },
 };
 
@@ -131,11 +108,9 @@ int main(int argc, char **argv)
 	dpa_stats_handler_t *handle;
 	int ret = STATS_OK;
 
-	tools_guard_stdio();
-	argp_err_exit_status = STATS_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
-	handle = stats_open(args.device, &args.device);
-	processes = stats_processes(handle, &args.ids, false);
+	stats_begin(&argp, argc, argv, &args);
+	handle = stats_open(&args.common);
+	processes = stats_processes(handle, &args.common.ids, false);
 	if (!processes) {
 		ret = STATS_FAILED;
 	} else if (args.threads &&
@@ -144,8 +119,8 @@ int main(int argc, char **argv)
 		ret = stats_failed(handle);
 	} else {
 		dpa_stats_sort_thread_list(threads);
-		if (args.json)
-			print_json(args.device, processes, threads);
+		if (args.common.json)
+			print_json(args.common.device, processes, threads);
 		else
 			print_table(&args, processes, threads);
 	}

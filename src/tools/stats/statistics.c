@@ -18,7 +18,6 @@
 #include <time.h>
 
 #include "base/public.h"
-#include "tools/cmd.h"
 
 /* How often processes that came meanwhile are made to count, too. */
 #define LOOK_NS 50000000u
@@ -26,12 +25,11 @@
 enum mode { MODE_WAIT, MODE_ENABLE, MODE_DISABLE, MODE_SHOW };
 
 struct arguments {
-	const char *device;
-	struct stats_ids ids;
+	struct stats_common common;
 	const char *command;
 	enum mode mode;
 	uint64_t timeout_ns; /* 0: until Ctrl-C */
-	bool reset, tracer, bare, json;
+	bool reset, tracer;
 	double waited_ms;
 };
 
@@ -83,12 +81,6 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	struct arguments *args = state->input;
 
 	switch (key) {
-	case 'd':
-		args->device = arg;
-		return 0;
-	case 'p':
-		stats_parse_ids(state, arg, &args->ids);
-		return 0;
 	case 't':
 		set_timeout(state, args, arg);
 		return 0;
@@ -104,15 +96,6 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case OPT_TRACER:
 		args->tracer = true;
 		return 0;
-	case 'i':
-		args->bare = true;
-		return 0;
-	case 'j':
-		args->json = true;
-		return 0;
-	case 'h':
-		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
-		return 0;
 	case ARGP_KEY_ARG:
 		set_command(state, args, arg);
 		return 0;
@@ -120,7 +103,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		check_command(state, args);
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return stats_parse(key, arg, state, &args->common);
 }
 
 /* ---- printing ---- */
@@ -191,22 +174,20 @@ static void print_samples(const struct answer *a, uint32_t process)
 
 static void print_table(const struct arguments *args, const struct answer *a)
 {
-	if (!args->bare && args->mode == MODE_WAIT)
+	if (!args->common.bare && args->mode == MODE_WAIT)
 		printf("Collected for %.0f ms\n", args->waited_ms);
-	if (!args->bare)
+	if (!args->common.bare)
 		printf("%-12s Process Name\n", "ProcessID");
-	if (!args->bare && args->tracer)
+	if (!args->common.bare && args->tracer)
 		printf("  %-12s %-5s %-5s %-8s %-15s %-12s %-15s Thread Name\n", "ThreadID",
 		       "Event", "EU", "SampleID", "Cycles", "Instruction", "Time[us]");
-	else if (!args->bare)
+	else if (!args->common.bare)
 		printf("  %-12s %-15s %-15s %-15s %-12s Thread Name\n", "ThreadID", "Cycles",
 		       "Instruction", "Time", "Executions");
 	for (uint32_t i = 0; i < a->processes->process_num; i++) {
 		const dpa_stats_process_info *p = &a->processes->processes[i];
 
-		printf("%-12x ", p->dpa_process_id);
-		stats_print_name(p->process_name);
-		putchar('\n');
+		stats_print_process(p);
 		if (args->tracer)
 			print_samples(a, p->dpa_process_id);
 		else
@@ -261,15 +242,14 @@ static void json_samples(const struct answer *a, uint32_t process)
 static void print_json(const struct arguments *args, const struct answer *a)
 {
 	printf("{\"device\": ");
-	stats_print_json(args->device);
+	stats_print_json(args->common.device);
 	if (args->mode == MODE_WAIT)
 		printf(", \"collected_ms\": %.3f", args->waited_ms);
 	printf(", \"processes\": [");
 	for (uint32_t i = 0; i < a->processes->process_num; i++) {
 		const dpa_stats_process_info *p = &a->processes->processes[i];
 
-		printf("%s\n  {\"id\": %u, \"name\": ", i ? "," : "", p->dpa_process_id);
-		stats_print_json(p->process_name);
+		stats_json_process(p, !i);
 		if (args->tracer)
 			json_samples(a, p->dpa_process_id);
 		else
@@ -289,12 +269,12 @@ static bool set_state(dpa_stats_handler_t *handle, const struct arguments *args,
 						  : DPA_STATS_SAMPLE_TYPE_CUMULATIVE_EVENT;
 	dpa_stats_status status = DPA_STATS_STATUS_OK;
 
-	for (unsigned int i = 0; i < args->ids.count && !status; i++) {
-		status = dpa_stats_set_counter_state(handle, args->ids.id[i], state, type);
+	for (unsigned int i = 0; i < args->common.ids.count && !status; i++) {
+		status = dpa_stats_set_counter_state(handle, args->common.ids.id[i], state, type);
 		if (status == DPA_STATS_STATUS_NO_SUCH_PROCESS)
 			status = DPA_STATS_STATUS_OK;
 	}
-	if (!args->ids.count)
+	if (!args->common.ids.count)
 		status = dpa_stats_set_counter_state(handle, DPA_STATS_ALL_PROCESSES, state, type);
 	if (status)
 		stats_failed(handle);
@@ -323,7 +303,8 @@ static bool wait_collecting(dpa_stats_handler_t *handle, struct arguments *args,
 		passed = now_ns() - begun;
 		if (sig > 0)
 			break;
-		if (!args->ids.count && !set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE))
+		if (!args->common.ids.count &&
+		    !set_state(handle, args, DPA_STATS_COUNTER_STATE_ACTIVE))
 			return false;
 	} while (!args->timeout_ns || passed < args->timeout_ns);
 	args->waited_ms = (double)passed / 1e6;
@@ -334,7 +315,7 @@ static bool read_answer(dpa_stats_handler_t *handle, const struct arguments *arg
 {
 	dpa_stats_status status;
 
-	a->processes = stats_processes(handle, &args->ids, true);
+	a->processes = stats_processes(handle, &args->common.ids, true);
 	if (!a->processes)
 		return false;
 	status = dpa_stats_read_process_thread_list(handle, DPA_STATS_ALL_PROCESSES,
@@ -360,7 +341,7 @@ static bool show(dpa_stats_handler_t *handle, const struct arguments *args)
 	struct answer a = { 0 };
 	bool ok = read_answer(handle, args, &a);
 
-	if (ok && args->json)
+	if (ok && args->common.json)
 		print_json(args, &a);
 	else if (ok)
 		print_table(args, &a);
@@ -373,7 +354,7 @@ static bool show(dpa_stats_handler_t *handle, const struct arguments *args)
 
 static bool run(dpa_stats_handler_t *handle, struct arguments *args)
 {
-	dpa_stats_process_list *processes = stats_processes(handle, &args->ids, false);
+	dpa_stats_process_list *processes = stats_processes(handle, &args->common.ids, false);
 	struct sigaction hangup;
 	sigset_t ends;
 
@@ -406,16 +387,13 @@ static bool run(dpa_stats_handler_t *handle, struct arguments *args)
 }
 
 static const struct argp_option options[] = {
-	{ "device", 'd', "CARD", 0, "Which card; default: the first one with an accelerator", 0 },
-	{ "process-id", 'p', "ID[,ID...]", 0, "Only these processes, in hexadecimal digits", 0 },
+	STATS_OPTIONS_WHICH,
 	{ "timeout", 't', "MS", 0, "collect: for so many milliseconds; default: until Ctrl-C", 0 },
 	{ "enable", 'e', NULL, 0, "collect: only begin to count", 0 },
 	{ "disable", OPT_DISABLE, NULL, 0, "collect: only stop", 0 },
 	{ "reset", 'r', NULL, 0, "collect: begin at 0", 0 },
 	{ "tracer", OPT_TRACER, NULL, 0, "When threads got and left an EU, in place of sums", 0 },
-	{ "suppress-header-info", 'i', NULL, 0, "No header", 0 },
-	{ "json", 'j', NULL, 0, "As JSON", 0 },
-	{ NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1 },
+	STATS_OPTIONS_HOW,
 	{ 0 },
 };
 
@@ -434,10 +412,8 @@ int main(int argc, char **argv)
 	dpa_stats_handler_t *handle;
 	bool ok;
 
-	tools_guard_stdio();
-	argp_err_exit_status = STATS_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, &args);
-	handle = stats_open(args.device, &args.device);
+	stats_begin(&argp, argc, argv, &args);
+	handle = stats_open(&args.common);
 	ok = run(handle, &args);
 	dpa_stats_close(handle);
 	return ok ? STATS_OK : STATS_FAILED;

@@ -17,10 +17,32 @@ struct stats_ids {
 	uint32_t id[STATS_MAX_IDS];
 };
 
-/* Hexadecimal ids, one or several with commas; ends the program where that is something else. */
-void stats_parse_ids(struct argp_state *state, const char *text, struct stats_ids *ids);
+/* What both are told: which card, which processes, and how it is printed. */
+struct stats_common {
+	const char *device; /* stats_open() sets it */
+	struct stats_ids ids;
+	bool bare, json;
+};
+
+#define STATS_OPTIONS_WHICH                                                                        \
+	{ "device", 'd', "CARD", 0, "Which card; default: the first one with an accelerator", 0 }, \
+	{                                                                                          \
+		"process-id", 'p', "ID[,ID...]", 0, "Only these processes, in hexadecimal digits", \
+			0                                                                          \
+	}
+#define STATS_OPTIONS_HOW                                         \
+	{ "suppress-header-info", 'i', NULL, 0, "No header", 0 }, \
+		{ "json", 'j', NULL, 0, "As JSON", 0 },           \
+	{                                                         \
+		NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1          \
+	}
+
+/* That part of a parser of options; ends the program where an option is wrong. ARGP_ERR_UNKNOWN: the key is another. */
+error_t stats_parse(int key, char *arg, struct argp_state *state, struct stats_common *common);
+/* The beginning of main(): streams, options. */
+void stats_begin(const struct argp *argp, int argc, char **argv, void *args);
 /* The card of -d, or the first one with an accelerator; ends the program where there is none. */
-dpa_stats_handler_t *stats_open(const char *device, const char **name);
+dpa_stats_handler_t *stats_open(struct stats_common *common);
 /*
  * Its processes that are meant, sorted; NULL after a message. ended: they were there before, so that one
  * that is missing is only said to have ended, as long as there are others.
@@ -33,3 +55,6 @@ int stats_failed(dpa_stats_handler_t *handle);
 /* A name as it may be shown on a terminal; and as a string of JSON, with its quotes. */
 void stats_print_name(const char *name);
 void stats_print_json(const char *name);
+/* The line of a process in a table; and what its object of a list in JSON begins with. */
+void stats_print_process(const dpa_stats_process_info *process);
+void stats_json_process(const dpa_stats_process_info *process, bool first);

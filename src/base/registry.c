@@ -955,18 +955,20 @@ static int list_place(struct place *place,
 {
 	int fd = openat(place->dir.fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC), count = 0;
 	struct registry_file *file;
-	bool whole;
 	int err;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	whole = lseek(fd, 0, SEEK_END) >= (off_t)sizeof(*file);
-	file = whole ? mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-	err = whole && file == MAP_FAILED ? -errno : 0; /* no memory: not that there is nobody */
+	if (lseek(fd, 0, SEEK_END) < (off_t)sizeof(*file)) {
+		close(fd);
+		return 0; /* it is being made */
+	}
+	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
+	err = errno;
 	close(fd);
 	if (file == MAP_FAILED)
-		return err;
-	place->file = file; /* close_place() unmaps it */
+		return -err; /* a list without its processes would be wrong */
+	place->file = file;  /* close_place() unmaps it */
 	for (uint32_t i = 0; i < VB_SLOTS && file->magic == REGISTRY_MAGIC; i++) {
 		const struct slot *slot = &file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);

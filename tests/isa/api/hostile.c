@@ -125,6 +125,27 @@ static void any_swap(struct maker *m)
 	put(m, OP_zext_h, m->list[m->n - 1].rd, m->list[m->n - 1].rd, 0, 0);
 }
 
+/* Bytes that lie side by side, put together in one order or the other; loads first or one by one. */
+static void any_bytes(struct maker *m)
+{
+	unsigned n = rng_chance(&m->r, 50) ? 2 : 4, base = m->pool[0], sum = m->pool[4], b;
+	unsigned order = rng_below(&m->r, 2), imm = rng_below(&m->r, 64);
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned at = order ? n - 1 - i : i;
+
+		b = i ? m->pool[rng_chance(&m->r, 80) ? 5 : 5 + rng_below(&m->r, 3)] : sum;
+		put(m, rng_chance(&m->r, 80) ? OP_lbu : OP_lb, b, base, 0,
+		    imm + (rng_chance(&m->r, 95) ? at : 0));
+		if (i)
+			put(m, rng_chance(&m->r, 50) ? OP_slli : OP_slliw, b, b, 0, 8 * i);
+		if (i)
+			put(m, rng_chance(&m->r, 90) ? OP_or : OP_add, sum, sum, b, 0);
+	}
+	if (rng_chance(&m->r, 50))
+		put(m, rng_chance(&m->r, 50) ? OP_zext_h : OP_addiw, any(m), sum, 0, 0);
+}
+
 /* A branch over what follows; fix says over how many. */
 static void any_choice(struct maker *m)
 {
@@ -167,12 +188,52 @@ static void make_copy(struct maker *m)
 		put(m, step, counter, counter, 0, by);
 }
 
+/* A loop that compares two ranges; whoever finds a difference leaves. */
+static void make_compare(struct maker *m)
+{
+	unsigned size = rng_below(&m->r, 4), kind = rng_below(&m->r, 2);
+	i64 by = rng_chance(&m->r, 70) ? -1 : -((i64)1 << size);
+	bool early = rng_chance(&m->r, 30);
+
+	if (early)
+		put(m, OP_addi, m->pool[2], m->pool[2], 0, by);
+	put(m, loads[kind][size], m->pool[3], m->pool[0], 0, 0);
+	put(m, loads[rng_chance(&m->r, 90) ? kind : !kind][size], m->pool[4], m->pool[1], 0, 0);
+	put(m, rng_chance(&m->r, 90) ? OP_bne : OP_beq, 0, m->pool[3], m->pool[4], 0);
+	m->list[m->n - 1].label = LIST;
+	put(m, OP_addi, m->pool[0], m->pool[0], 0, (i64)1 << size);
+	put(m, OP_addi, m->pool[1], m->pool[1], 0, (i64)1 << size);
+	if (!early)
+		put(m, rng_chance(&m->r, 80) ? OP_addi : OP_addiw, m->pool[2], m->pool[2], 0, by);
+}
+
+/* A loop that adds up elements. */
+static void make_sum(struct maker *m)
+{
+	unsigned size = rng_below(&m->r, 3), words = 1 + rng_below(&m->r, 3);
+	enum rv_op add = rng_chance(&m->r, 50) ? OP_add : OP_addw;
+
+	for (unsigned i = 0; i < words; i++) {
+		put(m, loads[!rng_chance(&m->r, 10)][size], m->pool[3 + i], m->pool[1], 0,
+		    (i64)i << size);
+		put(m, add, m->pool[6], m->pool[6], m->pool[3 + i], 0);
+	}
+	put(m, OP_addi, m->pool[1], m->pool[1], 0, (i64)words << size);
+	put(m, OP_addi, m->pool[2], m->pool[2], 0, -1);
+}
+
 static void make_body(struct maker *m)
 {
 	for (unsigned n = 1 + rng_below(&m->r, 16); n; n--)
-		switch (rng_below(&m->r, 10)) {
+		switch (rng_below(&m->r, 12)) {
 		case 0:
 			any_swap(m);
+			break;
+		case 10:
+			any_bytes(m);
+			break;
+		case 11:
+			put(m, OP_fence, 0, 0, 0, 0x33);
 			break;
 		case 1:
 		case 2:
@@ -238,7 +299,7 @@ static void spoil(struct maker *m)
 }
 
 /* The list becomes code; somewhere in it, perhaps, others enter. */
-static void place_list(struct maker *m, int middle)
+static void place_list(struct maker *m, int middle, int out)
 {
 	unsigned at = middle < 0 ? m->n : rng_below(&m->r, m->n);
 	int over[LIST + 4];
@@ -252,7 +313,9 @@ static void place_list(struct maker *m, int middle)
 				rv_place(m->p, over[k]);
 		if (i == at)
 			rv_place(m->p, middle);
-		if (x->label) {
+		if (x->label == LIST) {
+			rv_branch(m->p, x->op, x->rs1, x->rs2, out);
+		} else if (x->label) {
 			over[nover] = rv_label(m->p);
 			ends[nover] = i + 1 + (unsigned)x->label;
 			ends[nover] = ends[nover] < m->n ? ends[nover] : m->n;
@@ -285,7 +348,7 @@ static void choose_pool(struct maker *m)
 
 static void make_function(struct maker *m, int entry, int middle)
 {
-	int top = rv_label(m->p), outer = rv_label(m->p);
+	int top = rv_label(m->p), outer = rv_label(m->p), out = rv_label(m->p);
 	bool nested = rng_chance(&m->r, 20), copy = rng_chance(&m->r, 60);
 	unsigned mistakes = rng_chance(&m->r, 40) ? 0 : 1 + rng_below(&m->r, 3);
 	unsigned a = rng_chance(&m->r, 85) ? m->pool[2] : any(m);
@@ -293,8 +356,12 @@ static void make_function(struct maker *m, int entry, int middle)
 	bool turn = rng_chance(&m->r, 40);
 
 	m->n = 0;
-	if (copy)
+	if (copy && rng_chance(&m->r, 60))
 		make_copy(m);
+	else if (copy && rng_chance(&m->r, 50))
+		make_compare(m);
+	else if (copy)
+		make_sum(m);
 	else
 		make_body(m);
 	while (mistakes--)
@@ -306,10 +373,11 @@ static void make_function(struct maker *m, int entry, int middle)
 	if (rng_chance(&m->r, 30))
 		rv_emit(m->p, OP_addiw, any(m), any(m), 0, 5);
 	rv_place(m->p, top);
-	place_list(m, middle);
+	place_list(m, middle, out);
 	rv_branch(m->p, branches[rng_below(&m->r, copy ? 5 : 6)], turn ? b : a, turn ? a : b, top);
 	if (nested)
 		rv_branch(m->p, branches[rng_below(&m->r, 6)], any(m), any(m), outer);
+	rv_place(m->p, out);
 	rv_emit(m->p, OP_add, any(m), any(m), any(m), 0);
 	rv_emit(m->p, OP_jalr, 0, 1, 0, 0);
 }
@@ -385,8 +453,9 @@ static void map(struct side *s, uint64_t at, uint64_t len, unsigned rights)
 	static uint8_t bytes[4 * RV_PAGE];
 	struct rng r = { at };
 
+	/* The same again and again, for those who look for differences. */
 	for (size_t i = 0; i < sizeof(bytes); i += 8)
-		memcpy(bytes + i, &(u64){ rng_next(&r) }, 8);
+		memcpy(bytes + i, i < 1024 ? (void *)&(u64){ rng_next(&r) } : bytes + i - 1024, 8);
 	assert_int_equal(vb_dpa_mem_map(s->process, &at, len, rights), 0);
 	assert_int_equal(vb_dpa_mem_write(s->process, at, bytes, len), 0);
 }

@@ -10,9 +10,8 @@
 #include "dpa/cpu/jit/x86.h"
 #include "file.h"
 
-#define C_LW   0x4108 /* c.lw a0, 0(a0): two bytes that take many of the host's */
-#define RET    0x8082
-#define C_BNEZ 0xe001 /* c.bnez s0, to itself */
+#define C_LW 0x4108 /* c.lw a0, 0(a0): two bytes that take many of the host's */
+#define RET  0x8082
 
 /* A sanitizer has memory of its own beside ours. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -302,15 +301,35 @@ static void make_loops(uint8_t *text, size_t n, size_t size, bool tries)
 	}
 }
 
-enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS, FILL_LOOPS };
+enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS, FILL_LOOPS, POLL_LOOPS };
+
+/* Small loops, one after the other: a branch to itself, one that fills memory, one that waits for a word. */
+static void make_small_loops(uint8_t *text, size_t n, size_t size, enum loops loops)
+{
+	static const struct {
+		unsigned count;
+		uint16_t bits[3];
+	} kinds[] = {
+		[TINY_LOOPS] = { 1, { 0xe001 } }, /* c.bnez s0 */
+		[FILL_LOOPS] = { 3,
+				 { 0xe080, 0x04a1,
+				   0xfcf5 } }, /* c.sd s0, 0(s1); c.addi s1, 8; c.bnez s1 */
+		[POLL_LOOPS] = { 2, { 0x4080, 0xfc7d } }, /* c.lw s0, 0(s1); c.bnez s0 */
+	};
+
+	for (; n + 2 * kinds[loops].count <= size; n += 2 * kinds[loops].count)
+		memcpy(text + n, kinds[loops].bits, 2 * kinds[loops].count);
+}
 
 /* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
 static int load_gap(size_t size, double spread, u32 first, u32 second, enum loops loops)
 {
-	static const char *const names[] = { "", ", loops", ", loops again", ", tiny loops",
-					     ", loops that fill" };
-	/* c.sd s0, 0(s1); c.addi s1, 8; c.bnez s1, to the first */
-	static const uint16_t fill[] = { 0xe080, 0x04a1, 0xfcf5 };
+	static const char *const names[] = { "",
+					     ", loops",
+					     ", loops again",
+					     ", tiny loops",
+					     ", loops that fill",
+					     ", loops that poll" };
 	static const u32 ret = RET;
 	uint8_t *text = malloc(size);
 	size_t n = file_decoys(text), at;
@@ -320,12 +339,10 @@ static int load_gap(size_t size, double spread, u32 first, u32 second, enum loop
 	int err;
 
 	fill_text(text, n, size, first, second);
-	for (size_t i = n; loops == TINY_LOOPS && i < size; i += 2)
-		memcpy(text + i, &(uint16_t){ C_BNEZ }, 2);
-	for (size_t i = n; loops == FILL_LOOPS && i + 6 <= size; i += 6)
-		memcpy(text + i, fill, 6);
 	if (loops == LOOPS || loops == LOOPS_AGAIN)
 		make_loops(text, n, size, loops == LOOPS_AGAIN);
+	else if (loops != NO_LOOPS)
+		make_small_loops(text, n, size, loops);
 	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x%s", spread, first, second,
 		 names[loops]);
 	file_begin(&f);
@@ -363,7 +380,7 @@ static void test_loops(void **state)
 {
 	(void)state;
 	for (size_t size = 1 << 20; size <= 4 << 20; size <<= 2)
-		for (enum loops l = LOOPS; l <= FILL_LOOPS; l++)
+		for (enum loops l = LOOPS; l <= POLL_LOOPS; l++)
 			assert_int_equal(load_gap(size, 2, 0x4000, 0x4000, l), 0);
 }
 

@@ -154,6 +154,10 @@ static void any_choice(struct maker *m)
 	if (m->n + n + 1 > LIST)
 		return;
 	put(m, branches[rng_below(&m->r, 6)], 0, any(m), any(m), 0);
+	if (rng_chance(&m->r, 20)) {
+		m->list[m->n - 1].label = LIST; /* out of the loop */
+		return;
+	}
 	m->list[m->n - 1].label = (int)n;
 	while (n--)
 		any_computation(m);
@@ -374,7 +378,13 @@ static void make_function(struct maker *m, int entry, int middle)
 		rv_emit(m->p, OP_addiw, any(m), any(m), 0, 5);
 	rv_place(m->p, top);
 	place_list(m, middle, out);
-	rv_branch(m->p, branches[rng_below(&m->r, copy ? 5 : 6)], turn ? b : a, turn ? a : b, top);
+	if (rng_chance(&m->r, 15)) { /* left from its inside */
+		rv_branch(m->p, branches[rng_below(&m->r, 6)], turn ? b : a, turn ? a : b, out);
+		rv_jump(m->p, 0, top);
+	} else {
+		rv_branch(m->p, branches[rng_below(&m->r, copy ? 5 : 6)], turn ? b : a,
+			  turn ? a : b, top);
+	}
 	if (nested)
 		rv_branch(m->p, branches[rng_below(&m->r, 6)], any(m), any(m), outer);
 	rv_place(m->p, out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Loops that copy or fill memory, which the translator makes many turns of at once, and loops that
+ * Loops that copy, fill, compare or add up memory, which the translator makes many turns of at once, and loops that
  * only look like one: random sizes, orders, counters and ends, over memory that is there, that ends,
  * that may only be read, and that overlaps. Whole and stopped anywhere, against the reference model:
  * registers, count, trap and every byte.
@@ -15,6 +15,7 @@ enum { TO = 10, FROM = 11, COUNT = 12, BOUND = 13, VALUE = 14, OTHER = 15, LOADE
 struct shape {
 	unsigned size, words; /* of an access, in a turn */
 	bool fill;
+	enum { COPY, COMPARE, SUM } kind;
 	unsigned wrong; /* percent of instructions that do not belong there */
 };
 
@@ -60,6 +61,38 @@ static void make_accesses(struct rv_prog *p, struct rng *r, const struct shape *
 		rv_emit(p, OP_xor, OTHER, OTHER, COUNT, 0);
 }
 
+/* Both elements, and out of the loop where they differ; or each element added to OTHER. */
+static void make_scan(struct rv_prog *p, struct rng *r, const struct shape *s, i64 low, int out)
+{
+	static const enum rv_op unsigned_op[] = { OP_lbu, OP_lhu, OP_lwu, OP_ld };
+	enum rv_op first = load_op(r, s->size);
+	bool word = rng_chance(r, 50);
+	unsigned order[WORDS];
+
+	if (s->kind == COMPARE) {
+		rv_emit(p, first, LOADED, FROM, 0, low);
+		rv_emit(p, rng_chance(r, 80) ? first : load_op(r, s->size), LOADED + 1, TO, 0, 0);
+		rv_branch(p, rng_chance(r, s->wrong) ? OP_bltu : OP_bne,
+			  rng_chance(r, s->wrong) ? OTHER : LOADED, LOADED + 1, out);
+		return;
+	}
+	shuffle(r, order, s->words);
+	for (unsigned i = 0; i < s->words; i++) {
+		enum rv_op op = rng_chance(r, s->wrong) ? load_op(r, s->size)
+							: unsigned_op[__builtin_ctz(s->size)];
+
+		rv_emit(p, op, LOADED + order[i], FROM, 0, low + order[i] * s->size);
+		if (rng_chance(r, 50)) /* at once, or behind all loads */
+			continue;
+		rv_emit(p, word ? OP_addw : OP_add, OTHER, OTHER, LOADED + order[i], 0);
+		order[i] = WORDS;
+	}
+	for (unsigned i = 0; i < s->words; i++)
+		if (order[i] < WORDS && !rng_chance(r, s->wrong))
+			rv_emit(p, word ^ rng_chance(r, s->wrong) ? OP_addw : OP_add, OTHER,
+				LOADED + order[i], OTHER, 0);
+}
+
 /* The counter goes down to a bound in steps, or the pointer up to its end. */
 static void make_end(struct rv_prog *p, struct rng *r, const struct shape *s, u64 turns, int top)
 {
@@ -89,7 +122,7 @@ static void make_steps(struct rv_prog *p, struct rng *r, const struct shape *s, 
 	rv_emit(p, OP_addi, TO, TO, 0, stride);
 	if (!s->fill)
 		rv_emit(p, OP_addi, FROM, FROM, 0, stride);
-	if (rng_chance(r, 30))
+	if (s->kind != SUM && rng_chance(r, 30))
 		rv_emit(p, rng_chance(r, 50) ? OP_addi : OP_addiw, OTHER, OTHER, 0, 3);
 	if (counted)
 		rv_emit(p, rng_chance(r, 30) ? OP_addiw : OP_addi, COUNT, COUNT, 0, by);
@@ -118,16 +151,24 @@ static u64 any_place(struct rng *r, u64 data)
  */
 static void make_program(struct rv_prog *p, struct rng *r, u64 *where)
 {
-	struct shape s = { 1U << rng_below(r, 4), 1 + rng_below(r, WORDS), rng_chance(r, 30),
+	struct shape s = { 1U << rng_below(r, 4), 1 + rng_below(r, WORDS), rng_chance(r, 30), COPY,
 			   rng_chance(r, 25) ? 8 : 0 };
 	bool counted = rng_chance(r, 60);
 	i64 by = -(i64)(rng_chance(r, 60) ? s.words : 1 + rng_below(r, 100));
 	u64 turns = 1 + rng_below(r, rng_chance(r, 30) ? 30 : 5000 / (s.size * s.words));
 	static uint8_t bytes[PAGES * RV_PAGE];
-	int top = rv_label(p), again = rv_label(p);
+	int top = rv_label(p), again = rv_label(p), out = rv_label(p);
+	i64 low = rng_chance(r, 30) ? (i64)rng_below(r, 64) - 32 : 0;
 
+	if (rng_chance(r, 50)) {
+		s.fill = false;
+		s.kind = rng_chance(r, 50) ? COMPARE : SUM;
+		s.words = s.kind == COMPARE ? 1 : s.words;
+	}
 	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)rng_next(r);
+		bytes[i] = s.kind == COMPARE ? 0x81 : (uint8_t)rng_next(r);
+	for (unsigned n = rng_below(r, 6); s.kind == COMPARE && n; n--) /* differences */
+		bytes[rng_below(r, sizeof(bytes))] ^= 0x10;
 	rv_data(p, bytes, sizeof(bytes), 8);
 	where[0] = turns;
 	where[1] = counted ? (u64)-by : s.size * s.words;
@@ -138,9 +179,13 @@ static void make_program(struct rv_prog *p, struct rng *r, u64 *where)
 	for (unsigned i = 0; i < 5; i++)
 		rv_emit(p, OP_ld, TO + i, 9, 0, 8 * i);
 	rv_place(p, top);
-	make_accesses(p, r, &s, rng_chance(r, 30) ? (i64)rng_below(r, 64) - 32 : 0);
+	if (s.kind == COPY)
+		make_accesses(p, r, &s, low);
+	else
+		make_scan(p, r, &s, low, out);
 	make_steps(p, r, &s, by, counted);
 	make_end(p, r, &s, turns, top);
+	rv_place(p, out);
 	rv_emit(p, OP_addi, 8, 8, 0, -1);
 	rv_branch(p, OP_bne, 8, 0, again);
 	rv_emit(p, OP_ebreak, 0, 0, 0, 0);

@@ -3,7 +3,7 @@
  * What the files of the translator share.
  *
  *   analyze.c   decoded text -> leaders, blocks, budget checks, uses of registers
- *   loops.c     loops that copy or fill memory, many turns at once
+ *   loops*.c    loops that copy, fill, compare or add up memory, many turns at once
  *   emit*.c     one block after the other -> host code, with notes for whoever comes back (sites)
  *   thunks.c    what every translation has: enter, leave, out-of-line work, dispatch
  *   jit.c       makes, replaces and frees translations
@@ -56,19 +56,21 @@ struct site {
 _Static_assert(VB_CPU_TEXT_MAX / 2 <= 1 << 25 && BLOCK_MAX < LOOP_SITE && LOOP_SITE < 1 << 7,
 	       "they fit a site");
 
-/* A loop of one block that copies or fills memory. */
+/* A loop that copies or fills memory, compares two ranges, or adds up elements. */
 struct loop {
+	enum { LOOP_COPY, LOOP_COMPARE, LOOP_SUM } kind;
 	uint32_t index;   /* its block */
 	uint32_t stride;  /* bytes of a turn */
 	uint8_t count;    /* instructions of a turn */
 	uint8_t size;     /* bytes of an access */
 	uint8_t from, to; /* guest registers */
-	uint8_t value;    /* stored by a loop that loads nothing */
+	uint8_t value;    /* stored by a loop that loads nothing; the sum */
 	uint8_t bound;    /* what the counter is compared with */
 	uint8_t counter;  /* which of the steps */
 	uint8_t signs;    /* bit per word: the load extends the sign */
 	uint8_t nwords;   /* loaded in a turn */
 	uint8_t nsteps;
+	bool word;                              /* the sum is one */
 	bool is_signed, until_equal, inclusive; /* the comparison */
 	bool in_order;                          /* a turn stores from the first word to the last */
 	int32_t from_low, to_low;               /* of a turn's first byte from the register */
@@ -333,8 +335,8 @@ bool carry_is_noted(const struct tx *tx, unsigned int sum, unsigned int addend);
 void note_product(struct tx *tx, unsigned int rd, unsigned int a, unsigned int b);
 bool product_is_noted(const struct tx *tx, unsigned int a, unsigned int b);
 
-/* loops.c */
-bool find_loop(const struct vb_text *text, const struct block *b, struct loop *l);
+/* loops_find.c, loops.c */
+bool find_loop(const struct vb_text *text, const struct block *b, bool last, struct loop *l);
 void emit_loop_test(struct tx *tx, const struct loop *l);
 
 /* emit_swap.c: several instructions at once; the number of them, 0: not one of its sequences */

@@ -367,7 +367,7 @@ static void begin_loop(struct tx *tx, const struct block *b)
 	struct loop loop;
 
 	if (!b->leader || tx->twice.pass == AGAIN || !(tx->a.marks[b->index] & MARK_CHECK) ||
-	    !find_loop(tx->jit->text, b, &loop))
+	    !find_loop(tx->jit->text, b, b + 1 == tx->a.blocks + tx->a.nblocks, &loop))
 		return;
 	gen->loops = grow(tx, gen->loops, &tx->loops_max, gen->nloops, sizeof(*gen->loops));
 	if (tx->failed)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns loops that copy or fill memory, of one block each: what memcpy and memset of the device
- * library are made of, and what programs write themselves.
+ * Owns loops that copy or fill memory, compare two ranges, or add up elements: what memcpy, memset
+ * and memcmp of the device library are made of, and what programs write themselves. loops_find.c
+ * knows them.
  *
  *   1: ld   a, 0(s)      all loads through one register, before
  *      ld   b, 8(s)      the stores through another one, which put
@@ -29,177 +30,17 @@
 
 #define PAGE      4096
 #define MIN_TURNS 4   /* fewer are not worth it, once we are here */
-#define MIN_BYTES 768 /* as much must be ahead for a call to pay */
+#define MIN_BYTES 768 /* as much must be ahead for a copy to pay, */
+#define MIN_AHEAD 96  /* as many turns for the others */
 #define SIGN      (1ULL << 63)
-
-/* ---- finding them ---- */
-
-/* What the instructions so far do. */
-struct reading {
-	uint32_t loaded;  /* bit per guest register */
-	uint32_t stepped; /* the same: addi r, r */
-	uint8_t nloads, nstores;
-	struct access {
-		uint8_t reg;
-		int32_t imm;
-	} loads[LOOP_WORDS], stores[LOOP_WORDS];
-};
-
-static bool read_access(struct loop *l, struct reading *r, const struct vb_insn *insn, bool load)
-{
-	unsigned int kind = (unsigned int)insn->op - (load ? VB_OP_LB : VB_OP_SB);
-	uint8_t size = (uint8_t)(1U << (kind & 3)), *n = load ? &r->nloads : &r->nstores;
-	uint8_t *base = load ? &l->from : &l->to;
-	struct access *a = load ? r->loads : r->stores;
-
-	if (*n == LOOP_WORDS || (load && r->nstores) || (l->size && l->size != size) ||
-	    (*n && *base != insn->rs1) || !insn->rs1 || r->stepped >> insn->rs1 & 1 ||
-	    r->loaded >> insn->rs1 & 1)
-		return false;
-	/* A register is loaded or steps, in either order: one that did both would not be its sum. */
-	if (load && (insn->rd == VB_CPU_SINK || insn->rd == insn->rs1 || insn->rd == 2 ||
-		     (r->loaded | r->stepped) >> insn->rd & 1))
-		return false;
-	if (load) {
-		r->loaded |= 1U << insn->rd;
-		l->signs |= (uint8_t)((insn->op <= VB_OP_LD) << *n);
-	}
-	l->size = size;
-	*base = insn->rs1;
-	a[(*n)++] = (struct access){ load ? insn->rd : insn->rs2, insn->imm };
-	return true;
-}
-
-static bool read_step(struct loop *l, struct reading *r, const struct vb_insn *insn)
-{
-	if (l->nsteps == LOOP_STEPS || insn->rd != insn->rs1 || insn->rd == 2 || !insn->imm ||
-	    (r->loaded | r->stepped) >> insn->rd & 1)
-		return false;
-	r->stepped |= 1U << insn->rd;
-	l->steps[l->nsteps].reg = insn->rd;
-	l->steps[l->nsteps].word = insn->op == VB_OP_ADDIW;
-	l->steps[l->nsteps++].by = insn->imm;
-	return true;
-}
-
-/* The branch goes on while the counter is on one side of the bound, and steps lead to the other. */
-static bool read_branch(struct loop *l, const struct reading *r, const struct vb_insn *insn)
-{
-	bool first = r->stepped >> insn->rs1 & 1, second = r->stepped >> insn->rs2 & 1;
-	bool less = insn->op == VB_OP_BLT || insn->op == VB_OP_BLTU;
-
-	if (insn->op == VB_OP_BEQ || first == second ||
-	    r->loaded >> (first ? insn->rs2 : insn->rs1) & 1)
-		return false;
-	l->bound = first ? insn->rs2 : insn->rs1;
-	for (l->counter = 0; l->steps[l->counter].reg != (first ? insn->rs1 : insn->rs2);)
-		l->counter++;
-	l->is_signed = insn->op == VB_OP_BLT || insn->op == VB_OP_BGE;
-	l->until_equal = insn->op == VB_OP_BNE;
-	l->inclusive = insn->op == VB_OP_BGE || insn->op == VB_OP_BGEU;
-	/* counter < bound, bound >= counter: it must grow; the others: it must shrink. */
-	return l->until_equal || (first == less) == (l->steps[l->counter].by > 0);
-}
-
-/* All words of one turn, without gaps, in whatever order; *low is the first. */
-static bool is_dense(const struct access *a, unsigned int n, unsigned int size, int32_t *low)
-{
-	unsigned int seen = 0;
-
-	*low = a[0].imm;
-	for (unsigned int i = 1; i < n; i++)
-		*low = a[i].imm < *low ? a[i].imm : *low;
-	for (unsigned int i = 0; i < n; i++) {
-		unsigned int at = (unsigned int)(a[i].imm - *low);
-
-		if (at % size || at / size >= n)
-			return false;
-		seen |= 1U << at / size;
-	}
-	return seen == (1U << n) - 1;
-}
-
-static bool is_rising(const struct access *a, unsigned int n)
-{
-	for (unsigned int i = 1; i < n; i++)
-		if (a[i].imm < a[i - 1].imm)
-			return false;
-	return true;
-}
-
-static bool steps_by(const struct loop *l, unsigned int reg, int32_t by)
-{
-	for (unsigned int i = 0; i < l->nsteps; i++)
-		if (l->steps[i].reg == reg)
-			return l->steps[i].by == by && !l->steps[i].word;
-	return false;
-}
-
-/* Each word comes from where it goes to, or all are one register that nobody changes. */
-static bool is_whole(struct loop *l, const struct reading *r)
-{
-	l->stride = (uint32_t)(r->nstores * l->size);
-	l->nwords = r->nloads;
-	l->in_order = is_rising(r->stores, r->nstores);
-	if (!r->nstores || !is_dense(r->stores, r->nstores, l->size, &l->to_low) ||
-	    !steps_by(l, l->to, (int32_t)l->stride) || r->loaded >> l->to & 1)
-		return false;
-	if (!r->nloads) {
-		l->value = r->stores[0].reg;
-		for (unsigned int i = 0; i < r->nstores; i++)
-			if (r->stores[i].reg != l->value)
-				return false;
-		return !(r->stepped >> l->value & 1);
-	}
-	if (r->nloads != r->nstores || l->from == l->to ||
-	    !is_dense(r->loads, r->nloads, l->size, &l->from_low) ||
-	    !steps_by(l, l->from, (int32_t)l->stride))
-		return false;
-	for (unsigned int i = 0; i < r->nloads; i++) {
-		unsigned int k = 0;
-
-		while (k < r->nstores && r->stores[k].reg != r->loads[i].reg)
-			k++;
-		if (k == r->nstores ||
-		    r->stores[k].imm - l->to_low != r->loads[i].imm - l->from_low)
-			return false;
-		l->words[i].reg = r->loads[i].reg;
-		l->words[i].at = (uint8_t)(r->loads[i].imm - l->from_low);
-	}
-	return true;
-}
-
-bool find_loop(const struct vb_text *text, const struct block *b, struct loop *l)
-{
-	struct reading r = { .loaded = 0 };
-	uint32_t i = b->index;
-
-	if (b->count < 3 || b->count > 2 * LOOP_WORDS + LOOP_STEPS + 1)
-		return false;
-	*l = (struct loop){ .index = b->index, .count = b->count };
-	for (unsigned int n = b->count; n > 1; n--) {
-		const struct vb_insn *insn = &text->insns[i];
-		bool ok = false;
-
-		if (insn->op >= VB_OP_LB && insn->op <= VB_OP_SD)
-			ok = read_access(l, &r, insn, insn->op <= VB_OP_LWU);
-		else if (insn->op == VB_OP_ADDI || insn->op == VB_OP_ADDIW)
-			ok = read_step(l, &r, insn);
-		if (!ok)
-			return false;
-		i += vb_insn_len(text->base[text->lo + 2 * (uint64_t)i]) / 2;
-	}
-	return text->insns[i].op >= VB_OP_BEQ && text->insns[i].op <= VB_OP_BGEU &&
-	       (int64_t)i + text->insns[i].imm / 2 == b->index && is_whole(l, &r) &&
-	       read_branch(l, &r, &text->insns[i]);
-}
 
 /* ---- entering them ---- */
 
 /* Flags: above, and many turns are ahead. rax is used. */
 void emit_loop_test(struct tx *tx, const struct loop *l)
 {
-	int64_t by = l->steps[l->counter].by, turns = (MIN_BYTES + l->stride - 1) / l->stride;
+	int64_t by = l->steps[l->counter].by;
+	int64_t turns = l->kind == LOOP_COPY ? (MIN_BYTES + l->stride - 1) / l->stride : MIN_AHEAD;
 	unsigned int counter = l->steps[l->counter].reg;
 	unsigned int a = by > 0 ? l->bound : counter, b = by > 0 ? counter : l->bound;
 
@@ -384,31 +225,121 @@ static void step_registers(struct vb_cpu *cpu, const struct loop *l, uint64_t tu
 	}
 }
 
+/* How many elements are equal from the first on, perhaps not all. */
+VB_GUEST_ACCESS static uint64_t equal_bytes(uint8_t *a, uint8_t *b, uint64_t len)
+{
+	uint64_t at = 0;
+
+	for (; at + 32 <= len; at += 32)
+		if ((WORD(64, a + at) ^ WORD(64, b + at)) |
+		    (WORD(64, a + at + 8) ^ WORD(64, b + at + 8)) |
+		    (WORD(64, a + at + 16) ^ WORD(64, b + at + 16)) |
+		    (WORD(64, a + at + 24) ^ WORD(64, b + at + 24)))
+			break;
+	while (at < len && WORD(8, a + at) == WORD(8, b + at))
+		at++;
+	return at;
+}
+
+/* Turns that found two equal elements, the last of which leaves them in registers. */
+static uint64_t compare_turns(const struct loop *l, uint8_t *to, uint8_t *from, uint64_t turns,
+			      uint64_t *words)
+{
+	turns = equal_bytes(to, from, turns * l->stride) / l->stride;
+	/* Somebody may write there meanwhile: what counts is what the registers get. */
+	for (; turns; turns--) {
+		uint64_t at = (turns - 1) * l->stride;
+
+		words[0] = load_word(to + at, l->size, l->signs & 1);
+		words[1] = load_word(from + at, l->size, l->signs >> 1 & 1);
+		if (words[0] == words[1])
+			break;
+	}
+	return turns;
+}
+
+/* Elements of 1, 2 or 4 bytes, eight bytes at a time: every second one in a lane of twice its size. */
+VB_GUEST_ACCESS static uint64_t sum_elements(uint8_t *at, unsigned int size, uint64_t len)
+{
+	const unsigned int bits = 8 * size;
+	const uint64_t mask = size == 1   ? 0x00ff00ff00ff00ffULL
+			      : size == 2 ? 0x0000ffff0000ffffULL
+					  : 0x00000000ffffffffULL;
+	uint64_t sum = 0;
+
+	while (len >= 8) {
+		/* A lane of 16 bits holds 128 sums of two bytes, a wider one more than that. */
+		uint64_t lanes = 0, some = len / 8 < 128 ? len / 8 : 128;
+
+		for (len -= 8 * some; some; some--, at += 8) {
+			uint64_t eight = WORD(64, at);
+
+			lanes += (eight & mask) + (eight >> bits & mask);
+		}
+		if (size == 1)
+			lanes = (lanes & 0x0000ffff0000ffffULL) +
+				(lanes >> 16 & 0x0000ffff0000ffffULL);
+		sum += size == 4 ? lanes : (lanes & 0xffffffff) + (lanes >> 32);
+	}
+	for (; len; len -= size, at += size)
+		sum += load_word(at, size, false);
+	return sum;
+}
+
+/* All elements but those of the last turn, which stay in registers and are added by it. */
+static uint64_t sum_turns(const struct loop *l, uint8_t *from, uint64_t len, uint64_t *words)
+{
+	uint64_t sum = sum_elements(from, l->size, len - l->stride);
+
+	for (unsigned int i = 0; i < l->nwords; i++) {
+		words[i] = load_word(from + len - l->stride + l->words[i].at, l->size, false);
+		sum += words[i];
+	}
+	return sum;
+}
+
+/* Turns that can be made from this state, all of them inside of guest memory; where they begin. */
+static uint64_t turns_to_make(const struct vb_cpu *cpu, const struct loop *l, uint64_t *to,
+			      uint64_t *from)
+{
+	uint64_t left = (int64_t)cpu->budget > 0 ? cpu->budget : 0;
+	uint64_t turns = turns_within(turns_ahead(cpu, l), l->count, left);
+
+	*to = cpu->s.x[l->to] + (uint64_t)(int64_t)l->to_low;
+	*from = cpu->s.x[l->from] + (uint64_t)(int64_t)l->from_low;
+	if (l->kind != LOOP_SUM)
+		turns = turns_in_memory(cpu, turns, to, l->stride);
+	if (l->nwords)
+		turns = turns_in_memory(cpu, turns, from, l->stride);
+	if (l->kind == LOOP_COPY && l->nwords)
+		turns = turns_within(turns, l->stride, *to > *from ? *to - *from : *from - *to);
+	return turns < MIN_TURNS ? 0 : turns;
+}
+
 void run_loop(struct vb_cpu *cpu, const struct loop *l)
 {
-	uint64_t to = cpu->s.x[l->to] + (uint64_t)(int64_t)l->to_low, from = 0, turns;
-	uint64_t words[LOOP_WORDS];
-	uint64_t left = (int64_t)cpu->budget > 0 ? cpu->budget : 0;
+	uint64_t words[LOOP_WORDS], to, from, sum = 0, turns = turns_to_make(cpu, l, &to, &from);
 
-	turns = turns_within(turns_ahead(cpu, l), l->count, left);
-	turns = turns_in_memory(cpu, turns, &to, l->stride);
-	if (l->nwords) {
-		from = cpu->s.x[l->from] + (uint64_t)(int64_t)l->from_low;
-		turns = turns_in_memory(cpu, turns, &from, l->stride);
-		turns = turns_within(turns, l->stride, to > from ? to - from : from - to);
-	}
-	if (turns < MIN_TURNS)
+	if (!turns)
 		return;
 	cpu->in_loop = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	if (l->nwords)
+	if (l->kind == LOOP_SUM)
+		sum = sum_turns(l, cpu->base + from, turns * l->stride, words);
+	else if (l->kind == LOOP_COMPARE)
+		turns = compare_turns(l, cpu->base + to, cpu->base + from, turns, words);
+	else if (l->nwords)
 		copy_turns(l, cpu->base + to, cpu->base + from, turns * l->stride, words);
 	else
 		fill_turns(l, cpu->base + to, cpu->s.x[l->value], turns * l->stride);
 	atomic_signal_fence(memory_order_seq_cst);
 	cpu->in_loop = false;
-	for (unsigned int i = 0; i < l->nwords; i++)
+	for (unsigned int i = 0; i < l->nwords && turns; i++)
 		cpu->s.x[l->words[i].reg] = words[i];
+	if (l->kind == LOOP_SUM) {
+		sum += cpu->s.x[l->value];
+		cpu->s.x[l->value] = l->word ? (uint64_t)(int64_t)(int32_t)sum : sum;
+	}
 	step_registers(cpu, l, turns);
 	cpu->budget -= turns * l->count;
 }

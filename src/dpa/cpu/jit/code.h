@@ -28,27 +28,28 @@
 #include "dpa/cpu/jit/x86.h"
 #include "dpa/cpu/ops.h"
 
-#define BLOCK_MAX   64  /* instructions of a block; fits an 8-bit immediate */
-#define UNCHECKED   256 /* instructions on a path before a block has to check the budget */
-#define SLACK       512 /* kept back from the budget: more than any path between two checks */
-#define GENERATIONS 8 /* translations of one text: the first, and what learning and profiling add */
-#define MAPPED      10
-#define PRED_BYTES  16384 /* of host stack for the return predictor */
-#define STATE_BIAS  128   /* rbp - (uint8_t *)cpu */
-#define SELECT_MAX  2     /* instructions that a choice may leave out (emit_select.c) */
-#define LOOP_MAX    96    /* instructions of a loop that is made twice (emit_twice.c) */
-#define LOOP_WORDS  8     /* of one turn of a loop that copies (loops.c) */
-#define LOOP_STEPS  4
-#define LOOP_SITE   127       /* site.left: such a loop begins here */
-#define DRIFT_MAX   (1 << 18) /* how far a base may have moved since it was compared */
+#define BLOCK_MAX    64  /* instructions of a block; fits an 8-bit immediate */
+#define UNCHECKED    256 /* instructions on a path before a block has to check the budget */
+#define SLACK        512 /* kept back from the budget: more than any path between two checks */
+#define GENERATIONS  8 /* translations of one text: the first, and what learning and profiling add */
+#define MAPPED       10
+#define PRED_BYTES   16384 /* of host stack for the return predictor */
+#define STATE_BIAS   128   /* rbp - (uint8_t *)cpu */
+#define SELECT_MAX   2     /* instructions that a choice may leave out (emit_select.c) */
+#define LOOP_MAX     96    /* instructions of a loop that is made twice (emit_twice.c) */
+#define LOOP_WORDS   8     /* of one turn of a loop that copies (loops.c) */
+#define LOOP_STEPS   4
+#define LOOP_SITE    127       /* site.left: such a loop begins here */
+#define SITE_RESTART 1U        /* site.pending: a fault here is no trap, the interpreter finds it */
+#define DRIFT_MAX    (1 << 18) /* how far a base may have moved since it was compared */
 
 /*
  * A place in host code that may have to tell where the guest is: a memory access, or a call of the
  * interpreter. There may be one for every halfword of the text, so they are small.
  */
 struct site {
-	uint32_t host;       /* offset of the host instruction; increasing */
-	uint32_t pending;    /* guest registers whose upper half is not extended yet */
+	uint32_t host;    /* offset of the host instruction; increasing */
+	uint32_t pending; /* guest registers whose upper half is not extended yet; SITE_RESTART */
 	uint32_t index : 25; /* guest instruction, (pc - lo) / 2 */
 	uint32_t left : 7;   /* instructions of the block not retired, this one included */
 };
@@ -243,6 +244,27 @@ struct twice {
 	struct fact facts[33]; /* and what was known */
 };
 
+/* A run of instructions that put bytes together (emit_bytes.c). */
+struct bytes {
+	uint8_t count; /* instructions; 0: none is being emitted */
+	uint8_t at;    /* the next one */
+	uint8_t start; /* the first one that is not just itself */
+	uint32_t end;  /* guest instruction behind it; nothing is planned again before that one */
+	int32_t low,
+		high; /* what is loaded from start on: from the base, first byte and behind the last */
+	struct part {
+		enum { PART_ITSELF, PART_SKIP, PART_WIDE, PART_BYTE } what;
+		uint8_t wide; /* part whose load is made in place of this one; UINT8_MAX: none */
+		uint8_t rd;
+		uint8_t from, lane; /* BYTE: which one, of which register */
+		struct wide {
+			uint8_t size;
+			bool sign, swap;
+			int32_t imm;
+		} load; /* WIDE */
+	} parts[BLOCK_MAX];
+};
+
 struct thunks {
 	uint32_t enter, execute, leave, dispatch, underflow, miss;
 };
@@ -262,6 +284,7 @@ struct tx {
 	struct notes notes;
 	struct low low;
 	struct twice twice;
+	struct bytes bytes;
 	uint32_t index, next; /* this instruction and the one behind it */
 	uint32_t left;        /* instructions of the block, this one included */
 	struct stub *stubs;
@@ -341,6 +364,10 @@ void emit_loop_test(struct tx *tx, const struct loop *l);
 
 /* emit_swap.c: several instructions at once; the number of them, 0: not one of its sequences */
 unsigned int emit_swap(struct tx *tx, const struct vb_insn *insn);
+
+/* emit_bytes.c */
+bool plan_bytes(struct tx *tx, const struct vb_insn *insn);
+bool emit_bytes(struct tx *tx, const struct vb_insn *insn);
 
 /* emit_twice.c */
 void emit_twice(struct tx *tx, uint32_t first, uint32_t last);

@@ -390,6 +390,7 @@ static void begin_block(struct tx *tx, const struct block *b)
 
 	tx->index = b->index;
 	tx->left = b->count;
+	tx->bytes.end = 0;
 	if (b->leader && !again && tx->a.marks[b->index] & MARK_CHECK) /* loops and functions */
 		align(&tx->c, 32);
 	if (b->leader && !again) {
@@ -447,6 +448,10 @@ void emit_block(struct tx *tx, const struct block *b)
 		if (tx->a.marks[tx->index] & MARK_SELECT) {
 			i = emit_choice(tx, insn, &k);
 			insn = NULL;
+		} else if (tx->bytes.count || plan_bytes(tx, insn)) {
+			if (!emit_bytes(tx, insn))
+				emit_insn(tx, insn);
+			forget_low(tx, insn->rd);
 		} else if ((insn->op == VB_OP_REV8 || insn->imm == 8) &&
 			   (swapped = emit_swap(tx, insn))) {
 			i = skip_insns(tx, swapped);

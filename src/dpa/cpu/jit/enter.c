@@ -145,6 +145,7 @@ bool vb_jit_fault(struct vb_cpu *cpu, void *context)
 		if (gen->host[r] != NOREG)
 			cpu->s.x[r] = (uint64_t)regs[gregs[gen->host[r]]];
 	state_of_site(cpu, site, (uint64_t)regs[REG_R15]);
+	cpu->in_loop = site->pending & SITE_RESTART; /* run.c: the interpreter goes on here */
 	cpu->ip = NULL;
 	return true;
 }

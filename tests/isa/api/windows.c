@@ -128,6 +128,67 @@ static void test_accesses(void **state)
 	bed_close(&b);
 }
 
+/* f(address): four bytes, the first counts most. */
+static int make_word(struct rv_prog *p)
+{
+	int f = rv_label(p);
+
+	rv_place(p, f);
+	rv_emit(p, OP_lb, 11, 10, 0, 0);
+	rv_emit(p, OP_lbu, 12, 10, 0, 1);
+	rv_emit(p, OP_lbu, 13, 10, 0, 2);
+	rv_emit(p, OP_lbu, 10, 10, 0, 3);
+	rv_emit(p, OP_slliw, 11, 11, 0, 24);
+	rv_emit(p, OP_slli, 12, 12, 0, 16);
+	rv_emit(p, OP_slli, 13, 13, 0, 8);
+	rv_emit(p, OP_or, 11, 11, 12, 0);
+	rv_emit(p, OP_or, 11, 11, 13, 0);
+	rv_emit(p, OP_or, 10, 10, 11, 0);
+	rv_emit(p, OP_addi, 11, 0, 0, 1);
+	rv_emit(p, OP_addi, 12, 0, 0, 2);
+	rv_emit(p, OP_addi, 13, 0, 0, 3);
+	rv_emit(p, OP_jalr, 0, 1, 0, 0);
+	return f;
+}
+
+/* Bytes that are put together come from windows and from memory in turns, up to the window's end. */
+static void test_words(void **state)
+{
+	struct bed b = { 0 };
+	uint8_t host[64];
+	uint64_t got, heap = 0;
+	int f;
+
+	(void)state;
+	f = make_word(&b.p);
+	bed_open(&b, NULL);
+	assert_int_equal(vb_dpa_mem_map(b.process, &heap, sizeof(host), VB_DPA_READ | VB_DPA_WRITE),
+			 0);
+	for (unsigned i = 0; i < sizeof(host); i++)
+		host[i] = (uint8_t)(i * 37 + 128);
+	assert_int_equal(vb_dpa_mem_write(b.process, heap, host, sizeof(host)), 0);
+	window(&b, NULL, AT, sizeof(host), host, VB_DPA_READ);
+	for (unsigned n = 0; n < 2000; n++) {
+		unsigned off = n % 64;
+		uint64_t at = (n / 7 % 2 ? heap : AT) + off, before = bed_state(&b)->instret;
+		int rc = vb_dpa_call(b.thread, rv_address(&b.p, f), &at, 1, &got);
+		uint32_t want;
+
+		if (at < AT && off > 60) /* there is more memory behind it */
+			continue;
+		assert_int_equal(rc, off > 60 ? -EFAULT : 0);
+		if (off > 60) {
+			assert_int_equal(bed_state(&b)->tval, AT + 64);
+			assert_int_equal(bed_state(&b)->instret - before, 64 - off);
+			continue;
+		}
+		memcpy(&want, host + off, 4);
+		assert_int_equal(got, (uint64_t)(int64_t)(int32_t)__builtin_bswap32(want));
+		assert_int_equal(bed_state(&b)->x[13], 3);
+	}
+	bed_close(&b);
+}
+
 static void test_atomics(void **state)
 {
 	struct bed b = { 0 };
@@ -743,14 +804,23 @@ static int refuse_membarrier(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accesses),         cmocka_unit_test(test_atomics),
-		cmocka_unit_test(test_rights),           cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_private),          cmocka_unit_test(test_many),
-		cmocka_unit_test(test_invalidation),     cmocka_unit_test(test_change),
-		cmocka_unit_test(test_change_in_use),    cmocka_unit_test(test_memory_gone),
-		cmocka_unit_test(test_device),           cmocka_unit_test(test_doorbells),
-		cmocka_unit_test(test_halting_doorbell), cmocka_unit_test(test_permanent),
-		cmocka_unit_test(test_device_in_use),    cmocka_unit_test(test_fences),
+		cmocka_unit_test(test_accesses),
+		cmocka_unit_test(test_atomics),
+		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_private),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_invalidation),
+		cmocka_unit_test(test_change),
+		cmocka_unit_test(test_change_in_use),
+		cmocka_unit_test(test_memory_gone),
+		cmocka_unit_test(test_device),
+		cmocka_unit_test(test_doorbells),
+		cmocka_unit_test(test_halting_doorbell),
+		cmocka_unit_test(test_permanent),
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_device_in_use),
+		cmocka_unit_test(test_fences),
 	};
 
 	bed_main(argc, argv);

@@ -311,7 +311,7 @@ static void test_loaded_counter(void **state)
 
 /* ---- loops that do anything ---- */
 
-enum { BODY = 24, REGS = 6, FIRST = 20, POINTERS = 3, POINTER = 10 };
+enum { BODY = 24, REGS = 6, FIRST = 20, POINTERS = 3, POINTER = 10, CONSTANT = 26, CONSTANTS = 3 };
 
 static unsigned any_reg(struct rng *r)
 {
@@ -330,6 +330,15 @@ static void any_insn(struct rv_prog *p, struct rng *r)
 
 	if (rng_chance(r, 4)) { /* put off, or not */
 		rv_emit(p, OP_fence, 0, 0, 0, rng_chance(r, 70) ? 0x33 : rng_below(r, 256));
+		return;
+	}
+	if (rng_chance(r, 12)) { /* with a constant, if it is one */
+		static const enum rv_op op[] = { OP_rolw, OP_rorw, OP_rol,    OP_ror,    OP_sllw,
+						 OP_srlw, OP_sraw, OP_sll,    OP_srl,    OP_sra,
+						 OP_add,  OP_addw, OP_sh2add, OP_sh3add, OP_sltu };
+
+		rv_emit(p, op[rng_below(r, 15)], rd, any_reg(r), CONSTANT + rng_below(r, CONSTANTS),
+			0);
 		return;
 	}
 	switch (rng_below(r, 8)) {
@@ -363,6 +372,24 @@ static void any_step(struct rv_prog *p, struct rng *r)
 		rv_emit(p, OP_addi, pointer, pointer, 0, (i64)rng_below(r, 200) - 80);
 }
 
+/* Made before the loop; or something else is, and this stands where nobody comes by. */
+static void make_constant(struct rv_prog *p, struct rng *r, unsigned rd)
+{
+	i64 value = rng_chance(r, 50)   ? (i64)rng_below(r, 64)
+		    : rng_chance(r, 50) ? (i64)(int32_t)rng_next(r)
+					: (i64)rng_value(r);
+	int over = rv_label(p);
+
+	if (rng_chance(r, 70)) {
+		rv_li(p, rd, (u64)value);
+		return;
+	}
+	rv_emit(p, OP_ld, rd, 9, 0, 8 * rng_below(r, 200));
+	rv_jump(p, 0, over);
+	rv_li(p, rd, (u64)value);
+	rv_place(p, over);
+}
+
 /* x9 is data, x8 counts turns, x18 the loop's entries. Some loops are entered in the middle. */
 static void make_any_loop(struct rv_prog *p, struct rng *r)
 {
@@ -384,6 +411,8 @@ static void make_any_loop(struct rv_prog *p, struct rng *r)
 	if (rng_chance(r, 50)) /* one of them begins near the end */
 		rv_li(p, 15, (PAGES - 1) * RV_PAGE - 1024),
 			rv_emit(p, OP_add, POINTER, POINTER, 15, 0);
+	for (unsigned i = 0; i < CONSTANTS; i++)
+		make_constant(p, r, CONSTANT + i);
 	if (rng_chance(r, 30)) {
 		middle = rv_label(p);
 		rv_jump(p, 0, middle);
@@ -393,7 +422,10 @@ static void make_any_loop(struct rv_prog *p, struct rng *r)
 		if (middle >= 0 && n == entry + 1)
 			rv_place(p, middle);
 		if (rng_chance(r, 8))
-			rv_branch(p, branch[rng_below(r, 6)], any_reg(r), any_reg(r), out);
+			rv_branch(p, branch[rng_below(r, 6)], any_reg(r),
+				  rng_chance(r, 50) ? any_reg(r)
+						    : CONSTANT + rng_below(r, CONSTANTS),
+				  out);
 		else if (rng_chance(r, 12))
 			any_step(p, r);
 		else

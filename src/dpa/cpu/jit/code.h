@@ -369,6 +369,9 @@ unsigned int emit_swap(struct tx *tx, const struct vb_insn *insn);
 bool plan_bytes(struct tx *tx, const struct vb_insn *insn);
 bool emit_bytes(struct tx *tx, const struct vb_insn *insn);
 
+/* emit_guess.c */
+void emit_guesses(struct tx *tx, uint32_t first, uint32_t last, struct fact *facts);
+
 /* emit_twice.c */
 void emit_twice(struct tx *tx, uint32_t first, uint32_t last);
 void emit_jump_back(struct tx *tx, enum x86_cc cc);

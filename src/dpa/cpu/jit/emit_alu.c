@@ -213,8 +213,14 @@ static void emit_shift_imm(struct tx *tx, const struct vb_insn *insn, enum x86_s
 static void emit_shift_reg(struct tx *tx, const struct vb_insn *insn, enum x86_shift op, bool word)
 {
 	int d = dst(tx, insn->rd), count;
+	struct vb_insn known = *insn;
 	struct rm a;
 
+	if (tx->facts[insn->rs2].known) {
+		known.imm = (int32_t)(tx->facts[insn->rs2].value & (word ? 31 : 63));
+		emit_shift_imm(tx, &known, op, word);
+		return;
+	}
 	count = src32(tx, insn->rs2, RDX);
 	a = word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1);
 	shift_reg(&tx->c, !word, op, d, a, count);

@@ -27,6 +27,11 @@ static void emit_shadd(struct tx *tx, const struct vb_insn *insn, unsigned int n
 	} else {
 		a = src64(tx, insn->rs1, RAX);
 	}
+	if (n && is_imm32(tx, insn->rs2)) {
+		lea(&tx->c, X_W, d, rm_index(NOREG, a, n, (int32_t)tx->facts[insn->rs2].value));
+		finish(tx, insn->rd, d, false);
+		return;
+	}
 	b = src64(tx, insn->rs2, RDX);
 	lea(&tx->c, X_W, d, rm_index(b, a, n, 0));
 	finish(tx, insn->rd, d, false);
@@ -106,9 +111,18 @@ static void emit_rotate_imm(struct tx *tx, const struct vb_insn *insn, bool word
  */
 static void emit_rotate_reg(struct tx *tx, const struct vb_insn *insn, bool left, bool word)
 {
-	struct rm a = word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1);
-	int n = src32(tx, insn->rs2, RDX);
+	const struct fact *amount = &tx->facts[insn->rs2];
+	struct vb_insn known = *insn;
+	struct rm a;
+	int n;
 
+	if (amount->known) {
+		known.imm = (int32_t)((left ? -amount->value : amount->value) & (word ? 31 : 63));
+		emit_rotate_imm(tx, &known, word);
+		return;
+	}
+	a = word ? operand32(tx, insn->rs1) : operand64(tx, insn->rs1);
+	n = src32(tx, insn->rs2, RDX);
 	shift_reg(&tx->c, !word, left ? SH_SHL : SH_SHR, RAX, a, n);
 	mov_rr(&tx->c, RDX, n);
 	ins(&tx->c, 0, 0xf7, 3, rm_reg(RDX)); /* neg */

@@ -122,6 +122,7 @@ void emit_twice(struct tx *tx, uint32_t first, uint32_t last)
 	memcpy(have, w->facts, sizeof(have));
 	for (unsigned int reg = 1; reg < 32; reg++)
 		seal_stub(tx, &have[reg]);
+	emit_guesses(tx, first, last, have);
 	align(&tx->c, 32);
 	w->back = code_offset(&tx->c);
 	c = tx->c;

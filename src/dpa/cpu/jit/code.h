@@ -203,11 +203,11 @@ struct fixup {
 
 /* What is known of a guest register at this point of the straight line. */
 struct fact {
-	bool checked; /* value - drift was compared with the limit */
-	bool known;   /* value is a constant */
-	bool window;  /* accesses through it were seen to go to windows */
-	bool word;    /* the register is the sign extension of its low half */
-	bool half;    /* and it is less than 2^16 */
+	bool checked;  /* value - drift was compared with the limit */
+	bool known;    /* value is a constant */
+	bool window;   /* accesses through it were seen to go to windows */
+	bool word;     /* the register is the sign extension of its low half */
+	uint8_t below; /* it is less than 2^below; 0: nobody knows (emit_range.c) */
 	int32_t drift;
 	uint32_t stub; /* of that compare */
 	uint64_t value;
@@ -368,6 +368,12 @@ unsigned int emit_swap(struct tx *tx, const struct vb_insn *insn);
 /* emit_bytes.c */
 bool plan_bytes(struct tx *tx, const struct vb_insn *insn);
 bool emit_bytes(struct tx *tx, const struct vb_insn *insn);
+
+/* emit_range.c */
+unsigned int bits_of(const struct tx *tx, unsigned int reg);
+unsigned int result_bits(const struct tx *tx, const struct vb_insn *insn);
+void note_bits(struct tx *tx, unsigned int rd, unsigned int bits);
+void finish_bits(struct tx *tx, unsigned int rd, int reg, unsigned int bits);
 
 /* emit_guess.c */
 void emit_guesses(struct tx *tx, uint32_t first, uint32_t last, struct fact *facts);

@@ -351,10 +351,12 @@ static bool has_room(struct tx *tx)
 
 static void emit_insn(struct tx *tx, const struct vb_insn *insn)
 {
-	if (emit_alu(tx, insn) || emit_bits(tx, insn) || emit_mem(tx, insn) ||
-	    emit_atomic(tx, insn) || emit_flow(tx, insn))
-		return;
-	emit_execute(tx, insn);
+	unsigned int bits = result_bits(tx, insn);
+
+	if (!emit_alu(tx, insn) && !emit_bits(tx, insn) && !emit_mem(tx, insn) &&
+	    !emit_atomic(tx, insn) && !emit_flow(tx, insn))
+		emit_execute(tx, insn);
+	note_bits(tx, insn->rd, bits);
 }
 
 /*

@@ -63,7 +63,8 @@ static void emit_addi(struct tx *tx, unsigned int rd, unsigned int rs1, int32_t 
 		flags = imm && a == d;
 	}
 	if (rd == rs1 && tx->gen->host[rd] == NOREG && rd != 2) {
-		tx->facts[rd].word = tx->facts[rd].half = false;
+		tx->facts[rd].word = false;
+		tx->facts[rd].below = 0;
 	} else if (rd == rs1 && tx->gen->host[rd] == NOREG) {
 		mov_load(&tx->c, RAX, slot(rd));
 		finish(tx, rd, RAX, false);
@@ -110,6 +111,7 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 	unsigned int rs1 = insn->rs1, rs2 = insn->rs2, flags = word ? 0 : X_W;
 	int d = dst(tx, insn->rd), hb = tx->gen->host[rs2];
 	bool logic = op == ALU_AND || op == ALU_OR || op == ALU_XOR, result_word = word;
+	unsigned int bits = result_bits(tx, insn);
 	bool with_flags;
 	struct rm b;
 	int a;
@@ -140,7 +142,7 @@ static void emit_binary(struct tx *tx, const struct vb_insn *insn, enum x86_alu 
 		lea(&tx->c, flags, d, rm_index(a, b.reg, 0, 0));
 	}
 	if (result_word)
-		finish_word(tx, insn->rd, d);
+		finish_bits(tx, insn->rd, d, bits);
 	else
 		finish(tx, insn->rd, d, logic && tx->facts[rs1].word && tx->facts[rs2].word);
 	if (!with_flags)
@@ -188,8 +190,7 @@ static void emit_shift_imm(struct tx *tx, const struct vb_insn *insn, enum x86_s
 {
 	int d = dst(tx, insn->rd);
 	int a = word ? src32(tx, insn->rs1, d) : src64(tx, insn->rs1, d);
-	unsigned int n = (unsigned int)insn->imm;
-
+	unsigned int n = (unsigned int)insn->imm, bits = result_bits(tx, insn);
 	bool with_lea = !word && op == SH_SHL && n >= 1 && n <= 3 && a != d;
 
 	if (with_lea) {
@@ -200,7 +201,7 @@ static void emit_shift_imm(struct tx *tx, const struct vb_insn *insn, enum x86_s
 			shift_imm(&tx->c, word ? 0 : X_W, op, d, n);
 	}
 	if (word && !(op == SH_SHR && n)) {
-		finish_word(tx, insn->rd, d);
+		finish_bits(tx, insn->rd, d, n ? bits : 64);
 	} else if (word) { /* a right shift leaves the sign bit clear, and the upper half with it */
 		finish(tx, insn->rd, d, true);
 	} else {
@@ -269,6 +270,7 @@ static void emit_set(struct tx *tx, const struct vb_insn *insn, enum x86_cc cc)
 static void emit_mul(struct tx *tx, const struct vb_insn *insn, bool word)
 {
 	unsigned int rs1 = insn->rs1, rs2 = insn->rs2;
+	unsigned int bits = result_bits(tx, insn);
 	int d = dst(tx, insn->rd), a;
 	struct rm b;
 
@@ -289,7 +291,7 @@ static void emit_mul(struct tx *tx, const struct vb_insn *insn, bool word)
 	mov_rr(&tx->c, d, a);
 	ins(&tx->c, word ? 0 : X_W, 0x0faf, d, b);
 	if (word)
-		finish_word(tx, insn->rd, d);
+		finish_bits(tx, insn->rd, d, bits);
 	else
 		finish(tx, insn->rd, d, false);
 }
@@ -368,6 +370,7 @@ static uint64_t word_sum(const struct tx *tx, const struct vb_insn *insn)
 
 static bool emit_alu_word(struct tx *tx, const struct vb_insn *insn)
 {
+	unsigned int bits = result_bits(tx, insn);
 	int d = dst(tx, insn->rd), a;
 
 	switch (insn->op) {
@@ -386,7 +389,7 @@ static bool emit_alu_word(struct tx *tx, const struct vb_insn *insn)
 			alu_imm(&tx->c, 0, ALU_ADD, rm_reg(d), insn->imm);
 		else
 			lea(&tx->c, 0, d, rm_mem(a, insn->imm));
-		finish_word(tx, insn->rd, d);
+		finish_bits(tx, insn->rd, d, bits);
 		if (a == d)
 			note_zero(tx, insn->rd);
 		return true;

@@ -21,6 +21,7 @@ static void emit_shadd(struct tx *tx, const struct vb_insn *insn, unsigned int n
 		emit_slli_uw(tx, insn, n);
 		return;
 	}
+	uw = uw && bits_of(tx, insn->rs1) > 32;
 	if (uw) {
 		ins(&tx->c, 0, 0x8b, RAX, operand32(tx, insn->rs1));
 		a = RAX;
@@ -324,7 +325,6 @@ bool emit_bits(struct tx *tx, const struct vb_insn *insn)
 		return true;
 	case VB_OP_ZEXT_H:
 		emit_extend(tx, insn, 0x0fb7, 0);
-		tx->facts[insn->rd].half = true;
 		return true;
 	case VB_OP_ROL:
 	case VB_OP_ROLW:

@@ -509,7 +509,7 @@ static void emit_wide(struct tx *tx, unsigned int base, const struct part *part,
 		finish_word(tx, part->rd, d);
 	else
 		finish(tx, part->rd, d, w->size == 2);
-	tx->facts[part->rd].half = w->size == 2 && !w->sign;
+	note_bits(tx, part->rd, w->sign ? 64 : 8U * w->size);
 	forget_low(tx, part->rd);
 }
 
@@ -528,7 +528,7 @@ static void emit_byte(struct tx *tx, const struct vb_insn *insn, const struct pa
 	}
 	ins(&tx->c, X_BRM | (sign ? X_W : 0), sign ? 0x0fbe : 0x0fb6, d, from);
 	finish(tx, insn->rd, d, true);
-	tx->facts[insn->rd].half = !sign;
+	note_bits(tx, insn->rd, sign ? 64 : 8);
 }
 
 /* The next instruction of the run. False: it is itself. */

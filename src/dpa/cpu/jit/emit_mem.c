@@ -182,7 +182,6 @@ static void emit_load(struct tx *tx, const struct vb_insn *insn)
 	site = add_site(tx);
 	ins(&tx->c, load_forms[kind].flags | X_GUEST, load_forms[kind].opcode, d, m);
 	finish(tx, insn->rd, d, insn->op != VB_OP_LD && insn->op != VB_OP_LWU);
-	tx->facts[insn->rd].half = insn->op == VB_OP_LHU || insn->op == VB_OP_LBU;
 	complete_stub(tx, stub, site, true);
 	if (d != RAX && m.base == RAX && insn->rd != insn->rs1)
 		note_low(tx, insn->rs1, stub);

@@ -76,7 +76,7 @@ static unsigned int emit_half_swap(struct tx *tx, const struct vb_insn *a)
 	const struct vb_insn *other;
 	int d;
 
-	if (!b || !join || !end || !tx->facts[a->rs1].half || !are_shifts(a, b) ||
+	if (!b || !join || !end || bits_of(tx, a->rs1) > 16 || !are_shifts(a, b) ||
 	    join->op != VB_OP_OR || end->op != VB_OP_ZEXT_H)
 		return 0;
 	if ((join->rs1 != a->rd || join->rs2 != b->rd) &&
@@ -94,7 +94,7 @@ static unsigned int emit_half_swap(struct tx *tx, const struct vb_insn *a)
 	ins(&tx->c, X_16, 0xc1, SH_ROL, rm_reg(d));
 	put8(&tx->c, 8);
 	finish(tx, join->rd, d, true);
-	tx->facts[join->rd].half = true;
+	note_bits(tx, join->rd, 16);
 	if (other->rd == a->rs1)
 		emit_alu(tx, other);
 	return 4;

@@ -69,6 +69,10 @@ static bool suppose_less(struct tx *tx, struct fact *have, unsigned int reg)
 		have->known = false;
 		less = true;
 	}
+	if (have->below && (!end->below || end->below > have->below)) {
+		have->below = 0;
+		less = true;
+	}
 	if (have->word && !end->word && !(tx->twice.pending >> reg & 1)) {
 		have->word = false;
 		less = true;

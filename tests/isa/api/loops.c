@@ -432,8 +432,15 @@ static void make_any_loop(struct rv_prog *p, struct rng *r)
 			any_insn(p, r);
 	}
 	rv_emit(p, rng_chance(r, 50) ? OP_addi : OP_addiw, 8, 8, 0, -1);
-	rv_branch(p, rng_chance(r, 70) ? OP_bne : OP_blt, rng_chance(r, 70) ? 8 : 0,
-		  rng_chance(r, 70) ? 0 : 8, top);
+	if (rng_chance(r, 30)) { /* it is left from its inside, and may go on behind that */
+		rv_branch(p, OP_beq, 8, 0, out);
+		for (unsigned n = rng_below(r, 6); n; n--)
+			any_insn(p, r);
+		rv_jump(p, 0, top);
+	} else {
+		rv_branch(p, rng_chance(r, 70) ? OP_bne : OP_blt, rng_chance(r, 70) ? 8 : 0,
+			  rng_chance(r, 70) ? 0 : 8, top);
+	}
 	rv_place(p, out);
 	rv_emit(p, OP_add, FIRST, FIRST, FIRST + 1, 0);
 	rv_emit(p, OP_addi, 18, 18, 0, -1);

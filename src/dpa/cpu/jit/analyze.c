@@ -496,8 +496,8 @@ static bool enters_inside(const struct analysis *a, uint32_t first, uint32_t las
 }
 
 /*
- * A loop in one piece: from this block, a leader, straight on to a branch back to it. Others may
- * enter in between, as gcc enters its loops, but the loop itself does not. *last is the block of
+ * A loop in one piece: from this block, a leader, straight on to a branch or jump back to it. Others
+ * may enter in between, as gcc enters its loops, but the loop itself does not. *last is the block of
  * that branch.
  */
 bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last)
@@ -517,6 +517,9 @@ bool is_straight_loop(const struct analysis *a, uint32_t first, uint32_t *last)
 			return false;
 		*last = k;
 		if (op >= VB_OP_BEQ && op <= VB_OP_BGEU && !(a->marks[at] & MARK_SELECT) &&
+		    (int64_t)at + a->text->insns[at].imm / 2 == a->blocks[first].index)
+			return !enters_inside(a, first, k);
+		if (op == VB_OP_JAL && a->text->insns[at].rd == VB_CPU_SINK &&
 		    (int64_t)at + a->text->insns[at].imm / 2 == a->blocks[first].index)
 			return !enters_inside(a, first, k);
 		if ((op_ends_block(op) && (op < VB_OP_BEQ || op > VB_OP_BGEU)) ||

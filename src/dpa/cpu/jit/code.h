@@ -179,6 +179,7 @@ enum stub_kind {
 	STUB_LEAVE, /* leave translated code for pc, with `left` instructions of the block not done
 		     */
 	STUB_RESET, /* reset the return predictor, try again */
+	STUB_EXIT,  /* out of a loop: extend what is pending, and go to index */
 };
 
 /*
@@ -234,7 +235,7 @@ struct low {
 /* A loop that is made twice (emit_twice.c). */
 struct twice {
 	enum { ONCE, FIRST, AGAIN } pass;
-	uint32_t head;         /* guest instruction that the loop begins with */
+	uint32_t head, last;   /* guest instructions that the loop begins and ends with */
 	uint32_t back;         /* host offset of the second copy */
 	uint32_t exit;         /* displacement of the jump out of the first */
 	bool ended;            /* the first falls into the second, not behind the loop */
@@ -381,6 +382,7 @@ void emit_guesses(struct tx *tx, uint32_t first, uint32_t last, struct fact *fac
 /* emit_twice.c */
 void emit_twice(struct tx *tx, uint32_t first, uint32_t last);
 void emit_jump_back(struct tx *tx, enum x86_cc cc);
+void emit_jump_always(struct tx *tx);
 
 /* emit_select.c */
 bool select_op(unsigned int op);

@@ -333,6 +333,11 @@ static void emit_stub(struct tx *tx, const struct stub *stub)
 		emit_leave(tx, tx->jit->text->lo + (uint64_t)(2 * (int64_t)stub->index),
 			   stub->left);
 		break;
+	case STUB_EXIT:
+		tx->pending = stub->pending;
+		flush_pending(tx);
+		add_fixup(tx, jmp_forward(&tx->c), (uint32_t)stub->index);
+		break;
 	case STUB_RESET:
 		mov_load(&tx->c, RSP, FIELD(pred_base));
 		jmp_to(&tx->c, stub->back);

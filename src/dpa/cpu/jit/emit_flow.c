@@ -46,17 +46,25 @@ static void emit_branch(struct tx *tx, const struct vb_insn *insn)
 	uint64_t pc = pc_of(tx, tx->index) + (uint64_t)(int64_t)insn->imm;
 	uint32_t target = target_index(tx, pc);
 	uint32_t stub;
-	bool back;
+	bool back, exit;
 
 	back = tx->twice.pass != ONCE && target == tx->twice.head;
 	if (back && tx->twice.pass == FIRST)
 		tx->twice.fence = tx->fence;
-	if (!back || tx->twice.pass == FIRST || !tx->twice.fence)
+	exit = tx->twice.pass != ONCE && target != UINT32_MAX && tx->pending &&
+	       (target < tx->twice.head || target > tx->twice.last);
+	if (!exit && (!back || tx->twice.pass == FIRST || !tx->twice.fence))
 		flush_fence(tx);
 	/* Words are compared before they are extended, which leaves the flags alone. */
 	cc = emit_condition(tx, insn);
 	if (back) {
 		emit_jump_back(tx, cc);
+		return;
+	}
+	if (exit) { /* rarely: the other way has nothing to extend for it */
+		stub = add_stub(tx, STUB_EXIT, jcc_forward(&tx->c, cc));
+		if (!tx->failed)
+			tx->stubs[stub].index = (int32_t)target;
 		return;
 	}
 	if (target != UINT32_MAX)
@@ -103,10 +111,15 @@ static void emit_direct(struct tx *tx, unsigned int rd, uint64_t pc)
 {
 	uint32_t target = target_index(tx, pc);
 
-	flush_pending(tx);
+	if (rd != VB_CPU_SINK || tx->twice.pass == ONCE || target != tx->twice.head)
+		flush_pending(tx);
 	write_const(tx, rd, pc_of(tx, tx->next));
 	if (target == UINT32_MAX) {
 		emit_leave(tx, pc, 0);
+		return;
+	}
+	if (rd == VB_CPU_SINK && tx->twice.pass != ONCE && target == tx->twice.head) {
+		emit_jump_always(tx);
 		return;
 	}
 	if (is_link(rd)) {

@@ -10,6 +10,9 @@
  *          jump if to back
  *   exit:                       facts are empty
  *
+ * Or either copy ends with a jump, and the loop is left by branches inside. What is pending at such
+ * a branch is extended out of line (STUB_EXIT): the loop goes on most of the time.
+ *
  * What holds at the end of the first copy was found without asking how it began, so it holds at the
  * end of every turn; with one exception. That a base was compared may be known from a turn long ago:
  * then each turn has to keep it so. So the end of the second copy must know what its beginning
@@ -44,6 +47,24 @@ void emit_jump_back(struct tx *tx, enum x86_cc cc)
 	patch32(&tx->c, w->exit, code_offset(&tx->c));
 	memset(tx->facts, 0, sizeof(tx->facts));
 	notes_void(tx);
+}
+
+/* The same, where the loop ends with a jump back, and is left from its inside. */
+void emit_jump_always(struct tx *tx)
+{
+	struct twice *w = &tx->twice;
+
+	w->pending = tx->pending;
+	if (w->pass == FIRST) {
+		flush_pending(tx);
+		w->ended = true;
+		memcpy(w->facts, tx->facts, sizeof(w->facts));
+		return;
+	}
+	flush_except(tx, w->waiting);
+	jmp_to(&tx->c, w->back);
+	memcpy(w->facts, tx->facts, sizeof(w->facts));
+	tx->pending = 0;
 }
 
 /* What the second copy's code leans on must not come back from elsewhere (emit_mem.c). */
@@ -118,7 +139,9 @@ void emit_twice(struct tx *tx, uint32_t first, uint32_t last)
 	struct code c;
 	size_t nsites, nstubs, nfixups;
 
-	*w = (struct twice){ .pass = FIRST, .head = tx->a.blocks[first].index };
+	*w = (struct twice){ .pass = FIRST,
+			     .head = tx->a.blocks[first].index,
+			     .last = tx->a.blocks[last].last };
 	emit_blocks(tx, first, last);
 	w->ended = false;
 	w->pass = AGAIN;

@@ -166,6 +166,9 @@ struct vb_mr; /* lkey equals rkey */
 
 VB_PUBLIC int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
 			unsigned int access, struct vb_mr **mr);
+/* The same with a key whose lower 8 bits the caller chooses. */
+VB_PUBLIC int vb_mr_reg_variant(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
+				unsigned int access, uint8_t variant, struct vb_mr **mr);
 /*
  * As ibv_rereg_mr: flags are enum ibv_rereg_mr_flags; on failure the MR is as it was. The key
  * stays. When this returns, nobody uses the memory as it was registered before; a request of a peer

@@ -176,8 +176,9 @@ static uint32_t make_key(uint32_t index)
 	       atomic_fetch_add_explicit(&vb_card.mr.next_variant, 1, memory_order_relaxed);
 }
 
-int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
-	      struct vb_mr **out)
+/* variant NULL: the card chooses it. */
+static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
+	       const uint8_t *variant, struct vb_mr **out)
 {
 	struct vb_seg_mr *entry;
 	struct vb_mr *mr;
@@ -206,11 +207,25 @@ int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsign
 		return vb_refuse_memory("the memory region");
 	}
 	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
+	if (variant)
+		mr->key = (uint32_t)index << 8 | *variant;
 	publish(entry, mr->key, pd->number, addr, length, iova, access);
 	atomic_fetch_add_explicit(&pd->refs, 1, memory_order_release);
 	atomic_fetch_add_explicit(&pd->dev->objects, 1, memory_order_release);
 	*out = mr;
 	return 0;
+}
+
+int vb_mr_reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
+	      struct vb_mr **mr)
+{
+	return reg(pd, addr, length, iova, access, NULL, mr);
+}
+
+int vb_mr_reg_variant(struct vb_pd *pd, void *addr, size_t length, uint64_t iova,
+		      unsigned int access, uint8_t variant, struct vb_mr **mr)
+{
+	return reg(pd, addr, length, iova, access, &variant, mr);
 }
 
 int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_t length,

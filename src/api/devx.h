@@ -69,7 +69,7 @@ struct mlx5dv_devx_obj {
 	const struct vb_devx_lender *lender; /* lent: NULL where it cannot be queried */
 	struct ibv_context *context;         /* of the device it is on */
 	struct vb_listeners listeners;       /* its maker tells them of its events */
-	uint8_t *kept; /* libmlx5's: the context of a TIR, for queries */
+	uint8_t *kept;                       /* libmlx5's: the context of a TIR, for queries */
 	/* libmlx5's, under the lock of the context's list; see mlx5/devx_table.c */
 	struct mlx5dv_devx_obj *next; /* made before this one */
 	uint32_t users;               /* who holds it by devx_get() */

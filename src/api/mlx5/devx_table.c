@@ -19,21 +19,10 @@
 
 /* clang-format off: one on a line */
 static const struct devx_row *const families[] = {
-	devx_alloc_rows,
-	devx_cap_rows,
-	devx_counter_rows,
-	devx_cq_rows,
-	devx_emulation_rows,
-	devx_flow_action_rows,
-	devx_flow_entry_rows,
-	devx_flow_rows,
-	devx_general_rows,
-	devx_mkey_rows,
-	devx_qp_rows,
-	devx_rq_rows,
-	devx_rqt_rows,
-	devx_sq_rows,
-	devx_tir_rows,
+	devx_alloc_rows,     devx_cap_rows,         devx_counter_rows,    devx_cq_rows,
+	devx_emulation_rows, devx_flow_action_rows, devx_flow_entry_rows, devx_flow_rows,
+	devx_general_rows,   devx_mkey_rows,        devx_qp_rows,         devx_rq_rows,
+	devx_rqt_rows,       devx_sq_rows,          devx_tir_rows,
 };
 /* clang-format on */
 

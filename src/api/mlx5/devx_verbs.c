@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Commands on objects that verbs made: queries and changes of queue pairs, CQs, SRQs and WQs. The
+ * command names the object's number, which is checked as for objects of commands.
+ *
+ *	struct ibv_qp --> what a command would have made of it (struct devx_queue) --> devx_run()
+ *
+ * An SRQ is an RMP to commands, and a WQ an RQ. Where a queue becomes empty (2RST_QP, an RQ to RST)
+ * libibverbs must forget its requests too: such a command goes through ibv_modify_qp() or
+ * ibv_modify_wq().
+ */
+#include "devx_queue.h"
+
+enum { OP_2RST_QP = 0x50a, OP_MODIFY_RQ = 0x909, PATH = 0xc0 };
+
+static uint32_t log_of(uint64_t value)
+{
+	uint32_t log = 0;
+
+	while (value >>= 1)
+		log++;
+	return log;
+}
+
+struct call {
+	enum devx_call call;
+	const void *in;
+	size_t inlen;
+	void *out;
+	size_t outlen;
+};
+
+/* The command on an object of this kind; 0 or a positive errno. */
+static int run(const struct call *c, struct ibv_context *context, enum vb_devx_kind kind,
+	       uint32_t number, struct devx_queue *queue)
+{
+	struct mlx5dv_devx_obj obj = {
+		.mark = VB_DEVX_MARK,
+		.kind = kind,
+		.number = number,
+		.context = context,
+		.data = queue,
+	};
+
+	queue->obj = &obj;
+	queue->dbr = queue->no_record;
+	return devx_run(c->call, context, &obj, c->in, c->inlen, c->out, c->outlen);
+}
+
+static bool is_opcode(const struct call *c, uint32_t opcode)
+{
+	return c->in && c->inlen >= DEVX_LEAST && get(c->in, DEVX_OPCODE, 16) == opcode;
+}
+
+/* --- queue pairs ------------------------------------------------------------------------------ */
+
+static void keep_path(uint8_t *qpc, const struct ibv_ah_attr *av)
+{
+	uint8_t *ads = qpc + PATH / 8;
+
+	put(ads, 0x28, 1, av->is_global);
+	put(ads, 0x48, 8, av->grh.sgid_index);
+	put(ads, 0x54, 4, av->static_rate);
+	put(ads, 0x58, 8, av->grh.hop_limit);
+	put(ads, 0x64, 8, av->grh.traffic_class);
+	put(ads, 0x6c, 20, av->grh.flow_label);
+	put(ads, 0x121, 3, av->sl);
+	memcpy(ads + 0x80 / 8, av->grh.dgid.raw, sizeof(av->grh.dgid.raw));
+}
+
+static void keep_qp(struct ibv_qp *qp, uint8_t *qpc)
+{
+	struct vb_verbs_qp rings;
+	struct ibv_qp_attr attr;
+
+	vb_verbs_rings(qp->context)->qp(qp, &rings);
+	vb_qp_query(rings.card, &attr, NULL);
+	put(qpc, 0x8, 8, qp->qp_type == IBV_QPT_RC ? 0 : qp->qp_type == IBV_QPT_UC ? 1 : 2);
+	put(qpc, 0x28, 24, vb_pd_number(vb_verbs_pd(qp->pd)));
+	put(qpc, 0x40, 3, attr.path_mtu);
+	put(qpc, 0x43, 5, VB_MAX_MSG_LOG > 30 ? 30 : VB_MAX_MSG_LOG);
+	put(qpc, 0x49, 4, log_of(rings.rq.cnt));
+	put(qpc, 0x4d, 3, rings.rq.cnt ? rings.rq.shift - 4 : 0);
+	put(qpc, 0x50, 1, !rings.sq.cnt);
+	put(qpc, 0x51, 4, log_of(rings.sq.cnt));
+	put(qpc, 0x388, 3, log_of(attr.max_rd_atomic));
+	put(qpc, 0x488, 3, log_of(attr.max_dest_rd_atomic));
+	put(qpc, 0x3e8, 24, qp->send_cq ? qp->send_cq->handle : 0);
+	put(qpc, 0x4e8, 24, qp->recv_cq ? qp->recv_cq->handle : 0);
+	put(qpc, 0x565, 3, qp->srq ? 1 : rings.rq.cnt ? 0 : 3);
+	put(qpc, 0x568, 24, qp->srq ? qp->srq->handle : 0);
+	keep_path(qpc, &attr.ah_attr);
+}
+
+/* An empty queue: the command is checked by a query of the same object first. */
+static int reset_qp(const struct call *c, struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	if (c->outlen < DEVX_LEAST || !c->out)
+		return -vb_refuse_combination("the answer is shorter than 16 bytes");
+	if (get(c->in, DEVX_NUMBER, 24) != qp->qp_num)
+		return -vb_refuse_combination("the command names another object");
+	memset(c->out, 0, c->outlen);
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+static int on_qp(const struct call *c, struct ibv_qp *qp)
+{
+	struct devx_queue queue = { 0 };
+	int err;
+
+	if (!qp || !mlx5dv_is_supported(qp->context->device))
+		return -vb_refuse_not_mlx5();
+	if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC && qp->qp_type != IBV_QPT_UD)
+		return -vb_refuse_unsupported("commands on this type of queue pair");
+	if (c->call == DEVX_MODIFY && is_opcode(c, OP_2RST_QP))
+		return reset_qp(c, qp);
+	queue.qp = vb_verbs_qp(qp);
+	keep_qp(qp, queue.kept);
+	err = run(c, qp->context, VB_DEVX_QP, qp->qp_num, &queue);
+	if (!err && c->call == DEVX_MODIFY)
+		qp->state = vb_qp_state(queue.qp);
+	return err;
+}
+
+/* --- CQs -------------------------------------------------------------------------------------- */
+
+static int on_cq(const struct call *c, struct ibv_cq *cq)
+{
+	struct devx_queue queue = { 0 };
+	struct vb_cq_moderation moderation;
+	int err;
+
+	if (!cq || !mlx5dv_is_supported(cq->context->device))
+		return -vb_refuse_not_mlx5();
+	queue.cq = vb_cq_get(vb_verbs_dev(cq->context), cq->handle);
+	if (!queue.cq)
+		return -vb_refuse_combination("the CQ is gone");
+	moderation = vb_cq_moderation(queue.cq);
+	put(queue.kept, 0xf, 2, moderation.from_cqe);
+	put(queue.kept, 0x63, 5, log_of((uint64_t)cq->cqe + 1));
+	put(queue.kept, 0x84, 12, moderation.period_us);
+	put(queue.kept, 0x90, 16, moderation.max_count);
+	err = run(c, cq->context, VB_DEVX_CQ, cq->handle, &queue);
+	vb_cq_put(queue.cq);
+	return err;
+}
+
+/* --- SRQs and WQs ----------------------------------------------------------------------------- */
+
+static int on_srq(const struct call *c, struct ibv_srq *srq)
+{
+	struct devx_queue queue = { 0 };
+	struct vb_verbs_srq ring;
+
+	if (!srq || !mlx5dv_is_supported(srq->context->device))
+		return -vb_refuse_not_mlx5();
+	vb_verbs_rings(srq->context)->srq(srq, &ring);
+	queue.srq = ring.card;
+	put(queue.kept, DEVX_WQ + 0x30, 16, vb_srq_limit(ring.card));
+	put(queue.kept, DEVX_WQ + 0x48, 24, vb_pd_number(vb_verbs_pd(srq->pd)));
+	put(queue.kept, DEVX_WQ + 0x10c, 4, ring.wqe_shift);
+	put(queue.kept, DEVX_WQ + 0x11b, 5, log_of(ring.wqe_cnt));
+	return run(c, srq->context, VB_DEVX_RMP, vb_srq_number(ring.card), &queue);
+}
+
+static int reset_wq(const struct call *c, struct ibv_wq *wq)
+{
+	static const enum ibv_wq_state states[] = { IBV_WQS_RESET, IBV_WQS_RDY, IBV_WQS_UNKNOWN,
+						    IBV_WQS_ERR };
+	uint32_t old = get(c->in, DEVX_OLD_STATE, 4);
+	struct ibv_wq_attr attr = {
+		.attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
+		.wq_state = IBV_WQS_RESET,
+		.curr_wq_state = old < 4 ? states[old] : IBV_WQS_UNKNOWN,
+	};
+
+	if (c->outlen < DEVX_LEAST || !c->out)
+		return -vb_refuse_combination("the answer is shorter than 16 bytes");
+	if (get(c->in, DEVX_NUMBER, 24) != wq->wq_num)
+		return -vb_refuse_combination("the command names another object");
+	if (get64(c->in, DEVX_BITMASK))
+		return -vb_refuse_unsupported("other changes beside the one to RST");
+	memset(c->out, 0, c->outlen);
+	return ibv_modify_wq(wq, &attr);
+}
+
+static int on_wq(const struct call *c, struct ibv_wq *wq)
+{
+	struct devx_queue queue = { 0 };
+	int err;
+
+	if (!wq || !mlx5dv_is_supported(wq->context->device))
+		return -vb_refuse_not_mlx5();
+	if (c->call == DEVX_MODIFY && is_opcode(c, OP_MODIFY_RQ) && c->inlen >= 272 &&
+	    get(c->in, DEVX_CONTEXT + 0x8, 4) == DEVX_RST)
+		return reset_wq(c, wq);
+	queue.qp = vb_rq_get(vb_verbs_dev(wq->context), wq->wq_num);
+	if (!queue.qp)
+		return -vb_refuse_combination("the WQ is gone");
+	put(queue.kept, 0x48, 24, wq->cq->handle);
+	put(queue.kept, DEVX_WQ + 0x0, 4, 1); /* cyclic */
+	put(queue.kept, DEVX_WQ + 0x48, 24, vb_pd_number(vb_verbs_pd(wq->pd)));
+	err = run(c, wq->context, VB_DEVX_RQ, wq->wq_num, &queue);
+	if (!err && c->call == DEVX_MODIFY)
+		wq->state = devx_wq_state_of(&queue) == DEVX_RDY ? IBV_WQS_RDY : IBV_WQS_ERR;
+	vb_rq_put(queue.qp);
+	return err;
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+#define DEVX_CALLS(name, type)                                                                    \
+	VB_PUBLIC int mlx5dv_devx_##name##_query(struct type *obj, const void *in, size_t inlen,  \
+						 void *out, size_t outlen)                        \
+	{                                                                                         \
+		const struct call call = { DEVX_QUERY, in, inlen, out, outlen };                  \
+		int err;                                                                          \
+                                                                                                  \
+		API_CALL(.kind = #name, .detail = devx_name(in, inlen));                          \
+		err = on_##name(&call, obj);                                                      \
+		return err ? api_fail(err) : 0;                                                   \
+	}                                                                                         \
+                                                                                                  \
+	VB_PUBLIC int mlx5dv_devx_##name##_modify(struct type *obj, const void *in, size_t inlen, \
+						  void *out, size_t outlen)                       \
+	{                                                                                         \
+		const struct call call = { DEVX_MODIFY, in, inlen, out, outlen };                 \
+		int err;                                                                          \
+                                                                                                  \
+		API_CALL(.kind = #name, .detail = devx_name(in, inlen));                          \
+		err = on_##name(&call, obj);                                                      \
+		return err ? api_fail(err) : 0;                                                   \
+	}
+
+DEVX_CALLS(qp, ibv_qp)
+DEVX_CALLS(cq, ibv_cq)
+DEVX_CALLS(srq, ibv_srq)
+DEVX_CALLS(wq, ibv_wq)

@@ -40,7 +40,7 @@ def subcommands(command):
 
 def exported(library):
     said = subprocess.run(['nm', '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r' [TW] ((?:flexio|dpa_stats|mlx4dv|hbldv|mlx5dv_(?:create_flow|destroy_flow|devx_obj|dr|dump_dr))_?\w*)', said))
+    return set(re.findall(r' [TW] ((?:flexio|dpa_stats|mlx4dv|hbldv|mlx5dv_(?:create_flow|destroy_flow|devx|dr|dump_dr))_?\w*)', said))
 
 
 def main():

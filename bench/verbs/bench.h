@@ -34,5 +34,7 @@ void bench_limits(const struct bench *bench);
 /* mlx4 direct verbs beside verbs on the same adapter, and a bare SIGSEGV; x86-64 only. */
 void bench_mlx4_limit(const struct bench *bench);
 void bench_mlx4(const struct bench *bench);
+/* The same with mlx5 queues that were made by command. */
+void bench_mlx5(const struct bench *bench);
 /* A child of bench_limits(): owns the memory that process_vm_writev goes to. */
 int bench_limits_child(void);

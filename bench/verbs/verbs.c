@@ -496,6 +496,7 @@ int main(int argc, char **argv)
 		bench_mlx4_limit(&bench); /* before a device is open: the handler is its own */
 		bench_pin(0);
 		bench_mlx4(&bench);
+		bench_mlx5(&bench);
 		return 0;
 	}
 #endif

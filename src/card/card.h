@@ -42,6 +42,7 @@ enum vb_limits {
 	VB_MAX_RD_ATOMIC = 16,
 	VB_MAX_MSG_LOG = 31,
 	VB_MAX_TSO = 1 << 18, /* bytes of frames that one WQE makes */
+	VB_MAX_MINIS = 64,    /* completions that share one title, in the basic layout */
 };
 
 struct vb_gid {
@@ -238,6 +239,7 @@ struct vb_cq_attr {
 	bool always_armed; /* every CQE notifies */
 	/* mlx5: CQEs carry the number of the turn of the ring, and come in arrays where they can */
 	bool compressed;
+	bool basic_minis; /* of compressed ones: the layout without turns, see card/compress.c */
 	/* of compressed receives: mini_cqe_res_format of the mlx5 CQ context */
 	uint8_t mini_format;
 	void *cookie; /* handed to notify and to events */

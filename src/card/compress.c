@@ -8,6 +8,14 @@
  *	        title   they are the     (validity byte    ...
  *	                CQEs i + 1 ...   of no turn)
  *
+ * That is the enhanced layout, whose entries carry the turn of the ring. In the basic one, of CQs of
+ * verbs, the title counts the completions, the first of which is its own, and nothing else changes in
+ * the ring; the consumer makes the entries that it passes invalid.
+ *
+ *	index   i             i + 1         i + 8                  i + n
+ *	        title of n    mini CQEs     the next 8 mini CQEs   CQE or title
+ *	                      0 ... 7
+ *
  * Each mini CQE takes an index as the CQE would, so consumer index, overrun and arming know nothing
  * of compression.
  *
@@ -22,27 +30,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CQE_SIZE = 64 };
+enum { CQE_SIZE = 64, BASIC_ARRAY = CQE_SIZE / (int)sizeof(struct vb_mini) };
+
+_Static_assert((int)VB_MINI_MAX_BASIC == (int)VB_MAX_MINIS, "what programs are told");
 
 struct vb_minis {
+	bool basic;      /* the layout */
 	uint8_t format;  /* of receives, as the CQ was created */
 	uint8_t limit;   /* of one array */
 	uint8_t count;   /* mini CQEs that wait */
 	bool has_title;  /* the last entry written is one, or belongs to one */
 	uint16_t behind; /* CQEs since the title */
 	uint32_t first;  /* index of the first one that waits */
-	struct vb_mini mini[VB_MINI_MAX];
+	struct vb_mini mini[VB_MINI_MAX_BASIC];
 	_Alignas(8) uint8_t title[CQE_SIZE];
 };
 
 struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr)
 {
 	struct vb_minis *minis = calloc(1, sizeof(*minis));
+	uint32_t most;
 
 	if (!minis)
 		return NULL;
 	minis->format = attr->mini_format;
-	minis->limit = (uint8_t)(attr->cqe_cnt < VB_MINI_MAX ? attr->cqe_cnt : VB_MINI_MAX);
+	minis->basic = attr->basic_minis;
+	most = minis->basic ? VB_MINI_MAX_BASIC : VB_MINI_MAX;
+	minis->limit = (uint8_t)(attr->cqe_cnt < most ? attr->cqe_cnt : most);
 	return minis;
 }
 
@@ -63,6 +77,21 @@ static void *entry(const struct vb_cq *cq, uint32_t index)
 	return (char *)cq->attr.buf + (size_t)(index & cq->slots) * cq->attr.cqe_size;
 }
 
+/* The arrays first: the title says that they are there. */
+static void write_basic(struct vb_cq *cq)
+{
+	struct vb_minis *minis = cq->minis;
+	uint32_t first = minis->first;
+
+	for (uint32_t i = 0; minis->count > 1 && i < minis->count; i += BASIC_ARRAY) {
+		uint32_t n = minis->count - i < BASIC_ARRAY ? minis->count - i : BASIC_ARRAY;
+
+		memcpy(entry(cq, first + (i ? i : 1)), &minis->mini[i], n * sizeof(minis->mini[0]));
+	}
+	cq->codec->title(entry(cq, first), minis->title, minis->count, first & cq->attr.cqe_cnt);
+	minis->count = 0;
+}
+
 void vb_minis_write(struct vb_cq *cq)
 {
 	struct vb_minis *minis = cq->minis;
@@ -70,6 +99,10 @@ void vb_minis_write(struct vb_cq *cq)
 
 	if (!minis->count)
 		return;
+	if (minis->basic) {
+		write_basic(cq);
+		return;
+	}
 	/*
 	 * What was left there 256 turns ago must not look new when the consumer comes round again.
 	 */
@@ -80,6 +113,26 @@ void vb_minis_write(struct vb_cq *cq)
 	minis->count = 0;
 }
 
+/* Every completion waits, the title too: it is not known before how many there are. */
+static bool add_basic(struct vb_cq *cq, const uint8_t *cqe, bool open)
+{
+	struct vb_minis *minis = cq->minis;
+
+	if (minis->count && !cq->codec->mini(minis->title, cqe, minis->count, minis->format,
+					     &minis->mini[minis->count]))
+		vb_minis_write(cq);
+	if (!minis->count) {
+		/* An error, for instance, has no mini CQE. */
+		if (!open || !cq->codec->mini(cqe, cqe, 0, minis->format, &minis->mini[0]))
+			return false;
+		memcpy(minis->title, cqe, CQE_SIZE);
+		minis->first = cq->pi;
+	}
+	if (++minis->count == minis->limit)
+		vb_minis_write(cq);
+	return true;
+}
+
 bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion)
 {
 	_Alignas(8) uint8_t cqe[CQE_SIZE] = { 0 };
@@ -88,6 +141,8 @@ bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion)
 
 	completion->turn = 0; /* not what CQEs differ in */
 	cq->codec->completion(cqe, completion, false);
+	if (minis->basic)
+		return add_basic(cq, cqe, open);
 	if (open && minis->has_title &&
 	    cq->codec->mini(minis->title, cqe, (uint16_t)(minis->behind + 1), minis->format,
 			    &minis->mini[minis->count])) {

@@ -41,7 +41,7 @@ static void *content(const struct vb_cq *cq, void *buf)
 
 static bool size_is_valid(const struct vb_codec *codec, uint32_t size)
 {
-	return size == codec->cqe_size || size == 64 || (size == 128 && codec->cqe_size == 64);
+	return size == codec->cqe_size || size == 2 * codec->cqe_size;
 }
 
 static bool is_moderated(const struct vb_cq *cq)
@@ -79,7 +79,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	};
 	cq->attr.buf = content(cq, attr->buf);
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
-	cq->turn_mask = attr->compressed ? 0xff : 0;
+	cq->turn_mask = attr->compressed && !attr->basic_minis ? 0xff : 0;
 	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
 	cq->alarm.lock = &cq->lock;
 	cq->alarm.look = look;

@@ -127,10 +127,15 @@ struct vb_verbs_rings {
 /* mlx5 devices. */
 
 struct mlx5_wqe_av;
+struct mlx5dv_cq_init_attr;
 
 struct vb_verbs_mlx5 {
 	/* The address vector of an address handle, as it goes into WQEs. */
 	struct mlx5_wqe_av *(*av)(struct ibv_ah *ah);
+	/* ibv_create_cq_ex() with attributes of direct verbs, or NULL. */
+	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr,
+				       const struct mlx5dv_cq_init_attr *direct);
 };
 
 /* hbl devices. */

@@ -52,14 +52,21 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 			 MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD | MLX5DV_CONTEXT_MASK_DCI_STREAMS |
 			 MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH | MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD);
 	/*
-	 * Offloads are answered with zero: there are none. Fields that nobody asked for stay
+	 * Offloads that there are none of are answered with zero. Fields that nobody asked for stay
 	 * untouched.
 	 */
 	attrs->version = 0;
-	attrs->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
+	attrs->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_MPW_ALLOWED |
+		       MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW | MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP |
+		       MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD;
 	attrs->comp_mask = answered;
 	if (answered & MLX5DV_CONTEXT_MASK_CQE_COMPRESION)
-		attrs->cqe_comp_caps = (struct mlx5dv_cqe_comp_caps){ 0 };
+		attrs->cqe_comp_caps = (struct mlx5dv_cqe_comp_caps){
+			.max_num = VB_MAX_MINIS,
+			.supported_format = MLX5DV_CQE_RES_FORMAT_HASH |
+					    MLX5DV_CQE_RES_FORMAT_CSUM |
+					    MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX,
+		};
 	if (answered & MLX5DV_CONTEXT_MASK_SWP)
 		attrs->sw_parsing_caps = (struct mlx5dv_sw_parsing_caps){ 0 };
 	if (answered & MLX5DV_CONTEXT_MASK_STRIDING_RQ)

@@ -134,7 +134,7 @@ struct vb_completion {
 };
 
 /* What a compressed CQE says by itself; an array of them fills one CQE. */
-enum { VB_MINI_MAX = 7 };
+enum { VB_MINI_MAX = 7, VB_MINI_MAX_BASIC = 64 };
 
 struct vb_mini {
 	uint8_t bytes[8];
@@ -159,8 +159,8 @@ enum { VB_BELLS_MAX = 3 }; /* that one store can ring */
 
 struct vb_codec {
 	/* What the card checks before it makes a queue. */
-	uint32_t cqe_size;                  /* bytes of a CQE; in an entry of 64 it comes last */
-	uint32_t sq_blocks;                 /* of the largest send ring */
+	uint32_t cqe_size;  /* bytes of a CQE; in an entry of twice that it is last */
+	uint32_t sq_blocks; /* of the largest send ring */
 	uint8_t sq_shift_min, sq_shift_max; /* log2 of the bytes of a block */
 	/*
 	 * Decode the send WQE at block index of a ring of so many blocks of 1 << shift bytes; 0 or
@@ -201,6 +201,11 @@ struct vb_codec {
 	/* Write an array of mini CQEs; the turn of the ring last, with release order. */
 	void (*minis)(void *cqe, const struct vb_mini *minis, uint8_t count, uint8_t turn,
 		      bool owner);
+	/*
+	 * Write the title of so many completions, with their mini CQEs in the ring already; of one:
+	 * as a CQE. The owner bit last, with release order.
+	 */
+	void (*title)(void *cqe, const void *title, uint32_t count, bool owner);
 	/* The entry is not of this turn or a later one, whatever it says. */
 	void (*skipped)(void *cqe, uint8_t turn);
 };

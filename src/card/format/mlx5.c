@@ -612,6 +612,17 @@ static void mlx5_minis(void *to, const struct vb_mini *minis, uint8_t count, uin
 	publish(to, (uint8_t)((count - 1) << 4 | FORMAT_COMPRESSED << 2 | owner), turn);
 }
 
+static void mlx5_title(void *to, const void *title, uint32_t count, bool owner)
+{
+	struct mlx5_cqe64 *cqe = to;
+	struct mlx5_cqe64 copy = *(const struct mlx5_cqe64 *)title;
+
+	if (count > 1)
+		copy.byte_cnt = htobe32(count);
+	memcpy(cqe, &copy, offsetof(struct mlx5_cqe64, signature));
+	publish(cqe, (uint8_t)(copy.op_own | (count > 1 ? FORMAT_COMPRESSED << 2 : 0) | owner), 0);
+}
+
 static void mlx5_skipped(void *to, uint8_t turn)
 {
 	struct mlx5_cqe64 *cqe = to;
@@ -692,5 +703,6 @@ const struct vb_codec vb_codec_mlx5 = {
 	.armed = mlx5_armed,
 	.mini = mlx5_mini,
 	.minis = mlx5_minis,
+	.title = mlx5_title,
 	.skipped = mlx5_skipped,
 };

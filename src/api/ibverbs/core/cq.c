@@ -71,7 +71,7 @@ static int check_attr(struct ibv_context *context, const struct ibv_cq_init_attr
 }
 
 static void cq_init(struct api_cq *cq, struct ibv_context *context,
-		    const struct ibv_cq_init_attr_ex *attr)
+		    const struct ibv_cq_init_attr_ex *attr, const struct api_cq_extra *extra)
 {
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 	struct ibv_pd *parent =
@@ -89,7 +89,10 @@ static void cq_init(struct api_cq *cq, struct ibv_context *context,
 	cq->dev = to_context(context)->dev;
 	cq->cqe_cnt = ring_size(attr->cqe);
 	cq->ibv.cqe = (int)cq->cqe_cnt - 1;
-	cq->cqe_size = context_adapter(context)->config->cqe_size;
+	cq->cqe_size =
+		extra->cqe_size ? extra->cqe_size : context_adapter(context)->config->cqe_size;
+	cq->cqe_shift = (uint8_t)ilog2(cq->cqe_size);
+	cq->compressed = extra->compressed;
 	atomic_init(&cq->arm_sn, 1);
 	cq->timestamps = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
@@ -116,6 +119,7 @@ static void cq_free(struct api_cq *cq)
 {
 	api_buf_free(&cq->buf);
 	api_buf_free(&cq->dbr_buf);
+	free(cq->block);
 	api_acks_destroy(cq->ibv.context, &cq->ibv.mutex, &cq->ibv.cond);
 	free(cq);
 }
@@ -139,7 +143,8 @@ static void cq_count_users(struct api_cq *cq, int delta)
 		api_pd_put(&cq->parent->ibv);
 }
 
-struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+struct ibv_cq_ex *api_cq_create_extra(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
+				      const struct api_cq_extra *extra)
 {
 	struct api_cq *cq = NULL;
 	int err = check_attr(context, attr);
@@ -149,8 +154,11 @@ struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_
 	if (posix_memalign((void **)&cq, _Alignof(struct api_cq), sizeof(*cq)))
 		return api_refuse_null(memory, "the completion queue");
 	memset(cq, 0, sizeof(*cq));
-	cq_init(cq, context, attr);
-	err = -cq_alloc_rings(cq);
+	cq_init(cq, context, attr, extra);
+	if (extra->block_bytes)
+		cq->block = calloc(1, extra->block_bytes);
+	err = extra->block_bytes && !cq->block ? -vb_refuse_memory("the completion queue")
+					       : -cq_alloc_rings(cq);
 	if (err)
 		goto free_cq;
 
@@ -160,6 +168,9 @@ struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_
 		.cqe_size = cq->cqe_size,
 		.dbr = cq->dbr,
 		.timestamps = cq->timestamps,
+		.compressed = extra->compressed,
+		.basic_minis = extra->compressed,
+		.mini_format = extra->mini_format,
 		.ignore_overrun = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 				  (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN),
 		.cookie = cq,
@@ -176,6 +187,11 @@ struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_
 free_cq:
 	cq_free(cq);
 	return api_null(err);
+}
+
+struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+{
+	return api_cq_create_extra(context, attr, &(struct api_cq_extra){ 0 });
 }
 
 struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
@@ -323,7 +339,9 @@ void api_cq_clean(struct api_cq *cq, struct api_qp *qp)
 	api_lock(&cq->lock, cq->unlocked);
 	if (cq->last_qp == qp)
 		cq->last_qp = NULL;
-	end = cq->dv_owned ? cq->ci : cq->ci + count_ready(cq);
+	if (cq->compressed && !cq->dv_owned)
+		ring_ops(cq)->cq_forget(cq, qp);
+	end = cq->dv_owned || cq->compressed ? cq->ci : cq->ci + count_ready(cq);
 	while (end-- != cq->ci) {
 		void *entry = entry_at(cq, cq->ring, cq->cqe_cnt, end);
 		uint32_t to = end + removed;

@@ -160,6 +160,9 @@ struct api_cq {
 	uint32_t cqe_cnt; /* power of two */
 	char *ring;
 	uint32_t cqe_size;       /* bytes of an entry */
+	uint8_t cqe_shift;       /* log2 of them */
+	bool compressed;         /* entries may be arrays of mini CQEs */
+	void *block;             /* the provider's: the array that is being polled; or NULL */
 	bool timestamps;         /* CQEs have them */
 	bool dv_owned;           /* direct verbs: the consumer index is the program's */
 	__be32 *dbr;             /* [0] consumer index, [1] arm word */
@@ -272,6 +275,14 @@ struct api_qp_extra {
 	bool wq; /* it is the inside of a receive WQ */
 	bool vlan_strip, scatter_fcs;
 	const void *direct; /* attributes of the provider's direct verbs, or NULL */
+};
+
+/* Attributes of a CQ that ibv_cq_init_attr_ex does not have. */
+struct api_cq_extra {
+	uint32_t cqe_size;   /* 0: that of the adapter */
+	bool compressed;     /* in the basic layout of card/compress.c */
+	uint8_t mini_format; /* see struct vb_cq_attr */
+	size_t block_bytes;  /* of api_cq.block, zeroed */
 };
 
 /* The header fields that RSS may hash over. */
@@ -458,6 +469,8 @@ int api_query_rt_values(struct ibv_context *context, struct ibv_values_ex *value
 /* cq.c */
 struct ibv_cq_ex *api_cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 struct ibv_cq_ex *api_cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_cq_ex *api_cq_create_extra(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr,
+				      const struct api_cq_extra *extra);
 int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int api_cq_resize(struct ibv_cq *cq, int cqe);
 int api_cq_destroy(struct ibv_cq *cq);

@@ -83,6 +83,11 @@ struct api_ring_ops {
 	uint32_t (*cqe_qpn)(const void *entry, uint32_t size);
 	/* The index of the receive WQE that it completes; -1: it completes a send. */
 	int32_t (*cqe_receive)(const void *entry, uint32_t size);
+	/*
+	 * Of a CQ with compressed entries, whose lock is held: no poll returns what is there of this
+	 * QP, and receive WQEs of an SRQ go back. NULL: there are no such CQs.
+	 */
+	void (*cq_forget)(struct api_cq *cq, struct api_qp *qp);
 	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
 	void (*srq_preset)(struct api_srq *srq);
 	/* The context's doorbell page; NULL where stores cannot be seen. */

@@ -23,7 +23,10 @@ enum { CQE_OPCODE_SHIFT = 4, CQE_QPN_MASK = 0xffffff };
 
 static inline struct mlx5_cqe64 *cq_entry(const struct api_cq *cq, uint32_t index)
 {
-	return (struct mlx5_cqe64 *)cq->ring + (index & (cq->cqe_cnt - 1));
+	/* Of an entry of 128 bytes the CQE is the second half. */
+	return (struct mlx5_cqe64 *)(cq->ring +
+				     ((size_t)((index & (cq->cqe_cnt - 1)) + 1) << cq->cqe_shift)) -
+	       1;
 }
 
 /* Whether the card has written the CQE in this round. */
@@ -47,6 +50,40 @@ static inline struct mlx5_cqe64 *cq_sw_entry(const struct api_cq *cq, uint32_t i
 static inline uint8_t cqe_opcode(const struct mlx5_cqe64 *cqe)
 {
 	return cqe->op_own >> CQE_OPCODE_SHIFT;
+}
+
+/* --- compressed CQEs, in the basic layout of card/compress.c ---------------------------------- */
+
+enum { FORMAT_COMPRESSED = 3, MINIS_PER_CQE = 8 };
+
+/* As the card's codec has them, see card/format/mlx5.c. */
+struct mini {
+	union {
+		__be32 hash;
+		__be16 checksum;
+		struct {
+			__be16 wqe_counter;
+			uint8_t opcode; /* of the WQE */
+			uint8_t reserved;
+		} send;
+	};
+	__be32 byte_cnt;
+};
+
+static_assert(sizeof(struct mini) * MINIS_PER_CQE == sizeof(struct mlx5_cqe64), "an array");
+
+/* The array that is being polled. */
+struct mini_block {
+	struct mlx5_cqe64 cqe;           /* of the completion that was polled last */
+	struct mini mini[MINIS_PER_CQE]; /* the part of it that is at hand */
+	uint32_t done, count;
+	uint16_t counter; /* of the first */
+	uint8_t format;   /* of receives */
+};
+
+static inline bool cqe_is_title(const struct mlx5_cqe64 *cqe)
+{
+	return (cqe->op_own >> 2 & 3) == FORMAT_COMPRESSED;
 }
 
 /* hds_ip_ext: headers of a frame that are right. */

@@ -89,7 +89,7 @@ static inline struct mlx5_cqe64 *cqe_next(struct api_cq *cq, struct api_qp **qp)
 	struct mlx5_cqe64 *cqe;
 
 	do {
-		cqe = cq_sw_entry(cq, cq->ci);
+		cqe = unlikely(cq->compressed) ? mlx5_cq_expand(cq) : cq_sw_entry(cq, cq->ci);
 		if (!cqe)
 			return NULL;
 		cq->ci++;

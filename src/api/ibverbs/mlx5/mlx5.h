@@ -66,7 +66,14 @@ int mlx5_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 int mlx5_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 /* cq.c */
+struct ibv_cq_ex *mlx5_cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_cq_ex *mlx5_cq_create_direct(struct ibv_context *context,
+					struct ibv_cq_init_attr_ex *attr,
+					const struct mlx5dv_cq_init_attr *direct);
 int mlx5_cq_arm(struct ibv_cq *cq, int solicited_only);
+/* The next CQE of a CQ whose entries may be compressed, expanded; NULL: none. */
+struct mlx5_cqe64 *mlx5_cq_expand(struct api_cq *cq);
+void mlx5_cq_forget(struct api_cq *cq, struct api_qp *qp);
 bool mlx5_cqe_ready(const void *entry, uint32_t size, bool round);
 void mlx5_cqe_give(void *entry, uint32_t size, bool round);
 void mlx5_cqe_move(void *to, const void *from, uint32_t size, bool round);

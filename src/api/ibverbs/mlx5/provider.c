@@ -39,6 +39,7 @@ static struct mlx5_wqe_av *av(struct ibv_ah *ah)
 
 static const struct vb_verbs_mlx5 own_accessors = {
 	.av = av,
+	.create_cq = mlx5_cq_create_direct,
 };
 
 static const struct verbs_ex_private accessors = {
@@ -74,7 +75,7 @@ const struct api_provider api_mlx5 = {
 	.ah_bytes = sizeof(struct mlx5_ah),
 	.fill_ah = mlx5_ah_fill,
 	.reg_mr = api_mr_reg,
-	.create_cq = api_cq_create,
+	.create_cq = mlx5_cq_create,
 	.resize_cq = api_cq_resize,
 	.destroy_cq = api_cq_destroy,
 	.create_srq = api_srq_create,
@@ -109,6 +110,7 @@ const struct api_provider api_mlx5 = {
 		.cqe_move = mlx5_cqe_move,
 		.cqe_qpn = mlx5_cqe_qpn,
 		.cqe_receive = mlx5_cqe_receive,
+		.cq_forget = mlx5_cq_forget,
 		.uar_page = uar_page,
 	},
 };

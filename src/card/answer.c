@@ -9,7 +9,28 @@
 #include <errno.h>
 
 #include "base/rcu.h"
+#include "card/indirect.h"
 #include "card/roce.h"
+
+/* A packet of a READ response from an indirect key, whose memory has no address. */
+static __attribute__((noinline, cold)) int
+send_gathered(struct vb_qp *qp, const struct vb_response *r, struct vb_pkt *pkt)
+{
+	uint8_t bounce[4096];
+	struct iovec iov = { bounce, pkt->len };
+	int ret;
+
+	if (pkt->len > sizeof(bounce) ||
+	    vb_indirect_read(r->rkey, qp->init.pd->number, r->va + r->sent, bounce, pkt->len,
+			     IBV_ACCESS_REMOTE_READ))
+		return -EFAULT;
+	pkt->iov = &iov;
+	ret = vb_path_send(&qp->path, pkt);
+	if (!ret && vb_roce_watched())
+		vb_roce_answer(qp, pkt, r->psn, r->sent);
+	pkt->iov_cnt = 0;
+	return ret;
+}
 
 /* Send (the rest of) one response; 0 or what the path says. */
 static int send_response(struct vb_qp *qp, struct vb_response *r)
@@ -41,8 +62,10 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			iov.iov_base =
 				vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent,
 						chunk, IBV_ACCESS_REMOTE_READ);
-		if (chunk && (!iov.iov_base || vb_mr_generation(r->rkey) != r->generation))
+		if (chunk && vb_mr_generation(r->rkey) != r->generation)
 			ret = -EFAULT;
+		else if (chunk && !iov.iov_base)
+			ret = send_gathered(qp, r, &pkt);
 		else
 			ret = vb_path_send(&qp->path, &pkt);
 		if (ret == -EFAULT) {
@@ -56,7 +79,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 		}
 		if (ret)
 			return ret;
-		if (vb_roce_watched())
+		if (vb_roce_watched() && (pkt.iov_cnt || !chunk))
 			vb_roce_answer(qp, &pkt, r->psn, r->sent);
 		r->sent += chunk;
 	} while (r->sent < r->len);

@@ -183,6 +183,24 @@ VB_PUBLIC int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *a
 VB_PUBLIC int vb_mr_dereg(struct vb_mr *mr);
 VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
 
+/*
+ * An indirect key: free until a work request of a send queue (UMR) lays out the memory that it stands
+ * for, in pieces of other keys of its domain, and free again when it is invalidated. Destroyed with
+ * vb_mr_dereg().
+ */
+enum vb_mkey_flags {
+	VB_MKEY_REMOTE_INVALIDATE = 1 << 0, /* peers may invalidate it */
+	VB_MKEY_UPDATE_TAG = 1 << 1,        /* work requests may change its low byte */
+};
+
+struct vb_mkey_attr {
+	uint8_t flags;        /* enum vb_mkey_flags */
+	uint16_t max_entries; /* pieces that a layout may have */
+};
+
+VB_PUBLIC int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr,
+			     struct vb_mr **mkey);
+
 struct vb_mr_info {
 	void *addr; /* where the memory is */
 	uint64_t iova, length;
@@ -421,7 +439,11 @@ VB_PUBLIC void vb_wq_strip_vlan(struct vb_qp *qp, bool strip);
  * Executes them in the caller's thread as far as possible.
  */
 VB_PUBLIC void vb_qp_ring_sq(struct vb_qp *qp, uint32_t pi);
-/* The same for a format whose WQEs have an owner bit (mlx4): that says what is posted. */
+/*
+ * In SQD: the index, 16 bits, of the first WQE that is not begun; -EINVAL in other states.
+ */
+VB_PUBLIC int vb_qp_unsent(struct vb_qp *qp);
+/* The doorbell of a format whose WQEs have an owner bit (mlx4): that says what is posted. */
 VB_PUBLIC void vb_qp_ring_owned(struct vb_qp *qp);
 /*
  * The receive doorbell, after the doorbell record, through which receive WQEs are found. A QP in

@@ -120,6 +120,18 @@ static void acknowledge(struct vb_qp *qp, uint32_t psn)
 	complete_ready(qp);
 }
 
+static __attribute__((noinline, cold)) bool place_scattered(const struct vb_qp *qp,
+							    const struct vb_wr *wr, uint64_t at,
+							    const struct iovec *from, uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		if (vb_message_write(qp, wr, at, from[i].iov_base, from[i].iov_len))
+			return false;
+		at += from[i].iov_len;
+	}
+	return true;
+}
+
 /*
  * Put data of a READ or atomic into the memory that its WQE, still in the ring, names. The ring is the program's memory:
  * a WQE that is another one by now names memory that nobody asked to write to.
@@ -128,15 +140,19 @@ static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const stru
 {
 	struct iovec iov[VB_WR_MAX_SGE], value = { (void *)&pkt->swap_add, 8 };
 	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
+	const struct iovec *from = atomic ? &value : pkt->iov;
+	uint32_t from_cnt = atomic ? 1 : pkt->iov_cnt;
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr wr;
-	int cnt = -1;
+	int cnt;
 
-	if (!qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr) && wr.op == e->op &&
-	    wr.len == e->len)
-		cnt = vb_message_gather(qp, &wr, iov);
-	return cnt >= 0 && !vb_message_copy(iov, cnt, e->flight.received,
-					    atomic ? &value : pkt->iov, atomic ? 1 : pkt->iov_cnt);
+	if (qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr) || wr.op != e->op ||
+	    wr.len != e->len)
+		return false;
+	cnt = vb_message_gather(qp, &wr, iov);
+	if (__builtin_expect(cnt < 0, 0))
+		return place_scattered(qp, &wr, e->flight.received, from, from_cnt);
+	return !vb_message_copy(iov, cnt, e->flight.received, from, from_cnt);
 }
 
 static void take_data(struct vb_qp *qp, const struct vb_pkt *pkt)

@@ -59,6 +59,7 @@ struct vb_mr {
 	struct vb_pd *pd;
 	uint32_t key; /* index << 8 | variant */
 	struct vb_seg_mr *entry;
+	struct vb_indirect *indirect; /* of an indirect key (indirect.h), or NULL */
 };
 
 enum vb_arm { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED };
@@ -323,10 +324,10 @@ bool vb_mr_is_live(uint32_t key, uint32_t pdn);
 const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
 			  unsigned int access);
 /*
- * SEND_WITH_INV and LOCAL_INV: the key is dead from now on; -EINVAL where it is not one of this
- * domain.
+ * SEND_WITH_INV (remote) and LOCAL_INV: the key is dead from now on, or free where it is indirect;
+ * -EINVAL where it is not one of this domain, or not one that a peer may invalidate.
  */
-int vb_mr_invalidate(uint32_t key, uint32_t pdn);
+int vb_mr_invalidate(uint32_t key, uint32_t pdn, bool remote);
 
 /* --- cq.c --- */
 struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
@@ -445,6 +446,8 @@ void vb_why_send(struct vb_qp *qp, const struct vb_wr *wr, enum ibv_wc_status st
 /* pkt: the request that met the error. */
 void vb_why_receive(const struct vb_qp *qp, const struct vb_pkt *pkt, enum ibv_wc_status status)
 	__attribute__((cold));
+/* A packet of the other version of RoCE is dropped. */
+void vb_why_mixed(struct vb_qp *qp, const struct vb_pkt *pkt) __attribute__((cold));
 void vb_why_flushed(const struct vb_qp *qp, uint32_t count, const char *queue)
 	__attribute__((cold));
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Owns lists of pieces of memory (cutting and copying), and what stands in front of a datagram. The rest of message.h is in line there. */
+/*
+ * Owns lists of pieces of memory (cutting and copying), memory of indirect keys, and what stands in
+ * front of a datagram. The rest of message.h is in line there.
+ */
 #include "card/message.h"
 
 #include <arpa/inet.h>
@@ -8,6 +11,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "card/indirect.h"
 
 uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
 			  struct iovec *out)
@@ -46,6 +50,73 @@ int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const s
 		offset += from[i].iov_len;
 	}
 	return 0;
+}
+
+/* --- indirect keys ---------------------------------------------------------------------------- */
+
+bool vb_message_is_scattered(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	bool written =
+		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	unsigned int access = written ? IBV_ACCESS_LOCAL_WRITE : 0;
+	uint32_t pdn = qp->init.pd->number;
+
+	for (unsigned int i = 0; i < wr->num_sge; i++) {
+		const struct vb_sge *sge = &wr->sge[i];
+
+		if (!sge->raw && !vb_mr_translate(sge->lkey, pdn, sge->addr, sge->len, access) &&
+		    !vb_indirect_allows(sge->lkey, pdn, sge->addr, sge->len, access))
+			return false;
+	}
+	return true;
+}
+
+static int move_sge(const struct vb_qp *qp, const struct vb_sge *sge, uint64_t offset, char *buf,
+		    size_t len, bool write)
+{
+	uint32_t pdn = qp->init.pd->number;
+	unsigned int access = write ? IBV_ACCESS_LOCAL_WRITE : 0;
+	uint64_t addr = sge->addr + offset;
+	void *memory = sge->raw ? (void *)(uintptr_t)addr
+				: vb_mr_translate(sge->lkey, pdn, addr, len, access);
+
+	if (memory)
+		return vb_fault_copy(write ? memory : buf, write ? buf : memory, len) ? -EFAULT : 0;
+	return write ? vb_indirect_write(sge->lkey, pdn, addr, buf, len, access)
+		     : vb_indirect_read(sge->lkey, pdn, addr, buf, len, access);
+}
+
+static int move(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, char *buf,
+		size_t len, bool write)
+{
+	int ret = 0;
+
+	for (unsigned int i = 0; !ret && len && i < wr->num_sge; i++) {
+		size_t n;
+
+		if (offset >= wr->sge[i].len) {
+			offset -= wr->sge[i].len;
+			continue;
+		}
+		n = wr->sge[i].len - offset < len ? wr->sge[i].len - offset : len;
+		ret = move_sge(qp, &wr->sge[i], offset, buf, n, write);
+		buf += n;
+		len -= n;
+		offset = 0;
+	}
+	return ret;
+}
+
+int vb_message_read(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, void *buf,
+		    size_t len)
+{
+	return move(qp, wr, offset, buf, len, false);
+}
+
+int vb_message_write(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset,
+		     const void *buf, size_t len)
+{
+	return move(qp, wr, offset, (char *)(uintptr_t)buf, len, true);
 }
 
 void vb_message_grh(uint8_t out[40], const struct vb_pkt *pkt, enum vb_network network)

@@ -78,6 +78,16 @@ static inline uint16_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uin
 }
 
 /* --- message.c --- */
+/*
+ * vb_message_gather() found no memory for a work request: whether that is because indirect keys have
+ * none, and all keys allow what it needs. Then its bytes are copied with the next two.
+ */
+bool vb_message_is_scattered(const struct vb_qp *qp, const struct vb_wr *wr) __attribute__((cold));
+/* Bytes [offset, offset + len) of such a work request from or to its memory; 0, -EACCES or -EFAULT. */
+int vb_message_read(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, void *buf,
+		    size_t len);
+int vb_message_write(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset,
+		     const void *buf, size_t len);
 /* [offset, offset + len) of a list of pieces; the number of pieces. */
 uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
 			  struct iovec *out);

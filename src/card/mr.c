@@ -16,6 +16,7 @@
 #include "base/cancel.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "card/indirect.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ  22
@@ -170,19 +171,51 @@ static void retract(struct vb_seg_mr *entry, uint32_t key)
 	vb_segment_wait_mr(key >> 8);
 }
 
+/* Two keys mean something else in WQEs: the end of a list, and a block of pieces that repeats. */
 static uint32_t make_key(uint32_t index)
 {
-	return index << 8 |
-	       atomic_fetch_add_explicit(&vb_card.mr.next_variant, 1, memory_order_relaxed);
+	enum { NO_KEY = 0x100, REPEATED = 0x400 };
+	uint32_t key;
+
+	do {
+		key = index << 8 |
+		      atomic_fetch_add_explicit(&vb_card.mr.next_variant, 1, memory_order_relaxed);
+	} while (key == NO_KEY || key == REPEATED);
+	return key;
+}
+
+/* The key, the entry and the object of a new registration. */
+static int make_mr(struct vb_pd *pd, struct vb_mr **out)
+{
+	int64_t index = vb_ids_take(&vb_card.numbers.mr, pd->dev->adapter->max_mr);
+	struct vb_seg_mr *entry;
+	struct vb_mr *mr;
+
+	if (index < 0)
+		return vb_refuse_limit("memory regions", pd->dev->adapter->max_mr);
+	mr = calloc(1, sizeof(*mr));
+	entry = vb_segment_mr((uint32_t)index);
+	if (!mr || !entry) {
+		free(mr);
+		vb_ids_give(&vb_card.numbers.mr, (uint32_t)index);
+		return vb_refuse_memory("the memory region");
+	}
+	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
+	*out = mr;
+	return 0;
+}
+
+static void count_mr(struct vb_pd *pd)
+{
+	atomic_fetch_add_explicit(&pd->refs, 1, memory_order_release);
+	atomic_fetch_add_explicit(&pd->dev->objects, 1, memory_order_release);
 }
 
 /* variant NULL: the card chooses it. */
 static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access,
 	       const uint8_t *variant, struct vb_mr **out)
 {
-	struct vb_seg_mr *entry;
 	struct vb_mr *mr;
-	int64_t index;
 	int ret;
 
 	if (vb_dev_stale(pd->dev))
@@ -194,24 +227,42 @@ static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsig
 		ret = vb_inject_create(pd->dev, VB_INJECT_MR);
 	if (!ret)
 		ret = vb_fault_arm(); /* in case the program has installed its own handlers meanwhile */
+	if (!ret)
+		ret = make_mr(pd, &mr);
 	if (ret)
 		return ret;
-	index = vb_ids_take(&vb_card.numbers.mr, pd->dev->adapter->max_mr);
-	if (index < 0)
-		return vb_refuse_limit("memory regions", pd->dev->adapter->max_mr);
-	mr = calloc(1, sizeof(*mr));
-	entry = vb_segment_mr((uint32_t)index);
-	if (!mr || !entry) {
-		free(mr);
-		vb_ids_give(&vb_card.numbers.mr, (uint32_t)index);
-		return vb_refuse_memory("the memory region");
-	}
-	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
 	if (variant)
-		mr->key = (uint32_t)index << 8 | *variant;
-	publish(entry, mr->key, pd->number, addr, length, iova, access);
-	atomic_fetch_add_explicit(&pd->refs, 1, memory_order_release);
-	atomic_fetch_add_explicit(&pd->dev->objects, 1, memory_order_release);
+		mr->key = (mr->key & ~0xffu) | *variant;
+	publish(mr->entry, mr->key, pd->number, addr, length, iova, access);
+	count_mr(pd);
+	*out = mr;
+	return 0;
+}
+
+int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_mr **out)
+{
+	struct vb_mr *mr;
+	int ret;
+
+	if (vb_dev_stale(pd->dev))
+		return vb_refuse_forked();
+	ret = vb_inject_create(pd->dev, VB_INJECT_MR);
+	if (!ret)
+		ret = vb_fault_arm();
+	if (!ret)
+		ret = make_mr(pd, &mr);
+	if (ret)
+		return ret;
+	mr->indirect = vb_indirect_new(attr, pd->number, mr->key);
+	if (!mr->indirect) {
+		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
+		free(mr);
+		return vb_refuse_memory("the key");
+	}
+	publish(mr->entry, 0, pd->number, NULL, 0, 0, 0);
+	/* Pairs with of_entry() in indirect.c. */
+	atomic_store_explicit(&mr->entry->indirect, (uintptr_t)mr->indirect, memory_order_release);
+	count_mr(pd);
 	*out = mr;
 	return 0;
 }
@@ -265,12 +316,18 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 int vb_mr_dereg(struct vb_mr *mr)
 {
 	if (!vb_dev_stale(mr->pd->dev)) {
+		if (mr->indirect) {
+			/* No work request brings it back to life. */
+			atomic_store_explicit(&mr->entry->indirect, 0, memory_order_relaxed);
+			vb_read_wait();
+		}
 		retract(mr->entry, mr->key);
 		tell_gone(mr->key);
 		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
 	}
 	atomic_fetch_sub_explicit(&mr->pd->refs, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&mr->pd->dev->objects, 1, memory_order_release);
+	free(mr->indirect);
 	free(mr);
 	return 0;
 }
@@ -351,7 +408,8 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 	 * section ends.
 	 */
 	if (entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
-	    entry->pdn == pd->number) {
+	    entry->pdn == pd->number &&
+	    !atomic_load_explicit(&entry->indirect, memory_order_relaxed)) {
 		*info = info_of(entry);
 		watch->key = key;
 		watch->pdn = entry->pdn;
@@ -383,14 +441,22 @@ bool vb_mr_unwatch(struct vb_mr_watch *watch)
 	return there;
 }
 
-int vb_mr_invalidate(uint32_t key, uint32_t pdn)
+int vb_mr_invalidate(uint32_t key, uint32_t pdn, bool remote)
 {
 	struct vb_seg_mr *entry = own_entry(key);
+	struct vb_indirect *indirect;
 
 	/* The key before what it stands for; pairs with publish(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
-	    entry->pdn != pdn ||
-	    !atomic_compare_exchange_strong_explicit(&entry->key, &key, 0, memory_order_seq_cst,
+	    entry->pdn != pdn)
+		return -EINVAL;
+	indirect = (struct vb_indirect *)(uintptr_t)atomic_load_explicit(&entry->indirect,
+									 memory_order_acquire);
+	if (remote && indirect && !vb_indirect_is_remote(indirect))
+		return -EINVAL;
+	if (indirect)
+		return vb_indirect_invalidate(indirect, entry, key) ? 0 : -EINVAL;
+	if (!atomic_compare_exchange_strong_explicit(&entry->key, &key, 0, memory_order_seq_cst,
 						     memory_order_seq_cst))
 		return -EINVAL;
 	tell_gone(key);

@@ -30,6 +30,7 @@ static const char *const work_ops[] = {
 	[VB_WR_LOCAL_INVALIDATE] = "LOCAL_INVALIDATE",
 	[VB_WR_COPY] = "LDMA",
 	[VB_WR_TRANSPOSE] = "TRANSPOSE",
+	[VB_WR_UMR] = "UMR",
 	[VB_WR_WAIT] = "WAIT",
 };
 

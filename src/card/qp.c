@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/barrier.h"
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
@@ -440,4 +441,36 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_
 	init->cap = qp->init.cap;
 	init->qp_type = qp->type;
 	init->sq_sig_all = qp->init.sq_sig_all;
+}
+
+/* --- the receive doorbell --------------------------------------------------------------------- */
+
+void vb_qp_set_direct(struct vb_qp *qp)
+{
+	atomic_store_explicit(&qp->direct, true, memory_order_relaxed);
+	vb_qp_ring_rq(qp); /* where it is in the error state already, looking begins here */
+}
+
+static __attribute__((noinline, cold)) void flush_posted(struct vb_qp *qp)
+{
+	if (vb_dev_stale(qp->dev))
+		return;
+	vb_read_lock();
+	vb_burst_begin();
+	vb_lock(&qp->rq.lock);
+	vb_responder_flush(qp);
+	vb_unlock(&qp->rq.lock);
+	vb_burst_end();
+	vb_read_unlock();
+}
+
+void vb_qp_ring_rq(struct vb_qp *qp)
+{
+	/*
+	 * Record written, state read; pairs with vb_responder_flush(), where it is state written,
+	 * record read.
+	 */
+	vb_barrier_light_own();
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR)
+		flush_posted(qp);
 }

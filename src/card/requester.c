@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "card/indirect.h"
 #include "card/local.h"
 #include "card/message.h"
 #include "card/roce.h"
@@ -135,19 +136,61 @@ static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct 
 	return fail(qp, IBV_WC_REM_ACCESS_ERR);
 }
 
-/* The answer to a loopback call, for RC. */
+/* What is copied at once where one side has no address: less than a frame of the largest MTU never is. */
+enum { BOUNCE = 4096 };
+
+/* A loopback READ from an indirect key, or to one: in pieces, by way of a buffer. */
+static __attribute__((noinline, cold)) enum ibv_wc_status
+read_scattered(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
+{
+	uint8_t bounce[BOUNCE];
+	int ret;
+
+	for (uint32_t at = 0, n; at < reply->len; at += n) {
+		n = reply->len - at < BOUNCE ? reply->len - at : BOUNCE;
+		if (reply->iov_cnt)
+			ret = vb_fault_copy(bounce, (char *)reply->iov->iov_base + at, n);
+		else
+			ret = vb_indirect_read(reply->rkey, target->init.pd->number, reply->va + at,
+					       bounce, n, IBV_ACCESS_REMOTE_READ);
+		if (ret) {
+			vb_qp_fail(target, IBV_EVENT_QP_ACCESS_ERR, true);
+			return IBV_WC_REM_ACCESS_ERR;
+		}
+		if (vb_message_write(qp, &qp->sq.wr, at, bounce, n))
+			return IBV_WC_LOC_PROT_ERR;
+	}
+	return IBV_WC_SUCCESS;
+}
+
+/* Where an atomic's result goes. */
+static bool place_value(struct vb_qp *qp, const struct vb_pkt *reply, const struct iovec *iov,
+			int cnt)
+{
+	struct iovec value = { (void *)&reply->swap_add, 8 };
+
+	if (__builtin_expect(cnt < 0, 0))
+		return !vb_message_write(qp, &qp->sq.wr, 0, &reply->swap_add, 8);
+	return !vb_message_copy(iov, cnt, 0, &value, 1);
+}
+
+/* The answer to a loopback call, for RC, whose last packet had this PSN. cnt < 0: the WQE is scattered. */
 static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply,
-			    const struct iovec *iov, int cnt)
+			    uint32_t psn, const struct iovec *iov, int cnt)
 {
 	struct vb_sq *sq = &qp->sq;
+	enum ibv_wc_status status;
 
 	if (reply->op == VB_PKT_READ_RESPONSE) {
-		if (vb_message_copy(iov, cnt, 0, reply->iov, reply->iov_cnt))
+		if (__builtin_expect(cnt < 0 || (reply->len && !reply->iov_cnt), 0)) {
+			status = read_scattered(qp, target, reply);
+			if (status != IBV_WC_SUCCESS)
+				return fail(qp, status);
+		} else if (vb_message_copy(iov, cnt, 0, reply->iov, reply->iov_cnt)) {
 			return fail_read(qp, target, reply);
+		}
 	} else if (reply->op == VB_PKT_ATOMIC_RESPONSE) {
-		struct iovec value = { (void *)&reply->swap_add, 8 };
-
-		if (vb_message_copy(iov, cnt, 0, &value, 1))
+		if (!place_value(qp, reply, iov, cnt))
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
 	} else if ((reply->syndrome & VB_SYN_KIND_MASK) == VB_SYN_RNR) {
 		return vb_requester_wait_rnr(qp, reply->syndrome)
@@ -156,8 +199,8 @@ static enum step take_reply(struct vb_qp *qp, struct vb_qp *target, const struct
 	} else if (reply->syndrome != VB_SYN_ACK) {
 		return fail(qp, vb_requester_refused(reply->syndrome));
 	}
-	sq->sender.psn = vb_psn_add(sq->first_psn, 1);
-	vb_sender_acknowledge(&sq->sender, sq->first_psn);
+	sq->sender.psn = vb_psn_add(psn, 1);
+	vb_sender_acknowledge(&sq->sender, psn);
 	return done(qp);
 }
 
@@ -190,10 +233,10 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 		.extra = (uint64_t)pkt->psn << 32 | pkt->dqpn);
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
 	if (qp->type == IBV_QPT_RC) {
-		if (answered && vb_roce_watched())
+		if (answered && vb_roce_watched() && (reply.iov_cnt || !reply.len))
 			vb_roce_reply(qp, target, &reply);
 		if (answered && !is_ghost(&reply, pkt->psn))
-			return take_reply(qp, target, &reply, iov, cnt);
+			return take_reply(qp, target, &reply, pkt->psn, iov, cnt);
 		/* Nobody answered: as lost on a wire, the timer sends it again. */
 		qp->sq.sender.psn = vb_psn_add(qp->sq.sender.psn, 1);
 		add_inflight(qp);
@@ -431,6 +474,97 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 	return NEXT;
 }
 
+/* --- indirect keys ---------------------------------------------------------------------------- */
+
+/* One packet of a scattered WQE, to a QP of this process. */
+static enum step call_with(struct vb_qp *qp, struct vb_pkt *pkt)
+{
+	struct vb_qp *target = vb_qp_find(pkt->dqpn);
+	bool last = pkt->flags & VB_PKT_LAST, answered;
+	struct iovec reply_iov;
+	struct vb_pkt reply;
+
+	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
+	if (answered && qp->type == IBV_QPT_RC && vb_roce_watched() &&
+	    (reply.iov_cnt || !reply.len))
+		vb_roce_reply(qp, target, &reply);
+	/* A duplicate, of what was sent before the receiver was not ready, is acknowledged at once. */
+	if (answered && !is_ghost(&reply, pkt->psn) &&
+	    (last || reply.op != VB_PKT_ACK || reply.syndrome != VB_SYN_ACK))
+		return take_reply(qp, target, &reply, pkt->psn, NULL, -1);
+	qp->sq.sender.psn = vb_psn_add(pkt->psn, 1);
+	qp->sq.sent += pkt->len;
+	if (!last)
+		return NEXT;
+	qp->sq.sent_by.calls++;
+	if (qp->type != IBV_QPT_RC)
+		return done(qp);
+	add_inflight(qp);
+	return NEXT;
+}
+
+/* The same to another process. */
+static enum step send_with(struct vb_qp *qp, struct vb_pkt *pkt)
+{
+	int ret;
+
+	add_acknowledgement(qp, pkt);
+	ret = vb_path_send(&qp->path, pkt);
+	if (ret == -EAGAIN) {
+		vb_work_block(qp, VB_WORK_SEND);
+		return WAIT;
+	}
+	count_packet(qp, pkt);
+	if (!(pkt->flags & VB_PKT_LAST))
+		return NEXT;
+	qp->sq.sent_by.packets++;
+	if (qp->type != IBV_QPT_RC)
+		return done(qp);
+	add_inflight(qp);
+	return NEXT;
+}
+
+/*
+ * A WQE with keys that are indirect: their memory has no address that could be shown to anybody, so
+ * it goes in packets, each of them gathered in a buffer.
+ */
+static __attribute__((noinline, cold)) enum step send_scattered(struct vb_qp *qp,
+								struct vb_pkt *pkt)
+{
+	struct vb_sq *sq = &qp->sq;
+	struct vb_wr *wr = &sq->wr;
+	bool carries = wr->op == VB_WR_SEND || wr->op == VB_WR_WRITE;
+	bool calls = vb_path_can(&qp->path, VB_PATH_CALLS);
+	uint32_t most = calls || qp->path.mtu > BOUNCE ? BOUNCE : qp->path.mtu;
+	uint8_t bounce[BOUNCE];
+	struct iovec part = { bounce, 0 };
+	enum step step;
+	bool last;
+
+	sq->transfer = (struct vb_transfer){ .chosen = true, .split = VB_NO_SPLIT };
+	sq->to_place = VB_NO_SPLIT;
+	if (wr->op == VB_WR_READ && sq->sender.responses >= qp->attr.max_rd_atomic)
+		return WAIT;
+	do {
+		uint32_t left = (uint32_t)(wr->len - sq->sent);
+
+		pkt->len = !carries ? 0 : left < most ? left : most;
+		if (vb_message_read(qp, wr, sq->sent, bounce, pkt->len))
+			return fail(qp, IBV_WC_LOC_PROT_ERR);
+		part.iov_len = pkt->len;
+		pkt->iov = &part;
+		pkt->iov_cnt = pkt->len ? 1 : 0;
+		pkt->source.lkey = 0;
+		pkt->psn = sq->sender.psn;
+		pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
+		last = pkt->flags & VB_PKT_LAST;
+		if (vb_roce_watched())
+			vb_roce_request(qp, &qp->path, pkt, &part, (int)pkt->iov_cnt, 0, pkt->len);
+		step = calls ? call_with(qp, pkt) : send_with(qp, pkt);
+	} while (step == NEXT && !last);
+	return step;
+}
+
 static enum step send_connected(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -439,7 +573,7 @@ static enum step send_connected(struct vb_qp *qp)
 	int cnt;
 
 	cnt = vb_message_gather(qp, &sq->wr, iov);
-	if (cnt < 0)
+	if (__builtin_expect(cnt < 0, 0) && !vb_message_is_scattered(qp, &sq->wr))
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
 	vb_message_packet(qp, &sq->wr, &pkt);
 	if (__builtin_expect(sq->sender.resumed, 0)) {
@@ -447,6 +581,8 @@ static enum step send_connected(struct vb_qp *qp)
 		pkt.va += sq->sender.resumed;
 		pkt.dma_len -= sq->sender.resumed;
 	}
+	if (__builtin_expect(cnt < 0, 0))
+		return send_scattered(qp, &pkt);
 	if (vb_path_can(&qp->path, VB_PATH_CALLS))
 		return send_loop(qp, &pkt, iov, cnt);
 	if (!sq->transfer.chosen) {
@@ -588,8 +724,11 @@ static __attribute__((noinline, cold)) enum step work_locally(struct vb_qp *qp)
 
 	switch (wr->op) {
 	case VB_WR_LOCAL_INVALIDATE:
-		if (vb_mr_invalidate(wr->imm, qp->init.pd->number))
+		if (vb_mr_invalidate(wr->imm, qp->init.pd->number, false))
 			status = IBV_WC_LOC_QP_OP_ERR;
+		break;
+	case VB_WR_UMR:
+		status = vb_indirect_configure(qp, wr);
 		break;
 	case VB_WR_COPY:
 		status = vb_local_copy(qp, wr);
@@ -785,6 +924,23 @@ void vb_qp_ring_owned(struct vb_qp *qp)
 	begin_ring(qp);
 	find_posted(qp);
 	run_rung(qp);
+}
+
+int vb_qp_unsent(struct vb_qp *qp)
+{
+	int next = -EINVAL;
+
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	/* Of a message that was begun in SQD all is sent. */
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_SQD &&
+	    vb_sq_is_drained(&qp->sq)) {
+		qp->sq.loaded = false; /* it is read again */
+		next = qp->sq.next;
+	}
+	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
+	return next;
 }
 
 /* --- flush and reset -------------------------------------------------------------------------- */

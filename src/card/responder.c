@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/indirect.h"
 #include "card/message.h"
 #include "card/shown.h"
 #include "fabric/direct.h"
@@ -205,6 +206,22 @@ static void pin_buffers(struct vb_rq *rq)
 		rq->sge_generation[i] = vb_mr_generation(rq->sge[i].lkey);
 }
 
+/* The same as a copy, where the buffer's key may be an indirect one. */
+static __attribute__((noinline, cold)) enum verdict
+scatter_indirect(const struct vb_qp *qp, unsigned int i, uint64_t offset, const uint8_t *from,
+		 size_t len)
+{
+	const struct vb_sge *sge = &qp->rq.sge[i];
+	int ret = -EACCES;
+
+	if (!qp->rq.pinned || vb_mr_generation(sge->lkey) == qp->rq.sge_generation[i])
+		ret = vb_indirect_write(sge->lkey, qp->init.pd->number, sge->addr + offset, from,
+					len, IBV_ACCESS_LOCAL_WRITE);
+	if (!ret)
+		return ACCEPT;
+	return ret == -EACCES || vb_fault_readable(from, len) ? BAD_BUFFER : SOURCE_FAULT;
+}
+
 /* Write bytes of a message into the receive WQE's buffers, offset bytes into them. */
 static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *from, size_t len)
 {
@@ -220,9 +237,7 @@ static enum verdict scatter(struct vb_qp *qp, uint64_t offset, const uint8_t *fr
 		}
 		n = sge->len - offset < len ? sge->len - offset : len;
 		to = buffer_at(qp, i, offset, n);
-		if (!to)
-			return BAD_BUFFER;
-		ret = copy(to, from, n, BAD_BUFFER);
+		ret = to ? copy(to, from, n, BAD_BUFFER) : scatter_indirect(qp, i, offset, from, n);
 		if (ret != ACCEPT)
 			return ret;
 		from += n;
@@ -269,7 +284,7 @@ static enum verdict pull_into_wqe(struct vb_qp *qp, uint64_t offset, const struc
 		to[cnt].iov_base = buffer_at(qp, i, offset, n);
 		to[cnt].iov_len = n;
 		if (!to[cnt++].iov_base)
-			return BAD_BUFFER;
+			return vb_indirect_is(sge->lkey) ? NOT_PULLED : BAD_BUFFER;
 		left -= n;
 		offset = 0;
 	}
@@ -352,7 +367,7 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (!(pkt->flags & VB_PKT_LAST))
 		return ACCEPT;
 	if ((pkt->flags & VB_PKT_INVALIDATE) &&
-	    vb_mr_invalidate(pkt->inv_rkey, qp->init.pd->number))
+	    vb_mr_invalidate(pkt->inv_rkey, qp->init.pd->number, true))
 		return BAD_ACCESS;
 	complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)rq->received);
 	return ACCEPT;
@@ -380,7 +395,8 @@ static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt, uint
 		return BAD_ACCESS;
 	if (pkt->dma_len && !placed) {
 		*to = target_of(qp, pkt->rkey, pkt->va, pkt->dma_len);
-		if (!*to)
+		if (!*to && !vb_indirect_allows(pkt->rkey, qp->init.pd->number, pkt->va,
+						pkt->dma_len, IBV_ACCESS_REMOTE_WRITE))
 			return BAD_ACCESS;
 	}
 	if (pkt->dma_len)
@@ -402,6 +418,31 @@ static uint8_t *rest_of(const struct vb_qp *qp, uint32_t len)
 	uint8_t *to = target_of(qp, rq->rkey, rq->va + rq->received, len);
 
 	return to && vb_mr_generation(rq->rkey) == rq->generation ? to : NULL;
+}
+
+/* Where the key has no address: it may be an indirect one. */
+static __attribute__((noinline, cold)) enum verdict write_indirect(const struct vb_qp *qp,
+								   const struct vb_pkt *pkt)
+{
+	const struct vb_rq *rq = &qp->rq;
+	uint64_t va = rq->va + rq->received;
+
+	if (vb_mr_generation(rq->rkey) != rq->generation || !vb_indirect_is(rq->rkey))
+		return BAD_ACCESS;
+	if (pkt->source.lkey)
+		return NOT_PULLED;
+	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
+		const struct iovec *iov = &pkt->iov[i];
+		int ret = vb_indirect_write(rq->rkey, qp->init.pd->number, va, iov->iov_base,
+					    iov->iov_len, IBV_ACCESS_REMOTE_WRITE);
+
+		if (ret)
+			return ret == -EACCES || vb_fault_readable(iov->iov_base, iov->iov_len)
+				       ? BAD_ACCESS
+				       : SOURCE_FAULT;
+		va += iov->iov_len;
+	}
+	return ACCEPT;
 }
 
 static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
@@ -431,7 +472,7 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (pkt->len) {
 		if (!to)
 			to = rest_of(qp, pkt->len);
-		ret = to ? write_payload(qp, pkt, to) : BAD_ACCESS;
+		ret = to ? write_payload(qp, pkt, to) : write_indirect(qp, pkt);
 		if (ret != ACCEPT)
 			return ret;
 	}
@@ -464,9 +505,11 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	if (pkt->dma_len) {
 		from = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
 				       IBV_ACCESS_REMOTE_READ);
-		if (!from || (pkt->psn != qp->rq.receiver.epsn &&
-			      !vb_receiver_may_resume(&qp->rq.receiver, pkt->psn,
-						      vb_mr_generation(pkt->rkey))))
+		if ((!from && !vb_indirect_allows(pkt->rkey, qp->init.pd->number, pkt->va,
+						  pkt->dma_len, IBV_ACCESS_REMOTE_READ)) ||
+		    (pkt->psn != qp->rq.receiver.epsn &&
+		     !vb_receiver_may_resume(&qp->rq.receiver, pkt->psn,
+					     vb_mr_generation(pkt->rkey))))
 			return BAD_ACCESS;
 	}
 	if (reply) {
@@ -477,20 +520,23 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 					  .syndrome = VB_SYN_ACK,
 					  .psn = pkt->psn,
 					  .iov = iov,
-					  .iov_cnt = 1,
+					  .iov_cnt = from || !pkt->dma_len,
+					  .va = pkt->va, /* of an indirect key */
+					  .rkey = pkt->rkey,
 					  .len = pkt->dma_len };
 		return ACCEPT;
 	}
 	response = response_push(&qp->rq, VB_RESPONSES);
 	if (!response)
 		return TRY_AGAIN; /* requests that were sent again take room as well */
-	*response = (struct vb_response){ .op = VB_PKT_READ_RESPONSE,
-					  .psn = pkt->psn,
-					  .msn = qp->rq.msn,
-					  .va = pkt->va,
-					  .rkey = pkt->rkey,
-					  .generation = from ? vb_mr_generation(pkt->rkey) : 0,
-					  .len = pkt->dma_len };
+	*response =
+		(struct vb_response){ .op = VB_PKT_READ_RESPONSE,
+				      .psn = pkt->psn,
+				      .msn = qp->rq.msn,
+				      .va = pkt->va,
+				      .rkey = pkt->rkey,
+				      .generation = pkt->dma_len ? vb_mr_generation(pkt->rkey) : 0,
+				      .len = pkt->dma_len };
 	vb_work_add(qp, VB_WORK_ACK);
 	return ACCEPT;
 }
@@ -504,6 +550,9 @@ static enum verdict do_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, uint64
 		return BAD_REQUEST;
 	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, 8,
 			       IBV_ACCESS_REMOTE_ATOMIC);
+	if (!word)
+		word = vb_indirect_word(pkt->rkey, qp->init.pd->number, pkt->va,
+					IBV_ACCESS_REMOTE_ATOMIC);
 	if (!word)
 		return BAD_ACCESS;
 	if ((uintptr_t)word & 7)
@@ -837,18 +886,6 @@ unlock:
 	vb_unlock(&qp->rq.lock);
 }
 
-static __attribute__((noinline, cold)) void tell_mixed(struct vb_qp *qp, const struct vb_pkt *pkt)
-{
-	bool v1 = pkt->transport & VB_TRANSPORT_V1;
-
-	if (qp->rq.mixed || pkt->sqpn != qp->attr.dest_qp_num)
-		return;
-	qp->rq.mixed = true;
-	vb_info("QP 0x%06x drops packets of QP 0x%06x: they are RoCE v%d and its own sgid_index %u is RoCE v%d; "
-		"use GIDs of one type on both sides",
-		qp->number, pkt->sqpn, v1 ? 1 : 2, qp->attr.ah_attr.grh.sgid_index, v1 ? 2 : 1);
-}
-
 /*
  * Whether the packet can be for this queue at all. Datagrams may come by either version of RoCE; a
  * connection has one, and what comes by the other is dropped, as hardware does.
@@ -860,7 +897,7 @@ static bool takes(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (vb_transport_type(pkt->transport) != qp->type || (qp->transport & VB_TRANSPORT_CUT))
 		return false;
 	if (qp->type != IBV_QPT_UD)
-		tell_mixed(qp, pkt);
+		vb_why_mixed(qp, pkt);
 	return qp->type == IBV_QPT_UD;
 }
 
@@ -973,36 +1010,4 @@ void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	rq->have_wqe &= VB_WQE_ASKED;
 	rq->resp_head = rq->resp_tail = 0;
 	qp->watch_ns = 0;
-}
-
-/* --- the receive doorbell --------------------------------------------------------------------- */
-
-void vb_qp_set_direct(struct vb_qp *qp)
-{
-	atomic_store_explicit(&qp->direct, true, memory_order_relaxed);
-	vb_qp_ring_rq(qp); /* where it is in the error state already, looking begins here */
-}
-
-static __attribute__((noinline, cold)) void flush_posted(struct vb_qp *qp)
-{
-	if (vb_dev_stale(qp->dev))
-		return;
-	vb_read_lock();
-	vb_burst_begin();
-	vb_lock(&qp->rq.lock);
-	vb_responder_flush(qp);
-	vb_unlock(&qp->rq.lock);
-	vb_burst_end();
-	vb_read_unlock();
-}
-
-void vb_qp_ring_rq(struct vb_qp *qp)
-{
-	/*
-	 * Record written, state read; pairs with vb_responder_flush(), where it is state written,
-	 * record read.
-	 */
-	vb_barrier_light_own();
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == IBV_QPS_ERR)
-		flush_posted(qp);
 }

@@ -291,3 +291,15 @@ void vb_why_receive(const struct vb_qp *qp, const struct vb_pkt *pkt, enum ibv_w
 		vb_refuse_in_wqe();
 	}
 }
+
+void vb_why_mixed(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	bool v1 = pkt->transport & VB_TRANSPORT_V1;
+
+	if (qp->rq.mixed || pkt->sqpn != qp->attr.dest_qp_num)
+		return;
+	qp->rq.mixed = true;
+	vb_info("QP 0x%06x drops packets of QP 0x%06x: they are RoCE v%d and its own sgid_index %u is RoCE v%d; "
+		"use GIDs of one type on both sides",
+		qp->number, pkt->sqpn, v1 ? 1 : 2, qp->attr.ah_attr.grh.sgid_index, v1 ? 2 : 1);
+}

@@ -41,7 +41,9 @@ struct vb_seg_mr {
 	uint64_t addr;
 	uint64_t iova;
 	uint64_t length;
-	uint64_t reserved1[3];
+	_Atomic uint64_t
+		indirect; /* the owner's alone: what an indirect key stands for; 0: it is none */
+	uint64_t reserved1[2];
 };
 
 _Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64,

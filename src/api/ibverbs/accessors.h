@@ -113,7 +113,7 @@ struct vb_verbs_rings {
 	char *(*uar_page)(struct ibv_context *context);
 	/*
 	 * ibv_create_qp_ex() with attributes of direct verbs: for mlx4 a struct
-	 * mlx4dv_qp_init_attr. NULL: none.
+	 * mlx4dv_qp_init_attr, for mlx5 a struct mlx5dv_qp_init_attr. NULL: none.
 	 */
 	struct ibv_qp *(*create_qp)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
 				    const void *direct);
@@ -128,6 +128,14 @@ struct vb_verbs_rings {
 
 struct mlx5_wqe_av;
 struct mlx5dv_cq_init_attr;
+struct mlx5dv_qp_ex;
+
+/* What struct mlx5dv_mkey is the beginning of, for the work requests that configure it. */
+struct vb_verbs_mkey {
+	uint32_t lkey, rkey; /* the program may change the low byte where update_tag is set */
+	uint16_t max_entries;
+	bool update_tag;
+};
 
 struct vb_verbs_mlx5 {
 	/* The address vector of an address handle, as it goes into WQEs. */
@@ -136,6 +144,10 @@ struct vb_verbs_mlx5 {
 	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr,
 				       const struct mlx5dv_cq_init_attr *direct);
+	struct mlx5dv_qp_ex *(*qp_ex)(struct ibv_qp_ex *qp);
+	/* WQEs of a QP in SQD with this wr_id become NOPs: their number, or -errno. */
+	int (*cancel)(struct mlx5dv_qp_ex *qp, uint64_t wr_id);
+	size_t max_memcpy; /* bytes of one work request */
 };
 
 /* hbl devices. */

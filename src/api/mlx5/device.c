@@ -86,7 +86,7 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 	if (answered & MLX5DV_CONTEXT_MASK_DCI_STREAMS)
 		attrs->dci_streams_caps = (struct mlx5dv_dci_streams_caps){ 0 };
 	if (answered & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH)
-		attrs->max_wr_memcpy_length = 0;
+		attrs->max_wr_memcpy_length = vb_verbs_mlx5(context)->max_memcpy;
 	if (answered & MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD)
 		attrs->crypto_caps = (struct mlx5dv_crypto_caps){ 0 };
 	return 0;

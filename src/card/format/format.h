@@ -25,6 +25,7 @@ enum vb_wr_op {
 	VB_WR_LOCAL_INVALIDATE,
 	VB_WR_COPY, /* from sge[0] to sge[1] */
 	VB_WR_TRANSPOSE,
+	VB_WR_UMR, /* configure the indirect key imm */
 	VB_WR_WAIT, /* until the word at raddr, of rkey, compares with `compare` under the mask swap_add */
 };
 
@@ -67,6 +68,41 @@ enum vb_wr_frames {
 	VB_FRAMES_EACH, /* one for every sge */
 };
 
+/* What a configuration of an indirect key sets. */
+enum vb_umr_set {
+	VB_UMR_LAYOUT = 1 << 0,
+	VB_UMR_START = 1 << 1,
+	VB_UMR_LENGTH = 1 << 2,
+	VB_UMR_TAG = 1 << 3,        /* the low byte of the key */
+	VB_UMR_FREE = 1 << 4,       /* the key is free afterwards */
+	VB_UMR_CHECK_FREE = 1 << 5, /* and must be before */
+};
+
+struct vb_umr {
+	uint8_t set; /* enum vb_umr_set */
+	uint8_t tag;
+	unsigned int access_mask, access; /* enum ibv_access_flags: which, and what they are */
+	uint64_t start, length;
+	const void *ring; /* where the codec finds the layout */
+	uint32_t mask, at, units;
+};
+
+/* Memory that an indirect key is made of. */
+struct vb_piece {
+	uint64_t addr;
+	uint32_t key, len;
+	uint64_t stride; /* from one block of a layout to the next */
+	uint64_t end;    /* in the block; the card's */
+};
+
+/* A block of pieces, repeated. */
+struct vb_layout {
+	struct vb_piece *piece;
+	uint32_t count, max;
+	uint32_t repeat;
+	uint64_t bytes; /* of a block; the card's */
+};
+
 /* A send work request, decoded. */
 struct vb_wr {
 	uint8_t op;           /* enum vb_wr_op */
@@ -102,6 +138,7 @@ struct vb_wr {
 	bool insert_vlan;
 	uint32_t vlan; /* EtherType << 16 | tag */
 	uint32_t metadata;
+	struct vb_umr umr; /* VB_WR_UMR */
 	struct vb_sge sge[VB_WR_MAX_SGE];
 };
 
@@ -174,6 +211,8 @@ struct vb_codec {
 	/* And for a queue of raw frames; NULL where the format has none. */
 	int (*send_raw)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			struct vb_wr *wr);
+	/* The layout that VB_WR_UMR sets; 0 or -EINVAL. NULL where the format has none. */
+	int (*layout)(const struct vb_wr *wr, struct vb_layout *layout);
 	/*
 	 * The number of blocks of the WQE at index if the driver has given it to the card, else 0:
 	 * for formats whose doorbell does not say how far. NULL where it does.

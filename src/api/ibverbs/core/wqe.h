@@ -170,6 +170,10 @@ static inline enum ibv_wc_opcode send_wc_opcode(uint8_t wqe_opcode)
 		return IBV_WC_LOCAL_INV;
 	case MLX5_OPCODE_TSO:
 		return IBV_WC_TSO;
+	case MLX5_OPCODE_UMR:
+		return (enum ibv_wc_opcode)MLX5DV_WC_UMR;
+	case MLX5_OPCODE_MMO:
+		return (enum ibv_wc_opcode)MLX5DV_WC_MEMCPY;
 	default:
 		return IBV_WC_SEND;
 	}

@@ -28,12 +28,22 @@ static inline uint8_t cqe_wqe_opcode(const struct mlx5_cqe64 *cqe)
 	return (uint8_t)(be32toh(cqe->sop_drop_qpn) >> 24);
 }
 
-static inline enum ibv_wc_opcode cqe_wc_opcode(const struct mlx5_cqe64 *cqe)
+/* The CQE completes a raw WQE, which has one opcode whatever it did. */
+static inline bool cqe_is_raw(const struct api_qp *qp, const struct mlx5_cqe64 *cqe)
+{
+	const uint8_t *raw = ((const struct mlx5_qp *)qp)->raw;
+
+	return unlikely(raw) && raw[be16toh(cqe->wqe_counter) & (qp->sq.cnt - 1)];
+}
+
+static inline enum ibv_wc_opcode cqe_wc_opcode(const struct api_qp *qp,
+					       const struct mlx5_cqe64 *cqe)
 {
 	switch (cqe_opcode(cqe)) {
 	case MLX5_CQE_REQ:
 	case MLX5_CQE_REQ_ERR:
-		return send_wc_opcode(cqe_wqe_opcode(cqe));
+		return cqe_is_raw(qp, cqe) ? (enum ibv_wc_opcode)MLX5DV_WC_RAW_WQE
+					   : send_wc_opcode(cqe_wqe_opcode(cqe));
 	case MLX5_CQE_RESP_WR_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	default:

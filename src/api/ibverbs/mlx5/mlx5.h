@@ -27,15 +27,30 @@ struct mlx5_wr_builder {
 	uint32_t ds;                    /* its size so far, in 16 bytes */
 	uint32_t data_ds;               /* and up to data */
 	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
+	uint8_t opmod;                  /* and its modifier */
 	uint32_t start_post, start_head;
 	uint32_t nreq;
 	int err; /* the first error; reported by ibv_wr_complete() */
+	/* configuration of a key: */
+	const struct vb_verbs_mkey *mkey; /* of the open one, or NULL */
+	uint8_t setters;                  /* that are still to be called */
+	bool has_access, has_layout;
 };
 
 struct mlx5_qp {
 	struct api_qp api; /* first */
 	struct mlx5_wr_builder wr;
+	struct mlx5dv_qp_ex dv;
+	uint64_t dv_ops;  /* enum mlx5dv_qp_create_send_ops_flags */
+	uint32_t wqe_max; /* blocks of the largest WQE */
+	uint8_t *raw;     /* by block: a raw WQE begins there; NULL: the QP has none */
+	uint8_t loopback; /* enum vb_tir_loopback of RAW_PACKET */
 };
+
+static inline struct mlx5_qp *to_mlx5_qp(struct api_qp *qp)
+{
+	return (struct mlx5_qp *)qp;
+}
 
 static inline struct mlx5_context *to_mlx5_context(struct api_context *ctx)
 {
@@ -55,11 +70,32 @@ void mlx5_ah_fill(struct api_ah *ah, const struct vb_adapter *adapter,
 int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout);
 
+int mlx5_qp_alloc(struct api_qp *qp);
+void mlx5_qp_free(struct api_qp *qp);
 void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr);
 
 /* send.c, send_ex.c */
 int mlx5_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int mlx5_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags);
+/*
+ * A WQE with room for so many segments between control and data: where they go, or NULL after an
+ * error. Then the setters, and the end: by itself with the next one.
+ */
+char *mlx5_wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t segs, __be32 imm);
+void mlx5_wr_close(struct mlx5_qp *qp);
+void mlx5_wr_fail(struct mlx5_wr_builder *wr, int err);
+
+/* send_dv.c: mlx5dv_wr_*() */
+enum { MLX5_MAX_MEMCPY = 1 << 24 };
+
+int mlx5_qp_check_dv_ops(const struct api_qp *qp, uint64_t ops);
+void mlx5_qp_set_dv_ops(struct mlx5_qp *qp);
+int mlx5_qp_cancel(struct mlx5dv_qp_ex *dv, uint64_t wr_id);
+
+static inline struct mlx5_qp *dv_to_qp(struct mlx5dv_qp_ex *dv)
+{
+	return container_of(dv, struct mlx5_qp, dv);
+}
 
 /* recv.c */
 int mlx5_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

@@ -59,11 +59,11 @@ static inline void wc_responder(struct ibv_wc *wc, const struct mlx5_cqe64 *cqe)
 	wc->dlid_path_bits = cqe->ml_path & 0x7f;
 }
 
-static void wc_error(struct ibv_wc *wc, const struct mlx5_cqe64 *cqe)
+static void wc_error(struct ibv_wc *wc, const struct api_qp *qp, const struct mlx5_cqe64 *cqe)
 {
 	wc->status = cqe_status(cqe);
 	wc->vendor_err = cqe_vendor_err(cqe);
-	wc->opcode = cqe_wc_opcode(cqe);
+	wc->opcode = cqe_wc_opcode(qp, cqe);
 	wc->wc_flags = 0;
 	wc->byte_len = 0;
 }
@@ -83,10 +83,12 @@ static inline bool poll_one(struct api_cq *cq, struct ibv_wc *wc)
 	switch (cqe_opcode(cqe)) {
 	case MLX5_CQE_REQ:
 		wc_requester(wc, cqe);
+		if (cqe_is_raw(qp, cqe))
+			wc->opcode = (enum ibv_wc_opcode)MLX5DV_WC_RAW_WQE;
 		break;
 	case MLX5_CQE_REQ_ERR:
 	case MLX5_CQE_RESP_ERR:
-		wc_error(wc, cqe);
+		wc_error(wc, qp, cqe);
 		break;
 	default:
 		wc_responder(wc, cqe);

@@ -38,7 +38,8 @@ static int next_poll(struct ibv_cq_ex *ibcq)
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)
 {
-	return cqe_wc_opcode(current(cq));
+	/* The CQE was found with its QP, which is destroyed only with the CQ unlocked. */
+	return cqe_wc_opcode(ex_to_cq(cq)->last_qp, current(cq));
 }
 
 static uint32_t read_vendor_err(struct ibv_cq_ex *cq)

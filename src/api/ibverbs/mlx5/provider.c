@@ -37,9 +37,17 @@ static struct mlx5_wqe_av *av(struct ibv_ah *ah)
 	return &to_mlx5_ah(to_ah(ah))->av;
 }
 
+static struct mlx5dv_qp_ex *qp_ex(struct ibv_qp_ex *qp)
+{
+	return &((struct mlx5_qp *)qp)->dv;
+}
+
 static const struct vb_verbs_mlx5 own_accessors = {
 	.av = av,
 	.create_cq = mlx5_cq_create_direct,
+	.qp_ex = qp_ex,
+	.cancel = mlx5_qp_cancel,
+	.max_memcpy = MLX5_MAX_MEMCPY,
 };
 
 static const struct verbs_ex_private accessors = {
@@ -102,6 +110,8 @@ const struct api_provider api_mlx5 = {
 	.ring = {
 		.qp_bytes = sizeof(struct mlx5_qp),
 		.qp_size = mlx5_qp_size,
+		.qp_alloc = mlx5_qp_alloc,
+		.qp_free = mlx5_qp_free,
 		.qp_card_attr = mlx5_qp_card_attr,
 		.qp_set_ex_ops = mlx5_qp_set_ex_ops,
 		.cq_ex = &mlx5_cq_ex,

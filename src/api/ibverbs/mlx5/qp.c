@@ -8,6 +8,7 @@
  * is rounded up to a power of two, and the program is told what it got.
  */
 #include "api/ibverbs/core/loops.h"
+#include "card/flow.h"
 #include "mlx5.h"
 
 static_assert(sizeof(struct mlx5_wqe_ctrl_seg) == 16, "control segment");
@@ -31,10 +32,28 @@ static uint32_t send_overhead(enum ibv_qp_type type)
 	}
 }
 
-static int size_sq(struct api_sq *sq, enum ibv_qp_type type, uint32_t tso_header,
-		   const struct ibv_qp_cap *cap, uint32_t *bytes)
+enum {
+	/* A configuration of a key: control segments and the key's context, then pieces of its memory. */
+	UMR_HEAD = sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_umr_ctrl_seg) +
+		   sizeof(struct mlx5_wqe_mkey_context_seg),
+	UMR_OPS = MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST |
+		  MLX5DV_QP_EX_WITH_MKEY_CONFIGURE,
+};
+
+static_assert(UMR_HEAD == 2 * MLX5_SEND_WQE_BB, "whole blocks");
+
+/* Its pieces take what inline data would, and at least a block. */
+static uint32_t umr_size(const struct ibv_qp_cap *cap)
 {
-	uint32_t overhead = send_overhead(type) + align_up(tso_header, SEG);
+	return UMR_HEAD +
+	       align_up(max_u32(cap->max_inline_data, MLX5_SEND_WQE_BB), MLX5_SEND_WQE_BB);
+}
+
+static int size_sq(struct mlx5_qp *qp, enum ibv_qp_type type, const struct ibv_qp_cap *cap,
+		   uint32_t *bytes)
+{
+	struct api_sq *sq = &qp->api.sq;
+	uint32_t overhead = send_overhead(type) + align_up(qp->api.max_tso_header, SEG);
 	uint32_t data = cap->max_send_sge * SEG, wqe_size;
 	uint64_t total;
 	int err = loop_check_sq(cap, VB_MAX_INLINE);
@@ -45,6 +64,9 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, uint32_t tso_header
 	if (cap->max_inline_data && align_up(INLINE_HEADER + cap->max_inline_data, SEG) > data)
 		data = align_up(INLINE_HEADER + cap->max_inline_data, SEG);
 	wqe_size = align_up(overhead + data, MLX5_SEND_WQE_BB);
+	if (qp->dv_ops & UMR_OPS)
+		wqe_size = max_u32(wqe_size, umr_size(cap));
+	qp->wqe_max = wqe_size / MLX5_SEND_WQE_BB;
 	total = roundup_pow2((uint32_t)(wqe_size * cap->max_send_wr / MLX5_SEND_WQE_BB));
 	/* The index in a WQE has 16 bits; mlx5 has the same limit in basic blocks. */
 	if (total > VB_MAX_QP_WR)
@@ -58,6 +80,77 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, uint32_t tso_header
 	return 0;
 }
 
+/* --- attributes of direct verbs --------------------------------------------------------------- */
+
+/*
+ * Received data is never left in CQEs, so whether that is allowed makes no difference. Frames of
+ * tunnels are always looked into.
+ */
+static int check_flags(struct mlx5_qp *qp, uint32_t flags)
+{
+	const uint32_t raw = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS |
+			     MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC |
+			     MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC;
+	const uint32_t scatter =
+		MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
+	const uint32_t none =
+		MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE | MLX5DV_QP_CREATE_SIG_PIPELINING;
+
+	if (flags & ~(raw | scatter | none))
+		return -vb_refuse_bits("create_flags", flags & ~(raw | scatter | none));
+	if (flags & none)
+		return -vb_refuse_unsupported_value("create_flags", flags & none);
+	if ((flags & scatter) == scatter)
+		return -vb_refuse_combination("scatter to CQE is both allowed and disabled");
+	if ((flags & raw) && qp->api.ibv.qp_type != IBV_QPT_RAW_PACKET)
+		return -vb_refuse_unsupported("tunnels and loopback on this type of queue pair");
+	qp->loopback =
+		(uint8_t)((flags & MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC ? VB_TIR_UNICAST
+									       : 0) |
+			  (flags & MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC ? VB_TIR_MULTICAST
+									       : 0));
+	return 0;
+}
+
+static int check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+			const struct mlx5dv_qp_init_attr *direct)
+{
+	const uint64_t known =
+		MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+	int err = 0;
+
+	if (direct->comp_mask &
+	    (MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS))
+		return -vb_refuse_unsupported("dynamically connected transport (DC)");
+	if (direct->comp_mask & ~known)
+		return -vb_refuse_bits("comp_mask", direct->comp_mask & ~known);
+	if (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)
+		err = check_flags(qp, direct->create_flags);
+	if (!err && (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)) {
+		err = mlx5_qp_check_dv_ops(&qp->api, direct->send_ops_flags);
+		if (!err && !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+			err = mlx5_qp_set_ex_ops(&qp->api, 0);
+		qp->dv_ops = direct->send_ops_flags;
+	}
+	return err;
+}
+
+int mlx5_qp_alloc(struct api_qp *api)
+{
+	struct mlx5_qp *qp = to_mlx5_qp(api);
+
+	mlx5_qp_set_dv_ops(qp);
+	if (!(qp->dv_ops & MLX5DV_QP_EX_WITH_RAW_WQE))
+		return 0;
+	qp->raw = calloc(api->sq.cnt ? api->sq.cnt : 1, sizeof(*qp->raw));
+	return qp->raw ? 0 : vb_refuse_memory("the queue pair");
+}
+
+void mlx5_qp_free(struct api_qp *qp)
+{
+	free(to_mlx5_qp(qp)->raw);
+}
+
 /*
  * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
  * asks too much.
@@ -66,9 +159,10 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 		 struct api_qp_layout *layout)
 {
 	struct ibv_qp_cap cap = loop_wanted(attr);
-	int err;
+	int err = direct ? check_direct(to_mlx5_qp(qp), attr, direct) : 0;
 
-	err = size_sq(&qp->sq, attr->qp_type, qp->max_tso_header, &cap, &layout->sq_bytes);
+	if (!err)
+		err = size_sq(to_mlx5_qp(qp), attr->qp_type, &cap, &layout->sq_bytes);
 	/* The send ring behind it starts on a basic block. */
 	if (!err)
 		err = loop_size_rq(&qp->rq, &cap, 0, MLX5_SEND_WQE_BB, &layout->rq_bytes);
@@ -84,4 +178,5 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
 {
 	attr->transport_domain = to_mlx5_context(to_context(qp->ibv.context))->transport_domain;
+	attr->loopback = ((const struct mlx5_qp *)qp)->loopback;
 }

@@ -17,38 +17,48 @@ static inline struct mlx5_qp *ex_to_qp(struct ibv_qp_ex *qp)
 }
 
 /* The setters of the open WQE are done: give it its size and go on behind it. */
-static void wr_close(struct mlx5_qp *qp)
+void mlx5_wr_close(struct mlx5_qp *qp)
 {
 	struct mlx5_wr_builder *wr = &qp->wr;
 
 	if (!wr->ctrl)
 		return;
+	if (unlikely(wr->mkey)) {
+		wr->mkey = NULL;
+		if (wr->setters) { /* fewer than were announced */
+			mlx5_wr_fail(wr, EINVAL);
+			return;
+		}
+	}
 	sq_finish(&qp->api, wr->ctrl, wr->opcode, wr->ds);
+	if (unlikely(wr->opmod))
+		wr->ctrl->opmod_idx_opcode |= htobe32((uint32_t)wr->opmod << 24);
 	wr->ctrl = NULL;
 	wr->nreq++;
 }
 
-static void wr_fail(struct mlx5_wr_builder *wr, int err)
+void mlx5_wr_fail(struct mlx5_wr_builder *wr, int err)
 {
 	if (!wr->err)
 		wr->err = err;
 	wr->ctrl = NULL;
+	wr->mkey = NULL;
 }
 
 /*
  * Open a WQE with room for its transport segments; returns where they go, or NULL after an error.
  */
-static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_segs, __be32 imm)
+char *mlx5_wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_segs, __be32 imm)
 {
 	struct mlx5_qp *qp = ex_to_qp(ex);
 	struct mlx5_wr_builder *wr = &qp->wr;
 	struct api_sq *sq = &qp->api.sq;
 
-	wr_close(qp);
+	mlx5_wr_close(qp);
 	if (unlikely(wr->err))
 		return NULL;
 	if (unlikely(!loop_sq_has_room(sq))) {
-		wr_fail(wr, ENOMEM);
+		mlx5_wr_fail(wr, ENOMEM);
 		return NULL;
 	}
 	wr->ctrl = sq_next_wqe(sq);
@@ -57,6 +67,7 @@ static char *wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_se
 	wr->ctrl->fm_ce_se = sq_ctrl_flags(sq, ex->wr_flags);
 	wr->ctrl->imm = imm;
 	wr->opcode = opcode;
+	wr->opmod = 0;
 	wr->ds = wr->data_ds = 1 + transport_segs;
 	wr->data = (char *)wr->ctrl + wr->ds * SEG;
 	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = ex->wr_id;
@@ -74,7 +85,7 @@ static void open_frame(struct ibv_qp_ex *ex, uint8_t opcode, const void *header,
 		       uint16_t header_len, uint16_t mss)
 {
 	struct mlx5_qp *qp = ex_to_qp(ex);
-	struct sq_cursor cur = { wr_open(ex, opcode, 0, 0), 1 };
+	struct sq_cursor cur = { mlx5_wr_open(ex, opcode, 0, 0), 1 };
 
 	if (!cur.pos)
 		return;
@@ -88,8 +99,8 @@ static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16
 	struct mlx5_qp *qp = ex_to_qp(ex);
 
 	if (unlikely(!hdr || !hdr_sz || hdr_sz > qp->api.max_tso_header || !mss)) {
-		wr_close(qp);
-		wr_fail(&qp->wr, EINVAL);
+		mlx5_wr_close(qp);
+		mlx5_wr_fail(&qp->wr, EINVAL);
 		return;
 	}
 	open_frame(ex, MLX5_OPCODE_TSO, hdr, hdr_sz, mss);
@@ -104,7 +115,7 @@ static void open_send(struct ibv_qp_ex *ex, uint8_t opcode, __be32 imm)
 		open_frame(ex, opcode, NULL, 0, 0);
 		return;
 	}
-	at = wr_open(ex, opcode, segs, imm);
+	at = mlx5_wr_open(ex, opcode, segs, imm);
 
 	/* A program that forgets wr_set_ud_addr() must not send to the address of an older WQE. */
 	if (at && segs)
@@ -129,7 +140,7 @@ static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 static void open_rdma(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr,
 		      __be32 imm)
 {
-	char *at = wr_open(ex, opcode, 1, imm);
+	char *at = mlx5_wr_open(ex, opcode, 1, imm);
 
 	if (at)
 		wqe_put_raddr(at, remote_addr, rkey);
@@ -154,7 +165,7 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 static void open_atomic(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr,
 			uint64_t swap_add, uint64_t compare)
 {
-	char *at = wr_open(ex, opcode, 2, 0);
+	char *at = mlx5_wr_open(ex, opcode, 2, 0);
 
 	if (!at)
 		return;
@@ -176,7 +187,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
-	wr_open(ex, MLX5_OPCODE_LOCAL_INVAL, 0, htobe32(invalidate_rkey));
+	mlx5_wr_open(ex, MLX5_OPCODE_LOCAL_INVAL, 0, htobe32(invalidate_rkey));
 }
 
 /* --- setters ---------------------------------------------------------------------------------- */
@@ -189,7 +200,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 	if (unlikely(!wr->ctrl))
 		return;
 	if (unlikely(!ah || ex->qp_base.qp_type != IBV_QPT_UD)) {
-		wr_fail(wr, EINVAL);
+		mlx5_wr_fail(wr, EINVAL);
 		return;
 	}
 	sq_put_datagram((char *)(wr->ctrl + 1), ah, remote_qpn, remote_qkey);
@@ -210,7 +221,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 		return;
 	cur = data_cursor(&qp->wr);
 	if (unlikely(qp->api.sq.max_gs < 1 || sq_put_sge(&qp->api.sq, &cur, addr, length, lkey)))
-		wr_fail(&qp->wr, EINVAL);
+		mlx5_wr_fail(&qp->wr, EINVAL);
 	qp->wr.ds = cur.ds;
 }
 
@@ -223,13 +234,13 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 		return;
 	cur = data_cursor(&qp->wr);
 	if (unlikely(num_sge > qp->api.sq.max_gs)) {
-		wr_fail(&qp->wr, EINVAL);
+		mlx5_wr_fail(&qp->wr, EINVAL);
 		return;
 	}
 	for (size_t i = 0; i < num_sge; i++) {
 		if (unlikely(sq_put_sge(&qp->api.sq, &cur, sg_list[i].addr, sg_list[i].length,
 					sg_list[i].lkey))) {
-			wr_fail(&qp->wr, EINVAL);
+			mlx5_wr_fail(&qp->wr, EINVAL);
 			return;
 		}
 	}
@@ -250,7 +261,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	header = sq_inline_start(&qp->api.sq, &cur);
 	for (size_t i = 0; i < num_buf; i++) {
 		if (unlikely(buf_list[i].length > qp->api.sq.max_inline - total)) {
-			wr_fail(&qp->wr, EINVAL);
+			mlx5_wr_fail(&qp->wr, EINVAL);
 			return;
 		}
 		total += buf_list[i].length;
@@ -276,6 +287,7 @@ static void wr_start(struct ibv_qp_ex *ex)
 
 	api_lock(&qp->api.sq.lock, qp->api.sq.unlocked);
 	wr->ctrl = NULL;
+	wr->mkey = NULL;
 	wr->nreq = 0;
 	wr->err = ex->qp_base.state < IBV_QPS_RTS ? EINVAL : 0;
 	wr->start_post = qp->api.sq.cur_post;
@@ -293,7 +305,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	struct mlx5_qp *qp = ex_to_qp(ex);
 	int err;
 
-	wr_close(qp);
+	mlx5_wr_close(qp);
 	err = qp->wr.err;
 	if (unlikely(err))
 		wr_undo(qp);

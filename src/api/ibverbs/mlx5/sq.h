@@ -142,6 +142,8 @@ static inline void sq_finish(struct api_qp *qp, struct mlx5_wqe_ctrl_seg *ctrl, 
 	ctrl->opmod_idx_opcode = htobe32((sq->cur_post & 0xffff) << 8 | opcode);
 	ctrl->qpn_ds = htobe32(qp->ibv.qp_num << 8 | ds);
 	sq->slot[sq->cur_post & (sq->cnt - 1)].head = sq->head;
+	if (unlikely(to_mlx5_qp(qp)->raw))
+		to_mlx5_qp(qp)->raw[sq->cur_post & (sq->cnt - 1)] = false;
 	sq->head++;
 	sq->cur_post += (ds + SEGS_PER_BB - 1) / SEGS_PER_BB;
 }

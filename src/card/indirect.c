@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns indirect memory keys: their layouts, and access through them.
+ *
+ *	entry of the key table            struct vb_indirect
+ *	key, or 0 while it is free  --->  start, length, rights
+ *	no rights, no length              layout: a list of pieces, or a block of pieces that repeats
+ *
+ *	list       | piece 0 | piece 1 | piece 2 |            each of another key, anywhere
+ *	repeated   | a0 | b0 | a1 | b1 | a2 | b2 |            a1 lies a.stride bytes behind a0
+ *
+ * The entry has no rights, so that peers that look at it leave the access to this process
+ * (fabric/direct.c), and vb_mr_translate() finds nothing.
+ *
+ * A layout is read and replaced under the key's lock, a leaf. The entry's generation tells messages
+ * of several packets that it is another one.
+ */
+#include "card/indirect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+
+struct vb_indirect {
+	struct vb_lock lock; /* of what follows */
+	uint32_t pdn;
+	uint8_t flags; /* enum vb_mkey_flags */
+	uint8_t tag;   /* low byte of the key, also while it is free */
+	unsigned int access;
+	uint64_t start, length;
+	struct vb_layout layout;
+	struct vb_layout next; /* being built: a WQE that is wrong changes nothing */
+	struct vb_piece pieces[];
+};
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+struct vb_indirect *vb_indirect_new(const struct vb_mkey_attr *attr, uint32_t pdn, uint32_t key)
+{
+	struct vb_indirect *indirect = calloc(
+		1, sizeof(*indirect) + 2 * (size_t)attr->max_entries * sizeof(struct vb_piece));
+
+	if (!indirect)
+		return NULL;
+	indirect->pdn = pdn;
+	indirect->flags = attr->flags;
+	indirect->tag = (uint8_t)key;
+	indirect->layout.max = indirect->next.max = attr->max_entries;
+	indirect->layout.piece = indirect->pieces;
+	indirect->next.piece = indirect->pieces + attr->max_entries;
+	return indirect;
+}
+
+bool vb_indirect_invalidate(struct vb_indirect *indirect, struct vb_seg_mr *entry, uint32_t key)
+{
+	bool was;
+
+	vb_lock(&indirect->lock);
+	was = atomic_compare_exchange_strong_explicit(&entry->key, &key, 0, memory_order_seq_cst,
+						      memory_order_seq_cst);
+	if (was) {
+		indirect->access = 0;
+		indirect->start = indirect->length = 0;
+		indirect->layout.count = 0;
+		indirect->layout.bytes = 0;
+	}
+	vb_unlock(&indirect->lock);
+	return was;
+}
+
+bool vb_indirect_is_remote(const struct vb_indirect *indirect)
+{
+	return indirect->flags & VB_MKEY_REMOTE_INVALIDATE;
+}
+
+/* The entry, and what it stands for, by index; NULL: no indirect key. */
+static struct vb_indirect *of_entry(struct vb_seg_mr *entry)
+{
+	return entry ? (struct vb_indirect *)(uintptr_t)atomic_load_explicit(&entry->indirect,
+									     memory_order_acquire)
+		     : NULL;
+}
+
+/* A key that can be used. */
+static struct vb_indirect *find(uint32_t key)
+{
+	struct vb_seg_mr *entry = vb_segment_find_mr(key >> 8);
+
+	/* Pairs with vb_indirect_configure(). */
+	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
+		return NULL;
+	return of_entry(entry);
+}
+
+bool vb_indirect_is(uint32_t key)
+{
+	return find(key) != NULL;
+}
+
+/* --- access: the key's lock is held ----------------------------------------------------------- */
+
+static uint64_t reach(const struct vb_indirect *in)
+{
+	uint64_t bytes = in->layout.bytes * in->layout.repeat;
+
+	return bytes < in->length ? bytes : in->length;
+}
+
+static bool allows(const struct vb_indirect *in, uint32_t pdn, uint64_t addr, uint64_t len,
+		   unsigned int access)
+{
+	return in->pdn == pdn && (in->access & access) == access && addr >= in->start &&
+	       len <= reach(in) && addr - in->start <= reach(in) - len;
+}
+
+/*
+ * The memory of the piece that has byte `at`, from there on, and how much of it there is, len at
+ * most. NULL: its own key does not allow that.
+ */
+static char *piece_at(const struct vb_indirect *in, uint64_t at, bool write, size_t *len)
+{
+	const struct vb_layout *layout = &in->layout;
+	uint64_t block = at / layout->bytes, offset = at % layout->bytes, begin;
+	const struct vb_piece *piece;
+	uint32_t low = 0, high = layout->count - 1;
+
+	while (low < high) {
+		uint32_t mid = (low + high) / 2;
+
+		if (offset < layout->piece[mid].end)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	piece = &layout->piece[low];
+	begin = low ? layout->piece[low - 1].end : 0;
+	if (*len > piece->end - offset)
+		*len = piece->end - offset;
+	return vb_mr_translate(piece->key, in->pdn,
+			       piece->addr + block * piece->stride + (offset - begin), *len,
+			       write ? IBV_ACCESS_LOCAL_WRITE : 0);
+}
+
+static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len,
+		unsigned int access, bool write)
+{
+	struct vb_indirect *in = find(key);
+	int ret = 0;
+
+	if (!in)
+		return -EACCES;
+	vb_lock(&in->lock);
+	if (!allows(in, pdn, addr, len, access))
+		ret = -EACCES;
+	for (uint64_t at = addr - in->start; !ret && len;) {
+		size_t n = len;
+		char *memory = piece_at(in, at, write, &n);
+
+		if (!memory)
+			ret = -EACCES;
+		else if (vb_fault_copy(write ? memory : buf, write ? buf : memory, n))
+			ret = -EFAULT;
+		at += n;
+		buf += n;
+		len -= n;
+	}
+	vb_unlock(&in->lock);
+	return ret;
+}
+
+bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
+			unsigned int access)
+{
+	struct vb_indirect *in = find(key);
+	bool ret;
+
+	if (!in)
+		return false;
+	vb_lock(&in->lock);
+	ret = allows(in, pdn, addr, len, access);
+	vb_unlock(&in->lock);
+	return ret;
+}
+
+int vb_indirect_read(uint32_t key, uint32_t pdn, uint64_t addr, void *buf, size_t len,
+		     unsigned int access)
+{
+	return move(key, pdn, addr, buf, len, access, false);
+}
+
+int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf, size_t len,
+		      unsigned int access)
+{
+	return move(key, pdn, addr, (char *)(uintptr_t)buf, len, access, true);
+}
+
+void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, unsigned int access)
+{
+	struct vb_indirect *in = find(key);
+	size_t len = sizeof(uint64_t);
+	void *word = NULL;
+
+	if (!in)
+		return NULL;
+	vb_lock(&in->lock);
+	if (allows(in, pdn, addr, len, access))
+		word = piece_at(in, addr - in->start, true, &len);
+	vb_unlock(&in->lock);
+	return len == sizeof(uint64_t) ? word : NULL;
+}
+
+/* --- configuration ---------------------------------------------------------------------------- */
+
+/* Where each piece of a new layout ends. False: it has no bytes, or more than a length can be. */
+static bool measure(struct vb_layout *layout)
+{
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < layout->count; i++) {
+		end += layout->piece[i].len;
+		layout->piece[i].end = end;
+	}
+	layout->bytes = end;
+	return !layout->count || (end && layout->repeat && end <= UINT64_MAX / layout->repeat);
+}
+
+/* The layout first: where it is wrong, nothing changes. */
+static bool apply(struct vb_indirect *in, const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	const struct vb_umr *umr = &wr->umr;
+
+	if (umr->set & VB_UMR_LAYOUT) {
+		struct vb_layout old = in->layout;
+
+		in->next.count = 0;
+		in->next.repeat = 1;
+		if (qp->codec->layout(wr, &in->next) || !measure(&in->next))
+			return false;
+		in->layout = in->next;
+		in->next = old;
+	}
+	in->access = (in->access & ~umr->access_mask) | umr->access;
+	if (umr->set & VB_UMR_START)
+		in->start = umr->start;
+	if (umr->set & VB_UMR_LENGTH)
+		in->length = umr->length;
+	if (umr->set & VB_UMR_TAG)
+		in->tag = umr->tag;
+	return true;
+}
+
+/* A key is found by its index: the byte below it changes only where the key was made so. */
+static bool may_configure(const struct vb_indirect *in, const struct vb_seg_mr *entry,
+			  const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	uint8_t tag = wr->umr.set & VB_UMR_TAG ? wr->umr.tag : (uint8_t)wr->imm;
+
+	if (in->pdn != qp->init.pd->number || (tag != in->tag && !(in->flags & VB_MKEY_UPDATE_TAG)))
+		return false;
+	return !(wr->umr.set & VB_UMR_CHECK_FREE) ||
+	       !atomic_load_explicit(&entry->key, memory_order_relaxed);
+}
+
+/* What is wrong is refused as an error of memory management. */
+enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	struct vb_seg_mr *entry = vb_segment_find_mr(wr->imm >> 8);
+	struct vb_indirect *in = of_entry(entry);
+	enum ibv_wc_status status = IBV_WC_MW_BIND_ERR;
+	uint32_t key;
+
+	if (!in)
+		return status;
+	vb_lock(&in->lock);
+	if (may_configure(in, entry, qp, wr) && apply(in, qp, wr)) {
+		status = IBV_WC_SUCCESS;
+		key = (wr->imm & ~0xffu) | in->tag;
+		entry->generation++;
+		/* Pairs with find(). */
+		atomic_store_explicit(&entry->key, wr->umr.set & VB_UMR_FREE ? 0 : key,
+				      memory_order_release);
+	}
+	vb_unlock(&in->lock);
+	return status;
+}

@@ -430,6 +430,22 @@ VB_PUBLIC void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr,
  * pause.
  */
 VB_PUBLIC void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst);
+/*
+ * Packet pacing entries: a rate and a burst by number, for queues that name one. Two entries that are
+ * alike share a number, unless one is dedicated.
+ */
+VB_PUBLIC int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicated,
+			   uint16_t *index);
+VB_PUBLIC void vb_pace_give(struct vb_dev *dev, uint16_t index);
+/* -EINVAL: there is none with this number. 0 is always there, and has no limit. */
+VB_PUBLIC int vb_pace_find(struct vb_dev *dev, uint16_t index, uint32_t *kbps, uint32_t *burst);
+/* The UDP source port of what an RC or UC queue pair in RTS sends, until it is connected anew. */
+VB_PUBLIC int vb_qp_set_sport(struct vb_qp *qp, uint16_t port);
+/* A number that no queue pair has until it is given back. */
+VB_PUBLIC int vb_qpn_take(struct vb_dev *dev, uint32_t *number);
+VB_PUBLIC void vb_qpn_give(uint32_t number);
+/* Whether the device has a queue pair with this number. */
+VB_PUBLIC bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number);
 /* A receive WQ to another state; -EINVAL where there is no such way. */
 VB_PUBLIC int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state state);
 /* Frames that are received from now on keep or lose their tag. */

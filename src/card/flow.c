@@ -160,8 +160,11 @@ static void deliver(struct vb_qp *to, const struct vb_rss *rss, const struct vb_
 static void to_qp(const struct arrival *a, struct vb_qp *qp, const struct vb_frame *f,
 		  const struct vb_steer_meta *meta)
 {
-	/* One with a table has no queue of its own: the states of its WQs count. */
-	if (qp != a->from && (qp->rss || vb_qp_receives(vb_qp_state(qp))) &&
+	/*
+	 * One with a table has no queue of its own: the states of its WQs count. None hears itself,
+	 * unless it was made so.
+	 */
+	if ((qp != a->from || qp->init.loopback) && (qp->rss || vb_qp_receives(vb_qp_state(qp))) &&
 	    hears(a, qp->init.transport_domain, qp->init.loopback))
 		deliver(qp, qp->rss, f, meta);
 }

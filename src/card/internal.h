@@ -273,6 +273,7 @@ struct vb_qp {
 	struct vb_path
 		kept; /* the port is down: the path that is used when it is up again; both locks */
 	uint8_t next_status; /* of the next work request, enum ibv_wc_status; under sq.lock */
+	uint16_t sport;      /* UDP source port, 0: as the flow label says; under sq.lock */
 	bool blamed;         /* the log is to say that the status was asked for; under sq.lock */
 	uint8_t *frame;      /* what is being sent; under sq.lock */
 	struct vb_sq sq;

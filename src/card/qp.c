@@ -305,6 +305,36 @@ give_number:
 	return ret;
 }
 
+/* --- numbers alone ---------------------------------------------------------------------------- */
+
+int vb_qpn_take(struct vb_dev *dev, uint32_t *number)
+{
+	int64_t index = vb_dev_stale(dev) ? vb_refuse_forked()
+					  : vb_ids_take(&vb_card.numbers.qp, dev->adapter->max_qp);
+
+	if (index < 0)
+		return vb_refuse_limit("queue pairs", dev->adapter->max_qp);
+	*number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
+	return 0;
+}
+
+void vb_qpn_give(uint32_t number)
+{
+	vb_ids_give(&vb_card.numbers.qp, number & VB_QPN_INDEX_MASK);
+}
+
+bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number)
+{
+	const struct vb_qp *qp;
+	bool exists;
+
+	vb_read_lock();
+	qp = vb_qp_find(number);
+	exists = qp && qp->dev == dev;
+	vb_read_unlock();
+	return exists;
+}
+
 /* --- receive queues by number ----------------------------------------------------------------- */
 
 enum { RQ_GOING = UINT32_MAX }; /* in raw_users: it is being destroyed */

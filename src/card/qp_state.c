@@ -444,8 +444,10 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		old = path;
 		vb_qp_publish(qp, now);
 	} else {
-		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET)
+		if ((mask & IBV_QP_AV) || to == IBV_QPS_RESET) {
 			old = vb_qp_set_path(qp, &path);
+			qp->sport = 0;
+		}
 		enter(qp, from, to, attr, mask);
 		vb_qp_publish(qp, to);
 	}
@@ -456,6 +458,25 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	vb_path_close(&old);
 	if (!ret)
 		after(qp, to);
+	return ret;
+}
+
+int vb_qp_set_sport(struct vb_qp *qp, uint16_t port)
+{
+	int ret = 0;
+
+	if (qp->type != IBV_QPT_RC && qp->type != IBV_QPT_UC)
+		return vb_refuse_unsupported("a UDP source port of this type of queue pair");
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	if (vb_qp_state(qp) != IBV_QPS_RTS)
+		ret = vb_refuse_not_in_state("RTS", state_name(vb_qp_state(qp)));
+	else if (qp->transport & VB_TRANSPORT_V1)
+		ret = vb_refuse_unsupported("a UDP source port of RoCE v1");
+	else
+		qp->sport = port;
+	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
 	return ret;
 }
 

@@ -128,7 +128,7 @@ static bool find_route(struct route *r, const struct vb_qp *qp, struct vb_path *
 		return false;
 	r->v1 = pkt->transport & VB_TRANSPORT_V1;
 	r->ipv4 = !r->v1 && IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)&r->dgid);
-	r->sport = source_port(r->flow_label, pkt->sqpn, pkt->dqpn);
+	r->sport = qp->sport ? qp->sport : source_port(r->flow_label, pkt->sqpn, pkt->dqpn);
 	memcpy(r->smac, adapter->config->mac, 6);
 	find_addressee(r, path, pkt->dqpn);
 	return true;

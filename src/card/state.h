@@ -33,6 +33,7 @@ enum {
 	VB_UAR_MAX = 1 << 16,
 	VB_TIR_MAX = 1 << 16,
 	VB_EQ_MAX = VB_EQ_VECTORS - 1,
+	VB_PACES = 256, /* packet pacing entries of an adapter */
 	VB_EMU_MAPS = 4096,
 	VB_EMU_EQS = 4096,
 	VB_QP_FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is reserved */
@@ -94,6 +95,15 @@ struct vb_card {
 		pthread_mutex_t lock;
 		struct vb_tir *first; /* NULL-ended list of all */
 	} tir;
+
+	struct { /* pace.c */
+		struct vb_lock lock;
+		struct vb_pace {
+			uint32_t kbps, burst;
+			uint32_t users; /* 0: free */
+			bool dedicated;
+		} at[VB_CONFIG_MAX_ADAPTERS][VB_PACES];
+	} pace;
 
 	struct { /* cable.c */
 		struct vb_lock lock;

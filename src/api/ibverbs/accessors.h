@@ -148,6 +148,12 @@ struct vb_verbs_mlx5 {
 	/* WQEs of a QP in SQD with this wr_id become NOPs: their number, or -errno. */
 	int (*cancel)(struct mlx5dv_qp_ex *qp, uint64_t wr_id);
 	size_t max_memcpy; /* bytes of one work request */
+	/*
+	 * A number that no QP gets until it is released, or the context closed: 0 or a positive
+	 * errno.
+	 */
+	int (*reserve_qpn)(struct ibv_context *context, uint32_t *qpn);
+	int (*release_qpn)(struct ibv_context *context, uint32_t qpn);
 };
 
 /* hbl devices. */

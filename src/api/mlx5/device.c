@@ -4,19 +4,26 @@
  */
 #include "mlx5.h"
 
-/* A device of ours whose queues have the mlx5 format. Names are unique in a configuration. */
-VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
+/* Names are unique in a configuration. */
+const struct vb_adapter *adapter_of(const struct ibv_device *device)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
 
 	if (!device || vb_card_adapters(&list, &count))
-		return false;
-	for (unsigned int i = 0; i < count; i++) {
+		return NULL;
+	for (unsigned int i = 0; i < count; i++)
 		if (!strcmp(list[i]->config->name, device->name))
-			return list[i]->config->format == VB_FORMAT_MLX5;
-	}
-	return false;
+			return list[i];
+	return NULL;
+}
+
+/* A device of ours whose queues have the mlx5 format. */
+VB_PUBLIC bool mlx5dv_is_supported(struct ibv_device *device)
+{
+	const struct vb_adapter *adapter = adapter_of(device);
+
+	return adapter && adapter->config->format == VB_FORMAT_MLX5;
 }
 
 /* Commands (DEVX) work on every context, whether it was opened with the flag or not. */
@@ -47,10 +54,11 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 	answered =
 		asked & (MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
 			 MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
-			 MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS |
-			 MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS |
-			 MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD | MLX5DV_CONTEXT_MASK_DCI_STREAMS |
-			 MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH | MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD);
+			 MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE |
+			 MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS | MLX5DV_CONTEXT_MASK_DC_ODP_CAPS |
+			 MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS | MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD |
+			 MLX5DV_CONTEXT_MASK_DCI_STREAMS | MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH |
+			 MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD);
 	/*
 	 * Offloads that there are none of are answered with zero. Fields that nobody asked for stay
 	 * untouched.
@@ -75,6 +83,9 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 		attrs->tunnel_offloads_caps = 0;
 	if (answered & MLX5DV_CONTEXT_MASK_DYN_BFREGS)
 		attrs->max_dynamic_bfregs = 0;
+	/* The two clocks run alike, but the program's may be set. */
+	if (answered & MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE)
+		attrs->max_clock_info_update_nsec = 10000000000;
 	if (answered & MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS)
 		attrs->flow_action_flags = 0;
 	if (answered & MLX5DV_CONTEXT_MASK_DC_ODP_CAPS)

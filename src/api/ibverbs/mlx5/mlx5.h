@@ -9,10 +9,16 @@
 
 #include "api/ibverbs/core/objects.h"
 
+struct mlx5_reserved {
+	struct mlx5_reserved *next;
+	uint32_t qpn;
+};
+
 struct mlx5_context {
 	struct api_context api; /* first */
 	struct vb_uar *uar;     /* the doorbell page, made on demand; under the context's mutex */
-	uint32_t transport_domain; /* of its RAW_PACKET QPs, which do not hear one another */
+	uint32_t transport_domain;      /* of its RAW_PACKET QPs, which do not hear one another */
+	struct mlx5_reserved *reserved; /* numbers of QPs; NULL-ended list, under the mutex */
 };
 
 struct mlx5_ah {

@@ -26,8 +26,51 @@ static int context_open(struct api_context *ctx, void *private_data)
 	return own->transport_domain ? 0 : -ENOMEM;
 }
 
+/* --- reserved numbers of QPs ------------------------------------------------------------------ */
+
+static int reserve_qpn(struct ibv_context *context, uint32_t *qpn)
+{
+	struct mlx5_context *own = to_mlx5_context(to_context(context));
+	struct mlx5_reserved *reserved = calloc(1, sizeof(*reserved));
+	int rc = reserved ? vb_qpn_take(own->api.dev, &reserved->qpn)
+			  : vb_refuse_memory("the reservation");
+
+	if (rc) {
+		free(reserved);
+		return -rc;
+	}
+	*qpn = reserved->qpn;
+	api_context_lock(context);
+	reserved->next = own->reserved;
+	own->reserved = reserved;
+	api_context_unlock(context);
+	return 0;
+}
+
+static int release_qpn(struct ibv_context *context, uint32_t qpn)
+{
+	struct mlx5_reserved **link = &to_mlx5_context(to_context(context))->reserved, *found;
+
+	api_context_lock(context);
+	while (*link && (*link)->qpn != qpn)
+		link = &(*link)->next;
+	found = *link;
+	if (found)
+		*link = found->next;
+	api_context_unlock(context);
+	if (!found)
+		return -vb_refuse_value("qpn", qpn);
+	vb_qpn_give(qpn);
+	free(found);
+	return 0;
+}
+
 static void context_close(struct api_context *ctx)
 {
+	struct mlx5_context *own = to_mlx5_context(ctx);
+
+	while (own->reserved)
+		release_qpn(&ctx->verbs.context, own->reserved->qpn);
 	vb_uar_destroy(to_mlx5_context(ctx)->uar);
 	vb_transport_domain_give(to_mlx5_context(ctx)->transport_domain);
 }
@@ -48,6 +91,8 @@ static const struct vb_verbs_mlx5 own_accessors = {
 	.qp_ex = qp_ex,
 	.cancel = mlx5_qp_cancel,
 	.max_memcpy = MLX5_MAX_MEMCPY,
+	.reserve_qpn = reserve_qpn,
+	.release_qpn = release_qpn,
 };
 
 static const struct verbs_ex_private accessors = {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns packet pacing entries: rates that queues name by number, per adapter and process. Entry 0 is
+ * no limit, and nobody's. What a queue does with a rate is the requester's (vb_qp_set_rate()).
+ */
+#include "card/internal.h"
+
+#include <errno.h>
+
+static struct vb_pace *paces(const struct vb_dev *dev)
+{
+	return vb_card.pace.at[dev->adapter->index];
+}
+
+/* Under the lock: one that may be shared, or a free one; 0: none. */
+static uint16_t choose(const struct vb_pace *pace, uint32_t kbps, uint32_t burst, bool dedicated)
+{
+	uint16_t free = 0;
+
+	for (uint16_t i = VB_PACES - 1; i; i--) {
+		if (!pace[i].users)
+			free = i;
+		else if (!dedicated && !pace[i].dedicated && pace[i].kbps == kbps &&
+			 pace[i].burst == burst)
+			return i;
+	}
+	return free;
+}
+
+int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicated, uint16_t *index)
+{
+	struct vb_pace *pace = paces(dev);
+	uint16_t at;
+
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	if (!kbps)
+		return vb_refuse_value("rate_limit", kbps);
+	vb_lock(&vb_card.pace.lock);
+	at = choose(pace, kbps, burst, dedicated);
+	if (at) {
+		pace[at].kbps = kbps;
+		pace[at].burst = burst;
+		pace[at].dedicated = dedicated;
+		pace[at].users++;
+	}
+	vb_unlock(&vb_card.pace.lock);
+	if (!at)
+		return vb_refuse_numbers(VB_PACES - 1, "packet pacing entries");
+	*index = at;
+	return 0;
+}
+
+void vb_pace_give(struct vb_dev *dev, uint16_t index)
+{
+	vb_lock(&vb_card.pace.lock);
+	paces(dev)[index].users--;
+	vb_unlock(&vb_card.pace.lock);
+}
+
+int vb_pace_find(struct vb_dev *dev, uint16_t index, uint32_t *kbps, uint32_t *burst)
+{
+	const struct vb_pace *pace = paces(dev);
+	int ret = -EINVAL;
+
+	if (!index) {
+		*kbps = *burst = 0;
+		return 0;
+	}
+	vb_lock(&vb_card.pace.lock);
+	if (index < VB_PACES && pace[index].users) {
+		*kbps = pace[index].kbps;
+		*burst = pace[index].burst;
+		ret = 0;
+	}
+	vb_unlock(&vb_card.pace.lock);
+	return ret;
+}

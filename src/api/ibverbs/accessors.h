@@ -154,6 +154,8 @@ struct vb_verbs_mlx5 {
 	 */
 	int (*reserve_qpn)(struct ibv_context *context, uint32_t *qpn);
 	int (*release_qpn)(struct ibv_context *context, uint32_t qpn);
+	/* The memory of a DM. */
+	void *(*dm)(struct ibv_dm *dm, size_t *length);
 };
 
 /* hbl devices. */

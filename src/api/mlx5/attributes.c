@@ -187,3 +187,23 @@ VB_PUBLIC void mlx5dv_pp_free(struct mlx5dv_pp *dv)
 	vb_verbs_release(pp->context, NULL);
 	free(pp);
 }
+
+/* --- device memory ---------------------------------------------------------------------------- */
+
+/* MEMIC is what ibv_alloc_dm() gives; the other types hold tables of hardware. */
+VB_PUBLIC struct ibv_dm *mlx5dv_alloc_dm(struct ibv_context *context,
+					 struct ibv_alloc_dm_attr *dm_attr,
+					 struct mlx5dv_alloc_dm_attr *mlx5_dm_attr)
+{
+	int err;
+
+	API_CALL(API_DEVICE(context));
+	err = check_context(context, dm_attr);
+	if (err)
+		return api_null(err);
+	if (mlx5_dm_attr && mlx5_dm_attr->comp_mask)
+		return api_refuse_null(bits, "comp_mask", mlx5_dm_attr->comp_mask);
+	if (mlx5_dm_attr && mlx5_dm_attr->type != MLX5DV_DM_TYPE_MEMIC)
+		return api_refuse_null(unsupported, "device memory of another type than MEMIC");
+	return ibv_alloc_dm(context, dm_attr);
+}

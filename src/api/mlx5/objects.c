@@ -10,8 +10,8 @@
 enum { BLOCK = 64, BF_OFFSET = 0x800, BF_SIZE = 0x100 };
 
 #define KNOWN                                                                              \
-	(MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_AH | \
-	 MLX5DV_OBJ_PD)
+	(MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_DM | \
+	 MLX5DV_OBJ_AH | MLX5DV_OBJ_PD)
 
 static char *uar_of(struct ibv_context *context)
 {
@@ -39,6 +39,8 @@ static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
 		err = check(obj->srq.in, obj->srq.in ? obj->srq.in->context : NULL, obj->srq.out);
 	if (!err && (type & MLX5DV_OBJ_RWQ))
 		err = check(obj->rwq.in, obj->rwq.in ? obj->rwq.in->context : NULL, obj->rwq.out);
+	if (!err && (type & MLX5DV_OBJ_DM))
+		err = check(obj->dm.in, obj->dm.in ? obj->dm.in->context : NULL, obj->dm.out);
 	if (!err && (type & MLX5DV_OBJ_AH))
 		err = check(obj->ah.in, obj->ah.in ? obj->ah.in->context : NULL, obj->ah.out);
 	if (!err && (type & MLX5DV_OBJ_PD))
@@ -106,6 +108,19 @@ static void fill_rwq(struct ibv_wq *in, struct mlx5dv_rwq *out)
 	out->stride = 1u << wq.rq.shift;
 }
 
+/* Keys of device memory are zero-based: nobody needs to know where it is on the card. */
+static void fill_dm(struct ibv_dm *in, struct mlx5dv_dm *out)
+{
+	uint64_t answered = out->comp_mask & MLX5DV_DM_MASK_REMOTE_VA;
+	size_t length;
+
+	out->buf = vb_verbs_mlx5(in->context)->dm(in, &length);
+	out->length = length;
+	out->comp_mask = answered;
+	if (answered)
+		out->remote_va = 0;
+}
+
 static void fill_ah(struct ibv_ah *in, struct mlx5dv_ah *out)
 {
 	out->comp_mask = 0;
@@ -128,6 +143,8 @@ VB_PUBLIC int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type)
 		fill_srq(obj->srq.in, obj->srq.out);
 	if (obj_type & MLX5DV_OBJ_RWQ)
 		fill_rwq(obj->rwq.in, obj->rwq.out);
+	if (obj_type & MLX5DV_OBJ_DM)
+		fill_dm(obj->dm.in, obj->dm.out);
 	if (obj_type & MLX5DV_OBJ_AH)
 		fill_ah(obj->ah.in, obj->ah.out);
 	if (obj_type & MLX5DV_OBJ_PD) {

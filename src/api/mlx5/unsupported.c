@@ -77,7 +77,6 @@ NO_INT(mlx5dv_sched_node_destroy)
 NO_INT(mlx5dv_sched_node_modify)
 NO_INT(mlx5dv_vfio_process_events)
 
-NO_POINTER(mlx5dv_alloc_dm)
 NO_POINTER(mlx5dv_alloc_var)
 NO_POINTER(mlx5dv_create_flow_action_esp)
 NO_POINTER(mlx5dv_create_steering_anchor)

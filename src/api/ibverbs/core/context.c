@@ -128,6 +128,11 @@ static void set_ops(struct verbs_context *verbs, const struct api_provider *prov
 		verbs->attach_counters_point_flow = api_counters_attach;
 		verbs->read_counters = api_counters_read;
 	}
+	if (provider->max_dm) {
+		verbs->alloc_dm = api_dm_alloc;
+		verbs->free_dm = api_dm_free;
+		verbs->reg_dm_mr = api_dm_reg;
+	}
 	if (provider->create_srq) {
 		verbs->create_srq_ex = api_srq_create_ex;
 		verbs->get_srq_num = api_srq_number;
@@ -245,6 +250,9 @@ void api_abandon(struct vb_list *node, enum api_kind kind)
 		break;
 	case API_KIND_MR:
 		vb_mr_dereg(container_of(node, struct api_mr, node)->card);
+		break;
+	case API_KIND_DM:
+		api_dm_abandon(node);
 		break;
 	case API_KIND_PD:
 	case API_KINDS:

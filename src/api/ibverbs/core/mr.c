@@ -131,6 +131,8 @@ VB_PUBLIC int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, vo
 	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
 		return rereg_refuse(
 			-vb_refuse_combination("access without IBV_REREG_MR_CHANGE_ACCESS"));
+	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && mr->dm)
+		return rereg_refuse(-vb_refuse_combination("device memory stays where it is"));
 	rc = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? check_range(addr, length) : 0;
 	if (!rc)
 		rc = check_access((unsigned int)access);
@@ -162,6 +164,8 @@ VB_PUBLIC int ibv_dereg_mr(struct ibv_mr *ibmr)
 	if (rc)
 		return api_status(rc);
 	api_untrack(ibmr->context, &mr->node);
+	if (mr->dm)
+		api_dm_put(mr->dm);
 	free(mr);
 	return 0;
 }

@@ -109,7 +109,7 @@ struct api_pd {
 	void *alloc_context;
 };
 
-enum api_buf_type { API_BUF_QP, API_BUF_SRQ, API_BUF_CQ, API_BUF_DBR };
+enum api_buf_type { API_BUF_QP, API_BUF_RWQ, API_BUF_SRQ, API_BUF_CQ, API_BUF_DBR };
 
 /*
  * Memory for a ring or a doorbell record: from a parent domain's allocator, huge pages, or the
@@ -123,10 +123,19 @@ struct api_buf {
 	enum api_buf_type type;
 };
 
+struct api_dm {
+	struct ibv_dm ibv; /* first */
+	struct vb_list node;
+	void *buf;
+	size_t length;
+	atomic_int users; /* memory regions */
+};
+
 struct api_mr {
 	struct ibv_mr ibv; /* first */
 	struct vb_list node;
 	struct vb_mr *card;
+	struct api_dm *dm; /* whose memory it is, or NULL */
 };
 
 struct api_ah {
@@ -346,6 +355,11 @@ static inline struct api_mr *to_mr(struct ibv_mr *mr)
 	return (struct api_mr *)mr;
 }
 
+static inline struct api_dm *to_dm(struct ibv_dm *dm)
+{
+	return (struct api_dm *)dm;
+}
+
 static inline struct api_ah *to_ah(struct ibv_ah *ah)
 {
 	return (struct api_ah *)ah;
@@ -455,6 +469,15 @@ struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 
 /* mr.c */
 struct ibv_mr *api_mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			  unsigned int access);
+
+/* dm.c */
+struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int api_dm_free(struct ibv_dm *dm);
+void api_dm_abandon(struct vb_list *node);
+/* A memory region of it is gone. */
+void api_dm_put(struct api_dm *dm);
+struct ibv_mr *api_dm_reg(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,
 			  unsigned int access);
 
 /* query.c */

@@ -38,9 +38,8 @@ bool api_pd_single_threaded(struct ibv_pd *pd)
  * mlx4 devices use them, too.
  */
 static const uint64_t res_type[] = {
-	[API_BUF_QP] = MLX5DV_RES_TYPE_QP,
-	[API_BUF_SRQ] = MLX5DV_RES_TYPE_SRQ,
-	[API_BUF_CQ] = MLX5DV_RES_TYPE_CQ,
+	[API_BUF_QP] = MLX5DV_RES_TYPE_QP,   [API_BUF_RWQ] = MLX5DV_RES_TYPE_RWQ,
+	[API_BUF_SRQ] = MLX5DV_RES_TYPE_SRQ, [API_BUF_CQ] = MLX5DV_RES_TYPE_CQ,
 	[API_BUF_DBR] = MLX5DV_RES_TYPE_DBR,
 };
 
@@ -79,6 +78,7 @@ static enum page_type page_type(enum api_buf_type type)
 {
 	static const char *const variables[] = {
 		[API_BUF_QP] = "MLX_QP_ALLOC_TYPE",
+		[API_BUF_RWQ] = "MLX_RWQ_ALLOC_TYPE",
 		[API_BUF_SRQ] = "MLX_SRQ_ALLOC_TYPE",
 		[API_BUF_CQ] = "MLX_CQ_ALLOC_TYPE",
 		[API_BUF_DBR] = NULL,

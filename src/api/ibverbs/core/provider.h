@@ -46,6 +46,7 @@ enum api_kind {
 	API_KIND_SRQ,
 	API_KIND_CQ,
 	API_KIND_MR,
+	API_KIND_DM,
 	API_KIND_PD,
 	API_KINDS
 };
@@ -102,6 +103,7 @@ struct api_provider {
 	uint64_t timestamp_mask;
 	bool raw; /* RAW_PACKET QPs, receive WQs, indirection tables and flows */
 	uint16_t max_flow_priority;
+	size_t max_dm; /* bytes of device memory; 0: there is none */
 	struct {
 		uint32_t packet;         /* enum ibv_raw_packet_caps */
 		uint32_t wq_flags;       /* enum ibv_wq_flags that ibv_create_wq() takes */

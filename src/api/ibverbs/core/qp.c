@@ -183,7 +183,8 @@ static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
 	int rc;
 
 	if (bytes) {
-		rc = api_buf_alloc(&qp->buf, qp->ibv.context, qp->ibv.pd, bytes, page, API_BUF_QP);
+		rc = api_buf_alloc(&qp->buf, qp->ibv.context, qp->ibv.pd, bytes, page,
+				   qp->is_wq ? API_BUF_RWQ : API_BUF_QP);
 		if (rc)
 			return rc;
 	}

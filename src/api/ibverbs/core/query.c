@@ -119,6 +119,7 @@ int api_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 			.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
 		};
 	}
+	all.max_dm_size = provider_of(context)->max_dm;
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	if (all.raw_packet_caps & IBV_RAW_PACKET_CAP_SCATTER_FCS)
 		all.device_cap_flags_ex |= IBV_DEVICE_RAW_SCATTER_FCS;

@@ -85,6 +85,12 @@ static struct mlx5dv_qp_ex *qp_ex(struct ibv_qp_ex *qp)
 	return &((struct mlx5_qp *)qp)->dv;
 }
 
+static void *dm_memory(struct ibv_dm *dm, size_t *length)
+{
+	*length = to_dm(dm)->length;
+	return to_dm(dm)->buf;
+}
+
 static const struct vb_verbs_mlx5 own_accessors = {
 	.av = av,
 	.create_cq = mlx5_cq_create_direct,
@@ -93,6 +99,7 @@ static const struct vb_verbs_mlx5 own_accessors = {
 	.max_memcpy = MLX5_MAX_MEMCPY,
 	.reserve_qpn = reserve_qpn,
 	.release_qpn = release_qpn,
+	.dm = dm_memory,
 };
 
 static const struct verbs_ex_private accessors = {
@@ -106,6 +113,7 @@ const struct api_provider api_mlx5 = {
 	.timestamp_mask = UINT64_MAX,
 	.raw = true,
 	.max_flow_priority = 15,
+	.max_dm = 256 << 10,
 	.raw_caps = { .packet = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING |
 				IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_IP_CSUM,
 		      .wq_flags = IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS |

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Device memory: memory of the card that a program copies to and from, and registers. Here it is pages
+ * of the process, counted against what the adapter has. A registration is zero-based and keeps the
+ * memory from being freed.
+ */
+#include "objects.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+/* As hardware accesses it. */
+enum { WORD = 4, LOG_ALIGN_MAX = 12 };
+
+/* Bytes in use, by adapter. */
+static _Atomic size_t used[VB_CONFIG_MAX_ADAPTERS];
+
+static size_t whole_pages(size_t length)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (length + page - 1) & ~(page - 1);
+}
+
+static int check_access(const struct api_dm *dm, uint64_t offset, size_t length)
+{
+	if (offset % WORD || length % WORD)
+		return api_refuse(combination, "device memory is accessed in words of 4 bytes");
+	if (offset > dm->length || length > dm->length - offset) {
+		vb_refuse_range("dm_offset and length", offset + length, 0, dm->length);
+		return api_fail(EFAULT);
+	}
+	return 0;
+}
+
+static int copy_to(struct ibv_dm *ibdm, uint64_t offset, const void *from, size_t length)
+{
+	struct api_dm *dm = to_dm(ibdm);
+	int err;
+
+	API_CALL_AS("ibv_memcpy_to_dm", .kind = "DM", .number = ibdm->handle);
+	err = check_access(dm, offset, length);
+	if (!err)
+		memcpy((char *)dm->buf + offset, from, length);
+	return err;
+}
+
+static int copy_from(void *to, struct ibv_dm *ibdm, uint64_t offset, size_t length)
+{
+	struct api_dm *dm = to_dm(ibdm);
+	int err;
+
+	API_CALL_AS("ibv_memcpy_from_dm", .kind = "DM", .number = ibdm->handle);
+	err = check_access(dm, offset, length);
+	if (!err)
+		memcpy(to, (char *)dm->buf + offset, length);
+	return err;
+}
+
+/* Counts the memory of a new object: 0 or a positive errno. */
+static int take(unsigned int adapter, size_t length, size_t most)
+{
+	size_t before = atomic_load_explicit(&used[adapter], memory_order_relaxed);
+
+	do {
+		if (length > most - before)
+			return -vb_refuse_memory("so much device memory: see max_dm_size");
+	} while (!atomic_compare_exchange_weak_explicit(&used[adapter], &before, before + length,
+							memory_order_relaxed,
+							memory_order_relaxed));
+	return 0;
+}
+
+static void give(struct api_dm *dm)
+{
+	munmap(dm->buf, whole_pages(dm->length));
+	atomic_fetch_sub_explicit(&used[context_adapter(dm->ibv.context)->index], dm->length,
+				  memory_order_relaxed);
+}
+
+static int check_attr(const struct ibv_alloc_dm_attr *attr)
+{
+	if (!attr)
+		return -vb_refuse_null("attr");
+	if (attr->comp_mask)
+		return -vb_refuse_bits("comp_mask", attr->comp_mask);
+	if (!attr->length)
+		return -vb_refuse_value("length", 0);
+	if (attr->log_align_req > LOG_ALIGN_MAX)
+		return -vb_refuse_range("log_align_req", attr->log_align_req, 0, LOG_ALIGN_MAX);
+	return 0;
+}
+
+struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
+{
+	static atomic_uint numbers;
+	unsigned int adapter = context_adapter(context)->index;
+	struct api_dm *dm;
+	int err;
+
+	API_CALL_AS("ibv_alloc_dm", API_DEVICE(context));
+	err = check_attr(attr);
+	if (!err)
+		err = take(adapter, attr->length, provider_of(context)->max_dm);
+	if (err)
+		return api_null(err);
+	dm = calloc(1, sizeof(*dm));
+	if (dm)
+		dm->buf = mmap(NULL, whole_pages(attr->length), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!dm || dm->buf == MAP_FAILED) {
+		free(dm);
+		atomic_fetch_sub_explicit(&used[adapter], attr->length, memory_order_relaxed);
+		return api_refuse_null(memory, "device memory");
+	}
+	dm->length = attr->length;
+	dm->ibv = (struct ibv_dm){ .context = context,
+				   .memcpy_to_dm = copy_to,
+				   .memcpy_from_dm = copy_from,
+				   .handle = atomic_fetch_add_explicit(&numbers, 1,
+								       memory_order_relaxed) };
+	api_track(context, API_KIND_DM, &dm->node);
+	return &dm->ibv;
+}
+
+int api_dm_free(struct ibv_dm *ibdm)
+{
+	struct api_dm *dm = to_dm(ibdm);
+
+	API_CALL_AS("ibv_free_dm", .kind = "DM", .number = ibdm ? ibdm->handle : 0);
+	if (!ibdm)
+		return api_refuse(null, "dm");
+	/* Pairs with the release in api_dm_put(). */
+	if (atomic_load_explicit(&dm->users, memory_order_acquire))
+		return api_refuse(busy, "memory regions");
+	api_untrack(ibdm->context, &dm->node);
+	give(dm);
+	free(dm);
+	return 0;
+}
+
+/* ibv_close_device(): its memory regions are gone already. */
+void api_dm_abandon(struct vb_list *node)
+{
+	give(container_of(node, struct api_dm, node));
+}
+
+void api_dm_put(struct api_dm *dm)
+{
+	atomic_fetch_sub_explicit(&dm->users, 1, memory_order_release);
+}
+
+struct ibv_mr *api_dm_reg(struct ibv_pd *pd, struct ibv_dm *ibdm, uint64_t offset, size_t length,
+			  unsigned int access)
+{
+	struct api_dm *dm = to_dm(ibdm);
+	struct ibv_mr *mr;
+
+	API_CALL_AS("ibv_reg_dm_mr", API_DEVICE(pd ? pd->context : NULL));
+	if (!pd || !ibdm)
+		return api_refuse_null(null, "pd or dm");
+	if (pd->context != ibdm->context)
+		return api_refuse_null(other_context, "dm");
+	if (!(access & IBV_ACCESS_ZERO_BASED))
+		return api_refuse_null(combination, "device memory needs IBV_ACCESS_ZERO_BASED");
+	if (offset > dm->length || length > dm->length - offset)
+		return api_refuse_null(range, "dm_offset and length", offset + length, 0,
+				       dm->length);
+	mr = api_mr_reg(pd, (char *)dm->buf + offset, length, 0, access);
+	if (!mr)
+		return NULL;
+	mr->addr = NULL; /* where it is is the card's to know */
+	to_mr(mr)->dm = dm;
+	atomic_fetch_add_explicit(&dm->users, 1, memory_order_relaxed);
+	return mr;
+}

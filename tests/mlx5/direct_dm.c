@@ -88,6 +88,10 @@ static void registrations(void)
 	check(!ibv_reg_dm_mr(node.pd, dm, 4, LENGTH, ACCESS_ALL | IBV_ACCESS_ZERO_BASED) &&
 	      errno == EINVAL);
 	check(!ibv_reg_dm_mr(node.pd, NULL, 0, LENGTH, IBV_ACCESS_ZERO_BASED) && errno == EINVAL);
+	mr = ibv_reg_dm_mr(node.pd, dm, LENGTH, 0,
+			   IBV_ACCESS_ZERO_BASED); /* empty, as the kernel takes it */
+	check(mr);
+	check_eq(ibv_dereg_mr(mr), 0);
 	mr = ibv_reg_dm_mr(node.pd, dm, 4, LENGTH - 4, ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
 	check(mr && mr->lkey);
 	check_eq(ibv_free_dm(dm), EBUSY);

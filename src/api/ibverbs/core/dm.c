@@ -168,7 +168,7 @@ struct ibv_mr *api_dm_reg(struct ibv_pd *pd, struct ibv_dm *ibdm, uint64_t offse
 	if (offset > dm->length || length > dm->length - offset)
 		return api_refuse_null(range, "dm_offset and length", offset + length, 0,
 				       dm->length);
-	mr = api_mr_reg(pd, (char *)dm->buf + offset, length, 0, access);
+	mr = api_mr_reg_any(pd, (char *)dm->buf + offset, length, 0, access);
 	if (!mr)
 		return NULL;
 	mr->addr = NULL; /* where it is is the card's to know */

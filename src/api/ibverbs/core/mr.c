@@ -46,11 +46,17 @@ static int check_range(const void *addr, size_t length)
 struct ibv_mr *api_mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			  unsigned int access)
 {
+	int err = check_range(addr, length);
+
+	return err ? api_null(err) : api_mr_reg_any(pd, addr, length, iova, access);
+}
+
+struct ibv_mr *api_mr_reg_any(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			      unsigned int access)
+{
 	struct api_mr *mr;
 	int err = check_access(access);
 
-	if (!err)
-		err = check_range(addr, length);
 	if (err)
 		return api_null(err);
 	mr = calloc(1, sizeof(*mr));

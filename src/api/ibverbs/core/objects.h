@@ -471,6 +471,10 @@ struct ibv_pd *api_parent_domain_alloc(struct ibv_context *context,
 struct ibv_mr *api_mr_reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 			  unsigned int access);
 
+/* The same, of a range that was checked, and may be empty. */
+struct ibv_mr *api_mr_reg_any(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+			      unsigned int access);
+
 /* dm.c */
 struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
 int api_dm_free(struct ibv_dm *dm);

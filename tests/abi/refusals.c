@@ -58,10 +58,8 @@ static void qp_options(void **state)
 static void memory(void **state)
 {
 	struct device *d = *state;
-	struct ibv_alloc_dm_attr dm = { .length = 64 };
 
 	assert_null_errno(ibv_alloc_mw(d->pd, IBV_MW_TYPE_1), EOPNOTSUPP);
-	assert_null_errno(ibv_alloc_dm(d->context, &dm), EOPNOTSUPP);
 	assert_null_errno(ibv_alloc_null_mr(d->pd), EOPNOTSUPP);
 	assert_null_errno(ibv_reg_dmabuf_mr(d->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE),
 			  EOPNOTSUPP);
@@ -128,7 +126,7 @@ static void direct_verbs(void **state)
 	struct device *d = *state;
 	struct mlx5dv_context_attr devx = { .flags = MLX5DV_CONTEXT_FLAGS_DEVX };
 	struct mlx5dv_context attrs = { .comp_mask = MLX5DV_CONTEXT_MASK_SWP |
-						     MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE };
+						     MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK };
 	struct mlx5dv_qp out;
 	struct mlx5dv_obj obj = { .qp = { .in = d->qp, .out = &out } };
 	struct ibv_context *context;
@@ -137,7 +135,7 @@ static void direct_verbs(void **state)
 	assert_int_equal(mlx5dv_query_device(d->context, &attrs), 0);
 	assert_true(attrs.flags & MLX5DV_CONTEXT_FLAGS_CQE_V1);
 	assert_int_equal(attrs.comp_mask, MLX5DV_CONTEXT_MASK_SWP);
-	assert_int_equal(attrs.sw_parsing_caps.sw_parsing_offloads, 0);
+	assert_int_equal(attrs.sw_parsing_caps.supported_qpts, 1 << IBV_QPT_RAW_PACKET);
 	devx.flags |= 1 << 1;
 	assert_null_errno(mlx5dv_open_device(d->context->device, &devx), EINVAL);
 	devx.flags &= ~(1u << 1);
@@ -147,7 +145,7 @@ static void direct_verbs(void **state)
 	context = mlx5dv_open_device(d->context->device, NULL);
 	assert_non_null(context);
 	assert_int_equal(ibv_close_device(context), 0);
-	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ), EOPNOTSUPP);
+	assert_int_equal(mlx5dv_init_obj(&obj, 1 << 20), EOPNOTSUPP);
 	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), EINVAL);
 	assert_int_equal(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
 	assert_int_equal(out.sq.stride, 64);

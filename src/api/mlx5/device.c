@@ -76,11 +76,17 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 					    MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX,
 		};
 	if (answered & MLX5DV_CONTEXT_MASK_SWP)
-		attrs->sw_parsing_caps = (struct mlx5dv_sw_parsing_caps){ 0 };
+		attrs->sw_parsing_caps = (struct mlx5dv_sw_parsing_caps){
+			.sw_parsing_offloads =
+				MLX5DV_SW_PARSING | MLX5DV_SW_PARSING_CSUM | MLX5DV_SW_PARSING_LSO,
+			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+		};
 	if (answered & MLX5DV_CONTEXT_MASK_STRIDING_RQ)
 		attrs->striding_rq_caps = (struct mlx5dv_striding_rq_caps){ 0 };
 	if (answered & MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS)
-		attrs->tunnel_offloads_caps = 0;
+		attrs->tunnel_offloads_caps = MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_VXLAN |
+					      MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_GRE |
+					      MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_GENEVE;
 	if (answered & MLX5DV_CONTEXT_MASK_DYN_BFREGS)
 		attrs->max_dynamic_bfregs = 0;
 	/* The two clocks run alike, but the program's may be set. */

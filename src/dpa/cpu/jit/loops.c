@@ -334,7 +334,9 @@ void run_loop(struct vb_cpu *cpu, const struct loop *l)
 		fill_turns(l, cpu->base + to, cpu->s.x[l->value], turns * l->stride);
 	atomic_signal_fence(memory_order_seq_cst);
 	cpu->in_loop = false;
-	for (unsigned int i = 0; i < l->nwords && turns; i++)
+	if (!turns)
+		return;
+	for (unsigned int i = 0; i < l->nwords; i++)
 		cpu->s.x[l->words[i].reg] = words[i];
 	if (l->kind == LOOP_SUM) {
 		sum += cpu->s.x[l->value];

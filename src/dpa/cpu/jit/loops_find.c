@@ -304,7 +304,8 @@ static bool find_compare(const struct vb_text *text, const struct block *b, stru
 	l->from_low = r.loads[1].imm;
 	l->words[0].reg = r.loads[0].reg;
 	l->words[1].reg = r.loads[1].reg;
-	return !((1U << l->from | 1U << l->to) & r.loaded) &&
+	/* The same bytes are equal elements only if both are extended in the same way. */
+	return (l->signs == 0 || l->signs == 3) && !((1U << l->from | 1U << l->to) & r.loaded) &&
 	       steps_by(l, l->from, (int32_t)l->stride) && steps_by(l, l->to, (int32_t)l->stride);
 }
 

@@ -293,6 +293,7 @@ struct tx {
 	struct fixup *fixups;
 	size_t nfixups, fixups_max;
 	size_t sites_max, loops_max;
+	uint64_t looks;   /* back for constants (emit_guess.c) */
 	bool failed;      /* out of memory or room: give up */
 	bool out_of_room; /* the host code gets larger than it may be */
 };

@@ -12,6 +12,7 @@
 #include "dpa/cpu/jit/code.h"
 
 #define LOOK_BACK 512 /* halfwords before the loop */
+#define LOOKS     4   /* for each halfword of the text, so that a text of loops costs no more */
 #define GUESSES   6   /* for a loop */
 
 static const struct vb_insn *insn_at(const struct tx *tx, uint32_t i)
@@ -20,11 +21,12 @@ static const struct vb_insn *insn_at(const struct tx *tx, uint32_t i)
 }
 
 /* The instruction before i that writes reg, in this function; UINT32_MAX: none is near. */
-static uint32_t written_before(const struct tx *tx, uint32_t i, unsigned int reg)
+static uint32_t written_before(struct tx *tx, uint32_t i, unsigned int reg)
 {
-	for (unsigned int n = 0; n < LOOK_BACK && i-- > 0; n++) {
+	for (unsigned int n = 0; n < LOOK_BACK && i-- > 0 && tx->looks < LOOKS * tx->a.n; n++) {
 		const struct vb_insn *insn = insn_at(tx, i);
 
+		tx->looks++;
 		if (insn && insn->rd == reg)
 			return i;
 		if (insn && (insn->op >= VB_OP_ILLEGAL ||
@@ -46,7 +48,7 @@ static bool first_part(const struct tx *tx, uint32_t i, uint64_t *value)
 	       ((insn->op == VB_OP_ADDI || insn->op == VB_OP_ADDIW) && insn->rs1 == 0);
 }
 
-static bool guess(const struct tx *tx, uint32_t head, unsigned int reg, uint64_t *value)
+static bool guess(struct tx *tx, uint32_t head, unsigned int reg, uint64_t *value)
 {
 	uint32_t i = written_before(tx, head, reg);
 	const struct vb_insn *insn;

@@ -17,7 +17,7 @@ struct count {
 
 /* What docs/security.md promises for a file: so much for each of its bytes, and so much besides. */
 enum {
-	COST_STEPS_EACH = 320,
+	COST_STEPS_EACH = 400,
 	COST_STEPS = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
 	COST_BYTES_EACH = 160,
 	COST_BYTES = 32 << 20,

@@ -340,6 +340,7 @@ void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 	if (!qp->attr.max_dest_rd_atomic)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
 	shared->pdn = qp->init.pd->number;
+	vb_show_peer(qp);
 	vb_show_state(qp, state);
 	shared->transport = qp->transport & (uint8_t)~VB_TRANSPORT_CUT;
 	atomic_store_explicit(&shared->ready,
@@ -350,8 +351,10 @@ void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 	 * Pairs with vb_qp_fail(), which changes the state first and takes this back then: one of
 	 * the two sees the other.
 	 */
-	if (atomic_load_explicit(&qp->state, memory_order_seq_cst) == IBV_QPS_ERR)
+	if (atomic_load_explicit(&qp->state, memory_order_seq_cst) == IBV_QPS_ERR) {
+		vb_show_state(qp, IBV_QPS_ERR);
 		atomic_store_explicit(&shared->ready, 0, memory_order_seq_cst);
+	}
 }
 
 static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,

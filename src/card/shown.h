@@ -17,10 +17,17 @@ static inline void vb_show_state(const struct vb_qp *qp, uint32_t state)
 {
 	struct vb_monitor_qp *shown = qp->shown.entry;
 
-	if (!shown)
-		return;
-	atomic_store_explicit(&shown->peer, qp->attr.dest_qp_num, memory_order_relaxed);
-	atomic_store_explicit(&shown->state, state, memory_order_relaxed);
+	if (shown)
+		atomic_store_explicit(&shown->state, state, memory_order_relaxed);
+}
+
+/* Both locks of the queue pair held. */
+static inline void vb_show_peer(const struct vb_qp *qp)
+{
+	struct vb_monitor_qp *shown = qp->shown.entry;
+
+	if (shown)
+		atomic_store_explicit(&shown->peer, qp->attr.dest_qp_num, memory_order_relaxed);
 }
 
 /* The lock of the queue held. */

@@ -139,35 +139,49 @@ static void order(void **state)
 	queue_close(&queue);
 }
 
-/* What a program leaves behind ends with its context, whatever uses what. */
+/*
+ * What a program leaves behind ends with its context, whatever uses what. Its structs are the
+ * program's to free, as after a real close.
+ */
 static void left_behind(void **state)
 {
+	static const uint16_t opcodes[] = { ALLOC_PD, ALLOC_UAR, ALLOC_TD };
 	struct ibv_context *ctx = mlx5dv_open_device(
 		kit.ctx->device,
 		&(struct mlx5dv_context_attr){ .flags = MLX5DV_CONTEXT_FLAGS_DEVX });
 	static uint8_t memory[8192] __attribute__((aligned(4096)));
+	struct mlx5dv_devx_obj *objs[5];
+	struct mlx5dv_devx_umem *umem;
+	struct mlx5dv_devx_uar *uar;
 	uint32_t table;
 
 	(void)state;
 	assert_non_null(ctx);
-	assert_non_null(mlx5dv_devx_umem_reg(ctx, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE));
-	assert_non_null(mlx5dv_devx_alloc_uar(ctx, MLX5DV_UAR_ALLOC_TYPE_NC));
+	umem = mlx5dv_devx_umem_reg(ctx, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	uar = mlx5dv_devx_alloc_uar(ctx, MLX5DV_UAR_ALLOC_TYPE_NC);
+	assert_non_null(umem);
+	assert_non_null(uar);
 	for (size_t i = 0; i < 3; i++) {
-		static const uint16_t opcodes[] = { ALLOC_PD, ALLOC_UAR, ALLOC_TD };
-
 		command(&c, opcodes[i], 16, 16);
-		assert_non_null(mlx5dv_devx_obj_create(ctx, c.in, 16, c.out, 16));
+		objs[i] = mlx5dv_devx_obj_create(ctx, c.in, 16, c.out, 16);
 	}
 	/* a table, and one whose misses go there */
 	command(&c, 0x930, 64, 16);
 	put_bits(c.in, 0xc8, 8, 5);
-	assert_non_null(mlx5dv_devx_obj_create(ctx, c.in, 64, c.out, 16));
+	objs[3] = mlx5dv_devx_obj_create(ctx, c.in, 64, c.out, 16);
 	table = (uint32_t)get_bits(c.out, 0x48, 24);
 	put_bits(c.in, 0xc8, 8, 4);
 	put_bits(c.in, 0xc4, 4, 1);
 	put_bits(c.in, 0xe8, 24, table);
-	assert_non_null(mlx5dv_devx_obj_create(ctx, c.in, 64, c.out, 16));
+	objs[4] = mlx5dv_devx_obj_create(ctx, c.in, 64, c.out, 16);
 	assert_ok(ibv_close_device(ctx));
+	for (size_t i = 0; i < 5; i++) {
+		assert_non_null(objs[i]);
+		assert_int_equal(query(objs[i], &c), EINVAL);
+		destroy(objs[i]);
+	}
+	assert_ok(mlx5dv_devx_umem_dereg(umem));
+	mlx5dv_devx_free_uar(uar);
 }
 
 int main(void)

@@ -196,6 +196,8 @@ enum vb_mkey_flags {
 struct vb_mkey_attr {
 	uint8_t flags;        /* enum vb_mkey_flags */
 	uint16_t max_entries; /* pieces that a layout may have */
+	bool has_variant;     /* the caller chooses the lower 8 bits of the key */
+	uint8_t variant;
 };
 
 VB_PUBLIC int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr,

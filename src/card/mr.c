@@ -253,6 +253,8 @@ int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_
 		ret = make_mr(pd, &mr);
 	if (ret)
 		return ret;
+	if (attr->has_variant)
+		mr->key = (mr->key & ~0xffu) | attr->variant;
 	mr->indirect = vb_indirect_new(attr, pd->number, mr->key);
 	if (!mr->indirect) {
 		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory keys by command (DEVX), over memory of a umem. Keys over lists of other keys (KLM, KSM) and
- * keys that a work request configures are not made here: max_indirection is 0.
+ * Memory keys by command (DEVX): over memory of a umem, or free for work requests of a send queue to
+ * lay out (UMR). A list of other keys in the command itself (KLM, KSM) is not taken.
  */
 #include "mlx5.h"
 
@@ -32,17 +32,19 @@ enum mkc {
 	MKC_VARIANT = 0x38,
 	MKC_LENGTH64 = 0x60,
 	MKC_BSF = 0x61,
+	MKC_INVALIDATE = 0x67,
 	MKC_PD = 0x68,
 	MKC_START = 0x80,
 	MKC_LENGTH = 0xc0,
+	MKC_PIECES = 0x1a0,
 	MKC_CRYPTO = 0x1e3,
 };
 
-enum { MODE_MTT = 1, ANY_QP = 0xffffff };
+enum { MODE_MTT = 1, MODE_KLM = 2, ANY_QP = 0xffffff, MOST_PIECES = 0xffff };
 
 struct mkey {
 	struct vb_mr *card;
-	struct vb_umem *umem;
+	struct vb_umem *umem; /* NULL: work requests lay it out */
 	uint8_t context[MKC_BYTES];
 };
 
@@ -54,22 +56,49 @@ static unsigned int access_of(const uint8_t *mkc)
 	       (get(mkc, MKC_ATOMIC, 1) ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
+static uint32_t mode_of(const uint8_t *mkc)
+{
+	return get(mkc, MKC_MODE_4_2, 3) << 2 | get(mkc, MKC_MODE_1_0, 2);
+}
+
+static bool is_free(const uint8_t *mkc)
+{
+	return mode_of(mkc) == MODE_KLM && get(mkc, MKC_FREE, 1) && get(mkc, MKC_UMR, 1);
+}
+
 static int check(const struct devx_cmd *cmd, const uint8_t *mkc)
 {
-	uint32_t mode = get(mkc, MKC_MODE_4_2, 3) << 2 | get(mkc, MKC_MODE_1_0, 2);
+	uint32_t mode = mode_of(mkc), pieces = get(mkc, MKC_PIECES, 32);
 	uint32_t qpn = get(mkc, MKC_QPN, 24);
 
-	if (mode != MODE_MTT || !get(cmd->in, UMEM_VALID, 1))
-		return vb_refuse_unsupported_value("a key without a umem, access_mode", mode);
-	if (get(mkc, MKC_FREE, 1) || get(mkc, MKC_UMR, 1))
-		return vb_refuse_unsupported("a key that a work request configures (free, umr_en)");
+	if (is_free(mkc) ? get(cmd->in, UMEM_VALID, 1) : !get(cmd->in, UMEM_VALID, 1))
+		return vb_refuse_value("mkey_umem_valid", get(cmd->in, UMEM_VALID, 1));
+	if (is_free(mkc) && (!pieces || pieces > MOST_PIECES))
+		return vb_refuse_range("translations_octword_size", pieces, 1, MOST_PIECES);
+	if (!is_free(mkc) && (mode != MODE_MTT || get(mkc, MKC_FREE, 1) || get(mkc, MKC_UMR, 1)))
+		return vb_refuse_unsupported_value("free, umr_en and access_mode", mode);
 	if (get(mkc, MKC_LENGTH64, 1))
 		return vb_refuse_unsupported("a key over all addresses (length64)");
 	if (get(mkc, MKC_BSF, 1) || get(mkc, MKC_CRYPTO, 2))
 		return vb_refuse_unsupported("signatures and encryption (bsf_en, crypto_en)");
 	if (qpn && qpn != ANY_QP)
 		return vb_refuse_unsupported("a key of one queue pair");
-	return get64(mkc, MKC_LENGTH) ? 0 : vb_refuse_value("len", 0);
+	return is_free(mkc) || get64(mkc, MKC_LENGTH) ? 0 : vb_refuse_value("len", 0);
+}
+
+/* Its low byte may change, as UMR of the manual has it; peers may invalidate it where en_rinval is set. */
+static int make_free(struct vb_pd *pd, struct mkey *mkey)
+{
+	const uint8_t *mkc = mkey->context;
+	const struct vb_mkey_attr attr = {
+		.flags = (uint8_t)(VB_MKEY_UPDATE_TAG |
+				   (get(mkc, MKC_INVALIDATE, 1) ? VB_MKEY_REMOTE_INVALIDATE : 0)),
+		.max_entries = (uint16_t)get(mkc, MKC_PIECES, 32),
+		.has_variant = true,
+		.variant = (uint8_t)get(mkc, MKC_VARIANT, 8),
+	};
+
+	return vb_mkey_create(pd, &attr, &mkey->card);
 }
 
 static int make(struct devx_cmd *cmd, struct mkey *mkey)
@@ -83,6 +112,11 @@ static int make(struct devx_cmd *cmd, struct mkey *mkey)
 
 	if (!pd)
 		return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_value("pd", pdn));
+	if (is_free(mkc)) {
+		err = make_free(pd, mkey);
+		vb_pd_put(pd);
+		return err;
+	}
 	mkey->umem = vb_umem_get(cmd->dev, umem, offset, length, &addr);
 	if (!mkey->umem) {
 		vb_pd_put(pd);
@@ -134,7 +168,8 @@ static int destroy_mkey(struct devx_cmd *cmd)
 
 	if (err)
 		return err;
-	vb_umem_put(mkey->umem);
+	if (mkey->umem)
+		vb_umem_put(mkey->umem);
 	free(mkey);
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "queue_kit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 extern struct flexio_app *cqdev;
 extern flexio_func_t run_work, fill_recv, receive, try_arm, try_zero, try_ring, try_store, try_eq,
@@ -166,19 +167,35 @@ static void collapsed(void)
 static void overrun(bool ignore)
 {
 	struct flexio_cq_attr send = cq_attr(process, 1), recv = cq_attr(process, LOG);
+	struct mlx5dv_devx_event_channel *channel = mlx5dv_devx_create_event_channel(ctx, 0);
+	uint16_t cq_error = 0x4;
+	uint8_t event[8 + 64];
 	struct mlx5_cqe64 ring[2];
 	struct kit_log log;
 	struct pair p;
 
+	CHECK(channel && !fcntl(channel->fd, F_SETFL, O_NONBLOCK));
 	send.overrun_ignore = ignore;
 	pair_open(&p, &send, &recv);
+	CHECK(!mlx5dv_devx_subscribe_devx_event(channel, flexio_cq_get_obj(p.send.cq),
+						sizeof(cq_error), &cq_error, 0x1234));
 	log_begin(&log);
 	writes(&p, 8, 0);
 	CHECK(log_end(&log, "CQ error") == (ignore ? 0 : 1)); /* the program is told once */
+	/* and whoever subscribed to it */
+	CHECK(mlx5dv_devx_get_event(channel, (void *)event, sizeof(event)) ==
+	      (ignore ? -1 : (ssize_t)sizeof(event)));
+	if (!ignore)
+		CHECK(event[0] == 0x34 && event[1] == 0x12 && event[8 + 1] == 0x4 &&
+		      (uint32_t)(event[8 + 33] << 16 | event[8 + 34] << 8 | event[8 + 35]) ==
+			      p.send.work.number);
+	CHECK(mlx5dv_devx_get_event(channel, (void *)event, sizeof(event)) == -1 &&
+	      errno == EAGAIN);
 	dev_get(process, ring, p.send.work.ring, sizeof(ring));
 	CHECK(be16toh(ring[0].wqe_counter) == (ignore ? 6 : 0));
 	CHECK(be16toh(ring[1].wqe_counter) == (ignore ? 7 : 1));
 	pair_close(&p);
+	mlx5dv_devx_destroy_event_channel(channel);
 }
 
 /* With compression an entry is valid if it carries the number of the turn. One at a time: nothing is compressed. */

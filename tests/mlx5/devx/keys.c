@@ -177,6 +177,39 @@ static void refusals(void **state)
 	refuse_create(&c, BAD_INP_LEN);
 }
 
+/* A key for work requests to lay out: until then it stands for nothing. */
+static void free_keys(void **state)
+{
+	struct ibv_qp *qp = connect_to_self();
+	struct mlx5dv_devx_obj *from, *key;
+	uint32_t lkey, rkey;
+
+	(void)state;
+	key_command(0x10000, 0, 4096, 7);
+	from = create(&c);
+	assert_non_null(from);
+	lkey = (uint32_t)get_bits(c.out, 0x48, 24) << 8 | 7;
+	key_command(0, 0, 0, 0x42);
+	put_bits(c.in, 0x61, 1, 0);        /* no umem */
+	put_bits(c.in, 0x80 + 0x1, 1, 1);  /* free */
+	put_bits(c.in, 0x80 + 0x10, 1, 1); /* umr_en */
+	put_bits(c.in, 0x80 + 0x16, 2, 2); /* KLM */
+	refuse_create(&c, BAD_PARAM);      /* for how many pieces? */
+	put_bits(c.in, 0x80 + 0x1a0, 32, 0x10000);
+	refuse_create(&c, BAD_PARAM);
+	put_bits(c.in, 0x80 + 0x1a0, 32, 4);
+	put_bits(c.in, 0x61, 1, 1);
+	refuse_create(&c, BAD_PARAM);
+	put_bits(c.in, 0x61, 1, 0);
+	key = create(&c);
+	assert_non_null(key);
+	rkey = (uint32_t)get_bits(c.out, 0x48, 24) << 8 | 0x42;
+	assert_int_equal(write_to(qp, lkey, 0x10000, rkey, 0, 8), IBV_WC_REM_ACCESS_ERR);
+	assert_ok(ibv_destroy_qp(qp));
+	destroy(key);
+	destroy(from);
+}
+
 /* A key in a domain that a command made keeps the domain. */
 static void domains(void **state)
 {
@@ -211,6 +244,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys),
+		cmocka_unit_test(free_keys),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(domains),
 	};

@@ -281,6 +281,8 @@ VB_PUBLIC int vb_cq_check_unused(const struct vb_cq *cq);
 VB_PUBLIC uint32_t vb_cq_number(const struct vb_cq *cq);
 /* CQEs written so far, as a producer index; *lost: some found no room. */
 VB_PUBLIC uint32_t vb_cq_produced(struct vb_cq *cq, bool *lost);
+/* CQEs polled so far, as the doorbell record says. */
+VB_PUBLIC uint32_t vb_cq_consumed(const struct vb_cq *cq);
 /*
  * The arm doorbell. solicited: only solicited or error completions notify. The driver has stored
  * the consumer index in dbr[0]: where CQEs beyond it exist that no notification has announced, one

@@ -196,6 +196,11 @@ static uint32_t consumer_index(const struct vb_cq *cq)
 	       CI_MASK;
 }
 
+uint32_t vb_cq_consumed(const struct vb_cq *cq)
+{
+	return consumer_index(cq);
+}
+
 static bool is_full(const struct vb_cq *cq)
 {
 	return !cq->attr.ignore_overrun &&

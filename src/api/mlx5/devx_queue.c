@@ -5,7 +5,6 @@
  */
 #include "devx_queue.h"
 
-#include <endian.h>
 #include <stdatomic.h>
 
 enum { RING_ALIGN = 64, RECORD_BYTES = 8 };
@@ -212,12 +211,6 @@ int devx_place_record(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t n
 	if (!err)
 		queue->dbr = addr;
 	return err;
-}
-
-uint32_t devx_record(const struct devx_queue *queue, unsigned int word)
-{
-	return be32toh(
-		atomic_load_explicit((_Atomic uint32_t *)&queue->dbr[word], memory_order_relaxed));
 }
 
 uint64_t devx_ring_offset(uint64_t offset, uint32_t page_offset, uint32_t log_page_size)

@@ -93,8 +93,6 @@ int devx_place(struct devx_cmd *cmd, const char *what, uint32_t number, uint64_t
 /* Its doorbell record, into queue->dbr. */
 int devx_place_record(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t number,
 		      uint64_t offset);
-/* A word of the record, for queries. */
-uint32_t devx_record(const struct devx_queue *queue, unsigned int word);
 /* Where a ring begins: at the umem's offset, and page_offset parts of a page, of which there are 64. */
 uint64_t devx_ring_offset(uint64_t offset, uint32_t page_offset, uint32_t log_page_size);
 

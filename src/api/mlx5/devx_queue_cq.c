@@ -219,7 +219,7 @@ static int query_cq(struct devx_cmd *cmd)
 	produced = vb_cq_produced(queue->cq, &lost);
 	put(cqc, 0x0, 4, lost ? OVERFLOWN : 0);
 	put(cqc, 0x14, 4, states[vb_cq_arming(queue->cq)]);
-	put(cqc, 0x148, 24, devx_record(queue, 0) & 0xffffff);
+	put(cqc, 0x148, 24, vb_cq_consumed(queue->cq));
 	put(cqc, 0x168, 24, produced & 0xffffff);
 	return 0;
 }

@@ -346,7 +346,10 @@ VB_PUBLIC int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr,
 VB_PUBLIC int vb_srq_destroy(struct vb_srq *srq);            /* -EBUSY while a QP uses it */
 VB_PUBLIC int vb_srq_check_unused(const struct vb_srq *srq); /* see vb_cq_check_unused() */
 VB_PUBLIC uint32_t vb_srq_number(const struct vb_srq *srq);
-/* The SRQ of this device with this number, kept from being destroyed until vb_srq_put(); NULL: none. */
+/*
+ * The SRQ of this device with this number that queues may share, kept from being destroyed until
+ * vb_srq_put(); NULL: none.
+ */
 VB_PUBLIC struct vb_srq *vb_srq_get(struct vb_dev *dev, uint32_t number);
 VB_PUBLIC void vb_srq_put(struct vb_srq *srq);
 /* WQEs taken so far, and those posted as the doorbell record says; 16 bits each. */

@@ -94,7 +94,7 @@ struct vb_srq *vb_srq_get(struct vb_dev *dev, uint32_t number)
 	vb_read_lock();
 	if (number <= VB_SRQ_MAX)
 		srq = atomic_load_explicit(&vb_card_tables.srq[number], memory_order_acquire);
-	if (srq && srq->dev == dev)
+	if (srq && srq->dev == dev && !srq->attr.single)
 		atomic_fetch_add_explicit(&srq->refs, 1, memory_order_release);
 	else
 		srq = NULL;

@@ -287,7 +287,7 @@ int devx_check_uar(struct devx_cmd *cmd, uint32_t number)
 }
 
 /* Timestamps of CQEs are those of the free-running clock, which is also the default. */
-int devx_check_user_format(struct devx_cmd *cmd, uint32_t ts_format)
+int devx_check_ts_format(struct devx_cmd *cmd, uint32_t ts_format)
 {
 	enum { FREE_RUNNING = 0, DEFAULT = 1 };
 

@@ -5,8 +5,8 @@
  *	context of the command --check--> card.h --> struct devx_queue (obj->data)
  *	                                             kept: the context as it is, for queries
  *
- * A context is a table of its fields. A field that the card does not have is refused where it is not
- * 0; bits that no field has mean nothing.
+ * A context is a table of its fields. A field that the card does not have is refused where it is
+ * not 0; bits that no field has mean nothing.
  *
  * Rings and doorbell records lie in umems, which cannot be deregistered while a queue is there. The
  * *_umem_valid bits need not be set: the kernel sets them.
@@ -93,7 +93,7 @@ int devx_place(struct devx_cmd *cmd, const char *what, uint32_t number, uint64_t
 /* Its doorbell record, into queue->dbr. */
 int devx_place_record(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t number,
 		      uint64_t offset);
-/* Where a ring begins: at the umem's offset, and page_offset parts of a page, of which there are 64. */
+/* Where a ring begins: at the umem's offset, and so many sixty-fourths of a page behind it. */
 uint64_t devx_ring_offset(uint64_t offset, uint32_t page_offset, uint32_t log_page_size);
 
 /* Ring and record of a WQ context, with entries of 1 << log_stride bytes. */
@@ -107,9 +107,9 @@ int devx_wq_receives(struct devx_cmd *cmd, struct devx_queue *queue, const uint8
 struct vb_pd *devx_pd(struct devx_cmd *cmd, uint32_t number);
 struct vb_cq *devx_cq(struct devx_cmd *cmd, const char *field, uint32_t number);
 int devx_check_uar(struct devx_cmd *cmd, uint32_t number);
-int devx_check_user_format(struct devx_cmd *cmd, uint32_t ts_format);
+int devx_check_ts_format(struct devx_cmd *cmd, uint32_t ts_format);
 
-/* A number for an object that the card does not number: no other of its kind in the context has it. */
+/* A number for an object that the card does not number; no other of its kind here has it. */
 uint32_t devx_new_number(struct devx_cmd *cmd, _Atomic uint32_t *next);
 
 /* A refusal of the card: the status that belongs to it. */

@@ -68,7 +68,7 @@ static int check_values(struct devx_cmd *cmd, const uint8_t *cqc)
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		if (limits[i].value > limits[i].limit)
 			return vb_refuse_range(limits[i].name, limits[i].value, 0, limits[i].limit);
-	return devx_check_user_format(cmd, get(cqc, 0x5e, 2));
+	return devx_check_ts_format(cmd, get(cqc, 0x5e, 2));
 }
 
 static struct vb_cq_moderation moderation_of(const uint8_t *cqc)
@@ -92,7 +92,7 @@ static int place(struct devx_cmd *cmd, struct devx_queue *queue, struct vb_cq_at
 	return err;
 }
 
-/* An event queue of mlx5dv_devx_create_eq(), or a vector of the kernel: its events go to channels. */
+/* An event queue of mlx5dv_devx_create_eq(), or a vector, whose events go to channels. */
 static int hold_eq(struct devx_cmd *cmd, struct devx_queue *queue, uint32_t number)
 {
 	if (number >= VB_EQ_VECTORS)

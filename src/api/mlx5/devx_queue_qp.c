@@ -83,7 +83,7 @@ static int check(struct devx_cmd *cmd, const uint8_t *qpc)
 		return vb_refuse_value("rq_type", rq_type);
 	if (no_sq && rq_type == ZERO_SIZE)
 		return vb_refuse_combination("no_sq, and an RQ of no size: there is no queue");
-	err = devx_check_user_format(cmd, get(qpc, 0x58, 2));
+	err = devx_check_ts_format(cmd, get(qpc, 0x58, 2));
 	/* Only send queues are rung by store. */
 	return err || no_sq ? err : devx_check_uar(cmd, get(qpc, 0x68, 24));
 }

@@ -5,8 +5,8 @@
  *	TIR --> RQ --+--> its own ring
  *	             +--> RMP <-- QPs
  *
- * To the card an RQ is a receive work queue, and an RMP a shared receive queue. Where the WQEs of an
- * RQ are linked, its ring is a shared receive queue that nobody shares.
+ * To the card an RQ is a receive work queue, and an RMP a shared receive queue. Where the WQEs of
+ * an RQ are linked, its ring is a shared receive queue that nobody shares.
  */
 #include "devx_queue.h"
 
@@ -44,7 +44,7 @@ static int check(struct devx_cmd *cmd, const uint8_t *rqc)
 		return vb_refuse_value("state", get(rqc, 0x8, 4));
 	if (type != INLINE && type != RMP)
 		return vb_refuse_unsupported_value("mem_rq_type", type);
-	return devx_check_user_format(cmd, get(rqc, 0x1a, 2));
+	return devx_check_ts_format(cmd, get(rqc, 0x1a, 2));
 }
 
 /* Its receives: a ring, a list of its own, or an RMP, which is held in attr->srq. */
@@ -185,6 +185,8 @@ static int query_rq(struct devx_cmd *cmd)
 	struct vb_qp_counters counters;
 
 	vb_qp_counters(queue->qp, &counters);
+	if (queue->list)
+		vb_srq_counters(queue->list, &counters.taken, &counters.posted);
 	devx_show_wq(cmd, devx_wq_state_of(queue), counters.taken, counters.posted);
 	return 0;
 }

@@ -126,7 +126,7 @@ static int check(struct devx_cmd *cmd, const uint8_t *sqc)
 		return vb_refuse_range("tis_lst_sz", get(sqc, 0x100, 16), 0, 1);
 	if (stride != BLOCK_LOG)
 		return vb_refuse_range("log_wq_stride", stride, BLOCK_LOG, BLOCK_LOG);
-	err = devx_check_user_format(cmd, get(sqc, 0x1a, 2));
+	err = devx_check_ts_format(cmd, get(sqc, 0x1a, 2));
 	return err ? err : devx_check_uar(cmd, get(sqc, DEVX_WQ + 0x68, 24));
 }
 
@@ -223,7 +223,11 @@ static int start(struct vb_qp *qp)
 
 	if (!err)
 		err = set_state(qp, IBV_QPS_RTR);
-	return err ? err : set_state(qp, IBV_QPS_RTS);
+	if (!err)
+		err = set_state(qp, IBV_QPS_RTS);
+	if (err)
+		set_state(qp, IBV_QPS_RESET);
+	return err;
 }
 
 static int modify_sq(struct devx_cmd *cmd)

@@ -107,7 +107,7 @@ static const struct devx_field fields[] = {
 	{ 0x1a, 2, DEVX_KEPT, "ts_format" },
 	{ 0x28, 24, DEVX_KEPT, "user_index" },
 	{ 0x48, 24, DEVX_KEPT, "cqn" },
-	{ 0xf0, 16, DEVX_ABSENT, "packet_pacing_rate_limit_index" },
+	{ 0xf0, 16, DEVX_KEPT, "packet_pacing_rate_limit_index" },
 	{ 0x100, 16, DEVX_KEPT, "tis_lst_sz" },
 	{ 0x110, 16, DEVX_ABSENT, "qos_queue_group_id" },
 	{ 0x168, 24, DEVX_KEPT, "tis_num_0" },
@@ -145,6 +145,19 @@ static int hold_tis(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_
 	return 0;
 }
 
+/* A rate of mlx5dv_pp_alloc(), as it is now; 0: none. */
+struct rate {
+	uint32_t kbps, burst;
+};
+
+static int find_rate(struct devx_cmd *cmd, uint32_t index, struct rate *rate)
+{
+	if (!vb_pace_find(cmd->dev, (uint16_t)index, &rate->kbps, &rate->burst))
+		return 0;
+	return devx_refuse(cmd, DEVX_BAD_RES,
+			   vb_refuse_no_object("packet_pacing_rate_limit_index", index));
+}
+
 static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *sqc)
 {
 	const uint8_t *wq = sqc + DEVX_WQ / 8;
@@ -156,8 +169,11 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *s
 		.cookie = queue,
 		.event = devx_queue_event,
 	};
-	int err = devx_wq_place(cmd, queue, wq, BLOCK_LOG, &attr.sq_buf);
+	struct rate rate;
+	int err = find_rate(cmd, get(sqc, 0xf0, 16), &rate);
 
+	if (!err)
+		err = devx_wq_place(cmd, queue, wq, BLOCK_LOG, &attr.sq_buf);
 	if (!err)
 		err = hold_tis(cmd, queue, sqc, &attr.transport_domain);
 	if (err)
@@ -171,6 +187,8 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *s
 		err = vb_qp_create(cmd->dev, &attr, &queue->qp);
 		if (err)
 			devx_card_refused(cmd, err);
+		else if (rate.kbps)
+			vb_qp_set_rate(queue->qp, rate.kbps, rate.burst);
 		vb_cq_put(attr.send_cq);
 	}
 	if (attr.pd)
@@ -232,20 +250,34 @@ static int start(struct vb_qp *qp)
 
 static int modify_sq(struct devx_cmd *cmd)
 {
+	enum { RATE = 1 << 0 };
+	uint32_t index = get(cmd->in, DEVX_CONTEXT + 0xf0, 16);
+	struct rate rate;
 	struct devx_queue *queue = devx_queue_of(cmd->obj);
 	enum devx_wq_state is = devx_wq_state_of(queue), to;
 	uint64_t bits = get64(cmd->in, DEVX_BITMASK);
 	int err;
 
-	if (bits)
-		return vb_refuse_unsupported_value("modify_bitmask", bits);
-	err = devx_read_states(cmd, is, &to);
-	if (err || (to == is && to != DEVX_RST))
+	if (bits & ~(uint64_t)RATE)
+		return vb_refuse_unsupported_value("modify_bitmask", bits & ~(uint64_t)RATE);
+	err = bits ? find_rate(cmd, index, &rate) : 0;
+	if (!err)
+		err = devx_read_states(cmd, is, &to);
+	if (err)
 		return err;
-	err = to == DEVX_RDY   ? start(queue->qp)
-	      : to == DEVX_ERR ? set_state(queue->qp, IBV_QPS_ERR)
-			       : set_state(queue->qp, IBV_QPS_RESET);
-	return err ? devx_refuse(cmd, DEVX_BAD_RES_STATE, err) : 0;
+	if (to != is || to == DEVX_RST)
+		err = to == DEVX_RDY   ? start(queue->qp)
+		      : to == DEVX_ERR ? set_state(queue->qp, IBV_QPS_ERR)
+				       : set_state(queue->qp, IBV_QPS_RESET);
+	if (err)
+		return devx_refuse(cmd, DEVX_BAD_RES_STATE, err);
+	if (bits) {
+		vb_qp_set_rate(queue->qp, rate.kbps, rate.burst);
+		vb_lock(&queue->lock);
+		put(queue->kept, 0xf0, 16, index);
+		vb_unlock(&queue->lock);
+	}
+	return 0;
 }
 
 static int query_sq(struct devx_cmd *cmd)

@@ -228,6 +228,38 @@ static void send_queue_errors(void)
 	close_sq();
 }
 
+/* Rates by number; what they do to time is not looked at here. */
+static void paced(void)
+{
+	uint8_t context[12] = { 0 };
+	struct mlx5dv_pp *pp;
+	struct command c;
+
+	put_bits(context, 0, 32, 1000000); /* kbit/s */
+	pp = mlx5dv_pp_alloc(hand.ctx, sizeof(context), context, 0);
+	check(pp != NULL);
+	open_sq();
+	send_frame(1, 1);
+	command_begin(&c, MODIFY_SQ);
+	put_bits(c.in, 0x40, 4, WQ_RDY);
+	put_bits(c.in, 0x80, 64, 1);
+	put_bits(c.in, CTX + 0x8, 4, WQ_RDY);
+	put_bits(c.in, CTX + 0xf0, 16, pp->index);
+	check_eq(command_modify(sq.obj, sq.number, &c, 272), 0);
+	for (uint32_t i = 0; i < 100; i++)
+		send_frame(1, i);
+	check_eq(command_query(sq.obj, sq.number, 0x907, &c, 272), 0);
+	check_eq(get_bits(c.out, CTX + 0xf0, 16), pp->index);
+	command_begin(&c, MODIFY_SQ);
+	put_bits(c.in, 0x40, 4, WQ_RDY);
+	put_bits(c.in, 0x80, 64, 1);
+	put_bits(c.in, CTX + 0x8, 4, WQ_RDY);
+	check_eq(command_modify(sq.obj, sq.number, &c, 272), 0);
+	send_frame(1, 2);
+	close_sq();
+	mlx5dv_pp_free(pp);
+}
+
 /* A TIR of the SQ's own domain does not take its frames until it is allowed to. */
 static void own_domain(void)
 {
@@ -429,6 +461,7 @@ int main(void)
 	hand_open(&hand);
 	one_queue();
 	send_queue_errors();
+	paced();
 	own_domain();
 	tables();
 	linked();

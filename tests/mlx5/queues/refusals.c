@@ -165,7 +165,7 @@ static void frame_queues(void)
 		{ WQ + 0x68, 24, 0, BAD_RES },
 		{ CTX + 0x100, 16, 2, BAD_PARAM },
 		{ CTX + 0x100, 16, 1, BAD_RES }, /* TIS 0 */
-		{ CTX + 0xf0, 16, 1, BAD_PARAM },
+		{ CTX + 0xf0, 16, 77, BAD_RES }, /* a rate that is not there */
 	};
 	const struct change receive[] = {
 		{ CTX + 0x1, 1, 1, BAD_PARAM },                                /* delay_drop_en */
@@ -306,7 +306,10 @@ static void other_states(void)
 	struct command c;
 
 	command_begin(&c, 0x905);
-	put_bits(c.in, 0x80, 64, 1); /* a rate limit */
+	put_bits(c.in, 0x80, 64, 1);
+	put_bits(c.in, CTX + 0xf0, 16, 77); /* a rate that is not there */
+	check_eq(command_modify(sq.obj, sq.number, &c, 272), BAD_RES);
+	put_bits(c.in, 0x80, 64, 2);
 	check_eq(command_modify(sq.obj, sq.number, &c, 272), BAD_PARAM);
 	check_eq(hand_wq_state(&sq, 0x905, WQ_RDY, WQ_ERR), BAD_RES_STATE);
 	check_eq(hand_wq_state(&sq, 0x905, WQ_RST, 2), BAD_PARAM);

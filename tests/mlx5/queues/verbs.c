@@ -93,7 +93,8 @@ static void queue_pairs(void)
 	command_begin(&c, 0x402);
 	put_bits(c.in, 0x48, 24, node.send_cq->handle);
 	check_eq(mlx5dv_devx_cq_query(node.send_cq, c.in, 16, c.out, 272), 0);
-	check_eq(get_bits(c.out, CQC + 0x148, 24), get_bits(c.out, CQC + 0x168, 24)); /* all polled */
+	check_eq(get_bits(c.out, CQC + 0x148, 24),
+		 get_bits(c.out, CQC + 0x168, 24)); /* all polled */
 	node_close(&node);
 }
 

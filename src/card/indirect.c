@@ -277,7 +277,7 @@ enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb
 	if (may_configure(in, entry, qp, wr) && apply(in, qp, wr)) {
 		status = IBV_WC_SUCCESS;
 		key = (wr->imm & ~0xffu) | in->tag;
-		entry->generation++;
+		__atomic_store_n(&entry->generation, entry->generation + 1, __ATOMIC_RELAXED);
 		/* Pairs with find(). */
 		atomic_store_explicit(&entry->key, wr->umr.set & VB_UMR_FREE ? 0 : key,
 				      memory_order_release);

@@ -377,7 +377,8 @@ uint32_t vb_mr_generation(uint32_t key)
 {
 	const struct vb_seg_mr *entry = own_entry(key);
 
-	return entry ? entry->generation : 0;
+	/* Relaxed: a configuration of an indirect key changes it while others look. */
+	return entry ? __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) : 0;
 }
 
 bool vb_mr_is_live(uint32_t key, uint32_t pdn)

@@ -156,10 +156,11 @@ static uint32_t take(struct direct_cq *cq, uint32_t *sent, uint32_t *received)
 {
 	struct mlx5_cqe64 *cqe = (void *)at(&cq->dv, cq->ci);
 	uint32_t n = 1;
+	uint8_t op_own;
 
-	while (cqe->op_own >> 4 == MLX5_CQE_INVALID ||
-	       (__atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE) & 1) != !!(cq->ci & cq->dv.cqe_cnt))
-		;
+	do
+		op_own = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
+	while (op_own >> 4 == MLX5_CQE_INVALID || (op_own & 1) != !!(cq->ci & cq->dv.cqe_cnt));
 	if (mlx5dv_get_cqe_format(cqe) == 3) {
 		n = be32toh(cqe->byte_cnt);
 		check(n > 1 && n <= 2 * BURST);

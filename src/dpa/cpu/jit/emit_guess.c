@@ -69,10 +69,11 @@ static bool guess(struct tx *tx, uint32_t head, unsigned int reg, uint64_t *valu
 	return *value == (uint64_t)(int64_t)(int32_t)*value;
 }
 
-/* Operands of which it helps to know the value. */
+/* Operands of which it helps to know the value: amounts, and others that have no host register. */
 static uint32_t helped(const struct tx *tx, const struct vb_insn *insn)
 {
-	uint32_t a = 1U << insn->rs1, b = 1U << insn->rs2;
+	uint32_t a = tx->gen->host[insn->rs1] == NOREG ? 1U << insn->rs1 : 0;
+	uint32_t b = tx->gen->host[insn->rs2] == NOREG ? 1U << insn->rs2 : 0;
 
 	switch (insn->op) {
 	case VB_OP_SLL:
@@ -85,20 +86,19 @@ static uint32_t helped(const struct tx *tx, const struct vb_insn *insn)
 	case VB_OP_ROLW:
 	case VB_OP_ROR:
 	case VB_OP_RORW:
+		return 1U << insn->rs2;
+	case VB_OP_ADD:
+		return a | b;
 	case VB_OP_SH1ADD:
 	case VB_OP_SH2ADD:
 	case VB_OP_SH3ADD:
-		return b;
-	case VB_OP_ADD:
-		return (tx->gen->host[insn->rs1] == NOREG ? a : 0) |
-		       (tx->gen->host[insn->rs2] == NOREG ? b : 0);
 	case VB_OP_BEQ:
 	case VB_OP_BNE:
 	case VB_OP_BLT:
 	case VB_OP_BGE:
 	case VB_OP_BLTU:
 	case VB_OP_BGEU:
-		return tx->gen->host[insn->rs2] == NOREG ? b : 0;
+		return b;
 	default:
 		return insn->op >= VB_OP_LB && insn->op <= VB_OP_SD ? a : 0;
 	}

@@ -356,7 +356,7 @@ static bool has_room(struct tx *tx)
 
 static void emit_insn(struct tx *tx, const struct vb_insn *insn)
 {
-	unsigned int bits = result_bits(tx, insn);
+	unsigned int bits = insn->rd == VB_CPU_SINK ? 64 : result_bits(tx, insn);
 
 	if (!emit_alu(tx, insn) && !emit_bits(tx, insn) && !emit_mem(tx, insn) &&
 	    !emit_atomic(tx, insn) && !emit_flow(tx, insn))
@@ -455,7 +455,8 @@ void emit_block(struct tx *tx, const struct block *b)
 		if (tx->a.marks[tx->index] & MARK_SELECT) {
 			i = emit_choice(tx, insn, &k);
 			insn = NULL;
-		} else if (tx->bytes.count || plan_bytes(tx, insn)) {
+		} else if (tx->bytes.count || ((insn->op == VB_OP_LB || insn->op == VB_OP_LBU) &&
+					       plan_bytes(tx, insn))) {
 			if (!emit_bytes(tx, insn))
 				emit_insn(tx, insn);
 			forget_low(tx, insn->rd);

@@ -422,27 +422,37 @@ static bool is_worth_a_look(const struct tx *tx, const struct vb_insn *insn)
 	return false;
 }
 
+/* Of the run that begins here. False: nothing in it is worth it. */
+static bool make_plan(struct tx *tx)
+{
+	struct bytes *plan = &tx->bytes;
+	unsigned int tries = 0;
+	struct scan s;
+
+	s.plan = plan;
+	s.n = s.nbytes = 0;
+	s.banned = 0;
+	scan_run(tx, &s);
+	if (s.nbytes < 2)
+		return false;
+	while (!sort_out(&s) || !place_all(&s))
+		if (++tries == 2 * BLOCK_MAX)
+			return false;
+	return plan->start < BLOCK_MAX && finish_plan(&s);
+}
+
 /* A byte is loaded here: does a run begin that is worth it? */
 bool plan_bytes(struct tx *tx, const struct vb_insn *insn)
 {
 	const struct fact *base = &tx->facts[insn->rs1];
 	struct bytes *plan = &tx->bytes;
-	struct scan s = { .plan = plan };
-	unsigned int tries = 0;
 
-	if ((insn->op != VB_OP_LB && insn->op != VB_OP_LBU) || tx->index < plan->end ||
-	    !insn->rs1 || base->known || base->window || insn->rd == 2 || insn->rd == VB_CPU_SINK ||
-	    !is_worth_a_look(tx, insn) ||
+	if (tx->index < plan->end || !insn->rs1 || base->known || base->window || insn->rd == 2 ||
+	    insn->rd == VB_CPU_SINK || !is_worth_a_look(tx, insn) ||
 	    __atomic_load_n(&tx->jit->extra[tx->index], __ATOMIC_RELAXED) & EXTRA_WINDOW)
 		return false;
-	scan_run(tx, &s);
-	while (!sort_out(&s) || !place_all(&s))
-		if (++tries == 2 * BLOCK_MAX)
-			return false;
-	plan->at = plan->count = 0;
-	if (plan->start == BLOCK_MAX)
-		return false;
-	if (!finish_plan(&s))
+	plan->at = 0;
+	if (!make_plan(tx))
 		plan->count = 0;
 	return plan->count;
 }

@@ -22,7 +22,8 @@
  */
 #include "dpa/cpu/jit/code.h"
 
-#define SPAN 2048 /* of the loads of a run; less than a page */
+#define SPAN  2048 /* of the loads of a run; less than a page */
+#define TRIES 3    /* what collides is left out and the rest sorted once more, so often */
 
 /* What a byte of a register is: nothing, a byte that was loaded (its number and one), copies of that
  * one's sign, or something else. */
@@ -436,7 +437,7 @@ static bool make_plan(struct tx *tx)
 	if (s.nbytes < 2)
 		return false;
 	while (!sort_out(&s) || !place_all(&s))
-		if (++tries == 2 * BLOCK_MAX)
+		if (++tries == TRIES)
 			return false;
 	return plan->start < BLOCK_MAX && finish_plan(&s);
 }

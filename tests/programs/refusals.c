@@ -630,6 +630,42 @@ static void refuse_numbers(struct node *node)
 		check_eq(mlx5dv_devx_destroy_eq(eqs[n]), 0);
 }
 
+/* Commands of the programmer's reference manual, whose fields are big-endian. */
+static void refuse_commands(struct node *node)
+{
+	enum {
+		TIS_DOMAIN = 32 + 0x128 / 8,
+		CQ_LOG_SIZE = 16 + 0x60 / 8,
+		CQ_UAR = 16 + 0x68 / 8,
+		CQ_EQN = 16 + 0xb8 / 8
+	};
+	uint8_t tis[512] = { 0x09, 0x12 }, cq[512] = { 0x04, 0x00 }, qp[512] = { 0x05, 0x04 },
+		out[512];
+	struct mlx5dv_devx_uar *uar = mlx5dv_devx_alloc_uar(node->ctx, 0);
+	struct ibv_qp *fresh = node_create_qp(node);
+	uint32_t eqn;
+
+	check(uar && fresh, "%s", strerror(errno));
+	tis[TIS_DOMAIN + 2] = 0xab;
+	REFUSED(no_object, "mlx5dv_devx_obj_create: small_0 CREATE_TIS: ", "transport_domain 0xab",
+		!mlx5dv_devx_obj_create(node->ctx, tis, sizeof(tis), out, sizeof(out)));
+	check_eq(mlx5dv_devx_query_eqn(node->ctx, 0, &eqn), 0);
+	cq[CQ_LOG_SIZE] = 4;
+	cq[CQ_UAR + 1] = (uint8_t)(uar->page_id >> 8);
+	cq[CQ_UAR + 2] = (uint8_t)uar->page_id;
+	cq[CQ_EQN] = (uint8_t)eqn;
+	REFUSED(no_umem, "mlx5dv_devx_obj_create: small_0 CREATE_CQ: ", "are not in a umem",
+		!mlx5dv_devx_obj_create(node->ctx, cq, sizeof(cq), out, sizeof(out)));
+	qp[9] = (uint8_t)(fresh->qp_num >> 16);
+	qp[10] = (uint8_t)(fresh->qp_num >> 8);
+	qp[11] = (uint8_t)fresh->qp_num;
+	REFUSED(command_state,
+		"mlx5dv_devx_qp_modify: QP RTR2RTS_QP: ", "from where this is no way",
+		mlx5dv_devx_qp_modify(fresh, qp, sizeof(qp), out, sizeof(out)));
+	check_eq(ibv_destroy_qp(fresh), 0);
+	mlx5dv_devx_free_uar(uar);
+}
+
 /* Direct verbs of one card on another. */
 static void refuse_direct(struct node *node)
 {
@@ -961,6 +997,7 @@ static void walk(void)
 	refuse_requests(&node);
 	refuse_limit(&node);
 	refuse_in_child(&node);
+	refuse_commands(&node);
 	refuse_direct(&node);
 	refuse_steering(&node);
 	refuse_numbers(&node);

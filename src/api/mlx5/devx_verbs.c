@@ -211,14 +211,14 @@ static int on_wq(const struct call *c, struct ibv_wq *wq)
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-#define DEVX_CALLS(name, type)                                                                    \
+#define DEVX_CALLS(name, type, word)                                                              \
 	VB_PUBLIC int mlx5dv_devx_##name##_query(struct type *obj, const void *in, size_t inlen,  \
 						 void *out, size_t outlen)                        \
 	{                                                                                         \
 		const struct call call = { DEVX_QUERY, in, inlen, out, outlen };                  \
 		int err;                                                                          \
                                                                                                   \
-		API_CALL(.kind = #name, .detail = devx_name(in, inlen));                          \
+		API_CALL(.kind = word, .detail = devx_name(in, inlen));                           \
 		err = on_##name(&call, obj);                                                      \
 		return err ? api_fail(err) : 0;                                                   \
 	}                                                                                         \
@@ -229,12 +229,12 @@ static int on_wq(const struct call *c, struct ibv_wq *wq)
 		const struct call call = { DEVX_MODIFY, in, inlen, out, outlen };                 \
 		int err;                                                                          \
                                                                                                   \
-		API_CALL(.kind = #name, .detail = devx_name(in, inlen));                          \
+		API_CALL(.kind = word, .detail = devx_name(in, inlen));                           \
 		err = on_##name(&call, obj);                                                      \
 		return err ? api_fail(err) : 0;                                                   \
 	}
 
-DEVX_CALLS(qp, ibv_qp)
-DEVX_CALLS(cq, ibv_cq)
-DEVX_CALLS(srq, ibv_srq)
-DEVX_CALLS(wq, ibv_wq)
+DEVX_CALLS(qp, ibv_qp, "QP")
+DEVX_CALLS(cq, ibv_cq, "CQ")
+DEVX_CALLS(srq, ibv_srq, "SRQ")
+DEVX_CALLS(wq, ibv_wq, "WQ")

@@ -6,6 +6,8 @@
 #include "hand.h"
 
 #include <endian.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -320,8 +322,9 @@ static void tables(void)
 {
 	static const uint32_t all[] = { 0, 1, 2, 3 }, two[] = { 3, 1 },
 			      eight[] = { 0, 1, 2, 3, 0, 1, 2, 3 };
+	struct mlx5dv_devx_obj *second;
 	struct command c, hash;
-	uint32_t got[QUEUES];
+	uint32_t got[QUEUES], number;
 
 	open_sq();
 	for (uint32_t i = 0; i < QUEUES; i++) {
@@ -333,6 +336,9 @@ static void tables(void)
 	command_begin(&c, 0x916);
 	list_queues(&c, all, QUEUES);
 	rqt = command_create(&hand, &c, 272 + 4 * QUEUES, &rqt_number);
+	second = command_create(&hand, &c, 272 + 4 * QUEUES, &number);
+	check(number != rqt_number);
+	object_end(&second);
 	command_begin(&hash, 0x900);
 	put_bits(hash.in, CTX + 0x20, 4, 1);
 	put_bits(hash.in, CTX + 0x108, 24, rqt_number);
@@ -383,6 +389,70 @@ static void tables(void)
 	object_end(&tir);
 	object_end(&rqt);
 	for (uint32_t i = 1; i < QUEUES; i++)
+		close_rq(i);
+	close_sq();
+}
+
+/* --- changes while frames flow -------------------------------------------------------------------- */
+
+static atomic_bool changing;
+
+static void *change_tables(void *arg)
+{
+	static const uint32_t lists[][QUEUES] = { { 0, 1, 2, 3 }, { 3, 2 }, { 1 }, { 2, 0, 3, 1 } };
+	static const uint32_t counts[] = { 4, 2, 1, 4 };
+	struct command c;
+
+	for (unsigned int i = 0; atomic_load(&changing); i = (i + 1) % 4) {
+		command_begin(&c, 0x917);
+		put_bits(c.in, 0x80, 64, 1);
+		list_queues(&c, lists[i], counts[i]);
+		check_eq(command_modify(rqt, rqt_number, &c, 272 + 4 * counts[i]), 0);
+		check_eq(command_query(rqt, rqt_number, 0x919, &c, sizeof(c.out)), 0);
+		check_eq(get_bits(c.out, CTX + 0xd0, 16), counts[i]);
+	}
+	return arg;
+}
+
+/* Each frame arrives once, whichever list its TIR has at that moment. */
+static void while_frames_flow(void)
+{
+	static const uint32_t all[] = { 0, 1, 2, 3 };
+	uint32_t got[QUEUES], total = 0;
+	struct command c;
+	pthread_t thread;
+
+	open_sq();
+	for (uint32_t i = 0; i < QUEUES; i++) {
+		open_rq(i);
+		check_eq(hand_wq_state(&rqs[i], MODIFY_RQ, WQ_RST, WQ_RDY), 0);
+		for (int k = 0; k < 8; k++)
+			hand_recv(&rqs[i], SLOT * (1 + i), SLOT);
+	}
+	command_begin(&c, 0x916);
+	list_queues(&c, all, QUEUES);
+	rqt = command_create(&hand, &c, 272 + 4 * QUEUES, &rqt_number);
+	command_begin(&c, 0x900);
+	put_bits(c.in, CTX + 0x20, 4, 1);
+	put_bits(c.in, CTX + 0x108, 24, rqt_number);
+	put_bits(c.in, CTX + 0x120, 4, 2);
+	memset(c.in + (CTX + 0x140) / 8, 0x6d, 40);
+	put_bits(c.in, CTX + 0x280, 32, 1u << 30 | 0xf);
+	tir = command_create(&hand, &c, 272, &tir_number);
+	open_rule();
+	atomic_store(&changing, true);
+	check_eq(pthread_create(&thread, NULL, change_tables, NULL), 0);
+	for (int round = 0; round < 30; round++) {
+		spread(got);
+		total += got[0] + got[1] + got[2] + got[3];
+	}
+	check_eq(total, 30 * 64);
+	atomic_store(&changing, false);
+	check_eq(pthread_join(thread, NULL), 0);
+	close_rule();
+	object_end(&tir);
+	object_end(&rqt);
+	for (uint32_t i = 0; i < QUEUES; i++)
 		close_rq(i);
 	close_sq();
 }
@@ -464,6 +534,7 @@ int main(void)
 	paced();
 	own_domain();
 	tables();
+	while_frames_flow();
 	linked();
 	shared();
 	hand_close(&hand);

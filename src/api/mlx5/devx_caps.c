@@ -15,7 +15,14 @@
 
 enum { CAP_BYTES = 4096, CAP_AT = 0x80, ANSWER_BYTES = 16 + CAP_BYTES };
 
-enum group { GENERAL = 0x0, ETH = 0x1, ROCE = 0x4, NIC_FLOW = 0x7, ESW_FLOW = 0x8 };
+enum group {
+	GENERAL = 0x0,
+	ETH = 0x1,
+	ROCE = 0x4,
+	NIC_FLOW = 0x7,
+	ESW_FLOW = 0x8,
+	DEVICE_MEMORY = 0xf
+};
 
 /* What the values are made from. */
 struct card {
@@ -138,6 +145,11 @@ static uint32_t object_types(const struct card *card, uint32_t first)
 static uint32_t device_memory(const struct card *card, uint32_t value)
 {
 	return card->attr.max_dm_size != 0;
+}
+
+static uint32_t device_memory_bytes(const struct card *card, uint32_t value)
+{
+	return (uint32_t)card->attr.max_dm_size;
 }
 
 static uint32_t compression(const struct card *card, uint32_t value)
@@ -313,6 +325,9 @@ static const struct field fields[] = {
 	FLOW_PROPERTIES(NIC_FLOW, 0x200, 1),
 	FLOW_PROPERTIES(NIC_FLOW, 0x800, 0),
 	FLOW_PROPERTIES(ESW_FLOW, 0x200, 0),
+
+	{ DEVICE_MEMORY, 0x0, 1, 0, device_memory },
+	{ DEVICE_MEMORY, 0xa0, 32, 0, device_memory_bytes }, /* max_memic_size */
 };
 
 static int query_hca_cap(struct devx_cmd *cmd)

@@ -9,6 +9,8 @@
 #include <endian.h>
 
 #include "base/fault.h"
+#include "card/indirect.h"
+#include "card/message.h"
 
 enum { FROM, TO };
 
@@ -24,17 +26,32 @@ static enum ibv_wc_status translate(const struct vb_qp *qp, const struct vb_wr *
 	return *from && *to ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
+/* One side, or both, may be an indirect key, whose memory has no address. */
+static __attribute__((noinline, cold)) enum ibv_wc_status copy_scattered(const struct vb_qp *qp,
+									 const struct vb_wr *wr)
+{
+	uint8_t bounce[4096];
+
+	for (uint32_t at = 0, n, len = wr->sge[FROM].len; at < len; at += n) {
+		n = len - at < sizeof(bounce) ? len - at : (uint32_t)sizeof(bounce);
+		if (vb_message_move(qp, &wr->sge[FROM], at, bounce, n, false) ||
+		    vb_message_move(qp, &wr->sge[TO], at, bounce, n, true))
+			return IBV_WC_LOC_PROT_ERR;
+	}
+	return IBV_WC_SUCCESS;
+}
+
 enum ibv_wc_status vb_local_copy(const struct vb_qp *qp, const struct vb_wr *wr)
 {
-	enum ibv_wc_status status;
 	char *from, *to;
 
 	if (wr->sge[FROM].len != wr->sge[TO].len)
 		return IBV_WC_LOC_LEN_ERR;
-	status = translate(qp, wr, &from, &to);
-	if (status == IBV_WC_SUCCESS && vb_fault_copy(to, from, wr->sge[FROM].len))
-		status = IBV_WC_LOC_PROT_ERR;
-	return status;
+	if (translate(qp, wr, &from, &to) != IBV_WC_SUCCESS)
+		return vb_indirect_is(wr->sge[FROM].lkey) || vb_indirect_is(wr->sge[TO].lkey)
+			       ? copy_scattered(qp, wr)
+			       : IBV_WC_LOC_PROT_ERR;
+	return vb_fault_copy(to, from, wr->sge[FROM].len) ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS;
 }
 
 enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr *wr)

@@ -71,7 +71,7 @@ bool vb_message_is_scattered(const struct vb_qp *qp, const struct vb_wr *wr)
 	return true;
 }
 
-static int move_sge(const struct vb_qp *qp, const struct vb_sge *sge, uint64_t offset, char *buf,
+int vb_message_move(const struct vb_qp *qp, const struct vb_sge *sge, uint64_t offset, void *buf,
 		    size_t len, bool write)
 {
 	uint32_t pdn = qp->init.pd->number;
@@ -99,7 +99,7 @@ static int move(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset,
 			continue;
 		}
 		n = wr->sge[i].len - offset < len ? wr->sge[i].len - offset : len;
-		ret = move_sge(qp, &wr->sge[i], offset, buf, n, write);
+		ret = vb_message_move(qp, &wr->sge[i], offset, buf, n, write);
 		buf += n;
 		len -= n;
 		offset = 0;

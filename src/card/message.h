@@ -88,6 +88,9 @@ int vb_message_read(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t off
 		    size_t len);
 int vb_message_write(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset,
 		     const void *buf, size_t len);
+/* The same of one piece. */
+int vb_message_move(const struct vb_qp *qp, const struct vb_sge *sge, uint64_t offset, void *buf,
+		    size_t len, bool write);
 /* [offset, offset + len) of a list of pieces; the number of pieces. */
 uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
 			  struct iovec *out);

@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 {
 	struct ibv_device_attr_ex caps = { 0 };
 	struct node_attr attr = node_attr(IBV_QPT_RC);
-	struct ibv_dm *left;
+	static struct ibv_dm *left;
 	pid_t pid;
 	int fd;
 

@@ -680,6 +680,26 @@ static void copies(void)
 	cq_expect_at(__FILE__, __LINE__, a.node.send_cq, 6, IBV_WC_SUCCESS, &wc);
 	check_eq(wc.opcode, MLX5DV_WC_MEMCPY);
 	check_eq(pattern_check(a.node.buf + FAR, 100000, 1), 100000);
+	/* from an indirect key, and beyond its end */
+	configure(&a, false, false, IBV_ACCESS_LOCAL_WRITE);
+	fill(&a.node, false, 4);
+	ibv_wr_start(a.ex);
+	a.ex->wr_id = 6;
+	a.ex->wr_flags = IBV_SEND_SIGNALED;
+	mlx5dv_wr_memcpy(a.dv, a.node.mr->lkey, (uintptr_t)a.node.buf + SIZE - INTERLEAVED,
+			 a.mkey->lkey, 0, INTERLEAVED);
+	check_eq(ibv_wr_complete(a.ex), 0);
+	cq_expect(a.node.send_cq, 6, IBV_WC_SUCCESS);
+	check_eq(pattern_check(a.node.buf + SIZE - INTERLEAVED, INTERLEAVED, 4), INTERLEAVED);
+	/* to one */
+	pattern_fill(a.node.buf + SIZE - INTERLEAVED, INTERLEAVED, 5);
+	ibv_wr_start(a.ex);
+	mlx5dv_wr_memcpy(a.dv, a.mkey->lkey, 0, a.node.mr->lkey,
+			 (uintptr_t)a.node.buf + SIZE - INTERLEAVED, INTERLEAVED);
+	check_eq(ibv_wr_complete(a.ex), 0);
+	cq_expect(a.node.send_cq, 6, IBV_WC_SUCCESS);
+	for (uint32_t i = 0; i < INTERLEAVED; i++)
+		check_eq(*byte_of(&a.node, false, i), a.node.buf[SIZE - INTERLEAVED + i]);
 	ibv_wr_start(a.ex);
 	mlx5dv_wr_memcpy(a.dv, a.node.mr->lkey, (uintptr_t)a.node.buf + SIZE - 10, a.node.mr->lkey,
 			 (uintptr_t)a.node.buf, 11);

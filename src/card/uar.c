@@ -106,6 +106,8 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 	if (vb_dev_stale(uar->dev))
 		return;
 	count = vb_adapter_codec(uar->dev->adapter)->doorbell(offset, data, size, bells);
+	if (!count) /* the rest of a WQE that goes to a BlueFlame register */
+		return;
 	if (vb_card_is_inside()) {
 		for (unsigned int i = 0; i < count; i++)
 			defer(&bells[i]);

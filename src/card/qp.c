@@ -475,6 +475,18 @@ void vb_qp_query(struct vb_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_
 
 /* --- the receive doorbell --------------------------------------------------------------------- */
 
+bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next)
+{
+	struct vb_qp *qp = container_of(watch, struct vb_qp, watch);
+
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR)
+		return false;
+	if (now >= qp->watch_at)
+		vb_responder_flush(qp); /* and the time of the next look */
+	vb_sooner(next, qp->watch_at);
+	return true;
+}
+
 void vb_qp_set_direct(struct vb_qp *qp)
 {
 	atomic_store_explicit(&qp->direct, true, memory_order_relaxed);

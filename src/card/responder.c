@@ -824,9 +824,6 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	return false;
 }
 
-/* What a queue has that was given no user index; CQEs of frames show its number instead. */
-enum { NO_UIDX = 0xffffff };
-
 /* Without its tag, or with its FCS, where the queue is made so. */
 static enum verdict scatter_frame(struct vb_qp *qp, const struct vb_frame *f,
 				  struct vb_completion *c)
@@ -853,6 +850,7 @@ static enum verdict scatter_frame(struct vb_qp *qp, const struct vb_frame *f,
 
 void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct vb_completion *c)
 {
+	enum { NO_UIDX = 0xffffff }; /* none was given: CQEs show the queue's number instead */
 	enum verdict ret;
 
 	vb_lock(&qp->rq.lock);
@@ -955,18 +953,6 @@ static void watch_record(struct vb_qp *qp, bool flushed)
 		qp->watch_ns *= 2;
 	qp->watch_at = vb_now_ns() + qp->watch_ns;
 	vb_alarm_set(&qp->watch, qp->watch_at);
-}
-
-bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next)
-{
-	struct vb_qp *qp = container_of(watch, struct vb_qp, watch);
-
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) != IBV_QPS_ERR)
-		return false;
-	if (now >= qp->watch_at)
-		vb_responder_flush(qp); /* and the time of the next look */
-	vb_sooner(next, qp->watch_at);
-	return true;
 }
 
 void vb_responder_flush(struct vb_qp *qp)

@@ -23,7 +23,7 @@
 #include "dpa/cpu/jit/code.h"
 
 #define SPAN  2048 /* of the loads of a run; less than a page */
-#define TRIES 3    /* what collides is left out and the rest sorted once more, so often */
+#define TRIES 5    /* what collides is left out and the rest sorted once more, so often */
 
 /* What a byte of a register is: nothing, a byte that was loaded (its number and one), copies of that
  * one's sign, or something else. */
@@ -250,6 +250,7 @@ static bool take_bytes(struct scan *s, unsigned int k, const struct wide *w)
 static bool sort_out(struct scan *s)
 {
 	uint32_t live = ~0U;
+	uint64_t banned = s->banned;
 
 	memset(s->owner, UINT8_MAX, sizeof(s->owner));
 	for (unsigned int k = s->n; k-- > 0;) {
@@ -261,9 +262,8 @@ static bool sort_out(struct scan *s)
 		if (insn->rd == VB_CPU_SINK || !(live >> insn->rd & 1))
 			continue;
 		live &= ~(1U << insn->rd);
-		if (!(s->banned >> k & 1) && is_wide(s, &s->out[k], &part->load)) {
-			if (!take_bytes(s, k, &part->load))
-				return false;
+		if (!(s->banned >> k & 1) && is_wide(s, &s->out[k], &part->load) &&
+		    take_bytes(s, k, &part->load)) {
 			part->what = PART_WIDE;
 		} else if (s->load_of[k] != UINT8_MAX && s->owner[s->load_of[k]] != UINT8_MAX) {
 			part->what = PART_BYTE;
@@ -272,7 +272,7 @@ static bool sort_out(struct scan *s)
 			live |= 1U << insn->rs1 | 1U << insn->rs2;
 		}
 	}
-	return true;
+	return banned == s->banned;
 }
 
 /* Does the code of instruction i need the register as it was before wide load k, or write it? */
@@ -329,11 +329,13 @@ static bool place(struct scan *s, unsigned int k)
 
 static bool place_all(struct scan *s)
 {
+	bool all = true;
+
 	s->plan->start = BLOCK_MAX;
 	for (unsigned int k = 0; k < s->n; k++)
-		if (s->plan->parts[k].what == PART_WIDE && !place(s, k))
-			return false;
-	return true;
+		if (s->plan->parts[k].what == PART_WIDE)
+			all &= place(s, k);
+	return all;
 }
 
 /* Which byte of the wide load that has taken it. */

@@ -301,7 +301,7 @@ static void make_loops(uint8_t *text, size_t n, size_t size, bool tries)
 	}
 }
 
-enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS, FILL_LOOPS, POLL_LOOPS };
+enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS, FILL_LOOPS, POLL_LOOPS, BYTE_LOOPS, SHARED_LOOPS };
 
 /* Small loops, one after the other: a branch to itself, one that fills memory, one that waits for a word. */
 static void make_small_loops(uint8_t *text, size_t n, size_t size, enum loops loops)
@@ -321,6 +321,36 @@ static void make_small_loops(uint8_t *text, size_t n, size_t size, enum loops lo
 		memcpy(text + n, kinds[loops].bits, 2 * kinds[loops].count);
 }
 
+/* Loops of halfwords that are put together from bytes; shared: each byte is wanted by two of them. */
+static void make_byte_loops(uint8_t *text, size_t n, size_t size, bool shared)
+{
+	struct rv_insn high = { .op = OP_lbu, .rd = 15, .rs1 = 8 };
+	struct rv_insn low = { .op = OP_lbu, .rd = 14, .rs1 = 8 };
+	struct rv_insn back = { .op = OP_bne, .rs1 = 8 };
+
+	for (size_t top = n; n + 300 <= size; top = n) {
+		for (unsigned i = 0; i < 23; i++) {
+			static const uint16_t join[] = { 0x07a2,
+							 0x8fd9 }; /* slli a5, 8; or a5, a4 */
+			static const uint16_t copy = 0x86be;       /* mv a3, a5 */
+			u32 words[2];
+
+			high.imm = 2 * (i64)i;
+			low.imm = high.imm + 1;
+			words[0] = rv_encode(&high);
+			words[1] = rv_encode(&low);
+			memcpy(text + n, words, sizeof(words));
+			memcpy(text + n + 8, join, sizeof(join));
+			n += 12;
+			if (shared && i < 2)
+				memcpy(text + n, &copy, 2), n += 2;
+		}
+		back.imm = (i64)top - (i64)n;
+		memcpy(text + n, &(u32){ rv_encode(&back) }, 4);
+		n += 4;
+	}
+}
+
 /* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
 static int load_gap(size_t size, double spread, u32 first, u32 second, enum loops loops)
 {
@@ -329,7 +359,9 @@ static int load_gap(size_t size, double spread, u32 first, u32 second, enum loop
 					     ", loops again",
 					     ", tiny loops",
 					     ", loops that fill",
-					     ", loops that poll" };
+					     ", loops that poll",
+					     ", loops of bytes",
+					     ", loops of shared bytes" };
 	static const u32 ret = RET;
 	uint8_t *text = malloc(size);
 	size_t n = file_decoys(text), at;
@@ -341,6 +373,8 @@ static int load_gap(size_t size, double spread, u32 first, u32 second, enum loop
 	fill_text(text, n, size, first, second);
 	if (loops == LOOPS || loops == LOOPS_AGAIN)
 		make_loops(text, n, size, loops == LOOPS_AGAIN);
+	else if (loops == BYTE_LOOPS || loops == SHARED_LOOPS)
+		make_byte_loops(text, n, size, loops == SHARED_LOOPS);
 	else if (loops != NO_LOOPS)
 		make_small_loops(text, n, size, loops);
 	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x%s", spread, first, second,
@@ -380,7 +414,7 @@ static void test_loops(void **state)
 {
 	(void)state;
 	for (size_t size = 1 << 20; size <= 4 << 20; size <<= 2)
-		for (enum loops l = LOOPS; l <= POLL_LOOPS; l++)
+		for (enum loops l = LOOPS; l <= SHARED_LOOPS; l++)
 			assert_int_equal(load_gap(size, 2, 0x4000, 0x4000, l), 0);
 }
 

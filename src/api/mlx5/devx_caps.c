@@ -334,6 +334,7 @@ static int query_hca_cap(struct devx_cmd *cmd)
 {
 	enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 	uint32_t group = get(cmd->in, DEVX_OP_MOD, 16) >> 1;
+	uint8_t answer[ANSWER_BYTES] = { 0 };
 	struct card card = {
 		.adapter = vb_dev_adapter(cmd->dev),
 		.dv.comp_mask =
@@ -349,14 +350,16 @@ static int query_hca_cap(struct devx_cmd *cmd)
 		const struct field *f = &fields[i];
 
 		if (f->group == group)
-			put(cmd->out, CAP_AT + f->at, f->bits,
+			put(answer, CAP_AT + f->at, f->bits,
 			    f->get ? f->get(&card, f->value) : f->value);
 	}
+	/* Programs with an older manual know fewer fields, and ask for as many bytes. */
+	memcpy(cmd->out, answer, cmd->outlen < sizeof(answer) ? cmd->outlen : sizeof(answer));
 	return 0;
 }
 
 const struct devx_row devx_cap_rows[] = {
-	{ "QUERY_HCA_CAP", 0x100, 0, DEVX_GENERAL, VB_DEVX_NONE, 16, ANSWER_BYTES, DEVX_NO_NUMBER,
+	{ "QUERY_HCA_CAP", 0x100, 0, DEVX_GENERAL, VB_DEVX_NONE, 16, DEVX_LEAST, DEVX_NO_NUMBER,
 	  query_hca_cap },
 	{ 0 },
 };

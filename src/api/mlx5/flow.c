@@ -142,11 +142,11 @@ static int destroy_flow_action(struct vb_verbs_flow_action *verbs)
 
 	if (err)
 		return -err;
-	vb_verbs_release(verbs->ibv.context, NULL);
 	free(action);
 	return 0;
 }
 
+/* An action is nothing of the adapter's: programs close the device and leave it behind. */
 static struct ibv_flow_action *wrap(struct ibv_context *context, enum vb_steer_kind kind,
 				    struct mlx5dv_dr_action *dr)
 {
@@ -161,7 +161,6 @@ static struct ibv_flow_action *wrap(struct ibv_context *context, enum vb_steer_k
 	action->kind = kind;
 	action->verbs.ibv.context = context;
 	action->verbs.destroy = destroy_flow_action;
-	vb_verbs_hold(context, NULL);
 	return &action->verbs.ibv;
 }
 

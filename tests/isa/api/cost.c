@@ -301,7 +301,16 @@ static void make_loops(uint8_t *text, size_t n, size_t size, bool tries)
 	}
 }
 
-enum loops { NO_LOOPS, LOOPS, LOOPS_AGAIN, TINY_LOOPS, FILL_LOOPS, POLL_LOOPS, BYTE_LOOPS, SHARED_LOOPS };
+enum loops {
+	NO_LOOPS,
+	LOOPS,
+	LOOPS_AGAIN,
+	TINY_LOOPS,
+	FILL_LOOPS,
+	POLL_LOOPS,
+	BYTE_LOOPS,
+	SHARED_LOOPS
+};
 
 /* Small loops, one after the other: a branch to itself, one that fills memory, one that waits for a word. */
 static void make_small_loops(uint8_t *text, size_t n, size_t size, enum loops loops)

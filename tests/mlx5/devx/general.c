@@ -72,11 +72,28 @@ static void lacking(void **state)
 		assert_int_equal(cap(groups[i], 0, 32), 0);
 		assert_status(&c, OK);
 	}
-	command(&c, 0x100, 16, CAPABILITIES - 1);
-	refuse_general(&c, BAD_OUTP_LEN);
+	command(&c, 0x100, 16, 15);
+	assert_int_equal(general(&c), EINVAL);
 	command(&c, 0x100, 16, CAPABILITIES);
 	put_bits(c.in, 0x40, 1, 1); /* of another function */
 	refuse_general(&c, BAD_PARAM);
+}
+
+/* Who knows fewer fields asks for fewer bytes. */
+static void short_answers(void **state)
+{
+	static uint8_t whole[CAPABILITIES];
+
+	(void)state;
+	cap(0, 0, 1);
+	memcpy(whole, c.out, sizeof(whole));
+	for (size_t len = 16; len < CAPABILITIES; len += 4) {
+		command(&c, 0x100, 16, len);
+		put_bits(c.in, 0x30, 16, 1);
+		assert_ok(general(&c));
+		assert_memory_equal(c.out, whole, len);
+		assert_int_equal(c.out[len], 0xa5);
+	}
 }
 
 /* Creation really allows what the numbers say, and no more. */
@@ -234,10 +251,11 @@ static void umems(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(capabilities), cmocka_unit_test(lacking),
-		cmocka_unit_test(limits),       cmocka_unit_test(interface),
-		cmocka_unit_test(vports),       cmocka_unit_test(addresses),
-		cmocka_unit_test(registers),    cmocka_unit_test(umems),
+		cmocka_unit_test(capabilities),  cmocka_unit_test(lacking),
+		cmocka_unit_test(short_answers), cmocka_unit_test(limits),
+		cmocka_unit_test(interface),     cmocka_unit_test(vports),
+		cmocka_unit_test(addresses),     cmocka_unit_test(registers),
+		cmocka_unit_test(umems),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

@@ -511,6 +511,7 @@ VB_PUBLIC int vb_umem_reg_owned(struct vb_dev *dev,
 				struct vb_umem **umem);
 VB_PUBLIC int vb_umem_dereg(struct vb_umem *umem); /* -EBUSY while a queue lies in it */
 VB_PUBLIC uint32_t vb_umem_number(const struct vb_umem *umem);
+VB_PUBLIC bool vb_umem_writable(const struct vb_umem *umem); /* registered so, for the card */
 /*
  * The umem of this device with this number and [offset, offset + size) of it, until vb_umem_put();
  * NULL: not there.

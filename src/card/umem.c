@@ -15,6 +15,7 @@ struct vb_umem {
 	unsigned int users; /* queues in it; under the table's lock */
 	uint8_t *addr;
 	size_t size;
+	bool writable;                                            /* by the card */
 	void *(*find)(void *arg, uint64_t offset, uint64_t size); /* instead of the two */
 	void *arg;
 };
@@ -47,6 +48,8 @@ int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access
 	struct vb_umem content = { .dev = dev, .addr = addr, .size = size };
 	int ret;
 
+	content.writable = access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				     IBV_ACCESS_REMOTE_ATOMIC);
 	if (vb_dev_stale(dev))
 		return vb_refuse_forked();
 	if (!size)
@@ -58,7 +61,7 @@ int vb_umem_reg(struct vb_dev *dev, void *addr, size_t size, unsigned int access
 int vb_umem_reg_owned(struct vb_dev *dev, void *(*find)(void *arg, uint64_t offset, uint64_t size),
 		      void *arg, struct vb_umem **out)
 {
-	struct vb_umem content = { .dev = dev, .find = find, .arg = arg };
+	struct vb_umem content = { .dev = dev, .writable = true, .find = find, .arg = arg };
 
 	return vb_dev_stale(dev) ? vb_refuse_forked() : add(&content, out);
 }
@@ -88,6 +91,11 @@ int vb_umem_dereg(struct vb_umem *umem)
 uint32_t vb_umem_number(const struct vb_umem *umem)
 {
 	return umem->number;
+}
+
+bool vb_umem_writable(const struct vb_umem *umem)
+{
+	return umem->writable;
 }
 
 /* Under the table's lock. */

@@ -124,8 +124,12 @@ static int make(struct devx_cmd *cmd, struct mkey *mkey)
 			cmd, DEVX_BAD_RES,
 			vb_refuse_value("mkey_umem_id, with offset and len inside of it,", umem));
 	}
-	err = vb_mr_reg_variant(pd, addr, length, get64(mkc, MKC_START), access_of(mkc),
-				(uint8_t)get(mkc, MKC_VARIANT, 8), &mkey->card);
+	/* A right of any kind to write is one that the umem must have. */
+	if (access_of(mkc) & ~(unsigned int)IBV_ACCESS_REMOTE_READ && !vb_umem_writable(mkey->umem))
+		err = vb_refuse_combination("the key may be written, its umem may not");
+	else
+		err = vb_mr_reg_variant(pd, addr, length, get64(mkc, MKC_START), access_of(mkc),
+					(uint8_t)get(mkc, MKC_VARIANT, 8), &mkey->card);
 	vb_pd_put(pd); /* the key holds it itself */
 	if (err)
 		vb_umem_put(mkey->umem);

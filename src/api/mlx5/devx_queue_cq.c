@@ -86,6 +86,10 @@ static int place(struct devx_cmd *cmd, struct devx_queue *queue, struct vb_cq_at
 		devx_place(cmd, "the ring", get(in, 0x2c0, 32), offset,
 			   (uint64_t)attr->cqe_cnt * attr->cqe_size, 64, &queue->ring, &attr->buf);
 
+	/* The card writes the ring, and reads the record. */
+	if (!err && !vb_umem_writable(queue->ring))
+		err = devx_refuse(cmd, DEVX_BAD_PARAM,
+				  vb_refuse_combination("the ring's umem is not writable"));
 	if (!err)
 		err = devx_place_record(cmd, queue, get(cqc, 0x20, 32), get64(cqc, 0x1c0));
 	attr->dbr = queue->dbr;

@@ -185,6 +185,7 @@ int vb_tir_set_rss(struct vb_tir *tir, const struct vb_rss *rss, unsigned int pa
 	now->count = parts & VB_TIR_QUEUES ? rss->count : old->count;
 	memcpy(now->wq, parts & VB_TIR_QUEUES ? rss->wq : old->wq, sizeof(now->wq));
 	vb_rss_hold(now, 1);
+	tir->spare = NULL; /* a child that is forked from here on frees each of the two once */
 	/* Pairs with the acquire where a frame is delivered. */
 	atomic_store_explicit(&tir->rss, now, memory_order_release);
 	vb_read_wait(); /* a frame may be on its way by the old one */
@@ -218,6 +219,11 @@ struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number)
 		tir->users++;
 	pthread_mutex_unlock(&vb_card.tir.lock);
 	return tir;
+}
+
+bool vb_tir_is_of(const struct vb_tir *tir, const struct vb_dev *dev)
+{
+	return tir->dev == dev;
 }
 
 void vb_tir_put(struct vb_tir *tir)

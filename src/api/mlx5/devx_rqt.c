@@ -8,6 +8,17 @@ enum { RQT_CTX = 0x100, RQT_LIST = 0x780, MAX_SIZE = 0xb0, SIZE = 0xd0, LIST_TYP
 
 pthread_mutex_t devx_rqt_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* Another thread of the parent may have had it: the child has no such thread. */
+static void release_mutex(void)
+{
+	pthread_mutex_init(&devx_rqt_mutex, NULL);
+}
+
+__attribute__((constructor)) static void register_fork_handler(void)
+{
+	pthread_atfork(NULL, NULL, release_mutex);
+}
+
 int devx_rqt_attach(struct devx_rqt *rqt, struct vb_tir *tir)
 {
 	struct devx_rqt_user *user = malloc(sizeof(*user));
@@ -23,9 +34,11 @@ void devx_rqt_detach(struct devx_rqt *rqt, const struct vb_tir *tir)
 {
 	struct devx_rqt_user **at = &rqt->users, *user;
 
-	while ((*at)->tir != tir)
+	while (*at && (*at)->tir != tir)
 		at = &(*at)->next;
 	user = *at;
+	if (!user) /* in a forked child the list may lack it */
+		return;
 	*at = user->next;
 	free(user);
 }

@@ -68,6 +68,8 @@ VB_PUBLIC int vb_tir_set_loopback(struct vb_tir *tir, uint8_t loopback);
 VB_PUBLIC uint32_t vb_tir_number(const struct vb_tir *tir);
 /* The TIR of this adapter with this number, until vb_tir_put(); NULL: none. */
 VB_PUBLIC struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number);
+/* Whether it was made on this open device, not only on this adapter. */
+VB_PUBLIC bool vb_tir_is_of(const struct vb_tir *tir, const struct vb_dev *dev);
 VB_PUBLIC void vb_tir_put(struct vb_tir *tir);
 
 /* Numbers of transport domains; 0 where there is none left. */

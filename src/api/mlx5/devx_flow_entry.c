@@ -194,6 +194,10 @@ static int read_tir(struct devx_cmd *cmd, const struct devx_flow_table *table, s
 	if (!devx_flow_kind(table->type, &kind) || kind != VB_STEER_NIC_RX)
 		return vb_refuse_cannot("TIRs are for NIC_RX");
 	tir = vb_tir_get(cmd->dev, number);
+	if (tir && !vb_tir_is_of(tir, cmd->dev)) {
+		vb_tir_put(tir);
+		tir = NULL;
+	}
 	if (!tir)
 		return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_value("destination_id", number));
 	p->tirs[p->num_tirs++] = tir;

@@ -210,11 +210,16 @@ static void close_context(struct vb_verbs_extra *extra)
 			some = true;
 		}
 	}
-	for (struct devx_left *left = devx->left; left; left = left->next) {
-		left->end(left);
+	for (struct devx_left **at = &devx->left; *at;) {
+		struct devx_left *left = *at;
+
+		if (left->end(left)) { /* an object that stays has it */
+			at = &left->next;
+			continue;
+		}
+		*at = left->next;
 		left->context = NULL;
 	}
-	devx->left = NULL;
 }
 
 static void free_context(struct vb_verbs_extra *extra)

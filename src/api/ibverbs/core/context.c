@@ -260,6 +260,16 @@ void api_abandon(struct vb_list *node, enum api_kind kind)
 	}
 }
 
+/* One that somebody still has stays, and so does the context. */
+static void close_domains(struct api_context *ctx)
+{
+	struct vb_list *node, *after;
+
+	vb_list_for_each_safe(node, after, &ctx->live[API_KIND_PD])
+		if (!vb_pd_dealloc(container_of(node, struct api_pd, node)->card))
+			vb_list_del(node);
+}
+
 static int close_context(struct ibv_context *context)
 {
 	VB_NO_CANCEL;
@@ -275,13 +285,15 @@ static int close_context(struct ibv_context *context)
 		/* Flows lead to objects of direct verbs, and these lie on queues of verbs. */
 		if (kind == API_KIND_FLOW + 1 && extra)
 			extra->close(extra);
+		if (kind == API_KIND_PD) {
+			close_domains(ctx);
+			continue;
+		}
 		while (!vb_list_empty(&ctx->live[kind])) {
 			struct vb_list *node = ctx->live[kind].next;
 
 			vb_list_del(node);
-			if (kind == API_KIND_PD)
-				vb_pd_dealloc(container_of(node, struct api_pd, node)->card);
-			else if (ctx->provider->abandon)
+			if (ctx->provider->abandon)
 				ctx->provider->abandon(node, (enum api_kind)kind);
 		}
 	}

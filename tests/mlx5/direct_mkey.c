@@ -779,6 +779,36 @@ static void taken_back(void)
 	close_pair(&a, &b);
 }
 
+/* The program has written over the ring: what is there is not known, but the call comes back. */
+static void garbage_taken_back(void)
+{
+	struct end a, b;
+	struct mlx5dv_qp dv;
+	struct mlx5dv_obj obj = { .qp = { .out = &dv } };
+
+	for (uint32_t units = 0; units < 64; units += 63) {
+		struct ibv_sge sge;
+		struct ibv_send_wr wr = { .sg_list = &sge,
+					  .num_sge = 1,
+					  .opcode = IBV_WR_SEND,
+					  .send_flags = IBV_SEND_SIGNALED },
+				   *bad;
+
+		pair(&a, &b);
+		sge = (struct ibv_sge){ (uintptr_t)a.node.buf, 1, a.node.mr->lkey };
+		obj.qp.in = a.node.qp;
+		check_eq(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+		check_eq(qp_set_state(a.node.qp, IBV_QPS_SQD), 0);
+		for (uint32_t i = 0; i < 3; i++)
+			check_eq(ibv_post_send(a.node.qp, &wr, &bad), 0);
+		for (uint32_t i = 0; i < dv.sq.wqe_cnt; i++)
+			((struct mlx5_wqe_ctrl_seg *)((char *)dv.sq.buf + i * 64))->qpn_ds =
+				htobe32(a.node.qp->qp_num << 8 | units);
+		check(mlx5dv_qp_cancel_posted_send_wrs(a.dv, 7) >= 0);
+		close_pair(&a, &b);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1) {
@@ -797,6 +827,7 @@ int main(int argc, char **argv)
 	copies();
 	raw_wqes();
 	taken_back();
+	garbage_taken_back();
 	two_processes();
 	return 0;
 }

@@ -392,12 +392,14 @@ int mlx5_qp_cancel(struct mlx5dv_qp_ex *dv, uint64_t wr_id)
 {
 	struct api_qp *qp = &dv_to_qp(dv)->api;
 	struct api_sq *sq = &qp->sq;
-	int canceled = 0, next;
+	int canceled = 0, next, left;
 
 	api_lock(&sq->lock, sq->unlocked);
 	next = vb_qp_unsent(qp->card);
-	for (uint16_t at = (uint16_t)next; next >= 0 && at != (uint16_t)sq->cur_post;) {
-		uint32_t index = at & (sq->cnt - 1);
+	left = next < 0 ? 0 : (uint16_t)(sq->cur_post - (uint16_t)next);
+	/* The program can write the ring, too: no size in it leads beyond what was posted. */
+	while (left > 0) {
+		uint32_t index = (sq->cur_post - (uint32_t)left) & (sq->cnt - 1);
 		struct mlx5_wqe_ctrl_seg *ctrl =
 			(void *)(sq->buf + (size_t)index * MLX5_SEND_WQE_BB);
 		uint32_t ds = be32toh(ctrl->qpn_ds) & 0x3f;
@@ -407,7 +409,7 @@ int mlx5_qp_cancel(struct mlx5dv_qp_ex *dv, uint64_t wr_id)
 				(be32toh(ctrl->opmod_idx_opcode) & 0xffff00) | MLX5_OPCODE_NOP);
 			canceled++;
 		}
-		at = (uint16_t)(at + (ds + SEGS_PER_BB - 1) / SEGS_PER_BB);
+		left -= ds ? (int)((ds + SEGS_PER_BB - 1) / SEGS_PER_BB) : 1;
 	}
 	api_unlock(&sq->lock, sq->unlocked);
 	return next < 0 ? vb_refuse_combination("the queue pair is not in SQD, or not drained yet")

@@ -10,6 +10,8 @@
  */
 #include "mlx5.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -102,21 +104,31 @@ static void fill_eqe(uint8_t eqe[EQE_BYTES], enum vb_mlx5_event type, enum ibv_e
 
 /* --- subscriptions ---------------------------------------------------------------------------- */
 
+/*
+ * Where the counter is at its limit, the program has something to read already, and writing to a
+ * descriptor that blocks would wait for that.
+ */
+static void count_one(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLOUT };
+	const uint64_t one = 1;
+
+	if (poll(&pfd, 1, 0) != 1 || write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
 static void on_event(struct vb_listener *listener, enum vb_mlx5_event type,
 		     enum ibv_event_type verbs, uint32_t number)
 {
 	VB_NO_CANCEL;
 	struct subscription *sub = (struct subscription *)listener;
 	struct event_channel *channel = sub->channel;
-	const uint64_t one = 1;
 	uint8_t eqe[EQE_BYTES];
 
 	if (type != sub->type)
 		return;
 	if (sub->fd >= 0) {
-		/* Where its counter is at the limit, the program has something to read already. */
-		if (write(sub->fd, &one, sizeof(one)) < 0)
-			return;
+		count_one(sub->fd);
 	} else if (channel->omit_data) {
 		devx_channel_add_once(&channel->channel, &sub->message);
 	} else {
@@ -331,7 +343,7 @@ VB_PUBLIC int mlx5dv_devx_subscribe_devx_event_fd(struct mlx5dv_devx_event_chann
 	err = check_subscribe(channel, obj, &event_num, 1);
 	if (err)
 		return api_fail(-err);
-	own = dup(fd);
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)
 		return api_fail(errno);
 	if (!is_eventfd(own)) {

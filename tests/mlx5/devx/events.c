@@ -299,6 +299,39 @@ static void port(void **state)
 	mlx5dv_devx_destroy_event_channel(ch);
 }
 
+/* An eventfd that can count no further: whoever makes the event does not wait for its reader. */
+static void limit(void **state)
+{
+	struct mlx5dv_devx_event_channel *ch = channel(false);
+	static struct mlx5dv_devx_obj cq;
+	uint64_t count = UINT64_MAX - 1;
+	int fd = eventfd(0, 0), next;
+
+	(void)state;
+	assert_int_equal(write(fd, &count, sizeof(count)), sizeof(count));
+	lend(&cq, VB_DEVX_CQ, 1);
+	assert_ok(mlx5dv_devx_subscribe_devx_event_fd(ch, fd, &cq, COMPLETION));
+	vb_listeners_complete(&cq.listeners, 1);
+	assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+	assert_true(count == UINT64_MAX - 1);
+	vb_listeners_complete(&cq.listeners, 1);
+	assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+	assert_int_equal(count, 1);
+	/* the subscription's own descriptor is not for programs that this one executes */
+	next = dup(fd);
+	for (int i = 0; i < next; i++) {
+		char path[32], name[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", i);
+		if (i != fd && readlink(path, name, sizeof(name) - 1) > 0 &&
+		    !strcmp(name, "anon_inode:[eventfd]"))
+			assert_int_equal(fcntl(i, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	}
+	close(next);
+	close(fd);
+	mlx5dv_devx_destroy_event_channel(ch);
+}
+
 static void refusals(void **state)
 {
 	struct mlx5dv_devx_event_channel *ch = channel(false);
@@ -406,7 +439,8 @@ int main(void)
 		cmocka_unit_test(waiting),      cmocka_unit_test(events_of_cqs),
 		cmocka_unit_test(cookies_only), cmocka_unit_test(events_of_queues),
 		cmocka_unit_test(port),         cmocka_unit_test(refusals),
-		cmocka_unit_test(closed),       cmocka_unit_test(threads),
+		cmocka_unit_test(closed),       cmocka_unit_test(limit),
+		cmocka_unit_test(threads),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

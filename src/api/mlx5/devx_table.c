@@ -408,8 +408,9 @@ static int check_carrier(const struct devx_row *row, enum devx_call call,
 	return 0;
 }
 
-int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_devx_obj *obj,
-	     const void *in, size_t inlen, void *out, size_t outlen)
+/* in and out share no memory. */
+static int run_apart(enum devx_call call, struct ibv_context *context, struct mlx5dv_devx_obj *obj,
+		     const void *in, size_t inlen, void *out, size_t outlen)
 {
 	struct devx_cmd cmd = { .context = context, .obj = obj, .in = in, .inlen = inlen };
 	int err;
@@ -448,6 +449,26 @@ int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_dev
 	if (call == DEVX_CREATE && cmd.row->number)
 		put(out, cmd.row->number, 32 - cmd.row->number % 32u, obj->number);
 	return 0;
+}
+
+int devx_run(enum devx_call call, struct ibv_context *context, struct mlx5dv_devx_obj *obj,
+	     const void *in, size_t inlen, void *out, size_t outlen)
+{
+	void *copy;
+	int err;
+
+	if ((uintptr_t)in - (uintptr_t)out >= outlen && (uintptr_t)out - (uintptr_t)in >= inlen)
+		return run_apart(call, context, obj, in, inlen, out, outlen);
+	if (!in || inlen > DEVX_MOST)
+		return run_apart(call, context, obj, in, inlen, out, outlen); /* refused */
+	/* The kernel copies a command, so that programs may have the answer in the same place. */
+	copy = malloc(inlen ? inlen : 1);
+	if (!copy)
+		return -vb_refuse_memory("the command");
+	memcpy(copy, in, inlen);
+	err = run_apart(call, context, obj, copy, inlen, out, outlen);
+	free(copy);
+	return err;
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
@@ -515,8 +536,8 @@ static int query_lent(const struct mlx5dv_devx_obj *obj, const uint8_t *in, uint
 {
 	const struct vb_devx_lender *lender = obj->lender;
 
-	if (!out || outlen < DEVX_LEAST)
-		return -vb_refuse_combination("the answer is shorter than 16 bytes");
+	if (!out || outlen < DEVX_LEAST || outlen > DEVX_MOST)
+		return -vb_refuse_combination("the answer has no 16 bytes to 64 KiB");
 	if (get(in, DEVX_NUMBER, 24) != obj->number)
 		return -vb_refuse_value("number", get(in, DEVX_NUMBER, 24));
 	if (outlen < (size_t)lender->at + lender->size) {

@@ -97,8 +97,8 @@ static int reset_qp(const struct call *c, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
-	if (c->outlen < DEVX_LEAST || !c->out)
-		return -vb_refuse_combination("the answer is shorter than 16 bytes");
+	if (c->outlen < DEVX_LEAST || c->outlen > DEVX_MOST || !c->out)
+		return -vb_refuse_combination("the answer has no 16 bytes to 64 KiB");
 	if (get(c->in, DEVX_NUMBER, 24) != qp->qp_num)
 		return -vb_refuse_combination("the command names another object");
 	memset(c->out, 0, c->outlen);
@@ -176,8 +176,8 @@ static int reset_wq(const struct call *c, struct ibv_wq *wq)
 		.curr_wq_state = old < 4 ? states[old] : IBV_WQS_UNKNOWN,
 	};
 
-	if (c->outlen < DEVX_LEAST || !c->out)
-		return -vb_refuse_combination("the answer is shorter than 16 bytes");
+	if (c->outlen < DEVX_LEAST || c->outlen > DEVX_MOST || !c->out)
+		return -vb_refuse_combination("the answer has no 16 bytes to 64 KiB");
 	if (get(c->in, DEVX_NUMBER, 24) != wq->wq_num)
 		return -vb_refuse_combination("the command names another object");
 	if (get64(c->in, DEVX_BITMASK))

@@ -37,6 +37,31 @@ static void lengths(void **state)
 	assert_int_equal(mlx5dv_devx_general_cmd(kit.ctx, c.in, 16, c.out, 65536), EINVAL);
 }
 
+/* Programs that have one buffer for a command and its answer: the kernel copies both. */
+static void one_buffer(void **state)
+{
+	struct mlx5dv_devx_obj *obj;
+	uint8_t one[112] = { 0 };
+
+	(void)state;
+	put_bits(one, 0, 16, QUERY_ISSI);
+	assert_ok(mlx5dv_devx_general_cmd(kit.ctx, one, 16, one, sizeof(one)));
+	assert_int_equal(get_bits(one, 0x50, 16), 1);
+	memset(one, 0, sizeof(one));
+	put_bits(one, 0, 16, 0x939);
+	put_bits(one, 0x78, 8, 1); /* 128 counters */
+	obj = mlx5dv_devx_obj_create(kit.ctx, one, 16, one, 16);
+	assert_non_null(obj);
+	command(&c, 0x93b, 32, 16 + 128 * 16);
+	put_bits(c.in, 0xc2, 30, 128);
+	put_bits(c.in, 0xe0, 32, get_bits(one, 0x40, 32));
+	assert_ok(query(obj, &c));
+	/* the answer begins inside of the command */
+	memcpy(c.out + 24, c.in, 32);
+	assert_ok(mlx5dv_devx_obj_query(obj, c.out + 24, 32, c.out, c.outlen));
+	destroy(obj);
+}
+
 /* Every command by every call: only its own one takes it. */
 static void carriers(void **state)
 {
@@ -187,9 +212,10 @@ static void left_behind(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lengths), cmocka_unit_test(carriers),
-		cmocka_unit_test(unknown), cmocka_unit_test(allocations),
-		cmocka_unit_test(order),   cmocka_unit_test(left_behind),
+		cmocka_unit_test(lengths),     cmocka_unit_test(one_buffer),
+		cmocka_unit_test(carriers),    cmocka_unit_test(unknown),
+		cmocka_unit_test(allocations), cmocka_unit_test(order),
+		cmocka_unit_test(left_behind),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

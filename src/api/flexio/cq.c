@@ -166,6 +166,11 @@ static int get_memory(struct flexio_cq *cq, const struct queue_place *place,
 
 	err = vb_qmem_get(queue->process, place->dev, &attr->cq_ring_qmem,
 			  64ull << attr->log_cq_depth, "the CQ's ring", &queue->ring);
+	if (!err && queue->ring.umem && !vb_umem_writable(queue->ring.umem)) {
+		fail("the CQ's ring: umem %u was not registered for writing",
+		     attr->cq_ring_qmem.umem_id);
+		err = -EINVAL;
+	}
 	if (!err)
 		err = vb_qmem_get(queue->process, place->dev, &dbr, 8, "the CQ's doorbell record",
 				  &queue->dbr);

@@ -235,7 +235,7 @@ static void basic(void)
 static void host_ring(void)
 {
 	struct flexio_cq_attr send = cq_attr(process, LOG), recv = cq_attr(process, LOG);
-	struct mlx5dv_devx_umem *umem;
+	struct mlx5dv_devx_umem *umem, *readable;
 	struct mlx5_cqe64 *ring = aligned_alloc(4096, 4096);
 	struct pair p;
 
@@ -249,6 +249,12 @@ static void host_ring(void)
 						  .humem_offset = 4096 - (64 << LOG) + 64 };
 	refuse(send); /* does not fit */
 	send.cq_ring_qmem.humem_offset = 1024;
+	readable = mlx5dv_devx_umem_reg(ctx, ring, 4096, 0);
+	CHECK(readable);
+	send.cq_ring_qmem.umem_id = readable->umem_id;
+	refuse(send); /* the card may not write it */
+	CHECK(!mlx5dv_devx_umem_dereg(readable));
+	send.cq_ring_qmem.umem_id = umem->umem_id;
 	pair_open(&p, &send, &recv);
 	CHECK(mlx5dv_devx_umem_dereg(umem) == EBUSY);
 	writes(&p, 3, 0);

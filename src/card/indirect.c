@@ -94,6 +94,23 @@ static struct vb_indirect *find(uint32_t key)
 	return of_entry(entry);
 }
 
+/*
+ * The same with its lock held; NULL: no such key. It is looked at again under the lock: who waited
+ * there for a work request may have waited for one that gave the layout to another key.
+ */
+static struct vb_indirect *lock_key(uint32_t key)
+{
+	struct vb_indirect *in = find(key);
+
+	if (!in)
+		return NULL;
+	vb_lock(&in->lock);
+	if (find(key) == in)
+		return in;
+	vb_unlock(&in->lock);
+	return NULL;
+}
+
 bool vb_indirect_is(uint32_t key)
 {
 	return find(key) != NULL;
@@ -146,12 +163,11 @@ static char *piece_at(const struct vb_indirect *in, uint64_t at, bool write, siz
 static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len,
 		unsigned int access, bool write)
 {
-	struct vb_indirect *in = find(key);
+	struct vb_indirect *in = lock_key(key);
 	int ret = 0;
 
 	if (!in)
 		return -EACCES;
-	vb_lock(&in->lock);
 	if (!allows(in, pdn, addr, len, access))
 		ret = -EACCES;
 	for (uint64_t at = addr - in->start; !ret && len;) {
@@ -173,12 +189,11 @@ static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len
 bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
 			unsigned int access)
 {
-	struct vb_indirect *in = find(key);
+	struct vb_indirect *in = lock_key(key);
 	bool ret;
 
 	if (!in)
 		return false;
-	vb_lock(&in->lock);
 	ret = allows(in, pdn, addr, len, access);
 	vb_unlock(&in->lock);
 	return ret;
@@ -198,13 +213,12 @@ int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf
 
 void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, unsigned int access)
 {
-	struct vb_indirect *in = find(key);
+	struct vb_indirect *in = lock_key(key);
 	size_t len = sizeof(uint64_t);
 	void *word = NULL;
 
 	if (!in)
 		return NULL;
-	vb_lock(&in->lock);
 	if (allows(in, pdn, addr, len, access))
 		word = piece_at(in, addr - in->start, true, &len);
 	vb_unlock(&in->lock);

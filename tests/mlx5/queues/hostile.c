@@ -237,6 +237,7 @@ static void closing(void)
 	action = mlx5dv_dr_action_create_dest_devx_tir(its_tir);
 	rule = mlx5dv_dr_rule_create(matcher, none, 1, &action);
 	check(rule != NULL);
+	check_eq(ibv_dereg_mr(victim.mr), 0);
 	check_eq(ibv_close_device(victim.ctx), EBUSY);
 	check_eq(mlx5dv_dr_rule_destroy(rule), 0);
 	check_eq(mlx5dv_dr_action_destroy(action), 0);
@@ -251,6 +252,7 @@ static void closing(void)
 	mlx5dv_devx_free_uar(victim.uar);
 	munmap(victim.mem, HAND_MEM);
 	free(victim.buf);
+	free(victim.pd); /* its struct stays */
 	free(none);
 }
 

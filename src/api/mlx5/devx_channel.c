@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -28,12 +29,52 @@ int devx_channel_init(struct devx_channel *channel)
 	return 0;
 }
 
+/* Pages that were never used cost nothing. */
+int devx_channel_reserve(struct devx_channel *channel, size_t len, size_t most)
+{
+	size_t align = _Alignof(struct devx_message);
+	size_t stride = (sizeof(struct devx_message) + len + align - 1) & ~(align - 1);
+	size_t bytes = most / len * stride;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	channel->room.at = at;
+	channel->room.bytes = bytes;
+	channel->room.stride = stride;
+	vb_list_init(&channel->room.free);
+	return 0;
+}
+
+/* Under the mutex. */
+static struct devx_message *make_message(struct devx_channel *channel, size_t len)
+{
+	struct devx_message *message;
+
+	if (!channel->room.at)
+		return malloc(sizeof(*message) + len);
+	if (!vb_list_empty(&channel->room.free)) {
+		message = container_of(channel->room.free.next, struct devx_message, node);
+		vb_list_del(&message->node);
+		return message;
+	}
+	if (channel->room.used == channel->room.bytes ||
+	    sizeof(*message) + len > channel->room.stride)
+		return NULL;
+	message = (void *)(channel->room.at + channel->room.used);
+	channel->room.used += channel->room.stride;
+	return message;
+}
+
 static void remove_message(struct devx_channel *channel, struct devx_message *message)
 {
 	vb_list_del(&message->node);
 	message->queued = false;
 	channel->bytes -= message->len;
-	if (message->own)
+	if (message->own && channel->room.at)
+		vb_list_add_tail(&channel->room.free, &message->node);
+	else if (message->own)
 		free(message);
 }
 
@@ -44,6 +85,8 @@ void devx_channel_destroy(struct devx_channel *channel)
 	while (channel->process == getpid() && !vb_list_empty(&channel->messages))
 		remove_message(channel,
 			       container_of(channel->messages.next, struct devx_message, node));
+	if (channel->room.at)
+		munmap(channel->room.at, channel->room.bytes);
 	close(channel->fd);
 }
 
@@ -87,22 +130,20 @@ int devx_channel_add(struct devx_channel *channel, const void *head, size_t head
 		     const void *body, size_t body_len, size_t most)
 {
 	size_t len = head_len + body_len;
-	struct devx_message *message = malloc(sizeof(*message) + len);
-	int err = 0;
+	struct devx_message *message = NULL;
+	int err = -EAGAIN;
 
-	if (!message)
-		return -ENOMEM;
-	*message = (struct devx_message){ .own = true, .len = len };
-	message->bytes = (uint8_t *)(message + 1);
-	memcpy(message->bytes, head, head_len);
-	memcpy(message->bytes + head_len, body, body_len);
 	lock(channel);
-	if (channel->bytes + len > most) {
-		free(message);
-		err = -EAGAIN;
-	} else {
+	if (channel->bytes + len <= most) {
+		message = make_message(channel, len);
+		err = message ? 0 : -ENOMEM;
+	}
+	if (message) {
+		*message = (struct devx_message){ .own = true, .queued = true, .len = len };
+		message->bytes = (uint8_t *)(message + 1);
+		memcpy(message->bytes, head, head_len);
+		memcpy(message->bytes + head_len, body, body_len);
 		vb_list_add_tail(&channel->messages, &message->node);
-		message->queued = true;
 		channel->bytes += len;
 		signal_one(channel);
 	}

@@ -12,7 +12,7 @@
 
 struct devx_message {
 	struct vb_list node;
-	bool own; /* freed when it was taken; else it is part of a subscription */
+	bool own; /* gone when it was taken; else it is part of a subscription */
 	bool queued;
 	size_t len;
 	uint8_t *bytes;
@@ -26,10 +26,21 @@ struct devx_channel {
 	struct vb_list messages;
 	size_t bytes;  /* of all of them */
 	bool overflow; /* one was lost */
+	struct {
+		char *at; /* NULL: messages are allocated */
+		size_t bytes, stride, used;
+		struct vb_list free; /* messages that were there */
+	} room;
 };
 
 /* 0 or -errno. */
 int devx_channel_init(struct devx_channel *channel);
+/*
+ * Room for messages of len bytes, as many as are `most` bytes together: adding one allocates nothing.
+ * A doorbell in a program's signal handler can make an event, also where that interrupts malloc().
+ * 0 or -errno.
+ */
+int devx_channel_reserve(struct devx_channel *channel, size_t len, size_t most);
 /* Forgets what nobody took. */
 void devx_channel_destroy(struct devx_channel *channel);
 /* A copy of head and body. -ENOMEM; -EAGAIN: most bytes are in it. */

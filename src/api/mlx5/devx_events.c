@@ -281,6 +281,12 @@ mlx5dv_devx_create_event_channel(struct ibv_context *context,
 	if (!channel)
 		return api_refuse_null(memory, "the event channel");
 	err = devx_channel_init(&channel->channel);
+	if (!err && !(flags & known)) {
+		err = devx_channel_reserve(&channel->channel, sizeof(uint64_t) + EQE_BYTES,
+					   MOST_BYTES);
+		if (err)
+			devx_channel_destroy(&channel->channel);
+	}
 	if (err) {
 		free(channel);
 		return api_null(-err);

@@ -154,6 +154,27 @@ static int make_direct(struct devx_cmd *cmd, struct vb_tir_attr *attr)
 	return err;
 }
 
+/* The domain is held while the TIR is made; then the TIR itself keeps it. */
+static int make_tir(struct devx_cmd *cmd, uint32_t type, struct vb_tir_attr *attr)
+{
+	uint32_t number = attr->transport_domain;
+	struct mlx5dv_devx_obj *domain = NULL;
+	int err;
+
+	if (number) {
+		domain = devx_get(cmd->context, VB_DEVX_TRANSPORT_DOMAIN, number);
+		if (!domain)
+			return devx_refuse(cmd, DEVX_BAD_RES,
+					   vb_refuse_no_object("transport_domain", number));
+	}
+	err = type == TIR_DIRECT     ? make_direct(cmd, attr)
+	      : type == TIR_INDIRECT ? make_indirect(cmd, attr)
+				     : vb_refuse_value("disp_type", type);
+	if (domain)
+		devx_put(domain);
+	return err;
+}
+
 static int create_tir(struct devx_cmd *cmd)
 {
 	const uint8_t *tirc = cmd->in + TIR_CTX / 8;
@@ -161,7 +182,6 @@ static int create_tir(struct devx_cmd *cmd)
 		.transport_domain = get(tirc, 0x128, 24),
 		.loopback = (uint8_t)get(tirc, SELF_LB, 2),
 	};
-	uint32_t type = get(tirc, 0x20, 4);
 	uint8_t *kept;
 	int err = devx_check_fields(cmd, tirc, DEVX_FIELDS(tir_fields));
 
@@ -171,9 +191,7 @@ static int create_tir(struct devx_cmd *cmd)
 	if (!kept)
 		return vb_refuse_memory("the TIR");
 	devx_keep_fields(kept, tirc, DEVX_FIELDS(tir_fields));
-	err = type == TIR_DIRECT     ? make_direct(cmd, &attr)
-	      : type == TIR_INDIRECT ? make_indirect(cmd, &attr)
-				     : vb_refuse_value("disp_type", type);
+	err = make_tir(cmd, get(tirc, 0x20, 4), &attr);
 	if (err) {
 		free(kept);
 		return err;

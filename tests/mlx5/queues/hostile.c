@@ -186,6 +186,31 @@ static struct mlx5dv_devx_obj *flow_group(struct ibv_context *ctx, uint32_t tabl
 	return group;
 }
 
+/* A transport domain that a TIR names is one of the context; 0 is none. */
+static void foreign_domain(struct hand *victim, const struct command *good)
+{
+	struct mlx5dv_devx_obj *domain, *made;
+	struct command c;
+	uint32_t number;
+
+	command_begin(&c, 0x816);
+	domain = command_create(&hand, &c, 16, &number);
+	c = *good;
+	put_bits(c.in, CTX + 0x128, 24, number);
+	command_refused(victim, &c, 272, BAD_RES);
+	put_bits(c.in, CTX + 0x128, 24, 0xffffff);
+	command_refused(victim, &c, 272, BAD_RES);
+	object_end(&domain); /* nobody keeps it */
+	command_begin(&c, 0x816);
+	domain = command_create(victim, &c, 16, &number);
+	c = *good;
+	put_bits(c.in, CTX + 0x128, 24, number);
+	made = command_create(victim, &c, 272, NULL);
+	check_eq(mlx5dv_devx_obj_destroy(domain), EBUSY);
+	object_end(&made);
+	object_end(&domain);
+}
+
 /* A flow entry leads to TIRs of its own context only, as other numbers in commands. */
 static void foreign_tir(uint32_t number)
 {
@@ -230,6 +255,7 @@ static void closing(void)
 	hand_wq_create(&its_rq, &c);
 	command_begin(&c, 0x900);
 	put_bits(c.in, CTX + 0xe8, 24, its_rq.number);
+	foreign_domain(&victim, &c);
 	its_tir = command_create(&victim, &c, 272, &number);
 	foreign_tir(number);
 	none->match_sz = 64;

@@ -809,6 +809,34 @@ static void garbage_taken_back(void)
 	}
 }
 
+/* Requests that have no data of their own refuse it, wherever in the ring they are. */
+static void no_data(void)
+{
+	struct end a, b;
+	struct ibv_sge sge;
+
+	pair(&a, &b);
+	sge = (struct ibv_sge){ (uintptr_t)a.node.buf, 64, a.node.mr->lkey };
+	for (uint32_t i = 0; i < 6; i++) {
+		ibv_wr_start(a.ex);
+		a.ex->wr_id = i;
+		a.ex->wr_flags = IBV_SEND_INLINE;
+		if (i & 1)
+			mlx5dv_wr_memcpy(a.dv, a.node.mr->lkey, sge.addr, a.node.mr->lkey,
+					 sge.addr + 64, 64);
+		else
+			mlx5dv_wr_mr_list(a.dv, a.mkey, IBV_ACCESS_LOCAL_WRITE, 1, &sge);
+		if (i < 2)
+			ibv_wr_set_sge(a.ex, sge.lkey, sge.addr, 1);
+		else if (i < 4)
+			ibv_wr_set_sge_list(a.ex, 1, &sge);
+		else
+			ibv_wr_set_inline_data(a.ex, a.node.buf, 4);
+		check_eq(ibv_wr_complete(a.ex), EINVAL);
+	}
+	close_pair(&a, &b);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1) {
@@ -828,6 +856,7 @@ int main(int argc, char **argv)
 	raw_wqes();
 	taken_back();
 	garbage_taken_back();
+	no_data();
 	two_processes();
 	return 0;
 }

@@ -29,11 +29,11 @@ struct mlx5_ah {
 /* The work request that ibv_wr_*() is building; under the send queue's lock. */
 struct mlx5_wr_builder {
 	struct mlx5_wqe_ctrl_seg *ctrl; /* NULL: none open */
-	char *data;                     /* where data segments of the open one start */
-	uint32_t ds;                    /* its size so far, in 16 bytes */
-	uint32_t data_ds;               /* and up to data */
-	uint8_t opcode;                 /* MLX5_OPCODE_* of the open one */
-	uint8_t opmod;                  /* and its modifier */
+	char *data;       /* where data segments of the open one start; NULL: it has none */
+	uint32_t ds;      /* its size so far, in 16 bytes */
+	uint32_t data_ds; /* and up to data */
+	uint8_t opcode;   /* MLX5_OPCODE_* of the open one */
+	uint8_t opmod;    /* and its modifier */
 	uint32_t start_post, start_head;
 	uint32_t nreq;
 	int err; /* the first error; reported by ibv_wr_complete() */

@@ -78,6 +78,7 @@ static bool open_mkey(struct mlx5dv_qp_ex *dv, struct mlx5dv_mkey *mkey)
 		return false;
 	}
 	wr->ctrl->imm = htobe32(mkey->lkey);
+	wr->data = NULL;
 	wr->mkey = (const struct vb_verbs_mkey *)mkey;
 	wr->setters = 0;
 	wr->has_access = wr->has_layout = false;
@@ -313,6 +314,7 @@ static void wr_memcpy(struct mlx5dv_qp_ex *dv, uint32_t dest_lkey, uint64_t dest
 	seg = (struct mlx5_wqe_data_seg *)(at + SEG);
 	mlx5dv_set_data_seg(&seg[0], (uint32_t)length, src_lkey, src_addr);
 	mlx5dv_set_data_seg(&seg[1], (uint32_t)length, dest_lkey, dest_addr);
+	qp->wr.data = NULL;
 	qp->wr.opmod = OPMOD_DMA;
 }
 

@@ -206,10 +206,20 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 	sq_put_datagram((char *)(wr->ctrl + 1), ah, remote_qpn, remote_qkey);
 }
 
-/* Data has one place in a WQE: a second data setter replaces what the first wrote. */
-static struct sq_cursor data_cursor(const struct mlx5_wr_builder *wr)
+/*
+ * Data has one place in a WQE: a second data setter replaces what the first wrote. False: no WQE is
+ * open, or it takes no data.
+ */
+static bool begin_data(struct mlx5_wr_builder *wr, struct sq_cursor *cur)
 {
-	return (struct sq_cursor){ wr->data, wr->data_ds };
+	if (unlikely(!wr->ctrl))
+		return false;
+	if (unlikely(!wr->data)) {
+		mlx5_wr_fail(wr, EINVAL);
+		return false;
+	}
+	*cur = (struct sq_cursor){ wr->data, wr->data_ds };
+	return true;
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -217,9 +227,8 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 	struct mlx5_qp *qp = ex_to_qp(ex);
 	struct sq_cursor cur;
 
-	if (unlikely(!qp->wr.ctrl))
+	if (unlikely(!begin_data(&qp->wr, &cur)))
 		return;
-	cur = data_cursor(&qp->wr);
 	if (unlikely(qp->api.sq.max_gs < 1 || sq_put_sge(&qp->api.sq, &cur, addr, length, lkey)))
 		mlx5_wr_fail(&qp->wr, EINVAL);
 	qp->wr.ds = cur.ds;
@@ -230,9 +239,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	struct mlx5_qp *qp = ex_to_qp(ex);
 	struct sq_cursor cur;
 
-	if (unlikely(!qp->wr.ctrl))
+	if (unlikely(!begin_data(&qp->wr, &cur)))
 		return;
-	cur = data_cursor(&qp->wr);
 	if (unlikely(num_sge > qp->api.sq.max_gs)) {
 		mlx5_wr_fail(&qp->wr, EINVAL);
 		return;
@@ -255,9 +263,8 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	size_t total = 0;
 	char *header;
 
-	if (unlikely(!qp->wr.ctrl))
+	if (unlikely(!begin_data(&qp->wr, &cur)))
 		return;
-	cur = data_cursor(&qp->wr);
 	header = sq_inline_start(&qp->api.sq, &cur);
 	for (size_t i = 0; i < num_buf; i++) {
 		if (unlikely(buf_list[i].length > qp->api.sq.max_inline - total)) {

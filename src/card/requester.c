@@ -752,6 +752,8 @@ static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 		return IBV_WC_LOC_QP_OP_ERR;
 	if (has_response(wr) && !qp->attr.max_rd_atomic)
 		return IBV_WC_LOC_QP_OP_ERR;
+	if (wr->op == VB_WR_UMR && qp->type == IBV_QPT_RAW_PACKET && !qp->init.frames_umr)
+		return IBV_WC_LOC_QP_OP_ERR;
 	if (wr->len > 1ull << VB_MAX_MSG_LOG)
 		return IBV_WC_LOC_LEN_ERR;
 	if (qp->type == IBV_QPT_UD && wr->len > qp->dev->adapter->config->mtu)

@@ -424,6 +424,8 @@ static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 		return 0;
 	if (wr->op == VB_WR_WAIT)
 		return decode_wait(&c, wr);
+	if (wr->op == VB_WR_UMR)
+		return decode_umr(&c, wr);
 	if ((wr->op != VB_WR_SEND && wr->op != VB_WR_LSO) ||
 	    (wr->flags & (VB_WR_IMM | VB_WR_INVALIDATE)) || decode_eth(&c, wr))
 		return -EINVAL;

@@ -292,6 +292,91 @@ static void own_domain(void)
 	close_sq();
 }
 
+/* --- memory keys --------------------------------------------------------------------------------- */
+
+/* A key of one piece, by a work request of the SQ. */
+static void post_umr(uint32_t key)
+{
+	struct mlx5_wqe_umr_ctrl_seg *umr;
+	struct mlx5_wqe_mkey_context_seg *context;
+	struct mlx5_wqe_umr_klm_seg *klm;
+	struct wqe wqe;
+
+	wqe_begin(&wqe, MLX5_OPCODE_UMR, MLX5_WQE_CTRL_CQ_UPDATE, htobe32(key));
+	umr = wqe_put(&wqe, sizeof(*umr));
+	umr->flags = MLX5_WQE_UMR_CTRL_FLAG_INLINE;
+	umr->klm_octowords = htobe16(4);
+	umr->mkey_mask =
+		htobe64(MLX5_WQE_UMR_CTRL_MKEY_MASK_FREE | MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN |
+			MLX5_WQE_UMR_CTRL_MKEY_MASK_START_ADDR | MLX5_WQE_UMR_CTRL_MKEY_MASK_MKEY |
+			MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_LOCAL_WRITE);
+	context = wqe_put(&wqe, sizeof(*context));
+	context->access_flags = MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_LOCAL_WRITE;
+	context->qpn_mkey = htobe32(0xffffff00 | (key & 0xff));
+	context->len = htobe64(64);
+	klm = wqe_put(&wqe, 4 * sizeof(*klm));
+	klm->byte_count = htobe32(64);
+	klm->mkey = htobe32(hand.mr->lkey);
+	klm->address = htobe64((uintptr_t)hand.buf);
+	hand_post(&sq, &wqe);
+	hand_ring(&sq);
+}
+
+/* An SQ lays keys out where it was made for that (reg_umr), and only there. */
+static void keys(void)
+{
+	struct mlx5dv_devx_obj *mkey;
+	struct hand_address self;
+	struct mlx5_cqe64 cqe;
+	struct hand_cq cq;
+	struct hand_qp qp;
+	struct command c;
+	struct wqe wqe;
+	uint32_t key;
+
+	command_begin(&c, 0x200);
+	put_bits(c.in, 0x80 + 0x1, 1, 1);  /* free */
+	put_bits(c.in, 0x80 + 0x10, 1, 1); /* umr_en */
+	put_bits(c.in, 0x80 + 0x16, 2, 2); /* KLM */
+	put_bits(c.in, 0x80 + 0x20, 24, 0xffffff);
+	put_bits(c.in, 0x80 + 0x38, 8, 0x42);
+	put_bits(c.in, 0x80 + 0x68, 24, hand.pdn);
+	put_bits(c.in, 0x80 + 0x1a0, 32, 4);
+	mkey = command_create(&hand, &c, 272, &key);
+	key = key << 8 | 0x42;
+	for (uint32_t able = 0; able < 2; able++) {
+		hand_cq(&hand, &send_cq, 6);
+		hand_sq_command(&hand, &sq, &send_cq, 0, &c);
+		put_bits(c.in, CTX + 0xc, 1, able);
+		hand_wq_create(&sq, &c);
+		check_eq(hand_wq_state(&sq, MODIFY_SQ, WQ_RST, WQ_RDY), 0);
+		post_umr(key);
+		if (able)
+			hand_expect(&send_cq, &sq, MLX5_CQE_REQ, &cqe);
+		else
+			hand_expect_error(&send_cq, &sq, MLX5_CQE_REQ_ERR,
+					  MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+		hand_qp_end(&sq);
+		hand_cq_end(&send_cq);
+	}
+	hand_cq(&hand, &cq, 4);
+	hand_qp(&hand, &qp, IBV_QPT_RC, &cq, &cq);
+	hand_address(&qp, &self);
+	hand_connect(&qp, &self);
+	pattern_fill(hand.buf, 64, 5);
+	wqe_begin(&wqe, MLX5_OPCODE_RDMA_WRITE, MLX5_WQE_CTRL_CQ_UPDATE, 0);
+	wqe_put_raddr(&wqe, self.addr + SLOT, self.rkey);
+	wqe_put_data(&wqe, NULL, 64, key);
+	hand_post(&qp, &wqe);
+	hand_ring(&qp);
+	hand_expect(&cq, &qp, MLX5_CQE_REQ, &cqe);
+	check(!memcmp(hand.buf, hand.buf + SLOT, 64));
+	hand_qp_end(&qp);
+	hand_cq_end(&cq);
+	object_end(&mkey);
+	hand.used = 0;
+}
+
 /* --- tables -------------------------------------------------------------------------------------- */
 
 static void list_queues(struct command *c, const uint32_t *which, uint32_t count)
@@ -535,6 +620,7 @@ int main(void)
 	own_domain();
 	tables();
 	while_frames_flow();
+	keys();
 	linked();
 	shared();
 	hand_close(&hand);

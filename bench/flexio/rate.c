@@ -68,11 +68,14 @@ static void worker_make(struct worker *w, uint32_t eu)
 		.rkey = w->mem.key,
 	};
 	w->daddr = dev_alloc(process, sizeof(w->writer));
+	dev_write(process, w->daddr, &w->writer, sizeof(w->writer));
 	OK(flexio_event_handler_run(w->handler, w->daddr));
 }
 
+/* Device code has moved the indices of the rings since, also in calls (watched.c). */
 static void worker_start(struct worker *w, unsigned long n, uint32_t batch)
 {
+	dev_get(process, &w->writer, w->daddr, sizeof(w->writer));
 	w->writer.total = n;
 	w->writer.batch = batch;
 	w->writer.end = 0;
@@ -96,8 +99,7 @@ flexio_uintptr_t rate_writer(void)
 
 	if (!w->handler)
 		worker_make(w, 10);
-	else
-		dev_get(process, &w->writer, w->daddr, sizeof(w->writer));
+	dev_get(process, &w->writer, w->daddr, sizeof(w->writer));
 	w->writer.batch = 1;
 	dev_write(process, w->daddr, &w->writer, sizeof(w->writer));
 	return w->daddr;

@@ -32,7 +32,7 @@ static double own_time(void)
 #define OK(expr)                                                      \
 	do {                                                          \
 		if (expr) {                                           \
-			fprintf(stderr, "bench-flexio: " #expr "\n"); \
+			fprintf(stderr, "bench-flexio: %s\n", #expr); \
 			exit(1);                                      \
 		}                                                     \
 	} while (0)
@@ -107,6 +107,7 @@ double watched_tracer(unsigned long n, size_t arg)
 
 double watched_plain(unsigned long n, size_t arg)
 {
+	(void)arg;
 	calls(empty, 0, n / 10); /* all is there */
 	return calls(empty, 0, n);
 }
@@ -138,6 +139,7 @@ static double other_process(unsigned long n, const char *folder)
 
 double recorded_off(unsigned long n, size_t arg)
 {
+	(void)arg;
 	return other_process(n, "");
 }
 
@@ -146,6 +148,7 @@ double recorded_on(unsigned long n, size_t arg)
 	char folder[] = "/tmp/verbatim-bench-XXXXXX";
 	double took;
 
+	(void)arg;
 	OK(!mkdtemp(folder));
 	took = other_process(n, folder);
 	empty_folder(folder);

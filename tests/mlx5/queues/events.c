@@ -69,17 +69,18 @@ static bool has_event(void)
 /* The next event must come, for this cookie and of this type; the byte at `at` of its EQE begins the object's number. */
 static void expect_event(uint64_t cookie, uint8_t type, uint32_t at, uint32_t number)
 {
-	struct {
-		struct mlx5dv_devx_async_event_hdr hdr;
-		uint8_t eqe[64];
-	} event;
+	enum { EQE = 64 };
+	_Alignas(struct mlx5dv_devx_async_event_hdr)
+		uint8_t event[sizeof(struct mlx5dv_devx_async_event_hdr) + EQE];
+	struct mlx5dv_devx_async_event_hdr *hdr = (void *)event;
+	const uint8_t *eqe = hdr->out_data;
 	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
 
 	check_eq(poll(&fd, 1, PATIENCE_MS), 1);
-	check_eq(mlx5dv_devx_get_event(channel, &event.hdr, sizeof(event)), (ssize_t)sizeof(event));
-	check_eq(event.hdr.cookie, cookie);
-	check_eq(event.eqe[1], type);
-	check_eq(get_bits(event.eqe, at * 8, 32), number);
+	check_eq(mlx5dv_devx_get_event(channel, hdr, sizeof(event)), (ssize_t)sizeof(event));
+	check_eq(hdr->cookie, cookie);
+	check_eq(eqe[1], type);
+	check_eq(get_bits(eqe, at * 8, 32), number);
 }
 
 static void write_one(void)

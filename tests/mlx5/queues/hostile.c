@@ -85,7 +85,7 @@ static void children(void)
 	check_eq(pthread_create(&thread, NULL, change_tir, NULL), 0);
 	for (int i = 0; i < CHILDREN; i++) {
 		pid_t child = fork();
-		int status;
+		int status = -1;
 
 		if (!child) {
 			alarm(PATIENCE_S);

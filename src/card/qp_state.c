@@ -409,7 +409,7 @@ enum { AGAIN = 1 };
 static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_path path = vb_path_none, old = vb_path_none;
-	enum ibv_qp_state from, to;
+	enum ibv_qp_state is, from, to;
 	uint32_t now;
 	int ret;
 
@@ -421,10 +421,11 @@ static int modify(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		return vb_refuse_device_fatal(qp->dev->adapter->config->name);
 	if (qp->init.wq)
 		return vb_refuse_combination("this is a receive work queue: ibv_modify_wq");
-	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : vb_qp_state(qp);
+	is = vb_qp_state(qp); /* read once: the data path may change it at any time */
+	from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : is;
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;
-	if (from != vb_qp_state(qp))
-		return vb_refuse_not_in_state(state_name(from), state_name(vb_qp_state(qp)));
+	if (from != is)
+		return vb_refuse_not_in_state(state_name(from), state_name(is));
 	ret = check_transition(qp, from, to, mask);
 	if (!ret)
 		ret = check_values(qp, attr, mask);

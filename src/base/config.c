@@ -872,6 +872,7 @@ static void check_switches(void)
 		const char *name, *yes, *no;
 	} switches[] = {
 		{ "VERBATIM_DIRECT", "on", "off" },
+		{ "VERBATIM_SHARE", "on", "off" },
 		{ "VERBATIM_RPC_LEND", "on", "off" },
 		{ "VERBATIM_DPA_PERF_MAP", "1", "0" },
 	};

@@ -40,7 +40,8 @@
 #define SECTION_PREFIX    "adapter "
 #define DEFAULT_HBL_PORTS 4
 #define DEFAULT_FUNCTIONS 4
-#define DEFAULT_QUEUES    64 /* and vectors of a function */
+#define DEFAULT_QUEUES    64     /* and vectors of a function */
+#define DEFAULT_PART      0xa2dc /* BlueField-3 */
 #define NO_FUNCTIONS      UINT32_MAX
 #define MAX_OBJECTS       0xffffffu /* object numbers have 24 bits */
 #define MAX_KEYS          32
@@ -68,6 +69,17 @@ static const char *const format_names[] = {
 };
 
 _Static_assert(ARRAY_SIZE(format_names) == VB_FORMATS, "every format has a name");
+
+/* What mlx5 cards are sold as; card/identity.c has the rest of what such a card says of itself. */
+static const struct {
+	const char *name;
+	uint32_t id;
+} parts[] = {
+	{ "connectx-4", 0x1013 },    { "connectx-4-lx", 0x1015 }, { "connectx-5", 0x1017 },
+	{ "connectx-5-ex", 0x1019 }, { "connectx-6", 0x101b },    { "connectx-6-dx", 0x101d },
+	{ "connectx-6-lx", 0x101f }, { "connectx-7", 0x1021 },    { "bluefield", 0xa2d2 },
+	{ "bluefield-2", 0xa2d6 },   { "bluefield-3", 0xa2dc },
+};
 
 const char *vb_format_name(enum vb_format format)
 {
@@ -421,6 +433,34 @@ static bool parse_per_function(struct parser *p, const struct key *key, struct v
 	return true;
 }
 
+/*
+ * A part id is 16 bits, as in PCI configuration space. An unknown number is no mistake: it may be a
+ * part that is newer than this table.
+ */
+static bool parse_part(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+		       const char *value)
+{
+	char known[256] = "", *end = known;
+	unsigned long id = 0;
+
+	for (size_t i = 0, n = 0; i < ARRAY_SIZE(parts) && n < sizeof(known); i++) {
+		if (!strcmp(parts[i].name, value)) {
+			a->part = parts[i].id;
+			return true;
+		}
+		n += (size_t)snprintf(known + n, sizeof(known) - n, ", %s", parts[i].name);
+	}
+	if (isdigit((unsigned char)*value))
+		id = strtoul(value, &end, strncmp(value, "0x", 2) ? 10 : 16);
+	if (!id || id > UINT16_MAX || *end) {
+		fail(p, p->line, "part: '%s' is not a part; allowed: 1 to 65535, 0x1 to 0xffff%s",
+		     value, known);
+		return false;
+	}
+	a->part = (uint32_t)id;
+	return true;
+}
+
 static const struct key keys[] = {
 	{ .name = "format", .parse = parse_format },
 	{ .name = "interface", .parse = parse_interface },
@@ -454,6 +494,7 @@ static const struct key keys[] = {
 	{ .name = "function_vectors",
 	  .parse = parse_per_function,
 	  .offset = offsetof(struct vb_config_adapter, function_vectors) },
+	{ .name = "part", .parse = parse_part },
 };
 
 _Static_assert(ARRAY_SIZE(keys) <= MAX_KEYS, "every key has a line");
@@ -510,7 +551,7 @@ static bool begin_section(struct parser *p, const char *section)
 
 static void fail_unknown_key(struct parser *p, const char *name)
 {
-	char known[256] = "";
+	char known[512] = "";
 
 	for (unsigned int i = 0, n = 0; i < ARRAY_SIZE(keys) && n < sizeof(known); i++)
 		n += (unsigned int)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
@@ -669,6 +710,8 @@ static void finish_adapter(struct vb_config_adapter *a, const struct vb_interfac
 		a->cqe_size = 64;
 	if (!a->cable[0])
 		memcpy(a->cable, "default", sizeof("default"));
+	if (!a->part && a->format == VB_FORMAT_MLX5)
+		a->part = DEFAULT_PART;
 	if (!a->ports)
 		a->ports = a->format == VB_FORMAT_HBL ? DEFAULT_HBL_PORTS : 1;
 	if (!a->mtu)
@@ -721,6 +764,7 @@ static void check_keys(struct parser *p, unsigned int adapter)
 		  VB_FORMAT_MLX5 },
 		{ "function_vectors", "only adapters of the format mlx5 have this key",
 		  VB_FORMAT_MLX5 },
+		{ "part", "only adapters of the format mlx5 have this key", VB_FORMAT_MLX5 },
 	};
 	unsigned int wrong = ARRAY_SIZE(special);
 	int first = 0;

@@ -23,6 +23,7 @@
  *	functions = 4             ; mlx5: emulated functions, see docs/emulation.md
  *	function_queues = 64      ; ... queues of each
  *	function_vectors = 64     ; ... MSI-X vectors of each
+ *	part = bluefield-3        ; mlx5: the card that it says it is, by name or PCI device ID
  */
 #pragma once
 
@@ -89,6 +90,7 @@ struct vb_config_adapter {
 	char tap[IF_NAMESIZE]; /* ... the TAP interface that the port ends in; empty: none */
 	uint32_t functions;    /* mlx5: emulated ones; others: 0 */
 	uint32_t function_queues, function_vectors; /* of each */
+	uint32_t part; /* mlx5: the PCI device ID that it shows; others: 0 */
 };
 
 struct vb_config {

@@ -119,6 +119,7 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 
 	adapter->index = index;
 	adapter->config = config;
+	vb_adapter_identify(adapter);
 	adapter->guid = make_guid(config->mac, index);
 	vb_adapter_plug_in(adapter);
 	adapter->max_qp = limit(config->max_qp, 32768);

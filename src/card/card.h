@@ -51,10 +51,20 @@ struct vb_gid {
 	uint32_t ifindex;
 };
 
+/* How an adapter presents itself. */
+struct vb_identity {
+	uint32_t vendor_id, part_id, hw_version; /* of struct ibv_device_attr */
+	const char *firmware;
+	uint16_t pci_vendor; /* the PCI device ID is part_id */
+	const char *hca_type, *board, *driver;
+};
+
 /* A configured adapter. Read-only after vb_card_adapters(). */
 struct vb_adapter {
 	unsigned int index;
 	const struct vb_config_adapter *config;
+	struct vb_identity identity;
+	char hca_type[16]; /* mlx5: what identity points to */
 	__be64 guid;
 	_Atomic uint64_t
 		cable; /* number of the port's cable, see card/cable.c; inverted: cut off */
@@ -66,14 +76,6 @@ struct vb_adapter {
 	unsigned int num_gids;
 	unsigned int gid_table_len;
 	uint32_t max_qp, max_cq, max_mr, max_srq, max_pd, max_ah;
-};
-
-/* How an adapter presents itself. */
-struct vb_identity {
-	uint32_t vendor_id, part_id, hw_version; /* of struct ibv_device_attr */
-	const char *firmware;
-	uint16_t pci_vendor; /* the PCI device ID is part_id */
-	const char *hca_type, *board, *driver;
 };
 
 /* Something that happened to an object (or the port: object NULL). */

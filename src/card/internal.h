@@ -283,6 +283,7 @@ struct vb_qp {
 /* --- adapter.c --- */
 /* The port is on the cable that the configuration names, wherever it was. */
 void vb_adapter_plug_in(struct vb_adapter *adapter);
+void vb_adapter_identify(struct vb_adapter *adapter);
 void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie); /* no lock held */
 /* An event of an object: to its own callback, or to the device. No lock held. */
 static inline void vb_object_event(struct vb_dev *dev,

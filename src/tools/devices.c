@@ -104,6 +104,7 @@ static void print_functions(const struct vb_adapter *a)
 
 static void print_all(const struct vb_adapter *a)
 {
+	const struct vb_identity *identity = vb_adapter_identity(a);
 	struct ibv_port_attr port = { 0 };
 	const uint8_t *mac = a->config->mac;
 	uint64_t guid = be64toh(a->guid);
@@ -114,6 +115,8 @@ static void print_all(const struct vb_adapter *a)
 	if (a->config->format == VB_FORMAT_HBL)
 		printf("  generation  %s, %u ports\n",
 		       a->config->generation == VB_GAUDI3 ? "gaudi3" : "gaudi2", a->config->ports);
+	printf("  part        0x%04x, firmware %s, board %s\n", identity->part_id,
+	       identity->firmware, identity->board);
 	printf("  state       %s\n", state_name(port.state));
 	if (a->config->down)
 		printf("              the configured %s is missing on this machine\n",

@@ -109,7 +109,7 @@ def check_libraries():
 def check_config(folder):
     good, bad = os.path.join(folder, 'good.conf'), os.path.join(folder, 'bad.conf')
     with open(good, 'w', encoding='ascii') as text:
-        text.write('[adapter mlx5_9]\naddress = 127.0.0.1\nmtu = 512\n[adapter mlx5_8]\naddress = 203.0.113.9\n')
+        text.write('[adapter mlx5_9]\naddress = 127.0.0.1\nmtu = 512\n[adapter mlx5_8]\naddress = 203.0.113.9\npart = connectx-5\n')
     with open(bad, 'w', encoding='ascii') as text:
         text.write('[adapter mlx5_0]\n\nmtu = 1500\n')
     message = rf'{re.escape(bad)}:3: mtu: .1500. is not a path MTU; allowed: 256, 512'
@@ -118,6 +118,8 @@ def check_config(folder):
     expect(call('devices', '-v', env={'VERBATIM_CONFIG': good}), 0,
            stdout=r'functions +4 emulated, vhca_id 0x100 to 0x103, 64 queues and 64 vectors each')
     expect(call('devices', '-v', env={'VERBATIM_CONFIG': good}), 0, stdout=r'GID 3 .*ffff:7f00:0001 +RoCE v2 +127\.0\.0\.1')
+    expect(call('devices', '-v', '--config', good), 0, stdout=r'part +0xa2dc, firmware 32\.\S+, board MT_0000000884$(?s:.*)'
+           r'part +0x1017, firmware 16\.\S+, board MT_0000000008$')
     expect(call('devices', '--config', bad), 1, stderr=message)
     expect(call('run', '--config', bad, '--', 'true'), 125, stderr=message)
     expect(call('run', '--', 'true', env={'VERBATIM_CONFIG': bad}), 125, stderr=message)

@@ -147,6 +147,28 @@ static void emulated_functions(void **state)
 	assert_int_equal(a[5].functions, 0);
 }
 
+static void parts(void **state)
+{
+	struct vb_config config;
+	const struct vb_config_adapter *a = config.adapter;
+
+	assert_int_equal(write_and_read("[adapter mlx5_0]\n"
+					"[adapter mlx5_1]\npart = connectx-5\n"
+					"[adapter mlx5_2]\npart = 4123\n"
+					"[adapter mlx5_3]\npart = 0xa2d6\n"
+					"[adapter mlx5_4]\npart = 0xffff\n"
+					"[adapter mlx4_0]\n[adapter hbl_0]\n",
+					&config),
+			 0);
+	assert_int_equal(a[0].part, 0xa2dc);
+	assert_int_equal(a[1].part, 0x1017);
+	assert_int_equal(a[2].part, 4123);
+	assert_int_equal(a[3].part, 0xa2d6);
+	assert_int_equal(a[4].part, 0xffff);
+	assert_int_equal(a[5].part, 0);
+	assert_int_equal(a[6].part, 0);
+}
+
 static void missing_takes_port_down(void **state)
 {
 	struct vb_config config;
@@ -169,6 +191,11 @@ static void missing_takes_port_down(void **state)
 	assert_int_equal(a[2].num_addresses, 2);
 }
 
+#define NOT_A_PART(value)                                                                   \
+	"2: part: '" value "' is not a part; allowed: 1 to 65535, 0x1 to 0xffff, "          \
+	"connectx-4, connectx-4-lx, connectx-5, connectx-5-ex, connectx-6, connectx-6-dx, " \
+	"connectx-6-lx, connectx-7, bluefield, bluefield-2, bluefield-3"
+
 /* Text of a bad file, and what its message must be behind "FILE:". */
 static const struct {
 	const char *text, *message;
@@ -181,7 +208,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap, functions, function_queues, function_vectors" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap, functions, function_queues, function_vectors, part" },
 	{ "[adapter mlx5_0]\nfunctions = 17\n",
 	  "2: functions: '17' is not a number of emulated functions; allowed: 0 to 16" },
 	{ "[adapter mlx5_0]\nfunction_queues = 0\n",
@@ -192,6 +219,17 @@ static const struct {
 	  "2: functions: only adapters of the format mlx5 have this key" },
 	{ "[adapter hbl_0]\nfunction_queues = 1\n",
 	  "2: function_queues: only adapters of the format mlx5 have this key" },
+	{ "[adapter mlx4_0]\n\npart = connectx-5\n",
+	  "3: part: only adapters of the format mlx5 have this key" },
+	{ "[adapter mlx5_0]\npart = connectx-3\n", NOT_A_PART("connectx-3") },
+	{ "[adapter mlx5_0]\npart = 0\n", NOT_A_PART("0") },
+	{ "[adapter mlx5_0]\npart = 65536\n", NOT_A_PART("65536") },
+	{ "[adapter mlx5_0]\npart = 0x\n", NOT_A_PART("0x") },
+	{ "[adapter mlx5_0]\npart = 0x1017g\n", NOT_A_PART("0x1017g") },
+	{ "[adapter mlx5_0]\npart = -4119\n", NOT_A_PART("-4119") },
+	{ "[adapter mlx5_0]\npart = 99999999999999999999\n", NOT_A_PART("99999999999999999999") },
+	{ "[adapter mlx5_0]\npart = 4119\npart = 4119\n",
+	  "3: part: is given twice for this adapter" },
 	{ "[adapter mlx5_0]\ntap = a/b\n",
 	  "2: tap: 'a/b' is not an interface name; allowed: 1 to 15 characters, as `ip link` lists them" },
 	{ "[adapter mlx5_0]\ntap = vtap%d\n",
@@ -435,6 +473,7 @@ int main(void)
 		cmocka_unit_test(section_without_keys),
 		cmocka_unit_test(hbl_adapters),
 		cmocka_unit_test(emulated_functions),
+		cmocka_unit_test(parts),
 		cmocka_unit_test(missing_takes_port_down),
 		cmocka_unit_test(bad_files),
 		cmocka_unit_test(too_many),

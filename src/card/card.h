@@ -362,6 +362,20 @@ VB_PUBLIC uint32_t vb_srq_limit(struct vb_srq *srq);
 
 /* --- queue pairs ------------------------------------------------------------------------------ */
 
+/* WQEs that hold several frames, each from a stride on. */
+struct vb_striding {
+	uint8_t log_bytes; /* of a stride, 6 to 13; 0: a WQE holds one frame */
+	uint8_t log_count; /* strides of a WQE, 3 to 16 */
+	bool shift;        /* two bytes of zeros before each frame */
+};
+
+enum {
+	VB_STRIDE_LOG_MIN = 6,
+	VB_STRIDE_LOG_MAX = 13,
+	VB_STRIDES_LOG_MIN = 3,
+	VB_STRIDES_LOG_MAX = 16
+};
+
 struct vb_qp_attr {
 	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET */
 	struct vb_pd *pd;
@@ -384,10 +398,11 @@ struct vb_qp_attr {
 	bool wq;                  /* RAW_PACKET: a receive work queue, see vb_wq_modify() */
 	const struct vb_rss *rss; /* RAW_PACKET: no queues, but an indirection table; copied */
 	/* RAW_PACKET, see card/flow.h: */
-	uint32_t transport_domain; /* whose frames it sends; 0: none */
-	uint8_t loopback;          /* enum vb_tir_loopback: frames of its domain that it takes */
-	bool vlan_strip;           /* take the outer tag off received frames; the CQE tells it */
-	bool scatter_fcs;          /* leave the four bytes of the FCS behind received frames */
+	uint32_t transport_domain;   /* whose frames it sends; 0: none */
+	uint8_t loopback;            /* enum vb_tir_loopback: frames of its domain that it takes */
+	bool vlan_strip;             /* take the outer tag off received frames; the CQE tells it */
+	bool scatter_fcs;            /* leave the four bytes of the FCS behind received frames */
+	struct vb_striding striding; /* of a receive work queue; its WQEs begin with a link */
 	bool flexio_swp;    /* outer flags of the software parser are one bit higher than mlx5's */
 	bool single_frames; /* WQEs of several frames are refused */
 	bool frames_umr;    /* a queue of frames that lays out memory keys, too */

@@ -210,6 +210,7 @@ struct vb_rq {
 	uint8_t op;
 	uint16_t wqe_index;
 	uint16_t num_sge;
+	uint32_t stride; /* of the WQE that was taken: the next one that is free */
 	uint64_t received, capacity;
 	struct vb_traffic traffic; /* of messages and frames; sent is what peers' READs asked for */
 	uint64_t packets, dropped; /* that came; that found no receive posted, and were lost */
@@ -432,12 +433,14 @@ bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next);
  */
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov);
-/* A raw frame; c has what the CQE shall say about it. */
-void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct vb_completion *c);
 void vb_responder_flush(struct vb_qp *qp); /* rq.lock held */
 bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next);
 /* The same for what is expected and what was posted to receive. rq.lock held. */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty);
+
+/* --- frames.c --- */
+/* A raw frame; c has what the CQE shall say about it. */
+void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct vb_completion *c);
 
 /* --- answer.c --- */
 void vb_responder_answer(struct vb_qp *qp); /* send what is due */

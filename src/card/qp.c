@@ -127,6 +127,23 @@ void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log)
 	vb_unlock(&dev->wq_indices.lock);
 }
 
+static int check_striding(const struct vb_qp_attr *attr)
+{
+	const struct vb_striding *striding = &attr->striding;
+
+	if (!striding->log_bytes)
+		return 0;
+	if (!attr->wq)
+		return vb_refuse_unsupported("strides in other queues than receive work queues");
+	if (striding->log_bytes < VB_STRIDE_LOG_MIN || striding->log_bytes > VB_STRIDE_LOG_MAX)
+		return vb_refuse_range("log2 of the bytes of a stride", striding->log_bytes,
+				       VB_STRIDE_LOG_MIN, VB_STRIDE_LOG_MAX);
+	if (striding->log_count < VB_STRIDES_LOG_MIN || striding->log_count > VB_STRIDES_LOG_MAX)
+		return vb_refuse_range("log2 of the strides of a WQE", striding->log_count,
+				       VB_STRIDES_LOG_MIN, VB_STRIDES_LOG_MAX);
+	return 0;
+}
+
 static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 {
 	const struct vb_codec *codec = vb_adapter_codec(dev->adapter);
@@ -153,7 +170,7 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	if ((attr->rq_cnt & (attr->rq_cnt - 1)) || attr->rq_cnt > VB_MAX_QP_WR ||
 	    (attr->rq_cnt && !attr->rq_buf))
 		return vb_refuse_value("the size of the receive ring", attr->rq_cnt);
-	return 0;
+	return check_striding(attr);
 }
 
 static void hold(const struct vb_qp_attr *attr, int by)

@@ -128,6 +128,7 @@ struct vb_verbs_rings {
 
 struct mlx5_wqe_av;
 struct mlx5dv_cq_init_attr;
+struct mlx5dv_wq_init_attr;
 struct mlx5dv_qp_ex;
 
 /* What struct mlx5dv_mkey is the beginning of, for the work requests that configure it. */
@@ -144,6 +145,9 @@ struct vb_verbs_mlx5 {
 	struct ibv_cq_ex *(*create_cq)(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr,
 				       const struct mlx5dv_cq_init_attr *direct);
+	/* ibv_create_wq(), in the same way. */
+	struct ibv_wq *(*create_wq)(struct ibv_context *context, struct ibv_wq_init_attr *attr,
+				    const struct mlx5dv_wq_init_attr *direct);
 	struct mlx5dv_qp_ex *(*qp_ex)(struct ibv_qp_ex *qp);
 	/* WQEs of a QP in SQD with this wr_id become NOPs: their number, or -errno. */
 	int (*cancel)(struct mlx5dv_qp_ex *qp, uint64_t wr_id);

@@ -82,7 +82,13 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
 		};
 	if (answered & MLX5DV_CONTEXT_MASK_STRIDING_RQ)
-		attrs->striding_rq_caps = (struct mlx5dv_striding_rq_caps){ 0 };
+		attrs->striding_rq_caps = (struct mlx5dv_striding_rq_caps){
+			.min_single_stride_log_num_of_bytes = VB_STRIDE_LOG_MIN,
+			.max_single_stride_log_num_of_bytes = VB_STRIDE_LOG_MAX,
+			.min_single_wqe_log_num_of_strides = VB_STRIDES_LOG_MIN,
+			.max_single_wqe_log_num_of_strides = VB_STRIDES_LOG_MAX,
+			.supported_qpts = 1u << IBV_QPT_RAW_PACKET,
+		};
 	if (answered & MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS)
 		attrs->tunnel_offloads_caps = MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_VXLAN |
 					      MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_GRE |

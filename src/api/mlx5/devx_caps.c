@@ -256,6 +256,7 @@ static const struct field fields[] = {
 	{ GENERAL, 0x1b8, 8, 0, ports },
 	{ GENERAL, 0x1c3, 5, VB_MAX_MSG_LOG, NULL },
 	{ GENERAL, 0x1fc, 4, 1, NULL },         /* cqe_version */
+	{ GENERAL, 0x201, 1, CREATE_RQ, has },  /* eth_striding_wq */
 	{ GENERAL, 0x21a, 1, CREATE_DCT, has }, /* dct */
 	{ GENERAL, 0x21c, 1, 1, NULL },         /* eth_net_offloads */
 	{ GENERAL, 0x21d, 1, 1, NULL },         /* roce */
@@ -270,7 +271,7 @@ static const struct field fields[] = {
 	{ GENERAL, 0x260, 1, 1, NULL },         /* bf */
 	{ GENERAL, 0x26b, 5, 9, NULL },         /* log_bf_reg_size */
 	{ GENERAL, 0x290, 16, 1024, NULL },     /* max_wqe_sz_sq */
-	{ GENERAL, 0x2b0, 16, 512, NULL },      /* max_wqe_sz_rq */
+	{ GENERAL, 0x2b0, 16, 1024, NULL },     /* max_wqe_sz_rq */
 	{ GENERAL, 0x2c0, 16, 0x00ff, NULL },   /* max_flow_counter, the upper bits */
 	{ GENERAL, 0x323, 5, ALLOC_TRANSPORT_DOMAIN, log_domains },
 	{ GENERAL, 0x32b, 5, 0, log_max_pd },
@@ -285,6 +286,7 @@ static const struct field fields[] = {
 	{ GENERAL, 0x383, 5, CREATE_RMP, log_shared },
 	{ GENERAL, 0x38b, 5, CREATE_RQT, log_domains },
 	{ GENERAL, 0x393, 5, 0, log_table }, /* log_max_rqt_size */
+	{ GENERAL, 0x3a0, 1, 1, NULL },      /* ext_stride_num_range */
 	{ GENERAL, 0x3a3, 5, 10, NULL },     /* log_max_stride_sz_rq */
 	{ GENERAL, 0x3ab, 5, 4, NULL },      /* log_min_stride_sz_rq */
 	{ GENERAL, 0x3b3, 5, 6, NULL },      /* log_max_stride_sz_sq */
@@ -295,8 +297,9 @@ static const struct field fields[] = {
 	{ GENERAL, 0x470, 16, VB_EQ_VECTORS - 1, NULL }, /* max_num_eqs */
 	{ GENERAL, 0x4c0, 32, 0, mhz },
 	{ GENERAL, 0x4e0, 32, 0, khz },
-	{ GENERAL, 0x520, 32, 1, NULL }, /* num_of_uars_per_page */
-	{ GENERAL, 0x580, 8, 3, NULL },  /* log_max_atomic_size_qp */
+	{ GENERAL, 0x520, 32, 1, NULL },       /* num_of_uars_per_page */
+	{ GENERAL, 0x580, 8, 3, NULL },        /* log_max_atomic_size_qp */
+	{ GENERAL, 0x5bc, 1, 0, compression }, /* mini_cqe_resp_stride_index */
 	{ GENERAL, 0x5bf, 1, 0, compression },
 	{ GENERAL, 0x5d0, 16, 0, compression_most },
 	{ GENERAL, 0x748, 1, 0, copies }, /* dma_mmo_qp */

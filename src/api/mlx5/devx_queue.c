@@ -34,9 +34,9 @@ static const struct devx_field wq_fields[] = {
 	{ 0x121, 1, DEVX_KEPT, "wq_umem_valid" },
 	{ 0x123, 5, DEVX_ABSENT, "log_hairpin_num_packets" },
 	{ 0x12b, 5, DEVX_ABSENT, "log_hairpin_data_sz" },
-	{ 0x134, 4, DEVX_ABSENT, "single_wqe_log_num_of_strides" },
-	{ 0x138, 1, DEVX_ABSENT, "two_byte_shift_en" },
-	{ 0x13d, 3, DEVX_ABSENT, "single_stride_log_num_of_bytes" },
+	{ 0x134, 4, DEVX_KEPT, "single_wqe_log_num_of_strides" },
+	{ 0x138, 1, DEVX_KEPT, "two_byte_shift_en" },
+	{ 0x13d, 3, DEVX_KEPT, "single_stride_log_num_of_bytes" },
 	{ 0x140, 32, DEVX_KEPT, "dbr_umem_id" },
 	{ 0x160, 32, DEVX_KEPT, "wq_umem_id" },
 	{ 0x180, 32, DEVX_KEPT, "wq_umem_offset" },
@@ -234,17 +234,50 @@ int devx_wq_place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t 
 	return err ? err : devx_place_record(cmd, queue, get(wq, 0x140, 32), get64(wq, 0x80));
 }
 
-int devx_wq_receives(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *wq,
-		     struct vb_srq_attr *attr)
+int devx_check_not_striding(struct devx_cmd *cmd, const uint8_t *wq)
 {
-	enum { LINKED_LIST = 0, CYCLIC = 1 };
+	static const struct devx_field none[] = {
+		{ 0x134, 4, DEVX_ABSENT, "single_wqe_log_num_of_strides" },
+		{ 0x138, 1, DEVX_ABSENT, "two_byte_shift_en" },
+		{ 0x13d, 3, DEVX_ABSENT, "single_stride_log_num_of_bytes" },
+	};
+
+	return devx_check_fields(cmd, wq, DEVX_FIELDS(none));
+}
+
+/* Numbers of strides are counted from 9 on; below that they are negative, in two's complement. */
+static int read_striding(struct devx_cmd *cmd, const uint8_t *wq, struct vb_striding *striding)
+{
+	enum { COUNT_BASE = 9, BYTES_BASE = 6 };
+	uint32_t count = get(wq, 0x134, 4);
+	int log_count = (int)(count ^ 8) - 8 + COUNT_BASE;
+
+	if (log_count < VB_STRIDES_LOG_MIN)
+		return devx_refuse(
+			cmd, DEVX_BAD_PARAM,
+			vb_refuse_unsupported_value("single_wqe_log_num_of_strides", count));
+	*striding = (struct vb_striding){
+		.log_bytes = (uint8_t)(get(wq, 0x13d, 3) + BYTES_BASE),
+		.log_count = (uint8_t)log_count,
+		.shift = get(wq, 0x138, 1),
+	};
+	return 0;
+}
+
+int devx_wq_receives(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *wq,
+		     struct vb_srq_attr *attr, struct vb_striding *striding)
+{
+	enum { LINKED_LIST = 0, CYCLIC = 1, LINKED_LIST_STRIDING = 2, CYCLIC_STRIDING = 3 };
 	uint32_t type = get(wq, 0x0, 4), log_stride = get(wq, 0x10c, 4);
-	uint32_t least = type == LINKED_LIST ? LINKED_MIN_LOG_STRIDE : MIN_LOG_STRIDE;
+	uint32_t least = type == CYCLIC ? MIN_LOG_STRIDE : LINKED_MIN_LOG_STRIDE;
 	int err;
 
-	if (type != LINKED_LIST && type != CYCLIC)
+	if (type > CYCLIC_STRIDING || (type > CYCLIC && !striding))
 		return devx_refuse(cmd, DEVX_BAD_PARAM,
 				   vb_refuse_unsupported_value("wq_type", type));
+	err = type > CYCLIC ? read_striding(cmd, wq, striding) : devx_check_not_striding(cmd, wq);
+	if (err)
+		return err;
 	if (log_stride < least || log_stride > MAX_LOG_STRIDE)
 		return devx_refuse(
 			cmd, DEVX_BAD_PARAM,
@@ -255,7 +288,7 @@ int devx_wq_receives(struct devx_cmd *cmd, struct devx_queue *queue, const uint8
 	attr->dbr = queue->dbr;
 	attr->wqe_cnt = 1u << get(wq, 0x11b, 5);
 	attr->wqe_shift = log_stride;
-	attr->cyclic = type == CYCLIC;
+	attr->cyclic = type == CYCLIC || type == CYCLIC_STRIDING;
 	return 0;
 }
 

@@ -99,9 +99,14 @@ uint64_t devx_ring_offset(uint64_t offset, uint32_t page_offset, uint32_t log_pa
 /* Ring and record of a WQ context, with entries of 1 << log_stride bytes. */
 int devx_wq_place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *wq,
 		  uint32_t log_stride, void **ring);
-/* The memory of receives: an RQ's or RMP's ring, into the card's attributes but for the domain. */
+/*
+ * The memory of receives: an RQ's or RMP's ring, into the card's attributes but for the domain.
+ * striding: its WQEs may have strides; NULL: they may not.
+ */
 int devx_wq_receives(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *wq,
-		     struct vb_srq_attr *attr);
+		     struct vb_srq_attr *attr, struct vb_striding *striding);
+/* Refuse a WQ context that speaks of strides. */
+int devx_check_not_striding(struct devx_cmd *cmd, const uint8_t *wq);
 
 /* Objects that a context names by number, until they are put; NULL after a refusal. */
 struct vb_pd *devx_pd(struct devx_cmd *cmd, uint32_t number);

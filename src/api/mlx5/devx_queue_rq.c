@@ -6,7 +6,8 @@
  *	             +--> RMP <-- QPs
  *
  * To the card an RQ is a receive work queue, and an RMP a shared receive queue. Where the WQEs of
- * an RQ are linked, its ring is a shared receive queue that nobody shares.
+ * an RQ are linked, its ring is a shared receive queue that nobody shares. WQEs of an RQ, not of an
+ * RMP, may have strides.
  */
 #include "devx_queue.h"
 
@@ -62,7 +63,7 @@ static int make_receives(struct devx_cmd *cmd, struct devx_queue *queue, const u
 		attr->dbr = queue->no_record; /* the RMP has its own */
 		return 0;
 	}
-	err = devx_wq_receives(cmd, queue, rqc + DEVX_WQ / 8, &ring);
+	err = devx_wq_receives(cmd, queue, rqc + DEVX_WQ / 8, &ring, &attr->striding);
 	if (err)
 		return err;
 	attr->dbr = queue->dbr;
@@ -216,7 +217,7 @@ static int create_rmp(struct devx_cmd *cmd)
 		return -ENOMEM;
 	devx_keep_wq(queue, rmpc, DEVX_FIELDS(rmp_fields));
 	attr.cookie = queue;
-	err = devx_wq_receives(cmd, queue, rmpc + DEVX_WQ / 8, &attr);
+	err = devx_wq_receives(cmd, queue, rmpc + DEVX_WQ / 8, &attr, NULL);
 	if (!err && attr.limit >= attr.wqe_cnt)
 		err = vb_refuse_range("lwm", attr.limit, 0, attr.wqe_cnt - 1);
 	attr.pd = err ? NULL : devx_pd(cmd, get(rmpc, DEVX_WQ + 0x48, 24));

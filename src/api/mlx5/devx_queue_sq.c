@@ -118,6 +118,8 @@ static int check(struct devx_cmd *cmd, const uint8_t *sqc)
 	uint32_t stride = get(sqc, DEVX_WQ + 0x10c, 4);
 	int err = devx_check_wq(cmd, sqc, DEVX_FIELDS(fields));
 
+	if (!err)
+		err = devx_check_not_striding(cmd, sqc + DEVX_WQ / 8);
 	if (err)
 		return err;
 	if (get(sqc, 0x8, 4) != DEVX_RST)

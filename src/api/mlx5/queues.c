@@ -34,7 +34,6 @@ VB_PUBLIC struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context,
 	return vb_verbs_rings(context)->create_qp(context, qp_attr, mlx5_qp_attr);
 }
 
-/* Striding receive queues do not exist, and the capabilities say so. */
 VB_PUBLIC struct ibv_wq *mlx5dv_create_wq(struct ibv_context *context,
 					  struct ibv_wq_init_attr *attr,
 					  struct mlx5dv_wq_init_attr *mlx5_wq_attr)
@@ -44,11 +43,7 @@ VB_PUBLIC struct ibv_wq *mlx5dv_create_wq(struct ibv_context *context,
 		return api_refuse_null(null, "context or wq_init_attr");
 	if (!mlx5dv_is_supported(context->device))
 		return api_refuse_null(not_mlx5);
-	if (mlx5_wq_attr && (mlx5_wq_attr->comp_mask & MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ))
-		return api_refuse_null(unsupported, "a striding receive queue");
-	if (mlx5_wq_attr && mlx5_wq_attr->comp_mask)
-		return api_refuse_null(bits, "comp_mask", mlx5_wq_attr->comp_mask);
-	return ibv_create_wq(context, attr);
+	return vb_verbs_mlx5(context)->create_wq(context, attr, mlx5_wq_attr);
 }
 
 VB_PUBLIC struct mlx5dv_qp_ex *mlx5dv_qp_ex_from_ibv_qp_ex(struct ibv_qp_ex *qp)

@@ -167,6 +167,9 @@ struct vb_completion {
 	const struct vb_frame *frame; /* as it came; NULL: it is none */
 	uint8_t hash_type;            /* enum vb_hash_type */
 	bool stripped;                /* the outer tag is not in the buffer */
+	bool filler;                  /* strides that no frame is in */
+	uint16_t strides;             /* that the frame takes; wqe_index is the first; 0: a WQE */
+	uint16_t wqe_id;              /* with strides: the WQE */
 	uint32_t flow_tag, metadata;
 };
 

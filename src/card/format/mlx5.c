@@ -611,6 +611,20 @@ static void frame_completion(struct mlx5_cqe64 *cqe, const struct vb_completion 
 	cqe->vlan_info = htobe16(f->outer.vlans ? f->outer.vlan[0] : 0);
 }
 
+/*
+ * Of strides: filler 1, strides 15, bytes 16; wqe_counter is the first stride, and the WQE itself is in
+ * a field that is reserved elsewhere.
+ */
+static void strides_completion(struct mlx5_cqe64 *cqe, const struct vb_completion *c)
+{
+	enum { WQE_ID = 2 };
+	__be16 id = htobe16(c->wqe_id);
+
+	memcpy((uint8_t *)cqe + WQE_ID, &id, sizeof(id));
+	cqe->byte_cnt =
+		htobe32((uint32_t)c->filler << 31 | (uint32_t)c->strides << 16 | c->byte_len);
+}
+
 static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 {
 	struct mlx5_cqe64 *cqe = to;
@@ -640,6 +654,8 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 		err->vendor_err_synd = vb_seg_vendor_error(c);
 		err->syndrome = vb_seg_syndrome(c->status);
 	}
+	if (c->strides)
+		strides_completion(cqe, c);
 	publish(cqe, op_own, c->turn);
 }
 
@@ -653,7 +669,8 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
  *	                        | check_sum 16   | wqe_counter 16               | byte_cnt 32            |  CHECKSUM_STRIDE
  *	                        | 0 | types 8    | wqe_counter 16               | byte_cnt 32            |  L3_L4
  *
- * Receives take consecutive WQEs. Of hash and checksum, what the format does not hold is not told: in
+ * Receives take consecutive WQEs, or strides: of these the frames of an array take as many as that of
+ * the title, where the format does not tell the first one. Of hash and checksum, what the format does not hold is not told: in
  * a mini CQE the title's is not the frame's. Everything else is the title's.
  */
 enum mini_format {
@@ -690,10 +707,17 @@ static bool mini_receive(const struct mlx5_cqe64 *title, struct mlx5_cqe64 *cqe,
 	const uint8_t *first = (const uint8_t *)title;
 	uint8_t *bytes = (uint8_t *)cqe, lost;
 	bool frame = cqe->hds_ip_ext;
+	bool tells =
+		format == MINI_FLOW_TAG || format == MINI_CHECKSUM_STRIDE || format == MINI_L3_L4;
+	uint32_t strides = frame ? be32toh(title->byte_cnt) >> 16 : 0;
 
-	if (be16toh(cqe->wqe_counter) != (uint16_t)(be16toh(title->wqe_counter) + behind))
+	if (frame && (to[4] << 8 | to[5]) != (int)strides && !(strides && tells))
 		return false;
-	if (format == MINI_FLOW_TAG || format == MINI_CHECKSUM_STRIDE || format == MINI_L3_L4)
+	if (!(strides && tells) &&
+	    be16toh(cqe->wqe_counter) !=
+		    (uint16_t)(be16toh(title->wqe_counter) + behind * (strides ? strides : 1)))
+		return false;
+	if (tells)
 		memcpy(to + 2, &cqe->wqe_counter, 2);
 	cqe->wqe_counter = title->wqe_counter;
 	move_sums(to, bytes, first, format);

@@ -237,6 +237,8 @@ struct api_rq {
 	uint32_t shift; /* log2 of a WQE's bytes */
 	uint32_t head;
 	_Atomic uint32_t tail; /* written by the thread that polls the receive CQ */
+	uint32_t strides;      /* so is this: of the WQE at tail, where WQEs have strides, so many
+				  are done */
 	char *buf;
 	uint64_t *wrid;
 };
@@ -527,6 +529,9 @@ int api_qp_destroy(struct ibv_qp *qp);
 
 /* wq.c */
 struct ibv_wq *api_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+/* With attributes of the provider's direct verbs, or NULL. */
+struct ibv_wq *api_wq_create_direct(struct ibv_context *context, struct ibv_wq_init_attr *attr,
+				    const void *direct);
 int api_wq_modify(struct ibv_wq *wq, struct ibv_wq_attr *attr);
 int api_wq_destroy(struct ibv_wq *wq);
 struct ibv_rwq_ind_table *api_ind_table_create(struct ibv_context *context,

@@ -38,7 +38,13 @@ static int check_attr(struct ibv_context *context, const struct ibv_wq_init_attr
 
 struct ibv_wq *api_wq_create(struct ibv_context *context, struct ibv_wq_init_attr *attr)
 {
-	struct api_qp_extra extra = { .wq = true };
+	return api_wq_create_direct(context, attr, NULL);
+}
+
+struct ibv_wq *api_wq_create_direct(struct ibv_context *context, struct ibv_wq_init_attr *attr,
+				    const void *direct)
+{
+	struct api_qp_extra extra = { .wq = true, .direct = direct };
 	struct ibv_qp_init_attr_ex inner;
 	struct ibv_qp *qp;
 	struct api_wq *wq;
@@ -93,6 +99,7 @@ static void forget_posted(struct api_qp *qp)
 	vb_lock(&qp->rq.lock);
 	qp->rq.head = 0;
 	atomic_store_explicit(&qp->rq.tail, 0, memory_order_relaxed);
+	qp->rq.strides = 0;
 	qp->dbr[0] = 0;
 	vb_unlock(&qp->rq.lock);
 }

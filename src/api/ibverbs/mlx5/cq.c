@@ -157,8 +157,9 @@ static void begin_block(struct mini_block *block, const struct mlx5_cqe64 *title
 /* What the mini CQE says; all else is the title's. */
 static void expand(struct mini_block *block, const struct mini *mini)
 {
-	enum { RSS_HASH = 12, CHECK_SUM = 20, FORMAT_HASH = 0 };
+	enum { RSS_HASH = 12, CHECK_SUM = 20, FORMAT_HASH = 0, FORMAT_STRIDE = 3 };
 	struct mlx5_cqe64 *cqe = &block->cqe;
+	uint32_t strides = cqe_is_frame(cqe) ? be32toh(mini->byte_cnt) >> 16 : 0;
 
 	cqe->byte_cnt = mini->byte_cnt;
 	if (cqe_opcode(cqe) == MLX5_CQE_REQ) {
@@ -167,7 +168,11 @@ static void expand(struct mini_block *block, const struct mini *mini)
 					    (uint32_t)mini->send.opcode << 24);
 		return;
 	}
-	cqe->wqe_counter = htobe16((uint16_t)(block->counter + block->done));
+	if (strides && block->format == FORMAT_STRIDE)
+		cqe->wqe_counter = mini->stride;
+	else
+		cqe->wqe_counter =
+			htobe16((uint16_t)(block->counter + block->done * (strides ? strides : 1)));
 	if (block->format == FORMAT_HASH)
 		memcpy((char *)cqe + RSS_HASH, &mini->hash, sizeof(mini->hash));
 	else

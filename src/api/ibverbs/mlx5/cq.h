@@ -60,7 +60,9 @@ enum { FORMAT_COMPRESSED = 3, MINIS_PER_CQE = 8 };
 struct mini {
 	union {
 		__be32 hash;
-		__be16 checksum;
+		struct {
+			__be16 checksum, stride;
+		};
 		struct {
 			__be16 wqe_counter;
 			uint8_t opcode; /* of the WQE */

@@ -108,6 +108,19 @@ static inline struct mlx5_cqe64 *cqe_next(struct api_cq *cq, struct api_qp **qp)
 	return cqe;
 }
 
+/* A frame, or a filler, in strides of the WQE at the tail; an error ends all of it. */
+static inline uint64_t cqe_retire_strides(struct api_qp *qp, const struct mlx5_cqe64 *cqe)
+{
+	const struct vb_striding *striding = &((const struct mlx5_qp *)qp)->striding;
+	uint32_t tail = atomic_load_explicit(&qp->rq.tail, memory_order_relaxed);
+
+	qp->rq.strides += be32toh(cqe->byte_cnt) >> 16 & 0x7fff;
+	if (cqe_opcode(cqe) != MLX5_CQE_RESP_ERR && qp->rq.strides < 1u << striding->log_count)
+		return qp->rq.wrid[tail & (qp->rq.cnt - 1)];
+	qp->rq.strides = 0;
+	return loop_retire_recv(&qp->rq);
+}
+
 /*
  * Retire the work request that a CQE completes and find its wr_id. Send work requests complete in
  * order: the ones before it that asked for no completion are done too.
@@ -119,9 +132,12 @@ static inline uint64_t cqe_retire(struct api_qp *qp, const struct mlx5_cqe64 *cq
 	struct api_sq_slot *slot;
 	uint64_t wr_id;
 
-	if (opcode != MLX5_CQE_REQ && opcode != MLX5_CQE_REQ_ERR)
+	if (opcode != MLX5_CQE_REQ && opcode != MLX5_CQE_REQ_ERR) {
+		if (unlikely(((const struct mlx5_qp *)qp)->striding.log_bytes))
+			return cqe_retire_strides(qp, cqe);
 		return qp->ibv.srq ? loop_retire_srq(to_srq(qp->ibv.srq), index)
 				   : loop_retire_recv(&qp->rq);
+	}
 	slot = &qp->sq.slot[index & (qp->sq.cnt - 1)];
 	wr_id = slot->wr_id;
 	/* Pairs with the acquire in loop_sq_has_room(): the slot may be written again. */

@@ -47,10 +47,11 @@ struct mlx5_qp {
 	struct api_qp api; /* first */
 	struct mlx5_wr_builder wr;
 	struct mlx5dv_qp_ex dv;
-	uint64_t dv_ops;  /* enum mlx5dv_qp_create_send_ops_flags */
-	uint32_t wqe_max; /* blocks of the largest WQE */
-	uint8_t *raw;     /* by block: a raw WQE begins there; NULL: the QP has none */
-	uint8_t loopback; /* enum vb_tir_loopback of RAW_PACKET */
+	uint64_t dv_ops;             /* enum mlx5dv_qp_create_send_ops_flags */
+	uint32_t wqe_max;            /* blocks of the largest WQE */
+	uint8_t *raw;                /* by block: a raw WQE begins there; NULL: the QP has none */
+	uint8_t loopback;            /* enum vb_tir_loopback of RAW_PACKET */
+	struct vb_striding striding; /* of a WQ */
 };
 
 static inline struct mlx5_qp *to_mlx5_qp(struct api_qp *qp)

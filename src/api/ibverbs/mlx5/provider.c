@@ -91,9 +91,16 @@ static void *dm_memory(struct ibv_dm *dm, size_t *length)
 	return to_dm(dm)->buf;
 }
 
+static struct ibv_wq *create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr,
+				const struct mlx5dv_wq_init_attr *direct)
+{
+	return api_wq_create_direct(context, attr, direct);
+}
+
 static const struct vb_verbs_mlx5 own_accessors = {
 	.av = av,
 	.create_cq = mlx5_cq_create_direct,
+	.create_wq = create_wq,
 	.qp_ex = qp_ex,
 	.cancel = mlx5_qp_cancel,
 	.max_memcpy = MLX5_MAX_MEMCPY,

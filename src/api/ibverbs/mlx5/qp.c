@@ -135,6 +135,48 @@ static int check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *at
 	return err;
 }
 
+/* Of a WQ. */
+static int check_striding(struct mlx5_qp *qp, const struct mlx5dv_wq_init_attr *direct)
+{
+	const struct mlx5dv_striding_rq_init_attr *attr = &direct->striding_rq_attrs;
+	const uint64_t known = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ;
+
+	if (direct->comp_mask & ~known)
+		return -vb_refuse_bits("comp_mask", direct->comp_mask & ~known);
+	if (!direct->comp_mask)
+		return 0;
+	if (attr->single_stride_log_num_of_bytes < VB_STRIDE_LOG_MIN ||
+	    attr->single_stride_log_num_of_bytes > VB_STRIDE_LOG_MAX)
+		return -vb_refuse_range("single_stride_log_num_of_bytes",
+					attr->single_stride_log_num_of_bytes, VB_STRIDE_LOG_MIN,
+					VB_STRIDE_LOG_MAX);
+	if (attr->single_wqe_log_num_of_strides < VB_STRIDES_LOG_MIN ||
+	    attr->single_wqe_log_num_of_strides > VB_STRIDES_LOG_MAX)
+		return -vb_refuse_range("single_wqe_log_num_of_strides",
+					attr->single_wqe_log_num_of_strides, VB_STRIDES_LOG_MIN,
+					VB_STRIDES_LOG_MAX);
+	qp->striding = (struct vb_striding){
+		.log_bytes = (uint8_t)attr->single_stride_log_num_of_bytes,
+		.log_count = (uint8_t)attr->single_wqe_log_num_of_strides,
+		.shift = attr->two_byte_shift_en,
+	};
+	return 0;
+}
+
+/* A WQE of strides begins with a link, as in a shared queue. */
+static int size_rq(struct mlx5_qp *qp, const struct ibv_qp_cap *cap, uint32_t *bytes)
+{
+	struct api_rq *rq = &qp->api.rq;
+	uint32_t link = qp->striding.log_bytes ? 1 : 0;
+	uint32_t least = link * (max_u32(cap->max_recv_sge, 1) + link) * SEG;
+	/* The send ring behind it starts on a basic block. */
+	int err = loop_size_rq(rq, cap, least, MLX5_SEND_WQE_BB, bytes);
+
+	if (!err && link)
+		rq->max_gs = min_u32(rq->max_gs, (1u << rq->shift) / SEG - link);
+	return err;
+}
+
 int mlx5_qp_alloc(struct api_qp *api)
 {
 	struct mlx5_qp *qp = to_mlx5_qp(api);
@@ -152,20 +194,22 @@ void mlx5_qp_free(struct api_qp *qp)
 }
 
 /*
- * Fill in the sizes of both queues, and in qp->cap what the program gets; a positive errno where it
+ * Fill in the sizes of both queues (direct: of a WQ or of a queue pair), and in qp->cap what the program gets; a positive errno where it
  * asks too much.
  */
 int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, const void *direct,
 		 struct api_qp_layout *layout)
 {
 	struct ibv_qp_cap cap = loop_wanted(attr);
-	int err = direct ? check_direct(to_mlx5_qp(qp), attr, direct) : 0;
+	int err = 0;
 
+	if (direct)
+		err = qp->is_wq ? check_striding(to_mlx5_qp(qp), direct)
+				: check_direct(to_mlx5_qp(qp), attr, direct);
 	if (!err)
 		err = size_sq(to_mlx5_qp(qp), attr->qp_type, &cap, &layout->sq_bytes);
-	/* The send ring behind it starts on a basic block. */
 	if (!err)
-		err = loop_size_rq(&qp->rq, &cap, 0, MLX5_SEND_WQE_BB, &layout->rq_bytes);
+		err = size_rq(to_mlx5_qp(qp), &cap, &layout->rq_bytes);
 	if (err)
 		return err;
 	qp->sq.shift = 6;
@@ -179,4 +223,5 @@ void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
 {
 	attr->transport_domain = to_mlx5_context(to_context(qp->ibv.context))->transport_domain;
 	attr->loopback = ((const struct mlx5_qp *)qp)->loopback;
+	attr->striding = ((const struct mlx5_qp *)qp)->striding;
 }

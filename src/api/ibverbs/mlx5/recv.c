@@ -41,8 +41,18 @@ static int fill_segments(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_
 	return 0;
 }
 
+/* A WQE of strides begins with a link, which says nothing where WQEs follow one another. */
+static int fill_strides(struct mlx5_wqe_data_seg *seg, uint32_t max_gs, uint32_t room,
+			const struct ibv_recv_wr *wr)
+{
+	memset(seg, 0, SEG);
+	return fill_segments(seg + 1, max_gs, room - 1, wr);
+}
+
 int mlx5_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
+	if (unlikely(to_mlx5_qp(to_qp(qp))->striding.log_bytes))
+		return loop_post_recv(qp, wr, bad_wr, fill_strides);
 	return loop_post_recv(qp, wr, bad_wr, fill_segments);
 }
 

@@ -76,6 +76,7 @@ bool vb_requester_wait_rnr(struct vb_qp *qp, uint8_t code)
 {
 	if (!vb_sender_wait_rnr(&qp->sq.sender, code, vb_now_ns()))
 		return false;
+	vb_qp_count(qp, VB_COUNT_RNR_NAK);
 	rewind_all(qp);
 	vb_timer_add(qp);
 	return true;
@@ -209,6 +210,7 @@ static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 		if (!vb_requester_wait_rnr(qp, pkt->syndrome))
 			fail_oldest(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 	} else if (pkt->syndrome == VB_SYN_NAK_SEQUENCE) {
+		vb_qp_count(qp, VB_COUNT_SEQUENCE_NAK);
 		rewind_all(qp);
 	} else if (pkt->syndrome == VB_SYN_NO_PULL) {
 		take_no_pull(qp, pkt->psn);
@@ -266,6 +268,7 @@ static void timed_out(struct vb_qp *qp)
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}
+	vb_qp_count(qp, VB_COUNT_ACK_TIMEOUT);
 	rewind_all(qp);
 	vb_requester_run(qp);
 }

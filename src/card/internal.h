@@ -275,8 +275,9 @@ struct vb_qp {
 		kept; /* the port is down: the path that is used when it is up again; both locks */
 	uint8_t next_status; /* of the next work request, enum ibv_wc_status; under sq.lock */
 	uint16_t sport;      /* UDP source port, 0: as the flow label says; under sq.lock */
-	bool blamed;         /* the log is to say that the status was asked for; under sq.lock */
-	uint8_t *frame;      /* what is being sent; under sq.lock */
+	struct vb_counter_set *counters; /* or NULL; written under both queue locks */
+	bool blamed;    /* the log is to say that the status was asked for; under sq.lock */
+	uint8_t *frame; /* what is being sent; under sq.lock */
 	struct vb_sq sq;
 	struct vb_rq rq;
 };
@@ -362,6 +363,22 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
+
+/* --- counters.c: the lock of a queue held --- */
+void vb_count_in(struct vb_counter_set *set, enum vb_counter which);
+/* A request was taken. */
+void vb_count_request(struct vb_qp *qp, const struct vb_pkt *pkt);
+/* A completion with an error. */
+void vb_count_status(struct vb_qp *qp, enum ibv_wc_status status, bool receive)
+	__attribute__((cold));
+/* The queue is gone. No lock held. */
+void vb_counter_set_put(struct vb_counter_set *set);
+
+static inline void vb_qp_count(struct vb_qp *qp, enum vb_counter which)
+{
+	if (__builtin_expect(qp->counters != NULL, 0))
+		vb_count_in(qp->counters, which);
+}
 
 /* --- inject.c --- */
 /* Whether an object may be created: 0, -ENOMEM or -EIO after a log line. */

@@ -439,6 +439,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 	}
 	hold(&qp->init, -1);
 	vb_rss_hold(qp->rss, -1);
+	vb_counter_set_put(qp->counters);
 	atomic_fetch_sub_explicit(&qp->dev->objects, 1, memory_order_release);
 	qp_free(qp);
 	return 0;

@@ -339,6 +339,9 @@ void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 	/* Without resources to answer them there are no READs: let the responder say so. */
 	if (!qp->attr.max_dest_rd_atomic)
 		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
+	/* What is counted must come by here. */
+	if (qp->counters)
+		shared->access = 0;
 	shared->pdn = qp->init.pd->number;
 	vb_show_peer(qp);
 	vb_show_state(qp, state);

@@ -67,8 +67,10 @@ static inline enum verdict take_next(struct vb_qp *qp)
 				       qp->init.striding.log_bytes, rq->sge);
 		rq->wqe_index = rq->ci++;
 	}
-	if (n == -EAGAIN)
+	if (n == -EAGAIN) {
+		vb_qp_count(qp, VB_COUNT_OUT_OF_BUFFER);
 		return NOT_READY;
+	}
 	rq->have_wqe |= VB_WQE_HAVE;
 	rq->num_sge = n < 0 ? 0 : (uint16_t)n;
 	rq->capacity = 0;
@@ -165,6 +167,8 @@ static inline void complete(struct vb_qp *qp, enum ibv_wc_status status, const s
 	 */
 	if (status == IBV_WC_SUCCESS)
 		publish_epsn(qp, vb_psn_add(qp->rq.receiver.epsn, 1));
+	else
+		vb_count_status(qp, status, true);
 	vb_cq_push(qp->init.recv_cq, &c);
 }
 

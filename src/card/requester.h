@@ -35,8 +35,10 @@ static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8
 		.uidx = qp->init.uidx,
 	};
 
-	if (status != IBV_WC_SUCCESS)
+	if (status != IBV_WC_SUCCESS) {
 		qp->sq.erred = true;
+		vb_count_status(qp, status, false);
+	}
 	vb_cq_push(qp->init.send_cq, &c);
 }
 

@@ -485,6 +485,9 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 	if (verdict == SOURCE_FAULT)
 		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
 	vb_why_receive(qp, pkt, verdicts[verdict].status);
+	if (verdict == BAD_REQUEST || verdict == BAD_ACCESS)
+		vb_qp_count(qp, verdict == BAD_ACCESS ? VB_COUNT_RESP_ACCESS
+						      : VB_COUNT_RESP_INVALID);
 	if (qp->rq.have_wqe & VB_WQE_HAVE)
 		complete(qp, verdicts[verdict].status, NULL, 0);
 	answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);
@@ -539,15 +542,20 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	case VB_ARRIVAL_EXPECTED:
 		break;
 	case VB_ARRIVAL_DUPLICATE:
+		vb_qp_count(qp, VB_COUNT_DUPLICATE);
 		return receive_duplicate(qp, pkt, reply, iov);
 	case VB_ARRIVAL_GAP:
+		vb_qp_count(qp, VB_COUNT_OUT_OF_SEQUENCE);
 		return answer(qp, VB_SYN_NAK_SEQUENCE, receiver->epsn, reply);
 	case VB_ARRIVAL_DROP:
+		vb_qp_count(qp, VB_COUNT_OUT_OF_SEQUENCE);
 		return false;
 	}
 	ret = execute(qp, pkt, reply, iov);
 	if (ret != ACCEPT)
 		return refuse(qp, ret, pkt, reply);
+	if (qp->counters)
+		vb_count_request(qp, pkt);
 	if (pkt->op == VB_PKT_READ) {
 		span = vb_psn_span(pkt->dma_len, qp->path.span);
 		vb_receiver_note_read(receiver, pkt->psn, span,
@@ -585,6 +593,8 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 		vb_qp_fail(qp, 0, false);
 	} else if (ret != ACCEPT) {
 		rq->open = false;
+	} else if (qp->counters) {
+		vb_count_request(qp, pkt);
 	}
 }
 

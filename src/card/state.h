@@ -105,6 +105,11 @@ struct vb_card {
 		} at[VB_CONFIG_MAX_ADAPTERS][VB_PACES];
 	} pace;
 
+	struct { /* counters.c */
+		struct vb_lock lock;
+		struct vb_counter_set *at[VB_COUNTER_SETS]; /* by number; 0 is nobody's */
+	} counter_sets;
+
 	struct { /* cable.c */
 		struct vb_lock lock;
 		uint32_t listeners; /* reasons to be sent the frames of other processes */

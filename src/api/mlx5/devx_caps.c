@@ -193,6 +193,7 @@ enum {
 	CREATE_CQ = 0x400,
 	CREATE_SRQ = 0x700,
 	CREATE_DCT = 0x710,
+	ALLOC_Q_COUNTER = 0x771,
 	ALLOC_TRANSPORT_DOMAIN = 0x816,
 	CREATE_TIR = 0x900,
 	CREATE_SQ = 0x904,
@@ -247,12 +248,18 @@ static const struct field fields[] = {
 	{ GENERAL, 0x11a, 6, 15, NULL }, /* log_max_klm_list_size */
 	{ GENERAL, 0x14a, 6, 4, NULL },  /* log_max_ra_req_qp */
 	{ GENERAL, 0x15a, 6, 4, NULL },  /* log_max_ra_res_qp */
+	{ GENERAL, 0x168, 1, ALLOC_Q_COUNTER, has }, /* rnr_nak_q_counters */
 	{ GENERAL, 0x170, 16, 0, gid_table },
-	{ GENERAL, 0x1a6, 1, CREATE_FLOW_TABLE, has }, /* nic_flow_table */
-	{ GENERAL, 0x1a7, 1, CREATE_FLOW_TABLE, has }, /* eswitch_manager */
+	{ GENERAL, 0x180, 1, ALLOC_Q_COUNTER, has },       /* out_of_seq_cnt */
+	{ GENERAL, 0x182, 1, ALLOC_Q_COUNTER, has },       /* retransmission_q_counters */
+	{ GENERAL, 0x184, 1, ALLOC_Q_COUNTER, has },       /* modify_rq_counters_set_id */
+	{ GENERAL, 0x186, 10, VB_COUNTER_SETS - 1, NULL }, /* max_qp_cnt */
+	{ GENERAL, 0x1a6, 1, CREATE_FLOW_TABLE, has },     /* nic_flow_table */
+	{ GENERAL, 0x1a7, 1, CREATE_FLOW_TABLE, has },     /* eswitch_manager */
 	{ GENERAL, 0x1a8, 1, 0, device_memory },
 	{ GENERAL, 0x1ab, 5, 0, ack_delay },
-	{ GENERAL, 0x1b6, 2, 1, NULL }, /* port_type: Ethernet */
+	{ GENERAL, 0x1b1, 1, ALLOC_Q_COUNTER, has }, /* enhanced_error_q_counters */
+	{ GENERAL, 0x1b6, 2, 1, NULL },              /* port_type: Ethernet */
 	{ GENERAL, 0x1b8, 8, 0, ports },
 	{ GENERAL, 0x1c3, 5, VB_MAX_MSG_LOG, NULL },
 	{ GENERAL, 0x1fc, 4, 1, NULL },         /* cqe_version */

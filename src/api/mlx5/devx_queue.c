@@ -319,6 +319,13 @@ int devx_check_uar(struct devx_cmd *cmd, uint32_t number)
 	return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_no_object("uar_page", number));
 }
 
+int devx_count_in(struct devx_cmd *cmd, struct vb_qp *qp, uint32_t set)
+{
+	int err = vb_qp_set_counters(qp, set);
+
+	return err ? devx_refuse(cmd, DEVX_BAD_RES, err) : 0;
+}
+
 /* Timestamps of CQEs are those of the free-running clock, which is also the default. */
 int devx_check_ts_format(struct devx_cmd *cmd, uint32_t ts_format)
 {

@@ -114,6 +114,9 @@ struct vb_cq *devx_cq(struct devx_cmd *cmd, const char *field, uint32_t number);
 int devx_check_uar(struct devx_cmd *cmd, uint32_t number);
 int devx_check_ts_format(struct devx_cmd *cmd, uint32_t ts_format);
 
+/* A queue counts in this set from now on, 0: in none. */
+int devx_count_in(struct devx_cmd *cmd, struct vb_qp *qp, uint32_t set);
+
 /* A number for an object that the card does not number; no other of its kind here has it. */
 uint32_t devx_new_number(struct devx_cmd *cmd, _Atomic uint32_t *next);
 

@@ -35,7 +35,7 @@ const struct devx_field devx_qp_fields[] = {
 	{ 0x5a, 1, DEVX_KEPT, "data_in_order" },
 	{ 0x5b, 1, DEVX_ABSENT, "rlky" },
 	{ 0x5c, 4, DEVX_KEPT, "ulp_stateless_offload_mode" },
-	{ 0x60, 8, DEVX_KEPT, "counter_set_id" },
+	{ 0x60, 8, DEVX_SHOWN, "counter_set_id" },
 	{ 0x68, 24, DEVX_KEPT, "uar_page" },
 	{ 0x88, 24, DEVX_KEPT, "user_index" },
 	{ 0xa3, 5, DEVX_KEPT, "log_page_size" },
@@ -197,6 +197,12 @@ static int create_qp(struct devx_cmd *cmd)
 	devx_keep_fields(queue->kept, qpc, devx_qp_fields, devx_qp_field_count);
 	err = make(cmd, queue, qpc);
 	if (err) {
+		devx_queue_free(queue);
+		return err;
+	}
+	err = devx_count_in(cmd, queue->qp, get(qpc, 0x60, 8));
+	if (err) {
+		vb_qp_destroy(queue->qp);
 		devx_queue_free(queue);
 		return err;
 	}

@@ -103,7 +103,7 @@ static const struct {
 	{ OPT_RNR_RETRY, IBV_QP_RNR_RETRY },
 	{ OPT_ACK_TIMEOUT, IBV_QP_TIMEOUT },
 	{ OPT_PRI_PORT, IBV_QP_PORT },
-	/* Nothing to do. */
+	/* Nothing to do, or not the card's attribute: see counter_set(). */
 	{ OPT_PM_STATE | OPT_COUNTER_SET_ID, 0 },
 };
 
@@ -245,6 +245,7 @@ void devx_qp_show(struct vb_qp *qp, uint8_t *qpc)
 	vb_qp_counters(qp, &counters);
 	put(qpc, 0x0, 4, states[attr.qp_state]);
 	put(qpc, 0x13, 2, MIGRATED);
+	put(qpc, 0x60, 8, vb_qp_counter_set(qp));
 	put(qpc, 0xa8, 24, attr.dest_qp_num);
 	put(qpc, PATH + 0x10, 16, attr.pkey_index);
 	put(qpc, PATH + 0x40, 5, attr.timeout);
@@ -266,6 +267,20 @@ void devx_qp_show(struct vb_qp *qp, uint8_t *qpc)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
+/*
+ * The counter set that the queue pair will have: of the context where the mask says so. RST2INIT
+ * needs no mask, and leaves what was said at creation where it names none.
+ */
+static uint32_t counter_set(const struct devx_cmd *cmd, const struct transition *t,
+			    const uint8_t *qpc, uint32_t now)
+{
+	uint32_t set = get(qpc, 0x60, 8);
+
+	if (cmd->row->in > DEVX_LEAST && (get(cmd->in, 0x80, 32) & OPT_COUNTER_SET_ID))
+		return set;
+	return t->from == IBV_QPS_RESET && set ? set : now;
+}
+
 int devx_qp_modify(struct devx_cmd *cmd)
 {
 	static const uint8_t none[DEVX_QPC_BYTES];
@@ -275,6 +290,7 @@ int devx_qp_modify(struct devx_cmd *cmd)
 	enum ibv_qp_state is = vb_qp_state(queue->qp);
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr old, attr = { .qp_state = t->to };
+	uint32_t counted;
 	int mask, err;
 
 	if (t->from == ANY ? t->to == IBV_QPS_ERR && is == IBV_QPS_RESET : (int)is != t->from)
@@ -289,8 +305,15 @@ int devx_qp_modify(struct devx_cmd *cmd)
 		attr.en_sqd_async_notify = 1;
 		mask |= IBV_QP_EN_SQD_ASYNC_NOTIFY;
 	}
+	counted = vb_qp_counter_set(queue->qp);
+	err = devx_count_in(cmd, queue->qp, counter_set(cmd, t, qpc, counted));
+	if (err)
+		return err;
 	err = vb_qp_modify(queue->qp, &attr, mask);
-	if (!err)
-		keep(queue, qpc, t->to, mask);
-	return err ? devx_card_refused(cmd, err) : 0;
+	if (err) {
+		vb_qp_set_counters(queue->qp, counted);
+		return devx_card_refused(cmd, err);
+	}
+	keep(queue, qpc, t->to, mask);
+	return 0;
 }

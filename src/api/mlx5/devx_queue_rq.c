@@ -26,7 +26,7 @@ static const struct devx_field fields[] = {
 	{ 0x1a, 2, DEVX_KEPT, "ts_format" },
 	{ 0x28, 24, DEVX_KEPT, "user_index" },
 	{ 0x48, 24, DEVX_KEPT, "cqn" },
-	{ 0x60, 8, DEVX_KEPT, "counter_set_id" },
+	{ 0x60, 8, DEVX_SHOWN, "counter_set_id" },
 	{ 0x88, 24, DEVX_KEPT, "rmpn" },
 	{ 0xa8, 24, DEVX_ABSENT, "hairpin_peer_sq" },
 	{ 0xd0, 16, DEVX_ABSENT, "hairpin_peer_vhca" },
@@ -127,6 +127,12 @@ static int create_rq(struct devx_cmd *cmd)
 		devx_queue_free(queue);
 		return err;
 	}
+	err = devx_count_in(cmd, queue->qp, get(rqc, 0x60, 8));
+	if (err) {
+		vb_qp_destroy(queue->qp);
+		devx_queue_free(queue);
+		return err;
+	}
 	vb_qp_set_direct(queue->qp);
 	cmd->obj->number = vb_qp_number(queue->qp);
 	cmd->obj->data = queue;
@@ -154,18 +160,23 @@ static int modify_rq(struct devx_cmd *cmd)
 	const uint8_t *rqc = cmd->in + DEVX_CONTEXT / 8;
 	struct devx_queue *queue = devx_queue_of(cmd->obj);
 	enum devx_wq_state is = devx_wq_state_of(queue), to;
+	uint32_t counted = vb_qp_counter_set(queue->qp);
 	uint64_t bits = get64(cmd->in, DEVX_BITMASK);
 	int err;
 
 	if (bits & ~(uint64_t)KNOWN)
 		return vb_refuse_unsupported_value("modify_bitmask", bits & ~(uint64_t)KNOWN);
 	err = devx_read_states(cmd, is, &to);
+	if (!err && (bits & COUNTER_SET))
+		err = devx_count_in(cmd, queue->qp, get(rqc, 0x60, 8));
 	if (!err && (to != is || to == DEVX_RST)) {
 		err = vb_wq_modify(queue->qp, to == DEVX_RDY   ? IBV_WQS_RDY
 					      : to == DEVX_ERR ? IBV_WQS_ERR
 							       : IBV_WQS_RESET);
-		if (err)
+		if (err) {
+			vb_qp_set_counters(queue->qp, counted);
 			devx_refuse(cmd, DEVX_BAD_RES_STATE, err);
+		}
 	}
 	if (err)
 		return err;
@@ -174,8 +185,6 @@ static int modify_rq(struct devx_cmd *cmd)
 	vb_lock(&queue->lock);
 	if (bits & VSD)
 		put(queue->kept, 0x3, 1, get(rqc, 0x3, 1));
-	if (bits & COUNTER_SET)
-		put(queue->kept, 0x60, 8, get(rqc, 0x60, 8));
 	vb_unlock(&queue->lock);
 	return 0;
 }
@@ -189,6 +198,7 @@ static int query_rq(struct devx_cmd *cmd)
 	if (queue->list)
 		vb_srq_counters(queue->list, &counters.taken, &counters.posted);
 	devx_show_wq(cmd, devx_wq_state_of(queue), counters.taken, counters.posted);
+	put(cmd->out, DEVX_CONTEXT + 0x60, 8, vb_qp_counter_set(queue->qp));
 	return 0;
 }
 

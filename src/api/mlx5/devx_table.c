@@ -21,8 +21,8 @@
 static const struct devx_row *const families[] = {
 	devx_alloc_rows,     devx_cap_rows,         devx_counter_rows,    devx_cq_rows,
 	devx_emulation_rows, devx_flow_action_rows, devx_flow_entry_rows, devx_flow_rows,
-	devx_general_rows,   devx_mkey_rows,        devx_qp_rows,         devx_rq_rows,
-	devx_rqt_rows,       devx_sq_rows,          devx_tir_rows,
+	devx_general_rows,   devx_mkey_rows,        devx_q_counter_rows,  devx_qp_rows,
+	devx_rq_rows,        devx_rqt_rows,         devx_sq_rows,         devx_tir_rows,
 };
 /* clang-format on */
 
@@ -402,7 +402,7 @@ static int check_carrier(const struct devx_row *row, enum devx_call call,
 		return 0;
 	if (obj->lent || row->kind != obj->kind)
 		return vb_refuse_combination("the command is for another kind of object");
-	if (row->number && row->number / 8u + 4 <= inlen &&
+	if (row->number && row->number / 32u * 4 + 4 <= inlen &&
 	    get(in, row->number, 32 - row->number % 32) != obj->number)
 		return vb_refuse_combination("the command names another object");
 	return 0;

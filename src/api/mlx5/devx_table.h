@@ -173,6 +173,7 @@ extern const struct devx_row devx_flow_entry_rows[];
 extern const struct devx_row devx_flow_rows[];
 extern const struct devx_row devx_general_rows[];
 extern const struct devx_row devx_mkey_rows[];
+extern const struct devx_row devx_q_counter_rows[];
 extern const struct devx_row devx_rqt_rows[];
 extern const struct devx_row devx_qp_rows[];
 extern const struct devx_row devx_rq_rows[];

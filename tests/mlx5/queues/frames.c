@@ -292,6 +292,43 @@ static void own_domain(void)
 	close_sq();
 }
 
+/* Frames that find no receive are counted in the RQ's set (out_of_buffer), and only they. */
+static void lost(void)
+{
+	struct mlx5dv_devx_obj *set;
+	struct command c;
+	uint32_t number;
+
+	command_begin(&c, 0x771);
+	set = command_create(&hand, &c, 16, NULL);
+	number = (uint32_t)get_bits(c.out, 0x58, 8);
+	open_sq();
+	open_rq(0);
+	command_begin(&c, MODIFY_RQ);
+	put_bits(c.in, 0x80, 64, 1 << 3);
+	put_bits(c.in, CTX + 0x8, 4, WQ_RDY);
+	put_bits(c.in, CTX + 0x60, 8, number);
+	check_eq(command_modify(rqs[0].obj, rqs[0].number, &c, 272), 0);
+	open_direct_tir(rqs[0].number, 0);
+	open_rule();
+	hand_recv(&rqs[0], SLOT, SLOT);
+	for (uint32_t i = 0; i < 4; i++)
+		send_frame(1, i);
+	expect_frame(0, SLOT, 1, 0);
+	command_begin(&c, 0x773);
+	put_bits(c.in, 0xf8, 8, number);
+	check_eq(mlx5dv_devx_obj_query(set, c.in, 32, c.out, 256), 0);
+	check_eq(get_bits(c.out, 0x180, 32), 3);
+	put_bits(c.out, 0x180, 32, 0);
+	for (size_t i = 0; i < 256; i++)
+		check_eq(c.out[i], 0);
+	close_rule();
+	object_end(&tir);
+	close_rq(0);
+	object_end(&set);
+	close_sq();
+}
+
 /* --- memory keys --------------------------------------------------------------------------------- */
 
 /* A key of one piece, by a work request of the SQ. */
@@ -618,6 +655,7 @@ int main(void)
 	send_queue_errors();
 	paced();
 	own_domain();
+	lost();
 	tables();
 	while_frames_flow();
 	keys();

@@ -187,12 +187,19 @@ VB_PUBLIC uint32_t vb_mr_key(const struct vb_mr *mr);
 
 /*
  * An indirect key: free until a work request of a send queue (UMR) lays out the memory that it stands
- * for, in pieces of other keys of its domain, and free again when it is invalidated. Destroyed with
- * vb_mr_dereg().
+ * for, in pieces of other keys of its domain, and free again when it is invalidated; or laid out from
+ * its beginning. Destroyed with vb_mr_dereg().
  */
 enum vb_mkey_flags {
 	VB_MKEY_REMOTE_INVALIDATE = 1 << 0, /* peers may invalidate it */
 	VB_MKEY_UPDATE_TAG = 1 << 1,        /* work requests may change its low byte */
+	VB_MKEY_FIXED = 1 << 2,             /* work requests may not change it at all */
+};
+
+/* Of another key; whether there is one is seen when it is used. */
+struct vb_mkey_piece {
+	uint64_t addr;
+	uint32_t key, len; /* len: not 0 */
 };
 
 struct vb_mkey_attr {
@@ -200,6 +207,11 @@ struct vb_mkey_attr {
 	uint16_t max_entries; /* pieces that a layout may have */
 	bool has_variant;     /* the caller chooses the lower 8 bits of the key */
 	uint8_t variant;
+	/* How it is laid out: as many as count, up to max_entries; 0: it is free. */
+	const struct vb_mkey_piece *piece;
+	uint16_t count;
+	uint64_t start, length; /* its addresses, no more than the pieces have */
+	unsigned int access;    /* enum ibv_access_flags */
 };
 
 VB_PUBLIC int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr,

@@ -37,6 +37,26 @@ struct vb_indirect {
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
+static void lay_out(struct vb_indirect *in, const struct vb_mkey_attr *attr)
+{
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < attr->count; i++) {
+		const struct vb_mkey_piece *piece = &attr->piece[i];
+
+		end += piece->len;
+		in->layout.piece[i] = (struct vb_piece){
+			.addr = piece->addr, .key = piece->key, .len = piece->len, .end = end
+		};
+	}
+	in->layout.count = attr->count;
+	in->layout.bytes = end;
+	in->layout.repeat = 1;
+	in->start = attr->start;
+	in->length = attr->length;
+	in->access = attr->access;
+}
+
 struct vb_indirect *vb_indirect_new(const struct vb_mkey_attr *attr, uint32_t pdn, uint32_t key)
 {
 	struct vb_indirect *indirect = calloc(
@@ -50,6 +70,7 @@ struct vb_indirect *vb_indirect_new(const struct vb_mkey_attr *attr, uint32_t pd
 	indirect->layout.max = indirect->next.max = attr->max_entries;
 	indirect->layout.piece = indirect->pieces;
 	indirect->next.piece = indirect->pieces + attr->max_entries;
+	lay_out(indirect, attr);
 	return indirect;
 }
 
@@ -57,6 +78,8 @@ bool vb_indirect_invalidate(struct vb_indirect *indirect, struct vb_seg_mr *entr
 {
 	bool was;
 
+	if (indirect->flags & VB_MKEY_FIXED)
+		return false;
 	vb_lock(&indirect->lock);
 	was = atomic_compare_exchange_strong_explicit(&entry->key, &key, 0, memory_order_seq_cst,
 						      memory_order_seq_cst);
@@ -271,6 +294,8 @@ static bool may_configure(const struct vb_indirect *in, const struct vb_seg_mr *
 {
 	uint8_t tag = wr->umr.set & VB_UMR_TAG ? wr->umr.tag : (uint8_t)wr->imm;
 
+	if (in->flags & VB_MKEY_FIXED)
+		return false;
 	if (in->pdn != qp->init.pd->number || (tag != in->tag && !(in->flags & VB_MKEY_UPDATE_TAG)))
 		return false;
 	return !(wr->umr.set & VB_UMR_CHECK_FREE) ||

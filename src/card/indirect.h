@@ -34,7 +34,7 @@ enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb
 struct vb_indirect;
 /* A new one, with its own memory: free() ends it. NULL where there is none. */
 struct vb_indirect *vb_indirect_new(const struct vb_mkey_attr *attr, uint32_t pdn, uint32_t key);
-/* The key is free to be configured again. False: it was so, or has another low byte by now. */
+/* The key is free to be configured again. False: it was so, has another low byte by now, or never is. */
 bool vb_indirect_invalidate(struct vb_indirect *indirect, struct vb_seg_mr *entry, uint32_t key);
 /* Whether a peer may do that. */
 bool vb_indirect_is_remote(const struct vb_indirect *indirect);

@@ -264,6 +264,8 @@ int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_
 	publish(mr->entry, 0, pd->number, NULL, 0, 0, 0);
 	/* Pairs with of_entry() in indirect.c. */
 	atomic_store_explicit(&mr->entry->indirect, (uintptr_t)mr->indirect, memory_order_release);
+	if (attr->count)
+		atomic_store_explicit(&mr->entry->key, mr->key, memory_order_release);
 	count_mr(pd);
 	*out = mr;
 	return 0;

@@ -486,8 +486,8 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
 	vb_why_receive(qp, pkt, verdicts[verdict].status);
 	if (verdict == BAD_REQUEST || verdict == BAD_ACCESS)
-		vb_qp_count(qp, verdict == BAD_ACCESS ? VB_COUNT_RESP_ACCESS
-						      : VB_COUNT_RESP_INVALID);
+		vb_qp_count(qp,
+			    verdict == BAD_ACCESS ? VB_COUNT_RESP_ACCESS : VB_COUNT_RESP_INVALID);
 	if (qp->rq.have_wqe & VB_WQE_HAVE)
 		complete(qp, verdicts[verdict].status, NULL, 0);
 	answer(qp, verdicts[verdict].syndrome, pkt->psn, reply);

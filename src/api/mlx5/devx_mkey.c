@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory keys by command (DEVX): over memory of a umem, or free for work requests of a send queue to
- * lay out (UMR). A list of other keys in the command itself (KLM, KSM) is not taken.
+ * Memory keys by command (DEVX): over memory of a umem, over a list of pieces of other keys, or free
+ * for work requests of a send queue to lay out (UMR).
+ *
+ *	MTT   | one stretch of a umem |
+ *	KLM   | piece | longer piece | ... |        each of its own length
+ *	KSM   | piece | piece | ... |               all of 1 << log_page_size bytes
  */
 #include "mlx5.h"
 
@@ -14,9 +18,15 @@ enum {
 	MKC = 0x80,
 	UMEM_ID = 0x320,
 	UMEM_OFFSET = 0x340,
+	LIST_COUNT = 0x300, /* translations_octword_actual_size */
+	LIST = 0x880,       /* pieces of 16 bytes each */
 	CREATE_BYTES = 272,
 	MKC_BYTES = 64,
+	PIECE_BYTES = 16,
 };
+
+/* Bits of a piece. */
+enum { PIECE_LENGTH = 0x0, PIECE_KEY = 0x20, PIECE_ADDRESS = 0x40 };
 
 /* Bits of the memory key context. */
 enum mkc {
@@ -37,14 +47,22 @@ enum mkc {
 	MKC_START = 0x80,
 	MKC_LENGTH = 0xc0,
 	MKC_PIECES = 0x1a0,
+	MKC_PIECE_LOG = 0x1db,
 	MKC_CRYPTO = 0x1e3,
 };
 
-enum { MODE_MTT = 1, MODE_KLM = 2, ANY_QP = 0xffffff, MOST_PIECES = 0xffff };
+enum {
+	MODE_MTT = 1,
+	MODE_KLM = 2,
+	MODE_KSM = 3,
+	MOST_PIECE_LOG = 31,
+	ANY_QP = 0xffffff,
+	MOST_PIECES = 0xffff
+};
 
 struct mkey {
 	struct vb_mr *card;
-	struct vb_umem *umem; /* NULL: work requests lay it out */
+	struct vb_umem *umem; /* NULL: it is made of other keys */
 	uint8_t context[MKC_BYTES];
 };
 
@@ -66,39 +84,126 @@ static bool is_free(const uint8_t *mkc)
 	return mode_of(mkc) == MODE_KLM && get(mkc, MKC_FREE, 1) && get(mkc, MKC_UMR, 1);
 }
 
-static int check(const struct devx_cmd *cmd, const uint8_t *mkc)
+/* A list of pieces is in the command. */
+static bool is_list(const uint8_t *mkc)
 {
-	uint32_t mode = mode_of(mkc), pieces = get(mkc, MKC_PIECES, 32);
-	uint32_t qpn = get(mkc, MKC_QPN, 24);
+	return (mode_of(mkc) == MODE_KLM || mode_of(mkc) == MODE_KSM) && !get(mkc, MKC_FREE, 1);
+}
 
-	if (is_free(mkc) ? get(cmd->in, UMEM_VALID, 1) : !get(cmd->in, UMEM_VALID, 1))
+static int check_mode(const uint8_t *mkc)
+{
+	uint32_t mode = mode_of(mkc);
+
+	if (mode == MODE_MTT && !get(mkc, MKC_FREE, 1) && !get(mkc, MKC_UMR, 1))
+		return 0;
+	if (is_free(mkc) || is_list(mkc))
+		return 0;
+	return vb_refuse_unsupported_value("free, umr_en and access_mode", mode);
+}
+
+static int check_list(struct devx_cmd *cmd, const uint8_t *mkc)
+{
+	uint32_t room = get(mkc, MKC_PIECES, 32), count = get(cmd->in, LIST_COUNT, 32);
+	uint32_t log = get(mkc, MKC_PIECE_LOG, 5);
+
+	if (!count || count > room)
+		return vb_refuse_range("translations_octword_actual_size", count, 1, room);
+	if (cmd->inlen < CREATE_BYTES + (uint64_t)PIECE_BYTES * count)
+		return devx_refuse(cmd, DEVX_BAD_INP_LEN,
+				   vb_refuse_combination("the command ends before its list"));
+	if (mode_of(mkc) == MODE_KSM && (!log || log > MOST_PIECE_LOG))
+		return vb_refuse_range("log_page_size", log, 1, MOST_PIECE_LOG);
+	return 0;
+}
+
+static int check(struct devx_cmd *cmd, const uint8_t *mkc)
+{
+	uint32_t pieces = get(mkc, MKC_PIECES, 32), qpn = get(mkc, MKC_QPN, 24);
+	int err = check_mode(mkc);
+
+	if (err)
+		return err;
+	if (get(cmd->in, UMEM_VALID, 1) != (mode_of(mkc) == MODE_MTT))
 		return vb_refuse_value("mkey_umem_valid", get(cmd->in, UMEM_VALID, 1));
-	if (is_free(mkc) && (!pieces || pieces > MOST_PIECES))
+	if (mode_of(mkc) != MODE_MTT && (!pieces || pieces > MOST_PIECES))
 		return vb_refuse_range("translations_octword_size", pieces, 1, MOST_PIECES);
-	if (!is_free(mkc) && (mode != MODE_MTT || get(mkc, MKC_FREE, 1) || get(mkc, MKC_UMR, 1)))
-		return vb_refuse_unsupported_value("free, umr_en and access_mode", mode);
 	if (get(mkc, MKC_LENGTH64, 1))
 		return vb_refuse_unsupported("a key over all addresses (length64)");
 	if (get(mkc, MKC_BSF, 1) || get(mkc, MKC_CRYPTO, 2))
 		return vb_refuse_unsupported("signatures and encryption (bsf_en, crypto_en)");
 	if (qpn && qpn != ANY_QP)
 		return vb_refuse_unsupported("a key of one queue pair");
-	return is_free(mkc) || get64(mkc, MKC_LENGTH) ? 0 : vb_refuse_value("len", 0);
+	if (!is_free(mkc) && !get64(mkc, MKC_LENGTH))
+		return vb_refuse_value("len", 0);
+	return is_list(mkc) ? check_list(cmd, mkc) : 0;
 }
 
-/* Its low byte may change, as UMR of the manual has it; peers may invalidate it where en_rinval is set. */
-static int make_free(struct vb_pd *pd, struct mkey *mkey)
+static bool is_padding(const uint8_t *piece, uint32_t mode)
+{
+	return !get(piece, PIECE_KEY, 32) && !get64(piece, PIECE_ADDRESS) &&
+	       (mode == MODE_KSM || !get(piece, PIECE_LENGTH, 32));
+}
+
+/*
+ * The pieces of a list, which drivers pad to four with zeros. A piece without key or length in
+ * between, or fewer bytes than the key has, would be holes.
+ */
+static int read_list(const struct devx_cmd *cmd, const uint8_t *mkc, struct vb_mkey_piece *piece,
+		     uint16_t *count)
+{
+	uint32_t all = get(cmd->in, LIST_COUNT, 32), log = get(mkc, MKC_PIECE_LOG, 5), n = 0;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < all; i++) {
+		const uint8_t *at = cmd->in + LIST / 8 + (size_t)PIECE_BYTES * i;
+		uint32_t len = mode_of(mkc) == MODE_KSM ? 1u << log : get(at, PIECE_LENGTH, 32);
+
+		if (is_padding(at, mode_of(mkc)))
+			continue;
+		if (n != i || !get(at, PIECE_KEY, 32))
+			return vb_refuse_value("mkey of a piece", 0);
+		if (!len)
+			return vb_refuse_value("byte_count of a piece", 0);
+		piece[n++] = (struct vb_mkey_piece){ .addr = get64(at, PIECE_ADDRESS),
+						     .key = get(at, PIECE_KEY, 32),
+						     .len = len };
+		bytes += len;
+	}
+	*count = (uint16_t)n;
+	return get64(mkc, MKC_LENGTH) <= bytes
+		       ? 0
+		       : vb_refuse_range("len", get64(mkc, MKC_LENGTH), 1, bytes);
+}
+
+/*
+ * Without a umem. Work requests may change it where umr_en is set: its low byte too, as UMR of the
+ * manual has it; peers may invalidate it where en_rinval is set.
+ */
+static int make_indirect(struct devx_cmd *cmd, struct vb_pd *pd, struct mkey *mkey)
 {
 	const uint8_t *mkc = mkey->context;
-	const struct vb_mkey_attr attr = {
-		.flags = (uint8_t)(VB_MKEY_UPDATE_TAG |
+	struct vb_mkey_piece *piece = NULL;
+	struct vb_mkey_attr attr = {
+		.flags = (uint8_t)((get(mkc, MKC_UMR, 1) ? VB_MKEY_UPDATE_TAG : VB_MKEY_FIXED) |
 				   (get(mkc, MKC_INVALIDATE, 1) ? VB_MKEY_REMOTE_INVALIDATE : 0)),
 		.max_entries = (uint16_t)get(mkc, MKC_PIECES, 32),
 		.has_variant = true,
 		.variant = (uint8_t)get(mkc, MKC_VARIANT, 8),
+		.start = get64(mkc, MKC_START),
+		.length = get64(mkc, MKC_LENGTH),
+		.access = access_of(mkc),
 	};
+	int err = 0;
 
-	return vb_mkey_create(pd, &attr, &mkey->card);
+	if (is_list(mkc)) {
+		attr.piece = piece = malloc(get(cmd->in, LIST_COUNT, 32) * sizeof(*piece));
+		err = piece ? read_list(cmd, mkc, piece, &attr.count)
+			    : vb_refuse_memory("the list of pieces");
+	}
+	if (!err)
+		err = vb_mkey_create(pd, &attr, &mkey->card);
+	free(piece);
+	return err;
 }
 
 static int make(struct devx_cmd *cmd, struct mkey *mkey)
@@ -112,8 +217,8 @@ static int make(struct devx_cmd *cmd, struct mkey *mkey)
 
 	if (!pd)
 		return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_value("pd", pdn));
-	if (is_free(mkc)) {
-		err = make_free(pd, mkey);
+	if (mode_of(mkc) != MODE_MTT) {
+		err = make_indirect(cmd, pd, mkey);
 		vb_pd_put(pd);
 		return err;
 	}

@@ -388,8 +388,13 @@ enum {
 	VB_STRIDES_LOG_MAX = 16
 };
 
+/* Dynamically connected transport, see card/dc.h. */
+enum vb_dc { VB_DC_NONE, VB_DC_INITIATOR, VB_DC_TARGET };
+
 struct vb_qp_attr {
 	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET */
+	uint8_t dc;            /* enum vb_dc; of type RC. A target has an SRQ and sends nothing */
+	uint64_t dc_key;       /* of a target: initiators that know it may come */
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq; /* or NULL */
@@ -532,7 +537,7 @@ VB_PUBLIC int vb_qp_set_sport(struct vb_qp *qp, uint16_t port);
 /* A number that no queue pair has until it is given back. */
 VB_PUBLIC int vb_qpn_take(struct vb_dev *dev, uint32_t *number);
 VB_PUBLIC void vb_qpn_give(uint32_t number);
-/* Whether the device has a queue pair with this number. */
+/* Whether the adapter of the device has a queue pair of this process with this number. */
 VB_PUBLIC bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number);
 /* A receive WQ to another state; -EINVAL where there is no such way. */
 VB_PUBLIC int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state state);

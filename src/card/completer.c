@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "card/dc.h"
 #include "card/message.h"
 
 /* --- again, or no more ------------------------------------------------------------------------ */
@@ -147,7 +148,7 @@ static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const stru
 	struct vb_wr wr;
 	int cnt;
 
-	if (qp->codec->send(sq->buf, sq->blocks, sq->shift, e->index, &wr) || wr.op != e->op ||
+	if (vb_qp_decoder(qp)(sq->buf, sq->blocks, sq->shift, e->index, &wr) || wr.op != e->op ||
 	    wr.len != e->len)
 		return false;
 	cnt = vb_message_gather(qp, &wr, iov);
@@ -329,12 +330,16 @@ bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 		return look_watching(qp, now, next);
 	if (qp->type == IBV_QPT_RAW_PACKET)
 		return look_paced(qp, now, next);
+	if (__builtin_expect(qp->dci && qp->dci->phase == VB_DCI_ASKS, 0))
+		return vb_dci_look(qp, now, next);
 	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && !vb_path_alive(&qp->path)) {
 		peer_died(qp);
 		return false;
 	}
 	switch (vb_sender_look(sender, now, next)) {
 	case VB_SENDER_IDLE:
+		if (qp->dci && qp->sq.next == qp->sq.pi)
+			vb_dci_leave(qp);
 		return false;
 	case VB_SENDER_READY:
 		vb_requester_run(qp);

@@ -18,21 +18,12 @@
 #include "base/rcu.h"
 #include "base/util.h"
 
-static int (*format_decoder(const struct vb_qp *qp))(const void *ring, uint32_t blocks,
-						     uint32_t shift, uint32_t index,
-						     struct vb_wr *wr)
-{
-	return qp->type == IBV_QPT_UD           ? qp->codec->send_ud
-	       : qp->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw
-						: qp->codec->send;
-}
-
 /* Under sq.lock. Whoever decodes, decodes into the queue's own wr. */
 static int decode(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		  struct vb_wr *wr)
 {
 	struct vb_qp *qp = container_of(wr, struct vb_qp, sq.wr);
-	int ret = format_decoder(qp)(ring, blocks, shift, index, wr);
+	int ret = vb_qp_decoder(qp)(ring, blocks, shift, index, wr);
 	int status = qp->next_status;
 
 	if (ret)
@@ -52,7 +43,7 @@ void vb_inject_choose_decoder(struct vb_qp *qp)
 {
 	bool lost = qp->transport & VB_TRANSPORT_CUT && qp->type == IBV_QPT_UD;
 
-	qp->decode = qp->next_status || lost ? decode : format_decoder(qp);
+	qp->decode = qp->next_status || lost ? decode : vb_qp_decoder(qp);
 }
 
 /* --- one queue pair --------------------------------------------------------------------------- */

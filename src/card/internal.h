@@ -229,12 +229,14 @@ enum vb_work {
 	VB_WORK_SEND = 1 << 2,     /* go on sending */
 	VB_WORK_FLUSH_SQ = 1 << 3, /* SQE: only the send queue */
 	VB_WORK_DRAINED = 1 << 4,  /* SQD: look whether the send queue is drained */
+	VB_WORK_CONNECT = 1 << 5,  /* DCT: initiators ask for a connection */
 };
 
 struct vb_qp {
 	struct vb_dev *dev;
 	uint32_t number;
-	uint32_t srqn; /* that CQEs show; 0: they show the user index */
+	uint32_t shows; /* the number that receive CQEs show: its own, or that of its DCT */
+	uint32_t srqn;  /* that CQEs show; 0: they show the user index */
 	enum ibv_qp_type type;
 	/* type, and VB_TRANSPORT_V1 as its address vector says (not for UD), and VB_TRANSPORT_CUT */
 	uint8_t transport;
@@ -265,6 +267,9 @@ struct vb_qp {
 	struct vb_alarm watch; /* this and what follows: rq.lock */
 	uint64_t watch_ns;     /* between looks */
 	uint64_t watch_at;     /* ns: the next one */
+	/* DC: of an initiator, of a target; or NULL */
+	struct vb_dci *dci;
+	struct vb_dct *dct;
 	/* RAW_PACKET */
 	struct vb_rss *rss;
 	_Atomic uint32_t raw_users; /* tables, TIRs and flow actions that lead to it */
@@ -363,6 +368,8 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
+/* An end of connections to a DCT: a queue pair that the program knows nothing of. */
+int vb_qp_create_end(const struct vb_qp *dct, const struct vb_qp_attr *attr, struct vb_qp **qp);
 
 /* --- counters.c: the lock of a queue held --- */
 void vb_count_in(struct vb_counter_set *set, enum vb_counter which);
@@ -415,6 +422,16 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 void vb_inject_fail_all(struct vb_dev *dev);
 /* Both queue locks held: which function decodes the send WQEs. */
 void vb_inject_choose_decoder(struct vb_qp *qp);
+/* The format's own. */
+typedef int (*vb_decoder)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			  struct vb_wr *wr);
+static inline vb_decoder vb_qp_decoder(const struct vb_qp *qp)
+{
+	return qp->type == IBV_QPT_UD           ? qp->codec->send_ud
+	       : qp->type == IBV_QPT_RAW_PACKET ? qp->codec->send_raw
+	       : qp->dci                        ? qp->codec->send_dc
+						: qp->codec->send;
+}
 /* What decode() says of a work request that must fail. */
 static inline enum ibv_wc_status vb_decode_status(int ret)
 {

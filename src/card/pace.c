@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns packet pacing entries: rates that queues name by number, per adapter and process. Entry 0 is
- * no limit, and nobody's. What a queue does with a rate is the requester's (vb_qp_set_rate()).
+ * no limit, and nobody's. And the rate of a queue; what it does with it is the requester's.
  */
 #include "card/internal.h"
 
@@ -75,4 +75,18 @@ int vb_pace_find(struct vb_dev *dev, uint16_t index, uint32_t *kbps, uint32_t *b
 	}
 	vb_unlock(&vb_card.pace.lock);
 	return ret;
+}
+
+/* --- the rate of one queue ---------------------------------------------------------------------- */
+
+void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst)
+{
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	qp->sq.pace.kbps = kbps;
+	qp->sq.pace.burst = burst;
+	qp->sq.pace.next = 0;
+	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
+	vb_work_add(qp, VB_WORK_SEND); /* what waited under the old limit */
 }

@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/dc.h"
 #include "card/shown.h"
 
 struct vb_qp *vb_qp_find(uint32_t qpn)
@@ -157,6 +158,10 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	if (attr->rss && (attr->wq || attr->rq_cnt || vb_rss_check(dev, attr->rss)))
 		return vb_refuse_combination(
 			"an indirection table with queues that cannot be in it");
+	if (attr->dc && (attr->type != IBV_QPT_RC || attr->rq_cnt || !codec->send_dc ||
+			 (attr->dc == VB_DC_TARGET) != !!attr->srq ||
+			 (attr->dc == VB_DC_TARGET) != !attr->sq_cnt))
+		return vb_refuse_combination("the queues of a DCI or DCT");
 	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev ||
 	    !attr->recv_cq || attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) ||
 	    !attr->dbr)
@@ -194,6 +199,8 @@ static void qp_free(struct vb_qp *qp)
 	free(qp->sq.inflight);
 	free(qp->rss);
 	free(qp->frame);
+	free(qp->dci);
+	vb_dct_free(qp);
 	free(qp);
 }
 
@@ -211,6 +218,19 @@ static int alloc_raw(struct vb_qp *qp, const struct vb_qp_attr *attr)
 			return -ENOMEM;
 		*qp->rss = *attr->rss;
 		qp->init.rss = qp->rss;
+	}
+	return 0;
+}
+
+static int alloc_dc(struct vb_qp *qp, const struct vb_qp_attr *attr)
+{
+	if (attr->dc == VB_DC_TARGET)
+		return vb_dct_alloc(qp);
+	if (attr->dc == VB_DC_INITIATOR) {
+		qp->dci = calloc(1, sizeof(*qp->dci));
+		if (!qp->dci)
+			return -ENOMEM;
+		qp->sq.no_pull = true; /* its memory is not shown to targets */
 	}
 	return 0;
 }
@@ -245,8 +265,6 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	}
 	qp->dev = dev;
 	qp->path = qp->kept = vb_path_none;
-	qp->serial = 1 + atomic_fetch_add_explicit(&vb_card.inject.at[dev->adapter->index].qps, 1,
-						   memory_order_relaxed);
 	qp->type = attr->type;
 	qp->transport = (uint8_t)attr->type;
 	qp->init = *attr;
@@ -256,8 +274,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	vb_deferred_init(&qp->deferred, vb_qp_run_deferred);
 	qp->timer = (struct vb_alarm){ .lock = &qp->sq.lock, .look = vb_requester_look };
 	qp->watch = (struct vb_alarm){ .lock = &qp->rq.lock, .look = vb_responder_look };
-	vb_inject_choose_decoder(qp);
-	if (alloc_raw(qp, attr)) {
+	if (alloc_raw(qp, attr) || alloc_dc(qp, attr)) {
 		qp_free(qp);
 		return NULL;
 	}
@@ -267,24 +284,18 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->rq.buf = attr->rq_buf;
 	qp->rq.count = attr->srq ? 0 : attr->rq_cnt;
 	qp->rq.shift = attr->rq_shift;
+	vb_inject_choose_decoder(qp);
 	return qp;
 }
 
-int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **out)
+/* dct: it is an end of connections to this one, or NULL. */
+static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struct vb_qp *dct,
+		  struct vb_qp **out)
 {
 	struct vb_qp *qp;
 	int64_t index;
 	int ret;
 
-	if (vb_dev_stale(dev))
-		return vb_refuse_forked();
-	ret = check_attr(dev, attr);
-	if (!ret)
-		ret = vb_inject_create(dev, VB_INJECT_QP);
-	if (!ret)
-		ret = vb_fault_arm();
-	if (ret)
-		return ret;
 	index = attr->wq ? take_wq_index(dev)
 			 : vb_ids_take(&vb_card.numbers.qp, dev->adapter->max_qp);
 	if (index < 0)
@@ -297,7 +308,13 @@ int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp
 	if (!qp->shared)
 		goto free_qp;
 	atomic_store_explicit(&qp->shared->adapter, dev->adapter->guid, memory_order_relaxed);
+	atomic_store_explicit(&qp->shared->connection, 0, memory_order_relaxed);
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
+	qp->shows = dct ? dct->number : qp->number;
+	if (!dct)
+		qp->serial =
+			1 + atomic_fetch_add_explicit(&vb_card.inject.at[dev->adapter->index].qps,
+						      1, memory_order_relaxed);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	hold(attr, 1);
 	vb_rss_hold(qp->rss, 1);
@@ -320,6 +337,25 @@ free_qp:
 give_number:
 	vb_ids_give(&vb_card.numbers.qp, (uint32_t)index);
 	return ret;
+}
+
+int vb_qp_create(struct vb_dev *dev, const struct vb_qp_attr *attr, struct vb_qp **out)
+{
+	int ret;
+
+	if (vb_dev_stale(dev))
+		return vb_refuse_forked();
+	ret = check_attr(dev, attr);
+	if (!ret)
+		ret = vb_inject_create(dev, VB_INJECT_QP);
+	if (!ret)
+		ret = vb_fault_arm();
+	return ret ? ret : create(dev, attr, NULL, out);
+}
+
+int vb_qp_create_end(const struct vb_qp *dct, const struct vb_qp_attr *attr, struct vb_qp **qp)
+{
+	return create(dct->dev, attr, dct, qp);
 }
 
 /* --- numbers alone ---------------------------------------------------------------------------- */
@@ -347,7 +383,7 @@ bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number)
 
 	vb_read_lock();
 	qp = vb_qp_find(number);
-	exists = qp && qp->dev == dev;
+	exists = qp && qp->dev->adapter == dev->adapter;
 	vb_read_unlock();
 	return exists;
 }
@@ -421,6 +457,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 			vb_wire_use(qp->dev->adapter, -1);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
+		atomic_store_explicit(&qp->shared->connection, 0, memory_order_release);
 		atomic_store_explicit(&vb_card_tables.qp[index], NULL, memory_order_release);
 		atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */

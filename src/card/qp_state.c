@@ -175,6 +175,53 @@ static const char *attr_names(int mask, char *out, size_t size)
 	return out;
 }
 
+/* --- DC, as mlx5_ib has it: a DCT is made once, and then only destroyed ----------------------- */
+
+struct dc_rule {
+	enum ibv_qp_state from, to;
+	int required, optional;
+};
+
+static const struct dc_rule dct_rules[] = {
+	{ IBV_QPS_RESET, IBV_QPS_INIT, CONNECTED_INIT, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU, 0 },
+	{ 0 },
+};
+
+static const struct dc_rule dci_rules[] = {
+	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT },
+	{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV },
+	{ IBV_QPS_RTR, IBV_QPS_RTS,
+	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+		  IBV_QP_SQ_PSN,
+	  IBV_QP_MIN_RNR_TIMER },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_MIN_RNR_TIMER },
+	{ 0 },
+};
+
+static int check_dc_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+			       int mask)
+{
+	bool target = qp->init.dc == VB_DC_TARGET;
+	const struct dc_rule *rule = target ? dct_rules : dci_rules;
+	char names[256];
+	int extra;
+
+	while ((rule->from != from || rule->to != to) && (rule->from || rule->to))
+		rule++;
+	/* The end of the list: to RESET, and from all but RESET to ERR, in the same way. */
+	if (!rule->to &&
+	    (target || !(to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))))
+		return vb_refuse_transition(state_name(from), state_name(to),
+					    target ? "DCT" : "DCI");
+	if (rule->required & ~mask)
+		return vb_refuse_attr_missing(
+			attr_names(rule->required & ~mask, names, sizeof(names)));
+	extra = mask & ~(IBV_QP_STATE | rule->required | rule->optional);
+	return extra ? vb_refuse_attr_extra(attr_names(extra, names, sizeof(names))) : 0;
+}
+
 static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
 			    int mask)
 {
@@ -183,6 +230,8 @@ static int check_transition(const struct vb_qp *qp, enum ibv_qp_state from, enum
 	int type = type_index(qp->type), extra;
 	char names[256];
 
+	if (qp->init.dc)
+		return check_dc_transition(qp, from, to, mask);
 	if (from > IBV_QPS_ERR || to > IBV_QPS_ERR)
 		return vb_refuse_transition(state_name(from), state_name(to), types[type]);
 	t = &transitions[from][to];
@@ -204,7 +253,7 @@ static int check_av(const struct vb_qp *qp, const struct ibv_ah_attr *av)
 	 * On Ethernet every address vector has a global route, from an entry of the GID table that
 	 * is in use.
 	 */
-	if (!av->is_global)
+	if (!av->is_global && !qp->init.dc) /* there it only says which entry is its own */
 		return vb_refuse_no_grh();
 	if (av->grh.sgid_index >= adapter->num_gids)
 		return vb_refuse_sgid_index(av->grh.sgid_index, adapter->num_gids,
@@ -323,7 +372,7 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 				 .mtu = 128u << mtu,
 				 .transport = transport_of(qp, &attr->ah_attr) };
 
-	return qp->type == IBV_QPT_UD ? 0 : vb_path_open(path, &to, qpn);
+	return qp->type == IBV_QPT_UD || qp->init.dc ? 0 : vb_path_open(path, &to, qpn);
 }
 
 /*
@@ -347,7 +396,7 @@ void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 	vb_show_state(qp, state);
 	shared->transport = qp->transport & (uint8_t)~VB_TRANSPORT_CUT;
 	atomic_store_explicit(&shared->ready,
-			      qp->type < IBV_QPT_UD && vb_qp_receives(state) &&
+			      qp->type < IBV_QPT_UD && vb_qp_receives(state) && !qp->init.dc &&
 				      !(qp->transport & VB_TRANSPORT_CUT),
 			      memory_order_seq_cst);
 	/*

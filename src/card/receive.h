@@ -139,7 +139,7 @@ static inline void complete(struct vb_qp *qp, enum ibv_wc_status status, const s
 		.status = status,
 		.receive = true,
 		.wqe_index = qp->rq.wqe_index,
-		.qpn = qp->number,
+		.qpn = qp->shows,
 		.byte_len = len,
 		.srqn = qp->srqn,
 		.uidx = qp->init.uidx,

@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "card/dc.h"
 #include "card/indirect.h"
 #include "card/local.h"
 #include "card/message.h"
@@ -665,18 +666,6 @@ static bool is_paced(struct vb_qp *qp)
 	return false;
 }
 
-void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst)
-{
-	vb_card_enter();
-	vb_lock(&qp->sq.lock);
-	qp->sq.pace.kbps = kbps;
-	qp->sq.pace.burst = burst;
-	qp->sq.pace.next = 0;
-	vb_unlock(&qp->sq.lock);
-	vb_card_leave();
-	vb_work_add(qp, VB_WORK_SEND); /* what waited under the old limit */
-}
-
 static enum step send_frame(struct vb_qp *qp)
 {
 	struct iovec iov[VB_WR_MAX_SGE];
@@ -779,6 +768,21 @@ static enum step load(struct vb_qp *qp)
 	return status == IBV_WC_SUCCESS ? NEXT : fail(qp, status);
 }
 
+/* DC: there must be a connection to where the WQE goes. */
+static __attribute__((noinline)) enum step send_dc(struct vb_qp *qp)
+{
+	enum ibv_wc_status status;
+
+	switch (vb_dci_prepare(qp, &status)) {
+	case VB_DCI_GO:
+		return send_connected(qp);
+	case VB_DCI_WAIT:
+		return WAIT;
+	default:
+		return fail(qp, status);
+	}
+}
+
 static enum step execute(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
@@ -798,7 +802,7 @@ static enum step execute(struct vb_qp *qp)
 	}
 	vb_burst_before(wr->len);
 	if (qp->type < IBV_QPT_UD)
-		return send_connected(qp);
+		return __builtin_expect(qp->dci != NULL, 0) ? send_dc(qp) : send_connected(qp);
 	return qp->type == IBV_QPT_UD ? send_datagram(qp) : send_frame(qp);
 }
 
@@ -954,7 +958,7 @@ void vb_requester_flush(struct vb_qp *qp)
 	uint32_t flushed = 0;
 
 	for (; at != sq->pi; flushed++) {
-		qp->codec->send(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
+		vb_qp_decoder(qp)(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
 		if (!(sq->wr.flags & VB_WR_FIRST_ERROR) || !sq->erred)
 			vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
 		/* A WQE that lies about its size must not carry us past the doorbell. */
@@ -967,6 +971,8 @@ void vb_requester_flush(struct vb_qp *qp)
 	sq->sent = 0;
 	sq->watch_at = 0;
 	vb_requester_forget(sq);
+	if (qp->dci)
+		vb_dci_leave(qp);
 }
 
 void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
@@ -981,4 +987,6 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
 	sq->watch_at = 0;
 	vb_requester_forget(sq);
 	vb_sender_reset(&sq->sender, psn);
+	if (qp->dci)
+		vb_dci_leave(qp);
 }

@@ -9,6 +9,7 @@
 #include "card/requester.h"
 
 #include "base/util.h"
+#include "card/dc.h"
 #include "card/emulated.h"
 #include "card/hbl/sink.h"
 
@@ -40,6 +41,8 @@ void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what)
 		vb_requester_run(qp);
 		vb_unlock(&qp->sq.lock);
 	}
+	if (what & VB_WORK_CONNECT)
+		vb_dct_serve(qp);
 	if (what & (VB_WORK_FLUSH | VB_WORK_FLUSH_SQ))
 		vb_qp_flush(qp, what);
 	if (what & VB_WORK_DRAINED)
@@ -86,6 +89,17 @@ static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
 		vb_requester_receive(qp, &ack);
 }
 
+/* Two ends of DC meet. */
+static __attribute__((noinline, cold)) void receive_dc(const struct vb_pkt *pkt)
+{
+	struct vb_qp *qp;
+
+	if (pkt->op == VB_PKT_COMPARE_SWAP)
+		vb_dct_ask(pkt);
+	else if (pkt->op == VB_PKT_ATOMIC_RESPONSE && (qp = vb_qp_find(pkt->dqpn)))
+		vb_dci_receive(qp, pkt);
+}
+
 static void card_receive(const struct vb_pkt *pkt)
 {
 	struct vb_qp *qp;
@@ -102,6 +116,10 @@ static void card_receive(const struct vb_pkt *pkt)
 		vb_cable_receive(pkt);
 		return;
 	}
+	if (__builtin_expect(pkt->transport == VB_TRANSPORT_DC, 0)) {
+		receive_dc(pkt);
+		return;
+	}
 	qp = vb_qp_find(pkt->dqpn);
 	if (!qp)
 		return;
@@ -109,6 +127,8 @@ static void card_receive(const struct vb_pkt *pkt)
 		vb_requester_receive(qp, pkt);
 		return;
 	}
+	if (qp->init.dc)
+		return; /* requests go to ends of connections, which have numbers of their own */
 	vb_burst_before(pkt->len);
 	/*
 	 * A program that waits for events sees the order of completions, and expects that of its

@@ -30,7 +30,9 @@ struct vb_seg_qp {
 	_Atomic uint32_t
 		epsn; /* RC: what the responder expects next, so that a dead process has still acknowledged */
 	_Atomic uint64_t adapter; /* its GUID, in network order; for sniffers only */
-	uint32_t reserved[8];
+	/* DC: the connection that this end belongs to, the same at both ends; 0: none */
+	_Atomic uint64_t connection;
+	uint32_t reserved[6];
 };
 
 struct vb_seg_mr {

@@ -39,6 +39,7 @@ enum {
 	/* Of a queue pair only: its port is down, so that it takes nothing. Never in a packet. */
 	VB_TRANSPORT_CUT = 0x20,
 	VB_TRANSPORT_HBL = 0x48, /* beyond enum ibv_qp_type */
+	VB_TRANSPORT_DC = 0x4a,  /* how two ends of DC meet (card/dc.h); the rest goes as RC */
 };
 
 static inline uint8_t vb_transport_type(uint8_t transport)
@@ -191,6 +192,7 @@ struct vb_path_ops {
 	bool (*polled)(const struct vb_path *path);
 	uint32_t (*expected)(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
 	__be64 (*adapter)(struct vb_path *path, uint32_t qpn);
+	uint64_t (*connection)(struct vb_path *path, uint32_t qpn);
 	void (*close)(struct vb_path *path);
 };
 
@@ -316,6 +318,9 @@ static inline void vb_path_close(struct vb_path *path)
 	*path = vb_path_none;
 }
 
+/* The same inside a read section, any locks held. */
+void vb_path_drop(struct vb_path *path);
+
 /*
  * Impairment and capture sit here: both functions see every packet to and from other processes and
  * hosts, and pass it on with next, which they may call once, not at all or several times, now or
@@ -394,6 +399,12 @@ static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint
 static inline __be64 vb_path_adapter(struct vb_path *path, uint32_t qpn)
 {
 	return path->ops->adapter(path, qpn);
+}
+
+/* The connection of DC that a QP of the peer belongs to, as it shows itself; 0: none, or not known. */
+static inline uint64_t vb_path_connection(struct vb_path *path, uint32_t qpn)
+{
+	return path->ops->connection ? path->ops->connection(path, qpn) : 0;
 }
 
 /*

@@ -75,6 +75,13 @@ const struct vb_path vb_path_none = { .ops = &none_ops, .mtu = VB_SHM_SPAN, .spa
 
 static const struct vb_path loop = { .ops = &loop_ops, .mtu = UINT32_MAX, .span = UINT32_MAX };
 
+void vb_path_drop(struct vb_path *path)
+{
+	if (path->peer)
+		vb_peer_drop(path->peer);
+	*path = vb_path_none;
+}
+
 /* --- which ------------------------------------------------------------------------------------ */
 
 void vb_path_peek(struct vb_path *path, const struct vb_address *to, uint32_t qpn)

@@ -83,6 +83,15 @@ static __be64 shm_adapter(struct vb_path *path, uint32_t qpn)
 		       : atomic_load_explicit(&qp->adapter, memory_order_relaxed);
 }
 
+static uint64_t shm_connection(struct vb_path *path, uint32_t qpn)
+{
+	struct vb_seg_qp *qp;
+
+	return vb_view_qp(&path->peer->view, qpn & VB_QPN_INDEX_MASK, &qp)
+		       ? 0
+		       : atomic_load_explicit(&qp->connection, memory_order_acquire);
+}
+
 static void shm_close(struct vb_path *path)
 {
 	vb_peer_put(path->peer);
@@ -98,6 +107,7 @@ static const struct vb_path_ops shm_ops = {
 	.polled = shm_polled,
 	.expected = shm_expected,
 	.adapter = shm_adapter,
+	.connection = shm_connection,
 	.close = shm_close,
 };
 

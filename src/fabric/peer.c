@@ -114,10 +114,19 @@ static struct vb_peer *unlink_peer(uint32_t slot)
  * The table's reference may be dropped inside a read section, which must not wait:
  * vb_peer_collect() does.
  */
-static void drop(struct vb_peer *peer)
+void vb_peer_drop(struct vb_peer *peer)
 {
+	uint32_t refs;
+
 	if (!peer)
 		return;
+	/* Nearly always the table has one, too: then nobody has to wait. */
+	refs = atomic_load_explicit(&peer->refs, memory_order_relaxed);
+	while (refs > 1)
+		if (atomic_compare_exchange_weak_explicit(&peer->refs, &refs, refs - 1,
+							  memory_order_acq_rel,
+							  memory_order_relaxed))
+			return;
 	pthread_mutex_lock(&peers->table_lock);
 	if (!peer->drops++) {
 		peer->next_dropped = peers->dropped;
@@ -160,7 +169,7 @@ static struct vb_peer *peer_replace(uint32_t slot)
 		atomic_store_explicit(&peers->table[slot], peer, memory_order_release);
 	}
 	pthread_mutex_unlock(&peers->table_lock);
-	drop(stale);
+	vb_peer_drop(stale);
 	return peer;
 }
 
@@ -197,7 +206,7 @@ bool vb_peer_alive(struct vb_peer *peer)
 	pthread_mutex_unlock(&peers->table_lock);
 	if (gone) {
 		vb_registry_reap();
-		drop(gone);
+		vb_peer_drop(gone);
 	}
 	return false;
 }
@@ -390,7 +399,7 @@ void vb_peer_forget(struct vb_peer *peer)
 	}
 	pthread_mutex_unlock(&peers->table_lock);
 	if (found)
-		drop(peer);
+		vb_peer_drop(peer);
 }
 
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)

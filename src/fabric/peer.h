@@ -42,6 +42,8 @@ struct vb_peer {
 struct vb_peer *vb_peer_find(uint32_t slot);
 void vb_peer_get(struct vb_peer *peer);
 void vb_peer_put(struct vb_peer *peer);
+/* The same inside a read section. */
+void vb_peer_drop(struct vb_peer *peer);
 /*
  * Whether the process still runs; asks the system at most every few milliseconds. Gives the peer up
  * where not.

@@ -121,8 +121,9 @@ struct vb_wr {
 	uint64_t len; /* sum over sge */
 	uint64_t raddr;
 	uint64_t swap_add, compare;
-	/* datagrams */
+	/* datagrams, and DC, where dqpn is the DCT */
 	uint32_t dqpn, qkey;
+	uint64_t dc_key;
 	union ibv_gid dgid;
 	uint8_t sgid_index, traffic_class, hop_limit;
 	/*
@@ -210,6 +211,9 @@ struct vb_codec {
 		    struct vb_wr *wr);
 	/* The same for a datagram queue, whose WQEs carry an address vector. */
 	int (*send_ud)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+		       struct vb_wr *wr);
+	/* And for an initiator of DC, the same with a key of the target; NULL where the format has none. */
+	int (*send_dc)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 		       struct vb_wr *wr);
 	/* And for a queue of raw frames; NULL where the format has none. */
 	int (*send_raw)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,

@@ -376,6 +376,40 @@ static int mlx5_send_ud(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	return ret ? ret : decode_data(&c, wr);
 }
 
+/* One whose address vector is not the long one names no GID, and so nobody on Ethernet. */
+static int decode_dc(struct vb_cursor *c, struct vb_wr *wr)
+{
+	const struct mlx5_wqe_av *av = (const void *)(c->ring + c->at);
+	__be32 dct = c->units < sizeof(*av) / VB_SEG_UNIT ? 0 : av->dqp_dct;
+
+	if (!(be32toh(dct) & MLX5_EXTENDED_UD_AV))
+		return -EINVAL;
+	wr->dc_key = be64toh(av->key.dc_key);
+	return decode_datagram(c, wr);
+}
+
+static int mlx5_send_dc(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			struct vb_wr *wr)
+{
+	const struct vb_opcode *opcode;
+	struct vb_cursor c;
+
+	opcode = decode_ctrl(ring, blocks, index, wr, &c);
+	if (!opcode || opcode->raw)
+		return -EINVAL;
+	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
+		return 0;
+	if (wr->op == VB_WR_COPY)
+		return decode_mmo(&c, wr);
+	if (wr->op == VB_WR_WAIT)
+		return decode_wait(&c, wr);
+	if (wr->op == VB_WR_UMR)
+		return decode_umr(&c, wr);
+	if (decode_dc(&c, wr) || vb_seg_remote(&c, opcode, wr))
+		return -EINVAL;
+	return decode_data(&c, wr);
+}
+
 /*
  * The Ethernet segment:
  *
@@ -847,6 +881,7 @@ const struct vb_codec vb_codec_mlx5 = {
 	.sq_shift_max = UINT8_MAX, /* blocks have one size, and nobody says it */
 	.send = mlx5_send,
 	.send_ud = mlx5_send_ud,
+	.send_dc = mlx5_send_dc,
 	.send_raw = mlx5_send_raw,
 	.layout = mlx5_layout,
 	.receive = mlx5_receive,

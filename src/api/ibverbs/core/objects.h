@@ -257,7 +257,8 @@ struct api_qp {
 	struct vb_list node;
 	struct api_buf buf, dbr_buf;
 	size_t buf_bytes;
-	bool is_wq; /* the inside of a receive WQ */
+	bool is_wq;       /* the inside of a receive WQ */
+	bool late_number; /* programs learn its number in RTR */
 	bool vlan_strip, scatter_fcs;
 	uint32_t max_tso_header;   /* bytes of headers that a large send may have; 0: none */
 	struct api_ind_table *rss; /* or NULL */

@@ -19,7 +19,7 @@ enum { DBR_SIZE = 64 };
 
 static int table_add(struct api_context *ctx, struct api_qp *qp)
 {
-	uint32_t qpn = qp->ibv.qp_num;
+	uint32_t qpn = vb_qp_number(qp->card);
 	struct api_qp *_Atomic *leaf =
 		atomic_load_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], memory_order_relaxed);
 
@@ -35,9 +35,8 @@ static int table_add(struct api_context *ctx, struct api_qp *qp)
 	return 0;
 }
 
-static void table_remove(struct api_context *ctx, struct api_qp *qp)
+static void table_remove(struct api_context *ctx, uint32_t qpn)
 {
-	uint32_t qpn = qp->ibv.qp_num;
 	struct api_qp *_Atomic *leaf =
 		atomic_load_explicit(&ctx->qp_table[qpn >> API_QP_LEAF_BITS], memory_order_relaxed);
 
@@ -76,7 +75,7 @@ static int check_rss(struct ibv_context *context, const struct ibv_qp_init_attr_
 	return 0;
 }
 
-static int check_type(enum ibv_qp_type type, bool raw)
+static int check_type(enum ibv_qp_type type, bool raw, bool direct)
 {
 	switch ((int)type) {
 	case IBV_QPT_RC:
@@ -89,6 +88,8 @@ static int check_type(enum ibv_qp_type type, bool raw)
 	case IBV_QPT_XRC_RECV:
 		return -vb_refuse_unsupported("XRC");
 	case IBV_QPT_DRIVER:
+		if (direct)
+			return 0; /* the provider says which */
 		return -vb_refuse_unsupported("queue pairs of type DRIVER");
 	default:
 		return -vb_refuse_value("qp_type", (unsigned int)type);
@@ -114,7 +115,8 @@ static int check_raw(struct ibv_context *context, const struct ibv_qp_init_attr_
 	return 0;
 }
 
-static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
+static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr,
+		      bool direct)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
 			       IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
@@ -132,15 +134,17 @@ static int check_attr(struct ibv_context *context, const struct ibv_qp_init_attr
 		return -vb_refuse_unsupported("receive side scaling on this adapter");
 	err = check_raw(context, attr);
 	if (!err)
-		err = check_type(attr->qp_type, raw);
+		err = check_type(attr->qp_type, raw, direct);
 	if (err)
 		return err;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
 		return -vb_refuse_other_context("pd");
 	if (attr->comp_mask & rss)
 		return check_rss(context, attr);
-	if (!attr->send_cq || attr->send_cq->context != context || !attr->recv_cq ||
-	    attr->recv_cq->context != context || (attr->srq && attr->srq->context != context))
+	/* What only receives needs no CQ for sends: the provider of type DRIVER knows. */
+	if ((attr->send_cq ? attr->send_cq->context != context : attr->qp_type != IBV_QPT_DRIVER) ||
+	    !attr->recv_cq || attr->recv_cq->context != context ||
+	    (attr->srq && attr->srq->context != context))
 		return -vb_refuse_other_context("send_cq, recv_cq or srq");
 	return 0;
 }
@@ -153,7 +157,7 @@ static void qp_init(struct api_qp *qp, struct ibv_context *context,
 	ibv->context = context;
 	ibv->qp_context = attr->qp_context;
 	ibv->pd = attr->pd;
-	ibv->send_cq = attr->send_cq;
+	ibv->send_cq = attr->send_cq ? attr->send_cq : attr->recv_cq;
 	ibv->recv_cq = attr->recv_cq;
 	ibv->srq = attr->srq;
 	ibv->qp_type = attr->qp_type;
@@ -267,7 +271,8 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 	api_context_lock(context);
 	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
 	if (!rc) {
-		qp->ibv.qp_num = qp->ibv.handle = vb_qp_number(qp->card);
+		qp->ibv.handle = vb_qp_number(qp->card);
+		qp->ibv.qp_num = qp->late_number ? 0 : qp->ibv.handle;
 		rc = table_add(to_context(context), qp);
 		if (rc)
 			vb_qp_destroy(qp->card);
@@ -285,7 +290,7 @@ struct ibv_qp *api_qp_create_extra(struct ibv_context *context, struct ibv_qp_in
 	int err;
 
 	API_CALL_AS("ibv_create_qp_ex", API_DEVICE(context));
-	err = check_attr(context, attr);
+	err = check_attr(context, attr, extra->direct);
 	if (err)
 		return api_null(err);
 	if (posix_memalign((void **)&qp, _Alignof(struct api_qp), ring->qp_bytes))
@@ -467,6 +472,8 @@ int api_qp_modify(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		ring_ops(qp)->qp_init(qp);
 	if (!rc && (mask & IBV_QP_STATE))
 		ibqp->state = attr->qp_state;
+	if (!rc && qp->late_number && ibqp->state == IBV_QPS_RTR)
+		ibqp->qp_num = vb_qp_number(qp->card);
 	return api_status(rc);
 }
 
@@ -483,6 +490,8 @@ int api_qp_query(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 {
 	struct api_qp *qp = to_qp(ibqp);
 
+	if (qp->late_number && ibqp->state != IBV_QPS_RTR)
+		return api_refuse(combination, "a DCT can be queried in RTR");
 	vb_qp_query(qp->card, attr, init);
 	attr->cap = qp->cap;
 	*init = (struct ibv_qp_init_attr){
@@ -519,6 +528,7 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	struct ibv_context *context = ibqp->context;
 	struct api_qp *qp = to_qp(ibqp);
 	struct ibv_pd *pd;
+	uint32_t qpn = vb_qp_number(qp->card);
 	int rc = vb_qp_check_unused(qp->card);
 
 	if (rc)
@@ -530,7 +540,7 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	rc = vb_qp_destroy(qp->card);
 	if (!rc) {
 		qp_clean_cqs(qp);
-		table_remove(to_context(context), qp);
+		table_remove(to_context(context), qpn);
 	}
 	api_context_unlock(context);
 	if (rc) { /* used since */

@@ -52,6 +52,8 @@ struct mlx5_qp {
 	uint8_t *raw;                /* by block: a raw WQE begins there; NULL: the QP has none */
 	uint8_t loopback;            /* enum vb_tir_loopback of RAW_PACKET */
 	struct vb_striding striding; /* of a WQ */
+	uint8_t dc;                  /* enum vb_dc of DRIVER */
+	uint64_t dc_key;             /* of a DCT */
 };
 
 static inline struct mlx5_qp *to_mlx5_qp(struct api_qp *qp)

@@ -25,6 +25,9 @@ static uint32_t send_overhead(enum ibv_qp_type type)
 		       sizeof(struct mlx5_wqe_atomic_seg);
 	case IBV_QPT_UC:
 		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_raddr_seg);
+	case IBV_QPT_DRIVER: /* a DCI */
+		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_datagram_seg) +
+		       sizeof(struct mlx5_wqe_raddr_seg) + sizeof(struct mlx5_wqe_atomic_seg);
 	case IBV_QPT_RAW_PACKET:
 		return sizeof(struct mlx5_wqe_ctrl_seg) + sizeof(struct mlx5_wqe_eth_seg);
 	default:
@@ -112,19 +115,47 @@ static int check_flags(struct mlx5_qp *qp, uint32_t flags)
 	return 0;
 }
 
+/* DC: the type of queue pair DRIVER has no other meaning. */
+static int check_dc(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		    const struct mlx5dv_qp_init_attr *direct)
+{
+	const struct mlx5dv_dc_init_attr *dc = &direct->dc_init_attr;
+
+	if (!(direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != (attr->qp_type != IBV_QPT_DRIVER))
+		return -vb_refuse_combination("DC and the type DRIVER go together");
+	if (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)
+		return -vb_refuse_unsupported("streams of a DCI");
+	if (attr->qp_type != IBV_QPT_DRIVER)
+		return 0;
+	if (dc->dc_type == MLX5DV_DCTYPE_DCT) {
+		if (!attr->srq || (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+			return -vb_refuse_combination(
+				"a DCT receives through a shared receive queue, and sends nothing");
+		qp->dc = VB_DC_TARGET;
+		qp->dc_key = dc->dct_access_key;
+		qp->api.late_number = true;
+	} else if (dc->dc_type == MLX5DV_DCTYPE_DCI) {
+		if (!attr->send_cq || !attr->cap.max_send_wr)
+			return -vb_refuse_combination("a DCI needs a send queue and its CQ");
+		qp->dc = VB_DC_INITIATOR;
+	} else {
+		return -vb_refuse_value("dc_type", dc->dc_type);
+	}
+	return 0;
+}
+
 static int check_direct(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 			const struct mlx5dv_qp_init_attr *direct)
 {
 	const uint64_t known =
-		MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
-	int err = 0;
+		MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DC |
+		MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+	int err;
 
-	if (direct->comp_mask &
-	    (MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS))
-		return -vb_refuse_unsupported("dynamically connected transport (DC)");
 	if (direct->comp_mask & ~known)
 		return -vb_refuse_bits("comp_mask", direct->comp_mask & ~known);
-	if (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)
+	err = check_dc(qp, attr, direct);
+	if (!err && (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS))
 		err = check_flags(qp, direct->create_flags);
 	if (!err && (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)) {
 		err = mlx5_qp_check_dv_ops(&qp->api, direct->send_ops_flags);
@@ -206,6 +237,10 @@ int mlx5_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 	if (direct)
 		err = qp->is_wq ? check_striding(to_mlx5_qp(qp), direct)
 				: check_direct(to_mlx5_qp(qp), attr, direct);
+	if (to_mlx5_qp(qp)->dc)
+		cap.max_recv_wr = cap.max_recv_sge = 0;
+	if (to_mlx5_qp(qp)->dc == VB_DC_TARGET)
+		cap = (struct ibv_qp_cap){ 0 };
 	if (!err)
 		err = size_sq(to_mlx5_qp(qp), attr->qp_type, &cap, &layout->sq_bytes);
 	if (!err)
@@ -224,4 +259,10 @@ void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
 	attr->transport_domain = to_mlx5_context(to_context(qp->ibv.context))->transport_domain;
 	attr->loopback = ((const struct mlx5_qp *)qp)->loopback;
 	attr->striding = ((const struct mlx5_qp *)qp)->striding;
+	attr->dc = ((const struct mlx5_qp *)qp)->dc;
+	attr->dc_key = ((const struct mlx5_qp *)qp)->dc_key;
+	if (attr->dc)
+		attr->type = IBV_QPT_RC;
+	if (attr->dc == VB_DC_INITIATOR)
+		attr->srq = NULL; /* it receives nothing */
 }

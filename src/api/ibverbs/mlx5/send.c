@@ -41,6 +41,8 @@ static inline int check_wr(const struct api_qp *qp, const struct ibv_send_wr *wr
 			return EINVAL;
 		if (unlikely(op->segs != SEGS_INVALIDATE && !wr->wr.ud.ah))
 			return EINVAL;
+	} else if (unlikely(qp->ibv.qp_type == IBV_QPT_DRIVER)) {
+		return EINVAL; /* struct ibv_send_wr has no place for the address */
 	} else if (unlikely(op->segs == SEGS_ATOMIC && qp->ibv.qp_type != IBV_QPT_RC)) {
 		return EINVAL;
 	}

@@ -351,6 +351,27 @@ static void wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 	qp->wr.nreq++;
 }
 
+/* --- addresses of DC -------------------------------------------------------------------------- */
+
+static void wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
+			   uint64_t remote_dc_key)
+{
+	struct mlx5_wr_builder *wr = &dv_to_qp(dv)->wr;
+	struct mlx5_wqe_av *av;
+
+	if (unlikely(!wr->ctrl))
+		return;
+	/* Local work has no address. */
+	if (unlikely(!ah || wr->data_ds < 1 + sizeof(*av) / SEG || wr->mkey)) {
+		mlx5_wr_fail(wr, EINVAL);
+		return;
+	}
+	av = (struct mlx5_wqe_av *)(wr->ctrl + 1);
+	*av = to_mlx5_ah(to_ah(ah))->av;
+	av->key.dc_key = htobe64(remote_dc_key);
+	av->dqp_dct = htobe32((remote_dctn & 0xffffff) | MLX5_EXTENDED_UD_AV);
+}
+
 /* --- which QP has which ----------------------------------------------------------------------- */
 
 int mlx5_qp_check_dv_ops(const struct api_qp *qp, uint64_t ops)
@@ -369,6 +390,8 @@ void mlx5_qp_set_dv_ops(struct mlx5_qp *qp)
 {
 	struct mlx5dv_qp_ex *dv = &qp->dv;
 
+	if (qp->dc == VB_DC_INITIATOR)
+		dv->wr_set_dc_addr = wr_set_dc_addr;
 	if (qp->dv_ops & MLX5DV_QP_EX_WITH_MR_LIST)
 		dv->wr_mr_list = wr_mr_list;
 	if (qp->dv_ops & MLX5DV_QP_EX_WITH_MR_INTERLEAVED)

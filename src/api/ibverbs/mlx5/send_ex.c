@@ -70,6 +70,8 @@ char *mlx5_wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_segs
 	wr->opmod = 0;
 	wr->ds = wr->data_ds = 1 + transport_segs;
 	wr->data = (char *)wr->ctrl + wr->ds * SEG;
+	if (unlikely(wr->data > sq->end)) /* behind the address vector of DC */
+		wr->data -= sq->end - sq->buf;
 	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = ex->wr_id;
 	return (char *)(wr->ctrl + 1);
 }
@@ -78,7 +80,27 @@ char *mlx5_wr_open(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t transport_segs
 
 static uint32_t send_segs(const struct ibv_qp_ex *ex)
 {
-	return ex->qp_base.qp_type == IBV_QPT_UD ? sizeof(struct mlx5_wqe_datagram_seg) / SEG : 0;
+	return ex->qp_base.qp_type == IBV_QPT_UD || ex->qp_base.qp_type == IBV_QPT_DRIVER
+		       ? sizeof(struct mlx5_wqe_datagram_seg) / SEG
+		       : 0;
+}
+
+/*
+ * The same for one-sided work: where its segments go. Those of a DCI follow an address vector, which
+ * ends with the block.
+ */
+static char *open_remote(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t segs, __be32 imm)
+{
+	const struct api_sq *sq = &ex_to_qp(ex)->api.sq;
+	uint32_t av = send_segs(ex);
+	char *at = mlx5_wr_open(ex, opcode, av + segs, imm);
+
+	if (unlikely(at && av)) {
+		memset(at, 0, av * SEG);
+		at += av * SEG;
+		return at == sq->end ? sq->buf : at;
+	}
+	return at;
 }
 
 static void open_frame(struct ibv_qp_ex *ex, uint8_t opcode, const void *header,
@@ -140,7 +162,7 @@ static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 static void open_rdma(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr,
 		      __be32 imm)
 {
-	char *at = mlx5_wr_open(ex, opcode, 1, imm);
+	char *at = open_remote(ex, opcode, 1, imm);
 
 	if (at)
 		wqe_put_raddr(at, remote_addr, rkey);
@@ -165,7 +187,7 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 static void open_atomic(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t remote_addr,
 			uint64_t swap_add, uint64_t compare)
 {
-	char *at = mlx5_wr_open(ex, opcode, 2, 0);
+	char *at = open_remote(ex, opcode, 2, 0);
 
 	if (!at)
 		return;
@@ -345,6 +367,7 @@ static uint64_t supported_ops(enum ibv_qp_type type)
 {
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_DRIVER:
 		return OPS_RC;
 	case IBV_QPT_UC:
 		return OPS_UC;
@@ -381,7 +404,7 @@ int mlx5_qp_set_ex_ops(struct api_qp *qp, uint64_t send_ops_flags)
 		ex->wr_rdma_write_imm = wr_rdma_write_imm;
 		ex->wr_local_inv = wr_local_inv;
 	}
-	if (qp->ibv.qp_type == IBV_QPT_RC) {
+	if (qp->ibv.qp_type == IBV_QPT_RC || qp->ibv.qp_type == IBV_QPT_DRIVER) {
 		ex->wr_rdma_read = wr_rdma_read;
 		ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 		ex->wr_atomic_fetch_add = wr_atomic_fetch_add;

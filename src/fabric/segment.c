@@ -18,7 +18,8 @@
 _Static_assert(sizeof(struct vb_segment) +
 			       64ull * (VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS +
 					VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS) +
-			       VB_SLOTS * (sizeof(struct vb_ring_shared) + VB_RING_MAX) + 4096 <=
+			       VB_SLOTS * (sizeof(struct vb_ring_shared) + VB_RING_MAX) +
+			       VB_WINDOWS * sizeof(struct vb_window) + 4096 <=
 		       VB_SEG_MAX_SIZE,
 	       "everything that can be allocated fits");
 
@@ -193,8 +194,11 @@ static void wait_more(struct patience *p, uint32_t slot)
 		p->pause_ns *= 2;
 }
 
-/* Wait until no pin has `want` in the bits of `mask`; a pin left by a dead process is cleared. */
-static void wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask)
+/*
+ * Wait until no pin has `want` in the bits of `mask`; a pin left by a dead process is cleared, which
+ * is false.
+ */
+static bool wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask)
 {
 	struct patience patience = { 0 };
 
@@ -203,15 +207,20 @@ static void wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64
 		uint32_t generation = vb_registry_generation(slot);
 
 		if (!value || (value & mask) != want)
-			return;
+			return true;
 		if ((value >> 49) != (generation & 0x7fff) ||
 		    (patience.spins >= SPINS && !vb_registry_alive(slot, generation))) {
 			atomic_compare_exchange_strong_explicit(
 				pin, &value, 0, memory_order_acq_rel, memory_order_acquire);
-			return;
+			return false;
 		}
 		wait_more(&patience, slot);
 	}
+}
+
+bool vb_segment_wait_pin(uint32_t slot, _Atomic uint64_t *pin)
+{
+	return wait_pin(slot, pin, 1ull << 48, 1ull << 48);
 }
 
 static void wait_unpinned(uint64_t want, uint64_t mask)

@@ -7,7 +7,7 @@
  *	| inbound[256]       |  peers write: "slot p has a ring to you"
  *	| pins[256][8]       |  peers write: "slot p is using this QP and key of yours right now"
  *	| outbound[256]      |  where in this segment the ring to slot p lies
- *	| qp, mr directories |  offsets of the chunks below
+ *	| qp, mr directories |  offsets of the chunks below; the same of windows (window.h)
  *	+--------------------+ fixed part
  *	| chunks as needed   |  QP entries, MR entries, rings
  *	+--------------------+ size (grows, never shrinks; reserved when it grows)
@@ -34,6 +34,7 @@
 #include "base/lock.h"
 #include "base/registry.h"
 #include "fabric/entries.h"
+#include "fabric/window.h"
 
 enum {
 	VB_SEG_MAX_SIZE =
@@ -53,7 +54,7 @@ struct vb_seg_outbound {
 	uint64_t offset;
 };
 
-#define VB_SEG_MAGIC 0x3367657362657672ull
+#define VB_SEG_MAGIC 0x3467657362657672ull
 
 struct vb_segment {
 	_Atomic uint64_t magic;
@@ -75,6 +76,7 @@ struct vb_segment {
 	struct vb_seg_outbound outbound[VB_SLOTS];
 	_Atomic uint64_t qp_chunk[VB_SEG_QP_CHUNKS];
 	_Atomic uint64_t mr_chunk[VB_SEG_MR_CHUNKS];
+	_Atomic uint64_t window[VB_WINDOWS]; /* by device, see window.h */
 };
 
 _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");
@@ -101,6 +103,7 @@ struct vb_view {
 	struct vb_lock lock; /* held while more is mapped */
 	_Atomic(struct vb_seg_qp *) qp[VB_SEG_QP_CHUNKS];
 	_Atomic(struct vb_seg_mr *) mr[VB_SEG_MR_CHUNKS];
+	_Atomic(struct vb_window *) window[VB_WINDOWS];
 	void *ring;
 	size_t ring_bytes;
 };
@@ -118,6 +121,7 @@ void vb_view_close(struct vb_view *view);
 int vb_view_map_ring(struct vb_view *view, uint64_t offset, size_t bytes);
 int vb_view_map_qps(struct vb_view *view, uint32_t index);
 int vb_view_map_mrs(struct vb_view *view, uint32_t index);
+int vb_view_map_window(struct vb_view *view, uint32_t device);
 
 /* The entry of a QP or MR index; the same errors, and -ENOENT where the peer has no such entry. */
 static inline int vb_view_qp(struct vb_view *view, uint32_t index, struct vb_seg_qp **entry)
@@ -155,6 +159,18 @@ static inline int vb_view_mr(struct vb_view *view, uint32_t index, struct vb_seg
 	return 0;
 }
 
+/* The window of a device; NULL where the peer has none, or it cannot be mapped. */
+static inline struct vb_window *vb_view_window(struct vb_view *view, uint32_t device)
+{
+	/* Pairs with vb_view_map_window(). */
+	struct vb_window *window =
+		atomic_load_explicit(&view->window[device], memory_order_acquire);
+
+	if (window || vb_view_map_window(view, device))
+		return window;
+	return atomic_load_explicit(&view->window[device], memory_order_acquire);
+}
+
 /*
  * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, QP
  * index (16), MR index (24), so that one aligned store publishes it.
@@ -164,3 +180,6 @@ static inline uint64_t vb_pin(uint32_t generation, uint32_t qp_index, uint32_t m
 	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 |
 	       (uint64_t)(qp_index & 0xffff) << 24 | (mr_index & 0xffffff);
 }
+
+/* Wait until a pin in that slot's name is gone, or its process: false, and it is cleared. */
+bool vb_segment_wait_pin(uint32_t slot, _Atomic uint64_t *pin);

@@ -95,6 +95,9 @@ void vb_view_close(struct vb_view *view)
 	for (uint32_t i = 0; i < VB_SEG_MR_CHUNKS; i++)
 		unmap_range(atomic_load_explicit(&view->mr[i], memory_order_relaxed),
 			    VB_SEG_MR_CHUNK * sizeof(struct vb_seg_mr));
+	for (uint32_t i = 0; i < VB_WINDOWS; i++)
+		unmap_range(atomic_load_explicit(&view->window[i], memory_order_relaxed),
+			    sizeof(struct vb_window));
 	unmap_range(view->ring, view->ring_bytes);
 	unmap_range(view->head, sizeof(*view->head));
 	*view = (struct vb_view){ 0 };
@@ -157,6 +160,24 @@ int vb_view_map_mrs(struct vb_view *view, uint32_t index)
 		ret = map_allocated(view, offset, VB_SEG_MR_CHUNK * sizeof(struct vb_seg_mr), &at);
 		if (!ret)
 			atomic_store_explicit(&view->mr[n], at, memory_order_release);
+	}
+	vb_unlock(&view->lock);
+	return ret;
+}
+
+int vb_view_map_window(struct vb_view *view, uint32_t device)
+{
+	uint64_t offset = atomic_load_explicit(&view->head->window[device], memory_order_acquire);
+	void *at;
+	int ret = 0;
+
+	if (!offset)
+		return -ENOENT;
+	vb_lock(&view->lock);
+	if (!atomic_load_explicit(&view->window[device], memory_order_relaxed)) {
+		ret = map_allocated(view, offset, sizeof(struct vb_window), &at);
+		if (!ret)
+			atomic_store_explicit(&view->window[device], at, memory_order_release);
 	}
 	vb_unlock(&view->lock);
 	return ret;

@@ -38,7 +38,7 @@ BELOW = {
 # What a folder shows to those above it; base shows everything.
 SHOWN = {
     'monitor': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
-    'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h'},
+    'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h', 'window.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
     'card': {'card.h', 'emulation.h', 'flow.h', 'inject.h', 'listen.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
     'frame': {'frame.h', 'bytes.h'},

@@ -7,8 +7,9 @@
  *	hbl write       the same with a LINEAR write of 8 bytes to a queue pair of the same process
  *	hbl batch       a NOP where one doorbell rings 32
  *	hbl pingpong    writes of 8 bytes to and fro between hbl_0 and hbl_1 in two processes that spin on their CQs: half
- *	                a round. The target's background thread must wake up, so the limit is a bare wake-up: a sleeping
- *	                thread is woken, and answers in memory that the other one spins on
+ *	                a round. Who rings writes into the target's memory, so the limit is a bare process_vm_writev
+ *	hbl wake        what it would cost to wake a thread instead: a sleeping thread is woken, and answers in memory
+ *	                that the other one spins on
  */
 #include "bench.h"
 

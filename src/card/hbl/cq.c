@@ -349,3 +349,20 @@ void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report)
 	write_entry(cq, entry);
 	vb_unlock(&cq->lock);
 }
+
+uint32_t vb_hbl_cq_produced(struct vb_hbl_cq *cq)
+{
+	uint32_t produced;
+
+	vb_lock(&cq->lock);
+	produced = cq->produced;
+	vb_unlock(&cq->lock);
+	return produced;
+}
+
+void vb_hbl_cq_set_produced(struct vb_hbl_cq *cq, uint32_t produced)
+{
+	vb_lock(&cq->lock);
+	cq->produced = produced;
+	vb_unlock(&cq->lock);
+}

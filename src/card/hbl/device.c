@@ -126,7 +126,8 @@ static int open_file(struct vb_hbl *hbl, int flags)
 	if (fd < 0)
 		return -errno;
 	ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	ret = ours < 0 ? -errno : vb_hbl_memory_init(&hbl->memory, ours);
+	ret = ours < 0 ? -errno
+		       : vb_hbl_memory_init(&hbl->memory, ours, vb_window_own(hbl->number));
 	if (ret) {
 		if (ours >= 0)
 			close(ours);

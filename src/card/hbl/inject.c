@@ -74,7 +74,17 @@ static void disconnect(struct vb_hbl_port *port)
 		vb_lock(&qp->path_lock);
 		atomic_store_explicit(&qp->connected, false, memory_order_release);
 		vb_unlock(&qp->path_lock);
+		vb_hbl_take_back(qp);
 	}
+	pthread_mutex_unlock(&port->hbl->mutex);
+}
+
+static void reconnect(struct vb_hbl_port *port)
+{
+	pthread_mutex_lock(&port->hbl->mutex);
+	for (struct vb_hbl_qp *qp = port->hbl->qps; qp; qp = qp->next)
+		if (qp->port == port && vb_hbl_qp_receives(qp) && vb_hbl_qp_connect(qp))
+			vb_hbl_lend(qp);
 	pthread_mutex_unlock(&port->hbl->mutex);
 }
 
@@ -90,9 +100,11 @@ void vb_hbl_inject_port(const struct vb_adapter *adapter, uint32_t number, bool 
 	if (!hbl || !(before & bit) == up)
 		return;
 	port = &hbl->ports[number];
-	/* Up again: the next packet connects. */
+	/* Up again: where that fails now, the next packet connects. */
 	atomic_store_explicit(&port->cut, !up, memory_order_seq_cst);
-	if (!up)
+	if (up)
+		reconnect(port);
+	else
 		disconnect(port);
 	if (!port->used || adapter->config->down)
 		return;
@@ -204,6 +216,7 @@ void vb_hbl_inject_fatal(const struct vb_adapter *adapter)
 		if (!qp->port)
 			continue;
 		atomic_store_explicit(&qp->state, IBV_QPS_ERR, memory_order_release);
+		vb_hbl_take_back(qp);
 		vb_hbl_show_state(qp);
 	}
 	pthread_mutex_unlock(&hbl->mutex);

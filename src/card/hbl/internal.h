@@ -30,6 +30,7 @@
 #include "card/sink.h"
 #include "card/state.h"
 #include "fabric/fabric.h"
+#include "fabric/window.h"
 
 enum {
 	VB_HBL_PAGE = 4096,
@@ -78,9 +79,10 @@ struct vb_hbl_memory {
 	uint64_t file_size;
 	struct vb_hbl_buffer *buffers;
 	struct vb_hbl_maps *_Atomic maps;
+	struct vb_window *window; /* where peers see them; NULL: nowhere */
 };
 
-int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd);
+int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_window *window);
 void vb_hbl_memory_destroy(struct vb_hbl_memory *memory);
 bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory,
 			   int fd); /* a descriptor of its file */
@@ -110,7 +112,8 @@ struct vb_hbl_cq {
 	struct vb_hbl_port *port; /* NULL: for all */
 	void *cookie;
 	struct vb_hbl_cq_info info;
-	uint32_t users; /* QPs; under the device's mutex */
+	uint32_t users;           /* QPs; under the device's mutex */
+	struct vb_hbl_qp *lender; /* the QP that has lent it (lend.c); under the same */
 	struct vb_notice notice;
 	_Alignas(64) struct vb_lock lock;
 	uint32_t produced;
@@ -184,7 +187,9 @@ struct vb_hbl {
 	pthread_mutex_t mutex;
 	void (*async)(void *arg, const struct vb_event *event);
 	void *async_arg;
-	struct vb_hbl_qp *qps; /* all, numbered or not */
+	struct vb_hbl_qp *qps;                /* all, numbered or not */
+	uint64_t lent[VB_WINDOW_QUEUES / 64]; /* places of the window in use, */
+	uint32_t lendings;                    /* and uses so far; under mutex */
 	struct vb_hbl_port ports[VB_CONFIG_MAX_PORTS + 1];
 };
 
@@ -227,6 +232,9 @@ enum vb_hbl_room vb_hbl_cq_put(struct vb_hbl_cq *cq, const struct vb_hbl_complet
  */
 bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now);
 void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
+/* Completions so far, as a peer goes on with them. */
+uint32_t vb_hbl_cq_produced(struct vb_hbl_cq *cq);
+void vb_hbl_cq_set_produced(struct vb_hbl_cq *cq, uint32_t produced);
 
 /* --- queue pairs ------------------------------------------------------------------------------ */
 
@@ -319,6 +327,8 @@ struct vb_hbl_qp {
 	uint32_t serial;        /* it was the so manieth of the adapter, from 1 */
 	_Atomic uint32_t state; /* enum ibv_qp_state */
 	struct vb_hbl_cq *req_cq, *res_cq;
+	/* Where the peer delivers by itself, NULL: it does not. Written under mutex and rq.lock. */
+	struct vb_window_queue *_Atomic lent;
 	uint32_t wqes; /* power of two */
 	uint32_t wqe_shift;
 	char *swq, *rwq;
@@ -357,15 +367,22 @@ static inline void vb_hbl_show_sq(const struct vb_hbl_qp *qp)
 	atomic_store_explicit(&shown->sq.retries, qp->sq.rewinds, memory_order_relaxed);
 }
 
+/* With what the peer has delivered itself, which its words in the window say. */
 static inline void vb_hbl_show_rq(const struct vb_hbl_qp *qp)
 {
+	struct vb_window_queue *lent = atomic_load_explicit(&qp->lent, memory_order_relaxed);
 	struct vb_monitor_qp *shown = qp->shown.entry;
+	uint64_t bytes = qp->rq.bytes_received, packets = qp->rq.packets;
 
 	if (!shown)
 		return;
+	if (lent) {
+		bytes += atomic_load_explicit(&lent->bytes, memory_order_relaxed);
+		packets += atomic_load_explicit(&lent->messages, memory_order_relaxed);
+	}
 	atomic_store_explicit(&shown->rq.sent, qp->rq.bytes_read, memory_order_relaxed);
-	atomic_store_explicit(&shown->rq.received, qp->rq.bytes_received, memory_order_relaxed);
-	atomic_store_explicit(&shown->rq.packets, qp->rq.packets, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.received, bytes, memory_order_relaxed);
+	atomic_store_explicit(&shown->rq.packets, packets, memory_order_relaxed);
 }
 
 /* inject.c */
@@ -404,6 +421,16 @@ void vb_hbl_responder_answer(struct vb_hbl_qp *qp);
  * The timer's look at a responder that is stalled: whether the peer may come again. sq.lock held.
  */
 void vb_hbl_responder_look(struct vb_hbl_qp *qp, uint64_t now);
+
+/* lend.c */
+/* The device's mutex held: lend the QP where that can be; take it back, waiting for who delivers. */
+void vb_hbl_lend(struct vb_hbl_qp *qp);
+void vb_hbl_take_back(struct vb_hbl_qp *qp);
+/* Any locks held, read section: nothing more is delivered, after what is under way. */
+void vb_hbl_recall(struct vb_hbl_qp *qp);
+/* rq.lock held: before a packet of the peer, what it has delivered; after it, how it goes on. */
+void vb_hbl_lent_take(struct vb_hbl_qp *qp, struct vb_window_queue *queue);
+void vb_hbl_lent_show(struct vb_hbl_qp *qp, struct vb_window_queue *queue);
 
 /* sink.c */
 void vb_hbl_work_init(struct vb_hbl_qp *qp);

@@ -35,7 +35,7 @@ static uint64_t page_up(uint64_t n)
 	return (n + VB_HBL_PAGE - 1) & ~(uint64_t)(VB_HBL_PAGE - 1);
 }
 
-int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd)
+int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd, struct vb_window *window)
 {
 	struct vb_hbl_maps *maps;
 	struct stat st;
@@ -51,6 +51,7 @@ int vb_hbl_memory_init(struct vb_hbl_memory *memory, int fd)
 	memory->file_dev = st.st_dev;
 	memory->file_size = VB_HBL_PAGE; /* no handle is 0 */
 	memory->buffers = NULL;
+	memory->window = window;
 	atomic_store_explicit(&memory->maps, maps, memory_order_release);
 	return 0;
 }
@@ -68,6 +69,10 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 	VB_NO_CANCEL;
 	struct vb_hbl_buffer *buffer;
 
+	if (memory->window) {
+		vb_window_begin_maps(memory->window);
+		vb_window_end_maps(memory->window, 0);
+	}
 	while ((buffer = memory->buffers)) {
 		memory->buffers = buffer->next;
 		munmap(buffer->host, page_up(buffer->size));
@@ -140,13 +145,34 @@ static uint64_t choose(const struct vb_hbl_maps *maps, uint64_t size)
 	return 0;
 }
 
+/* Peers see the first ones, and reach the others by packets. */
+static void show(struct vb_window *window, const struct vb_hbl_maps *maps)
+{
+	uint32_t count = maps->count < VB_WINDOW_MAPS ? maps->count : VB_WINDOW_MAPS;
+
+	vb_window_begin_maps(window);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct vb_hbl_map *map = &maps->map[i];
+
+		atomic_store_explicit(&window->map[i].va, map->va, memory_order_relaxed);
+		atomic_store_explicit(&window->map[i].size, map->size, memory_order_relaxed);
+		atomic_store_explicit(&window->map[i].memory, (uintptr_t)map->host,
+				      memory_order_relaxed);
+	}
+	vb_window_end_maps(window, count);
+}
+
 static void replace(struct vb_hbl_memory *memory, struct vb_hbl_maps *maps)
 {
 	struct vb_hbl_maps *old =
 		atomic_exchange_explicit(&memory->maps, maps, memory_order_acq_rel);
 
+	if (memory->window)
+		show(memory->window, maps);
 	/* Nobody uses what is not in the new table once this returns. */
 	vb_read_wait();
+	if (memory->window)
+		vb_window_wait(memory->window);
 	free(old);
 }
 

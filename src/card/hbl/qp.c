@@ -35,6 +35,7 @@ void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl
 {
 	uint32_t before = atomic_exchange_explicit(&qp->state, IBV_QPS_ERR, memory_order_acq_rel);
 
+	vb_hbl_recall(qp);
 	if (before == IBV_QPS_ERR)
 		return;
 	vb_hbl_show_state(qp);
@@ -146,6 +147,7 @@ static void give_number(struct vb_hbl_qp *qp)
 	atomic_store_explicit(&vb_hbl_port_qps(qp->port)[qp->qpn], NULL, memory_order_release);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	vb_hbl_work_remove(qp);
+	vb_hbl_take_back(qp);
 	vb_hbl_hide_qp(qp);
 	qp->port->num_qps--;
 	qp->port = NULL;
@@ -196,14 +198,21 @@ int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl
 	qp->wqes = VB_HBL_WQES_MIN;
 	while (qp->wqes < max_wqes)
 		qp->wqes *= 2;
+	vb_card_enter();
 	pthread_mutex_lock(&hbl->mutex);
 	req_cq->users++;
 	res_cq->users++;
+	/* A CQ with two users has more than one writer. */
+	if (req_cq->lender)
+		vb_hbl_take_back(req_cq->lender);
+	if (res_cq->lender)
+		vb_hbl_take_back(res_cq->lender);
 	qp->next = hbl->qps;
 	if (hbl->qps)
 		hbl->qps->prev = qp;
 	hbl->qps = qp;
 	pthread_mutex_unlock(&hbl->mutex);
+	vb_card_leave();
 	*out = qp;
 	return 0;
 }
@@ -409,6 +418,7 @@ static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	if (attr->qp_state == IBV_QPS_ERR) {
 		if (mask == IBV_QP_STATE && state != IBV_QPS_RESET) {
 			atomic_store_explicit(&qp->state, IBV_QPS_ERR, memory_order_release);
+			vb_hbl_take_back(qp);
 			ret = 0;
 		}
 		return ret;
@@ -426,6 +436,8 @@ static int move(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 	    !atomic_compare_exchange_strong_explicit(&qp->state, &state, attr->qp_state,
 						     memory_order_acq_rel, memory_order_acquire))
 		ret = -EINVAL;
+	if (!ret)
+		vb_hbl_lend(qp);
 	return ret;
 }
 

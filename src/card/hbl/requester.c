@@ -30,6 +30,12 @@ enum step { NEXT, WAIT };
 
 enum {
 	HOLD_NS = 100000000, /* a peer that asked us to wait is asked again after this */
+	/* Of this many writes each is a system call of its own; of more, packets are cheaper, */
+	DELIVER_FEW = 8,
+	DELIVER_LARGE = 4096, /* unless they are so large. */
+	DELIVER_MAX = 16 << 20,
+	/* Tools see what a peer has delivered to us when a message of ours in so many is rung. */
+	SHOW_EVERY = 16,
 };
 
 static bool has_response(uint8_t op)
@@ -222,6 +228,58 @@ static void account(struct vb_hbl_sq *sq, uint32_t psns, uint32_t bytes)
 		sq->credit -= bytes ? bytes : 1;
 }
 
+static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn);
+
+/*
+ * Whether a write is worth delivering ourselves, if the peer lets us: nothing is in flight that it
+ * would overtake, the program waits for this one and not for many, and the copy does not take long.
+ */
+static bool may_deliver(const struct vb_hbl_qp *qp)
+{
+	const struct vb_hbl_sq *sq = &qp->sq;
+
+	return !sq->sent && !vb_sender_busy(&sq->sender) && sq->sender.psn == sq->sender.una &&
+	       (sq->pi - sq->sender.tail <= DELIVER_FEW || sq->wr.size >= DELIVER_LARGE) &&
+	       sq->wr.size <= DELIVER_MAX &&
+	       atomic_load_explicit(&qp->connected, memory_order_acquire) &&
+	       vb_path_can(&qp->path, VB_PATH_DIRECT);
+}
+
+/* Write data and completion into the peer's memory (lend.c); then it is as if acknowledged. */
+static bool deliver(struct vb_hbl_qp *qp)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	struct vb_hbl_wr *wr = &sq->wr;
+	struct iovec iov[VB_HBL_PIECES];
+	struct vb_delivery d = { .device = qp->peer_device,
+				 .to = qp->peer,
+				 .from = vb_hbl_address(qp->hbl->number, qp->port->number, qp->qpn),
+				 .key = qp->attr.remote_key,
+				 .psn = sq->sender.psn,
+				 .iov = iov,
+				 .va = wr->remote,
+				 .completes = wr->completion & VB_HBL_COMPLETE_CQ };
+	int pieces = wr->size ? gather(qp, 0, wr->size, iov, &d.len) : 0;
+	bool unflushed = sq->unflushed;
+
+	if (pieces < 0 || d.len != wr->size || !vb_sender_has_window(&sq->sender) || !in_pace(qp))
+		return false;
+	d.iov_cnt = (uint32_t)pieces;
+	vb_hbl_encode_cqe(d.cqe,
+			  &(struct vb_hbl_completion){ .qpn = qp->peer & VB_HBL_MAX_QPN,
+						       .index = wqe_index(qp, sq->sender.tail),
+						       .tag = wr->tag,
+						       .size = wr->size });
+	if (!vb_window_deliver(&qp->path, &d))
+		return false;
+	vb_note(COPIED, .object = qp->qpn, .code = wr->op, .value = wr->size);
+	account(sq, 1, wr->size);
+	sq->unflushed = unflushed; /* nobody need be woken for this one */
+	add_flight(qp);
+	acknowledge(qp, d.psn);
+	return true;
+}
+
 /* LINEAR and its kin: every packet says where it goes, the last one completes. */
 static enum step send_write(struct vb_hbl_qp *qp)
 {
@@ -229,6 +287,8 @@ static enum step send_write(struct vb_hbl_qp *qp)
 	struct vb_hbl_wr *wr = &sq->wr;
 	struct iovec iov[VB_HBL_PIECES];
 
+	if (may_deliver(qp) && deliver(qp))
+		return NEXT;
 	do {
 		uint64_t left = wr->size - sq->sent;
 		uint32_t len = 0;
@@ -445,6 +505,7 @@ void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	uint32_t mask, more;
+	bool show = false;
 
 	vb_lock(&sq->lock);
 	mask = qp->hbl->generation == VB_GAUDI2 ? qp->wqes - 1 : 0x3fffff;
@@ -457,8 +518,14 @@ void vb_hbl_ring(struct vb_hbl_qp *qp, uint32_t pi)
 		sq->pi += more;
 		vb_note(DOORBELL, .object = qp->qpn, .value = pi);
 		vb_hbl_requester_run(qp);
+		show = !(sq->messages % SHOW_EVERY);
 	}
 	vb_unlock(&sq->lock);
+	if (unlikely(show) && atomic_load_explicit(&qp->lent, memory_order_relaxed)) {
+		vb_lock(&qp->rq.lock);
+		vb_hbl_show_rq(qp);
+		vb_unlock(&qp->rq.lock);
+	}
 }
 
 void vb_hbl_congestion(struct vb_hbl_qp *qp, const struct vb_hbl_cc *cc)

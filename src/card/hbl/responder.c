@@ -221,6 +221,8 @@ static int execute(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	enum vb_hbl_room room = completes(pkt) ? vb_hbl_cq_reserve(qp->res_cq) : VB_HBL_LOST;
 	int ret;
 
+	if (room == VB_HBL_LOST && completes(pkt))
+		vb_hbl_recall(qp); /* the peer need not know that completions are lost */
 	if (room == VB_HBL_FULL) {
 		stall(qp, pkt);
 		return -EAGAIN;
@@ -269,7 +271,8 @@ static void repeat(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	vb_hbl_work_add(qp, VB_HBL_WORK_ANSWER);
 }
 
-static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
+static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt,
+			 struct vb_window_queue *queue)
 {
 	struct vb_hbl_rq *rq = &qp->rq;
 	int ret = execute(qp, pkt);
@@ -285,20 +288,26 @@ static int take_expected(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 			 pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->span) : 1);
 	atomic_store_explicit(&rq->stalled, false, memory_order_seq_cst);
 	answer_with(qp, VB_SYN_ACK, 0);
+	if (queue)
+		vb_hbl_lent_show(qp, queue);
 	return 0;
 }
 
 int vb_hbl_responder_receive(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	struct vb_hbl_rq *rq = &qp->rq;
+	struct vb_window_queue *queue;
 	int ret = 0;
 
 	vb_lock(&rq->lock);
 	if (!vb_hbl_qp_receives(qp))
 		goto unlock;
+	queue = atomic_load_explicit(&qp->lent, memory_order_relaxed);
+	if (queue)
+		vb_hbl_lent_take(qp, queue);
 	switch (vb_receiver_check(&rq->receiver, pkt->psn)) {
 	case VB_ARRIVAL_EXPECTED:
-		ret = take_expected(qp, pkt);
+		ret = take_expected(qp, pkt, queue);
 		break;
 	case VB_ARRIVAL_DUPLICATE:
 		repeat(qp, pkt);

@@ -40,7 +40,7 @@ enum vb_limits {
 	VB_MAX_CQE = 4194303,
 	VB_MAX_SRQ_WR = 32767,
 	VB_MAX_RD_ATOMIC = 16,
-	VB_MAX_MSG_LOG = 31,
+	VB_MAX_MSG_LOG = 30,  /* as mlx4 and mlx5 cards; UCX takes no other */
 	VB_MAX_TSO = 1 << 18, /* bytes of frames that one WQE makes */
 	VB_MAX_MINIS = 64,    /* completions that share one title, in the basic layout */
 };
@@ -348,7 +348,8 @@ struct vb_srq_attr {
 	uint32_t max_sge;
 	__be32 *dbr; /* [0] counter of posted WQEs */
 	uint32_t limit;
-	bool cyclic;    /* mlx5: no links, WQEs are consumed in the order of the ring */
+	bool cyclic;    /* mlx5: WQEs are consumed in the order of the ring, not of links */
+	bool idle_link; /* ... and begin with a link all the same, that nobody follows */
 	bool anonymous; /* CQEs show the user index of the QP, not the number of the SRQ */
 	bool single;    /* belongs to one receive queue, whose error flushes it */
 	void *cookie;

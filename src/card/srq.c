@@ -180,7 +180,7 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
 	/* The link comes from program memory: masked, so that it never leaves the ring. */
 	*index = srq->head & (uint16_t)(srq->attr.wqe_cnt - 1);
 	wqe = (const char *)srq->attr.buf + (size_t)*index * size;
-	ret = srq->codec->receive(wqe, size, !srq->attr.cyclic, sge);
+	ret = srq->codec->receive(wqe, size, !srq->attr.cyclic || srq->attr.idle_link, sge);
 	srq->head = srq->attr.cyclic ? (uint16_t)(srq->head + 1) : srq->codec->next(wqe);
 	srq->consumed++;
 	check_limit(srq);

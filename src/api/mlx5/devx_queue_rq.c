@@ -209,8 +209,10 @@ static const struct devx_field rmp_fields[] = {
 	{ 0x20, 1, DEVX_KEPT, "basic_cyclic_rcv_wqe" },
 };
 
+/* A ring whose WQEs are not basic has those of an SRQ: a link, then data segments. */
 static int create_rmp(struct devx_cmd *cmd)
 {
+	enum { LINKED_LOG_STRIDE = 5, MAX_LOG_STRIDE = 10 };
 	const uint8_t *rmpc = cmd->in + DEVX_CONTEXT / 8;
 	struct vb_srq_attr attr = { .anonymous = true,
 				    .limit = get(rmpc, DEVX_WQ + 0x30, 16),
@@ -228,6 +230,11 @@ static int create_rmp(struct devx_cmd *cmd)
 	devx_keep_wq(queue, rmpc, DEVX_FIELDS(rmp_fields));
 	attr.cookie = queue;
 	err = devx_wq_receives(cmd, queue, rmpc + DEVX_WQ / 8, &attr, NULL);
+	attr.idle_link = attr.cyclic && !get(rmpc, 0x20, 1);
+	if (!err && attr.idle_link && attr.wqe_shift < LINKED_LOG_STRIDE)
+		err = devx_refuse(cmd, DEVX_BAD_PARAM,
+				  vb_refuse_range("log_wq_stride", attr.wqe_shift,
+						  LINKED_LOG_STRIDE, MAX_LOG_STRIDE));
 	if (!err && attr.limit >= attr.wqe_cnt)
 		err = vb_refuse_range("lwm", attr.limit, 0, attr.wqe_cnt - 1);
 	attr.pd = err ? NULL : devx_pd(cmd, get(rmpc, DEVX_WQ + 0x48, 24));

@@ -628,6 +628,7 @@ static void shared(void)
 	command_begin(&c, 0x90c);
 	memcpy(c.in + WQ / 8, made.in + WQ / 8, 192);
 	put_bits(c.in, CTX + 0x8, 4, 1);
+	put_bits(c.in, CTX + 0x20, 1, 1); /* basic_cyclic_rcv_wqe */
 	rmp = command_create(&hand, &c, 272, &number);
 	put_bits(made.in, CTX + 0x4, 4, 1);
 	put_bits(made.in, CTX + 0x88, 24, number);

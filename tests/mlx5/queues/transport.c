@@ -272,9 +272,10 @@ static void into_verbs(void)
 
 /* --- receives that are shared, entries of 128 bytes ---------------------------------------------- */
 
-static void shared_receives(void)
+/* WQEs of a ring have no link where they are basic, else one that counts for nothing. */
+static void shared_receives(bool basic)
 {
-	enum { CTX = 0x100, WQ = CTX + 0x180, LOG = 4, STRIDE = 5 };
+	enum { CTX = 0x100, WQ = CTX + 0x180, LOG = 4, STRIDE = 6, BAD_PARAM = 3 };
 	struct mlx5dv_devx_obj *rmp;
 	struct mlx5_cqe64 cqe;
 	uint64_t ring, record;
@@ -288,7 +289,7 @@ static void shared_receives(void)
 	dbr = hand_take(&hand, 8, &record);
 	command_begin(&c, 0x90c);
 	put_bits(c.in, CTX + 0x8, 4, 1);
-	put_bits(c.in, CTX + 0x20, 1, 1);
+	put_bits(c.in, CTX + 0x20, 1, basic);
 	put_bits(c.in, WQ, 4, 1);
 	put_bits(c.in, WQ + 0x48, 24, hand.pdn);
 	put_bits(c.in, WQ + 0x80, 64, record);
@@ -297,6 +298,11 @@ static void shared_receives(void)
 	put_bits(c.in, WQ + 0x140, 32, hand.umem->umem_id);
 	put_bits(c.in, WQ + 0x160, 32, hand.umem->umem_id);
 	put_bits(c.in, WQ + 0x180, 64, ring);
+	if (!basic) {
+		put_bits(c.in, WQ + 0x10c, 4, 4); /* no room for a link and data */
+		command_refused(&hand, &c, 272, BAD_PARAM);
+		put_bits(c.in, WQ + 0x10c, 4, STRIDE);
+	}
 	rmp = command_create(&hand, &c, 272, &number);
 	hand_qp(&hand, &a, IBV_QPT_RC, &cqs[0], &cqs[2]);
 	hand_qp_command(&hand, &b, IBV_QPT_RC, &cqs[1], &cqs[2], 4, 4, &made);
@@ -309,6 +315,8 @@ static void shared_receives(void)
 	for (uint32_t i = 0; i < 40; i++) {
 		struct mlx5_wqe_data_seg *seg = (void *)(wqes + (i % (1u << LOG) << STRIDE));
 
+		if (!basic)
+			memset(seg++, 0xff, sizeof(*seg));
 		mlx5dv_set_data_seg(seg, 100, hand.mr->lkey, (uintptr_t)hand.buf + 4096);
 		mlx5dv_set_data_seg(seg + 1, 4000, hand.mr->lkey, (uintptr_t)hand.buf + 8192);
 		__atomic_store_n(dbr, htobe32((i + 1) & 0xffff), __ATOMIC_RELEASE);
@@ -419,7 +427,8 @@ int main(void)
 	loopback();
 	with_verbs();
 	into_verbs();
-	shared_receives();
+	shared_receives(true);
+	shared_receives(false);
 	large_entries();
 	bad_keys();
 	flushed();

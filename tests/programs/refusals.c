@@ -438,7 +438,7 @@ static void fail_lengths(struct pair *pair)
 	};
 	check_eq(ibv_post_send(pair->a.qp, &wr, &bad), 0);
 	cq_expect(pair->a.send_cq, 1, IBV_WC_LOC_LEN_ERR);
-	FOUND(wr_long, "SEND: QP 0x", "3221225472 bytes; a message has at most 2147483648");
+	FOUND(wr_long, "SEND: QP 0x", "3221225472 bytes; a message has at most 1073741824");
 	pair_again(pair);
 }
 

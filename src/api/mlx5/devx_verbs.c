@@ -78,7 +78,7 @@ static void keep_qp(struct ibv_qp *qp, uint8_t *qpc)
 	put(qpc, 0x8, 8, qp->qp_type == IBV_QPT_RC ? 0 : qp->qp_type == IBV_QPT_UC ? 1 : 2);
 	put(qpc, 0x28, 24, vb_pd_number(vb_verbs_pd(qp->pd)));
 	put(qpc, 0x40, 3, attr.path_mtu);
-	put(qpc, 0x43, 5, VB_MAX_MSG_LOG > 30 ? 30 : VB_MAX_MSG_LOG);
+	put(qpc, 0x43, 5, VB_MAX_MSG_LOG);
 	put(qpc, 0x49, 4, log_of(rings.rq.cnt));
 	put(qpc, 0x4d, 3, rings.rq.cnt ? rings.rq.shift - 4 : 0);
 	put(qpc, 0x50, 1, !rings.sq.cnt);

@@ -18,6 +18,7 @@ enum { CAP_BYTES = 4096, CAP_AT = 0x80, ANSWER_BYTES = 16 + CAP_BYTES };
 enum group {
 	GENERAL = 0x0,
 	ETH = 0x1,
+	ATOMIC = 0x3,
 	ROCE = 0x4,
 	NIC_FLOW = 0x7,
 	ESW_FLOW = 0x8,
@@ -268,6 +269,7 @@ static const struct field fields[] = {
 	{ GENERAL, 0x21a, 1, CREATE_DCT, has }, /* dct */
 	{ GENERAL, 0x21c, 1, 1, NULL },         /* eth_net_offloads */
 	{ GENERAL, 0x21d, 1, 1, NULL },         /* roce */
+	{ GENERAL, 0x21e, 1, 1, NULL },         /* atomic */
 	{ GENERAL, 0x220, 1, CREATE_CQ, has },  /* cq_oi */
 	{ GENERAL, 0x222, 1, CREATE_CQ, has },  /* cq_moderation */
 	{ GENERAL, 0x23d, 1, 1, NULL },         /* ud */
@@ -324,6 +326,11 @@ static const struct field fields[] = {
 	{ ETH, 0x20, 1, 1, NULL }, /* swp */
 	{ ETH, 0x21, 1, 1, NULL }, /* swp_csum */
 	{ ETH, 0x22, 1, 1, NULL }, /* swp_lso */
+
+	{ ATOMIC, 0x40, 2, 1, NULL },  /* atomic_req_8B_endianness_mode: the host's */
+	{ ATOMIC, 0x46, 1, 1, NULL },  /* ... and that is supported */
+	{ ATOMIC, 0x90, 16, 3, NULL }, /* atomic_operations: compare and swap, fetch and add */
+	{ ATOMIC, 0xb0, 16, 8, NULL }, /* atomic_size_qp: 8 bytes */
 
 	{ ROCE, 0x8c, 4, 6, NULL },     /* l3_type: IPv4 and IPv6 */
 	{ ROCE, 0x98, 8, 5, NULL },     /* roce_version: 1 and 2 */

@@ -38,6 +38,7 @@
 #define ARRAY_SIZE(a)     (sizeof(a) / sizeof((a)[0]))
 #define SECTION_KEY       "\001"
 #define SECTION_PREFIX    "adapter "
+#define MEMORY_SECTION    "memory"
 #define DEFAULT_HBL_PORTS 4
 #define DEFAULT_FUNCTIONS 4
 #define DEFAULT_QUEUES    64     /* and vectors of a function */
@@ -519,8 +520,11 @@ static bool begin_section(struct parser *p, const char *section)
 	struct vb_config_adapter *a;
 	const char *name;
 
+	if (!strcmp(section, MEMORY_SECTION))
+		return true;
 	if (strncmp(section, SECTION_PREFIX, strlen(SECTION_PREFIX))) {
-		fail(p, p->line, "[%s]: unknown section; allowed: [adapter NAME]", section);
+		fail(p, p->line, "[%s]: unknown section; allowed: [adapter NAME], [memory]",
+		     section);
 		return false;
 	}
 	name = section + strlen(SECTION_PREFIX);
@@ -559,6 +563,19 @@ static void fail_unknown_key(struct parser *p, const char *name)
 	fail(p, p->line, "%s: unknown key; allowed: %s", name, known);
 }
 
+static bool memory_value(struct parser *p, const char *name, const char *value)
+{
+	if (strcmp(name, "share")) {
+		fail(p, p->line, "%s: unknown key; allowed: share", name);
+		return false;
+	}
+	p->config->share_off = !strcmp(value, "off");
+	if (p->config->share_off || (parse_number(value, &p->config->share) && p->config->share))
+		return true;
+	fail(p, p->line, "share: '%s' is neither a size in MiB, 1 or more, nor off", value);
+	return false;
+}
+
 /* inih's handler: 0 is an error. */
 static int on_value(void *user, const char *section, const char *name, const char *value)
 {
@@ -575,6 +592,8 @@ static int on_value(void *user, const char *section, const char *name, const cha
 		     name);
 		return 0;
 	}
+	if (!strcmp(section, MEMORY_SECTION))
+		return memory_value(p, name, value);
 	for (unsigned int i = 0; i < ARRAY_SIZE(keys); i++) {
 		unsigned int adapter = p->config->num_adapters - 1;
 
@@ -913,21 +932,23 @@ static int process_error;
 static void check_switches(void)
 {
 	static const struct {
-		const char *name, *yes, *no;
+		const char *name, *yes, *no, *more;
 	} switches[] = {
-		{ "VERBATIM_DIRECT", "on", "off" },
-		{ "VERBATIM_SHARE", "on", "off" },
-		{ "VERBATIM_RPC_LEND", "on", "off" },
-		{ "VERBATIM_DPA_PERF_MAP", "1", "0" },
+		{ "VERBATIM_DIRECT", "on", "off", NULL },
+		{ "VERBATIM_SHARE", "on", "off", "arena" },
+		{ "VERBATIM_RPC_LEND", "on", "off", NULL },
+		{ "VERBATIM_DPA_PERF_MAP", "1", "0", NULL },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(switches); i++) {
 		const char *value = vb_getenv(switches[i].name);
 
 		if (value && *value && strcmp(value, switches[i].yes) &&
-		    strcmp(value, switches[i].no))
-			vb_warn("%s=%s has no effect; allowed: %s, %s", switches[i].name, value,
-				switches[i].yes, switches[i].no);
+		    strcmp(value, switches[i].no) &&
+		    (!switches[i].more || strcmp(value, switches[i].more)))
+			vb_warn("%s=%s has no effect; allowed: %s, %s%s%s", switches[i].name, value,
+				switches[i].yes, switches[i].no, switches[i].more ? ", " : "",
+				switches[i].more ? switches[i].more : "");
 	}
 }
 

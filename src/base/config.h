@@ -23,6 +23,9 @@
  *	functions = 4             ; mlx5: emulated functions, see docs/emulation.md
  *	function_queues = 64      ; ... queues of each
  *	function_vectors = 64     ; ... MSI-X vectors of each
+ *
+ *	[memory]
+ *	share = 512               ; MiB of program memory that may be born shared, or off
  *	part = bluefield-3        ; mlx5: the card that it says it is, by name or PCI device ID
  */
 #pragma once
@@ -94,6 +97,9 @@ struct vb_config_adapter {
 };
 
 struct vb_config {
+	uint32_t
+		share; /* [memory]: MiB of program memory that may be born shared; 0: the default */
+	bool share_off; /* ... none */
 	unsigned int num_adapters;
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };

@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/born.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/heap.h"
@@ -620,6 +621,8 @@ int vb_fabric_start(const struct vb_sink *sink)
 	if (!ret)
 		vb_fabric.users++;
 	pthread_mutex_unlock(&vb_fabric.start_lock);
+	if (!ret)
+		vb_born_start();
 	return ret;
 }
 

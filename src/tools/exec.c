@@ -49,15 +49,14 @@ static int append(const char *variable, const char *text)
 }
 
 /*
- * LD_PRELOAD: what the user had, then ours, so that the user's comes first. AddressSanitizer is
- * told not to mind that there is a library before it; preload/sanitizer.c says the same to children
- * that get other options.
+ * Put a library of ours into LD_PRELOAD, behind what the user had, so that the user's comes first. 1
+ * where it was not there before, 0 where it was or is not installed, or -errno.
  */
-static int put_preload(const char *who)
+static int put_library(const char *path)
 {
 	const char *before = vb_getenv("LD_PRELOAD");
 	char file[PATH_MAX], *name;
-	int ret = tools_path(file, "lib/libverbatim-preload.so");
+	int ret = tools_path(file, path);
 
 	if (ret || access(file, R_OK))
 		return ret; /* an installation without it serves programs that ask libraries */
@@ -66,11 +65,38 @@ static int put_preload(const char *who)
 	 * where that may stand.
 	 */
 	name = strpbrk(file, " \t\n") ? strrchr(file, '/') + 1 : file;
-	ret = tools_show_files(who);
-	if (ret || (before && strstr(before, name)))
-		return ret;
+	if (before && strstr(before, name))
+		return 0;
 	ret = append("LD_PRELOAD", name);
-	return ret ? ret : append("ASAN_OPTIONS", "verify_asan_link_order=0");
+	return ret ? ret : 1;
+}
+
+/* Whether memory of programs is to be born shared (src/memory). */
+static bool is_memory_wanted(void)
+{
+	const char *how = vb_getenv("VERBATIM_SHARE");
+
+	return how && !strcmp(how, "arena");
+}
+
+/*
+ * AddressSanitizer is told not to mind that there are libraries before it; preload/sanitizer.c says
+ * the same to children that get other options.
+ */
+static int put_preload(const char *who)
+{
+	char file[PATH_MAX];
+	int ret = tools_path(file, "lib/libverbatim-preload.so");
+
+	if (!ret && !access(file, R_OK))
+		ret = tools_show_files(who);
+	if (!ret)
+		ret = put_library("lib/libverbatim-preload.so");
+	if (ret == 1)
+		ret = append("ASAN_OPTIONS", "verify_asan_link_order=0");
+	if (!ret && is_memory_wanted())
+		ret = put_library("lib/libverbatim-memory.so");
+	return ret < 0 ? ret : 0;
 }
 
 /* LD_LIBRARY_PATH: ours, then what the user had. */

@@ -32,6 +32,7 @@ BELOW = {
     'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'gdb', 'device', 'monitor', 'base'],
     'api/dpa_stats': ['monitor', 'base'],
     'preload': ['card', 'card/hbl', 'base'],
+    'memory': ['base'],
     'tools': ['card', 'frame', 'dpa', 'gdb', 'monitor', 'base', 'preload'],
 }
 

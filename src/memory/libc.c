@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+/* Finds libc's own functions, and who else stands in front of them. */
+#include "memory/libc.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+_Atomic(void *) libc_found[LIBC_COUNT];
+
+static const char *const names[] = {
+#define LIBC_NAME(name) #name,
+	LIBC_FUNCTIONS(LIBC_NAME)
+#undef LIBC_NAME
+};
+
+void *libc_find(enum libc_function function)
+{
+	void *found = dlsym(RTLD_NEXT, names[function]);
+
+	atomic_store_explicit(&libc_found[function], found, memory_order_relaxed);
+	return found;
+}
+
+__attribute__((constructor)) static void find_all(void)
+{
+	for (unsigned int i = 0; i < LIBC_COUNT; i++)
+		libc_find((enum libc_function)i);
+}
+
+/* The first address of the library that has this one; NULL: none. */
+static void *library_of(void *address)
+{
+	Dl_info info;
+
+	return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+int libc_is_next(const char **which)
+{
+	/* No other libc has it, and nobody replaces it. */
+	void *libc = library_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+	void *self = library_of(&libc_found);
+
+	for (unsigned int i = 0; i < LIBC_COUNT; i++) {
+		*which = names[i];
+		if (!libc || library_of(libc_function((enum libc_function)i)) != libc ||
+		    library_of(dlsym(RTLD_DEFAULT, names[i])) != self)
+			return 0;
+	}
+	return 1;
+}

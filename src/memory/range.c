@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the pages of the range: how they come to the program, go back, and become private.
+ *
+ * A free page is mapped from the memfd without rights, and it is a hole there: so taking one is one
+ * mprotect(), its content is zero, and nothing needs the descriptor, which the program may have
+ * closed. Giving it back is punching the hole again (MADV_REMOVE) and taking the rights. Only pages
+ * whose mapping has other marks than that are mapped anew.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "memory/libc.h"
+#include "memory/memory.h"
+
+struct memory memory = { .fd = -1 };
+
+#define PLAIN (PAGE_SHARED | PAGE_RW)
+
+static size_t bytes_of(uint32_t count)
+{
+	return (size_t)count * MEMORY_PAGE;
+}
+
+static uint32_t page_of(const void *p)
+{
+	return (uint32_t)(((uintptr_t)p - atomic_load(&memory.base)) / MEMORY_PAGE);
+}
+
+static uint32_t kind_of(uint32_t page)
+{
+	return memory.pages.state[page] & PAGE_KIND;
+}
+
+bool memory_fd_is_ours(void)
+{
+	struct stat st;
+
+	return memory.fd >= 0 && !fstat(memory.fd, &st) && st.st_dev == memory.dev &&
+	       st.st_ino == memory.ino;
+}
+
+bool memory_part(uintptr_t base, size_t len, uint32_t *first, uint32_t *count)
+{
+	size_t size = atomic_load_explicit(&memory.size, memory_order_acquire);
+	uintptr_t start = atomic_load_explicit(&memory.base, memory_order_relaxed);
+	uintptr_t end;
+
+	if (!size || !len || __builtin_add_overflow(base, len - 1, &end) || end < start ||
+	    base > start + size - 1)
+		return false;
+	if (base < start)
+		base = start;
+	if (end > start + size - 1)
+		end = start + size - 1;
+	*first = (uint32_t)((base - start) / MEMORY_PAGE);
+	*count = (uint32_t)((end - start) / MEMORY_PAGE) - *first + 1;
+	return true;
+}
+
+/* --- peers ------------------------------------------------------------------------------------ */
+
+/*
+ * Waits for peers that are in the middle of a copy, so the lock is not held: others go on
+ * allocating.
+ */
+void memory_hide(uint32_t first, uint32_t count)
+{
+	enum memory_mode mode = atomic_load_explicit(&memory.mode, memory_order_acquire);
+
+	if (count && (mode == MEMORY_OPEN || mode == MEMORY_CLOSED))
+		memory.hooks.remove(memory_page(first), bytes_of(count));
+}
+
+void memory_show(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+
+	for (; first < end; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND | PAGE_RW);
+		if ((memory.pages.state[first] & (PAGE_KIND | PAGE_RW)) == PLAIN)
+			memory.hooks.add(memory_page(first), bytes_of(n), memory.fd,
+					 (off_t)bytes_of(first));
+	}
+}
+
+/* --- content ---------------------------------------------------------------------------------- */
+
+static int read_all(int fd, char *to, size_t len, off_t from)
+{
+	long got;
+
+	while (len) {
+		got = RAW(SYS_pread64, fd, to, len, from);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got ? -errno : -EIO;
+		to += got;
+		from += got;
+		len -= (size_t)got;
+	}
+	return 0;
+}
+
+/* Only what was written: the rest is holes, and to is zero. */
+static int copy_data(uint32_t first, uint32_t count, char *to)
+{
+	off_t start = (off_t)bytes_of(first), end = start + (off_t)bytes_of(count);
+	off_t data, hole;
+	int ret;
+
+	for (off_t at = start; at < end; at = hole) {
+		data = RAW(SYS_lseek, memory.fd, at, SEEK_DATA);
+		if (data < 0)
+			return errno == ENXIO ? 0 : -errno; /* nothing but a hole to the end */
+		if (data >= end)
+			return 0;
+		hole = RAW(SYS_lseek, memory.fd, data, SEEK_HOLE);
+		if (hole < 0)
+			return -errno;
+		hole = hole > end ? end : hole;
+#ifdef MADV_POPULATE_WRITE
+		/* One call instead of a fault for each page. */
+		RAW(SYS_madvise, to + (data - start), hole - data, MADV_POPULATE_WRITE);
+#endif
+		ret = read_all(memory.fd, to + (data - start), (size_t)(hole - data), data);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+int memory_copy(uint32_t first, uint32_t count, char *to)
+{
+	int fd, ret;
+
+	if (memory_fd_is_ours())
+		return copy_data(first, count, to);
+	/* The program has closed it. This way reads pages that were never written, too. */
+	fd = (int)RAW(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = read_all(fd, to, bytes_of(count), (off_t)(uintptr_t)memory_page(first));
+	RAW(SYS_close, fd);
+	return ret;
+}
+
+static int prot_of(uint32_t page)
+{
+	return (memory.pages.state[page] & PAGE_PROT) >> PAGE_PROT_SHIFT;
+}
+
+int memory_punch(uint32_t first, uint32_t count)
+{
+	char *at = memory_page(first);
+	uint32_t n;
+	int err;
+
+	if (memory_fd_is_ours())
+		return RAW(SYS_fallocate, memory.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			   bytes_of(first), bytes_of(count))
+			       ? -errno
+			       : 0;
+	for (uint32_t end = first + count; first < end; first += n, at = memory_page(first)) {
+		n = pages_alike(&memory.pages, first, end, PAGE_PROT);
+		/* The other way needs the right to write. */
+		if (!(prot_of(first) & PROT_WRITE))
+			RAW(SYS_mprotect, at, bytes_of(n), PROT_READ | PROT_WRITE);
+		err = RAW(SYS_madvise, at, bytes_of(n), MADV_REMOVE) ? errno : 0;
+		if (!(prot_of(first) & PROT_WRITE))
+			RAW(SYS_mprotect, at, bytes_of(n), prot_of(first));
+		if (err)
+			return -err;
+	}
+	return 0;
+}
+
+/* --- pages come and go ------------------------------------------------------------------------ */
+
+/* A mapping without marks for pages that the program has left. False: there is none any more. */
+static bool map_anew(uint32_t first, uint32_t count)
+{
+	char *at = memory_page(first);
+	size_t len = bytes_of(count);
+	bool mapped = false;
+
+	if (memory.mode == MEMORY_OPEN && memory_fd_is_ours())
+		mapped = RAW(SYS_mmap, at, len, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+			     memory.fd, bytes_of(first)) == (long)at;
+	else if (memory.mode == MEMORY_INHERITED)
+		mapped = RAW(SYS_mmap, at, len, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+			     0) == (long)at;
+	if (!mapped)
+		RAW(SYS_munmap, at, len);
+	return mapped;
+}
+
+/* Pages of one state go back to the system. False: they are not ours any more. */
+static bool give_back(uint32_t first, uint32_t count, uint8_t state)
+{
+	char *at = memory_page(first);
+	size_t len = bytes_of(count);
+
+	if (memory.mode == MEMORY_OPEN && (state & (uint8_t)~PAGE_HEAD) == PLAIN &&
+	    !RAW(SYS_madvise, at, len, MADV_REMOVE)) {
+		/* Where that fails, for too many mappings, they are free all the same. */
+		RAW(SYS_mprotect, at, len, PROT_NONE);
+		return true;
+	}
+	if ((state & PAGE_KIND) == PAGE_SHARED && memory_punch(first, count)) {
+		/* What was written there is still there. */
+		RAW(SYS_munmap, at, len);
+		return false;
+	}
+	return map_anew(first, count);
+}
+
+void memory_release(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+	uint8_t state;
+
+	for (; first < end; first += n) {
+		state = memory.pages.state[first];
+		n = pages_alike(&memory.pages, first, end, (uint8_t)~PAGE_HEAD);
+		if ((state & PAGE_KIND) == PAGE_FREE || (state & PAGE_KIND) == PAGE_GONE)
+			continue;
+		memory.used -= n;
+		if (give_back(first, n, state))
+			pages_give(&memory.pages, first, n);
+		else
+			memset(&memory.pages.state[first], PAGE_GONE, n);
+	}
+}
+
+void memory_release_kept(void)
+{
+	for (uint32_t i = 0; i < memory.kept_blocks; i++) {
+		memset(&memory.pages.state[memory.kept[i].first], PLAIN, memory.kept[i].count);
+		memory_release(memory.kept[i].first, memory.kept[i].count);
+	}
+	memory.kept_blocks = memory.kept_pages = 0;
+}
+
+/* One of the kept blocks with just so many pages, at a multiple of align; or PAGES_NONE. */
+static uint32_t take_kept(uint32_t count, size_t align)
+{
+	uint32_t first;
+
+	for (uint32_t i = memory.kept_blocks; i-- > 0;) {
+		first = memory.kept[i].first;
+		if (memory.kept[i].count != count || (uintptr_t)memory_page(first) & (align - 1))
+			continue;
+		memory.kept[i] = memory.kept[--memory.kept_blocks];
+		memory.kept_pages -= count;
+		memset(&memory.pages.state[first], PLAIN, count);
+		return first;
+	}
+	return PAGES_NONE;
+}
+
+/* True: the block waits for the next malloc() of its size. */
+static bool keep(uint32_t first, uint32_t count)
+{
+	if (count > MEMORY_KEPT_EACH || memory.mode != MEMORY_OPEN ||
+	    memory.pages.state[first] != (PLAIN | PAGE_HEAD))
+		return false;
+	for (uint32_t i = 1; i < count; i++)
+		if (memory.pages.state[first + i] != PLAIN)
+			return false;
+	if (memory.kept_blocks == MEMORY_KEPT || memory.kept_pages + count > MEMORY_KEPT_PAGES)
+		memory_release_kept();
+	memory.kept[memory.kept_blocks].first = first;
+	memory.kept[memory.kept_blocks++].count = count;
+	memory.kept_pages += count;
+	memset(&memory.pages.state[first], PAGE_KEPT, count);
+	return true;
+}
+
+static uint32_t take_new(uint32_t count, size_t align)
+{
+	uint32_t first;
+
+	if (memory.used + count > memory.limit)
+		memory_release_kept();
+	if (memory.used + count > memory.limit)
+		return PAGES_NONE;
+	first = pages_take(&memory.pages, count,
+			   align > MEMORY_PAGE ? (uint32_t)(align / MEMORY_PAGE) : 1, PLAIN);
+	if (first == PAGES_NONE)
+		return first;
+	if (RAW(SYS_mprotect, memory_page(first), bytes_of(count), PROT_READ | PROT_WRITE)) {
+		pages_give(&memory.pages, first, count);
+		return PAGES_NONE;
+	}
+	memory.used += count;
+	if (memory.high < first + count)
+		memory.high = first + count;
+	return first;
+}
+
+void *memory_take(size_t bytes, size_t align, bool block, bool *dirty)
+{
+	uint32_t count, first = PAGES_NONE;
+	int err = errno;
+	sigset_t before;
+
+	*dirty = false;
+	if (bytes > SIZE_MAX / 2 || align > SIZE_MAX / 2 ||
+	    (bytes + align) / MEMORY_PAGE >= memory.pages.count)
+		return NULL;
+	count = bytes ? (uint32_t)((bytes + MEMORY_PAGE - 1) / MEMORY_PAGE) : 1;
+	memory_lock(&before);
+	if (memory.mode == MEMORY_OPEN && block) {
+		first = take_kept(count, align);
+		*dirty = first != PAGES_NONE;
+	}
+	if (memory.mode == MEMORY_OPEN && first == PAGES_NONE)
+		first = take_new(count, align);
+	if (first != PAGES_NONE && block) {
+		memory.pages.state[first] |= PAGE_HEAD;
+		memory.pages.info[first].len = count;
+	}
+	if (first != PAGES_NONE)
+		memory_show(first, count);
+	memory_unlock(&before);
+	errno = err;
+	return first == PAGES_NONE ? NULL : memory_page(first);
+}
+
+/* --- blocks ----------------------------------------------------------------------------------- */
+
+/* No lock: it is the program's, which keeps it while it asks. */
+size_t memory_block_bytes(const void *p)
+{
+	uint32_t page = page_of(p);
+
+	if ((uintptr_t)p % MEMORY_PAGE || !(memory.pages.state[page] & PAGE_HEAD) ||
+	    memory.pages.state[page] == PAGE_KEPT)
+		return 0;
+	return bytes_of(memory.pages.info[page].len);
+}
+
+bool memory_free(void *p)
+{
+	uint32_t first = page_of(p), count = (uint32_t)(memory_block_bytes(p) / MEMORY_PAGE);
+	int err = errno;
+	sigset_t before;
+	bool there;
+
+	if (!count)
+		return false;
+	memory_hide(first, count);
+	memory_lock(&before);
+	there = memory_block_bytes(p) == bytes_of(count);
+	if (there && !keep(first, count))
+		memory_release(first, count);
+	memory_unlock(&before);
+	errno = err;
+	return there;
+}
+
+static bool grow(uint32_t first, uint32_t count, uint32_t more)
+{
+	if (memory.mode != MEMORY_OPEN || kind_of(first) != PAGE_SHARED ||
+	    memory.used + more > memory.limit ||
+	    !pages_take_at(&memory.pages, first + count, more, PLAIN))
+		return false;
+	if (RAW(SYS_mprotect, memory_page(first + count), bytes_of(more), PROT_READ | PROT_WRITE)) {
+		pages_give(&memory.pages, first + count, more);
+		return false;
+	}
+	memory.used += more;
+	if (memory.high < first + count + more)
+		memory.high = first + count + more;
+	memory_show(first + count, more);
+	return true;
+}
+
+bool memory_resize(void *p, size_t bytes)
+{
+	uint32_t first = page_of(p), count = (uint32_t)(memory_block_bytes(p) / MEMORY_PAGE);
+	int err = errno;
+	sigset_t before;
+	uint32_t want;
+	bool done = true;
+
+	if (bytes > bytes_of(memory.pages.count))
+		return false;
+	want = (uint32_t)((bytes + MEMORY_PAGE - 1) / MEMORY_PAGE);
+	if (want < count)
+		memory_hide(first + want, count - want);
+	memory_lock(&before);
+	if (want < count)
+		memory_release(first + want, count - want);
+	else if (want > count)
+		done = grow(first, count, want - count);
+	if (done)
+		memory.pages.info[first].len = want;
+	memory_unlock(&before);
+	errno = err;
+	return done;
+}
+
+void memory_drop_kept(void)
+{
+	sigset_t before;
+
+	memory_lock(&before);
+	memory_release_kept();
+	memory_unlock(&before);
+}
+
+/* --- pages leave ------------------------------------------------------------------------------ */
+
+/* Rights, and the one mark that counts, as they were. */
+static int mark_private(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+
+	for (; first < end; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_PROT | PAGE_NOFORK);
+		if (prot_of(first) != (PROT_READ | PROT_WRITE) &&
+		    RAW(SYS_mprotect, memory_page(first), bytes_of(n), prot_of(first)))
+			return -errno;
+		if (memory.pages.state[first] & PAGE_NOFORK &&
+		    RAW(SYS_madvise, memory_page(first), bytes_of(n), MADV_DONTFORK))
+			return -errno;
+	}
+	return 0;
+}
+
+/* In one piece: what the program knows as one mapping is still one for the kernel. */
+static int make_run_private(uint32_t first, uint32_t count)
+{
+	char *at = memory_page(first);
+	size_t len = bytes_of(count);
+	char *to;
+	int ret;
+
+	to = (char *)RAW(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+	if (to == MAP_FAILED)
+		return -ENOMEM;
+	ret = memory_copy(first, count, to);
+	if (!ret && RAW(SYS_mremap, to, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) != (long)at)
+		ret = -errno;
+	if (ret) {
+		RAW(SYS_munmap, to, len);
+		return ret;
+	}
+	if (memory_fd_is_ours())
+		memory_punch(first, count);
+	for (uint32_t i = first; i < first + count; i++)
+		memory.pages.state[i] =
+			(uint8_t)((memory.pages.state[i] & ~(PAGE_KIND | PAGE_ODD)) | PAGE_PRIVATE);
+	return mark_private(first, count);
+}
+
+int memory_make_private(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+	int ret = 0;
+
+	for (; first < end && !ret; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_SHARED)
+			ret = make_run_private(first, n);
+	}
+	return ret;
+}
+
+void memory_unmap_free(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+
+	/* All of the range, or a part that others now use. */
+	if (count < memory.pages.count && memory.high < end)
+		memory.high = end;
+	for (; first < end; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_FREE) {
+			pages_take_at(&memory.pages, first, n, PAGE_GONE);
+			RAW(SYS_munmap, memory_page(first), bytes_of(n));
+		}
+	}
+}
+
+void memory_forget(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+
+	if (memory.high < end)
+		memory.high = end;
+	for (; first < end; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_FREE) {
+			pages_take_at(&memory.pages, first, n, PAGE_GONE);
+		} else if (kind_of(first) != PAGE_GONE) {
+			memory.used -= n;
+			memset(&memory.pages.state[first], PAGE_GONE, n);
+		}
+	}
+}

@@ -43,13 +43,19 @@ static int create_db_cq_map(struct devx_cmd *cmd)
 {
 	const uint8_t *in = cmd->in;
 	struct mlx5dv_devx_obj *obj = cmd->obj;
+	struct vb_cq *cq = vb_cq_get(cmd->dev, get(in, DB_CQN, 32));
 	int err = check_alias(in);
 
+	if (!err && !cq)
+		err = devx_refuse(cmd, DEVX_BAD_RES,
+				  vb_refuse_no_object("cqn", get(in, DB_CQN, 32)));
 	if (!err)
 		err = vb_emu_map(vb_verbs_dev(obj->context), get(in, DB_DEVICE, 32),
 				 get(in, DB_QUEUE, 32), get(in, DB_CQN, 32), &obj->emu_map);
 	if (!err)
 		obj->number = vb_emu_map_id(obj->emu_map);
+	if (cq)
+		vb_cq_put(cq);
 	return err;
 }
 

@@ -338,6 +338,13 @@ VB_PUBLIC void vb_cq_put(struct vb_cq *cq);
 VB_PUBLIC int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 			   uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg);
 
+/*
+ * Replace the ring as hardware does: the last CQE of the old one says that those behind it are in
+ * the new one (mlx5: opcode 5, and it takes an index). -ENOSPC: there is no room for that, or more
+ * CQEs wait than the new ring has entries.
+ */
+VB_PUBLIC int vb_cq_move(struct vb_cq *cq, void *buf, uint32_t cqe_cnt);
+
 /* --- shared receive queues -------------------------------------------------------------------- */
 
 struct vb_srq_attr {

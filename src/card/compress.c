@@ -9,7 +9,7 @@
  *	                CQEs i + 1 ...   of no turn)
  *
  * That is the enhanced layout, whose entries carry the turn of the ring. In the basic one, of CQs of
- * verbs, the title counts the completions, the first of which is its own, and nothing else changes in
+ * verbs and of commands that want it, the title counts the completions, the first of which is its own, and nothing else changes in
  * the ring; the consumer makes the entries that it passes invalid.
  *
  *	index   i             i + 1         i + 8                  i + n
@@ -46,17 +46,22 @@ struct vb_minis {
 	_Alignas(8) uint8_t title[CQE_SIZE];
 };
 
+static void set_limit(struct vb_minis *minis, uint32_t cqe_cnt)
+{
+	uint32_t most = minis->basic ? VB_MINI_MAX_BASIC : VB_MINI_MAX;
+
+	minis->limit = (uint8_t)(cqe_cnt < most ? cqe_cnt : most);
+}
+
 struct vb_minis *vb_minis_new(const struct vb_cq_attr *attr)
 {
 	struct vb_minis *minis = calloc(1, sizeof(*minis));
-	uint32_t most;
 
 	if (!minis)
 		return NULL;
 	minis->format = attr->mini_format;
 	minis->basic = attr->basic_minis;
-	most = minis->basic ? VB_MINI_MAX_BASIC : VB_MINI_MAX;
-	minis->limit = (uint8_t)(attr->cqe_cnt < most ? attr->cqe_cnt : most);
+	set_limit(minis, attr->cqe_cnt);
 	return minis;
 }
 
@@ -111,6 +116,13 @@ void vb_minis_write(struct vb_cq *cq)
 	cq->codec->minis(entry(cq, first), minis->mini, minis->count, turn_of(cq, first),
 			 first & cq->attr.cqe_cnt);
 	minis->count = 0;
+}
+
+/* Nothing waits, and a title is left behind in the old ring. */
+void vb_minis_moved(struct vb_cq *cq)
+{
+	cq->minis->has_title = false;
+	set_limit(cq->minis, cq->attr.cqe_cnt);
 }
 
 /* Every completion waits, the title too: it is not known before how many there are. */

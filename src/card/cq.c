@@ -528,16 +528,55 @@ enum vb_cq_arming vb_cq_arming(struct vb_cq *cq)
 	}
 }
 
+/* The lock is held: from here on CQEs go to another ring. */
+static void use_ring(struct vb_cq *cq, void *buf, uint32_t cqe_cnt)
+{
+	cq->attr.buf = content(cq, buf);
+	cq->attr.cqe_cnt = cqe_cnt;
+	cq->slots = cqe_cnt - 1;
+	cq->turn_shift = (uint8_t)__builtin_ctz(cqe_cnt);
+	if (cq->minis)
+		vb_minis_moved(cq);
+}
+
+int vb_cq_move(struct vb_cq *cq, void *buf, uint32_t cqe_cnt)
+{
+	int ret = 0;
+
+	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed ||
+	    !cq->codec->moved)
+		return vb_refuse_combination("a ring of this kind cannot be resized");
+	vb_card_enter();
+	vb_lock(&cq->lock);
+	complete_ring(cq);
+	if (is_full(cq) || ((cq->pi - consumer_index(cq)) & CI_MASK) > cqe_cnt) {
+		ret = -ENOSPC;
+	} else {
+		uint32_t at = cq->pi & cq->slots;
+
+		cq->codec->moved((char *)cq->attr.buf + (size_t)at * cq->attr.cqe_size,
+				 (uint8_t)(cq->pi >> cq->turn_shift) & cq->turn_mask,
+				 cq->pi & cq->attr.cqe_cnt);
+		cq->pi++;
+		cq->count++;
+		use_ring(cq, buf, cqe_cnt);
+	}
+	vb_unlock(&cq->lock);
+	vb_card_leave();
+	return ret;
+}
+
 int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 		 uint32_t (*copy)(void *arg, void *buf, uint32_t cqe_cnt), void *arg)
 {
 	uint32_t ci, unpolled;
 	int ret = 0;
 
-	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed || cq->minis)
+	if (!buf || !cqe_cnt || (cqe_cnt & (cqe_cnt - 1)) || cq->attr.collapsed)
 		return vb_refuse_combination("a ring of this kind cannot be resized");
 	vb_card_enter();
 	vb_lock(&cq->lock);
+	complete_ring(cq);
 	ci = consumer_index(cq);
 	/*
 	 * The driver counts what it has not handed out; where that does not fit, it has copied
@@ -551,9 +590,7 @@ int vb_cq_resize(struct vb_cq *cq, void *buf, uint32_t cqe_cnt,
 		cq->pi = ci + unpolled;
 		cq->solicited = cq->solicited < cq->count ? cq->solicited : cq->count;
 		cq->announced = cq->announced < cq->count ? cq->announced : cq->count;
-		cq->attr.buf = content(cq, buf);
-		cq->attr.cqe_cnt = cqe_cnt;
-		cq->slots = cqe_cnt - 1;
+		use_ring(cq, buf, cqe_cnt);
 	}
 	vb_unlock(&cq->lock);
 	vb_card_leave();

@@ -357,6 +357,7 @@ void vb_minis_free(struct vb_minis *minis);
  */
 bool vb_minis_add(struct vb_cq *cq, struct vb_completion *completion);
 void vb_minis_write(struct vb_cq *cq); /* what waits, into the ring */
+void vb_minis_moved(struct vb_cq *cq); /* the ring is another one, and has another size */
 /* The lock is not held. end: of the burst. */
 void vb_minis_flush(struct vb_cq *cq, bool end);
 

@@ -216,6 +216,8 @@ static void by_hand(uint16_t size, uint8_t format)
 		node_address(&on, &self);
 		node_connect(&on, &self);
 	}
+	/* libibverbs does not know how far the program is. */
+	check_eq(ibv_resize_cq(end.cq[0], 4 * CQES), format ? EINVAL : 0);
 	/* One array for each side of each burst. */
 	check_eq(arrays, format ? 2 * ROUNDS : 0);
 	close_end(&end);
@@ -234,9 +236,44 @@ static void ring(uint16_t size, uint8_t format, uint32_t flags, bool two)
 		send_burst(end.qp, n);
 		poll_burst(&end, n);
 	}
-	check_eq(ibv_resize_cq(end.cq[0], 4 * CQES), format ? EINVAL : 0);
+	check_eq(ibv_resize_cq(end.cq[0], 4 * CQES), 0);
 	send_burst(end.qp, BURST);
 	poll_burst(&end, BURST);
+	close_end(&end);
+}
+
+/* Rings are replaced with completions in them, whole arrays and the rest of one. */
+static void resized(uint16_t size, uint8_t format)
+{
+	struct ibv_wc wc;
+	struct end end;
+
+	open_end(&end, create(size, format, 0), create(size, format, 0));
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		uint32_t left[2] = { BURST, BURST }, next[2] = { 0, 1000 };
+
+		send_burst(end.qp, BURST);
+		for (uint32_t k = 0; k < 2 * BURST; k++) {
+			uint32_t which = left[0] ? 0 : 1;
+
+			if (k % BURST == i % BURST) {
+				int cqes = i % 3 ? (i % 3) * CQES * 2 - 1 : CQES - 1;
+
+				check_eq(ibv_resize_cq(end.cq[0], cqes), 0);
+				check_eq(ibv_resize_cq(end.cq[1], cqes), 0);
+				if (left[which] > 2)
+					check_eq(ibv_resize_cq(end.cq[which], 1), EINVAL);
+			}
+			check_eq(ibv_poll_cq(end.cq[which], 1, &wc), 1);
+			check_eq(wc.status, IBV_WC_SUCCESS);
+			check_eq(wc.wr_id, next[which]++);
+			if (which)
+				check_eq(wc.byte_len, 8 + wc.wr_id - 1000);
+			left[which]--;
+		}
+		check_eq(ibv_poll_cq(end.cq[0], 1, &wc), 0);
+		check_eq(ibv_poll_cq(end.cq[1], 1, &wc), 0);
+	}
 	close_end(&end);
 }
 
@@ -276,6 +313,7 @@ int main(void)
 			ring(size, formats[i], 0, false);
 			ring(size, formats[i], 0, true);
 			forgotten(size, formats[i]);
+			resized(size, formats[i]);
 			by_hand(size, formats[i]);
 		}
 	}

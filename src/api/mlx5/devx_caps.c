@@ -271,7 +271,10 @@ static const struct field fields[] = {
 	{ GENERAL, 0x21d, 1, 1, NULL },         /* roce */
 	{ GENERAL, 0x21e, 1, 1, NULL },         /* atomic */
 	{ GENERAL, 0x220, 1, CREATE_CQ, has },  /* cq_oi */
+	{ GENERAL, 0x221, 1, CREATE_CQ, has },  /* cq_resize */
 	{ GENERAL, 0x222, 1, CREATE_CQ, has },  /* cq_moderation */
+	{ GENERAL, 0x223, 1, CREATE_CQ, has },  /* cq_period_mode_modify */
+	{ GENERAL, 0x226, 1, CREATE_CQ, has },  /* cq_eq_remap */
 	{ GENERAL, 0x23d, 1, 1, NULL },         /* ud */
 	{ GENERAL, 0x23e, 1, 1, NULL },         /* uc */
 	{ GENERAL, 0x23f, 1, 1, NULL },         /* rc */

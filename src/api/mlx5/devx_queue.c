@@ -148,7 +148,8 @@ void devx_queue_free(struct devx_queue *queue)
 	if (queue->list)
 		vb_srq_destroy(queue->list);
 	if (queue->eq)
-		vb_eq_put(queue->eq, &queue->eq_user);
+		vb_eq_put(queue->eq, queue->eq_user);
+	free(queue->eq_user);
 	if (queue->tis)
 		devx_put(queue->tis);
 	if (queue->ring)

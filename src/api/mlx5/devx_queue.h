@@ -57,8 +57,8 @@ struct devx_queue {
 	struct vb_srq *list;           /* RQ whose WQEs are linked: its own; or NULL */
 	struct vb_umem *ring, *record; /* or NULL */
 	struct mlx5dv_devx_obj *tis;   /* SQ: or NULL */
-	struct vb_eq *eq;              /* CQ: or NULL */
-	struct vb_eq_user eq_user;
+	struct vb_eq *_Atomic eq;      /* CQ: or NULL; its events may move while they come */
+	struct vb_eq_user *eq_user;
 	__be32 *dbr;         /* the record */
 	__be32 no_record[2]; /* in place of one where receives are an RMP's; stays 0 */
 	struct vb_lock lock; /* of what is kept */

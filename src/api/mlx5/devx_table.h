@@ -38,7 +38,8 @@ enum devx_status {
 	DEVX_BAD_RES_STATE = 0x9, /* of an object, or it is in use */
 	DEVX_BAD_INDEX = 0xa,
 	DEVX_NO_RES = 0xf,
-	DEVX_BAD_QP_STATE = 0x10, /* a transition that there is not */
+	DEVX_BAD_QP_STATE = 0x10,       /* a transition that there is not */
+	DEVX_BAD_SIZE_OUTS_CQES = 0x40, /* more CQEs wait than the new ring holds */
 	DEVX_BAD_INP_LEN = 0x50,
 	DEVX_BAD_OUTP_LEN = 0x51,
 };

@@ -693,6 +693,13 @@ static void mlx5_completion(void *to, const struct vb_completion *c, bool owner)
 	publish(cqe, op_own, c->turn);
 }
 
+static void mlx5_moved(void *to, uint8_t turn, bool owner)
+{
+	enum { RESIZE_CQ = 5 };
+
+	publish(to, (uint8_t)(RESIZE_CQ << 4 | owner), turn);
+}
+
 /* --- compressed CQEs -------------------------------------------------------------------------- */
 
 /*
@@ -781,6 +788,7 @@ static bool mlx5_mini(const void *title, const void *from, uint16_t behind, uint
 	if (opcode == MLX5_CQE_REQ_ERR || opcode == MLX5_CQE_RESP_ERR)
 		return false;
 	*mini = (struct vb_mini){ 0 };
+	cqe.timestamp = ((const struct mlx5_cqe64 *)title)->timestamp; /* all have the title's */
 	move_field(to + 4, bytes, title, offsetof(struct mlx5_cqe64, byte_cnt), 4);
 	if (opcode == MLX5_CQE_REQ) {
 		move_field(to, bytes, title, offsetof(struct mlx5_cqe64, wqe_counter), 2);
@@ -887,6 +895,7 @@ const struct vb_codec vb_codec_mlx5 = {
 	.receive = mlx5_receive,
 	.next = mlx5_next,
 	.completion = mlx5_completion,
+	.moved = mlx5_moved,
 	.doorbell = mlx5_doorbell,
 	.armed = mlx5_armed,
 	.mini = mlx5_mini,

@@ -321,8 +321,8 @@ static void other_states(void)
 	put_bits(c.in, 0x30, 16, 1); /* resize */
 	check_eq(command_modify(cq.obj, cq.number, &c, 272), BAD_PARAM);
 	command_begin(&c, 0x403);
-	put_bits(c.in, 0x60, 32, 8); /* another event queue */
-	check_eq(command_modify(cq.obj, cq.number, &c, 272), BAD_PARAM);
+	put_bits(c.in, 0x60, 32, 8); /* an event queue that is none */
+	check_eq(command_modify(cq.obj, cq.number, &c, 272), BAD_RES);
 }
 
 /* --- queries ------------------------------------------------------------------------------------- */

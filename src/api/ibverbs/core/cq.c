@@ -168,7 +168,8 @@ struct ibv_cq_ex *api_cq_create_extra(struct ibv_context *context, struct ibv_cq
 		.cqe_size = cq->cqe_size,
 		.dbr = cq->dbr,
 		.timestamps = cq->timestamps,
-		.compressed = extra->compressed,
+		/* A mini CQE has no time: where programs read that, none is made. */
+		.compressed = extra->compressed && !cq->timestamps,
 		.basic_minis = extra->compressed,
 		.mini_format = extra->mini_format,
 		.ignore_overrun = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
@@ -273,16 +274,54 @@ int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 
 /* --- the ring --------------------------------------------------------------------------------- */
 
-/* The number of CQEs that are ready and not yet polled; under the lock. */
+/*
+ * The entries from an index on that belong together, a CQE or an array of mini CQEs; 0: not ready.
+ * bare: they are the rest of an array, without its title.
+ */
+static uint32_t span_at(const struct api_cq *cq, uint32_t index, bool *bare)
+{
+	*bare = false;
+	if (cq->compressed)
+		return ring_ops(cq)->cq_span(cq, index, bare);
+	return ring_ops(cq)->cqe_ready(entry_at(cq, cq->ring, cq->cqe_cnt, index), cq->cqe_size,
+				       index & cq->cqe_cnt);
+}
+
+/* The number of entries that are ready and not yet polled; under the lock. */
 static uint32_t count_ready(const struct api_cq *cq)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, span;
+	bool bare;
 
-	while (n < cq->cqe_cnt &&
-	       ring_ops(cq)->cqe_ready(entry_at(cq, cq->ring, cq->cqe_cnt, cq->ci + n),
-				       cq->cqe_size, (cq->ci + n) & cq->cqe_cnt))
-		n++;
-	return n;
+	for (; n < cq->cqe_cnt; n += span) {
+		span = span_at(cq, cq->ci + n, &bare);
+		if (!span)
+			break;
+	}
+	return n < cq->cqe_cnt ? n : cq->cqe_cnt; /* what a title counts is not trusted */
+}
+
+/* Entries of an array are moved as they are: they have no owner bit. */
+static void move_ready(const struct api_cq *cq, void *buf, uint32_t cqe_cnt, uint32_t count)
+{
+	uint32_t span;
+	bool bare;
+
+	for (uint32_t n = 0; n < count; n += span) {
+		span = span_at(cq, cq->ci + n, &bare);
+		if (!span)
+			return;
+		for (uint32_t i = 0; i < span && n + i < count; i++) {
+			uint32_t index = cq->ci + n + i;
+			void *to = entry_at(cq, buf, cqe_cnt, index);
+			void *from = entry_at(cq, cq->ring, cq->cqe_cnt, index);
+
+			if (i || bare)
+				memcpy(to, from, cq->cqe_size);
+			else
+				ring_ops(cq)->cqe_move(to, from, cq->cqe_size, index & cqe_cnt);
+		}
+	}
 }
 
 /*
@@ -300,16 +339,10 @@ static uint32_t copy_ready(void *arg, void *buf, uint32_t cqe_cnt)
 	n = count_ready(cq);
 	if (n > cqe_cnt)
 		return n; /* does not fit: the card keeps the old ring */
-	for (uint32_t i = 0; i < cqe_cnt; i++) {
-		uint32_t index = cq->ci + i;
-		void *entry = entry_at(cq, buf, cqe_cnt, index);
-
-		if (i < n)
-			ring_ops(cq)->cqe_move(entry, entry_at(cq, cq->ring, cq->cqe_cnt, index),
-					       cq->cqe_size, index & cqe_cnt);
-		else
-			ring_ops(cq)->cqe_give(entry, cq->cqe_size, index & cqe_cnt);
-	}
+	move_ready(cq, buf, cqe_cnt, n);
+	for (uint32_t i = n; i < cqe_cnt; i++)
+		ring_ops(cq)->cqe_give(entry_at(cq, buf, cqe_cnt, cq->ci + i), cq->cqe_size,
+				       (cq->ci + i) & cqe_cnt);
 	return n;
 }
 
@@ -368,6 +401,9 @@ int api_cq_resize(struct ibv_cq *ibcq, int cqe)
 
 	if (cqe_cnt == cq->cqe_cnt)
 		return 0;
+	/* Only the program knows how far it is in an array. */
+	if (cq->compressed && cq->dv_owned)
+		return api_refuse(combination, "a program polls this compressed CQ itself");
 	rc = ring_alloc(&buf, cq, cqe_cnt);
 	if (rc)
 		return api_status(rc);

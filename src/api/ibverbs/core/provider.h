@@ -89,6 +89,11 @@ struct api_ring_ops {
 	 * QP, and receive WQEs of an SRQ go back. NULL: there are no such CQs.
 	 */
 	void (*cq_forget)(struct api_cq *cq, struct api_qp *qp);
+	/*
+	 * Of the same: the entries from an index on that belong together, 0 where there is nothing
+	 * yet. bare is set where they are the rest of an array that is being polled.
+	 */
+	uint32_t (*cq_span)(const struct api_cq *cq, uint32_t index, bool *bare);
 	/* The WQEs of a new SRQ, whose links are there. NULL: nothing to do. */
 	void (*srq_preset)(struct api_srq *srq);
 	/* The context's doorbell page; NULL where stores cannot be seen. */

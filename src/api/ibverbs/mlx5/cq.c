@@ -203,6 +203,19 @@ struct mlx5_cqe64 *mlx5_cq_expand(struct api_cq *cq)
 	return &block->cqe;
 }
 
+uint32_t mlx5_cq_span(const struct api_cq *cq, uint32_t index, bool *bare)
+{
+	const struct mini_block *block = cq->block;
+	const struct mlx5_cqe64 *cqe;
+
+	if (index == cq->ci && block->done != block->count) {
+		*bare = true;
+		return block->count - block->done;
+	}
+	cqe = cq_sw_entry(cq, index);
+	return !cqe ? 0 : cqe_is_title(cqe) ? be32toh(cqe->byte_cnt) : 1;
+}
+
 /* A number that no QP has takes the place of the QP's: a poll passes over its CQEs. */
 static void forget(struct mlx5_cqe64 *cqe, struct api_qp *qp, uint32_t first, uint32_t count)
 {

@@ -118,6 +118,7 @@ struct ibv_cq_ex *mlx5_cq_create_direct(struct ibv_context *context,
 int mlx5_cq_arm(struct ibv_cq *cq, int solicited_only);
 /* The next CQE of a CQ whose entries may be compressed, expanded; NULL: none. */
 struct mlx5_cqe64 *mlx5_cq_expand(struct api_cq *cq);
+uint32_t mlx5_cq_span(const struct api_cq *cq, uint32_t index, bool *bare);
 void mlx5_cq_forget(struct api_cq *cq, struct api_qp *qp);
 bool mlx5_cqe_ready(const void *entry, uint32_t size, bool round);
 void mlx5_cqe_give(void *entry, uint32_t size, bool round);

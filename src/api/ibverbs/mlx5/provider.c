@@ -180,6 +180,7 @@ const struct api_provider api_mlx5 = {
 		.cqe_move = mlx5_cqe_move,
 		.cqe_qpn = mlx5_cqe_qpn,
 		.cqe_receive = mlx5_cqe_receive,
+		.cq_span = mlx5_cq_span,
 		.cq_forget = mlx5_cq_forget,
 		.uar_page = uar_page,
 	},

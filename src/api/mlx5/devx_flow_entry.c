@@ -13,6 +13,7 @@
 enum {
 	TABLE_TYPE = 0x80,
 	TABLE_ID = 0xa8,
+	ENABLE_MASK = 0xd8, /* op_mod 1: enum part */
 	FLOW_INDEX = 0x100,
 	PUSH_VLAN = 0x200, /* flow_context, from here on */
 	GROUP_ID = 0x220,
@@ -28,7 +29,16 @@ enum {
 	LIST = 0x1a00,
 };
 
-enum { CONTEXT_BYTE = 64, SHORTEST = LIST / 8, LONGEST = SHORTEST + 16 * VB_STEER_MAX_DESTS };
+enum { CONTEXT_BYTE = 64, SHORTEST = LIST / 8, LONGEST = SHORTEST + 16 * (VB_STEER_MAX_DESTS + 1) };
+
+/* Parts of an entry that a command changes. */
+enum part {
+	PART_ACTION = 1 << 0, /* and the contexts and tags that actions name */
+	PART_TAG = 1 << 1,
+	PART_DESTINATIONS = 1 << 2,
+	PART_COUNTERS = 1 << 3,
+	PARTS = PART_ACTION | PART_TAG | PART_DESTINATIONS | PART_COUNTERS,
+};
 
 enum flow_action {
 	ALLOW = 0x1,
@@ -466,12 +476,90 @@ put_group:
 	return err;
 }
 
-/* All of the context counts, whichever parts modify_enable_mask names. */
+/* Bytes of an item of the lists: destinations, then counters. */
+static size_t item_bytes(const uint8_t *command)
+{
+	return get(command, EXTENDED, 1) ? 16 : 8;
+}
+
+/* The items of one list, each in the size that the destinations of the new command have. */
+static void copy_items(uint8_t *to, uint32_t at, const uint8_t *from, uint32_t from_at,
+		       uint32_t count)
+{
+	size_t size = item_bytes(to), old = item_bytes(from);
+
+	for (uint32_t i = 0; i < count; i++)
+		memcpy(to + SHORTEST + (at + i) * size, from + SHORTEST + (from_at + i) * old,
+		       size < old ? size : old);
+}
+
+/*
+ * The command that would make the entry anew: what the mask names is the command's, the rest as the
+ * entry has it, its value too. A list that no action uses any more goes. Returns the bytes; to has
+ * room for LONGEST.
+ */
+static size_t merge(const struct devx_flow_entry *entry, const struct devx_cmd *cmd, uint8_t *to)
+{
+	static const struct {
+		uint16_t at, bits;
+		enum part part;
+	} fields[] = {
+		{ ACTION, 16, PART_ACTION },        { PUSH_VLAN, 32, PART_ACTION },
+		{ REFORMAT_ID, 32, PART_ACTION },   { MODIFY_ID, 32, PART_ACTION },
+		{ PUSH_VLAN_2, 32, PART_ACTION },   { FLOW_TAG, 24, PART_TAG },
+		{ EXTENDED, 1, PART_DESTINATIONS }, { DESTINATIONS, 24, PART_DESTINATIONS },
+		{ COUNTERS, 24, PART_COUNTERS },
+	};
+	uint32_t mask = get(cmd->in, ENABLE_MASK, 8), destinations, counters;
+	uint8_t old[LONGEST] = { 0 };
+	const uint8_t *from;
+
+	memcpy(old + CONTEXT_BYTE, entry->context, entry->bytes);
+	memcpy(to, cmd->in, CONTEXT_BYTE);
+	memcpy(to + CONTEXT_BYTE, old + CONTEXT_BYTE, SHORTEST - CONTEXT_BYTE);
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (mask & fields[i].part)
+			put(to, fields[i].at, fields[i].bits,
+			    get(cmd->in, fields[i].at, fields[i].bits));
+	if (!(mask & PART_DESTINATIONS) && !(get(to, ACTION, 16) & FORWARD))
+		put(to, DESTINATIONS, 24, 0);
+	if (!(mask & PART_COUNTERS) && !(get(to, ACTION, 16) & COUNT))
+		put(to, COUNTERS, 24, 0);
+	destinations = get(to, DESTINATIONS, 24);
+	counters = get(to, COUNTERS, 24);
+	if (destinations > VB_STEER_MAX_DESTS || counters > 1)
+		return SHORTEST; /* check_lists() refuses it */
+	from = mask & PART_DESTINATIONS ? cmd->in : old;
+	copy_items(to, 0, from, 0, destinations);
+	from = mask & PART_COUNTERS ? cmd->in : old;
+	copy_items(to, destinations, from, get(from, DESTINATIONS, 24), counters);
+	return SHORTEST + (destinations + counters) * item_bytes(to);
+}
+
+/* Lists that the mask names are inside of the command. */
+static int check_parts(struct devx_cmd *cmd)
+{
+	uint32_t mask = get(cmd->in, ENABLE_MASK, 8);
+	uint64_t items = get(cmd->in, DESTINATIONS, 24);
+
+	if (mask & ~(uint32_t)PARTS)
+		return vb_refuse_bits("modify_enable_mask", mask & ~(uint32_t)PARTS);
+	if (mask & PART_COUNTERS)
+		items += get(cmd->in, COUNTERS, 24);
+	if ((mask & (PART_DESTINATIONS | PART_COUNTERS)) &&
+	    cmd->inlen < SHORTEST + items * item_bytes(cmd->in))
+		return devx_refuse(cmd, DEVX_BAD_INP_LEN,
+				   vb_refuse_combination("the command ends before its lists"));
+	return 0;
+}
+
 static int modify_entry(struct devx_cmd *cmd)
 {
 	struct devx_flow_entry *entry = cmd->obj->data;
 	struct parts *parts, *old;
 	struct mlx5dv_devx_obj *group;
+	uint8_t merged[LONGEST];
+	struct devx_cmd whole = *cmd;
 	int err;
 
 	if (get(cmd->in, DEVX_OP_MOD, 16) != 1)
@@ -483,14 +571,23 @@ static int modify_entry(struct devx_cmd *cmd)
 		err = devx_refuse(cmd, DEVX_BAD_RES,
 				  vb_refuse_combination("the entry is in another group"));
 	if (!err)
-		err = make_rule(cmd, group->data, &parts);
+		err = check_parts(cmd);
+	if (!err) {
+		vb_lock(&entry->lock);
+		whole.inlen = merge(entry, cmd, merged);
+		vb_unlock(&entry->lock);
+		whole.in = merged;
+		err = make_rule(&whole, group->data, &parts);
+		if (err)
+			cmd->status = whole.status;
+	}
 	devx_put(group);
 	if (err)
 		return err;
 	vb_lock(&entry->lock);
 	old = entry->parts;
 	entry->parts = parts;
-	keep_context(entry, cmd);
+	keep_context(entry, &whole);
 	vb_unlock(&entry->lock);
 	free_parts(old); /* of two rules with one value the older one counted until now */
 	return 0;

@@ -92,6 +92,9 @@ static struct made entry(void)
 	return m;
 }
 
+/* Bits of modify_enable_mask. */
+enum { PART_ACTION = 0, PART_TAG = 1, PART_DESTINATIONS = 2, PART_COUNTERS = 3 };
+
 /* A flow of direct verbs that brings all frames to the table. */
 static struct ibv_flow *enter(struct mlx5dv_devx_obj *to, struct mlx5dv_flow_matcher **matcher)
 {
@@ -211,6 +214,11 @@ static void indices(void **state)
 	/* modified: to both */
 	put_bits(c.in, 0x30, 16, 1);
 	destination(1, TO_TIR, tirn[0]);
+	assert_ok(modify(e2.obj, &c)); /* of which the mask names nothing */
+	kit_run(VB_STEER_NIC_RX);
+	assert_int_equal(kit.count, 1);
+	put_bits(c.in, 0xd8, 8, 1 << PART_DESTINATIONS);
+	put_bits(c.in, 0x270, 16, DROP); /* not named */
 	assert_ok(modify(e2.obj, &c));
 	kit_run(VB_STEER_NIC_RX);
 	assert_int_equal(kit.count, 2);
@@ -223,6 +231,7 @@ static void indices(void **state)
 	/* and back to a drop */
 	entry_command(0, t.number, low.number, 9, MAC, DROP);
 	put_bits(c.in, 0x30, 16, 1);
+	put_bits(c.in, 0xd8, 8, 1 << PART_ACTION);
 	assert_ok(modify(e2.obj, &c));
 	assert_int_equal(kit_run(VB_STEER_NIC_RX), VB_STEER_DROPPED);
 	put_bits(c.in, 0x270, 16, FORWARD); /* without a destination: nothing changes */
@@ -423,11 +432,118 @@ static void ports(void **state)
 	destroy(tx.obj);
 }
 
+static uint64_t packets(struct mlx5dv_devx_obj *counters, uint32_t id)
+{
+	command(&c, QUERY_COUNTER, 32, 32);
+	put_bits(c.in, 0xe0, 32, id);
+	assert_ok(query(counters, &c));
+	return get_bits(c.out, 0x80, 64);
+}
+
+/* A change of the entry at index 5; what the mask does not name is wrong on purpose. */
+static void change_command(struct made t, struct made g, uint32_t parts)
+{
+	entry_command(0, t.number, g.number, 5, MAC + 99, 0xffff);
+	put_bits(c.in, 0x30, 16, 1);
+	put_bits(c.in, 0xd8, 8, parts);
+	put_bits(c.in, 0x248, 24, 0x999);
+}
+
+/* Each part of an entry is changed by itself (modify_enable_mask), and the others stay. */
+static void parts(void **state)
+{
+	static struct queue queue;
+	struct made t = table(0, 3, 0), g, e;
+	struct mlx5dv_devx_obj *tir, *other, *counters;
+	struct mlx5dv_flow_matcher *matcher;
+	struct ibv_flow *flow = enter(t.obj, &matcher);
+	uint32_t tirn, othern, counter;
+
+	(void)state;
+	queue_open(&queue);
+	tir = make_tir(&queue, &tirn);
+	other = make_tir(&queue, &othern);
+	counters = make_counters(1, &counter);
+	g = group(0, t.number, 4, 7);
+	entry_command(0, t.number, g.number, 5, MAC, FORWARD | COUNT);
+	put_bits(c.in, 0x248, 24, 0x777);
+	destination(0, TO_TIR, tirn);
+	put_bits(c.in, 0x2a8, 24, 1);
+	put_bits(c.in, 0x1a00 + 64, 32, counter);
+	c.inlen += 8;
+	e = entry();
+	kit_frame(MAC, 1000);
+	/* the tag */
+	change_command(t, g, 1 << PART_TAG);
+	put_bits(c.in, 0x248, 24, 0x123);
+	assert_ok(modify(e.obj, &c));
+	kit_run(VB_STEER_NIC_RX);
+	assert_int_equal(kit.caught[0].dest.number, tirn);
+	assert_int_equal(kit.caught[0].meta.tag, 0x123);
+	assert_int_equal(packets(counters, counter), 1);
+	/* the counter, in a list whose items are larger; there is no destination before it */
+	change_command(t, g, 1 << PART_COUNTERS);
+	put_bits(c.in, 0x2a8, 24, 1);
+	put_bits(c.in, 0x280, 1, 1);
+	put_bits(c.in, 0x1a00, 32, counter + 1);
+	assert_int_equal(modify(e.obj, &c), EREMOTEIO);
+	assert_status(&c, BAD_INP_LEN);
+	c.inlen += 16;
+	assert_ok(modify(e.obj, &c));
+	kit_run(VB_STEER_NIC_RX);
+	assert_int_equal(kit.caught[0].dest.number, tirn);
+	assert_int_equal(kit.caught[0].meta.tag, 0x123);
+	assert_int_equal(packets(counters, counter), 1);
+	assert_int_equal(packets(counters, counter + 1), 1);
+	/* destinations: the counter stays behind them */
+	change_command(t, g, 1 << PART_DESTINATIONS);
+	destination(0, TO_TIR, tirn);
+	destination(1, TO_TIR, othern);
+	assert_ok(modify(e.obj, &c));
+	kit_run(VB_STEER_NIC_RX);
+	assert_int_equal(kit.count, 2);
+	assert_int_equal(packets(counters, counter + 1), 2);
+	assert_int_equal(mlx5dv_devx_obj_destroy(other), EBUSY);
+	/* what is wrong changes nothing */
+	change_command(t, g, 1 << PART_DESTINATIONS);
+	put_bits(c.in, 0x288, 24, 0xffffff);
+	assert_int_equal(modify(e.obj, &c), EREMOTEIO);
+	assert_status(&c, BAD_INP_LEN);
+	change_command(t, g, 1 << 4);
+	assert_int_equal(modify(e.obj, &c), EREMOTEIO);
+	assert_status(&c, BAD_PARAM);
+	kit_run(VB_STEER_NIC_RX);
+	assert_int_equal(kit.count, 2);
+	/* the action alone: lists that it has no use for go */
+	change_command(t, g, 1 << PART_ACTION);
+	put_bits(c.in, 0x270, 16, DROP);
+	assert_ok(modify(e.obj, &c));
+	assert_int_equal(kit_run(VB_STEER_NIC_RX) & VB_STEER_DROPPED, VB_STEER_DROPPED);
+	command(&c, QUERY_ENTRY, 64, 1024);
+	put_bits(c.in, 0xa8, 24, t.number);
+	put_bits(c.in, 0x100, 32, 5);
+	assert_ok(query(e.obj, &c));
+	assert_int_equal(get_bits(c.out, 0x270, 16), DROP);
+	assert_int_equal(get_bits(c.out, 0x288, 24), 0);
+	assert_int_equal(get_bits(c.out, 0x2a8, 24), 0);
+	assert_int_equal(get_bits(c.out, 0x248, 24), 0x123);
+	assert_int_equal(get_bits(c.out, 0x400 + BIT_DMAC, 48), MAC);
+	destroy(other);
+	destroy(counters);
+	destroy(e.obj);
+	destroy(g.obj);
+	assert_ok(ibv_destroy_flow(flow));
+	assert_ok(mlx5dv_destroy_flow_matcher(matcher));
+	destroy(t.obj);
+	destroy(tir);
+	queue_close(&queue);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ways),     cmocka_unit_test(indices), cmocka_unit_test(edits),
-		cmocka_unit_test(refusals), cmocka_unit_test(ports),
+		cmocka_unit_test(refusals), cmocka_unit_test(ports),   cmocka_unit_test(parts),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

@@ -484,6 +484,8 @@ VB_PUBLIC void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst);
  * Packet pacing entries: a rate and a burst by number, for queues that name one. Two entries that are
  * alike share a number, unless one is dedicated.
  */
+enum { VB_PACES = 256 }; /* of an adapter, with 0 */
+
 VB_PUBLIC int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicated,
 			   uint16_t *index);
 VB_PUBLIC void vb_pace_give(struct vb_dev *dev, uint16_t index);

@@ -33,7 +33,6 @@ enum {
 	VB_UAR_MAX = 1 << 16,
 	VB_TIR_MAX = 1 << 16,
 	VB_EQ_MAX = VB_EQ_VECTORS - 1,
-	VB_PACES = 256, /* packet pacing entries of an adapter */
 	VB_EMU_MAPS = 4096,
 	VB_EMU_EQS = 4096,
 	VB_QP_FIRST_INDEX = 64, /* 0 and 1 are special on every fabric; the rest is reserved */

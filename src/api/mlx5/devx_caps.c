@@ -22,6 +22,7 @@ enum group {
 	ROCE = 0x4,
 	NIC_FLOW = 0x7,
 	ESW_FLOW = 0x8,
+	QOS = 0xc,
 	DEVICE_MEMORY = 0xf
 };
 
@@ -183,6 +184,21 @@ static uint32_t log_tso(const struct card *card, uint32_t value)
 	return log_of(card->attr.tso_caps.max_tso);
 }
 
+static uint32_t fastest(const struct card *card, uint32_t value)
+{
+	return card->attr.packet_pacing_caps.qp_rate_limit_max;
+}
+
+static uint32_t slowest(const struct card *card, uint32_t value)
+{
+	return card->attr.packet_pacing_caps.qp_rate_limit_min;
+}
+
+static uint32_t paces(const struct card *card, uint32_t value)
+{
+	return fastest(card, value) != 0;
+}
+
 static uint32_t log_table(const struct card *card, uint32_t value)
 {
 	return log_of(card->attr.rss_caps.max_rwq_indirection_table_size);
@@ -267,6 +283,7 @@ static const struct field fields[] = {
 	{ GENERAL, 0x1fc, 4, 1, NULL },         /* cqe_version */
 	{ GENERAL, 0x201, 1, CREATE_RQ, has },  /* eth_striding_wq */
 	{ GENERAL, 0x21a, 1, CREATE_DCT, has }, /* dct */
+	{ GENERAL, 0x21b, 1, 0, paces },        /* qos */
 	{ GENERAL, 0x21c, 1, 1, NULL },         /* eth_net_offloads */
 	{ GENERAL, 0x21d, 1, 1, NULL },         /* roce */
 	{ GENERAL, 0x21e, 1, 1, NULL },         /* atomic */
@@ -324,6 +341,7 @@ static const struct field fields[] = {
 	{ ETH, 0x10, 2, 1, NULL }, /* multi_pkt_send_wqe */
 	{ ETH, 0x12, 2, 2, NULL }, /* wqe_inline_mode: no header need be inline */
 	{ ETH, 0x14, 4, 0, log_table },
+	{ ETH, 0x18, 1, CREATE_SQ, has }, /* reg_umr_sq */
 	{ ETH, 0x19, 1, IBV_RAW_PACKET_CAP_SCATTER_FCS, raw_cap },
 	{ ETH, 0x1a, 1, 1, NULL }, /* enhanced_multi_pkt_send_wqe */
 	{ ETH, 0x20, 1, 1, NULL }, /* swp */
@@ -346,6 +364,13 @@ static const struct field fields[] = {
 	FLOW_PROPERTIES(NIC_FLOW, 0x200, 1),
 	FLOW_PROPERTIES(NIC_FLOW, 0x800, 0),
 	FLOW_PROPERTIES(ESW_FLOW, 0x200, 0),
+
+	{ QOS, 0x0, 1, 0, paces },             /* packet_pacing */
+	{ QOS, 0x5, 1, 0, paces },             /* packet_pacing_burst_bound */
+	{ QOS, 0xb, 1, 0, paces },             /* packet_pacing_uid: by mlx5dv_pp_alloc() */
+	{ QOS, 0x40, 32, 0, fastest },         /* packet_pacing_max_rate, kbit/s */
+	{ QOS, 0x60, 32, 0, slowest },         /* packet_pacing_min_rate */
+	{ QOS, 0x90, 16, VB_PACES - 1, NULL }, /* packet_pacing_rate_table_size */
 
 	{ DEVICE_MEMORY, 0x0, 1, 0, device_memory },
 	{ DEVICE_MEMORY, 0xa0, 32, 0, device_memory_bytes }, /* max_memic_size */

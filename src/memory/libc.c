@@ -3,6 +3,7 @@
 #include "memory/libc.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <string.h>
 
 _Atomic(void *) libc_found[LIBC_COUNT];
@@ -13,10 +14,26 @@ static const char *const names[] = {
 #undef LIBC_NAME
 };
 
+/*
+ * dlsym() frees the text of an error that nobody asked for, and makes one where it finds nothing:
+ * both before we know the functions to do it with. The text is lost, or there is none.
+ */
+static __thread volatile bool finding; /* volatile: libc's header says that dlsym() calls nobody */
+
+static void *have_nothing(void)
+{
+	return NULL;
+}
+
 void *libc_find(enum libc_function function)
 {
-	void *found = dlsym(RTLD_NEXT, names[function]);
+	void *found;
 
+	if (finding)
+		return (void *)have_nothing;
+	finding = true;
+	found = dlsym(RTLD_NEXT, names[function]);
+	finding = false;
 	atomic_store_explicit(&libc_found[function], found, memory_order_relaxed);
 	return found;
 }

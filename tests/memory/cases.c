@@ -79,6 +79,15 @@ static long blocks_of_file(void)
 	return (long)st.st_blocks * 512;
 }
 
+/* --- before main() ---------------------------------------------------------------------------- */
+
+extern int memory_test_early;
+
+static void early(void)
+{
+	CHECK(memory_test_early); /* early.c has done it all */
+}
+
 /* --- what is born there ----------------------------------------------------------------------- */
 
 static void born(void)
@@ -761,6 +770,7 @@ static const struct {
 	void (*run)(void);
 	uint64_t limit; /* 0: none is started, 1: the default */
 } cases[] = {
+	{ "early", early, 1 },
 	{ "born", born, 1 },
 	{ "not_born", not_born, 1 },
 	{ "freed", freed, 1 },

@@ -106,11 +106,16 @@ static void mend_numbers(uint8_t *in, size_t inlen, uint16_t opcode, uint32_t id
 {
 	switch (opcode) {
 	case 0x200:
-		put(in, inlen, 12, 1u << 30); /* mkey_umem_valid */
-		put(in, inlen, 16, 1u << 8 | 0xf << 10);
 		put(in, inlen, 20, 0xffffff00);
 		put(in, inlen, 28, pd_number());
 		put(in, inlen, 100, umem->umem_id);
+		put(in, inlen, 12, id & 1 ? 0 : 1u << 30); /* mkey_umem_valid */
+		put(in, inlen, 16, (id & 1 ? 2u + (id >> 1 & 1) : 1u) << 8 | 0xf << 10);
+		if (id & 1) {                  /* a list of pieces, KLM or KSM */
+			put(in, inlen, 68, 8); /* room for so many */
+			put(in, inlen, 96, 1 + (id >> 2 & 7));
+			put(in, inlen, 276, id << 8);
+		}
 		break;
 	case 0x900:
 		put(in, inlen, 32 + 0xe0 / 8, wq->wq_num);
@@ -131,6 +136,7 @@ static void mend_numbers(uint8_t *in, size_t inlen, uint16_t opcode, uint32_t id
 		put(in, inlen, 68, id);
 		put(in, inlen, 832, objects[2].id | 1u << 24);
 		break;
+	case 0x773:
 	case 0x93b:
 		put(in, inlen, 28, id);
 		break;

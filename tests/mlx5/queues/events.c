@@ -12,9 +12,12 @@
 
 enum {
 	COMPLETION = 0x0,
+	COMM_EST = 0x2,
 	SQ_DRAINED = 0x3,
 	CQ_ERROR = 0x4,
+	WQ_INVAL_REQ_ERROR = 0x10,
 	WQ_ACCESS_ERROR = 0x11,
+	SRQ_LAST_WQE = 0x13,
 	SRQ_LIMIT = 0x14
 };
 
@@ -260,6 +263,100 @@ static void access_error(void)
 	close_all();
 }
 
+/* A request that the queue pair does not allow at all. */
+static void invalid_request(void)
+{
+	enum { RWE = 1 << 3 };
+	struct command c;
+
+	open_all(4);
+	subscribe(b.obj, WQ_INVAL_REQ_ERROR, 7);
+	command_begin(&c, 0x505);
+	put_bits(c.in, 0x80, 32, RWE);
+	check_eq(command_modify(b.obj, b.number, &c, 272), 0);
+	hand_write(&a, 0, 8, &to_b, 0);
+	hand_expect_error(&cq, &a, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR);
+	expect_event(7, WQ_INVAL_REQ_ERROR, 56, b.number);
+	close_all();
+}
+
+/* The first packet that finds a queue pair in RTR, and only that. */
+static void established(void)
+{
+	open_all(4);
+	check_eq(hand_qp_simple(&b, 0x50a), 0);
+	check_eq(hand_to_init(&b), 0);
+	check_eq(hand_to_rtr(&b, &to_a), 0);
+	subscribe(b.obj, COMM_EST, 8);
+	write_one();
+	expect_event(8, COMM_EST, 56, b.number);
+	write_one();
+	check(!has_event());
+	close_all();
+}
+
+/* --- receives that are shared -------------------------------------------------------------------- */
+
+static struct mlx5dv_devx_obj *open_rmp(struct hand_qp *rmp)
+{
+	enum { CTX = 0x100, WQ = CTX + 0x180 };
+	struct command c, rq;
+
+	hand_rq_command(&hand, rmp, &recv_cq, &rq);
+	command_begin(&c, 0x90c);
+	put_bits(c.in, CTX + 0x8, 4, 1);
+	put_bits(c.in, CTX + 0x20, 1, 1); /* basic_cyclic_rcv_wqe */
+	memcpy(c.in + WQ / 8, rq.in + WQ / 8, 192);
+	hand_wq_create(rmp, &c);
+	return rmp->obj;
+}
+
+/* The limit that MODIFY_RMP armed, once; and the end of what a failed queue pair takes of the list. */
+static void shared(void)
+{
+	enum { CTX = 0x100, WQ = CTX + 0x180, QPC = 0xc0 };
+	struct mlx5_cqe64 cqe;
+	struct hand_qp rmp;
+	struct command c;
+
+	open_all(4);
+	hand_qp_end(&b);
+	open_rmp(&rmp);
+	hand_qp_command(&hand, &b, IBV_QPT_RC, &cq, &recv_cq, 4, 4, &c);
+	put_bits(c.in, QPC + 0x565, 3, 1);
+	put_bits(c.in, QPC + 0x568, 24, rmp.number);
+	hand_qp_create(&b, &c);
+	hand_address(&b, &to_b);
+	check_eq(hand_qp_simple(&a, 0x50a), 0);
+	a.sq_head = a.rq_head = 0;
+	memset(a.dbr, 0, 8);
+	hand_connect(&a, &to_b);
+	hand_connect(&b, &to_a);
+	subscribe(rmp.obj, SRQ_LIMIT, 21);
+	subscribe(b.obj, SRQ_LAST_WQE, 22);
+	for (uint32_t i = 0; i < 4; i++)
+		hand_recv(&rmp, i * 64, 64);
+	command_begin(&c, 0x90d);
+	put_bits(c.in, 0x40, 4, 1);
+	put_bits(c.in, 0x80, 64, 1);
+	put_bits(c.in, CTX + 0x8, 4, 1);
+	put_bits(c.in, WQ + 0x30, 16, 3);
+	check_eq(command_modify(rmp.obj, rmp.number, &c, 272), 0);
+	for (int i = 0; i < 3; i++) {
+		check(i > 1 || !has_event(), "%d", i);
+		hand_send(&a, 1024, 8);
+		hand_expect(&cq, &a, MLX5_CQE_REQ, &cqe);
+		hand_expect(&recv_cq, &b, MLX5_CQE_RESP_SEND, &cqe);
+	}
+	expect_event(21, SRQ_LIMIT, 56, rmp.number);
+	check(!has_event());
+	check_eq(hand_qp_simple(&b, 0x507), 0);
+	expect_event(22, SRQ_LAST_WQE, 56, b.number);
+	hand_qp_end(&b);
+	hand_qp_end(&rmp);
+	close_all();
+}
+
 static void drained(void)
 {
 	open_all(4);
@@ -283,6 +380,9 @@ int main(void)
 	overrun();
 	overrun_ignored();
 	access_error();
+	invalid_request();
+	established();
+	shared();
 	drained();
 	hand_close(&hand);
 	return 0;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { KINDS = 6 };
-enum mode { OWN, DEFAULT, NONE } mode;
+enum mode { OWN, DEFAULT, NONE, NO_RECORDS, NO_RINGS } mode;
 
 static int count[KINDS], freed[KINDS];
 static struct ibv_pd *parent;
@@ -28,6 +28,8 @@ static void *own_alloc(struct ibv_pd *pd, void *context, size_t size, size_t ali
 
 	check(pd == parent && context == &count && align >= 8 && size);
 	if (mode == NONE)
+		return NULL;
+	if (mode == (type == MLX5DV_RES_TYPE_DBR ? NO_RECORDS : NO_RINGS))
 		return NULL;
 	if (mode == DEFAULT)
 		return IBV_ALLOCATOR_USE_DEFAULT;
@@ -108,6 +110,14 @@ int main(void)
 	check(parent);
 	mode = NONE;
 	queues(&node, false);
+	/* The first of two is there when the second is refused: it is given back. */
+	for (mode = NO_RECORDS; mode <= NO_RINGS; mode++) {
+		queues(&node, false);
+		for (int i = 1; i < KINDS; i++)
+			check_eq(count[i], freed[i]);
+	}
+	memset(count, 0, sizeof(count));
+	memset(freed, 0, sizeof(freed));
 	mode = DEFAULT;
 	queues(&node, true);
 	for (int i = 1; i < KINDS; i++)

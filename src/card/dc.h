@@ -90,5 +90,7 @@ int vb_dct_alloc(struct vb_qp *qp);
 void vb_dct_free(struct vb_qp *qp);
 /* A request for this process; any locks held. */
 void vb_dct_ask(const struct vb_pkt *pkt);
-/* Answer those that wait; no lock held. */
+/* An end finds no receive; rq.lock held. */
+void vb_dct_lacks(const struct vb_qp *end);
+/* Answer those that wait, and see whether receives are left over; no lock held. */
 void vb_dct_serve(struct vb_qp *qp);

@@ -59,7 +59,8 @@ void vb_dct_ask(const struct vb_pkt *pkt)
 
 /* --- ends: ends_lock held --------------------------------------------------------------------- */
 
-static bool is_used(struct vb_dct_end *end)
+/* rq.lock held: the path changes with that of the port. */
+static bool shows_itself(struct vb_dct_end *end)
 {
 	struct vb_qp *qp = end->qp;
 	const struct vb_qp *dci;
@@ -75,6 +76,40 @@ static bool is_used(struct vb_dct_end *end)
 		shown = vb_path_alive(&qp->path) ? vb_path_connection(&qp->path, end->sqpn) : 0;
 	}
 	return shown == end->connection;
+}
+
+static bool is_used(struct vb_dct_end *end)
+{
+	bool used;
+
+	vb_lock(&end->qp->rq.lock);
+	used = shows_itself(end);
+	vb_unlock(&end->qp->rq.lock);
+	return used;
+}
+
+/*
+ * Receives that a message has taken whose initiator left or died in the middle of it: the next message
+ * may be another end's.
+ */
+static void give_back(struct vb_dct *dct)
+{
+	for (uint32_t i = 0; i < dct->count; i++) {
+		struct vb_qp *qp = dct->end[i].qp;
+
+		vb_lock(&qp->rq.lock);
+		if (qp->rq.have_wqe & VB_WQE_HAVE && !shows_itself(&dct->end[i]))
+			vb_responder_give(qp);
+		vb_unlock(&qp->rq.lock);
+	}
+}
+
+void vb_dct_lacks(const struct vb_qp *end)
+{
+	struct vb_qp *qp = vb_qp_find(end->shows);
+
+	if (qp && qp->dct)
+		vb_work_add(qp, VB_WORK_CONNECT);
 }
 
 static struct vb_dct_end *find(struct vb_dct *dct, uint32_t sqpn)
@@ -237,6 +272,9 @@ void vb_dct_serve(struct vb_qp *qp)
 	uint32_t number = 0;
 	uint8_t syndrome;
 
+	vb_lock(&qp->dct->ends_lock);
+	give_back(qp->dct);
+	vb_unlock(&qp->dct->ends_lock);
 	while (take(qp->dct, &request)) {
 		vb_lock(&qp->dct->ends_lock);
 		syndrome = admit(qp, &request, &number);

@@ -102,6 +102,8 @@ struct vb_srq {
 	_Alignas(64) struct vb_lock lock;
 	uint16_t head;           /* WQE to consume next */
 	uint16_t consumed;       /* counts them, against the doorbell record */
+	uint16_t given;          /* WQEs that were taken and came back, */
+	uint16_t *back;          /* their indices; room for wqe_cnt, or NULL */
 	uint32_t limit;          /* 0: not armed */
 	struct vb_notice notice; /* limit events */
 };
@@ -366,6 +368,8 @@ void vb_minis_flush(struct vb_cq *cq, bool end);
  * Take a WQE: the number of sge and its index, or -EAGAIN (empty), -EINVAL (malformed, index set).
  */
 int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
+/* A WQE of which nothing was completed, for the next who takes one. */
+void vb_srq_give(struct vb_srq *srq, uint16_t index);
 
 /* --- qp.c --- */
 struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
@@ -472,6 +476,8 @@ void vb_responder_flush(struct vb_qp *qp); /* rq.lock held */
 bool vb_responder_look(struct vb_alarm *watch, uint64_t now, uint64_t *next);
 /* The same for what is expected and what was posted to receive. rq.lock held. */
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty);
+/* A message that will not go on: its receive goes back to the shared queue. */
+void vb_responder_give(struct vb_qp *qp);
 
 /* --- frames.c --- */
 /* A raw frame; c has what the CQE shall say about it. */

@@ -309,6 +309,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 		goto free_qp;
 	atomic_store_explicit(&qp->shared->adapter, dev->adapter->guid, memory_order_relaxed);
 	atomic_store_explicit(&qp->shared->connection, 0, memory_order_relaxed);
+	qp->shared->remote_qpn = 0; /* what it expects is for nobody yet */
 	qp->number = vb_fabric_slot() << VB_QPN_INDEX_BITS | (uint32_t)index;
 	qp->shows = dct ? dct->number : qp->number;
 	if (!dct)
@@ -464,6 +465,8 @@ int vb_qp_destroy(struct vb_qp *qp)
 		clear_alarms(qp);
 		vb_segment_wait_qp(index);
 		vb_read_wait(); /* a last look may have an event to deliver */
+		if (qp->shows != qp->number)
+			vb_responder_give(qp); /* the DCT's program cannot flush it */
 		vb_path_close(&qp->path);
 		vb_path_close(&qp->kept);
 		vb_ids_give(&vb_card.numbers.qp, index);

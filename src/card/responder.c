@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/dc.h"
 #include "card/indirect.h"
 #include "card/message.h"
 #include "card/receive.h"
@@ -478,6 +479,8 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 				   : verdict == TRY_AGAIN ? VB_SYN_NAK_SEQUENCE
 							  : VB_SYN_RNR | qp->attr.min_rnr_timer;
 
+		if (verdict == NOT_READY && qp->shows != qp->number)
+			vb_dct_lacks(qp);
 		qp->rq.receiver.nak_sent =
 			true; /* what follows is dropped until this one comes again */
 		return answer(qp, syndrome, pkt->psn, reply);
@@ -724,6 +727,16 @@ void vb_responder_flush(struct vb_qp *qp)
 	count = qp->init.srq && qp->init.srq->attr.single ? qp->init.srq->attr.wqe_cnt : 0;
 	while (count-- && vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+}
+
+void vb_responder_give(struct vb_qp *qp)
+{
+	struct vb_rq *rq = &qp->rq;
+
+	if (qp->init.srq && rq->have_wqe & VB_WQE_HAVE)
+		vb_srq_give(qp->init.srq, rq->wqe_index);
+	rq->have_wqe &= VB_WQE_ASKED;
+	rq->open = false; /* what comes of it late is refused */
 }
 
 void vb_responder_reset(struct vb_qp *qp, uint32_t psn, bool empty)

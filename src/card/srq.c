@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns shared receive queues: taking WQEs along the driver's linked list (or in the order of the
- * ring), and the limit event.
+ * ring), taking them back unused, and the limit event.
  */
 #include "card/internal.h"
 
@@ -78,6 +78,7 @@ int vb_srq_destroy(struct vb_srq *srq)
 	vb_ids_give(&vb_card.numbers.srq, srq->number);
 	if (!vb_dev_stale(srq->dev))
 		vb_fabric_freed(sizeof(*srq) + ((size_t)srq->attr.wqe_cnt << srq->attr.wqe_shift));
+	free(srq->back);
 	free(srq);
 	return 0;
 }
@@ -119,7 +120,9 @@ static uint16_t posted(const struct vb_srq *srq)
 /* One event per arming, when fewer WQEs than the limit are left. */
 static void check_limit(struct vb_srq *srq)
 {
-	if (!srq->limit || (uint16_t)(posted(srq) - srq->consumed) >= srq->limit)
+	uint32_t left = (uint16_t)(posted(srq) - srq->consumed) + srq->given;
+
+	if (!srq->limit || left >= srq->limit)
 		return;
 	srq->limit = 0;
 	vb_notice_add(&srq->notice, 1);
@@ -160,30 +163,50 @@ void vb_srq_counters(struct vb_srq *srq, uint16_t *taken, uint16_t *posted_so_fa
 {
 	vb_card_enter();
 	vb_lock(&srq->lock);
-	*taken = srq->consumed;
+	*taken = (uint16_t)(srq->consumed - srq->given);
 	*posted_so_far = posted(srq);
 	vb_unlock(&srq->lock);
 	vb_card_leave();
 }
 
+static const char *wqe_at(const struct vb_srq *srq, uint16_t index)
+{
+	return (const char *)srq->attr.buf + ((size_t)index << srq->attr.wqe_shift);
+}
+
 int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge)
 {
-	uint32_t size = 1u << srq->attr.wqe_shift;
 	const char *wqe;
 	int ret;
 
 	vb_lock(&srq->lock);
-	if (posted(srq) == srq->consumed) {
+	if (__builtin_expect(srq->given, 0)) {
+		*index = srq->back[--srq->given];
+		wqe = wqe_at(srq, *index);
+	} else if (posted(srq) == srq->consumed) {
 		vb_unlock(&srq->lock);
 		return -EAGAIN;
+	} else {
+		/* The link comes from program memory: masked, so that it never leaves the ring. */
+		*index = srq->head & (uint16_t)(srq->attr.wqe_cnt - 1);
+		wqe = wqe_at(srq, *index);
+		srq->head = srq->attr.cyclic ? (uint16_t)(srq->head + 1) : srq->codec->next(wqe);
+		srq->consumed++;
 	}
-	/* The link comes from program memory: masked, so that it never leaves the ring. */
-	*index = srq->head & (uint16_t)(srq->attr.wqe_cnt - 1);
-	wqe = (const char *)srq->attr.buf + (size_t)*index * size;
-	ret = srq->codec->receive(wqe, size, !srq->attr.cyclic || srq->attr.idle_link, sge);
-	srq->head = srq->attr.cyclic ? (uint16_t)(srq->head + 1) : srq->codec->next(wqe);
-	srq->consumed++;
+	ret = srq->codec->receive(wqe, 1u << srq->attr.wqe_shift,
+				  !srq->attr.cyclic || srq->attr.idle_link, sge);
 	check_limit(srq);
 	vb_unlock(&srq->lock);
 	return ret;
+}
+
+void vb_srq_give(struct vb_srq *srq, uint16_t index)
+{
+	vb_lock(&srq->lock);
+	if (!srq->back)
+		srq->back = calloc(srq->attr.wqe_cnt, sizeof(*srq->back));
+	/* No more than there are, whatever the links of the program say. */
+	if (srq->back && srq->given < srq->attr.wqe_cnt)
+		srq->back[srq->given++] = index;
+	vb_unlock(&srq->lock);
 }

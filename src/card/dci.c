@@ -17,10 +17,12 @@
 #include "card/requester.h"
 
 enum {
-	ASK_NS = 20000000,       /* from one request to the next, at most */
-	BLOCKED_NS = 1000000,    /* the same, where the first found no room */
-	BUSY_NS = 2000000,       /* ... where the target has no end left, */
-	BUSY_MAX_NS = 1000000000 /* and for how long that may go on */
+	ASK_NS = 20000000,        /* from one request to the next, at most */
+	BLOCKED_NS = 1000000,     /* the same, where the first found no room */
+	BUSY_NS = 2000000,        /* ... where the target has no end left, */
+	BUSY_MAX_NS = 1000000000, /* and for how long that may go on */
+	/* A target answers when its process runs: programs may choose timeouts for answers of hardware. */
+	PATIENCE_NS = 250000000
 };
 
 static bool is_for(const struct vb_dc_target *to, const struct vb_wr *wr)
@@ -82,7 +84,9 @@ static void ask(struct vb_qp *qp, uint64_t now)
 		.compare = dci->connection,
 	};
 
-	dci->again = now + (timeout < ASK_NS ? timeout : ASK_NS);
+	dci->again = now + (timeout < BLOCKED_NS ? BLOCKED_NS
+			    : timeout < ASK_NS   ? timeout
+						 : ASK_NS);
 	if (vb_path_can(&qp->path, VB_PATH_CALLS))
 		vb_dct_ask(&pkt);
 	else if (vb_path_send(&qp->path, &pkt) == -EAGAIN)
@@ -124,16 +128,16 @@ static void start(struct vb_qp *qp)
 	struct vb_sender *sender = &qp->sq.sender;
 	const struct vb_wr *wr = &qp->sq.wr;
 	struct vb_dci *dci = qp->dci;
-	uint64_t now = vb_now_ns();
+	uint64_t now = vb_now_ns(), patience;
 
 	turn_to(qp);
 	dci->to = (struct vb_dc_target){ wr->dgid, wr->dc_key, wr->dqpn, wr->sgid_index };
 	dci->connection = new_connection();
 	dci->phase = VB_DCI_ASKS;
 	dci->refused = IBV_WC_SUCCESS;
-	dci->deadline = sender->timeout == UINT64_MAX
-				? UINT64_MAX
-				: now + sender->timeout * (sender->retry_limit + 1ull);
+	patience = sender->timeout == UINT64_MAX ? UINT64_MAX - now
+						 : sender->timeout * (sender->retry_limit + 1ull);
+	dci->deadline = now + (patience < PATIENCE_NS ? PATIENCE_NS : patience);
 	sender->una = sender->psn;
 	atomic_store_explicit(&qp->shared->connection, dci->connection, memory_order_release);
 	ask(qp, now);

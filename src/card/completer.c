@@ -277,10 +277,11 @@ static void timed_out(struct vb_qp *qp)
 /* What the process took before it died counts as delivered, answered or not. */
 static void peer_died(struct vb_qp *qp)
 {
-	uint32_t psn = qp->sq.sender.psn;
-	uint32_t expected = vb_path_expected(&qp->path, qp->attr.dest_qp_num, psn);
+	const struct vb_sender *sender = &qp->sq.sender;
+	uint32_t expected =
+		vb_path_expected(&qp->path, qp->attr.dest_qp_num, qp->number, sender->una);
 
-	if (vb_psn_diff(expected, psn) <= 0)
+	if (vb_psn_diff(expected, sender->psn) <= 0)
 		acknowledge(qp, vb_psn_add(expected, 0xffffff));
 	if (vb_sq_has_inflight(&qp->sq))
 		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);

@@ -190,7 +190,7 @@ struct vb_path_ops {
 	bool (*drained)(struct vb_path *path);
 	bool (*unread)(struct vb_path *path);
 	bool (*polled)(const struct vb_path *path);
-	uint32_t (*expected)(struct vb_path *path, uint32_t qpn, uint32_t otherwise);
+	uint32_t (*expected)(struct vb_path *path, uint32_t qpn, uint32_t sqpn, uint32_t otherwise);
 	__be64 (*adapter)(struct vb_path *path, uint32_t qpn);
 	uint64_t (*connection)(struct vb_path *path, uint32_t qpn);
 	void (*close)(struct vb_path *path);
@@ -387,12 +387,13 @@ static inline bool vb_path_polled(const struct vb_path *path)
 }
 
 /*
- * The packet that a QP of the peer expects next, as it shows itself: valid even after the process
- * died.
+ * The packet that a QP of the peer expects next from our sqpn, as it shows itself: valid even after
+ * the process died. Otherwise where that is not known, or it is connected to another one.
  */
-static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
+static inline uint32_t vb_path_expected(struct vb_path *path, uint32_t qpn, uint32_t sqpn,
+					uint32_t otherwise)
 {
-	return path->ops->expected(path, qpn, otherwise);
+	return path->ops->expected(path, qpn, sqpn, otherwise);
 }
 
 /* The GUID of the adapter that a QP of the peer is on, as it shows itself; 0: not known. */

@@ -37,7 +37,8 @@ static bool never_polled(const struct vb_path *path)
 	return false;
 }
 
-static uint32_t expects_nothing(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
+static uint32_t expects_nothing(struct vb_path *path, uint32_t qpn, uint32_t sqpn,
+				uint32_t otherwise)
 {
 	return otherwise;
 }

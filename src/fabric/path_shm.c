@@ -65,11 +65,12 @@ static bool shm_polled(const struct vb_path *path)
 	       VB_WAKE_POLLED;
 }
 
-static uint32_t shm_expected(struct vb_path *path, uint32_t qpn, uint32_t otherwise)
+/* Its number may be another queue pair's by now. */
+static uint32_t shm_expected(struct vb_path *path, uint32_t qpn, uint32_t sqpn, uint32_t otherwise)
 {
 	struct vb_seg_qp *qp;
 
-	return vb_view_qp(&path->peer->view, qpn & VB_QPN_INDEX_MASK, &qp)
+	return vb_view_qp(&path->peer->view, qpn & VB_QPN_INDEX_MASK, &qp) || qp->remote_qpn != sqpn
 		       ? otherwise
 		       : atomic_load_explicit(&qp->epsn, memory_order_acquire) & 0xffffff;
 }

@@ -431,6 +431,7 @@ struct vb_qp_attr {
 	bool flexio_swp;    /* outer flags of the software parser are one bit higher than mlx5's */
 	bool single_frames; /* WQEs of several frames are refused */
 	bool frames_umr;    /* a queue of frames that lays out memory keys, too */
+	bool keeps_posted;  /* in the error state: what is posted is not flushed */
 };
 
 /* Where received frames go. The WQs cannot be destroyed as long as a queue pair has the table. */

@@ -203,44 +203,61 @@ enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const s
 
 /* --- receive work queues ---------------------------------------------------------------------- */
 
+/* To the error state only from the ready one, and out of it only by RESET. */
+static int check_wq(uint32_t from, enum ibv_wq_state to)
+{
+	switch (to) {
+	case IBV_WQS_RESET:
+		return 0;
+	case IBV_WQS_RDY:
+		return from == IBV_QPS_RESET || from == IBV_QPS_RTR
+			       ? 0
+			       : vb_refuse_transition("ERR", "RDY", "WQ");
+	case IBV_WQS_ERR:
+		return from == IBV_QPS_RESET ? vb_refuse_transition("RESET", "ERR", "WQ") : 0;
+	default:
+		return vb_refuse_value("wq_state", to);
+	}
+}
+
+/* Under rq.lock; an error on the data path may change the state meanwhile. */
+static int change_wq(struct vb_qp *qp, enum ibv_wq_state to)
+{
+	uint32_t state = to == IBV_WQS_RDY   ? IBV_QPS_RTR
+			 : to == IBV_WQS_ERR ? IBV_QPS_ERR
+					     : IBV_QPS_RESET;
+	uint32_t from = atomic_load_explicit(&qp->state, memory_order_acquire);
+	int ret;
+
+	do {
+		ret = check_wq(from, to);
+		if (ret)
+			return ret;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&qp->state, &from, state, memory_order_acq_rel, memory_order_acquire));
+	if (to == IBV_WQS_RESET)
+		vb_responder_reset(qp, 0, true);
+	else if (to == IBV_WQS_ERR)
+		vb_responder_flush(qp);
+	return 0;
+}
+
 int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 {
-	enum ibv_qp_state from = vb_qp_state(qp);
+	int ret;
 
 	if (vb_dev_stale(qp->dev))
 		return vb_refuse_forked();
 	if (!qp->init.wq)
 		return vb_refuse_combination("this is a queue pair, not a receive work queue");
-	switch (to) {
-	case IBV_WQS_RESET:
-		break;
-	case IBV_WQS_RDY:
-		if (from != IBV_QPS_RESET && from != IBV_QPS_RTR)
-			return vb_refuse_transition("ERR", "RDY", "WQ");
-		break;
-	case IBV_WQS_ERR:
-		if (from == IBV_QPS_RESET)
-			return vb_refuse_transition("RESET", "ERR", "WQ");
-		break;
-	default:
-		return vb_refuse_value("wq_state", to);
-	}
 	vb_read_lock();
 	vb_burst_begin();
 	vb_lock(&qp->rq.lock);
-	atomic_store_explicit(&qp->state,
-			      to == IBV_WQS_RDY   ? IBV_QPS_RTR
-			      : to == IBV_WQS_ERR ? IBV_QPS_ERR
-						  : IBV_QPS_RESET,
-			      memory_order_release);
-	if (to == IBV_WQS_RESET)
-		vb_responder_reset(qp, 0, true);
-	else if (to == IBV_WQS_ERR)
-		vb_responder_flush(qp);
+	ret = change_wq(qp, to);
 	vb_unlock(&qp->rq.lock);
 	vb_burst_end();
 	vb_read_unlock();
-	return 0;
+	return ret;
 }
 
 void vb_wq_strip_vlan(struct vb_qp *qp, bool strip)

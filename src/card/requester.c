@@ -957,6 +957,8 @@ void vb_requester_flush(struct vb_qp *qp)
 	uint16_t at = vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->index : sq->next;
 	uint32_t flushed = 0;
 
+	if (qp->init.keeps_posted)
+		return;
 	for (; at != sq->pi; flushed++) {
 		vb_qp_decoder(qp)(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
 		if (!(sq->wr.flags & VB_WR_FIRST_ERROR) || !sq->erred)

@@ -686,6 +686,12 @@ unlock:
 
 enum { WATCH_MIN_NS = 1000000, WATCH_MAX_NS = 1000000000 };
 
+/* Its receives are a list that no other queue has. */
+static struct vb_srq *own_list(const struct vb_qp *qp)
+{
+	return qp->init.srq && qp->init.srq->attr.single ? qp->init.srq : NULL;
+}
+
 /*
  * A program that posts to the ring itself says so only in the record, which nobody hears. While its
  * queue is in the error state the record is looked at, ever more rarely where nothing comes: an
@@ -693,7 +699,8 @@ enum { WATCH_MIN_NS = 1000000, WATCH_MAX_NS = 1000000000 };
  */
 static void watch_record(struct vb_qp *qp, bool flushed)
 {
-	if (!atomic_load_explicit(&qp->direct, memory_order_relaxed) || !qp->rq.count)
+	if (!atomic_load_explicit(&qp->direct, memory_order_relaxed) ||
+	    (!qp->rq.count && !own_list(qp)))
 		return;
 	if (flushed || !qp->watch_ns)
 		qp->watch_ns = WATCH_MIN_NS;
@@ -706,8 +713,11 @@ static void watch_record(struct vb_qp *qp, bool flushed)
 void vb_responder_flush(struct vb_qp *qp)
 {
 	struct vb_rq *rq = &qp->rq;
+	struct vb_srq *list = own_list(qp);
 	uint32_t flushed = 0, count;
 
+	if (qp->init.keeps_posted)
+		return;
 	/* Pairs with vb_qp_ring_rq(): a program that posts meanwhile sees the error state, or we see what it posted. */
 	vb_barrier_heavy();
 	/* The record is the program's, or device code's, and may go on or say anything: a ring holds no more than this. */
@@ -721,12 +731,14 @@ void vb_responder_flush(struct vb_qp *qp)
 		rq->wqe_index = rq->ci++;
 		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 	}
+	/* A shared queue is not flushed by one of its users, unless that is the only one. */
+	count = list ? list->attr.wqe_cnt : 0;
+	while (count-- && vb_srq_take(list, &rq->wqe_index, rq->sge) != -EAGAIN) {
+		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
+		flushed++;
+	}
 	vb_why_flushed(qp, flushed, "receive");
 	watch_record(qp, flushed);
-	/* A shared queue is not flushed by one of its users, unless that is the only one. */
-	count = qp->init.srq && qp->init.srq->attr.single ? qp->init.srq->attr.wqe_cnt : 0;
-	while (count-- && vb_srq_take(qp->init.srq, &rq->wqe_index, rq->sge) != -EAGAIN)
-		complete(qp, IBV_WC_WR_FLUSH_ERR, NULL, 0);
 }
 
 void vb_responder_give(struct vb_qp *qp)

@@ -28,6 +28,8 @@ static struct {
 	struct mlx5dv_dr_rule *rule;
 } steering;
 
+static atomic_bool changing;
+
 /* --- objects ------------------------------------------------------------------------------------- */
 
 static void open_sq(void)
@@ -228,6 +230,101 @@ static void send_queue_errors(void)
 	hand_expect_error(&send_cq, &sq, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
 	check(!hand_poll(&send_cq, &cqe));
 	close_sq();
+}
+
+/* Without flush_in_error_en nothing but the error itself completes. */
+static void kept_in_error(void)
+{
+	struct mlx5_cqe64 cqe;
+	struct command c;
+	struct wqe wqe;
+
+	open_sq();
+	hand_cq(&hand, &cqs[0], 6);
+	hand_rq_command(&hand, &rqs[0], &cqs[0], &c);
+	put_bits(c.in, CTX + 0xd, 1, 0);
+	hand_wq_create(&rqs[0], &c);
+	check_eq(hand_wq_state(&rqs[0], MODIFY_RQ, WQ_RST, WQ_RDY), 0);
+	open_direct_tir(rqs[0].number, 0);
+	open_rule();
+	hand_recv(&rqs[0], SLOT, LENGTH - 1); /* too short */
+	hand_recv(&rqs[0], SLOT, SLOT);
+	send_frame(1, 1);
+	hand_expect_error(&cqs[0], &rqs[0], MLX5_CQE_RESP_ERR, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+	check_eq(hand_wq_state(&rqs[0], MODIFY_RQ, WQ_ERR, WQ_ERR), 0);
+	check(!hand_poll(&cqs[0], &cqe));
+	check_eq(hand_wq_state(&rqs[0], MODIFY_RQ, WQ_ERR, WQ_RST), 0);
+	rqs[0].rq_head = 0;
+	rqs[0].dbr[0] = 0;
+	check_eq(hand_wq_state(&rqs[0], MODIFY_RQ, WQ_RST, WQ_RDY), 0);
+	hand_recv(&rqs[0], SLOT, SLOT);
+	send_frame(1, 2);
+	expect_frame(0, SLOT, 1, 2);
+	close_rule();
+	object_end(&tir);
+	close_rq(0);
+	close_sq();
+	/* The same of a send queue. */
+	hand_cq(&hand, &send_cq, 6);
+	hand_sq_command(&hand, &sq, &send_cq, 0, &c);
+	put_bits(c.in, CTX + 0x3, 1, 0);
+	hand_wq_create(&sq, &c);
+	check_eq(hand_wq_state(&sq, MODIFY_SQ, WQ_RST, WQ_RDY), 0);
+	for (int i = 0; i < 3; i++) {
+		wqe_begin(&wqe, MLX5_OPCODE_SEND, MLX5_WQE_CTRL_CQ_UPDATE, 0);
+		wqe_put(&wqe, 16);
+		wqe_put_data(&wqe, hand.buf, LENGTH, hand.mr->lkey ^ (i == 1 ? 0x300 : 0));
+		hand_post(&sq, &wqe);
+	}
+	hand_ring(&sq);
+	hand_expect(&send_cq, &sq, MLX5_CQE_REQ, &cqe);
+	hand_expect_error(&send_cq, &sq, MLX5_CQE_REQ_ERR, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+	hand_ring(&sq);
+	check(!hand_poll(&send_cq, &cqe));
+	check_eq(hand_wq_state(&sq, MODIFY_SQ, WQ_ERR, WQ_RST), 0);
+	sq.sq_head = 0;
+	sq.dbr[1] = 0;
+	check_eq(hand_wq_state(&sq, MODIFY_SQ, WQ_RST, WQ_RDY), 0);
+	send_frame(1, 3);
+	check(!hand_poll(&send_cq, &cqe));
+	hand_qp_end(&sq);
+	hand_cq_end(&send_cq);
+	hand.used = 0;
+}
+
+/* Two threads: one takes the queue to RDY whatever it is, and never gets there from ERR. */
+static void *always_ready(void *arg)
+{
+	while (atomic_load(&changing)) {
+		hand_wq_state(&rqs[0], MODIFY_RQ, WQ_RST, WQ_RDY);
+		hand_wq_state(&rqs[0], MODIFY_RQ, WQ_RDY, WQ_RDY);
+	}
+	return arg;
+}
+
+static void state_race(void)
+{
+	struct mlx5_cqe64 cqe;
+	struct command c;
+	pthread_t thread;
+
+	open_rq(0);
+	atomic_store(&changing, true);
+	check_eq(pthread_create(&thread, NULL, always_ready, NULL), 0);
+	for (int i = 0; i < 600; i++) {
+		while (hand_wq_state(&rqs[0], MODIFY_RQ, WQ_RDY, WQ_ERR))
+			;
+		for (int k = 0; k < 3; k++) {
+			check_eq(command_query(rqs[0].obj, rqs[0].number, 0x90b, &c, 272), 0);
+			check_eq(get_bits(c.out, CTX + 0x8, 4), WQ_ERR);
+		}
+		check_eq(hand_wq_state(&rqs[0], MODIFY_RQ, WQ_ERR, WQ_RST), 0);
+	}
+	atomic_store(&changing, false);
+	check_eq(pthread_join(thread, NULL), 0);
+	check(!hand_poll(&cqs[0], &cqe));
+	close_rq(0);
+	hand.used = 0;
 }
 
 /* Rates by number; what they do to time is not looked at here. */
@@ -517,8 +614,6 @@ static void tables(void)
 
 /* --- changes while frames flow -------------------------------------------------------------------- */
 
-static atomic_bool changing;
-
 static void *change_tables(void *arg)
 {
 	static const uint32_t lists[][QUEUES] = { { 0, 1, 2, 3 }, { 3, 2 }, { 1 }, { 2, 0, 3, 1 } };
@@ -609,6 +704,15 @@ static void linked(void)
 		send_frame(1, i);
 		expect_frame(0, SLOT, 1, i);
 	}
+	/* What is there is flushed, and what is posted afterwards, too. */
+	check_eq(hand_wq_state(&rqs[0], MODIFY_RQ, WQ_RDY, WQ_ERR), 0);
+	for (uint32_t i = 20; i < COUNT - 1; i++)
+		hand_expect_error(&cqs[0], &rqs[0], MLX5_CQE_RESP_ERR,
+				  MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+	__atomic_store_n(rqs[0].dbr, htobe32(COUNT + 1), __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < 2; i++)
+		hand_expect_error(&cqs[0], &rqs[0], MLX5_CQE_RESP_ERR,
+				  MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
 	close_rule();
 	object_end(&tir);
 	close_rq(0);
@@ -654,6 +758,8 @@ int main(void)
 	hand_open(&hand);
 	one_queue();
 	send_queue_errors();
+	kept_in_error();
+	state_race();
 	paced();
 	own_domain();
 	lost();

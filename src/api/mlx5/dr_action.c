@@ -41,8 +41,10 @@ int dr_action_end(struct mlx5dv_dr_action *action)
 
 	if (err)
 		return dr_refuse(err, "rules, or arrays of destinations");
-	if (action->type == DR_QP)
+	if (action->type == DR_QP) {
+		vb_flow_pin_qp(action->qp, -1);
 		vb_flow_release_qp(action->qp);
+	}
 	if (action->type == DR_COUNTER && action->counters)
 		devx_counters_put(action->counters);
 	if (action->type == DR_ARRAY) {
@@ -85,13 +87,16 @@ int dr_hold_take(struct vb_dev *dev, const struct mlx5dv_dr_action *action, stru
 		return vb_refuse_combination("the TIR is gone, or on another device");
 	}
 	hold->tir = tir;
+	vb_flow_pin_tir(tir, 1);
 	return 0;
 }
 
 void dr_hold_drop(struct dr_hold *hold)
 {
-	if (hold->tir)
+	if (hold->tir) {
+		vb_flow_pin_tir(hold->tir, -1);
 		vb_tir_put(hold->tir);
+	}
 	if (hold->counters)
 		atomic_fetch_sub_explicit(&hold->counters->users, 1, memory_order_release);
 }

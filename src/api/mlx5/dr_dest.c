@@ -34,11 +34,13 @@ int dr_action_qp(struct ibv_qp *qp, struct mlx5dv_dr_action **out)
 	if (err)
 		return dr_refuse(err, "the queue pair cannot be a destination");
 	err = make_dest(DR_QP, VB_FLOW_QP, qp->qp_num, card, out);
-	if (err)
+	if (err) {
 		vb_flow_release_qp(card);
-	else
-		(*out)->qp = card;
-	return err;
+		return err;
+	}
+	(*out)->qp = card;
+	vb_flow_pin_qp(card, 1);
+	return 0;
 }
 
 VB_PUBLIC struct mlx5dv_dr_action *mlx5dv_dr_action_create_dest_ibv_qp(struct ibv_qp *ibqp)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "card/flow.h"
 
 /*
  * Of the contexts that a forked child has from its parent. A thread of the parent may have had the
@@ -281,6 +282,10 @@ static int close_context(struct ibv_context *context)
 	/* Pairs with the release in accessors.c. */
 	if (atomic_load_explicit(&ctx->users, memory_order_acquire))
 		return api_refuse(busy, "FlexIO objects");
+	/* Rules of other contexts may lead here: nothing is gone yet. */
+	rc = inherited ? 0 : vb_dev_check_unpinned(ctx->dev);
+	if (rc)
+		return api_status(rc);
 	for (int kind = 0; !inherited && kind < API_KINDS; kind++) {
 		/* Flows lead to objects of direct verbs, and these lie on queues of verbs. */
 		if (kind == API_KIND_FLOW + 1 && extra)

@@ -15,8 +15,9 @@
  * reads entries of pages that the key covers. An entry that it has found stays true until it clears
  * the pin, because vb_shared_remove() clears the entries first and then waits for all pins whose keys
  * cover one of these pages. So when vb_shared_remove() returns, no peer reads or writes the pages
- * through the file, and none will: the pages may be punched out of it, given to others or become
- * private. A peer that finds no entry goes through the process's address space, as with any memory,
+ * through the file, and none will. Peers that write through the address space may still reach them
+ * while they are mapped; once the owner has unmapped them, or mapped something else there, they may
+ * be punched out of the file or given to others: not before. A peer that finds no entry goes through the process's address space, as with any memory,
  * and so meets what is there now, or nothing. No peer remembers an entry beyond its pin.
  *
  * Nothing here allocates by malloc: an allocator calls it.
@@ -116,6 +117,13 @@ VB_PUBLIC bool vb_shared_covers(const void *addr, size_t len);
  */
 VB_PUBLIC int vb_shared_memfd(const char *name, uint64_t bytes);
 
+/*
+ * Memory of the card's own, zeroed, in whole pages: shared where that works, private elsewhere. NULL
+ * where there is none. For small blocks: they are reserved at once.
+ */
+VB_PUBLIC void *vb_shared_alloc(size_t bytes);
+VB_PUBLIC void vb_shared_free(void *at, size_t bytes);
+
 /* --- for the fabric ---------------------------------------------------------------------------- */
 
 /* The table's own file, for peers; -ENOENT: nothing was ever shared. */
@@ -123,7 +131,7 @@ struct vb_file;
 int vb_shared_table(struct vb_file *file);
 
 struct vb_shared_hooks {
-	void (*made)(void);                      /* there is a table now */
+	void (*made)(void);                       /* there is a table now */
 	void (*wait)(uintptr_t base, size_t len); /* until no peer uses these pages */
 };
 

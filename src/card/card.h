@@ -142,7 +142,8 @@ VB_PUBLIC void vb_progress_unpolled(void);
 /* How work requests that move data left this process, since its first device was opened. */
 struct vb_path_counters {
 	uint64_t calls;   /* to a queue pair of this process */
-	uint64_t copies;  /* directly into or out of the memory of another process */
+	uint64_t stores;  /* by loads and stores in shared memory of another process */
+	uint64_t copies;  /* directly into or out of the memory of another process, by the kernel */
 	uint64_t packets; /* in packets, to be carried out by the other side */
 };
 

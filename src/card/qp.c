@@ -29,6 +29,7 @@ struct vb_qp *vb_qp_find(uint32_t qpn)
 static void add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
 {
 	to->calls += from->calls;
+	to->stores += from->stores;
 	to->copies += from->copies;
 	to->packets += from->packets;
 }

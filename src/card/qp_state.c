@@ -385,9 +385,9 @@ void vb_qp_publish(struct vb_qp *qp, enum ibv_qp_state state)
 
 	shared->remote_qpn = qp->attr.dest_qp_num;
 	shared->access = qp->attr.qp_access_flags;
-	/* Without resources to answer them there are no READs: let the responder say so. */
+	/* Without resources to answer them there are no READs or atomics: let the responder say so. */
 	if (!qp->attr.max_dest_rd_atomic)
-		shared->access &= ~(uint32_t)IBV_ACCESS_REMOTE_READ;
+		shared->access &= ~(uint32_t)(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 	/* What is counted must come by here. */
 	if (qp->counters)
 		shared->access = 0;

@@ -99,7 +99,7 @@ void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status)
 
 static bool has_response(const struct vb_wr *wr)
 {
-	return wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	return wr->op == VB_WR_READ || vb_wr_is_atomic(wr);
 }
 
 static void add_inflight(struct vb_qp *qp)
@@ -279,7 +279,7 @@ static bool may_go_direct(const struct vb_qp *qp)
 	 */
 	if (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM))
 		return wr->len > qp->path.mtu;
-	return is_one_sided(wr);
+	return is_one_sided(wr) || vb_wr_is_atomic(wr);
 }
 
 /* Whether the target may fetch the payload itself. */
@@ -336,34 +336,6 @@ static void choose_transfer(struct vb_qp *qp)
 		size = pull_size(&sq->wr);
 		sq->to_place = (uint32_t)((sq->wr.len + size - 1) / size / 2 * size);
 	}
-}
-
-/* Do our share. Where that is refused the target gets it like the rest, decides, and answers. */
-static enum vb_direct place(struct vb_qp *qp, const struct iovec *iov, int cnt)
-{
-	struct vb_sq *sq = &qp->sq;
-	struct vb_wr *wr = &sq->wr;
-	uint32_t at = sq->to_place, len = (uint32_t)wr->len - at;
-	struct iovec rest[VB_WR_MAX_SGE];
-	enum vb_direct ret;
-
-	if (at) {
-		cnt = (int)vb_message_slice(iov, cnt, at, len, rest);
-		iov = rest;
-		vb_path_flush(&qp->path); /* the target begins */
-	}
-	ret = vb_direct_copy(&qp->path, qp->number, qp->attr.dest_qp_num, wr->op == VB_WR_WRITE,
-			     iov, (uint32_t)cnt, wr->raddr + at, wr->rkey, len,
-			     &sq->transfer.generation);
-	sq->to_place = VB_NO_SPLIT;
-	if (ret == VB_DIRECT_OK)
-		vb_note(COPIED, .object = qp->number, .code = wr->op, .value = len);
-	if (ret == VB_DIRECT_OK)
-		sq->transfer.split = at;
-	else if (ret == VB_DIRECT_UNAVAILABLE && !at)
-		sq->transfer.pulls = false;
-	sq->sent_by.copies += ret == VB_DIRECT_OK && !at;
-	return ret;
 }
 
 /*
@@ -446,7 +418,8 @@ static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 
 	do {
 		if (sq->sent == sq->to_place) {
-			if (place(qp, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
+			/* Where it is refused the target gets it like the rest, decides, and answers. */
+			if (vb_requester_place(qp, pkt, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
 				return fail(qp, IBV_WC_LOC_PROT_ERR);
 			if (!sq->transfer.split && !(sq->wr.flags & VB_WR_IMM)) {
 				if (vb_roce_watched())
@@ -747,7 +720,7 @@ static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 		return IBV_WC_LOC_LEN_ERR;
 	if (qp->type == IBV_QPT_UD && wr->len > qp->dev->adapter->config->mtu)
 		return IBV_WC_LOC_LEN_ERR;
-	if ((wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD) && wr->len != 8)
+	if (vb_wr_is_atomic(wr) && wr->len != 8)
 		return IBV_WC_LOC_LEN_ERR;
 	return IBV_WC_SUCCESS;
 }
@@ -793,8 +766,7 @@ static enum step execute(struct vb_qp *qp)
 	/* Local work completes in order: not before what is in flight. */
 	if (__builtin_expect(wr->op >= VB_WR_LOCAL, 0))
 		return vb_sq_has_inflight(sq) ? WAIT : work_locally(qp);
-	if ((wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD) &&
-	    sq->sender.responses >= qp->attr.max_rd_atomic)
+	if (vb_wr_is_atomic(wr) && sq->sender.responses >= qp->attr.max_rd_atomic)
 		return WAIT;
 	if (vb_burst_is_awaited(wr->len)) {
 		vb_work_add(qp, VB_WORK_SEND); /* right after what waits is delivered */

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "card/internal.h"
+#include "fabric/direct.h"
 
 static inline bool vb_sq_has_inflight(const struct vb_sq *sq)
 {
@@ -60,6 +61,19 @@ static inline void vb_timer_add(struct vb_qp *qp)
 		return;
 	vb_alarm_set(&qp->timer, 0);
 }
+
+static inline bool vb_wr_is_atomic(const struct vb_wr *wr)
+{
+	return wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+}
+
+/* --- place.c --- */
+/*
+ * Do our share of the WQE, from sq.to_place on. What is refused the target gets in packets, like the
+ * rest: unless it is our own memory that is not there.
+ */
+enum vb_direct vb_requester_place(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
+				  int cnt);
 
 /* --- requester.c --- */
 /* The WQE that is being sent ends with an error, after what is in flight before it. */

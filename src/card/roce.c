@@ -21,6 +21,7 @@
 
 #include "base/fault.h"
 #include "card/message.h"
+#include "card/requester.h"
 #include "frame/bytes.h"
 
 enum {
@@ -473,7 +474,7 @@ void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *
 void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
-	bool read = wr->op == VB_WR_READ;
+	bool read = wr->op == VB_WR_READ, atomic = vb_wr_is_atomic(wr);
 	struct vb_pkt part = *pkt;
 	struct route there, back;
 
@@ -481,11 +482,13 @@ void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iov
 	part.flags = vb_message_flags(wr, 0, (uint32_t)wr->len);
 	if (!find_route(&there, qp, &qp->path, &part))
 		return;
-	show_packet(&there, &part, iov, cnt, 0, read ? 0 : (uint32_t)wr->len);
+	show_packet(&there, &part, iov, cnt, 0, read || atomic ? 0 : (uint32_t)wr->len);
 	if (qp->type != IBV_QPT_RC)
 		return;
 	back = turned(&there);
-	part.op = read ? VB_PKT_READ_RESPONSE : VB_PKT_ACK;
+	part.op = read ? VB_PKT_READ_RESPONSE : atomic ? VB_PKT_ATOMIC_RESPONSE : VB_PKT_ACK;
+	if (atomic)
+		vb_message_copy(&(struct iovec){ &part.swap_add, 8 }, 1, 0, iov, (uint32_t)cnt);
 	part.flags = VB_PKT_ONLY;
 	part.syndrome = VB_SYN_ACK;
 	part.dqpn = qp->number;

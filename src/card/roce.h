@@ -34,7 +34,7 @@ void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, ui
 void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
 	__attribute__((cold));
 /*
- * A WRITE or READ that was done in the memory of another process, without a packet: the request, and the
+ * A WRITE, READ or atomic that was done in the memory of another process, without a packet: the request, and the
  * answer that it would have had. sq.lock is held.
  */
 void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt)

@@ -93,6 +93,7 @@ void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_t
 	add(&past->calls, &moved->calls);
 	add(&past->retries, &moved->retries);
 	add(&past->dropped, &moved->dropped);
+	add(&past->stores, &moved->stores);
 	/* A reader that has one of the two only finds the number of the adapter's entry changed. */
 	if (entry)
 		vb_monitor_write_begin(&entry->seq);
@@ -127,6 +128,7 @@ void vb_hide_qp(struct vb_qp *qp)
 		.received = qp->sq.traffic.received + qp->rq.traffic.received,
 		.packets = qp->sq.sent_by.packets,
 		.copies = qp->sq.sent_by.copies,
+		.stores = qp->sq.sent_by.stores,
 		.calls = qp->sq.sent_by.calls,
 		.retries = qp->sq.rewinds,
 		.dropped = qp->rq.dropped,

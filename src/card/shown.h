@@ -42,6 +42,7 @@ static inline void vb_show_sq(const struct vb_qp *qp)
 	atomic_store_explicit(&shown->sq.received, sq->traffic.received, memory_order_relaxed);
 	atomic_store_explicit(&shown->sq.packets, sq->sent_by.packets, memory_order_relaxed);
 	atomic_store_explicit(&shown->sq.copies, sq->sent_by.copies, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.stores, sq->sent_by.stores, memory_order_relaxed);
 	atomic_store_explicit(&shown->sq.calls, sq->sent_by.calls, memory_order_relaxed);
 	atomic_store_explicit(&shown->sq.retries, sq->rewinds, memory_order_relaxed);
 }

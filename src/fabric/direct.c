@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns direct access to peers' memory: pin, check, process_vm_writev or process_vm_readv, unpin.
+ * Owns direct access to peers' memory: pin, check, loads and stores or process_vm_writev or
+ * process_vm_readv, unpin.
  *
  * The check is the responder's, made here against what the target shows in its segment (segment.h
  * has the protocol).
+ *
+ * Memory that the target shares is reached in our own address space (reach.h), the rest by the
+ * kernel; a range may be of both kinds, and is then moved piece by piece, in order. A word can be
+ * changed atomically only where it is shared.
  *
  * The kernel is told the target's background thread, not its pid. A process that executes another
  * program keeps the pid and loses the thread, before it has the new program's memory. So a copy
@@ -18,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
@@ -53,6 +59,9 @@ struct access {
 	uint64_t va;
 	uint32_t rkey, len;
 	uint32_t generation; /* found */
+	const struct vb_direct_atomic *atomic;
+	uint64_t *old;
+	bool called; /* the kernel did a part of it */
 };
 
 /* The entry of a peer cannot be looked at; missing is what it means that there is none. */
@@ -127,7 +136,7 @@ static bool local_fault(struct vb_peer *peer, const struct access *a, uint64_t r
 	return false;
 }
 
-static enum vb_direct copy(struct vb_peer *peer, const struct access *a, uint64_t remote)
+static enum vb_direct call_kernel(struct vb_peer *peer, const struct access *a, uint64_t remote)
 {
 	struct iovec local[VB_DIRECT_MAX_IOV], far;
 	uint64_t done = 0;
@@ -167,6 +176,120 @@ static enum vb_direct copy(struct vb_peer *peer, const struct access *a, uint64_
 	return VB_DIRECT_OK;
 }
 
+/* --- loads and stores -------------------------------------------------------------------------- */
+
+/*
+ * Bytes that we store ourselves. Whoever waits for the last byte of a message finds the others
+ * there, so the last ones go after the rest; a copy of more than a word may have any order.
+ */
+static int store(char *to, const char *from, size_t n, bool last)
+{
+	size_t tail = last && n > 8 ? 8 : 0;
+
+	if (tail) {
+		if (vb_fault_copy(to, from, n - tail))
+			return -EFAULT;
+		/* Pairs with nothing of ours: the program polls its memory. */
+		atomic_thread_fence(memory_order_release);
+	}
+	return vb_fault_copy(to + (tail ? n - tail : 0), from + (tail ? n - tail : 0),
+			     tail ? tail : n);
+}
+
+/* Where we are in the local pieces. */
+struct cursor {
+	const struct iovec *iov;
+	size_t offset;
+};
+
+static enum vb_direct load_store(const struct access *a, struct cursor *at, char *remote,
+				 uint64_t len, bool last)
+{
+	while (len) {
+		size_t n = at->iov->iov_len - at->offset;
+		char *local = (char *)at->iov->iov_base + at->offset;
+
+		n = n < len ? n : len;
+		if (a->write ? store(remote, local, n, last && n == len)
+			     : vb_fault_copy(local, remote, n))
+			return vb_fault_readable(a->write ? local : remote, n) == a->write
+				       ? VB_DIRECT_ACCESS
+				       : VB_DIRECT_LOCAL_FAULT;
+		remote += n;
+		len -= n;
+		at->offset += n;
+		if (at->offset == at->iov->iov_len) {
+			at->iov++;
+			at->offset = 0;
+		}
+	}
+	return VB_DIRECT_OK;
+}
+
+/* A part that is not shared. */
+static __attribute__((noinline)) enum vb_direct
+copy_part(struct vb_peer *peer, struct access *a, struct cursor *at, uint64_t remote, uint64_t len)
+{
+	struct iovec part[VB_DIRECT_MAX_IOV];
+	struct access rest = *a;
+	uint32_t cnt = 0;
+
+	a->called = true;
+	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed))
+		return VB_DIRECT_UNAVAILABLE;
+	if (len == a->len)
+		return call_kernel(peer, a, remote);
+	rest.len = (uint32_t)len;
+	for (; len; cnt++) {
+		size_t n = at->iov->iov_len - at->offset;
+
+		n = n < len ? n : len;
+		part[cnt] = (struct iovec){ (char *)at->iov->iov_base + at->offset, n };
+		len -= n;
+		at->offset += n;
+		if (at->offset == at->iov->iov_len) {
+			at->iov++;
+			at->offset = 0;
+		}
+	}
+	rest.iov = part;
+	rest.iov_cnt = cnt;
+	return call_kernel(peer, &rest, remote);
+}
+
+static enum vb_direct copy(struct vb_peer *peer, struct access *a, uint64_t remote)
+{
+	struct cursor at = { a->iov, 0 };
+	enum vb_direct ret = VB_DIRECT_OK;
+
+	for (uint64_t done = 0, n; done < a->len && ret == VB_DIRECT_OK; done += n) {
+		char *there = vb_reach_at(peer, remote + done, a->len - done, &n);
+
+		ret = there ? load_store(a, &at, there, n, done + n == a->len)
+			    : copy_part(peer, a, &at, remote + done, n);
+	}
+	return ret;
+}
+
+/* Only where it is shared; and the target itself says what is wrong with a word that is not aligned. */
+static enum vb_direct change(struct vb_peer *peer, const struct access *a, uint64_t remote)
+{
+	const struct vb_direct_atomic *atomic = a->atomic;
+	uint64_t n, *word;
+	int ret;
+
+	if (remote % 8)
+		return VB_DIRECT_ACCESS;
+	word = (uint64_t *)vb_reach_at(peer, remote, 8, &n);
+	if (!word)
+		return VB_DIRECT_UNAVAILABLE;
+	ret = atomic->add ? vb_fault_fetch_add(word, atomic->swap_add, a->old)
+			  : vb_fault_compare_swap(word, atomic->compare, atomic->swap_add, a->old);
+	return ret ? VB_DIRECT_ACCESS : VB_DIRECT_OK;
+}
+
+/* --- both --------------------------------------------------------------------------------------- */
+
 /*
  * VERBATIM_DIRECT=off: everything in packets, as where the kernel refuses. For tests, and to
  * compare.
@@ -189,12 +312,14 @@ static bool switched_off(void)
 bool vb_direct_works(const struct vb_path *path)
 {
 	return vb_path_can(path, VB_PATH_DIRECT) &&
-	       !atomic_load_explicit(&path->peer->no_direct, memory_order_relaxed) &&
+	       (!atomic_load_explicit(&path->peer->no_direct, memory_order_relaxed) ||
+		vb_reach_works(path->peer)) &&
 	       !switched_off();
 }
 
 static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, struct access *a)
 {
+	static _Thread_local uint8_t count;
 	struct vb_peer *peer = path->peer;
 	_Atomic uint64_t *pin;
 	enum vb_direct ret;
@@ -204,22 +329,22 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, st
 		return VB_DIRECT_UNAVAILABLE;
 	if (!vb_peer_known_alive(peer))
 		return VB_DIRECT_SILENT;
-	pin = pin_take(peer,
-		       vb_pin(vb_segment_self->generation, dqpn & VB_QPN_INDEX_MASK, a->rkey >> 8));
+	pin = pin_take(peer, vb_pin(vb_segment_self->generation, count++, dqpn & VB_QPN_INDEX_MASK,
+				    a->rkey >> 8));
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;
 	ret = check(peer, path->transport, sqpn, dqpn, a, &remote);
 	if (ret == VB_DIRECT_OK && a->len)
-		ret = copy(peer, a, remote);
+		ret = a->atomic ? change(peer, a, remote) : copy(peer, a, remote);
 	atomic_store_explicit(pin, 0, memory_order_release);
-	if (ret == VB_DIRECT_UNAVAILABLE)
+	if (ret == VB_DIRECT_UNAVAILABLE && a->called)
 		atomic_store_explicit(&peer->no_direct, true, memory_order_relaxed);
 	return ret;
 }
 
 enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
 			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
-			      uint32_t len, uint32_t *generation)
+			      uint32_t len, struct vb_direct_done *done)
 {
 	struct access a = { .iov = iov,
 			    .iov_cnt = iov_cnt,
@@ -230,8 +355,22 @@ enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 			    .len = len };
 	enum vb_direct ret = run(path, sqpn, dqpn, &a);
 
-	*generation = a.generation;
+	*done = (struct vb_direct_done){ a.generation, !a.called };
 	return ret;
+}
+
+enum vb_direct vb_direct_change(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
+				const struct vb_direct_atomic *atomic, uint64_t va, uint32_t rkey,
+				uint64_t *old)
+{
+	struct access a = { .need = IBV_ACCESS_REMOTE_ATOMIC,
+			    .va = va,
+			    .rkey = rkey,
+			    .len = 8,
+			    .atomic = atomic,
+			    .old = old };
+
+	return vb_reach_works(path->peer) ? run(path, sqpn, dqpn, &a) : VB_DIRECT_UNAVAILABLE;
 }
 
 enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,

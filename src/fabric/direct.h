@@ -21,12 +21,29 @@ enum vb_direct {
 /*
  * Move len bytes between local memory and [va, va + len) of key rkey, through the QP dqpn of the
  * path's peer that must be connected to sqpn. write: towards the peer. Blocks for the time of the
- * copy; holds a pin, so that the peer's deregistration waits for it. *generation is that of the
- * registration, where len is not 0.
+ * copy; holds a pin, so that the peer's deregistration waits for it.
  */
+struct vb_direct_done {
+	uint32_t generation; /* of the registration, where len is not 0 */
+	bool stored;         /* by loads and stores alone, without the kernel */
+};
+
 enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, bool write,
 			      const struct iovec *iov, uint32_t iov_cnt, uint64_t va, uint32_t rkey,
-			      uint32_t len, uint32_t *generation);
+			      uint32_t len, struct vb_direct_done *done);
+
+struct vb_direct_atomic {
+	bool add; /* else compare and swap */
+	uint64_t compare, swap_add;
+};
+
+/*
+ * Change the word at va atomically, for everybody: the peer's program, its card and other
+ * initiators. *old is what was there. VB_DIRECT_UNAVAILABLE where the word is not in shared memory.
+ */
+enum vb_direct vb_direct_change(struct vb_path *path, uint32_t sqpn, uint32_t dqpn,
+				const struct vb_direct_atomic *atomic, uint64_t va, uint32_t rkey,
+				uint64_t *old);
 
 /*
  * The other way round, for the target of a message: fetch len bytes of payload that the peer has

@@ -47,6 +47,7 @@ void vb_peer_put(struct vb_peer *peer)
 	if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	vb_read_wait();
+	vb_reach_close(&peer->reach);
 	vb_view_close(&peer->view);
 	free(peer);
 }

@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "fabric/fabric.h"
+#include "fabric/reach.h"
 #include "fabric/ring.h"
 #include "fabric/segment.h"
 
@@ -36,6 +37,7 @@ struct vb_peer {
 	_Atomic bool broken;  /* it sent nonsense: its ring is not read any more */
 	bool ring_reported;   /* that its ring cannot be mapped; under accept_lock */
 	struct vb_view view;
+	struct vb_reach reach;
 };
 
 /* The peer in a slot, inside a read section; made if needed. NULL where nobody is there. */

@@ -38,6 +38,7 @@
 #include "fabric/fabric.h"
 #include "fabric/path.h"
 #include "fabric/peer.h"
+#include "fabric/reach.h"
 #include "fabric/segment.h"
 #include "fabric/state.h"
 #include "monitor/monitor.h"
@@ -598,6 +599,7 @@ static int start(const struct vb_sink *sink)
 	ret = start_thread();
 	if (ret)
 		goto destroy_segment;
+	vb_reach_start();
 	vb_monitor_start(&self);
 	return 0;
 
@@ -632,6 +634,7 @@ void vb_fabric_stop(void)
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	if (vb_fabric.users && !--vb_fabric.users) {
 		vb_frame_linger();
+		vb_reach_stop();
 		stop_thread();
 		vb_wait_destroy(&vb_fabric.wait);
 		vb_peer_reset(false);

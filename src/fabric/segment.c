@@ -242,3 +242,24 @@ void vb_segment_wait_mr(uint32_t mr_index)
 {
 	wait_unpinned(1ull << 48 | (mr_index & 0xffffff), 1ull << 48 | 0xffffff);
 }
+
+/* Whether a pin is of a key that covers a byte of the range. What a pin names stays as it is. */
+static bool is_within(uint64_t pin, uint64_t base, uint64_t len)
+{
+	const struct vb_seg_mr *mr = vb_segment_find_mr(pin & 0xffffff);
+
+	return mr && mr->length && mr->addr < base + len && base < mr->addr + mr->length;
+}
+
+void vb_segment_wait_range(uintptr_t base, size_t len)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with pin_take() in direct.c */
+	for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
+		for (unsigned int i = 0; i < VB_SEG_PINS; i++) {
+			_Atomic uint64_t *pin = &vb_segment_self->pins[slot][i];
+			uint64_t value = atomic_load_explicit(pin, memory_order_acquire);
+
+			if (__builtin_expect(value != 0, 0) && is_within(value, base, len))
+				wait_pin(slot, pin, value, ~0ull);
+		}
+}

@@ -62,7 +62,10 @@ struct vb_segment {
 	uint32_t pid;
 	_Atomic uint32_t wants_fence; /* senders to the owner use a real fence; see barrier.h */
 	_Atomic uint64_t size;        /* bytes that exist */
-	uint8_t pad0[32];
+	_Atomic uint32_t shared;      /* 1: the next three name the table of shared memory, */
+	int32_t shared_fd;            /* a descriptor of the owner (reach.h) */
+	uint64_t shared_dev, shared_ino;
+	uint8_t pad0[8];
 	/* peers write */
 	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
 	_Atomic uint32_t inbound_epoch;     /* counts announcements below */
@@ -83,6 +86,9 @@ _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its o
 
 /* The own segment, NULL before vb_fabric_start(). */
 extern struct vb_segment *vb_segment_self;
+
+/* Wait for the pins of keys that cover one of these pages of ours, as they are now. */
+void vb_segment_wait_range(uintptr_t base, size_t len);
 
 int vb_segment_create(const struct vb_slot_info *self);
 void vb_segment_destroy(void);
@@ -172,12 +178,14 @@ static inline struct vb_window *vb_view_window(struct vb_view *view, uint32_t de
 }
 
 /*
- * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, QP
- * index (16), MR index (24), so that one aligned store publishes it.
+ * A pin: who uses which QP and key. Layout: generation of the pinning process (15 bits), 1, a count
+ * of the pinning thread (8), QP index (16), MR index (24), so that one aligned store publishes it.
+ * The count tells two uses of the same key from one another.
  */
-static inline uint64_t vb_pin(uint32_t generation, uint32_t qp_index, uint32_t mr_index)
+static inline uint64_t vb_pin(uint32_t generation, uint8_t count, uint32_t qp_index,
+			      uint32_t mr_index)
 {
-	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 |
+	return (uint64_t)(generation & 0x7fff) << 49 | 1ull << 48 | (uint64_t)count << 40 |
 	       (uint64_t)(qp_index & 0xffff) << 24 | (mr_index & 0xffffff);
 }
 

@@ -194,11 +194,11 @@ _Static_assert(sizeof(struct vb_monitor_accelerator) == 64, "layout");
 struct vb_monitor_traffic {
 	_Atomic uint64_t sent, received; /* bytes */
 	_Atomic uint64_t packets;        /* requests in packets; responder: packets that came */
-	_Atomic uint64_t copies;         /* requests by a copy in the peer's memory */
-	_Atomic uint64_t calls;          /* requests to a queue pair of the same process */
-	_Atomic uint64_t retries;        /* times that packets were sent again */
-	_Atomic uint64_t dropped;        /* responder: frames and datagrams that found no buffer */
-	_Atomic uint64_t reserved;
+	_Atomic uint64_t copies;  /* requests by a copy in the peer's memory, by the kernel */
+	_Atomic uint64_t calls;   /* requests to a queue pair of the same process */
+	_Atomic uint64_t retries; /* times that packets were sent again */
+	_Atomic uint64_t dropped; /* responder: frames and datagrams that found no buffer */
+	_Atomic uint64_t stores;  /* requests by loads and stores in the peer's memory */
 };
 
 /*

@@ -64,6 +64,15 @@ uint64_t now_us(void);
 void sleep_ms(unsigned int ms);
 /* A reproducible stream of numbers; the state is the caller's. */
 uint32_t next_random(uint64_t *state);
+/*
+ * Buffers of the kind of memory that the test is run with (kinds.c): VERBATIM_TEST_MEMORY=private, shared or mixed.
+ * NULL where there is none.
+ */
+void *kind_map(size_t len, int prot);
+void kind_unmap(void *buf, size_t len);
+/* Whether others can load and store in what kind_map() gives, or in its first page. */
+bool kind_is_shared(void);
+
 /* The byte that belongs at position i of a message made from seed. */
 void pattern_fill(void *buf, size_t len, uint32_t seed);
 /* Index of the first byte that differs from the pattern, or len. */

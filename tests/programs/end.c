@@ -235,11 +235,10 @@ static void execute_memory(struct station *st, const struct request *rq, struct 
 
 	switch (rq->op) {
 	case OP_MAP:
-		addr = mmap(NULL, len, (int)rq->arg[2], MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		rp->value[0] = addr == MAP_FAILED ? 0 : (uintptr_t)addr;
+		rp->value[0] = (uintptr_t)kind_map(len, (int)rq->arg[2]);
 		break;
 	case OP_UNMAP:
-		rp->err = munmap(addr, len) ? errno : 0;
+		kind_unmap(addr, len);
 		/* Nothing is there now; keep the next mmap() of whoever from moving in. */
 		if (rq->arg[2])
 			mmap(addr, len, PROT_NONE,

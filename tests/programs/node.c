@@ -119,9 +119,8 @@ void node_open(struct node *node, const struct node_attr *attr)
 	check(node->recv_cq, "%s", strerror(errno));
 	if (attr->srq)
 		open_srq(node);
-	node->buf = mmap(NULL, attr->size, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	check(node->buf != MAP_FAILED, "%s", strerror(errno));
+	node->buf = kind_map(attr->size, PROT_READ | PROT_WRITE);
+	check(node->buf, "%s", strerror(errno));
 	/* Registration touches every page; large ones keep that from being the longest part of a test. */
 	if (attr->size >= 64u << 20)
 		madvise(node->buf, attr->size, MADV_HUGEPAGE);
@@ -147,7 +146,7 @@ void node_close(struct node *node)
 		check_eq(ibv_destroy_comp_channel(node->channel), 0);
 	check_eq(ibv_dealloc_pd(node->pd), 0);
 	check_eq(ibv_close_device(node->ctx), 0);
-	munmap(node->buf, node->attr.size);
+	kind_unmap(node->buf, node->attr.size);
 	memset(node, 0, sizeof(*node));
 }
 

@@ -70,7 +70,7 @@ static void per_second(double value, char text[CELL_BYTES])
 
 static uint64_t requests(const struct look_traffic *t)
 {
-	return t->packets + t->copies + t->calls;
+	return t->packets + t->stores + t->copies + t->calls;
 }
 
 /* --- adapters --------------------------------------------------------------------------------- */

@@ -52,6 +52,7 @@ static void copy_traffic(struct look_traffic *to, const struct vb_monitor_traffi
 	to->calls = atomic_load_explicit(&from->calls, memory_order_relaxed);
 	to->retries = atomic_load_explicit(&from->retries, memory_order_relaxed);
 	to->dropped = atomic_load_explicit(&from->dropped, memory_order_relaxed);
+	to->stores = atomic_load_explicit(&from->stores, memory_order_relaxed);
 }
 
 static void add_traffic(struct look_traffic *to, const struct look_traffic *more)
@@ -63,6 +64,7 @@ static void add_traffic(struct look_traffic *to, const struct look_traffic *more
 	to->calls += more->calls;
 	to->retries += more->retries;
 	to->dropped += more->dropped;
+	to->stores += more->stores;
 }
 
 /* --- processes -------------------------------------------------------------------------------- */

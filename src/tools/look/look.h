@@ -17,7 +17,7 @@
 
 /* As struct vb_monitor_traffic, of a moment. */
 struct look_traffic {
-	uint64_t sent, received, packets, copies, calls, retries, dropped;
+	uint64_t sent, received, packets, copies, calls, retries, dropped, stores;
 };
 
 struct look_doorbells {

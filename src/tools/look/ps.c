@@ -61,10 +61,11 @@ static void print_qp(const struct look_qp *qp)
 	if (qp->peer)
 		snprintf(peer, sizeof(peer), "0x%x (%d)", qp->peer, (int)qp->peer_pid);
 	printf("%15s QP 0x%x %s %s, peer %s, sent %s, received %s; requests: %" PRIu64
-	       " in packets, %" PRIu64 " copied, %" PRIu64 " in the process; %" PRIu64
-	       " retries, %" PRIu64 " dropped\n",
+	       " in packets, %" PRIu64 " shared, %" PRIu64 " copied, %" PRIu64
+	       " in the process; %" PRIu64 " retries, %" PRIu64 " dropped\n",
 	       "", qp->number, look_type(qp->type), look_state(qp->state), peer, sent, received,
-	       qp->sq.packets, qp->sq.copies, qp->sq.calls, qp->sq.retries, qp->rq.dropped);
+	       qp->sq.packets, qp->sq.stores, qp->sq.copies, qp->sq.calls, qp->sq.retries,
+	       qp->rq.dropped);
 }
 
 static void print_details(const struct look *look, const struct look_process *p)
@@ -117,9 +118,10 @@ static void print_text(const struct look *look, bool verbose)
 static void json_traffic(const struct look_traffic *t)
 {
 	printf("\"sent_bytes\":%" PRIu64 ",\"received_bytes\":%" PRIu64 ",\"packets\":%" PRIu64
-	       ",\"copies\":%" PRIu64 ",\"calls\":%" PRIu64 ",\"retries\":%" PRIu64
-	       ",\"dropped\":%" PRIu64,
-	       t->sent, t->received, t->packets, t->copies, t->calls, t->retries, t->dropped);
+	       ",\"stores\":%" PRIu64 ",\"copies\":%" PRIu64 ",\"calls\":%" PRIu64
+	       ",\"retries\":%" PRIu64 ",\"dropped\":%" PRIu64,
+	       t->sent, t->received, t->packets, t->stores, t->copies, t->calls, t->retries,
+	       t->dropped);
 }
 
 static void json_qp(const struct look_qp *qp, const char *sep)

@@ -42,16 +42,16 @@ static const char *command_of(const struct look *look, pid_t pid)
 
 static void print_text(FILE *out, const struct look *look, const struct arguments *args)
 {
-	fprintf(out, "%-10s %8s %6s %14s %14s %10s %10s %10s %8s %8s  %s\n", "ADAPTER", "PID",
-		"QPS", "SENT", "RECEIVED", "PACKETS", "COPIES", "CALLS", "RETRIES", "DROPPED",
-		"COMMAND");
+	fprintf(out, "%-10s %8s %6s %14s %14s %10s %10s %10s %10s %8s %8s  %s\n", "ADAPTER", "PID",
+		"QPS", "SENT", "RECEIVED", "PACKETS", "STORES", "COPIES", "CALLS", "RETRIES",
+		"DROPPED", "COMMAND");
 	look_each(look_adapter, a, &look->adapters) if (is_meant(args, a->name))
 		fprintf(out,
 			"%-10s %8d %6u %14" PRIu64 " %14" PRIu64 " %10" PRIu64 " %10" PRIu64
-			" %10" PRIu64 " %8" PRIu64 " %8" PRIu64 "  %s\n",
+			" %10" PRIu64 " %10" PRIu64 " %8" PRIu64 " %8" PRIu64 "  %s\n",
 			a->name, (int)a->pid, a->qps, a->traffic.sent, a->traffic.received,
-			a->traffic.packets, a->traffic.copies, a->traffic.calls, a->traffic.retries,
-			a->traffic.dropped, command_of(look, a->pid));
+			a->traffic.packets, a->traffic.stores, a->traffic.copies, a->traffic.calls,
+			a->traffic.retries, a->traffic.dropped, command_of(look, a->pid));
 	look_each(look_thread, t, &look->threads) if (is_meant(args, t->adapter))
 		fprintf(out,
 			"%-10s %8d device thread %s of 0x%x %s: %" PRIu64 " instructions, %" PRIu64
@@ -75,6 +75,7 @@ static const struct metric {
 	METRIC("received_bytes", "bytes", "Payload and frames that a process received.", NULL,
 	       received),
 	METRIC("requests", NULL, "Work requests, by the way that they took.", "packet", packets),
+	METRIC("requests", NULL, NULL, "store", stores),
 	METRIC("requests", NULL, NULL, "copy", copies),
 	METRIC("requests", NULL, NULL, "call", calls),
 	METRIC("retries", NULL, "Times that packets were sent again.", NULL, retries),

@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
  * Device memory: memory of the card that a program copies to and from, and registers. Here it is pages
- * of the process, counted against what the adapter has. A registration is zero-based and keeps the
+ * of the process that others can map (base/shared.h), counted against what the adapter has. A registration is zero-based and keeps the
  * memory from being freed.
  */
 #include "objects.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/fault.h"
+#include "base/shared.h"
 
 /* As hardware accesses it. */
 enum { WORD = 4, LOG_ALIGN_MAX = 12 };
 
 /* Bytes in use, by adapter. */
 static _Atomic size_t used[VB_CONFIG_MAX_ADAPTERS];
-
-static size_t whole_pages(size_t length)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-	return (length + page - 1) & ~(page - 1);
-}
 
 static int check_access(const struct api_dm *dm, uint64_t offset, size_t length)
 {
@@ -75,7 +66,7 @@ static int take(unsigned int adapter, size_t length, size_t most)
 
 static void give(struct api_dm *dm)
 {
-	munmap(dm->buf, whole_pages(dm->length));
+	vb_shared_free(dm->buf, dm->length);
 	atomic_fetch_sub_explicit(&used[context_adapter(dm->ibv.context)->index], dm->length,
 				  memory_order_relaxed);
 }
@@ -108,9 +99,8 @@ struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_att
 		return api_null(err);
 	dm = calloc(1, sizeof(*dm));
 	if (dm)
-		dm->buf = mmap(NULL, whole_pages(attr->length), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!dm || dm->buf == MAP_FAILED) {
+		dm->buf = vb_shared_alloc(attr->length);
+	if (!dm || !dm->buf) {
 		free(dm);
 		atomic_fetch_sub_explicit(&used[adapter], attr->length, memory_order_relaxed);
 		return api_refuse_null(memory, "device memory");

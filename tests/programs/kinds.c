@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Buffers of tests, of the kind that VERBATIM_TEST_MEMORY names: private memory as a program has it, memory of the
+ * card that other processes can map, or some pages of each. The functions are those that device memory comes from.
+ */
+#include "common.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE = 4096, RUN = 3 * PAGE }; /* pages of one kind in a row */
+
+static const char *kind(void)
+{
+	const char *name = getenv("VERBATIM_TEST_MEMORY");
+
+	return name ? name : "private";
+}
+
+static void *find(const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	check(found, "%s", dlerror());
+	return found;
+}
+
+/* Every other run of pages becomes private. */
+static void mix(char *buf, size_t len)
+{
+	void (*remove)(void *, size_t) = (void (*)(void *, size_t))find("vb_shared_remove");
+
+	for (size_t at = RUN; at < len; at += 2 * RUN) {
+		size_t n = len - at < RUN ? len - at : RUN;
+
+		remove(buf + at, n);
+		check(mmap(buf + at, n, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == buf + at,
+		      "cannot map");
+	}
+}
+
+void *kind_map(size_t len, int prot)
+{
+	void *(*alloc)(size_t);
+	void *buf;
+
+	if (!strcmp(kind(), "private") || prot != (PROT_READ | PROT_WRITE)) {
+		buf = mmap(NULL, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		return buf == MAP_FAILED ? NULL : buf;
+	}
+	alloc = (void *(*)(size_t))find("vb_shared_alloc");
+	buf = alloc(len);
+	if (buf && !strcmp(kind(), "mixed"))
+		mix(buf, len);
+	return buf;
+}
+
+void kind_unmap(void *buf, size_t len)
+{
+	void (*release)(void *, size_t);
+
+	if (!strcmp(kind(), "private")) {
+		check_eq(munmap(buf, len), 0);
+		return;
+	}
+	release = (void (*)(void *, size_t))find("vb_shared_free");
+	release(buf, len);
+}
+
+bool kind_is_shared(void)
+{
+	return strcmp(kind(), "private") &&
+	       (!getenv("VERBATIM_SHARE") || strcmp(getenv("VERBATIM_SHARE"), "off")) &&
+	       (!getenv("VERBATIM_DIRECT") || strcmp(getenv("VERBATIM_DIRECT"), "off"));
+}

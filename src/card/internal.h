@@ -61,6 +61,7 @@ struct vb_mr {
 	uint32_t key; /* index << 8 | variant */
 	struct vb_seg_mr *entry;
 	struct vb_indirect *indirect; /* of an indirect key (indirect.h), or NULL */
+	bool is_private;              /* peers that reach its memory need the kernel for it */
 };
 
 enum vb_arm { VB_ARM_NONE, VB_ARM_ANY, VB_ARM_SOLICITED };

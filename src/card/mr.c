@@ -16,6 +16,7 @@
 #include "base/cancel.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "base/shared.h"
 #include "card/indirect.h"
 
 #ifndef MADV_POPULATE_READ
@@ -184,6 +185,21 @@ static uint32_t make_key(uint32_t index)
 	return key;
 }
 
+/* Whether peers may have to go through the kernel is to be known before they can begin. */
+static void note_memory(struct vb_mr *mr, const void *addr, size_t length)
+{
+	mr->is_private = !vb_shared_covers(addr, length);
+	if (mr->is_private)
+		vb_fabric_private_memory(1);
+}
+
+static void forget_memory(struct vb_mr *mr)
+{
+	if (mr->is_private)
+		vb_fabric_private_memory(-1);
+	mr->is_private = false;
+}
+
 /* The key, the entry and the object of a new registration. */
 static int make_mr(struct vb_pd *pd, struct vb_mr **out)
 {
@@ -233,6 +249,7 @@ static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsig
 		return ret;
 	if (variant)
 		mr->key = (mr->key & ~0xffu) | *variant;
+	note_memory(mr, addr, length);
 	publish(mr->entry, mr->key, pd->number, addr, length, iova, access);
 	count_mr(pd);
 	*out = mr;
@@ -308,6 +325,8 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	if (ret)
 		return ret;
 	retract(entry, mr->key);
+	forget_memory(mr);
+	note_memory(mr, addr, length);
 	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
 	info = info_of(entry);
 	tell_changed(mr->key, new_pd->number, entry->generation, &info);
@@ -327,6 +346,7 @@ int vb_mr_dereg(struct vb_mr *mr)
 		}
 		retract(mr->entry, mr->key);
 		tell_gone(mr->key);
+		forget_memory(mr);
 		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
 	}
 	atomic_fetch_sub_explicit(&mr->pd->refs, 1, memory_order_release);

@@ -256,6 +256,11 @@ int vb_fabric_start(const struct vb_sink *sink);
 void vb_fabric_stop(void);
 uint32_t vb_fabric_slot(void);
 /*
+ * One region more, or one less, has memory that is not shared (base/shared.h), so that peers need the
+ * right to trace this process; see tracer.h. Not for the data path.
+ */
+void vb_fabric_private_memory(int change);
+/*
  * Changes when the process starts anew (after a fork): objects of an earlier epoch are not ours to
  * touch.
  */

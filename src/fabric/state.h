@@ -45,7 +45,9 @@ struct vb_fabric {
 
 	struct { /* tracer.c */
 		struct vb_lock lock;
-		pid_t allowed; /* the peer's pid, nobody or all */
+		pid_t wanted;         /* the peer's pid, nobody or all */
+		pid_t allowed;        /* the same, as the kernel was told */
+		unsigned int regions; /* of memory that is not shared */
 	} tracer;
 
 	struct vb_lock grow_lock; /* segment.c */

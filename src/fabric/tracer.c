@@ -10,24 +10,43 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "fabric/fabric.h"
 #include "fabric/state.h"
 
 enum { NOBODY = 0, ALL = -1 };
 
-/* Only where a process may open itself does it. */
-static bool is_restricted(void)
+static char read_scope(void)
 {
 	char scope = 0;
 	int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return false;
+		return 0;
 	if (read(fd, &scope, 1) != 1)
 		scope = 0;
 	close(fd);
-	return scope == '1';
+	return scope;
+}
+
+enum {
+	SCOPE_NS = 1000000000
+}; /* that long an answer counts: programs register for every message */
+
+/* With the lock. Only where a process may open itself does it. */
+static bool is_restricted(void)
+{
+	static uint64_t asked; /* ns; 0: never */
+	static bool answer;
+	uint64_t now = vb_now_coarse_ns();
+
+	if (!asked || now - asked >= SCOPE_NS) {
+		asked = now;
+		answer = read_scope() == '1';
+	}
+	return answer;
 }
 
 static void allow(pid_t who)
@@ -37,17 +56,34 @@ static void allow(pid_t who)
 	vb_fabric.tracer.allowed = who;
 }
 
+/* With the lock: say what is true now, where it is not what was said last. */
+static void update(void)
+{
+	pid_t who = vb_fabric.tracer.regions ? vb_fabric.tracer.wanted : NOBODY;
+
+	if (who != vb_fabric.tracer.allowed && is_restricted())
+		allow(who);
+}
+
 void vb_tracer_allow(pid_t peer)
 {
 	VB_NO_CANCEL;
-	vb_lock(&vb_fabric.tracer.lock);
-	if (vb_fabric.tracer.allowed != ALL && vb_fabric.tracer.allowed != peer &&
-	    is_restricted()) {
-		bool first = vb_fabric.tracer.allowed == NOBODY ||
-			     (kill(vb_fabric.tracer.allowed, 0) && errno == ESRCH);
+	pid_t *wanted = &vb_fabric.tracer.wanted;
 
-		allow(first ? peer : ALL);
-	}
+	vb_lock(&vb_fabric.tracer.lock);
+	if (*wanted != ALL && *wanted != peer)
+		*wanted = *wanted == NOBODY || (kill(*wanted, 0) && errno == ESRCH) ? peer : ALL;
+	update();
+	vb_unlock(&vb_fabric.tracer.lock);
+}
+
+void vb_fabric_private_memory(int change)
+{
+	VB_NO_CANCEL;
+
+	vb_lock(&vb_fabric.tracer.lock);
+	vb_fabric.tracer.regions += (unsigned int)change;
+	update();
 	vb_unlock(&vb_fabric.tracer.lock);
 }
 
@@ -56,6 +92,7 @@ void vb_tracer_reset(bool forked)
 	vb_lock(&vb_fabric.tracer.lock);
 	if (vb_fabric.tracer.allowed != NOBODY && !forked)
 		allow(NOBODY);
-	vb_fabric.tracer.allowed = NOBODY;
+	vb_fabric.tracer.allowed = vb_fabric.tracer.wanted = NOBODY;
+	vb_fabric.tracer.regions = 0;
 	vb_unlock(&vb_fabric.tracer.lock);
 }

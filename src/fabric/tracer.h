@@ -5,9 +5,10 @@
  * Direct access to a peer's memory (direct.h) needs the right to trace it. Processes of one user
  * have it, unless Yama's ptrace_scope is 1: then a process must name who may trace it, one process
  * and its descendants, or all of the user's. A process therefore names a peer when it connects to
- * it: the one peer, or all as soon as there are two. Nothing is named where that has no effect:
- * where nothing is restricted, and where only the administrator may trace (2 and 3); there data
- * goes in packets.
+ * it: the one peer, or all as soon as there are two. But only while memory is registered that needs
+ * it: peers map memory in memfds without that right (reach.h). Nothing is named where that has no
+ * effect: where nothing is restricted, and where only the administrator may trace (2 and 3); there
+ * data goes in packets.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Whom a process lets trace itself, where Yama makes that its choice (ptrace_scope 1): the peer that it is connected to,
- * all of the user's processes as soon as there are two, nobody after it has closed its devices. Elsewhere it says nothing.
+ * all of the user's processes as soon as there are two, nobody after it has closed its devices, nobody while all memory
+ * that it registered is shared. Elsewhere it says nothing.
  * A made-up /proc/sys/kernel has the scope, and a seccomp filter shows each call.
  */
 #include "../programs/common.h"
@@ -118,6 +119,37 @@ static int subject(bool restricted)
 	return 0;
 }
 
+/* Peers map shared memory without a right to trace; only other memory that is registered needs it. */
+static int sharing(void)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	static char memory[4096];
+	struct address other;
+	struct node node;
+	struct ibv_mr *mr;
+	pid_t pid;
+	int fd;
+
+	pid = spawn_self("peer", &fd);
+	setenv("VERBATIM_TEST_MEMORY", "shared", 1);
+	watch_calls();
+	node_open(&node, &attr);
+	node_meet(&node, fd, &other);
+	check_eq(last_call(), NO_CALL);
+	for (int i = 0; i < 2; i++) {
+		mr = ibv_reg_mr(node.pd, memory, sizeof(memory), ACCESS_ALL);
+		check(mr, "%s", strerror(errno));
+		check_eq(last_call(), pid);
+		check_eq(ibv_dereg_mr(mr), 0);
+		check_eq(last_call(), 0);
+	}
+	node_close(&node);
+	check_eq(last_call(), NO_CALL);
+	msg_send(fd, "e", 1);
+	spawn_wait(pid);
+	return 0;
+}
+
 static void run(const char *scope, const char *role)
 {
 	int fd, pair;
@@ -143,6 +175,8 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "peer"))
 		return peer();
+	if (argc > 1 && !strcmp(argv[1], "sharing"))
+		return sharing();
 	if (argc > 1)
 		return subject(!strcmp(argv[1], "restricted"));
 	if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0)
@@ -154,5 +188,6 @@ int main(int argc, char **argv)
 	run("0\n", "unrestricted");
 	run("1\n", "restricted");
 	run("2\n", "unrestricted");
+	run("1\n", "sharing");
 	return 0;
 }

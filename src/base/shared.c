@@ -217,7 +217,7 @@ static uint64_t fill(struct vb_shared_map *map, uint64_t base, uint64_t len, uin
 	for (; done < len; done += VB_SHARED_PAGE, page++) {
 		_Atomic uint64_t *entry = entry_of(map, base + done, true, &skip);
 
-		if (!entry || atomic_load_explicit(entry, memory_order_relaxed)) {
+		if (!entry || atomic_load_explicit(entry, memory_order_relaxed) > VB_SHARED_LEFT) {
 			*ret = entry ? -EEXIST : -ENOSPC;
 			break;
 		}
@@ -228,29 +228,44 @@ static uint64_t fill(struct vb_shared_map *map, uint64_t base, uint64_t len, uin
 	return done;
 }
 
+/* What becomes of the pages of a range. */
+enum ending { LEAVE, FORGET };
+
+/* With the lock. */
+static bool end_page(_Atomic uint64_t *entry, enum ending ending)
+{
+	uint64_t was = atomic_load_explicit(entry, memory_order_relaxed);
+
+	if (!was)
+		return false;
+	if (ending == FORGET) {
+		if (was == VB_SHARED_LEFT)
+			atomic_store_explicit(entry, 0, memory_order_release);
+		return false;
+	}
+	if (was == VB_SHARED_LEFT)
+		return false;
+	atomic_store_explicit(entry, VB_SHARED_LEFT, memory_order_release);
+	own->pages[vb_shared_entry_file(was)]--;
+	return true;
+}
+
 /* With the lock. Whether any page was shared. */
-static bool clear(struct vb_shared_map *map, uint64_t base, uint64_t end)
+static bool end_pages(struct vb_shared_map *map, uint64_t base, uint64_t end, enum ending ending)
 {
 	bool any = false;
 	uint64_t skip;
 
 	while (base < end) {
 		_Atomic uint64_t *entry = entry_of(map, base, false, &skip);
-		uint64_t was = 0;
 
-		if (!entry) {
-			if (end - base <= skip)
-				break;
-			base += skip;
-			continue;
+		if (entry) {
+			any |= end_page(entry, ending);
+			skip = VB_SHARED_PAGE;
 		}
-		if (atomic_load_explicit(entry, memory_order_relaxed))
-			was = atomic_exchange_explicit(entry, 0, memory_order_relaxed);
-		if (was) {
-			own->pages[vb_shared_entry_file(was)]--;
-			any = true;
-		}
-		base += VB_SHARED_PAGE;
+		if (end - base <= skip)
+			break;
+		base += skip;
 	}
 	return any;
 }
@@ -335,7 +350,7 @@ int vb_shared_add(void *base, size_t len, int fd, off_t offset)
 	return ret;
 }
 
-void vb_shared_remove(void *base, size_t len)
+static void end_range(void *base, size_t len, enum ending ending)
 {
 	uint64_t first = (uintptr_t)base & ~(uint64_t)(VB_SHARED_PAGE - 1);
 	uint64_t end = (uintptr_t)base + len;
@@ -349,10 +364,20 @@ void vb_shared_remove(void *base, size_t len)
 		end = TOP;
 	end = (end + VB_SHARED_PAGE - 1) & ~(uint64_t)(VB_SHARED_PAGE - 1);
 	vb_lock(&own->lock);
-	any = clear(map, first, end);
+	any = end_pages(map, first, end, ending);
 	vb_unlock(&own->lock);
 	if (any)
 		wait_for_peers(first, end - first);
+}
+
+void vb_shared_remove(void *base, size_t len)
+{
+	end_range(base, len, LEAVE);
+}
+
+void vb_shared_forget(void *base, size_t len)
+{
+	end_range(base, len, FORGET);
 }
 
 bool vb_shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
@@ -371,6 +396,7 @@ bool vb_shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
 		next = 0;
 		if (entry) {
 			next = atomic_load_explicit(entry, memory_order_acquire);
+			next = next == VB_SHARED_LEFT ? 0 : next;
 			skip = VB_SHARED_PAGE - at % VB_SHARED_PAGE;
 		}
 		if (at == (uintptr_t)addr) {

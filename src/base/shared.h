@@ -12,13 +12,16 @@
  * Each entry changes in one store, so readers take no lock: neither this process nor its peers.
  *
  * What a peer may rely on. It pins a memory key (fabric/segment.h), and while it holds the pin it
- * reads entries of pages that the key covers. An entry that it has found stays true until it clears
- * the pin, because vb_shared_remove() clears the entries first and then waits for all pins whose keys
- * cover one of these pages. So when vb_shared_remove() returns, no peer reads or writes the pages
- * through the file, and none will. Peers that write through the address space may still reach them
- * while they are mapped; once the owner has unmapped them, or mapped something else there, they may
- * be punched out of the file or given to others: not before. A peer that finds no entry goes through the process's address space, as with any memory,
- * and so meets what is there now, or nothing. No peer remembers an entry beyond its pin.
+ * reads entries of pages that the key covers. What it has found stays true until it clears the pin,
+ * because vb_shared_remove() changes the entries first and then waits for all pins whose keys cover
+ * one of these pages. No peer remembers an entry beyond its pin.
+ *
+ * A page that was removed is marked. Peers write to it by packets, which its own process carries
+ * out, where other memory that is not shared is reached through the kernel: the kernel holds on to
+ * pages while it copies, and could write to one that was unmapped and given to somebody else
+ * meanwhile. So when vb_shared_remove() returns, no other process writes to these pages of the file,
+ * and none will: they may be unmapped, punched out, given to others or become private. The mark goes
+ * with vb_shared_forget() or vb_shared_add().
  *
  * Nothing here allocates by malloc: an allocator calls it.
  */
@@ -61,7 +64,9 @@ struct vb_shared_map {
 
 _Static_assert(sizeof(struct vb_shared_map) <= VB_SHARED_FIRST, "tables come behind the head");
 
-/* An entry of a leaf: number of the file plus 1, and its page. */
+/* An entry of a leaf: the page was shared, and is written to by packets only. */
+#define VB_SHARED_LEFT 1ull
+/* Or: number of the file plus 1, and its page. */
 #define VB_SHARED_ENTRY(file, page) ((uint64_t)((file) + 1) << 48 | (uint64_t)(page))
 
 static inline uint32_t vb_shared_entry_file(uint64_t entry)
@@ -101,6 +106,12 @@ VB_PUBLIC int vb_shared_add(void *base, size_t len, int fd, off_t offset);
  * so a caller need not know. The memory itself is not touched.
  */
 VB_PUBLIC void vb_shared_remove(void *base, size_t len);
+
+/*
+ * The file's pages are not mapped here any more, so that these addresses, whatever is there now, are
+ * like any others again. Without this call they stay reachable, but by packets only.
+ */
+VB_PUBLIC void vb_shared_forget(void *base, size_t len);
 
 /*
  * The first piece of [addr, addr + len): true where it is shared, and out says where; false where

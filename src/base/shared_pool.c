@@ -130,6 +130,7 @@ void vb_shared_free(void *at, size_t bytes)
 	       piece.ino == pool.file.ino;
 	vb_shared_remove(at, bytes);
 	munmap(at, bytes);
+	vb_shared_forget(at, bytes);
 	if (!ours)
 		return;
 	pthread_mutex_lock(&pool.lock);

@@ -61,7 +61,8 @@ struct access {
 	uint32_t generation; /* found */
 	const struct vb_direct_atomic *atomic;
 	uint64_t *old;
-	bool called; /* the kernel did a part of it */
+	bool called;  /* the kernel did a part of it, */
+	bool refused; /* or does not do it */
 };
 
 /* The entry of a peer cannot be looked at; missing is what it means that there is none. */
@@ -232,13 +233,17 @@ copy_part(struct vb_peer *peer, struct access *a, struct cursor *at, uint64_t re
 {
 	struct iovec part[VB_DIRECT_MAX_IOV];
 	struct access rest = *a;
+	enum vb_direct ret;
 	uint32_t cnt = 0;
 
 	a->called = true;
 	if (atomic_load_explicit(&peer->no_direct, memory_order_relaxed))
 		return VB_DIRECT_UNAVAILABLE;
-	if (len == a->len)
-		return call_kernel(peer, a, remote);
+	if (len == a->len) {
+		ret = call_kernel(peer, a, remote);
+		a->refused = ret == VB_DIRECT_UNAVAILABLE;
+		return ret;
+	}
 	rest.len = (uint32_t)len;
 	for (; len; cnt++) {
 		size_t n = at->iov->iov_len - at->offset;
@@ -254,7 +259,9 @@ copy_part(struct vb_peer *peer, struct access *a, struct cursor *at, uint64_t re
 	}
 	rest.iov = part;
 	rest.iov_cnt = cnt;
-	return call_kernel(peer, &rest, remote);
+	ret = call_kernel(peer, &rest, remote);
+	a->refused = ret == VB_DIRECT_UNAVAILABLE;
+	return ret;
 }
 
 static enum vb_direct copy(struct vb_peer *peer, struct access *a, uint64_t remote)
@@ -265,8 +272,13 @@ static enum vb_direct copy(struct vb_peer *peer, struct access *a, uint64_t remo
 	for (uint64_t done = 0, n; done < a->len && ret == VB_DIRECT_OK; done += n) {
 		char *there = vb_reach_at(peer, remote + done, a->len - done, &n);
 
-		ret = there ? load_store(a, &at, there, n, done + n == a->len)
-			    : copy_part(peer, a, &at, remote + done, n);
+		/* To read it is no risk, whoever has the page meanwhile: base/shared.h. */
+		bool may_call = there != VB_REACH_NOT || !a->write;
+
+		there = there == VB_REACH_NOT ? NULL : there;
+		ret = there      ? load_store(a, &at, there, n, done + n == a->len)
+		      : may_call ? copy_part(peer, a, &at, remote + done, n)
+				 : VB_DIRECT_UNAVAILABLE;
 	}
 	return ret;
 }
@@ -281,7 +293,7 @@ static enum vb_direct change(struct vb_peer *peer, const struct access *a, uint6
 	if (remote % 8)
 		return VB_DIRECT_ACCESS;
 	word = (uint64_t *)vb_reach_at(peer, remote, 8, &n);
-	if (!word)
+	if (!word || (char *)word == VB_REACH_NOT)
 		return VB_DIRECT_UNAVAILABLE;
 	ret = atomic->add ? vb_fault_fetch_add(word, atomic->swap_add, a->old)
 			  : vb_fault_compare_swap(word, atomic->compare, atomic->swap_add, a->old);
@@ -334,10 +346,11 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, st
 	if (!pin)
 		return VB_DIRECT_UNAVAILABLE;
 	ret = check(peer, path->transport, sqpn, dqpn, a, &remote);
+	a->refused = ret == VB_DIRECT_UNAVAILABLE;
 	if (ret == VB_DIRECT_OK && a->len)
 		ret = a->atomic ? change(peer, a, remote) : copy(peer, a, remote);
 	atomic_store_explicit(pin, 0, memory_order_release);
-	if (ret == VB_DIRECT_UNAVAILABLE && a->called)
+	if (ret == VB_DIRECT_UNAVAILABLE && a->refused)
 		atomic_store_explicit(&peer->no_direct, true, memory_order_relaxed);
 	return ret;
 }

@@ -345,6 +345,8 @@ char *vb_reach_at(struct vb_peer *peer, uint64_t addr, uint64_t len, uint64_t *p
 	entry = atomic_load_explicit(&leaf[addr / VB_SHARED_PAGE % VB_SHARED_LEAF],
 				     memory_order_acquire);
 	*piece = run_length(leaf, addr, len, entry);
+	if (entry == VB_SHARED_LEFT)
+		return VB_REACH_NOT;
 	page = entry ? page_at(peer, map, entry) : NULL;
 	if (!page)
 		return NULL;

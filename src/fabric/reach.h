@@ -38,9 +38,11 @@ bool vb_reach_works(const struct vb_peer *peer);
 
 /*
  * The first piece of [addr, addr + len) of the peer, for which a pin is held (base/shared.h): where
- * it is in our address space, or NULL where it is not shared or cannot be mapped. *piece is how far
- * that goes, at least 1. What is there may still fault (base/fault.h).
+ * it is in our address space, or NULL where it is not shared or cannot be mapped, or
+ * VB_REACH_NOT where nobody but the peer itself may write. *piece is how far that goes, at least
+ * 1. What is there may still fault (base/fault.h).
  */
+#define VB_REACH_NOT ((char *)-1)
 char *vb_reach_at(struct vb_peer *peer, uint64_t addr, uint64_t len, uint64_t *piece);
 
 /* Nobody uses the peer any more. */

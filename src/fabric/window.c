@@ -118,7 +118,7 @@ static bool take(struct vb_window_queue *queue, const struct vb_delivery *d)
 	/* seq_cst: busy before open is read again. Pairs with vb_window_close() and vb_window_wait(). */
 	if (!atomic_compare_exchange_strong_explicit(
 		    &queue->busy, &none,
-		    vb_pin(vb_segment_self->generation, vb_segment_self->slot, 0),
+		    vb_pin(vb_segment_self->generation, 0, vb_segment_self->slot, 0),
 		    memory_order_seq_cst, memory_order_relaxed))
 		return false;
 	if (atomic_load_explicit(&queue->open, memory_order_seq_cst) == open &&
@@ -213,7 +213,8 @@ bool vb_window_deliver(struct vb_path *path, const struct vb_delivery *d)
 	bool done;
 
 	/* Whoever impairs or captures packets wants to see them. */
-	if (!COPIES_IN_ORDER || !vb_direct_works(path) || d->device >= VB_WINDOWS || d->iov_cnt > VB_DIRECT_MAX_IOV ||
+	if (!COPIES_IN_ORDER || !vb_direct_works(path) || d->device >= VB_WINDOWS ||
+	    d->iov_cnt > VB_DIRECT_MAX_IOV ||
 	    atomic_load_explicit(&vb_fabric_hook, memory_order_relaxed) ||
 	    !vb_peer_known_alive(peer))
 		return false;

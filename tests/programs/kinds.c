@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Buffers of tests, of the kind that VERBATIM_TEST_MEMORY names: private memory as a program has it, memory of the
- * card that other processes can map, or some pages of each. The functions are those that device memory comes from.
+ * card that other processes can map, or some pages of each. Of the last kind there are two: private pages that were shared
+ * before are like any others (mixed), or are written to by packets only (left). The functions are those that device memory comes from.
  */
 #include "common.h"
 
@@ -27,10 +28,11 @@ static void *find(const char *name)
 	return found;
 }
 
-/* Every other run of pages becomes private. */
-static void mix(char *buf, size_t len)
+/* Every other run of pages becomes private; forgotten: and like any other memory. */
+static void mix(char *buf, size_t len, bool forgotten)
 {
 	void (*remove)(void *, size_t) = (void (*)(void *, size_t))find("vb_shared_remove");
+	void (*forget)(void *, size_t) = (void (*)(void *, size_t))find("vb_shared_forget");
 
 	for (size_t at = RUN; at < len; at += 2 * RUN) {
 		size_t n = len - at < RUN ? len - at : RUN;
@@ -39,6 +41,8 @@ static void mix(char *buf, size_t len)
 		check(mmap(buf + at, n, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == buf + at,
 		      "cannot map");
+		if (forgotten)
+			forget(buf + at, n);
 	}
 }
 
@@ -53,8 +57,8 @@ void *kind_map(size_t len, int prot)
 	}
 	alloc = (void *(*)(size_t))find("vb_shared_alloc");
 	buf = alloc(len);
-	if (buf && !strcmp(kind(), "mixed"))
-		mix(buf, len);
+	if (buf && strcmp(kind(), "shared"))
+		mix(buf, len, !strcmp(kind(), "mixed"));
 	return buf;
 }
 

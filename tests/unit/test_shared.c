@@ -110,6 +110,24 @@ static void test_parts(void **state)
 	unmap_file(&other, 16 * PAGE);
 }
 
+/* What was removed is not found and may be added again; peers see the mark until it is forgotten. */
+static void test_forget(void **state)
+{
+	struct memory m = map_file(4 * PAGE);
+
+	(void)state;
+	assert_int_equal(vb_shared_add(m.at, 4 * PAGE, m.fd, 0), 0);
+	vb_shared_remove(m.at, 2 * PAGE);
+	vb_shared_forget(m.at, 4 * PAGE); /* not those that are shared */
+	finds_none(m.at, 4 * PAGE, 2 * PAGE);
+	finds(m.at + 2 * PAGE, 2 * PAGE, &m, 2 * PAGE, 2 * PAGE);
+	vb_shared_remove(m.at + 2 * PAGE, PAGE);
+	finds_none(m.at, 4 * PAGE, 3 * PAGE);
+	assert_int_equal(vb_shared_add(m.at, 3 * PAGE, m.fd, 0), 0);
+	assert_true(vb_shared_covers(m.at, 4 * PAGE));
+	unmap_file(&m, 4 * PAGE);
+}
+
 static void test_refused(void **state)
 {
 	struct memory m = map_file(4 * PAGE);
@@ -282,7 +300,8 @@ int main(void)
 		cmocka_unit_test(test_find),       cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_refused),    cmocka_unit_test(test_memfd),
 		cmocka_unit_test(test_many_files), cmocka_unit_test(test_hooks),
-		cmocka_unit_test(test_fork),       cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_fork),       cmocka_unit_test(test_forget),
+		cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);

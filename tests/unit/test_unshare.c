@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Pages that stop being shared while another process writes to them: when vb_shared_remove() has returned and the pages
- * are mapped over, nobody stores into their file any more, and what is written from then on lands where the address leads, in new private memory. Bytes of a
- * peer never turn up in pages of the file that are somebody else's by then.
+ * Pages that stop being shared while another process writes to them: when vb_shared_remove() returns, no other process
+ * stores into their file any more, be it by itself or through the kernel, and what is written from then on lands where the
+ * address leads, in new private memory. Bytes of a peer never turn up in pages of the file that are somebody else's by then.
  */
 #include "../programs/common.h"
 
@@ -61,11 +61,12 @@ static void rounds(uint8_t *at, uint8_t *file, int fd)
 	for (int i = 0; i < ROUNDS; i++) {
 		wait_written(at + 100);
 		vb_shared_remove(at, BYTES);
-		/* Still mapped here, so a peer that goes through the address space writes to it yet. */
+		/* Our own card may write there yet, to what is mapped. */
 		check(mmap(at, BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at,
 		      "%s", strerror(errno));
 		memcpy(seen, file, BYTES);
+		vb_shared_forget(at, i % 2 ? BYTES : 0);
 		wait_written(at + 100);
 		check(!memcmp(seen, file, BYTES), "stored in the file after it was taken back");
 		check(mmap(at, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == at,

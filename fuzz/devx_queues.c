@@ -19,7 +19,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { OBJECTS = 8, STEP = 8, BYTES = 304, MEM = 1 << 17, RINGS = 1 << 14, RECORDS = 4096 };
-enum { CTX = 0x100, WQ = CTX + 0x180, QPC = 0xc0, CQC = 0x80 };
+enum { CTX = 0x100, WQ = CTX + 0x180, QPC = 0xc0, CQC = 0x80, DCTC = 0x80 };
 
 static struct ibv_context *ctx;
 static struct ibv_pd *pd;
@@ -131,6 +131,14 @@ static void good_qp(uint8_t *in, uint32_t slot)
 	}
 }
 
+static void good_dct(uint8_t *in)
+{
+	put(in, DCTC + 0x48, 24, some_cq());
+	put(in, DCTC + 0xa8, 24, number_of(0x90c));
+	put(in, DCTC + 0xc8, 24, pdn);
+	put(in, DCTC + 0x145, 3, 3);
+}
+
 static void good(uint8_t *in, uint16_t opcode, uint32_t slot)
 {
 	put(in, 0, 16, opcode);
@@ -140,6 +148,9 @@ static void good(uint8_t *in, uint16_t opcode, uint32_t slot)
 		break;
 	case 0x500:
 		good_qp(in, slot);
+		break;
+	case 0x710:
+		good_dct(in);
 		break;
 	case 0x904:
 		good_wq(in, slot, 6);
@@ -230,6 +241,7 @@ static const struct {
 } families[] = {
 	{ 0x400, 0x402, { 0x403 } },
 	{ 0x500, 0x50b, { 0x502, 0x503, 0x504, 0x505, 0x506, 0x507, 0x508, 0x50a, 0x50c, 0x50e } },
+	{ 0x710, 0x713, { 0 } },
 	{ 0x904, 0x907, { 0x905 } },
 	{ 0x908, 0x90b, { 0x909 } },
 	{ 0x90c, 0x90f, { 0x90d } },

@@ -352,6 +352,7 @@ static const struct field fields[] = {
 	{ ATOMIC, 0x46, 1, 1, NULL },  /* ... and that is supported */
 	{ ATOMIC, 0x90, 16, 3, NULL }, /* atomic_operations: compare and swap, fetch and add */
 	{ ATOMIC, 0xb0, 16, 8, NULL }, /* atomic_size_qp: 8 bytes */
+	{ ATOMIC, 0xd0, 16, 8, NULL }, /* atomic_size_dc */
 
 	{ ROCE, 0x8c, 4, 6, NULL },     /* l3_type: IPv4 and IPv6 */
 	{ ROCE, 0x98, 8, 5, NULL },     /* roce_version: 1 and 2 */

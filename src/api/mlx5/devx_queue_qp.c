@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Queue pairs by command (DEVX): create, destroy, query. devx_queue_qp_state.c has the transitions.
+ * Queue pairs by command (DEVX), initiators of DC among them: create, destroy, query.
+ * devx_queue_qp_state.c has the transitions.
  *
  *	umem:   | receive ring                                  | send ring                     |
  *	          2^log_rq_size WQEs of 16 << log_rq_stride       2^log_sq_size blocks of 64
@@ -62,10 +63,13 @@ const struct devx_field devx_qp_fields[] = {
 };
 const size_t devx_qp_field_count = sizeof(devx_qp_fields) / sizeof(devx_qp_fields[0]);
 
-enum service { RC = 0, UC = 1, UD = 2, SERVICES };
+enum service { RC = 0, UC = 1, UD = 2, DCI = 5, SERVICES };
 enum rq_type { REGULAR = 0, SHARED = 1, ZERO_SIZE = 3 };
 
-static const enum ibv_qp_type types[SERVICES] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+/* To the card a DCI is a queue pair of RC; 0: not supported. */
+static const enum ibv_qp_type types[SERVICES] = {
+	[RC] = IBV_QPT_RC, [UC] = IBV_QPT_UC, [UD] = IBV_QPT_UD, [DCI] = IBV_QPT_RC
+};
 
 /* --- create ----------------------------------------------------------------------------------- */
 
@@ -77,8 +81,10 @@ static int check(struct devx_cmd *cmd, const uint8_t *qpc)
 
 	if (err)
 		return err;
-	if (service >= SERVICES)
+	if (service >= SERVICES || !types[service])
 		return vb_refuse_unsupported_value("st", service);
+	if (no_sq && service == DCI)
+		return vb_refuse_combination("a DCI with no_sq");
 	if (rq_type != REGULAR && rq_type != SHARED && rq_type != ZERO_SIZE)
 		return vb_refuse_value("rq_type", rq_type);
 	if (no_sq && rq_type == ZERO_SIZE)
@@ -86,6 +92,12 @@ static int check(struct devx_cmd *cmd, const uint8_t *qpc)
 	err = devx_check_ts_format(cmd, get(qpc, 0x58, 2));
 	/* Only send queues are rung by store. */
 	return err || no_sq ? err : devx_check_uar(cmd, get(qpc, 0x68, 24));
+}
+
+/* A DCI receives nothing, whatever the context says. */
+static uint32_t rq_type_of(const uint8_t *qpc)
+{
+	return get(qpc, 0x8, 8) == DCI ? ZERO_SIZE : get(qpc, 0x565, 3);
 }
 
 static int place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *qpc,
@@ -96,7 +108,7 @@ static int place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *
 	void *ring = NULL;
 	int err = 0;
 
-	if (get(qpc, 0x565, 3) == REGULAR)
+	if (rq_type_of(qpc) == REGULAR)
 		recv = 1ull << (get(qpc, 0x49, 4) + shift);
 	if (!get(qpc, 0x50, 1))
 		send = 1ull << (get(qpc, 0x51, 4) + BLOCK_LOG);
@@ -121,7 +133,7 @@ static int place(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *
 /* The objects that the context names; a queue that is not there completes nothing. */
 static int hold(struct devx_cmd *cmd, const uint8_t *qpc, struct vb_qp_attr *attr)
 {
-	uint32_t srqn = get(qpc, 0x568, 24), rq_type = get(qpc, 0x565, 3);
+	uint32_t srqn = get(qpc, 0x568, 24), rq_type = rq_type_of(qpc);
 
 	attr->pd = devx_pd(cmd, get(qpc, 0x28, 24));
 	if (!attr->pd)
@@ -161,6 +173,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *q
 {
 	struct vb_qp_attr held = {
 		.type = types[get(qpc, 0x8, 8)],
+		.dc = get(qpc, 0x8, 8) == DCI ? VB_DC_INITIATOR : VB_DC_NONE,
 		.uidx = get(qpc, 0x88, 24),
 		.cookie = queue,
 		.event = devx_queue_event,

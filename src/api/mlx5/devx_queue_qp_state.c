@@ -38,7 +38,7 @@ enum { PATH = 0xc0, MIGRATED = 3 };
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* What a transition requires, in the order of IBV_QPT_RC, UC, UD. */
+/* What a transition requires, in the order of enum column. */
 #define CONNECTED_INIT (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
 #define DATAGRAM_INIT  (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
 #define UC_RTR         (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
@@ -47,17 +47,23 @@ enum { PATH = 0xc0, MIGRATED = 3 };
 	(IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | \
 	 IBV_QP_MAX_QP_RD_ATOMIC)
 
+#define DCI_INIT (IBV_QP_PKEY_INDEX | IBV_QP_PORT)
+
 enum { ANY = -1 };
+enum column { COLUMN_RC, COLUMN_UC, COLUMN_UD, COLUMN_DCI, COLUMNS };
 
 static const struct transition {
 	uint16_t opcode;
 	int from; /* enum ibv_qp_state, or ANY */
 	enum ibv_qp_state to;
-	int required[3];
+	int required[COLUMNS];
 } transitions[] = {
-	{ 0x502, IBV_QPS_RESET, IBV_QPS_INIT, { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT } },
-	{ 0x503, IBV_QPS_INIT, IBV_QPS_RTR, { RC_RTR, UC_RTR, 0 } },
-	{ 0x504, IBV_QPS_RTR, IBV_QPS_RTS, { RC_RTS, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN } },
+	{ 0x502,
+	  IBV_QPS_RESET,
+	  IBV_QPS_INIT,
+	  { CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT, DCI_INIT } },
+	{ 0x503, IBV_QPS_INIT, IBV_QPS_RTR, { RC_RTR, UC_RTR, 0, IBV_QP_PATH_MTU } },
+	{ 0x504, IBV_QPS_RTR, IBV_QPS_RTS, { RC_RTS, IBV_QP_SQ_PSN, IBV_QP_SQ_PSN, RC_RTS } },
 	{ 0x505, IBV_QPS_RTS, IBV_QPS_RTS, { 0 } },
 	{ 0x506, IBV_QPS_SQE, IBV_QPS_RTS, { 0 } },
 	{ 0x507, ANY, IBV_QPS_ERR, { 0 } },
@@ -107,16 +113,27 @@ static const struct {
 	{ OPT_PM_STATE | OPT_COUNTER_SET_ID, 0 },
 };
 
-static int mask_of(struct devx_cmd *cmd, const struct transition *t, enum ibv_qp_type type,
-		   int *mask)
+static enum column column_of(const struct devx_queue *queue)
+{
+	enum { UC = 1, UD = 2, DCI = 5 };
+	uint32_t service = get(queue->kept, 0x8, 8);
+
+	return service == UC    ? COLUMN_UC
+	       : service == UD  ? COLUMN_UD
+	       : service == DCI ? COLUMN_DCI
+				: COLUMN_RC;
+}
+
+static int mask_of(struct devx_cmd *cmd, const struct transition *t, enum column column, int *mask)
 {
 	uint32_t opt = cmd->row->in > DEVX_LEAST ? get(cmd->in, 0x80, 32) : 0, known = 0;
 
-	*mask = IBV_QP_STATE | t->required[type == IBV_QPT_RC ? 0 : type == IBV_QPT_UC ? 1 : 2];
+	*mask = IBV_QP_STATE | t->required[column];
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		known |= options[i].opt;
 		/* A right that a type does not have may be named all the same. */
-		if ((opt & options[i].opt) && !(type == IBV_QPT_UD && options[i].opt == OPT_ACCESS))
+		if ((opt & options[i].opt) &&
+		    !(column >= COLUMN_UD && options[i].opt == OPT_ACCESS))
 			*mask |= options[i].attr;
 	}
 	if (opt & ~known)
@@ -288,15 +305,14 @@ int devx_qp_modify(struct devx_cmd *cmd)
 	struct devx_queue *queue = devx_queue_of(cmd->obj);
 	const uint8_t *qpc = cmd->row->in > DEVX_LEAST ? cmd->in + DEVX_QPC / 8 : none;
 	enum ibv_qp_state is = vb_qp_state(queue->qp);
-	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr old, attr = { .qp_state = t->to };
 	uint32_t counted;
 	int mask, err;
 
 	if (t->from == ANY ? t->to == IBV_QPS_ERR && is == IBV_QPS_RESET : (int)is != t->from)
 		return devx_refuse(cmd, DEVX_BAD_QP_STATE, vb_refuse_command_state(state_name(is)));
-	vb_qp_query(queue->qp, &old, &init);
-	err = mask_of(cmd, t, init.qp_type, &mask);
+	vb_qp_query(queue->qp, &old, NULL);
+	err = mask_of(cmd, t, column_of(queue), &mask);
 	if (err)
 		return err;
 	read_values(vb_dev_adapter(cmd->dev), qpc, &attr);

@@ -19,10 +19,11 @@
 
 /* clang-format off: one on a line */
 static const struct devx_row *const families[] = {
-	devx_alloc_rows,     devx_cap_rows,         devx_counter_rows,    devx_cq_rows,
-	devx_emulation_rows, devx_flow_action_rows, devx_flow_entry_rows, devx_flow_rows,
-	devx_general_rows,   devx_mkey_rows,        devx_q_counter_rows,  devx_qp_rows,
-	devx_rq_rows,        devx_rqt_rows,         devx_sq_rows,         devx_tir_rows,
+	devx_alloc_rows, devx_cap_rows,       devx_counter_rows,     devx_cq_rows,
+	devx_dct_rows,   devx_emulation_rows, devx_flow_action_rows, devx_flow_entry_rows,
+	devx_flow_rows,  devx_general_rows,   devx_mkey_rows,        devx_q_counter_rows,
+	devx_qp_rows,    devx_rq_rows,        devx_rqt_rows,         devx_sq_rows,
+	devx_tir_rows,
 };
 /* clang-format on */
 
@@ -57,9 +58,8 @@ static const struct {
 	{ "DESTROY_XRC_SRQ", 0x706 },
 	{ "QUERY_XRC_SRQ", 0x707 },
 	{ "ARM_XRC_SRQ", 0x708 },
-	{ "CREATE_DCT", 0x710 },
-	{ "DESTROY_DCT", 0x711 },
-	{ "QUERY_DCT", 0x713 },
+	{ "DRAIN_DCT", 0x712 },
+	{ "ARM_DCT_FOR_KEY_VIOLATION", 0x714 },
 	{ "CREATE_XRQ", 0x717 },
 	{ "DESTROY_XRQ", 0x718 },
 	{ "QUERY_XRQ", 0x719 },

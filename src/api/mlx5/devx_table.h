@@ -168,6 +168,7 @@ extern const struct devx_row devx_alloc_rows[];
 extern const struct devx_row devx_cap_rows[];
 extern const struct devx_row devx_counter_rows[];
 extern const struct devx_row devx_cq_rows[];
+extern const struct devx_row devx_dct_rows[];
 extern const struct devx_row devx_emulation_rows[];
 extern const struct devx_row devx_flow_action_rows[];
 extern const struct devx_row devx_flow_entry_rows[];

@@ -4,7 +4,15 @@
 
 #include <string.h>
 
-enum { CTX = 0x100, WQ = CTX + 0x180, QPC = 0xc0, PATH = QPC + 0xc0, CQC = 0x80, MKC = 0x80 };
+enum {
+	CTX = 0x100,
+	WQ = CTX + 0x180,
+	QPC = 0xc0,
+	PATH = QPC + 0xc0,
+	CQC = 0x80,
+	MKC = 0x80,
+	DCTC = 0x80
+};
 enum { GROUP_SIZE = 64, BAD_QP_STATE = 0x10 };
 
 static uint32_t number(const struct world *w, enum walk_kind kind)
@@ -79,6 +87,18 @@ static void build_rq(struct world *w, uint8_t *in)
 	put_bits(c.in, CTX + 0x60, 8, number(w, WALK_Q_COUNTER));
 	put_bits(c.in, WQ + 0x48, 24, number(w, WALK_PD));
 	take(in, &c, 272);
+}
+
+static void build_dct(struct world *w, uint8_t *in)
+{
+	put_bits(in, DCTC + 0x48, 24, number(w, WALK_CQ));
+	put_bits(in, DCTC + 0x60, 8, number(w, WALK_Q_COUNTER));
+	put_bits(in, DCTC + 0x6c, 3, 7); /* rre, rwe, rae */
+	put_bits(in, DCTC + 0xa8, 24, number(w, WALK_RMP));
+	put_bits(in, DCTC + 0xc8, 24, number(w, WALK_PD));
+	put_bits(in, DCTC + 0x100, 64, 0x123456789abcdefull);
+	put_bits(in, DCTC + 0x145, 3, IBV_MTU_1024);
+	put_bits(in, DCTC + 0x168, 8, TEST_GID_INDEX);
 }
 
 static void build_rmp(struct world *w, uint8_t *in)
@@ -335,6 +355,14 @@ const struct walk_case walk_cases[WALK_KINDS] = {
 		.query = QUERY(0x90f, 272),
 		.same = { { WQ + 0x48, WQ + 0x48, 24 }, { WQ + 0x11b, WQ + 0x11b, 5 }, { CTX + 0x8, CTX + 0x8, 4 } },
 		.modify = { { 0x90d, 272, 16, 0x48, arm_limit, 0, { { WQ + 0x30, WQ + 0x30, 16 } } } },
+	},
+	[WALK_DCT] = {
+		.name = "DCT", .create = 0x710, .in = 80, .number = 0x48, .build = build_dct,
+		.refs = { CQ_REF(DCTC + 0x48), { DCTC + 0x60, 8, WALK_Q_COUNTER, true, 0 },
+			  { DCTC + 0xa8, 24, WALK_RMP, true, 0 }, PD_REF(DCTC + 0xc8) },
+		.query = QUERY(0x713, 80),
+		.same = { { DCTC + 0x48, DCTC + 0x48, 24 }, { DCTC + 0x60, DCTC + 0x60, 8 }, { DCTC + 0xa8, DCTC + 0xa8, 24 },
+			  { DCTC + 0x100, DCTC + 0x100, 32 }, { DCTC + 0x145, DCTC + 0x145, 3 } },
 	},
 	[WALK_RQ] = {
 		.name = "RQ", .create = 0x908, .in = 272, .number = 0x48, .build = build_rq,

@@ -21,6 +21,7 @@ enum walk_kind {
 	WALK_CQ,
 	WALK_MKEY,
 	WALK_RMP,
+	WALK_DCT,
 	WALK_RQ,
 	WALK_RQT,
 	WALK_TIR,

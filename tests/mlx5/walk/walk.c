@@ -35,9 +35,9 @@ enum {
 
 enum call { GENERAL, CREATE, MODIFY, QUERY, ASYNC };
 
-static struct world world, other; /* two contexts of this process */
-static uint8_t *in_end, *out_end; /* of memory for commands and answers */
-static uint8_t good[WALK_MOST];   /* the command that is tried */
+static struct world world, other;   /* two contexts of this process */
+static uint8_t *in_end, *out_end;   /* of memory for commands and answers */
+static uint8_t good[WALK_MOST + 1]; /* the command that is tried */
 static struct mlx5dv_devx_cmd_comp *comp;
 static const char *now; /* what is walked through, for messages */
 static uint32_t foreign[WALK_KINDS];
@@ -221,7 +221,7 @@ static void walk_long(enum call call, struct mlx5dv_devx_obj *obj, size_t in, si
 /* Random bytes in the good command, or random bytes only; whatever is made ends. */
 static void walk_random(enum call call, struct mlx5dv_devx_obj *obj, size_t in, size_t out)
 {
-	static uint8_t kept[WALK_MOST];
+	static uint8_t kept[sizeof(good)];
 	uint64_t seed = 12345;
 
 	memcpy(kept, good, sizeof(kept));
@@ -296,7 +296,7 @@ static void begin_step(struct world *w, const struct walk_case *c, const struct 
 static void check_same(const struct walk_case *c, const struct walk_object *o,
 		       const struct walk_same *same)
 {
-	static uint8_t said[WALK_MOST];
+	static uint8_t said[sizeof(good)];
 	struct result r;
 
 	if (!c->query.opcode)

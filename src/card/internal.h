@@ -244,6 +244,7 @@ struct vb_qp {
 	enum ibv_qp_type type;
 	/* type, and VB_TRANSPORT_V1 as its address vector says (not for UD), and VB_TRANSPORT_CUT */
 	uint8_t transport;
+	struct vb_counter_set *counters; /* or NULL; written under both queue locks */
 	/*
 	 * enum ibv_qp_state. Changed by compare and swap: by the program under both queue locks, by
 	 * an error on the data path under any locks or none.
@@ -284,9 +285,8 @@ struct vb_qp {
 		kept; /* the port is down: the path that is used when it is up again; both locks */
 	uint8_t next_status; /* of the next work request, enum ibv_wc_status; under sq.lock */
 	uint16_t sport;      /* UDP source port, 0: as the flow label says; under sq.lock */
-	struct vb_counter_set *counters; /* or NULL; written under both queue locks */
-	bool blamed;    /* the log is to say that the status was asked for; under sq.lock */
-	uint8_t *frame; /* what is being sent; under sq.lock */
+	bool blamed;         /* the log is to say that the status was asked for; under sq.lock */
+	uint8_t *frame;      /* what is being sent; under sq.lock */
 	struct vb_sq sq;
 	struct vb_rq rq;
 };

@@ -399,11 +399,13 @@ enum {
 
 /* Dynamically connected transport, see card/dc.h. */
 enum vb_dc { VB_DC_NONE, VB_DC_INITIATOR, VB_DC_TARGET };
+enum { VB_DC_MAX_LOG_STREAMS = 10, VB_DC_MAX_LOG_ERRORED = 6 };
 
 struct vb_qp_attr {
-	enum ibv_qp_type type; /* RC, UC, UD, RAW_PACKET */
-	uint8_t dc;            /* enum vb_dc; of type RC. A target has an SRQ and sends nothing */
-	uint64_t dc_key;       /* of a target: initiators that know it may come */
+	enum ibv_qp_type type;  /* RC, UC, UD, RAW_PACKET */
+	uint8_t dc;             /* enum vb_dc; of type RC. A target has an SRQ and sends nothing */
+	uint64_t dc_key;        /* of a target: initiators that know it may come */
+	uint8_t dc_log_errored; /* of an initiator: log2 of the streams in error that are its own */
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq; /* or NULL */
@@ -546,6 +548,8 @@ VB_PUBLIC int vb_qp_set_counters(struct vb_qp *qp, uint32_t number);
 VB_PUBLIC uint32_t vb_qp_counter_set(struct vb_qp *qp); /* 0: none */
 /* The UDP source port of what an RC or UC queue pair in RTS sends, until it is connected anew. */
 VB_PUBLIC int vb_qp_set_sport(struct vb_qp *qp, uint16_t port);
+/* A stream of a DCI that is in error goes on; -EINVAL: it is not, or the DCI is not in RTS. */
+VB_PUBLIC int vb_dci_reset_stream(struct vb_qp *qp, uint16_t stream);
 /* A number that no queue pair has until it is given back. */
 VB_PUBLIC int vb_qpn_take(struct vb_dev *dev, uint32_t *number);
 VB_PUBLIC void vb_qpn_give(uint32_t number);

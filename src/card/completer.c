@@ -18,6 +18,38 @@
 /* --- again, or no more ------------------------------------------------------------------------ */
 
 /*
+ * The same where the oldest belongs to a stream of DC. What is behind it goes on: it was not done yet, and is
+ * sent on a new connection. Without an answer nobody knows, and so it all fails, each in its stream. False: that
+ * was the error that is the queue's; it is the oldest now.
+ */
+static bool fail_streams(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	do {
+		const struct vb_inflight *e = vb_sq_oldest(sq);
+		bool flushed;
+
+		qp->decode(sq->buf, sq->blocks, sq->shift, e->index, &sq->wr);
+		flushed = vb_dci_has_error(qp->dci, sq->wr.stream);
+		if (!flushed && !vb_dci_confines(qp, sq->wr.stream))
+			return false;
+		if (!flushed)
+			vb_why_send(qp, &sq->wr, status);
+		vb_requester_complete(qp, e->index, e->wqe_opcode,
+				      flushed ? IBV_WC_WR_FLUSH_ERR : status, 0);
+		sq->next = (uint16_t)(e->index + e->blocks);
+		vb_sender_pop(&sq->sender);
+	} while (status == IBV_WC_RETRY_EXC_ERR && vb_sq_has_inflight(sq));
+	sq->loaded = false;
+	sq->sent = 0;
+	vb_requester_forget(sq);
+	vb_dci_leave(qp);
+	vb_work_add(qp, VB_WORK_SEND);
+	return true;
+}
+
+/*
  * The oldest WQE that is not done fails: the first in flight, or else the one being sent. Those
  * behind it are flushed.
  */
@@ -30,6 +62,8 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 		vb_requester_fail(qp, status);
 		return;
 	}
+	if (__builtin_expect(qp->dci != NULL, 0) && fail_streams(qp, status))
+		return;
 	e = vb_sq_oldest(sq);
 	qp->decode(sq->buf, sq->blocks, sq->shift, e->index, &sq->wr);
 	vb_why_send(qp, &sq->wr, status);
@@ -352,4 +386,50 @@ bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 		break;
 	}
 	return true;
+}
+
+/* --- flush and reset -------------------------------------------------------------------------- */
+
+void vb_requester_flush(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint16_t at = vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->index : sq->next;
+	uint32_t flushed = 0;
+
+	if (qp->init.keeps_posted)
+		return;
+	for (; at != sq->pi; flushed++) {
+		vb_qp_decoder(qp)(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
+		if (!(sq->wr.flags & VB_WR_FIRST_ERROR) || !sq->erred)
+			vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
+		/* A WQE that lies about its size must not carry us past the doorbell. */
+		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi
+							     : (uint16_t)(at + sq->wr.blocks);
+	}
+	vb_why_flushed(qp, flushed, "send");
+	sq->next = sq->pi;
+	sq->loaded = false;
+	sq->sent = 0;
+	sq->watch_at = 0;
+	vb_requester_forget(sq);
+	if (qp->dci)
+		vb_dci_leave(qp);
+}
+
+void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
+{
+	struct vb_sq *sq = &qp->sq;
+
+	if (empty)
+		sq->next = sq->pi = 0;
+	sq->loaded = false;
+	sq->erred = false;
+	sq->sent = 0;
+	sq->watch_at = 0;
+	vb_requester_forget(sq);
+	vb_sender_reset(&sq->sender, psn);
+	if (qp->dci) {
+		vb_dci_leave(qp);
+		qp->dci->errors = 0;
+	}
 }

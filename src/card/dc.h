@@ -42,6 +42,9 @@ struct vb_dci {
 	uint64_t connection;
 	uint64_t again;    /* ASKS, ns: ask once more, */
 	uint64_t deadline; /* and give up */
+	/* Streams in error: as many as this are the queue's. */
+	uint8_t max_errors, errors;
+	uint16_t error[1 << VB_DC_MAX_LOG_ERRORED];
 };
 
 /* A DCI that wants to be connected. */
@@ -74,6 +77,10 @@ struct vb_dct {
 };
 
 /* --- dci.c: sq.lock held --- */
+bool vb_dci_has_error(const struct vb_dci *dci, uint16_t stream);
+/* A work request of the stream failed, which had no error: whether that is the stream's only. */
+bool vb_dci_confines(struct vb_qp *qp, uint16_t stream);
+
 enum vb_dci_next { VB_DCI_GO, VB_DCI_WAIT, VB_DCI_FAIL };
 
 /* Before the WQE that is loaded is sent: whether there is a connection for it. FAIL: with *status. */

@@ -31,6 +31,54 @@ static bool is_for(const struct vb_dc_target *to, const struct vb_wr *wr)
 	       !memcmp(&to->dgid, &wr->dgid, sizeof(to->dgid));
 }
 
+/* --- streams ---------------------------------------------------------------------------------- */
+
+static uint32_t find_error(const struct vb_dci *dci, uint16_t stream)
+{
+	uint32_t i = 0;
+
+	while (i < dci->errors && dci->error[i] != stream)
+		i++;
+	return i;
+}
+
+bool vb_dci_has_error(const struct vb_dci *dci, uint16_t stream)
+{
+	return find_error(dci, stream) < dci->errors;
+}
+
+bool vb_dci_confines(struct vb_qp *qp, uint16_t stream)
+{
+	struct vb_dci *dci = qp->dci;
+
+	if (dci->errors + 1 >= dci->max_errors)
+		return false;
+	dci->error[dci->errors++] = stream;
+	return true;
+}
+
+int vb_dci_reset_stream(struct vb_qp *qp, uint16_t stream)
+{
+	struct vb_dci *dci = qp->dci;
+	int ret = -EINVAL;
+	uint32_t at;
+
+	if (!dci)
+		return vb_refuse_combination("only a DCI has streams");
+	vb_card_enter();
+	vb_lock(&qp->sq.lock);
+	at = find_error(dci, stream);
+	if (at < dci->errors && vb_qp_state(qp) == IBV_QPS_RTS) {
+		dci->error[at] = dci->error[--dci->errors];
+		ret = 0;
+	}
+	vb_unlock(&qp->sq.lock);
+	vb_card_leave();
+	return ret ? vb_refuse_value("stream_id (it is not in error)", stream) : 0;
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
 /* A number that no connection of this host has had: time does not stand still. */
 static uint64_t new_connection(void)
 {

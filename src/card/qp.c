@@ -159,9 +159,10 @@ static int check_attr(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	if (attr->rss && (attr->wq || attr->rq_cnt || vb_rss_check(dev, attr->rss)))
 		return vb_refuse_combination(
 			"an indirection table with queues that cannot be in it");
-	if (attr->dc && (attr->type != IBV_QPT_RC || attr->rq_cnt || !codec->send_dc ||
-			 (attr->dc == VB_DC_TARGET) != !!attr->srq ||
-			 (attr->dc == VB_DC_TARGET) != !attr->sq_cnt))
+	if (attr->dc &&
+	    (attr->type != IBV_QPT_RC || attr->dc_log_errored > VB_DC_MAX_LOG_ERRORED ||
+	     attr->rq_cnt || !codec->send_dc || (attr->dc == VB_DC_TARGET) != !!attr->srq ||
+	     (attr->dc == VB_DC_TARGET) != !attr->sq_cnt))
 		return vb_refuse_combination("the queues of a DCI or DCT");
 	if (!attr->pd || attr->pd->dev != dev || !attr->send_cq || attr->send_cq->dev != dev ||
 	    !attr->recv_cq || attr->recv_cq->dev != dev || (attr->srq && attr->srq->dev != dev) ||
@@ -231,6 +232,7 @@ static int alloc_dc(struct vb_qp *qp, const struct vb_qp_attr *attr)
 		qp->dci = calloc(1, sizeof(*qp->dci));
 		if (!qp->dci)
 			return -ENOMEM;
+		qp->dci->max_errors = (uint8_t)(1u << attr->dc_log_errored);
 		qp->sq.no_pull = true; /* its memory is not shown to targets */
 	}
 	return 0;

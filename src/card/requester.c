@@ -37,6 +37,7 @@
 
 enum step {
 	NEXT,   /* the WQE is done or in flight: go on */
+	ENDED,  /* it was completed with an error that is not the queue's: go on */
 	WAIT,   /* go on later */
 	FAILED, /* it was completed with an error */
 };
@@ -67,6 +68,16 @@ static enum step done(struct vb_qp *qp)
 	return NEXT;
 }
 
+/* The same with an error, of a stream of DC: the queue goes on. */
+static enum step end(struct vb_qp *qp, enum ibv_wc_status status)
+{
+	vb_requester_complete(qp, qp->sq.wr.index, qp->sq.wr.wqe_opcode, status, 0);
+	advance(&qp->sq);
+	vb_requester_forget(&qp->sq);
+	vb_dci_leave(qp);
+	return ENDED;
+}
+
 /*
  * The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so,
  * RC not. What is in flight was before it and completes first.
@@ -81,6 +92,8 @@ static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 	}
 	qp->sq.failing = IBV_WC_SUCCESS;
 	vb_why_send(qp, wr, status);
+	if (__builtin_expect(qp->dci && vb_dci_confines(qp, wr->stream), 0))
+		return end(qp, status);
 	/* First the state: a program that sees the completion may look at it. */
 	if (qp->type == IBV_QPT_RC)
 		vb_qp_fail(qp, 0, false);
@@ -94,7 +107,8 @@ static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 
 void vb_requester_fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
-	fail(qp, status);
+	if (fail(qp, status) == ENDED)
+		vb_work_add(qp, VB_WORK_SEND);
 }
 
 static bool has_response(const struct vb_wr *wr)
@@ -746,6 +760,8 @@ static __attribute__((noinline)) enum step send_dc(struct vb_qp *qp)
 {
 	enum ibv_wc_status status;
 
+	if (__builtin_expect(qp->dci->errors, 0) && vb_dci_has_error(qp->dci, qp->sq.wr.stream))
+		return vb_sq_has_inflight(&qp->sq) ? WAIT : end(qp, IBV_WC_WR_FLUSH_ERR);
 	switch (vb_dci_prepare(qp, &status)) {
 	case VB_DCI_GO:
 		return send_connected(qp);
@@ -820,6 +836,8 @@ void vb_requester_run(struct vb_qp *qp)
 		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
 		if (step == NEXT)
 			step = execute(qp);
+		if (step == ENDED)
+			continue;
 		if (step != NEXT)
 			break;
 		sq->cost += sq->wr.len + WQE_COST;
@@ -919,48 +937,4 @@ int vb_qp_unsent(struct vb_qp *qp)
 	vb_unlock(&qp->sq.lock);
 	vb_card_leave();
 	return next;
-}
-
-/* --- flush and reset -------------------------------------------------------------------------- */
-
-void vb_requester_flush(struct vb_qp *qp)
-{
-	struct vb_sq *sq = &qp->sq;
-	uint16_t at = vb_sq_has_inflight(sq) ? vb_sq_oldest(sq)->index : sq->next;
-	uint32_t flushed = 0;
-
-	if (qp->init.keeps_posted)
-		return;
-	for (; at != sq->pi; flushed++) {
-		vb_qp_decoder(qp)(sq->buf, sq->blocks, sq->shift, at, &sq->wr);
-		if (!(sq->wr.flags & VB_WR_FIRST_ERROR) || !sq->erred)
-			vb_requester_complete(qp, at, sq->wr.wqe_opcode, IBV_WC_WR_FLUSH_ERR, 0);
-		/* A WQE that lies about its size must not carry us past the doorbell. */
-		at = (uint16_t)(sq->pi - at) < sq->wr.blocks ? sq->pi
-							     : (uint16_t)(at + sq->wr.blocks);
-	}
-	vb_why_flushed(qp, flushed, "send");
-	sq->next = sq->pi;
-	sq->loaded = false;
-	sq->sent = 0;
-	sq->watch_at = 0;
-	vb_requester_forget(sq);
-	if (qp->dci)
-		vb_dci_leave(qp);
-}
-
-void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty)
-{
-	struct vb_sq *sq = &qp->sq;
-
-	if (empty)
-		sq->next = sq->pi = 0;
-	sq->loaded = false;
-	sq->erred = false;
-	sq->sent = 0;
-	sq->watch_at = 0;
-	vb_requester_forget(sq);
-	vb_sender_reset(&sq->sender, psn);
-	if (qp->dci)
-		vb_dci_leave(qp);
 }

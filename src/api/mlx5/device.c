@@ -107,7 +107,10 @@ VB_PUBLIC int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_con
 	if (answered & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD)
 		attrs->sig_caps = (struct mlx5dv_sig_caps){ 0 };
 	if (answered & MLX5DV_CONTEXT_MASK_DCI_STREAMS)
-		attrs->dci_streams_caps = (struct mlx5dv_dci_streams_caps){ 0 };
+		attrs->dci_streams_caps = (struct mlx5dv_dci_streams_caps){
+			.max_log_num_concurent = VB_DC_MAX_LOG_STREAMS,
+			.max_log_num_errored = VB_DC_MAX_LOG_ERRORED,
+		};
 	if (answered & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH)
 		attrs->max_wr_memcpy_length = vb_verbs_mlx5(context)->max_memcpy;
 	if (answered & MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD)

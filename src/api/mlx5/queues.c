@@ -57,6 +57,19 @@ VB_PUBLIC struct mlx5dv_qp_ex *mlx5dv_qp_ex_from_ibv_qp_ex(struct ibv_qp_ex *qp)
 	return vb_verbs_mlx5(qp->qp_base.context)->qp_ex(qp);
 }
 
+VB_PUBLIC int mlx5dv_dci_stream_id_reset(struct ibv_qp *qp, uint16_t stream_id)
+{
+	int err;
+
+	API_CALL(API_QP(qp));
+	if (!qp)
+		return api_refuse(null, "qp");
+	if (!mlx5dv_is_supported(qp->context->device))
+		return api_refuse(not_mlx5);
+	err = -vb_dci_reset_stream(vb_verbs_qp(qp), stream_id);
+	return err ? api_fail(err) : 0;
+}
+
 /*
  * Part of pipelined signatures, which do not exist; but any queue pair in SQD has requests that can
  * be taken back.

@@ -124,6 +124,7 @@ struct vb_wr {
 	/* datagrams, and DC, where dqpn is the DCT */
 	uint32_t dqpn, qkey;
 	uint64_t dc_key;
+	uint16_t stream; /* of a DCI */
 	union ibv_gid dgid;
 	uint8_t sgid_index, traffic_class, hop_limit;
 	/*

@@ -130,6 +130,7 @@ static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, ui
 	const struct vb_opcode *opcode;
 
 	wr->index = (uint16_t)index;
+	wr->stream = be16toh(*(const volatile __be16 *)&ctrl->dci_stream_channel_id);
 	wr->wqe_opcode = (uint8_t)opmod_idx_opcode;
 	wr->wqe_modifier = (uint8_t)(opmod_idx_opcode >> 24);
 	wr->blocks = (uint8_t)(ds ? (ds + 3) / 4 : 1);

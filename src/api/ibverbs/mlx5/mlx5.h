@@ -53,6 +53,7 @@ struct mlx5_qp {
 	uint8_t loopback;            /* enum vb_tir_loopback of RAW_PACKET */
 	struct vb_striding striding; /* of a WQ */
 	uint8_t dc;                  /* enum vb_dc of DRIVER */
+	uint8_t dc_log_errored;      /* of a DCI: log2 of the streams in error that are its own */
 	uint64_t dc_key;             /* of a DCT */
 };
 

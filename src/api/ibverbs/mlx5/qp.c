@@ -120,11 +120,18 @@ static int check_dc(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		    const struct mlx5dv_qp_init_attr *direct)
 {
 	const struct mlx5dv_dc_init_attr *dc = &direct->dc_init_attr;
+	bool streams = direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
 
 	if (!(direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != (attr->qp_type != IBV_QPT_DRIVER))
 		return -vb_refuse_combination("DC and the type DRIVER go together");
-	if (direct->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)
-		return -vb_refuse_unsupported("streams of a DCI");
+	if (streams && (attr->qp_type != IBV_QPT_DRIVER || dc->dc_type != MLX5DV_DCTYPE_DCI))
+		return -vb_refuse_combination("only a DCI has streams");
+	if (streams && dc->dci_streams.log_num_concurent > VB_DC_MAX_LOG_STREAMS)
+		return -vb_refuse_range("log_num_concurent", dc->dci_streams.log_num_concurent, 0,
+					VB_DC_MAX_LOG_STREAMS);
+	if (streams && dc->dci_streams.log_num_errored > VB_DC_MAX_LOG_ERRORED)
+		return -vb_refuse_range("log_num_errored", dc->dci_streams.log_num_errored, 0,
+					VB_DC_MAX_LOG_ERRORED);
 	if (attr->qp_type != IBV_QPT_DRIVER)
 		return 0;
 	if (dc->dc_type == MLX5DV_DCTYPE_DCT) {
@@ -138,6 +145,7 @@ static int check_dc(struct mlx5_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		if (!attr->send_cq || !attr->cap.max_send_wr)
 			return -vb_refuse_combination("a DCI needs a send queue and its CQ");
 		qp->dc = VB_DC_INITIATOR;
+		qp->dc_log_errored = streams ? dc->dci_streams.log_num_errored : 0;
 	} else {
 		return -vb_refuse_value("dc_type", dc->dc_type);
 	}
@@ -261,6 +269,7 @@ void mlx5_qp_card_attr(const struct api_qp *qp, struct vb_qp_attr *attr)
 	attr->striding = ((const struct mlx5_qp *)qp)->striding;
 	attr->dc = ((const struct mlx5_qp *)qp)->dc;
 	attr->dc_key = ((const struct mlx5_qp *)qp)->dc_key;
+	attr->dc_log_errored = ((const struct mlx5_qp *)qp)->dc_log_errored;
 	if (attr->dc)
 		attr->type = IBV_QPT_RC;
 	if (attr->dc == VB_DC_INITIATOR)

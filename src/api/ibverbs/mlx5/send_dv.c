@@ -353,8 +353,8 @@ static void wr_raw_wqe(struct mlx5dv_qp_ex *dv, const void *wqe)
 
 /* --- addresses of DC -------------------------------------------------------------------------- */
 
-static void wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
-			   uint64_t remote_dc_key)
+static void wr_set_dc_addr_stream(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
+				  uint64_t remote_dc_key, uint16_t stream_id)
 {
 	struct mlx5_wr_builder *wr = &dv_to_qp(dv)->wr;
 	struct mlx5_wqe_av *av;
@@ -370,6 +370,13 @@ static void wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t 
 	*av = to_mlx5_ah(to_ah(ah))->av;
 	av->key.dc_key = htobe64(remote_dc_key);
 	av->dqp_dct = htobe32((remote_dctn & 0xffffff) | MLX5_EXTENDED_UD_AV);
+	wr->ctrl->dci_stream_channel_id = htobe16(stream_id);
+}
+
+static void wr_set_dc_addr(struct mlx5dv_qp_ex *dv, struct ibv_ah *ah, uint32_t remote_dctn,
+			   uint64_t remote_dc_key)
+{
+	wr_set_dc_addr_stream(dv, ah, remote_dctn, remote_dc_key, 0);
 }
 
 /* --- which QP has which ----------------------------------------------------------------------- */
@@ -390,8 +397,10 @@ void mlx5_qp_set_dv_ops(struct mlx5_qp *qp)
 {
 	struct mlx5dv_qp_ex *dv = &qp->dv;
 
-	if (qp->dc == VB_DC_INITIATOR)
+	if (qp->dc == VB_DC_INITIATOR) {
 		dv->wr_set_dc_addr = wr_set_dc_addr;
+		dv->wr_set_dc_addr_stream = wr_set_dc_addr_stream;
+	}
 	if (qp->dv_ops & MLX5DV_QP_EX_WITH_MR_LIST)
 		dv->wr_mr_list = wr_mr_list;
 	if (qp->dv_ops & MLX5DV_QP_EX_WITH_MR_INTERLEAVED)

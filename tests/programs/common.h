@@ -65,7 +65,7 @@ void sleep_ms(unsigned int ms);
 /* A reproducible stream of numbers; the state is the caller's. */
 uint32_t next_random(uint64_t *state);
 /*
- * Buffers of the kind of memory that the test is run with (kinds.c): VERBATIM_TEST_MEMORY=private, shared, mixed or left.
+ * Buffers of the kind of memory that the test is run with (kinds.c): VERBATIM_TEST_MEMORY=private, shared, mixed, left or arena.
  * NULL where there is none.
  */
 void *kind_map(size_t len, int prot);

@@ -2,7 +2,8 @@
 /*
  * Buffers of tests, of the kind that VERBATIM_TEST_MEMORY names: private memory as a program has it, memory of the
  * card that other processes can map, or some pages of each. Of the last kind there are two: private pages that were shared
- * before are like any others (mixed), or are written to by packets only (left). The functions are those that device memory comes from.
+ * before are like any others (mixed), or are written to by packets only (left). Under `verbatim run` with VERBATIM_SHARE=arena plain memory
+ * is shared as well (arena). The functions are those that device memory comes from.
  */
 #include "common.h"
 
@@ -18,6 +19,12 @@ static const char *kind(void)
 	const char *name = getenv("VERBATIM_TEST_MEMORY");
 
 	return name ? name : "private";
+}
+
+/* Memory as a program has it. */
+static bool is_plain(void)
+{
+	return !strcmp(kind(), "private") || !strcmp(kind(), "arena");
 }
 
 static void *find(const char *name)
@@ -51,8 +58,10 @@ void *kind_map(size_t len, int prot)
 	void *(*alloc)(size_t);
 	void *buf;
 
-	if (!strcmp(kind(), "private") || prot != (PROT_READ | PROT_WRITE)) {
-		buf = mmap(NULL, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (is_plain() || prot != (PROT_READ | PROT_WRITE)) {
+		int spare = !strcmp(kind(), "arena") ? 0 : MAP_NORESERVE;
+
+		buf = mmap(NULL, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | spare, -1, 0);
 		return buf == MAP_FAILED ? NULL : buf;
 	}
 	alloc = (void *(*)(size_t))find("vb_shared_alloc");
@@ -66,7 +75,7 @@ void kind_unmap(void *buf, size_t len)
 {
 	void (*release)(void *, size_t);
 
-	if (!strcmp(kind(), "private")) {
+	if (is_plain()) {
 		check_eq(munmap(buf, len), 0);
 		return;
 	}

@@ -31,7 +31,8 @@ enum memory_mode {
 	MEMORY_CLOSED,    /* a limit forbids it: nothing new, and what is freed is unmapped */
 };
 
-enum { MEMORY_KEPT = 16, MEMORY_KEPT_EACH = 256, MEMORY_KEPT_PAGES = 1024 };
+/* Of freed blocks: so many are kept, so many pages of each and in all. */
+enum { MEMORY_KEPT = 16, MEMORY_KEPT_EACH = 1024, MEMORY_KEPT_PAGES = 4096 };
 
 struct memory {
 	/* Written once, size last; 0: no range. */

@@ -238,13 +238,22 @@ void memory_release(uint32_t first, uint32_t count)
 	}
 }
 
+/* The one that was kept longest, or nearly so. */
+static void release_oldest(void)
+{
+	uint32_t first = memory.kept[0].first, count = memory.kept[0].count;
+
+	memory.kept_blocks--;
+	memory.kept_pages -= count;
+	memmove(&memory.kept[0], &memory.kept[1], memory.kept_blocks * sizeof(memory.kept[0]));
+	memset(&memory.pages.state[first], PLAIN, count);
+	memory_release(first, count);
+}
+
 void memory_release_kept(void)
 {
-	for (uint32_t i = 0; i < memory.kept_blocks; i++) {
-		memset(&memory.pages.state[memory.kept[i].first], PLAIN, memory.kept[i].count);
-		memory_release(memory.kept[i].first, memory.kept[i].count);
-	}
-	memory.kept_blocks = memory.kept_pages = 0;
+	while (memory.kept_blocks)
+		release_oldest();
 }
 
 /* One of the kept blocks with just so many pages, at a multiple of align; or PAGES_NONE. */
@@ -273,8 +282,8 @@ static bool keep(uint32_t first, uint32_t count)
 	for (uint32_t i = 1; i < count; i++)
 		if (memory.pages.state[first + i] != PLAIN)
 			return false;
-	if (memory.kept_blocks == MEMORY_KEPT || memory.kept_pages + count > MEMORY_KEPT_PAGES)
-		memory_release_kept();
+	while (memory.kept_blocks == MEMORY_KEPT || memory.kept_pages + count > MEMORY_KEPT_PAGES)
+		release_oldest();
 	memory.kept[memory.kept_blocks].first = first;
 	memory.kept[memory.kept_blocks++].count = count;
 	memory.kept_pages += count;

@@ -150,7 +150,7 @@ static void freed(void)
 		CHECK(blocks_of_file() >= 130 << 20);
 		for (int i = 0; i < 64; i++)
 			free(p[i]);
-		CHECK(blocks_of_file() <= 4 << 20); /* what it may keep */
+		CHECK(blocks_of_file() <= 16 << 20); /* what it may keep */
 	}
 	CHECK(malloc_trim(0));
 	CHECK(!blocks_of_file());

@@ -141,7 +141,7 @@ class World:
         config = os.path.join(self.home, 'verbatim.conf')
         if os.path.exists(config):
             env['VERBATIM_CONFIG'] = config
-        for name in ('VERBATIM_LOG', 'ASAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS'):
+        for name in ('VERBATIM_LOG', 'VERBATIM_SHARE', 'ASAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS'):
             if name in os.environ:
                 env[name] = os.environ[name]
         return {**env, **self.extra_env}

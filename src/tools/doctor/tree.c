@@ -48,6 +48,7 @@ static void check_files(void)
 {
 	static const char *const files[] = {
 		"lib/libverbatim-preload.so",
+		"lib/libverbatim-memory.so",
 		"libexec/verbatim/verbatim-dpa-run",
 		"libexec/verbatim/verbatim-cable",
 		"libexec/verbatim/verbatim-perf-report",

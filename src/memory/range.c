@@ -106,6 +106,39 @@ static int read_all(int fd, char *to, size_t len, off_t from)
 	return 0;
 }
 
+static int prot_of(uint32_t page)
+{
+	return (memory.pages.state[page] & PAGE_PROT) >> PAGE_PROT_SHIFT;
+}
+
+/*
+ * What was written of [from, from + len) of the file. In pieces that stay in the cache between the
+ * kernel's making of the pages, one call for all instead of a fault for each, and the copy. The
+ * source is mapped already, so a copy is cheaper than a read(), where the program may read it.
+ */
+static int copy_extent(char *to, off_t from, size_t len)
+{
+	enum { PIECE = 128 << 10 };
+	uint32_t first, n;
+	size_t piece;
+	int ret = 0;
+
+	for (; len && !ret; to += piece, from += (off_t)piece, len -= piece) {
+		piece = len < PIECE ? len : PIECE;
+#ifdef MADV_POPULATE_WRITE
+		RAW(SYS_madvise, to, piece, MADV_POPULATE_WRITE);
+#endif
+		first = (uint32_t)(from / MEMORY_PAGE);
+		n = pages_alike(&memory.pages, first, first + (uint32_t)(piece / MEMORY_PAGE),
+				PAGE_PROT);
+		if (prot_of(first) & PROT_READ && bytes_of(n) == piece)
+			memcpy(to, memory_page(first), piece);
+		else
+			ret = read_all(memory.fd, to, piece, from);
+	}
+	return ret;
+}
+
 /* Only what was written: the rest is holes, and to is zero. */
 static int copy_data(uint32_t first, uint32_t count, char *to)
 {
@@ -123,11 +156,7 @@ static int copy_data(uint32_t first, uint32_t count, char *to)
 		if (hole < 0)
 			return -errno;
 		hole = hole > end ? end : hole;
-#ifdef MADV_POPULATE_WRITE
-		/* One call instead of a fault for each page. */
-		RAW(SYS_madvise, to + (data - start), hole - data, MADV_POPULATE_WRITE);
-#endif
-		ret = read_all(memory.fd, to + (data - start), (size_t)(hole - data), data);
+		ret = copy_extent(to + (data - start), data, (size_t)(hole - data));
 		if (ret)
 			return ret;
 	}
@@ -147,11 +176,6 @@ int memory_copy(uint32_t first, uint32_t count, char *to)
 	ret = read_all(fd, to, bytes_of(count), (off_t)(uintptr_t)memory_page(first));
 	RAW(SYS_close, fd);
 	return ret;
-}
-
-static int prot_of(uint32_t page)
-{
-	return (memory.pages.state[page] & PAGE_PROT) >> PAGE_PROT_SHIFT;
 }
 
 int memory_punch(uint32_t first, uint32_t count)

@@ -280,9 +280,14 @@ int api_cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
  */
 static uint32_t span_at(const struct api_cq *cq, uint32_t index, bool *bare)
 {
+	uint32_t span;
+
 	*bare = false;
-	if (cq->compressed)
-		return ring_ops(cq)->cq_span(cq, index, bare);
+	if (cq->compressed) {
+		span = ring_ops(cq)->cq_span(cq, index, bare);
+		return span < cq->cqe_cnt ? span
+					  : cq->cqe_cnt; /* what a title counts is not trusted */
+	}
 	return ring_ops(cq)->cqe_ready(entry_at(cq, cq->ring, cq->cqe_cnt, index), cq->cqe_size,
 				       index & cq->cqe_cnt);
 }
@@ -298,7 +303,7 @@ static uint32_t count_ready(const struct api_cq *cq)
 		if (!span)
 			break;
 	}
-	return n < cq->cqe_cnt ? n : cq->cqe_cnt; /* what a title counts is not trusted */
+	return n < cq->cqe_cnt ? n : cq->cqe_cnt;
 }
 
 /* Entries of an array are moved as they are: they have no owner bit. */

@@ -152,6 +152,7 @@ static struct vb_dct_end *add(struct vb_qp *qp)
 	*more = (struct vb_dct_end){ 0 };
 	if (vb_qp_create_end(qp, &attr, &more->qp))
 		return NULL;
+	vb_qp_set_counters(more->qp, vb_qp_counter_set(qp)); /* there it happens */
 	dct->count++;
 	return more;
 }

@@ -90,21 +90,48 @@ static void refusals(uint32_t rmpn)
 	command_refused(&hand, &c, DCT_BYTES, BAD_PARAM);
 }
 
+/* What initiators do is counted in the set that the target names. */
+static struct mlx5dv_devx_obj *make_set(uint32_t *number)
+{
+	struct mlx5dv_devx_obj *set;
+	struct command c;
+
+	command_begin(&c, 0x771);
+	set = command_create(&hand, &c, 16, NULL);
+	*number = (uint32_t)get_bits(c.out, 0x58, 8);
+	return set;
+}
+
+static void check_counts(struct mlx5dv_devx_obj *set, uint32_t number)
+{
+	enum { WRITES = 0x80, READS = 0xc0, ATOMICS = 0x100 };
+	struct command c;
+
+	command_begin(&c, 0x773);
+	put_bits(c.in, 0xf8, 8, number);
+	check_eq(mlx5dv_devx_obj_query(set, c.in, 32, c.out, 256), 0);
+	check_eq(get_bits(c.out, WRITES, 32), 2);
+	check_eq(get_bits(c.out, READS, 32), 1);
+	check_eq(get_bits(c.out, ATOMICS, 32), 2);
+}
+
 static int target(void)
 {
-	struct mlx5dv_devx_obj *rmp, *dct;
+	struct mlx5dv_devx_obj *rmp, *dct, *set;
 	struct hand_address address;
 	struct hand_qp named = { 0 };
 	struct mlx5_cqe64 cqe;
 	struct command c;
-	uint32_t rmpn;
+	uint32_t rmpn, counters;
 	char word = 0;
 
 	hand_open(&hand);
 	hand_cq(&hand, &cq, 6);
 	rmp = make_rmp(&rmpn);
 	refusals(rmpn);
+	set = make_set(&counters);
 	dct_command(&c, rmpn);
+	put_bits(c.in, DCTC + 0x60, 8, counters);
 	dct = command_create(&hand, &c, DCT_BYTES, &named.number);
 	check_eq(mlx5dv_devx_obj_destroy(rmp), EBUSY);
 	check_eq(command_query(dct, named.number, 0x713, &c, DCT_BYTES), 0);
@@ -127,7 +154,10 @@ static int target(void)
 	msg_send(ROLE_FD, &word, 1);
 	msg_recv(ROLE_FD, &word, 1);
 	check_eq(pattern_check(hand.buf + 40000, 10000, 77), 10000); /* written */
+	check_counts(set, counters);
+	check_eq(mlx5dv_devx_obj_destroy(set), EBUSY);
 	object_end(&dct);
+	object_end(&set);
 	object_end(&rmp);
 	hand_cq_end(&cq);
 	hand_close(&hand);

@@ -18,13 +18,15 @@
 /* --- again, or no more ------------------------------------------------------------------------ */
 
 /*
- * The same where the oldest belongs to a stream of DC. What is behind it goes on: it was not done yet, and is
- * sent on a new connection. Without an answer nobody knows, and so it all fails, each in its stream. False: that
- * was the error that is the queue's; it is the oldest now.
+ * The same where the oldest belongs to a stream of DC. What is behind one that the target refused goes on: it was
+ * not done yet, and is sent on a new connection. Without an answer, or where the error is ours, nobody knows, and so it
+ * all fails, each in its stream. False: that was the error that is the queue's; it is the oldest now, with *status.
  */
-static bool fail_streams(struct vb_qp *qp, enum ibv_wc_status status)
+static bool fail_streams(struct vb_qp *qp, enum ibv_wc_status *status)
 {
 	struct vb_sq *sq = &qp->sq;
+	bool refused = *status == IBV_WC_REM_INV_REQ_ERR || *status == IBV_WC_REM_ACCESS_ERR ||
+		       *status == IBV_WC_REM_OP_ERR || *status == IBV_WC_RNR_RETRY_EXC_ERR;
 
 	do {
 		const struct vb_inflight *e = vb_sq_oldest(sq);
@@ -35,12 +37,13 @@ static bool fail_streams(struct vb_qp *qp, enum ibv_wc_status status)
 		if (!flushed && !vb_dci_confines(qp, sq->wr.stream))
 			return false;
 		if (!flushed)
-			vb_why_send(qp, &sq->wr, status);
+			vb_why_send(qp, &sq->wr, *status);
 		vb_requester_complete(qp, e->index, e->wqe_opcode,
-				      flushed ? IBV_WC_WR_FLUSH_ERR : status, 0);
+				      flushed ? IBV_WC_WR_FLUSH_ERR : *status, 0);
 		sq->next = (uint16_t)(e->index + e->blocks);
 		vb_sender_pop(&sq->sender);
-	} while (status == IBV_WC_RETRY_EXC_ERR && vb_sq_has_inflight(sq));
+		*status = IBV_WC_RETRY_EXC_ERR; /* of the next: its answer is not waited for */
+	} while (!refused && vb_sq_has_inflight(sq));
 	sq->loaded = false;
 	sq->sent = 0;
 	vb_requester_forget(sq);
@@ -62,7 +65,7 @@ static void fail_oldest(struct vb_qp *qp, enum ibv_wc_status status)
 		vb_requester_fail(qp, status);
 		return;
 	}
-	if (__builtin_expect(qp->dci != NULL, 0) && fail_streams(qp, status))
+	if (__builtin_expect(qp->dci != NULL, 0) && fail_streams(qp, &status))
 		return;
 	e = vb_sq_oldest(sq);
 	qp->decode(sq->buf, sq->blocks, sq->shift, e->index, &sq->wr);

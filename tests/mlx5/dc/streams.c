@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { STREAMS = 6, LOG_STREAMS = 3, LOG_ERRORED = 2, COUNT = 30 };
 
@@ -107,6 +108,53 @@ static void all_fail(struct dci *dci, struct ibv_ah *ah, struct dc_side *side,
 	}
 }
 
+/*
+ * The answer to a READ finds no memory, when the target has done what is behind it: that is not done again, whether it
+ * ends with success or not.
+ */
+static void done_once(struct dc_side *side, const struct dci_attr *attr)
+{
+	enum { GONE = 64 << 10, WORD = 8192, PAGE = 4096 };
+	struct dc_wr read = {
+		.wr_id = 1, .opcode = IBV_WR_RDMA_READ, .len = 64, .offset = GONE, .stream = 1
+	};
+	struct dc_wr add = { .wr_id = 2,
+			     .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+			     .len = 8,
+			     .remote = WORD,
+			     .swap_add = 1,
+			     .stream = 2 };
+	struct dc_wr look = {
+		.wr_id = 3, .opcode = IBV_WR_RDMA_READ, .len = 8, .remote = WORD, .stream = 3
+	};
+	struct ibv_ah *ah = dc_ah(&dc, &side->target[0].gid);
+	uint64_t before, after;
+	struct ibv_wc wc;
+	struct dci dci;
+
+	dci_open(&dci, &dc, attr);
+	check_eq(dci_post(&dci, ah, &side->target[0], &look), 0);
+	dc_expect_send(&dc, 3, IBV_WC_SUCCESS);
+	memcpy(&before, dc.buf, sizeof(before));
+	check_eq(mprotect(dc.buf + GONE, PAGE, PROT_NONE), 0);
+	check_eq(dci_post(&dci, ah, &side->target[1], &read),
+		 0); /* the next waits for the connection, too */
+	check_eq(dci_post(&dci, ah, &side->target[1], &add), 0);
+	dc_expect_send(&dc, 1, IBV_WC_LOC_PROT_ERR);
+	check(cq_wait(dc.send_cq, &wc, PATIENCE_MS));
+	check_eq(wc.wr_id, 2);
+	check_eq(mprotect(dc.buf + GONE, PAGE, PROT_READ | PROT_WRITE), 0);
+	check_eq(dci_post(&dci, ah, &side->target[0], &look), 0);
+	dc_expect_send(&dc, 3, IBV_WC_SUCCESS);
+	memcpy(&after, dc.buf, sizeof(after));
+	if (wc.status == IBV_WC_SUCCESS)
+		check_eq(after - before, 1);
+	else
+		check(after - before <= 1);
+	check_eq(ibv_destroy_qp(dci.qp), 0);
+	check_eq(ibv_destroy_ah(ah), 0);
+}
+
 /* Without streams, or of a queue pair that has none. */
 static void refusals(void)
 {
@@ -162,6 +210,8 @@ int main(int argc, char **argv)
 		for (enum fault fault = 0; fault < FAULTS; fault++)
 			one_fails(&dci, ah, &side, fault);
 		all_fail(&dci, ah, &side, &attr);
+		for (int i = 0; i < 20; i++)
+			done_once(&side, &attr);
 		check_eq(ibv_destroy_qp(dci.qp), 0);
 		check_eq(ibv_destroy_ah(ah), 0);
 		dc_side_close(&side);

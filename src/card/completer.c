@@ -370,6 +370,13 @@ bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next)
 		return look_paced(qp, now, next);
 	if (__builtin_expect(qp->dci && qp->dci->phase == VB_DCI_ASKS, 0))
 		return vb_dci_look(qp, now, next);
+	/*
+	 * Of a message that is alone, a part may wait for room that the dead give no more: it is sent
+	 * to nobody, like any other packet to them, and is then in flight.
+	 */
+	if (!vb_sq_has_inflight(&qp->sq) && qp->sq.sent && !sender->rnr_until &&
+	    !vb_path_alive(&qp->path))
+		vb_requester_run(qp);
 	if (vb_sq_has_inflight(&qp->sq) && !sender->rnr_until && !vb_path_alive(&qp->path)) {
 		peer_died(qp);
 		return false;

@@ -269,6 +269,7 @@ struct vb_cq_attr {
 	uint32_t cqe_size; /* mlx5: 64 or 128, mlx4: 32 or 64; the CQE comes last in an entry */
 	__be32 *dbr;       /* [0] consumer index, [1] arm word */
 	bool timestamps;   /* write timestamps into CQEs */
+	bool real_time; /* mlx5: of the time of day, seconds << 32 | ns; not of the card's clock */
 	bool ignore_overrun;
 	bool collapsed;    /* every CQE goes to the first entry */
 	bool always_armed; /* every CQE notifies */
@@ -434,6 +435,7 @@ struct vb_qp_attr {
 	bool flexio_swp;    /* outer flags of the software parser are one bit higher than mlx5's */
 	bool single_frames; /* WQEs of several frames are refused */
 	bool frames_umr;    /* a queue of frames that lays out memory keys, too */
+	bool real_time;     /* timestamps of its CQEs: see struct vb_cq_attr */
 	bool keeps_posted;  /* in the error state: what is posted is not flushed */
 };
 

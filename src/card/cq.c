@@ -317,12 +317,22 @@ static void write_cqe(struct vb_cq *cq, struct vb_completion *completion)
 			      cq->pi & cq->attr.cqe_cnt);
 }
 
+/* As mlx5 has it in CQEs. */
+static uint64_t time_of_day(void)
+{
+	enum { SECOND = 1000000000 };
+	uint64_t ns = vb_clock_read(CLOCK_REALTIME);
+
+	return ns / SECOND << 32 | ns % SECOND;
+}
+
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 {
 	bool due = false, overrun = false;
 
 	if (cq->attr.timestamps)
-		completion->timestamp = vb_clock();
+		completion->timestamp =
+			completion->real_time || cq->attr.real_time ? time_of_day() : vb_clock();
 	vb_lock(&cq->lock);
 	if (is_full(cq)) {
 		vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));

@@ -37,6 +37,7 @@ static enum verdict take_strides(struct vb_qp *qp, struct vb_completion *c, uint
 			.op = VB_WR_SEND,
 			.qpn = qp->number,
 			.uidx = c->uidx,
+			.real_time = c->real_time,
 			.filler = true,
 			.strides = (uint16_t)(all - rq->stride),
 			.wqe_index = (uint16_t)rq->stride,
@@ -110,6 +111,7 @@ void vb_responder_frame(struct vb_qp *qp, const struct vb_frame *frame, struct v
 	if (!vb_qp_receives(atomic_load_explicit(&qp->state, memory_order_relaxed)))
 		goto unlock;
 	c->strides = 0; /* it may tell of another queue's copy */
+	c->real_time = qp->init.real_time;
 	c->qpn = qp->number;
 	c->srqn = qp->srqn;
 	c->uidx = qp->init.uidx == NO_UIDX ? qp->number : qp->init.uidx;

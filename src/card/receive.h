@@ -143,6 +143,7 @@ static inline void complete(struct vb_qp *qp, enum ibv_wc_status status, const s
 		.byte_len = len,
 		.srqn = qp->srqn,
 		.uidx = qp->init.uidx,
+		.real_time = qp->init.real_time,
 	};
 
 	if (pkt) {

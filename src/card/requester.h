@@ -34,6 +34,7 @@ static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8
 		.qpn = qp->number,
 		.byte_len = len,
 		.uidx = qp->init.uidx,
+		.real_time = qp->init.real_time,
 	};
 
 	if (status != IBV_WC_SUCCESS) {

@@ -324,6 +324,8 @@ static const struct field fields[] = {
 	{ GENERAL, 0x3db, 5, 15, NULL },     /* log_max_wq_sz */
 	{ GENERAL, 0x400, 32, 32, object_types },
 	{ GENERAL, 0x420, 32, 0, object_types },
+	{ GENERAL, 0x440, 2, 2, NULL }, /* sq_ts_format: free running and real time */
+	{ GENERAL, 0x442, 2, 2, NULL }, /* rq_ts_format */
 	{ GENERAL, 0x470, 16, VB_EQ_VECTORS - 1, NULL }, /* max_num_eqs */
 	{ GENERAL, 0x4c0, 32, 0, mhz },
 	{ GENERAL, 0x4e0, 32, 0, khz },
@@ -354,6 +356,7 @@ static const struct field fields[] = {
 	{ ATOMIC, 0xb0, 16, 8, NULL }, /* atomic_size_qp: 8 bytes */
 	{ ATOMIC, 0xd0, 16, 8, NULL }, /* atomic_size_dc */
 
+	{ ROCE, 0x1e, 2, 2, NULL },     /* qp_ts_format: free running and real time */
 	{ ROCE, 0x8c, 4, 6, NULL },     /* l3_type: IPv4 and IPv6 */
 	{ ROCE, 0x98, 8, 5, NULL },     /* roce_version: 1 and 2 */
 	{ ROCE, 0xb0, 16, 4791, NULL }, /* r_roce_dest_udp_port */

@@ -327,12 +327,9 @@ int devx_count_in(struct devx_cmd *cmd, struct vb_qp *qp, uint32_t set)
 	return err ? devx_refuse(cmd, DEVX_BAD_RES, err) : 0;
 }
 
-/* Timestamps of CQEs are those of the free-running clock, which is also the default. */
 int devx_check_ts_format(struct devx_cmd *cmd, uint32_t ts_format)
 {
-	enum { FREE_RUNNING = 0, DEFAULT = 1 };
-
-	if (ts_format == FREE_RUNNING || ts_format == DEFAULT)
+	if (ts_format <= DEVX_REAL_TIME)
 		return 0;
 	return devx_refuse(cmd, DEVX_BAD_PARAM,
 			   vb_refuse_unsupported_value("ts_format", ts_format));

@@ -112,6 +112,11 @@ int devx_check_not_striding(struct devx_cmd *cmd, const uint8_t *wq);
 struct vb_pd *devx_pd(struct devx_cmd *cmd, uint32_t number);
 struct vb_cq *devx_cq(struct devx_cmd *cmd, const char *field, uint32_t number);
 int devx_check_uar(struct devx_cmd *cmd, uint32_t number);
+/*
+ * Timestamps of CQEs are those of the free-running clock, which is also the default, or the time of
+ * day, where the queue or its CQ wants that.
+ */
+enum devx_ts_format { DEVX_FREE_RUNNING = 0, DEVX_DEFAULT_TIME = 1, DEVX_REAL_TIME = 2 };
 int devx_check_ts_format(struct devx_cmd *cmd, uint32_t ts_format);
 
 /* A queue counts in this set from now on, 0: in none. */

@@ -157,6 +157,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue)
 		.cqe_cnt = 1u << get(cqc, 0x63, 5),
 		.cqe_size = get(cqc, 0x8, 3) ? 128 : 64,
 		.timestamps = true,
+		.real_time = get(cqc, 0x5e, 2) == DEVX_REAL_TIME,
 		.ignore_overrun = get(cqc, 0xe, 1),
 		.collapsed = get(cqc, 0xb, 1),
 		.always_armed = get(cqc, 0x18, 1),

@@ -175,6 +175,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *q
 		.type = types[get(qpc, 0x8, 8)],
 		.dc = get(qpc, 0x8, 8) == DCI ? VB_DC_INITIATOR : VB_DC_NONE,
 		.uidx = get(qpc, 0x88, 24),
+		.real_time = get(qpc, 0x58, 2) == DEVX_REAL_TIME,
 		.cookie = queue,
 		.event = devx_queue_event,
 	};

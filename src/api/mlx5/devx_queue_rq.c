@@ -86,6 +86,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *r
 		.uidx = get(rqc, 0x28, 24),
 		.scatter_fcs = get(rqc, 0x2, 1),
 		.vlan_strip = !get(rqc, 0x3, 1),
+		.real_time = get(rqc, 0x1a, 2) == DEVX_REAL_TIME,
 		.keeps_posted = !get(rqc, 0xd, 1),
 		.cookie = queue,
 		.event = devx_queue_event,

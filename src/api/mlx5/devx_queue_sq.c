@@ -169,6 +169,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_t *s
 		.uidx = get(sqc, 0x28, 24),
 		.single_frames = !get(sqc, 0x4, 1),
 		.frames_umr = get(sqc, 0xc, 1),
+		.real_time = get(sqc, 0x1a, 2) == DEVX_REAL_TIME,
 		.keeps_posted = !get(sqc, 0x3, 1),
 		.cookie = queue,
 		.event = devx_queue_event,

@@ -165,6 +165,7 @@ struct vb_completion {
 	uint32_t srqn; /* 0: not from an SRQ */
 	uint32_t uidx;
 	uint64_t timestamp;
+	bool real_time; /* the time of day is wanted, not the card's clock */
 	/* raw Ethernet, received; imm is the RSS hash */
 	const struct vb_frame *frame; /* as it came; NULL: it is none */
 	uint8_t hash_type;            /* enum vb_hash_type */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Completion queues by command: rings that are replaced while completions come, as drivers do it; another event queue;
- * compressed completions in both layouts, expanded by hand.
+ * compressed completions in both layouts, expanded by hand; the clocks of timestamps.
  */
 #include "hand.h"
 
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { BAD_PARAM = 3, BAD_RES = 5, BAD_SIZE_OUTS_CQES = 0x40 };
 enum { MODIFY_CQ = 0x403, SELECT = 0x60, EQN = 1 << 3, CQC = 0x80, RESIZE_CQ = 5, BURST = 20 };
@@ -407,6 +408,58 @@ static void compressed(enum layout layout, uint32_t format)
 	close_all();
 }
 
+/* --- timestamps ----------------------------------------------------------------------------------- */
+
+static uint64_t now_in(clockid_t clock)
+{
+	struct timespec ts;
+
+	check_eq(clock_gettime(clock, &ts), 0);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* The time of a CQE in ns, and that of a clock before and after it, which it lies between. */
+static void expect_time(struct hand_cq *cq, bool real, uint64_t before)
+{
+	struct mlx5_cqe64 cqe;
+	uint64_t time;
+
+	hand_wait(cq, &cqe);
+	time = be64toh(cqe.timestamp);
+	if (real) {
+		check((time & 0xffffffff) < 1000000000);
+		time = (time >> 32) * 1000000000 + (time & 0xffffffff);
+	}
+	check(time >= before && time <= now_in(real ? CLOCK_REALTIME : CLOCK_MONOTONIC));
+}
+
+/* Which clock CQEs tell is the queue pair's choice, or that of the CQ; 0, 1: the card's, 2: the time of day. */
+static void timestamps(uint32_t of_qp, uint32_t of_cq)
+{
+	uint64_t day = now_in(CLOCK_REALTIME), card = now_in(CLOCK_MONOTONIC);
+	bool real = of_qp == 2, real_too = real || of_cq == 2;
+	struct command c;
+	struct wqe wqe;
+
+	open_cq(&send_cq, 6, PLAIN, 0);
+	hand_cq_command(&hand, &recv_cq, 6, &c);
+	put_bits(c.in, CQC + 0x5e, 2, of_cq);
+	hand_cq_create(&recv_cq, &c);
+	hand_qp_command(&hand, &qp, IBV_QPT_RC, &send_cq, &recv_cq, 6, 6, &c);
+	put_bits(c.in, 0xc0 + 0x58, 2, of_qp);
+	hand_qp_create(&qp, &c);
+	hand_address(&qp, &self);
+	hand_connect(&qp, &self);
+	hand_recv(&qp, 4096, 4096);
+	wqe_begin(&wqe, MLX5_OPCODE_SEND, MLX5_WQE_CTRL_CQ_UPDATE, 0);
+	wqe_put_data(&wqe, hand.buf, 64, hand.mr->lkey);
+	hand_post(&qp, &wqe);
+	hand_ring(&qp);
+	expect_time(&send_cq, real, real ? day : card);
+	expect_time(&recv_cq, real_too, real_too ? day : card);
+	close_all();
+}
+
 static void refusals(void)
 {
 	struct command c;
@@ -434,6 +487,8 @@ int main(void)
 		compressed(BASIC, format);
 		compressed(ENHANCED, format);
 	}
+	for (uint32_t i = 0; i < 9; i++)
+		timestamps(i / 3, i % 3);
 	refusals();
 	hand_close(&hand);
 	return 0;

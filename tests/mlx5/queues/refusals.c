@@ -75,7 +75,7 @@ static void completion_queues(void)
 		{ CQC + 0x63, 5, 23, BAD_PARAM }, /* more CQEs than there can be */
 		{ CQC + 0x8, 3, 3, BAD_PARAM },
 		{ CQC + 0x7, 1, 1, BAD_PARAM },
-		{ CQC + 0x5e, 2, 2, BAD_PARAM },
+		{ CQC + 0x5e, 2, 3, BAD_PARAM },
 		{ CQC + 0xf, 2, 2, BAD_PARAM },
 		{ CQC + 0x68, 24, 0, BAD_RES }, /* UAR */
 		{ CQC + 0x68, 24, other.uar->page_id, BAD_RES },
@@ -113,7 +113,7 @@ static void queue_pairs(void)
 		{ QPC + 0x20, 1, 1, BAD_PARAM }, /* signatures */
 		{ QPC + 0x49f, 1, 1, BAD_PARAM },
 		{ QPC + 0x5b, 1, 1, BAD_PARAM },
-		{ QPC + 0x58, 2, 2, BAD_PARAM },
+		{ QPC + 0x58, 2, 3, BAD_PARAM },
 		{ QPC + 0x565, 3, 2, BAD_PARAM },
 		{ QPC + 0x28, 24, 0, BAD_RES },
 		{ QPC + 0x28, 24, other.pdn, BAD_RES },
@@ -146,7 +146,7 @@ static void frame_queues(void)
 		{ CTX + 0x0, 1, 1, BAD_PARAM }, /* rlky */
 		{ CTX + 0xe, 1, 1, BAD_PARAM }, /* hairpin */
 		{ CTX + 0x8, 4, 1, BAD_PARAM }, /* not in RST */
-		{ CTX + 0x1a, 2, 2, BAD_PARAM },
+		{ CTX + 0x1a, 2, 3, BAD_PARAM },
 		{ CTX + 0x48, 24, 0, BAD_RES },
 		{ CTX + 0x48, 24, other_cq.number, BAD_RES },
 		{ WQ + 0x48, 24, 0xffffff, BAD_RES },

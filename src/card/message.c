@@ -38,6 +38,12 @@ int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const s
 {
 	struct iovec part[VB_WR_MAX_SGE];
 
+	/* Nearly always one piece goes into one. */
+	if (from_cnt == 1 && to_cnt == 1 && offset <= to->iov_len &&
+	    from->iov_len <= to->iov_len - offset)
+		return vb_fault_copy((char *)to->iov_base + offset, from->iov_base, from->iov_len)
+			       ? -EFAULT
+			       : 0;
 	for (uint32_t i = 0; i < from_cnt; i++) {
 		const char *src = from[i].iov_base;
 		uint32_t n = vb_message_slice(to, to_cnt, offset, (uint32_t)from[i].iov_len, part);

@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/rcu.h"
+#include "base/util.h"
 #include "card/dc.h"
 #include "card/indirect.h"
 #include "card/local.h"
@@ -82,7 +83,7 @@ static enum step end(struct vb_qp *qp, enum ibv_wc_status status)
  * The WQE ends with an error, and the queue with it: UC and UD may go on after the program says so,
  * RC not. What is in flight was before it and completes first.
  */
-static enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
+static __attribute__((noinline, cold)) enum step fail(struct vb_qp *qp, enum ibv_wc_status status)
 {
 	struct vb_wr *wr = &qp->sq.wr;
 
@@ -143,7 +144,8 @@ static void add_inflight(struct vb_qp *qp)
  * A loopback READ faulted: at the source or at the destination? The responder only tested its own
  * side.
  */
-static enum step fail_read(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
+static __attribute__((noinline, cold)) enum step fail_read(struct vb_qp *qp, struct vb_qp *target,
+							   const struct vb_pkt *reply)
 {
 	if (vb_fault_readable(reply->iov->iov_base, reply->len))
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
@@ -423,8 +425,8 @@ static __attribute__((noinline, cold)) void show_packet(struct vb_qp *qp, const 
 }
 
 /* Send the WQE's packets from where we are, and do our own share when its turn comes. */
-static enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
-			      int cnt)
+static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
+				       const struct iovec *iov, int cnt)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct iovec part[VB_WR_MAX_SGE];
@@ -584,7 +586,7 @@ static enum step send_connected(struct vb_qp *qp)
 	return send_packets(qp, &pkt, iov, cnt);
 }
 
-static enum step send_datagram(struct vb_qp *qp)
+static VB_APART enum step send_datagram(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	struct vb_wr *wr = &sq->wr;
@@ -653,7 +655,7 @@ static bool is_paced(struct vb_qp *qp)
 	return false;
 }
 
-static enum step send_frame(struct vb_qp *qp)
+static VB_APART enum step send_frame(struct vb_qp *qp)
 {
 	struct iovec iov[VB_WR_MAX_SGE];
 	enum ibv_wc_status status = IBV_WC_LOC_PROT_ERR;
@@ -816,7 +818,7 @@ static bool may_send(const struct vb_sq *sq, uint32_t state)
 	       (state == IBV_QPS_RTS || (state == IBV_QPS_SQD && (sq->sent || sq->resend)));
 }
 
-void vb_requester_run(struct vb_qp *qp)
+VB_FLAT void vb_requester_run(struct vb_qp *qp)
 {
 	struct vb_sq *sq = &qp->sq;
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_relaxed);

@@ -278,6 +278,18 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 	return ACCEPT;
 }
 
+/* An answer to a call, without data: only what a requester and a sniffer look at. */
+static inline void set_reply(struct vb_pkt *reply, uint8_t op, uint8_t syndrome, uint32_t psn)
+{
+	reply->op = op;
+	reply->flags = VB_PKT_ONLY;
+	reply->syndrome = syndrome;
+	reply->psn = psn;
+	reply->grh = NULL;
+	reply->iov = NULL;
+	reply->iov_cnt = reply->len = 0;
+}
+
 /*
  * An answer that goes out later; NULL where so many wait already. A refusal finds room behind what
  * it follows.
@@ -311,15 +323,12 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	if (reply) {
 		/* Loopback: the requester copies straight out of our memory. */
 		*iov = (struct iovec){ from, pkt->dma_len };
-		*reply = (struct vb_pkt){ .op = VB_PKT_READ_RESPONSE,
-					  .flags = VB_PKT_ONLY,
-					  .syndrome = VB_SYN_ACK,
-					  .psn = pkt->psn,
-					  .iov = iov,
-					  .iov_cnt = from || !pkt->dma_len,
-					  .va = pkt->va, /* of an indirect key */
-					  .rkey = pkt->rkey,
-					  .len = pkt->dma_len };
+		set_reply(reply, VB_PKT_READ_RESPONSE, VB_SYN_ACK, pkt->psn);
+		reply->iov = iov;
+		reply->iov_cnt = from || !pkt->dma_len;
+		reply->va = pkt->va; /* of an indirect key */
+		reply->rkey = pkt->rkey;
+		reply->len = pkt->dma_len;
 		return ACCEPT;
 	}
 	response = response_push(&qp->rq, VB_RESPONSES);
@@ -365,11 +374,8 @@ static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old,
 	struct vb_response *response;
 
 	if (reply) {
-		*reply = (struct vb_pkt){ .op = VB_PKT_ATOMIC_RESPONSE,
-					  .flags = VB_PKT_ONLY,
-					  .syndrome = VB_SYN_ACK,
-					  .psn = psn,
-					  .swap_add = old };
+		set_reply(reply, VB_PKT_ATOMIC_RESPONSE, VB_SYN_ACK, psn);
+		reply->swap_add = old;
 		return ACCEPT;
 	}
 	response = response_push(&qp->rq, VB_RESPONSES);
@@ -445,9 +451,7 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 	struct vb_response *response;
 
 	if (reply) {
-		*reply = (struct vb_pkt){
-			.op = VB_PKT_ACK, .flags = VB_PKT_ONLY, .syndrome = syndrome, .psn = psn
-		};
+		set_reply(reply, VB_PKT_ACK, syndrome, psn);
 		return true;
 	}
 	if (syndrome == VB_SYN_ACK) {
@@ -647,8 +651,8 @@ static bool takes(struct vb_qp *qp, const struct vb_pkt *pkt)
 	return qp->type == IBV_QPT_UD;
 }
 
-bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
-			  struct iovec *reply_iov)
+VB_FLAT bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
+				  struct iovec *reply_iov)
 {
 	uint32_t state;
 	bool answered = false, first = false;

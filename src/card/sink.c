@@ -80,13 +80,15 @@ static enum vb_pending card_pending(bool all)
 /* The acknowledgement that a request carries. */
 static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
-	struct vb_pkt ack = { .op = VB_PKT_ACK,
-			      .syndrome = VB_SYN_ACK,
-			      .sqpn = pkt->sqpn,
-			      .psn = pkt->acked_psn & 0xffffff };
+	struct vb_pkt ack;
 
-	if ((pkt->flags & VB_PKT_ACKS) && vb_transport_type(pkt->transport) == IBV_QPT_RC)
-		vb_requester_receive(qp, &ack);
+	if (!(pkt->flags & VB_PKT_ACKS) || vb_transport_type(pkt->transport) != IBV_QPT_RC)
+		return;
+	ack = (struct vb_pkt){ .op = VB_PKT_ACK,
+			       .syndrome = VB_SYN_ACK,
+			       .sqpn = pkt->sqpn,
+			       .psn = pkt->acked_psn & 0xffffff };
+	vb_requester_receive(qp, &ack);
 }
 
 /* Two ends of DC meet. */

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <infiniband/mlx5dv.h>
 
+#include "base/util.h"
 #include "frame/frame.h"
 
 enum {
@@ -335,8 +336,8 @@ static int mlx5_layout(const struct vb_wr *wr, struct vb_layout *layout)
 	return 0;
 }
 
-static int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
-		     struct vb_wr *wr)
+static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
+			     struct vb_wr *wr)
 {
 	const struct vb_opcode *opcode;
 	struct vb_cursor c;

@@ -232,6 +232,7 @@ BREAK(fence_elsewhere, RAW(h, "\xf0\x83\x4c\x24\x08\x00"))
 BREAK(or_without_lock, RAW(h, "\x83\x0c\x24\x00"))
 BREAK(push, RAW(h, "\x50"))
 BREAK(pop, RAW(h, "\x58"))
+BREAK(prefetch_register, RAW(h, "\x0f\x0d\xc1"))
 BREAK(move_rsp, mov_rr(h->c, RSP, RAX))
 BREAK(add_rsp, alu_imm(h->c, X_W, ALU_ADD, rm_reg(RSP), 8))
 BREAK(tell_rsp, mov_rr(h->c, RAX, RSP))
@@ -273,6 +274,7 @@ static void test_registers(void **state)
 	EXPECT(or_without_lock, "stack");
 	EXPECT(push, "do not have");
 	EXPECT(pop, "do not have");
+	EXPECT(prefetch_register, "do not have");
 	EXPECT(move_rsp, "the host's");
 	EXPECT(add_rsp, "the host's");
 	EXPECT(tell_rsp, "the host's");

@@ -61,8 +61,21 @@ static bool in(const uint16_t *list, size_t n, ZydisMnemonic mnemonic)
 	return false;
 }
 
+/*
+ * Of what Zydis calls a nop only these are one on every processor: a prefetch of a register
+ * (0f 0d), say, does nothing on Intel's and is no instruction on some of AMD's.
+ */
+static bool is_nop(const ZydisDecodedInstruction *i)
+{
+	return i->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT ? i->opcode == 0x90
+							 : i->opcode_map == ZYDIS_OPCODE_MAP_0F &&
+								   i->opcode == 0x1f;
+}
+
 static bool is_plain(const ZydisDecodedInstruction *i)
 {
+	if (i->mnemonic == ZYDIS_MNEMONIC_NOP && !is_nop(i))
+		return false;
 	if (i->encoding == ZYDIS_INSTRUCTION_ENCODING_VEX)
 		return IN(plain_vex, i->mnemonic);
 	return i->encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY &&

@@ -67,9 +67,9 @@ static bool in(const uint16_t *list, size_t n, ZydisMnemonic mnemonic)
  */
 static bool is_nop(const ZydisDecodedInstruction *i)
 {
-	return i->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT ? i->opcode == 0x90
-							 : i->opcode_map == ZYDIS_OPCODE_MAP_0F &&
-								   i->opcode == 0x1f;
+	return i->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT
+		       ? i->opcode == 0x90
+		       : i->opcode_map == ZYDIS_OPCODE_MAP_0F && i->opcode == 0x1f;
 }
 
 static bool is_plain(const ZydisDecodedInstruction *i)

@@ -7,7 +7,7 @@
  *	name  place  bytes  unit  median  lowest  highest
  *
  * place: one (a single process, one thread) or two (two processes, pinned to cores 0 and 1) or limit.
- * unit: ns (less is better), M/s, GB/s.
+ * unit: ns, ms, MiB (less is better), M/s, GB/s.
  */
 #pragma once
 
@@ -36,5 +36,9 @@ void bench_mlx4_limit(const struct bench *bench);
 void bench_mlx4(const struct bench *bench);
 /* The same with mlx5 queues that were made by command. */
 void bench_mlx5(const struct bench *bench);
+/* Memory that peers map beside memory that they do not, and what it costs the program; one sample of each. */
+void bench_memory(const struct bench *bench);
+/* A child of bench_memory(): registers a buffer for each message. */
+int bench_memory_child(void);
 /* A child of bench_limits(): owns the memory that process_vm_writev goes to. */
 int bench_limits_child(void);

@@ -112,12 +112,16 @@ void memory_show(uint32_t first, uint32_t count);
 /* The program has done with them. FREE and GONE ones stay what they are. */
 void memory_release(uint32_t first, uint32_t count);
 void memory_release_kept(void);
+/* The same, where one of the kept blocks has pages there: somebody names them who does not own them. */
+void memory_release_kept_in(uint32_t first, uint32_t count);
 /* What is shared there becomes private memory with the same content. 0, or -errno. */
 int memory_make_private(uint32_t first, uint32_t count);
 /* What is free there is unmapped, and not ours any more. */
 void memory_unmap_free(uint32_t first, uint32_t count);
 /* Not ours any more: others have mapped something there, or moved it away. */
 void memory_forget(uint32_t first, uint32_t count);
+/* The program has mapped something over these, of which none is shared: its own stay its own. */
+void memory_replaced(uint32_t first, uint32_t count);
 /* Copy content of shared pages. 0, or -errno. */
 int memory_copy(uint32_t first, uint32_t count, char *to);
 /* What was written there is zero again. 0, or -errno. */

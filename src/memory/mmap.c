@@ -38,6 +38,7 @@ static bool begin(struct part *part, const void *base, size_t len)
 		return false;
 	memory_hide(part->first, part->count);
 	memory_lock(&part->before);
+	memory_release_kept_in(part->first, part->count);
 	return true;
 }
 
@@ -152,7 +153,7 @@ static void *map_over(void *base, size_t len, int prot, int flags, int fd, off_t
 	}
 	p = LIBC(mmap)(base, len, prot, flags, fd, offset);
 	if (p == base)
-		memory_forget(part.first, part.count);
+		memory_replaced(part.first, part.count);
 	end(&part);
 	return p;
 }
@@ -217,10 +218,20 @@ static void *remap(struct part *old, struct part *new, void *base, size_t old_le
 	}
 	p = LIBC(mremap)(base, old_len, new_len, flags, to);
 	if (p != MAP_FAILED && new)
-		memory_forget(new->first, new->count);
+		memory_replaced(new->first, new->count);
 	if (p != MAP_FAILED && old && p != base)
 		memory_forget(old->first, old->count);
 	return p;
+}
+
+/* A length of 0 asks for the same pages once more, which only shared memory grants. */
+static bool is_refused(const void *base, size_t old_len)
+{
+	uint32_t first, count;
+
+	return !old_len && !((uintptr_t)base % MEMORY_PAGE) &&
+	       memory_part((uintptr_t)base, 1, &first, &count) &&
+	       (kind_of(first) == PAGE_SHARED || kind_of(first) == PAGE_FREE);
 }
 
 PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
@@ -234,6 +245,10 @@ PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
 	if (flags & MREMAP_FIXED)
 		to = va_arg(args, void *);
 	va_end(args);
+	if (is_refused(base, old_len)) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
 	has_old = is_sound(base, old_len) &&
 		  memory_part((uintptr_t)base, old_len, &old.first, &old.count);
 	if (flags & MREMAP_FIXED && is_sound(to, new_len))
@@ -252,6 +267,8 @@ PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
 	if (has_new)
 		memory_hide(new.first, new.count);
 	memory_lock(&old.before);
+	if (has_new)
+		memory_release_kept_in(new.first, new.count);
 	p = remap(has_old ? &old : NULL, has_new ? &new : NULL, base, old_len, new_len, flags, to);
 	new.before = old.before;
 	if (p == MAP_FAILED && has_old && memory.mode == MEMORY_OPEN)

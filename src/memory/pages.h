@@ -21,7 +21,7 @@
 enum page_state {
 	PAGE_FREE = 0,    /* nobody's; PROT_NONE */
 	PAGE_SHARED = 1,  /* the program's, in the memfd at the same offset */
-	PAGE_PRIVATE = 2, /* the program's, private memory */
+	PAGE_PRIVATE = 2, /* the program's: private memory, or what it has mapped over its own */
 	PAGE_GONE = 3,    /* not in our hands: unmapped, or mapped by others */
 	PAGE_KIND = 3,
 	PAGE_HEAD = 4,      /* the first page of a block of malloc() */

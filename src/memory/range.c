@@ -280,6 +280,16 @@ void memory_release_kept(void)
 		release_oldest();
 }
 
+void memory_release_kept_in(uint32_t first, uint32_t count)
+{
+	for (uint32_t i = 0; i < memory.kept_blocks; i++)
+		if (memory.kept[i].first < first + count &&
+		    first < memory.kept[i].first + memory.kept[i].count) {
+			memory_release_kept();
+			return;
+		}
+}
+
 /* One of the kept blocks with just so many pages, at a multiple of align; or PAGES_NONE. */
 static uint32_t take_kept(uint32_t count, size_t align)
 {
@@ -538,5 +548,22 @@ void memory_forget(uint32_t first, uint32_t count)
 			memory.used -= n;
 			memset(&memory.pages.state[first], PAGE_GONE, n);
 		}
+	}
+}
+
+/* Marks were those of the mapping that is gone; a block is still one, and free() takes it. */
+void memory_replaced(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+
+	for (; first < end; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_FREE || kind_of(first) == PAGE_GONE) {
+			memory_forget(first, n);
+			continue;
+		}
+		for (uint32_t i = first; i < first + n; i++)
+			memory.pages.state[i] = (uint8_t)((memory.pages.state[i] & PAGE_HEAD) |
+							  PAGE_PRIVATE | PAGE_RW);
 	}
 }

@@ -739,6 +739,48 @@ static void over(void)
 	CHECK(are(f, 4, PAGE) && !munmap(f, PAGE));
 }
 
+/* Blocks of malloc() with other mappings in them are blocks all the same. */
+static void over_blocks(void)
+{
+	int rw = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+	char *p, *q;
+
+	for (size_t len = PAGE; len <= LARGE; len += LARGE - PAGE) {
+		p = valloc(LARGE);
+		memset(p, 1, LARGE);
+		CHECK(mmap(p, len, rw, anonymous | MAP_FIXED, -1, 0) == p);
+		CHECK(memory_test_is_hidden(p, len) && are(p, 0, len));
+		memset(p, 1, len);
+		CHECK(malloc_usable_size(p) >= LARGE);
+		p = realloc(p, 2 * LARGE);
+		CHECK(p && are(p, 1, LARGE));
+		free(p);
+		p = valloc(LARGE);
+		CHECK(mmap(p, len, rw, anonymous | MAP_FIXED, -1, 0) == p);
+		free(p);
+		work();
+	}
+	/* moved into one */
+	p = valloc(LARGE);
+	q = mmap(NULL, PAGE, rw, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(mremap(q, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, p) == p);
+	free(p);
+	/* over one that was freed: its pages are not given out again */
+	p = valloc(LARGE);
+	memset(p, 1, LARGE);
+	free(p);
+	CHECK(mmap(p, LARGE, rw, anonymous | MAP_FIXED, -1, 0) == p);
+	memset(p, 2, LARGE);
+	q = valloc(LARGE);
+	memset(q, 3, LARGE);
+	CHECK(are(p, 2, LARGE));
+	free(q);
+	CHECK(!munmap(p, LARGE));
+	/* what private memory refuses */
+	p = mmap(NULL, PAGE, rw, anonymous, -1, 0);
+	CHECK(mremap(p, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED && errno == EINVAL);
+}
+
 static void advice(void)
 {
 	char *p = valloc(16 * PAGE);
@@ -791,6 +833,7 @@ static const struct {
 	{ "locked", locked, 1 },
 	{ "refused", refused, 0 },
 	{ "over", over, 1 },
+	{ "over_blocks", over_blocks, 1 },
 	{ "advice", advice, 1 },
 };
 

@@ -14,16 +14,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/signals.h"
 
 enum { MAP_BYTES = VB_SHARED_FIRST + VB_SHARED_TABLES * VB_SHARED_TABLE_BYTES };
 
@@ -59,6 +62,28 @@ __attribute__((constructor)) static void make_state(void)
 		munmap(at, page);
 	else
 		own = at;
+}
+
+/*
+ * Handlers of signals may map, unmap and fork, so none runs in a thread that has the lock. The faults
+ * stay: libverbatim answers some of them, and none happens here.
+ */
+static void lock_table(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	for (int sig = 1; sig < 32; sig++)
+		if (!vb_signal_is_asynchronous(sig))
+			sigdelset(&all, sig);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, 8);
+	vb_lock(&own->lock);
+}
+
+static void unlock_table(const sigset_t *before)
+{
+	vb_unlock(&own->lock);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, 8);
 }
 
 /* --- the switch -------------------------------------------------------------------------------- */
@@ -330,6 +355,7 @@ int vb_shared_add(void *base, size_t len, int fd, off_t offset)
 {
 	uint64_t at = (uintptr_t)base, done = 0;
 	bool made = false;
+	sigset_t before;
 	struct stat st;
 	int ret;
 
@@ -340,9 +366,9 @@ int vb_shared_add(void *base, size_t len, int fd, off_t offset)
 		return -EINVAL;
 	if (fstat(fd, &st))
 		return -errno;
-	vb_lock(&own->lock);
+	lock_table(&before);
 	ret = add_locked(at, len, fd, &st, (uint64_t)offset / VB_SHARED_PAGE, &made, &done);
-	vb_unlock(&own->lock);
+	unlock_table(&before);
 	if (made)
 		tell_made();
 	if (ret && done)
@@ -355,6 +381,7 @@ static void end_range(void *base, size_t len, enum ending ending)
 	uint64_t first = (uintptr_t)base & ~(uint64_t)(VB_SHARED_PAGE - 1);
 	uint64_t end = (uintptr_t)base + len;
 	struct vb_shared_map *map;
+	sigset_t before;
 	bool any;
 
 	map = own ? atomic_load_explicit(&own->map, memory_order_acquire) : NULL;
@@ -363,9 +390,9 @@ static void end_range(void *base, size_t len, enum ending ending)
 	if (end > TOP || end < first)
 		end = TOP;
 	end = (end + VB_SHARED_PAGE - 1) & ~(uint64_t)(VB_SHARED_PAGE - 1);
-	vb_lock(&own->lock);
+	lock_table(&before);
 	any = end_pages(map, first, end, ending);
-	vb_unlock(&own->lock);
+	unlock_table(&before);
 	if (any)
 		wait_for_peers(first, end - first);
 }
@@ -435,16 +462,17 @@ bool vb_shared_covers(const void *addr, size_t len)
 
 int vb_shared_table(struct vb_file *file)
 {
+	sigset_t before;
 	int ret = -ENOENT;
 
 	if (!own)
 		return ret;
-	vb_lock(&own->lock);
+	lock_table(&before);
 	if (atomic_load_explicit(&own->map, memory_order_relaxed)) {
 		*file = table_file;
 		ret = 0;
 	}
-	vb_unlock(&own->lock);
+	unlock_table(&before);
 	return ret;
 }
 

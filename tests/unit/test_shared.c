@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -294,6 +296,38 @@ static void test_threads(void **state)
 	unmap_file(&race.m, 16 * PAGE);
 }
 
+static struct memory of_handler;
+static volatile sig_atomic_t handled;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	if (!vb_shared_add(of_handler.at, PAGE, of_handler.fd, 0))
+		vb_shared_remove(of_handler.at, PAGE);
+	handled++;
+}
+
+/* A handler that unmaps and maps does not wait for the thread that it interrupted. */
+static void test_handlers(void **state)
+{
+	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART }, before;
+	struct itimerval often = { { 0, 50 }, { 0, 50 } }, never = { 0 };
+	struct memory m = map_file(PAGES * PAGE);
+
+	(void)state;
+	of_handler = map_file(PAGE);
+	assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+	for (int i = 0; i < 200 || handled < 100; i++) {
+		assert_int_equal(vb_shared_add(m.at, PAGES * PAGE, m.fd, 0), 0);
+		vb_shared_remove(m.at, PAGES * PAGE);
+	}
+	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+	unmap_file(&of_handler, PAGE);
+	unmap_file(&m, PAGES * PAGE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,7 +335,7 @@ int main(void)
 		cmocka_unit_test(test_refused),    cmocka_unit_test(test_memfd),
 		cmocka_unit_test(test_many_files), cmocka_unit_test(test_hooks),
 		cmocka_unit_test(test_fork),       cmocka_unit_test(test_forget),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_threads),    cmocka_unit_test(test_handlers),
 	};
 
 	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);

@@ -260,6 +260,12 @@ void memory_release(uint32_t first, uint32_t count)
 		else
 			memset(&memory.pages.state[first], PAGE_GONE, n);
 	}
+	/* What is left of a mapping begins here. */
+	if (end < memory.high && kind_of(end) == PAGE_SHARED &&
+	    !(memory.pages.state[end] & PAGE_HEAD)) {
+		memory.pages.state[end] |= PAGE_HEAD;
+		memory.pages.info[end].len = 0;
+	}
 }
 
 /* The one that was kept longest, or nearly so. */
@@ -365,9 +371,9 @@ void *memory_take(size_t bytes, size_t align, bool block, bool *dirty)
 	}
 	if (memory.mode == MEMORY_OPEN && first == PAGES_NONE)
 		first = take_new(count, align);
-	if (first != PAGES_NONE && block) {
+	if (first != PAGES_NONE) {
 		memory.pages.state[first] |= PAGE_HEAD;
-		memory.pages.info[first].len = count;
+		memory.pages.info[first].len = block ? count : 0;
 	}
 	if (first != PAGES_NONE)
 		memory_show(first, count);

@@ -522,6 +522,34 @@ static void stacks(void)
 /* --- descriptors ------------------------------------------------------------------------------ */
 
 /* Everything that needs pages to change, with content to compare. */
+/* A fork on a stack leaves what lies beside it as it is. */
+static void beside_stacks(void)
+{
+	int rw = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+	char *before = mmap(NULL, LARGE, rw, anonymous, -1, 0);
+	char *stack = mmap(NULL, LARGE, rw, anonymous, -1, 0);
+	char *after = mmap(NULL, LARGE, rw, anonymous, -1, 0);
+	ucontext_t here, there;
+
+	/* the first half of one was given back and is another one's */
+	CHECK(!munmap(before, LARGE / 2));
+	CHECK(mmap(NULL, LARGE / 2, rw, anonymous, -1, 0) == before);
+	CHECK(stack == before + LARGE && after == stack + LARGE);
+	CHECK(!getcontext(&there));
+	there.uc_stack.ss_sp = stack;
+	there.uc_stack.ss_size = LARGE;
+	there.uc_link = &here;
+	makecontext(&there, fork_on_this_stack, 0);
+	CHECK(!swapcontext(&here, &there));
+	CHECK(memory_test_is_hidden(stack, LARGE));
+	CHECK(memory_test_is_shown(before, LARGE) && memory_test_is_shown(after, LARGE));
+	there.uc_stack.ss_sp = before;
+	there.uc_stack.ss_size = LARGE / 2;
+	makecontext(&there, fork_on_this_stack, 0);
+	CHECK(!swapcontext(&here, &there));
+	CHECK(memory_test_is_shown(before + LARGE / 2, LARGE / 2));
+}
+
 static void work(void)
 {
 	char *p = malloc(LARGE), *q = valloc(8 * PAGE), *m;
@@ -826,6 +854,7 @@ static const struct {
 	{ "forks_in_handler", forks_in_handler, 1 },
 	{ "executes", executes, 1 },
 	{ "stacks", stacks, 1 },
+	{ "beside_stacks", beside_stacks, 1 },
 	{ "closed", closed, 1 },
 	{ "replaced", replaced, 1 },
 	{ "address_limit", address_limit, 1 },

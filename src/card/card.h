@@ -464,6 +464,13 @@ VB_PUBLIC uint32_t vb_qp_number(const struct vb_qp *qp);
  */
 VB_PUBLIC struct vb_qp *vb_rq_get(struct vb_dev *dev, uint32_t number);
 VB_PUBLIC void vb_rq_put(struct vb_qp *qp);
+VB_PUBLIC struct vb_cq *vb_rq_cq(const struct vb_qp *qp); /* where its receives complete */
+/*
+ * The queues of its table and their count become those of rss, which the caller holds; one caller at
+ * a time. Count 0: none, its frames are lost. -EINVAL: it has no table, or such queues cannot be in
+ * one.
+ */
+VB_PUBLIC int vb_qp_set_rss(struct vb_qp *qp, const struct vb_rss *rss);
 VB_PUBLIC enum ibv_qp_state vb_qp_state(const struct vb_qp *qp);
 /*
  * The whole state machine: required and optional attributes per type and transition, values

@@ -149,6 +149,8 @@ static void deliver(struct vb_qp *to, const struct vb_rss *rss, const struct vb_
 	};
 	uint32_t hash;
 
+	if (rss && !rss->count)
+		return;
 	if (rss) {
 		hash = vb_frame_hash(f, rss->key, rss->fields, rss->symmetric, &c.hash_type);
 		c.imm = htobe32(hash);
@@ -166,7 +168,7 @@ static void to_qp(const struct arrival *a, struct vb_qp *qp, const struct vb_fra
 	 */
 	if ((qp != a->from || qp->init.loopback) && (qp->rss || vb_qp_receives(vb_qp_state(qp))) &&
 	    hears(a, qp->init.transport_domain, qp->init.loopback))
-		deliver(qp, qp->rss, f, meta);
+		deliver(qp, atomic_load_explicit(&qp->rss, memory_order_acquire), f, meta);
 }
 
 static void to_dest(const struct arrival *a, const struct vb_steer_dest *dest,

@@ -276,7 +276,8 @@ struct vb_qp {
 	struct vb_dci *dci;
 	struct vb_dct *dct;
 	/* RAW_PACKET */
-	struct vb_rss *rss;
+	struct vb_rss *_Atomic rss; /* a table, or NULL; changed by vb_qp_set_rss() */
+	struct vb_rss *spare;       /* the one that it changes to */
 	_Atomic uint32_t raw_users; /* tables, TIRs and flow actions that lead to it */
 	bool listens;               /* it counts as a listener of the cable */
 	/* faults on demand */

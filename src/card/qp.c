@@ -200,6 +200,7 @@ static void qp_free(struct vb_qp *qp)
 {
 	free(qp->sq.inflight);
 	free(qp->rss);
+	free(qp->spare);
 	free(qp->frame);
 	free(qp->dci);
 	vb_dct_free(qp);
@@ -215,8 +216,9 @@ static int alloc_raw(struct vb_qp *qp, const struct vb_qp_attr *attr)
 			return -ENOMEM;
 	}
 	if (attr->rss) {
-		qp->rss = malloc(sizeof(*qp->rss));
-		if (!qp->rss)
+		qp->rss = malloc(sizeof(*qp->spare));
+		qp->spare = malloc(sizeof(*qp->spare));
+		if (!qp->rss || !qp->spare)
 			return -ENOMEM;
 		*qp->rss = *attr->rss;
 		qp->init.rss = qp->rss;
@@ -426,6 +428,11 @@ void vb_rq_put(struct vb_qp *qp)
 {
 	/* Pairs with the acquire in vb_qp_destroy(). */
 	atomic_fetch_sub_explicit(&qp->raw_users, 1, memory_order_release);
+}
+
+struct vb_cq *vb_rq_cq(const struct vb_qp *qp)
+{
+	return qp->init.recv_cq;
 }
 
 /* --- destroy ---------------------------------------------------------------------------------- */

@@ -190,24 +190,42 @@ int vb_tir_destroy(struct vb_tir *tir)
 	return 0;
 }
 
-int vb_tir_set_rss(struct vb_tir *tir, const struct vb_rss *rss, unsigned int parts)
+/* Frames go by the new table from now on; then the old one is spare. One caller at a time. */
+static void change_rss(struct vb_rss *_Atomic *at, struct vb_rss **spare, const struct vb_rss *rss,
+		       unsigned int parts)
 {
-	struct vb_rss *old = atomic_load_explicit(&tir->rss, memory_order_relaxed);
-	struct vb_rss *now = tir->spare;
+	struct vb_rss *old = atomic_load_explicit(at, memory_order_relaxed);
+	struct vb_rss *now = *spare;
 
-	if (!old || ((parts & VB_TIR_QUEUES) && vb_rss_check(tir->dev, rss)))
-		return vb_refuse_combination(
-			"an indirection table with queues that cannot be in it");
 	*now = parts & VB_TIR_HASH ? *rss : *old;
 	now->count = parts & VB_TIR_QUEUES ? rss->count : old->count;
 	memcpy(now->wq, parts & VB_TIR_QUEUES ? rss->wq : old->wq, sizeof(now->wq));
 	vb_rss_hold(now, 1);
-	tir->spare = NULL; /* a child that is forked from here on frees each of the two once */
+	*spare = NULL; /* a child that is forked from here on frees each of the two once */
 	/* Pairs with the acquire where a frame is delivered. */
-	atomic_store_explicit(&tir->rss, now, memory_order_release);
+	atomic_store_explicit(at, now, memory_order_release);
 	vb_read_wait(); /* a frame may be on its way by the old one */
 	vb_rss_hold(old, -1);
-	tir->spare = old;
+	*spare = old;
+}
+
+int vb_tir_set_rss(struct vb_tir *tir, const struct vb_rss *rss, unsigned int parts)
+{
+	if (!atomic_load_explicit(&tir->rss, memory_order_relaxed) ||
+	    ((parts & VB_TIR_QUEUES) && vb_rss_check(tir->dev, rss)))
+		return vb_refuse_combination(
+			"an indirection table with queues that cannot be in it");
+	change_rss(&tir->rss, &tir->spare, rss, parts);
+	return 0;
+}
+
+int vb_qp_set_rss(struct vb_qp *qp, const struct vb_rss *rss)
+{
+	if (!atomic_load_explicit(&qp->rss, memory_order_relaxed) ||
+	    (rss->count && vb_rss_check(qp->dev, rss)))
+		return vb_refuse_combination(
+			"an indirection table with queues that cannot be in it");
+	change_rss(&qp->rss, &qp->spare, rss, VB_TIR_QUEUES);
 	return 0;
 }
 

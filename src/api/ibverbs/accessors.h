@@ -122,6 +122,16 @@ struct vb_verbs_rings {
 	 */
 	void (*set_allocators)(struct ibv_context *context, void *(*alloc)(size_t size, void *data),
 			       void (*free)(void *ptr, void *data), void *data);
+	/*
+	 * The queues of an indirection table, each held until vb_rq_put(), and how many it can
+	 * have. Not in a forked child.
+	 */
+	uint32_t (*ind_table)(struct ibv_rwq_ind_table *table, struct vb_rss *queues);
+	/*
+	 * The queues become the table's, also for the QPs that have it, and those that it had the
+	 * caller's, with what holds them. Each is the context's, and at most so many as above.
+	 */
+	void (*swap_ind_table)(struct ibv_rwq_ind_table *table, struct vb_rss *queues);
 };
 
 /* mlx5 devices. */

@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: MIT
 /*
- * Commands on objects that verbs made: queries and changes of queue pairs, CQs, SRQs and WQs. The
- * command names the object's number, which is checked as for objects of commands.
+ * Commands on objects that verbs made: queries and changes of queue pairs, CQs, SRQs, WQs and
+ * indirection tables. The command names the object's number, which is checked as for objects of
+ * commands.
  *
  *	struct ibv_qp --> what a command would have made of it (struct devx_queue) --> devx_run()
  *
- * An SRQ is an RMP to commands, and a WQ an RQ. Where a queue becomes empty (2RST_QP, an RQ to RST)
+ * An SRQ is an RMP to commands, a WQ an RQ, an indirection table an RQT, and a RAW_PACKET queue pair
+ * an SQ and an RQ of one number. Where a queue becomes empty (2RST_QP, an RQ to RST)
  * libibverbs must forget its requests too: such a command goes through ibv_modify_qp() or
  * ibv_modify_wq().
  */
 #include "devx_queue.h"
+#include "devx_rqt.h"
 
-enum { OP_2RST_QP = 0x50a, OP_MODIFY_RQ = 0x909, PATH = 0xc0 };
+enum {
+	OP_2RST_QP = 0x50a,
+	OP_QUERY_TIR = 0x903,
+	OP_QUERY_SQ = 0x907,
+	OP_MODIFY_RQ = 0x909,
+	OP_QUERY_RQ = 0x90b,
+	OP_QUERY_TIS = 0x915,
+	PATH = 0xc0
+};
 
 static uint32_t log_of(uint64_t value)
 {
@@ -105,6 +116,53 @@ static int reset_qp(const struct call *c, struct ibv_qp *qp)
 	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
 }
 
+/* The send queue of a verbs queue pair begins in RTS, other than one of commands. */
+static void show_sq_state(const struct call *c, const struct devx_queue *queue)
+{
+	enum ibv_qp_state state = vb_qp_state(queue->qp);
+
+	if (state == IBV_QPS_INIT || state == IBV_QPS_RTR)
+		put(c->out, DEVX_CONTEXT + 0x8, 4, DEVX_RST);
+}
+
+static void keep_raw(struct ibv_qp *qp, const struct vb_verbs_ring *ring, bool sq, uint8_t *kept)
+{
+	put(kept, 0x48, 24, (sq ? qp->send_cq : qp->recv_cq)->handle);
+	put(kept, DEVX_WQ + 0x0, 4, 1); /* cyclic */
+	put(kept, DEVX_WQ + 0x48, 24, vb_pd_number(vb_verbs_pd(qp->pd)));
+	if (!sq && qp->srq) {
+		put(kept, 0x4, 4, 1); /* an RMP has its receives */
+		put(kept, 0x88, 24, qp->srq->handle);
+		return;
+	}
+	put(kept, DEVX_WQ + 0x10c, 4, ring->shift);
+	put(kept, DEVX_WQ + 0x11b, 5, log_of(ring->cnt));
+}
+
+/* Its queues have one state here, and it has no TIR and TIS: there are only queries. */
+static int on_raw_qp(const struct call *c, struct ibv_qp *qp)
+{
+	bool sq = is_opcode(c, OP_QUERY_SQ);
+	struct devx_queue queue = { 0 };
+	struct vb_verbs_qp rings;
+	int err;
+
+	if (c->call == DEVX_MODIFY)
+		return -vb_refuse_unsupported("changes of one queue of a RAW_PACKET queue pair");
+	if (is_opcode(c, OP_QUERY_TIR) || is_opcode(c, OP_QUERY_TIS))
+		return -vb_refuse_unsupported("TIR and TIS of a RAW_PACKET queue pair");
+	vb_verbs_rings(qp->context)->qp(qp, &rings);
+	if ((sq && !rings.sq.cnt) || (is_opcode(c, OP_QUERY_RQ) && !rings.rq.cnt && !qp->srq))
+		return -vb_refuse_combination("the queue pair has no such queue");
+	queue.qp = rings.card;
+	if (sq || is_opcode(c, OP_QUERY_RQ))
+		keep_raw(qp, sq ? &rings.sq : &rings.rq, sq, queue.kept);
+	err = run(c, qp->context, sq ? VB_DEVX_SQ : VB_DEVX_RQ, qp->qp_num, &queue);
+	if (!err && sq)
+		show_sq_state(c, &queue);
+	return err;
+}
+
 static int on_qp(const struct call *c, struct ibv_qp *qp)
 {
 	struct devx_queue queue = { 0 };
@@ -112,6 +170,8 @@ static int on_qp(const struct call *c, struct ibv_qp *qp)
 
 	if (!qp || !mlx5dv_is_supported(qp->context->device))
 		return -vb_refuse_not_mlx5();
+	if (qp->qp_type == IBV_QPT_RAW_PACKET)
+		return on_raw_qp(c, qp);
 	if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC && qp->qp_type != IBV_QPT_UD)
 		return -vb_refuse_unsupported("commands on this type of queue pair");
 	if (c->call == DEVX_MODIFY && is_opcode(c, OP_2RST_QP))
@@ -209,6 +269,35 @@ static int on_wq(const struct call *c, struct ibv_wq *wq)
 	return err;
 }
 
+/* --- indirection tables ----------------------------------------------------------------------- */
+
+/*
+ * The command works on a copy, with holds of its own. Of two that change a table at once the later
+ * one stays.
+ */
+static int on_ind_tbl(const struct call *c, struct ibv_rwq_ind_table *table)
+{
+	bool changes = c->call == DEVX_MODIFY && c->in && c->inlen >= DEVX_BITMASK / 8 + 8 &&
+		       get64(c->in, DEVX_BITMASK);
+	struct devx_rqt rqt = { 0 };
+	struct mlx5dv_devx_obj obj = { .mark = VB_DEVX_MARK, .kind = VB_DEVX_RQT, .rqt = &rqt };
+	int err;
+
+	if (!table || !mlx5dv_is_supported(table->context->device))
+		return -vb_refuse_not_mlx5();
+	if (vb_dev_stale(vb_verbs_dev(table->context)))
+		return -vb_refuse_forked();
+	obj.context = table->context;
+	obj.number = (uint32_t)table->ind_tbl_num;
+	rqt.max_size = vb_verbs_rings(table->context)->ind_table(table, &rqt.queues);
+	err = devx_run(c->call, table->context, &obj, c->in, c->inlen, c->out, c->outlen);
+	if (!err && changes)
+		vb_verbs_rings(table->context)->swap_ind_table(table, &rqt.queues);
+	while (rqt.queues.count)
+		vb_rq_put(rqt.queues.wq[--rqt.queues.count]);
+	return err;
+}
+
 /* --- calls ------------------------------------------------------------------------------------ */
 
 #define DEVX_CALLS(name, type, word)                                                              \
@@ -238,3 +327,4 @@ DEVX_CALLS(qp, ibv_qp, "QP")
 DEVX_CALLS(cq, ibv_cq, "CQ")
 DEVX_CALLS(srq, ibv_srq, "SRQ")
 DEVX_CALLS(wq, ibv_wq, "WQ")
+DEVX_CALLS(ind_tbl, ibv_rwq_ind_table, "indirection table")

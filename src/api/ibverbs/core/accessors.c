@@ -152,4 +152,6 @@ const struct vb_verbs_rings api_rings = {
 	.uar_page = uar_page,
 	.create_qp = create_qp,
 	.set_allocators = set_allocators,
+	.ind_table = api_ind_table_show,
+	.swap_ind_table = api_ind_table_swap,
 };

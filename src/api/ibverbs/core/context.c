@@ -240,6 +240,9 @@ void api_abandon(struct vb_list *node, enum api_kind kind)
 	case API_KIND_FLOW:
 		api_flow_abandon(node);
 		break;
+	case API_KIND_TABLE:
+		api_ind_table_abandon(node);
+		break;
 	case API_KIND_QP:
 		vb_qp_destroy(container_of(node, struct api_qp, node)->card);
 		break;
@@ -287,8 +290,11 @@ static int close_context(struct ibv_context *context)
 	if (rc)
 		return api_status(rc);
 	for (int kind = 0; !inherited && kind < API_KINDS; kind++) {
-		/* Flows lead to objects of direct verbs, and these lie on queues of verbs. */
-		if (kind == API_KIND_FLOW + 1 && extra)
+		/*
+		 * Flows and tables lead to objects of direct verbs, and these lie on queues of
+		 * verbs.
+		 */
+		if (kind == API_KIND_QP && extra)
 			extra->close(extra);
 		if (kind == API_KIND_PD) {
 			close_domains(ctx);

@@ -262,6 +262,7 @@ struct api_qp {
 	bool vlan_strip, scatter_fcs;
 	uint32_t max_tso_header;   /* bytes of headers that a large send may have; 0: none */
 	struct api_ind_table *rss; /* or NULL */
+	struct api_qp *rss_next;   /* of the same table; under the lock of the context */
 	struct api_async async;
 };
 
@@ -272,14 +273,16 @@ struct api_qp {
 struct api_wq {
 	struct ibv_wq ibv; /* first */
 	struct api_qp *qp;
-	atomic_int users; /* indirection tables that name it */
 };
 
 struct api_ind_table {
 	struct ibv_rwq_ind_table ibv; /* first */
-	uint32_t count;
-	atomic_int users; /* QPs that have it */
-	struct api_wq *wq[VB_MAX_RSS];
+	uint32_t max_size;            /* queues that it was made with */
+	atomic_int users;             /* QPs that have it */
+	struct vb_list node;
+	/* under the lock of the context */
+	struct vb_rss queues; /* count and queues of it, each held */
+	struct api_qp *qps;   /* by rss_next */
 };
 
 /* Attributes of a QP that ibv_qp_init_attr_ex does not have. */
@@ -538,6 +541,10 @@ int api_wq_destroy(struct ibv_wq *wq);
 struct ibv_rwq_ind_table *api_ind_table_create(struct ibv_context *context,
 					       struct ibv_rwq_ind_table_init_attr *attr);
 int api_ind_table_destroy(struct ibv_rwq_ind_table *table);
+void api_ind_table_abandon(struct vb_list *node);
+/* See struct vb_verbs_rings. */
+uint32_t api_ind_table_show(struct ibv_rwq_ind_table *table, struct vb_rss *queues);
+void api_ind_table_swap(struct ibv_rwq_ind_table *table, struct vb_rss *queues);
 
 /* flow.c */
 struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr);

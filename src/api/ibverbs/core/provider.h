@@ -42,6 +42,7 @@ struct api_srq;
 /* Live objects, in the order in which ibv_close_device() removes what the program left behind. */
 enum api_kind {
 	API_KIND_FLOW,
+	API_KIND_TABLE, /* of receive WQs */
 	API_KIND_QP,
 	API_KIND_SRQ,
 	API_KIND_CQ,

@@ -221,15 +221,14 @@ static void qp_free(struct api_qp *qp)
 }
 
 /*
- * Translates the indirection table for the card. Completions come from the WQs; the QP gets the CQ
- * of the first one, because the card needs one.
+ * Translates the indirection table for the card, under the lock of the context. Completions come
+ * from the WQs; the QP gets the CQ of the first one, because the card needs one.
  */
-static void fill_rss(struct vb_rss *rss, const struct api_ind_table *table,
+static void fill_rss(struct vb_qp_attr *attr, struct vb_rss *rss, const struct api_ind_table *table,
 		     const struct ibv_rx_hash_conf *hash)
 {
-	rss->count = table->count;
-	for (uint32_t i = 0; i < table->count; i++)
-		rss->wq[i] = table->wq[i]->qp->card;
+	attr->send_cq = attr->recv_cq = vb_rq_cq(table->queues.wq[0]);
+	*rss = table->queues;
 	memcpy(rss->key, hash->rx_hash_key, VB_RSS_KEY);
 	rss->fields = hash->rx_hash_fields_mask;
 }
@@ -237,14 +236,12 @@ static void fill_rss(struct vb_rss *rss, const struct api_ind_table *table,
 static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *hash)
 {
 	struct ibv_context *context = qp->ibv.context;
-	struct ibv_cq *send_cq = qp->rss ? qp->rss->wq[0]->ibv.cq : qp->ibv.send_cq;
-	struct ibv_cq *recv_cq = qp->rss ? send_cq : qp->ibv.recv_cq;
 	struct vb_rss rss = { 0 };
 	struct vb_qp_attr attr = {
 		.type = qp->ibv.qp_type,
 		.pd = pd_card(qp->ibv.pd),
-		.send_cq = to_cq(send_cq)->card,
-		.recv_cq = to_cq(recv_cq)->card,
+		.send_cq = qp->rss ? NULL : to_cq(qp->ibv.send_cq)->card,
+		.recv_cq = qp->rss ? NULL : to_cq(qp->ibv.recv_cq)->card,
 		.srq = qp->ibv.srq ? to_srq(qp->ibv.srq)->card : NULL,
 		.sq_buf = qp->sq.buf,
 		.sq_cnt = qp->sq.cnt,
@@ -264,11 +261,11 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 	};
 	int rc;
 
-	if (qp->rss)
-		fill_rss(&rss, qp->rss, hash);
 	if (ring_ops(qp)->qp_card_attr)
 		ring_ops(qp)->qp_card_attr(qp, &attr);
 	api_context_lock(context);
+	if (qp->rss)
+		fill_rss(&attr, &rss, qp->rss, hash);
 	rc = vb_qp_create(to_context(context)->dev, &attr, &qp->card);
 	if (!rc) {
 		qp->ibv.handle = vb_qp_number(qp->card);
@@ -276,6 +273,10 @@ static int qp_create_on_card(struct api_qp *qp, const struct ibv_rx_hash_conf *h
 		rc = table_add(to_context(context), qp);
 		if (rc)
 			vb_qp_destroy(qp->card);
+	}
+	if (!rc && qp->rss) {
+		qp->rss_next = qp->rss->qps;
+		qp->rss->qps = qp;
 	}
 	api_context_unlock(context);
 	return rc;
@@ -523,6 +524,17 @@ VB_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode o
 	return 0;
 }
 
+/* Under the lock of the context. In a forked child the list may lack it. */
+static void leave_table(struct api_qp *qp)
+{
+	struct api_qp **at = &qp->rss->qps;
+
+	while (*at && *at != qp)
+		at = &(*at)->rss_next;
+	if (*at)
+		*at = qp->rss_next;
+}
+
 int api_qp_destroy(struct ibv_qp *ibqp)
 {
 	struct ibv_context *context = ibqp->context;
@@ -541,6 +553,8 @@ int api_qp_destroy(struct ibv_qp *ibqp)
 	if (!rc) {
 		qp_clean_cqs(qp);
 		table_remove(to_context(context), qpn);
+		if (qp->rss)
+			leave_table(qp);
 	}
 	api_context_unlock(context);
 	if (rc) { /* used since */

@@ -5,7 +5,9 @@
  * A WQ is a QP that only receives, as on the hardware: this file gives it the shape of an ibv_wq. A
  * WQ cannot be destroyed while tables name it, nor a table while QPs use it.
  *
- *	RSS QP --> indirection table --> WQ (api_wq) --> inner QP: ring, record, number
+ *	RSS QP --> indirection table --> inner QP: ring, record, number <-- WQ (api_wq)
+ *
+ * A command (DEVX) can change the queues of a table, also to some that no WQ has.
  */
 #include "objects.h"
 
@@ -166,19 +168,25 @@ int api_wq_destroy(struct ibv_wq *ibwq)
 	API_CALL_AS("ibv_destroy_wq", .kind = "WQ", .number = ibwq ? ibwq->wq_num : 0);
 	if (!ibwq)
 		return api_refuse(null, "wq");
-	/* Pairs with the release in api_ind_table_destroy(). */
-	if (atomic_load_explicit(&wq->users, memory_order_acquire))
-		return api_refuse(busy, "indirection tables");
+	if (vb_qp_check_unused(wq->qp->card))
+		return api_refuse(busy, "indirection tables or TIRs");
 	err = ibv_destroy_qp(&wq->qp->ibv);
 	if (!err)
 		free(wq);
 	return err;
 }
 
+static void put_queues(struct vb_rss *queues)
+{
+	while (queues->count)
+		vb_rq_put(queues->wq[--queues->count]);
+}
+
 struct ibv_rwq_ind_table *api_ind_table_create(struct ibv_context *context,
 					       struct ibv_rwq_ind_table_init_attr *attr)
 {
-	static atomic_int numbers;
+	enum { MOST_NUMBERS = 0xffffff }; /* commands name a table by 24 bits */
+	static atomic_uint numbers;
 	struct api_ind_table *table;
 	uint32_t count;
 
@@ -194,17 +202,27 @@ struct ibv_rwq_ind_table *api_ind_table_create(struct ibv_context *context,
 	for (uint32_t i = 0; i < count; i++)
 		if (!attr->ind_tbl[i] || attr->ind_tbl[i]->context != context)
 			return api_refuse_null(other_context, "a work queue of ind_tbl");
+	if (api_is_inherited(context))
+		return api_refuse_null(forked);
 	table = calloc(1, sizeof(*table));
 	if (!table)
 		return api_refuse_null(memory, "the table");
 	table->ibv.context = context;
 	table->ibv.ind_tbl_handle = table->ibv.ind_tbl_num =
-		1 + atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed);
-	table->count = count;
+		1 + atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) % MOST_NUMBERS;
+	table->max_size = count;
 	for (uint32_t i = 0; i < count; i++) {
-		table->wq[i] = (struct api_wq *)attr->ind_tbl[i];
-		atomic_fetch_add_explicit(&table->wq[i]->users, 1, memory_order_relaxed);
+		const struct api_wq *wq = (const struct api_wq *)attr->ind_tbl[i];
+
+		table->queues.wq[i] = vb_rq_get(to_context(context)->dev, wq->ibv.wq_num);
+		if (!table->queues.wq[i]) { /* it is being destroyed */
+			put_queues(&table->queues);
+			free(table);
+			return api_refuse_null(other_context, "a work queue of ind_tbl");
+		}
+		table->queues.count = i + 1;
 	}
+	api_track(context, API_KIND_TABLE, &table->node);
 	return &table->ibv;
 }
 
@@ -218,8 +236,48 @@ int api_ind_table_destroy(struct ibv_rwq_ind_table *ibtable)
 	/* Pairs with the release in api_qp_destroy(). */
 	if (atomic_load_explicit(&table->users, memory_order_acquire))
 		return api_refuse(busy, "queue pairs");
-	for (uint32_t i = 0; i < table->count; i++)
-		atomic_fetch_sub_explicit(&table->wq[i]->users, 1, memory_order_release);
+	api_untrack(ibtable->context, &table->node);
+	put_queues(&table->queues);
 	free(table);
 	return 0;
+}
+
+/* Under the lock of the context. */
+static void swap_queues(struct api_ind_table *table, struct vb_rss *queues)
+{
+	struct vb_rss old = table->queues;
+
+	table->queues = *queues;
+	for (struct api_qp *qp = table->qps; qp; qp = qp->rss_next)
+		vb_qp_set_rss(qp->card, queues);
+	*queues = old;
+}
+
+/* QPs of the table, which go later, keep none of its queues. */
+void api_ind_table_abandon(struct vb_list *node)
+{
+	struct vb_rss queues = { 0 };
+
+	swap_queues(container_of(node, struct api_ind_table, node), &queues);
+	put_queues(&queues);
+}
+
+uint32_t api_ind_table_show(struct ibv_rwq_ind_table *ibtable, struct vb_rss *queues)
+{
+	struct api_ind_table *table = (struct api_ind_table *)ibtable;
+	struct vb_dev *dev = to_context(ibtable->context)->dev;
+
+	api_context_lock(ibtable->context);
+	*queues = table->queues;
+	for (uint32_t i = 0; i < queues->count; i++)
+		vb_rq_get(dev, vb_qp_number(queues->wq[i])); /* the table has it: it is there */
+	api_context_unlock(ibtable->context);
+	return table->max_size;
+}
+
+void api_ind_table_swap(struct ibv_rwq_ind_table *ibtable, struct vb_rss *queues)
+{
+	api_context_lock(ibtable->context);
+	swap_queues((struct api_ind_table *)ibtable, queues);
+	api_context_unlock(ibtable->context);
 }

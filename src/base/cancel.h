@@ -11,10 +11,19 @@
  * it may store to a doorbell: there VB_DEFER_CANCEL makes it one that may be cancelled at those
  * functions only. For all other threads that is a look at their state. Not by the state above: libc
  * 2.36 forgets the result of a thread that ends when it is given back.
+ *
+ * Neither helps where the cancellation of such a thread had begun before: at the end of open, read,
+ * write or close libc then waits for the signal that carries it out, and in our handlers, which block
+ * signals, for ever. What a doorbell can reach calls the vb_sys_ functions, which are the system calls
+ * and nothing else.
  */
 #pragma once
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 static inline int vb_cancel_hold(void)
 {
@@ -49,3 +58,28 @@ static inline void vb_cancel_undefer(const int *before)
 #define VB_DEFER_CANCEL                                                                       \
 	__attribute__((cleanup(vb_cancel_undefer), unused)) const int vb_cancel_type_before = \
 		vb_cancel_defer()
+
+static inline int vb_sys_open(const char *path, int flags)
+{
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags);
+}
+
+static inline int vb_sys_close(int fd)
+{
+	return (int)syscall(SYS_close, fd);
+}
+
+static inline ssize_t vb_sys_read(int fd, void *to, size_t len)
+{
+	return syscall(SYS_read, fd, to, len);
+}
+
+static inline ssize_t vb_sys_write(int fd, const void *from, size_t len)
+{
+	return syscall(SYS_write, fd, from, len);
+}
+
+static inline ssize_t vb_sys_pwrite(int fd, const void *from, size_t len, off_t at)
+{
+	return syscall(SYS_pwrite64, fd, from, len, at);
+}

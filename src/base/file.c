@@ -26,7 +26,7 @@ int vb_file_above_stdio(int fd)
 		return fd;
 	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	err = errno;
-	close(fd);
+	vb_sys_close(fd);
 	errno = err;
 	return high;
 }
@@ -41,7 +41,7 @@ int vb_file_keep(struct vb_file *file, int fd)
 		return -errno;
 	if (fstat(fd, &st)) {
 		ret = -errno;
-		close(fd);
+		vb_sys_close(fd);
 		return ret;
 	}
 	*file = (struct vb_file){ fd, st.st_dev, st.st_ino };
@@ -61,7 +61,7 @@ void vb_file_close(struct vb_file *file)
 	VB_NO_CANCEL;
 
 	if (vb_file_is_open(file))
-		close(file->fd);
+		vb_sys_close(file->fd);
 	*file = VB_NO_FILE;
 }
 
@@ -92,7 +92,7 @@ ssize_t vb_file_write(int fd, const void *text, size_t len)
 	 */
 	sigpending(&pending);
 	vb_signal_block(&before);
-	ret = write(fd, text, len);
+	ret = vb_sys_write(fd, text, len);
 	err = errno;
 	sig = ret >= 0 ? 0 : err == EFBIG ? SIGXFSZ : err == EPIPE ? SIGPIPE : 0;
 	if (sig && !sigismember(&pending, sig)) {

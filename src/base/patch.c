@@ -320,10 +320,10 @@ static bool map_code(const struct vb_place *place, const uint8_t *code, size_t s
 	else
 		memset(bytes, VB_HLT, length);
 	memcpy(bytes + (place->entry - page), code, size);
-	if (pwrite(fd, bytes, length, 0) == (ssize_t)length &&
+	if (vb_sys_pwrite(fd, bytes, length, 0) == (ssize_t)length &&
 	    !fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		map = mmap((void *)page, length, PROT_READ | PROT_EXEC, how, fd, 0);
-	close(fd);
+	vb_sys_close(fd);
 	if (map != MAP_FAILED && map != (void *)page) {
 		munmap(map, length); /* a kernel that takes the address for a hint */
 		map = MAP_FAILED;

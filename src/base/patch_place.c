@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/signals.h"
 
 enum { PAGE = 4096, LINE = 512 };
@@ -46,12 +47,12 @@ int vb_proc_open(const char *name, int flags)
 
 	strcpy(path, "/proc/thread-self/");
 	strcat(path, name);
-	fd = strncmp(name, "task/", 5) ? open(path, flags | O_CLOEXEC) : -1;
+	fd = strncmp(name, "task/", 5) ? vb_sys_open(path, flags | O_CLOEXEC) : -1;
 	if (fd >= 0)
 		return fd;
 	strcpy(path, "/proc/self/");
 	strcat(path, name);
-	return open(path, flags | O_CLOEXEC);
+	return vb_sys_open(path, flags | O_CLOEXEC);
 }
 
 /* The next line without its end, cut at LINE - 1; false at the end of the file. */
@@ -61,7 +62,7 @@ static bool next_line(struct lines *lines, char *line)
 
 	for (;;) {
 		if (lines->from == lines->to) {
-			ssize_t got = read(lines->fd, lines->buf, sizeof(lines->buf));
+			ssize_t got = vb_sys_read(lines->fd, lines->buf, sizeof(lines->buf));
 
 			if (got < 0 && errno == EINTR)
 				continue;
@@ -98,7 +99,7 @@ static bool status_value(const char *file, const char *key, char value[LINE])
 		if (found)
 			strcpy(value, line + n + strspn(line + n, " \t"));
 	}
-	close(lines.fd);
+	vb_sys_close(lines.fd);
 	return found;
 }
 
@@ -152,7 +153,7 @@ struct entry {
 bool vb_proc_blocks_faults(void)
 {
 	_Alignas(struct entry) char buf[1024];
-	int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = vb_sys_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	bool blocked = fd < 0;
 	long got = 0;
 
@@ -164,7 +165,7 @@ bool vb_proc_blocks_faults(void)
 			at += entry->length;
 		}
 	if (fd >= 0)
-		close(fd);
+		vb_sys_close(fd);
 	return blocked || got < 0;
 }
 
@@ -239,7 +240,7 @@ bool vb_place_is_executable(const uintptr_t *at, unsigned int count)
 		for (unsigned int i = 0; i < count; i++)
 			found |= at[i] >= map.start && at[i] < map.end;
 	}
-	close(lines.fd);
+	vb_sys_close(lines.fd);
 	return found;
 }
 
@@ -286,7 +287,7 @@ static void find_stack(void)
 		if (parse(line, &map) && !strcmp(map.path, "[stack]"))
 			stack_end = map.end;
 	if (lines.fd >= 0)
-		close(lines.fd);
+		vb_sys_close(lines.fd);
 }
 
 void vb_place_setup(void)
@@ -415,7 +416,7 @@ enum vb_site_reason vb_place_find(uintptr_t site, size_t bytes, size_t size,
 			try_page(&search, map.start, map.end);
 		free_from = map.end + (!strcmp(map.path, "[heap]") ? HEAP_ROOM : 0);
 	}
-	close(lines.fd);
+	vb_sys_close(lines.fd);
 	if (!text)
 		return VB_SITE_TEXT;
 	return search.distance == UINTPTR_MAX ? VB_SITE_PLACE : VB_SITE_NONE;

@@ -37,7 +37,7 @@ static bool write_text(int fd, uintptr_t at, const uint8_t *bytes, size_t n)
 	ssize_t done;
 
 	do
-		done = pwrite(fd, bytes, n, (off_t)at);
+		done = vb_sys_pwrite(fd, bytes, n, (off_t)at);
 	while (done < 0 && errno == EINTR);
 	return done == (ssize_t)n && !memcmp((const void *)at, bytes, n);
 }
@@ -56,7 +56,7 @@ static void force_text(uintptr_t at, const uint8_t *bytes, size_t n)
 		done = fd >= 0 && write_text(fd, at + 1, bytes + 1, n - 1) && serialize() &&
 		       write_text(fd, at, bytes, 1);
 		if (fd >= 0)
-			close(fd);
+			vb_sys_close(fd);
 	}
 }
 
@@ -79,7 +79,7 @@ bool vb_text_change(struct vb_site *site, uintptr_t at, const uint8_t *was, cons
 		return false;
 	if (memcmp((const void *)at, was, n) || !write_text(fd, at + 1, was + 1, n - 1) ||
 	    !serialize()) {
-		close(fd);
+		vb_sys_close(fd);
 		return false;
 	}
 	atomic_fetch_add_explicit(&site->changes, 1, memory_order_seq_cst);
@@ -91,7 +91,7 @@ bool vb_text_change(struct vb_site *site, uintptr_t at, const uint8_t *was, cons
 		serialize();
 	}
 	atomic_fetch_add_explicit(&site->changes, 1, memory_order_seq_cst);
-	close(fd);
+	vb_sys_close(fd);
 	return done;
 }
 
@@ -115,7 +115,7 @@ void vb_text_finish(struct vb_site *site, const struct vb_tramp *tramp, uint32_t
 								memory_order_relaxed);
 		}
 	}
-	close(fd);
+	vb_sys_close(fd);
 }
 
 /* Threads that come to the site meanwhile are at the breakpoint, as they would be at a hlt. */
@@ -128,7 +128,7 @@ bool vb_text_change_below(const struct vb_tramp *tramp)
 		return false;
 	done = *(const uint8_t *)tramp->site == VB_INT3 &&
 	       write_text(fd, tramp->site + 1, tramp->code + 1, tramp->changed - 1u) && serialize();
-	close(fd);
+	vb_sys_close(fd);
 	return done;
 }
 

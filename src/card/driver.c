@@ -93,7 +93,7 @@ static void notify(struct vb_emu_driver *driver, uint32_t vector)
 	VB_NO_CANCEL;
 
 	/* A counter at its limit refuses more, and is readable all the same. */
-	if (vb_file_is_open(file) && write(file->fd, &one, sizeof(one)) < 0)
+	if (vb_file_is_open(file) && vb_sys_write(file->fd, &one, sizeof(one)) < 0)
 		return;
 }
 

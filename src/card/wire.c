@@ -50,7 +50,7 @@ void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame
 	    vb_port_is_cut(adapter, 1) || !vb_file_is_open(&wire->file))
 		return;
 	/* An interface that is down takes nothing: the frame is lost, as on a cut cable. */
-	n = write(wire->file.fd, frame->data, frame->len);
+	n = vb_sys_write(wire->file.fd, frame->data, frame->len);
 	(void)n;
 }
 

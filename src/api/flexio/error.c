@@ -44,7 +44,7 @@ void vb_process_fatal(struct flexio_process *process, int status)
 	vb_cmdqs_halt(process);
 	/* A program that has closed it does not want to know; the number may be its file by now. */
 	if (vb_file_is_open(&process->error_file) &&
-	    write(process->error_file.fd, &one, sizeof(one)) < 0)
+	    vb_sys_write(process->error_file.fd, &one, sizeof(one)) < 0)
 		log_err("cannot wake the error fd: %s", strerror(errno));
 }
 

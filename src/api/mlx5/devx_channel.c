@@ -97,7 +97,7 @@ static void signal_one(struct devx_channel *channel)
 	const uint64_t one = 1;
 
 	/* The counter is far from its limit, since whoever empties the list resets it. */
-	if (write(channel->fd, &one, sizeof(one)) < 0)
+	if (vb_sys_write(channel->fd, &one, sizeof(one)) < 0)
 		return;
 }
 

@@ -46,7 +46,7 @@ void api_event_queue_signal(struct api_event_queue *queue)
 	 * Cannot fail: the counter is far from its limit, because whoever empties the list resets
 	 * it.
 	 */
-	if (write(queue->fd, &one, sizeof(one)) < 0)
+	if (vb_sys_write(queue->fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN);
 }
 

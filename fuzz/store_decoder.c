@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Random bytes as instruction and registers of a store to a doorbell page: the decoder never reads outside of what it is
- * given, and what it says it has found makes sense.
+ * Random bytes as instruction and registers of a store to a doorbell page, or of a load: the decoder never reads outside
+ * of what it is given, and what it says it has found makes sense.
  *
  *	16 * 8 bytes   general registers
  *	8 bytes        instruction pointer
@@ -44,6 +44,22 @@ static void check(const struct vb_store *store, const struct vb_store_regs *regs
 	}
 }
 
+static void check_load(const struct vb_load *load, struct vb_store_regs *regs, size_t len)
+{
+	uint64_t before[VB_STORE_GPRS];
+
+	if (!load->length || load->length > len || load->reg >= VB_STORE_GPRS || load->size > 8 ||
+	    load->size & (load->size - 1) || load->width < load->size)
+		abort();
+	memcpy(before, regs->gpr, sizeof(before));
+	vb_load_finish(load, regs->rip, regs);
+	for (unsigned int i = 0; i < VB_STORE_GPRS; i++)
+		if (i != load->reg && regs->gpr[i] != before[i])
+			abort();
+	if (load->width < 4 && (regs->gpr[load->reg] ^ before[load->reg]) >> 16)
+		abort();
+}
+
 static uint64_t segment_base(bool gs)
 {
 	return gs ? 0x1234 : 0x5678;
@@ -54,6 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const size_t sizes[] = { 0, 512, 576, 832, 2048, IMAGE };
 	struct vb_store_regs regs = { 0 };
 	struct vb_store store;
+	struct vb_load load;
 	uint8_t *code, *image;
 	size_t len;
 
@@ -78,6 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (!vb_store_decode(code, len, &regs, &store))
 		check(&store, &regs, len);
+	if (!vb_load_decode(code, len, &regs, &load))
+		check_load(&load, &regs, len);
 	free(code);
 	free(image);
 	return 0;

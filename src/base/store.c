@@ -12,6 +12,9 @@
  *
  * Instructions that read, change and write, other than xchg, are not here: nobody rings a bell with
  * them, because the page reads as zero.
+ *
+ * And of load instructions: moves into general registers, which is what a compiler makes of reading a
+ * volatile number and what the C library copies a few bytes with.
  */
 #include "base/store.h"
 
@@ -612,7 +615,91 @@ int vb_store_eval(const struct vb_store_form *form, const struct vb_store_regs *
 	return -EINVAL;
 }
 
+/* --- loads ------------------------------------------------------------------------------------ */
+
+static bool is_load(const struct decoded *d, struct vb_load *load)
+{
+	switch (d->insn.mnemonic) {
+	case ZYDIS_MNEMONIC_MOVBE:
+		load->turned = 1;
+		break;
+	case ZYDIS_MNEMONIC_MOVSX:
+	case ZYDIS_MNEMONIC_MOVSXD:
+		load->sign = 1;
+		break;
+	case ZYDIS_MNEMONIC_MOV:
+	case ZYDIS_MNEMONIC_MOVZX:
+		break;
+	default:
+		return false;
+	}
+	return d->op[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       d->op[1].type == ZYDIS_OPERAND_TYPE_MEMORY;
+}
+
+int vb_load_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
+		   struct vb_load *load)
+{
+	struct vb_store_form form = { 0 };
+	struct decoded d;
+	ZydisDecoder decoder;
+	unsigned int number;
+	bool high;
+
+	memset(load, 0, sizeof(*load));
+	if (ZYAN_FAILED(
+		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
+	    ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder, code, len, &d.insn, d.op)) ||
+	    !is_load(&d, load) || !find_gpr(d.op[0].reg.value, &number, &high) ||
+	    !take_address(&d.op[1], &form))
+		return -EINVAL;
+	form.length = d.insn.length;
+	form.address32 = d.insn.address_width == 32;
+	load->length = d.insn.length;
+	load->size = (uint8_t)(d.op[1].size / 8);
+	load->width = (uint8_t)(d.op[0].size / 8);
+	load->reg = (uint8_t)number;
+	load->reg_high = high;
+	if (!load->size || load->size > load->width || load->width > 8)
+		return -EINVAL;
+	return address_of(&form, regs, &load->addr) ? 0 : -EINVAL;
+}
+
+/* Writing 32 bits of a register clears the rest of it, fewer bits do not. */
+void vb_load_finish(const struct vb_load *load, uint64_t value, struct vb_store_regs *regs)
+{
+	unsigned int unused = 64 - 8u * load->size, shift = load->reg_high ? 8 : 0;
+	uint64_t *reg = &regs->gpr[load->reg], mask;
+
+	value <<= unused;
+	if (load->turned)
+		value = __builtin_bswap64(value);
+	else if (load->sign)
+		value = (uint64_t)((int64_t)value >> unused);
+	else
+		value >>= unused;
+	if (load->width == 8)
+		mask = UINT64_MAX;
+	else
+		mask = (1ull << 8 * load->width) - 1;
+	if (load->width >= 4)
+		*reg = value & mask;
+	else
+		*reg = (*reg & ~(mask << shift)) | (value & mask) << shift;
+}
+
 #else
+
+int vb_load_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
+		   struct vb_load *load)
+{
+	memset(load, 0, sizeof(*load));
+	return -EINVAL;
+}
+
+void vb_load_finish(const struct vb_load *load, uint64_t value, struct vb_store_regs *regs)
+{
+}
 
 int vb_store_parse(const uint8_t *code, size_t len, struct vb_store_form *form)
 {

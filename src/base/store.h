@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a machine instruction would store: the decoder behind trapped pages (base/trap.h).
+ * What a machine instruction would store or load: the decoder behind trapped pages (base/trap.h).
  *
- * It reads an instruction and the registers it had, and says where which bytes were to go. It
- * touches no memory but what it is given. x86-64 only; elsewhere nothing can be decoded.
+ * It reads an instruction and the registers it had, and says where which bytes were to go, or which
+ * register gets what is where. It touches no memory but what it is given. x86-64 only; elsewhere nothing can be decoded.
  */
 #pragma once
 
@@ -98,3 +98,22 @@ unsigned int vb_store_length(const uint8_t *code, size_t len);
 /* Both at once. */
 VB_PUBLIC int vb_store_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
 			      struct vb_store *store);
+
+/* A load of 1, 2, 4 or 8 bytes into a general register. */
+struct vb_load {
+	uint8_t length; /* of the instruction */
+	uint8_t size;   /* bytes loaded */
+	uint8_t width;  /* bytes of the register */
+	uint8_t reg, reg_high;
+	uint8_t sign;   /* movsx */
+	uint8_t turned; /* movbe */
+	uint64_t addr;
+};
+
+/* mov, movzx, movsx, movsxd or movbe: 0, or -EINVAL where it is none of these. */
+VB_PUBLIC int vb_load_decode(const uint8_t *code, size_t len, const struct vb_store_regs *regs,
+			     struct vb_load *load);
+
+/* The register gets the value; bits beyond the load's size do not count. */
+VB_PUBLIC void vb_load_finish(const struct vb_load *load, uint64_t value,
+			      struct vb_store_regs *regs);

@@ -11,6 +11,12 @@
  * found it counts itself in first and looks again, so vb_trap_unmap() knows when the last one has
  * left.
  *
+ * Regions of operations are unmapped by the program, and nobody tells us: munmap() of the C library
+ * can be called past every wrapper. So each of their pages begins with a cookie. On a fault the page
+ * is mapped a second time, which the kernel does for shared memory, and there the cookie is read. The
+ * address may have become another region meanwhile: whoever maps one takes it away from those that
+ * had it before.
+ *
  * Stacks. A program's alternate signal stack may have room for little more than the signal, and
  * a ring of a doorbell executes work requests. So decoding and callback are moved to the stack that
  * the store was made on, with the alternate stack switched off meanwhile: a signal that comes now
@@ -47,6 +53,9 @@
 
 enum {
 	MAX_REGIONS = 4096,
+	PAGE = 4096,
+	FIRST_SWEEP =
+		64, /* regions of operations, before it is looked which of them are unmapped */
 	WRITE_FAULT = 2,
 	FETCH_FAULT = 16,
 	GENERAL_PROTECTION = 13,
@@ -62,8 +71,17 @@ struct region {
 	_Atomic uint32_t users; /* handlers that are looking at it or inside its callback */
 	size_t size;
 	vb_trap_store *store;
+	vb_trap_op *op;  /* or NULL: it has stores */
+	uint64_t number; /* of the cookies: operations */
 	void *arg;
 };
+
+/* At the beginning of each page of a region of operations. */
+struct cookie {
+	uint64_t magic, number;
+};
+
+static const uint64_t COOKIE_MAGIC = 0x6f702d7061676521;
 
 static struct region regions[MAX_REGIONS];
 static _Atomic uint32_t num_regions; /* slots ever used */
@@ -125,6 +143,7 @@ struct trap {
 	struct vb_tramp *covered; /* a breakpoint is on its site; otherwise NULL */
 	uint8_t code[VB_STORE_CODE_MAX];
 	size_t code_len;
+	bool load;
 	bool done;
 };
 
@@ -265,6 +284,57 @@ static bool do_store(struct trap *t)
 	return true;
 }
 
+/* --- operations ------------------------------------------------------------------------------- */
+
+static bool operate(struct trap *t, uint64_t addr, uint64_t *value, size_t size)
+{
+	struct region *region = t->region;
+	uintptr_t base = atomic_load_explicit(&region->base, memory_order_relaxed);
+
+	if ((size != 1 && size != 2 && size != 4 && size != 8) || addr % size ||
+	    !inside(region, addr, size))
+		return false;
+	return region->op(region->arg, (size_t)(addr - base), t->load, value, size);
+}
+
+static bool do_op_store(struct trap *t)
+{
+	const struct vb_store *s = &t->store;
+	uint64_t value = 0;
+
+	if (s->kind != VB_STORE_PLAIN || s->mask != UINT64_MAX || s->size > sizeof(value))
+		return false;
+	memcpy(&value, s->data, s->size);
+	if (!operate(t, s->addr, &value, s->size))
+		return false;
+	t->regs->rip += s->length;
+	return true;
+}
+
+/* Both mappings are of one page, whatever may happen at addr in the meantime. */
+static bool has_cookie(uintptr_t addr, uint64_t number)
+{
+	long page = (long)(addr & ~(uintptr_t)(PAGE - 1));
+	long second = syscall(SYS_mremap, page, 0L, (long)PAGE, (long)MREMAP_MAYMOVE, 0L);
+	struct cookie cookie = { 0 };
+
+	/* Not there, or private memory of the program. */
+	if (second == -1)
+		return false;
+	if (!syscall(SYS_mprotect, second, (long)PAGE, (long)PROT_READ) &&
+	    vb_fault_copy(&cookie, (const void *)second, sizeof(cookie)))
+		cookie.magic = 0;
+	syscall(SYS_munmap, second, (long)PAGE);
+	return cookie.magic == COOKIE_MAGIC && cookie.number == number;
+}
+
+/* Its slot is free when the last handler has left it. */
+static void retire(struct region *region, uintptr_t base)
+{
+	atomic_compare_exchange_strong_explicit(&region->base, &base, 0, memory_order_seq_cst,
+						memory_order_relaxed);
+}
+
 /* --- the instruction -------------------------------------------------------------------------- */
 
 /* The instruction may end right before a page that cannot be read. */
@@ -285,15 +355,19 @@ static size_t read_code(uint64_t rip, uint8_t *code)
 
 static void complain(const struct trap *t)
 {
+	static const char *const what[] = { "store to doorbell page", "store to operation address",
+					    "load from operation address" };
+	bool op = t->region->op;
 	char text[256];
 	int n = snprintf(text, sizeof(text),
-			 "verbatim: cannot decode the store to doorbell page %p at %#llx:", t->addr,
-			 (unsigned long long)t->regs->rip);
+			 "verbatim: cannot decode the %s %p at %#llx:", what[op + (op && t->load)],
+			 t->addr, (unsigned long long)t->regs->rip);
 
 	for (size_t i = 0; i < t->code_len; i++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " %02x", t->code[i]);
-	n += snprintf(text + n, sizeof(text) - (size_t)n,
-		      "; ring with a mov, xchg, vector or string store\n");
+	n += snprintf(text + n, sizeof(text) - (size_t)n, "%s\n",
+		      op ? "; use a mov of 1, 2, 4 or 8 bytes, aligned, that has an operation"
+			 : "; ring with a mov, xchg, vector or string store");
 	if (vb_file_write(STDERR_FILENO, text, (size_t)n) < 0)
 		return;
 }
@@ -316,6 +390,31 @@ static bool understand(struct trap *t)
 	t->code_len = t->form.length;
 	memcpy(t->code, tramp->code, t->code_len);
 	return true;
+}
+
+static bool do_op_load(struct trap *t)
+{
+	struct vb_load load;
+	uint64_t value = 0;
+
+	t->code_len = read_code(t->regs->rip, t->code);
+	if (vb_load_decode(t->code, t->code_len, t->regs, &load) ||
+	    !operate(t, load.addr, &value, load.size))
+		return false;
+	vb_load_finish(&load, value, t->regs);
+	t->regs->rip += load.length;
+	return true;
+}
+
+static bool do_access(struct trap *t)
+{
+	t->site = NULL;
+	t->covered = NULL;
+	if (t->load)
+		return do_op_load(t);
+	if (!understand(t) || vb_store_eval(&t->form, t->regs, &t->store))
+		return false;
+	return t->region->op ? do_op_store(t) : do_store(t);
 }
 
 /* --- stacks ----------------------------------------------------------------------------------- */
@@ -344,13 +443,13 @@ __asm__(".text\n"
 /* Patching is done on another stack: not from an alternate one, where a fault there would be put. */
 static bool carry_out(struct trap *t, bool may_patch)
 {
-	bool done = understand(t) && !vb_store_eval(&t->form, t->regs, &t->store) && do_store(t);
+	bool done = do_access(t);
 
 	if (!done)
 		complain(t);
 	if (!may_patch)
 		return done;
-	if (done && t->site)
+	if (done && t->site && !t->region->op)
 		vb_patch_consider(t->site);
 	if (done && t->covered)
 		vb_patch_uncover(t->covered);
@@ -390,8 +489,13 @@ static bool run(struct trap *t)
 
 /* --- the fault -------------------------------------------------------------------------------- */
 
+static void leave(struct region *region)
+{
+	atomic_fetch_sub_explicit(&region->users, 1, memory_order_release);
+}
+
 /* Counted in when it returns one: no callback is taken away under us. */
-static struct region *find(uintptr_t addr)
+static struct region *find(uintptr_t addr, bool ops)
 {
 	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
 
@@ -404,16 +508,22 @@ static struct region *find(uintptr_t addr)
 		/* Pairs with vb_trap_unmap(): it sees us, or we see that the region is gone. */
 		atomic_fetch_add_explicit(&region->users, 1, memory_order_seq_cst);
 		if (atomic_load_explicit(&region->base, memory_order_seq_cst) == base &&
-		    addr - base < region->size)
+		    addr - base < region->size && (ops || !region->op))
 			return region;
-		atomic_fetch_sub_explicit(&region->users, 1, memory_order_release);
+		leave(region);
 	}
 	return NULL;
 }
 
-static void leave(struct region *region)
+/* The region that an access faulted in, or NULL: it is not ours. */
+static struct region *find_faulted(uintptr_t addr, bool load)
 {
-	atomic_fetch_sub_explicit(&region->users, 1, memory_order_release);
+	struct region *region = find(addr, true);
+
+	if (!region || (!region->op && !load) || (region->op && has_cookie(addr, region->number)))
+		return region;
+	leave(region);
+	return NULL;
 }
 
 /*
@@ -460,16 +570,20 @@ static bool answer(int sig, siginfo_t *info, void *context)
 	}
 	if (uc->uc_mcontext.gregs[REG_ERR] & FETCH_FAULT)
 		return resume(uc);
-	if (!(uc->uc_mcontext.gregs[REG_ERR] & WRITE_FAULT))
+	t.load = !(uc->uc_mcontext.gregs[REG_ERR] & WRITE_FAULT);
+	if (t.load && tramp)
 		return false;
 	t.uc = uc;
 	t.regs = &regs;
 	t.tramp = tramp;
 	t.addr = info->si_addr;
-	t.region = find((uintptr_t)info->si_addr);
-	if (!t.region)
+	t.region = find_faulted((uintptr_t)info->si_addr, t.load);
+	if (!t.region) {
+		errno = saved;
 		return false;
-	vb_patch_count_trap();
+	}
+	if (!t.region->op)
+		vb_patch_count_trap();
 	read_registers(uc, &regs);
 	done = run(&t);
 	if (done)
@@ -513,14 +627,14 @@ static struct region *enter(uintptr_t addr, sigset_t *before, bool *blocked)
 
 	*blocked = vb_fault_has_handlers();
 	if (!*blocked) {
-		region = find(addr);
+		region = find(addr, false);
 		if (!region || !vb_fault_has_handlers())
 			return region;
 		leave(region);
 		*blocked = true;
 	}
 	vb_signal_block(before);
-	return find(addr);
+	return find(addr, false);
 }
 
 bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
@@ -572,11 +686,17 @@ static void settle(void)
 		}
 }
 
-/* Threads of the parent that were in a region are not here. */
+/*
+ * Threads of the parent that were in a region are not here. What operations work on is the parent's,
+ * which may free it without our knowledge.
+ */
 static void forget_users(void)
 {
-	for (uint32_t i = 0; i < MAX_REGIONS; i++)
+	for (uint32_t i = 0; i < MAX_REGIONS; i++) {
+		if (regions[i].op)
+			atomic_store_explicit(&regions[i].base, 0, memory_order_relaxed);
 		atomic_store_explicit(&regions[i].users, 0, memory_order_relaxed);
+	}
 }
 
 __attribute__((constructor)) static void register_fork_handler(void)
@@ -595,7 +715,7 @@ static void set_bounds(void)
 	for (uint32_t i = 0; i < count; i++) {
 		uintptr_t base = atomic_load_explicit(&regions[i].base, memory_order_relaxed);
 
-		if (!base)
+		if (!base || regions[i].op) /* patched code leaves operations to the fault */
 			continue;
 		low = base < low ? base : low;
 		high = base + regions[i].size > high ? base + regions[i].size : high;
@@ -614,30 +734,45 @@ static struct region *free_slot(void)
 	return NULL;
 }
 
-void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
+/* With the lock: what had these addresses before was unmapped by the program. */
+static void take_over(uintptr_t base, size_t size)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct region *region;
-	void *base;
+	uint32_t count = atomic_load_explicit(&num_regions, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < count; i++) {
+		uintptr_t other = atomic_load_explicit(&regions[i].base, memory_order_seq_cst);
+
+		if (other && regions[i].op && other < base + size && base < other + regions[i].size)
+			retire(&regions[i], other);
+	}
+}
+
+static bool setup(void)
+{
 	int ret;
 
-	size = (size + page - 1) & ~(page - 1);
 	vb_patch_setup();
 	vb_fault_on_handlers(settle);
 	ret = vb_fault_register(on_fault);
-	if (ret) {
-		errno = -ret;
-		return NULL;
-	}
-	base = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (base == MAP_FAILED)
-		return NULL;
+	errno = -ret;
+	return !ret;
+}
+
+/* The region of pages that were mapped; unmaps them where there is no room: NULL with errno. */
+static void *enter_region(void *base, const struct region *want)
+{
+	size_t size = want->size;
+	struct region *region;
+
 	vb_lock(&lock);
+	take_over((uintptr_t)base, size);
 	region = free_slot();
 	if (region) {
 		region->size = size;
-		region->store = store;
-		region->arg = arg;
+		region->store = want->store;
+		region->op = want->op;
+		region->number = want->number;
+		region->arg = want->arg;
 		atomic_store_explicit(&region->base, (uintptr_t)base, memory_order_seq_cst);
 		if (region - regions >= atomic_load_explicit(&num_regions, memory_order_relaxed))
 			atomic_store_explicit(&num_regions, (uint32_t)(region - regions) + 1,
@@ -651,6 +786,93 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 		return NULL;
 	}
 	return base;
+}
+
+void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
+{
+	struct region want = { .size = (size + PAGE - 1) & ~(size_t)(PAGE - 1),
+			       .store = store,
+			       .arg = arg };
+	void *base;
+
+	if (!setup())
+		return NULL;
+	base = mmap(NULL, want.size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return base == MAP_FAILED ? NULL : enter_region(base, &want);
+}
+
+/*
+ * Slots of regions that the program has unmapped become free: now and then, so that the looks are few
+ * for each that is mapped.
+ */
+static void sweep(void)
+{
+	static uint32_t mapped, limit = FIRST_SWEEP;
+	uint32_t count = atomic_load_explicit(&num_regions, memory_order_relaxed);
+
+	vb_lock(&lock);
+	if (++mapped >= limit) {
+		mapped = 0;
+		for (uint32_t i = 0; i < count; i++) {
+			struct region *region = &regions[i];
+			uintptr_t base = atomic_load_explicit(&region->base, memory_order_seq_cst);
+
+			if (!base || !region->op)
+				continue;
+			if (has_cookie(base, region->number))
+				mapped++;
+			else
+				retire(region, base);
+		}
+		limit = mapped < FIRST_SWEEP / 2 ? FIRST_SWEEP : 2 * mapped;
+	}
+	vb_unlock(&lock);
+}
+
+void *vb_trap_map_op(size_t size, vb_trap_op *op, void *arg)
+{
+	static _Atomic uint64_t numbers;
+	struct region want = {
+		.size = (size + PAGE - 1) & ~(size_t)(PAGE - 1),
+		.op = op,
+		.number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed),
+		.arg = arg,
+	};
+	const struct cookie cookie = { COOKIE_MAGIC, want.number };
+	char *base;
+
+	if (!setup())
+		return NULL;
+	sweep();
+	base = mmap(NULL, want.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return NULL;
+	for (size_t at = 0; at < want.size; at += PAGE)
+		memcpy(base + at, &cookie, sizeof(cookie));
+	if (mprotect(base, want.size, PROT_NONE)) {
+		munmap(base, want.size);
+		return NULL;
+	}
+	return enter_region(base, &want);
+}
+
+void vb_trap_end(const void *arg)
+{
+	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct region *region = &regions[i];
+		bool same;
+
+		vb_lock(&lock);
+		same = region->op && region->arg == arg;
+		if (same)
+			atomic_store_explicit(&region->base, 0, memory_order_seq_cst);
+		vb_unlock(&lock);
+		/* Also where it is unmapped already: an operation may be on its way. */
+		while (same && atomic_load_explicit(&region->users, memory_order_seq_cst))
+			sched_yield();
+	}
 }
 
 void vb_trap_unmap(void *page)
@@ -687,6 +909,16 @@ void *vb_trap_map(size_t size, vb_trap_store *store, void *arg)
 }
 
 void vb_trap_unmap(void *page)
+{
+}
+
+void *vb_trap_map_op(size_t size, vb_trap_op *op, void *arg)
+{
+	errno = ENOTSUP;
+	return NULL;
+}
+
+void vb_trap_end(const void *arg)
 {
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages whose stores are seen: doorbells that programs ring with a plain store.
+ * Pages whose stores are seen: doorbells that programs ring with a plain store. And pages whose loads
+ * and stores are operations on memory that is elsewhere.
  *
  * The page reads as zero and is never opened for writing. A store to it faults; the instruction is
  * decoded (base/store.h), the callback gets the bytes, and the thread goes on behind the
@@ -18,6 +19,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,3 +40,31 @@ VB_PUBLIC void *vb_trap_map(size_t size, vb_trap_store *store, void *arg);
  * NULL is allowed.
  */
 VB_PUBLIC void vb_trap_unmap(void *page);
+
+/* Whether there are pages whose accesses are operations. */
+#if defined(__x86_64__)
+enum { VB_TRAP_OPS = 1 };
+#else
+enum { VB_TRAP_OPS = 0 };
+#endif
+
+/*
+ * One call per load or store, of 1, 2, 4 or 8 bytes at a multiple of its size; *value is what is
+ * stored, or what the register gets. False: there is no such operation, and the access is a fault of
+ * the program's own. It may do no more than touch memory.
+ */
+typedef bool vb_trap_op(void *arg, size_t offset, bool load, uint64_t *value, size_t size);
+
+/*
+ * A region of operations: as vb_trap_map(), but nobody can read or write it, and no instruction is
+ * replaced for it. The program unmaps it, whenever it likes and without telling: whether a page is
+ * still the region's is looked up at each access, and what other memory at this address does is none
+ * of ours. In a forked child an access is a fault.
+ */
+VB_PUBLIC void *vb_trap_map_op(size_t size, vb_trap_op *op, void *arg);
+
+/*
+ * No region of operations with this arg has any from now on. Waits for those that run in other
+ * threads. The pages stay where they are, for the program to unmap.
+ */
+VB_PUBLIC void vb_trap_end(const void *arg);

@@ -41,7 +41,7 @@ def subcommands(command):
 def exported(library):
     said = subprocess.run(['nm', '-D', '--defined-only', library], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r' [TW] ((?:flexio|dpa_stats|mlx4dv|hbldv|mlx5dv_(?:create_flow|destroy_flow|devx|dr|dump_dr|'
-                          r'init_obj|create_(?:cq|qp|wq|mkey)|destroy_mkey|qp_|get_clock|set_context|modify_qp_udp|map_ah|reserved_qpn|pp_|alloc_dm))_?\w*)',
+                          r'init_obj|create_(?:cq|qp|wq|mkey)|destroy_mkey|qp_|get_clock|set_context|modify_qp_udp|map_ah|reserved_qpn|pp_|alloc_dm|dm_map))_?\w*)',
                           said))
 
 

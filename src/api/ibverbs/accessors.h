@@ -170,6 +170,9 @@ struct vb_verbs_mlx5 {
 	int (*release_qpn)(struct ibv_context *context, uint32_t qpn);
 	/* The memory of a DM. */
 	void *(*dm)(struct ibv_dm *dm, size_t *length);
+	uint32_t dm_ops; /* a bit for each operation that addresses of a DM can have */
+	/* Such an address: NULL with errno. */
+	void *(*dm_map_op)(struct ibv_dm *dm, uint8_t op);
 };
 
 /* hbl devices. */

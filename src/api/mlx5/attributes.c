@@ -207,3 +207,20 @@ VB_PUBLIC struct ibv_dm *mlx5dv_alloc_dm(struct ibv_context *context,
 		return api_refuse_null(unsupported, "device memory of another type than MEMIC");
 	return ibv_alloc_dm(context, dm_attr);
 }
+
+VB_PUBLIC void *mlx5dv_dm_map_op_addr(struct ibv_dm *dm, uint8_t op)
+{
+	const struct vb_verbs_mlx5 *mlx5;
+	void *addr;
+	int err;
+
+	API_CALL(.kind = "DM", .number = dm ? dm->handle : 0);
+	err = check_context(dm ? dm->context : NULL, dm);
+	if (err)
+		return api_null(err);
+	mlx5 = vb_verbs_mlx5(dm->context);
+	if (op >= 32 || !(mlx5->dm_ops >> op & 1))
+		return api_refuse_null(unsupported_value, "op", op);
+	addr = mlx5->dm_map_op(dm, op);
+	return addr ? addr : api_refuse_null(memory, "addresses of operations");
+}

@@ -32,6 +32,7 @@ struct card {
 	struct ibv_device_attr_ex attr;
 	struct ibv_port_attr port;
 	struct mlx5dv_context dv;
+	uint32_t dm_ops; /* operations of addresses of device memory */
 };
 
 struct field {
@@ -152,6 +153,17 @@ static uint32_t device_memory(const struct card *card, uint32_t value)
 static uint32_t device_memory_bytes(const struct card *card, uint32_t value)
 {
 	return (uint32_t)card->attr.max_dm_size;
+}
+
+static uint32_t operations(const struct card *card, uint32_t value)
+{
+	return card->dm_ops;
+}
+
+/* 1, 2, 4 and 8 bytes. */
+static uint32_t operation_sizes(const struct card *card, uint32_t op)
+{
+	return card->dm_ops >> op & 1 ? 0xf : 0;
 }
 
 static uint32_t compression(const struct card *card, uint32_t value)
@@ -377,7 +389,10 @@ static const struct field fields[] = {
 	{ QOS, 0x90, 16, VB_PACES - 1, NULL }, /* packet_pacing_rate_table_size */
 
 	{ DEVICE_MEMORY, 0x0, 1, 0, device_memory },
+	{ DEVICE_MEMORY, 0x20, 8, 0, operation_sizes },      /* of increment */
+	{ DEVICE_MEMORY, 0x30, 8, 1, operation_sizes },      /* of test and set */
 	{ DEVICE_MEMORY, 0xa0, 32, 0, device_memory_bytes }, /* max_memic_size */
+	{ DEVICE_MEMORY, 0x200, 32, 0, operations },         /* memic_operations */
 };
 
 static int query_hca_cap(struct devx_cmd *cmd)
@@ -387,6 +402,7 @@ static int query_hca_cap(struct devx_cmd *cmd)
 	uint8_t answer[ANSWER_BYTES] = { 0 };
 	struct card card = {
 		.adapter = vb_dev_adapter(cmd->dev),
+		.dm_ops = vb_verbs_mlx5(cmd->context)->dm_ops,
 		.dv.comp_mask =
 			MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH,
 	};

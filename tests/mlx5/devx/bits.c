@@ -6,6 +6,7 @@
 #include "commands.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
 
 static struct command c;
 
@@ -79,6 +80,30 @@ static void memory(uint32_t none)
 
 	(void)none;
 	assert_non_null(dm);
+	assert_ok(ibv_free_dm(dm));
+}
+
+/* An address of each operation that a bit names; the sizes are those of mlx5_direct_dm_ops. */
+static void memory_operations(uint32_t none)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct ibv_dm *dm = ibv_alloc_dm(kit.ctx, &attr);
+	uint32_t ops;
+
+	(void)none;
+	assert_non_null(dm);
+	read_group(DEVICE_MEMORY);
+	ops = (uint32_t)get_bits(c.out, 0x80 + 0x200, 32);
+	for (uint8_t op = 0; op < 32; op++) {
+		void *addr = mlx5dv_dm_map_op_addr(dm, op);
+
+		assert_int_equal(addr != NULL, ops >> op & 1);
+		if (addr)
+			assert_ok(munmap(addr, attr.length));
+		if (op < 2)
+			assert_int_equal(get_bits(c.out, 0x80 + 0x20 + 0x10 * op, 8),
+					 addr ? 0xf : 0);
+	}
 	assert_ok(ibv_free_dm(dm));
 }
 
@@ -314,7 +339,11 @@ static const struct bits known[] = {
 	{ QOS, 0x40, 64, "packet_pacing_max_rate, packet_pacing_min_rate", pacing, 0 },
 	{ QOS, 0x90, 16, "packet_pacing_rate_table_size", pacing_entries, 0 },
 	{ DEVICE_MEMORY, 0x0, 1, "memic", memory, 0 },
+	{ DEVICE_MEMORY, 0x20, 8, "sizes of increment: mlx5_direct_dm_ops", memory_operations, 0 },
+	{ DEVICE_MEMORY, 0x30, 8, "sizes of test and set: mlx5_direct_dm_ops", memory_operations,
+	  0 },
 	{ DEVICE_MEMORY, 0xa0, 32, "max_memic_size: mlx5_direct_dm", memory, 0 },
+	{ DEVICE_MEMORY, 0x200, 32, "memic_operations", memory_operations, 0 },
 };
 
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };

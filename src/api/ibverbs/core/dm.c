@@ -3,11 +3,15 @@
  * Device memory: memory of the card that a program copies to and from, and registers. Here it is pages
  * of the process that others can map (base/shared.h), counted against what the adapter has. A registration is zero-based and keeps the
  * memory from being freed.
+ *
+ * Addresses of operations (base/trap.h) do not: what is left of them has no operation any more when
+ * the memory goes. The operations are atomic to those of the card, which are the processor's, too.
  */
 #include "objects.h"
 
 #include "base/fault.h"
 #include "base/shared.h"
+#include "base/trap.h"
 
 /* As hardware accesses it. */
 enum { WORD = 4, LOG_ALIGN_MAX = 12 };
@@ -66,6 +70,7 @@ static int take(unsigned int adapter, size_t length, size_t most)
 
 static void give(struct api_dm *dm)
 {
+	vb_trap_end(dm);
 	vb_shared_free(dm->buf, dm->length);
 	atomic_fetch_sub_explicit(&used[context_adapter(dm->ibv.context)->index], dm->length,
 				  memory_order_relaxed);
@@ -141,6 +146,62 @@ void api_dm_put(struct api_dm *dm)
 {
 	atomic_fetch_sub_explicit(&dm->users, 1, memory_order_release);
 }
+
+/* --- addresses of operations ------------------------------------------------------------------ */
+
+/* Where the operation takes place; NULL: it does not. The last page of the address is whole. */
+static void *place(const struct api_dm *dm, size_t offset, size_t size)
+{
+	if (offset > dm->length || size > dm->length - offset)
+		return NULL;
+	return (char *)dm->buf + offset;
+}
+
+static bool increment(void *arg, size_t offset, bool load, uint64_t *value, size_t size)
+{
+	void *at = place(arg, offset, size);
+
+	if (load || !at)
+		return false;
+	if (size == 1)
+		__atomic_fetch_add((uint8_t *)at, (uint8_t)*value, __ATOMIC_SEQ_CST);
+	else if (size == 2)
+		__atomic_fetch_add((uint16_t *)at, (uint16_t)*value, __ATOMIC_SEQ_CST);
+	else if (size == 4)
+		__atomic_fetch_add((uint32_t *)at, (uint32_t)*value, __ATOMIC_SEQ_CST);
+	else
+		__atomic_fetch_add((uint64_t *)at, *value, __ATOMIC_SEQ_CST);
+	return true;
+}
+
+/* To all ones, as rdma-core's own tests of the version that we speak want it. */
+static bool test_and_set(void *arg, size_t offset, bool load, uint64_t *value, size_t size)
+{
+	void *at = place(arg, offset, size);
+
+	if (!load || !at)
+		return false;
+	if (size == 1)
+		*value = __atomic_exchange_n((uint8_t *)at, UINT8_MAX, __ATOMIC_SEQ_CST);
+	else if (size == 2)
+		*value = __atomic_exchange_n((uint16_t *)at, UINT16_MAX, __ATOMIC_SEQ_CST);
+	else if (size == 4)
+		*value = __atomic_exchange_n((uint32_t *)at, UINT32_MAX, __ATOMIC_SEQ_CST);
+	else
+		*value = __atomic_exchange_n((uint64_t *)at, UINT64_MAX, __ATOMIC_SEQ_CST);
+	return true;
+}
+
+void *api_dm_map_op(struct ibv_dm *ibdm, uint8_t op)
+{
+	static vb_trap_op *const ops[API_DM_OPS] = {
+		[API_DM_INCREMENT] = increment, [API_DM_TEST_AND_SET] = test_and_set
+	};
+
+	return vb_trap_map_op(to_dm(ibdm)->length, ops[op], to_dm(ibdm));
+}
+
+/* --- registrations ---------------------------------------------------------------------------- */
 
 struct ibv_mr *api_dm_reg(struct ibv_pd *pd, struct ibv_dm *ibdm, uint64_t offset, size_t length,
 			  unsigned int access)

@@ -485,6 +485,9 @@ struct ibv_mr *api_mr_reg_any(struct ibv_pd *pd, void *addr, size_t length, uint
 struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
 int api_dm_free(struct ibv_dm *dm);
 void api_dm_abandon(struct vb_list *node);
+/* Operations of addresses, by the numbers of the device. */
+enum api_dm_op { API_DM_INCREMENT, API_DM_TEST_AND_SET, API_DM_OPS };
+void *api_dm_map_op(struct ibv_dm *dm, uint8_t op);
 /* A memory region of it is gone. */
 void api_dm_put(struct api_dm *dm);
 struct ibv_mr *api_dm_reg(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,

@@ -2,6 +2,7 @@
 /* The mlx5 provider: its table and its contexts. */
 #include "mlx5.h"
 
+#include "base/trap.h"
 #include "card/flow.h"
 
 /* The doorbell page is made when direct verbs first ask for it. */
@@ -107,6 +108,8 @@ static const struct vb_verbs_mlx5 own_accessors = {
 	.reserve_qpn = reserve_qpn,
 	.release_qpn = release_qpn,
 	.dm = dm_memory,
+	.dm_ops = VB_TRAP_OPS ? (1u << API_DM_OPS) - 1 : 0,
+	.dm_map_op = api_dm_map_op,
 };
 
 static const struct verbs_ex_private accessors = {

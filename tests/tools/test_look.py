@@ -72,7 +72,7 @@ def check_ps(program):
     check(len(found) == 1 and found[0]['command'] == 'traced', f'{found}')
     adapter = found[0]['adapters'][0]
     check(adapter['sent_bytes'] == 2 * 0 + SENT + PAST and adapter['received_bytes'] == SENT + PAST, f'{adapter}')
-    check(adapter['calls'] == 12 and adapter['packets'] == adapter['copies'] == adapter['retries'] == 0, f'{adapter}')
+    check(adapter['calls'] == 12 and adapter['packets'] == adapter['stores'] == adapter['copies'] == adapter['retries'] == 0, f'{adapter}')
     check(len(adapter['qps']) == 1, f'{adapter}')
     qp = adapter['qps'][0]
     check((qp['number'], qp['peer'], qp['peer_pid'], qp['type'], qp['state']) ==
@@ -94,7 +94,7 @@ def check_stats(program):
     check(stats(program)['sent_bytes'] == SENT + PAST + 64 and stats(program)['requests_call'] == 13, f'{stats(program)}')
     check(verbatim('stats', '-d', 'mlx5_1').stdout.count('\n') == 1, 'another adapter')
     text = verbatim('stats').stdout
-    check(re.search(rf'^mlx5_0 +{program.process.pid} +1 +736 +736 +0 +0 +13 +0 +0  traced$', text, re.M), text)
+    check(re.search(rf'^mlx5_0 +{program.process.pid} +1 +736 +736 +0 +0 +0 +13 +0 +0  traced$', text, re.M), text)
 
 
 def check_metrics(text, pid):

@@ -218,7 +218,7 @@ static void msix_host_uar(void)
 
 /* ---- commands ---- */
 
-enum { BAD_PARAM = 0x3, RES_BUSY = 0x6, BAD_INP_LEN = 0x50, BAD_OUTP_LEN = 0x51 };
+enum { BAD_PARAM = 0x3, BAD_RES = 0x5, RES_BUSY = 0x6, BAD_INP_LEN = 0x50, BAD_OUTP_LEN = 0x51 };
 
 /* By the firmware with a status, or (0) by the kernel, which leaves the answer alone. */
 static void check_refused(const uint8_t *in, size_t inlen, size_t outlen, uint8_t status)
@@ -252,7 +252,7 @@ static void commands(void)
 	map_command(in, info.vhca_id, info.queues, cq.work.number);
 	check_refused(in, sizeof(in), 16, BAD_PARAM);
 	map_command(in, info.vhca_id, 2, 0xfffff);
-	check_refused(in, sizeof(in), 16, BAD_PARAM);
+	check_refused(in, sizeof(in), 16, BAD_RES);
 	object_command(in, 0xa00, 0x7777, 0);
 	check_refused(in, sizeof(in), 16, BAD_PARAM);
 	map_command(in, info.vhca_id, 2, cq.work.number);

@@ -84,6 +84,9 @@ struct writer {
 	uint8_t *notes;
 	size_t notes_len;
 	int pagemap; /* descriptor, or -1 */
+	struct {
+		uint64_t at, from, to; /* from at on, the first written pages in a file */
+	} filed;
 	uint8_t buffer[CHUNK];
 };
 
@@ -210,6 +213,26 @@ static bool untouched(const uint64_t *entries, size_t index)
 	return entries && !(entries[index] >> 62);
 }
 
+/* The same of a page in a file, which others may have written: our page tables do not know. */
+static bool untouched_filed(struct writer *w, uint64_t at, bool *filed)
+{
+	*filed = at >= w->filed.at && at < w->filed.to;
+	if (!*filed) {
+		w->filed.at = at;
+		*filed = vb_space_written(&w->process->space, at, &w->filed.from, &w->filed.to);
+		if (!*filed)
+			w->filed.to = at;
+	}
+	return *filed && at < w->filed.from;
+}
+
+static bool is_untouched(struct writer *w, uint64_t at, const uint64_t *entries, size_t index)
+{
+	bool filed, is = untouched_filed(w, at, &filed);
+
+	return filed ? is : untouched(entries, index);
+}
+
 /* data[i]: page i of [addr, ...) must be in the file. */
 static void look_at_pages(struct writer *w, uint64_t addr, uint8_t *data, size_t count)
 {
@@ -231,7 +254,7 @@ static void look_at_pages(struct writer *w, uint64_t addr, uint8_t *data, size_t
 		}
 		if (in_file(w, at, page) || in_stack(w, at, page))
 			data[i] = 1;
-		else if (untouched(w->pagemap >= 0 ? entries : NULL, index))
+		else if (is_untouched(w, at, w->pagemap >= 0 ? entries : NULL, index))
 			data[i] = 0;
 		else
 			data[i] = !vb_space_read(&w->process->space, at, w->buffer, page) &&

@@ -308,6 +308,16 @@ void vb_dpa_text_stats(const struct vb_dpa_process *process, struct vb_dpa_text_
  */
 int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
 		   unsigned int rights);
+/*
+ * The same, readable and writable, for memory that keys of the card may cover: it stays as it is
+ * until the process ends. At most twice.
+ */
+int vb_dpa_mem_map_shareable(struct vb_dpa_process *process, uint64_t *addr, uint64_t len);
+/*
+ * A key is about to cover these bytes: from now on peers load and store in them, if they lie in one
+ * range of the above, and if it is possible.
+ */
+void vb_dpa_mem_share(struct vb_dpa_process *process, uint64_t addr, uint64_t len);
 int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
 		       unsigned int rights);
 int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len);

@@ -3,12 +3,14 @@
  * What the files of this folder share: the objects behind dpa.h.
  *
  * Locks, taken in this order: process.snapshot_lock, process.cpus_lock, process.lock (windows),
- * dpa.lock (threads' states and run queues), space.lock (page rights). None is held over a callback.
+ * dpa.lock (threads' states and run queues), space.lock (page rights) or the lock of mem_file.c. None
+ * is held over a callback.
  */
 #pragma once
 
 #include <pthread.h>
 
+#include "base/file.h"
 #include "base/util.h"
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
@@ -16,6 +18,14 @@
 #include "monitor/dpa.h"
 
 /* ---- mem.c: guest memory below the limit ---- */
+
+enum { SPACE_FILED = 2 }; /* the heap, and that of malloc */
+
+/* Guest addresses whose pages lie in the space's file. */
+struct filed_range {
+	uint64_t addr, len;
+	void *copy; /* during a fork, for the child; NULL: no room */
+};
 
 struct space {
 	uint8_t *base; /* host address of guest 0 */
@@ -30,6 +40,11 @@ struct space {
 			   purpose */
 	uint64_t next;  /* where the search for free pages starts */
 	pthread_mutex_t lock;
+	/* What follows is mem_file.c's, under its lock. */
+	struct vb_file file; /* fd -1: none */
+	struct filed_range filed[SPACE_FILED];
+	unsigned int num_filed;
+	struct space *next_filed;
 };
 
 #define PAGE_RESERVED 0x80
@@ -45,6 +60,20 @@ int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
 bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
 /* Copy what can be read or executed; -EFAULT, also where somebody unmaps it at the same time. */
 int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len);
+
+/* ---- mem_file.c: pages that peers can map ---- */
+
+/* Untouched pages that are mapped, readable and writable, go into the file, where that is good; 0. */
+int vb_space_into_file(struct space *space, uint64_t addr, uint64_t len);
+/* Whether any page of it lies there. */
+bool vb_space_is_filed(struct space *space, uint64_t addr, uint64_t len);
+/*
+ * The first pages from addr on that somebody may have written, [*from, *to), of those that lie in the
+ * file one behind the other; empty, at their end, where there are none. False: addr lies elsewhere.
+ */
+bool vb_space_written(struct space *space, uint64_t addr, uint64_t *from, uint64_t *to);
+/* All of them are unmapped; peers are waited for. */
+void vb_space_leave_file(struct space *space);
 
 /* ---- elf.c: what a file says ---- */
 

@@ -41,7 +41,9 @@ static void *reserve(struct space *space, uint64_t span)
 
 int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, bool whole)
 {
-	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE), .whole = whole };
+	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE),
+				 .whole = whole,
+				 .file = VB_NO_FILE };
 	space->limit = limit & ~(space->page - 1);
 	space->table_len = VB_JIT_TABLES * page_up(space, text_span * 4);
 	space->region = whole ? reserve(space, VB_CPU_SPAN) : MAP_FAILED;
@@ -73,6 +75,7 @@ void vb_space_destroy(struct space *space)
 {
 	if (!space->region)
 		return;
+	vb_space_leave_file(space);
 	munmap(space->region, space->region_len);
 	munmap(space->pages, space->limit / space->page);
 	pthread_mutex_destroy(&space->lock);
@@ -238,18 +241,28 @@ int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
 				    : -EINVAL;
 }
 
+int vb_dpa_mem_map_shareable(struct vb_dpa_process *process, uint64_t *addr, uint64_t len)
+{
+	struct space *space = &process->space;
+	int err = vb_space_map(space, addr, len, VB_DPA_READ | VB_DPA_WRITE, false);
+
+	return err ? err : vb_space_into_file(space, *addr, page_up(space, len));
+}
+
 int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
 		       unsigned int rights)
 {
-	if (!rights_valid(rights) || touches_text(process, addr, len))
+	if (!rights_valid(rights) || touches_text(process, addr, len) ||
+	    vb_space_is_filed(&process->space, addr, len))
 		return -EINVAL;
 	return space_protect(&process->space, addr, len, rights);
 }
 
 int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len)
 {
-	return touches_text(process, addr, len) ? -EINVAL
-						: vb_space_unmap(&process->space, addr, len);
+	if (touches_text(process, addr, len) || vb_space_is_filed(&process->space, addr, len))
+		return -EINVAL;
+	return vb_space_unmap(&process->space, addr, len);
 }
 
 void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,

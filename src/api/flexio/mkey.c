@@ -65,6 +65,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	*m = (struct flexio_mkey){ .process = process, .pd = pd };
 	if (!vb_process_hold(process, PART_MKEY))
 		goto free_mkey;
+	vb_dpa_mem_share(process->dpa, fattr->daddr, fattr->len);
 	err = reg(m, fattr, host);
 	if (err) {
 		fail("process %s: no key for %zu bytes at device address 0x%llx: %s", process->name,

@@ -164,14 +164,13 @@ static int make_memory(struct flexio_process *process)
 	uint64_t base = 0, end, levels_size, heap = process->accel->heap_size;
 	int err;
 
-	err = vb_dpa_mem_map(process->dpa, &base, heap, VB_DPA_READ | VB_DPA_WRITE);
+	err = vb_dpa_mem_map_shareable(process->dpa, &base, heap);
 	if (!err)
 		err = vb_arena_init(&process->heap, base, heap);
 	if (!err)
 		process->checked = vb_dpa_check_heap(process->dpa, &process->heap);
 	if (!err)
-		err = vb_dpa_mem_map(process->dpa, &process->brk_base, BRK_SIZE,
-				     VB_DPA_READ | VB_DPA_WRITE);
+		err = vb_dpa_mem_map_shareable(process->dpa, &process->brk_base, BRK_SIZE);
 	if (err) {
 		fail("process %s: no memory for a device heap of %llu MiB (dpa_heap of the configuration): %s",
 		     process->name, (unsigned long long)(heap >> 20), strerror(-err));

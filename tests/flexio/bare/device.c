@@ -228,6 +228,16 @@ EXPORT uint64_t fetch_add(uint64_t args)
 	return __atomic_fetch_add((uint64_t *)a[0], a[1], __ATOMIC_SEQ_CST);
 }
 
+/* args: address, number, how often. */
+EXPORT uint64_t add_often(uint64_t args)
+{
+	const uint64_t *a = (const uint64_t *)args;
+
+	for (uint64_t i = 0; i < a[2]; i++)
+		__atomic_fetch_add((uint64_t *)a[0], a[1], __ATOMIC_SEQ_CST);
+	return a[2];
+}
+
 /*
  * args: window id, two times (key, address, what is there), rounds. Configures either key in turns, reads, and adds 1 to
  * the word behind. Returns the number of rounds that saw what they should.

@@ -278,6 +278,57 @@ static void test_memory(void **state)
 	assert_int_equal(vb_dpa_mem_unmap(bed.process, heap, size), 0);
 }
 
+/* The file of device memory, or -1. */
+static int device_file(void)
+{
+	char path[32], name[64];
+
+	for (int fd = 0; fd < 256; fd++) {
+		memset(name, 0, sizeof(name));
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, name, sizeof(name) - 1) > 0 && strstr(name, "verbatim-dpa"))
+			return fd;
+	}
+	return -1;
+}
+
+/* Memory that peers can map: what they wrote is in the core, whether or not we have seen it. */
+static void test_filed(void **state)
+{
+	uint64_t heap = 0, size = 16 << 20, word = 4711;
+	struct file f = { 0 };
+	size_t before;
+	int fd;
+
+	(void)state;
+	assert_int_equal(write_core(NULL, 0, &f), 0);
+	before = f.len;
+	assert_int_equal(vb_dpa_mem_map_shareable(bed.process, &heap, size), 0);
+	assert_int_equal(vb_dpa_mem_write(bed.process, heap + (5 << 20), &word, 8), 0);
+	fd = device_file();
+	if (fd >= 0) { /* private elsewhere */
+		assert_int_equal(pwrite(fd, &word, 8, (off_t)(heap + (9 << 20))), 8);
+		assert_int_equal(vb_dpa_mem_unmap(bed.process, heap, size), -EINVAL);
+		assert_int_equal(vb_dpa_mem_protect(bed.process, heap, page, VB_DPA_READ), -EINVAL);
+	}
+	f.len = 0;
+	assert_int_equal(write_core(NULL, 0, &f), 0);
+	check_form(&f);
+	assert_true(f.len <= before + 4 * page);
+	assert_int_equal(word_of(&f, heap + (5 << 20)), 4711);
+	assert_int_equal(word_of(&f, heap + (9 << 20)), fd >= 0 ? 4711 : 0);
+	assert_int_equal(word_of(&f, heap + size - 8), 0);
+	if (fd >= 0) { /* without its descriptor */
+		word = 13;
+		assert_int_equal(pwrite(fd, &word, 8, (off_t)(heap + (7 << 20))), 8);
+		close(fd);
+		f.len = 0;
+		assert_int_equal(write_core(NULL, 0, &f), 0);
+		assert_int_equal(word_of(&f, heap + (7 << 20)), 13);
+	}
+	free(f.bytes);
+}
+
 /* Threads that run: each is of one moment, and goes on. */
 static void test_running(void **state)
 {
@@ -450,10 +501,10 @@ static void test_storm(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_notes),      cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_running),    cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_wild_stack), cmocka_unit_test(test_full),
-		cmocka_unit_test(test_storm),
+		cmocka_unit_test(test_notes), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_filed), cmocka_unit_test(test_running),
+		cmocka_unit_test(test_gone),  cmocka_unit_test(test_wild_stack),
+		cmocka_unit_test(test_full),  cmocka_unit_test(test_storm),
 	};
 
 	bed_main(argc, argv);

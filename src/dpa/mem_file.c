@@ -211,14 +211,17 @@ static void find_written(struct space *space, uint64_t addr, uint64_t end, uint6
 	*from = *to = end;
 	if (vb_file_is_open(&space->file)) {
 		off_t at = lseek(space->file.fd, (off_t)addr, SEEK_DATA);
+		bool none = at < 0 && errno == ENXIO;
 
-		if (at < 0 || (uint64_t)at >= end)
+		if (none || (at >= 0 && (uint64_t)at >= end))
 			return;
-		*from = (uint64_t)at;
-		at = lseek(space->file.fd, at, SEEK_HOLE);
-		if (at > 0 && (uint64_t)at < end)
-			*to = (uint64_t)at;
-		return;
+		if (at >= 0) {
+			*from = (uint64_t)at;
+			at = lseek(space->file.fd, at, SEEK_HOLE);
+			if (at > 0 && (uint64_t)at < end)
+				*to = (uint64_t)at;
+			return;
+		}
 	}
 	*from = find_in_memory(space, addr, end, true);
 	*to = find_in_memory(space, *from, end, false);
@@ -313,13 +316,19 @@ static void after_in_parent(void)
 
 static void take_copy(struct space *space, const struct filed_range *range)
 {
-	void *at = space->base + range->addr;
+	void *at = space->base + range->addr, *own = MAP_FAILED;
 
 	if (range->copy)
-		mremap(range->copy, range->len, range->len, MREMAP_MAYMOVE | MREMAP_FIXED, at);
-	else if (vb_file_is_open(&space->file))
-		mmap(at, range->len, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, space->file.fd, (off_t)range->addr);
+		own = mremap(range->copy, range->len, range->len, MREMAP_MAYMOVE | MREMAP_FIXED,
+			     at);
+	if (own == MAP_FAILED && vb_file_is_open(&space->file))
+		own = mmap(at, range->len, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, space->file.fd,
+			   (off_t)range->addr);
+	/* Nothing rather than the parent's memory: what the child does there is its own fault. */
+	if (own == MAP_FAILED)
+		mmap(at, range->len, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 static void after_in_child(void)

@@ -280,8 +280,7 @@ def check_ends(folder):
         raise peers.Failure(f'ulimit -f: {done}')
     if not preload:  # AddressSanitizer's allocator does not know forks
         profile(folder, 101, *argv, 'forks', code=3)
-    # Who ends the command ends the program; nothing stays. Not what nohup, around all of this, makes of SIGHUP.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Who ends the command ends the program; nothing stays.
     for sig in (signal.SIGTERM, signal.SIGHUP):
         with subprocess.Popen([VERBATIM, 'perf', '--period', '997', '--', *argv, 'waits'], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, 'TMPDIR': folder}) as command:

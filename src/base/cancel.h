@@ -14,8 +14,9 @@
  *
  * Neither helps where the cancellation of such a thread had begun before: at the end of open, read,
  * write or close libc then waits for the signal that carries it out, and in our handlers, which block
- * signals, for ever. What a doorbell can reach calls the vb_sys_ functions, which are the system calls
- * and nothing else.
+ * signals, for ever. So patching and the events that a doorbell causes call the vb_sys_ functions, which
+ * are the system calls and nothing else. Not all that a doorbell can reach does so yet: opening a
+ * peer's shared memory for the first time (fabric/reach.c) and poll() in api/mlx5/devx_events.c do not.
  */
 #pragma once
 

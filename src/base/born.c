@@ -17,7 +17,7 @@ void vb_born_start(void)
 	const struct vb_config *config = vb_config_get();
 	struct vb_born_hooks hooks = {
 		.memfd = vb_shared_memfd,
-		.add = vb_shared_add,
+		.add = vb_shared_add_file,
 		.remove = vb_shared_remove,
 	};
 	const char *why;

@@ -10,11 +10,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/file.h"
+
 /* What the allocator asks of libverbatim: base/shared.h has the meaning of each. */
 struct vb_born_hooks {
 	uint64_t limit; /* so many bytes may be in use; 0: an eighth of the machine's memory */
 	int (*memfd)(const char *name, uint64_t bytes);
-	int (*add)(void *base, size_t len, int fd, off_t offset);
+	int (*add)(void *base, size_t len, const struct vb_file *file, off_t offset);
 	void (*remove)(void *base, size_t len);
 };
 

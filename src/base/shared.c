@@ -157,6 +157,7 @@ static int make_map(void)
 		vb_file_close(&table_file);
 		return ret;
 	}
+	madvise(map, MAP_BYTES, MADV_DONTDUMP); /* a dump would make all of its pages */
 	map->magic = VB_SHARED_MAGIC;
 	/* Pairs with vb_shared_find(). */
 	atomic_store_explicit(&own->map, map, memory_order_release);
@@ -164,7 +165,7 @@ static int make_map(void)
 }
 
 /* With the lock. The number of the file, or -ENOSPC. */
-static int take_file(struct vb_shared_map *map, int fd, const struct stat *st)
+static int take_file(struct vb_shared_map *map, const struct vb_file *of)
 {
 	int empty = -ENOSPC;
 
@@ -174,15 +175,15 @@ static int take_file(struct vb_shared_map *map, int fd, const struct stat *st)
 		if (!own->pages[i]) {
 			if (empty < 0)
 				empty = i;
-		} else if (file->dev == st->st_dev && file->ino == st->st_ino) {
-			file->fd = fd;
+		} else if (file->dev == of->dev && file->ino == of->ino) {
+			file->fd = of->fd;
 			return i;
 		}
 	}
 	if (empty >= 0) {
-		map->files[empty].fd = fd;
-		map->files[empty].dev = st->st_dev;
-		map->files[empty].ino = st->st_ino;
+		map->files[empty].fd = of->fd;
+		map->files[empty].dev = of->dev;
+		map->files[empty].ino = of->ino;
 		if (!++own->next_generation)
 			own->next_generation = 1;
 		/* No entry leads here yet; those to come are stored with release. */
@@ -330,7 +331,7 @@ static void tell_made(void)
 }
 
 /* With the lock. undo: how much of it has to be taken back, outside of the lock. */
-static int add_locked(uint64_t base, uint64_t len, int fd, const struct stat *st, uint64_t page,
+static int add_locked(uint64_t base, uint64_t len, const struct vb_file *of, uint64_t page,
 		      bool *made, uint64_t *undo)
 {
 	int file, ret;
@@ -344,19 +345,18 @@ static int add_locked(uint64_t base, uint64_t len, int fd, const struct stat *st
 			return ret;
 		*made = true;
 	}
-	file = take_file(own->map, fd, st);
+	file = take_file(own->map, of);
 	if (file < 0)
 		return file;
 	*undo = fill(own->map, base, len, (uint32_t)file, page, &ret);
 	return ret;
 }
 
-int vb_shared_add(void *base, size_t len, int fd, off_t offset)
+int vb_shared_add_file(void *base, size_t len, const struct vb_file *file, off_t offset)
 {
 	uint64_t at = (uintptr_t)base, done = 0;
 	bool made = false;
 	sigset_t before;
-	struct stat st;
 	int ret;
 
 	if (!vb_shared_wanted())
@@ -364,16 +364,26 @@ int vb_shared_add(void *base, size_t len, int fd, off_t offset)
 	if (!len || (at | len | (uint64_t)offset) % VB_SHARED_PAGE || offset < 0 || at >= TOP ||
 	    len > TOP - at)
 		return -EINVAL;
-	if (fstat(fd, &st))
-		return -errno;
 	lock_table(&before);
-	ret = add_locked(at, len, fd, &st, (uint64_t)offset / VB_SHARED_PAGE, &made, &done);
+	ret = add_locked(at, len, file, (uint64_t)offset / VB_SHARED_PAGE, &made, &done);
 	unlock_table(&before);
 	if (made)
 		tell_made();
 	if (ret && done)
 		vb_shared_remove(base, done);
 	return ret;
+}
+
+int vb_shared_add(void *base, size_t len, int fd, off_t offset)
+{
+	struct vb_file file = { .fd = fd };
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return vb_shared_wanted() ? -errno : -ENOTSUP;
+	file.dev = st.st_dev;
+	file.ino = st.st_ino;
+	return vb_shared_add_file(base, len, &file, offset);
 }
 
 static void end_range(void *base, size_t len, enum ending ending)

@@ -101,6 +101,13 @@ VB_PUBLIC bool vb_shared_wanted(void);
 VB_PUBLIC int vb_shared_add(void *base, size_t len, int fd, off_t offset);
 
 /*
+ * The same with a file that was looked at when it was opened, so that no other file is ever named,
+ * whatever the program has done with the descriptor since: peers compare before they open.
+ */
+struct vb_file;
+int vb_shared_add_file(void *base, size_t len, const struct vb_file *file, off_t offset);
+
+/*
  * These pages are about to be unmapped, moved, protected, punched or mapped over: they are not
  * shared any more. Waits for peers that use them; see above. Pages that are not shared cost little,
  * so a caller need not know. The memory itself is not touched.
@@ -138,7 +145,6 @@ VB_PUBLIC void vb_shared_free(void *at, size_t bytes);
 /* --- for the fabric ---------------------------------------------------------------------------- */
 
 /* The table's own file, for peers; -ENOENT: nothing was ever shared. */
-struct vb_file;
 int vb_shared_table(struct vb_file *file);
 
 struct vb_shared_hooks {

@@ -116,6 +116,8 @@ static int map_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t i
 	if (ret)
 		return ret;
 	madvise(map, bytes, MADV_DONTFORK);
+	madvise(map, bytes,
+		MADV_DONTDUMP); /* it is the peer's, and a dump would make all of its pages */
 	*at = map;
 	return 0;
 }

@@ -13,20 +13,19 @@
  * threads that write without a lock go on; what they write after their page was copied, the child
  * does not see.
  *
- * fork() runs these handlers, whoever calls it. _Fork() does not, and neither do clone() without
- * CLONE_VM and the system calls: they are wrapped. vfork() and posix_spawn() have the parent's
- * memory anyway.
+ * All of it happens on a private stack (stack.c). Who calls fork() is calls.c's business; here are
+ * the handlers, which run whoever calls it.
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 
+#include "memory/fork.h"
 #include "memory/libc.h"
 #include "memory/memory.h"
 
-/* Of the one who has the lock, from before_fork() to after_fork(). */
+/* Of the one who has the lock, from memory_prepare() to memory_in_parent() or memory_in_child(). */
 static struct {
 	sigset_t mask;
 	char *copy; /* NULL: none */
@@ -34,12 +33,7 @@ static struct {
 	bool failed; /* there shall be no child */
 } forking;
 
-/* Of fork(): addresses that were found before its handlers ran, while it can still fail. */
-static __thread struct {
-	char *copy;
-	size_t len;
-	bool failed;
-} reserved;
+__thread struct memory_reserved memory_reserved;
 
 static bool is_copied(uint32_t page)
 {
@@ -86,23 +80,76 @@ static int copy_all(void)
 	return 0;
 }
 
-/* --- a stack in shared memory ----------------------------------------------------------------- */
+/* The number behind a name in /proc/meminfo, in KiB; SIZE_MAX: it is not there. */
+static size_t find_number(const char *text, const char *name)
+{
+	size_t number = 0;
 
-struct stack_move {
+	text = strstr(text, name);
+	if (!text)
+		return SIZE_MAX;
+	for (text += strlen(name); *text == ' '; text++)
+		;
+	for (; *text >= '0' && *text <= '9'; text++)
+		number = number * 10 + (size_t)(*text - '0');
+	return number;
+}
+
+/* Where the kernel cannot give so much it ends a process, perhaps us; fork() can say so instead. */
+static bool is_room(size_t len)
+{
+	enum { SMALL = 64 << 20 };
+	size_t available, swap;
+	char text[2048];
+	struct stat st;
+
+	if (len < SMALL || (memory_fd_is_ours() && !fstat(memory.file.fd, &st) &&
+			    (len = (size_t)st.st_blocks * 512) < SMALL))
+		return true;
+	libc_read_text("/proc/meminfo", text, sizeof(text));
+	available = find_number(text, "MemAvailable:");
+	swap = find_number(text, "SwapFree:");
+	return available == SIZE_MAX || swap == SIZE_MAX || len / 1024 < available + swap;
+}
+
+bool memory_reserve_copy(void)
+{
+	sigset_t mask;
+
+	memory_lock(&mask);
+	memory_reserved.len = bytes_to_copy();
+	memory_unlock(&mask);
+	memory_reserved.failed = false;
+	if (!is_room(memory_reserved.len))
+		return false;
+	memory_reserved.copy = memory_reserved.len ? map_copy(memory_reserved.len) : NULL;
+	return memory_reserved.copy || !memory_reserved.len;
+}
+
+void memory_drop_reserved(void)
+{
+	if (memory_reserved.copy)
+		RAW(SYS_munmap, memory_reserved.copy, memory_reserved.len);
+	memory_reserved.copy = NULL;
+}
+
+/* --- pages that parent and child cannot both use ---------------------------------------------- */
+
+struct leaving {
 	uint32_t first, count;
 	int ret;
 };
 
-static int move_stack(void *arg)
+static int leave(void *arg)
 {
-	struct stack_move *move = arg;
+	struct leaving *leaving = arg;
 
-	move->ret = memory_make_private(move->first, move->count);
+	leaving->ret = memory_make_private(leaving->first, leaving->count);
 	return 0;
 }
 
 /* The block, or the mapping, around an address in shared pages. False: the address is elsewhere. */
-static bool find_block(uintptr_t address, struct stack_move *move)
+static bool find_block(uintptr_t address, struct leaving *leaving)
 {
 	uint32_t page, count, end;
 
@@ -115,43 +162,43 @@ static bool find_block(uintptr_t address, struct stack_move *move)
 	while (page && !(memory.pages.state[page] & PAGE_HEAD) &&
 	       (memory.pages.state[page - 1] & PAGE_KIND) == PAGE_SHARED)
 		page--;
-	*move = (struct stack_move){ .first = page, .count = end - page };
+	*leaving = (struct leaving){ .first = page, .count = end - page };
 	return true;
 }
 
 /*
- * Parent and child cannot both run on one stack. Where this thread's stack is shared (a coroutine's,
- * one that the program gave to pthread_create or sigaltstack), it becomes private, which must not be
- * done by a thread that runs on it: a helper does it, while the kernel holds us as it holds the
- * caller of vfork(). With the lock. 0, or -errno.
+ * The block in which this address lies becomes private. This thread may be using it, so it must not
+ * do that itself: a helper does, while the kernel holds us as it holds the caller of vfork(). With
+ * the lock. 0, or -errno.
  */
-static int leave_shared_stack(void)
+static int leave_block(const void *address)
 {
 	static char stack[16384] __attribute__((aligned(16)));
-	static struct stack_move move;
+	static struct leaving leaving;
 	pid_t helper;
 
-	if (!find_block((uintptr_t)__builtin_frame_address(0), &move))
+	if (!find_block((uintptr_t)address, &leaving))
 		return 0;
-	memory_hide(move.first, move.count);
-	helper = LIBC(clone)(move_stack, stack + sizeof(stack),
-			     CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS, &move);
+	memory_hide(leaving.first, leaving.count);
+	helper = LIBC(clone)(leave, stack + sizeof(stack),
+			     CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS, &leaving);
 	if (helper < 0)
 		return -errno;
 	while (RAW(SYS_wait4, helper, NULL, __WCLONE, NULL) < 0 && errno == EINTR)
 		;
-	return move.ret;
+	return leaving.ret;
 }
 
-/* The stack that a child of clone() is to run on: the copy that it gets is older than its frames. */
-static int make_stack_private(const char *stack)
+/*
+ * What is left after the change of stacks: the kernel writes the child's number into the thread's
+ * descriptor, which lies at the end of a stack that the program gave to the thread; and libc may
+ * have come to fork() by a way of its own.
+ */
+static int leave_shared_pages(void)
 {
-	struct stack_move move;
+	int ret = leave_block((const void *)pthread_self());
 
-	if (!find_block((uintptr_t)stack - 1, &move))
-		return 0;
-	memory_hide(move.first, move.count);
-	return memory_make_private(move.first, move.count);
+	return ret ? ret : leave_block(__builtin_frame_address(0));
 }
 
 /*
@@ -172,10 +219,32 @@ PUBLIC int pthread_attr_setstack(pthread_attr_t *attr, void *stack, size_t size)
 	return LIBC(pthread_attr_setstack)(attr, stack, size);
 }
 
+/* The same by its old name, with the end of the stack: the block around it. */
+int pthread_attr_setstackaddr(pthread_attr_t *attr, void *end);
+
+PUBLIC int pthread_attr_setstackaddr(pthread_attr_t *attr, void *end)
+{
+	int (*set_address)(pthread_attr_t *, void *) =
+		(int (*)(pthread_attr_t *, void *))libc_function(LIBC_pthread_attr_setstackaddr);
+	struct leaving leaving;
+	sigset_t mask;
+	bool found;
+
+	memory_lock(&mask);
+	found = find_block((uintptr_t)end - 1, &leaving);
+	memory_unlock(&mask);
+	if (found) {
+		memory_hide(leaving.first, leaving.count);
+		memory_lock(&mask);
+		memory_make_private(leaving.first, leaving.count);
+		memory_unlock(&mask);
+	}
+	return set_address(attr, end);
+}
+
 /* --- the three steps -------------------------------------------------------------------------- */
 
-/* stack: where a child of clone() will run, or NULL. 0, or -ENOMEM; the lock is held in both cases. */
-static int prepare(const char *stack)
+int memory_prepare(void)
 {
 	sigset_t mask;
 	size_t len;
@@ -187,15 +256,15 @@ static int prepare(const char *stack)
 	if (!memory.size)
 		return 0;
 	memory_release_kept();
-	forking.failed = leave_shared_stack() || (stack && make_stack_private(stack));
+	forking.failed = leave_shared_pages();
 	len = forking.failed ? 0 : bytes_to_copy();
 	if (!len)
 		return forking.failed ? -ENOMEM : 0;
-	if (reserved.copy && reserved.len >= len) {
-		forking.copy = reserved.copy;
-		forking.len = reserved.len;
-		reserved.copy = NULL;
-	} else {
+	if (memory_reserved.copy && memory_reserved.len >= len) {
+		forking.copy = memory_reserved.copy;
+		forking.len = memory_reserved.len;
+		memory_reserved.copy = NULL;
+	} else if (is_room(len)) {
 		forking.copy = map_copy(len);
 		forking.len = len;
 	}
@@ -203,19 +272,14 @@ static int prepare(const char *stack)
 	return forking.failed ? -ENOMEM : 0;
 }
 
-static void drop_copy(void)
-{
-	if (forking.copy)
-		RAW(SYS_munmap, forking.copy, forking.len);
-	forking.copy = NULL;
-}
-
-static void in_parent(void)
+void memory_in_parent(void)
 {
 	sigset_t mask = forking.mask;
 
-	reserved.failed = forking.failed;
-	drop_copy();
+	memory_reserved.failed = forking.failed;
+	if (forking.copy)
+		RAW(SYS_munmap, forking.copy, forking.len);
+	forking.copy = NULL;
 	memory_unlock(&mask);
 }
 
@@ -277,25 +341,24 @@ static bool adopt_all(void)
 	return true;
 }
 
-static void in_child(void)
+sigset_t memory_adopt(bool shares_files)
 {
 	static const char text[] = "verbatim: no memory for a forked child's copy\n";
-	sigset_t mask = forking.mask;
 
 	if (memory.size && memory.mode != MEMORY_NONE) {
 		if (forking.failed || !adopt_all()) {
 			RAW(SYS_write, STDERR_FILENO, text, sizeof(text) - 1);
 			RAW(SYS_exit_group, 127);
 		}
-		if (memory_fd_is_ours())
-			RAW(SYS_close, memory.fd);
-		memory.fd = -1;
+		if (!shares_files && memory_fd_is_ours())
+			RAW(SYS_close, memory.file.fd);
+		memory.file.fd = -1;
 		memory.pid = (pid_t)RAW(SYS_getpid);
 		if (memory.mode == MEMORY_OPEN)
 			memory.mode = MEMORY_INHERITED;
 	}
 	forking.copy = NULL;
-	memory_unlock(&mask);
+	return forking.mask;
 }
 
 /* --- handlers --------------------------------------------------------------------------------- */
@@ -306,7 +369,14 @@ typedef int register_function(void (*)(void), void (*)(void), void (*)(void), vo
 
 static void before_fork(void)
 {
-	prepare(NULL); /* that it failed is said after the fork, when it can be */
+	memory_prepare(); /* that it failed is said after the fork, when it can be */
+}
+
+static void in_child(void)
+{
+	sigset_t mask = memory_adopt(false);
+
+	memory_unlock(&mask);
 }
 
 static register_function *find_register(void)
@@ -327,151 +397,21 @@ void memory_watch_forks(void)
 	register_function *next = find_register();
 
 	if (next && !atomic_exchange(&done, true))
-		next(before_fork, in_parent, in_child, &__dso_handle);
+		next(before_fork, memory_in_parent, in_child, &__dso_handle);
 }
 
 /* What pthread_atfork() calls. Handlers run before a fork in the opposite order of coming here. */
-PUBLIC int __register_atfork(void (*prepare_)(void), void (*parent)(void), void (*child)(void),
+PUBLIC int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso);
 
-PUBLIC int __register_atfork(void (*prepare_)(void), void (*parent)(void), void (*child)(void),
+PUBLIC int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso)
 {
 	memory_watch_forks();
-	return find_register()(prepare_, parent, child, dso);
+	return find_register()(prepare, parent, child, dso);
 }
 
 __attribute__((constructor)) static void watch_early(void)
 {
 	memory_watch_forks();
-}
-
-/* --- the calls -------------------------------------------------------------------------------- */
-
-static int no_memory(void)
-{
-	errno = ENOMEM;
-	return -1;
-}
-
-PUBLIC pid_t fork(void)
-{
-	pid_t pid;
-	sigset_t mask;
-	int err;
-
-	if (!atomic_load(&memory.size))
-		return LIBC(fork)();
-	/*
-	 * The handlers cannot refuse, so the address space is found before them. That they need
-	 * more of it, and cannot have it, is possible only where another handler allocates.
-	 */
-	memory_lock(&mask);
-	reserved.len = bytes_to_copy();
-	memory_unlock(&mask);
-	reserved.failed = false;
-	reserved.copy = reserved.len ? map_copy(reserved.len) : NULL;
-	if (reserved.len && !reserved.copy)
-		return no_memory();
-	pid = LIBC(fork)();
-	err = errno;
-	if (reserved.copy)
-		RAW(SYS_munmap, reserved.copy, reserved.len);
-	reserved.copy = NULL;
-	if (pid > 0 && reserved.failed) {
-		RAW(SYS_wait4, pid, NULL, 0, NULL);
-		return no_memory();
-	}
-	errno = err;
-	return pid;
-}
-
-/* The value of call, which makes a child with memory of its own and returns in both. */
-#define WITH_COPY(call)                             \
-	({                                          \
-		long made = -1;                     \
-		int err = ENOMEM;                   \
-                                                    \
-		if (!prepare(NULL)) {               \
-			made = (call);              \
-			err = made < 0 ? errno : 0; \
-		}                                   \
-		made ? in_parent() : in_child();    \
-		if (made < 0)                       \
-			errno = err;                \
-		made;                               \
-	})
-
-PUBLIC pid_t _Fork(void)
-{
-	return (pid_t)WITH_COPY(LIBC(_Fork)());
-}
-
-struct started {
-	int (*function)(void *arg);
-	void *arg;
-};
-
-static int start_child(void *arg)
-{
-	struct started started = *(struct started *)arg;
-
-	in_child();
-	return started.function(started.arg);
-}
-
-PUBLIC int clone(int (*function)(void *arg), void *stack, int flags, void *arg, ...)
-{
-	struct started started = { function, arg };
-	void *rest[3];
-	va_list args;
-	int ret = -1, err = ENOMEM;
-
-	va_start(args, arg);
-	for (int i = 0; i < 3; i++)
-		rest[i] = va_arg(args, void *);
-	va_end(args);
-	if (flags & CLONE_VM || !atomic_load(&memory.size) || !function || !stack)
-		return LIBC(clone)(function, stack, flags, arg, rest[0], rest[1], rest[2]);
-	if (!prepare(stack)) {
-		ret = LIBC(clone)(start_child, stack, flags, &started, rest[0], rest[1], rest[2]);
-		err = ret < 0 ? errno : 0;
-	}
-	in_parent();
-	if (ret < 0)
-		errno = err;
-	return ret;
-}
-
-/* The fields of struct clone_args that matter: flags at 0, stack at 40. */
-static bool is_fork(long number, const long *arg)
-{
-	switch (number) {
-#ifdef SYS_fork
-	case SYS_fork:
-		return true;
-#endif
-	case SYS_clone:
-		return !(arg[0] & CLONE_VM) && !arg[1];
-#ifdef SYS_clone3
-	case SYS_clone3:
-		return arg[0] && arg[1] >= 64 && !(*(const uint64_t *)arg[0] & CLONE_VM) &&
-		       !((const uint64_t *)arg[0])[5];
-#endif
-	}
-	return false;
-}
-
-PUBLIC long syscall(long number, ...)
-{
-	va_list args;
-	long arg[6];
-
-	va_start(args, number);
-	for (int i = 0; i < 6; i++)
-		arg[i] = va_arg(args, long);
-	va_end(args);
-	if (atomic_load_explicit(&memory.size, memory_order_relaxed) && is_fork(number, arg))
-		return WITH_COPY(RAW(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]));
-	return RAW(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }

@@ -3,6 +3,7 @@
 #include "memory/libc.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -65,4 +66,14 @@ int libc_is_next(const char **which)
 			return 0;
 	}
 	return 1;
+}
+
+void libc_read_text(const char *path, char *text, size_t size)
+{
+	int fd = (int)RAW(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	long n = fd < 0 ? 0 : RAW(SYS_read, fd, text, size - 1);
+
+	text[n > 0 ? n : 0] = '\0';
+	if (fd >= 0)
+		RAW(SYS_close, fd);
 }

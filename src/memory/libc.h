@@ -10,6 +10,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <pty.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 	F(malloc) F(calloc) F(free) F(realloc) F(reallocarray) F(posix_memalign) F(aligned_alloc) F(memalign) F(valloc) \
 	F(pvalloc) F(malloc_usable_size) F(malloc_trim) F(mmap) F(mmap64) F(munmap) F(mremap) F(mprotect) F(madvise) F(mlock) \
 	F(mlock2) F(munlock) F(mlockall) F(shmat) F(pkey_mprotect) F(fork) F(_Fork) F(clone) F(syscall) F(setrlimit) F(setrlimit64) \
-	F(prlimit) F(prlimit64) F(pthread_attr_setstack)
+	F(prlimit) F(prlimit64) F(pthread_attr_setstack) F(pthread_attr_setstackaddr) F(daemon) F(forkpty)
 /* clang-format on */
 
 enum libc_function {
@@ -55,3 +56,6 @@ static inline void *libc_function(enum libc_function function)
 
 /* A system call past all that stands in front of libc's functions; never a cancellation point. */
 #define RAW(...) LIBC(syscall)(__VA_ARGS__)
+
+/* What the kernel says in a file of /proc or /sys; nothing where it cannot be read. */
+void libc_read_text(const char *path, char *text, size_t size);

@@ -14,7 +14,7 @@ static _Atomic uint32_t word; /* 1: taken, 2: taken, and somebody may sleep */
  * The faults stay: libverbatim answers some of them, and blocked ones would end the process. None
  * happens while the lock is held.
  */
-static void block(sigset_t *before)
+void memory_block(sigset_t *before)
 {
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
 	unsigned long set = ~0ul;
@@ -24,11 +24,16 @@ static void block(sigset_t *before)
 	RAW(SYS_rt_sigprocmask, SIG_BLOCK, &set, before, sizeof(set));
 }
 
+void memory_unblock(const sigset_t *before)
+{
+	RAW(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, sizeof(unsigned long));
+}
+
 void memory_lock(sigset_t *before)
 {
 	uint32_t none = 0;
 
-	block(before);
+	memory_block(before);
 	if (atomic_compare_exchange_strong_explicit(&word, &none, 1, memory_order_acquire,
 						    memory_order_relaxed))
 		return;
@@ -41,5 +46,5 @@ void memory_unlock(const sigset_t *before)
 {
 	if (atomic_exchange_explicit(&word, 0, memory_order_release) == 2)
 		RAW(SYS_futex, &word, FUTEX_WAKE, 1, NULL, NULL, 0);
-	RAW(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, sizeof(unsigned long));
+	memory_unblock(before);
 }

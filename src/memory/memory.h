@@ -41,10 +41,10 @@ struct memory {
 	_Atomic enum memory_mode mode;
 	/* The rest is under the lock. */
 	struct vb_born_hooks hooks;
-	pid_t pid; /* whose range it is */
-	int fd;    /* the memfd, if it is still that */
-	dev_t dev;
-	ino_t ino;
+	pid_t pid;                  /* whose range it is */
+	struct vb_file file;        /* the memfd; its descriptor may be another file by now */
+	bool has_policies;          /* mbind() was called with pages of the range */
+	bool huge_private;          /* only private memory gets huge pages here */
 	uint32_t limit, used, high; /* pages; none from high on was ever used */
 	struct pages pages;
 	/* Freed blocks that keep their pages for the next malloc() of that size. */
@@ -73,7 +73,10 @@ static inline bool memory_is_open(void)
 	return atomic_load_explicit(&memory.mode, memory_order_relaxed) == MEMORY_OPEN;
 }
 
-/* With all asynchronous signals blocked; before is what was blocked before. */
+/* All asynchronous signals; before is what was blocked before. */
+void memory_block(sigset_t *before);
+void memory_unblock(const sigset_t *before);
+/* With all of these blocked. */
 void memory_lock(sigset_t *before);
 void memory_unlock(const sigset_t *before);
 
@@ -124,10 +127,29 @@ void memory_forget(uint32_t first, uint32_t count);
 void memory_replaced(uint32_t first, uint32_t count);
 /* Copy content of shared pages. 0, or -errno. */
 int memory_copy(uint32_t first, uint32_t count, char *to);
-/* What was written there is zero again. 0, or -errno. */
+/* What was written there, of shared pages, is zero again. 0, or -errno. */
 int memory_punch(uint32_t first, uint32_t count);
 /* Whether our descriptor still is the memfd. */
 bool memory_fd_is_ours(void);
+
+/* --- mmap.c ----------------------------------------------------------------------------------- */
+
+/* A system call (its number, and its arguments) with pages of the range; false: it is none. */
+bool memory_syscall(const long *arg, long *ret);
+
+/* --- stack.c ---------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#define MEMORY_CAN_SWITCH
+#endif
+
+/* call(arg) on the stack that ends at top, a multiple of 16. */
+long memory_switch_stack(long (*call)(void *arg), void *arg, char *top);
+/*
+ * call(arg), which forks: on a private stack if this thread's may lie in shared pages. -1 with
+ * errno ENOMEM: there is none.
+ */
+long memory_call_beside(long (*call)(void *arg), void *arg);
 
 /* --- fork.c ----------------------------------------------------------------------------------- */
 

@@ -158,7 +158,7 @@ static void *map_over(void *base, size_t len, int prot, int flags, int fd, off_t
 	return p;
 }
 
-PUBLIC void *mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
+static void *do_mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
 {
 	void *p;
 
@@ -174,13 +174,6 @@ PUBLIC void *mmap(void *base, size_t len, int prot, int flags, int fd, off_t off
 	return LIBC(mmap)(base, len, prot, flags, fd, offset);
 }
 
-_Static_assert(sizeof(off_t) == sizeof(off64_t), "one function");
-
-PUBLIC void *mmap64(void *base, size_t len, int prot, int flags, int fd, off64_t offset)
-{
-	return mmap(base, len, prot, flags, fd, offset);
-}
-
 static int unmap_piece(char *base, size_t len, uint32_t kind, int arg)
 {
 	if (kind == PAGE_GONE)
@@ -189,7 +182,7 @@ static int unmap_piece(char *base, size_t len, uint32_t kind, int arg)
 	return 0;
 }
 
-PUBLIC int munmap(void *base, size_t len)
+static int do_munmap(void *base, size_t len)
 {
 	struct part part;
 	int ret;
@@ -234,17 +227,12 @@ static bool is_refused(const void *base, size_t old_len)
 	       (kind_of(first) == PAGE_SHARED || kind_of(first) == PAGE_FREE);
 }
 
-PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
+static void *do_mremap(void *base, size_t old_len, size_t new_len, int flags, void *to)
 {
 	struct part old, new;
 	bool has_old, has_new = false;
-	va_list args;
-	void *to = NULL, *p;
+	void *p;
 
-	va_start(args, flags);
-	if (flags & MREMAP_FIXED)
-		to = va_arg(args, void *);
-	va_end(args);
 	if (is_refused(base, old_len)) {
 		errno = EINVAL;
 		return MAP_FAILED;
@@ -258,8 +246,8 @@ PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
 	if (has_old && !(flags & ~MREMAP_MAYMOVE) && new_len &&
 	    round_up(new_len) <= round_up(old_len))
 		return round_up(new_len) < round_up(old_len) &&
-				       munmap((char *)base + round_up(new_len),
-					      round_up(old_len) - round_up(new_len))
+				       do_munmap((char *)base + round_up(new_len),
+						 round_up(old_len) - round_up(new_len))
 			       ? MAP_FAILED
 			       : base;
 	if (has_old)
@@ -318,7 +306,7 @@ static int protect_piece(char *base, size_t len, uint32_t kind, int prot)
 	return ret;
 }
 
-PUBLIC int mprotect(void *base, size_t len, int prot)
+static int do_mprotect(void *base, size_t len, int prot)
 {
 	struct part part;
 	int ret;
@@ -337,7 +325,7 @@ PUBLIC int pkey_mprotect(void *base, size_t len, int prot, int key)
 	int ret;
 
 	if (key == -1)
-		return mprotect(base, len, prot);
+		return do_mprotect(base, len, prot);
 	if (!is_sound(base, len) || !begin(&part, base, len))
 		return LIBC(pkey_mprotect)(base, len, prot, key);
 	ret = memory_make_private(part.first, part.count)
@@ -372,6 +360,10 @@ static int advise_shared(char *base, size_t len, int advice)
 		return ret ? fail(-ret) : 0;
 	case MADV_REMOVE:
 		return fail(EINVAL);
+	case MADV_HUGEPAGE:
+		if (!memory.huge_private)
+			break;
+		/* fall through */
 	case MADV_WIPEONFORK:
 	case MADV_KEEPONFORK:
 	case MADV_DONTNEED_LOCKED:
@@ -399,7 +391,7 @@ static int advise_piece(char *base, size_t len, uint32_t kind, int advice)
 	return ret;
 }
 
-PUBLIC int madvise(void *base, size_t len, int advice)
+static int do_madvise(void *base, size_t len, int advice)
 {
 	struct part part;
 	int ret;
@@ -435,7 +427,7 @@ static bool note_locked(const void *base, size_t len)
 	return mapped;
 }
 
-PUBLIC int mlock(const void *base, size_t len)
+static int do_mlock(const void *base, size_t len)
 {
 	return note_locked(base, len) ? LIBC(mlock)(base, len) : fail(ENOMEM);
 }
@@ -449,4 +441,135 @@ PUBLIC int mlock2(const void *base, size_t len, unsigned int flags)
 PUBLIC int munlock(const void *base, size_t len)
 {
 	return note_locked(base, len) ? LIBC(munlock)(base, len) : fail(ENOMEM);
+}
+
+/* --- system calls ----------------------------------------------------------------------------- */
+
+/* Which nodes have the memory: the kernel keeps that with the file. */
+static long bind_pages(const long *arg)
+{
+	struct part part;
+	long ret;
+
+	if (!begin(&part, (void *)arg[1], (size_t)arg[2]))
+		return RAW(arg[0], arg[1], arg[2], arg[3], arg[4], arg[5], arg[6]);
+	ret = RAW(arg[0], arg[1], arg[2], arg[3], arg[4], arg[5], arg[6]);
+	if (!ret) {
+		memory.has_policies = true;
+		for (uint32_t i = part.first; i < part.first + part.count; i++)
+			if (kind_of(i) == PAGE_SHARED)
+				memory.pages.state[i] |= PAGE_ODD;
+	}
+	end(&part);
+	return ret;
+}
+
+static bool is_about_pages(const long *arg)
+{
+	uint32_t first, count;
+
+	switch (arg[0]) {
+	case SYS_mmap:
+		return true;
+	case SYS_munmap:
+	case SYS_mprotect:
+	case SYS_madvise:
+	case SYS_mlock:
+	case SYS_mbind:
+		break;
+	case SYS_mremap:
+		if (arg[4] & MREMAP_FIXED &&
+		    memory_part((uintptr_t)arg[5], (size_t)arg[3], &first, &count))
+			return true;
+		break;
+	default:
+		return false;
+	}
+	return memory_part((uintptr_t)arg[1], arg[2] ? (size_t)arg[2] : 1, &first, &count);
+}
+
+/*
+ * Libraries that watch the mappings of a program write a jump over the first bytes of libc's
+ * functions, or of ours, and then make the system calls themselves: Open MPI and UCX. So nothing
+ * here calls one of ours by its name, and this does not go round where libc's lead back to it.
+ */
+bool memory_syscall(const long *arg, long *ret)
+{
+	static __thread bool inside;
+
+	if (inside || !is_about_pages(arg))
+		return false;
+	inside = true;
+	switch (arg[0]) {
+	case SYS_mmap:
+		*ret = (long)do_mmap((void *)arg[1], (size_t)arg[2], (int)arg[3], (int)arg[4],
+				     (int)arg[5], arg[6]);
+		break;
+	case SYS_munmap:
+		*ret = do_munmap((void *)arg[1], (size_t)arg[2]);
+		break;
+	case SYS_mprotect:
+		*ret = do_mprotect((void *)arg[1], (size_t)arg[2], (int)arg[3]);
+		break;
+	case SYS_madvise:
+		*ret = do_madvise((void *)arg[1], (size_t)arg[2], (int)arg[3]);
+		break;
+	case SYS_mlock:
+		*ret = do_mlock((void *)arg[1], (size_t)arg[2]);
+		break;
+	case SYS_mbind:
+		*ret = bind_pages(arg);
+		break;
+	default:
+		*ret = (long)do_mremap((void *)arg[1], (size_t)arg[2], (size_t)arg[3], (int)arg[4],
+				       (void *)arg[5]);
+	}
+	inside = false;
+	return true;
+}
+
+/* --- by their names --------------------------------------------------------------------------- */
+
+PUBLIC void *mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	return do_mmap(base, len, prot, flags, fd, offset);
+}
+
+_Static_assert(sizeof(off_t) == sizeof(off64_t), "one function");
+
+PUBLIC void *mmap64(void *base, size_t len, int prot, int flags, int fd, off64_t offset)
+{
+	return do_mmap(base, len, prot, flags, fd, offset);
+}
+
+PUBLIC int munmap(void *base, size_t len)
+{
+	return do_munmap(base, len);
+}
+
+PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
+{
+	void *to = NULL;
+	va_list args;
+
+	va_start(args, flags);
+	if (flags & MREMAP_FIXED)
+		to = va_arg(args, void *);
+	va_end(args);
+	return do_mremap(base, old_len, new_len, flags, to);
+}
+
+PUBLIC int mprotect(void *base, size_t len, int prot)
+{
+	return do_mprotect(base, len, prot);
+}
+
+PUBLIC int madvise(void *base, size_t len, int advice)
+{
+	return do_madvise(base, len, advice);
+}
+
+PUBLIC int mlock(const void *base, size_t len)
+{
+	return do_mlock(base, len);
 }

@@ -9,14 +9,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "memory/libc.h"
 #include "memory/memory.h"
 
-struct memory memory = { .fd = -1 };
+struct memory memory = { .file = { .fd = -1 } };
 
 #define PLAIN (PAGE_SHARED | PAGE_RW)
 
@@ -35,12 +34,40 @@ static uint32_t kind_of(uint32_t page)
 	return memory.pages.state[page] & PAGE_KIND;
 }
 
-bool memory_fd_is_ours(void)
+static bool is_ours(int fd)
 {
 	struct stat st;
 
-	return memory.fd >= 0 && !fstat(memory.fd, &st) && st.st_dev == memory.dev &&
-	       st.st_ino == memory.ino;
+	return fd >= 0 && !fstat(fd, &st) && st.st_dev == memory.file.dev &&
+	       st.st_ino == memory.file.ino;
+}
+
+bool memory_fd_is_ours(void)
+{
+	return is_ours(memory.file.fd);
+}
+
+/*
+ * The memfd under a number that no other thread knows: one could put another file at the first one
+ * between a look and a use. -1: the program has closed it.
+ */
+static int borrow_fd(void)
+{
+	enum { HIGH = 400 }; /* where nobody expects the number that he opens next */
+	int fd = (int)RAW(SYS_fcntl, memory.file.fd, F_DUPFD_CLOEXEC, HIGH);
+
+	if (fd < 0)
+		fd = (int)RAW(SYS_fcntl, memory.file.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (fd < 0 || is_ours(fd))
+		return fd;
+	RAW(SYS_close, fd);
+	return -1;
+}
+
+static void return_fd(int fd)
+{
+	if (is_ours(fd))
+		RAW(SYS_close, fd);
 }
 
 bool memory_part(uintptr_t base, size_t len, uint32_t *first, uint32_t *count)
@@ -82,29 +109,12 @@ void memory_show(uint32_t first, uint32_t count)
 	for (; first < end; first += n) {
 		n = pages_alike(&memory.pages, first, end, PAGE_KIND | PAGE_RW);
 		if ((memory.pages.state[first] & (PAGE_KIND | PAGE_RW)) == PLAIN)
-			memory.hooks.add(memory_page(first), bytes_of(n), memory.fd,
+			memory.hooks.add(memory_page(first), bytes_of(n), &memory.file,
 					 (off_t)bytes_of(first));
 	}
 }
 
 /* --- content ---------------------------------------------------------------------------------- */
-
-static int read_all(int fd, char *to, size_t len, off_t from)
-{
-	long got;
-
-	while (len) {
-		got = RAW(SYS_pread64, fd, to, len, from);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got ? -errno : -EIO;
-		to += got;
-		from += got;
-		len -= (size_t)got;
-	}
-	return 0;
-}
 
 static int prot_of(uint32_t page)
 {
@@ -112,51 +122,80 @@ static int prot_of(uint32_t page)
 }
 
 /*
- * What was written of [from, from + len) of the file. In pieces that stay in the cache between the
- * kernel's making of the pages, one call for all instead of a fault for each, and the copy. The
- * source is mapped already, so a copy is cheaper than a read(), where the program may read it.
+ * The same pages of the file once more, elsewhere: what the program has forbidden at their own
+ * address, to others of its threads as well, is allowed here. No descriptor is needed. NULL: no room.
  */
-static int copy_extent(char *to, off_t from, size_t len)
+static char *map_again(uint32_t first, uint32_t count)
 {
-	enum { PIECE = 128 << 10 };
-	uint32_t first, n;
-	size_t piece;
+	size_t len = bytes_of(count);
+	char *at = (char *)RAW(SYS_mremap, memory_page(first), 0, len, MREMAP_MAYMOVE);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	RAW(SYS_munlock, at, len); /* as the first, perhaps */
+	if (!RAW(SYS_mprotect, at, len, PROT_READ | PROT_WRITE))
+		return at;
+	RAW(SYS_munmap, at, len);
+	return NULL;
+}
+
+/* Pages of one state in the bits of PAGE_PROT. */
+static int copy_alike(char *to, uint32_t first, uint32_t count)
+{
+	char *again;
+
+	if (prot_of(first) & PROT_READ) {
+		memcpy(to, memory_page(first), bytes_of(count));
+		return 0;
+	}
+	again = map_again(first, count);
+	if (!again)
+		return -ENOMEM;
+	memcpy(to, again, bytes_of(count));
+	RAW(SYS_munmap, again, bytes_of(count));
+	return 0;
+}
+
+/*
+ * In pieces that stay in the cache between the kernel's making of the pages, one call for all
+ * instead of a fault for each, and the copy.
+ */
+static int copy_extent(char *to, uint32_t first, uint32_t count)
+{
+	enum { PIECE = 32 };
+	uint32_t end = first + count, n;
 	int ret = 0;
 
-	for (; len && !ret; to += piece, from += (off_t)piece, len -= piece) {
-		piece = len < PIECE ? len : PIECE;
-#ifdef MADV_POPULATE_WRITE
-		RAW(SYS_madvise, to, piece, MADV_POPULATE_WRITE);
-#endif
-		first = (uint32_t)(from / MEMORY_PAGE);
-		n = pages_alike(&memory.pages, first, first + (uint32_t)(piece / MEMORY_PAGE),
+	for (; first < end && !ret; first += n, to += bytes_of(n)) {
+		n = pages_alike(&memory.pages, first, end - first > PIECE ? first + PIECE : end,
 				PAGE_PROT);
-		if (prot_of(first) & PROT_READ && bytes_of(n) == piece)
-			memcpy(to, memory_page(first), piece);
-		else
-			ret = read_all(memory.fd, to, piece, from);
+#ifdef MADV_POPULATE_WRITE
+		RAW(SYS_madvise, to, bytes_of(n), MADV_POPULATE_WRITE);
+#endif
+		ret = copy_alike(to, first, n);
 	}
 	return ret;
 }
 
 /* Only what was written: the rest is holes, and to is zero. */
-static int copy_data(uint32_t first, uint32_t count, char *to)
+static int copy_data(int fd, uint32_t first, uint32_t count, char *to)
 {
 	off_t start = (off_t)bytes_of(first), end = start + (off_t)bytes_of(count);
 	off_t data, hole;
 	int ret;
 
 	for (off_t at = start; at < end; at = hole) {
-		data = RAW(SYS_lseek, memory.fd, at, SEEK_DATA);
+		data = RAW(SYS_lseek, fd, at, SEEK_DATA);
 		if (data < 0)
 			return errno == ENXIO ? 0 : -errno; /* nothing but a hole to the end */
 		if (data >= end)
 			return 0;
-		hole = RAW(SYS_lseek, memory.fd, data, SEEK_HOLE);
+		hole = RAW(SYS_lseek, fd, data, SEEK_HOLE);
 		if (hole < 0)
 			return -errno;
 		hole = hole > end ? end : hole;
-		ret = copy_extent(to + (data - start), data, (size_t)(hole - data));
+		ret = copy_extent(to + (data - start), (uint32_t)(data / MEMORY_PAGE),
+				  (uint32_t)((hole - data) / MEMORY_PAGE));
 		if (ret)
 			return ret;
 	}
@@ -165,42 +204,34 @@ static int copy_data(uint32_t first, uint32_t count, char *to)
 
 int memory_copy(uint32_t first, uint32_t count, char *to)
 {
-	int fd, ret;
+	int fd = borrow_fd(), ret;
 
-	if (memory_fd_is_ours())
-		return copy_data(first, count, to);
-	/* The program has closed it. This way reads pages that were never written, too. */
-	fd = (int)RAW(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	/* Nobody knows what was written, so all of it is copied. */
 	if (fd < 0)
-		return -errno;
-	ret = read_all(fd, to, bytes_of(count), (off_t)(uintptr_t)memory_page(first));
-	RAW(SYS_close, fd);
+		return copy_extent(to, first, count);
+	ret = copy_data(fd, first, count, to);
+	if (ret == -EBADF) /* another thread closes all there is */
+		ret = copy_extent(to, first, count);
+	return_fd(fd);
 	return ret;
 }
 
+/* By the mapping alone: the descriptor could be another file, whose content would be lost. */
 int memory_punch(uint32_t first, uint32_t count)
 {
-	char *at = memory_page(first);
-	uint32_t n;
+	char *at = memory_page(first), *again;
+	size_t len = bytes_of(count);
 	int err;
 
-	if (memory_fd_is_ours())
-		return RAW(SYS_fallocate, memory.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			   bytes_of(first), bytes_of(count))
-			       ? -errno
-			       : 0;
-	for (uint32_t end = first + count; first < end; first += n, at = memory_page(first)) {
-		n = pages_alike(&memory.pages, first, end, PAGE_PROT);
-		/* The other way needs the right to write. */
-		if (!(prot_of(first) & PROT_WRITE))
-			RAW(SYS_mprotect, at, bytes_of(n), PROT_READ | PROT_WRITE);
-		err = RAW(SYS_madvise, at, bytes_of(n), MADV_REMOVE) ? errno : 0;
-		if (!(prot_of(first) & PROT_WRITE))
-			RAW(SYS_mprotect, at, bytes_of(n), prot_of(first));
-		if (err)
-			return -err;
-	}
-	return 0;
+	if (!RAW(SYS_madvise, at, len, MADV_REMOVE))
+		return 0;
+	/* Some kernels want the right to write, and none does it with locked pages. */
+	again = map_again(first, count);
+	if (!again)
+		return -ENOMEM;
+	err = RAW(SYS_madvise, again, len, MADV_REMOVE) ? errno : 0;
+	RAW(SYS_munmap, again, len);
+	return -err;
 }
 
 /* --- pages come and go ------------------------------------------------------------------------ */
@@ -210,18 +241,41 @@ static bool map_anew(uint32_t first, uint32_t count)
 {
 	char *at = memory_page(first);
 	size_t len = bytes_of(count);
+	int fd = memory.mode == MEMORY_OPEN ? borrow_fd() : -1;
 	bool mapped = false;
 
-	if (memory.mode == MEMORY_OPEN && memory_fd_is_ours())
+	if (fd >= 0)
 		mapped = RAW(SYS_mmap, at, len, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-			     memory.fd, bytes_of(first)) == (long)at;
+			     fd, bytes_of(first)) == (long)at;
 	else if (memory.mode == MEMORY_INHERITED)
 		mapped = RAW(SYS_mmap, at, len, PROT_NONE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
 			     0) == (long)at;
 	if (!mapped)
 		RAW(SYS_munmap, at, len);
+	else
+		RAW(SYS_madvise, at, len, MADV_DONTDUMP);
+	return_fd(fd);
 	return mapped;
+}
+
+/*
+ * Rights, and a place in core dumps, which would otherwise fill the file: the kernel makes every page
+ * that it dumps.
+ */
+static bool open_pages(uint32_t first, uint32_t count)
+{
+	if (RAW(SYS_mprotect, memory_page(first), bytes_of(count), PROT_READ | PROT_WRITE))
+		return false;
+	RAW(SYS_madvise, memory_page(first), bytes_of(count), MADV_DODUMP);
+	return true;
+}
+
+/* What a program has told the kernel of the nodes for these pages stays with the file. */
+static void forget_policy(uint32_t first, uint32_t count)
+{
+	if (memory.has_policies)
+		RAW(SYS_mbind, memory_page(first), bytes_of(count), 0, NULL, 0, 0);
 }
 
 /* Pages of one state go back to the system. False: they are not ours any more. */
@@ -234,12 +288,18 @@ static bool give_back(uint32_t first, uint32_t count, uint8_t state)
 	    !RAW(SYS_madvise, at, len, MADV_REMOVE)) {
 		/* Where that fails, for too many mappings, they are free all the same. */
 		RAW(SYS_mprotect, at, len, PROT_NONE);
+		RAW(SYS_madvise, at, len, MADV_DONTDUMP);
 		return true;
 	}
-	if ((state & PAGE_KIND) == PAGE_SHARED && memory_punch(first, count)) {
-		/* What was written there is still there. */
-		RAW(SYS_munmap, at, len);
-		return false;
+	if ((state & PAGE_KIND) == PAGE_SHARED) {
+		if (state & PAGE_ODD)
+			RAW(SYS_munlock, at, len);
+		forget_policy(first, count);
+		if (memory_punch(first, count)) {
+			/* What was written there is still there. */
+			RAW(SYS_munmap, at, len);
+			return false;
+		}
 	}
 	return map_anew(first, count);
 }
@@ -343,7 +403,7 @@ static uint32_t take_new(uint32_t count, size_t align)
 			   align > MEMORY_PAGE ? (uint32_t)(align / MEMORY_PAGE) : 1, PLAIN);
 	if (first == PAGES_NONE)
 		return first;
-	if (RAW(SYS_mprotect, memory_page(first), bytes_of(count), PROT_READ | PROT_WRITE)) {
+	if (!open_pages(first, count)) {
 		pages_give(&memory.pages, first, count);
 		return PAGES_NONE;
 	}
@@ -420,7 +480,7 @@ static bool grow(uint32_t first, uint32_t count, uint32_t more)
 	    memory.used + more > memory.limit ||
 	    !pages_take_at(&memory.pages, first + count, more, PLAIN))
 		return false;
-	if (RAW(SYS_mprotect, memory_page(first + count), bytes_of(more), PROT_READ | PROT_WRITE)) {
+	if (!open_pages(first + count, more)) {
 		pages_give(&memory.pages, first + count, more);
 		return false;
 	}
@@ -487,9 +547,8 @@ static int mark_private(uint32_t first, uint32_t count)
 /* In one piece: what the program knows as one mapping is still one for the kernel. */
 static int make_run_private(uint32_t first, uint32_t count)
 {
-	char *at = memory_page(first);
+	char *at = memory_page(first), *to, *again;
 	size_t len = bytes_of(count);
-	char *to;
 	int ret;
 
 	to = (char *)RAW(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -497,14 +556,23 @@ static int make_run_private(uint32_t first, uint32_t count)
 	if (to == MAP_FAILED)
 		return -ENOMEM;
 	ret = memory_copy(first, count, to);
+	if (!ret)
+		forget_policy(first, count);
+	/* Punched through a mapping of its own, when no thread can write there any more. */
+	again = ret ? NULL : map_again(first, count);
+	if (!ret && !again)
+		ret = -ENOMEM;
 	if (!ret && RAW(SYS_mremap, to, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) != (long)at)
 		ret = -errno;
 	if (ret) {
 		RAW(SYS_munmap, to, len);
+		if (again)
+			RAW(SYS_munmap, again, len);
 		return ret;
 	}
-	if (memory_fd_is_ours())
-		memory_punch(first, count);
+	if (RAW(SYS_madvise, again, len, MADV_REMOVE))
+		memset(again, 0, len); /* whoever has the page next relies on it */
+	RAW(SYS_munmap, again, len);
 	for (uint32_t i = first; i < first + count; i++)
 		memory.pages.state[i] =
 			(uint8_t)((memory.pages.state[i] & ~(PAGE_KIND | PAGE_ODD)) | PAGE_PRIVATE);

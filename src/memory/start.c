@@ -7,7 +7,6 @@
  * did not before, there is no range.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -28,15 +27,24 @@ static bool is_limited(int resource)
 /* Private memory is then refused when it is mapped, but that of a memfd when it is touched. */
 static bool is_overcommit_off(void)
 {
-	int fd = (int)RAW(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory",
-			  O_RDONLY | O_CLOEXEC);
-	char text[2] = "";
+	char text[4];
 
-	if (fd >= 0) {
-		RAW(SYS_read, fd, text, 1);
-		RAW(SYS_close, fd);
-	}
-	return *text == '2';
+	libc_read_text("/proc/sys/vm/overcommit_memory", text, sizeof(text));
+	return text[0] == '2';
+}
+
+#define HUGE "/sys/kernel/mm/transparent_hugepage/"
+
+/* Whether MADV_HUGEPAGE helps private memory, and not that of a memfd. */
+static bool is_huge_private(void)
+{
+	char text[128];
+
+	libc_read_text(HUGE "enabled", text, sizeof(text));
+	if (!text[0] || strstr(text, "[never]"))
+		return false;
+	libc_read_text(HUGE "shmem_enabled", text, sizeof(text));
+	return !text[0] || strstr(text, "[never]") || strstr(text, "[deny]");
 }
 
 /* What speaks against a range in this process; NULL: nothing. */
@@ -45,6 +53,9 @@ static const char *find_reason(void)
 	const char *other = vb_getenv("LD_PRELOAD");
 	const char *which;
 
+#ifndef MEMORY_CAN_SWITCH
+	return "there is no fork with shared stacks on this processor";
+#endif
 	if (sysconf(_SC_PAGESIZE) != MEMORY_PAGE)
 		return "pages have other sizes than 4 KiB";
 	if (other && strstr(other, "vgpreload"))
@@ -72,9 +83,7 @@ static int open_file(const struct vb_born_hooks *hooks, uint64_t size)
 		close(fd);
 		return -EIO;
 	}
-	memory.fd = fd;
-	memory.dev = st.st_dev;
-	memory.ino = st.st_ino;
+	memory.file = (struct vb_file){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
 	return 0;
 }
 
@@ -88,14 +97,15 @@ static char *map_range(size_t size)
 	if (place == MAP_FAILED)
 		return NULL;
 	base = (char *)(((uintptr_t)place + HUGE_PAGE - 1) & ~((uintptr_t)HUGE_PAGE - 1));
-	if (RAW(SYS_mmap, base, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.fd,
-		0) != (long)base) {
+	if (RAW(SYS_mmap, base, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+		memory.file.fd, 0) != (long)base) {
 		RAW(SYS_munmap, place, size + HUGE_PAGE);
 		return NULL;
 	}
 	if (base > place)
 		RAW(SYS_munmap, place, base - place);
 	RAW(SYS_munmap, base + size, place + HUGE_PAGE - base);
+	RAW(SYS_madvise, base, size, MADV_DONTDUMP);
 	return base;
 }
 
@@ -116,8 +126,8 @@ static int make_range(const struct vb_born_hooks *hooks, uint64_t limit)
 	if (!base) {
 		if (info != MAP_FAILED)
 			RAW(SYS_munmap, info, notes);
-		close(memory.fd);
-		memory.fd = -1;
+		close(memory.file.fd);
+		memory.file.fd = -1;
 		return -ENOMEM;
 	}
 	pages_init(&memory.pages, (uintptr_t)base / MEMORY_PAGE, count,
@@ -144,11 +154,14 @@ static int take_over_range(const struct vb_born_hooks *hooks)
 	for (uint32_t first = 0; first < memory.pages.count; first += n) {
 		n = pages_alike(&memory.pages, first, memory.pages.count, PAGE_KIND);
 		at = memory_page(first);
-		if (memory.pages.state[first] == PAGE_FREE &&
-		    RAW(SYS_mmap, at, (size_t)n * MEMORY_PAGE, PROT_NONE,
-			MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.fd,
+		if (memory.pages.state[first] != PAGE_FREE)
+			continue;
+		if (RAW(SYS_mmap, at, (size_t)n * MEMORY_PAGE, PROT_NONE,
+			MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.file.fd,
 			(off_t)first * MEMORY_PAGE) != (long)at)
 			memory_unmap_free(first, n);
+		else
+			RAW(SYS_madvise, at, (size_t)n * MEMORY_PAGE, MADV_DONTDUMP);
 	}
 	return 0;
 }
@@ -182,6 +195,7 @@ PUBLIC int verbatim_memory_start(const struct vb_born_hooks *hooks, const char *
 		*why = "memory was limited or locked before (setrlimit, mlockall)";
 	if (!ret) {
 		memory.pid = (pid_t)RAW(SYS_getpid);
+		memory.huge_private = is_huge_private();
 		atomic_store_explicit(&memory.mode, MEMORY_OPEN, memory_order_release);
 	}
 	memory_unlock(&before);

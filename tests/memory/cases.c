@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,41 +25,12 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <ucontext.h>
 #include <unistd.h>
 
+#include "cases.h"
 #include "start.h"
 
-#define PAGE  4096
-#define LARGE (256 << 10)
-
-#define CHECK(what)                                                                          \
-	do {                                                                                 \
-		if (!(what)) {                                                               \
-			fprintf(stderr, "%s:%d: %s (errno %d)\n", __func__, __LINE__, #what, \
-				errno);                                                      \
-			_exit(1);                                                            \
-		}                                                                            \
-	} while (0)
-
 extern char **environ;
-
-static int wait_for(pid_t pid)
-{
-	int status = -1;
-
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return status;
-}
-
-static bool are(const char *p, char value, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (p[i] != value)
-			return false;
-	return true;
-}
 
 /* Content of the file that peers see there. */
 static bool in_file(const char *p, char value, size_t len)
@@ -455,101 +427,9 @@ static void forks_in_handler(void)
 	CHECK(!setitimer(ITIMER_REAL, &never, NULL));
 }
 
-/* --- stacks in such memory -------------------------------------------------------------------- */
-
-static ucontext_t outside, inside;
-
-static void fork_on_this_stack(void)
-{
-	volatile char here[4096];
-	pid_t pid;
-
-	for (int i = 0; i < 5; i++) {
-		memset((char *)here, i, sizeof(here));
-		pid = fork();
-		CHECK(pid >= 0);
-		if (!pid) {
-			CHECK(are((char *)here, (char)i, sizeof(here)));
-			memset((char *)here, 99, sizeof(here));
-			usleep(1000);
-			CHECK(are((char *)here, 99, sizeof(here)));
-			_exit(0);
-		}
-		CHECK(are((char *)here, (char)i, sizeof(here)));
-		memset((char *)here, 55, sizeof(here));
-		CHECK(!wait_for(pid));
-		CHECK(are((char *)here, 55, sizeof(here)));
-	}
-}
-
-static void *in_thread(void *arg)
-{
-	fork_on_this_stack();
-	return arg;
-}
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	fork_on_this_stack();
-}
-
-static void stacks(void)
-{
-	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
-	stack_t other = { .ss_sp = malloc(LARGE), .ss_size = LARGE };
-	pthread_attr_t attr;
-	pthread_t thread;
-	void *stack;
-
-	CHECK(!getcontext(&inside));
-	inside.uc_stack.ss_sp = malloc(LARGE);
-	inside.uc_stack.ss_size = LARGE;
-	inside.uc_link = &outside;
-	CHECK(memory_test_is_shown(inside.uc_stack.ss_sp, LARGE));
-	CHECK(memory_test_is_shown(other.ss_sp, LARGE));
-	makecontext(&inside, fork_on_this_stack, 0);
-	CHECK(!swapcontext(&outside, &inside));
-
-	CHECK(!posix_memalign(&stack, PAGE, LARGE) && !pthread_attr_init(&attr));
-	CHECK(!pthread_attr_setstack(&attr, stack, LARGE));
-	CHECK(!pthread_create(&thread, &attr, in_thread, NULL) && !pthread_join(thread, NULL));
-
-	CHECK(!sigaltstack(&other, NULL) && !sigaction(SIGUSR1, &act, NULL));
-	CHECK(!raise(SIGUSR1));
-}
-
 /* --- descriptors ------------------------------------------------------------------------------ */
 
 /* Everything that needs pages to change, with content to compare. */
-/* A fork on a stack leaves what lies beside it as it is. */
-static void beside_stacks(void)
-{
-	int rw = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
-	char *before = mmap(NULL, LARGE, rw, anonymous, -1, 0);
-	char *stack = mmap(NULL, LARGE, rw, anonymous, -1, 0);
-	char *after = mmap(NULL, LARGE, rw, anonymous, -1, 0);
-	ucontext_t here, there;
-
-	/* the first half of one was given back and is another one's */
-	CHECK(!munmap(before, LARGE / 2));
-	CHECK(mmap(NULL, LARGE / 2, rw, anonymous, -1, 0) == before);
-	CHECK(stack == before + LARGE && after == stack + LARGE);
-	CHECK(!getcontext(&there));
-	there.uc_stack.ss_sp = stack;
-	there.uc_stack.ss_size = LARGE;
-	there.uc_link = &here;
-	makecontext(&there, fork_on_this_stack, 0);
-	CHECK(!swapcontext(&here, &there));
-	CHECK(memory_test_is_hidden(stack, LARGE));
-	CHECK(memory_test_is_shown(before, LARGE) && memory_test_is_shown(after, LARGE));
-	there.uc_stack.ss_sp = before;
-	there.uc_stack.ss_size = LARGE / 2;
-	makecontext(&there, fork_on_this_stack, 0);
-	CHECK(!swapcontext(&here, &there));
-	CHECK(memory_test_is_shown(before + LARGE / 2, LARGE / 2));
-}
-
 static void work(void)
 {
 	char *p = malloc(LARGE), *q = valloc(8 * PAGE), *m;
@@ -612,6 +492,45 @@ static void replaced(void)
 	CHECK(after.st_size == before.st_size && after.st_blocks == before.st_blocks);
 	for (int i = 0; i < 64; i++) {
 		CHECK(pread(number, text, sizeof(text), i * LARGE) == sizeof(text));
+		CHECK(are(text, 5, sizeof(text)));
+	}
+}
+
+static atomic_bool over_with;
+
+/* Puts another file at its number, and the memfd back, all the time. */
+static void *replace(void *arg)
+{
+	int number = memory_test_fd(), own = dup(number), *other = arg;
+
+	CHECK(own >= 0);
+	while (!atomic_load(&over_with)) {
+		CHECK(dup2(*other, number) == number);
+		CHECK(dup2(own, number) == number);
+	}
+	return NULL;
+}
+
+/* The other file is whole, whenever that happens. */
+static void replaced_often(void)
+{
+	int fd = memfd_create("other", 0);
+	char text[LARGE];
+	struct stat before, after;
+	pthread_t thread;
+
+	memset(text, 5, sizeof(text));
+	for (int i = 0; i < 16; i++)
+		CHECK(write(fd, text, sizeof(text)) == sizeof(text));
+	CHECK(!fstat(fd, &before));
+	CHECK(!pthread_create(&thread, NULL, replace, &fd));
+	for (int i = 0; i < 200; i++)
+		work();
+	atomic_store(&over_with, true);
+	CHECK(!pthread_join(thread, NULL) && !fstat(fd, &after));
+	CHECK(after.st_size == before.st_size && after.st_blocks == before.st_blocks);
+	for (int i = 0; i < 16; i++) {
+		CHECK(pread(fd, text, sizeof(text), i * LARGE) == sizeof(text));
 		CHECK(are(text, 5, sizeof(text)));
 	}
 }
@@ -817,7 +736,7 @@ static void advice(void)
 	CHECK(!madvise(p + PAGE, PAGE, MADV_DONTNEED));
 	CHECK(are(p, 1, PAGE) && are(p + PAGE, 0, PAGE) && are(p + 2 * PAGE, 1, 14 * PAGE));
 	CHECK(memory_test_is_shown(p, 16 * PAGE));
-	CHECK(!madvise(p, PAGE, MADV_HUGEPAGE) && !madvise(p, PAGE, MADV_DONTFORK));
+	CHECK(!madvise(p, PAGE, MADV_SEQUENTIAL) && !madvise(p, PAGE, MADV_DONTFORK));
 	CHECK(memory_test_is_shown(p, 16 * PAGE));
 	CHECK(madvise(p, PAGE, MADV_REMOVE) < 0 && errno == EINVAL);
 	CHECK(!madvise(p + 8 * PAGE, PAGE, MADV_WIPEONFORK));
@@ -833,13 +752,120 @@ static void advice(void)
 	free(p);
 }
 
+static bool kernel_has(const char *path, const char *word)
+{
+	char text[256] = "";
+	int fd = open(path, O_RDONLY);
+
+	if (fd >= 0) {
+		CHECK(read(fd, text, sizeof(text) - 1) >= 0);
+		close(fd);
+	}
+	return strstr(text, word);
+}
+
+/* Whoever asks for huge pages gets what private memory would get. */
+static void huge(void)
+{
+	static const char *const enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+	static const char *const shmem = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+	bool private = (kernel_has(enabled, "[always]") || kernel_has(enabled, "[madvise]")) &&
+		       (kernel_has(shmem, "[never]") || kernel_has(shmem, "[deny]"));
+	char *p = aligned_alloc(2 << 20, 8 << 20);
+
+	memset(p, 1, 8 << 20);
+	CHECK(!madvise(p + (2 << 20), 4 << 20, MADV_HUGEPAGE) || errno == EINVAL);
+	CHECK(are(p, 1, 8 << 20) && memory_test_is_shown(p, 2 << 20));
+	CHECK(memory_test_is_shown(p + (6 << 20), 2 << 20));
+	CHECK(private ? memory_test_is_hidden(p + (2 << 20), 4 << 20)
+		      : memory_test_is_shown(p + (2 << 20), 4 << 20));
+	free(p);
+	p = calloc(1, 8 << 20);
+	CHECK(are(p, 0, 8 << 20));
+	free(p);
+}
+
+/* What libraries that watch mappings do in place of libc's functions. */
+static void raw_calls(void)
+{
+	int rw = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+	char *m = mmap(NULL, 16 * PAGE, rw, anonymous, -1, 0), *p;
+
+	memset(m, 1, 16 * PAGE);
+	CHECK(!syscall(SYS_mprotect, m, PAGE, PROT_READ) && memory_test_is_hidden(m, PAGE));
+	CHECK(!syscall(SYS_madvise, m + PAGE, PAGE, MADV_DONTNEED) && are(m + PAGE, 0, PAGE));
+	CHECK(!syscall(SYS_munmap, m + 2 * PAGE, PAGE) &&
+	      memory_test_is_hidden(m + 2 * PAGE, PAGE));
+	CHECK(!syscall(SYS_mlock, m + 3 * PAGE, PAGE));
+	p = (char *)syscall(SYS_mmap, m + 4 * PAGE, PAGE, rw, anonymous | MAP_FIXED, -1, 0);
+	CHECK(p == m + 4 * PAGE && are(p, 0, PAGE) && memory_test_is_hidden(p, PAGE));
+	p = (char *)syscall(SYS_mremap, m + 8 * PAGE, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE, NULL);
+	CHECK(p != MAP_FAILED && are(p, 1, 4 * PAGE) && are(p + 4 * PAGE, 0, 4 * PAGE));
+	CHECK(memory_test_is_shown(m + 12 * PAGE, 4 * PAGE));
+	work();
+	CHECK(!syscall(SYS_munmap, p, 8 * PAGE) && !syscall(SYS_munmap, m, 16 * PAGE));
+	CHECK(malloc_trim(0) && !blocks_of_file());
+	work();
+}
+
+/* Which nodes the program wants for a buffer is not what the next one gets. */
+static void nodes(void)
+{
+	unsigned long node = 1;
+	int policy = -1;
+	char *m = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *p;
+
+	if (syscall(SYS_mbind, m, LARGE, 2 /* bind */, &node, 8, 0)) {
+		CHECK(errno == ENOSYS || errno == EPERM);
+		exit(77);
+	}
+	memset(m, 1, LARGE);
+	CHECK(memory_test_is_shown(m, LARGE));
+	CHECK(!syscall(SYS_get_mempolicy, &policy, NULL, 0, m, 2 /* of the address */) &&
+	      policy == 2);
+	CHECK(!munmap(m, LARGE));
+	p = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p == m);
+	CHECK(!syscall(SYS_get_mempolicy, &policy, NULL, 0, p, 2) && policy == 0);
+}
+
+/* Whether an address is left out of core dumps. */
+static bool is_not_dumped(const char *p)
+{
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	unsigned long from, to;
+	bool here = false, out = false;
+	char line[512];
+
+	CHECK(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			here = (uintptr_t)p >= from && (uintptr_t)p < to;
+		else if (here && !strncmp(line, "VmFlags:", 8))
+			out = strstr(line, " dd");
+	}
+	fclose(maps);
+	return out;
+}
+
+/* Memory of the program is in its core dumps, and what it does not use is not: that would be gigabytes. */
+static void dumps(void)
+{
+	char *p = malloc(LARGE), *q = malloc(8 << 20), *m;
+
+	m = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(!is_not_dumped(p) && !is_not_dumped(q) && !is_not_dumped(m));
+	CHECK(is_not_dumped(m + LARGE));
+	free(q);
+	CHECK(!mlock(m, PAGE) && !munmap(m, LARGE));
+	CHECK(is_not_dumped(q) && is_not_dumped(m) && !is_not_dumped(p));
+	p = realloc(p, 2 * LARGE);
+	CHECK(!is_not_dumped(p + 2 * LARGE - 1));
+}
+
 /* --- the program ------------------------------------------------------------------------------ */
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-	uint64_t limit; /* 0: none is started, 1: the default */
-} cases[] = {
+static const struct test_case cases[] = {
 	{ "early", early, 1 },
 	{ "born", born, 1 },
 	{ "not_born", not_born, 1 },
@@ -853,10 +879,9 @@ static const struct {
 	{ "forks_by_clone", forks_by_clone, 1 },
 	{ "forks_in_handler", forks_in_handler, 1 },
 	{ "executes", executes, 1 },
-	{ "stacks", stacks, 1 },
-	{ "beside_stacks", beside_stacks, 1 },
 	{ "closed", closed, 1 },
 	{ "replaced", replaced, 1 },
+	{ "replaced_often", replaced_often, 1 },
 	{ "address_limit", address_limit, 1 },
 	{ "file_limit", file_limit, 1 },
 	{ "locked", locked, 1 },
@@ -864,17 +889,13 @@ static const struct {
 	{ "over", over, 1 },
 	{ "over_blocks", over_blocks, 1 },
 	{ "advice", advice, 1 },
+	{ "huge", huge, 1 },
+	{ "raw_calls", raw_calls, 1 },
+	{ "nodes", nodes, 1 },
+	{ "dumps", dumps, 1 },
 };
 
 int main(int argc, char **argv)
 {
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) && argc == 2; i++) {
-		if (strcmp(cases[i].name, argv[1]))
-			continue;
-		if (cases[i].limit)
-			CHECK(memory_test_start(cases[i].limit > 1 ? cases[i].limit : 0));
-		cases[i].run();
-		return 0;
-	}
-	return 2;
+	return run_case(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
 }

@@ -9,16 +9,22 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "start.h"
+
+extern pid_t _Fork(void);
 
 enum { PAGE = 4096, THINGS = 24, MOST = 96 * PAGE, PAGES = MOST / PAGE, LOG = 1 << 21 };
 
@@ -42,6 +48,7 @@ struct run {
 	char *log;
 	size_t used;
 	int pipe[2];
+	bool alone; /* the only thread */
 };
 
 static uint64_t next(struct run *run, uint64_t below)
@@ -325,7 +332,8 @@ static void lock(struct run *run, struct thing *thing)
 	for (size_t i = first; i < first + count; i++)
 		if (!(thing->prot[i] & PROT_READ))
 			return;
-	ret = mlock(thing->at + first * PAGE, count * PAGE);
+	ret = next(run, 2) ? mlock(thing->at + first * PAGE, count * PAGE)
+			   : mlock2(thing->at + first * PAGE, count * PAGE, MLOCK_ONFAULT);
 	note(run, "mlock %zu %zu: %d %d\n", first, count, ret, ret ? errno : 0);
 	undo = madvise(thing->at + first * PAGE, count * PAGE, MADV_DONTNEED);
 	note(run, "advice on locked pages: %d %d\n", undo, undo ? errno : 0);
@@ -370,7 +378,16 @@ static void move(struct run *run, struct thing *thing)
 
 	if (!is_whole(thing))
 		return;
-	p = mremap(thing->at, before * PAGE, pages * PAGE, MREMAP_MAYMOVE);
+	if (next(run, 2)) {
+		/* over memory that is there */
+		p = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+		if (p != MAP_FAILED)
+			p = mremap(thing->at, before * PAGE, pages * PAGE,
+				   MREMAP_MAYMOVE | MREMAP_FIXED, p);
+	} else {
+		p = mremap(thing->at, before * PAGE, pages * PAGE, MREMAP_MAYMOVE);
+	}
 	note(run, "mremap %zu %zu: %s\n", before, pages, p == MAP_FAILED ? "none" : "ok");
 	if (p == MAP_FAILED)
 		return;
@@ -426,9 +443,72 @@ static int be_child(struct run *run)
 	return (int)next(run, 90);
 }
 
+/* Of a fork on a coroutine's stack: who does it, and what came of it. */
+static __thread struct {
+	struct run *run;
+	ucontext_t back;
+	pid_t pid;
+} coroutine;
+
+static void fork_in_coroutine(void)
+{
+	coroutine.pid = fork();
+	if (!coroutine.pid)
+		_exit(be_child(coroutine.run));
+}
+
+static pid_t fork_on_block(struct run *run)
+{
+	enum { STACK = 256 << 10 };
+	char *stack = malloc(STACK);
+	ucontext_t context;
+
+	coroutine.run = run;
+	getcontext(&context);
+	context.uc_stack.ss_sp = stack;
+	context.uc_stack.ss_size = STACK;
+	context.uc_link = &coroutine.back;
+	makecontext(&context, fork_in_coroutine, 0);
+	swapcontext(&coroutine.back, &context);
+	free(stack);
+	return coroutine.pid;
+}
+
+static int be_cloned(void *arg)
+{
+	return be_child(arg);
+}
+
+static pid_t clone_on_block(struct run *run)
+{
+	enum { STACK = 256 << 10 };
+	char *stack = malloc(STACK);
+	pid_t pid = clone(be_cloned, stack + STACK, SIGCHLD, run);
+
+	free(stack);
+	return pid;
+}
+
+/* With other threads, whose locks the child would find taken, only those of which libc takes care. */
+static pid_t make_one(struct run *run)
+{
+	switch (next(run, run->alone ? 6 : 3)) {
+	case 0:
+		return fork_on_block(run);
+	case 3:
+		return _Fork();
+	case 4:
+		return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+	case 5:
+		return clone_on_block(run);
+	default:
+		return fork();
+	}
+}
+
 static void make_child(struct run *run)
 {
-	pid_t pid = fork();
+	pid_t pid = make_one(run);
 	int status;
 
 	if (!pid)
@@ -503,6 +583,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < threads; i++) {
 		runs[i].random = strtoull(argv[1], NULL, 0) * 1000003 + (uint64_t)i * 7919 + 1;
 		runs[i].steps = atoi(argv[2]);
+		runs[i].alone = threads == 1;
 		runs[i].log = own_memory(LOG);
 		for (int j = 0; j < THINGS; j++)
 			runs[i].things[j].copy = own_memory(MOST);

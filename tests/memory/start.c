@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/born.h"
@@ -22,6 +23,8 @@ static struct {
 	uint64_t pages;
 	unsigned char *shown; /* not by malloc: an allocator calls us */
 	int fd;
+	dev_t dev;
+	ino_t ino;
 	pid_t pid;
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
@@ -34,11 +37,16 @@ static void die(const char *what)
 static int make_file(const char *name, uint64_t bytes)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct stat st;
 
 	if (fd < 0 || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;
+	if (fstat(fd, &st))
+		return -errno;
 	table.fd = fd;
+	table.dev = st.st_dev;
+	table.ino = st.st_ino;
 	table.pid = getpid();
 	table.base = 0;
 	table.pages = bytes / PAGE;
@@ -47,7 +55,8 @@ static int make_file(const char *name, uint64_t bytes)
 	return fd;
 }
 
-static int add(void *base, size_t len, int fd, off_t offset)
+/* Whatever the program does with the descriptor: this file, and no other. */
+static int add(void *base, size_t len, const struct vb_file *file, off_t offset)
 {
 	uint64_t page = (uint64_t)offset / PAGE, count = len / PAGE;
 
@@ -55,7 +64,7 @@ static int add(void *base, size_t len, int fd, off_t offset)
 	if (!table.base)
 		table.base = (uint64_t)base - (uint64_t)offset;
 	if ((uint64_t)base - (uint64_t)offset != table.base || page + count > table.pages ||
-	    len % PAGE || fd != table.fd)
+	    len % PAGE || file->fd != table.fd || file->dev != table.dev || file->ino != table.ino)
 		die("a page is not at its place in the file");
 	for (uint64_t i = page; i < page + count; i++) {
 		if (table.shown[i])

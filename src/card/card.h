@@ -40,9 +40,10 @@ enum vb_limits {
 	VB_MAX_CQE = 4194303,
 	VB_MAX_SRQ_WR = 32767,
 	VB_MAX_RD_ATOMIC = 16,
-	VB_MAX_MSG_LOG = 30,  /* as mlx4 and mlx5 cards; UCX takes no other */
-	VB_MAX_TSO = 1 << 18, /* bytes of frames that one WQE makes */
-	VB_MAX_MINIS = 64,    /* completions that share one title, in the basic layout */
+	VB_MAX_MSG_LOG = 30,    /* as mlx4 and mlx5 cards; UCX takes no other */
+	VB_MAX_TSO = 1 << 18,   /* bytes of frames that one WQE makes */
+	VB_MAX_MINIS = 64,      /* completions that share one title, in the basic layout */
+	VB_MAX_INDIRECTION = 4, /* keys that are made of one another */
 };
 
 struct vb_gid {

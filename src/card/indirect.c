@@ -14,6 +14,10 @@
  *
  * A layout is read and replaced under the key's lock, a leaf. The entry's generation tells messages
  * of several packets that it is another one.
+ *
+ * A piece may be of an indirect key itself, to a depth of VB_MAX_INDIRECTION: keys that are made of
+ * one another end there. One key's lock is never held while another's is taken; a layout that is
+ * replaced meanwhile counts from the next piece on.
  */
 #include "card/indirect.h"
 
@@ -155,11 +159,15 @@ static bool allows(const struct vb_indirect *in, uint32_t pdn, uint64_t addr, ui
 	       len <= reach(in) && addr - in->start <= reach(in) - len;
 }
 
-/*
- * The memory of the piece that has byte `at`, from there on, and how much of it there is, len at
- * most. NULL: its own key does not allow that.
- */
-static char *piece_at(const struct vb_indirect *in, uint64_t at, bool write, size_t *len)
+/* A part of a piece: addresses of another key. */
+struct part {
+	uint32_t key;
+	uint64_t addr;
+	size_t len;
+};
+
+/* What is behind byte `at` of the key, up to the end of its piece, len bytes at most. */
+static struct part part_at(const struct vb_indirect *in, uint64_t at, size_t len)
 {
 	const struct vb_layout *layout = &in->layout;
 	uint64_t block = at / layout->bytes, offset = at % layout->bytes, begin;
@@ -176,37 +184,74 @@ static char *piece_at(const struct vb_indirect *in, uint64_t at, bool write, siz
 	}
 	piece = &layout->piece[low];
 	begin = low ? layout->piece[low - 1].end : 0;
-	if (*len > piece->end - offset)
-		*len = piece->end - offset;
-	return vb_mr_translate(piece->key, in->pdn,
-			       piece->addr + block * piece->stride + (offset - begin), *len,
+	if (len > piece->end - offset)
+		len = piece->end - offset;
+	return (struct part){ .key = piece->key,
+			      .addr = piece->addr + block * piece->stride + (offset - begin),
+			      .len = len };
+}
+
+/* Its memory, where it is of a direct key that allows this; NULL: it is not. */
+static char *part_memory(const struct part *part, uint32_t pdn, bool write)
+{
+	return vb_mr_translate(part->key, pdn, part->addr, part->len,
 			       write ? IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
-static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len,
-		unsigned int access, bool write)
+/* --- access: no lock is held ------------------------------------------------------------------ */
+
+/*
+ * Copy up to the end, or to the first part that has no memory of its own: *rest is then that part.
+ * 0 or -errno; what was done is taken off *addr, *buf and *len.
+ */
+static int move_direct(uint32_t key, uint32_t pdn, uint64_t *addr, char **buf, size_t *len,
+		       unsigned int access, bool write, struct part *rest)
 {
 	struct vb_indirect *in = lock_key(key);
 	int ret = 0;
 
+	rest->len = 0;
 	if (!in)
 		return -EACCES;
-	if (!allows(in, pdn, addr, len, access))
+	if (!allows(in, pdn, *addr, *len, access))
 		ret = -EACCES;
-	for (uint64_t at = addr - in->start; !ret && len;) {
-		size_t n = len;
-		char *memory = piece_at(in, at, write, &n);
+	while (!ret && *len) {
+		struct part part = part_at(in, *addr - in->start, *len);
+		char *memory = part_memory(&part, pdn, write);
 
-		if (!memory)
-			ret = -EACCES;
-		else if (vb_fault_copy(write ? memory : buf, write ? buf : memory, n))
+		if (!memory) {
+			*rest = part;
+			break;
+		}
+		if (vb_fault_copy(write ? memory : *buf, write ? *buf : memory, part.len))
 			ret = -EFAULT;
-		at += n;
-		buf += n;
-		len -= n;
+		*addr += part.len;
+		*buf += part.len;
+		*len -= part.len;
 	}
 	vb_unlock(&in->lock);
 	return ret;
+}
+
+/* depth: how many keys may still follow one another. */
+static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len,
+		unsigned int access, bool write, unsigned int depth)
+{
+	do {
+		struct part rest;
+		int ret = move_direct(key, pdn, &addr, &buf, &len, access, write, &rest);
+
+		if (!ret && rest.len)
+			ret = depth ? move(rest.key, pdn, rest.addr, buf, rest.len,
+					   write ? IBV_ACCESS_LOCAL_WRITE : 0, write, depth - 1)
+				    : -EACCES;
+		if (ret)
+			return ret;
+		addr += rest.len;
+		buf += rest.len;
+		len -= rest.len;
+	} while (len);
+	return 0;
 }
 
 bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
@@ -225,27 +270,38 @@ bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
 int vb_indirect_read(uint32_t key, uint32_t pdn, uint64_t addr, void *buf, size_t len,
 		     unsigned int access)
 {
-	return move(key, pdn, addr, buf, len, access, false);
+	return move(key, pdn, addr, buf, len, access, false, VB_MAX_INDIRECTION - 1);
 }
 
 int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf, size_t len,
 		      unsigned int access)
 {
-	return move(key, pdn, addr, (char *)(uintptr_t)buf, len, access, true);
+	return move(key, pdn, addr, (char *)(uintptr_t)buf, len, access, true,
+		    VB_MAX_INDIRECTION - 1);
 }
 
 void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, unsigned int access)
 {
-	struct vb_indirect *in = lock_key(key);
-	size_t len = sizeof(uint64_t);
-	void *word = NULL;
+	struct part part = { .key = key, .addr = addr, .len = sizeof(uint64_t) };
 
-	if (!in)
-		return NULL;
-	if (allows(in, pdn, addr, len, access))
-		word = piece_at(in, addr - in->start, true, &len);
-	vb_unlock(&in->lock);
-	return len == sizeof(uint64_t) ? word : NULL;
+	for (unsigned int depth = 0; depth < VB_MAX_INDIRECTION; depth++) {
+		struct vb_indirect *in = lock_key(part.key);
+		void *word = NULL;
+
+		if (!in)
+			return NULL;
+		if (allows(in, pdn, part.addr, part.len, access))
+			part = part_at(in, part.addr - in->start, part.len);
+		else
+			part.len = 0;
+		if (part.len == sizeof(uint64_t))
+			word = part_memory(&part, pdn, true);
+		vb_unlock(&in->lock);
+		if (word || part.len != sizeof(uint64_t))
+			return word;
+		access = IBV_ACCESS_LOCAL_WRITE;
+	}
+	return NULL;
 }
 
 /* --- configuration ---------------------------------------------------------------------------- */
@@ -263,21 +319,42 @@ static bool measure(struct vb_layout *layout)
 	return !layout->count || (end && layout->repeat && end <= UINT64_MAX / layout->repeat);
 }
 
-/* The layout first: where it is wrong, nothing changes. */
-static bool apply(struct vb_indirect *in, const struct vb_qp *qp, const struct vb_wr *wr)
+/* Where it is wrong, nothing changes. */
+static enum ibv_wc_status set_layout(struct vb_indirect *in, const struct vb_qp *qp,
+				     const struct vb_wr *wr)
 {
 	const struct vb_umr *umr = &wr->umr;
+	struct vb_layout old = in->layout;
+	const void *list = NULL;
+	int ret;
 
-	if (umr->set & VB_UMR_LAYOUT) {
-		struct vb_layout old = in->layout;
-
-		in->next.count = 0;
-		in->next.repeat = 1;
-		if (qp->codec->layout(wr, &in->next) || !measure(&in->next))
-			return false;
-		in->layout = in->next;
-		in->next = old;
+	if (umr->list_len) {
+		list = vb_mr_translate(umr->list_key, in->pdn, umr->list_addr, umr->list_len, 0);
+		if (!list)
+			return IBV_WC_LOC_PROT_ERR;
 	}
+	in->next.count = 0;
+	in->next.repeat = 1;
+	ret = qp->codec->layout(wr, list, &in->next);
+	if (ret == -EFAULT)
+		return IBV_WC_LOC_PROT_ERR;
+	if (ret || !measure(&in->next))
+		return IBV_WC_MW_BIND_ERR;
+	in->layout = in->next;
+	in->next = old;
+	return IBV_WC_SUCCESS;
+}
+
+static enum ibv_wc_status apply(struct vb_indirect *in, const struct vb_qp *qp,
+				const struct vb_wr *wr)
+{
+	const struct vb_umr *umr = &wr->umr;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+
+	if (umr->set & VB_UMR_LAYOUT)
+		status = set_layout(in, qp, wr);
+	if (status != IBV_WC_SUCCESS)
+		return status;
 	in->access = (in->access & ~umr->access_mask) | umr->access;
 	if (umr->set & VB_UMR_START)
 		in->start = umr->start;
@@ -285,7 +362,7 @@ static bool apply(struct vb_indirect *in, const struct vb_qp *qp, const struct v
 		in->length = umr->length;
 	if (umr->set & VB_UMR_TAG)
 		in->tag = umr->tag;
-	return true;
+	return status;
 }
 
 /* A key is found by its index: the byte below it changes only where the key was made so. */
@@ -302,7 +379,10 @@ static bool may_configure(const struct vb_indirect *in, const struct vb_seg_mr *
 	       !atomic_load_explicit(&entry->key, memory_order_relaxed);
 }
 
-/* What is wrong is refused as an error of memory management. */
+/*
+ * What is wrong is refused as an error of memory management, but for a list in memory that the queue
+ * may not read: that is one of protection.
+ */
 enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb_wr *wr)
 {
 	struct vb_seg_mr *entry = vb_segment_find_mr(wr->imm >> 8);
@@ -313,8 +393,9 @@ enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb
 	if (!in)
 		return status;
 	vb_lock(&in->lock);
-	if (may_configure(in, entry, qp, wr) && apply(in, qp, wr)) {
-		status = IBV_WC_SUCCESS;
+	if (may_configure(in, entry, qp, wr))
+		status = apply(in, qp, wr);
+	if (status == IBV_WC_SUCCESS) {
 		key = (wr->imm & ~0xffu) | in->tag;
 		__atomic_store_n(&entry->generation, entry->generation + 1, __ATOMIC_RELAXED);
 		/* Pairs with find(). */

@@ -5,7 +5,8 @@
  *
  * Memory behind such a key has no one address: what asks vb_mr_translate() for one gets none, and
  * then asks here. The key's rights and bounds are checked against the whole of an access, those of
- * the keys that it is made of when their pieces are touched.
+ * the keys that it is made of when their pieces are touched. These may be indirect themselves, so
+ * that up to VB_MAX_INDIRECTION keys follow one another.
  */
 #pragma once
 

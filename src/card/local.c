@@ -27,6 +27,11 @@ static enum ibv_wc_status translate(const struct vb_qp *qp, const struct vb_wr *
 }
 
 /* One side, or both, may be an indirect key, whose memory has no address. */
+static bool is_scattered(const struct vb_wr *wr)
+{
+	return vb_indirect_is(wr->sge[FROM].lkey) || vb_indirect_is(wr->sge[TO].lkey);
+}
+
 static __attribute__((noinline, cold)) enum ibv_wc_status copy_scattered(const struct vb_qp *qp,
 									 const struct vb_wr *wr)
 {
@@ -48,10 +53,25 @@ enum ibv_wc_status vb_local_copy(const struct vb_qp *qp, const struct vb_wr *wr)
 	if (wr->sge[FROM].len != wr->sge[TO].len)
 		return IBV_WC_LOC_LEN_ERR;
 	if (translate(qp, wr, &from, &to) != IBV_WC_SUCCESS)
-		return vb_indirect_is(wr->sge[FROM].lkey) || vb_indirect_is(wr->sge[TO].lkey)
-			       ? copy_scattered(qp, wr)
-			       : IBV_WC_LOC_PROT_ERR;
+		return is_scattered(wr) ? copy_scattered(qp, wr) : IBV_WC_LOC_PROT_ERR;
 	return vb_fault_copy(to, from, wr->sge[FROM].len) ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS;
+}
+
+/* The same for a matrix. */
+static __attribute__((noinline, cold)) enum ibv_wc_status
+transpose_scattered(const struct vb_qp *qp, const struct vb_wr *wr)
+{
+	uint32_t size = wr->matrix.element, rows = wr->matrix.rows, cols = wr->matrix.cols;
+	uint8_t element[UINT8_MAX];
+
+	for (uint32_t r = 0; r < rows; r++)
+		for (uint32_t c = 0; c < cols; c++)
+			if (vb_message_move(qp, &wr->sge[FROM], (uint64_t)(r * cols + c) * size,
+					    element, size, false) ||
+			    vb_message_move(qp, &wr->sge[TO], (uint64_t)(c * rows + r) * size,
+					    element, size, true))
+				return IBV_WC_LOC_PROT_ERR;
+	return IBV_WC_SUCCESS;
 }
 
 enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr *wr)
@@ -64,6 +84,8 @@ enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr
 	    wr->sge[TO].len != size * rows * cols)
 		return IBV_WC_LOC_LEN_ERR;
 	status = translate(qp, wr, &from, &to);
+	if (status != IBV_WC_SUCCESS && is_scattered(wr))
+		return transpose_scattered(qp, wr);
 	for (uint32_t r = 0; r < rows && status == IBV_WC_SUCCESS; r++)
 		for (uint32_t c = 0; c < cols; c++)
 			if (vb_fault_copy(to + (size_t)(c * rows + r) * size,

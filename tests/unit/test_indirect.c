@@ -26,9 +26,10 @@ static struct vb_layout wanted;
 static struct vb_piece wanted_pieces[PIECES];
 static void (*in_layout)(void); /* the key's lock is held */
 
-static int give_layout(const struct vb_wr *wr, struct vb_layout *layout)
+static int give_layout(const struct vb_wr *wr, const void *list, struct vb_layout *layout)
 {
 	(void)wr;
+	(void)list;
 	if (in_layout)
 		in_layout();
 	if (wanted.count > layout->max)

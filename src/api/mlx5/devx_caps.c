@@ -272,7 +272,7 @@ static const struct field fields[] = {
 	{ GENERAL, 0xe0, 8, 20, NULL }, /* log_max_eq_sz */
 	{ GENERAL, 0xea, 6, 0, log_max_mkey },
 	{ GENERAL, 0xfc, 4, 7, NULL },   /* log_max_eq */
-	{ GENERAL, 0x100, 8, 1, NULL },  /* max_indirection: pieces are of direct keys */
+	{ GENERAL, 0x100, 8, VB_MAX_INDIRECTION, NULL },
 	{ GENERAL, 0x108, 1, 1, NULL },  /* fixed_buffer_size: KSM */
 	{ GENERAL, 0x109, 7, 47, NULL }, /* log_max_mrw_sz: the address space */
 	{ GENERAL, 0x11a, 6, 15, NULL }, /* log_max_klm_list_size */

@@ -83,8 +83,11 @@ struct vb_umr {
 	uint8_t tag;
 	unsigned int access_mask, access; /* enum ibv_access_flags: which, and what they are */
 	uint64_t start, length;
-	const void *ring; /* where the codec finds the layout */
+	const void *ring; /* where the codec finds the layout, */
 	uint32_t mask, at, units;
+	/* or where it lies in memory; list_len 0: it is in the ring */
+	uint64_t list_addr;
+	uint32_t list_key, list_len;
 };
 
 /* Memory that an indirect key is made of. */
@@ -220,8 +223,11 @@ struct vb_codec {
 	/* And for a queue of raw frames; NULL where the format has none. */
 	int (*send_raw)(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			struct vb_wr *wr);
-	/* The layout that VB_WR_UMR sets; 0 or -EINVAL. NULL where the format has none. */
-	int (*layout)(const struct vb_wr *wr, struct vb_layout *layout);
+	/*
+	 * The layout that VB_WR_UMR sets; 0, -EINVAL, or -EFAULT where list, which is the memory of
+	 * one that is not in the ring, is not there. NULL where the format has none.
+	 */
+	int (*layout)(const struct vb_wr *wr, const void *list, struct vb_layout *layout);
 	/*
 	 * The number of blocks of the WQE at index if the driver has given it to the card, else 0:
 	 * for formats whose doorbell does not say how far. NULL where it does.

@@ -8,6 +8,7 @@
  *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
  */
 #include "card/format/doorbell.h"
+#include "card/format/mlx5.h"
 #include "card/format/segments.h"
 
 #include <endian.h>
@@ -217,125 +218,6 @@ static int decode_wait(struct vb_cursor *c, struct vb_wr *wr)
 	return (wr->wait & VB_WAIT_CONDITION) < VB_WAIT_CONDITIONS ? 0 : -EINVAL;
 }
 
-/*
- * Configuration of an indirect key, which the control segment names:
- *
- *	| ctrl | flags 1 | 0 3 | length of the layout, in units 2 | 0 2 | mask of what is set 8 | 0 32 |
- *	| key context 64 | layout: pieces of 16 bytes each, padded to 64 |
- *
- * Whole blocks, up to the layout, never wrap.
- */
-static int decode_umr(struct vb_cursor *c, struct vb_wr *wr)
-{
-	static const struct {
-		uint64_t mask;
-		uint8_t bit;
-		unsigned int access;
-	} rights[] = {
-		{ MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_LOCAL_WRITE,
-		  MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE },
-		{ MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_REMOTE_READ,
-		  MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_REMOTE_READ, IBV_ACCESS_REMOTE_READ },
-		{ MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_REMOTE_WRITE,
-		  MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE },
-		{ MLX5_WQE_UMR_CTRL_MKEY_MASK_ACCESS_ATOMIC,
-		  MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_ATOMIC, IBV_ACCESS_REMOTE_ATOMIC },
-	};
-	const void *ctrl = vb_cursor_take(c, sizeof(struct mlx5_wqe_umr_ctrl_seg) / VB_SEG_UNIT);
-	const void *context =
-		vb_cursor_take(c, sizeof(struct mlx5_wqe_mkey_context_seg) / VB_SEG_UNIT);
-	struct mlx5_wqe_umr_ctrl_seg umr;
-	struct mlx5_wqe_mkey_context_seg mkey;
-	uint32_t units;
-	uint64_t mask;
-
-	if (!ctrl || !context)
-		return -EINVAL;
-	memcpy(&umr, ctrl, sizeof(umr));
-	memcpy(&mkey, context, sizeof(mkey));
-	mask = be64toh(umr.mkey_mask);
-	units = be16toh(umr.klm_octowords);
-	/* A layout elsewhere in memory, a part of one, signatures: what no driver here writes. */
-	if (units > c->units || (units && !(umr.flags & MLX5_WQE_UMR_CTRL_FLAG_INLINE)) ||
-	    (umr.flags & MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET) || umr.bsf_octowords ||
-	    (mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_BSF_ENABLE))
-		return -EINVAL;
-	wr->umr = (struct vb_umr){ .tag = (uint8_t)be32toh(mkey.qpn_mkey),
-				   .start = be64toh(mkey.start_addr),
-				   .length = be64toh(mkey.len),
-				   .ring = c->ring,
-				   .mask = c->mask,
-				   .at = c->at,
-				   .units = units };
-	wr->umr.set =
-		(uint8_t)((units ? VB_UMR_LAYOUT : 0) |
-			  (mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_START_ADDR ? VB_UMR_START : 0) |
-			  (mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN ? VB_UMR_LENGTH : 0) |
-			  (mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_MKEY ? VB_UMR_TAG : 0) |
-			  (umr.flags & MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE ? VB_UMR_CHECK_FREE : 0));
-	if ((mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_FREE) && (mkey.free & MLX5_WQE_MKEY_CONTEXT_FREE))
-		wr->umr.set |= VB_UMR_FREE;
-	for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]); i++) {
-		if (mask & rights[i].mask)
-			wr->umr.access_mask |= rights[i].access;
-		if ((mask & rights[i].mask) && (mkey.access_flags & rights[i].bit))
-			wr->umr.access |= rights[i].access;
-	}
-	return 0;
-}
-
-static int add_piece(struct vb_layout *layout, const struct vb_piece *piece)
-{
-	if (layout->count == layout->max)
-		return -EINVAL;
-	layout->piece[layout->count++] = *piece;
-	return 0;
-}
-
-/*
- *	piece of a list:     | length 4 | key 4 | address 8 |      a length of 0: the padding begins
- *	a block that repeats | its length 4 | 0x400 | times 4 | 0 2 | number of pieces 2 |
- *	... its pieces:      | stride 2 | length 2 | key 4 | address 8 |
- */
-static int mlx5_layout(const struct vb_wr *wr, struct vb_layout *layout)
-{
-	enum { REPEATED = 0x400 };
-	struct vb_cursor c = { wr->umr.ring, wr->umr.mask, wr->umr.at, wr->umr.units };
-	struct mlx5_wqe_umr_repeat_block_seg block;
-	struct mlx5_wqe_umr_repeat_ent_seg entry;
-	struct mlx5_wqe_umr_klm_seg klm;
-	const void *seg = vb_cursor_take(&c, 1);
-
-	memcpy(&klm, seg, sizeof(klm));
-	if (be32toh(klm.mkey) == REPEATED) {
-		memcpy(&block, seg, sizeof(block));
-		layout->repeat = be32toh(block.repeat_count);
-		for (uint32_t i = be16toh(block.num_ent); i; i--) {
-			seg = vb_cursor_take(&c, 1);
-			if (!seg)
-				return -EINVAL;
-			memcpy(&entry, seg, sizeof(entry));
-			if (add_piece(layout,
-				      &(struct vb_piece){ .addr = be64toh(entry.va),
-							  .key = be32toh(entry.memkey),
-							  .len = be16toh(entry.byte_count),
-							  .stride = be16toh(entry.stride) }))
-				return -EINVAL;
-		}
-		return 0;
-	}
-	for (; seg; seg = vb_cursor_take(&c, 1)) {
-		memcpy(&klm, seg, sizeof(klm));
-		if (!klm.byte_count)
-			break;
-		if (add_piece(layout, &(struct vb_piece){ .addr = be64toh(klm.address),
-							  .key = be32toh(klm.mkey),
-							  .len = be32toh(klm.byte_count) }))
-			return -EINVAL;
-	}
-	return 0;
-}
-
 static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			     struct vb_wr *wr)
 {
@@ -352,7 +234,7 @@ static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, 
 	if (wr->op == VB_WR_WAIT)
 		return decode_wait(&c, wr);
 	if (wr->op == VB_WR_UMR)
-		return decode_umr(&c, wr);
+		return vb_mlx5_umr(&c, wr);
 	if (vb_seg_remote(&c, opcode, wr))
 		return -EINVAL;
 	return decode_data(&c, wr);
@@ -406,7 +288,7 @@ static int mlx5_send_dc(const void *ring, uint32_t blocks, uint32_t shift, uint3
 	if (wr->op == VB_WR_WAIT)
 		return decode_wait(&c, wr);
 	if (wr->op == VB_WR_UMR)
-		return decode_umr(&c, wr);
+		return vb_mlx5_umr(&c, wr);
 	if (decode_dc(&c, wr) || vb_seg_remote(&c, opcode, wr))
 		return -EINVAL;
 	return decode_data(&c, wr);
@@ -461,7 +343,7 @@ static int mlx5_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 	if (wr->op == VB_WR_WAIT)
 		return decode_wait(&c, wr);
 	if (wr->op == VB_WR_UMR)
-		return decode_umr(&c, wr);
+		return vb_mlx5_umr(&c, wr);
 	if ((wr->op != VB_WR_SEND && wr->op != VB_WR_LSO) ||
 	    (wr->flags & (VB_WR_IMM | VB_WR_INVALIDATE)) || decode_eth(&c, wr))
 		return -EINVAL;
@@ -893,7 +775,7 @@ const struct vb_codec vb_codec_mlx5 = {
 	.send_ud = mlx5_send_ud,
 	.send_dc = mlx5_send_dc,
 	.send_raw = mlx5_send_raw,
-	.layout = mlx5_layout,
+	.layout = vb_mlx5_layout,
 	.receive = mlx5_receive,
 	.next = mlx5_next,
 	.completion = mlx5_completion,

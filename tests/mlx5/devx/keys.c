@@ -375,7 +375,10 @@ static void bad_lists(void **state)
 	destroy(whole);
 }
 
-/* What a piece names is looked at when it is used: another domain's key, one that is gone, a list. */
+/*
+ * What a piece names is looked at when it is used: another domain's key, one that is gone, a list, whose pieces are looked at
+ * in turn.
+ */
 static void foreign_pieces(void **state)
 {
 	struct ibv_pd *other = ibv_alloc_pd(kit.ctx);
@@ -397,9 +400,10 @@ static void foreign_pieces(void **state)
 	qp = connect_to_self();
 	assert_int_equal(write_to(qp, key, START + 8, wkey, WHOLE, 8), IBV_WC_LOC_PROT_ERR);
 	assert_ok(ibv_destroy_qp(qp));
-	nested = list_key(MODE_KLM, 8, (struct piece[]){ { 8, key, START } }, 1, &nkey);
+	nested = list_key(MODE_KLM, 16, (struct piece[]){ { 16, key, START } }, 1, &nkey);
 	qp = connect_to_self();
-	assert_int_equal(write_to(qp, nkey, START, wkey, WHOLE, 8), IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(write_to(qp, nkey, START, wkey, WHOLE, 8), IBV_WC_SUCCESS);
+	assert_int_equal(write_to(qp, nkey, START, wkey, WHOLE, 9), IBV_WC_LOC_PROT_ERR);
 	assert_ok(ibv_destroy_qp(qp));
 	destroy(whole);
 	qp = connect_to_self();

@@ -474,10 +474,33 @@ static void do_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uin
 	*old = compare;
 }
 
+static void do_masked(void *word, uint32_t size, const struct vb_masked *m, uint64_t *old)
+{
+	uint64_t was8;
+	uint32_t was4;
+
+	if (size == sizeof(was4)) {
+		was4 = atomic_load_explicit((_Atomic uint32_t *)word, memory_order_relaxed);
+		while (!atomic_compare_exchange_weak_explicit(
+			(_Atomic uint32_t *)word, &was4, (uint32_t)vb_masked_result(m, was4),
+			memory_order_seq_cst, memory_order_relaxed))
+			;
+		*old = was4;
+		return;
+	}
+	was8 = atomic_load_explicit((_Atomic uint64_t *)word, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit((_Atomic uint64_t *)word, &was8,
+						      vb_masked_result(m, was8),
+						      memory_order_seq_cst, memory_order_relaxed))
+		;
+	*old = was8;
+}
+
 /* memmove: the two ends of a loopback message may overlap. */
 static void *(*volatile copy)(void *, const void *, size_t) = memmove;
 static void (*volatile fetch_add)(uint64_t *, uint64_t, uint64_t *) = do_fetch_add;
 static void (*volatile compare_swap)(uint64_t *, uint64_t, uint64_t, uint64_t *) = do_compare_swap;
+static void (*volatile masked)(void *, uint32_t, const struct vb_masked *, uint64_t *) = do_masked;
 
 __attribute__((noinline)) int vb_fault_copy(void *dst, const void *src, size_t n)
 {
@@ -493,6 +516,12 @@ __attribute__((noinline)) int vb_fault_compare_swap(uint64_t *word, uint64_t com
 						    uint64_t *old)
 {
 	GUARDED(compare_swap(word, compare, swap, old));
+}
+
+__attribute__((noinline)) int vb_fault_masked(void *word, uint32_t size, const struct vb_masked *m,
+					      uint64_t *old)
+{
+	GUARDED(masked(word, size, m, old));
 }
 
 bool vb_fault_readable(const void *p, size_t n)

@@ -70,3 +70,27 @@ VB_PUBLIC bool vb_fault_readable(const void *p, size_t n);
 /* Atomic on an aligned 8-byte word; 0 or -EFAULT. */
 VB_PUBLIC int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old);
 VB_PUBLIC int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old);
+
+/* An atomic with masks. */
+struct vb_masked {
+	bool add;      /* to fields, each of which keeps its carry; else compare and swap */
+	uint64_t data; /* to be added, or to be stored where swap_mask has ones */
+	/* add: ones where fields have their highest bit; else what must be there under compare_mask */
+	uint64_t compare;
+	uint64_t swap_mask, compare_mask; /* of compare and swap */
+};
+
+/* What such an atomic makes of a word. */
+static inline uint64_t vb_masked_result(const struct vb_masked *m, uint64_t old)
+{
+	uint64_t top = m->compare;
+
+	if (m->add) /* the highest bits are added without a carry out of them */
+		return ((old & ~top) + (m->data & ~top)) ^ ((old ^ m->data) & top);
+	return (old ^ m->compare) & m->compare_mask
+		       ? old
+		       : (old & ~m->swap_mask) | (m->data & m->swap_mask);
+}
+
+/* The same on an aligned word of 4 or 8 bytes. */
+VB_PUBLIC int vb_fault_masked(void *word, uint32_t size, const struct vb_masked *m, uint64_t *old);

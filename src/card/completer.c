@@ -177,17 +177,22 @@ static __attribute__((noinline, cold)) bool place_scattered(const struct vb_qp *
  */
 static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const struct vb_pkt *pkt)
 {
-	struct iovec iov[VB_WR_MAX_SGE], value = { (void *)&pkt->swap_add, 8 };
+	struct iovec iov[VB_WR_MAX_SGE], value;
 	bool atomic = pkt->op == VB_PKT_ATOMIC_RESPONSE;
 	const struct iovec *from = atomic ? &value : pkt->iov;
 	uint32_t from_cnt = atomic ? 1 : pkt->iov_cnt;
 	struct vb_sq *sq = &qp->sq;
+	uint64_t result;
 	struct vb_wr wr;
 	int cnt;
 
 	if (vb_qp_decoder(qp)(sq->buf, sq->blocks, sq->shift, e->index, &wr) || wr.op != e->op ||
 	    wr.len != e->len)
 		return false;
+	if (atomic) {
+		value.iov_len = vb_message_result(&wr, pkt->swap_add, &result);
+		value.iov_base = &result;
+	}
 	cnt = vb_message_gather(qp, &wr, iov);
 	if (__builtin_expect(cnt < 0, 0))
 		return place_scattered(qp, &wr, e->flight.received, from, from_cnt);

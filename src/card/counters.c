@@ -163,6 +163,8 @@ void vb_count_request(struct vb_qp *qp, const struct vb_pkt *pkt)
 		break;
 	case VB_PKT_COMPARE_SWAP:
 	case VB_PKT_FETCH_ADD:
+	case VB_PKT_MASKED_COMPARE_SWAP:
+	case VB_PKT_MASKED_FETCH_ADD:
 		vb_qp_count(qp, VB_COUNT_RX_ATOMIC);
 		break;
 	default:

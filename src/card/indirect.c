@@ -280,9 +280,10 @@ int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf
 		    VB_MAX_INDIRECTION - 1);
 }
 
-void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, unsigned int access)
+void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, uint32_t size,
+		       unsigned int access)
 {
-	struct part part = { .key = key, .addr = addr, .len = sizeof(uint64_t) };
+	struct part part = { .key = key, .addr = addr, .len = size };
 
 	for (unsigned int depth = 0; depth < VB_MAX_INDIRECTION; depth++) {
 		struct vb_indirect *in = lock_key(part.key);
@@ -294,10 +295,10 @@ void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, unsigned int a
 			part = part_at(in, part.addr - in->start, part.len);
 		else
 			part.len = 0;
-		if (part.len == sizeof(uint64_t))
+		if (part.len == size)
 			word = part_memory(&part, pdn, true);
 		vb_unlock(&in->lock);
-		if (word || part.len != sizeof(uint64_t))
+		if (word || part.len != size)
 			return word;
 		access = IBV_ACCESS_LOCAL_WRITE;
 	}

@@ -26,7 +26,8 @@ int vb_indirect_read(uint32_t key, uint32_t pdn, uint64_t addr, void *buf, size_
 int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf, size_t len,
 		      unsigned int access);
 /* The place of a word for an atomic, which must lie in one piece; NULL where not allowed. */
-void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, unsigned int access);
+void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, uint32_t size,
+		       unsigned int access);
 
 /* Carry out VB_WR_UMR, under the send queue's lock. */
 enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb_wr *wr);

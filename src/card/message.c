@@ -62,9 +62,7 @@ int vb_message_copy(const struct iovec *to, int to_cnt, uint64_t offset, const s
 
 bool vb_message_is_scattered(const struct vb_qp *qp, const struct vb_wr *wr)
 {
-	bool written =
-		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
-	unsigned int access = written ? IBV_ACCESS_LOCAL_WRITE : 0;
+	unsigned int access = vb_wr_op_has_answer(wr->op) ? IBV_ACCESS_LOCAL_WRITE : 0;
 	uint32_t pdn = qp->init.pd->number;
 
 	for (unsigned int i = 0; i < wr->num_sge; i++) {

@@ -5,7 +5,9 @@
  */
 #pragma once
 
+#include <endian.h>
 #include <errno.h>
+#include <string.h>
 
 #include "card/internal.h"
 
@@ -16,8 +18,7 @@
 static inline int vb_message_gather(const struct vb_qp *qp, const struct vb_wr *wr,
 				    struct iovec *iov)
 {
-	bool written =
-		wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	bool written = vb_wr_op_has_answer(wr->op);
 
 	for (unsigned int i = 0; i < wr->num_sge; i++) {
 		const struct vb_sge *sge = &wr->sge[i];
@@ -38,9 +39,13 @@ static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr 
 				     struct vb_pkt *pkt)
 {
 	static const uint8_t ops[] = {
-		[VB_WR_SEND] = VB_PKT_SEND,           [VB_WR_WRITE] = VB_PKT_WRITE,
-		[VB_WR_READ] = VB_PKT_READ,           [VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
+		[VB_WR_SEND] = VB_PKT_SEND,
+		[VB_WR_WRITE] = VB_PKT_WRITE,
+		[VB_WR_READ] = VB_PKT_READ,
+		[VB_WR_COMPARE_SWAP] = VB_PKT_COMPARE_SWAP,
 		[VB_WR_FETCH_ADD] = VB_PKT_FETCH_ADD,
+		[VB_WR_MASKED_COMPARE_SWAP] = VB_PKT_MASKED_COMPARE_SWAP,
+		[VB_WR_MASKED_FETCH_ADD] = VB_PKT_MASKED_FETCH_ADD,
 	};
 
 	pkt->op = ops[wr->op];
@@ -56,8 +61,27 @@ static inline void vb_message_packet(const struct vb_qp *qp, const struct vb_wr 
 	pkt->dma_len = (uint32_t)wr->len;
 	pkt->swap_add = wr->swap_add;
 	pkt->compare = wr->compare;
+	if (__builtin_expect(vb_pkt_is_masked(pkt), 0)) {
+		pkt->swap_mask = wr->swap_mask;
+		pkt->compare_mask = wr->compare_mask;
+	}
 	pkt->grh = NULL;
 	pkt->source.lkey = 0;
+}
+
+/*
+ * What an atomic puts into local memory: a word of the host, or 4 bytes as they are on a wire, as
+ * mlx5 hardware has it where atomic_req_8B_endianness_mode is 1. Returns the number of bytes.
+ */
+static inline size_t vb_message_result(const struct vb_wr *wr, uint64_t old, uint64_t *result)
+{
+	uint32_t half = htobe32((uint32_t)old);
+
+	*result = old;
+	if (__builtin_expect(wr->word != sizeof(half), 1))
+		return sizeof(*result);
+	memcpy(result, &half, sizeof(half));
+	return sizeof(half);
 }
 
 /* Flags of the packet that stands for bytes [at, at + len) of a message. */

@@ -14,12 +14,20 @@
  */
 static enum vb_direct change(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt)
 {
-	struct vb_direct_atomic atomic = { .add = pkt->op == VB_PKT_FETCH_ADD,
+	struct vb_direct_atomic atomic = { .add = pkt->op == VB_PKT_FETCH_ADD ||
+						  pkt->op == VB_PKT_MASKED_FETCH_ADD,
+					   .masked = vb_pkt_is_masked(pkt),
+					   .size = qp->sq.wr.word,
 					   .compare = pkt->compare,
 					   .swap_add = pkt->swap_add };
-	uint64_t old = 0;
-	struct iovec value = { &old, sizeof(old) };
+	uint64_t old = 0, result;
+	struct iovec value = { &result, 0 };
 	enum vb_direct ret;
+
+	if (__builtin_expect(atomic.masked, 0)) {
+		atomic.swap_mask = pkt->swap_mask;
+		atomic.compare_mask = pkt->compare_mask;
+	}
 
 	ret = vb_direct_change(&qp->path, qp->number, qp->attr.dest_qp_num, &atomic, pkt->va,
 			       pkt->rkey, &old);
@@ -27,6 +35,7 @@ static enum vb_direct change(struct vb_qp *qp, struct vb_pkt *pkt, const struct 
 		return ret;
 	qp->sq.transfer.split = 0;
 	qp->sq.sent_by.stores++;
+	value.iov_len = vb_message_result(&qp->sq.wr, old, &result);
 	return vb_message_copy(iov, cnt, 0, &value, 1) ? VB_DIRECT_LOCAL_FAULT : VB_DIRECT_OK;
 }
 

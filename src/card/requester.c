@@ -184,10 +184,11 @@ read_scattered(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *repl
 static bool place_value(struct vb_qp *qp, const struct vb_pkt *reply, const struct iovec *iov,
 			int cnt)
 {
-	struct iovec value = { (void *)&reply->swap_add, 8 };
+	uint64_t result;
+	struct iovec value = { &result, vb_message_result(&qp->sq.wr, reply->swap_add, &result) };
 
 	if (__builtin_expect(cnt < 0, 0))
-		return !vb_message_write(qp, &qp->sq.wr, 0, &reply->swap_add, 8);
+		return !vb_message_write(qp, &qp->sq.wr, 0, &result, value.iov_len);
 	return !vb_message_copy(iov, cnt, 0, &value, 1);
 }
 
@@ -736,7 +737,7 @@ static enum ibv_wc_status check(const struct vb_qp *qp, const struct vb_wr *wr)
 		return IBV_WC_LOC_LEN_ERR;
 	if (qp->type == IBV_QPT_UD && wr->len > qp->dev->adapter->config->mtu)
 		return IBV_WC_LOC_LEN_ERR;
-	if (vb_wr_is_atomic(wr) && wr->len != 8)
+	if (vb_wr_is_atomic(wr) && wr->len != wr->word)
 		return IBV_WC_LOC_LEN_ERR;
 	return IBV_WC_SUCCESS;
 }

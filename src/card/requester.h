@@ -65,7 +65,7 @@ static inline void vb_timer_add(struct vb_qp *qp)
 
 static inline bool vb_wr_is_atomic(const struct vb_wr *wr)
 {
-	return wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	return vb_wr_op_is_atomic(wr->op);
 }
 
 /* --- place.c --- */

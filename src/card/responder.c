@@ -348,23 +348,34 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 
 static enum verdict do_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, uint64_t *old)
 {
+	bool masked = vb_pkt_is_masked(pkt);
+	uint32_t size = masked ? pkt->dma_len : 8;
 	uint64_t *word;
 	int ret;
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) || !qp->attr.max_dest_rd_atomic)
 		return BAD_REQUEST;
-	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, 8,
+	if (__builtin_expect(size != 8 && size != 4, 0))
+		return BAD_REQUEST;
+	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, size,
 			       IBV_ACCESS_REMOTE_ATOMIC);
 	if (!word)
-		word = vb_indirect_word(pkt->rkey, qp->init.pd->number, pkt->va,
+		word = vb_indirect_word(pkt->rkey, qp->init.pd->number, pkt->va, size,
 					IBV_ACCESS_REMOTE_ATOMIC);
 	if (!word)
 		return BAD_ACCESS;
-	if ((uintptr_t)word & 7)
+	if ((uintptr_t)word & (size - 1))
 		return BAD_REQUEST;
-	ret = pkt->op == VB_PKT_FETCH_ADD
-		      ? vb_fault_fetch_add(word, pkt->swap_add, old)
-		      : vb_fault_compare_swap(word, pkt->compare, pkt->swap_add, old);
+	if (__builtin_expect(masked, 0))
+		ret = vb_fault_masked(word, size,
+				      &(struct vb_masked){ pkt->op == VB_PKT_MASKED_FETCH_ADD,
+							   pkt->swap_add, pkt->compare,
+							   pkt->swap_mask, pkt->compare_mask },
+				      old);
+	else
+		ret = pkt->op == VB_PKT_FETCH_ADD
+			      ? vb_fault_fetch_add(word, pkt->swap_add, old)
+			      : vb_fault_compare_swap(word, pkt->compare, pkt->swap_add, old);
 	return ret ? BAD_ACCESS : ACCEPT;
 }
 
@@ -433,6 +444,8 @@ static enum verdict execute(struct vb_qp *qp, const struct vb_pkt *pkt, struct v
 		return receive_read(qp, pkt, reply, iov);
 	case VB_PKT_COMPARE_SWAP:
 	case VB_PKT_FETCH_ADD:
+	case VB_PKT_MASKED_COMPARE_SWAP:
+	case VB_PKT_MASKED_FETCH_ADD:
 		return receive_atomic(qp, pkt, reply);
 	default:
 		return BAD_REQUEST;
@@ -529,7 +542,7 @@ static bool receive_duplicate(struct vb_qp *qp, const struct vb_pkt *pkt, struct
 			return refuse(qp, ret, pkt, reply);
 		return ret == ACCEPT && reply;
 	}
-	if (pkt->op != VB_PKT_COMPARE_SWAP && pkt->op != VB_PKT_FETCH_ADD) {
+	if (!vb_pkt_is_atomic(pkt)) {
 		rq->duplicate =
 			true; /* the requester has missed an acknowledgement: tell it again */
 		return answer(qp, VB_SYN_ACK, vb_psn_add(rq->receiver.epsn, 0xffffff), reply);

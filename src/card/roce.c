@@ -162,6 +162,12 @@ static void write64(uint8_t *at, uint64_t value)
 	write32(at + 4, (uint32_t)value);
 }
 
+/* What atomics with masks look like on a wire is not public: they are shown as those without. */
+static bool is_swap(const struct vb_pkt *pkt)
+{
+	return pkt->op == VB_PKT_COMPARE_SWAP || pkt->op == VB_PKT_MASKED_COMPARE_SWAP;
+}
+
 static uint8_t opcode_of(const struct vb_pkt *pkt)
 {
 	/* first, middle, last, only */
@@ -195,7 +201,7 @@ static uint8_t opcode_of(const struct vb_pkt *pkt)
 		op = 0x12;
 		break;
 	default:
-		op = pkt->op == VB_PKT_COMPARE_SWAP ? 0x13 : 0x14;
+		op = is_swap(pkt) ? 0x13 : 0x14;
 	}
 	return base | op;
 }
@@ -229,7 +235,7 @@ static uint8_t *put_atomic(uint8_t *at, const struct vb_pkt *pkt)
 	write64(at, pkt->va);
 	write32(at + 8, pkt->rkey);
 	write64(at + 12, pkt->swap_add);
-	write64(at + 20, pkt->op == VB_PKT_COMPARE_SWAP ? pkt->compare : 0);
+	write64(at + 20, is_swap(pkt) ? pkt->compare : 0);
 	return at + 28;
 }
 
@@ -249,7 +255,7 @@ static uint8_t *put_extended(uint8_t *at, const struct vb_pkt *pkt)
 	}
 	if (pkt->op == VB_PKT_READ || (pkt->op == VB_PKT_WRITE && (pkt->flags & VB_PKT_FIRST)))
 		at = put_reth(at, pkt);
-	if (pkt->op == VB_PKT_COMPARE_SWAP || pkt->op == VB_PKT_FETCH_ADD)
+	if (vb_pkt_is_atomic(pkt))
 		at = put_atomic(at, pkt);
 	if (pkt->op == VB_PKT_ACK || pkt->op == VB_PKT_ATOMIC_RESPONSE ||
 	    (pkt->op == VB_PKT_READ_RESPONSE && (pkt->flags & VB_PKT_ONLY)))
@@ -487,8 +493,12 @@ void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iov
 		return;
 	back = turned(&there);
 	part.op = read ? VB_PKT_READ_RESPONSE : atomic ? VB_PKT_ATOMIC_RESPONSE : VB_PKT_ACK;
-	if (atomic)
+	if (atomic) {
+		part.swap_add = 0;
 		vb_message_copy(&(struct iovec){ &part.swap_add, 8 }, 1, 0, iov, (uint32_t)cnt);
+		if (wr->word == sizeof(uint32_t)) /* it is there as on a wire */
+			part.swap_add = be32toh((uint32_t)part.swap_add);
+	}
 	part.flags = VB_PKT_ONLY;
 	part.syndrome = VB_SYN_ACK;
 	part.dqpn = qp->number;

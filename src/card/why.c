@@ -43,6 +43,8 @@ static const char *op_name(uint8_t op)
 		return "RDMA READ";
 	case VB_WR_COMPARE_SWAP:
 	case VB_WR_FETCH_ADD:
+	case VB_WR_MASKED_COMPARE_SWAP:
+	case VB_WR_MASKED_FETCH_ADD:
 		return "ATOMIC";
 	case VB_WR_LOCAL_INVALIDATE:
 		return "LOCAL_INV";
@@ -50,6 +52,8 @@ static const char *op_name(uint8_t op)
 		return "LDMA";
 	case VB_WR_TRANSPOSE:
 		return "TRANSPOSE";
+	case VB_WR_UMR:
+		return "UMR";
 	case VB_WR_WAIT:
 		return "WAIT";
 	default:
@@ -85,7 +89,7 @@ static void explain_sges(const struct vb_qp *qp, const struct vb_sge *sge, uint3
 
 static bool has_response(const struct vb_wr *wr)
 {
-	return wr->op == VB_WR_READ || wr->op == VB_WR_COMPARE_SWAP || wr->op == VB_WR_FETCH_ADD;
+	return vb_wr_op_has_answer(wr->op);
 }
 
 static void explain_operation(const struct vb_qp *qp, const struct vb_wr *wr)
@@ -138,6 +142,8 @@ static void explain_silence(struct vb_qp *qp)
 static void explain_memory(const struct vb_qp *qp, const struct vb_wr *wr)
 {
 	struct vb_sge word = { wr->raddr, 8, wr->rkey, false, false };
+	struct vb_sge list = { wr->umr.list_addr, wr->umr.list_len, wr->umr.list_key, false,
+			       false };
 
 	switch (wr->op) {
 	case VB_WR_COPY:
@@ -150,6 +156,9 @@ static void explain_memory(const struct vb_qp *qp, const struct vb_wr *wr)
 		break;
 	case VB_WR_WAIT:
 		explain_sges(qp, &word, 1, 0);
+		break;
+	case VB_WR_UMR:
+		explain_sges(qp, &list, 1, 0);
 		break;
 	default:
 		explain_sges(qp, wr->sge, wr->num_sge,
@@ -221,6 +230,8 @@ static unsigned int needed_right(const struct vb_pkt *pkt, const char **name)
 		return IBV_ACCESS_REMOTE_READ;
 	case VB_PKT_COMPARE_SWAP:
 	case VB_PKT_FETCH_ADD:
+	case VB_PKT_MASKED_COMPARE_SWAP:
+	case VB_PKT_MASKED_FETCH_ADD:
 		*name = "IBV_ACCESS_REMOTE_ATOMIC and max_dest_rd_atomic";
 		return IBV_ACCESS_REMOTE_ATOMIC;
 	default:

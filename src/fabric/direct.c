@@ -287,16 +287,25 @@ static enum vb_direct copy(struct vb_peer *peer, struct access *a, uint64_t remo
 static enum vb_direct change(struct vb_peer *peer, const struct access *a, uint64_t remote)
 {
 	const struct vb_direct_atomic *atomic = a->atomic;
-	uint64_t n, *word;
+	uint64_t n;
+	char *word;
 	int ret;
 
-	if (remote % 8)
+	if (remote % a->len)
 		return VB_DIRECT_ACCESS;
-	word = (uint64_t *)vb_reach_at(peer, remote, 8, &n);
-	if (!word || (char *)word == VB_REACH_NOT)
+	word = vb_reach_at(peer, remote, a->len, &n);
+	if (!word || word == VB_REACH_NOT)
 		return VB_DIRECT_UNAVAILABLE;
-	ret = atomic->add ? vb_fault_fetch_add(word, atomic->swap_add, a->old)
-			  : vb_fault_compare_swap(word, atomic->compare, atomic->swap_add, a->old);
+	if (__builtin_expect(atomic->masked, 0))
+		ret = vb_fault_masked(word, a->len,
+				      &(struct vb_masked){ atomic->add, atomic->swap_add,
+							   atomic->compare, atomic->swap_mask,
+							   atomic->compare_mask },
+				      a->old);
+	else
+		ret = atomic->add ? vb_fault_fetch_add((uint64_t *)word, atomic->swap_add, a->old)
+				  : vb_fault_compare_swap((uint64_t *)word, atomic->compare,
+							  atomic->swap_add, a->old);
 	return ret ? VB_DIRECT_ACCESS : VB_DIRECT_OK;
 }
 
@@ -379,7 +388,7 @@ enum vb_direct vb_direct_change(struct vb_path *path, uint32_t sqpn, uint32_t dq
 	struct access a = { .need = IBV_ACCESS_REMOTE_ATOMIC,
 			    .va = va,
 			    .rkey = rkey,
-			    .len = 8,
+			    .len = atomic->masked ? atomic->size : 8,
 			    .atomic = atomic,
 			    .old = old };
 

@@ -33,8 +33,11 @@ enum vb_direct vb_direct_copy(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 			      uint32_t len, struct vb_direct_done *done);
 
 struct vb_direct_atomic {
-	bool add; /* else compare and swap */
+	bool add;    /* else compare and swap */
+	bool masked; /* of size bytes, 4 or 8, with masks; else of 8 */
+	uint8_t size;
 	uint64_t compare, swap_add;
+	uint64_t compare_mask, swap_mask;
 };
 
 /*

@@ -73,6 +73,8 @@ enum vb_pkt_op {
 	VB_PKT_READ,
 	VB_PKT_COMPARE_SWAP,
 	VB_PKT_FETCH_ADD,
+	VB_PKT_MASKED_COMPARE_SWAP,
+	VB_PKT_MASKED_FETCH_ADD,
 	VB_PKT_ACK, /* syndrome tells ACK, RNR NAK, NAK */
 	VB_PKT_READ_RESPONSE,
 	VB_PKT_ATOMIC_RESPONSE,
@@ -149,10 +151,11 @@ struct vb_pkt {
 	uint32_t rkey, dma_len;
 	uint32_t
 		generation; /* VB_PKT_PLACED: of the registration that the initiator found, instead of va */
-	uint64_t swap_add; /* ATOMIC response: the original value */
-	uint64_t compare;
-	const struct vb_grh *grh;      /* UD only */
-	struct vb_frame_origin origin; /* RAW_PACKET only */
+	uint64_t swap_add;                /* ATOMIC response: the original value */
+	uint64_t compare;                 /* MASKED_FETCH_ADD: the last bits of its fields */
+	uint64_t swap_mask, compare_mask; /* masked atomics, whose word has dma_len bytes */
+	const struct vb_grh *grh;         /* UD only */
+	struct vb_frame_origin origin;    /* RAW_PACKET only */
 	/*
 	 * Payload: the program's memory on the way out, the ring's on the way in; no pieces where
 	 * it is described.
@@ -162,6 +165,16 @@ struct vb_pkt {
 	uint32_t iov_cnt;
 	uint32_t len;
 };
+
+static inline bool vb_pkt_is_masked(const struct vb_pkt *pkt)
+{
+	return pkt->op == VB_PKT_MASKED_COMPARE_SWAP || pkt->op == VB_PKT_MASKED_FETCH_ADD;
+}
+
+static inline bool vb_pkt_is_atomic(const struct vb_pkt *pkt)
+{
+	return pkt->op >= VB_PKT_COMPARE_SWAP && pkt->op <= VB_PKT_MASKED_FETCH_ADD;
+}
 
 /* --- paths ------------------------------------------------------------------------------------ */
 

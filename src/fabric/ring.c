@@ -3,8 +3,8 @@
  * Owns the record format of the rings. See ring.h for the protocol.
  *
  *	record: header (32 bytes) | extension | payload | pad to 64
- *	extension: RETH 16 for WRITE and READ, AtomicETH 32, atomic response 8, GRH 40 for datagrams, origin 24 for
- *	raw frames
+ *	extension: RETH 16 for WRITE and READ, AtomicETH 32, with masks 48, atomic response 8, GRH 40 for datagrams,
+ *	origin 24 for raw frames
  *
  * Of a payload that is described (struct vb_source) the description is carried, behind the
  * extension.
@@ -37,6 +37,11 @@ struct atomic_eth {
 	uint64_t swap_add, compare;
 };
 
+struct masked_eth {
+	struct atomic_eth atomic;
+	uint64_t swap_mask, compare_mask;
+};
+
 _Static_assert(VB_PULL_MAX < 1 << 24 && VB_FRAME_MAX < 1 << 24, "a length has 24 bits");
 _Static_assert(sizeof(struct record) == 32 && sizeof(struct atomic_eth) == 32, "record layout");
 
@@ -58,6 +63,9 @@ static uint32_t extension_size(uint8_t op, uint8_t transport)
 	case VB_PKT_COMPARE_SWAP:
 	case VB_PKT_FETCH_ADD:
 		return sizeof(struct atomic_eth);
+	case VB_PKT_MASKED_COMPARE_SWAP:
+	case VB_PKT_MASKED_FETCH_ADD:
+		return sizeof(struct masked_eth);
 	case VB_PKT_ATOMIC_RESPONSE:
 		return sizeof(uint64_t);
 	default:
@@ -172,7 +180,13 @@ static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
 	} else if (pkt->op == VB_PKT_ATOMIC_RESPONSE) {
 		memcpy(to, &pkt->swap_add, 8);
 	} else {
-		memcpy(to, &eth, extension_size(pkt->op, pkt->transport));
+		uint32_t size = extension_size(pkt->op, pkt->transport);
+
+		memcpy(to, &eth, size < sizeof(eth) ? size : sizeof(eth));
+		if (size == sizeof(struct masked_eth)) {
+			memcpy(to + sizeof(eth), &pkt->swap_mask, 8);
+			memcpy(to + sizeof(eth) + 8, &pkt->compare_mask, 8);
+		}
 	}
 }
 
@@ -211,6 +225,12 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 		if (pkt->op != VB_PKT_WRITE && pkt->op != VB_PKT_READ) {
 			pkt->swap_add = LOAD(eth->swap_add);
 			pkt->compare = LOAD(eth->compare);
+		}
+		if (vb_pkt_is_masked(pkt)) {
+			struct masked_eth *masked = from;
+
+			pkt->swap_mask = LOAD(masked->swap_mask);
+			pkt->compare_mask = LOAD(masked->compare_mask);
 		}
 	}
 }

@@ -54,7 +54,7 @@ struct vb_seg_outbound {
 	uint64_t offset;
 };
 
-#define VB_SEG_MAGIC 0x3467657362657672ull
+#define VB_SEG_MAGIC 0x3567657362657672ull
 
 struct vb_segment {
 	_Atomic uint64_t magic;

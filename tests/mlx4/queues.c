@@ -48,6 +48,51 @@ static void send_one(void)
 	raw_free(&ra, &cqe);
 }
 
+/* --- atomics with masks ----------------------------------------------------------------------------- */
+
+static uint64_t masked(bool add, uint64_t data, uint64_t compare, uint64_t swap_mask,
+		       uint64_t compare_mask)
+{
+	struct mlx4_cqe cqe;
+	struct raw_wqe wqe;
+
+	raw_begin(&wqe, add ? MLX4_OPCODE_MASKED_ATOMIC_FA : MLX4_OPCODE_MASKED_ATOMIC_CS,
+		  MLX4_WQE_CTRL_CQ_UPDATE, 0);
+	raw_put_raddr(&wqe, (uintptr_t)b.buf, b.mr->rkey);
+	raw_put_atomic(&wqe, data, compare);
+	if (!add)
+		raw_put_atomic(&wqe, swap_mask, compare_mask);
+	raw_put_data(&wqe, a.buf, 8, a.mr->lkey);
+	check(raw_post(&ra, &wqe));
+	raw_ring(&ra);
+	raw_expect(&ra.send, a.qp->qp_num, true, &cqe);
+	raw_free(&ra, &cqe);
+	return *(uint64_t *)a.buf;
+}
+
+static void masked_atomics(void **state)
+{
+	uint64_t *word;
+
+	open_pair(IBV_QPT_RC, false, false);
+	word = (uint64_t *)b.buf;
+	for (int i = 0; i < 200; i++) { /* round the ring, whose strides they wrap in */
+		*word = 0x00ff00ff12345678;
+		/* four sums of 16 bits */
+		assert_int_equal(masked(true, 0xff01ff01ffff0001, 0x8000800080008000, 0, 0),
+				 0x00ff00ff12345678);
+		assert_int_equal(*word, 0x0000000012335679);
+		/* bits by their masks, where others are as expected */
+		assert_int_equal(
+			masked(false, 0xabababababababab, 0x5679, 0xff00000000000000, 0xffff),
+			0x0000000012335679);
+		assert_int_equal(*word, 0xab00000012335679);
+		assert_int_equal(masked(false, 0, 0x5678, UINT64_MAX, 0xffff), 0xab00000012335679);
+		assert_int_equal(*word, 0xab00000012335679);
+	}
+	close_pair();
+}
+
 /* --- events ---------------------------------------------------------------------------------------- */
 
 static bool has_event(struct ibv_comp_channel *channel)
@@ -540,6 +585,7 @@ static void reset_starts_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(masked_atomics),
 		cmocka_unit_test(armed_with_events),
 		cmocka_unit_test(armed_after_a_part),
 		cmocka_unit_test(armed_for_solicited),

@@ -67,6 +67,54 @@ static void together(void)
 	free(all);
 }
 
+/* Counters of 4 and 8 bytes on rank 0, which all ranks change at once. */
+static void counters(void)
+{
+	enum { ROUNDS = 40 };
+	int *base, one = 1, old, bit = 1 << rank, zero = 0, ours;
+	long *wide, step = 1L << 33, was;
+	MPI_Win small, large;
+
+	MPI_Win_allocate(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base,
+			 &small);
+	MPI_Win_allocate(sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &wide, &large);
+	memset(base, 0, 4 * sizeof(int));
+	*wide = 0;
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Win_lock_all(0, small);
+	MPI_Win_lock_all(0, large);
+	for (int round = 0, last = -1; round < ROUNDS; round++) {
+		MPI_Fetch_and_op(&one, &old, MPI_INT, 0, 0, MPI_SUM, small);
+		MPI_Fetch_and_op(&step, &was, MPI_LONG, 0, 0, MPI_SUM, large);
+		MPI_Win_flush(0, small);
+		MPI_Win_flush(0, large);
+		need(old > last && old < ranks * ROUNDS, "a counter went back");
+		need(!(was & (step - 1)) && was < step * ranks * ROUNDS, "a wide counter is wrong");
+		last = old;
+	}
+	MPI_Fetch_and_op(&bit, &old, MPI_INT, 0, 1, MPI_BOR, small);
+	MPI_Win_flush(0, small);
+	need(!(old & bit), "a bit was set before");
+	/* One rank wins. */
+	ours = rank + 1;
+	MPI_Compare_and_swap(&ours, &zero, &old, MPI_INT, 0, 2, small);
+	MPI_Win_flush(0, small);
+	need(old >= 0 && old <= ranks && old != ours, "an exchange is wrong");
+	MPI_Fetch_and_op(&ours, &old, MPI_INT, 0, 3, MPI_REPLACE, small);
+	MPI_Win_flush(0, small);
+	need(old >= 0 && old <= ranks && old != ours, "a swap is wrong");
+	MPI_Win_unlock_all(small);
+	MPI_Win_unlock_all(large);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!rank) {
+		need(base[0] == ranks * ROUNDS && *wide == step * ranks * ROUNDS, "a sum is wrong");
+		need(base[1] == (1 << ranks) - 1, "a bit is lost");
+		need(base[2] > 0 && base[3] > 0, "an exchange is lost");
+	}
+	MPI_Win_free(&small);
+	MPI_Win_free(&large);
+}
+
 /* Everybody puts into, adds to and gets from the next rank's memory. */
 static void one_sided(void)
 {
@@ -103,6 +151,7 @@ int main(int argc, char **argv)
 	if (!rank)
 		printf("%d ranks agreed\n", ranks);
 	one_sided();
+	counters();
 	if (!rank)
 		printf("%d ranks reached each other's memory\n", ranks);
 	MPI_Finalize();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Build mpi.c with Open MPI's own compiler wrapper and run it on several ranks over UCX, through `verbatim run`.
 
-usage: mpi.py [--nobody] [--env NAME=VALUE]... RANKS
+usage: mpi.py [--nobody] [--config FILE] [--env NAME=VALUE]... RANKS
 
 The options of mpirun are those that a user of Debian gives: its settings leave UCX out where nobody asks for it, root
 and machines with few cores need a word of permission.
@@ -28,10 +28,11 @@ def build(world):
 def run():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--nobody', action='store_true')
+    parser.add_argument('--config')
     parser.add_argument('--env', action='append', default=[])
     parser.add_argument('ranks')
     args = parser.parse_args()
-    with peers.World(args.nobody, extra_env=args.env) as world:
+    with peers.World(args.nobody, args.config, args.env) as world:
         root = ['--allow-run-as-root'] if os.geteuid() == 0 and not args.nobody else []
         mpirun = world.start(['mpirun', *root, '--oversubscribe', '--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx',
                               '-np', args.ranks, build(world)])

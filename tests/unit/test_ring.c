@@ -86,6 +86,8 @@ static struct vb_pkt make_packet(uint8_t op, uint8_t transport, uint32_t seed)
 		.dma_len = seed * 17,
 		.swap_add = 0xfedcba987ull * seed,
 		.compare = 0x1111111ull * seed,
+		.swap_mask = 0x3333333333ull * seed,
+		.compare_mask = 0x9999999999ull * seed,
 		.origin = { 0x77777777777ull * seed, 0x55555555555ull * seed, 9 * seed, 0 },
 	};
 }
@@ -97,7 +99,7 @@ static bool has_reth(uint8_t op)
 
 static bool has_atomic(uint8_t op)
 {
-	return op == VB_PKT_COMPARE_SWAP || op == VB_PKT_FETCH_ADD;
+	return op >= VB_PKT_COMPARE_SWAP && op <= VB_PKT_MASKED_FETCH_ADD;
 }
 
 static void assert_same(const struct vb_pkt *in, const struct vb_pkt *out, uint32_t seed)
@@ -126,6 +128,10 @@ static void assert_same(const struct vb_pkt *in, const struct vb_pkt *out, uint3
 	}
 	if (has_atomic(in->op))
 		assert_int_equal(out->compare, in->compare);
+	if (vb_pkt_is_masked(in)) {
+		assert_int_equal(out->swap_mask, in->swap_mask);
+		assert_int_equal(out->compare_mask, in->compare_mask);
+	}
 	if (has_atomic(in->op) || in->op == VB_PKT_ATOMIC_RESPONSE)
 		assert_int_equal(out->swap_add, in->swap_add);
 	if (in->op == VB_PKT_SEND && in->transport == IBV_QPT_RAW_PACKET)
@@ -356,6 +362,15 @@ static const struct {
 	{ "room for a RETH", 0, 1, VB_PKT_WRITE, IBV_QPT_RC, 16, { 0, 0 }, 1 },
 	{ "room for an AtomicETH", 0, 1, VB_PKT_FETCH_ADD, IBV_QPT_RC, 0, { 0, 0 }, 1 },
 	{ "no room for an AtomicETH", 0, 1, VB_PKT_FETCH_ADD, IBV_QPT_RC, 1, { 0, 0 }, -EPROTO },
+	{ "no room for its masks",
+	  0,
+	  1,
+	  VB_PKT_MASKED_FETCH_ADD,
+	  IBV_QPT_RC,
+	  0,
+	  { 0, 0 },
+	  -EPROTO },
+	{ "room for its masks", 0, 2, VB_PKT_MASKED_FETCH_ADD, IBV_QPT_RC, 48, { 0, 0 }, 1 },
 	{ "no room for a GRH", 0, 1, VB_PKT_SEND, IBV_QPT_UD, 0, { 0, 0 }, -EPROTO },
 	{ "no room for a GRH, v1",
 	  0,

@@ -271,13 +271,13 @@ static const struct field fields[] = {
 	{ GENERAL, 0xdb, 5, 0, log_max_cq },
 	{ GENERAL, 0xe0, 8, 20, NULL }, /* log_max_eq_sz */
 	{ GENERAL, 0xea, 6, 0, log_max_mkey },
-	{ GENERAL, 0xfc, 4, 7, NULL },   /* log_max_eq */
+	{ GENERAL, 0xfc, 4, 7, NULL }, /* log_max_eq */
 	{ GENERAL, 0x100, 8, VB_MAX_INDIRECTION, NULL },
-	{ GENERAL, 0x108, 1, 1, NULL },  /* fixed_buffer_size: KSM */
-	{ GENERAL, 0x109, 7, 47, NULL }, /* log_max_mrw_sz: the address space */
-	{ GENERAL, 0x11a, 6, 15, NULL }, /* log_max_klm_list_size */
-	{ GENERAL, 0x14a, 6, 4, NULL },  /* log_max_ra_req_qp */
-	{ GENERAL, 0x15a, 6, 4, NULL },  /* log_max_ra_res_qp */
+	{ GENERAL, 0x108, 1, 1, NULL },              /* fixed_buffer_size: KSM */
+	{ GENERAL, 0x109, 7, 47, NULL },             /* log_max_mrw_sz: the address space */
+	{ GENERAL, 0x11a, 6, 15, NULL },             /* log_max_klm_list_size */
+	{ GENERAL, 0x14a, 6, 4, NULL },              /* log_max_ra_req_qp */
+	{ GENERAL, 0x15a, 6, 4, NULL },              /* log_max_ra_res_qp */
 	{ GENERAL, 0x168, 1, ALLOC_Q_COUNTER, has }, /* rnr_nak_q_counters */
 	{ GENERAL, 0x170, 16, 0, gid_table },
 	{ GENERAL, 0x180, 1, ALLOC_Q_COUNTER, has },       /* out_of_seq_cnt */
@@ -362,11 +362,12 @@ static const struct field fields[] = {
 	{ ETH, 0x21, 1, 1, NULL }, /* swp_csum */
 	{ ETH, 0x22, 1, 1, NULL }, /* swp_lso */
 
-	{ ATOMIC, 0x40, 2, 1, NULL },  /* atomic_req_8B_endianness_mode: the host's */
-	{ ATOMIC, 0x46, 1, 1, NULL },  /* ... and that is supported */
-	{ ATOMIC, 0x90, 16, 3, NULL }, /* atomic_operations: compare and swap, fetch and add */
-	{ ATOMIC, 0xb0, 16, 8, NULL }, /* atomic_size_qp: 8 bytes */
-	{ ATOMIC, 0xd0, 16, 8, NULL }, /* atomic_size_dc */
+	{ ATOMIC, 0x40, 2, 1, NULL }, /* atomic_req_8B_endianness_mode: the host's */
+	{ ATOMIC, 0x46, 1, 1, NULL }, /* ... and that is supported */
+	{ ATOMIC, 0x90, 16, 0xf,
+	  NULL }, /* atomic_operations: compare and swap, fetch and add; with masks */
+	{ ATOMIC, 0xb0, 16, 12, NULL }, /* atomic_size_qp: 4 and 8 bytes */
+	{ ATOMIC, 0xd0, 16, 12, NULL }, /* atomic_size_dc */
 
 	{ ROCE, 0x1e, 2, 2, NULL },     /* qp_ts_format: free running and real time */
 	{ ROCE, 0x8c, 4, 6, NULL },     /* l3_type: IPv4 and IPv6 */

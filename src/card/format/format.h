@@ -18,7 +18,9 @@ enum vb_wr_op {
 	VB_WR_READ,
 	VB_WR_COMPARE_SWAP,
 	VB_WR_FETCH_ADD,
-	VB_WR_LSO, /* raw Ethernet: a large frame to be cut */
+	VB_WR_MASKED_COMPARE_SWAP,
+	VB_WR_MASKED_FETCH_ADD, /* compare: the last bits of the fields that are added one by one */
+	VB_WR_LSO,              /* raw Ethernet: a large frame to be cut */
 	/* from here on local work */
 	VB_WR_NOP,
 	VB_WR_LOCAL = VB_WR_NOP,
@@ -28,6 +30,17 @@ enum vb_wr_op {
 	VB_WR_UMR, /* configure the indirect key imm */
 	VB_WR_WAIT, /* until the word at raddr, of rkey, compares with `compare` under the mask swap_add */
 };
+
+static inline bool vb_wr_op_is_atomic(uint8_t op)
+{
+	return op >= VB_WR_COMPARE_SWAP && op <= VB_WR_MASKED_FETCH_ADD;
+}
+
+/* Its answer is written to local memory. */
+static inline bool vb_wr_op_has_answer(uint8_t op)
+{
+	return op >= VB_WR_READ && op <= VB_WR_MASKED_FETCH_ADD;
+}
 
 enum vb_wr_wait {
 	VB_WAIT_ALWAYS,
@@ -124,6 +137,8 @@ struct vb_wr {
 	uint64_t len; /* sum over sge */
 	uint64_t raddr;
 	uint64_t swap_add, compare;
+	uint64_t swap_mask, compare_mask; /* VB_WR_MASKED_COMPARE_SWAP */
+	uint8_t word;                     /* bytes that an atomic changes */
 	/* datagrams, and DC, where dqpn is the DCT */
 	uint32_t dqpn, qkey;
 	uint64_t dc_key;

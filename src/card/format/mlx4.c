@@ -72,6 +72,10 @@ static const struct vb_opcode opcodes[OPCODE_MASK + 1] = {
 	[MLX4_OPCODE_ATOMIC_CS] = { VB_WR_COMPARE_SWAP, .raddr = true, .atomic = true,
 				    .known = true },
 	[MLX4_OPCODE_ATOMIC_FA] = { VB_WR_FETCH_ADD, .raddr = true, .atomic = true, .known = true },
+	[MLX4_OPCODE_MASKED_ATOMIC_CS] = { VB_WR_MASKED_COMPARE_SWAP, .raddr = true, .atomic = true,
+					   .known = true, .masked = true },
+	[MLX4_OPCODE_MASKED_ATOMIC_FA] = { VB_WR_MASKED_FETCH_ADD, .raddr = true, .atomic = true,
+					   .known = true, .masked = true },
 	[MLX4_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
 };
 

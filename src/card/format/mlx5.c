@@ -3,7 +3,7 @@
  * The mlx5 queue format, card side, with the layouts of <infiniband/mlx5dv.h>.
  *
  *	send WQE: blocks of 64 bytes, units ("ds") of 16; wraps at the end of the ring
- *	| ctrl | [datagram 48 | remote address 16 [atomic 16]] | data 16 ... or inline: length, bytes, pad to 16 |
+ *	| ctrl | [datagram 48 | remote address 16 [atomic 16, 32]] | data 16 ... or inline: length, bytes, pad to 16 |
  *
  *	receive WQE: data segments, ended by lkey 0x100 or the end; shared queues have a 16-byte link in front
  */
@@ -44,6 +44,10 @@ static const struct vb_opcode opcodes[] = {
 	[MLX5_OPCODE_ATOMIC_CS] = { VB_WR_COMPARE_SWAP, .raddr = true, .atomic = true,
 				    .known = true },
 	[MLX5_OPCODE_ATOMIC_FA] = { VB_WR_FETCH_ADD, .raddr = true, .atomic = true, .known = true },
+	[MLX5_OPCODE_ATOMIC_MASKED_CS] = { VB_WR_MASKED_COMPARE_SWAP, .raddr = true, .atomic = true,
+					   .known = true, .masked = true },
+	[MLX5_OPCODE_ATOMIC_MASKED_FA] = { VB_WR_MASKED_FETCH_ADD, .raddr = true, .atomic = true,
+					   .known = true, .masked = true },
 	[MLX5_OPCODE_LOCAL_INVAL] = { VB_WR_LOCAL_INVALIDATE, .known = true },
 	[MLX5_OPCODE_TSO] = { VB_WR_LSO, .known = true, .raw = true },
 	[ENHANCED_MPSW] = { VB_WR_SEND, .known = true, .raw = true },
@@ -89,6 +93,43 @@ static int decode_inline(struct vb_cursor *c, uint32_t at, uint32_t len, struct 
 	}
 	wr->len += len;
 	return 0;
+}
+
+/*
+ * Extended atomics, whose size the modifier tells:
+ *
+ *	8 bytes  | swap 8 | compare 8 | swap mask 8 | compare mask 8 |        | add 8 | boundary 8 |
+ *	4        | swap 4 | compare 4 | swap mask 4 | compare mask 4 |        | add 4 | boundary 4 | 0 8 |
+ */
+static __attribute__((noinline)) int decode_masked(struct vb_cursor *c,
+						   const struct vb_opcode *opcode, struct vb_wr *wr)
+{
+	enum { EXTENDED_4 = 8, EXTENDED_8 = 9 };
+	static const struct vb_opcode where = { .raddr = true };
+	const __be32 *seg;
+	__be32 word[4];
+
+	if (wr->wqe_modifier == EXTENDED_8)
+		return vb_seg_remote(c, opcode, wr);
+	if (wr->wqe_modifier != EXTENDED_4 || vb_seg_remote(c, &where, wr))
+		return -EINVAL;
+	seg = vb_cursor_take(c, 1);
+	if (!seg)
+		return -EINVAL;
+	memcpy(word, seg, sizeof(word));
+	wr->word = sizeof(uint32_t);
+	wr->swap_add = be32toh(word[0]);
+	wr->compare = be32toh(word[1]);
+	wr->swap_mask = be32toh(word[2]);
+	wr->compare_mask = be32toh(word[3]);
+	return 0;
+}
+
+static inline int decode_remote(struct vb_cursor *c, const struct vb_opcode *opcode,
+				struct vb_wr *wr)
+{
+	return __builtin_expect(opcode->masked, 0) ? decode_masked(c, opcode, wr)
+						   : vb_seg_remote(c, opcode, wr);
 }
 
 static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
@@ -235,7 +276,7 @@ static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, 
 		return decode_wait(&c, wr);
 	if (wr->op == VB_WR_UMR)
 		return vb_mlx5_umr(&c, wr);
-	if (vb_seg_remote(&c, opcode, wr))
+	if (decode_remote(&c, opcode, wr))
 		return -EINVAL;
 	return decode_data(&c, wr);
 }
@@ -289,7 +330,7 @@ static int mlx5_send_dc(const void *ring, uint32_t blocks, uint32_t shift, uint3
 		return decode_wait(&c, wr);
 	if (wr->op == VB_WR_UMR)
 		return vb_mlx5_umr(&c, wr);
-	if (decode_dc(&c, wr) || vb_seg_remote(&c, opcode, wr))
+	if (decode_dc(&c, wr) || decode_remote(&c, opcode, wr))
 		return -EINVAL;
 	return decode_data(&c, wr);
 }
@@ -397,7 +438,8 @@ uint8_t vb_seg_syndrome(enum ibv_wc_status status)
 static bool has_answer(uint8_t wqe_opcode)
 {
 	return wqe_opcode == MLX5_OPCODE_RDMA_READ || wqe_opcode == MLX5_OPCODE_ATOMIC_CS ||
-	       wqe_opcode == MLX5_OPCODE_ATOMIC_FA;
+	       wqe_opcode == MLX5_OPCODE_ATOMIC_FA || wqe_opcode == MLX5_OPCODE_ATOMIC_MASKED_CS ||
+	       wqe_opcode == MLX5_OPCODE_ATOMIC_MASKED_FA;
 }
 
 /*

@@ -45,7 +45,8 @@ struct vb_opcode {
 	uint8_t op;
 	uint8_t flags;
 	bool raddr, atomic, known;
-	bool raw; /* only queues of raw Ethernet have it */
+	bool masked; /* an atomic with masks */
+	bool raw;    /* only queues of raw Ethernet have it */
 };
 
 /* A count of 0 stands for 2 GiB: the field has no room for it. */
@@ -68,7 +69,7 @@ static inline int vb_seg_add_pointer(struct vb_cursor *c, uint32_t count, struct
 	return 0;
 }
 
-/* The segments of one-sided work: where, and the operands of an atomic. */
+/* The segments of one-sided work: where, and the operands of an atomic of 8 bytes, then their masks. */
 static inline int vb_seg_remote(struct vb_cursor *c, const struct vb_opcode *opcode,
 				struct vb_wr *wr)
 {
@@ -88,6 +89,14 @@ static inline int vb_seg_remote(struct vb_cursor *c, const struct vb_opcode *opc
 			return -EINVAL;
 		wr->swap_add = be64toh(atomic->swap_add);
 		wr->compare = be64toh(atomic->compare);
+		wr->word = sizeof(uint64_t);
+	}
+	if (opcode->op == VB_WR_MASKED_COMPARE_SWAP) {
+		atomic = vb_cursor_take(c, 1);
+		if (!atomic)
+			return -EINVAL;
+		wr->swap_mask = be64toh(atomic->swap_add);
+		wr->compare_mask = be64toh(atomic->compare);
 	}
 	return 0;
 }

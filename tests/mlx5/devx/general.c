@@ -47,10 +47,9 @@ static void capabilities(void **state)
 	assert_int_equal(cap(0, 0x1fc, 4), 1); /* cqe_version */
 	assert_int_equal(cap(0, 0x1b6, 2), 1); /* Ethernet */
 	assert_int_equal(cap(0, 0x21e, 1), attr.orig_attr.atomic_cap != IBV_ATOMIC_NONE);
-	assert_int_equal(cap(3, 0x40, 2), 1); /* results in the host's byte order */
-	assert_int_equal(cap(3, 0x90, 16),
-			 3); /* compare and swap, fetch and add; none with masks */
-	assert_int_equal(cap(3, 0xb0, 16), 8); /* of 8 bytes */
+	assert_int_equal(cap(3, 0x40, 2), 1);    /* results in the host's byte order */
+	assert_int_equal(cap(3, 0x90, 16), 0xf); /* compare and swap, fetch and add; with masks */
+	assert_int_equal(cap(3, 0xb0, 16), 12);  /* of 4 and 8 bytes */
 	assert_int_equal(cap(4, 0xf0, 16), port.gid_tbl_len);
 	assert_int_equal(cap(7, 0x200, 1), 1);
 	/* the maximum is what is current */

@@ -700,6 +700,11 @@ static void encap(void **state)
 static void child(struct end *end, struct fifo *fifo, struct hbldv_encap *one)
 {
 	CHECK(open("/dev/accel/accel0", O_RDWR) == -1 && errno == EBUSY);
+	/* It has queues as they were, and what it does to them is its own. */
+	CHECK(((uint32_t *)end->res.q.mem_cpu_addr)[7] == 4711);
+	memset(end->req.q.mem_cpu_addr, 0xff, end->req.q.cq_size);
+	memset(end->req.q.pi_cpu_addr, 0xff, 64);
+	memset(end->req.q.regs_cpu_addr, 0xff, 4096);
 	*(volatile uint64_t *)((char *)fifo->usr->regs_cpu_addr + fifo->usr->regs_offset) =
 		(uint64_t)end->q.qp_num << 32 | 1;
 	CHECK(!hbldv_destroy_usr_fifo(fifo->usr));
@@ -730,6 +735,7 @@ static void forked(void **state)
 	fifo_create(&fifo, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
 	one = hbldv_create_encap(dev.context, &attr);
 	assert_non_null(one);
+	((uint32_t *)end.res.q.mem_cpu_addr)[7] = 4711;
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid)

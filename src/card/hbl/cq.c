@@ -7,7 +7,9 @@
  *	regs  consumer index            the program writes; the card looks before it writes an entry
  *
  * Each queue has a register page of its own and only the newest consumer index matters, so the page
- * is plain memory.
+ * is plain memory. All three are shared with the processes of the user, because the peer of a queue
+ * pair that is lent writes and reads them itself (lend.c). A forked child has copies: what it does
+ * there is not its parent's.
  *
  * A completion needs a reserved entry. Where none is free, the requester waits with the completion
  * and the responder with the request itself. The program writes its index without a doorbell, so
@@ -23,6 +25,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "base/shared.h"
 #include "base/util.h"
 
 enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
@@ -30,23 +33,43 @@ enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
 static void unmap(const struct vb_hbl_cq_info *info)
 {
 	if (info->mem)
-		munmap(info->mem, info->size);
+		vb_shared_free(info->mem, info->size);
 	if (info->pi)
-		munmap(info->pi, VB_HBL_PAGE);
+		vb_shared_free(info->pi, VB_HBL_PAGE);
 	if (info->regs)
-		munmap(info->regs, VB_HBL_PAGE);
+		vb_shared_free(info->regs, VB_HBL_PAGE);
 }
 
 static int map(struct vb_hbl_cq_info *info)
 {
 	info->size = (info->entries * VB_HBL_CQE_SIZE + VB_HBL_PAGE - 1) & ~(VB_HBL_PAGE - 1u);
-	info->mem = vb_hbl_pages(info->size);
-	info->pi = vb_hbl_pages(VB_HBL_PAGE);
-	info->regs = vb_hbl_pages(VB_HBL_PAGE);
+	info->mem = vb_shared_alloc(info->size);
+	info->pi = vb_shared_alloc(VB_HBL_PAGE);
+	info->regs = vb_shared_alloc(VB_HBL_PAGE);
 	if (info->mem && info->pi && info->regs)
 		return 0;
 	unmap(info);
 	return -ENOMEM;
+}
+
+/* Pages of the parent's become the child's own, or nothing at all. */
+static void make_own(void *at, size_t bytes)
+{
+	void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (copy != MAP_FAILED && !vb_fault_copy(copy, at, bytes) &&
+	    mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+		return;
+	if (copy != MAP_FAILED)
+		munmap(copy, bytes);
+	mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+void vb_hbl_cq_forked(const struct vb_hbl_cq *cq)
+{
+	make_own(cq->info.mem, cq->info.size);
+	make_own(cq->info.pi, VB_HBL_PAGE);
+	make_own(cq->info.regs, VB_HBL_PAGE);
 }
 
 static int enter_cc(struct vb_hbl_cq *cq)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -35,12 +36,32 @@ bool vb_hbl_stale(const struct vb_hbl *hbl)
 	return hbl->epoch != vb_fabric_epoch();
 }
 
+/* Its CQs; one for several ports is made the child's own several times, which does no harm. */
+static void take_copies(struct vb_hbl *hbl)
+{
+	for (uint32_t p = 1; p <= hbl->adapter->config->ports; p++) {
+		struct vb_hbl_port *port = &hbl->ports[p];
+		struct vb_hbl_cq *cc = atomic_load_explicit(&port->cc_cq, memory_order_relaxed);
+
+		for (uint32_t i = 0; i < VB_HBL_CQS; i++)
+			if (port->cqs[i])
+				vb_hbl_cq_forked(port->cqs[i]);
+		if (cc)
+			vb_hbl_cq_forked(cc);
+	}
+}
+
 /* A forked child owns none of its parent's devices; the memory behind them stays where it is. */
 void vb_hbl_forked(void)
 {
 	pthread_mutex_init(&vb_card.hbl.lock, NULL);
-	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++)
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
+		struct vb_hbl *hbl = vb_hbl_find(i);
+
+		if (hbl)
+			take_copies(hbl);
 		atomic_store_explicit(&vb_card.hbl.devices[i], NULL, memory_order_release);
+	}
 }
 
 /* vb_card.hbl.lock held */
@@ -122,9 +143,16 @@ static int open_file(struct vb_hbl *hbl, int flags)
 	VB_NO_CANCEL;
 	int fd, ours, ret;
 
-	fd = memfd_create("verbatim-accel", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+	fd = memfd_create("verbatim-accel",
+			  MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));
 	if (fd < 0)
 		return -errno;
+	/* As files must be that peers map: base/shared.h. */
+	if (fchmod(fd, 0600) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
 	ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	ret = ours < 0 ? -errno
 		       : vb_hbl_memory_init(&hbl->memory, ours, vb_window_own(hbl->number));

@@ -231,6 +231,8 @@ enum vb_hbl_room vb_hbl_cq_put(struct vb_hbl_cq *cq, const struct vb_hbl_complet
  * The timer's look at a full queue; true once it is not full any more, or was given up as overrun.
  */
 bool vb_hbl_cq_look(struct vb_hbl_cq *cq, uint64_t now);
+/* In a forked child: its memory is no longer the parent's. */
+void vb_hbl_cq_forked(const struct vb_hbl_cq *cq);
 void vb_hbl_cq_report(struct vb_hbl_cq *cq, struct vb_hbl_ccqe *report);
 /* Completions so far, as a peer goes on with them. */
 uint32_t vb_hbl_cq_produced(struct vb_hbl_cq *cq);

@@ -5,7 +5,8 @@
  * HBM buffers are ranges of the accelerator's file (a memory file), so that the program can map the
  * descriptor itself at the offset that is the buffer's handle. Device addresses are given out in
  * slots of 4 GiB, a buffer at the start of its slots: the low 32 bits of every address are then no
- * larger than the buffer (a known program cuts them to 16 bits).
+ * larger than the buffer (a known program cuts them to 16 bits). Buffers are shared with the processes
+ * of the user (base/shared.h), which may keep the file mapped: what is freed is punched out of it.
  *
  *	device address   slot << 32            slot + 1 << 32
  *	                 [ buffer ]            [ page offset | host buffer ]
@@ -24,11 +25,14 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/rcu.h"
+#include "base/shared.h"
 
 #define SLOT     (1ull << 32)
 #define VA_FIRST (1ull << 44)
 #define VA_LAST  (1ull << 48)
 #define MAX_SIZE (1ull << 40)
+/* Of larger buffers the table of shared pages would have no room for others. */
+#define MAX_SHARED (4ull << 30)
 
 static uint64_t page_up(uint64_t n)
 {
@@ -64,6 +68,31 @@ bool vb_hbl_memory_is_file(const struct vb_hbl_memory *memory, int fd)
 	return !fstat(fd, &st) && st.st_ino == memory->inode && st.st_dev == memory->file_dev;
 }
 
+static void share(const struct vb_hbl_memory *memory, const struct vb_hbl_buffer *buffer)
+{
+	uint64_t bytes = page_up(buffer->size);
+
+	/* Where that fails, all of it is like any other memory. */
+	if (bytes <= MAX_SHARED &&
+	    vb_shared_add(buffer->host, bytes, memory->fd, (off_t)buffer->handle))
+		vb_shared_forget(buffer->host, bytes);
+}
+
+/* Waits for peers that use it. */
+static void release(const struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
+{
+	uint64_t bytes = page_up(buffer->size);
+
+	vb_shared_remove(buffer->host, bytes);
+	munmap(buffer->host, bytes);
+	vb_shared_forget(buffer->host, bytes);
+	/* Handles are not given out again: give back only the pages. */
+	if (vb_hbl_memory_is_file(memory, memory->fd))
+		fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			  (off_t)buffer->handle, (off_t)bytes);
+	free(buffer);
+}
+
 void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 {
 	VB_NO_CANCEL;
@@ -75,8 +104,7 @@ void vb_hbl_memory_destroy(struct vb_hbl_memory *memory)
 	}
 	while ((buffer = memory->buffers)) {
 		memory->buffers = buffer->next;
-		munmap(buffer->host, page_up(buffer->size));
-		free(buffer);
+		release(memory, buffer);
 	}
 	free(atomic_exchange_explicit(&memory->maps, NULL, memory_order_acq_rel));
 	if (vb_hbl_memory_is_file(memory, memory->fd))
@@ -250,6 +278,7 @@ static int back(struct vb_hbl_memory *memory, struct vb_hbl_buffer *buffer)
 	if (buffer->host == MAP_FAILED)
 		return -errno;
 	memory->file_size += bytes;
+	share(memory, buffer);
 	return 0;
 }
 
@@ -288,12 +317,7 @@ int vb_hbl_memory_free(struct vb_hbl_memory *memory, uint64_t handle)
 	buffer = *at;
 	if (buffer && !buffer->maps) {
 		*at = buffer->next;
-		munmap(buffer->host, page_up(buffer->size));
-		/* Handles are not given out again: give back only the pages. */
-		if (vb_hbl_memory_is_file(memory, memory->fd))
-			fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-				  (off_t)buffer->handle, (off_t)page_up(buffer->size));
-		free(buffer);
+		release(memory, buffer);
 		ret = 0;
 	}
 	pthread_mutex_unlock(&memory->lock);

@@ -16,6 +16,7 @@
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/dc.h"
+#include "card/hbl/sink.h"
 #include "card/shown.h"
 
 struct vb_qp *vb_qp_find(uint32_t qpn)
@@ -24,14 +25,6 @@ struct vb_qp *vb_qp_find(uint32_t qpn)
 						memory_order_acquire);
 
 	return qp && qp->number == qpn ? qp : NULL;
-}
-
-static void add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
-{
-	to->calls += from->calls;
-	to->stores += from->stores;
-	to->copies += from->copies;
-	to->packets += from->packets;
 }
 
 void vb_path_counters(struct vb_path_counters *counters)
@@ -47,10 +40,11 @@ void vb_path_counters(struct vb_path_counters *counters)
 		if (!qp)
 			continue;
 		vb_lock(&qp->sq.lock);
-		add_counters(counters, &qp->sq.sent_by);
+		vb_add_counters(counters, &qp->sq.sent_by);
 		vb_unlock(&qp->sq.lock);
 	}
 	vb_read_unlock();
+	vb_hbl_add_counters(counters);
 }
 
 static void add_traffic(struct vb_traffic *to, struct vb_qp *qp)
@@ -482,7 +476,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_ids_give(&vb_card.numbers.qp, index);
 		vb_fabric_freed(qp_bytes(qp));
 		vb_lock(&vb_card.retired.lock);
-		add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
+		vb_add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
 		add_traffic(&vb_card.retired.traffic[qp->dev->adapter->index], qp);
 		vb_unlock(&vb_card.retired.lock);
 		vb_hide_qp(qp);

@@ -198,3 +198,11 @@ struct vb_card_tables {
 
 extern struct vb_card vb_card;
 extern struct vb_card_tables vb_card_tables;
+
+static inline void vb_add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
+{
+	to->calls += from->calls;
+	to->stores += from->stores;
+	to->copies += from->copies;
+	to->packets += from->packets;
+}

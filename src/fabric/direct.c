@@ -405,3 +405,14 @@ enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 
 	return run(path, sqpn, dqpn, &a);
 }
+
+enum vb_direct vb_direct_move(struct vb_peer *peer, bool write, const struct iovec *iov,
+			      uint32_t iov_cnt, uint64_t remote, uint32_t len)
+{
+	struct access a = { .iov = iov, .iov_cnt = iov_cnt, .write = write, .len = len };
+	enum vb_direct ret = copy(peer, &a, remote);
+
+	if (ret == VB_DIRECT_UNAVAILABLE && a.refused)
+		atomic_store_explicit(&peer->no_direct, true, memory_order_relaxed);
+	return ret;
+}

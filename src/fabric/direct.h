@@ -57,5 +57,13 @@ enum vb_direct vb_direct_pull(struct vb_path *path, uint32_t sqpn, uint32_t dqpn
 			      const struct iovec *iov, uint32_t iov_cnt,
 			      const struct vb_source *source, uint32_t len);
 
+/*
+ * The copy alone, between local memory and [remote, remote + len) of the peer's address space, for
+ * callers who have checked what there is to check, and whom the peer waits for before it takes pages
+ * back, as it does for a pin.
+ */
+enum vb_direct vb_direct_move(struct vb_peer *peer, bool write, const struct iovec *iov,
+			      uint32_t iov_cnt, uint64_t remote, uint32_t len);
+
 /* Whether direct access to the peer works, as far as is known. */
 bool vb_direct_works(const struct vb_path *path);

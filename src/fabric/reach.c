@@ -425,7 +425,13 @@ static void show_table(void)
 	vb_unlock(&show_lock);
 }
 
-static const struct vb_shared_hooks hooks = { .made = show_table, .wait = vb_segment_wait_range };
+static void wait_range(uintptr_t base, size_t len)
+{
+	vb_segment_wait_range(base, len);
+	vb_window_wait_range(base, len);
+}
+
+static const struct vb_shared_hooks hooks = { .made = show_table, .wait = wait_range };
 
 void vb_reach_start(void)
 {

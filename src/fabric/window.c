@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sys/uio.h>
 
+#include "base/fault.h"
 #include "fabric/direct.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
@@ -57,11 +58,67 @@ static bool wait_idle(struct vb_window_queue *queue)
 	return false;
 }
 
+/* The same, but the end of a process that was busy is left for vb_window_close() to see. */
+static void wait_unused(struct vb_window_queue *queue)
+{
+	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
+
+	if (__builtin_expect(busy != 0, 0) && !wait_idle(queue))
+		atomic_store_explicit(&queue->busy, busy, memory_order_relaxed);
+}
+
 void vb_window_wait(struct vb_window *window)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
 	for (uint32_t i = 0; i < VB_WINDOW_QUEUES; i++)
-		wait_idle(&window->queue[i]);
+		wait_unused(&window->queue[i]);
+}
+
+/* Whether somebody who is at work may be using one of these pages, as far as the maps say. */
+static bool is_mapped(struct vb_window *window, uint64_t base, uint64_t len)
+{
+	uint32_t version = atomic_load_explicit(&window->version, memory_order_acquire);
+	uint32_t count = atomic_load_explicit(&window->count, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < count && i < VB_WINDOW_MAPS; i++) {
+		uint64_t at = atomic_load_explicit(&window->map[i].memory, memory_order_relaxed);
+		uint64_t size = atomic_load_explicit(&window->map[i].size, memory_order_relaxed);
+
+		if (at < base + len && base < at + size)
+			return true;
+	}
+	atomic_thread_fence(memory_order_acquire);
+	/* They change: whoever takes one away waits, too, but that may be still to come. */
+	return (version & 1) ||
+	       atomic_load_explicit(&window->version, memory_order_relaxed) != version;
+}
+
+static bool is_of_cq(const struct vb_window_queue *queue, uint64_t base, uint64_t len)
+{
+	uint64_t bytes = (uint64_t)queue->entries * VB_WINDOW_CQE;
+
+	return (queue->cq < base + len && base < queue->cq + bytes) || queue->index - base < len ||
+	       queue->taken - base < len;
+}
+
+void vb_window_wait_range(uintptr_t base, size_t len)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with take() */
+	for (uint32_t d = 0; d < VB_WINDOWS; d++) {
+		uint64_t offset =
+			atomic_load_explicit(&vb_segment_self->window[d], memory_order_acquire);
+		struct vb_window *window = offset ? vb_segment_at(offset, sizeof(*window)) : NULL;
+
+		for (uint32_t i = 0; window && i < VB_WINDOW_QUEUES; i++) {
+			struct vb_window_queue *queue = &window->queue[i];
+
+			if (__builtin_expect(
+				    atomic_load_explicit(&queue->busy, memory_order_acquire) != 0,
+				    0) &&
+			    (is_of_cq(queue, base, len) || is_mapped(window, base, len)))
+				wait_unused(queue);
+		}
+	}
 }
 
 bool vb_window_close(struct vb_window_queue *queue)
@@ -80,7 +137,7 @@ enum { COPIES_IN_ORDER = false };
 
 /* --- a peer ----------------------------------------------------------------------------------- */
 
-/* Where the message goes in the target's memory; false where it has no such mapping. */
+/* Where the bytes are in the target's memory; false where it has no such mapping. */
 static bool find_memory(struct vb_window *window, uint64_t va, uint32_t len, uint64_t *memory)
 {
 	uint32_t version = atomic_load_explicit(&window->version, memory_order_acquire);
@@ -104,7 +161,7 @@ static bool find_memory(struct vb_window *window, uint64_t va, uint32_t len, uin
 
 static bool is_meant(const struct vb_window_queue *queue, const struct vb_delivery *d)
 {
-	return queue->self == d->to && queue->peer == d->from;
+	return queue->self == d->to && queue->peer == d->from && (queue->takes & d->op);
 }
 
 /* Keep the owner from taking it back; false where it is not lent to us. */
@@ -129,101 +186,228 @@ static bool take(struct vb_window_queue *queue, const struct vb_delivery *d)
 	return false;
 }
 
-/* A place in the CQ. How far the program is, is looked up when it is full as far as we know. */
-static bool has_room(struct vb_peer *peer, struct vb_window_queue *queue, uint32_t produced)
+/* Where the CQ is, as the owner says: read once. */
+struct cq {
+	uint64_t entry; /* the next one */
+	uint64_t index, taken;
+	uint32_t entries, taken_shift, produced;
+};
+
+static struct cq read_cq(struct vb_window_queue *queue)
 {
-	uint32_t entries = queue->entries;
-	struct iovec far = { (void *)(uintptr_t)queue->taken, sizeof(uint64_t) }, near;
+	const volatile struct vb_window_queue *shown = queue;
+	struct cq cq = {
+		.index = shown->index,
+		.taken = shown->taken,
+		.entries = shown->entries,
+		.taken_shift = shown->taken_shift & 63,
+		.produced = atomic_load_explicit(&queue->produced, memory_order_relaxed),
+	};
+
+	cq.entry = shown->cq + (uint64_t)(cq.produced & (cq.entries - 1)) * VB_WINDOW_CQE;
+	return cq;
+}
+
+/* Few bytes of the peer: as vb_reach_at(). What is not in one piece is left to the peer itself. */
+static char *reach(struct vb_peer *peer, uint64_t addr, uint64_t len)
+{
+	uint64_t piece;
+	char *there = vb_reach_at(peer, addr, len, &piece);
+
+	return piece == len ? there : VB_REACH_NOT;
+}
+
+static bool is_reached(const char *there)
+{
+	return there && there != VB_REACH_NOT;
+}
+
+static bool may_call(struct vb_peer *peer)
+{
+	return !atomic_load_explicit(&peer->no_direct, memory_order_relaxed);
+}
+
+/* The index of the program. */
+static bool look_up(struct vb_peer *peer, const struct cq *cq, uint64_t *taken)
+{
+	struct iovec near = { taken, sizeof(*taken) };
+	struct iovec far = { (void *)(uintptr_t)cq->taken, sizeof(*taken) };
+	char *there = reach(peer, cq->taken, sizeof(*taken));
+
+	if (is_reached(there) ? vb_fault_copy(taken, there, sizeof(*taken)) != 0
+			      : !may_call(peer) || process_vm_readv(peer->thread, &near, 1, &far, 1,
+								    0) != sizeof(*taken))
+		return false;
+	*taken = le64toh(*taken) >> cq->taken_shift;
+	/* The program has read the entries before it says so: ours are written after this. */
+	atomic_thread_fence(memory_order_acquire);
+	return true;
+}
+
+/* A place in the CQ. How far the program is, is looked up when it is full as far as we know. */
+static bool has_room(struct vb_peer *peer, struct vb_window_queue *queue, const struct cq *cq)
+{
 	uint64_t taken;
 
-	if (produced - atomic_load_explicit(&queue->seen, memory_order_relaxed) < entries)
+	if (cq->produced - atomic_load_explicit(&queue->seen, memory_order_relaxed) < cq->entries)
 		return true;
-	near = (struct iovec){ &taken, sizeof(taken) };
-	if (process_vm_readv(peer->thread, &near, 1, &far, 1, 0) != sizeof(taken))
+	if (!look_up(peer, cq, &taken))
 		return false;
-	taken = le64toh(taken) >> (queue->taken_shift & 63);
 	atomic_store_explicit(&queue->seen, (uint32_t)taken, memory_order_relaxed);
-	return produced - (uint32_t)taken < entries;
+	return cq->produced - (uint32_t)taken < cq->entries;
+}
+
+/* How bytes of the peer are reached: the slowest of the ways that a part of them takes. */
+enum way { STORES, CALLS, PACKETS };
+
+static enum way way_to(struct vb_peer *peer, const struct vb_delivery *d, uint64_t memory)
+{
+	enum way way = STORES;
+
+	for (uint64_t done = 0, n; done < d->len; done += n) {
+		char *there = vb_reach_at(peer, memory + done, d->len - done, &n);
+
+		/* To read is no risk, whoever has the page meanwhile: base/shared.h. */
+		if (there == VB_REACH_NOT && d->op != VB_WINDOW_READ)
+			return PACKETS;
+		if (!is_reached(there))
+			way = CALLS;
+	}
+	return way;
+}
+
+/* The valid word of the CQE after the rest of it, and the index last. False: they are not there. */
+static bool store_cqe(const struct vb_delivery *d, char *entry, char *index, uint32_t produced)
+{
+	uint64_t next = htole64((uint64_t)(uint32_t)(produced + 1));
+
+	/* Release, three times: the program that sees the later store sees the earlier one. */
+	atomic_thread_fence(memory_order_release);
+	if (vb_fault_copy(entry + 4, d->cqe + 4, VB_WINDOW_CQE - 4))
+		return false;
+	atomic_thread_fence(memory_order_release);
+	if (vb_fault_copy(entry, d->cqe, 4))
+		return false;
+	atomic_thread_fence(memory_order_release);
+	return !vb_fault_copy(index, &next, sizeof(next));
 }
 
 /*
- * All of it in one call, which copies piece after piece: the valid word of the CQE after the rest of
- * it, and the index last. Part of it is no delivery: packets do it again, from the beginning.
+ * A write whose CQE is not shared, in one call, which copies piece after piece. Part of it is no
+ * delivery: packets do it again, from the beginning.
  */
-static bool write_all(struct vb_peer *peer, const struct vb_window_queue *queue,
-		      const struct vb_delivery *d, uint64_t memory, uint32_t produced)
+static bool call_all(struct vb_peer *peer, const struct vb_delivery *d, uint64_t memory,
+		     const struct cq *cq)
 {
-	uint64_t at = queue->cq + (uint64_t)(produced & (queue->entries - 1)) * VB_WINDOW_CQE;
-	uint64_t index = htole64((uint64_t)(uint32_t)(produced + 1));
+	uint64_t index = htole64((uint64_t)(uint32_t)(cq->produced + 1));
 	struct iovec near[VB_DIRECT_MAX_IOV + 3], far[4];
 	uint32_t nears = 0, fars = 0;
-	size_t bytes = d->len;
 	ssize_t n;
 
 	for (uint32_t i = 0; i < d->iov_cnt; i++)
 		near[nears++] = d->iov[i];
 	if (d->len)
 		far[fars++] = (struct iovec){ (void *)(uintptr_t)memory, d->len };
-	if (d->completes) {
-		near[nears++] = (struct iovec){ (char *)d->cqe + 4, VB_WINDOW_CQE - 4 };
-		far[fars++] = (struct iovec){ (void *)(uintptr_t)(at + 4), VB_WINDOW_CQE - 4 };
-		near[nears++] = (struct iovec){ (char *)d->cqe, 4 };
-		far[fars++] = (struct iovec){ (void *)(uintptr_t)at, 4 };
-		near[nears++] = (struct iovec){ &index, sizeof(index) };
-		far[fars++] = (struct iovec){ (void *)(uintptr_t)queue->index, sizeof(index) };
-		bytes += VB_WINDOW_CQE + sizeof(index);
-	}
-	if (!bytes)
-		return true;
+	near[nears++] = (struct iovec){ (char *)d->cqe + 4, VB_WINDOW_CQE - 4 };
+	far[fars++] = (struct iovec){ (void *)(uintptr_t)(cq->entry + 4), VB_WINDOW_CQE - 4 };
+	near[nears++] = (struct iovec){ (char *)d->cqe, 4 };
+	far[fars++] = (struct iovec){ (void *)(uintptr_t)cq->entry, 4 };
+	near[nears++] = (struct iovec){ &index, sizeof(index) };
+	far[fars++] = (struct iovec){ (void *)(uintptr_t)cq->index, sizeof(index) };
 	n = process_vm_writev(peer->thread, near, nears, far, fars, 0);
 	if (n < 0 && errno == ESRCH)
 		atomic_store_explicit(&peer->checked, 0, memory_order_relaxed);
 	else if (n < 0 && errno != EFAULT)
 		atomic_store_explicit(&peer->no_direct, true, memory_order_relaxed);
-	return n == (ssize_t)bytes;
+	return n == (ssize_t)(d->len + VB_WINDOW_CQE + sizeof(index));
 }
 
-static bool deliver(struct vb_peer *peer, struct vb_window *window, struct vb_window_queue *queue,
-		    const struct vb_delivery *d)
+/* The data alone. */
+static bool move(struct vb_peer *peer, struct vb_delivery *d, uint64_t memory)
 {
-	uint32_t produced = atomic_load_explicit(&queue->produced, memory_order_relaxed);
+	char *word;
+
+	if (d->op != VB_WINDOW_ADD)
+		return !d->len || vb_direct_move(peer, d->op == VB_WINDOW_WRITE, d->iov, d->iov_cnt,
+						 memory, d->len) == VB_DIRECT_OK;
+	word = memory % 8 ? NULL : reach(peer, memory, 8);
+	return is_reached(word) && !vb_fault_fetch_add((uint64_t *)word, d->add, &d->old);
+}
+
+static enum vb_delivered move_all(struct vb_peer *peer, struct vb_window_queue *queue,
+				  struct vb_delivery *d, uint64_t memory)
+{
+	struct cq cq = read_cq(queue);
+	char *entry = NULL, *index = NULL;
+	enum way way = way_to(peer, d, memory);
+
+	if (d->completes) {
+		entry = reach(peer, cq.entry, VB_WINDOW_CQE);
+		index = reach(peer, cq.index, sizeof(uint64_t));
+		if (entry == VB_REACH_NOT || index == VB_REACH_NOT || !has_room(peer, queue, &cq))
+			return VB_DELIVERED_NOT;
+	}
+	if (way == PACKETS || (way == CALLS && (d->stores_only || !may_call(peer))))
+		return VB_DELIVERED_NOT;
+	if (!d->completes || (entry && index)) {
+		if (!move(peer, d, memory))
+			return VB_DELIVERED_NOT;
+		/* An addition is done once: a CQE that is not there is lost, as the owner would. */
+		if (d->completes && !store_cqe(d, entry, index, cq.produced) &&
+		    d->op != VB_WINDOW_ADD)
+			return VB_DELIVERED_NOT;
+	} else {
+		if (!COPIES_IN_ORDER || d->op != VB_WINDOW_WRITE || d->stores_only ||
+		    !may_call(peer) || !call_all(peer, d, memory, &cq))
+			return VB_DELIVERED_NOT;
+		way = CALLS;
+	}
+	if (d->completes)
+		atomic_store_explicit(&queue->produced, cq.produced + 1, memory_order_relaxed);
+	return way == CALLS ? VB_DELIVERED_COPIED : VB_DELIVERED_STORED;
+}
+
+static enum vb_delivered deliver(struct vb_peer *peer, struct vb_window *window,
+				 struct vb_window_queue *queue, struct vb_delivery *d)
+{
+	enum vb_delivered done;
 	uint64_t memory = 0;
 
-	if ((d->len && !find_memory(window, d->va, d->len, &memory)) ||
-	    (d->completes && !has_room(peer, queue, produced)) ||
-	    !write_all(peer, queue, d, memory, produced))
-		return false;
-	if (d->completes)
-		atomic_store_explicit(&queue->produced, produced + 1, memory_order_relaxed);
-	atomic_store_explicit(&queue->psn, (d->psn + 1) & 0xffffff, memory_order_relaxed);
+	if (d->len && !find_memory(window, d->va, d->len, &memory))
+		return VB_DELIVERED_NOT;
+	done = move_all(peer, queue, d, memory);
+	if (!done)
+		return done;
+	atomic_store_explicit(&queue->psn, (d->psn + d->psns) & 0xffffff, memory_order_relaxed);
 	atomic_store_explicit(&queue->messages,
 			      atomic_load_explicit(&queue->messages, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	atomic_store_explicit(&queue->bytes,
-			      atomic_load_explicit(&queue->bytes, memory_order_relaxed) + d->len,
-			      memory_order_relaxed);
-	return true;
+	if (d->op == VB_WINDOW_WRITE)
+		atomic_store_explicit(&queue->bytes,
+				      atomic_load_explicit(&queue->bytes, memory_order_relaxed) +
+					      d->len,
+				      memory_order_relaxed);
+	return done;
 }
 
-bool vb_window_deliver(struct vb_path *path, const struct vb_delivery *d)
+enum vb_delivered vb_window_deliver(struct vb_path *path, struct vb_delivery *d)
 {
 	struct vb_peer *peer = path->peer;
 	struct vb_window_queue *queue;
 	struct vb_window *window;
-	bool done;
+	enum vb_delivered done;
 
 	/* Whoever impairs or captures packets wants to see them. */
-	if (!COPIES_IN_ORDER || !vb_direct_works(path) || d->device >= VB_WINDOWS ||
-	    d->iov_cnt > VB_DIRECT_MAX_IOV ||
+	if (!vb_direct_works(path) || d->device >= VB_WINDOWS || d->iov_cnt > VB_DIRECT_MAX_IOV ||
 	    atomic_load_explicit(&vb_fabric_hook, memory_order_relaxed) ||
 	    !vb_peer_known_alive(peer))
-		return false;
+		return VB_DELIVERED_NOT;
 	window = vb_view_window(&peer->view, d->device);
 	if (!window)
-		return false;
+		return VB_DELIVERED_NOT;
 	queue = &window->queue[vb_window_place(d->to)];
 	if (!take(queue, d))
-		return false;
+		return VB_DELIVERED_NOT;
 	done = deliver(peer, window, queue, d);
 	/* Pairs with wait_idle(), and with the owner's look at what was left here. */
 	atomic_store_explicit(&queue->busy, 0, memory_order_release);

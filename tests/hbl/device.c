@@ -83,14 +83,35 @@ static uint64_t memory(struct dev *dev, union hl_mem_args *args)
 	return args->out.device_virt_addr;
 }
 
+void mem_map(struct mem *mem)
+{
+	union hl_mem_args map = { .in.op = HL_MEM_OP_MAP };
+
+	if (mem->handle) {
+		map.in.map_device.handle = mem->handle;
+	} else {
+		map.in.flags = HL_MEM_USERPTR;
+		map.in.map_host.host_virt_addr = (uintptr_t)mem->host;
+		map.in.map_host.mem_size = mem->size;
+	}
+	mem->va = memory(mem->dev, &map);
+}
+
+void mem_unmap(struct mem *mem)
+{
+	union hl_mem_args unmap = { .in = { .op = HL_MEM_OP_UNMAP,
+					    .unmap.device_virt_addr = mem->va } };
+
+	CHECK(!ioctl(mem->dev->accel, HL_IOCTL_MEMORY, &unmap));
+}
+
 void mem_device(struct mem *mem, struct dev *dev, size_t size)
 {
 	union hl_mem_args alloc = { .in = { .op = HL_MEM_OP_ALLOC, .alloc.mem_size = size } };
-	union hl_mem_args map = { .in.op = HL_MEM_OP_MAP };
 
 	*mem = (struct mem){ .dev = dev, .size = size };
-	mem->handle = map.in.map_device.handle = memory(dev, &alloc);
-	mem->va = memory(dev, &map);
+	mem->handle = memory(dev, &alloc);
+	mem_map(mem);
 	mem->host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, dev->accel,
 			 (off_t)mem->handle);
 	CHECK(mem->host != MAP_FAILED);
@@ -98,24 +119,21 @@ void mem_device(struct mem *mem, struct dev *dev, size_t size)
 
 void mem_host(struct mem *mem, struct dev *dev, size_t size)
 {
-	union hl_mem_args map = { .in = { .op = HL_MEM_OP_MAP, .flags = HL_MEM_USERPTR } };
-
 	*mem = (struct mem){ .dev = dev, .size = size };
-	mem->host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(mem->host != MAP_FAILED);
-	map.in.map_host.host_virt_addr = (uintptr_t)mem->host;
-	map.in.map_host.mem_size = size;
-	mem->va = memory(dev, &map);
+	mem->host = kind_map(size, PROT_READ | PROT_WRITE);
+	CHECK(mem->host);
+	mem_map(mem);
 }
 
 void mem_free(struct mem *mem)
 {
-	union hl_mem_args unmap = { .in = { .op = HL_MEM_OP_UNMAP,
-					    .unmap.device_virt_addr = mem->va } };
 	union hl_mem_args release = { .in = { .op = HL_MEM_OP_FREE, .free.handle = mem->handle } };
 
-	CHECK(!ioctl(mem->dev->accel, HL_IOCTL_MEMORY, &unmap));
-	if (mem->handle)
-		CHECK(!ioctl(mem->dev->accel, HL_IOCTL_MEMORY, &release));
+	mem_unmap(mem);
+	if (!mem->handle) {
+		kind_unmap(mem->host, mem->size);
+		return;
+	}
+	CHECK(!ioctl(mem->dev->accel, HL_IOCTL_MEMORY, &release));
 	CHECK(!munmap(mem->host, mem->size));
 }

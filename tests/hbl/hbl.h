@@ -98,8 +98,15 @@ int try_set_port(struct dev *dev, uint32_t port, uint64_t caps, bool wide);
 void set_port(struct dev *dev, uint32_t port);
 void mem_device(struct mem *mem, struct dev *dev,
 		size_t size); /* HBM, mapped into the program too */
+/* The program's own, of the kind that VERBATIM_TEST_MEMORY names (tests/programs/kinds.c). */
 void mem_host(struct mem *mem, struct dev *dev, size_t size);
+void *kind_map(size_t len, int prot);
+void kind_unmap(void *buf, size_t len);
+bool kind_is_shared(void);
 void mem_free(struct mem *mem);
+/* For the device alone: the address goes, or there is another one. */
+void mem_unmap(struct mem *mem);
+void mem_map(struct mem *mem);
 
 /* end.c */
 void hbl_cq_create(struct cq *cq, struct dev *dev, uint32_t port, int cqes);

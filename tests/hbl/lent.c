@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Writes between two processes that the sender delivers itself: into the target's memory and completion queue, with no
- * thread of the target's. Nothing may show but the speed: order, content, full queues, a target that is stopped, a sender
- * that is killed at any moment, and what a hostile process writes into the memory that the two share.
+ * Writes, reads and atomics between two processes that the initiator does itself: in the target's memory and completion
+ * queue, with no thread of the target's. Nothing may show but the speed: order, content, full queues, a target that is
+ * stopped, a sender that is killed at any moment, memory that is taken back meanwhile, and what a hostile process writes
+ * into the memory that the two share.
  *
  * usage: lent CASE
  */
@@ -10,6 +11,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,6 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/shared.h"
+#include "card/card.h"
 #include "fabric/segment.h"
 
 enum { SLOTS = 64, SLOT = 20000, BYTES = SLOTS * SLOT, SKIPPED = 77 };
@@ -118,6 +122,111 @@ static void received(uint32_t slot, uint32_t size, uint32_t tag)
 	CHECK(is_filled(to(slot), size, tag));
 }
 
+/* The same for a program that looks at the entry itself, whose first word is written after all others. */
+static void received_valid(uint32_t slot, uint32_t size, uint32_t tag)
+{
+	_Atomic uint32_t *entry =
+		(_Atomic uint32_t *)t.end.res.q.mem_cpu_addr + 4 * (t.end.res.ci & t.end.res.mask);
+	uint64_t start = now_ns();
+
+	while (!(atomic_load_explicit(entry, memory_order_acquire) >> 31)) {
+		CHECK(now_ns() - start < 20000000000ull);
+		sched_yield();
+	}
+	CHECK(entry[2] == tag && entry[3] == size);
+	CHECK(is_filled(to(slot), size, tag));
+	received(slot, size, tag);
+}
+
+/* The segments that this process has mapped: its own, and those of its peers. */
+static int find_segments(struct vb_segment **out, size_t *sizes, int most)
+{
+	char line[512], path[300], last[300] = "";
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int count = 0;
+
+	CHECK(maps);
+	while (count < most && fgets(line, sizeof(line), maps)) {
+		struct vb_segment *segment;
+		struct stat st;
+		int fd;
+
+		if (sscanf(line, "%*s %*s %*s %*s %*s %299s", path) != 1 || !strcmp(path, last) ||
+		    strncmp(path, "/dev/shm/", 9))
+			continue;
+		strcpy(last, path);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (!fstat(fd, &st) && st.st_size >= (off_t)sizeof(*segment)) {
+			segment = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+				       fd, 0);
+			CHECK(segment != MAP_FAILED);
+			if (segment->magic == VB_SEG_MAGIC) {
+				sizes[count] = (size_t)st.st_size;
+				out[count++] = segment;
+			}
+		}
+		close(fd);
+	}
+	fclose(maps);
+	return count;
+}
+
+/* This process's own. */
+static struct vb_segment *own_segment(void)
+{
+	static struct vb_segment *own;
+	struct vb_segment *segments[8];
+	size_t sizes[8];
+	int count = own ? 0 : find_segments(segments, sizes, 8);
+
+	for (int i = 0; i < count; i++) {
+		if (segments[i]->pid == (uint32_t)getpid())
+			own = segments[i];
+		else
+			munmap(segments[i], sizes[i]);
+	}
+	CHECK(own);
+	return own;
+}
+
+static struct vb_window *own_window(uint32_t device)
+{
+	uint64_t offset = own_segment()->window[device];
+
+	CHECK(offset);
+	return (struct vb_window *)((char *)own_segment() + offset);
+}
+
+static bool has_event(void)
+{
+	struct pollfd pfd = { .fd = t.dev.context->async_fd, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) == 1;
+}
+
+/* Until the QP fails, which it does when its target is gone. */
+static void send_until_refused(void)
+{
+	uint64_t start = now_ns();
+	struct cqe cqe;
+
+	for (uint32_t i = 0; !has_event(); i++) {
+		hbl_end_post(&t.end,
+			     &(struct wqe){ .opcode = LINEAR,
+					    .size = 64,
+					    .local = t.mem.va,
+					    .remote = t.peer.va + i % SLOTS * SLOT },
+			     true);
+		fifo_ring(&t.fifo, t.end.q.qp_num, hbl_end_pi(&t.end));
+		do
+			CHECK(now_ns() - start < 20000000000ull);
+		while (!hbl_cq_poll(&t.end.req, &cqe) && !has_event());
+	}
+	expect_event(&t.dev, IBV_EVENT_QP_FATAL);
+}
+
 /* --- no thread wakes up ------------------------------------------------------------------------------------------- */
 
 /* Times that the card's thread of this process went to sleep. */
@@ -159,12 +268,27 @@ static void to_and_fro(int number, uint32_t rounds)
 	}
 }
 
+static bool is_off(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && !strcmp(value, "off");
+}
+
+/* Whether the peer maps what it writes to: the card's memory, or this program's, and the CQ. */
+static bool is_mapped(bool host)
+{
+	return !is_off("VERBATIM_SHARE") && (!host || vb_shared_covers(t.mem.host, t.mem.size));
+}
+
 static void unwoken(int number, int fd)
 {
 	enum { ROUNDS = 500, FEW = ROUNDS / 50 };
+	const char *kind = getenv("VERBATIM_TEST_MEMORY");
 	unsigned long before;
 
-	for (int host = 0; host < 2; host++) {
+	/* Pages that the program took back are written to by packets. */
+	for (int host = 0; host < (kind && !strcmp(kind, "left") ? 1 : 2); host++) {
 		open_side(number, host);
 		connect_side(fd, &(struct end_attr){ .port = 1 });
 		to_and_fro(number, 10);
@@ -177,6 +301,173 @@ static void unwoken(int number, int fd)
 		close_side();
 		meet(fd);
 	}
+}
+
+/* --- which way, and reads and atomics as well ---------------------------------------------------------------------- */
+
+/* How messages left, since the last call. */
+static struct vb_path_counters ways(void)
+{
+	static struct vb_path_counters last;
+	struct vb_path_counters now, since;
+
+	vb_path_counters(&now);
+	since = (struct vb_path_counters){ now.calls - last.calls, now.stores - last.stores,
+					   now.copies - last.copies, now.packets - last.packets };
+	last = now;
+	return since;
+}
+
+/* One write each, and many at once, which are not worth a system call each. */
+static void count_ways(int number, int fd, bool host)
+{
+	enum { ROUNDS = 50, BATCH = 40 };
+	struct vb_path_counters w;
+	unsigned long before;
+
+	to_and_fro(number, 10);
+	ways();
+	to_and_fro(number, ROUNDS);
+	w = ways();
+	CHECK(w.stores == (is_mapped(host) ? ROUNDS : 0));
+	CHECK(w.copies == (is_mapped(host) ? 0 : ROUNDS));
+	CHECK(!w.packets && !w.calls);
+	usleep(100000); /* the card's thread sleeps by now */
+	meet(fd);
+	before = naps();
+	for (uint32_t r = 0; r < ROUNDS; r++) {
+		for (uint32_t i = 0; !number && i < BATCH; i++)
+			post(i, 8, i, i == BATCH - 1);
+		for (uint32_t i = 0; i < BATCH; i++) {
+			if (number)
+				received(i, 8, i);
+			else
+				sent(i);
+		}
+		meet(fd);
+	}
+	w = ways();
+	if (!number && is_mapped(host))
+		CHECK(w.stores == ROUNDS * BATCH && !w.packets && !w.copies);
+	else if (!number)
+		CHECK(w.stores == 0 && w.packets > 0);
+	if (is_mapped(host))
+		CHECK(naps() - before < ROUNDS / 5);
+}
+
+static void by_ways(int number, int fd)
+{
+	const char *kind = getenv("VERBATIM_TEST_MEMORY");
+
+	for (int host = 0; host < (kind && strcmp(kind, "shared") ? 1 : 2); host++) {
+		open_side(number, host);
+		connect_side(fd, &(struct end_attr){ .port = 1, .wqes = 64 });
+		count_ways(number, fd, host);
+		meet(fd);
+		close_side();
+		meet(fd);
+	}
+}
+
+static void ask(uint32_t opcode, uint32_t size, uint32_t tag, uint64_t at, uint64_t add)
+{
+	hbl_end_post(&t.end,
+		     &(struct wqe){ .opcode = opcode,
+				    .size = size,
+				    .tag = tag,
+				    .completion = tag % 2 ? CQ : NONE,
+				    .local = t.mem.va,
+				    .remote = t.peer.va + at,
+				    .add = add },
+		     true);
+	fifo_ring(&t.fifo, t.end.q.qp_num, hbl_end_pi(&t.end));
+}
+
+static void told(uint32_t size, uint32_t tag)
+{
+	struct cqe cqe;
+
+	hbl_cq_wait(&t.end.res, &cqe);
+	CHECK(!cqe.requester && cqe.tag == tag && cqe.size == size);
+}
+
+/* The target is not asked: its thread sleeps on, and sees nothing but the completions. */
+static void reads(int number, int fd)
+{
+	enum { ROUNDS = 200, FEW = ROUNDS / 20 };
+	static const uint32_t sizes[] = { 0, 1, 8, 4096, 8193, SLOT };
+	unsigned long before;
+	bool mapped;
+
+	for (int host = 0; host < 2; host++) {
+		open_side(number, host);
+		mapped = is_mapped(host);
+		for (uint32_t i = 0; number && i < SLOTS; i++)
+			fill((char *)to(i), SLOT, i);
+		connect_side(fd, &(struct end_attr){ .port = 1,
+						     .type = number ? HBLDV_WQ_READ_RDV_ENDP
+								    : HBLDV_WQ_READ_RDV });
+		usleep(100000);
+		meet(fd);
+		ways();
+		before = naps();
+		for (uint32_t i = 0; i < ROUNDS; i++) {
+			uint32_t size = sizes[i % 6], slot = i % SLOTS;
+
+			if (!number) {
+				ask(RDV_READ, size, i, slot * SLOT, 0);
+				sent(i);
+				CHECK(is_filled(t.mem.host, size, slot));
+			} else if (i % 2) {
+				told(size, i);
+			}
+		}
+		if (!is_off("VERBATIM_SHARE"))
+			CHECK(naps() - before < FEW);
+		if (!number && mapped)
+			CHECK(ways().stores == ROUNDS);
+		meet(fd);
+		close_side();
+		meet(fd);
+	}
+}
+
+/* The target's program changes the word at the same time. */
+static void adds(int number, int fd)
+{
+	enum { ROUNDS = 2000, FEW = ROUNDS / 20 };
+	_Atomic uint64_t *word;
+	uint64_t last = 0;
+	unsigned long before;
+
+	open_side(number, false);
+	word = (_Atomic uint64_t *)to(1);
+	connect_side(fd, &(struct end_attr){ .port = 1, .wide = true, .res_cqes = 4096 });
+	usleep(100000);
+	meet(fd);
+	ways();
+	before = naps();
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		if (number) {
+			atomic_fetch_add(word, 1);
+			if (i % 2)
+				told(8, i);
+			continue;
+		}
+		ask(t.dev.gaudi3 ? FETCH_ADD_G3 : FETCH_ADD_R, 8, i, SLOT, 1ull << 32);
+		sent(i);
+		CHECK(*(uint64_t *)t.mem.host >> 32 == i);
+		CHECK((uint32_t) * (uint64_t *)t.mem.host >= (uint32_t)last);
+		last = *(uint64_t *)t.mem.host;
+	}
+	if (is_mapped(false))
+		CHECK(naps() - before < FEW);
+	if (!number)
+		CHECK(ways().stores == (is_mapped(false) ? ROUNDS : 0));
+	meet(fd);
+	if (number)
+		CHECK(*word == ((uint64_t)ROUNDS << 32 | ROUNDS));
+	close_side();
 }
 
 /* --- order and content -------------------------------------------------------------------------------------------- */
@@ -197,10 +488,12 @@ static void mixed(int number, int fd)
 		for (uint32_t i = 0; !number && i < count; i++)
 			post(i, sizes[(first + i) % 7], tag + i, each || i == count - 1);
 		for (uint32_t i = 0; i < count; i++) {
-			if (number)
-				received(i, sizes[(first + i) % 7], tag + i);
-			else
+			if (!number)
 				sent(tag + i);
+			else if (i % 2)
+				received_valid(i, sizes[(first + i) % 7], tag + i);
+			else
+				received(i, sizes[(first + i) % 7], tag + i);
 		}
 		tag += count;
 		meet(fd);
@@ -261,7 +554,7 @@ static void stopped(int number, int fd)
 
 /* --- a sender that is killed -------------------------------------------------------------------------------------- */
 
-enum { KILLS = 25 };
+enum { KILLS = 25, GONE = 10 };
 
 static void send_until_killed(int fd)
 {
@@ -375,41 +668,6 @@ static int killed(void)
 
 /* --- forged state ------------------------------------------------------------------------------------------------- */
 
-/* The segments that this process has mapped: its own, and those of its peers. */
-static int find_segments(struct vb_segment **out, size_t *sizes, int most)
-{
-	char line[512], path[300], last[300] = "";
-	FILE *maps = fopen("/proc/self/maps", "r");
-	int count = 0;
-
-	CHECK(maps);
-	while (count < most && fgets(line, sizeof(line), maps)) {
-		struct vb_segment *segment;
-		struct stat st;
-		int fd;
-
-		if (sscanf(line, "%*s %*s %*s %*s %*s %299s", path) != 1 || !strcmp(path, last) ||
-		    strncmp(path, "/dev/shm/", 9))
-			continue;
-		strcpy(last, path);
-		fd = open(path, O_RDWR | O_CLOEXEC);
-		if (fd < 0)
-			continue;
-		if (!fstat(fd, &st) && st.st_size >= (off_t)sizeof(*segment)) {
-			segment = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
-				       fd, 0);
-			CHECK(segment != MAP_FAILED);
-			if (segment->magic == VB_SEG_MAGIC) {
-				sizes[count] = (size_t)st.st_size;
-				out[count++] = segment;
-			}
-		}
-		close(fd);
-	}
-	fclose(maps);
-	return count;
-}
-
 /* Everything but addresses, and the size that bounds them: whoever can change those can write there itself. */
 static void scribble(struct vb_window *window)
 {
@@ -496,6 +754,343 @@ static void forged(int number, int fd)
 	close_side();
 }
 
+/* --- a sender that ended in the middle ------------------------------------------------------------------------------ */
+
+/*
+ * As a sender leaves things that is killed behind its so manieth store: the body of the entry, its word with the valid bit,
+ * the index, its count.
+ */
+static void leave_unfinished(unsigned int stores, uint32_t tag)
+{
+	struct vb_window *window = own_window(1);
+	struct vb_window_queue *queue = NULL;
+	uint32_t *entry =
+		(uint32_t *)t.end.res.q.mem_cpu_addr + 4 * (t.end.res.ci & t.end.res.mask);
+
+	for (uint32_t i = 0; i < VB_WINDOW_QUEUES && !queue; i++)
+		if (window->queue[i].open)
+			queue = &window->queue[i];
+	CHECK(queue && queue->produced == t.end.res.ci);
+	/* Of a process in our own slot that is not there any more. */
+	queue->busy = vb_pin(own_segment()->generation + 1, 0, own_segment()->slot, 0);
+	if (stores > 0) {
+		entry[1] = 0;
+		entry[2] = tag;
+		entry[3] = 8;
+	}
+	if (stores > 1)
+		entry[0] = 1u << 31 | t.end.q.qp_num;
+	if (stores > 2)
+		*(uint64_t *)t.end.res.q.pi_cpu_addr = t.end.res.ci + 1;
+	if (stores > 3)
+		queue->produced++;
+}
+
+static void unfinished(int number, int fd)
+{
+	enum { ROUNDS = 10 };
+	struct mem more;
+	struct cqe cqe;
+
+	open_side(number, false);
+	connect_side(fd, &(struct end_attr){ .port = 1, .cqes = 16 });
+	for (uint32_t r = 0; r < ROUNDS; r++) {
+		to_and_fro(number, 7);
+		meet(fd);
+		if (number)
+			leave_unfinished(r % 5, 1000 + r);
+		/* What waits for others meanwhile does not take it for finished. */
+		if (number && r >= 5) {
+			mem_device(&more, &t.dev, 4096);
+			mem_free(&more);
+		}
+		CHECK(!ibv_destroy_qp(t.end.qp));
+		if (number && r % 5 > 1) {
+			CHECK(hbl_cq_poll(&t.end.res, &cqe));
+			CHECK(cqe.tag == 1000 + r && cqe.size == 8);
+		}
+		CHECK(!hbl_cq_poll(&t.end.res, &cqe));
+		meet(fd);
+		t.end.pi = 0;
+		connect_again(fd);
+	}
+	to_and_fro(number, 20);
+	meet(fd);
+	close_side();
+}
+
+/* --- a target that is killed --------------------------------------------------------------------------------------- */
+
+static void receive_until_killed(int fd)
+{
+	struct cqe cqe;
+
+	open_side(1, false);
+	connect_side(fd, &(struct end_attr){ .port = 1 });
+	for (;;)
+		hbl_cq_poll(&t.end.res, &cqe);
+}
+
+/* The sender hears of it, and goes on with the next one. */
+static void send_to_killed(int fds[][2], int go)
+{
+	open_side(0, false);
+	for (int r = 0; r < GONE; r++) {
+		connect_side(fds[r][0], &(struct end_attr){ .port = 1 });
+		tell(go, "", 1);
+		send_until_refused();
+		hbl_end_destroy(&t.end);
+		t.end = (struct end){ 0 };
+	}
+	close_side();
+}
+
+static int gone(void)
+{
+	int fd[GONE][2], go[2], status;
+	pid_t target, sender;
+	char ready;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, go));
+	for (int r = 0; r < GONE; r++)
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fd[r]));
+	sender = start();
+	if (!sender) {
+		send_to_killed(fd, go[1]);
+		exit(0);
+	}
+	for (int r = 0; r < GONE; r++) {
+		target = start();
+		if (!target) {
+			receive_until_killed(fd[r][1]);
+			exit(1);
+		}
+		hear(go[0], &ready, 1);
+		usleep(next_number() % 20000);
+		CHECK(!kill(target, SIGKILL));
+		CHECK(waitpid(target, &status, 0) == target && WIFSIGNALED(status));
+	}
+	CHECK(waitpid(sender, &status, 0) == sender);
+	return !WIFEXITED(status) || WEXITSTATUS(status);
+}
+
+/* --- a hostile target ---------------------------------------------------------------------------------------------- */
+
+/* An address of this process that is of some use, or none at all. */
+static uint64_t some_address(void)
+{
+	const uint64_t pages[] = { (uintptr_t)t.mem.host,
+				   (uintptr_t)t.end.res.q.mem_cpu_addr,
+				   (uintptr_t)t.end.res.q.pi_cpu_addr,
+				   0,
+				   1ull << 47,
+				   ~0ull << 47,
+				   ~0ull - 4095,
+				   (uint64_t)next_number() << 32 | next_number() };
+	static const uint64_t offsets[] = { 0, 1, 4080, 4088, 4090, 4095, 4096, 1 << 20 };
+
+	return pages[next_number() % 8] + offsets[next_number() % 8];
+}
+
+/* Addresses and sizes: the sender must not believe that they make sense, nor that they stay. */
+static void lie(struct vb_window *window)
+{
+	struct vb_window_map *map = &window->map[next_number() % 2];
+
+	for (uint32_t i = 0; i < VB_WINDOW_QUEUES; i++) {
+		struct vb_window_queue *queue = &window->queue[i];
+
+		if (!queue->self)
+			continue;
+		switch (next_number() % 6) {
+		case 0:
+			queue->cq = some_address();
+			break;
+		case 1:
+			queue->index = some_address();
+			break;
+		case 2:
+			queue->taken = some_address();
+			break;
+		case 3:
+			queue->entries = next_number() >> next_number() % 32;
+			break;
+		case 4:
+			queue->taken_shift = next_number();
+			break;
+		case 5:
+			queue->produced = next_number();
+			break;
+		}
+	}
+	if (next_number() % 2)
+		map->memory = some_address();
+	else
+		map->size = next_number() % 2 ? ~0ull : 2 * BYTES;
+}
+
+static void lie_for_ever(int fd)
+{
+	struct vb_window *window;
+
+	open_side(1, false);
+	connect_side(fd, &(struct end_attr){ .port = 1, .wqes = 64 });
+	window = own_window(1);
+	for (;;)
+		lie(window);
+}
+
+/* As many as go; one that waits for nothing any more ends it. */
+static void send_to_liar(int fd, uint32_t seed)
+{
+	enum { MESSAGES = 3000, PATIENCE_NS = 100000000 };
+	uint64_t start;
+	struct cqe cqe;
+
+	open_side(0, false);
+	connect_side(fd, &(struct end_attr){ .port = 1, .wqes = 64 });
+	fill(t.mem.host, BYTES, seed);
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		start = now_ns();
+		while (hbl_cq_poll(&t.end.req, &cqe) ||
+		       (t.end.pi - t.end.req.ci >= 48 && now_ns() - start < PATIENCE_NS))
+			;
+		if (t.end.pi - t.end.req.ci >= 48)
+			break;
+		hbl_end_write(&t.end, &t.fifo, t.mem.va + i % SLOT, t.peer.va + i % SLOT,
+			      next_number() % (i % 50 ? 64 : SLOT), i);
+	}
+	CHECK(is_filled(t.mem.host, BYTES, seed));
+}
+
+/*
+ * The sender lives on, and so does what is its own. What becomes of the target is the target's affair: it has its own
+ * memory written to.
+ */
+static int hostile(void)
+{
+	enum { ROUNDS = 12 };
+	pid_t sender, target;
+	int fd[2], status;
+
+	for (uint32_t r = 0; r < ROUNDS; r++) {
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fd));
+		for (uint32_t i = 0; i < r; i++)
+			next_number(); /* other lies */
+		target = start();
+		if (!target) {
+			lie_for_ever(fd[1]);
+			exit(1);
+		}
+		sender = start();
+		if (!sender) {
+			send_to_liar(fd[0], r);
+			_exit(0); /* without asking the target for anything */
+		}
+		CHECK(waitpid(sender, &status, 0) == sender);
+		CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+		CHECK(!kill(target, SIGKILL));
+		CHECK(waitpid(target, &status, 0) == target && WIFSIGNALED(status));
+		close(fd[0]);
+		close(fd[1]);
+	}
+	return 0;
+}
+
+/* --- memory that is taken back ------------------------------------------------------------------------------------- */
+
+/* Behind the call that unmaps device memory nothing is written there. */
+static void unmapped(int number, int fd)
+{
+	enum { ROUNDS = 15 };
+
+	for (uint32_t r = 0; r < ROUNDS; r++) {
+		open_side(number, false);
+		connect_side(fd, &(struct end_attr){ .port = 1, .wqes = 64 });
+		if (!number) {
+			send_until_refused();
+		} else {
+			volatile char *seen = (volatile char *)to(0);
+
+			usleep(next_number() % 3000);
+			mem_unmap(&t.mem);
+			memset((char *)seen, 0x5a, BYTES);
+			usleep(5000);
+			for (size_t i = 0; i < BYTES; i++)
+				CHECK(seen[i] == 0x5a);
+		}
+		meet(fd);
+		if (number)
+			mem_map(&t.mem); /* for close_side() */
+		close_side();
+		meet(fd);
+	}
+}
+
+/*
+ * Pages that the program gives to somebody else while the peer writes there, as an allocator does: behind the call that
+ * takes them back nothing of the peer's comes into them. Messages are long and end behind these pages, so that most of them
+ * are under way just then.
+ */
+static void give_pages(void)
+{
+	enum { PAGES = 16 * 4096, AT = 55 * SLOT };
+	char *at = (char *)((uintptr_t)((char *)t.mem.host + BYTES + AT + 4095) & ~4095ul), *other;
+	struct vb_shared_piece old;
+	struct cqe cqe;
+
+	CHECK(vb_shared_find(at, PAGES, &old) && old.len == PAGES);
+	vb_shared_remove(at, PAGES);
+	/* Until here packets come into them, carried out by the card of this process. */
+	CHECK(mmap(at, PAGES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == at);
+	other = mmap(NULL, PAGES, PROT_READ | PROT_WRITE, MAP_SHARED, old.fd, (off_t)old.offset);
+	CHECK(other != MAP_FAILED);
+	memset(other, 0x5a, PAGES);
+	vb_shared_forget(at, PAGES);
+	for (int n = 0; n < 3; n++)
+		hbl_cq_wait(&t.end.res, &cqe);
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(other[i] == 0x5a);
+	CHECK(!munmap(other, PAGES));
+	CHECK(mmap(at, PAGES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, old.fd,
+		   (off_t)old.offset) == at);
+	CHECK(!vb_shared_add(at, PAGES, old.fd, (off_t)old.offset));
+}
+
+static void given(int number, int fd)
+{
+	enum { ROUNDS = 100 };
+	struct cqe cqe;
+	char done = 0;
+
+	if (is_off("VERBATIM_SHARE"))
+		exit(SKIPPED);
+	CHECK(!setenv("VERBATIM_TEST_MEMORY", "shared", 1));
+	open_side(number, true);
+	connect_side(fd, &(struct end_attr){ .port = 1 });
+	for (int r = 0; number && r < ROUNDS; r++) {
+		hbl_cq_wait(&t.end.res, &cqe);
+		usleep(next_number() % 300);
+		give_pages();
+	}
+	if (number) {
+		tell(fd, &done, 1);
+		while (hbl_cq_wait(&t.end.res, &cqe), cqe.tag != 1)
+			;
+	}
+	if (!number)
+		CHECK(!fcntl(fd, F_SETFL, O_NONBLOCK));
+	for (bool last = number; !last;) {
+		last = read(fd, &done, 1) == 1;
+		hbl_end_write(&t.end, &t.fifo, t.mem.va, t.peer.va, 60 * SLOT, last);
+		hbl_cq_wait(&t.end.req, &cqe);
+	}
+	CHECK(!fcntl(fd, F_SETFL, 0));
+	meet(fd);
+	close_side();
+}
+
 /* --- which -------------------------------------------------------------------------------------------------------- */
 
 /* Without process_vm_writev all goes in packets, which other tests are about. */
@@ -518,19 +1113,31 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*side)(int number, int fd);
 	} cases[] = {
-		{ "unwoken", unwoken }, { "mixed", mixed },   { "full", full },
-		{ "stopped", stopped }, { "forged", forged },
+		{ "unwoken", unwoken },
+		{ "mixed", mixed },
+		{ "full", full },
+		{ "stopped", stopped },
+		{ "forged", forged },
+		{ "ways", by_ways },
+		{ "reads", reads },
+		{ "adds", adds },
+		{ "unmapped", unmapped },
+		{ "given", given },
+		{ "unfinished", unfinished },
 	};
-	const char *direct = getenv("VERBATIM_DIRECT");
 
 	CHECK(argc == 2);
-	if (!can_deliver() || (direct && !strcmp(direct, "off"))) {
-		printf("the kernel refuses process_vm_writev between processes\n");
+	if (!can_deliver() || is_off("VERBATIM_DIRECT")) {
+		printf("the kernel refuses process_vm_writev between processes, or it is not wanted\n");
 		return SKIPPED;
 	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (!strcmp(argv[1], cases[i].name))
 			return run_pair(cases[i].side);
-	CHECK(!strcmp(argv[1], "killed"));
-	return killed();
+	if (!strcmp(argv[1], "killed"))
+		return killed();
+	if (!strcmp(argv[1], "gone"))
+		return gone();
+	CHECK(!strcmp(argv[1], "hostile"));
+	return hostile();
 }

@@ -262,9 +262,10 @@ struct vb_hbl_sq {
 	uint8_t asked;       /* enum vb_hbl_syndrome that the next WQE is to fail with (inject.c) */
 	_Atomic bool blamed; /* the log is to say that it was asked for */
 	uint64_t sent;       /* payload bytes of wr */
-	/* For tools: messages, their bytes, what was read from the peer, and times of sending again. */
+	/* For tools: messages, their bytes, what was read from the peer, and times of sending again, */
 	uint64_t messages, bytes_sent, bytes_asked, rewinds;
-	uint32_t first_psn; /* of wr */
+	struct vb_path_counters sent_by; /* and the ways that they took. */
+	uint32_t first_psn;              /* of wr */
 	/*
 	 * WQEs before head are complete, those before tail are sent; PSNs, window, retries, timers.
 	 */
@@ -365,7 +366,10 @@ static inline void vb_hbl_show_sq(const struct vb_hbl_qp *qp)
 		return;
 	atomic_store_explicit(&shown->sq.sent, qp->sq.bytes_sent, memory_order_relaxed);
 	atomic_store_explicit(&shown->sq.received, qp->sq.bytes_asked, memory_order_relaxed);
-	atomic_store_explicit(&shown->sq.packets, qp->sq.messages, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.packets, qp->sq.sent_by.packets, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.stores, qp->sq.sent_by.stores, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.copies, qp->sq.sent_by.copies, memory_order_relaxed);
+	atomic_store_explicit(&shown->sq.calls, qp->sq.sent_by.calls, memory_order_relaxed);
 	atomic_store_explicit(&shown->sq.retries, qp->sq.rewinds, memory_order_relaxed);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns lending: a queue pair whose peer is another process lets that peer deliver its writes itself
- * (fabric/window.h), so that no thread here wakes up for them.
+ * Owns lending: a queue pair whose peer is another process lets that peer do its writes, reads and
+ * atomics itself (fabric/window.h), so that no thread here wakes up for them.
  *
  *	RTR, connected --> lend: psn, produced --> window     the peer delivers; packets of the same peer are
  *	RESET, ERR, the CQ gets another user                  taken between take_over() and show()
@@ -44,6 +44,14 @@ static bool may_lend(const struct vb_hbl_qp *qp, uint32_t place)
 	       !atomic_load_explicit(&qp->port->cut, memory_order_seq_cst) && !bit(qp->hbl, place);
 }
 
+/* What the responder would do. */
+static uint32_t takes(const struct vb_hbl_qp *qp)
+{
+	return VB_WINDOW_WRITE |
+	       (qp->attr.wq_type == VB_HBL_WQ_READ_RDV_ENDP ? VB_WINDOW_READ : 0) |
+	       (qp->attr.wq_type & VB_HBL_WQ_WRITE ? VB_WINDOW_ADD : 0);
+}
+
 /* rq.lock held. */
 static void fill(struct vb_hbl_qp *qp, struct vb_window_queue *queue, uint32_t self)
 {
@@ -58,6 +66,7 @@ static void fill(struct vb_hbl_qp *qp, struct vb_window_queue *queue, uint32_t s
 	/* Gaudi2: the number of the queue is in the low half. */
 	queue->taken_shift = qp->hbl->generation == VB_GAUDI2 ? 32 : 0;
 	queue->entries = cq->entries;
+	queue->takes = takes(qp);
 	/* It was idle when it was taken back. */
 	atomic_store_explicit(&queue->busy, 0, memory_order_relaxed);
 	atomic_store_explicit(&queue->messages, 0, memory_order_relaxed);

@@ -30,7 +30,10 @@ enum step { NEXT, WAIT };
 
 enum {
 	HOLD_NS = 100000000, /* a peer that asked us to wait is asked again after this */
-	/* Of this many writes each is a system call of its own; of more, packets are cheaper, */
+	/*
+	 * Where stores do not reach, each of this many is a system call of its own; of more, packets
+	 * are cheaper,
+	 */
 	DELIVER_FEW = 8,
 	DELIVER_LARGE = 4096, /* unless they are so large. */
 	DELIVER_MAX = 16 << 20,
@@ -229,24 +232,87 @@ static void account(struct vb_hbl_sq *sq, uint32_t psns, uint32_t bytes)
 }
 
 static void acknowledge(struct vb_hbl_qp *qp, uint32_t psn);
+static void report(struct vb_hbl_qp *qp, uint32_t psns);
+
+/* A message whose packets are on their way. */
+static void count_packets(struct vb_hbl_qp *qp)
+{
+	if (vb_path_can(&qp->path, VB_PATH_CALLS))
+		qp->sq.sent_by.calls++;
+	else
+		qp->sq.sent_by.packets++;
+}
 
 /*
- * Whether a write is worth delivering ourselves, if the peer lets us: nothing is in flight that it
- * would overtake, the program waits for this one and not for many, and the copy does not take long.
+ * Whether a message may be delivered by ourselves, if the peer lets us: nothing is in flight that it
+ * would overtake, none of it was done before, and the copy does not take long.
  */
 static bool may_deliver(const struct vb_hbl_qp *qp)
 {
 	const struct vb_hbl_sq *sq = &qp->sq;
 
 	return !sq->sent && !vb_sender_busy(&sq->sender) && sq->sender.psn == sq->sender.una &&
-	       (sq->pi - sq->sender.tail <= DELIVER_FEW || sq->wr.size >= DELIVER_LARGE) &&
-	       sq->wr.size <= DELIVER_MAX &&
+	       !sq->sender.resumed && sq->wr.size <= DELIVER_MAX &&
 	       atomic_load_explicit(&qp->connected, memory_order_acquire) &&
 	       vb_path_can(&qp->path, VB_PATH_DIRECT);
 }
 
-/* Write data and completion into the peer's memory (lend.c); then it is as if acknowledged. */
-static bool deliver(struct vb_hbl_qp *qp)
+/* What the program is waiting for is worth a system call; one of many small ones is not. */
+static bool is_worth_a_call(const struct vb_hbl_sq *sq)
+{
+	return sq->pi - sq->sender.tail <= DELIVER_FEW || sq->wr.size >= DELIVER_LARGE;
+}
+
+/* The local side of a delivery; false where that is not for us to decide. */
+static bool find_local(struct vb_hbl_qp *qp, struct vb_delivery *d, struct iovec *iov)
+{
+	struct vb_hbl_wr *wr = &qp->sq.wr;
+	int pieces = 0;
+
+	d->len = wr->size;
+	if (d->op == VB_WINDOW_WRITE && wr->size) {
+		pieces = gather(qp, 0, wr->size, iov, &d->len);
+	} else if (d->op == VB_WINDOW_READ && wr->size) {
+		*iov = (struct iovec){ vb_hbl_at(qp, wr->local, wr->size), wr->size };
+		pieces = iov->iov_base ? 1 : -1;
+	}
+	d->iov = iov;
+	d->iov_cnt = pieces > 0 ? (uint32_t)pieces : 0;
+	return pieces >= 0 && d->len == wr->size && (d->op != VB_WINDOW_ADD || d->len == 8);
+}
+
+/* It is done, as if acknowledged or answered. */
+static enum step finish_delivery(struct vb_hbl_qp *qp, const struct vb_delivery *d)
+{
+	struct vb_hbl_sq *sq = &qp->sq;
+	bool unflushed = sq->unflushed;
+	struct vb_flight *f;
+
+	if (sq->wr.op == VB_HBL_OP_FETCH_ADD) {
+		void *to = vb_hbl_at(qp, sq->wr.local, sizeof(d->old));
+
+		if (!to || vb_fault_copy(to, &d->old, sizeof(d->old)))
+			return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+	}
+	account(sq, d->psns, d->op == VB_WINDOW_WRITE ? d->len : 0);
+	sq->unflushed = unflushed; /* nobody need be woken for this one */
+	add_flight(qp);
+	if (d->op != VB_WINDOW_WRITE) {
+		f = vb_sender_oldest(&sq->sender);
+		f->received = d->len;
+		f->next_psn = f->last_psn;
+		vb_sender_answered(&sq->sender, f, true);
+		report(qp, d->psns);
+		sq->held = false;
+		complete_ready(qp);
+	} else {
+		acknowledge(qp, d->psn);
+	}
+	return NEXT;
+}
+
+/* Do it in the peer's memory (lend.c). False: it is for packets to do; step is not set. */
+static bool deliver(struct vb_hbl_qp *qp, enum vb_window_op op, enum step *step)
 {
 	struct vb_hbl_sq *sq = &qp->sq;
 	struct vb_hbl_wr *wr = &sq->wr;
@@ -256,27 +322,32 @@ static bool deliver(struct vb_hbl_qp *qp)
 				 .from = vb_hbl_address(qp->hbl->number, qp->port->number, qp->qpn),
 				 .key = qp->attr.remote_key,
 				 .psn = sq->sender.psn,
-				 .iov = iov,
+				 .psns = op == VB_WINDOW_READ ? vb_psn_span(wr->size, qp->span) : 1,
+				 .op = op,
 				 .va = wr->remote,
+				 .add = wr->add,
+				 .stores_only = !is_worth_a_call(sq),
 				 .completes = wr->completion & VB_HBL_COMPLETE_CQ };
-	int pieces = wr->size ? gather(qp, 0, wr->size, iov, &d.len) : 0;
-	bool unflushed = sq->unflushed;
 
-	if (pieces < 0 || d.len != wr->size || !vb_sender_has_window(&sq->sender) || !in_pace(qp))
+	if (!find_local(qp, &d, iov) || !vb_sender_has_window(&sq->sender) || !in_pace(qp))
 		return false;
-	d.iov_cnt = (uint32_t)pieces;
 	vb_hbl_encode_cqe(d.cqe,
 			  &(struct vb_hbl_completion){ .qpn = qp->peer & VB_HBL_MAX_QPN,
 						       .index = wqe_index(qp, sq->sender.tail),
 						       .tag = wr->tag,
 						       .size = wr->size });
-	if (!vb_window_deliver(&qp->path, &d))
+	switch (vb_window_deliver(&qp->path, &d)) {
+	case VB_DELIVERED_NOT:
 		return false;
+	case VB_DELIVERED_STORED:
+		sq->sent_by.stores++;
+		break;
+	case VB_DELIVERED_COPIED:
+		sq->sent_by.copies++;
+		break;
+	}
 	vb_note(COPIED, .object = qp->qpn, .code = wr->op, .value = wr->size);
-	account(sq, 1, wr->size);
-	sq->unflushed = unflushed; /* nobody need be woken for this one */
-	add_flight(qp);
-	acknowledge(qp, d.psn);
+	*step = finish_delivery(qp, &d);
 	return true;
 }
 
@@ -286,9 +357,10 @@ static enum step send_write(struct vb_hbl_qp *qp)
 	struct vb_hbl_sq *sq = &qp->sq;
 	struct vb_hbl_wr *wr = &sq->wr;
 	struct iovec iov[VB_HBL_PIECES];
+	enum step step;
 
-	if (may_deliver(qp) && deliver(qp))
-		return NEXT;
+	if (may_deliver(qp) && deliver(qp, VB_WINDOW_WRITE, &step))
+		return step;
 	do {
 		uint64_t left = wr->size - sq->sent;
 		uint32_t len = 0;
@@ -321,6 +393,7 @@ static enum step send_write(struct vb_hbl_qp *qp)
 		account(sq, 1, len);
 		sq->sent += len;
 	} while (sq->sent < wr->size);
+	count_packets(qp);
 	add_flight(qp);
 	return NEXT;
 }
@@ -342,6 +415,7 @@ static enum step send_request(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
 	if (ret)
 		return send_failed(qp, ret);
 	account(sq, pkt->op == VB_PKT_READ ? vb_psn_span(pkt->dma_len, qp->span) : 1, pkt->len);
+	count_packets(qp);
 	add_flight(qp);
 	return NEXT;
 }
@@ -354,11 +428,14 @@ static enum step send_read(struct vb_hbl_qp *qp)
 			      .va = wr->remote + qp->sq.sender.resumed,
 			      .dma_len = wr->size - qp->sq.sender.resumed,
 			      .swap_add = wr->add };
+	enum step step;
 
 	if (qp->sq.sender.responses >= VB_HBL_MAX_READS)
 		return WAIT;
 	if (wr->op != VB_HBL_OP_FETCH_ADD_SILENT && wr->size && !vb_hbl_at(qp, wr->local, wr->size))
 		return fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
+	if (may_deliver(qp) && deliver(qp, atomic ? VB_WINDOW_ADD : VB_WINDOW_READ, &step))
+		return step;
 	return send_request(qp, &pkt);
 }
 

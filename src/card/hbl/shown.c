@@ -35,9 +35,35 @@ void vb_hbl_hide_qp(struct vb_hbl_qp *qp)
 	const struct vb_monitor_traffic moved = {
 		.sent = qp->sq.bytes_sent + qp->rq.bytes_read,
 		.received = qp->sq.bytes_asked + qp->rq.bytes_received,
-		.packets = qp->sq.messages,
+		.packets = qp->sq.sent_by.packets,
+		.stores = qp->sq.sent_by.stores,
+		.copies = qp->sq.sent_by.copies,
+		.calls = qp->sq.sent_by.calls,
 		.retries = qp->sq.rewinds,
 	};
 
+	vb_lock(&vb_card.retired.lock);
+	vb_add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
+	vb_unlock(&vb_card.retired.lock);
 	vb_hide_traffic(qp->hbl->adapter, &moved, &qp->shown);
+}
+
+void vb_hbl_add_counters(struct vb_path_counters *to)
+{
+	pthread_mutex_lock(&vb_card.hbl.lock);
+	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
+		struct vb_hbl *hbl = vb_hbl_find(i);
+
+		if (!hbl)
+			continue;
+		pthread_mutex_lock(&hbl->mutex);
+		for (struct vb_hbl_qp *qp = hbl->qps; qp; qp = qp->next) {
+			vb_lock(&qp->sq.lock);
+			if (qp->port)
+				vb_add_counters(to, &qp->sq.sent_by);
+			vb_unlock(&qp->sq.lock);
+		}
+		pthread_mutex_unlock(&hbl->mutex);
+	}
+	pthread_mutex_unlock(&vb_card.hbl.lock);
 }

@@ -18,5 +18,8 @@ void vb_hbl_inject_port(const struct vb_adapter *adapter, uint32_t number, bool 
 int vb_hbl_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
 		     size_t size);
 void vb_hbl_inject_fatal(const struct vb_adapter *adapter);
+/* Add how work requests of all devices left this process. No lock held. */
+struct vb_path_counters;
+void vb_hbl_add_counters(struct vb_path_counters *to);
 /* In a forked child: forget the devices of the parent. */
 void vb_hbl_forked(void);

@@ -7,7 +7,11 @@
  *	hbl write       the same with a LINEAR write of 8 bytes to a queue pair of the same process
  *	hbl batch       a NOP where one doorbell rings 32
  *	hbl pingpong    writes of 8 bytes to and fro between hbl_0 and hbl_1 in two processes that spin on their CQs: half
- *	                a round. Who rings writes into the target's memory, so the limit is a bare process_vm_writev
+ *	                a round. Who rings writes into the target's memory: device memory, which it maps, by stores
+ *	hbl pingpong, program's memory
+ *	                the same to memory that the program brings, by process_vm_writev where that is not mapped
+ *	hbl stream      writes of 8 bytes one way, 32 to a doorbell, with completions: time of one
+ *	                These names end with the way that most of the messages took
  *	hbl wake        what it would cost to wake a thread instead: a sleeping thread is woken, and answers in memory
  *	                that the other one spins on
  */
@@ -25,6 +29,7 @@
 #include <unistd.h>
 
 #include "../../tests/hbl/hbl.h"
+#include "card/card.h"
 
 enum { BATCH = 32, WQES = 64, ASLEEP_NS = 20000 /* by then a thread with nothing to do sleeps */ };
 
@@ -158,13 +163,18 @@ static void measure(const struct bench *bench, const char *name, uint32_t opcode
 
 static struct bench bench;
 
+static bool own_memory; /* the program's, not the device's */
+
 static void connect_side(int number, int fd, struct address *peer)
 {
 	struct address own;
 
 	dev_open(&b.dev, number);
 	set_port(&b.dev, 1);
-	mem_host(&b.mem, &b.dev, 4096);
+	if (own_memory)
+		mem_host(&b.mem, &b.dev, 4096);
+	else
+		mem_device(&b.mem, &b.dev, 4096);
 	hbl_end_create(&b.end, &b.dev, &(struct end_attr){ .port = 1, .wqes = WQES });
 	hbl_end_address(&b.end, &own);
 	own.va = b.mem.va;
@@ -184,6 +194,31 @@ static void spin(struct cq *cq)
 		;
 }
 
+/* How messages left, since the last call. */
+static struct vb_path_counters ways(void)
+{
+	static struct vb_path_counters last;
+	struct vb_path_counters now, since;
+
+	vb_path_counters(&now);
+	since = (struct vb_path_counters){ now.calls - last.calls, now.stores - last.stores,
+					   now.copies - last.copies, now.packets - last.packets };
+	last = now;
+	return since;
+}
+
+static void print_way(const char *what, double *samples)
+{
+	struct vb_path_counters w = ways();
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s, %s", what,
+		 w.packets >= w.stores && w.packets >= w.copies ? "in packets"
+		 : w.stores >= w.copies                         ? "by stores"
+								: "by copies");
+	bench_print(name, "two", 8, "ns", samples, bench.repeats);
+}
+
 static void pingpong(int number, int fd)
 {
 	uint32_t count = bench.quick ? 50 : 2000;
@@ -191,6 +226,7 @@ static void pingpong(int number, int fd)
 	struct address peer;
 
 	connect_side(number, fd, &peer);
+	ways();
 	for (int r = 0; r < bench.repeats; r++) {
 		double start = bench_now();
 
@@ -205,8 +241,50 @@ static void pingpong(int number, int fd)
 		samples[r] = (bench_now() - start) / count / 2;
 	}
 	if (!number)
-		bench_print("hbl pingpong", "two", 8, "ns", samples, bench.repeats);
+		print_way(own_memory ? "hbl pingpong, program's memory" : "hbl pingpong", samples);
 	meet(fd);
+}
+
+static void stream(int number, int fd)
+{
+	uint32_t count = bench.quick ? 10 : 2000;
+	double samples[BENCH_REPEATS];
+	struct address peer;
+
+	connect_side(number, fd, &peer);
+	ways();
+	for (int r = 0; r < bench.repeats; r++) {
+		double start = bench_now();
+
+		for (uint32_t i = 0; i < count; i++) {
+			for (uint32_t k = 0; !number && k < BATCH; k++)
+				hbl_end_post(&b.end,
+					     &(struct wqe){ .opcode = LINEAR,
+							    .size = 8,
+							    .tag = k,
+							    .completion = CQ,
+							    .local = b.mem.va,
+							    .remote = peer.va + 64 * k },
+					     true);
+			if (!number)
+				fifo_ring(&b.fifo, b.end.q.qp_num, hbl_end_pi(&b.end));
+			for (uint32_t k = 0; k < BATCH; k++)
+				spin(number ? &b.end.res : &b.end.req);
+		}
+		samples[r] = (bench_now() - start) / count / BATCH;
+		meet(fd);
+	}
+	if (!number)
+		print_way("hbl stream", samples);
+	meet(fd);
+}
+
+static int run_pairs(void)
+{
+	int ret = run_pair(pingpong) || run_pair(stream);
+
+	own_memory = true;
+	return ret || run_pair(pingpong);
 }
 
 int main(int argc, char **argv)
@@ -218,7 +296,7 @@ int main(int argc, char **argv)
 	measure_fault(&bench);
 	if (!doorbells) {
 		measure_wake(&bench);
-		if (run_pair(pingpong))
+		if (run_pairs())
 			return 1;
 	}
 	set_up();

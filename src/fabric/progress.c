@@ -178,6 +178,7 @@ static bool may_put_off(uint32_t received)
 
 static bool progress(bool thorough)
 {
+	enum vb_pending pending;
 	uint32_t received;
 	bool all, worked;
 
@@ -185,11 +186,13 @@ static bool progress(bool thorough)
 	received = receive_all(thorough);
 	/* With nothing of its own to do, a thread does what others have left. */
 	all = thorough || !received;
-	worked = vb_fabric.sink->pending(all) != VB_PENDING_NONE && !may_put_off(received);
+	pending = vb_fabric.sink->pending(all);
+	worked = pending != VB_PENDING_NONE && !may_put_off(received);
 	if (worked)
 		vb_fabric.sink->work(all);
 	vb_read_unlock();
-	return received || worked;
+	/* To try in vain, because a ring has no room, is not to do something: its reader needs a core. */
+	return received || (worked && pending == VB_PENDING_RUNNABLE);
 }
 
 bool vb_fabric_progress(void)

@@ -41,6 +41,7 @@ static int receiver(void)
 	struct node node;
 	struct address peer;
 	struct ibv_wc wc;
+	char end;
 
 	open_node(&node);
 	node_meet(&node, ROLE_FD, &peer);
@@ -61,7 +62,8 @@ static int receiver(void)
 			 0);
 		cq_expect(node.send_cq, 1, IBV_WC_SUCCESS);
 	}
-	msg_send(ROLE_FD, "", 1);
+	/* The writer may still read. */
+	msg_recv(ROLE_FD, &end, 1);
 	node_close(&node);
 	return 0;
 }
@@ -88,7 +90,6 @@ int main(int argc, char **argv)
 	struct node node;
 	struct address peer;
 	pid_t pid;
-	char end;
 	int fd;
 
 	if (argc > 1 && !strcmp(argv[1], "receiver"))
@@ -113,7 +114,7 @@ int main(int argc, char **argv)
 		while (*seen != i + 1)
 			ibv_poll_cq(node.send_cq, 0, NULL);
 	}
-	msg_recv(fd, &end, 1);
+	msg_send(fd, "", 1);
 	spawn_wait(pid);
 	close(fd);
 	node_close(&node);

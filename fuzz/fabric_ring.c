@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Random bytes as what another process has put into its ring to us: no record makes the consumer look outside of the
- * ring, and what it takes for a packet is one.
+ * ring, and what it takes for a packet is one. The first eight bytes also are what it says about where a further ring is:
+ * that has the size of a ring, or none.
  *
  *	1 byte     size of the ring: mostly the smallest, because it is the fastest to make
  *	2 bytes    where the consumer stands, in lines
@@ -80,11 +81,28 @@ static void write_record(struct vb_ring_shared *shared, uint64_t ring, uint64_t 
 	memcpy(&shared->data[offset], bytes, len);
 }
 
+static void check_place(const uint8_t *data)
+{
+	uint64_t place, offset;
+	uint32_t size;
+
+	memcpy(&place, data, sizeof(place));
+	size = vb_ring_place_size(place);
+	offset = vb_ring_place_offset(place);
+	if (offset % VB_RING_LINE || (size && (size < VB_RING_MIN || size > VB_RING_MAX)) ||
+	    (size & (size - 1)))
+		abort();
+	if (size && vb_ring_place(vb_ring_place_generation(place), offset, size) != place)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct vb_ring_rx rx = { 0 };
 	uint64_t at;
 
+	if (size >= 8)
+		check_place(data);
 	if (size < 3)
 		return 0;
 	rx.size = data[0] % 16 ? VB_RING_MIN : VB_RING_MAX;

@@ -156,7 +156,7 @@ static void turn_to(struct vb_qp *qp)
 				 .transport = transport };
 	struct vb_path path = vb_path_none, old;
 
-	if (vb_path_open(&path, &to, wr->dqpn))
+	if (vb_path_open(&path, &to, wr->dqpn, qp->number))
 		path = vb_path_none; /* like one that does not answer */
 	vb_lock(&qp->rq.lock);
 	old = vb_qp_set_path(qp, &path);

@@ -165,7 +165,7 @@ static bool attach(struct vb_dct_end *end, const struct vb_dc_request *request,
 	struct vb_path path, old;
 	uint8_t have;
 
-	if (vb_path_open_slot(&path, vb_qpn_slot(request->sqpn)) ||
+	if (vb_path_open_slot(&path, vb_qpn_slot(request->sqpn), qp->number) ||
 	    !vb_path_can(&path, VB_PATH_REACHES))
 		return false;
 	path.transport = (uint8_t)(IBV_QPT_RC | request->v1);
@@ -243,7 +243,7 @@ static void answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_
 	struct vb_path path;
 	struct vb_qp *dci;
 
-	if (vb_path_open_slot(&path, vb_qpn_slot(request->sqpn)))
+	if (vb_path_open_slot(&path, vb_qpn_slot(request->sqpn), VB_NO_QUEUE))
 		return;
 	if (vb_path_can(&path, VB_PATH_CALLS)) {
 		dci = vb_qp_find(request->sqpn);

@@ -372,7 +372,7 @@ static int open_path(struct vb_qp *qp, const struct ibv_qp_attr *attr, int mask,
 				 .mtu = 128u << mtu,
 				 .transport = transport_of(qp, &attr->ah_attr) };
 
-	return qp->type == IBV_QPT_UD || qp->init.dc ? 0 : vb_path_open(path, &to, qpn);
+	return qp->type == IBV_QPT_UD || qp->init.dc ? 0 : vb_path_open(path, &to, qpn, qp->number);
 }
 
 /*

@@ -213,6 +213,7 @@ struct vb_path_ops {
 struct vb_path {
 	const struct vb_path_ops *ops; /* of its kind; never NULL */
 	uint8_t transport;             /* that the QP there must have */
+	uint8_t ring;                  /* shared memory: which of those to the peer (peer.h) */
 	struct vb_peer *peer;          /* shared memory */
 	uint32_t mtu;                  /* largest payload of a packet that we send */
 	uint32_t
@@ -315,14 +316,21 @@ bool vb_fabric_attends(void);
  */
 int vb_fabric_ask(const struct vb_slot_info *info);
 
+/* In place of a number: what goes by this path need be in no order. */
+#define VB_NO_QUEUE UINT32_MAX
+
 /*
- * A path to a QP. vb_path_none where no process has the QP; -errno where one has, and the path
- * cannot be made.
+ * A path to a QP, for the one of ours with the number `from`: packets that have been sent from one
+ * number to one process arrive in that order, whichever path they took. vb_path_none where no process
+ * has the QP; -errno where one has, and the path cannot be made.
  */
-int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn);
+int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn, uint32_t from);
 /* The same to whatever QP of the process in a slot of the registry. */
-int vb_path_open_slot(struct vb_path *path, uint32_t slot);
-/* For one packet inside a read section: nothing is made, and nothing to be closed. */
+int vb_path_open_slot(struct vb_path *path, uint32_t slot, uint32_t from);
+/*
+ * For one packet inside a read section: nothing is made, and nothing to be closed. In order with other
+ * packets that take such paths.
+ */
 void vb_path_peek(struct vb_path *path, const struct vb_address *to, uint32_t qpn);
 
 static inline bool vb_path_can(const struct vb_path *path, enum vb_path_caps cap)

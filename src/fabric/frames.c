@@ -3,7 +3,7 @@
  * Owns frames between processes: raw Ethernet, which has no connections and no addressee that we
  * know.
  *
- *	vb_frame_send --> every other process that listens --> its ring, where there is room
+ *	vb_frame_send --> every other process that listens --> the first ring to it, where there is room
  *
  * A process that listens says so by a bit of its slot in the registry (vb_registry_listen), so that
  * a frame nobody wants costs four loads. Nothing waits and nothing is kept: a frame for a process
@@ -29,15 +29,17 @@ static bool is_there(const struct vb_peer *peer)
 static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 {
 	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer_tx *tx;
 	int ret;
 
 	if (!is_there(peer))
 		return true;
-	vb_lock(&peer->tx_lock);
-	ret = peer->tx.shared ? 0 : vb_peer_connect(peer);
-	if (!ret)
-		ret = vb_ring_send(&peer->tx, pkt);
-	vb_unlock(&peer->tx_lock);
+	tx = &peer->tx[0];
+	ret = vb_peer_lock_tx(peer, tx);
+	if (!ret) {
+		ret = vb_ring_send(&tx->ring, pkt);
+		vb_unlock(&tx->lock);
+	}
 	/* Perhaps nobody reads that ring any more: then it is given up. */
 	if (ret && !vb_peer_alive(peer))
 		return true;
@@ -54,13 +56,15 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 static bool has_room(uint32_t slot, const struct vb_pkt *pkt, bool give_up)
 {
 	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer_tx *tx;
 	bool room;
 
 	if (!is_there(peer))
 		return true;
-	vb_lock(&peer->tx_lock);
-	room = !peer->tx.shared || vb_ring_has_room(&peer->tx, pkt);
-	vb_unlock(&peer->tx_lock);
+	tx = &peer->tx[0];
+	vb_lock(&tx->lock);
+	room = !tx->ring.shared || vb_ring_has_room(&tx->ring, pkt);
+	vb_unlock(&tx->lock);
 	if (!room)
 		vb_peer_wake(peer); /* for padding that went ahead */
 	if (room || give_up)
@@ -117,6 +121,7 @@ bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up)
 static bool is_drained(uint32_t slot, bool slow_too)
 {
 	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer_tx *tx;
 	bool drained;
 
 	if (!is_there(peer) ||
@@ -126,10 +131,11 @@ static bool is_drained(uint32_t slot, bool slow_too)
 	 * Never waits: a program may exit in a signal handler, over a send of the same thread. A ring
 	 * that is in use is not drained.
 	 */
-	if (!vb_trylock(&peer->tx_lock))
+	tx = &peer->tx[0];
+	if (!vb_trylock(&tx->lock))
 		return false;
-	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
-	vb_unlock(&peer->tx_lock);
+	drained = !tx->ring.shared || vb_ring_drained(&tx->ring);
+	vb_unlock(&tx->lock);
 	return drained || !vb_peer_alive(peer);
 }
 

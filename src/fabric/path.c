@@ -98,19 +98,19 @@ void vb_path_peek(struct vb_path *path, const struct vb_address *to, uint32_t qp
 	path->transport = to->transport;
 }
 
-int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn)
+int vb_path_open(struct vb_path *path, const struct vb_address *to, uint32_t qpn, uint32_t from)
 {
 	int ret = 0;
 
 	vb_read_lock();
 	vb_path_peek(path, to, qpn);
 	if (path->peer)
-		ret = vb_path_shm_hold(path, qpn);
+		ret = vb_path_shm_hold(path, qpn, from);
 	vb_read_unlock();
 	return ret;
 }
 
-int vb_path_open_slot(struct vb_path *path, uint32_t slot)
+int vb_path_open_slot(struct vb_path *path, uint32_t slot, uint32_t from)
 {
 	int ret = 0;
 
@@ -120,7 +120,7 @@ int vb_path_open_slot(struct vb_path *path, uint32_t slot)
 	else
 		vb_path_shm_peek(path, slot);
 	if (path->peer)
-		ret = vb_path_shm_hold(path, slot << VB_QPN_INDEX_BITS);
+		ret = vb_path_shm_hold(path, slot << VB_QPN_INDEX_BITS, from);
 	vb_read_unlock();
 	return ret;
 }

@@ -13,7 +13,7 @@ bool vb_fabric_is_local(const union ibv_gid *gid);
 /* A path to the process in a slot, or vb_path_none. */
 void vb_path_shm_peek(struct vb_path *path, uint32_t slot);
 /*
- * Make the ring, and keep the peer until the path is closed. -errno, and vb_path_none, where that
- * fails.
+ * Make the ring of our queue pair `from`, and keep the peer until the path is closed. -errno, and
+ * vb_path_none, where that fails.
  */
-int vb_path_shm_hold(struct vb_path *path, uint32_t qpn);
+int vb_path_shm_hold(struct vb_path *path, uint32_t qpn, uint32_t from);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns paths to other processes of this host: packets go through the ring to the peer (ring.c),
- * which is made with the first path to it.
+ * Owns paths to other processes of this host: packets go through a ring to the peer (ring.c), which is
+ * made with the first path of a queue that uses it (peer.h).
  */
 #include "fabric/direct.h"
 #include "fabric/path.h"
@@ -12,17 +12,18 @@ _Static_assert((int)VB_SHM_SPAN == VB_RING_MIN / 4, "a READ response fits the sm
 static int shm_send(struct vb_path *path, const struct vb_pkt *pkt)
 {
 	struct vb_peer *peer = path->peer;
+	struct vb_peer_tx *tx = &peer->tx[path->ring];
 	int ret;
 
 	if (atomic_load_explicit(&peer->dead, memory_order_relaxed))
 		return -EHOSTDOWN;
-	vb_lock(&peer->tx_lock);
-	ret = peer->tx.shared ? 0 : vb_peer_connect(peer);
-	if (!ret)
-		ret = vb_ring_send(&peer->tx, pkt);
-	if (ret == -EAGAIN && !vb_ring_wait_room(&peer->tx))
-		ret = vb_ring_send(&peer->tx, pkt);
-	vb_unlock(&peer->tx_lock);
+	ret = vb_peer_lock_tx(peer, tx);
+	if (ret)
+		return ret;
+	ret = vb_ring_send(&tx->ring, pkt);
+	if (ret == -EAGAIN && !vb_ring_wait_room(&tx->ring))
+		ret = vb_ring_send(&tx->ring, pkt);
+	vb_unlock(&tx->lock);
 	return ret;
 }
 
@@ -38,24 +39,27 @@ static bool shm_alive(struct vb_path *path)
 
 static bool shm_drained(struct vb_path *path)
 {
-	struct vb_peer *peer = path->peer;
+	struct vb_peer_tx *tx = &path->peer->tx[path->ring];
 	bool drained;
 
-	vb_lock(&peer->tx_lock);
-	drained = !peer->tx.shared || vb_ring_drained(&peer->tx);
-	vb_unlock(&peer->tx_lock);
+	vb_lock(&tx->lock);
+	drained = !tx->ring.shared || vb_ring_drained(&tx->ring);
+	vb_unlock(&tx->lock);
 	return drained;
 }
 
+/* By which ring an answer comes is the peer's choice. */
 static bool shm_unread(struct vb_path *path)
 {
-	_Atomic(struct vb_peer *) *list;
+	_Atomic(struct vb_peer_rx *) *list;
 	uint32_t count = vb_peer_inbound(&list);
 
-	for (uint32_t i = 0; i < count; i++)
-		if (atomic_load_explicit(&list[i], memory_order_relaxed) == path->peer)
-			return !atomic_load_explicit(&path->peer->broken, memory_order_relaxed) &&
-			       vb_ring_pending(&path->peer->rx);
+	for (uint32_t i = 0; i < count; i++) {
+		struct vb_peer_rx *rx = atomic_load_explicit(&list[i], memory_order_relaxed);
+
+		if (rx->peer == path->peer && vb_peer_readable(rx))
+			return true;
+	}
 	return false;
 }
 
@@ -121,22 +125,19 @@ void vb_path_shm_peek(struct vb_path *path, uint32_t slot)
 		return;
 	path->ops = &shm_ops;
 	path->peer = peer;
-	path->mtu = vb_ring_mtu(peer->tx.shared ? peer->tx.size : VB_RING_MIN);
+	path->mtu = vb_ring_mtu(VB_RING_MIN);
 }
 
-int vb_path_shm_hold(struct vb_path *path, uint32_t qpn)
+int vb_path_shm_hold(struct vb_path *path, uint32_t qpn, uint32_t from)
 {
 	struct vb_peer *peer = path->peer;
+	int ring = vb_peer_connect(peer, from);
 	struct vb_seg_qp *qp;
-	int ret = 0;
 
-	vb_lock(&peer->tx_lock);
-	if (!peer->tx.shared)
-		ret = vb_peer_connect(peer);
-	vb_unlock(&peer->tx_lock);
-	if (ret) {
+	/* A path to a process that is gone is one: it says so when something is sent. */
+	if (ring < 0 && ring != -EHOSTDOWN) {
 		*path = vb_path_none;
-		return ret;
+		return ring;
 	}
 	/*
 	 * Seen now, so that vb_path_expected() can look at it when the process and its file are
@@ -147,6 +148,9 @@ int vb_path_shm_hold(struct vb_path *path, uint32_t qpn)
 	if (vb_direct_works(path))
 		vb_tracer_allow(peer->pid);
 	vb_peer_get(peer);
-	path->mtu = vb_ring_mtu(peer->tx.size);
+	if (ring >= 0) {
+		path->ring = (uint8_t)ring;
+		path->mtu = vb_ring_mtu(peer->tx[ring].ring.size);
+	}
 	return 0;
 }

@@ -2,11 +2,11 @@
 /*
  * Owns the table of peers and their life.
  *
- *	table[slot] --> peer (one reference) --> segment mapping, tx ring, rx ring
- *	inbound[]   --> peers that have a ring to us (one reference; the list the receive loop walks)
+ *	table[slot] --> peer (one reference) --> segment mapping, tx rings, rx rings
+ *	inbound[]   --> rings to us, in their peers (one reference each; the list the receive loop walks)
  *
- * A process that died leaves the table at once, so that the next one in its slot can be met, and
- * the inbound list when its ring is empty: what it sent before it died still arrives. Table and
+ * A process that died leaves the table at once, so that the next one in its slot can be met, and each
+ * of its rings the inbound list when it is empty: what it sent before it died still arrives. Table and
  * list change under table_lock and are read inside read sections; a peer is freed after the last
  * reference and a grace period.
  */
@@ -236,63 +236,156 @@ void vb_peer_wake(struct vb_peer *peer)
 }
 
 /*
- * A large ring is fast, but 64 processes must fit a container's 64 MiB: take a thousandth of what
- * is left.
+ * A large ring is fast, but 64 processes must fit a container's 64 MiB: take no more than this share of
+ * what is left. 0 where that is less than a ring.
  */
-static uint32_t ring_size(void)
+static uint32_t ring_size(uint64_t share, uint32_t most)
 {
-	uint64_t share = vb_registry_space() / 1024;
-	uint32_t size = VB_RING_MAX;
+	uint32_t size = most;
 
-	while (size > VB_RING_MIN && size > share)
+	while (size > share && size >= VB_RING_MIN)
 		size /= 2;
-	return size;
+	return size < VB_RING_MIN ? 0 : size;
 }
 
-int vb_peer_connect(struct vb_peer *peer)
+/* A ring is ready, and shown: have the peer look for it. */
+static void announce(struct vb_peer *peer)
 {
-	struct vb_seg_outbound *out = &vb_segment_self->outbound[peer->slot];
-	uint32_t size = out->size;
-
-	/* A ring to an earlier process in that slot is ours to use again: its reader is gone. */
-	if (!out->offset) {
-		size = ring_size();
-		out->offset = vb_segment_alloc(sizeof(struct vb_ring_shared) + size);
-		if (!out->offset)
-			return -ENOMEM;
-		out->size = size;
-	}
-	peer->tx.shared = vb_segment_at(out->offset, sizeof(struct vb_ring_shared) + size);
-	peer->tx.size = size;
-	atomic_store_explicit(&peer->tx.shared->head, 0, memory_order_relaxed);
-	atomic_store_explicit(&peer->tx.shared->waiting, 0, memory_order_relaxed);
-	atomic_store_explicit((_Atomic uint32_t *)peer->tx.shared->data, 0, memory_order_relaxed);
-	atomic_store_explicit(&out->generation, peer->generation, memory_order_release);
 	atomic_store_explicit(&peer->segment->inbound[vb_segment_self->slot],
 			      vb_segment_self->generation, memory_order_release);
 	atomic_fetch_add_explicit(&peer->segment->inbound_epoch, 1, memory_order_seq_cst);
+}
+
+/*
+ * Make the next ring to the peer; false where there is no memory. A ring to an earlier process in that
+ * slot is ours to use again: its reader is gone.
+ */
+static bool make_ring(struct vb_peer *peer, uint32_t size, uint64_t (*alloc)(size_t bytes))
+{
+	uint64_t *made = &peers->made[peer->slot][peer->rings], offset;
+	struct vb_peer_tx *tx = &peer->tx[peer->rings];
+	struct vb_ring_shared *shared;
+
+	if (!*made) {
+		offset = size ? alloc(sizeof(*shared) + size) : 0;
+		if (!offset)
+			return false;
+		*made = vb_ring_place(0, offset, size);
+	}
+	size = vb_ring_place_size(*made);
+	shared = vb_segment_at(vb_ring_place_offset(*made), sizeof(*shared) + size);
+	atomic_store_explicit(&shared->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&shared->waiting, 0, memory_order_relaxed);
+	atomic_store_explicit((_Atomic uint32_t *)shared->data, 0, memory_order_relaxed);
+	vb_lock(&tx->lock);
+	tx->ring = (struct vb_ring_tx){ .shared = shared, .size = size };
+	vb_unlock(&tx->lock);
+	peer->rings++;
+	return true;
+}
+
+static int make_first(struct vb_peer *peer)
+{
+	struct vb_seg_outbound *out = &vb_segment_self->outbound[peer->slot];
+	uint32_t size = ring_size(vb_registry_space() / 1024, VB_RING_MAX);
+
+	if (!make_ring(peer, size ? size : VB_RING_MIN, vb_segment_alloc))
+		return -ENOMEM;
+	out->size = (uint32_t)peer->tx[0].ring.size;
+	out->offset = vb_ring_place_offset(peers->made[peer->slot][0]);
+	atomic_store_explicit(&out->generation, peer->generation, memory_order_release);
+	announce(peer);
 	return 0;
 }
 
 /*
- * Attach to the ring that the process in this slot says it has made for us; false where that may
- * work later.
+ * One more: its number, or that of the first where memory is short. It takes half of the share of a
+ * first one, so that there is always room for those.
  */
-static bool accept_ring(struct vb_peer *peer)
+static uint8_t make_further(struct vb_peer *peer)
 {
-	struct vb_seg_outbound *out = &peer->segment->outbound[vb_segment_self->slot];
-	uint64_t offset;
-	uint32_t size;
+	uint32_t size = ring_size(vb_registry_space() / 2048, VB_RING_FURTHER_MAX);
+	uint8_t n = peer->rings;
+
+	if (!make_ring(peer, size, vb_segment_alloc_spare))
+		return 0;
+	/* Pairs with accept_further(). */
+	atomic_store_explicit(&peer->tx[0].ring.shared->further[n - 1],
+			      (uint64_t)peer->generation << 32 | peers->made[peer->slot][n],
+			      memory_order_release);
+	announce(peer);
+	/* It is to be mapped before it is used: when this process has ended it cannot be. */
+	vb_peer_wake(peer);
+	return n;
+}
+
+/*
+ * Programs that make queue pairs to several processes in turn give those to one of them numbers that
+ * are some power of two apart: every three bits count.
+ */
+static uint32_t class_of(uint32_t from)
+{
+	uint32_t class = 0;
+
+	_Static_assert(VB_RINGS == 8, "three bits");
+	for (from &= VB_QPN_INDEX_MASK; from; from >>= 3)
+		class ^= from & 7;
+	return class;
+}
+
+/* With connect_lock. */
+static int ring_for(struct vb_peer *peer, uint32_t from)
+{
+	uint8_t *of;
+
+	if (from == VB_NO_QUEUE)
+		return 0;
+	of = &peer->ring_of[class_of(from)];
+	if (!*of)
+		*of = (uint8_t)(1 + (peer->classes++ ? make_further(peer) : 0));
+	return *of - 1;
+}
+
+int vb_peer_connect(struct vb_peer *peer, uint32_t from)
+{
+	int ret = 0;
+
+	vb_lock(&peers->connect_lock);
+	/* Its rings may be those to the next process in that slot by now. */
+	if (atomic_load_explicit(&peer->dead, memory_order_acquire))
+		ret = -EHOSTDOWN;
+	else if (!peer->rings)
+		ret = make_first(peer);
+	if (!ret)
+		ret = ring_for(peer, from);
+	vb_unlock(&peers->connect_lock);
+	return ret;
+}
+
+/* With table_lock. */
+static void add_inbound(struct vb_peer_rx *rx)
+{
+	uint32_t count = atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
+
+	if (count == VB_INBOUND_MAX)
+		return;
+	vb_peer_get(rx->peer);
+	atomic_store_explicit(&peers->inbound[count], rx, memory_order_relaxed);
+	atomic_store_explicit(&peers->inbound_count, count + 1, memory_order_release);
+}
+
+/*
+ * Read the ring that a peer says is there, from now on; false where that may work later. What it says is
+ * checked here, and not looked up again.
+ */
+static bool accept_ring(struct vb_peer *peer, uint32_t n, uint64_t offset, uint32_t size)
+{
+	struct vb_peer_rx *rx = &peer->rx[n];
 	int ret;
 
-	if (atomic_load_explicit(&out->generation, memory_order_acquire) !=
-	    vb_segment_self->generation)
-		return true;
-	size = out->size;
-	offset = out->offset;
 	if (size < VB_RING_MIN || size > VB_RING_MAX || (size & (size - 1)))
 		return true;
-	ret = vb_view_map_ring(&peer->view, offset, sizeof(struct vb_ring_shared) + size);
+	ret = vb_view_map_ring(&peer->view, n, offset, sizeof(struct vb_ring_shared) + size);
 	if (ret) {
 		if (!peer->ring_reported && ret != -ESRCH)
 			vb_warn("nothing that process %d sends arrives: its ring cannot be mapped: %s%s",
@@ -302,25 +395,43 @@ static bool accept_ring(struct vb_peer *peer)
 		peer->ring_reported = true;
 		return ret == -ESRCH || ret == -ENOENT;
 	}
-	vb_lock(&peer->rx_lock);
-	if (!peer->rx.shared) {
-		peer->rx.size = size;
-		peer->rx.shared = peer->view.ring;
-	}
-	vb_unlock(&peer->rx_lock);
+	vb_lock(&rx->lock);
+	rx->peer = peer;
+	rx->ring.size = size;
+	rx->ring.shared = peer->view.ring[n].at;
+	vb_unlock(&rx->lock);
+	pthread_mutex_lock(&peers->table_lock);
+	add_inbound(rx);
+	pthread_mutex_unlock(&peers->table_lock);
 	return true;
 }
 
-/* With table_lock. */
-static void add_inbound(struct vb_peer *peer)
+static bool accept_first(struct vb_peer *peer)
 {
-	uint32_t count = atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
+	struct vb_seg_outbound *out = &peer->segment->outbound[vb_segment_self->slot];
 
-	if (count == VB_INBOUND_MAX)
-		return;
-	vb_peer_get(peer);
-	atomic_store_explicit(&peers->inbound[count], peer, memory_order_relaxed);
-	atomic_store_explicit(&peers->inbound_count, count + 1, memory_order_release);
+	if (peer->rx[0].ring.shared ||
+	    atomic_load_explicit(&out->generation, memory_order_acquire) !=
+		    vb_segment_self->generation)
+		return true;
+	return accept_ring(peer, 0, out->offset, out->size);
+}
+
+static bool accept_further(struct vb_peer *peer)
+{
+	struct vb_ring_shared *first = peer->rx[0].ring.shared;
+	bool all = true;
+
+	for (uint32_t n = 1; first && n < VB_RINGS; n++) {
+		uint64_t place = atomic_load_explicit(&first->further[n - 1], memory_order_acquire);
+
+		/* Pairs with make_further(). */
+		if (!peer->rx[n].ring.shared &&
+		    vb_ring_place_generation(place) == vb_segment_self->generation)
+			all &= accept_ring(peer, n, vb_ring_place_offset(place),
+					   vb_ring_place_size(place));
+	}
+	return all;
 }
 
 /* With accept_lock; false where it may work later. */
@@ -329,7 +440,6 @@ static bool accept_from(uint32_t slot)
 	uint32_t generation =
 		atomic_load_explicit(&vb_segment_self->inbound[slot], memory_order_acquire);
 	struct vb_peer *peer;
-	bool done;
 
 	if (!generation)
 		return true;
@@ -344,14 +454,7 @@ static bool accept_from(uint32_t slot)
 			atomic_fetch_add_explicit(&peers->unread, 1, memory_order_relaxed);
 		return true;
 	}
-	if (peer->rx.shared)
-		return true;
-	done = accept_ring(peer);
-	pthread_mutex_lock(&peers->table_lock);
-	if (peer->rx.shared)
-		add_inbound(peer);
-	pthread_mutex_unlock(&peers->table_lock);
-	return done;
+	return accept_first(peer) && accept_further(peer);
 }
 
 void vb_peer_accept_new(void)
@@ -377,7 +480,7 @@ void vb_peer_accept_missed(void)
 		vb_peer_accept_new();
 }
 
-void vb_peer_forget(struct vb_peer *peer)
+void vb_peer_forget(struct vb_peer_rx *rx)
 {
 	uint32_t count;
 	bool found = false;
@@ -385,7 +488,7 @@ void vb_peer_forget(struct vb_peer *peer)
 	pthread_mutex_lock(&peers->table_lock);
 	count = atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
 	for (uint32_t i = 0; i < count && !found; i++) {
-		if (atomic_load_explicit(&peers->inbound[i], memory_order_relaxed) != peer)
+		if (atomic_load_explicit(&peers->inbound[i], memory_order_relaxed) != rx)
 			continue;
 		/*
 		 * A reader of the list may see the last entry twice or not at all: it looks again
@@ -400,10 +503,16 @@ void vb_peer_forget(struct vb_peer *peer)
 	}
 	pthread_mutex_unlock(&peers->table_lock);
 	if (found)
-		vb_peer_drop(peer);
+		vb_peer_drop(rx->peer);
 }
 
-uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list)
+void vb_peer_break(struct vb_peer *peer)
+{
+	for (uint32_t n = 0; n < VB_RINGS; n++)
+		atomic_store_explicit(&peer->rx[n].broken, true, memory_order_relaxed);
+}
+
+uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list)
 {
 	*list = peers->inbound;
 	return atomic_load_explicit(&peers->inbound_count, memory_order_acquire);
@@ -419,9 +528,11 @@ void vb_peer_reset(bool forked)
 
 	atomic_store_explicit(&vb_peer_epoch, 0, memory_order_relaxed);
 	atomic_store_explicit(&vb_peer_missed, false, memory_order_relaxed);
+	memset(peers->made, 0, sizeof(peers->made));
 	if (forked) {
 		pthread_mutex_init(&peers->table_lock, NULL);
 		atomic_store_explicit(&peers->accept_lock.held, 0, memory_order_relaxed);
+		atomic_store_explicit(&peers->connect_lock.held, 0, memory_order_relaxed);
 		peers->dropped = NULL;
 		for (uint32_t slot = 0; slot < VB_SLOTS; slot++)
 			atomic_store_explicit(&peers->table[slot], NULL, memory_order_release);
@@ -429,7 +540,7 @@ void vb_peer_reset(bool forked)
 	}
 	vb_peer_collect();
 	for (uint32_t i = 0; i < count; i++)
-		vb_peer_put(atomic_load_explicit(&peers->inbound[i], memory_order_relaxed));
+		vb_peer_put(atomic_load_explicit(&peers->inbound[i], memory_order_relaxed)->peer);
 	for (uint32_t slot = 0; slot < VB_SLOTS; slot++) {
 		struct vb_peer *peer =
 			atomic_exchange_explicit(&peers->table[slot], NULL, memory_order_acq_rel);

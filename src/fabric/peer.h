@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Another process of this host, as this process knows it: its segment, the ring to it, the ring
+ * Another process of this host, as this process knows it: its segment, the rings to it, the rings
  * from it.
+ *
+ *	queue pair --> class, by its number --> ring_of[] --> tx[0], tx[1], ... --> rx[] of the other process
+ *
+ * A queue pair sends by the ring of its class, always: what it sends arrives in order, also where it was
+ * connected to that process before, and nothing ever moves from one ring to another. A class gets its
+ * ring when its first path is held. The first class has the first ring; each further one has a ring of
+ * its own, or where memory is short the first, for good. Whoever sends without a held path (datagrams,
+ * frames) uses the first ring.
+ *
+ * Each ring has a lock for sending, and in the other process one for reading. So threads whose queue
+ * pairs are of different classes share no lock, and two that poll can read two rings at once.
  *
  * Peers are found by slot. One is made on first use (we send to it, or it announced a ring to us)
  * and given up when its process is gone. Finding one needs a read section; keeping one needs a
@@ -15,8 +26,24 @@
 #include "fabric/ring.h"
 #include "fabric/segment.h"
 
-/* Live peers and dead ones whose last packets are still to be read. */
-enum { VB_INBOUND_MAX = 2 * VB_SLOTS };
+/* Rings of live peers, and of dead ones whose last packets are still to be read. */
+enum { VB_INBOUND_MAX = 2 * VB_SLOTS * VB_RINGS };
+
+/* A ring to a peer. The line is that of the threads that send. */
+struct vb_peer_tx {
+	_Alignas(64) struct vb_lock lock;
+	struct vb_ring_tx ring; /* shared NULL: not made yet */
+};
+
+/* A ring from a peer. The line is that of the threads that poll. */
+struct vb_peer_rx {
+	_Alignas(64) struct vb_lock lock;
+	_Atomic bool broken;    /* the peer sent nonsense: none of its rings is read any more */
+	struct vb_ring_rx ring; /* shared NULL: the peer has made none */
+	struct vb_peer *peer;
+};
+
+_Static_assert(sizeof(struct vb_peer_tx) == 64 && sizeof(struct vb_peer_rx) == 64, "one line each");
 
 struct vb_peer {
 	uint32_t slot, generation;
@@ -29,13 +56,14 @@ struct vb_peer {
 	_Atomic uint64_t checked; /* when liveness was last asked, ns */
 	struct vb_peer *next_dropped;
 	unsigned int drops; /* references waiting in that list */
-	_Alignas(64) struct vb_lock tx_lock;
-	struct vb_ring_tx tx; /* shared NULL: not made yet */
-	_Alignas(64) struct vb_lock rx_lock;
-	struct vb_ring_rx rx; /* shared NULL: the peer has made none */
-	_Atomic bool slow;    /* it takes no frames: nobody waits for it (frames.c) */
-	_Atomic bool broken;  /* it sent nonsense: its ring is not read any more */
-	bool ring_reported;   /* that its ring cannot be mapped; under accept_lock */
+	struct vb_peer_tx tx[VB_RINGS];
+	struct vb_peer_rx rx[VB_RINGS];
+	/* under connect_lock */
+	uint8_t rings, classes; /* how many there are */
+	uint8_t ring_of
+		[VB_RINGS]; /* by class: 1 + its ring; 0: no queue of the class was connected */
+	_Atomic bool slow;  /* it takes no frames: nobody waits for it (frames.c) */
+	bool ring_reported; /* that a ring cannot be mapped; under accept_lock */
 	struct vb_view view;
 	struct vb_reach reach;
 };
@@ -75,11 +103,38 @@ static inline void vb_peer_accept(void)
 		    0))
 		vb_peer_accept_new();
 }
-/* The peers with a ring to us, for the receive loop (read section). */
-uint32_t vb_peer_inbound(_Atomic(struct vb_peer *) **list);
-/* A peer that is gone and whose ring is empty: take it off that list. */
-void vb_peer_forget(struct vb_peer *peer);
+/* The rings to us, for the receive loop (read section). */
+uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list);
+/* A ring that is empty, of a peer that is gone: take it off that list. */
+void vb_peer_forget(struct vb_peer_rx *rx);
+/* The peer is not to be trusted: read nothing more of it. */
+void vb_peer_break(struct vb_peer *peer);
+
+/* Whether there is something to read. */
+static inline bool vb_peer_readable(struct vb_peer_rx *rx)
+{
+	return !atomic_load_explicit(&rx->broken, memory_order_relaxed) &&
+	       vb_ring_pending(&rx->ring);
+}
+
 /* Forget everything: the process leaves, or is a forked child. */
 void vb_peer_reset(bool forked);
-/* Make the ring to a peer (tx_lock held); 0 or -errno. */
-int vb_peer_connect(struct vb_peer *peer);
+/*
+ * The ring of the queue pair with this number of ours, made if needed, with no ring's lock held;
+ * -EHOSTDOWN where the peer is gone, or -errno.
+ */
+int vb_peer_connect(struct vb_peer *peer, uint32_t from);
+/* Lock a ring for sending; the same errors, and it is not locked, where it cannot be made. */
+static inline int vb_peer_lock_tx(struct vb_peer *peer, struct vb_peer_tx *tx)
+{
+	int ret;
+
+	vb_lock(&tx->lock);
+	if (__builtin_expect(tx->ring.shared != NULL, 1))
+		return 0;
+	vb_unlock(&tx->lock);
+	ret = vb_peer_connect(peer, VB_NO_QUEUE);
+	if (!ret)
+		vb_lock(&tx->lock);
+	return ret;
+}

@@ -87,10 +87,10 @@ static void receive(const struct vb_pkt *pkt)
 }
 
 /*
- * Take packets from one peer, and tell how many; the lock only keeps two threads of ours from
- * reading the same ring.
+ * Take packets from one ring, and tell how many; the lock only keeps two threads of ours from
+ * reading the same one.
  */
-static uint32_t drain(struct vb_peer *peer)
+static uint32_t drain(struct vb_peer_rx *rx)
 {
 	struct vb_grh grh;
 	struct vb_pkt pkt;
@@ -100,42 +100,37 @@ static uint32_t drain(struct vb_peer *peer)
 	uint32_t n;
 	int ret = 0;
 
-	if (!vb_trylock(&peer->rx_lock))
+	if (!vb_trylock(&rx->lock))
 		return 0;
 	for (n = 0; n < BURST && bytes < BURST_BYTES; n++) {
-		ret = vb_ring_peek(&peer->rx, &pkt, &iov, &grh);
+		ret = vb_ring_peek(&rx->ring, &pkt, &iov, &grh);
 		if (ret <= 0 || (n && vb_fabric.sink->delivers_first(&pkt)))
 			break;
 		bytes += pkt.len;
 		receive(&pkt);
-		wake |= vb_ring_next(&peer->rx);
+		wake |= vb_ring_next(&rx->ring);
 	}
-	vb_ring_release(&peer->rx);
-	vb_unlock(&peer->rx_lock);
+	vb_ring_release(&rx->ring);
+	vb_unlock(&rx->lock);
 	if (n)
 		vb_fabric.sink->received();
 	if (ret < 0) {
-		vb_warn("process %d sent a malformed packet; its ring is closed", (int)peer->pid);
-		atomic_store_explicit(&peer->broken, true, memory_order_relaxed);
+		vb_warn("process %d sent a malformed packet; its rings are closed",
+			(int)rx->peer->pid);
+		vb_peer_break(rx->peer);
 	}
 	if (wake)
-		vb_peer_wake(peer);
+		vb_peer_wake(rx->peer);
 	return n;
-}
-
-static bool readable(struct vb_peer *peer)
-{
-	return !atomic_load_explicit(&peer->broken, memory_order_relaxed) &&
-	       vb_ring_pending(&peer->rx);
 }
 
 static bool rings_pending(void)
 {
-	_Atomic(struct vb_peer *) *list;
+	_Atomic(struct vb_peer_rx *) *list;
 	uint32_t count = vb_peer_inbound(&list);
 
 	for (uint32_t i = 0; i < count; i++)
-		if (readable(atomic_load_explicit(&list[i], memory_order_relaxed)))
+		if (vb_peer_readable(atomic_load_explicit(&list[i], memory_order_relaxed)))
 			return true;
 	return false;
 }
@@ -143,7 +138,7 @@ static bool rings_pending(void)
 /* Take what the peers sent: the number of packets. Thorough: also notice peers that are gone. */
 static uint32_t receive_all(bool thorough)
 {
-	_Atomic(struct vb_peer *) *list;
+	_Atomic(struct vb_peer_rx *) *list;
 	uint32_t count, received = 0;
 
 	vb_peer_accept();
@@ -152,14 +147,15 @@ static uint32_t receive_all(bool thorough)
 		vb_peer_accept_missed();
 	count = vb_peer_inbound(&list);
 	for (uint32_t i = 0; i < count; i++) {
-		struct vb_peer *peer = atomic_load_explicit(&list[i], memory_order_relaxed);
-		bool gone = thorough && peer->generation != vb_registry_generation(peer->slot);
+		struct vb_peer_rx *rx = atomic_load_explicit(&list[i], memory_order_relaxed);
+		bool gone =
+			thorough && rx->peer->generation != vb_registry_generation(rx->peer->slot);
 
 		/* It wrote nothing more once it was gone, so what it wrote is seen now. */
-		if (readable(peer))
-			received += drain(peer);
+		if (vb_peer_readable(rx))
+			received += drain(rx);
 		else if (gone)
-			vb_peer_forget(peer);
+			vb_peer_forget(rx);
 	}
 	return received;
 }

@@ -17,6 +17,10 @@
  * The consumer gives space back through `head` after each batch. Whether the producer waits for
  * that it looks up only every quarter of the ring, because the look needs a full fence: a producer
  * that waits has more than half of the ring in front of it, so the look comes.
+ *
+ * From one process to another lead up to VB_RINGS of them. A queue pair sends everything by one, so
+ * its packets arrive in order; queue pairs on different rings share no lock (peer.h). The first ring
+ * says where the others are.
  */
 #pragma once
 
@@ -29,7 +33,9 @@
 enum {
 	VB_RING_MIN = 16 << 10, /* a datagram of 4 KiB must fit, wherever the ring wraps */
 	VB_RING_MAX = 256 << 10,
+	VB_RING_FURTHER_MAX = 64 << 10, /* of all but the first ring to a process */
 	VB_RING_LINE = 64,
+	VB_RINGS = 8, /* from one process to another, at most; a power of two */
 };
 
 /* In shared memory, followed by the data. */
@@ -38,8 +44,43 @@ struct vb_ring_shared {
 	_Alignas(64) _Atomic uint64_t head; /* bytes consumed since the start */
 	/* producer sets, consumer clears: "tell me when there is room" */
 	_Alignas(64) _Atomic uint32_t waiting;
+	uint32_t zero;
+	/* producer writes, in the first ring to a process: where the others are (vb_ring_place) */
+	_Atomic uint64_t further[VB_RINGS - 1];
 	_Alignas(64) uint8_t data[];
 };
+
+_Static_assert(sizeof(struct vb_ring_shared) == 128,
+	       "a line for head, and one that is seldom used");
+
+/*
+ * Where a further ring is, as one word, so that it changes in one piece: the generation of the process
+ * that it leads to (32 bits), the binary logarithm of its size (8), its offset in lines (24). 0: none.
+ */
+static inline uint64_t vb_ring_place(uint32_t generation, uint64_t offset, uint64_t size)
+{
+	return (uint64_t)generation << 32 | (uint64_t)__builtin_ctzll(size) << 24 |
+	       offset / VB_RING_LINE;
+}
+
+static inline uint64_t vb_ring_place_offset(uint64_t place)
+{
+	return (place & 0xffffff) * VB_RING_LINE;
+}
+
+/* 0 where no ring can have that size. */
+static inline uint32_t vb_ring_place_size(uint64_t place)
+{
+	uint32_t bits = place >> 24 & 0xff;
+
+	return bits >= __builtin_ctz(VB_RING_MIN) && bits <= __builtin_ctz(VB_RING_MAX) ? 1u << bits
+											: 0;
+}
+
+static inline uint32_t vb_ring_place_generation(uint64_t place)
+{
+	return (uint32_t)(place >> 32);
+}
 
 struct vb_ring_tx {
 	struct vb_ring_shared *shared;
@@ -51,7 +92,7 @@ struct vb_ring_tx {
 struct vb_ring_rx {
 	struct vb_ring_shared *shared;
 	uint64_t size;
-	_Atomic uint64_t head; /* written under the peer's rx_lock, read by all threads */
+	_Atomic uint64_t head; /* written under the lock of reading it, read by all threads */
 	uint64_t looked;       /* head when it last looked whether the producer waits */
 	uint32_t record_bytes; /* of the record last peeked at */
 };

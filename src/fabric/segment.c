@@ -12,14 +12,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "fabric/ring.h"
 #include "fabric/state.h"
 
 _Static_assert(sizeof(struct vb_segment) +
 			       64ull * (VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS +
 					VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS) +
 			       VB_SLOTS * (sizeof(struct vb_ring_shared) + VB_RING_MAX) +
-			       VB_WINDOWS * sizeof(struct vb_window) + 4096 <=
+			       VB_WINDOWS * sizeof(struct vb_window) + VB_SEG_SPARE + 4096 <=
 		       VB_SEG_MAX_SIZE,
 	       "everything that can be allocated fits");
 
@@ -47,6 +46,7 @@ int vb_segment_create(const struct vb_slot_info *self)
 
 	atomic_store_explicit(&vb_fabric.grow_lock.held, 0,
 			      memory_order_relaxed); /* a thread of our parent's may have had it */
+	vb_fabric.spare_used = 0;
 	ret = vb_registry_segment(&file);
 	if (!ret)
 		ret = grow(0, size);
@@ -104,6 +104,19 @@ uint64_t vb_segment_alloc(size_t bytes)
 
 	vb_lock(&vb_fabric.grow_lock);
 	offset = alloc_locked(bytes);
+	vb_unlock(&vb_fabric.grow_lock);
+	return offset;
+}
+
+uint64_t vb_segment_alloc_spare(size_t bytes)
+{
+	uint64_t offset = 0;
+
+	vb_lock(&vb_fabric.grow_lock);
+	if (bytes <= VB_SEG_SPARE - vb_fabric.spare_used)
+		offset = alloc_locked(bytes);
+	if (offset)
+		vb_fabric.spare_used += (uint32_t)bytes;
 	vb_unlock(&vb_fabric.grow_lock);
 	return offset;
 }

@@ -6,10 +6,10 @@
  *	| head               |  identity, size; wake word (peers write it)
  *	| inbound[256]       |  peers write: "slot p has a ring to you"
  *	| pins[256][8]       |  peers write: "slot p is using this QP and key of yours right now"
- *	| outbound[256]      |  where in this segment the ring to slot p lies
+ *	| outbound[256]      |  where in this segment the first ring to slot p lies
  *	| qp, mr directories |  offsets of the chunks below; the same of windows (window.h)
  *	+--------------------+ fixed part
- *	| chunks as needed   |  QP entries, MR entries, rings
+ *	| chunks as needed   |  QP entries, MR entries, rings; further rings to slot p, which the first one names
  *	+--------------------+ size (grows, never shrinks; reserved when it grows)
  *
  * Everything but the words marked "peers write" is written by the owner alone, and only the owner
@@ -34,12 +34,14 @@
 #include "base/lock.h"
 #include "base/registry.h"
 #include "fabric/entries.h"
+#include "fabric/ring.h"
 #include "fabric/window.h"
 
 enum {
 	VB_SEG_MAX_SIZE =
-		88 << 20, /* address space of the owner; the file is as large as it needs */
-	VB_SEG_PINS = 8,  /* concurrent direct accesses of one peer */
+		96 << 20,       /* address space of the owner; the file is as large as it needs */
+	VB_SEG_SPARE = 8 << 20, /* of it, for what can be done without: further rings */
+	VB_SEG_PINS = 8,        /* concurrent direct accesses of one peer */
 };
 
 enum vb_wake {
@@ -49,7 +51,7 @@ enum vb_wake {
 };
 
 struct vb_seg_outbound {
-	_Atomic uint32_t generation; /* of the process the ring leads to; 0: none */
+	_Atomic uint32_t generation; /* of the process the first ring leads to; 0: none */
 	uint32_t size;               /* of the ring's data */
 	uint64_t offset;
 };
@@ -97,6 +99,8 @@ void vb_segment_destroy(void);
  * full.
  */
 uint64_t vb_segment_alloc(size_t bytes);
+/* The same for what can be done without: 0 also where it would take what others must have. */
+uint64_t vb_segment_alloc_spare(size_t bytes);
 
 /* [offset, offset + bytes) of the own segment. */
 void *vb_segment_at(uint64_t offset, size_t bytes);
@@ -110,8 +114,10 @@ struct vb_view {
 	_Atomic(struct vb_seg_qp *) qp[VB_SEG_QP_CHUNKS];
 	_Atomic(struct vb_seg_mr *) mr[VB_SEG_MR_CHUNKS];
 	_Atomic(struct vb_window *) window[VB_WINDOWS];
-	void *ring;
-	size_t ring_bytes;
+	struct {
+		void *at;
+		size_t bytes;
+	} ring[VB_RINGS];
 };
 
 /*
@@ -121,10 +127,10 @@ struct vb_view {
 int vb_view_open(struct vb_view *view, uint32_t slot, uint32_t generation);
 void vb_view_close(struct vb_view *view);
 /*
- * Map the ring at this offset, once; the same errors, and -ENOENT where it is outside of the
+ * Map a ring, which is at this offset, once; the same errors, and -ENOENT where it is outside of the
  * segment.
  */
-int vb_view_map_ring(struct vb_view *view, uint64_t offset, size_t bytes);
+int vb_view_map_ring(struct vb_view *view, uint32_t ring, uint64_t offset, size_t bytes);
 int vb_view_map_qps(struct vb_view *view, uint32_t index);
 int vb_view_map_mrs(struct vb_view *view, uint32_t index);
 int vb_view_map_window(struct vb_view *view, uint32_t device);

@@ -34,12 +34,18 @@ struct vb_fabric {
 
 	struct vb_peers { /* peer.c */
 		_Atomic(struct vb_peer *) table[VB_SLOTS];
-		_Atomic(struct vb_peer *) inbound[VB_INBOUND_MAX];
+		_Atomic(struct vb_peer_rx *) inbound[VB_INBOUND_MAX];
 		_Atomic uint32_t inbound_count;
 		_Atomic uint64_t missed_at; /* ns */
 		_Atomic uint32_t unread;    /* processes that ended before their ring was mapped */
 		struct vb_peer *dropped;    /* references to give up where waiting is allowed */
 		struct vb_lock accept_lock;
+		struct vb_lock connect_lock; /* of making rings; taken before that of one */
+		/*
+		 * Where the rings to a slot are in the own segment, which others can write: as
+		 * vb_ring_place(), 0 for none. Under connect_lock.
+		 */
+		uint64_t made[VB_SLOTS][VB_RINGS];
 		pthread_mutex_t table_lock;
 	} peers;
 
@@ -51,6 +57,7 @@ struct vb_fabric {
 	} tracer;
 
 	struct vb_lock grow_lock; /* segment.c */
+	uint32_t spare_used;      /* of VB_SEG_SPARE; under grow_lock */
 };
 
 extern struct vb_fabric vb_fabric;

@@ -98,7 +98,8 @@ void vb_view_close(struct vb_view *view)
 	for (uint32_t i = 0; i < VB_WINDOWS; i++)
 		unmap_range(atomic_load_explicit(&view->window[i], memory_order_relaxed),
 			    sizeof(struct vb_window));
-	unmap_range(view->ring, view->ring_bytes);
+	for (uint32_t i = 0; i < VB_RINGS; i++)
+		unmap_range(view->ring[i].at, view->ring[i].bytes);
 	unmap_range(view->head, sizeof(*view->head));
 	*view = (struct vb_view){ 0 };
 }
@@ -119,14 +120,15 @@ static int map_allocated(const struct vb_view *view, uint64_t offset, size_t byt
 	return ret;
 }
 
-int vb_view_map_ring(struct vb_view *view, uint64_t offset, size_t bytes)
+int vb_view_map_ring(struct vb_view *view, uint32_t ring, uint64_t offset, size_t bytes)
 {
-	int ret;
+	int ret = 0;
 
 	vb_lock(&view->lock);
-	ret = view->ring ? 0 : map_allocated(view, offset, bytes, &view->ring);
-	if (!ret)
-		view->ring_bytes = bytes;
+	if (!view->ring[ring].at) {
+		ret = map_allocated(view, offset, bytes, &view->ring[ring].at);
+		view->ring[ring].bytes = bytes;
+	}
 	vb_unlock(&view->lock);
 	return ret;
 }

@@ -56,7 +56,9 @@ static void open_path(struct vb_hbl_qp *qp)
 		return;
 	if (!vb_path_can(&qp->path, VB_PATH_REACHES) &&
 	    (!vb_registry_claimant(qp->peer_device, &owner) ||
-	     vb_path_open_slot(&qp->path, owner.slot) || !vb_path_can(&qp->path, VB_PATH_REACHES)))
+	     vb_path_open_slot(&qp->path, owner.slot,
+			       vb_hbl_address(qp->hbl->number, qp->port->number, qp->qpn)) ||
+	     !vb_path_can(&qp->path, VB_PATH_REACHES)))
 		return;
 	if (qp->path.mtu < qp->mtu)
 		qp->mtu = qp->path.mtu;

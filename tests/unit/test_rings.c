@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Several rings from one process to another: which one a queue's packets take, that it is always the same, that rings
+ * have nothing to do with each other, and what happens where there is no memory for them or where their owner lies. The
+ * fabric alone, with a sink that counts: packets are numbered by queue.
+ *
+ *	here: paths, senders ---- rings ----> reader (a process): two threads poll, the sink checks
+ *	      sink            <--------------  a liar: it shows rings that are none
+ */
+#include "../programs/common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/rcu.h"
+#include "fabric/peer.h"
+
+/* What common.c needs of libibverbs, for functions that nobody calls here. */
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	(void)status;
+	return "";
+}
+
+void node_address(const struct node *node, struct address *address)
+{
+	(void)node;
+	(void)address;
+}
+
+void node_connect(struct node *node, const struct address *peer)
+{
+	(void)node;
+	(void)peer;
+}
+
+enum { QUEUES = 64, SENDERS = 6, EACH = 3000, LONGEST = 3000 };
+
+/* A packet of queue MEET waits in the sink until one of queue MEET + 1 is there. */
+enum { MEET = 1000 };
+
+static uint32_t expected[QUEUES]; /* the ring's lock is held by whoever looks */
+static _Atomic uint32_t taken;
+static _Atomic bool met;
+
+/* --- a sink ----------------------------------------------------------------------------------- */
+
+static uint8_t byte_of(uint32_t queue, uint32_t psn)
+{
+	return (uint8_t)(queue * 7 + psn * 3 + 1);
+}
+
+static void await_other(void)
+{
+	uint64_t end = now_us() + PATIENCE_MS * 1000ull;
+
+	while (!met)
+		check(now_us() < end, "nobody reads the other ring");
+}
+
+static void take(const struct vb_pkt *pkt)
+{
+	const uint8_t *payload = pkt->iov->iov_base;
+
+	if (pkt->sqpn == MEET)
+		await_other();
+	if (pkt->sqpn == MEET + 1)
+		met = true;
+	if (pkt->sqpn < QUEUES) {
+		check(pkt->psn == expected[pkt->sqpn], "queue %u: packet %u, not %u", pkt->sqpn,
+		      pkt->psn, expected[pkt->sqpn]);
+		expected[pkt->sqpn]++;
+		for (uint32_t i = 0; i < pkt->len; i++)
+			check_eq(payload[i], byte_of(pkt->sqpn, pkt->psn));
+	}
+	taken++;
+}
+
+static void nothing(void)
+{
+}
+
+static bool never_first(const struct vb_pkt *pkt)
+{
+	(void)pkt;
+	return false;
+}
+
+static uint64_t no_work(bool all)
+{
+	(void)all;
+	return UINT64_MAX;
+}
+
+static enum vb_pending none_pending(bool all)
+{
+	(void)all;
+	return VB_PENDING_NONE;
+}
+
+static bool is_here(const union ibv_gid *gid)
+{
+	(void)gid;
+	return true;
+}
+
+static const struct vb_sink sink = {
+	.receive = take,
+	.received = nothing,
+	.delivers_first = never_first,
+	.work = no_work,
+	.pending = none_pending,
+	.forked = nothing,
+	.asked = nothing,
+	.is_local = is_here,
+};
+
+/* --- the other process ------------------------------------------------------------------------ */
+
+/* What the reader is told: so many packets are to come. 0: the end. */
+static void *poll_for(void *arg)
+{
+	uint32_t count = *(uint32_t *)arg;
+
+	while (taken < count)
+		vb_fabric_poll();
+	return NULL;
+}
+
+static int reader(void)
+{
+	uint32_t slot, count;
+
+	check_eq(vb_fabric_start(&sink), 0);
+	slot = vb_fabric_slot();
+	msg_send(ROLE_FD, &slot, sizeof(slot));
+	for (;;) {
+		pthread_t second;
+
+		msg_recv(ROLE_FD, &count, sizeof(count));
+		if (!count)
+			break;
+		check_eq(pthread_create(&second, NULL, poll_for, &count), 0);
+		poll_for(&count);
+		pthread_join(second, NULL);
+		check_eq(taken, count);
+		taken = 0;
+		msg_send(ROLE_FD, "d", 1);
+	}
+	vb_fabric_stop();
+	return 0;
+}
+
+static int send_one(struct vb_path *path, uint32_t queue, uint32_t psn, uint32_t len)
+{
+	uint8_t payload[LONGEST];
+	struct iovec iov = { payload, len };
+	struct vb_pkt pkt = {
+		.op = VB_PKT_SEND,
+		.flags = VB_PKT_ONLY,
+		.transport = IBV_QPT_RC,
+		.sqpn = queue,
+		.psn = psn,
+		.iov = &iov,
+		.iov_cnt = 1,
+		.len = len,
+	};
+	int ret;
+
+	memset(payload, byte_of(queue, psn), len);
+	vb_read_lock();
+	ret = vb_path_send(path, &pkt);
+	vb_path_flush(path);
+	vb_read_unlock();
+	return ret;
+}
+
+static void send_surely(struct vb_path *path, uint32_t queue, uint32_t psn, uint32_t len)
+{
+	int ret;
+
+	while ((ret = send_one(path, queue, psn, len)) == -EAGAIN)
+		sched_yield();
+	check_eq(ret, 0);
+}
+
+/* Slots are given out in turn: come and go until that one is next. */
+static int passer(void)
+{
+	uint32_t wanted, slot;
+
+	msg_recv(ROLE_FD, &wanted, sizeof(wanted));
+	do {
+		check_eq(vb_fabric_start(&sink), 0);
+		slot = vb_fabric_slot();
+		vb_fabric_stop();
+	} while ((slot + 1) % VB_SLOTS != wanted);
+	return 0;
+}
+
+/* Rings that are none, in all ways there are; what the liar sends by its first ring is sound. */
+static int liar(void)
+{
+	uint32_t slot, generation;
+	struct vb_ring_shared *first;
+	struct vb_path path;
+
+	check_eq(vb_fabric_start(&sink), 0);
+	msg_recv(ROLE_FD, &slot, sizeof(slot));
+	check_eq(vb_path_open_slot(&path, slot, 1), 0);
+	first = path.peer->tx[0].ring.shared;
+	generation = path.peer->generation;
+	first->further[0] = vb_ring_place(generation, VB_SEG_MAX_SIZE, VB_RING_MIN);
+	first->further[1] = vb_ring_place(generation, 64, VB_RING_MIN);
+	first->further[2] = (uint64_t)generation << 32 | 63u << 24 | 0xfff000;
+	first->further[3] = (uint64_t)generation << 32 | 0xff000000u | 0xffffff;
+	first->further[4] = (uint64_t)generation << 32 | 13u << 24 | 0xfff000;
+	first->further[5] = ~0ull;
+	first->further[6] = (uint64_t)generation << 32;
+	atomic_fetch_add(&path.peer->segment->inbound_epoch, 1);
+	for (uint32_t psn = 0; psn < 100; psn++)
+		send_surely(&path, 0, psn, 100);
+	vb_path_close(&path);
+	msg_recv(ROLE_FD, &slot, sizeof(slot));
+	vb_fabric_stop();
+	return 0;
+}
+
+/* --- this one --------------------------------------------------------------------------------- */
+
+struct other {
+	pid_t pid;
+	int fd;
+	uint32_t slot;
+};
+
+static struct other start_reader(void)
+{
+	struct other other;
+
+	other.pid = spawn_self("reader", &other.fd);
+	msg_recv(other.fd, &other.slot, sizeof(other.slot));
+	return other;
+}
+
+static void stop_reader(const struct other *other)
+{
+	msg_send(other->fd, &(uint32_t){ 0 }, sizeof(uint32_t));
+	spawn_wait(other->pid);
+	close(other->fd);
+}
+
+static void expect_packets(const struct other *other, uint32_t count)
+{
+	msg_send(other->fd, &count, sizeof(count));
+}
+
+static void await_packets(const struct other *other)
+{
+	char done;
+
+	msg_recv(other->fd, &done, 1);
+}
+
+static uint32_t ring_of(const struct other *other, uint32_t queue)
+{
+	struct vb_path path;
+	uint32_t ring;
+
+	check_eq(vb_path_open_slot(&path, other->slot, queue), 0);
+	check(vb_path_can(&path, VB_PATH_REACHES), "no path");
+	ring = path.ring;
+	vb_path_close(&path);
+	return ring;
+}
+
+/* As many rings as there can be, for numbers that are any power of two apart; and always the same ones. */
+static void spread(const struct other *other)
+{
+	struct vb_address to = { .dgid = &(union ibv_gid){ { 0 } } };
+	uint32_t was[QUEUES];
+	struct vb_path path;
+
+	check_eq(ring_of(other, VB_NO_QUEUE), 0);
+	check_eq(ring_of(other, 5), 0); /* the first that is connected has the one that is there */
+	for (uint32_t i = 0; i < QUEUES; i++)
+		was[i] = ring_of(other, i);
+	for (uint32_t step = 1; step < 1u << VB_QPN_INDEX_BITS; step *= 2) {
+		uint32_t seen = 0;
+
+		for (uint32_t i = 0; i < VB_RINGS; i++)
+			seen |= 1u << ring_of(other, (i * step) & VB_QPN_INDEX_MASK);
+		if (step * VB_RINGS <= 1u << VB_QPN_INDEX_BITS)
+			check(seen == (1u << VB_RINGS) - 1, "step %u: rings %#x", step, seen);
+	}
+	for (uint32_t i = 0; i < QUEUES; i++)
+		check_eq(ring_of(other, i), was[i]);
+	check_eq(ring_of(other, VB_NO_QUEUE), 0);
+	vb_read_lock();
+	vb_path_peek(&path, &to, other->slot << VB_QPN_INDEX_BITS);
+	check_eq(path.ring, 0);
+	vb_read_unlock();
+}
+
+static void *send_many(void *arg)
+{
+	const struct other *other = ((void **)arg)[0];
+	uint32_t sender = (uint32_t)(uintptr_t)((void **)arg)[1];
+	struct vb_path path[QUEUES];
+	uint64_t seed = sender;
+
+	for (uint32_t q = sender; q < QUEUES; q += SENDERS)
+		check_eq(vb_path_open_slot(&path[q], other->slot, q), 0);
+	for (uint32_t psn = 0; psn < EACH; psn++)
+		for (uint32_t q = sender; q < QUEUES; q += SENDERS)
+			send_surely(&path[q], q, psn,
+				    next_random(&seed) % 8 ? 8 : next_random(&seed) % LONGEST);
+	for (uint32_t q = sender; q < QUEUES; q += SENDERS)
+		vb_path_close(&path[q]);
+	return NULL;
+}
+
+/* More queues than rings, from several threads at once: each queue's packets arrive in order, and whole. */
+static void order(const struct other *other)
+{
+	pthread_t thread[SENDERS];
+	void *arg[SENDERS][2];
+
+	expect_packets(other, QUEUES * EACH);
+	for (uintptr_t i = 0; i < SENDERS; i++) {
+		arg[i][0] = (void *)other;
+		arg[i][1] = (void *)i;
+		check_eq(pthread_create(&thread[i], NULL, send_many, arg[i]), 0);
+	}
+	for (int i = 0; i < SENDERS; i++)
+		pthread_join(thread[i], NULL);
+	await_packets(other);
+}
+
+/* A thread that is in the middle of reading or writing one ring keeps nobody from another. */
+static void independence(const struct other *other)
+{
+	struct vb_path a, b;
+
+	check_eq(vb_path_open_slot(&a, other->slot, 1), 0);
+	check_eq(vb_path_open_slot(&b, other->slot, 2), 0);
+	check(a.ring != b.ring, "queues 1 and 2 share ring %u", a.ring);
+	expect_packets(other, 2);
+	vb_lock(&a.peer->tx[a.ring].lock);
+	check_eq(send_one(&b, QUEUES, 0, 8), 0);
+	vb_unlock(&a.peer->tx[a.ring].lock);
+	check_eq(send_one(&a, QUEUES, 0, 8), 0);
+	await_packets(other);
+	expect_packets(other, 2);
+	check_eq(send_one(&a, MEET, 0, 8), 0);
+	sleep_ms(5);
+	check_eq(send_one(&b, MEET + 1, 0, 8), 0);
+	await_packets(other);
+	vb_path_close(&a);
+	vb_path_close(&b);
+}
+
+/* The next process in the same slot gets the same rings: no memory is lost with those that end. */
+static void successors(void)
+{
+	struct other other = start_reader();
+	uint32_t slot = other.slot;
+	uint64_t size;
+	pid_t pid;
+	int fd;
+
+	order(&other);
+	stop_reader(&other);
+	size = atomic_load(&vb_segment_self->size);
+	pid = spawn_self("passer", &fd);
+	msg_send(fd, &slot, sizeof(slot));
+	spawn_wait(pid);
+	close(fd);
+	other = start_reader();
+	check_eq(other.slot, slot);
+	order(&other);
+	check_eq(atomic_load(&vb_segment_self->size), size);
+	stop_reader(&other);
+}
+
+static void lies(void)
+{
+	uint32_t slot = vb_fabric_slot(), begin = taken;
+	uint64_t end = now_us() + PATIENCE_MS * 1000ull;
+	int fd;
+	pid_t pid = spawn_self("liar", &fd);
+
+	msg_send(fd, &slot, sizeof(slot));
+	while (taken < begin + 100) {
+		vb_fabric_poll();
+		check(now_us() < end, "%u packets of the liar came", taken - begin);
+	}
+	msg_send(fd, &slot, sizeof(slot));
+	spawn_wait(pid);
+	close(fd);
+}
+
+/* --- little memory ---------------------------------------------------------------------------- */
+
+static uint64_t room(void)
+{
+	struct statvfs vfs;
+
+	check_eq(statvfs("/dev/shm", &vfs), 0);
+	return (uint64_t)vfs.f_bavail * vfs.f_frsize;
+}
+
+static void fill_up_to(uint64_t left)
+{
+	int fd = open("/dev/shm/filler", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+	check(fd >= 0, "%s", strerror(errno));
+	check_eq(posix_fallocate(fd, 0, (off_t)(room() - left)), 0);
+	close(fd);
+}
+
+/* Some queues have rings of their own when memory becomes short; the others share the first, for good. */
+static void shortage(void)
+{
+	struct other other = start_reader();
+
+	check_eq(ring_of(&other, 0), 0);
+	check_eq(ring_of(&other, 1), 1);
+	check_eq(ring_of(&other, 2), 2);
+	fill_up_to(12 << 20);
+	for (uint32_t q = 3; q < VB_RINGS; q++)
+		check_eq(ring_of(&other, q), 0);
+	order(&other);
+	check_eq(unlink("/dev/shm/filler"), 0);
+	check_eq(ring_of(&other, 1), 1);
+	check_eq(ring_of(&other, 2), 2);
+	check_eq(ring_of(&other, 3), 0);
+	stop_reader(&other);
+	/* Nor does a process that was never met have more than one, where there was no room from the start. */
+	fill_up_to(1 << 20);
+	other = start_reader();
+	check_eq(ring_of(&other, 9), 0);
+	order(&other);
+	stop_reader(&other);
+}
+
+static void small_memory(void)
+{
+	if (!enter_namespaces(CLONE_NEWNS))
+		test_skip("a small /dev/shm needs the right to make a mount namespace (%s)",
+			  strerror(errno));
+	mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+	if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m,mode=1777"))
+		test_skip("a small /dev/shm needs the right to mount a tmpfs (%s)",
+			  strerror(errno));
+	check_eq(vb_fabric_start(&sink), 0);
+	shortage();
+	vb_fabric_stop();
+}
+
+int main(int argc, char **argv)
+{
+	struct other other;
+
+	if (argc > 1 && !strcmp(argv[1], "reader"))
+		return reader();
+	if (argc > 1 && !strcmp(argv[1], "liar"))
+		return liar();
+	if (argc > 1 && !strcmp(argv[1], "passer"))
+		return passer();
+	if (argc > 1 && !strcmp(argv[1], "short")) {
+		small_memory();
+		return 0;
+	}
+	check_eq(vb_fabric_start(&sink), 0);
+	other = start_reader();
+	spread(&other);
+	independence(&other);
+	order(&other);
+	stop_reader(&other);
+	successors();
+	lies();
+	vb_fabric_stop();
+	return 0;
+}

@@ -124,6 +124,7 @@ void vb_burst_forked(void)
 	unsigned int depth = vb_burst.depth, held = vb_burst.held;
 
 	/* The thread that forked may be inside of the card, and goes on there. */
-	vb_burst =
-		(struct vb_burst){ .depth = depth, .held = held, .receiving = vb_burst.receiving };
+	vb_burst = (struct vb_burst){
+		.depth = depth, .held = held, .receiving = vb_burst.receiving, .run = vb_burst.run
+	};
 }

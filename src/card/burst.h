@@ -32,6 +32,16 @@
 #include "fabric/fabric.h"
 
 struct vb_cq;
+struct vb_qp;
+
+/* Packets to one queue pair that follow one another; see run.h. */
+struct vb_run {
+	struct vb_qp *qp;   /* its rq.lock is held; NULL: there is no run */
+	struct vb_cq *cq;   /* that of its receives, where its lock is held, too; or NULL */
+	bool acks;          /* packets of it carried acknowledgements, */
+	uint32_t acked_psn; /* of everything up to here, */
+	uint32_t sqpn;      /* by this queue pair */
+};
 
 /*
  * Part of an object that calls back. Invariant: linked if and only if `what` is not 0. The thread
@@ -57,6 +67,7 @@ struct vb_burst {
 	bool answers;       /* a peer waits for a response that was deferred */
 	uint8_t cqs, paths;
 	unsigned int held; /* VB_CHECKS: locks that the thread held when it entered the card */
+	struct vb_run run; /* of vb_card_sink.receive(); ends before its received() */
 	struct vb_notice *first, *last;
 	struct vb_cq *cq[VB_BURST_CQS];
 	struct vb_path path[VB_BURST_PATHS];

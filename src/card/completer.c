@@ -136,16 +136,28 @@ enum ibv_wc_status vb_requester_refused(uint8_t syndrome)
 
 /* --- answers from a peer ---------------------------------------------------------------------- */
 
+/* One acknowledgement may complete many: the CQ is locked once for all of them. */
 static void complete_ready(struct vb_qp *qp)
 {
 	struct vb_sender *sender = &qp->sq.sender;
+	struct vb_cq *cq = NULL;
 	struct vb_inflight *e;
 
 	while ((e = (struct vb_inflight *)vb_sender_complete(sender))) {
+		struct vb_completion c;
+
 		vb_sender_pop(sender);
-		if (e->flags & VB_WR_SIGNALED)
-			vb_requester_complete(qp, e->index, e->wqe_opcode, IBV_WC_SUCCESS, e->len);
+		if (!(e->flags & VB_WR_SIGNALED))
+			continue;
+		if (!cq) {
+			cq = qp->init.send_cq;
+			vb_lock(&cq->lock);
+		}
+		c = vb_requester_completion(qp, e->index, e->wqe_opcode, IBV_WC_SUCCESS, e->len);
+		vb_cq_push_locked(cq, &c);
 	}
+	if (cq)
+		vb_unlock(&cq->lock);
 }
 
 /* Everything up to psn arrived; a READ or atomic is done only by its own answer. */
@@ -262,25 +274,49 @@ static void take_nak(struct vb_qp *qp, const struct vb_pkt *pkt)
 	}
 }
 
+/* Not the type alone: a queue whose port is down hears nothing. */
+static bool hears(const struct vb_qp *qp, uint32_t state, uint32_t sqpn)
+{
+	return (state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
+	       vb_transport_type(qp->transport) == IBV_QPT_RC && sqpn == qp->attr.dest_qp_num;
+}
+
+/* After an answer: what it made room for. */
+static void go_on(struct vb_qp *qp, uint32_t state)
+{
+	if (qp->sq.next != qp->sq.pi)
+		vb_requester_run(qp);
+	if (state == IBV_QPS_SQD)
+		vb_work_add(qp, VB_WORK_DRAINED);
+}
+
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 {
 	uint32_t state;
 
 	vb_lock(&qp->sq.lock);
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
-	/* Not the type alone: a queue whose port is down hears nothing. */
-	if ((state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
-	    vb_transport_type(qp->transport) == IBV_QPT_RC && pkt->sqpn == qp->attr.dest_qp_num) {
+	if (hears(qp, state, pkt->sqpn)) {
 		if (pkt->op != VB_PKT_ACK)
 			take_data(qp, pkt);
 		else if (pkt->syndrome == VB_SYN_ACK)
 			acknowledge(qp, pkt->psn);
 		else
 			take_nak(qp, pkt);
-		if (qp->sq.next != qp->sq.pi)
-			vb_requester_run(qp);
-		if (state == IBV_QPS_SQD)
-			vb_work_add(qp, VB_WORK_DRAINED);
+		go_on(qp, state);
+	}
+	vb_unlock(&qp->sq.lock);
+}
+
+void vb_requester_acknowledged(struct vb_qp *qp, uint32_t sqpn, uint32_t psn)
+{
+	uint32_t state;
+
+	vb_lock(&qp->sq.lock);
+	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
+	if (hears(qp, state, sqpn)) {
+		acknowledge(qp, psn);
+		go_on(qp, state);
 	}
 	vb_unlock(&qp->sq.lock);
 }

@@ -326,38 +326,43 @@ static uint64_t time_of_day(void)
 	return ns / SECOND << 32 | ns % SECOND;
 }
 
-void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
+/* The CQE is lost, as on hardware; the program is told once. */
+static __attribute__((noinline, cold)) void lose(struct vb_cq *cq)
 {
-	bool due = false, overrun = false;
+	vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));
+	if (!cq->overrun)
+		vb_notice_add(&cq->notice, OVERRUN);
+	cq->overrun = true;
+}
 
+void vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion)
+{
 	if (cq->attr.timestamps)
 		completion->timestamp =
 			completion->real_time || cq->attr.real_time ? time_of_day() : vb_clock();
-	vb_lock(&cq->lock);
-	if (is_full(cq)) {
-		vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));
-		/* The CQE is lost, as on hardware; the program is told once. */
-		overrun = !cq->overrun;
-		cq->overrun = true;
-	} else {
-		/* Before the program can see it. */
-		vb_note(CQE, .object = cq->number, .code = (uint8_t)completion->status,
-			.value = completion->byte_len,
-			.extra = vb_note_done(completion->qpn, completion->wqe_index,
-					      completion->receive));
-		if (!cq->minis || !vb_minis_add(cq, completion))
-			write_cqe(cq, completion);
-		cq->pi++;
-		cq->count++;
-		due = ends_arming(cq, completion);
-		if (due)
-			complete_ring(cq);
+	if (__builtin_expect(is_full(cq), 0)) {
+		lose(cq);
+		return;
 	}
-	vb_unlock(&cq->lock);
-	if (due)
+	/* Before the program can see it. */
+	vb_note(CQE, .object = cq->number, .code = (uint8_t)completion->status,
+		.value = completion->byte_len,
+		.extra = vb_note_done(completion->qpn, completion->wqe_index, completion->receive));
+	if (!cq->minis || !vb_minis_add(cq, completion))
+		write_cqe(cq, completion);
+	cq->pi++;
+	cq->count++;
+	if (ends_arming(cq, completion)) {
+		complete_ring(cq);
 		fire(cq);
-	if (overrun)
-		vb_notice_add(&cq->notice, OVERRUN);
+	}
+}
+
+void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
+{
+	vb_lock(&cq->lock);
+	vb_cq_push_locked(cq, completion);
+	vb_unlock(&cq->lock);
 }
 
 /*

@@ -346,6 +346,8 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn, bool remote);
 /* --- cq.c --- */
 struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
 void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
+/* The same where its lock is held, for several in a row. */
+void vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion);
 
 static inline bool vb_cq_armed(struct vb_cq *cq)
 {
@@ -467,11 +469,14 @@ void vb_requester_reset(struct vb_qp *qp, uint32_t psn, bool empty);
 
 /* --- completer.c --- */
 void vb_requester_receive(struct vb_qp *qp, const struct vb_pkt *pkt);
+/* Requests of the peer's QP sqpn have acknowledged everything up to psn. */
+void vb_requester_acknowledged(struct vb_qp *qp, uint32_t sqpn, uint32_t psn);
 bool vb_requester_look(struct vb_alarm *timer, uint64_t now, uint64_t *next);
 
 /* --- responder.c --- */
 /*
  * Execute a request. Returns true with *reply set where the caller is to answer at once (loopback).
+ * Without a reply it is a packet, which begins a run of its QP or continues it (run.h).
  */
 bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt *reply,
 			  struct iovec *reply_iov);

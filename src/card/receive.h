@@ -14,6 +14,7 @@
 
 #include "base/fault.h"
 #include "card/indirect.h"
+#include "card/run.h"
 
 enum verdict {
 	ACCEPT,
@@ -170,7 +171,7 @@ static inline void complete(struct vb_qp *qp, enum ibv_wc_status status, const s
 		publish_epsn(qp, vb_psn_add(qp->rq.receiver.epsn, 1));
 	else
 		vb_count_status(qp, status, true);
-	vb_cq_push(qp->init.recv_cq, &c);
+	vb_run_push(qp, &c);
 }
 
 /* --- moving data ------------------------------------------------------------------------------ */

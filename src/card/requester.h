@@ -24,10 +24,11 @@ static inline struct vb_inflight *vb_sq_oldest(const struct vb_sq *sq)
 	return (struct vb_inflight *)vb_sender_oldest(&sq->sender);
 }
 
-static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode,
-					 enum ibv_wc_status status, uint32_t len)
+static inline struct vb_completion vb_requester_completion(const struct vb_qp *qp, uint16_t index,
+							   uint8_t wqe_opcode,
+							   enum ibv_wc_status status, uint32_t len)
 {
-	struct vb_completion c = {
+	return (struct vb_completion){
 		.status = status,
 		.wqe_opcode = wqe_opcode,
 		.wqe_index = index,
@@ -36,6 +37,12 @@ static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8
 		.uidx = qp->init.uidx,
 		.real_time = qp->init.real_time,
 	};
+}
+
+static inline void vb_requester_complete(struct vb_qp *qp, uint16_t index, uint8_t wqe_opcode,
+					 enum ibv_wc_status status, uint32_t len)
+{
+	struct vb_completion c = vb_requester_completion(qp, index, wqe_opcode, status, len);
 
 	if (status != IBV_WC_SUCCESS) {
 		qp->sq.erred = true;

@@ -491,6 +491,7 @@ static bool answer(struct vb_qp *qp, uint8_t syndrome, uint32_t psn, struct vb_p
 static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *pkt,
 		   struct vb_pkt *reply)
 {
+	vb_run_share();
 	if (verdict == NOT_READY || verdict == NOT_PULLED || verdict == TRY_AGAIN) {
 		uint8_t syndrome = verdict == NOT_PULLED  ? VB_SYN_NO_PULL
 				   : verdict == TRY_AGAIN ? VB_SYN_NAK_SEQUENCE
@@ -608,6 +609,7 @@ static void receive_uc(struct vb_qp *qp, const struct vb_pkt *pkt)
 		return;
 	ret = execute(qp, pkt, NULL, NULL);
 	if (ret == BAD_LENGTH || ret == BAD_BUFFER || ret == BAD_WQE) {
+		vb_run_share();
 		vb_why_receive(qp, pkt, verdicts[ret].status);
 		complete(qp, verdicts[ret].status, NULL, 0);
 		vb_qp_fail(qp, 0, false);
@@ -642,6 +644,7 @@ static bool receive_ud(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	} else if (ret == SOURCE_FAULT) {
 		return answer(qp, VB_SYN_SOURCE_FAULT, 0, reply);
 	} else {
+		vb_run_share();
 		vb_why_receive(qp, pkt, verdicts[ret].status);
 		complete(qp, verdicts[ret].status, NULL, 0);
 		vb_qp_fail(qp, 0, false);
@@ -670,7 +673,10 @@ VB_FLAT bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, st
 	uint32_t state;
 	bool answered = false, first = false;
 
-	vb_lock(&qp->rq.lock);
+	if (vb_burst.run.qp != qp)
+		vb_lock(&qp->rq.lock);
+	if (!reply)
+		vb_burst.run.qp = qp;
 	state = atomic_load_explicit(&qp->state, memory_order_relaxed);
 	if (!vb_qp_receives(state) || !takes(qp, pkt))
 		goto unlock;
@@ -692,8 +698,10 @@ VB_FLAT bool vb_responder_receive(struct vb_qp *qp, const struct vb_pkt *pkt, st
 	else
 		receive_uc(qp, pkt);
 unlock:
-	vb_show_rq(qp);
-	vb_unlock(&qp->rq.lock);
+	if (reply) {
+		vb_show_rq(qp);
+		vb_unlock(&qp->rq.lock);
+	}
 	if (first)
 		vb_qp_event(qp, IBV_EVENT_COMM_EST);
 	return answered;

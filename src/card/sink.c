@@ -12,6 +12,7 @@
 #include "card/dc.h"
 #include "card/emulated.h"
 #include "card/hbl/sink.h"
+#include "card/run.h"
 
 /* --- deferred work ---------------------------------------------------------------------------- */
 
@@ -77,18 +78,31 @@ static enum vb_pending card_pending(bool all)
 
 /* --- packets ---------------------------------------------------------------------------------- */
 
-/* The acknowledgement that a request carries. */
-static void take_acknowledgement(struct vb_qp *qp, const struct vb_pkt *pkt)
+static bool carries_acknowledgement(const struct vb_pkt *pkt)
 {
-	struct vb_pkt ack;
+	return (pkt->flags & VB_PKT_ACKS) && vb_transport_type(pkt->transport) == IBV_QPT_RC;
+}
 
-	if (!(pkt->flags & VB_PKT_ACKS) || vb_transport_type(pkt->transport) != IBV_QPT_RC)
-		return;
-	ack = (struct vb_pkt){ .op = VB_PKT_ACK,
-			       .syndrome = VB_SYN_ACK,
-			       .sqpn = pkt->sqpn,
-			       .psn = pkt->acked_psn & 0xffffff };
-	vb_requester_receive(qp, &ack);
+/*
+ * A program that waits for events sees the order of completions, and expects that of its send before
+ * the answer to it. A program that polls wants the answer, and gets it first.
+ */
+static bool waits_for_sends(const struct vb_qp *qp)
+{
+	return vb_cq_armed(qp->init.send_cq) || qp->init.send_cq == qp->init.recv_cq;
+}
+
+/* A request from another process; begins a run, or goes on with it. */
+static void receive_request(struct vb_qp *qp, const struct vb_pkt *pkt)
+{
+	/* It copies for long, makes a system call or may wait: not with a CQ that others use. */
+	if (__builtin_expect(pkt->len > VB_BURST_LONG || pkt->source.lkey ||
+				     (pkt->flags & VB_PKT_INVALIDATE),
+			     0)) {
+		vb_run_share();
+		vb_burst_before(pkt->len);
+	}
+	vb_responder_receive(qp, pkt, NULL, NULL);
 }
 
 /* Two ends of DC meet. */
@@ -102,46 +116,57 @@ static __attribute__((noinline, cold)) void receive_dc(const struct vb_pkt *pkt)
 		vb_dci_receive(qp, pkt);
 }
 
-static void card_receive(const struct vb_pkt *pkt)
+/* The queue pair that a request is for; NULL: it was for something else, and is done. */
+static struct vb_qp *receive_other(const struct vb_pkt *pkt)
 {
 	struct vb_qp *qp;
-	bool waited_for;
+
+	if (__builtin_expect(pkt->transport == VB_TRANSPORT_HBL, 0)) {
+		vb_hbl_receive(pkt);
+		return NULL;
+	}
+	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
+		vb_cable_receive(pkt);
+		return NULL;
+	}
+	if (__builtin_expect(pkt->transport == VB_TRANSPORT_DC, 0)) {
+		receive_dc(pkt);
+		return NULL;
+	}
+	qp = vb_qp_find(pkt->dqpn);
+	if (!qp)
+		return NULL;
+	if (pkt->op >= VB_PKT_ACK) {
+		vb_requester_receive(qp, pkt);
+		return NULL;
+	}
+	/* Of DC they go to ends of connections, which have numbers of their own. */
+	return qp->init.dc ? NULL : qp;
+}
+
+static void card_receive(const struct vb_pkt *pkt)
+{
+	struct vb_qp *qp = vb_burst.run.qp;
 
 	vb_burst_receive();
 	vb_note(RECEIVED, .object = pkt->dqpn, .code = pkt->op, .value = pkt->len,
 		.extra = (uint64_t)pkt->psn << 32 | pkt->sqpn);
-	if (__builtin_expect(pkt->transport == VB_TRANSPORT_HBL, 0)) {
-		vb_hbl_receive(pkt);
-		return;
+	if (!vb_run_takes(pkt)) {
+		vb_run_end();
+		qp = receive_other(pkt);
+		if (!qp)
+			return;
 	}
-	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
-		vb_cable_receive(pkt);
-		return;
+	if (!carries_acknowledgement(pkt)) {
+		receive_request(qp, pkt);
+	} else if (waits_for_sends(qp)) {
+		vb_run_end();
+		vb_requester_acknowledged(qp, pkt->sqpn, pkt->acked_psn & 0xffffff);
+		receive_request(qp, pkt);
+	} else {
+		receive_request(qp, pkt);
+		vb_run_note_ack(pkt);
 	}
-	if (__builtin_expect(pkt->transport == VB_TRANSPORT_DC, 0)) {
-		receive_dc(pkt);
-		return;
-	}
-	qp = vb_qp_find(pkt->dqpn);
-	if (!qp)
-		return;
-	if (pkt->op >= VB_PKT_ACK) {
-		vb_requester_receive(qp, pkt);
-		return;
-	}
-	if (qp->init.dc)
-		return; /* requests go to ends of connections, which have numbers of their own */
-	vb_burst_before(pkt->len);
-	/*
-	 * A program that waits for events sees the order of completions, and expects that of its
-	 * send before the answer to it. A program that polls wants the answer, and gets it first.
-	 */
-	waited_for = vb_cq_armed(qp->init.send_cq) || qp->init.send_cq == qp->init.recv_cq;
-	if (waited_for)
-		take_acknowledgement(qp, pkt);
-	vb_responder_receive(qp, pkt, NULL, NULL);
-	if (!waited_for)
-		take_acknowledgement(qp, pkt);
 }
 
 /* An acknowledgement may wait for something that carries it; a response is what its peer waits for. */
@@ -150,6 +175,7 @@ static void card_received(void)
 	bool answers = vb_burst.answers;
 
 	vb_burst.answers = false;
+	vb_run_end();
 	vb_burst_received();
 	if (answers)
 		vb_deferred_run_own();

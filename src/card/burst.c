@@ -25,17 +25,20 @@ void vb_notice_link(struct vb_notice *notice)
 
 void vb_burst_flush(const struct vb_path *path)
 {
-	struct vb_path copy = *path;
+	unsigned int n = vb_burst.paths;
 
 	vb_check(vb_burst.depth);
-	for (unsigned int i = 0; i < vb_burst.paths; i++)
+	for (unsigned int i = 0; i < n; i++)
 		if (vb_burst.path[i].peer == path->peer && vb_burst.path[i].ops == path->ops)
 			return;
-	if (vb_burst.paths == VB_BURST_PATHS) {
+	if (__builtin_expect(n == VB_BURST_PATHS, 0)) {
+		struct vb_path copy = *path;
+
 		vb_path_flush(&copy);
 		return;
 	}
-	vb_burst.path[vb_burst.paths++] = copy;
+	vb_burst.path[n] = *path;
+	vb_burst.paths = (uint8_t)(n + 1);
 	vb_burst.pending = true;
 }
 

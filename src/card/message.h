@@ -84,6 +84,18 @@ static inline size_t vb_message_result(const struct vb_wr *wr, uint64_t old, uin
 	return sizeof(half);
 }
 
+_Static_assert(VB_WR_IMM >> 1 == VB_PKT_IMM && VB_WR_INVALIDATE >> 1 == VB_PKT_INVALIDATE &&
+		       VB_WR_SOLICITED << 3 == VB_PKT_SOLICITED,
+	       "flags that are moved together");
+
+/* What the last packet says of a message. */
+static inline uint16_t vb_message_last(const struct vb_wr *wr)
+{
+	return (uint16_t)(VB_PKT_LAST | VB_PKT_ACK_REQ |
+			  (wr->flags & (VB_WR_IMM | VB_WR_INVALIDATE)) >> 1 |
+			  (wr->flags & VB_WR_SOLICITED) << 3);
+}
+
 /* Flags of the packet that stands for bytes [at, at + len) of a message. */
 static inline uint16_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uint32_t len)
 {
@@ -91,14 +103,7 @@ static inline uint16_t vb_message_flags(const struct vb_wr *wr, uint64_t at, uin
 
 	if (at + len < wr->len && wr->op != VB_WR_READ)
 		return flags;
-	flags |= VB_PKT_LAST | VB_PKT_ACK_REQ;
-	if (wr->flags & VB_WR_IMM)
-		flags |= VB_PKT_IMM;
-	if (wr->flags & VB_WR_INVALIDATE)
-		flags |= VB_PKT_INVALIDATE;
-	if (wr->flags & VB_WR_SOLICITED)
-		flags |= VB_PKT_SOLICITED;
-	return flags;
+	return flags | vb_message_last(wr);
 }
 
 /* --- message.c --- */

@@ -465,6 +465,49 @@ static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
 	return NEXT;
 }
 
+/*
+ * Nearly every message that another process takes part in: one packet carries it, and it is sent for
+ * the first time.
+ */
+static bool is_carried(const struct vb_qp *qp)
+{
+	const struct vb_sq *sq = &qp->sq;
+	const struct vb_wr *wr = &sq->wr;
+
+	return wr->len <= qp->path.mtu && sq->again == sq->sender.tail &&
+	       (wr->op == VB_WR_SEND || (wr->op == VB_WR_WRITE && (wr->flags & VB_WR_IMM)));
+}
+
+/* The same as send_packets(), with all that it decides decided. */
+static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov,
+			      int cnt)
+{
+	struct vb_sq *sq = &qp->sq;
+	int ret;
+
+	pkt->flags = VB_PKT_FIRST | vb_message_last(&sq->wr);
+	pkt->iov = iov;
+	pkt->iov_cnt = (uint32_t)cnt;
+	pkt->len = (uint32_t)sq->wr.len;
+	add_acknowledgement(qp, pkt);
+	ret = vb_path_send(&qp->path, pkt);
+	if (__builtin_expect(ret == -EAGAIN, 0)) {
+		vb_work_block(qp, VB_WORK_SEND);
+		return WAIT;
+	}
+	if (__builtin_expect(ret == -EFAULT, 0))
+		return fail(qp, IBV_WC_LOC_PROT_ERR);
+	if (vb_roce_watched())
+		show_packet(qp, pkt, iov, cnt);
+	count_packet(qp, pkt);
+	sq->sent_by.packets++;
+	if (qp->type != IBV_QPT_RC)
+		return done(qp);
+	sq->transfer = (struct vb_transfer){ .chosen = true, .split = VB_NO_SPLIT };
+	add_inflight(qp);
+	return NEXT;
+}
+
 /* --- indirect keys ---------------------------------------------------------------------------- */
 
 /* One packet of a scattered WQE, to a QP of this process. */
@@ -577,6 +620,8 @@ static enum step send_connected(struct vb_qp *qp)
 	if (vb_path_can(&qp->path, VB_PATH_CALLS))
 		return send_loop(qp, &pkt, iov, cnt);
 	if (!sq->transfer.chosen) {
+		if (__builtin_expect(is_carried(qp), 1))
+			return send_carried(qp, &pkt, iov, cnt);
 		if (must_wait(qp))
 			return WAIT;
 		choose_transfer(qp);

@@ -138,46 +138,50 @@ static bool make_room(struct part *part, bool replace)
 	return true;
 }
 
-static void *map_over(void *base, size_t len, int prot, int flags, int fd, off_t offset,
-		      bool replace)
+/* With the address that the program names: false where that is not in the range. */
+static bool map_over(void *base, size_t len, int prot, int flags, int fd, off_t offset, void **p)
 {
 	struct part part;
-	void *p;
 
 	if (!begin(&part, base, len))
-		return LIBC(mmap)(base, len, prot, flags, fd, offset);
-	if (!make_room(&part, replace)) {
-		end(&part);
+		return false;
+	*p = MAP_FAILED;
+	if (!make_room(&part, !(flags & MAP_FIXED_NOREPLACE)))
 		errno = ENOMEM;
-		return MAP_FAILED;
-	}
-	p = LIBC(mmap)(base, len, prot, flags, fd, offset);
-	if (p == base)
+	else
+		*p = (void *)RAW(SYS_mmap, base, len, prot, flags, fd, offset);
+	if (*p == base)
 		memory_replaced(part.first, part.count);
 	end(&part);
-	return p;
+	return true;
+}
+
+/* False: it is libc's, or the kernel's, to do. */
+static bool map_here(void *base, size_t len, int prot, int flags, int fd, off_t offset, void **p)
+{
+	if (!base && !(flags & ~MAP_POPULATE & ~(MAP_PRIVATE | MAP_ANONYMOUS)) &&
+	    flags & MAP_ANONYMOUS && flags & MAP_PRIVATE && prot == (PROT_READ | PROT_WRITE) &&
+	    !offset && len && memory_is_open()) {
+		*p = map_ours(len, flags);
+		return *p;
+	}
+	return base && is_sound(base, len) && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) &&
+	       map_over(base, len, prot, flags, fd, offset, p);
 }
 
 static void *do_mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
 {
 	void *p;
 
-	if (!base && !(flags & ~MAP_POPULATE & ~(MAP_PRIVATE | MAP_ANONYMOUS)) &&
-	    flags & MAP_ANONYMOUS && flags & MAP_PRIVATE && prot == (PROT_READ | PROT_WRITE) &&
-	    !offset && len && memory_is_open()) {
-		p = map_ours(len, flags);
-		if (p)
-			return p;
-	}
-	if (base && is_sound(base, len) && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
-		return map_over(base, len, prot, flags, fd, offset, !(flags & MAP_FIXED_NOREPLACE));
-	return LIBC(mmap)(base, len, prot, flags, fd, offset);
+	return map_here(base, len, prot, flags, fd, offset, &p)
+		       ? p
+		       : LIBC(mmap)(base, len, prot, flags, fd, offset);
 }
 
 static int unmap_piece(char *base, size_t len, uint32_t kind, int arg)
 {
 	if (kind == PAGE_GONE)
-		return LIBC(munmap)(base, len);
+		return (int)RAW(SYS_munmap, base, len);
 	memory_release(page_at(base), (uint32_t)(len / MEMORY_PAGE));
 	return 0;
 }
@@ -209,7 +213,7 @@ static void *remap(struct part *old, struct part *new, void *base, size_t old_le
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
-	p = LIBC(mremap)(base, old_len, new_len, flags, to);
+	p = (void *)RAW(SYS_mremap, base, old_len, new_len, flags, to);
 	if (p != MAP_FAILED && new)
 		memory_replaced(new->first, new->count);
 	if (p != MAP_FAILED && old && p != base)
@@ -283,7 +287,7 @@ PUBLIC void *shmat(int id, const void *base, int flags)
 		errno = ENOMEM;
 		return (void *)-1;
 	}
-	p = LIBC(shmat)(id, base, flags);
+	p = (void *)RAW(SYS_shmat, id, base, flags);
 	if (p != (void *)-1)
 		memory_forget(part.first, part.count);
 	end(&part);
@@ -295,11 +299,11 @@ PUBLIC void *shmat(int id, const void *base, int flags)
 static int protect_piece(char *base, size_t len, uint32_t kind, int prot)
 {
 	uint32_t first = page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
-	int ret = LIBC(mprotect)(base, len, prot);
+	int ret = (int)RAW(SYS_mprotect, base, len, prot);
 
 	/* A kernel may forbid code in memfds. */
 	if (ret && errno == EACCES && kind == PAGE_SHARED && !memory_make_private(first, count))
-		ret = LIBC(mprotect)(base, len, prot);
+		ret = (int)RAW(SYS_mprotect, base, len, prot);
 	if (!ret && kind != PAGE_GONE)
 		change(first, count, PAGE_PROT,
 		       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
@@ -330,7 +334,7 @@ PUBLIC int pkey_mprotect(void *base, size_t len, int prot, int key)
 		return LIBC(pkey_mprotect)(base, len, prot, key);
 	ret = memory_make_private(part.first, part.count)
 		      ? fail(ENOMEM)
-		      : LIBC(pkey_mprotect)(base, len, prot, key);
+		      : (int)RAW(SYS_pkey_mprotect, base, len, prot, key);
 	end(&part);
 	return ret;
 }
@@ -354,7 +358,7 @@ static int advise_shared(char *base, size_t len, int advice)
 	case MADV_DONTNEED:
 	case MADV_FREE:
 		/* The kernel refuses locked pages; its word on these is ours. */
-		if (LIBC(madvise)(base, len, MADV_DONTNEED))
+		if ((int)RAW(SYS_madvise, base, len, MADV_DONTNEED))
 			return -1;
 		ret = memory_punch(first, count);
 		return ret ? fail(-ret) : 0;
@@ -370,9 +374,9 @@ static int advise_shared(char *base, size_t len, int advice)
 	case MADV_GUARDS:
 	case MADV_GUARDS_REMOVE:
 		return memory_make_private(first, count) ? fail(ENOMEM)
-							 : LIBC(madvise)(base, len, advice);
+							 : (int)RAW(SYS_madvise, base, len, advice);
 	}
-	ret = LIBC(madvise)(base, len, advice);
+	ret = (int)RAW(SYS_madvise, base, len, advice);
 	if (!ret)
 		change(first, count, 0, PAGE_ODD);
 	return ret;
@@ -382,7 +386,7 @@ static int advise_piece(char *base, size_t len, uint32_t kind, int advice)
 {
 	uint32_t first = page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
 	int ret = kind == PAGE_SHARED ? advise_shared(base, len, advice)
-				      : LIBC(madvise)(base, len, advice);
+				      : (int)RAW(SYS_madvise, base, len, advice);
 
 	if (!ret && kind != PAGE_GONE && advice == MADV_DONTFORK)
 		change(first, count, 0, PAGE_NOFORK);
@@ -464,6 +468,7 @@ static long bind_pages(const long *arg)
 	return ret;
 }
 
+/* What ours do not leave to libc's. */
 static bool is_about_pages(const long *arg)
 {
 	uint32_t first, count;
@@ -478,54 +483,54 @@ static bool is_about_pages(const long *arg)
 	case SYS_mbind:
 		break;
 	case SYS_mremap:
-		if (arg[4] & MREMAP_FIXED &&
+		if (arg[4] & MREMAP_FIXED && is_sound((void *)arg[5], (size_t)arg[3]) &&
 		    memory_part((uintptr_t)arg[5], (size_t)arg[3], &first, &count))
 			return true;
 		break;
 	default:
 		return false;
 	}
-	return memory_part((uintptr_t)arg[1], arg[2] ? (size_t)arg[2] : 1, &first, &count);
+	return is_sound((void *)arg[1], (size_t)arg[2]) &&
+	       memory_part((uintptr_t)arg[1], (size_t)arg[2], &first, &count);
 }
 
 /*
  * Libraries that watch the mappings of a program write a jump over the first bytes of libc's
- * functions, or of ours, and then make the system calls themselves: Open MPI and UCX. So nothing
- * here calls one of ours by its name, and this does not go round where libc's lead back to it.
+ * functions, or of ours, tell themselves, and make the system call: Open MPI and UCX. So nothing here
+ * calls one of ours by its name, and none of libc's with the lock.
  */
 bool memory_syscall(const long *arg, long *ret)
 {
-	static __thread bool inside;
+	void *base = (void *)arg[1], *p;
+	size_t len = (size_t)arg[2];
 
-	if (inside || !is_about_pages(arg))
+	if (!is_about_pages(arg))
 		return false;
-	inside = true;
 	switch (arg[0]) {
 	case SYS_mmap:
-		*ret = (long)do_mmap((void *)arg[1], (size_t)arg[2], (int)arg[3], (int)arg[4],
-				     (int)arg[5], arg[6]);
-		break;
+		if (!map_here(base, len, (int)arg[3], (int)arg[4], (int)arg[5], arg[6], &p))
+			return false;
+		*ret = (long)p;
+		return true;
 	case SYS_munmap:
-		*ret = do_munmap((void *)arg[1], (size_t)arg[2]);
-		break;
+		*ret = do_munmap(base, len);
+		return true;
 	case SYS_mprotect:
-		*ret = do_mprotect((void *)arg[1], (size_t)arg[2], (int)arg[3]);
-		break;
+		*ret = do_mprotect(base, len, (int)arg[3]);
+		return true;
 	case SYS_madvise:
-		*ret = do_madvise((void *)arg[1], (size_t)arg[2], (int)arg[3]);
-		break;
+		*ret = do_madvise(base, len, (int)arg[3]);
+		return true;
 	case SYS_mlock:
-		*ret = do_mlock((void *)arg[1], (size_t)arg[2]);
-		break;
+		*ret = do_mlock(base, len);
+		return true;
 	case SYS_mbind:
 		*ret = bind_pages(arg);
-		break;
+		return true;
 	default:
-		*ret = (long)do_mremap((void *)arg[1], (size_t)arg[2], (size_t)arg[3], (int)arg[4],
-				       (void *)arg[5]);
+		*ret = (long)do_mremap(base, len, (size_t)arg[3], (int)arg[4], (void *)arg[5]);
+		return true;
 	}
-	inside = false;
-	return true;
 }
 
 /* --- by their names --------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ enum memory_mode {
 };
 
 /* Of freed blocks: so many are kept, so many pages of each and in all. */
-enum { MEMORY_KEPT = 16, MEMORY_KEPT_EACH = 1024, MEMORY_KEPT_PAGES = 4096 };
+enum { MEMORY_KEPT = 16, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
 
 struct memory {
 	/* Written once, size last; 0: no range. */
@@ -50,6 +50,7 @@ struct memory {
 	/* Freed blocks that keep their pages for the next malloc() of that size. */
 	struct {
 		uint32_t first, count;
+		bool leaving; /* being hidden from peers: nobody takes it */
 	} kept[MEMORY_KEPT];
 	uint32_t kept_blocks, kept_pages;
 };

@@ -328,14 +328,17 @@ void memory_release(uint32_t first, uint32_t count)
 	}
 }
 
-/* The one that was kept longest, or nearly so. */
-static void release_oldest(void)
+/* Number i of the kept blocks goes back. Hidden: peers have lost it already. */
+static void release_one(uint32_t i, bool hidden)
 {
-	uint32_t first = memory.kept[0].first, count = memory.kept[0].count;
+	uint32_t first = memory.kept[i].first, count = memory.kept[i].count;
 
+	if (!hidden)
+		memory_hide(first, count);
 	memory.kept_blocks--;
 	memory.kept_pages -= count;
-	memmove(&memory.kept[0], &memory.kept[1], memory.kept_blocks * sizeof(memory.kept[0]));
+	memmove(&memory.kept[i], &memory.kept[i + 1],
+		(memory.kept_blocks - i) * sizeof(memory.kept[0]));
 	memset(&memory.pages.state[first], PLAIN, count);
 	memory_release(first, count);
 }
@@ -343,7 +346,7 @@ static void release_oldest(void)
 void memory_release_kept(void)
 {
 	while (memory.kept_blocks)
-		release_oldest();
+		release_one(0, false);
 }
 
 void memory_release_kept_in(uint32_t first, uint32_t count)
@@ -363,7 +366,8 @@ static uint32_t take_kept(uint32_t count, size_t align)
 
 	for (uint32_t i = memory.kept_blocks; i-- > 0;) {
 		first = memory.kept[i].first;
-		if (memory.kept[i].count != count || (uintptr_t)memory_page(first) & (align - 1))
+		if (memory.kept[i].count != count || memory.kept[i].leaving ||
+		    (uintptr_t)memory_page(first) & (align - 1))
 			continue;
 		memory.kept[i] = memory.kept[--memory.kept_blocks];
 		memory.kept_pages -= count;
@@ -373,8 +377,8 @@ static uint32_t take_kept(uint32_t count, size_t align)
 	return PAGES_NONE;
 }
 
-/* True: the block waits for the next malloc() of its size. */
-static bool keep(uint32_t first, uint32_t count)
+/* Whether the block can wait for the next malloc() of its size. */
+static bool can_keep(uint32_t first, uint32_t count)
 {
 	if (count > MEMORY_KEPT_EACH || memory.mode != MEMORY_OPEN ||
 	    memory.pages.state[first] != (PLAIN | PAGE_HEAD))
@@ -382,13 +386,52 @@ static bool keep(uint32_t first, uint32_t count)
 	for (uint32_t i = 1; i < count; i++)
 		if (memory.pages.state[first + i] != PLAIN)
 			return false;
-	while (memory.kept_blocks == MEMORY_KEPT || memory.kept_pages + count > MEMORY_KEPT_PAGES)
-		release_oldest();
-	memory.kept[memory.kept_blocks].first = first;
-	memory.kept[memory.kept_blocks++].count = count;
-	memory.kept_pages += count;
-	memset(&memory.pages.state[first], PAGE_KEPT, count);
 	return true;
+}
+
+/*
+ * The block that was kept longest, or nearly so, makes room. It is hidden without the lock, so nobody
+ * takes it meanwhile; others may release it. False: there is none.
+ */
+static bool make_room(sigset_t *before)
+{
+	uint32_t first, count, i = 0;
+
+	while (i < memory.kept_blocks && memory.kept[i].leaving)
+		i++;
+	if (i == memory.kept_blocks)
+		return false;
+	memory.kept[i].leaving = true;
+	first = memory.kept[i].first;
+	count = memory.kept[i].count;
+	memory_unlock(before);
+	memory_hide(first, count);
+	memory_lock(before);
+	for (i = 0; i < memory.kept_blocks; i++)
+		if (memory.kept[i].first == first && memory.kept[i].leaving) {
+			release_one(i, true);
+			break;
+		}
+	return true;
+}
+
+/* It stays shown to peers: its pages do not change. True: it waits. */
+static bool keep(void *p, uint32_t first, uint32_t count, sigset_t *before)
+{
+	while (can_keep(first, count) && memory_block_bytes(p) == bytes_of(count)) {
+		if (memory.kept_blocks < MEMORY_KEPT &&
+		    memory.kept_pages + count <= MEMORY_KEPT_PAGES) {
+			memory.kept[memory.kept_blocks].first = first;
+			memory.kept[memory.kept_blocks].leaving = false;
+			memory.kept[memory.kept_blocks++].count = count;
+			memory.kept_pages += count;
+			memset(&memory.pages.state[first], PAGE_KEPT, count);
+			return true;
+		}
+		if (!make_room(before))
+			return false;
+	}
+	return false;
 }
 
 static uint32_t take_new(uint32_t count, size_t align)
@@ -435,7 +478,8 @@ void *memory_take(size_t bytes, size_t align, bool block, bool *dirty)
 		memory.pages.state[first] |= PAGE_HEAD;
 		memory.pages.info[first].len = block ? count : 0;
 	}
-	if (first != PAGES_NONE)
+	/* One that was kept is shown already. */
+	if (first != PAGES_NONE && !*dirty)
 		memory_show(first, count);
 	memory_unlock(&before);
 	errno = err;
@@ -464,11 +508,16 @@ bool memory_free(void *p)
 
 	if (!count)
 		return false;
-	memory_hide(first, count);
 	memory_lock(&before);
 	there = memory_block_bytes(p) == bytes_of(count);
-	if (there && !keep(first, count))
-		memory_release(first, count);
+	if (there && !keep(p, first, count, &before)) {
+		memory_unlock(&before);
+		memory_hide(first, count);
+		memory_lock(&before);
+		there = memory_block_bytes(p) == bytes_of(count);
+		if (there)
+			memory_release(first, count);
+	}
 	memory_unlock(&before);
 	errno = err;
 	return there;

@@ -84,8 +84,10 @@ static void born(void)
 			CHECK(!munmap(p[i], LARGE));
 		else
 			free(p[i]);
-		CHECK(memory_test_is_hidden(p[i], 1));
 	}
+	malloc_trim(0); /* some were kept */
+	for (int i = 0; i < 10; i++)
+		CHECK(memory_test_is_hidden(p[i], 1));
 }
 
 static void not_born(void)
@@ -122,7 +124,7 @@ static void freed(void)
 		CHECK(blocks_of_file() >= 130 << 20);
 		for (int i = 0; i < 64; i++)
 			free(p[i]);
-		CHECK(blocks_of_file() <= 16 << 20); /* what it may keep */
+		CHECK(blocks_of_file() <= 32 << 20); /* what it may keep */
 	}
 	CHECK(malloc_trim(0));
 	CHECK(!blocks_of_file());
@@ -170,7 +172,7 @@ static void bad_free(void)
 
 			CHECK(memory_test_start(0) && !setrlimit(RLIMIT_CORE, &none));
 			p = malloc(LARGE);
-			large = malloc(8 << 20);
+			large = malloc(32 << 20);
 			CHECK(dup2(open("/dev/null", O_WRONLY), 2) == 2);
 			if (i == 0)
 				p += PAGE;
@@ -851,7 +853,7 @@ static bool is_not_dumped(const char *p)
 /* Memory of the program is in its core dumps, and what it does not use is not: that would be gigabytes. */
 static void dumps(void)
 {
-	char *p = malloc(LARGE), *q = malloc(8 << 20), *m;
+	char *p = malloc(LARGE), *q = malloc(32 << 20), *m;
 
 	m = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(!is_not_dumped(p) && !is_not_dumped(q) && !is_not_dumped(m));

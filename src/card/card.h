@@ -137,7 +137,10 @@ VB_PUBLIC bool vb_progress(struct vb_dev *dev);
  * process as polling: peers go on waking the background thread.
  */
 VB_PUBLIC bool vb_progress_once(void);
-/* Completions wake device code and nobody polls for them: see vb_fabric_unpolled(). */
+/*
+ * Completions wake device code, or are looked for in memory, and nobody polls for them: see
+ * vb_fabric_unpolled().
+ */
 VB_PUBLIC void vb_progress_unpolled(void);
 
 /* How work requests that move data left this process, since its first device was opened. */

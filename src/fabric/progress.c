@@ -281,7 +281,8 @@ void vb_fabric_armed(int change)
 
 void vb_fabric_unpolled(void)
 {
-	if (atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
+	/* A forked child has no segment: what it has was made by its parent. */
+	if (!vb_segment_self || atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&vb_segment_self->wants_fence, 1, memory_order_seq_cst);
 	/*

@@ -174,7 +174,10 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue)
 	if (err)
 		return err;
 	err = vb_cq_create(cmd->dev, &attr, &queue->cq);
-	return err ? devx_card_refused(cmd, err) : 0;
+	if (err)
+		return devx_card_refused(cmd, err);
+	vb_progress_unpolled(); /* there is no call that polls it */
+	return 0;
 }
 
 static int create_cq(struct devx_cmd *cmd)

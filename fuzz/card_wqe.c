@@ -26,13 +26,16 @@ enum { HEADER = 4, MEND_KEYS = 4, MEND_ADDRESSES = 8, MEND_SEGMENTS = 16, LIE_CQ
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct bare bares[3];
+static struct vb_mr *mkeys[3]; /* for work requests to lay out */
 
 static void open_all(void)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
 
 	for (int i = 0; i < 3; i++) {
-		if (bare_open(&bares[i], types[i]))
+		const struct vb_mkey_attr attr = { .flags = VB_MKEY_UPDATE_TAG, .max_entries = 64 };
+
+		if (bare_open(&bares[i], types[i]) || vb_mkey_create(bares[i].pd, &attr, &mkeys[i]))
 			abort();
 	}
 }
@@ -74,6 +77,19 @@ static void mend_block(struct bare *bare, uint8_t *block, uint8_t how)
 	}
 }
 
+/*
+ * A configuration of a key: of ours, and what points to a list, in the third block, points into the memory.
+ */
+static void mend_umr(struct bare *bare, uint8_t *blocks, uint8_t how)
+{
+	struct mlx5_wqe_ctrl_seg *ctrl = (void *)blocks;
+
+	if ((be32toh(ctrl->opmod_idx_opcode) & 0xff) != MLX5_OPCODE_UMR)
+		return;
+	ctrl->imm = htobe32(vb_mr_key(mkeys[bare - bares]));
+	mend_data(bare, (void *)(blocks + 2 * 64), how);
+}
+
 /* The next 64 bytes of input, padded with zeroes at its end. */
 static const uint8_t *take(const uint8_t **data, size_t *size, uint8_t *block)
 {
@@ -103,6 +119,8 @@ static void fill_rings(struct bare *bare, const uint8_t *data, size_t size, uint
 			mend_block(bare, block, how);
 		memcpy(bare->sq + i * 64, block, 64);
 	}
+	for (unsigned int i = 0; i + 2 < BARE_BLOCKS && (how & MEND_SEGMENTS); i++)
+		mend_umr(bare, bare->sq + i * 64, how);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

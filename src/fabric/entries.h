@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 enum {
-	VB_SEG_QP_CHUNK = 256, /* entries per chunk */
-	VB_SEG_QP_CHUNKS = 256,
+	VB_SEG_QP_CHUNK = 128, /* entries per chunk */
+	VB_SEG_QP_CHUNKS = 512,
 	VB_SEG_MR_CHUNK = 256,
 	VB_SEG_MR_CHUNKS = 1024,
 };
@@ -26,13 +26,15 @@ struct vb_seg_qp {
 	uint32_t remote_qpn;
 	uint32_t access; /* enum ibv_access_flags */
 	uint32_t pdn;
-	uint32_t transport; /* enum ibv_qp_type and VB_TRANSPORT_V1 */
-	_Atomic uint32_t
-		epsn; /* RC: what the responder expects next, so that a dead process has still acknowledged */
+	uint32_t transport;       /* enum ibv_qp_type and VB_TRANSPORT_V1 */
 	_Atomic uint64_t adapter; /* its GUID, in network order; for sniffers only */
 	/* DC: the connection that this end belongs to, the same at both ends; 0: none */
 	_Atomic uint64_t connection;
-	uint32_t reserved[6];
+	/*
+	 * RC: what the responder expects next, so that a dead process has still acknowledged. Written
+	 * with every message: not on the line that initiators read with every direct access.
+	 */
+	_Alignas(64) _Atomic uint32_t epsn;
 };
 
 struct vb_seg_mr {
@@ -48,8 +50,8 @@ struct vb_seg_mr {
 	uint64_t reserved1[2];
 };
 
-_Static_assert(sizeof(struct vb_seg_qp) == 64 && sizeof(struct vb_seg_mr) == 64,
-	       "entries fill a line");
+_Static_assert(sizeof(struct vb_seg_qp) == 128 && sizeof(struct vb_seg_mr) == 64,
+	       "entries fill lines");
 
 /*
  * The own entry of a QP or MR index; its chunk is allocated where there is none. NULL where shared

@@ -15,8 +15,10 @@
 #include "fabric/state.h"
 
 _Static_assert(sizeof(struct vb_segment) +
-			       64ull * (VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS +
-					VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS) +
+			       (uint64_t)VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS *
+				       sizeof(struct vb_seg_qp) +
+			       (uint64_t)VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS *
+				       sizeof(struct vb_seg_mr) +
 			       VB_SLOTS * (sizeof(struct vb_ring_shared) + VB_RING_MAX) +
 			       VB_WINDOWS * sizeof(struct vb_window) + VB_SEG_SPARE + 4096 <=
 		       VB_SEG_MAX_SIZE,
@@ -131,7 +133,7 @@ void *vb_segment_at(uint64_t offset, size_t bytes)
 }
 
 /* Entry index of a directory of chunks. */
-static void *entry(_Atomic uint64_t *chunks, uint32_t chunk_entries, uint32_t index)
+static void *entry(_Atomic uint64_t *chunks, uint32_t chunk_entries, size_t bytes, uint32_t index)
 {
 	_Atomic uint64_t *chunk = &chunks[index / chunk_entries];
 	uint64_t offset = atomic_load_explicit(chunk, memory_order_acquire);
@@ -140,20 +142,19 @@ static void *entry(_Atomic uint64_t *chunks, uint32_t chunk_entries, uint32_t in
 		vb_lock(&vb_fabric.grow_lock);
 		offset = atomic_load_explicit(chunk, memory_order_acquire);
 		if (!offset) {
-			offset = alloc_locked((size_t)chunk_entries * 64);
+			offset = alloc_locked(chunk_entries * bytes);
 			atomic_store_explicit(chunk, offset, memory_order_release);
 		}
 		vb_unlock(&vb_fabric.grow_lock);
 	}
-	return offset ? (char *)vb_segment_self + offset + (size_t)(index % chunk_entries) * 64
-		      : NULL;
+	return offset ? (char *)vb_segment_self + offset + index % chunk_entries * bytes : NULL;
 }
 
 struct vb_seg_qp *vb_segment_qp(uint32_t index)
 {
 	if (index >= VB_SEG_QP_CHUNK * VB_SEG_QP_CHUNKS)
 		return NULL;
-	return entry(vb_segment_self->qp_chunk, VB_SEG_QP_CHUNK, index);
+	return entry(vb_segment_self->qp_chunk, VB_SEG_QP_CHUNK, sizeof(struct vb_seg_qp), index);
 }
 
 struct vb_seg_mr *vb_segment_mr(uint32_t index)
@@ -162,7 +163,7 @@ struct vb_seg_mr *vb_segment_mr(uint32_t index)
 
 	if (index >= VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS)
 		return NULL;
-	found = entry(vb_segment_self->mr_chunk, VB_SEG_MR_CHUNK, index);
+	found = entry(vb_segment_self->mr_chunk, VB_SEG_MR_CHUNK, sizeof(*found), index);
 	if (found)
 		atomic_store_explicit(&vb_own_mrs[index / VB_SEG_MR_CHUNK],
 				      found - index % VB_SEG_MR_CHUNK, memory_order_release);

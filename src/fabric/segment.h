@@ -39,7 +39,7 @@
 
 enum {
 	VB_SEG_MAX_SIZE =
-		96 << 20,       /* address space of the owner; the file is as large as it needs */
+		100 << 20,      /* address space of the owner; the file is as large as it needs */
 	VB_SEG_SPARE = 8 << 20, /* of it, for what can be done without: further rings */
 	VB_SEG_PINS = 8,        /* concurrent direct accesses of one peer */
 };
@@ -56,7 +56,7 @@ struct vb_seg_outbound {
 	uint64_t offset;
 };
 
-#define VB_SEG_MAGIC 0x3567657362657672ull
+#define VB_SEG_MAGIC 0x3667657362657672ull
 
 struct vb_segment {
 	_Atomic uint64_t magic;

@@ -173,6 +173,9 @@ struct vb_verbs_mlx5 {
 	uint32_t dm_ops; /* a bit for each operation that addresses of a DM can have */
 	/* Such an address: NULL with errno. */
 	void *(*dm_map_op)(struct ibv_dm *dm, uint8_t op);
+	/* The transport domain of a context's RAW_PACKET QPs, and which of its frames one hears. */
+	uint32_t (*transport_domain)(struct ibv_context *context);
+	uint8_t (*loopback)(struct ibv_qp *qp); /* enum vb_tir_loopback */
 };
 
 /* hbl devices. */

@@ -40,12 +40,27 @@ enum {
 	DEVX_WQC_BYTES = 240, /* SQ, RQ, RMP */
 	DEVX_QPC_BYTES = 232,
 	DEVX_TISC_BYTES = 160,
+	DEVX_TIRC_BYTES = 240,
 	DEVX_CONTEXT = 0x100,  /* SQ, RQ, RMP */
 	DEVX_BITMASK = 0x80,   /* what to modify: 64 bits */
 	DEVX_OLD_STATE = 0x40, /* 4 bits, of SQs, RQs and RMPs */
 	DEVX_WQ = 0x180,       /* in the context of an SQ, RQ or RMP */
 	DEVX_KEPT_BYTES = DEVX_WQC_BYTES,
 };
+
+/* A TIS: whose frames are sent. */
+struct devx_tis {
+	struct mlx5dv_devx_obj *domain; /* held; NULL: the one of the context's verbs queue pairs */
+	uint32_t number;                /* of the transport domain */
+	struct vb_lock lock;            /* of what is kept */
+	uint8_t kept[DEVX_TISC_BYTES];
+};
+
+/*
+ * The transport domain with this number, held; NULL where it is that of the context's verbs queue
+ * pairs, which stays. 0, or what the command is refused with.
+ */
+int devx_get_domain(struct devx_cmd *cmd, uint32_t number, struct mlx5dv_devx_obj **domain);
 
 struct devx_queue {
 	struct mlx5dv_devx_obj *obj;

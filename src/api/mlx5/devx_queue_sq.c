@@ -11,12 +11,6 @@ enum { BLOCK_LOG = 6 };
 
 /* --- transport interface send ----------------------------------------------------------------- */
 
-struct tis {
-	struct mlx5dv_devx_obj *domain; /* held */
-	struct vb_lock lock;            /* of what is kept */
-	uint8_t kept[DEVX_TISC_BYTES];
-};
-
 static const struct devx_field tis_fields[] = {
 	{ 0x0, 1, DEVX_ABSENT, "strict_lag_tx_port_affinity" },
 	{ 0x1, 1, DEVX_ABSENT, "tls_en" },
@@ -33,19 +27,19 @@ static int create_tis(struct devx_cmd *cmd)
 	const uint8_t *tisc = cmd->in + DEVX_CONTEXT / 8;
 	uint32_t domain = get(tisc, 0x128, 24);
 	int err = devx_check_fields(cmd, tisc, DEVX_FIELDS(tis_fields));
-	struct tis *tis;
+	struct devx_tis *tis;
 
 	if (err)
 		return err;
 	tis = calloc(1, sizeof(*tis));
 	if (!tis)
 		return vb_refuse_memory("the TIS");
-	tis->domain = devx_get(cmd->context, VB_DEVX_TRANSPORT_DOMAIN, domain);
-	if (!tis->domain) {
+	err = devx_get_domain(cmd, domain, &tis->domain);
+	if (err) {
 		free(tis);
-		return devx_refuse(cmd, DEVX_BAD_RES,
-				   vb_refuse_no_object("transport_domain", domain));
+		return err;
 	}
+	tis->number = domain;
 	devx_keep_fields(tis->kept, tisc, DEVX_FIELDS(tis_fields));
 	cmd->obj->data = tis;
 	cmd->obj->number = devx_new_number(cmd, &next);
@@ -54,9 +48,10 @@ static int create_tis(struct devx_cmd *cmd)
 
 static int destroy_tis(struct devx_cmd *cmd)
 {
-	struct tis *tis = cmd->obj->data;
+	struct devx_tis *tis = cmd->obj->data;
 
-	devx_put(tis->domain);
+	if (tis->domain)
+		devx_put(tis->domain);
 	free(tis);
 	return 0;
 }
@@ -67,7 +62,7 @@ static int modify_tis(struct devx_cmd *cmd)
 	enum { PRIO = 1 << 0 };
 	const uint8_t *tisc = cmd->in + DEVX_CONTEXT / 8;
 	uint64_t bits = get64(cmd->in, DEVX_BITMASK);
-	struct tis *tis = cmd->obj->data;
+	struct devx_tis *tis = cmd->obj->data;
 
 	if (bits & ~(uint64_t)PRIO)
 		return vb_refuse_unsupported_value("bitmask", bits & ~(uint64_t)PRIO);
@@ -82,7 +77,7 @@ static int modify_tis(struct devx_cmd *cmd)
 static int query_tis(struct devx_cmd *cmd)
 {
 	enum { ANSWER = 0x80 };
-	struct tis *tis = cmd->obj->data;
+	struct devx_tis *tis = cmd->obj->data;
 
 	vb_lock(&tis->lock);
 	memcpy(cmd->out + ANSWER / 8, tis->kept, sizeof(tis->kept));
@@ -143,7 +138,7 @@ static int hold_tis(struct devx_cmd *cmd, struct devx_queue *queue, const uint8_
 	queue->tis = devx_get(cmd->context, VB_DEVX_TIS, number);
 	if (!queue->tis)
 		return devx_refuse(cmd, DEVX_BAD_RES, vb_refuse_no_object("tis_num_0", number));
-	*domain = ((struct tis *)queue->tis->data)->domain->number;
+	*domain = ((struct devx_tis *)queue->tis->data)->number;
 	return 0;
 }
 

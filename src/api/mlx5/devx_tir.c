@@ -12,6 +12,17 @@ static int create_td(struct devx_cmd *cmd)
 	return cmd->obj->number ? 0 : vb_refuse_memory("another transport domain");
 }
 
+int devx_get_domain(struct devx_cmd *cmd, uint32_t number, struct mlx5dv_devx_obj **domain)
+{
+	*domain = NULL;
+	if (number && number == vb_verbs_mlx5(cmd->context)->transport_domain(cmd->context))
+		return 0;
+	*domain = devx_get(cmd->context, VB_DEVX_TRANSPORT_DOMAIN, number);
+	return *domain ? 0
+		       : devx_refuse(cmd, DEVX_BAD_RES,
+				     vb_refuse_no_object("transport_domain", number));
+}
+
 static int destroy_td(struct devx_cmd *cmd)
 {
 	if (vb_transport_domain_busy(cmd->obj->number))
@@ -23,7 +34,7 @@ static int destroy_td(struct devx_cmd *cmd)
 /* --- TIRs ------------------------------------------------------------------------------------- */
 
 enum { TIR_CTX = 0x100, TIR_DIRECT = 0, TIR_INDIRECT = 1, HASH_TOEPLITZ = 2 };
-enum { TIRC_BYTES = 240, SELF_LB = 0x126, RQT_NUMBER = 0x108 };
+enum { SELF_LB = 0x126, RQT_NUMBER = 0x108 };
 
 static const struct devx_field tir_fields[] = {
 	{ 0x20, 4, DEVX_KEPT, "disp_type" },
@@ -161,12 +172,9 @@ static int make_tir(struct devx_cmd *cmd, uint32_t type, struct vb_tir_attr *att
 	struct mlx5dv_devx_obj *domain = NULL;
 	int err;
 
-	if (number) {
-		domain = devx_get(cmd->context, VB_DEVX_TRANSPORT_DOMAIN, number);
-		if (!domain)
-			return devx_refuse(cmd, DEVX_BAD_RES,
-					   vb_refuse_no_object("transport_domain", number));
-	}
+	err = number ? devx_get_domain(cmd, number, &domain) : 0;
+	if (err)
+		return err;
 	err = type == TIR_DIRECT     ? make_direct(cmd, attr)
 	      : type == TIR_INDIRECT ? make_indirect(cmd, attr)
 				     : vb_refuse_value("disp_type", type);
@@ -187,7 +195,7 @@ static int create_tir(struct devx_cmd *cmd)
 
 	if (err)
 		return err;
-	kept = calloc(1, TIRC_BYTES);
+	kept = calloc(1, DEVX_TIRC_BYTES);
 	if (!kept)
 		return vb_refuse_memory("the TIR");
 	devx_keep_fields(kept, tirc, DEVX_FIELDS(tir_fields));
@@ -302,7 +310,7 @@ static int modify_tir(struct devx_cmd *cmd)
 static int query_tir(struct devx_cmd *cmd)
 {
 	pthread_mutex_lock(&devx_rqt_mutex);
-	memcpy(cmd->out + TIR_CTX / 8, cmd->obj->kept, TIRC_BYTES);
+	memcpy(cmd->out + TIR_CTX / 8, cmd->obj->kept, DEVX_TIRC_BYTES);
 	pthread_mutex_unlock(&devx_rqt_mutex);
 	return 0;
 }

@@ -7,7 +7,7 @@
  *	struct ibv_qp --> what a command would have made of it (struct devx_queue) --> devx_run()
  *
  * An SRQ is an RMP to commands, a WQ an RQ, an indirection table an RQT, and a RAW_PACKET queue pair
- * an SQ and an RQ of one number. Where a queue becomes empty (2RST_QP, an RQ to RST)
+ * an SQ, an RQ, a TIS and a TIR of one number. Where a queue becomes empty (2RST_QP, an RQ to RST)
  * libibverbs must forget its requests too: such a command goes through ibv_modify_qp() or
  * ibv_modify_wq().
  */
@@ -139,7 +139,34 @@ static void keep_raw(struct ibv_qp *qp, const struct vb_verbs_ring *ring, bool s
 	put(kept, DEVX_WQ + 0x11b, 5, log_of(ring->cnt));
 }
 
-/* Its queues have one state here, and it has no TIR and TIS: there are only queries. */
+/* The context of its TIS: whose frames it sends. */
+static int query_tis(const struct call *c, struct ibv_qp *qp)
+{
+	struct devx_tis tis = { 0 };
+	struct mlx5dv_devx_obj obj = { .mark = VB_DEVX_MARK, .kind = VB_DEVX_TIS, .data = &tis };
+
+	obj.number = qp->qp_num;
+	obj.context = qp->context;
+	put(tis.kept, 0x128, 24, vb_verbs_mlx5(qp->context)->transport_domain(qp->context));
+	put(tis.kept, 0x168, 24, vb_pd_number(vb_verbs_pd(qp->pd)));
+	return devx_run(c->call, qp->context, &obj, c->in, c->inlen, c->out, c->outlen);
+}
+
+/* And of its TIR, which leads to the one receive queue. */
+static int query_tir(const struct call *c, struct ibv_qp *qp)
+{
+	uint8_t tirc[DEVX_TIRC_BYTES] = { 0 };
+	struct mlx5dv_devx_obj obj = { .mark = VB_DEVX_MARK, .kind = VB_DEVX_TIR, .kept = tirc };
+
+	obj.number = qp->qp_num;
+	obj.context = qp->context;
+	put(tirc, 0xe8, 24, qp->qp_num); /* inline_rqn */
+	put(tirc, 0x126, 2, vb_verbs_mlx5(qp->context)->loopback(qp));
+	put(tirc, 0x128, 24, vb_verbs_mlx5(qp->context)->transport_domain(qp->context));
+	return devx_run(c->call, qp->context, &obj, c->in, c->inlen, c->out, c->outlen);
+}
+
+/* Its queues have one state here: there are only queries. */
 static int on_raw_qp(const struct call *c, struct ibv_qp *qp)
 {
 	bool sq = is_opcode(c, OP_QUERY_SQ);
@@ -149,11 +176,15 @@ static int on_raw_qp(const struct call *c, struct ibv_qp *qp)
 
 	if (c->call == DEVX_MODIFY)
 		return -vb_refuse_unsupported("changes of one queue of a RAW_PACKET queue pair");
-	if (is_opcode(c, OP_QUERY_TIR) || is_opcode(c, OP_QUERY_TIS))
-		return -vb_refuse_unsupported("TIR and TIS of a RAW_PACKET queue pair");
 	vb_verbs_rings(qp->context)->qp(qp, &rings);
-	if ((sq && !rings.sq.cnt) || (is_opcode(c, OP_QUERY_RQ) && !rings.rq.cnt && !qp->srq))
+	if (((sq || is_opcode(c, OP_QUERY_TIS)) && !rings.sq.cnt) ||
+	    ((is_opcode(c, OP_QUERY_RQ) || is_opcode(c, OP_QUERY_TIR)) && !rings.rq.cnt &&
+	     !qp->srq))
 		return -vb_refuse_combination("the queue pair has no such queue");
+	if (is_opcode(c, OP_QUERY_TIS))
+		return query_tis(c, qp);
+	if (is_opcode(c, OP_QUERY_TIR))
+		return query_tir(c, qp);
 	queue.qp = rings.card;
 	if (sq || is_opcode(c, OP_QUERY_RQ))
 		keep_raw(qp, sq ? &rings.sq : &rings.rq, sq, queue.kept);

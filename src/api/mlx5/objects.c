@@ -51,10 +51,17 @@ static int check_all(const struct mlx5dv_obj *obj, uint64_t type)
 static void fill_qp(struct ibv_qp *in, struct mlx5dv_qp *out)
 {
 	char *page = uar_of(in->context);
+	uint64_t answered = in->qp_type == IBV_QPT_RAW_PACKET
+				    ? out->comp_mask & MLX5DV_QP_MASK_RAW_QP_HANDLES
+				    : 0;
 	struct vb_verbs_qp qp;
 
 	vb_verbs_rings(in->context)->qp(in, &qp);
-	out->comp_mask = 0;
+	out->comp_mask = answered;
+	if (answered) { /* all have the number of the queue pair */
+		out->sqn = out->tisn = qp.sq.cnt ? in->qp_num : 0;
+		out->rqn = out->tirn = qp.rq.cnt || in->srq ? in->qp_num : 0;
+	}
 	out->dbrec = qp.dbr;
 	out->sq.buf = qp.sq.buf;
 	out->sq.wqe_cnt = qp.sq.cnt;

@@ -346,8 +346,10 @@ static void refuse_others(struct ibv_qp *qp)
 	put_bits(c.in, 0, 16, 0x907);
 	put_bits(c.in, 0x48, 24, qp->qp_num + 1);
 	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), EINVAL);
-	put_bits(c.in, 0, 16, 0x903); /* its TIR */
-	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), EOPNOTSUPP);
+	put_bits(c.in, 0, 16, 0x903); /* the TIR of another one */
+	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), EINVAL);
+	put_bits(c.in, 0, 16, 0x915);
+	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 176), EINVAL);
 	put_bits(c.in, 0, 16, 0x905); /* MODIFY_SQ */
 	check_eq(mlx5dv_devx_qp_modify(qp, c.in, 272, c.out, 16), EOPNOTSUPP);
 }
@@ -402,6 +404,117 @@ static void queue_pair(void)
 	command_begin(&c, 0x90b);
 	put_bits(c.in, 0x48, 24, qp->qp_num);
 	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), EINVAL);
+	put_bits(c.in, 0, 16, 0x903);
+	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), EINVAL);
+	check_eq(ibv_destroy_qp(qp), 0);
+	check_eq(ibv_destroy_cq(init.recv_cq), 0);
+}
+
+/* A send queue by command, in a transport domain, sends a frame. */
+static void send_from(uint32_t domain)
+{
+	struct mlx5_wqe_eth_seg *eth;
+	struct mlx5dv_devx_obj *tis;
+	struct mlx5_cqe64 cqe;
+	struct hand_cq cq;
+	struct hand_qp sq;
+	struct command c;
+	struct wqe wqe;
+	uint32_t tisn;
+
+	command_begin(&c, 0x912);
+	put_bits(c.in, CTX + 0x128, 24, domain);
+	tis = command_create(&hand, &c, 192, &tisn);
+	hand_cq(&hand, &cq, 4);
+	hand_sq_command(&hand, &sq, &cq, tisn, &c);
+	hand_wq_create(&sq, &c);
+	check_eq(hand_wq_state(&sq, 0x905, WQ_RST, WQ_RDY), 0);
+	memset(hand.buf, 0, LENGTH);
+	put_eth(hand.buf, 0, 0x020000000001, 0x020000000002, 0x88b5);
+	wqe_begin(&wqe, MLX5_OPCODE_SEND, MLX5_WQE_CTRL_CQ_UPDATE, 0);
+	eth = wqe_put(&wqe, 16);
+	memset(eth, 0, 16);
+	wqe_put_data(&wqe, hand.buf, LENGTH, hand.mr->lkey);
+	hand_post(&sq, &wqe);
+	hand_ring(&sq);
+	hand_expect(&cq, &sq, MLX5_CQE_REQ, &cqe);
+	hand_qp_end(&sq);
+	hand_cq_end(&cq);
+	object_end(&tis);
+}
+
+/*
+ * As poll-mode drivers do: the numbers behind a queue pair of verbs, the transport domain of its TIS, and queues of their own
+ * in the same one.
+ */
+static void handles(void)
+{
+	struct ibv_qp_init_attr init = { .cap = { 16, 32, 1, 1, 0 },
+					 .qp_type = IBV_QPT_RAW_PACKET };
+	struct mlx5dv_qp dv = { .comp_mask = MLX5DV_QP_MASK_RAW_QP_HANDLES };
+	struct mlx5dv_obj obj = { .qp = { .out = &dv } };
+	struct ibv_sge sge = { (uintptr_t)hand.buf + SLOT, SLOT, hand.mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct mlx5dv_devx_obj *other;
+	uint32_t domain, other_domain;
+	struct ibv_flow *flow;
+	struct command c;
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+
+	init.send_cq = init.recv_cq = ibv_create_cq(hand.ctx, 64, NULL, NULL, 0);
+	qp = ibv_create_qp(hand.pd, &init);
+	check(qp, "%s", strerror(errno));
+	raw_to_rts(qp);
+	obj.qp.in = qp;
+	check_eq(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+	check_eq(dv.comp_mask, MLX5DV_QP_MASK_RAW_QP_HANDLES);
+	command_begin(&c, 0x915);
+	put_bits(c.in, 0x48, 24, dv.tisn);
+	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 176), 0);
+	domain = (uint32_t)get_bits(c.out, 0x80 + 0x128, 24);
+	check_eq(get_bits(c.out, 0x80 + 0x168, 24), hand.pdn);
+	check(domain);
+	command_begin(&c, 0x903);
+	put_bits(c.in, 0x48, 24, dv.tirn);
+	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), 0);
+	check_eq(get_bits(c.out, CTX + 0x20, 4), 0); /* one receive queue */
+	check_eq(get_bits(c.out, CTX + 0xe8, 24), dv.rqn);
+	check_eq(get_bits(c.out, CTX + 0x128, 24), domain);
+	command_begin(&c, 0x907);
+	put_bits(c.in, 0x48, 24, dv.sqn);
+	check_eq(mlx5dv_devx_qp_query(qp, c.in, 16, c.out, 272), 0);
+
+	/* It does not hear its domain, and hears others. */
+	flow = flow_all(qp);
+	for (int i = 0; i < 2; i++)
+		check_eq(ibv_post_recv(qp, &wr, &bad), 0);
+	command_begin(&c, 0x816);
+	other = command_create(&hand, &c, 16, &other_domain);
+	check(other_domain != domain);
+	send_from(domain);
+	check_eq(ibv_poll_cq(init.recv_cq, 1, &wc), 0);
+	send_from(other_domain);
+	check(cq_wait(init.recv_cq, &wc, PATIENCE_MS));
+	check_eq(wc.byte_len, LENGTH);
+	check_eq(ibv_poll_cq(init.recv_cq, 1, &wc), 0);
+	object_end(&other);
+	check_eq(ibv_destroy_flow(flow), 0);
+	check_eq(ibv_destroy_qp(qp), 0);
+
+	/* Other queue pairs have no such numbers, and one without receives no TIR. */
+	init.cap.max_recv_wr = 0;
+	qp = ibv_create_qp(hand.pd, &init);
+	obj.qp.in = qp;
+	check_eq(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+	check_eq(dv.sqn, qp->qp_num);
+	check_eq(dv.tirn, 0);
+	check_eq(ibv_destroy_qp(qp), 0);
+	init.qp_type = IBV_QPT_RC;
+	qp = ibv_create_qp(hand.pd, &init);
+	obj.qp.in = qp;
+	check_eq(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), 0);
+	check_eq(dv.comp_mask, 0);
 	check_eq(ibv_destroy_qp(qp), 0);
 	check_eq(ibv_destroy_cq(init.recv_cq), 0);
 }
@@ -417,6 +530,7 @@ int main(void)
 	by_command();
 	while_frames_come();
 	queue_pair();
+	handles();
 	hand_close(&hand);
 	hand_open(&hand);
 	left_behind();

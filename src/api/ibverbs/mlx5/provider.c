@@ -92,6 +92,16 @@ static void *dm_memory(struct ibv_dm *dm, size_t *length)
 	return to_dm(dm)->buf;
 }
 
+static uint32_t transport_domain(struct ibv_context *context)
+{
+	return to_mlx5_context(to_context(context))->transport_domain;
+}
+
+static uint8_t loopback(struct ibv_qp *qp)
+{
+	return ((const struct mlx5_qp *)to_qp(qp))->loopback;
+}
+
 static struct ibv_wq *create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr,
 				const struct mlx5dv_wq_init_attr *direct)
 {
@@ -110,6 +120,8 @@ static const struct vb_verbs_mlx5 own_accessors = {
 	.dm = dm_memory,
 	.dm_ops = VB_TRAP_OPS ? (1u << API_DM_OPS) - 1 : 0,
 	.dm_map_op = api_dm_map_op,
+	.transport_domain = transport_domain,
+	.loopback = loopback,
 };
 
 static const struct verbs_ex_private accessors = {

@@ -209,10 +209,11 @@ static void wait_more(struct patience *p, uint32_t slot)
 }
 
 /*
- * Wait until no pin has `want` in the bits of `mask`; a pin left by a dead process is cleared, which
- * is false.
+ * Wait until no pin has `want` in the bits of `mask`. False: its process is dead, and left it; what
+ * it was is in *left.
  */
-static bool wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask)
+static bool wait_owner(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask,
+		       uint64_t *left)
 {
 	struct patience patience = { 0 };
 
@@ -224,17 +225,35 @@ static bool wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64
 			return true;
 		if ((value >> 49) != (generation & 0x7fff) ||
 		    (patience.spins >= SPINS && !vb_registry_alive(slot, generation))) {
-			atomic_compare_exchange_strong_explicit(
-				pin, &value, 0, memory_order_acq_rel, memory_order_acquire);
+			*left = value;
 			return false;
 		}
 		wait_more(&patience, slot);
 	}
 }
 
+/* The same, and a pin left by a dead process is cleared. */
+static bool wait_pin(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint64_t mask)
+{
+	uint64_t left;
+
+	if (wait_owner(slot, pin, want, mask, &left))
+		return true;
+	atomic_compare_exchange_strong_explicit(pin, &left, 0, memory_order_acq_rel,
+						memory_order_acquire);
+	return false;
+}
+
 bool vb_segment_wait_pin(uint32_t slot, _Atomic uint64_t *pin)
 {
 	return wait_pin(slot, pin, 1ull << 48, 1ull << 48);
+}
+
+void vb_segment_wait_owner(uint32_t slot, _Atomic uint64_t *pin)
+{
+	uint64_t left;
+
+	wait_owner(slot, pin, 1ull << 48, 1ull << 48, &left);
 }
 
 static void wait_unpinned(uint64_t want, uint64_t mask)

@@ -197,3 +197,5 @@ static inline uint64_t vb_pin(uint32_t generation, uint8_t count, uint32_t qp_in
 
 /* Wait until a pin in that slot's name is gone, or its process: false, and it is cleared. */
 bool vb_segment_wait_pin(uint32_t slot, _Atomic uint64_t *pin);
+/* The same, but it stays. */
+void vb_segment_wait_owner(uint32_t slot, _Atomic uint64_t *pin);

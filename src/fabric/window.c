@@ -41,30 +41,32 @@ void vb_window_end_maps(struct vb_window *window, uint32_t count)
 	atomic_fetch_add_explicit(&window->version, 1, memory_order_release);
 }
 
-/*
- * A pin of ours has the slot where others have the index of a queue. False: the process that was
- * busy is gone.
- */
+/* A pin of ours has the slot where others have the index of a queue; VB_SLOTS or more: it is forged. */
+static uint32_t slot_of(uint64_t busy)
+{
+	return busy >> 24 & 0xffff;
+}
+
+/* False: the process that was busy is gone. */
 static bool wait_idle(struct vb_window_queue *queue)
 {
 	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
-	uint32_t slot = busy >> 24 & 0xffff;
 
 	if (!busy)
 		return true;
-	if (slot < VB_SLOTS)
-		return vb_segment_wait_pin(slot, &queue->busy);
-	atomic_store_explicit(&queue->busy, 0, memory_order_relaxed); /* it is forged */
+	if (slot_of(busy) < VB_SLOTS)
+		return vb_segment_wait_pin(slot_of(busy), &queue->busy);
+	atomic_store_explicit(&queue->busy, 0, memory_order_relaxed);
 	return false;
 }
 
-/* The same, but the end of a process that was busy is left for vb_window_close() to see. */
+/* The same, but that a process ended in the middle is left for vb_window_close() to see. */
 static void wait_unused(struct vb_window_queue *queue)
 {
 	uint64_t busy = atomic_load_explicit(&queue->busy, memory_order_acquire);
 
-	if (__builtin_expect(busy != 0, 0) && !wait_idle(queue))
-		atomic_store_explicit(&queue->busy, busy, memory_order_relaxed);
+	if (__builtin_expect(busy != 0, 0) && slot_of(busy) < VB_SLOTS)
+		vb_segment_wait_owner(slot_of(busy), &queue->busy);
 }
 
 void vb_window_wait(struct vb_window *window)

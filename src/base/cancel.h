@@ -14,16 +14,17 @@
  *
  * Neither helps where the cancellation of such a thread had begun before: at the end of open, read,
  * write or close libc then waits for the signal that carries it out, and in our handlers, which block
- * signals, for ever. So patching and the events that a doorbell causes call the vb_sys_ functions, which
- * are the system calls and nothing else. Not all that a doorbell can reach does so yet: opening a
- * peer's shared memory for the first time (fabric/reach.c) and poll() in api/mlx5/devx_events.c do not.
+ * signals, for ever. So whatever a doorbell can reach calls the vb_sys_ functions, which are the system
+ * calls and nothing else: patching, the events that a doorbell causes, looking for a peer, the log.
  */
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static inline int vb_cancel_hold(void)
@@ -65,6 +66,11 @@ static inline int vb_sys_open(const char *path, int flags)
 	return (int)syscall(SYS_openat, AT_FDCWD, path, flags);
 }
 
+static inline int vb_sys_openat(int dir, const char *path, int flags, mode_t mode)
+{
+	return (int)syscall(SYS_openat, dir, path, flags, mode);
+}
+
 static inline int vb_sys_close(int fd)
 {
 	return (int)syscall(SYS_close, fd);
@@ -83,4 +89,12 @@ static inline ssize_t vb_sys_write(int fd, const void *from, size_t len)
 static inline ssize_t vb_sys_pwrite(int fd, const void *from, size_t len, off_t at)
 {
 	return syscall(SYS_pwrite64, fd, from, len, at);
+}
+
+/* Without waiting. */
+static inline int vb_sys_poll_now(struct pollfd *pfd)
+{
+	const struct timespec at_once = { 0 };
+
+	return (int)syscall(SYS_ppoll, pfd, 1, &at_once, NULL, 8);
 }

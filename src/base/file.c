@@ -98,7 +98,7 @@ ssize_t vb_file_write(int fd, const void *text, size_t len)
 	if (sig && !sigismember(&pending, sig)) {
 		sigemptyset(&caused);
 		sigaddset(&caused, sig);
-		sigtimedwait(&caused, NULL, &at_once);
+		syscall(SYS_rt_sigtimedwait, &caused, NULL, &at_once, 8);
 	}
 	vb_signal_unblock(&before);
 	errno = err;

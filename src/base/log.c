@@ -35,7 +35,7 @@ static const char *const level_names[] = {
 
 static int open_file(void)
 {
-	int fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int fd = vb_sys_openat(AT_FDCWD, log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	return fd < 0 ? -errno : vb_file_keep(&log_file, fd);
 }

@@ -127,12 +127,12 @@ static int process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
 	int fd, ret;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = vb_sys_open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	n = read(fd, text, sizeof(text) - 1);
+	n = vb_sys_read(fd, text, sizeof(text) - 1);
 	ret = n < 0 ? -errno : 0;
-	close(fd);
+	vb_sys_close(fd);
 	if (ret)
 		return ret;
 	text[n] = 0;

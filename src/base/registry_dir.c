@@ -21,6 +21,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -159,7 +160,7 @@ static int open_own_file(int dir, const char *name)
 	struct stat st;
 	int path, fd, ret = 0;
 
-	path = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	path = vb_sys_openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
 	if (path < 0)
 		return -errno;
 	if (fstat(path, &st))
@@ -172,10 +173,10 @@ static int open_own_file(int dir, const char *name)
 		char link[32];
 
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", path);
-		fd = vb_file_above_stdio(open(link, O_RDWR | O_CLOEXEC));
+		fd = vb_file_above_stdio(vb_sys_open(link, O_RDWR | O_CLOEXEC));
 		ret = fd < 0 ? -errno : fd;
 	}
-	close(path);
+	vb_sys_close(path);
 	return ret;
 }
 
@@ -189,14 +190,14 @@ int vb_dir_open_file(int dir, const char *name, bool create)
 			continue;
 		if (fd != -ENOENT || !create)
 			return fd;
-		fd = vb_file_above_stdio(openat(
+		fd = vb_file_above_stdio(vb_sys_openat(
 			dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 		if (fd < 0 && errno == EEXIST)
 			continue;
 		if (fd >= 0 && fchmod(fd, 0600)) {
 			int ret = -errno;
 
-			close(fd);
+			vb_sys_close(fd);
 			return ret;
 		}
 		return fd < 0 ? -errno : fd;
@@ -217,7 +218,7 @@ bool vb_dir_is_unlocked(int dir, const char *name)
 	/* Not left to close(): a child that was forked meanwhile has the file, too. */
 	if (unlocked)
 		flock(fd, LOCK_UN);
-	close(fd);
+	vb_sys_close(fd);
 	return unlocked;
 }
 

@@ -13,17 +13,22 @@
  * The peer's tables are read, never trusted: numbers are checked, and the file that holds them must
  * be sealed against shrinking, so that reading it cannot fault. Nothing that was mapped is unmapped
  * while the peer may be used: a peer that lies about its files may fool us into its own memory, not
- * into ours.
+ * into ours. Files must be memfds of ordinary pages, which have a device of their own: others could
+ * let us wait (a file system that a program serves), or have no page for what was read (huge pages).
+ *
+ * A doorbell can lead here, so no function is called that is a cancellation point (base/cancel.h).
  */
 #include "fabric/reach.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -45,35 +50,74 @@ struct vb_reach_file {
 #define LEAF_BYTES   ((uint64_t)VB_SHARED_LEAF * VB_SHARED_PAGE)
 #define MIDDLE_BYTES (LEAF_BYTES * VB_SHARED_MIDDLE)
 
+/* Of all peers: 256 GiB, and a quarter of the mappings that the kernel gives a process. */
+enum { MOST_WINDOWS = 16384 };
+
+static _Atomic uint32_t num_windows;
+
+/* No mapping goes to a forked child. */
+static void forget_windows(void)
+{
+	atomic_store_explicit(&num_windows, 0, memory_order_relaxed);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_windows);
+}
+
 /* --- files of the peer ------------------------------------------------------------------------- */
+
+/* The device that all memfds of the system have; 0: there are none. */
+static uint64_t memfd_device(void)
+{
+	static _Atomic uint64_t known;
+	uint64_t dev = atomic_load_explicit(&known, memory_order_relaxed);
+	struct stat st;
+	int fd;
+
+	if (dev)
+		return dev;
+	fd = memfd_create("verbatim-device", MFD_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	dev = fstat(fd, &st) ? 0 : st.st_dev;
+	vb_sys_close(fd);
+	atomic_store_explicit(&known, dev, memory_order_relaxed);
+	return dev;
+}
+
+/* Whether it is the memfd that is meant, of our own user. Never waits for a file system. */
+static bool is_meant(int fd, uint64_t dev, uint64_t ino)
+{
+	struct statx st;
+
+	return !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &st) &&
+	       makedev(st.stx_dev_major, st.stx_dev_minor) == dev && st.stx_ino == ino &&
+	       S_ISREG(st.stx_mode) && st.stx_uid == geteuid() && dev == memfd_device();
+}
 
 /* Open what is surely the file that is meant. -errno; -ESTALE: the descriptor is another file. */
 static int open_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t ino, int mode)
 {
 	char path[64];
-	struct stat st;
 	int there, ret;
 
 	/* By its thread: /proc has no descriptors of a process whose first thread has ended. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/fd/%d", (int)peer->pid, (int)peer->thread,
 		 fd);
-	there = open(path, O_PATH | O_CLOEXEC);
+	there = vb_sys_open(path, O_PATH | O_CLOEXEC);
 	if (there < 0)
 		return -errno;
-	if (fstat(there, &st)) {
-		ret = -errno;
-	} else if (st.st_dev != dev || st.st_ino != ino || !S_ISREG(st.st_mode) ||
-		   st.st_uid != geteuid()) {
-		ret = -ESTALE;
-	} else {
+	ret = -ESTALE;
+	if (is_meant(there, dev, ino)) {
+		/* Not blocking: the peer may have a lease on it, which open() would wait for. */
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", there);
-		ret = open(path, mode | O_CLOEXEC);
+		ret = vb_file_above_stdio(vb_sys_open(path, mode | O_CLOEXEC | O_NONBLOCK));
 		if (ret < 0)
 			ret = -errno;
-		else
-			ret = vb_file_above_stdio(ret);
 	}
-	close(there);
+	vb_sys_close(there);
 	return ret;
 }
 
@@ -112,7 +156,7 @@ static int map_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t i
 		munmap(map, bytes);
 		ret = -EUCLEAN;
 	}
-	close(mine);
+	vb_sys_close(mine);
 	if (ret)
 		return ret;
 	madvise(map, bytes, MADV_DONTFORK);
@@ -231,10 +275,17 @@ static __attribute__((noinline, cold)) char *map_window(struct vb_peer *peer,
 	vb_lock(&peer->reach.lock);
 	window = atomic_load_explicit(&file->windows[n], memory_order_relaxed);
 	if (!window) {
-		ret = map_file(peer, file->fd, file->dev, file->ino, true, n * VB_REACH_WINDOW,
-			       VB_REACH_WINDOW, &window);
-		if (ret)
+		/* Each may cost a mapping, of which the program's own allocator needs some, too. */
+		if (atomic_fetch_add_explicit(&num_windows, 1, memory_order_relaxed) >=
+		    MOST_WINDOWS)
+			ret = -ENOSPC;
+		else
+			ret = map_file(peer, file->fd, file->dev, file->ino, true,
+				       n * VB_REACH_WINDOW, VB_REACH_WINDOW, &window);
+		if (ret) {
+			atomic_fetch_sub_explicit(&num_windows, 1, memory_order_relaxed);
 			window = REFUSED;
+		}
 		atomic_store_explicit(&file->windows[n], window, memory_order_release);
 	}
 	vb_unlock(&peer->reach.lock);
@@ -372,8 +423,10 @@ static void free_file(struct vb_reach_file *file)
 	for (uint32_t i = 0; i < VB_REACH_WINDOWS; i++) {
 		char *window = atomic_load_explicit(&file->windows[i], memory_order_relaxed);
 
-		if (window && window != REFUSED)
+		if (window && window != REFUSED) {
 			munmap(window, VB_REACH_WINDOW);
+			atomic_fetch_sub_explicit(&num_windows, 1, memory_order_relaxed);
+		}
 	}
 	free(file);
 }

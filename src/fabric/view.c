@@ -64,7 +64,7 @@ static int open_view(struct vb_view *view, int fd)
 	int ret;
 
 	ret = map_range(fd, 0, sizeof(*view->head), &head);
-	close(fd);
+	vb_sys_close(fd);
 	if (ret)
 		return ret == -ENOENT ? -ESRCH : ret; /* it has not grown to this size yet */
 	view->head = head;
@@ -116,7 +116,7 @@ static int map_allocated(const struct vb_view *view, uint64_t offset, size_t byt
 	if (fd < 0)
 		return fd;
 	ret = map_range(fd, offset, bytes, at);
-	close(fd);
+	vb_sys_close(fd);
 	return ret;
 }
 

@@ -124,9 +124,8 @@ void hand_open(struct hand *hand)
 		mmap(NULL, HAND_MEM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(hand->mem != MAP_FAILED);
 	hand->umem = mlx5dv_devx_umem_reg(hand->ctx, hand->mem, HAND_MEM, IBV_ACCESS_LOCAL_WRITE);
-	hand->buf = aligned_alloc(PAGE, HAND_BUF);
+	hand->buf = kind_map(HAND_BUF, PROT_READ | PROT_WRITE);
 	check(hand->umem && hand->buf);
-	memset(hand->buf, 0, HAND_BUF);
 	hand->mr = ibv_reg_mr(hand->pd, hand->buf, HAND_BUF, ACCESS_ALL);
 	check(hand->mr != NULL);
 	check_eq(ibv_query_gid(hand->ctx, 1, TEST_GID_INDEX, &hand->gid), 0);
@@ -140,7 +139,7 @@ void hand_close(struct hand *hand)
 	check_eq(ibv_dealloc_pd(hand->pd), 0);
 	check_eq(ibv_close_device(hand->ctx), 0);
 	munmap(hand->mem, HAND_MEM);
-	free(hand->buf);
+	kind_unmap(hand->buf, HAND_BUF);
 }
 
 void *hand_take(struct hand *hand, size_t size, uint64_t *offset)

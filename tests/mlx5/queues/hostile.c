@@ -299,7 +299,7 @@ static void closing(void)
 	check_eq(mlx5dv_devx_umem_dereg(victim.umem), 0);
 	mlx5dv_devx_free_uar(victim.uar);
 	munmap(victim.mem, HAND_MEM);
-	free(victim.buf);
+	kind_unmap(victim.buf, HAND_BUF);
 	free(victim.pd); /* its struct stays */
 	free(none);
 }

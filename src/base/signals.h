@@ -83,8 +83,8 @@ VB_PUBLIC void vb_signal_wait_end(const struct vb_signal_wait *wait);
  * must not leave by a jump, or that an interrupted call would undo. What the program believes its
  * mask to be does not change.
  */
-void vb_signal_block(sigset_t *before);
-void vb_signal_unblock(const sigset_t *before);
+VB_PUBLIC void vb_signal_block(sigset_t *before);
+VB_PUBLIC void vb_signal_unblock(const sigset_t *before);
 
 /* prctl(2) is called for this: the program may be about to filter its system calls. */
 VB_PUBLIC void vb_signal_note_prctl(int option);

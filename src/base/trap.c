@@ -311,21 +311,26 @@ static bool do_op_store(struct trap *t)
 	return true;
 }
 
+/* Whether a page is still of its region. The kernel may have no mapping left to look with. */
+enum cookie_is { COOKIE_GONE, COOKIE_THERE, COOKIE_UNKNOWN };
+
 /* Both mappings are of one page, whatever may happen at addr in the meantime. */
-static bool has_cookie(uintptr_t addr, uint64_t number)
+static enum cookie_is look_for_cookie(uintptr_t addr, uint64_t number)
 {
 	long page = (long)(addr & ~(uintptr_t)(PAGE - 1));
 	long second = syscall(SYS_mremap, page, 0L, (long)PAGE, (long)MREMAP_MAYMOVE, 0L);
 	struct cookie cookie = { 0 };
+	enum cookie_is is = COOKIE_GONE;
 
-	/* Not there, or private memory of the program. */
-	if (second == -1)
-		return false;
-	if (!syscall(SYS_mprotect, second, (long)PAGE, (long)PROT_READ) &&
-	    vb_fault_copy(&cookie, (const void *)second, sizeof(cookie)))
-		cookie.magic = 0;
+	if (second == -1) /* EFAULT, EINVAL: not there, or private memory of the program */
+		return errno == EFAULT || errno == EINVAL ? COOKIE_GONE : COOKIE_UNKNOWN;
+	if (syscall(SYS_mprotect, second, (long)PAGE, (long)PROT_READ))
+		is = errno == ENOMEM ? COOKIE_UNKNOWN : COOKIE_GONE;
+	else if (!vb_fault_copy(&cookie, (const void *)second, sizeof(cookie)) &&
+		 cookie.magic == COOKIE_MAGIC && cookie.number == number)
+		is = COOKIE_THERE;
 	syscall(SYS_munmap, second, (long)PAGE);
-	return cookie.magic == COOKIE_MAGIC && cookie.number == number;
+	return is;
 }
 
 /* Its slot is free when the last handler has left it. */
@@ -520,7 +525,9 @@ static struct region *find_faulted(uintptr_t addr, bool load)
 {
 	struct region *region = find(addr, true);
 
-	if (!region || (!region->op && !load) || (region->op && has_cookie(addr, region->number)))
+	/* A page that cannot be looked at is taken for what we know of it. */
+	if (!region || (!region->op && !load) ||
+	    (region->op && look_for_cookie(addr, region->number) != COOKIE_GONE))
 		return region;
 	leave(region);
 	return NULL;
@@ -819,7 +826,7 @@ static void sweep(void)
 
 			if (!base || !region->op)
 				continue;
-			if (has_cookie(base, region->number))
+			if (look_for_cookie(base, region->number) != COOKIE_GONE)
 				mapped++;
 			else
 				retire(region, base);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -364,6 +365,26 @@ static void unmapped_regions_are_forgotten(void **state)
 	vb_trap_end(&seen);
 }
 
+/* Without room for another mapping nobody can look whether a region is still there. */
+static void regions_stay_without_memory(void **state)
+{
+	enum { MANY = 300 };
+	struct rlimit before, none;
+
+	begin();
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	none = before;
+	none.rlim_cur = 1;
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	for (int i = 0; i < MANY; i++)
+		if (vb_trap_map_op(4096, record, &seen))
+			abort();
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	*(volatile uint8_t *)page = 1;
+	expect(false, 0, 1);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +395,7 @@ int main(void)
 		cmocka_unit_test(others_are_the_programs_faults),
 		cmocka_unit_test(addresses_change_hands),
 		cmocka_unit_test(unmapped_regions_are_forgotten),
+		cmocka_unit_test(regions_stay_without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,6 +207,7 @@ struct vb_dpa_process_attr {
 	void *ops_arg;
 	const char *name; /* for dumps and the perf map; copied */
 	uint32_t check;   /* enum vb_check of base/config.h; VERBATIM_DPA_CHECK wins over it */
+	bool share_data;  /* keys of the card may cover the program's writable segments */
 };
 
 /* Why a file was refused, in words. */
@@ -315,7 +316,7 @@ int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
 int vb_dpa_mem_map_shareable(struct vb_dpa_process *process, uint64_t *addr, uint64_t len);
 /*
  * A key is about to cover these bytes: from now on peers load and store in them, if they lie in one
- * range of the above, and if it is possible.
+ * range of the above, or in data of a program with share_data, and if it is possible.
  */
 void vb_dpa_mem_share(struct vb_dpa_process *process, uint64_t addr, uint64_t len);
 int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t len,

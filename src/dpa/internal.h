@@ -19,7 +19,7 @@
 
 /* ---- mem.c: guest memory below the limit ---- */
 
-enum { SPACE_FILED = 2 }; /* the heap, and that of malloc */
+enum { SPACE_FILED = 2 + 6 }; /* the heap, and that of malloc; data of the program */
 
 /* Guest addresses whose pages lie in the space's file. */
 struct filed_range {
@@ -42,6 +42,7 @@ struct space {
 	pthread_mutex_t lock;
 	/* What follows is mem_file.c's, under its lock. */
 	struct vb_file file; /* fd -1: none */
+	pid_t owner;         /* the process that made it */
 	struct filed_range filed[SPACE_FILED];
 	unsigned int num_filed;
 	struct space *next_filed;

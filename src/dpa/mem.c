@@ -20,6 +20,9 @@
 
 #include "base/tsan.h"
 
+/* Guest 0 is at a multiple of it: the kernel then has huge pages for files, too (mem_file.c). */
+enum { HUGE_PAGE = 2 << 20 };
+
 static uint64_t page_up(const struct space *space, uint64_t len)
 {
 	return (len + space->page - 1) & ~(space->page - 1);
@@ -34,13 +37,15 @@ static int host_prot(unsigned int rights)
 
 static void *reserve(struct space *space, uint64_t span)
 {
-	space->region_len = space->table_len + VB_CPU_GUARD + span + VB_CPU_GUARD;
+	space->region_len = HUGE_PAGE + space->table_len + VB_CPU_GUARD + span + VB_CPU_GUARD;
 	return mmap(NULL, space->region_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		    -1, 0);
 }
 
 int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, bool whole)
 {
+	uintptr_t base;
+
 	*space = (struct space){ .page = (uint64_t)sysconf(_SC_PAGESIZE),
 				 .whole = whole,
 				 .file = VB_NO_FILE };
@@ -63,8 +68,10 @@ int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, boo
 		space->region = NULL;
 		return -ENOMEM;
 	}
-	space->table = space->region;
-	space->base = (uint8_t *)space->region + space->table_len + VB_CPU_GUARD;
+	base = (uintptr_t)space->region + space->table_len + VB_CPU_GUARD;
+	base = (base + HUGE_PAGE - 1) & ~((uintptr_t)HUGE_PAGE - 1);
+	space->base = (uint8_t *)base;
+	space->table = space->base - VB_CPU_GUARD - space->table_len;
 	space->pages[0] = PAGE_RESERVED;
 	space->next = space->page;
 	pthread_mutex_init(&space->lock, NULL);

@@ -13,8 +13,9 @@
  *
  * A forked child has a copy of its own, as of private memory: it is made before the fork, of what
  * was written, and the child moves it over the file's pages. Where there is no copy (no room; a
- * handler of a signal that came in here forks) it maps the file's pages privately: it then sees its
- * parent's later writes to pages that it has not written itself.
+ * handler of a fork forks) it maps the file's pages privately: it then sees its parent's later writes
+ * to pages that it has not written itself. A child made past fork() shares the pages with its parent,
+ * and leaves the file as it is.
  */
 #include "dpa/internal.h"
 
@@ -27,6 +28,7 @@
 
 #include "base/cancel.h"
 #include "base/shared.h"
+#include "base/signals.h"
 
 /* All spaces with such pages. Held over a fork, so what is below the lock does not change then. */
 static struct {
@@ -36,22 +38,23 @@ static struct {
 
 /*
  * Forks that this thread is in the middle of, and one more while it has the lock: handlers of forks
- * and of signals may fork, too.
+ * may fork, too. Those of signals cannot: none runs in a thread that has the lock.
  */
 static __thread unsigned int busy;
+static __thread sigset_t signals_before;
 
 static void lock(void)
 {
+	vb_signal_block(&signals_before);
 	busy++;
-	atomic_signal_fence(memory_order_seq_cst);
 	pthread_mutex_lock(&filed.lock);
 }
 
 static void unlock(void)
 {
 	pthread_mutex_unlock(&filed.lock);
-	atomic_signal_fence(memory_order_seq_cst);
 	busy--;
+	vb_signal_unblock(&signals_before);
 }
 
 /* ---- whether ---- */
@@ -101,10 +104,11 @@ static bool make_file(struct space *space)
 	int fd;
 
 	if (space->file.fd >= 0)
-		return vb_file_is_open(&space->file);
+		return space->owner == getpid() && vb_file_is_open(&space->file);
 	fd = vb_shared_memfd("verbatim-dpa", space->limit);
 	if (fd < 0 || vb_file_keep(&space->file, fd))
 		return false;
+	space->owner = getpid();
 	space->next_filed = filed.first;
 	filed.first = space;
 	return true;
@@ -261,7 +265,8 @@ void vb_space_leave_file(struct space *space)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		vb_shared_forget(space->base + r->addr, r->len);
 	}
-	if (vb_file_is_open(&space->file) && space->num_filed)
+	/* What the file holds is the owner's, in a child made past fork(). */
+	if (space->owner == getpid() && vb_file_is_open(&space->file) && space->num_filed)
 		fallocate(space->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 			  (off_t)space->limit);
 	space->num_filed = 0;
@@ -341,6 +346,8 @@ static void after_in_child(void)
 	}
 	filed.first = NULL;
 	pthread_mutex_init(&filed.lock, NULL);
+	if (busy == 1)
+		vb_signal_unblock(&signals_before);
 	if (--busy)
 		pthread_mutex_lock(&filed.lock); /* the child is in one as well */
 }

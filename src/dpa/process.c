@@ -123,7 +123,27 @@ static int text_span(const struct elf_program *program, uint64_t *span, struct v
 	return 0;
 }
 
-static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t limit,
+/* Writable pages go into the file before anything is in them; those that find no place stay private. */
+static int share_data(struct space *space, const struct elf_segment *seg)
+{
+	uint64_t last = (seg->addr + seg->memsz - 1) / space->page, n;
+	int err = 0;
+
+	for (uint64_t p = seg->addr / space->page; p <= last && !err; p += n) {
+		bool writable = space->pages[p] & VB_DPA_WRITE;
+
+		/* Two segments may meet in one page. */
+		for (n = 1; p + n <= last && writable == !!(space->pages[p + n] & VB_DPA_WRITE);)
+			n++;
+		if (writable && space->num_filed < SPACE_FILED - 2 &&
+		    !vb_space_is_filed(space, p * space->page, n * space->page))
+			err = vb_space_into_file(space, p * space->page, n * space->page);
+	}
+	return err;
+}
+
+static int load_memory(struct vb_dpa_process *process, const void *elf,
+		       const struct vb_dpa_process_attr *attr, uint64_t limit,
 		       enum vb_dpa_tier tier, struct vb_dpa_error *error)
 {
 	uint64_t span;
@@ -137,6 +157,8 @@ static int load_memory(struct vb_dpa_process *process, const void *elf, uint64_t
 		return vb_elf_fail(error, err, "cannot reserve %llu MiB of address space",
 				   (unsigned long long)(limit >> 20));
 	err = place_pages(process, error);
+	for (unsigned int i = 0; attr->share_data && i < process->program.nsegments && !err; i++)
+		err = share_data(&process->space, &process->program.segments[i]);
 	if (err)
 		return err;
 	if (protect_segments(process, true))
@@ -303,8 +325,8 @@ static void process_free(struct vb_dpa_process *process)
 }
 
 static int process_build(struct vb_dpa_process *process, const void *elf, size_t len,
-			 uint64_t limit, enum vb_dpa_tier tier, uint32_t checks,
-			 struct vb_dpa_error *error)
+			 const struct vb_dpa_process_attr *attr, uint64_t limit,
+			 enum vb_dpa_tier tier, uint32_t checks, struct vb_dpa_error *error)
 {
 	int err;
 
@@ -317,7 +339,7 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 	vb_access_init();
 	err = vb_elf_read(elf, len, limit, &process->program, error);
 	if (!err)
-		err = load_memory(process, elf, limit, tier, error);
+		err = load_memory(process, elf, attr, limit, tier, error);
 	if (!err)
 		err = load_text(process, error);
 	if (err)
@@ -366,7 +388,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 	pthread_mutex_init(&p->cpus_lock, NULL);
 	p->cpus_end = &p->cpus;
 	pthread_mutex_init(&p->snapshot_lock, NULL);
-	err = process_build(p, elf, len, limit, tier, checks, error);
+	err = process_build(p, elf, len, attr, limit, tier, checks, error);
 	if (err) {
 		process_free(p);
 		return err;

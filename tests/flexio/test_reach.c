@@ -2,7 +2,7 @@
 /*
  * Device memory of another process, reached by its key: device code there sees what arrives while it looks, counts on a
  * word together with two processes, and the card's counters say which way the data went: loads and stores, unless that
- * is switched off. A child of fork() has device memory of its own in either case.
+ * is switched off. The same of a global variable of device code. A child of fork() has device memory of its own in either case.
  */
 #include "bed.h"
 
@@ -18,12 +18,22 @@
 
 #include "card/card.h"
 
-enum { SIZE = 65536, WORD = 0, FLAG = 8, DATA = 4096, LEN = 50000, COUNTS = 3000, OWN = 200000 };
+enum {
+	SIZE = 65536,
+	WORD = 0,
+	FLAG = 8,
+	DATA = 4096,
+	LEN = 50000,
+	COUNTS = 3000,
+	OWN = 200000,
+	GLOBAL = 1000
+};
 
 /* What the owner of the memory says of it. */
 struct told {
 	uint64_t daddr;
-	uint32_t key;
+	uint64_t global; /* a variable of device code */
+	uint32_t key, global_key;
 	uint32_t files; /* of device memory that it has open */
 	pid_t pid;
 };
@@ -73,7 +83,7 @@ static struct told meet(struct node *node, int fd, struct address *peer)
 /* ---- the owner ---- */
 
 static struct flexio_process *process;
-static uint64_t memory;
+static uint64_t memory, global;
 
 static uint32_t device_files(void)
 {
@@ -89,20 +99,26 @@ static uint32_t device_files(void)
 	return files;
 }
 
-static struct flexio_mkey *tell_key(struct node *node, int fd)
+/* Of the memory, and of the variable. */
+static void tell_keys(struct node *node, int fd, struct flexio_mkey *mkeys[2])
 {
 	struct flexio_mkey_attr attr = {
 		.pd = node->pd, .daddr = memory, .len = SIZE, .access = ACCESS_ALL
 	};
-	struct flexio_mkey *mkey;
+	struct flexio_mkey_attr small = {
+		.pd = node->pd, .daddr = global, .len = 8, .access = ACCESS_ALL
+	};
 	struct address peer;
-	struct told told = { .daddr = memory, .files = device_files(), .pid = getpid() };
+	struct told told = {
+		.daddr = memory, .global = global, .files = device_files(), .pid = getpid()
+	};
 
-	assert_ok(flexio_device_mkey_create(process, &attr, &mkey));
-	told.key = flexio_mkey_get_id(mkey);
+	assert_ok(flexio_device_mkey_create(process, &attr, &mkeys[0]));
+	assert_ok(flexio_device_mkey_create(process, &small, &mkeys[1]));
+	told.key = flexio_mkey_get_id(mkeys[0]);
+	told.global_key = flexio_mkey_get_id(mkeys[1]);
 	node_meet(node, fd, &peer);
 	msg_send(fd, &told, sizeof(told));
-	return mkey;
 }
 
 static void see_writes(void)
@@ -150,7 +166,7 @@ static void fork_memory(void)
 static int owner(void)
 {
 	char *argv[] = { (char *)"owner", getenv("REACH_ELF"), NULL };
-	struct flexio_mkey *mkeys[2];
+	struct flexio_mkey *mkeys[4];
 	struct node nodes[2];
 	pid_t pid;
 	char go;
@@ -162,11 +178,12 @@ static int owner(void)
 	assert_ok(flexio_process_create(nodes[0].ctx, bed_app, NULL, &process));
 	memory = bed_alloc(process, SIZE);
 	assert_ok(flexio_buf_dev_memset(process, 0, SIZE, memory));
-	mkeys[0] = tell_key(&nodes[0], ROLE_FD);
+	global = bed_value(process, "global_addr", 0);
+	tell_keys(&nodes[0], ROLE_FD, mkeys);
 	see_writes();
 	msg_send(ROLE_FD, "", 1);
 	pid = spawn_self("adder", &fd);
-	mkeys[1] = tell_key(&nodes[1], fd);
+	tell_keys(&nodes[1], fd, mkeys + 2);
 	msg_send(fd, "", 1);
 	msg_send(ROLE_FD, "", 1);
 	bed_words(process, "add_often", (uint64_t[]){ memory + WORD, 1, OWN }, 3);
@@ -178,9 +195,12 @@ static int owner(void)
 	msg_send(ROLE_FD, "", 1); /* shared with the peer as before: see main() */
 	msg_recv(ROLE_FD, &go, 1);
 	check_eq(bed_read(process, memory + FLAG), 4711);
+	check_eq(bed_value(process, "count", 1), GLOBAL + 5 + 1);
+	msg_send(ROLE_FD, "", 1);
+	msg_recv(ROLE_FD, &go, 1);
 	msg_send(fd, "", 1);
 	spawn_wait(pid);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 4; i++)
 		assert_ok(flexio_device_mkey_destroy(mkeys[i]));
 	bed_process_end(process);
 	check_eq(device_files(), 0);
@@ -227,7 +247,7 @@ static bool says(const char *path, const char *text)
 /* Device memory lies in files unless that costs something, and unless it is forbidden. */
 static void check_files(const struct told *told)
 {
-	if (is("VERBATIM_SHARE", "off"))
+	if (is("VERBATIM_SHARE", "off") || is("REACH_SHARE", "off"))
 		check_eq(told->files, 0);
 	else if (!says("/sys/kernel/mm/transparent_hugepage/enabled", "[always]") &&
 		 !says("/proc/sys/vm/overcommit_memory", "2"))
@@ -299,6 +319,36 @@ static void work(struct node *node, const struct address *peer, const struct tol
 	write_words(node, peer, 4711);
 	vb_path_counters(&now);
 	check_eq(*data - before, 1);
+}
+
+/* The variable that device code counts in: see owner(). */
+static void change_global(struct node *node, const struct told *told, int fd)
+{
+	struct address peer = { .addr = told->global, .rkey = told->global_key };
+	struct vb_path_counters now;
+	uint64_t *data, *atomics, before[2], word = GLOBAL;
+	char go;
+
+	expected_ways(told, &now, &data, &atomics);
+	vb_path_counters(&now);
+	before[0] = *data;
+	before[1] = *atomics;
+	memcpy(node->buf, &word, 8);
+	check_eq(node_rdma(node, 4, IBV_WR_RDMA_WRITE, 0, 8, &peer, 0), 0);
+	cq_expect(node->send_cq, 4, IBV_WC_SUCCESS);
+	check_eq(change(node, &peer, 5), GLOBAL);
+	vb_path_counters(&now);
+	check_eq(*data - before[0], data == atomics ? 2 : 1);
+	check_eq(*atomics - before[1], data == atomics ? 2 : 1);
+	msg_send(fd, "", 1);
+	msg_recv(fd, &go, 1); /* it has counted once more */
+	vb_path_counters(&now);
+	before[0] = *data;
+	check_eq(node_rdma(node, 5, IBV_WR_RDMA_READ, 0, 8, &peer, 0), 0);
+	cq_expect(node->send_cq, 5, IBV_WC_SUCCESS);
+	check_eq(*(volatile uint64_t *)node->buf, GLOBAL + 5 + 1);
+	vb_path_counters(&now);
+	check_eq(*data - before[0], 1);
 	msg_send(fd, "", 1);
 }
 
@@ -323,6 +373,7 @@ int main(int argc, char **argv)
 	told = meet(&node, fd, &peer);
 	check_files(&told);
 	work(&node, &peer, &told, fd);
+	change_global(&node, &told, fd);
 	spawn_wait(pid);
 	close(fd);
 	node_close(&node);

@@ -148,7 +148,8 @@ static int load(struct flexio_process *process)
 					    .ops = &vb_rtos_ops,
 					    .ops_arg = process,
 					    .name = process->name,
-					    .check = process->accel->check };
+					    .check = process->accel->check,
+					    .share_data = true };
 	struct vb_dpa_error error = { "" };
 	int err;
 

@@ -23,9 +23,9 @@ void vb_born_start(void)
 	const char *why;
 	int ret;
 
-	if (!start || !config || config->share_off || !vb_shared_wanted())
+	if (!start || !config || config->arena_off || !vb_shared_wanted())
 		return;
-	hooks.limit = (uint64_t)config->share << 20;
+	hooks.limit = (uint64_t)config->arena << 20;
 	ret = start(&hooks, &why);
 	if (ret)
 		vb_info("memory of the program stays private: %s", why ? why : strerror(-ret));

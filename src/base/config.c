@@ -563,16 +563,21 @@ static void fail_unknown_key(struct parser *p, const char *name)
 	fail(p, p->line, "%s: unknown key; allowed: %s", name, known);
 }
 
+/* A number means the same in both: how large the arena may get. */
 static bool memory_value(struct parser *p, const char *name, const char *value)
 {
-	if (strcmp(name, "share")) {
-		fail(p, p->line, "%s: unknown key; allowed: share", name);
+	bool *off = !strcmp(name, "share")   ? &p->config->share_off
+		    : !strcmp(name, "arena") ? &p->config->arena_off
+					     : NULL;
+
+	if (!off) {
+		fail(p, p->line, "%s: unknown key; allowed: share, arena", name);
 		return false;
 	}
-	p->config->share_off = !strcmp(value, "off");
-	if (p->config->share_off || (parse_number(value, &p->config->share) && p->config->share))
+	*off = !strcmp(value, "off");
+	if (*off || (parse_number(value, &p->config->arena) && p->config->arena))
 		return true;
-	fail(p, p->line, "share: '%s' is neither a size in MiB, 1 or more, nor off", value);
+	fail(p, p->line, "%s: '%s' is neither a size in MiB, 1 or more, nor off", name, value);
 	return false;
 }
 

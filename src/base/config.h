@@ -24,9 +24,11 @@
  *	function_queues = 64      ; ... queues of each
  *	function_vectors = 64     ; ... MSI-X vectors of each
  *
- *	[memory]
- *	share = 512               ; MiB of program memory that may be born shared, or off
  *	part = bluefield-3        ; mlx5: the card that it says it is, by name or PCI device ID
+ *
+ *	[memory]
+ *	share = off               ; no memory lies in memfds
+ *	arena = 512               ; MiB of program memory that may be born shared, or off
  */
 #pragma once
 
@@ -98,8 +100,9 @@ struct vb_config_adapter {
 
 struct vb_config {
 	uint32_t
-		share; /* [memory]: MiB of program memory that may be born shared; 0: the default */
-	bool share_off; /* ... none */
+		arena; /* [memory]: MiB of program memory that may be born shared; 0: the default */
+	bool arena_off; /* ... none */
+	bool share_off; /* ... nor any other memory of the process */
 	unsigned int num_adapters;
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/config.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/lock.h"
@@ -95,8 +96,9 @@ static bool switched_off(void)
 
 	if (is < 0) {
 		const char *value = vb_getenv("VERBATIM_SHARE");
+		const struct vb_config *config = vb_config_get();
 
-		is = value && !strcmp(value, "off");
+		is = (value && !strcmp(value, "off")) || (config && config->share_off);
 		atomic_store_explicit(&off, is, memory_order_relaxed);
 	}
 	return is;

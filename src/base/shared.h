@@ -88,7 +88,10 @@ struct vb_shared_piece {
 	size_t len;      /* so many bytes of the range lie there one behind the other */
 };
 
-/* Whether memory is to be shared at all: VERBATIM_SHARE=off, and where the table cannot be made. */
+/*
+ * Whether memory is to be shared at all: not with VERBATIM_SHARE=off or share = off in the
+ * configuration, nor where the table cannot be made.
+ */
 VB_PUBLIC bool vb_shared_wanted(void);
 
 /*

@@ -47,7 +47,7 @@ def main():
         ('ulimit -l', through, 'ulimit -l 64;', {'VERBATIM_SHARE': 'arena'}, SHARED),
     ]
     folder = tempfile.TemporaryDirectory()
-    for text, expected in {'share = 64': SHARED, 'share = 1': ONE, 'share = off': PRIVATE}.items():
+    for text, expected in {'share = 64': SHARED, 'arena = 64': SHARED, 'share = 1': ONE, 'share = off': PRIVATE, 'arena = off': PRIVATE}.items():
         cases.append((text, with_config(verbatim, program, folder.name, text), '', {'VERBATIM_SHARE': 'arena'}, expected))
     for library in ('libjemalloc.so.2', 'libtcmalloc_minimal.so.4'):
         cases.append((library, through, '', {'VERBATIM_SHARE': 'arena', 'LD_PRELOAD': library},

@@ -59,7 +59,7 @@ static void full_file(void **state)
 			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\ndpa_check = heap,continue\n"
 			"dpa_heap = 96\n"
 			"\n"
-			"[memory]\nshare = 77\n"
+			"[memory]\narena = 77\nshare = off\n"
 			"# any name, with the format told\n"
 			"[adapter left.card-1]\n"
 			"format = mlx5\n"
@@ -67,8 +67,9 @@ static void full_file(void **state)
 			&config),
 		0);
 	assert_int_equal(config.num_adapters, 2);
-	assert_int_equal(config.share, 77);
-	assert_false(config.share_off);
+	assert_int_equal(config.arena, 77);
+	assert_false(config.arena_off);
+	assert_true(config.share_off);
 	assert_string_equal(a[0].name, "mlx5_7");
 	assert_int_equal(a[0].format, VB_FORMAT_MLX5);
 	assert_string_equal(a[0].interface, "lo");
@@ -208,7 +209,8 @@ static const struct {
 	{ "mtu = 1024\n", "1: mtu: stands outside of any section; begin one with [adapter NAME]" },
 	{ "[adapter mlx5_0]\n[card]\n",
 	  "2: [card]: unknown section; allowed: [adapter NAME], [memory]" },
-	{ "[adapter mlx5_0]\n[memory]\nspeed = 1\n", "3: speed: unknown key; allowed: share" },
+	{ "[adapter mlx5_0]\n[memory]\nspeed = 1\n",
+	  "3: speed: unknown key; allowed: share, arena" },
 	{ "[adapter mlx5_0]\n[memory]\nshare = 0\n",
 	  "3: share: '0' is neither a size in MiB, 1 or more, nor off" },
 	{ "[adapter mlx5_0]\n[memory]\nshare = much\n",

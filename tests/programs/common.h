@@ -70,6 +70,8 @@ uint32_t next_random(uint64_t *state);
  */
 void *kind_map(size_t len, int prot);
 void kind_unmap(void *buf, size_t len);
+/* mprotect(2), as whoever has such memory does it. */
+int kind_protect(void *buf, size_t len, int prot);
 /* Whether others can load and store in what kind_map() gives, or in its first page. */
 bool kind_is_shared(void);
 

@@ -83,6 +83,13 @@ void kind_unmap(void *buf, size_t len)
 	release(buf, len);
 }
 
+int kind_protect(void *buf, size_t len, int prot)
+{
+	if (!is_plain())
+		((void (*)(void *, size_t))find("vb_shared_remove"))(buf, len);
+	return mprotect(buf, len, prot);
+}
+
 bool kind_is_shared(void)
 {
 	return strcmp(kind(), "private") &&

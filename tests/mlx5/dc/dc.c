@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,8 +31,8 @@ void dc_open(struct dc *dc)
 	check(dc->pd && dc->send_cq && dc->recv_cq);
 	dc->srq = ibv_create_srq(dc->pd, &srq);
 	check(dc->srq != NULL);
-	dc->buf = aligned_alloc(4096, DC_SIZE);
-	memset(dc->buf, 0, DC_SIZE);
+	dc->buf = kind_map(DC_SIZE, PROT_READ | PROT_WRITE);
+	check(dc->buf != NULL);
 	dc->mr = ibv_reg_mr(dc->pd, dc->buf, DC_SIZE, ACCESS_ALL);
 	check(dc->mr != NULL);
 	dc->gid_index = TEST_GID_INDEX;
@@ -48,7 +49,7 @@ void dc_close(struct dc *dc)
 	check_eq(ibv_dereg_mr(dc->mr), 0);
 	check_eq(ibv_dealloc_pd(dc->pd), 0);
 	check_eq(ibv_close_device(dc->ctx), 0);
-	free(dc->buf);
+	kind_unmap(dc->buf, DC_SIZE);
 }
 
 /* --- targets ------------------------------------------------------------------------------------- */

@@ -125,11 +125,19 @@ static __attribute__((noinline)) int decode_masked(struct vb_cursor *c,
 	return 0;
 }
 
+/* A cursor whose address is given away lives in memory and not in registers: so it is a copy. */
 static inline int decode_remote(struct vb_cursor *c, const struct vb_opcode *opcode,
 				struct vb_wr *wr)
 {
-	return __builtin_expect(opcode->masked, 0) ? decode_masked(c, opcode, wr)
-						   : vb_seg_remote(c, opcode, wr);
+	struct vb_cursor copy;
+	int ret;
+
+	if (__builtin_expect(!opcode->masked, 1))
+		return vb_seg_remote(c, opcode, wr);
+	copy = *c;
+	ret = decode_masked(&copy, opcode, wr);
+	*c = copy;
+	return ret;
 }
 
 static int decode_data(struct vb_cursor *c, struct vb_wr *wr)
@@ -259,6 +267,21 @@ static int decode_wait(struct vb_cursor *c, struct vb_wr *wr)
 	return (wr->wait & VB_WAIT_CONDITION) < VB_WAIT_CONDITIONS ? 0 : -EINVAL;
 }
 
+/* Work that goes nowhere; the cursor is a copy, as above. */
+static VB_APART int decode_local(struct vb_cursor c, struct vb_wr *wr)
+{
+	switch (wr->op) {
+	case VB_WR_COPY:
+		return decode_mmo(&c, wr);
+	case VB_WR_WAIT:
+		return decode_wait(&c, wr);
+	case VB_WR_UMR:
+		return vb_mlx5_umr(&c, wr);
+	default: /* nothing, or a key to invalidate, which the control segment has */
+		return 0;
+	}
+}
+
 static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			     struct vb_wr *wr)
 {
@@ -268,14 +291,8 @@ static VB_FLAT int mlx5_send(const void *ring, uint32_t blocks, uint32_t shift, 
 	opcode = decode_ctrl(ring, blocks, index, wr, &c);
 	if (!opcode || opcode->raw)
 		return -EINVAL;
-	if (wr->op == VB_WR_NOP || wr->op == VB_WR_LOCAL_INVALIDATE)
-		return 0;
-	if (wr->op == VB_WR_COPY)
-		return decode_mmo(&c, wr);
-	if (wr->op == VB_WR_WAIT)
-		return decode_wait(&c, wr);
-	if (wr->op == VB_WR_UMR)
-		return vb_mlx5_umr(&c, wr);
+	if (__builtin_expect(wr->op >= VB_WR_LOCAL, 0))
+		return decode_local(c, wr);
 	if (decode_remote(&c, opcode, wr))
 		return -EINVAL;
 	return decode_data(&c, wr);

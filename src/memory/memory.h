@@ -34,6 +34,12 @@ enum memory_mode {
 /* Of freed blocks: so many are kept, so many pages of each and in all. */
 enum { MEMORY_KEPT = 16, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
 
+/*
+ * Blocks and mappings of the program at a time. Each may end up between free pages, which the kernel
+ * counts as two mappings; a process has 65530 (vm.max_map_count), and libc's blocks take none.
+ */
+enum { MEMORY_HEADS = 8192 };
+
 struct memory {
 	/* Written once, size last; 0: no range. */
 	_Atomic uintptr_t base;
@@ -46,6 +52,7 @@ struct memory {
 	bool has_policies;          /* mbind() was called with pages of the range */
 	bool huge_private;          /* only private memory gets huge pages here */
 	uint32_t limit, used, high; /* pages; none from high on was ever used */
+	uint32_t heads;             /* of these, so many begin a block or mapping */
 	struct pages pages;
 	/* Freed blocks that keep their pages for the next malloc() of that size. */
 	struct {

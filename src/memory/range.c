@@ -304,6 +304,13 @@ static bool give_back(uint32_t first, uint32_t count, uint8_t state)
 	return map_anew(first, count);
 }
 
+/* These pages, of the program until now, begin no block or mapping any more. */
+static void lose_heads(uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		memory.heads -= (memory.pages.state[i] & PAGE_HEAD) != 0;
+}
+
 void memory_release(uint32_t first, uint32_t count)
 {
 	uint32_t end = first + count, n;
@@ -315,6 +322,7 @@ void memory_release(uint32_t first, uint32_t count)
 		if ((state & PAGE_KIND) == PAGE_FREE || (state & PAGE_KIND) == PAGE_GONE)
 			continue;
 		memory.used -= n;
+		lose_heads(first, n);
 		if (give_back(first, n, state))
 			pages_give(&memory.pages, first, n);
 		else
@@ -325,6 +333,7 @@ void memory_release(uint32_t first, uint32_t count)
 	    !(memory.pages.state[end] & PAGE_HEAD)) {
 		memory.pages.state[end] |= PAGE_HEAD;
 		memory.pages.info[end].len = 0;
+		memory.heads++;
 	}
 }
 
@@ -425,6 +434,7 @@ static bool keep(void *p, uint32_t first, uint32_t count, sigset_t *before)
 			memory.kept[memory.kept_blocks].leaving = false;
 			memory.kept[memory.kept_blocks++].count = count;
 			memory.kept_pages += count;
+			lose_heads(first, count);
 			memset(&memory.pages.state[first], PAGE_KEPT, count);
 			return true;
 		}
@@ -438,6 +448,8 @@ static uint32_t take_new(uint32_t count, size_t align)
 {
 	uint32_t first;
 
+	if (memory.heads >= MEMORY_HEADS)
+		return PAGES_NONE;
 	if (memory.used + count > memory.limit)
 		memory_release_kept();
 	if (memory.used + count > memory.limit)
@@ -477,6 +489,7 @@ void *memory_take(size_t bytes, size_t align, bool block, bool *dirty)
 	if (first != PAGES_NONE) {
 		memory.pages.state[first] |= PAGE_HEAD;
 		memory.pages.info[first].len = block ? count : 0;
+		memory.heads++;
 	}
 	/* One that was kept is shown already. */
 	if (first != PAGES_NONE && !*dirty)
@@ -669,6 +682,7 @@ void memory_forget(uint32_t first, uint32_t count)
 			pages_take_at(&memory.pages, first, n, PAGE_GONE);
 		} else if (kind_of(first) != PAGE_GONE) {
 			memory.used -= n;
+			lose_heads(first, n);
 			memset(&memory.pages.state[first], PAGE_GONE, n);
 		}
 	}

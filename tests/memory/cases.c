@@ -159,6 +159,70 @@ static void limit(void)
 		free(p[i]);
 }
 
+static int count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int count = 0, c;
+
+	CHECK(maps);
+	while ((c = getc(maps)) != EOF)
+		count += c == '\n';
+	fclose(maps);
+	return count;
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+/* Free pages between blocks are mappings to the kernel, of which a process has few. */
+static void fragments(void)
+{
+	enum { BLOCKS = 80000 };
+	static char *p[BLOCKS];
+	pthread_t thread;
+	int shared = 0;
+	pid_t pid;
+
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < BLOCKS; i++) {
+			CHECK(!posix_memalign((void **)&p[i], PAGE, PAGE));
+			p[i][0] = (char)i;
+			shared += memory_test_is_shown(p[i], PAGE);
+		}
+		CHECK(shared >= 4096 * (round + 1)); /* of the second round, too */
+		for (int i = 0; i < BLOCKS; i += 2)
+			free(p[i]);
+		CHECK(count_mappings() < 20000);
+		CHECK(!pthread_create(&thread, NULL, nothing, NULL) && !pthread_join(thread, NULL));
+		pid = fork();
+		CHECK(pid >= 0);
+		if (!pid) {
+			for (int i = 1; i < BLOCKS; i += 2)
+				CHECK(p[i][0] == (char)i);
+			CHECK(!pthread_create(&thread, NULL, nothing, NULL));
+			_exit(0);
+		}
+		CHECK(!wait_for(pid));
+		for (int i = 1; i < BLOCKS; i += 2)
+			free(p[i]);
+	}
+	/* Every second page of mappings, and blocks at other addresses: none is counted twice. */
+	for (int i = 0; i < 10000; i++) {
+		char *map = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(map != MAP_FAILED && memory_test_is_shown(map, 4 * PAGE));
+		CHECK(!munmap(map + PAGE, PAGE) && !munmap(map + 3 * PAGE, PAGE));
+		CHECK(mmap(map, PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == map);
+		CHECK(mremap(map + 2 * PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE) != MAP_FAILED ||
+		      errno == ENOMEM);
+		CHECK(!munmap(map, 4 * PAGE));
+	}
+}
+
 static void bad_free(void)
 {
 	pid_t pid;
@@ -873,6 +937,7 @@ static const struct test_case cases[] = {
 	{ "not_born", not_born, 1 },
 	{ "freed", freed, 1 },
 	{ "limit", limit, 8 << 20 },
+	{ "fragments", fragments, 1 },
 	{ "bad_free", bad_free, 1 },
 	{ "forks", forks, 1 },
 	{ "forks_unhandled", forks_unhandled, 1 },

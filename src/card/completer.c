@@ -323,6 +323,16 @@ void vb_requester_acknowledged(struct vb_qp *qp, uint32_t sqpn, uint32_t psn)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
+/* Whether the other process has done what is in flight: its answers come after the packet is gone. */
+static bool is_taken(struct vb_qp *qp)
+{
+	const struct vb_sender *sender = &qp->sq.sender;
+
+	return vb_path_expected(&qp->path, qp->attr.dest_qp_num, qp->number, sender->una) ==
+		       sender->psn &&
+	       sender->psn != sender->una;
+}
+
 /* No answer for the whole timeout: again, or give up (IBTA 9.7.6.1.3). */
 static void timed_out(struct vb_qp *qp)
 {
@@ -344,7 +354,8 @@ static void timed_out(struct vb_qp *qp)
 	if (vb_path_unread(&qp->path) && vb_sender_puts_off(sender))
 		return;
 	if (!vb_sender_retry(sender)) {
-		fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
+		if (!is_taken(qp) || !vb_sender_waits_on(sender))
+			fail_oldest(qp, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}
 	vb_qp_count(qp, VB_COUNT_ACK_TIMEOUT);

@@ -67,6 +67,14 @@ bool vb_sender_puts_off(struct vb_sender *s)
 	return s->put_off < MOST && ++s->put_off;
 }
 
+bool vb_sender_waits_on(struct vb_sender *s)
+{
+	const uint64_t patience = 250000000; /* put_off counts so many of the shortest looks */
+	uint64_t step = s->timeout > VB_SHORTEST_LOOK_NS ? s->timeout : VB_SHORTEST_LOOK_NS;
+
+	return s->put_off < patience / step && ++s->put_off;
+}
+
 bool vb_sender_retry(struct vb_sender *s)
 {
 	if (!s->retries)

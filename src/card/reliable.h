@@ -183,6 +183,11 @@ static inline uint32_t vb_sender_acknowledge(struct vb_sender *s, uint32_t psn)
  */
 bool vb_sender_puts_off(struct vb_sender *s);
 /*
+ * The last timeout, where the peer has taken all that is asked for and not answered: it has no core
+ * just then. So programs may have timeouts that only hardware meets. False after a quarter of a second.
+ */
+bool vb_sender_waits_on(struct vb_sender *s);
+/*
  * A packet of a response with this PSN arrived: the message it belongs to, or NULL where it is of
  * no use (not asked for, or not the next one). The engine puts the bytes in place, adds them to
  * received, and then calls vb_sender_answered().

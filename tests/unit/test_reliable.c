@@ -531,13 +531,36 @@ static void test_resume(void **state)
 	assert_false(vb_receiver_may_resume(&r, 0xffffff, 7));
 }
 
+/* A quarter of a second, and not once where the timeout is longer than that. */
+static void waits_for_a_slow_peer(void **state)
+{
+	static const struct {
+		uint64_t timeout;
+		unsigned int times;
+	} cases[] = { { 8192, 250 }, { 1000000, 250 }, { 67108864, 3 }, { 4294967296, 0 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct vb_sender s = { .timeout = cases[i].timeout };
+
+		for (unsigned int n = 0; n < cases[i].times; n++)
+			assert_true(vb_sender_waits_on(&s));
+		for (unsigned int n = 0; n < 10; n++)
+			assert_false(vb_sender_waits_on(&s));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_arrivals),    cmocka_unit_test(test_replay),
-		cmocka_unit_test(test_span),        cmocka_unit_test(test_disbelief),
-		cmocka_unit_test(test_no_timeout),  cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_never_ready), cmocka_unit_test(test_seeds),
+		cmocka_unit_test(waits_for_a_slow_peer),
+		cmocka_unit_test(test_arrivals),
+		cmocka_unit_test(test_replay),
+		cmocka_unit_test(test_span),
+		cmocka_unit_test(test_disbelief),
+		cmocka_unit_test(test_no_timeout),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_never_ready),
+		cmocka_unit_test(test_seeds),
 		cmocka_unit_test(test_resume),
 	};
 

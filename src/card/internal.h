@@ -3,7 +3,8 @@
  * The card's own objects. Included only inside src/card.
  *
  * Locks: a send queue's lock may be held while taking a receive queue's (loopback), either while
- * taking an SRQ's or a CQ's; never the other way round. The receive queue's lock of a connected QP may
+ * taking an SRQ's or a CQ's; never the other way round. A run of packets (run.h) keeps the lock of
+ * its receive queue and that of the CQ while it takes an SRQ's. The receive queue's lock of a connected QP may
  * be held while taking that of a RAW_PACKET QP, which sniffs its answers. State changes that need several of them (an
  * error that flushes a QP) are deferred and done with none held.
  */

@@ -112,7 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memset(rx.shared, 0, sizeof(*rx.shared) + rx.size);
 	at = (uint64_t)(data[1] | data[2] << 8) * VB_RING_LINE;
-	rx.head = rx.looked = at;
+	rx.looked = at;
+	vb_ring_move(&rx, at);
 	data += 3;
 	size -= 3;
 	while (size > 2) {

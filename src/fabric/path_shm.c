@@ -57,7 +57,7 @@ static bool shm_unread(struct vb_path *path)
 	for (uint32_t i = 0; i < count; i++) {
 		struct vb_peer_rx *rx = atomic_load_explicit(&list[i], memory_order_relaxed);
 
-		if (rx->peer == path->peer && vb_peer_readable(rx))
+		if (rx->peer == path->peer && vb_ring_pending(&rx->ring))
 			return true;
 	}
 	return false;

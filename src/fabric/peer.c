@@ -381,6 +381,7 @@ static void add_inbound(struct vb_peer_rx *rx)
 static bool accept_ring(struct vb_peer *peer, uint32_t n, uint64_t offset, uint32_t size)
 {
 	struct vb_peer_rx *rx = &peer->rx[n];
+	bool broken;
 	int ret;
 
 	if (size < VB_RING_MIN || size > VB_RING_MAX || (size & (size - 1)))
@@ -396,10 +397,12 @@ static bool accept_ring(struct vb_peer *peer, uint32_t n, uint64_t offset, uint3
 		return ret == -ESRCH || ret == -ENOENT;
 	}
 	vb_lock(&rx->lock);
+	broken = rx->broken;
 	rx->peer = peer;
-	rx->ring.size = size;
-	rx->ring.shared = peer->view.ring[n].at;
+	vb_ring_attach(&rx->ring, peer->view.ring[n].at, size);
 	vb_unlock(&rx->lock);
+	if (broken)
+		return true;
 	pthread_mutex_lock(&peers->table_lock);
 	add_inbound(rx);
 	pthread_mutex_unlock(&peers->table_lock);
@@ -508,8 +511,14 @@ void vb_peer_forget(struct vb_peer_rx *rx)
 
 void vb_peer_break(struct vb_peer *peer)
 {
-	for (uint32_t n = 0; n < VB_RINGS; n++)
-		atomic_store_explicit(&peer->rx[n].broken, true, memory_order_relaxed);
+	for (uint32_t n = 0; n < VB_RINGS; n++) {
+		struct vb_peer_rx *rx = &peer->rx[n];
+
+		vb_lock(&rx->lock);
+		rx->broken = true;
+		vb_ring_close(&rx->ring);
+		vb_unlock(&rx->lock);
+	}
 }
 
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list)

@@ -38,7 +38,7 @@ struct vb_peer_tx {
 /* A ring from a peer. The line is that of the threads that poll. */
 struct vb_peer_rx {
 	_Alignas(64) struct vb_lock lock;
-	_Atomic bool broken;    /* the peer sent nonsense: none of its rings is read any more */
+	bool broken; /* the peer sent nonsense: none of its rings is read any more; under the lock */
 	struct vb_ring_rx ring; /* shared NULL: the peer has made none */
 	struct vb_peer *peer;
 };
@@ -107,15 +107,8 @@ static inline void vb_peer_accept(void)
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list);
 /* A ring that is empty, of a peer that is gone: take it off that list. */
 void vb_peer_forget(struct vb_peer_rx *rx);
-/* The peer is not to be trusted: read nothing more of it. */
+/* The peer is not to be trusted: read nothing more of it. No ring's lock is held. */
 void vb_peer_break(struct vb_peer *peer);
-
-/* Whether there is something to read. */
-static inline bool vb_peer_readable(struct vb_peer_rx *rx)
-{
-	return !atomic_load_explicit(&rx->broken, memory_order_relaxed) &&
-	       vb_ring_pending(&rx->ring);
-}
 
 /* Forget everything: the process leaves, or is a forked child. */
 void vb_peer_reset(bool forked);

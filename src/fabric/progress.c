@@ -130,7 +130,7 @@ static bool rings_pending(void)
 	uint32_t count = vb_peer_inbound(&list);
 
 	for (uint32_t i = 0; i < count; i++)
-		if (vb_peer_readable(atomic_load_explicit(&list[i], memory_order_relaxed)))
+		if (vb_ring_pending(&atomic_load_explicit(&list[i], memory_order_relaxed)->ring))
 			return true;
 	return false;
 }
@@ -152,7 +152,7 @@ static uint32_t receive_all(bool thorough)
 			thorough && rx->peer->generation != vb_registry_generation(rx->peer->slot);
 
 		/* It wrote nothing more once it was gone, so what it wrote is seen now. */
-		if (vb_peer_readable(rx))
+		if (vb_ring_pending(&rx->ring))
 			received += drain(rx);
 		else if (gone)
 			vb_peer_forget(rx);

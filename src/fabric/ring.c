@@ -357,7 +357,8 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 {
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
 	uint64_t to_end = rx->size - (head & (rx->size - 1));
-	struct record *record = record_at(rx->shared, rx->size, head);
+	struct record *record =
+		(struct record *)atomic_load_explicit(&rx->next, memory_order_relaxed);
 	uint32_t commit, ext;
 	bool described;
 
@@ -368,7 +369,7 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	if (commit & PAD) {
 		if (to_end == rx->size)
 			return -EPROTO; /* padding at the start would go round for ever */
-		atomic_store_explicit(&rx->head, head + to_end, memory_order_relaxed);
+		vb_ring_move(rx, head + to_end);
 		return vb_ring_peek(rx, pkt, iov, grh);
 	}
 	described = commit & DESCRIBED;
@@ -400,7 +401,7 @@ bool vb_ring_next(struct vb_ring_rx *rx)
 {
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + rx->record_bytes;
 
-	atomic_store_explicit(&rx->head, head, memory_order_relaxed);
+	vb_ring_move(rx, head);
 	if (head - rx->looked < rx->size / 4)
 		return false;
 	rx->looked = head;
@@ -416,4 +417,11 @@ void vb_ring_release(struct vb_ring_rx *rx)
 
 	atomic_store_explicit(&rx->shared->head, head,
 			      memory_order_release); /* pairs with has_room */
+}
+
+void vb_ring_close(struct vb_ring_rx *rx)
+{
+	static _Atomic uint32_t nothing;
+
+	atomic_store_explicit(&rx->next, &nothing, memory_order_relaxed);
 }

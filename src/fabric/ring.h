@@ -93,9 +93,29 @@ struct vb_ring_rx {
 	struct vb_ring_shared *shared;
 	uint64_t size;
 	_Atomic uint64_t head; /* written under the lock of reading it, read by all threads */
-	uint64_t looked;       /* head when it last looked whether the producer waits */
-	uint32_t record_bytes; /* of the record last peeked at */
+	_Atomic(_Atomic uint32_t *) next; /* the commit word at head: all that a look needs */
+	uint64_t looked;                  /* head when it last looked whether the producer waits */
+	uint32_t record_bytes;            /* of the record last peeked at */
 };
+
+/* With the lock of reading it: go on at this position. */
+static inline void vb_ring_move(struct vb_ring_rx *rx, uint64_t head)
+{
+	void *next =
+		__builtin_assume_aligned(&rx->shared->data[head & (rx->size - 1)], VB_RING_LINE);
+
+	atomic_store_explicit(&rx->head, head, memory_order_relaxed);
+	atomic_store_explicit(&rx->next, next, memory_order_relaxed);
+}
+
+/* Begin to read a ring that nobody has read. */
+static inline void vb_ring_attach(struct vb_ring_rx *rx, struct vb_ring_shared *shared,
+				  uint64_t size)
+{
+	rx->shared = shared;
+	rx->size = size;
+	vb_ring_move(rx, 0);
+}
 
 /* The largest payload that a ring of this size takes in one record. */
 static inline uint32_t vb_ring_mtu(uint64_t size)
@@ -134,11 +154,12 @@ bool vb_ring_next(struct vb_ring_rx *rx);
 /* After a batch: give all consumed space back. */
 void vb_ring_release(struct vb_ring_rx *rx);
 
-static inline bool vb_ring_pending(struct vb_ring_rx *rx)
+static inline bool vb_ring_pending(const struct vb_ring_rx *rx)
 {
-	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
-	_Atomic uint32_t *commit =
-		__builtin_assume_aligned(&rx->shared->data[head & (rx->size - 1)], VB_RING_LINE);
+	const _Atomic uint32_t *commit = atomic_load_explicit(&rx->next, memory_order_relaxed);
 
 	return atomic_load_explicit(commit, memory_order_acquire) != 0;
 }
+
+/* With the lock of reading it: nothing is pending any more, whatever comes. */
+void vb_ring_close(struct vb_ring_rx *rx);

@@ -44,7 +44,7 @@ static int setup(void **state)
 		return -1;
 	memset(shared, 0, sizeof(*shared) + SIZE);
 	p->tx = (struct vb_ring_tx){ .shared = shared, .size = SIZE };
-	p->rx = (struct vb_ring_rx){ .shared = shared, .size = SIZE };
+	vb_ring_attach(&p->rx, shared, SIZE);
 	*state = p;
 	return 0;
 }
@@ -414,7 +414,7 @@ static void write_record(struct pair *p, unsigned int i)
 	h->len = records[i].len;
 	memcpy((char *)(h + 1) + ext, &records[i].source, sizeof(records[i].source));
 	atomic_store_explicit(&h->commit, records[i].commit, memory_order_release);
-	atomic_store_explicit(&p->rx.head, records[i].head, memory_order_relaxed);
+	vb_ring_move(&p->rx, records[i].head);
 }
 
 static bool lies_in_ring(const struct pair *p, const struct iovec *iov)
@@ -505,7 +505,7 @@ static void changed_meanwhile(void **state)
 
 		if (i % 1024 == 0)
 			sched_yield(); /* there may be one core only */
-		atomic_store_explicit(&p->rx.head, 0, memory_order_relaxed);
+		vb_ring_move(&p->rx, 0);
 		ret = vb_ring_peek(&p->rx, &out, &iov, &grh);
 		refused += ret < 0;
 		if (ret != 1)

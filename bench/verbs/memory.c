@@ -3,7 +3,7 @@
  * What the memory of programs changes: one-sided requests to the node's buffer, to what malloc() gives and to device memory;
  * registration for each message; fork() and random reads with much memory.
  *
- * The run script executes this part in turns as it is, and under `verbatim run` with VERBATIM_SHARE=arena, where the
+ * The run script executes this part in turns as it is, and under `verbatim run` with VERBATIM_SHARE=arena set, where the
  * same calls give memory that peers map. One sample of each row: the script has the median.
  */
 #include "pair.h"

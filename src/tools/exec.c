@@ -71,12 +71,12 @@ static int put_library(const char *path)
 	return ret ? ret : 1;
 }
 
-/* Whether memory of programs is to be born shared (src/memory). */
+/* Whether memory of programs is born shared (src/memory). */
 static bool is_memory_wanted(void)
 {
 	const char *how = vb_getenv("VERBATIM_SHARE");
 
-	return how && !strcmp(how, "arena");
+	return !how || strcmp(how, "off") != 0;
 }
 
 /*

@@ -37,21 +37,22 @@ def main():
     through = [verbatim, 'run', '--', program]
     # what is called, how, and what it must say of its memory; None: cannot be tried
     cases = [
-        ('by verbatim run', through, '', {'VERBATIM_SHARE': 'arena'}, SHARED),
-        ('not asked for', through, '', {}, PRIVATE),
+        ('by verbatim run', through, '', {}, SHARED),
+        ('not by verbatim run', [program], '', {'LD_LIBRARY_PATH': os.path.join(os.path.dirname(verbatim), '..', 'lib')}, PRIVATE),
+        ('switched on', through, '', {'VERBATIM_SHARE': 'on'}, SHARED),
+        ('by its old word', through, '', {'VERBATIM_SHARE': 'arena'}, SHARED),
         ('switched off', through, '', {'VERBATIM_SHARE': 'off'}, PRIVATE),
-        ('its own malloc', [verbatim, 'run', '--', own], '', {'VERBATIM_SHARE': 'arena'}, PRIVATE),
-        ('ulimit -v', through, 'ulimit -v 8000000;', {'VERBATIM_SHARE': 'arena'}, PRIVATE),
-        ('ulimit -d', through, 'ulimit -d 8000000;', {'VERBATIM_SHARE': 'arena'}, PRIVATE),
-        ('ulimit -f', through, 'ulimit -f 200000;', {'VERBATIM_SHARE': 'arena'}, PRIVATE),
-        ('ulimit -l', through, 'ulimit -l 64;', {'VERBATIM_SHARE': 'arena'}, SHARED),
+        ('its own malloc', [verbatim, 'run', '--', own], '', {}, PRIVATE),
+        ('ulimit -v', through, 'ulimit -v 8000000;', {}, PRIVATE),
+        ('ulimit -d', through, 'ulimit -d 8000000;', {}, PRIVATE),
+        ('ulimit -f', through, 'ulimit -f 200000;', {}, PRIVATE),
+        ('ulimit -l', through, 'ulimit -l 64;', {}, SHARED),
     ]
     folder = tempfile.TemporaryDirectory()
     for text, expected in {'share = 64': SHARED, 'arena = 64': SHARED, 'share = 1': ONE, 'share = off': PRIVATE, 'arena = off': PRIVATE}.items():
-        cases.append((text, with_config(verbatim, program, folder.name, text), '', {'VERBATIM_SHARE': 'arena'}, expected))
+        cases.append((text, with_config(verbatim, program, folder.name, text), '', {}, expected))
     for library in ('libjemalloc.so.2', 'libtcmalloc_minimal.so.4'):
-        cases.append((library, through, '', {'VERBATIM_SHARE': 'arena', 'LD_PRELOAD': library},
-                      PRIVATE if has(library) else None))
+        cases.append((library, through, '', {'LD_PRELOAD': library}, PRIVATE if has(library) else None))
     print(f'1..{len(cases)}')
     for number, (name, argv, limits, variables, expected) in enumerate(cases, 1):
         if expected is None:

@@ -2,7 +2,7 @@
 /*
  * Buffers of tests, of the kind that VERBATIM_TEST_MEMORY names: private memory as a program has it, memory of the
  * card that other processes can map, or some pages of each. Of the last kind there are two: private pages that were shared
- * before are like any others (mixed), or are written to by packets only (left). Under `verbatim run` with VERBATIM_SHARE=arena plain memory
+ * before are like any others (mixed), or are written to by packets only (left). Under `verbatim run` plain memory
  * is shared as well (arena). The functions are those that device memory comes from.
  */
 #include "common.h"

@@ -45,6 +45,7 @@ struct state {
 	_Atomic uint32_t calling;        /* threads that call one */
 	uint32_t next_generation;        /* of files */
 	uint64_t pages[VB_SHARED_FILES]; /* shared ones, of each file */
+	_Atomic uint32_t leaving;        /* ranges that peers may still be using, though removed */
 };
 
 _Static_assert(sizeof(struct state) <= 4096, "one page");
@@ -166,6 +167,18 @@ static int make_map(void)
 	return 0;
 }
 
+/*
+ * Whether another file may come to this place. A peer that has read an entry before it was removed
+ * looks the file up by its place: until its pin is awaited that must be the old one, or none.
+ */
+static bool is_free(struct vb_shared_map *map, int file)
+{
+	return !own->pages[file] &&
+	       (!atomic_load_explicit(&map->files[file].generation, memory_order_relaxed) ||
+		/* Pairs with end_range(). */
+		!atomic_load_explicit(&own->leaving, memory_order_acquire));
+}
+
 /* With the lock. The number of the file, or -ENOSPC. */
 static int take_file(struct vb_shared_map *map, const struct vb_file *of)
 {
@@ -175,21 +188,23 @@ static int take_file(struct vb_shared_map *map, const struct vb_file *of)
 		struct vb_shared_file *file = &map->files[i];
 
 		if (!own->pages[i]) {
-			if (empty < 0)
+			if (empty < 0 && is_free(map, i))
 				empty = i;
 		} else if (file->dev == of->dev && file->ino == of->ino) {
-			file->fd = of->fd;
+			atomic_store_explicit(&file->fd, of->fd, memory_order_relaxed);
 			return i;
 		}
 	}
 	if (empty >= 0) {
-		map->files[empty].fd = of->fd;
-		map->files[empty].dev = of->dev;
-		map->files[empty].ino = of->ino;
+		struct vb_shared_file *file = &map->files[empty];
+
+		atomic_store_explicit(&file->fd, of->fd, memory_order_relaxed);
+		atomic_store_explicit(&file->dev, of->dev, memory_order_relaxed);
+		atomic_store_explicit(&file->ino, of->ino, memory_order_relaxed);
 		if (!++own->next_generation)
 			own->next_generation = 1;
 		/* No entry leads here yet; those to come are stored with release. */
-		atomic_store_explicit(&map->files[empty].generation, own->next_generation,
+		atomic_store_explicit(&file->generation, own->next_generation,
 				      memory_order_relaxed);
 	}
 	return empty;
@@ -404,9 +419,13 @@ static void end_range(void *base, size_t len, enum ending ending)
 	end = (end + VB_SHARED_PAGE - 1) & ~(uint64_t)(VB_SHARED_PAGE - 1);
 	lock_table(&before);
 	any = end_pages(map, first, end, ending);
-	unlock_table(&before);
 	if (any)
-		wait_for_peers(first, end - first);
+		atomic_fetch_add_explicit(&own->leaving, 1, memory_order_relaxed);
+	unlock_table(&before);
+	if (!any)
+		return;
+	wait_for_peers(first, end - first);
+	atomic_fetch_sub_explicit(&own->leaving, 1, memory_order_release);
 }
 
 void vb_shared_remove(void *base, size_t len)
@@ -448,11 +467,11 @@ bool vb_shared_find(const void *addr, size_t len, struct vb_shared_piece *out)
 		}
 	}
 	if (first) {
-		const struct vb_shared_file *file = &map->files[vb_shared_entry_file(first)];
+		struct vb_shared_file *file = &map->files[vb_shared_entry_file(first)];
 
-		out->fd = file->fd;
-		out->dev = file->dev;
-		out->ino = file->ino;
+		out->fd = atomic_load_explicit(&file->fd, memory_order_relaxed);
+		out->dev = atomic_load_explicit(&file->dev, memory_order_relaxed);
+		out->ino = atomic_load_explicit(&file->ino, memory_order_relaxed);
 		out->offset = vb_shared_entry_page(first) * VB_SHARED_PAGE +
 			      (uintptr_t)addr % VB_SHARED_PAGE;
 	}

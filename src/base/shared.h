@@ -46,11 +46,14 @@ enum {
 	VB_SHARED_FIRST = 1 << 20, /* offset of table 1 */
 };
 
-/* A memfd with shared pages. */
+/*
+ * A memfd with shared pages. Whoever reads it may read one that is being replaced: what is opened is
+ * compared with what was read, so a mixture leads nowhere.
+ */
 struct vb_shared_file {
 	_Atomic uint32_t generation; /* another one with every file in this place; 0: none */
-	int32_t fd;                  /* of the owner, which may have closed it */
-	uint64_t dev, ino;
+	_Atomic int32_t fd;          /* of the owner, which may have closed it */
+	_Atomic uint64_t dev, ino;
 };
 
 struct vb_shared_map {

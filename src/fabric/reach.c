@@ -251,9 +251,9 @@ get_file(struct vb_reach *reach, struct vb_shared_file *entry, uint32_t number, 
 	if (!file)
 		goto unlock;
 	file->generation = generation;
-	file->fd = entry->fd;
-	file->dev = entry->dev;
-	file->ino = entry->ino;
+	file->fd = atomic_load_explicit(&entry->fd, memory_order_relaxed);
+	file->dev = atomic_load_explicit(&entry->dev, memory_order_relaxed);
+	file->ino = atomic_load_explicit(&entry->ino, memory_order_relaxed);
 	if (old) {
 		old->next = reach->retired;
 		reach->retired = old;

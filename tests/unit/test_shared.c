@@ -225,6 +225,60 @@ static void test_hooks(void **state)
 	assert_int_equal(heard.waits, 1);
 }
 
+/* Whether a peer that looks at the table now finds this file there. */
+static bool is_named(ino_t ino)
+{
+	struct vb_shared_map *map;
+	struct vb_file table;
+	bool named = false;
+
+	assert_int_equal(vb_shared_table(&table), 0);
+	map = mmap(NULL, VB_SHARED_FIRST, PROT_READ, MAP_SHARED, table.fd, 0);
+	assert_true(map != MAP_FAILED);
+	for (int i = 0; i < VB_SHARED_FILES; i++)
+		named |= map->files[i].generation && map->files[i].ino == ino;
+	munmap(map, VB_SHARED_FIRST);
+	return named;
+}
+
+static struct {
+	struct memory next;
+	ino_t ino;
+	bool named;
+} replaced;
+
+static void add_while_waiting(uintptr_t base, size_t len)
+{
+	(void)base, (void)len;
+	if (replaced.next.at)
+		return;
+	replaced.next = map_file(PAGE);
+	assert_int_equal(vb_shared_add(replaced.next.at, PAGE, replaced.next.fd, 0), 0);
+	replaced.named = is_named(replaced.ino);
+}
+
+/*
+ * A peer that read an entry just before it was removed looks for its file afterwards: no other file
+ * is in that place until the peer has done.
+ */
+static void test_place_of_file(void **state)
+{
+	static const struct vb_shared_hooks hooks = { on_made, add_while_waiting };
+	struct memory m = map_file(PAGE);
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(fstat(m.fd, &st), 0);
+	replaced.ino = st.st_ino;
+	vb_shared_set_hooks(&hooks);
+	assert_int_equal(vb_shared_add(m.at, PAGE, m.fd, 0), 0);
+	vb_shared_remove(m.at, PAGE);
+	assert_true(replaced.named);
+	vb_shared_set_hooks(NULL);
+	unmap_file(&replaced.next, PAGE);
+	unmap_file(&m, PAGE);
+}
+
 /* A child has what it adds itself, in a table of its own. */
 static void test_fork(void **state)
 {
@@ -331,11 +385,12 @@ static void test_handlers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_find),       cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_refused),    cmocka_unit_test(test_memfd),
-		cmocka_unit_test(test_many_files), cmocka_unit_test(test_hooks),
-		cmocka_unit_test(test_fork),       cmocka_unit_test(test_forget),
-		cmocka_unit_test(test_threads),    cmocka_unit_test(test_handlers),
+		cmocka_unit_test(test_find),          cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_refused),       cmocka_unit_test(test_memfd),
+		cmocka_unit_test(test_many_files),    cmocka_unit_test(test_hooks),
+		cmocka_unit_test(test_place_of_file), cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_forget),        cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_handlers),
 	};
 
 	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);

@@ -24,6 +24,7 @@
 #include "memory/fork.h"
 #include "memory/libc.h"
 #include "memory/memory.h"
+#include "memory/room.h"
 
 /* Of the one who has the lock, from memory_prepare() to memory_in_parent() or memory_in_child(). */
 static struct {
@@ -80,36 +81,16 @@ static int copy_all(void)
 	return 0;
 }
 
-/* The number behind a name in /proc/meminfo, in KiB; SIZE_MAX: it is not there. */
-static size_t find_number(const char *text, const char *name)
-{
-	size_t number = 0;
-
-	text = strstr(text, name);
-	if (!text)
-		return SIZE_MAX;
-	for (text += strlen(name); *text == ' '; text++)
-		;
-	for (; *text >= '0' && *text <= '9'; text++)
-		number = number * 10 + (size_t)(*text - '0');
-	return number;
-}
-
 /* Where the kernel cannot give so much it ends a process, perhaps us; fork() can say so instead. */
 static bool is_room(size_t len)
 {
 	enum { SMALL = 64 << 20 };
-	size_t available, swap;
-	char text[2048];
 	struct stat st;
 
 	if (len < SMALL || (memory_fd_is_ours() && !fstat(memory.file.fd, &st) &&
 			    (len = (size_t)st.st_blocks * 512) < SMALL))
 		return true;
-	libc_read_text("/proc/meminfo", text, sizeof(text));
-	available = find_number(text, "MemAvailable:");
-	swap = find_number(text, "SwapFree:");
-	return available == SIZE_MAX || swap == SIZE_MAX || len / 1024 < available + swap;
+	return len < room_left();
 }
 
 bool memory_reserve_copy(void)

@@ -110,7 +110,7 @@ static uint32_t drain(struct vb_peer_rx *rx)
 		receive(&pkt);
 		wake |= vb_ring_next(&rx->ring);
 	}
-	vb_ring_release(&rx->ring);
+	wake |= vb_ring_release(&rx->ring);
 	vb_unlock(&rx->lock);
 	if (n)
 		vb_fabric.sink->received();

@@ -397,11 +397,9 @@ int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, s
 	return 1;
 }
 
-bool vb_ring_next(struct vb_ring_rx *rx)
+/* Every quarter of the ring: whether the producer waits for room. */
+static bool look(struct vb_ring_rx *rx, uint64_t head)
 {
-	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + rx->record_bytes;
-
-	vb_ring_move(rx, head);
 	if (head - rx->looked < rx->size / 4)
 		return false;
 	rx->looked = head;
@@ -411,12 +409,22 @@ bool vb_ring_next(struct vb_ring_rx *rx)
 	       atomic_exchange_explicit(&rx->shared->waiting, 0, memory_order_seq_cst);
 }
 
-void vb_ring_release(struct vb_ring_rx *rx)
+bool vb_ring_next(struct vb_ring_rx *rx)
+{
+	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + rx->record_bytes;
+
+	vb_ring_move(rx, head);
+	return look(rx, head);
+}
+
+bool vb_ring_release(struct vb_ring_rx *rx)
 {
 	uint64_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
 
 	atomic_store_explicit(&rx->shared->head, head,
 			      memory_order_release); /* pairs with has_room */
+	/* Padding that went ahead of its record may have been the last that was there. */
+	return look(rx, head);
 }
 
 void vb_ring_close(struct vb_ring_rx *rx)

@@ -151,8 +151,8 @@ bool vb_ring_wait_room(struct vb_ring_tx *tx);
 int vb_ring_peek(struct vb_ring_rx *rx, struct vb_pkt *pkt, struct iovec *iov, struct vb_grh *grh);
 /* Go on behind it; true if the producer waits for room and must be woken. */
 bool vb_ring_next(struct vb_ring_rx *rx);
-/* After a batch: give all consumed space back. */
-void vb_ring_release(struct vb_ring_rx *rx);
+/* After a batch: give all consumed space back; the same. */
+bool vb_ring_release(struct vb_ring_rx *rx);
 
 static inline bool vb_ring_pending(const struct vb_ring_rx *rx)
 {

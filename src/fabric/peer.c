@@ -47,6 +47,10 @@ void vb_peer_put(struct vb_peer *peer)
 	if (atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	vb_read_wait();
+	vb_lock(&peers->connect_lock);
+	if (peers->writer[peer->slot] == peer)
+		peers->writer[peer->slot] = NULL;
+	vb_unlock(&peers->connect_lock);
 	vb_reach_close(&peer->reach);
 	vb_view_close(&peer->view);
 	free(peer);
@@ -284,11 +288,28 @@ static bool make_ring(struct vb_peer *peer, uint32_t size, uint64_t (*alloc)(siz
 	return true;
 }
 
+/*
+ * The rings to this slot become those of this peer. A thread that has not noticed the end of the process
+ * before, and is in the middle of a record for it, would write into what the next one reads.
+ */
+static void take_rings(struct vb_peer *peer)
+{
+	struct vb_peer *former = peers->writer[peer->slot];
+
+	for (uint32_t n = 0; former && n < VB_RINGS; n++) {
+		vb_lock(&former->tx[n].lock);
+		former->tx[n].ring.shared = NULL;
+		vb_unlock(&former->tx[n].lock);
+	}
+	peers->writer[peer->slot] = peer;
+}
+
 static int make_first(struct vb_peer *peer)
 {
 	struct vb_seg_outbound *out = &vb_segment_self->outbound[peer->slot];
 	uint32_t size = ring_size(vb_registry_space() / 1024, VB_RING_MAX);
 
+	take_rings(peer);
 	if (!make_ring(peer, size ? size : VB_RING_MIN, vb_segment_alloc))
 		return -ENOMEM;
 	out->size = (uint32_t)peer->tx[0].ring.size;
@@ -538,6 +559,7 @@ void vb_peer_reset(bool forked)
 	atomic_store_explicit(&vb_peer_epoch, 0, memory_order_relaxed);
 	atomic_store_explicit(&vb_peer_missed, false, memory_order_relaxed);
 	memset(peers->made, 0, sizeof(peers->made));
+	memset(peers->writer, 0, sizeof(peers->writer));
 	if (forked) {
 		pthread_mutex_init(&peers->table_lock, NULL);
 		atomic_store_explicit(&peers->accept_lock.held, 0, memory_order_relaxed);

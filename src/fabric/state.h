@@ -46,6 +46,7 @@ struct vb_fabric {
 		 * vb_ring_place(), 0 for none. Under connect_lock.
 		 */
 		uint64_t made[VB_SLOTS][VB_RINGS];
+		struct vb_peer *writer[VB_SLOTS]; /* who sends by them; the same */
 		pthread_mutex_t table_lock;
 	} peers;
 

@@ -367,16 +367,47 @@ static void independence(const struct other *other)
 	vb_path_close(&b);
 }
 
+static _Atomic int in_record; /* 1: a thread is in the middle of one, 2: it was */
+
+static void *write_slowly(void *arg)
+{
+	struct vb_peer_tx *tx = arg;
+
+	vb_lock(&tx->lock);
+	in_record = 1;
+	usleep(50000);
+	in_record = 2;
+	vb_unlock(&tx->lock);
+	return NULL;
+}
+
+/* A thread is still writing to the process that is gone: the next one has the ring after that. */
+static void leave_to(const struct other *other, struct vb_path *former)
+{
+	pthread_t thread;
+
+	check_eq(pthread_create(&thread, NULL, write_slowly, &former->peer->tx[former->ring]), 0);
+	while (!in_record)
+		sched_yield();
+	ring_of(other, VB_NO_QUEUE);
+	check_eq(in_record, 2);
+	pthread_join(thread, NULL);
+	check_eq(send_one(former, 0, 0, 100), -EHOSTDOWN);
+	vb_path_close(former);
+}
+
 /* The next process in the same slot gets the same rings: no memory is lost with those that end. */
 static void successors(void)
 {
 	struct other other = start_reader();
 	uint32_t slot = other.slot;
+	struct vb_path former;
 	uint64_t size;
 	pid_t pid;
 	int fd;
 
 	order(&other);
+	check_eq(vb_path_open_slot(&former, slot, 0), 0);
 	stop_reader(&other);
 	size = atomic_load(&vb_segment_self->size);
 	pid = spawn_self("passer", &fd);
@@ -385,6 +416,7 @@ static void successors(void)
 	close(fd);
 	other = start_reader();
 	check_eq(other.slot, slot);
+	leave_to(&other, &former);
 	order(&other);
 	check_eq(atomic_load(&vb_segment_self->size), size);
 	stop_reader(&other);

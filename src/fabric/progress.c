@@ -654,9 +654,15 @@ __attribute__((destructor)) static void leave_at_exit(void)
 {
 	if (!vb_fabric.users)
 		return;
-	vb_read_lock();
-	vb_fabric.sink->work(true); /* acknowledgements that are due */
-	vb_read_unlock();
+	/*
+	 * Acknowledgements that are due. Not where the program exits in a signal handler that came in
+	 * the middle of our work: this thread may have locked what is needed for it.
+	 */
+	if (!rcu_read_ongoing()) {
+		vb_read_lock();
+		vb_fabric.sink->work(true);
+		vb_read_unlock();
+	}
 	vb_frame_linger();
 	vb_registry_leave();
 }

@@ -177,11 +177,16 @@ static const struct vb_opcode *decode_ctrl(const void *ring, uint32_t blocks, ui
 		(const void *)((const char *)ring + (index & (blocks - 1)) * BLOCK);
 	uint32_t opmod_idx_opcode = be32toh(*(const volatile __be32 *)&ctrl->opmod_idx_opcode);
 	uint32_t ds = be32toh(*(const volatile __be32 *)&ctrl->qpn_ds) & 0x3f;
-	uint8_t fm_ce_se = *(const volatile uint8_t *)&ctrl->fm_ce_se;
+	/* Signature, stream and flags are one word: the stream alone would not be aligned. */
+	uint32_t stream_flags = be32toh(*(const volatile __be32 *)&ctrl->signature);
+	uint8_t fm_ce_se = (uint8_t)stream_flags;
 	const struct vb_opcode *opcode;
 
+	_Static_assert(offsetof(struct mlx5_wqe_ctrl_seg, signature) == 8 &&
+			       offsetof(struct mlx5_wqe_ctrl_seg, fm_ce_se) == 11,
+		       "one word");
 	wr->index = (uint16_t)index;
-	wr->stream = be16toh(*(const volatile __be16 *)&ctrl->dci_stream_channel_id);
+	wr->stream = (uint16_t)(stream_flags >> 8);
 	wr->wqe_opcode = (uint8_t)opmod_idx_opcode;
 	wr->wqe_modifier = (uint8_t)(opmod_idx_opcode >> 24);
 	wr->blocks = (uint8_t)(ds ? (ds + 3) / 4 : 1);

@@ -154,6 +154,10 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "target"))
 		return target();
+#ifdef __SANITIZE_ADDRESS__
+	/* It keeps what it knows of the frames that a cancellation leaves, and calls the next ones there wrong. */
+	test_skip("no cancellation inside of frames with AddressSanitizer");
+#endif
 	alarm(50); /* a thread that waits for ever */
 	hand_open(&hand);
 	hand_cq(&hand, &cq, 4);

@@ -388,8 +388,15 @@ PUBLIC int __register_atfork(void (*prepare)(void), void (*parent)(void), void (
 PUBLIC int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			     void *dso)
 {
+	register_function *next = find_register();
+	int (*other)(void (*)(void), void (*)(void), void (*)(void));
+
 	memory_watch_forks();
-	return find_register()(prepare, parent, child, dso);
+	if (next)
+		return next(prepare, parent, child, dso);
+	/* musl has another one. Whoever looks for this one there finds us. */
+	other = (__typeof__(other))dlsym(RTLD_NEXT, "pthread_atfork");
+	return other ? other(prepare, parent, child) : ENOSYS;
 }
 
 __attribute__((constructor)) static void watch_early(void)

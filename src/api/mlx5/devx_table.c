@@ -335,8 +335,12 @@ int devx_list_remove(struct mlx5dv_devx_obj *obj)
 		vb_unlock(&devx->lock);
 		return vb_refuse_busy("other objects");
 	}
-	while (*at != obj)
+	while (*at && *at != obj)
 		at = &(*at)->next;
+	if (!*at) { /* it comes back to the list where its parts are in use */
+		vb_unlock(&devx->lock);
+		return vb_refuse_busy("a thread that destroys it");
+	}
 	*at = obj->next;
 	vb_unlock(&devx->lock);
 	return 0;

@@ -218,6 +218,9 @@ bool vb_peer_alive(struct vb_peer *peer)
 
 bool vb_peer_known_alive(struct vb_peer *peer)
 {
+	/* Its memory can be stored to as before, and whoever has waited for its end expects an error. */
+	if (__builtin_expect(vb_segment_may_be_gone(peer->segment), 0))
+		atomic_store_explicit(&peer->checked, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&peer->checked, memory_order_relaxed) + 100 * 1000000ull >
 	    vb_now_coarse_ns())
 		return !atomic_load_explicit(&peer->dead, memory_order_relaxed);

@@ -452,8 +452,26 @@ static void take_questions(void)
 		vb_fabric.sink->asked();
 }
 
+/*
+ * Have the kernel mark a word of our segment when this thread ends: at the latest when the process is
+ * killed, and before anybody who waits for that hears of it. It does so for locks that a thread dies
+ * with (get_robust_list(2)). The word is a lock that this thread is taking, for ever, so that no list
+ * lies in memory that others can write.
+ */
+static void show_life(void)
+{
+	static struct robust_list_head head;
+
+	atomic_store_explicit(&vb_segment_self->life, (uint32_t)gettid(), memory_order_relaxed);
+	head.list.next = &head.list;
+	head.futex_offset = 0;
+	head.list_op_pending = (struct robust_list *)&vb_segment_self->life;
+	syscall(SYS_set_robust_list, &head, sizeof(head));
+}
+
 static void *background(void *arg)
 {
+	show_life();
 	atomic_store_explicit(&vb_fabric.thread_id, gettid(), memory_order_release);
 	is_background = true;
 	prctl(PR_SET_NAME, "verbatim");

@@ -27,7 +27,9 @@
 #pragma once
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,7 +58,7 @@ struct vb_seg_outbound {
 	uint64_t offset;
 };
 
-#define VB_SEG_MAGIC 0x3667657362657672ull
+#define VB_SEG_MAGIC 0x3767657362657672ull
 
 struct vb_segment {
 	_Atomic uint64_t magic;
@@ -67,7 +69,8 @@ struct vb_segment {
 	_Atomic uint32_t shared;      /* 1: the next three name the table of shared memory, */
 	int32_t shared_fd;            /* a descriptor of the owner (reach.h) */
 	uint64_t shared_dev, shared_ino;
-	uint8_t pad0[8];
+	_Atomic uint32_t life; /* of the background thread; the kernel marks it when that ends */
+	uint8_t pad0[4];
 	/* peers write */
 	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
 	_Atomic uint32_t inbound_epoch;     /* counts announcements below */
@@ -85,6 +88,16 @@ struct vb_segment {
 };
 
 _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");
+
+/*
+ * Whether the process may have ended: then its memory is still there to be written to, and nobody to
+ * read it. A look that costs nothing; the registry knows for sure.
+ */
+static inline bool vb_segment_may_be_gone(const struct vb_segment *segment)
+{
+	return atomic_load_explicit(&((struct vb_segment *)segment)->life, memory_order_relaxed) &
+	       FUTEX_OWNER_DIED;
+}
 
 /* The own segment, NULL before vb_fabric_start(). */
 extern struct vb_segment *vb_segment_self;

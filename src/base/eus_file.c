@@ -68,10 +68,12 @@ static int open_directory(int root, bool make, char name[VB_DIR_NAME_MAX])
 	}
 	for (unsigned int k = 0; make && k < VB_DIR_NAMES; k++) {
 		directory_name(name, k);
-		if (!mkdirat(root, name, 0700))
-			return vb_dir_open(root, name);
-		if (errno != EEXIST)
+		if (mkdirat(root, name, 0700) && errno != EEXIST)
 			return -errno;
+		/* One that another process has made since the first look is the one to use. */
+		fd = vb_dir_open(root, name);
+		if (fd != -ENOTDIR)
+			return fd;
 	}
 	return make ? -EPERM : -ENOENT;
 }

@@ -104,10 +104,6 @@ static void fork_now(int sig)
 
 static void *use(void *arg)
 {
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	while (!atomic_load(&over))
 		vb_dpa_mem_share(busy_process, busy_heap, 8);
 	return arg;
@@ -117,12 +113,17 @@ static void *use(void *arg)
 static void test_handlers_fork(void **state)
 {
 	struct sigaction act = { .sa_handler = fork_now, .sa_flags = SA_RESTART }, before;
+	sigset_t all, mask;
 	pthread_t other;
 
 	(void)state;
 	busy_process = make_process(false);
 	busy_heap = make_heap(busy_process);
+	/* The other thread takes no alarm, not even before it runs: a child of it would go on for ever. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &mask);
 	assert_int_equal(pthread_create(&other, NULL, use, NULL), 0);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	assert_int_equal(sigaction(SIGALRM, &act, &before), 0);
 	for (int i = 0; i < 100 && !in_child; i++) {
 		struct itimerval once = { { 0, 0 }, { 0, 20 + 7 * i } };

@@ -38,6 +38,7 @@ static int open_in_child(const char *without, char *said, size_t size)
 		if (!strcmp(without, "/dev") &&
 		    (mkdir("/dev/shm", 0777) || mount("none", "/dev/shm", "tmpfs", 0, NULL)))
 			_exit(253);
+		unsetenv("VERBATIM_SHM_DIR");
 		list = ibv_get_device_list(NULL);
 		errno = 0;
 		ctx = list && list[0] ? ibv_open_device(list[0]) : NULL;

@@ -256,16 +256,16 @@ static int count_segments(void)
 	struct stat net;
 	struct dirent *entry;
 	char mine[64], path[512];
-	DIR *shm = opendir("/dev/shm"), *dir;
+	DIR *shm = opendir(shm_path()), *dir;
 	int count = 0;
 
 	check_eq(stat("/proc/self/ns/net", &net), 0);
-	check(shm, "/dev/shm: %s", strerror(errno));
+	check(shm, "%s: %s", shm_path(), strerror(errno));
 	snprintf(mine, sizeof(mine), "-%llu-", (unsigned long long)net.st_ino);
 	path[0] = 0;
 	while ((entry = readdir(shm))) {
 		if (!strncmp(entry->d_name, "verbatim-", 9) && strstr(entry->d_name, mine))
-			snprintf(path, sizeof(path), "/dev/shm/%s", entry->d_name);
+			snprintf(path, sizeof(path), "%s/%s", shm_path(), entry->d_name);
 	}
 	closedir(shm);
 	dir = path[0] ? opendir(path) : NULL;

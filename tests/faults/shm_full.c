@@ -7,11 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <sys/mount.h>
 #include <sys/statvfs.h>
 
 static int opener(void)
@@ -62,13 +60,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "opener"))
 		return opener();
-	if (!enter_namespaces(CLONE_NEWNS))
-		test_skip("a small /dev/shm needs the right to make a mount namespace (%s)",
-			  strerror(errno));
-	mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=16m,mode=1777"))
-		test_skip("a small /dev/shm needs the right to mount a tmpfs (%s)",
-			  strerror(errno));
+	enter_small_shm("size=16m,mode=1777");
 	node_pair(&a, &b, &attr);
 	ping(&a, &b);
 	fd = open("/dev/shm/filler", O_CREAT | O_RDWR | O_CLOEXEC, 0600);

@@ -16,10 +16,10 @@
 
 enum { OTHER_UID = 65533 };
 
-/* Everything below /dev/shm/verbatim-* that is not ours must be closed to us. */
+/* Everything in verbatim-* of the registries' directory that is not ours must be closed to us. */
 static void check_files(void)
 {
-	DIR *shm = opendir("/dev/shm");
+	DIR *shm = opendir(shm_path());
 	struct dirent *entry;
 	char path[512];
 	struct stat st;
@@ -29,7 +29,7 @@ static void check_files(void)
 	while ((entry = readdir(shm))) {
 		if (strncmp(entry->d_name, "verbatim-", 9))
 			continue;
-		snprintf(path, sizeof(path), "/dev/shm/%s", entry->d_name);
+		snprintf(path, sizeof(path), "%s/%s", shm_path(), entry->d_name);
 		if (stat(path, &st) || st.st_uid == geteuid())
 			continue;
 		foreign++;

@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -842,31 +841,6 @@ static int serve(void)
 	return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-/* Again with a registry of its own, because other tests have DPA processes, too. */
-static int run_alone(void)
-{
-	char dir[] = "/dev/shm/flexio-stats-XXXXXX";
-	int status = -1;
-	pid_t child;
-
-	if (!mkdtemp(dir))
-		return 1;
-	setenv("VERBATIM_SHM_DIR", dir, 1);
-	child = fork();
-	if (!child) {
-		execl("/proc/self/exe", self, bed_elf_path, NULL);
-		_exit(127);
-	}
-	waitpid(child, &status, 0);
-	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -882,8 +856,6 @@ int main(int argc, char **argv)
 
 	self = argv[0];
 	bed_elf_path = argc > 1 ? argv[1] : NULL;
-	if (argc == 2 && !getenv("VERBATIM_SHM_DIR"))
-		return run_alone();
 	deterministic = getenv("VERBATIM_DPA_SEED");
 	bed_init(argc, argv);
 	h = dpa_stats_open("mlx5_0");

@@ -66,7 +66,7 @@ CASES = [
 def run(prefix, command, folder, **variables):
     where = tempfile.mkdtemp(dir=folder)
     env = {name: value for name, value in os.environ.items()
-           if not name.startswith(('VERBATIM_', 'LD_PRELOAD', 'LD_LIBRARY_PATH', 'MALLOC_', 'GIT_'))}
+           if name == 'VERBATIM_SHM_DIR' or not name.startswith(('VERBATIM_', 'LD_PRELOAD', 'LD_LIBRARY_PATH', 'MALLOC_', 'GIT_'))}
     env.update(variables, LC_ALL='C', HOME=folder)
     return subprocess.run(prefix + ['sh', '-c', command], cwd=where, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=170)

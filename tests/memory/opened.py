@@ -14,7 +14,8 @@ ONE = 'private shared private private'
 
 
 def run(argv, limits='', **variables):
-    env = {name: value for name, value in os.environ.items() if not name.startswith(('VERBATIM_', 'LD_PRELOAD'))}
+    env = {name: value for name, value in os.environ.items()
+           if name == 'VERBATIM_SHM_DIR' or not name.startswith(('VERBATIM_', 'LD_PRELOAD'))}
     env.update(variables)
     return subprocess.run(['sh', '-c', f'{limits} exec "$@"', 'sh', *argv], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=60)

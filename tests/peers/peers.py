@@ -42,6 +42,14 @@ def sanitizer(tree):
                           text=True).stdout.strip()
 
 
+def bare_env(**more):
+    """An environment with nothing of the caller's, except for where the registry is."""
+    env = {'PATH': os.environ.get('PATH', '/usr/bin:/bin'), 'LANG': 'C', **more}
+    if 'VERBATIM_SHM_DIR' in os.environ:
+        env['VERBATIM_SHM_DIR'] = os.environ['VERBATIM_SHM_DIR']
+    return env
+
+
 def main(run):
     """Exit as meson wants it: 0 passed, 77 skipped with its reason as the last line, else failed."""
     try:
@@ -137,7 +145,7 @@ class World:
 
     def environment(self):
         """Nothing of the caller's: a program must run from a bare environment."""
-        env = {'PATH': os.environ.get('PATH', '/usr/bin:/bin'), 'HOME': self.home, 'TMPDIR': self.home, 'LANG': 'C'}
+        env = bare_env(HOME=self.home, TMPDIR=self.home)
         config = os.path.join(self.home, 'verbatim.conf')
         if os.path.exists(config):
             env['VERBATIM_CONFIG'] = config

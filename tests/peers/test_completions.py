@@ -19,7 +19,7 @@ spec=($(complete -p "$2")); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
 for ((i = 0; i < ${#spec[@]}; i++)); do [[ ${spec[i]} == -F ]] && ${spec[i + 1]}; done
 printf '%s\\n' "${COMPREPLY[@]}"'''
     done = subprocess.run(['bash', '-c', script, 'bash', FOLDER, *words], capture_output=True, text=True, timeout=60, check=False,
-                          env={'PATH': os.path.join(STAGE, 'bin') + ':' + os.environ['PATH'], 'LANG': 'C', 'HOME': '/'}, cwd='/')
+                          env={**peers.bare_env(HOME='/'), 'PATH': os.path.join(STAGE, 'bin') + ':' + os.environ['PATH']}, cwd='/')
     if done.returncode or done.stderr:
         raise peers.Failure(f'{line}: exit code {done.returncode}\n{done.stdout}{done.stderr}')
     return done.stdout.split()

@@ -73,8 +73,8 @@ def run_blocks(path, folder):
             documented.append((i, follows[1] if follows[0] == 'text' else ''))
     if not documented:
         return
-    env = {'PATH': os.path.join(peers.stage(), 'bin') + ':' + os.environ['PATH'], 'HOME': folder, 'LANG': 'C',
-           'PKG_CONFIG_PATH': os.path.join(peers.stage(), 'lib', 'pkgconfig')}
+    env = peers.bare_env(HOME=folder, PKG_CONFIG_PATH=os.path.join(peers.stage(), 'lib', 'pkgconfig'))
+    env['PATH'] = os.path.join(peers.stage(), 'bin') + ':' + env['PATH']
     os.symlink(os.path.join(TOP, 'docs'), os.path.join(folder, 'docs'))
     shutil.copytree(os.path.join(TOP, 'samples'), os.path.join(folder, 'samples'))  # they are built where they lie
     done = subprocess.run(['bash', '-c', '\n'.join(script)], cwd=folder, env=env, stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ CODES = {'ok': 0, 'fallback': 1, 'fail': 2}
 
 
 def call(*argv, env=None):
-    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **(env or {})}
+    environment = {**peers.bare_env(), **(env or {})}
     return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=170, check=False)
 
 
@@ -83,7 +83,7 @@ def check_sandbox(fine):
 
 def check_shared_memory():
     """A small /dev/shm; needs a mount namespace, and is passed over without one."""
-    mount = 'mount -t tmpfs -o {} none /dev/shm || exit 99; shift; exec "$@"'
+    mount = 'mount -t tmpfs -o {} none /dev/shm || exit 99; unset VERBATIM_SHM_DIR; shift; exec "$@"'
     for options, name, verdict, text in (('size=16k', 'card', 'fail', '/dev/shm is full'),
                                          ('size=10m', 'shared memory', 'fallback', '/dev/shm has 10240 KiB left'),
                                          ('nr_inodes=5', 'inodes', 'fallback', 'room for 4 files')):

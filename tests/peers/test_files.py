@@ -11,12 +11,12 @@ import time
 import peers
 
 VERBATIM = os.path.join(peers.stage(), 'bin', 'verbatim')
-SHM = '/dev/shm'
+SHM = os.environ.get('VERBATIM_SHM_DIR', '/dev/shm')
 UNIQUE = f'{time.time_ns():x}'  # in names of adapters: trees of earlier runs of this test may still be there
 
 
 def call(*program, config=None, env=None, verbatim=True, **options):
-    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **(env or {})}
+    environment = {**peers.bare_env(), **(env or {})}
     if config:
         environment['VERBATIM_CONFIG'] = config
     return subprocess.run([VERBATIM, 'run', '--', *program] if verbatim else program, env=environment, capture_output=True,
@@ -131,7 +131,7 @@ def check_damage(folder):
     before = tree_of(config)
     for path in ('/sys/class/infiniband', f'/sys/class/infiniband/{name}/ports/1/state', '/dev/infiniband/uverbs0'):
         user = subprocess.Popen([VERBATIM, 'run', '--', 'sh', '-c', 'read line; ls -d "$0"', path], stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, env={'PATH': os.environ['PATH'], 'VERBATIM_CONFIG': config}, text=True)
+                                stdout=subprocess.PIPE, env=peers.bare_env(VERBATIM_CONFIG=config), text=True)
         call('rm', '-rf', path, config=config)
         expect(call('ls', '-d', path, config=config), f'^{path}$')
         if path not in user.communicate('\n', timeout=60)[0]:

@@ -69,7 +69,7 @@ int main(void)
 
 
 def call(*args, env=None):
-    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **(env or {})}
+    environment = {**peers.bare_env(), **(env or {})}
     return subprocess.run([VERBATIM, 'run', '--', *args], env=environment, capture_output=True, text=True, timeout=120,
                           check=False)
 

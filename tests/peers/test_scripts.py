@@ -13,7 +13,7 @@ SCRIPTS = os.path.join(TOP, 'build-aux')
 
 
 def call(*args, **env):
-    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **env}
+    environment = {**peers.bare_env(), **env}
     return subprocess.run(args, cwd=TOP, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -37,7 +37,7 @@ def check_refusals():
     def script(name, *args, **env):
         return call(os.path.join(SCRIPTS, name), *args, **env)
 
-    for name in ('build', 'check', 'bench', 'demo', 'setup', 'install', 'vendor-paths', 'cross-aarch64'):
+    for name in ('apart', 'build', 'check', 'bench', 'demo', 'setup', 'install', 'vendor-paths', 'cross-aarch64'):
         expect(script(name), 2, 'usage' if name != 'check' else '')
     expect(script('setup', 'nonsense'), 2, "unknown purpose 'nonsense'; known:.* build ")
     expect(script('check', '/nowhere'), 2, '/nowhere is no build tree; make one with')

@@ -13,7 +13,7 @@ VERBATIM = os.path.join(peers.stage(), 'bin', 'verbatim')
 
 
 def call(*args, env=None, program=VERBATIM, **options):
-    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **(env or {})}
+    environment = {**peers.bare_env(), **(env or {})}
     return subprocess.run([program, *args], env=environment, capture_output=True, text=True, timeout=60,
                           check=False, **options)
 
@@ -167,7 +167,8 @@ def check_output_is_lost():
 def check_bare_environment():
     for env in ({'HOME': ''}, {'LC_ALL': 'tr_TR.UTF-8', 'LANG': 'xx'}, {'TERM': 'dumb', 'COLUMNS': '-1'}):
         expect(call('devices', env=env), 0, stdout='^mlx5_0 ')
-    done = subprocess.run([VERBATIM, 'run', '/bin/sh', '-c', 'echo "$LD_LIBRARY_PATH"'], env={}, capture_output=True,
+    done = subprocess.run([VERBATIM, 'run', '/bin/sh', '-c', 'echo "$LD_LIBRARY_PATH"'],
+                          env={'VERBATIM_SHM_DIR': os.environ.get('VERBATIM_SHM_DIR', '')}, capture_output=True,
                           text=True, timeout=60, check=False)
     expect(done, 0, stdout='/lib$')
 

@@ -24,9 +24,9 @@ def check_side_by_side(ours, theirs):
 
 
 def registry_dirs(owner):
-    """The directories below /dev/shm that belong to a user and have our name."""
+    """The directories beside the registry that belong to a user and have our name."""
     found = []
-    for entry in os.scandir('/dev/shm'):
+    for entry in os.scandir(os.environ.get('VERBATIM_SHM_DIR', '/dev/shm')):
         if 'verbatim' in entry.name and entry.stat(follow_symlinks=False).st_uid == owner:
             found.append(entry.path)
     return found
@@ -38,7 +38,7 @@ def check_cannot_read(ours, theirs):
     server = peers.start_server(ours, pair_argv(port), port)
     dirs = registry_dirs(os.geteuid())
     if not dirs:
-        raise peers.Failure('no registry in /dev/shm while a server runs')
+        raise peers.Failure('no registry while a server runs')
     for path in dirs:
         if theirs.call(['test', '-r', path]) == 0 or theirs.call(['test', '-x', path]) == 0:
             raise peers.Failure(f'{path} is open to another user')

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -227,6 +228,25 @@ bool enter_namespaces(int flags)
 		return false;
 	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
 	return write_file("/proc/self/gid_map", map);
+}
+
+void enter_small_shm(const char *options)
+{
+	if (!enter_namespaces(CLONE_NEWNS))
+		test_skip("a small /dev/shm needs the right to make a mount namespace (%s)",
+			  strerror(errno));
+	mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+	if (mount("tmpfs", "/dev/shm", "tmpfs", 0, options))
+		test_skip("a small /dev/shm needs the right to mount a tmpfs (%s)",
+			  strerror(errno));
+	unsetenv("VERBATIM_SHM_DIR");
+}
+
+const char *shm_path(void)
+{
+	const char *path = getenv("VERBATIM_SHM_DIR");
+
+	return path ? path : "/dev/shm";
 }
 
 int campaign(int count, int long_count)

@@ -181,5 +181,9 @@ void node_meet(struct node *node, int fd, struct address *peer);
 
 /* New namespaces (CLONE_NEW*) for this process, in a user namespace where it takes one; false with errno. */
 bool enter_namespaces(int flags);
+/* A tmpfs of its own, with these options, in place of /dev/shm, and the registry in it; a skip where that is not allowed. */
+void enter_small_shm(const char *options);
+/* The directory that registries are in. */
+const char *shm_path(void);
 /* Where the long campaigns are wanted (VERBATIM_TEST_LONG=1): long_count, else count. */
 int campaign(int count, int long_count);

@@ -13,14 +13,11 @@
  */
 #include "common.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -298,17 +295,6 @@ static void kill_one(unsigned int after_ms)
 	close(fd);
 }
 
-static void small_memory(void)
-{
-	if (!enter_namespaces(CLONE_NEWNS))
-		test_skip("a small /dev/shm needs the right to make a mount namespace (%s)",
-			  strerror(errno));
-	mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=16m,mode=1777"))
-		test_skip("a small /dev/shm needs the right to mount a tmpfs (%s)",
-			  strerror(errno));
-}
-
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
@@ -318,7 +304,7 @@ int main(int argc, char **argv)
 		return peer(!strcmp(role, "victim"));
 	/* All wait for room most of the time. */
 	if (!strcmp(role, "short")) {
-		small_memory();
+		enter_small_shm("size=16m,mode=1777");
 		setenv("LANES_FEW", "1", 1);
 	}
 	for (int i = 0; !strcmp(role, "kill") && i < campaign(4, 40); i++)

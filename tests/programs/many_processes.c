@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/mount.h>
 
 enum { PROCESSES = 64, MESSAGES = 100, SLOT = 256 };
 
@@ -212,17 +211,6 @@ static void conduct(void)
 	barrier(); /* all have written */
 }
 
-static void limit_shm(void)
-{
-	if (!enter_namespaces(CLONE_NEWNS))
-		test_skip("a /dev/shm of 64 MiB needs the right to make a mount namespace (%s)",
-			  strerror(errno));
-	mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m,mode=1777"))
-		test_skip("a /dev/shm of 64 MiB needs the right to mount a tmpfs (%s)",
-			  strerror(errno));
-}
-
 int main(int argc, char **argv)
 {
 	pid_t pids[PROCESSES];
@@ -230,7 +218,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "member"))
 		return member();
 	if (argc > 1 && !strcmp(argv[1], "small"))
-		limit_shm();
+		enter_small_shm("size=64m,mode=1777");
 	for (int i = 0; i < PROCESSES; i++)
 		pids[i] = spawn_self("member", &fds[i]);
 	conduct();

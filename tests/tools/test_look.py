@@ -229,7 +229,7 @@ def check_resets():
 
 def check_two_directories(folder):
     """Programs of one user may be in two registry directories, each with the same slots."""
-    os.environ['VERBATIM_SHM_DIR'] = folder
+    before, os.environ['VERBATIM_SHM_DIR'] = os.environ['VERBATIM_SHM_DIR'], folder
     try:
         with Program() as first:
             name = next(n for n in os.listdir(folder) if n.startswith('verbatim-') and not n.startswith('verbatim-files'))
@@ -241,7 +241,7 @@ def check_two_directories(folder):
                 for pid, qp in qps.items():
                     check(qp['peer_pid'] == pid, f'{pid}: {qp}')
     finally:
-        del os.environ['VERBATIM_SHM_DIR']
+        os.environ['VERBATIM_SHM_DIR'] = before
 
 
 def check_churn():

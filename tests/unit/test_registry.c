@@ -57,6 +57,7 @@ static int in_child(int (*body)(void))
 		if (!enter_namespaces(CLONE_NEWNS | CLONE_NEWNET) ||
 		    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
 			_exit(NO_NAMESPACES);
+		unsetenv("VERBATIM_SHM_DIR");
 		_exit(body());
 	}
 	close(pipes[1]);

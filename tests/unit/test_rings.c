@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -485,13 +484,7 @@ static void shortage(void)
 
 static void small_memory(void)
 {
-	if (!enter_namespaces(CLONE_NEWNS))
-		test_skip("a small /dev/shm needs the right to make a mount namespace (%s)",
-			  strerror(errno));
-	mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m,mode=1777"))
-		test_skip("a small /dev/shm needs the right to mount a tmpfs (%s)",
-			  strerror(errno));
+	enter_small_shm("size=64m,mode=1777");
 	check_eq(vb_fabric_start(&sink), 0);
 	shortage();
 	vb_fabric_stop();

@@ -41,18 +41,31 @@ struct vb_tap {
 
 /* --- listening -------------------------------------------------------------------------------- */
 
-void vb_cable_listen(int change)
+/* The lock is held. */
+static uint32_t use_of_frames(void)
+{
+	return (vb_card.cable.listeners > vb_card.cable.tapping ? VB_FRAME_RECEIVES : 0) |
+	       (vb_card.cable.tapping ? VB_FRAME_TAPS : 0);
+}
+
+static void change_use(int listeners, int taps)
 {
 	uint32_t before;
 
 	vb_card_enter();
 	vb_lock(&vb_card.cable.lock);
-	before = vb_card.cable.listeners;
-	vb_card.cable.listeners += (uint32_t)change;
-	if (!before != !vb_card.cable.listeners)
-		vb_registry_listen(vb_card.cable.listeners);
+	before = use_of_frames();
+	vb_card.cable.listeners += (uint32_t)listeners;
+	vb_card.cable.tapping += (uint32_t)taps;
+	if (before != use_of_frames())
+		vb_frame_listen(use_of_frames());
 	vb_unlock(&vb_card.cable.lock);
 	vb_card_leave();
+}
+
+void vb_cable_listen(int change)
+{
+	change_use(change, 0);
 }
 
 void vb_cable_sniff(const struct vb_dev *dev, int change)
@@ -75,7 +88,7 @@ void vb_cable_joined(void)
 {
 	vb_lock(&vb_card.cable.lock);
 	if (vb_card.cable.listeners)
-		vb_registry_listen(true);
+		vb_frame_listen(use_of_frames());
 	if (vb_card.cable.sniffers)
 		vb_registry_sniff(true);
 	vb_unlock(&vb_card.cable.lock);
@@ -84,7 +97,7 @@ void vb_cable_joined(void)
 void vb_cable_forked(void)
 {
 	atomic_store_explicit(&vb_card.cable.lock.held, 0, memory_order_relaxed);
-	vb_card.cable.listeners = vb_card.cable.sniffers = 0;
+	vb_card.cable.listeners = vb_card.cable.tapping = vb_card.cable.sniffers = 0;
 	atomic_store_explicit(&vb_card.cable.taps, NULL, memory_order_relaxed);
 }
 
@@ -140,7 +153,7 @@ int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 		free(new);
 		return -EBUSY;
 	}
-	vb_cable_listen(1);
+	change_use(1, 1);
 	vb_cable_sniff(dev, tap->rdma);
 	vb_wire_use(dev->adapter, 1);
 	return 0;
@@ -166,7 +179,7 @@ void vb_cable_tap_close(struct vb_dev *dev)
 	vb_cable_sniff(dev, -tap->tap.rdma);
 	vb_read_wait();
 	free(tap);
-	vb_cable_listen(-1);
+	change_use(-1, -1);
 }
 
 /* --- the switch ------------------------------------------------------------------------------- */
@@ -362,6 +375,15 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 			vb_wire_send(adapter, frame);
 	}
 	send_out(&origin, frame);
+}
+
+bool vb_cable_may_send(uint32_t len)
+{
+	enum { LONGER = 256 }; /* rules may make it so */
+	struct iovec iov = { NULL, len + LONGER < VB_FRAME_MAX ? len + LONGER : VB_FRAME_MAX };
+	struct vb_pkt pkt = as_packet(&(struct vb_frame_origin){ 0 }, &iov);
+
+	return vb_frame_may_send(&pkt);
 }
 
 /* The adapter with a GUID that is on a cable; NULL: none of ours. */

@@ -151,7 +151,7 @@ struct vb_sq {
 	struct vb_transfer transfer; /* of wr */
 	bool no_pull;                /* the target cannot fetch payloads */
 	uint32_t to_place;  /* we place the bytes of wr from here on; 0: all, VB_NO_SPLIT: none */
-	uint64_t sent;      /* payload bytes of wr already sent in packets */
+	uint64_t sent;      /* payload bytes of wr already sent in packets; or its frames */
 	uint64_t cost;      /* of what was sent since the doorbell, see RUN_BYTES */
 	uint32_t resend;    /* blocks from next on that were begun before a rewind */
 	uint32_t first_psn; /* of wr */
@@ -169,7 +169,7 @@ struct vb_sq {
 	} pace;
 	struct vb_wr wr;
 	uint64_t
-		watch_at; /* ns: when to look again at the word that wr waits for; 0: it does not */
+		watch_at; /* ns: when to look again at the word, or for the room, that wr waits for; 0: it does not */
 	uint32_t watch_ns; /* how long it was from the last look to that */
 };
 
@@ -508,8 +508,11 @@ void vb_why_flushed(const struct vb_qp *qp, uint32_t count, const char *queue)
 
 /* --- raw.c --- */
 enum { VB_RAW_BUFFER = VB_FRAME_MAX + 2048 }; /* of vb_qp.frame */
-enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov,
-			       int cnt);
+/*
+ * The frames of a WQE: enum ibv_wc_status, or -EAGAIN where one finds no room; sq.sent counts those that
+ * went, and the next call goes on behind them. sq.lock is held, inside a read section.
+ */
+int vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov, int cnt);
 
 /* --- tir.c --- */
 int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss);
@@ -541,6 +544,8 @@ uint64_t vb_cable_number(const char *name);
 /* A frame leaves an adapter; ways: enum vb_frame_way. */
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways);
+/* Whether a frame of this length can leave now; see vb_frame_may_send(). */
+bool vb_cable_may_send(uint32_t len);
 /* A frame from another process; what it says is not trusted. */
 void vb_cable_receive(const struct vb_pkt *pkt);
 /* Show the frame of a packet to the sniffers of both adapters, in all processes. GUIDs; 0: not known. */

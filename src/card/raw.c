@@ -25,6 +25,7 @@
  */
 enum { HEADER_ROOM = 1024, TAG_ROOM = 64, FRAME_AT = HEADER_ROOM + TAG_ROOM };
 
+_Static_assert(IBV_WC_SUCCESS == 0, "a status is positive, or success");
 _Static_assert(FRAME_AT + VB_FRAME_MAX <= VB_RAW_BUFFER, "the buffer holds all of it");
 
 /* What is being sent. */
@@ -33,6 +34,7 @@ struct sending {
 	const struct vb_wr *wr;
 	const struct iovec *iov;
 	int cnt;
+	uint64_t frames; /* made so far; those below sq.sent went in an earlier try */
 };
 
 /* Copy bytes [offset, offset + len) of the WQE's memory. */
@@ -63,9 +65,14 @@ static const struct vb_swp *swp_of(const struct sending *s, struct vb_swp *swp)
 }
 
 /* The last steps: the frame is complete but for its tag and padding. */
-static enum ibv_wc_status finish(const struct sending *s, struct vb_frame *f)
+static int finish(struct sending *s, struct vb_frame *f)
 {
 	const struct vb_wr *wr = s->wr;
+
+	if (__builtin_expect(s->frames++ < s->qp->sq.sent, 0))
+		return IBV_WC_SUCCESS;
+	if (__builtin_expect(!vb_cable_may_send(f->len), 0))
+		return -EAGAIN;
 
 	if (wr->insert_vlan &&
 	    (f->len + 4 > VB_FRAME_MAX ||
@@ -75,11 +82,12 @@ static enum ibv_wc_status finish(const struct sending *s, struct vb_frame *f)
 	vb_frame_pad(f);
 	s->qp->sq.traffic.sent += f->len;
 	vb_flow_send(s->qp, f, wr->metadata);
+	s->qp->sq.sent++;
 	return IBV_WC_SUCCESS;
 }
 
 /* One frame: bytes [offset, offset + len). */
-static enum ibv_wc_status send_one(const struct sending *s, uint64_t offset, uint64_t len)
+static int send_one(struct sending *s, uint64_t offset, uint64_t len)
 {
 	struct vb_frame f = { .data = s->qp->frame + FRAME_AT,
 			      .len = (uint32_t)len,
@@ -103,9 +111,9 @@ static enum ibv_wc_status send_one(const struct sending *s, uint64_t offset, uin
 	return finish(s, &f);
 }
 
-static enum ibv_wc_status send_cut(const struct sending *s)
+static int send_cut(struct sending *s)
 {
-	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	int status = IBV_WC_SUCCESS;
 	uint64_t at = 0;
 
 	if (!s->wr->mss || s->wr->len % s->wr->mss || s->wr->len > VB_MAX_TSO)
@@ -115,9 +123,9 @@ static enum ibv_wc_status send_cut(const struct sending *s)
 	return status;
 }
 
-static enum ibv_wc_status send_each(const struct sending *s)
+static int send_each(struct sending *s)
 {
-	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	int status = IBV_WC_SUCCESS;
 	uint64_t at = 0, len = 0;
 
 	for (uint32_t i = 0; i < s->wr->num_sge && status == IBV_WC_SUCCESS; i++) {
@@ -143,14 +151,16 @@ static int read_payload(void *arg, uint8_t *to, uint32_t offset, uint32_t len)
 static int emit_segment(void *arg, struct vb_frame *segment)
 {
 	struct vb_swp swp;
+	int status;
 
 	if (swp_of(arg, &swp))
 		vb_frame_parse(segment); /* as in send_one() */
 	segment->headroom = TAG_ROOM;
-	return finish(arg, segment) == IBV_WC_SUCCESS ? 0 : -EMSGSIZE;
+	status = finish(arg, segment);
+	return status <= 0 ? status : -EMSGSIZE;
 }
 
-static enum ibv_wc_status send_large(struct sending *s)
+static int send_large(struct sending *s)
 {
 	struct vb_swp swp;
 	struct vb_lso lso = {
@@ -176,16 +186,15 @@ static enum ibv_wc_status send_large(struct sending *s)
 		return IBV_WC_LOC_PROT_ERR;
 	ret = vb_frame_segment(&lso);
 	return ret >= 0                             ? IBV_WC_SUCCESS
+	       : ret == -EAGAIN                     ? ret
 	       : ret == -EFAULT                     ? IBV_WC_LOC_PROT_ERR
 	       : ret == -ENOSPC || ret == -EMSGSIZE ? IBV_WC_LOC_LEN_ERR
 						    : IBV_WC_LOC_QP_OP_ERR;
 }
 
-/* sq.lock is held, inside a read section. */
-enum ibv_wc_status vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov,
-			       int cnt)
+int vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *iov, int cnt)
 {
-	struct sending s = { qp, wr, iov, cnt };
+	struct sending s = { qp, wr, iov, cnt, 0 };
 
 	if (wr->op == VB_WR_LSO)
 		return send_large(&s);

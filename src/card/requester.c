@@ -701,18 +701,29 @@ static bool is_paced(struct vb_qp *qp)
 	return false;
 }
 
+enum { ROOM_NS = 2000000 }; /* between looks for room */
+
 static VB_APART enum step send_frame(struct vb_qp *qp)
 {
 	struct iovec iov[VB_WR_MAX_SGE];
-	enum ibv_wc_status status = IBV_WC_LOC_PROT_ERR;
-	int cnt;
+	int cnt, status = IBV_WC_LOC_PROT_ERR;
+	struct vb_sq *sq = &qp->sq;
 
-	if (__builtin_expect(qp->sq.pace.kbps, 0) && is_paced(qp))
+	/* What waits for room was counted before. */
+	if (__builtin_expect(sq->pace.kbps, 0) && !sq->watch_at && is_paced(qp))
 		return WAIT;
-	cnt = vb_message_gather(qp, &qp->sq.wr, iov);
+	cnt = vb_message_gather(qp, &sq->wr, iov);
 	if (cnt >= 0)
-		status = vb_raw_send(qp, &qp->sq.wr, iov, cnt);
-	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, status);
+		status = vb_raw_send(qp, &sq->wr, iov, cnt);
+	if (__builtin_expect(status == -EAGAIN, 0)) {
+		/* A reader that takes the last of a small ring wakes nobody, nor does one that is stopped. */
+		sq->watch_at = vb_now_ns() + ROOM_NS;
+		vb_alarm_set(&qp->timer, sq->watch_at);
+		vb_work_block(qp, VB_WORK_SEND);
+		return WAIT;
+	}
+	sq->watch_at = 0;
+	return status == IBV_WC_SUCCESS ? done(qp) : fail(qp, (enum ibv_wc_status)status);
 }
 
 /* --- local work ------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -35,6 +36,7 @@ enum {
 	REFUSED_MS = 1000, /* between two tries where somebody must allow it first */
 	LOOK_MS = 20,      /* between two looks whether to stop */
 	BURST = 64,        /* frames between two looks, however many wait */
+	ROOM_NS = 1000000, /* between two looks for room in a process that receives */
 };
 
 static const char tun[] = "/dev/net/tun";
@@ -104,6 +106,19 @@ static void report(const struct vb_adapter *adapter, int err)
 			tun, strerror(-err));
 }
 
+/* Frames stay in the TAP while a process that receives them has no room. */
+static bool may_take(void)
+{
+	bool may;
+
+	vb_read_lock();
+	may = vb_cable_may_send(VB_FRAME_MAX);
+	vb_read_unlock();
+	if (!may)
+		nanosleep(&(struct timespec){ .tv_nsec = ROOM_NS }, NULL);
+	return may;
+}
+
 /* Up to so many frames that wait there; false: the TAP is gone, or the program has closed the file. */
 static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *file, int most)
 {
@@ -111,6 +126,8 @@ static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *
 	ssize_t n = 1;
 
 	while (n > 0 && most--) {
+		if (!may_take())
+			return true;
 		if (!vb_file_is_open(file))
 			return false;
 		n = read(file->fd, frame, sizeof(frame));

@@ -434,6 +434,20 @@ static inline uint64_t vb_path_connection(struct vb_path *path, uint32_t qpn)
 	return path->ops->connection ? path->ops->connection(path, qpn) : 0;
 }
 
+/* What a process does with the frames of others; bits. */
+enum vb_frame_use {
+	VB_FRAME_RECEIVES = 1 << 0, /* queues, rules or a TAP get them */
+	VB_FRAME_TAPS = 1 << 1,     /* it looks at what passes a port */
+};
+
+/* How this process listens from now on; 0: not at all. */
+void vb_frame_listen(uint32_t use);
+/*
+ * Whether a frame of a queue may be sent, inside a read section: each process that receives has room for
+ * it, or has taken nothing for so long that it is not waited for any more. Where not, there will be
+ * progress when there is room. Nobody waits for a process that only taps.
+ */
+bool vb_frame_may_send(const struct vb_pkt *pkt);
 /*
  * A raw frame, to every other process that listens (VB_FRAME_SNIFFED: that sniffs); inside a read section. One that has no room
  * loses it, and finds it counted. Returns the number of those.

@@ -6,9 +6,11 @@
  *	vb_frame_send --> every other process that listens --> the first ring to it, where there is room
  *
  * A process that listens says so by a bit of its slot in the registry (vb_registry_listen), so that
- * a frame nobody wants costs four loads. Nothing waits and nothing is kept: a frame for a process
- * that is slow, stopped or dead is lost, as on a wire, and counted in that process's segment. A sender
- * that is no queue (a replayed file) may ask for room first.
+ * a frame nobody wants costs four loads. A card takes frames from the wire as fast as they come, and a
+ * process may not run for a while: so a queue sends its next frame when all that receive have room
+ * (vb_frame_may_send), and its WQEs wait until then. Two seconds after a process has taken its last
+ * frame it is slow: until it takes one, frames for it are lost and counted in its segment, as are those
+ * for a process that only looks at what passes.
  *
  * A ring ends with its process. So a process that ends waits a little for those who have not read its
  * frames yet (vb_frame_linger): a frame whose send has completed is on the wire.
@@ -20,9 +22,28 @@
 #include "fabric/peer.h"
 #include "fabric/state.h"
 
+enum {
+	/*
+	 * With so much room left a frame is sent without asking. Other threads that did not ask either
+	 * may send theirs meanwhile.
+	 */
+	SPARE_BYTES = 8 * (VB_FRAME_MAX + 256),
+	/* So long a process that takes nothing is waited for: it may be stopped. */
+	PATIENCE_NS = 2000000000,
+};
+
 static bool is_there(const struct vb_peer *peer)
 {
 	return peer && !atomic_load_explicit(&peer->dead, memory_order_relaxed);
+}
+
+/* Its ring's lock is held. */
+static void note_crowd(struct vb_peer *peer, struct vb_peer_tx *tx)
+{
+	bool crowded = !vb_ring_has_bytes(&tx->ring, SPARE_BYTES);
+
+	if (atomic_load_explicit(&peer->crowded, memory_order_relaxed) != crowded)
+		atomic_store_explicit(&peer->crowded, crowded, memory_order_relaxed);
 }
 
 /* Whether it has the frame; one that is gone loses nothing. */
@@ -38,6 +59,7 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 	ret = vb_peer_lock_tx(peer, tx);
 	if (!ret) {
 		ret = vb_ring_send(&tx->ring, pkt);
+		note_crowd(peer, tx);
 		vb_unlock(&tx->lock);
 	}
 	/* Perhaps nobody reads that ring any more: then it is given up. */
@@ -73,6 +95,48 @@ static bool has_room(uint32_t slot, const struct vb_pkt *pkt, bool give_up)
 	       !vb_peer_alive(peer);
 }
 
+/* The process has no room: is it to be waited for? */
+static bool is_awaited(struct vb_peer *peer)
+{
+	uint64_t since = atomic_load_explicit(&peer->full_since, memory_order_relaxed);
+	uint64_t now = vb_now_ns();
+
+	if (!since)
+		atomic_store_explicit(&peer->full_since, now, memory_order_relaxed);
+	else if (now - since > PATIENCE_NS)
+		atomic_store_explicit(&peer->slow, true, memory_order_relaxed);
+	return !atomic_load_explicit(&peer->slow, memory_order_relaxed) && vb_peer_alive(peer);
+}
+
+static bool may_send_to(uint32_t slot, const struct vb_pkt *pkt)
+{
+	struct vb_peer *peer = vb_peer_find(slot);
+	struct vb_peer_tx *tx;
+	bool room;
+
+	if (!is_there(peer) || !atomic_load_explicit(&peer->crowded, memory_order_relaxed) ||
+	    !(atomic_load_explicit(&peer->segment->frames, memory_order_relaxed) &
+	      VB_FRAME_RECEIVES))
+		return true;
+	tx = &peer->tx[0];
+	vb_lock(&tx->lock);
+	room = !tx->ring.shared || vb_ring_has_room(&tx->ring, pkt);
+	if (!room) {
+		vb_ring_wait_room(&tx->ring);
+		room = vb_ring_has_room(&tx->ring, pkt);
+	}
+	if (room && tx->ring.shared)
+		note_crowd(peer, tx);
+	vb_unlock(&tx->lock);
+	if (!room) {
+		vb_peer_wake(peer); /* for padding that went ahead */
+		return !is_awaited(peer);
+	}
+	atomic_store_explicit(&peer->full_since, 0, memory_order_relaxed);
+	atomic_store_explicit(&peer->slow, false, memory_order_relaxed);
+	return true;
+}
+
 /* The processes of a word of the registry that are to get a frame. */
 static uint64_t listeners(uint32_t word)
 {
@@ -102,6 +166,26 @@ unsigned int vb_frame_send(const struct vb_pkt *pkt)
 		}
 	}
 	return lost;
+}
+
+bool vb_frame_may_send(const struct vb_pkt *pkt)
+{
+	bool may = true;
+
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
+		uint64_t slots = listeners(word);
+
+		for (; slots; slots &= slots - 1)
+			may &= may_send_to(word * 64 + (uint32_t)__builtin_ctzll(slots), pkt);
+	}
+	return may;
+}
+
+void vb_frame_listen(uint32_t use)
+{
+	if (vb_segment_self)
+		atomic_store_explicit(&vb_segment_self->frames, use, memory_order_relaxed);
+	vb_registry_listen(use);
 }
 
 bool vb_frame_has_room(const struct vb_pkt *pkt, bool give_up)

@@ -259,6 +259,11 @@ static uint64_t record_size(const struct vb_pkt *pkt)
 	       ~(uint64_t)(VB_RING_LINE - 1);
 }
 
+bool vb_ring_has_bytes(struct vb_ring_tx *tx, uint64_t bytes)
+{
+	return has_room(tx, bytes);
+}
+
 bool vb_ring_has_room(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 {
 	return reserve(tx, record_size(pkt));

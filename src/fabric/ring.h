@@ -139,6 +139,8 @@ int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
  * for.
  */
 bool vb_ring_has_room(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
+/* Whether so many bytes more would find room, but for padding. */
+bool vb_ring_has_bytes(struct vb_ring_tx *tx, uint64_t bytes);
 /* Whether everything sent was consumed. */
 bool vb_ring_drained(struct vb_ring_tx *tx);
 /* Ask to be told of room; false where there is room already. */

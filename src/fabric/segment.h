@@ -70,7 +70,7 @@ struct vb_segment {
 	int32_t shared_fd;            /* a descriptor of the owner (reach.h) */
 	uint64_t shared_dev, shared_ino;
 	_Atomic uint32_t life; /* of the background thread; the kernel marks it when that ends */
-	uint8_t pad0[4];
+	_Atomic uint32_t frames; /* what the owner does with raw frames: enum vb_frame_use */
 	/* peers write */
 	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
 	_Atomic uint32_t inbound_epoch;     /* counts announcements below */

@@ -29,11 +29,11 @@ static void post(struct station *s, uint64_t slot)
 
 static void make(struct station *s, uint32_t create_flags, uint16_t max_tso_header)
 {
-	struct ibv_cq_init_attr_ex cq = { .cqe = STATION_SLOTS, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_init_attr_ex cq = { .cqe = s->slots, .wc_flags = IBV_WC_STANDARD_FLAGS };
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.cap = { .max_send_wr = 16,
-			 .max_recv_wr = STATION_SLOTS,
+			 .max_recv_wr = s->slots,
 			 .max_send_sge = 4,
 			 .max_recv_sge = 1,
 			 .max_inline_data = 128 },
@@ -41,7 +41,7 @@ static void make(struct station *s, uint32_t create_flags, uint16_t max_tso_head
 		.create_flags = create_flags,
 		.max_tso_header = max_tso_header,
 	};
-	size_t size = (size_t)STATION_SLOTS * STATION_SLOT + STATION_LARGE;
+	size_t size = (size_t)s->slots * STATION_SLOT + STATION_LARGE;
 
 	s->has_tag = !strncmp(ibv_get_device_name(s->ctx->device), "mlx5", 4);
 	if (s->has_tag)
@@ -63,15 +63,23 @@ static void make(struct station *s, uint32_t create_flags, uint16_t max_tso_head
 	s->mr = ibv_reg_mr(s->pd, s->buf, size, IBV_ACCESS_LOCAL_WRITE);
 	check(s->mr);
 	raw_to_rts(s->qp);
-	for (uint64_t i = 0; i < STATION_SLOTS; i++)
+	for (uint64_t i = 0; i < s->slots; i++)
 		post(s, i);
 }
 
 void station_open_with(struct station *s, const char *device, uint32_t create_flags,
 		       uint16_t max_tso_header)
 {
-	*s = (struct station){ .ctx = open_device(device), .own_ctx = true };
+	*s = (struct station){ .ctx = open_device(device),
+			       .own_ctx = true,
+			       .slots = STATION_SLOTS };
 	make(s, create_flags, max_tso_header);
+}
+
+void station_open_deep(struct station *s, const char *device, uint32_t slots)
+{
+	*s = (struct station){ .ctx = open_device(device), .own_ctx = true, .slots = slots };
+	make(s, 0, 0);
 }
 
 void station_open(struct station *s, const char *device)
@@ -81,7 +89,7 @@ void station_open(struct station *s, const char *device)
 
 void station_open_in(struct station *s, struct ibv_context *ctx)
 {
-	*s = (struct station){ .ctx = ctx };
+	*s = (struct station){ .ctx = ctx, .slots = STATION_SLOTS };
 	make(s, 0, 0);
 }
 
@@ -99,7 +107,7 @@ void station_close(struct station *s)
 
 enum ibv_wc_status station_try_send(struct station *s, const void *frame, uint32_t len, int flags)
 {
-	uint8_t *from = s->buf + (size_t)STATION_SLOTS * STATION_SLOT;
+	uint8_t *from = s->buf + (size_t)s->slots * STATION_SLOT;
 	struct ibv_sge sge = { (uintptr_t)from, len, s->mr->lkey };
 	struct ibv_send_wr wr = { .wr_id = 9,
 				  .sg_list = &sge,

@@ -18,6 +18,7 @@ struct station {
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	uint8_t *buf; /* slots to receive, then STATION_LARGE bytes to send from */
+	uint32_t slots; /* buffers that are posted */
 	bool has_tag; /* mlx5: completions have flow tag and VLAN */
 };
 
@@ -39,6 +40,8 @@ void station_open_in(struct station *s, struct ibv_context *ctx);
 /* The same with options of the queue pair. */
 void station_open_with(struct station *s, const char *device, uint32_t create_flags,
 		       uint16_t max_tso_header);
+/* The same with so many buffers posted. */
+void station_open_deep(struct station *s, const char *device, uint32_t slots);
 void station_close(struct station *s);
 
 enum ibv_wc_status station_try_send(struct station *s, const void *frame, uint32_t len, int flags);

@@ -306,7 +306,7 @@ static void switch_frame(const struct vb_frame_origin *origin, const struct vb_f
 		if (has_port(port) && cable_of(port) == origin->cable &&
 		    port->guid != origin->adapter && leads_to(&d, port)) {
 			tap_frame(port, frame, false);
-			vb_flow_arrive(port, NULL, frame);
+			vb_flow_arrive(port, NULL, frame, false);
 		}
 	}
 }
@@ -368,7 +368,7 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 	}
 	tap_frame(adapter, frame, true);
 	if (ways & VB_FRAME_TO_PORT)
-		vb_flow_arrive(adapter, from, frame);
+		vb_flow_arrive(adapter, from, frame, ways & VB_FRAME_TO_CABLE);
 	if (ways & VB_FRAME_TO_CABLE) {
 		switch_frame(&origin, frame);
 		if (__builtin_expect(adapter->config->tap[0], 0))
@@ -432,14 +432,14 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
 		if (port && !vb_port_is_cut(port, 1)) {
 			tap_frame(port, &frame, false);
-			vb_flow_arrive(port, NULL, &frame);
+			vb_flow_arrive(port, NULL, &frame, false);
 		}
 		return;
 	}
 	if (port) {
 		tap_frame(port, &frame, true);
 		if (pkt->origin.ways & VB_FRAME_TO_PORT)
-			vb_flow_arrive(port, NULL, &frame);
+			vb_flow_arrive(port, NULL, &frame, pkt->origin.ways & VB_FRAME_TO_CABLE);
 		else
 			vb_flow_overhear(port, &frame);
 		if (pkt->origin.ways & VB_FRAME_TO_CABLE && port->config->tap[0])
@@ -465,7 +465,7 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 	vb_read_lock();
 	vb_burst_begin();
 	tap_frame(adapter, &frame, false);
-	vb_flow_arrive(adapter, NULL, &frame);
+	vb_flow_arrive(adapter, NULL, &frame, false);
 	lost = send_out(&origin, &frame);
 	vb_burst_end();
 	vb_read_unlock();

@@ -19,6 +19,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/rcu.h"
@@ -130,8 +131,11 @@ struct arrival {
 	bool sniffed; /* a copy for a sniffer, which also hears its own domain */
 };
 
-static bool hears(const struct arrival *a, uint32_t transport_domain, uint8_t loopback)
+static bool hears(const struct arrival *a, const struct vb_steer_meta *meta,
+		  uint32_t transport_domain, uint8_t loopback)
 {
+	if (meta->foreign && !(loopback & VB_TIR_UNICAST))
+		return false;
 	if (a->sniffed || !a->from || !transport_domain ||
 	    transport_domain != a->from->init.transport_domain)
 		return true;
@@ -167,7 +171,7 @@ static void to_qp(const struct arrival *a, struct vb_qp *qp, const struct vb_fra
 	 * unless it was made so.
 	 */
 	if ((qp != a->from || qp->init.loopback) && (qp->rss || vb_qp_receives(vb_qp_state(qp))) &&
-	    hears(a, qp->init.transport_domain, qp->init.loopback))
+	    hears(a, meta, qp->init.transport_domain, qp->init.loopback))
 		deliver(qp, atomic_load_explicit(&qp->rss, memory_order_acquire), f, meta);
 }
 
@@ -179,7 +183,7 @@ static void to_dest(const struct arrival *a, const struct vb_steer_dest *dest,
 	if (dest->kind == VB_FLOW_QP)
 		to_qp(a, dest->object, f, meta);
 	else if (dest->kind == VB_FLOW_TIR &&
-		 hears(a, tir->transport_domain,
+		 hears(a, meta, tir->transport_domain,
 		       atomic_load_explicit(&tir->loopback, memory_order_relaxed)))
 		deliver(tir->rq, atomic_load_explicit(&tir->rss, memory_order_acquire), f, meta);
 }
@@ -206,6 +210,12 @@ static void emit_rx(void *arg, const struct vb_steer_dest *dest, const struct vb
 	}
 }
 
+/* A unicast address that is not the port's, as far as its configuration says. */
+static bool is_foreign(const struct vb_adapter *adapter, const struct vb_frame *frame)
+{
+	return !(frame->data[0] & 1) && memcmp(frame->data, adapter->config->mac, 6);
+}
+
 static void sniff(const struct vb_adapter *adapter, enum vb_steer_kind kind,
 		  const struct vb_qp *from, const struct vb_frame *frame)
 {
@@ -218,10 +228,10 @@ static void sniff(const struct vb_adapter *adapter, enum vb_steer_kind kind,
 }
 
 static void receive(const struct vb_adapter *adapter, const struct vb_qp *from,
-		    const struct vb_frame *frame)
+		    const struct vb_frame *frame, bool looped)
 {
 	struct vb_steer *steer = domain(adapter, VB_STEER_NIC_RX);
-	struct vb_steer_meta meta = { 0 };
+	struct vb_steer_meta meta = { .foreign = looped && is_foreign(adapter, frame) };
 	struct arrival a = { adapter, from, frame->data[0] & 1, false };
 
 	if (steer)
@@ -241,11 +251,11 @@ void vb_flow_sniff(const struct vb_adapter *adapter, bool sent, const struct vb_
 }
 
 void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
-		    const struct vb_frame *frame)
+		    const struct vb_frame *frame, bool looped)
 {
 	if (!from) /* else a sniffer had it when it was sent */
 		sniff(adapter, VB_STEER_SNIFFER_RX, NULL, frame);
-	receive(adapter, from, frame);
+	receive(adapter, from, frame, looped);
 }
 
 /* --- from a send queue ------------------------------------------------------------------------ */

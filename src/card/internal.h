@@ -523,9 +523,12 @@ void vb_tir_forked(void);
 struct vb_frame;
 /* A frame of a send queue, whose lock is held; metadata: of the WQE. */
 void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t metadata);
-/* A frame at the port of an adapter. from: the sender, where that is a queue of this process there. */
+/*
+ * A frame at the port of an adapter. from: the sender, where that is a queue of this process there.
+ * looped: the port has sent it, and no rule of the FDB has turned it back.
+ */
 void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
-		    const struct vb_frame *frame);
+		    const struct vb_frame *frame, bool looped);
 /* What another process sends on the adapter's port: for sniffers. */
 void vb_flow_overhear(const struct vb_adapter *adapter, const struct vb_frame *frame);
 /* A packet that queue pairs of the adapter send or receive, as a frame: for sniffers, too. */

@@ -70,6 +70,9 @@ void steer_extract(const struct key_plan *plan, const struct key_source *from, u
 /* The key of a value, which has been checked. */
 void steer_pack(const struct key_plan *plan, const uint32_t value[STEER_WORDS], uint32_t *key);
 
+/* Where the outer destination MAC begins in a mask: 32 bits of it, then 16 at the top of the next word. */
+enum { DMAC_WORD = 2 };
+
 /* --- rules of one mask ------------------------------------------------------------------------ */
 
 struct vb_steer_rule {
@@ -110,6 +113,7 @@ struct store {
 	uint32_t handles; /* matchers that share it */
 	uint16_t priority;
 	uint8_t criteria;
+	bool addresses; /* the mask has all bits of the destination MAC */
 	uint32_t mask[STEER_WORDS];
 	struct key_plan plan;
 };

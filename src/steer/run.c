@@ -278,9 +278,18 @@ static void follow_all(struct run *run, const struct way *way, const struct vb_s
 	}
 }
 
+/* A rule of the store has the frame. */
+static void note_address(struct way *way, const struct store *store)
+{
+	if (store->addresses) {
+		own_meta(way);
+		way->own_meta.foreign = false;
+	}
+}
+
 /* In the stores from *at on, which is then the one behind. */
-static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,
-				       const struct list *list, uint32_t *at)
+static struct vb_steer_rule *find_rule(struct run *run, struct way *way, const struct list *list,
+				       uint32_t *at)
 {
 	struct key_source from = { .f = way->f, .meta = way->meta };
 	uint32_t key[STEER_WORDS];
@@ -295,8 +304,11 @@ static struct vb_steer_rule *find_rule(struct run *run, const struct way *way,
 		steer_extract(&store->plan, &from, key);
 		rule = steer_store_find(store, key,
 					steer_hash(&run->steer->secret, key, store->plan.words));
-		if (rule)
-			return rule;
+		if (!rule)
+			continue;
+		if (__builtin_expect(way->meta->foreign, 0))
+			note_address(way, store);
+		return rule;
 	}
 	return NULL;
 }

@@ -202,6 +202,7 @@ static struct store *make_store(const struct vb_steer *steer, uint16_t priority,
 	store->priority = priority;
 	store->criteria = criteria;
 	memcpy(store->mask, mask, sizeof(store->mask));
+	store->addresses = mask[DMAC_WORD] == UINT32_MAX && mask[DMAC_WORD + 1] >> 16 == 0xffff;
 	*err = steer_plan(mask, steer->geneve_option, &store->plan, why);
 	if (*err) {
 		free(store);

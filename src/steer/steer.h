@@ -231,6 +231,11 @@ struct vb_steer_meta {
 	uint32_t tag;         /* 24 bits; 0: no rule set one */
 	uint32_t source_sqn;  /* the queue that sent it, where it is known */
 	uint16_t source_port; /* vport */
+	/*
+	 * NIC_RX: the port itself has sent it, to a unicast address that is not known as the port's.
+	 * A rule that names the whole address makes it the port's: then this is false.
+	 */
+	bool foreign;
 };
 
 /*

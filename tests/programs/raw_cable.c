@@ -127,7 +127,7 @@ static void send_to(struct station *s, uint64_t dst, uint64_t src, uint32_t numb
 
 /* --- tests --------------------------------------------------------------------------------------------- */
 
-/* All ports hang on one switch: unknown destinations reach all of them, and the sender's port. */
+/* All ports hang on one switch: unknown destinations reach all others, multicast the sender's port, too. */
 static void all_ports(void)
 {
 	struct peer on5 = start("mlx5_0"), on5b = start("mlx5_1"), on4 = start("mlx4_0");
@@ -142,7 +142,8 @@ static void all_ports(void)
 		send_to(&s, i & 1 ? broadcast : mac + 99, mac, i);
 		station_get(&local, &got);
 		check_eq(got.data[17], i);
-		expect(&on5, i);
+		if (i & 1)
+			expect(&on5, i);
 		expect(&on5b, i);
 		expect(&on4, i);
 	}
@@ -159,6 +160,69 @@ static void all_ports(void)
 	end(&on4);
 	end(&on5b);
 	end(&on5);
+}
+
+/*
+ * A program that answers everything it gets, by another queue: its answers go to the sender, and are no frames that it gets.
+ * Nor does another process on its port get them, unless a flow names the address.
+ */
+static void answers(const char *device, uint64_t own)
+{
+	enum { QUESTIONS = 4 };
+	struct ibv_flow *flow, *far_flow, *named;
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+	} in = { .attr = { .size = sizeof(in), .num_of_specs = 1, .port = 1 },
+		 .eth = { .type = IBV_FLOW_SPEC_ETH,
+			  .size = sizeof(in.eth),
+			  .mask.dst_mac = { 255, 255, 255, 255, 255, 255 } } };
+	const uint64_t asker = own + 1;
+	struct station rx, tx, far, other;
+	struct peer p = start(device);
+	struct got got;
+	uint8_t f[LEN];
+
+	station_open(&rx, device);
+	station_open(&tx, device);
+	station_open(&other, device);
+	station_open(&far, !strcmp(device, "mlx5_0") ? "mlx5_1" : "mlx5_0");
+	flow = flow_all(rx.qp);
+	far_flow = flow_all(far.qp);
+	for (uint32_t i = 0; i < QUESTIONS; i++) {
+		send_to(&far, own, asker, i);
+		expect(&p, i);
+	}
+	for (uint32_t i = 0; i < QUESTIONS; i++) {
+		station_get(&rx, &got);
+		check_eq(got.data[17], i);
+		send_to(&tx, asker, own, 100 + i);
+		station_get(&far, &got);
+		check_eq(got.data[17], 100 + i);
+	}
+	station_quiet(&rx);
+	/* A flow that names the address makes it the port's. */
+	make_frame(f, asker, 0, 0);
+	memcpy(in.eth.val.dst_mac, f, 6);
+	named = ibv_create_flow(other.qp, &in.attr);
+	check(named, "%s", strerror(errno));
+	send_to(&tx, asker, own, 200);
+	station_get(&other, &got);
+	check_eq(got.data[17], 200);
+	station_get(&far, &got);
+	station_quiet(&rx);
+	send_to(&tx, broadcast, own, 201);
+	expect(&p, 201);
+	station_get(&rx, &got);
+	check_eq(got.data[17], 201);
+	check_eq(ibv_destroy_flow(named), 0);
+	check_eq(ibv_destroy_flow(far_flow), 0);
+	check_eq(ibv_destroy_flow(flow), 0);
+	station_close(&far);
+	station_close(&other);
+	station_close(&tx);
+	station_close(&rx);
+	end(&p);
 }
 
 /* Where a source was seen, frames for it go, and nowhere else. */
@@ -329,6 +393,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	all_ports();
+	answers("mlx5_0", 0x020000000200);
+	answers("mlx4_0", 0x020000000300);
 	learning();
 	two_processes();
 	killed_receiver("mlx5_0");

@@ -10,9 +10,10 @@
 
 #include "station.h"
 
-static const uint64_t here = 0x020000000001, there = 0x020000000002, group = 0x01005e000001;
+/* Frames between stations of one port: to a group, since others' unicast addresses are not on the port itself. */
+static const uint64_t here = 0x030000000001, there = 0x020000000002, group = 0x01005e000001;
 static const char *device;
-static struct station tx, rx, other;
+static struct station tx, rx, other, far; /* far: of another port */
 
 /* --- flows --------------------------------------------------------------------------------------- */
 
@@ -447,10 +448,13 @@ static void defaults(void)
 	all = flow_make(&rx, &in);
 	add_default(&in, IBV_FLOW_ATTR_MC_DEFAULT);
 	multi = flow_make(&other, &in);
-	put_eth(f, 0, here, there, 0x88b5);
-	station_send(&tx, f, sizeof(f), 0);
+	/* From the wire; what its own port sends to another's address is on the wire only. */
+	put_eth(f, 0, there, there + 1, 0x88b5);
+	station_send(&far, f, sizeof(f), 0);
 	station_expect(&rx, f, sizeof(f));
 	station_quiet(&other);
+	station_send(&tx, f, sizeof(f), 0);
+	station_quiet(&rx);
 	put_eth(f, 0, group, there, 0x88b5);
 	station_send(&tx, f, sizeof(f), 0);
 	station_expect(&rx, f, sizeof(f));
@@ -508,7 +512,7 @@ static void tags(void)
 	station_send(&tx, f, sizeof(f), 0);
 	station_get(&rx, &got);
 	check_eq(got.tag, rx.has_tag ? 0xabcdef : 0);
-	put_eth(f, 0, there, there, 0x88b5);
+	put_eth(f, 0, group, there, 0x88b5);
 	station_send(&tx, f, sizeof(f), 0);
 	station_get(&rx, &got);
 	check_eq(got.tag, 0);
@@ -531,7 +535,7 @@ static void drops(void)
 	put_eth(f, 0, here, there, 0x88b5);
 	station_send(&tx, f, sizeof(f), 0);
 	station_quiet(&rx);
-	put_eth(f, 0, there, there, 0x88b5);
+	put_eth(f, 0, group, there, 0x88b5);
 	station_send(&tx, f, sizeof(f), 0);
 	station_expect(&rx, f, sizeof(f));
 	check_eq(ibv_destroy_flow(flow), 0);
@@ -695,6 +699,7 @@ int main(int argc, char **argv)
 	station_open(&tx, device);
 	station_open(&rx, device);
 	station_open(&other, device);
+	station_open(&far, !strcmp(device, "mlx5_0") ? "mlx5_1" : "mlx5_0");
 	each_specification();
 	masks();
 	priorities();
@@ -707,6 +712,7 @@ int main(int argc, char **argv)
 	bad_input();
 	many();
 	closed();
+	station_close(&far);
 	station_close(&other);
 	station_close(&rx);
 	station_close(&tx);

@@ -11,7 +11,8 @@
 
 enum { LONGEST = 9216 };
 
-static const uint64_t here = 0x020000000001, there = 0x020000000002;
+/* Frames between stations of one port: to a group, since others' unicast addresses are not on the port itself. */
+static const uint64_t here = 0x030000000001, there = 0x020000000002;
 static const char *device;
 static bool mlx5;
 

@@ -12,7 +12,8 @@
 
 enum { WQS = 8, SLOTS = 64, SLOT = 512, KEY = 40 };
 
-static const uint64_t here = 0x020000000001, there = 0x020000000002;
+/* Frames between stations of one port: to a group, since others' unicast addresses are not on the port itself. */
+static const uint64_t here = 0x030000000001, there = 0x020000000002;
 static const char *device;
 static bool mlx5;
 static struct station tx;

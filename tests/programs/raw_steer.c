@@ -140,7 +140,7 @@ static void receive_rules(void)
 	send_frame(group, f);
 	station_quiet(&other);
 	station_expect(&rx, f, LEN);
-	send_frame(here + 77, f);
+	send_frame(group + 77, f);
 	station_quiet(&other);
 	station_expect(&rx, f, LEN);
 	check_eq(ibv_destroy_qp(other.qp), EBUSY);
@@ -226,11 +226,11 @@ static void send_rules(void)
 							.modify = { set_dmac, 1 } });
 	rules_open(&r, vb_flow_domain(dev_of(&tx), VB_STEER_NIC_TX), 0);
 	rules_add(&r, here, &drop, 1);
-	rules_add(&r, there, &modify, 1);
+	rules_add(&r, group, &modify, 1);
 	send_frame(here, f);
 	station_quiet(&rx);
 	station_quiet(&far);
-	send_frame(there, f);
+	send_frame(group, f);
 	put16(f + 4, 0xabcd);
 	station_expect(&rx, f, LEN);
 	station_expect(&far, f, LEN);
@@ -252,9 +252,9 @@ static void shortened(void)
 	uint8_t f[SHORTEST];
 
 	rules_open(&r, vb_flow_domain(dev_of(&tx), VB_STEER_FDB), 0);
-	rules_add(&r, here, &pop, 1);
+	rules_add(&r, group, &pop, 1);
 	memset(f, 0xee, sizeof(f));
-	put_eth(f, 0, here, there, 0x8100);
+	put_eth(f, 0, group, there, 0x8100);
 	put16(f + 14, 5);
 	put16(f + 16, 0x88b5);
 	station_send(&tx, f, sizeof(f), 0);
@@ -296,7 +296,11 @@ static void switch_rules(void)
 	send_frame(group, f); /* misses in the table below: the manager */
 	station_expect(&rx, f, LEN);
 	station_quiet(&far);
-	send_frame(here + 9, f); /* misses in the root: as without rules */
+	send_frame(here + 9,
+		   f); /* misses in the root, as without rules: another's address is on the wire */
+	station_quiet(&rx);
+	station_expect(&far, f, LEN);
+	send_frame(group + 9, f);
 	station_expect(&rx, f, LEN);
 	station_expect(&far, f, LEN);
 	rules_close(&root);

@@ -15,7 +15,8 @@ enum { L3_INNER = 0x10, L4_INNER = 0x20, L3_OUTER = 0x40, L4_OUTER = 0x80, ALL =
 enum { OP_LSO = 0x0e, OP_MPW = 0x0e | 1 << 24, OP_EMPW = 0x29 };
 enum { UNIT = 16, INSERT_VLAN = 0x8000 };
 
-static const uint64_t here = 0x020000000001, there = 0x020000000002;
+/* Frames between stations of one port: to a group, since others' unicast addresses are not on the port itself. */
+static const uint64_t here = 0x030000000001, there = 0x020000000002;
 static struct station tx, rx;
 static struct ibv_flow *flow;
 static struct mlx5dv_qp ring;

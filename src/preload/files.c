@@ -223,37 +223,38 @@ PUBLIC int fstat64(int fd, struct stat64 *st)
 	return LIBC(fstat64)(fd, st) ? -1 : see_node((struct stat *)st);
 }
 
-/*
- * What programs built before glibc 2.33 call. The version is that of the struct, and there is only
- * one.
- */
-#define XSTAT(name, params, ...)    \
-	PUBLIC int name params      \
-	{                           \
-		return __VA_ARGS__; \
-	}
+/* What programs built before glibc 2.33 call. Which versions of the struct there are libc knows. */
+STAT(__xstat, AT_FDCWD, (int version, const char *path, struct stat *st), version, to.path, st)
+STAT(__xstat64, AT_FDCWD, (int version, const char *path, struct stat64 *st), version, to.path, st)
+STAT(__lxstat, AT_FDCWD, (int version, const char *path, struct stat *st), version, to.path, st)
+STAT(__lxstat64, AT_FDCWD, (int version, const char *path, struct stat64 *st), version, to.path, st)
+STAT(__fxstatat, dir, (int version, int dir, const char *path, struct stat *st, int flags), version,
+     dir, to.path, st, flags)
+STAT(__fxstatat64, dir, (int version, int dir, const char *path, struct stat64 *st, int flags),
+     version, dir, to.path, st, flags)
 
-XSTAT(__xstat, (int version, const char *path, struct stat *st), stat(path, st))
-XSTAT(__xstat64, (int version, const char *path, struct stat64 *st), stat64(path, st))
-XSTAT(__lxstat, (int version, const char *path, struct stat *st), lstat(path, st))
-XSTAT(__lxstat64, (int version, const char *path, struct stat64 *st), lstat64(path, st))
-XSTAT(__fxstat, (int version, int fd, struct stat *st), fstat(fd, st))
-XSTAT(__fxstat64, (int version, int fd, struct stat64 *st), fstat64(fd, st))
-XSTAT(__fxstatat, (int version, int dir, const char *path, struct stat *st, int flags),
-      fstatat(dir, path, st, flags))
-XSTAT(__fxstatat64, (int version, int dir, const char *path, struct stat64 *st, int flags),
-      fstatat64(dir, path, st, flags))
+PUBLIC int __fxstat(int version, int fd, struct stat *st)
+{
+	return LIBC(__fxstat)(version, fd, st) ? -1 : see_node(st);
+}
+
+PUBLIC int __fxstat64(int version, int fd, struct stat64 *st)
+{
+	return LIBC(__fxstat64)(version, fd, st) ? -1 : see_node((struct stat *)st);
+}
 
 PUBLIC int statx(int dir, const char *path, int flags, unsigned int mask, struct statx *st)
 {
 	struct redirect to;
 
 	redirect(&to, dir, path);
-	/* A node is told by all of these. */
-	if (LIBC(statx)(dir, to.path, flags, mask | STATX_BASIC_STATS, st))
+	/* Mode and size come unasked; what else tells a node is asked for where they are a node's. */
+	if (LIBC(statx)(dir, to.path, flags, mask, st))
 		return -1;
 	if (st->stx_mode == VB_FILES_NODE_MODE && !st->stx_size &&
 	    redirect_is_tree(makedev(st->stx_dev_major, st->stx_dev_minor))) {
+		if (LIBC(statx)(dir, to.path, flags, mask | STATX_BASIC_STATS, st))
+			return -1;
 		st->stx_mode = S_IFCHR | 0666;
 		st->stx_rdev_major = major((dev_t)st->stx_mtime.tv_sec);
 		st->stx_rdev_minor = minor((dev_t)st->stx_mtime.tv_sec);

@@ -49,7 +49,8 @@ PUBLIC int __fxstatat64(int version, int dir, const char *path, struct stat64 *s
 	F(glob64) F(ioctl) F(lgetxattr) F(listxattr) F(llistxattr) F(lstat) F(lstat64) F(open) F(__open_2) F(open64) \
 	F(__open64_2) F(openat) F(__openat_2) F(openat64) F(__openat64_2) F(opendir) F(readdir) F(readdir64) F(readlink) \
 	F(__readlink_chk) F(readlinkat) F(__readlinkat_chk) F(realpath) F(__realpath_chk) F(scandir) F(scandir64) F(stat) \
-	F(stat64) F(statx)
+	F(stat64) F(statx) F(__xstat) F(__xstat64) F(__lxstat) F(__lxstat64) F(__fxstat) F(__fxstat64) F(__fxstatat) \
+	F(__fxstatat64)
 /* clang-format on */
 
 enum libc_function {

@@ -77,6 +77,9 @@ static _Thread_local struct guard *volatile active __attribute__((tls_model("ini
 
 enum { MAX_HANDLERS = 4 };
 
+/* Of the kernel, in no header of libc: SA_EXPOSE_TAGBITS, and SA_RESTORER where there is one. */
+enum { SA_EXPOSES_TAGS = 0x800, LIBC_FLAGS = 0x04000000 };
+
 static _Atomic(vb_fault_handler *)
 	handlers[MAX_HANDLERS]; /* filled from the front, never emptied */
 
@@ -89,6 +92,9 @@ static struct own {
 	struct sigaction action;
 	_Atomic uint32_t version;
 	bool armed; /* the kernel has our handler */
+	/* what libc adds to every action that it sets: seen where it set ours */
+	int libc_flags;
+	void (*restorer)(void);
 } own_segv, own_bus;
 static struct vb_lock own_lock;
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,23 +170,25 @@ void vb_fault_unblock(void *context)
 static void chain(int sig, siginfo_t *info, void *context)
 {
 	struct sigaction own = own_action(sig);
-	bool with_info = own.sa_flags & SA_SIGINFO, sent = info->si_code <= 0;
+	bool sent = info->si_code <= 0;
+	struct sigaction reset = own;
 	sigset_t saved;
 
 	if (sent && keeper->is_held(sig)) {
 		keeper->hold(sig);
 		return;
 	}
-	if (sent && !with_info && own.sa_handler == SIG_IGN)
+	if (sent && own.sa_handler == SIG_IGN)
 		return;
 	/* A fault that is ignored or blocked ends the process all the same. */
-	if ((!with_info && (own.sa_handler == SIG_DFL || own.sa_handler == SIG_IGN)) ||
-	    keeper->is_held(sig)) {
+	if (!vb_signal_has_handler(&own) || keeper->is_held(sig)) {
 		die(sig, info);
 		return;
 	}
-	if (own.sa_flags & SA_RESETHAND)
-		vb_fault_action(sig, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+	if (own.sa_flags & SA_RESETHAND) { /* of the action only the handler */
+		reset.sa_handler = SIG_DFL;
+		vb_fault_action(sig, &reset, NULL);
+	}
 	/*
 	 * The signal itself is not blocked, whatever the flags say: the handler may ring a
 	 * doorbell. Nor is that noted: a handler that leaves by siglongjmp() would never take it
@@ -188,7 +196,7 @@ static void chain(int sig, siginfo_t *info, void *context)
 	 */
 	vb_fault_unblock(context);
 	vb_signal_mask(SIG_BLOCK, &own.sa_mask, &saved);
-	if (with_info)
+	if (own.sa_flags & SA_SIGINFO)
 		own.sa_sigaction(sig, info, context);
 	else
 		own.sa_handler(sig);
@@ -280,8 +288,7 @@ void vb_fault_find_handlers(void)
 
 	for (int sig = 1; sig < 65; sig++)
 		if (vb_signal_is_asynchronous(sig) && !vb_libc_sigaction(sig, NULL, &now) &&
-		    ((now.sa_flags & SA_SIGINFO) ||
-		     (now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN)))
+		    vb_signal_has_handler(&now))
 			atomic_fetch_or_explicit(keeper->handlers, 1ull << (sig - 1),
 						 memory_order_seq_cst);
 }
@@ -304,19 +311,6 @@ void vb_fault_forget_closing_in(void)
 	atomic_store_explicit(vb_signal_keeper.closing_in, false, memory_order_relaxed);
 }
 
-/* Those that no instruction raises: a blocked fault would end the process. */
-static void asynchronous_signals(sigset_t *set)
-{
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
-
-	sigfillset(set);
-	for (unsigned int i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-		sigdelset(set, faults[i]);
-	/* libc uses these two itself */
-	sigdelset(set, __SIGRTMIN);
-	sigdelset(set, __SIGRTMIN + 1);
-}
-
 /*
  * Ours in the kernel, on the stack that the program's own handler wants; without one, on the
  * alternate one. Other signals wait meanwhile, as they would for one instruction: a handler of the
@@ -325,22 +319,35 @@ static void asynchronous_signals(sigset_t *set)
 static int install(int sig, const struct sigaction *own)
 {
 	struct sigaction ours = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
-	bool has_handler = (own->sa_flags & SA_SIGINFO) ||
-			   (own->sa_handler != SIG_DFL && own->sa_handler != SIG_IGN);
 
-	asynchronous_signals(&ours.sa_mask);
-	ours.sa_flags |= has_handler ? own->sa_flags & (SA_ONSTACK | SA_RESTART) : SA_ONSTACK;
+	vb_sigset_put_bits(&ours.sa_mask, ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC));
+	ours.sa_flags |=
+		vb_signal_has_handler(own) ? own->sa_flags & (SA_ONSTACK | SA_RESTART) : SA_ONSTACK;
 	return vb_libc_sigaction(sig, &ours, NULL) ? -errno : 0;
+}
+
+/* An action as the kernel would keep it, and libc hand it out again. */
+static struct sigaction as_kept(const struct own *own, const struct sigaction *act)
+{
+	enum {
+		KNOWN = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART |
+			SA_NODEFER | SA_EXPOSES_TAGS
+	};
+	struct sigaction kept = *act;
+
+	vb_sigset_put_bits(&kept.sa_mask,
+			   vb_sigset_bits(&act->sa_mask) &
+				   ~(VB_SIGNAL_BIT(SIGKILL) | VB_SIGNAL_BIT(SIGSTOP)));
+	kept.sa_flags = (act->sa_flags & (KNOWN | (int)SA_RESETHAND)) | own->libc_flags;
+	kept.sa_restorer = own->restorer;
+	return kept;
 }
 
 /* With all signals blocked: a handler that comes meanwhile may want the lock. */
 static void lock_own(sigset_t *saved)
 {
-	sigset_t all;
+	const uint64_t all = ~VB_SIGNALS_OF_LIBC;
 
-	sigfillset(&all);
-	sigdelset(&all, __SIGRTMIN);
-	sigdelset(&all, __SIGRTMIN + 1);
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, saved, 8);
 	vb_lock(&own_lock);
 }
@@ -365,6 +372,10 @@ static int arm_one(int sig)
 		set_own_action(own, &now);
 		ret = install(sig, &now);
 		own->armed = !ret;
+		if (!ret && !vb_libc_sigaction(sig, NULL, &now)) {
+			own->libc_flags = now.sa_flags & LIBC_FLAGS;
+			own->restorer = now.sa_restorer;
+		}
 	}
 	unlock_own(&saved);
 	return ret;
@@ -373,7 +384,7 @@ static int arm_one(int sig)
 int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	struct own *own = own_of(sig);
-	struct sigaction before;
+	struct sigaction before, kept;
 	sigset_t saved;
 	int ret = 0;
 
@@ -383,7 +394,8 @@ int vb_fault_action(int sig, const struct sigaction *act, struct sigaction *old)
 	} else {
 		before = own->action;
 		if (act) {
-			set_own_action(own, act);
+			kept = as_kept(own, act);
+			set_own_action(own, &kept);
 			ret = install(sig, act) ? -1 : 0;
 		}
 	}

@@ -595,12 +595,8 @@ static enum vb_site_reason try_patch(struct vb_site *site, uintptr_t rip, const 
 /* No signal at all, because an interrupted change would make this thread wait for itself. */
 static void block_all(sigset_t *before)
 {
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
-	sigset_t all;
+	const uint64_t all = ~VB_SIGNALS_OF_FAULTS;
 
-	memset(&all, 0xff, sizeof(all));
-	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-		sigdelset(&all, faults[i]);
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, KERNEL_SIGSET);
 }
 

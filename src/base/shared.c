@@ -72,12 +72,8 @@ __attribute__((constructor)) static void make_state(void)
  */
 static void lock_table(sigset_t *before)
 {
-	sigset_t all;
+	const uint64_t all = ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC);
 
-	sigfillset(&all);
-	for (int sig = 1; sig < 32; sig++)
-		if (!vb_signal_is_asynchronous(sig))
-			sigdelset(&all, sig);
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, 8);
 	vb_lock(&own->lock);
 }

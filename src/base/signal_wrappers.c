@@ -38,19 +38,25 @@ VB_PUBLIC int sigaction(int sig, const struct sigaction *act, struct sigaction *
 
 VB_PUBLIC sighandler_t signal(int sig, sighandler_t handler)
 {
-	return vb_signal_handler(sig, handler, SA_RESTART);
+	return vb_signal_bsd_handler(sig, handler);
 }
 
 VB_PUBLIC sighandler_t bsd_signal(int sig, sighandler_t handler);
 
 VB_PUBLIC sighandler_t bsd_signal(int sig, sighandler_t handler)
 {
-	return vb_signal_handler(sig, handler, SA_RESTART);
+	return vb_signal_bsd_handler(sig, handler);
 }
 
 VB_PUBLIC sighandler_t ssignal(int sig, sighandler_t handler)
 {
-	return vb_signal_handler(sig, handler, SA_RESTART);
+	return vb_signal_bsd_handler(sig, handler);
+}
+
+/* What it says counts for later calls of signal(), too. */
+VB_PUBLIC int siginterrupt(int sig, int interrupt)
+{
+	return vb_signal_interrupt(sig, interrupt);
 }
 
 VB_PUBLIC sighandler_t sysv_signal(int sig, sighandler_t handler)
@@ -66,7 +72,9 @@ VB_PUBLIC sighandler_t __sysv_signal(int sig, sighandler_t handler)
 
 VB_PUBLIC int sigignore(int sig)
 {
-	return vb_signal_handler(sig, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
+	struct sigaction act = { .sa_handler = SIG_IGN };
+
+	return vb_signal_action(sig, &act, NULL);
 }
 
 static int change_one(int how, int sig, sigset_t *old)
@@ -79,22 +87,17 @@ static int change_one(int how, int sig, sigset_t *old)
 
 /*
  * Blocks the signal, or sets its handler and unblocks it; the handler before, SIG_HOLD where it was
- * blocked.
+ * blocked. As libc's it takes SIG_ERR for an address.
  */
 VB_PUBLIC sighandler_t sigset(int sig, sighandler_t handler)
 {
 	struct sigaction act = { .sa_handler = handler }, before;
 	sigset_t mask;
 
-	sigemptyset(&act.sa_mask);
-	if (handler == SIG_ERR) {
-		errno = EINVAL;
-		return SIG_ERR;
-	}
 	if (vb_signal_action(sig, handler == SIG_HOLD ? NULL : &act, &before) ||
 	    change_one(handler == SIG_HOLD ? SIG_BLOCK : SIG_UNBLOCK, sig, &mask))
 		return SIG_ERR;
-	return sigismember(&mask, sig) == 1 ? SIG_HOLD : before.sa_handler;
+	return vb_sigset_bits(&mask) & VB_SIGNAL_BIT(sig) ? SIG_HOLD : before.sa_handler;
 }
 
 /* --- masks ------------------------------------------------------------------------------------ */
@@ -123,17 +126,9 @@ VB_PUBLIC int sigrelse(int sig)
 static int change_bits(int how, int bits)
 {
 	sigset_t set, old;
-	int before = 0;
 
-	sigemptyset(&set);
-	for (int sig = 1; sig < 32; sig++)
-		if (bits & 1 << (sig - 1))
-			sigaddset(&set, sig);
-	if (vb_signal_mask(how, &set, &old))
-		return -1;
-	for (int sig = 1; sig < 32; sig++)
-		before |= sigismember(&old, sig) == 1 ? 1 << (sig - 1) : 0;
-	return before;
+	vb_sigset_put_bits(&set, (unsigned int)bits);
+	return status(vb_signal_mask(how, &set, &old)) ? -1 : (int)(uint32_t)vb_sigset_bits(&old);
 }
 
 VB_PUBLIC int sigblock(int mask)

@@ -72,22 +72,20 @@ bool vb_signal_is_borrowed(void)
 	       zero != self;
 }
 
-static unsigned int take_bits(sigset_t *set)
+/* Takes our two out of the mask. */
+static unsigned int take_bits(uint64_t *mask)
 {
-	unsigned int bits = (sigismember(set, SIGSEGV) == 1 ? SEGV_BIT : 0) |
-			    (sigismember(set, SIGBUS) == 1 ? BUS_BIT : 0);
+	unsigned int bits = (*mask & VB_SIGNAL_BIT(SIGSEGV) ? SEGV_BIT : 0) |
+			    (*mask & VB_SIGNAL_BIT(SIGBUS) ? BUS_BIT : 0);
 
-	sigdelset(set, SIGSEGV);
-	sigdelset(set, SIGBUS);
+	*mask &= ~(VB_SIGNAL_BIT(SIGSEGV) | VB_SIGNAL_BIT(SIGBUS));
 	return bits;
 }
 
-static void put_bits(sigset_t *set, unsigned int bits)
+static uint64_t put_bits(uint64_t mask, unsigned int bits)
 {
-	if (bits & SEGV_BIT)
-		sigaddset(set, SIGSEGV);
-	if (bits & BUS_BIT)
-		sigaddset(set, SIGBUS);
+	return mask | (bits & SEGV_BIT ? VB_SIGNAL_BIT(SIGSEGV) : 0) |
+	       (bits & BUS_BIT ? VB_SIGNAL_BIT(SIGBUS) : 0);
 }
 
 /* --- handlers --------------------------------------------------------------------------------- */
@@ -104,9 +102,7 @@ static void note_handler(int sig, const struct sigaction *act)
 {
 	vb_signal_settle *wait;
 
-	if (!vb_signal_is_asynchronous(sig) ||
-	    (!(act->sa_flags & SA_SIGINFO) &&
-	     (act->sa_handler == SIG_DFL || act->sa_handler == SIG_IGN)))
+	if (!vb_signal_is_asynchronous(sig) || !vb_signal_has_handler(act))
 		return;
 	atomic_fetch_or_explicit(&handlers, 1ull << (sig - 1), memory_order_seq_cst);
 	/* Another thread's may have been the first, and that thread still be waiting. */
@@ -148,7 +144,8 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 	struct sigaction copy, before;
 	unsigned char bits = 0, bits_before;
 	bool borrowed = vb_signal_is_borrowed();
-	int ret;
+	int ret, err = errno;
+	uint64_t mask;
 
 	if (sig < 1 || sig >= SIGNALS) {
 		errno = EINVAL;
@@ -156,7 +153,9 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 	}
 	if (act) {
 		copy = *act;
-		bits = (unsigned char)take_bits(&copy.sa_mask);
+		mask = vb_sigset_bits(&act->sa_mask);
+		bits = (unsigned char)take_bits(&mask);
+		vb_sigset_put_bits(&copy.sa_mask, mask);
 		note_handler(sig, act);
 	}
 	bits_before = atomic_load_explicit(&handler_bits[sig], memory_order_relaxed);
@@ -167,21 +166,61 @@ int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old
 		atomic_store_explicit(&handler_bits[sig], bits, memory_order_relaxed);
 	if (old) {
 		*old = before;
-		put_bits(&old->sa_mask, bits_before);
+		vb_sigset_put_bits(&old->sa_mask,
+				   put_bits(vb_sigset_bits(&before.sa_mask), bits_before));
 	}
+	errno = err;
 	return 0;
+}
+
+static sighandler_t set_handler(int sig, const struct sigaction *act)
+{
+	struct sigaction old;
+
+	if (act->sa_handler == SIG_ERR) {
+		errno = EINVAL;
+		return SIG_ERR;
+	}
+	return vb_signal_action(sig, act, &old) ? SIG_ERR : old.sa_handler;
 }
 
 sighandler_t vb_signal_handler(int sig, sighandler_t handler, int flags)
 {
-	struct sigaction act = { .sa_handler = handler, .sa_flags = flags }, old;
+	struct sigaction act = { .sa_handler = handler, .sa_flags = flags };
 
-	sigemptyset(&act.sa_mask);
-	if (handler == SIG_ERR) {
-		errno = EINVAL;
-		return SIG_ERR;
+	return set_handler(sig, &act);
+}
+
+static _Atomic uint64_t interrupting; /* signals that siginterrupt() was called for, by number */
+
+sighandler_t vb_signal_bsd_handler(int sig, sighandler_t handler)
+{
+	struct sigaction act = { .sa_handler = handler };
+
+	if (sig >= 1 && sig < SIGNALS) {
+		vb_sigset_put_bits(&act.sa_mask, VB_SIGNAL_BIT(sig));
+		act.sa_flags = atomic_load_explicit(&interrupting, memory_order_relaxed) &
+					       VB_SIGNAL_BIT(sig)
+				       ? 0
+				       : SA_RESTART;
 	}
-	return vb_signal_action(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+	return set_handler(sig, &act);
+}
+
+int vb_signal_interrupt(int sig, bool interrupts)
+{
+	struct sigaction act;
+
+	if (vb_signal_action(sig, NULL, &act))
+		return -1;
+	if (interrupts) {
+		atomic_fetch_or_explicit(&interrupting, VB_SIGNAL_BIT(sig), memory_order_relaxed);
+		act.sa_flags &= ~SA_RESTART;
+	} else {
+		atomic_fetch_and_explicit(&interrupting, ~VB_SIGNAL_BIT(sig), memory_order_relaxed);
+		act.sa_flags |= SA_RESTART;
+	}
+	return vb_signal_action(sig, &act, NULL);
 }
 
 /* --- masks ------------------------------------------------------------------------------------ */
@@ -200,13 +239,8 @@ static void send_pending(unsigned int bits)
 
 void vb_signal_block(sigset_t *before)
 {
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
-	sigset_t all;
+	const uint64_t all = ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC);
 
-	sigfillset(&all); /* without the two that libc uses itself */
-	for (unsigned int i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-		sigdelset(&all, faults[i]);
-	sigemptyset(before);
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, KERNEL_SIGSET);
 }
 
@@ -218,26 +252,25 @@ void vb_signal_unblock(const sigset_t *before)
 int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	unsigned int bits = 0, before = thread_bits;
-	sigset_t copy, real;
+	uint64_t mask = 0, real = 0;
+	int ret, err = errno;
 
 	if (set) {
-		copy = *set;
-		bits = take_bits(&copy);
-		/* As libc does: the two that it uses itself are never blocked. */
-		sigdelset(&copy, __SIGRTMIN);
-		sigdelset(&copy, __SIGRTMIN + 1);
+		mask = vb_sigset_bits(set) & ~VB_SIGNALS_OF_LIBC; /* as libc does */
+		bits = take_bits(&mask);
 	}
-	sigemptyset(&real);
-	if (syscall(SYS_rt_sigprocmask, how, set ? &copy : NULL, &real, KERNEL_SIGSET))
-		return errno;
+	if (syscall(SYS_rt_sigprocmask, how, set ? &mask : NULL, &real, KERNEL_SIGSET)) {
+		ret = errno;
+		errno = err;
+		return ret;
+	}
 	if (set && !vb_signal_is_borrowed())
 		thread_bits = how == SIG_BLOCK     ? before | bits
 			      : how == SIG_UNBLOCK ? before & ~bits
 						   : bits;
 	if (old) {
 		take_bits(&real);
-		*old = real;
-		put_bits(old, before);
+		vb_sigset_put_bits(old, put_bits(real, before));
 	}
 	if (set && pending_bits)
 		send_pending(thread_bits);
@@ -246,17 +279,23 @@ int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 
 void vb_signal_strip(sigset_t *set)
 {
-	take_bits(set);
+	uint64_t mask = vb_sigset_bits(set);
+
+	take_bits(&mask);
+	vb_sigset_put_bits(set, mask);
 }
 
 int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *set)
 {
+	uint64_t mask;
+
 	wait->mask = set ? &wait->real : NULL;
 	wait->before = thread_bits;
 	if (!set)
 		return 0;
-	wait->real = *set;
-	thread_bits = take_bits(&wait->real);
+	mask = vb_sigset_bits(set);
+	thread_bits = take_bits(&mask);
+	vb_sigset_put_bits(&wait->real, mask);
 	if (!(pending_bits & ~thread_bits))
 		return 0;
 	send_pending(thread_bits);

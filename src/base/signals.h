@@ -17,17 +17,51 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/public.h"
 
 typedef void vb_signal_settle(void);
 
+/*
+ * Sets are edited by bits: sigaddset() and sigdelset() refuse the two signals that libc uses itself,
+ * and set errno. The first 64 bits are all that the kernel has and libc touches, so that they may be
+ * all that a caller has.
+ */
+#define VB_SIGNAL_BIT(sig) (1ull << ((sig)-1))
+
+/* libc sends them to its threads, and waits for the answers: they are never blocked for long. */
+#define VB_SIGNALS_OF_LIBC (VB_SIGNAL_BIT(__SIGRTMIN) | VB_SIGNAL_BIT(__SIGRTMIN + 1))
+
+/* Raised by instructions: blocked, they would end the process. */
+#define VB_SIGNALS_OF_FAULTS                                                      \
+	(VB_SIGNAL_BIT(SIGSEGV) | VB_SIGNAL_BIT(SIGBUS) | VB_SIGNAL_BIT(SIGFPE) | \
+	 VB_SIGNAL_BIT(SIGILL) | VB_SIGNAL_BIT(SIGTRAP) | VB_SIGNAL_BIT(SIGSYS))
+
+static inline uint64_t vb_sigset_bits(const sigset_t *set)
+{
+	uint64_t bits;
+
+	memcpy(&bits, set, sizeof(bits));
+	return bits;
+}
+
+static inline void vb_sigset_put_bits(sigset_t *set, uint64_t bits)
+{
+	memcpy(set, &bits, sizeof(bits));
+}
+
+/* Whatever the flags say: the kernel looks at the two values alone. */
+static inline bool vb_signal_has_handler(const struct sigaction *act)
+{
+	return act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN;
+}
+
 /* Whether handlers of this signal interrupt code anywhere, while others answer a fault. */
 static inline bool vb_signal_is_asynchronous(int sig)
 {
-	return sig != SIGSEGV && sig != SIGBUS && sig != SIGFPE && sig != SIGILL &&
-	       sig != SIGTRAP && sig != SIGSYS && sig != SIGKILL && sig != SIGSTOP &&
-	       sig != __SIGRTMIN && sig != __SIGRTMIN + 1;
+	return !(VB_SIGNAL_BIT(sig) & (VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC |
+				       VB_SIGNAL_BIT(SIGKILL) | VB_SIGNAL_BIT(SIGSTOP)));
 }
 
 /*
@@ -53,13 +87,17 @@ extern const struct vb_signal_keeper vb_signal_keeper;
 int vb_libc_sigaction(int sig, const struct sigaction *act,
 		      struct sigaction *old) __asm__("__sigaction");
 
-/* sigaction(2): 0, or -1 with errno. */
+/* sigaction(2): 0 with errno as it was, or -1 with errno. */
 VB_PUBLIC int vb_signal_action(int sig, const struct sigaction *act, struct sigaction *old);
 
-/*
- * signal(3) with the given flags: SA_RESTART for BSD's, SA_RESETHAND | SA_NODEFER for System V's.
- */
+/* signal(3) with the given flags and nothing in its mask. */
 VB_PUBLIC sighandler_t vb_signal_handler(int sig, sighandler_t handler, int flags);
+
+/* BSD's signal(3): interrupted calls go on, unless siginterrupt(3) said otherwise before. */
+VB_PUBLIC sighandler_t vb_signal_bsd_handler(int sig, sighandler_t handler);
+
+/* siginterrupt(3): 0, or -1 with errno. */
+VB_PUBLIC int vb_signal_interrupt(int sig, bool interrupts);
 
 /* Takes the two signals out of a mask that libc is to set. */
 VB_PUBLIC void vb_signal_strip(sigset_t *set);
@@ -92,5 +130,5 @@ VB_PUBLIC void vb_signal_note_prctl(int option);
 /* Whether this is a child of vfork(): its memory is another process's. */
 bool vb_signal_is_borrowed(void);
 
-/* pthread_sigmask(3): 0 or a positive errno. */
+/* pthread_sigmask(3): 0 or a positive errno; errno itself stays as it was. */
 VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

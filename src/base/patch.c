@@ -179,9 +179,15 @@ struct vb_tramp *vb_patch_executed(uintptr_t rip, uint8_t *code, size_t *len,
 		site ? atomic_load_explicit(&site->tramp, memory_order_acquire) : NULL;
 
 	*len = read(rip, code);
+	atomic_thread_fence(memory_order_acquire);
+	/*
+	 * Another thread may have entered the site since, and patched it before the bytes were
+	 * read. It began with no change, so that one is seen below.
+	 */
+	if (!site)
+		site = vb_site_find(rip);
 	if (!site)
 		return NULL;
-	atomic_thread_fence(memory_order_acquire);
 	if ((changes & 1) || atomic_load_explicit(&site->changes, memory_order_relaxed) != changes)
 		return atomic_load_explicit(&site->tramp, memory_order_acquire);
 	/* int3 stores nothing: somebody executed for us what stood below it. */
@@ -693,6 +699,11 @@ void vb_patch_consider(struct vb_site *site)
 		vb_patch_keep_trap(site, VB_SITE_OFF);
 		return;
 	}
+	/* Before the first system call: the program may have forbidden any of them. */
+	if (is_held_off()) {
+		note_attempt(site, VB_SITE_REFUSED);
+		return;
+	}
 	if (!try_lock())
 		return; /* the next trap, then */
 	vb_trap_call_on(empty_stack(), patch_now, site);
@@ -776,9 +787,11 @@ static bool is_traced(void)
 	sigset_t before;
 	bool traced;
 
+	if (is_held_off())
+		return false;
 	/* A handler that leaves by a jump would leave a descriptor behind. */
 	block_all(&before);
-	traced = !is_held_off() && vb_proc_tracer() == VB_SITE_TRACED;
+	traced = vb_proc_tracer() == VB_SITE_TRACED;
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
 	return traced;
 }

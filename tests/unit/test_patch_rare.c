@@ -456,6 +456,37 @@ static void handlers(void **state)
 	in_child(second_handler, "first");
 }
 
+/* --- two threads at a new site ------------------------------------------------------------------------------------- */
+
+/* Between the look into the table and the look at the bytes another thread has the site patched. */
+static size_t read_late(uintptr_t rip, uint8_t *code)
+{
+	shared_store(shared_bell, 1);
+	must(vb_patch_counts.patched == 1);
+	memcpy(code, (const void *)rip, sizeof(long_store));
+	return sizeof(long_store);
+}
+
+/* What the first thread executed is the store, whatever stands there now. */
+static void patched_meanwhile(void)
+{
+	uint8_t code[VB_STORE_CODE_MAX];
+	const struct vb_tramp *tramp;
+	size_t len;
+
+	shared_bell = vb_trap_map(4096, count, NULL);
+	shared_store = function_at(text_map(NULL, long_store, sizeof(long_store)));
+	tramp = vb_patch_executed((uintptr_t)shared_store, code, &len, read_late);
+	must(len == sizeof(long_store) && memcmp(code, long_store, len));
+	must(tramp && tramp->form.length == sizeof(long_store) - 1);
+	must(!memcmp(tramp->code, long_store, tramp->form.length));
+}
+
+static void meetings(void **state)
+{
+	in_child(patched_meanwhile, "first");
+}
+
 /* --- flags and alignment -------------------------------------------------------------------------------------------- */
 
 void store_checked(store_function *store, void *at, uint64_t value);
@@ -547,6 +578,7 @@ int main(void)
 		cmocka_unit_test(cancellation), cmocka_unit_test(forks),
 		cmocka_unit_test(numbers),      cmocka_unit_test(stacks),
 		cmocka_unit_test(handlers),     cmocka_unit_test(flags),
+		cmocka_unit_test(meetings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

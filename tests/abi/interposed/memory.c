@@ -345,6 +345,43 @@ static void bad_msync(void)
 	CALL(NUMBER, msync(pages(), PAGE, MS_SYNC | MS_ASYNC));
 }
 
+static void good_mincore(void)
+{
+	unsigned char there[LARGE / PAGE];
+	char *p = pages();
+
+	p[0] = 1;
+	CALL(NUMBER, mincore(p, LARGE, there));
+	say("\t%d\n", there[0] & 1);
+}
+
+static void bad_mincore(void)
+{
+	unsigned char there[LARGE / PAGE];
+
+	CALL(NUMBER, mincore(pages() + 1, PAGE, there));
+	CALL(NUMBER, mincore(pages(), PAGE, NULL));
+	CALL(NUMBER, mincore(nothing(), LARGE, there));
+}
+
+/* A mapping that the kernel would take: shared, and of a file. */
+static void good_remap_file_pages(void)
+{
+	int fd = memfd_create("pages", 0);
+	char *p;
+
+	if (ftruncate(fd, 2 * PAGE))
+		return;
+	p = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	CALL(NUMBER, remap_file_pages(p, PAGE, 0, 1, 0));
+}
+
+static void bad_remap_file_pages(void)
+{
+	CALL(NUMBER, remap_file_pages(pages(), PAGE, 0, 0, 0));
+	CALL(NUMBER, remap_file_pages(nothing(), PAGE, 0, 0, 0));
+}
+
 /* --- locks ------------------------------------------------------------------------------------ */
 
 static void good_mlock(void)
@@ -384,6 +421,12 @@ static void bad_munlock(void)
 static void good_mlockall(void)
 {
 	CALL(NUMBER, mlockall(MCL_CURRENT | MCL_ONFAULT));
+	CALL(NUMBER, munlockall());
+}
+
+static void good_munlockall(void)
+{
+	mlock(pages(), PAGE);
 	CALL(NUMBER, munlockall());
 }
 
@@ -472,6 +515,9 @@ static const struct row rows[] = {
 	ROW(pkey_mprotect),
 	ROW(madvise),
 	ROW(msync),
+	ROW(mincore),
+	ROW(remap_file_pages),
+	ROW_GOOD(munlockall),
 	ROW(mlock),
 	ROW(mlock2),
 	ROW(munlock),

@@ -4,7 +4,7 @@
  * beside the registry's directory, because that one goes with its last process and this one must
  * not. It is gone after a reboot, as it is with hardware.
  *
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v3-eus/      mode 0700; -eus-1 where others took the name
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v4-eus/      mode 0700; -eus-1 where others took the name
  *		lock         locked (flock) while the store is read or changed
  *		store        the text of eus.c; replaced as a whole by rename(2); none: there is nothing
  *		use-mlx5_0   record locks (fcntl) of the programs that use the adapter's accelerator:

@@ -2,8 +2,9 @@
 /*
  * Owns the registry file and its slots. Where it lies is in registry_dir.h.
  *
- *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made
- *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot; it holds a shared lock on it while it lives
+ *	DIRECTORY/registry            struct registry_file: 256 slots, reserved when the file is made; a byte per slot is
+ *	                              locked while its process is there (registry_life.h)
+ *	DIRECTORY/SLOT-GENERATION     segment of the process in that slot
  *	DIRECTORY/SLOT-GENERATION.show    what it shows to tools, if it shows anything
  *	DIRECTORY/function-...        an emulated function, shared by its driver and its device (fabric/function.h)
  *
@@ -22,10 +23,10 @@
  * The directory goes with its last process, so a joiner checks after locking that its file is still
  * linked.
  *
- * Whether a process runs is asked of its thread: pid and start time outlive execve(2), and what ran
- * before it is gone all the same. Each thread but the one that executes has ended before the new
- * program has its memory; the others end one by one, as they do at an exit. The lock on the segment
- * file goes with the last of them.
+ * A slot is reaped when the whole process is gone, which the lock of its byte says: not before, because
+ * any of its threads may be in the middle of a copy. That its program has ended, and that nothing can
+ * succeed with it any more, is seen earlier, by `life` in its segment (fabric/segment.h). A slot that
+ * its owner has given back is taken again only when that process is gone, too.
  */
 #include "base/registry.h"
 
@@ -52,9 +53,10 @@
 #include "base/log.h"
 #include "base/patch.h"
 #include "base/registry_dir.h"
+#include "base/registry_life.h"
 #include "base/signals.h"
 
-#define REGISTRY_MAGIC 0x3376676572626576ull /* "vebregv3" */
+#define REGISTRY_MAGIC 0x3476676572626576ull /* "vebregv4" */
 
 /*
  * How long to wait for the lock, in milliseconds. It is held for some, unless its holder is
@@ -69,11 +71,10 @@ enum {
 struct slot {
 	_Atomic uint32_t pid;        /* 0: empty */
 	_Atomic uint32_t generation; /* counts the owners of this slot; never 0 once used */
-	uint64_t start_time;     /* of the process, in ticks since boot: tells a reused pid apart */
 	_Atomic uint64_t claims; /* devices of which the process is the only user, a bit each */
-	uint64_t thread_start;   /* as start_time, */
+	uint64_t reserved[2];
 	_Atomic uint32_t
-		thread; /* of the thread that lives as long as the program; 0: none yet, or not any more */
+		thread; /* that lives as long as the program; 0: none yet, or not any more */
 	_Atomic uint32_t sniffs;            /* 1: it wants to see the packets of queue pairs */
 	struct vb_slot_doorbells doorbells; /* counters of its owner, for `verbatim ps -v` */
 };
@@ -89,7 +90,7 @@ struct registry_file {
 	 * who finds no sniffer clears the bit only where none began meanwhile.
 	 */
 	_Atomic uint64_t sniffed;
-	uint64_t reserved1;
+	_Atomic uint64_t turns; /* counts those who had the lock of the file, each when it had it */
 	struct slot slot[VB_SLOTS];
 };
 
@@ -106,7 +107,8 @@ struct place {
 
 static struct {
 	struct place place;     /* in which this process has joined */
-	struct vb_file segment; /* its segment file, locked */
+	struct vb_file segment; /* its segment file */
+	struct vb_life life;    /* the lock of its slot */
 	char root[PATH_MAX];
 	struct vb_slot_info self;
 } registry = { .place = { .dir = { .fd = -1 }, .lock = { .fd = -1 } }, .segment = { .fd = -1 } };
@@ -115,60 +117,6 @@ static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const _Atomic uint64_t not_sniffed;
 const _Atomic uint64_t *_Atomic vb_registry_sniffed_at = &not_sniffed;
-
-/*
- * State, thread count and start time from /proc/PID/stat: 0, -ESRCH where there is no such process
- * or thread, or -errno.
- */
-static int process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
-{
-	char path[32], text[1024], *p;
-	ssize_t n;
-	int fd, ret;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = vb_sys_open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	n = vb_sys_read(fd, text, sizeof(text) - 1);
-	ret = n < 0 ? -errno : 0;
-	vb_sys_close(fd);
-	if (ret)
-		return ret;
-	text[n] = 0;
-	p = strrchr(text, ')'); /* the name may contain anything, even parentheses */
-	return p && sscanf(p + 1,
-			   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %" SCNu64,
-			   state, threads, start) == 3
-		       ? 0
-		       : -ESRCH;
-}
-
-static bool process_runs(pid_t pid, uint64_t start_time)
-{
-	uint64_t start;
-	long threads;
-	char state;
-	int ret;
-
-	ret = process_stat(pid, &state, &threads, &start);
-	if (ret && ret != -ESRCH)
-		return true; /* no descriptor is left to ask with */
-	if (ret || start != start_time)
-		return false;
-	/* A leader that called pthread_exit shows as a zombie while its threads go on. */
-	return !((state == 'Z' || state == 'X') && threads <= 1);
-}
-
-static bool thread_runs(pid_t tid, uint64_t start_time)
-{
-	uint64_t start;
-	long threads;
-	char state;
-
-	return !process_stat(tid, &state, &threads, &start) && start == start_time &&
-	       state != 'Z' && state != 'X';
-}
 
 static void segment_name(char *name, size_t len, uint32_t slot, uint32_t generation)
 {
@@ -182,25 +130,17 @@ static char *shown_name(char name[32], uint32_t slot, uint32_t generation)
 }
 
 /*
- * Whether the program in a slot with this pid still runs. Where only its thread has ended, the lock
- * tells: others may be ending now, in the middle of a copy. A program that has closed our directory
- * cannot ask that, and does not wait.
+ * Whether the process in a slot with this pid is there. A program that has closed our descriptors
+ * cannot ask for locks: to it, a process is there as long as a process has that pid.
  */
-static bool program_runs(const struct place *place, uint32_t index, uint32_t pid)
+static bool process_is_there(const struct place *place, uint32_t index, uint32_t pid)
 {
-	const struct slot *slot = &place->file->slot[index];
-	uint32_t thread = atomic_load_explicit(&slot->thread, memory_order_acquire);
-	char name[32];
+	enum vb_life_state life =
+		vb_file_is_open(&place->lock) ? vb_life_of(place->lock.fd, index) : VB_LIFE_UNKNOWN;
 
-	if (thread && thread_runs((pid_t)thread, slot->thread_start))
-		return true;
-	if (!process_runs((pid_t)pid, slot->start_time))
-		return false;
-	if (!thread)
-		return true;
-	segment_name(name, sizeof(name), index,
-		     atomic_load_explicit(&slot->generation, memory_order_relaxed));
-	return vb_file_is_open(&place->dir) && !vb_dir_is_unlocked(place->dir.fd, name);
+	if (life == VB_LIFE_UNKNOWN)
+		return !kill((pid_t)pid, 0) || errno != ESRCH;
+	return life == VB_LIFE_HELD;
 }
 
 /* ---- the lock ---- */
@@ -208,12 +148,14 @@ static bool program_runs(const struct place *place, uint32_t index, uint32_t pid
 struct patience {
 	uint64_t end;
 	long pause_ns;
-	pid_t holder; /* when the time was last over */
+	bool asked;     /* the time was over before, */
+	ino_t ino;      /* and this was the registry file that was locked, */
+	uint64_t turns; /* and how often it had been */
 };
 
 static struct patience patience(unsigned int ms)
 {
-	return (struct patience){ vb_now_ns() + ms * 1000000ull, 50000, -1 };
+	return (struct patience){ .end = vb_now_ns() + ms * 1000000ull, .pause_ns = 50000 };
 }
 
 /* Sleep a while before the next try; false where the time is over. */
@@ -227,19 +169,40 @@ static bool wait_more(struct patience *p)
 	return true;
 }
 
-/*
- * The time for joining is over. True where it begins anew, because many processes have the lock one
- * after the other; false, after a log line, where one has it for too long.
- */
-static bool is_moving(struct patience *p, const char *name, const struct vb_file *lock)
+static void count_turn(struct registry_file *file)
 {
-	pid_t holder = vb_dir_lock_holder(lock);
+	atomic_fetch_add_explicit(&file->turns, 1, memory_order_relaxed);
+}
 
-	if (holder != p->holder) {
-		p->holder = holder;
+/* Of a registry that need not be mapped: 0 where it is being made. */
+static uint64_t read_turns(int fd)
+{
+	uint64_t turns;
+
+	return pread(fd, &turns, sizeof(turns), offsetof(struct registry_file, turns)) ==
+			       sizeof(turns)
+		       ? turns
+		       : 0;
+}
+
+/*
+ * The time for joining is over, in this turn. True where it begins anew, because processes have the
+ * lock one after the other: /proc/locks would not tell, where one has just given it back. False, after
+ * a log line, where one has it for too long.
+ */
+static bool is_moving(struct patience *p, const char *name, const struct vb_file *lock,
+		      uint64_t turns)
+{
+	pid_t holder;
+
+	if (!p->asked || p->ino != lock->ino || p->turns != turns) {
+		p->asked = true;
+		p->ino = lock->ino;
+		p->turns = turns;
 		p->end = vb_now_ns() + JOIN_MS * 1000000ull;
 		return true;
 	}
+	holder = vb_dir_lock_holder(lock);
 	if (holder > 0)
 		vb_error(
 			"process %d keeps %s/%s/registry locked; is it stopped? Let it go on, or end it",
@@ -263,6 +226,8 @@ static int try_lock(void)
 		ret = -errno;
 	if (ret)
 		pthread_mutex_unlock(&own_lock);
+	else
+		count_turn(registry.place.file);
 	return ret;
 }
 
@@ -284,7 +249,8 @@ static int lock_registry(unsigned int ms, sigset_t *before)
 		if (ret != -EWOULDBLOCK)
 			return ret;
 		if (!wait_more(&left) &&
-		    (ms < JOIN_MS || !is_moving(&left, registry.place.name, &registry.place.lock)))
+		    (ms < JOIN_MS || !is_moving(&left, registry.place.name, &registry.place.lock,
+						read_turns(registry.place.lock.fd))))
 			return -ETIMEDOUT;
 	}
 }
@@ -360,7 +326,7 @@ static bool is_inhabited(const struct place *place)
 		uint32_t pid =
 			atomic_load_explicit(&place->file->slot[i].pid, memory_order_acquire);
 
-		if (pid && program_runs(place, i, pid))
+		if (pid && process_is_there(place, i, pid))
 			return true;
 	}
 	return false;
@@ -374,7 +340,7 @@ static unsigned int reap_locked(void)
 		struct slot *slot = &registry.place.file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
-		if (pid && !program_runs(&registry.place, i, pid))
+		if (pid && !process_is_there(&registry.place, i, pid))
 			free_slot(i);
 		else if (pid)
 			used++;
@@ -382,48 +348,72 @@ static unsigned int reap_locked(void)
 	return used;
 }
 
-static int claim_slot(void)
+/* An empty slot becomes this process's, which has its lock. */
+static void enter_slot(uint32_t index)
 {
 	struct registry_file *file = registry.place.file;
-	uint64_t start = 0;
-	long threads;
-	char state;
+	struct slot *slot = &file->slot[index];
+	uint32_t generation = 1 + atomic_load_explicit(&slot->generation, memory_order_relaxed);
 
-	if (process_stat(getpid(), &state, &threads, &start)) {
-		vb_error("cannot read /proc/%d/stat; is /proc mounted, and for this PID namespace?",
-			 (int)getpid());
-		return -ENOSYS;
-	}
+	if (!generation)
+		generation = 1;
+	atomic_store_explicit(&file->next, (index + 1) % VB_SLOTS, memory_order_relaxed);
+	atomic_store_explicit(&slot->generation, generation, memory_order_relaxed);
+	atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
+	registry.self =
+		(struct vb_slot_info){ .slot = index, .generation = generation, .pid = getpid() };
+	vb_patch_publish(&slot->doorbells);
+	atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
+}
+
+/* Lock the first slot that is empty, by a descriptor of its own: its index, VB_SLOTS, or -errno. */
+static int lock_slot(int fd)
+{
+	struct registry_file *file = registry.place.file;
+
 	for (uint32_t n = 0; n < VB_SLOTS; n++) {
 		uint32_t index =
 			(atomic_load_explicit(&file->next, memory_order_relaxed) + n) % VB_SLOTS;
-		struct slot *slot = &file->slot[index];
-		uint32_t generation;
+		int ret;
 
-		if (atomic_load_explicit(&slot->pid, memory_order_acquire))
+		if (atomic_load_explicit(&file->slot[index].pid, memory_order_acquire))
 			continue;
-		atomic_store_explicit(&file->next, (index + 1) % VB_SLOTS, memory_order_relaxed);
-		generation = 1 + atomic_load_explicit(&slot->generation, memory_order_relaxed);
-		if (!generation)
-			generation = 1;
-		atomic_store_explicit(&slot->generation, generation, memory_order_relaxed);
-		slot->start_time = start;
-		atomic_store_explicit(&slot->thread, 0, memory_order_relaxed);
-		registry.self = (struct vb_slot_info){ .slot = index,
-						       .generation = generation,
-						       .pid = getpid() };
-		vb_patch_publish(&slot->doorbells);
-		atomic_store_explicit(&slot->pid, (uint32_t)getpid(), memory_order_release);
-		return 0;
+		ret = vb_life_lock(fd, index);
+		if (!ret)
+			return (int)index;
+		/* Its former owner has left, and is not gone. */
+		if (ret != -EAGAIN)
+			return ret;
 	}
-	vb_error("all %d process slots of this user are taken; `verbatim ps` lists who has them",
-		 VB_SLOTS);
-	return -EAGAIN;
+	return VB_SLOTS;
+}
+
+static int claim_slot(void)
+{
+	int fd = vb_dir_open_file(registry.place.dir.fd, "registry", false), ret;
+	int index = fd < 0 ? fd : lock_slot(fd);
+
+	if (index == VB_SLOTS) {
+		vb_sys_close(fd);
+		vb_error(
+			"all %d process slots of this user are taken; `verbatim ps` lists who has them",
+			VB_SLOTS);
+		return -EAGAIN;
+	}
+	if (index < 0 && fd >= 0)
+		vb_sys_close(fd);
+	ret = index < 0 ? index : vb_life_keep(&registry.life, fd);
+	if (ret) {
+		vb_error("cannot lock a slot of %s/%s/registry: %s", registry.root,
+			 registry.place.name, strerror(-ret));
+		return ret;
+	}
+	enter_slot((uint32_t)index);
+	return 0;
 }
 
 /*
- * The segment file of the slot, empty and locked. A process in a slot always has one: see
- * vb_dir_sweep().
+ * The segment file of the slot, empty.
  */
 static int make_segment(void)
 {
@@ -434,8 +424,6 @@ static int make_segment(void)
 	unlinkat(registry.place.dir.fd, name, 0);
 	fd = vb_dir_open_file(registry.place.dir.fd, name, true);
 	ret = fd < 0 ? fd : vb_file_keep(&registry.segment, fd);
-	if (!ret && flock(registry.segment.fd, LOCK_SH | LOCK_NB))
-		ret = -errno;
 	if (ret)
 		vb_error("cannot make %s/%s/%s: %s", registry.root, registry.place.name, name,
 			 strerror(-ret));
@@ -593,6 +581,7 @@ static int choose_place(int root, struct place *places, int count)
 			chosen = i;
 	registry.place = places[chosen];
 	places[chosen] = NO_PLACE;
+	count_turn(registry.place.file);
 	for (int i = 0; i < count; i++) {
 		if (places[i].dir.fd < 0 || is_inhabited(&places[i]))
 			continue;
@@ -613,8 +602,10 @@ static int take_slot(void)
 	if (ret)
 		return ret;
 	ret = make_segment();
-	if (ret)
+	if (ret) {
 		free_slot(registry.self.slot);
+		vb_life_end(&registry.life);
+	}
 	return ret;
 }
 
@@ -622,7 +613,7 @@ static int take_slot(void)
  * One try, with signals blocked: 0, -EWOULDBLOCK or -ESTALE (try again), or -errno after a log
  * line.
  */
-static int try_join(int root, struct place *busy)
+static int try_join(int root, struct place *busy, uint64_t *turns)
 {
 	struct place places[VB_DIR_NAMES];
 	int count, ret = 0;
@@ -636,8 +627,10 @@ static int try_join(int root, struct place *busy)
 	}
 	for (int i = 0; i < count && !ret; i++) {
 		ret = lock_place(&places[i]);
-		if (ret == -EWOULDBLOCK)
+		if (ret == -EWOULDBLOCK) {
 			*busy = places[i]; /* by name and inode, for a message */
+			*turns = read_turns(busy->lock.fd);
+		}
 	}
 	if (!ret)
 		ret = compare_places(root, places, count);
@@ -657,16 +650,17 @@ static int join(int root)
 {
 	struct patience left = patience(JOIN_MS);
 	struct place busy = NO_PLACE;
+	uint64_t turns = 0;
 	sigset_t before;
 	int ret;
 
 	for (;;) {
 		vb_signal_block(&before);
-		ret = try_join(root, &busy);
+		ret = try_join(root, &busy, &turns);
 		vb_signal_unblock(&before);
 		if (ret != -EWOULDBLOCK && ret != -ESTALE)
 			return ret;
-		if (!wait_more(&left) && !is_moving(&left, busy.name, &busy.lock))
+		if (!wait_more(&left) && !is_moving(&left, busy.name, &busy.lock, turns))
 			return -ETIMEDOUT;
 	}
 }
@@ -676,6 +670,7 @@ void vb_registry_forked(void)
 {
 	pthread_mutex_init(&own_lock, NULL);
 	vb_patch_publish(NULL);
+	vb_life_end(&registry.life);
 	vb_file_close(&registry.segment);
 	vb_file_close(&registry.place.lock);
 	vb_file_close(&registry.place.dir);
@@ -737,6 +732,7 @@ void vb_registry_leave(void)
 void vb_registry_close(void)
 {
 	VB_NO_CANCEL;
+	vb_life_end(&registry.life);
 	vb_file_close(&registry.segment);
 	atomic_store_explicit(&vb_registry_sniffed_at, &not_sniffed, memory_order_relaxed);
 	close_place(&registry.place);
@@ -833,25 +829,23 @@ bool vb_registry_alive(uint32_t index, uint32_t generation)
 	struct vb_slot_info info;
 
 	return vb_registry_lookup(index, &info) && info.generation == generation &&
-	       program_runs(&registry.place, index, (uint32_t)info.pid);
+	       process_is_there(&registry.place, index, (uint32_t)info.pid);
 }
 
-int vb_registry_watch(pid_t thread)
+bool vb_registry_lingers(uint32_t index)
 {
 	VB_NO_CANCEL;
-	struct slot *slot = &registry.place.file->slot[registry.self.slot];
-	long threads;
-	char state;
-	int ret;
+	const struct place *place = &registry.place;
 
-	ret = thread ? process_stat(thread, &state, &threads, &slot->thread_start) : 0;
-	if (ret) {
-		vb_error("cannot read /proc/%d/stat: %s", (int)thread, strerror(-ret));
-		return ret;
-	}
-	/* Pairs with program_runs(). */
-	atomic_store_explicit(&slot->thread, (uint32_t)thread, memory_order_release);
-	return 0;
+	return !vb_registry_generation(index) && vb_file_is_open(&place->lock) &&
+	       vb_life_of(place->lock.fd, index) == VB_LIFE_HELD;
+}
+
+void vb_registry_watch(pid_t thread)
+{
+	/* Pairs with vb_registry_lookup(). */
+	atomic_store_explicit(&registry.place.file->slot[registry.self.slot].thread,
+			      (uint32_t)thread, memory_order_release);
 }
 
 uint32_t vb_registry_generation(uint32_t index)
@@ -955,25 +949,25 @@ static int list_place(struct place *place,
 {
 	int fd = openat(place->dir.fd, "registry", O_RDONLY | O_NOFOLLOW | O_CLOEXEC), count = 0;
 	struct registry_file *file;
-	int err;
+	int ret;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	if (lseek(fd, 0, SEEK_END) < (off_t)sizeof(*file)) {
-		close(fd);
+	/* close_place() closes and unmaps what is noted in it. */
+	ret = vb_file_keep(&place->lock, fd);
+	if (ret)
+		return ret;
+	if (lseek(place->lock.fd, 0, SEEK_END) < (off_t)sizeof(*file))
 		return 0; /* it is being made */
-	}
-	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, fd, 0);
-	err = errno;
-	close(fd);
+	file = mmap(NULL, sizeof(*file), PROT_READ, MAP_SHARED, place->lock.fd, 0);
 	if (file == MAP_FAILED)
-		return -err; /* a list without its processes would be wrong */
-	place->file = file;  /* close_place() unmaps it */
+		return -errno; /* a list without its processes would be wrong */
+	place->file = file;
 	for (uint32_t i = 0; i < VB_SLOTS && file->magic == REGISTRY_MAGIC; i++) {
 		const struct slot *slot = &file->slot[i];
 		uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
 
-		if (!pid || !program_runs(place, i, pid))
+		if (!pid || !process_is_there(place, i, pid))
 			continue;
 		visit(arg, &(struct vb_slot_info){ .slot = i,
 						   .generation = atomic_load_explicit(

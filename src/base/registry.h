@@ -70,16 +70,18 @@ const char *vb_registry_root(void);
 /* The process in a slot; false where it is empty. */
 bool vb_registry_lookup(uint32_t slot, struct vb_slot_info *info);
 /*
- * A thread that lives as long as this program, 0 where there is none any more: 0, or -errno after a
- * log line. When it is gone the program has ended, or the process executes another one. Memory of
- * the program is named by this thread: the pid would name the next program, too.
+ * A thread that lives as long as this program, 0 where there is none any more. When it is gone the
+ * program has ended, or the process executes another one. Memory of the program is named by this
+ * thread: the pid would name the next program, too.
  */
-int vb_registry_watch(pid_t thread);
+void vb_registry_watch(pid_t thread);
 /*
- * Whether the program that had this slot in this generation still runs. Reads /proc: not for the
- * data path.
+ * Whether a thread of the program that joined in this slot, in this generation, may still be running
+ * (registry_life.h). A system call: not for the data path.
  */
 bool vb_registry_alive(uint32_t slot, uint32_t generation);
+/* Whether a slot is empty, and the process that has left it may still be running. The same. */
+bool vb_registry_lingers(uint32_t slot);
 /* The generation now in a slot, 0 where empty: a plain load, for the data path. */
 uint32_t vb_registry_generation(uint32_t slot);
 /* Free the slots and files of processes that died without leaving. */

@@ -25,8 +25,9 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/registry_life.h"
 
-#define VERSION "v3"
+#define VERSION "v4"
 
 const char *vb_dir_root_path(void)
 {
@@ -207,21 +208,6 @@ int vb_dir_open_file(int dir, const char *name, bool create)
 
 /* ---- directories of other namespaces ---- */
 
-bool vb_dir_is_unlocked(int dir, const char *name)
-{
-	int fd = vb_dir_open_file(dir, name, false);
-	bool unlocked;
-
-	if (fd < 0)
-		return fd == -ENOENT;
-	unlocked = !flock(fd, LOCK_EX | LOCK_NB);
-	/* Not left to close(): a child that was forked meanwhile has the file, too. */
-	if (unlocked)
-		flock(fd, LOCK_UN);
-	vb_sys_close(fd);
-	return unlocked;
-}
-
 pid_t vb_dir_lock_holder(const struct vb_file *file)
 {
 	FILE *locks = fopen("/proc/locks", "re");
@@ -259,11 +245,6 @@ static bool each_file(int dir, bool (*visit)(int dir, const char *name))
 	return all;
 }
 
-static bool is_dead(int dir, const char *name)
-{
-	return !strcmp(name, "registry") || vb_dir_is_unlocked(dir, name);
-}
-
 /*
  * The registry is removed last: without it a new process would make its own beside what is being
  * removed.
@@ -288,7 +269,7 @@ static bool empty_directory(int dir, int lock)
 	struct stat st;
 
 	return !flock(lock, LOCK_EX | LOCK_NB) && !fstat(lock, &st) && st.st_nlink &&
-	       each_file(dir, is_dead) && each_file(dir, remove_file) &&
+	       vb_life_of_any(lock) == VB_LIFE_OVER && each_file(dir, remove_file) &&
 	       !unlinkat(dir, "registry", 0);
 }
 

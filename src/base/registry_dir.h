@@ -2,8 +2,8 @@
 /*
  * Where the registry is: a directory of this user in a directory that all users can write to.
  *
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v3      mode 0700
- *	/dev/shm/verbatim-UID-NETNS-PIDNS-v3-1    where somebody else has taken that name first, and so on
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v4      mode 0700
+ *	/dev/shm/verbatim-UID-NETNS-PIDNS-v4-1    where somebody else has taken that name first, and so on
  *
  * /dev/shm has the sticky bit, so nobody can remove what another user has put there under our name,
  * and a user can always be forestalled. Therefore a user has several names; registry.c has the rule
@@ -51,12 +51,10 @@ int vb_dir_open_file(int dir, const char *name, bool create);
 void vb_dir_remove_files(int dir);
 /* The process that holds a lock on this file, as /proc/locks has it; 0 where that is not known. */
 pid_t vb_dir_lock_holder(const struct vb_file *file);
-/* True where nobody has this file locked. */
-bool vb_dir_is_unlocked(int dir, const char *name);
 
 /*
  * Removes this user's directories of other namespaces in which nobody lives any more. Every process
- * in a registry holds a lock on its segment file for as long as it lives, and whoever joins or
- * leaves one on the file `registry`.
+ * in a registry holds a lock on a byte of the file `registry` for as long as it lives
+ * (registry_life.h), and whoever joins or leaves one on the whole of it (flock).
  */
 void vb_dir_sweep(int root);

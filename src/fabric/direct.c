@@ -359,6 +359,9 @@ static enum vb_direct run(struct vb_path *path, uint32_t sqpn, uint32_t dqpn, st
 	if (ret == VB_DIRECT_OK && a->len)
 		ret = a->atomic ? change(peer, a, remote) : copy(peer, a, remote);
 	atomic_store_explicit(pin, 0, memory_order_release);
+	/* It ended meanwhile: what was copied last, the program has not seen. */
+	if (__builtin_expect(vb_segment_has_ended(peer->segment), 0))
+		return VB_DIRECT_SILENT;
 	if (ret == VB_DIRECT_UNAVAILABLE && a->refused)
 		atomic_store_explicit(&peer->no_direct, true, memory_order_relaxed);
 	return ret;

@@ -6,7 +6,8 @@
  *	inbound[]   --> rings to us, in their peers (one reference each; the list the receive loop walks)
  *
  * A process that died leaves the table at once, so that the next one in its slot can be met, and each
- * of its rings the inbound list when it is empty: what it sent before it died still arrives. Table and
+ * of its rings the inbound list when it is empty: what it sent before it died still arrives. One whose
+ * program has ended while its slot is still its own is met as a dead peer, for these rings. Table and
  * list change under table_lock and are read inside read sections; a peer is freed after the last
  * reference and a grace period.
  */
@@ -97,6 +98,8 @@ static struct vb_peer *peer_create(uint32_t slot)
 		return NULL;
 	}
 	peer->segment = peer->view.head;
+	atomic_store_explicit(&peer->dead, vb_segment_has_ended(peer->segment),
+			      memory_order_relaxed);
 	/* Pins that an earlier process in our slot left behind when it died. */
 	for (unsigned int i = 0; i < VB_SEG_PINS; i++)
 		atomic_store_explicit(&peer->segment->pins[vb_segment_self->slot][i], 0,
@@ -196,7 +199,8 @@ bool vb_peer_alive(struct vb_peer *peer)
 		return false;
 	now = vb_now_ns();
 	last = atomic_load_explicit(&peer->checked, memory_order_relaxed);
-	if (peer->generation == vb_registry_generation(peer->slot)) {
+	if (!vb_segment_has_ended(peer->segment) &&
+	    peer->generation == vb_registry_generation(peer->slot)) {
 		if (now - last < ALIVE_PERIOD_NS)
 			return true;
 		atomic_store_explicit(&peer->checked, now, memory_order_relaxed);
@@ -218,9 +222,9 @@ bool vb_peer_alive(struct vb_peer *peer)
 
 bool vb_peer_known_alive(struct vb_peer *peer)
 {
-	/* Its memory can be stored to as before, and whoever has waited for its end expects an error. */
-	if (__builtin_expect(vb_segment_may_be_gone(peer->segment), 0))
-		atomic_store_explicit(&peer->checked, 0, memory_order_relaxed);
+	if (__builtin_expect(vb_segment_has_ended(peer->segment), 0))
+		return vb_peer_alive(peer);
+	/* In case the kernel could not mark its end: the registry. */
 	if (atomic_load_explicit(&peer->checked, memory_order_relaxed) + 100 * 1000000ull >
 	    vb_now_coarse_ns())
 		return !atomic_load_explicit(&peer->dead, memory_order_relaxed);

@@ -77,14 +77,11 @@ void vb_peer_put(struct vb_peer *peer);
 /* The same inside a read section. */
 void vb_peer_drop(struct vb_peer *peer);
 /*
- * Whether the process still runs; asks the system at most every few milliseconds. Gives the peer up
- * where not.
+ * Whether the program still runs: false as soon as its end is marked in its segment, and then it is
+ * given up. Where it is not marked, the registry is asked at most every few milliseconds.
  */
 bool vb_peer_alive(struct vb_peer *peer);
-/*
- * The same for direct access, which names the process by a thread: asked anew every tenth of a
- * second, in which no thread id comes round again.
- */
+/* The same for direct access: the registry is asked every tenth of a second. */
 bool vb_peer_known_alive(struct vb_peer *peer);
 /* Wake the peer's background thread if it asked for that. */
 void vb_peer_wake(struct vb_peer *peer);

@@ -223,8 +223,9 @@ static bool wait_owner(uint32_t slot, _Atomic uint64_t *pin, uint64_t want, uint
 
 		if (!value || (value & mask) != want)
 			return true;
-		if ((value >> 49) != (generation & 0x7fff) ||
-		    (patience.spins >= SPINS && !vb_registry_alive(slot, generation))) {
+		if (((value >> 49) != (generation & 0x7fff) && !vb_registry_lingers(slot)) ||
+		    (generation && patience.spins >= SPINS &&
+		     !vb_registry_alive(slot, generation))) {
 			*left = value;
 			return false;
 		}

@@ -69,7 +69,12 @@ struct vb_segment {
 	_Atomic uint32_t shared;      /* 1: the next three name the table of shared memory, */
 	int32_t shared_fd;            /* a descriptor of the owner (reach.h) */
 	uint64_t shared_dev, shared_ino;
-	_Atomic uint32_t life; /* of the background thread; the kernel marks it when that ends */
+	/*
+	 * The id of the background thread, by which peers name the memory; 0: it has not started, and
+	 * no peer knows the process. The kernel takes the id away and marks the word when that thread
+	 * ends, and nothing else ends it before the program does.
+	 */
+	_Atomic uint32_t life;
 	_Atomic uint32_t frames; /* what the owner does with raw frames: enum vb_frame_use */
 	/* peers write */
 	_Alignas(64) _Atomic uint32_t wake; /* enum vb_wake; a futex */
@@ -90,10 +95,13 @@ struct vb_segment {
 _Static_assert(offsetof(struct vb_segment, wake) == 64, "the wake word has its own line");
 
 /*
- * Whether the process may have ended: then its memory is still there to be written to, and nobody to
- * read it. A look that costs nothing; the registry knows for sure.
+ * Whether the program has ended, or ends now, as the kernel has noted in `life` before the parent of
+ * the process can hear of it: killed, by an exit, or by executing another program. Its memory may still
+ * be there to be written to, but nothing reads it: from here on nothing succeeds with this process. A
+ * plain load, for the data path. Threads other than the one of `life` may still run; when all are gone
+ * the registry says (registry_life.h), and only then is the slot given to another.
  */
-static inline bool vb_segment_may_be_gone(const struct vb_segment *segment)
+static inline bool vb_segment_has_ended(const struct vb_segment *segment)
 {
 	return atomic_load_explicit(&((struct vb_segment *)segment)->life, memory_order_relaxed) &
 	       FUTEX_OWNER_DIED;

@@ -411,6 +411,8 @@ enum vb_delivered vb_window_deliver(struct vb_path *path, struct vb_delivery *d)
 	if (!take(queue, d))
 		return VB_DELIVERED_NOT;
 	done = deliver(peer, window, queue, d);
+	if (__builtin_expect(vb_segment_has_ended(peer->segment), 0))
+		done = VB_DELIVERED_NOT;
 	/* Pairs with wait_idle(), and with the owner's look at what was left here. */
 	atomic_store_explicit(&queue->busy, 0, memory_order_release);
 	return done;

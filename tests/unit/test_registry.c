@@ -32,74 +32,11 @@
 #include <cmocka.h>
 
 #include "../programs/common.h"
+#include "registry_kit.h"
 #include "base/registry.h"
 #include "base/registry_dir.h"
 
-enum { NO_NAMESPACES = 77, NO_ROOT = 78, USER = 65533, OTHER = 65532 };
-
-static char said[8192]; /* the log of the last case */
-
-/* Run it in a child with a /dev/shm of its own: its exit code, and what it said. */
-static int in_child(int (*body)(void))
-{
-	size_t len = 0;
-	int pipes[2], status;
-	ssize_t n;
-	pid_t pid;
-
-	assert_int_equal(pipe(pipes), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		dup2(pipes[1], STDERR_FILENO);
-		close(pipes[0]);
-		close(pipes[1]);
-		if (!enter_namespaces(CLONE_NEWNS | CLONE_NEWNET) ||
-		    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-			_exit(NO_NAMESPACES);
-		unsetenv("VERBATIM_SHM_DIR");
-		_exit(body());
-	}
-	close(pipes[1]);
-	while ((n = read(pipes[0], said + len, sizeof(said) - 1 - len)) > 0)
-		len += (size_t)n;
-	said[len] = '\0';
-	close(pipes[0]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (!WIFEXITED(status))
-		print_error("wait status %#x, said: %s\n", (unsigned int)status, said);
-	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == NO_NAMESPACES) {
-		print_message("no right to make namespaces\n");
-		skip();
-	}
-	if (WEXITSTATUS(status) == NO_ROOT) {
-		print_message("becoming another user needs root\n");
-		skip();
-	}
-	return WEXITSTATUS(status);
-}
-
-/* One line, with this in it. */
-static void assert_said(const char *text)
-{
-	if (!strstr(said, text))
-		print_error("said: %s\n", said);
-	assert_non_null(strstr(said, text));
-	assert_ptr_equal(strchr(said, '\n'), strrchr(said, '\n'));
-}
-
-static int mount_shm(const char *options, unsigned long flags)
-{
-	return mount("none", "/dev/shm", "tmpfs", flags, options);
-}
-
-static int join(void)
-{
-	struct vb_slot_info self;
-
-	return -vb_registry_join(&self);
-}
+enum { USER = 65533, OTHER = 65532 };
 
 static int join_without_shm(void)
 {
@@ -132,80 +69,6 @@ static void machine_lacks(void **state)
 	assert_said("/dev/shm is full");
 	assert_int_equal(in_child(join_without_proc), ENOENT);
 	assert_said("is /proc mounted?");
-}
-
-static void find_directory(char *path, size_t len)
-{
-	struct stat net, pid;
-
-	assert_int_equal(stat("/proc/self/ns/net", &net), 0);
-	assert_int_equal(stat("/proc/self/ns/pid", &pid), 0);
-	snprintf(path, len, "/dev/shm/verbatim-%u-%llu-%llu-v3", (unsigned int)geteuid(),
-		 (unsigned long long)net.st_ino, (unsigned long long)pid.st_ino);
-}
-
-static void count_one(void *arg, const struct vb_slot_info *info)
-{
-	(void)info;
-	++*(int *)arg;
-}
-
-/* Processes in the registry. */
-static int members(void)
-{
-	int found = 0;
-
-	return vb_registry_list(count_one, &found) == found ? found : -1;
-}
-
-/* Directories of registries. */
-static int directories(void)
-{
-	DIR *dir = opendir("/dev/shm");
-	struct dirent *entry;
-	int count = 0;
-
-	while (dir && (entry = readdir(dir)))
-		count += entry->d_type == DT_DIR && !strncmp(entry->d_name, "verbatim-", 9);
-	if (dir)
-		closedir(dir);
-	return count;
-}
-
-/* A process that joins and stays until a byte comes; its pid, or -1 where it could not join. */
-static pid_t start_member(int *until)
-{
-	int ready[2], stay[2];
-	char word = 0;
-	pid_t pid;
-
-	if (pipe(ready) || pipe(stay))
-		return -1;
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(stay[1]);
-		word = join() ? 'n' : 'y';
-		if (write(ready[1], &word, 1) != 1 || read(stay[0], &word, 1) < 0)
-			_exit(1);
-		vb_registry_leave();
-		_exit(0);
-	}
-	close(ready[1]);
-	close(stay[0]);
-	if (read(ready[0], &word, 1) != 1 || word != 'y')
-		pid = -1;
-	close(ready[0]);
-	*until = stay[1];
-	return pid;
-}
-
-static void end_member(pid_t pid, int until)
-{
-	if (write(until, "x", 1) != 1)
-		kill(pid, SIGKILL);
-	close(until);
-	waitpid(pid, NULL, 0);
 }
 
 static bool become(uid_t uid)
@@ -495,34 +358,6 @@ static void names_taken(void **state)
 }
 
 /* ---- the lock ---- */
-
-/* The registry as it was left, its file locked by somebody else. */
-static pid_t hold_lock(void)
-{
-	char path[128];
-	pid_t pid;
-	int fd, ready[2];
-	char word;
-
-	find_directory(path, sizeof(path));
-	mkdir(path, 0700);
-	strcat(path, "/registry");
-	if (pipe(ready))
-		return -1;
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-		if (fd < 0 || flock(fd, LOCK_EX) || write(ready[1], "r", 1) != 1)
-			_exit(1);
-		pause();
-	}
-	if (read(ready[0], &word, 1) != 1)
-		pid = -1;
-	close(ready[0]);
-	close(ready[1]);
-	return pid;
-}
 
 static void on_alarm(int sig)
 {
@@ -904,87 +739,16 @@ static int close_all_descriptors(void)
 	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK ? 0 : 7;
 }
 
-/* Without a descriptor nobody can be asked after, and so nobody is taken for dead. */
-static int use_up_descriptors(void)
-{
-	struct rlimit limit = { 3, 3 };
-	struct vb_slot_info info = { 0 };
-	uint32_t slot = 0;
-	int until;
-	pid_t pid;
-
-	if (mount_shm(NULL, 0) || join())
-		return 2;
-	pid = start_member(&until);
-	while (slot < VB_SLOTS && !(vb_registry_lookup(slot, &info) && info.pid == pid))
-		slot++;
-	if (slot == VB_SLOTS || setrlimit(RLIMIT_NOFILE, &limit))
-		return 3;
-	if (!vb_registry_alive(slot, info.generation))
-		return 4;
-	vb_registry_reap();
-	if (vb_registry_generation(slot) != info.generation)
-		return 5;
-	end_member(pid, until);
-	return 0;
-}
-
 static void closed_descriptors(void **state)
 {
 	(void)state;
 	assert_int_equal(in_child(close_all_descriptors), 0);
-	assert_int_equal(in_child(use_up_descriptors), 0);
 }
 
 static void closed_stdio(void **state)
 {
 	(void)state;
 	assert_int_equal(in_child(write_to_closed_stdio), 0);
-}
-
-/* ---- looking at locks ---- */
-
-static _Atomic bool looked_enough;
-
-static void *look_at_lock(void *arg)
-{
-	while (!looked_enough)
-		vb_dir_is_unlocked(*(int *)arg, "file");
-	return NULL;
-}
-
-/* Children that were forked while a lock was looked at do not hold it: the file would seem to be somebody's. */
-static void forked_while_looking(void **state)
-{
-	char name[] = "/tmp/verbatim-look-XXXXXX";
-	pid_t child[200];
-	pthread_t thread;
-	bool unlocked;
-	int dir;
-
-	assert_non_null(mkdtemp(name));
-	dir = open(name, O_RDONLY | O_DIRECTORY);
-	close(vb_dir_open_file(dir, "file", true));
-	assert_int_equal(pthread_create(&thread, NULL, look_at_lock, &dir), 0);
-	for (unsigned int i = 0; i < 200; i++) {
-		child[i] = fork();
-		if (!child[i]) {
-			pause();
-			_exit(0);
-		}
-	}
-	looked_enough = true;
-	pthread_join(thread, NULL);
-	unlocked = vb_dir_is_unlocked(dir, "file");
-	for (unsigned int i = 0; i < 200; i++)
-		if (child[i] > 0) {
-			kill(child[i], SIGKILL);
-			waitpid(child[i], NULL, 0);
-		}
-	assert_true(unlocked);
-	assert_int_equal(unlinkat(dir, "file", 0), 0);
-	close(dir);
-	assert_int_equal(rmdir(name), 0);
 }
 
 int main(void)
@@ -1003,7 +767,6 @@ int main(void)
 		cmocka_unit_test(closed_descriptors),
 		cmocka_unit_test(closed_stdio),
 		cmocka_unit_test(sniffers),
-		cmocka_unit_test(forked_while_looking),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,13 +4,20 @@
  * its memory fails, also where that memory is still mapped here and could be stored to. However it ended (killed, by an exit,
  * by executing another program), whatever children it leaves behind, and also where this process has no descriptor left to
  * ask with, or no /proc.
+ *
+ * A process that has lost only the thread by which its end is noticed is treated so, too, but stays in the registry.
  */
 #include "../programs/common.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -195,6 +202,100 @@ static struct round round_of(int i)
 	return round;
 }
 
+/* ---- a target that loses one thread ---- */
+
+/* Only our background thread waits for a word that processes share: let it alone be killed when it does that next. */
+static void end_background(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_WAIT, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
+
+	check_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	check_eq(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter),
+		 0);
+}
+
+static int count_threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *entry;
+	int count = 0;
+
+	check(dir, "%s", strerror(errno));
+	while ((entry = readdir(dir)))
+		count += entry->d_name[0] != '.';
+	closedir(dir);
+	return count;
+}
+
+/* The files of the registry that this process has mapped are still there. */
+static bool is_registered(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	bool linked = true;
+	char line[512];
+
+	check(maps, "%s", strerror(errno));
+	while (fgets(line, sizeof(line), maps))
+		if (strstr(line, "/verbatim-") && strstr(line, "(deleted)"))
+			linked = false;
+	fclose(maps);
+	return linked;
+}
+
+static int half_target(void)
+{
+	struct address peer;
+	struct node node;
+	char word;
+
+	open_node(&node);
+	node_meet(&node, ROLE_FD, &peer);
+	check_eq(node_recv(&node, 7, 64, 8), 0);
+	end_background();
+	msg_send(ROLE_FD, "f", 1);
+	while (count_threads() > 1)
+		sleep_ms(1);
+	msg_send(ROLE_FD, "t", 1);
+	msg_recv(ROLE_FD, &word, 1);
+	word = is_registered() ? 'y' : 'n';
+	msg_send(ROLE_FD, &word, 1);
+	pause();
+	return 1;
+}
+
+/* Nothing succeeds with it any more, but it is there: its other threads may be copying. */
+static void lose_thread(void)
+{
+	struct address peer;
+	struct node node;
+	char word;
+	int fd;
+	pid_t pid = spawn_self("half", &fd);
+
+	open_node(&node);
+	node_meet(&node, fd, &peer);
+	msg_recv(fd, &word, 1);
+	check_eq(node_send(&node, 1, 0, 8, IBV_SEND_SIGNALED), 0);
+	msg_recv(fd, &word, 1);
+	cq_expect(node.send_cq, 1, IBV_WC_SUCCESS);
+	ask(&node, IBV_WR_RDMA_WRITE, &peer, IBV_WC_RETRY_EXC_ERR);
+	msg_send(fd, "?", 1);
+	msg_recv(fd, &word, 1);
+	check_eq(word, 'y');
+	check_eq(kill(pid, SIGKILL), 0);
+	check_eq(waitpid(pid, NULL, 0), pid);
+	close(fd);
+	node_close(&node);
+}
+
 int main(int argc, char **argv)
 {
 	int rounds = campaign(ALL, 10000);
@@ -205,12 +306,13 @@ int main(int argc, char **argv)
 			pause();
 	}
 	if (argc > 1)
-		return target();
+		return !strcmp(argv[1], "half") ? half_target() : target();
 	check_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	may_hide_proc = enter_namespaces(CLONE_NEWNS) &&
 			!mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
 	if (!may_hide_proc)
 		printf("no right to make a mount namespace: /proc stays\n");
+	lose_thread();
 	for (int i = 0; i < rounds; i++) {
 		struct round round = round_of(i % ALL);
 

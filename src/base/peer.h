@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -48,24 +46,4 @@ static inline void vb_peer_patience(int fd, int seconds)
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-}
-
-/* Detached; asynchronous signals are for the program's own threads. 0 or -errno. */
-static inline int vb_peer_thread(void *(*run)(void *), void *arg)
-{
-	pthread_attr_t attr;
-	sigset_t all, before;
-	pthread_t thread;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, run, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
 }

@@ -4,10 +4,10 @@
  */
 #include "base/wait.h"
 #include "base/cancel.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -68,7 +68,6 @@ static void *watch(void *arg)
 /* With the lock: the first descriptor brings the thread. */
 static int start(struct vb_wait *wait)
 {
-	sigset_t all, old;
 	int ret;
 
 	wait->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -76,11 +75,7 @@ static int start(struct vb_wait *wait)
 	ret = wait->epoll < 0 || wait->stop < 0 ? -errno : arm(wait, EPOLL_CTL_ADD, wait->stop);
 	if (ret)
 		goto close;
-	/* The program's signals are for the program's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = -pthread_create(&wait->watcher, NULL, watch, wait);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = vb_thread_start(&wait->watcher, NULL, watch, wait);
 	if (!ret)
 		return 0;
 close:

@@ -34,6 +34,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/peer.h"
+#include "base/thread.h"
 
 enum {
 	IDLE_MS = 2000,  /* nobody asks: stop listening */
@@ -194,7 +195,7 @@ static int start_listening(void)
 	}
 	ret = vb_file_keep(&vb_card.inject.listener, fd);
 	if (!ret)
-		ret = vb_peer_thread(listen_main, NULL);
+		ret = vb_thread_start(NULL, &vb_thread_detached, listen_main, NULL);
 	if (ret)
 		vb_file_close(&vb_card.inject.listener);
 	return ret;
@@ -287,7 +288,7 @@ static int begin_script(const char *file)
 	run_due(script, 0);
 	ret = 0;
 	if (script->next < script->count) {
-		ret = vb_peer_thread(script_main, script);
+		ret = vb_thread_start(NULL, &vb_thread_detached, script_main, script);
 		if (!ret)
 			return 0; /* it is the thread's now */
 	}

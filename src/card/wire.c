@@ -17,7 +17,6 @@
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,6 +27,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "base/thread.h"
 #include "card/internal.h"
 #include "frame/frame.h"
 
@@ -173,17 +173,9 @@ static void *run(void *arg)
 
 static void start(struct vb_wire *wire, const struct vb_adapter *adapter)
 {
-	sigset_t all, old;
-
 	wire->file = VB_NO_FILE;
 	atomic_store_explicit(&wire->stop, false, memory_order_relaxed);
-	/* The program's signals are for the program's threads; faults in its buffers are ours. */
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	wire->running = !pthread_create(&wire->thread, NULL, run, (void *)adapter);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	wire->running = !vb_thread_start(&wire->thread, NULL, run, (void *)adapter);
 	if (!wire->running)
 		report(adapter, -EAGAIN); /* the next queue pair tries again */
 }

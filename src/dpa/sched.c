@@ -28,12 +28,12 @@
 #include "dpa/internal.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/timeline.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -627,37 +627,23 @@ static void *worker_main(void *arg)
 
 int vb_sched_workers(struct vb_dpa *dpa)
 {
-	pthread_attr_t attr;
-	sigset_t all, saved;
+	static const struct vb_thread_attr attr = { .stack = 1U << 20, .computes = true };
 	int err = 0;
 
 	if (atomic_load_explicit(&dpa->nworkers, memory_order_acquire))
 		return 0;
-	/* Asynchronous signals are the program's threads' business. */
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	sigdelset(&all, SIGTRAP);
-	sigdelset(&all, SIGABRT);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 1U << 20);
 	pthread_mutex_lock(&dpa->lock);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
 	for (unsigned int i = atomic_load(&dpa->nworkers); i < dpa->host_threads && !err; i++) {
 		struct worker *w = &dpa->workers[i];
 
 		w->dpa = dpa;
 		w->index = i;
-		err = pthread_create(&w->thread, &attr, worker_main, w);
+		err = vb_thread_start(&w->thread, &attr, worker_main, w);
 		if (!err)
 			atomic_store_explicit(&dpa->nworkers, i + 1, memory_order_release);
 	}
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	/* One is enough to go on. */
-	err = atomic_load(&dpa->nworkers) ? 0 : -err;
+	err = atomic_load(&dpa->nworkers) ? 0 : err;
 	pthread_mutex_unlock(&dpa->lock);
-	pthread_attr_destroy(&attr);
 	return err;
 }

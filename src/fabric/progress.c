@@ -35,6 +35,7 @@
 #include "base/rcu.h"
 #include "base/barrier.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "fabric/fabric.h"
 #include "fabric/path.h"
 #include "fabric/peer.h"
@@ -507,20 +508,13 @@ static void stop_thread(void)
 
 static int start_thread(void)
 {
-	sigset_t all, old;
 	pid_t id;
 	int ret;
 
 	atomic_store_explicit(&vb_fabric.thread_id, 0, memory_order_relaxed);
-	/* The program's signals are for the program's threads. */
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&vb_fabric.thread, NULL, background, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = vb_thread_start(&vb_fabric.thread, NULL, background, NULL);
 	if (ret)
-		return -ret;
+		return ret;
 	while (!(id = atomic_load_explicit(&vb_fabric.thread_id, memory_order_acquire)))
 		sched_yield();
 	/* Peers name our memory by it, and see by it that the process executes another program. */

@@ -28,6 +28,7 @@
 
 #include "base/file.h"
 #include "base/peer.h"
+#include "base/thread.h"
 #include "gdb/link.h"
 
 /* Connections at a time. A session is one, and a tool that asks is done soon. */
@@ -257,7 +258,8 @@ static void accepted(int fd)
 		answer(fd, -EUSERS, NULL, 0);
 		close(fd);
 	} else if (place < CONNECTIONS &&
-		   vb_peer_thread(connection_main, (void *)(uintptr_t)place)) {
+		   vb_thread_start(NULL, &vb_thread_detached, connection_main,
+				   (void *)(uintptr_t)place)) {
 		answer(connections[place].fd, -EAGAIN, NULL, 0);
 		pthread_mutex_lock(&lock);
 		leave(place);
@@ -387,7 +389,7 @@ static int start_listening(void)
 	}
 	err = vb_file_keep(&listener, fd);
 	if (!err)
-		err = vb_peer_thread(listener_main, NULL);
+		err = vb_thread_start(NULL, &vb_thread_detached, listener_main, NULL);
 	if (err)
 		vb_file_close(&listener);
 	return err;

@@ -24,9 +24,9 @@
  * over output. put_lock keeps the records of one message together.
  */
 #include "base/fault.h"
+#include "base/thread.h"
 #include "internal.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -461,20 +461,15 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	return s;
 }
 
-/* The thread blocks all signals: asynchronous ones are for the program's own threads. */
 static int start_thread(struct flexio_msg_stream *s)
 {
-	sigset_t all, saved;
 	int err;
 
 	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC)
 		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	err = pthread_create(&s->thread, NULL, stream_thread, s);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	err = vb_thread_start(&s->thread, NULL, stream_thread, s);
 	s->has_thread = !err;
-	return -err;
+	return err;
 }
 
 /* Under streams_lock. */

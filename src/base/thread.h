@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads of ours in a process that is somebody else's. All of them are started here.
+ *
+ * They do not keep the process alive. libc counts threads, and the one that ends last calls exit(0). A
+ * thread of ours is taken out of that count while it runs, so that the count is that of the program's
+ * own threads: the last of these exits as it would without us, whichever it is, and whether or not it
+ * ever called us. Nobody has to watch for that.
+ *
+ * The program's signals are for the program's threads. Ours block all of them but those that an
+ * instruction of theirs can raise, so that the kernel gives a signal to a thread of the program, or
+ * keeps it for one that waits for it.
+ *
+ * Not seen is a thread that ends by the system call exit(2) itself, behind libc's back: libc counts it
+ * for ever, and our threads then are not the only ones left as far as it knows.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/public.h"
+
+struct vb_thread_attr {
+	size_t stack;  /* bytes; 0: as libc has it */
+	bool detached; /* it is not joined */
+	bool computes; /* SIGFPE, SIGILL and SIGTRAP are not blocked either: it runs code of the program */
+};
+
+VB_PUBLIC extern const struct vb_thread_attr vb_thread_detached;
+
+/* attr may be NULL, and thread, too, where it is detached. 0 or -errno. */
+VB_PUBLIC int vb_thread_start(pthread_t *thread, const struct vb_thread_attr *attr,
+			      void *(*run)(void *arg), void *arg);

@@ -190,7 +190,7 @@ struct vb_card_tables {
 	_Atomic(struct vb_emu_eq *) emu_eq[VB_EMU_EQS + 1];
 	struct { /* uar.c: rings that wait for the background thread */
 		_Atomic uint64_t qps[VB_QP_MAX_INDEX / 64]; /* a bit per index of a QP, */
-		_Atomic uint64_t cqs[VB_CQ_MAX / 64];       /* and per number of a CQ */
+		_Atomic uint64_t cqs[VB_CQ_MAX / 64 + 1];   /* and per number of a CQ */
 		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
 		_Atomic bool any;
 	} rung;

@@ -20,8 +20,9 @@
 
 #include "base/rcu.h"
 #include "base/trap.h"
+#include "base/util.h"
 
-enum { MAX_NUMBERS = 1 << 16, WORD = 64, RUNG = 1u << 31, PAGE = 4096 };
+enum { WORD = 64, RUNG = 1u << 31, PAGE = 4096 };
 
 struct vb_uar {
 	struct vb_dev *dev;
@@ -36,21 +37,24 @@ bool vb_card_is_inside(void)
 	return vb_card_inside || rcu_read_ongoing();
 }
 
-/* Only atomic instructions and a system call: this is a signal handler. */
+static void bits_set(_Atomic uint64_t *bits, uint32_t number)
+{
+	atomic_fetch_or_explicit(&bits[number / WORD], 1ull << number % WORD, memory_order_release);
+}
+
+/*
+ * Only atomic instructions and a system call: this is a signal handler. A number that no object
+ * can have rings nothing, as it does outside of the card.
+ */
 static void defer(const struct vb_bell *bell)
 {
-	uint32_t number = bell->number & (MAX_NUMBERS - 1);
-	uint64_t bit = 1ull << number % WORD;
-
 	if (bell->kind == VB_BELL_SEND)
-		atomic_fetch_or_explicit(&vb_card_tables.rung.qps[number / WORD], bit,
-					 memory_order_release);
-	else if (bell->kind == VB_BELL_ARM)
-		atomic_fetch_or_explicit(&vb_card_tables.rung.cqs[number / WORD], bit,
-					 memory_order_release);
-	else
-		atomic_store_explicit(&vb_card_tables.rung.eqs[number % (VB_EQ_MAX + 1)],
-				      RUNG | bell->ci, memory_order_release);
+		bits_set(vb_card_tables.rung.qps, bell->number & VB_QPN_INDEX_MASK);
+	else if (bell->kind == VB_BELL_ARM && bell->number <= VB_CQ_MAX)
+		bits_set(vb_card_tables.rung.cqs, bell->number);
+	else if (bell->kind == VB_BELL_EQ && bell->number <= VB_EQ_MAX)
+		atomic_store_explicit(&vb_card_tables.rung.eqs[bell->number], RUNG | bell->ci,
+				      memory_order_release);
 	atomic_store_explicit(&vb_card_tables.rung.any, true, memory_order_seq_cst);
 	vb_fabric_kick();
 }
@@ -156,15 +160,12 @@ void vb_uar_run_deferred(void)
 	if (!atomic_load_explicit(&vb_card_tables.rung.any, memory_order_seq_cst) ||
 	    !atomic_exchange_explicit(&vb_card_tables.rung.any, false, memory_order_acquire))
 		return;
-	for (uint32_t i = 0; i < MAX_NUMBERS / WORD; i++) {
-		uint64_t qps = take_bits(&vb_card_tables.rung.qps[i]),
-			 cqs = take_bits(&vb_card_tables.rung.cqs[i]);
-
-		for (; qps; qps &= qps - 1)
+	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card_tables.rung.qps); i++)
+		for (uint64_t qps = take_bits(&vb_card_tables.rung.qps[i]); qps; qps &= qps - 1)
 			ring_qp(NULL, slot | (i * WORD + (uint32_t)__builtin_ctzll(qps)));
-		for (; cqs; cqs &= cqs - 1)
+	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card_tables.rung.cqs); i++)
+		for (uint64_t cqs = take_bits(&vb_card_tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
 			arm_from_record(i * WORD + (uint32_t)__builtin_ctzll(cqs));
-	}
 	for (uint32_t i = 0; i <= VB_EQ_MAX; i++) {
 		uint32_t rung =
 			atomic_load_explicit(&vb_card_tables.rung.eqs[i], memory_order_relaxed);

@@ -11,7 +11,10 @@
 #include <cmocka.h>
 
 #include "bare.h"
+#include "base/rcu.h"
+#include "base/util.h"
 #include "card/format/format.h"
+#include "card/internal.h"
 
 static struct vb_bell bells[VB_BELLS_MAX];
 
@@ -152,6 +155,79 @@ static void test_eq_from_inside(void **state)
 	bare_close(&bare);
 }
 
+/* Make the next CQ be given this number: numbers go out in turn. */
+static void turn_numbers(uint32_t number)
+{
+	int64_t taken = -1;
+
+	for (int i = 0; i < VB_CQ_MAX && taken % VB_CQ_MAX != number - 1; i++) {
+		taken = vb_ids_take(&vb_card.numbers.cq, VB_CQ_MAX);
+		assert_true(taken > 0);
+		vb_ids_give(&vb_card.numbers.cq, (uint32_t)taken);
+	}
+}
+
+static bool is_armed(struct vb_cq *cq)
+{
+	time_t limit = time(NULL) + 20;
+
+	while (vb_cq_arming(cq) != VB_CQ_ARMED)
+		if (time(NULL) >= limit)
+			return false;
+	return true;
+}
+
+/* An arming in a signal handler that interrupts the card, of the first, some and the last CQ. */
+static void test_arm_from_inside(void **state)
+{
+	static const uint32_t numbers[] = { 1, 63, 64, 1000, VB_CQ_MAX - 1, VB_CQ_MAX };
+	struct bare bare;
+	struct vb_uar *uar;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		turn_numbers(numbers[i]);
+		assert_int_equal(bare_open(&bare, IBV_QPT_RC), 0);
+		assert_int_equal(vb_cq_number(bare.cq), numbers[i]);
+		assert_int_equal(vb_uar_create(bare.dev, &uar), 0);
+		if (vb_uar_page(uar)) {
+			vb_card_enter();
+			*(volatile uint64_t *)((char *)vb_uar_page(uar) + 0x20) =
+				htobe64(numbers[i]);
+			assert_true(is_armed(bare.cq));
+			vb_card_leave();
+		}
+		vb_uar_destroy(uar);
+		bare_close(&bare);
+	}
+}
+
+/* Numbers that no object can have are no other object's. */
+static void test_foreign_from_inside(void **state)
+{
+	struct bare bare;
+	struct vb_uar *uar;
+
+	(void)state;
+	turn_numbers(1);
+	assert_int_equal(bare_open(&bare, IBV_QPT_RC), 0);
+	assert_int_equal(vb_cq_number(bare.cq), 1);
+	assert_int_equal(vb_uar_create(bare.dev, &uar), 0);
+	if (vb_uar_page(uar)) {
+		vb_card_enter();
+		for (uint32_t number = VB_CQ_MAX; number < 0x1000000; number <<= 1)
+			*(volatile uint64_t *)((char *)vb_uar_page(uar) + 0x20) =
+				htobe64(number | 1);
+		vb_card_leave();
+		vb_read_lock();
+		vb_uar_run_deferred();
+		vb_read_unlock();
+		assert_int_equal(vb_cq_arming(bare.cq), VB_CQ_NOT_ARMED);
+	}
+	vb_uar_destroy(uar);
+	bare_close(&bare);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +235,8 @@ int main(void)
 		cmocka_unit_test(test_mlx5),
 		cmocka_unit_test(test_records),
 		cmocka_unit_test(test_eq_from_inside),
+		cmocka_unit_test(test_arm_from_inside),
+		cmocka_unit_test(test_foreign_from_inside),
 	};
 
 	return cmocka_run_group_tests_name("doorbell", tests, NULL, NULL);

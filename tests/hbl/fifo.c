@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "card/card.h"
+
 static struct dev dev;
 
 static int open_one(void **state)
@@ -434,62 +436,217 @@ static void finish_slow(struct slow *s)
 	hbl_cq_wait(&s->end.req, &cqe);
 }
 
-static void full_fifo(void **state)
+static uint32_t capacity(void)
 {
-	uint32_t capacity = dev.gaudi3 ? 128 : 64, rung, lowest = capacity;
-	bool waited = false, overrun = false;
-	struct slow slow = { 0 };
-	struct end end;
+	return dev.gaudi3 ? 128 : 64;
+}
+
+static void open_slow(struct slow *slow, struct end *end)
+{
+	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
+	hbl_end_create(&slow->end, &dev, &(struct end_attr){ .port = 1 });
+	hbl_end_create(end, &dev, &(struct end_attr){ .port = 1, .wqes = 4096, .cqes = 8192 });
+	end_connect_self(&slow->end);
+	end_connect_self(end);
+	mem_device(&slow->mem, &dev, BIG);
+}
+
+static void close_slow(struct slow *slow, struct end *end)
+{
+	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
+	hbl_end_destroy(end);
+	hbl_end_destroy(&slow->end);
+	mem_free(&slow->mem);
+}
+
+/* A store that looks at no index. */
+static void ring_uncounted(struct end *end)
+{
+	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
+		(uint64_t)end->q.qp_num << 32 | hbl_end_pi(end);
+}
+
+static void expect_tags(struct end *end, uint32_t count)
+{
 	struct cqe cqe;
 
-	fifo_create(&shared, &dev, 1, HBLDV_USR_FIFO_TYPE_DB);
-	hbl_end_create(&slow.end, &dev, &(struct end_attr){ .port = 1 });
-	hbl_end_create(&end, &dev, &(struct end_attr){ .port = 1, .wqes = 4096, .cqes = 8192 });
-	end_connect_self(&slow.end);
-	end_connect_self(&end);
-	mem_device(&slow.mem, &dev, BIG);
-	/* A program that counts never loses one, however long the FIFO stands still. */
+	for (uint32_t i = 0; i < count; i++) {
+		hbl_cq_wait(&end->req, &cqe);
+		assert_int_equal(cqe.tag, ~i);
+	}
+}
+
+/* A program that counts never loses one, however long the FIFO stands still. */
+static void full_fifo(void **state)
+{
+	struct slow slow = { 0 };
+	bool waited = false;
+	struct end end;
+	uint32_t rung;
+
+	open_slow(&slow, &end);
 	for (int round = 0; round < 20 && !waited; round++) {
 		start_slow(&slow);
-		for (rung = 0; rung < capacity + 50; rung++) {
-			uint32_t room = fifo_free(&shared);
-
-			lowest = room < lowest ? room : lowest;
-			waited |= room <= 2 && !slow.finished;
+		for (rung = 0; rung < capacity() + 50; rung++) {
+			waited |= fifo_free(&shared) <= 2 && !slow.finished;
 			hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = rung }, true);
 			fifo_ring(&shared, end.q.qp_num, hbl_end_pi(&end));
 		}
-		for (uint32_t i = 0; i < rung; i++) {
-			hbl_cq_wait(&end.req, &cqe);
-			assert_int_equal(cqe.tag, ~i);
-		}
+		expect_tags(&end, rung);
 		finish_slow(&slow);
 	}
 	assert_true(waited);
 	assert_true(no_event(&dev));
-	/* One that does not gets an event, and the port goes on. */
+	close_slow(&slow, &end);
+}
+
+/* Nor does one that does not count: hardware takes doorbells faster than a program can store them. */
+static void *ring_on(void *arg)
+{
+	struct end *end = arg;
+
+	for (uint32_t i = 0; i < 2 * capacity(); i++) {
+		hbl_end_post(end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
+		ring_uncounted(end);
+	}
+	return NULL;
+}
+
+static void uncounted_fifo(void **state)
+{
+	struct slow slow = { 0 };
+	struct end end[3];
+	pthread_t thread[3];
+	uint32_t before;
+
+	open_slow(&slow, &end[0]);
+	for (int i = 1; i < 3; i++) {
+		hbl_end_create(&end[i], &dev,
+			       &(struct end_attr){ .port = 1, .wqes = 4096, .cqes = 8192 });
+		end_connect_self(&end[i]);
+	}
+	for (int round = 0; round < 3; round++) {
+		shared.pi = ci_of(shared.usr) / (dev.gaudi3 ? 2 : 1);
+		before = ci_of(shared.usr);
+		start_slow(&slow);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(pthread_create(&thread[i], NULL, ring_on, &end[i]), 0);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(pthread_join(thread[i], NULL), 0);
+		finish_slow(&slow);
+		for (int i = 0; i < 3; i++)
+			expect_tags(&end[i], 2 * capacity());
+		/* Every doorbell was counted. */
+		assert_int_equal((ci_of(shared.usr) - before) & (dev.gaudi3 ? 0x7ff : 63),
+				 (6 * capacity() + 1) * (dev.gaudi3 ? 2 : 1) &
+					 (dev.gaudi3 ? 0x7ff : 63));
+	}
+	assert_true(no_event(&dev));
+	hbl_end_destroy(&end[1]);
+	hbl_end_destroy(&end[2]);
+	close_slow(&slow, &end[0]);
+}
+
+/*
+ * A handler that interrupted the card cannot wait for it: what it stores is kept, each queue's newest
+ * index at least. 3000 doorbells for one queue, and then some for others.
+ */
+enum { INSIDE = 3000, OTHERS = 4 };
+
+static void full_from_inside(void **state)
+{
+	struct slow slow = { 0 };
+	struct end end, other[OTHERS];
+	bool stood = false;
+	uint32_t before;
+
+	open_slow(&slow, &end);
+	for (int i = 0; i < OTHERS; i++) {
+		hbl_end_create(&other[i], &dev, &(struct end_attr){ .port = 1 });
+		end_connect_self(&other[i]);
+	}
+	for (int round = 0; round < 20 && !stood; round++) {
+		shared.pi = ci_of(shared.usr) / (dev.gaudi3 ? 2 : 1);
+		before = ci_of(shared.usr);
+		start_slow(&slow);
+		vb_card_enter();
+		for (uint32_t i = 0; i < INSIDE; i++) {
+			hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = i }, true);
+			ring_uncounted(&end);
+		}
+		for (int i = 0; i < OTHERS; i++) {
+			hbl_end_post(&other[i], &(struct wqe){ .opcode = NOP, .tag = 0 }, true);
+			ring_uncounted(&other[i]);
+		}
+		stood = !slow.finished;
+		vb_card_leave();
+		finish_slow(&slow);
+		expect_tags(&end, INSIDE);
+		for (int i = 0; i < OTHERS; i++)
+			expect_tags(&other[i], 1);
+		assert_int_equal((ci_of(shared.usr) - before) & (dev.gaudi3 ? 0x7ff : 63),
+				 (INSIDE + OTHERS + 1) * (dev.gaudi3 ? 2 : 1) &
+					 (dev.gaudi3 ? 0x7ff : 63));
+	}
+	assert_true(stood);
+	assert_true(no_event(&dev));
+	for (int i = 0; i < OTHERS; i++)
+		hbl_end_destroy(&other[i]);
+	close_slow(&slow, &end);
+}
+
+/* Messages of congestion control do not replace one another: too many of them from inside are an overrun. */
+static struct fifo messages;
+
+static void tell_card(const struct end *end)
+{
+	volatile uint64_t *regs =
+		(uint64_t *)((char *)messages.usr->regs_cpu_addr + messages.usr->regs_offset);
+
+	regs[0] = 0;
+	regs[1] = (uint64_t)end->q.qp_num << 32; /* no field is valid */
+}
+
+static void *tell_slow(void *arg)
+{
+	tell_card(arg);
+	return NULL;
+}
+
+static void overrun_from_inside(void **state)
+{
+	struct slow slow = { 0 };
+	bool overrun = false;
+	pthread_t thread;
+	struct end end;
+
+	open_slow(&slow, &end);
+	fifo_create(&messages, &dev, 1, HBLDV_USR_FIFO_TYPE_CC);
 	for (int round = 0; round < 20 && !overrun; round++) {
 		shared.pi = ci_of(shared.usr) / (dev.gaudi3 ? 2 : 1);
 		start_slow(&slow);
-		for (rung = 0; rung < 2 * capacity; rung++)
-			*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr +
-					       shared.usr->regs_offset) =
-				(uint64_t)end.q.qp_num << 32 | hbl_end_pi(&end);
+		/* It waits for the copy, and the FIFO for it. */
+		assert_int_equal(pthread_create(&thread, NULL, tell_slow, &slow.end), 0);
+		vb_card_enter();
+		for (int i = 0; i < 5000; i++)
+			tell_card(&slow.end);
 		overrun = !slow.finished;
+		vb_card_leave();
+		assert_int_equal(pthread_join(thread, NULL), 0);
 		finish_slow(&slow);
+		while (!overrun && !no_event(&dev)) /* filled and emptied any number of times */
+			;
 	}
 	assert_true(overrun);
 	expect_event(&dev, IBV_EVENT_PORT_ERR);
 	assert_true(no_event(&dev)); /* one, not one for each */
-	hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = 7 }, true);
-	*(volatile uint64_t *)((char *)shared.usr->regs_cpu_addr + shared.usr->regs_offset) =
-		(uint64_t)end.q.qp_num << 32 | hbl_end_pi(&end);
-	hbl_cq_wait(&end.req, &cqe);
-	assert_int_equal(cqe.tag, ~7u);
-	assert_int_equal(hbldv_destroy_usr_fifo(shared.usr), 0);
-	hbl_end_destroy(&end);
-	hbl_end_destroy(&slow.end);
-	mem_free(&slow.mem);
+	/* The FIFO goes on. */
+	hbl_end_post(&end, &(struct wqe){ .opcode = NOP, .tag = 0 }, true);
+	tell_card(&end);
+	ring_uncounted(&end);
+	expect_tags(&end, 1);
+	assert_int_equal(hbldv_destroy_usr_fifo(messages.usr), 0);
+	close_slow(&slow, &end);
 }
 
 /* --- the end of a FIFO ------------------------------------------------------------------------------------------ */
@@ -694,19 +851,14 @@ static void signals_ring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_DEVICE(numbers),
-		WITH_DEVICE(hints),
-		WITH_DEVICE(refusals),
-		WITH_DEVICE(kinds_of_stores),
-		WITH_DEVICE(million_doorbells),
-		WITH_DEVICE(halves_from_threads),
-		WITH_DEVICE(halves_apart),
-		WITH_DEVICE(all_fifos),
-		WITH_DEVICE(full_fifo),
-		WITH_DEVICE(destroy_drains),
-		WITH_DEVICE(destroyed_page_faults),
-		WITH_DEVICE(blocked_signals),
-		WITH_DEVICE(signals_ring),
+		WITH_DEVICE(numbers),           WITH_DEVICE(hints),
+		WITH_DEVICE(refusals),          WITH_DEVICE(kinds_of_stores),
+		WITH_DEVICE(million_doorbells), WITH_DEVICE(halves_from_threads),
+		WITH_DEVICE(halves_apart),      WITH_DEVICE(all_fifos),
+		WITH_DEVICE(full_fifo),         WITH_DEVICE(uncounted_fifo),
+		WITH_DEVICE(full_from_inside),  WITH_DEVICE(overrun_from_inside),
+		WITH_DEVICE(destroy_drains),    WITH_DEVICE(destroyed_page_faults),
+		WITH_DEVICE(blocked_signals),   WITH_DEVICE(signals_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

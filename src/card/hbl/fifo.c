@@ -7,11 +7,19 @@
  *	          |  the last dword pushes
  *	          v
  *	[ entry | entry | ... ] --> one thread at a time carries them out, in order; ci moves on
- *	    full: the entry is lost, one event
+ *	    full: the storing thread waits for room
+ *
+ * Hardware takes entries without a processor, faster than they can be stored, and programs rely on
+ * it: none may be lost because the thread that carries out was preempted. A thread that finds the
+ * FIFO full carries out what is there, or sleeps until the thread that does has made room.
  *
  * A store by a handler of an asynchronous signal may have interrupted its thread inside of the
  * card, which holds locks then: the entry is left to the background thread. (No handler interrupts
- * a store: base/trap.h. So the lock of a FIFO is free in every handler.)
+ * a store: base/trap.h. So the lock of a FIFO is free in every handler.) Nor can such a store wait:
+ * the thread that carries out may need a lock of the interrupted one. It has more slots than the
+ * program is told of, and beyond the latter a doorbell replaces one of its queue pair that was not
+ * taken yet: the newest index is what counts. Only where there is no slot left is an entry lost,
+ * with one event.
  *
  * The thread that stores an entry also carries it out, unless another thread is at work: then that
  * thread finds it. Dwords of an entry are kept twice: in the registers, as on hardware, and per
@@ -22,9 +30,13 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -32,6 +44,7 @@
 #include "base/rate.h"
 #include "base/rcu.h"
 #include "base/trap.h"
+#include "base/util.h"
 
 enum {
 	G2_SIZE = 512, /* bytes: 64 doorbells */
@@ -68,17 +81,35 @@ static uint32_t dwords(const struct vb_hbl_fifo *fifo)
 static uint32_t consumer_index(const struct vb_hbl_fifo *fifo)
 {
 	if (fifo->hbl->generation == VB_GAUDI3)
-		return fifo->head * dwords(fifo) & G3_CI_MASK;
+		return fifo->taken * dwords(fifo) & G3_CI_MASK;
 	if (fifo->type == VB_HBL_FIFO_CC)
-		return (2 * fifo->head - 1) & G2_CI_MASK;
-	return fifo->head & G2_CI_MASK;
+		return (2 * fifo->taken - 1) & G2_CI_MASK;
+	return fifo->taken & G2_CI_MASK;
 }
 
-/* Lock held: an entry is taken. */
-static void advance(struct vb_hbl_fifo *fifo)
+/* Lock held: a slot is taken, which stands for so many entries. */
+static void advance(struct vb_hbl_fifo *fifo, uint32_t entries)
 {
 	fifo->head++;
+	fifo->taken += entries;
 	atomic_store_explicit(fifo->ci, htole32(consumer_index(fifo)), memory_order_release);
+}
+
+static uint32_t used(const struct vb_hbl_fifo *fifo)
+{
+	return fifo->tail - fifo->head;
+}
+
+/*
+ * Lock held, a slot was taken: true where threads that wait are to be woken. They came when it was
+ * full, and slots go one by one, so that none of them misses the moment when half of it is free.
+ */
+static bool give_room(struct vb_hbl_fifo *fifo)
+{
+	if (likely(!fifo->waiting) || used(fifo) != fifo->capacity / 2)
+		return false;
+	atomic_fetch_add_explicit(&fifo->room, 1, memory_order_relaxed);
+	return true;
 }
 
 /*
@@ -87,21 +118,25 @@ static void advance(struct vb_hbl_fifo *fifo)
  */
 static bool take(struct vb_hbl_fifo *fifo, bool consuming, uint32_t entry[4])
 {
-	bool any = false;
+	const struct vb_hbl_fifo_slot *slot;
+	bool any = false, wake = false;
 
 	vb_lock(&fifo->lock);
 	if (consuming || !fifo->consuming) {
 		any = fifo->head != fifo->tail;
 		if (any) {
-			memcpy(entry, fifo->entry[fifo->head % fifo->capacity],
-			       sizeof(fifo->entry[0]));
-			advance(fifo);
+			slot = &fifo->slot[fifo->head % VB_HBL_FIFO_SLOTS];
+			memcpy(entry, slot->dword, sizeof(slot->dword));
+			advance(fifo, slot->entries);
+			wake = give_room(fifo);
 		} else {
 			fifo->overrun = false;
 		}
 		fifo->consuming = any;
 	}
 	vb_unlock(&fifo->lock);
+	if (unlikely(wake))
+		syscall(SYS_futex, &fifo->room, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	return any;
 }
 
@@ -204,11 +239,38 @@ void vb_hbl_fifo_run_deferred(void)
 
 /* --- stores ----------------------------------------------------------------------------------- */
 
-/* Lock held. */
+/* Lock held: a doorbell takes the place of one of its queue pair that is still to be taken. */
+static bool replace(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
+{
+	struct vb_hbl_doorbell db, was;
+
+	if (fifo->type != VB_HBL_FIFO_DB)
+		return false;
+	vb_hbl_decode_doorbell(entry, &db);
+	for (uint32_t i = fifo->tail; i != fifo->head; i--) {
+		struct vb_hbl_fifo_slot *slot = &fifo->slot[(i - 1) % VB_HBL_FIFO_SLOTS];
+
+		vb_hbl_decode_doorbell(slot->dword, &was);
+		if (was.qpn == db.qpn) {
+			memcpy(slot->dword, entry, sizeof(slot->dword));
+			slot->entries++;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Lock held. Without room this is a handler that cannot wait for it. */
 static void push(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 {
-	if (fifo->tail - fifo->head < fifo->capacity) {
-		memcpy(fifo->entry[fifo->tail++ % fifo->capacity], entry, sizeof(fifo->entry[0]));
+	struct vb_hbl_fifo_slot *slot = &fifo->slot[fifo->tail % VB_HBL_FIFO_SLOTS];
+
+	if (used(fifo) >= fifo->capacity && replace(fifo, entry))
+		return;
+	if (used(fifo) < VB_HBL_FIFO_SLOTS) {
+		memcpy(slot->dword, entry, sizeof(slot->dword));
+		slot->entries = 1;
+		fifo->tail++;
 	} else {
 		if (!fifo->overrun)
 			atomic_store_explicit(&fifo->unreported, true, memory_order_release);
@@ -217,19 +279,47 @@ static void push(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 }
 
 /*
- * Store an entry; true where this thread has taken it at once, and is the one that carries out. The
- * usual case, an empty FIFO and nobody at work, so costs one lock.
+ * Lock held, and held again afterwards: no room, outside of the card. Either another thread carries
+ * out, which ends in room; or entries of handlers wait for the background thread, and this thread
+ * is as good.
  */
-static bool store_entry(struct vb_hbl_fifo *fifo, bool may_take, const uint32_t entry[4])
+static void wait_for_room(struct vb_hbl_fifo *fifo)
+{
+	uint32_t room = atomic_load_explicit(&fifo->room, memory_order_relaxed);
+
+	if (fifo->consuming) {
+		fifo->waiting++;
+		vb_unlock(&fifo->lock);
+		syscall(SYS_futex, &fifo->room, FUTEX_WAIT_PRIVATE, room, NULL, NULL, 0);
+		vb_lock(&fifo->lock);
+		fifo->waiting--;
+	} else {
+		vb_unlock(&fifo->lock);
+		vb_read_lock();
+		vb_burst_begin();
+		consume_all(fifo);
+		vb_burst_end();
+		vb_read_unlock();
+		vb_lock(&fifo->lock);
+	}
+}
+
+/*
+ * Store an entry; true where this thread has taken it at once, and is the one that carries out. The
+ * usual case, an empty FIFO and no thread at work, so costs one lock.
+ */
+static bool store_entry(struct vb_hbl_fifo *fifo, bool inside, const uint32_t entry[4])
 {
 	bool taken;
 
 	vb_lock(&fifo->lock);
-	taken = may_take && !fifo->consuming && fifo->head == fifo->tail;
+	while (unlikely(used(fifo) >= fifo->capacity && !inside))
+		wait_for_room(fifo);
+	taken = !inside && !fifo->consuming && fifo->head == fifo->tail;
 	if (taken) {
 		fifo->consuming = true;
 		fifo->tail++;
-		advance(fifo);
+		advance(fifo, 1);
 	} else {
 		push(fifo, entry);
 	}
@@ -292,7 +382,7 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	if (offset % 4 || size % 4 || !write_registers(fifo, offset, data, size, entry))
 		return;
 	inside = vb_card_is_inside();
-	taken = store_entry(fifo, !inside, entry);
+	taken = store_entry(fifo, inside, entry);
 	if (inside) {
 		defer();
 		return;
@@ -410,7 +500,7 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 		return ret;
 	if (posix_memalign((void **)&fifo, _Alignof(struct vb_hbl_fifo), sizeof(*fifo)))
 		return -ENOMEM;
-	memset(fifo, 0, sizeof(*fifo));
+	memset(fifo, 0, offsetof(struct vb_hbl_fifo, slot));
 	fifo->hbl = hbl;
 	fifo->port = port;
 	fifo->type = type;

@@ -125,6 +125,17 @@ struct vb_hbl_cq {
 	uint64_t full_time;  /* and when the last one was, ns */
 };
 
+/*
+ * Slots of a FIFO: a thread that stores uses as many as the program is told of, a handler that
+ * cannot wait all of them.
+ */
+enum { VB_HBL_FIFO_SLOTS = 1024 };
+
+struct vb_hbl_fifo_slot {
+	uint32_t dword[4];
+	uint32_t entries; /* that it stands for; more than one: the last has replaced the others */
+};
+
 struct vb_hbl_fifo {
 	struct vb_hbl *hbl;
 	struct vb_hbl_port *port;
@@ -135,11 +146,14 @@ struct vb_hbl_fifo {
 	uint32_t capacity;        /* entries */
 	_Atomic uint32_t regs[4]; /* the dwords stored last, by whichever thread */
 	_Alignas(64) struct vb_lock lock;
-	uint32_t head, tail;     /* taken, stored; free running */
+	uint32_t head, tail;     /* slots: taken, stored; free running */
+	uint32_t taken;          /* entries */
 	bool overrun;            /* entries were lost since it was last empty, */
-	_Atomic bool unreported; /* and nobody was told yet */
+	_Atomic bool unreported; /* and the program was not told yet */
 	bool consuming;          /* a thread carries out entries */
-	uint32_t entry[128][4];
+	uint32_t waiting;        /* threads that sleep until there is room */
+	_Atomic uint32_t room;   /* what they sleep on: changes when half of it is free again */
+	struct vb_hbl_fifo_slot slot[VB_HBL_FIFO_SLOTS]; /* last: never cleared as a whole */
 };
 
 struct vb_hbl_encap {

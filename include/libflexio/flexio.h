@@ -458,7 +458,7 @@ struct flexio_qp_attr {
 	uint8_t fl;        /* force loopback */
 	uint8_t *dest_mac; /* no effect: the GID is the address */
 	union ibv_gid rgid_or_rip;
-	uint16_t rlid; /* no effect; refused where there is no GID */
+	uint16_t rlid; /* no effect: the GID is the address */
 	uint32_t min_rnr_nak_timer;
 	enum flexio_qp_qpc_mtu path_mtu;
 	uint8_t retry_count;

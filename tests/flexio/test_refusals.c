@@ -770,6 +770,8 @@ static void test_qps(void **state)
 	QP_WITH((a.rq_type = 3, a.no_sq = 1), "neither a send nor a receive queue");
 	QP_WITH((a.rq_type = 1, a.rmpqn = 0x777), "process .* has no RMP 0x777 on mlx5_0");
 	QP_WITH(a.user_index = 1 << 24, "user_index 0x1000000 has more than 24 bits");
+	QP_WITH(a.qp_access_mask = 1 << 30, "qp_access_mask is 0x40000000; allowed: bits of 0xf");
+	QP_WITH(a.qp_access_mask = IBV_ACCESS_MW_BIND, "qp_access_mask is 0x10; allowed: bits of");
 	QP_WITH(a.sq_cqn = 0xfffff, "sq_cqn: CQ 0xfffff does not exist on mlx5_0");
 	QP_WITH(a.rq_cqn = 0xfffff, "rq_cqn: CQ 0xfffff does not exist on mlx5_0");
 	QP_WITH(a.uar_id = 0, "has no UAR 0 for mlx5_0");
@@ -820,11 +822,13 @@ static void test_qp_states(void **state)
 	MODIFY_WITH(a.vhca_port_num = 3, "vhca_port_num is 3; mlx5_0 has ports 1 to 1");
 	assert_ok(flexio_qp_modify(qp, &link, NULL));
 	link.next_state = FLEXIO_QP_STATE_RTR;
+	MODIFY_WITH((void)a, "rgid_or_rip is 0; mlx5_0 is RoCE, where a GID is the address");
+	MODIFY_WITH(a.rlid = 7, "rlid is 7 and rgid_or_rip 0; mlx5_0 is RoCE");
+	link.rgid_or_rip.raw[15] = 1;
 	MODIFY_WITH(a.gid_table_index = 200, "gid_table_index is 200; mlx5_0 has GIDs 0 to [0-9]+");
 	MODIFY_WITH(a.path_mtu = FLEXIO_QP_QPC_MTU_BYTES_4K,
 		    "path_mtu is 5; .*on mlx5_0 up to 2048 bytes \\(mtu of the configuration\\)");
 	MODIFY_WITH(a.path_mtu = 0, "path_mtu is 0; allowed: 1");
-	MODIFY_WITH(a.rlid = 7, "rlid is 7 and rgid_or_rip 0; mlx5_0 is RoCE");
 	MODIFY_WITH(a.remote_qp_num = 1 << 24, "remote_qp_num is 0x1000000, .*24 bits");
 	assert_ok(flexio_qp_destroy(qp));
 	assert_ok(flexio_cq_destroy(cq));

@@ -92,6 +92,9 @@ static flexio_status check(const struct flexio_qp_attr *attr)
 	}
 	if (attr->user_index > 0xffffff)
 		return fail("user_index 0x%x has more than 24 bits", attr->user_index);
+	if (attr->qp_access_mask & ~known_access)
+		return fail("qp_access_mask is 0x%x; allowed: bits of 0x%x",
+			    (unsigned int)attr->qp_access_mask, (unsigned int)known_access);
 	return FLEXIO_STATUS_SUCCESS;
 }
 
@@ -338,11 +341,27 @@ static void set_optional(struct flexio_qp *qp, const struct flexio_qp_attr *from
 	}
 }
 
+/* A connection needs an address: that of the peer, or this adapter's own by forced loopback. */
+static flexio_status check_address(struct flexio_qp *qp, const struct flexio_qp_attr *attr)
+{
+	static const union ibv_gid none;
+	const char *name = qp->queue.uar->adapter->config->name;
+	uint32_t number = vb_qp_number(qp->card);
+
+	if (attr->next_state != FLEXIO_QP_STATE_RTR || qp->type == IBV_QPT_UD || attr->fl ||
+	    memcmp(&attr->rgid_or_rip, &none, sizeof(none)))
+		return FLEXIO_STATUS_SUCCESS;
+	if (attr->rlid)
+		return fail(
+			"QP 0x%x: rlid is %u and rgid_or_rip 0; %s is RoCE, where a GID is the address",
+			number, attr->rlid, name);
+	return fail("QP 0x%x: rgid_or_rip is 0; %s is RoCE, where a GID is the address", number,
+		    name);
+}
+
 static flexio_status check_modify(struct flexio_qp *qp, const struct flexio_qp_attr *attr)
 {
 	uint32_t number = vb_qp_number(qp->card);
-
-	static const union ibv_gid none;
 
 	switch (attr->next_state) {
 	case FLEXIO_QP_STATE_RST:
@@ -355,11 +374,8 @@ static flexio_status check_modify(struct flexio_qp *qp, const struct flexio_qp_a
 		return fail("QP 0x%x: next_state %u is not a state", number,
 			    (unsigned int)attr->next_state);
 	}
-	if (attr->next_state == FLEXIO_QP_STATE_RTR && attr->rlid && !attr->fl &&
-	    !memcmp(&attr->rgid_or_rip, &none, sizeof(none)))
-		return fail(
-			"QP 0x%x: rlid is %u and rgid_or_rip 0; %s is RoCE, where a GID is the address",
-			number, attr->rlid, qp->queue.uar->adapter->config->name);
+	if (check_address(qp, attr) != FLEXIO_STATUS_SUCCESS)
+		return failed();
 	if (attr->qp_access_mask & ~known_access)
 		return fail("QP 0x%x: qp_access_mask is 0x%x; allowed: bits of 0x%x", number,
 			    (unsigned int)attr->qp_access_mask, (unsigned int)known_access);

@@ -326,23 +326,32 @@ static uint64_t time_of_day(void)
 	return ns / SECOND << 32 | ns % SECOND;
 }
 
-/* The CQE is lost, as on hardware; the program is told once. */
-static __attribute__((noinline, cold)) void lose(struct vb_cq *cq)
+/*
+ * The CQ was overrun: it takes no CQE any more, and a queue pair whose CQE is lost fails (IBTA
+ * 11.6.3.2, CQ error and local work queue catastrophic error). The program is told once of each.
+ * The queue pair is found without a read section: the caller completes its work and keeps it.
+ */
+static __attribute__((noinline, cold)) void lose(struct vb_cq *cq,
+						 const struct vb_completion *completion)
 {
+	struct vb_qp *qp = vb_qp_find(completion->qpn);
+
 	vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));
 	if (!cq->overrun)
 		vb_notice_add(&cq->notice, OVERRUN);
 	cq->overrun = true;
+	if (qp && (qp->init.send_cq == cq || qp->init.recv_cq == cq))
+		vb_qp_fail(qp, IBV_EVENT_QP_FATAL, true);
 }
 
-void vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion)
+bool vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion)
 {
 	if (cq->attr.timestamps)
 		completion->timestamp =
 			completion->real_time || cq->attr.real_time ? time_of_day() : vb_clock();
-	if (__builtin_expect(is_full(cq), 0)) {
-		lose(cq);
-		return;
+	if (unlikely(cq->overrun || is_full(cq))) {
+		lose(cq, completion);
+		return false;
 	}
 	/* Before the program can see it. */
 	vb_note(CQE, .object = cq->number, .code = (uint8_t)completion->status,
@@ -356,13 +365,17 @@ void vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion)
 		complete_ring(cq);
 		fire(cq);
 	}
+	return true;
 }
 
-void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
+bool vb_cq_push(struct vb_cq *cq, struct vb_completion *completion)
 {
+	bool pushed;
+
 	vb_lock(&cq->lock);
-	vb_cq_push_locked(cq, completion);
+	pushed = vb_cq_push_locked(cq, completion);
 	vb_unlock(&cq->lock);
+	return pushed;
 }
 
 /*

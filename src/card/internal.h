@@ -346,9 +346,10 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn, bool remote);
 
 /* --- cq.c --- */
 struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
-void vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
-/* The same where its lock is held, for several in a row. */
-void vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion);
+/* False: the CQ was overrun, the CQE is lost, and its queue pair has failed. */
+bool vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
+/* Where its lock is held, for several in a row. */
+bool vb_cq_push_locked(struct vb_cq *cq, struct vb_completion *completion);
 
 static inline bool vb_cq_armed(struct vb_cq *cq)
 {

@@ -27,6 +27,7 @@ enum verdict {
 	SOURCE_FAULT, /* the sender's memory, that we copy from, is not there */
 	NOT_PULLED,   /* we cannot copy from it at all */
 	TRY_AGAIN,    /* not now */
+	LOST,         /* its CQ takes no CQE: remote operational error; the queue pair has failed */
 };
 
 static const struct {
@@ -133,8 +134,9 @@ static inline void whole_wqe(struct vb_qp *qp, struct vb_completion *c)
 	qp->rq.stride = 0;
 }
 
-static inline void complete(struct vb_qp *qp, enum ibv_wc_status status, const struct vb_pkt *pkt,
-			    uint32_t len)
+/* ACCEPT or LOST. */
+static inline enum verdict complete(struct vb_qp *qp, enum ibv_wc_status status,
+				    const struct vb_pkt *pkt, uint32_t len)
 {
 	struct vb_completion c = {
 		.status = status,
@@ -171,7 +173,7 @@ static inline void complete(struct vb_qp *qp, enum ibv_wc_status status, const s
 		publish_epsn(qp, vb_psn_add(qp->rq.receiver.epsn, 1));
 	else
 		vb_count_status(qp, status, true);
-	vb_run_push(qp, &c);
+	return vb_run_push(qp, &c) ? ACCEPT : LOST;
 }
 
 /* --- moving data ------------------------------------------------------------------------------ */

@@ -165,8 +165,7 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if ((pkt->flags & VB_PKT_INVALIDATE) &&
 	    vb_mr_invalidate(pkt->inv_rkey, qp->init.pd->number, true))
 		return BAD_ACCESS;
-	complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)rq->received);
-	return ACCEPT;
+	return complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)rq->received);
 }
 
 /* Where bytes of a WRITE go; NULL where it may not write there. */
@@ -273,9 +272,7 @@ static enum verdict receive_write(struct vb_qp *qp, const struct vb_pkt *pkt)
 			return ret;
 	}
 	rq->received += pkt->len;
-	if (imm)
-		complete(qp, IBV_WC_SUCCESS, pkt, rq->dma_len);
-	return ACCEPT;
+	return imm ? complete(qp, IBV_WC_SUCCESS, pkt, rq->dma_len) : ACCEPT;
 }
 
 /* An answer to a call, without data: only what a requester and a sniffer look at. */
@@ -505,6 +502,10 @@ static bool refuse(struct vb_qp *qp, enum verdict verdict, const struct vb_pkt *
 	}
 	if (verdict == SOURCE_FAULT)
 		return answer(qp, VB_SYN_SOURCE_FAULT, pkt->psn, reply);
+	if (verdict == LOST) {
+		publish_epsn(qp, qp->rq.receiver.epsn); /* as it was before the completion */
+		return answer(qp, VB_SYN_NAK_OPERATION, pkt->psn, reply);
+	}
 	vb_why_receive(qp, pkt, verdicts[verdict].status);
 	if (verdict == BAD_REQUEST || verdict == BAD_ACCESS)
 		vb_qp_count(qp,

@@ -31,20 +31,18 @@ static inline void vb_run_share(void)
 	vb_unlock(&cq->lock);
 }
 
-/* Complete a receive of qp. rq.lock is held: by a run, or by a caller that has no run. */
-static inline void vb_run_push(struct vb_qp *qp, struct vb_completion *completion)
+/* Complete a receive of qp; false: the CQE is lost (cq.c). rq.lock is held: by a run, or by a caller that has no run. */
+static inline bool vb_run_push(struct vb_qp *qp, struct vb_completion *completion)
 {
 	struct vb_cq *cq = qp->init.recv_cq;
 
-	if (vb_burst.run.qp != qp) {
-		vb_cq_push(cq, completion);
-		return;
-	}
+	if (vb_burst.run.qp != qp)
+		return vb_cq_push(cq, completion);
 	if (!vb_burst.run.cq) {
 		vb_lock(&cq->lock);
 		vb_burst.run.cq = cq;
 	}
-	vb_cq_push_locked(cq, completion);
+	return vb_cq_push_locked(cq, completion);
 }
 
 /* Whether a packet is the next one of the run. */

@@ -267,6 +267,76 @@ static void cq_overrun(enum end_place place)
 	end_pair_close(&a, &b);
 }
 
+/*
+ * IBTA 11.6.3.2: nothing is posted to a CQ any more that was overrun, and a queue whose completion is lost fails with
+ * it. One that completes nothing there stays as it is.
+ */
+static void cq_overrun_fails_queues(enum end_place place)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	unsigned int posted, taken = 0;
+	bool cq_failed = false, qp_failed = false;
+	struct end a, b;
+	struct end_wr wr;
+	struct ibv_wc wc;
+
+	attr.cqe = 1;
+	end_pair_open(&a, &b, place, attr);
+	for (posted = 0; posted < 16; posted++) {
+		wr = end_wr_rdma(&a, posted, IBV_WR_RDMA_WRITE, 8, &b);
+		if (end_post_send(&a, &wr))
+			break;
+	}
+	while (!cq_failed || !qp_failed) {
+		int event = end_event(&a, PATIENCE_MS);
+
+		check(event == IBV_EVENT_CQ_ERR ? !cq_failed
+						: event == IBV_EVENT_QP_FATAL && !qp_failed,
+		      "event %d", event);
+		cq_failed |= event == IBV_EVENT_CQ_ERR;
+		qp_failed |= event == IBV_EVENT_QP_FATAL;
+	}
+	end_expect_state(&a, IBV_QPS_ERR);
+	end_expect_state(&b, IBV_QPS_RTS);
+	/* Those that had room are there; polling makes none of it for later ones. */
+	for (; end_poll(&a, SQ, &wc, 0); taken++)
+		check_eq(wc.wr_id, taken);
+	check(taken && taken < posted, "%u of %u", taken, posted);
+	wr = end_wr_rdma(&a, posted, IBV_WR_RDMA_WRITE, 8, &b);
+	check_eq(end_post_send(&a, &wr), 0);
+	check(!end_poll(&a, SQ, &wc, 50), "a CQE of an overrun CQ");
+	check_eq(end_event(&a, 0), -1);
+	end_pair_close(&a, &b);
+}
+
+/* At the receiver: the sender learns it, as a remote operational error. */
+static void recv_cq_overrun(enum end_place place)
+{
+	struct node_attr attr = node_attr(IBV_QPT_RC);
+	struct end a, b;
+	struct end_wr wr;
+	struct ibv_wc wc;
+	uint64_t sent = 0;
+
+	attr.cqe = 1;
+	end_pair_open(&a, &b, place, attr);
+	post_recvs(&b, WR_RECV, 16);
+	do {
+		check(sent < 16, "no overrun");
+		wr = end_wr_send(&a, sent, 8);
+		check_eq(end_post_send(&a, &wr), 0);
+		check(end_poll(&a, SQ, &wc, PATIENCE_MS), "no completion");
+		check_eq(wc.wr_id, sent);
+	} while (wc.status == IBV_WC_SUCCESS && ++sent);
+	check_eq(wc.status, IBV_WC_REM_OP_ERR);
+	end_expect_state(&a, IBV_QPS_ERR);
+	end_expect_state(&b, IBV_QPS_ERR);
+	for (uint64_t i = 0; i < sent; i++)
+		end_expect(&b, RQ, WR_RECV + i, IBV_WC_SUCCESS);
+	check(!end_poll(&b, RQ, &wc, 20), "a CQE of an overrun CQ");
+	end_pair_close(&a, &b);
+}
+
 /* A QP on an SRQ that goes to ERR takes no more from it and says when it was the last time. */
 static void last_wqe_reached(enum end_place place)
 {
@@ -294,6 +364,8 @@ int main(int argc, char **argv)
 		{ "communication established", communication_established },
 		{ "no event without a cause", no_event_without_cause },
 		{ "CQ overrun", cq_overrun },
+		{ "CQ overrun fails its queues", cq_overrun_fails_queues },
+		{ "CQ overrun of receives", recv_cq_overrun },
 		{ "last WQE reached", last_wqe_reached },
 	};
 

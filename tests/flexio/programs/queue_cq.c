@@ -194,6 +194,9 @@ static void overrun(bool ignore)
 	dev_get(process, ring, p.send.work.ring, sizeof(ring));
 	CHECK(be16toh(ring[0].wqe_counter) == (ignore ? 6 : 0));
 	CHECK(be16toh(ring[1].wqe_counter) == (ignore ? 7 : 1));
+	/* The queue that lost a completion has failed, and its peer has not. */
+	CHECK(flexio_qp_state_get(p.a.qp) == (ignore ? FLEXIO_QP_STATE_RTS : FLEXIO_QP_STATE_ERR));
+	CHECK(flexio_qp_state_get(p.b.qp) == FLEXIO_QP_STATE_RTS);
 	pair_close(&p);
 	mlx5dv_devx_destroy_event_channel(channel);
 }

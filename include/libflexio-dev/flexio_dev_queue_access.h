@@ -250,9 +250,14 @@ FLEXIO_DEV_ALWAYS_INLINE uint8_t flexio_dev_cqe_get_type(struct flexio_dev_cqe64
 	return (__FLEXIO_DEV_READ(cqe->op_own) >> 2) & 3;
 }
 
+/*
+ * Of a frame: bit 0 its Ethernet header is right, bit 1 the checksum of IP, bit 2 that of TCP or
+ * UDP. The card has these bits in byte 28; the field that is called csum_ok has the checksum of the
+ * frame.
+ */
 FLEXIO_DEV_ALWAYS_INLINE uint16_t flexio_dev_cqe_get_csum_ok(struct flexio_dev_cqe64 *cqe)
 {
-	return be16_to_cpu(__FLEXIO_DEV_READ(cqe->csum_ok));
+	return (uint16_t)(be32_to_cpu(__FLEXIO_DEV_READ(cqe->rsvd14[1])) >> 24);
 }
 
 FLEXIO_DEV_ALWAYS_INLINE uint32_t flexio_dev_cqe_get_qpn(struct flexio_dev_cqe64 *cqe)

@@ -84,7 +84,7 @@ static void put(struct card *c, const char *name, size_t at, const void *bytes, 
 static void getters(void **state)
 {
 	static const uint64_t expected[] = {
-		1,      0xd,        2,        0x0301,     0x563412,
+		1,      0xd,        2,        0x07,       0x563412,
 		0xbb99, 0x01000040, 0xccbbaa, 0x81008105, 0x81,
 		0x81,   0x44332211, 1,        0x00abcdef, 0x1122334455667788,
 	};
@@ -92,7 +92,8 @@ static void getters(void **state)
 	uint8_t cqe[64] = { 0 }, eqe[64] = { 0 };
 	uint64_t *seen = card_object(c, "seen");
 
-	memcpy(cqe + 20, "\x03\x01", 2);
+	memcpy(cqe + 20, "\x03\x01", 2); /* the checksum, which is not what is right */
+	cqe[28] = 0x07;
 	memcpy(cqe + 32, "\xff\xcc\xbb\xaa", 4);
 	memcpy(cqe + 36, "\x11\x22\x33\x44", 4);
 	memcpy(cqe + 44, "\x01\x00\x00\x40", 4);

@@ -424,6 +424,56 @@ static void read_memory(uint64_t offset, uint32_t len)
 	dev_get(process, got, memory.addr + offset, len);
 }
 
+/* A frame for device code with right or wrong checksums; fields begin with wrong ones. */
+static uint32_t make_summed(uint32_t version, uint32_t protocol, bool l3, bool l4)
+{
+	uint32_t field = protocol == 6 ? 16 : 6, len = make_l4(version, protocol, 333);
+	uint8_t *ip = f + 14, *l4_sum = ip + (version == 6 ? 40 : 20) + field;
+
+	put_mac(f, MAC_DEV);
+	put_mac(f + 6, MAC_HOST);
+	if (l4) {
+		put16(l4_sum, 0);
+		for (uint32_t sum = 1; !l4_right(ip, protocol); sum++)
+			put16(l4_sum, sum);
+	}
+	if (l3 && version == 4) {
+		put16(ip + 10, 0);
+		put16(ip + 10, ~sum_of(ip, 20, 0));
+	}
+	return len;
+}
+
+/* Device code reads of a completion which checksums are right: bit 1 that of IP, bit 2 that of TCP or UDP. */
+static void checksums_seen(const struct flexio_wq_attr *attr)
+{
+	enum { L2_OK = 1, L3_OK = 2, L4_OK = 4, CASES = 16 };
+	struct mlx5_wqe_data_seg ring[ENTRIES];
+	struct frames_seen seen;
+	struct receiver r;
+
+	for (uint32_t i = 0; i < ENTRIES; i++)
+		ring[i] = seg(BUFFER * i, BUFFER);
+	receiver_open(&r, attr, ring, sizeof(ring));
+	for (uint32_t i = 0; i < CASES; i++) {
+		uint32_t version = i & 1 ? 6 : 4, protocol = i & 2 ? 17 : 6;
+		bool l3 = i & 4, l4 = i & 8;
+
+		dev_write(process, r.attr.wq_dbr_qmem.daddr, &(__be32){ htobe32(ENTRIES + i) }, 4);
+		station_send(&station, f, make_summed(version, protocol, l3, l4));
+		seen = await(&r, i + 1);
+		/* IPv6 has no checksum of its own that could be wrong. */
+		CHECK(seen.csum_ok[i] ==
+		      (L2_OK | (l3 || version == 6 ? L3_OK : 0u) | (l4 ? L4_OK : 0u)));
+	}
+	/* Neither IP nor what it carries: nothing to be right. */
+	dev_write(process, r.attr.wq_dbr_qmem.daddr, &(__be32){ htobe32(ENTRIES + CASES) }, 4);
+	station_send(&station, f, make_for_device(0, 100));
+	seen = await(&r, CASES + 1);
+	CHECK(seen.csum_ok[CASES % FRAMES_SEEN] == L2_OK);
+	receiver_close(&r);
+}
+
 /* Type 0 and stride 0, as most programs have it: a ring of 16-byte entries, used in order. Frames wake the handler. */
 static void ring_in_order(const struct flexio_wq_attr *attr)
 {
@@ -547,6 +597,7 @@ static void vlan_strip(uint8_t disable)
 static void receives(void)
 {
 	ring_in_order(&(struct flexio_wq_attr){ 0 });
+	checksums_seen(&(struct flexio_wq_attr){ 0 });
 	ring_in_order(&(struct flexio_wq_attr){ .log_wq_stride = 4 });
 	ring_in_order(&(struct flexio_wq_attr){ .rq = { .wq_type = FLEXIO_WQ_TYPE_CYCLIC } });
 	ring_in_order(

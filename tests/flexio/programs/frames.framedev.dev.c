@@ -54,6 +54,7 @@ __dpa_global__ void take_frames(uint64_t arg)
 	seen->runs++;
 	while ((cqe = cq_peek(&seen->cq))) {
 		memcpy(seen->cqe[seen->frames % FRAMES_SEEN], cqe, 64);
+		seen->csum_ok[seen->frames % FRAMES_SEEN] = flexio_dev_cqe_get_csum_ok(cqe);
 		cq_consume(&seen->cq);
 		__atomic_store_n(&seen->frames, seen->frames + 1, __ATOMIC_RELEASE);
 	}

@@ -31,4 +31,5 @@ struct frames_seen {
 	uint64_t rq_dbr;
 	uint64_t runs, frames; /* frames is written last */
 	uint8_t cqe[FRAMES_SEEN][64];
+	uint32_t csum_ok[FRAMES_SEEN]; /* as the library reads it */
 };

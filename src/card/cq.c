@@ -76,6 +76,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		.attr = *attr,
 		.codec = codec,
 		.sn = 1,
+		.last_event = vb_now_ns(), /* the first period counts from here */
 	};
 	cq->attr.buf = content(cq, attr->buf);
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;

@@ -90,7 +90,7 @@ struct vb_cq {
 	bool moderated; /* or armed always: an event needs more than the next CQE */
 	/* moderation */
 	uint32_t base;       /* CQEs from here on count */
-	uint64_t last_event; /* ns */
+	uint64_t last_event; /* ns; before the first: the creation */
 	uint64_t deadline;   /* ns; CQEs that wait are announced then */
 	struct vb_alarm alarm;
 	struct vb_notice notice; /* notifications, and the overrun */

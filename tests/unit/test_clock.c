@@ -122,7 +122,8 @@ static void period_counts(bool from_cqe)
 	atomic_store(&notified, 0);
 	assert_int_equal(vb_cq_create(bare.dev, &attr, &cq), 0);
 	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
-	move(from_cqe ? PERIOD_US * 1000 : 0); /* there was no event before: at once */
+	is_quiet(0); /* there was no event before: the CQ is as old as one */
+	move(PERIOD_US * 1000);
 	assert_true(is_notified(1));
 	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
 	move(600 * 1000);
@@ -134,6 +135,14 @@ static void period_counts(bool from_cqe)
 		move(500 * 1000);
 	}
 	assert_true(is_notified(2));
+	/* Nothing for longer than the period: the last event is old enough, a completion is not. */
+	move(3 * PERIOD_US * 1000);
+	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
+	if (from_cqe) {
+		is_quiet(2);
+		move(PERIOD_US * 1000);
+	}
+	assert_true(is_notified(3));
 	assert_int_equal(vb_cq_destroy(cq), 0);
 	free(attr.buf);
 	free(attr.dbr);

@@ -16,7 +16,8 @@ struct flexio_cq {
 	struct queue queue; /* first */
 	struct vb_cq *card;
 	struct flexio_event_handler *handler; /* or NULL */
-	struct vb_eq *eq;                     /* or NULL */
+	bool on_eq;                           /* events go to an event queue: */
+	struct vb_eq *eq;                     /* this one, or NULL: a completion vector's */
 	struct vb_eq_user eq_user;
 	struct vb_emu_eq *emu_eq;      /* or NULL */
 	struct flexio_cq_attr attr;    /* as it was made */
@@ -65,7 +66,7 @@ static void look(const struct mlx5dv_devx_obj *obj, uint8_t *context)
 	vb_object_put(context, 0x68, 24, attr->uar_id);
 	vb_object_put(context, 0x84, 12, moderation.period_us);
 	vb_object_put(context, 0x90, 16, moderation.max_count);
-	vb_object_put(context, 0xb8, 8, cq->eq ? attr->emulated_eqn : 0);
+	vb_object_put(context, 0xb8, 8, cq->on_eq ? attr->emulated_eqn : 0);
 	vb_object_put(context, 0x148, 24, vb_object_record(cq->queue.dbr.addr) & 0xffffff);
 	vb_object_put(context, 0x168, 24, produced & 0xffffff);
 }
@@ -131,10 +132,20 @@ static int hold_handler(struct flexio_cq *cq, const struct flexio_cq_attr *attr)
 	return 0;
 }
 
+/* A number of mlx5dv_devx_query_eqn(): the driver reads that queue, and channels get its events. */
+static bool is_vector(const struct queue_place *place, uint32_t eqn)
+{
+	return eqn >= VB_EQ_VECTORS && eqn <= UINT8_MAX &&
+	       eqn - VB_EQ_VECTORS < (uint32_t)place->ctx->num_comp_vectors;
+}
+
 static int hold_eq(struct flexio_cq *cq, const struct queue_place *place,
 		   const struct flexio_cq_attr *attr)
 {
 	if (attr->element_type != FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ)
+		return 0;
+	cq->on_eq = true;
+	if (is_vector(place, attr->emulated_eqn))
 		return 0;
 	if (cq->queue.uar)
 		cq->eq_user.owner = vb_flexio_uar_owner(cq->queue.process, place->adapter);
@@ -188,7 +199,7 @@ static int make_card(struct flexio_cq *cq, const struct queue_place *place,
 		/* Nobody reads what only raises interrupts, or arms it. */
 		.ignore_overrun = attr->overrun_ignore || cq->emu_eq,
 		.collapsed = attr->cc,
-		.always_armed = (attr->always_armed && (cq->handler || cq->eq)) || cq->emu_eq,
+		.always_armed = (attr->always_armed && (cq->handler || cq->on_eq)) || cq->emu_eq,
 		/*
 		 * The older layout (BASIC) has owner bits; whether its entries are compressed is up
 		 * to the card.
@@ -255,7 +266,7 @@ flexio_status flexio_cq_create(struct flexio_process *process, struct ibv_contex
 	vb_object_lend(&c->object, place.ctx, VB_DEVX_CQ, vb_cq_number(c->card), &lender);
 	if (!vb_queue_publish(&c->queue))
 		goto destroy_card;
-	if ((c->handler || c->eq) && !fattr->no_arm && !fattr->always_armed)
+	if ((c->handler || c->on_eq) && !fattr->no_arm && !fattr->always_armed)
 		vb_cq_arm_at(c->card, 0);
 	*cq = c;
 	return FLEXIO_STATUS_SUCCESS;

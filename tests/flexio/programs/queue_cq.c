@@ -525,6 +525,44 @@ static void event_queue(void)
 	CHECK(call2(try_eq, 3, number) == EINVAL);
 }
 
+/* The event queue of a completion vector is the driver's: its events go to channels. */
+static void event_vector(void)
+{
+	struct flexio_cq_attr send = cq_attr(process, LOG), recv = cq_attr(process, LOG);
+	struct mlx5dv_devx_event_channel *channel = mlx5dv_devx_create_event_channel(ctx, 0);
+	uint16_t completion = 0;
+	uint8_t event[8 + 64];
+	uint32_t eqn;
+	struct pair p;
+
+	CHECK(channel && !fcntl(channel->fd, F_SETFL, O_NONBLOCK));
+	send.element_type = FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ;
+	CHECK(!mlx5dv_devx_query_eqn(ctx, (uint32_t)ctx->num_comp_vectors - 1, &eqn));
+	send.emulated_eqn = eqn + 1; /* there are no more vectors */
+	refuse(send);
+	send.emulated_eqn = eqn | 0x100;
+	refuse(send);
+	CHECK(!mlx5dv_devx_query_eqn(ctx, 0, &eqn));
+	send.emulated_eqn = eqn;
+	send.always_armed = 1;
+	pair_open(&p, &send, &recv);
+	CHECK(!mlx5dv_devx_subscribe_devx_event(channel, flexio_cq_get_obj(p.send.cq),
+						sizeof(completion), &completion, 0x4321));
+	writes(&p, 2, 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK(mlx5dv_devx_get_event(channel, (void *)event, sizeof(event)) ==
+		      (ssize_t)sizeof(event));
+		CHECK(event[0] == 0x21 && event[1] == 0x43 && event[8 + 1] == 0 &&
+		      (uint32_t)(event[8 + 57] << 16 | event[8 + 58] << 8 | event[8 + 59]) ==
+			      p.send.work.number);
+	}
+	CHECK(mlx5dv_devx_get_event(channel, (void *)event, sizeof(event)) == -1);
+	/* Device code has nothing to say there. */
+	CHECK(call2(try_eq, 1, eqn) == EINVAL);
+	pair_close(&p);
+	mlx5dv_devx_destroy_event_channel(channel);
+}
+
 /* CQs of two processes on one event queue: each may say what was read, as long as it has one there. */
 static void shared_event_queue(void)
 {
@@ -674,6 +712,7 @@ int main(void)
 	moderated(FLEXIO_CQ_PERIOD_MODE_CQE);
 	zero();
 	event_queue();
+	event_vector();
 	shared_event_queue();
 	doorbells();
 	mem_end(&mem);

@@ -275,7 +275,7 @@ struct vb_cq_attr {
 	bool timestamps;   /* write timestamps into CQEs */
 	bool real_time; /* mlx5: of the time of day, seconds << 32 | ns; not of the card's clock */
 	bool ignore_overrun;
-	bool collapsed;    /* every CQE goes to the first entry */
+	bool collapsed;    /* every CQE goes to the first entry, so that none can overrun it */
 	bool always_armed; /* every CQE notifies */
 	/* mlx5: CQEs carry the number of the turn of the ring, and come in arrays where they can */
 	bool compressed;

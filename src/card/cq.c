@@ -79,6 +79,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		.last_event = vb_now_ns(), /* the first period counts from here */
 	};
 	cq->attr.buf = content(cq, attr->buf);
+	cq->attr.ignore_overrun |= attr->collapsed;
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
 	cq->turn_mask = attr->compressed && !attr->basic_minis ? 0xff : 0;
 	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
@@ -540,7 +541,7 @@ void vb_cq_set_ignore_overrun(struct vb_cq *cq, bool ignore)
 {
 	vb_card_enter();
 	vb_lock(&cq->lock);
-	cq->attr.ignore_overrun = ignore;
+	cq->attr.ignore_overrun = ignore || cq->attr.collapsed;
 	vb_unlock(&cq->lock);
 	vb_card_leave();
 }

@@ -667,7 +667,7 @@ struct flexio_process {
 	/* queues, and what they need */
 	struct vb_lock uar_lock;
 	struct flexio_uar *uars[UAR_BUCKETS]; /* all, its own included, by id */
-	_Atomic bool outboxes[MAX_OUTBOXES];  /* alive, by id; 0 is its own */
+	_Atomic uint8_t outboxes[MAX_OUTBOXES]; /* enum outbox_can, by id; 0 is its own */
 
 	/*
 	 * A host thread that began a call while the process was being destroyed may still read the

@@ -29,6 +29,9 @@ enum outbox_register {
 	CC_DB_MSB = 0x348,
 };
 
+/* What an outbox is good for; 0: there is none. */
+enum outbox_can { OUTBOX_RINGS = 1, OUTBOX_CC = 2 };
+
 enum { UCTL_ERR = 2, NUMBER_MASK = 0xffffff, EMU_MASK = 0x3ffffff };
 
 struct flexio_outbox {
@@ -53,9 +56,10 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 {
 	uint32_t low = value & NUMBER_MASK, high = (value >> 32) & NUMBER_MASK,
 		 emu = (value >> 32) & EMU_MASK;
+	uint8_t can = atomic_load_explicit(&guest->process->outboxes[guest->outbox_id],
+					   memory_order_relaxed);
 
-	if (unlikely(!atomic_load_explicit(&guest->process->outboxes[guest->outbox_id],
-					   memory_order_relaxed)))
+	if (unlikely(!can))
 		return -ENODEV;
 	switch (offset) {
 	case SXD_DB:
@@ -74,10 +78,12 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 	case RXC_RD:
 		return read_doorbell(guest, value);
 	case CC_DB:
-		return vb_pcc_ring(guest, value);
+		return can & OUTBOX_CC ? vb_pcc_ring(guest, value) : -ENOENT;
 	case CC_DB_MSB:
+		if (!guest->process->pcc || !(can & OUTBOX_CC))
+			return -ENOENT;
 		guest->cc_high = value;
-		return guest->process->pcc ? 0 : -ENOENT;
+		return 0;
 	default:
 		return -ENOENT;
 	}
@@ -121,7 +127,8 @@ int vb_outbox_init(struct flexio_process *process)
 	struct vb_dpa_window *page; /* goes with the process */
 	int err;
 
-	atomic_store_explicit(&process->outboxes[0], true, memory_order_relaxed);
+	atomic_store_explicit(&process->outboxes[0], OUTBOX_RINGS | OUTBOX_CC,
+			      memory_order_relaxed);
 	err = vb_dpa_device_create(process->dpa, NULL, OUTBOX_PAGE, OUTBOX_SIZE, &page_ops, NULL,
 				   &page);
 	if (err)
@@ -168,14 +175,14 @@ bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, u
 /* ---- objects ---- */
 
 /* MAX_OUTBOXES: none is free. */
-static uint32_t take_id(struct flexio_process *process)
+static uint32_t take_id(struct flexio_process *process, uint8_t can)
 {
 	uint32_t id = 1;
 
 	for (; id < MAX_OUTBOXES; id++) {
-		bool used = false;
+		uint8_t used = 0;
 
-		if (atomic_compare_exchange_strong_explicit(&process->outboxes[id], &used, true,
+		if (atomic_compare_exchange_strong_explicit(&process->outboxes[id], &used, can,
 							    memory_order_relaxed,
 							    memory_order_relaxed))
 			break;
@@ -199,7 +206,7 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 		return fail("en_pcc: process %s was created without it", process->name);
 	if (!vb_process_hold(process, PART_QUEUE))
 		return failed();
-	id = take_id(process);
+	id = take_id(process, OUTBOX_RINGS | (fattr->en_pcc ? OUTBOX_CC : 0));
 	if (id == MAX_OUTBOXES) {
 		fail("process %s has %d outboxes, its own included; there cannot be more",
 		     process->name, MAX_OUTBOXES);
@@ -219,7 +226,7 @@ flexio_status flexio_outbox_create(struct flexio_process *process, struct flexio
 free_outbox:
 	free(o);
 give_id:
-	atomic_store_explicit(&process->outboxes[id], false, memory_order_relaxed);
+	atomic_store_explicit(&process->outboxes[id], 0, memory_order_relaxed);
 release_process:
 	vb_process_release(process, PART_QUEUE);
 	return failed();
@@ -235,7 +242,7 @@ flexio_status flexio_outbox_destroy(struct flexio_outbox *outbox)
 	if (!vb_handle_end(&pin))
 		return bad_handle(outbox, "outbox");
 	/* From now on a thread that is still configured with it rings nothing. */
-	atomic_store_explicit(&outbox->process->outboxes[outbox->id], false, memory_order_relaxed);
+	atomic_store_explicit(&outbox->process->outboxes[outbox->id], 0, memory_order_relaxed);
 	vb_process_release(outbox->process, PART_QUEUE);
 	free(outbox);
 	return FLEXIO_STATUS_SUCCESS;

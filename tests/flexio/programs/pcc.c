@@ -3,7 +3,7 @@
 #include "check.h"
 
 extern struct flexio_app *control;
-extern flexio_func_t decide, halves, many, seen, scribble, table;
+extern flexio_func_t decide, decide_through, halves, many, seen, scribble, table;
 
 static struct ibv_context *ctx;
 
@@ -53,6 +53,32 @@ static void doorbells(struct flexio_process *process)
 	CHECK(look(process, 8).doorbells == 0);
 }
 
+/* An outbox rings them where it was created for it. */
+static void outboxes(struct flexio_process *process)
+{
+	struct flexio_outbox_attr attr = { .en_pcc = 1 }, plain_attr = { 0 };
+	struct flexio_outbox *cc, *plain;
+	uint64_t err;
+
+	OK(flexio_outbox_create(process, &attr, &cc));
+	OK(flexio_outbox_create(process, &plain_attr, &plain));
+	OK(flexio_process_call(process, decide_through, &err, (uint64_t)flexio_outbox_get_id(cc),
+			       (uint64_t)20, (uint64_t)30));
+	CHECK(!err && look(process, 20).rate == 30 && look(process, 20).high == 31);
+	OK(flexio_process_call(process, decide_through, &err, (uint64_t)flexio_outbox_get_id(plain),
+			       (uint64_t)20, (uint64_t)40));
+	CHECK(err == (22ull << 32 | 22)); /* EINVAL */
+	CHECK(look(process, 20).rate == 30 && look(process, 20).doorbells == 1);
+	OK(flexio_outbox_destroy(cc));
+	OK(flexio_outbox_destroy(plain));
+	/* The number is free, and what it could do goes with it. */
+	OK(flexio_outbox_create(process, &plain_attr, &plain));
+	OK(flexio_process_call(process, decide_through, &err, (uint64_t)flexio_outbox_get_id(plain),
+			       (uint64_t)20, (uint64_t)50));
+	CHECK(err == (22ull << 32 | 22) && look(process, 20).doorbells == 1);
+	OK(flexio_outbox_destroy(plain));
+}
+
 int main(void)
 {
 	struct flexio_process_attr attr = { .en_pcc = 1 };
@@ -73,6 +99,7 @@ int main(void)
 	OK(flexio_process_call(without, table, &value, (uint64_t)0));
 	CHECK(!value);
 	doorbells(with);
+	outboxes(with);
 	OK(flexio_process_call(without, decide, &value, (uint64_t)7, (uint64_t)1, (uint64_t)1,
 			       (uint64_t)0));
 	CHECK(value == 22); /* EINVAL */

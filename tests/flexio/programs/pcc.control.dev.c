@@ -19,6 +19,21 @@ __dpa_rpc__ uint64_t decide(uint64_t ccq, uint64_t rate, uint64_t rtt, uint64_t 
 	return last_errno();
 }
 
+/* Through an outbox of the host; both halves, each by itself. */
+__dpa_rpc__ uint64_t decide_through(uint64_t outbox, uint64_t ccq, uint64_t rate)
+{
+	struct flexio_dev_thread_ctx *ctx;
+	uint64_t high;
+
+	flexio_dev_get_thread_ctx(&ctx);
+	if (flexio_dev_outbox_config(ctx, (uint16_t)outbox) != FLEXIO_DEV_STATUS_SUCCESS)
+		return ~0ull;
+	flexio_dev_cc_ring_db_high64bit(rate + 1);
+	high = last_errno();
+	flexio_dev_cc_ring_db((uint16_t)ccq, (uint32_t)rate, 0, CC_DB_NEXT_ACT_SINGLE);
+	return last_errno() << 32 | high;
+}
+
 __dpa_rpc__ uint64_t halves(uint64_t high, uint64_t low)
 {
 	flexio_dev_cc_ring_db_high64bit(high);

@@ -192,21 +192,60 @@ static int make_one(struct maker *maker, char kind, const char *path, const char
 	}
 }
 
+/* True where an empty directory would list what is made last first: tmpfs of most kernels. */
+static bool lists_backwards(int root)
+{
+	static const char *const names[] = { "1", "2" };
+	int copy = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	char first = 0;
+
+	for (int i = 0; i < 2; i++)
+		if (symlinkat(names[i], root, names[i]))
+			first = '1';
+	while (dir && !first && (entry = readdir(dir)))
+		first = entry->d_name[0] == '.' ? 0 : entry->d_name[0];
+	for (int i = 0; i < 2; i++)
+		unlinkat(root, names[i], 0);
+	if (dir)
+		closedir(dir);
+	else if (copy >= 0)
+		close(copy);
+	return first == '2';
+}
+
+/* The last entry of a description that ends here. */
+static const char *entry_before(const char *text, const char *end)
+{
+	const char *content = memrchr(text, 0, (size_t)(end - 1 - text));
+	const char *before = memrchr(text, 0, (size_t)(content - text));
+
+	return before ? before + 1 : text;
+}
+
+/* So that listings begin with the first adapter: programs open the first name that they find. */
 static int make_all(const char *root, const char *text, size_t len)
 {
 	static struct maker maker; /* too large for the stack */
 	const char *end = text + len;
+	bool backwards;
 	int ret = 0;
 
 	maker = (struct maker){ .root = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
 	if (maker.root < 0)
 		return -errno;
+	backwards = lists_backwards(maker.root);
 	while (text < end && !ret) {
-		const char *path = text + 2; /* without its first slash */
+		const char *entry = backwards ? entry_before(text, end) : text;
+		const char *path = entry + 2; /* without its first slash */
 		const char *content = path + strlen(path) + 1;
 
-		ret = make_one(&maker, *text, path, content);
-		text = content + strlen(content) + 1;
+		ret = make_one(&maker, *entry, path, content);
+		if (backwards)
+			end = entry;
+		else
+			text = content + strlen(content) + 1;
 	}
 	close(maker.root);
 	return ret;

@@ -30,6 +30,10 @@ check "no writing" "no" "$(under sh -c "(echo x > $state/1/phys_state) 2> /dev/n
 check "other files are as they are" "$(cat /proc/version)" "$(under cat /proc/version)"
 check "the accelerator exists" "yes" "$(under sh -c "test -e /dev/accel/accel0 && echo yes")"
 check "and no other" "no" "$(under sh -c "test -e /dev/accel/accel9 && echo yes || echo no")"
+# Programs open the first name that they find.
+check "listed in order" "accel0 accel1" "$(under ls -U /dev/accel | tr '\n' ' ' | sed 's/ $//')"
+check "device nodes, too" "uverbs0 uverbs1 uverbs2" "$(under ls -U /dev/infiniband | tr '\n' ' ' | sed 's/ $//')"
+check "and RDMA devices" "hbl_0 hbl_1 mlx5_0" "$(under ls -U /sys/class/infiniband | tr '\n' ' ' | sed 's/ $//')"
 check "one owner" "Device or resource busy" "$(under sh -c "exec 3<>/dev/accel/accel0; cat /dev/accel/accel0 2>&1 | sed 's/.*: //'")"
 echo "1..$count"
 exit $failed

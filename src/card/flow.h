@@ -71,6 +71,8 @@ VB_PUBLIC struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number);
 /* Whether it was made on this open device, not only on this adapter. */
 VB_PUBLIC bool vb_tir_is_of(const struct vb_tir *tir, const struct vb_dev *dev);
 VB_PUBLIC void vb_tir_put(struct vb_tir *tir);
+/* The argument that its device was opened with (vb_dev_open()). */
+VB_PUBLIC void *vb_tir_owner(const struct vb_tir *tir);
 
 /* Numbers of transport domains; 0 where there is none left. */
 VB_PUBLIC uint32_t vb_transport_domain_take(void);
@@ -81,13 +83,6 @@ VB_PUBLIC bool vb_transport_domain_busy(uint32_t number);
 /* A RAW_PACKET queue pair that receives, as the destination of an action; -EINVAL: it is none. */
 VB_PUBLIC int vb_flow_hold_qp(struct vb_qp *qp);
 VB_PUBLIC void vb_flow_release_qp(struct vb_qp *qp);
-/*
- * One more, or less (-1), that leads to a queue pair or TIR which is held: its device cannot be
- * closed, and says so (vb_dev_check_unpinned()) before anything of it is gone.
- */
-VB_PUBLIC void vb_flow_pin_qp(const struct vb_qp *qp, int by);
-VB_PUBLIC void vb_flow_pin_tir(const struct vb_tir *tir, int by);
-VB_PUBLIC int vb_dev_check_unpinned(const struct vb_dev *dev); /* 0 or -EBUSY */
 /* Whether rules of the device's adapter can lead to it: another port's, or a parent's, is none. */
 VB_PUBLIC bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *qp);
 

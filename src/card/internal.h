@@ -36,7 +36,6 @@ struct vb_dev {
 	void *async_arg;
 	uint32_t epoch; /* of the fabric when it was opened: a forked child must not touch it */
 	_Atomic uint32_t objects;
-	_Atomic uint32_t pins;       /* rules and actions that lead to its queues, of any device */
 	_Atomic bool fatal;          /* it has failed: nothing can be made on it any more */
 	struct vb_dev *next, **link; /* of vb_card.inject.devs; under its lock */
 	struct {

@@ -57,21 +57,9 @@ void vb_flow_release_qp(struct vb_qp *qp)
 	atomic_fetch_sub_explicit(&qp->raw_users, 1, memory_order_release);
 }
 
-void vb_flow_pin_qp(const struct vb_qp *qp, int by)
+void *vb_tir_owner(const struct vb_tir *tir)
 {
-	atomic_fetch_add_explicit(&qp->dev->pins, (uint32_t)by, memory_order_release);
-}
-
-void vb_flow_pin_tir(const struct vb_tir *tir, int by)
-{
-	atomic_fetch_add_explicit(&tir->dev->pins, (uint32_t)by, memory_order_release);
-}
-
-int vb_dev_check_unpinned(const struct vb_dev *dev)
-{
-	return atomic_load_explicit(&dev->pins, memory_order_acquire) && !vb_dev_stale(dev)
-		       ? vb_refuse_busy("rules or actions that lead to its queues")
-		       : 0;
+	return tir->dev->async_arg;
 }
 
 bool vb_flow_reaches_qp(const struct vb_dev *dev, const struct vb_qp *qp)

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* What FlexIO objects keep of libibverbs: neither protection domains nor contexts go away under them. */
+/* What FlexIO objects keep of libibverbs: protection domains stay, and a context that is closed lives on inside. */
 #include "bed.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <infiniband/mlx5dv.h>
+
+#include "../../src/device/rtos.h"
 
 static struct ibv_context *again(void)
 {
@@ -38,20 +43,38 @@ static void test_process_pd(void **state)
 	bed_process_end(process);
 }
 
-/* A context is closed when nothing of FlexIO is left on it, and refused as a whole before: what verbs made stays. */
-static void close_refused(struct ibv_context *ctx)
+static unsigned int open_files(void)
+{
+	unsigned int count = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/*
+ * A context is closed whatever FlexIO has on it: its descriptors and what verbs made are gone. The
+ * structs of the program stay, as after a close of the real library.
+ */
+static void close_early(struct ibv_context *ctx)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
 	static char memory[4096];
+	unsigned int files = open_files();
+	int cmd = ctx->cmd_fd, async = ctx->async_fd;
 	struct ibv_mr *mr;
 
 	assert_non_null(pd);
+	assert_non_null(cq);
 	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
 	assert_non_null(mr);
-	assert_int_equal(ibv_close_device(ctx), EBUSY);
-	assert_int_equal(errno, EBUSY);
-	assert_int_equal(ibv_dereg_mr(mr), 0);
-	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	assert_int_equal(ibv_close_device(ctx), 0);
+	assert_int_equal(open_files(), files - 2);
+	assert_int_equal(fcntl(cmd, F_GETFD), -1);
+	assert_int_equal(fcntl(async, F_GETFD), -1);
+	free(mr);
+	free(pd);
 }
 
 static void test_process_context(void **state)
@@ -60,10 +83,75 @@ static void test_process_context(void **state)
 	struct flexio_process *process;
 
 	assert_ok(flexio_process_create(ctx, bed_app, NULL, &process));
-	close_refused(ctx);
+	close_early(ctx);
 	assert_int_equal(bed_value(process, "add_one", 1), 2);
+	ctx = again(); /* the device can be opened meanwhile */
+	close_early(ctx);
+	assert_int_equal(bed_value(process, "add_one", 2), 3);
 	bed_process_end(process);
-	assert_int_equal(ibv_close_device(ctx), 0);
+}
+
+/* The process works in a domain of the program: what is registered there stays as long as the process. */
+static void test_kept_memory(void **state)
+{
+	static uint64_t memory[512] __attribute__((aligned(4096)));
+	struct ibv_context *ctx = again();
+	struct flexio_process_attr attr = { .pd = ibv_alloc_pd(ctx) };
+	struct flexio_process *process;
+	struct flexio_window *window;
+	struct ibv_mr *mr = ibv_reg_mr(attr.pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	uint64_t words[5] = { VB_RTOS_WINDOW_CONFIG, 0 }, at;
+
+	assert_non_null(mr);
+	assert_ok(flexio_process_create(ctx, bed_app, &attr, &process));
+	assert_ok(flexio_window_create(process, attr.pd, &window));
+	words[2] = flexio_window_get_id(window);
+	words[3] = mr->lkey;
+	close_early(ctx);
+	assert_int_equal(bed_words(process, "raw_call", words, 5), 0);
+	words[0] = VB_RTOS_WINDOW_PTR;
+	words[2] = (uintptr_t)memory;
+	words[3] = 0;
+	memory[0] = 4711;
+	at = bed_words(process, "raw_call", words, 5);
+	assert_int_equal(bed_words(process, "peek", (uint64_t[]){ at, 8 }, 2), 4711);
+	assert_ok(flexio_window_destroy(window));
+	bed_process_end(process);
+	free(mr);
+	free(attr.pd);
+}
+
+static struct flexio_cq_attr cq_at(struct flexio_process *process, uint32_t umem, uint64_t offset)
+{
+	struct flexio_cq_attr attr = { .element_type = FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ };
+
+	attr.uar_id = flexio_uar_get_id(flexio_process_get_uar(process));
+	attr.cq_ring_qmem = (struct flexio_qmem){ .memtype = FLEXIO_MEMTYPE_HOST,
+						  .humem_offset = offset,
+						  .umem_id = umem };
+	attr.cq_dbr_daddr = bed_alloc(process, 8);
+	return attr;
+}
+
+/* Host memory under a device queue stays registered while the queue is there. */
+static void test_kept_umem(void **state)
+{
+	static char ring[4096] __attribute__((aligned(4096)));
+	struct ibv_context *ctx = again();
+	struct mlx5dv_devx_umem *umem = mlx5dv_devx_umem_reg(ctx, ring, sizeof(ring), 1);
+	struct flexio_process *process;
+	struct flexio_cq_attr attr;
+	struct flexio_cq *cq;
+
+	assert_non_null(umem);
+	assert_ok(flexio_process_create(ctx, bed_app, NULL, &process));
+	attr = cq_at(process, umem->umem_id, 0);
+	assert_ok(flexio_cq_create(process, NULL, &attr, &cq));
+	close_early(ctx);
+	assert_int_equal(mlx5dv_devx_umem_dereg(umem), EBUSY);
+	assert_ok(flexio_cq_destroy(cq));
+	bed_process_end(process);
+	assert_int_equal(mlx5dv_devx_umem_dereg(umem), 0);
 }
 
 static void test_failed_process(void **state)
@@ -88,15 +176,14 @@ static void test_domains_of_others(void **state)
 
 	attr.daddr = bed_alloc(process, 64);
 	assert_ok(flexio_device_mkey_create(process, &attr, &mkey));
-	close_refused(ctx);
+	assert_int_equal(ibv_dealloc_pd(attr.pd), EBUSY);
+	assert_ok(flexio_window_create(process, attr.pd, &window));
+	close_early(ctx);
 	assert_int_equal(ibv_dealloc_pd(attr.pd), EBUSY);
 	assert_ok(flexio_device_mkey_destroy(mkey));
-	assert_ok(flexio_window_create(process, attr.pd, &window));
-	close_refused(ctx);
 	assert_int_equal(ibv_dealloc_pd(attr.pd), EBUSY);
 	assert_ok(flexio_window_destroy(window));
-	assert_int_equal(ibv_dealloc_pd(attr.pd), 0);
-	assert_int_equal(ibv_close_device(ctx), 0);
+	free(attr.pd);
 	bed_process_end(process);
 }
 
@@ -113,30 +200,19 @@ static void test_queue_context(void **state)
 	attr.cq_ring_qmem.daddr = bed_alloc(process, 64);
 	attr.cq_dbr_daddr = bed_alloc(process, 8);
 	assert_ok(flexio_cq_create(process, ctx, &attr, &cq));
-	close_refused(ctx);
+	close_early(ctx);
 	assert_ok(flexio_cq_destroy(cq));
+	ctx = again();
 	assert_ok(flexio_transport_domain_create(ctx, &td));
-	close_refused(ctx);
 	assert_ok(flexio_sq_tis_create(ctx, td, &tis));
-	close_refused(ctx);
+	close_early(ctx);
 	assert_ok(flexio_sq_tis_destroy(tis));
 	assert_ok(flexio_transport_domain_destroy(td));
+	ctx = again();
 	attr.cq_dbr_daddr = 16; /* what fails holds nothing */
 	assert_failed(flexio_cq_create(process, ctx, &attr, &cq));
-	assert_int_equal(ibv_close_device(ctx), 0);
+	close_early(ctx);
 	bed_process_end(process);
-}
-
-static struct flexio_cq_attr cq_at(struct flexio_process *process, uint32_t umem, uint64_t offset)
-{
-	struct flexio_cq_attr attr = { .element_type = FLEXIO_CQ_ELEMENT_TYPE_NON_DPA_CQ };
-
-	attr.uar_id = flexio_uar_get_id(flexio_process_get_uar(process));
-	attr.cq_ring_qmem = (struct flexio_qmem){ .memtype = FLEXIO_MEMTYPE_HOST,
-						  .humem_offset = offset,
-						  .umem_id = umem };
-	attr.cq_dbr_daddr = bed_alloc(process, 8);
-	return attr;
 }
 
 /* The number of a process's memory is one of the device's umems: what stays of its memory can be named by it. */
@@ -178,6 +254,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_process_pd),     cmocka_unit_test(test_process_context),
 		cmocka_unit_test(test_failed_process), cmocka_unit_test(test_domains_of_others),
 		cmocka_unit_test(test_queue_context),  cmocka_unit_test(test_dumem),
+		cmocka_unit_test(test_kept_memory),    cmocka_unit_test(test_kept_umem),
 	};
 
 	bed_init(argc, argv);

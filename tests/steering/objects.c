@@ -43,7 +43,6 @@ static void in_use(void **state)
 	struct mlx5dv_dr_rule *rule = make_rule(matcher, MAC, go);
 
 	(void)state;
-	assert_int_equal(ibv_close_device(kit.ctx), EBUSY);
 	assert_int_equal(mlx5dv_dr_domain_destroy(domain), EBUSY);
 	assert_int_equal(mlx5dv_dr_table_destroy(root), EBUSY);
 	assert_int_equal(mlx5dv_dr_table_destroy(deep), EBUSY);
@@ -267,13 +266,79 @@ static void dumps(void **state)
 	assert_ok(mlx5dv_dr_domain_destroy(other));
 }
 
+/* The device is closed over all of them: no frame meets them any more, and the program's handles can be destroyed. */
+static void closed(void **state)
+{
+	struct mlx5dv_dr_domain *domain;
+	struct mlx5dv_dr_table *root, *deep;
+	struct mlx5dv_dr_matcher *matcher, *below;
+	struct mlx5dv_dr_action *go, *drop = mlx5dv_dr_action_create_drop(), *both, *wire;
+	struct mlx5dv_dr_action_dest_attr dest[2] = { { .type = MLX5DV_DR_ACTION_DEST },
+						      { .type = MLX5DV_DR_ACTION_DEST } };
+	struct mlx5dv_dr_rule *rule[3];
+	char *text = NULL;
+	size_t len;
+	FILE *to = open_memstream(&text, &len);
+
+	(void)state;
+	kit_close(NULL);
+	kit.ctx = NULL;
+	kit_open(NULL);
+	domain = make_domain(MLX5DV_DR_DOMAIN_TYPE_FDB);
+	root = make_table(domain, 0);
+	deep = make_table(domain, 1);
+	matcher = make_matcher(root);
+	below = make_matcher(deep);
+	go = mlx5dv_dr_action_create_dest_table(deep);
+	wire = mlx5dv_dr_action_create_dest_vport(domain, 0xffff);
+	dest[0].dest = go;
+	dest[1].dest = wire;
+	both = mlx5dv_dr_action_create_dest_array(
+		domain, 2, (struct mlx5dv_dr_action_dest_attr *[]){ &dest[0], &dest[1] });
+	assert_non_null(both);
+	rule[0] = make_rule(matcher, MAC, go);
+	rule[1] = make_rule(below, MAC, drop);
+	rule[2] = make_rule(matcher, MAC + 1, both);
+	kit_frame(MAC, 1);
+	assert_int_equal(kit_run(VB_STEER_FDB), VB_STEER_DROPPED);
+	assert_ok(ibv_close_device(kit.ctx));
+	free(kit.pd); /* its struct stays */
+	kit.ctx = NULL;
+	kit_open(NULL);
+	for (int i = 0; i < 2; i++) {
+		kit_frame(MAC + (uint64_t)i, 1);
+		assert_int_equal(kit_run(VB_STEER_FDB), VB_STEER_EMITTED | VB_STEER_MISSED);
+		assert_int_equal(kit.caught[0].dest.to, VB_STEER_TO_DEFAULT);
+	}
+	assert_null_errno(mlx5dv_dr_table_create(domain, 0), EINVAL);
+	assert_null_errno(mlx5dv_dr_matcher_create(deep, 0, 0, NULL), EINVAL);
+	assert_null_errno(mlx5dv_dr_rule_create(matcher, NULL, 0, NULL), EINVAL);
+	assert_null_errno(mlx5dv_dr_action_create_dest_table(deep), EINVAL);
+	assert_ok(mlx5dv_dump_dr_domain(to, domain));
+	assert_ok(mlx5dv_dump_dr_matcher(to, matcher));
+	assert_ok(mlx5dv_dump_dr_rule(to, rule[0]));
+	fclose(to);
+	free(text);
+	for (int i = 0; i < 3; i++)
+		assert_ok(mlx5dv_dr_rule_destroy(rule[i]));
+	assert_ok(mlx5dv_dr_matcher_destroy(matcher));
+	assert_ok(mlx5dv_dr_matcher_destroy(below));
+	assert_ok(mlx5dv_dr_table_destroy(root));
+	assert_ok(mlx5dv_dr_table_destroy(deep));
+	assert_ok(mlx5dv_dr_action_destroy(both));
+	assert_ok(mlx5dv_dr_action_destroy(go));
+	assert_ok(mlx5dv_dr_action_destroy(wire));
+	assert_ok(mlx5dv_dr_action_destroy(drop));
+	assert_ok(mlx5dv_dr_domain_destroy(domain));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_kinds),      cmocka_unit_test(in_use),
 		cmocka_unit_test(usual_matchers), cmocka_unit_test(to_the_wire),
 		cmocka_unit_test(duplicates),     cmocka_unit_test(settings),
-		cmocka_unit_test(dumps),
+		cmocka_unit_test(dumps),          cmocka_unit_test(closed),
 	};
 
 	return cmocka_run_group_tests(tests, kit_open, kit_close);

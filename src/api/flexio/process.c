@@ -207,6 +207,16 @@ static int make_pd(struct flexio_process *process, struct ibv_pd *pd)
 	return 0;
 }
 
+/* A closed context, and all of it, goes with the last reference. */
+static void pd_end(struct flexio_process *process)
+{
+	vb_verbs_hold(process->ctx, NULL);
+	vb_verbs_release(process->ctx, process->pd);
+	if (process->own_pd)
+		ibv_dealloc_pd(process->pd);
+	vb_verbs_release(process->ctx, NULL);
+}
+
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct flexio_process *spare_processes;
 
@@ -251,9 +261,7 @@ static void process_free(struct flexio_process *process)
 	vb_pcc_free(process);
 	vb_arena_destroy(&process->heap);
 	if (process->pd)
-		vb_verbs_release(process->ctx, process->pd);
-	if (process->own_pd && process->pd)
-		ibv_dealloc_pd(process->pd);
+		pd_end(process);
 	vb_error_free(process);
 	vb_crash_free(process);
 	vb_accel_put(process->accel);

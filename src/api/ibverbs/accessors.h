@@ -44,10 +44,12 @@ struct vb_verbs_objects {
 	struct vb_qp *(*qp)(struct ibv_qp *qp); /* not on hbl devices */
 	/*
 	 * Take and drop a reference to the context and the protection domain (or NULL). While there
-	 * are any, closing or deallocating them fails with EBUSY.
+	 * are any, deallocating the domain fails with EBUSY, and a context that was closed stays
+	 * inside, with the domain and its memory regions. Drop it after the last use of either.
 	 */
 	void (*hold)(struct ibv_context *context, struct ibv_pd *pd);
 	void (*release)(struct ibv_context *context, struct ibv_pd *pd);
+	bool (*pd_lent)(struct ibv_pd *pd); /* there is such a reference */
 	/*
 	 * What flows count with the object, which is not destroyed until put_counters().
 	 */

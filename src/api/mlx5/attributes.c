@@ -7,6 +7,9 @@
 
 #include <time.h>
 
+#include "base/util.h"
+#include "devx_table.h"
+
 /* 0 or a positive errno. */
 static int check_context(const struct ibv_context *context, const void *argument)
 {
@@ -132,8 +135,14 @@ VB_PUBLIC int mlx5dv_reserved_qpn_dealloc(struct ibv_context *context, uint32_t 
 
 struct pp {
 	struct mlx5dv_pp dv; /* first */
-	struct ibv_context *context;
+	struct devx_left left;
 };
+
+static int end_pp(struct devx_left *left)
+{
+	vb_pace_give(vb_verbs_dev(left->context), container_of(left, struct pp, left)->dv.index);
+	return 0;
+}
 
 /* The context of the programmer's manual: rate in kbit/s, burst in bytes, size of a packet. */
 static uint32_t word(const void *context, size_t size, size_t at)
@@ -172,8 +181,12 @@ VB_PUBLIC struct mlx5dv_pp *mlx5dv_pp_alloc(struct ibv_context *context, size_t 
 		free(pp);
 		return api_null(err);
 	}
-	pp->context = context;
-	vb_verbs_hold(context, NULL);
+	pp->left.end = end_pp;
+	if (!devx_left_add(context, &pp->left)) {
+		vb_pace_give(vb_verbs_dev(context), pp->dv.index);
+		free(pp);
+		return api_refuse_null(memory, "the packet pacing entry");
+	}
 	return &pp->dv;
 }
 
@@ -183,8 +196,8 @@ VB_PUBLIC void mlx5dv_pp_free(struct mlx5dv_pp *dv)
 
 	if (!pp)
 		return;
-	vb_pace_give(vb_verbs_dev(pp->context), pp->dv.index);
-	vb_verbs_release(pp->context, NULL);
+	if (!devx_left_remove(&pp->left))
+		end_pp(&pp->left);
 	free(pp);
 }
 

@@ -155,5 +155,7 @@ void devx_keep_wq(struct devx_queue *queue, const uint8_t *context, const struct
 void devx_show_wq(struct devx_cmd *cmd, enum devx_wq_state state, uint32_t done, uint32_t posted);
 /* An SQ or RQ of the card is in this state. */
 enum devx_wq_state devx_wq_state_of(const struct devx_queue *queue);
+/* An RQ of a context that was closed, though rules lead to it: its memory is the program's again. */
+void devx_rq_stop(struct mlx5dv_devx_obj *obj);
 /* The states of a MODIFY_SQ, MODIFY_RQ or MODIFY_RMP: the old one must be the queue's. */
 int devx_read_states(struct devx_cmd *cmd, enum devx_wq_state is, enum devx_wq_state *to);

@@ -156,6 +156,11 @@ static int destroy_rq(struct devx_cmd *cmd)
 
 enum rq_field { VSD = 1 << 1, COUNTER_SET = 1 << 3 };
 
+void devx_rq_stop(struct mlx5dv_devx_obj *obj)
+{
+	vb_wq_modify(devx_queue_of(obj)->qp, IBV_WQS_RESET);
+}
+
 static int modify_rq(struct devx_cmd *cmd)
 {
 	enum { KNOWN = VSD | COUNTER_SET };

@@ -13,6 +13,7 @@
 
 #include "base/lock.h"
 #include "devx_bits.h"
+#include "devx_queue.h"
 #include "mlx5.h"
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -211,9 +212,49 @@ struct vb_listeners *devx_port_listeners(struct ibv_context *context)
 	return devx ? &devx->listeners : NULL;
 }
 
+/* True: some object could go. */
+static bool close_objects(struct devx_context *devx)
+{
+	struct mlx5dv_devx_obj **at = &devx->first;
+	bool some = false;
+
+	while (*at) {
+		struct mlx5dv_devx_obj *obj = *at;
+
+		if (obj->users || destroy_object(obj)) {
+			at = &obj->next;
+			continue;
+		}
+		*at = obj->next;
+		obj->mark = VB_DEVX_CLOSED;
+		some = true;
+	}
+	return some;
+}
+
+/* The same. Ending one may take others from the list: a flow's own actions. */
+static bool close_left(struct devx_context *devx)
+{
+	struct devx_left *left = devx->left;
+	bool some = false;
+
+	while (left) {
+		if (left->end(left)) {
+			left = left->next;
+			continue;
+		}
+		devx_left_remove(left);
+		left->context = NULL;
+		left = devx->left;
+		some = true;
+	}
+	return some;
+}
+
 /*
- * The context ends. What others still use waits for them: rounds, until nothing more can go. The
- * program's structs stay, since it may still hold pointers to them.
+ * The context is closed. What others still use waits for them: rounds, until nothing more can go.
+ * The program's structs stay, since it may still hold pointers to them. Called again when the last
+ * user of the context is gone.
  */
 static void close_context(struct vb_verbs_extra *extra)
 {
@@ -221,31 +262,13 @@ static void close_context(struct vb_verbs_extra *extra)
 	bool some = true;
 
 	while (some) {
-		struct mlx5dv_devx_obj **at = &devx->first;
-
-		some = false;
-		while (*at) {
-			struct mlx5dv_devx_obj *obj = *at;
-
-			if (obj->users || destroy_object(obj)) {
-				at = &obj->next;
-				continue;
-			}
-			*at = obj->next;
-			obj->mark = VB_DEVX_CLOSED;
-			some = true;
-		}
+		some = close_objects(devx);
+		some |= close_left(devx);
 	}
-	for (struct devx_left **at = &devx->left; *at;) {
-		struct devx_left *left = *at;
-
-		if (left->end(left)) { /* an object that stays has it */
-			at = &left->next;
-			continue;
-		}
-		*at = left->next;
-		left->context = NULL;
-	}
+	/* Rules of other contexts lead to what is left of receive queues: no frame goes in. */
+	for (struct mlx5dv_devx_obj *obj = devx->first; obj; obj = obj->next)
+		if (obj->kind == VB_DEVX_RQ)
+			devx_rq_stop(obj);
 }
 
 static void free_context(struct vb_verbs_extra *extra)
@@ -302,6 +325,9 @@ bool devx_left_remove(struct devx_left *left)
 
 	if (!left->context)
 		return true;
+	/* The list that a forked child has from its parent may be half changed. */
+	if (vb_dev_stale(vb_verbs_dev(left->context)))
+		return false;
 	devx = devx_of(left->context);
 	vb_lock(&devx->lock);
 	for (at = &devx->left; *at && *at != left; at = &(*at)->next)

@@ -150,8 +150,9 @@ enum {
 };
 
 /*
- * What else a program has from a context: umems, doorbell pages, event queues. end() gives it back
- * to the card when the context closes; the program's struct stays.
+ * What else a program has from a context: umems, doorbell pages, event queues, steering. end()
+ * gives it back to the card when the context closes; the program's struct stays. -errno: something
+ * uses it, and it is asked again when that is gone.
  */
 struct devx_left {
 	struct devx_left *next; /* made before this one */

@@ -13,6 +13,11 @@
  * kind of domain, and holds on what rules lead to. A rule, or an array, holds the TIR and the
  * counters; an action alone holds none, so that a program may destroy a TIR before the action, as
  * with hardware.
+ *
+ * When its context is closed, a domain loses all rules, matchers and tables, and what leads to queues
+ * or tables of the context ends: `steer` is NULL in the structs that the program still has, which it
+ * may destroy. A rule, and an action for a queue pair, of another context keeps the context of the
+ * queue that it leads to (vb_verbs_hold()).
  */
 #pragma once
 
@@ -22,30 +27,32 @@
 #include "base/util.h"
 #include "card/flow.h"
 #include "devx_obj.h"
+#include "devx_table.h"
 #include "mlx5.h"
 
 struct mlx5dv_dr_domain {
-	struct ibv_context *context; /* referenced */
+	struct devx_left left; /* of its context */
 	struct vb_dev *dev;
 	struct vb_steer *steer;
 	enum mlx5dv_dr_domain_type type;
 	_Atomic bool unique;        /* no duplicate rules, below the root */
 	_Atomic unsigned int users; /* tables, and actions that belong to it */
 	struct vb_lock lock;        /* of the lists */
-	struct vb_list tables;      /* for dumps */
+	struct vb_list tables;
 };
 
 struct mlx5dv_dr_table {
 	struct mlx5dv_dr_domain *domain;
 	struct vb_steer_table *steer;
-	struct vb_list node;     /* of the domain */
-	struct vb_list matchers; /* for dumps */
+	struct vb_list node; /* of the domain */
+	struct vb_list matchers;
 };
 
 struct mlx5dv_dr_matcher {
 	struct mlx5dv_dr_table *table;
 	struct vb_steer_matcher *steer;
 	struct vb_list node; /* of the table */
+	struct vb_list rules;
 };
 
 /* What a rule or an array leads to and keeps from going; NULL: no such thing. */
@@ -55,6 +62,8 @@ struct dr_hold {
 };
 
 struct mlx5dv_dr_rule {
+	struct mlx5dv_dr_matcher *matcher; /* NULL: of mlx5dv_create_flow() */
+	struct vb_list node;               /* of the matcher */
 	struct vb_steer_rule *steer;
 	struct dr_hold hold;
 };
@@ -81,7 +90,8 @@ struct mlx5dv_dr_action {
 	bool encap;                      /* DR_REFORMAT */
 	struct mlx5dv_dr_domain *domain; /* it is for rules of this one; NULL: of any */
 	bool holds_domain;
-	struct vb_steer_action *steer;
+	struct vb_steer_action *steer; /* NULL: its context is closed */
+	struct devx_left left; /* DR_QP: of the queue's context; DR_TABLE, DR_ARRAY: the domain's */
 	union {
 		struct vb_qp *qp; /* DR_QP: held */
 		struct {
@@ -112,6 +122,10 @@ int dr_action_counter(struct mlx5dv_devx_obj *obj, uint32_t offset,
 int dr_action_modify(size_t bytes, const void *actions, struct mlx5dv_dr_action **action);
 int dr_action_reformat(enum vb_steer_kind kind, enum mlx5dv_flow_action_packet_reformat_type type,
 		       size_t bytes, const void *data, struct mlx5dv_dr_action **action);
+/*
+ * It leads to something of this context, and ends with it. -ENOMEM: it cannot, and is gone.
+ */
+int dr_action_bind(struct mlx5dv_dr_action *action, struct ibv_context *context);
 /* -EBUSY: rules or arrays use it. */
 int dr_action_end(struct mlx5dv_dr_action *action);
 
@@ -131,6 +145,7 @@ struct dr_rule_attr {
 };
 
 int dr_rule_make(const struct dr_rule_attr *attr, struct mlx5dv_dr_rule *rule);
+/* No effect where it has ended already. */
 void dr_rule_end(struct mlx5dv_dr_rule *rule);
 
 static inline enum vb_steer_kind dr_kind(enum mlx5dv_dr_domain_type type)

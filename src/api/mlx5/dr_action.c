@@ -35,23 +35,50 @@ static void bind_domain(struct mlx5dv_dr_action *action, struct mlx5dv_dr_domain
 	atomic_fetch_add_explicit(&domain->users, 1, memory_order_relaxed);
 }
 
-int dr_action_end(struct mlx5dv_dr_action *action)
+/* It leads nowhere any more; -EBUSY: rules or arrays use it. */
+static int action_close(struct devx_left *left)
 {
+	struct mlx5dv_dr_action *action = container_of(left, struct mlx5dv_dr_action, left);
 	int err = vb_steer_action_destroy(action->steer);
 
 	if (err)
-		return dr_refuse(err, "rules, or arrays of destinations");
+		return err;
+	action->steer = NULL;
 	if (action->type == DR_QP) {
-		vb_flow_pin_qp(action->qp, -1);
 		vb_flow_release_qp(action->qp);
+		vb_verbs_release(left->context, NULL);
+	}
+	if (action->type == DR_ARRAY)
+		for (uint32_t i = 0; i < action->count; i++)
+			dr_hold_drop(&action->holds[i]);
+	return 0;
+}
+
+int dr_action_bind(struct mlx5dv_dr_action *action, struct ibv_context *context)
+{
+	action->left.end = action_close;
+	if (devx_left_add(context, &action->left))
+		return 0;
+	vb_steer_action_destroy(action->steer);
+	free(action);
+	return vb_refuse_memory("the action");
+}
+
+int dr_action_end(struct mlx5dv_dr_action *action)
+{
+	/* Out of the list first: with it the context may go. */
+	bool bound = !devx_left_remove(&action->left);
+	int err = action->steer ? action_close(&action->left) : 0;
+
+	if (err) {
+		if (bound)
+			devx_left_add(action->left.context, &action->left);
+		return dr_refuse(err, "rules, or arrays of destinations");
 	}
 	if (action->type == DR_COUNTER && action->counters)
 		devx_counters_put(action->counters);
-	if (action->type == DR_ARRAY) {
-		for (uint32_t i = 0; i < action->count; i++)
-			dr_hold_drop(&action->holds[i]);
+	if (action->type == DR_ARRAY)
 		free(action->holds);
-	}
 	if (action->holds_domain)
 		atomic_fetch_sub_explicit(&action->domain->users, 1, memory_order_release);
 	free(action);
@@ -87,15 +114,17 @@ int dr_hold_take(struct vb_dev *dev, const struct mlx5dv_dr_action *action, stru
 		return vb_refuse_combination("the TIR is gone, or on another device");
 	}
 	hold->tir = tir;
-	vb_flow_pin_tir(tir, 1);
+	vb_verbs_hold(vb_tir_owner(tir), NULL);
 	return 0;
 }
 
 void dr_hold_drop(struct dr_hold *hold)
 {
 	if (hold->tir) {
-		vb_flow_pin_tir(hold->tir, -1);
+		struct ibv_context *owner = vb_tir_owner(hold->tir);
+
 		vb_tir_put(hold->tir);
+		vb_verbs_release(owner, NULL);
 	}
 	if (hold->counters)
 		atomic_fetch_sub_explicit(&hold->counters->users, 1, memory_order_release);

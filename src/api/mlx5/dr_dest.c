@@ -34,12 +34,14 @@ int dr_action_qp(struct ibv_qp *qp, struct mlx5dv_dr_action **out)
 	if (err)
 		return dr_refuse(err, "the queue pair cannot be a destination");
 	err = make_dest(DR_QP, VB_FLOW_QP, qp->qp_num, card, out);
+	if (!err)
+		err = dr_action_bind(*out, qp->context);
 	if (err) {
 		vb_flow_release_qp(card);
 		return err;
 	}
 	(*out)->qp = card;
-	vb_flow_pin_qp(card, 1);
+	vb_verbs_hold(qp->context, NULL);
 	return 0;
 }
 
@@ -90,10 +92,14 @@ VB_PUBLIC struct mlx5dv_dr_action *mlx5dv_dr_action_create_dest_table(struct mlx
 	API_CALL(.kind = "action");
 	if (!table)
 		return api_refuse_null(null, "table");
+	if (!table->steer)
+		return api_refuse_null(combination, "the context is closed");
 	if (!vb_steer_table_level(table->steer))
 		return api_refuse_null(combination, "a root table is no destination");
 	attr.table = table->steer;
 	err = dr_action_make(DR_TABLE, &attr, &action);
+	if (!err)
+		err = dr_action_bind(action, table->domain->left.context);
 	if (err)
 		return api_null(-err);
 	action->domain = table->domain;
@@ -198,6 +204,8 @@ static int read_branch(const struct mlx5dv_dr_domain *domain,
 	}
 	if (!dest)
 		return vb_refuse_null("the action of a destination");
+	if (!dest->steer || (reformat && !reformat->steer))
+		return vb_refuse_combination("the context of a destination is closed");
 	err = check_branch(domain, dest, reformat);
 	if (err)
 		return err;
@@ -221,6 +229,8 @@ static int make_array(struct mlx5dv_dr_domain *domain, uint32_t count,
 	attr.array.count = count;
 	if (!err)
 		err = dr_action_make(DR_ARRAY, &attr, out);
+	if (!err)
+		err = dr_action_bind(*out, domain->left.context);
 	if (err) {
 		for (uint32_t i = 0; holds && i < count; i++)
 			dr_hold_drop(&holds[i]);
@@ -244,6 +254,8 @@ mlx5dv_dr_action_create_dest_array(struct mlx5dv_dr_domain *domain, size_t num_d
 		return api_refuse_null(null, "domain or dests");
 	if (num_dest < 2 || num_dest > VB_STEER_MAX_DESTS)
 		return api_refuse_null(range, "num_dest", num_dest, 2, VB_STEER_MAX_DESTS);
+	if (!domain->left.context)
+		return api_refuse_null(combination, "the context is closed");
 	if (domain->type == MLX5DV_DR_DOMAIN_TYPE_NIC_TX)
 		return api_refuse_null(cannot, "arrays of destinations are for NIC_RX and FDB");
 	err = make_array(domain, (uint32_t)num_dest, dests, &action);

@@ -27,6 +27,50 @@ int dr_refuse(int err, const char *why)
 	}
 }
 
+/* --- a context closes ------------------------------------------------------------------------- */
+
+static void matcher_close(struct mlx5dv_dr_matcher *matcher)
+{
+	struct vb_list *node, *after;
+
+	vb_list_for_each_safe(node, after, &matcher->rules) {
+		vb_list_del(node);
+		dr_rule_end(container_of(node, struct mlx5dv_dr_rule, node));
+	}
+	vb_steer_matcher_destroy(matcher->steer);
+	matcher->steer = NULL;
+}
+
+/* -EBUSY: an action leads to the table. */
+static int table_close(struct mlx5dv_dr_table *table)
+{
+	struct vb_list *node;
+	int err;
+
+	for (node = table->matchers.next; node != &table->matchers; node = node->next)
+		if (container_of(node, struct mlx5dv_dr_matcher, node)->steer)
+			matcher_close(container_of(node, struct mlx5dv_dr_matcher, node));
+	err = vb_steer_table_destroy(table->steer);
+	if (!err)
+		table->steer = NULL;
+	return err;
+}
+
+static int domain_close(struct devx_left *left)
+{
+	struct mlx5dv_dr_domain *domain = container_of(left, struct mlx5dv_dr_domain, left);
+	struct vb_list *node;
+	int err = 0;
+
+	for (node = domain->tables.next; node != &domain->tables; node = node->next)
+		if (container_of(node, struct mlx5dv_dr_table, node)->steer &&
+		    table_close(container_of(node, struct mlx5dv_dr_table, node)))
+			err = -EBUSY;
+	return err;
+}
+
+/* --- create and destroy ----------------------------------------------------------------------- */
+
 VB_PUBLIC struct mlx5dv_dr_domain *mlx5dv_dr_domain_create(struct ibv_context *ctx,
 							   enum mlx5dv_dr_domain_type type)
 {
@@ -42,16 +86,15 @@ VB_PUBLIC struct mlx5dv_dr_domain *mlx5dv_dr_domain_create(struct ibv_context *c
 	domain = calloc(1, sizeof(*domain));
 	if (!domain)
 		return api_refuse_null(memory, "the domain");
-	domain->context = ctx;
+	domain->left.end = domain_close;
 	domain->dev = vb_verbs_dev(ctx);
 	domain->type = type;
 	domain->steer = vb_flow_domain(domain->dev, dr_kind(type));
-	if (!domain->steer) {
+	vb_list_init(&domain->tables);
+	if (!domain->steer || !devx_left_add(ctx, &domain->left)) {
 		free(domain);
 		return api_refuse_null(memory, "the domain");
 	}
-	vb_list_init(&domain->tables);
-	vb_verbs_hold(ctx, NULL);
 	return domain;
 }
 
@@ -63,7 +106,7 @@ VB_PUBLIC int mlx5dv_dr_domain_destroy(struct mlx5dv_dr_domain *domain)
 	/* Pairs with the release of the last user. */
 	if (atomic_load_explicit(&domain->users, memory_order_acquire))
 		return api_refuse(busy, "tables or actions");
-	vb_verbs_release(domain->context, NULL);
+	devx_left_remove(&domain->left);
 	free(domain);
 	return 0;
 }

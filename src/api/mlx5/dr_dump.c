@@ -11,7 +11,8 @@ static const char *const type_names[] = { "NIC_RX", "NIC_TX", "FDB" };
 
 static void dump_domain(FILE *to, const struct mlx5dv_dr_domain *domain)
 {
-	fprintf(to, "domain %p %s %s\n", (const void *)domain, domain->context->device->name,
+	fprintf(to, "domain %p %s %s\n", (const void *)domain,
+		domain->left.context ? domain->left.context->device->name : "closed",
 		type_names[domain->type]);
 }
 
@@ -20,6 +21,8 @@ static void dump_table(FILE *to, const struct mlx5dv_dr_table *table)
 {
 	const struct vb_list *node;
 
+	if (!table->steer)
+		return;
 	fprintf(to, "table %p level %u\n", (const void *)table, vb_steer_table_level(table->steer));
 	for (node = table->matchers.next; node != &table->matchers; node = node->next)
 		vb_steer_matcher_dump(container_of(node, struct mlx5dv_dr_matcher, node)->steer,
@@ -62,7 +65,8 @@ VB_PUBLIC int mlx5dv_dump_dr_matcher(FILE *fout, struct mlx5dv_dr_matcher *match
 	if (!fout || !matcher)
 		return REFUSE_NULL("fout or matcher");
 	dump_domain(fout, matcher->table->domain);
-	vb_steer_matcher_dump(matcher->steer, fout);
+	if (matcher->steer)
+		vb_steer_matcher_dump(matcher->steer, fout);
 	return 0;
 }
 
@@ -71,6 +75,7 @@ VB_PUBLIC int mlx5dv_dump_dr_rule(FILE *fout, struct mlx5dv_dr_rule *rule)
 	API_CALL(.kind = "rule");
 	if (!fout || !rule)
 		return REFUSE_NULL("fout or rule");
-	vb_steer_rule_dump(rule->steer, fout);
+	if (rule->steer)
+		vb_steer_rule_dump(rule->steer, fout);
 	return 0;
 }

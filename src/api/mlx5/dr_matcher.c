@@ -38,6 +38,8 @@ mlx5dv_dr_matcher_create(struct mlx5dv_dr_table *table, uint16_t priority,
 	API_CALL(.kind = "matcher");
 	if (!table)
 		return api_refuse_null(null, "table");
+	if (!table->steer)
+		return api_refuse_null(combination, "the context is closed");
 	matcher = calloc(1, sizeof(*matcher));
 	if (!matcher)
 		return api_refuse_null(memory, "the matcher");
@@ -47,6 +49,7 @@ mlx5dv_dr_matcher_create(struct mlx5dv_dr_table *table, uint16_t priority,
 		return api_null(-err);
 	}
 	matcher->table = table;
+	vb_list_init(&matcher->rules);
 	vb_lock(&table->domain->lock);
 	vb_list_add_tail(&table->matchers, &matcher->node);
 	vb_unlock(&table->domain->lock);
@@ -66,7 +69,7 @@ VB_PUBLIC int mlx5dv_dr_matcher_destroy(struct mlx5dv_dr_matcher *matcher)
 	vb_lock(&domain->lock);
 	vb_list_del(&matcher->node);
 	vb_unlock(&domain->lock);
-	err = vb_steer_matcher_destroy(matcher->steer);
+	err = matcher->steer ? vb_steer_matcher_destroy(matcher->steer) : 0;
 	if (err) {
 		vb_lock(&domain->lock);
 		vb_list_add_tail(&matcher->table->matchers, &matcher->node);
@@ -84,6 +87,8 @@ VB_PUBLIC int mlx5dv_dr_matcher_set_layout(struct mlx5dv_dr_matcher *matcher,
 	API_CALL(.kind = "matcher");
 	if (!matcher || !layout)
 		return api_refuse(null, "matcher or layout");
+	if (!matcher->steer)
+		return api_refuse(combination, "the context is closed");
 	if (!vb_steer_table_level(matcher->table->steer))
 		return api_refuse(cannot, "matchers of a root table have no layout");
 	if (layout->flags & ~(uint32_t)LAYOUT_FLAGS)

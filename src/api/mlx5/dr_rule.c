@@ -27,6 +27,8 @@ static int check_action(const struct place *place, const struct mlx5dv_dr_action
 
 	if (!action)
 		return vb_refuse_null("an action");
+	if (!action->steer)
+		return vb_refuse_combination("the context of an action is closed");
 	if (action->domain && action->domain != place->domain)
 		return vb_refuse_combination("an action belongs to another domain");
 	switch (action->type) {
@@ -112,6 +114,7 @@ int dr_rule_make(const struct dr_rule_attr *attr, struct mlx5dv_dr_rule *rule)
 
 	if (err)
 		return err;
+	rule->matcher = NULL;
 	rule->hold = (struct dr_hold){ 0 };
 	err = take_holds(attr, &rule->hold);
 	for (size_t i = 0; i < attr->count; i++)
@@ -131,7 +134,10 @@ int dr_rule_make(const struct dr_rule_attr *attr, struct mlx5dv_dr_rule *rule)
 
 void dr_rule_end(struct mlx5dv_dr_rule *rule)
 {
+	if (!rule->steer)
+		return;
 	vb_steer_rule_destroy(rule->steer);
+	rule->steer = NULL;
 	dr_hold_drop(&rule->hold);
 }
 
@@ -147,6 +153,8 @@ VB_PUBLIC struct mlx5dv_dr_rule *mlx5dv_dr_rule_create(struct mlx5dv_dr_matcher 
 	API_CALL(.kind = "rule");
 	if (!matcher)
 		return api_refuse_null(null, "matcher");
+	if (!matcher->steer)
+		return api_refuse_null(combination, "the context is closed");
 	attr.domain = matcher->table->domain;
 	attr.dev = attr.domain->dev;
 	attr.matcher = matcher->steer;
@@ -161,6 +169,10 @@ VB_PUBLIC struct mlx5dv_dr_rule *mlx5dv_dr_rule_create(struct mlx5dv_dr_matcher 
 		free(rule);
 		return api_null(-err);
 	}
+	rule->matcher = matcher;
+	vb_lock(&matcher->table->domain->lock);
+	vb_list_add_tail(&matcher->rules, &rule->node);
+	vb_unlock(&matcher->table->domain->lock);
 	return rule;
 }
 
@@ -169,6 +181,13 @@ VB_PUBLIC int mlx5dv_dr_rule_destroy(struct mlx5dv_dr_rule *rule)
 	API_CALL(.kind = "rule");
 	if (!rule)
 		return api_refuse(null, "rule");
+	if (rule->steer) {
+		struct mlx5dv_dr_domain *domain = rule->matcher->table->domain;
+
+		vb_lock(&domain->lock);
+		vb_list_del(&rule->node);
+		vb_unlock(&domain->lock);
+	}
 	dr_rule_end(rule);
 	free(rule);
 	return 0;

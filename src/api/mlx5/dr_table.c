@@ -11,6 +11,8 @@ VB_PUBLIC struct mlx5dv_dr_table *mlx5dv_dr_table_create(struct mlx5dv_dr_domain
 	API_CALL(.kind = "table");
 	if (!domain)
 		return api_refuse_null(null, "domain");
+	if (!domain->left.context)
+		return api_refuse_null(combination, "the context is closed");
 	table = calloc(1, sizeof(*table));
 	if (!table)
 		return api_refuse_null(memory, "the table");
@@ -41,7 +43,7 @@ VB_PUBLIC int mlx5dv_dr_table_destroy(struct mlx5dv_dr_table *table)
 	vb_lock(&domain->lock);
 	vb_list_del(&table->node);
 	vb_unlock(&domain->lock);
-	err = vb_steer_table_destroy(table->steer);
+	err = table->steer ? vb_steer_table_destroy(table->steer) : 0;
 	if (err) {
 		vb_lock(&domain->lock);
 		vb_list_add_tail(&domain->tables, &table->node);

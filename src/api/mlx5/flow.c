@@ -8,13 +8,14 @@
 #include "dr.h"
 
 struct mlx5dv_flow_matcher {
-	struct ibv_context *context; /* referenced */
+	struct devx_left left; /* of its context */
 	struct vb_steer_table *table;
 	struct vb_steer_matcher *steer;
 };
 
 struct flow {
 	struct vb_verbs_flow verbs; /* first */
+	struct devx_left left;      /* of its context */
 	struct mlx5dv_dr_rule rule;
 	struct ibv_counters *counters; /* held; or NULL */
 	size_t count;                  /* of its own actions */
@@ -87,6 +88,19 @@ static int make_matcher(struct mlx5dv_flow_matcher *matcher, struct vb_steer *st
 	return err == -EOPNOTSUPP ? vb_refuse_unsupported(why) : dr_refuse(err, why);
 }
 
+/* -EBUSY: it has flows. */
+static int matcher_close(struct devx_left *left)
+{
+	struct mlx5dv_flow_matcher *matcher = container_of(left, struct mlx5dv_flow_matcher, left);
+	int err = vb_steer_matcher_destroy(matcher->steer);
+
+	if (err)
+		return err;
+	matcher->steer = NULL;
+	vb_steer_table_destroy(matcher->table); /* nothing else uses it */
+	return 0;
+}
+
 VB_PUBLIC struct mlx5dv_flow_matcher *
 mlx5dv_create_flow_matcher(struct ibv_context *context,
 			   struct mlx5dv_flow_matcher_attr *matcher_attr)
@@ -112,8 +126,12 @@ mlx5dv_create_flow_matcher(struct ibv_context *context,
 		free(matcher);
 		return api_null(-err);
 	}
-	matcher->context = context;
-	vb_verbs_hold(context, NULL);
+	matcher->left.end = matcher_close;
+	if (!devx_left_add(context, &matcher->left)) {
+		matcher_close(&matcher->left);
+		free(matcher);
+		return api_refuse_null(memory, "the matcher");
+	}
 	return matcher;
 }
 
@@ -124,11 +142,10 @@ VB_PUBLIC int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher)
 	API_CALL(.kind = "matcher");
 	if (!matcher)
 		return api_refuse(null, "matcher");
-	err = vb_steer_matcher_destroy(matcher->steer);
+	err = matcher->steer ? matcher_close(&matcher->left) : 0;
 	if (err)
 		return api_fail(-dr_refuse(err, "flows"));
-	vb_steer_table_destroy(matcher->table); /* nothing else uses it */
-	vb_verbs_release(matcher->context, NULL);
+	devx_left_remove(&matcher->left);
 	free(matcher);
 	return 0;
 }
@@ -272,7 +289,7 @@ static int make_action(struct flow *flow, const struct mlx5dv_flow_matcher *matc
 		steer.what = VB_STEER_DO_MISS;
 		return dr_action_make(DR_MISS, &steer, out);
 	case MLX5DV_FLOW_ACTION_IBV_COUNTER:
-		return count_action(flow, matcher->context, attr->counter, out);
+		return count_action(flow, matcher->left.context, attr->counter, out);
 	default:
 		return vb_refuse_unsupported_value("the type of an action",
 						   (unsigned int)attr->type);
@@ -285,15 +302,24 @@ static void end_actions(struct flow *flow)
 		dr_action_end(flow->own[--flow->count]);
 	if (flow->counters)
 		objects_of(flow->counters->context)->put_counters(flow->counters);
+	flow->counters = NULL;
+}
+
+static int flow_close(struct devx_left *left)
+{
+	struct flow *flow = container_of(left, struct flow, left);
+
+	dr_rule_end(&flow->rule);
+	end_actions(flow);
+	return 0;
 }
 
 static int destroy_flow(struct vb_verbs_flow *verbs)
 {
 	struct flow *flow = (struct flow *)verbs;
 
-	dr_rule_end(&flow->rule);
-	end_actions(flow);
-	vb_verbs_release(verbs->ibv.context, NULL);
+	if (!devx_left_remove(&flow->left))
+		flow_close(&flow->left);
 	free(flow);
 	return 0;
 }
@@ -303,7 +329,7 @@ static int make_flow(struct flow *flow, struct mlx5dv_flow_matcher *matcher,
 		     const struct mlx5dv_flow_action_attr *attrs)
 {
 	struct mlx5dv_dr_action *actions[VB_STEER_MAX_ACTIONS];
-	struct dr_rule_attr rule = { .dev = vb_verbs_dev(matcher->context),
+	struct dr_rule_attr rule = { .dev = vb_verbs_dev(matcher->left.context),
 				     .matcher = matcher->steer,
 				     .value = value,
 				     .count = count,
@@ -334,6 +360,8 @@ VB_PUBLIC struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matche
 	API_CALL(.kind = "flow");
 	if (!matcher || !match_value || (num_actions && !actions_attr))
 		return api_refuse_null(null, "flow_matcher, match_value or actions_attr");
+	if (!matcher->left.context)
+		return api_refuse_null(combination, "the context is closed");
 	if (num_actions > VB_STEER_MAX_ACTIONS)
 		return api_refuse_null(range, "num_actions", num_actions, 0, VB_STEER_MAX_ACTIONS);
 	flow = calloc(1, sizeof(*flow));
@@ -344,8 +372,10 @@ VB_PUBLIC struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matche
 		free(flow);
 		return api_null(-err);
 	}
-	flow->verbs.ibv.context = matcher->context;
+	flow->verbs.ibv.context = matcher->left.context;
 	flow->verbs.destroy = destroy_flow;
-	vb_verbs_hold(matcher->context, NULL);
+	flow->left.end = flow_close;
+	/* The matcher is in the list, so that this cannot fail. */
+	devx_left_add(matcher->left.context, &flow->left);
 	return &flow->verbs.ibv;
 }

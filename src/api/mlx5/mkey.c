@@ -2,10 +2,14 @@
 /* Indirect memory keys, which work requests of mlx5dv_wr_*() configure. */
 #include "mlx5.h"
 
+#include "base/util.h"
+#include "devx_table.h"
+
 struct mkey {
 	struct vb_verbs_mkey verbs; /* first: struct mlx5dv_mkey is its beginning */
 	struct ibv_pd *pd;
 	struct vb_mr *card;
+	struct devx_left left;
 };
 
 _Static_assert(offsetof(struct vb_verbs_mkey, lkey) == offsetof(struct mlx5dv_mkey, lkey) &&
@@ -38,6 +42,16 @@ static int check_flags(uint32_t flags)
 		       : -vb_refuse_unsupported("a key that is not indirect");
 }
 
+/* It stays as long as a memory region would: see mr_abandon() of libibverbs. */
+static int end_mkey(struct devx_left *left)
+{
+	struct mkey *mkey = container_of(left, struct mkey, left);
+
+	if (vb_verbs_private(left->context)->objects->pd_lent(mkey->pd))
+		return -EBUSY;
+	return vb_mr_dereg(mkey->card);
+}
+
 VB_PUBLIC struct mlx5dv_mkey *mlx5dv_create_mkey(struct mlx5dv_mkey_init_attr *attr)
 {
 	struct ibv_pd *pd = attr ? attr->pd : NULL;
@@ -68,26 +82,33 @@ VB_PUBLIC struct mlx5dv_mkey *mlx5dv_create_mkey(struct mlx5dv_mkey_init_attr *a
 		free(mkey);
 		return api_null(err);
 	}
+	mkey->left.end = end_mkey;
+	if (!devx_left_add(pd->context, &mkey->left)) {
+		vb_mr_dereg(mkey->card);
+		free(mkey);
+		return api_refuse_null(memory, "the key");
+	}
 	mkey->pd = pd;
 	mkey->verbs.lkey = mkey->verbs.rkey = vb_mr_key(mkey->card);
 	mkey->verbs.max_entries = attr->max_entries = card.max_entries;
 	mkey->verbs.update_tag = card.flags & VB_MKEY_UPDATE_TAG;
-	vb_verbs_hold(pd->context, pd);
 	return (struct mlx5dv_mkey *)&mkey->verbs;
 }
 
 VB_PUBLIC int mlx5dv_destroy_mkey(struct mlx5dv_mkey *dv_mkey)
 {
 	struct mkey *mkey = (struct mkey *)dv_mkey;
-	int err;
+	int err = 0;
 
 	API_CALL(.kind = "mkey", .number = mkey ? mkey->verbs.lkey : 0);
 	if (!mkey)
 		return api_refuse(null, "mkey");
-	err = -vb_mr_dereg(mkey->card);
-	if (err)
+	if (!devx_left_remove(&mkey->left))
+		err = -vb_mr_dereg(mkey->card);
+	if (err) {
+		devx_left_add(mkey->left.context, &mkey->left);
 		return api_fail(err);
-	vb_verbs_release(mkey->pd->context, mkey->pd);
+	}
 	free(mkey);
 	return 0;
 }

@@ -608,6 +608,46 @@ static void receives(void)
 	vlan_strip(1);
 }
 
+/*
+ * The program closes the context of its process. What device code has goes on, and a context that is
+ * opened then has the rules; those end with theirs.
+ */
+static void closed_early(void)
+{
+	struct flexio_wq_attr attr = { 0 };
+	struct mlx5_wqe_data_seg ring[ENTRIES];
+	struct frames_seen seen;
+	struct receiver r, gone;
+	uint32_t len;
+
+	CHECK(!ibv_close_device(ctx));
+	ctx = open_named("mlx5_0");
+	sends();
+	receives();
+	for (uint32_t i = 0; i < ENTRIES; i++)
+		ring[i] = seg(BUFFER * i, BUFFER);
+	receiver_open(&r, &attr, ring, sizeof(ring));
+	station_send(&station, f, make_for_device(0, 100));
+	await(&r, 1);
+	CHECK(!ibv_close_device(ctx));
+	station_send(&station, f, make_for_device(0, 200));
+	gone = r;
+	ctx = open_named("mlx5_0");
+	steer(&r);
+	len = make_for_device(0, 300);
+	station_send(&station, f, len);
+	seen = await(&r, 2);
+	CHECK(get32(seen.cqe[1] + 44) == len);
+	/* The program's handles of what ended with its context. */
+	CHECK(!mlx5dv_dr_rule_create(gone.matcher, NULL, 1, &gone.to_rq));
+	CHECK(!mlx5dv_dr_matcher_create(gone.table, 0, 0, NULL));
+	CHECK(!mlx5dv_dr_table_create(gone.domain, 0));
+	CHECK(!mlx5dv_dr_rule_destroy(gone.rule) && !mlx5dv_dr_action_destroy(gone.to_rq));
+	CHECK(!mlx5dv_dr_matcher_destroy(gone.matcher) && !mlx5dv_dr_table_destroy(gone.table));
+	CHECK(!mlx5dv_dr_domain_destroy(gone.domain));
+	receiver_close(&r);
+}
+
 int main(void)
 {
 	ctx = open_named("mlx5_0");
@@ -617,6 +657,7 @@ int main(void)
 	station_open(&station, "mlx5_1", MAC_HOST);
 	sends();
 	receives();
+	closed_early();
 	station_close(&station);
 	mem_end(&memory);
 	OK(flexio_process_destroy(process));

@@ -22,17 +22,16 @@ static struct vb_qp *qp_card(struct ibv_qp *qp)
 
 static void hold(struct ibv_context *context, struct ibv_pd *pd)
 {
-	atomic_fetch_add_explicit(&to_context(context)->users, 1, memory_order_relaxed);
+	api_context_get(context);
 	if (pd)
-		api_pd_get(pd);
+		api_pd_lend(pd, 1);
 }
 
 static void release(struct ibv_context *context, struct ibv_pd *pd)
 {
 	if (pd)
-		api_pd_put(pd);
-	/* Pairs with the acquire in close_context(). */
-	atomic_fetch_sub_explicit(&to_context(context)->users, 1, memory_order_release);
+		api_pd_lend(pd, -1);
+	api_context_put(context);
 }
 
 static struct vb_steer_counter *get_counters(struct ibv_counters *ibv)
@@ -61,6 +60,7 @@ const struct vb_verbs_objects api_objects = {
 	.qp = qp_card,
 	.hold = hold,
 	.release = release,
+	.pd_lent = api_pd_lent,
 	.get_counters = get_counters,
 	.put_counters = put_counters,
 	.extra = extra,

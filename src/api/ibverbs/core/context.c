@@ -4,7 +4,13 @@
  * objects.
  *
  * The kernel frees what a program leaves behind when it closes a device; here ibv_close_device()
- * does, from the lists: first what uses others (QPs), last what is used (protection domains).
+ * does, from the lists: first what uses others (QPs), last what is used (protection domains). It
+ * never fails. What other libraries still use stays inside, the context with it, and goes with the
+ * last of them:
+ *
+ *	users      1 open + objects of libflexio, rules of other contexts that lead to its queues
+ *	close      removes what can go, closes the descriptors, drops the 1
+ *	users 0    removes the rest, closes the device of the card, frees the context
  */
 #include "objects.h"
 
@@ -13,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/log.h"
 #include "card/flow.h"
 
 /*
@@ -159,6 +166,7 @@ static struct ibv_context *open_new(struct api_device *device, void *private_dat
 	if (!ctx)
 		return api_refuse_null(memory, "the context");
 	ibv = &ctx->verbs.context;
+	atomic_init(&ctx->users, 1);
 	ctx->provider = provider;
 	set_ops(&ctx->verbs, provider);
 	ctx->verbs.priv = (struct verbs_ex_private *)provider->accessors;
@@ -232,9 +240,18 @@ struct ibv_context *api_context_open(struct api_device *device, void *private_da
 }
 
 /*
+ * A memory region of a domain that device code works in stays as long as that: its key is in
+ * windows and in work requests of device queues.
+ */
+static int mr_abandon(struct api_mr *mr)
+{
+	return api_pd_lent(mr->ibv.pd) ? -EBUSY : vb_mr_dereg(mr->card);
+}
+
+/*
  * The program's structs are left alone: it may still hold pointers to them, as after a real close.
  */
-void api_abandon(struct vb_list *node, enum api_kind kind)
+int api_abandon(struct vb_list *node, enum api_kind kind)
 {
 	switch (kind) {
 	case API_KIND_FLOW:
@@ -244,101 +261,127 @@ void api_abandon(struct vb_list *node, enum api_kind kind)
 		api_ind_table_abandon(node);
 		break;
 	case API_KIND_QP:
-		vb_qp_destroy(container_of(node, struct api_qp, node)->card);
-		break;
+		return vb_qp_destroy(container_of(node, struct api_qp, node)->card);
 	case API_KIND_SRQ:
-		vb_srq_destroy(container_of(node, struct api_srq, node)->card);
-		break;
+		return vb_srq_destroy(container_of(node, struct api_srq, node)->card);
 	case API_KIND_CQ:
-		vb_cq_destroy(container_of(node, struct api_cq, node)->card);
-		break;
+		return vb_cq_destroy(container_of(node, struct api_cq, node)->card);
 	case API_KIND_MR:
-		vb_mr_dereg(container_of(node, struct api_mr, node)->card);
-		break;
+		return mr_abandon(container_of(node, struct api_mr, node));
 	case API_KIND_DM:
-		api_dm_abandon(node);
-		break;
+		return api_dm_abandon(node);
 	case API_KIND_PD:
 	case API_KINDS:
 		break;
 	}
+	return 0;
 }
 
-/* One that somebody still has stays, and so does the context. */
-static void close_domains(struct api_context *ctx)
+static int object_abandon(struct api_context *ctx, struct vb_list *node, enum api_kind kind)
 {
-	struct vb_list *node, *after;
+	if (kind == API_KIND_PD) {
+		struct api_pd *pd = container_of(node, struct api_pd, node);
 
-	vb_list_for_each_safe(node, after, &ctx->live[API_KIND_PD])
-		if (!vb_pd_dealloc(container_of(node, struct api_pd, node)->card))
-			vb_list_del(node);
+		return api_pd_lent(&pd->ibv) ? -EBUSY : vb_pd_dealloc(pd->card);
+	}
+	return ctx->provider->abandon ? ctx->provider->abandon(node, kind) : 0;
 }
 
-static int close_context(struct ibv_context *context)
+/* Removes what can go of what the program left behind; the rest stays in the lists. */
+static void remove_left(struct api_context *ctx)
 {
-	VB_NO_CANCEL;
-	struct api_context *ctx = to_context(context);
 	struct vb_verbs_extra *extra = atomic_load_explicit(&ctx->extra, memory_order_acquire);
-	bool inherited = api_is_inherited(context);
-	int rc;
+	struct vb_list *node, *after;
+	/* An object that stays is no failure of the call: its reason is not for the log. */
+	char words[64];
+	struct vb_call quiet = { .function = "ibv_close_device",
+				 .nested = true,
+				 .words = words,
+				 .words_size = sizeof(words) };
 
-	/* Pairs with the release in accessors.c. */
-	if (atomic_load_explicit(&ctx->users, memory_order_acquire))
-		return api_refuse(busy, "FlexIO objects");
-	/* Rules of other contexts may lead here: nothing is gone yet. */
-	rc = inherited ? 0 : vb_dev_check_unpinned(ctx->dev);
-	if (rc)
-		return api_status(rc);
-	for (int kind = 0; !inherited && kind < API_KINDS; kind++) {
+	vb_call_begin(&quiet);
+	for (int kind = 0; kind < API_KINDS; kind++) {
 		/*
 		 * Flows and tables lead to objects of direct verbs, and these lie on queues of
 		 * verbs.
 		 */
 		if (kind == API_KIND_QP && extra)
 			extra->close(extra);
-		if (kind == API_KIND_PD) {
-			close_domains(ctx);
-			continue;
-		}
-		while (!vb_list_empty(&ctx->live[kind])) {
-			struct vb_list *node = ctx->live[kind].next;
-
-			vb_list_del(node);
-			if (ctx->provider->abandon)
-				ctx->provider->abandon(node, (enum api_kind)kind);
-		}
+		vb_list_for_each_safe(node, after, &ctx->live[kind])
+			if (!object_abandon(ctx, node, (enum api_kind)kind))
+				vb_list_del(node);
 	}
+	vb_call_end(&quiet);
+}
+
+/* The last user of a closed context is gone. */
+static void free_context(struct api_context *ctx)
+{
+	struct ibv_context *context = &ctx->verbs.context;
+	struct vb_verbs_extra *extra = atomic_load_explicit(&ctx->extra, memory_order_acquire);
+	bool inherited = api_is_inherited(context);
+
+	if (!inherited)
+		remove_left(ctx);
 	if (ctx->provider->close)
 		ctx->provider->close(ctx);
-	rc = vb_dev_close(ctx->dev);
-	if (rc)
-		return api_status(rc);
+	if (vb_dev_close(ctx->dev)) {
+		vb_warn("%s: an object without an owner keeps a closed context",
+			context->device->name);
+		return;
+	}
 	if (extra && !inherited)
 		extra->free(extra);
-	api_async_close(context, inherited);
-	close(context->cmd_fd);
+	api_event_queue_destroy(&ctx->async);
 	for (int i = 0; i < API_QP_LEAF; i++)
 		free(atomic_load_explicit(&ctx->qp_table[i], memory_order_relaxed));
 	if (!inherited)
 		pthread_mutex_destroy(&context->mutex);
 	free(ctx);
-	return 0;
+}
+
+void api_context_get(struct ibv_context *context)
+{
+	atomic_fetch_add_explicit(&to_context(context)->users, 1, memory_order_relaxed);
+}
+
+void api_context_put(struct ibv_context *context)
+{
+	VB_NO_CANCEL;
+
+	/* Whoever frees it sees what the others did. */
+	if (atomic_fetch_sub_explicit(&to_context(context)->users, 1, memory_order_acq_rel) == 1)
+		free_context(to_context(context));
+}
+
+static void close_context(struct ibv_context *context)
+{
+	VB_NO_CANCEL;
+	bool inherited = api_is_inherited(context);
+
+	if (!inherited)
+		remove_left(to_context(context));
+	api_async_close(context, inherited);
+	close(context->cmd_fd);
+	context->cmd_fd = context->async_fd = -1;
+	api_context_put(context);
 }
 
 VB_PUBLIC int ibv_close_device(struct ibv_context *context)
 {
 	const struct api_provider *provider;
-	int err = 0;
 
 	API_CALL(API_DEVICE(context));
 	if (!context)
 		return api_refuse(null, "context");
 	provider = provider_of(context);
-	if (!provider->unshare)
-		return close_context(context);
+	if (!provider->unshare) {
+		close_context(context);
+		return 0;
+	}
 	pthread_mutex_lock(&share_lock);
 	if (provider->unshare(to_context(context)))
-		err = close_context(context);
+		close_context(context);
 	pthread_mutex_unlock(&share_lock);
-	return err;
+	return 0;
 }

@@ -136,10 +136,15 @@ int api_dm_free(struct ibv_dm *ibdm)
 	return 0;
 }
 
-/* ibv_close_device(): its memory regions are gone already. */
-void api_dm_abandon(struct vb_list *node)
+/* ibv_close_device(); -EBUSY: a memory region of it stays. */
+int api_dm_abandon(struct vb_list *node)
 {
-	give(container_of(node, struct api_dm, node));
+	struct api_dm *dm = container_of(node, struct api_dm, node);
+
+	if (atomic_load_explicit(&dm->users, memory_order_acquire))
+		return -EBUSY;
+	give(dm);
+	return 0;
 }
 
 void api_dm_put(struct api_dm *dm)

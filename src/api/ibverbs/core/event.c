@@ -32,7 +32,8 @@ int api_event_queue_init(struct api_event_queue *queue)
 
 void api_event_queue_destroy(struct api_event_queue *queue)
 {
-	close(queue->fd);
+	if (queue->fd >= 0)
+		close(queue->fd);
 	pthread_mutex_destroy(&queue->mutex);
 }
 
@@ -161,7 +162,7 @@ void api_async_event(void *arg, const struct vb_event *event)
 		return;
 	ev->event = *event;
 	pthread_mutex_lock(&queue->mutex);
-	if ((async && async->muted) || repeats_last(queue, event)) {
+	if (queue->fd < 0 || (async && async->muted) || repeats_last(queue, event)) {
 		free(ev);
 	} else {
 		vb_list_add_tail(&queue->events, &ev->node);
@@ -313,17 +314,22 @@ void api_async_mute(struct ibv_context *context, struct api_async *async, bool m
 	vb_card_leave();
 }
 
-/* The context is going away, and its device went. */
+/* The program closes the context: what the card still tells of it is forgotten. */
 void api_async_close(struct ibv_context *context, bool inherited)
 {
 	struct api_event_queue *queue = &to_context(context)->async;
 
 	if (!inherited) {
+		vb_card_enter();
 		pthread_mutex_lock(&queue->mutex);
 		drop_unread(queue, NULL);
-		pthread_mutex_unlock(&queue->mutex);
 	}
-	api_event_queue_destroy(queue);
+	close(queue->fd);
+	queue->fd = -1;
+	if (!inherited) {
+		pthread_mutex_unlock(&queue->mutex);
+		vb_card_leave();
+	}
 }
 
 /*

@@ -81,7 +81,7 @@ struct api_context {
 	struct vb_dev *dev;
 	const struct api_provider *provider;
 	struct api_allocators allocators; /* alloc NULL: none */
-	atomic_int users; /* objects of libflexio; while there are any, closing fails */
+	atomic_int users;                 /* see context.c */
 	struct vb_verbs_extra *_Atomic extra; /* of direct verbs, see accessors.h */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */
@@ -104,6 +104,7 @@ struct api_pd {
 	struct api_pd *base; /* a parent domain's protection domain, or NULL */
 	struct api_td *td;   /* a parent domain's thread domain, or NULL */
 	atomic_int users;    /* address handles, parent domains, rings and objects of libflexio */
+	atomic_int lent;     /* objects of libflexio; a parent domain's are its domain's */
 	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t align, uint64_t type);
 	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t type);
 	void *alloc_context;
@@ -433,7 +434,10 @@ void api_untrack(struct ibv_context *context, struct vb_list *node);
 struct ibv_context *api_context_open(struct api_device *device, void *private_data);
 struct api_qp *api_qp_find(struct api_context *ctx, uint32_t qpn);
 /* The abandon() of providers whose queues are the core's. */
-void api_abandon(struct vb_list *node, enum api_kind kind);
+int api_abandon(struct vb_list *node, enum api_kind kind);
+/* A context stays, though closed, while it has users. */
+void api_context_get(struct ibv_context *context);
+void api_context_put(struct ibv_context *context);
 
 /* accessors.c */
 extern const struct vb_verbs_objects api_objects;
@@ -467,6 +471,8 @@ void *api_huge_alloc(size_t size);
 void api_huge_free(void *ptr, size_t size);
 void api_pd_get(struct ibv_pd *pd);
 void api_pd_put(struct ibv_pd *pd);
+void api_pd_lend(struct ibv_pd *pd, int by);
+bool api_pd_lent(struct ibv_pd *pd);
 bool api_pd_single_threaded(struct ibv_pd *pd);
 struct ibv_td *api_td_alloc(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int api_td_dealloc(struct ibv_td *td);
@@ -484,7 +490,7 @@ struct ibv_mr *api_mr_reg_any(struct ibv_pd *pd, void *addr, size_t length, uint
 /* dm.c */
 struct ibv_dm *api_dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
 int api_dm_free(struct ibv_dm *dm);
-void api_dm_abandon(struct vb_list *node);
+int api_dm_abandon(struct vb_list *node);
 /* Operations of addresses, by the numbers of the device. */
 enum api_dm_op { API_DM_INCREMENT, API_DM_TEST_AND_SET, API_DM_OPS };
 void *api_dm_map_op(struct ibv_dm *dm, uint8_t op);

@@ -26,6 +26,22 @@ void api_pd_put(struct ibv_pd *pd)
 	atomic_fetch_sub_explicit(&to_pd(pd)->users, 1, memory_order_release);
 }
 
+/* One object of libflexio more, or less (-1), that works in the domain. */
+void api_pd_lend(struct ibv_pd *ibpd, int by)
+{
+	struct api_pd *pd = to_pd(ibpd), *base = pd->base ? pd->base : pd;
+
+	atomic_fetch_add_explicit(&base->lent, by, memory_order_release);
+	atomic_fetch_add_explicit(&pd->users, by, memory_order_release);
+}
+
+bool api_pd_lent(struct ibv_pd *ibpd)
+{
+	const struct api_pd *pd = to_pd(ibpd), *base = pd->base ? pd->base : pd;
+
+	return atomic_load_explicit(&base->lent, memory_order_acquire);
+}
+
 bool api_pd_single_threaded(struct ibv_pd *pd)
 {
 	return pd && to_pd(pd)->td;

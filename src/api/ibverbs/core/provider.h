@@ -135,13 +135,14 @@ struct api_provider {
 	bool (*unshare)(struct api_context *ctx);
 	/* private_data: of verbs_open_device(); NULL from ibv_open_device(). 0 or -errno. */
 	int (*open)(struct api_context *ctx, void *private_data);
-	/* After the objects that the program left behind were removed from the card. */
+	/* After all objects that the program left behind were removed from the card. */
 	void (*close)(struct api_context *ctx);
 	/*
 	 * Removes an object that the program left behind from the card. Its struct is not freed,
-	 * because the program may still have pointers to it.
+	 * because the program may still have pointers to it. 0, or -errno: something uses it, and
+	 * it is asked again when that is gone.
 	 */
-	void (*abandon)(struct vb_list *node, enum api_kind kind);
+	int (*abandon)(struct vb_list *node, enum api_kind kind);
 	/* A protection domain is about to be allocated (0 or -errno); one was deallocated. */
 	int (*pd_added)(struct api_context *ctx);
 	void (*pd_removed)(struct api_context *ctx);

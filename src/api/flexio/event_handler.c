@@ -8,7 +8,8 @@
  *	                               yield      v  | trigger
  *	                                         YIELDED            (continuable handlers)
  *
- * A trigger in CREATED and FINISHED is lost, as documented; in RUNNING one is kept. States change
+ * A trigger in CREATED and FINISHED is lost, as documented; in RUNNING one is kept. The event of a CQ
+ * is kept in CREATED, too, for run(): the CQ has none until device code arms it again. States change
  * under the lock of the handler's entry. Between the ecall that ends a run and vb_handler_done()
  * the state still is RUNNING, so a trigger that comes then is kept, too: none is lost.
  *
@@ -165,9 +166,14 @@ void vb_handler_release(struct flexio_event_handler *handler)
 
 void vb_handler_event(struct flexio_event_handler *handler)
 {
-	pthread_mutex_lock(&handler->entry->lock);
-	trigger(handler->process, handler->entry);
-	pthread_mutex_unlock(&handler->entry->lock);
+	struct handler_entry *entry = handler->entry;
+
+	pthread_mutex_lock(&entry->lock);
+	if (entry->state == HANDLER_CREATED)
+		entry->pending = true;
+	else
+		trigger(handler->process, entry);
+	pthread_mutex_unlock(&entry->lock);
 }
 
 /* Under entry->lock. A handler that was destroyed has left its entry, maybe to another one. */
@@ -430,6 +436,9 @@ flexio_status flexio_event_handler_run(struct flexio_event_handler *event_handle
 		h->arg = user_arg ? user_arg : h->arg;
 		prepare(h);
 		h->entry->state = HANDLER_WAITING;
+		if (h->entry->pending)
+			start(h);
+		h->entry->pending = false;
 	}
 	pthread_mutex_unlock(&h->entry->lock);
 	return created ? FLEXIO_STATUS_SUCCESS

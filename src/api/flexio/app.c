@@ -25,6 +25,7 @@ static atomic_bool leaving;
 static void leave(void)
 {
 	atomic_store_explicit(&leaving, true, memory_order_relaxed);
+	vb_streams_leave();
 }
 
 static void register_leave(void)

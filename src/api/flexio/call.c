@@ -35,14 +35,6 @@
 #define SLEEP_MIN 10000000
 #define MANY_EUS  64
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
-
 /* Time limits count this clock, which stands still while a debugger holds the process. */
 static uint64_t running_ns(const struct flexio_process *process)
 {

@@ -30,6 +30,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #define FLEXIO_ALLOW_EXPERIMENTAL_API
 #include <libflexio/flexio.h>
 
@@ -156,6 +157,15 @@ static inline const char *card_reason(const struct card_words *words, int err)
 #define CARD_WORDS(name)                                                 \
 	struct card_words name __attribute__((cleanup(card_words_end))); \
 	card_words_begin(&name)
+
+/* Of CLOCK_MONOTONIC. */
+static inline uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
 
 /* ---- handle.c: which handles are alive ------------------------------------------------------- */
 
@@ -477,6 +487,25 @@ int vb_call_plain(struct flexio_process *process, uint64_t pc, const char *what)
  */
 void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread);
 
+/* ---- out.c: text on its way to a file of the program ----------------------------------------- */
+
+struct out {
+	FILE *file;
+	size_t chunk;   /* bytes that go out at a time where writing can block; 0: it cannot */
+	const char *at; /* what is not written yet */
+	size_t left;
+};
+
+void vb_out_init(struct out *out, FILE *file);
+/* The next text, when nothing is left. It must stay until then. */
+void vb_out_fill(struct out *out, const char *text, size_t len);
+/* Write without waiting. False: the file does not take all now. *err: an errno, and nothing is left. */
+bool vb_out_write(struct out *out, int *err);
+/* Wait for at most ns until the file takes something. */
+bool vb_out_wait(const struct out *out, uint64_t ns);
+/* For the time of exit(): false where the program may have closed the file. */
+bool vb_out_is_open(const struct out *out);
+
 /* ---- stream.c -------------------------------------------------------------------------------- */
 
 struct flexio_msg_stream;
@@ -496,6 +525,10 @@ int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint
 /* Write out what synchronous streams still hold. */
 void vb_streams_settle(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);
+/* The program exits: what streams still hold goes out, but for asynchronous ones. */
+void vb_streams_leave(void);
+/* In a child of fork(): the streams are the parent's. */
+void vb_streams_forked(void);
 
 /* ---- tracer.c -------------------------------------------------------------------------------- */
 
@@ -688,6 +721,12 @@ static inline bool process_dead(const struct flexio_process *process)
 {
 	return atomic_load_explicit(&process->status, memory_order_acquire) != 0;
 }
+
+/*
+ * Whether it is the parent's: we are a child of fork(). Its locks and device threads may be in any
+ * state, so the child's handles of it and its objects end, and nothing else is done.
+ */
+bool vb_process_inherited(const struct flexio_process *process);
 
 /*
  * Take a reference to a pinned process, for an object that needs it. False, after a log line: it is

@@ -115,6 +115,7 @@ static enum vb_dpa_action call_yield(struct guest *guest, struct vb_dpa_state *s
 
 static enum vb_dpa_action call_process_finish(struct guest *guest, struct vb_dpa_state *state)
 {
+	vb_guest_flush(guest);
 	vb_process_fatal(guest->process, VB_RTOS_STATUS_FINISHED);
 	return end(guest, END_PROCESS);
 }
@@ -137,6 +138,7 @@ static enum vb_dpa_action call_error(struct guest *guest, struct vb_dpa_thread *
 	uint64_t code = state->x[A0];
 	int status = code >= 0x80 && code <= 0xff ? (int)code : VB_RTOS_STATUS_ILLEGAL_ERR;
 
+	vb_guest_flush(guest);
 	vb_crash_keep(guest, thread, state, status);
 	vb_crash_publish(guest);
 	vb_process_fatal(guest->process, status);
@@ -311,6 +313,7 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 		log_warn("Error %s; the error handler runs", text.text);
 		return;
 	}
+	vb_guest_flush(guest); /* the program may exit as soon as it sees the error */
 	guest->end = END_PROCESS;
 	vb_crash_publish(guest);
 	/* Of a handler that faults itself the first fault is the cause. */

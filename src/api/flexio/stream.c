@@ -3,7 +3,7 @@
  * Owns message streams: from a device thread's ecall to a FILE of the program.
  *
  *	device threads                 stream                                   file
- *	message --put()--> ring of records, data_bsize bytes --drain()--> fwrite, fflush
+ *	message --put()--> ring of records, data_bsize bytes --drain()--> out.c
  *	                                      ^
  *	    sync    the stream's thread drains whenever something is there; a lent call does so
  *	            itself, after each of its slices and at its end
@@ -12,16 +12,19 @@
  *	    async   flush and destroy drain; a full ring drops its oldest messages
  *	    tracer  messages without text, in another ring (tracer.c), drained by the thread
  *
- * In sync and batch mode a put that finds no room drains by itself, so nothing is ever lost. A
- * record is a length and the line with its prefix; messages longer than half a ring become several
- * records.
+ * In sync and batch mode a put that finds no room drains by itself, so nothing is lost as long as
+ * the file takes it. A file that takes nothing for the time of a call (rpc_timeout) is stuck: from
+ * then on nothing waits for it, and messages without room are lost, until it takes something again.
+ * exit() drains all but async streams. A record is a length and the line with its prefix; messages
+ * longer than half a ring become several records.
  *
  * The text of a message is device memory that was mapped when the message came. It can disappear at
  * any time, with the stack of another thread, so it is copied by vb_fault_copy() only; a message
  * whose memory disappears half way is cut there.
  *
- * Locks: drain_lock (who writes to the file) before lock (the ring). The ring's lock is never held
- * over output. put_lock keeps the records of one message together.
+ * Locks: streams_lock (of the list of all streams) before drain_lock (who writes to the file) before
+ * lock (the ring). Neither of the last two is held while something waits for the file, the ring's not
+ * over output either. put_lock keeps the records of one message together.
  */
 #include "base/fault.h"
 #include "base/thread.h"
@@ -35,6 +38,7 @@
 #define DATA_MIN 2048
 #define DATA_MAX (1UL << 30)
 #define BATCH_NS 10000000LL
+#define SLICE_NS 100000000ULL /* after so long who waits for a file looks whether it shall go on */
 
 #define LEVEL_TEXT \
 	"%u is not the level of a stream; allowed: 0 and 2 to 5 (FLEXIO_MSG_DEV_NO_PRINT, _ERROR to _DEBUG)"
@@ -44,8 +48,8 @@ struct flexio_msg_stream {
 	int id;
 	_Atomic unsigned int level;
 	flexio_msg_dev_sync_mode mode;
-	FILE *out;
 	struct tracer *tracer; /* of the tracer mode, in place of the ring; NULL */
+	struct vb_list node;   /* of all streams */
 	char name[FLEXIO_MAX_NAME_LEN + 1];
 
 	pthread_mutex_t put_lock;
@@ -60,7 +64,14 @@ struct flexio_msg_stream {
 	bool quit;
 
 	pthread_mutex_t drain_lock;
-	char *scratch; /* what is being written; of `size` bytes */
+	struct out out;
+	unsigned int out_records; /* that are in it */
+	char *scratch;            /* what is being written; of `size` bytes */
+	FILE *traces;             /* tracer mode: open_memstream(), for its text */
+	char *text;
+	size_t text_len;
+	_Atomic bool stuck;        /* the file takes nothing */
+	_Atomic uint64_t close_by; /* 0: the stream is not being closed */
 	pthread_t thread;
 	bool has_thread;
 };
@@ -118,45 +129,6 @@ static size_t ring_room(const struct flexio_msg_stream *s)
 
 /* ---- out of the ring ---- */
 
-/* Everything that is in the ring, without the lengths; the number of records. */
-static unsigned int take_all(struct flexio_msg_stream *s, size_t *bytes, uint64_t *lost)
-{
-	unsigned int records;
-
-	*bytes = 0;
-	pthread_mutex_lock(&s->lock);
-	while (s->tail != s->head) {
-		uint32_t len;
-
-		ring_out(s, &len, sizeof(len));
-		ring_out(s, s->scratch + *bytes, len);
-		*bytes += len;
-	}
-	records = s->records;
-	s->records = 0;
-	*lost = s->lost;
-	s->lost = 0;
-	pthread_mutex_unlock(&s->lock);
-	return records;
-}
-
-/* The same for traces; false: there was nothing. */
-static bool drain_traces(struct flexio_msg_stream *s, uint64_t *lost)
-{
-	const struct vb_rtos_trace *traces = (const struct vb_rtos_trace *)s->scratch;
-	bool pending;
-	uint32_t n = 0;
-
-	pthread_mutex_lock(&s->lock);
-	pending = vb_tracer_pending(s->tracer);
-	if (pending)
-		n = vb_tracer_out(s->tracer, (struct vb_rtos_trace *)s->scratch, lost);
-	pthread_mutex_unlock(&s->lock);
-	for (uint32_t i = 0; i < n; i++)
-		vb_tracer_print(s->tracer, &traces[i], s->out);
-	return pending;
-}
-
 static void say_lost(const struct flexio_msg_stream *s, uint64_t lost)
 {
 	if (lost)
@@ -164,43 +136,136 @@ static void say_lost(const struct flexio_msg_stream *s, uint64_t lost)
 			 (unsigned long long)lost, s->size);
 }
 
-static void write_traces(struct flexio_msg_stream *s)
+/* Everything that is in the ring, without the lengths, becomes what is being written. */
+static bool take_all(struct flexio_msg_stream *s)
 {
-	uint64_t lost = 0;
-
-	/* What comes meanwhile is for the next time: device code may be faster than the file. */
-	for (unsigned int i = 0; i <= TRACER_BUFFERS && drain_traces(s, &lost); i++)
-		say_lost(s, lost);
-	if (fflush(s->out))
-		log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(errno));
-}
-
-static void write_messages(struct flexio_msg_stream *s)
-{
-	unsigned int records;
+	size_t bytes = 0;
 	uint64_t lost;
-	size_t bytes;
 
-	records = take_all(s, &bytes, &lost);
+	pthread_mutex_lock(&s->lock);
+	while (s->tail != s->head) {
+		uint32_t len;
+
+		ring_out(s, &len, sizeof(len));
+		ring_out(s, s->scratch + bytes, len);
+		bytes += len;
+	}
+	s->out_records = s->records;
+	s->records = 0;
+	lost = s->lost;
+	s->lost = 0;
+	pthread_mutex_unlock(&s->lock);
 	say_lost(s, lost);
-	if (bytes && (fwrite(s->scratch, 1, bytes, s->out) != bytes || fflush(s->out)))
-		log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(errno));
-	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
-		atomic_fetch_sub_explicit(&s->process->unwritten, records, memory_order_release);
+	vb_out_fill(&s->out, s->scratch, bytes);
+	return bytes;
 }
 
-static void drain(struct flexio_msg_stream *s)
+/* A buffer of traces, in the same way. */
+static bool take_traces(struct flexio_msg_stream *s)
 {
+	const struct vb_rtos_trace *traces = (const struct vb_rtos_trace *)s->scratch;
+	uint64_t lost = 0;
+	bool pending;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	pending = vb_tracer_pending(s->tracer);
+	if (pending)
+		n = vb_tracer_out(s->tracer, (struct vb_rtos_trace *)s->scratch, &lost);
+	pthread_mutex_unlock(&s->lock);
+	say_lost(s, lost);
+	if (!pending)
+		return false;
+	rewind(s->traces);
+	for (uint32_t i = 0; i < n; i++)
+		vb_tracer_print(s->tracer, &traces[i], s->traces);
+	if (fflush(s->traces))
+		log_err("stream %d %s: no memory for the text of traces", s->id, s->name);
+	else
+		vb_out_fill(&s->out, s->text, s->text_len);
+	return true;
+}
+
+/* What is there goes out without waiting, under drain_lock. False: the file does not take all. */
+static bool write_out(struct flexio_msg_stream *s)
+{
+	/* What comes meanwhile is for the next time: device code may be faster than the file. */
+	unsigned int takes = s->tracer ? TRACER_BUFFERS + 1 : 1;
+	int err;
+
+	do {
+		if (!vb_out_write(&s->out, &err))
+			return false;
+		if (err)
+			log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(err));
+		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
+			atomic_fetch_sub_explicit(&s->process->unwritten, s->out_records,
+						  memory_order_release);
+		s->out_records = 0;
+	} while (takes-- && (s->tracer ? take_traces(s) : take_all(s)));
+	return true;
+}
+
+/* For how long calls, and who closes the stream, wait for a file. */
+static uint64_t patience(const struct flexio_msg_stream *s)
+{
+	return s->process->accel->timeout_ns;
+}
+
+/* The file may take something now; false: it is `until`, or the stream's last moment. */
+static bool out_wait(struct flexio_msg_stream *s, uint64_t until)
+{
+	uint64_t close_by = atomic_load_explicit(&s->close_by, memory_order_relaxed);
+	uint64_t now = now_ns();
+
+	if (close_by && close_by < until)
+		until = close_by;
+	if (now >= until)
+		return false;
+	vb_out_wait(&s->out, until - now < SLICE_NS ? until - now : SLICE_NS);
+	return true;
+}
+
+/* Write out what is there, and wait so long for the file. False: something is left. */
+static bool drain_for(struct flexio_msg_stream *s, uint64_t ns)
+{
+	uint64_t until = 0;
+	bool done;
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	pthread_mutex_lock(&s->drain_lock);
-	if (s->tracer)
-		write_traces(s);
-	else
-		write_messages(s);
-	pthread_mutex_unlock(&s->drain_lock);
+	for (;;) {
+		pthread_mutex_lock(&s->drain_lock);
+		done = write_out(s);
+		pthread_mutex_unlock(&s->drain_lock);
+		if (done || !ns)
+			break;
+		if (!until)
+			until = now_ns() + ns;
+		if (!out_wait(s, until))
+			break;
+	}
+	if (done && atomic_load_explicit(&s->stuck, memory_order_relaxed))
+		atomic_store_explicit(&s->stuck, false, memory_order_relaxed);
 	pthread_setcancelstate(cancel, NULL);
+	return done;
+}
+
+static bool drain(struct flexio_msg_stream *s)
+{
+	bool stuck = s->has_thread && atomic_load_explicit(&s->stuck, memory_order_relaxed);
+	bool done = drain_for(s, stuck ? 0 : patience(s));
+
+	if (done || stuck)
+		return done;
+	/* The stream's thread goes on trying. */
+	pthread_mutex_lock(&s->lock);
+	atomic_store_explicit(&s->stuck, true, memory_order_relaxed);
+	pthread_mutex_unlock(&s->lock);
+	pthread_cond_signal(&s->filled);
+	log_warn("stream %d %s: its file took nothing for %llu ms; does anything read it?", s->id,
+		 s->name, (unsigned long long)(patience(s) / 1000000));
+	return false;
 }
 
 static bool enough(const struct flexio_msg_stream *s)
@@ -215,7 +280,7 @@ static void wait_for_more(struct flexio_msg_stream *s)
 	struct timespec until;
 	long long ns;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	ns = until.tv_nsec + BATCH_NS;
 	until.tv_sec += ns / 1000000000LL;
 	until.tv_nsec = ns % 1000000000LL;
@@ -226,6 +291,8 @@ static void wait_for_more(struct flexio_msg_stream *s)
 
 static bool is_empty(const struct flexio_msg_stream *s)
 {
+	if (atomic_load_explicit(&s->stuck, memory_order_relaxed))
+		return false;
 	return s->tracer ? !vb_tracer_pending(s->tracer) : s->head == s->tail;
 }
 
@@ -247,7 +314,12 @@ static void *stream_thread(void *arg)
 		s->sleeping = false;
 		quit = s->quit;
 		pthread_mutex_unlock(&s->lock);
-		drain(s);
+		/* Who closes the stream writes the rest, if it can be written. */
+		while (!drain_for(s, quit ? 0 : SLICE_NS) && !quit) {
+			pthread_mutex_lock(&s->lock);
+			quit = s->quit;
+			pthread_mutex_unlock(&s->lock);
+		}
 	} while (!quit);
 	return NULL;
 }
@@ -302,15 +374,24 @@ static int put(struct flexio_msg_stream *s, const struct guest *guest, const cha
 		size_t part = s->size / 2 - sizeof(prefix) - sizeof(uint32_t);
 
 		part = len < part ? len : part;
-		while ((err = put_record(s, prefix, prefix_len, text, part, guest->lent)) ==
-		       -EAGAIN)
-			drain(s);
+		err = put_record(s, prefix, prefix_len, text, part, guest->lent);
+		if (err == -EAGAIN) {
+			drain_for(s, 0);
+			err = put_record(s, prefix, prefix_len, text, part, guest->lent);
+		}
+		while (err == -EAGAIN && drain(s))
+			err = put_record(s, prefix, prefix_len, text, part, guest->lent);
 		text += part;
 		len -= part;
 		prefix_len = 0;
 	}
 	pthread_mutex_unlock(&s->put_lock);
-	return err;
+	if (err != -EAGAIN)
+		return err;
+	pthread_mutex_lock(&s->lock);
+	s->lost++;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
 }
 
 static bool shows(const struct flexio_msg_stream *s, uint64_t level)
@@ -431,6 +512,9 @@ static void stream_free(struct flexio_msg_stream *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->drain_lock);
 	pthread_cond_destroy(&s->filled);
+	if (s->traces)
+		fclose(s->traces);
+	free(s->text);
 	free(s->ring);
 	free(s->scratch);
 	free(s);
@@ -440,21 +524,28 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 					    const flexio_msg_stream_attr_t *attr, FILE *out)
 {
 	struct flexio_msg_stream *s = calloc(1, sizeof(*s));
+	pthread_condattr_t monotonic;
 
 	if (!s)
 		return NULL;
 	s->process = process;
 	s->mode = attr->sync_mode;
-	s->out = out;
+	vb_out_init(&s->out, out);
 	s->size = attr->data_bsize;
 	snprintf(s->name, sizeof(s->name), "%s", attr->stream_name ? attr->stream_name : "");
 	pthread_mutex_init(&s->put_lock, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->drain_lock, NULL);
-	pthread_cond_init(&s->filled, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->filled, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	s->ring = malloc(s->size);
 	s->scratch = malloc(s->size);
-	if (!s->ring || !s->scratch) {
+	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
+		s->traces = open_memstream(&s->text, &s->text_len);
+	if (!s->ring || !s->scratch ||
+	    (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER && !s->traces)) {
 		stream_free(s);
 		return NULL;
 	}
@@ -521,12 +612,75 @@ static flexio_status no_stream(const struct flexio_process *process, int err, bo
 			    : fail("process %s has all %d streams", process->name, MAX_STREAMS);
 }
 
+/* All streams, for exit(). */
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vb_list streams = { &streams, &streams };
+
+static void list_add(struct flexio_msg_stream *s)
+{
+	pthread_mutex_lock(&streams_lock);
+	vb_list_add_tail(&streams, &s->node);
+	pthread_mutex_unlock(&streams_lock);
+}
+
+static void list_remove(struct flexio_msg_stream *s)
+{
+	pthread_mutex_lock(&streams_lock);
+	vb_list_del(&s->node);
+	pthread_mutex_unlock(&streams_lock);
+}
+
+void vb_streams_forked(void)
+{
+	pthread_mutex_init(&streams_lock, NULL);
+	vb_list_init(&streams);
+}
+
+static void collect(struct flexio_msg_stream *s)
+{
+	if (!s->tracer)
+		return;
+	pthread_mutex_lock(&s->lock);
+	vb_tracer_collect(s->tracer);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void vb_streams_leave(void)
+{
+	struct vb_list *node;
+
+	pthread_mutex_lock(&streams_lock);
+	for (node = streams.next; node != &streams; node = node->next) {
+		struct flexio_msg_stream *s = container_of(node, struct flexio_msg_stream, node);
+
+		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC || !vb_out_is_open(&s->out))
+			continue;
+		collect(s);
+		drain(s);
+	}
+	pthread_mutex_unlock(&streams_lock);
+}
+
+/* The last moment of a stream: what the file did not take is lost. */
+static void forget(struct flexio_msg_stream *s)
+{
+	unsigned int records = s->out_records + s->records;
+
+	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
+		atomic_fetch_sub_explicit(&s->process->unwritten, records, memory_order_release);
+	log_warn("stream %d %s: its file takes nothing, what it did not take is lost", s->id,
+		 s->name);
+}
+
 static void stream_close(struct flexio_msg_stream *s)
 {
 	struct flexio_process *process = s->process;
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	/* Who waits for the file waits until then. */
+	atomic_store_explicit(&s->close_by, now_ns() + patience(s), memory_order_relaxed);
+	list_remove(s);
 	/* While it can still be handed buffers. */
 	if (s->tracer)
 		vb_tracer_stop(s->tracer);
@@ -535,16 +689,16 @@ static void stream_close(struct flexio_msg_stream *s)
 	process->streams[s->id] = NULL;
 	publish_levels(process);
 	pthread_rwlock_unlock(&process->streams_lock);
+	collect(s);
 	pthread_mutex_lock(&s->lock);
-	if (s->tracer)
-		vb_tracer_collect(s->tracer);
 	s->quit = true;
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
 	pthread_setcancelstate(cancel, NULL);
-	drain(s);
+	if (!drain_for(s, patience(s)))
+		forget(s);
 	if (s->tracer) {
 		pthread_rwlock_wrlock(&process->streams_lock);
 		vb_tracer_close(s->tracer);
@@ -575,6 +729,7 @@ static flexio_status stream_create(struct flexio_process *process,
 			stream_free(s);
 		return no_stream(process, err, only_default, attr->data_bsize);
 	}
+	list_add(s);
 	err = start_thread(s);
 	if (err)
 		fail("process %s: no thread for the stream: %s", process->name, strerror(-err));
@@ -634,12 +789,9 @@ static flexio_status stream_flush(struct flexio_msg_stream *stream)
 
 	if (!pin)
 		return bad_handle(stream, "message stream");
-	if (stream->tracer) {
-		pthread_mutex_lock(&stream->lock);
-		vb_tracer_collect(stream->tracer);
-		pthread_mutex_unlock(&stream->lock);
-	}
-	drain(stream);
+	collect(stream);
+	if (!drain(stream))
+		return fail("stream %d %s: its file takes nothing", stream->id, stream->name);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

@@ -359,6 +359,10 @@ flexio_status flexio_cmdq_destroy(struct flexio_cmdq *cmdq)
 	if (!vb_handle_end(&pin))
 		return bad_handle(cmdq, "command queue");
 	process = cmdq->process;
+	if (vb_process_inherited(process)) {
+		vb_process_release(process, PART_CMDQ);
+		return FLEXIO_STATUS_SUCCESS;
+	}
 	unlink_queue(cmdq);
 	pthread_mutex_lock(&cmdq->lock);
 	cmdq->ended = true; /* from here on no worker begins a task */

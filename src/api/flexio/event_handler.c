@@ -399,6 +399,10 @@ flexio_status flexio_event_handler_destroy(struct flexio_event_handler *event_ha
 	if (!vb_handle_end(&pin))
 		return bad_handle(h, "event handler");
 	process = h->process;
+	if (vb_process_inherited(process)) {
+		vb_process_release(process, PART_HANDLER);
+		return FLEXIO_STATUS_SUCCESS;
+	}
 	pthread_mutex_lock(&process->mutex);
 	used = h->users;
 	if (!used) {

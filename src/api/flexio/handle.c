@@ -13,6 +13,8 @@
  * then reads the number of pins. vb_handle_unpin() takes its pin back and then reads the key, to
  * wake vb_handle_end(). All of these are sequentially consistent, so that of two threads one sees
  * what the other did.
+ *
+ * A child of fork() has the set, and none of the threads that held pins and locks of it.
  */
 #include "internal.h"
 
@@ -62,11 +64,30 @@ static struct handle *find_handle(enum handle_kind kind, const void *handle)
 	return find(bucket_of(handle), key_of(kind, handle));
 }
 
+static void forked(void)
+{
+	for (unsigned int i = 0; i < BUCKETS; i++)
+		for (struct handle *entry = atomic_load_explicit(&buckets[i], memory_order_relaxed);
+		     entry; entry = entry->next)
+			atomic_store_explicit(&entry->pins, 0, memory_order_relaxed);
+	pthread_mutex_init(&adding, NULL);
+	pthread_mutex_init(&ending, NULL);
+	pthread_cond_init(&unpinned, NULL);
+	vb_streams_forked();
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
 bool vb_handle_add(enum handle_kind kind, const void *handle)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct handle *_Atomic *bucket = bucket_of(handle);
 	struct handle *entry;
 
+	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&adding);
 	entry = find(bucket, FREE);
 	if (!entry) {

@@ -399,6 +399,11 @@ flexio_status flexio_process_create(struct ibv_context *ibv_ctx, struct flexio_a
 
 /* ---- destroy ---- */
 
+bool vb_process_inherited(const struct flexio_process *process)
+{
+	return vb_dev_stale(vb_verbs_dev(process->ctx));
+}
+
 bool vb_process_hold(struct flexio_process *process, enum process_part part)
 {
 	bool open;
@@ -448,6 +453,10 @@ flexio_status flexio_process_destroy(struct flexio_process *process)
 		return bad_handle(process, "process");
 	if (!is_bare(process))
 		return failed();
+	if (vb_process_inherited(process)) {
+		vb_handle_end(&pin);
+		return FLEXIO_STATUS_SUCCESS;
+	}
 	if (!vb_calls_destroy(process))
 		return fail("process %s: a call is under way, or another thread destroys it",
 			    process->name);

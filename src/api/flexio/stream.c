@@ -544,8 +544,7 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	s->scratch = malloc(s->size);
 	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
 		s->traces = open_memstream(&s->text, &s->text_len);
-	if (!s->ring || !s->scratch ||
-	    (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER && !s->traces)) {
+	if (!s->ring || !s->scratch || (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER && !s->traces)) {
 		stream_free(s);
 		return NULL;
 	}
@@ -779,7 +778,8 @@ static flexio_status stream_destroy(struct flexio_msg_stream *stream)
 
 	if (!process_pin || !vb_handle_end(&pin))
 		return bad_handle(stream, "message stream");
-	stream_close(stream);
+	if (!vb_process_inherited(stream->process))
+		stream_close(stream);
 	return FLEXIO_STATUS_SUCCESS;
 }
 

@@ -471,6 +471,39 @@ static void defaults(void)
 	check_eq(ibv_destroy_flow(mac), 0);
 }
 
+/* Specifications of a flow that is not NORMAL say nothing, as with the kernel's drivers. */
+static void ignored_specifications(void)
+{
+	struct ibv_flow *all, *multi, *sniffer;
+	struct flow_in in;
+	uint8_t f[60] = { 0 };
+
+	add_default(&in, IBV_FLOW_ATTR_ALL_DEFAULT);
+	add_dmac(&in, there);
+	SPEC(&in, IBV_FLOW_SPEC_ACTION_DROP, action_drop);
+	all = flow_make(&rx, &in);
+	add_default(&in, IBV_FLOW_ATTR_MC_DEFAULT);
+	add_dmac(&in, here);
+	multi = flow_make(&other, &in);
+	put_eth(f, 0, here, there, 0x88b5);
+	station_send(&tx, f, sizeof(f), 0);
+	station_expect(&rx, f, sizeof(f));
+	station_quiet(&other);
+	put_eth(f, 0, group, there, 0x88b5);
+	station_send(&tx, f, sizeof(f), 0);
+	station_expect(&rx, f, sizeof(f));
+	station_expect(&other, f, sizeof(f));
+	check_eq(ibv_destroy_flow(multi), 0);
+	add_default(&in, IBV_FLOW_ATTR_SNIFFER);
+	add_dmac(&in, there);
+	sniffer = flow_make(&other, &in);
+	station_send(&tx, f, sizeof(f), 0);
+	station_expect(&rx, f, sizeof(f));
+	station_expect(&other, f, sizeof(f));
+	check_eq(ibv_destroy_flow(sniffer), 0);
+	check_eq(ibv_destroy_flow(all), 0);
+}
+
 static void sniffers(void)
 {
 	struct ibv_flow *all, *sniffer;
@@ -613,7 +646,7 @@ static void bad_input(void)
 	in.attr.flags = IBV_FLOW_ATTR_FLAGS_EGRESS;
 	refused(&rx, &in, EOPNOTSUPP);
 	add_default(&in, IBV_FLOW_ATTR_ALL_DEFAULT);
-	add_dmac(&in, here);
+	flow_spec(&in, IBV_FLOW_SPEC_ETH, 8); /* ignored, but it has a form */
 	refused(&rx, &in, EINVAL);
 	add_default(&in, IBV_FLOW_ATTR_ALL_DEFAULT);
 	in.attr.flags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
@@ -706,6 +739,7 @@ int main(int argc, char **argv)
 	copies();
 	defaults();
 	sniffers();
+	ignored_specifications();
 	tags();
 	drops();
 	counts();

@@ -242,13 +242,27 @@ static int check_attr(struct ibv_context *context, const struct ibv_flow_attr *a
 		return -vb_refuse_combination("only flows of type NORMAL have DONT_TRAP");
 	if ((unsigned int)attr->type > IBV_FLOW_ATTR_SNIFFER)
 		return -vb_refuse_value("type", attr->type);
-	if (attr->type != IBV_FLOW_ATTR_NORMAL && attr->num_of_specs)
-		return -vb_refuse_combination("only flows of type NORMAL have specifications");
 	if (attr->port < 1 || attr->port > ports)
 		return -vb_refuse_port(attr->port, ports, context->device->name);
 	if (attr->type == IBV_FLOW_ATTR_NORMAL && attr->priority > most)
 		return -vb_refuse_range("priority", attr->priority, 0, most);
 	return 0;
+}
+
+/*
+ * What the flow matches and does. The kernel's drivers read the specifications of any flow, and ignore
+ * them where its type is not NORMAL.
+ */
+static int read_match(struct ibv_context *context, const struct ibv_flow_attr *attr,
+		      struct flow_match *match)
+{
+	int err = api_flow_match(context, attr, match);
+
+	if (attr->type != IBV_FLOW_ATTR_NORMAL)
+		memset(match, 0, sizeof(*match));
+	if (!err && match->drop && attr->flags)
+		err = -vb_refuse_combination("a flow that drops leaves nothing to go on");
+	return err;
 }
 
 /* The card's side of a flow; what was made so far goes again. */
@@ -315,9 +329,7 @@ struct ibv_flow *api_flow_create(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 		return api_refuse_null(null, "qp or flow_attr");
 	err = check_attr(qp->context, attr);
 	if (!err)
-		err = api_flow_match(qp->context, attr, &match);
-	if (!err && match.drop && attr->flags)
-		err = -vb_refuse_combination("a flow that drops leaves nothing to go on");
+		err = read_match(qp->context, attr, &match);
 	if (err)
 		return api_null(err);
 	flow = calloc(1, sizeof(*flow));

@@ -143,6 +143,22 @@ static const char *leave_row(struct redirect *to, const char *row, const char *r
 	return to->text;
 }
 
+/*
+ * Whether the path leads to a PCI device of the machine's own: its address begins with a digit, as do
+ * patterns for such addresses (0000*).
+ */
+static bool is_machines(const char *row, const char *rest)
+{
+	static const char ours[] = VB_FILES_PCI_DOMAIN ":";
+
+	if (strncmp(row, VB_FILES_MIXED, sizeof(VB_FILES_MIXED) - 1))
+		return false;
+	rest = skip(rest);
+	return *rest == '/' &&
+	       ((rest[1] >= '0' && rest[1] <= '9') || (rest[1] >= 'a' && rest[1] <= 'f')) &&
+	       strncmp(rest + 1, ours, sizeof(ours) - 1);
+}
+
 static void redirect_absolute(struct redirect *to, const char *root, const char *path)
 {
 	const char *rest, *outside;
@@ -155,7 +171,7 @@ find_row:
 		if (rest)
 			break;
 	}
-	if (!rest)
+	if (!rest || is_machines(vb_files_rows[row], rest))
 		return;
 	outside = has_row(root, row) ? leave_row(to, vb_files_rows[row], rest) : NULL;
 	if (outside) {

@@ -21,6 +21,7 @@
 /* Adapter N is the PCI device N of a domain of its own, which no firmware hands out. */
 #define VB_FILES_PCI_DOMAIN "5642"
 #define VB_FILES_PCI_ROOT   "/sys/devices/pci" VB_FILES_PCI_DOMAIN ":00"
+#define VB_FILES_PCI        "/sys/bus/pci"
 
 /*
  * A row covers its path and all below it. It counts only where the tree has it. A new row needs
@@ -31,8 +32,19 @@ static const char *const vb_files_rows[] = {
 	"/dev/infiniband",
 	"/sys/class/infiniband",
 	"/sys/class/infiniband_verbs",
+	VB_FILES_PCI "/devices",
+	VB_FILES_PCI "/drivers/habanalabs",
+	VB_FILES_PCI "/drivers/mlx4_core",
+	VB_FILES_PCI "/drivers/mlx5_core",
 	VB_FILES_PCI_ROOT,
 };
+
+/*
+ * Below these rows the machine's own entries are to be seen, too. The tree has absolute links to
+ * them, for listings and for paths that start from an open directory; a path by its name is left as
+ * it is where it leads to a PCI device that is not of our domain.
+ */
+#define VB_FILES_MIXED VB_FILES_PCI "/"
 
 /* A program may open the directory of a node and then the node in it. */
 static const char *const vb_files_nodes[] = { "accel", "uverbs" };

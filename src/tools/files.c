@@ -7,12 +7,15 @@
  *	/dev/infiniband/uverbsN, /dev/accel/accelN                device nodes
  *	/sys/class/infiniband_verbs/uverbsN    link ----+
  *	/sys/class/infiniband/NAME             link --+ |
- *	/sys/devices/pci5642:00/5642:00:0N.0/         | |         the adapter as a PCI device
- *	    vendor, device, numa_node, local_cpus     | |
+ *	/sys/bus/pci/devices/5642:00:0N.0      link --|-|-+       beside the machine's own devices
+ *	/sys/bus/pci/drivers/DRIVER/5642:...   link --|-|-+
+ *	/sys/devices/pci5642:00/5642:00:0N.0/  <------|-|-+       the adapter as a PCI device
+ *	    vendor, device, uevent, numa_node, ...    | |
  *	    net/INTERFACE              link to the machine's own
  *	    infiniband/NAME/           <--------------+ |         node_guid, fw_ver, ports/P/state, ports/P/gids/I, ...
  *	    infiniband_verbs/uverbsN/  <----------------+
  */
+#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -111,26 +114,119 @@ static void add_locality(struct tree_text *text, const struct vb_config_adapter 
 	tree_file(text, "local_cpus", "%s\n", mask);
 }
 
+/*
+ * Links to all that the machine has in a directory of the same name. Where an address of ours is
+ * there, which the kernel never hands out, it is not shown.
+ */
+static void add_machines(struct tree_text *text, const char *path)
+{
+	struct dirent **list;
+	int count = scandir(path, &list, NULL, alphasort);
+
+	tree_dir(text, "%s", path);
+	for (int i = 0; i < count; i++) {
+		const char *name = list[i]->d_name;
+
+		if (*name != '.' && strncmp(name, VB_FILES_PCI_DOMAIN ":", 5))
+			tree_link(text, name, "%s/%s", path, name);
+		free(list[i]);
+	}
+	if (count >= 0)
+		free(list);
+}
+
+/* The bus: all devices, and of the drivers those that adapters have. */
+static void add_bus(struct tree_text *text, struct vb_adapter *const *list, unsigned int count)
+{
+	add_machines(text, VB_FILES_PCI "/devices");
+	for (unsigned int i = 0; i < count; i++) {
+		const char *driver = vb_adapter_identity(list[i])->driver;
+		char path[LINE];
+		bool seen = false;
+
+		for (unsigned int k = 0; k < i; k++)
+			seen |= !strcmp(driver, vb_adapter_identity(list[k])->driver);
+		snprintf(path, sizeof(path), VB_FILES_PCI "/drivers/%s", driver);
+		if (!seen)
+			add_machines(text, path);
+	}
+}
+
+/* What udev and DPDK read, and where the bus has links to the device. */
+static void add_bus_device(struct tree_text *text, const struct vb_identity *identity,
+			   unsigned int class, const char *pci)
+{
+	char alias[128];
+
+	snprintf(alias, sizeof(alias), "pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X",
+		 identity->pci_vendor, identity->part_id, identity->pci_vendor, identity->part_id,
+		 class >> 16, class >> 8 & 0xff, class & 0xff);
+	tree_file(text, "modalias", "%s\n", alias);
+	tree_file(text, "uevent",
+		  "DRIVER=%s\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\n"
+		  "PCI_SLOT_NAME=%s\nMODALIAS=%s\n",
+		  identity->driver, class, identity->pci_vendor, identity->part_id,
+		  identity->pci_vendor, identity->part_id, pci, alias);
+	tree_dir(text, VB_FILES_PCI "/devices");
+	tree_link(text, pci, "../../../devices/pci" VB_FILES_PCI_DOMAIN ":00/%s", pci);
+	tree_dir(text, VB_FILES_PCI "/drivers/%s", identity->driver);
+	tree_link(text, pci, "../../../../devices/pci" VB_FILES_PCI_DOMAIN ":00/%s", pci);
+}
+
+/* No BAR: there is no memory of the device that a program could map. */
+static void add_resources(struct tree_text *text)
+{
+#define NO_BAR "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+	tree_file(text, "resource", NO_BAR NO_BAR NO_BAR NO_BAR NO_BAR NO_BAR NO_BAR);
+#undef NO_BAR
+}
+
+/*
+ * Programs ask an interface that they find here for its addresses. Where /sys is that of another
+ * network namespace, only what does not change is there.
+ */
+static void add_interface(struct tree_text *text, const struct vb_config_adapter *config,
+			  const char *pci)
+{
+	const uint8_t *mac = config->mac;
+
+	if (!*config->interface || !config->ifindex)
+		return;
+	tree_dir(text, VB_FILES_PCI_ROOT "/%s/net", pci);
+	if (has_interface(config)) {
+		tree_link(text, config->interface, "/sys/class/net/%s", config->interface);
+		return;
+	}
+	tree_dir(text, VB_FILES_PCI_ROOT "/%s/net/%s", pci, config->interface);
+	tree_file(text, "address", "%02x:%02x:%02x:%02x:%02x:%02x\n", mac[0], mac[1], mac[2],
+		  mac[3], mac[4], mac[5]);
+	tree_file(text, "dev_id", "0x0\n");
+	tree_file(text, "dev_port", "0\n");
+	tree_file(text, "ifindex", "%u\n", config->ifindex);
+	tree_link(text, "device", "../../../%s", pci);
+}
+
 static void add_pci(struct tree_text *text, const struct vb_adapter *adapter, const char *pci)
 {
 	const struct vb_identity *identity = vb_adapter_identity(adapter);
 	const struct vb_config_adapter *config = adapter->config;
-	bool network = config->format != VB_FORMAT_HBL;
+	unsigned int class = config->format == VB_FORMAT_HBL ? 0x120000 : 0x020000;
 
 	tree_dir(text, VB_FILES_PCI_ROOT "/%s", pci);
 	tree_file(text, "vendor", "0x%04x\n", identity->pci_vendor);
 	tree_file(text, "device", "0x%04x\n", identity->part_id);
 	tree_file(text, "subsystem_vendor", "0x%04x\n", identity->pci_vendor);
 	tree_file(text, "subsystem_device", "0x%04x\n", identity->part_id);
-	tree_file(text, "class", "0x%06x\n", network ? 0x020000 : 0x120000);
+	tree_file(text, "class", "0x%06x\n", class);
 	tree_file(text, "revision", "0x%02x\n", identity->hw_version);
+	tree_file(text, "sriov_numvfs", "0\n");
+	tree_file(text, "sriov_totalvfs", "0\n");
 	tree_link(text, "driver", "../../../bus/pci/drivers/%s", identity->driver);
+	tree_link(text, "subsystem", "../../../bus/pci");
+	add_resources(text);
 	add_locality(text, config);
-	/* Programs ask an interface that they find here for its addresses. */
-	if (has_interface(config)) {
-		tree_dir(text, VB_FILES_PCI_ROOT "/%s/net", pci);
-		tree_link(text, config->interface, "/sys/class/net/%s", config->interface);
-	}
+	add_bus_device(text, identity, class, pci);
+	add_interface(text, config, pci);
 }
 
 /* --- the adapter as an RDMA device -------------------------------------------------------------------------------- */
@@ -326,6 +422,7 @@ int tools_show_files(const char *who)
 	if (!ret) {
 		tree_dir(&text, "/sys/class/infiniband_verbs");
 		tree_file(&text, "abi_version", "6\n");
+		add_bus(&text, list, count);
 		for (unsigned int i = 0; i < count; i++)
 			add_adapter(&text, list[i]);
 		ret = tree_end(&text, path);

@@ -14,10 +14,12 @@
 #include <inttypes.h>
 #include <net/if.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@
 	} while (0)
 
 #define CLASS "/sys/class/infiniband"
+#define PCI   "/sys/bus/pci/devices"
 #define GUID  CLASS "/mlx5_0/node_guid"
 #define NODE  "/dev/infiniband/uverbs0"
 
@@ -76,6 +79,11 @@ static const char *text_of(const char *format, ...)
 			exit(1);                                                             \
 		}                                                                            \
 	} while (0)
+
+static void check_close(int fd)
+{
+	CHECK(fd >= 0 && !close(fd));
+}
 
 static const char *groups(const void *data, unsigned int len)
 {
@@ -192,6 +200,132 @@ static void check_values(void)
 	CHECK_TEXT("6", "/sys/class/infiniband_verbs/abi_version");
 	for (int i = 0; i < count; i++)
 		check_device(list[i], (unsigned int)i);
+	ibv_free_device_list(list);
+}
+
+/* --- PCI devices -------------------------------------------------------------------------------------------------- */
+
+/* As DPDK and libpciaccess read a PCI device: each file by the name that the listing has. */
+static void check_pci_device(struct ibv_device *device, const char *address)
+{
+	bool accel = !strncmp(device->name, "hbl", 3);
+	unsigned int vendor, id;
+	char path[512], text[512], *base;
+	unsigned long from, to, flags;
+	ssize_t len;
+	FILE *file;
+
+	vendor = (unsigned int)strtoul(text_of(PCI "/%s/vendor", address), NULL, 16);
+	id = (unsigned int)strtoul(text_of(PCI "/%s/device", address), NULL, 16);
+	CHECK_TEXT(accel ? "0x120000" : "0x020000", PCI "/%s/class", address);
+	CHECK_TEXT("0", PCI "/%s/sriov_numvfs", address);
+	CHECK_TEXT("0", PCI "/%s/sriov_totalvfs", address);
+	CHECK(text_of(PCI "/%s/subsystem_vendor", address) &&
+	      text_of(PCI "/%s/subsystem_device", address) &&
+	      text_of(PCI "/%s/numa_node", address));
+	snprintf(text, sizeof(text), "pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc00i00", vendor, id, vendor,
+		 id, accel ? 0x12 : 2);
+	CHECK_TEXT(text, PCI "/%s/modalias", address);
+
+	snprintf(path, sizeof(path), PCI "/%s/driver", address);
+	len = readlink(path, text, sizeof(text) - 1);
+	CHECK(len > 0);
+	text[len] = 0;
+	base = strrchr(text, '/');
+	CHECK(base && !access(path, F_OK)); /* a link that leads somewhere */
+	snprintf(path, sizeof(path), "/sys/bus/pci/drivers%s/%s/vendor", base, address);
+	CHECK(!access(path, R_OK));
+	snprintf(path, sizeof(path),
+		 "DRIVER=%s\nPCI_CLASS=%s\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\n"
+		 "PCI_SLOT_NAME=%s\n",
+		 base + 1, accel ? "120000" : "20000", vendor, id, vendor, id, address);
+	CHECK(!strncmp(text_of(CLASS "/%s/device/uevent", device->name), path, strlen(path)));
+	snprintf(path, sizeof(path), PCI "/%s/subsystem", address);
+	CHECK(realpath(path, text) && !strcmp(text, "/sys/bus/pci"));
+
+	snprintf(path, sizeof(path), PCI "/%s/resource", address);
+	file = fopen(path, "r");
+	CHECK(file);
+	for (int i = 0; i < 7; i++) {
+		CHECK(fgets(text, sizeof(text), file));
+		CHECK(sscanf(text, "0x%lx 0x%lx 0x%lx", &from, &to, &flags) == 3);
+	}
+	fclose(file);
+	snprintf(path, sizeof(path), PCI "/%s/infiniband/%s/node_type", address, device->name);
+	CHECK(!access(path, R_OK));
+}
+
+struct address {
+	char text[32];
+};
+
+/* Names of a directory as the kernel has them: without the functions that the preload stands before. */
+static int real_names(const char *path, struct address *names, int max)
+{
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY), count = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (*entry->d_name != '.' && count < max)
+			snprintf(names[count++].text, 32, "%.31s", entry->d_name);
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+/* The machine's own devices are there as before, whichever way a program goes. */
+static void check_pci_machine(int adapters)
+{
+	static struct address names[1024];
+	int count = real_names(PCI, names, 1024), all = 0, dir = open(PCI, O_RDONLY | O_DIRECTORY);
+	char path[512], text[PATH_MAX], raw[PATH_MAX];
+	struct dirent *entry;
+	glob_t found;
+	DIR *list = opendir(PCI);
+
+	CHECK(list && dir >= 0);
+	while ((entry = readdir(list)))
+		all += *entry->d_name != '.';
+	closedir(list);
+	CHECK(all == count + adapters);
+	CHECK(!glob(PCI "/*/vendor", 0, NULL, &found) && found.gl_pathc == (size_t)all);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		CHECK(!strncmp(found.gl_pathv[i], PCI "/", strlen(PCI "/")));
+	globfree(&found);
+	for (int i = 0; i < count; i++) {
+		ssize_t len;
+
+		snprintf(path, sizeof(path), PCI "/%.31s", names[i].text);
+		len = readlink(path, text, sizeof(text));
+		CHECK(len > 0);
+		CHECK(syscall(SYS_readlinkat, AT_FDCWD, path, raw, sizeof(raw)) == len);
+		CHECK(!memcmp(text, raw, (size_t)len));
+		CHECK(realpath(path, text) && !strncmp(text, "/sys/devices/", 13));
+		snprintf(path, sizeof(path), "%.31s/vendor", names[i].text);
+		check_close(openat(dir, path, O_RDONLY));
+		CHECK(!faccessat(dir, names[i].text, F_OK, 0));
+	}
+	close(dir);
+}
+
+static void check_pci(void)
+{
+	int count;
+	struct ibv_device **list = ibv_get_device_list(&count);
+	char path[512], *real;
+
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/device", list[i]->ibdev_path);
+		real = realpath(path, NULL);
+		CHECK(real);
+		check_pci_device(list[i], strrchr(real, '/') + 1);
+		free(real);
+	}
+	check_pci_machine(count);
+	CHECK_FAILS(access(PCI "/5642:00:1f.7", F_OK), ENOENT);
+	CHECK_FAILS(access(PCI "/ffff:00:1f.7", F_OK), ENOENT);
+	CHECK(access(PCI "/../drivers", F_OK) == access("/sys/bus/pci/drivers", F_OK));
 	ibv_free_device_list(list);
 }
 
@@ -398,6 +532,7 @@ int main(int argc, char **argv)
 		printf("%s agrees\n", argv[1]);
 		return 0;
 	}
+	check_pci();
 	check_open();
 	check_node();
 	check_stat();

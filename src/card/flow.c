@@ -268,6 +268,7 @@ void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
 struct departure {
 	struct vb_qp *from;
 	unsigned int copies;
+	uint32_t ways; /* without rules: enum vb_frame_way */
 };
 
 /* A small frame takes so much longer than its bytes: one WQE may make 256 Ki of them. In bytes, see RUN_BYTES. */
@@ -285,7 +286,7 @@ static void emit_fdb(void *arg, const struct vb_steer_dest *dest, const struct v
 	if (d->copies++ >= VB_STEER_MAX_BRANCHES)
 		return;
 	if (dest->to == VB_STEER_TO_DEFAULT)
-		vb_cable_send(adapter, from, frame, VB_FRAME_TO_PORT | VB_FRAME_TO_CABLE);
+		vb_cable_send(adapter, from, frame, d->ways);
 	else if (dest->to == VB_STEER_TO_WIRE || (owner && dest->number == VB_VPORT_WIRE))
 		vb_cable_send(adapter, from, frame, VB_FRAME_TO_CABLE);
 	else if (dest->to == VB_STEER_TO_MANAGER || (owner && dest->number == VB_VPORT_MANAGER))
@@ -310,11 +311,12 @@ static void emit_tx(void *arg, const struct vb_steer_dest *dest, const struct vb
 		emit_fdb(arg, &(struct vb_steer_dest){ .to = VB_STEER_TO_DEFAULT }, frame, meta);
 }
 
-void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t metadata)
+void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t metadata, bool to_wire)
 {
 	struct vb_steer *steer = domain(from->dev->adapter, VB_STEER_NIC_TX);
 	struct vb_steer_meta meta = { .reg_a = metadata, .source_sqn = from->number };
-	struct departure d = { .from = from };
+	struct departure d = { .from = from,
+			       .ways = VB_FRAME_TO_CABLE | (to_wire ? 0 : VB_FRAME_TO_PORT) };
 
 	sniff(from->dev->adapter, VB_STEER_SNIFFER_TX, from, frame);
 	if (steer)

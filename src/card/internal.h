@@ -521,8 +521,12 @@ void vb_tir_forked(void);
 
 /* --- flow.c: inside read sections --- */
 struct vb_frame;
-/* A frame of a send queue, whose lock is held; metadata: of the WQE. */
-void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t metadata);
+/*
+ * A frame of a send queue, whose lock is held; metadata: of the WQE; to_wire: not to queues of its
+ * own port.
+ */
+void vb_flow_send(struct vb_qp *from, const struct vb_frame *frame, uint32_t metadata,
+		  bool to_wire);
 /*
  * A frame at the port of an adapter. from: the sender, where that is a queue of this process there.
  * looped: the port has sent it, and no rule of the FDB has turned it back.

@@ -81,7 +81,7 @@ static int finish(struct sending *s, struct vb_frame *f)
 	f->tailroom = VB_FRAME_MAX - f->len;
 	vb_frame_pad(f);
 	s->qp->sq.traffic.sent += f->len;
-	vb_flow_send(s->qp, f, wr->metadata);
+	vb_flow_send(s->qp, f, wr->metadata, wr->to_wire);
 	s->qp->sq.sent++;
 	return IBV_WC_SUCCESS;
 }

@@ -169,14 +169,31 @@ static void make_udp(uint8_t *f, uint32_t from, uint32_t to, uint16_t sport, uin
 		f[i] = (uint8_t)i;
 }
 
-static void send_frame(uint32_t len, uint32_t flags)
+/* to: the frame's destination once more, in the control segment; NULL: it is not there. */
+static void send_frame_to(const uint8_t *to, uint32_t len, uint32_t flags)
 {
+	struct mlx4_wqe_ctrl_seg *ctrl;
+	struct raw_wqe wqe;
 	struct mlx4_cqe cqe;
 
-	raw_send(&rtx, 0, len, MLX4_WQE_CTRL_CQ_UPDATE | MLX4_WQE_CTRL_SOLICIT | flags);
+	raw_begin(&wqe, MLX4_OPCODE_SEND, MLX4_WQE_CTRL_CQ_UPDATE | MLX4_WQE_CTRL_SOLICIT | flags,
+		  0);
+	ctrl = (void *)wqe.bytes;
+	if (to) {
+		memcpy(&ctrl->srcrb_flags16[0], to, 2);
+		memcpy(&ctrl->imm, to + 2, 4);
+	}
+	raw_put_data(&wqe, tx.buf, len, tx.mr->lkey);
+	assert_true(raw_post(&rtx, &wqe));
 	raw_ring(&rtx);
 	raw_expect(&rtx.send, tx.qp->qp_num, true, &cqe);
 	raw_free(&rtx, &cqe);
+}
+
+/* As drivers send a frame that queues of its own port shall hear. */
+static void send_frame(uint32_t len, uint32_t flags)
+{
+	send_frame_to(tx.buf, len, flags);
 }
 
 static uint16_t sum(const uint8_t *p, uint32_t n)
@@ -265,6 +282,19 @@ static void other_frames(void **state)
 	assert_int_equal(be32toh(cqe.status) & MLX4_CQE_STATUS_IPV4_CSUM_OK, 0);
 	assert_memory_equal(tx.buf + 8192, tx.buf, 1500);
 	assert_false(raw_poll(&queues[0].raw_cq, &cqe));
+}
+
+/* Queues of the sender's port hear a frame whose WQE names its destination. */
+static void loopback_is_asked_for(void **state)
+{
+	struct mlx4_cqe cqe;
+
+	memset(tx.buf, 0x42, 200);
+	queue_post(&queues[0], 8192);
+	send_frame_to(NULL, 200, 0);
+	assert_false(raw_poll(&queues[0].raw_cq, &cqe));
+	send_frame_to(tx.buf, 200, 0);
+	raw_expect(&queues[0].raw_cq, queues[0].wq->wq_num, false, &cqe);
 }
 
 /* A tag is told in the CQE, and stays in the frame. */
@@ -540,6 +570,7 @@ int main(void)
 		CASE(frames_are_spread_by_hash),
 		CASE(bad_checksums_are_told),
 		CASE(other_frames),
+		CASE(loopback_is_asked_for),
 		CASE(wrong_frames),
 		CASE(vlan_is_told),
 		CASE(by_verbs),

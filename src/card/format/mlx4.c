@@ -270,6 +270,17 @@ static int decode_lso(struct vb_cursor *c, struct vb_wr *wr)
 	return 0;
 }
 
+/*
+ * A frame comes back to queues of its own port where the control segment has its destination, in the
+ * places of a shared receive queue's number and of immediate data: drivers without need for that
+ * leave them 0.
+ */
+static bool names_destination(const struct mlx4_wqe_ctrl_seg *ctrl)
+{
+	return *(const volatile __be16 *)&ctrl->srcrb_flags16[0] ||
+	       *(const volatile __be32 *)&ctrl->imm;
+}
+
 /* On raw Ethernet the solicited bit means "no ICRC": frames have none. */
 static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,
 			 struct vb_wr *wr)
@@ -282,6 +293,7 @@ static int mlx4_send_raw(const void *ring, uint32_t blocks, uint32_t shift, uint
 	wr->frames = VB_FRAMES_ONE;
 	memset(wr->swp, 0, sizeof(wr->swp));
 	wr->insert_vlan = false;
+	wr->to_wire = !names_destination(ctrl_at(ring, blocks, shift, index));
 	wr->metadata = 0;
 	if (wr->op == VB_WR_NOP)
 		return 0;

@@ -381,6 +381,7 @@ static int decode_eth(struct vb_cursor *c, struct vb_wr *wr)
 	wr->mss = be16toh(copy.mss);
 	wr->metadata = be32toh(copy.rsvd2);
 	len = be16toh(copy.inline_hdr_sz);
+	wr->to_wire = false;
 	wr->insert_vlan = len & INSERT_VLAN;
 	if (wr->insert_vlan) {
 		wr->vlan = (len & INSERT_SVLAN ? 0x88a8u : 0x8100u) << 16 |

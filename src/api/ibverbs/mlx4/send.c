@@ -10,6 +10,7 @@
  * never takes a WQE of the last round for a new one.
  */
 #include "api/ibverbs/core/loops.h"
+#include "base/fault.h"
 #include "mlx4.h"
 
 enum { LINE = 64, INLINE_HEADER = sizeof(struct mlx4_wqe_inline_seg) };
@@ -193,6 +194,21 @@ static void stamp(const struct api_sq *sq, uint32_t index)
 		*(uint32_t *)((char *)ctrl + at) = UINT32_MAX;
 }
 
+/*
+ * A frame's destination, from the frame, for the control segment: without it queues of the same port
+ * would not hear the frame. What cannot be read ends with an error of the card.
+ */
+static void put_destination(struct mlx4_wqe_ctrl_seg *ctrl, const struct ibv_send_wr *wr)
+{
+	uint8_t mac[6];
+
+	if (!wr->num_sge || wr->sg_list[0].length < sizeof(mac) ||
+	    vb_fault_copy(mac, (const void *)(uintptr_t)wr->sg_list[0].addr, sizeof(mac)))
+		return;
+	memcpy(&ctrl->srcrb_flags16[0], mac, 2);
+	memcpy(&ctrl->imm, mac + 2, 4);
+}
+
 static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct api_sq *sq = &qp->sq;
@@ -217,6 +233,8 @@ static int post_one(struct api_qp *qp, const struct ibv_send_wr *wr)
 		return err;
 	ctrl->srcrb_flags = htobe32(ctrl_flags(qp, wr->send_flags, invalidates));
 	ctrl->imm = ctrl_imm(op, wr, connected);
+	if (qp->ibv.qp_type == IBV_QPT_RAW_PACKET)
+		put_destination(ctrl, wr);
 	ctrl->fence_size = (uint8_t)((wr->send_flags & IBV_SEND_FENCE ? MLX4_WQE_CTRL_FENCE : 0) |
 				     (at - (char *)ctrl) / SEG);
 	sq->slot[sq->cur_post & (sq->cnt - 1)].wr_id = wr->wr_id;

@@ -328,13 +328,28 @@ static uint8_t cqe_opcode(const struct vb_completion *c)
 	return c->flags & VB_WR_INVALIDATE ? MLX4_RECV_OPCODE_SEND_INVAL : MLX4_RECV_OPCODE_SEND;
 }
 
+/* What the packet is; the public header has only the first of these bits, drivers know all. */
+enum {
+	STATUS_IPV4_FRAGMENT = 1 << 23,
+	STATUS_IPV6 = 1 << 24,
+	STATUS_IPV4_OPTIONS = 1 << 25,
+	STATUS_TCP = 1 << 26,
+	STATUS_UDP = 1 << 27,
+};
+
 static uint32_t frame_status(const struct vb_frame *f)
 {
 	uint8_t right = vb_frame_verify(f, VB_CSUM_L3 | VB_CSUM_L4);
-	uint32_t status = 0;
+	uint32_t status = f->outer.l4_type == VB_L4_TCP	  ? STATUS_TCP
+			  : f->outer.l4_type == VB_L4_UDP ? STATUS_UDP
+							  : 0;
 
+	if (f->outer.ip == 6)
+		status |= STATUS_IPV6;
 	if (f->outer.ip == 4) {
-		status |= MLX4_CQE_STATUS_IPV4_PKT;
+		status |= MLX4_CQE_STATUS_IPV4_PKT |
+			  (f->outer.fragment ? STATUS_IPV4_FRAGMENT : 0) |
+			  (f->outer.options ? STATUS_IPV4_OPTIONS : 0);
 		if (right & VB_CSUM_L3)
 			status |= MLX4_CQE_STATUS_IP_HDR_CSUM_OK;
 	}

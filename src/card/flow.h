@@ -80,7 +80,10 @@ VB_PUBLIC void vb_transport_domain_give(uint32_t number);
 /* Whether a TIR is in it: then its number must not become another one's. */
 VB_PUBLIC bool vb_transport_domain_busy(uint32_t number);
 
-/* A RAW_PACKET queue pair that receives, as the destination of an action; -EINVAL: it is none. */
+/*
+ * A RAW_PACKET queue pair that receives, with mlx4 any, as the destination of an action; -EINVAL: it is
+ * none.
+ */
 VB_PUBLIC int vb_flow_hold_qp(struct vb_qp *qp);
 VB_PUBLIC void vb_flow_release_qp(struct vb_qp *qp);
 /* Whether rules of the device's adapter can lead to it: another port's, or a parent's, is none. */

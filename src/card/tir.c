@@ -44,9 +44,19 @@ static bool receives_frames(const struct vb_qp *qp)
 	return qp->type == IBV_QPT_RAW_PACKET && (qp->rq.count || qp->init.srq || qp->rss);
 }
 
+/*
+ * mlx4's rules lead to the number of any raw queue pair, and drivers drop frames by one without a
+ * receive queue; mlx5's lead to what is behind a receive queue.
+ */
+static bool is_destination(const struct vb_qp *qp)
+{
+	return receives_frames(qp) || (qp->type == IBV_QPT_RAW_PACKET &&
+				       qp->dev->adapter->config->format == VB_FORMAT_MLX4);
+}
+
 int vb_flow_hold_qp(struct vb_qp *qp)
 {
-	if (!receives_frames(qp) || qp->init.wq)
+	if (!is_destination(qp) || qp->init.wq)
 		return -EINVAL;
 	atomic_fetch_add_explicit(&qp->raw_users, 1, memory_order_release);
 	return 0;

@@ -18,6 +18,9 @@
 
 #define VB_FILES_VARIABLE "VERBATIM_FILES"
 
+/* An empty file of the tree that each process which uses it has mapped, so that it is seen to do so. */
+#define VB_FILES_MARK "/verbatim/used"
+
 /* Adapter N is the PCI device N of a domain of its own, which no firmware hands out. */
 #define VB_FILES_PCI_DOMAIN "5642"
 #define VB_FILES_PCI_ROOT   "/sys/devices/pci" VB_FILES_PCI_DOMAIN ":00"

@@ -420,6 +420,8 @@ int tools_show_files(const char *who)
 		return ret;
 	ret = tree_begin(&text);
 	if (!ret) {
+		tree_dir(&text, "/verbatim");
+		tree_file(&text, "used", "%s", "");
 		tree_dir(&text, "/sys/class/infiniband_verbs");
 		tree_file(&text, "abi_version", "6\n");
 		add_bus(&text, list, count);

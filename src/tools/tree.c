@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Makes trees, shares them and removes old ones.
+ * Makes trees and shares them; tree_old.c removes them.
  *
  *	/dev/shm/verbatim-files-UID-PIDNS-HASH/    mode 0700; HASH is that of the description
  *
  * or where VERBATIM_SHM_DIR says.
  *
  * A tree is made under another name and renamed, so that whoever finds it finds all of it. It is
- * used by those who have its name in their environment; before that they set its time under a lock
- * (use()). Whoever removes one looks for both under the same lock: the time is old, and no process
- * of this PID namespace has the name (remove_unused()).
+ * used by programs that have its name in their environment; the run that starts one sets its time
+ * before, under a lock (use()). Signals wait while it is made, so that only SIGKILL leaves half of one.
  *
  * Programs can remove what is in a tree, which in /sys they could not. A tree in which something is
  * missing is replaced by the next run, under its name, so that programs that have it see all of it
@@ -20,8 +19,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,10 +35,7 @@
 #include "base/registry_dir.h"
 #include "preload/rows.h"
 
-enum {
-	OLD_SECONDS = 60, /* longer than any program needs from use() to its start */
-	CONTENTS = 512,
-};
+enum { CONTENTS = 512 };
 
 /* --- the description ---------------------------------------------------------------------------------------------- */
 
@@ -251,90 +247,6 @@ static int make_all(const char *root, const char *text, size_t len)
 	return ret;
 }
 
-/* --- removing ------------------------------------------------------------------------------------------------------- */
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-	return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/*
- * Whether a process's environment has the variable with this value. -1: it is ours and does not let
- * us look.
- */
-static int process_uses(const char *pid, const char *path)
-{
-	char name[PATH_MAX], *entry = NULL;
-	size_t size = 0, len = strlen(VB_FILES_VARIABLE);
-	struct stat st;
-	int found = 0;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/%s/environ", pid);
-	file = fopen(name, "re");
-	if (!file)
-		return errno == EACCES && !stat(name, &st) && st.st_uid == geteuid() ? -1 : 0;
-	while (!found && getdelim(&entry, &size, 0, file) > 0)
-		found = !strncmp(entry, VB_FILES_VARIABLE, len) && entry[len] == '=' &&
-			!strcmp(entry + len + 1, path);
-	free(entry);
-	fclose(file);
-	return found;
-}
-
-static bool is_used(const char *path)
-{
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-	bool used = !proc;
-
-	while (!used && (entry = readdir(proc)))
-		if (*entry->d_name >= '1' && *entry->d_name <= '9')
-			used = process_uses(entry->d_name, path) != 0;
-	if (proc)
-		closedir(proc);
-	return used;
-}
-
-/* Of this user and PID namespace; path is its name. */
-static void remove_if_unused(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	char gone[PATH_MAX + 8];
-	struct stat st;
-
-	if (fd < 0)
-		return;
-	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &st) && st.st_uid == geteuid() &&
-	    st.st_mtim.tv_sec + OLD_SECONDS < time(NULL) && !is_used(path)) {
-		snprintf(gone, sizeof(gone), "%s.gone", path);
-		if (!rename(path, gone))
-			remove_tree(gone);
-	}
-	close(fd);
-}
-
-/* prefix: what the names of this user's trees begin with. */
-static void remove_unused(const char *prefix, const char *keep)
-{
-	DIR *place = opendir(vb_dir_root_path());
-	char path[PATH_MAX];
-	struct dirent *entry;
-
-	while (place && (entry = readdir(place))) {
-		snprintf(path, sizeof(path), "%s/%s", vb_dir_root_path(), entry->d_name);
-		if (!strncmp(path, prefix, strlen(prefix)) && strcmp(path, keep))
-			remove_if_unused(path);
-	}
-	if (place)
-		closedir(place);
-}
-
 /* --- sharing -------------------------------------------------------------------------------------------------------- */
 
 /* Whether one entry of the description is there. */
@@ -372,7 +284,7 @@ static bool has_all(int root, const char *text, size_t len)
 
 enum state { TREE_NONE, TREE_DAMAGED, TREE_GOOD };
 
-/* Whether the tree is there and ours; if so, it is not removed for the next OLD_SECONDS. */
+/* Whether the tree is there and ours; if so, it is new again, and not removed for a while. */
 static enum state use(const char *path, const char *text, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -413,15 +325,29 @@ static int make(const char *text, size_t len, char path[PATH_MAX])
 	if (state == TREE_NONE)
 		strcpy(path, other);
 	else
-		remove_tree(other);
+		tree_remove(other);
+	return ret;
+}
+
+static int make_undisturbed(const char *text, size_t len, char path[PATH_MAX])
+{
+	sigset_t all, before;
+	mode_t mask;
+	int ret;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	mask = umask(0);
+	ret = make(text, len, path);
+	umask(mask);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	return ret;
 }
 
 int tree_end(struct tree_text *text, char path[PATH_MAX])
 {
-	int failed = ferror(text->out), ret = 0, len;
+	int failed = ferror(text->out), ret = 0;
 	struct stat st = { 0 };
-	mode_t mask;
 
 	if (fclose(text->out) || failed) {
 		free(text->text);
@@ -432,18 +358,11 @@ int tree_end(struct tree_text *text, char path[PATH_MAX])
 		return -EINVAL;
 	}
 	stat("/proc/self/ns/pid", &st);
-	len = snprintf(path, PATH_MAX, "%s/verbatim-files-%u-%ju-", vb_dir_root_path(),
-		       (unsigned int)geteuid(), (uintmax_t)st.st_ino);
-	snprintf(path + len, (size_t)(PATH_MAX - len), "%016" PRIx64, hash(text->text, text->len));
-	if (use(path, text->text, text->len) != TREE_GOOD) {
-		char prefix[PATH_MAX];
-
-		snprintf(prefix, sizeof(prefix), "%.*s", len, path);
-		mask = umask(0);
-		ret = make(text->text, text->len, path);
-		umask(mask);
-		remove_unused(prefix, path);
-	}
+	snprintf(path, PATH_MAX, "%s/" TREE_NAME "%u-%ju-%016" PRIx64, vb_dir_root_path(),
+		 (unsigned int)geteuid(), (uintmax_t)st.st_ino, hash(text->text, text->len));
+	if (use(path, text->text, text->len) != TREE_GOOD)
+		ret = make_undisturbed(text->text, text->len, path);
+	tree_remove_old(path);
 	free(text->text);
 	return ret;
 }

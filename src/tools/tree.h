@@ -3,9 +3,9 @@
  * A private directory of small files, links and device nodes, made from a description.
  *
  * The description comes first, as a text of records; the directory is named after it, so that runs
- * that describe the same share one. There is nobody who could remove it when the last program is
- * gone: `verbatim run` becomes the program. So the next one to make a tree removes those that no
- * process has in its environment any more.
+ * that describe the same share one. No process of ours is left that could remove it when the last
+ * program is gone: `verbatim run` becomes the program. So the next run removes trees that no process
+ * uses any more.
  */
 #pragma once
 
@@ -30,5 +30,13 @@ void tree_file(struct tree_text *text, const char *name, const char *format, ...
 void tree_link(struct tree_text *text, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void tree_node(struct tree_text *text, const char *name, dev_t number);
+/* Names of trees begin so. */
+#define TREE_NAME "verbatim-files-"
+
 /* Make the tree, or find it made: its path. 0 or -errno. The text is freed either way. */
 int tree_end(struct tree_text *text, char path[PATH_MAX]);
+
+/* tree_old.c */
+void tree_remove(const char *path);
+/* Trees of this user that are in use no more, but for this one. */
+void tree_remove_old(const char *keep);

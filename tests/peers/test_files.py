@@ -3,6 +3,7 @@
 runs, removed when nobody uses it. What programs find in them is in files.c."""
 import os
 import re
+import signal
 import stat
 import subprocess
 import tempfile
@@ -183,6 +184,104 @@ def check_removal(folder, tree):
             raise peers.Failure(f'{tree}: used {used}, old {is_old}, exists {os.path.exists(tree)}')
 
 
+class Place:
+    """A folder for trees that no other program of the machine looks into."""
+
+    def __init__(self, folder, name):
+        self.path = os.path.join(folder, name)
+        os.mkdir(self.path)
+        self.configs = [write_config(folder, f'{name}{i}.conf', f'[adapter mlx5_{i}]\naddress = 127.0.0.{8 + i}\n') for i in range(2)]
+        self.env = {'VERBATIM_SHM_DIR': self.path}
+
+    def run(self, config, *program, **options):
+        done = call(*program or ('sh', '-c', 'echo "$VERBATIM_FILES"'), config=self.configs[config], env=self.env, **options)
+        expect(done)
+        return done.stdout.strip()
+
+    def age(self, *paths):
+        for path in paths:
+            os.utime(path, (time.time() - 3600,) * 2)
+
+    def left(self):
+        return sorted(os.path.join(self.path, name) for name in os.listdir(self.path))
+
+
+def check_leftovers(folder):
+    """Any run removes what ended and killed ones left, also where it makes no tree itself; not what a living program uses."""
+    place = Place(folder, 'left')
+    trees = [place.run(i) for i in (0, 1)]
+    half = trees[0] + '.abcdef'
+    os.makedirs(half + '/sys/class')
+    gone = trees[1] + '.gone'
+    os.makedirs(gone + '/dev')
+    place.run(1)
+    if place.left() != sorted([*trees, half, gone]):
+        raise peers.Failure(f'too early: {place.left()}')
+    place.age(trees[0], half, gone)
+    place.run(1)
+    if place.left() != [trees[1]]:
+        raise peers.Failure(f'left: {place.left()}, not {trees[1]} alone')
+
+
+def check_use(folder):
+    """A program, its children, and one that writes over its environment, as some do to show a title, keep a tree."""
+    place = Place(folder, 'use')
+    over = ('import ctypes; libc = ctypes.CDLL(None); libc.getenv.restype = ctypes.c_void_p; '
+            'ctypes.memset(libc.getenv(b"VERBATIM_FILES"), 120, 20); print("ready", flush=True); input(); '
+            'print(open("/sys/class/infiniband/mlx5_0/node_type").read())')
+    child = 'sh -c "echo ready; read line; cat /sys/class/infiniband/mlx5_0/node_type" <&3 & wait'
+    for program in (('python3', '-c', over), ('sh', '-c', f'exec 3<&0; sh -c \'{child}\'')):
+        user = subprocess.Popen([VERBATIM, 'run', '--', *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                env={'PATH': os.environ['PATH'], 'VERBATIM_CONFIG': place.configs[0], **place.env})
+        if user.stdout.readline() != 'ready\n':
+            raise peers.Failure(f'{program} did not start')
+        for _ in range(2):
+            place.age(*place.left())
+            place.run(1)
+        if '1: CA' not in user.communicate('\n', timeout=60)[0]:
+            raise peers.Failure(f'{program}: its tree is gone')
+    if is_blind():
+        return
+    place.age(*place.left())
+    tree = place.run(1)
+    if place.left() != [tree]:
+        raise peers.Failure(f'left: {place.left()}')
+
+
+def check_descriptors(folder):
+    """Without a descriptor for it there is no tree, not a part of one."""
+    place = Place(folder, 'fds')
+    for number in range(4, 20):
+        done = call('sh', '-c', f'ulimit -n {number}; exec "{VERBATIM}" run -- true', config=place.configs[0], env=place.env,
+                    verbatim=False)
+        whole = [path for path in place.left() if re.search(r'-[0-9a-f]{16}$', path)]
+        if place.left() != whole:
+            raise peers.Failure(f'with {number} descriptors: {place.left()}\n{done.stderr}')
+        for path in whole:
+            subprocess.run(['rm', '-rf', path], check=True)
+
+
+def check_kills(folder):
+    """What is killed while it makes a tree leaves something that the next run finds; a polite signal leaves nothing."""
+    place = Place(folder, 'kill')
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for i in range(10):
+            process = subprocess.Popen([VERBATIM, 'run', '--', 'true'], stderr=subprocess.DEVNULL,
+                                       env={'PATH': os.environ['PATH'], 'VERBATIM_CONFIG': place.configs[0], **place.env})
+            time.sleep(0.002 * i)
+            process.send_signal(number)
+            process.wait()
+            if number == signal.SIGTERM and any('.' in os.path.basename(path) for path in place.left()):
+                raise peers.Failure(f'left by SIGTERM: {place.left()}')
+            for path in place.left():
+                if '.' not in os.path.basename(path):
+                    subprocess.run(['rm', '-rf', path], check=True)
+    place.age(*place.left())
+    tree = place.run(1)
+    if place.left() != [tree]:
+        raise peers.Failure(f'left: {place.left()}')
+
+
 def check_no_room():
     """A program that asks libraries runs where the tree cannot be made; a line says what will be missing."""
     if os.geteuid() != 0 or subprocess.run(['unshare', '--mount', 'true'], check=False, capture_output=True).returncode:
@@ -201,6 +300,11 @@ def run():
         check_adapters(folder)
         check_damage(folder)
         check_removal(folder, check_tree(folder))
+        check_use(folder)
+        check_descriptors(folder)
+        if not is_blind():
+            check_leftovers(folder)
+            check_kills(folder)
     check_no_room()
 
 

@@ -37,6 +37,7 @@ int engines_run(const struct options *o, struct kernel_result *results, unsigned
 
 struct costs {
 	double text_kib, translate_ms, translate_ms_per_100k, verify_ms_per_100k, code_ratio;
+	double verify_ms; /* of a text of one instruction */
 	double preempt_ns, yield_ns, call_ns, atomics_ns;
 };
 

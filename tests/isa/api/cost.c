@@ -150,17 +150,22 @@ static void test_displacements(void **state)
 	}
 }
 
+static void cheap_prog(const char *what, struct rv_prog *p)
+{
+	uint8_t *image;
+	size_t size = rv_elf_image(p, &image);
+
+	assert_int_equal(expect_cheap(what, image, size), 0);
+	free(image);
+	rv_free(p);
+}
+
 static void cheap_text(const char *what, u32 bits, unsigned len)
 {
 	struct rv_prog p;
-	uint8_t *image;
-	size_t size;
 
 	raw_text(&p, 1 << 20, bits, len);
-	size = rv_elf_image(&p, &image);
-	assert_int_equal(expect_cheap(what, image, size), 0);
-	free(image);
-	rv_free(&p);
+	cheap_prog(what, &p);
 }
 
 /* A megabyte of each instruction, in its short form where it has one. */
@@ -184,6 +189,138 @@ static void test_instructions(void **state)
 	cheap_text("ones", 0xffffffff, 4);
 	cheap_text("a branch over the next", 0x00b50463, 4);
 	cheap_text("a jump back", 0xfe9ff06f, 4);
+}
+
+/* A text of the same few instructions again and again. */
+static void repeat_text(const char *what, size_t size, const struct rv_insn *insns, size_t n)
+{
+	struct rv_prog p;
+	size_t at = 0;
+
+	raw_text(&p, size, 0x00000013, 4); /* nop */
+	for (size_t i = 0; at + 4 <= size; i = (i + 1) % n) {
+		u32 bits = rv_compress(&insns[i]);
+		unsigned len = bits ? 2 : 4;
+
+		bits = bits ? bits : rv_encode(&insns[i]);
+		memcpy(p.text + at, &bits, len);
+		at += len;
+	}
+	cheap_prog(what, &p);
+}
+
+/*
+ * What makes the checker look back: accesses through bases that nothing changes, one or all of them,
+ * with and without a block's end or another base's copy in between.
+ */
+static void test_looking_back(void **state)
+{
+	static const struct {
+		const char *what;
+		size_t n;
+		struct rv_insn insns[10];
+	} texts[] = {
+#define LW(a, b)    { .op = OP_lw, .rd = a, .rs1 = b }
+#define SD(a, b, c) { .op = OP_sd, .rs1 = b, .rs2 = a, .imm = c }
+		{ "loads through one base", 1, { LW(11, 10) } },
+		{ "stores through one base", 1, { SD(11, 10, 0) } },
+		{ "a base without a host register", 1, { LW(11, 30) } },
+		{ "loads through two bases", 2, { LW(11, 10), LW(11, 12) } },
+		{ "loads through eight bases",
+		  8,
+		  { LW(9, 8), LW(9, 10), LW(9, 11), LW(9, 12), LW(9, 13), LW(9, 14), LW(9, 15),
+		    LW(9, 18) } },
+		{ "eight bases, each changed in turn",
+		  10,
+		  { LW(9, 8), LW(9, 10), LW(9, 11), LW(9, 12), LW(9, 13), LW(9, 14), LW(9, 15),
+		    LW(9, 18), LW(10, 9), LW(11, 9) } },
+		{ "a base and what it loads", 2, { LW(11, 10), LW(12, 11) } },
+		{ "a base that walks",
+		  2,
+		  { LW(11, 10), { .op = OP_addi, .rd = 10, .rs1 = 10, .imm = 4 } } },
+		{ "blocks of one load",
+		  2,
+		  { LW(11, 10), { .op = OP_beq, .rs1 = 11, .rs2 = 0, .imm = 8 } } },
+		{ "divisions by a base",
+		  2,
+		  { LW(11, 10), { .op = OP_divu, .rd = 12, .rs1 = 11, .rs2 = 10 } } },
+		{ "atomics through one base",
+		  2,
+		  { LW(11, 10), { .op = OP_amoadd_w, .rd = 12, .rs1 = 10, .rs2 = 11 } } },
+#undef LW
+#undef SD
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		repeat_text(texts[i].what, 64 << 10, texts[i].insns, texts[i].n);
+		repeat_text(texts[i].what, 1 << 20, texts[i].insns, texts[i].n);
+	}
+}
+
+static uint64_t steps_to_load(const char *verify)
+{
+	struct vb_dpa_process_attr pa = { .tier = bed_tier };
+	struct vb_dpa_process *process;
+	struct rv_prog p;
+	struct count c;
+	uint8_t *image;
+	size_t size;
+
+	if (verify)
+		setenv("VERBATIM_DPA_VERIFY", verify, 1);
+	else
+		unsetenv("VERBATIM_DPA_VERIFY");
+	raw_text(&p, 64 << 10, C_LW | 4, 2);
+	size = rv_elf_image(&p, &image);
+	count_start(&c);
+	assert_int_equal(vb_dpa_process_create(dpa, image, size, &pa, &process, NULL), 0);
+	count_stop(&c);
+	assert_int_equal(vb_dpa_process_destroy(process), 0);
+	free(image);
+	rv_free(&p);
+	setenv("VERBATIM_DPA_VERIFY", "abort", 1);
+	return c.steps;
+}
+
+/* Translations are checked unless the user says otherwise. */
+static void test_checked_by_default(void **state)
+{
+	uint64_t off = steps_to_load("0"), on = steps_to_load("1");
+
+	(void)state;
+	if (bed_tier != VB_DPA_TIER_JIT)
+		return;
+	assert_true(on > off + (64 << 10));
+	assert_in_range(steps_to_load(NULL), on - off / 100, on + off / 100);
+	assert_in_range(steps_to_load(""), on - off / 100, on + off / 100);
+}
+
+/* As many different heads of host instructions as a text can ask for. */
+static void test_forms(void **state)
+{
+	struct rv_prog p;
+	u32 lcg = 1;
+
+	(void)state;
+	raw_text(&p, 1 << 20, 0x00000013, 4);
+	for (size_t at = 0; at + 4 <= p.text_size; at += 4) {
+		struct rv_insn i;
+		u32 bits;
+
+		lcg = lcg * 1103515245u + 12345u;
+		i = (struct rv_insn){ .op = (enum rv_op)((lcg >> 8) % OP_COUNT),
+				      .rd = (lcg >> 16) & 31,
+				      .rs1 = (lcg >> 21) & 31,
+				      .rs2 = (lcg >> 26) & 31 };
+		if (rv_info[i.op].format == FMT_BR || rv_info[i.op].format == FMT_J)
+			i.imm = 4;
+		else if (rv_info[i.op].format == FMT_CSR)
+			i.imm = 0xc02;
+		bits = rv_encode(&i);
+		memcpy(p.text + at, &bits, 4);
+	}
+	cheap_prog("every instruction and register", &p);
 }
 
 /* Pairs that point into data, where every word looks like an entry of a jump table. */
@@ -360,8 +497,12 @@ static void make_byte_loops(uint8_t *text, size_t n, size_t size, bool shared)
 	}
 }
 
-/* Two texts with a gap between: four bytes, spread times the first one's size behind its start. */
-static int load_gap(size_t size, double spread, u32 first, u32 second, enum loops loops)
+/*
+ * Two texts with a gap between: four bytes, spread times the first one's size behind its start. Of the
+ * first text, nops are so many eighths of the end.
+ */
+static int load_gap(size_t size, double spread, u32 first, u32 second, enum loops loops,
+		    unsigned nops)
 {
 	static const char *const names[] = { "",
 					     ", loops",
@@ -373,21 +514,25 @@ static int load_gap(size_t size, double spread, u32 first, u32 second, enum loop
 					     ", loops of shared bytes" };
 	static const u32 ret = RET;
 	uint8_t *text = malloc(size);
-	size_t n = file_decoys(text), at;
+	size_t n = file_decoys(text), at, whole = size;
 	u64 last = RV_TEXT + (u64)((double)size * spread) + (1 << 20) - (4 * RV_PAGE);
-	char what[64];
+	char what[80];
 	struct file f;
 	int err;
 
 	fill_text(text, n, size, first, second);
+	for (size_t i = size - size / 8 * nops; i < size; i += 2)
+		memcpy(text + i, &(uint16_t){ 1 }, 2);
+	size -= size / 8 * nops;
 	if (loops == LOOPS || loops == LOOPS_AGAIN)
 		make_loops(text, n, size, loops == LOOPS_AGAIN);
 	else if (loops == BYTE_LOOPS || loops == SHARED_LOOPS)
 		make_byte_loops(text, n, size, loops == SHARED_LOOPS);
 	else if (loops != NO_LOOPS)
 		make_small_loops(text, n, size, loops);
-	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x%s", spread, first, second,
-		 names[loops]);
+	size = whole;
+	snprintf(what, sizeof(what), "a gap, %.2f times, %04x %04x%s, nops %u/8", spread, first,
+		 second, names[loops], nops);
 	file_begin(&f);
 	at = file_add(&f, text, size & ~3ul);
 	file_segment(&f, PF_R | PF_X, RV_TEXT, at, size & ~3ul, size & ~3ul);
@@ -411,10 +556,10 @@ static void test_gaps(void **state)
 		for (unsigned i = 0; i < sizeof(spreads) / sizeof(spreads[0]); i++) {
 			int err = spreads[i] > 2 ? -ENOEXEC : 0;
 
-			assert_int_equal(load_gap(size, spreads[i], CLW, CLW, NO_LOOPS), err);
-			assert_int_equal(load_gap(size, spreads[i], CLD, CLD, NO_LOOPS), err);
-			assert_int_equal(load_gap(size, spreads[i], CSD, CLD, NO_LOOPS), err);
-			assert_int_equal(load_gap(size, spreads[i], CSW, CSW, NO_LOOPS), err);
+			assert_int_equal(load_gap(size, spreads[i], CLW, CLW, NO_LOOPS, 0), err);
+			assert_int_equal(load_gap(size, spreads[i], CLD, CLD, NO_LOOPS, 0), err);
+			assert_int_equal(load_gap(size, spreads[i], CSD, CLD, NO_LOOPS, 0), err);
+			assert_int_equal(load_gap(size, spreads[i], CSW, CSW, NO_LOOPS, 0), err);
 		}
 }
 
@@ -424,7 +569,16 @@ static void test_loops(void **state)
 	(void)state;
 	for (size_t size = 1 << 20; size <= 4 << 20; size <<= 2)
 		for (enum loops l = LOOPS; l <= SHARED_LOOPS; l++)
-			assert_int_equal(load_gap(size, 2, 0x4000, 0x4000, l), 0);
+			assert_int_equal(load_gap(size, 2, 0x4000, 0x4000, l, 0), 0);
+}
+
+/* And diluted, so that host code is as much as is just allowed: then it is checked, too. */
+static void test_diluted_loops(void **state)
+{
+	(void)state;
+	for (unsigned nops = 1; nops < 5; nops++)
+		for (enum loops l = LOOPS; l <= SHARED_LOOPS; l++)
+			assert_int_equal(load_gap(1 << 19, 2, 0x4000, 0x4000, l, nops), 0);
 }
 
 /* A PIE whose relocations are said to be in zeroed memory: a gigabyte of them that do nothing. */
@@ -495,13 +649,14 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_code),    cmocka_unit_test(test_displacements),
-		cmocka_unit_test(test_instructions), cmocka_unit_test(test_jump_tables),
+		cmocka_unit_test(test_instructions), cmocka_unit_test(test_looking_back),
+		cmocka_unit_test(test_checked_by_default),
+		cmocka_unit_test(test_forms),        cmocka_unit_test(test_jump_tables),
 		cmocka_unit_test(test_segments),     cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_loops),        cmocka_unit_test(test_relocations),
-		cmocka_unit_test(test_symbols),
+		cmocka_unit_test(test_loops),        cmocka_unit_test(test_diluted_loops),
+		cmocka_unit_test(test_relocations),  cmocka_unit_test(test_symbols),
 	};
 
 	bed_main(argc, argv);
-	unsetenv("VERBATIM_DPA_VERIFY"); /* costs as much again */
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* See count.h. Link with --wrap for each of the four functions: libFuzzer has a hook of the same name. */
+/* See count.h. Link with --wrap for each of the functions: libFuzzer has a hook of the same name. */
 #include "count.h"
 
 #include <stddef.h>
 #include <sys/resource.h>
+#if defined(__x86_64__)
+#include <Zydis/Zydis.h>
+#endif
 
 void __wrap___sanitizer_cov_trace_pc(void);
 void *__real_malloc(size_t size);
@@ -37,6 +40,28 @@ void *__wrap_realloc(void *p, size_t size)
 	asked += size;
 	return __real_realloc(p, size);
 }
+
+#if defined(__x86_64__)
+ZyanStatus __real_ZydisDecoderDecodeFull(const ZydisDecoder *decoder, const void *buffer,
+					 ZyanUSize length, ZydisDecodedInstruction *i,
+					 ZydisDecodedOperand *o);
+ZyanStatus __wrap_ZydisDecoderDecodeFull(const ZydisDecoder *decoder, const void *buffer,
+					 ZyanUSize length, ZydisDecodedInstruction *i,
+					 ZydisDecodedOperand *o);
+
+/*
+ * The library has no hooks: what it does counts as so many steps. Visible, because libverbatim.so
+ * refers to the function, too, and --wrap renames that as well.
+ */
+__attribute__((visibility("default"))) ZyanStatus
+__wrap_ZydisDecoderDecodeFull(const ZydisDecoder *decoder, const void *buffer,
+					 ZyanUSize length, ZydisDecodedInstruction *i,
+					 ZydisDecodedOperand *o)
+{
+	steps += COUNT_DECODED;
+	return __real_ZydisDecoderDecodeFull(decoder, buffer, length, i, o);
+}
+#endif
 
 static uint64_t faults(void)
 {

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+enum { COUNT_DECODED = 200 }; /* steps for an instruction that Zydis decodes: about as long */
+
 struct count {
 	uint64_t steps;
 	uint64_t touched; /* bytes of pages */
@@ -17,7 +19,7 @@ struct count {
 
 /* What docs/security.md promises for a file: so much for each of its bytes, and so much besides. */
 enum {
-	COST_STEPS_EACH = 400,
+	COST_STEPS_EACH = 500,
 	COST_STEPS = 16 << 20, /* the pages of the limit, and a gap of 1 MiB in the text */
 	COST_BYTES_EACH = 160,
 	COST_BYTES = 32 << 20,

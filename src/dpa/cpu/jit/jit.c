@@ -106,13 +106,18 @@ static size_t code_room(const struct vb_jit *jit)
 
 enum verify_mode { VERIFY_OFF, VERIFY_ON, VERIFY_ABORT };
 
-/* VERBATIM_DPA_VERIFY: 1, what the checker refuses is interpreted; abort, for tests, is the end. */
+/*
+ * VERBATIM_DPA_VERIFY: 1 or nothing, what the checker refuses is interpreted; abort, for tests, is
+ * the end; 0, nothing is checked.
+ */
 static enum verify_mode verify_mode(void)
 {
 	const char *value = vb_getenv("VERBATIM_DPA_VERIFY");
 	static atomic_bool said;
 
-	if (!value || !*value || !strcmp(value, "0"))
+	if (!value || !*value)
+		return VERIFY_ON;
+	if (!strcmp(value, "0"))
 		return VERIFY_OFF;
 	if (!strcmp(value, "abort"))
 		return VERIFY_ABORT;

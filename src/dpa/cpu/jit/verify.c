@@ -269,19 +269,33 @@ static bool is_safe_division(struct check *c)
 
 /* ---- memory ---- */
 
+/*
+ * No jump may lead in between the mov that made this low half and its access here. What earlier
+ * accesses through the same low half have sealed is not gone over again: the work stays linear,
+ * however many there are.
+ */
+static void seal_low(struct check *c, unsigned int reg, uint32_t to)
+{
+	uint32_t from = c->low[reg] > c->sealed[reg] ? c->low[reg] : c->sealed[reg];
+
+	for (uint32_t at = from + 1; at <= to; at++)
+		c->marks[at] |= AT_INSIDE;
+	c->sealed[reg] = to;
+}
+
 /* Guest memory: [r14 + ...]. */
 static int check_guest(struct check *c, const struct insn *x, const struct operand *m)
 {
 	int64_t disp = insn_disp(x), size = m->size / 8;
+	unsigned int reg = gpr(m->index);
 
 	if (m->index == ZYDIS_REGISTER_NONE)
 		return disp >= 0 && (uint64_t)(disp + size) <= c->v->limit
 			       ? 0
 			       : refuse(c, x->at, "a constant address outside of guest memory");
-	if (m->scale != 1 || gpr(m->index) == 16 || !(c->halves >> gpr(m->index) & 1))
+	if (m->scale != 1 || reg == 16 || !(c->halves >> reg & 1))
 		return refuse(c, x->at, "guest memory through a register that is no low half");
-	for (uint32_t at = x->at; at > c->low[gpr(m->index)]; at--)
-		c->marks[at] |= AT_INSIDE;
+	seal_low(c, reg, x->at);
 	if (disp < -REACH || disp + size > REACH)
 		return refuse(c, x->at, "a displacement of %lld", (long long)disp);
 	return 0;

@@ -18,6 +18,7 @@ struct check {
 	size_t site;         /* the first at or behind this instruction */
 	unsigned int halves; /* registers that a 32-bit mov made, one bit each */
 	uint32_t low[17];    /* and where; [16]: for those that are none */
+	uint32_t sealed[16]; /* up to where nothing may lead in between that mov and an access */
 	enum expect expect;
 	bool open; /* a window access is marked */
 	char *why;

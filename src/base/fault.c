@@ -508,8 +508,35 @@ static void do_masked(void *word, uint32_t size, const struct vb_masked *m, uint
 	*old = was8;
 }
 
+static void do_load(const void *word, uint32_t size, uint64_t *value)
+{
+	*value = size == 1   ? __atomic_load_n((const uint8_t *)word, __ATOMIC_ACQUIRE)
+		 : size == 2 ? __atomic_load_n((const uint16_t *)word, __ATOMIC_ACQUIRE)
+		 : size == 4 ? __atomic_load_n((const uint32_t *)word, __ATOMIC_ACQUIRE)
+			     : __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
+}
+
+static void do_store(void *word, uint32_t size, uint64_t value)
+{
+	switch (size) {
+	case 1:
+		__atomic_store_n((uint8_t *)word, (uint8_t)value, __ATOMIC_RELEASE);
+		break;
+	case 2:
+		__atomic_store_n((uint16_t *)word, (uint16_t)value, __ATOMIC_RELEASE);
+		break;
+	case 4:
+		__atomic_store_n((uint32_t *)word, (uint32_t)value, __ATOMIC_RELEASE);
+		break;
+	default:
+		__atomic_store_n((uint64_t *)word, value, __ATOMIC_RELEASE);
+	}
+}
+
 /* memmove: the two ends of a loopback message may overlap. */
 static void *(*volatile copy)(void *, const void *, size_t) = memmove;
+static void (*volatile load)(const void *, uint32_t, uint64_t *) = do_load;
+static void (*volatile store)(void *, uint32_t, uint64_t) = do_store;
 static void (*volatile fetch_add)(uint64_t *, uint64_t, uint64_t *) = do_fetch_add;
 static void (*volatile compare_swap)(uint64_t *, uint64_t, uint64_t, uint64_t *) = do_compare_swap;
 static void (*volatile masked)(void *, uint32_t, const struct vb_masked *, uint64_t *) = do_masked;
@@ -517,6 +544,16 @@ static void (*volatile masked)(void *, uint32_t, const struct vb_masked *, uint6
 __attribute__((noinline)) int vb_fault_copy(void *dst, const void *src, size_t n)
 {
 	GUARDED(copy(dst, src, n));
+}
+
+__attribute__((noinline)) int vb_fault_load(const void *word, uint32_t size, uint64_t *value)
+{
+	GUARDED(load(word, size, value));
+}
+
+__attribute__((noinline)) int vb_fault_store(void *word, uint32_t size, uint64_t value)
+{
+	GUARDED(store(word, size, value));
 }
 
 __attribute__((noinline)) int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old)

@@ -67,6 +67,10 @@ VB_PUBLIC int vb_fault_copy(void *dst, const void *src, size_t n);
  */
 VB_PUBLIC bool vb_fault_readable(const void *p, size_t n);
 
+/* Atomic, of an aligned word of 1, 2, 4 or 8 bytes: acquire, release; 0 or -EFAULT. */
+VB_PUBLIC int vb_fault_load(const void *word, uint32_t size, uint64_t *value);
+VB_PUBLIC int vb_fault_store(void *word, uint32_t size, uint64_t value);
+
 /* Atomic on an aligned 8-byte word; 0 or -EFAULT. */
 VB_PUBLIC int vb_fault_fetch_add(uint64_t *word, uint64_t add, uint64_t *old);
 VB_PUBLIC int vb_fault_compare_swap(uint64_t *word, uint64_t compare, uint64_t swap, uint64_t *old);

@@ -295,7 +295,7 @@ static bool is_filled(const struct check *c, uint64_t from, uint64_t to)
 {
 	uint8_t bytes[16];
 
-	if (vb_fault_copy(bytes, c->process->space.base + from, to - from))
+	if (vb_view_read(vb_space_view(&c->process->space, from), bytes, to - from))
 		return false;
 	for (uint64_t at = from; at < to; at++)
 		if (get(c->unwritten + at / 8) & 1U << at % 8 && bytes[at - from] != CHECK_FILL)

@@ -67,7 +67,7 @@ static void look_into(struct hunt *h, uint64_t addr, uint64_t len)
 	for (uint64_t part; len >= 8; addr += part, len -= part) {
 		part = sizeof(words) - addr % sizeof(words);
 		part = part < (len & ~7ULL) ? part : len & ~7ULL;
-		if (vb_fault_copy(words, h->c->process->space.base + addr, part))
+		if (vb_view_read(vb_space_view(&h->c->process->space, addr), words, part))
 			continue;
 		for (uint64_t i = 0; i < part / 8; i++)
 			look_at(h, words[i]);

@@ -29,6 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "dpa/view.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -324,12 +326,11 @@ int vb_dpa_mem_protect(struct vb_dpa_process *process, uint64_t addr, uint64_t l
 int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len);
 
 /*
- * The host's view of [addr, addr + len), or NULL unless all of it is mapped with these rights.
- * Valid until unmapped, which for stacks and thread-local storage can be at any time: follow such a
- * pointer with base/fault.h only. Host code may use C11 atomics on it together with guest atomics.
+ * The host's view of [addr, addr + len) (view.h), or none unless all of it is mapped with these
+ * rights. What was mapped may not be any more when it is read or written: that is -EFAULT then.
  */
-void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
-		      unsigned int rights);
+struct vb_dpa_view vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+				   unsigned int rights);
 /* Whether [addr, addr + len) is part of one segment of the program, and so stays mapped. */
 bool vb_dpa_program_holds(const struct vb_dpa_process *process, uint64_t addr, uint64_t len);
 /* Copies, as a debugger does: rights of the guest do not matter, unmapped memory gives -EFAULT.

@@ -58,6 +58,11 @@ void vb_space_destroy(struct space *space);
 int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights,
 		 bool guard);
 int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
+/* Of host code; whether there is memory shows when it is touched. */
+static inline struct vb_dpa_view vb_space_view(const struct space *space, uint64_t addr)
+{
+	return (struct vb_dpa_view){ (uintptr_t)space->base + addr };
+}
 bool vb_space_holds(struct space *space, uint64_t addr, uint64_t len, unsigned int rights);
 /* Copy what can be read or executed; -EFAULT, also where somebody unmaps it at the same time. */
 int vb_space_read(struct space *space, uint64_t addr, void *to, uint64_t len);

@@ -272,12 +272,12 @@ int vb_dpa_mem_unmap(struct vb_dpa_process *process, uint64_t addr, uint64_t len
 	return vb_space_unmap(&process->space, addr, len);
 }
 
-void *vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
-		      unsigned int rights)
+struct vb_dpa_view vb_dpa_mem_host(struct vb_dpa_process *process, uint64_t addr, uint64_t len,
+				   unsigned int rights)
 {
 	if (!rights || !vb_space_holds(&process->space, addr, len, rights))
-		return NULL;
-	return process->space.base + addr;
+		return (struct vb_dpa_view){ 0 };
+	return vb_space_view(&process->space, addr);
 }
 
 static bool is_mapped(uint8_t rights)

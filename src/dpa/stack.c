@@ -73,7 +73,7 @@ static uint64_t word_at(struct search *s, uint64_t sp)
 	uint64_t piece = sp & ~(uint64_t)(PIECE - 1);
 
 	if (piece != s->piece &&
-	    vb_fault_copy(s->words, s->thread->process->space.base + piece, PIECE)) {
+	    vb_view_read(vb_space_view(&s->thread->process->space, piece), s->words, PIECE)) {
 		s->end = sp;
 		s->piece = NONE;
 		return 0;

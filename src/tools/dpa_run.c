@@ -124,14 +124,15 @@ static const struct argp argp = {
 static uint64_t guest_write(struct vb_dpa_process *process, uint64_t fd, uint64_t addr,
 			    uint64_t len)
 {
-	const void *data = len ? vb_dpa_mem_host(process, addr, len, VB_DPA_READ) : "";
+	struct vb_dpa_view data = vb_dpa_mem_host(process, addr, len, VB_DPA_READ);
 	ssize_t n;
 
 	if (fd != STDOUT_FILENO && fd != STDERR_FILENO)
 		return (uint64_t)-EBADF;
-	if (!data)
+	if (len && vb_view_is_none(data))
 		return (uint64_t)-EFAULT;
-	n = write((int)fd, data, len);
+	/* The kernel reads it: what is gone meanwhile is EFAULT. */
+	n = write((int)fd, len ? vb_view_lend(data) : "", len);
 	return n < 0 ? (uint64_t)-errno : (uint64_t)n;
 }
 

@@ -218,8 +218,8 @@ struct guest *card_guest(struct card *card, uint32_t id, const char *name, uint3
 	g->card = card;
 	assert_int_equal(
 		vb_dpa_mem_map(card->process, &g->ctx_addr, 4096, VB_DPA_READ | VB_DPA_WRITE), 0);
-	g->ctx = vb_dpa_mem_host(card->process, g->ctx_addr, sizeof(*g->ctx),
-				 VB_DPA_READ | VB_DPA_WRITE);
+	g->ctx = vb_view_lend(vb_dpa_mem_host(card->process, g->ctx_addr, sizeof(*g->ctx),
+					      VB_DPA_READ | VB_DPA_WRITE));
 	assert_non_null(g->ctx);
 	g->ctx->version = 1;
 	g->ctx->thread_id = id;
@@ -253,7 +253,7 @@ void *card_object(struct card *card, const char *name)
 
 	if (vb_dpa_symbol_value(card->process, name, &value, &size))
 		fail_msg("the program has no %s", name);
-	host = vb_dpa_mem_host(card->process, value, size, VB_DPA_READ);
+	host = vb_view_lend(vb_dpa_mem_host(card->process, value, size, VB_DPA_READ));
 	assert_non_null(host);
 	return host;
 }
@@ -296,7 +296,8 @@ uint64_t guest_call(struct guest *guest, const char *function, uint64_t arg)
 void card_level(struct card *card, unsigned int stream, uint8_t level)
 {
 	uint64_t addr = card_symbol(card, VB_RTOS_SYM_LEVELS);
-	uint8_t *levels = vb_dpa_mem_host(card->process, addr, 256, VB_DPA_READ | VB_DPA_WRITE);
+	uint8_t *levels =
+		vb_view_lend(vb_dpa_mem_host(card->process, addr, 256, VB_DPA_READ | VB_DPA_WRITE));
 	uint8_t highest = 0;
 
 	assert_non_null(levels);

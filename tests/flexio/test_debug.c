@@ -130,7 +130,7 @@ static int say_held(struct vb_dpa_thread *thread, void *arg)
 {
 	struct guest *guest = vb_dpa_thread_user(thread);
 
-	guest->ctx->held = 1;
+	ctx_put(guest, held, 1);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "bed.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -220,13 +221,93 @@ static void test_queue_memory(void **state)
 	bed_process_end(process);
 }
 
+/* The program with the symbol of the traces' table at an address of its own choice. */
+static struct flexio_app *forged_app(uint64_t value)
+{
+	static const char old[] = "__flexio_dev_msg_levels", new[] = "g_dev_p_tracer_ctx";
+	struct flexio_app_attr attr = { .app_name = "forged" };
+	uint8_t *elf = bed_elf(&attr.app_bsize);
+	Elf64_Ehdr *eh = (Elf64_Ehdr *)elf;
+	Elf64_Shdr *sh = (Elf64_Shdr *)(elf + eh->e_shoff);
+	struct flexio_app *app = NULL;
+	unsigned int forged = 0;
+
+	for (unsigned int i = 0; i < eh->e_shnum; i++) {
+		Elf64_Sym *sym = (Elf64_Sym *)(elf + sh[i].sh_offset);
+		char *names = (char *)elf + sh[sh[i].sh_link].sh_offset;
+
+		for (size_t n = 0; sh[i].sh_type == SHT_SYMTAB && n < sh[i].sh_size / sizeof(*sym);
+		     n++) {
+			if (strcmp(names + sym[n].st_name, old))
+				continue;
+			strcpy(names + sym[n].st_name, new);
+			sym[n].st_value = value;
+			forged++;
+		}
+	}
+	assert_int_equal(forged, 1);
+	attr.app_ptr = elf;
+	assert_ok(flexio_app_create(&attr, &app));
+	free(elf);
+	return app;
+}
+
+/* Where the stack of a call lies: in the same place in every process of the program. */
+static uint64_t stack_of_call(void)
+{
+	struct flexio_process *process = bed_process();
+	flexio_uintptr_t word = bed_alloc(process, 8);
+	struct call owner;
+	uint64_t stack = stack_start(&owner, process, word);
+
+	assert_int_equal(call_end(&owner), FLEXIO_STATUS_TIMEOUT);
+	bed_process_end(process);
+	return stack;
+}
+
+/* Wherever the file says that the address of the traces' table has to be stored, the program goes on. */
+static void test_forged_tracer(void **state)
+{
+	const uint64_t values[] = {
+		0,         1,         4096,      0x10000,        0x10004,
+		1UL << 30, 3UL << 30, 1UL << 63, UINT64_MAX - 3, stack_of_call()
+	};
+	static char format[] = "%d\n";
+	char *formats[] = { format, NULL };
+	flexio_msg_stream_attr_t attr = { .data_bsize = 2048,
+					  .sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_TRACER,
+					  .level = FLEXIO_MSG_DEV_INFO,
+					  .tracer_msg_formats = formats };
+	struct flexio_app *own = bed_app;
+
+	for (unsigned int i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		struct flexio_msg_stream *stream;
+		struct flexio_process *process;
+		flexio_uintptr_t word;
+		struct call owner;
+
+		bed_app = forged_app(values[i]);
+		process = bed_process();
+		word = bed_alloc(process, 8);
+		stack_start(&owner, process, word); /* its stack goes about now */
+		while (!owner.ended) {
+			assert_ok(flexio_msg_stream_create(process, &attr, stderr, NULL, &stream));
+			assert_ok(flexio_msg_stream_destroy(stream));
+		}
+		assert_int_equal(call_end(&owner), FLEXIO_STATUS_TIMEOUT);
+		assert_int_equal(bed_value(process, "add_one", 1), 2);
+		bed_process_end(process);
+		assert_ok(flexio_app_destroy(bed_app));
+	}
+	bed_app = own;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_message),
-		cmocka_unit_test(test_line),
-		cmocka_unit_test(test_host_calls),
-		cmocka_unit_test(test_queue_memory),
+		cmocka_unit_test(test_message),       cmocka_unit_test(test_line),
+		cmocka_unit_test(test_host_calls),    cmocka_unit_test(test_queue_memory),
+		cmocka_unit_test(test_forged_tracer),
 	};
 
 	setenv("VERBATIM_RPC_TIMEOUT_MS", "300", 1);

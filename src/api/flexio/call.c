@@ -155,8 +155,7 @@ static struct call_slot *slot_new(struct flexio_process *process)
 		slot_free(slot);
 		return NULL;
 	}
-	slot->argbuf_addr = slot->guest.ctx_addr + sizeof(*slot->guest.ctx);
-	slot->argbuf = slot->guest.ctx + 1;
+	slot->argbuf_addr = slot->guest.ctx_addr + sizeof(struct vb_rtos_thread);
 	return slot;
 }
 
@@ -497,7 +496,7 @@ void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread)
 	 * Not for long: the flag is in device memory and not trusted. Whoever destroys a thread
 	 * does not wait for a debugger that holds the process.
 	 */
-	for (; guest->ctx->held && used < GRACE; used += step)
+	for (; ctx_get(guest, held) && used < GRACE; used += step)
 		if (vb_dpa_thread_run_dying(thread, step, &why) || why != VB_DPA_WHY_BUDGET)
 			break;
 }
@@ -553,7 +552,7 @@ static flexio_status slot_call(struct call_slot *slot, uint64_t pc, const uint64
 	int err;
 
 	slot->guest.end = END_NONE;
-	slot->guest.ctx->os_errno = 0;
+	ctx_put(&slot->guest, os_errno, 0);
 	vb_outbox_reset(&slot->guest);
 	err = likely(slot->thread) ? 0 : slot_make_thread(slot);
 	if (!err)
@@ -597,6 +596,9 @@ static flexio_status call_func(struct call_slot *slot, const struct func *func, 
 
 	if (func->unpack) {
 		func->pack(slot->argbuf, ap);
+		if (vb_view_write(vb_view_at(slot->guest.ctx, sizeof(struct vb_rtos_thread)),
+				  slot->argbuf, func->argbuf_size))
+			return fail("the memory of an RPC's arguments is gone");
 		note_call(slot, func->addr, slot->argbuf, func->argbuf_size / sizeof(uint64_t));
 		return slot_call(slot, func->unpack, args, 2, result);
 	}

@@ -115,7 +115,7 @@ static int task_begin(struct worker *w)
 	int err;
 
 	w->guest.end = END_NONE;
-	w->guest.ctx->os_errno = 0;
+	ctx_put(&w->guest, os_errno, 0);
 	vb_outbox_reset(&w->guest);
 	vb_event_note(&w->guest.events, vb_dpa_thread_state(w->thread)->instret, EVENT_TASK, 0,
 		      (uint64_t[EVENT_ARGS]){ task->pc, task->arg });

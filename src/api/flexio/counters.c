@@ -28,16 +28,16 @@ bool vb_counters_config(struct guest *guest, uint64_t values, uint64_t ids, uint
 {
 	struct flexio_process *process = guest->process;
 	struct counters chosen = { .count = (uint32_t)count };
-	const void *from;
+	struct vb_dpa_view from;
 
 	if (!count || count > MAX_COUNTERS)
 		return refuse(guest, "the number of counters must be 1 to 32", count);
 	/* The arrays are global or on the heap: what is on a stack goes with its thread. */
-	chosen.values = values & 3 ? NULL : vb_process_queue_memory(process, values, 4 * count);
-	if (!chosen.values)
+	chosen.values = vb_process_lasting(process, values, 4 * count);
+	if (values & 3 || vb_view_is_none(chosen.values))
 		return refuse(guest, "counter_values is not in global or heap memory", values);
-	from = ids & 3 ? NULL : vb_process_queue_memory(process, ids, 4 * count);
-	if (!from || vb_fault_copy(chosen.ids, from, 4 * count))
+	from = vb_process_lasting(process, ids, 4 * count);
+	if (ids & 3 || vb_view_is_none(from) || vb_view_read(from, chosen.ids, 4 * count))
 		return refuse(guest, "counter_ids is not in global or heap memory", ids);
 	for (uint32_t i = 0; i < count; i++)
 		if (!is_known(chosen.ids[i]))
@@ -65,7 +65,7 @@ bool vb_counters_sample(struct guest *guest)
 				 : c->ids[i] == TX_BYTES ? traffic.sent
 							 : 0;
 
-		__atomic_store_n(&c->values[i], (uint32_t)value, __ATOMIC_RELAXED);
+		vb_view_put(c->values, 4 * i, 4, (uint32_t)value);
 	}
 	vb_unlock(&process->counters_lock);
 	if (!count)

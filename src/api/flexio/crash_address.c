@@ -161,7 +161,8 @@ static int describe_thread(struct vb_dpa_thread *thread, void *arg)
 		return say(w, "in the thread-local storage of %s", whose);
 	if (addr - guest->ctx_addr < guest->len)
 		return say(w, "in the %s of %s",
-			   addr - guest->ctx_addr < sizeof(*guest->ctx) ? "context" : "arguments",
+			   addr - guest->ctx_addr < sizeof(struct vb_rtos_thread) ? "context"
+										  : "arguments",
 			   whose);
 	return 0;
 }

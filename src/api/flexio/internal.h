@@ -414,7 +414,7 @@ void vb_events_print(FILE *out, const struct flexio_process *process, const stru
 /* What the user pointer of a guest thread points to; first in the struct of its kind. */
 struct guest {
 	struct flexio_process *process;
-	struct vb_rtos_thread *ctx; /* in guest memory: written here, never trusted when read */
+	struct vb_dpa_view ctx; /* struct vb_rtos_thread: written here, never trusted when read */
 	uint64_t ctx_addr;
 	uint32_t thread_id;
 	enum guest_kind kind;
@@ -438,6 +438,11 @@ struct guest {
 	struct vb_shown_thread shown; /* to tools */
 };
 
+/* A field of its context. What a fault takes away reads as 0. */
+#define ctx_get(guest, field) vb_view_get((guest)->ctx, VB_VIEW_FIELD(struct vb_rtos_thread, field))
+#define ctx_put(guest, field, value) \
+	vb_view_put((guest)->ctx, VB_VIEW_FIELD(struct vb_rtos_thread, field), value)
+
 struct call_slot {
 	struct guest guest; /* first */
 	_Atomic bool busy;
@@ -446,8 +451,8 @@ struct call_slot {
 	_Atomic unsigned int ended; /* futex of a queued call: SLOT_* of call.c */
 	enum vb_dpa_why why;        /* how it ended */
 	_Atomic(const char *) what; /* what is being called, for log lines and debuggers */
-	void *argbuf;               /* in guest memory, behind the context */
-	uint64_t argbuf_addr;
+	uint64_t argbuf_addr;       /* in guest memory, behind the context */
+	uint64_t argbuf[VB_RTOS_ARGBUF_SIZE / 8]; /* what goes there */
 	struct call_slot *next_spare;
 } __attribute__((aligned(64)));
 
@@ -517,8 +522,8 @@ struct flexio_msg_stream;
  * A message from device code; text is the host's view of device memory. -EFAULT: it was unmapped
  * meanwhile.
  */
-int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, const char *text,
-		       size_t len);
+int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level,
+		       struct vb_dpa_view text, size_t len);
 /* So many traces are in a buffer of a tracer stream; -EINVAL: no such stream or buffer. */
 int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint64_t buffer,
 		      bool full);
@@ -563,7 +568,7 @@ enum { MAX_COUNTERS = 32 };
 /* What a process samples: values[i] is where device code wants to have ids[i]. */
 struct counters {
 	uint32_t count;
-	uint32_t *values; /* device memory that lasts as long as the process */
+	struct vb_dpa_view values; /* device memory that lasts as long as the process */
 	uint32_t ids[MAX_COUNTERS];
 };
 
@@ -679,7 +684,7 @@ struct flexio_process {
 	_Atomic unsigned int unwritten; /* messages in synchronous streams */
 	uint64_t levels_addr;           /* device table of levels; 0: the program has none */
 	/* tracer.c, under streams_lock */
-	struct vb_rtos_tracer *tracer_table; /* in device memory; NULL: no tracer stream yet */
+	struct vb_dpa_view tracer_table; /* of struct vb_rtos_tracer; none: no tracer stream yet */
 	struct tracer_memory *tracer_memory;
 	unsigned int tracer_windows;
 
@@ -735,7 +740,8 @@ bool vb_process_inherited(const struct flexio_process *process);
 bool vb_process_hold(struct flexio_process *process, enum process_part part);
 void vb_process_release(struct flexio_process *process, enum process_part part);
 
-/* Device memory for queues: NULL unless it is writable and stays as long as the process. */
+/* Device memory, none unless it is writable and stays as long as the process; for queues of the card. */
+struct vb_dpa_view vb_process_lasting(struct flexio_process *process, uint64_t addr, uint64_t size);
 void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uint64_t size);
 
 /* One page with the thread's context in front, the rest free for the caller. */

@@ -94,9 +94,10 @@ flexio_status flexio_buf_dev_free(struct flexio_process *process, flexio_uintptr
 
 /* ---- copies ---- */
 
-/* One side of a copy: the host's address, and the address that the caller gave. */
+/* One side of a copy, and the address that the caller gave. */
 struct range {
-	void *at;
+	struct vb_dpa_view view; /* of device memory */
+	void *host;              /* other memory */
 	uint64_t addr;
 	bool device;
 };
@@ -116,9 +117,9 @@ static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, 
 		fail("buff_bsize is 0");
 		return -EFAULT;
 	}
-	range->at = vb_dpa_mem_host(process->dpa, daddr, size,
-				    VB_DPA_READ | (write ? VB_DPA_WRITE : 0U));
-	if (range->at &&
+	range->view = vb_dpa_mem_host(process->dpa, daddr, size,
+				      VB_DPA_READ | (write ? VB_DPA_WRITE : 0U));
+	if (!vb_view_is_none(range->view) &&
 	    crosses(process->heap.base, process->heap.base + process->heap.size, daddr, size)) {
 		fail("process %s: %zu bytes at device address 0x%llx are partly outside of the device heap, which is 0x%llx to 0x%llx",
 		     process->name, size, (unsigned long long)daddr,
@@ -126,7 +127,7 @@ static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, 
 		     (unsigned long long)(process->heap.base + process->heap.size - 1));
 		return -EFAULT;
 	}
-	if (range->at) /* what a check finds is said by it */
+	if (!vb_view_is_none(range->view)) /* what a check finds is said by it */
 		return vb_dpa_check_range(process->dpa, daddr, size, write, vb_api_call.function)
 			       ? 0
 			       : -EFAULT;
@@ -137,35 +138,45 @@ static int device_range(struct flexio_process *process, flexio_uintptr_t daddr, 
 
 static int host_range(const void *haddr, struct range *range)
 {
-	*range = (struct range){ .at = (void *)(uintptr_t)haddr, .addr = (uintptr_t)haddr };
+	*range = (struct range){ .host = (void *)(uintptr_t)haddr, .addr = (uintptr_t)haddr };
 	if (haddr)
 		return 0;
 	fail("the host address is NULL");
 	return -EFAULT;
 }
 
+static int move(const struct range *to, const struct range *from, size_t size)
+{
+	if (to->device)
+		return from->device ? vb_view_copy(to->view, from->view, size)
+				    : vb_view_write(to->view, from->host, size);
+	return from->device ? vb_view_read(from->view, to->host, size)
+			    : vb_fault_copy(to->host, from->host, size);
+}
+
 static flexio_status copy(const struct range *to, const struct range *from, size_t size)
 {
 	const struct range *bad = to;
 
-	if (!vb_fault_copy(to->at, from->at, size))
+	if (!move(to, from, size))
 		return FLEXIO_STATUS_SUCCESS;
-	if (!vb_fault_readable(from->at, size))
+	if (!(from->device ? vb_view_is_readable(from->view, size)
+			   : vb_fault_readable(from->host, size)))
 		bad = from;
 	return fail("%zu bytes at %s address 0x%llx cannot all be %s", size,
 		    bad->device ? "device" : "host", (unsigned long long)bad->addr,
 		    bad == to ? "written" : "read");
 }
 
-static int fill(char *to, int value, size_t size)
+static int fill(struct vb_dpa_view to, int value, size_t size)
 {
 	char pattern[4096];
 	int err = 0;
 
 	memset(pattern, value, size < sizeof(pattern) ? size : sizeof(pattern));
-	for (size_t part; size && !err; to += part, size -= part) {
+	for (size_t part; size && !err; to = vb_view_at(to, part), size -= part) {
 		part = size < sizeof(pattern) ? size : sizeof(pattern);
-		err = vb_fault_copy(to, pattern, part);
+		err = vb_view_write(to, pattern, part);
 	}
 	return err;
 }
@@ -181,7 +192,7 @@ flexio_status flexio_buf_dev_memset(struct flexio_process *process, int value, s
 		return bad_handle(process, "process");
 	if (device_range(process, dest_daddr, buff_bsize, true, &dest))
 		return failed();
-	if (fill(dest.at, value, buff_bsize))
+	if (fill(dest.view, value, buff_bsize))
 		return fail(
 			"process %s: %zu bytes at device address 0x%llx went while they were filled",
 			process->name, buff_bsize, (unsigned long long)dest_daddr);

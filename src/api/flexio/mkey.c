@@ -37,7 +37,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_PROCESS, process);
 	struct flexio_mkey *m;
 	struct ibv_pd *pd;
-	void *host;
+	struct vb_dpa_view host;
 	int err;
 
 	CARD_WORDS(words);
@@ -55,7 +55,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 			"access 0x%x has bits that an mkey does not know; allowed: bits of 0x%x",
 			(unsigned int)fattr->access, ACCESS_KNOWN);
 	host = vb_dpa_mem_host(process->dpa, fattr->daddr, fattr->len, VB_DPA_READ | VB_DPA_WRITE);
-	if (!host)
+	if (vb_view_is_none(host))
 		return fail(
 			"process %s: %zu bytes at device address 0x%llx are not all writable memory",
 			process->name, fattr->len, (unsigned long long)fattr->daddr);
@@ -66,7 +66,7 @@ flexio_status flexio_device_mkey_create(struct flexio_process *process,
 	if (!vb_process_hold(process, PART_MKEY))
 		goto free_mkey;
 	vb_dpa_mem_share(process->dpa, fattr->daddr, fattr->len);
-	err = reg(m, fattr, host);
+	err = reg(m, fattr, vb_view_lend(host));
 	if (err) {
 		fail("process %s: no key for %zu bytes at device address 0x%llx: %s", process->name,
 		     fattr->len, (unsigned long long)fattr->daddr, card_reason(&words, err));

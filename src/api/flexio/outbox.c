@@ -101,7 +101,7 @@ static int store(struct vb_dpa_thread *thread, uint64_t offset, unsigned int siz
 	event->result = (uint64_t)err;
 
 	if (unlikely(err))
-		guest->ctx->os_errno = err == -ENODEV ? ENODEV : EINVAL;
+		ctx_put(guest, os_errno, err == -ENODEV ? ENODEV : EINVAL);
 	/* A doorbell moves data before it returns, and a slice may be nothing but doorbells. */
 	if (unlikely(vb_call_worked(guest, WORK_DOORBELL)))
 		vb_dpa_thread_halt(thread);
@@ -140,9 +140,10 @@ int vb_outbox_init(struct flexio_process *process)
 
 void vb_outbox_reset(struct guest *guest)
 {
-	guest->outbox_id = guest->ctx->outbox_config_id = 0;
+	guest->outbox_id = 0;
+	ctx_put(guest, outbox_config_id, 0);
 	guest->owner = vb_flexio_uar_owner(guest->process, guest->process->uar.adapter);
-	guest->ctx->outbox_base = OUTBOX_PAGE;
+	ctx_put(guest, outbox_base, OUTBOX_PAGE);
 	guest->uctl = guest->buffer = 0;
 	guest->cc_high = 0;
 }
@@ -153,7 +154,8 @@ bool vb_outbox_config(struct guest *guest, uint64_t id)
 	    !atomic_load_explicit(&guest->process->outboxes[id], memory_order_relaxed))
 		return false;
 	vb_outbox_reset(guest);
-	guest->outbox_id = guest->ctx->outbox_config_id = (uint16_t)id;
+	guest->outbox_id = (uint16_t)id;
+	ctx_put(guest, outbox_config_id, id);
 	return true;
 }
 

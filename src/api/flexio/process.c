@@ -27,28 +27,29 @@ static _Atomic uint32_t next_id = 1;
 int vb_guest_init(struct guest *guest, struct flexio_process *process, enum guest_kind kind,
 		  const char *name, uint64_t tls, uint32_t flags, uint64_t extra)
 {
+	struct vb_rtos_thread ctx;
 	uint64_t addr = 0;
 	int err;
 
-	err = vb_dpa_mem_map(process->dpa, &addr, sizeof(*guest->ctx) + extra,
+	err = vb_dpa_mem_map(process->dpa, &addr, sizeof(struct vb_rtos_thread) + extra,
 			     VB_DPA_READ | VB_DPA_WRITE);
 	if (err)
 		return err;
 	*guest = (struct guest){ .process = process, .ctx_addr = addr, .kind = kind };
-	guest->len = sizeof(*guest->ctx) + extra;
+	guest->len = sizeof(struct vb_rtos_thread) + extra;
 	guest->continuable = flags & VB_RTOS_THREAD_CONTINUABLE;
 	guest->thread_id =
 		atomic_fetch_add_explicit(&process->next_thread_id, 1, memory_order_relaxed);
-	guest->ctx = vb_dpa_mem_host(process->dpa, addr, sizeof(*guest->ctx),
-				     VB_DPA_READ | VB_DPA_WRITE);
-	*guest->ctx = (struct vb_rtos_thread){
+	guest->ctx = vb_dpa_mem_host(process->dpa, addr, sizeof(ctx), VB_DPA_READ | VB_DPA_WRITE);
+	ctx = (struct vb_rtos_thread){
 		.version = VB_RTOS_ABI_VERSION,
 		.metadata_parameter = addr + offsetof(struct vb_rtos_thread, thread_id),
 		.thread_id = guest->thread_id,
 		.flags = flags | (kind == GUEST_CALL ? VB_RTOS_THREAD_RPC : 0),
 		.tls = tls,
 	};
-	snprintf(guest->ctx->name, sizeof(guest->ctx->name), "%s", name);
+	snprintf(ctx.name, sizeof(ctx.name), "%s", name);
+	(void)vb_view_write(guest->ctx, &ctx, sizeof(ctx));
 	vb_outbox_reset(guest);
 	vb_shown_thread_begin(&guest->shown, &process->shown, guest->thread_id, name);
 	return 0;
@@ -65,16 +66,15 @@ void vb_guest_free(struct guest *guest)
 
 void vb_guest_flush(struct guest *guest)
 {
-	uint32_t len = guest->ctx->line_len;
-	const char *text;
+	uint32_t len = (uint32_t)ctx_get(guest, line_len);
+	struct vb_dpa_view text = { 0 };
 
 	if (likely(!len))
 		return;
-	guest->ctx->line_len = 0;
-	text = len <= MESSAGE_MAX
-		       ? vb_dpa_mem_host(guest->process->dpa, guest->ctx->line, len, VB_DPA_READ)
-		       : NULL;
-	if (text)
+	ctx_put(guest, line_len, 0);
+	if (len <= MESSAGE_MAX)
+		text = vb_dpa_mem_host(guest->process->dpa, ctx_get(guest, line), len, VB_DPA_READ);
+	if (!vb_view_is_none(text))
 		vb_streams_message(guest, FLEXIO_MSG_DEV_DEFAULT_STREAM_ID,
 				   FLEXIO_MSG_DEV_ALWAYS_PRINT, text, len);
 }
@@ -95,11 +95,17 @@ static bool stays(const struct flexio_process *process, uint64_t addr, uint64_t 
 	return vb_dpa_program_holds(process->dpa, addr, size);
 }
 
+struct vb_dpa_view vb_process_lasting(struct flexio_process *process, uint64_t addr, uint64_t size)
+{
+	struct vb_dpa_view at =
+		vb_dpa_mem_host(process->dpa, addr, size, VB_DPA_READ | VB_DPA_WRITE);
+
+	return vb_view_is_none(at) || !stays(process, addr, size) ? (struct vb_dpa_view){ 0 } : at;
+}
+
 void *vb_process_queue_memory(struct flexio_process *process, uint64_t addr, uint64_t size)
 {
-	void *at = vb_dpa_mem_host(process->dpa, addr, size, VB_DPA_READ | VB_DPA_WRITE);
-
-	return at && stays(process, addr, size) ? at : NULL;
+	return vb_view_lend(vb_process_lasting(process, addr, size));
 }
 
 static void *find_memory(void *arg, uint64_t offset, uint64_t size)
@@ -182,8 +188,8 @@ static int make_memory(struct flexio_process *process)
 	process->brk_end = end;
 	if (vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_LEVELS, &process->levels_addr,
 				&levels_size) ||
-	    !vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
-			     VB_DPA_READ | VB_DPA_WRITE))
+	    vb_view_is_none(vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
+					    VB_DPA_READ | VB_DPA_WRITE)))
 		process->levels_addr = 0;
 	return 0;
 }

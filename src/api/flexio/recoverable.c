@@ -92,15 +92,15 @@ static flexio_status key_watch(struct flexio_process *process, struct recoverabl
 /* Under recover_lock; false: the key has ended or changed, or memory is not there. */
 static bool copy_out(struct flexio_process *process, struct recoverable *r)
 {
-	const char *from = vb_dpa_mem_host(process->dpa, r->daddr, r->size, VB_DPA_READ);
-	bool done = from;
+	struct vb_dpa_view from = vb_dpa_mem_host(process->dpa, r->daddr, r->size, VB_DPA_READ);
+	bool done = !vb_view_is_none(from);
 
 	for (uint64_t at = 0; done && at < r->size; at += COPY_CHUNK) {
 		size_t len = r->size - at < COPY_CHUNK ? r->size - at : COPY_CHUNK;
 
 		vb_lock(&r->lock);
 		done = r->live && fits(&r->info, r->size) &&
-		       !vb_fault_copy((char *)r->info.addr + at, from + at, len);
+		       !vb_view_read(vb_view_at(from, at), (char *)r->info.addr + at, len);
 		vb_unlock(&r->lock);
 	}
 	return done;

@@ -39,14 +39,14 @@ static enum vb_dpa_action call_ctx(struct guest *guest, struct vb_dpa_state *sta
 static enum vb_dpa_action call_msg(struct guest *guest, struct vb_dpa_state *state)
 {
 	uint64_t len = state->x[A3];
-	const char *text;
+	struct vb_dpa_view text = { 0 };
 
 	if (!len)
 		return answer(state, 0);
-	text = len <= MESSAGE_MAX
-		       ? vb_dpa_mem_host(guest->process->dpa, state->x[A2], len, VB_DPA_READ)
-		       : NULL;
-	if (!text || vb_streams_message(guest, state->x[A0], state->x[A1], text, len))
+	if (len <= MESSAGE_MAX)
+		text = vb_dpa_mem_host(guest->process->dpa, state->x[A2], len, VB_DPA_READ);
+	if (vb_view_is_none(text) ||
+	    vb_streams_message(guest, state->x[A0], state->x[A1], text, len))
 		return answer(state, (uint64_t)-1);
 	return answer(state, len);
 }
@@ -295,7 +295,7 @@ static bool run_error_handler(struct guest *guest, struct vb_dpa_thread *thread,
 	    vb_dpa_thread_divert(thread, pc, args, 2, process->accel->timeout_ns))
 		return false;
 	guest->fault = status;
-	guest->ctx->os_errno = (uint32_t)status;
+	ctx_put(guest, os_errno, (uint32_t)status);
 	if (guest->kind != GUEST_CALL)
 		guest->deadline = 0;
 	return true;

@@ -19,7 +19,7 @@
  * longer than half a ring become several records.
  *
  * The text of a message is device memory that was mapped when the message came. It can disappear at
- * any time, with the stack of another thread, so it is copied by vb_fault_copy() only; a message
+ * any time, with the stack of another thread, so it is copied by vb_view_read() only; a message
  * whose memory disappears half way is cut there.
  *
  * Locks: streams_lock (of the list of all streams) before drain_lock (who writes to the file) before
@@ -89,14 +89,14 @@ static void ring_in(struct flexio_msg_stream *s, const void *data, size_t len)
 }
 
 /* The same with device memory. -EFAULT: nothing is in the ring. */
-static int ring_in_guest(struct flexio_msg_stream *s, const char *text, size_t len)
+static int ring_in_guest(struct flexio_msg_stream *s, struct vb_dpa_view text, size_t len)
 {
 	size_t at = s->head & (s->size - 1);
 	size_t first = len < s->size - at ? len : s->size - at;
-	int err = vb_fault_copy(s->ring + at, text, first);
+	int err = vb_view_read(text, s->ring + at, first);
 
 	if (!err)
-		err = vb_fault_copy(s->ring, text + first, len - first);
+		err = vb_view_read(vb_view_at(text, first), s->ring, len - first);
 	if (!err)
 		s->head += len;
 	return err;
@@ -328,7 +328,7 @@ static void *stream_thread(void *arg)
 
 /* One record. -EAGAIN: no room, and not a mode that makes some; -EFAULT: the text is gone. */
 static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t prefix_len,
-		      const char *text, size_t len, bool settles)
+		      struct vb_dpa_view text, size_t len, bool settles)
 {
 	uint32_t total = (uint32_t)(prefix_len + len);
 	uint64_t start;
@@ -363,7 +363,8 @@ static int put_record(struct flexio_msg_stream *s, const char *prefix, size_t pr
 	return err;
 }
 
-static int put(struct flexio_msg_stream *s, const struct guest *guest, const char *text, size_t len)
+static int put(struct flexio_msg_stream *s, const struct guest *guest, struct vb_dpa_view text,
+	       size_t len)
 {
 	char prefix[16];
 	size_t prefix_len = (size_t)snprintf(prefix, sizeof(prefix), "/%3u/", guest->thread_id);
@@ -381,7 +382,7 @@ static int put(struct flexio_msg_stream *s, const struct guest *guest, const cha
 		}
 		while (err == -EAGAIN && drain(s))
 			err = put_record(s, prefix, prefix_len, text, part, guest->lent);
-		text += part;
+		text = vb_view_at(text, part);
 		len -= part;
 		prefix_len = 0;
 	}
@@ -400,8 +401,8 @@ static bool shows(const struct flexio_msg_stream *s, uint64_t level)
 	       level <= atomic_load_explicit(&s->level, memory_order_relaxed);
 }
 
-int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level, const char *text,
-		       size_t len)
+int vb_streams_message(struct guest *guest, uint64_t stream, uint64_t level,
+		       struct vb_dpa_view text, size_t len)
 {
 	uint64_t units = WORK_MESSAGE + (len >> WORK_BYTES_SHIFT);
 	struct flexio_process *process = guest->process;
@@ -458,23 +459,25 @@ void vb_streams_settle(struct flexio_process *process)
 /* Tell device code what is shown, so that it need not format the rest. Under streams_lock. */
 static void publish_levels(struct flexio_process *process)
 {
-	_Atomic uint8_t *table;
+	struct vb_dpa_view table;
 	unsigned int most = 0;
 
 	if (!process->levels_addr)
 		return;
 	table = vb_dpa_mem_host(process->dpa, process->levels_addr, MAX_STREAMS + 1,
 				VB_DPA_READ | VB_DPA_WRITE);
+	if (vb_view_is_none(table))
+		return;
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
 		unsigned int level = process->streams[i] && !process->streams[i]->tracer
 					     ? atomic_load_explicit(&process->streams[i]->level,
 								    memory_order_relaxed)
 					     : 0;
 
-		atomic_store_explicit(&table[i], (uint8_t)level, memory_order_relaxed);
+		vb_view_put(table, i, 1, level);
 		most = level > most ? level : most;
 	}
-	atomic_store_explicit(&table[MAX_STREAMS], (uint8_t)most, memory_order_relaxed);
+	vb_view_put(table, MAX_STREAMS, 1, most);
 }
 
 static flexio_status check_attr(struct flexio_process *process,

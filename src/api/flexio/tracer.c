@@ -40,13 +40,14 @@ struct tracer_memory {
 	bool window, used;
 	uint64_t addr, len;         /* as device code sees it */
 	struct vb_rtos_trace *ring; /* BUFFERS buffers */
-	struct vb_rtos_trace *from; /* where device code writes: ring, or device memory */
+	struct vb_dpa_view from;    /* device memory where device code writes; none: to the ring */
 };
 
 struct tracer {
 	struct flexio_process *process;
 	struct tracer_memory *memory;
-	struct vb_rtos_tracer *data; /* this stream's part of the device's table */
+	struct vb_dpa_view
+		data; /* this stream's part of the device's table: struct vb_rtos_tracer */
 	char **formats;
 	size_t num_formats;
 	uint32_t per_buffer;
@@ -56,6 +57,8 @@ struct tracer {
 	uint32_t printed;         /* messages of it */
 	uint64_t lost;
 };
+
+#define DATA(field) VB_VIEW_FIELD(struct vb_rtos_tracer, field)
 
 /* ---- formats ---- */
 
@@ -241,7 +244,7 @@ static int make_table(struct flexio_process *process)
 	uint64_t symbol, size, addr = 0;
 	int err;
 
-	if (process->tracer_table)
+	if (!vb_view_is_none(process->tracer_table))
 		return 0;
 	err = vb_dpa_mem_map(process->dpa, &addr, MAX_STREAMS * sizeof(struct vb_rtos_tracer),
 			     VB_DPA_READ | VB_DPA_WRITE);
@@ -251,12 +254,15 @@ static int make_table(struct flexio_process *process)
 		vb_dpa_mem_host(process->dpa, addr, MAX_STREAMS * sizeof(struct vb_rtos_tracer),
 				VB_DPA_READ | VB_DPA_WRITE);
 	if (!vb_dpa_symbol_value(process->dpa, VB_RTOS_SYM_TRACER, &symbol, &size)) {
-		_Atomic uint64_t *place = vb_dpa_mem_host(process->dpa, symbol, sizeof(*place),
-							  VB_DPA_READ | VB_DPA_WRITE);
+		struct vb_dpa_view place = vb_dpa_mem_host(process->dpa, symbol, sizeof(addr),
+							   VB_DPA_READ | VB_DPA_WRITE);
 
-		/* Release: pairs with stream() of device/dev/tracer.c. */
-		if (place && !(symbol & 7))
-			atomic_store_explicit(place, addr, memory_order_release);
+		/*
+		 * Release: pairs with stream() of device/dev/tracer.c. Where a hostile file has the
+		 * symbol lead to a stack that goes meanwhile, nothing is stored.
+		 */
+		if (!vb_view_is_none(place) && !(symbol & 7))
+			vb_view_put(place, 0, sizeof(addr), addr);
 	}
 	return 0;
 }
@@ -270,7 +276,6 @@ static int map_memory(struct flexio_process *process, struct tracer_memory *m)
 	if (!m->ring)
 		return -ENOMEM;
 	if (m->window) {
-		m->from = m->ring;
 		m->addr = WINDOW_AT + process->tracer_windows * WINDOW_EACH;
 		err = vb_dpa_window_create(process->dpa, NULL, m->addr, m->len, m->ring,
 					   VB_DPA_READ | VB_DPA_WRITE, &window);
@@ -331,6 +336,7 @@ struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_s
 			      int id)
 {
 	struct tracer *t = calloc(1, sizeof(*t));
+	struct vb_rtos_tracer data;
 	bool window = attr->tracer_mode == FLEXIO_TRACER_TRANSPORT_WINDOW;
 
 	if (!t)
@@ -343,9 +349,8 @@ struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_s
 		free(t);
 		return NULL;
 	}
-	t->data = &process->tracer_table[id];
-	/* The level is still 0, so nobody looks at it. */
-	*t->data = (struct vb_rtos_tracer){
+	t->data = vb_view_at(process->tracer_table, (uint64_t)id * sizeof(data));
+	data = (struct vb_rtos_tracer){
 		.transport_mode = (uint8_t)attr->tracer_mode,
 		.log_num_buf_msgs = (uint16_t)log2_of(t->per_buffer),
 		.max_entries_per_buf = t->per_buffer,
@@ -353,13 +358,15 @@ struct tracer *vb_tracer_open(struct flexio_process *process, const flexio_msg_s
 		.current_buffer = t->memory->addr,
 		.buffer = t->memory->addr,
 	};
+	/* The level is still 0, so nobody looks at it. */
+	(void)vb_view_write(t->data, &data, sizeof(data));
 	return t;
 }
 
 void vb_tracer_level(struct tracer *t, unsigned int level)
 {
 	/* Release: device code that finds the level finds the buffers. */
-	__atomic_store_n(&t->data->valid_lvl, (uint8_t)level, __ATOMIC_RELEASE);
+	vb_view_put(t->data, DATA(valid_lvl), level);
 }
 
 /*
@@ -368,10 +375,11 @@ void vb_tracer_level(struct tracer *t, unsigned int level)
  */
 void vb_tracer_stop(struct tracer *t)
 {
-	/* Sequentially consistent, both: pairs with enter() of device/dev/tracer.c. */
-	__atomic_store_n(&t->data->valid_lvl, 0, __ATOMIC_SEQ_CST);
+	vb_view_put(t->data, DATA(valid_lvl), 0);
+	/* The level before the count: pairs with enter() of device/dev/tracer.c. */
+	atomic_thread_fence(memory_order_seq_cst);
 	for (unsigned int i = 0; i < STOP_LOOKS; i++) {
-		if (!__atomic_load_n(&t->data->writing, __ATOMIC_SEQ_CST))
+		if (!vb_view_get(t->data, DATA(writing)))
 			return;
 		usleep(STOP_PAUSE_US);
 	}
@@ -398,7 +406,7 @@ int vb_tracer_take(struct tracer *t, uint64_t buffer, uint64_t count, bool full)
 {
 	unsigned int at = t->filling % BUFFERS;
 	struct vb_rtos_trace *slot = t->memory->ring + (size_t)at * t->per_buffer;
-	uint32_t stored = __atomic_load_n(&t->data->current_ix, __ATOMIC_ACQUIRE);
+	uint32_t stored = (uint32_t)vb_view_get(t->data, DATA(current_ix));
 
 	if (buffer != at || count > t->per_buffer)
 		return -EINVAL;
@@ -406,10 +414,12 @@ int vb_tracer_take(struct tracer *t, uint64_t buffer, uint64_t count, bool full)
 	if (!full && count > stored)
 		count = stored;
 	if (count > t->counts[at]) {
-		if (!t->memory->window)
-			memcpy(slot + t->counts[at],
-			       t->memory->from + (size_t)at * t->per_buffer + t->counts[at],
-			       (count - t->counts[at]) * sizeof(*slot));
+		size_t from = ((size_t)at * t->per_buffer + t->counts[at]) * sizeof(*slot);
+
+		if (!t->memory->window &&
+		    vb_view_read(vb_view_at(t->memory->from, from), slot + t->counts[at],
+				 (count - t->counts[at]) * sizeof(*slot)))
+			return -EFAULT;
 		t->counts[at] = (uint32_t)count;
 	}
 	if (full) {
@@ -423,16 +433,15 @@ int vb_tracer_take(struct tracer *t, uint64_t buffer, uint64_t count, bool full)
 
 void vb_tracer_collect(struct tracer *t)
 {
-	uint32_t count = __atomic_load_n(&t->data->current_ix, __ATOMIC_ACQUIRE);
+	uint32_t count = (uint32_t)vb_view_get(t->data, DATA(current_ix));
 
 	/* Past the end: the thread that hands the buffer over is about to. */
 	if (count > t->per_buffer)
 		return;
 	/* Threads that are storing a message need a moment; one that was stopped there has none. */
-	for (unsigned int i = 0; i < 1000 && __atomic_load_n(&t->data->writing, __ATOMIC_ACQUIRE);
-	     i++)
+	for (unsigned int i = 0; i < 1000 && vb_view_get(t->data, DATA(writing)); i++)
 		sched_yield();
-	vb_tracer_take(t, t->data->buf_idx, count, false);
+	vb_tracer_take(t, vb_view_get(t->data, DATA(buf_idx)), count, false);
 }
 
 /* ---- out of the ring ---- */

@@ -237,9 +237,9 @@ static int call_config(struct guest *guest, struct vb_dpa_thread *thread, unsign
 	if (err)
 		return err;
 	if (entity)
-		guest->ctx->secondary_window_config_id = (uint16_t)id;
+		ctx_put(guest, secondary_window_config_id, id);
 	else
-		guest->ctx->window_config_id = (uint16_t)id;
+		ctx_put(guest, window_config_id, id);
 	return 0;
 }
 
@@ -267,7 +267,7 @@ static bool allowed(const struct vb_mr_info *info, uint64_t haddr, uint64_t len,
 
 struct window_copy {
 	uint64_t haddr, len;
-	char *device; /* the host's address of the device memory */
+	struct vb_dpa_view device;
 	bool write;   /* to the host */
 };
 
@@ -279,7 +279,8 @@ static int copy_piece(struct window_map *map, const struct window_copy *copy, ui
 		      unsigned int *changes)
 {
 	size_t len = copy->len - done < COPY_CHUNK ? copy->len - done : COPY_CHUNK;
-	char *device = copy->device + done, *host;
+	struct vb_dpa_view device = vb_view_at(copy->device, done);
+	char *host;
 	int err;
 
 	vb_lock(&map->lock);
@@ -293,8 +294,8 @@ static int copy_piece(struct window_map *map, const struct window_copy *copy, ui
 	} else {
 		/* Only now: an address that is not allowed is no address of the region. */
 		host = (char *)map->info.addr + (copy->haddr - map->info.iova) + done;
-		err = copy->write ? vb_fault_copy(host, device, len)
-				  : vb_fault_copy(device, host, len);
+		err = copy->write ? vb_view_read(device, host, len)
+				  : vb_view_write(device, host, len);
 	}
 	vb_unlock(&map->lock);
 	return err;
@@ -315,7 +316,7 @@ static int call_copy(struct guest *guest, unsigned int entity, uint64_t haddr, u
 	if (len) {
 		copy.device = vb_dpa_mem_host(guest->process->dpa, daddr, len,
 					      write ? VB_DPA_READ : VB_DPA_READ | VB_DPA_WRITE);
-		if (!copy.device)
+		if (vb_view_is_none(copy.device))
 			return -EFAULT;
 	}
 	do {

@@ -145,7 +145,8 @@ static void test_read_only(void **state)
 		bed_open(&b, NULL);
 		assert_int_equal(vb_dpa_mem_map(b.process, &addr, 4096, VB_DPA_READ | VB_DPA_WRITE),
 				 0);
-		host = vb_dpa_mem_host(b.process, addr, 4096, VB_DPA_READ | VB_DPA_WRITE);
+		host = vb_view_lend(
+			vb_dpa_mem_host(b.process, addr, 4096, VB_DPA_READ | VB_DPA_WRITE));
 		host[0] = 0x1122334455667788;
 		assert_int_equal(vb_dpa_mem_protect(b.process, addr, 4096, VB_DPA_READ), 0);
 		args[0] = addr;

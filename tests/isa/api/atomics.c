@@ -179,7 +179,8 @@ static struct shared *open_block(struct bed *b, uint64_t *addr)
 	*addr = 0;
 	assert_int_equal(vb_dpa_mem_map(b->process, addr, sizeof(*s), VB_DPA_READ | VB_DPA_WRITE),
 			 0);
-	s = vb_dpa_mem_host(b->process, *addr, sizeof(*s), VB_DPA_READ | VB_DPA_WRITE);
+	s = vb_view_lend(
+		vb_dpa_mem_host(b->process, *addr, sizeof(*s), VB_DPA_READ | VB_DPA_WRITE));
 	assert_non_null(s);
 	s->min = ~0ull;
 	s->last = TURNS;

@@ -127,9 +127,10 @@ static void test_rights(void **state)
 		open_file(pie);
 		expect_store_trap(call(at.thread, "name_address", 1) & ~7ull); /* .rodata */
 		expect_store_trap(symbol("add"));                              /* text */
-		assert_null(vb_dpa_mem_host(at.process, symbol("add"), 4, VB_DPA_WRITE));
-		assert_non_null(vb_dpa_mem_host(at.process, symbol("counter"), 8,
-						VB_DPA_READ | VB_DPA_WRITE));
+		assert_null(
+			vb_view_lend(vb_dpa_mem_host(at.process, symbol("add"), 4, VB_DPA_WRITE)));
+		assert_non_null(vb_view_lend(vb_dpa_mem_host(at.process, symbol("counter"), 8,
+							     VB_DPA_READ | VB_DPA_WRITE)));
 		close_file();
 	}
 }

@@ -528,7 +528,8 @@ static void test_many_traps(void **state)
 /* Threads wait at a gate, and then all meet the same thing: each is told once. */
 static void meet_together(struct place *l, struct vb_dpa_debug *d, enum vb_dpa_stop why)
 {
-	_Atomic uint64_t *a = vb_dpa_mem_host(l->process, l->p.data_base, 24, VB_DPA_WRITE);
+	_Atomic uint64_t *a =
+		vb_view_lend(vb_dpa_mem_host(l->process, l->p.data_base, 24, VB_DPA_WRITE));
 	unsigned int told[PASSERS] = { 0 };
 	struct vb_dpa_thread *t[PASSERS];
 	struct caller c[PASSERS];

@@ -180,7 +180,7 @@ static void test_aligned(void **state)
 {
 	struct vb_dpa_process *process = make_process(false);
 	uint64_t heap = make_heap(process), at = (heap + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1ull);
-	void *host = vb_dpa_mem_host(process, at, 8, VB_DPA_READ | VB_DPA_WRITE);
+	void *host = vb_view_lend(vb_dpa_mem_host(process, at, 8, VB_DPA_READ | VB_DPA_WRITE));
 
 	(void)state;
 	assert_non_null(host);

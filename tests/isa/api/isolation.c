@@ -81,7 +81,9 @@ static void test_host_addresses(void **state)
 	set_canary();
 	access_program(&probe.p, OP_ld, 5, 0, 0);
 	bed_open(&probe, NULL);
-	base = (u64)(uintptr_t)vb_dpa_mem_host(probe.process, RV_TEXT, 4, VB_DPA_READ) - RV_TEXT;
+	base = (u64)(uintptr_t)vb_view_lend(
+		       vb_dpa_mem_host(probe.process, RV_TEXT, 4, VB_DPA_READ)) -
+	       RV_TEXT;
 	for (int k = 0; k < 3; k++) {
 		u64 host = (k == 0 ? (u64)(uintptr_t)canary : k == 1 ? heap : stack) & ~7ull;
 
@@ -118,12 +120,13 @@ static void walk(i64 stride, bool unrolled, enum rv_op op)
 	rv_model_init(&m, &b.p);
 	assert_int_equal(rv_model_run(&m, ~0ull), RV_FAULT);
 	/* A long step may land in the thread's stack, of which the model knows nothing. */
-	if (stride > 4096 && vb_dpa_mem_host(b.process, m.x[5], 8, VB_DPA_READ))
+	if (stride > 4096 && vb_view_lend(vb_dpa_mem_host(b.process, m.x[5], 8, VB_DPA_READ)))
 		goto out;
 	bed_expect_trap(&b, op == OP_ld ? VB_DPA_CAUSE_LOAD : VB_DPA_CAUSE_STORE, m.x[5]);
 	/* Everything before the trap has happened, nothing after. */
-	assert_memory_equal(vb_dpa_mem_host(b.process, b.p.data_base, b.p.data_size, VB_DPA_READ),
-			    m.mem + (b.p.data_base - RV_TEXT), b.p.data_size);
+	assert_memory_equal(
+		vb_view_lend(vb_dpa_mem_host(b.process, b.p.data_base, b.p.data_size, VB_DPA_READ)),
+		m.mem + (b.p.data_base - RV_TEXT), b.p.data_size);
 out:
 	rv_model_free(&m);
 	bed_close(&b);
@@ -226,7 +229,7 @@ static void test_self_modifying(void **state)
 	assert_int_equal(vb_dpa_mem_read(b.process, RV_TEXT, after, b.p.text_size), 0);
 	assert_memory_equal(after, b.p.text, b.p.text_size);
 	assert_int_not_equal(vb_dpa_mem_write(b.process, RV_TEXT, "xxxx", 4), 0);
-	assert_null(vb_dpa_mem_host(b.process, RV_TEXT, 4, VB_DPA_WRITE));
+	assert_null(vb_view_lend(vb_dpa_mem_host(b.process, RV_TEXT, 4, VB_DPA_WRITE)));
 	bed_close(&b);
 
 	rv_data(&b.p, NULL, 64, 16);

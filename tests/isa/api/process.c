@@ -166,6 +166,35 @@ static void test_call(void **state)
 	bed_close(&b);
 }
 
+/* A view that was good when it was taken: behind an unmap every use of it is an error, and no more. */
+static void expect_gone(struct bed *b, u64 addr)
+{
+	struct vb_dpa_view view = vb_dpa_mem_host(b->process, addr, 4096, VB_DPA_READ);
+	struct vb_dpa_view other;
+	u64 at = 0, word = 7;
+
+	assert_false(vb_view_is_none(view));
+	assert_int_equal(vb_view_store(view, 8, 0x0102030405060708), 0);
+	for (uint32_t size = 1; size <= 8; size *= 2) {
+		assert_int_equal(vb_view_load(view, size, &word), 0);
+		assert_int_equal(word, 0x0102030405060708 & (~0ull >> (64 - 8 * size)));
+		assert_int_equal(vb_view_store(vb_view_at(view, 16), size, ~0ull), 0);
+		assert_int_equal(vb_view_get(view, 16, 8), ~0ull >> (64 - 8 * size));
+	}
+	assert_int_equal(vb_dpa_mem_map(b->process, &at, 4096, VB_DPA_READ | VB_DPA_WRITE), 0);
+	other = vb_dpa_mem_host(b->process, at, 4096, VB_DPA_READ | VB_DPA_WRITE);
+	assert_int_equal(vb_dpa_mem_unmap(b->process, at, 4096), 0);
+	assert_false(vb_view_is_readable(other, 8));
+	assert_int_equal(vb_view_load(other, 8, &word), -EFAULT);
+	assert_int_equal(vb_view_store(other, 8, 1), -EFAULT);
+	assert_int_equal(vb_view_read(other, &word, 8), -EFAULT);
+	assert_int_equal(vb_view_write(other, &word, 8), -EFAULT);
+	assert_int_equal(vb_view_copy(view, other, 8), -EFAULT);
+	assert_int_equal(vb_view_copy(other, view, 8), -EFAULT);
+	assert_int_equal(vb_view_get(other, 0, 4), 0);
+	vb_view_put(other, 0, 4, 1);
+}
+
 static void test_memory(void **state)
 {
 	struct bed b = { 0 };
@@ -184,19 +213,20 @@ static void test_memory(void **state)
 	assert_int_equal(vb_dpa_mem_map(b.process, &again, 4096, VB_DPA_READ), -EEXIST);
 	again = RV_TEXT;
 	assert_int_equal(vb_dpa_mem_map(b.process, &again, 4096, VB_DPA_READ), -EEXIST);
-	host = vb_dpa_mem_host(b.process, any, 4096, VB_DPA_READ | VB_DPA_WRITE);
+	host = vb_view_lend(vb_dpa_mem_host(b.process, any, 4096, VB_DPA_READ | VB_DPA_WRITE));
 	assert_non_null(host);
 	assert_int_equal(host[0], 0);
 	host[5] = 55;
 	assert_int_equal(vb_dpa_mem_read(b.process, any + 5, &v, 1), 0);
 	assert_int_equal((uint8_t)v, 55);
-	assert_null(vb_dpa_mem_host(b.process, any, 8192 + 4096, VB_DPA_READ));
-	assert_null(vb_dpa_mem_host(b.process, fixed, 8, VB_DPA_WRITE));
-	assert_null(vb_dpa_mem_host(b.process, 0, 8, VB_DPA_READ));
-	assert_null(vb_dpa_mem_host(b.process, ~0ull - 3, 8, VB_DPA_READ));
+	assert_null(vb_view_lend(vb_dpa_mem_host(b.process, any, 8192 + 4096, VB_DPA_READ)));
+	assert_null(vb_view_lend(vb_dpa_mem_host(b.process, fixed, 8, VB_DPA_WRITE)));
+	assert_null(vb_view_lend(vb_dpa_mem_host(b.process, 0, 8, VB_DPA_READ)));
+	assert_null(vb_view_lend(vb_dpa_mem_host(b.process, ~0ull - 3, 8, VB_DPA_READ)));
 	assert_int_equal(vb_dpa_mem_write(b.process, fixed, &v, 8), 0); /* a debugger may */
 	assert_int_equal(vb_dpa_mem_read(b.process, 0, &v, 8), -EFAULT);
 	assert_int_equal(vb_dpa_mem_read(b.process, fixed + 8188, &v, 8), -EFAULT);
+	expect_gone(&b, any);
 	assert_int_equal(vb_dpa_mem_unmap(b.process, fixed, 4096), 0);
 	assert_int_equal(vb_dpa_mem_read(b.process, fixed, &v, 8), -EFAULT);
 	assert_int_equal(vb_dpa_mem_read(b.process, fixed + 4096, &v, 8), 0);

@@ -225,19 +225,38 @@ static void step_registers(struct vb_cpu *cpu, const struct loop *l, uint64_t tu
 	}
 }
 
-/* How many elements are equal from the first on, perhaps not all. */
+/* Bytes up to the first end of a page behind a or b, at most len. */
+static uint64_t bytes_in_pages(const uint8_t *a, const uint8_t *b, uint64_t len)
+{
+	uint64_t of_a = PAGE - ((uintptr_t)a & (PAGE - 1)),
+		 of_b = PAGE - ((uintptr_t)b & (PAGE - 1));
+	uint64_t least = of_a < of_b ? of_a : of_b;
+
+	return least < len ? least : len;
+}
+
+/*
+ * How many bytes are equal from the first on, perhaps not all. Many are read at once, but none of a
+ * page that the guest's loop may not come to.
+ */
 VB_GUEST_ACCESS static uint64_t equal_bytes(uint8_t *a, uint8_t *b, uint64_t len)
 {
 	uint64_t at = 0;
 
-	for (; at + 32 <= len; at += 32)
-		if ((WORD(64, a + at) ^ WORD(64, b + at)) |
-		    (WORD(64, a + at + 8) ^ WORD(64, b + at + 8)) |
-		    (WORD(64, a + at + 16) ^ WORD(64, b + at + 16)) |
-		    (WORD(64, a + at + 24) ^ WORD(64, b + at + 24)))
+	while (at < len) {
+		uint64_t end = at + bytes_in_pages(a + at, b + at, len - at);
+
+		for (; at + 32 <= end; at += 32)
+			if ((WORD(64, a + at) ^ WORD(64, b + at)) |
+			    (WORD(64, a + at + 8) ^ WORD(64, b + at + 8)) |
+			    (WORD(64, a + at + 16) ^ WORD(64, b + at + 16)) |
+			    (WORD(64, a + at + 24) ^ WORD(64, b + at + 24)))
+				break;
+		while (at < end && WORD(8, a + at) == WORD(8, b + at))
+			at++;
+		if (at < end)
 			break;
-	while (at < len && WORD(8, a + at) == WORD(8, b + at))
-		at++;
+	}
 	return at;
 }
 

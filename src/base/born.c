@@ -6,8 +6,17 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/shared.h"
+
+/* VERBATIM_SHARE=all says it for one run. */
+static bool is_all_wanted(const struct vb_config *config)
+{
+	const char *how = vb_getenv("VERBATIM_SHARE");
+
+	return config->arena == VB_CONFIG_ARENA_ALL || (how && !strcmp(how, "all"));
+}
 
 void vb_born_start(void)
 {
@@ -23,9 +32,10 @@ void vb_born_start(void)
 	const char *why;
 	int ret;
 
-	if (!start || !config || config->arena_off || !vb_shared_wanted())
+	if (!start || !config || config->arena == VB_CONFIG_ARENA_OFF || !vb_shared_wanted())
 		return;
-	hooks.limit = (uint64_t)config->arena << 20;
+	hooks.limit = (uint64_t)config->arena_size << 20;
+	hooks.all = is_all_wanted(config);
 	ret = start(&hooks, &why);
 	if (ret)
 		vb_info("memory of the program stays private: %s", why ? why : strerror(-ret));

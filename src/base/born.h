@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,6 +16,7 @@
 /* What the allocator asks of libverbatim: base/shared.h has the meaning of each. */
 struct vb_born_hooks {
 	uint64_t limit; /* so many bytes may be in use; 0: an eighth of the machine's memory */
+	bool all;       /* large blocks of malloc(), too, not only those at page boundaries */
 	int (*memfd)(const char *name, uint64_t bytes);
 	int (*add)(void *base, size_t len, const struct vb_file *file, off_t offset);
 	void (*remove)(void *base, size_t len);

@@ -563,21 +563,56 @@ static void fail_unknown_key(struct parser *p, const char *name)
 	fail(p, p->line, "%s: unknown key; allowed: %s", name, known);
 }
 
-/* A number means the same in both: how large the arena may get. */
+static bool set_share(struct parser *p, const char *value)
+{
+	p->config->share_off = !strcmp(value, "off");
+	if (p->config->share_off || !strcmp(value, "on"))
+		return true;
+	fail(p, p->line, "share: '%s' is neither on nor off", value);
+	return false;
+}
+
+static bool set_arena(struct parser *p, const char *value)
+{
+	static const char *const words[] = {
+		[VB_CONFIG_ARENA_ALIGNED] = "aligned",
+		[VB_CONFIG_ARENA_ALL] = "all",
+		[VB_CONFIG_ARENA_OFF] = "off",
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(words); i++)
+		if (!strcmp(value, words[i])) {
+			p->config->arena = (enum vb_config_arena)i;
+			return true;
+		}
+	fail(p, p->line, "arena: '%s' is not one of aligned, all, off; a size is for arena_size",
+	     value);
+	return false;
+}
+
+static bool set_arena_size(struct parser *p, const char *value)
+{
+	if (parse_number(value, &p->config->arena_size) && p->config->arena_size)
+		return true;
+	fail(p, p->line, "arena_size: '%s' is not a size in MiB, 1 or more", value);
+	return false;
+}
+
 static bool memory_value(struct parser *p, const char *name, const char *value)
 {
-	bool *off = !strcmp(name, "share")   ? &p->config->share_off
-		    : !strcmp(name, "arena") ? &p->config->arena_off
-					     : NULL;
+	static const struct {
+		const char *name;
+		bool (*set)(struct parser *p, const char *value);
+	} known[] = {
+		{ "share", set_share },
+		{ "arena", set_arena },
+		{ "arena_size", set_arena_size },
+	};
 
-	if (!off) {
-		fail(p, p->line, "%s: unknown key; allowed: share, arena", name);
-		return false;
-	}
-	*off = !strcmp(value, "off");
-	if (*off || (parse_number(value, &p->config->arena) && p->config->arena))
-		return true;
-	fail(p, p->line, "%s: '%s' is neither a size in MiB, 1 or more, nor off", name, value);
+	for (unsigned int i = 0; i < ARRAY_SIZE(known); i++)
+		if (!strcmp(name, known[i].name))
+			return known[i].set(p, value);
+	fail(p, p->line, "%s: unknown key; allowed: share, arena, arena_size", name);
 	return false;
 }
 
@@ -937,10 +972,10 @@ static int process_error;
 static void check_switches(void)
 {
 	static const struct {
-		const char *name, *yes, *no, *more;
+		const char *name, *yes, *no, *more, *old;
 	} switches[] = {
 		{ "VERBATIM_DIRECT", "on", "off", NULL },
-		{ "VERBATIM_SHARE", "on", "off", "arena" },
+		{ "VERBATIM_SHARE", "on", "off", "all", "arena" },
 		{ "VERBATIM_RPC_LEND", "on", "off", NULL },
 		{ "VERBATIM_DPA_PERF_MAP", "1", "0", NULL },
 	};
@@ -950,7 +985,8 @@ static void check_switches(void)
 
 		if (value && *value && strcmp(value, switches[i].yes) &&
 		    strcmp(value, switches[i].no) &&
-		    (!switches[i].more || strcmp(value, switches[i].more)))
+		    (!switches[i].more || strcmp(value, switches[i].more)) &&
+		    (!switches[i].old || strcmp(value, switches[i].old)))
 			vb_warn("%s=%s has no effect; allowed: %s, %s%s%s", switches[i].name, value,
 				switches[i].yes, switches[i].no, switches[i].more ? ", " : "",
 				switches[i].more ? switches[i].more : "");

@@ -28,7 +28,8 @@
  *
  *	[memory]
  *	share = off               ; no memory lies in memfds
- *	arena = 512               ; MiB of program memory that may be born shared, or off
+ *	arena = all               ; which program memory is born shared: aligned, all or off
+ *	arena_size = 512          ; MiB of it
  */
 #pragma once
 
@@ -98,11 +99,17 @@ struct vb_config_adapter {
 	uint32_t part; /* mlx5: the PCI device ID that it shows; others: 0 */
 };
 
+/* Which memory of a program is born shared. */
+enum vb_config_arena {
+	VB_CONFIG_ARENA_ALIGNED, /* allocations at page boundaries, and mappings */
+	VB_CONFIG_ARENA_ALL,     /* large ones of malloc(), too */
+	VB_CONFIG_ARENA_OFF,
+};
+
 struct vb_config {
-	uint32_t
-		arena; /* [memory]: MiB of program memory that may be born shared; 0: the default */
-	bool arena_off; /* ... none */
-	bool share_off; /* ... nor any other memory of the process */
+	enum vb_config_arena arena; /* [memory] */
+	uint32_t arena_size; /* ... MiB that may be born shared; 0: the default */
+	bool share_off;      /* ... no memory of the process lies in memfds */
 	unsigned int num_adapters;
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };

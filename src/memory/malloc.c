@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * malloc() and its relatives, in front of libc's: large blocks and those at page boundaries are
- * pages of the range, once that is open; all others are libc's. Whatever the range cannot give,
- * libc is asked for, so that failures, and errno, are libc's.
+ * malloc() and its relatives, in front of libc's: blocks at page boundaries are pages of the range,
+ * once that is open, and so are large ones where the configuration wants all; all others are libc's.
+ * Whatever the range cannot give, libc is asked for, so that failures, and errno, are libc's.
  *
  * A block of ours starts at a page and has no header, so free() knows it by its address.
  */
@@ -15,7 +15,8 @@
 
 static bool is_large(size_t size)
 {
-	return size >= MEMORY_LARGE && memory_is_open();
+	return size >= MEMORY_LARGE && memory_is_open() &&
+	       atomic_load_explicit(&memory.all, memory_order_relaxed);
 }
 
 static void *take(size_t size, size_t align)
@@ -72,11 +73,13 @@ PUBLIC void free(void *p)
 		refuse("free(): invalid pointer\n");
 }
 
-/* To a block elsewhere, with the first bytes of what it had. */
+/* To a block elsewhere, with the first bytes of what it had: in the range if that has room. */
 static void *move(void *p, size_t size, size_t bytes)
 {
-	void *new = malloc(size);
+	void *new = size >= MEMORY_LARGE && memory_is_open() ? take(size, 1) : NULL;
 
+	if (!new)
+		new = LIBC(malloc)(size);
 	if (new) {
 		memcpy(new, p, bytes < size ? bytes : size);
 		free(p);
@@ -134,7 +137,7 @@ PUBLIC size_t malloc_usable_size(void *p)
 
 static void *take_aligned(size_t align, size_t size)
 {
-	if (!align || align & (align - 1) || (align < MEMORY_PAGE && size < MEMORY_LARGE) ||
+	if (!align || align & (align - 1) || (align < MEMORY_PAGE && !is_large(size)) ||
 	    !memory_is_open())
 		return NULL;
 	return take(size, align);

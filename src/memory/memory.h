@@ -21,7 +21,7 @@
 
 enum {
 	MEMORY_PAGE = 4096,
-	MEMORY_LARGE = 64 << 10, /* from this size on malloc() takes pages of the range */
+	MEMORY_LARGE = 64 << 10, /* from this size on malloc() takes pages of the range, where it does */
 };
 
 enum memory_mode {
@@ -45,6 +45,7 @@ struct memory {
 	_Atomic uintptr_t base;
 	_Atomic size_t size;
 	_Atomic enum memory_mode mode;
+	atomic_bool all; /* large blocks of malloc() are born here, too */
 	/* The rest is under the lock. */
 	struct vb_born_hooks hooks;
 	pid_t pid;                  /* whose range it is */

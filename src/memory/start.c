@@ -196,6 +196,7 @@ PUBLIC int verbatim_memory_start(const struct vb_born_hooks *hooks, const char *
 	if (!ret) {
 		memory.pid = (pid_t)RAW(SYS_getpid);
 		memory.huge_private = is_huge_private();
+		atomic_store_explicit(&memory.all, hooks->all, memory_order_relaxed);
 		atomic_store_explicit(&memory.mode, MEMORY_OPEN, memory_order_release);
 	}
 	memory_unlock(&before);

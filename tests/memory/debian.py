@@ -88,7 +88,7 @@ def main():
             says = os.path.join(folder, f'says.{number}')
             plain = run([], command, folder)
             ours = run([verbatim, 'run', '--', 'sh', '-c', 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', opener], command, folder,
-                       OPENER_SAYS=says, VERBATIM_SHARE='on')
+                       OPENER_SAYS=says, VERBATIM_SHARE='all')
             with open(says, encoding='utf-8') as file:
                 lines = file.read().split('\n')
             good = (plain.returncode, plain.stdout) == (ours.returncode, ours.stdout) and not plain.returncode

@@ -57,8 +57,10 @@ int main(void)
 	if (!context)
 		return fail("no card");
 	block = malloc(SIZE);
+	if (posix_memalign((void **)&aligned, 4096, SIZE))
+		return fail("no block");
 	map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!block || map == MAP_FAILED || posix_memalign((void **)&aligned, 4096, SIZE))
+	if (!block || map == MAP_FAILED)
 		return fail("no memory");
 	pd = ibv_alloc_pd(context);
 	mr = pd ? ibv_reg_mr(pd, block, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)

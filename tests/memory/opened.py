@@ -8,9 +8,12 @@ import subprocess
 import sys
 import tempfile
 
-SHARED = 'shared shared shared shared'
+# what grew out of a block that was there before, of malloc(), at a page boundary, mapped
+ALL = 'shared shared shared shared'
+SHARED = 'private private shared shared'
 PRIVATE = 'private private private private'
-ONE = 'private shared private private'
+ONE = 'private private shared private'
+ALL_OF_ONE = 'private shared private private'
 
 
 def run(argv, limits='', **variables):
@@ -42,6 +45,7 @@ def main():
         ('not by verbatim run', [program], '', {'LD_LIBRARY_PATH': os.path.join(os.path.dirname(verbatim), '..', 'lib')}, PRIVATE),
         ('switched on', through, '', {'VERBATIM_SHARE': 'on'}, SHARED),
         ('by its old word', through, '', {'VERBATIM_SHARE': 'arena'}, SHARED),
+        ('all of it', through, '', {'VERBATIM_SHARE': 'all'}, ALL),
         ('switched off', through, '', {'VERBATIM_SHARE': 'off'}, PRIVATE),
         ('its own malloc', [verbatim, 'run', '--', own], '', {}, PRIVATE),
         ('ulimit -v', through, 'ulimit -v 8000000;', {}, PRIVATE),
@@ -50,8 +54,9 @@ def main():
         ('ulimit -l', through, 'ulimit -l 64;', {}, SHARED),
     ]
     folder = tempfile.TemporaryDirectory()
-    for text, expected in {'share = 64': SHARED, 'arena = 64': SHARED, 'share = 1': ONE, 'share = off': PRIVATE, 'arena = off': PRIVATE}.items():
-        cases.append((text, with_config(verbatim, program, folder.name, text), '', {}, expected))
+    for text, expected in {'share = on': SHARED, 'arena = aligned': SHARED, 'arena_size = 64': SHARED, 'arena_size = 1': ONE,
+                           'arena = all': ALL, 'arena = all\narena_size = 1': ALL_OF_ONE, 'share = off': PRIVATE, 'arena = off': PRIVATE}.items():
+        cases.append((text.replace('\n', ', '), with_config(verbatim, program, folder.name, text), '', {}, expected))
     for library in ('libjemalloc.so.2', 'libtcmalloc_minimal.so.4'):
         cases.append((library, through, '', {'LD_PRELOAD': library}, PRIVATE if has(library) else None))
     print(f'1..{len(cases)}')

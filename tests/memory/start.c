@@ -17,6 +17,8 @@
 
 enum { PAGE = 4096 };
 
+bool memory_test_aligned;
+
 static struct {
 	pthread_mutex_t lock;
 	uint64_t base; /* of page 0 of the file; 0: not known yet */
@@ -87,7 +89,7 @@ int memory_test_try(uint64_t limit, const char **why)
 {
 	vb_born_start_function *start =
 		(vb_born_start_function *)dlsym(RTLD_DEFAULT, VB_BORN_START);
-	struct vb_born_hooks hooks = { limit, make_file, add, take_away };
+	struct vb_born_hooks hooks = { limit, !memory_test_aligned, make_file, add, take_away };
 
 	*why = NULL;
 	return start ? start(&hooks, why) : 1;

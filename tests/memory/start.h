@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Blocks of malloc() stay libc's, as they do by default. */
+extern bool memory_test_aligned;
 /* Whether it began; limit: bytes that may be in use, 0: the default. Ends the test where it is there and refuses. */
 bool memory_test_start(uint64_t limit);
 /* The same, with the allocator's word: 0, -errno, or 1 where there is no allocator. */

@@ -59,7 +59,7 @@ static void full_file(void **state)
 			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\ndpa_check = heap,continue\n"
 			"dpa_heap = 96\n"
 			"\n"
-			"[memory]\narena = 77\nshare = off\n"
+			"[memory]\narena = all\narena_size = 77\nshare = off\n"
 			"# any name, with the format told\n"
 			"[adapter left.card-1]\n"
 			"format = mlx5\n"
@@ -67,8 +67,8 @@ static void full_file(void **state)
 			&config),
 		0);
 	assert_int_equal(config.num_adapters, 2);
-	assert_int_equal(config.arena, 77);
-	assert_false(config.arena_off);
+	assert_int_equal(config.arena, VB_CONFIG_ARENA_ALL);
+	assert_int_equal(config.arena_size, 77);
 	assert_true(config.share_off);
 	assert_string_equal(a[0].name, "mlx5_7");
 	assert_int_equal(a[0].format, VB_FORMAT_MLX5);
@@ -210,11 +210,15 @@ static const struct {
 	{ "[adapter mlx5_0]\n[card]\n",
 	  "2: [card]: unknown section; allowed: [adapter NAME], [memory]" },
 	{ "[adapter mlx5_0]\n[memory]\nspeed = 1\n",
-	  "3: speed: unknown key; allowed: share, arena" },
+	  "3: speed: unknown key; allowed: share, arena, arena_size" },
 	{ "[adapter mlx5_0]\n[memory]\nshare = 0\n",
-	  "3: share: '0' is neither a size in MiB, 1 or more, nor off" },
-	{ "[adapter mlx5_0]\n[memory]\nshare = much\n",
-	  "3: share: 'much' is neither a size in MiB, 1 or more, nor off" },
+	  "3: share: '0' is neither on nor off" },
+	{ "[adapter mlx5_0]\n[memory]\narena = 64\n",
+	  "3: arena: '64' is not one of aligned, all, off; a size is for arena_size" },
+	{ "[adapter mlx5_0]\n[memory]\narena_size = 0\n",
+	  "3: arena_size: '0' is not a size in MiB, 1 or more" },
+	{ "[adapter mlx5_0]\n[memory]\narena_size = much\n",
+	  "3: arena_size: 'much' is not a size in MiB, 1 or more" },
 	{ "[adapter mlx5_0\n", "1: neither [section] nor key = value nor ; comment" },
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },

@@ -294,6 +294,10 @@ PUBLIC long syscall(long number, ...)
 	for (int i = 1; i < 7; i++)
 		call.arg[i] = va_arg(args, long);
 	va_end(args);
+#ifdef SYS_userfaultfd
+	if (number == SYS_userfaultfd)
+		atomic_store_explicit(&memory.watched, true, memory_order_relaxed);
+#endif
 	if (!atomic_load_explicit(&memory.size, memory_order_relaxed))
 		return call_kernel(call.arg);
 	if (is_fork(call.arg, &call.shares_files))

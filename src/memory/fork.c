@@ -54,12 +54,16 @@ static size_t bytes_to_copy(void)
 	return count * MEMORY_PAGE;
 }
 
+/* Not in core dumps of the parent: what the program has kept out of them would be there once more. */
 static char *map_copy(size_t len)
 {
 	char *copy = (char *)RAW(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE,
 				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	return copy == MAP_FAILED ? NULL : copy;
+	if (copy == MAP_FAILED)
+		return NULL;
+	RAW(SYS_madvise, copy, len, MADV_DONTDUMP);
+	return copy;
 }
 
 /* With the lock. */
@@ -223,6 +227,36 @@ PUBLIC int pthread_attr_setstackaddr(pthread_attr_t *attr, void *end)
 	return set_address(attr, end);
 }
 
+/* --- signals ---------------------------------------------------------------------------------- */
+
+/*
+ * Where faults of this process are answered by a reader of a userfaultfd, a fork waits for him, and
+ * perhaps for ever. Signals that end the process do so then, as they do without us: those that the program
+ * neither blocks nor handles. None of them runs a handler while the lock is held.
+ */
+static void let_signals_end(const sigset_t *before)
+{
+	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGSTOP, SIGTSTP, SIGTTIN,
+					SIGTTOU };
+	struct {
+		void (*handler)(int);
+		unsigned long flags;
+		void (*restorer)(void);
+		unsigned long mask;
+	} action;
+	unsigned long blocked, set = 0;
+
+	memcpy(&blocked, before, sizeof(blocked));
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		blocked |= 1ul << (harmless[i] - 1);
+	for (int sig = 1; sig <= 64; sig++)
+		if (!(blocked >> (sig - 1) & 1) &&
+		    !RAW(SYS_rt_sigaction, sig, NULL, &action, sizeof(action.mask)) &&
+		    action.handler == SIG_DFL)
+			set |= 1ul << (sig - 1);
+	RAW(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof(set));
+}
+
 /* --- the three steps -------------------------------------------------------------------------- */
 
 int memory_prepare(void)
@@ -231,6 +265,8 @@ int memory_prepare(void)
 	size_t len;
 
 	memory_lock(&mask);
+	if (atomic_load_explicit(&memory.watched, memory_order_relaxed))
+		let_signals_end(&mask);
 	forking.mask = mask;
 	forking.copy = NULL;
 	forking.failed = false;
@@ -272,50 +308,38 @@ static bool adopt(uint32_t first, uint32_t count, char *copy)
 	uint8_t state = memory.pages.state[first];
 	int prot = (state & PAGE_PROT) >> PAGE_PROT_SHIFT;
 
-	if (prot != (PROT_READ | PROT_WRITE) && RAW(SYS_mprotect, copy, len, prot))
+	if (memory_mark_copy(copy, len, first) ||
+	    (prot != (PROT_READ | PROT_WRITE) && RAW(SYS_mprotect, copy, len, prot)))
 		return false;
 	return RAW(SYS_mremap, copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) == (long)at;
 }
 
-/* Addresses that are nobody's memory, but not the kernel's to give out either. */
-static bool reserve(uint32_t first, uint32_t count)
-{
-	char *at = memory_page(first);
-
-	return RAW(SYS_mmap, at, (size_t)count * MEMORY_PAGE, PROT_NONE,
-		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == (long)at;
-}
-
-/* The parent's file is no longer mapped here. */
+/*
+ * The parent's file is no longer mapped here. What MADV_DONTFORK kept from us is not mapped either, and
+ * still the program's: a part of a block, perhaps.
+ */
 static bool adopt_all(void)
 {
 	char *copy = forking.copy, *end = copy + forking.len;
-	uint8_t state, kind;
 	uint32_t n;
-	bool done;
 
-	/* Behind high all pages are free, or all are gone. */
-	if (memory.high < memory.pages.count && memory.pages.state[memory.high] == PAGE_FREE &&
-	    !reserve(memory.high, memory.pages.count - memory.high))
-		return false;
+	memory_close_mirror();
+	if (copy)
+		RAW(SYS_madvise, copy, forking.len, MADV_DODUMP);
 	for (uint32_t first = 0; first < memory.high; first += n) {
-		n = pages_alike(&memory.pages, first, memory.high,
-				PAGE_KIND | PAGE_NOFORK | PAGE_PROT);
-		state = memory.pages.state[first];
-		kind = state & PAGE_KIND;
-		done = true;
+		n = memory_alike(first, memory.high, PAGE_KIND | PAGE_NOFORK | PAGE_PROT);
+		if ((memory.pages.state[first] & PAGE_KIND) != PAGE_SHARED)
+			continue;
 		if (is_copied(first)) {
-			done = adopt(first, n, copy);
+			if (!adopt(first, n, copy))
+				return false;
 			copy += (size_t)n * MEMORY_PAGE;
-		} else if (kind == PAGE_FREE || (kind != PAGE_GONE && state & PAGE_NOFORK)) {
-			/* What MADV_DONTFORK kept from us is a hole, and still the program's. */
-			done = reserve(first, n);
 		}
-		if (!done)
-			return false;
-		for (uint32_t i = first; kind == PAGE_SHARED && i < first + n; i++)
+		for (uint32_t i = first; i < first + n; i++)
 			memory.pages.state[i] ^= PAGE_SHARED ^ PAGE_PRIVATE;
 	}
+	memory_mark(0, memory.high, MARK_LOCKED | MARK_ONFAULT, 0); /* locks are the parent's */
+	memory.locked_all = false;
 	/* More may have been reserved than was needed. */
 	if (copy && copy < end)
 		RAW(SYS_munmap, copy, end - copy);

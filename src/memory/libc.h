@@ -26,7 +26,7 @@
 #define LIBC_FUNCTIONS(F) \
 	F(malloc) F(calloc) F(free) F(realloc) F(reallocarray) F(posix_memalign) F(aligned_alloc) F(memalign) F(valloc) \
 	F(pvalloc) F(malloc_usable_size) F(malloc_trim) F(mmap) F(mmap64) F(munmap) F(mremap) F(mprotect) F(madvise) F(mlock) \
-	F(mlock2) F(munlock) F(mlockall) F(shmat) F(pkey_mprotect) F(fork) F(_Fork) F(clone) F(syscall) F(setrlimit) F(setrlimit64) \
+	F(mlock2) F(munlock) F(mlockall) F(munlockall) F(remap_file_pages) F(shmat) F(pkey_mprotect) F(fork) F(_Fork) F(clone) F(syscall) F(setrlimit) F(setrlimit64) \
 	F(prlimit) F(prlimit64) F(pthread_attr_setstack) F(pthread_attr_setstackaddr) F(daemon) F(forkpty)
 /* clang-format on */
 

@@ -50,17 +50,39 @@ struct memory {
 	struct vb_born_hooks hooks;
 	pid_t pid;                  /* whose range it is */
 	struct vb_file file;        /* the memfd; its descriptor may be another file by now */
+	char *mirror;               /* of all of the file (mirror.c); NULL: there is none */
 	bool has_policies;          /* mbind() was called with pages of the range */
+	atomic_bool watched;        /* there was a userfaultfd: a fork may wait for its reader */
+	bool locked_all;            /* mlockall() was called, and is in force */
 	bool huge_private;          /* only private memory gets huge pages here */
 	uint32_t limit, used, high; /* pages; none from high on was ever used */
 	uint32_t heads;             /* of these, so many begin a block or mapping */
 	struct pages pages;
+	uint16_t *marks; /* of each page with PAGE_ODD: enum page_mark */
 	/* Freed blocks that keep their pages for the next malloc() of that size. */
 	struct {
 		uint32_t first, count;
 		bool leaving; /* being hidden from peers: nobody takes it */
 	} kept[MEMORY_KEPT];
 	uint32_t kept_blocks, kept_pages;
+};
+
+/*
+ * What the program has said of a page, and the kernel keeps with the mapping. It goes with the page when
+ * that becomes private; two pages are one mapping to the program if these are the same.
+ */
+enum page_mark {
+	MARK_DONTDUMP = 1,
+	MARK_HUGE = 2,
+	MARK_NOHUGE = 4,
+	MARK_SEQUENTIAL = 8,
+	MARK_RANDOM = 16,
+	MARK_MERGEABLE = 32,
+	MARK_LOCKED = 64,
+	MARK_ONFAULT = 128, /* with MARK_LOCKED: pages that are there, and those that come */
+	MARK_WIPE = 256,    /* MADV_WIPEONFORK */
+	MARK_NODES = 512,   /* mbind() */
+	MARK_OTHER = 1024,  /* no anonymous memory, a key, a seal: it is what it is */
 };
 
 /* A freed block that is kept. No other page has this state. */
@@ -121,25 +143,68 @@ void memory_hide(uint32_t first, uint32_t count);
 
 /* Shared pages among these that can be read and written: peers may use them. */
 void memory_show(uint32_t first, uint32_t count);
-/* The program has done with them. FREE and GONE ones stay what they are. */
+/* The program has done with a block, or a part of one. */
 void memory_release(uint32_t first, uint32_t count);
+/* Unmap [base, base + len), of which these pages are a part. 0, or -errno of the kernel: nothing changed. */
+int memory_unmap(char *base, size_t len, uint32_t first, uint32_t count);
+/*
+ * call, which puts something else in the place of these pages, or nothing. What was shared of them then
+ * leaves the file; the caller says what they are now. Its return value: 0, or -errno, where nothing changed.
+ */
+typedef int memory_call(void *arg);
+int memory_replace(uint32_t first, uint32_t count, memory_call *call, void *arg);
+/* The shared ones of these, which are found at beside, are holes again. */
+void memory_punch_shared(uint32_t first, uint32_t count, char *beside);
+/* Nothing is mapped there any more: they are free. */
+void memory_unmapped(uint32_t first, uint32_t count);
 void memory_release_kept(void);
 /* The same, where one of the kept blocks has pages there: somebody names them who does not own them. */
 void memory_release_kept_in(uint32_t first, uint32_t count);
-/* What is shared there becomes private memory with the same content. 0, or -errno. */
-int memory_make_private(uint32_t first, uint32_t count);
-/* What is free there is unmapped, and not ours any more. */
-void memory_unmap_free(uint32_t first, uint32_t count);
-/* Not ours any more: others have mapped something there, or moved it away. */
+/* Not ours any more: others have mapped something there. */
 void memory_forget(uint32_t first, uint32_t count);
-/* The program has mapped something over these, of which none is shared: its own stay its own. */
-void memory_replaced(uint32_t first, uint32_t count);
+/* The program has mapped something there with these rights: private pages of its own. */
+void memory_replaced(uint32_t first, uint32_t count, int prot, uint16_t marks);
+
+/* --- private.c, with the lock ----------------------------------------------------------------- */
+
+/* Marks of pages of the program: the first are taken away, the others given. */
+void memory_mark(uint32_t first, uint32_t count, uint16_t clear, uint16_t set);
+uint16_t memory_marks(uint32_t page);
+/* How many pages, up to end, are as the first is in the bits of mask and in their marks. */
+uint32_t memory_alike(uint32_t first, uint32_t end, uint8_t mask);
+/* Give private memory the marks of a page, but no locks. 0, or -errno. */
+int memory_mark_copy(char *at, size_t len, uint32_t page);
+/* What is shared there becomes private memory with the same content and marks. 0, or -errno. */
+int memory_make_private(uint32_t first, uint32_t count);
+
+/* --- mirror.c, with the lock ------------------------------------------------------------------ */
+
+/* Map all of the file; NULL: no addresses. */
+char *memory_open_mirror(size_t size);
+void memory_close_mirror(void);
+/* Map free pages at their address. 0; -EEXIST: something is there; or -errno. */
+int memory_map_pages(uint32_t first, uint32_t count);
+/* These pages at other addresses, where all is allowed. NULL: no room. */
+char *memory_begin_beside(uint32_t first, uint32_t count);
+void memory_end_beside(char *beside, uint32_t count);
 /* Copy content of shared pages. 0, or -errno. */
 int memory_copy(uint32_t first, uint32_t count, char *to);
 /* What was written there, of shared pages, is zero again. 0, or -errno. */
 int memory_punch(uint32_t first, uint32_t count);
+/* The same with pages that were found. */
+void memory_punch_at(char *beside, uint32_t count);
 /* Whether our descriptor still is the memfd. */
 bool memory_fd_is_ours(void);
+
+/* --- start.c, without the lock ---------------------------------------------------------------- */
+
+int memory_lock_all(int flags);
+int memory_unlock_all(void);
+
+/* --- remap.c, without the lock ---------------------------------------------------------------- */
+
+/* mremap(); false: not with pages of the range, or not with arguments that the kernel takes. */
+bool memory_remap(void *base, size_t old_len, size_t new_len, int flags, void *to, void **result);
 
 /* --- mmap.c ----------------------------------------------------------------------------------- */
 
@@ -156,7 +221,7 @@ bool memory_syscall(const long *arg, long *ret);
 long memory_switch_stack(long (*call)(void *arg), void *arg, char *top);
 /*
  * call(arg), which forks: on a private stack if this thread's may lie in shared pages. -1 with
- * errno ENOMEM: there is none.
+ * errno ENOMEM: there is none. errno stays what it is where the call succeeds.
  */
 long memory_call_beside(long (*call)(void *arg), void *arg);
 

@@ -5,12 +5,12 @@
  * it does with private memory, or they become private first, and the kernel does the rest:
  *
  *	munmap              the pages are free
- *	mprotect            as it is; peers have only what can be read and written
+ *	mprotect            as it is; what cannot be written becomes private
  *	madvise             DONTNEED and FREE punch a hole, so that zeros are read; most others as they are
  *	mlock               as it is
- *	mremap, MAP_FIXED   private first
- *
- * An address of the range that is free looks unmapped, although it is not.
+ *	mseal, keys         private first
+ *	MAP_FIXED           what was there leaves the file
+ *	mremap              remap.c
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -28,12 +28,14 @@ static int fail(int err)
 /* Pages of a call, and the lock. */
 struct part {
 	uint32_t first, count;
+	int err; /* errno before: a call that succeeds leaves it alone */
 	sigset_t before;
 };
 
 /* The pages of the range among those of a call, hidden from peers and locked. False: there are none. */
 static bool begin(struct part *part, const void *base, size_t len)
 {
+	part->err = errno;
 	if (!memory_part((uintptr_t)base, len, &part->first, &part->count))
 		return false;
 	memory_hide(part->first, part->count);
@@ -42,15 +44,13 @@ static bool begin(struct part *part, const void *base, size_t len)
 	return true;
 }
 
-/* What can be shown to peers is shown again. */
-static void end(struct part *part)
+/* What can be shown to peers is shown again. err: what errno shall be, or 0: the call has succeeded. */
+static void end(struct part *part, int err)
 {
-	int err = errno;
-
 	if (memory.mode == MEMORY_OPEN || memory.mode == MEMORY_CLOSED)
 		memory_show(part->first, part->count);
 	memory_unlock(&part->before);
-	errno = err;
+	errno = err ? err : part->err;
 }
 
 static uint32_t kind_of(uint32_t page)
@@ -118,55 +118,89 @@ static void *map_ours(size_t len, int flags)
 {
 	bool dirty;
 	void *p = memory_take(len, 1, false, &dirty);
+	int err = errno;
 
 #ifdef MADV_POPULATE_WRITE
 	if (p && flags & MAP_POPULATE)
 		RAW(SYS_madvise, p, round_up(len), MADV_POPULATE_WRITE);
 #endif
+	errno = err;
 	return p;
 }
 
-/* Over pages of the range. take: what is there is replaced; otherwise all of it has to be free. */
-static bool make_room(struct part *part, bool replace)
+struct map_call {
+	void *base;
+	size_t len;
+	int prot, flags, fd;
+	off_t offset;
+	void *result;
+};
+
+static int call_mmap(void *arg)
 {
-	if (replace)
-		return !memory_make_private(part->first, part->count);
-	for (uint32_t i = part->first; i < part->first + part->count; i++)
-		if (kind_of(i) == PAGE_PRIVATE || kind_of(i) == PAGE_SHARED)
-			return true; /* the kernel will say so */
-	memory_unmap_free(part->first, part->count);
+	struct map_call *call = arg;
+
+	call->result = (void *)RAW(SYS_mmap, call->base, call->len, call->prot, call->flags, call->fd,
+				   call->offset);
+	return call->result == MAP_FAILED ? -errno : call->result == call->base ? 0 : -EEXIST;
+}
+
+/* What pages are that the program has mapped itself: memory as ours, once it is private, or not. */
+static void note_mapped(const struct part *part, int prot, int flags)
+{
+	int plain = MAP_PRIVATE | MAP_ANONYMOUS;
+	int place = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_POPULATE;
+
+	memory_replaced(part->first, part->count, prot & (PROT_READ | PROT_WRITE | PROT_EXEC),
+			(flags & ~place) == plain ? 0 : MARK_OTHER);
+}
+
+/* At the address that the program names: false where that is not in the range. */
+static bool map_over(struct map_call *call, void **p)
+{
+	struct part part;
+	int ret;
+
+	if (!begin(&part, call->base, call->len))
+		return false;
+	ret = memory_replace(part.first, part.count, call_mmap, call);
+	if (!ret)
+		note_mapped(&part, call->prot, call->flags);
+	end(&part, call->result == MAP_FAILED ? -ret : 0);
+	*p = call->result;
 	return true;
 }
 
-/* With the address that the program names: false where that is not in the range. */
-static bool map_over(void *base, size_t len, int prot, int flags, int fd, off_t offset, void **p)
+/* The kernel takes the address for a wish, and grants it if nothing is there: free pages of ours. */
+static bool map_wish(struct map_call *call, void **p)
 {
 	struct part part;
 
-	if (!begin(&part, base, len))
+	if (!memory_part((uintptr_t)call->base, call->len, &part.first, &part.count))
 		return false;
-	*p = MAP_FAILED;
-	if (!make_room(&part, !(flags & MAP_FIXED_NOREPLACE)))
-		errno = ENOMEM;
-	else
-		*p = (void *)RAW(SYS_mmap, base, len, prot, flags, fd, offset);
-	if (*p == base)
-		memory_replaced(part.first, part.count);
-	end(&part);
+	memory_lock(&part.before);
+	call_mmap(call);
+	*p = call->result;
+	if (*p != MAP_FAILED && memory_part((uintptr_t)*p, call->len, &part.first, &part.count))
+		note_mapped(&part, call->prot, call->flags);
+	memory_unlock(&part.before);
 	return true;
 }
 
 /* False: it is libc's, or the kernel's, to do. */
 static bool map_here(void *base, size_t len, int prot, int flags, int fd, off_t offset, void **p)
 {
+	struct map_call call = { base, len, prot, flags, fd, offset, MAP_FAILED };
+
 	if (!base && !(flags & ~MAP_POPULATE & ~(MAP_PRIVATE | MAP_ANONYMOUS)) &&
 	    flags & MAP_ANONYMOUS && flags & MAP_PRIVATE && prot == (PROT_READ | PROT_WRITE) &&
 	    !offset && len && memory_is_open()) {
 		*p = map_ours(len, flags);
 		return *p;
 	}
-	return base && is_sound(base, len) && flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) &&
-	       map_over(base, len, prot, flags, fd, offset, p);
+	if (!base || !is_sound(base, len))
+		return false;
+	return flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) ? map_over(&call, p) : map_wish(&call, p);
 }
 
 static void *do_mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
@@ -178,14 +212,6 @@ static void *do_mmap(void *base, size_t len, int prot, int flags, int fd, off_t 
 		       : LIBC(mmap)(base, len, prot, flags, fd, offset);
 }
 
-static int unmap_piece(char *base, size_t len, uint32_t kind, int arg)
-{
-	if (kind == PAGE_GONE)
-		return (int)RAW(SYS_munmap, base, len);
-	memory_release(page_at(base), (uint32_t)(len / MEMORY_PAGE));
-	return 0;
-}
-
 static int do_munmap(void *base, size_t len)
 {
 	struct part part;
@@ -193,121 +219,64 @@ static int do_munmap(void *base, size_t len)
 
 	if (!is_sound(base, len) || !begin(&part, base, len))
 		return LIBC(munmap)(base, len);
-	ret = for_pieces(&part, base, len, true, 0, unmap_piece);
-	if (ret && errno == ENOMEM)
-		ret = 0; /* nothing was mapped there, which is no error */
-	end(&part);
-	return ret;
+	ret = memory_unmap(base, round_up(len), part.first, part.count);
+	end(&part, -ret);
+	return ret ? -1 : 0;
 }
 
-/* --- mremap ----------------------------------------------------------------------------------- */
+struct attach_call {
+	int id, flags;
+	const void *base;
+	void *result;
+};
 
-/* With the lock of both parts, if both are in the range. */
-static void *remap(struct part *old, struct part *new, void *base, size_t old_len, size_t new_len,
-		   int flags, void *to)
+static int call_shmat(void *arg)
 {
-	void *p;
+	struct attach_call *call = arg;
 
-	if ((old && memory_make_private(old->first, old->count)) ||
-	    (new &&memory_make_private(new->first, new->count))) {
-		errno = ENOMEM;
-		return MAP_FAILED;
-	}
-	p = (void *)RAW(SYS_mremap, base, old_len, new_len, flags, to);
-	if (p != MAP_FAILED && new)
-		memory_replaced(new->first, new->count);
-	if (p != MAP_FAILED && old && p != base)
-		memory_forget(old->first, old->count);
-	return p;
-}
-
-/* A length of 0 asks for the same pages once more, which only shared memory grants. */
-static bool is_refused(const void *base, size_t old_len)
-{
-	uint32_t first, count;
-
-	return !old_len && !((uintptr_t)base % MEMORY_PAGE) &&
-	       memory_part((uintptr_t)base, 1, &first, &count) &&
-	       (kind_of(first) == PAGE_SHARED || kind_of(first) == PAGE_FREE);
-}
-
-static void *do_mremap(void *base, size_t old_len, size_t new_len, int flags, void *to)
-{
-	struct part old, new;
-	bool has_old, has_new = false;
-	void *p;
-
-	if (is_refused(base, old_len)) {
-		errno = EINVAL;
-		return MAP_FAILED;
-	}
-	has_old = is_sound(base, old_len) &&
-		  memory_part((uintptr_t)base, old_len, &old.first, &old.count);
-	if (flags & MREMAP_FIXED && is_sound(to, new_len))
-		has_new = memory_part((uintptr_t)to, new_len, &new.first, &new.count);
-	if (!has_old && !has_new)
-		return LIBC(mremap)(base, old_len, new_len, flags, to);
-	if (has_old && !(flags & ~MREMAP_MAYMOVE) && new_len &&
-	    round_up(new_len) <= round_up(old_len))
-		return round_up(new_len) < round_up(old_len) &&
-				       do_munmap((char *)base + round_up(new_len),
-						 round_up(old_len) - round_up(new_len))
-			       ? MAP_FAILED
-			       : base;
-	if (has_old)
-		memory_hide(old.first, old.count);
-	if (has_new)
-		memory_hide(new.first, new.count);
-	memory_lock(&old.before);
-	if (has_new)
-		memory_release_kept_in(new.first, new.count);
-	p = remap(has_old ? &old : NULL, has_new ? &new : NULL, base, old_len, new_len, flags, to);
-	new.before = old.before;
-	if (p == MAP_FAILED && has_old && memory.mode == MEMORY_OPEN)
-		memory_show(old.first, old.count);
-	if (has_new)
-		end(&new);
-	else
-		memory_unlock(&old.before);
-	return p;
+	call->result = (void *)RAW(SYS_shmat, call->id, call->base, call->flags);
+	return call->result == (void *)-1 ? -errno : 0;
 }
 
 PUBLIC void *shmat(int id, const void *base, int flags)
 {
+	struct attach_call call = { id, flags, base, (void *)-1 };
 	struct shmid_ds info;
 	struct part part;
 	uintptr_t at = (uintptr_t)base & ~((uintptr_t)(flags & SHM_RND ? MEMORY_PAGE - 1 : 0));
-	void *p;
+	int ret;
 
 	if (!base || at % MEMORY_PAGE || !memory_part(at, 1, &part.first, &part.count) ||
 	    shmctl(id, IPC_STAT, &info) || !begin(&part, (void *)at, info.shm_segsz))
 		return LIBC(shmat)(id, base, flags);
-	if (!make_room(&part, flags & SHM_REMAP)) {
-		end(&part);
-		errno = ENOMEM;
-		return (void *)-1;
-	}
-	p = (void *)RAW(SYS_shmat, id, base, flags);
-	if (p != (void *)-1)
+	ret = memory_replace(part.first, part.count, call_shmat, &call);
+	if (!ret)
 		memory_forget(part.first, part.count);
-	end(&part);
-	return p;
+	end(&part, -ret);
+	return call.result;
 }
 
 /* --- rights ----------------------------------------------------------------------------------- */
 
+/*
+ * What cannot be written becomes private: debuggers write there all the same, by ptrace() and
+ * /proc/PID/mem, which the kernel allows only with private memory. The right is taken first, so no
+ * thread's store is lost. A kernel may forbid code in memfds, too.
+ */
 static int protect_piece(char *base, size_t len, uint32_t kind, int prot)
 {
 	uint32_t first = page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
 	int ret = (int)RAW(SYS_mprotect, base, len, prot);
 
-	/* A kernel may forbid code in memfds. */
 	if (ret && errno == EACCES && kind == PAGE_SHARED && !memory_make_private(first, count))
 		ret = (int)RAW(SYS_mprotect, base, len, prot);
-	if (!ret && kind != PAGE_GONE)
-		change(first, count, PAGE_PROT,
-		       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
-	return ret;
+	if (ret || kind == PAGE_GONE)
+		return ret;
+	change(first, count, PAGE_PROT,
+	       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
+	if (!(prot & PROT_WRITE))
+		memory_make_private(first, count); /* without memory for that it is shared */
+	return 0;
 }
 
 static int do_mprotect(void *base, size_t len, int prot)
@@ -319,11 +288,11 @@ static int do_mprotect(void *base, size_t len, int prot)
 	    !begin(&part, base, len))
 		return LIBC(mprotect)(base, len, prot);
 	ret = for_pieces(&part, base, len, false, prot, protect_piece);
-	end(&part);
+	end(&part, ret ? errno : 0);
 	return ret;
 }
 
-PUBLIC int pkey_mprotect(void *base, size_t len, int prot, int key)
+static int do_pkey_mprotect(void *base, size_t len, int prot, int key)
 {
 	struct part part;
 	int ret;
@@ -335,7 +304,13 @@ PUBLIC int pkey_mprotect(void *base, size_t len, int prot, int key)
 	ret = memory_make_private(part.first, part.count)
 		      ? fail(ENOMEM)
 		      : (int)RAW(SYS_pkey_mprotect, base, len, prot, key);
-	end(&part);
+	if (!ret) {
+		change(part.first, part.count, PAGE_PROT,
+		       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC))
+				 << PAGE_PROT_SHIFT));
+		memory_mark(part.first, part.count, 0, MARK_OTHER);
+	}
+	end(&part, ret ? errno : 0);
 	return ret;
 }
 
@@ -376,22 +351,45 @@ static int advise_shared(char *base, size_t len, int advice)
 		return memory_make_private(first, count) ? fail(ENOMEM)
 							 : (int)RAW(SYS_madvise, base, len, advice);
 	}
-	ret = (int)RAW(SYS_madvise, base, len, advice);
-	if (!ret)
-		change(first, count, 0, PAGE_ODD);
-	return ret;
+	return (int)RAW(SYS_madvise, base, len, advice);
+}
+
+/* What the kernel keeps of an advice with the mapping. */
+static void note_advice(uint32_t first, uint32_t count, int advice)
+{
+	static const struct {
+		int advice;
+		uint16_t clear, set;
+	} notes[] = {
+		{ MADV_NORMAL, MARK_SEQUENTIAL | MARK_RANDOM, 0 },
+		{ MADV_SEQUENTIAL, MARK_RANDOM, MARK_SEQUENTIAL },
+		{ MADV_RANDOM, MARK_SEQUENTIAL, MARK_RANDOM },
+		{ MADV_DONTDUMP, 0, MARK_DONTDUMP },
+		{ MADV_DODUMP, MARK_DONTDUMP, 0 },
+		{ MADV_HUGEPAGE, MARK_NOHUGE, MARK_HUGE },
+		{ MADV_NOHUGEPAGE, MARK_HUGE, MARK_NOHUGE },
+		{ MADV_MERGEABLE, 0, MARK_MERGEABLE },
+		{ MADV_UNMERGEABLE, MARK_MERGEABLE, 0 },
+		{ MADV_WIPEONFORK, 0, MARK_WIPE },
+		{ MADV_KEEPONFORK, MARK_WIPE, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
+		if (notes[i].advice == advice)
+			memory_mark(first, count, notes[i].clear, notes[i].set);
+	if (advice == MADV_DONTFORK)
+		change(first, count, 0, PAGE_NOFORK);
+	if (advice == MADV_DOFORK)
+		change(first, count, PAGE_NOFORK, 0);
 }
 
 static int advise_piece(char *base, size_t len, uint32_t kind, int advice)
 {
-	uint32_t first = page_at(base), count = (uint32_t)(len / MEMORY_PAGE);
 	int ret = kind == PAGE_SHARED ? advise_shared(base, len, advice)
 				      : (int)RAW(SYS_madvise, base, len, advice);
 
-	if (!ret && kind != PAGE_GONE && advice == MADV_DONTFORK)
-		change(first, count, 0, PAGE_NOFORK);
-	if (!ret && kind != PAGE_GONE && advice == MADV_DOFORK)
-		change(first, count, PAGE_NOFORK, 0);
+	if (!ret && kind != PAGE_GONE)
+		note_advice(page_at(base), (uint32_t)(len / MEMORY_PAGE), advice);
 	return ret;
 }
 
@@ -403,48 +401,93 @@ static int do_madvise(void *base, size_t len, int advice)
 	if (!is_sound(base, len) || !begin(&part, base, len))
 		return LIBC(madvise)(base, len, advice);
 	ret = for_pieces(&part, base, len, true, advice, advise_piece);
-	end(&part);
+	end(&part, ret ? errno : 0);
 	return ret;
 }
 
 /* --- locks ------------------------------------------------------------------------------------ */
 
-/* A free page is mapped without rights, which would count as locked. */
-static bool note_locked(const void *base, size_t len)
+/* The kernel has locked these pages, or, where it said ENOMEM, those before the first that is not mapped. */
+static int note_locked(int ret, const void *base, size_t len, uint16_t clear, uint16_t set)
 {
 	uintptr_t at = (uintptr_t)base & ~((uintptr_t)MEMORY_PAGE - 1);
+	uint32_t first, count, n = 0;
+	int err = errno;
 	sigset_t before;
-	uint32_t first, count;
-	bool mapped = true;
 
-	if (!len || len > SIZE_MAX / 2 ||
+	if ((ret && err != ENOMEM) || !len || len > SIZE_MAX / 2 ||
 	    !memory_part(at, (uintptr_t)base + len - at, &first, &count))
-		return true;
+		return ret;
 	memory_lock(&before);
-	for (uint32_t i = first; i < first + count; i++) {
-		if (kind_of(i) == PAGE_FREE)
-			mapped = false;
-		else if (kind_of(i) != PAGE_GONE)
-			memory.pages.state[i] |= PAGE_ODD;
-	}
+	while (n < count && kind_of(first + n) != PAGE_FREE)
+		n++;
+	memory_mark(first, n, clear, set);
 	memory_unlock(&before);
-	return mapped;
+	errno = err;
+	return ret;
 }
 
 static int do_mlock(const void *base, size_t len)
 {
-	return note_locked(base, len) ? LIBC(mlock)(base, len) : fail(ENOMEM);
+	if (!atomic_load(&memory.size))
+		return LIBC(mlock)(base, len);
+	return note_locked((int)RAW(SYS_mlock, base, len), base, len, MARK_ONFAULT, MARK_LOCKED);
 }
 
-PUBLIC int mlock2(const void *base, size_t len, unsigned int flags)
+static int do_mlock2(const void *base, size_t len, unsigned int flags)
 {
-	return note_locked(base, len) ? LIBC(mlock2)(base, len, flags) : fail(ENOMEM);
+	if (!atomic_load(&memory.size))
+		return LIBC(mlock2)(base, len, flags);
+	return note_locked((int)RAW(SYS_mlock2, base, len, flags), base, len, MARK_ONFAULT,
+			   flags & MLOCK_ONFAULT ? MARK_LOCKED | MARK_ONFAULT : MARK_LOCKED);
 }
 
-/* Freed pages were never locked, or have a new mapping since. */
-PUBLIC int munlock(const void *base, size_t len)
+static int do_munlock(const void *base, size_t len)
 {
-	return note_locked(base, len) ? LIBC(munlock)(base, len) : fail(ENOMEM);
+	if (!atomic_load(&memory.size))
+		return LIBC(munlock)(base, len);
+	return note_locked((int)RAW(SYS_munlock, base, len), base, len, MARK_LOCKED | MARK_ONFAULT,
+			   0);
+}
+
+/* --- what is for files, and what is for good --------------------------------------------------- */
+
+/* Whether it is a page of the program's, which is not a file to it, or none. */
+static bool is_no_file(const void *base)
+{
+	uint32_t first, count;
+
+	return memory_part((uintptr_t)base, 1, &first, &count) &&
+	       kind_of(first) != PAGE_GONE && !(memory_marks(first) & MARK_OTHER);
+}
+
+static int do_remap_file_pages(void *base, size_t len, int prot, size_t page, int flags)
+{
+	return is_no_file(base) ? fail(EINVAL)
+				: LIBC(remap_file_pages)(base, len, prot, page, flags);
+}
+
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
+
+/* What is sealed can never become private, and is asked for nothing that only private memory does. */
+static int do_mseal(void *base, size_t len, unsigned long flags)
+{
+	struct part part;
+	int ret = 0;
+
+	if (!is_sound(base, len) || !begin(&part, base, len))
+		return (int)RAW(SYS_mseal, base, len, flags);
+	/* A kernel without it, or flags that it does not know. */
+	if (!RAW(SYS_mseal, base, 0, flags))
+		ret = memory_make_private(part.first, part.count) ? fail(ENOMEM) : 0;
+	if (!ret)
+		ret = (int)RAW(SYS_mseal, base, len, flags);
+	if (!ret)
+		memory_mark(part.first, part.count, 0, MARK_OTHER);
+	end(&part, ret ? errno : 0);
+	return ret;
 }
 
 /* --- system calls ----------------------------------------------------------------------------- */
@@ -460,38 +503,75 @@ static long bind_pages(const long *arg)
 	ret = RAW(arg[0], arg[1], arg[2], arg[3], arg[4], arg[5], arg[6]);
 	if (!ret) {
 		memory.has_policies = true;
-		for (uint32_t i = part.first; i < part.first + part.count; i++)
-			if (kind_of(i) == PAGE_SHARED)
-				memory.pages.state[i] |= PAGE_ODD;
+		memory_mark(part.first, part.count, 0, MARK_NODES);
 	}
-	end(&part);
+	end(&part, ret ? errno : 0);
 	return ret;
 }
 
-/* What ours do not leave to libc's. */
+/*
+ * Whether a call names pages of the range, and ours would not leave it to libc's. Only locks take
+ * addresses that are no page's.
+ */
 static bool is_about_pages(const long *arg)
 {
 	uint32_t first, count;
+	size_t len = (size_t)arg[2];
 
 	switch (arg[0]) {
 	case SYS_mmap:
-		return true;
-	case SYS_munmap:
-	case SYS_mprotect:
-	case SYS_madvise:
-	case SYS_mlock:
-	case SYS_mbind:
-		break;
 	case SYS_mremap:
-		if (arg[4] & MREMAP_FIXED && is_sound((void *)arg[5], (size_t)arg[3]) &&
-		    memory_part((uintptr_t)arg[5], (size_t)arg[3], &first, &count))
-			return true;
+	case SYS_mlockall:
+	case SYS_munlockall:
+		return true;
+	case SYS_mlock:
+	case SYS_mlock2:
+	case SYS_munlock:
+	case SYS_remap_file_pages:
+		break;
+	case SYS_mprotect:
+		if (!is_sound((void *)arg[1], len) ||
+		    arg[3] & ~(PROT_READ | PROT_WRITE | PROT_EXEC))
+			return false;
+		break;
+	case SYS_munmap:
+	case SYS_pkey_mprotect:
+	case SYS_madvise:
+	case SYS_mbind:
+	case SYS_mseal:
+		if (!is_sound((void *)arg[1], len))
+			return false;
 		break;
 	default:
 		return false;
 	}
-	return is_sound((void *)arg[1], (size_t)arg[2]) &&
-	       memory_part((uintptr_t)arg[1], (size_t)arg[2], &first, &count);
+	return len && len <= SIZE_MAX / 2 && memory_part((uintptr_t)arg[1], len, &first, &count);
+}
+
+static bool call_locks(const long *arg, long *ret)
+{
+	void *base = (void *)arg[1];
+	size_t len = (size_t)arg[2];
+
+	switch (arg[0]) {
+	case SYS_mlock:
+		*ret = do_mlock(base, len);
+		return true;
+	case SYS_mlock2:
+		*ret = do_mlock2(base, len, (unsigned int)arg[3]);
+		return true;
+	case SYS_munlock:
+		*ret = do_munlock(base, len);
+		return true;
+	case SYS_mlockall:
+		*ret = memory_lock_all((int)arg[1]);
+		return true;
+	case SYS_munlockall:
+		*ret = memory_unlock_all();
+		return true;
+	default:
+		return false;
+	}
 }
 
 /*
@@ -518,18 +598,28 @@ bool memory_syscall(const long *arg, long *ret)
 	case SYS_mprotect:
 		*ret = do_mprotect(base, len, (int)arg[3]);
 		return true;
+	case SYS_pkey_mprotect:
+		*ret = do_pkey_mprotect(base, len, (int)arg[3], (int)arg[4]);
+		return true;
 	case SYS_madvise:
 		*ret = do_madvise(base, len, (int)arg[3]);
-		return true;
-	case SYS_mlock:
-		*ret = do_mlock(base, len);
 		return true;
 	case SYS_mbind:
 		*ret = bind_pages(arg);
 		return true;
-	default:
-		*ret = (long)do_mremap(base, len, (size_t)arg[3], (int)arg[4], (void *)arg[5]);
+	case SYS_mseal:
+		*ret = do_mseal(base, len, (unsigned long)arg[3]);
 		return true;
+	case SYS_remap_file_pages:
+		*ret = do_remap_file_pages(base, len, (int)arg[3], (size_t)arg[4], (int)arg[5]);
+		return true;
+	case SYS_mremap:
+		if (!memory_remap(base, len, (size_t)arg[3], (int)arg[4], (void *)arg[5], &p))
+			return false;
+		*ret = (long)p;
+		return true;
+	default:
+		return call_locks(arg, ret);
 	}
 }
 
@@ -554,14 +644,16 @@ PUBLIC int munmap(void *base, size_t len)
 
 PUBLIC void *mremap(void *base, size_t old_len, size_t new_len, int flags, ...)
 {
-	void *to = NULL;
+	void *to = NULL, *p;
 	va_list args;
 
 	va_start(args, flags);
 	if (flags & MREMAP_FIXED)
 		to = va_arg(args, void *);
 	va_end(args);
-	return do_mremap(base, old_len, new_len, flags, to);
+	return memory_remap(base, old_len, new_len, flags, to, &p)
+		       ? p
+		       : LIBC(mremap)(base, old_len, new_len, flags, to);
 }
 
 PUBLIC int mprotect(void *base, size_t len, int prot)
@@ -577,4 +669,32 @@ PUBLIC int madvise(void *base, size_t len, int advice)
 PUBLIC int mlock(const void *base, size_t len)
 {
 	return do_mlock(base, len);
+}
+
+PUBLIC int mlock2(const void *base, size_t len, unsigned int flags)
+{
+	return do_mlock2(base, len, flags);
+}
+
+PUBLIC int munlock(const void *base, size_t len)
+{
+	return do_munlock(base, len);
+}
+
+PUBLIC int pkey_mprotect(void *base, size_t len, int prot, int key)
+{
+	return do_pkey_mprotect(base, len, prot, key);
+}
+
+PUBLIC int remap_file_pages(void *base, size_t len, int prot, size_t page, int flags)
+{
+	return do_remap_file_pages(base, len, prot, page, flags);
+}
+
+/* Newer than many C libraries. */
+PUBLIC int mseal(void *base, size_t len, unsigned long flags);
+
+PUBLIC int mseal(void *base, size_t len, unsigned long flags)
+{
+	return do_mseal(base, len, flags);
 }

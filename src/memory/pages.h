@@ -19,13 +19,13 @@
 
 /* What a page is: one of the first four, with any of the marks. */
 enum page_state {
-	PAGE_FREE = 0,    /* nobody's; PROT_NONE */
+	PAGE_FREE = 0,    /* nobody's; not mapped */
 	PAGE_SHARED = 1,  /* the program's, in the memfd at the same offset */
 	PAGE_PRIVATE = 2, /* the program's: private memory, or what it has mapped over its own */
 	PAGE_GONE = 3,    /* not in our hands: unmapped, or mapped by others */
 	PAGE_KIND = 3,
 	PAGE_HEAD = 4, /* the first page of a block of malloc(), or, with length 0, of a mapping */
-	PAGE_ODD = 8,  /* the mapping has marks of its own: locked, advice */
+	PAGE_ODD = 8,  /* the mapping has marks of its own: locked, advice, nodes */
 	PAGE_NOFORK = 16,   /* MADV_DONTFORK */
 	PAGE_PROT = 7 << 5, /* PROT_READ, PROT_WRITE, PROT_EXEC */
 };

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the pages of the range: how they come to the program, go back, and become private.
+ * Owns the pages of the range: how they come to the program and go back.
  *
- * A free page is mapped from the memfd without rights, and it is a hole there: so taking one is one
- * mprotect(), its content is zero, and nothing needs the descriptor, which the program may have
- * closed. Giving it back is punching the hole again (MADV_REMOVE) and taking the rights. Only pages
- * whose mapping has other marks than that are mapped anew.
+ * A free page is not mapped, as any other that the program does not have, and it is a hole in the
+ * memfd: its content is zero when it is taken. It is mapped, and the hole punched again, through the
+ * mirror (mirror.c), so nothing needs the descriptor, which the program may have closed.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "memory/libc.h"
 #include "memory/memory.h"
@@ -32,42 +29,6 @@ static uint32_t page_of(const void *p)
 static uint32_t kind_of(uint32_t page)
 {
 	return memory.pages.state[page] & PAGE_KIND;
-}
-
-static bool is_ours(int fd)
-{
-	struct stat st;
-
-	return fd >= 0 && !fstat(fd, &st) && st.st_dev == memory.file.dev &&
-	       st.st_ino == memory.file.ino;
-}
-
-bool memory_fd_is_ours(void)
-{
-	return is_ours(memory.file.fd);
-}
-
-/*
- * The memfd under a number that no other thread knows: one could put another file at the first one
- * between a look and a use. -1: the program has closed it.
- */
-static int borrow_fd(void)
-{
-	enum { HIGH = 400 }; /* where nobody expects the number that he opens next */
-	int fd = (int)RAW(SYS_fcntl, memory.file.fd, F_DUPFD_CLOEXEC, HIGH);
-
-	if (fd < 0)
-		fd = (int)RAW(SYS_fcntl, memory.file.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	if (fd < 0 || is_ours(fd))
-		return fd;
-	RAW(SYS_close, fd);
-	return -1;
-}
-
-static void return_fd(int fd)
-{
-	if (is_ours(fd))
-		RAW(SYS_close, fd);
 }
 
 bool memory_part(uintptr_t base, size_t len, uint32_t *first, uint32_t *count)
@@ -114,195 +75,7 @@ void memory_show(uint32_t first, uint32_t count)
 	}
 }
 
-/* --- content ---------------------------------------------------------------------------------- */
-
-static int prot_of(uint32_t page)
-{
-	return (memory.pages.state[page] & PAGE_PROT) >> PAGE_PROT_SHIFT;
-}
-
-/*
- * The same pages of the file once more, elsewhere: what the program has forbidden at their own
- * address, to others of its threads as well, is allowed here. No descriptor is needed. NULL: no room.
- */
-static char *map_again(uint32_t first, uint32_t count)
-{
-	size_t len = bytes_of(count);
-	char *at = (char *)RAW(SYS_mremap, memory_page(first), 0, len, MREMAP_MAYMOVE);
-
-	if (at == MAP_FAILED)
-		return NULL;
-	RAW(SYS_munlock, at, len); /* as the first, perhaps */
-	if (!RAW(SYS_mprotect, at, len, PROT_READ | PROT_WRITE))
-		return at;
-	RAW(SYS_munmap, at, len);
-	return NULL;
-}
-
-/* Pages of one state in the bits of PAGE_PROT. */
-static int copy_alike(char *to, uint32_t first, uint32_t count)
-{
-	char *again;
-
-	if (prot_of(first) & PROT_READ) {
-		memcpy(to, memory_page(first), bytes_of(count));
-		return 0;
-	}
-	again = map_again(first, count);
-	if (!again)
-		return -ENOMEM;
-	memcpy(to, again, bytes_of(count));
-	RAW(SYS_munmap, again, bytes_of(count));
-	return 0;
-}
-
-/*
- * In pieces that stay in the cache between the kernel's making of the pages, one call for all
- * instead of a fault for each, and the copy.
- */
-static int copy_extent(char *to, uint32_t first, uint32_t count)
-{
-	enum { PIECE = 32 };
-	uint32_t end = first + count, n;
-	int ret = 0;
-
-	for (; first < end && !ret; first += n, to += bytes_of(n)) {
-		n = pages_alike(&memory.pages, first, end - first > PIECE ? first + PIECE : end,
-				PAGE_PROT);
-#ifdef MADV_POPULATE_WRITE
-		RAW(SYS_madvise, to, bytes_of(n), MADV_POPULATE_WRITE);
-#endif
-		ret = copy_alike(to, first, n);
-	}
-	return ret;
-}
-
-/* Only what was written: the rest is holes, and to is zero. */
-static int copy_data(int fd, uint32_t first, uint32_t count, char *to)
-{
-	off_t start = (off_t)bytes_of(first), end = start + (off_t)bytes_of(count);
-	off_t data, hole;
-	int ret;
-
-	for (off_t at = start; at < end; at = hole) {
-		data = RAW(SYS_lseek, fd, at, SEEK_DATA);
-		if (data < 0)
-			return errno == ENXIO ? 0 : -errno; /* nothing but a hole to the end */
-		if (data >= end)
-			return 0;
-		hole = RAW(SYS_lseek, fd, data, SEEK_HOLE);
-		if (hole < 0)
-			return -errno;
-		hole = hole > end ? end : hole;
-		ret = copy_extent(to + (data - start), (uint32_t)(data / MEMORY_PAGE),
-				  (uint32_t)((hole - data) / MEMORY_PAGE));
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-int memory_copy(uint32_t first, uint32_t count, char *to)
-{
-	int fd = borrow_fd(), ret;
-
-	/* Nobody knows what was written, so all of it is copied. */
-	if (fd < 0)
-		return copy_extent(to, first, count);
-	ret = copy_data(fd, first, count, to);
-	if (ret == -EBADF) /* another thread closes all there is */
-		ret = copy_extent(to, first, count);
-	return_fd(fd);
-	return ret;
-}
-
-/* By the mapping alone: the descriptor could be another file, whose content would be lost. */
-int memory_punch(uint32_t first, uint32_t count)
-{
-	char *at = memory_page(first), *again;
-	size_t len = bytes_of(count);
-	int err;
-
-	if (!RAW(SYS_madvise, at, len, MADV_REMOVE))
-		return 0;
-	/* Some kernels want the right to write, and none does it with locked pages. */
-	again = map_again(first, count);
-	if (!again)
-		return -ENOMEM;
-	err = RAW(SYS_madvise, again, len, MADV_REMOVE) ? errno : 0;
-	RAW(SYS_munmap, again, len);
-	return -err;
-}
-
 /* --- pages come and go ------------------------------------------------------------------------ */
-
-/* A mapping without marks for pages that the program has left. False: there is none any more. */
-static bool map_anew(uint32_t first, uint32_t count)
-{
-	char *at = memory_page(first);
-	size_t len = bytes_of(count);
-	int fd = memory.mode == MEMORY_OPEN ? borrow_fd() : -1;
-	bool mapped = false;
-
-	if (fd >= 0)
-		mapped = RAW(SYS_mmap, at, len, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-			     fd, bytes_of(first)) == (long)at;
-	else if (memory.mode == MEMORY_INHERITED)
-		mapped = RAW(SYS_mmap, at, len, PROT_NONE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-			     0) == (long)at;
-	if (!mapped)
-		RAW(SYS_munmap, at, len);
-	else
-		RAW(SYS_madvise, at, len, MADV_DONTDUMP);
-	return_fd(fd);
-	return mapped;
-}
-
-/*
- * Rights, and a place in core dumps, which would otherwise fill the file: the kernel makes every page
- * that it dumps.
- */
-static bool open_pages(uint32_t first, uint32_t count)
-{
-	if (RAW(SYS_mprotect, memory_page(first), bytes_of(count), PROT_READ | PROT_WRITE))
-		return false;
-	RAW(SYS_madvise, memory_page(first), bytes_of(count), MADV_DODUMP);
-	return true;
-}
-
-/* What a program has told the kernel of the nodes for these pages stays with the file. */
-static void forget_policy(uint32_t first, uint32_t count)
-{
-	if (memory.has_policies)
-		RAW(SYS_mbind, memory_page(first), bytes_of(count), 0, NULL, 0, 0);
-}
-
-/* Pages of one state go back to the system. False: they are not ours any more. */
-static bool give_back(uint32_t first, uint32_t count, uint8_t state)
-{
-	char *at = memory_page(first);
-	size_t len = bytes_of(count);
-
-	if (memory.mode == MEMORY_OPEN && (state & (uint8_t)~PAGE_HEAD) == PLAIN &&
-	    !RAW(SYS_madvise, at, len, MADV_REMOVE)) {
-		/* Where that fails, for too many mappings, they are free all the same. */
-		RAW(SYS_mprotect, at, len, PROT_NONE);
-		RAW(SYS_madvise, at, len, MADV_DONTDUMP);
-		return true;
-	}
-	if ((state & PAGE_KIND) == PAGE_SHARED) {
-		if (state & PAGE_ODD)
-			RAW(SYS_munlock, at, len);
-		forget_policy(first, count);
-		if (memory_punch(first, count)) {
-			/* What was written there is still there. */
-			RAW(SYS_munmap, at, len);
-			return false;
-		}
-	}
-	return map_anew(first, count);
-}
 
 /* These pages, of the program until now, begin no block or mapping any more. */
 static void lose_heads(uint32_t first, uint32_t count)
@@ -311,30 +84,133 @@ static void lose_heads(uint32_t first, uint32_t count)
 		memory.heads -= (memory.pages.state[i] & PAGE_HEAD) != 0;
 }
 
-void memory_release(uint32_t first, uint32_t count)
+/* What is left of a mapping begins at this page. */
+static void begin_rest(uint32_t page)
+{
+	if (page >= memory.high || kind_of(page) != PAGE_SHARED ||
+	    memory.pages.state[page] & PAGE_HEAD)
+		return;
+	memory.pages.state[page] |= PAGE_HEAD;
+	memory.pages.info[page].len = 0;
+	memory.heads++;
+}
+
+void memory_unmapped(uint32_t first, uint32_t count)
 {
 	uint32_t end = first + count, n;
-	uint8_t state;
 
 	for (; first < end; first += n) {
-		state = memory.pages.state[first];
-		n = pages_alike(&memory.pages, first, end, (uint8_t)~PAGE_HEAD);
-		if ((state & PAGE_KIND) == PAGE_FREE || (state & PAGE_KIND) == PAGE_GONE)
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_FREE)
 			continue;
-		memory.used -= n;
-		lose_heads(first, n);
-		if (give_back(first, n, state))
-			pages_give(&memory.pages, first, n);
-		else
-			memset(&memory.pages.state[first], PAGE_GONE, n);
+		if (kind_of(first) != PAGE_GONE) {
+			memory.used -= n;
+			lose_heads(first, n);
+		}
+		pages_give(&memory.pages, first, n);
 	}
-	/* What is left of a mapping begins here. */
-	if (end < memory.high && kind_of(end) == PAGE_SHARED &&
-	    !(memory.pages.state[end] & PAGE_HEAD)) {
-		memory.pages.state[end] |= PAGE_HEAD;
-		memory.pages.info[end].len = 0;
-		memory.heads++;
+	begin_rest(end);
+}
+
+/*
+ * What a program has told the kernel of the nodes stays with the file. The kernel skips a policy that
+ * this mapping has already, so it gets another one first.
+ */
+static void forget_policy(char *beside, size_t len)
+{
+	enum { DEFAULT = 0, PREFERRED = 1 };
+
+	RAW(SYS_mbind, beside, len, PREFERRED, NULL, 0, 0);
+	RAW(SYS_mbind, beside, len, DEFAULT, NULL, 0, 0);
+}
+
+void memory_punch_shared(uint32_t first, uint32_t count, char *beside)
+{
+	uint32_t end = first + count, at = first, n;
+	char *there;
+
+	for (; at < end; at += n) {
+		n = pages_alike(&memory.pages, at, end, PAGE_KIND);
+		if (kind_of(at) != PAGE_SHARED)
+			continue;
+		there = beside + bytes_of(at - first);
+		if (memory.has_policies)
+			forget_policy(there, bytes_of(n));
+		memory_punch_at(there, n);
 	}
+}
+
+/* The first shared page of these, or end. */
+static uint32_t find_shared(uint32_t first, uint32_t end)
+{
+	while (first < end && kind_of(first) != PAGE_SHARED)
+		first += pages_alike(&memory.pages, first, end, PAGE_KIND);
+	return first;
+}
+
+/* Pages are found elsewhere first: without a mirror nothing leads to them afterwards. */
+int memory_replace(uint32_t first, uint32_t count, memory_call *call, void *arg)
+{
+	uint32_t end = first + count, shared = find_shared(first, end);
+	char *beside = shared < end ? memory_begin_beside(shared, end - shared) : NULL;
+	int ret;
+
+	if (shared < end && !beside)
+		return -ENOMEM;
+	ret = call(arg);
+	if (!ret && beside)
+		memory_punch_shared(shared, end - shared, beside);
+	if (beside)
+		memory_end_beside(beside, end - shared);
+	return ret;
+}
+
+struct area {
+	char *base;
+	size_t len;
+};
+
+static int unmap_area(void *arg)
+{
+	const struct area *area = arg;
+
+	return RAW(SYS_munmap, area->base, area->len) ? -errno : 0;
+}
+
+/* Where a limit leaves no room to find them elsewhere: what was written goes first. */
+static int unmap_in_place(struct area *area, uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, n;
+
+	for (; first < end; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_SHARED)
+			RAW(SYS_madvise, memory_page(first), bytes_of(n), MADV_REMOVE);
+	}
+	return unmap_area(area);
+}
+
+/* One call for all of it, of which the kernel refuses the whole or nothing. */
+int memory_unmap(char *base, size_t len, uint32_t first, uint32_t count)
+{
+	struct area area = { base, len };
+	int ret = memory_replace(first, count, unmap_area, &area);
+
+	if (ret == -ENOMEM && !memory.mirror)
+		ret = unmap_in_place(&area, first, count);
+	if (!ret)
+		memory_unmapped(first, count);
+	return ret;
+}
+
+void memory_release(uint32_t first, uint32_t count)
+{
+	if (!memory_unmap(memory_page(first), bytes_of(count), first, count))
+		return;
+	/* Sealed, or too many mappings: they stay, and are no block any more. */
+	lose_heads(first, count);
+	for (uint32_t i = first; i < first + count; i++)
+		memory.pages.state[i] &= (uint8_t)~PAGE_HEAD;
 }
 
 /* Number i of the kept blocks goes back. Hidden: peers have lost it already. */
@@ -444,9 +320,21 @@ static bool keep(void *p, uint32_t first, uint32_t count, sigset_t *before)
 	return false;
 }
 
+/* Something was mapped past libc's functions at addresses that are free. */
+static void note_strangers(uint32_t first, uint32_t count)
+{
+	unsigned char in;
+
+	for (uint32_t i = first; i < first + count; i++)
+		if (!RAW(SYS_mincore, memory_page(i), MEMORY_PAGE, &in))
+			memory_forget(i, 1);
+}
+
 static uint32_t take_new(uint32_t count, size_t align)
 {
-	uint32_t first;
+	enum { TRIES = 8 };
+	uint32_t first = PAGES_NONE;
+	int ret = -ENOMEM;
 
 	if (memory.heads >= MEMORY_HEADS)
 		return PAGES_NONE;
@@ -454,14 +342,20 @@ static uint32_t take_new(uint32_t count, size_t align)
 		memory_release_kept();
 	if (memory.used + count > memory.limit)
 		return PAGES_NONE;
-	first = pages_take(&memory.pages, count,
-			   align > MEMORY_PAGE ? (uint32_t)(align / MEMORY_PAGE) : 1, PLAIN);
-	if (first == PAGES_NONE)
-		return first;
-	if (!open_pages(first, count)) {
+	for (int i = 0; i < TRIES; i++) {
+		first = pages_take(&memory.pages, count,
+				   align > MEMORY_PAGE ? (uint32_t)(align / MEMORY_PAGE) : 1, PLAIN);
+		if (first == PAGES_NONE)
+			return first;
+		ret = memory_map_pages(first, count);
+		if (!ret)
+			break;
 		pages_give(&memory.pages, first, count);
-		return PAGES_NONE;
+		if (ret == -EEXIST)
+			note_strangers(first, count);
 	}
+	if (ret)
+		return PAGES_NONE;
 	memory.used += count;
 	if (memory.high < first + count)
 		memory.high = first + count;
@@ -542,7 +436,7 @@ static bool grow(uint32_t first, uint32_t count, uint32_t more)
 	    memory.used + more > memory.limit ||
 	    !pages_take_at(&memory.pages, first + count, more, PLAIN))
 		return false;
-	if (!open_pages(first + count, more)) {
+	if (memory_map_pages(first + count, more)) {
 		pages_give(&memory.pages, first + count, more);
 		return false;
 	}
@@ -587,88 +481,7 @@ void memory_drop_kept(void)
 	memory_unlock(&before);
 }
 
-/* --- pages leave ------------------------------------------------------------------------------ */
-
-/* Rights, and the one mark that counts, as they were. */
-static int mark_private(uint32_t first, uint32_t count)
-{
-	uint32_t end = first + count, n;
-
-	for (; first < end; first += n) {
-		n = pages_alike(&memory.pages, first, end, PAGE_PROT | PAGE_NOFORK);
-		if (prot_of(first) != (PROT_READ | PROT_WRITE) &&
-		    RAW(SYS_mprotect, memory_page(first), bytes_of(n), prot_of(first)))
-			return -errno;
-		if (memory.pages.state[first] & PAGE_NOFORK &&
-		    RAW(SYS_madvise, memory_page(first), bytes_of(n), MADV_DONTFORK))
-			return -errno;
-	}
-	return 0;
-}
-
-/* In one piece: what the program knows as one mapping is still one for the kernel. */
-static int make_run_private(uint32_t first, uint32_t count)
-{
-	char *at = memory_page(first), *to, *again;
-	size_t len = bytes_of(count);
-	int ret;
-
-	to = (char *)RAW(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			 -1, 0);
-	if (to == MAP_FAILED)
-		return -ENOMEM;
-	ret = memory_copy(first, count, to);
-	if (!ret)
-		forget_policy(first, count);
-	/* Punched through a mapping of its own, when no thread can write there any more. */
-	again = ret ? NULL : map_again(first, count);
-	if (!ret && !again)
-		ret = -ENOMEM;
-	if (!ret && RAW(SYS_mremap, to, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) != (long)at)
-		ret = -errno;
-	if (ret) {
-		RAW(SYS_munmap, to, len);
-		if (again)
-			RAW(SYS_munmap, again, len);
-		return ret;
-	}
-	if (RAW(SYS_madvise, again, len, MADV_REMOVE))
-		memset(again, 0, len); /* whoever has the page next relies on it */
-	RAW(SYS_munmap, again, len);
-	for (uint32_t i = first; i < first + count; i++)
-		memory.pages.state[i] =
-			(uint8_t)((memory.pages.state[i] & ~(PAGE_KIND | PAGE_ODD)) | PAGE_PRIVATE);
-	return mark_private(first, count);
-}
-
-int memory_make_private(uint32_t first, uint32_t count)
-{
-	uint32_t end = first + count, n;
-	int ret = 0;
-
-	for (; first < end && !ret; first += n) {
-		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_SHARED)
-			ret = make_run_private(first, n);
-	}
-	return ret;
-}
-
-void memory_unmap_free(uint32_t first, uint32_t count)
-{
-	uint32_t end = first + count, n;
-
-	/* All of the range, or a part that others now use. */
-	if (count < memory.pages.count && memory.high < end)
-		memory.high = end;
-	for (; first < end; first += n) {
-		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_FREE) {
-			pages_take_at(&memory.pages, first, n, PAGE_GONE);
-			RAW(SYS_munmap, memory_page(first), bytes_of(n));
-		}
-	}
-}
+/* --- pages that others have ------------------------------------------------------------------- */
 
 void memory_forget(uint32_t first, uint32_t count)
 {
@@ -686,21 +499,26 @@ void memory_forget(uint32_t first, uint32_t count)
 			memset(&memory.pages.state[first], PAGE_GONE, n);
 		}
 	}
+	begin_rest(end);
 }
 
-/* Marks were those of the mapping that is gone; a block is still one, and free() takes it. */
-void memory_replaced(uint32_t first, uint32_t count)
+/* A block is still one, and free() takes it. */
+void memory_replaced(uint32_t first, uint32_t count, int prot, uint16_t marks)
 {
+	uint8_t state = (uint8_t)(PAGE_PRIVATE | prot << PAGE_PROT_SHIFT);
 	uint32_t end = first + count, n;
 
-	for (; first < end; first += n) {
-		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
-		if (kind_of(first) == PAGE_FREE || kind_of(first) == PAGE_GONE) {
-			memory_forget(first, n);
-			continue;
-		}
-		for (uint32_t i = first; i < first + n; i++)
-			memory.pages.state[i] = (uint8_t)((memory.pages.state[i] & PAGE_HEAD) |
-							  PAGE_PRIVATE | PAGE_RW);
+	if (memory.high < end)
+		memory.high = end;
+	for (uint32_t at = first; at < end; at += n) {
+		n = pages_alike(&memory.pages, at, end, PAGE_KIND);
+		if (kind_of(at) == PAGE_FREE || kind_of(at) == PAGE_GONE)
+			memory.used += n;
+		if (kind_of(at) == PAGE_FREE)
+			pages_take_at(&memory.pages, at, n, state);
+		for (uint32_t i = at; i < at + n; i++)
+			memory.pages.state[i] = (memory.pages.state[i] & PAGE_HEAD) | state;
 	}
+	memory_mark(first, count, 0, marks);
+	begin_rest(end);
 }

@@ -149,12 +149,16 @@ static char *map_stack(void)
 long memory_call_beside(long (*call)(void *arg), void *arg)
 {
 	struct beside beside = { .call = call, .arg = arg };
+	int before = errno, err;
 	char *stack;
 	long ret;
-	int err;
 
-	if (!is_near_shared(__builtin_frame_address(0)))
-		return call(arg);
+	if (!is_near_shared(__builtin_frame_address(0))) {
+		ret = call(arg);
+		if (ret >= 0)
+			errno = before;
+		return ret;
+	}
 	stack = map_stack();
 	if (!stack) {
 		errno = ENOMEM;
@@ -170,6 +174,6 @@ long memory_call_beside(long (*call)(void *arg), void *arg)
 	if (beside.handling)
 		memory_unblock(&beside.mask);
 	RAW(SYS_munmap, stack, GUARD + STACK);
-	errno = err;
+	errno = ret < 0 ? err : before;
 	return ret;
 }

@@ -87,34 +87,37 @@ static int open_file(const struct vb_born_hooks *hooks, uint64_t size)
 	return 0;
 }
 
-/* size bytes of addresses that start at a multiple of HUGE_PAGE, mapped from the file. */
-static char *map_range(size_t size)
+/*
+ * size bytes of addresses that start at a multiple of HUGE_PAGE, and of which the kernel gives none to
+ * others before all are in use: an eighth or more below where it stands now. It goes down from the
+ * highest addresses, 16 TiB until there; or up from a third of all, where the stack has no limit. 0: none
+ * are free.
+ */
+static uintptr_t find_range(size_t size, uintptr_t now)
 {
-	char *place, *base;
+	uintptr_t wish;
+	char *place;
 
-	place = (char *)RAW(SYS_mmap, NULL, size + HUGE_PAGE, PROT_NONE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (place == MAP_FAILED)
-		return NULL;
-	base = (char *)(((uintptr_t)place + HUGE_PAGE - 1) & ~((uintptr_t)HUGE_PAGE - 1));
-	if (RAW(SYS_mmap, base, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-		memory.file.fd, 0) != (long)base) {
-		RAW(SYS_munmap, place, size + HUGE_PAGE);
-		return NULL;
+	for (uintptr_t i = 1; i <= 5; i++) {
+		wish = (now - i * (now / 8)) & ~((uintptr_t)HUGE_PAGE - 1);
+		place = (char *)RAW(SYS_mmap, wish, size, PROT_NONE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (place == MAP_FAILED)
+			continue;
+		RAW(SYS_munmap, place, size);
+		if ((uintptr_t)place == wish)
+			return wish;
 	}
-	if (base > place)
-		RAW(SYS_munmap, place, base - place);
-	RAW(SYS_munmap, base + size, place + HUGE_PAGE - base);
-	RAW(SYS_madvise, base, size, MADV_DONTDUMP);
-	return base;
+	return 0;
 }
 
 static int make_range(const struct vb_born_hooks *hooks, uint64_t limit)
 {
 	uint64_t size = (limit * SPARE + HUGE_PAGE - 1) & ~((uint64_t)HUGE_PAGE - 1);
 	uint32_t count = (uint32_t)(size / MEMORY_PAGE);
-	size_t notes = count * (sizeof(struct page_info) + 1);
-	char *base, *info;
+	size_t notes = count * (sizeof(struct page_info) + sizeof(uint16_t) + 1);
+	uintptr_t base;
+	char *info;
 	int ret;
 
 	ret = open_file(hooks, size);
@@ -122,47 +125,43 @@ static int make_range(const struct vb_born_hooks *hooks, uint64_t limit)
 		return ret;
 	info = (char *)RAW(SYS_mmap, NULL, notes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	base = info == MAP_FAILED ? NULL : map_range(size);
+	base = info == MAP_FAILED || !memory_open_mirror(size)
+		       ? 0
+		       : find_range(size, (uintptr_t)memory.mirror);
 	if (!base) {
+		if (memory.mirror)
+			RAW(SYS_munmap, memory.mirror, size);
+		memory.mirror = NULL;
 		if (info != MAP_FAILED)
 			RAW(SYS_munmap, info, notes);
 		close(memory.file.fd);
 		memory.file.fd = -1;
 		return -ENOMEM;
 	}
-	pages_init(&memory.pages, (uintptr_t)base / MEMORY_PAGE, count,
-		   (uint8_t *)(info + count * sizeof(struct page_info)), (struct page_info *)info);
+	memory.marks = (uint16_t *)(info + count * sizeof(struct page_info));
+	pages_init(&memory.pages, base / MEMORY_PAGE, count, (uint8_t *)(memory.marks + count),
+		   (struct page_info *)info);
 	memory.limit = (uint32_t)(limit / MEMORY_PAGE);
 	memory.hooks = *hooks;
-	atomic_store_explicit(&memory.base, (uintptr_t)base, memory_order_relaxed);
+	atomic_store_explicit(&memory.base, base, memory_order_relaxed);
 	/* Pairs with memory_has. */
 	atomic_store_explicit(&memory.size, size, memory_order_release);
 	return 0;
 }
 
-/* A forked child has opened a card: what is free becomes its own file's. */
+/* A forked child has opened a card: what is free is its own file's from now on. */
 static int take_over_range(const struct vb_born_hooks *hooks)
 {
-	uint32_t n;
-	char *at;
-	int ret;
+	int ret = open_file(hooks, memory.size);
 
-	ret = open_file(hooks, memory.size);
 	if (ret)
 		return ret;
-	memory.hooks = *hooks;
-	for (uint32_t first = 0; first < memory.pages.count; first += n) {
-		n = pages_alike(&memory.pages, first, memory.pages.count, PAGE_KIND);
-		at = memory_page(first);
-		if (memory.pages.state[first] != PAGE_FREE)
-			continue;
-		if (RAW(SYS_mmap, at, (size_t)n * MEMORY_PAGE, PROT_NONE,
-			MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.file.fd,
-			(off_t)first * MEMORY_PAGE) != (long)at)
-			memory_unmap_free(first, n);
-		else
-			RAW(SYS_madvise, at, (size_t)n * MEMORY_PAGE, MADV_DONTDUMP);
+	if (!memory_open_mirror(memory.size)) {
+		close(memory.file.fd);
+		memory.file.fd = -1;
+		return -ENOMEM;
 	}
+	memory.hooks = *hooks;
 	return 0;
 }
 
@@ -217,8 +216,7 @@ void memory_close(void)
 	if (memory.mode != MEMORY_CLOSED) {
 		memory_release_kept();
 		atomic_store_explicit(&memory.mode, MEMORY_CLOSED, memory_order_release);
-		if (memory.size)
-			memory_unmap_free(0, memory.pages.count);
+		memory_close_mirror();
 	}
 	memory_unlock(&before);
 	errno = err;
@@ -266,9 +264,38 @@ PUBLIC int prlimit64(pid_t pid, enum __rlimit_resource resource, const struct rl
 	return LIBC(prlimit64)(pid, resource, limit, old);
 }
 
-/* Every address of the range would be locked, and count. */
+/* Every address of the mirror would be locked, and count. */
+int memory_lock_all(int flags)
+{
+	int ret;
+
+	memory_close();
+	ret = atomic_load(&memory.size) ? (int)RAW(SYS_mlockall, flags) : LIBC(mlockall)(flags);
+	if (!ret && flags & MCL_CURRENT)
+		memory.locked_all = true;
+	return ret;
+}
+
+int memory_unlock_all(void)
+{
+	int ret = atomic_load(&memory.size) ? (int)RAW(SYS_munlockall) : LIBC(munlockall)();
+	sigset_t before;
+
+	if (ret || !atomic_load(&memory.size))
+		return ret;
+	memory_lock(&before);
+	memory.locked_all = false;
+	memory_mark(0, memory.high, MARK_LOCKED | MARK_ONFAULT, 0);
+	memory_unlock(&before);
+	return ret;
+}
+
 PUBLIC int mlockall(int flags)
 {
-	memory_close();
-	return LIBC(mlockall)(flags);
+	return memory_lock_all(flags);
+}
+
+PUBLIC int munlockall(void)
+{
+	return memory_unlock_all();
 }

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns mremap() of pages of the range.
+ *
+ *	smaller            the kernel unmaps what is behind
+ *	larger, with room  the kernel makes the last mapping longer: behind page N of the file is page N + 1
+ *	moved              page N of the range is page N of the file, and peers rely on it: so the pages
+ *	                   become private, and the kernel moves those
+ *
+ * What is one mapping to the program may be several to the kernel, where some of its pages were private
+ * before others. Then they are moved one after the other.
+ */
+#include <errno.h>
+#include <stdint.h>
+
+#include "memory/libc.h"
+#include "memory/memory.h"
+
+/* A call, and the pages of the range that it names. */
+struct remap {
+	char *base;
+	size_t old_len, new_len; /* whole pages */
+	int flags;
+	char *to;               /* with MREMAP_FIXED, or where it came to */
+	bool has_old, has_new;  /* there are pages of the range there */
+	uint32_t first, count;  /* of old */
+	uint32_t new_first, new_count;
+};
+
+static size_t round_up(size_t len)
+{
+	return (len + MEMORY_PAGE - 1) & ~((size_t)MEMORY_PAGE - 1);
+}
+
+static uint32_t kind_of(uint32_t page)
+{
+	return memory.pages.state[page] & PAGE_KIND;
+}
+
+static int call_kernel(const struct remap *call, char **at)
+{
+	*at = (char *)RAW(SYS_mremap, call->base, call->old_len, call->new_len, call->flags,
+			  call->to);
+	return *at == MAP_FAILED ? -errno : 0;
+}
+
+/* Whether all of it is one mapping to the program: anonymous memory with the same rights and marks. */
+static bool is_one(const struct remap *call)
+{
+	const uint8_t *state = &memory.pages.state[call->first];
+	uint16_t marks = memory_marks(call->first);
+
+	if ((size_t)call->count * MEMORY_PAGE != call->old_len || marks & MARK_OTHER)
+		return false;
+	for (uint32_t i = 0; i < call->count; i++) {
+		uint32_t kind = kind_of(call->first + i);
+
+		if ((kind != PAGE_SHARED && kind != PAGE_PRIVATE) ||
+		    (state[i] ^ state[0]) & (PAGE_PROT | PAGE_NOFORK) ||
+		    memory_marks(call->first + i) != marks)
+			return false;
+	}
+	return true;
+}
+
+/* --- in place --------------------------------------------------------------------------------- */
+
+static int call_shrink(void *arg)
+{
+	const struct remap *call = arg;
+	char *at;
+
+	return call_kernel(call, &at);
+}
+
+/* Or the length that it has: the kernel says whether anything is there. */
+static int shrink(struct remap *call)
+{
+	uint32_t first, count;
+	int ret;
+
+	if (!memory_part((uintptr_t)call->base + call->new_len, call->old_len - call->new_len,
+			 &first, &count))
+		return call_shrink(call);
+	ret = memory_replace(first, count, call_shrink, call);
+	if (!ret)
+		memory_unmapped(first, count);
+	return ret;
+}
+
+/* The pages behind the last one are as that is. */
+static void note_growth(uint32_t last, uint32_t more)
+{
+	uint8_t state = memory.pages.state[last] & (uint8_t)~PAGE_HEAD;
+
+	pages_take_at(&memory.pages, last + 1, more, state & (uint8_t)~PAGE_ODD);
+	memory_mark(last + 1, more, 0, memory.pages.state[last] & PAGE_ODD ? memory.marks[last] : 0);
+	memory.used += more;
+	if (memory.high < last + 1 + more)
+		memory.high = last + 1 + more;
+	if (memory.mode == MEMORY_OPEN)
+		memory_show(last + 1, more);
+}
+
+/* Whether the pages behind it are free, in the range. */
+static bool has_room(const struct remap *call)
+{
+	uint32_t more = (uint32_t)((call->new_len - call->old_len) / MEMORY_PAGE);
+	uint32_t end = call->first + call->count;
+
+	if (call->new_len > memory.size || more > memory.pages.count - end)
+		return false;
+	memory_release_kept_in(end, more);
+	for (uint32_t i = end; i < end + more; i++)
+		if (kind_of(i) != PAGE_FREE)
+			return false;
+	return true;
+}
+
+/* False: it is not possible there. */
+static bool grow_in_place(const struct remap *call)
+{
+	uint32_t more = (uint32_t)((call->new_len - call->old_len) / MEMORY_PAGE);
+	uint32_t last = call->first + call->count - 1;
+	char *at = memory_page(last);
+
+	if (memory.used + more > memory.limit)
+		return false;
+	if (RAW(SYS_mremap, at, MEMORY_PAGE, (size_t)(more + 1) * MEMORY_PAGE, 0) != (long)at)
+		return false;
+	note_growth(last, more);
+	return true;
+}
+
+/* --- moves ------------------------------------------------------------------------------------ */
+
+/*
+ * Several mappings of the kernel, which only the kernel knows: as much as it takes at a time, half of it
+ * where it refuses. The last part grows by more. 0, or -errno; *done: so many bytes were moved.
+ */
+static int move_pieces(char *from, char *to, size_t len, size_t more, int flags, size_t *done)
+{
+	size_t n;
+
+	for (*done = 0; *done < len; *done += n) {
+		for (n = len - *done;; n = round_up(n / 2)) {
+			size_t size = *done + n == len ? n + more : n;
+
+			if (RAW(SYS_mremap, from + *done, n, size,
+				flags | MREMAP_MAYMOVE | MREMAP_FIXED,
+				to + *done) == (long)(to + *done))
+				break;
+			if (errno != EFAULT || n == MEMORY_PAGE)
+				return -errno;
+		}
+	}
+	return 0;
+}
+
+static int move_mixed(const struct remap *call, char **at)
+{
+	size_t done, back;
+	char *to = call->to;
+	int ret;
+
+	if (!(call->flags & MREMAP_FIXED))
+		to = (char *)RAW(SYS_mmap, NULL, call->new_len, PROT_NONE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (to == MAP_FAILED)
+		return -ENOMEM;
+	ret = move_pieces(call->base, to, call->old_len, call->new_len - call->old_len, call->flags,
+			  &done);
+	if (!ret) {
+		*at = to;
+		return 0;
+	}
+	if (done)
+		move_pieces(to, call->base, done, 0, 0, &back);
+	if (!(call->flags & MREMAP_FIXED))
+		RAW(SYS_munmap, to, call->new_len);
+	return ret;
+}
+
+/* To another place, by the kernel. */
+static int move(const struct remap *call, char **at)
+{
+	int ret;
+
+	if (call->has_old) {
+		ret = memory_make_private(call->first, call->count);
+		if (ret)
+			return ret == -EPERM ? ret : -ENOMEM;
+	}
+	ret = call_kernel(call, at);
+	if (ret == -EFAULT && call->has_old && call->new_len >= call->old_len && is_one(call))
+		ret = move_mixed(call, at);
+	return ret;
+}
+
+struct move_call {
+	const struct remap *call;
+	char **at;
+};
+
+static int call_move(void *arg)
+{
+	struct move_call *move_call = arg;
+
+	return move(move_call->call, move_call->at);
+}
+
+/* The kernel may have unmapped what it was to map over, and then have refused. */
+static void note_lost(uint32_t first, uint32_t count)
+{
+	unsigned char in;
+
+	for (uint32_t i = first; i < first + count; i++)
+		if (kind_of(i) != PAGE_FREE && kind_of(i) != PAGE_GONE &&
+		    RAW(SYS_mincore, memory_page(i), MEMORY_PAGE, &in) && errno == ENOMEM) {
+			if (kind_of(i) == PAGE_SHARED)
+				memory_punch(i, 1);
+			memory_unmapped(i, 1);
+		}
+}
+
+/* The kernel has found room behind private pages. */
+static void note_private_growth(const struct remap *call, int prot, uint16_t marks)
+{
+	uint32_t first, count;
+
+	if (memory_part((uintptr_t)call->base + call->old_len, call->new_len - call->old_len, &first,
+			&count))
+		memory_replaced(first, count, prot, marks);
+}
+
+static int move_with_notes(const struct remap *call, char **at)
+{
+	struct move_call move_call = { call, at };
+	int prot = PROT_READ | PROT_WRITE;
+	uint16_t marks = MARK_OTHER;
+	int ret;
+
+	/* What is moved into the range is as it was. */
+	if (call->has_old && is_one(call)) {
+		marks = memory_marks(call->first);
+		prot = (memory.pages.state[call->first] & PAGE_PROT) >> PAGE_PROT_SHIFT;
+	}
+	ret = call->has_new ? memory_replace(call->new_first, call->new_count, call_move, &move_call)
+			    : call_move(&move_call);
+	if (ret && call->has_new)
+		note_lost(call->new_first, call->new_count);
+	if (ret)
+		return ret;
+	if (call->has_old && *at == call->base)
+		note_private_growth(call, prot, marks);
+	else if (call->has_old && !(call->flags & MREMAP_DONTUNMAP))
+		memory_unmapped(call->first, call->count);
+	if (call->has_new)
+		memory_replaced(call->new_first, call->new_count, prot, marks);
+	return 0;
+}
+
+/* --- the call --------------------------------------------------------------------------------- */
+
+/* A length of 0 asks for the same pages once more, which only shared memory grants. */
+static bool is_refused(const char *base, size_t old_len)
+{
+	uint32_t first, count;
+
+	return !old_len && memory_part((uintptr_t)base, 1, &first, &count) &&
+	       kind_of(first) == PAGE_SHARED;
+}
+
+/* With the lock. */
+static int remap(struct remap *call, char **at)
+{
+	if (!call->has_old || call->flags & ~MREMAP_MAYMOVE)
+		return move_with_notes(call, at);
+	*at = call->base;
+	if (call->new_len <= call->old_len)
+		return shrink(call);
+	if (is_one(call)) {
+		bool room = has_room(call);
+
+		if (room && grow_in_place(call))
+			return 0;
+		if (!room && !(call->flags & MREMAP_MAYMOVE))
+			return -ENOMEM;
+	}
+	return move_with_notes(call, at);
+}
+
+/* Whether the kernel would look at the pages at all. */
+static bool is_sound(const struct remap *call)
+{
+	return !((uintptr_t)call->base % MEMORY_PAGE) && call->new_len &&
+	       call->old_len <= SIZE_MAX / 4 && call->new_len <= SIZE_MAX / 4 &&
+	       !(call->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) &&
+	       (!(call->flags & MREMAP_FIXED) || !((uintptr_t)call->to % MEMORY_PAGE));
+}
+
+static void show_again(const struct remap *call)
+{
+	if (memory.mode != MEMORY_OPEN && memory.mode != MEMORY_CLOSED)
+		return;
+	if (call->has_old)
+		memory_show(call->first, call->count);
+	if (call->has_new)
+		memory_show(call->new_first, call->new_count);
+}
+
+bool memory_remap(void *base, size_t old_len, size_t new_len, int flags, void *to, void **result)
+{
+	struct remap call = { base, round_up(old_len), round_up(new_len), flags, to };
+	int err = errno, ret;
+	sigset_t before;
+	char *at;
+
+	if (is_sound(&call)) {
+		call.has_old = memory_part((uintptr_t)base, call.old_len, &call.first, &call.count);
+		call.has_new = flags & MREMAP_FIXED &&
+			       memory_part((uintptr_t)to, call.new_len, &call.new_first,
+					   &call.new_count);
+		if (is_refused(base, old_len)) {
+			errno = EINVAL;
+			*result = MAP_FAILED;
+			return true;
+		}
+	}
+	if (!call.has_old && !call.has_new)
+		return false;
+	if (call.has_old)
+		memory_hide(call.first, call.count);
+	if (call.has_new)
+		memory_hide(call.new_first, call.new_count);
+	memory_lock(&before);
+	if (call.has_new)
+		memory_release_kept_in(call.new_first, call.new_count);
+	ret = remap(&call, &at);
+	show_again(&call);
+	memory_unlock(&before);
+	errno = ret ? -ret : err;
+	*result = ret ? MAP_FAILED : at;
+	return true;
+}

@@ -18,6 +18,7 @@ send_gathered(struct vb_qp *qp, const struct vb_response *r, struct vb_pkt *pkt)
 {
 	uint8_t bounce[4096];
 	struct iovec iov = { bounce, pkt->len };
+	uint64_t sent;
 	int ret;
 
 	if (pkt->len > sizeof(bounce) ||
@@ -25,9 +26,10 @@ send_gathered(struct vb_qp *qp, const struct vb_response *r, struct vb_pkt *pkt)
 			     IBV_ACCESS_REMOTE_READ))
 		return -EFAULT;
 	pkt->iov = &iov;
+	sent = vb_roce_time();
 	ret = vb_path_send(&qp->path, pkt);
-	if (!ret && vb_roce_watched())
-		vb_roce_answer(qp, pkt, r->psn, r->sent);
+	if (!ret && sent)
+		vb_roce_answer(qp, pkt, r->psn, r->sent, sent);
 	pkt->iov_cnt = 0;
 	return ret;
 }
@@ -52,6 +54,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			.iov_cnt = chunk ? 1 : 0,
 			.len = chunk,
 		};
+		uint64_t sent = vb_roce_time();
 		int ret;
 
 		pkt.flags = (uint8_t)((r->sent ? 0 : VB_PKT_FIRST) |
@@ -79,8 +82,8 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 		}
 		if (ret)
 			return ret;
-		if (vb_roce_watched() && (pkt.iov_cnt || !chunk))
-			vb_roce_answer(qp, &pkt, r->psn, r->sent);
+		if (__builtin_expect(sent, 0) && (pkt.iov_cnt || !chunk))
+			vb_roce_answer(qp, &pkt, r->psn, r->sent, sent);
 		r->sent += chunk;
 	} while (r->sent < r->len);
 	return 0;

@@ -103,8 +103,19 @@ void vb_cable_forked(void)
 
 /* --- taps ------------------------------------------------------------------------------------- */
 
+enum { OLDEST_S = 60 }; /* of times that are believed: a stopped capture reads late */
+
+/* The time that another process has given; it is not trusted. */
+static uint64_t time_of(uint64_t given)
+{
+	uint64_t now = vb_now_ns();
+
+	return given && given <= now && now - given < OLDEST_S * 1000000000ull ? given : now;
+}
+
+/* ns: when it was sent; 0: now. */
 static void tap_any(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
-		    bool rdma)
+		    bool rdma, uint64_t ns)
 {
 	/* Pairs with the release in vb_cable_tap_open(). */
 	struct vb_tap *tap = atomic_load_explicit(&vb_card.cable.taps, memory_order_acquire);
@@ -112,12 +123,13 @@ static void tap_any(const struct vb_adapter *adapter, const struct vb_frame *fra
 	for (; __builtin_expect(!!tap, 0);
 	     tap = atomic_load_explicit(&tap->next, memory_order_acquire))
 		if (tap->dev->adapter == adapter && (!rdma || tap->tap.rdma))
-			tap->tap.frame(tap->tap.arg, frame, sent, vb_now_ns());
+			tap->tap.frame(tap->tap.arg, frame, sent, time_of(ns));
 }
 
-static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent)
+static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
+		      uint64_t ns)
 {
-	tap_any(adapter, frame, sent, false);
+	tap_any(adapter, frame, sent, false, ns);
 }
 
 /* What points to the tap of a device, or the end of the list; the lock is held. */
@@ -305,7 +317,7 @@ static void switch_frame(const struct vb_frame_origin *origin, const struct vb_f
 
 		if (has_port(port) && cable_of(port) == origin->cable &&
 		    port->guid != origin->adapter && leads_to(&d, port)) {
-			tap_frame(port, frame, false);
+			tap_frame(port, frame, false, origin->ns);
 			vb_flow_arrive(port, NULL, frame, false);
 		}
 	}
@@ -356,7 +368,7 @@ static struct vb_frame pad(const struct vb_frame *frame, uint8_t bytes[VB_FRAME_
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways)
 {
-	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), ways, 0 };
+	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), ways, 0, 0 };
 	uint8_t bytes[VB_FRAME_SHORTEST];
 	struct vb_frame padded;
 
@@ -366,7 +378,9 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		padded = pad(frame, bytes);
 		frame = &padded;
 	}
-	tap_frame(adapter, frame, true);
+	tap_frame(adapter, frame, true, 0);
+	/* First to other processes: one may tap, and queues of this one may answer at once. */
+	send_out(&origin, frame);
 	if (ways & VB_FRAME_TO_PORT)
 		vb_flow_arrive(adapter, from, frame, ways & VB_FRAME_TO_CABLE);
 	if (ways & VB_FRAME_TO_CABLE) {
@@ -374,7 +388,6 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		if (__builtin_expect(adapter->config->tap[0], 0))
 			vb_wire_send(adapter, frame);
 	}
-	send_out(&origin, frame);
 }
 
 bool vb_cable_may_send(uint32_t len)
@@ -397,23 +410,23 @@ const struct vb_adapter *vb_cable_port(__be64 guid)
 
 /* Sent by one port and received by another. Where both are one it is seen once, as sent. */
 static void show_packet(const struct vb_adapter *from, const struct vb_adapter *to,
-			const struct vb_frame *frame)
+			const struct vb_frame *frame, uint64_t ns)
 {
 	if (from) {
-		tap_any(from, frame, true, true);
+		tap_any(from, frame, true, true, ns);
 		vb_flow_sniff(from, true, frame);
 	}
 	if (to && to != from) {
-		tap_any(to, frame, false, true);
+		tap_any(to, frame, false, true, ns);
 		vb_flow_sniff(to, false, frame);
 	}
 }
 
-void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame)
+void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame, uint64_t ns)
 {
-	struct vb_frame_origin origin = { from, to, VB_FRAME_SNIFFED, 0 };
+	struct vb_frame_origin origin = { from, to, VB_FRAME_SNIFFED, 0, ns };
 
-	show_packet(vb_cable_port(from), vb_cable_port(to), frame);
+	show_packet(vb_cable_port(from), vb_cable_port(to), frame, ns);
 	send_out(&origin, frame);
 }
 
@@ -426,18 +439,18 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 		return;
 	vb_frame_parse(&frame);
 	if (pkt->origin.ways & VB_FRAME_SNIFFED) {
-		show_packet(port, vb_cable_port(pkt->origin.cable), &frame);
+		show_packet(port, vb_cable_port(pkt->origin.cable), &frame, pkt->origin.ns);
 		return;
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
 		if (port && !vb_port_is_cut(port, 1)) {
-			tap_frame(port, &frame, false);
+			tap_frame(port, &frame, false, pkt->origin.ns);
 			vb_flow_arrive(port, NULL, &frame, false);
 		}
 		return;
 	}
 	if (port) {
-		tap_frame(port, &frame, true);
+		tap_frame(port, &frame, true, pkt->origin.ns);
 		if (pkt->origin.ways & VB_FRAME_TO_PORT)
 			vb_flow_arrive(port, NULL, &frame, pkt->origin.ways & VB_FRAME_TO_CABLE);
 		else
@@ -451,7 +464,8 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len)
 {
-	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), VB_FRAME_ARRIVES, 0 };
+	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), VB_FRAME_ARRIVES, 0,
+					  0 };
 	uint8_t copy[VB_FRAME_MAX];
 	struct vb_frame frame = { .data = copy, .len = len };
 	unsigned int lost;
@@ -464,9 +478,9 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 	vb_frame_pad(&frame);
 	vb_read_lock();
 	vb_burst_begin();
-	tap_frame(adapter, &frame, false);
+	tap_frame(adapter, &frame, false, 0);
+	lost = send_out(&origin, &frame); /* as in vb_cable_send() */
 	vb_flow_arrive(adapter, NULL, &frame, false);
-	lost = send_out(&origin, &frame);
 	vb_burst_end();
 	vb_read_unlock();
 	return lost;

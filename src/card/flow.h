@@ -107,6 +107,7 @@ enum { VB_CABLE_LONGEST = 9216 }; /* bytes of a frame */
  * closed before the device. tap is called in a read section, from any thread, and must not block.
  */
 struct vb_cable_tap {
+	/* ns: when it was sent. Frames of several processes may come in another order. */
 	void (*frame)(void *arg, const struct vb_frame *frame, bool sent, uint64_t ns);
 	void *arg;
 	bool rdma; /* also the packets of queue pairs, as frames */

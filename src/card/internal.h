@@ -555,8 +555,11 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 bool vb_cable_may_send(uint32_t len);
 /* A frame from another process; what it says is not trusted. */
 void vb_cable_receive(const struct vb_pkt *pkt);
-/* Show the frame of a packet to the sniffers of both adapters, in all processes. GUIDs; 0: not known. */
-void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame);
+/*
+ * Show the frame of a packet to the sniffers of both adapters, in all processes. GUIDs; 0: not known. ns:
+ * when the packet was sent.
+ */
+void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame, uint64_t ns);
 /* Our adapter with a GUID, if it has a cable; NULL: none. */
 const struct vb_adapter *vb_cable_port(__be64 guid);
 

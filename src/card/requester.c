@@ -246,7 +246,7 @@ static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct io
 	pkt->len = pkt->iov_cnt ? (uint32_t)wr->len : 0;
 	qp->sq.sent_by.calls++;
 	if (vb_roce_watched())
-		vb_roce_request(qp, &qp->path, pkt, iov, cnt, 0, pkt->len);
+		vb_roce_request(qp, &qp->path, pkt, iov, cnt, 0, pkt->len, vb_now_ns());
 	vb_note(SENT, .object = pkt->sqpn, .code = pkt->op, .value = pkt->len,
 		.extra = (uint64_t)pkt->psn << 32 | pkt->dqpn);
 	answered = target && vb_responder_receive(target, pkt, &reply, &reply_iov);
@@ -416,13 +416,14 @@ static void count_packet(struct vb_qp *qp, const struct vb_pkt *pkt)
 
 /* The data of a packet may be described, or in place already: here it is that of the WQE. */
 static __attribute__((noinline, cold)) void show_packet(struct vb_qp *qp, const struct vb_pkt *pkt,
-							const struct iovec *iov, int cnt)
+							const struct iovec *iov, int cnt,
+							uint64_t ns)
 {
 	const struct vb_sq *sq = &qp->sq;
 	bool placed = pkt->flags & VB_PKT_PLACED;
 
 	vb_roce_request(qp, &qp->path, pkt, iov, cnt, sq->sent,
-			placed ? (uint32_t)(sq->wr.len - sq->sent) : pkt->len);
+			placed ? (uint32_t)(sq->wr.len - sq->sent) : pkt->len, ns);
 }
 
 /* Send the WQE's packets from where we are, and do our own share when its turn comes. */
@@ -431,16 +432,18 @@ static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
 {
 	struct vb_sq *sq = &qp->sq;
 	struct iovec part[VB_WR_MAX_SGE];
+	uint64_t sent;
 	int ret;
 
 	do {
+		sent = vb_roce_time();
 		if (sq->sent == sq->to_place) {
 			/* Where it is refused the target gets it like the rest, decides, and answers. */
 			if (vb_requester_place(qp, pkt, iov, cnt) == VB_DIRECT_LOCAL_FAULT)
 				return fail(qp, IBV_WC_LOC_PROT_ERR);
 			if (!sq->transfer.split && !(sq->wr.flags & VB_WR_IMM)) {
-				if (vb_roce_watched())
-					vb_roce_copied(qp, pkt, iov, cnt);
+				if (__builtin_expect(sent, 0))
+					vb_roce_copied(qp, pkt, iov, cnt, sent);
 				return done(qp); /* nobody need be told */
 			}
 		}
@@ -454,8 +457,8 @@ static VB_APART enum step send_packets(struct vb_qp *qp, struct vb_pkt *pkt,
 		}
 		if (ret == -EFAULT)
 			return fail(qp, IBV_WC_LOC_PROT_ERR);
-		if (vb_roce_watched())
-			show_packet(qp, pkt, iov, cnt);
+		if (__builtin_expect(sent, 0))
+			show_packet(qp, pkt, iov, cnt, sent);
 		count_packet(qp, pkt);
 	} while (!(pkt->flags & VB_PKT_LAST));
 	sq->sent_by.packets++;
@@ -483,6 +486,7 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 			      int cnt)
 {
 	struct vb_sq *sq = &qp->sq;
+	uint64_t sent;
 	int ret;
 
 	pkt->flags = VB_PKT_FIRST | vb_message_last(&sq->wr);
@@ -490,6 +494,7 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 	pkt->iov_cnt = (uint32_t)cnt;
 	pkt->len = (uint32_t)sq->wr.len;
 	add_acknowledgement(qp, pkt);
+	sent = vb_roce_time();
 	ret = vb_path_send(&qp->path, pkt);
 	if (__builtin_expect(ret == -EAGAIN, 0)) {
 		vb_work_block(qp, VB_WORK_SEND);
@@ -497,8 +502,8 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 	}
 	if (__builtin_expect(ret == -EFAULT, 0))
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	if (vb_roce_watched())
-		show_packet(qp, pkt, iov, cnt);
+	if (__builtin_expect(sent, 0))
+		show_packet(qp, pkt, iov, cnt, sent);
 	count_packet(qp, pkt);
 	sq->sent_by.packets++;
 	if (qp->type != IBV_QPT_RC)
@@ -593,7 +598,8 @@ static __attribute__((noinline, cold)) enum step send_scattered(struct vb_qp *qp
 		pkt->flags = vb_message_flags(wr, sq->sent, carries ? pkt->len : left);
 		last = pkt->flags & VB_PKT_LAST;
 		if (vb_roce_watched())
-			vb_roce_request(qp, &qp->path, pkt, &part, (int)pkt->iov_cnt, 0, pkt->len);
+			vb_roce_request(qp, &qp->path, pkt, &part, (int)pkt->iov_cnt, 0, pkt->len,
+					vb_now_ns());
 		step = calls ? call_with(qp, pkt) : send_with(qp, pkt);
 	} while (step == NEXT && !last);
 	return step;
@@ -642,6 +648,7 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	struct vb_path path;
 	struct vb_grh grh;
 	struct vb_pkt pkt;
+	uint64_t sent;
 	int cnt, ret;
 
 	if (wr->sgid_index >= adapter->num_gids)
@@ -668,6 +675,7 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	pkt.iov = iov;
 	pkt.iov_cnt = (uint32_t)cnt;
 	pkt.len = (uint32_t)wr->len;
+	sent = vb_roce_time();
 	ret = vb_path_send(&path, &pkt);
 	if (ret == -EAGAIN) {
 		vb_work_block(qp, VB_WORK_SEND);
@@ -675,8 +683,8 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	}
 	if (ret == -EFAULT)
 		return fail(qp, IBV_WC_LOC_PROT_ERR);
-	if (vb_roce_watched())
-		vb_roce_request(qp, &path, &pkt, iov, cnt, 0, pkt.len);
+	if (__builtin_expect(sent, 0))
+		vb_roce_request(qp, &path, &pkt, iov, cnt, 0, pkt.len, sent);
 	sq->sender.psn = vb_psn_add(sq->sender.psn, 1);
 	sq->sent_by.packets++;
 	vb_burst_flush(&path);

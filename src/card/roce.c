@@ -50,6 +50,7 @@ struct route {
 	uint32_t flow_label;
 	uint16_t sport;
 	uint32_t mtu;
+	uint64_t ns; /* when the packet was sent */
 };
 
 /* --- the route -------------------------------------------------------------------------------- */
@@ -373,7 +374,7 @@ static bool show_frame(const struct route *r, const struct vb_pkt *pkt, const st
 	frame.tailroom = FRAME_ROOM - frame.len;
 	vb_frame_parse(&frame);
 	vb_frame_pad(&frame);
-	vb_cable_show(r->from, r->to, &frame);
+	vb_cable_show(r->from, r->to, &frame, r->ns);
 	return true;
 }
 
@@ -423,14 +424,14 @@ static uint32_t msn_of(struct vb_qp *qp)
 }
 
 void vb_roce_request(struct vb_qp *qp, struct vb_path *path, const struct vb_pkt *pkt,
-		     const struct iovec *iov, int cnt, uint64_t offset, uint32_t len)
+		     const struct iovec *iov, int cnt, uint64_t offset, uint32_t len, uint64_t ns)
 {
-	struct route route;
-
 	struct vb_pkt first = *pkt;
+	struct route route;
 
 	if (!find_route(&route, qp, path, pkt))
 		return;
+	route.ns = ns;
 	if (offset)
 		first.psn = vb_psn_add(qp->sq.first_psn, (uint32_t)(offset / route.mtu));
 	if (pkt->flags & VB_PKT_ACKS) {
@@ -448,7 +449,8 @@ void vb_roce_request(struct vb_qp *qp, struct vb_path *path, const struct vb_pkt
 	show_packet(&route, &first, iov, cnt, offset, len);
 }
 
-void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, uint32_t offset)
+void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, uint32_t offset,
+		    uint64_t ns)
 {
 	struct vb_pkt first = *pkt;
 	struct route route;
@@ -456,6 +458,7 @@ void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, ui
 	if (is_internal(pkt) || !find_route(&route, qp, &qp->path, pkt))
 		return;
 	first.psn = vb_psn_add(psn, offset / route.mtu);
+	route.ns = ns;
 	show_packet(&route, &first, pkt->iov, (int)pkt->iov_cnt, 0, pkt->len);
 }
 
@@ -471,13 +474,15 @@ void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *
 	if (is_internal(&pkt) || !find_route(&there, qp, &qp->path, &pkt))
 		return;
 	back = turned(&there);
+	back.ns = vb_now_ns();
 	pkt.dqpn = qp->number;
 	pkt.sqpn = target->number;
 	pkt.msn = msn_of(target);
 	show_packet(&back, &pkt, pkt.iov, (int)pkt.iov_cnt, 0, pkt.len);
 }
 
-void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt)
+void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt,
+		    uint64_t ns)
 {
 	const struct vb_wr *wr = &qp->sq.wr;
 	bool read = wr->op == VB_WR_READ, atomic = vb_wr_is_atomic(wr);
@@ -488,6 +493,7 @@ void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iov
 	part.flags = vb_message_flags(wr, 0, (uint32_t)wr->len);
 	if (!find_route(&there, qp, &qp->path, &part))
 		return;
+	there.ns = ns;
 	show_packet(&there, &part, iov, cnt, 0, read || atomic ? 0 : (uint32_t)wr->len);
 	if (qp->type != IBV_QPT_RC)
 		return;

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/clock.h"
 #include "card/internal.h"
 
 enum { VB_ROCE_MOST = 256 }; /* frames of what the card moves at once; the rest is not shown */
@@ -17,19 +18,25 @@ static inline bool vb_roce_watched(void)
 	return __builtin_expect(vb_registry_sniffed(), 0);
 }
 
+/* Before a packet is sent: the time, for the functions below; 0: nobody sniffs, and they are not called. */
+static inline uint64_t vb_roce_time(void)
+{
+	return vb_roce_watched() ? vb_now_ns() | 1 : 0;
+}
+
 /*
  * A request that leaves on this path, and before it the acknowledgement that it carries. Its data are
  * bytes [offset, offset + len) of the pieces. sq.lock is held.
  */
 void vb_roce_request(struct vb_qp *qp, struct vb_path *path, const struct vb_pkt *pkt,
-		     const struct iovec *iov, int cnt, uint64_t offset, uint32_t len)
+		     const struct iovec *iov, int cnt, uint64_t offset, uint32_t len, uint64_t ns)
 	__attribute__((cold));
 /*
  * What the responder of qp sends: the packet that is offset bytes into a response that begins with psn. rq.lock
  * is held.
  */
-void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, uint32_t offset)
-	__attribute__((cold));
+void vb_roce_answer(struct vb_qp *qp, const struct vb_pkt *pkt, uint32_t psn, uint32_t offset,
+		    uint64_t ns) __attribute__((cold));
 /* What a queue pair of this process has answered to a call of qp. qp's sq.lock is held. */
 void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *reply)
 	__attribute__((cold));
@@ -37,5 +44,5 @@ void vb_roce_reply(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *
  * A WRITE, READ or atomic that was done in the memory of another process, without a packet: the request, and the
  * answer that it would have had. sq.lock is held.
  */
-void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt)
-	__attribute__((cold));
+void vb_roce_copied(struct vb_qp *qp, const struct vb_pkt *pkt, const struct iovec *iov, int cnt,
+		    uint64_t ns) __attribute__((cold));

@@ -65,6 +65,7 @@ struct vb_frame_origin {
 		cable; /* hash of its cable's name; VB_FRAME_SNIFFED: GUID of the addressee's adapter */
 	uint32_t ways; /* enum vb_frame_way */
 	uint32_t zero; /* no padding: the struct is copied to the other process */
+	uint64_t ns;   /* when it was sent, for those that tap; 0: when vb_frame_send() is called */
 };
 
 enum vb_pkt_op {

@@ -152,19 +152,53 @@ static bool wants(uint32_t slot, const struct vb_pkt *pkt)
 	return !(pkt->origin.ways & VB_FRAME_SNIFFED) || vb_registry_sniffs(slot);
 }
 
-unsigned int vb_frame_send(const struct vb_pkt *pkt)
+/* Those of them that tap. */
+static uint64_t tappers(uint32_t word, uint64_t slots)
+{
+	uint64_t found = 0;
+
+	for (; slots; slots &= slots - 1) {
+		struct vb_peer *peer = vb_peer_find(word * 64 + (uint32_t)__builtin_ctzll(slots));
+
+		if (peer && atomic_load_explicit(&peer->segment->frames, memory_order_relaxed) &
+				    VB_FRAME_TAPS)
+			found |= slots & -slots;
+	}
+	return found;
+}
+
+static unsigned int send_to_all(uint32_t word, uint64_t slots, const struct vb_pkt *pkt)
 {
 	unsigned int lost = 0;
 
-	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
-		uint64_t slots = listeners(word);
+	for (; slots; slots &= slots - 1) {
+		uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(slots);
 
-		for (; slots; slots &= slots - 1) {
-			uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(slots);
-
-			lost += wants(slot, pkt) && !send_to(slot, pkt);
-		}
+		lost += wants(slot, pkt) && !send_to(slot, pkt);
 	}
+	return lost;
+}
+
+/*
+ * Those that tap get it first, with the time: an answer, by whatever process, comes to them later and
+ * has a later time.
+ */
+unsigned int vb_frame_send(const struct vb_pkt *pkt)
+{
+	uint64_t all[VB_SLOTS / 64], tapping[VB_SLOTS / 64];
+	struct vb_pkt stamped = *pkt;
+	unsigned int lost = 0;
+
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
+		all[word] = listeners(word);
+		tapping[word] = tappers(word, all[word]);
+		if (tapping[word] && !stamped.origin.ns)
+			stamped.origin.ns = vb_now_ns();
+	}
+	for (uint32_t word = 0; stamped.origin.ns && word < VB_SLOTS / 64; word++)
+		lost += send_to_all(word, tapping[word], &stamped);
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
+		lost += send_to_all(word, all[word] & ~tapping[word], pkt);
 	return lost;
 }
 

@@ -4,7 +4,7 @@
  *
  *	record: header (32 bytes) | extension | payload | pad to 64
  *	extension: RETH 16 for WRITE and READ, AtomicETH 32, with masks 48, atomic response 8, GRH 40 for datagrams,
- *	origin 24 for raw frames
+ *	origin 32 for raw frames
  *
  * Of a payload that is described (struct vb_source) the description is carried, behind the
  * extension.
@@ -210,7 +210,7 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 		struct vb_frame_origin *origin = from;
 
 		pkt->origin = (struct vb_frame_origin){ LOAD(origin->adapter), LOAD(origin->cable),
-							LOAD(origin->ways), 0 };
+							LOAD(origin->ways), 0, LOAD(origin->ns) };
 	} else if (pkt->op == VB_PKT_SEND) {
 		read_grh(from, grh);
 		pkt->grh = grh;

@@ -58,7 +58,7 @@ struct vb_seg_outbound {
 	uint64_t offset;
 };
 
-#define VB_SEG_MAGIC 0x3767657362657672ull
+#define VB_SEG_MAGIC 0x3867657362657672ull
 
 struct vb_segment {
 	_Atomic uint64_t magic;

@@ -39,7 +39,8 @@ class Skip(Exception):
 
 
 def run(*command, cwd, env=None, **options):
-    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', **(env or {})}
+    environment = {'PATH': os.environ['PATH'], 'LANG': 'C', 'VERBATIM_SHM_DIR': os.environ.get('VERBATIM_SHM_DIR', ''),
+                   **(env or {})}
     return subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True,
                           errors='replace', timeout=120, check=False, **options)
 

@@ -509,12 +509,67 @@ def check_rdma(host):
             raise peers.Failure(f'{name}: no opcode {opcode} in {seen}')
 
 
+def check_order(host):
+    """Frames of several processes are written in the order in which they were sent, with that time, however late they are read."""
+    asker, answerer = Port(host, 'mlx5_0', '5000'), Port(host, 'mlx5_1', '5001')
+    dump = Dump(host, 'mlx5_0', '-w', host.path('order.pcap'))
+    dump.process.send_signal(signal.SIGSTOP)
+    times, wanted = [], []
+    for i in range(30):
+        question, answer = (Ether(src=f'02:00:00:00:00:0{s}', dst=f'02:00:00:00:00:0{3 - s}') / IP(src='10.0.0.1', dst='10.0.0.2')
+                            / UDP(sport=7, dport=5002 - s) / struct.pack('>I', i) for s in (1, 2))
+        for sender, receiver, frame in ((asker, answerer, question), (answerer, asker, answer)):
+            before = time.time_ns()
+            sender.send(frame)
+            same(receiver.get(1), [padded(frame)], 'a question or an answer')
+            times.append((before, time.time_ns()))
+            wanted.append(padded(frame))
+    dump.process.send_signal(signal.SIGCONT)
+    peers.poll_until(lambda: not pending(dump, host), SECONDS, 'what was kept is read')
+    same(dump.end()[1:], (60, 60, 0), 'questions and answers')
+    with PcapReader(host.path('order.pcap')) as frames:
+        seen = [(bytes(frame), int(frame.time * 10 ** 9)) for frame in frames]
+    same([frame for frame, _ in seen], wanted, 'the order of questions and answers')
+    for i, (_, ns) in enumerate(seen):
+        # The clocks of the capture and of this program are read at two moments.
+        if not times[i][0] - 10 ** 6 <= ns <= times[i][1] + 10 ** 6:
+            raise peers.Failure(f'frame {i}: {ns} ns, but it was sent between {times[i][0]} and {times[i][1]}')
+
+
+def check_rdma_order(host):
+    """A program that answers each message: its messages are written between those of the other."""
+    port = peers.Port()
+    dump = Dump(host, 'mlx5_0', '--rdma', '-w', host.path('order.pcap'), 'udp', 'port', '4791')
+    argv = [VERBATIM, 'run', '--', 'stdbuf', '-oL', 'ibv_rc_pingpong', '-d', 'mlx5_0', '-g', '1', '-s', '64', '-n', '200',
+            '-p', str(port.number)]
+    server = host.popen(*argv)
+    peers.poll_until(lambda: port.listening() or server.poll() is not None, SECONDS, 'ibv_rc_pingpong: listening')
+    # It reads when there is something of both; a program that ends waits for it.
+    dump.process.send_signal(signal.SIGSTOP)
+    client = host.popen(*argv, 'localhost')
+    select.select([client.stdout], [], [], SECONDS)  # its first line comes before its first message
+    time.sleep(0.05)
+    dump.process.send_signal(signal.SIGCONT)
+    for program in (client, server):
+        said, complained = program.communicate(timeout=SECONDS)
+        same(program.returncode, 0, f'ibv_rc_pingpong: {said.decode()}{complained.decode()}')
+    same(dump.end()[3], 0, 'lost packets')
+    frames = rdpcap(host.path('order.pcap'))
+    sends = [frame[BTH].dqpn for frame in frames if BTH in frame and frame[BTH].opcode == 4]
+    same(len(sends), 400, 'messages')
+    if any(a == b for a, b in zip(sends, sends[1:])):
+        raise peers.Failure(f'messages are not answered one by one: {sends}')
+    times = [frame.time for frame in frames]
+    if times != sorted(times):
+        raise peers.Failure('times go back')
+
+
 def run():
     if not Ether:
         raise peers.Skip('python3-scapy is not installed')
     for check in (check_usage, check_programs, check_round_trip, check_pipe_is_live, check_two_processes, check_lines, check_filter,
                   check_rate, check_loop, check_bad_files, check_odd_frames, check_full_disk, check_nothing_is_lost_silently,
-                  check_kill, check_rdma):
+                  check_kill, check_rdma, check_order, check_rdma_order):
         with tempfile.TemporaryDirectory(prefix='verbatim-cable-') as folder:
             host = Host(folder)
             try:

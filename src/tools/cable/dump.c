@@ -2,7 +2,7 @@
 /*
  * verbatim cable dump: prints what a port sends and receives, or writes it into a pcap file.
  *
- *	any process --> tap (background thread): direction, filter --> queue --> this thread: line or file
+ *	any process --> tap (background thread): direction, filter --> queue --> this thread, in the order of sending: line or file
  *
  * What is lost on the way, before the tap or at the queue, is counted and said.
  */
@@ -121,7 +121,7 @@ static void on_frame(void *arg, const struct vb_frame *frame, bool sent, uint64_
 	if (!(sent ? d->out : d->in) ||
 	    (d->filter_text && !pcap_offline_filter(&d->filter, &header, frame->data)))
 		return;
-	queue_put(&d->queue, frame, sent);
+	queue_put(&d->queue, frame, sent, ns);
 }
 
 /* --- what this thread does -------------------------------------------------------------------- */
@@ -129,7 +129,8 @@ static void on_frame(void *arg, const struct vb_frame *frame, bool sent, uint64_
 static void print_line(const struct queued *q)
 {
 	struct vb_frame frame = { .data = (uint8_t *)q->data, .len = q->len };
-	time_t seconds = (time_t)(q->ns / 1000000000u);
+	uint64_t wall = cable_wall_at(q->ns);
+	time_t seconds = (time_t)(wall / 1000000000u);
 	char line[VB_FRAME_LINE], stamp[16] = "";
 	struct tm tm;
 
@@ -137,17 +138,18 @@ static void print_line(const struct queued *q)
 	vb_frame_line(&frame, line, sizeof(line));
 	if (localtime_r(&seconds, &tm))
 		strftime(stamp, sizeof(stamp), "%H:%M:%S", &tm);
-	printf("%s.%06u %-3s %s\n", stamp, (unsigned int)(q->ns % 1000000000u / 1000),
+	printf("%s.%06u %-3s %s\n", stamp, (unsigned int)(wall % 1000000000u / 1000),
 	       q->sent ? "Out" : "In", line);
 }
 
 /* 0, or an exit code after a message. */
 static int write_frame(struct dump *d, const struct queued *q)
 {
+	uint64_t wall = cable_wall_at(q->ns);
 	/* With nanoseconds tv_usec has those. */
 	struct pcap_pkthdr header = {
-		.ts = { .tv_sec = (time_t)(q->ns / 1000000000u),
-			.tv_usec = (suseconds_t)(q->ns % 1000000000u) },
+		.ts = { .tv_sec = (time_t)(wall / 1000000000u),
+			.tv_usec = (suseconds_t)(wall % 1000000000u) },
 		.caplen = q->len,
 		.len = q->len,
 	};
@@ -199,7 +201,7 @@ static int take_frames(struct dump *d)
 	int ret = 0;
 
 	while (!ret && (!d->count || d->captured < d->count)) {
-		q = queue_peek(&d->queue);
+		q = queue_peek(&d->queue, cable_stopped());
 		if (!q) {
 			if (cable_stopped())
 				break;

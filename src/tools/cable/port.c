@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "card/card.h"
 #include "tools/cable/cable.h"
 
@@ -96,6 +97,24 @@ void cable_catch_signals(int wake_fd)
 		    (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN))
 			sigaction(numbers[i], &action, NULL);
 	}
+}
+
+uint64_t cable_wall_at(uint64_t ns)
+{
+	static uint64_t offset; /* measured once, so that times keep their order; 0: not yet */
+	uint64_t before, wall, took, best = UINT64_MAX;
+
+	/* The two clocks are read one after the other: the shortest time in between is the best. */
+	for (int tries = offset ? 0 : 16; tries; tries--) {
+		before = vb_now_ns();
+		wall = cable_wall_ns();
+		took = vb_now_ns() - before;
+		if (took < best) {
+			best = took;
+			offset = wall - before - took / 2;
+		}
+	}
+	return ns + offset;
 }
 
 uint64_t cable_wall_ns(void)

@@ -6,15 +6,18 @@
  *	     v                       v
  *	[ .. | record | record | pad ] record .. free
  *
- * A record does not wrap: where it would, a pad record fills the rest.
+ * A record does not wrap: where it would, a pad record fills the rest. The taker holds records in a heap, by the time at which their
+ * frames were sent, and leaves them in their place until it has written them.
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tools/cable/cable.h"
 
 enum { ALIGN = 16 };
@@ -50,6 +53,7 @@ int queue_create(struct queue *q, uint64_t size)
 void queue_destroy(struct queue *q)
 {
 	close(q->ready);
+	free(q->heap);
 	munmap(q->area, q->size);
 }
 
@@ -68,7 +72,7 @@ static struct queued *reserve(struct queue *q, uint32_t len, uint64_t *bytes)
 	return record_at(q, q->tail + pad);
 }
 
-void queue_put(struct queue *q, const struct vb_frame *frame, bool sent)
+void queue_put(struct queue *q, const struct vb_frame *frame, bool sent, uint64_t ns)
 {
 	struct queued *record;
 	uint64_t bytes;
@@ -78,7 +82,8 @@ void queue_put(struct queue *q, const struct vb_frame *frame, bool sent)
 	if (record) {
 		record->len = frame->len;
 		record->sent = sent;
-		record->ns = cable_wall_ns();
+		record->taken = false;
+		record->ns = ns;
 		memcpy(record->data, frame->data, frame->len);
 		q->tail += bytes;
 		/* Before the look at asleep, as queue_wait() has it the other way round. */
@@ -92,28 +97,113 @@ void queue_put(struct queue *q, const struct vb_frame *frame, bool sent)
 		eventfd_write(q->ready, 1);
 }
 
-struct queued *queue_peek(struct queue *q)
-{
-	uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
-	struct queued *record;
+/* --- the order -------------------------------------------------------------------------------- */
 
-	/* Pairs with the store in queue_put(). */
-	if (head == atomic_load_explicit(&q->published, memory_order_acquire))
-		return NULL;
-	record = record_at(q, head);
-	if (record->len != PAD)
-		return record;
-	head += q->size - (head & (q->size - 1));
-	atomic_store_explicit(&q->head, head, memory_order_release);
-	return record_at(q, head);
+static bool is_before(const struct queued *a, const struct queued *b)
+{
+	return a->ns != b->ns ? a->ns < b->ns : a->position < b->position;
 }
 
+static void swap(struct queued **a, struct queued **b)
+{
+	struct queued *was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+static void rise(struct queue *q, size_t at)
+{
+	for (; at && is_before(q->heap[at], q->heap[(at - 1) / 2]); at = (at - 1) / 2)
+		swap(&q->heap[at], &q->heap[(at - 1) / 2]);
+}
+
+static void sink(struct queue *q)
+{
+	for (size_t at = 0, next; (next = 2 * at + 1) < q->held; at = next) {
+		if (next + 1 < q->held && is_before(q->heap[next + 1], q->heap[next]))
+			next++;
+		if (!is_before(q->heap[next], q->heap[at]))
+			return;
+		swap(&q->heap[next], &q->heap[at]);
+	}
+}
+
+/* Room for one more; false: there is no memory, and what is held must go first. */
+static bool grow(struct queue *q)
+{
+	size_t more = q->capacity ? 2 * q->capacity : 1024;
+	struct queued **heap;
+
+	if (q->held < q->capacity)
+		return true;
+	heap = realloc(q->heap, more * sizeof(*heap));
+	if (!heap)
+		return false;
+	q->heap = heap;
+	q->capacity = more;
+	return true;
+}
+
+/* The position behind the record there. */
+static uint64_t behind(struct queue *q, uint64_t at)
+{
+	struct queued *record = record_at(q, at);
+
+	return record->len == PAD ? at + q->size - (at & (q->size - 1))
+				  : at + record_size(record->len);
+}
+
+/* What has been published since the last look. */
+static bool collect(struct queue *q)
+{
+	/* Pairs with the store in queue_put(). */
+	uint64_t end = atomic_load_explicit(&q->published, memory_order_acquire);
+
+	while (q->looked != end) {
+		struct queued *record = record_at(q, q->looked);
+
+		if (record->len != PAD) {
+			if (!grow(q))
+				return false;
+			record->position = q->looked;
+			q->heap[q->held++] = record;
+			rise(q, q->held - 1);
+		}
+		q->looked = behind(q, q->looked);
+	}
+	return true;
+}
+
+struct queued *queue_peek(struct queue *q, bool all)
+{
+	uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
+
+	if (!collect(q) || q->looked - head > q->size / 2)
+		all = true;
+	if (!q->held || (!all && vb_now_ns() - q->heap[0]->ns < QUEUE_HOLD_NS))
+		return NULL;
+	return q->heap[0];
+}
+
+/* The room of records that are taken is free from the oldest on. */
 void queue_pop(struct queue *q)
 {
 	uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
 
-	atomic_store_explicit(&q->head, head + record_size(record_at(q, head)->len),
-			      memory_order_release);
+	q->heap[0]->taken = true;
+	q->heap[0] = q->heap[--q->held];
+	sink(q);
+	while (head != q->looked && (record_at(q, head)->len == PAD || record_at(q, head)->taken))
+		head = behind(q, head);
+	atomic_store_explicit(&q->head, head, memory_order_release);
+}
+
+static int time_to_hold(const struct queue *q)
+{
+	uint64_t age = q->held ? vb_now_ns() - q->heap[0]->ns : 0;
+
+	return !q->held ? -1 : age < QUEUE_HOLD_NS ? (int)((QUEUE_HOLD_NS - age) / 1000000) + 1 : 0;
 }
 
 void queue_wait(struct queue *q)
@@ -122,10 +212,9 @@ void queue_wait(struct queue *q)
 	eventfd_t value;
 
 	atomic_store_explicit(&q->asleep, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&q->head, memory_order_relaxed) ==
-		    atomic_load_explicit(&q->published, memory_order_seq_cst) &&
+	if (q->looked == atomic_load_explicit(&q->published, memory_order_seq_cst) &&
 	    !cable_stopped())
-		poll(&fd, 1, -1);
+		poll(&fd, 1, time_to_hold(q));
 	atomic_store_explicit(&q->asleep, 0, memory_order_relaxed);
 	eventfd_read(q->ready, &value);
 }

@@ -15,6 +15,7 @@
  */
 #include "base/patch.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,7 +23,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/tsan.h"
 
 struct vb_patch_bounds vb_patch_bounds;
 
@@ -898,9 +898,12 @@ static void setup(void)
 {
 	uint32_t after = read_environment();
 
-#ifdef VB_TSAN
-	after = 0;
-#endif
+	/*
+	 * ThreadSanitizer, in the program or in this build, knows nothing of text that changes. What
+	 * threads write on the stack that they take turns on would be races to it.
+	 */
+	if (dlsym(RTLD_DEFAULT, "__tsan_init"))
+		after = 0;
 	if (!after || !vb_patch_thunk_setup() ||
 	    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0))
 		return;

@@ -127,6 +127,14 @@ VB_PUBLIC void vb_signal_unblock(const sigset_t *before);
 /* prctl(2) is called for this: the program may be about to filter its system calls. */
 VB_PUBLIC void vb_signal_note_prctl(int option);
 
+/*
+ * Of the preload: whether its functions only pass on what they are called with. They do where
+ * ThreadSanitizer's library comes behind them. It has to see every handler, which it calls when its
+ * own state is whole; one that came past it would wait for a lock that its thread has. Its functions
+ * in turn lead to those of libibverbs.so.1, as in a program that `verbatim run` did not start.
+ */
+bool vb_signal_stands_aside(void);
+
 /* Whether this is a child of vfork(): its memory is another process's. */
 bool vb_signal_is_borrowed(void);
 

@@ -3,7 +3,8 @@
  * sigaction() and its relatives for programs that load libibverbs with dlopen(): there libc comes
  * before it, but nobody comes before the preload. The work is that of base/signals.c and
  * base/signal_wrappers.c, which are in here, too; only the program's own actions for SIGSEGV and
- * SIGBUS are libverbatim's to keep, once that is loaded (base/fault.c asks for us then).
+ * SIGBUS are libverbatim's to keep, once that is loaded (base/fault.c asks for us then). Where
+ * ThreadSanitizer's library is there, its functions are called instead.
  */
 #include "base/signals.h"
 
@@ -57,10 +58,25 @@ static action_function *find_action(void)
 	return (action_function *)found;
 }
 
+static atomic_int aside; /* 0: not known, 1: yes, -1: no */
+
+/* gcc's is a library; clang's is in the program, and so comes first by itself. */
+bool vb_signal_stands_aside(void)
+{
+	int known = atomic_load_explicit(&aside, memory_order_relaxed);
+
+	if (!known) {
+		known = dlsym(RTLD_NEXT, "__tsan_init") ? 1 : -1;
+		atomic_store_explicit(&aside, known, memory_order_relaxed);
+	}
+	return known > 0;
+}
+
 /* Early, because a signal handler may be the first to ask. */
-__attribute__((constructor)) static void find_action_early(void)
+__attribute__((constructor)) static void find_early(void)
 {
 	find_action();
+	vb_signal_stands_aside();
 }
 
 int vb_libc_sigaction(int sig, const struct sigaction *act, struct sigaction *old)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Programs that are particular about what is loaded with them: built with AddressSanitizer, which wants to be the first
-library, and linked with musl, which knows only a part of glibc's symbols. They start, by themselves and as children."""
+library, with ThreadSanitizer, which has to see every signal handler, and linked with musl, which knows only a part of glibc's
+symbols. They start, by themselves and as children."""
 import os
 import re
 import shutil
@@ -67,6 +68,105 @@ int main(void)
 }
 '''
 
+# Threads that ring doorbells by stores, and a handler that does so, too. Says whose handler the kernel has: ThreadSanitizer
+# puts its own there, which calls the program's when its own state is whole.
+THREADS = r'''
+#include <infiniband/mlx4dv.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { THREADS = 3, RINGS = 4000, SIGNALS = 300 };
+static struct mlx4dv_qp qps[THREADS];
+static pthread_t threads[THREADS];
+static atomic_int handled, ended;
+static _Thread_local struct mlx4dv_qp *volatile mine;
+static int shadow[1024];
+
+static void ring(struct mlx4dv_qp *qp)
+{
+	__atomic_store_n(qp->sdb, qp->doorbell_qpn, __ATOMIC_RELAXED); /* all threads have one page */
+}
+
+static void handler(int sig)
+{
+	handled++;
+	if (mine)
+		ring(mine);
+}
+
+/* The doorbell of a queue without work: the card looks, and finds nothing. */
+static void *work(void *arg)
+{
+	long me = (long)arg;
+
+	mine = &qps[me];
+	for (int i = 0; i < RINGS; i++) {
+		ring(&qps[me]);
+		for (int n = 0; n < 64; n++)
+			shadow[me * 256 + n] += n;
+	}
+	mine = NULL;
+	ended++;
+	return NULL;
+}
+
+static struct ibv_context *open_card(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	for (int i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), "mlx4_0"))
+			return ibv_open_device(list[i]);
+	return NULL;
+}
+
+static int make_queues(struct ibv_context *context)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+
+	for (int i = 0; i < THREADS; i++) {
+		struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+		struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .cap = { 1, 1, 1, 1 }, .qp_type = IBV_QPT_RC };
+		struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+		struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+		struct mlx4dv_obj obj = { .qp = { .in = qp, .out = &qps[i] } };
+
+		if (!qp || ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+		    mlx4dv_init_obj(&obj, MLX4DV_OBJ_QP))
+			return -1;
+	}
+	return 0;
+}
+
+int main(void)
+{
+	struct sigaction act = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	struct ibv_context *context = open_card();
+	struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } real;
+	struct timespec pause = { .tv_nsec = 200000 };
+
+	if (!context || make_queues(context) || sigaction(SIGUSR1, &act, NULL) || syscall(SYS_rt_sigaction, SIGUSR1, NULL, &real, 8))
+		return 1;
+	printf("kernel has %s\n", real.handler == (void *)handler ? "the program's handler" : "another handler");
+	for (long i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, work, (void *)i);
+	for (int i = 0; i < SIGNALS && ended < THREADS; i++) {
+		pthread_kill(threads[i % THREADS], SIGUSR1);
+		nanosleep(&pause, NULL);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	printf("threads ended\n");
+	return handled ? 7 : 1;
+}
+'''
+
 
 def call(*args, env=None):
     environment = {**peers.bare_env(), **(env or {})}
@@ -105,6 +205,16 @@ def check_address_sanitizer(folder):
     expect(call('sh', '-c', f'ASAN_OPTIONS=detect_leaks=0 {plain}; exit $?'), 7, 'verbs work')
 
 
+def check_thread_sanitizer(folder):
+    if peers.sanitizer(peers.stage()):
+        return
+    libraries = ['-L' + os.path.join(peers.stage(), 'lib'), '-lmlx4', '-libverbs']
+    for compiler in ('gcc', 'clang'):
+        program = build(folder, 'threads-' + compiler, THREADS, compiler, '-fsanitize=thread', '-D_GNU_SOURCE', '-g', *libraries)
+        for patch in ('first', 'off'):
+            expect(call(program, env={'VERBATIM_PATCH': patch}), 7, 'kernel has another handler\nthreads ended')
+
+
 def check_musl(folder):
     if not shutil.which('musl-gcc'):
         raise peers.Skip('musl-gcc is not installed')
@@ -116,6 +226,7 @@ def check_musl(folder):
 def run():
     with tempfile.TemporaryDirectory() as folder:
         check_address_sanitizer(folder)
+        check_thread_sanitizer(folder)
         check_musl(folder)
 
 

@@ -10,7 +10,7 @@
  * With a full barrier on both sides, one of the two sees the other. The sender's would wait for the
  * cache line of the record to arrive, longer than all the rest of a small message. So the sleeper
  * pays for both: membarrier makes every CPU that runs one of our processes pass a full barrier.
- * Where that call is missing on either side, or the sleeper falls asleep after nearly every packet
+ * Where that call is missing on either side, or refused later (a filter), or the sleeper falls asleep after nearly every packet
  * (vb_fabric_unpolled()), the sender uses a real fence: the sleeper asks for it in its segment, or
  * the sender knows of itself that it cannot be reached.
  */
@@ -18,20 +18,31 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * At start: whether this process can be the heavy side; it must be registered to be reached as the
- * light one.
+ * light one. *wants_fence is what peers see: 1 where not, or where the call is refused later.
  */
-bool vb_barrier_register(void);
+bool vb_barrier_register(_Atomic uint32_t *wants_fence);
+/* That word is going away. */
+void vb_barrier_forget(void);
 void vb_barrier_heavy(void);
 
-extern bool vb_barrier_available;
+/* Whether the program is about to forbid system calls, or has done so: membarrier is not called then. */
+bool vb_barrier_is_forbidden(void);
+/*
+ * Once, by the heavy side that was refused the call after light ones went without a fence: wait until
+ * all of them are over.
+ */
+void vb_barrier_settle(void);
+
+extern _Atomic bool vb_barrier_available;
 
 /* The same between threads of this process. */
 static inline void vb_barrier_light_own(void)
 {
-	if (__builtin_expect(!vb_barrier_available, 0))
+	if (__builtin_expect(!atomic_load_explicit(&vb_barrier_available, memory_order_relaxed), 0))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);
@@ -40,7 +51,9 @@ static inline void vb_barrier_light_own(void)
 /* wants_fence: the heavy side asked for a real one. */
 static inline void vb_barrier_light(bool wants_fence)
 {
-	if (__builtin_expect(wants_fence || !vb_barrier_available, 0))
+	if (__builtin_expect(wants_fence || !atomic_load_explicit(&vb_barrier_available,
+								  memory_order_relaxed),
+			     0))
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_signal_fence(memory_order_seq_cst);

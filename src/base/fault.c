@@ -366,8 +366,11 @@ static int arm_one(int sig)
 	int ret = 0;
 
 	lock_own(&saved);
-	if (vb_libc_sigaction(sig, NULL, &now)) {
-		ret = -errno;
+	/* A program that has closed itself in may be ended for the question, or not get an answer. */
+	if (own->armed && vb_fault_is_closing_in()) {
+		ret = 0;
+	} else if (vb_libc_sigaction(sig, NULL, &now)) {
+		ret = own->armed ? 0 : -errno;
 	} else if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_fault) {
 		set_own_action(own, &now);
 		ret = install(sig, &now);

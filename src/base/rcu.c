@@ -1,7 +1,212 @@
 // SPDX-License-Identifier: MIT
-/* The two points of order that ThreadSanitizer is told of; see rcu.h. */
+/*
+ * Owns the list of readers and the waiting for them; see rcu.h.
+ *
+ * A thread may have its first section in a signal handler, in the middle of anything: so readers come
+ * from pages that are mapped as needed and never given back, and the list of them grows without a lock.
+ */
 #include "base/rcu.h"
 
-#ifdef VB_TSAN
-char vb_rcu_ended, vb_rcu_waited;
-#endif
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/barrier.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/signals.h"
+
+enum { SPINS = 100, FIRST_PAUSE_NS = 10000, LAST_PAUSE_NS = 1000000 };
+
+_Static_assert(sizeof(struct vb_readers) == 4096, "a page");
+
+struct vb_rcu vb_rcu = {
+	.gp = 1,
+	.fenced = true, /* until start() */
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.readers = &vb_rcu.first,
+};
+_Thread_local struct vb_reader *vb_reader;
+
+/* --- readers ---------------------------------------------------------------------------------- */
+
+static void give_back(void *arg)
+{
+	struct vb_reader *reader = arg;
+
+	vb_reader = NULL; /* a destructor that comes later may have a section */
+	atomic_store_explicit(&reader->taken, 0, memory_order_release);
+}
+
+/*
+ * Threads end by a key of libc. With the first library that is loaded: later, one that has been given
+ * many keys by the program would make libc allocate where a signal handler may be running.
+ */
+__attribute__((constructor)) static void start(void)
+{
+	pthread_key_t key;
+
+	if (atomic_load_explicit(&vb_rcu.key, memory_order_relaxed))
+		return;
+	if (!pthread_key_create(&key, give_back))
+		atomic_store_explicit(&vb_rcu.key, (uint32_t)key + 1, memory_order_relaxed);
+	atomic_store_explicit(
+		&vb_rcu.fenced,
+		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0,
+		memory_order_relaxed);
+}
+
+static struct vb_reader *take_free(struct vb_readers *page)
+{
+	for (unsigned int i = 0; i < VB_READERS; i++) {
+		struct vb_reader *reader = &page->reader[i];
+		uint32_t none = 0;
+
+		/* Acquire: pairs with give_back(). */
+		if (!atomic_load_explicit(&reader->taken, memory_order_relaxed) &&
+		    atomic_compare_exchange_strong_explicit(
+			    &reader->taken, &none, 1, memory_order_acquire, memory_order_relaxed))
+			return reader;
+	}
+	return NULL;
+}
+
+static struct vb_reader *add_page(void)
+{
+	struct vb_readers *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED) {
+		vb_error("no memory for a page of readers");
+		abort(); /* a look-up without a section would be of freed memory */
+	}
+	atomic_store_explicit(&page->reader[0].taken, 1, memory_order_relaxed);
+	page->next = atomic_load_explicit(&vb_rcu.readers, memory_order_relaxed);
+	/* seq_cst: in the list before its first section. Pairs with make_seen(). */
+	while (!atomic_compare_exchange_weak_explicit(&vb_rcu.readers, &page->next, page,
+						      memory_order_seq_cst, memory_order_relaxed))
+		;
+	return &page->reader[0];
+}
+
+struct vb_reader *vb_reader_find(void)
+{
+	struct vb_readers *page = atomic_load_explicit(&vb_rcu.readers, memory_order_acquire);
+	struct vb_reader *reader = NULL;
+	uint32_t key;
+
+	for (; page && !reader; page = page->next)
+		reader = take_free(page);
+	if (!reader)
+		reader = add_page();
+	/* A signal handler may have come in between, and have found one. */
+	if (vb_reader) {
+		atomic_store_explicit(&reader->taken, 0, memory_order_release);
+		return vb_reader;
+	}
+	vb_reader = reader;
+	key = atomic_load_explicit(&vb_rcu.key, memory_order_relaxed);
+	if (key)
+		pthread_setspecific((pthread_key_t)(key - 1), reader);
+	return reader;
+}
+
+void vb_read_forked(void)
+{
+	struct vb_readers *page = atomic_load_explicit(&vb_rcu.readers, memory_order_relaxed);
+
+	pthread_mutex_init(&vb_rcu.lock, NULL);
+	atomic_store_explicit(&vb_rcu.turns, 0, memory_order_relaxed);
+	for (; page; page = page->next)
+		for (unsigned int i = 0; i < VB_READERS; i++) {
+			struct vb_reader *reader = &page->reader[i];
+
+			if (reader == vb_reader)
+				continue;
+			atomic_store_explicit(&reader->word, 0, memory_order_relaxed);
+			atomic_store_explicit(&reader->taken, 0, memory_order_relaxed);
+		}
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+/*
+ * What this thread has done is seen by all sections that begin from now on, and all sections that began
+ * are seen by this thread.
+ */
+static void make_seen(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&vb_rcu.fenced, memory_order_relaxed))
+		return;
+	if (!vb_barrier_is_forbidden() &&
+	    !syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		return;
+	atomic_store_explicit(&vb_rcu.fenced, true, memory_order_seq_cst);
+	vb_barrier_settle();
+}
+
+/* Pairs with vb_read_unlock(). */
+static bool is_over(const struct vb_reader *reader)
+{
+	uint64_t word =
+		atomic_load_explicit(&((struct vb_reader *)reader)->word, memory_order_acquire);
+
+	return !(word & VB_READ_NEST) ||
+	       !((word ^ atomic_load_explicit(&vb_rcu.gp, memory_order_relaxed)) & VB_READ_PHASE);
+}
+
+/* Wait for the sections of the phase that is not gp's. */
+static void wait_for_readers(void)
+{
+	struct vb_readers *page = atomic_load_explicit(&vb_rcu.readers, memory_order_acquire);
+
+	for (; page; page = page->next)
+		for (unsigned int i = 0; i < VB_READERS; i++) {
+			uint64_t pause_ns = FIRST_PAUSE_NS;
+
+			for (unsigned int spins = 0; !is_over(&page->reader[i]); spins++) {
+				if (spins < SPINS) {
+					vb_cpu_relax();
+					continue;
+				}
+				vb_sleep_ns(pause_ns);
+				if (pause_ns < LAST_PAUSE_NS)
+					pause_ns *= 2;
+			}
+		}
+}
+
+/* With the lock. */
+static void wait_turn(void)
+{
+	atomic_fetch_add_explicit(&vb_rcu.turns, 1, memory_order_seq_cst);
+	make_seen();
+	wait_for_readers();
+	atomic_fetch_xor_explicit(&vb_rcu.gp, VB_READ_PHASE, memory_order_seq_cst);
+	wait_for_readers();
+	/* What follows comes after the sections that ended. */
+	make_seen();
+	atomic_fetch_add_explicit(&vb_rcu.turns, 1, memory_order_seq_cst);
+}
+
+void vb_read_wait(void)
+{
+	sigset_t before;
+	uint64_t turn;
+
+	vb_tsan_release(&vb_rcu.waited);
+	/* The end of the next turn that begins after this, whichever thread has it, is enough. */
+	turn = (atomic_fetch_add_explicit(&vb_rcu.turns, 0, memory_order_seq_cst) + 3) & ~1ull;
+	/* A handler of the program that came in between might wait itself, for ever. */
+	vb_signal_block(&before);
+	pthread_mutex_lock(&vb_rcu.lock);
+	if (atomic_load_explicit(&vb_rcu.turns, memory_order_acquire) < turn)
+		wait_turn();
+	pthread_mutex_unlock(&vb_rcu.lock);
+	vb_signal_unblock(&before);
+	vb_tsan_acquire(&vb_rcu.ended);
+}

@@ -49,6 +49,7 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/patch.h"
@@ -723,8 +724,14 @@ void vb_registry_leave(void)
 	if (!registry.place.file || registry.self.pid != getpid())
 		return;
 	vb_patch_publish(NULL);
-	free_slot(registry.self.slot);
-	remove_directory();
+	/*
+	 * A program that has closed itself in may be ended for removing files: then the slot is left
+	 * as it would be if the process were killed, and the next to look reaps it.
+	 */
+	if (!vb_fault_is_closing_in()) {
+		free_slot(registry.self.slot);
+		remove_directory();
+	}
 	/* Files and mapping stay: at exit, the background thread may still be using them. */
 	registry.self.pid = 0;
 }
@@ -862,7 +869,8 @@ void vb_registry_reap(void)
 	VB_NO_CANCEL;
 	sigset_t before;
 
-	if (!registry.place.file || registry.self.pid != getpid() ||
+	/* One that has closed itself in leaves it to others: see vb_registry_leave(). */
+	if (!registry.place.file || registry.self.pid != getpid() || vb_fault_is_closing_in() ||
 	    lock_registry(REAP_MS, &before))
 		return;
 	reap_locked();

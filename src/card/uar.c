@@ -34,7 +34,7 @@ _Thread_local int vb_card_inside __attribute__((tls_model("initial-exec")));
 
 bool vb_card_is_inside(void)
 {
-	return vb_card_inside || rcu_read_ongoing();
+	return vb_card_inside || vb_read_ongoing();
 }
 
 static void bits_set(_Atomic uint64_t *bits, uint32_t number)

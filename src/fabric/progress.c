@@ -30,6 +30,7 @@
 #include "base/born.h"
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/rcu.h"
@@ -541,14 +542,12 @@ static void before_fork(void)
 	pthread_mutex_lock(&vb_fabric.start_lock);
 	mask_before_fork = before;
 	vb_monitor_before_fork();
-	urcu_bp_before_fork();
 }
 
 static void after_fork_parent(void)
 {
 	sigset_t before;
 
-	urcu_bp_after_fork_parent();
 	vb_monitor_after_fork(false);
 	before = mask_before_fork;
 	pthread_mutex_unlock(&vb_fabric.start_lock);
@@ -564,6 +563,7 @@ static void reset_in_child(void)
 	vb_wait_init(&vb_fabric.wait, wake_self,
 		     NULL);     /* its watcher, if there was one, is the parent's */
 	vb_segment_self = NULL; /* the mapping was not inherited */
+	vb_barrier_forget();
 	vb_registry_forked();
 	vb_tracer_reset(true);
 	vb_peer_reset(true);
@@ -572,7 +572,7 @@ static void reset_in_child(void)
 
 static void after_fork_child(void)
 {
-	urcu_bp_after_fork_child();
+	vb_read_forked();
 	pthread_mutex_init(&vb_fabric.start_lock, NULL);
 	vb_monitor_after_fork(true);
 	reset_in_child();
@@ -584,19 +584,32 @@ __attribute__((constructor)) static void register_fork_handlers(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+/*
+ * What is done from here on is done with the filter that there is. Only what the program forbids after
+ * it has opened a card keeps us from asking: see vb_fault_is_closing_in().
+ */
+static void begin_asking(void)
+{
+	static bool begun; /* under start_lock */
+
+	if (!begun)
+		vb_fault_forget_closing_in();
+	begun = true;
+}
+
 static int start(const struct vb_sink *sink)
 {
 	struct vb_slot_info self;
 	int ret;
 
+	begin_asking();
 	ret = vb_registry_join(&self);
 	if (ret)
 		return ret;
 	ret = vb_segment_create(&self);
 	if (ret)
 		goto leave;
-	atomic_store_explicit(&vb_segment_self->wants_fence, !vb_barrier_register(),
-			      memory_order_relaxed);
+	vb_barrier_register(&vb_segment_self->wants_fence);
 	vb_fabric.sink = sink;
 	vb_wait_init(&vb_fabric.wait, wake_self, NULL);
 	vb_fabric.wait.word = wake_word();
@@ -668,7 +681,7 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	 * Acknowledgements that are due. Not where the program exits in a signal handler that came in
 	 * the middle of our work: this thread may have locked what is needed for it.
 	 */
-	if (!rcu_read_ongoing()) {
+	if (!vb_read_ongoing()) {
 		vb_read_lock();
 		vb_fabric.sink->work(true);
 		vb_read_unlock();

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/barrier.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "fabric/state.h"
@@ -83,6 +84,7 @@ int vb_segment_create(const struct vb_slot_info *self)
 
 void vb_segment_destroy(void)
 {
+	vb_barrier_forget();
 	munmap(vb_segment_self, VB_SEG_MAX_SIZE);
 	vb_segment_self = NULL;
 }

@@ -11,6 +11,7 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "fabric/fabric.h"
@@ -61,7 +62,8 @@ static void update(void)
 {
 	pid_t who = vb_fabric.tracer.regions ? vb_fabric.tracer.wanted : NOBODY;
 
-	if (who != vb_fabric.tracer.allowed && is_restricted())
+	/* A program that has closed itself in may be ended for the question. */
+	if (who != vb_fabric.tracer.allowed && !vb_fault_is_closing_in() && is_restricted())
 		allow(who);
 }
 
@@ -90,7 +92,7 @@ void vb_fabric_private_memory(int change)
 void vb_tracer_reset(bool forked)
 {
 	vb_lock(&vb_fabric.tracer.lock);
-	if (vb_fabric.tracer.allowed != NOBODY && !forked)
+	if (vb_fabric.tracer.allowed != NOBODY && !forked && !vb_fault_is_closing_in())
 		allow(NOBODY);
 	vb_fabric.tracer.allowed = vb_fabric.tracer.wanted = NOBODY;
 	vb_fabric.tracer.regions = 0;

@@ -312,7 +312,7 @@ static void shared_queue_is_preset(void **state)
 	open_pair(&attr);
 	dv = srq_of(a.srq);
 	assert_int_equal(dv.wqe_shift, 7);
-	count = (uint32_t)(dv.buf.length >> dv.wqe_shift);
+	count = (uint32_t)dv.tail + 1;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct mlx4_wqe_srq_next_seg *next =
 			(void *)((char *)dv.buf.buf + ((size_t)i << dv.wqe_shift));

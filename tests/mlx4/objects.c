@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "raw.h"
 
@@ -38,6 +39,14 @@ static bool is_filled(const void *p, size_t n, uint8_t byte)
 		if (((const uint8_t *)p)[i] != byte)
 			return false;
 	return true;
+}
+
+/* Rings are whole pages, and programs are told so: some map or clear all of them. */
+static size_t whole_pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) & ~(page - 1);
 }
 
 /* --- mlx4dv_init_obj ------------------------------------------------------------------------------- */
@@ -111,7 +120,7 @@ static void qp_shows_both_rings(void **state)
 	assert_true(qp.sq.wqe_shift >= 6 && qp.rq.wqe_shift >= 4);
 	sq = (size_t)qp.sq.wqe_cnt << qp.sq.wqe_shift;
 	rq = (size_t)qp.rq.wqe_cnt << qp.rq.wqe_shift;
-	assert_int_equal(qp.buf.length, sq + rq);
+	assert_int_equal(qp.buf.length, whole_pages(sq + rq));
 	/* 2 KiB and one WQE more than can be posted. */
 	assert_true(qp.sq.wqe_cnt - 64 >= (2048u >> qp.sq.wqe_shift) + 1);
 	/* The larger stride comes first. */
@@ -145,6 +154,38 @@ static void larger_receive_stride_comes_first(void **state)
 	ibv_destroy_qp(made);
 }
 
+/*
+ * Queues that were not asked for: the hardware wants at least one receive, and reads ahead in the send ring, as much of
+ * which the program may use as is left over.
+ */
+static void smallest_queues(void **state)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+
+	for (int i = 0; i < 3; i++) {
+		struct ibv_qp_init_attr init = { .send_cq = node.send_cq,
+						 .recv_cq = node.recv_cq,
+						 .qp_type = types[i] };
+		struct ibv_qp *made = ibv_create_qp(node.pd, &init);
+		struct mlx4dv_qp qp;
+		struct mlx4dv_obj obj = { .qp = { made, &qp } };
+
+		assert_non_null(made);
+		assert_int_equal(mlx4dv_init_obj(&obj, MLX4DV_OBJ_QP), 0);
+		assert_int_equal(qp.sq.wqe_shift, 6);
+		assert_int_equal(qp.sq.wqe_cnt, 64);
+		assert_int_equal(qp.rq.wqe_cnt, 1);
+		assert_int_equal(qp.rq.wqe_shift, 4);
+		assert_non_null(qp.rdb);
+		assert_int_equal(qp.rq.offset, 64 * 64);
+		assert_int_equal(qp.buf.length, whole_pages(64 * 64 + 16));
+		assert_int_equal(init.cap.max_send_wr, 64 - 2048 / 64 - 1);
+		assert_int_equal(init.cap.max_recv_wr, 1);
+		assert_int_equal(init.cap.max_recv_sge, 1);
+		ibv_destroy_qp(made);
+	}
+}
+
 /* From RESET to INIT every WQE becomes the program's, and is seen as not posted. */
 static void send_ring_is_preset(void **state)
 {
@@ -173,7 +214,7 @@ static void cq_shows_its_ring(void **state)
 	assert_ptr_equal(cq.cq_uar, (void *)0x5); /* nobody asked */
 	assert_int_equal(cq.cqe_cnt, node.send_cq->cqe + 1);
 	assert_true(cq.cqe_size == 32 || cq.cqe_size == 64);
-	assert_int_equal(cq.buf.length, cq.cqe_cnt * (size_t)cq.cqe_size);
+	assert_int_equal(cq.buf.length, whole_pages(cq.cqe_cnt * (size_t)cq.cqe_size));
 	assert_int_equal(cq.arm_sn, 1);
 	assert_ptr_equal(cq.arm_db, cq.set_ci_db + 1);
 	for (uint32_t i = 0; i < cq.cqe_cnt; i++)
@@ -199,7 +240,7 @@ static void all_at_once(void **state)
 	assert_null(qp.rdb); /* receives are the SRQ's */
 	assert_int_equal(qp.rq.wqe_cnt, 0);
 	assert_int_equal(srq.head, 0);
-	assert_int_equal((size_t)srq.tail + 1, srq.buf.length >> srq.wqe_shift);
+	assert_int_equal(srq.buf.length, whole_pages((size_t)(srq.tail + 1) << srq.wqe_shift));
 	assert_true(srq.wqe_shift >= 5);
 	assert_non_null(srq.db);
 	assert_int_equal(srq.comp_mask, 0);
@@ -524,6 +565,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(other_bits_are_ignored, open_node, close_node),
 		cmocka_unit_test(foreign_devices_are_refused),
 		cmocka_unit_test_setup_teardown(qp_shows_both_rings, open_node, close_node),
+		cmocka_unit_test_setup_teardown(smallest_queues, open_node, close_node),
 		cmocka_unit_test_setup_teardown(larger_receive_stride_comes_first, open_node,
 						close_node),
 		cmocka_unit_test_setup_teardown(send_ring_is_preset, open_node, close_node),

@@ -83,7 +83,7 @@ struct vb_verbs_ring {
 struct vb_verbs_qp {
 	struct vb_qp *card;
 	char *buf; /* both rings */
-	size_t bytes;
+	size_t bytes; /* whole pages, here and below */
 	__be32 *dbr; /* for receives, then for sends */
 	struct vb_verbs_ring sq, rq;
 };
@@ -91,6 +91,7 @@ struct vb_verbs_qp {
 struct vb_verbs_cq {
 	struct vb_cq *card;
 	void *buf;
+	size_t bytes;
 	uint32_t cqe_cnt, cqe_size;
 	__be32 *dbr; /* consumer index, then arm word */
 	uint32_t arm_sn;
@@ -99,6 +100,7 @@ struct vb_verbs_cq {
 struct vb_verbs_srq {
 	struct vb_srq *card;
 	void *buf;
+	size_t bytes;
 	uint32_t wqe_cnt, wqe_shift;
 	uint32_t head, tail; /* of the free list */
 	__be32 *dbr;

@@ -66,7 +66,7 @@ static void fill_cq(struct ibv_cq *in, struct mlx4dv_cq *out)
 	vb_verbs_rings(in->context)->cq(in, &cq);
 	out->comp_mask = answered;
 	out->buf.buf = cq.buf;
-	out->buf.length = (size_t)cq.cqe_cnt * cq.cqe_size;
+	out->buf.length = cq.bytes;
 	out->cqe_cnt = cq.cqe_cnt;
 	out->cqn = vb_cq_number(cq.card);
 	out->set_ci_db = &cq.dbr[0];
@@ -84,7 +84,7 @@ static void fill_srq(struct ibv_srq *in, struct mlx4dv_srq *out)
 	vb_verbs_rings(in->context)->srq(in, &srq);
 	out->comp_mask = 0;
 	out->buf.buf = srq.buf;
-	out->buf.length = (size_t)srq.wqe_cnt << srq.wqe_shift;
+	out->buf.length = srq.bytes;
 	out->wqe_shift = (int)srq.wqe_shift;
 	out->head = (int)srq.head;
 	out->tail = (int)srq.tail;

@@ -73,7 +73,7 @@ static void show_qp(const struct api_qp *qp, struct vb_verbs_qp *out)
 	*out = (struct vb_verbs_qp){
 		.card = qp->card,
 		.buf = qp->buf.ptr,
-		.bytes = qp->buf_bytes,
+		.bytes = qp->buf.bytes,
 		.dbr = qp->dbr,
 		.sq = { qp->sq.buf, qp->sq.cnt, qp->sq.shift },
 		.rq = { qp->rq.buf, qp->rq.cnt, qp->rq.shift },
@@ -99,6 +99,7 @@ static void srq(struct ibv_srq *ibsrq, struct vb_verbs_srq *out)
 	*out = (struct vb_verbs_srq){
 		.card = srq->card,
 		.buf = srq->buf.ptr,
+		.bytes = srq->buf.bytes,
 		.wqe_cnt = srq->wqe_cnt,
 		.wqe_shift = srq->wqe_shift,
 		.head = srq->head,
@@ -115,6 +116,7 @@ static void cq(struct ibv_cq *ibcq, struct vb_verbs_cq *out)
 	*out = (struct vb_verbs_cq){
 		.card = cq->card,
 		.buf = cq->buf.ptr,
+		.bytes = cq->buf.bytes,
 		.cqe_cnt = cq->cqe_cnt,
 		.cqe_size = cq->cqe_size,
 		.dbr = cq->dbr,

@@ -118,6 +118,7 @@ enum api_buf_type { API_BUF_QP, API_BUF_RWQ, API_BUF_SRQ, API_BUF_CQ, API_BUF_DB
  */
 struct api_buf {
 	void *ptr;
+	size_t bytes;              /* of a ring: whole pages */
 	size_t huge;               /* bytes of huge pages; 0: it is not on any */
 	struct api_pd *from;       /* whose allocator made it; NULL: the heap or the context's */
 	struct api_allocators own; /* the context's allocators at that time; alloc NULL: unused */
@@ -257,7 +258,6 @@ struct api_qp {
 	struct ibv_qp_cap cap;
 	struct vb_list node;
 	struct api_buf buf, dbr_buf;
-	size_t buf_bytes;
 	bool is_wq;       /* the inside of a receive WQ */
 	bool late_number; /* programs learn its number in RTR */
 	bool vlan_strip, scatter_fcs;

@@ -79,7 +79,7 @@ static int alloc_own(struct api_buf *buf, const struct api_allocators *own, size
 			"the program's own allocator gave memory that is not aligned to 64 bytes");
 	}
 	memset(ptr, 0, size);
-	*buf = (struct api_buf){ .ptr = ptr, .own = *own, .type = type };
+	*buf = (struct api_buf){ .ptr = ptr, .bytes = size, .own = *own, .type = type };
 	return 0;
 }
 
@@ -118,14 +118,14 @@ static int alloc_default(struct api_buf *buf, size_t size, size_t align, enum ap
 	if (pages != PAGES_ANON)
 		ptr = api_huge_alloc(size);
 	if (ptr) {
-		*buf = (struct api_buf){ .ptr = ptr, .huge = size, .type = type };
+		*buf = (struct api_buf){ .ptr = ptr, .bytes = size, .huge = size, .type = type };
 	} else if (pages == PAGES_HUGE) {
 		return vb_refuse_memory(
 			"a ring: no huge page is free, and MLX_..._ALLOC_TYPE=HUGE wants one");
 	} else {
 		if (posix_memalign(&ptr, align, size))
 			return vb_refuse_memory("a ring");
-		*buf = (struct api_buf){ .ptr = ptr, .type = type };
+		*buf = (struct api_buf){ .ptr = ptr, .bytes = size, .type = type };
 	}
 	memset(ptr, 0, size);
 	return 0;
@@ -143,6 +143,8 @@ int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_p
 	struct api_pd *from = pd ? to_pd(pd) : NULL;
 	void *ptr = IBV_ALLOCATOR_USE_DEFAULT;
 
+	/* As in the real libraries: a ring has its pages for itself, and is all of them. */
+	size = (size + align - 1) & ~(align - 1);
 	if (unlikely(own->alloc) && !(from && from->alloc))
 		return alloc_own(buf, own, size, type);
 	if (from && from->alloc)
@@ -152,7 +154,7 @@ int api_buf_alloc(struct api_buf *buf, struct ibv_context *context, struct ibv_p
 	if (!ptr)
 		return vb_refuse_memory("a ring");
 	memset(ptr, 0, size);
-	*buf = (struct api_buf){ .ptr = ptr, .from = from, .type = type };
+	*buf = (struct api_buf){ .ptr = ptr, .bytes = size, .from = from, .type = type };
 	return 0;
 }
 

@@ -197,7 +197,6 @@ static int qp_alloc_rings(struct api_qp *qp, const struct api_qp_layout *layout)
 	if (rc)
 		return rc;
 	qp->dbr = qp->dbr_buf.ptr;
-	qp->buf_bytes = bytes;
 	qp->rq.buf = (char *)qp->buf.ptr + layout->rq_offset;
 	qp->sq.buf = (char *)qp->buf.ptr + layout->sq_offset;
 	qp->sq.end = qp->sq.buf + layout->sq_bytes;

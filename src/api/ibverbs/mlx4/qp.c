@@ -78,7 +78,7 @@ static int size_sq(struct api_sq *sq, enum ibv_qp_type type, const struct ibv_qp
 	int err = loop_check_sq(cap, inline_capacity(start, MLX4_WQE_MAX));
 
 	*bytes = 0;
-	if (err || !cap->max_send_wr)
+	if (err)
 		return err;
 	sq->shift = MIN_SQ_SHIFT;
 	while (1u << sq->shift < send_bytes(type, cap))
@@ -103,11 +103,20 @@ int mlx4_qp_size(struct api_qp *qp, const struct ibv_qp_init_attr_ex *attr, cons
 	const struct mlx4dv_qp_init_attr *mlx4_attr = direct;
 	struct ibv_qp_cap cap = loop_wanted(attr);
 	struct mlx4_qp *own = to_mlx4_qp(qp);
-	int err;
+	int err = 0;
 
 	if (mlx4_attr && (mlx4_attr->comp_mask & MLX4DV_QP_INIT_ATTR_MASK_INL_RECV))
 		own->inl_recv = mlx4_attr->inl_recv_sz;
-	err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+	/*
+	 * The hardware has queues that were not asked for, too: a send ring for what it reads ahead,
+	 * and one receive. A work queue only receives, and one with a table does neither.
+	 */
+	if (!qp->is_wq && !qp->rss)
+		err = size_sq(&qp->sq, attr->qp_type, &cap, &layout->sq_bytes);
+	if (!attr->srq && !qp->rss) {
+		cap.max_recv_wr = max_u32(cap.max_recv_wr, 1);
+		cap.max_recv_sge = max_u32(cap.max_recv_sge, 1);
+	}
 	if (!err)
 		err = loop_size_rq(&qp->rq, &cap, own->inl_recv, 0, &layout->rq_bytes);
 	if (err)

@@ -34,7 +34,9 @@ enum hbldv_qp_caps {
 	HBLDV_QP_CAP_RESERVED0 = 0x8,
 	HBLDV_QP_CAP_ENCAP = 0x10, /* encap_num is valid */
 	HBLDV_QP_CAP_RESERVED1 = 0x20,
+	HBLDV_QP_CAP_COLL = 0x20, /* INIT: qp_num_hint is valid, of hbldv_reserve_coll_qps() */
 	HBLDV_QP_CAP_RESERVED2 = 0x40,
+	HBLDV_QP_CAP_MIGRATE = 0x40, /* refused */
 };
 
 /* hbldv_port_ex_attr.caps */
@@ -136,7 +138,10 @@ struct hbldv_qp_attr {
 	uint32_t local_key;      /* RTR: what the peer's remote_key must be */
 	uint32_t remote_key;     /* RTS */
 	uint32_t congestion_wnd; /* RTS: packets in flight, 0: the largest */
-	uint32_t reserved0;
+	union {
+		uint32_t reserved0;
+		uint32_t qp_num_hint; /* INIT, with HBLDV_QP_CAP_COLL: the number that it gets */
+	};
 	uint32_t dest_wq_size;          /* RTS: rendezvous, entries of the peer's work queue */
 	enum hbldv_qp_wq_types wq_type; /* INIT; WRITE alone, or with RECV_RDV or READ_RDV */
 	enum hbldv_swq_granularity wq_granularity; /* INIT */
@@ -210,6 +215,14 @@ struct hbldv_cc_cq {
 	uint32_t num_of_cqes;
 };
 
+struct hbldv_coll_qp_attr {
+	uint8_t is_scale_out; /* has no effect: ports of both kinds have the same numbers */
+};
+
+struct hbldv_coll_qp {
+	uint32_t qp_num;
+};
+
 struct hbldv_encap_attr {
 	uint64_t tnl_hdr_ptr; /* the header that goes in front of packets */
 	uint32_t tnl_hdr_size;
@@ -253,6 +266,12 @@ int hbldv_query_qp(struct ibv_qp *ibvqp, struct hbldv_query_qp_attr *attr);
 /* hl_attr NULL: as ibv_modify_qp(). */
 int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mask,
 		    struct hbldv_qp_attr *hl_attr);
+
+/* Gaudi3: reserve a number for queue pairs of the same number on several ports. EBUSY: none is free on all. */
+int hbldv_reserve_coll_qps(struct ibv_pd *ibvpd, struct hbldv_coll_qp_attr *attr,
+			   struct hbldv_coll_qp *coll_qp);
+/* EOPNOTSUPP. */
+int hbldv_migrate_qp(struct ibv_qp *ibvqp);
 
 struct hbldv_usr_fifo *hbldv_create_usr_fifo(struct ibv_context *context,
 					     struct hbldv_usr_fifo_attr *attr);

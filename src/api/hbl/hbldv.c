@@ -187,6 +187,8 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		return err;
 	if (!hl_attr)
 		return hbl_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, NULL);
+	if (hl_attr->caps & HBLDV_QP_CAP_MIGRATE)
+		return api_refuse(unsupported, "a queue pair that takes another one's place");
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_INIT &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_32B &&
 	    hl_attr->wq_granularity != HBLDV_SWQE_GRAN_64B)
@@ -201,6 +203,30 @@ int hbldv_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr, int attr_mas
 		.wide = hl_attr->wq_granularity == HBLDV_SWQE_GRAN_64B,
 		.priority = hl_attr->priority,
 		.encap = hl_attr->encap_num,
+		.qpn_hint = hl_attr->caps & HBLDV_QP_CAP_COLL ? hl_attr->qp_num_hint : 0,
 	};
 	return hbl_of(ibvqp->context)->modify_qp(ibvqp, attr, attr_mask, &hbl);
+}
+
+int hbldv_reserve_coll_qps(struct ibv_pd *ibvpd, struct hbldv_coll_qp_attr *attr,
+			   struct hbldv_coll_qp *coll_qp)
+{
+	API_CALL(API_DEVICE(ibvpd ? ibvpd->context : NULL));
+	int err = ibvpd && coll_qp ? hbl_check(ibvpd->context, attr)
+				   : api_refuse(null, "ibvpd or coll_qp");
+
+	return err ? err
+		   : api_status(vb_hbl_qpn_reserve(hbl_device(ibvpd->context), &coll_qp->qp_num));
+}
+
+/*
+ * What of a queue pair goes to the port that takes over is known to the vendor's driver and firmware
+ * alone.
+ */
+int hbldv_migrate_qp(struct ibv_qp *ibvqp)
+{
+	API_CALL(.kind = "QP", .number = ibvqp ? ibvqp->qp_num : 0);
+	int err = ibvqp ? hbl_check(ibvqp->context, ibvqp) : api_refuse(null, "ibvqp");
+
+	return err ? err : api_refuse(unsupported, "a queue pair that takes another one's place");
 }

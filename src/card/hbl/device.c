@@ -325,6 +325,7 @@ static void init_ports(struct vb_hbl *hbl, uint64_t mask)
 {
 	uint32_t count = hbl->adapter->config->ports, out = (count + 3) / 4;
 
+	memset(hbl->reserved, 0, sizeof(hbl->reserved));
 	for (uint32_t i = 1; i <= count; i++) {
 		struct vb_hbl_port *port = &hbl->ports[i];
 

@@ -135,6 +135,7 @@ struct vb_hbl_qp_attr {
 	uint32_t wq_type; /* enum vb_hbl_wq_type */
 	bool wide;
 	uint8_t priority, encap;
+	uint32_t qpn_hint; /* INIT: a number of vb_hbl_qpn_reserve(); 0: any */
 };
 
 struct vb_hbl_qp_info {
@@ -148,6 +149,11 @@ struct vb_hbl_qp_info {
 VB_PUBLIC int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq,
 			       struct vb_hbl_cq *res_cq, uint32_t max_wqes, void *cookie,
 			       struct vb_hbl_qp **qp);
+/*
+ * Gaudi3: a number that no queue pair of a port has, nor gets but by its hint. It is free again when
+ * the last queue pair that had it is gone, or the device is closed. -EBUSY: there is none.
+ */
+VB_PUBLIC int vb_hbl_qpn_reserve(struct vb_hbl *hbl, uint32_t *qpn);
 /* RESET, INIT, RTR, RTS, ERR; -EINVAL and nothing changed where anything is wrong. */
 VB_PUBLIC int vb_hbl_qp_modify(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr, int mask,
 			       const struct vb_hbl_qp_attr *hbl);

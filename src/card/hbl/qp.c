@@ -121,17 +121,87 @@ static int make_queues(struct vb_hbl_qp *qp)
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* The device's mutex held. Numbers come back late: peers hold on to them. */
-static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port)
+static bool is_used(const struct vb_hbl_port *port, uint32_t qpn)
 {
-	uint32_t qpn = port->last_qpn;
+	return atomic_load_explicit(&vb_hbl_port_qps(port)[qpn], memory_order_relaxed);
+}
+
+static bool is_reserved(const struct vb_hbl *hbl, uint32_t qpn)
+{
+	return hbl->reserved[qpn / 64] >> qpn % 64 & 1;
+}
+
+/* The device's mutex held: on some port. */
+static bool is_used_anywhere(struct vb_hbl *hbl, uint32_t qpn)
+{
+	for (uint32_t p = 1; p <= hbl->adapter->config->ports; p++)
+		if (hbl->ports[p].ready && is_used(&hbl->ports[p], qpn))
+			return true;
+	return false;
+}
+
+/* From the highest down: ordinary ones come from below. */
+static int reserve_number(struct vb_hbl *hbl, uint32_t *qpn)
+{
+	for (uint32_t n = VB_HBL_MAX_QPN; n; n--) {
+		if (is_reserved(hbl, n) || is_used_anywhere(hbl, n))
+			continue;
+		hbl->reserved[n / 64] |= 1ull << n % 64;
+		*qpn = n;
+		return 0;
+	}
+	return vb_refuse_hbl_used_up("number that all ports have", 1);
+}
+
+int vb_hbl_qpn_reserve(struct vb_hbl *hbl, uint32_t *qpn)
+{
+	int ret;
+
+	if (vb_hbl_stale(hbl))
+		return vb_refuse_forked();
+	if (hbl->generation != VB_GAUDI3)
+		return vb_refuse_unsupported("collective queue pairs of Gaudi2");
+	pthread_mutex_lock(&hbl->mutex);
+	ret = reserve_number(hbl, qpn);
+	pthread_mutex_unlock(&hbl->mutex);
+	return ret;
+}
+
+/*
+ * The device's mutex held. Numbers come back late: peers hold on to them. Beside those in use a port
+ * has a free one that is not reserved, unless most are reserved.
+ */
+static int find_number(const struct vb_hbl_port *port, uint32_t hint, uint32_t *qpn)
+{
+	if (hint) {
+		if (hint > VB_HBL_MAX_QPN || !is_reserved(port->hbl, hint))
+			return vb_refuse_value("qp_num_hint", hint);
+		if (is_used(port, hint))
+			return vb_refuse_hbl_used_up("queue pair of this number", port->number);
+		*qpn = hint;
+		return 0;
+	}
+	*qpn = port->last_qpn;
+	for (uint32_t i = 0; i < VB_HBL_MAX_QPN; i++) {
+		*qpn = *qpn % VB_HBL_MAX_QPN + 1;
+		if (!is_used(port, *qpn) && !is_reserved(port->hbl, *qpn))
+			return 0;
+	}
+	return -ENOMEM;
+}
+
+static int take_number(struct vb_hbl_qp *qp, struct vb_hbl_port *port, uint32_t hint)
+{
+	uint32_t qpn = 0;
+	int ret;
 
 	if (port->num_qps >= port->attr.max_wqs)
 		return -ENOMEM;
-	do
-		qpn = qpn % VB_HBL_MAX_QPN + 1;
-	while (atomic_load_explicit(&vb_hbl_port_qps(port)[qpn], memory_order_relaxed));
-	port->last_qpn = qpn;
+	ret = find_number(port, hint, &qpn);
+	if (ret)
+		return ret;
+	if (!hint)
+		port->last_qpn = qpn;
 	port->num_qps++;
 	qp->port = port;
 	qp->qpn = qpn;
@@ -152,6 +222,8 @@ static void give_number(struct vb_hbl_qp *qp)
 	vb_hbl_take_back(qp);
 	vb_hbl_hide_qp(qp);
 	qp->port->num_qps--;
+	if (is_reserved(qp->hbl, qp->qpn) && !is_used_anywhere(qp->hbl, qp->qpn))
+		qp->hbl->reserved[qp->qpn / 64] &= ~(1ull << qp->qpn % 64);
 	qp->port = NULL;
 	qp->qpn = 0;
 }
@@ -308,7 +380,7 @@ static int to_init(struct vb_hbl_qp *qp, const struct ibv_qp_attr *attr,
 			"a CQ is of another port, or the work queue is larger than the port's");
 	qp->wqe_shift = hbl->wide ? WIDE_SHIFT : NARROW_SHIFT;
 	qp->attr = (struct vb_hbl_qp_attr){ .wq_type = hbl->wq_type, .wide = hbl->wide };
-	ret = take_number(qp, port);
+	ret = take_number(qp, port, hbl->qpn_hint);
 	if (ret)
 		return ret;
 	qp->ibv.port_num = attr->port_num;

@@ -561,7 +561,7 @@ FLEXIO_EXPERIMENTAL uint32_t flexio_process_get_dumem_id(struct flexio_process *
 /* 0: debugging is not allowed. */
 FLEXIO_EXPERIMENTAL uint64_t flexio_process_udbg_token_get(struct flexio_process *process);
 
-/* A file descriptor that becomes readable with the first fatal error and stays so. */
+/* A file descriptor that becomes readable with the first fatal error, until it is read. */
 FLEXIO_EXPERIMENTAL int flexio_err_handler_fd(struct flexio_process *process);
 #if FLEXIO_VER_USED < FLEXIO_VER(24, 10, 0)
 FLEXIO_EXPERIMENTAL enum flexio_err_status

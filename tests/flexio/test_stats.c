@@ -569,6 +569,65 @@ static void test_no_handle(void **state)
 	dpa_stats_sort_process_list(&none);
 }
 
+/* A handle that was closed, and what never was one. */
+static void test_closed_handle(void **state)
+{
+	dpa_stats_process_list none = { 0 }, *processes = (void *)&none;
+	dpa_stats_thread_list *threads = (void *)&none;
+	dpa_stats_perf_cumul_list *cumul = (void *)&none;
+	dpa_stats_perf_event_list *samples = (void *)&none;
+	dpa_stats_handler_t *closed = dpa_stats_open("mlx5_0");
+	dpa_stats_handler_t *bad[] = { closed, (void *)&none, (void *)4096 };
+	dpa_stats_counter_state is = ON;
+	dpa_stats_capabilities caps;
+	dpa_stats_sample_type type;
+
+	assert_non_null(closed);
+	dpa_stats_close(closed);
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_status(dpa_stats_get_error_code(bad[i]), INVALID_PARAMS);
+		assert_string_equal(dpa_stats_get_error_message(bad[i]), "");
+		assert_string_equal(dpa_stats_get_error_location(bad[i]), "");
+		assert_status(dpa_stats_read_caps(bad[i], &caps), INVALID_PARAMS);
+		assert_status(dpa_stats_read_processes_list(bad[i], ALL, &processes),
+			      INVALID_PARAMS);
+		assert_status(dpa_stats_read_process_thread_list(bad[i], ALL, ALL, &threads),
+			      INVALID_PARAMS);
+		assert_status(dpa_stats_read_thread_list(bad[i], &none, &threads), INVALID_PARAMS);
+		assert_status(dpa_stats_read_process_cumul_info_list(bad[i], ALL, ALL, &cumul),
+			      INVALID_PARAMS);
+		assert_status(dpa_stats_read_cumul_info_list(bad[i], &none, &cumul),
+			      INVALID_PARAMS);
+		assert_status(dpa_stats_read_process_perf_event_list(bad[i], ALL, ALL, &samples),
+			      INVALID_PARAMS);
+		assert_status(dpa_stats_read_perf_event_list(bad[i], &none, &samples),
+			      INVALID_PARAMS);
+		assert_status(dpa_stats_set_counter_state(bad[i], ALL, ON, CUMUL), INVALID_PARAMS);
+		assert_status(dpa_stats_get_counter_state(bad[i], 1, &is, &type), INVALID_PARAMS);
+		dpa_stats_close(bad[i]);
+	}
+	assert_ptr_equal(processes, &none);
+	assert_status(dpa_stats_get_error_code(h), OK);
+}
+
+/* There is no handle to ask for the reason: it is in the log. */
+static void test_unknown_card(void **state)
+{
+	int saved = dup(STDERR_FILENO);
+	FILE *log = tmpfile();
+	char text[512] = { 0 };
+
+	assert_non_null(log);
+	dup2(fileno(log), STDERR_FILENO);
+	assert_null(dpa_stats_open("mlx5_99"));
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	rewind(log);
+	assert_true(fread(text, 1, sizeof(text) - 1, log) > 0);
+	fclose(log);
+	assert_non_null(strstr(text, "there is no card \"mlx5_99\""));
+}
+
 static void test_arguments(void **state)
 {
 	dpa_stats_process_list none = { 0 }, broken = { 1, NULL }, *processes = (void *)&none;
@@ -844,7 +903,8 @@ static int serve(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_handle),      cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_no_handle),      cmocka_unit_test(test_closed_handle),
+		cmocka_unit_test(test_unknown_card),   cmocka_unit_test(test_arguments),
 		cmocka_unit_test(test_no_accelerator), cmocka_unit_test(test_order),
 		cmocka_unit_test(test_lists),          cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_successor),      cmocka_unit_test(test_dead),

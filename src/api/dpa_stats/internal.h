@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of libdpa_stats share. A public function begins with CALL(), which forgets the last
- * error of the handle; whoever decides to fail returns fail(handle, status, "...").
+ * What the files of libdpa_stats share. A public function begins with CALL(), which keeps the handle
+ * for the time of the call and forgets its last error; whoever decides to fail returns
+ * fail(handle, status, "...").
  */
 #pragma once
 
@@ -19,6 +20,9 @@
 #include "monitor/monitor.h"
 
 struct dpa_stats_handler {
+	struct dpa_stats_handler
+		*next;      /* of all that are open; this and users under the lock of them */
+	unsigned int users; /* calls that it is in */
 	char adapter[32];
 	bool has_dpa;
 	dpa_stats_status error;
@@ -27,17 +31,18 @@ struct dpa_stats_handler {
 };
 
 /* handler.c */
-void vb_stats_begin(dpa_stats_handler_t *h);
+/* OK: the handle stays until vb_stats_end(). NULL_POINTER, or INVALID_PARAMS: it is not open. */
+dpa_stats_status vb_stats_begin(dpa_stats_handler_t *h, const char *function);
+void vb_stats_end(dpa_stats_handler_t **h);
 dpa_stats_status vb_stats_fail(dpa_stats_handler_t *h, dpa_stats_status status,
 			       const char *function, const char *file, int line, const char *fmt,
 			       ...) __attribute__((format(printf, 6, 7)));
 
-#define CALL(h)                                               \
-	do {                                                  \
-		if (!(h))                                     \
-			return DPA_STATS_STATUS_NULL_POINTER; \
-		vb_stats_begin(h);                            \
-	} while (0)
+#define CALL(h)                                                                                  \
+	dpa_stats_status begun_ = vb_stats_begin(h, __func__);                                   \
+	dpa_stats_handler_t *kept_ __attribute__((cleanup(vb_stats_end))) = begun_ ? NULL : (h); \
+	if (!kept_)                                                                              \
+	return begun_
 #define fail(h, status, ...) \
 	vb_stats_fail(h, DPA_STATS_STATUS_##status, __func__, __FILE_NAME__, __LINE__, __VA_ARGS__)
 

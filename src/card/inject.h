@@ -91,6 +91,13 @@ VB_PUBLIC int vb_inject_apply(const struct vb_inject *fault, bool early, char *w
 VB_PUBLIC void vb_inject_serve_eus(const char *card,
 				   int (*serve)(void *arg, uint32_t eu, uint32_t slow), void *arg);
 
+/*
+ * The same way serves debuggers: a line that is no fault asks the program to let them attach to its
+ * device processes. serve: who does that; 0 or -errno. NULL: no more.
+ */
+#define VB_INJECT_DEBUG "debug"
+VB_PUBLIC void vb_inject_serve_debug(int (*serve)(void));
+
 struct vb_adapter;
 
 /* A creation on it that is about to be done: 0, -ENOMEM where it is asked to fail, -EIO where fatal. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns how faults come in: from a script, and from other processes of the user.
+ * Owns how faults come in: from a script, and from other processes of the user. Debuggers of device code
+ * come by the same way.
  *
  *	tool                                     this program
  *	vb_fabric_ask()  --- a word of the segment, a wake-up --> background thread: vb_inject_asked()
@@ -83,18 +84,37 @@ static ssize_t receive(int fd, void *to, size_t size)
 
 /* --- a program that is asked ------------------------------------------------------------------ */
 
+void vb_inject_serve_debug(int (*serve)(void))
+{
+	atomic_store_explicit(&vb_card.inject.serve_debug, serve, memory_order_release);
+}
+
+static int let_debug(void)
+{
+	int (*serve)(void) =
+		atomic_load_explicit(&vb_card.inject.serve_debug, memory_order_acquire);
+
+	return serve ? serve() : -ENOENT;
+}
+
+static int apply_line(const char *line, char *words, size_t size)
+{
+	struct vb_inject fault;
+	int ret = vb_inject_parse(line, &fault, words, size);
+
+	if (!ret)
+		return vb_inject_apply(&fault, false, words, size);
+	return ret > 0 ? -EINVAL : ret;
+}
+
 static void answer_line(int fd, const char *line)
 {
 	struct answer answer = { 0 };
-	struct vb_inject fault;
 	ssize_t sent;
-	int ret = vb_inject_parse(line, &fault, answer.words, sizeof(answer.words));
 
-	if (!ret)
-		ret = vb_inject_apply(&fault, false, answer.words, sizeof(answer.words));
-	else if (ret > 0)
-		ret = -EINVAL;
-	answer.status = ret;
+	answer.status = strcmp(line, VB_INJECT_DEBUG)
+				? apply_line(line, answer.words, sizeof(answer.words))
+				: let_debug();
 	sent = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 	(void)sent; /* who does not want to know it has gone */
 }

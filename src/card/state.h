@@ -168,6 +168,7 @@ struct vb_card {
 		struct vb_file listener;
 		bool listens; /* there is a thread at it */
 		bool asked;   /* since that thread last looked */
+		int (*_Atomic serve_debug)(void);
 	} inject;
 
 	struct { /* hbl/device.c, hbl/fifo.c */

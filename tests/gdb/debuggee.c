@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -204,18 +205,20 @@ static void run(const char *word)
 
 int main(int argc, char **argv)
 {
+	bool quiet = argc == 2 && !strcmp(argv[1], "quiet"); /* it does not think of debuggers */
 	char line[128], word[32];
 
 	ctx = open_device();
 	make();
-	if (argc > 1) { /* what to do, without anybody to ask */
+	if (argc > 1 && !quiet) { /* what to do, without anybody to ask */
 		arguments[0] = 3;
 		arguments[1] = 4;
 		for (int i = 1; i < argc; i++)
 			run(argv[i]);
 		return 0;
 	}
-	printf("token 0x%016llx\n", (unsigned long long)flexio_process_udbg_token_get(process));
+	printf("token 0x%016llx\n",
+	       quiet ? 0 : (unsigned long long)flexio_process_udbg_token_get(process));
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		arguments[0] = arguments[1] = 0;

@@ -62,9 +62,9 @@ def under_run(*words):
 class Program:
     """The debuggee, which does what it is told."""
 
-    def __init__(self, **env):
+    def __init__(self, *words, **env):
         folder = build()
-        self.process = subprocess.Popen(under_run(str(folder / 'debuggee')), stdin=subprocess.PIPE,
+        self.process = subprocess.Popen(under_run(str(folder / 'debuggee'), *words), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env=environment(**env))
         self.watchdog = threading.Timer(2 * LIMIT, self.process.kill)
@@ -801,6 +801,37 @@ def check_environment_offers_every_process(_):
     finally:
         process.kill()
         process.wait()
+
+
+def threads_of(pid):
+    return sorted(path.read_text().strip() for path in pathlib.Path(f'/proc/{pid}/task').glob('*/comm'))
+
+
+def check_program_that_never_thought_of_debuggers(folder):
+    """Nothing in it listens until the tool asks; then all its device processes can be attached to."""
+    elf = folder / 'device.elf'
+    with Program('quiet') as program:
+        pid = str(program.process.pid)
+        equal('verbatim-gdb' in threads_of(pid), False, threads_of(pid))
+        equal(pid in run(BIN / 'verbatim', 'gdb', cwd=folder, env=environment()).stdout, False, 'it is not listed')
+        done = verbatim_gdb('--batch', '--ex', 'print counter', '--ex', 'detach', pid)
+        equal(re.search(r'^\$1 = 1000$', expect(done).stdout, re.M) is not None, True, done.stdout + done.stderr)
+        equal(program.ask('rpc 3 4', 'rpc '), '0 25', 'it goes on')
+        expect(verbatim_gdb('--elf', elf, pid))
+        equal(elf.read_bytes()[:4], b'\x7fELF', 'the device ELF')
+        equal(pid in expect(verbatim_gdb()).stdout, True, 'now it is listed')
+        program.end()
+
+
+def check_programs_that_cannot_be_attached_to(_):
+    with Program('quiet', VERBATIM_DPA_DEBUG='off') as program:
+        done = verbatim_gdb('--batch', str(program.process.pid))
+        equal((done.returncode, 'no device process that can be debugged' in done.stderr), (1, True), done.stderr)
+        program.end()
+    with subprocess.Popen(['sleep', '1000']) as other:
+        done = verbatim_gdb('--batch', str(other.pid))
+        other.kill()
+    equal((done.returncode, 'no device process that can be debugged' in done.stderr), (1, True), done.stderr)
 
 
 def check_launch_file_of_the_documents(folder):

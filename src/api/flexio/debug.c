@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns which device processes debuggers can attach to: those whose token the program asked for, and with
- * VERBATIM_DPA_DEBUG all.
+ * Owns which device processes debuggers can attach to: all, when the tool of a debugger asks the program
+ * for it (card/inject.h); before, those whose token the program asked for. Until then there is neither
+ * a socket nor a thread.
  *
+ *	VERBATIM_DPA_DEBUG=off          no tool can ask
  *	VERBATIM_DPA_DEBUG=on           every process, from its creation on
  *	VERBATIM_DPA_DEBUG=wait         the same, and the first one waits for a debugger before it executes
  *	VERBATIM_DPA_DEBUG=wait:NAME    the same, and a tool that listens on NAME is told its token
@@ -15,8 +17,9 @@
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "card/inject.h"
 
-enum debug_mode { DEBUG_ASKED, DEBUG_ON, DEBUG_WAIT };
+enum debug_mode { DEBUG_OFF, DEBUG_ASKED, DEBUG_ON, DEBUG_WAIT };
 
 /* -EINVAL after a reason. *tool: who is told, or NULL. */
 static int read_mode(enum debug_mode *mode, const char **tool)
@@ -24,8 +27,10 @@ static int read_mode(enum debug_mode *mode, const char **tool)
 	const char *text = vb_getenv("VERBATIM_DPA_DEBUG");
 
 	*tool = NULL;
-	if (!text || !*text || !strcmp(text, "off")) {
+	if (!text || !*text) {
 		*mode = DEBUG_ASKED;
+	} else if (!strcmp(text, "off")) {
+		*mode = DEBUG_OFF;
 	} else if (!strcmp(text, "on")) {
 		*mode = DEBUG_ON;
 	} else if (!strcmp(text, "wait")) {
@@ -63,6 +68,37 @@ static int offer(struct flexio_process *process, bool started)
 	if (err)
 		fail("process %s: no socket for a debugger: %s", process->name, strerror(-err));
 	return err;
+}
+
+struct offers {
+	int count, err;
+};
+
+static void offer_one(void *handle, void *arg)
+{
+	struct flexio_process *process = handle;
+	struct offers *offers = arg;
+	int err;
+
+	if (vb_process_inherited(process))
+		return;
+	pthread_mutex_lock(&process->mutex);
+	err = process->open ? offer(process, false) : -ENOENT;
+	pthread_mutex_unlock(&process->mutex);
+	if (!err)
+		offers->count++;
+	else if (err != -ENOENT)
+		offers->err = err;
+}
+
+/* A tool asks. 0, -ENOENT: there is no device process; or why one cannot be attached to. */
+static int offer_all(void)
+{
+	struct offers offers = { 0 };
+
+	vb_api_begin("debugger");
+	vb_handles_visit(HANDLE_PROCESS, offer_one, &offers);
+	return offers.count ? 0 : offers.err ? offers.err : -ENOENT;
 }
 
 /* Whatever the level of the log is: nothing goes on before somebody has read it. */
@@ -105,7 +141,9 @@ int vb_flexio_debug_begin(struct flexio_process *process)
 
 	VB_NO_CANCEL;
 	err = read_mode(&mode, &tool);
-	if (err || mode == DEBUG_ASKED)
+	if (!err && mode != DEBUG_OFF)
+		vb_inject_serve_debug(offer_all);
+	if (err || mode <= DEBUG_ASKED)
 		return err;
 	pthread_mutex_lock(&process->mutex);
 	err = offer(process, tool);

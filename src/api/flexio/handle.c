@@ -111,6 +111,21 @@ bool vb_handle_valid(enum handle_kind kind, const void *handle)
 	return find_handle(kind, handle);
 }
 
+void vb_handles_visit(enum handle_kind kind, void (*visit)(void *handle, void *arg), void *arg)
+{
+	for (unsigned int i = 0; i < BUCKETS; i++)
+		for (struct handle *entry = atomic_load_explicit(&buckets[i], memory_order_acquire);
+		     entry; entry = entry->next) {
+			uintptr_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
+			void *handle = (void *)(key & ~(uintptr_t)15);
+			struct handle *pin AUTO_UNPIN =
+				(key & 15) == (uintptr_t)kind ? vb_handle_pin(kind, handle) : NULL;
+
+			if (pin)
+				visit(handle, arg);
+		}
+}
+
 struct handle *vb_handle_pin(enum handle_kind kind, const void *handle)
 {
 	struct handle *entry = find_handle(kind, handle);

@@ -212,6 +212,8 @@ void vb_handle_unpin(struct handle **pin);
  * takes. False: another thread ends it, or there is no pin.
  */
 bool vb_handle_end(struct handle **pin);
+/* Each object of this kind, pinned. */
+void vb_handles_visit(enum handle_kind kind, void (*visit)(void *handle, void *arg), void *arg);
 
 /* ---- accelerator.c: the accelerator of an adapter -------------------------------------------- */
 

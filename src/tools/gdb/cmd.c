@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "card/inject.h"
 #include "tools/cmd.h"
 #include "tools/gdb/gdb.h"
 
@@ -157,12 +158,23 @@ static int list(pid_t pid)
 
 	if (each(pid, print_entry, &titled))
 		return 0;
-	fprintf(stderr,
-		"%s: %s; a program asks for a token with flexio_process_udbg_token_get(), or is started with VERBATIM_DPA_DEBUG=on\n",
-		who,
+	fprintf(stderr, "%s: %s\n", who,
 		pid ? "that process has no device process that can be debugged"
-		    : "no program of yours has a device process that can be debugged");
+		    : "no program of yours listens for debuggers; 'verbatim gdb PID' attaches to any that has device code ('dpa-ps' lists them)");
 	return 1;
+}
+
+/*
+ * A program listens for debuggers when it is asked to. One that cannot be asked may listen already: what
+ * there is will be seen.
+ */
+static void let_listen(pid_t pid)
+{
+	char words[256];
+	int err = vb_inject_ask(pid, VB_INJECT_DEBUG, words, sizeof(words));
+
+	if (err == -ETIMEDOUT || err == -EPERM)
+		fprintf(stderr, "%s: PID %d: %s\n", who, (int)pid, gdb_reason(err));
 }
 
 static void keep_token(void *arg, pid_t pid, const struct vb_gdb_entry *entry)
@@ -179,6 +191,7 @@ static bool find_token(struct arguments *args)
 		args->run.token = args->what;
 		return true;
 	}
+	let_listen((pid_t)args->what);
 	count = each((pid_t)args->what, keep_token, &args->run.token);
 	if (count > 1)
 		fprintf(stderr, "%s: %" PRIu64 " has %d device processes; take one by its token:\n",

@@ -89,7 +89,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	need(!flexio_crash_data(process, how), "flexio_crash_data");
 	need(!flexio_coredump_create(process, how), "flexio_coredump_create");
-	printf("more about it is in %s.1.crash and %s.1.core\n", how, how);
+	/* In place of * is the id of the process, as dpa-ps shows it. */
+	printf("more about it is in %s.*.crash and %s.*.core\n", how, how);
 
 	need(!flexio_process_destroy(process), "flexio_process_destroy");
 	ibv_close_device(ctx);

@@ -569,6 +569,22 @@ static void test_no_handle(void **state)
 	dpa_stats_sort_process_list(&none);
 }
 
+/* The number of a core file is the id. */
+static void test_core_file(void **state)
+{
+	struct flexio_process *process = named("alpha");
+	char path[64], base[] = "/tmp/flexio-stats-XXXXXX";
+	int fd = mkstemp(base);
+
+	assert_true(fd >= 0);
+	assert_ok(flexio_coredump_create(process, base));
+	snprintf(path, sizeof(path), "%s.%x.core", base, id_of("alpha"));
+	assert_int_equal(unlink(path), 0);
+	close(fd);
+	unlink(base);
+	bed_process_end(process);
+}
+
 /* A handle that was closed, and what never was one. */
 static void test_closed_handle(void **state)
 {
@@ -903,15 +919,16 @@ static int serve(void)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_handle),      cmocka_unit_test(test_closed_handle),
-		cmocka_unit_test(test_unknown_card),   cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_no_accelerator), cmocka_unit_test(test_order),
-		cmocka_unit_test(test_lists),          cmocka_unit_test(test_counters),
-		cmocka_unit_test(test_successor),      cmocka_unit_test(test_dead),
-		cmocka_unit_test(test_handlers),       cmocka_unit_test(test_tracer),
-		cmocka_unit_test(test_schedule),       cmocka_unit_test(test_full),
-		cmocka_unit_test(test_repeated),       cmocka_unit_test(test_after_close),
-		cmocka_unit_test(test_forked),         cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_no_handle),   cmocka_unit_test(test_closed_handle),
+		cmocka_unit_test(test_core_file),   cmocka_unit_test(test_unknown_card),
+		cmocka_unit_test(test_arguments),   cmocka_unit_test(test_no_accelerator),
+		cmocka_unit_test(test_order),       cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_counters),    cmocka_unit_test(test_successor),
+		cmocka_unit_test(test_dead),        cmocka_unit_test(test_handlers),
+		cmocka_unit_test(test_tracer),      cmocka_unit_test(test_schedule),
+		cmocka_unit_test(test_full),        cmocka_unit_test(test_repeated),
+		cmocka_unit_test(test_after_close), cmocka_unit_test(test_forked),
+		cmocka_unit_test(test_killed),
 	};
 
 	self = argv[0];

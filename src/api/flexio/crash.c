@@ -182,8 +182,8 @@ static void put_crash(FILE *out, const struct flexio_process *process, const str
 					     [GUEST_WORKER] = "worker of a command queue" };
 	char registers[4096], text[VB_DPA_NAME_TEXT];
 
-	fprintf(out, "flexio_crash_data: process %s (%u) of %s\n", process->name, process->id,
-		process->app->name);
+	fprintf(out, "flexio_crash_data: process %s (%x) of %s\n", process->name,
+		vb_process_id(process), process->app->name);
 	fprintf(out, "Status:   0x%x, %s\n", (unsigned int)c->status, vb_status_text(c->status));
 	fprintf(out, "Thread:   %u, %s, %s\n", c->thread_id, vb_dpa_printable(c->name, text),
 		kinds[c->kind]);

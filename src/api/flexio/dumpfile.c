@@ -82,7 +82,7 @@ static int try_open(struct dump_file *file, mode_t mode)
 static bool make_path(struct dump_file *file, const char *folder, const char *base, uint32_t id,
 		      const char *suffix)
 {
-	return snprintf(file->path, sizeof(file->path), "%s%s%s.%u.%s", folder, *folder ? "/" : "",
+	return snprintf(file->path, sizeof(file->path), "%s%s%s.%x.%s", folder, *folder ? "/" : "",
 			base, id, suffix) < (int)sizeof(file->path);
 }
 
@@ -90,13 +90,14 @@ bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, 
 		  const char *suffix, mode_t mode)
 {
 	const char *base = outfile ? outfile : "flexio_dev";
+	uint32_t id = vb_process_id(process);
 	int err;
 
 	file->fd = -1;
-	err = make_path(file, "", base, process->id, suffix) ? try_open(file, mode) : -ENAMETOOLONG;
+	err = make_path(file, "", base, id, suffix) ? try_open(file, mode) : -ENAMETOOLONG;
 	if (err && base[0] != '/')
-		err = make_path(file, FALLBACK, base, process->id, suffix) ? try_open(file, mode)
-									   : -ENAMETOOLONG;
+		err = make_path(file, FALLBACK, base, id, suffix) ? try_open(file, mode)
+								  : -ENAMETOOLONG;
 	if (!err)
 		return true;
 	fail("process %s: no file %.300s: %s", process->name, file->path,

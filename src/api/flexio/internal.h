@@ -657,7 +657,7 @@ struct flexio_process {
 	struct accel *accel;
 	struct vb_dpa_process *dpa;
 	char name[FLEXIO_MAX_NAME_LEN + 1];
-	uint32_t id;
+	uint32_t id;          /* in this program; see vb_process_id() */
 	struct vb_umem *umem; /* over its memory, for queues of others */
 	uint32_t dumem_id;    /* the number of that umem */
 	struct flexio_uar uar __attribute__((aligned(16))); /* a handle, too */
@@ -727,6 +727,12 @@ struct flexio_process {
 static inline bool process_dead(const struct flexio_process *process)
 {
 	return atomic_load_explicit(&process->status, memory_order_acquire) != 0;
+}
+
+/* The id that tools show: unlike those of all programs of the user that run now. */
+static inline uint32_t vb_process_id(const struct flexio_process *process)
+{
+	return process->shown.request ? process->shown.id : process->id;
 }
 
 /*
@@ -864,7 +870,7 @@ struct dump_file {
 };
 
 /*
- * Open OUTFILE.ID.SUFFIX by the rules of the manual. Ordinary files only: a pipe would make the
+ * Open OUTFILE.ID.SUFFIX by the rules of the manual; the id is as dpa-ps shows it. Ordinary files only: a pipe would make the
  * program wait. False, after a reason.
  */
 bool vb_dump_open(struct dump_file *file, const struct flexio_process *process, const char *outfile,

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 extern struct flexio_app *deep;
 extern flexio_func_t talk, tumble, tumble_later, show, spin, scribble, on_error;
@@ -44,7 +45,7 @@ static bool find(const char *dir, const char *base)
 		int end = 0;
 
 		if (!strncmp(e->d_name, base, strlen(base)) &&
-		    sscanf(e->d_name + strlen(base), ".%u.core%n", &number, &end) == 1 && end &&
+		    sscanf(e->d_name + strlen(base), ".%x.core%n", &number, &end) == 1 && end &&
 		    !e->d_name[strlen(base) + (size_t)end]) {
 			found++;
 			snprintf(core, sizeof(core), "%s/%s", dir, e->d_name);
@@ -394,7 +395,7 @@ static void names(struct flexio_process *process, unsigned int *number)
 
 	OK(flexio_coredump_create(process, NULL));
 	CHECK(find(".", "flexio_dev"));
-	CHECK(sscanf(core, "./flexio_dev.%u.core", number) == 1);
+	CHECK(sscanf(core, "./flexio_dev.%x.core", number) == 1);
 	CHECK(!stat(core, &st) && (st.st_mode & 077) == 0);
 	CHECK(!chmod(core, 0666)); /* also where the file was there */
 	OK(flexio_coredump_create(process, NULL));
@@ -446,9 +447,9 @@ static void obstacles(struct flexio_process *process, unsigned int number)
 
 	CHECK(kept && fputs("kept\n", kept) >= 0 && !fclose(kept));
 
-	snprintf(path, sizeof(path), "%s/o.%u.core", folder, number);
+	snprintf(path, sizeof(path), "%s/o.%x.core", folder, number);
 	snprintf(outfile, sizeof(outfile), "%s/o", folder);
-	snprintf(tmp, sizeof(tmp), "/tmp/o.%u.core", number);
+	snprintf(tmp, sizeof(tmp), "/tmp/o.%x.core", number);
 	CHECK(!mkfifo(path, 0666)); /* nobody reads it: a program that opens it would wait */
 	refuse(process, outfile);
 	OK(flexio_coredump_create(process, "o")); /* elsewhere */
@@ -473,7 +474,7 @@ static void traps_of_others(struct flexio_process *process, unsigned int number)
 	char path[512], outfile[512];
 
 	CHECK(!mkdir("shared", 0700) && !chmod("shared", 01777));
-	snprintf(path, sizeof(path), "%s/shared/s.%u.core", folder, number);
+	snprintf(path, sizeof(path), "%s/shared/s.%x.core", folder, number);
 	snprintf(outfile, sizeof(outfile), "%s/shared/s", folder);
 	CHECK(!symlink("../kept", path));
 	refuse(process, outfile);
@@ -499,7 +500,7 @@ static void small_files(struct flexio_process *process, unsigned int number)
 	struct rlimit before, limit;
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/small.%u.core", folder, number);
+	snprintf(path, sizeof(path), "%s/small.%x.core", folder, number);
 	CHECK(!getrlimit(RLIMIT_FSIZE, &before));
 	signal(SIGXFSZ, SIG_DFL); /* would end the program */
 	limit = before;
@@ -527,6 +528,47 @@ static void files(void)
 	OK(flexio_process_destroy(process));
 }
 
+/* Two programs at a time, in one folder: each has a file. */
+static void two_programs(void)
+{
+	char path[2][sizeof(core)];
+	int go[2], ready[2], status;
+	char byte;
+
+	CHECK(!pipe(go) && !pipe(ready));
+	for (int i = 0; i < 2; i++) {
+		if (fork())
+			continue;
+		close(go[1]);
+		ctx = open_device();
+		struct flexio_process *process = make(NULL);
+
+		CHECK(write(ready[1], "", 1) == 1);
+		CHECK(!read(go[0], &byte, 1)); /* until both are there */
+		OK(flexio_coredump_create(process, i ? "two" : "one"));
+		OK(flexio_coredump_create(process, NULL));
+		OK(flexio_process_destroy(process));
+		CHECK(!ibv_close_device(ctx));
+		_exit(0);
+	}
+	CHECK(read(ready[0], &byte, 1) == 1 && read(ready[0], &byte, 1) == 1);
+	close(go[1]);
+	for (int i = 0; i < 2; i++)
+		CHECK(wait(&status) > 0 && !status);
+	for (int i = 0; i < 2; i++) {
+		unsigned int number;
+
+		CHECK(find(".", i ? "two" : "one") && !unlink(core));
+		CHECK(sscanf(core + 5, ".%x.core", &number) == 1);
+		snprintf(path[i], sizeof(path[i]), "flexio_dev.%x.core", number);
+		CHECK(!unlink(path[i]));
+	}
+	CHECK(strcmp(path[0], path[1]) && !find(".", "flexio_dev"));
+	close(go[0]);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 int main(void)
 {
 	setenv("VERBATIM_RPC_TIMEOUT_MS", "60000", 1); /* a busy machine may be slow */
@@ -537,6 +579,7 @@ int main(void)
 		fprintf(stderr, "no gdb-multiarch: what it says of the cores is not looked at\n");
 		CHECK(!getenv("CI"));
 	}
+	two_programs();
 	ctx = open_device();
 	crashed(NULL);
 	crashed(&on_error);

@@ -598,6 +598,15 @@ static bool set_arena_size(struct parser *p, const char *value)
 	return false;
 }
 
+static bool set_huge(struct parser *p, const char *value)
+{
+	p->config->huge_strict = !strcmp(value, "strict");
+	if (p->config->huge_strict || !strcmp(value, "ordinary"))
+		return true;
+	fail(p, p->line, "huge: '%s' is neither ordinary nor strict", value);
+	return false;
+}
+
 static bool memory_value(struct parser *p, const char *name, const char *value)
 {
 	static const struct {
@@ -607,12 +616,13 @@ static bool memory_value(struct parser *p, const char *name, const char *value)
 		{ "share", set_share },
 		{ "arena", set_arena },
 		{ "arena_size", set_arena_size },
+		{ "huge", set_huge },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(known); i++)
 		if (!strcmp(name, known[i].name))
 			return known[i].set(p, value);
-	fail(p, p->line, "%s: unknown key; allowed: share, arena, arena_size", name);
+	fail(p, p->line, "%s: unknown key; allowed: share, arena, arena_size, huge", name);
 	return false;
 }
 

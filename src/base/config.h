@@ -30,6 +30,7 @@
  *	share = off               ; no memory lies in memfds
  *	arena = all               ; which program memory is born shared: aligned, all or off
  *	arena_size = 512          ; MiB of it
+ *	huge = strict             ; no ordinary pages in place of huge ones
  */
 #pragma once
 
@@ -110,6 +111,7 @@ struct vb_config {
 	enum vb_config_arena arena; /* [memory] */
 	uint32_t arena_size; /* ... MiB that may be born shared; 0: the default */
 	bool share_off;      /* ... no memory of the process lies in memfds */
+	bool huge_strict;    /* ... huge pages that are not there are refused */
 	unsigned int num_adapters;
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };

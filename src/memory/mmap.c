@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 
+#include "memory/huge.h"
 #include "memory/libc.h"
 #include "memory/memory.h"
 
@@ -625,16 +626,26 @@ bool memory_syscall(const long *arg, long *ret)
 
 /* --- by their names --------------------------------------------------------------------------- */
 
+static void *map_pages(void *base, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	int before = errno;
+	void *p = do_mmap(base, len, prot, flags, fd, offset);
+
+	return p == MAP_FAILED && flags & MAP_HUGETLB
+		       ? huge_map_ordinary(base, len, prot, flags, before)
+		       : p;
+}
+
 PUBLIC void *mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return do_mmap(base, len, prot, flags, fd, offset);
+	return map_pages(base, len, prot, flags, fd, offset);
 }
 
 _Static_assert(sizeof(off_t) == sizeof(off64_t), "one function");
 
 PUBLIC void *mmap64(void *base, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-	return do_mmap(base, len, prot, flags, fd, offset);
+	return map_pages(base, len, prot, flags, fd, offset);
 }
 
 PUBLIC int munmap(void *base, size_t len)

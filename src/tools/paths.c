@@ -63,7 +63,8 @@ int tools_use_config(const char *who, const char *file)
 		fprintf(stderr, "%s: %s\n", who, err);
 		return ret;
 	}
-	if (!realpath(file, absolute) || setenv("VERBATIM_CONFIG", absolute, 1)) {
+	if (!realpath(file, absolute) || setenv("VERBATIM_CONFIG", absolute, 1) ||
+	    (config.huge_strict && setenv("VERBATIM_HUGE", "strict", 1))) {
 		ret = -errno;
 		fprintf(stderr, "%s: %s: %s\n", who, file, strerror(-ret));
 		return ret;

@@ -23,6 +23,8 @@ def run():
         program = world.start(args.program)
         try:
             code = program.wait(world.seconds)
+            if code == peers.SKIP:
+                raise peers.Skip(program.output.strip())
             if code != 0:
                 raise peers.Failure(f'{program.name}: exit code {code}')
             for text in args.expect:

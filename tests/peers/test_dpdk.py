@@ -2,7 +2,7 @@
 """Debian's dpdk-testpmd on two of our adapters, with the options of DPDK's own guides: it finds them on the PCI bus, drives
 their rings, and forwards frames that `verbatim cable` lets arrive and records.
 
-usage: test_dpdk.py [--nobody] [--memory no-huge|huge] mlx5|mlx4
+usage: test_dpdk.py [--nobody] mlx5|mlx4
 
 A DPDK port needs a network interface of Ethernet, and the frames shall meet no one else: all of it runs in a network
 namespace of its own, with a veth pair for interfaces.
@@ -343,9 +343,7 @@ def check_rules(host, pmd, form):
 
 
 def check_all(host, args):
-    eal = ['-m', '256', '--no-huge'] if args.memory == 'no-huge' else ['-m', '256', '--in-memory']
-    options = ['--total-num-mbufs=4096', '--rxq=2', '--txq=2']
-    pmd = Testpmd(host, eal, options)
+    pmd = Testpmd(host, ['-m', '256', '--no-huge'], ['--total-num-mbufs=4096', '--rxq=2', '--txq=2'])
     try:
         check_forwarding(host, pmd)
         pmd.do('set fwd rxonly')
@@ -367,7 +365,6 @@ def check_all(host, args):
 def run():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--nobody', action='store_true')
-    parser.add_argument('--memory', default='no-huge')
     parser.add_argument('format')
     args = parser.parse_args()
     if not Ether:

@@ -110,10 +110,39 @@ static void check_files(void)
 			(uint64_t)size >> 10);
 }
 
+/* A number of /proc/meminfo; 0 where it is not there. */
+static unsigned long read_meminfo(const char *key)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long value = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, strlen(key)))
+			value = strtoul(line + strlen(key), NULL, 10);
+	if (file)
+		fclose(file);
+	return value;
+}
+
+/* No loss where there are none: programs that do not ask whether they got some run, too. */
+static void check_huge(void)
+{
+	unsigned long pages = read_meminfo("HugePages_Free:"), size = read_meminfo("Hugepagesize:");
+
+	if (!pages)
+		doctor_say(
+			WORKS, "huge pages", NULL,
+			"none are free: under verbatim run programs with a card get ordinary pages");
+	else
+		doctor_say(WORKS, "huge pages", NULL, "%lu of %lu KiB are free", pages, size);
+}
+
 void doctor_check_limits(void)
 {
 	doctor_group("Limits");
 	check_shm();
 	check_address_space();
 	check_files();
+	check_huge();
 }

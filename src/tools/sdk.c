@@ -7,7 +7,8 @@
  *
  *   /opt/OTHER               bind mount of what was there
  *   /opt/mellanox/OTHER      the same
- *   /opt/mellanox/doca       tools -> PREFIX/bin, include, lib/ARCH-linux-gnu -> PREFIX/lib
+ *   /opt/mellanox/doca       tools -> PREFIX/bin, include, lib/ARCH-linux-gnu -> PREFIX/lib,
+ *                            applications (VERSION)
  *   /opt/mellanox/flexio     bin, include, lib -> PREFIX/...
  *
  * An ordinary user may do that inside a user namespace, in which he stays himself; root needs none.
@@ -47,9 +48,12 @@ static const struct {
 	 */
 	{ "doca/lib/lib", "lib" },
 	{ "doca/lib/include", "include" },
+	{ "doca/lib/share", "share" },
+	{ "doca/applications", "share/verbatim/doca/applications" },
 	{ "flexio/bin", "bin" },
 	{ "flexio/include", "include" },
 	{ "flexio/lib", "lib" },
+	{ "flexio/share", "share" }, /* for its pkgconfig folder, as above */
 };
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)

@@ -152,6 +152,45 @@ executable('host', 'host.c', link_with: device,
         expect(run(VERBATIM, 'sdk', '--', 'bash', '-c', script, 'bash', *SANITIZED, 'build/host', cwd=cwd))
 
 
+def check_sample_project(cwd):
+    """As the vendor's samples are configured: the version from a file, paths from doca-common, device code by its script."""
+    can_namespace(cwd)
+    write(cwd, 'device.c', ADD)
+    write(cwd, 'host.c', 'extern struct flexio_app *app;\nint main(void) { return !app; }\n')
+    write(cwd, 'uses.c', '#include <doca_log.h>\nint main(void) { return 0; }\n')
+    write(cwd, 'meson.build', """
+project('DOCA_SAMPLE', 'c', version: run_command(find_program('cat'),
+  files('/opt/mellanox/doca/applications/VERSION'), check: true).stdout().strip())
+doca = dependency('doca-common', version: '>= 3.0')
+assert(doca.version() == meson.project_version(), doca.version() + ' and ' + meson.project_version())
+tools = run_command('dirname', doca.get_variable('includedir'), check: true).stdout().strip() / 'tools'
+run_command(tools / 'dpacc', '--version', check: true)
+run_command('test', '-e', doca.get_variable('libdir') / 'libflexio.so', check: true)
+run_command('/opt/mellanox/doca/tools/build_flexio_device.sh', 'app', files('device.c'), meson.project_build_root(), check: true)
+executable('host', 'host.c', objects: [], link_args: [meson.project_build_root() / 'app.a'],
+  dependencies: [doca, dependency('libflexio')])
+executable('uses', 'uses.c', dependencies: doca, build_by_default: false)
+""")
+    for paths in ('', '/opt/mellanox/doca/lib/x86_64-linux-gnu/pkgconfig', '/opt/mellanox/flexio/lib/pkgconfig'):
+        script = f'export PKG_CONFIG_PATH={paths}:$PKG_CONFIG_PATH; rm -rf build && meson setup build && ninja -C build && "$@"'
+        expect(run(VERBATIM, 'sdk', '--', 'bash', '-c', script, 'bash', *SANITIZED, 'build/host', cwd=cwd))
+    # What DOCA itself would bring is not here, and the compiler says so.
+    expect(run(VERBATIM, 'sdk', '--', 'ninja', '-C', 'build', 'uses', cwd=cwd), 1, stdout='doca_log.h: No such file')
+    equal(expect(run(VERBATIM, 'sdk', '--', 'pkg-config', '--libs', 'doca-common', cwd=cwd)).stdout.strip(), '', 'libraries')
+
+
+def check_device_script(cwd):
+    """Its arguments, and what is wrong with them."""
+    can_namespace(cwd)
+    script = '/opt/mellanox/doca/tools/build_flexio_device.sh'
+    write(cwd, 'one.c', ADD)
+    write(cwd, 'two.c', ADD.replace('add', 'more'))
+    expect(run(VERBATIM, 'sdk', '--', script, 'pair', 'one.c two.c', 'new folder', cwd=cwd))
+    expect(run(VERBATIM, 'sdk', '--', 'dpa-nm', 'new folder/pair.a', cwd=cwd))
+    expect(run(VERBATIM, 'sdk', '--', script, 'app', 'one.c', cwd=cwd), 2, stderr='usage: build_flexio_device.sh NAME SOURCE FOLDER')
+    expect(run(VERBATIM, 'sdk', '--', script, 'app', 'none.c', '.', cwd=cwd), 1, stderr='none.c')
+
+
 def check_inside_itself(cwd):
     can_namespace(cwd)
     expect(run(VERBATIM, 'sdk', '--', VERBATIM, 'sdk', '--', '/opt/mellanox/doca/tools/dpacc', '-V', cwd=cwd), 0,

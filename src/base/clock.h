@@ -17,9 +17,11 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/public.h"
+
 typedef uint64_t vb_clock_source(void);
 
-extern vb_clock_source *_Atomic vb_clock_replaced; /* NULL: the system's clock counts */
+extern VB_PUBLIC vb_clock_source *_Atomic vb_clock_replaced; /* NULL: the system's clock counts */
 
 static inline uint64_t vb_clock_read(clockid_t id)
 {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 
@@ -35,4 +36,18 @@ static inline bool vb_rate_allows(struct vb_rate *rate, uint32_t *held_back)
 	}
 	*held_back = atomic_exchange_explicit(&rate->held_back, 0, memory_order_relaxed);
 	return true;
+}
+
+/* What the line that goes out says of the others, at its end. */
+struct vb_rate_words {
+	char text[48];
+};
+
+static inline const char *vb_rate_tell(struct vb_rate_words *words, uint32_t held_back)
+{
+	words->text[0] = 0;
+	if (held_back)
+		snprintf(words->text, sizeof(words->text), " [%u more like this before]",
+			 held_back);
+	return words->text;
 }

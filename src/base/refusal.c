@@ -78,7 +78,8 @@ static void write_prefix(char *out, size_t size)
 
 int vb_refuse(enum vb_reason reason, int err, const char *fmt, ...)
 {
-	char prefix[160], text[LINE_MAX_BYTES], more[48] = "";
+	char prefix[160], text[LINE_MAX_BYTES];
+	struct vb_rate_words more;
 	const char *hint = reasons[reason].hint;
 	uint32_t held_back = 0;
 	va_list args;
@@ -99,10 +100,8 @@ int vb_refuse(enum vb_reason reason, int err, const char *fmt, ...)
 		return -err;
 	}
 	write_prefix(prefix, sizeof(prefix));
-	if (held_back)
-		snprintf(more, sizeof(more), " [%u more like this before]", held_back);
 	vb_info("%s%s%s%s%s%s", prefix, text, hint ? " (" : "", hint ? hint : "", hint ? ")" : "",
-		more);
+		vb_rate_tell(&more, held_back));
 	return -err;
 }
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/rate.h"
 #include "base/rcu.h"
 
 enum { MAX_LOG_SIZE = 20, CI_MASK = 0xffffff, TYPE_COMPLETION = 0 };
@@ -157,7 +158,9 @@ void vb_eq_put(struct vb_eq *eq, struct vb_eq_user *user)
 
 void vb_eq_completion(struct vb_eq *eq, uint32_t cqn)
 {
-	uint32_t size = 1u << eq->log_size;
+	static struct vb_rate rate;
+	uint32_t size = 1u << eq->log_size, held_back;
+	struct vb_rate_words more;
 	bool lost = false;
 
 	vb_lock(&eq->lock);
@@ -175,9 +178,10 @@ void vb_eq_completion(struct vb_eq *eq, uint32_t cqn)
 		eq->pi++;
 	}
 	vb_unlock(&eq->lock);
-	if (lost)
-		vb_warn("event queue %u is full: events are lost until its consumer index moves",
-			eq->number);
+	/* A consumer that moves by one entry each time would have a line for each. */
+	if (lost && vb_rate_allows(&rate, &held_back))
+		vb_warn("event queue %u is full: events are lost until its consumer index moves%s",
+			eq->number, vb_rate_tell(&more, held_back));
 }
 
 /* Under the lock. */

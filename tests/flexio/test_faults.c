@@ -4,8 +4,10 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../src/device/rtos.h"
@@ -190,6 +192,63 @@ static void test_recover_handler(void **state)
 	expect_alive(process);
 	assert_ok(flexio_event_handler_destroy(h));
 	assert_ok(flexio_event_handler_destroy(other));
+	bed_process_end(process);
+}
+
+/* Lines about error handlers in the file, those that were only counted, and the file's size. */
+static unsigned int count_lines(FILE *log, unsigned long *counted)
+{
+	unsigned int lines = 0;
+	char line[1024];
+
+	rewind(log);
+	*counted = 0;
+	while (fgets(line, sizeof(line), log)) {
+		char *more = strrchr(line, '[');
+
+		if (!strstr(line, "the error handler runs"))
+			continue;
+		lines++;
+		if (more)
+			*counted += strtoul(more + 1, NULL, 10);
+	}
+	return lines;
+}
+
+/* A handler that faults again and again does not fill the log: some lines a second, and a count. */
+static void test_lines(void **state)
+{
+	enum { FAULTS = 2000, EACH_SECOND = 10 };
+	struct flexio_process *process = recovering("on_error", VB_RTOS_RESCHEDULE);
+	enum flexio_log_lvl level = flexio_log_lvl_set(FLEXIO_LOG_LVL_WARN);
+	flexio_uintptr_t a = bed_alloc(process, 16);
+	struct flexio_event_handler *h = started(process, "faulty", a);
+	time_t start = time(NULL), seconds;
+	int saved = dup(STDERR_FILENO);
+	unsigned long counted, later;
+	FILE *log = tmpfile();
+	unsigned int lines;
+
+	assert_true(log && saved >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+	bed_write(process, a, 7);
+	for (uint64_t i = 1; i <= FAULTS; i++) {
+		trigger(process, h);
+		bed_await(process, errors + offsetof(struct errors, count), i);
+	}
+	seconds = time(NULL) - start + 2;
+	lines = count_lines(log, &counted);
+	sleep(2); /* the next line tells of those that were held back */
+	trigger(process, h);
+	bed_await(process, errors + offsetof(struct errors, count), FAULTS + 1);
+	assert_ok(flexio_event_handler_destroy(h));
+	assert_int_equal(count_lines(log, &later), lines + 1);
+	assert_true(dup2(saved, STDERR_FILENO) >= 0);
+	assert_in_range(lines, EACH_SECOND, (unsigned long)seconds * EACH_SECOND);
+	assert_int_equal(lines + 1 + later, FAULTS + 1);
+	close(saved);
+	fclose(log);
+	flexio_log_lvl_set(level);
+	expect_alive(process);
 	bed_process_end(process);
 }
 
@@ -446,12 +505,19 @@ static void test_refusals(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_recover_call),   cmocka_unit_test(test_one_parameter),
-		cmocka_unit_test(test_other_ends),     cmocka_unit_test(test_without_handler),
-		cmocka_unit_test(test_errors_by_will), cmocka_unit_test(test_recover_handler),
-		cmocka_unit_test(test_recover_tasks),  cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_storm),          cmocka_unit_test(test_end_in_handler),
-		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_destroy_in_handler),
+		cmocka_unit_test(test_recover_call),
+		cmocka_unit_test(test_one_parameter),
+		cmocka_unit_test(test_other_ends),
+		cmocka_unit_test(test_without_handler),
+		cmocka_unit_test(test_errors_by_will),
+		cmocka_unit_test(test_recover_handler),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_recover_tasks),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_storm),
+		cmocka_unit_test(test_end_in_handler),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_destroy_in_handler),
 	};
 	const struct CMUnitTest endless[] = {
 		cmocka_unit_test(test_endless),

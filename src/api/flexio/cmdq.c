@@ -174,7 +174,8 @@ void vb_worker_done(struct guest *guest)
 	}
 	pthread_mutex_unlock(&q->lock);
 	if (err) /* not after a first start has succeeded */
-		log_err("command queue %u: a worker cannot run: %s", q->id, strerror(-err));
+		log_some(FLEXIO_LOG_LVL_ERR, "command queue %u: a worker cannot run: %s", q->id,
+			 strerror(-err));
 }
 
 void vb_cmdqs_halt(struct flexio_process *process)

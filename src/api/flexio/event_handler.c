@@ -92,7 +92,8 @@ static void start(struct flexio_event_handler *h)
 	h->entry->state = HANDLER_RUNNING;
 	err = vb_dpa_thread_start(h->dpa_thread);
 	if (err) {
-		log_err("event handler %u cannot run: %s", h->guest.thread_id, strerror(-err));
+		log_some(FLEXIO_LOG_LVL_ERR, "event handler %u cannot run: %s", h->guest.thread_id,
+			 strerror(-err));
 		h->entry->state = HANDLER_WAITING;
 	}
 }

@@ -38,6 +38,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/rate.h"
 #include "base/refusal.h"
 #include "base/timeline.h"
 #include "base/util.h"
@@ -63,6 +64,18 @@ void vb_flexio_log(const char *function, int line, const char *fmt, ...)
 	do {                                                                                     \
 		if (atomic_load_explicit(&vb_flexio_log_level, memory_order_relaxed) >= (level)) \
 			vb_flexio_log(__func__, __LINE__, __VA_ARGS__);                          \
+	} while (0)
+/* Lines that device code can cause again and again: some a second, and a count of the others. */
+#define log_some(level, fmt, ...)                                                                  \
+	do {                                                                                       \
+		static struct vb_rate rate;                                                        \
+		struct vb_rate_words more;                                                         \
+		uint32_t held_back;                                                                \
+                                                                                                   \
+		if (atomic_load_explicit(&vb_flexio_log_level, memory_order_relaxed) >= (level) && \
+		    vb_rate_allows(&rate, &held_back))                                             \
+			vb_flexio_log(__func__, __LINE__, fmt "%s", __VA_ARGS__,                   \
+				      vb_rate_tell(&more, held_back));                             \
 	} while (0)
 #define log_err(...)  log_at(FLEXIO_LOG_LVL_ERR, __VA_ARGS__)
 #define log_warn(...) log_at(FLEXIO_LOG_LVL_WARN, __VA_ARGS__)

@@ -175,7 +175,8 @@ void vb_queue_log_event(const char *what, uint32_t number, enum ibv_event_type t
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		log_info("%s 0x%x: %s", what, number, ibv_event_type_str(type));
+		log_some(FLEXIO_LOG_LVL_INFO, "%s 0x%x: %s", what, number,
+			 ibv_event_type_str(type));
 		break;
 	default:
 		log_err("%s 0x%x: %s", what, number, ibv_event_type_str(type));

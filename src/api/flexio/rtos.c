@@ -310,7 +310,7 @@ static void trap(struct vb_dpa_thread *thread, const struct vb_dpa_state *state,
 	describe(&text, guest, status, state); /* the handler gets other registers */
 	vb_crash_keep(guest, thread, state, status);
 	if (run_error_handler(guest, thread, status)) {
-		log_warn("Error %s; the error handler runs", text.text);
+		log_some(FLEXIO_LOG_LVL_WARN, "Error %s; the error handler runs", text.text);
 		return;
 	}
 	vb_guest_flush(guest); /* the program may exit as soon as it sees the error */

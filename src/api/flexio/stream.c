@@ -72,6 +72,8 @@ struct flexio_msg_stream {
 	size_t text_len;
 	_Atomic bool stuck;        /* the file takes nothing */
 	_Atomic uint64_t close_by; /* 0: the stream is not being closed */
+	uint64_t unsaid;           /* messages that were lost, and no line has said so */
+	struct vb_rate lost_rate;
 	pthread_t thread;
 	bool has_thread;
 };
@@ -129,11 +131,17 @@ static size_t ring_room(const struct flexio_msg_stream *s)
 
 /* ---- out of the ring ---- */
 
-static void say_lost(const struct flexio_msg_stream *s, uint64_t lost)
+/* Not a line for each: what may not go out now is added to the next one. Under drain_lock. */
+static void say_lost(struct flexio_msg_stream *s, uint64_t lost, bool last)
 {
-	if (lost)
-		log_warn("stream %d %s: %llu messages were lost; data_bsize is %zu", s->id, s->name,
-			 (unsigned long long)lost, s->size);
+	uint32_t held_back;
+
+	s->unsaid += lost;
+	if (!s->unsaid || (!vb_rate_allows(&s->lost_rate, &held_back) && !last))
+		return;
+	log_warn("stream %d %s: %llu messages were lost; data_bsize is %zu", s->id, s->name,
+		 (unsigned long long)s->unsaid, s->size);
+	s->unsaid = 0;
 }
 
 /* Everything that is in the ring, without the lengths, becomes what is being written. */
@@ -155,7 +163,7 @@ static bool take_all(struct flexio_msg_stream *s)
 	lost = s->lost;
 	s->lost = 0;
 	pthread_mutex_unlock(&s->lock);
-	say_lost(s, lost);
+	say_lost(s, lost, false);
 	vb_out_fill(&s->out, s->scratch, bytes);
 	return bytes;
 }
@@ -173,7 +181,7 @@ static bool take_traces(struct flexio_msg_stream *s)
 	if (pending)
 		n = vb_tracer_out(s->tracer, (struct vb_rtos_trace *)s->scratch, &lost);
 	pthread_mutex_unlock(&s->lock);
-	say_lost(s, lost);
+	say_lost(s, lost, false);
 	if (!pending)
 		return false;
 	rewind(s->traces);
@@ -197,7 +205,8 @@ static bool write_out(struct flexio_msg_stream *s)
 		if (!vb_out_write(&s->out, &err))
 			return false;
 		if (err)
-			log_err("stream %d %s: cannot write: %s", s->id, s->name, strerror(err));
+			log_some(FLEXIO_LOG_LVL_ERR, "stream %d %s: cannot write: %s", s->id,
+				 s->name, strerror(err));
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
 			atomic_fetch_sub_explicit(&s->process->unwritten, s->out_records,
 						  memory_order_release);
@@ -266,6 +275,14 @@ static bool drain(struct flexio_msg_stream *s)
 	log_warn("stream %d %s: its file took nothing for %llu ms; does anything read it?", s->id,
 		 s->name, (unsigned long long)(patience(s) / 1000000));
 	return false;
+}
+
+/* The program asks, or the stream ends: what was lost is said now. */
+static void say_rest(struct flexio_msg_stream *s)
+{
+	pthread_mutex_lock(&s->drain_lock);
+	say_lost(s, 0, true);
+	pthread_mutex_unlock(&s->drain_lock);
 }
 
 static bool enough(const struct flexio_msg_stream *s)
@@ -701,6 +718,7 @@ static void stream_close(struct flexio_msg_stream *s)
 	pthread_setcancelstate(cancel, NULL);
 	if (!drain_for(s, patience(s)))
 		forget(s);
+	say_rest(s);
 	if (s->tracer) {
 		pthread_rwlock_wrlock(&process->streams_lock);
 		vb_tracer_close(s->tracer);
@@ -789,11 +807,14 @@ static flexio_status stream_destroy(struct flexio_msg_stream *stream)
 static flexio_status stream_flush(struct flexio_msg_stream *stream)
 {
 	struct handle *pin AUTO_UNPIN = vb_handle_pin(HANDLE_STREAM, stream);
+	bool drained;
 
 	if (!pin)
 		return bad_handle(stream, "message stream");
 	collect(stream);
-	if (!drain(stream))
+	drained = drain(stream);
+	say_rest(stream);
+	if (!drained)
 		return fail("stream %d %s: its file takes nothing", stream->id, stream->name);
 	return FLEXIO_STATUS_SUCCESS;
 }

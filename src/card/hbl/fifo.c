@@ -182,11 +182,17 @@ static void carry_out(struct vb_hbl_fifo *fifo, const uint32_t entry[4])
 /* Once for each time that the FIFO filled. */
 static void report_overrun(struct vb_hbl_fifo *fifo)
 {
+	static struct vb_rate rate;
+	struct vb_rate_words more;
+	uint32_t held_back;
+
 	if (!atomic_load_explicit(&fifo->unreported, memory_order_relaxed) ||
 	    !atomic_exchange_explicit(&fifo->unreported, false, memory_order_acq_rel))
 		return;
-	vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost",
-		fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number);
+	if (vb_rate_allows(&rate, &held_back))
+		vb_warn("%s port %u: user FIFO %u overrun, doorbells are lost%s",
+			fifo->hbl->adapter->config->name, fifo->port->number, fifo->info.number,
+			vb_rate_tell(&more, held_back));
 	vb_hbl_port_event(fifo->port, IBV_EVENT_PORT_ERR);
 }
 

@@ -90,7 +90,7 @@
 	  "port %u, %s has ports 1 to %u", port, adapter, ports)                                                       \
 	X(path_mtu, EINVAL, "mtu = in the configuration",                                                              \
 	  (unsigned int mtu, unsigned int port, const char *adapter, unsigned int has),                                \
-	  "path_mtu %u, port %u of %s has %u", mtu, port, adapter, has)                                                \
+	  "path_mtu %u to another host, port %u of %s has %u", mtu, port, adapter, has)                                \
 	/* hbl devices */                                                                                              \
 	X(hbl_port, EINVAL, "ports_mask at hbldv_open_device, ports = in the configuration", (uint32_t port),          \
 	  "port %u is not in the context's mask", port)                                                                \

@@ -3,7 +3,7 @@
  * A refusal says why: each call that fails, and each error completion that the card makes, leaves
  * one line at level info, for example
  *
- *	ibv_modify_qp: QP 0x1040 to RTR: path_mtu 4096, port 1 of mlx5_0 has 1024 (mtu = in the configuration)
+ *	ibv_modify_qp: QP 0x1040 to RTR: path_mtu 4096 to another host, port 1 of mlx5_0 has 1024 (mtu = in the configuration)
  *
  * A public function opens a call (VB_CALL). Whoever refuses, in whatever folder below, writes
  *

@@ -826,10 +826,15 @@ static void test_qp_states(void **state)
 	MODIFY_WITH(a.rlid = 7, "rlid is 7 and rgid_or_rip 0; mlx5_0 is RoCE");
 	link.rgid_or_rip.raw[15] = 1;
 	MODIFY_WITH(a.gid_table_index = 200, "gid_table_index is 200; mlx5_0 has GIDs 0 to [0-9]+");
-	MODIFY_WITH(a.path_mtu = FLEXIO_QP_QPC_MTU_BYTES_4K,
-		    "path_mtu is 5; .*on mlx5_0 up to 2048 bytes \\(mtu of the configuration\\)");
+	MODIFY_WITH(
+		a.path_mtu = FLEXIO_QP_QPC_MTU_BYTES_4K,
+		"path_mtu is 5; .*to another host on mlx5_0 up to 2048 bytes \\(mtu of the configuration\\)");
 	MODIFY_WITH(a.path_mtu = 0, "path_mtu is 0; allowed: 1");
 	MODIFY_WITH(a.remote_qp_num = 1 << 24, "remote_qp_num is 0x1000000, .*24 bits");
+	/* No wire, no limit. */
+	link.path_mtu = FLEXIO_QP_QPC_MTU_BYTES_4K;
+	link.fl = 1;
+	assert_ok(flexio_qp_modify(qp, &link, NULL));
 	assert_ok(flexio_qp_destroy(qp));
 	assert_ok(flexio_cq_destroy(cq));
 }

@@ -207,9 +207,10 @@ static void refuse_transitions(struct node *node, const struct address *peer)
 	REFUSED(migration, "ibv_modify_qp: QP 0x", "alternate paths",
 		ibv_modify_qp(qp, &rtr, mask | IBV_QP_ALT_PATH) == EINVAL);
 	rtr.path_mtu = IBV_MTU_4096;
+	rtr.ah_attr.grh.dgid.raw[0] = 0x20; /* of no adapter here */
 	snprintf(object, sizeof(object), "ibv_modify_qp: QP 0x%x to RTR: ", qp->qp_num);
 	REFUSED(path_mtu, object,
-		"path_mtu 4096, port 1 of small_0 has 1024 (mtu = in the configuration)",
+		"path_mtu 4096 to another host, port 1 of small_0 has 1024 (mtu = in the configuration)",
 		ibv_modify_qp(qp, &rtr, mask) == EINVAL);
 }
 

@@ -444,7 +444,7 @@ static flexio_status fail_modify(struct flexio_qp *qp, enum ibv_qp_state from,
 	if (to == IBV_QPS_RTR &&
 	    (!attr->path_mtu || attr->path_mtu > 5 || mtu > adapter->config->mtu))
 		return fail(
-			"QP 0x%x: path_mtu is %u; allowed: 1 (256 bytes) to 5 (4096), and on %s up to %u bytes (mtu of the configuration)",
+			"QP 0x%x: path_mtu is %u; allowed: 1 (256 bytes) to 5 (4096), and to another host on %s up to %u bytes (mtu of the configuration)",
 			number, (unsigned int)attr->path_mtu, device, adapter->config->mtu);
 	if ((attr->remote_qp_num | attr->next_rcv_psn | attr->next_send_psn) > 0xffffff)
 		return fail(

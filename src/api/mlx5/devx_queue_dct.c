@@ -60,10 +60,6 @@ static int make_ready(struct devx_cmd *cmd, struct vb_qp *qp, const uint8_t *dct
 	int err = vb_qp_modify(
 		qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
-	/* As for queue pairs: the port's is the most that a message is cut into. */
-	while (mtu > IBV_MTU_256 && mtu <= IBV_MTU_4096 &&
-	       128u << mtu > vb_dev_adapter(cmd->dev)->config->mtu)
-		mtu--;
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = (enum ibv_mtu)mtu,

@@ -187,13 +187,15 @@ static void read_path(const struct vb_adapter *adapter, const uint8_t *qpc, stru
 
 /*
  * The firmware takes any MTU that the port can have at most, and leaves it to the program to name
- * one that the network carries; here the port's is the most that a message is cut into.
+ * one that the network carries; here the port's is the most that a message to another host is cut into.
  */
-static enum ibv_mtu mtu_of(const struct vb_adapter *adapter, const uint8_t *qpc)
+static enum ibv_mtu mtu_of(const struct vb_adapter *adapter, const uint8_t *qpc,
+			   const union ibv_gid *to)
 {
 	uint32_t mtu = get(qpc, 0x40, 3);
 
-	while (mtu > IBV_MTU_256 && mtu <= IBV_MTU_4096 && 128u << mtu > adapter->config->mtu)
+	while (mtu > IBV_MTU_256 && mtu <= IBV_MTU_4096 && 128u << mtu > adapter->config->mtu &&
+	       !vb_adapter_gid_is_local(to))
 		mtu--;
 	return (enum ibv_mtu)mtu;
 }
@@ -209,7 +211,7 @@ static void read_values(const struct vb_adapter *adapter, const uint8_t *qpc,
 		attr->port_num = 1;
 	attr->qkey = get(qpc, 0x540, 32);
 	read_path(adapter, qpc, &attr->ah_attr);
-	attr->path_mtu = mtu_of(adapter, qpc);
+	attr->path_mtu = mtu_of(adapter, qpc, &attr->ah_attr.grh.dgid);
 	attr->dest_qp_num = get(qpc, 0xa8, 24);
 	attr->rq_psn = get(qpc, 0x4a8, 24);
 	attr->sq_psn = get(qpc, 0x3c8, 24);

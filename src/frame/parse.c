@@ -25,6 +25,7 @@ enum {
 	GRE_CHECKSUM = 0x8000,
 	GRE_KEY = 0x2000,
 	GRE_SEQUENCE = 0x1000,
+	GRE_ACK = 0x80, /* of version 1 */
 	GRE_VERSION = 7,
 	GTP_DATA = 255,
 };
@@ -149,6 +150,10 @@ static void parse_mpls_tunnel(struct parser *p, uint32_t at)
 		parse_ip_any(p, &p->f->inner, at);
 }
 
+/*
+ * Version 1 (RFC 2637) has the fields of version 0, and perhaps an acknowledgement behind them. Cards take
+ * it for GRE, too: rdma-core's tests of tunnels send it with IP inside, and match what is inside.
+ */
 static void parse_gre(struct parser *p, uint32_t at)
 {
 	uint16_t flags, type;
@@ -160,7 +165,9 @@ static void parse_gre(struct parser *p, uint32_t at)
 	type = read16(p->f->data + at + 2);
 	len += (flags & GRE_CHECKSUM ? 4 : 0) + (flags & GRE_KEY ? 4 : 0) +
 	       (flags & GRE_SEQUENCE ? 4 : 0);
-	if (flags & GRE_VERSION || p->limit < at + len)
+	if ((flags & GRE_VERSION) == 1)
+		len += flags & GRE_ACK ? 4 : 0;
+	if ((flags & GRE_VERSION) > 1 || p->limit < at + len)
 		return;
 	begin_tunnel(p, type == ETH_BRIDGED && flags == GRE_KEY ? VB_TUNNEL_NVGRE : VB_TUNNEL_GRE,
 		     at);

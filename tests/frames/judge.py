@@ -212,7 +212,7 @@ def make(rnd, tunnel=None, only=None, fragments=True, longest=200):
         gre = GRE(proto=proto, key_present=1, key=rnd.randrange(1 << 32))
         if tunnel == 'gre':
             gre = GRE(proto=proto, key_present=rnd.randrange(2), chksum_present=rnd.randrange(2), seqnum_present=1,
-                      key=rnd.randrange(1 << 32), sequence_number=rnd.randrange(1 << 32))
+                      key=rnd.randrange(1 << 32), sequence_number=rnd.randrange(1 << 32), version=rnd.randrange(2))
         header, up = bytes(gre), ip_header(rnd, 47, fragments=False)
     elif tunnel == 'ip':
         inner, header, up = inner3, b'', ip_header(rnd, 4 if version == 4 else 41, fragments=False)
@@ -716,7 +716,7 @@ def tunnel_values(made, outer, inner):
                   misc3 + 0x1c0: (32, word(0)), misc3 + 0x180: (32, word(8) if header[0] & 7 else 0),
                   misc3 + 0x1a0: (32, word(12) if header[0] & 4 else 0)}
     elif made.tunnel in ('gre', 'nvgre'):
-        gre = GRE(header)
+        gre = GRE(header[:1] + b'\0' + header[2:])  # of version 0, or it would be PPTP's to scapy
         values = {misc: (1, gre.chksum_present), misc + 2: (1, gre.key_present), misc + 3: (1, gre.seqnum_present),
                   misc + 0x70: (16, gre.proto), misc + 0x80: (32, gre.key or 0)}
         if gre.proto == 0x8847:

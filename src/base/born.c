@@ -32,6 +32,7 @@ void vb_born_start(void)
 	const char *why;
 	int ret;
 
+	dlerror(); /* that there is none is nothing to the program */
 	if (!start || !config || config->arena == VB_CONFIG_ARENA_OFF || !vb_shared_wanted())
 		return;
 	hooks.limit = (uint64_t)config->arena_size << 20;

@@ -120,6 +120,7 @@ __attribute__((constructor)) static void meet_preload(void)
 	*(void **)&meet = dlsym(RTLD_DEFAULT, "verbatim_preload_signals");
 	if (meet)
 		keeper = meet(vb_fault_action);
+	dlerror(); /* that there is none is nothing to the program */
 	pthread_atfork(NULL, NULL, release_own);
 }
 

@@ -904,6 +904,7 @@ static void setup(void)
 	 */
 	if (dlsym(RTLD_DEFAULT, "__tsan_init"))
 		after = 0;
+	dlerror(); /* that there is none is nothing to the program */
 	if (!after || !vb_patch_thunk_setup() ||
 	    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0))
 		return;

@@ -67,6 +67,7 @@ bool vb_signal_stands_aside(void)
 
 	if (!known) {
 		known = dlsym(RTLD_NEXT, "__tsan_init") ? 1 : -1;
+		dlerror(); /* that there is none is nothing to the program */
 		atomic_store_explicit(&aside, known, memory_order_relaxed);
 	}
 	return known > 0;

@@ -220,6 +220,7 @@ int main(int argc, char **argv)
 	struct ibv_device **devices;
 	struct ibv_context *context;
 
+	expect(!dlerror(), "an error of dlsym() before the program begins");
 	look(&plain);
 	lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
 	if (!lib) {
@@ -238,6 +239,7 @@ int main(int argc, char **argv)
 		devices = get(NULL);
 		context = devices ? open_device(devices[0]) : NULL;
 		expect(context, "%s", strerror(errno));
+		expect(!dlerror(), "an error of dlsym() in ibv_open_device()");
 		look(&open);
 		same("open", &plain, &open);
 		new_descriptors(&plain, &open);

@@ -32,19 +32,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -179,11 +176,9 @@ static void count_turn(struct registry_file *file)
 static uint64_t read_turns(int fd)
 {
 	uint64_t turns;
+	off_t at = offsetof(struct registry_file, turns);
 
-	return pread(fd, &turns, sizeof(turns), offsetof(struct registry_file, turns)) ==
-			       sizeof(turns)
-		       ? turns
-		       : 0;
+	return pread(fd, &turns, sizeof(turns), at) == sizeof(turns) ? turns : 0;
 }
 
 /*
@@ -394,28 +389,22 @@ static int claim_slot(void)
 	int fd = vb_dir_open_file(registry.place.dir.fd, "registry", false), ret;
 	int index = fd < 0 ? fd : lock_slot(fd);
 
-	if (index == VB_SLOTS) {
+	if ((index < 0 || index == VB_SLOTS) && fd >= 0)
 		vb_sys_close(fd);
-		vb_error(
-			"all %d process slots of this user are taken; `verbatim ps` lists who has them",
-			VB_SLOTS);
+	if (index == VB_SLOTS) {
+		vb_error("all %d process slots of this user are taken: see `verbatim ps`", index);
 		return -EAGAIN;
 	}
-	if (index < 0 && fd >= 0)
-		vb_sys_close(fd);
 	ret = index < 0 ? index : vb_life_keep(&registry.life, fd);
-	if (ret) {
+	if (ret)
 		vb_error("cannot lock a slot of %s/%s/registry: %s", registry.root,
 			 registry.place.name, strerror(-ret));
-		return ret;
-	}
-	enter_slot((uint32_t)index);
-	return 0;
+	else
+		enter_slot((uint32_t)index);
+	return ret;
 }
 
-/*
- * The segment file of the slot, empty.
- */
+/* The segment file of the slot, empty. */
 static int make_segment(void)
 {
 	char name[32];

@@ -7,11 +7,11 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "../../src/device/rtos.h"
@@ -83,9 +83,9 @@ static void narrow_open(struct narrow *n, struct flexio_process *process)
 
 static bool narrow_full(const struct narrow *n)
 {
-	int bytes = 0;
+	struct pollfd room = { .fd = n->fds[1], .events = POLLOUT };
 
-	return !ioctl(n->fds[0], FIONREAD, &bytes) && bytes >= 4096 - 1024;
+	return !poll(&room, 1, 0);
 }
 
 static void *read_all(void *arg)

@@ -82,13 +82,13 @@ static void obstacles(struct flexio_process *process)
 	char folder[256], path[512];
 	unsigned int number;
 
-	CHECK(sscanf(text, "flexio_crash_data: process victim (%u)", &number) == 1);
+	CHECK(sscanf(text, "flexio_crash_data: process victim (%x)", &number) == 1);
 	CHECK(getcwd(folder, sizeof(folder)));
-	snprintf(path, sizeof(path), "%s/pipe.%u.crash", folder, number);
+	snprintf(path, sizeof(path), "%s/pipe.%x.crash", folder, number);
 	CHECK(!mkfifo(path, 0666));
 	snprintf(path, sizeof(path), "%s/pipe", folder);
 	CHECK(flexio_crash_data(process, path) == FLEXIO_STATUS_FAILED);
-	snprintf(path, sizeof(path), "%s/pipe.%u.crash", folder, number);
+	snprintf(path, sizeof(path), "%s/pipe.%x.crash", folder, number);
 	CHECK(!unlink(path));
 	CHECK(!getrlimit(RLIMIT_FSIZE, &before));
 	none = before;
@@ -97,7 +97,7 @@ static void obstacles(struct flexio_process *process)
 	CHECK(!setrlimit(RLIMIT_FSIZE, &none));
 	CHECK(flexio_crash_data(process, "small") == FLEXIO_STATUS_FAILED);
 	CHECK(!setrlimit(RLIMIT_FSIZE, &before));
-	snprintf(path, sizeof(path), "small.%u.crash", number);
+	snprintf(path, sizeof(path), "small.%x.crash", number);
 	CHECK(access(path, F_OK));
 }
 

@@ -172,17 +172,13 @@ static void make_udp(uint8_t *f, uint32_t from, uint32_t to, uint16_t sport, uin
 /* to: the frame's destination once more, in the control segment; NULL: it is not there. */
 static void send_frame_to(const uint8_t *to, uint32_t len, uint32_t flags)
 {
-	struct mlx4_wqe_ctrl_seg *ctrl;
 	struct raw_wqe wqe;
 	struct mlx4_cqe cqe;
 
 	raw_begin(&wqe, MLX4_OPCODE_SEND, MLX4_WQE_CTRL_CQ_UPDATE | MLX4_WQE_CTRL_SOLICIT | flags,
 		  0);
-	ctrl = (void *)wqe.bytes;
-	if (to) {
-		memcpy(&ctrl->srcrb_flags16[0], to, 2);
-		memcpy(&ctrl->imm, to + 2, 4);
-	}
+	if (to)
+		raw_put_destination(&wqe, to);
 	raw_put_data(&wqe, tx.buf, len, tx.mr->lkey);
 	assert_true(raw_post(&rtx, &wqe));
 	raw_ring(&rtx);

@@ -135,11 +135,21 @@ void raw_ring(struct raw *raw)
 	*(volatile uint32_t *)raw->dv.sdb = raw->dv.doorbell_qpn;
 }
 
+void raw_put_destination(struct raw_wqe *wqe, const uint8_t *frame)
+{
+	struct mlx4_wqe_ctrl_seg *ctrl = (void *)wqe->bytes;
+
+	memcpy(&ctrl->srcrb_flags16[0], frame, 2);
+	memcpy(&ctrl->imm, frame + 2, 4);
+}
+
 void raw_send(struct raw *raw, size_t offset, uint32_t len, uint32_t flags)
 {
 	struct raw_wqe wqe;
 
 	raw_begin(&wqe, MLX4_OPCODE_SEND, flags, 0);
+	if (raw->node->qp->qp_type == IBV_QPT_RAW_PACKET)
+		raw_put_destination(&wqe, (const uint8_t *)raw->node->buf + offset);
 	raw_put_data(&wqe, raw->node->buf + offset, len, raw->node->mr->lkey);
 	check(raw_post(raw, &wqe));
 }

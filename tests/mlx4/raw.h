@@ -40,6 +40,8 @@ void raw_cq_open(struct raw_cq *cq, struct ibv_cq *from);
 void raw_open(struct raw *raw, struct node *node);
 
 void raw_begin(struct raw_wqe *wqe, uint32_t opcode, uint32_t flags, uint32_t imm);
+/* A frame that queues of the same port shall hear has its destination in the control segment, too. */
+void raw_put_destination(struct raw_wqe *wqe, const uint8_t *frame);
 void raw_put_raddr(struct raw_wqe *wqe, uint64_t addr, uint32_t rkey);
 void raw_put_atomic(struct raw_wqe *wqe, uint64_t swap_add, uint64_t compare);
 void raw_put_dgram(struct raw_wqe *wqe, const union ibv_gid *gid, uint32_t qpn, uint32_t qkey);

@@ -74,6 +74,22 @@ static void program_strings(void **state)
 	assert_text(c, "rom|left  | right|cu|%S|7\nmessage S\n");
 }
 
+static void manual_formats(void **state)
+{
+	struct card *c = *state;
+
+	assert_int_equal(card_call(c, "manual_formats"), 0);
+	assert_text(c, "00x|100000\n00y|100000\n");
+}
+
+static void flush_all(void **state)
+{
+	struct card *c = *state;
+
+	assert_int_equal(card_call(c, "flush_all"), (1 << 4) - 1);
+	assert_text(c, "begun");
+}
+
 static void string_list(void **state)
 {
 	assert_int_equal(card_call(*state, "strings"), (1 << 20) - 1);
@@ -210,6 +226,8 @@ int main(int argc, char **argv)
 		T(no_memory),
 		T(stderr_follows),
 		T(program_strings),
+		T(manual_formats),
+		T(flush_all),
 	};
 
 	return card_main(argc, argv, tests, sizeof(tests) / sizeof(*tests));

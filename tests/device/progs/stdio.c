@@ -312,6 +312,87 @@ RPC uint64_t program_strings(void)
 	free(format);
 	return ok;
 }
+
+/* 0 pads every conversion, h and hh are ignored; both also where other conversions are around. */
+RPC uint64_t manual_formats(void)
+{
+	static const struct {
+		const char *format, *want;
+		long arg;
+	} rows[] = {
+		{ "%05s", "000ab", (long)"ab" },
+		{ "%-05s|", "ab   |", (long)"ab" },
+		{ "%05.1s", "0000a", (long)"ab" },
+		{ "%1s", "ab", (long)"ab" },
+		{ "%03c", "00x", 'x' },
+		{ "%-03c|", "x  |", 'x' },
+		{ "%05S", "000ab", (long)"ab" },
+		{ "%hd", "70000", 70000 },
+		{ "%hhd", "300", 300 },
+		{ "%hhhd", "300", 300 },
+		{ "%hu", "70000", 70000 },
+		{ "%hhx", "1ff", 0x1ff },
+		{ "%#08hx", "0x0001ff", 0x1ff },
+		{ "%+hd", "+5", 5 },
+		{ "%-6hd|", "-5    |", -5 },
+		{ "%.4hd", "0300", 300 },
+		{ "%08.4hd", "    0300", 300 },
+		{ "%h", "", 0 },
+		{ "%%%05s%%", "%000ab%", (long)"ab" },
+	};
+	char text[64];
+	uint64_t bad = 0;
+
+	for (unsigned int i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (snprintf(text, sizeof(text), rows[i].format, rows[i].arg) !=
+			    (int)strlen(rows[i].want) ||
+		    strcmp(text, rows[i].want))
+			bad |= 1ULL << i;
+	if (snprintf(text, sizeof(text), "%hd %ld %05s %*d %-*s| %.*f %lld %c %p", 70000, -1L,
+		     "a", 4, 7, 3, "b", 1, 2.5, 1LL << 40, 'q', (void *)16) != 49 ||
+	    strcmp(text, "70000 -1 0000a    7 b  | 2.5 1099511627776 q 0x10"))
+		bad |= 1ULL << 40;
+	printf("%03s|%hd\n", "x", 100000);
+	flexio_dev_print("%03s|%hd\n", "y", 100000);
+	return bad;
+}
+
+static unsigned int all_flushed;
+
+static int count_flush(FILE *file)
+{
+	all_flushed++;
+	return 0;
+}
+
+static int flush_fails(FILE *file)
+{
+	return EOF;
+}
+
+static int take_char(char c, FILE *file)
+{
+	return (unsigned char)c;
+}
+
+/* fflush(NULL): all streams that are known, and the line that was begun. */
+RPC uint64_t flush_all(void)
+{
+	static FILE counting = FDEV_SETUP_STREAM(take_char, NULL, count_flush, _FDEV_SETUP_WRITE);
+	static FILE failing = FDEV_SETUP_STREAM(take_char, NULL, flush_fails, _FDEV_SETUP_WRITE);
+	FILE *before = stdout;
+	uint64_t ok = 0;
+
+	printf("begun");
+	stdout = &counting;
+	ok |= (uint64_t)(fflush(NULL) == 0);
+	ok |= (uint64_t)(all_flushed >= 1) << 1;
+	stdout = &failing;
+	ok |= (uint64_t)(fflush(NULL) == EOF) << 2;
+	stdout = before;
+	ok |= (uint64_t)(fflush(NULL) == 0) << 3;
+	return ok;
+}
 #pragma clang diagnostic pop
 
 /* ---- lines ---- */

@@ -269,6 +269,20 @@ static bool parse_heap(struct parser *p, const struct key *key, struct vb_config
 	return true;
 }
 
+static bool parse_stack(struct parser *p, const struct key *key, struct vb_config_adapter *a,
+			const char *value)
+{
+	uint32_t n;
+
+	if (!parse_number(value, &n) || n < VB_CONFIG_MIN_STACK || n > VB_CONFIG_MAX_STACK) {
+		fail(p, p->line, "%s: '%s' is not a size in KiB; allowed: %u to %u", key->name,
+		     value, VB_CONFIG_MIN_STACK, VB_CONFIG_MAX_STACK);
+		return false;
+	}
+	a->dpa_stack = n;
+	return true;
+}
+
 int vb_check_words(const char *text, uint32_t *checks, char *err, size_t size)
 {
 	static const struct {
@@ -481,6 +495,7 @@ static const struct key keys[] = {
 	  .offset = offsetof(struct vb_config_adapter, max_srq) },
 	{ .name = "dpa_eus", .parse = parse_eus },
 	{ .name = "dpa_heap", .parse = parse_heap },
+	{ .name = "dpa_stack", .parse = parse_stack },
 	{ .name = "dpa_check", .parse = parse_check },
 	{ .name = "cqe_size", .parse = parse_cqe_size },
 	{ .name = "rpc_timeout", .parse = parse_timeout },

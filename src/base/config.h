@@ -13,6 +13,7 @@
  *	max_qp = 16384            ; limits may be lowered, never raised above the card's own
  *	dpa_eus = 190             ; execution units of the accelerator
  *	dpa_heap = 1024           ; device heap of each FlexIO process, in MiB
+ *	dpa_stack = 8             ; stack of each device thread, in KiB
  *	dpa_check = heap,uninit   ; find bugs of device code, see docs/debugging.md
  *	cqe_size = 64             ; mlx4: bytes of a completion queue entry, 32 or 64
  *	rpc_timeout = 6000        ; milliseconds that a call of device code may take
@@ -47,6 +48,8 @@ enum {
 	VB_CONFIG_MAX_ADDRESSES = 8,
 	VB_NAME_MAX = 32,
 	VB_CONFIG_MAX_EUS = 4096,
+	VB_CONFIG_MIN_STACK = 4, /* KiB */
+	VB_CONFIG_MAX_STACK = 1024,
 	VB_CONFIG_MAX_HEAP = 1536, /* MiB; guest memory ends at 2 GiB, and stacks need some of it */
 	VB_CONFIG_MAX_RPC_TIMEOUT = 3600000,
 	VB_CONFIG_MAX_PORTS = 24,
@@ -86,6 +89,7 @@ struct vb_config_adapter {
 	bool down;                                /* a configured interface or address is missing */
 	uint32_t max_qp, max_cq, max_mr, max_srq; /* 0: the card's own limit */
 	uint32_t dpa_eus;     /* execution units of the accelerator; 0: its default */
+	uint32_t dpa_stack;   /* stack of a device thread in KiB; 0: the default */
 	uint32_t dpa_heap;    /* device heap of a FlexIO process in MiB; 0: the default */
 	uint32_t dpa_check;   /* enum vb_check */
 	uint32_t cqe_size;    /* mlx4: bytes of a completion queue entry, 32 or 64 */

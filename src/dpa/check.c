@@ -413,8 +413,7 @@ static int make_malloc(struct check *c)
 	while (len > c->limit / 4)
 		len /= 2;
 	for (err = -ENOMEM; err && len >= MALLOC_MIN; len /= 2) {
-		err = vb_space_map(&c->process->space, &addr, len, VB_DPA_READ | VB_DPA_WRITE,
-				   true);
+		err = vb_space_map(&c->process->space, &addr, len, VB_DPA_READ | VB_DPA_WRITE, 1);
 		if (!err)
 			break;
 	}

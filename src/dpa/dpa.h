@@ -200,6 +200,8 @@ struct vb_dpa_ops {
 	 * instruction. True: the thread ends, as by VB_DPA_EXIT. May be NULL.
 	 */
 	bool (*worked)(struct vb_dpa_thread *thread, uint64_t bytes, void *arg);
+	/* The thread has used its stack up and goes on in its stack_spare. May be NULL. */
+	void (*beyond)(struct vb_dpa_thread *thread, uint64_t size, void *arg);
 };
 
 struct vb_dpa_process_attr {
@@ -210,6 +212,11 @@ struct vb_dpa_process_attr {
 	const char *name; /* for dumps and the perf map; copied */
 	uint32_t check;   /* enum vb_check of base/config.h; VERBATIM_DPA_CHECK wins over it */
 	bool share_data;  /* keys of the card may cover the program's writable segments */
+	/*
+	 * Of threads that do not say otherwise: their stack, 0: 64 KiB, and how much there is below it
+	 * that they are told of when they use it. Checked mode gives all of it from the start.
+	 */
+	uint64_t stack_size, stack_spare;
 };
 
 /* Why a file was refused, in words. */
@@ -437,7 +444,7 @@ enum vb_dpa_affinity {
 };
 
 struct vb_dpa_thread_attr {
-	uint64_t stack_size; /* 0: 64 KiB; an unmapped page lies below it */
+	uint64_t stack_size; /* 0: the process's; an unmapped page lies below it and its spare */
 	enum vb_dpa_affinity affinity;
 	unsigned int eu;           /* STRICT */
 	const unsigned int *group; /* GROUP: EU numbers, copied */

@@ -53,10 +53,13 @@ struct space {
 /* whole: try to reserve what translated code needs; space->whole says whether there was room. */
 int vb_space_create(struct space *space, uint64_t limit, uint64_t text_span, bool whole);
 void vb_space_destroy(struct space *space);
-/* guard: keep one page below unmapped for good. addr == 0: anywhere. rights may be 0: reserve only.
+/*
+ * guard: keep so many pages below unmapped. addr == 0: anywhere. rights may be 0: reserve only.
  */
 int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights,
-		 bool guard);
+		 uint64_t guard);
+/* Pages that were kept unmapped get memory. */
+int vb_space_open(struct space *space, uint64_t addr, uint64_t len);
 int vb_space_unmap(struct space *space, uint64_t addr, uint64_t len);
 /* Of host code; whether there is memory shows when it is touched. */
 static inline struct vb_dpa_view vb_space_view(const struct space *space, uint64_t addr)
@@ -134,6 +137,7 @@ struct vb_dpa_process {
 	struct elf_program program;
 	const struct vb_dpa_ops *ops;
 	void *ops_arg;
+	uint64_t stack_size, stack_spare; /* of its threads, whole pages */
 	char name[64];
 	uint8_t number; /* in notes of the timeline; from 1, and 1 again after 255 */
 	uint64_t global_pointer;
@@ -259,6 +263,7 @@ struct vb_dpa_thread {
 	_Alignas(64) struct vb_dpa_process *process;
 	atomic_uint last;                /* host thread that ran it last */
 	uint64_t stack_addr, stack_size; /* without the guard page */
+	uint64_t stack_spare;            /* between the two, unmapped until it is used */
 	uint64_t tls_addr, tls_len, tp;
 	enum vb_dpa_affinity affinity;
 	unsigned int *group; /* STRICT: one entry */

@@ -143,7 +143,8 @@ static int pages_replace(struct space *space, uint64_t first, uint64_t count, un
 	return 0;
 }
 
-int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights, bool guard)
+int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int rights,
+		 uint64_t guard)
 {
 	uint64_t first = 0, count = 0;
 	int err = 0;
@@ -162,15 +163,30 @@ int vb_space_map(struct space *space, uint64_t *addr, uint64_t len, unsigned int
 	} else if (!pages_all(space, first, count, 0xff, 0)) {
 		err = -EEXIST;
 	}
-	if (!err && guard && !*addr) {
-		space->pages[first++] = PAGE_RESERVED;
-		count--;
+	if (!err && !*addr) {
+		memset(space->pages + first, PAGE_RESERVED, guard);
+		first += guard;
+		count -= guard;
 	}
 	if (!err)
 		err = pages_replace(space, first, count, rights);
 	pthread_mutex_unlock(&space->lock);
 	if (!err)
 		*addr = first * space->page;
+	return err;
+}
+
+int vb_space_open(struct space *space, uint64_t addr, uint64_t len)
+{
+	uint64_t first, count;
+	int err = -EINVAL;
+
+	if (addr & (space->page - 1) || !page_range(space, addr, len, &first, &count))
+		return err;
+	pthread_mutex_lock(&space->lock);
+	if (pages_all(space, first, count, 0xff, PAGE_RESERVED))
+		err = pages_replace(space, first, count, VB_DPA_READ | VB_DPA_WRITE);
+	pthread_mutex_unlock(&space->lock);
 	return err;
 }
 
@@ -244,14 +260,13 @@ static bool rights_valid(unsigned int rights)
 int vb_dpa_mem_map(struct vb_dpa_process *process, uint64_t *addr, uint64_t len,
 		   unsigned int rights)
 {
-	return rights_valid(rights) ? vb_space_map(&process->space, addr, len, rights, false)
-				    : -EINVAL;
+	return rights_valid(rights) ? vb_space_map(&process->space, addr, len, rights, 0) : -EINVAL;
 }
 
 int vb_dpa_mem_map_shareable(struct vb_dpa_process *process, uint64_t *addr, uint64_t len)
 {
 	struct space *space = &process->space;
-	int err = vb_space_map(space, addr, len, VB_DPA_READ | VB_DPA_WRITE, false);
+	int err = vb_space_map(space, addr, len, VB_DPA_READ | VB_DPA_WRITE, 0);
 
 	return err ? err : vb_space_into_file(space, *addr, page_up(space, len));
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define STACK_DEFAULT 65536
 #define LIMIT_DEFAULT (1ULL << 30)
 
 /*
@@ -354,6 +355,21 @@ static int process_build(struct vb_dpa_process *process, const void *elf, size_t
 	return vb_sample_begin(process, elf, len, error);
 }
 
+/* Checked mode writes to stacks by itself: there nothing of them is kept back. */
+static void choose_stacks(struct vb_dpa_process *p, const struct vb_dpa_process_attr *attr,
+			  uint32_t checks)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	p->stack_size =
+		((attr->stack_size ? attr->stack_size : STACK_DEFAULT) + page - 1) & ~(page - 1);
+	p->stack_spare = attr->stack_spare & ~(page - 1);
+	if (checks) {
+		p->stack_size += p->stack_spare;
+		p->stack_spare = 0;
+	}
+}
+
 int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 			  const struct vb_dpa_process_attr *attr, struct vb_dpa_process **process,
 			  struct vb_dpa_error *error)
@@ -383,6 +399,7 @@ int vb_dpa_process_create(struct vb_dpa *dpa, const void *elf, size_t len,
 					  UINT8_MAX);
 	p->ops = attr->ops;
 	p->ops_arg = attr->ops_arg;
+	choose_stacks(p, attr, checks);
 	snprintf(p->name, sizeof(p->name), "%s", attr->name ? attr->name : "dpa");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_init(&p->cpus_lock, NULL);

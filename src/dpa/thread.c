@@ -24,8 +24,6 @@
 
 #include "base/timeline.h"
 
-#define STACK_DEFAULT 65536
-
 /*
  * Acquire: pairs with the release of vb_thread_idle and lent_idle, so that what ran has been seen.
  */
@@ -46,7 +44,7 @@ static int make_tls(struct vb_dpa_thread *thread)
 	if (!program->tls_memsz)
 		return 0;
 	err = vb_space_map(space, &thread->tls_addr, program->tls_memsz + program->tls_align,
-			   VB_DPA_READ | VB_DPA_WRITE, false);
+			   VB_DPA_READ | VB_DPA_WRITE, 0);
 	if (err)
 		return err;
 	thread->tls_len = program->tls_memsz + program->tls_align;
@@ -54,6 +52,43 @@ static int make_tls(struct vb_dpa_thread *thread)
 	/* On error thread_free gives the memory back. */
 	return vb_space_read(space, program->tls_addr, space->base + thread->tp,
 			     program->tls_filesz);
+}
+
+/* size 0: as the process has it. */
+static int make_stack(struct vb_dpa_thread *thread, uint64_t size)
+{
+	const struct vb_dpa_process *process = thread->process;
+	struct space *space = &thread->process->space;
+
+	thread->stack_spare = size ? 0 : process->stack_spare;
+	thread->stack_size = size ? size : process->stack_size;
+	if (thread->stack_size > space->limit)
+		return -EINVAL;
+	thread->stack_size = (thread->stack_size + space->page - 1) & ~(space->page - 1);
+	return vb_space_map(space, &thread->stack_addr, thread->stack_size,
+			    VB_DPA_READ | VB_DPA_WRITE, thread->stack_spare / space->page + 1);
+}
+
+/*
+ * A trap: whether it is the first use of what lies below the stack. Then that is a part of it, and
+ * the instruction is made again.
+ */
+static bool goes_beyond(struct vb_dpa_thread *thread)
+{
+	uint64_t spare = thread->stack_spare, size = thread->stack_size;
+	const struct vb_dpa_state *s = &thread->cpu.s;
+	const struct vb_dpa_ops *ops = thread->process->ops;
+
+	if ((s->cause != VB_DPA_CAUSE_LOAD && s->cause != VB_DPA_CAUSE_STORE) || !spare ||
+	    thread->stack_addr - s->tval - 1 >= spare ||
+	    vb_space_open(&thread->process->space, thread->stack_addr - spare, spare))
+		return false;
+	thread->stack_spare = 0;
+	thread->stack_addr -= spare;
+	thread->stack_size += spare;
+	if (ops && ops->beyond)
+		ops->beyond(thread, size, thread->process->ops_arg);
+	return true;
 }
 
 static int copy_group(struct vb_dpa_thread *thread, const struct vb_dpa_thread_attr *attr)
@@ -86,8 +121,8 @@ static void thread_free(struct vb_dpa_thread *thread)
 	if (thread->stack_addr)
 		vb_check_forget(thread->process, thread->stack_addr, thread->stack_size);
 	if (thread->stack_addr) /* with the guard page, so that both can be used again */
-		vb_space_unmap(space, thread->stack_addr - space->page,
-			       thread->stack_size + space->page);
+		vb_space_unmap(space, thread->stack_addr - thread->stack_spare - space->page,
+			       thread->stack_size + thread->stack_spare + space->page);
 	if (thread->tls_addr)
 		vb_space_unmap(space, thread->tls_addr, thread->tls_len);
 	pthread_cond_destroy(&thread->changed);
@@ -136,15 +171,8 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	pthread_cond_init(&t->changed, &clock);
 	pthread_condattr_destroy(&clock);
 	err = copy_group(t, attr);
-	t->stack_size = attr->stack_size ? attr->stack_size : STACK_DEFAULT;
-	if (!err && t->stack_size > process->space.limit)
-		err = -EINVAL;
-	if (!err) {
-		t->stack_size =
-			(t->stack_size + process->space.page - 1) & ~(process->space.page - 1);
-		err = vb_space_map(&process->space, &t->stack_addr, t->stack_size,
-				   VB_DPA_READ | VB_DPA_WRITE, true);
-	}
+	if (!err)
+		err = make_stack(t, attr->stack_size);
 	if (!err)
 		err = make_tls(t);
 	if (err) {
@@ -274,7 +302,11 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 		case VB_CPU_RETURN:
 			return VB_DPA_WHY_RETURN;
 		case VB_CPU_TRAP:
-			return VB_DPA_WHY_TRAP;
+			if (!goes_beyond(thread))
+				return VB_DPA_WHY_TRAP;
+			s->cause = 0;
+			s->tval = 0;
+			break;
 		case VB_CPU_SEEN:
 			if (thread->cpu.seen_by == OBSERVE_CHECK) {
 				/* Of a trap, which it is most often, cause and tval are set. */
@@ -532,7 +564,7 @@ int vb_dpa_thread_divert(struct vb_dpa_thread *thread, uint64_t pc, const uint64
 void vb_dpa_thread_stack(const struct vb_dpa_thread *thread, struct vb_dpa_stack *out)
 {
 	*out = (struct vb_dpa_stack){ thread->stack_addr, thread->stack_size,
-				      thread->process->space.page };
+				      thread->stack_spare + thread->process->space.page };
 }
 
 void vb_dpa_thread_tls(const struct vb_dpa_thread *thread, struct vb_dpa_range *out)

@@ -252,6 +252,49 @@ static void test_lines(void **state)
 	bed_process_end(process);
 }
 
+/* Checked mode has all of the stacks from the start. */
+static bool checked(void)
+{
+	return getenv("VERBATIM_DPA_CHECK") != NULL;
+}
+
+/* How often a process was told that its stacks are too small for a card. */
+static unsigned int count_beyond(FILE *log)
+{
+	unsigned int lines = 0;
+	char line[1024];
+
+	rewind(log);
+	while (fgets(line, sizeof(line), log))
+		lines += strstr(line, "needs more than its stack of 8192 bytes") != NULL;
+	return lines;
+}
+
+/* A card's 8 KiB are there; more is, too, but not without a word, and not without end. */
+static void test_stack(void **state)
+{
+	struct flexio_process *process = bed_process(), *other = bed_process();
+	int saved = dup(STDERR_FILENO);
+	FILE *log = tmpfile();
+
+	assert_true(log && saved >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+	assert_int_equal(bed_value(process, "use_stack", 7500), 7500);
+	assert_int_equal(count_beyond(log), 0);
+	for (uint64_t bytes = 8192; bytes < 65000; bytes += 8192) {
+		assert_int_equal(bed_value(process, "use_stack", bytes), bytes);
+		assert_int_equal(count_beyond(log), checked() ? 0 : 1);
+	}
+	assert_int_equal(bed_value(other, "use_stack", 40000), 40000);
+	assert_int_equal(count_beyond(log), checked() ? 0 : 2);
+	assert_int_equal(bed_call(other, "use_stack", 66000, NULL), FLEXIO_STATUS_FATAL_ERR);
+	assert_int_equal(flexio_err_status_get(other), VB_RTOS_STATUS_STACK);
+	assert_true(dup2(saved, STDERR_FILENO) >= 0);
+	close(saved);
+	fclose(log);
+	bed_process_end(process);
+	bed_process_end(other);
+}
+
 /* Of tasks that fault the queue is rid, too. */
 static void test_recover_tasks(void **state)
 {
@@ -505,19 +548,13 @@ static void test_refusals(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_recover_call),
-		cmocka_unit_test(test_one_parameter),
-		cmocka_unit_test(test_other_ends),
-		cmocka_unit_test(test_without_handler),
-		cmocka_unit_test(test_errors_by_will),
-		cmocka_unit_test(test_recover_handler),
-		cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_recover_tasks),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_storm),
-		cmocka_unit_test(test_end_in_handler),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_destroy_in_handler),
+		cmocka_unit_test(test_recover_call),   cmocka_unit_test(test_one_parameter),
+		cmocka_unit_test(test_other_ends),     cmocka_unit_test(test_without_handler),
+		cmocka_unit_test(test_errors_by_will), cmocka_unit_test(test_recover_handler),
+		cmocka_unit_test(test_lines),          cmocka_unit_test(test_stack),
+		cmocka_unit_test(test_recover_tasks),  cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_storm),          cmocka_unit_test(test_end_in_handler),
+		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_destroy_in_handler),
 	};
 	const struct CMUnitTest endless[] = {
 		cmocka_unit_test(test_endless),

@@ -58,6 +58,7 @@ static void full_file(void **state)
 			"\tmax_qp = 128\n"
 			"max_cq = 64\nmax_mr = 32\nmax_srq = 16\ndpa_eus = 8\nrpc_timeout = 250\ndpa_check = heap,continue\n"
 			"dpa_heap = 96\n"
+			"dpa_stack = 64\n"
 			"\n"
 			"[memory]\narena = all\narena_size = 77\nshare = off\n"
 			"# any name, with the format told\n"
@@ -87,6 +88,8 @@ static void full_file(void **state)
 	assert_int_equal(a[0].rpc_timeout, 250);
 	assert_int_equal(a[0].dpa_check, VB_CHECK_HEAP | VB_CHECK_CONTINUE);
 	assert_int_equal(a[0].dpa_heap, 96);
+	assert_int_equal(a[0].dpa_stack, 64);
+	assert_int_equal(a[1].dpa_stack, 0);
 	assert_string_equal(a[1].name, "left.card-1");
 	assert_address(&a[1].address[0], "::ffff:127.0.0.1");
 	assert_int_equal(a[1].mtu, 4096);
@@ -225,7 +228,7 @@ static const struct {
 	{ "[adapter mlx5_0]\n[adapter mlx5_1]\n\nwhat is this\n",
 	  "4: neither [section] nor key = value nor ; comment" },
 	{ "\n[adapter mlx5_0]\n\nspeed = 400\n",
-	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap, functions, function_queues, function_vectors, part" },
+	  "4: speed: unknown key; allowed: format, interface, address, mtu, max_qp, max_cq, max_mr, max_srq, dpa_eus, dpa_heap, dpa_stack, dpa_check, cqe_size, rpc_timeout, generation, ports, cable, tap, functions, function_queues, function_vectors, part" },
 	{ "[adapter mlx5_0]\nfunctions = 17\n",
 	  "2: functions: '17' is not a number of emulated functions; allowed: 0 to 16" },
 	{ "[adapter mlx5_0]\nfunction_queues = 0\n",
@@ -299,6 +302,10 @@ static const struct {
 	  "2: ports: only adapters of the format hbl have this key" },
 	{ "[adapter mlx5_0]\ngeneration = gaudi2\nports = 2\n",
 	  "2: generation: only adapters of the format hbl have this key" },
+	{ "[adapter mlx5_0]\ndpa_stack = 3\n",
+	  "2: dpa_stack: '3' is not a size in KiB; allowed: 4 to 1024" },
+	{ "[adapter mlx5_0]\ndpa_stack = 1025\n",
+	  "2: dpa_stack: '1025' is not a size in KiB; allowed: 4 to 1024" },
 	{ "[adapter mlx5_0]\ndpa_heap = 0\n",
 	  "2: dpa_heap: '0' is not a size in MiB; allowed: 1 to 1536" },
 	{ "[adapter mlx5_0]\ndpa_heap = 1537\n",

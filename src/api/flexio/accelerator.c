@@ -12,6 +12,7 @@
 
 #define TIMEOUT_DEFAULT_MS 6000
 #define HEAP_DEFAULT_MIB   1024
+#define STACK_DEFAULT_KIB  8 /* as on a card */
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct accel *table[VB_CONFIG_MAX_ADAPTERS];
@@ -137,6 +138,8 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 	}
 	a->heap_size = adapter->config->dpa_heap ? adapter->config->dpa_heap : HEAP_DEFAULT_MIB;
 	a->heap_size <<= 20;
+	a->stack_size = adapter->config->dpa_stack ? adapter->config->dpa_stack : STACK_DEFAULT_KIB;
+	a->stack_size <<= 10;
 	a->check = adapter->config->dpa_check;
 	a->lend = !vb_dpa_deterministic(a->dpa) && !lending_off();
 	show(a);

@@ -236,6 +236,7 @@ struct accel {
 	unsigned int users;        /* processes; under the table's lock */
 	uint64_t timeout_ns;       /* of an RPC */
 	uint64_t heap_size;        /* of a process, in bytes */
+	uint64_t stack_size;       /* of a device thread; behind it there is more, with a warning */
 	uint32_t check;            /* enum vb_check */
 	atomic_bool lend;          /* calling threads may run device code themselves */
 	_Atomic unsigned int lent; /* host threads that lend themselves to a call now */
@@ -452,6 +453,9 @@ struct guest {
 	struct events events;
 	struct vb_shown_thread shown; /* to tools */
 };
+
+/* What a device thread can use of its stack; behind what a card has there is a warning. */
+enum { STACK_MOST = 65536 };
 
 /* A field of its context. What a fault takes away reads as 0. */
 #define ctx_get(guest, field) vb_view_get((guest)->ctx, VB_VIEW_FIELD(struct vb_rtos_thread, field))
@@ -697,6 +701,7 @@ struct flexio_process {
 	struct flexio_msg_stream *streams[MAX_STREAMS]; /* under streams_lock */
 	pthread_rwlock_t streams_lock;
 	_Atomic unsigned int unwritten; /* messages in synchronous streams */
+	atomic_bool beyond;             /* it was said that a stack is too small for a card */
 	uint64_t levels_addr;           /* device table of levels; 0: the program has none */
 	/* tracer.c, under streams_lock */
 	struct vb_dpa_view tracer_table; /* of struct vb_rtos_tracer; none: no tracer stream yet */

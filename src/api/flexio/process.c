@@ -155,10 +155,13 @@ static int load(struct flexio_process *process)
 					    .ops_arg = process,
 					    .name = process->name,
 					    .check = process->accel->check,
-					    .share_data = true };
+					    .share_data = true,
+					    .stack_size = process->accel->stack_size };
 	struct vb_dpa_error error = { "" };
 	int err;
 
+	if (attr.stack_size < STACK_MOST)
+		attr.stack_spare = STACK_MOST - attr.stack_size;
 	err = vb_dpa_process_create(process->accel->dpa, process->app->elf, process->app->elf_size,
 				    &attr, &process->dpa, &error);
 	if (err)

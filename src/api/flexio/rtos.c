@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 
 enum { A0 = 10, A1, A2, A3, A7 = 17 };
 
@@ -390,6 +391,21 @@ static bool worked(struct vb_dpa_thread *thread, uint64_t bytes, void *arg)
 	return vb_call_worked(vb_dpa_thread_user(thread), bytes >> WORK_BYTES_SHIFT);
 }
 
-const struct vb_dpa_ops vb_rtos_ops = {
-	.ecall = ecall, .trap = trap, .done = done, .found = found, .worked = worked
-};
+/* Once for each process: what runs here has to run on a card. */
+static void beyond(struct vb_dpa_thread *thread, uint64_t size, void *arg)
+{
+	struct flexio_process *process = arg;
+
+	if (!atomic_exchange_explicit(&process->beyond, true, memory_order_relaxed))
+		vb_warn("process %s: device thread %u needs more than its stack of %llu bytes; on a card this is a stack overflow, here it has %u (dpa_stack of the configuration changes the former)",
+			process->name,
+			((const struct guest *)vb_dpa_thread_user(thread))->thread_id,
+			(unsigned long long)size, STACK_MOST);
+}
+
+const struct vb_dpa_ops vb_rtos_ops = { .beyond = beyond,
+					.ecall = ecall,
+					.trap = trap,
+					.done = done,
+					.found = found,
+					.worked = worked };

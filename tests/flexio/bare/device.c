@@ -344,6 +344,16 @@ EXPORT uint64_t overflow(uint64_t depth)
 	return depth == UINT64_MAX ? 0 : overflow(depth + 1) + frame[depth & 63];
 }
 
+/* So many bytes of stack, touched from the top down. */
+EXPORT uint64_t use_stack(uint64_t bytes)
+{
+	volatile char *frame = __builtin_alloca(bytes);
+
+	for (uint64_t i = bytes; i--;)
+		frame[i] = (char)i;
+	return (uint64_t)frame[0] + bytes;
+}
+
 /* ---- messages ---- */
 
 static size_t put_number(char *to, uint64_t n)

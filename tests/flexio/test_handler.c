@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../src/api/devx.h"
 #include "../../src/device/rtos.h"
 
 /* As in bare/device.c. */
@@ -69,6 +70,10 @@ static void test_life(void **state)
 	assert_ptr_not_equal(flexio_event_handler_get_thread(h),
 			     flexio_event_handler_get_thread(other));
 	assert_non_null(flexio_event_handler_get_thread_obj(h));
+	assert_int_equal(flexio_event_handler_get_thread_obj(h)->number,
+			 flexio_event_handler_get_obj_id(h));
+	assert_int_equal(flexio_event_handler_get_thread_obj(other)->number,
+			 flexio_event_handler_get_obj_id(other));
 
 	trigger(process, h); /* not running yet: lost */
 	settle();

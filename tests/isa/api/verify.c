@@ -103,6 +103,68 @@ static void call_behind_copy(struct hand *h)
 	mov_load(h->c, RBX, guest(RCX, 0));
 }
 
+/* What is sealed for the first access is not sealed again for the next: the rest is. */
+static void jump_behind_access(struct hand *h)
+{
+	uint32_t from = jcc_forward(h->c, CC_E);
+
+	low(h, RAX, RCX);
+	mov_load(h->c, RBX, guest(RAX, 0));
+	patch32(h->c, from, code_offset(h->c));
+	mov_load(h->c, RBX, guest(RAX, 8));
+}
+
+static void jump_between_accesses(struct hand *h)
+{
+	uint32_t from = jcc_forward(h->c, CC_E);
+
+	low(h, RAX, RCX);
+	mov_load(h->c, RBX, guest(RAX, 0));
+	mov_load(h->c, RBX, guest(RAX, 8));
+	alu_imm(h->c, X_W, ALU_ADD, rm_reg(RSI), 1);
+	patch32(h->c, from, code_offset(h->c));
+	alu_imm(h->c, X_W, ALU_ADD, rm_reg(RSI), 1);
+	mov_load(h->c, RBX, guest(RAX, 16));
+}
+
+static void jump_behind_another_copy(struct hand *h)
+{
+	uint32_t from = jcc_forward(h->c, CC_E);
+
+	low(h, RAX, RCX);
+	mov_load(h->c, RBX, guest(RAX, 0));
+	low(h, RDX, RSI);
+	mov_load(h->c, RBX, guest(RDX, 0));
+	patch32(h->c, from, code_offset(h->c));
+	mov_load(h->c, RBX, guest(RAX, 8));
+}
+
+static void jump_behind_next_copy(struct hand *h)
+{
+	uint32_t from = jcc_forward(h->c, CC_E);
+
+	low(h, RAX, RCX);
+	mov_load(h->c, RBX, guest(RAX, 0));
+	low(h, RAX, RSI);
+	patch32(h->c, from, code_offset(h->c));
+	mov_load(h->c, RBX, guest(RAX, 0));
+}
+
+/* From elsewhere to a copy, and behind the last access: both begin anew. */
+static void jumps_around_accesses(struct hand *h)
+{
+	uint32_t first = jcc_forward(h->c, CC_E), second = jcc_forward(h->c, CC_NE);
+
+	low(h, RAX, RCX);
+	mov_load(h->c, RBX, guest(RAX, 0));
+	mov_load(h->c, RBX, guest(RAX, 8));
+	patch32(h->c, first, code_offset(h->c));
+	low(h, RAX, RCX);
+	mov_load(h->c, RBX, guest(RAX, 0));
+	patch32(h->c, second, code_offset(h->c));
+	alu_imm(h->c, X_W, ALU_ADD, rm_reg(RSI), 1);
+}
+
 static void exchanged_copy(struct hand *h)
 {
 	low(h, RAX, RCX);
@@ -183,6 +245,11 @@ static void test_guest_memory(void **state)
 	EXPECT(conditional_copy, "no low half");
 	EXPECT(copy_of_another, "no low half");
 	EXPECT(jump_behind_copy, "into a sequence");
+	EXPECT(jump_behind_access, "into a sequence");
+	EXPECT(jump_between_accesses, "into a sequence");
+	EXPECT(jump_behind_another_copy, "into a sequence");
+	EXPECT(jump_behind_next_copy, "into a sequence");
+	EXPECT(jumps_around_accesses, NULL);
 	EXPECT(leader_behind_copy, "into a sequence");
 	EXPECT(call_behind_copy, "into a sequence");
 	EXPECT(exchanged_copy, "no low half");

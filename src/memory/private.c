@@ -82,6 +82,8 @@ int memory_mark_copy(char *at, size_t len, uint32_t page)
 	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++)
 		if (marks & advices[i].mark && RAW(SYS_madvise, at, len, advices[i].advice))
 			return -errno;
+	if (memory.pages.state[page] & PAGE_NOFORK && RAW(SYS_madvise, at, len, MADV_DONTFORK))
+		return -errno;
 	return 0;
 }
 
@@ -126,9 +128,6 @@ static int mark_all(const struct leaving *run)
 	for (uint32_t i = 0; i < run->count && !ret; i += n) {
 		n = memory_alike(run->first + i, run->first + run->count, PAGE_NOFORK);
 		ret = memory_mark_copy(run->to + bytes_of(i), bytes_of(n), run->first + i);
-		if (!ret && memory.pages.state[run->first + i] & PAGE_NOFORK &&
-		    RAW(SYS_madvise, run->to + bytes_of(i), bytes_of(n), MADV_DONTFORK))
-			ret = -errno;
 	}
 	copy_policy(run->first, run->count, run->to);
 	return ret;

@@ -8,10 +8,11 @@
  *	                   become private, and the kernel moves those
  *
  * What is one mapping to the program may be several to the kernel, where some of its pages were private
- * before others. Then they are moved one after the other.
+ * before others. Then they are copied.
  */
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "memory/libc.h"
 #include "memory/memory.h"
@@ -134,67 +135,111 @@ static bool grow_in_place(const struct remap *call)
 
 /* --- moves ------------------------------------------------------------------------------------ */
 
-/*
- * Several mappings of the kernel, which only the kernel knows: as much as it takes at a time, half of it
- * where it refuses. The last part grows by more. 0, or -errno; *done: so many bytes were moved.
- */
-static int move_pieces(char *from, char *to, size_t len, size_t more, int flags, size_t *done)
+/* Pages that are private already; what is zero there, and perhaps nothing, is zero in the copy. */
+static int copy_private(char *to, uint32_t first, uint32_t count)
 {
-	size_t n;
+	static const char zeros[MEMORY_PAGE];
+	char *at = memory_page(first);
 
-	for (*done = 0; *done < len; *done += n) {
-		for (n = len - *done;; n = round_up(n / 2)) {
-			size_t size = *done + n == len ? n + more : n;
-
-			if (RAW(SYS_mremap, from + *done, n, size,
-				flags | MREMAP_MAYMOVE | MREMAP_FIXED,
-				to + *done) == (long)(to + *done))
-				break;
-			if (errno != EFAULT || n == MEMORY_PAGE)
-				return -errno;
-		}
-	}
+	/* They are about to go, so nobody minds that they can be read for a moment. */
+	if (!(memory.pages.state[first] >> PAGE_PROT_SHIFT & PROT_READ) &&
+	    RAW(SYS_mprotect, at, (size_t)count * MEMORY_PAGE, PROT_READ))
+		return -errno;
+	for (; count; count--, at += MEMORY_PAGE, to += MEMORY_PAGE)
+		if (memcmp(at, zeros, MEMORY_PAGE) != 0)
+			memcpy(to, at, MEMORY_PAGE);
 	return 0;
 }
 
-static int move_mixed(const struct remap *call, char **at)
+static int copy_all(const struct remap *call, char *to)
 {
-	size_t done, back;
-	char *to = call->to;
+	size_t bytes = call->old_len < call->new_len ? call->old_len : call->new_len;
+	uint32_t first = call->first, end = first + (uint32_t)(bytes / MEMORY_PAGE), n;
+	int ret = 0;
+
+	for (; first < end && !ret; first += n, to += (size_t)n * MEMORY_PAGE) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		ret = kind_of(first) == PAGE_SHARED ? memory_copy(first, n, to)
+						    : copy_private(to, first, n);
+	}
+	return ret;
+}
+
+/* What is left where the program wants to keep the addresses: zeros. */
+static int empty(const struct remap *call)
+{
+	uint32_t first = call->first, end = first + call->count, n;
+	int ret = 0;
+
+	for (; first < end && !ret; first += n) {
+		n = pages_alike(&memory.pages, first, end, PAGE_KIND);
+		if (kind_of(first) == PAGE_SHARED)
+			ret = memory_punch(first, n);
+		else
+			RAW(SYS_madvise, memory_page(first), (size_t)n * MEMORY_PAGE, MADV_DONTNEED);
+	}
+	return ret;
+}
+
+/*
+ * One mapping to the program, and several to the kernel, which never joins what it has mapped at different
+ * places: a copy is one for both.
+ */
+static int move_by_copy(const struct remap *call, char **at)
+{
+	int prot = (memory.pages.state[call->first] & PAGE_PROT) >> PAGE_PROT_SHIFT;
+	uint16_t marks = memory_marks(call->first);
+	char *to = (char *)RAW(SYS_mmap, NULL, call->new_len, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int ret;
 
-	if (!(call->flags & MREMAP_FIXED))
-		to = (char *)RAW(SYS_mmap, NULL, call->new_len, PROT_NONE,
-				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (to == MAP_FAILED)
 		return -ENOMEM;
-	ret = move_pieces(call->base, to, call->old_len, call->new_len - call->old_len, call->flags,
-			  &done);
-	if (!ret) {
-		*at = to;
-		return 0;
-	}
-	if (done)
-		move_pieces(to, call->base, done, 0, 0, &back);
-	if (!(call->flags & MREMAP_FIXED))
+	ret = memory_mark_copy(to, call->new_len, call->first);
+	if (!ret)
+		ret = copy_all(call, to);
+	if (!ret && prot != (PROT_READ | PROT_WRITE) &&
+	    RAW(SYS_mprotect, to, call->new_len, prot))
+		ret = -errno;
+	*at = call->flags & MREMAP_FIXED ? call->to : to;
+	if (!ret && *at != to &&
+	    RAW(SYS_mremap, to, call->new_len, call->new_len, MREMAP_MAYMOVE | MREMAP_FIXED, *at) !=
+		    (long)*at)
+		ret = -errno;
+	if (ret) {
 		RAW(SYS_munmap, to, call->new_len);
+		return ret;
+	}
+	ret = call->flags & MREMAP_DONTUNMAP
+		      ? empty(call)
+		      : memory_unmap(call->base, call->old_len, call->first, call->count);
+	if (marks & MARK_LOCKED) /* now that the first is not, both would count */
+		RAW(SYS_mlock2, *at, call->new_len, marks & MARK_ONFAULT ? MLOCK_ONFAULT : 0);
 	return ret;
+}
+
+/* Whether some of it are private already. */
+static bool is_mixed(const struct remap *call)
+{
+	return pages_alike(&memory.pages, call->first, call->first + call->count, PAGE_KIND) <
+	       call->count;
 }
 
 /* To another place, by the kernel. */
 static int move(const struct remap *call, char **at)
 {
+	bool one = call->has_old && is_one(call);
 	int ret;
 
+	if (one && is_mixed(call))
+		return move_by_copy(call, at);
 	if (call->has_old) {
 		ret = memory_make_private(call->first, call->count);
 		if (ret)
 			return ret == -EPERM ? ret : -ENOMEM;
 	}
 	ret = call_kernel(call, at);
-	if (ret == -EFAULT && call->has_old && call->new_len >= call->old_len && is_one(call))
-		ret = move_mixed(call, at);
-	return ret;
+	return ret == -EFAULT && one ? move_by_copy(call, at) : ret;
 }
 
 struct move_call {
@@ -293,6 +338,13 @@ static int remap(struct remap *call, char **at)
 /* Whether the kernel would look at the pages at all. */
 static bool is_sound(const struct remap *call)
 {
+	bool moves = call->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
+
+	if ((moves && !(call->flags & MREMAP_MAYMOVE)) ||
+	    (call->flags & MREMAP_DONTUNMAP && call->old_len != call->new_len) ||
+	    (call->flags & MREMAP_FIXED && call->base < call->to + call->new_len &&
+	     call->to < call->base + call->old_len))
+		return false;
 	return !((uintptr_t)call->base % MEMORY_PAGE) && call->new_len &&
 	       call->old_len <= SIZE_MAX / 4 && call->new_len <= SIZE_MAX / 4 &&
 	       !(call->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) &&

@@ -11,6 +11,7 @@
 #include <linux/userfaultfd.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -352,7 +353,7 @@ static void last_stores(void)
 	pthread_t thread;
 
 	CHECK(!sigaction(SIGSEGV, &action, NULL));
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 40; i++) {
 		char *p = map(64 * PAGE);
 
 		memset(p, 1, 64 * PAGE);
@@ -360,7 +361,7 @@ static void last_stores(void)
 		last = 0;
 		CHECK(!pthread_create(&thread, NULL, store_on, NULL));
 		while (last < 100)
-			;
+			sched_yield();
 		CHECK(!mprotect(p, 64 * PAGE, PROT_READ));
 		CHECK(!pthread_join(thread, NULL));
 		CHECK(*(volatile long *)shared_page == last);

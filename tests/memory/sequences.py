@@ -27,7 +27,7 @@ def run(program, seed, steps, threads, library):
 
 def main():
     program, library, threads, steps = sys.argv[1:]
-    seeds = range(1, 301 if os.environ.get('VERBATIM_TEST_LONG') else 7)
+    seeds = range(1, 1001 if os.environ.get('VERBATIM_TEST_LONG') else 7)
     calls = 0
     for seed in seeds:
         plain = run(program, seed, steps, threads, None)

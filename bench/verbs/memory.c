@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * What the memory of programs changes: one-sided requests to the node's buffer, to what malloc() gives and to device memory;
- * registration for each message; fork() and random reads with much memory.
+ * registration for each message; fork() and random reads with much memory; what allocating costs.
  *
- * The run script executes this part in turns as it is, and under `verbatim run` with VERBATIM_SHARE=arena set, where the
+ * The run script executes this part in turns as it is, and under `verbatim run` with VERBATIM_SHARE=all set, where the
  * same calls give memory that peers map. One sample of each row: the script has the median.
  */
 #include "pair.h"
@@ -47,7 +47,7 @@ static long mapping_field(const void *p, const char *field, bool *born_shared)
 	return found;
 }
 
-/* Under VERBATIM_SHARE=arena nothing is worth measuring where the program keeps its memory. */
+/* Under VERBATIM_SHARE=all nothing is worth measuring where the program keeps its memory. */
 static void need_arena(void)
 {
 	const char *share = getenv("VERBATIM_SHARE");
@@ -58,7 +58,7 @@ static void need_arena(void)
 	check(block, "malloc");
 	memset(block, 1, LARGE);
 	mapping_field(block, "Rss:", &shared);
-	if (share && !strcmp(share, "arena") && !shared)
+	if (share && !strcmp(share, "all") && !shared)
 		test_skip("memory of programs is not born shared here");
 	free(block);
 	check_eq(ibv_close_device(ctx), 0);
@@ -379,6 +379,103 @@ static void measure_space(const struct bench *bench, bool huge)
 	free(block);
 }
 
+/* --- calls ------------------------------------------------------------------------------------- */
+
+/* Blocks of 64 KiB to 1 MiB come and go, 16 at a time, each touched at both ends: ns of one. */
+static double allocate_often(uint64_t count, bool aligned)
+{
+	uint64_t state = 1;
+	char *blocks[16] = { NULL };
+	double start = bench_now();
+
+	for (uint64_t i = 0; i < count; i++) {
+		size_t size;
+		char **block;
+
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		size = 65536 + (state >> 33) % (LARGE - 65536);
+		block = &blocks[(state >> 20) % 16];
+		free(*block);
+		*block = aligned ? aligned_alloc(PAGE, size) : malloc(size);
+		check(*block, "malloc");
+		(*block)[0] = (*block)[size - 1] = 1;
+	}
+	start = (bench_now() - start) / (double)count;
+	for (int i = 0; i < 16; i++)
+		free(blocks[i]);
+	return start;
+}
+
+static double map_often(uint64_t count)
+{
+	double start = bench_now();
+
+	for (uint64_t i = 0; i < count; i++) {
+		char *at = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				0);
+
+		check(at != MAP_FAILED, "mmap");
+		at[0] = 1;
+		check_eq(munmap(at, LARGE), 0);
+	}
+	return (bench_now() - start) / (double)count;
+}
+
+/* A block that grows by 64 KiB at a time to 16 MiB, and is written: ns of all of it. */
+static double grow_block(void)
+{
+	enum { STEP = 65536 };
+	char *block = NULL;
+	double start = bench_now();
+
+	for (size_t size = STEP; size <= 16 << 20; size += STEP) {
+		block = realloc(block, size);
+		check(block, "realloc");
+		block[size - 1] = 1;
+	}
+	start = bench_now() - start;
+	free(block);
+	return start;
+}
+
+/* A mapping that is written, and then twice as long: ns of mremap(). first: ns of a first read of each page. */
+static double grow_mapping(size_t bytes, double *first)
+{
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	double start = bench_now();
+
+	check(at != MAP_FAILED, "mmap");
+	for (size_t i = 0; i < bytes; i += PAGE)
+		*(volatile char *)(at + i);
+	*first = bench_now() - start;
+	memset(at, 1, bytes);
+	start = bench_now();
+	at = mremap(at, bytes, 2 * bytes, MREMAP_MAYMOVE);
+	check(at != MAP_FAILED, "mremap");
+	start = bench_now() - start;
+	check_eq(munmap(at, 2 * bytes), 0);
+	return start;
+}
+
+static void measure_calls(const struct bench *bench)
+{
+	uint64_t count = bench->quick ? 100 : 20000;
+	size_t bytes = bench->quick ? 1 << 20 : 64 << 20;
+	double sample, first;
+
+	sample = allocate_often(count, false);
+	bench_print("calls: malloc, free", "one", LARGE, "ns", &sample, 1);
+	sample = allocate_often(count, true);
+	bench_print("calls: aligned_alloc, free", "one", LARGE, "ns", &sample, 1);
+	sample = map_often(count);
+	bench_print("calls: mmap, munmap", "one", LARGE, "ns", &sample, 1);
+	sample = grow_block();
+	bench_print("calls: realloc by 64 KiB", "one", 16 << 20, "ns", &sample, 1);
+	sample = grow_mapping(bytes, &first);
+	bench_print("calls: mremap to twice the size", "one", bytes, "ns", &sample, 1);
+	bench_print("calls: first read", "one", bytes, "ns", &first, 1);
+}
+
 void bench_memory(const struct bench *bench)
 {
 	struct ibv_context *ctx;
@@ -395,5 +492,6 @@ void bench_memory(const struct bench *bench)
 	ctx = device_open(); /* memory is born shared while a card is open */
 	measure_space(bench, false);
 	measure_space(bench, true);
+	measure_calls(bench);
 	check_eq(ibv_close_device(ctx), 0);
 }

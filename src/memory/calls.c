@@ -179,12 +179,16 @@ static struct {
 	char first_stack[16384] __attribute__((aligned(16)));
 } starting;
 
+/* Ends as clone() ends a child, and not on the first stack: there a child of this one may have started. */
 static long run_started(void *arg)
 {
+	int (*function)(void *arg) = starting.function;
+	void *of_function = starting.arg;
 	sigset_t mask = starting.mask;
 
 	memory_unlock(&mask);
-	return starting.function(starting.arg);
+	RAW(SYS_exit, function(of_function));
+	__builtin_unreachable();
 }
 
 static int start_child(void *arg)

@@ -404,12 +404,21 @@ static void forks_inside(void)
 	CHECK(read(done[0], &c, 1) == 1 && c == 'x');
 }
 
+static int clone_grandchild(void *arg)
+{
+	return *(char *)arg == 2 ? 43 : 1;
+}
+
+/* Has a child of its own, and returns afterwards. */
 static int clone_child(void *arg)
 {
-	char *p = arg;
+	char *p = arg, *stack = malloc(LARGE);
+	int pid;
 
 	CHECK(are(p, 1, LARGE));
 	memset(p, 2, LARGE);
+	pid = clone(clone_grandchild, stack + LARGE, SIGCHLD, p);
+	CHECK(pid > 0 && WEXITSTATUS(wait_for(pid)) == 43);
 	return 42;
 }
 

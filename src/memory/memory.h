@@ -32,7 +32,7 @@ enum memory_mode {
 };
 
 /* Of freed blocks: so many are kept, so many pages of each and in all. */
-enum { MEMORY_KEPT = 16, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
+enum { MEMORY_KEPT = 64, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
 
 /*
  * Blocks and mappings of the program at a time. Each may end up between free pages, which the kernel
@@ -59,7 +59,7 @@ struct memory {
 	uint32_t heads;             /* of these, so many begin a block or mapping */
 	struct pages pages;
 	uint16_t *marks; /* of each page with PAGE_ODD: enum page_mark */
-	/* Freed blocks that keep their pages for the next malloc() of that size. */
+	/* Freed blocks that keep their pages for the next one of about that size. */
 	struct {
 		uint32_t first, count;
 		bool leaving; /* being hidden from peers: nobody takes it */

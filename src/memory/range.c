@@ -244,25 +244,35 @@ void memory_release_kept_in(uint32_t first, uint32_t count)
 		}
 }
 
-/* One of the kept blocks with just so many pages, at a multiple of align; or PAGES_NONE. */
-static uint32_t take_kept(uint32_t count, size_t align)
+/*
+ * The smallest of the kept blocks with so many pages or a quarter more, at a multiple of align; or
+ * PAGES_NONE. It stays as long as it is.
+ */
+static uint32_t take_kept(uint32_t *count, size_t align)
 {
-	uint32_t first;
+	uint32_t best = MEMORY_KEPT, first, n;
 
 	for (uint32_t i = memory.kept_blocks; i-- > 0;) {
-		first = memory.kept[i].first;
-		if (memory.kept[i].count != count || memory.kept[i].leaving ||
-		    (uintptr_t)memory_page(first) & (align - 1))
+		n = memory.kept[i].count;
+		if (n < *count || n - *count > *count / 4 || memory.kept[i].leaving ||
+		    (uintptr_t)memory_page(memory.kept[i].first) & (align - 1))
 			continue;
-		memory.kept[i] = memory.kept[--memory.kept_blocks];
-		memory.kept_pages -= count;
-		memset(&memory.pages.state[first], PLAIN, count);
-		return first;
+		if (best == MEMORY_KEPT || n < memory.kept[best].count)
+			best = i;
+		if (n == *count)
+			break;
 	}
-	return PAGES_NONE;
+	if (best == MEMORY_KEPT)
+		return PAGES_NONE;
+	first = memory.kept[best].first;
+	*count = memory.kept[best].count;
+	memory.kept[best] = memory.kept[--memory.kept_blocks];
+	memory.kept_pages -= *count;
+	memset(&memory.pages.state[first], PLAIN, *count);
+	return first;
 }
 
-/* Whether the block can wait for the next malloc() of its size. */
+/* Whether the block can wait for the next one of about its size. */
 static bool can_keep(uint32_t first, uint32_t count)
 {
 	if (count > MEMORY_KEPT_EACH || memory.mode != MEMORY_OPEN ||
@@ -375,7 +385,7 @@ void *memory_take(size_t bytes, size_t align, bool block, bool *dirty)
 	count = bytes ? (uint32_t)((bytes + MEMORY_PAGE - 1) / MEMORY_PAGE) : 1;
 	memory_lock(&before);
 	if (memory.mode == MEMORY_OPEN && block) {
-		first = take_kept(count, align);
+		first = take_kept(&count, align);
 		*dirty = first != PAGES_NONE;
 	}
 	if (memory.mode == MEMORY_OPEN && first == PAGES_NONE)

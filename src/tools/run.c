@@ -27,8 +27,9 @@ int cmd_run(int argc, char **argv)
 		.doc = "Run PROGRAM, unmodified, on the adapters of Verbatim."
 		       "\vThe exit code is the program's; 125 where Verbatim failed before it started, "
 		       "126 where it cannot be executed, 127 where it was not found.\n\n"
-		       "Large allocations of a program that has opened an adapter are shared with "
-		       "other processes of the user; VERBATIM_SHARE=off keeps them private.\n\n"
+		       "Allocations at page boundaries and mappings of a program that has opened an "
+		       "adapter are shared with other processes of the user; VERBATIM_SHARE=off keeps "
+		       "them private, VERBATIM_SHARE=all shares large ones of malloc, too.\n\n"
 		       "Example: verbatim run -- ibv_devinfo -v",
 	};
 	struct tools_program program = { 0 };

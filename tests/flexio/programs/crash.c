@@ -374,7 +374,7 @@ int main(void)
 	end_with(&tumble, 0, "Status:   0x8", "fixed+0x0 of the program");
 	end_with(&give_up, 0x99, "Status:   0x99, flexio_dev_error()", "flexio_dev_error+0x");
 	end_with(&lose_stack, 0x3000, "Status:   0x8, store-access-fault",
-		 " bytes below the stack, which has 65536 bytes\n");
+		 " bytes below the stack, which has 8192 bytes\n");
 	end_with(&lose_stack, UINT64_MAX - 7, "Status:   0x8, store-access-fault",
 		 "Stack:    sp is 0xfffffffffffffff8, not in the stack: 0x");
 	end_with(&call_nothing, 0, "Status:   0x9, ", "  call 65535, which is unknown\n");

@@ -411,8 +411,8 @@ static double map_often(uint64_t count)
 	double start = bench_now();
 
 	for (uint64_t i = 0; i < count; i++) {
-		char *at = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-				0);
+		char *at = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				-1, 0);
 
 		check(at != MAP_FAILED, "mmap");
 		at[0] = 1;

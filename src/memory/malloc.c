@@ -33,15 +33,36 @@ __attribute__((noreturn)) static void refuse(const char *text)
 	abort();
 }
 
+/*
+ * Whether the page is in a block of ours. In a mapping may be one of libc's: where a library has written a
+ * jump over libc's mmap(), malloc() in there comes to our mappings, too.
+ */
+static bool is_in_block(uint32_t page)
+{
+	uint32_t head = page;
+
+	while (!(memory.pages.state[head] & PAGE_HEAD)) {
+		if (!head || (memory.pages.state[head] & PAGE_KIND) == PAGE_FREE ||
+		    (memory.pages.state[head] & PAGE_KIND) == PAGE_GONE)
+			return false;
+		head--;
+	}
+	return page - head < memory.pages.info[head].len;
+}
+
 /* Whether the address is one that only we know about. */
 static bool is_ours(const void *p)
 {
+	uint32_t page;
 	uint8_t state;
 
 	if (!memory_has(p))
 		return false;
-	state = memory.pages.state[((uintptr_t)p - memory.base) / MEMORY_PAGE];
-	return (state & PAGE_KIND) != PAGE_GONE || state == PAGE_KEPT;
+	page = (uint32_t)(((uintptr_t)p - memory.base) / MEMORY_PAGE);
+	state = memory.pages.state[page];
+	if (state == PAGE_KEPT || state == PAGE_FREE)
+		return true;
+	return (state & PAGE_KIND) != PAGE_GONE && is_in_block(page);
 }
 
 PUBLIC void *malloc(size_t size)

@@ -176,7 +176,8 @@ static int empty(const struct remap *call)
 		if (kind_of(first) == PAGE_SHARED)
 			ret = memory_punch(first, n);
 		else
-			RAW(SYS_madvise, memory_page(first), (size_t)n * MEMORY_PAGE, MADV_DONTNEED);
+			RAW(SYS_madvise, memory_page(first), (size_t)n * MEMORY_PAGE,
+			    MADV_DONTNEED);
 	}
 	return ret;
 }
@@ -198,8 +199,7 @@ static int move_by_copy(const struct remap *call, char **at)
 	ret = memory_mark_copy(to, call->new_len, call->first);
 	if (!ret)
 		ret = copy_all(call, to);
-	if (!ret && prot != (PROT_READ | PROT_WRITE) &&
-	    RAW(SYS_mprotect, to, call->new_len, prot))
+	if (!ret && prot != (PROT_READ | PROT_WRITE) && RAW(SYS_mprotect, to, call->new_len, prot))
 		ret = -errno;
 	*at = call->flags & MREMAP_FIXED ? call->to : to;
 	if (!ret && *at != to &&

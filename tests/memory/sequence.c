@@ -46,8 +46,8 @@ struct thing {
 	unsigned char gone[PAGES]; /* unmapped since */
 	unsigned char nofork[PAGES];
 	unsigned short marks[PAGES]; /* advice that the kernel keeps with the mapping */
-	bool moved; /* the kernel joins it with no other memory */
-	bool mixed; /* ... and may never again take it for one mapping */
+	bool moved;                  /* the kernel joins it with no other memory */
+	bool mixed;                  /* ... and may never again take it for one mapping */
 };
 
 struct run {
@@ -304,8 +304,8 @@ static void mark(struct thing *thing, size_t first, size_t count, int advice)
 	static const struct {
 		int advice, clear, set;
 	} rules[] = {
-		{ MADV_HUGEPAGE, 2, 1 }, { MADV_NOHUGEPAGE, 1, 2 },  { MADV_SEQUENTIAL, 0, 4 },
-		{ MADV_DONTFORK, 0, 8 }, { MADV_DOFORK, 8, 0 },      { MADV_DONTDUMP, 0, 16 },
+		{ MADV_HUGEPAGE, 2, 1 },   { MADV_NOHUGEPAGE, 1, 2 },  { MADV_SEQUENTIAL, 0, 4 },
+		{ MADV_DONTFORK, 0, 8 },   { MADV_DOFORK, 8, 0 },      { MADV_DONTDUMP, 0, 16 },
 		{ MADV_MERGEABLE, 0, 32 }, { MADV_WIPEONFORK, 0, 64 },
 	};
 
@@ -758,7 +758,8 @@ static void make_child(struct run *run)
 static void step(struct run *run, bool may_fork)
 {
 	static void (*const with_mapping[])(struct run *, struct thing *) = {
-		protect, advise, advise, unmap, lock, map_over, move, move, poke, ask, probe, end, fill,
+		protect, advise, advise, unmap, lock, map_over, move,
+		move,    poke,   ask,    probe, end,  fill,
 	};
 	struct thing *thing = &run->things[next(run, THINGS)];
 

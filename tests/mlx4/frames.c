@@ -270,7 +270,7 @@ static void other_frames(void **state)
 {
 	struct mlx4_cqe cqe;
 
-	memset(tx.buf, 0x42, 1500);
+	memset(tx.buf, 0x43, 1500);
 	send_frame(1500, 0);
 	queue_post(&queues[0], 8192);
 	pattern_fill(tx.buf + 14, 1486, 5);
@@ -287,7 +287,7 @@ static void loopback_is_asked_for(void **state)
 {
 	struct mlx4_cqe cqe;
 
-	memset(tx.buf, 0x42, 200);
+	memset(tx.buf, 0x43, 200);
 	queue_post(&queues[0], 8192);
 	send_frame_to(NULL, 200, 0);
 	assert_false(raw_poll(&queues[0].raw_cq, &cqe));
@@ -312,7 +312,7 @@ static void vlan_is_told(void **state)
 	queue_post(&queues[0], 8192);
 	queue_post(&queues[0], 8192 + SLOT);
 	for (int tagged = 1; tagged >= 0; tagged--) {
-		memset(tx.buf, 0x42, 200);
+		memset(tx.buf, 0x43, 200);
 		put16(tx.buf + 12, tagged ? 0x8100 : 0x88b5);
 		put16(tx.buf + 14, 3 << 13 | 0x123); /* priority 3 */
 		send_frame(200, 0);
@@ -398,7 +398,7 @@ static void wq_states(void **state)
 	struct mlx4_cqe cqe;
 	struct queue *q = &queues[0];
 
-	memset(tx.buf, 0x42, 8192);
+	memset(tx.buf, 0x43, 8192);
 	queue_post(q, 8192);
 	queue_post(q, 8192);
 	send_frame(SLOT + 100, 0);

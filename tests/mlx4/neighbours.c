@@ -62,8 +62,8 @@ static void send_frame(uint32_t len, uint32_t number)
 	fill_frame(tx.buf, len, number);
 	raw_send(&rtx, 0, len, MLX4_WQE_CTRL_CQ_UPDATE);
 	raw_ring(&rtx);
-	/* A frame is gone when it is rung: nobody is waited for. */
-	check(raw_poll(&rtx.send, &cqe));
+	/* It waits for receivers that have no room. */
+	raw_wait(&rtx.send, &cqe);
 	check(mlx4dv_get_cqe_opcode(&cqe) != MLX4_CQE_OPCODE_ERROR);
 	raw_free(&rtx, &cqe);
 }

@@ -485,8 +485,8 @@ static void ignored_specifications(void)
 	add_default(&in, IBV_FLOW_ATTR_MC_DEFAULT);
 	add_dmac(&in, here);
 	multi = flow_make(&other, &in);
-	put_eth(f, 0, here, there, 0x88b5);
-	station_send(&tx, f, sizeof(f), 0);
+	put_eth(f, 0, there, there + 1, 0x88b5);
+	station_send(&far, f, sizeof(f), 0);
 	station_expect(&rx, f, sizeof(f));
 	station_quiet(&other);
 	put_eth(f, 0, group, there, 0x88b5);

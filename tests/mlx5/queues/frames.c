@@ -111,15 +111,19 @@ static void close_rule(void)
 
 /* --- frames -------------------------------------------------------------------------------------- */
 
+/* First byte of the destination: 3, a group, which queues of the port hear; 2, an address that is not the port's. */
+static uint8_t destination = 3;
+
 /* An IPv4 and UDP header, and a pattern; the source port decides where a hash leads. */
 static void fill_frame(uint8_t *frame, uint16_t port, uint32_t seed)
 {
-	static const uint8_t head[] = { 2, 0, 0,    0, 0, 9,           2,  0, 0, 0, 0,  8,
+	static const uint8_t head[] = { 3, 0, 0,    0, 0, 9,           2,  0, 0, 0, 0,  8,
 					8, 0, 0x45, 0, 0, LENGTH - 14, 0,  0, 0, 0, 64, 17,
 					0, 0, 10,   0, 0, 1,           10, 0, 0, 2 };
 
 	pattern_fill(frame, LENGTH, seed);
 	memcpy(frame, head, sizeof(head));
+	frame[0] = destination;
 	put_bits(frame, 34 * 8, 16, port);
 	put_bits(frame, 36 * 8, 16, 7);
 	put_bits(frame, 38 * 8, 16, LENGTH - 34);
@@ -371,6 +375,7 @@ static void own_domain(void)
 	open_direct_tir(rqs[0].number, domain_number);
 	open_rule();
 	hand_recv(&rqs[0], SLOT, SLOT);
+	destination = 2;
 	send_frame(1, 1);
 	check(!hand_poll(&cqs[0], &cqe));
 	command_begin(&c, 0x901);
@@ -383,6 +388,7 @@ static void own_domain(void)
 	check_eq(get_bits(c.out, CTX + 0x126, 2), 1);
 	check_eq(get_bits(c.out, CTX + 0xe8, 24), rqs[0].number);
 	check_eq(get_bits(c.out, CTX + 0x128, 24), domain_number);
+	destination = 3;
 	close_rule();
 	object_end(&tir);
 	close_rq(0);

@@ -33,7 +33,7 @@ static struct {
 /* No protocol that the card knows: the length is free. */
 static void fill_frame(uint8_t *frame, uint32_t len, uint32_t seed)
 {
-	static const uint8_t head[] = { 2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x88, 0xb5 };
+	static const uint8_t head[] = { 3, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x88, 0xb5 };
 
 	pattern_fill(frame, len, seed);
 	memcpy(frame, head, sizeof(head));

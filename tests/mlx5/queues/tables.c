@@ -98,7 +98,7 @@ static void send_frame(void)
 {
 	uint8_t frame[LENGTH] = { 0 };
 
-	put_eth(frame, 0, 0x020000000001, 0x020000000002, 0x88b5);
+	put_eth(frame, 0, 0x030000000001, 0x020000000002, 0x88b5);
 	station_send(&tx, frame, sizeof(frame), 0);
 }
 
@@ -430,7 +430,7 @@ static void send_from(uint32_t domain)
 	hand_wq_create(&sq, &c);
 	check_eq(hand_wq_state(&sq, 0x905, WQ_RST, WQ_RDY), 0);
 	memset(hand.buf, 0, LENGTH);
-	put_eth(hand.buf, 0, 0x020000000001, 0x020000000002, 0x88b5);
+	put_eth(hand.buf, 0, 0x030000000001, 0x020000000002, 0x88b5);
 	wqe_begin(&wqe, MLX5_OPCODE_SEND, MLX5_WQE_CTRL_CQ_UPDATE, 0);
 	eth = wqe_put(&wqe, 16);
 	memset(eth, 0, 16);

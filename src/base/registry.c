@@ -866,6 +866,24 @@ void vb_registry_reap(void)
 	unlock_registry(&before);
 }
 
+/*
+ * With the lock: what a process that is gone had claimed is free, even where its slot is not reaped yet:
+ * a process that copies from or to its memory keeps that, and with it the lock of the slot, a little
+ * longer.
+ */
+static bool is_claimed(unsigned int number)
+{
+	struct vb_slot_info info;
+
+	while (vb_registry_claimant(number, &info)) {
+		if (!kill(info.pid, 0) || errno != ESRCH)
+			return true;
+		atomic_fetch_and_explicit(&registry.place.file->slot[info.slot].claims,
+					  ~(1ull << number), memory_order_acq_rel);
+	}
+	return false;
+}
+
 int vb_registry_claim(unsigned int number)
 {
 	VB_NO_CANCEL;
@@ -880,7 +898,7 @@ int vb_registry_claim(unsigned int number)
 		return ret;
 	if (vb_registry_claimant(number, &info)) {
 		reap_locked();
-		ret = vb_registry_claimant(number, &info) ? -EBUSY : 0;
+		ret = is_claimed(number) ? -EBUSY : 0;
 	}
 	if (!ret)
 		atomic_fetch_or_explicit(&registry.place.file->slot[registry.self.slot].claims,

@@ -50,7 +50,7 @@ def build():
 
 
 def environment(**env):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith('VERBATIM_')}
+    clean = {name: value for name, value in os.environ.items() if name == 'VERBATIM_SHM_DIR' or not name.startswith('VERBATIM_')}
     return {**clean, **env}
 
 

@@ -29,6 +29,7 @@
 
 #include "base/lock.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "base/tsan.h"
 
 /*
@@ -263,6 +264,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 			return;
 		}
 		vb_fault_of_program(info);
+	} else if (vb_thread_serve(info)) {
+		return;
 	}
 	chain(sig, info, context);
 }
@@ -300,6 +303,12 @@ void vb_fault_on_handlers(void (*wait)(void))
 	atomic_store_explicit(vb_signal_keeper.settle, wait, memory_order_release);
 }
 
+void vb_fault_on_rights(vb_rights_hook *hook)
+{
+	atomic_store_explicit(keeper->rights, hook, memory_order_release);
+	atomic_store_explicit(vb_signal_keeper.rights, hook, memory_order_release);
+}
+
 bool vb_fault_is_closing_in(void)
 {
 	return atomic_load_explicit(keeper->closing_in, memory_order_relaxed) ||
@@ -322,8 +331,9 @@ static int install(int sig, const struct sigaction *own)
 	struct sigaction ours = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
 
 	vb_sigset_put_bits(&ours.sa_mask, ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC));
-	ours.sa_flags |=
-		vb_signal_has_handler(own) ? own->sa_flags & (SA_ONSTACK | SA_RESTART) : SA_ONSTACK;
+	/* One that is sent to a thread of ours interrupts nothing there, if the program lets us choose. */
+	ours.sa_flags |= vb_signal_has_handler(own) ? own->sa_flags & (SA_ONSTACK | SA_RESTART)
+						    : SA_ONSTACK | SA_RESTART;
 	return vb_libc_sigaction(sig, &ours, NULL) ? -errno : 0;
 }
 

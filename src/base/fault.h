@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/public.h"
+#include "base/rights.h"
 
 /* Install the handlers, or put them back in front where the program has installed its own since. */
 VB_PUBLIC int vb_fault_arm(void);
@@ -53,6 +54,9 @@ bool vb_fault_has_handlers(void);
 void vb_fault_find_handlers(void);
 /* Wait is called before the first one is installed. */
 void vb_fault_on_handlers(void (*wait)(void));
+
+/* Hook is asked from now on where the program changes users, groups or rights. */
+void vb_fault_on_rights(vb_rights_hook *hook);
 
 /* Whether the program is about to close itself in by seccomp, or has done so, by libc's functions. */
 bool vb_fault_is_closing_in(void);

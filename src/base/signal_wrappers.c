@@ -9,13 +9,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/select.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/real.h"
 #include "base/signals.h"
@@ -240,20 +236,4 @@ VB_PUBLIC int epoll_pwait2(int fd, struct epoll_event *events, int count,
 {
 	ASIDE(epoll_pwait2, fd, events, count, timeout, set);
 	return WAIT(set, REAL(epoll_pwait2)(fd, events, count, timeout, wait.mask));
-}
-
-/* --- filters ---------------------------------------------------------------------------------- */
-
-/* Allowed in signal handlers. What libc's own does is the system call. */
-VB_PUBLIC int prctl(int option, ...)
-{
-	unsigned long arg[4];
-	va_list args;
-
-	va_start(args, option);
-	for (int i = 0; i < 4; i++)
-		arg[i] = va_arg(args, unsigned long);
-	va_end(args);
-	vb_signal_note_prctl(option);
-	return (int)syscall(SYS_prctl, option, arg[0], arg[1], arg[2], arg[3]);
 }

@@ -333,10 +333,20 @@ void vb_signal_note_prctl(int option)
 		atomic_store_explicit(&closing_in, true, memory_order_relaxed);
 }
 
+/* --- rights ----------------------------------------------------------------------------------- */
+
+static _Atomic(vb_rights_hook *) rights_hook;
+
+vb_rights_hook *vb_signal_rights_hook(void)
+{
+	return atomic_load_explicit(&rights_hook, memory_order_acquire);
+}
+
 const struct vb_signal_keeper vb_signal_keeper = {
 	.is_held = is_held,
 	.hold = hold,
 	.handlers = &handlers,
 	.settle = &settle,
 	.closing_in = &closing_in,
+	.rights = &rights_hook,
 };

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/public.h"
+#include "base/rights.h"
 
 typedef void vb_signal_settle(void);
 
@@ -79,6 +80,8 @@ struct vb_signal_keeper {
 	_Atomic(vb_signal_settle *) *settle;
 	/* whether it has said that it would filter its system calls */
 	_Atomic bool *closing_in;
+	/* asked where it changes users, groups or rights; NULL: no card was ever open */
+	_Atomic(vb_rights_hook *) *rights;
 };
 
 extern const struct vb_signal_keeper vb_signal_keeper;
@@ -127,6 +130,9 @@ VB_PUBLIC void vb_signal_unblock(const sigset_t *before);
 /* prctl(2) is called for this: the program may be about to filter its system calls. */
 VB_PUBLIC void vb_signal_note_prctl(int option);
 
+/* Of vb_signal_keeper; NULL: there is no thread of ours yet. */
+VB_PUBLIC vb_rights_hook *vb_signal_rights_hook(void);
+
 /*
  * Of the preload: whether its functions only pass on what they are called with. They do where
  * ThreadSanitizer's library comes behind them. It has to see every handler, which it calls when its
@@ -136,7 +142,7 @@ VB_PUBLIC void vb_signal_note_prctl(int option);
 bool vb_signal_stands_aside(void);
 
 /* Whether this is a child of vfork(): its memory is another process's. */
-bool vb_signal_is_borrowed(void);
+VB_PUBLIC bool vb_signal_is_borrowed(void);
 
 /* pthread_sigmask(3): 0 or a positive errno; errno itself stays as it was. */
 VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

@@ -9,22 +9,56 @@
  *
  * The program's last thread may end between the first two lines, or the last two: then ours is the one
  * that brings the count to 0, and ends the process as the program's would have.
+ *
+ * A thread that runs is in a list, so that all can be made to act at once (vb_thread_run_in_all()): by a
+ * signal that they do not block, whatever they do or wait for. The one that asks holds the list's lock until
+ * all have answered, so that none ends meanwhile; whoever starts one holds it until the thread is in the list.
+ *
+ *	IDLE ---> ASKED ---> ACTS ---> IDLE     a thread that does not come to it is taken from ASKED to IDLE
  */
 #include "base/thread.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/lock.h"
+#include "base/rights.h"
+#include "base/signals.h"
 
 const struct vb_thread_attr vb_thread_detached = { .detached = true };
 
-struct start {
+enum { IDLE, ASKED, ACTS };
+
+static const uint64_t patience = 2000000000; /* for one that does not answer, ns */
+
+struct thread {
 	void *(*run)(void *arg);
 	void *arg;
 	_Atomic unsigned int *count; /* of libc; NULL: it has none that we know */
+	struct thread *next;
+	_Atomic pid_t id; /* 0: it has not come so far */
+	_Atomic uint32_t state;
 };
+
+static struct {
+	struct vb_lock lock; /* with signals blocked */
+	_Atomic(struct thread *) first;
+	/* That of the process whose threads they are: a child has none of them. */
+	_Atomic pid_t process;
+	void (*act)(void *arg);
+	void *arg;
+} list;
+
+static _Thread_local struct thread *volatile self __attribute__((tls_model("initial-exec")));
 
 /*
  * libc's count of threads. It is not for programs, but has had its name and type since there is one:
@@ -42,17 +76,154 @@ static _Atomic unsigned int *find_count(void)
 	return count;
 }
 
+/* --- the list --------------------------------------------------------------------------------- */
+
+static void list_lock(sigset_t *before)
+{
+	vb_signal_block(before);
+	vb_lock(&list.lock);
+}
+
+static void list_unlock(const sigset_t *before)
+{
+	vb_unlock(&list.lock);
+	vb_signal_unblock(before);
+}
+
+/* The lock is held. */
+static void list_add(struct thread *thread)
+{
+	pid_t process = getpid();
+
+	if (atomic_load_explicit(&list.process, memory_order_relaxed) != process)
+		list.first = NULL;
+	atomic_store_explicit(&list.process, process, memory_order_relaxed);
+	thread->next = list.first;
+	list.first = thread;
+	vb_fault_on_rights(vb_rights_follow);
+}
+
+/* The lock is held. */
+static void list_remove(const struct thread *thread)
+{
+	struct thread *at = list.first;
+
+	if (at == thread) {
+		list.first = thread->next;
+		return;
+	}
+	while (at && at->next != thread)
+		at = at->next;
+	if (at)
+		at->next = thread->next;
+}
+
+bool vb_thread_reachable(void)
+{
+	return !self && list.first &&
+	       atomic_load_explicit(&list.process, memory_order_relaxed) == getpid();
+}
+
+bool vb_thread_program_has_one(void)
+{
+	_Atomic unsigned int *count = find_count();
+
+	return count && atomic_load_explicit(count, memory_order_relaxed) == 1;
+}
+
+/* A signal of which the handler knows that it is ours: no other has this value. */
+static bool thread_ask(struct thread *thread)
+{
+	siginfo_t info = { .si_code = SI_QUEUE };
+
+	while (!atomic_load_explicit(&thread->id, memory_order_acquire))
+		sched_yield();
+	info.si_signo = SIGSEGV;
+	info.si_pid = list.process;
+	info.si_value.sival_ptr = &list;
+	atomic_store_explicit(&thread->state, ASKED, memory_order_release);
+	return !syscall(SYS_rt_tgsigqueueinfo, list.process, thread->id, SIGSEGV, &info);
+}
+
+static bool thread_await(struct thread *thread, uint64_t until)
+{
+	uint32_t state;
+
+	while ((state = atomic_load_explicit(&thread->state, memory_order_acquire)) != IDLE) {
+		uint64_t now = vb_now_ns();
+		struct timespec left = { .tv_sec = 1 };
+
+		if (now >= until && state == ASKED &&
+		    atomic_compare_exchange_strong_explicit(&thread->state, &state, IDLE,
+							    memory_order_acq_rel,
+							    memory_order_acquire))
+			return false;
+		syscall(SYS_futex, &thread->state, FUTEX_WAIT_PRIVATE, state, &left, NULL, 0);
+	}
+	return true;
+}
+
+bool vb_thread_run_in_all(void (*act)(void *arg), void *arg)
+{
+	bool all = true, armed = vb_fault_is_armed();
+	uint64_t until = vb_now_ns() + patience;
+	sigset_t before;
+
+	if (!armed)
+		return false; /* the handler is another one, which knows nothing of us */
+	list_lock(&before);
+	list.act = act;
+	list.arg = arg;
+	for (struct thread *thread = list.first; thread; thread = thread->next)
+		if (!thread_ask(thread))
+			atomic_store_explicit(&thread->state, IDLE, memory_order_relaxed);
+	for (struct thread *thread = list.first; thread; thread = thread->next)
+		all &= thread_await(thread, until);
+	list_unlock(&before);
+	return all;
+}
+
+bool vb_thread_serve(const siginfo_t *info)
+{
+	struct thread *thread = self;
+	uint32_t asked = ASKED;
+	int err = errno;
+
+	if (info->si_code != SI_QUEUE || info->si_value.sival_ptr != &list ||
+	    info->si_pid != getpid())
+		return false;
+	if (!thread || !atomic_compare_exchange_strong_explicit(&thread->state, &asked, ACTS,
+								memory_order_acquire,
+								memory_order_relaxed))
+		return true; /* too late */
+	list.act(list.arg);
+	atomic_store_explicit(&thread->state, IDLE, memory_order_release);
+	syscall(SYS_futex, &thread->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	errno = err;
+	return true;
+}
+
+/* --- start and end ---------------------------------------------------------------------------- */
+
 static void *thread_main(void *arg)
 {
-	struct start start = *(struct start *)arg;
+	struct thread *thread = arg;
+	_Atomic unsigned int *count = thread->count;
 	void *result = NULL;
+	sigset_t before;
 
-	free(arg);
+	self = thread;
+	atomic_store_explicit(&thread->id, gettid(), memory_order_release);
 	/* Relaxed, as libc: the count orders nothing. */
-	if (!start.count || atomic_fetch_sub_explicit(start.count, 1, memory_order_relaxed) != 1)
-		result = start.run(start.arg);
-	if (start.count)
-		atomic_fetch_add_explicit(start.count, 1, memory_order_relaxed);
+	if (!count || atomic_fetch_sub_explicit(count, 1, memory_order_relaxed) != 1)
+		result = thread->run(thread->arg);
+	list_lock(&before);
+	list_remove(thread);
+	self = NULL;
+	list_unlock(&before);
+	free(thread);
+	if (count)
+		atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
 	return result;
 }
 
@@ -71,35 +242,50 @@ static void block_signals(const struct vb_thread_attr *attr, sigset_t *before)
 	pthread_sigmask(SIG_SETMASK, &set, before);
 }
 
+/* The thread gets the rights that this one has, and those who change all wait until it is in the list. */
+static int thread_create(pthread_t *started, const pthread_attr_t *how, struct thread *thread,
+			 const struct vb_thread_attr *attr)
+{
+	sigset_t listed, before;
+	int err;
+
+	list_lock(&listed);
+	block_signals(attr, &before);
+	list_add(thread);
+	err = pthread_create(started, how, thread_main, thread);
+	if (err)
+		list_remove(thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	list_unlock(&listed);
+	return err;
+}
+
 int vb_thread_start(pthread_t *thread, const struct vb_thread_attr *attr, void *(*run)(void *arg),
 		    void *arg)
 {
 	static const struct vb_thread_attr usual;
-	struct start *start = malloc(sizeof(*start));
+	struct thread *new = malloc(sizeof(*new));
 	pthread_attr_t how;
 	pthread_t started;
-	sigset_t before;
 	int err;
 
-	if (!start)
+	if (!new)
 		return -ENOMEM;
-	*start = (struct start){ run, arg, find_count() };
+	*new = (struct thread){ run, arg, find_count() };
 	attr = attr ? attr : &usual;
 	err = pthread_attr_init(&how);
 	if (err)
-		goto free_start;
+		goto free_new;
 	if (attr->stack)
 		pthread_attr_setstacksize(&how, attr->stack);
 	if (attr->detached)
 		pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-	block_signals(attr, &before);
-	err = pthread_create(&started, &how, thread_main, start);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	err = thread_create(&started, &how, new, attr);
 	pthread_attr_destroy(&how);
 	if (!err && thread)
 		*thread = started;
-free_start:
+free_new:
 	if (err)
-		free(start);
+		free(new);
 	return -err;
 }

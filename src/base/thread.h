@@ -17,6 +17,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -33,3 +34,18 @@ VB_PUBLIC extern const struct vb_thread_attr vb_thread_detached;
 /* attr may be NULL, and thread, too, where it is detached. 0 or -errno. */
 VB_PUBLIC int vb_thread_start(pthread_t *thread, const struct vb_thread_attr *attr,
 			      void *(*run)(void *arg), void *arg);
+
+/* Whether the program has one thread: ours are not counted, and a libc that does not count has more. */
+bool vb_thread_program_has_one(void);
+
+/* Whether there are threads of ours, and this is another one and not in another process. */
+bool vb_thread_reachable(void);
+
+/*
+ * Run act(arg) in every thread of ours, in a handler of SIGSEGV, and wait for the end of it. Allowed in
+ * signal handlers. False: a thread did not come to it, for some seconds.
+ */
+bool vb_thread_run_in_all(void (*act)(void *arg), void *arg);
+
+/* For the handler of SIGSEGV: whether the signal was sent by vb_thread_run_in_all(), and is served. */
+bool vb_thread_serve(const siginfo_t *info);

@@ -12,7 +12,7 @@ import sys
 import interposed
 
 # Names in the first column of these sections are functions.
-FUNCTIONS = ('### Signals', '### Files', '### Memory and children')
+FUNCTIONS = ('### Signals', '### Users and rights', '### Files', '### Memory and children')
 
 
 def read(path):

@@ -4,13 +4,16 @@
  * leaves its namespaces, with a thread beside it and without. Every result is printed, and is the
  * same whatever is loaded with it.
  *
- * What a thread beside the program changes (docs/in-your-process.md: namespaces of users, rights
- * that belong to one thread) is done in children: Verbatim's threads are not there.
+ * Rights are dropped in the program itself, one order after the other, each in a process that is
+ * started for it: there Verbatim's threads are beside the program's. Namespaces of users, which no
+ * process with threads can leave (docs/in-your-process.md), are left in children of fork().
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/securebits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -185,6 +188,211 @@ static void drops_rights(void)
 	CALL(kill(1, 0));
 }
 
+/* --- rights of the process itself ------------------------------------------------------------- */
+
+int capset(cap_user_header_t header, const cap_user_data_t data);
+
+enum { NOBODY = 65534 };
+
+/* What /proc says about a thread's users, groups and rights. */
+static void describe(const char *thread, char *text, size_t size)
+{
+	static const char *const kinds[] = { "Uid:",    "Gid:",    "Groups:", "CapInh:",    "CapPrm:",
+					     "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:" };
+	char path[300], line[4096];
+	FILE *status;
+
+	text[0] = 0;
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
+	status = fopen(path, "r");
+	while (status && fgets(line, sizeof(line), status))
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+			if (!strncmp(line, kinds[i], strlen(kinds[i])))
+				strncat(text, line, size - strlen(text) - 1);
+	if (status)
+		fclose(status);
+}
+
+/* A thread that kept a right has it for all: they share their memory. */
+static void say_threads(void)
+{
+	char own[8192], other[8192], name[16];
+	DIR *threads = opendir("/proc/self/task");
+	struct dirent *entry;
+	int differ = 0;
+
+	snprintf(name, sizeof(name), "%d", getpid());
+	describe(name, own, sizeof(own));
+	while (threads && (entry = readdir(threads)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		describe(entry->d_name, other, sizeof(other));
+		if (!strcmp(own, other))
+			continue;
+		differ++;
+		fprintf(stderr, "thread %s:\n%s", entry->d_name, other);
+	}
+	if (threads)
+		closedir(threads);
+	printf("%s\tthreads that differ: %d\n", own, differ);
+	fflush(stdout);
+}
+
+/* Rights of the user are left only for groups, or not at all. */
+static int keep_caps(uint32_t effective, uint32_t permitted)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { effective, permitted, 0 } };
+
+	return capset(&header, data);
+}
+
+static void change_ids(void)
+{
+	gid_t groups[] = { 7, 8, 9 };
+
+	CALL(setgroups(3, groups));
+	CALL(setregid((gid_t)-1, NOBODY));
+	CALL(setegid(getgid()));
+	CALL(setgid(NOBODY));
+	CALL(setreuid((uid_t)-1, NOBODY));
+	CALL(setuid(NOBODY));
+	CALL(seteuid((uid_t)-1));
+	CALL(initgroups("nobody", NOBODY));
+	CALL(setuid(0));
+}
+
+static void drops_ids(void)
+{
+	change_ids();
+}
+
+static void drops_caps_then_ids(void)
+{
+	CALL(keep_caps(0, 0));
+	say_threads();
+	change_ids();
+}
+
+static void drops_ids_keeps_caps(void)
+{
+	CALL(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0));
+	CALL(setresuid(NOBODY, NOBODY, NOBODY));
+	say_threads();
+	CALL(keep_caps(1 << CAP_SETGID | 1 << CAP_SETUID, 1 << CAP_SETGID | 1 << CAP_SETUID));
+	change_ids();
+	CALL(setresuid(3, 4, 5));
+	CALL(keep_caps(0, 0));
+	CALL(setgroups(0, NULL));
+}
+
+static void drops_all_but_groups(void)
+{
+	CALL(keep_caps(1 << CAP_SETGID, 1 << CAP_SETGID));
+	CALL(setgroups(0, NULL));
+	CALL(setuid(NOBODY));
+	CALL(setresgid(1, 2, 3));
+	CALL(keep_caps(0, 1 << CAP_SETGID));
+	CALL(setgroups(0, NULL));
+	CALL(initgroups("nobody", 7));
+}
+
+static void drops_for_ever(void)
+{
+	CALL(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CALL(prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0));
+	CALL(prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED, 0, 0,
+		   0));
+	CALL(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0));
+	say_threads();
+	CALL(setresuid(NOBODY, NOBODY, 0));
+	CALL(setgroups(0, NULL));
+	CALL(keep_caps(0, 0));
+	CALL(setgroups(1, (gid_t[]){ 5 }));
+	CALL(setresuid(0, 0, 0));
+}
+
+/* By numbers, past libc's functions: seen with the next of those. */
+static void drops_by_numbers(void)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct none[2] = { { 0 } };
+
+	CALL(syscall(SYS_prctl, PR_SET_KEEPCAPS, 1, 0, 0, 0));
+	CALL(setresuid(NOBODY, NOBODY, NOBODY));
+	say_threads();
+	CALL(syscall(SYS_capset, &header, none));
+	CALL(setgroups(0, NULL));
+	CALL(setuid(0));
+}
+
+/* libc tells the program's own thread, and with it ours. */
+static void drops_with_thread(void)
+{
+	pthread_t thread;
+	int ends[2];
+
+	if (pipe(ends) || pthread_create(&thread, NULL, wait_at, ends))
+		_exit(1);
+	change_ids();
+	say_threads();
+	close(ends[1]);
+	pthread_join(thread, NULL);
+	CALL(keep_caps(0, 0));
+	CALL(setgroups(0, NULL));
+}
+
+/* In a child that borrows the memory: nothing of it is for this process. */
+static void drops_in_borrowed(void)
+{
+	pid_t pid = vfork();
+
+	if (!pid) {
+		int refused = setgroups(0, NULL) | setgid(NOBODY) | setuid(NOBODY) | keep_caps(0, 0);
+
+		_exit(refused ? 1 : 0);
+	}
+	say_end(pid);
+}
+
+static const struct order {
+	const char *name;
+	void (*drop)(void);
+} orders[] = {
+	{ "drops ids", drops_ids },
+	{ "drops capabilities, then ids", drops_caps_then_ids },
+	{ "drops ids and keeps capabilities", drops_ids_keeps_caps },
+	{ "drops all but groups", drops_all_but_groups },
+	{ "drops for ever", drops_for_ever },
+	{ "drops by numbers", drops_by_numbers },
+	{ "drops with a thread", drops_with_thread },
+	{ "drops in a child of vfork()", drops_in_borrowed },
+};
+enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
+
+static int drop_as(const char *name)
+{
+	for (int i = 0; i < ORDERS; i++)
+		if (!strcmp(orders[i].name, name)) {
+			orders[i].drop();
+			say_threads();
+			return 0;
+		}
+	return 1;
+}
+
+static void in_process(const char *name)
+{
+	char *argv[] = { self, (char *)"--drop", (char *)name, NULL };
+	pid_t pid;
+
+	printf("%s\n", name);
+	fflush(stdout);
+	if (posix_spawn(&pid, self, NULL, NULL, argv, environ))
+		_exit(1);
+	say_end(pid);
+}
+
 /* --- namespaces ------------------------------------------------------------------------------- */
 
 static void leave(int flag)
@@ -252,6 +460,8 @@ static void starts_session(void)
 int main(int argc, char **argv)
 {
 	self = argv[0];
+	if (argc > 2 && !strcmp(argv[1], "--drop"))
+		return drop_as(argv[2]);
 	if (argc > 1) {
 		printf("\t%s\n", argv[1]);
 		return 9;
@@ -261,6 +471,8 @@ int main(int argc, char **argv)
 	in_child("becomes another", becomes_another);
 	in_child("becomes another, with a thread", becomes_another_with_thread);
 	in_child("drops rights", drops_rights);
+	for (int i = 0; i < ORDERS; i++)
+		in_process(orders[i].name);
 	in_child("leaves files", leaves_files);
 	in_child("leaves users", leaves_users);
 	in_child("leaves mounts", leaves_mounts);
@@ -273,5 +485,7 @@ int main(int argc, char **argv)
 	forks();
 	leaves_files();
 	becomes_another_with_thread();
+	drops_rights();
+	CALL(setgroups(0, NULL));
 	return 0;
 }

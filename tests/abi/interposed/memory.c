@@ -453,6 +453,21 @@ static void bad_shmat(void)
 	CALL(POINTER, shmat(-1, pages(), SHM_REMAP));
 }
 
+static void good_shmget(void)
+{
+	int id = -1;
+
+	CALL(FLAG, (id = shmget(IPC_PRIVATE, LARGE, IPC_CREAT | 0600)) >= 0);
+	CALL(NUMBER, shmctl(id, IPC_RMID, NULL));
+}
+
+static void bad_shmget(void)
+{
+	CALL(NUMBER, shmget(IPC_PRIVATE, 0, IPC_CREAT | 0600));
+	CALL(NUMBER, shmget(IPC_PRIVATE, too_much, IPC_CREAT | 0600));
+	CALL(NUMBER, shmget(0x7e57ab1e, PAGE, 0600));
+}
+
 static void *run_empty(void *arg)
 {
 	return arg;
@@ -523,6 +538,7 @@ static const struct row rows[] = {
 	ROW(munlock),
 	ROW(mlockall),
 	ROW(shmat),
+	ROW(shmget),
 	ROW(pthread_attr_setstack),
 	ROW_GOOD(pthread_attr_setstackaddr),
 };

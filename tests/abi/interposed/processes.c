@@ -2,8 +2,11 @@
 /* Children, limits, and system calls by number. */
 #include "rows.h"
 
+#include <grp.h>
+#include <linux/capability.h>
 #include <pty.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -236,7 +239,86 @@ static void prlimit_badly(prlimit_function *function)
 PRLIMIT(prlimit)
 PRLIMIT(prlimit64)
 
+/* --- users, groups and rights ----------------------------------------------------------------- */
+
+int capset(cap_user_header_t header, const cap_user_data_t data);
+
+static int put_caps(uint32_t caps)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { caps, caps, 0 } };
+
+	return capset(&header, data);
+}
+
+static void say_ids(void)
+{
+	uid_t user[3];
+	gid_t group[3];
+
+	getresuid(&user[0], &user[1], &user[2]);
+	getresgid(&group[0], &group[1], &group[2]);
+	say("\tusers %u %u %u, groups %u %u %u and %d\n", user[0], user[1], user[2], group[0],
+	    group[1], group[2], getgroups(0, NULL));
+}
+
+enum { OTHER = 65534 };
+
+/* As root it becomes another, as another user it stays what it is; then 0 is refused. */
+#define IDS(name, good_call, bad_call)   \
+	static void good_##name(void)    \
+	{                                \
+		CALL(NUMBER, good_call); \
+		say_ids();               \
+	}                                \
+	static void bad_##name(void)     \
+	{                                \
+		put_caps(0);             \
+		CALL(NUMBER, bad_call);  \
+		say_ids();               \
+	}
+
+static gid_t some_groups[] = { 1, 2, 3 };
+
+IDS(setuid, setuid(geteuid() ? geteuid() : OTHER), setuid(12345))
+IDS(setgid, setgid(geteuid() ? getegid() : OTHER), setgid(12345))
+IDS(seteuid, seteuid(geteuid() ? geteuid() : OTHER), seteuid((uid_t)-1))
+IDS(setegid, setegid(geteuid() ? getegid() : OTHER), setegid((gid_t)-1))
+IDS(setreuid, setreuid((uid_t)-1, geteuid() ? geteuid() : OTHER), setreuid(12345, 12345))
+IDS(setregid, setregid((gid_t)-1, geteuid() ? getegid() : OTHER), setregid(12345, 12345))
+IDS(setresuid, setresuid((uid_t)-1, (uid_t)-1, (uid_t)-1), setresuid(12345, 1, 2))
+IDS(setresgid, setresgid((gid_t)-1, (gid_t)-1, (gid_t)-1), setresgid(12345, 1, 2))
+IDS(setgroups, setgroups(3, some_groups), setgroups(3, some_groups))
+IDS(initgroups, initgroups("root", 7), initgroups("root", 7))
+
+static void good_capset(void)
+{
+	CALL(NUMBER, put_caps(0));
+}
+
+static void bad_capset(void)
+{
+	struct __user_cap_header_struct header = { 1, 0 };
+
+	put_caps(0);
+	CALL(NUMBER, put_caps(1 << CAP_CHOWN));
+	CALL(NUMBER, capset(NULL, NULL));
+	CALL(NUMBER, capset(&header, NULL));
+	say("\t%x\n", header.version);
+}
+
 static const struct row rows[] = {
+	ROW(setuid),
+	ROW(setgid),
+	ROW(seteuid),
+	ROW(setegid),
+	ROW(setreuid),
+	ROW(setregid),
+	ROW(setresuid),
+	ROW(setresgid),
+	ROW(setgroups),
+	ROW(initgroups),
+	ROW(capset),
 	ROW(fork),
 	ROW(_Fork),
 	ROW(__fork),

@@ -65,7 +65,7 @@ static long call_make(const struct vb_rights_call *call)
 		       call->arg[4]);
 }
 
-/* In each thread of ours, in a signal handler. */
+/* In each thread of ours, perhaps in a signal handler. */
 static void request_serve(void *arg)
 {
 	struct request *request = arg;

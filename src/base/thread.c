@@ -10,8 +10,8 @@
  * The program's last thread may end between the first two lines, or the last two: then ours is the one
  * that brings the count to 0, and ends the process as the program's would have.
  *
- * A thread that runs is in a list, so that all can be made to act at once (vb_thread_run_in_all()): by a
- * signal that they do not block, whatever they do or wait for. The one that asks holds the list's lock until
+ * A thread that runs is in a list, so that all can be made to act at once (vb_thread_run_in_all()): when
+ * they are woken, or by a signal that they do not block, whatever they do or wait for. The one that asks holds the list's lock until
  * all have answered, so that none ends meanwhile; whoever starts one holds it until the thread is in the list.
  *
  *	IDLE ---> ASKED ---> ACTS ---> IDLE     a thread that does not come to it is taken from ASKED to IDLE
@@ -44,6 +44,7 @@ struct thread {
 	void *(*run)(void *arg);
 	void *arg;
 	_Atomic unsigned int *count; /* of libc; NULL: it has none that we know */
+	void (*wake)(void);
 	struct thread *next;
 	_Atomic pid_t id; /* 0: it has not come so far */
 	_Atomic uint32_t state;
@@ -132,17 +133,27 @@ bool vb_thread_program_has_one(void)
 }
 
 /* A signal of which the handler knows that it is ours: no other has this value. */
-static bool thread_ask(struct thread *thread)
+static bool thread_signal(struct thread *thread)
 {
 	siginfo_t info = { .si_code = SI_QUEUE };
 
+	if (!vb_fault_is_armed())
+		return false; /* the handler is another one, which knows nothing of us */
 	while (!atomic_load_explicit(&thread->id, memory_order_acquire))
 		sched_yield();
 	info.si_signo = SIGSEGV;
 	info.si_pid = list.process;
 	info.si_value.sival_ptr = &list;
-	atomic_store_explicit(&thread->state, ASKED, memory_order_release);
 	return !syscall(SYS_rt_tgsigqueueinfo, list.process, thread->id, SIGSEGV, &info);
+}
+
+static bool thread_ask(struct thread *thread)
+{
+	atomic_store_explicit(&thread->state, ASKED, memory_order_seq_cst);
+	if (!thread->wake)
+		return thread_signal(thread);
+	thread->wake();
+	return true;
 }
 
 static bool thread_await(struct thread *thread, uint64_t until)
@@ -165,45 +176,67 @@ static bool thread_await(struct thread *thread, uint64_t until)
 
 bool vb_thread_run_in_all(void (*act)(void *arg), void *arg)
 {
-	bool all = true, armed = vb_fault_is_armed();
 	uint64_t until = vb_now_ns() + patience;
 	sigset_t before;
+	bool all = true;
 
-	if (!armed)
-		return false; /* the handler is another one, which knows nothing of us */
 	list_lock(&before);
 	list.act = act;
 	list.arg = arg;
 	for (struct thread *thread = list.first; thread; thread = thread->next)
-		if (!thread_ask(thread))
+		if (!thread_ask(thread)) {
 			atomic_store_explicit(&thread->state, IDLE, memory_order_relaxed);
+			all = false;
+		}
 	for (struct thread *thread = list.first; thread; thread = thread->next)
 		all &= thread_await(thread, until);
 	list_unlock(&before);
 	return all;
 }
 
-bool vb_thread_serve(const siginfo_t *info)
+/* Of this thread: do what is asked, unless it is too late for it. */
+static void thread_act(struct thread *thread)
 {
-	struct thread *thread = self;
 	uint32_t asked = ASKED;
 	int err = errno;
 
-	if (info->si_code != SI_QUEUE || info->si_value.sival_ptr != &list ||
-	    info->si_pid != getpid())
-		return false;
-	if (!thread || !atomic_compare_exchange_strong_explicit(&thread->state, &asked, ACTS,
-								memory_order_acquire,
-								memory_order_relaxed))
-		return true; /* too late */
+	if (!atomic_compare_exchange_strong_explicit(&thread->state, &asked, ACTS,
+						     memory_order_acquire, memory_order_relaxed))
+		return;
 	list.act(list.arg);
 	atomic_store_explicit(&thread->state, IDLE, memory_order_release);
 	syscall(SYS_futex, &thread->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	errno = err;
+}
+
+void vb_thread_attend(void)
+{
+	if (__builtin_expect(atomic_load_explicit(&self->state, memory_order_relaxed) == ASKED, 0))
+		thread_act(self);
+}
+
+bool vb_thread_serve(const siginfo_t *info)
+{
+	if (info->si_code != SI_QUEUE || info->si_value.sival_ptr != &list ||
+	    info->si_pid != getpid())
+		return false;
+	if (self)
+		thread_act(self);
 	return true;
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */
+
+/*
+ * libc's allocator looks at files of the system when a thread first needs it. Later the program may have
+ * installed a filter that lets no file be opened.
+ */
+static void warm_up(void)
+{
+	void *volatile block = malloc(1);
+
+	free(block);
+}
 
 static void *thread_main(void *arg)
 {
@@ -212,6 +245,7 @@ static void *thread_main(void *arg)
 	void *result = NULL;
 	sigset_t before;
 
+	warm_up();
 	self = thread;
 	atomic_store_explicit(&thread->id, gettid(), memory_order_release);
 	/* Relaxed, as libc: the count orders nothing. */
@@ -271,8 +305,8 @@ int vb_thread_start(pthread_t *thread, const struct vb_thread_attr *attr, void *
 
 	if (!new)
 		return -ENOMEM;
-	*new = (struct thread){ run, arg, find_count() };
 	attr = attr ? attr : &usual;
+	*new = (struct thread){ run, arg, find_count(), attr->wake };
 	err = pthread_attr_init(&how);
 	if (err)
 		goto free_new;

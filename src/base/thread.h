@@ -27,6 +27,7 @@ struct vb_thread_attr {
 	size_t stack;  /* bytes; 0: as libc has it */
 	bool detached; /* it is not joined */
 	bool computes; /* SIGFPE, SIGILL and SIGTRAP are not blocked either: it runs code of the program */
+	void (*wake)(void); /* has it call vb_thread_attend() soon; NULL: it never does */
 };
 
 VB_PUBLIC extern const struct vb_thread_attr vb_thread_detached;
@@ -42,10 +43,17 @@ bool vb_thread_program_has_one(void);
 bool vb_thread_reachable(void);
 
 /*
- * Run act(arg) in every thread of ours, in a handler of SIGSEGV, and wait for the end of it. Allowed in
- * signal handlers. False: a thread did not come to it, for some seconds.
+ * Run act(arg) in every thread of ours, and wait for the end of it: in vb_thread_attend(), or where a
+ * thread has none in a handler of SIGSEGV. Allowed in signal handlers. False: a thread did not come to
+ * it, for some seconds.
  */
 bool vb_thread_run_in_all(void (*act)(void *arg), void *arg);
+
+/*
+ * By a thread of ours, now and then, and once it was woken. Without a signal no handler has to return:
+ * the program may go on to a filter of system calls that does not let it.
+ */
+void vb_thread_attend(void);
 
 /* For the handler of SIGSEGV: whether the signal was sent by vb_thread_run_in_all(), and is served. */
 bool vb_thread_serve(const siginfo_t *info);

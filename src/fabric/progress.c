@@ -483,6 +483,7 @@ static void *background(void *arg)
 		uint64_t timer;
 
 		atomic_store_explicit(&vb_fabric.kicked, false, memory_order_seq_cst);
+		vb_thread_attend();
 		vb_read_lock();
 		any = !polled && receive_all(true);
 		timer = vb_fabric.sink->work(true);
@@ -509,11 +510,12 @@ static void stop_thread(void)
 
 static int start_thread(void)
 {
+	static const struct vb_thread_attr attr = { .wake = vb_fabric_kick };
 	pid_t id;
 	int ret;
 
 	atomic_store_explicit(&vb_fabric.thread_id, 0, memory_order_relaxed);
-	ret = vb_thread_start(&vb_fabric.thread, NULL, background, NULL);
+	ret = vb_thread_start(&vb_fabric.thread, &attr, background, NULL);
 	if (ret)
 		return ret;
 	while (!(id = atomic_load_explicit(&vb_fabric.thread_id, memory_order_acquire)))

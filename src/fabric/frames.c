@@ -62,6 +62,8 @@ static bool send_to(uint32_t slot, const struct vb_pkt *pkt)
 		note_crowd(peer, tx);
 		vb_unlock(&tx->lock);
 	}
+	if (ret == -EPROTO)
+		vb_peer_give_up(peer);
 	/* Perhaps nobody reads that ring any more: then it is given up. */
 	if (ret && !vb_peer_alive(peer))
 		return true;

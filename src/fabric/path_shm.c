@@ -24,6 +24,10 @@ static int shm_send(struct vb_path *path, const struct vb_pkt *pkt)
 	if (ret == -EAGAIN && !vb_ring_wait_room(&tx->ring))
 		ret = vb_ring_send(&tx->ring, pkt);
 	vb_unlock(&tx->lock);
+	if (ret == -EPROTO) {
+		vb_peer_give_up(peer);
+		return -EHOSTDOWN;
+	}
 	/* The dead make no room. A first packet has no timer that would notice. */
 	return ret == -EAGAIN && !vb_peer_alive(peer) ? -EHOSTDOWN : ret;
 }

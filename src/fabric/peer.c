@@ -234,14 +234,16 @@ bool vb_peer_known_alive(struct vb_peer *peer)
 void vb_peer_wake(struct vb_peer *peer)
 {
 	_Atomic uint32_t *wake = &peer->segment->wake;
-	uint32_t sleeping = VB_WAKE_SLEEP;
+	uint32_t state;
 
 	vb_barrier_light(atomic_load_explicit(
 		&peer->segment->wants_fence,
 		/* pairs with the heavy one before a process sleeps, in progress.c */
 		memory_order_relaxed));
-	if (atomic_load_explicit(wake, memory_order_relaxed) == VB_WAKE_SLEEP &&
-	    atomic_compare_exchange_strong_explicit(wake, &sleeping, VB_WAKE_BUSY,
+	state = atomic_load_explicit(wake, memory_order_relaxed);
+	/* A value that is none, because the word was damaged: the thread may sleep, for all we know. */
+	if (state != VB_WAKE_POLLED && state != VB_WAKE_BUSY &&
+	    atomic_compare_exchange_strong_explicit(wake, &state, VB_WAKE_BUSY,
 						    memory_order_seq_cst, memory_order_seq_cst))
 		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
@@ -547,6 +549,13 @@ void vb_peer_break(struct vb_peer *peer)
 		vb_ring_close(&rx->ring);
 		vb_unlock(&rx->lock);
 	}
+}
+
+void vb_peer_give_up(struct vb_peer *peer)
+{
+	if (!atomic_exchange_explicit(&peer->dead, true, memory_order_acq_rel))
+		vb_warn("a ring to process %d is damaged; nothing more is sent to it",
+			(int)peer->pid);
 }
 
 uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list)

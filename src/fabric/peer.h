@@ -108,6 +108,8 @@ uint32_t vb_peer_inbound(_Atomic(struct vb_peer_rx *) **list);
 void vb_peer_forget(struct vb_peer_rx *rx);
 /* The peer is not to be trusted: read nothing more of it. No ring's lock is held. */
 void vb_peer_break(struct vb_peer *peer);
+/* A ring to it is damaged: send nothing more to this process, as if it were gone. */
+void vb_peer_give_up(struct vb_peer *peer);
 
 /* Forget everything: the process leaves, or is a forked child. */
 void vb_peer_reset(bool forked);

@@ -108,17 +108,25 @@ static void prefetch_to_write(const void *p)
 #endif
 }
 
+/*
+ * See what was consumed, which is more than before and at most all. Anything else would be waited for
+ * until the end of days; a wrong number that is possible hurts only this ring, for the offset is masked.
+ */
+static void see_head(struct vb_ring_tx *tx, memory_order order)
+{
+	uint64_t head = atomic_load_explicit(&tx->shared->head, order);
+
+	tx->damaged = head - tx->head > tx->tail - tx->head || head % VB_RING_LINE;
+	if (!tx->damaged)
+		tx->head = head;
+}
+
 static bool has_room(struct vb_ring_tx *tx, uint64_t bytes)
 {
 	/* One line more: the commit word behind the record must be free to clear. */
 	if (tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size)
 		return true;
-	tx->head = atomic_load_explicit(&tx->shared->head,
-					memory_order_acquire); /* pairs with vb_ring_next */
-	/*
-	 * A consumer that stores nonsense hurts only its own ring: the offset is masked whatever
-	 * comes of it.
-	 */
+	see_head(tx, memory_order_acquire); /* pairs with vb_ring_next */
 	return tx->tail + bytes + VB_RING_LINE - tx->head <= tx->size;
 }
 
@@ -278,7 +286,7 @@ int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 	uint8_t *to;
 
 	if (!record)
-		return -EAGAIN;
+		return tx->damaged ? -EPROTO : -EAGAIN;
 	record->op = pkt->op;
 	record->flags = (uint8_t)pkt->flags;
 	record->syndrome = pkt->syndrome;
@@ -307,15 +315,16 @@ int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt)
 
 bool vb_ring_drained(struct vb_ring_tx *tx)
 {
-	return atomic_load_explicit(&tx->shared->head, memory_order_acquire) == tx->tail;
+	see_head(tx, memory_order_acquire);
+	return tx->damaged || tx->head == tx->tail;
 }
 
 bool vb_ring_wait_room(struct vb_ring_tx *tx)
 {
 	atomic_store_explicit(&tx->shared->waiting, 1,
 			      memory_order_seq_cst); /* pairs with vb_ring_next */
-	tx->head = atomic_load_explicit(&tx->shared->head, memory_order_seq_cst);
-	return tx->tail - tx->head > tx->size / 2;
+	see_head(tx, memory_order_seq_cst);
+	return !tx->damaged && tx->tail - tx->head > tx->size / 2;
 }
 
 /* Validate the payload length against the size of the record, in lines. */

@@ -87,6 +87,7 @@ struct vb_ring_tx {
 	uint64_t size; /* of the data: a power of two; ours, never read from shared memory */
 	uint64_t tail;
 	uint64_t head; /* as last seen */
+	bool damaged;  /* what is there instead cannot be one */
 };
 
 struct vb_ring_rx {
@@ -132,7 +133,10 @@ static inline uint32_t vb_ring_max(uint64_t size, uint8_t transport)
 	return transport == IBV_QPT_RAW_PACKET ? VB_FRAME_MAX : vb_ring_mtu(size);
 }
 
-/* Write a packet; 0, -EAGAIN, -EFAULT (payload unreadable; nothing sent). */
+/*
+ * Write a packet; 0, -EAGAIN, -EFAULT (payload unreadable; nothing sent), -EPROTO where the consumer wrote
+ * nonsense and there will never be room.
+ */
 int vb_ring_send(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
 /*
  * Whether this packet would find room now. Padding may go ahead of it, which the reader must be woken
@@ -143,7 +147,7 @@ bool vb_ring_has_room(struct vb_ring_tx *tx, const struct vb_pkt *pkt);
 bool vb_ring_has_bytes(struct vb_ring_tx *tx, uint64_t bytes);
 /* Whether everything sent was consumed. */
 bool vb_ring_drained(struct vb_ring_tx *tx);
-/* Ask to be told of room; false where there is room already. */
+/* Ask to be told of room; false where there is room already, or never will be. */
 bool vb_ring_wait_room(struct vb_ring_tx *tx);
 
 /*

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -152,6 +153,22 @@ static int reader(void)
 		check_eq(taken, count);
 		taken = 0;
 		msg_send(ROLE_FD, "d", 1);
+	}
+	vb_fabric_stop();
+	return 0;
+}
+
+/* It does not poll: what comes is taken by the background thread. */
+static int sleeper(void)
+{
+	uint32_t slot;
+
+	check_eq(vb_fabric_start(&sink), 0);
+	slot = vb_fabric_slot();
+	msg_send(ROLE_FD, &slot, sizeof(slot));
+	for (int ms = 0; !taken; ms++) {
+		check(ms < PATIENCE_MS, "nothing came");
+		sleep_ms(1);
 	}
 	vb_fabric_stop();
 	return 0;
@@ -438,6 +455,63 @@ static void lies(void)
 	close(fd);
 }
 
+/* Words of a peer that cannot be: what waits for them ends. */
+static void damaged_head(uint64_t (*make)(uint64_t tail))
+{
+	struct other other = start_reader();
+	struct vb_ring_tx *ring;
+	struct vb_path path;
+	uint32_t psn = 0;
+
+	check_eq(vb_path_open_slot(&path, other.slot, 1), 0);
+	check_eq(kill(other.pid, SIGSTOP), 0);
+	while (!send_one(&path, QUEUES, psn++, LONGEST))
+		;
+	check_eq(send_one(&path, QUEUES, psn, LONGEST), -EAGAIN);
+	ring = &path.peer->tx[path.ring].ring;
+	atomic_store(&ring->shared->head, make(ring->tail));
+	check_eq(send_one(&path, QUEUES, psn, LONGEST), -EHOSTDOWN);
+	check_eq(send_one(&path, QUEUES, psn, LONGEST), -EHOSTDOWN);
+	check(vb_path_drained(&path), "a damaged ring is waited for");
+	check_eq(kill(other.pid, SIGCONT), 0);
+	vb_path_close(&path);
+	stop_reader(&other);
+}
+
+static uint64_t beyond(uint64_t tail)
+{
+	return tail + VB_RING_LINE;
+}
+
+static uint64_t long_ago(uint64_t tail)
+{
+	return tail - 2 * VB_RING_MAX;
+}
+
+static uint64_t in_a_line(uint64_t tail)
+{
+	return tail - 1;
+}
+
+static void damaged_wake(void)
+{
+	struct vb_path path;
+	struct other other;
+
+	other.pid = spawn_self("sleeper", &other.fd);
+	msg_recv(other.fd, &other.slot, sizeof(other.slot));
+	check_eq(vb_path_open_slot(&path, other.slot, 1), 0);
+	/* Of the ring that it has got by now. */
+	do
+		sleep_ms(20);
+	while (atomic_load(&path.peer->segment->wake) != VB_WAKE_SLEEP);
+	atomic_store(&path.peer->segment->wake, 0x5eed);
+	check_eq(send_one(&path, QUEUES, 0, 8), 0);
+	spawn_wait(other.pid);
+	close(other.fd);
+	vb_path_close(&path);
+}
+
 /* --- little memory ---------------------------------------------------------------------------- */
 
 static uint64_t room(void)
@@ -496,6 +570,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "reader"))
 		return reader();
+	if (argc > 1 && !strcmp(argv[1], "sleeper"))
+		return sleeper();
 	if (argc > 1 && !strcmp(argv[1], "liar"))
 		return liar();
 	if (argc > 1 && !strcmp(argv[1], "passer"))
@@ -512,6 +588,10 @@ int main(int argc, char **argv)
 	stop_reader(&other);
 	successors();
 	lies();
+	damaged_wake();
+	damaged_head(beyond);
+	damaged_head(long_ago);
+	damaged_head(in_a_line);
 	vb_fabric_stop();
 	return 0;
 }

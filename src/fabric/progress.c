@@ -247,7 +247,7 @@ static void settle(void)
 			      memory_order_relaxed);
 	if (atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_POLLED,
 						    memory_order_seq_cst, memory_order_seq_cst) &&
-	    state != VB_WAKE_BUSY) /* perhaps a damaged word: vb_peer_wake() */
+	    state != VB_WAKE_BUSY)             /* perhaps a damaged word: vb_peer_wake() */
 		vb_wait_wake(&vb_fabric.wait); /* from now on it looks every tick */
 }
 

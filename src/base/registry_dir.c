@@ -76,9 +76,9 @@ int vb_dir_name(char name[VB_DIR_NAME_MAX], unsigned int k)
 	uint64_t net = 0, pid = 0;
 	int n, ret;
 
-	ret = namespace_inode("/proc/self/ns/net", &net);
+	ret = namespace_inode("/proc/thread-self/ns/net", &net);
 	if (!ret)
-		ret = namespace_inode("/proc/self/ns/pid", &pid);
+		ret = namespace_inode("/proc/thread-self/ns/pid", &pid);
 	if (ret)
 		return ret;
 	n = snprintf(name, VB_DIR_NAME_MAX, "verbatim-%u-%" PRIu64 "-%" PRIu64 "-" VERSION,
@@ -96,7 +96,7 @@ static int set_mode(int fd, mode_t mode)
 {
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	return chmod(path, mode) ? -errno : 0;
 }
 
@@ -173,7 +173,7 @@ static int open_own_file(int dir, const char *name)
 	if (!ret) {
 		char link[32];
 
-		snprintf(link, sizeof(link), "/proc/self/fd/%d", path);
+		snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", path);
 		fd = vb_file_above_stdio(vb_sys_open(link, O_RDWR | O_CLOEXEC));
 		ret = fd < 0 ? -errno : fd;
 	}

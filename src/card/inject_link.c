@@ -64,7 +64,7 @@ static socklen_t address(struct sockaddr_un *to, pid_t pid)
 	struct stat st = { 0 };
 	char name[96];
 
-	if (stat("/proc/self/ns/pid", &st))
+	if (stat("/proc/thread-self/ns/pid", &st))
 		st.st_ino = 0;
 	snprintf(name, sizeof(name), "verbatim-inject/%u/%llu/%d", (unsigned int)geteuid(),
 		 (unsigned long long)st.st_ino, (int)pid);

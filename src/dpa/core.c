@@ -353,7 +353,7 @@ static int make_segments(struct writer *w)
 	struct vb_dpa_range range = { 0 };
 	int err = 0;
 
-	w->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	w->pagemap = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
 	while (!err && vb_dpa_mem_next(w->process, range.addr + range.len, &range))
 		err = add_range(w, &range);
 	if (w->pagemap >= 0)

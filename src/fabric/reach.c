@@ -112,7 +112,7 @@ static int open_file(const struct vb_peer *peer, int fd, uint64_t dev, uint64_t 
 	ret = -ESTALE;
 	if (is_meant(there, dev, ino)) {
 		/* Not blocking: the peer may have a lease on it, which open() would wait for. */
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", there);
+		snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", there);
 		ret = vb_file_above_stdio(vb_sys_open(path, mode | O_CLOEXEC | O_NONBLOCK));
 		if (ret < 0)
 			ret = -errno;

@@ -252,7 +252,7 @@ static bool begins_like_ours(const char *path)
 /* The name of a directory, as the program knows it; false where it has none that would fit. */
 static bool name_directory(int dir, const char *root, char *name, size_t size)
 {
-	char link[32] = "/proc/self/cwd", digits[12], *p;
+	char link[32] = "/proc/thread-self/cwd", digits[12], *p;
 	unsigned int n = (unsigned int)dir, count = 0;
 	size_t len = strlen(root);
 	long ret;
@@ -264,7 +264,7 @@ static bool name_directory(int dir, const char *root, char *name, size_t size)
 			digits[count++] = (char)('0' + n % 10);
 			n /= 10;
 		} while (n);
-		p = stpcpy(link, "/proc/self/fd/");
+		p = stpcpy(link, "/proc/thread-self/fd/");
 		while (count)
 			*p++ = digits[--count];
 		*p = 0;

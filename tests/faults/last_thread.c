@@ -2,7 +2,8 @@
 /*
  * A program ends with its own last thread, as it does without a card: its main thread may end first (pthread_exit), others
  * that never heard of the card may be the last. Then handlers of atexit() run and the status is 0. Signals are for the
- * program's threads: one that all of them block is there for whoever waits for it, and SIGTERM ends the process.
+ * program's threads: one that all of them block is there for whoever waits for it, and SIGTERM ends the process. A program
+ * whose main thread has ended can open a card, although /proc/self shows little of such a process.
  */
 #include "../programs/common.h"
 
@@ -48,11 +49,11 @@ static void *stay(void *arg)
 	return arg;
 }
 
-static void start(void *(*body)(void *), bool detached)
+static void start(void *(*body)(void *), bool detached, void *arg)
 {
 	pthread_t thread;
 
-	check_eq(pthread_create(&thread, NULL, body, NULL), 0);
+	check_eq(pthread_create(&thread, NULL, body, arg), 0);
 	if (detached)
 		pthread_detach(thread);
 }
@@ -70,6 +71,23 @@ static void use_card(struct node *a, struct node *b)
 	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
 }
 
+/* The main thread has ended when /proc/self has no working directory any more. */
+static void *open_later(void *arg)
+{
+	static struct node a, b;
+	char name[4096];
+
+	while (readlink("/proc/self/cwd", name, sizeof(name)) >= 0)
+		sleep_ms(1);
+	use_card(&a, &b);
+	msg_send(ROLE_FD, "o", 1);
+	if (arg) {
+		node_close(&a);
+		node_close(&b);
+	}
+	return NULL;
+}
+
 static int program(const char *role)
 {
 	struct node a, b;
@@ -77,7 +95,11 @@ static int program(const char *role)
 
 	check_eq(atexit(at_exit), 0);
 	if (!strcmp(role, "early"))
-		start(end_later, true);
+		start(end_later, true, NULL);
+	if (!strcmp(role, "late") || !strcmp(role, "late closed")) {
+		start(open_later, true, !strcmp(role, "late closed") ? &set : NULL);
+		pthread_exit(NULL);
+	}
 	use_card(&a, &b);
 	if (!strcmp(role, "closed")) {
 		node_close(&a);
@@ -85,14 +107,14 @@ static int program(const char *role)
 	}
 	if (!strcmp(role, "others"))
 		for (int i = 0; i < 4; i++)
-			start(end_later, i % 2);
+			start(end_later, i % 2, NULL);
 	if (!strcmp(role, "sigwait")) {
 		sigfillset(&set);
 		pthread_sigmask(SIG_SETMASK, &set, NULL);
-		start(wait_for_term, true);
+		start(wait_for_term, true, NULL);
 	}
 	if (!strcmp(role, "stay"))
-		start(stay, true);
+		start(stay, true, NULL);
 	pthread_exit(NULL);
 }
 
@@ -123,6 +145,8 @@ int main(int argc, char **argv)
 		run("alone", "e", 0, 0);
 		run("closed", "e", 0, 0);
 		run("early", "te", 0, 0);
+		run("late", "oe", 0, 0);
+		run("late closed", "oe", 0, 0);
 		run("others", "tttte", 0, 0);
 		run("sigwait", "rse", 1, 0);
 		run("stay", "r", 1, SIGTERM);

@@ -333,7 +333,7 @@ static bool is_eventfd(int fd)
 	static const char eventfd[] = "anon_inode:[eventfd]";
 	char path[32], name[64] = "";
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	return readlink(path, name, sizeof(name) - 1) <= 0 || !strcmp(name, eventfd);
 }
 

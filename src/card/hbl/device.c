@@ -222,7 +222,7 @@ static void let_go(struct vb_hbl *hbl)
  */
 static int find_duplicate(struct vb_hbl *hbl, int closing)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = opendir("/proc/thread-self/fd");
 	struct dirent *entry;
 	int found = -1;
 

@@ -707,10 +707,15 @@ static void remove_directory(void)
 	unlock_registry(&before);
 }
 
+bool vb_registry_is_joined(void)
+{
+	return registry.place.file && registry.self.pid == getpid();
+}
+
 void vb_registry_leave(void)
 {
 	VB_NO_CANCEL;
-	if (!registry.place.file || registry.self.pid != getpid())
+	if (!vb_registry_is_joined())
 		return;
 	vb_patch_publish(NULL);
 	/*
@@ -859,8 +864,7 @@ void vb_registry_reap(void)
 	sigset_t before;
 
 	/* One that has closed itself in leaves it to others: see vb_registry_leave(). */
-	if (!registry.place.file || registry.self.pid != getpid() || vb_fault_is_closing_in() ||
-	    lock_registry(REAP_MS, &before))
+	if (!vb_registry_is_joined() || vb_fault_is_closing_in() || lock_registry(REAP_MS, &before))
 		return;
 	reap_locked();
 	unlock_registry(&before);
@@ -891,7 +895,7 @@ int vb_registry_claim(unsigned int number)
 	sigset_t before;
 	int ret = 0;
 
-	if (!registry.place.file || registry.self.pid != getpid())
+	if (!vb_registry_is_joined())
 		return -ENODEV;
 	ret = lock_registry(JOIN_MS, &before);
 	if (ret)
@@ -909,7 +913,7 @@ int vb_registry_claim(unsigned int number)
 
 void vb_registry_release(unsigned int number)
 {
-	if (registry.place.file && registry.self.pid == getpid())
+	if (vb_registry_is_joined())
 		atomic_fetch_and_explicit(&registry.place.file->slot[registry.self.slot].claims,
 					  ~(1ull << number), memory_order_acq_rel);
 }
@@ -927,7 +931,7 @@ bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
 
 void vb_registry_listen(bool listen)
 {
-	if (registry.place.file && registry.self.pid == getpid())
+	if (vb_registry_is_joined())
 		set_listener(registry.self.slot, listen);
 }
 
@@ -938,12 +942,8 @@ uint64_t vb_registry_listeners(uint32_t word)
 
 void vb_registry_sniff(bool sniffs)
 {
-	if (!registry.place.file || registry.self.pid != getpid())
-		return;
-	if (sniffs)
-		begin_sniffing(registry.self.slot);
-	else
-		end_sniffing(registry.self.slot);
+	if (vb_registry_is_joined())
+		(sniffs ? begin_sniffing : end_sniffing)(registry.self.slot);
 }
 
 bool vb_registry_sniffs(uint32_t slot)

@@ -41,6 +41,8 @@ int vb_registry_join(struct vb_slot_info *self);
  * leaves it alone.
  */
 void vb_registry_leave(void);
+/* Whether this process has a slot; false in a child, by whichever call it was forked. */
+bool vb_registry_is_joined(void);
 /* Close what is left open for threads that may still look; when there are none. */
 void vb_registry_close(void);
 /* In a forked child: let go of the parent's files. Allowed in a handler of pthread_atfork(). */

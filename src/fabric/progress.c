@@ -674,10 +674,13 @@ void vb_fabric_stop(void)
 	pthread_mutex_unlock(&vb_fabric.start_lock);
 }
 
-/* A program that exits without closing its devices still gives its slot back. */
+/*
+ * A program that exits without closing its devices still gives its slot back. What a child has that was
+ * forked past libc's fork() is its parent's, whose segment is not mapped here.
+ */
 __attribute__((destructor)) static void leave_at_exit(void)
 {
-	if (!vb_fabric.users)
+	if (!vb_fabric.users || !vb_registry_is_joined())
 		return;
 	/*
 	 * Acknowledgements that are due. Not where the program exits in a signal handler that came in

@@ -3,12 +3,12 @@
  * Owns the list of readers and the waiting for them; see rcu.h.
  *
  * A thread may have its first section in a signal handler, in the middle of anything: so readers come
- * from pages that are mapped as needed and never given back, and the list of them grows without a lock.
+ * from pages that are never given back, and the list of them grows without a lock. There are pages for
+ * a thousand threads, which take no memory before they are needed; for more, they are mapped.
  */
 #include "base/rcu.h"
 
 #include <linux/membarrier.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 
-enum { SPINS = 100, FIRST_PAUSE_NS = 10000, LAST_PAUSE_NS = 1000000 };
+enum { SPINS = 100, FIRST_PAUSE_NS = 10000, LAST_PAUSE_NS = 1000000, SPARES = 15 };
 
 _Static_assert(sizeof(struct vb_readers) == 4096, "a page");
 
@@ -31,6 +31,8 @@ struct vb_rcu vb_rcu = {
 };
 _Thread_local struct vb_reader *vb_reader;
 
+static struct vb_readers spares[SPARES];
+
 /* --- readers ---------------------------------------------------------------------------------- */
 
 static void give_back(void *arg)
@@ -38,6 +40,8 @@ static void give_back(void *arg)
 	struct vb_reader *reader = arg;
 
 	vb_reader = NULL; /* a destructor that comes later may have a section */
+	/* A handler of the program may have ended the thread inside of one. */
+	atomic_store_explicit(&reader->word, 0, memory_order_release);
 	atomic_store_explicit(&reader->taken, 0, memory_order_release);
 }
 
@@ -74,15 +78,28 @@ static struct vb_reader *take_free(struct vb_readers *page)
 	return NULL;
 }
 
+/* NULL: there is no memory. */
+static struct vb_readers *make_page(void)
+{
+	uint32_t used = atomic_load_explicit(&vb_rcu.spares, memory_order_relaxed);
+	void *page;
+
+	while (used < SPARES)
+		if (atomic_compare_exchange_weak_explicit(&vb_rcu.spares, &used, used + 1,
+							  memory_order_relaxed,
+							  memory_order_relaxed))
+			return &spares[used];
+	page = mmap(NULL, sizeof(struct vb_readers), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return page == MAP_FAILED ? NULL : page;
+}
+
 static struct vb_reader *add_page(void)
 {
-	struct vb_readers *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct vb_readers *page = make_page();
 
-	if (page == MAP_FAILED) {
-		vb_error("no memory for a page of readers");
-		abort(); /* a look-up without a section would be of freed memory */
-	}
+	if (!page)
+		return NULL;
 	atomic_store_explicit(&page->reader[0].taken, 1, memory_order_relaxed);
 	page->next = atomic_load_explicit(&vb_rcu.readers, memory_order_relaxed);
 	/* seq_cst: in the list before its first section. Pairs with make_seen(). */
@@ -92,16 +109,28 @@ static struct vb_reader *add_page(void)
 	return &page->reader[0];
 }
 
-struct vb_reader *vb_reader_find(void)
+static struct vb_reader *take_any(void)
 {
 	struct vb_readers *page = atomic_load_explicit(&vb_rcu.readers, memory_order_acquire);
 	struct vb_reader *reader = NULL;
-	uint32_t key;
 
 	for (; page && !reader; page = page->next)
 		reader = take_free(page);
+	return reader ? reader : add_page();
+}
+
+struct vb_reader *vb_reader_find(void)
+{
+	struct vb_reader *reader = take_any();
+	uint32_t key;
+
 	if (!reader)
-		reader = add_page();
+		vb_error(
+			"no memory for more than %d threads that use the card: one has to wait until another ends",
+			VB_READERS * (1 + SPARES));
+	/* A look-up without a section would be of freed memory. */
+	for (; !reader; reader = take_any())
+		vb_sleep_ns(LAST_PAUSE_NS);
 	/* A signal handler may have come in between, and have found one. */
 	if (vb_reader) {
 		atomic_store_explicit(&reader->taken, 0, memory_order_release);

@@ -60,9 +60,10 @@ struct vb_rcu {
 	/* waiters: one at a time, and even while none is at work: each that begins and ends adds 1 */
 	pthread_mutex_t lock;
 	_Atomic uint64_t turns;
-	/* all readers that there ever were, the first page last */
+	/* all readers that there ever were, the first page last; then, of rcu.c's own, one after the other */
 	_Atomic(struct vb_readers *) readers;
 	struct vb_readers first;
+	_Atomic uint32_t spares; /* how many of rcu.c's own are in use */
 #ifdef VB_TSAN
 	char ended, waited;
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Read sections: what one has found is not freed before it ends, with threads that come and go, with handlers of signals, in
- * a forked child, and when the kernel begins to refuse membarrier while all of that goes on.
+ * a forked child, when the kernel begins to refuse membarrier while all of that goes on, with threads that end inside of
+ * one, and with more threads than there is memory for.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -201,12 +203,90 @@ static void forked(void **state)
 	assert_false(vb_read_ongoing());
 }
 
+static void *end_inside(void *arg)
+{
+	vb_read_lock();
+	pthread_exit(arg);
+}
+
+/* It is over with its thread, and the next that takes its place is in none. */
+static void ended_inside(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	stop = true;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, i ? read_on : end_inside, NULL), 0);
+		pthread_join(thread, NULL);
+		vb_read_wait();
+	}
+}
+
+enum { CROWD = 16 * VB_READERS + 20 };
+
+static pthread_barrier_t filled;
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+static _Atomic int inside_count, may_end;
+
+static void *join_crowd(void *arg)
+{
+	pthread_barrier_wait(&filled);
+	vb_read_lock();
+	vb_read_unlock();
+	inside_count++;
+	pthread_mutex_lock(&held);
+	while (!may_end)
+		pthread_cond_wait(&released, &held);
+	pthread_mutex_unlock(&held);
+	return arg;
+}
+
+/* All threads are there when memory ends. Those that find no place get that of another when it has ended. */
+static int crowd(void)
+{
+	struct rlimit none = { 0, RLIM_INFINITY };
+	static pthread_t thread[CROWD];
+	pthread_attr_t attr;
+
+	pthread_barrier_init(&filled, NULL, CROWD + 1);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 65536);
+	for (int i = 0; i < CROWD; i++)
+		if (pthread_create(&thread[i], &attr, join_crowd, NULL))
+			return 2;
+	getrlimit(RLIMIT_AS, &none);
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_AS, &none);
+	pthread_barrier_wait(&filled);
+	while (inside_count < 15 * VB_READERS)
+		usleep(1000);
+	vb_read_wait();
+	pthread_mutex_lock(&held);
+	may_end = 1;
+	pthread_cond_broadcast(&released);
+	pthread_mutex_unlock(&held);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(thread[i], NULL);
+	return inside_count == CROWD ? 0 : 1;
+}
+
+static void crowded(void **state)
+{
+	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	skip(); /* it needs memory itself where threads end */
+#endif
+	assert_int_equal(in_child(crowd), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sections),
-		cmocka_unit_test(forked),
-		cmocka_unit_test(refused_later),
+		cmocka_unit_test(sections),      cmocka_unit_test(forked),
+		cmocka_unit_test(refused_later), cmocka_unit_test(ended_inside),
+		cmocka_unit_test(crowded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

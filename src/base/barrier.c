@@ -14,6 +14,7 @@
 enum { SETTLE_NS = 10000000 };
 
 _Atomic bool vb_barrier_available;
+static _Atomic bool settled = true; /* all light sides have a fence */
 
 static _Atomic(_Atomic uint32_t *) wants_fence; /* what peers read; NULL: nobody does */
 
@@ -23,8 +24,10 @@ bool vb_barrier_is_forbidden(void)
 }
 
 /*
- * A store leaves its core within microseconds, and every core has a timer: after some milliseconds all
- * that was stored before has been seen, and all cores have seen what this thread stored.
+ * A store leaves its core within microseconds: after some milliseconds all that was stored before has
+ * been seen, and all cores have seen what this thread stored. No architecture promises a time. So this is
+ * only for filters that come without notice; where prctl() announces them, membarrier does it while it
+ * can (vb_barrier_give_up_calls()).
  */
 void vb_barrier_settle(void)
 {
@@ -44,7 +47,8 @@ bool vb_barrier_register(_Atomic uint32_t *wanted)
 
 	atomic_store_explicit(wanted, !works, memory_order_relaxed);
 	atomic_store_explicit(&wants_fence, wanted, memory_order_relaxed);
-	atomic_store_explicit(&vb_barrier_available, works, memory_order_relaxed);
+	atomic_store_explicit(&settled, !works, memory_order_relaxed);
+	atomic_store_explicit(&vb_barrier_available, works, memory_order_release);
 	return works;
 }
 
@@ -53,20 +57,35 @@ void vb_barrier_forget(void)
 	atomic_store_explicit(&wants_fence, NULL, memory_order_relaxed);
 }
 
+/* From now on both sides have a fence; those that had none before may still be at work. */
+static void have_fences(void)
+{
+	_Atomic uint32_t *wanted = atomic_load_explicit(&wants_fence, memory_order_relaxed);
+
+	if (wanted)
+		atomic_store_explicit(wanted, 1, memory_order_seq_cst);
+	atomic_store_explicit(&vb_barrier_available, false, memory_order_seq_cst);
+}
+
 void vb_barrier_heavy(void)
 {
-	_Atomic uint32_t *wanted;
-
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&vb_barrier_available, memory_order_relaxed))
+	if (atomic_load_explicit(&settled, memory_order_acquire))
 		return;
 	if (!vb_barrier_is_forbidden() &&
 	    !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0))
 		return;
-	/* From now on both sides have a fence; those who had none before are waited for. */
-	wanted = atomic_load_explicit(&wants_fence, memory_order_relaxed);
-	if (wanted)
-		atomic_store_explicit(wanted, 1, memory_order_seq_cst);
-	atomic_store_explicit(&vb_barrier_available, false, memory_order_seq_cst);
+	have_fences();
+	/* Another thread that comes here meanwhile waits, too. */
 	vb_barrier_settle();
+	atomic_store_explicit(&settled, true, memory_order_release);
+}
+
+void vb_barrier_give_up_calls(void)
+{
+	if (atomic_load_explicit(&settled, memory_order_acquire))
+		return;
+	have_fences();
+	if (!syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0))
+		atomic_store_explicit(&settled, true, memory_order_release);
 }

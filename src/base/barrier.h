@@ -28,6 +28,8 @@ bool vb_barrier_register(_Atomic uint32_t *wants_fence);
 /* That word is going away. */
 void vb_barrier_forget(void);
 void vb_barrier_heavy(void);
+/* While membarrier is still allowed: do without it from now on. Allowed in signal handlers. */
+void vb_barrier_give_up_calls(void);
 
 /* Whether the program is about to forbid system calls, or has done so: membarrier is not called then. */
 bool vb_barrier_is_forbidden(void);

@@ -309,6 +309,12 @@ void vb_fault_on_rights(vb_rights_hook *hook)
 	atomic_store_explicit(vb_signal_keeper.rights, hook, memory_order_release);
 }
 
+void vb_fault_on_closing_in(void (*prepare)(void))
+{
+	atomic_store_explicit(keeper->on_closing_in, prepare, memory_order_release);
+	atomic_store_explicit(vb_signal_keeper.on_closing_in, prepare, memory_order_release);
+}
+
 bool vb_fault_is_closing_in(void)
 {
 	return atomic_load_explicit(keeper->closing_in, memory_order_relaxed) ||

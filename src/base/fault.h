@@ -62,6 +62,8 @@ void vb_fault_on_rights(vb_rights_hook *hook);
 bool vb_fault_is_closing_in(void);
 /* What it did before the first doorbell page was mapped, it did to us, too. */
 void vb_fault_forget_closing_in(void);
+/* Call this, which is allowed in signal handlers, in the prctl() that is about to be noted so. */
+void vb_fault_on_closing_in(void (*prepare)(void));
 
 /* 0, or -EFAULT with an unknown part of the bytes moved. */
 VB_PUBLIC int vb_fault_copy(void *dst, const void *src, size_t n);

@@ -26,6 +26,7 @@ _Static_assert(sizeof(struct vb_readers) == 4096, "a page");
 struct vb_rcu vb_rcu = {
 	.gp = 1,
 	.fenced = true, /* until start() */
+	.settled = true,
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.readers = &vb_rcu.first,
 };
@@ -57,10 +58,10 @@ __attribute__((constructor)) static void start(void)
 		return;
 	if (!pthread_key_create(&key, give_back))
 		atomic_store_explicit(&vb_rcu.key, (uint32_t)key + 1, memory_order_relaxed);
-	atomic_store_explicit(
-		&vb_rcu.fenced,
-		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0,
-		memory_order_relaxed);
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0))
+		return;
+	atomic_store_explicit(&vb_rcu.settled, false, memory_order_relaxed);
+	atomic_store_explicit(&vb_rcu.fenced, false, memory_order_release);
 }
 
 static struct vb_reader *take_free(struct vb_readers *page)
@@ -169,13 +170,21 @@ void vb_read_forked(void)
 static void make_seen(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&vb_rcu.fenced, memory_order_relaxed))
+	if (atomic_load_explicit(&vb_rcu.settled, memory_order_acquire))
 		return;
 	if (!vb_barrier_is_forbidden() &&
 	    !syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
 		return;
 	atomic_store_explicit(&vb_rcu.fenced, true, memory_order_seq_cst);
 	vb_barrier_settle();
+	atomic_store_explicit(&vb_rcu.settled, true, memory_order_release);
+}
+
+void vb_read_give_up_calls(void)
+{
+	atomic_store_explicit(&vb_rcu.fenced, true, memory_order_seq_cst);
+	if (!syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		atomic_store_explicit(&vb_rcu.settled, true, memory_order_release);
 }
 
 /* Pairs with vb_read_unlock(). */

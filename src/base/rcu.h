@@ -55,7 +55,8 @@ struct vb_readers {
  */
 struct vb_rcu {
 	_Atomic uint64_t gp; /* the word of a thread in its first section; only the phase changes */
-	_Atomic bool fenced; /* readers have a fence, and waiters do not call membarrier */
+	_Atomic bool fenced; /* readers have a fence; */
+	_Atomic bool settled; /* none is left without: waiters do not call membarrier */
 	_Atomic uint32_t key; /* of pthread_key_create() + 1; 0: none yet */
 	/* waiters: one at a time, and even while none is at work: each that begins and ends adds 1 */
 	pthread_mutex_t lock;
@@ -76,6 +77,8 @@ VB_PUBLIC extern _Thread_local struct vb_reader *vb_reader
 /* This thread's first section. */
 VB_PUBLIC struct vb_reader *vb_reader_find(void);
 VB_PUBLIC void vb_read_wait(void);
+/* While membarrier is still allowed: do without it from now on. Allowed in signal handlers. */
+void vb_read_give_up_calls(void);
 /* In a forked child: there are no other threads. */
 void vb_read_forked(void);
 

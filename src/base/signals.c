@@ -321,6 +321,7 @@ static void hold(int sig)
 /* --- filters ---------------------------------------------------------------------------------- */
 
 static _Atomic bool closing_in;
+static _Atomic(vb_signal_settle *) on_closing_in;
 
 /*
  * From here on nothing is asked of the kernel that the program did not ask for. Without the first of
@@ -329,8 +330,17 @@ static _Atomic bool closing_in;
  */
 void vb_signal_note_prctl(int option)
 {
-	if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP) && !vb_signal_is_borrowed())
-		atomic_store_explicit(&closing_in, true, memory_order_relaxed);
+	vb_signal_settle *prepare;
+	int err = errno;
+
+	if ((option != PR_SET_NO_NEW_PRIVS && option != PR_SET_SECCOMP) ||
+	    vb_signal_is_borrowed() || atomic_load_explicit(&closing_in, memory_order_relaxed))
+		return;
+	prepare = atomic_load_explicit(&on_closing_in, memory_order_acquire);
+	if (prepare)
+		prepare();
+	atomic_store_explicit(&closing_in, true, memory_order_relaxed);
+	errno = err;
 }
 
 /* --- rights ----------------------------------------------------------------------------------- */
@@ -349,4 +359,5 @@ const struct vb_signal_keeper vb_signal_keeper = {
 	.settle = &settle,
 	.closing_in = &closing_in,
 	.rights = &rights_hook,
+	.on_closing_in = &on_closing_in,
 };

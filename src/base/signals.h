@@ -78,8 +78,10 @@ struct vb_signal_keeper {
 	_Atomic uint64_t *handlers;
 	/* called when the first one is about to be installed; NULL: nobody */
 	_Atomic(vb_signal_settle *) *settle;
-	/* whether it has said that it would filter its system calls */
+	/* whether it has said that it would filter its system calls, */
 	_Atomic bool *closing_in;
+	/* and what is called just before that is noted; NULL: nothing */
+	_Atomic(vb_signal_settle *) *on_closing_in;
 	/* asked where it changes users, groups or rights; NULL: no card was ever open */
 	_Atomic(vb_rights_hook *) *rights;
 };

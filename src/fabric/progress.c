@@ -586,6 +586,13 @@ __attribute__((constructor)) static void register_fork_handlers(void)
 	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
+/* membarrier may be forbidden soon: all threads go over to fences while it still works. */
+static void give_up_calls(void)
+{
+	vb_read_give_up_calls();
+	vb_barrier_give_up_calls();
+}
+
 /*
  * What is done from here on is done with the filter that there is. Only what the program forbids after
  * it has opened a card keeps us from asking: see vb_fault_is_closing_in().
@@ -594,8 +601,10 @@ static void begin_asking(void)
 {
 	static bool begun; /* under start_lock */
 
-	if (!begun)
+	if (!begun) {
 		vb_fault_forget_closing_in();
+		vb_fault_on_closing_in(give_up_calls);
+	}
 	begun = true;
 }
 

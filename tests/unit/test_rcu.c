@@ -107,8 +107,15 @@ static void refuse_membarrier(void)
 		print_message("no filters of system calls\n");
 }
 
+/* A filter that is announced: readers have fences before it is there, and no waiter calls membarrier under it. */
+static bool announce(void)
+{
+	vb_read_give_up_calls();
+	return atomic_load(&vb_rcu.fenced) && atomic_load(&vb_rcu.settled);
+}
+
 /* 0 where no reader ever saw an item after it was "freed". */
-static int churn(bool refuse)
+static int churn(bool refuse, bool announced)
 {
 	static struct item items[2];
 	struct itimerval timer = { { 0, 500 }, { 0, 500 } };
@@ -128,7 +135,9 @@ static int churn(bool refuse)
 	setitimer(ITIMER_REAL, &timer, NULL);
 	for (unsigned int i = 1; i < ITEMS; i++) {
 		replace(items, i);
-		if (refuse && i == ITEMS / 2)
+		if (i == ITEMS / 2 && announced && !announce())
+			return 3;
+		if (i == ITEMS / 2 && refuse)
 			refuse_membarrier();
 	}
 	stop = true;
@@ -142,7 +151,7 @@ static int churn(bool refuse)
 static void sections(void **state)
 {
 	(void)state;
-	assert_int_equal(churn(false), 0);
+	assert_int_equal(churn(false, false), 0);
 }
 
 static int in_child(int (*body)(void))
@@ -160,13 +169,19 @@ static int in_child(int (*body)(void))
 
 static int churn_refused(void)
 {
-	return churn(true);
+	return churn(true, false);
+}
+
+static int churn_announced(void)
+{
+	return churn(true, true);
 }
 
 static void refused_later(void **state)
 {
 	(void)state;
 	assert_int_equal(in_child(churn_refused), 0);
+	assert_int_equal(in_child(churn_announced), 0);
 }
 
 static _Atomic bool inside;

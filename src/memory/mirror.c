@@ -180,10 +180,35 @@ static int copy_extent(char *to, uint32_t first, uint32_t count)
 	return ret;
 }
 
+/*
+ * Whether more shared pages lie behind these than there are of them. The kernel looks at every page of the
+ * file until the next hole: behind one page of a large mapping that takes longer than the copy.
+ */
+static bool is_small_part(uint32_t first, uint32_t count)
+{
+	uint32_t end = first + count, left = memory.pages.count - end;
+
+	return left > count && (memory.pages.state[end] & PAGE_KIND) == PAGE_SHARED &&
+	       pages_alike(&memory.pages, end, end + count, PAGE_KIND) == count;
+}
+
+/* Where what was written ends, up to end; or -1. */
+static off_t find_hole(int fd, off_t data, off_t end, bool small)
+{
+	off_t at = data + MEMORY_PAGE;
+
+	if (!small)
+		return RAW(SYS_lseek, fd, data, SEEK_HOLE);
+	while (at < end && RAW(SYS_lseek, fd, at, SEEK_DATA) == at)
+		at += MEMORY_PAGE;
+	return at;
+}
+
 /* Only what was written: the rest is holes, and to is zero. */
 static int copy_data(int fd, uint32_t first, uint32_t count, char *to)
 {
 	off_t start = (off_t)bytes_of(first), end = start + (off_t)bytes_of(count);
+	bool small = is_small_part(first, count);
 	off_t data, hole;
 	int ret;
 
@@ -193,7 +218,7 @@ static int copy_data(int fd, uint32_t first, uint32_t count, char *to)
 			return errno == ENXIO ? 0 : -errno; /* nothing but a hole to the end */
 		if (data >= end)
 			return 0;
-		hole = RAW(SYS_lseek, fd, data, SEEK_HOLE);
+		hole = find_hole(fd, data, end, small);
 		if (hole < 0)
 			return -errno;
 		hole = hole > end ? end : hole;

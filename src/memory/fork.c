@@ -192,13 +192,13 @@ static int leave_shared_pages(void)
  */
 PUBLIC int pthread_attr_setstack(pthread_attr_t *attr, void *stack, size_t size)
 {
-	uint32_t first, count;
+	struct memory_pages part[2] = { 0 };
 	sigset_t mask;
 
-	if (memory_part((uintptr_t)stack, size, &first, &count)) {
-		memory_hide(first, count);
-		memory_lock(&mask);
-		memory_make_private(first, count); /* or a fork() in the thread does it */
+	if (memory_part((uintptr_t)stack, size, &part[0].first, &part[0].count)) {
+		memory_hide_and_lock(part, &mask);
+		memory_make_private(part[0].first,
+				    part[0].count); /* or a fork() in the thread does it */
 		memory_unlock(&mask);
 	}
 	return LIBC(pthread_attr_setstack)(attr, stack, size);
@@ -219,8 +219,8 @@ PUBLIC int pthread_attr_setstackaddr(pthread_attr_t *attr, void *end)
 	found = find_block((uintptr_t)end - 1, &leaving);
 	memory_unlock(&mask);
 	if (found) {
-		memory_hide(leaving.first, leaving.count);
-		memory_lock(&mask);
+		memory_hide_and_lock((struct memory_pages[2]){ { leaving.first, leaving.count } },
+				     &mask);
 		memory_make_private(leaving.first, leaving.count);
 		memory_unlock(&mask);
 	}

@@ -31,6 +31,8 @@ enum memory_mode {
 	MEMORY_CLOSED,    /* a limit forbids it: nothing new, and what is freed is unmapped */
 };
 
+enum { MEMORY_SHOWN = 8 };
+
 /* Of freed blocks: so many are kept, so many pages of each and in all. */
 enum { MEMORY_KEPT = 64, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
 
@@ -39,6 +41,10 @@ enum { MEMORY_KEPT = 64, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
  * counts as two mappings; a process has 65530 (vm.max_map_count), and libc's blocks take none.
  */
 enum { MEMORY_HEADS = 8192 };
+
+struct memory_pages {
+	uint32_t first, count;
+};
 
 struct memory {
 	/* Written once, size last; 0: no range. */
@@ -65,6 +71,9 @@ struct memory {
 		bool leaving; /* being hidden from peers: nobody takes it */
 	} kept[MEMORY_KEPT];
 	uint32_t kept_blocks, kept_pages;
+	/* Calls that have shown pages again, and the last ones of them. */
+	_Atomic uint32_t shows;
+	struct memory_pages shown[MEMORY_SHOWN];
 };
 
 /*
@@ -83,6 +92,8 @@ enum page_mark {
 	MARK_WIPE = 256,    /* MADV_WIPEONFORK */
 	MARK_NODES = 512,   /* mbind() */
 	MARK_OTHER = 1024,  /* no anonymous memory, a key, a seal: it is what it is */
+	MARK_RUN =
+		2048, /* the first page of a run that became private: nothing that the program has said */
 };
 
 /* A freed block that is kept. No other page has this state. */
@@ -138,11 +149,18 @@ void memory_drop_kept(void);
 void memory_close(void);
 /* Take pages [first, first + count) away from peers; before anything that changes the pages. */
 void memory_hide(uint32_t first, uint32_t count);
+/*
+ * The same, and take the lock: other threads that change the same pages, and show them when they have done,
+ * have not done so since. Two parts; one of them may have no pages.
+ */
+void memory_hide_and_lock(const struct memory_pages part[2], sigset_t *before);
 
 /* --- range.c, with the lock ------------------------------------------------------------------- */
 
 /* Shared pages among these that can be read and written: peers may use them. */
 void memory_show(uint32_t first, uint32_t count);
+/* The same after a change of pages that were hidden, where the range has peers. */
+void memory_show_again(uint32_t first, uint32_t count);
 /* The program has done with a block, or a part of one. */
 void memory_release(uint32_t first, uint32_t count);
 /* Unmap [base, base + len), of which these pages are a part. 0, or -errno of the kernel: nothing changed. */

@@ -36,11 +36,13 @@ struct part {
 /* The pages of the range among those of a call, hidden from peers and locked. False: there are none. */
 static bool begin(struct part *part, const void *base, size_t len)
 {
+	struct memory_pages pages[2] = { 0 };
+
 	part->err = errno;
 	if (!memory_part((uintptr_t)base, len, &part->first, &part->count))
 		return false;
-	memory_hide(part->first, part->count);
-	memory_lock(&part->before);
+	pages[0] = (struct memory_pages){ part->first, part->count };
+	memory_hide_and_lock(pages, &part->before);
 	memory_release_kept_in(part->first, part->count);
 	return true;
 }
@@ -48,8 +50,7 @@ static bool begin(struct part *part, const void *base, size_t len)
 /* What can be shown to peers is shown again. err: what errno shall be, or 0: the call has succeeded. */
 static void end(struct part *part, int err)
 {
-	if (memory.mode == MEMORY_OPEN || memory.mode == MEMORY_CLOSED)
-		memory_show(part->first, part->count);
+	memory_show_again(part->first, part->count);
 	memory_unlock(&part->before);
 	errno = err ? err : part->err;
 }

@@ -75,6 +75,57 @@ void memory_show(uint32_t first, uint32_t count)
 	}
 }
 
+void memory_show_again(uint32_t first, uint32_t count)
+{
+	uint32_t shows = atomic_load_explicit(&memory.shows, memory_order_relaxed);
+
+	if (memory.mode != MEMORY_OPEN && memory.mode != MEMORY_CLOSED)
+		return;
+	memory_show(first, count);
+	memory.shown[shows % MEMORY_SHOWN] = (struct memory_pages){ first, count };
+	/* Pairs with memory_hide_and_lock: a thread that reads this number hides pages afterwards. */
+	atomic_store_explicit(&memory.shows, shows + 1, memory_order_release);
+}
+
+/* Whether one of the calls since then has shown some of these pages, or may have. */
+static bool is_shown_since(uint32_t since, const struct memory_pages *part)
+{
+	uint32_t shows = atomic_load_explicit(&memory.shows, memory_order_relaxed);
+
+	if (!part->count)
+		return false;
+	if (shows - since > MEMORY_SHOWN)
+		return true;
+	for (; since != shows; since++) {
+		const struct memory_pages *shown = &memory.shown[since % MEMORY_SHOWN];
+
+		if (shown->first < part->first + part->count &&
+		    part->first < shown->first + shown->count)
+			return true;
+	}
+	return false;
+}
+
+/* After some tries with the lock: nobody waits for ever. */
+void memory_hide_and_lock(const struct memory_pages part[2], sigset_t *before)
+{
+	enum { TRIES = 8 };
+	uint32_t since;
+
+	for (int i = 0; i < TRIES; i++) {
+		since = atomic_load_explicit(&memory.shows, memory_order_acquire);
+		memory_hide(part[0].first, part[0].count);
+		memory_hide(part[1].first, part[1].count);
+		memory_lock(before);
+		if (!is_shown_since(since, &part[0]) && !is_shown_since(since, &part[1]))
+			return;
+		if (i + 1 < TRIES)
+			memory_unlock(before);
+	}
+	memory_hide(part[0].first, part[0].count);
+	memory_hide(part[1].first, part[1].count);
+}
+
 /* --- pages come and go ------------------------------------------------------------------------ */
 
 /* These pages, of the program until now, begin no block or mapping any more. */

@@ -353,17 +353,16 @@ static bool is_sound(const struct remap *call)
 
 static void show_again(const struct remap *call)
 {
-	if (memory.mode != MEMORY_OPEN && memory.mode != MEMORY_CLOSED)
-		return;
 	if (call->has_old)
-		memory_show(call->first, call->count);
+		memory_show_again(call->first, call->count);
 	if (call->has_new)
-		memory_show(call->new_first, call->new_count);
+		memory_show_again(call->new_first, call->new_count);
 }
 
 bool memory_remap(void *base, size_t old_len, size_t new_len, int flags, void *to, void **result)
 {
 	struct remap call = { base, round_up(old_len), round_up(new_len), flags, to };
+	struct memory_pages part[2] = { 0 };
 	int err = errno, ret;
 	sigset_t before;
 	char *at;
@@ -382,10 +381,10 @@ bool memory_remap(void *base, size_t old_len, size_t new_len, int flags, void *t
 	if (!call.has_old && !call.has_new)
 		return false;
 	if (call.has_old)
-		memory_hide(call.first, call.count);
+		part[0] = (struct memory_pages){ call.first, call.count };
 	if (call.has_new)
-		memory_hide(call.new_first, call.new_count);
-	memory_lock(&before);
+		part[1] = (struct memory_pages){ call.new_first, call.new_count };
+	memory_hide_and_lock(part, &before);
 	if (call.has_new)
 		memory_release_kept_in(call.new_first, call.new_count);
 	ret = remap(&call, &at);

@@ -403,6 +403,37 @@ static void traced(void)
 	CHECK(waitpid(pid, &status, 0) == pid);
 }
 
+/* --- many, and at a time ---------------------------------------------------------------------- */
+
+static char *changed;
+
+static void advise_changed(void)
+{
+	CHECK(!madvise(changed, 4 * PAGE, MADV_NORMAL));
+}
+
+static void advise_moved(void)
+{
+	CHECK(!madvise(changed + PAGE, PAGE, MADV_NORMAL));
+}
+
+/* Another thread names the same pages and has done with them in the middle of the call. */
+static void meanwhile(void)
+{
+	char *moved;
+
+	changed = map(4 * PAGE);
+	memory_test_meanwhile = advise_changed;
+	CHECK(!mprotect(changed, 2 * PAGE, PROT_READ) && !memory_test_meanwhile);
+	CHECK(memory_test_is_hidden(changed, 2 * PAGE));
+	CHECK(memory_test_is_shown(changed + 2 * PAGE, 2 * PAGE));
+	changed = map(4 * PAGE);
+	memory_test_meanwhile = advise_moved;
+	moved = mremap(changed, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	CHECK(moved != MAP_FAILED && !memory_test_meanwhile);
+	CHECK(memory_test_is_hidden(changed, 4 * PAGE));
+}
+
 /* --- growth ----------------------------------------------------------------------------------- */
 
 static void grows(void)
@@ -654,14 +685,14 @@ static void aligned(void)
 /* --- the program ------------------------------------------------------------------------------ */
 
 static const struct test_case cases[] = {
-	{ "marks_last", marks_last, 1 },     { "marks_end", marks_end, 1 },
-	{ "marks_nodes", marks_nodes, 1 },   { "unmapped", unmapped, 1 },
-	{ "past_libc", past_libc, 1 },       { "not_a_file", not_a_file, 1 },
-	{ "stores", stores, 1 },             { "last_stores", last_stores, 1 },
-	{ "traced", traced, 1 },             { "grows", grows, 1 },
-	{ "refilled", refilled, 1 },         { "sealed", sealed, 1 },
-	{ "silent", silent, 1 },             { "waiting_fork", waiting_fork, 1 },
-	{ "aligned", aligned, 1 },
+	{ "marks_last", marks_last, 1 },   { "marks_end", marks_end, 1 },
+	{ "marks_nodes", marks_nodes, 1 }, { "unmapped", unmapped, 1 },
+	{ "past_libc", past_libc, 1 },     { "not_a_file", not_a_file, 1 },
+	{ "stores", stores, 1 },           { "last_stores", last_stores, 1 },
+	{ "traced", traced, 1 },           { "grows", grows, 1 },
+	{ "refilled", refilled, 1 },       { "sealed", sealed, 1 },
+	{ "silent", silent, 1 },           { "waiting_fork", waiting_fork, 1 },
+	{ "aligned", aligned, 1 },         { "meanwhile", meanwhile, 1 },
 };
 
 int main(int argc, char **argv)

@@ -18,6 +18,7 @@
 enum { PAGE = 4096 };
 
 bool memory_test_aligned;
+void (*memory_test_meanwhile)(void);
 
 static struct {
 	pthread_mutex_t lock;
@@ -83,6 +84,12 @@ static void take_away(void *base, size_t len)
 	if (table.base)
 		memset(&table.shown[((uint64_t)base - table.base) / PAGE], 0, len / PAGE);
 	pthread_mutex_unlock(&table.lock);
+	if (memory_test_meanwhile) {
+		void (*meanwhile)(void) = memory_test_meanwhile;
+
+		memory_test_meanwhile = NULL;
+		meanwhile();
+	}
 }
 
 int memory_test_try(uint64_t limit, const char **why)

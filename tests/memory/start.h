@@ -18,6 +18,8 @@ int memory_test_try(uint64_t limit, const char **why);
 /* Whether peers may use all of it, none of it. */
 bool memory_test_is_shown(const void *base, uint64_t len);
 bool memory_test_is_hidden(const void *base, uint64_t len);
+/* Called once, when pages were taken from peers: what another thread might do just then. */
+extern void (*memory_test_meanwhile)(void);
 /* Number of the memfd. */
 int memory_test_fd(void);
 /* Where the first shared page is in the file that peers would open; NULL: not mapped. */

@@ -42,6 +42,12 @@ enum { MEMORY_KEPT = 64, MEMORY_KEPT_EACH = 4096, MEMORY_KEPT_PAGES = 8192 };
  */
 enum { MEMORY_HEADS = 8192 };
 
+/*
+ * Pages that became private by themselves, next to others: the kernel never joins what was mapped elsewhere,
+ * so each such run is a mapping. Where there are so many, pages that cannot be written stay shared.
+ */
+enum { MEMORY_RUNS = 8192 };
+
 struct memory_pages {
 	uint32_t first, count;
 };
@@ -63,6 +69,7 @@ struct memory {
 	bool huge_private;          /* only private memory gets huge pages here */
 	uint32_t limit, used, high; /* pages; none from high on was ever used */
 	uint32_t heads;             /* of these, so many begin a block or mapping */
+	uint32_t runs;              /* and so many a run that became private */
 	struct pages pages;
 	uint16_t *marks; /* of each page with PAGE_ODD: enum page_mark */
 	/* Freed blocks that keep their pages for the next one of about that size. */

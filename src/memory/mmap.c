@@ -276,7 +276,7 @@ static int protect_piece(char *base, size_t len, uint32_t kind, int prot)
 		return ret;
 	change(first, count, PAGE_PROT,
 	       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
-	if (!(prot & PROT_WRITE))
+	if (!(prot & PROT_WRITE) && memory.runs < MEMORY_RUNS)
 		memory_make_private(first, count); /* without memory for that it is shared */
 	return 0;
 }

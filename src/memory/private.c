@@ -33,7 +33,7 @@ static int prot_of(uint32_t page)
 
 uint16_t memory_marks(uint32_t page)
 {
-	uint16_t marks = memory.pages.state[page] & PAGE_ODD ? memory.marks[page] : 0;
+	uint16_t marks = memory.pages.state[page] & PAGE_ODD ? memory.marks[page] & ~MARK_RUN : 0;
 
 	return memory.locked_all ? marks | MARK_LOCKED : marks;
 }
@@ -170,6 +170,8 @@ static int move_all(const struct leaving *run, char *beside, uint32_t *moved)
 		memory_punch_shared(at, n, beside + bytes_of(*moved));
 		for (uint32_t i = at; i < at + n; i++)
 			memory.pages.state[i] ^= PAGE_SHARED ^ PAGE_PRIVATE;
+		memory_mark(at, 1, 0, MARK_RUN);
+		memory.runs++;
 	}
 	return 0;
 }

@@ -128,6 +128,13 @@ void memory_hide_and_lock(const struct memory_pages part[2], sigset_t *before)
 
 /* --- pages come and go ------------------------------------------------------------------------ */
 
+/* These pages begin no run any more that became private. */
+static void lose_runs(uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		memory.runs -= memory.pages.state[i] & PAGE_ODD && memory.marks[i] & MARK_RUN;
+}
+
 /* These pages, of the program until now, begin no block or mapping any more. */
 static void lose_heads(uint32_t first, uint32_t count)
 {
@@ -157,6 +164,7 @@ void memory_unmapped(uint32_t first, uint32_t count)
 		if (kind_of(first) != PAGE_GONE) {
 			memory.used -= n;
 			lose_heads(first, n);
+			lose_runs(first, n);
 		}
 		pages_give(&memory.pages, first, n);
 	}
@@ -557,6 +565,7 @@ void memory_forget(uint32_t first, uint32_t count)
 		} else if (kind_of(first) != PAGE_GONE) {
 			memory.used -= n;
 			lose_heads(first, n);
+			lose_runs(first, n);
 			memset(&memory.pages.state[first], PAGE_GONE, n);
 		}
 	}
@@ -577,6 +586,7 @@ void memory_replaced(uint32_t first, uint32_t count, int prot, uint16_t marks)
 			memory.used += n;
 		if (kind_of(at) == PAGE_FREE)
 			pages_take_at(&memory.pages, at, n, state);
+		lose_runs(at, n);
 		for (uint32_t i = at; i < at + n; i++)
 			memory.pages.state[i] = (memory.pages.state[i] & PAGE_HEAD) | state;
 	}

@@ -95,7 +95,8 @@ static void note_growth(uint32_t last, uint32_t more)
 	uint8_t state = memory.pages.state[last] & (uint8_t)~PAGE_HEAD;
 
 	pages_take_at(&memory.pages, last + 1, more, state & (uint8_t)~PAGE_ODD);
-	memory_mark(last + 1, more, 0, memory.pages.state[last] & PAGE_ODD ? memory.marks[last] : 0);
+	memory_mark(last + 1, more, 0,
+		    memory.pages.state[last] & PAGE_ODD ? memory.marks[last] & ~MARK_RUN : 0);
 	memory.used += more;
 	if (memory.high < last + 1 + more)
 		memory.high = last + 1 + more;

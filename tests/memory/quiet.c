@@ -405,6 +405,43 @@ static void traced(void)
 
 /* --- many, and at a time ---------------------------------------------------------------------- */
 
+static int count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int c, count = 0;
+
+	CHECK(maps);
+	while ((c = getc(maps)) != EOF)
+		count += c == '\n';
+	fclose(maps);
+	return count;
+}
+
+/* As a garbage collector: page by page, so that the kernel, if it keeps each by itself, runs out of mappings. */
+static void page_by_page(void)
+{
+	enum { PAGES = 40000 };
+	char *p = map((size_t)PAGES * PAGE);
+	pid_t pid;
+
+	for (size_t i = 0; i < PAGES; i++)
+		p[i * PAGE] = (char)i;
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(!mprotect(p + i * PAGE, PAGE, PROT_READ));
+	CHECK(count_mappings() < PAGES / 2);
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(!mprotect(p + i * PAGE, PAGE, RW) && p[i * PAGE] == (char)i);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		_exit(p[0] || p[PAGE] != 1 || p[(size_t)(PAGES - 1) * PAGE] != (char)(PAGES - 1));
+	CHECK(!wait_for(pid));
+	/* those that are gone do not count */
+	CHECK(!munmap(p, (size_t)PAGES * PAGE));
+	p = map(2 * PAGE);
+	CHECK(!mprotect(p, PAGE, PROT_READ) && !has_flag(p, "sh") && has_flag(p + PAGE, "sh"));
+}
+
 static char *changed;
 
 static void advise_changed(void)
@@ -692,7 +729,8 @@ static const struct test_case cases[] = {
 	{ "traced", traced, 1 },           { "grows", grows, 1 },
 	{ "refilled", refilled, 1 },       { "sealed", sealed, 1 },
 	{ "silent", silent, 1 },           { "waiting_fork", waiting_fork, 1 },
-	{ "aligned", aligned, 1 },         { "meanwhile", meanwhile, 1 },
+	{ "aligned", aligned, 1 },         { "page_by_page", page_by_page, 1 },
+	{ "meanwhile", meanwhile, 1 },
 };
 
 int main(int argc, char **argv)

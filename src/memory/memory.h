@@ -99,8 +99,7 @@ enum page_mark {
 	MARK_WIPE = 256,    /* MADV_WIPEONFORK */
 	MARK_NODES = 512,   /* mbind() */
 	MARK_OTHER = 1024,  /* no anonymous memory, a key, a seal: it is what it is */
-	MARK_RUN =
-		2048, /* the first page of a run that became private: nothing that the program has said */
+	MARK_RUN = 2048,    /* not by the program: a run that became private begins here */
 };
 
 /* A freed block that is kept. No other page has this state. */

@@ -390,7 +390,7 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 	}
 }
 
-bool vb_cable_may_send(uint32_t len)
+enum vb_frame_may vb_cable_may_send(uint32_t len)
 {
 	enum { LONGER = 256 }; /* rules may make it so */
 	struct iovec iov = { NULL, len + LONGER < VB_FRAME_MAX ? len + LONGER : VB_FRAME_MAX };

@@ -551,8 +551,8 @@ uint64_t vb_cable_number(const char *name);
 /* A frame leaves an adapter; ways: enum vb_frame_way. */
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways);
-/* Whether a frame of this length can leave now; see vb_frame_may_send(). */
-bool vb_cable_may_send(uint32_t len);
+/* Whether a frame of this length can leave now, before vb_frame_sent(); see vb_frame_may_send(). */
+enum vb_frame_may vb_cable_may_send(uint32_t len);
 /* A frame from another process; what it says is not trusted. */
 void vb_cable_receive(const struct vb_pkt *pkt);
 /*

@@ -64,15 +64,10 @@ static const struct vb_swp *swp_of(const struct sending *s, struct vb_swp *swp)
 	return wr->swp[0] || wr->swp[1] || wr->swp[2] || wr->swp[3] ? swp : NULL;
 }
 
-/* The last steps: the frame is complete but for its tag and padding. */
-static int finish(struct sending *s, struct vb_frame *f)
+/* Tag and padding are all that it lacks. */
+static int complete(struct sending *s, struct vb_frame *f)
 {
 	const struct vb_wr *wr = s->wr;
-
-	if (__builtin_expect(s->frames++ < s->qp->sq.sent, 0))
-		return IBV_WC_SUCCESS;
-	if (__builtin_expect(!vb_cable_may_send(f->len), 0))
-		return -EAGAIN;
 
 	if (wr->insert_vlan &&
 	    (f->len + 4 > VB_FRAME_MAX ||
@@ -84,6 +79,22 @@ static int finish(struct sending *s, struct vb_frame *f)
 	vb_flow_send(s->qp, f, wr->metadata, wr->to_wire);
 	s->qp->sq.sent++;
 	return IBV_WC_SUCCESS;
+}
+
+/* The last steps of a frame; those that an earlier try has sent are only counted. */
+static int finish(struct sending *s, struct vb_frame *f)
+{
+	enum vb_frame_may may;
+	int status;
+
+	if (__builtin_expect(s->frames++ < s->qp->sq.sent, 0))
+		return IBV_WC_SUCCESS;
+	may = vb_cable_may_send(f->len);
+	if (__builtin_expect(may == VB_FRAME_WAITS, 0))
+		return -EAGAIN;
+	status = complete(s, f);
+	vb_frame_sent(may);
+	return status;
 }
 
 /* One frame: bytes [offset, offset + len). */

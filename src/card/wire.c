@@ -107,14 +107,14 @@ static void report(const struct vb_adapter *adapter, int err)
 }
 
 /* Frames stay in the TAP while a process that receives them has no room. */
-static bool may_take(void)
+static enum vb_frame_may may_take(void)
 {
-	bool may;
+	enum vb_frame_may may;
 
 	vb_read_lock();
 	may = vb_cable_may_send(VB_FRAME_MAX);
 	vb_read_unlock();
-	if (!may)
+	if (may == VB_FRAME_WAITS)
 		nanosleep(&(struct timespec){ .tv_nsec = ROOM_NS }, NULL);
 	return may;
 }
@@ -126,13 +126,18 @@ static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *
 	ssize_t n = 1;
 
 	while (n > 0 && most--) {
-		if (!may_take())
+		enum vb_frame_may may = may_take();
+		bool open;
+
+		if (may == VB_FRAME_WAITS)
 			return true;
-		if (!vb_file_is_open(file))
-			return false;
-		n = read(file->fd, frame, sizeof(frame));
+		open = vb_file_is_open(file);
+		n = open ? read(file->fd, frame, sizeof(frame)) : 0;
 		if (n > 0)
 			vb_cable_arrive(adapter, frame, (uint32_t)n);
+		vb_frame_sent(may);
+		if (!open)
+			return false;
 	}
 	return n > 0 || errno == EAGAIN || errno == EINTR;
 }

@@ -447,8 +447,12 @@ void vb_frame_listen(uint32_t use);
  * Whether a frame of a queue may be sent, inside a read section: each process that receives has room for
  * it, or has taken nothing for so long that it is not waited for any more. Where not, there will be
  * progress when there is room. Nobody waits for a process that only taps.
+ *
+ * The room is kept for the caller, among threads that ask, until vb_frame_sent().
  */
-bool vb_frame_may_send(const struct vb_pkt *pkt);
+enum vb_frame_may { VB_FRAME_WAITS, VB_FRAME_UNHEARD, VB_FRAME_PROMISED };
+enum vb_frame_may vb_frame_may_send(const struct vb_pkt *pkt);
+void vb_frame_sent(enum vb_frame_may may);
 /*
  * A raw frame, to every other process that listens (VB_FRAME_SNIFFED: that sniffs); inside a read section. One that has no room
  * loses it, and finds it counted. Returns the number of those.

@@ -23,11 +23,10 @@
 #include "fabric/state.h"
 
 enum {
-	/*
-	 * With so much room left a frame is sent without asking. Other threads that did not ask either
-	 * may send theirs meanwhile.
-	 */
-	SPARE_BYTES = 8 * (VB_FRAME_MAX + 256),
+	FRAME_BYTES = VB_FRAME_MAX + 256, /* the longest in a ring */
+	/* With so much room left a frame is sent without asking, of as many threads at a time. */
+	SPARE_FRAMES = 8,
+	SPARE_BYTES = SPARE_FRAMES * FRAME_BYTES,
 	/* So long a process that takes nothing is waited for: it may be stopped. */
 	PATIENCE_NS = 2000000000,
 };
@@ -110,22 +109,34 @@ static bool is_awaited(struct vb_peer *peer)
 	return !atomic_load_explicit(&peer->slow, memory_order_relaxed) && vb_peer_alive(peer);
 }
 
-static bool may_send_to(uint32_t slot, const struct vb_pkt *pkt)
+/*
+ * The ring's lock is held. With `sending` threads, this one included, that may send and have not yet, the
+ * room of one is not that of the others; and one frame may lie behind padding.
+ */
+static bool has_room_beside(struct vb_ring_tx *ring, const struct vb_pkt *pkt, uint32_t sending)
+{
+	return vb_ring_has_room(ring, pkt) &&
+	       (sending == 1 || vb_ring_has_bytes(ring, (sending + 1ull) * FRAME_BYTES));
+}
+
+static bool may_send_to(uint32_t slot, const struct vb_pkt *pkt, uint32_t sending)
 {
 	struct vb_peer *peer = vb_peer_find(slot);
 	struct vb_peer_tx *tx;
 	bool room;
 
-	if (!is_there(peer) || !atomic_load_explicit(&peer->crowded, memory_order_relaxed) ||
+	if (!is_there(peer) ||
+	    (sending < SPARE_FRAMES &&
+	     !atomic_load_explicit(&peer->crowded, memory_order_relaxed)) ||
 	    !(atomic_load_explicit(&peer->segment->frames, memory_order_relaxed) &
 	      VB_FRAME_RECEIVES))
 		return true;
 	tx = &peer->tx[0];
 	vb_lock(&tx->lock);
-	room = !tx->ring.shared || vb_ring_has_room(&tx->ring, pkt);
+	room = !tx->ring.shared || has_room_beside(&tx->ring, pkt, sending);
 	if (!room) {
 		vb_ring_wait_room(&tx->ring);
-		room = vb_ring_has_room(&tx->ring, pkt);
+		room = has_room_beside(&tx->ring, pkt, sending);
 	}
 	if (room && tx->ring.shared)
 		note_crowd(peer, tx);
@@ -204,17 +215,40 @@ unsigned int vb_frame_send(const struct vb_pkt *pkt)
 	return lost;
 }
 
-bool vb_frame_may_send(const struct vb_pkt *pkt)
+static bool all_have_room(const uint64_t slots[VB_SLOTS / 64], const struct vb_pkt *pkt,
+			  uint32_t sending)
 {
 	bool may = true;
 
-	for (uint32_t word = 0; word < VB_SLOTS / 64; word++) {
-		uint64_t slots = listeners(word);
-
-		for (; slots; slots &= slots - 1)
-			may &= may_send_to(word * 64 + (uint32_t)__builtin_ctzll(slots), pkt);
-	}
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
+		for (uint64_t left = slots[word]; left; left &= left - 1)
+			may &= may_send_to(word * 64 + (uint32_t)__builtin_ctzll(left), pkt,
+					   sending);
 	return may;
+}
+
+enum vb_frame_may vb_frame_may_send(const struct vb_pkt *pkt)
+{
+	uint64_t slots[VB_SLOTS / 64], any = 0;
+	uint32_t before;
+
+	for (uint32_t word = 0; word < VB_SLOTS / 64; word++)
+		any |= slots[word] = listeners(word);
+	if (!any)
+		return VB_FRAME_UNHEARD;
+	/* Before the look at the rings: a thread that looks later counts this one. */
+	before = atomic_fetch_add_explicit(&vb_fabric.sending, 1, memory_order_seq_cst);
+	if (all_have_room(slots, pkt, before + 1))
+		return VB_FRAME_PROMISED;
+	vb_frame_sent(VB_FRAME_PROMISED);
+	return VB_FRAME_WAITS;
+}
+
+void vb_frame_sent(enum vb_frame_may may)
+{
+	/* Release: who counts without this thread finds its frame in the rings. */
+	if (may == VB_FRAME_PROMISED)
+		atomic_fetch_sub_explicit(&vb_fabric.sending, 1, memory_order_release);
 }
 
 void vb_frame_listen(uint32_t use)

@@ -561,6 +561,7 @@ static void reset_in_child(void)
 	if (!vb_fabric.users)
 		return;
 	vb_fabric.users = 0;
+	atomic_store_explicit(&vb_fabric.sending, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&vb_fabric.epoch, 1, memory_order_relaxed);
 	vb_wait_init(&vb_fabric.wait, wake_self,
 		     NULL);     /* its watcher, if there was one, is the parent's */

@@ -6,10 +6,12 @@
  *	raw_room DEVICE         frames of each size, and of large sends
  *	raw_room DEVICE small   the same with a /dev/shm in which rings are small
  *	raw_room DEVICE stopped one of two receivers is stopped
+ *	raw_room DEVICE threads many threads send, each by a queue pair of its own
  */
 #include "station.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,7 +39,11 @@ static uint32_t number_of(const uint8_t *frame, uint32_t len)
 
 /* --- the receiver ------------------------------------------------------------------------------- */
 
-/* Takes orders: so many frames of this length, which are numbered, have all come. 0 frames: it ends. */
+/*
+ * Takes orders: so many frames of this length, which are numbered, have all come; ANY_ORDER: of many senders, each of
+ * which counts by itself. 0 frames: it ends.
+ */
+enum { ANY_ORDER = 1 << 30 };
 struct order {
 	uint32_t frames, len, first;
 };
@@ -59,7 +65,8 @@ static int receiver(const char *device)
 		for (uint32_t i = 0; i < order.frames; i++) {
 			station_get(&s, &got);
 			check_eq(got.len, order.len);
-			check_eq(number_of(got.data, got.len), order.first + i);
+			if (order.first != ANY_ORDER)
+				check_eq(number_of(got.data, got.len), order.first + i);
 		}
 	}
 	check_eq(ibv_destroy_flow(flow), 0);
@@ -195,6 +202,34 @@ static void stopped(struct station *s, const char *device)
 	end(&other);
 }
 
+enum { THREADS = 12, EACH = POSTED / THREADS, ROUNDS = 4 };
+
+static void *send_each(void *arg)
+{
+	send_numbered(arg, EACH, 9000, 0);
+	return NULL;
+}
+
+/* What one thread has found to be room is not taken by the frames of others. */
+static void threads(struct station *first, const struct peer *p)
+{
+	struct station s[THREADS];
+	pthread_t thread[THREADS];
+
+	for (uint32_t i = 0; i < THREADS; i++)
+		station_open_in(&s[i], first->ctx);
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		for (uint32_t i = 0; i < THREADS; i++)
+			check_eq(pthread_create(&thread[i], NULL, send_each, &s[i]), 0);
+		for (uint32_t i = 0; i < THREADS; i++)
+			check_eq(pthread_join(thread[i], NULL), 0);
+		order(p, THREADS * EACH, 9000, ANY_ORDER);
+		await(p);
+	}
+	for (uint32_t i = 0; i < THREADS; i++)
+		station_close(&s[i]);
+}
+
 int main(int argc, char **argv)
 {
 	const char *device = argv[1], *how = argc > 2 ? argv[2] : "";
@@ -210,6 +245,10 @@ int main(int argc, char **argv)
 	station_open_with(&s, !strcmp(device, "mlx5_0") ? "mlx5_1" : "mlx5_0", 0, HEADERS);
 	if (!strcmp(how, "stopped")) {
 		stopped(&s, device);
+	} else if (!strcmp(how, "threads")) {
+		p = start(device);
+		threads(&s, &p);
+		end(&p);
 	} else {
 		p = start(device);
 		sizes(&s, &p);

@@ -516,6 +516,7 @@ void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread);
 struct out {
 	FILE *file;
 	size_t chunk;   /* bytes that go out at a time where writing can block; 0: it cannot */
+	bool socket;
 	const char *at; /* what is not written yet */
 	size_t left;
 };

@@ -5,13 +5,23 @@
  *
  * A pipe, a socket or a terminal that nothing reads blocks who writes to it, for ever and with the
  * lock of the FILE. So such a file is asked first, and gets no more at a time than it takes without
- * blocking. Files on disk are written as they are: they never block.
+ * blocking, behind what the program itself has printed. Others may write to it meanwhile, other
+ * streams too: the write itself does not wait, where the kernel can do that. Nor does anything wait
+ * for the lock of the FILE, which a thread of the program holds as long as it is blocked there.
+ *
+ * Nor is a reader that has gone a reason for SIGPIPE, which would end the program: lent calls and
+ * exit() write in its own threads.
+ *
+ * Files on disk are written as they are: they never block.
  */
 #include "internal.h"
 
 #include <poll.h>
 #include <stdio_ext.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
@@ -19,6 +29,7 @@
  * room for 256 characters.
  */
 enum { PIPE_CHUNK = 4096, TERMINAL_CHUNK = 256 };
+enum { LOCKED_NS = 1000000 }; /* between two looks at a FILE that a thread has locked */
 
 void vb_out_init(struct out *out, FILE *file)
 {
@@ -31,6 +42,7 @@ void vb_out_init(struct out *out, FILE *file)
 			out->chunk = PIPE_CHUNK;
 		else if (S_ISCHR(st.st_mode) && isatty(fd))
 			out->chunk = TERMINAL_CHUNK;
+		out->socket = S_ISSOCK(st.st_mode);
 	}
 	errno = saved;
 }
@@ -51,33 +63,104 @@ bool vb_out_wait(const struct out *out, uint64_t ns)
 	return ppoll(&pfd, 1, &ts, NULL) > 0;
 }
 
-/* What the program itself has printed goes first, and is not more than a buffer. */
-static bool takes(const struct out *out)
+struct pipe_signal {
+	sigset_t before;
+	bool pending; /* one that is the program's */
+};
+
+static void pipe_signal_hold(struct pipe_signal *p, const sigset_t *set)
 {
-	if (!out->chunk)
-		return true;
-	if (!vb_out_wait(out, 0))
-		return false;
+	sigset_t pending;
+
+	pthread_sigmask(SIG_BLOCK, set, &p->before);
+	p->pending = sigismember(&p->before, SIGPIPE) && !sigpending(&pending) &&
+		     sigismember(&pending, SIGPIPE);
+}
+
+/* failed: a write may have raised one. Leaves errno alone. */
+static void pipe_signal_release(struct pipe_signal *p, const sigset_t *set, bool failed)
+{
+	int saved = errno;
+
+	if (failed && !p->pending)
+		sigtimedwait(set, NULL, &(struct timespec){ 0 });
+	pthread_sigmask(SIG_SETMASK, &p->before, NULL);
+	errno = saved;
+}
+
+/* So many bytes were written; -1: errno, EAGAIN where it would block. */
+static ssize_t write_now(const struct out *out, size_t len)
+{
+	struct iovec iov = { (void *)out->at, len };
+	int fd = fileno(out->file);
+	ssize_t n;
+
+	if (out->socket)
+		return send(fd, out->at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	n = pwritev2(fd, &iov, 1, -1, RWF_NOWAIT);
+	/* Not by this kernel, or not this kind of file. */
+	if (n < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
+		n = write(fd, out->at, len);
+	return n;
+}
+
+/* The FILE is locked. The same, behind what the program has printed, which is not more than a buffer. */
+static ssize_t write_behind(const struct out *out, size_t len)
+{
 	if (!__fpending(out->file))
-		return true;
-	return fflush(out->file) || vb_out_wait(out, 0);
+		return write_now(out, len);
+	if (fflush(out->file))
+		return -1;
+	errno = EAGAIN;
+	return 0;
+}
+
+static ssize_t write_some(const struct out *out)
+{
+	struct pipe_signal signal;
+	sigset_t set;
+	ssize_t n;
+
+	if (!vb_out_wait(out, 0)) {
+		errno = EAGAIN;
+		return -1;
+	}
+	if (ftrylockfile(out->file)) {
+		nanosleep(&(struct timespec){ .tv_nsec = LOCKED_NS }, NULL);
+		errno = EAGAIN;
+		return -1;
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	pipe_signal_hold(&signal, &set);
+	n = write_behind(out, out->left < out->chunk ? out->left : out->chunk);
+	pipe_signal_release(&signal, &set, n < 0 && errno == EPIPE);
+	funlockfile(out->file);
+	return n;
+}
+
+static ssize_t write_whole(const struct out *out)
+{
+	return fwrite(out->at, 1, out->left, out->file) == out->left && !fflush(out->file)
+		       ? (ssize_t)out->left
+		       : -1;
 }
 
 bool vb_out_write(struct out *out, int *err)
 {
 	*err = 0;
 	while (out->left) {
-		size_t n = out->chunk && out->left > out->chunk ? out->chunk : out->left;
+		ssize_t n = out->chunk ? write_some(out) : write_whole(out);
 
-		if (!takes(out))
+		if (n < 0 && (errno == EAGAIN || errno == EINTR) && out->chunk)
 			return false;
-		if (fwrite(out->at, 1, n, out->file) != n || fflush(out->file)) {
+		if (n < 0) {
 			*err = errno;
 			out->left = 0;
 			break;
 		}
 		out->at += n;
-		out->left -= n;
+		out->left -= (size_t)n;
 	}
 	return true;
 }

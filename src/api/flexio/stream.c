@@ -24,7 +24,8 @@
  *
  * Locks: streams_lock (of the list of all streams) before drain_lock (who writes to the file) before
  * lock (the ring). Neither of the last two is held while something waits for the file, the ring's not
- * over output either. put_lock keeps the records of one message together.
+ * over output either. put_lock keeps the records of one message together. All but put_lock tell a thread
+ * that has them already: exit() in a signal handler, over a call of the same thread, leaves them alone.
  */
 #include "base/fault.h"
 #include "base/thread.h"
@@ -144,13 +145,20 @@ static void say_lost(struct flexio_msg_stream *s, uint64_t lost, bool last)
 	s->unsaid = 0;
 }
 
+/* False: this thread has it already, below the signal handler in which it exits. */
+static bool try_lock(pthread_mutex_t *lock)
+{
+	return !pthread_mutex_lock(lock);
+}
+
 /* Everything that is in the ring, without the lengths, becomes what is being written. */
 static bool take_all(struct flexio_msg_stream *s)
 {
 	size_t bytes = 0;
 	uint64_t lost;
 
-	pthread_mutex_lock(&s->lock);
+	if (!try_lock(&s->lock))
+		return false;
 	while (s->tail != s->head) {
 		uint32_t len;
 
@@ -176,7 +184,8 @@ static bool take_traces(struct flexio_msg_stream *s)
 	bool pending;
 	uint32_t n = 0;
 
-	pthread_mutex_lock(&s->lock);
+	if (!try_lock(&s->lock))
+		return false;
 	pending = vb_tracer_pending(s->tracer);
 	if (pending)
 		n = vb_tracer_out(s->tracer, (struct vb_rtos_trace *)s->scratch, &lost);
@@ -239,12 +248,11 @@ static bool out_wait(struct flexio_msg_stream *s, uint64_t until)
 static bool drain_for(struct flexio_msg_stream *s, uint64_t ns)
 {
 	uint64_t until = 0;
-	bool done;
+	bool done = false;
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	for (;;) {
-		pthread_mutex_lock(&s->drain_lock);
+	while (try_lock(&s->drain_lock)) {
 		done = write_out(s);
 		pthread_mutex_unlock(&s->drain_lock);
 		if (done || !ns)
@@ -265,10 +273,9 @@ static bool drain(struct flexio_msg_stream *s)
 	bool stuck = s->has_thread && atomic_load_explicit(&s->stuck, memory_order_relaxed);
 	bool done = drain_for(s, stuck ? 0 : patience(s));
 
-	if (done || stuck)
+	if (done || stuck || !try_lock(&s->lock))
 		return done;
 	/* The stream's thread goes on trying. */
-	pthread_mutex_lock(&s->lock);
 	atomic_store_explicit(&s->stuck, true, memory_order_relaxed);
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->filled);
@@ -526,6 +533,17 @@ static flexio_status check_attr(struct flexio_process *process,
 	return FLEXIO_STATUS_SUCCESS;
 }
 
+/* One that try_lock() is for. */
+static void lock_init(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
 static void stream_free(struct flexio_msg_stream *s)
 {
 	pthread_mutex_destroy(&s->put_lock);
@@ -554,8 +572,8 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	s->size = attr->data_bsize;
 	snprintf(s->name, sizeof(s->name), "%s", attr->stream_name ? attr->stream_name : "");
 	pthread_mutex_init(&s->put_lock, NULL);
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->drain_lock, NULL);
+	lock_init(&s->lock);
+	lock_init(&s->drain_lock);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->filled, &monotonic);
@@ -632,7 +650,7 @@ static flexio_status no_stream(const struct flexio_process *process, int err, bo
 }
 
 /* All streams, for exit(). */
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t streams_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 static struct vb_list streams = { &streams, &streams };
 
 static void list_add(struct flexio_msg_stream *s)
@@ -651,15 +669,14 @@ static void list_remove(struct flexio_msg_stream *s)
 
 void vb_streams_forked(void)
 {
-	pthread_mutex_init(&streams_lock, NULL);
+	lock_init(&streams_lock);
 	vb_list_init(&streams);
 }
 
 static void collect(struct flexio_msg_stream *s)
 {
-	if (!s->tracer)
+	if (!s->tracer || !try_lock(&s->lock))
 		return;
-	pthread_mutex_lock(&s->lock);
 	vb_tracer_collect(s->tracer);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -668,12 +685,16 @@ void vb_streams_leave(void)
 {
 	struct vb_list *node;
 
-	pthread_mutex_lock(&streams_lock);
+	if (!try_lock(&streams_lock))
+		return;
 	for (node = streams.next; node != &streams; node = node->next) {
 		struct flexio_msg_stream *s = container_of(node, struct flexio_msg_stream, node);
 
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_ASYNC || !vb_out_is_open(&s->out))
 			continue;
+		if (!try_lock(&s->drain_lock))
+			continue;
+		pthread_mutex_unlock(&s->drain_lock);
 		collect(s);
 		drain(s);
 	}

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
  * What device code said is in the file when the program exits, destroyed its streams or not; a file
- * that takes nothing holds neither calls nor the end of a stream up; and a forked child may end what it has
- * of its parent, while device code of the parent runs.
+ * that takes nothing holds neither calls nor the end of a stream up, nor does one whose reader is gone end the
+ * program; and a forked child may end what it has of its parent, while device code of the parent runs.
  */
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -235,6 +238,93 @@ static void slow_reader(FILE *out)
 	CHECK(!ibv_close_device(ctx));
 }
 
+/* Whoever read is gone: that is no reason for a signal to the program, which wrote nothing. */
+static void gone_reader(FILE *out)
+{
+	struct flexio_msg_stream *stream;
+	int fds[2];
+
+	(void)out;
+	signal(SIGPIPE, SIG_DFL);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
+	stream = begin(fdopen(fds[1], "w"), FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
+	OK(flexio_process_call(process, flood, NULL, (uint64_t)1));
+	close(fds[0]);
+	OK(flexio_process_call(process, flood, NULL, (uint64_t)LINES));
+	OK(flexio_msg_stream_flush(stream));
+}
+
+static void *flood_all(void *arg)
+{
+	for (int i = 0; i < 3; i++)
+		flexio_process_call(arg, flood, NULL, (uint64_t)LINES);
+	return NULL;
+}
+
+static void *read_some(void *arg)
+{
+	char page[4096];
+
+	for (int i = 0; i < 50; i++) {
+		CHECK(read(*(int *)arg, page, sizeof(page)) > 0);
+		usleep(200);
+	}
+	return NULL;
+}
+
+/*
+ * Several streams lead to a pipe that something reads for a while: the page that one of them finds free is
+ * not for another to block on.
+ */
+static void unread_shared(FILE *out)
+{
+	flexio_msg_stream_attr_t attr = { .data_bsize = 4096,
+					  .sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_SYNC,
+					  .level = FLEXIO_MSG_DEV_INFO };
+	struct flexio_process *processes[4];
+	pthread_t thread[4], reader;
+	int fds[2];
+
+	(void)out;
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "300", 1);
+	CHECK(!pipe(fds));
+	CHECK(!pthread_create(&reader, NULL, read_some, &fds[0]));
+	ctx = open_device();
+	for (int i = 0; i < 4; i++) {
+		struct flexio_msg_stream *stream;
+
+		OK(flexio_process_create(ctx, words, NULL, &processes[i]));
+		OK(flexio_msg_stream_create(processes[i], &attr, fdopen(dup(fds[1]), "w"), NULL,
+					    &stream));
+	}
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_create(&thread[i], NULL, flood_all, processes[i]));
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_join(thread[i], NULL));
+	CHECK(!pthread_join(reader, NULL));
+	for (int i = 0; i < 4; i++)
+		OK(flexio_process_destroy(processes[i]));
+	CHECK(!ibv_close_device(ctx));
+}
+
+static void leave(int signal)
+{
+	(void)signal;
+	exit(7);
+}
+
+/* A handler of the program's exits, while the interrupted thread writes what device code says. */
+static void exit_in_handler(FILE *out)
+{
+	struct flexio_msg_stream *stream = begin(out, FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
+
+	(void)stream;
+	signal(SIGVTALRM, leave);
+	setitimer(ITIMER_VIRTUAL, &(struct itimerval){ .it_value = { 0, 20000 } }, NULL);
+	for (;;)
+		flexio_process_call(process, flood, NULL, (uint64_t)LINES);
+}
+
 static void pipes(void)
 {
 	char *text = apart(slow_reader, 0), line[64], *at = text;
@@ -249,6 +339,10 @@ static void pipes(void)
 	free(apart(unread_batch, 0));
 	free(apart(unread_tracer, 0));
 	free(apart(unread_exit, 0));
+	free(apart(gone_reader, 0));
+	free(apart(unread_shared, 0));
+	for (unsigned int i = 0; i < ROUNDS; i++)
+		free(apart(exit_in_handler, 7));
 }
 
 /* ---- a child ---- */

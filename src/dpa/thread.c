@@ -70,17 +70,15 @@ static int make_stack(struct vb_dpa_thread *thread, uint64_t size)
 }
 
 /*
- * A trap: whether it is the first use of what lies below the stack. Then that is a part of it, and
- * the instruction is made again.
+ * The first use of what lies below the stack: from here on that is a part of it. False: the address
+ * is not there.
  */
-static bool goes_beyond(struct vb_dpa_thread *thread)
+static bool goes_beyond(struct vb_dpa_thread *thread, uint64_t addr)
 {
 	uint64_t spare = thread->stack_spare, size = thread->stack_size;
-	const struct vb_dpa_state *s = &thread->cpu.s;
 	const struct vb_dpa_ops *ops = thread->process->ops;
 
-	if ((s->cause != VB_DPA_CAUSE_LOAD && s->cause != VB_DPA_CAUSE_STORE) || !spare ||
-	    thread->stack_addr - s->tval - 1 >= spare ||
+	if (thread->stack_addr - addr - 1 >= spare ||
 	    vb_space_open(&thread->process->space, thread->stack_addr - spare, spare))
 		return false;
 	thread->stack_spare = 0;
@@ -88,6 +86,19 @@ static bool goes_beyond(struct vb_dpa_thread *thread)
 	thread->stack_size += spare;
 	if (ops && ops->beyond)
 		ops->beyond(thread, size, thread->process->ops_arg);
+	return true;
+}
+
+/* A trap that is such a use: the instruction is made again. */
+static bool trap_goes_beyond(struct vb_dpa_thread *thread)
+{
+	struct vb_dpa_state *s = &thread->cpu.s;
+
+	if ((s->cause != VB_DPA_CAUSE_LOAD && s->cause != VB_DPA_CAUSE_STORE) ||
+	    !goes_beyond(thread, s->tval))
+		return false;
+	s->cause = 0;
+	s->tval = 0;
 	return true;
 }
 
@@ -302,10 +313,8 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 		case VB_CPU_RETURN:
 			return VB_DPA_WHY_RETURN;
 		case VB_CPU_TRAP:
-			if (!goes_beyond(thread))
+			if (!trap_goes_beyond(thread))
 				return VB_DPA_WHY_TRAP;
-			s->cause = 0;
-			s->tval = 0;
 			break;
 		case VB_CPU_SEEN:
 			if (thread->cpu.seen_by == OBSERVE_CHECK) {
@@ -319,6 +328,8 @@ static enum vb_dpa_why execute(struct vb_dpa_thread *thread, uint64_t max, bool 
 			break;
 		case VB_CPU_ECALL:
 			pc = s->pc;
+			/* It may name a buffer of a frame that nothing has touched. */
+			goes_beyond(thread, s->x[2]);
 			if (thread->process->check)
 				vb_check_ecall(thread);
 			action = ops && ops->ecall ? ops->ecall(thread, s, thread->process->ops_arg)

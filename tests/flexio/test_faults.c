@@ -273,7 +273,7 @@ static unsigned int count_beyond(FILE *log)
 /* A card's 8 KiB are there; more is, too, but not without a word, and not without end. */
 static void test_stack(void **state)
 {
-	struct flexio_process *process = bed_process(), *other = bed_process();
+	struct flexio_process *process = bed_process(), *other = bed_process(), *third = bed_process();
 	int saved = dup(STDERR_FILENO);
 	FILE *log = tmpfile();
 
@@ -284,8 +284,12 @@ static void test_stack(void **state)
 		assert_int_equal(bed_value(process, "use_stack", bytes), bytes);
 		assert_int_equal(count_beyond(log), checked() ? 0 : 1);
 	}
-	assert_int_equal(bed_value(other, "use_stack", 40000), 40000);
+	/* The card finds there what device code finds: here a buffer that is lent untouched. */
+	assert_int_equal(bed_value(third, "lend_stack", 20000), bed_value(third, "lend_stack", 64));
+	bed_process_end(third);
 	assert_int_equal(count_beyond(log), checked() ? 0 : 2);
+	assert_int_equal(bed_value(other, "use_stack", 40000), 40000);
+	assert_int_equal(count_beyond(log), checked() ? 0 : 3);
 	assert_int_equal(bed_call(other, "use_stack", 66000, NULL), FLEXIO_STATUS_FATAL_ERR);
 	assert_int_equal(flexio_err_status_get(other), VB_RTOS_STATUS_STACK);
 	assert_true(dup2(saved, STDERR_FILENO) >= 0);

@@ -354,6 +354,14 @@ EXPORT uint64_t use_stack(uint64_t bytes)
 	return (uint64_t)frame[0] + bytes;
 }
 
+/* A buffer of so many bytes on the stack that nothing has touched is what the card is asked to read. */
+EXPORT uint64_t lend_stack(uint64_t bytes)
+{
+	char *frame = __builtin_alloca(bytes);
+
+	return ecall(VB_RTOS_MSG, 0, 4, (uint64_t)frame, 4);
+}
+
 /* ---- messages ---- */
 
 static size_t put_number(char *to, uint64_t n)

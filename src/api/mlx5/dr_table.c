@@ -43,7 +43,10 @@ VB_PUBLIC int mlx5dv_dr_table_destroy(struct mlx5dv_dr_table *table)
 	vb_lock(&domain->lock);
 	vb_list_del(&table->node);
 	vb_unlock(&domain->lock);
-	err = table->steer ? vb_steer_table_destroy(table->steer) : 0;
+	/* Where the context is closed, matchers still name the table. */
+	err = table->steer                       ? vb_steer_table_destroy(table->steer)
+	      : !vb_list_empty(&table->matchers) ? -EBUSY
+						 : 0;
 	if (err) {
 		vb_lock(&domain->lock);
 		vb_list_add_tail(&domain->tables, &table->node);

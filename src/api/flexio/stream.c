@@ -244,10 +244,9 @@ static bool out_wait(struct flexio_msg_stream *s, uint64_t until)
 	return true;
 }
 
-/* Write out what is there, and wait so long for the file. False: something is left. */
-static bool drain_for(struct flexio_msg_stream *s, uint64_t ns)
+/* Write out what is there, and wait until then for the file; 0: not at all. False: something is left. */
+static bool drain_until(struct flexio_msg_stream *s, uint64_t until)
 {
-	uint64_t until = 0;
 	bool done = false;
 	int cancel;
 
@@ -255,11 +254,7 @@ static bool drain_for(struct flexio_msg_stream *s, uint64_t ns)
 	while (try_lock(&s->drain_lock)) {
 		done = write_out(s);
 		pthread_mutex_unlock(&s->drain_lock);
-		if (done || !ns)
-			break;
-		if (!until)
-			until = now_ns() + ns;
-		if (!out_wait(s, until))
+		if (done || !until || !out_wait(s, until))
 			break;
 	}
 	if (done && atomic_load_explicit(&s->stuck, memory_order_relaxed))
@@ -268,10 +263,11 @@ static bool drain_for(struct flexio_msg_stream *s, uint64_t ns)
 	return done;
 }
 
-static bool drain(struct flexio_msg_stream *s)
+/* The same, but a file that took nothing for so long is not waited for, from then on. */
+static bool drain_by(struct flexio_msg_stream *s, uint64_t until)
 {
 	bool stuck = s->has_thread && atomic_load_explicit(&s->stuck, memory_order_relaxed);
-	bool done = drain_for(s, stuck ? 0 : patience(s));
+	bool done = drain_until(s, stuck ? 0 : until);
 
 	if (done || stuck || !try_lock(&s->lock))
 		return done;
@@ -282,6 +278,11 @@ static bool drain(struct flexio_msg_stream *s)
 	log_warn("stream %d %s: its file took nothing for %llu ms; does anything read it?", s->id,
 		 s->name, (unsigned long long)(patience(s) / 1000000));
 	return false;
+}
+
+static bool drain(struct flexio_msg_stream *s)
+{
+	return drain_until(s, 0) || drain_by(s, now_ns() + patience(s));
 }
 
 /* The program asks, or the stream ends: what was lost is said now. */
@@ -320,6 +321,14 @@ static bool is_empty(const struct flexio_msg_stream *s)
 	return s->tracer ? !vb_tracer_pending(s->tracer) : s->head == s->tail;
 }
 
+/* Its process has ended, and the time for its file: what is left is for who closes it. */
+static bool is_late(const struct flexio_msg_stream *s)
+{
+	uint64_t by = atomic_load_explicit(&s->close_by, memory_order_relaxed);
+
+	return by && now_ns() >= by;
+}
+
 static void *stream_thread(void *arg)
 {
 	struct flexio_msg_stream *s = arg;
@@ -339,8 +348,10 @@ static void *stream_thread(void *arg)
 		quit = s->quit;
 		pthread_mutex_unlock(&s->lock);
 		/* Who closes the stream writes the rest, if it can be written. */
-		while (!drain_for(s, quit ? 0 : SLICE_NS) && !quit) {
+		while (!drain_until(s, quit ? 0 : now_ns() + SLICE_NS) && !quit) {
 			pthread_mutex_lock(&s->lock);
+			while (!s->quit && is_late(s))
+				pthread_cond_wait(&s->filled, &s->lock);
 			quit = s->quit;
 			pthread_mutex_unlock(&s->lock);
 		}
@@ -401,7 +412,7 @@ static int put(struct flexio_msg_stream *s, const struct guest *guest, struct vb
 		part = len < part ? len : part;
 		err = put_record(s, prefix, prefix_len, text, part, guest->lent);
 		if (err == -EAGAIN) {
-			drain_for(s, 0);
+			drain_until(s, 0);
 			err = put_record(s, prefix, prefix_len, text, part, guest->lent);
 		}
 		while (err == -EAGAIN && drain(s))
@@ -470,11 +481,18 @@ int vb_streams_traces(struct guest *guest, uint64_t stream, uint64_t count, uint
 
 void vb_streams_settle(struct flexio_process *process)
 {
+	uint64_t until =
+		0; /* for all of them: a call waits no longer for many files than for one */
+
 	pthread_rwlock_rdlock(&process->streams_lock);
-	for (unsigned int i = 0; i < MAX_STREAMS; i++)
-		if (process->streams[i] &&
-		    process->streams[i]->mode == FLEXIO_MSG_DEV_SYNC_MODE_SYNC)
-			drain(process->streams[i]);
+	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
+		struct flexio_msg_stream *s = process->streams[i];
+
+		if (!s || s->mode != FLEXIO_MSG_DEV_SYNC_MODE_SYNC || drain_until(s, 0))
+			continue;
+		until = until ? until : now_ns() + patience(s);
+		drain_by(s, until);
+	}
 	pthread_rwlock_unlock(&process->streams_lock);
 }
 
@@ -684,6 +702,7 @@ static void collect(struct flexio_msg_stream *s)
 void vb_streams_leave(void)
 {
 	struct vb_list *node;
+	uint64_t until = 0; /* for all of them */
 
 	if (!try_lock(&streams_lock))
 		return;
@@ -696,7 +715,10 @@ void vb_streams_leave(void)
 			continue;
 		pthread_mutex_unlock(&s->drain_lock);
 		collect(s);
-		drain(s);
+		if (drain_until(s, 0))
+			continue;
+		until = until ? until : now_ns() + patience(s);
+		drain_by(s, until);
 	}
 	pthread_mutex_unlock(&streams_lock);
 }
@@ -712,14 +734,22 @@ static void forget(struct flexio_msg_stream *s)
 		 s->name);
 }
 
+/* Who waits for the file waits until then, or until what was said before. */
+static void close_by(struct flexio_msg_stream *s, uint64_t ns)
+{
+	uint64_t none = 0;
+
+	atomic_compare_exchange_strong_explicit(&s->close_by, &none, ns, memory_order_relaxed,
+						memory_order_relaxed);
+}
+
 static void stream_close(struct flexio_msg_stream *s)
 {
 	struct flexio_process *process = s->process;
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	/* Who waits for the file waits until then. */
-	atomic_store_explicit(&s->close_by, now_ns() + patience(s), memory_order_relaxed);
+	close_by(s, now_ns() + patience(s));
 	list_remove(s);
 	/* While it can still be handed buffers. */
 	if (s->tracer)
@@ -737,7 +767,7 @@ static void stream_close(struct flexio_msg_stream *s)
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
 	pthread_setcancelstate(cancel, NULL);
-	if (!drain_for(s, patience(s)))
+	if (!drain_until(s, atomic_load_explicit(&s->close_by, memory_order_relaxed)))
 		forget(s);
 	say_rest(s);
 	if (s->tracer) {
@@ -790,6 +820,12 @@ static flexio_status stream_create(struct flexio_process *process,
  */
 void vb_streams_destroy(struct flexio_process *process)
 {
+	uint64_t now = now_ns();
+
+	/* All at once: many files that take nothing are waited for as one is. */
+	for (unsigned int i = 0; i < MAX_STREAMS; i++)
+		if (process->streams[i])
+			close_by(process->streams[i], now + patience(process->streams[i]));
 	for (unsigned int i = 0; i < MAX_STREAMS; i++) {
 		struct flexio_msg_stream *s = process->streams[i];
 		struct handle *pin = vb_handle_pin(HANDLE_STREAM, s);

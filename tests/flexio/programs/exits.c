@@ -4,6 +4,7 @@
  * that takes nothing holds neither calls nor the end of a stream up, nor does one whose reader is gone end the
  * program; and a forked child may end what it has of its parent, while device code of the parent runs.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 #include "check.h"
 
 extern struct flexio_app *words;
-extern flexio_func_t start, last_words, forever, flood, trace;
+extern flexio_func_t start, last_words, forever, flood, trace, to_all;
 
 enum { ROUNDS = 10, LINES = 6000, LIMIT = 120 };
 
@@ -198,6 +199,44 @@ static void unread_exit(FILE *out)
 	flexio_process_call(process, flood, NULL, (uint64_t)LINES);
 }
 
+static void fill(int fd)
+{
+	char page[4096] = "";
+
+	CHECK(!fcntl(fd, F_SETFL, O_NONBLOCK));
+	while (write(fd, page, sizeof(page)) > 0)
+		;
+	CHECK(!fcntl(fd, F_SETFL, 0));
+}
+
+/* Many streams whose files take nothing hold a call, and the exit, up for no longer than one. */
+static void unread_many(FILE *out)
+{
+	enum { STREAMS = 200 };
+	flexio_msg_stream_attr_t attr = { .data_bsize = 4096,
+					  .sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_SYNC,
+					  .level = FLEXIO_MSG_DEV_INFO };
+	struct flexio_msg_stream *stream;
+	int fds[2];
+	FILE *in;
+
+	(void)out;
+	setenv("VERBATIM_RPC_TIMEOUT_MS", "2000", 1);
+	CHECK(!pipe(fds));
+	fill(fds[1]);
+	in = fdopen(fds[1], "w");
+	begin(in, FLEXIO_MSG_DEV_SYNC_MODE_SYNC);
+	for (int i = 1; i < STREAMS; i++)
+		OK(flexio_msg_stream_create(process, &attr, in, NULL, &stream));
+	flexio_process_call(process, to_all, NULL, (uint64_t)1);
+	OK(flexio_process_destroy(process));
+	OK(flexio_process_create(ctx, words, NULL, &process));
+	attr.sync_mode = FLEXIO_MSG_DEV_SYNC_MODE_BATCH; /* no call waits for it */
+	for (int i = 1; i < STREAMS; i++)
+		OK(flexio_msg_stream_create(process, &attr, in, NULL, &stream));
+	flexio_process_call(process, to_all, NULL, (uint64_t)1);
+}
+
 struct reader {
 	int from;
 	FILE *to;
@@ -339,6 +378,7 @@ static void pipes(void)
 	free(apart(unread_batch, 0));
 	free(apart(unread_tracer, 0));
 	free(apart(unread_exit, 0));
+	free(apart(unread_many, 0));
 	free(apart(gone_reader, 0));
 	free(apart(unread_shared, 0));
 	for (unsigned int i = 0; i < ROUNDS; i++)

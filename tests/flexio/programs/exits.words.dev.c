@@ -37,3 +37,9 @@ __dpa_rpc__ uint64_t trace(uint64_t id, uint64_t n)
 		flexio_dev_trace_1(id, FLEXIO_MSG_DEV_INFO, 0, i);
 	return n;
 }
+
+__dpa_rpc__ uint64_t to_all(uint64_t n)
+{
+	flexio_dev_msg_broadcast(FLEXIO_MSG_DEV_INFO, "for all, %lu\n", n);
+	return n;
+}

@@ -80,8 +80,9 @@ static bool is_memory_wanted(void)
 }
 
 /*
- * AddressSanitizer is told not to mind that there are libraries before it; preload/sanitizer.c says
- * the same to children that get other options.
+ * AddressSanitizer is told not to mind that there are libraries before it, and not to guess the
+ * size of thread-local variables; preload/sanitizer.c has the reasons and says the same to children
+ * that get other options.
  */
 static int put_preload(const char *who)
 {
@@ -93,7 +94,7 @@ static int put_preload(const char *who)
 	if (!ret)
 		ret = put_library("lib/libverbatim-preload.so");
 	if (ret == 1)
-		ret = append("ASAN_OPTIONS", "verify_asan_link_order=0");
+		ret = append("ASAN_OPTIONS", "verify_asan_link_order=0:intercept_tls_get_addr=0");
 	if (!ret && is_memory_wanted())
 		ret = put_library("lib/libverbatim-memory.so");
 	return ret < 0 ? ret : 0;

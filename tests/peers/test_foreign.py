@@ -18,7 +18,7 @@ VERBS = r'''
 #include <stdlib.h>
 #include <string.h>
 OPTIONS
-/* Makes what a program has, and destroys it; with an argument one byte too many is written first. */
+/* Makes what a program has, and destroys it; with an argument one byte too many is written first, with LEAK blocks leak. */
 int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -33,6 +33,8 @@ int main(int argc, char **argv)
 	memset(data, 1, 64 + (argc > 1));
 	if (!mr || !qp || ibv_destroy_qp(qp) || ibv_dereg_mr(mr) || ibv_destroy_cq(cq) || ibv_dealloc_pd(pd))
 		return 1;
+	for (int i = 0; getenv("LEAK") && i < 10; i++)
+		data[0] += !malloc(48);
 	free(data);
 	ibv_close_device(context);
 	ibv_free_device_list(list);
@@ -201,6 +203,7 @@ def check_address_sanitizer(folder):
         expect(call(program, env={'ASAN_OPTIONS': 'detect_leaks=0'}), 7, 'verbs work')
         # It is at work: what it is there for is found.
         expect(call(program, 'bad'), 1, '', 'AddressSanitizer: heap-buffer-overflow')
+        expect(call(program, env={'LEAK': '1'}), 1, '', 'LeakSanitizer: detected memory leaks')
     # A script that sets options of its own does not know of ours.
     expect(call('sh', '-c', f'ASAN_OPTIONS=detect_leaks=0 {plain}; exit $?'), 7, 'verbs work')
 

@@ -55,6 +55,7 @@ enum {
 		4096, /* the same while a CQ is armed: its program may be about to wait for the event */
 	POLLS_TO_LOOK = 64,   /* idle polls between two looks for peers that are gone */
 	POLLS_TO_YIELD = 256, /* and that mean the peer may be waiting for this very core */
+	LOOKS_AT_READER = 16, /* of the background thread before it sleeps for a tick */
 	TICK_NS = 1000000,
 	SLICE_NS = 100000, /* the shortest that there is */
 };
@@ -126,15 +127,28 @@ static uint32_t drain(struct vb_peer_rx *rx)
 	return n;
 }
 
-static bool rings_pending(void)
+/*
+ * What lies in the rings: nothing, packets in rings that other threads of ours are reading, or packets
+ * in a ring that no thread reads.
+ */
+enum left { LEFT_NOTHING, LEFT_BEING_READ, LEFT_UNREAD };
+
+static enum left rings_left(void)
 {
 	_Atomic(struct vb_peer_rx *) *list;
 	uint32_t count = vb_peer_inbound(&list);
+	enum left left = LEFT_NOTHING;
 
-	for (uint32_t i = 0; i < count; i++)
-		if (vb_ring_pending(&atomic_load_explicit(&list[i], memory_order_relaxed)->ring))
-			return true;
-	return false;
+	for (uint32_t i = 0; i < count; i++) {
+		struct vb_peer_rx *rx = atomic_load_explicit(&list[i], memory_order_relaxed);
+
+		if (!vb_ring_pending(&rx->ring))
+			continue;
+		if (!atomic_load_explicit(&rx->lock.held, memory_order_relaxed))
+			return LEFT_UNREAD;
+		left = LEFT_BEING_READ;
+	}
+	return left;
 }
 
 /* Take what the peers sent: the number of packets. Thorough: also notice peers that are gone. */
@@ -326,7 +340,8 @@ bool vb_fabric_attends(void)
 
 /* --- the background thread -------------------------------------------------------------------- */
 
-static bool nothing_left(void)
+/* The rings are looked at once, and *left is what that look found. */
+static bool nothing_left(enum left *left)
 {
 	/* Pairs with vb_peer_wake. */
 	if (atomic_load_explicit(&vb_fabric.unpolled, memory_order_relaxed))
@@ -337,7 +352,8 @@ static bool nothing_left(void)
 	       !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst) &&
 	       atomic_load_explicit(&vb_segment_self->asked, memory_order_seq_cst) ==
 		       vb_fabric.answered &&
-	       vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE && !rings_pending() &&
+	       vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE &&
+	       (*left = rings_left()) != LEFT_UNREAD &&
 	       atomic_load_explicit(&vb_segment_self->inbound_epoch, memory_order_seq_cst) ==
 		       atomic_load_explicit(&vb_peer_epoch, memory_order_relaxed);
 }
@@ -385,19 +401,47 @@ static void retry_blocked(void)
 	vb_read_unlock();
 }
 
-/* Nobody polls: sleep until a peer, a kick or the next timer wakes us. */
+/*
+ * Whether packets are there and a program thread is in the middle of reading them. That is over in a
+ * moment, or it is the copy of a megabyte, or the thread waits for a core: the first few times the
+ * background thread looks again at once, afterwards it sleeps. Without that it would take the core
+ * that the reader needs.
+ */
+static bool reader_is_quick(void)
+{
+	static unsigned int looks; /* of the background thread, in a row */
+
+	if (rings_left() != LEFT_BEING_READ) {
+		looks = 0;
+		return false;
+	}
+	if (looks == LOOKS_AT_READER)
+		return false;
+	looks++;
+	sched_yield();
+	return true;
+}
+
+/*
+ * Nobody polls: sleep until a peer, a kick or the next timer wakes us. The reader of a ring may leave
+ * packets in it, and wakes nobody: where there is one, for a tick at most.
+ */
 static void rest(uint64_t limit)
 {
 	uint32_t state = atomic_load_explicit(wake_word(), memory_order_seq_cst);
+	enum left left;
 
+	if (reader_is_quick())
+		return;
 	if (state != VB_WAKE_SLEEP &&
 	    !atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_SLEEP,
 						     memory_order_seq_cst, memory_order_seq_cst))
 		return;
 	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
 	retry_blocked();
-	if (limit && nothing_left())
-		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_SLEEP, limit);
+	if (limit && nothing_left(&left))
+		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_SLEEP,
+			      left == LEFT_BEING_READ && limit > TICK_NS ? TICK_NS : limit);
 	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
 	state = VB_WAKE_SLEEP;
 	atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_BUSY,

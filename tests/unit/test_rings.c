@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Several rings from one process to another: which one a queue's packets take, that it is always the same, that rings
- * have nothing to do with each other, and what happens where there is no memory for them or where their owner lies. The
- * fabric alone, with a sink that counts: packets are numbered by queue.
+ * have nothing to do with each other, that a thread that reads one keeps no other busy, and what happens where there is
+ * no memory for them or where their owner lies. The fabric alone, with a sink that counts: packets are numbered by queue.
  *
  *	here: paths, senders ---- rings ----> reader (a process): two threads poll, the sink checks
  *	      sink            <--------------  a liar: it shows rings that are none
@@ -21,6 +21,7 @@
 
 #include "base/rcu.h"
 #include "fabric/peer.h"
+#include "fabric/state.h"
 
 /* What common.c needs of libibverbs, for functions that nobody calls here. */
 const char *ibv_wc_status_str(enum ibv_wc_status status)
@@ -46,9 +47,16 @@ enum { QUEUES = 64, SENDERS = 6, EACH = 3000, LONGEST = 3000 };
 /* A packet of queue MEET waits in the sink until one of queue MEET + 1 is there. */
 enum { MEET = 1000 };
 
+/* The program thread that reads a packet of queue LONG takes LONG_MS for it. */
+enum { LONG = 1002, LONG_MS = 100, LONG_TRIES = 100 };
+
 static uint32_t expected[QUEUES]; /* the ring's lock is held by whoever looks */
 static _Atomic uint32_t taken;
 static _Atomic bool met;
+static _Atomic uint32_t rounds; /* of the background thread */
+static bool read_long;          /* a program thread took a packet of LONG, */
+static uint32_t rounds_of_long; /* and meanwhile the background thread went round so often, */
+static uint64_t ms_of_long;     /* in so many milliseconds */
 
 /* --- a sink ----------------------------------------------------------------------------------- */
 
@@ -65,6 +73,24 @@ static void await_other(void)
 		check(now_us() < end, "nobody reads the other ring");
 }
 
+static bool in_background(void)
+{
+	return gettid() == atomic_load(&vb_fabric.thread_id);
+}
+
+static void take_long(void)
+{
+	uint32_t before = rounds;
+	uint64_t begin = now_us();
+
+	if (in_background())
+		return;
+	sleep_ms(LONG_MS);
+	read_long = true;
+	rounds_of_long = rounds - before;
+	ms_of_long = (now_us() - begin) / 1000;
+}
+
 static void take(const struct vb_pkt *pkt)
 {
 	const uint8_t *payload = pkt->iov->iov_base;
@@ -73,6 +99,8 @@ static void take(const struct vb_pkt *pkt)
 		await_other();
 	if (pkt->sqpn == MEET + 1)
 		met = true;
+	if (pkt->sqpn == LONG)
+		take_long();
 	if (pkt->sqpn < QUEUES) {
 		check(pkt->psn == expected[pkt->sqpn], "queue %u: packet %u, not %u", pkt->sqpn,
 		      pkt->psn, expected[pkt->sqpn]);
@@ -96,6 +124,7 @@ static bool never_first(const struct vb_pkt *pkt)
 static uint64_t no_work(bool all)
 {
 	(void)all;
+	rounds += in_background();
 	return UINT64_MAX;
 }
 
@@ -245,6 +274,23 @@ static int liar(void)
 		send_surely(&path, 0, psn, 100);
 	vb_path_close(&path);
 	msg_recv(ROLE_FD, &slot, sizeof(slot));
+	vb_fabric_stop();
+	return 0;
+}
+
+/* Packets that take long to read, one whenever it is asked for. */
+static int slow_sender(void)
+{
+	struct vb_path path;
+	uint32_t slot;
+	char next;
+
+	check_eq(vb_fabric_start(&sink), 0);
+	msg_recv(ROLE_FD, &slot, sizeof(slot));
+	check_eq(vb_path_open_slot(&path, slot, 1), 0);
+	for (msg_recv(ROLE_FD, &next, 1); next; msg_recv(ROLE_FD, &next, 1))
+		send_surely(&path, LONG, 0, 8);
+	vb_path_close(&path);
 	vb_fabric_stop();
 	return 0;
 }
@@ -512,6 +558,36 @@ static void damaged_wake(void)
 	vb_path_close(&path);
 }
 
+/*
+ * While a program thread is in the middle of reading a ring, the background thread has nothing to do: it looks once a
+ * tick (1 ms) and sleeps in between, instead of taking a core from the reader.
+ */
+static void patience(void)
+{
+	uint32_t slot = vb_fabric_slot();
+	int fd;
+	pid_t pid = spawn_self("slow", &fd);
+
+	msg_send(fd, &slot, sizeof(slot));
+	for (int i = 0; i < LONG_TRIES && !read_long; i++) {
+		uint64_t end = now_us() + PATIENCE_MS * 1000ull;
+
+		taken = 0;
+		msg_send(fd, "n", 1);
+		while (!taken) {
+			vb_fabric_poll();
+			check(now_us() < end, "no packet came");
+		}
+	}
+	check(read_long, "all packets were read in the background");
+	check(rounds_of_long <= 100 + 2 * ms_of_long,
+	      "the background thread went round %u times while another read for %llu ms",
+	      rounds_of_long, (unsigned long long)ms_of_long);
+	msg_send(fd, "", 1);
+	spawn_wait(pid);
+	close(fd);
+}
+
 /* --- little memory ---------------------------------------------------------------------------- */
 
 static uint64_t room(void)
@@ -574,6 +650,8 @@ int main(int argc, char **argv)
 		return sleeper();
 	if (argc > 1 && !strcmp(argv[1], "liar"))
 		return liar();
+	if (argc > 1 && !strcmp(argv[1], "slow"))
+		return slow_sender();
 	if (argc > 1 && !strcmp(argv[1], "passer"))
 		return passer();
 	if (argc > 1 && !strcmp(argv[1], "short")) {
@@ -581,6 +659,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	check_eq(vb_fabric_start(&sink), 0);
+	patience(); /* first: the background thread waits for readers where it has peers to forget */
 	other = start_reader();
 	spread(&other);
 	independence(&other);

@@ -657,6 +657,54 @@ static void here(const char *device, const char *other)
 	station_close(&all);
 }
 
+/*
+ * What the card moves at once is shown in no more than MOST frames, its first ones, and is moved whole. A message of as
+ * many frames is shown whole.
+ */
+static void bound(const char *device)
+{
+	enum { MOST = 256, SLOTS = 1024 };
+	struct node_attr attr = attr_of(IBV_QPT_RC, TEST_GID_INDEX);
+	struct ibv_flow *sniffer;
+	static struct roce r;
+	struct address to;
+	struct node a, b;
+	struct station s;
+
+	setenv("VERBATIM_TEST_DEVICE", device, 1);
+	attr.size = SLOTS * 4096;
+	node_pair(&a, &b, &attr);
+	node_address(&b, &to);
+	station_open_deep(&s, device, SLOTS);
+	sniffer = make_flow(&s, IBV_FLOW_ATTR_SNIFFER);
+	for (uint32_t frames = MOST - 1; frames <= MOST + 1; frames++) {
+		uint32_t len = frames * (128u << a.mtu), shown = 0;
+		struct got got;
+
+		check(len <= attr.size);
+		pattern_fill(a.buf, len, frames);
+		check_eq(node_rdma(&a, 1, IBV_WR_RDMA_WRITE, 0, len, &to, 0), 0);
+		cq_expect(a.send_cq, 1, IBV_WC_SUCCESS);
+		check_eq(pattern_check(b.buf, len, frames), len);
+		while (station_poll(&s, &got)) {
+			memcpy(r.bytes, got.data, got.len);
+			r.len = got.len;
+			parse(&r);
+			if (r.op == RC_ACK)
+				continue;
+			check_eq(r.op, !shown                ? RC_WRITE_FIRST
+				       : shown < frames - 1 ? RC_WRITE_MIDDLE
+							    : RC_WRITE_LAST);
+			shown++;
+		}
+		check_eq(shown, frames < MOST ? frames : MOST);
+	}
+	check_eq(ibv_destroy_flow(sniffer), 0);
+	station_close(&s);
+	node_close(&a);
+	node_close(&b);
+}
+
 /* --- several processes ----------------------------------------------------------------------------- */
 
 /* Role "target DEVICE": node b, and one for datagrams. */
@@ -833,6 +881,7 @@ int main(int argc, char **argv)
 		if (!enter_namespaces(CLONE_NEWNET))
 			test_skip("no network namespace: %s", strerror(errno));
 		write_config();
+		bound(device);
 		here(device, other);
 		elsewhere(device, device);
 		elsewhere(device, other);

@@ -4,7 +4,7 @@
  * every other one which test shows it.
  */
 #define _GNU_SOURCE
-#include "queue_kit.h"
+#include "frames_host.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@ extern flexio_func_t run_work, fill_recv, arm, zero, look, fall, ring_later;
 
 enum { LOG = 4, SIZE = 256, BUFFERS = 4 * SIZE };
 enum { REQ = 0, REQ_ERR = 13, RESP_SEND = 2 };
-enum { LENGTH = 0x01, PROT = 0x04, RETRY = 0x15 };
+enum { LENGTH = 0x01, PROT = 0x04, RETRY = 0x15, RNR = 0x16 };
 enum { MODE_FIRST = 0, MODE_LAST = 3 }; /* of enum cq_ce_mode */
 
 static struct ibv_context *ctx;
@@ -314,6 +314,74 @@ static void packet_numbers(void)
 		CHECK(cqe.opcode == REQ_ERR && cqe.syndrome == RETRY);
 	}
 	pair_close(&p);
+}
+
+/* The syndrome of the next acknowledgement to a queue pair, as a sniffer sees it on the wire. */
+static uint8_t sniff_syndrome(struct station *s, uint32_t qpn)
+{
+	uint8_t frame[STATION_SLOT], *bth;
+
+	for (;;) {
+		if (!station_take(s, frame))
+			continue;
+		bth = frame + 14 + (get16(frame + 12) == 0x0800 ? 20 : 40) +
+		      (get16(frame + 12) == 0x8915 ? 0 : 8);
+		if (bth[0] == 0x11 && (get32(bth + 4) & 0xffffff) == qpn)
+			return bth[12];
+	}
+}
+
+/* A SEND that finds no receive, and is not tried again: the time that the NAK asks for. */
+static uint8_t asked_time(struct pair *p, struct station *s)
+{
+	struct flexio_qp_attr to_b = qp_link(p->b.work.number, NULL);
+	struct work_cqe cqe;
+	uint8_t syndrome;
+
+	to_b.retry_count = 0;
+	qp_reset(p->a.qp);
+	p->a.work.pi = 0;
+	qp_to_rts(p->a.qp, &to_b);
+	cqe = one(&p->send, &p->a.work, op(SEG_SEND, 8));
+	CHECK(cqe.opcode == REQ_ERR && cqe.syndrome == RNR);
+	syndrome = sniff_syndrome(s, p->a.work.number);
+	CHECK(syndrome >> 5 == 1); /* RNR NAK; the rest is its timer */
+	return syndrome & 0x1f;
+}
+
+/* The timer of RNR NAKs: from the transition to RTR, and from then on where the optional mask names it. */
+static void rnr_timer(void)
+{
+	struct ibv_flow_attr sniffer = { .type = IBV_FLOW_ATTR_SNIFFER,
+					 .size = sizeof(sniffer),
+					 .port = 1 };
+	struct flexio_qp_attr_opt_param_mask mask = { 0 };
+	struct flexio_qp_attr a, b, to_a;
+	struct station s;
+	struct pair p;
+
+	station_open(&s, ibv_get_device_name(ctx->device), 0x020000000001);
+	CHECK(!ibv_destroy_flow(s.flow));
+	s.flow = ibv_create_flow(s.qp, &sniffer);
+	CHECK(s.flow);
+	cq_simple(process, LOG, NULL, &p.send);
+	cq_simple(process, LOG, NULL, &p.recv);
+	a = pair_attr(&p);
+	b = pair_attr(&p);
+	qp_make(process, NULL, &a, &p.a);
+	qp_make(process, NULL, &b, &p.b);
+	to_a = qp_link(p.a.work.number, NULL);
+	to_a.min_rnr_nak_timer = 3;
+	qp_to_rts(p.b.qp, &to_a);
+	CHECK(asked_time(&p, &s) == 3);
+	to_a.min_rnr_nak_timer = 17;
+	OK(flexio_qp_modify(p.b.qp, &to_a, &mask));
+	CHECK(asked_time(&p, &s) == 3);
+	mask.min_rnr_nak_timer = true;
+	OK(flexio_qp_modify(p.b.qp, &to_a, &mask));
+	CHECK(asked_time(&p, &s) == 17);
+	pair_close(&p);
+	station_close(&s);
 }
 
 /* A queue pair uses keys of its own protection domain, and no others. */
@@ -623,6 +691,7 @@ int main(void)
 	destroyed_outbox();
 	unused_attributes();
 	packet_numbers();
+	rnr_timer();
 	domains();
 	rmp_without_cq();
 	matrix_bits();

@@ -765,6 +765,8 @@ static void test_qps(void **state)
 	QP_WITH(a.transport_type = (enum flexio_qp_transport_type)6,
 		"6 is not a transport_type; allowed: RC, UC and UD");
 	QP_WITH(a.log_sq_depth = 16, "log_sq_depth is 16; allowed: 0 to 15");
+	QP_WITH(a.log_sq_depth = -1, "log_sq_depth is -1; allowed: 0 to 15");
+	QP_WITH(a.log_rq_depth = 16, "log_rq_depth is 16; allowed: 0 to 15");
 	QP_WITH(a.log_rq_depth = -1, "log_rq_depth is -1; allowed: 0 to 15");
 	QP_WITH(a.rq_type = 2, "2 is not a rq_type");
 	QP_WITH((a.rq_type = 3, a.no_sq = 1), "neither a send nor a receive queue");
@@ -818,7 +820,10 @@ static void test_qp_states(void **state)
 	MODIFY_WITH(a.next_state = FLEXIO_QP_STATE_RTS, "there is no way from RST to RTS");
 	MODIFY_WITH(a.qp_access_mask = 1 << 30, "qp_access_mask is 0x40000000; allowed: bits of");
 	MODIFY_WITH(a.log_rra_max = 9, "log_rra_max is 9, log_sra_max 0; allowed: up to 4");
+	MODIFY_WITH(a.log_sra_max = 5, "log_rra_max is 0, log_sra_max 5; allowed: up to 4");
 	MODIFY_WITH(a.retry_count = 9, "min_rnr_nak_timer is 0, retry_count 9; allowed: up to 31");
+	MODIFY_WITH(a.min_rnr_nak_timer = 32, "min_rnr_nak_timer is 32, retry_count 0; allowed");
+	MODIFY_WITH(a.min_rnr_nak_timer = 257, "min_rnr_nak_timer is 257, retry_count 0; allowed");
 	MODIFY_WITH(a.vhca_port_num = 3, "vhca_port_num is 3; mlx5_0 has ports 1 to 1");
 	assert_ok(flexio_qp_modify(qp, &link, NULL));
 	link.next_state = FLEXIO_QP_STATE_RTR;

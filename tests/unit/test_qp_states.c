@@ -262,7 +262,9 @@ static void test_bad_values_rtr(void **state)
 	bad[3].ah_attr.port_num = 2;
 	bad[4].ah_attr.grh.sgid_index = 200;
 	bad[5].max_dest_rd_atomic = (uint8_t)(device.max_qp_rd_atom + 1);
+	/* To this host it would do. */
 	bad[6].path_mtu = (enum ibv_mtu)(port.active_mtu + 1);
+	memcpy(bad[6].ah_attr.grh.dgid.raw, (uint8_t[]){ 0x20, 0x01, 0x0d, 0xb8 }, 4);
 	for (int i = 0; i < 7; i++) {
 		int err = ibv_modify_qp(node.qp, &bad[i], mask);
 

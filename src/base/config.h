@@ -113,9 +113,9 @@ enum vb_config_arena {
 
 struct vb_config {
 	enum vb_config_arena arena; /* [memory] */
-	uint32_t arena_size; /* ... MiB that may be born shared; 0: the default */
-	bool share_off;      /* ... no memory of the process lies in memfds */
-	bool huge_strict;    /* ... huge pages that are not there are refused */
+	uint32_t arena_size;        /* ... MiB that may be born shared; 0: the default */
+	bool share_off;             /* ... no memory of the process lies in memfds */
+	bool huge_strict;           /* ... huge pages that are not there are refused */
 	unsigned int num_adapters;
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };

@@ -69,7 +69,7 @@ enum {
 struct slot {
 	_Atomic uint32_t pid;        /* 0: empty */
 	_Atomic uint32_t generation; /* counts the owners of this slot; never 0 once used */
-	_Atomic uint64_t claims; /* devices of which the process is the only user, a bit each */
+	_Atomic uint64_t claims;     /* devices of which the process is the only user, a bit each */
 	uint64_t reserved[2];
 	_Atomic uint32_t
 		thread; /* that lives as long as the program; 0: none yet, or not any more */

@@ -51,8 +51,7 @@ static void rights_take(const struct rights *want)
 
 	if (!want->known)
 		return;
-	if (PRCTL(PR_GET_SECUREBITS, 0) != want->secure &&
-	    PRCTL(PR_SET_SECUREBITS, want->secure))
+	if (PRCTL(PR_GET_SECUREBITS, 0) != want->secure && PRCTL(PR_SET_SECUREBITS, want->secure))
 		PRCTL(PR_SET_KEEPCAPS, !!(want->secure & SECBIT_KEEP_CAPS));
 	if (want->no_new == 1)
 		PRCTL(PR_SET_NO_NEW_PRIVS, 1);

@@ -31,12 +31,12 @@ static bool follow(enum vb_rights_when when, const struct vb_rights_call *call, 
 /* --- users and groups ------------------------------------------------------------------------- */
 
 /* The result of the system call, or of libc's function where that has to do it. */
-#define CHANGE(libc, ...)                                                                      \
-	({                                                                                     \
-		const struct vb_rights_call call = { __VA_ARGS__ };                            \
-		int ret;                                                                       \
-                                                                                               \
-		follow(VB_RIGHTS_CHANGE, &call, &ret) ? ret : (libc);                          \
+#define CHANGE(libc, ...)                                             \
+	({                                                            \
+		const struct vb_rights_call call = { __VA_ARGS__ };   \
+		int ret;                                              \
+                                                                      \
+		follow(VB_RIGHTS_CHANGE, &call, &ret) ? ret : (libc); \
 	})
 
 VB_PUBLIC int setuid(uid_t user)

@@ -61,11 +61,11 @@ struct vb_peer {
 	/* under connect_lock */
 	uint8_t rings, classes; /* how many there are */
 	uint8_t ring_of
-		[VB_RINGS]; /* by class: 1 + its ring; 0: no queue of the class was connected */
-	_Atomic bool slow;  /* it takes no frames: nobody waits for it (frames.c) */
-	_Atomic bool crowded;        /* its first ring may have no room for a frame */
+		[VB_RINGS];   /* by class: 1 + its ring; 0: no queue of the class was connected */
+	_Atomic bool slow;    /* it takes no frames: nobody waits for it (frames.c) */
+	_Atomic bool crowded; /* its first ring may have no room for a frame */
 	_Atomic uint64_t full_since; /* ns: it has had no room for a frame since then; 0: it has */
-	bool ring_reported; /* that a ring cannot be mapped; under accept_lock */
+	bool ring_reported;          /* that a ring cannot be mapped; under accept_lock */
 	struct vb_view view;
 	struct vb_reach reach;
 };

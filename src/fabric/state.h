@@ -25,8 +25,9 @@ struct vb_fabric {
 	_Atomic bool kicked;      /* work was added since the background thread last looked */
 	_Atomic bool resting;     /* it sleeps, or is about to */
 	_Atomic bool frames_sent; /* raw ones, by this process */
-	_Atomic uint32_t sending; /* frames.c: threads that were promised room, and did not send yet */
-	_Atomic bool unpolled;    /* senders have the barrier */
+	_Atomic uint32_t
+		sending;       /* frames.c: threads that were promised room, and did not send yet */
+	_Atomic bool unpolled; /* senders have the barrier */
 	_Atomic int armed;
 	_Atomic uint32_t tick;       /* counts background looks while POLLED */
 	_Atomic uint64_t tick_start; /* ns */

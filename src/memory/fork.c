@@ -236,8 +236,8 @@ PUBLIC int pthread_attr_setstackaddr(pthread_attr_t *attr, void *end)
  */
 static void let_signals_end(const sigset_t *before)
 {
-	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGSTOP, SIGTSTP, SIGTTIN,
-					SIGTTOU };
+	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
+					SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU };
 	struct {
 		void (*handler)(int);
 		unsigned long flags;

@@ -97,7 +97,7 @@ PUBLIC void free(void *p)
 /* To a block elsewhere, with the first bytes of what it had: in the range if that has room. */
 static void *move(void *p, size_t size, size_t bytes)
 {
-	void *new = size >= MEMORY_LARGE && memory_is_open() ? take(size, 1) : NULL;
+	void *new = size >= MEMORY_LARGE &&memory_is_open() ? take(size, 1) : NULL;
 
 	if (!new)
 		new = LIBC(malloc)(size);

@@ -21,7 +21,8 @@
 
 enum {
 	MEMORY_PAGE = 4096,
-	MEMORY_LARGE = 64 << 10, /* from this size on malloc() takes pages of the range, where it does */
+	MEMORY_LARGE =
+		64 << 10, /* from this size on malloc() takes pages of the range, where it does */
 };
 
 enum memory_mode {

@@ -142,8 +142,8 @@ static int call_mmap(void *arg)
 {
 	struct map_call *call = arg;
 
-	call->result = (void *)RAW(SYS_mmap, call->base, call->len, call->prot, call->flags, call->fd,
-				   call->offset);
+	call->result = (void *)RAW(SYS_mmap, call->base, call->len, call->prot, call->flags,
+				   call->fd, call->offset);
 	return call->result == MAP_FAILED ? -errno : call->result == call->base ? 0 : -EEXIST;
 }
 
@@ -308,8 +308,7 @@ static int do_pkey_mprotect(void *base, size_t len, int prot, int key)
 		      : (int)RAW(SYS_pkey_mprotect, base, len, prot, key);
 	if (!ret) {
 		change(part.first, part.count, PAGE_PROT,
-		       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC))
-				 << PAGE_PROT_SHIFT));
+		       (uint8_t)((prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) << PAGE_PROT_SHIFT));
 		memory_mark(part.first, part.count, 0, MARK_OTHER);
 	}
 	end(&part, ret ? errno : 0);
@@ -459,8 +458,8 @@ static bool is_no_file(const void *base)
 {
 	uint32_t first, count;
 
-	return memory_part((uintptr_t)base, 1, &first, &count) &&
-	       kind_of(first) != PAGE_GONE && !(memory_marks(first) & MARK_OTHER);
+	return memory_part((uintptr_t)base, 1, &first, &count) && kind_of(first) != PAGE_GONE &&
+	       !(memory_marks(first) & MARK_OTHER);
 }
 
 static int do_remap_file_pages(void *base, size_t len, int prot, size_t page, int flags)

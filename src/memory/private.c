@@ -72,9 +72,9 @@ int memory_mark_copy(char *at, size_t len, uint32_t page)
 		uint16_t mark;
 		int advice;
 	} advices[] = {
-		{ MARK_DONTDUMP, MADV_DONTDUMP },   { MARK_HUGE, MADV_HUGEPAGE },
-		{ MARK_NOHUGE, MADV_NOHUGEPAGE },   { MARK_SEQUENTIAL, MADV_SEQUENTIAL },
-		{ MARK_RANDOM, MADV_RANDOM },       { MARK_MERGEABLE, MADV_MERGEABLE },
+		{ MARK_DONTDUMP, MADV_DONTDUMP }, { MARK_HUGE, MADV_HUGEPAGE },
+		{ MARK_NOHUGE, MADV_NOHUGEPAGE }, { MARK_SEQUENTIAL, MADV_SEQUENTIAL },
+		{ MARK_RANDOM, MADV_RANDOM },     { MARK_MERGEABLE, MADV_MERGEABLE },
 		{ MARK_WIPE, MADV_WIPEONFORK },
 	};
 	uint16_t marks = memory_marks(page);
@@ -161,9 +161,9 @@ static int move_all(const struct leaving *run, char *beside, uint32_t *moved)
 		uint32_t at = run->first + *moved;
 
 		/* Pages with policies may each be a mapping of its own. */
-		n = memory_marks(at) & MARK_NODES ? 1
-						  : memory_alike(at, run->first + run->count,
-								 PAGE_PROT | PAGE_NOFORK);
+		n = memory_marks(at) & MARK_NODES
+			    ? 1
+			    : memory_alike(at, run->first + run->count, PAGE_PROT | PAGE_NOFORK);
 		ret = move_alike(run, *moved, n);
 		if (ret)
 			return ret;

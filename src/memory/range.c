@@ -413,7 +413,8 @@ static uint32_t take_new(uint32_t count, size_t align)
 		return PAGES_NONE;
 	for (int i = 0; i < TRIES; i++) {
 		first = pages_take(&memory.pages, count,
-				   align > MEMORY_PAGE ? (uint32_t)(align / MEMORY_PAGE) : 1, PLAIN);
+				   align > MEMORY_PAGE ? (uint32_t)(align / MEMORY_PAGE) : 1,
+				   PLAIN);
 		if (first == PAGES_NONE)
 			return first;
 		ret = memory_map_pages(first, count);

@@ -22,9 +22,9 @@ struct remap {
 	char *base;
 	size_t old_len, new_len; /* whole pages */
 	int flags;
-	char *to;               /* with MREMAP_FIXED, or where it came to */
-	bool has_old, has_new;  /* there are pages of the range there */
-	uint32_t first, count;  /* of old */
+	char *to;              /* with MREMAP_FIXED, or where it came to */
+	bool has_old, has_new; /* there are pages of the range there */
+	uint32_t first, count; /* of old */
 	uint32_t new_first, new_count;
 };
 
@@ -274,8 +274,8 @@ static void note_private_growth(const struct remap *call, int prot, uint16_t mar
 {
 	uint32_t first, count;
 
-	if (memory_part((uintptr_t)call->base + call->old_len, call->new_len - call->old_len, &first,
-			&count))
+	if (memory_part((uintptr_t)call->base + call->old_len, call->new_len - call->old_len,
+			&first, &count))
 		memory_replaced(first, count, prot, marks);
 }
 
@@ -291,8 +291,9 @@ static int move_with_notes(const struct remap *call, char **at)
 		marks = memory_marks(call->first);
 		prot = (memory.pages.state[call->first] & PAGE_PROT) >> PAGE_PROT_SHIFT;
 	}
-	ret = call->has_new ? memory_replace(call->new_first, call->new_count, call_move, &move_call)
-			    : call_move(&move_call);
+	ret = call->has_new
+		      ? memory_replace(call->new_first, call->new_count, call_move, &move_call)
+		      : call_move(&move_call);
 	if (ret && call->has_new)
 		note_lost(call->new_first, call->new_count);
 	if (ret)
@@ -370,9 +371,9 @@ bool memory_remap(void *base, size_t old_len, size_t new_len, int flags, void *t
 
 	if (is_sound(&call)) {
 		call.has_old = memory_part((uintptr_t)base, call.old_len, &call.first, &call.count);
-		call.has_new = flags & MREMAP_FIXED &&
-			       memory_part((uintptr_t)to, call.new_len, &call.new_first,
-					   &call.new_count);
+		call.has_new =
+			flags & MREMAP_FIXED &&
+			memory_part((uintptr_t)to, call.new_len, &call.new_first, &call.new_count);
 		if (is_refused(base, old_len)) {
 			errno = EINVAL;
 			*result = MAP_FAILED;

@@ -273,7 +273,8 @@ static unsigned int count_beyond(FILE *log)
 /* A card's 8 KiB are there; more is, too, but not without a word, and not without end. */
 static void test_stack(void **state)
 {
-	struct flexio_process *process = bed_process(), *other = bed_process(), *third = bed_process();
+	struct flexio_process *process = bed_process(), *other = bed_process(),
+			      *third = bed_process();
 	int saved = dup(STDERR_FILENO);
 	FILE *log = tmpfile();
 

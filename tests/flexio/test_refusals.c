@@ -829,7 +829,8 @@ static void test_qp_states(void **state)
 	link.next_state = FLEXIO_QP_STATE_RTR;
 	MODIFY_WITH((void)a, "rgid_or_rip is 0; mlx5_0 is RoCE, where a GID is the address");
 	MODIFY_WITH(a.rlid = 7, "rlid is 7 and rgid_or_rip 0; mlx5_0 is RoCE");
-	memcpy(link.rgid_or_rip.raw, (uint8_t[]){ 0x20, 0x01, 0x0d, 0xb8 }, 4); /* of no host here */
+	memcpy(link.rgid_or_rip.raw, (uint8_t[]){ 0x20, 0x01, 0x0d, 0xb8 },
+	       4); /* of no host here */
 	MODIFY_WITH(a.gid_table_index = 200, "gid_table_index is 200; mlx5_0 has GIDs 0 to [0-9]+");
 	MODIFY_WITH(
 		a.path_mtu = FLEXIO_QP_QPC_MTU_BYTES_4K,

@@ -73,8 +73,9 @@ struct mark {
 };
 
 static const struct mark marks[] = {
-	{ "dd", MADV_DONTDUMP, true }, { "nh", MADV_NOHUGEPAGE, true }, { "dc", MADV_DONTFORK, false },
-	{ "sr", MADV_SEQUENTIAL, true }, { "rr", MADV_RANDOM, true }, { "lo", -1, false },
+	{ "dd", MADV_DONTDUMP, true },  { "nh", MADV_NOHUGEPAGE, true },
+	{ "dc", MADV_DONTFORK, false }, { "sr", MADV_SEQUENTIAL, true },
+	{ "rr", MADV_RANDOM, true },    { "lo", -1, false },
 };
 
 /* Pages become private. Where the first is then. */
@@ -322,7 +323,8 @@ static void stores(void)
 		if (pwrite(fd, "\xcc", 1, (off_t)(uintptr_t)(p + PAGE)) != 1) {
 			CHECK(errno == EIO || errno == EFAULT);
 			/* a kernel may forbid it to all memory */
-			c = *(char *)mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			c = *(char *)mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+					  0);
 			(void)c;
 			CHECK(!"a store through /proc/self/mem");
 		}
@@ -554,7 +556,8 @@ static void sealed(void)
 	CHECK(!madvise(p + 2 * PAGE, PAGE, MADV_WIPEONFORK));
 	CHECK(!madvise(p + 2 * PAGE, PAGE, MADV_DONTDUMP));
 	CHECK(are(p, 1, 8 * PAGE));
-	CHECK(!munmap(p, 2 * PAGE) && !munmap(p + 3 * PAGE, 5 * PAGE) && are(p + 2 * PAGE, 1, PAGE));
+	CHECK(!munmap(p, 2 * PAGE) && !munmap(p + 3 * PAGE, 5 * PAGE) &&
+	      are(p + 2 * PAGE, 1, PAGE));
 	/* a block that cannot be freed is lost, and not given out again */
 	CHECK(!syscall(SYS_mseal, block + PAGE, PAGE, 0));
 	free(block);
@@ -571,20 +574,21 @@ static void sealed(void)
 /* --- errno ------------------------------------------------------------------------------------ */
 
 /* A call that succeeds leaves errno alone. */
-#define SILENT(what)                                                                             \
-	do {                                                                                     \
-		errno = 77;                                                                      \
-		CHECK(what);                                                                     \
-		CHECK(errno == 77);                                                              \
+#define SILENT(what)                \
+	do {                        \
+		errno = 77;         \
+		CHECK(what);        \
+		CHECK(errno == 77); \
 	} while (0)
 
 static void silent(void)
 {
 	static const int advices[] = {
-		MADV_NORMAL,   MADV_RANDOM,   MADV_SEQUENTIAL,  MADV_WILLNEED,  MADV_DONTNEED,
-		MADV_FREE,     MADV_DONTFORK, MADV_DOFORK,      MADV_DONTDUMP,  MADV_DODUMP,
-		MADV_COLD,     MADV_PAGEOUT,  MADV_POPULATE_READ, MADV_POPULATE_WRITE,
-		MADV_NOHUGEPAGE, MADV_WIPEONFORK, MADV_KEEPONFORK,
+		MADV_NORMAL,        MADV_RANDOM,         MADV_SEQUENTIAL, MADV_WILLNEED,
+		MADV_DONTNEED,      MADV_FREE,           MADV_DONTFORK,   MADV_DOFORK,
+		MADV_DONTDUMP,      MADV_DODUMP,         MADV_COLD,       MADV_PAGEOUT,
+		MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_NOHUGEPAGE, MADV_WIPEONFORK,
+		MADV_KEEPONFORK,
 	};
 	unsigned char in[8];
 	char *p, *block;
@@ -680,8 +684,12 @@ static void waiting_fork(void)
 /* By default blocks of malloc() are libc's, and what is at a page boundary is not. */
 static void aligned(void)
 {
-	char *p[] = { malloc(LARGE), calloc(1, LARGE), realloc(malloc(10), LARGE),
-		      reallocarray(NULL, LARGE, 1), memalign(64, LARGE), aligned_alloc(2048, LARGE) };
+	char *p[] = { malloc(LARGE),
+		      calloc(1, LARGE),
+		      realloc(malloc(10), LARGE),
+		      reallocarray(NULL, LARGE, 1),
+		      memalign(64, LARGE),
+		      aligned_alloc(2048, LARGE) };
 	char *q[] = { memalign(PAGE, LARGE), aligned_alloc(2 * PAGE, LARGE), valloc(1), pvalloc(1),
 		      map(LARGE) };
 	pid_t pid;

@@ -197,8 +197,9 @@ enum { NOBODY = 65534 };
 /* What /proc says about a thread's users, groups and rights. */
 static void describe(const char *thread, char *text, size_t size)
 {
-	static const char *const kinds[] = { "Uid:",    "Gid:",    "Groups:", "CapInh:",    "CapPrm:",
-					     "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:" };
+	static const char *const kinds[] = { "Uid:",    "Gid:",    "Groups:",
+					     "CapInh:", "CapPrm:", "CapEff:",
+					     "CapBnd:", "CapAmb:", "NoNewPrivs:" };
 	char path[300], line[4096];
 	FILE *status;
 
@@ -348,7 +349,8 @@ static void drops_in_borrowed(void)
 	pid_t pid = vfork();
 
 	if (!pid) {
-		int refused = setgroups(0, NULL) | setgid(NOBODY) | setuid(NOBODY) | keep_caps(0, 0);
+		int refused =
+			setgroups(0, NULL) | setgid(NOBODY) | setuid(NOBODY) | keep_caps(0, 0);
 
 		_exit(refused ? 1 : 0);
 	}

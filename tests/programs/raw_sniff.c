@@ -692,7 +692,7 @@ static void bound(const char *device)
 			parse(&r);
 			if (r.op == RC_ACK)
 				continue;
-			check_eq(r.op, !shown                ? RC_WRITE_FIRST
+			check_eq(r.op, !shown               ? RC_WRITE_FIRST
 				       : shown < frames - 1 ? RC_WRITE_MIDDLE
 							    : RC_WRITE_LAST);
 			shown++;

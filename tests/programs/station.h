@@ -17,9 +17,9 @@ struct station {
 	struct ibv_cq_ex *recv_cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
-	uint8_t *buf; /* slots to receive, then STATION_LARGE bytes to send from */
+	uint8_t *buf;   /* slots to receive, then STATION_LARGE bytes to send from */
 	uint32_t slots; /* buffers that are posted */
-	bool has_tag; /* mlx5: completions have flow tag and VLAN */
+	bool has_tag;   /* mlx5: completions have flow tag and VLAN */
 };
 
 /* A frame that was received. */

@@ -515,7 +515,7 @@ void vb_guest_grace(struct guest *guest, struct vb_dpa_thread *thread);
 
 struct out {
 	FILE *file;
-	size_t chunk;   /* bytes that go out at a time where writing can block; 0: it cannot */
+	size_t chunk; /* bytes that go out at a time where writing can block; 0: it cannot */
 	bool socket;
 	const char *at; /* what is not written yet */
 	size_t left;
@@ -725,7 +725,7 @@ struct flexio_process {
 
 	/* queues, and what they need */
 	struct vb_lock uar_lock;
-	struct flexio_uar *uars[UAR_BUCKETS]; /* all, its own included, by id */
+	struct flexio_uar *uars[UAR_BUCKETS];   /* all, its own included, by id */
 	_Atomic uint8_t outboxes[MAX_OUTBOXES]; /* enum outbox_can, by id; 0 is its own */
 
 	/*

@@ -268,7 +268,7 @@ static bool allowed(const struct vb_mr_info *info, uint64_t haddr, uint64_t len,
 struct window_copy {
 	uint64_t haddr, len;
 	struct vb_dpa_view device;
-	bool write;   /* to the host */
+	bool write; /* to the host */
 };
 
 /*

@@ -82,9 +82,9 @@ struct vb_verbs_ring {
 
 struct vb_verbs_qp {
 	struct vb_qp *card;
-	char *buf; /* both rings */
+	char *buf;    /* both rings */
 	size_t bytes; /* whole pages, here and below */
-	__be32 *dbr; /* for receives, then for sends */
+	__be32 *dbr;  /* for receives, then for sends */
 	struct vb_verbs_ring sq, rq;
 };
 

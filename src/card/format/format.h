@@ -156,7 +156,7 @@ struct vb_wr {
 	uint8_t swp[4];    /* where headers are: outer L4, L3, inner L4, L3; 0: look */
 	uint8_t swp_flags;
 	bool insert_vlan;
-	bool to_wire; /* queues of the sender's own port do not hear it */
+	bool to_wire;  /* queues of the sender's own port do not hear it */
 	uint32_t vlan; /* EtherType << 16 | tag */
 	uint32_t metadata;
 	struct vb_umr umr; /* VB_WR_UMR */

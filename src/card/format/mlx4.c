@@ -340,7 +340,7 @@ enum {
 static uint32_t frame_status(const struct vb_frame *f)
 {
 	uint8_t right = vb_frame_verify(f, VB_CSUM_L3 | VB_CSUM_L4);
-	uint32_t status = f->outer.l4_type == VB_L4_TCP	  ? STATUS_TCP
+	uint32_t status = f->outer.l4_type == VB_L4_TCP   ? STATUS_TCP
 			  : f->outer.l4_type == VB_L4_UDP ? STATUS_UDP
 							  : 0;
 

@@ -201,10 +201,10 @@ struct vb_hbl {
 	pthread_mutex_t mutex;
 	void (*async)(void *arg, const struct vb_event *event);
 	void *async_arg;
-	struct vb_hbl_qp *qps;                /* all, numbered or not */
+	struct vb_hbl_qp *qps;                        /* all, numbered or not */
 	uint64_t reserved[(VB_HBL_MAX_QPN + 1) / 64]; /* QP numbers, for several ports; mutex */
-	uint64_t lent[VB_WINDOW_QUEUES / 64]; /* places of the window in use, */
-	uint32_t lendings;                    /* and uses so far; under mutex */
+	uint64_t lent[VB_WINDOW_QUEUES / 64];         /* places of the window in use, */
+	uint32_t lendings;                            /* and uses so far; under mutex */
 	struct vb_hbl_port ports[VB_CONFIG_MAX_PORTS + 1];
 };
 

@@ -35,10 +35,10 @@ uint64_t cable_wall_at(uint64_t ns);
 
 /* A frame in the queue. */
 struct queued {
-	uint32_t len; /* of the frame */
-	bool sent;    /* by the port; else received */
-	bool taken;   /* the taker has it no more */
-	uint64_t ns;  /* when it was sent, of vb_now_ns() */
+	uint32_t len;      /* of the frame */
+	bool sent;         /* by the port; else received */
+	bool taken;        /* the taker has it no more */
+	uint64_t ns;       /* when it was sent, of vb_now_ns() */
 	uint64_t position; /* in the queue */
 	uint8_t data[];
 };

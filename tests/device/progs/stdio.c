@@ -348,8 +348,8 @@ RPC uint64_t manual_formats(void)
 			    (int)strlen(rows[i].want) ||
 		    strcmp(text, rows[i].want))
 			bad |= 1ULL << i;
-	if (snprintf(text, sizeof(text), "%hd %ld %05s %*d %-*s| %.*f %lld %c %p", 70000, -1L,
-		     "a", 4, 7, 3, "b", 1, 2.5, 1LL << 40, 'q', (void *)16) != 49 ||
+	if (snprintf(text, sizeof(text), "%hd %ld %05s %*d %-*s| %.*f %lld %c %p", 70000, -1L, "a",
+		     4, 7, 3, "b", 1, 2.5, 1LL << 40, 'q', (void *)16) != 49 ||
 	    strcmp(text, "70000 -1 0000a    7 b  | 2.5 1099511627776 q 0x10"))
 		bad |= 1ULL << 40;
 	printf("%03s|%hd\n", "x", 100000);

@@ -37,9 +37,8 @@ static void map_pages(struct bed *b, u64 pages[2])
 {
 	for (unsigned i = 0; i < 2; i++) {
 		pages[i] = 0x2000000 + i * 0x100000;
-		assert_int_equal(vb_dpa_mem_map(b->process, &pages[i], PAGE,
-						VB_DPA_READ | VB_DPA_WRITE),
-				 0);
+		assert_int_equal(
+			vb_dpa_mem_map(b->process, &pages[i], PAGE, VB_DPA_READ | VB_DPA_WRITE), 0);
 	}
 }
 

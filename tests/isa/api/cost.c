@@ -220,8 +220,11 @@ static void test_looking_back(void **state)
 		size_t n;
 		struct rv_insn insns[10];
 	} texts[] = {
-#define LW(a, b)    { .op = OP_lw, .rd = a, .rs1 = b }
-#define SD(a, b, c) { .op = OP_sd, .rs1 = b, .rs2 = a, .imm = c }
+#define LW(a, b) { .op = OP_lw, .rd = a, .rs1 = b }
+#define SD(a, b, c)                                       \
+	{                                                 \
+		.op = OP_sd, .rs1 = b, .rs2 = a, .imm = c \
+	}
 		{ "loads through one base", 1, { LW(11, 10) } },
 		{ "stores through one base", 1, { SD(11, 10, 0) } },
 		{ "a base without a host register", 1, { LW(11, 30) } },
@@ -648,13 +651,19 @@ static void test_symbols(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_host_code),    cmocka_unit_test(test_displacements),
-		cmocka_unit_test(test_instructions), cmocka_unit_test(test_looking_back),
+		cmocka_unit_test(test_host_code),
+		cmocka_unit_test(test_displacements),
+		cmocka_unit_test(test_instructions),
+		cmocka_unit_test(test_looking_back),
 		cmocka_unit_test(test_checked_by_default),
-		cmocka_unit_test(test_forms),        cmocka_unit_test(test_jump_tables),
-		cmocka_unit_test(test_segments),     cmocka_unit_test(test_gaps),
-		cmocka_unit_test(test_loops),        cmocka_unit_test(test_diluted_loops),
-		cmocka_unit_test(test_relocations),  cmocka_unit_test(test_symbols),
+		cmocka_unit_test(test_forms),
+		cmocka_unit_test(test_jump_tables),
+		cmocka_unit_test(test_segments),
+		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_loops),
+		cmocka_unit_test(test_diluted_loops),
+		cmocka_unit_test(test_relocations),
+		cmocka_unit_test(test_symbols),
 	};
 
 	bed_main(argc, argv);

@@ -54,9 +54,8 @@ ZyanStatus __wrap_ZydisDecoderDecodeFull(const ZydisDecoder *decoder, const void
  * refers to the function, too, and --wrap renames that as well.
  */
 __attribute__((visibility("default"))) ZyanStatus
-__wrap_ZydisDecoderDecodeFull(const ZydisDecoder *decoder, const void *buffer,
-					 ZyanUSize length, ZydisDecodedInstruction *i,
-					 ZydisDecodedOperand *o)
+__wrap_ZydisDecoderDecodeFull(const ZydisDecoder *decoder, const void *buffer, ZyanUSize length,
+			      ZydisDecodedInstruction *i, ZydisDecodedOperand *o)
 {
 	steps += COUNT_DECODED;
 	return __real_ZydisDecoderDecodeFull(decoder, buffer, length, i, o);

@@ -80,8 +80,8 @@ struct api_allocators {
 struct api_context {
 	struct vb_dev *dev;
 	const struct api_provider *provider;
-	struct api_allocators allocators; /* alloc NULL: none */
-	atomic_int users;                 /* see context.c */
+	struct api_allocators allocators;     /* alloc NULL: none */
+	atomic_int users;                     /* see context.c */
 	struct vb_verbs_extra *_Atomic extra; /* of direct verbs, see accessors.h */
 	struct api_event_queue async;
 	struct vb_list live[API_KINDS]; /* under mutex of the ibv_context */

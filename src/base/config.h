@@ -120,6 +120,12 @@ struct vb_config {
 	struct vb_config_adapter adapter[VB_CONFIG_MAX_ADAPTERS];
 };
 
+/* functions = 0 was given, until vb_config_finish(); 0 there: the key was not given. */
+#define VB_CONFIG_NO_FUNCTIONS UINT32_MAX
+
+/* Fill in what the keys left open, for config.c. */
+void vb_config_finish(struct vb_config *config);
+
 /* "mlx5", "mlx4", ... */
 const char *vb_format_name(enum vb_format format);
 

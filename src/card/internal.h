@@ -506,6 +506,10 @@ void vb_why_mixed(struct vb_qp *qp, const struct vb_pkt *pkt) __attribute__((col
 void vb_why_flushed(const struct vb_qp *qp, uint32_t count, const char *queue)
 	__attribute__((cold));
 
+/* --- pace.c --- */
+/* Packet pacing: whether the queue must wait. Else the WQE's bytes are counted. sq.lock is held. */
+bool vb_pace_waits(struct vb_qp *qp);
+
 /* --- raw.c --- */
 enum { VB_RAW_BUFFER = VB_FRAME_MAX + 2048 }; /* of vb_qp.frame */
 /*

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns packet pacing entries: rates that queues name by number, per adapter and process. Entry 0 is
- * no limit, and nobody's. And the rate of a queue; what it does with it is the requester's.
+ * no limit, and belongs to no queue. And the rate of a queue, and when its next WQE may go.
  */
 #include "card/internal.h"
 
 #include <errno.h>
+
+#include "base/clock.h"
 
 static struct vb_pace *paces(const struct vb_dev *dev)
 {
@@ -89,4 +91,21 @@ void vb_qp_set_rate(struct vb_qp *qp, uint32_t kbps, uint32_t burst)
 	vb_unlock(&qp->sq.lock);
 	vb_card_leave();
 	vb_work_add(qp, VB_WORK_SEND); /* what waited under the old limit */
+}
+
+bool vb_pace_waits(struct vb_qp *qp)
+{
+	struct vb_sq *sq = &qp->sq;
+	uint64_t now = vb_now_ns(), credit;
+
+	if (now < sq->pace.next) {
+		vb_alarm_set(&qp->timer, sq->pace.next);
+		return true;
+	}
+	/* A queue that was idle has saved up for a burst, and no more. */
+	credit = sq->pace.burst * 8000000ull / sq->pace.kbps;
+	if (sq->pace.next + credit < now)
+		sq->pace.next = now - credit;
+	sq->pace.next += sq->wr.len * 8000000ull / sq->pace.kbps;
+	return false;
 }

@@ -691,24 +691,6 @@ static VB_APART enum step send_datagram(struct vb_qp *qp)
 	return done(qp);
 }
 
-/* Packet pacing: whether the queue must wait. Else the WQE's bytes are counted. */
-static bool is_paced(struct vb_qp *qp)
-{
-	struct vb_sq *sq = &qp->sq;
-	uint64_t now = vb_now_ns(), credit;
-
-	if (now < sq->pace.next) {
-		vb_alarm_set(&qp->timer, sq->pace.next);
-		return true;
-	}
-	/* A queue that was idle has saved up for a burst, and no more. */
-	credit = sq->pace.burst * 8000000ull / sq->pace.kbps;
-	if (sq->pace.next + credit < now)
-		sq->pace.next = now - credit;
-	sq->pace.next += sq->wr.len * 8000000ull / sq->pace.kbps;
-	return false;
-}
-
 enum { ROOM_NS = 2000000 }; /* between looks for room */
 
 static VB_APART enum step send_frame(struct vb_qp *qp)
@@ -718,7 +700,7 @@ static VB_APART enum step send_frame(struct vb_qp *qp)
 	struct vb_sq *sq = &qp->sq;
 
 	/* What waits for room was counted before. */
-	if (__builtin_expect(sq->pace.kbps, 0) && !sq->watch_at && is_paced(qp))
+	if (__builtin_expect(sq->pace.kbps, 0) && !sq->watch_at && vb_pace_waits(qp))
 		return WAIT;
 	cnt = vb_message_gather(qp, &sq->wr, iov);
 	if (cnt >= 0)

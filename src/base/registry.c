@@ -870,24 +870,6 @@ void vb_registry_reap(void)
 	unlock_registry(&before);
 }
 
-/*
- * With the lock: what a process that is gone had claimed is free, even where its slot is not reaped yet:
- * a process that copies from or to its memory keeps that, and with it the lock of the slot, a little
- * longer.
- */
-static bool is_claimed(unsigned int number)
-{
-	struct vb_slot_info info;
-
-	while (vb_registry_claimant(number, &info)) {
-		if (!kill(info.pid, 0) || errno != ESRCH)
-			return true;
-		atomic_fetch_and_explicit(&registry.place.file->slot[info.slot].claims,
-					  ~(1ull << number), memory_order_acq_rel);
-	}
-	return false;
-}
-
 int vb_registry_claim(unsigned int number)
 {
 	VB_NO_CANCEL;
@@ -902,7 +884,7 @@ int vb_registry_claim(unsigned int number)
 		return ret;
 	if (vb_registry_claimant(number, &info)) {
 		reap_locked();
-		ret = is_claimed(number) ? -EBUSY : 0;
+		ret = vb_registry_claimant(number, &info) ? -EBUSY : 0;
 	}
 	if (!ret)
 		atomic_fetch_or_explicit(&registry.place.file->slot[registry.self.slot].claims,
@@ -918,13 +900,14 @@ void vb_registry_release(unsigned int number)
 					  ~(1ull << number), memory_order_acq_rel);
 }
 
+/* One that is gone claims nothing, even while a peer's copy still keeps its memory and so its slot. */
 bool vb_registry_claimant(unsigned int number, struct vb_slot_info *info)
 {
 	struct slot *slots = registry.place.file->slot;
 
 	for (uint32_t i = 0; i < VB_SLOTS; i++)
 		if ((atomic_load_explicit(&slots[i].claims, memory_order_acquire) >> number & 1) &&
-		    vb_registry_lookup(i, info))
+		    vb_registry_lookup(i, info) && (!kill(info->pid, 0) || errno != ESRCH))
 			return true;
 	return false;
 }

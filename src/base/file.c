@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -131,4 +132,13 @@ int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where)
 		vb_error("%s: %" PRIu64 " bytes cannot be reserved (fallocate): %s", where,
 			 to - from, strerror(ret));
 	return -ret;
+}
+
+int vb_file_uncover(void *map, uint64_t from, uint64_t to)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	from &= ~(page - 1);
+	to = (to + page - 1) & ~(page - 1);
+	return mprotect((char *)map + from, to - from, PROT_READ | PROT_WRITE) ? -errno : 0;
 }

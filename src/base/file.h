@@ -52,3 +52,8 @@ VB_PUBLIC ssize_t vb_file_write(int fd, const void *text, size_t len);
  * what to do.
  */
 int vb_file_reserve(int fd, uint64_t from, uint64_t to, const char *where);
+/*
+ * What the file now has of a mapping that began as PROT_NONE can be read and written. The rest stays as it
+ * was: programs that look at all of a process's memory (valgrind) would fault at each word of it. 0, or -errno.
+ */
+int vb_file_uncover(void *map, uint64_t from, uint64_t to);

@@ -55,7 +55,7 @@ int vb_segment_create(const struct vb_slot_info *self)
 		ret = grow(0, size);
 	if (ret)
 		return ret;
-	segment = mmap(NULL, VB_SEG_MAX_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+	segment = mmap(NULL, VB_SEG_MAX_SIZE, PROT_NONE, MAP_SHARED, file.fd, 0);
 	if (segment == MAP_FAILED) {
 		ret = -errno;
 		vb_error("cannot map %d MiB of address space: %s; raise the limit (ulimit -v)",
@@ -67,6 +67,11 @@ int vb_segment_create(const struct vb_slot_info *self)
 	 * not inherited: like the doorbell pages of real hardware.
 	 */
 	madvise(segment, VB_SEG_MAX_SIZE, MADV_DONTFORK);
+	ret = vb_file_uncover(segment, 0, size);
+	if (ret) {
+		munmap(segment, VB_SEG_MAX_SIZE);
+		return ret;
+	}
 	segment->slot = self->slot;
 	segment->generation = self->generation;
 	segment->pid = (uint32_t)self->pid;
@@ -96,7 +101,8 @@ static uint64_t alloc_locked(size_t bytes)
 
 	bytes = (bytes + 63) & ~(size_t)63;
 	size = offset + bytes;
-	if (size > VB_SEG_MAX_SIZE || grow(offset, size))
+	if (size > VB_SEG_MAX_SIZE || grow(offset, size) ||
+	    vb_file_uncover(vb_segment_self, offset, size))
 		return 0;
 	atomic_store_explicit(&vb_segment_self->size, size, memory_order_release);
 	return offset;

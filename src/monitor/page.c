@@ -126,10 +126,14 @@ static int page_map(struct vb_monitor_page *page)
 		ret = vb_file_reserve(page->file.fd, 0, 2 * VB_MONITOR_PAGE, vb_registry_root());
 	if (ret)
 		return ret;
-	header = mmap(NULL, VB_MONITOR_MAX_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page->file.fd,
-		      0);
+	header = mmap(NULL, VB_MONITOR_MAX_SIZE, PROT_NONE, MAP_SHARED, page->file.fd, 0);
 	if (header == MAP_FAILED)
 		return -errno;
+	ret = vb_file_uncover(header, 0, 2 * VB_MONITOR_PAGE);
+	if (ret) {
+		munmap(header, VB_MONITOR_MAX_SIZE);
+		return ret;
+	}
 	header->slot = self.slot;
 	header->generation = self.generation;
 	header->pid = (uint32_t)self.pid;
@@ -178,7 +182,8 @@ static void *page_grow(struct vb_monitor_page *page, size_t bytes, uint64_t *off
 	if (page->inherited || size > VB_MONITOR_MAX_SIZE)
 		return NULL;
 	if (!vb_file_is_open(&page->file) ||
-	    vb_file_reserve(page->file.fd, page->size, size, vb_registry_root()))
+	    vb_file_reserve(page->file.fd, page->size, size, vb_registry_root()) ||
+	    vb_file_uncover(page->header, page->size, size))
 		return NULL;
 	*offset = page->size;
 	page->size = size;

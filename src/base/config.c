@@ -34,13 +34,13 @@
 #include "base/env.h"
 #include "base/log.h"
 
-#define ARRAY_SIZE(a)     (sizeof(a) / sizeof((a)[0]))
-#define SECTION_KEY       "\001"
-#define SECTION_PREFIX    "adapter "
-#define MEMORY_SECTION    "memory"
-#define MAX_OBJECTS       0xffffffu /* object numbers have 24 bits */
-#define MAX_KEYS          32
-#define KNOWN_FORMATS     "mlx5, mlx4, hbl"
+#define ARRAY_SIZE(a)  (sizeof(a) / sizeof((a)[0]))
+#define SECTION_KEY    "\001"
+#define SECTION_PREFIX "adapter "
+#define MEMORY_SECTION "memory"
+#define MAX_OBJECTS    0xffffffu /* object numbers have 24 bits */
+#define MAX_KEYS       32
+#define KNOWN_FORMATS  "mlx5, mlx4, hbl"
 
 struct parser {
 	FILE *file;

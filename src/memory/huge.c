@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -44,19 +45,43 @@ static size_t page_size(int flags)
 	return line ? strtoul(line + strlen("\nHugepagesize:"), NULL, 10) << 10 : 0;
 }
 
-/* libverbatim's log: a process with libibverbs has it. */
-static void say_once(const char *what, size_t page)
+struct place {
+	uintptr_t address;
+	bool in_program;
+};
+
+/* Looks at the first object alone: the program itself. */
+static int look_at_program(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	static atomic_bool said;
+	struct place *place = arg;
+
+	for (unsigned int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_LOAD &&
+		    place->address - (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) <
+			    info->dlpi_phdr[i].p_memsz)
+			place->in_program = true;
+	return 1;
+}
+
+/*
+ * In libverbatim's log, which a process with libibverbs has. A library that asks for huge pages (UCX)
+ * tries several kinds of memory and takes what there is: whoever runs it has nothing to mend, and reads
+ * of it only who wants to.
+ */
+static void say_once(const char *what, size_t page, const void *caller)
+{
+	static atomic_bool said[2];
+	struct place place = { .address = (uintptr_t)caller };
 	void *library;
 	__typeof__(&vb_log) log;
 
-	if (atomic_exchange_explicit(&said, true, memory_order_relaxed))
+	dl_iterate_phdr(look_at_program, &place);
+	if (atomic_exchange_explicit(&said[place.in_program], true, memory_order_relaxed))
 		return;
 	library = dlopen("libverbatim.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	log = library ? (__typeof__(log))dlsym(library, "vb_log") : NULL;
 	if (log)
-		log(VB_LOG_WARN,
+		log(place.in_program ? VB_LOG_WARN : VB_LOG_INFO,
 		    "%s: no huge page of %zu KiB is free: this program gets ordinary pages (vm.nr_hugepages of sysctl; VERBATIM_HUGE=strict to let it fail)",
 		    what, page >> 10);
 	if (library)
@@ -98,7 +123,7 @@ static size_t whole_pages(size_t len, size_t page)
 								   : 0;
 }
 
-void *huge_map_ordinary(void *base, size_t len, int prot, int flags, int before)
+void *huge_map_ordinary(void *base, size_t len, int prot, int flags, int before, const void *caller)
 {
 	int ordinary = flags & ~(MAP_HUGETLB | SIZE_BITS | MAP_POPULATE);
 	size_t page;
@@ -119,7 +144,7 @@ void *huge_map_ordinary(void *base, size_t len, int prot, int flags, int before)
 		RAW(SYS_madvise, p, len,
 		    prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 #endif
-	say_once("mmap", page);
+	say_once("mmap", page, caller);
 	errno = before;
 	return p;
 }
@@ -137,7 +162,7 @@ PUBLIC int shmget(key_t key, size_t size, int flags)
 	if (whole)
 		id = REAL(shmget)(key, whole, flags & ~(SHM_HUGETLB | SIZE_BITS));
 	if (id >= 0)
-		say_once("shmget", page);
+		say_once("shmget", page, __builtin_return_address(0));
 out:
 	errno = id >= 0 ? before : err;
 	return id;

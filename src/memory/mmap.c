@@ -626,26 +626,27 @@ bool memory_syscall(const long *arg, long *ret)
 
 /* --- by their names --------------------------------------------------------------------------- */
 
-static void *map_pages(void *base, size_t len, int prot, int flags, int fd, off_t offset)
+static void *map_pages(void *base, size_t len, int prot, int flags, int fd, off_t offset,
+		       const void *caller)
 {
 	int before = errno;
 	void *p = do_mmap(base, len, prot, flags, fd, offset);
 
 	return p == MAP_FAILED && flags & MAP_HUGETLB
-		       ? huge_map_ordinary(base, len, prot, flags, before)
+		       ? huge_map_ordinary(base, len, prot, flags, before, caller)
 		       : p;
 }
 
 PUBLIC void *mmap(void *base, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return map_pages(base, len, prot, flags, fd, offset);
+	return map_pages(base, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
 _Static_assert(sizeof(off_t) == sizeof(off64_t), "one function");
 
 PUBLIC void *mmap64(void *base, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-	return map_pages(base, len, prot, flags, fd, offset);
+	return map_pages(base, len, prot, flags, fd, offset, __builtin_return_address(0));
 }
 
 PUBLIC int munmap(void *base, size_t len)

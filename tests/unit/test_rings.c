@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/rcu.h"
@@ -511,6 +512,7 @@ static void damaged_head(uint64_t (*make)(uint64_t tail))
 
 	check_eq(vb_path_open_slot(&path, other.slot, 1), 0);
 	check_eq(kill(other.pid, SIGSTOP), 0);
+	check_eq(waitpid(other.pid, NULL, WUNTRACED), other.pid);
 	while (!send_one(&path, QUEUES, psn++, LONGEST))
 		;
 	check_eq(send_one(&path, QUEUES, psn, LONGEST), -EAGAIN);

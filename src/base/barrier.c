@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
 
 enum { SETTLE_NS = 10000000 };
 
@@ -18,9 +17,18 @@ static _Atomic bool settled = true; /* all light sides have a fence */
 
 static _Atomic(_Atomic uint32_t *) wants_fence; /* what peers read; NULL: nobody does */
 
+static bool (*_Atomic forbidden)(void); /* NULL: nothing can be */
+
+void vb_barrier_ask(bool (*is_forbidden)(void))
+{
+	atomic_store_explicit(&forbidden, is_forbidden, memory_order_release);
+}
+
 bool vb_barrier_is_forbidden(void)
 {
-	return vb_fault_is_closing_in();
+	bool (*ask)(void) = atomic_load_explicit(&forbidden, memory_order_acquire);
+
+	return ask && ask();
 }
 
 /*

@@ -31,6 +31,8 @@ void vb_barrier_heavy(void);
 /* While membarrier is still allowed: do without it from now on. Allowed in signal handlers. */
 void vb_barrier_give_up_calls(void);
 
+/* At start: who knows about the next one. */
+void vb_barrier_ask(bool (*is_forbidden)(void));
 /* Whether the program is about to forbid system calls, or has done so: membarrier is not called then. */
 bool vb_barrier_is_forbidden(void);
 /*

@@ -27,6 +27,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/barrier.h"
 #include "base/lock.h"
 #include "base/signals.h"
 #include "base/thread.h"
@@ -122,6 +123,7 @@ __attribute__((constructor)) static void meet_preload(void)
 	if (meet)
 		keeper = meet(vb_fault_action);
 	dlerror(); /* that there is none is nothing to the program */
+	vb_barrier_ask(vb_fault_is_closing_in);
 	pthread_atfork(NULL, NULL, release_own);
 }
 

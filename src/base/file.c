@@ -16,7 +16,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/public.h"
-#include "base/signals.h"
+#include "base/mask.h"
 
 int vb_file_above_stdio(int fd)
 {

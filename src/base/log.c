@@ -18,7 +18,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/lock.h"
-#include "base/signals.h"
+#include "base/mask.h"
 
 static enum vb_log_level threshold = VB_LOG_WARN;
 static char log_path[PATH_MAX]; /* empty: the log goes to standard error */

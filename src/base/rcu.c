@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/mask.h"
 
 enum { SPINS = 100, FIRST_PAUSE_NS = 10000, LAST_PAUSE_NS = 1000000, SPARES = 15 };
 

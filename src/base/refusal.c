@@ -6,12 +6,12 @@
 #include "base/refusal.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/rate.h"
-#include "base/timeline.h"
 
 enum { LINE_MAX_BYTES = 512 };
 
@@ -27,28 +27,29 @@ static struct vb_rate limits[VB_REASON_COUNT];
 
 static _Thread_local struct vb_call *current;
 
+static const struct vb_call_watch *_Atomic watch;
+
+void vb_call_watch(const struct vb_call_watch *watcher)
+{
+	atomic_store_explicit(&watch, watcher, memory_order_release);
+}
+
 void vb_call_begin(struct vb_call *call)
 {
+	const struct vb_call_watch *watcher;
+
 	call->outer = current;
 	if (!current || call->nested)
 		current = call;
-	if (vb_timeline_is_on() && current == call && !call->nested)
-		call->start = vb_timeline_now();
-}
-
-static __attribute__((noinline, cold)) void note_call(const struct vb_call *call)
-{
-	vb_timeline_write(&(struct vb_note){ .kind = VB_NOTE_CALL,
-					     .name = vb_timeline_name(call->function),
-					     .object = call->number,
-					     .time = call->start,
-					     .duration = vb_timeline_now() - call->start });
+	watcher = atomic_load_explicit(&watch, memory_order_acquire);
+	if (__builtin_expect(watcher != NULL, 0) && current == call && !call->nested)
+		watcher->begin(call);
 }
 
 void vb_call_end(struct vb_call *call)
 {
 	if (__builtin_expect(call->start != 0, 0))
-		note_call(call);
+		atomic_load_explicit(&watch, memory_order_acquire)->end(call);
 	current = call->outer;
 }
 

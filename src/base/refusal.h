@@ -48,6 +48,18 @@ struct vb_call {
  */
 VB_PUBLIC void vb_call_begin(struct vb_call *call);
 VB_PUBLIC void vb_call_end(struct vb_call *call);
+
+/*
+ * At start, for the life of the process: told of calls of programs. begin sets call->start where end
+ * is to be called.
+ */
+struct vb_call_watch {
+	void (*begin)(struct vb_call *call);
+	void (*end)(const struct vb_call *call);
+};
+
+void vb_call_watch(const struct vb_call_watch *watcher);
+
 /* At the edge: the open call (or, if there is none, fallback) fails with err, a positive errno. */
 VB_PUBLIC void vb_call_failed(const char *fallback, int err);
 

@@ -237,18 +237,6 @@ static void send_pending(unsigned int bits)
 		raise(SIGBUS);
 }
 
-void vb_signal_block(sigset_t *before)
-{
-	const uint64_t all = ~(VB_SIGNALS_OF_FAULTS | VB_SIGNALS_OF_LIBC);
-
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, KERNEL_SIGSET);
-}
-
-void vb_signal_unblock(const sigset_t *before)
-{
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, KERNEL_SIGSET);
-}
-
 int vb_signal_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	unsigned int bits = 0, before = thread_bits;

@@ -17,40 +17,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "base/mask.h"
 #include "base/public.h"
 #include "base/rights.h"
 
 typedef void vb_signal_settle(void);
-
-/*
- * Sets are edited by bits: sigaddset() and sigdelset() refuse the two signals that libc uses itself,
- * and set errno. The first 64 bits are all that the kernel has and libc touches, so that they may be
- * all that a caller has.
- */
-#define VB_SIGNAL_BIT(sig) (1ull << ((sig)-1))
-
-/* libc sends them to its threads, and waits for the answers: they are never blocked for long. */
-#define VB_SIGNALS_OF_LIBC (VB_SIGNAL_BIT(__SIGRTMIN) | VB_SIGNAL_BIT(__SIGRTMIN + 1))
-
-/* Raised by instructions: blocked, they would end the process. */
-#define VB_SIGNALS_OF_FAULTS                                                      \
-	(VB_SIGNAL_BIT(SIGSEGV) | VB_SIGNAL_BIT(SIGBUS) | VB_SIGNAL_BIT(SIGFPE) | \
-	 VB_SIGNAL_BIT(SIGILL) | VB_SIGNAL_BIT(SIGTRAP) | VB_SIGNAL_BIT(SIGSYS))
-
-static inline uint64_t vb_sigset_bits(const sigset_t *set)
-{
-	uint64_t bits;
-
-	memcpy(&bits, set, sizeof(bits));
-	return bits;
-}
-
-static inline void vb_sigset_put_bits(sigset_t *set, uint64_t bits)
-{
-	memcpy(set, &bits, sizeof(bits));
-}
 
 /* Whatever the flags say: the kernel looks at the two values alone. */
 static inline bool vb_signal_has_handler(const struct sigaction *act)
@@ -120,14 +92,6 @@ struct vb_signal_wait {
 
 VB_PUBLIC int vb_signal_wait_begin(struct vb_signal_wait *wait, const sigset_t *set);
 VB_PUBLIC void vb_signal_wait_end(const struct vb_signal_wait *wait);
-
-/*
- * Between the two no handler of the program runs in this thread: for short pieces that a handler
- * must not leave by a jump, or that an interrupted call would undo. What the program believes its
- * mask to be does not change.
- */
-VB_PUBLIC void vb_signal_block(sigset_t *before);
-VB_PUBLIC void vb_signal_unblock(const sigset_t *before);
 
 /* prctl(2) is called for this: the program may be about to filter its system calls. */
 VB_PUBLIC void vb_signal_note_prctl(int option);

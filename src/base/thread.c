@@ -32,7 +32,7 @@
 #include "base/fault.h"
 #include "base/lock.h"
 #include "base/rights.h"
-#include "base/signals.h"
+#include "base/mask.h"
 
 const struct vb_thread_attr vb_thread_detached = { .detached = true };
 

@@ -32,6 +32,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/refusal.h"
 
 enum { DEFAULT_MIB = 64, MOST_MIB = 16384, TRIES = 1000 };
 
@@ -370,8 +371,26 @@ static void place_state(void)
 		vb_info("the timeline: madvise: %s", strerror(errno));
 }
 
+/* --- calls of the program ------------------------------------------------------------------------ */
+
+static void begin_call(struct vb_call *call)
+{
+	if (vb_timeline_is_on())
+		call->start = vb_timeline_now();
+}
+
+static void end_call(const struct vb_call *call)
+{
+	vb_timeline_write(&(struct vb_note){ .kind = VB_NOTE_CALL,
+					     .name = vb_timeline_name(call->function),
+					     .object = call->number,
+					     .time = call->start,
+					     .duration = vb_timeline_now() - call->start });
+}
+
 __attribute__((constructor)) static void start(void)
 {
+	static const struct vb_call_watch calls = { begin_call, end_call };
 	const char *dir = vb_getenv("VERBATIM_TRACE"), *size = vb_getenv("VERBATIM_TRACE_MIB");
 	unsigned long mib = size ? strtoul(size, NULL, 10) : DEFAULT_MIB;
 
@@ -384,4 +403,5 @@ __attribute__((constructor)) static void start(void)
 	if (!timeline.dir || pthread_atfork(NULL, NULL, after_fork))
 		return;
 	vb_timeline_on = true;
+	vb_call_watch(&calls);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Random bytes as a peer's table of shared memory, and as what the peer does to its files meanwhile: whatever the table
- * says, a place that is found lies in a window that was mapped for it, nothing faults outside of base/fault.h, and no
+ * says, a place that is found lies in a window that was mapped for it, nothing faults outside of host/fault.h, and no
  * mapping and no descriptor is left behind.
  *
  *	1 byte     which file holds the table: mostly one as it must be
@@ -21,7 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "fabric/peer.h"
 #include "fabric/reach.h"
 #include "fabric/state.h"

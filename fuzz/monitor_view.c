@@ -5,7 +5,7 @@
  *
  *	1 byte     bit 0: the file is shorter than it says; bits 1 to 7: how short, in pieces of 256 bytes. One that becomes
  *	           shorter while it is read is in tests/unit/test_monitor.c: copies that fault do not come back here, because
- *	           the sanitizer's own memmove has too large a frame (base/fault.c, is_guarded)
+ *	           the sanitizer's own memmove has too large a frame (host/fault.c, is_guarded)
  *	then, as often as there are bytes for it, changes to a file that is right:
  *	2 bytes    where, in words
  *	1 byte     how many bytes follow, 1 to 8

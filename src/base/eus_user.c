@@ -23,7 +23,7 @@
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "host/signals.h"
 
 struct vb_eus_user {
 	struct vb_eus_user *next; /* of those of this process; under users_lock */

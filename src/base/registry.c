@@ -46,13 +46,13 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/patch.h"
+#include "host/patch/patch.h"
 #include "base/registry_dir.h"
 #include "base/registry_life.h"
-#include "base/signals.h"
+#include "host/signals.h"
 
 #define REGISTRY_MAGIC 0x3476676572626576ull /* "vebregv4" */
 

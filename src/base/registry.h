@@ -19,7 +19,7 @@
 
 enum { VB_SLOTS = 256 };
 
-struct vb_slot_doorbells; /* base/patch.h */
+struct vb_slot_doorbells; /* host/patch/patch.h */
 
 struct vb_slot_info {
 	uint32_t slot;

@@ -29,9 +29,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/lock.h"
-#include "base/rights.h"
+#include "host/rights.h"
 #include "base/mask.h"
 
 const struct vb_thread_attr vb_thread_detached = { .detached = true };

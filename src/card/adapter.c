@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/interfaces.h"
 #include "card/shown.h"
 

@@ -18,7 +18,7 @@
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/rcu.h"
-#include "base/trap.h"
+#include "host/trap/trap.h"
 
 enum { DOORBELL = 4 };
 

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 struct vb_indirect {
 	struct vb_lock lock; /* of what follows */

@@ -8,7 +8,7 @@
 
 #include <endian.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "card/indirect.h"
 #include "card/message.h"
 

@@ -10,7 +10,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "card/indirect.h"
 
 uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,

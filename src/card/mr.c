@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/rcu.h"
-#include "base/shared.h"
+#include "host/shared/shared.h"
 #include "card/indirect.h"
 
 #ifndef MADV_POPULATE_READ

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/barrier.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/dc.h"

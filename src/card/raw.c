@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/rcu.h"
 #include "card/message.h"
 #include "frame/frame.h"

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "card/indirect.h"
 #include "card/run.h"
 

@@ -25,7 +25,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/dc.h"

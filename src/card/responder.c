@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/barrier.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"

@@ -19,7 +19,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "card/message.h"
 #include "card/requester.h"
 #include "frame/bytes.h"

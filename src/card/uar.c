@@ -5,7 +5,7 @@
  * So does a WQE in a BlueFlame register, behind its first 8 bytes: they ring, and the WQE is read
  * from the ring.
  *
- * A store is seen in the thread that makes it (base/trap.h) and executed there. The exception: a
+ * A store is seen in the thread that makes it (host/trap/trap.h) and executed there. The exception: a
  * program's handler of an asynchronous signal may ring while its thread is inside of the card and
  * holds locks. Such a ring is only noted, and the background thread executes it. Nothing is lost:
  * of a send queue the ring itself or its doorbell record says what is posted, of a CQ the arm
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/rcu.h"
-#include "base/trap.h"
+#include "host/trap/trap.h"
 #include "base/util.h"
 
 enum { WORD = 64, RUNG = 1u << 31, PAGE = 4096 };

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "dpa/cpu/ops.h"
 
 enum { SP = 2 };

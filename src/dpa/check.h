@@ -22,7 +22,7 @@
 
 #include <stdio.h>
 
-#include "base/arena.h"
+#include "host/shared/arena.h"
 #include "base/config.h"
 #include "dpa/internal.h"
 

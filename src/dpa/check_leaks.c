@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 #define SHOWN 20 /* places */
 

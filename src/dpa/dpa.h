@@ -377,7 +377,7 @@ uint64_t vb_dpa_check_alloc(struct vb_dpa_process *process, uint64_t size, uint6
 			    const char *call);
 /* False: it is no block in use. */
 bool vb_dpa_check_free(struct vb_dpa_process *process, uint64_t addr, const char *call);
-/* vb_arena_find() of base/arena.h, without what surrounds blocks here. */
+/* vb_arena_find() of host/shared/arena.h, without what surrounds blocks here. */
 struct vb_arena_place;
 bool vb_dpa_check_find(struct vb_dpa_process *process, uint64_t addr, struct vb_arena_place *out);
 /* Of blocks in use: what was asked for, and that rounded up. */

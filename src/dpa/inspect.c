@@ -4,7 +4,7 @@
  * as a thread sees it.
  */
 #include "dpa/internal.h"
-#include "base/fault.h"
+#include "host/fault.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns guest memory that lies in a file: pages of a space that other processes of the user can map,
- * so that what they do by a memory key is loads and stores (base/shared.h).
+ * so that what they do by a memory key is loads and stores (host/shared/shared.h).
  *
  *	guest address = offset in the memfd of the space      known to peers: once a key covers it
  *
@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/shared.h"
-#include "base/signals.h"
+#include "host/shared/shared.h"
+#include "host/signals.h"
 
 /* All spaces with such pages. Held over a fork, so what is below the lock does not change then. */
 static struct {

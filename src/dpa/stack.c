@@ -12,7 +12,7 @@
  */
 #include "dpa/internal.h"
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "dpa/cpu/ops.h"
 
 enum { RA = 1, SP = 2, SEARCH = 2048 /* words looked at for one frame */ };

@@ -5,7 +5,7 @@
  * Device code chooses most of the addresses that the host is asked to follow, and stacks, thread-local
  * storage and contexts of threads can be unmapped between a look at the table of pages and the
  * access. So there is no pointer: what vb_dpa_mem_host() gives cannot be followed, only handed to the
- * functions below, which copy under the protection of base/fault.h. A fault is -EFAULT and never a
+ * functions below, which copy under the protection of host/fault.h. A fault is -EFAULT and never a
  * signal of the program's.
  *
  * Two ways lead past it, both for memory that outlives its use: vb_view_lend(), for the card's queues
@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 struct vb_dpa_view {
 	uintptr_t host; /* for the functions here only; 0: none */
@@ -68,7 +68,7 @@ static inline int vb_view_store(struct vb_dpa_view view, uint32_t size, uint64_t
 }
 
 /*
- * Its address, for the card: memory of a key, which the card touches through base/fault.h alone, or of
+ * Its address, for the card: memory of a key, which the card touches through host/fault.h alone, or of
  * a queue, which stays mapped until the process ends (vb_process_queue_memory() sees to that).
  */
 static inline void *vb_view_lend(struct vb_dpa_view view)

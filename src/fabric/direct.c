@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/log.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
@@ -272,7 +272,7 @@ static enum vb_direct copy(struct vb_peer *peer, struct access *a, uint64_t remo
 	for (uint64_t done = 0, n; done < a->len && ret == VB_DIRECT_OK; done += n) {
 		char *there = vb_reach_at(peer, remote + done, a->len - done, &n);
 
-		/* To read it is no risk, whoever has the page meanwhile: base/shared.h. */
+		/* To read it is no risk, whoever has the page meanwhile: host/shared/shared.h. */
 		bool may_call = there != VB_REACH_NOT || !a->write;
 
 		there = there == VB_REACH_NOT ? NULL : there;

@@ -271,7 +271,7 @@ int vb_fabric_start(const struct vb_sink *sink);
 void vb_fabric_stop(void);
 uint32_t vb_fabric_slot(void);
 /*
- * One region more, or one less, has memory that is not shared (base/shared.h), so that peers need the
+ * One region more, or one less, has memory that is not shared (host/shared/shared.h), so that peers need the
  * right to trace this process; see tracer.h. Not for the data path.
  */
 void vb_fabric_private_memory(int change);
@@ -297,7 +297,7 @@ void vb_fabric_armed(int change);
  */
 void vb_fabric_unpolled(void);
 /*
- * An object of so many bytes is gone: see base/heap.h. Where many are, the background thread
+ * An object of so many bytes is gone: see host/heap.h. Where many are, the background thread
  * returns their memory.
  */
 void vb_fabric_freed(size_t bytes);

@@ -27,15 +27,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/born.h"
+#include "host/shared/born.h"
 #include "base/cancel.h"
 #include "base/clock.h"
-#include "base/fault.h"
-#include "base/heap.h"
+#include "host/fault.h"
+#include "host/heap.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/barrier.h"
-#include "base/signals.h"
+#include "host/signals.h"
 #include "base/thread.h"
 #include "fabric/fabric.h"
 #include "fabric/path.h"

@@ -322,7 +322,7 @@ static inline _Atomic uint64_t *leaf_of(struct vb_peer *peer, struct vb_shared_m
 
 	if (addr / MIDDLE_BYTES >= VB_SHARED_ROOT)
 		return NULL;
-	/* Acquire: pairs with follow() in base/shared.c, which made the table before. */
+	/* Acquire: pairs with follow() in host/shared/shared.c, which made the table before. */
 	middle = (_Atomic uint32_t *)(uintptr_t)table_at(
 		peer, atomic_load_explicit(&map->root[addr / MIDDLE_BYTES], memory_order_acquire));
 	if (!middle)
@@ -394,7 +394,7 @@ char *vb_reach_at(struct vb_peer *peer, uint64_t addr, uint64_t len, uint64_t *p
 			*piece = LEAF_BYTES - addr % LEAF_BYTES;
 		return NULL;
 	}
-	/* Pairs with fill() in base/shared.c: the file is known by now. */
+	/* Pairs with fill() in host/shared/shared.c: the file is known by now. */
 	entry = atomic_load_explicit(&leaf[addr / VB_SHARED_PAGE % VB_SHARED_LEAF],
 				     memory_order_acquire);
 	*piece = run_length(leaf, addr, len, entry);

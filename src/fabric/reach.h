@@ -3,13 +3,13 @@
  * Memory of a peer that lies in memfds, as far as this process has mapped it: loads and stores in
  * place of system calls.
  *
- * The peer's table (base/shared.h) says which page of which file an address is. The files are
+ * The peer's table (host/shared/shared.h) says which page of which file an address is. The files are
  * mapped in windows when they are first needed, and stay mapped until the peer is given up.
  */
 #pragma once
 
 #include "base/lock.h"
-#include "base/shared.h"
+#include "host/shared/shared.h"
 
 struct vb_peer;
 
@@ -37,10 +37,10 @@ struct vb_reach {
 bool vb_reach_works(const struct vb_peer *peer);
 
 /*
- * The first piece of [addr, addr + len) of the peer, for which a pin is held (base/shared.h): where
+ * The first piece of [addr, addr + len) of the peer, for which a pin is held (host/shared/shared.h): where
  * it is in our address space, or NULL where it is not shared or cannot be mapped, or
  * VB_REACH_NOT where nobody but the peer itself may write. *piece is how far that goes, at least
- * 1. What is there may still fault (base/fault.h).
+ * 1. What is there may still fault (host/fault.h).
  */
 #define VB_REACH_NOT ((char *)-1)
 char *vb_reach_at(struct vb_peer *peer, uint64_t addr, uint64_t len, uint64_t *piece);

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 struct record {
 	_Atomic uint32_t commit; /* lines, and a mark */

@@ -11,7 +11,7 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "fabric/fabric.h"

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/uio.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "fabric/direct.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"
@@ -269,7 +269,7 @@ static enum way way_to(struct vb_peer *peer, const struct vb_delivery *d, uint64
 	for (uint64_t done = 0, n; done < d->len; done += n) {
 		char *there = vb_reach_at(peer, memory + done, d->len - done, &n);
 
-		/* To read is no risk, whoever has the page meanwhile: base/shared.h. */
+		/* To read is no risk, whoever has the page meanwhile: host/shared/shared.h. */
 		if (there == VB_REACH_NOT && d->op != VB_WINDOW_READ)
 			return PACKETS;
 		if (!is_reached(there))

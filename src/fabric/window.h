@@ -10,7 +10,7 @@
  *	  queue[]  open  self peer key  where the CQ is   data, CQE, its valid word, index
  *	           busy  psn  produced                  psn, produced; busy := 0
  *
- * Memory that the owner shares (base/shared.h) is written by stores, in that order. Where the CQ is
+ * Memory that the owner shares (host/shared/shared.h) is written by stores, in that order. Where the CQ is
  * shared and the data is not, the kernel copies the data first; where the CQ is not, one
  * process_vm_writev does all.
  *

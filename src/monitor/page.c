@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/registry.h"
-#include "base/signals.h"
+#include "host/signals.h"
 #include "monitor/ticks.h"
 
 /* Entries of a first chunk, and how many there may be in all. */

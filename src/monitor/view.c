@@ -4,7 +4,7 @@
  *
  * A file belongs to the same user, and its program may be in the middle of anything: it may have
  * written over the file by mistake, or be another version. So every number is checked against the
- * file before it is used, every access recovers from a file that became shorter (base/fault.h), and
+ * file before it is used, every access recovers from a file that became shorter (host/fault.h), and
  * no loop depends on the file for its end.
  */
 #include "monitor/monitor.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/registry.h"
 
 /*

@@ -81,7 +81,7 @@ static bool is_memory_wanted(void)
 
 /*
  * AddressSanitizer is told not to mind that there are libraries before it, and not to guess the
- * size of thread-local variables; preload/sanitizer.c has the reasons and says the same to children
+ * size of thread-local variables; host/preload/sanitizer.c has the reasons and says the same to children
  * that get other options.
  */
 static int put_preload(const char *who)

@@ -2,7 +2,7 @@
 /*
  * The files of the card that programs look at themselves, as the kernel's RDMA drivers would show
  * them: which there are and what is in them, taken from the adapters of the configuration.
- * preload/rows.h says how programs come to see them.
+ * host/preload/rows.h says how programs come to see them.
  *
  *	/dev/infiniband/uverbsN, /dev/accel/accelN                device nodes
  *	/sys/class/infiniband_verbs/uverbsN    link ----+
@@ -29,7 +29,7 @@
 
 #include "base/registry_dir.h"
 #include "card/card.h"
-#include "preload/rows.h"
+#include "host/preload/rows.h"
 #include "tools/cmd.h"
 #include "tools/tree.h"
 

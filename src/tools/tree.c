@@ -33,7 +33,7 @@
 
 #include "base/file.h"
 #include "base/registry_dir.h"
-#include "preload/rows.h"
+#include "host/preload/rows.h"
 
 enum { CONTENTS = 512 };
 

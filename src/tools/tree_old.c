@@ -3,7 +3,7 @@
  * Removes trees that are in use no more; called by every run (tree_end()).
  *
  * A tree is old where its time was not set for OLD_SECONDS. It is in use where a process has its name
- * in its environment, or its mark mapped: the preload maps that (preload/redirect.c), and programs may
+ * in its environment, or its mark mapped: the preload maps that (host/preload/redirect.c), and programs may
  * write over their environment. Both are looked for twice, because the only process that uses a tree
  * may start another one and end while /proc is read; one that is about to become another program may
  * use any. A tree that is found in use gets a new time, so
@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include "base/registry_dir.h"
-#include "preload/rows.h"
+#include "host/preload/rows.h"
 #include "tools/tree.h"
 
 enum {

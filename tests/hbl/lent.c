@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/shared.h"
+#include "host/shared/shared.h"
 #include "card/card.h"
 
 /* --- no thread wakes up ------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/shared.h"
+#include "host/shared/shared.h"
 #include "fabric/segment.h"
 
 /* The segments that this process has mapped: its own, and those of its peers. */

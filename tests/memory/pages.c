@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The runs of free pages (src/memory/pages.h), against a plain array of what is taken. */
+/* The runs of free pages (src/host/memory/pages.h), against a plain array of what is taken. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "memory/pages.h"
+#include "host/memory/pages.h"
 
 enum { COUNT = 5000, NUMBER = 0x7f0000003 }; /* at no boundary */
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* How much memory is left in control groups (src/memory/room.h): files as the kernel has them, in a folder. */
+/* How much memory is left in control groups (src/host/memory/room.h): files as the kernel has them, in a folder. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "memory/room.h"
+#include "host/memory/room.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/born.h"
+#include "host/shared/born.h"
 
 enum { PAGE = 4096 };
 

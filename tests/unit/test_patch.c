@@ -28,9 +28,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/patch.h"
-#include "base/signals.h"
-#include "base/trap.h"
+#include "host/patch/patch.h"
+#include "host/signals.h"
+#include "host/trap/trap.h"
 #include "patch_text.h"
 
 enum { RINGS = 100 };

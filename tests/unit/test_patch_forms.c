@@ -26,8 +26,8 @@
 
 #include <Zydis/Zydis.h>
 
-#include "base/patch.h"
-#include "base/trap.h"
+#include "host/patch/patch.h"
+#include "host/trap/trap.h"
 #include "patch_text.h"
 
 enum {

@@ -25,9 +25,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "base/patch.h"
-#include "base/signals.h"
-#include "base/trap.h"
+#include "host/patch/patch.h"
+#include "host/signals.h"
+#include "host/trap/trap.h"
 #include "patch_text.h"
 
 enum { RINGS = 100, INT3 = 0xcc, MOST = 8, LOOK = 70000 };

@@ -24,9 +24,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/patch.h"
-#include "base/signals.h"
-#include "base/trap.h"
+#include "host/patch/patch.h"
+#include "host/signals.h"
+#include "host/trap/trap.h"
 #include "patch_text.h"
 
 enum { LOOK = 70000 };

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "../programs/common.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/tsan.h"
 #include "fabric/ring.h"
 

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "base/shared.h"
+#include "host/shared/shared.h"
 
 enum { PAGE = VB_SHARED_PAGE, PAGES = 2048 }; /* more than one leaf */
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/thread.h"
 
 enum { KINDS = 3, ROUNDS = 200 };

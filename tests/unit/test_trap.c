@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/trap.h"
+#include "host/trap/trap.h"
 
 enum { MAX_CALLS = 64 };
 

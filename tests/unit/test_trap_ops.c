@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/trap.h"
+#include "host/trap/trap.h"
 
 static struct {
 	size_t offset, size;

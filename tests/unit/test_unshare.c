@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "base/shared.h"
+#include "host/shared/shared.h"
 
 enum { BYTES = 64 << 10, ROUNDS = 300 };
 

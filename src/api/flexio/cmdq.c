@@ -25,7 +25,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 #define WORKERS_MAX (HANDLER_CHUNK * HANDLER_CHUNKS) /* threads that a process can have */
 #define TASKS_FIRST 64

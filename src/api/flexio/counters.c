@@ -6,7 +6,7 @@
  */
 #include "internal.h"
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 /* enum flexio_dev_nic_counter_ids: PORT0 to PORT3 of each */
 enum { RX_BYTES = 0x10, TX_BYTES = 0x20, PORTS = 4 };

@@ -35,7 +35,7 @@
 #include <libflexio/flexio.h>
 
 #include "base/eus.h"
-#include "base/arena.h"
+#include "host/shared/arena.h"
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/rate.h"

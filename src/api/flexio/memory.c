@@ -5,7 +5,7 @@
  * cannot be checked before, and device memory can disappear after the check, if it is a thread's
  * stack: a copy that reaches an unmapped address stops and fails, as on a card.
  */
-#include "base/fault.h"
+#include "host/fault.h"
 #include "internal.h"
 
 /* ---- the heap ---- */

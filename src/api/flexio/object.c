@@ -8,7 +8,7 @@
 
 #include <endian.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 void vb_object_lend(struct mlx5dv_devx_obj *obj, struct ibv_context *ctx, enum vb_devx_kind kind,
 		    uint32_t number, const struct vb_devx_lender *lender)

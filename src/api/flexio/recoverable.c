@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 #define BLOCK 4096U /* of device memory */
 /* What is copied in one go: the end of the key waits for that. */

@@ -4,7 +4,7 @@
  * to. All of it runs on the host thread that executes the guest thread. Arguments are not trusted:
  * an address is checked against the process's memory, a number against its range. A checked address
  * can become invalid at any time, because the memory may be the stack of another thread; so it is
- * accessed through base/fault.h only.
+ * accessed through host/fault.h only.
  */
 #include "internal.h"
 

@@ -27,7 +27,7 @@
  * over output either. put_lock keeps the records of one message together. All but put_lock tell a thread
  * that has them already: exit() in a signal handler, over a call of the same thread, leaves them alone.
  */
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/thread.h"
 #include "internal.h"
 

@@ -24,7 +24,7 @@
 
 #include <stdlib.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 #define MAX_WINDOWS   4096
 #define ADDRESS_LIMIT (1ULL << 48)

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <infiniband/mlx5dv.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 static void decode_rights(uint64_t mask, uint8_t flags, struct vb_umr *umr)
 {

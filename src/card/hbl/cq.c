@@ -22,10 +22,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "base/shared.h"
+#include "host/shared/shared.h"
 #include "base/util.h"
 
 enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
 
@@ -147,7 +147,7 @@ static int open_file(struct vb_hbl *hbl, int flags)
 			  MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));
 	if (fd < 0)
 		return -errno;
-	/* As files must be that peers map: base/shared.h. */
+	/* As files must be that peers map: host/shared/shared.h. */
 	if (fchmod(fd, 0600) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)) {
 		ret = -errno;
 		close(fd);

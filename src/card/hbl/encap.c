@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 enum { ENCAP_NUMBER = 1 };
 

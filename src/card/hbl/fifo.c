@@ -15,7 +15,7 @@
  *
  * A store by a handler of an asynchronous signal may have interrupted its thread inside of the
  * card, which holds locks then: the entry is left to the background thread. (No handler interrupts
- * a store: base/trap.h. So the lock of a FIFO is free in every handler.) Nor can such a store wait:
+ * a store: host/trap/trap.h. So the lock of a FIFO is free in every handler.) Nor can such a store wait:
  * the thread that carries out may need a lock of the interrupted one. It has more slots than the
  * program is told of, and beyond the latter a doorbell replaces one of its queue pair that was not
  * taken yet: the newest index is what counts. Only where there is no slot left is an entry lost,
@@ -43,7 +43,7 @@
 #include "base/log.h"
 #include "base/rate.h"
 #include "base/rcu.h"
-#include "base/trap.h"
+#include "host/trap/trap.h"
 #include "base/util.h"
 
 enum {

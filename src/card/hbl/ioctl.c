@@ -12,7 +12,7 @@
 #include <misc/habanalabs.h>
 #include <sys/ioctl.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 /* The fifth of the driver's own numbers, which begin at 0x40; 0x45 is HL_DEBUG. */
 #define DRM_HL_MEMORY  _IOWR('d', 0x44, union hl_mem_args)

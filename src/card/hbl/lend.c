@@ -16,7 +16,7 @@
 
 #include <endian.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 enum { CQE_VALID_BYTE = 3 };
 

@@ -6,7 +6,7 @@
  * descriptor itself at the offset that is the buffer's handle. Device addresses are given out in
  * slots of 4 GiB, a buffer at the start of its slots: the low 32 bits of every address are then no
  * larger than the buffer (a known program cuts them to 16 bits). Buffers are shared with the processes
- * of the user (base/shared.h), which may keep the file mapped: what is freed is punched out of it.
+ * of the user (host/shared/shared.h), which may keep the file mapped: what is freed is punched out of it.
  *
  *	device address   slot << 32            slot + 1 << 32
  *	                 [ buffer ]            [ page offset | host buffer ]
@@ -22,10 +22,10 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/file.h"
 #include "base/rcu.h"
-#include "base/shared.h"
+#include "host/shared/shared.h"
 
 #define SLOT     (1ull << 32)
 #define VA_FIRST (1ull << 44)

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "base/util.h"
 
 enum step { NEXT, WAIT };

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 /* rq.lock held: an acknowledgement, or the NAK that explains why there is none. */
 static void answer_with(struct vb_hbl_qp *qp, uint8_t syndrome, uint32_t psn)

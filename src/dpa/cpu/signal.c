@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * A fault of a guest access becomes a guest trap. base/fault.c owns the signals and asks here. Its
+ * A fault of a guest access becomes a guest trap. host/fault.c owns the signals and asks here. Its
  * handler runs on an alternate stack where the program has one; translated code keeps rsp on the
  * host thread's own stack with room below, so it makes no difference.
  *
@@ -8,7 +8,7 @@
  * lock and owns nothing that would have to be undone; the one exception, an open window access, is
  * closed there.
  */
-#include "base/fault.h"
+#include "host/fault.h"
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "base/patch.h"
+#include "host/patch/patch.h"
 #include "base/registry.h"
 #include "monitor/layout.h"
 

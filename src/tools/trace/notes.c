@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "host/fault.h"
 
 bool trace_open(struct trace_file *file, const void *bytes, size_t size)
 {

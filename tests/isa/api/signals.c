@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "../gen/gen.h"
-#include "base/fault.h"
+#include "host/fault.h"
 
 static atomic_uint handled, misplaced;
 static _Thread_local uint8_t *alternate;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
  * Device memory: memory of the card that a program copies to and from, and registers. Here it is pages
- * of the process that others can map (base/shared.h), counted against what the adapter has. A registration is zero-based and keeps the
+ * of the process that others can map (host/shared/shared.h), counted against what the adapter has. A registration is zero-based and keeps the
  * memory from being freed.
  *
- * Addresses of operations (base/trap.h) do not: what is left of them has no operation any more when
+ * Addresses of operations (host/trap/trap.h) do not: what is left of them has no operation any more when
  * the memory goes. The operations are atomic to those of the card, which are the processor's, too.
  */
 #include "objects.h"
 
-#include "base/fault.h"
-#include "base/shared.h"
-#include "base/trap.h"
+#include "host/fault.h"
+#include "host/shared/shared.h"
+#include "host/trap/trap.h"
 
 /* As hardware accesses it. */
 enum { WORD = 4, LOG_ALIGN_MAX = 12 };

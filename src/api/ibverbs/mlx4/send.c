@@ -10,7 +10,7 @@
  * never takes a WQE of the last round for a new one.
  */
 #include "api/ibverbs/core/loops.h"
-#include "base/fault.h"
+#include "host/fault.h"
 #include "mlx4.h"
 
 enum { LINE = 64, INLINE_HEADER = sizeof(struct mlx4_wqe_inline_seg) };

@@ -2,7 +2,7 @@
 /* The mlx5 provider: its table and its contexts. */
 #include "mlx5.h"
 
-#include "base/trap.h"
+#include "host/trap/trap.h"
 #include "card/flow.h"
 
 /* The doorbell page is made when direct verbs first ask for it. */

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 #include "base/public.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "base/timeline.h"
 
 enum {

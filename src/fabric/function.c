@@ -13,7 +13,7 @@
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "fabric/fabric.h"
 #include "fabric/peer.h"
 #include "fabric/segment.h"

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "fabric/entries.h"
 #include "fabric/ring.h"
 #include "fabric/window.h"

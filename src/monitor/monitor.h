@@ -18,7 +18,7 @@
 /* ---- the owner: entries of this process ---- */
 
 struct vb_monitor_page;
-struct vb_slot_info; /* base/registry.h */
+struct vb_slot_info; /* meet/registry.h */
 
 /* An entry of this process's file. All zero: none; the functions below do nothing with it then. */
 struct vb_monitor_place {

@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "host/signals.h"
 #include "monitor/ticks.h"
 

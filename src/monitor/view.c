@@ -19,7 +19,7 @@
 
 #include "base/cancel.h"
 #include "host/fault.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 
 /*
  * A thread that changes its counters every 100 ns still leaves nine copies of ten whole. An entry of

@@ -27,7 +27,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/registry_dir.h"
+#include "meet/registry_dir.h"
 #include "card/card.h"
 #include "host/preload/rows.h"
 #include "tools/cmd.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "card/inject.h"
 #include "tools/cmd.h"
 

@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/registry_dir.h"
+#include "meet/registry_dir.h"
 #include "host/preload/rows.h"
 
 enum { CONTENTS = 512 };

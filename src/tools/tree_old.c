@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/registry_dir.h"
+#include "meet/registry_dir.h"
 #include "host/preload/rows.h"
 #include "tools/tree.h"
 

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-#include "base/registry.h"
+#include "meet/registry.h"
 
 enum { NO_NAMESPACES = 77, NO_ROOT = 78 };
 

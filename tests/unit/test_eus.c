@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/eus.h"
+#include "meet/eus.h"
 
 static char why[VB_EU_WHY];
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "monitor/monitor.h"
 
 static int setup(void **state)

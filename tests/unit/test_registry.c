@@ -33,8 +33,8 @@
 
 #include "../programs/common.h"
 #include "registry_kit.h"
-#include "base/registry.h"
-#include "base/registry_dir.h"
+#include "meet/registry.h"
+#include "meet/registry_dir.h"
 
 enum { USER = 65533, OTHER = 65532 };
 

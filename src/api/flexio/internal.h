@@ -34,7 +34,7 @@
 #define FLEXIO_ALLOW_EXPERIMENTAL_API
 #include <libflexio/flexio.h>
 
-#include "base/eus.h"
+#include "meet/eus.h"
 #include "host/shared/arena.h"
 #include "base/file.h"
 #include "base/lock.h"

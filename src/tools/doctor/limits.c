@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/registry_dir.h"
+#include "meet/registry_dir.h"
 #include "tools/doctor/doctor.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
-#include "base/eus.h"
+#include "meet/eus.h"
 
 /* Options, as bits: which a subcommand needs, which it may have, which were given. */
 enum option_bit {

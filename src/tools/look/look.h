@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "host/patch/patch.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 #include "monitor/layout.h"
 
 /* As struct vb_monitor_traffic, of a moment. */

@@ -7,7 +7,7 @@
  * object is therefore opened first (O_PATH: without effect on what it is), checked by its
  * descriptor, and used by its descriptor.
  */
-#include "base/registry_dir.h"
+#include "meet/registry_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/registry_life.h"
+#include "meet/registry_life.h"
 
 #define VERSION "v4"
 

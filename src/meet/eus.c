@@ -14,7 +14,7 @@
  * Reading one creates the objects by the same functions as dpaeumgmt, so that a text cannot say
  * what no command could have made; writing what was read must then give the same text again.
  */
-#include "base/eus.h"
+#include "meet/eus.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -17,7 +17,7 @@
  * The directory is removed by whoever closes it and finds no store and no user. Everybody therefore
  * looks, after locking, whether the lock file still has a name.
  */
-#include "base/eus.h"
+#include "meet/eus.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +33,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/registry_dir.h"
+#include "meet/registry_dir.h"
 
 /* LOCKS_MAX: more than there can be programs. */
 enum { LOCK_MS = 5000, USERS_FIRST = 1 << 20, USERS_STRIDE = 1 << 16, LOCKS_MAX = 4096 };

@@ -9,7 +9,7 @@
  *
  * Called by libflexio, at the creation of processes and handlers; never on the data path.
  */
-#include "base/eus.h"
+#include "meet/eus.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Owns what registry_life.h promises: taking, keeping and asking for the locks of slots. */
-#include "base/registry_life.h"
+#include "meet/registry_life.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/registry.h"
+#include "meet/registry.h"
 
 enum { PAGE = 4096 };
 

@@ -28,7 +28,7 @@
  * succeed with it any more, is seen earlier, by `life` in its segment (fabric/segment.h). A slot that
  * its owner has given back is taken again only when that process is gone, too.
  */
-#include "base/registry.h"
+#include "meet/registry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,8 +50,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "host/patch/patch.h"
-#include "base/registry_dir.h"
-#include "base/registry_life.h"
+#include "meet/registry_dir.h"
+#include "meet/registry_life.h"
 #include "host/signals.h"
 
 #define REGISTRY_MAGIC 0x3476676572626576ull /* "vebregv4" */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <dpa_stats.h>
 
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 enum { SIZE = 32768, PROCESSES = 8192, THREADS = 11264, BUFFER = 24576, SAMPLES = 64, SLOT = 1 };
 

@@ -34,7 +34,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "base/peer.h"
+#include "control/ask/peer.h"
 #include "base/thread.h"
 
 enum {

@@ -17,7 +17,7 @@
 #include "base/ids.h"
 #include "base/lock.h"
 #include "base/refusal.h"
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 #include "card/alarm.h"
 #include "card/burst.h"
 #include "card/card.h"
@@ -28,7 +28,7 @@
 #include "card/state.h"
 #include "fabric/entries.h"
 #include "fabric/fabric.h"
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 struct vb_dev {
 	struct vb_adapter *adapter;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the codes in notes of the timeline (base/timeline.h) are called, for who shows them. */
+/* What the codes in notes of the timeline (control/record/timeline.h) are called, for who shows them. */
 #pragma once
 
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 /* "?" where the kind has no codes, or not this one. */
 const char *vb_note_code_text(const struct vb_note *note);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the card shows to the tools of its user (monitor/): adapters that are open, queue pairs, and
+ * What the card shows to the tools of its user (control/show/): adapters that are open, queue pairs, and
  * what they moved. Counting is done in the queues; here are stores of what they counted, to memory
  * that others read and nobody here does.
  */
 #pragma once
 
 #include "card/internal.h"
-#include "monitor/layout.h"
+#include "control/show/layout.h"
 
 void vb_show_qp(struct vb_qp *qp);
 /* It goes, and what it moved counts for its adapter from now on. */

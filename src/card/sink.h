@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "fabric/fabric.h"
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 struct vb_adapter;
 

@@ -451,7 +451,7 @@ struct vb_dpa_thread_attr {
 	unsigned int group_size;
 	void *user;       /* vb_dpa_thread_user */
 	const char *name; /* for dumps; copied */
-	/* Where its slices are counted for tools (monitor/dpa.h); outlives the thread. NULL: nowhere. */
+	/* Where its slices are counted for tools (control/show/dpa.h); outlives the thread. NULL: nowhere. */
 	struct vb_shown_thread *shown;
 };
 

@@ -15,7 +15,7 @@
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
 #include "dpa/debug.h"
-#include "monitor/dpa.h"
+#include "control/show/dpa.h"
 
 /* ---- mem.c: guest memory below the limit ---- */
 

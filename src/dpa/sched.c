@@ -29,7 +29,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 #include <errno.h>
 #include <limits.h>

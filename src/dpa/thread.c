@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 /*
  * Acquire: pairs with the release of vb_thread_idle and lent_idle, so that what ran has been seen.

@@ -21,7 +21,7 @@
 
 #include "base/public.h"
 #include "meet/registry.h"
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 enum {
 	VB_QPN_INDEX_BITS = 16,

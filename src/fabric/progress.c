@@ -43,7 +43,7 @@
 #include "fabric/reach.h"
 #include "fabric/segment.h"
 #include "fabric/state.h"
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 #include "fabric/tracer.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/peer.h"
+#include "control/ask/peer.h"
 
 /* Device processes of one program; more than any accelerator has room for. */
 #define ENTRIES_MAX 65536

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/peer.h"
+#include "control/ask/peer.h"
 #include "base/thread.h"
 #include "gdb/link.h"
 

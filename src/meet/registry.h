@@ -53,7 +53,7 @@ int vb_registry_segment(struct vb_file *file);
 /* Open a peer's; the descriptor or -errno. */
 int vb_registry_open_segment(uint32_t slot, uint32_t generation);
 /*
- * What this process shows to tools (monitor/layout.h): a new empty file beside its segment, which
+ * What this process shows to tools (control/show/layout.h): a new empty file beside its segment, which
  * goes with its slot; file becomes the caller's. 0 or -errno.
  */
 int vb_registry_make_shown(struct vb_file *file);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "../programs/common.h"
-#include "monitor/dpa.h"
+#include "control/show/dpa.h"
 
 int main(void)
 {

@@ -19,8 +19,8 @@
 #include <dpa_stats.h>
 
 #include "../programs/common.h"
-#include "monitor/dpa.h"
-#include "monitor/ticks.h"
+#include "control/show/dpa.h"
+#include "control/show/ticks.h"
 
 enum { ROUNDS = 10000, LIVES_NS = 300000, SLICE_NS = 100000, ID_MASK = (1 << 20) - 1 };
 

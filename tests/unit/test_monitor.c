@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "meet/registry.h"
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 static int setup(void **state)
 {

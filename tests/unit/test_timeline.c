@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 enum {
 	MIB = 1,

@@ -8,7 +8,7 @@
  */
 #include "internal.h"
 
-#include "monitor/ticks.h"
+#include "control/show/ticks.h"
 
 #define CLOCK_HZ 1800000000ull /* of the accelerator: dpa.h */
 

@@ -17,7 +17,7 @@
 #endif
 #include <dpa_stats.h>
 
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 struct dpa_stats_handler {
 	struct dpa_stats_handler

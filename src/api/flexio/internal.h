@@ -40,14 +40,14 @@
 #include "base/lock.h"
 #include "base/rate.h"
 #include "base/refusal.h"
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 #include "base/util.h"
 #include "card/card.h"
 #include "device/rtos.h"
 #include "dpa/dpa.h"
 #include "gdb/listen.h"
-#include "monitor/dpa.h"
-#include "monitor/monitor.h"
+#include "control/show/dpa.h"
+#include "control/show/monitor.h"
 
 /* ---- log.c: the host log, and why a call fails ----------------------------------------------- */
 

@@ -19,7 +19,7 @@
 
 #include "base/lock.h"
 #include "base/refusal.h"
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 #include "card/alarm.h"
 #include "card/burst.h"
 #include "card/deferred.h"

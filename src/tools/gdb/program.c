@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "tools/cmd.h"
-#include "base/peer.h"
+#include "control/ask/peer.h"
 
 static const char who[] = "verbatim gdb";
 static pid_t program_pid;

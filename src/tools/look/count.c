@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 #include "tools/look/look.h"
 
 /* Bounded, because a damaged program may write to the word all the time. */

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <infiniband/verbs.h>
 
-#include "monitor/monitor.h"
-#include "monitor/ticks.h"
+#include "control/show/monitor.h"
+#include "control/show/ticks.h"
 #include "tools/cmd.h"
 
 /* Looks at the queue pairs of a process that destroys some at the same time. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One look at the cards of the user: processes, adapters, queue pairs and device code, copied from
- * what programs show (monitor/). `verbatim ps`, `stats` and `top` print what is in here.
+ * what programs show (control/show/). `verbatim ps`, `stats` and `top` print what is in here.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "host/patch/patch.h"
 #include "meet/registry.h"
-#include "monitor/layout.h"
+#include "control/show/layout.h"
 
 /* As struct vb_monitor_traffic, of a moment. */
 struct look_traffic {

@@ -2,7 +2,7 @@
 /*
  * verbatim trace: runs a program and writes what happened in it as one timeline.
  *
- *	FILE.notes-XXXXXX/PID.N.notes     a file of each process, written by the card (base/timeline.h)
+ *	FILE.notes-XXXXXX/PID.N.notes     a file of each process, written by the card (control/record/timeline.h)
  *	             |  when the program has ended
  *	             v
  *	FILE                              Chrome's trace format

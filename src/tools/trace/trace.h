@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 /*
  * The file of one process, mapped. It is the program's, which may still write to it or cut it, so

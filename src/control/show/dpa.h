@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 struct vb_shown_process {
 	struct vb_monitor_place place;

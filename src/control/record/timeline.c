@@ -14,7 +14,7 @@
  * Other processes of the user can write to the file. So this process only writes to it, and keeps
  * what it depends on in memory of its own.
  */
-#include "base/timeline.h"
+#include "control/record/timeline.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,7 +10,7 @@
  * Offsets and counts that this file depends on are kept in the process's own memory. What is in the
  * shared file is for others, and may be anything by the time that it is looked at.
  */
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@
 #include "base/log.h"
 #include "meet/registry.h"
 #include "host/signals.h"
-#include "monitor/ticks.h"
+#include "control/show/ticks.h"
 
 /* Entries of a first chunk, and how many there may be in all. */
 static const struct kind {

@@ -11,7 +11,7 @@
  * being written when its number is over stays as it is, and its successor is lost: readers find it
  * empty.
  */
-#include "monitor/dpa.h"
+#include "control/show/dpa.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/public.h"
-#include "monitor/layout.h"
+#include "control/show/layout.h"
 
 /* ---- the owner: entries of this process ---- */
 

@@ -7,7 +7,7 @@
  * file before it is used, every access recovers from a file that became shorter (host/fault.h), and
  * no loop depends on the file for its end.
  */
-#include "monitor/monitor.h"
+#include "control/show/monitor.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -29,7 +29,7 @@
 #include "base/rcu.h"
 #include "card/flow.h"
 #include "card/internal.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 _Static_assert((int)VB_CABLE_LONGEST == (int)VB_FRAME_MAX, "what a cable takes a ring takes");
 

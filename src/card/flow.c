@@ -24,7 +24,7 @@
 
 #include "base/rcu.h"
 #include "card/tir.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 /* Behind enum vb_steer_kind. */
 enum { VERBS = VB_STEER_SNIFFER_TX + 1 };

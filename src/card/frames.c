@@ -16,7 +16,7 @@
 
 #include "card/receive.h"
 #include "card/shown.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 /* Strides for so many bytes of a frame. offset: where in the WQE's memory they go. */
 static enum verdict take_strides(struct vb_qp *qp, struct vb_completion *c, uint64_t *offset)

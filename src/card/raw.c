@@ -16,7 +16,7 @@
 #include "host/fault.h"
 #include "base/rcu.h"
 #include "card/message.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 /*
  *	vb_qp.frame:  | header of a large frame 1024 | room for a tag | frame 9216 | ...

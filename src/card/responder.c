@@ -29,7 +29,7 @@
 #include "card/receive.h"
 #include "card/shown.h"
 #include "fabric/direct.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 _Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,
 	       "an atomic must be remembered as long as it may be repeated");

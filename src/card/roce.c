@@ -22,7 +22,7 @@
 #include "host/fault.h"
 #include "card/message.h"
 #include "card/requester.h"
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 
 enum {
 	ETH_ROCE_V1 = 0x8915,

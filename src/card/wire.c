@@ -29,7 +29,7 @@
 #include "base/rcu.h"
 #include "base/thread.h"
 #include "card/internal.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 enum {
 	BUSY_MS = 100,     /* between two tries to take over */

@@ -17,7 +17,7 @@
 #include "base/lock.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 #include "steer/steer.h"
 
 enum {

@@ -32,7 +32,7 @@
 #include <stdio.h>
 
 #include "base/public.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 /* Limits. Where a call would exceed one: -ENOSPC. Frames: see vb_steer_run(). */
 enum {

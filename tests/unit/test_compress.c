@@ -16,7 +16,7 @@
 #include "bare.h"
 #include "base/rcu.h"
 #include "card/internal.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 enum { HASH, CHECKSUM, FLOW_TAG, CHECKSUM_STRIDE, L3_L4, FORMATS };
 enum { OWNER = 7, CQES = 64, FRAMES = 20, CQE = 64, ARRAY = 7 };

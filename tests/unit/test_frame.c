@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "card/internal.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 enum { PAGE = 4096, LONGEST = 128, ROUNDS = 2000 };
 

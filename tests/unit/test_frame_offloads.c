@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 /*
  * The key and the vectors by which every implementation of receive side scaling is verified

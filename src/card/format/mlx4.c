@@ -27,7 +27,7 @@
 #include <string.h>
 #include <infiniband/mlx4dv.h>
 
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 static_assert(sizeof(struct mlx4_wqe_ctrl_seg) == 16, "control segment");
 static_assert(sizeof(struct mlx4_wqe_datagram_seg) == 48, "datagram segment");

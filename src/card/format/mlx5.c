@@ -18,7 +18,7 @@
 #include <infiniband/mlx5dv.h>
 
 #include "base/util.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 enum {
 	BLOCK = 64,

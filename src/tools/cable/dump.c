@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 #include "tools/cable/cable.h"
 
 enum { QUEUE_SIZE = 32 << 20, OPT_CONFIG = 256, OPT_RDMA };

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 #include "tools/cable/cable.h"
 
 enum {

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 
 enum { MACS = 12 };
 

@@ -9,7 +9,7 @@
  */
 #include <errno.h>
 
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 
 enum { TCP_FIN = 0x01, TCP_PSH = 0x08, TCP_CWR = 0x80 };
 

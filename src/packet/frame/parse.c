@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 
 enum {
 	PORT_GTPU = 2152,

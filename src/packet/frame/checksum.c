@@ -4,7 +4,7 @@
  * the frame; the bytes that are added up may change meanwhile, and then the sum is wrong, nothing
  * else.
  */
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 
 static uint16_t fold(uint64_t sum)
 {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "frame/frame.h"
+#include "packet/frame/frame.h"
 
 enum {
 	ETH_IPV4 = 0x0800,

@@ -2,7 +2,7 @@
 /* Receive side scaling: the Toeplitz hash over fields of a frame. */
 #include <infiniband/verbs.h>
 
-#include "frame/bytes.h"
+#include "packet/frame/bytes.h"
 
 /*
  * For every bit that is set, the 32 bits of the key that start at its place. The data has at most

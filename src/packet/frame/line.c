@@ -8,8 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "frame/bytes.h"
-#include "frame/frame.h"
+#include "packet/frame/bytes.h"
+#include "packet/frame/frame.h"
 
 enum {
 	ETH_ARP = 0x0806,

@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
-#include "dpa/debug.h"
+#include "dpa/observe/debug.h"
 #include "control/show/dpa.h"
 
 /* ---- mem.c: guest memory below the limit ---- */

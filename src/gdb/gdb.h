@@ -5,7 +5,7 @@
  *
  *	gdb -- TCP -- dpa-gdbserver --.
  *	gdb -- pipe -- verbatim gdb --+-- unix socket -- listener -- session -- vb_dpa_debug
- *	                                  (link.h)       listen.c    session.c   dpa/debug.h
+ *	                                  (link.h)       listen.c    session.c   dpa/observe/debug.h
  *
  * What a debugger sends is not trusted: packets have a largest size, numbers are checked, and whatever
  * cannot be done is an error that changes nothing.
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "dpa/debug.h"
+#include "dpa/observe/debug.h"
 
 /* What a session debugs. Everything lives as long as the session. */
 struct vb_gdb_target {

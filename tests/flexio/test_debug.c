@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * A process that a debugger holds: its calls do not run out of time, and the program destroys what
- * it has without waiting. The debugger is src/dpa/debug.h, so the library is linked by its objects.
+ * it has without waiting. The debugger is src/dpa/observe/debug.h, so the library is linked by its objects.
  */
 #undef FLEXIO_ALLOW_EXPERIMENTAL_API /* defined there */
 #include "../../src/api/flexio/internal.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "dpa/debug.h"
+#include "dpa/observe/debug.h"
 
 #define LIMIT_MS 700
 

@@ -55,7 +55,7 @@ void fake_stop(struct vb_dpa_debug *fake, const struct vb_dpa_stopped *stop)
 	pthread_mutex_unlock(&fake->lock);
 }
 
-/* ---- dpa/debug.h ---- */
+/* ---- dpa/observe/debug.h ---- */
 
 int vb_dpa_debug_fd(const struct vb_dpa_debug *debug)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A device process that is none: memory, threads and stops as a test wants them, behind the functions of
- * dpa/debug.h that a debugger's session calls.
+ * dpa/observe/debug.h that a debugger's session calls.
  */
 #pragma once
 
 #include <pthread.h>
 
-#include "dpa/debug.h"
+#include "dpa/observe/debug.h"
 
 #define FAKE_BASE  0x1000
 #define FAKE_SIZE  0x1000

@@ -18,7 +18,7 @@
  * in no process stays busy, and one that has gone to another process is given back.
  */
 #include "internal.h"
-#include "dpa/debug.h"
+#include "dpa/observe/debug.h"
 
 #include <linux/futex.h>
 #include <stdlib.h>

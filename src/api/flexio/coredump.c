@@ -3,7 +3,7 @@
  * Owns core dumps: all threads and all memory of a process, as a core file of RISC-V Linux.
  *
  * A process that has crashed is shown as its thread was at the fault; that thread comes first, so
- * that a debugger begins with it. A process that lives goes on meanwhile (dpa/snapshot.c).
+ * that a debugger begins with it. A process that lives goes on meanwhile (dpa/observe/snapshot.c).
  */
 #include "internal.h"
 

@@ -8,7 +8,7 @@
  * Registers and stack are copied when the fault happens, because an error handler uses the same
  * stack. The call stack is unwound by the program's own description of its frames (DWARF). Where it
  * has none, words of the stack that point behind a call instruction are taken for return addresses
- * (dpa/stack.c); then a function that has returned may be among them.
+ * (dpa/observe/stack.c); then a function that has returned may be among them.
  */
 #include "internal.h"
 

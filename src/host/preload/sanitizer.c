@@ -6,7 +6,7 @@
  * ASAN_OPTIONS, count more.
  *
  * Its leak check guesses the size of the thread-local variables of libraries that came by dlopen(),
- * as libdw does (src/dpa/libdw.c), and faults where the guess is wrong: where their block begins 16
+ * as libdw does (src/dpa/observe/libdw.c), and faults where the guess is wrong: where their block begins 16
  * bytes into a page. Without the guess it finds them as blocks that the loader allocated.
  */
 #include "libc.h"

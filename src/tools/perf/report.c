@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * verbatim-perf-report DIR CODE text|json FOLDED REPORT: what `verbatim perf` becomes when the program has
- * ended. Reads the profiles in DIR (dpa/sample.c), names their addresses, prints, removes the folder and exits with CODE.
+ * ended. Reads the profiles in DIR (dpa/observe/sample.c), names their addresses, prints, removes the folder and exits with CODE.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of src/dpa/debug.h share: one program, processes made from it, and the patience of
+ * What the tests of src/dpa/observe/debug.h share: one program, processes made from it, and the patience of
  * a debugger.
  */
 #ifndef ISA_DEBUG_H
@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "dpa/debug.h"
+#include "dpa/observe/debug.h"
 
 /* Entry points, and places inside of them. */
 struct fn {

@@ -4,7 +4,7 @@
  * does the work on its own blocks, and the thread goes on where the function would return. Only of
  * the C library that comes with the tools; a program with a malloc of its own keeps it.
  */
-#include "dpa/check.h"
+#include "dpa/observe/check.h"
 
 #include <errno.h>
 

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "dpa/libdw.h"
+#include "dpa/observe/libdw.h"
 
 enum { RA = 1, SP = 2, OPS_MAX = 64, DEPTH = 16 };
 

@@ -10,7 +10,7 @@
  * nothing. It is filled with CHECK_FILL, so that bytes which differ have been written by somebody
  * who is not seen: the host, or the card.
  */
-#include "dpa/check.h"
+#include "dpa/observe/check.h"
 
 #include <errno.h>
 #include <stdlib.h>

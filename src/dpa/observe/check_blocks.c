@@ -10,7 +10,7 @@
  *
  * A freed block stays in the table, with both traces, until its memory can be given out again.
  */
-#include "dpa/check.h"
+#include "dpa/observe/check.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  *
  * Nothing runs: the process is about to be destroyed.
  */
-#include "dpa/check.h"
+#include "dpa/observe/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  *	computed with, compared, an address, an argument, a result: used
  *	a branch on something else, a long way: nothing is known, and nothing is said
  */
-#include "dpa/check.h"
+#include "dpa/observe/check.h"
 #include "dpa/cpu/ops.h"
 
 #define FAR 48 /* instructions */

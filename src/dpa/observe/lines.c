@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #ifdef HAVE_LIBDW
-#include "dpa/libdw.h"
+#include "dpa/observe/libdw.h"
 
 static int search(const struct libdw *dw, Dwarf *dwarf, uint64_t addr, char *text, size_t size)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Owns the loading of libdw: used when something went wrong, and only then. */
 #ifdef HAVE_LIBDW
-#include "dpa/libdw.h"
+#include "dpa/observe/libdw.h"
 
 #include <dlfcn.h>
 

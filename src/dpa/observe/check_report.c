@@ -4,7 +4,7 @@
  * people, made where it happens and given to whoever made the process
  * (vb_dpa_ops.found), or written to standard error.
  */
-#include "dpa/check.h"
+#include "dpa/observe/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "card/listen.h"
+#include "card/queue/listen.h"
 
 struct ibv_context;
 struct vb_tir;

@@ -279,7 +279,7 @@ struct vb_cq_attr {
 	bool always_armed; /* every CQE notifies */
 	/* mlx5: CQEs carry the number of the turn of the ring, and come in arrays where they can */
 	bool compressed;
-	bool basic_minis; /* of compressed ones: the layout without turns, see card/compress.c */
+	bool basic_minis; /* of compressed ones: the layout without turns, see card/queue/compress.c */
 	/* of compressed receives: mini_cqe_res_format of the mlx5 CQ context */
 	uint8_t mini_format;
 	void *cookie; /* handed to notify and to events */

@@ -14,7 +14,7 @@
 
 #include <endian.h>
 
-#include "card/receive.h"
+#include "card/queue/receive.h"
 #include "card/shown.h"
 #include "packet/frame/frame.h"
 

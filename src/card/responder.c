@@ -26,7 +26,7 @@
 #include "card/dc.h"
 #include "card/indirect.h"
 #include "card/message.h"
-#include "card/receive.h"
+#include "card/queue/receive.h"
 #include "card/shown.h"
 #include "fabric/direct.h"
 #include "packet/frame/frame.h"

@@ -17,7 +17,7 @@
 
 #include "base/cancel.h"
 #include "base/lock.h"
-#include "card/listen.h"
+#include "card/queue/listen.h"
 #include "devx_bits.h"
 #include "devx_channel.h"
 #include "devx_table.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Counter sets of queues by command (DEVX): what happened to the queue pairs and RQs that name one
- * in counter_set_id. The card counts (card/counters.c); here are the fields of the answer.
+ * in counter_set_id. The card counts (card/queue/counters.c); here are the fields of the answer.
  */
 #include "mlx5.h"
 

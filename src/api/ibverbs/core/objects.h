@@ -296,7 +296,7 @@ struct api_qp_extra {
 /* Attributes of a CQ that ibv_cq_init_attr_ex does not have. */
 struct api_cq_extra {
 	uint32_t cqe_size;   /* 0: that of the adapter */
-	bool compressed;     /* in the basic layout of card/compress.c */
+	bool compressed;     /* in the basic layout of card/queue/compress.c */
 	uint8_t mini_format; /* see struct vb_cq_attr */
 	size_t block_bytes;  /* of api_cq.block, zeroed */
 };

@@ -52,7 +52,7 @@ static inline uint8_t cqe_opcode(const struct mlx5_cqe64 *cqe)
 	return cqe->op_own >> CQE_OPCODE_SHIFT;
 }
 
-/* --- compressed CQEs, in the basic layout of card/compress.c ---------------------------------- */
+/* --- compressed CQEs, in the basic layout of card/queue/compress.c ---------------------------------- */
 
 enum { FORMAT_COMPRESSED = 3, MINIS_PER_CQE = 8 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Owns the lists of listeners. One lock for who comes and goes; telling takes none. */
-#include "card/listen.h"
+#include "card/queue/listen.h"
 
 #include "base/lock.h"
 #include "base/rcu.h"

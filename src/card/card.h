@@ -402,7 +402,7 @@ enum {
 	VB_STRIDES_LOG_MAX = 16
 };
 
-/* Dynamically connected transport, see card/dc.h. */
+/* Dynamically connected transport, see card/transport/dc.h. */
 enum vb_dc { VB_DC_NONE, VB_DC_INITIATOR, VB_DC_TARGET };
 enum { VB_DC_MAX_LOG_STREAMS = 10, VB_DC_MAX_LOG_ERRORED = 6 };
 

@@ -23,7 +23,7 @@
 #include "card/card.h"
 #include "card/deferred.h"
 #include "card/format/format.h"
-#include "card/reliable.h"
+#include "card/transport/reliable.h"
 #include "card/sink.h"
 #include "card/state.h"
 #include "fabric/entries.h"

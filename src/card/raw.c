@@ -15,7 +15,7 @@
 
 #include "host/fault.h"
 #include "base/rcu.h"
-#include "card/message.h"
+#include "card/transport/message.h"
 #include "packet/frame/frame.h"
 
 /*

@@ -6,13 +6,13 @@
  *	ring of a peer --> card_receive --> requester, responder --+--> completions
  *	                                                           +--> deferred: answers, flushes --> card_work
  */
-#include "card/requester.h"
+#include "card/transport/requester.h"
 
 #include "base/util.h"
-#include "card/dc.h"
+#include "card/transport/dc.h"
 #include "card/emulated.h"
 #include "card/hbl/sink.h"
-#include "card/run.h"
+#include "card/transport/run.h"
 
 /* --- deferred work ---------------------------------------------------------------------------- */
 

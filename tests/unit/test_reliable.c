@@ -14,7 +14,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "card/reliable.h"
+#include "card/transport/reliable.h"
 
 enum {
 	MESSAGES = 24,

@@ -26,7 +26,7 @@
 #include "card/format/hbl.h"
 #include "card/hbl/hbl.h"
 #include "card/hbl/sink.h"
-#include "card/reliable.h"
+#include "card/transport/reliable.h"
 #include "card/sink.h"
 #include "card/state.h"
 #include "fabric/fabric.h"

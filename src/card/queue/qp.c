@@ -4,7 +4,7 @@
  *
  *	number = process slot << 16 | index        vb_card_tables.qp[index] -> struct vb_qp   (read inside read sections)
  */
-#include "card/requester.h"
+#include "card/transport/requester.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "card/dc.h"
+#include "card/transport/dc.h"
 #include "card/hbl/sink.h"
 #include "card/shown.h"
 

@@ -14,7 +14,7 @@
 
 #include "host/fault.h"
 #include "card/indirect.h"
-#include "card/run.h"
+#include "card/transport/run.h"
 
 enum verdict {
 	ACCEPT,

@@ -14,14 +14,14 @@
  * of the local route header that RoCE does not have, and ones in all fields that may change on the way.
  * Then these fields get their values, and the Ethernet header covers the eight bytes.
  */
-#include "card/roce.h"
+#include "card/transport/roce.h"
 
 #include <netinet/in.h>
 #include <string.h>
 
 #include "host/fault.h"
-#include "card/message.h"
-#include "card/requester.h"
+#include "card/transport/message.h"
+#include "card/transport/requester.h"
 #include "packet/frame/bytes.h"
 
 enum {

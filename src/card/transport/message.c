@@ -3,7 +3,7 @@
  * Owns lists of pieces of memory (cutting and copying), memory of indirect keys, and what stands in
  * front of a datagram. The rest of message.h is in line there.
  */
-#include "card/message.h"
+#include "card/transport/message.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -20,7 +20,7 @@
  *
  * Everything here runs under the send queue's lock, inside a read section.
  */
-#include "card/requester.h"
+#include "card/transport/requester.h"
 
 #include <errno.h>
 
@@ -28,11 +28,11 @@
 #include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "card/dc.h"
+#include "card/transport/dc.h"
 #include "card/indirect.h"
-#include "card/local.h"
-#include "card/message.h"
-#include "card/roce.h"
+#include "card/transport/local.h"
+#include "card/transport/message.h"
+#include "card/transport/roce.h"
 #include "card/shown.h"
 #include "fabric/direct.h"
 

@@ -7,13 +7,13 @@
  * An end is made where no other is free, and used again and again; all are destroyed with the DCT. One
  * is free when its initiator shows another connection, or is gone.
  */
-#include "card/dc.h"
+#include "card/transport/dc.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "card/requester.h"
+#include "card/transport/requester.h"
 
 enum { NO_ANSWER = 0 }; /* no syndrome */
 

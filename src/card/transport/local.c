@@ -4,13 +4,13 @@
  * until a word of local memory has a value. Keys and rights are those of the queue's protection
  * domain. Inside a read section, under the send queue's lock.
  */
-#include "card/local.h"
+#include "card/transport/local.h"
 
 #include <endian.h>
 
 #include "host/fault.h"
 #include "card/indirect.h"
-#include "card/message.h"
+#include "card/transport/message.h"
 
 enum { FROM, TO };
 

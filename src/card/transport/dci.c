@@ -8,13 +8,13 @@
  * What was sent and not acknowledged is never sent again on another connection: the target may have done
  * it already. It fails with the connection.
  */
-#include "card/dc.h"
+#include "card/transport/dc.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "card/requester.h"
+#include "card/transport/requester.h"
 
 enum {
 	ASK_NS = 20000000,        /* from one request to the next, at most */

@@ -4,8 +4,8 @@
  * READ, an atomic. Called by requester.c under the send queue's lock, when nothing of the queue is
  * in flight.
  */
-#include "card/message.h"
-#include "card/requester.h"
+#include "card/transport/message.h"
+#include "card/transport/requester.h"
 #include "fabric/direct.h"
 
 /*

@@ -8,12 +8,12 @@
  *
  * Everything here runs under the send queue's lock, inside a read section.
  */
-#include "card/requester.h"
+#include "card/transport/requester.h"
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "card/dc.h"
-#include "card/message.h"
+#include "card/transport/dc.h"
+#include "card/transport/message.h"
 
 /* --- again, or no more ------------------------------------------------------------------------ */
 

@@ -10,7 +10,7 @@
 
 #include "base/rcu.h"
 #include "card/indirect.h"
-#include "card/roce.h"
+#include "card/transport/roce.h"
 
 /* A packet of a READ response from an indirect key, whose memory has no address. */
 static __attribute__((noinline, cold)) int

@@ -2,7 +2,7 @@
 /*
  * Owns the protocol of reliable.h, where it is not in line there.
  */
-#include "card/reliable.h"
+#include "card/transport/reliable.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
 
 #include "bare.h"
 #include "base/rcu.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 
 enum { PIECES = 8, HERE = 1 << 12 };
 

@@ -13,7 +13,7 @@
 #include <netinet/in.h>
 
 #include "host/fault.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 #include "card/transport/run.h"
 
 enum verdict {

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "base/rcu.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 #include "card/transport/roce.h"
 
 /* A packet of a READ response from an indirect key, whose memory has no address. */

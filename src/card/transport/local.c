@@ -9,7 +9,7 @@
 #include <endian.h>
 
 #include "host/fault.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 #include "card/transport/message.h"
 
 enum { FROM, TO };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "host/fault.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 
 uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
 			  struct iovec *out)

@@ -29,7 +29,7 @@
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/transport/dc.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 #include "card/transport/local.h"
 #include "card/transport/message.h"
 #include "card/transport/roce.h"

@@ -24,7 +24,7 @@
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/transport/dc.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 #include "card/transport/message.h"
 #include "card/queue/receive.h"
 #include "card/shown.h"

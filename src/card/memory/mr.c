@@ -17,7 +17,7 @@
 #include "host/fault.h"
 #include "base/rcu.h"
 #include "host/shared/shared.h"
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ  22

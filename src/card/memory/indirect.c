@@ -19,7 +19,7 @@
  * one another end there. One key's lock is never held while another's is taken; a layout that is
  * replaced meanwhile counts from the next piece on.
  */
-#include "card/indirect.h"
+#include "card/memory/indirect.h"
 
 #include <errno.h>
 #include <stdlib.h>

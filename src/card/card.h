@@ -68,7 +68,7 @@ struct vb_adapter {
 	char hca_type[16]; /* mlx5: what identity points to */
 	__be64 guid;
 	_Atomic uint64_t
-		cable; /* number of the port's cable, see card/cable.c; inverted: cut off */
+		cable; /* number of the port's cable, see card/ether/cable.c; inverted: cut off */
 	/*
 	 * mlx4 and mlx5: RoCE v1 and v2 of the link-local address, then of each IP address. hbl: v2
 	 * of each.
@@ -430,7 +430,7 @@ struct vb_qp_attr {
 	uint64_t owner;                                        /* see vb_doorbell_send() */
 	bool wq;                  /* RAW_PACKET: a receive work queue, see vb_wq_modify() */
 	const struct vb_rss *rss; /* RAW_PACKET: no queues, but an indirection table; copied */
-	/* RAW_PACKET, see card/flow.h: */
+	/* RAW_PACKET, see card/ether/flow.h: */
 	uint32_t transport_domain;   /* whose frames it sends; 0: none */
 	uint8_t loopback;            /* enum vb_tir_loopback: frames of its domain that it takes */
 	bool vlan_strip;             /* take the outer tag off received frames; the CQE tells it */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * The card's side of steering (card/flow.h), as libmlx5 and libflexio use it: rules of all domains, TIRs, transport domains,
+ * The card's side of steering (card/ether/flow.h), as libmlx5 and libflexio use it: rules of all domains, TIRs, transport domains,
  * misses, rules that come and go under traffic, frames put on a cable and taps.
  */
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "api/ibverbs/accessors.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "card/internal.h"
 #include "station.h"
 

@@ -4,7 +4,7 @@
  */
 #include "kit.h"
 
-#include "card/tir.h"
+#include "card/ether/tir.h"
 
 enum { BAD_OP = 2, BAD_PARAM = 3, BAD_RES = 5, BAD_INP_LEN = 0x50, BAD_OUTP_LEN = 0x51 };
 enum { CREATE_TIR = 0x900, CREATE_RQT = 0x916, ALLOC_COUNTER = 0x939, ALLOC_TD = 0x816 };

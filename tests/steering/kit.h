@@ -17,7 +17,7 @@
 #include <infiniband/mlx5dv.h>
 
 #include "api/ibverbs/accessors.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 enum { MAX_CAUGHT = 8, FRAME_BYTES = 256 };
 enum { OUTER = 1, MISC2 = 8 };

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "object.h"
 
 enum { MAX_LOG_DEPTH = 15, MIN_LOG_STRIDE = 4, MAX_LOG_STRIDE = 10, LINKED_MIN_LOG_STRIDE = 5 };

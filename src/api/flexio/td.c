@@ -5,7 +5,7 @@
  */
 #include "queue.h"
 
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 struct flexio_transport_domain {
 	struct queue queue; /* first */

@@ -9,7 +9,7 @@
  */
 #include "mlx5.h"
 
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/lock.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "devx_table.h"
 
 struct mlx5dv_dr_action;

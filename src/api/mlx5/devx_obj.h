@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "api/devx.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 /* A bulk of flow counters. */
 struct devx_counters {

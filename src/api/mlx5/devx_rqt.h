@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 struct devx_rqt_user {
 	struct vb_tir *tir;

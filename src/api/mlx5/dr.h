@@ -25,7 +25,7 @@
 
 #include "base/lock.h"
 #include "base/util.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "devx_obj.h"
 #include "devx_table.h"
 #include "mlx5.h"

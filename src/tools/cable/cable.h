@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "tools/cmd.h"
 
 /* argv[0] is "verbatim cable NAME". The return value is the exit code. */

@@ -20,7 +20,7 @@
 
 #include "base/cancel.h"
 #include "base/log.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 /*
  * Of the contexts that a forked child has from its parent. A thread of the parent may have had the

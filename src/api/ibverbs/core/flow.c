@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * ibv_create_flow(): a flow becomes a rule of its adapter's domain of verbs flows (card/flow.h).
+ * ibv_create_flow(): a flow becomes a rule of its adapter's domain of verbs flows (card/ether/flow.h).
  *
  *	NORMAL       a rule of its priority
  *	MC_DEFAULT   multicast, behind all priorities

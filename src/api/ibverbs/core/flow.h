@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Verbs flows: rules of the adapter's steering (card/flow.h). flow_spec.c translates what the program
+ * Verbs flows: rules of the adapter's steering (card/ether/flow.h). flow_spec.c translates what the program
  * says, flow.c makes rules of it, counters.c counts what they match.
  */
 #pragma once
 
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "objects.h"
 
 /* What a flow matches, and what it does. */

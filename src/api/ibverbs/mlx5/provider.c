@@ -3,7 +3,7 @@
 #include "mlx5.h"
 
 #include "host/trap/trap.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 /* The doorbell page is made when direct verbs first ask for it. */
 static char *uar_page(struct api_context *ctx)

@@ -9,7 +9,7 @@
  * A TIR is found by number under the lock of the list. Frames reach it through a rule's action, whose
  * owner holds it (vb_tir_get).
  */
-#include "card/tir.h"
+#include "card/ether/tir.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* A TIR, for tir.c and for flow.c, which brings frames to it. */
 #pragma once
 
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "card/internal.h"
 
 struct vb_tir {

@@ -27,7 +27,7 @@
 
 #include "base/clock.h"
 #include "base/rcu.h"
-#include "card/flow.h"
+#include "card/ether/flow.h"
 #include "card/internal.h"
 #include "packet/frame/frame.h"
 

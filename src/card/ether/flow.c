@@ -14,7 +14,7 @@
  * those that follow. So a thread has a scratch area for each domain that can edit and be on the way at
  * the same time as another: NIC_TX, FDB, NIC_RX.
  */
-#include "card/flow.h"
+#include "card/ether/flow.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 
 #include "base/rcu.h"
-#include "card/tir.h"
+#include "card/ether/tir.h"
 #include "packet/frame/frame.h"
 
 /* Behind enum vb_steer_kind. */

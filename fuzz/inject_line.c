@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -23,7 +23,7 @@
 #include "card/card.h"
 #include "card/deferred.h"
 #include "card/hbl/hbl.h"
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 enum {
 	VB_CQ_MAX = 1 << 16,

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "meet/registry.h"
-#include "card/inject.h"
+#include "card/fault/inject.h"
 #include "tools/cmd.h"
 
 static const char who[] = "verbatim inject";

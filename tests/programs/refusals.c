@@ -23,7 +23,7 @@
 #include "base/refusal.h"
 #include "card/emulation.h"
 #include "card/hbl/hbl.h"
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 enum { LINE_BYTES = 1024, BURST = 10, DEVX_EQ_IN = 272, DEVX_EQ_OUT = 16 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/env.h"
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 #define TIMEOUT_DEFAULT_MS 6000
 #define HEAP_DEFAULT_MIB   1024

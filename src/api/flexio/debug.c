@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns which device processes debuggers can attach to: all, when the tool of a debugger asks the program
- * for it (card/inject.h); before, those whose token the program asked for. Until then there is neither
+ * for it (card/fault/inject.h); before, those whose token the program asked for. Until then there is neither
  * a socket nor a thread.
  *
  *	VERBATIM_DPA_DEBUG=off          no tool can ask
@@ -17,7 +17,7 @@
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 enum debug_mode { DEBUG_OFF, DEBUG_ASKED, DEBUG_ON, DEBUG_WAIT };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sockets on which a program is asked by tools of its user: the debugger (gdb/listen.c), faults on
- * demand (card/inject_link.c). Inline, because a tool may be linked with nothing else of ours.
+ * demand (card/fault/inject_link.c). Inline, because a tool may be linked with nothing else of ours.
  */
 #pragma once
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "card/inject.h"
+#include "card/fault/inject.h"
 #include "tools/cmd.h"
 #include "tools/gdb/gdb.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "api/devx.h"
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 enum { COMPLETION = 0x0, CQ_ERROR = 0x4, WQ_CATAS = 0x5, PORT_CHANGE = 0x9, ACCESS_ERROR = 0x11 };
 enum { HEAD = 8, EVENT = HEAD + 64 };

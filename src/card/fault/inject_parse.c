@@ -10,7 +10,7 @@
  *	[at TIME] CARD fail pd | mr | cq | srq | qp | any COUNT
  *	[at TIME] CARD eu N stuck | slow FACTOR | normal
  */
-#include "card/inject.h"
+#include "card/fault/inject.h"
 
 #include <errno.h>
 #include <fcntl.h>

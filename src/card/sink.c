@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "card/transport/dc.h"
-#include "card/emulated.h"
+#include "card/emulation/emulated.h"
 #include "card/hbl/sink.h"
 #include "card/transport/run.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "card/card.h"
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 #include "tools/cmd.h"
 
 struct arguments {

@@ -21,7 +21,7 @@
 #include <infiniband/mlx5dv.h>
 
 #include "base/refusal.h"
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 #include "card/hbl/hbl.h"
 #include "card/fault/inject.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns the public names of <verbatim/emulation.h>: arguments are checked here, all else is the card's
- * (card/emulation.h).
+ * (card/emulation/emulation.h).
  */
 #include <verbatim/emulation.h>
 
@@ -10,7 +10,7 @@
 
 #include "api/edge.h"
 #include "base/public.h"
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 
 enum { MARK = 0x656d7566 };
 

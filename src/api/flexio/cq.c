@@ -8,7 +8,7 @@
  */
 #include "object.h"
 #include "queue.h"
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 
 enum { MAX_LOG_DEPTH = 22 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * Owns maps from doorbells of emulated functions to CQs, as handles. All else is the card's
- * (card/emulation.h); device code arms them through its outbox.
+ * (card/emulation/emulation.h); device code arms them through its outbox.
  */
 #include "queue.h"
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
  * rings nothing, and sets the thread's error number.
  */
 #include "internal.h"
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
  */
 #include "mlx5.h"
 
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

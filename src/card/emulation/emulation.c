@@ -16,7 +16,7 @@
  * sides write their bit and then read the other's, sequentially consistent, so that one of the two
  * sees the other.
  */
-#include "card/emulated.h"
+#include "card/emulation/emulated.h"
 
 #include <errno.h>
 #include <stdlib.h>

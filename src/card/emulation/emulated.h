@@ -2,7 +2,7 @@
 /* Emulated functions in use by this process, for emulation.c (device side) and driver.c. */
 #pragma once
 
-#include "card/emulation.h"
+#include "card/emulation/emulation.h"
 #include "card/internal.h"
 #include "fabric/function.h"
 

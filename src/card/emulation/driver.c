@@ -6,7 +6,7 @@
  *	page + 4 q:  stores become value[q], rung[q] and, where the map is armed, a wake-up
  *	raised[v] -> eventfd of v; without one the bit waits
  */
-#include "card/emulated.h"
+#include "card/emulation/emulated.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -28,7 +28,7 @@
 #include "dpa/internal.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "host/thread.h"
 #include "control/record/timeline.h"
 
 #include <errno.h>

@@ -36,7 +36,7 @@
 #include "base/rcu.h"
 #include "base/barrier.h"
 #include "host/signals.h"
-#include "base/thread.h"
+#include "host/thread.h"
 #include "fabric/fabric.h"
 #include "fabric/path.h"
 #include "fabric/peer.h"

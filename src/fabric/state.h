@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "base/wait.h"
+#include "host/wait.h"
 #include "fabric/peer.h"
 
 struct vb_fabric {

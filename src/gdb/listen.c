@@ -28,7 +28,7 @@
 
 #include "base/file.h"
 #include "control/ask/peer.h"
-#include "base/thread.h"
+#include "host/thread.h"
 #include "gdb/link.h"
 
 /* Connections at a time. A session is one, and a tool that asks is done soon. */

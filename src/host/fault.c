@@ -30,7 +30,7 @@
 #include "base/barrier.h"
 #include "base/lock.h"
 #include "host/signals.h"
-#include "base/thread.h"
+#include "host/thread.h"
 #include "base/tsan.h"
 
 /*

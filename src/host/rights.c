@@ -13,7 +13,7 @@
 #include "host/fault.h"
 #include "base/log.h"
 #include "host/signals.h"
-#include "base/thread.h"
+#include "host/thread.h"
 
 /* By system calls: libc's functions lead here. */
 #define PRCTL(option, value) syscall(SYS_prctl, option, (unsigned long)(value), 0ul, 0ul, 0ul)

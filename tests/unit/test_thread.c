@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "host/fault.h"
-#include "base/thread.h"
+#include "host/thread.h"
 
 enum { KINDS = 3, ROUNDS = 200 };
 

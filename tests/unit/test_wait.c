@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/wait.h"
+#include "host/wait.h"
 
 enum { AWAKE, ASLEEP, ROUNDS = 2000 };
 

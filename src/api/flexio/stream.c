@@ -28,7 +28,7 @@
  * that has them already: exit() in a signal handler, over a call of the same thread, leaves them alone.
  */
 #include "host/fault.h"
-#include "base/thread.h"
+#include "host/thread.h"
 #include "internal.h"
 
 #include <stdio.h>

@@ -27,7 +27,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "base/thread.h"
+#include "host/thread.h"
 #include "card/internal.h"
 #include "packet/frame/frame.h"
 

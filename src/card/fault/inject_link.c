@@ -35,7 +35,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "control/ask/peer.h"
-#include "base/thread.h"
+#include "host/thread.h"
 
 enum {
 	IDLE_MS = 2000,  /* nobody asks: stop listening */

@@ -16,7 +16,7 @@
  *
  *	IDLE ---> ASKED ---> ACTS ---> IDLE     a thread that does not come to it is taken from ASKED to IDLE
  */
-#include "base/thread.h"
+#include "host/thread.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 /*
  * Owns the futex, and the thread that waits for descriptors. See wait.h.
  */
-#include "base/wait.h"
+#include "host/wait.h"
 #include "base/cancel.h"
-#include "base/thread.h"
+#include "host/thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -39,7 +39,8 @@ enum {
 	/* Of a queue pair only: its port is down, so that it takes nothing. Never in a packet. */
 	VB_TRANSPORT_CUT = 0x20,
 	VB_TRANSPORT_HBL = 0x48, /* beyond enum ibv_qp_type */
-	VB_TRANSPORT_DC = 0x4a,  /* how two ends of DC meet (card/transport/dc.h); the rest goes as RC */
+	VB_TRANSPORT_DC =
+		0x4a, /* how two ends of DC meet (card/transport/dc.h); the rest goes as RC */
 };
 
 static inline uint8_t vb_transport_type(uint8_t transport)

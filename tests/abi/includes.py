@@ -3,55 +3,86 @@
 
 usage: includes.py SOURCE_ROOT
 
-Calls go down only: api, card, fabric, base, and api, dpa, base. A folder shows the others a few headers (SHOWN); all else
+Calls go down only: api, card, fabric, meet, host, base, and api, dpa, host, base. A folder shows the others a few headers (SHOWN); all else
 in it is its own. Prints one TAP line per rule that files keep, and names file, line and header of each that does not.
 """
 import os
 import re
 import sys
 
+HOST = ['host', 'host/shared', 'host/trap']
+CARD_ROOMS = ['card/queue', 'card/transport', 'card/memory', 'card/ether', 'card/fault', 'card/emulation']
+CARD = ['card', *CARD_ROOMS, 'card/format', 'card/hbl', 'fabric', 'packet/frame', 'steer', 'control/record', 'control/ask', 'control/show', *HOST, 'base']
+
 # Folder: the folders below it, whose headers it may use.
 BELOW = {
     'base': [],
-    'monitor': ['base'],
-    'fabric': ['monitor', 'base'],
-    'card/format': ['frame', 'base'],
-    'card': ['card/format', 'card/hbl', 'fabric', 'frame', 'steer', 'monitor', 'base'],
-    'card/hbl': ['card', 'card/format', 'fabric', 'monitor', 'base'],
-    'dpa': ['monitor', 'base'],
-    'gdb': ['dpa', 'base'],
+    'host': ['base'],
+    'host/patch': ['host', 'base'],
+    'host/trap': ['host', 'host/patch', 'base'],
+    'host/shared': ['host', 'base'],
+    'host/memory': ['host', 'host/shared', 'base'],
+    'host/preload': ['card', 'card/hbl', 'host', 'base'],
+    'meet': ['host', 'host/patch', 'base'],
+    'control/record': ['base'],
+    'control/ask': ['base'],
+    'control/show': ['meet', 'host', 'base'],
+    'packet/frame': ['base'],
+    'steer': ['packet/frame', 'base'],
+    'fabric': ['control/record', 'control/show', 'meet', *HOST, 'base'],
+    'card/format': ['packet/frame', 'host', 'base'],
+    **{room: CARD for room in CARD_ROOMS},
+    'card': CARD,
+    'card/hbl': ['card', 'card/format', 'card/transport', 'fabric', 'control/record', 'control/show', *HOST, 'base'],
+    'dpa': ['dpa/observe', 'control/record', 'control/show', *HOST, 'base'],
+    'dpa/observe': ['dpa', *HOST, 'base'],
+    'gdb': ['dpa', 'dpa/observe', 'control/ask', *HOST, 'base'],
     'device': [],
-    'frame': ['base'],
-    'steer': ['frame', 'base'],
-    'api': ['card', 'base'],
-    'api/ibverbs': ['api', 'card', 'card/hbl', 'base'],
+    'api': ['card', 'card/queue', 'base'],
+    'api/ibverbs': ['api', 'card', 'card/ether', 'card/hbl', *HOST, 'base'],
     'api/mlx4': ['api', 'api/ibverbs', 'card', 'base'],
-    'api/mlx5': ['api', 'api/ibverbs', 'card', 'steer', 'base'],
+    'api/mlx5': ['api', 'api/ibverbs', 'card', 'card/queue', 'card/ether', 'card/emulation', 'steer', 'base'],
     'api/hbl': ['api', 'api/ibverbs', 'card', 'card/hbl', 'base'],
-    'api/emulation': ['api', 'card', 'base'],
-    'api/flexio': ['api', 'api/ibverbs', 'card', 'dpa', 'gdb', 'device', 'monitor', 'base'],
-    'api/dpa_stats': ['monitor', 'base'],
-    'preload': ['card', 'card/hbl', 'base'],
-    'memory': ['base'],
-    'tools': ['card', 'frame', 'dpa', 'gdb', 'monitor', 'base', 'preload'],
+    'api/emulation': ['api', 'card', 'card/emulation', 'base'],
+    'api/flexio': ['api', 'api/ibverbs', 'card', 'card/ether', 'card/fault', 'card/emulation', 'dpa', 'dpa/observe', 'gdb', 'device',
+                   'control/record', 'control/show', 'meet', *HOST, 'base'],
+    'api/dpa_stats': ['control/show', 'base'],
+    'tools': ['card', 'card/ether', 'card/fault', 'card/emulation', 'packet/frame', 'dpa', 'gdb', 'control/record', 'control/ask', 'control/show', 'meet',
+              *HOST, 'host/patch', 'host/preload', 'base'],
 }
 
 # What a folder shows to those above it; base shows everything.
 SHOWN = {
-    'monitor': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
+    'host': {'fault.h', 'heap.h', 'real.h', 'rights.h', 'signals.h', 'thread.h', 'wait.h'},
+    'host/patch': {'patch.h', 'sites.h', 'store.h'},
+    'host/trap': {'trap.h'},
+    'host/shared': {'arena.h', 'born.h', 'shared.h'},
+    'host/preload': {'rows.h'},
+    'meet': {'eus.h', 'registry.h', 'registry_dir.h'},
+    'control/show': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
+    'control/record': {'timeline.h'},
+    'control/ask': {'peer.h'},
     'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h', 'window.h'},
     'card/format': {'format.h', 'mlx4.h', 'mlx5.h', 'hbl.h'},
-    'card': {'card.h', 'emulation.h', 'flow.h', 'inject.h', 'listen.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'reliable.h', 'sink.h', 'state.h'},
-    'frame': {'frame.h', 'bytes.h'},
+    'card': {'card.h', 'notes.h', 'alarm.h', 'burst.h', 'deferred.h', 'sink.h', 'state.h'},
+    'card/queue': {'listen.h'},
+    'card/transport': {'reliable.h'},
+    'card/ether': {'flow.h'},
+    'card/fault': {'inject.h'},
+    'card/emulation': {'emulation.h'},
+    'packet/frame': {'frame.h', 'bytes.h'},
     'steer': {'steer.h'},
     'api': {'devx.h', 'edge.h'},
     'card/hbl': {'hbl.h', 'sink.h'},
-    'dpa': {'dpa.h', 'debug.h'},
+    'dpa': {'dpa.h'},
+    'dpa/observe': {'debug.h'},
     'gdb': {'listen.h', 'link.h'},
     'device': {'rtos.h'},
     'api/ibverbs': {'accessors.h'},
-    'preload': {'rows.h'},
 }
+
+# Folders that are one to the rules between them: inside, what is shown to others does not count.
+HOUSES = [{'card', *CARD_ROOMS}, {'dpa', 'dpa/observe'}]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
@@ -87,6 +118,8 @@ def judge(path, to):
         return None
     if theirs not in BELOW[mine]:
         return f'{mine} is not above {theirs}'
+    if any(mine in house and theirs in house for house in HOUSES):
+        return None
     if theirs in SHOWN and os.path.basename(to) not in SHOWN[theirs]:
         return f'{os.path.basename(to)} is {theirs}\'s own'
     return None

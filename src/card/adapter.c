@@ -2,7 +2,7 @@
 /*
  * Owns the adapters of this process, open devices and protection domains.
  */
-#include "card/internal.h"
+#include "card/device.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -13,9 +13,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "host/fault.h"
 #include "base/interfaces.h"
+#include "card/ether/ether.h"
+#include "card/fault/fault.h"
+#include "card/memory/mr.h"
 #include "card/shown.h"
+#include "card/sink.h"
+#include "host/fault.h"
 
 static uint32_t limit(uint32_t configured, uint32_t own)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rcu.h"
-#include "card/internal.h"
+#include "card/queue/objects.h"
 
 _Thread_local struct vb_burst vb_burst;
 

@@ -7,6 +7,7 @@
 
 #include "base/rcu.h"
 #include "card/burst.h"
+#include "card/queue/objects.h"
 #include "card/state.h"
 
 static _Thread_local uint32_t own_shard; /* its number + 1; 0: none yet */

@@ -3,7 +3,7 @@
  * What an adapter says it is: the numbers and names by which programs tell cards apart. libibverbs
  * reports them, and the files that `verbatim run` shows below /sys have them, too.
  */
-#include "card/internal.h"
+#include "card/device.h"
 
 #include <stdio.h>
 

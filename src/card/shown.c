@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "card/queue/objects.h"
+#include "card/sink.h"
+
 static struct {
 	struct vb_lock lock;
 	uint32_t epoch; /* of the fabric; another one: none of what follows is this process's */

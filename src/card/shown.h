@@ -6,7 +6,8 @@
  */
 #pragma once
 
-#include "card/internal.h"
+#include "card/queue/objects.h"
+#include "card/transport/sides.h"
 #include "control/show/layout.h"
 
 void vb_show_qp(struct vb_qp *qp);

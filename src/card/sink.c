@@ -9,10 +9,15 @@
 #include "card/transport/requester.h"
 
 #include "base/util.h"
-#include "card/transport/dc.h"
 #include "card/emulation/emulated.h"
+#include "card/ether/ether.h"
+#include "card/fault/fault.h"
 #include "card/hbl/sink.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
+#include "card/transport/dc.h"
 #include "card/transport/run.h"
+#include "card/transport/transport.h"
 
 /* --- deferred work ---------------------------------------------------------------------------- */
 

@@ -2,8 +2,6 @@
 /* Owns the card's state as it begins; see state.h. */
 #include "card/state.h"
 
-#include "card/internal.h"
-
 struct vb_card vb_card = {
 	.adapters = { .once = PTHREAD_ONCE_INIT, .interfaces_once = PTHREAD_ONCE_INIT },
 	.numbers = {

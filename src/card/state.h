@@ -16,14 +16,18 @@
 #include <stdint.h>
 
 #include "base/config.h"
+#include "base/file.h"
 #include "base/ids.h"
 #include "base/interfaces.h"
-#include "base/file.h"
 #include "base/lock.h"
-#include "card/card.h"
 #include "card/deferred.h"
-#include "card/hbl/hbl.h"
 #include "card/fault/inject.h"
+#include "card/hbl/hbl.h"
+#include "card/memory/mr.h"
+#include "card/queue/counters.h"
+#include "card/queue/eq.h"
+#include "card/queue/objects.h"
+#include "card/transport/pace.h"
 
 enum {
 	VB_CQ_MAX = 1 << 16,

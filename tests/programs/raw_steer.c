@@ -11,7 +11,9 @@
 
 #include "api/ibverbs/accessors.h"
 #include "card/ether/flow.h"
-#include "card/internal.h"
+#include "card/device.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "station.h"
 
 enum { LEN = 80, DMAC = 8 };

@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <infiniband/mlx5dv.h>
 
-#include "card/card.h"
+#include "card/device.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
 
 enum { BARE_BLOCKS = 64, BARE_RECVS = 16, BARE_CQES = 128, BARE_MEMORY = 65536 };
 

@@ -15,7 +15,8 @@
 
 #include "bare.h"
 #include "base/rcu.h"
-#include "card/internal.h"
+#include "card/queue/cq.h"
+#include "card/queue/objects.h"
 #include "packet/frame/frame.h"
 
 enum { HASH, CHECKSUM, FLOW_TAG, CHECKSUM_STRIDE, L3_L4, FORMATS };

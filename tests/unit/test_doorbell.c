@@ -14,7 +14,10 @@
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/format/format.h"
-#include "card/internal.h"
+#include "card/queue/cq.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/eq.h"
+#include "card/queue/objects.h"
 
 static struct vb_bell bells[VB_BELLS_MAX];
 

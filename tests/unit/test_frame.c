@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <cmocka.h>
 
-#include "card/internal.h"
+#include "card/ether/ether.h"
 #include "packet/frame/frame.h"
 
 enum { PAGE = 4096, LONGEST = 128, ROUNDS = 2000 };

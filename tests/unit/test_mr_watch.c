@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
-#include "card/card.h"
+#include "card/device.h"
+#include "card/memory/keys.h"
+#include "card/memory/mr.h"
 
 static struct vb_dev *dev;
 static struct vb_pd *pd, *other_pd;

@@ -7,6 +7,7 @@
  */
 #include "api/ibverbs/accessors.h"
 #include "../programs/common.h"
+#include "card/memory/mr.h"
 
 #include <pthread.h>
 #include <semaphore.h>

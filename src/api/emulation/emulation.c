@@ -4,12 +4,12 @@
  * (card/emulation/emulation.h).
  */
 #include <verbatim/emulation.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "api/edge.h"
 #include "base/public.h"
+#include "card/card.h"
 #include "card/emulation/emulation.h"
 
 enum { MARK = 0x656d7566 };

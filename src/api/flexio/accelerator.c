@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/env.h"
+#include "card/card.h"
 #include "card/fault/inject.h"
 
 #define TIMEOUT_DEFAULT_MS 6000

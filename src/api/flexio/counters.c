@@ -6,6 +6,7 @@
  */
 #include "internal.h"
 
+#include "card/card.h"
 #include "host/fault.h"
 
 /* enum flexio_dev_nic_counter_ids: PORT0 to PORT3 of each */

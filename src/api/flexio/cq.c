@@ -7,8 +7,13 @@
  *	                                      of an emulated function
  */
 #include "object.h"
-#include "queue.h"
+
 #include "card/emulation/emulation.h"
+#include "card/queue/cq.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/eq.h"
+#include "card/queue/umem.h"
+#include "queue.h"
 
 enum { MAX_LOG_DEPTH = 22 };
 

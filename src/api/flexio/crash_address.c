@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 
+#include "card/memory/mr.h"
+
 #define ENTITY_SHIFT 48
 #define NEAR         65536 /* how far behind the heap an address is still said to be behind it */
 

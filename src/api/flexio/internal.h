@@ -42,7 +42,7 @@
 #include "base/refusal.h"
 #include "control/record/timeline.h"
 #include "base/util.h"
-#include "card/card.h"
+#include "card/memory/mr.h"
 #include "device/rtos.h"
 #include "dpa/dpa.h"
 #include "gdb/listen.h"

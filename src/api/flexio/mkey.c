@@ -5,9 +5,11 @@
  * independent: the rule of verbs that remote write needs local write does not hold here.
  */
 #include "internal.h"
-#include "api/ibverbs/accessors.h"
 
 #include <stdlib.h>
+
+#include "api/ibverbs/accessors.h"
+#include "card/memory/mr.h"
 
 struct flexio_mkey {
 	struct flexio_process *process;

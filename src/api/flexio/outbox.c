@@ -10,9 +10,11 @@
  * rings nothing, and sets the thread's error number.
  */
 #include "internal.h"
-#include "card/emulation/emulation.h"
 
 #include <stdlib.h>
+
+#include "card/emulation/emulation.h"
+#include "card/queue/doorbell.h"
 
 enum outbox_register {
 	UCTL = 0x000,

@@ -9,12 +9,14 @@
  * are reserved, not used, until somebody touches them.
  */
 #include "internal.h"
-#include "api/ibverbs/accessors.h"
 
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "api/ibverbs/accessors.h"
+#include "card/queue/umem.h"
 
 #define GUEST_LIMIT ((2ULL << 30) - 65536) /* the most that the accelerator takes */
 #define OTHER_SIZE  (896ULL << 20)         /* program and threads, where there is room */

@@ -11,6 +11,9 @@
  */
 #include "queue.h"
 
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+
 enum { MAX_LOG_DEPTH = 15, RECV_SHIFT = 4, ACK_TIMEOUT = 14, MAX_LOG_RD = 4 };
 
 struct flexio_qp {

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "card/queue/umem.h"
+
 enum { RING_ALIGN = 64, DBR_SIZE = 8 };
 
 static void qmem_put(struct qmem *mem)

@@ -14,8 +14,9 @@
  */
 #pragma once
 
-#include "internal.h"
 #include "api/ibverbs/accessors.h"
+#include "card/queue/srq.h"
+#include "internal.h"
 
 enum queue_kind {
 	QUEUE_CQ = 1,

@@ -12,10 +12,11 @@
  * content is safe.
  */
 #include "internal.h"
-#include "api/ibverbs/accessors.h"
 
 #include <stdlib.h>
 
+#include "api/ibverbs/accessors.h"
+#include "card/memory/mr.h"
 #include "host/fault.h"
 
 #define BLOCK 4096U /* of device memory */

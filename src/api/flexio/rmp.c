@@ -5,6 +5,8 @@
  */
 #include "queue.h"
 
+#include "card/queue/srq.h"
+
 struct flexio_rmp {
 	struct queue queue; /* first */
 	struct vb_srq *card;

@@ -9,6 +9,9 @@
 #include <pthread.h>
 
 #include "card/ether/flow.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
 #include "object.h"
 
 enum { MAX_LOG_DEPTH = 15, MIN_LOG_STRIDE = 4, MAX_LOG_STRIDE = 10, LINKED_MIN_LOG_STRIDE = 5 };

@@ -5,6 +5,9 @@
  */
 #include "queue.h"
 
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+
 enum { MAX_LOG_DEPTH = 15, BLOCK_LOG = 6, DEFAULT_LOG_STRIDE = 4 };
 
 struct flexio_sq {

@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "card/queue/doorbell.h"
+
 /* In the header this is a macro, which takes a call with three arguments as the older form. */
 #undef flexio_uar_create
 

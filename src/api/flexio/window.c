@@ -20,10 +20,11 @@
  * they take only the map's own lock, a leaf.
  */
 #include "internal.h"
-#include "api/ibverbs/accessors.h"
 
 #include <stdlib.h>
 
+#include "api/ibverbs/accessors.h"
+#include "card/memory/mr.h"
 #include "host/fault.h"
 
 #define MAX_WINDOWS   4096

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "card/card.h"
+
 bool hbldv_is_supported(struct ibv_device *device)
 {
 	struct vb_adapter *const *list;

@@ -21,8 +21,8 @@
 
 #include <infiniband/verbs.h>
 
-#include "card/card.h"
 #include "card/hbl/hbl.h"
+#include "card/queue/qp.h"
 
 struct vb_steer_counter;
 

@@ -5,6 +5,8 @@
  */
 #include "mlx4.h"
 
+#include "card/card.h"
+
 enum { MAX_INL_RECV = 512, MAX_LOG_WQS_RANGE = 16 };
 
 /* There are no optional parts: comp_mask comes back empty. */

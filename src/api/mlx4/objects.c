@@ -8,6 +8,8 @@
  */
 #include "mlx4.h"
 
+#include "card/queue/cq.h"
+
 static char *uar_of(struct ibv_context *context)
 {
 	return vb_verbs_rings(context)->uar_page(context);

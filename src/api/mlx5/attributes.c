@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "base/util.h"
+#include "card/queue/qp.h"
+#include "card/transport/pace.h"
 #include "devx_table.h"
 
 /* 0 or a positive errno. */

@@ -4,6 +4,8 @@
  */
 #include "mlx5.h"
 
+#include "card/queue/qp.h"
+
 /* Names are unique in a configuration. */
 const struct vb_adapter *adapter_of(const struct ibv_device *device)
 {

@@ -6,6 +6,8 @@
 #include "mlx5.h"
 
 #include "base/util.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/umem.h"
 #include "devx_table.h"
 
 enum { BF_OFFSET = 0x800 };

@@ -2,6 +2,8 @@
 /* Protection domains and doorbell pages by command (DEVX). */
 #include "mlx5.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/doorbell.h"
 #include "devx_table.h"
 
 /* --- protection domains ----------------------------------------------------------------------- */

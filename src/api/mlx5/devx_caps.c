@@ -10,6 +10,9 @@
 #include "mlx5.h"
 
 #include "card/ether/flow.h"
+#include "card/queue/counters.h"
+#include "card/queue/eq.h"
+#include "card/transport/pace.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "card/card.h"
 #include "mlx5.h"
 
 int devx_channel_init(struct devx_channel *channel)

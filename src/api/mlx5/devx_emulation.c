@@ -7,6 +7,7 @@
 #include "mlx5.h"
 
 #include "card/emulation/emulation.h"
+#include "card/queue/cq.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

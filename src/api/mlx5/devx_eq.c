@@ -7,6 +7,7 @@
 #include "mlx5.h"
 
 #include "base/util.h"
+#include "card/queue/eq.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

@@ -17,6 +17,7 @@
 
 #include "base/cancel.h"
 #include "base/lock.h"
+#include "card/queue/eq.h"
 #include "card/queue/listen.h"
 #include "devx_bits.h"
 #include "devx_channel.h"

@@ -7,6 +7,7 @@
 
 #include <endian.h>
 
+#include "card/card.h"
 #include "card/ether/flow.h"
 #include "devx_bits.h"
 #include "devx_table.h"

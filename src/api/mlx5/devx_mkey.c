@@ -9,6 +9,8 @@
  */
 #include "mlx5.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/umem.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

@@ -5,6 +5,7 @@
  */
 #include "mlx5.h"
 
+#include "card/queue/counters.h"
 #include "devx_bits.h"
 #include "devx_table.h"
 

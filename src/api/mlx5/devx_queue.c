@@ -7,6 +7,14 @@
 
 #include <stdatomic.h>
 
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/eq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
+#include "card/queue/umem.h"
+
 enum { RING_ALIGN = 64, RECORD_BYTES = 8 };
 enum { MAX_LOG_SIZE = 15, MIN_LOG_STRIDE = 4, LINKED_MIN_LOG_STRIDE = 5, MAX_LOG_STRIDE = 10 };
 

@@ -13,11 +13,11 @@
  */
 #pragma once
 
-#include "mlx5.h"
-
 #include "base/lock.h"
+#include "card/queue/srq.h"
 #include "devx_bits.h"
 #include "devx_table.h"
+#include "mlx5.h"
 
 /* What is done with a field of a context. */
 enum devx_use {

@@ -9,6 +9,10 @@
 
 #include <stdatomic.h>
 
+#include "card/queue/cq.h"
+#include "card/queue/eq.h"
+#include "card/queue/umem.h"
+
 enum { MAX_LOG_SIZE = 22, CREATE_CTX = 0x80, OVERFLOWN = 9 };
 
 static const struct devx_field fields[] = {

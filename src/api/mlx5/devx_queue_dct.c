@@ -7,6 +7,11 @@
  */
 #include "devx_queue.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
+
 /* Bits of the commands, bytes of the context. */
 enum { DCTC = 0x80, DCTC_BYTES = 64, COMMAND_BYTES = 16 + DCTC_BYTES };
 

@@ -9,6 +9,11 @@
  */
 #include "devx_queue_qp.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
+
 enum { BLOCK_LOG = 6, MAX_LOG_SIZE = 15, CREATE_QPC = DEVX_QPC };
 
 const struct devx_field devx_qp_fields[] = {

@@ -14,6 +14,8 @@
  */
 #include "devx_queue_qp.h"
 
+#include "card/queue/qp.h"
+
 enum opt_param {
 	OPT_ALT_PATH = 1 << 0,
 	OPT_RRE = 1 << 1,

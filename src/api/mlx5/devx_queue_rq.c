@@ -11,6 +11,11 @@
  */
 #include "devx_queue.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
+
 /* --- receive queues --------------------------------------------------------------------------- */
 
 static const struct devx_field fields[] = {

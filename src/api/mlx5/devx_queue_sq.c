@@ -7,6 +7,11 @@
  */
 #include "devx_queue.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/transport/pace.h"
+
 enum { BLOCK_LOG = 6 };
 
 /* --- transport interface send ----------------------------------------------------------------- */

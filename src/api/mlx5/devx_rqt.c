@@ -2,6 +2,7 @@
 /* Tables of receive queues by command (DEVX). A table keeps its queues from being destroyed. */
 #include "devx_rqt.h"
 
+#include "card/queue/qp.h"
 #include "devx_queue.h"
 
 enum { RQT_CTX = 0x100, RQT_LIST = 0x780, MAX_SIZE = 0xb0, SIZE = 0xd0, LIST_TYPE = 0xa5 };

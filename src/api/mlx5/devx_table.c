@@ -12,6 +12,7 @@
 #include "devx_table.h"
 
 #include "base/lock.h"
+#include "card/card.h"
 #include "devx_bits.h"
 #include "devx_queue.h"
 #include "mlx5.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* TIRs and transport domains by command (DEVX). A TIR keeps its queue, or its table of queues. */
 #include "devx_obj.h"
+
+#include "card/queue/qp.h"
 #include "devx_queue.h"
 #include "devx_rqt.h"
 

@@ -12,6 +12,11 @@
  * ibv_modify_wq().
  */
 #include "devx_queue.h"
+
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
 #include "devx_rqt.h"
 
 enum {

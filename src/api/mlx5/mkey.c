@@ -3,6 +3,7 @@
 #include "mlx5.h"
 
 #include "base/util.h"
+#include "card/memory/mr.h"
 #include "devx_table.h"
 
 struct mkey {

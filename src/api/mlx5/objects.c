@@ -6,6 +6,10 @@
  */
 #include "mlx5.h"
 
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/srq.h"
+
 /* A BlueFlame register is two buffers of BF_SIZE bytes, for WQEs in turn. */
 enum { BLOCK = 64, BF_OFFSET = 0x800, BF_SIZE = 0x100 };
 

@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 
+#include "card/queue/qp.h"
+
 /* The table of all mlx5 contexts, once a program has a struct mlx5dv_qp_ex, which names none. */
 static const struct vb_verbs_mlx5 *_Atomic table;
 

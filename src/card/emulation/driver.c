@@ -18,6 +18,8 @@
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/rcu.h"
+#include "card/device.h"
+#include "card/sink.h"
 #include "host/trap/trap.h"
 
 enum { DOORBELL = 4 };

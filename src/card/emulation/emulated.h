@@ -3,7 +3,6 @@
 #pragma once
 
 #include "card/emulation/emulation.h"
-#include "card/internal.h"
 #include "fabric/function.h"
 
 /*

@@ -23,6 +23,9 @@
 
 #include "base/clock.h"
 #include "base/rcu.h"
+#include "card/device.h"
+#include "card/queue/cq.h"
+#include "card/queue/objects.h"
 
 enum { FIRST_ID = 0x100, RETRY_NS = 10000000 };
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/public.h"
-#include "card/card.h"
+#include "card/device.h"
 
 struct vb_emu_map;
 struct vb_emu_eq;

@@ -27,8 +27,11 @@
 
 #include "base/clock.h"
 #include "base/rcu.h"
+#include "card/device.h"
+#include "card/ether/ether.h"
 #include "card/ether/flow.h"
-#include "card/internal.h"
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
 #include "packet/frame/frame.h"
 
 _Static_assert((int)VB_CABLE_LONGEST == (int)VB_FRAME_MAX, "what a cable takes a ring takes");

@@ -23,7 +23,11 @@
 #include <sys/mman.h>
 
 #include "base/rcu.h"
+#include "card/device.h"
+#include "card/ether/ether.h"
 #include "card/ether/tir.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "packet/frame/frame.h"
 
 /* Behind enum vb_steer_kind. */

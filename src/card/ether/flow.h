@@ -16,7 +16,9 @@
  */
 #pragma once
 
-#include "card/card.h"
+#include "card/device.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "steer/steer.h"
 
 /* vb_steer_dest.kind of this owner. */

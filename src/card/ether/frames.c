@@ -10,12 +10,16 @@
  * CQE without a frame (filler) ends the WQE. The sum over all CQEs of a WQE is its number of
  * strides: by that a program knows that it is done.
  */
-#include "card/internal.h"
+#include "card/ether/ether.h"
 
 #include <endian.h>
 
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "card/queue/receive.h"
 #include "card/shown.h"
+#include "card/transport/sides.h"
 #include "packet/frame/frame.h"
 
 /* Strides for so many bytes of a frame. offset: where in the WQE's memory they go. */

@@ -9,13 +9,16 @@
  * A frame is put together in memory of the queue, so that what is sent is what was checked, whatever
  * the program writes meanwhile.
  */
-#include "card/internal.h"
+#include "card/ether/ether.h"
 
 #include <errno.h>
 
-#include "host/fault.h"
 #include "base/rcu.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "card/transport/message.h"
+#include "card/transport/transport.h"
+#include "host/fault.h"
 #include "packet/frame/frame.h"
 
 /*

@@ -16,6 +16,10 @@
 #include <string.h>
 
 #include "base/rcu.h"
+#include "card/device.h"
+#include "card/ether/ether.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 
 int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss)
 {

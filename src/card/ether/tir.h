@@ -2,8 +2,10 @@
 /* A TIR, for tir.c and for flow.c, which brings frames to it. */
 #pragma once
 
+#include "card/device.h"
 #include "card/ether/flow.h"
-#include "card/internal.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 
 struct vb_tir {
 	struct vb_dev *dev;

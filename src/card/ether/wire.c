@@ -27,8 +27,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "card/ether/ether.h"
+#include "card/fault/fault.h"
 #include "host/thread.h"
-#include "card/internal.h"
 #include "packet/frame/frame.h"
 
 enum {

@@ -6,7 +6,7 @@
  * One lock, which is held while a fault is carried out: two faults do not meet halfway, and no device
  * goes away meanwhile, because closing one takes it, too. No call of the data path takes it.
  */
-#include "card/internal.h"
+#include "card/device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/rcu.h"
+#include "card/fault/fault.h"
 #include "card/hbl/sink.h"
 
 /* --- creations -------------------------------------------------------------------------------- */

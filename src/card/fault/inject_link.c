@@ -13,7 +13,7 @@
  * nobody asks pays for the look at a word whenever its background thread wakes up. The kernel says who is at the other end:
  * another user is refused on either side. A line is parsed as one of a file is; nothing else is read.
  */
-#include "card/internal.h"
+#include "card/fault/fault.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,9 +14,12 @@
  * IBV_WC_RETRY_EXC_ERR when all retries are used up. When the port is up again before, the next
  * retry gets through.
  */
-#include "card/internal.h"
+#include "card/device.h"
 
 #include "base/rcu.h"
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 
 /* To nobody, with the same sizes: what is sent again must be split as it was. */
 static struct vb_path nowhere(const struct vb_path *path)

@@ -9,7 +9,7 @@
  * For a receive it is a bit in the word that says whether a WQE is in hand, which the responder looks at
  * anyway before it takes one. It then refuses the message as if that WQE were wrong.
  */
-#include "card/internal.h"
+#include "card/device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,6 +17,10 @@
 
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
+#include "card/transport/sides.h"
 
 /* Under sq.lock. Whoever decodes, decodes into the queue's own wr. */
 static int decode(const void *ring, uint32_t blocks, uint32_t shift, uint32_t index,

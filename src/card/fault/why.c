@@ -10,7 +10,10 @@
 
 #include "base/log.h"
 #include "base/refusal.h"
-#include "card/internal.h"
+#include "card/fault/fault.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
+#include "card/transport/sides.h"
 
 static const char *const status_names[] = {
 	[IBV_WC_LOC_LEN_ERR] = "ends with IBV_WC_LOC_LEN_ERR",

@@ -22,11 +22,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "host/fault.h"
 #include "base/log.h"
 #include "base/rcu.h"
-#include "host/shared/shared.h"
 #include "base/util.h"
+#include "host/fault.h"
+#include "host/shared/shared.h"
 
 enum { REGS_ODD = 0x180, REGS_EVEN = 0x100 };
 

@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "host/fault.h"
 
 struct vb_hbl *vb_hbl_find(uint32_t number)
 {

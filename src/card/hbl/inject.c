@@ -18,6 +18,7 @@
 #include <stdio.h>
 
 #include "base/rcu.h"
+#include "card/card.h"
 
 static uint64_t cut_ports(const struct vb_hbl *hbl)
 {

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "card/card.h"
+
 void vb_hbl_show_qp(struct vb_hbl_qp *qp)
 {
 	struct vb_monitor_qp *entry;

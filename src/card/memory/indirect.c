@@ -25,6 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "card/memory/keys.h"
+#include "card/memory/mr.h"
+#include "card/queue/objects.h"
 #include "host/fault.h"
 
 struct vb_indirect {

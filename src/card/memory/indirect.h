@@ -10,7 +10,8 @@
  */
 #pragma once
 
-#include "card/internal.h"
+#include "card/memory/mr.h"
+#include "card/queue/objects.h"
 
 /* Whether the key is one. */
 bool vb_indirect_is(uint32_t key);

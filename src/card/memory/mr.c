@@ -5,7 +5,7 @@
  *
  *	key = index << 8 | variant      index -> struct vb_seg_mr      variant: changes when the index is used again
  */
-#include "card/internal.h"
+#include "card/memory/mr.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,10 +14,13 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "host/fault.h"
 #include "base/rcu.h"
-#include "host/shared/shared.h"
+#include "card/device.h"
+#include "card/fault/fault.h"
 #include "card/memory/indirect.h"
+#include "card/memory/keys.h"
+#include "host/fault.h"
+#include "host/shared/shared.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ  22

@@ -25,10 +25,12 @@
  *
  * The state of a CQ is under its lock.
  */
-#include "card/internal.h"
+#include "card/queue/cq.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "card/queue/objects.h"
 
 enum { CQE_SIZE = 64, BASIC_ARRAY = CQE_SIZE / (int)sizeof(struct vb_mini) };
 

@@ -8,12 +8,15 @@
  * A set stays as long as a queue names it. What peers do to the memory of a queue's domain without
  * a packet would not be counted: a queue with a set does not offer that (vb_qp_publish()).
  */
-#include "card/internal.h"
+#include "card/queue/counters.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "card/device.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 
 struct vb_counter_set {
 	struct vb_dev *dev;

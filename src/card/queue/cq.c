@@ -6,7 +6,7 @@
  *	      v                          v
  *	[ polled | CQEs to poll ........ | free ... ]     owner bit = (index / cqe_cnt) & 1, seen by the driver
  */
-#include "card/internal.h"
+#include "card/queue/cq.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -15,6 +15,9 @@
 #include "base/clock.h"
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/device.h"
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
 
 enum { CI_MASK = 0xffffff };
 

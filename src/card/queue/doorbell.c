@@ -3,11 +3,14 @@
  * Owns doorbells by queue number, for untrusted callers: device code of the accelerator. A queue is
  * rung only by the owner that it was made for, so an invented or stale number does nothing.
  */
-#include "card/internal.h"
+#include "card/queue/doorbell.h"
 
 #include <errno.h>
 
 #include "base/rcu.h"
+#include "card/queue/cq.h"
+#include "card/queue/objects.h"
+#include "card/transport/transport.h"
 
 int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi)
 {

@@ -9,7 +9,7 @@
  * The ring is the card's own memory, which the program reads. An event that finds the ring full is
  * lost, as on hardware; the log says so once.
  */
-#include "card/internal.h"
+#include "card/queue/eq.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -19,6 +19,8 @@
 #include "base/log.h"
 #include "base/rate.h"
 #include "base/rcu.h"
+#include "card/device.h"
+#include "card/queue/doorbell.h"
 
 enum { MAX_LOG_SIZE = 20, CI_MASK = 0xffffff, TYPE_COMPLETION = 0 };
 

@@ -4,7 +4,7 @@
  *
  *	number = process slot << 16 | index        vb_card_tables.qp[index] -> struct vb_qp   (read inside read sections)
  */
-#include "card/transport/requester.h"
+#include "card/queue/qp.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -12,12 +12,18 @@
 #include <string.h>
 
 #include "base/barrier.h"
-#include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "card/transport/dc.h"
+#include "card/device.h"
+#include "card/ether/ether.h"
+#include "card/fault/fault.h"
 #include "card/hbl/sink.h"
+#include "card/queue/objects.h"
 #include "card/shown.h"
+#include "card/transport/dc.h"
+#include "card/transport/requester.h"
+#include "card/transport/transport.h"
+#include "host/fault.h"
 
 struct vb_qp *vb_qp_find(uint32_t qpn)
 {

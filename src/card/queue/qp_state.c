@@ -8,14 +8,17 @@
  *
  * The table is that of IBTA 11.2.5.3, as ib_core enforces it for every driver.
  */
-#include "card/internal.h"
+#include "card/fault/fault.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/rcu.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "card/shown.h"
+#include "card/transport/transport.h"
 
 enum { RC, UC, UD, RAW, TYPES };
 

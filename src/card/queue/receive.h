@@ -6,15 +6,17 @@
  */
 #pragma once
 
-#include "card/internal.h"
-
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
 
-#include "host/fault.h"
 #include "card/memory/indirect.h"
+#include "card/memory/keys.h"
+#include "card/queue/counters.h"
+#include "card/queue/objects.h"
 #include "card/transport/run.h"
+#include "card/transport/sides.h"
+#include "host/fault.h"
 
 enum verdict {
 	ACCEPT,

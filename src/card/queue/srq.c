@@ -3,7 +3,7 @@
  * Owns shared receive queues: taking WQEs along the driver's linked list (or in the order of the
  * ring), taking them back unused, and the limit event.
  */
-#include "card/internal.h"
+#include "card/queue/srq.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -11,6 +11,9 @@
 
 #include "base/rcu.h"
 #include "base/util.h"
+#include "card/device.h"
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
 
 static void tell(struct vb_notice *notice, uint64_t count);
 

@@ -11,7 +11,7 @@
  * of a send queue the ring itself or its doorbell record says what is posted, of a CQ the arm
  * record says what was asked, and of an event queue the newest index is what counts.
  */
-#include "card/internal.h"
+#include "card/device.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -19,8 +19,14 @@
 #include <string.h>
 
 #include "base/rcu.h"
-#include "host/trap/trap.h"
 #include "base/util.h"
+#include "card/queue/cq.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/eq.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
+#include "card/sink.h"
+#include "host/trap/trap.h"
 
 enum { WORD = 64, RUNG = 1u << 31, PAGE = 4096 };
 

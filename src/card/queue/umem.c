@@ -3,11 +3,15 @@
  * Owns what direct users register with the card by number and name in queues later: memory for
  * rings (umem), and the numbers of doorbell pages.
  */
-#include "card/internal.h"
+#include "card/queue/umem.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "card/device.h"
+#include "card/memory/keys.h"
+#include "card/queue/doorbell.h"
 
 struct vb_umem {
 	struct vb_dev *dev;

@@ -4,13 +4,16 @@
  * responder puts them into struct vb_rq and defers VB_WORK_ACK; they are sent here, in order, while
  * the path has room.
  */
-#include "card/internal.h"
+#include "card/memory/keys.h"
 
 #include <errno.h>
 
 #include "base/rcu.h"
 #include "card/memory/indirect.h"
+#include "card/queue/objects.h"
 #include "card/transport/roce.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 
 /* A packet of a READ response from an indirect key, whose memory has no address. */
 static __attribute__((noinline, cold)) int

@@ -12,8 +12,13 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "card/fault/fault.h"
+#include "card/queue/counters.h"
+#include "card/queue/objects.h"
 #include "card/transport/dc.h"
 #include "card/transport/message.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 
 /* --- again, or no more ------------------------------------------------------------------------ */
 

@@ -18,7 +18,8 @@
  */
 #pragma once
 
-#include "card/internal.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 
 /* Where a work request goes: what must be the same for two of them to share a connection. */
 struct vb_dc_target {

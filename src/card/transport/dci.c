@@ -14,7 +14,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "card/transport/requester.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 
 enum {
 	ASK_NS = 20000000,        /* from one request to the next, at most */

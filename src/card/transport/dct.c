@@ -13,7 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "card/fault/fault.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
 #include "card/transport/requester.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 
 enum { NO_ANSWER = 0 }; /* no syndrome */
 

@@ -8,9 +8,11 @@
 
 #include <endian.h>
 
-#include "host/fault.h"
 #include "card/memory/indirect.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
 #include "card/transport/message.h"
+#include "host/fault.h"
 
 enum { FROM, TO };
 

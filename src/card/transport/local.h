@@ -2,7 +2,7 @@
 /* Work that stays on the card; see local.c. */
 #pragma once
 
-#include "card/internal.h"
+#include "card/queue/objects.h"
 
 /* What the work request ends with. */
 enum ibv_wc_status vb_local_copy(const struct vb_qp *qp, const struct vb_wr *wr);

@@ -10,8 +10,10 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "host/fault.h"
 #include "card/memory/indirect.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
+#include "host/fault.h"
 
 uint32_t vb_message_slice(const struct iovec *iov, int cnt, uint64_t offset, uint32_t len,
 			  struct iovec *out)

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "card/internal.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
 
 /*
  * The local memory of a work request; the number of pieces or -EINVAL where a key does not cover

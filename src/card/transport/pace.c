@@ -3,11 +3,16 @@
  * Owns packet pacing entries: rates that queues name by number, per adapter and process. Entry 0 is
  * no limit, and belongs to no queue. And the rate of a queue, and when its next WQE may go.
  */
-#include "card/internal.h"
+#include "card/transport/pace.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
+#include "card/device.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 
 static struct vb_pace *paces(const struct vb_dev *dev)
 {

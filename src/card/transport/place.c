@@ -5,7 +5,10 @@
  * in flight.
  */
 #include "card/transport/message.h"
+
+#include "card/queue/objects.h"
 #include "card/transport/requester.h"
+#include "card/transport/sides.h"
 #include "fabric/direct.h"
 
 /*

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "card/transport/sides.h"
+
 void vb_sender_reset(struct vb_sender *s, uint32_t psn)
 {
 	s->psn = psn;

@@ -25,16 +25,23 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "host/fault.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "card/transport/dc.h"
+#include "card/ether/ether.h"
+#include "card/fault/fault.h"
 #include "card/memory/indirect.h"
+#include "card/memory/keys.h"
+#include "card/queue/objects.h"
+#include "card/queue/qp.h"
+#include "card/shown.h"
+#include "card/transport/dc.h"
 #include "card/transport/local.h"
 #include "card/transport/message.h"
 #include "card/transport/roce.h"
-#include "card/shown.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 #include "fabric/direct.h"
+#include "host/fault.h"
 
 enum step {
 	NEXT,   /* the WQE is done or in flight: go on */

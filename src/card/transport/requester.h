@@ -5,7 +5,8 @@
  */
 #pragma once
 
-#include "card/internal.h"
+#include "card/queue/objects.h"
+#include "card/transport/sides.h"
 #include "fabric/direct.h"
 
 static inline bool vb_sq_has_inflight(const struct vb_sq *sq)

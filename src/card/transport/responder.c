@@ -9,7 +9,7 @@
  * A refusal is a verdict: the syndrome to answer, what our own receive WQE completes with, and the
  * event the program gets.
  */
-#include "card/internal.h"
+#include "card/fault/fault.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -17,18 +17,23 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/barrier.h"
-#include "host/fault.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"
-#include "card/transport/dc.h"
 #include "card/memory/indirect.h"
-#include "card/transport/message.h"
+#include "card/memory/keys.h"
+#include "card/queue/counters.h"
+#include "card/queue/objects.h"
 #include "card/queue/receive.h"
 #include "card/shown.h"
+#include "card/transport/dc.h"
+#include "card/transport/message.h"
+#include "card/transport/sides.h"
+#include "card/transport/transport.h"
 #include "fabric/direct.h"
+#include "host/fault.h"
 #include "packet/frame/frame.h"
 
 _Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,

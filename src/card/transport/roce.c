@@ -19,9 +19,11 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "host/fault.h"
+#include "card/ether/ether.h"
+#include "card/queue/objects.h"
 #include "card/transport/message.h"
 #include "card/transport/requester.h"
+#include "host/fault.h"
 #include "packet/frame/bytes.h"
 
 enum {

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "card/internal.h"
+#include "card/queue/objects.h"
 
 enum { VB_ROCE_MOST = 256 }; /* frames of what the card moves at once; the rest is not shown */
 

@@ -17,8 +17,9 @@
  */
 #pragma once
 
-#include "card/internal.h"
+#include "card/queue/objects.h"
 #include "card/shown.h"
+#include "card/transport/transport.h"
 
 /* Other queues may use the CQ of the receives. */
 static inline void vb_run_share(void)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The tables of accessors.h that are the same for all providers. */
 #include "flow.h"
+
+#include "card/queue/qp.h"
 #include "objects.h"
 
 /* --- every device ----------------------------------------------------------------------------- */

@@ -14,6 +14,8 @@
 #include <netinet/ip.h>
 #include <stdio.h>
 
+#include "card/card.h"
+
 enum { FLOW_LABEL_MASK = 0xfffff };
 
 /* --- GIDs and Ethernet addresses -------------------------------------------------------------- */

@@ -9,6 +9,8 @@
  */
 #include "objects.h"
 
+#include "card/card.h"
+
 VB_PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct api_channel *channel;

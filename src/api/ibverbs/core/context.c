@@ -21,6 +21,10 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "card/ether/flow.h"
+#include "card/memory/mr.h"
+#include "card/queue/cq.h"
+#include "card/queue/qp.h"
+#include "card/queue/srq.h"
 
 /*
  * Of the contexts that a forked child has from its parent. A thread of the parent may have had the

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "card/queue/cq.h"
+
 enum { DBR_SIZE = 64 }; /* a cache line of its own: program and card write it */
 
 static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS |

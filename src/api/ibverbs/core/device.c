@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+#include "card/card.h"
+
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
 static struct api_device *devices;
 static unsigned int num_devices_found;

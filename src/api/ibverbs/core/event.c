@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "card/card.h"
 
 int api_event_queue_init(struct api_event_queue *queue)
 {

@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "card/memory/mr.h"
+
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 

@@ -30,7 +30,7 @@
 #include "api/edge.h"
 #include "base/lock.h"
 #include "base/util.h"
-#include "card/card.h"
+#include "card/queue/qp.h"
 #include "provider.h"
 
 /* --- event queues: what a program reads from a completion channel or from async_fd ------------ */

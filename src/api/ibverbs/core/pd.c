@@ -13,6 +13,7 @@
 #include <infiniband/mlx5dv.h>
 
 #include "base/env.h"
+#include "card/memory/mr.h"
 
 /* --- users of a handle ------------------------------------------------------------------------ */
 

@@ -2,6 +2,8 @@
 /* Which provider an adapter has: the one of its queue format. */
 #include "provider.h"
 
+#include "card/card.h"
+
 const struct api_provider *api_provider_of(const struct vb_adapter *adapter)
 {
 	static const struct api_provider *const providers[VB_FORMATS] = {

@@ -29,7 +29,7 @@
 
 #include "api/ibverbs/accessors.h"
 #include "base/util.h"
-#include "card/card.h"
+#include "card/queue/qp.h"
 
 struct api_ah;
 struct api_context;

@@ -11,6 +11,7 @@
 
 #include <unistd.h>
 
+#include "card/queue/qp.h"
 #include "wqe.h"
 
 enum { DBR_SIZE = 64 };

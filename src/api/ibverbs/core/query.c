@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+#include "card/queue/qp.h"
+
 #undef ibv_query_port
 
 enum {

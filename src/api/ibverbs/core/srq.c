@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include "card/queue/srq.h"
 #include "wqe.h"
 
 enum { DBR_SIZE = 64 };

@@ -11,6 +11,8 @@
  */
 #include "objects.h"
 
+#include "card/queue/qp.h"
+
 static int post_recv(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	return provider_of(wq->context)->post_recv(&to_wq(wq)->ibv, wr, bad_wr);

@@ -5,6 +5,8 @@
  */
 #include "mlx4.h"
 
+#include "card/card.h"
+
 enum { AV_GRH = 0x80, AV_FLOW_MASK = 0xfffff };
 
 void mlx4_ah_fill(struct api_ah *api, const struct vb_adapter *adapter,

@@ -5,6 +5,8 @@
  */
 #include "mlx4.h"
 
+#include "card/queue/cq.h"
+
 /*
  * Without the lock: a program may arm between start_poll() and end_poll(). The sequence number
  * counts fetched events. If an event waits to be fetched, the card ignores the arming, and that

@@ -5,6 +5,8 @@
  * This is the data path: nothing is allocated, only the CQ's own lock (and an SRQ's) is taken.
  */
 #include "api/ibverbs/core/loops.h"
+
+#include "card/card.h"
 #include "mlx4.h"
 
 /* --- one CQE ---------------------------------------------------------------------------------- */

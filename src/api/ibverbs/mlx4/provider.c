@@ -2,6 +2,8 @@
 /* The mlx4 provider: its table and its contexts, each with a doorbell page. */
 #include "mlx4.h"
 
+#include "card/queue/doorbell.h"
+
 static int context_open(struct api_context *ctx, void *private_data)
 {
 	return vb_uar_create(ctx->dev, &to_mlx4_context(ctx)->uar);

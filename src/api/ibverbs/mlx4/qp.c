@@ -10,6 +10,8 @@
  *	| sq: stride 256        | rq: 64 |        | rq: 128 | sq: 64      |
  */
 #include "api/ibverbs/core/loops.h"
+
+#include "card/queue/qp.h"
 #include "mlx4.h"
 
 enum { FETCH_AHEAD = 2048, LINE = 64, MIN_SQ_SHIFT = 6 };

@@ -10,6 +10,8 @@
  * never takes a WQE of the last round for a new one.
  */
 #include "api/ibverbs/core/loops.h"
+
+#include "card/queue/qp.h"
 #include "host/fault.h"
 #include "mlx4.h"
 

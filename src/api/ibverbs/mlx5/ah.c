@@ -2,6 +2,8 @@
 /* Address handles of an mlx5 card: the address vector of its datagram segments. */
 #include "mlx5.h"
 
+#include "card/card.h"
+
 static_assert(sizeof(struct mlx5_wqe_av) == 48, "address vector");
 
 enum { AV_GRH = 1u << 30, AV_SGID_SHIFT = 20, AV_FLOW_MASK = 0xfffff };

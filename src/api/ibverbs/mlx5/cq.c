@@ -6,6 +6,7 @@
 #include "cq.h"
 
 #include "base/env.h"
+#include "card/queue/cq.h"
 
 /* --- creation --------------------------------------------------------------------------------- */
 

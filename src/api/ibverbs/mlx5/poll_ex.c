@@ -7,6 +7,8 @@
  */
 #include "cqe.h"
 
+#include "card/card.h"
+
 static inline const struct mlx5_cqe64 *current(struct ibv_cq_ex *cq)
 {
 	return ex_to_cq(cq)->cur;

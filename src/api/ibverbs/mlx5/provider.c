@@ -2,8 +2,10 @@
 /* The mlx5 provider: its table and its contexts. */
 #include "mlx5.h"
 
-#include "host/trap/trap.h"
 #include "card/ether/flow.h"
+#include "card/queue/doorbell.h"
+#include "card/queue/qp.h"
+#include "host/trap/trap.h"
 
 /* The doorbell page is made when direct verbs first ask for it. */
 static char *uar_page(struct api_context *ctx)

@@ -8,7 +8,9 @@
  * is rounded up to a power of two, and the program is told what it got.
  */
 #include "api/ibverbs/core/loops.h"
+
 #include "card/ether/flow.h"
+#include "card/queue/qp.h"
 #include "mlx5.h"
 
 static_assert(sizeof(struct mlx5_wqe_ctrl_seg) == 16, "control segment");

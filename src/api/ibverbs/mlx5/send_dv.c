@@ -17,7 +17,7 @@
  */
 #include "sq.h"
 
-#include "card/card.h"
+#include "card/queue/qp.h"
 
 enum {
 	UMR_SEGS = sizeof(struct mlx5_wqe_umr_ctrl_seg) / SEG,

@@ -4,7 +4,7 @@
  * it has without waiting. The debugger is src/dpa/observe/debug.h, so the library is linked by its objects.
  */
 #undef FLEXIO_ALLOW_EXPERIMENTAL_API /* defined there */
-#include "../../src/api/flexio/internal.h"
+#include "../../src/api/flexio/process.h"
 #undef fail
 
 #include "bed.h"

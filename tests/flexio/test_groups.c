@@ -5,7 +5,7 @@
  * A store of its own: other tests must not run in our groups.
  */
 #undef FLEXIO_ALLOW_EXPERIMENTAL_API /* defined there */
-#include "../../src/api/flexio/internal.h"
+#include "../../src/api/flexio/process.h"
 #undef fail
 
 #include "bed.h"

@@ -3,7 +3,7 @@
  * Owns the accelerators of this program: one per adapter that has a process, shared by all its
  * processes there, gone with the last of them.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
  * it finds then counts from the next start of each thread without affinity. A thread in a group has
  * the EUs that the group had when the thread was made; the group cannot be destroyed meanwhile.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

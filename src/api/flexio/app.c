@@ -3,9 +3,11 @@
  * Owns apps: device programs by name, with a copy of their ELF file. Normally created before main()
  * by code that dpacc made.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
+
+#include "api/flexio/stream.h"
 
 static pthread_mutex_t apps_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct flexio_app *apps; /* in the order of creation */

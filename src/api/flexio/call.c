@@ -17,14 +17,17 @@
  * and of the part of a process that leads to them, is never freed, only used again; a slot that is
  * in no process stays busy, and one that has gone to another process is given back.
  */
-#include "internal.h"
-#include "dpa/observe/debug.h"
+#include "api/flexio/crash.h"
 
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "api/flexio/process.h"
+#include "api/flexio/stream.h"
+#include "dpa/observe/debug.h"
 
 /* The clock starts after the first slice: most calls end in it and never ask for the time. */
 #define FIRST_SLICE 20000

@@ -17,7 +17,7 @@
  * is busy until vb_worker_done() has seen the end of its task, which then is not counted any more.
  * So a queue is empty only when the last task has ended.
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -25,6 +25,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "api/flexio/process.h"
 #include "host/fault.h"
 
 #define WORKERS_MAX (HANDLER_CHUNK * HANDLER_CHUNKS) /* threads that a process can have */

@@ -5,11 +5,12 @@
  * A process that has crashed is shown as its thread was at the fault; that thread comes first, so
  * that a debugger begins with it. A process that lives goes on meanwhile (dpa/observe/snapshot.c).
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
+#include "api/flexio/process.h"
 #include "base/cancel.h"
 
 /* As Linux would have called it. */

@@ -4,7 +4,7 @@
  * where it wants to have them. A process has one choice at a time, its last one; what it does wrong
  * ends it, as the manual says, after a line of the log that says what was wrong.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include "card/card.h"
 #include "host/fault.h"

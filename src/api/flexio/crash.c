@@ -10,12 +10,13 @@
  * has none, words of the stack that point behind a call instruction are taken for return addresses
  * (dpa/observe/stack.c); then a function that has returned may be among them.
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "api/flexio/process.h"
 #include "base/cancel.h"
 
 enum { FRAMES = 8192, LINES_FIRST = 24, LINES_LAST = 8, SP = 2 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Owns the words for an address that device code failed at: which object it belongs to, or misses. */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <inttypes.h>
 
+#include "api/flexio/process.h"
 #include "card/memory/mr.h"
 
 #define ENTITY_SHIFT 48

@@ -9,11 +9,12 @@
  *	VERBATIM_DPA_DEBUG=wait         the same, and the first one waits for a debugger before it executes
  *	VERBATIM_DPA_DEBUG=wait:NAME    the same, and a tool that listens on NAME is told its token
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
+#include "api/flexio/process.h"
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"

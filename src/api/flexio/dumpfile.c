@@ -3,12 +3,13 @@
  * Owns the files of crash data and core dumps: where they are, and that nothing that lies there
  * already makes the program wait, or makes it write into somebody else's file.
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/flexio/process.h"
 #include "base/file.h"
 
 #define FALLBACK "/tmp"

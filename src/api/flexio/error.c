@@ -4,11 +4,12 @@
  * and tells every thread of the process to stop. Nothing here waits, because it runs in callbacks
  * of those threads. rtos.c decides which fault is fatal, and runs the error handler before.
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "api/flexio/process.h"
 #include "base/cancel.h"
 #include "base/file.h"
 

@@ -16,12 +16,14 @@
  * Entries are never freed before the process: a thread that has an activation id locks the entry
  * first and then checks whether it has a handler.
  */
-#include "internal.h"
-#include "object.h"
+#include "api/flexio/crash.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "api/flexio/process.h"
+#include "object.h"
 
 enum handler_state {
 	HANDLER_CREATED,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Owns the words for what a guest thread did last: its calls, doorbells, and where its runs began. */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <inttypes.h>
 

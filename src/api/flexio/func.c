@@ -3,7 +3,7 @@
  * Owns the functions of an app: what a host stub stands for. Registered under the app's mutex,
  * looked up without a lock; a function stays until the app goes.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

@@ -16,7 +16,9 @@
  *
  * A child of fork() has the set, and none of the threads that held pins and locks of it.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
+
+#include "api/flexio/stream.h"
 
 #define BUCKETS 1024
 

@@ -4,7 +4,7 @@
  * that lines of several threads do not mix. A line about a call that fails names the public
  * function.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdio.h>
 #include <unistd.h>

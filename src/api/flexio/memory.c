@@ -6,7 +6,8 @@
  * stack: a copy that reaches an unmapped address stops and fails, as on a card.
  */
 #include "host/fault.h"
-#include "internal.h"
+
+#include "api/flexio/process.h"
 
 /* ---- the heap ---- */
 

@@ -4,7 +4,7 @@
  * addresses, so device code and remote peers name the memory in the same way. Access rights are
  * independent: the rule of verbs that remote write needs local write does not hold here.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

@@ -14,7 +14,7 @@
  *
  * Files on disk are written as they are: they never block.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <poll.h>
 #include <stdio_ext.h>
@@ -23,6 +23,8 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "api/flexio/stream.h"
 
 /*
  * What a pipe takes whole when poll() says that it takes something; a terminal is only sure to have

@@ -9,7 +9,7 @@
  * programs to read. Values are not trusted: the number of a queue that this process did not make
  * rings nothing, and sets the thread's error number.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

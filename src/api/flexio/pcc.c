@@ -9,7 +9,7 @@
  * The table is host memory behind a window that device code can only read: what stands there was
  * said by a doorbell.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

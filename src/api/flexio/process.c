@@ -8,13 +8,15 @@
  * All of it ends below 2 GiB, so a larger heap leaves less room for threads. Heap and malloc pages
  * are reserved, not used, until somebody touches them.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/flexio/crash.h"
+#include "api/flexio/stream.h"
 #include "api/ibverbs/accessors.h"
 #include "card/queue/umem.h"
 

@@ -14,9 +14,9 @@
  */
 #pragma once
 
+#include "api/flexio/process.h"
 #include "api/ibverbs/accessors.h"
 #include "card/queue/srq.h"
-#include "internal.h"
 
 enum queue_kind {
 	QUEUE_CQ = 1,

@@ -11,7 +11,7 @@
  * log. process.recover_lock is held over the copy, so that nobody gets the memory before its
  * content is safe.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

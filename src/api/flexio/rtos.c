@@ -6,12 +6,14 @@
  * can become invalid at any time, because the memory may be the stack of another thread; so it is
  * accessed through host/fault.h only.
  */
-#include "internal.h"
+#include "api/flexio/crash.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "api/flexio/process.h"
+#include "api/flexio/stream.h"
 #include "base/file.h"
 #include "base/log.h"
 

@@ -27,14 +27,16 @@
  * over output either. put_lock keeps the records of one message together. All but put_lock tell a thread
  * that has them already: exit() in a signal handler, over a call of the same thread, leaves them alone.
  */
-#include "host/fault.h"
-#include "host/thread.h"
-#include "internal.h"
+#include "api/flexio/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
+
+#include "api/flexio/process.h"
+#include "host/fault.h"
+#include "host/thread.h"
 
 #define DATA_MIN 2048
 #define DATA_MAX (1UL << 30)

@@ -17,12 +17,14 @@
  *
  * stream.c calls all of this under the stream's lock, except for vb_tracer_print().
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "api/flexio/stream.h"
 
 #define BUFFERS TRACER_BUFFERS
 #define ARGS    6

@@ -7,7 +7,7 @@
  * outbox of that process that is set to the adapter, and by nobody else. An extension is the
  * process's right on another adapter; its id is also the device id that device code names.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

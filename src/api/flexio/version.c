@@ -2,7 +2,7 @@
 /*
  * Owns what the library says of itself and of the hardware: versions, models.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 /* The version set, + 1; 0: none yet. */
 static _Atomic uint64_t version_set;

@@ -19,7 +19,7 @@
  * Those come from the card while others may hold windows.lock and wait for them (vb_mr_unwatch), so
  * they take only the map's own lock, a leaf.
  */
-#include "internal.h"
+#include "api/flexio/process.h"
 
 #include <stdlib.h>
 

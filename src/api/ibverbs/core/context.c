@@ -362,13 +362,19 @@ static void close_context(struct ibv_context *context)
 {
 	VB_NO_CANCEL;
 	bool inherited = api_is_inherited(context);
+	int async_fd;
 
 	if (!inherited)
 		remove_left(to_context(context));
-	api_async_close(context, inherited);
+	async_fd = api_async_close(context, inherited);
 	close(context->cmd_fd);
 	context->cmd_fd = context->async_fd = -1;
 	api_context_put(context);
+	/*
+	 * Last, as in rdma-core: programs that stop waiting for it after the call (DPDK's net_mlx4 does)
+	 * have in between a descriptor that is not open, and a card takes its time to close.
+	 */
+	close(async_fd);
 }
 
 VB_PUBLIC int ibv_close_device(struct ibv_context *context)

@@ -315,22 +315,27 @@ void api_async_mute(struct ibv_context *context, struct api_async *async, bool m
 	vb_card_leave();
 }
 
-/* The program closes the context: what the card still tells of it is forgotten. */
-void api_async_close(struct ibv_context *context, bool inherited)
+/*
+ * The program closes the context: what the card still tells of it is forgotten. Returns async_fd, from
+ * now on silent, which the caller closes.
+ */
+int api_async_close(struct ibv_context *context, bool inherited)
 {
 	struct api_event_queue *queue = &to_context(context)->async;
+	int fd;
 
 	if (!inherited) {
 		vb_card_enter();
 		pthread_mutex_lock(&queue->mutex);
 		drop_unread(queue, NULL);
 	}
-	close(queue->fd);
+	fd = queue->fd;
 	queue->fd = -1;
 	if (!inherited) {
 		pthread_mutex_unlock(&queue->mutex);
 		vb_card_leave();
 	}
+	return fd;
 }
 
 /*

@@ -451,7 +451,7 @@ void api_event_queue_settle(struct api_event_queue *queue);
 int api_event_queue_wait(struct api_event_queue *queue);
 void api_async_event(void *arg, const struct vb_event *event);
 void api_async_mute(struct ibv_context *context, struct api_async *async, bool muted);
-void api_async_close(struct ibv_context *context, bool inherited);
+int api_async_close(struct ibv_context *context, bool inherited);
 void api_wait_acked(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond,
 		    const uint32_t *acked, uint32_t fetched);
 void api_acks_destroy(struct ibv_context *context, pthread_mutex_t *mutex, pthread_cond_t *cond);

@@ -8,6 +8,7 @@ A DPDK port needs a network interface of Ethernet, and the frames shall meet no 
 namespace of its own, with a veth pair for interfaces.
 """
 import argparse
+import glob
 import logging
 import os
 import re
@@ -147,7 +148,22 @@ class Testpmd:
         peers.poll_until(lambda: self.stats(port)['RX-packets'] >= count, 30,
                          f'testpmd: {count} frames at port {port}, of which came {self.stats(port)}')
 
+    def interrupts_served(self):
+        """Whether DPDK's thread of interrupts sleeps; what woke it up before is done then."""
+        for task in glob.glob(f'/proc/{self.process.pid}/task/*/stat'):
+            with open(task, encoding='ascii') as stat:
+                name, state = re.search(r'\((.*)\) (\S)', stat.read()).groups()
+            if name == 'eal-intr-thread':
+                return state == 'S'
+        raise peers.Failure('testpmd has no thread of interrupts')
+
     def quit(self):
+        """End it, one port after the other. The end of a port wakes the thread of interrupts, which then waits anew for
+        the descriptors of all others, and net_mlx4 closes async_fd before it takes it from that thread's list: where the
+        next port ends just then the thread panics with "Error adding fd", with a card of hardware as well."""
+        self.do('port stop all')
+        self.do('port close 0')
+        peers.poll_until(self.interrupts_served, self.host.world.seconds, 'testpmd: its thread of interrupts')
         self.process.stdin.write(b'quit\n')
         self.process.stdin.flush()
         if self.process.wait(self.host.world.seconds):

@@ -161,6 +161,10 @@ static void cancelled_patching(void)
 static void cancellation(void **state)
 {
 	in_child(cancelled_later, "first");
+#ifdef __SANITIZE_ADDRESS__
+	/* It keeps what it knows of the frames that such a cancellation leaves, and calls the next ones there wrong. */
+	skip();
+#endif
 	in_child(cancelled_anywhere, "off");
 	in_child(cancelled_anywhere, "first");
 	in_child(cancelled_patching, "first");

@@ -164,6 +164,7 @@ static void life(void **state)
 	kit_frame(MAC, 1);
 	kit_run(VB_STEER_NIC_TX);
 	assert_int_equal(kit.caught[0].len, kit.len + sizeof(header));
+	assert_ok(ibv_destroy_cq(kit.cq)); /* of one that is left the memory would stay */
 	assert_ok(ibv_close_device(kit.ctx));
 	free(kit.pd); /* its struct stays */
 	kit.ctx = NULL;

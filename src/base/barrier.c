@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 
 enum { SETTLE_NS = 10000000 };
 
@@ -39,12 +39,12 @@ bool vb_barrier_is_forbidden(void)
  */
 void vb_barrier_settle(void)
 {
-	uint64_t end = vb_now_ns() + SETTLE_NS;
+	uint64_t end = vb_machine_ns() + SETTLE_NS;
 
 	atomic_thread_fence(memory_order_seq_cst);
-	vb_sleep_ns(SETTLE_NS);
+	vb_pause_ns(SETTLE_NS);
 	/* A signal may have cut it short, or a filter have forbidden to sleep. */
-	while (vb_clock_replaced == NULL && vb_now_ns() < end)
+	while (vb_machine_ns() < end)
 		sched_yield();
 	atomic_thread_fence(memory_order_seq_cst);
 }

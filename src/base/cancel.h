@@ -14,17 +14,16 @@
  *
  * Neither helps where the cancellation of such a thread had begun before: at the end of open, read,
  * write or close libc then waits for the signal that carries it out, and in our handlers, which block
- * signals, for ever. So whatever a doorbell can reach calls the vb_sys_ functions, which are the system
- * calls and nothing else: patching, the events that a doorbell causes, looking for a peer, the log.
+ * signals, for ever. So whatever a doorbell can reach calls the vb_sys_ functions and those of time.h, which
+ * are the system calls and nothing else: patching, the events that a doorbell causes, looking for a peer, the
+ * log.
  */
 #pragma once
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
 static inline int vb_cancel_hold(void)
@@ -89,12 +88,4 @@ static inline ssize_t vb_sys_write(int fd, const void *from, size_t len)
 static inline ssize_t vb_sys_pwrite(int fd, const void *from, size_t len, off_t at)
 {
 	return syscall(SYS_pwrite64, fd, from, len, at);
-}
-
-/* Without waiting. */
-static inline int vb_sys_poll_now(struct pollfd *pfd)
-{
-	const struct timespec at_once = { 0 };
-
-	return (int)syscall(SYS_ppoll, pfd, 1, &at_once, NULL, 8);
 }

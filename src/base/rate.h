@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 
 enum { VB_RATE_LINES = 10 }; /* a second */
 

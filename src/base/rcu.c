@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/barrier.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mask.h"
@@ -131,7 +131,7 @@ struct vb_reader *vb_reader_find(void)
 			VB_READERS * (1 + SPARES));
 	/* A look-up without a section would be of freed memory. */
 	for (; !reader; reader = take_any())
-		vb_sleep_ns(LAST_PAUSE_NS);
+		vb_pause_ns(LAST_PAUSE_NS);
 	/* A signal handler may have come in between, and have found one. */
 	if (vb_reader) {
 		atomic_store_explicit(&reader->taken, 0, memory_order_release);
@@ -211,7 +211,7 @@ static void wait_for_readers(void)
 					vb_cpu_relax();
 					continue;
 				}
-				vb_sleep_ns(pause_ns);
+				vb_pause_ns(pause_ns);
 				if (pause_ns < LAST_PAUSE_NS)
 					pause_ns *= 2;
 			}

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/interfaces.h"
 #include "card/ether/ether.h"
 #include "card/fault/fault.h"

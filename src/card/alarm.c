@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "card/burst.h"
 #include "card/state.h"
 

@@ -15,9 +15,8 @@
  * A ring ends with its process. So a process that ends waits a little for those who have not read its
  * frames yet (vb_frame_linger): a frame whose send has completed is on the wire.
  */
-#include <time.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "fabric/peer.h"
 #include "fabric/state.h"
@@ -318,7 +317,7 @@ void vb_frame_linger(void)
 		drained = vb_frame_drained(false);
 		vb_read_unlock();
 		if (!drained)
-			nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+			vb_sleep_ns(LOOK_NS);
 	}
 }
 

@@ -14,14 +14,12 @@
 #include "fabric/peer.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/barrier.h"
@@ -245,7 +243,7 @@ void vb_peer_wake(struct vb_peer *peer)
 	if (state != VB_WAKE_POLLED && state != VB_WAKE_BUSY &&
 	    atomic_compare_exchange_strong_explicit(wake, &state, VB_WAKE_BUSY,
 						    memory_order_seq_cst, memory_order_seq_cst))
-		syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+		vb_futex_wake(wake, 1, VB_FUTEX_SHARED);
 }
 
 /*

@@ -29,7 +29,7 @@
 
 #include "host/shared/born.h"
 #include "base/cancel.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "host/fault.h"
 #include "host/heap.h"
 #include "base/log.h"
@@ -376,13 +376,19 @@ static bool is_polled(uint64_t now)
 	return true;
 }
 
+/* The deadline of a sleep of a tick at most. */
+static uint64_t tick_end(uint64_t until, uint64_t now)
+{
+	return until < now + TICK_NS ? until : now + TICK_NS;
+}
+
 /* The poller looks at the rings; timers and kicks are ours. */
-static void nap(uint64_t limit)
+static void nap(uint64_t until, uint64_t now)
 {
 	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
-	if (limit && !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
+	if (until > now && !atomic_load_explicit(&vb_fabric.kicked, memory_order_seq_cst) &&
 	    !atomic_load_explicit(&vb_fabric.stop, memory_order_seq_cst))
-		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_POLLED, limit < TICK_NS ? limit : TICK_NS);
+		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_POLLED, tick_end(until, now));
 	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
 }
 
@@ -426,7 +432,7 @@ static bool reader_is_quick(void)
  * Nobody polls: sleep until a peer, a kick or the next timer wakes us. The reader of a ring may leave
  * packets in it, and wakes nobody: where there is one, for a tick at most.
  */
-static void rest(uint64_t limit)
+static void rest(uint64_t until, uint64_t now)
 {
 	uint32_t state = atomic_load_explicit(wake_word(), memory_order_seq_cst);
 	enum left left;
@@ -439,18 +445,13 @@ static void rest(uint64_t limit)
 		return;
 	atomic_store_explicit(&vb_fabric.resting, true, memory_order_seq_cst);
 	retry_blocked();
-	if (limit && nothing_left(&left))
+	if (until > now && nothing_left(&left))
 		vb_wait_sleep(&vb_fabric.wait, VB_WAKE_SLEEP,
-			      left == LEFT_BEING_READ && limit > TICK_NS ? TICK_NS : limit);
+			      left == LEFT_BEING_READ ? tick_end(until, now) : until);
 	atomic_store_explicit(&vb_fabric.resting, false, memory_order_seq_cst);
 	state = VB_WAKE_SLEEP;
 	atomic_compare_exchange_strong_explicit(wake_word(), &state, VB_WAKE_BUSY,
 						memory_order_seq_cst, memory_order_seq_cst);
-}
-
-static uint64_t time_until(uint64_t when, uint64_t now)
-{
-	return when == UINT64_MAX ? UINT64_MAX : when > now ? when - now : 0;
 }
 
 /*
@@ -537,9 +538,9 @@ static void *background(void *arg)
 		if (__builtin_expect(vb_heap_due() != UINT64_MAX, 0))
 			timer = return_heap(timer);
 		if (polled)
-			nap(time_until(timer, vb_now_ns()));
+			nap(timer, vb_now_ns());
 		else if (!any && vb_fabric.sink->pending(true) != VB_PENDING_RUNNABLE)
-			rest(time_until(timer, vb_now_ns()));
+			rest(timer, vb_now_ns());
 	}
 	return NULL;
 }

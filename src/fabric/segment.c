@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/barrier.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/log.h"
 #include "fabric/state.h"
 
@@ -211,7 +211,7 @@ static void wait_more(struct patience *p, uint32_t slot)
 			(int)info.pid);
 		p->said = true;
 	}
-	vb_sleep_ns(p->pause_ns);
+	vb_pause_ns(p->pause_ns);
 	if (p->pause_ns < LAST_PAUSE_NS)
 		p->pause_ns *= 2;
 }

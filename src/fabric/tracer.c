@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "host/fault.h"
 #include "base/lock.h"
 #include "base/log.h"

@@ -4,14 +4,13 @@
  * looked up again, so that a peer that changes its directories later moves nothing.
  */
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "fabric/fabric.h"
 #include "fabric/segment.h"
 
@@ -201,7 +200,7 @@ int vb_fabric_ask(const struct vb_slot_info *info)
 	atomic_fetch_add_explicit(&view.head->asked, 1, memory_order_seq_cst);
 	if (atomic_compare_exchange_strong_explicit(&view.head->wake, &sleeping, VB_WAKE_BUSY,
 						    memory_order_seq_cst, memory_order_seq_cst))
-		syscall(SYS_futex, &view.head->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+		vb_futex_wake(&view.head->wake, 1, VB_FUTEX_SHARED);
 	vb_view_close(&view);
 	return 0;
 }

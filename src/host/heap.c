@@ -5,7 +5,7 @@
 #include <malloc.h>
 #include <stdatomic.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 
 enum {
 	MANY = 4 << 20,       /* bytes that are worth it */

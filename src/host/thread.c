@@ -20,7 +20,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "host/fault.h"
 #include "base/lock.h"
 #include "host/rights.h"
@@ -39,6 +38,7 @@ const struct vb_thread_attr vb_thread_detached = { .detached = true };
 enum { IDLE, ASKED, ACTS };
 
 static const uint64_t patience = 2000000000; /* for one that does not answer, ns */
+enum { LOOK_NS = 1000000000 };
 
 struct thread {
 	void *(*run)(void *arg);
@@ -161,22 +161,22 @@ static bool thread_await(struct thread *thread, uint64_t until)
 	uint32_t state;
 
 	while ((state = atomic_load_explicit(&thread->state, memory_order_acquire)) != IDLE) {
-		uint64_t now = vb_now_ns();
-		struct timespec left = { .tv_sec = 1 };
+		uint64_t now = vb_machine_ns();
 
 		if (now >= until && state == ASKED &&
 		    atomic_compare_exchange_strong_explicit(&thread->state, &state, IDLE,
 							    memory_order_acq_rel,
 							    memory_order_acquire))
 			return false;
-		syscall(SYS_futex, &thread->state, FUTEX_WAIT_PRIVATE, state, &left, NULL, 0);
+		vb_futex_wait_until(VB_MACHINE_TIME, &thread->state, state, VB_FUTEX_PRIVATE,
+				    now + LOOK_NS);
 	}
 	return true;
 }
 
 bool vb_thread_run_in_all(void (*act)(void *arg), void *arg)
 {
-	uint64_t until = vb_now_ns() + patience;
+	uint64_t until = vb_machine_ns() + patience;
 	sigset_t before;
 	bool all = true;
 
@@ -205,7 +205,7 @@ static void thread_act(struct thread *thread)
 		return;
 	list.act(list.arg);
 	atomic_store_explicit(&thread->state, IDLE, memory_order_release);
-	syscall(SYS_futex, &thread->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	vb_futex_wake(&thread->state, 1, VB_FUTEX_PRIVATE);
 	errno = err;
 }
 

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the futex, and the thread that waits for descriptors. See wait.h.
+ * Owns the wake word's futex, and the thread that waits for descriptors. See wait.h.
  */
 #include "host/wait.h"
 #include "base/cancel.h"
+#include "base/time.h"
 #include "host/thread.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 void vb_wait_init(struct vb_wait *wait, void (*wake)(void *arg), void *arg)
@@ -23,18 +21,14 @@ void vb_wait_init(struct vb_wait *wait, void (*wake)(void *arg), void *arg)
 	pthread_mutex_init(&wait->lock, NULL);
 }
 
-void vb_wait_sleep(struct vb_wait *wait, uint32_t value, uint64_t timeout_ns)
+void vb_wait_sleep(struct vb_wait *wait, uint32_t value, uint64_t until)
 {
-	struct timespec ts = { (time_t)(timeout_ns / 1000000000u),
-			       (long)(timeout_ns % 1000000000u) };
-
-	syscall(SYS_futex, wait->word, FUTEX_WAIT, value, timeout_ns == UINT64_MAX ? NULL : &ts,
-		NULL, 0);
+	vb_futex_wait_until(vb_time_card(), wait->word, value, VB_FUTEX_SHARED, until);
 }
 
 void vb_wait_wake(struct vb_wait *wait)
 {
-	syscall(SYS_futex, wait->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	vb_futex_wake(wait->word, 1, VB_FUTEX_SHARED);
 }
 
 /* --- descriptors ------------------------------------------------------------------------------ */
@@ -54,7 +48,7 @@ static void *watch(void *arg)
 
 	prctl(PR_SET_NAME, "verbatim-wait");
 	for (;;) {
-		if (epoll_wait(wait->epoll, &event, 1, -1) != 1)
+		if (vb_epoll_until(vb_time_card(), wait->epoll, &event, 1, VB_NEVER) != 1)
 			continue;
 		if (event.data.fd == wait->stop)
 			return NULL;

@@ -37,8 +37,8 @@ struct vb_wait {
 void vb_wait_init(struct vb_wait *wait, void (*wake)(void *arg), void *arg);
 /* Nobody sleeps any more. The descriptors stay open. */
 void vb_wait_destroy(struct vb_wait *wait);
-/* Sleep while *word is value, at most this long (UINT64_MAX: for ever). May return early. */
-void vb_wait_sleep(struct vb_wait *wait, uint32_t value, uint64_t timeout_ns);
+/* Sleep while *word is value, until then in the card's time (VB_NEVER). May return early. */
+void vb_wait_sleep(struct vb_wait *wait, uint32_t value, uint64_t until);
 /* Wake one who sleeps. */
 void vb_wait_wake(struct vb_wait *wait);
 /* Watch a descriptor: 0 or -errno. */

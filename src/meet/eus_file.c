@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "meet/registry_dir.h"
@@ -128,7 +128,7 @@ int vb_eus_store_open(struct vb_eus_store *store, bool change, bool make)
 		ret = try_open(store, root, change, make);
 		if ((ret != -EWOULDBLOCK && ret != -ESTALE && ret != -EINTR) || vb_now_ns() > end)
 			break;
-		vb_sleep_ns(pause);
+		vb_pause_ns(pause);
 		pause = pause < 5000000 ? pause * 2 : pause;
 	}
 	close(root);

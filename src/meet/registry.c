@@ -45,7 +45,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "host/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -161,7 +161,7 @@ static bool wait_more(struct patience *p)
 {
 	if (vb_now_ns() >= p->end)
 		return false;
-	vb_sleep_ns((uint64_t)p->pause_ns);
+	vb_pause_ns((uint64_t)p->pause_ns);
 	if (p->pause_ns < 5000000)
 		p->pause_ns *= 2;
 	return true;

@@ -72,6 +72,8 @@ int bare_open(struct bare *bare, enum ibv_qp_type type)
 
 	memset(bare, 0, sizeof(*bare));
 	bare->type = type;
+	bare->timeout = 8;
+	bare->retry_cnt = 1;
 	bare->memory = pages(BARE_MEMORY);
 	bare->sq = pages(BARE_BLOCKS * 64);
 	bare->rq = pages(BARE_RECVS * 64);
@@ -117,7 +119,6 @@ void bare_close(struct bare *bare)
 	free(bare->cq_dbr);
 }
 
-/* A receiver that is not ready is an error at once, so that nothing waits for a timer. */
 static int to_rts(struct bare *bare, uint32_t qpn)
 {
 	struct ibv_qp_attr attr = { .port_num = 1,
@@ -125,8 +126,10 @@ static int to_rts(struct bare *bare, uint32_t qpn)
 				    .path_mtu = IBV_MTU_1024,
 				    .max_rd_atomic = 4,
 				    .max_dest_rd_atomic = 4,
-				    .timeout = 8,
-				    .retry_cnt = 1,
+				    .timeout = bare->timeout,
+				    .retry_cnt = bare->retry_cnt,
+				    .rnr_retry = bare->rnr_retry,
+				    .min_rnr_timer = bare->min_rnr_timer,
 				    .dest_qp_num = qpn,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;

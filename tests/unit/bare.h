@@ -32,6 +32,8 @@ struct bare {
 	uint32_t pi; /* send blocks posted */
 	uint32_t recv_pi;
 	uint32_t ci; /* CQEs taken */
+	/* Of the next bare_connect(), as in struct ibv_qp_attr. As opened, a receiver that is not ready is an error at once. */
+	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer;
 };
 
 /* 0 or -errno. */

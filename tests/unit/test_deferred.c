@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/alarm.h"
@@ -223,17 +223,21 @@ static void run_alarms(void)
 
 static _Atomic uint64_t test_now = 1000;
 
-static uint64_t read_now(void)
+static uint64_t read_now(struct vb_time *time)
 {
+	(void)time;
 	return atomic_load(&test_now);
 }
+
+static const struct vb_time_ops test_time_ops = { .now = read_now };
+static struct vb_time test_time = { &test_time_ops };
 
 static void test_next_alarm(void **state)
 {
 	struct queue queue = { .alarm = { .lock = &queue.lock, .look = look } };
 
 	(void)state;
-	atomic_store(&vb_clock_replaced, read_now);
+	atomic_store(&vb_time_replaced, &test_time);
 	assert_true(vb_alarm_next() == UINT64_MAX);
 	set(&queue, 5000);
 	assert_int_equal(vb_alarm_next(), 5000);
@@ -259,7 +263,7 @@ static void test_next_alarm(void **state)
 	atomic_store(&test_now, 30000);
 	run_alarms();
 	assert_int_equal(queue.looks, 2);
-	atomic_store(&vb_clock_replaced, NULL);
+	atomic_store(&vb_time_replaced, NULL);
 }
 
 /* Threads set alarms that are due at once, and look by themselves: afterwards there is none that was not looked at. */

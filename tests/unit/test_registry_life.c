@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #include "../programs/common.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "registry_kit.h"
 
 #ifndef CLONE_NEWTIME
@@ -377,11 +377,15 @@ static struct shared_clock {
 	_Atomic uint64_t now, looks;
 } * shared_clock;
 
-static uint64_t look_at_clock(void)
+static uint64_t look_at_clock(struct vb_time *time)
 {
+	(void)time;
 	atomic_fetch_add(&shared_clock->looks, 1);
 	return atomic_load(&shared_clock->now);
 }
+
+static const struct vb_time_ops shared_time_ops = { .now = look_at_clock };
+static struct vb_time shared_time = { &shared_time_ops };
 
 /* Let so much time pass that the one that waits asks who has the lock, and wait until it has, or has given up. */
 static void let_time_pass(pid_t waiter)
@@ -420,7 +424,7 @@ static int others_come_first(void)
 	holder = hold_lock();
 	waiter = fork();
 	if (waiter == 0) {
-		atomic_store(&vb_clock_replaced, look_at_clock);
+		atomic_store(&vb_time_replaced, &shared_time);
 		_exit(join());
 	}
 	let_time_pass(waiter);

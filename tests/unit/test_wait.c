@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/time.h"
 #include "host/wait.h"
 
 enum { AWAKE, ASLEEP, ROUNDS = 2000 };
@@ -67,7 +68,7 @@ static void test_word(void **state)
 	vb_wait_sleep(&bed->wait, ASLEEP, UINT64_MAX);
 	/* Time ends it. */
 	atomic_store(bed->word, ASLEEP);
-	vb_wait_sleep(&bed->wait, ASLEEP, 1000000);
+	vb_wait_sleep(&bed->wait, ASLEEP, vb_now_ns() + 1000000);
 	assert_int_equal(atomic_load(bed->word), ASLEEP);
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/cancel.h"
 #include "base/lock.h"
+#include "base/time.h"
 #include "card/queue/eq.h"
 #include "card/queue/listen.h"
 #include "devx_bits.h"
@@ -114,7 +115,8 @@ static void count_one(int fd)
 	struct pollfd pfd = { .fd = fd, .events = POLLOUT };
 	const uint64_t one = 1;
 
-	if (vb_sys_poll_now(&pfd) != 1 || vb_sys_write(fd, &one, sizeof(one)) < 0)
+	if (vb_poll_until(VB_MACHINE_TIME, &pfd, 1, 0, NULL) != 1 ||
+	    vb_sys_write(fd, &one, sizeof(one)) < 0)
 		return;
 }
 

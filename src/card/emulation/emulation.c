@@ -21,7 +21,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "card/device.h"
 #include "card/queue/cq.h"

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "card/device.h"
 #include "card/ether/ether.h"

@@ -20,13 +20,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rcu.h"
+#include "base/time.h"
 #include "card/ether/ether.h"
 #include "card/fault/fault.h"
 #include "host/thread.h"
@@ -87,7 +87,8 @@ static bool wait_for(const struct vb_wire *wire, bool frames, int timeout_ms)
 	struct pollfd fd = { .fd = frames ? wire->file.fd : -1, .events = POLLIN };
 
 	while (!atomic_load_explicit(&wire->stop, memory_order_acquire) && timeout_ms > 0) {
-		if (poll(&fd, 1, LOOK_MS) > 0)
+		if (vb_poll_until(VB_MACHINE_TIME, &fd, 1, vb_machine_ns() + LOOK_MS * 1000000ull,
+				  NULL) > 0)
 			break;
 		timeout_ms -= LOOK_MS;
 	}
@@ -116,7 +117,7 @@ static enum vb_frame_may may_take(void)
 	may = vb_cable_may_send(VB_FRAME_MAX);
 	vb_read_unlock();
 	if (may == VB_FRAME_WAITS)
-		nanosleep(&(struct timespec){ .tv_nsec = ROOM_NS }, NULL);
+		vb_pause_ns(ROOM_NS);
 	return may;
 }
 

@@ -26,12 +26,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "control/ask/peer.h"
@@ -164,7 +162,7 @@ static int take_peer(const struct vb_file *file, int *waited_ms)
 
 	*waited_ms = fd < 0 ? *waited_ms + FULL_MS : 0;
 	if (fd < 0)
-		vb_sleep_ns(FULL_MS * 1000000ull);
+		vb_pause_ns(FULL_MS * 1000000ull);
 	return fd;
 }
 
@@ -179,7 +177,9 @@ static void *listen_main(void *arg)
 	pthread_mutex_unlock(&vb_card.inject.lock);
 	for (;;) {
 		struct pollfd ready = { .fd = file.fd, .events = POLLIN };
-		int n = poll(&ready, 1, IDLE_MS), fd;
+		int n = vb_poll_until(VB_MACHINE_TIME, &ready, 1,
+				      vb_machine_ns() + IDLE_MS * 1000000ull, NULL);
+		int fd;
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -276,12 +276,7 @@ static void *script_main(void *arg)
 
 	prctl(PR_SET_NAME, "verbatim-inject");
 	while (script->next < script->count) {
-		uint64_t at = script->start + script->faults[script->next].at_ns, now = vb_now_ns();
-		struct timespec wait = { .tv_sec = (time_t)((at - now) / 1000000000),
-					 .tv_nsec = (long)((at - now) % 1000000000) };
-
-		if (at > now)
-			nanosleep(&wait, NULL);
+		vb_sleep_until(vb_time_card(), script->start + script->faults[script->next].at_ns);
 		run_due(script, vb_now_ns() - script->start);
 	}
 	script_free(script);
@@ -366,7 +361,7 @@ static int connect_to(const struct vb_slot_info *info)
 			ret = -EPERM; /* somebody else has taken the name */
 			break;
 		}
-		usleep(RETRY_MS * 1000);
+		vb_pause_ns(RETRY_MS * 1000000ull);
 	}
 	close(fd);
 	return ret ? ret : -ETIMEDOUT;

@@ -31,18 +31,17 @@
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/rate.h"
 #include "base/rcu.h"
+#include "base/time.h"
 #include "host/trap/trap.h"
 #include "base/util.h"
 
@@ -136,7 +135,7 @@ static bool take(struct vb_hbl_fifo *fifo, bool consuming, uint32_t entry[4])
 	}
 	vb_unlock(&fifo->lock);
 	if (unlikely(wake))
-		syscall(SYS_futex, &fifo->room, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+		vb_futex_wake(&fifo->room, INT_MAX, VB_FUTEX_PRIVATE);
 	return any;
 }
 
@@ -296,7 +295,7 @@ static void wait_for_room(struct vb_hbl_fifo *fifo)
 	if (fifo->consuming) {
 		fifo->waiting++;
 		vb_unlock(&fifo->lock);
-		syscall(SYS_futex, &fifo->room, FUTEX_WAIT_PRIVATE, room, NULL, NULL, 0);
+		vb_futex_wait_until(vb_time_card(), &fifo->room, room, VB_FUTEX_PRIVATE, VB_NEVER);
 		vb_lock(&fifo->lock);
 		fifo->waiting--;
 	} else {

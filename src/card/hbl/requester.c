@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "host/fault.h"
 #include "base/util.h"
 

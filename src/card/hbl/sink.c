@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "base/util.h"
 

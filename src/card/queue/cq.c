@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/device.h"
@@ -326,7 +326,7 @@ static void write_cqe(struct vb_cq *cq, struct vb_completion *completion)
 static uint64_t time_of_day(void)
 {
 	enum { SECOND = 1000000000 };
-	uint64_t ns = vb_clock_read(CLOCK_REALTIME);
+	uint64_t ns = vb_wall_ns();
 
 	return ns / SECOND << 32 | ns % SECOND;
 }

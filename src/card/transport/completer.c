@@ -10,7 +10,7 @@
  */
 #include "card/transport/requester.h"
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/util.h"
 #include "card/fault/fault.h"
 #include "card/queue/counters.h"

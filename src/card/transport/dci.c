@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "card/fault/fault.h"
 #include "card/queue/objects.h"
 #include "card/queue/qp.h"

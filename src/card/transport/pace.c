@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "card/device.h"
 #include "card/queue/objects.h"
 #include "card/queue/qp.h"

@@ -24,7 +24,7 @@
 
 #include <errno.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/rcu.h"
 #include "base/util.h"
 #include "card/ether/ether.h"

@@ -17,6 +17,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/time.h"
 #include "base/barrier.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "card/queue/objects.h"
 
 enum { VB_ROCE_MOST = 256 }; /* frames of what the card moves at once; the rest is not shown */

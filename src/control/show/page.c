@@ -20,12 +20,11 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "meet/registry.h"
 #include "host/signals.h"
-#include "control/show/ticks.h"
 
 /* Entries of a first chunk, and how many there may be in all. */
 static const struct kind {
@@ -137,7 +136,7 @@ static int page_map(struct vb_monitor_page *page)
 	header->slot = self.slot;
 	header->generation = self.generation;
 	header->pid = (uint32_t)self.pid;
-	vb_monitor_moment(&header->base_ticks, &header->base_ns);
+	vb_ticks_moment(&header->base_ticks, &header->base_ns);
 	page->slot = self.slot;
 	page->size = 2 * VB_MONITOR_PAGE;
 	page->header = header;

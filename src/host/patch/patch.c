@@ -36,7 +36,6 @@ struct vb_patch_bounds vb_patch_bounds;
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -44,6 +43,7 @@ struct vb_patch_bounds vb_patch_bounds;
 #include "host/fault.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "host/signals.h"
 
 #ifndef MFD_EXEC
@@ -216,12 +216,10 @@ uintptr_t vb_patch_strayed(uintptr_t rip)
 /* Whoever is waited for may have a lower priority: then only a sleep lets it run. */
 static void wait_a_little(unsigned int tries)
 {
-	const struct timespec time = { .tv_nsec = 20000 };
-
 	if (tries < YIELDS)
 		sched_yield();
 	else
-		syscall(SYS_nanosleep, &time, NULL); /* libc's would be a cancellation point */
+		vb_pause_ns(20000);
 }
 
 /* Waits until the bytes are not being changed; which change was the last one. */

@@ -34,7 +34,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -42,6 +41,7 @@
 #include "host/fault.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/time.h"
 #include "host/patch/patch.h"
 #include "host/signals.h"
 #include "host/patch/sites.h"
@@ -680,7 +680,6 @@ bool vb_trap_direct(struct vb_store_regs *regs, struct vb_tramp *tramp)
 static void settle(void)
 {
 	uint32_t count = atomic_load_explicit(&num_regions, memory_order_acquire);
-	const struct timespec time = { .tv_nsec = 1000000 };
 	int tries = 0;
 
 	for (uint32_t i = 0; i < count; i++)
@@ -689,7 +688,7 @@ static void settle(void)
 			if (tries++ < SETTLE_YIELDS)
 				sched_yield();
 			else
-				syscall(SYS_nanosleep, &time, NULL); /* no cancellation point */
+				vb_pause_ns(1000000);
 		}
 }
 

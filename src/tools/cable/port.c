@@ -7,10 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "card/card.h"
 #include "tools/cable/cable.h"
 
@@ -119,8 +118,5 @@ uint64_t cable_wall_at(uint64_t ns)
 
 uint64_t cable_wall_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return vb_wall_ns();
 }

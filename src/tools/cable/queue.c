@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "tools/cable/cable.h"
 
 enum { ALIGN = 16 };
@@ -199,13 +199,6 @@ void queue_pop(struct queue *q)
 	atomic_store_explicit(&q->head, head, memory_order_release);
 }
 
-static int time_to_hold(const struct queue *q)
-{
-	uint64_t age = q->held ? vb_now_ns() - q->heap[0]->ns : 0;
-
-	return !q->held ? -1 : age < QUEUE_HOLD_NS ? (int)((QUEUE_HOLD_NS - age) / 1000000) + 1 : 0;
-}
-
 void queue_wait(struct queue *q)
 {
 	struct pollfd fd = { .fd = q->ready, .events = POLLIN };
@@ -214,7 +207,8 @@ void queue_wait(struct queue *q)
 	atomic_store_explicit(&q->asleep, 1, memory_order_seq_cst);
 	if (q->looked == atomic_load_explicit(&q->published, memory_order_seq_cst) &&
 	    !cable_stopped())
-		poll(&fd, 1, time_to_hold(q));
+		vb_poll_until(vb_time_card(), &fd, 1,
+			      q->held ? q->heap[0]->ns + QUEUE_HOLD_NS : VB_NEVER, NULL);
 	atomic_store_explicit(&q->asleep, 0, memory_order_relaxed);
 	eventfd_read(q->ready, &value);
 }

@@ -16,10 +16,9 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/time.h"
 #include "packet/frame/frame.h"
 #include "tools/cable/cable.h"
 
@@ -307,19 +306,12 @@ static void show_progress(struct replay *r, bool last)
 			r->bytes);
 }
 
-static void sleep_ns(uint64_t ns)
-{
-	struct timespec time = { .tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND) };
-
-	nanosleep(&time, NULL);
-}
-
 static void wait_until_due(struct replay *r)
 {
 	uint64_t now;
 
 	while (!cable_stopped() && (now = vb_now_ns()) < r->due) {
-		sleep_ns(r->due - now < LONGEST_SLEEP_NS ? r->due - now : LONGEST_SLEEP_NS);
+		vb_sleep_ns(r->due - now < LONGEST_SLEEP_NS ? r->due - now : LONGEST_SLEEP_NS);
 		show_progress(r, false);
 	}
 }
@@ -341,7 +333,7 @@ static void wait_for_room(struct replay *r, uint32_t len)
 	uint64_t end = vb_now_ns() + PATIENCE_NS;
 
 	while (!cable_stopped() && !vb_cable_has_room(r->dev, len, vb_now_ns() >= end))
-		sleep_ns(ROOM_PAUSE_NS);
+		vb_sleep_ns(ROOM_PAUSE_NS);
 }
 
 /* --- replaying -------------------------------------------------------------------------------- */
@@ -407,7 +399,7 @@ static void wait_until_taken(struct replay *r)
 	uint64_t end = vb_now_ns() + FAREWELL_NS;
 
 	while (!vb_cable_drained(r->dev, false) && vb_now_ns() < end)
-		sleep_ns(ROOM_PAUSE_NS);
+		vb_sleep_ns(ROOM_PAUSE_NS);
 }
 
 static void print_end(struct replay *r)

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "base/util.h"
 #include "dpa/cpu/cpu.h"
 #include "dpa/cpu/jit/jit.h"
@@ -451,18 +452,3 @@ void vb_show_out(struct vb_dpa_thread *thread, struct show *show, uint64_t ticks
 
 /* By the host thread that is about to run it: take the snapshot that is wanted. */
 void vb_snapshot_answer(struct vb_dpa_thread *thread);
-
-/* ---- ticks.c ---- */
-
-uint64_t vb_dpa_now_ns(void);
-void vb_dpa_ticks_begin(void); /* before the first tick is counted */
-uint64_t vb_dpa_ticks_to_ns(uint64_t ticks);
-
-static inline uint64_t vb_dpa_ticks(void)
-{
-#if defined(__x86_64__)
-	return __builtin_ia32_rdtsc();
-#else
-	return vb_dpa_now_ns();
-#endif
-}

@@ -33,11 +33,9 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,7 +110,7 @@ int vb_dpa_create(const struct vb_dpa_attr *attr, struct vb_dpa **dpa)
 		return -ENOMEM;
 	}
 	atomic_store_explicit(&d->pool_size, d->neus, memory_order_relaxed);
-	vb_dpa_ticks_begin();
+	vb_ticks_begin();
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->turn, NULL);
 	*dpa = d;
@@ -137,7 +135,7 @@ static bool box_put(struct worker *w, enum box from, uintptr_t value)
 						     memory_order_seq_cst, memory_order_relaxed))
 		return false;
 	if (from == BOX_SLEEPING)
-		syscall(SYS_futex, box_futex(w), FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		vb_futex_wake(box_futex(w), 1, VB_FUTEX_PRIVATE);
 	return true;
 }
 
@@ -239,7 +237,7 @@ int vb_dpa_eu_counters(struct vb_dpa *dpa, unsigned int eu, struct vb_dpa_eu_cou
 	*out = (struct vb_dpa_eu_counters){
 		.slices = dpa->eus[eu].slices,
 		.instructions = dpa->eus[eu].instructions,
-		.busy_ns = vb_dpa_ticks_to_ns(dpa->eus[eu].busy_ticks),
+		.busy_ns = vb_ticks_to_ns(dpa->eus[eu].busy_ticks),
 	};
 	pthread_mutex_unlock(&dpa->lock);
 	return 0;
@@ -436,7 +434,7 @@ static void box_take(struct worker *w)
 /* Until the box is filled, or the spinning has lasted long enough. */
 static bool box_spin(struct worker *w)
 {
-	uint64_t until = vb_dpa_now_ns() + w->dpa->spin_us * 1000ULL;
+	uint64_t until = vb_machine_ns() + w->dpa->spin_us * 1000ULL;
 
 	do {
 		for (unsigned int i = 0; i < 64; i++) {
@@ -446,7 +444,7 @@ static bool box_spin(struct worker *w)
 		}
 		if (w->dpa->poll)
 			w->dpa->poll(w->dpa->poll_arg);
-	} while (vb_dpa_now_ns() < until);
+	} while (vb_machine_ns() < until);
 	return false;
 }
 
@@ -460,8 +458,8 @@ static void worker_idle(struct worker *w)
 	if (!w->dpa->spin_us || !box_spin(w)) {
 		if (atomic_compare_exchange_strong(&w->box, &spinning, BOX_SLEEPING))
 			while (atomic_load_explicit(&w->box, memory_order_relaxed) == BOX_SLEEPING)
-				syscall(SYS_futex, box_futex(w), FUTEX_WAIT_PRIVATE, BOX_SLEEPING,
-					NULL, NULL, 0);
+				vb_futex_wait_until(vb_time_card(), box_futex(w), BOX_SLEEPING,
+						    VB_FUTEX_PRIVATE, VB_NEVER);
 	}
 	/* The line that the starter wrote, while we take the lock. */
 	value = atomic_load_explicit(&w->box, memory_order_relaxed);
@@ -534,16 +532,13 @@ int vb_dpa_eu_hamper(struct vb_dpa *dpa, unsigned int eu, unsigned int slow)
  */
 static bool passes(struct vb_dpa *dpa, struct eu *eu)
 {
-	struct timespec wait = { .tv_nsec = (long)(eu->last_ns < SKIP_MAX_NS ? eu->last_ns
-									     : SKIP_MAX_NS) };
-
 	if (!eu->slow || !eu->skips)
 		return false;
 	eu->skips--;
 	list_push(dpa, eu);
 	if (dpa->nready == 1) {
 		pthread_mutex_unlock(&dpa->lock);
-		nanosleep(&wait, NULL);
+		vb_sleep_ns(eu->last_ns < SKIP_MAX_NS ? eu->last_ns : SKIP_MAX_NS);
 		pthread_mutex_lock(&dpa->lock);
 	}
 	return true;
@@ -557,7 +552,7 @@ static void count_slice(struct eu *eu, struct vb_dpa_thread *thread, uint64_t in
 	eu->busy_ticks += thread->busy_ticks - busy;
 	if (__builtin_expect(eu->slow, 0)) {
 		eu->skips = eu->slow - 1;
-		eu->last_ns = vb_dpa_ticks_to_ns(thread->busy_ticks - busy);
+		eu->last_ns = vb_ticks_to_ns(thread->busy_ticks - busy);
 	}
 }
 

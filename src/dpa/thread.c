@@ -158,7 +158,6 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 {
 	static const struct vb_dpa_thread_attr defaults;
 	struct vb_dpa_thread *t;
-	pthread_condattr_t clock;
 	int err;
 
 	attr = attr ? attr : &defaults;
@@ -177,10 +176,7 @@ int vb_dpa_thread_create(struct vb_dpa_process *process, const struct vb_dpa_thr
 	t->shown = attr->shown;
 	vb_shown_counting_begin(&t->counting, t->shown);
 	snprintf(t->name, sizeof(t->name), "%s", attr->name ? attr->name : "");
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&t->changed, &clock);
-	pthread_condattr_destroy(&clock);
+	pthread_cond_init(&t->changed, NULL);
 	err = copy_group(t, attr);
 	if (!err)
 		err = make_stack(t, attr->stack_size);
@@ -219,17 +215,16 @@ static void destroy_windows(struct vb_dpa_thread *thread)
 }
 
 /*
- * Under dpa.lock, which a thread that is cancelled here would keep: it goes on. until: NULL for
- * ever.
+ * Under dpa.lock, which a thread that is cancelled here would keep: it goes on. until: in the
+ * card's time.
  */
-static int wait_changed(struct vb_dpa_thread *thread, const struct timespec *until)
+static int wait_changed(struct vb_dpa_thread *thread, uint64_t until)
 {
 	pthread_mutex_t *lock = &thread->process->dpa->lock;
 	int err, cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	err = until ? pthread_cond_timedwait(&thread->changed, lock, until)
-		    : pthread_cond_wait(&thread->changed, lock);
+	err = vb_cond_wait_until(vb_time_card(), &thread->changed, lock, until);
 	pthread_setcancelstate(cancel, NULL);
 	return err;
 }
@@ -241,7 +236,7 @@ int vb_dpa_thread_destroy(struct vb_dpa_thread *thread)
 
 	pthread_mutex_lock(&process->dpa->lock);
 	while (is_idle(thread) && thread->finishing)
-		wait_changed(thread, NULL);
+		wait_changed(thread, VB_NEVER);
 	idle = is_idle(thread);
 	pthread_mutex_unlock(&process->dpa->lock);
 	if (!idle)
@@ -449,7 +444,7 @@ static inline void show_end(struct vb_dpa_thread *thread, struct show *show, uin
 enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bool exact,
 				  bool *yielded)
 {
-	uint64_t start = vb_dpa_ticks(), instret = thread->cpu.s.instret, ticks;
+	uint64_t start = vb_ticks(), instret = thread->cpu.s.instret, ticks;
 	uint64_t from = vb_timeline_is_on() ? vb_timeline_now() : 0;
 	enum vb_dpa_why why;
 	struct show show;
@@ -471,7 +466,7 @@ enum vb_dpa_why vb_thread_execute(struct vb_dpa_thread *thread, uint64_t max, bo
 			why = vb_debug_trap(thread) ? VB_DPA_WHY_STOP : vb_thread_trap(thread);
 	}
 	thread->slices++;
-	ticks = vb_dpa_ticks() - start;
+	ticks = vb_ticks() - start;
 	thread->busy_ticks += ticks;
 	if (unlikely(shown))
 		show_end(thread, &show, state, ticks, thread->cpu.s.instret - instret);
@@ -640,12 +635,12 @@ static void request_stop(struct vb_dpa_thread *thread)
 /*
  * Until it is idle and its done callback is over. Under dpa.lock; 0 or an error number. A lent
  * thread becomes idle without the lock and looks for waiters afterwards: we count first and look
- * then, in one total order with it, so one of the two sees the other. until: NULL for ever.
+ * then, in one total order with it, so one of the two sees the other. until: in the card's time.
  *
  * stop: it is asked to stop. Its caller may begin to run it at any time, without the lock, so it is
  * asked again before each wait: otherwise we would wait for a run that knows of nothing.
  */
-static int wait_idle(struct vb_dpa_thread *thread, bool stop, const struct timespec *until)
+static int wait_idle(struct vb_dpa_thread *thread, bool stop, uint64_t until)
 {
 	int err = 0;
 
@@ -674,7 +669,7 @@ int vb_dpa_thread_stop(struct vb_dpa_thread *thread)
 	struct vb_dpa *dpa = thread->process->dpa;
 
 	pthread_mutex_lock(&dpa->lock);
-	wait_idle(thread, true, NULL);
+	wait_idle(thread, true, VB_NEVER);
 	/* A lent thread may have ended by itself, without having seen the request. */
 	if (is_idle(thread)) {
 		atomic_store_explicit(&thread->stop, false, memory_order_relaxed);
@@ -693,13 +688,11 @@ void vb_dpa_thread_preempt(struct vb_dpa_thread *thread)
 int vb_dpa_thread_wait(struct vb_dpa_thread *thread, int64_t timeout_ns, enum vb_dpa_why *why)
 {
 	struct vb_dpa *dpa = thread->process->dpa;
-	uint64_t until = timeout_ns < 0 ? 0 : vb_dpa_now_ns() + (uint64_t)timeout_ns;
-	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
-			       .tv_nsec = (long)(until % 1000000000ULL) };
+	uint64_t until = timeout_ns < 0 ? VB_NEVER : vb_now_ns() + (uint64_t)timeout_ns;
 	int err;
 
 	pthread_mutex_lock(&dpa->lock);
-	err = wait_idle(thread, false, timeout_ns < 0 ? NULL : &ts);
+	err = wait_idle(thread, false, until);
 	if (!err && why)
 		*why = thread->why;
 	pthread_mutex_unlock(&dpa->lock);
@@ -722,7 +715,7 @@ static bool lent_block(struct vb_dpa_thread *thread)
 	vb_debug_out(thread);
 	while (atomic_load_explicit(&thread->state, memory_order_relaxed) == THREAD_BLOCKED &&
 	       !atomic_load_explicit(&thread->stop, memory_order_relaxed))
-		pthread_cond_wait(&thread->changed, &dpa->lock);
+		vb_cond_wait_until(vb_time_card(), &thread->changed, &dpa->lock, VB_NEVER);
 	woken = atomic_load_explicit(&thread->state, memory_order_relaxed) != THREAD_BLOCKED;
 	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
 	pthread_mutex_unlock(&dpa->lock);
@@ -786,7 +779,7 @@ static bool lent_hold(struct vb_dpa_thread *thread)
 		if (stop || !vb_debug_holds(thread))
 			break;
 		atomic_store_explicit(&thread->state, THREAD_HELD, memory_order_relaxed);
-		wait_changed(thread, NULL);
+		wait_changed(thread, VB_NEVER);
 	}
 	atomic_store_explicit(&thread->state, THREAD_RUNNING, memory_order_relaxed);
 	return stop;
@@ -951,8 +944,7 @@ void vb_dpa_thread_counters(const struct vb_dpa_thread *thread, struct vb_dpa_th
 	/* Each value is read whole; together they may be of two moments while the thread runs. */
 	*out = (struct vb_dpa_thread_counters){
 		.instructions = __atomic_load_n(&thread->cpu.s.instret, __ATOMIC_RELAXED),
-		.busy_ns =
-			vb_dpa_ticks_to_ns(__atomic_load_n(&thread->busy_ticks, __ATOMIC_RELAXED)),
+		.busy_ns = vb_ticks_to_ns(__atomic_load_n(&thread->busy_ticks, __ATOMIC_RELAXED)),
 		.slices = __atomic_load_n(&thread->slices, __ATOMIC_RELAXED),
 		.starts = __atomic_load_n(&thread->starts, __ATOMIC_RELAXED),
 		.traps = __atomic_load_n(&thread->traps, __ATOMIC_RELAXED),

@@ -59,7 +59,7 @@ SHOWN = {
     'host/shared': {'arena.h', 'born.h', 'shared.h'},
     'host/preload': {'rows.h'},
     'meet': {'eus.h', 'registry.h', 'registry_dir.h'},
-    'control/show': {'monitor.h', 'dpa.h', 'layout.h', 'ticks.h'},
+    'control/show': {'monitor.h', 'dpa.h', 'layout.h'},
     'control/record': {'timeline.h'},
     'control/ask': {'peer.h'},
     'fabric': {'fabric.h', 'direct.h', 'entries.h', 'function.h', 'window.h'},

@@ -20,7 +20,7 @@
 
 #include "../programs/common.h"
 #include "control/show/dpa.h"
-#include "control/show/ticks.h"
+#include "base/time.h"
 
 enum { ROUNDS = 10000, LIVES_NS = 300000, SLICE_NS = 100000, ID_MASK = (1 << 20) - 1 };
 
@@ -30,7 +30,7 @@ static atomic_bool done;
 /* A life of about as long as a reader takes, so that it ends anywhere in between. */
 static uint64_t end_of_life(uint64_t *seed)
 {
-	return vb_monitor_now_ns() + next_random(seed) % LIVES_NS;
+	return vb_machine_ns() + next_random(seed) % LIVES_NS;
 }
 
 /* --- samples ------------------------------------------------------------------------------------ */
@@ -52,7 +52,7 @@ static void *leave_samples(void *arg)
 		for (int i = 0; i < 200; i++)
 			vb_shown_in(&shown, &slice, &stamp);
 		until = end_of_life(&seed);
-		while (vb_monitor_now_ns() < until)
+		while (vb_machine_ns() < until)
 			;
 		vb_shown_thread_end(&shown);
 		vb_shown_process_end(&process);
@@ -103,8 +103,8 @@ static void *run_slices(void *arg)
 	for (slice.id = 0; slice.id < 3; slice.id++) {
 		slice.state = atomic_load(&shown->request->state);
 		vb_shown_in(shown, &slice, &stamp);
-		until = vb_monitor_now_ns() + SLICE_NS;
-		while (vb_monitor_now_ns() < until)
+		until = vb_machine_ns() + SLICE_NS;
+		while (vb_machine_ns() < until)
 			;
 		vb_shown_out(shown, &slice, &stamp);
 	}
@@ -187,8 +187,7 @@ static double true_rate(void)
 		uint64_t best = UINT64_MAX;
 
 		for (int k = 0; k < 1000; k++) {
-			uint64_t a = vb_monitor_now_ns(), t = vb_monitor_ticks(),
-				 b = vb_monitor_now_ns();
+			uint64_t a = vb_machine_ns(), t = vb_ticks(), b = vb_machine_ns();
 
 			if (b - a >= best)
 				continue;

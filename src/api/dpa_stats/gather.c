@@ -8,7 +8,7 @@
  */
 #include "internal.h"
 
-#include "control/show/ticks.h"
+#include "base/time.h"
 
 #define CLOCK_HZ 1800000000ull /* of the accelerator: dpa.h */
 
@@ -38,14 +38,6 @@ static bool is_rate(uint64_t rate)
 	return rate >> 28 && !(rate >> 38);
 }
 
-static void wait_ns(uint64_t ns)
-{
-	struct timespec left = { .tv_nsec = (long)ns };
-
-	while (nanosleep(&left, &left) && errno == EINTR)
-		;
-}
-
 /*
  * The first reader writes it down, so that all of them get the same cycles. In the first moments of a program nobody can
  * tell yet: the reader waits for as long.
@@ -60,10 +52,10 @@ static uint64_t find_rate(struct vb_monitor_view *view)
 	if (is_rate(rate))
 		return rate;
 	vb_monitor_base(view, &base_ticks, &base_ns);
-	ns = vb_monitor_now_ns() - base_ns;
-	if (ns < RATE_NS)
-		wait_ns(RATE_NS - ns);
-	vb_monitor_moment(&ticks, &ns);
+	/* A signal cuts a pause short. */
+	while ((ns = vb_machine_ns() - base_ns) < RATE_NS)
+		vb_pause_ns(RATE_NS - ns);
+	vb_ticks_moment(&ticks, &ns);
 	ns -= base_ns;
 	ticks -= base_ticks;
 	if (!ticks || (int64_t)ticks < 0 || (int64_t)ns < 0)

@@ -25,7 +25,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
@@ -33,6 +32,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/refusal.h"
+#include "base/time.h"
 
 enum { DEFAULT_MIB = 64, MOST_MIB = 16384, TRIES = 1000 };
 
@@ -71,10 +71,7 @@ static _Thread_local _Atomic uint64_t own __attribute__((tls_model("initial-exec
 
 uint64_t vb_timeline_now(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return vb_now_ns();
 }
 
 /* --- the file --------------------------------------------------------------------------------- */

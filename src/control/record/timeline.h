@@ -48,7 +48,7 @@ static inline uint64_t vb_note_done(uint32_t qpn, uint32_t index, bool receive)
 }
 
 struct vb_note {
-	uint64_t time; /* ns, CLOCK_MONOTONIC: where a span begins */
+	uint64_t time; /* ns of vb_now_ns(): where a span begins */
 	union {
 		uint64_t duration; /* of a span */
 		uint64_t extra;

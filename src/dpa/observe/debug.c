@@ -132,7 +132,7 @@ static void hold_process(struct vb_dpa_process *process, const struct vb_dpa_sto
 
 	d->why = *why;
 	process->held = true;
-	d->held_since = vb_dpa_now_ns();
+	d->held_since = vb_now_ns();
 	for (struct vb_cpu *cpu = process->cpus; cpu; cpu = cpu->next)
 		hold_thread(d, cpu->thread);
 	if (!d->awaited)
@@ -455,7 +455,7 @@ static void let_go(struct vb_dpa_process *process)
 	struct debugged *d = debugged_of(process);
 
 	if (process->held) {
-		d->held_ns += vb_dpa_now_ns() - d->held_since;
+		d->held_ns += vb_now_ns() - d->held_since;
 		process->held = false;
 		set_readable(d->owner, false);
 	}
@@ -688,7 +688,7 @@ uint64_t vb_dpa_process_held_ns(const struct vb_dpa_process *process)
 	if (!d)
 		return 0;
 	pthread_mutex_lock(&process->dpa->lock);
-	ns = d->held_ns + (process->held ? vb_dpa_now_ns() - d->held_since : 0);
+	ns = d->held_ns + (process->held ? vb_now_ns() - d->held_since : 0);
 	pthread_mutex_unlock(&process->dpa->lock);
 	return ns;
 }

@@ -181,7 +181,7 @@ static void write_samples(struct samples *s)
 	FILE *f;
 	int err;
 
-	s->written_at = vb_dpa_now_ns();
+	s->written_at = vb_machine_ns();
 	if (s->inherited)
 		return;
 	snprintf(path, sizeof(path), "%s.new", s->path);
@@ -278,7 +278,7 @@ static void keep(struct samples *s, const uint64_t *addrs, unsigned int n)
 		return;
 	pthread_mutex_lock(&s->lock);
 	add(s, addrs, n);
-	if (vb_dpa_now_ns() - s->written_at > WRITE_NS)
+	if (vb_machine_ns() - s->written_at > WRITE_NS)
 		write_samples(s);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -384,7 +384,7 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 		return vb_elf_fail(error, -EINVAL, "VERBATIM_DPA_PROFILE=%s: %s", dir,
 				   strerror(-err));
 	s->unwinder = vb_unwinder_open(process, s->elf, len);
-	s->written_at = vb_dpa_now_ns();
+	s->written_at = vb_machine_ns();
 	return 0;
 }
 

@@ -177,8 +177,7 @@ static size_t without_gone(struct vb_dpa_snapshot *list, size_t count)
 int vb_dpa_snapshots_take(struct vb_dpa_process *process, uint32_t (*id)(struct vb_dpa_thread *),
 			  struct vb_dpa_snapshot **list, size_t *count)
 {
-	static const struct timespec pause = { 0, LOOK_NS };
-	uint64_t until = vb_dpa_now_ns() + PATIENCE_NS;
+	uint64_t until = vb_machine_ns() + PATIENCE_NS;
 	struct taking taking = { .id = id };
 
 	pthread_mutex_lock(&process->snapshot_lock);
@@ -192,9 +191,9 @@ int vb_dpa_snapshots_take(struct vb_dpa_process *process, uint32_t (*id)(struct 
 	for (;;) {
 		taking.waiting = 0;
 		vb_dpa_threads_each(process, look, &taking);
-		if (!taking.waiting || vb_dpa_now_ns() >= until)
+		if (!taking.waiting || vb_machine_ns() >= until)
 			break;
-		nanosleep(&pause, NULL);
+		vb_pause_ns(LOOK_NS);
 	}
 	/* From here on no thread leads to the list. */
 	vb_dpa_threads_each(process, give_up, NULL);

@@ -7,11 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <infiniband/verbs.h>
 
+#include "base/time.h"
 #include "control/show/monitor.h"
-#include "control/show/ticks.h"
 #include "tools/cmd.h"
 
 /* Looks at the queue pairs of a process that destroys some at the same time. */
@@ -306,7 +305,7 @@ static void see_accelerators(struct look *look, struct vb_monitor_view *view)
 		a->pid = vb_monitor_pid(view);
 		copy_text(a->adapter, sizeof(a->adapter), entry.adapter, sizeof(entry.adapter));
 		a->busy = calloc(entry.eus, sizeof(*a->busy));
-		a->ticks = vb_monitor_ticks();
+		a->ticks = vb_ticks();
 		if (a->busy &&
 		    !vb_monitor_copy(view, entry.busy, a->busy, entry.eus * sizeof(*a->busy)))
 			a->eus = entry.eus;
@@ -383,7 +382,6 @@ static int see_view(struct vb_monitor_view *view, void *arg)
 
 int look_make(struct look *look)
 {
-	struct timespec now;
 	int ret;
 
 	*look = (struct look){ .processes.size = sizeof(struct look_process),
@@ -392,8 +390,7 @@ int look_make(struct look *look)
 			       .dpas.size = sizeof(struct look_dpa),
 			       .threads.size = sizeof(struct look_thread),
 			       .accelerators.size = sizeof(struct look_accelerator) };
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	look->time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	look->time = vb_machine_ns();
 	ret = vb_registry_list(see_process, look);
 	if (ret >= 0)
 		ret = vb_monitor_each(see_view, look);

@@ -83,7 +83,7 @@ struct look_list {
 };
 
 struct look {
-	uint64_t time; /* ns, CLOCK_MONOTONIC */
+	uint64_t time; /* vb_machine_ns() */
 	struct look_list processes, adapters, qps, dpas, threads, accelerators;
 	bool failed; /* memory was short: something is missing */
 };

@@ -9,6 +9,7 @@
  */
 #include "base/env.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "dpa/cpu/jit/runtime.h"
 #include "dpa/cpu/jit/verify.h"
 
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -59,14 +59,6 @@ static bool host_has_clmul(void)
 	unsigned int a, b, c, d;
 
 	return __get_cpuid(1, &a, &b, &c, &d) && c & bit_PCLMUL && c & bit_SSE4_1;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
 /* ---- one translation ---- */
@@ -244,7 +236,7 @@ static int publish(struct vb_jit *jit, struct epoch *epoch, const uint8_t *code,
 static int translate(struct vb_jit *jit, struct epoch *epoch)
 {
 	unsigned int g = atomic_load(&jit->ngens);
-	uint64_t start = now_ns();
+	uint64_t start = vb_machine_ns();
 	struct thunks thunks;
 	uint32_t *offsets;
 	int err;
@@ -260,7 +252,7 @@ static int translate(struct vb_jit *jit, struct epoch *epoch)
 		}
 	}
 	free(offsets);
-	jit->translate_ns += now_ns() - start;
+	jit->translate_ns += vb_machine_ns() - start;
 	return err;
 }
 

@@ -19,9 +19,7 @@
  */
 #include "api/flexio/crash.h"
 
-#include <linux/futex.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,7 +39,7 @@
 /* Time limits count this clock, which stands still while a debugger holds the process. */
 static uint64_t running_ns(const struct flexio_process *process)
 {
-	uint64_t now = now_ns(); /* first: the difference may be too small, but not too large */
+	uint64_t now = vb_now_ns(); /* first: the difference may be too small, but not too large */
 
 	return now - vb_dpa_process_held_ns(process->dpa);
 }
@@ -275,7 +273,7 @@ static void slot_wake(struct call_slot *slot)
 {
 	/* Release: what the thread left behind. Pairs with slot_wait. */
 	if (atomic_exchange_explicit(&slot->ended, SLOT_ENDED, memory_order_acq_rel) == SLOT_SLEEPS)
-		syscall(SYS_futex, &slot->ended, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		vb_futex_wake(&slot->ended, 1, VB_FUTEX_PRIVATE);
 }
 
 void vb_call_done(struct guest *guest, enum vb_dpa_why why)
@@ -435,14 +433,12 @@ static int run_lent(struct call_slot *slot, enum vb_dpa_why *why)
 /* Until the end or for this long. */
 static void slot_sleep(struct call_slot *slot, uint64_t ns)
 {
-	uint64_t until = now_ns() + ns;
-	struct timespec ts = { .tv_sec = (time_t)(until / 1000000000ULL),
-			       .tv_nsec = (long)(until % 1000000000ULL) };
+	struct vb_time *time = vb_time_card();
+	uint64_t until = vb_time_now(time) + ns;
 
 	while (atomic_load_explicit(&slot->ended, memory_order_acquire) != SLOT_ENDED)
-		if (syscall(SYS_futex, &slot->ended, FUTEX_WAIT_BITSET_PRIVATE, SLOT_SLEEPS, &ts,
-			    NULL, FUTEX_BITSET_MATCH_ANY) &&
-		    errno == ETIMEDOUT)
+		if (vb_futex_wait_until(time, &slot->ended, SLOT_SLEEPS, VB_FUTEX_PRIVATE, until) ==
+		    -ETIMEDOUT)
 			return;
 }
 

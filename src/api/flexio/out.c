@@ -21,7 +21,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/flexio/stream.h"
@@ -58,11 +57,11 @@ void vb_out_fill(struct out *out, const char *text, size_t len)
 bool vb_out_wait(const struct out *out, uint64_t ns)
 {
 	struct pollfd pfd = { .fd = fileno(out->file), .events = POLLOUT };
-	struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000ULL),
-			       .tv_nsec = (long)(ns % 1000000000ULL) };
+	struct vb_time *time = vb_time_card();
+	uint64_t until = ns ? vb_time_now(time) + ns : 0;
 
 	/* An error or a reader that has gone is for the write to tell. */
-	return ppoll(&pfd, 1, &ts, NULL) > 0;
+	return vb_poll_until(time, &pfd, 1, until, NULL) > 0;
 }
 
 struct pipe_signal {
@@ -128,7 +127,7 @@ static ssize_t write_some(const struct out *out)
 		return -1;
 	}
 	if (ftrylockfile(out->file)) {
-		nanosleep(&(struct timespec){ .tv_nsec = LOCKED_NS }, NULL);
+		vb_pause_ns(LOCKED_NS);
 		errno = EAGAIN;
 		return -1;
 	}

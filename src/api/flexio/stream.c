@@ -236,7 +236,7 @@ static uint64_t patience(const struct flexio_msg_stream *s)
 static bool out_wait(struct flexio_msg_stream *s, uint64_t until)
 {
 	uint64_t close_by = atomic_load_explicit(&s->close_by, memory_order_relaxed);
-	uint64_t now = now_ns();
+	uint64_t now = vb_now_ns();
 
 	if (close_by && close_by < until)
 		until = close_by;
@@ -284,7 +284,7 @@ static bool drain_by(struct flexio_msg_stream *s, uint64_t until)
 
 static bool drain(struct flexio_msg_stream *s)
 {
-	return drain_until(s, 0) || drain_by(s, now_ns() + patience(s));
+	return drain_until(s, 0) || drain_by(s, vb_now_ns() + patience(s));
 }
 
 /* The program asks, or the stream ends: what was lost is said now. */
@@ -304,15 +304,11 @@ static bool enough(const struct flexio_msg_stream *s)
 /* Batch mode: wait for more, but not for long. */
 static void wait_for_more(struct flexio_msg_stream *s)
 {
-	struct timespec until;
-	long long ns;
+	struct vb_time *time = vb_time_card();
+	uint64_t until = vb_time_now(time) + BATCH_NS;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns = until.tv_nsec + BATCH_NS;
-	until.tv_sec += ns / 1000000000LL;
-	until.tv_nsec = ns % 1000000000LL;
 	while (!s->quit && !enough(s))
-		if (pthread_cond_timedwait(&s->filled, &s->lock, &until))
+		if (vb_cond_wait_until(time, &s->filled, &s->lock, until))
 			break;
 }
 
@@ -328,7 +324,7 @@ static bool is_late(const struct flexio_msg_stream *s)
 {
 	uint64_t by = atomic_load_explicit(&s->close_by, memory_order_relaxed);
 
-	return by && now_ns() >= by;
+	return by && vb_now_ns() >= by;
 }
 
 static void *stream_thread(void *arg)
@@ -343,17 +339,17 @@ static void *stream_thread(void *arg)
 		pthread_mutex_lock(&s->lock);
 		s->sleeping = true;
 		while (!s->quit && is_empty(s))
-			pthread_cond_wait(&s->filled, &s->lock);
+			vb_cond_wait_until(vb_time_card(), &s->filled, &s->lock, VB_NEVER);
 		if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_BATCH)
 			wait_for_more(s);
 		s->sleeping = false;
 		quit = s->quit;
 		pthread_mutex_unlock(&s->lock);
 		/* Who closes the stream writes the rest, if it can be written. */
-		while (!drain_until(s, quit ? 0 : now_ns() + SLICE_NS) && !quit) {
+		while (!drain_until(s, quit ? 0 : vb_now_ns() + SLICE_NS) && !quit) {
 			pthread_mutex_lock(&s->lock);
 			while (!s->quit && is_late(s))
-				pthread_cond_wait(&s->filled, &s->lock);
+				vb_cond_wait_until(vb_time_card(), &s->filled, &s->lock, VB_NEVER);
 			quit = s->quit;
 			pthread_mutex_unlock(&s->lock);
 		}
@@ -492,7 +488,7 @@ void vb_streams_settle(struct flexio_process *process)
 
 		if (!s || s->mode != FLEXIO_MSG_DEV_SYNC_MODE_SYNC || drain_until(s, 0))
 			continue;
-		until = until ? until : now_ns() + patience(s);
+		until = until ? until : vb_now_ns() + patience(s);
 		drain_by(s, until);
 	}
 	pthread_rwlock_unlock(&process->streams_lock);
@@ -582,7 +578,6 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 					    const flexio_msg_stream_attr_t *attr, FILE *out)
 {
 	struct flexio_msg_stream *s = calloc(1, sizeof(*s));
-	pthread_condattr_t monotonic;
 
 	if (!s)
 		return NULL;
@@ -594,10 +589,7 @@ static struct flexio_msg_stream *stream_new(struct flexio_process *process,
 	pthread_mutex_init(&s->put_lock, NULL);
 	lock_init(&s->lock);
 	lock_init(&s->drain_lock);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->filled, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&s->filled, NULL);
 	s->ring = malloc(s->size);
 	s->scratch = malloc(s->size);
 	if (s->mode == FLEXIO_MSG_DEV_SYNC_MODE_TRACER)
@@ -719,7 +711,7 @@ void vb_streams_leave(void)
 		collect(s);
 		if (drain_until(s, 0))
 			continue;
-		until = until ? until : now_ns() + patience(s);
+		until = until ? until : vb_now_ns() + patience(s);
 		drain_by(s, until);
 	}
 	pthread_mutex_unlock(&streams_lock);
@@ -751,7 +743,7 @@ static void stream_close(struct flexio_msg_stream *s)
 	int cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	close_by(s, now_ns() + patience(s));
+	close_by(s, vb_now_ns() + patience(s));
 	list_remove(s);
 	/* While it can still be handed buffers. */
 	if (s->tracer)
@@ -822,7 +814,7 @@ static flexio_status stream_create(struct flexio_process *process,
  */
 void vb_streams_destroy(struct flexio_process *process)
 {
-	uint64_t now = now_ns();
+	uint64_t now = vb_now_ns();
 
 	/* All at once: many files that take nothing are waited for as one is. */
 	for (unsigned int i = 0; i < MAX_STREAMS; i++)

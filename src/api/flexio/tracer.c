@@ -29,7 +29,7 @@
 #define BUFFERS TRACER_BUFFERS
 #define ARGS    6
 /* How long a device thread may take for a message, when a stream is closed */
-#define STOP_PAUSE_US 100
+#define STOP_PAUSE_NS 100000
 #define STOP_LOOKS    1000
 /* Beside the outbox page, below the windows of threads. */
 #define WINDOW_AT   (1ULL << 41)
@@ -383,7 +383,7 @@ void vb_tracer_stop(struct tracer *t)
 	for (unsigned int i = 0; i < STOP_LOOKS; i++) {
 		if (!vb_view_get(t->data, DATA(writing)))
 			return;
-		usleep(STOP_PAUSE_US);
+		vb_pause_ns(STOP_PAUSE_NS);
 	}
 }
 

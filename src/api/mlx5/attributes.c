@@ -5,8 +5,7 @@
  */
 #include "mlx5.h"
 
-#include <time.h>
-
+#include "base/time.h"
 #include "base/util.h"
 #include "card/queue/qp.h"
 #include "card/transport/pace.h"
@@ -41,16 +40,14 @@ VB_PUBLIC int mlx5dv_set_context_attr(struct ibv_context *context,
 /* The card counts nanoseconds, so its time is the wall clock's but for where it began. */
 VB_PUBLIC int mlx5dv_get_clock_info(struct ibv_context *context, struct mlx5dv_clock_info *info)
 {
-	struct timespec now;
 	int err;
 
 	API_CALL(API_DEVICE(context));
 	err = check_context(context, info);
 	if (err)
 		return api_fail(err);
-	clock_gettime(CLOCK_REALTIME, &now);
 	*info = (struct mlx5dv_clock_info){
-		.nsec = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
+		.nsec = vb_wall_ns(),
 		.last_cycles = vb_clock(),
 		.mult = 1,
 		.mask = UINT64_MAX,

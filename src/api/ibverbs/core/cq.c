@@ -5,11 +5,10 @@
  */
 #include "objects.h"
 
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "card/queue/cq.h"
-
 enum { DBR_SIZE = 64 }; /* a cache line of its own: program and card write it */
 
 static const uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS |
@@ -454,10 +453,7 @@ void api_cq_end_poll(struct ibv_cq_ex *ibcq)
 /* The card's clock runs at 1 GHz, so its distance from now is the same on the wall clock. */
 uint64_t api_cq_wallclock_ns(uint64_t age)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age;
+	return vb_wall_ns() - age;
 }
 
 uint32_t api_cq_read_flow_tag(struct ibv_cq_ex *cq)

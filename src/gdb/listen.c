@@ -22,11 +22,10 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "control/ask/peer.h"
 #include "host/thread.h"
 #include "gdb/link.h"
@@ -36,7 +35,9 @@
 /* How long a peer may take to say what it wants, and to take the answer. */
 #define PATIENCE_S 10
 /* How long an exit waits for sessions to say good-bye. */
-#define FAREWELL_S 2
+#define FAREWELL_NS 2000000000u
+/* How often a listener without a descriptor looks for one. */
+#define FULL_NS 100000000u
 
 struct vb_gdb_offer {
 	struct vb_gdb_offer *next;
@@ -287,8 +288,8 @@ static void *listener_main(void *arg)
 		if (client >= 0)
 			accepted(client);
 		else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			poll(NULL, 0,
-			     100); /* the connection waits until the program closes a file */
+			vb_pause_ns(
+				FULL_NS); /* the connection waits until the program closes a file */
 		else if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK)
 			break;
 	}
@@ -349,14 +350,13 @@ static void end_session(struct vb_gdb_offer *offer, int code)
 /* A debugger learns how the program ended; one that does not read is not waited for. */
 static void at_exit(int status, void *arg)
 {
-	struct timespec until;
+	uint64_t until = vb_machine_ns() + FAREWELL_NS;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += FAREWELL_S;
 	pthread_mutex_lock(&lock);
 	for (struct vb_gdb_offer *o = offers; o; o = o->next)
 		end_session(o, status);
-	while (any_busy() && pthread_cond_timedwait(&changed, &lock, &until) != ETIMEDOUT)
+	while (any_busy() &&
+	       vb_cond_wait_until(VB_MACHINE_TIME, &changed, &lock, until) != ETIMEDOUT)
 		;
 	pthread_mutex_unlock(&lock);
 }

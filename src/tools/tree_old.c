@@ -31,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "meet/registry_dir.h"
 #include "host/preload/rows.h"
 #include "tools/tree.h"
@@ -163,7 +164,7 @@ static void look_for_users(struct old_tree *list, unsigned int count)
 static bool is_old(const struct stat *st)
 {
 	return st->st_uid == geteuid() && S_ISDIR(st->st_mode) &&
-	       st->st_mtim.tv_sec + OLD_SECONDS < time(NULL);
+	       st->st_mtim.tv_sec + OLD_SECONDS < (time_t)(vb_wall_ns() / 1000000000u);
 }
 
 static void remove_locked(const char *path)

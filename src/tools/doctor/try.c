@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/time.h"
 
 enum { PATIENCE_MS = 60000 };
 
@@ -32,14 +32,6 @@ bool doctor_find(const char *name, char path[PATH_MAX])
 	}
 }
 
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Keep the last whole line that has something in it. */
 static void keep_line(char *line, size_t *len, char *output, size_t size)
 {
@@ -52,18 +44,17 @@ static void keep_line(char *line, size_t *len, char *output, size_t size)
 /* What the child writes until it closes its end; false: it took too long. */
 static bool read_output(int fd, char *output, size_t size)
 {
-	long until = now_ms() + PATIENCE_MS;
+	uint64_t until = vb_machine_ns() + PATIENCE_MS * 1000000ull;
 	char line[1024], bytes[512];
 	size_t len = 0;
 
 	for (;;) {
 		struct pollfd ready = { .fd = fd, .events = POLLIN };
-		long left = until - now_ms();
 		ssize_t n;
 
-		if (left <= 0)
+		if (vb_machine_ns() >= until)
 			return false;
-		if (poll(&ready, 1, (int)left) <= 0)
+		if (vb_poll_until(VB_MACHINE_TIME, &ready, 1, until, NULL) <= 0)
 			continue;
 		n = read(fd, bytes, sizeof(bytes));
 		if (n <= 0)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/time.h"
+
 enum { BAR = 30, EUS_PER_LINE = 64, CELLS = 10, CELL_BYTES = 24 };
 
 /* A row of the list: what is printed, and what it is sorted by. */
@@ -320,7 +322,7 @@ static void put_list(struct frame *f, const struct look *before, const struct lo
 void frame_make(struct frame *f, const struct look *before, const struct look *now,
 		const struct frame_options *options)
 {
-	time_t t = time(NULL);
+	time_t t = (time_t)(vb_wall_ns() / 1000000000u);
 	struct tm tm;
 	char clock[16] = "";
 

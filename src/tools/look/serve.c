@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "tools/cmd.h"
 
 enum { REQUEST_BYTES = 4096, REQUEST_MS = 2000, BACKLOG = 16, PAUSE_NS = 100000000 };
@@ -72,28 +72,18 @@ static int open_socket(const char *who, const char *where)
 	return fd;
 }
 
-static int ms_since(const struct timespec *start)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int)((now.tv_sec - start->tv_sec) * 1000 +
-		     (now.tv_nsec - start->tv_nsec) / 1000000);
-}
-
 /* The request's head; false where it does not come. */
 static bool read_request(int fd, char request[REQUEST_BYTES])
 {
-	struct timespec start;
+	uint64_t until = vb_machine_ns() + REQUEST_MS * 1000000ull;
 	size_t got = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	while (got < REQUEST_BYTES - 1) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
-		int left = REQUEST_MS - ms_since(&start);
 		ssize_t n;
 
-		if (left <= 0 || poll(&p, 1, left) <= 0)
+		if (vb_machine_ns() >= until ||
+		    vb_poll_until(VB_MACHINE_TIME, &p, 1, until, NULL) <= 0)
 			return false;
 		n = recv(fd, request + got, REQUEST_BYTES - 1 - got, MSG_DONTWAIT);
 		if (n <= 0)
@@ -108,15 +98,14 @@ static bool read_request(int fd, char request[REQUEST_BYTES])
 
 static void write_all(int fd, const char *text, size_t len)
 {
-	struct timespec start;
+	uint64_t until = vb_machine_ns() + REQUEST_MS * 1000000ull;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	while (len) {
 		struct pollfd p = { .fd = fd, .events = POLLOUT };
-		int left = REQUEST_MS - ms_since(&start);
 		ssize_t n;
 
-		if (left <= 0 || poll(&p, 1, left) <= 0)
+		if (vb_machine_ns() >= until ||
+		    vb_poll_until(VB_MACHINE_TIME, &p, 1, until, NULL) <= 0)
 			return;
 		n = send(fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno != EAGAIN)
@@ -179,7 +168,6 @@ int look_serve(const char *who, const char *where, look_page *page, void *arg)
 	struct sigaction act = { .sa_handler = end };
 	int listener = open_socket(who, where), fd;
 	struct pollfd p = { .fd = listener, .events = POLLIN };
-	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 	sigset_t ends, before;
 
 	if (listener < 0)
@@ -195,13 +183,14 @@ int look_serve(const char *who, const char *where, look_page *page, void *arg)
 		fprintf(stderr, "%s: http://%s%s/metrics\n", who,
 			strchr(where, ':') ? "" : "127.0.0.1:", where);
 	while (!ended) {
-		if (ppoll(&p, 1, NULL, &before) <= 0)
+		if (vb_poll_until(VB_MACHINE_TIME, &p, 1, VB_NEVER, &before) <= 0)
 			continue;
 		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			/* Who has gone again; or else there is no descriptor or memory, and poll() says so at once. */
 			if (errno != ECONNABORTED && errno != EAGAIN)
-				ppoll(NULL, 0, &pause, &before);
+				vb_poll_until(VB_MACHINE_TIME, NULL, 0, vb_machine_ns() + PAUSE_NS,
+					      &before);
 			continue;
 		}
 		serve_one(fd, page, arg);

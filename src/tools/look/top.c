@@ -12,9 +12,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "tools/cmd.h"
 #include "tools/look/frame.h"
 
@@ -72,20 +72,16 @@ static void end_by_signal(void)
 
 static double seconds_now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	return (double)vb_machine_ns() / 1e9;
 }
 
 /* Until there is something to read, a signal came, or the time has passed; below 0: without end. True: to read. */
 static bool wait_for_input(int fd, double seconds)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	struct timespec t = { .tv_sec = (time_t)seconds,
-			      .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
+	uint64_t until = seconds < 0 ? VB_NEVER : vb_machine_ns() + (uint64_t)(seconds * 1e9);
 
-	return ppoll(&p, 1, seconds < 0 ? NULL : &t, &waiting) > 0;
+	return vb_poll_until(VB_MACHINE_TIME, &p, 1, until, &waiting) > 0;
 }
 
 static void sleep_for(double seconds)

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/public.h"
+#include "base/time.h"
 
 /* How often processes that came meanwhile are made to count, too. */
 #define LOOK_NS 50000000u
@@ -281,26 +282,18 @@ static bool set_state(dpa_stats_handler_t *handle, const struct arguments *args,
 	return !status;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
 /* Until the time is over or somebody presses Ctrl-C. Processes that begin meanwhile count, too. */
 static bool wait_collecting(dpa_stats_handler_t *handle, struct arguments *args,
 			    const sigset_t *ends)
 {
-	uint64_t begun = now_ns(), passed = 0;
+	uint64_t begun = vb_machine_ns(), passed = 0;
 
 	do {
 		uint64_t left = args->timeout_ns ? args->timeout_ns - passed : LOOK_NS;
 		struct timespec look = { .tv_nsec = left < LOOK_NS ? (long)left : (long)LOOK_NS };
 		int sig = sigtimedwait(ends, NULL, &look);
 
-		passed = now_ns() - begun;
+		passed = vb_machine_ns() - begun;
 		if (sig > 0)
 			break;
 		if (!args->common.ids.count &&

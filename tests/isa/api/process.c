@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/time.h"
+
 static struct vb_dpa_process *create(struct vb_dpa *dpa, const struct rv_prog *p,
 				     enum vb_dpa_tier tier)
 {
@@ -308,6 +310,39 @@ static void test_clocks(void **state)
 	bed_close(&b);
 }
 
+static _Atomic uint64_t simulated_ns;
+
+static uint64_t read_simulated(struct vb_time *time)
+{
+	(void)time;
+	return atomic_load(&simulated_ns);
+}
+
+/* Device code reads the card's time: where that is replaced, so are its cycles, 9 in 5 ns. */
+static void test_replaced_clock(void **state)
+{
+	static const struct vb_time_ops ops = { .now = read_simulated };
+	static const uint64_t ns[] = {
+		0, 1, 4, 5, 999999999, 1000000000, 3600000000003, UINT64_MAX
+	};
+	struct vb_time time = { &ops };
+	struct bed b = { 0 };
+	uint64_t cycles;
+
+	(void)state;
+	rv_emit(&b.p, OP_csrrs, 10, 0, 0, 0xc00);
+	rv_emit(&b.p, OP_jalr, 0, 1, 0, 0);
+	bed_open(&b, NULL);
+	atomic_store(&vb_time_replaced, &time);
+	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++) {
+		atomic_store(&simulated_ns, ns[i]);
+		assert_int_equal(vb_dpa_call(b.thread, RV_TEXT, NULL, 0, &cycles), 0);
+		assert_int_equal(cycles, (uint64_t)((unsigned __int128)ns[i] * 9 / 5));
+	}
+	atomic_store(&vb_time_replaced, NULL);
+	bed_close(&b);
+}
+
 struct unmapper {
 	struct vb_dpa_process *process;
 	uint64_t addr, len;
@@ -408,6 +443,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_dump),
 		cmocka_unit_test(test_text_stats),
 		cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_replaced_clock),
 		cmocka_unit_test(test_read_while_unmapped),
 		cmocka_unit_test(test_little_address_space),
 	};

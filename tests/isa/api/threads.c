@@ -5,6 +5,8 @@
  */
 #include "bed.h"
 
+#include "../../unit/sim_time.h"
+
 #include <stdatomic.h>
 
 #include <dirent.h>
@@ -315,6 +317,30 @@ static void test_block_and_wake(void **state)
 	close_place(&l);
 }
 
+/* The wait ends when the card's time says so: after an hour of it, which passes once worker and caller are asleep. */
+static void test_wait_in_simulated_time(void **state)
+{
+	static struct sim_time sim;
+	const uint64_t begun = 1000000000, hour = 3600ull * 1000000000;
+	struct vb_dpa_attr attr = { .eus = 1, .host_threads = 1 };
+	struct vb_dpa_thread *t;
+	struct place l;
+
+	(void)state;
+	sim_begin(&sim, begun);
+	sim_run(&sim, 2);
+	open_place(&l, &attr);
+	t = begin(&l, NULL, fn.block, 1);
+	assert_int_equal(vb_dpa_thread_start(t), 0);
+	assert_int_equal(vb_dpa_thread_wait(t, (int64_t)hour, NULL), -ETIMEDOUT);
+	assert_int_equal(vb_now_ns(), begun + hour);
+	vb_dpa_thread_wake(t);
+	assert_int_equal(vb_dpa_thread_wait(t, -1, NULL), 0);
+	assert_int_equal(vb_dpa_thread_destroy(t), 0);
+	close_place(&l);
+	sim_end(&sim);
+}
+
 static void test_refusals(void **state)
 {
 	struct vb_dpa_thread *t;
@@ -395,6 +421,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stop_and_go_on),
 		cmocka_unit_test(test_poll),
 		cmocka_unit_test(test_block_and_wake),
+		cmocka_unit_test(test_wait_in_simulated_time),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_idle_sleeps),
 	};

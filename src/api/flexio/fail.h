@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
-#include <time.h>
 #define FLEXIO_ALLOW_EXPERIMENTAL_API
 #include <libflexio/flexio.h>
 
 #include "base/rate.h"
 #include "base/refusal.h"
+#include "base/time.h"
 #include "base/util.h"
 #include "control/record/timeline.h"
 

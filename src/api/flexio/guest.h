@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
-#include <time.h>
 #define FLEXIO_ALLOW_EXPERIMENTAL_API
 #include <libflexio/flexio.h>
 
@@ -130,7 +129,7 @@ struct guest {
 	uint64_t len;        /* of the guest memory behind ctx_addr */
 	enum thread_end end; /* written by the thread's ecall, read after its run */
 	bool lent; /* a call on its caller's host thread, which writes messages out itself */
-	/* of a call or an error handler, in ns of CLOCK_MONOTONIC; 0: the clock has not started */
+	/* of a call or an error handler, in ns of vb_now_ns(); 0: the clock has not started */
 	uint64_t deadline;
 	uint64_t worked; /* units of enum work since a call looked at the clock */
 	int fault;       /* status of the fault whose error handler runs on the thread; 0: none */

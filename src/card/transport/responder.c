@@ -19,7 +19,7 @@
 
 #include "base/time.h"
 #include "base/barrier.h"
-#include "base/clock.h"
+#include "base/time.h"
 #include "base/log.h"
 #include "base/rcu.h"
 #include "base/util.h"

@@ -2,7 +2,7 @@
 /* Owns the mark of lock.h. */
 #include "base/lock.h"
 
-#include <pthread.h>
+#include "base/fork.h"
 
 uint32_t vb_lock_mark = 1;
 
@@ -10,13 +10,10 @@ uint32_t vb_lock_mark = 1;
 _Thread_local unsigned int vb_locks_held;
 #endif
 
-static void change_mark(void)
+static void mark_change(void)
 {
 	if (!++vb_lock_mark)
 		vb_lock_mark = 1;
 }
 
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, change_mark);
-}
+VB_STAGE(LOCKS, .child = mark_change);

@@ -17,6 +17,7 @@
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/lock.h"
 #include "base/mask.h"
 
@@ -79,7 +80,7 @@ static int log_fd(void)
 	return fd;
 }
 
-__attribute__((constructor)) static void log_init(void)
+static void log_start(void)
 {
 	const char *level = vb_getenv("VERBATIM_LOG");
 	const char *file = vb_getenv("VERBATIM_LOG_FILE");
@@ -100,6 +101,8 @@ __attribute__((constructor)) static void log_init(void)
 			*log_path = '\0';
 	}
 }
+
+VB_STAGE(LOG, .start = log_start);
 
 void vb_log_check_environment(void)
 {

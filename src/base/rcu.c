@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/barrier.h"
+#include "base/fork.h"
 #include "base/time.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -25,7 +26,7 @@ _Static_assert(sizeof(struct vb_readers) == 4096, "a page");
 
 struct vb_rcu vb_rcu = {
 	.gp = 1,
-	.fenced = true, /* until start() */
+	.fenced = true, /* until readers_start() */
 	.settled = true,
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.readers = &vb_rcu.first,
@@ -50,7 +51,7 @@ static void give_back(void *arg)
  * Threads end by a key of libc. With the first library that is loaded: later, one that has been given
  * many keys by the program would make libc allocate where a signal handler may be running.
  */
-__attribute__((constructor)) static void start(void)
+static void readers_start(void)
 {
 	pthread_key_t key;
 
@@ -144,7 +145,8 @@ struct vb_reader *vb_reader_find(void)
 	return reader;
 }
 
-void vb_read_forked(void)
+/* The other threads, and their sections, are not in the child. */
+static void readers_forked(void)
 {
 	struct vb_readers *page = atomic_load_explicit(&vb_rcu.readers, memory_order_relaxed);
 
@@ -160,6 +162,8 @@ void vb_read_forked(void)
 			atomic_store_explicit(&reader->taken, 0, memory_order_relaxed);
 		}
 }
+
+VB_STAGE(READERS, .start = readers_start, .child = readers_forked);
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 

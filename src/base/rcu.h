@@ -79,8 +79,6 @@ VB_PUBLIC struct vb_reader *vb_reader_find(void);
 VB_PUBLIC void vb_read_wait(void);
 /* While membarrier is still allowed: do without it from now on. Allowed in signal handlers. */
 void vb_read_give_up_calls(void);
-/* In a forked child: there are no other threads. */
-void vb_read_forked(void);
 
 /*
  * ThreadSanitizer does not see the order that membarrier makes: every section that ended before a

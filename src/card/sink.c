@@ -8,6 +8,7 @@
  */
 #include "card/transport/requester.h"
 
+#include "base/fork.h"
 #include "base/util.h"
 #include "card/emulation/emulated.h"
 #include "card/ether/ether.h"
@@ -191,9 +192,21 @@ static bool card_delivers_first(const struct vb_pkt *pkt)
 	return vb_burst_is_awaited(pkt->len);
 }
 
-/* A forked child has none of its parent's queue pairs. */
+static _Atomic uint32_t epoch_at_fork; /* when the last one began */
+
+static void card_prepare(void)
+{
+	atomic_store_explicit(&epoch_at_fork, vb_fabric_epoch(), memory_order_relaxed);
+}
+
+/*
+ * A forked child has none of its parent's queue pairs. The fabric has another epoch by now, unless it was
+ * not in use: then there are none.
+ */
 static void card_forked(void)
 {
+	if (vb_fabric_epoch() == atomic_load_explicit(&epoch_at_fork, memory_order_relaxed))
+		return;
 	vb_burst_forked();
 	vb_deferred_forked();
 	vb_alarm_forked();
@@ -208,9 +221,10 @@ static void card_forked(void)
 	vb_inject_forked();
 }
 
+VB_STAGE(CARD, .prepare = card_prepare, .child = card_forked);
+
 const struct vb_sink vb_card_sink = {
 	.is_local = vb_adapter_gid_is_local,
-	.forked = card_forked,
 	.asked = vb_inject_asked,
 	.receive = card_receive,
 	.received = card_received,

@@ -256,8 +256,6 @@ struct vb_sink {
 	uint64_t (*work)(bool all);
 	/* Whether work() would find something: blocked work waits for room in a ring. */
 	enum vb_pending (*pending)(bool all);
-	/* In a forked child: forget the queues of the parent. */
-	void (*forked)(void);
 	/* Another process has asked for attention, see vb_fabric_ask(). In no read section. */
 	void (*asked)(void);
 	/* Whether a GID is one of this host's adapters. */

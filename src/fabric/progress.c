@@ -29,6 +29,7 @@
 
 #include "host/shared/born.h"
 #include "base/cancel.h"
+#include "base/fork.h"
 #include "base/time.h"
 #include "host/fault.h"
 #include "host/heap.h"
@@ -578,27 +579,14 @@ static void wake_self(void *arg)
 
 /* --- start, stop, fork ------------------------------------------------------------------------ */
 
-static sigset_t mask_before_fork; /* of the thread that has the lock */
-
-/* A handler of the program that came in between might fork itself, and wait for the lock for ever. */
-static void before_fork(void)
+static void fabric_prepare(void)
 {
-	sigset_t before;
-
-	vb_signal_block(&before);
 	pthread_mutex_lock(&vb_fabric.start_lock);
-	mask_before_fork = before;
-	vb_monitor_before_fork();
 }
 
-static void after_fork_parent(void)
+static void fabric_parent(void)
 {
-	sigset_t before;
-
-	vb_monitor_after_fork(false);
-	before = mask_before_fork;
 	pthread_mutex_unlock(&vb_fabric.start_lock);
-	vb_signal_unblock(&before);
 }
 
 static void reset_in_child(void)
@@ -615,21 +603,12 @@ static void reset_in_child(void)
 	vb_registry_forked();
 	vb_tracer_reset(true);
 	vb_peer_reset(true);
-	vb_fabric.sink->forked();
 }
 
-static void after_fork_child(void)
+static void fabric_forked(void)
 {
-	vb_read_forked();
 	pthread_mutex_init(&vb_fabric.start_lock, NULL);
-	vb_monitor_after_fork(true);
 	reset_in_child();
-	vb_signal_unblock(&mask_before_fork);
-}
-
-__attribute__((constructor)) static void register_fork_handlers(void)
-{
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
 /* membarrier may be forbidden soon: all threads go over to fences while it still works. */
@@ -733,7 +712,7 @@ void vb_fabric_stop(void)
  * A program that exits without closing its devices still gives its slot back. What a child has that was
  * forked past libc's fork() is its parent's, whose segment is not mapped here.
  */
-__attribute__((destructor)) static void leave_at_exit(void)
+static void fabric_exit(void)
 {
 	if (!vb_fabric.users || !vb_registry_is_joined())
 		return;
@@ -749,6 +728,9 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	vb_frame_linger();
 	vb_registry_leave();
 }
+
+VB_STAGE(FABRIC, .prepare = fabric_prepare, .parent = fabric_parent, .child = fabric_forked,
+	 .exit = fabric_exit);
 
 bool vb_fabric_is_local(const union ibv_gid *gid)
 {

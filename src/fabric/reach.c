@@ -33,6 +33,7 @@
 
 #include "base/cancel.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "fabric/peer.h"
 #include "fabric/state.h"
@@ -56,15 +57,12 @@ enum { MOST_WINDOWS = 16384 };
 static _Atomic uint32_t num_windows;
 
 /* No mapping goes to a forked child. */
-static void forget_windows(void)
+static void reach_forked(void)
 {
 	atomic_store_explicit(&num_windows, 0, memory_order_relaxed);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, forget_windows);
-}
+VB_STAGE(REACH, .child = reach_forked);
 
 /* --- files of the peer ------------------------------------------------------------------------- */
 

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/barrier.h"
+#include "base/fork.h"
 #include "base/lock.h"
 #include "host/signals.h"
 #include "host/thread.h"
@@ -105,7 +106,7 @@ static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct vb_signal_keeper *keeper = &vb_signal_keeper;
 
 /* Another thread of the parent may have been at it: the child has no such thread. */
-static void release_own(void)
+static void fault_forked(void)
 {
 	atomic_store_explicit(&own_lock.held, 0, memory_order_relaxed);
 	atomic_fetch_and_explicit(&own_segv.version, ~1u, memory_order_relaxed);
@@ -114,7 +115,7 @@ static void release_own(void)
 }
 
 /* The preload is there before us, or never. */
-__attribute__((constructor)) static void meet_preload(void)
+static void fault_start(void)
 {
 	const struct vb_signal_keeper *(*meet)(
 		int (*)(int, const struct sigaction *, struct sigaction *));
@@ -124,8 +125,9 @@ __attribute__((constructor)) static void meet_preload(void)
 		keeper = meet(vb_fault_action);
 	dlerror(); /* that there is none is nothing to the program */
 	vb_barrier_ask(vb_fault_is_closing_in);
-	pthread_atfork(NULL, NULL, release_own);
 }
+
+VB_STAGE(FAULTS, .start = fault_start, .child = fault_forked);
 
 static struct own *own_of(int sig)
 {

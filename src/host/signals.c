@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "host/fault.h"
 
 enum { SEGV_BIT = 1, BUS_BIT = 2, SIGNALS = 65, KERNEL_SIGSET = 8 };
@@ -37,12 +38,13 @@ static _Thread_local volatile unsigned int pending_bits
  */
 static _Atomic pid_t *owner;
 
-static void note_owner(void)
+void vb_signal_forked(void)
 {
-	atomic_store_explicit(owner, getpid(), memory_order_release);
+	if (owner)
+		atomic_store_explicit(owner, getpid(), memory_order_release);
 }
 
-__attribute__((constructor)) static void map_owner(void)
+void vb_signal_start(void)
 {
 	void *page = mmap(NULL, sizeof(*owner), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			  -1, 0);
@@ -54,12 +56,15 @@ __attribute__((constructor)) static void map_owner(void)
 		return;
 	}
 	owner = page;
-	note_owner();
-	pthread_atfork(NULL, NULL, note_owner);
+	vb_signal_forked();
 }
 
+#ifndef VB_PRELOAD /* which has no table */
+VB_STAGE(SIGNALS, .start = vb_signal_start, .child = vb_signal_forked);
+#endif
+
 /*
- * In a child of fork() the first to ask, perhaps another handler of pthread_atfork(), becomes the
+ * In a child of fork() the first to ask, perhaps a handler of the program, becomes the
  * owner.
  */
 bool vb_signal_is_borrowed(void)

@@ -110,5 +110,9 @@ bool vb_signal_stands_aside(void);
 /* Whether this is a child of vfork(): its memory is another process's. */
 VB_PUBLIC bool vb_signal_is_borrowed(void);
 
+/* When this library is loaded, and in a child of fork(): rows of base/fork.h, which the preload has not. */
+void vb_signal_start(void);
+void vb_signal_forked(void);
+
 /* pthread_sigmask(3): 0 or a positive errno; errno itself stays as it was. */
 VB_PUBLIC int vb_signal_mask(int how, const sigset_t *set, sigset_t *old);

@@ -22,6 +22,7 @@
 
 #include "base/cancel.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "host/signals.h"
 
@@ -171,7 +172,7 @@ static void tidy(void)
  * Many programs leave their device processes to exit(). Threads may still look at the objects, so
  * these stay; a lock that somebody holds is not waited for.
  */
-__attribute__((destructor)) static void leave_at_exit(void)
+static void eus_exit(void)
 {
 	struct vb_eus_user *user;
 
@@ -182,6 +183,8 @@ __attribute__((destructor)) static void leave_at_exit(void)
 	tidy();
 	pthread_mutex_unlock(&users_lock);
 }
+
+VB_STAGE(EUS, .exit = eus_exit);
 
 void vb_eus_user_end(struct vb_eus_user *user)
 {

@@ -168,9 +168,7 @@ static void test_forked(void **state)
 
 	show(&place, 9);
 	t = place.entry;
-	vb_monitor_before_fork();
 	child = fork();
-	vb_monitor_after_fork(!child);
 	if (!child) {
 		/* What the child writes, nobody sees. */
 		vb_monitor_write_begin(&t->seq);
@@ -206,9 +204,7 @@ static void test_killed(void **state)
 	char byte;
 
 	assert_int_equal(pipe(pipes), 0);
-	vb_monitor_before_fork();
 	child = fork();
-	vb_monitor_after_fork(!child);
 	if (!child) {
 		vb_registry_forked();
 		if (vb_registry_join(&self))

@@ -147,7 +147,6 @@ static const struct vb_sink sink = {
 	.delivers_first = never_first,
 	.work = no_work,
 	.pending = none_pending,
-	.forked = nothing,
 	.asked = nothing,
 	.is_local = is_here,
 };

@@ -30,6 +30,7 @@
 #include "base/cancel.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/refusal.h"
 #include "base/time.h"
@@ -349,8 +350,10 @@ uint16_t vb_timeline_name(const char *text)
 /* --- start ------------------------------------------------------------------------------------ */
 
 /* The child has a file of its own, and only this thread. */
-static void after_fork(void)
+static void timeline_forked(void)
 {
+	if (!state)
+		return;
 	forget_parent();
 	vb_file_close(&timeline.file);
 	atomic_store_explicit(state, NONE, memory_order_relaxed);
@@ -385,7 +388,7 @@ static void end_call(const struct vb_call *call)
 					     .duration = vb_timeline_now() - call->start });
 }
 
-__attribute__((constructor)) static void start(void)
+static void timeline_start(void)
 {
 	static const struct vb_call_watch calls = { begin_call, end_call };
 	const char *dir = vb_getenv("VERBATIM_TRACE"), *size = vb_getenv("VERBATIM_TRACE_MIB");
@@ -397,8 +400,10 @@ __attribute__((constructor)) static void start(void)
 	timeline.file = VB_NO_FILE;
 	timeline.dir = strdup(dir);
 	timeline.bytes = (mib && mib <= MOST_MIB ? mib : DEFAULT_MIB) << 20;
-	if (!timeline.dir || pthread_atfork(NULL, NULL, after_fork))
+	if (!timeline.dir || !vb_forks_are_watched())
 		return;
 	vb_timeline_on = true;
 	vb_call_watch(&calls);
 }
+
+VB_STAGE(TIMELINE, .start = timeline_start, .child = timeline_forked);

@@ -73,9 +73,6 @@ static inline void vb_monitor_write_end(struct vb_monitor_seq *seq)
 /* From the fabric: this process is in the registry now, or leaves it. */
 void vb_monitor_start(const struct vb_slot_info *self);
 void vb_monitor_stop(void);
-/* Around a fork, in this order; the child shows nothing of its parent's. */
-void vb_monitor_before_fork(void);
-void vb_monitor_after_fork(bool child);
 
 /* ---- readers: files of all processes of the user ---- */
 

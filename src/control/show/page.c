@@ -22,6 +22,7 @@
 #include "base/cancel.h"
 #include "base/time.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "meet/registry.h"
 #include "host/signals.h"
@@ -75,7 +76,6 @@ struct vb_monitor_page {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static sigset_t mask_before_fork;
 static bool joined;
 static struct vb_slot_info self;        /* while joined */
 static struct vb_monitor_page *current; /* of this stay in the registry; NULL: none yet */
@@ -442,12 +442,14 @@ void vb_monitor_stop(void)
 	give(&before);
 }
 
-void vb_monitor_before_fork(void)
+static void monitor_prepare(void)
 {
-	sigset_t before;
+	pthread_mutex_lock(&lock);
+}
 
-	take(&before);
-	mask_before_fork = before;
+static void monitor_parent(void)
+{
+	pthread_mutex_unlock(&lock);
 }
 
 /*
@@ -467,19 +469,14 @@ static void inherit(struct vb_monitor_page *page)
 	vb_file_close(&page->file);
 }
 
-void vb_monitor_after_fork(bool child)
+static void monitor_forked(void)
 {
-	sigset_t before = mask_before_fork;
-
-	if (child) {
-		for (struct vb_monitor_page *page = pages; page; page = page->next)
-			if (!page->inherited)
-				inherit(page);
-		current = NULL;
-		joined = false;
-		pthread_mutex_init(&lock, NULL);
-	} else {
-		pthread_mutex_unlock(&lock);
-	}
-	vb_signal_unblock(&before);
+	for (struct vb_monitor_page *page = pages; page; page = page->next)
+		if (!page->inherited)
+			inherit(page);
+	current = NULL;
+	joined = false;
+	pthread_mutex_init(&lock, NULL);
 }
+
+VB_STAGE(MONITOR, .prepare = monitor_prepare, .parent = monitor_parent, .child = monitor_forked);

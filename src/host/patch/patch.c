@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/fork.h"
 
 struct vb_patch_bounds vb_patch_bounds;
 
@@ -152,7 +153,7 @@ static bool is_taken_over(void)
 	return state == ALIVE;
 }
 
-/* The lock, with all signals blocked. */
+/* The lock, with the program's signals blocked. */
 static bool try_lock(void)
 {
 	return is_taken_over() && vb_trylock(&patch.lock);
@@ -840,43 +841,26 @@ static uint32_t read_environment(void)
 	return (uint32_t)n;
 }
 
-static _Thread_local unsigned int forking __attribute__((tls_model("initial-exec")));
-static sigset_t mask_before_fork; /* of the thread that has the lock */
-
-/*
- * No thread of a child finds a site half changed. A handler of the program that came in between might
- * fork itself, and wait for the lock for ever. In a child of a fork in the middle of setup() there are
- * two of each of these.
- */
-static void before_fork(void)
+/* No thread of a child finds a site half changed. */
+static void patch_prepare(void)
 {
-	sigset_t before;
-
-	if (forking++)
-		return;
-	block_all(&before);
 	for (unsigned int tries = 0; !try_lock(); tries++)
 		wait_a_little(tries);
-	mask_before_fork = before;
 }
 
-static void after_fork(void)
+static void patch_parent(void)
 {
-	sigset_t before;
-
-	if (--forking)
-		return;
-	before = mask_before_fork;
 	vb_unlock(&patch.lock);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
 }
 
-static void after_fork_child(void)
+static void patch_forked(void)
 {
 	if (patch.alive)
 		atomic_store_explicit(patch.alive, ALIVE, memory_order_relaxed);
-	after_fork();
+	vb_unlock(&patch.lock);
 }
+
+VB_STAGE(PATCH, .prepare = patch_prepare, .parent = patch_parent, .child = patch_forked);
 
 static void map_alive(void)
 {
@@ -910,7 +894,7 @@ static void setup(void)
 	vb_fault_forget_closing_in();
 	patch.had_seccomp = has_seccomp();
 	map_alive();
-	if (pthread_atfork(before_fork, after_fork, after_fork_child))
+	if (!vb_forks_are_watched())
 		return;
 	patch.after = after;
 }

@@ -5,8 +5,9 @@
  */
 #include "host/patch/patch.h"
 
-#include <pthread.h>
 #include <sched.h>
+
+#include "base/fork.h"
 
 static const char *const reason_names[VB_SITE_REASONS] = {
 	[VB_SITE_NONE] = "few",           [VB_SITE_OFF] = "off",
@@ -78,15 +79,12 @@ void vb_patch_hide(void)
 		sched_yield();
 }
 
-static void forget_showing(void)
+static void counts_forked(void)
 {
 	atomic_store_explicit(&showing, 0, memory_order_relaxed);
 }
 
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, forget_showing);
-}
+VB_STAGE(COUNTS, .child = counts_forked);
 
 void vb_patch_keep_trap(struct vb_site *site, enum vb_site_reason reason)
 {

@@ -73,13 +73,6 @@ bool vb_signal_stands_aside(void)
 	return known > 0;
 }
 
-/* Early, because a signal handler may be the first to ask. */
-__attribute__((constructor)) static void find_early(void)
-{
-	find_action();
-	vb_signal_stands_aside();
-}
-
 int vb_libc_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	action_function *action = atomic_load(&libc_action);
@@ -100,4 +93,13 @@ int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(vo
 		return add(prepare, parent, child, &__dso_handle);
 	other = (__typeof__(other))dlsym(RTLD_NEXT, "pthread_atfork");
 	return other ? other(prepare, parent, child) : ENOSYS;
+}
+
+/* Early, because a signal handler may be the first to ask. */
+__attribute__((constructor)) static void signals_start(void)
+{
+	find_action();
+	vb_signal_stands_aside();
+	vb_signal_start();
+	pthread_atfork(NULL, NULL, vb_signal_forked);
 }

@@ -8,7 +8,7 @@
  *
  * A forked child starts without a table, because what it inherits is its parent's: the mapping of
  * the table does not go to a child, and what we know of it lies in a page that is zero there. Both
- * are the kernel's doing, so no handler of fork has to run before another.
+ * are the kernel's doing, so a child of clone() has none either.
  */
 #include "host/shared/shared.h"
 
@@ -26,6 +26,7 @@
 #include "base/config.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/lock.h"
 #include "host/signals.h"
 
@@ -53,7 +54,7 @@ _Static_assert(sizeof(struct state) <= 4096, "one page");
 static struct state *own;                        /* NULL: the kernel cannot do that */
 static struct vb_file table_file = { .fd = -1 }; /* under the lock */
 
-__attribute__((constructor)) static void make_state(void)
+static void shared_start(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	void *at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -65,6 +66,8 @@ __attribute__((constructor)) static void make_state(void)
 	else
 		own = at;
 }
+
+VB_STAGE(SHARED, .start = shared_start);
 
 /*
  * Handlers of signals may map, unmap and fork, so none runs in a thread that has the lock. The faults

@@ -17,6 +17,7 @@
 #include "host/shared/arena.h"
 #include "base/cancel.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "host/shared/shared.h"
 
 enum { POOL_BYTES = 256 << 20, FIRST = VB_SHARED_PAGE }; /* no block is at 0 */
@@ -28,7 +29,7 @@ static struct {
 	struct vb_arena arena; /* of offsets */
 } pool = { PTHREAD_MUTEX_INITIALIZER, { .fd = -1 } };
 
-static void forget(void)
+static void pool_forked(void)
 {
 	vb_file_close(&pool.file);
 	pthread_mutex_init(&pool.lock, NULL);
@@ -36,10 +37,7 @@ static void forget(void)
 	memset(&pool.arena, 0, sizeof(pool.arena)); /* another thread may have been at it */
 }
 
-__attribute__((constructor)) static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, forget);
-}
+VB_STAGE(POOL, .child = pool_forked);
 
 static size_t whole_pages(size_t bytes)
 {

@@ -40,6 +40,7 @@
 #include "base/cancel.h"
 #include "host/fault.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/lock.h"
 #include "base/time.h"
 #include "host/patch/patch.h"
@@ -696,7 +697,7 @@ static void settle(void)
  * Threads of the parent that were in a region are not here. What operations work on is the parent's,
  * which may free it without our knowledge.
  */
-static void forget_users(void)
+static void trap_forked(void)
 {
 	for (uint32_t i = 0; i < MAX_REGIONS; i++) {
 		if (regions[i].op)
@@ -705,10 +706,7 @@ static void forget_users(void)
 	}
 }
 
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, forget_users);
-}
+VB_STAGE(TRAPS, .child = trap_forked);
 
 /* --- regions ---------------------------------------------------------------------------------- */
 

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Owns the table of fork.h, the process's one handler of forks, and the walks over the table.
+ *
+ *	stage      row of one library   of another
+ *	LOCKS    [ libverbatim        |              |   |   ]
+ *	...
+ *	SPACES   [ libflexio          | a test's own |   |   ]
+ *
+ * The table has copies of what the rows say, so that no walk reads memory of a library that another
+ * thread unloads. A place is taken by an atomic exchange and has its row's calls before it is READY;
+ * nothing here waits. Stages above libverbatim may be there more than once, because tools and tests link
+ * parts of libflexio as well.
+ */
+#include "base/fork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "base/mask.h"
+
+enum { COPIES = 4 };
+
+enum place_state { FREE, TAKEN, READY };
+
+static struct place {
+	_Atomic uint32_t state;
+	const void *from; /* the row, as a name: not read */
+	vb_stage_call *prepare, *parent, *child;
+} table[VB_STAGES][COPIES];
+
+/* Of forks that this thread is in the middle of: a handler of a fork may fork itself. */
+static _Thread_local struct {
+	unsigned int depth;
+	sigset_t mask;               /* before it began */
+	uint8_t prepared[VB_STAGES]; /* a bit for each place: the others came later */
+} forking __attribute__((tls_model("initial-exec")));
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+static bool is_ready(const struct place *place)
+{
+	/* Pairs with place_fill(). */
+	return atomic_load_explicit(&((struct place *)place)->state, memory_order_acquire) == READY;
+}
+
+static void walk_prepare(void)
+{
+	for (unsigned int stage = VB_STAGES; stage-- > 0;) {
+		forking.prepared[stage] = 0;
+		for (unsigned int i = 0; i < COPIES; i++) {
+			const struct place *place = &table[stage][i];
+
+			if (!is_ready(place))
+				continue;
+			forking.prepared[stage] |= (uint8_t)(1 << i);
+			if (place->prepare)
+				place->prepare();
+		}
+	}
+}
+
+static void walk_parent(void)
+{
+	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
+		for (unsigned int i = 0; i < COPIES; i++) {
+			const struct place *place = &table[stage][i];
+
+			if (forking.prepared[stage] & 1 << i && is_ready(place) && place->parent)
+				place->parent();
+		}
+}
+
+static void walk_child(void)
+{
+	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
+		for (unsigned int i = 0; i < COPIES; i++) {
+			const struct place *place = &table[stage][i];
+
+			if (is_ready(place) && place->child)
+				place->child();
+		}
+}
+
+static void fork_prepare(void)
+{
+	int saved = errno;
+	sigset_t before;
+
+	if (forking.depth++)
+		return;
+	vb_signal_block(&before);
+	forking.mask = before;
+	walk_prepare();
+	errno = saved;
+}
+
+static void fork_parent(void)
+{
+	sigset_t before = forking.mask;
+	int saved = errno;
+
+	if (--forking.depth)
+		return;
+	walk_parent();
+	vb_signal_unblock(&before);
+	errno = saved;
+}
+
+/* The child of a fork inside of another one goes on in that one, and so needs its locks again. */
+static void fork_child(void)
+{
+	sigset_t before = forking.mask;
+	int saved = errno;
+
+	walk_child();
+	if (--forking.depth)
+		walk_prepare();
+	else
+		vb_signal_unblock(&before);
+	errno = saved;
+}
+
+static _Atomic bool watched;
+
+/* With the first row, which is libverbatim's: while this library is loaded, and by one thread. */
+static void watch_forks(void)
+{
+	static _Atomic bool begun;
+
+	if (!atomic_exchange_explicit(&begun, true, memory_order_relaxed))
+		atomic_store_explicit(&watched,
+				      !pthread_atfork(fork_prepare, fork_parent, fork_child),
+				      memory_order_relaxed);
+}
+
+bool vb_forks_are_watched(void)
+{
+	return atomic_load_explicit(&watched, memory_order_relaxed);
+}
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+static void place_fill(struct place *place, const struct vb_stage_row *row)
+{
+	place->from = row;
+	place->prepare = row->prepare;
+	place->parent = row->parent;
+	place->child = row->child;
+	atomic_store_explicit(&place->state, READY, memory_order_release);
+}
+
+static void row_add(const struct vb_stage_row *row)
+{
+	for (unsigned int i = 0; i < COPIES; i++) {
+		struct place *place = &table[row->stage][i];
+		uint32_t expected = FREE;
+
+		if (atomic_compare_exchange_strong_explicit(&place->state, &expected, TAKEN,
+							    memory_order_acquire,
+							    memory_order_relaxed)) {
+			place_fill(place, row);
+			return;
+		}
+	}
+	vb_error("more than %d libraries of one kind: a forked child may wait for ever", COPIES);
+}
+
+static void row_remove(const struct vb_stage_row *row)
+{
+	for (unsigned int i = 0; i < COPIES; i++) {
+		struct place *place = &table[row->stage][i];
+
+		if (is_ready(place) && place->from == row)
+			atomic_store_explicit(&place->state, FREE, memory_order_release);
+	}
+}
+
+void vb_stages_join(const struct vb_stage_row *const *rows, size_t count)
+{
+	watch_forks();
+	for (size_t i = 0; i < count; i++)
+		row_add(rows[i]);
+	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
+		for (size_t i = 0; i < count; i++)
+			if (rows[i]->stage == stage && rows[i]->start)
+				rows[i]->start();
+}
+
+void vb_stages_leave(const struct vb_stage_row *const *rows, size_t count)
+{
+	for (unsigned int stage = VB_STAGES; stage-- > 0;)
+		for (size_t i = 0; i < count; i++)
+			if (rows[i]->stage == stage && rows[i]->exit)
+				rows[i]->exit();
+	for (size_t i = 0; i < count; i++)
+		row_remove(rows[i]);
+}

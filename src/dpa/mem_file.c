@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/fork.h"
 #include "host/shared/shared.h"
 #include "host/signals.h"
 
@@ -36,25 +37,17 @@ static struct {
 	struct space *first;
 } filed = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/*
- * Forks that this thread is in the middle of, and one more while it has the lock: handlers of forks
- * may fork, too. Those of signals cannot: none runs in a thread that has the lock.
- */
-static __thread unsigned int busy;
-static __thread sigset_t signals_before;
-
-static void lock(void)
+/* Handlers of signals may fork: none runs in a thread that has the lock. */
+static void lock(sigset_t *before)
 {
-	vb_signal_block(&signals_before);
-	busy++;
+	vb_signal_block(before);
 	pthread_mutex_lock(&filed.lock);
 }
 
-static void unlock(void)
+static void unlock(const sigset_t *before)
 {
 	pthread_mutex_unlock(&filed.lock);
-	busy--;
-	vb_signal_unblock(&signals_before);
+	vb_signal_unblock(before);
 }
 
 /* ---- whether ---- */
@@ -118,11 +111,12 @@ int vb_space_into_file(struct space *space, uint64_t addr, uint64_t len)
 {
 	VB_NO_CANCEL;
 	bool huge = false;
+	sigset_t before;
 	int ret = 0;
 
 	if (!vb_shared_wanted() || !costs_nothing(&huge))
 		return 0;
-	lock();
+	lock(&before);
 	if (space->num_filed == SPACE_FILED || !make_file(space))
 		goto unlock;
 	if (mmap(space->base + addr, len, PROT_READ | PROT_WRITE,
@@ -135,7 +129,7 @@ int vb_space_into_file(struct space *space, uint64_t addr, uint64_t len)
 		madvise(space->base + addr, len, MADV_HUGEPAGE);
 	space->filed[space->num_filed++] = (struct filed_range){ .addr = addr, .len = len };
 unlock:
-	unlock();
+	unlock(&before);
 	return ret;
 }
 
@@ -154,12 +148,13 @@ static const struct filed_range *range_of(const struct space *space, uint64_t ad
 bool vb_space_is_filed(struct space *space, uint64_t addr, uint64_t len)
 {
 	bool is = false;
+	sigset_t before;
 
-	lock();
+	lock(&before);
 	for (unsigned int i = 0; i < space->num_filed; i++)
 		is |= addr < space->filed[i].addr + space->filed[i].len &&
 		      space->filed[i].addr < addr + len;
-	unlock();
+	unlock(&before);
 	return is;
 }
 
@@ -179,13 +174,14 @@ void vb_dpa_mem_share(struct vb_dpa_process *process, uint64_t addr, uint64_t le
 	VB_NO_CANCEL;
 	struct space *space = &process->space;
 	uint64_t first = addr & ~(space->page - 1);
+	sigset_t before;
 
-	lock();
+	lock(&before);
 	/* The program may have closed the descriptor, and have another file there. */
 	if (range_of(space, addr, len) && vb_file_is_open(&space->file))
 		show_pages(space, first,
 			   ((addr + len + space->page - 1) & ~(space->page - 1)) - first);
-	unlock();
+	unlock(&before);
 }
 
 /* ---- what was written ---- */
@@ -234,12 +230,13 @@ static void find_written(struct space *space, uint64_t addr, uint64_t end, uint6
 bool vb_space_written(struct space *space, uint64_t addr, uint64_t *from, uint64_t *to)
 {
 	const struct filed_range *range;
+	sigset_t before;
 
-	lock();
+	lock(&before);
 	range = range_of(space, addr, 1);
 	if (range)
 		find_written(space, addr, range->addr + range->len, from, to);
-	unlock();
+	unlock(&before);
 	return range;
 }
 
@@ -249,13 +246,14 @@ void vb_space_leave_file(struct space *space)
 {
 	VB_NO_CANCEL;
 	struct space **at = &filed.first;
+	sigset_t before;
 
-	lock();
+	lock(&before);
 	while (*at && *at != space)
 		at = &(*at)->next_filed;
 	if (*at)
 		*at = space->next_filed;
-	unlock();
+	unlock(&before);
 	for (unsigned int i = 0; i < space->num_filed; i++) {
 		const struct filed_range *r = &space->filed[i];
 
@@ -295,28 +293,20 @@ static void drop_copy(struct filed_range *range)
 	range->copy = NULL;
 }
 
-static void before_fork(void)
+static void spaces_prepare(void)
 {
-	if (busy) { /* what copies there are must do */
-		busy++;
-		return;
-	}
-	lock();
+	pthread_mutex_lock(&filed.lock);
 	for (struct space *s = filed.first; s; s = s->next_filed)
 		for (unsigned int i = 0; i < s->num_filed; i++)
 			copy_range(s, &s->filed[i]);
 }
 
-static void after_in_parent(void)
+static void spaces_parent(void)
 {
-	if (busy > 1) {
-		busy--;
-		return;
-	}
 	for (struct space *s = filed.first; s; s = s->next_filed)
 		for (unsigned int i = 0; i < s->num_filed; i++)
 			drop_copy(&s->filed[i]);
-	unlock();
+	pthread_mutex_unlock(&filed.lock);
 }
 
 static void take_copy(struct space *space, const struct filed_range *range)
@@ -336,7 +326,7 @@ static void take_copy(struct space *space, const struct filed_range *range)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-static void after_in_child(void)
+static void spaces_forked(void)
 {
 	for (struct space *s = filed.first; s; s = s->next_filed) {
 		for (unsigned int i = 0; i < s->num_filed; i++)
@@ -346,13 +336,6 @@ static void after_in_child(void)
 	}
 	filed.first = NULL;
 	pthread_mutex_init(&filed.lock, NULL);
-	if (busy == 1)
-		vb_signal_unblock(&signals_before);
-	if (--busy)
-		pthread_mutex_lock(&filed.lock); /* the child is in one as well */
 }
 
-__attribute__((constructor)) static void watch_forks(void)
-{
-	pthread_atfork(before_fork, after_in_parent, after_in_child);
-}
+VB_STAGE(SPACES, .prepare = spaces_prepare, .parent = spaces_parent, .child = spaces_forked);

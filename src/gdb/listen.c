@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/time.h"
 #include "control/ask/peer.h"
 #include "host/thread.h"
@@ -301,12 +302,12 @@ static void *listener_main(void *arg)
 
 /* ---- fork and exit ---- */
 
-static void before_fork(void)
+static void listen_prepare(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-static void after_fork_parent(void)
+static void listen_parent(void)
 {
 	pthread_mutex_unlock(&lock);
 }
@@ -315,7 +316,7 @@ static void after_fork_parent(void)
  * The sockets would keep debuggers of the parent waiting for an end that the parent's close gives, and
  * what is written into the pipes would end the parent's sessions. Tokens name one program only.
  */
-static void after_fork_child(void)
+static void listen_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&changed, NULL);
@@ -331,6 +332,8 @@ static void after_fork_child(void)
 	offers = NULL;
 	host_half = 0;
 }
+
+VB_STAGE(GDB, .prepare = listen_prepare, .parent = listen_parent, .child = listen_forked);
 
 static bool any_busy(void)
 {
@@ -401,7 +404,6 @@ static void prepare(void)
 	if (prepared)
 		return;
 	prepared = true;
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 	on_exit(at_exit, NULL);
 }
 

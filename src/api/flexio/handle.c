@@ -17,8 +17,8 @@
  * A child of fork() has the set, and none of the threads that held pins and locks of it.
  */
 #include "api/flexio/process.h"
-
 #include "api/flexio/stream.h"
+#include "base/fork.h"
 
 #define BUCKETS 1024
 
@@ -66,7 +66,7 @@ static struct handle *find_handle(enum handle_kind kind, const void *handle)
 	return find(bucket_of(handle), key_of(kind, handle));
 }
 
-static void forked(void)
+static void handles_forked(void)
 {
 	for (unsigned int i = 0; i < BUCKETS; i++)
 		for (struct handle *entry = atomic_load_explicit(&buckets[i], memory_order_relaxed);
@@ -75,21 +75,15 @@ static void forked(void)
 	pthread_mutex_init(&adding, NULL);
 	pthread_mutex_init(&ending, NULL);
 	pthread_cond_init(&unpinned, NULL);
-	vb_streams_forked();
 }
 
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, forked);
-}
+VB_STAGE(HANDLES, .child = handles_forked);
 
 bool vb_handle_add(enum handle_kind kind, const void *handle)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct handle *_Atomic *bucket = bucket_of(handle);
 	struct handle *entry;
 
-	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&adding);
 	entry = find(bucket, FREE);
 	if (!entry) {

@@ -28,6 +28,7 @@
  * that has them already: exit() in a signal handler, over a call of the same thread, leaves them alone.
  */
 #include "api/flexio/stream.h"
+#include "base/fork.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -679,11 +680,14 @@ static void list_remove(struct flexio_msg_stream *s)
 	pthread_mutex_unlock(&streams_lock);
 }
 
-void vb_streams_forked(void)
+/* In a child of fork(): the streams are the parent's. */
+static void streams_forked(void)
 {
 	lock_init(&streams_lock);
 	vb_list_init(&streams);
 }
+
+VB_STAGE(STREAMS, .child = streams_forked);
 
 static void collect(struct flexio_msg_stream *s)
 {

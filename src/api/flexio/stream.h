@@ -57,8 +57,6 @@ void vb_streams_settle(struct flexio_process *process);
 void vb_streams_destroy(struct flexio_process *process);
 /* The program exits: what streams still hold goes out, but for asynchronous ones. */
 void vb_streams_leave(void);
-/* In a child of fork(): the streams are the parent's. */
-void vb_streams_forked(void);
 
 /* ---- tracer.c -------------------------------------------------------------------------------- */
 

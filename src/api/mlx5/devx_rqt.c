@@ -2,6 +2,7 @@
 /* Tables of receive queues by command (DEVX). A table keeps its queues from being destroyed. */
 #include "devx_rqt.h"
 
+#include "base/fork.h"
 #include "card/queue/qp.h"
 #include "devx_queue.h"
 
@@ -10,15 +11,12 @@ enum { RQT_CTX = 0x100, RQT_LIST = 0x780, MAX_SIZE = 0xb0, SIZE = 0xd0, LIST_TYP
 pthread_mutex_t devx_rqt_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Another thread of the parent may have had it: the child has no such thread. */
-static void release_mutex(void)
+static void rqt_forked(void)
 {
 	pthread_mutex_init(&devx_rqt_mutex, NULL);
 }
 
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, release_mutex);
-}
+VB_STAGE(RQTS, .child = rqt_forked);
 
 int devx_rqt_attach(struct devx_rqt *rqt, struct vb_tir *tir)
 {

@@ -33,6 +33,7 @@
 
 #include "base/env.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
 
 #define PERIOD_DEFAULT 100003 /* a prime: loops seldom have a multiple of it */
@@ -226,13 +227,15 @@ static void at_exit(void)
 }
 
 /* The child may end, or begin processes of its own; threads that had the locks are not there. */
-static void after_fork(void)
+static void samples_forked(void)
 {
 	for (struct samples *s = all; s; s = s->next)
 		s->inherited = true;
 	all = NULL;
 	pthread_mutex_init(&all_lock, NULL);
 }
+
+VB_STAGE(SAMPLES, .child = samples_forked);
 
 /* ---- taking ---- */
 
@@ -371,7 +374,7 @@ int vb_sample_begin(struct vb_dpa_process *process, const void *elf, size_t len,
 				   "VERBATIM_DPA_PROFILE_PERIOD=%s is not a number of instructions",
 				   vb_getenv("VERBATIM_DPA_PROFILE_PERIOD"));
 	pthread_mutex_lock(&all_lock);
-	if (!numbers && (atexit(at_exit) || pthread_atfork(NULL, NULL, after_fork)))
+	if (!numbers && (atexit(at_exit) || !vb_forks_are_watched()))
 		err = -ENOMEM;
 	else
 		err = write_elf(s, dir, len);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "card/ether/flow.h"
 #include "card/memory/mr.h"
@@ -217,15 +218,12 @@ free_context:
 static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Another thread of the parent may have had it: the child has no such thread. */
-static void release_share_lock(void)
+static void context_forked(void)
 {
 	pthread_mutex_init(&share_lock, NULL);
 }
 
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, release_share_lock);
-}
+VB_STAGE(CONTEXTS, .child = context_forked);
 
 struct ibv_context *api_context_open(struct api_device *device, void *private_data)
 {

@@ -16,6 +16,8 @@
  */
 #include "flow.h"
 
+#include "base/fork.h"
+
 enum { DEFAULT_PRIORITY = 0xffff, RULES = 2, ACTIONS = 3 };
 
 /* A matcher and how many rules it has. */
@@ -37,15 +39,12 @@ static struct shared_matcher *matchers; /* NULL-ended list of all; under the loc
  * Another thread of the parent may have had it: the child has no such thread. The list stays, for the
  * parent's flows that the child destroys; a new flow of the child has another domain.
  */
-static void release_matchers_lock(void)
+static void flow_forked(void)
 {
 	pthread_mutex_init(&matchers_lock, NULL);
 }
 
-__attribute__((constructor)) static void register_fork_handler(void)
-{
-	pthread_atfork(NULL, NULL, release_matchers_lock);
-}
+VB_STAGE(FLOWS, .child = flow_forked);
 
 struct api_flow {
 	struct vb_verbs_flow verbs; /* first */

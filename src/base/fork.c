@@ -41,20 +41,20 @@ static _Thread_local struct {
 
 /* --- forks ------------------------------------------------------------------------------------ */
 
-static bool is_ready(const struct place *place)
+static bool place_is_ready(const struct place *place)
 {
 	/* Pairs with place_fill(). */
 	return atomic_load_explicit(&((struct place *)place)->state, memory_order_acquire) == READY;
 }
 
-static void walk_prepare(void)
+static void table_prepare(void)
 {
 	for (unsigned int stage = VB_STAGES; stage-- > 0;) {
 		forking.prepared[stage] = 0;
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
 
-			if (!is_ready(place))
+			if (!place_is_ready(place))
 				continue;
 			forking.prepared[stage] |= (uint8_t)(1 << i);
 			if (place->prepare)
@@ -63,24 +63,25 @@ static void walk_prepare(void)
 	}
 }
 
-static void walk_parent(void)
+static void table_parent(void)
 {
 	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
 
-			if (forking.prepared[stage] & 1 << i && is_ready(place) && place->parent)
+			if (forking.prepared[stage] & 1 << i && place_is_ready(place) &&
+			    place->parent)
 				place->parent();
 		}
 }
 
-static void walk_child(void)
+static void table_child(void)
 {
 	for (unsigned int stage = 0; stage < VB_STAGES; stage++)
 		for (unsigned int i = 0; i < COPIES; i++) {
 			const struct place *place = &table[stage][i];
 
-			if (is_ready(place) && place->child)
+			if (place_is_ready(place) && place->child)
 				place->child();
 		}
 }
@@ -94,7 +95,7 @@ static void fork_prepare(void)
 		return;
 	vb_signal_block(&before);
 	forking.mask = before;
-	walk_prepare();
+	table_prepare();
 	errno = saved;
 }
 
@@ -105,7 +106,7 @@ static void fork_parent(void)
 
 	if (--forking.depth)
 		return;
-	walk_parent();
+	table_parent();
 	vb_signal_unblock(&before);
 	errno = saved;
 }
@@ -116,9 +117,9 @@ static void fork_child(void)
 	sigset_t before = forking.mask;
 	int saved = errno;
 
-	walk_child();
+	table_child();
 	if (--forking.depth)
-		walk_prepare();
+		table_prepare();
 	else
 		vb_signal_unblock(&before);
 	errno = saved;
@@ -127,7 +128,7 @@ static void fork_child(void)
 static _Atomic bool watched;
 
 /* With the first row, which is libverbatim's: while this library is loaded, and by one thread. */
-static void watch_forks(void)
+static void forks_watch(void)
 {
 	static _Atomic bool begun;
 
@@ -174,14 +175,14 @@ static void row_remove(const struct vb_stage_row *row)
 	for (unsigned int i = 0; i < COPIES; i++) {
 		struct place *place = &table[row->stage][i];
 
-		if (is_ready(place) && place->from == row)
+		if (place_is_ready(place) && place->from == row)
 			atomic_store_explicit(&place->state, FREE, memory_order_release);
 	}
 }
 
 void vb_stages_join(const struct vb_stage_row *const *rows, size_t count)
 {
-	watch_forks();
+	forks_watch();
 	for (size_t i = 0; i < count; i++)
 		row_add(rows[i]);
 	for (unsigned int stage = 0; stage < VB_STAGES; stage++)

@@ -2,9 +2,9 @@
 /*
  * How cards meet: the interface of the fabric to the card.
  *
- * The card hands packets to a path and gets packets from peers through a sink. A packet has the
- * fields and the sequence numbers of RoCE; only its size is the path's own: a path of shared memory
- * takes some KiB in one packet, a wire the path MTU. The card never asks what kind of path it has,
+ * The card hands packets (packet/packet.h) to a path and gets packets from peers through a sink. A packet
+ * has the fields of RoCE; its size is the path's own: a path of shared memory takes some KiB in one packet
+ * and counts PSNs by those, a wire takes the path MTU. The card never asks what kind of path it has,
  * only what a path can do (enum vb_path_caps).
  *
  *	card:   requester --vb_path_send()--> [hook] --> path operations --> ring of a peer | a wire
@@ -22,6 +22,7 @@
 #include "base/public.h"
 #include "meet/registry.h"
 #include "control/record/timeline.h"
+#include "packet/packet.h"
 
 enum {
 	VB_QPN_INDEX_BITS = 16,
@@ -31,151 +32,6 @@ enum {
 static inline uint32_t vb_qpn_slot(uint32_t qpn)
 {
 	return (qpn >> VB_QPN_INDEX_BITS) & (VB_SLOTS - 1);
-}
-
-/* In the transport of a packet or a queue pair: its route is RoCE v1. Two versions do not meet. */
-enum {
-	VB_TRANSPORT_V1 = 0x80,
-	/* Of a queue pair only: its port is down, so that it takes nothing. Never in a packet. */
-	VB_TRANSPORT_CUT = 0x20,
-	VB_TRANSPORT_HBL = 0x48, /* beyond enum ibv_qp_type */
-	VB_TRANSPORT_DC =
-		0x4a, /* how two ends of DC meet (card/transport/dc.h); the rest goes as RC */
-};
-
-static inline uint8_t vb_transport_type(uint8_t transport)
-{
-	return transport & (uint8_t)~VB_TRANSPORT_V1;
-}
-
-/* The largest frame of raw Ethernet. */
-enum { VB_FRAME_MAX = 9216 };
-
-/* Where a raw frame goes that another process has sent; bits. */
-enum vb_frame_way {
-	VB_FRAME_TO_PORT = 1 << 0,  /* to receivers on the sender's own port */
-	VB_FRAME_TO_CABLE = 1 << 1, /* to the other ports of its cable */
-	VB_FRAME_ARRIVES = 1 << 2,  /* it was put on the cable: to this port, nowhere else */
-	VB_FRAME_SNIFFED = 1 << 3,  /* it shows a packet of queue pairs: to sniffers only */
-};
-
-/* RAW_PACKET only: where a frame comes from. */
-struct vb_frame_origin {
-	__be64 adapter; /* GUID of the sender's; VB_FRAME_ARRIVES: of the one that gets it */
-	uint64_t
-		cable; /* hash of its cable's name; VB_FRAME_SNIFFED: GUID of the addressee's adapter */
-	uint32_t ways; /* enum vb_frame_way */
-	uint32_t zero; /* no padding: the struct is copied to the other process */
-	uint64_t ns;   /* when it was sent, for those that tap; 0: when vb_frame_send() is called */
-};
-
-enum vb_pkt_op {
-	VB_PKT_SEND = 1,
-	VB_PKT_WRITE,
-	VB_PKT_READ,
-	VB_PKT_COMPARE_SWAP,
-	VB_PKT_FETCH_ADD,
-	VB_PKT_MASKED_COMPARE_SWAP,
-	VB_PKT_MASKED_FETCH_ADD,
-	VB_PKT_ACK, /* syndrome tells ACK, RNR NAK, NAK */
-	VB_PKT_READ_RESPONSE,
-	VB_PKT_ATOMIC_RESPONSE,
-	VB_PKT_OPS,
-};
-
-enum vb_pkt_flags {
-	VB_PKT_FIRST = 1 << 0,
-	VB_PKT_LAST = 1 << 1,
-	VB_PKT_ONLY = VB_PKT_FIRST | VB_PKT_LAST,
-	VB_PKT_IMM = 1 << 2,
-	VB_PKT_INVALIDATE = 1 << 3,
-	VB_PKT_SOLICITED = 1 << 4,
-	VB_PKT_ACK_REQ = 1 << 5,
-	/* Between processes of a host only: */
-	VB_PKT_PLACED =
-		1 << 6, /* WRITE: the initiator has put data in place itself; see generation */
-	VB_PKT_ACKS = 1 << 7, /* a request that also acknowledges, up to acked_psn */
-};
-
-/* AETH syndromes (IBTA 9.7.5.2.4) */
-enum vb_syndrome {
-	VB_SYN_ACK = 0x1f, /* credits not limited */
-	VB_SYN_RNR = 0x20, /* | timer code */
-	VB_SYN_NAK_SEQUENCE = 0x60,
-	VB_SYN_NAK_INVALID = 0x61,
-	VB_SYN_NAK_ACCESS = 0x62,
-	VB_SYN_NAK_OPERATION = 0x63,
-	VB_SYN_KIND_MASK = 0x60,
-	/*
-	 * Never on a wire: the payload could not be read where the responder itself copies from the
-	 * source.
-	 */
-	VB_SYN_SOURCE_FAULT = 0xff,
-	/* Nor this: the responder cannot fetch a payload (struct vb_source); send it along. */
-	VB_SYN_NO_PULL = 0xfe,
-};
-
-/* The global route header of a datagram. */
-struct vb_grh {
-	union ibv_gid sgid, dgid;
-	uint8_t traffic_class, hop_limit;
-};
-
-/*
- * The payload of an RC SEND or WRITE that is described instead of carried: the target fetches it
- * from the sender's memory (direct.h). Only between processes of a host.
- */
-struct vb_source {
-	uint64_t addr;
-	uint32_t lkey; /* 0: the payload is carried */
-};
-
-enum {
-	VB_PULL_MAX = 1 << 20
-}; /* bytes that one packet may describe: a poller is kept for that long */
-
-/* Each field has one meaning; those that an operation does not use are not carried (ring.c). */
-struct vb_pkt {
-	uint8_t op;        /* enum vb_pkt_op */
-	uint8_t syndrome;  /* ACK, READ and ATOMIC responses */
-	uint8_t transport; /* enum ibv_qp_type of the sender, and VB_TRANSPORT_V1 */
-	uint16_t flags;    /* enum vb_pkt_flags */
-	uint32_t dqpn, sqpn;
-	uint32_t psn;
-	uint32_t imm;       /* VB_PKT_IMM: immediate data, in network order; hbl: the tag */
-	uint32_t inv_rkey;  /* VB_PKT_INVALIDATE: the key */
-	uint32_t msn;       /* responses: message sequence number */
-	uint32_t qkey;      /* UD */
-	uint32_t acked_psn; /* VB_PKT_ACKS: the last PSN received */
-	uint32_t hbl_entry; /* hbl requests: completion type and index of the work queue entry */
-	/* RETH, AtomicETH */
-	uint64_t va;
-	uint32_t rkey, dma_len;
-	uint32_t
-		generation; /* VB_PKT_PLACED: of the registration that the initiator found, instead of va */
-	uint64_t swap_add;                /* ATOMIC response: the original value */
-	uint64_t compare;                 /* MASKED_FETCH_ADD: the last bits of its fields */
-	uint64_t swap_mask, compare_mask; /* masked atomics, whose word has dma_len bytes */
-	const struct vb_grh *grh;         /* UD only */
-	struct vb_frame_origin origin;    /* RAW_PACKET only */
-	/*
-	 * Payload: the program's memory on the way out, the ring's on the way in; no pieces where
-	 * it is described.
-	 */
-	struct vb_source source;
-	const struct iovec *iov;
-	uint32_t iov_cnt;
-	uint32_t len;
-};
-
-static inline bool vb_pkt_is_masked(const struct vb_pkt *pkt)
-{
-	return pkt->op == VB_PKT_MASKED_COMPARE_SWAP || pkt->op == VB_PKT_MASKED_FETCH_ADD;
-}
-
-static inline bool vb_pkt_is_atomic(const struct vb_pkt *pkt)
-{
-	return pkt->op >= VB_PKT_COMPARE_SWAP && pkt->op <= VB_PKT_MASKED_FETCH_ADD;
 }
 
 /* --- paths ------------------------------------------------------------------------------------ */

@@ -186,7 +186,7 @@ static void write_extension(uint8_t *to, const struct vb_pkt *pkt)
 		to[32] = pkt->grh->traffic_class;
 		to[33] = pkt->grh->hop_limit;
 	} else if (pkt->op == VB_PKT_ATOMIC_RESPONSE) {
-		memcpy(to, &pkt->swap_add, 8);
+		memcpy(to, &pkt->original, 8);
 	} else {
 		uint32_t size = extension_size(pkt->op, pkt->transport);
 
@@ -217,13 +217,15 @@ static void read_extension(void *from, struct vb_pkt *pkt, struct vb_grh *grh)
 	if (pkt->op == VB_PKT_SEND && pkt->transport == IBV_QPT_RAW_PACKET) {
 		struct vb_frame_origin *origin = from;
 
-		pkt->origin = (struct vb_frame_origin){ LOAD(origin->adapter), LOAD(origin->cable),
-							LOAD(origin->ways), 0, LOAD(origin->ns) };
+		pkt->origin = (struct vb_frame_origin){ .adapter = LOAD(origin->adapter),
+							.cable = LOAD(origin->cable),
+							.ways = LOAD(origin->ways),
+							.ns = LOAD(origin->ns) };
 	} else if (pkt->op == VB_PKT_SEND) {
 		read_grh(from, grh);
 		pkt->grh = grh;
 	} else if (pkt->op == VB_PKT_ATOMIC_RESPONSE) {
-		pkt->swap_add = LOAD(*(uint64_t *)from);
+		pkt->original = LOAD(*(uint64_t *)from);
 	} else {
 		pkt->va = LOAD(eth->reth.va);
 		if (pkt->flags & VB_PKT_PLACED)

@@ -12,7 +12,7 @@ import sys
 
 HOST = ['host', 'host/shared', 'host/trap']
 CARD_ROOMS = ['card/queue', 'card/transport', 'card/memory', 'card/ether', 'card/fault', 'card/emulation']
-CARD = ['card', *CARD_ROOMS, 'card/format', 'card/hbl', 'fabric', 'packet/frame', 'steer', 'control/record', 'control/ask', 'control/show', *HOST, 'base']
+CARD = ['card', *CARD_ROOMS, 'card/format', 'card/hbl', 'fabric', 'packet', 'packet/frame', 'steer', 'control/record', 'control/ask', 'control/show', *HOST, 'base']
 
 # Folder: the folders below it, whose headers it may use.
 BELOW = {
@@ -28,12 +28,13 @@ BELOW = {
     'control/ask': ['base'],
     'control/show': ['meet', 'host', 'base'],
     'packet/frame': ['base'],
+    'packet': ['packet/frame', 'base'],
     'steer': ['packet/frame', 'base'],
-    'fabric': ['control/record', 'control/show', 'meet', *HOST, 'base'],
+    'fabric': ['packet', 'control/record', 'control/show', 'meet', *HOST, 'base'],
     'card/format': ['packet/frame', 'host', 'base'],
     **{room: CARD for room in CARD_ROOMS},
     'card': CARD,
-    'card/hbl': ['card', 'card/format', 'card/transport', 'fabric', 'control/record', 'control/show', *HOST, 'base'],
+    'card/hbl': ['card', 'card/format', 'card/transport', 'fabric', 'packet', 'control/record', 'control/show', *HOST, 'base'],
     'dpa': ['dpa/observe', 'control/record', 'control/show', *HOST, 'base'],
     'dpa/observe': ['dpa', *HOST, 'base'],
     'gdb': ['dpa', 'dpa/observe', 'control/ask', *HOST, 'base'],
@@ -71,6 +72,7 @@ SHOWN = {
     'card/ether': {'flow.h'},
     'card/fault': {'inject.h'},
     'card/emulation': {'emulation.h'},
+    'packet': {'packet.h', 'roce.h'},
     'packet/frame': {'frame.h', 'bytes.h'},
     'steer': {'steer.h'},
     'api': {'devx.h', 'edge.h'},

@@ -88,7 +88,9 @@ static struct vb_pkt make_packet(uint8_t op, uint8_t transport, uint32_t seed)
 		.compare = 0x1111111ull * seed,
 		.swap_mask = 0x3333333333ull * seed,
 		.compare_mask = 0x9999999999ull * seed,
-		.origin = { 0x77777777777ull * seed, 0x55555555555ull * seed, 9 * seed, 0 },
+		.origin = { .adapter = 0x77777777777ull * seed,
+			    .cable = 0x55555555555ull * seed,
+			    .ways = 9 * seed },
 	};
 }
 
@@ -132,8 +134,10 @@ static void assert_same(const struct vb_pkt *in, const struct vb_pkt *out, uint3
 		assert_int_equal(out->swap_mask, in->swap_mask);
 		assert_int_equal(out->compare_mask, in->compare_mask);
 	}
-	if (has_atomic(in->op) || in->op == VB_PKT_ATOMIC_RESPONSE)
+	if (has_atomic(in->op))
 		assert_int_equal(out->swap_add, in->swap_add);
+	if (in->op == VB_PKT_ATOMIC_RESPONSE)
+		assert_int_equal(out->original, in->original);
 	if (in->op == VB_PKT_SEND && in->transport == IBV_QPT_RAW_PACKET)
 		assert_memory_equal(&out->origin, &in->origin, sizeof(in->origin));
 	assert_int_equal(out->grh != NULL, in->grh != NULL);

@@ -371,7 +371,9 @@ static struct vb_frame pad(const struct vb_frame *frame, uint8_t bytes[VB_FRAME_
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways)
 {
-	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), ways, 0, 0 };
+	struct vb_frame_origin origin = { .adapter = adapter->guid,
+					  .cable = cable_of(adapter),
+					  .ways = ways };
 	uint8_t bytes[VB_FRAME_SHORTEST];
 	struct vb_frame padded;
 
@@ -397,7 +399,7 @@ enum vb_frame_may vb_cable_may_send(uint32_t len)
 {
 	enum { LONGER = 256 }; /* rules may make it so */
 	struct iovec iov = { NULL, len + LONGER < VB_FRAME_MAX ? len + LONGER : VB_FRAME_MAX };
-	struct vb_pkt pkt = as_packet(&(struct vb_frame_origin){ 0 }, &iov);
+	struct vb_pkt pkt = as_packet(&(struct vb_frame_origin){ .ways = 0 }, &iov);
 
 	return vb_frame_may_send(&pkt);
 }
@@ -427,7 +429,9 @@ static void show_packet(const struct vb_adapter *from, const struct vb_adapter *
 
 void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame, uint64_t ns)
 {
-	struct vb_frame_origin origin = { from, to, VB_FRAME_SNIFFED, 0, ns };
+	struct vb_frame_origin origin = {
+		.adapter = from, .addressee = to, .ways = VB_FRAME_SNIFFED, .ns = ns
+	};
 
 	show_packet(vb_cable_port(from), vb_cable_port(to), frame, ns);
 	send_out(&origin, frame);
@@ -442,7 +446,7 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 		return;
 	vb_frame_parse(&frame);
 	if (pkt->origin.ways & VB_FRAME_SNIFFED) {
-		show_packet(port, vb_cable_port(pkt->origin.cable), &frame, pkt->origin.ns);
+		show_packet(port, vb_cable_port(pkt->origin.addressee), &frame, pkt->origin.ns);
 		return;
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
@@ -467,8 +471,9 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len)
 {
-	struct vb_frame_origin origin = { adapter->guid, cable_of(adapter), VB_FRAME_ARRIVES, 0,
-					  0 };
+	struct vb_frame_origin origin = { .receiver = adapter->guid,
+					  .cable = cable_of(adapter),
+					  .ways = VB_FRAME_ARRIVES };
 	uint8_t copy[VB_FRAME_MAX];
 	struct vb_frame frame = { .data = copy, .len = len };
 	unsigned int lost;

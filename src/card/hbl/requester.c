@@ -368,7 +368,7 @@ static enum step send_write(struct vb_hbl_qp *qp)
 		struct vb_pkt pkt = {
 			.op = VB_PKT_WRITE,
 			.psn = sq->sender.psn,
-			.imm = wr->tag,
+			.hbl_tag = wr->tag,
 			.hbl_entry =
 				(uint32_t)wr->completion << 30 | wqe_index(qp, sq->sender.tail),
 			.va = wr->remote + sq->sent,
@@ -408,7 +408,7 @@ static enum step send_request(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
 		return WAIT;
 	pkt->psn = sq->sender.psn;
 	pkt->flags = VB_PKT_LAST;
-	pkt->imm = sq->wr.tag;
+	pkt->hbl_tag = sq->wr.tag;
 	pkt->rkey = qp->attr.remote_key;
 	pkt->hbl_entry = (uint32_t)sq->wr.completion << 30 | wqe_index(qp, sq->sender.tail);
 	ret = vb_hbl_send(qp, pkt);
@@ -701,7 +701,7 @@ static void take_data(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 	if (f->op != VB_HBL_OP_FETCH_ADD_SILENT && len) {
 		to = vb_hbl_at(qp, f->local + f->flight.received, len);
 		if (!to ||
-		    vb_fault_copy(to, atomic ? (const void *)&pkt->swap_add : pkt->iov->iov_base,
+		    vb_fault_copy(to, atomic ? (const void *)&pkt->original : pkt->iov->iov_base,
 				  len)) {
 			fail(qp, VB_HBL_SYN_LOCAL_ACCESS);
 			return;

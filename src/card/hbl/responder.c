@@ -47,7 +47,7 @@ static void complete(struct vb_hbl_qp *qp, const struct vb_pkt *pkt)
 {
 	vb_hbl_cq_fill(qp->res_cq, &(struct vb_hbl_completion){ .qpn = qp->qpn,
 								.index = pkt->hbl_entry & 0x3fffff,
-								.tag = pkt->imm,
+								.tag = pkt->hbl_tag,
 								.size = pkt->dma_len });
 }
 
@@ -347,7 +347,7 @@ static bool next_answer(struct vb_hbl_qp *qp, struct vb_pkt *pkt, struct iovec *
 	pkt->syndrome = VB_SYN_ACK;
 	pkt->psn = vb_psn_add(answer->psn, answer->sent / qp->span);
 	pkt->flags = VB_PKT_ONLY;
-	pkt->swap_add = answer->value;
+	pkt->original = answer->value;
 	if (answer->op == VB_PKT_ATOMIC_RESPONSE)
 		return true;
 	left = answer->len - answer->sent;

@@ -52,7 +52,7 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			.sqpn = qp->number,
 			.psn = vb_psn_add(r->psn, r->sent / qp->path.span),
 			.msn = r->msn,
-			.swap_add = r->value,
+			.original = r->value,
 			.iov = &iov,
 			.iov_cnt = chunk ? 1 : 0,
 			.len = chunk,

@@ -207,7 +207,7 @@ static bool place_data(struct vb_qp *qp, const struct vb_inflight *e, const stru
 	    wr.len != e->len)
 		return false;
 	if (atomic) {
-		value.iov_len = vb_message_result(&wr, pkt->swap_add, &result);
+		value.iov_len = vb_message_result(&wr, pkt->original, &result);
 		value.iov_base = &result;
 	}
 	cnt = vb_message_gather(qp, &wr, iov);

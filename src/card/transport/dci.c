@@ -132,9 +132,9 @@ static void ask(struct vb_qp *qp, uint64_t now)
 		.dqpn = dci->to.dctn,
 		.sqpn = qp->number,
 		.psn = qp->sq.sender.psn,
-		.va = dci->to.key,
-		.swap_add = qp->transport & VB_TRANSPORT_V1,
-		.compare = dci->connection,
+		.dc_key = dci->to.key,
+		.dc_version = qp->transport & VB_TRANSPORT_V1,
+		.dc_connection = dci->connection,
 	};
 
 	dci->again = now + (timeout < BLOCKED_NS ? BLOCKED_NS
@@ -249,10 +249,10 @@ static void take_answer(struct vb_qp *qp, const struct vb_pkt *pkt)
 		return;
 	}
 	/* Its end is where the target is. */
-	if (vb_qpn_slot(pkt->imm) != vb_qpn_slot(dci->to.dctn) || pkt->imm > 0xffffff)
+	if (vb_qpn_slot(pkt->dc_end) != vb_qpn_slot(dci->to.dctn) || pkt->dc_end > 0xffffff)
 		return;
 	vb_lock(&qp->rq.lock);
-	qp->attr.dest_qp_num = pkt->imm;
+	qp->attr.dest_qp_num = pkt->dc_end;
 	vb_unlock(&qp->rq.lock);
 	dci->phase = VB_DCI_CONNECTED;
 	qp->sq.sender.recent = true;
@@ -266,7 +266,7 @@ void vb_dci_receive(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (!dci)
 		return;
 	vb_lock(&qp->sq.lock);
-	if (dci->phase == VB_DCI_ASKS && !dci->refused && pkt->swap_add == dci->connection &&
+	if (dci->phase == VB_DCI_ASKS && !dci->refused && pkt->dc_connection == dci->connection &&
 	    pkt->sqpn == dci->to.dctn && !(qp->transport & VB_TRANSPORT_CUT))
 		take_answer(qp, pkt);
 	vb_unlock(&qp->sq.lock);

@@ -55,9 +55,9 @@ void vb_dct_ask(const struct vb_pkt *pkt)
 		dct->request[dct->tail++ % VB_DCT_REQUESTS] =
 			(struct vb_dc_request){ .sqpn = pkt->sqpn & 0xffffff,
 						.psn = pkt->psn & 0xffffff,
-						.v1 = pkt->swap_add & VB_TRANSPORT_V1,
-						.key = pkt->va,
-						.connection = pkt->compare };
+						.v1 = pkt->dc_version & VB_TRANSPORT_V1,
+						.key = pkt->dc_key,
+						.connection = pkt->dc_connection };
 	vb_unlock(&dct->lock);
 	vb_work_add(qp, VB_WORK_CONNECT);
 }
@@ -242,8 +242,8 @@ static void answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_
 		.syndrome = syndrome,
 		.dqpn = request->sqpn,
 		.sqpn = qp->number,
-		.imm = number,
-		.swap_add = request->connection,
+		.dc_end = number,
+		.dc_connection = request->connection,
 	};
 	struct vb_path path;
 	struct vb_qp *dci;

@@ -192,7 +192,7 @@ static bool place_value(struct vb_qp *qp, const struct vb_pkt *reply, const stru
 			int cnt)
 {
 	uint64_t result;
-	struct iovec value = { &result, vb_message_result(&qp->sq.wr, reply->swap_add, &result) };
+	struct iovec value = { &result, vb_message_result(&qp->sq.wr, reply->original, &result) };
 
 	if (__builtin_expect(cnt < 0, 0))
 		return !vb_message_write(qp, &qp->sq.wr, 0, &result, value.iov_len);

@@ -352,7 +352,7 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 static enum verdict do_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, uint64_t *old)
 {
 	bool masked = vb_pkt_is_masked(pkt);
-	uint32_t size = masked ? pkt->dma_len : 8;
+	uint32_t size = masked ? pkt->word : 8;
 	uint64_t *word;
 	int ret;
 
@@ -389,7 +389,7 @@ static enum verdict answer_atomic(struct vb_qp *qp, uint32_t psn, uint64_t old,
 
 	if (reply) {
 		set_reply(reply, VB_PKT_ATOMIC_RESPONSE, VB_SYN_ACK, psn);
-		reply->swap_add = old;
+		reply->original = old;
 		return ACCEPT;
 	}
 	response = response_push(&qp->rq, VB_RESPONSES);

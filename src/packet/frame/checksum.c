@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Checksums of IP, TCP and UDP, and the FCS. All that decides about an address is in the facts of
+ * Checksums of IP, TCP and UDP. All that decides about an address is in the facts of
  * the frame; the bytes that are added up may change meanwhile, and then the sum is wrong, nothing
  * else.
  */
@@ -127,22 +127,4 @@ uint16_t vb_frame_sum(const struct vb_frame *f)
 	if (f->len < VB_FRAME_HEADER)
 		return 0;
 	return vb_frame_sum16(f->data + VB_FRAME_HEADER, f->len - VB_FRAME_HEADER, 0);
-}
-
-uint32_t vb_frame_fcs(const uint8_t *data, uint32_t len)
-{
-	/* The reflected polynomial 0xedb88320, four bits at a time. */
-	static const uint32_t table[] = {
-		0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
-		0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-		0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
-	};
-	uint32_t crc = 0xffffffff;
-
-	for (uint32_t i = 0; i < len; i++) {
-		crc ^= data[i];
-		crc = table[crc & 0xf] ^ crc >> 4;
-		crc = table[crc & 0xf] ^ crc >> 4;
-	}
-	return ~crc;
 }

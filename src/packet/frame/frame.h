@@ -227,6 +227,10 @@ int vb_frame_reformat(struct vb_frame *f, enum vb_reformat type, const uint8_t *
 int vb_frame_pad(struct vb_frame *f);
 /* The FCS: CRC-32 of Ethernet, sent the low byte first. */
 uint32_t vb_frame_fcs(const uint8_t *data, uint32_t len);
+/*
+ * The register of that CRC behind more bytes; it begins with ones, and the CRC is its complement at the end.
+ */
+uint32_t vb_frame_crc(uint32_t crc, const void *data, size_t len);
 
 /* --- for people ------------------------------------------------------------------------------- */
 

@@ -14,7 +14,8 @@
 
 #include "bare.h"
 #include "base/time.h"
-#include "card/internal.h"
+#include "card/queue/objects.h"
+#include "card/memory/mr.h"
 #include "sim_link.h"
 #include "sim_time.h"
 

@@ -16,6 +16,7 @@
 #include "card/queue/objects.h"
 #include "card/transport/message.h"
 #include "card/transport/requester.h"
+#include "host/fault.h"
 #include "packet/frame/frame.h"
 #include "packet/roce.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns the adapters of this process, open devices and protection domains.
+ * Owns the adapters of a card, open devices and protection domains.
  */
 #include "card/device.h"
 
@@ -117,10 +117,12 @@ void vb_adapter_plug_in(struct vb_adapter *adapter)
 	atomic_store_explicit(&adapter->cable, cable_of(adapter->config), memory_order_relaxed);
 }
 
-static void init_adapter(unsigned int index, const struct vb_config_adapter *config)
+static void init_adapter(struct vb_card *card, unsigned int index,
+			 const struct vb_config_adapter *config)
 {
-	struct vb_adapter *adapter = &vb_card.adapters.all[index];
+	struct vb_adapter *adapter = &card->adapters.all[index];
 
+	adapter->card = card;
 	adapter->index = index;
 	adapter->config = config;
 	vb_adapter_identify(adapter);
@@ -136,29 +138,26 @@ static void init_adapter(unsigned int index, const struct vb_config_adapter *con
 		init_hbl_gids(adapter);
 	else
 		init_gids(adapter);
-	vb_card.adapters.list[index] = adapter;
+	card->adapters.list[index] = adapter;
 }
 
-static void init_adapters(void)
+void vb_adapters_init(struct vb_card *card, const struct vb_config *config)
 {
-	const struct vb_config *config = vb_config_get();
-
 	if (!config) {
-		vb_card.adapters.status = -EINVAL;
+		card->adapters.status = -EINVAL;
 		return;
 	}
-	vb_card.adapters.count = config->num_adapters;
-	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
-		init_adapter(i, &config->adapter[i]);
+	card->adapters.count = config->num_adapters;
+	for (unsigned int i = 0; i < card->adapters.count; i++)
+		init_adapter(card, i, &config->adapter[i]);
 }
 
-int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count)
+int vb_card_adapters(struct vb_card *card, struct vb_adapter *const **list, unsigned int *count)
 {
-	pthread_once(&vb_card.adapters.once, init_adapters);
-	if (vb_card.adapters.status)
-		return vb_card.adapters.status;
-	*list = vb_card.adapters.list;
-	*count = vb_card.adapters.count;
+	if (card->adapters.status)
+		return card->adapters.status;
+	*list = card->adapters.list;
+	*count = card->adapters.count;
 	return 0;
 }
 
@@ -216,40 +215,51 @@ int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int
 	return 0;
 }
 
-static void read_interfaces(void)
+/* Once: what comes and goes later is not seen. */
+static const struct vb_interfaces *read_interfaces(struct vb_card *card)
 {
-	if (vb_interfaces_read(&vb_card.adapters.interfaces))
-		vb_card.adapters.interfaces.count =
-			0; /* then only configured addresses are known to be ours */
+	struct vb_interfaces *interfaces = &card->adapters.interfaces;
+
+	pthread_mutex_lock(&card->adapters.interfaces_lock);
+	if (!card->adapters.interfaces_read && vb_interfaces_read(interfaces))
+		interfaces->count = 0; /* then only configured addresses are known to be ours */
+	card->adapters.interfaces_read = true;
+	pthread_mutex_unlock(&card->adapters.interfaces_lock);
+	return interfaces;
+}
+
+void vb_adapters_forked(struct vb_card *card)
+{
+	pthread_mutex_init(&card->adapters.interfaces_lock, NULL);
 }
 
 /*
  * The GID that an adapter on one of the interfaces has in front, also in a process with another
  * configuration.
  */
-static bool is_made_of_mac(const union ibv_gid *gid)
+static bool is_made_of_mac(const struct vb_interfaces *interfaces, const union ibv_gid *gid)
 {
 	union ibv_gid made;
 
-	for (unsigned int i = 0; i < vb_card.adapters.interfaces.count; i++) {
-		link_local(vb_card.adapters.interfaces.list[i].mac, &made);
+	for (unsigned int i = 0; i < interfaces->count; i++) {
+		link_local(interfaces->list[i].mac, &made);
 		if (!memcmp(&made, gid, sizeof(made)))
 			return true;
 	}
 	return false;
 }
 
-bool vb_adapter_gid_is_local(const union ibv_gid *gid)
+bool vb_card_gid_is_local(struct vb_card *card, const union ibv_gid *gid)
 {
+	const struct vb_interfaces *interfaces;
 
-	for (unsigned int a = 0; a < vb_card.adapters.count; a++)
-		for (unsigned int i = 0; i < vb_card.adapters.all[a].num_gids; i++)
-			if (!memcmp(&vb_card.adapters.all[a].gids[i].gid, gid, sizeof(*gid)))
+	for (unsigned int a = 0; a < card->adapters.count; a++)
+		for (unsigned int i = 0; i < card->adapters.all[a].num_gids; i++)
+			if (!memcmp(&card->adapters.all[a].gids[i].gid, gid, sizeof(*gid)))
 				return true;
-	pthread_once(&vb_card.adapters.interfaces_once, read_interfaces);
-	return vb_interface_by_address(&vb_card.adapters.interfaces,
-				       (const struct in6_addr *)gid) ||
-	       is_made_of_mac(gid);
+	interfaces = read_interfaces(card);
+	return vb_interface_by_address(interfaces, (const struct in6_addr *)gid) ||
+	       is_made_of_mac(interfaces, gid);
 }
 
 const struct vb_codec *vb_adapter_codec(const struct vb_adapter *adapter)
@@ -365,7 +375,7 @@ int vb_pd_alloc(struct vb_dev *dev, struct vb_pd **out)
 	pd = calloc(1, sizeof(*pd));
 	if (!pd)
 		return vb_refuse_memory("the protection domain");
-	number = vb_ids_take(&vb_card.numbers.pd, dev->adapter->max_pd);
+	number = vb_ids_take(&dev->adapter->card->numbers.pd, dev->adapter->max_pd);
 	if (number < 0) {
 		free(pd);
 		return vb_refuse_numbers(dev->adapter->max_pd, "protection domains");
@@ -395,7 +405,7 @@ int vb_pd_dealloc(struct vb_pd *pd)
 	if (*at)
 		*at = pd->next;
 	vb_unlock(&pd->dev->pds.lock);
-	vb_ids_give(&vb_card.numbers.pd, pd->number);
+	vb_ids_give(&pd->dev->adapter->card->numbers.pd, pd->number);
 	atomic_fetch_sub_explicit(&pd->dev->objects, 1, memory_order_release);
 	free(pd);
 	return 0;

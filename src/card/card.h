@@ -60,8 +60,11 @@ struct vb_identity {
 	const char *hca_type, *board, *driver;
 };
 
+struct vb_card; /* of one host: its adapters, and everything that they remember */
+
 /* A configured adapter. Read-only after vb_card_adapters(). */
 struct vb_adapter {
+	struct vb_card *card;
 	unsigned int index;
 	const struct vb_config_adapter *config;
 	struct vb_identity identity;
@@ -93,8 +96,11 @@ struct vb_srq;
 struct vb_qp;
 struct vb_uar;
 
+/* The card that the program sees, with the adapters of its configuration. For the edge: src/api and tools. */
+VB_PUBLIC struct vb_card *vb_card_program(void);
 /* The adapters of the configuration, in order. -EINVAL where the configuration is bad. */
-VB_PUBLIC int vb_card_adapters(struct vb_adapter *const **list, unsigned int *count);
+VB_PUBLIC int vb_card_adapters(struct vb_card *card, struct vb_adapter *const **list,
+			       unsigned int *count);
 VB_PUBLIC const struct vb_identity *vb_adapter_identity(const struct vb_adapter *adapter);
 VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, uint32_t port,
 				     struct ibv_port_attr *attr);
@@ -104,8 +110,8 @@ VB_PUBLIC void vb_adapter_query_port(const struct vb_adapter *adapter, uint32_t 
  */
 VB_PUBLIC int vb_adapter_gid(const struct vb_adapter *adapter, uint32_t port, unsigned int index,
 			     struct vb_gid *gid);
-/* True where the GID belongs to this host, so that its QPs are reached without a wire. */
-VB_PUBLIC bool vb_adapter_gid_is_local(const union ibv_gid *gid);
+/* True where the GID belongs to the card's host, so that its QPs are reached without a wire. */
+VB_PUBLIC bool vb_card_gid_is_local(struct vb_card *card, const union ibv_gid *gid);
 
 /*
  * Open an adapter: joins the host's registry on the first open of the process. async is called for

@@ -16,7 +16,7 @@ struct vb_dev {
 	uint32_t epoch; /* of the fabric when it was opened: a forked child must not touch it */
 	_Atomic uint32_t objects;
 	_Atomic bool fatal;          /* it has failed: nothing can be made on it any more */
-	struct vb_dev *next, **link; /* of vb_card.inject.devs; under its lock */
+	struct vb_dev *next, **link; /* of inject.devs of the card; under its lock */
 	struct {
 		struct vb_lock lock;
 		struct vb_pd *first;
@@ -35,6 +35,10 @@ struct vb_pd {
 	struct vb_pd *next; /* of its device; under the lock of the list */
 };
 
+/* Makes the adapters of a card; config NULL: it was bad, and vb_card_adapters() says so. */
+void vb_adapters_init(struct vb_card *card, const struct vb_config *config);
+/* In a forked child: what a thread of the parent had locked is free. */
+void vb_adapters_forked(struct vb_card *card);
 /* The port is on the cable that the configuration names, wherever it was. */
 void vb_adapter_plug_in(struct vb_adapter *adapter);
 void vb_adapter_identify(struct vb_adapter *adapter);

@@ -20,6 +20,17 @@
 #include "card/transport/run.h"
 #include "card/transport/transport.h"
 
+/* The card that the fabric calls: that of the program, whose fabric it is. */
+static inline struct vb_card *sink_card(void)
+{
+	return &vb_card;
+}
+
+static bool card_is_local(const union ibv_gid *gid)
+{
+	return vb_card_gid_is_local(sink_card(), gid);
+}
+
 /* --- deferred work ---------------------------------------------------------------------------- */
 
 static void look_drained(struct vb_qp *qp)
@@ -219,12 +230,13 @@ static void card_forked(void)
 	vb_hbl_forked();
 	vb_emulation_forked();
 	vb_inject_forked();
+	vb_adapters_forked(sink_card());
 }
 
 VB_STAGE(CARD, .prepare = card_prepare, .child = card_forked);
 
 const struct vb_sink vb_card_sink = {
-	.is_local = vb_adapter_gid_is_local,
+	.is_local = card_is_local,
 	.asked = vb_inject_asked,
 	.receive = card_receive,
 	.received = card_received,

@@ -1,38 +1,58 @@
 // SPDX-License-Identifier: MIT
-/* Owns the card's state as it begins; see state.h. */
+/* Owns the card's state as it begins, and the card of the program; see state.h. */
 #include "card/state.h"
 
-struct vb_card vb_card = {
-	.adapters = { .once = PTHREAD_ONCE_INIT, .interfaces_once = PTHREAD_ONCE_INIT },
-	.numbers = {
-		.pd = VB_IDS_INIT(1, VB_PD_MAX),
-		/*
-		 * Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with
-		 * 0x100).
-		 */
-		.mr = VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16),
-		.cq = VB_IDS_INIT(1, VB_CQ_MAX),
-		.eq = VB_IDS_INIT(1, VB_EQ_MAX),
-		.srq = VB_IDS_INIT(1, VB_SRQ_MAX),
-		.qp = VB_IDS_INIT(VB_QP_FIRST_INDEX, VB_QP_MAX_INDEX - VB_QP_FIRST_INDEX),
-		.umem = VB_IDS_INIT(1, VB_UMEM_MAX),
-		.uar = VB_IDS_INIT(1, VB_UAR_MAX),
-		.tir = VB_IDS_INIT(1, VB_TIR_MAX),
-		.transport_domain = VB_IDS_INIT(1, VB_TIR_MAX),
-		.emu_map = VB_IDS_INIT(1, VB_EMU_MAPS),
-		.emu_eq = VB_IDS_INIT(1, VB_EMU_EQS),
-	},
-	.mr = { .lock = PTHREAD_MUTEX_INITIALIZER, .called = PTHREAD_COND_INITIALIZER },
-	.flow = { .lock = PTHREAD_MUTEX_INITIALIZER },
-	.tir = { .lock = PTHREAD_MUTEX_INITIALIZER },
-	.wire = { .lock = PTHREAD_MUTEX_INITIALIZER },
-	.emulation = { .lock = PTHREAD_MUTEX_INITIALIZER },
-	.umem_lock = PTHREAD_MUTEX_INITIALIZER,
-	.alarms = { .next = UINT64_MAX },
-	.inject = { .lock = PTHREAD_MUTEX_INITIALIZER,
-		    .script_lock = PTHREAD_MUTEX_INITIALIZER,
-		    .listener = { .fd = -1 } },
-	.hbl = { .lock = PTHREAD_MUTEX_INITIALIZER },
-};
+#include "card/device.h"
 
-struct vb_card_tables vb_card_tables;
+struct vb_card vb_card;
+
+static void begin_numbers(struct vb_card *card)
+{
+	card->numbers.pd = (struct vb_ids)VB_IDS_INIT(1, VB_PD_MAX);
+	/* Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with 0x100). */
+	card->numbers.mr =
+		(struct vb_ids)VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16);
+	card->numbers.cq = (struct vb_ids)VB_IDS_INIT(1, VB_CQ_MAX);
+	card->numbers.eq = (struct vb_ids)VB_IDS_INIT(1, VB_EQ_MAX);
+	card->numbers.srq = (struct vb_ids)VB_IDS_INIT(1, VB_SRQ_MAX);
+	card->numbers.qp = (struct vb_ids)VB_IDS_INIT(VB_QP_FIRST_INDEX,
+						      VB_QP_MAX_INDEX - VB_QP_FIRST_INDEX);
+	card->numbers.umem = (struct vb_ids)VB_IDS_INIT(1, VB_UMEM_MAX);
+	card->numbers.uar = (struct vb_ids)VB_IDS_INIT(1, VB_UAR_MAX);
+	card->numbers.tir = (struct vb_ids)VB_IDS_INIT(1, VB_TIR_MAX);
+	card->numbers.transport_domain = (struct vb_ids)VB_IDS_INIT(1, VB_TIR_MAX);
+	card->numbers.emu_map = (struct vb_ids)VB_IDS_INIT(1, VB_EMU_MAPS);
+	card->numbers.emu_eq = (struct vb_ids)VB_IDS_INIT(1, VB_EMU_EQS);
+}
+
+void vb_card_begin(struct vb_card *card)
+{
+	begin_numbers(card);
+	pthread_mutex_init(&card->adapters.interfaces_lock, NULL);
+	pthread_mutex_init(&card->mr.lock, NULL);
+	pthread_cond_init(&card->mr.called, NULL);
+	pthread_mutex_init(&card->flow.lock, NULL);
+	pthread_mutex_init(&card->tir.lock, NULL);
+	pthread_mutex_init(&card->wire.lock, NULL);
+	pthread_mutex_init(&card->emulation.lock, NULL);
+	pthread_mutex_init(&card->umem_lock, NULL);
+	atomic_init(&card->alarms.next, UINT64_MAX);
+	pthread_mutex_init(&card->inject.lock, NULL);
+	pthread_mutex_init(&card->inject.script_lock, NULL);
+	card->inject.listener.fd = -1;
+	pthread_mutex_init(&card->hbl.lock, NULL);
+}
+
+static void program_begin(void)
+{
+	vb_card_begin(&vb_card);
+	vb_adapters_init(&vb_card, vb_config_get());
+}
+
+struct vb_card *vb_card_program(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, program_begin);
+	return &vb_card;
+}

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything that the card of this process remembers, except per thread (burst.h, deferred.c,
- * uar.c, hbl/fifo.c). There is one instance today; several in one process, as hosts of a
- * simulation, need a pointer in its place.
+ * Everything that the card of one host remembers, except per thread (burst.h, deferred.c, uar.c,
+ * hbl/fifo.c). Objects lead here: adapter->card, dev->adapter->card, qp->card. A program has one card,
+ * vb_card_program(); vb_host_open() (host.h) makes others.
  *
- * Each part belongs to the file that is named; no other file touches it. The tables by number are
- * an object of their own, because they begin as zeros and would otherwise take room in the
- * library's file.
+ * Each part belongs to the file that is named; no other file touches it. An instance is made of zeros
+ * and vb_card_begin(): with the tables by number it would take megabytes of the library's file otherwise.
  */
 #pragma once
 
@@ -58,15 +57,33 @@ struct vb_wire {
 	_Atomic bool stop;    /* the thread is to end */
 };
 
+/* By number; each in the file of the object. */
+struct vb_card_tables {
+	_Atomic(struct vb_qp *) qp[VB_QP_MAX_INDEX];
+	_Atomic(struct vb_cq *) cq[VB_CQ_MAX + 1];
+	_Atomic(struct vb_eq *) eq[VB_EQ_MAX + 1];
+	_Atomic(struct vb_srq *) srq[VB_SRQ_MAX + 1];
+	struct vb_umem *umem[VB_UMEM_MAX + 1]; /* umem_lock */
+	_Atomic(struct vb_emu_map *) emu_map[VB_EMU_MAPS + 1];
+	_Atomic(struct vb_emu_eq *) emu_eq[VB_EMU_EQS + 1];
+	struct { /* uar.c: rings that wait for the background thread */
+		_Atomic uint64_t qps[VB_QP_MAX_INDEX / 64]; /* a bit per index of a QP, */
+		_Atomic uint64_t cqs[VB_CQ_MAX / 64 + 1];   /* and per number of a CQ */
+		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
+		_Atomic bool any;
+	} rung;
+	struct vb_uar *uar[VB_UAR_MAX + 1]; /* uar.c: pages that have a number; umem_lock, too */
+};
+
 struct vb_card {
 	struct { /* adapter.c */
 		struct vb_adapter all[VB_CONFIG_MAX_ADAPTERS];
 		struct vb_adapter *list[VB_CONFIG_MAX_ADAPTERS];
 		unsigned int count;
 		int status;
-		pthread_once_t once;
-		struct vb_interfaces interfaces;
-		pthread_once_t interfaces_once;
+		struct vb_interfaces interfaces; /* of the machine, once they were read: */
+		pthread_mutex_t interfaces_lock;
+		bool interfaces_read;
 	} adapters;
 
 	struct { /* each in the file of the object */
@@ -182,28 +199,15 @@ struct vb_card {
 			deferred; /* entries of signal handlers are left to the background thread */
 		_Atomic uint64_t serials; /* of FIFOs */
 	} hbl;
+
+	struct vb_card_tables tables;
 };
 
-/* By number; each in the file of the object. */
-struct vb_card_tables {
-	_Atomic(struct vb_qp *) qp[VB_QP_MAX_INDEX];
-	_Atomic(struct vb_cq *) cq[VB_CQ_MAX + 1];
-	_Atomic(struct vb_eq *) eq[VB_EQ_MAX + 1];
-	_Atomic(struct vb_srq *) srq[VB_SRQ_MAX + 1];
-	struct vb_umem *umem[VB_UMEM_MAX + 1]; /* umem_lock */
-	_Atomic(struct vb_emu_map *) emu_map[VB_EMU_MAPS + 1];
-	_Atomic(struct vb_emu_eq *) emu_eq[VB_EMU_EQS + 1];
-	struct { /* uar.c: rings that wait for the background thread */
-		_Atomic uint64_t qps[VB_QP_MAX_INDEX / 64]; /* a bit per index of a QP, */
-		_Atomic uint64_t cqs[VB_CQ_MAX / 64 + 1];   /* and per number of a CQ */
-		_Atomic uint32_t eqs[VB_EQ_MAX + 1];        /* RUNG | consumer index */
-		_Atomic bool any;
-	} rung;
-	struct vb_uar *uar[VB_UAR_MAX + 1]; /* uar.c: pages that have a number; umem_lock, too */
-};
-
+/* The card of the program: sink.c and state.c only, the rest is given its card. */
 extern struct vb_card vb_card;
-extern struct vb_card_tables vb_card_tables;
+
+/* An instance of zeros becomes a card that has no adapters yet. */
+void vb_card_begin(struct vb_card *card);
 
 static inline void vb_add_counters(struct vb_path_counters *to, const struct vb_path_counters *from)
 {

@@ -159,7 +159,7 @@ int cmd_devices(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &args);
 	if (tools_use_config("verbatim devices", args.config))
 		return 1;
-	ret = vb_card_adapters(&list, &count);
+	ret = vb_card_adapters(vb_card_program(), &list, &count);
 	if (ret) {
 		fprintf(stderr, "verbatim devices: %s\n", strerror(-ret));
 		return 1;

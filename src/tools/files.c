@@ -414,7 +414,7 @@ int tools_show_files(const char *who)
 	struct tree_text text;
 	char path[PATH_MAX];
 	unsigned int count;
-	int ret = vb_card_adapters(&list, &count);
+	int ret = vb_card_adapters(vb_card_program(), &list, &count);
 
 	if (ret)
 		return ret;

@@ -80,7 +80,7 @@ int bare_open(struct bare *bare, enum ibv_qp_type type)
 	bare->cqes = pages(BARE_CQES * 64);
 	bare->qp_dbr = pages(64);
 	bare->cq_dbr = pages(64);
-	ret = vb_card_adapters(&list, &count);
+	ret = vb_card_adapters(vb_card_program(), &list, &count);
 	if (ret || !count)
 		return ret ? ret : -ENODEV;
 	bare->gid = list[0]->gids[0].gid;

@@ -294,7 +294,7 @@ static void test_hbl_gids(void **state)
 	struct vb_gid gid;
 
 	(void)state;
-	assert_int_equal(vb_card_adapters(&list, &count), 0);
+	assert_int_equal(vb_card_adapters(vb_card_program(), &list, &count), 0);
 	for (unsigned int i = 0; i < count; i++) {
 		const struct vb_config_adapter *config = list[i]->config;
 

@@ -30,7 +30,7 @@ static int set_up(void **state)
 	unsigned int count;
 
 	(void)state;
-	assert_int_equal(vb_card_adapters(&list, &count), 0);
+	assert_int_equal(vb_card_adapters(vb_card_program(), &list, &count), 0);
 	assert_int_equal(vb_dev_open(list[0], no_event, NULL, &dev), 0);
 	assert_int_equal(vb_pd_alloc(dev, &pd), 0);
 	assert_int_equal(vb_pd_alloc(dev, &other_pd), 0);

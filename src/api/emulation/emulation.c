@@ -54,7 +54,7 @@ VB_PUBLIC int verbatim_function_list(struct verbatim_function_info *list, unsign
 	API_CALL();
 	if (max && !list)
 		return result(vb_refuse_null("list"));
-	err = vb_card_adapters(&adapters, &count);
+	err = vb_card_adapters(vb_card_program(), &adapters, &count);
 	if (err)
 		return result(err);
 	for (unsigned int i = 0; i < count; i++)

@@ -24,7 +24,7 @@ const struct vb_adapter *vb_accel_adapter(struct ibv_context *ctx)
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (!ctx || !ctx->device || vb_card_adapters(&list, &count))
+	if (!ctx || !ctx->device || vb_card_adapters(vb_card_program(), &list, &count))
 		return NULL;
 	for (unsigned int i = 0; i < count; i++)
 		if (!strcmp(list[i]->config->name, ctx->device->name))

@@ -18,7 +18,7 @@ bool hbldv_is_supported(struct ibv_device *device)
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (!device || vb_card_adapters(&list, &count))
+	if (!device || vb_card_adapters(vb_card_program(), &list, &count))
 		return false;
 	for (unsigned int i = 0; i < count; i++)
 		if (!strcmp(list[i]->config->name, device->name))

@@ -12,7 +12,7 @@ const struct vb_adapter *adapter_of(const struct ibv_device *device)
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (!device || vb_card_adapters(&list, &count))
+	if (!device || vb_card_adapters(vb_card_program(), &list, &count))
 		return NULL;
 	for (unsigned int i = 0; i < count; i++)
 		if (!strcmp(list[i]->config->name, device->name))

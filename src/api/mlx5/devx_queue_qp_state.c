@@ -197,7 +197,7 @@ static enum ibv_mtu mtu_of(const struct vb_adapter *adapter, const uint8_t *qpc,
 	uint32_t mtu = get(qpc, 0x40, 3);
 
 	while (mtu > IBV_MTU_256 && mtu <= IBV_MTU_4096 && 128u << mtu > adapter->config->mtu &&
-	       !vb_adapter_gid_is_local(to))
+	       !vb_card_gid_is_local(adapter->card, to))
 		mtu--;
 	return (enum ibv_mtu)mtu;
 }

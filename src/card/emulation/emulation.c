@@ -70,7 +70,7 @@ bool vb_function_by_id(uint32_t vhca_id, struct vb_function_info *info)
 	struct vb_adapter *const *list;
 	unsigned int count, index = (vhca_id - FIRST_ID) / VB_FUNCTIONS;
 
-	return vhca_id >= FIRST_ID && !vb_card_adapters(&list, &count) && index < count &&
+	return vhca_id >= FIRST_ID && !vb_card_adapters(vb_card_program(), &list, &count) && index < count &&
 	       vb_function_info(list[index], vhca_id % VB_FUNCTIONS, info);
 }
 
@@ -205,7 +205,7 @@ static int publish(struct vb_emu_map *map)
 		return vb_refuse_numbers(VB_EMU_MAPS, "maps of emulated doorbells");
 	map->id = (uint32_t)id;
 	atomic_store_explicit(&map->function->map[map->queue], map, memory_order_release);
-	atomic_store_explicit(&vb_card_tables.emu_map[id], map, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.emu_map[id], map, memory_order_release);
 	atomic_fetch_add_explicit(&map->dev->objects, 1, memory_order_release);
 	return 0;
 }
@@ -275,7 +275,7 @@ void vb_emu_unmap(struct vb_emu_map *map)
 	struct vb_function *function = map->function;
 
 	if (!vb_dev_stale(map->dev)) {
-		atomic_store_explicit(&vb_card_tables.emu_map[map->id], NULL, memory_order_release);
+		atomic_store_explicit(&vb_card.tables.emu_map[map->id], NULL, memory_order_release);
 		atomic_store_explicit(&function->map[map->queue], NULL, memory_order_release);
 		vb_read_wait(); /* no doorbell of either side is under way */
 		atomic_fetch_and_explicit(vb_bit_word(function->page->armed, map->queue),
@@ -309,7 +309,7 @@ static struct vb_emu_map *find_map(uint64_t owner, uint32_t id)
 {
 	struct vb_emu_map *map =
 		id <= VB_EMU_MAPS
-			? atomic_load_explicit(&vb_card_tables.emu_map[id], memory_order_acquire)
+			? atomic_load_explicit(&vb_card.tables.emu_map[id], memory_order_acquire)
 			: NULL;
 
 	return map && owner && map->cq->attr.owner == owner && !vb_dev_stale(map->dev) ? map : NULL;
@@ -401,7 +401,7 @@ int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, stru
 	*eq = (struct vb_emu_eq){
 		.dev = dev, .function = function, .number = (uint32_t)number, .vector = vector
 	};
-	atomic_store_explicit(&vb_card_tables.emu_eq[number], eq, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.emu_eq[number], eq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = eq;
 	return 0;
@@ -416,10 +416,10 @@ int vb_emu_eq_destroy(struct vb_emu_eq *eq)
 		return 0;
 	}
 	/* Who has found it is counted when the wait ends. */
-	atomic_store_explicit(&vb_card_tables.emu_eq[eq->number], NULL, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.emu_eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
 	if (atomic_load_explicit(&eq->users, memory_order_acquire)) {
-		atomic_store_explicit(&vb_card_tables.emu_eq[eq->number], eq, memory_order_release);
+		atomic_store_explicit(&vb_card.tables.emu_eq[eq->number], eq, memory_order_release);
 		return vb_refuse_busy("completion queues");
 	}
 	vb_ids_give(&vb_card.numbers.emu_eq, eq->number);
@@ -446,7 +446,7 @@ struct vb_emu_eq *vb_emu_eq_get(const struct vb_adapter *adapter, uint32_t numbe
 
 	vb_read_lock();
 	eq = number <= VB_EMU_EQS
-		     ? atomic_load_explicit(&vb_card_tables.emu_eq[number], memory_order_acquire)
+		     ? atomic_load_explicit(&vb_card.tables.emu_eq[number], memory_order_acquire)
 		     : NULL;
 	if (eq && eq->dev->adapter == adapter && !vb_dev_stale(eq->dev))
 		atomic_fetch_add_explicit(&eq->users, 1, memory_order_release);

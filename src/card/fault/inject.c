@@ -185,7 +185,7 @@ static struct vb_adapter *find_adapter(const char *name)
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (vb_card_adapters(&list, &count))
+	if (vb_card_adapters(vb_card_program(), &list, &count))
 		return NULL;
 	for (unsigned int i = 0; i < count; i++)
 		if (!strcmp(list[i]->config->name, name))

@@ -111,7 +111,7 @@ void vb_inject_port(struct vb_adapter *adapter, bool up)
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp =
-			atomic_load_explicit(&vb_card_tables.qp[i], memory_order_seq_cst);
+			atomic_load_explicit(&vb_card.tables.qp[i], memory_order_seq_cst);
 
 		if (qp && qp->dev->adapter == adapter)
 			change(qp, up);

@@ -130,7 +130,7 @@ static int change(struct vb_qp *qp, const struct vb_inject *fault, char *words, 
 
 static struct vb_qp *at(uint32_t index)
 {
-	return atomic_load_explicit(&vb_card_tables.qp[index], memory_order_acquire);
+	return atomic_load_explicit(&vb_card.tables.qp[index], memory_order_acquire);
 }
 
 /* Of several, those that can; where none can, why the last cannot. */

@@ -129,7 +129,7 @@ static struct vb_adapter *find_adapter(unsigned int number)
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (vb_card_adapters(&list, &count))
+	if (vb_card_adapters(vb_card_program(), &list, &count))
 		return NULL;
 	for (unsigned int i = 0; i < count; i++)
 		if (list[i]->config->format == VB_FORMAT_HBL &&
@@ -562,7 +562,7 @@ int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 	*port = from->number;
 	if (loopback)
 		return 0;
-	if (vb_card_adapters(&list, &count))
+	if (vb_card_adapters(vb_card_program(), &list, &count))
 		return -EHOSTUNREACH;
 	for (unsigned int i = 0; i < count; i++) {
 		if (list[i]->config->format != VB_FORMAT_HBL)

@@ -32,7 +32,7 @@ static void tell(struct vb_notice *notice, uint64_t what);
 struct vb_cq *vb_cq_find(uint32_t number)
 {
 	return number <= VB_CQ_MAX
-		       ? atomic_load_explicit(&vb_card_tables.cq[number], memory_order_acquire)
+		       ? atomic_load_explicit(&vb_card.tables.cq[number], memory_order_acquire)
 		       : NULL;
 }
 
@@ -100,7 +100,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		atomic_store_explicit(&cq->arm, VB_ARM_ANY, memory_order_relaxed);
 		vb_fabric_armed(1);
 	}
-	atomic_store_explicit(&vb_card_tables.cq[number], cq, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.cq[number], cq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = cq;
 	return 0;
@@ -136,12 +136,12 @@ int vb_cq_destroy(struct vb_cq *cq)
 
 	if (ret)
 		return ret;
-	atomic_store_explicit(&vb_card_tables.cq[cq->number], NULL, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.cq[cq->number], NULL, memory_order_release);
 	if (!vb_dev_stale(cq->dev)) {
 		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
 		ret = vb_cq_check_unused(cq);
 		if (ret) {
-			atomic_store_explicit(&vb_card_tables.cq[cq->number], cq,
+			atomic_store_explicit(&vb_card.tables.cq[cq->number], cq,
 					      memory_order_release);
 			return ret;
 		}

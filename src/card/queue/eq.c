@@ -49,7 +49,7 @@ struct vb_eq {
 static struct vb_eq *find(uint32_t number)
 {
 	return number <= VB_EQ_MAX
-		       ? atomic_load_explicit(&vb_card_tables.eq[number], memory_order_acquire)
+		       ? atomic_load_explicit(&vb_card.tables.eq[number], memory_order_acquire)
 		       : NULL;
 }
 
@@ -80,7 +80,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	memset(eq->ring, 0, bytes);
 	for (uint32_t i = 0; i < 1u << log_size; i++)
 		atomic_init(&eq->ring[i].owner, 1);
-	atomic_store_explicit(&vb_card_tables.eq[number], eq, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.eq[number], eq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = eq;
 	return 0;
@@ -104,10 +104,10 @@ int vb_eq_destroy(struct vb_eq *eq)
 	 * A CQ that has found the queue is on its list when this wait ends, so an empty list stays
 	 * empty from then on.
 	 */
-	atomic_store_explicit(&vb_card_tables.eq[eq->number], NULL, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
 	if (is_used(eq)) {
-		atomic_store_explicit(&vb_card_tables.eq[eq->number], eq, memory_order_release);
+		atomic_store_explicit(&vb_card.tables.eq[eq->number], eq, memory_order_release);
 		return vb_refuse_busy("completion queues");
 	}
 	vb_ids_give(&vb_card.numbers.eq, eq->number);

@@ -2,7 +2,7 @@
 /*
  * Owns queue pairs as objects: numbers, the table of them, create and destroy, query.
  *
- *	number = process slot << 16 | index        vb_card_tables.qp[index] -> struct vb_qp   (read inside read sections)
+ *	number = process slot << 16 | index        vb_card.tables.qp[index] -> struct vb_qp   (read inside read sections)
  */
 #include "card/queue/qp.h"
 
@@ -27,7 +27,7 @@
 
 struct vb_qp *vb_qp_find(uint32_t qpn)
 {
-	struct vb_qp *qp = atomic_load_explicit(&vb_card_tables.qp[qpn & VB_QPN_INDEX_MASK],
+	struct vb_qp *qp = atomic_load_explicit(&vb_card.tables.qp[qpn & VB_QPN_INDEX_MASK],
 						memory_order_acquire);
 
 	return qp && qp->number == qpn ? qp : NULL;
@@ -41,7 +41,7 @@ void vb_path_counters(struct vb_path_counters *counters)
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp =
-			atomic_load_explicit(&vb_card_tables.qp[i], memory_order_acquire);
+			atomic_load_explicit(&vb_card.tables.qp[i], memory_order_acquire);
 
 		if (!qp)
 			continue;
@@ -84,7 +84,7 @@ void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffi
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp =
-			atomic_load_explicit(&vb_card_tables.qp[i], memory_order_acquire);
+			atomic_load_explicit(&vb_card.tables.qp[i], memory_order_acquire);
 
 		if (qp && qp->dev->adapter == adapter)
 			add_traffic(traffic, qp);
@@ -333,7 +333,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	vb_show_qp(qp);
 	/* Pairs with vb_inject_port(): it finds the queue pair, or this finds the port down. */
-	atomic_store_explicit(&vb_card_tables.qp[index], qp, memory_order_seq_cst);
+	atomic_store_explicit(&vb_card.tables.qp[index], qp, memory_order_seq_cst);
 	vb_inject_qp_created(qp);
 	*out = qp;
 	return 0;
@@ -469,7 +469,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 		atomic_store_explicit(&qp->shared->connection, 0, memory_order_release);
-		atomic_store_explicit(&vb_card_tables.qp[index], NULL, memory_order_release);
+		atomic_store_explicit(&vb_card.tables.qp[index], NULL, memory_order_release);
 		atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */
 		clear_alarms(qp);

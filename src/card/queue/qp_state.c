@@ -315,7 +315,7 @@ static int check_values(const struct vb_qp *qp, const struct ibv_qp_attr *attr, 
 		return vb_refuse_value("path_mtu (an enum ibv_mtu, not bytes)", attr->path_mtu);
 	/* Between queues of this host messages are not cut: only a wire has an MTU. */
 	if (128u << attr->path_mtu > config->mtu && !qp->init.dc && (mask & IBV_QP_AV) &&
-	    !vb_adapter_gid_is_local(&attr->ah_attr.grh.dgid))
+	    !vb_card_gid_is_local(qp->dev->adapter->card, &attr->ah_attr.grh.dgid))
 		return vb_refuse_path_mtu(128u << attr->path_mtu,
 					  mask & IBV_QP_PORT ? attr->port_num : qp->attr.port_num,
 					  config->name, config->mtu);

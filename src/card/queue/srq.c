@@ -46,7 +46,7 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 		.limit = attr->limit,
 		.notice.tell = tell,
 	};
-	atomic_store_explicit(&vb_card_tables.srq[number], srq, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.srq[number], srq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	atomic_fetch_add_explicit(&attr->pd->refs, 1, memory_order_release);
 	*out = srq;
@@ -66,12 +66,12 @@ int vb_srq_destroy(struct vb_srq *srq)
 
 	if (ret)
 		return ret;
-	atomic_store_explicit(&vb_card_tables.srq[srq->number], NULL, memory_order_release);
+	atomic_store_explicit(&vb_card.tables.srq[srq->number], NULL, memory_order_release);
 	if (!vb_dev_stale(srq->dev)) {
 		vb_read_wait(); /* nobody takes it by number any more */
 		ret = vb_srq_check_unused(srq);
 		if (ret) {
-			atomic_store_explicit(&vb_card_tables.srq[srq->number], srq,
+			atomic_store_explicit(&vb_card.tables.srq[srq->number], srq,
 					      memory_order_release);
 			return ret;
 		}
@@ -97,7 +97,7 @@ struct vb_srq *vb_srq_get(struct vb_dev *dev, uint32_t number)
 
 	vb_read_lock();
 	if (number <= VB_SRQ_MAX)
-		srq = atomic_load_explicit(&vb_card_tables.srq[number], memory_order_acquire);
+		srq = atomic_load_explicit(&vb_card.tables.srq[number], memory_order_acquire);
 	if (srq && srq->dev == dev && !srq->attr.single)
 		atomic_fetch_add_explicit(&srq->refs, 1, memory_order_release);
 	else

@@ -55,13 +55,13 @@ static void bits_set(_Atomic uint64_t *bits, uint32_t number)
 static void defer(const struct vb_bell *bell)
 {
 	if (bell->kind == VB_BELL_SEND)
-		bits_set(vb_card_tables.rung.qps, bell->number & VB_QPN_INDEX_MASK);
+		bits_set(vb_card.tables.rung.qps, bell->number & VB_QPN_INDEX_MASK);
 	else if (bell->kind == VB_BELL_ARM && bell->number <= VB_CQ_MAX)
-		bits_set(vb_card_tables.rung.cqs, bell->number);
+		bits_set(vb_card.tables.rung.cqs, bell->number);
 	else if (bell->kind == VB_BELL_EQ && bell->number <= VB_EQ_MAX)
-		atomic_store_explicit(&vb_card_tables.rung.eqs[bell->number], RUNG | bell->ci,
+		atomic_store_explicit(&vb_card.tables.rung.eqs[bell->number], RUNG | bell->ci,
 				      memory_order_release);
-	atomic_store_explicit(&vb_card_tables.rung.any, true, memory_order_seq_cst);
+	atomic_store_explicit(&vb_card.tables.rung.any, true, memory_order_seq_cst);
 	vb_fabric_kick();
 }
 
@@ -163,20 +163,20 @@ void vb_uar_run_deferred(void)
 	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with
 	 * the kick, so that the round of the background thread that takes the kick back sees them.
 	 */
-	if (!atomic_load_explicit(&vb_card_tables.rung.any, memory_order_seq_cst) ||
-	    !atomic_exchange_explicit(&vb_card_tables.rung.any, false, memory_order_acquire))
+	if (!atomic_load_explicit(&vb_card.tables.rung.any, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&vb_card.tables.rung.any, false, memory_order_acquire))
 		return;
-	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card_tables.rung.qps); i++)
-		for (uint64_t qps = take_bits(&vb_card_tables.rung.qps[i]); qps; qps &= qps - 1)
+	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card.tables.rung.qps); i++)
+		for (uint64_t qps = take_bits(&vb_card.tables.rung.qps[i]); qps; qps &= qps - 1)
 			ring_qp(NULL, slot | (i * WORD + (uint32_t)__builtin_ctzll(qps)));
-	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card_tables.rung.cqs); i++)
-		for (uint64_t cqs = take_bits(&vb_card_tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
+	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card.tables.rung.cqs); i++)
+		for (uint64_t cqs = take_bits(&vb_card.tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
 			arm_from_record(i * WORD + (uint32_t)__builtin_ctzll(cqs));
 	for (uint32_t i = 0; i <= VB_EQ_MAX; i++) {
 		uint32_t rung =
-			atomic_load_explicit(&vb_card_tables.rung.eqs[i], memory_order_relaxed);
+			atomic_load_explicit(&vb_card.tables.rung.eqs[i], memory_order_relaxed);
 
-		if (rung && (rung = atomic_exchange_explicit(&vb_card_tables.rung.eqs[i], 0,
+		if (rung && (rung = atomic_exchange_explicit(&vb_card.tables.rung.eqs[i], 0,
 							     memory_order_acquire)))
 			vb_eq_consumed(NULL, i, rung & ~(uint32_t)RUNG);
 	}
@@ -207,7 +207,7 @@ void vb_uar_destroy(struct vb_uar *uar)
 	if (!uar)
 		return;
 	pthread_mutex_lock(&vb_card.umem_lock);
-	vb_card_tables.uar[uar->number] = NULL;
+	vb_card.tables.uar[uar->number] = NULL;
 	pthread_mutex_unlock(&vb_card.umem_lock);
 	vb_trap_unmap(uar->page);
 	free(uar);
@@ -217,7 +217,7 @@ void vb_uar_set_number(struct vb_uar *uar, uint32_t number)
 {
 	pthread_mutex_lock(&vb_card.umem_lock);
 	uar->number = number;
-	vb_card_tables.uar[number] = uar;
+	vb_card.tables.uar[number] = uar;
 	pthread_mutex_unlock(&vb_card.umem_lock);
 }
 
@@ -227,7 +227,7 @@ bool vb_uar_is(const struct vb_dev *dev, uint32_t number, const void *addr)
 	bool is;
 
 	pthread_mutex_lock(&vb_card.umem_lock);
-	uar = number <= VB_UAR_MAX ? vb_card_tables.uar[number] : NULL;
+	uar = number <= VB_UAR_MAX ? vb_card.tables.uar[number] : NULL;
 	is = uar && uar->dev->adapter == dev->adapter &&
 	     (uintptr_t)addr - (uintptr_t)uar->page < PAGE;
 	pthread_mutex_unlock(&vb_card.umem_lock);
@@ -240,7 +240,7 @@ bool vb_uar_exists(const struct vb_dev *dev, uint32_t number)
 	bool exists;
 
 	pthread_mutex_lock(&vb_card.umem_lock);
-	uar = number && number <= VB_UAR_MAX ? vb_card_tables.uar[number] : NULL;
+	uar = number && number <= VB_UAR_MAX ? vb_card.tables.uar[number] : NULL;
 	exists = uar && uar->dev == dev;
 	pthread_mutex_unlock(&vb_card.umem_lock);
 	return exists;

@@ -39,7 +39,7 @@ static int add(const struct vb_umem *content, struct vb_umem **out)
 	*umem = *content;
 	umem->number = (uint32_t)number;
 	pthread_mutex_lock(&vb_card.umem_lock);
-	vb_card_tables.umem[number] = umem;
+	vb_card.tables.umem[number] = umem;
 	pthread_mutex_unlock(&vb_card.umem_lock);
 	atomic_fetch_add_explicit(&umem->dev->objects, 1, memory_order_release);
 	*out = umem;
@@ -82,7 +82,7 @@ int vb_umem_dereg(struct vb_umem *umem)
 	pthread_mutex_lock(&vb_card.umem_lock);
 	busy = umem->users;
 	if (!busy)
-		vb_card_tables.umem[umem->number] = NULL;
+		vb_card.tables.umem[umem->number] = NULL;
 	pthread_mutex_unlock(&vb_card.umem_lock);
 	if (busy)
 		return vb_refuse_busy("queues");
@@ -119,7 +119,7 @@ struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset
 	if (number > VB_UMEM_MAX)
 		return NULL;
 	pthread_mutex_lock(&vb_card.umem_lock);
-	umem = vb_card_tables.umem[number];
+	umem = vb_card.tables.umem[number];
 	if (umem && umem->dev == dev)
 		at = place(umem, offset, size);
 	if (at)

@@ -42,7 +42,7 @@ int cable_open_port(const char *who, const char *config, const char *name, struc
 
 	if (tools_use_config(who, config))
 		return 1;
-	ret = vb_card_adapters(&list, &count);
+	ret = vb_card_adapters(vb_card_program(), &list, &count);
 	if (ret) {
 		fprintf(stderr, "%s: %s\n", who, strerror(-ret));
 		return 1;

@@ -76,7 +76,7 @@ static int try_config(void *arg)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
-	int ret = vb_card_adapters(&list, &count);
+	int ret = vb_card_adapters(vb_card_program(), &list, &count);
 
 	if (ret) {
 		if (ret != -EINVAL)
@@ -105,7 +105,7 @@ static int try_open(void *arg)
 	struct vb_adapter *const *list;
 	struct vb_dev *dev;
 	unsigned int count;
-	int ret = vb_card_adapters(&list, &count);
+	int ret = vb_card_adapters(vb_card_program(), &list, &count);
 
 	for (unsigned int i = 0; !ret && i < count; i++) {
 		ret = vb_dev_open(list[i], ignore_event, NULL, &dev);

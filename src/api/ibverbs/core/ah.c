@@ -70,7 +70,7 @@ static bool mac_from_arp(const union ibv_gid *gid, uint8_t mac[ETHERNET_LL_SIZE]
 static bool resolve_mac(const struct vb_adapter *adapter, const union ibv_gid *gid,
 			uint8_t mac[ETHERNET_LL_SIZE])
 {
-	if (vb_adapter_gid_is_local(gid)) {
+	if (vb_card_gid_is_local(adapter->card, gid)) {
 		memcpy(mac, adapter->config->mac, ETHERNET_LL_SIZE);
 		return true;
 	}

@@ -34,7 +34,7 @@ static void devices_init(void)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
-	int rc = vb_card_adapters(&list, &count);
+	int rc = vb_card_adapters(vb_card_program(), &list, &count);
 
 	if (rc) {
 		devices_error = -rc;

@@ -20,8 +20,11 @@
 
 #include "base/lock.h"
 
+struct vb_card;
+
 struct vb_alarm {
-	struct vb_lock *lock; /* the queue's */
+	struct vb_card *card; /* the queue's, as is */
+	struct vb_lock *lock;
 	/*
 	 * Do what is due at `now` and lower *next to the time of the next look. False: nothing is
 	 * left to wait for. Called in a burst, with the queue's lock held.
@@ -37,11 +40,11 @@ void vb_alarm_set(struct vb_alarm *alarm, uint64_t when);
 /* Call look() no more, unless it is set again. The queue's lock is held. */
 void vb_alarm_clear(struct vb_alarm *alarm);
 /* Look at all that are set, if one is due and no other thread looks. In a burst, no lock held. */
-void vb_alarm_run(void);
+void vb_alarm_run(struct vb_card *card);
 /* When to run them again, ns. UINT64_MAX: once one is set, which kicks the background thread. */
-uint64_t vb_alarm_next(void);
+uint64_t vb_alarm_next(struct vb_card *card);
 /* In a forked child: drop the alarms of the parent's queues. */
-void vb_alarm_forked(void);
+void vb_alarm_forked(struct vb_card *card);
 
 static inline void vb_sooner(uint64_t *next, uint64_t when)
 {

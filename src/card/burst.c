@@ -42,8 +42,9 @@ void vb_burst_flush(const struct vb_path *path)
 	vb_burst.pending = true;
 }
 
-void vb_burst_kick(void)
+void vb_burst_kick(struct vb_card *card)
 {
+	vb_check(!vb_burst.depth || vb_burst.card == card);
 	if (vb_burst.depth)
 		vb_burst.kick = vb_burst.pending = true;
 	else
@@ -128,6 +129,6 @@ void vb_burst_forked(void)
 
 	/* The thread that forked may be inside of the card, and goes on there. */
 	vb_burst = (struct vb_burst){
-		.depth = depth, .held = held, .receiving = vb_burst.receiving, .run = vb_burst.run
+		.depth = depth, .card = vb_burst.card, .held = held, .receiving = vb_burst.receiving, .run = vb_burst.run
 	};
 }

@@ -14,6 +14,9 @@
  *	  path[]  peers that packets were sent to
  *	  cq[]    CQs with completions that may still be compressed (compress.c)
  *
+ * Per thread: a thread is in one burst at a time, of one card, which the burst knows. What it has collected
+ * is of that card, too.
+ *
  * A burst begins and ends inside one read section and with no queue lock held, so its objects stay.
  * Bursts may be nested; every end delivers.
  *
@@ -31,6 +34,7 @@
 #include "base/lock.h"
 #include "fabric/fabric.h"
 
+struct vb_card;
 struct vb_cq;
 struct vb_qp;
 
@@ -66,6 +70,7 @@ struct vb_burst {
 	bool kick;          /* wake the background thread */
 	bool answers;       /* a peer waits for a response that was deferred */
 	uint8_t cqs, paths;
+	struct vb_card *card; /* whose burst it is, or the last one was */
 	unsigned int held; /* VB_CHECKS: locks that the thread held when it entered the card */
 	struct vb_run run; /* of vb_card_sink.receive(); ends before its received() */
 	struct vb_notice *first, *last;
@@ -77,8 +82,10 @@ extern _Thread_local struct vb_burst vb_burst;
 
 void vb_burst_close(void);
 
-static inline void vb_burst_begin(void)
+static inline void vb_burst_begin(struct vb_card *card)
 {
+	vb_check(!vb_burst.depth || vb_burst.card == card);
+	vb_burst.card = card;
 	if (!vb_burst.depth++)
 		vb_checked(vb_burst.held = vb_locks_held);
 }
@@ -94,12 +101,12 @@ static inline void vb_burst_end(void)
  * For each packet; the first begins the burst. The ring's lock is held, and released before
  * vb_burst_received().
  */
-static inline void vb_burst_receive(void)
+static inline void vb_burst_receive(struct vb_card *card)
 {
 	if (vb_burst.receiving)
 		return;
 	vb_burst.receiving = true;
-	vb_burst_begin();
+	vb_burst_begin(card);
 	if (vb_burst.depth == 1)
 		vb_checked(vb_burst.held--);
 }
@@ -148,8 +155,8 @@ static inline void vb_notice_set(struct vb_notice *notice, uint64_t bits)
 
 /* Packets were sent on this path: wake the peer if it sleeps. */
 void vb_burst_flush(const struct vb_path *path);
-/* Wake the background thread of this process; at once where there is no burst. */
-void vb_burst_kick(void);
+/* Wake the background thread of the card's host; at once where there is no burst. */
+void vb_burst_kick(struct vb_card *card);
 /* Have the end of the burst write the CQ's compressed completions. False: no room, or no burst. */
 bool vb_burst_compresses(struct vb_cq *cq);
 

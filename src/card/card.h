@@ -147,7 +147,7 @@ VB_PUBLIC bool vb_progress_once(void);
  */
 VB_PUBLIC void vb_progress_unpolled(void);
 
-/* How work requests that move data left this process, since its first device was opened. */
+/* How work requests that move data left the card, since its first device was opened. */
 struct vb_path_counters {
 	uint64_t calls;   /* to a queue pair of this process */
 	uint64_t stores;  /* by loads and stores in shared memory of another process */
@@ -155,7 +155,7 @@ struct vb_path_counters {
 	uint64_t packets; /* in packets, to be carried out by the other side */
 };
 
-VB_PUBLIC void vb_path_counters(struct vb_path_counters *counters);
+VB_PUBLIC void vb_path_counters(struct vb_card *card, struct vb_path_counters *counters);
 
 /* Bytes of a port, as this process moved them: whole frames, and the payload of RDMA. */
 struct vb_traffic {

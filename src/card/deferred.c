@@ -10,23 +10,27 @@
 #include "card/queue/objects.h"
 #include "card/state.h"
 
-static _Thread_local uint32_t own_shard; /* its number + 1; 0: none yet */
+/*
+ * Which list of each card this thread adds to: its number + 1; 0: none yet. Per thread, and the same for
+ * all hosts, because it is threads that the lists keep apart.
+ */
+static _Thread_local uint32_t own_shard;
+static _Atomic uint32_t threads; /* of the process, that have a shard */
 
-static vb_deferred_stack *own(void)
+static vb_deferred_stack *own(struct vb_card *card)
 {
 	if (__builtin_expect(!own_shard, 0))
-		own_shard = 1 + (atomic_fetch_add_explicit(&vb_card.deferred.threads, 1,
-							   memory_order_relaxed) &
+		own_shard = 1 + (atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) &
 				 (VB_DEFERRED_SHARDS - 1));
-	return &vb_card.deferred.shard[own_shard - 1].work;
+	return &card->deferred.shard[own_shard - 1].work;
 }
 
 /* A thread is counted before it pushes, so shards beyond these are empty. */
 static uint32_t in_use(void)
 {
-	uint32_t threads = atomic_load_explicit(&vb_card.deferred.threads, memory_order_relaxed);
+	uint32_t count = atomic_load_explicit(&threads, memory_order_relaxed);
 
-	return threads < VB_DEFERRED_SHARDS ? threads : VB_DEFERRED_SHARDS;
+	return count < VB_DEFERRED_SHARDS ? count : VB_DEFERRED_SHARDS;
 }
 
 /* --- stacks ----------------------------------------------------------------------------------- */
@@ -90,8 +94,10 @@ static struct vb_deferred *take_one(vb_deferred_stack *s)
 
 /* --- adding and removing ---------------------------------------------------------------------- */
 
-void vb_deferred_init(struct vb_deferred *item, void (*run)(struct vb_deferred *item, uint32_t due))
+void vb_deferred_init(struct vb_deferred *item, struct vb_card *card,
+		      void (*run)(struct vb_deferred *item, uint32_t due))
 {
+	item->card = card;
 	item->run = run;
 	atomic_store_explicit(&item->due, 0, memory_order_relaxed);
 	atomic_store_explicit(&item->closed, false, memory_order_relaxed);
@@ -108,20 +114,24 @@ static void add(vb_deferred_stack *s, struct vb_deferred *item, uint32_t due)
 
 void vb_defer(struct vb_deferred *item, uint32_t due)
 {
-	add(own(), item, due);
+	add(own(item->card), item, due);
 }
 
 void vb_defer_blocked(struct vb_deferred *item, uint32_t due)
 {
-	add(&vb_card.deferred.blocked, item, due);
+	struct vb_card *card = item->card;
+
+	add(&card->deferred.blocked, item, due);
 	/* The background thread itself tries again before it sleeps; kicked, it would never sleep. */
 	if (!vb_fabric_attends())
-		vb_burst_kick();
+		vb_burst_kick(card);
 }
 
 void vb_defer_rest(struct vb_deferred *item, uint32_t due)
 {
-	add(&vb_card.deferred.rest, item, due);
+	struct vb_card *card = item->card;
+
+	add(&card->deferred.rest, item, due);
 }
 
 static void remove_from(vb_deferred_stack *s, struct vb_deferred *item)
@@ -143,15 +153,17 @@ static void remove_from(vb_deferred_stack *s, struct vb_deferred *item)
 
 void vb_deferred_remove(struct vb_deferred *item)
 {
+	struct vb_card *card = item->card;
+
 	atomic_store_explicit(&item->closed, true, memory_order_relaxed);
 	vb_read_wait(); /* from here on nobody links it */
 	/* A thread that has taken it from a list runs it or puts it back. */
 	while (atomic_load_explicit(&item->due, memory_order_relaxed)) {
 		for (uint32_t i = 0; i < VB_DEFERRED_SHARDS; i++)
-			remove_from(&vb_card.deferred.shard[i].work, item);
-		remove_from(&vb_card.deferred.blocked, item);
-		remove_from(&vb_card.deferred.rest, item);
-		remove_from(&vb_card.deferred.turn, item);
+			remove_from(&card->deferred.shard[i].work, item);
+		remove_from(&card->deferred.blocked, item);
+		remove_from(&card->deferred.rest, item);
+		remove_from(&card->deferred.turn, item);
 		sched_yield();
 	}
 	vb_read_wait();
@@ -169,67 +181,67 @@ static void run_stack(vb_deferred_stack *s)
 }
 
 /* Each once: an item that finds no room again goes back to blocked. */
-static void run_once(vb_deferred_stack *s)
+static void run_once(struct vb_card *card, vb_deferred_stack *s)
 {
 	struct vb_deferred *first = take_all(s);
 
 	if (!first)
 		return;
-	push_all(own(), first);
-	run_stack(own());
+	push_all(own(card), first);
+	run_stack(own(card));
 }
 
 /*
  * One item, the one that waits longest: the caller leaves its read section and looks at timers before
  * it comes for the next. Several threads may each take one.
  */
-static void run_rest(void)
+static void run_rest(struct vb_card *card)
 {
-	struct vb_deferred *first = take_all(&vb_card.deferred.turn);
+	struct vb_deferred *first = take_all(&card->deferred.turn);
 
 	if (!first)
-		first = reverse(take_all(&vb_card.deferred.rest));
+		first = reverse(take_all(&card->deferred.rest));
 	if (!first)
 		return;
 	if (first->next)
-		push_all(&vb_card.deferred.turn, first->next);
+		push_all(&card->deferred.turn, first->next);
 	first->run(first, atomic_exchange_explicit(&first->due, 0, memory_order_acq_rel));
 }
 
-void vb_deferred_run_own(void)
+void vb_deferred_run_own(struct vb_card *card)
 {
-	if (!is_empty(own()))
-		run_stack(own());
+	if (!is_empty(own(card)))
+		run_stack(own(card));
 }
 
-void vb_deferred_run(bool all)
+void vb_deferred_run(struct vb_card *card, bool all)
 {
-	vb_deferred_run_own();
+	vb_deferred_run_own(card);
 	for (uint32_t i = 0; all && i < in_use(); i++)
-		if (!is_empty(&vb_card.deferred.shard[i].work))
-			run_stack(&vb_card.deferred.shard[i].work);
+		if (!is_empty(&card->deferred.shard[i].work))
+			run_stack(&card->deferred.shard[i].work);
 	if (all)
-		run_rest();
-	run_once(&vb_card.deferred.blocked);
+		run_rest(card);
+	run_once(card, &card->deferred.blocked);
 }
 
-enum vb_pending vb_deferred_pending(bool all)
+enum vb_pending vb_deferred_pending(struct vb_card *card, bool all)
 {
-	if (!is_empty(own()))
+	if (!is_empty(own(card)))
 		return VB_PENDING_RUNNABLE;
 	for (uint32_t i = 0; all && i < in_use(); i++)
-		if (!is_empty(&vb_card.deferred.shard[i].work))
+		if (!is_empty(&card->deferred.shard[i].work))
 			return VB_PENDING_RUNNABLE;
-	if (all && (!is_empty(&vb_card.deferred.rest) || !is_empty(&vb_card.deferred.turn)))
+	if (all && (!is_empty(&card->deferred.rest) || !is_empty(&card->deferred.turn)))
 		return VB_PENDING_RUNNABLE;
-	return is_empty(&vb_card.deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
+	return is_empty(&card->deferred.blocked) ? VB_PENDING_NONE : VB_PENDING_BLOCKED;
 }
 
-void vb_deferred_forked(void)
+void vb_deferred_forked(struct vb_card *card)
 {
 	for (uint32_t i = 0; i < VB_DEFERRED_SHARDS; i++)
-		atomic_store_explicit(&vb_card.deferred.shard[i].work, NULL, memory_order_relaxed);
-	atomic_store_explicit(&vb_card.deferred.blocked, NULL, memory_order_relaxed);
-	atomic_store_explicit(&vb_card.deferred.rest, NULL, memory_order_relaxed);
-	atomic_store_explicit(&vb_card.deferred.turn, NULL, memory_order_relaxed);
+		atomic_store_explicit(&card->deferred.shard[i].work, NULL, memory_order_relaxed);
+	atomic_store_explicit(&card->deferred.blocked, NULL, memory_order_relaxed);
+	atomic_store_explicit(&card->deferred.rest, NULL, memory_order_relaxed);
+	atomic_store_explicit(&card->deferred.turn, NULL, memory_order_relaxed);
 }

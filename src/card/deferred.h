@@ -23,14 +23,17 @@
 
 #include "fabric/fabric.h"
 
+struct vb_card;
+
 struct vb_deferred {
+	struct vb_card *card;
 	_Atomic uint32_t due; /* bits, as the queue pair means them */
 	_Atomic bool closed;  /* nothing more is deferred */
 	struct vb_deferred *next;
 	void (*run)(struct vb_deferred *item, uint32_t due); /* read section, no lock held */
 };
 
-void vb_deferred_init(struct vb_deferred *item,
+void vb_deferred_init(struct vb_deferred *item, struct vb_card *card,
 		      void (*run)(struct vb_deferred *item, uint32_t due));
 void vb_defer(struct vb_deferred *item, uint32_t due);
 void vb_defer_blocked(struct vb_deferred *item, uint32_t due);
@@ -42,13 +45,13 @@ void vb_defer_rest(struct vb_deferred *item, uint32_t due);
 void vb_deferred_remove(struct vb_deferred *item);
 
 /* Whether something waits that vb_deferred_run() would do. */
-enum vb_pending vb_deferred_pending(bool all);
+enum vb_pending vb_deferred_pending(struct vb_card *card, bool all);
 /*
  * Do the work of this thread and what is blocked; all: of other threads, too. Read section, no lock
  * held.
  */
-void vb_deferred_run(bool all);
+void vb_deferred_run(struct vb_card *card, bool all);
 /* Do only the work of this thread. */
-void vb_deferred_run_own(void);
+void vb_deferred_run_own(struct vb_card *card);
 /* In a forked child: drop the work of the parent's queues. */
-void vb_deferred_forked(void);
+void vb_deferred_forked(struct vb_card *card);

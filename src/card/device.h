@@ -35,6 +35,11 @@ struct vb_pd {
 	struct vb_pd *next; /* of its device; under the lock of the list */
 };
 
+static inline struct vb_card *vb_dev_card(const struct vb_dev *dev)
+{
+	return dev->adapter->card;
+}
+
 /* Makes the adapters of a card; config NULL: it was bad, and vb_card_adapters() says so. */
 void vb_adapters_init(struct vb_card *card, const struct vb_config *config);
 /* In a forked child: what a thread of the parent had locked is free. */

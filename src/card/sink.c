@@ -51,7 +51,7 @@ void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what)
 {
 	struct vb_qp *qp = container_of(item, struct vb_qp, deferred);
 
-	vb_burst_begin();
+	vb_burst_begin(qp->card);
 	if (what & VB_WORK_ACK)
 		vb_responder_answer(qp);
 	if (what & VB_WORK_SEND) {
@@ -70,27 +70,28 @@ void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what)
 
 static uint64_t card_work(bool all)
 {
+	struct vb_card *card = sink_card();
 	uint64_t next;
 
 	if (all) {
-		vb_burst_begin();
-		vb_uar_run_deferred();
+		vb_burst_begin(card);
+		vb_uar_run_deferred(card);
 		vb_hbl_fifo_run_deferred();
 		vb_emulation_run();
-		vb_alarm_run();
+		vb_alarm_run(card);
 		vb_burst_end();
 	}
-	vb_deferred_run(all); /* last: the above may defer */
+	vb_deferred_run(card, all); /* last: the above may defer */
 	if (!all)
 		return UINT64_MAX;
-	next = vb_alarm_next();
+	next = vb_alarm_next(card);
 	vb_sooner(&next, vb_emulation_next());
 	return next;
 }
 
 static enum vb_pending card_pending(bool all)
 {
-	return all && vb_function_is_told() ? VB_PENDING_RUNNABLE : vb_deferred_pending(all);
+	return all && vb_function_is_told() ? VB_PENDING_RUNNABLE : vb_deferred_pending(sink_card(), all);
 }
 
 /* --- packets ---------------------------------------------------------------------------------- */
@@ -123,18 +124,19 @@ static void receive_request(struct vb_qp *qp, const struct vb_pkt *pkt)
 }
 
 /* Two ends of DC meet. */
-static __attribute__((noinline, cold)) void receive_dc(const struct vb_pkt *pkt)
+static __attribute__((noinline, cold)) void receive_dc(struct vb_card *card,
+						       const struct vb_pkt *pkt)
 {
 	struct vb_qp *qp;
 
 	if (pkt->op == VB_PKT_COMPARE_SWAP)
-		vb_dct_ask(pkt);
-	else if (pkt->op == VB_PKT_ATOMIC_RESPONSE && (qp = vb_qp_find(pkt->dqpn)))
+		vb_dct_ask(card, pkt);
+	else if (pkt->op == VB_PKT_ATOMIC_RESPONSE && (qp = vb_qp_find(card, pkt->dqpn)))
 		vb_dci_receive(qp, pkt);
 }
 
 /* The queue pair that a request is for; NULL: it was for something else, and is done. */
-static struct vb_qp *receive_other(const struct vb_pkt *pkt)
+static struct vb_qp *receive_other(struct vb_card *card, const struct vb_pkt *pkt)
 {
 	struct vb_qp *qp;
 
@@ -147,10 +149,10 @@ static struct vb_qp *receive_other(const struct vb_pkt *pkt)
 		return NULL;
 	}
 	if (__builtin_expect(pkt->transport == VB_TRANSPORT_DC, 0)) {
-		receive_dc(pkt);
+		receive_dc(card, pkt);
 		return NULL;
 	}
-	qp = vb_qp_find(pkt->dqpn);
+	qp = vb_qp_find(card, pkt->dqpn);
 	if (!qp)
 		return NULL;
 	if (pkt->op >= VB_PKT_ACK) {
@@ -163,14 +165,15 @@ static struct vb_qp *receive_other(const struct vb_pkt *pkt)
 
 static void card_receive(const struct vb_pkt *pkt)
 {
+	struct vb_card *card = sink_card();
 	struct vb_qp *qp = vb_burst.run.qp;
 
-	vb_burst_receive();
+	vb_burst_receive(card);
 	vb_note(RECEIVED, .object = pkt->dqpn, .code = pkt->op, .value = pkt->len,
 		.extra = (uint64_t)pkt->psn << 32 | pkt->sqpn);
 	if (!vb_run_takes(pkt)) {
 		vb_run_end();
-		qp = receive_other(pkt);
+		qp = receive_other(card, pkt);
 		if (!qp)
 			return;
 	}
@@ -195,7 +198,7 @@ static void card_received(void)
 	vb_run_end();
 	vb_burst_received();
 	if (answers)
-		vb_deferred_run_own();
+		vb_deferred_run_own(vb_burst.card);
 }
 
 static bool card_delivers_first(const struct vb_pkt *pkt)
@@ -216,21 +219,23 @@ static void card_prepare(void)
  */
 static void card_forked(void)
 {
+	struct vb_card *card = sink_card();
+
 	if (vb_fabric_epoch() == atomic_load_explicit(&epoch_at_fork, memory_order_relaxed))
 		return;
 	vb_burst_forked();
-	vb_deferred_forked();
-	vb_alarm_forked();
+	vb_deferred_forked(card);
+	vb_alarm_forked(card);
 	vb_flow_forked();
 	vb_tir_forked();
 	vb_cable_forked();
 	vb_wire_forked();
-	vb_mr_forked();
-	vb_umem_forked();
+	vb_mr_forked(card);
+	vb_umem_forked(card);
 	vb_hbl_forked();
 	vb_emulation_forked();
 	vb_inject_forked();
-	vb_adapters_forked(sink_card());
+	vb_adapters_forked(card);
 }
 
 VB_STAGE(CARD, .prepare = card_prepare, .child = card_forked);

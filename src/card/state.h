@@ -153,6 +153,8 @@ struct vb_card {
 
 	pthread_mutex_t umem_lock; /* umem.c: of the table */
 
+	_Atomic uint64_t dc_connection; /* dci.c: number of the newest */
+
 	struct {                                               /* alarm.c */
 		_Alignas(64) _Atomic(struct vb_alarm *) fresh; /* set, not on the list yet */
 		struct vb_lock
@@ -169,7 +171,6 @@ struct vb_card {
 		_Alignas(64) vb_deferred_stack blocked;
 		_Alignas(64) vb_deferred_stack rest; /* newest first */
 		vb_deferred_stack turn;              /* taken from there, oldest first */
-		_Atomic uint32_t threads;            /* that have a shard */
 	} deferred;
 
 	struct {                      /* inject.c, inject_port.c, inject_link.c */

@@ -287,7 +287,7 @@ static void work(struct node *node, const struct address *peer, const struct tol
 	char go;
 
 	expected_ways(told, &now, &data, &atomics);
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	before = *data;
 	pattern_fill(node->buf + DATA, LEN, 7);
 	check_eq(node_rdma(node, 1, IBV_WR_RDMA_WRITE, DATA, LEN, peer, DATA), 0);
@@ -298,7 +298,7 @@ static void work(struct node *node, const struct address *peer, const struct tol
 	check_eq(node_rdma(node, 3, IBV_WR_RDMA_READ, DATA, LEN, peer, DATA), 0);
 	cq_expect(node->send_cq, 3, IBV_WC_SUCCESS);
 	check_eq(pattern_check(node->buf + DATA, LEN, 7), LEN);
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	check_eq(*data - before, 3);
 
 	msg_recv(fd, &go, 1);
@@ -311,13 +311,13 @@ static void work(struct node *node, const struct address *peer, const struct tol
 		      (unsigned long long)old);
 		was = old;
 	}
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	check_eq(*atomics - before, COUNTS);
 	msg_send(fd, "", 1);
 	msg_recv(fd, &go, 1); /* it has forked since */
 	before = *data;
 	write_words(node, peer, 4711);
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	check_eq(*data - before, 1);
 }
 
@@ -330,24 +330,24 @@ static void change_global(struct node *node, const struct told *told, int fd)
 	char go;
 
 	expected_ways(told, &now, &data, &atomics);
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	before[0] = *data;
 	before[1] = *atomics;
 	memcpy(node->buf, &word, 8);
 	check_eq(node_rdma(node, 4, IBV_WR_RDMA_WRITE, 0, 8, &peer, 0), 0);
 	cq_expect(node->send_cq, 4, IBV_WC_SUCCESS);
 	check_eq(change(node, &peer, 5), GLOBAL);
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	check_eq(*data - before[0], data == atomics ? 2 : 1);
 	check_eq(*atomics - before[1], data == atomics ? 2 : 1);
 	msg_send(fd, "", 1);
 	msg_recv(fd, &go, 1); /* it has counted once more */
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	before[0] = *data;
 	check_eq(node_rdma(node, 5, IBV_WR_RDMA_READ, 0, 8, &peer, 0), 0);
 	cq_expect(node->send_cq, 5, IBV_WC_SUCCESS);
 	check_eq(*(volatile uint64_t *)node->buf, GLOBAL + 5 + 1);
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	check_eq(*data - before[0], 1);
 	msg_send(fd, "", 1);
 }

@@ -84,7 +84,7 @@ static struct vb_path_counters ways(void)
 	static struct vb_path_counters last;
 	struct vb_path_counters now, since;
 
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	since = (struct vb_path_counters){ now.calls - last.calls, now.stores - last.stores,
 					   now.copies - last.copies, now.packets - last.packets };
 	last = now;

@@ -79,7 +79,7 @@ static void count_up(void *cookie)
 static void push_zeros(struct vb_cq *cq, uint32_t count)
 {
 	while (count--)
-		assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cq)), 0);
+		assert_int_equal(vb_doorbell_zero_cqe(vb_card_program(), OWNER, vb_cq_number(cq)), 0);
 }
 
 static void consume(const struct vb_cq_attr *attr, uint32_t ci)
@@ -190,7 +190,7 @@ static _Atomic uint64_t pushed[CQS], called[CQS];
 static void push(unsigned int i)
 {
 	atomic_fetch_add(&pushed[i], 1);
-	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(cqs[i])), 0);
+	assert_int_equal(vb_doorbell_zero_cqe(vb_card_program(), OWNER, vb_cq_number(cqs[i])), 0);
 }
 
 /* Every second call has another one follow, on the next queue. */
@@ -254,7 +254,7 @@ static void test_blocked_late(void **state)
 	struct vb_deferred item;
 
 	(void)state;
-	vb_deferred_init(&item, note_run);
+	vb_deferred_init(&item, vb_card_program(), note_run);
 	for (int i = 0; i < 20; i++) {
 		atomic_store(&was_run, false);
 		sleep_us(

@@ -109,7 +109,7 @@ static void push(struct vb_cq *cq, const struct traffic *what)
 	struct vb_frame f;
 
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(vb_card_program());
 	for (uint32_t i = 0; i < FRAMES; i++) {
 		struct vb_completion c = { .receive = true,
 					   .op = VB_WR_SEND,

@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "card/alarm.h"
 #include "card/burst.h"
+#include "card/card.h"
 #include "card/deferred.h"
 
 /* --- deferred work ------------------------------------------------------------------------------------------------------ */
@@ -60,7 +61,7 @@ static void defer_one(uint64_t *random)
 	}
 	/* A thread that left work alone leaves it to the others. */
 	if (*random >> 61 & 1)
-		vb_deferred_run(*random >> 62 & 1);
+		vb_deferred_run(vb_card_program(), *random >> 62 & 1);
 	vb_read_unlock();
 }
 
@@ -85,7 +86,7 @@ static void *defer_on(void *arg)
 static void start(pthread_t *threads, void *(*body)(void *))
 {
 	for (int i = 0; i < ITEMS; i++) {
-		vb_deferred_init(&items[i].deferred, run);
+		vb_deferred_init(&items[i].deferred, vb_card_program(), run);
 		atomic_store(&table[i], &items[i]);
 	}
 	for (uintptr_t i = 0; i < THREADS; i++)
@@ -106,9 +107,9 @@ static void test_all_is_done(void **state)
 	start(threads, defer_many);
 	join(threads);
 	vb_read_lock();
-	for (int i = 0; vb_deferred_pending(true) != VB_PENDING_NONE; i++) {
+	for (int i = 0; vb_deferred_pending(vb_card_program(), true) != VB_PENDING_NONE; i++) {
 		assert_true(i < 3); /* blocked ones once more */
-		vb_deferred_run(true);
+		vb_deferred_run(vb_card_program(), true);
 	}
 	vb_read_unlock();
 	for (int i = 0; i < ITEMS; i++) {
@@ -132,20 +133,20 @@ static void test_rest(void **state)
 {
 	(void)state;
 	for (int i = 0; i < ITEMS; i++) {
-		vb_deferred_init(&items[i].deferred, run_share);
+		vb_deferred_init(&items[i].deferred, vb_card_program(), run_share);
 		vb_defer_rest(&items[i].deferred, i ? 1 : 2);
 	}
 	for (unsigned int i = 0; i < ITEMS + 1; i++) {
-		assert_int_equal(vb_deferred_pending(true), VB_PENDING_RUNNABLE);
+		assert_int_equal(vb_deferred_pending(vb_card_program(), true), VB_PENDING_RUNNABLE);
 		vb_read_lock();
-		vb_deferred_run(false);
+		vb_deferred_run(vb_card_program(), false);
 		assert_int_equal(ran, i);
-		vb_deferred_run(true);
+		vb_deferred_run(vb_card_program(), true);
 		vb_read_unlock();
 		assert_int_equal(ran, i + 1);
 		assert_ptr_equal(order[i], &items[i % ITEMS]);
 	}
-	assert_int_equal(vb_deferred_pending(true), VB_PENDING_NONE);
+	assert_int_equal(vb_deferred_pending(vb_card_program(), true), VB_PENDING_NONE);
 	for (int i = 0; i < ITEMS; i++)
 		vb_deferred_remove(&items[i].deferred);
 }
@@ -164,7 +165,7 @@ static void test_removal(void **state)
 		atomic_store(&item->removed, true);
 		sched_yield();
 		atomic_store(&item->removed, false);
-		vb_deferred_init(&item->deferred, run);
+		vb_deferred_init(&item->deferred, vb_card_program(), run);
 		atomic_store(&table[i % ITEMS], item);
 	}
 	atomic_store(&stop, true);
@@ -172,7 +173,7 @@ static void test_removal(void **state)
 	assert_int_equal(atomic_load(&late), 0);
 	for (int i = 0; i < ITEMS; i++)
 		vb_deferred_remove(&items[i].deferred);
-	assert_int_equal(vb_deferred_pending(true), VB_PENDING_NONE);
+	assert_int_equal(vb_deferred_pending(vb_card_program(), true), VB_PENDING_NONE);
 }
 
 /* --- alarms ------------------------------------------------------------------------------------------------------------- */
@@ -191,7 +192,7 @@ static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
 	struct queue *queue = container_of(alarm, struct queue, alarm);
 
 	atomic_fetch_add(&queue->looks, 1);
-	next_during_look = vb_alarm_next();
+	next_during_look = vb_alarm_next(vb_card_program());
 	if (queue->due && now < queue->due) {
 		vb_sooner(next, queue->due);
 		return true;
@@ -203,7 +204,7 @@ static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next)
 static void set(struct queue *queue, uint64_t due)
 {
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(vb_card_program());
 	vb_lock(&queue->lock);
 	queue->due = due;
 	vb_alarm_set(&queue->alarm, due);
@@ -215,8 +216,8 @@ static void set(struct queue *queue, uint64_t due)
 static void run_alarms(void)
 {
 	vb_read_lock();
-	vb_burst_begin();
-	vb_alarm_run();
+	vb_burst_begin(vb_card_program());
+	vb_alarm_run(vb_card_program());
 	vb_burst_end();
 	vb_read_unlock();
 }
@@ -234,28 +235,30 @@ static struct vb_time test_time = { &test_time_ops };
 
 static void test_next_alarm(void **state)
 {
-	struct queue queue = { .alarm = { .lock = &queue.lock, .look = look } };
+	struct queue queue = { .alarm = { .card = vb_card_program(),
+					  .lock = &queue.lock,
+					  .look = look } };
 
 	(void)state;
 	atomic_store(&vb_time_replaced, &test_time);
-	assert_true(vb_alarm_next() == UINT64_MAX);
+	assert_true(vb_alarm_next(vb_card_program()) == UINT64_MAX);
 	set(&queue, 5000);
-	assert_int_equal(vb_alarm_next(), 5000);
+	assert_int_equal(vb_alarm_next(vb_card_program()), 5000);
 	run_alarms();
 	assert_int_equal(queue.looks, 0);
 	set(&queue, 2000);
-	assert_int_equal(vb_alarm_next(), 2000);
+	assert_int_equal(vb_alarm_next(vb_card_program()), 2000);
 	queue.due = 9000; /* put off; the alarm finds out */
 	atomic_store(&test_now, 2000);
 	run_alarms();
 	assert_int_equal(queue.looks, 1);
-	assert_int_equal(vb_alarm_next(), 9000);
+	assert_int_equal(vb_alarm_next(vb_card_program()), 9000);
 	/* While one thread looks, another must not take it that nothing is set: it would sleep over the time to come. */
 	assert_true(next_during_look != UINT64_MAX);
 	atomic_store(&test_now, 9000);
 	run_alarms();
 	assert_int_equal(queue.looks, 2);
-	assert_true(vb_alarm_next() == UINT64_MAX);
+	assert_true(vb_alarm_next(vb_card_program()) == UINT64_MAX);
 	set(&queue, 20000);
 	vb_lock(&queue.lock);
 	vb_alarm_clear(&queue.alarm);
@@ -288,12 +291,13 @@ static void test_no_alarm_is_lost(void **state)
 
 	(void)state;
 	for (int i = 0; i < ITEMS; i++)
-		queues[i].alarm = (struct vb_alarm){ .lock = &queues[i].lock, .look = look };
+		queues[i].alarm = (struct vb_alarm){ .card = vb_card_program(),
+						     .lock = &queues[i].lock, .look = look };
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, set_many, (void *)i), 0);
 	join(threads);
 	/* A queue that was in use when it was looked at comes a little later. */
-	while (vb_alarm_next() != UINT64_MAX)
+	while (vb_alarm_next(vb_card_program()) != UINT64_MAX)
 		run_alarms();
 	for (int i = 0; i < ITEMS; i++) {
 		assert_int_equal(queues[i].due, 0);

@@ -164,9 +164,9 @@ static void turn_numbers(uint32_t number)
 	int64_t taken = -1;
 
 	for (int i = 0; i < VB_CQ_MAX && taken % VB_CQ_MAX != number - 1; i++) {
-		taken = vb_ids_take(&vb_card.numbers.cq, VB_CQ_MAX);
+		taken = vb_ids_take(&vb_card_program()->numbers.cq, VB_CQ_MAX);
 		assert_true(taken > 0);
-		vb_ids_give(&vb_card.numbers.cq, (uint32_t)taken);
+		vb_ids_give(&vb_card_program()->numbers.cq, (uint32_t)taken);
 	}
 }
 
@@ -223,7 +223,7 @@ static void test_foreign_from_inside(void **state)
 				htobe64(number | 1);
 		vb_card_leave();
 		vb_read_lock();
-		vb_uar_run_deferred();
+		vb_uar_run_deferred(vb_card_program());
 		vb_read_unlock();
 		assert_int_equal(vb_cq_arming(bare.cq), VB_CQ_NOT_ARMED);
 	}

@@ -48,6 +48,7 @@ static int open_bare(void **state)
 	if (ret)
 		return ret;
 	codec.layout = give_layout;
+	qp.card = vb_card_program();
 	qp.codec = &codec;
 	qp.init.pd = bare.pd;
 	return 0;
@@ -104,8 +105,8 @@ static int move(uint32_t key, uint64_t addr, void *buf, size_t len, bool write)
 	int ret;
 
 	vb_read_lock();
-	ret = write ? vb_indirect_write(key, pdn, addr, buf, len, IBV_ACCESS_LOCAL_WRITE)
-		    : vb_indirect_read(key, pdn, addr, buf, len, 0);
+	ret = write ? vb_indirect_write(vb_card_program(), key, pdn, addr, buf, len, IBV_ACCESS_LOCAL_WRITE)
+		    : vb_indirect_read(vb_card_program(), key, pdn, addr, buf, len, 0);
 	vb_read_unlock();
 	return ret;
 }

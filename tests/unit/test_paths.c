@@ -31,7 +31,7 @@ static uint64_t count(enum way way)
 {
 	struct vb_path_counters now;
 
-	vb_path_counters(&now);
+	vb_path_counters(vb_card_program(), &now);
 	return way == CALL    ? now.calls
 	       : way == STORE ? now.stores
 	       : way == COPY  ? now.copies

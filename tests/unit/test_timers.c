@@ -105,7 +105,7 @@ static void moderated_open(struct moderated *m, bool from_cqe)
 
 static void moderated_ring(struct moderated *m)
 {
-	assert_int_equal(vb_doorbell_zero_cqe(OWNER, vb_cq_number(m->cq)), 0);
+	assert_int_equal(vb_doorbell_zero_cqe(vb_card_program(), OWNER, vb_cq_number(m->cq)), 0);
 }
 
 static void moderated_close(struct moderated *m)

@@ -136,6 +136,7 @@ struct guest {
 	struct crash *crash; /* of that fault, or NULL */
 	struct guest_window windows[2];
 	/* outbox.c: what its doorbells go to; written by the thread itself, or before it runs */
+	struct vb_card *card;
 	uint64_t owner;     /* see vb_doorbell_send() */
 	uint16_t outbox_id; /* 0: the process's own */
 	uint64_t uctl;      /* the outbox's registers: control, */

@@ -65,14 +65,14 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 		return -ENODEV;
 	switch (offset) {
 	case SXD_DB:
-		return vb_doorbell_send(guest->owner, high, value & 0xffff);
+		return vb_doorbell_send(guest->card, guest->owner, high, value & 0xffff);
 	case CQ_DB:
-		return vb_doorbell_arm(guest->owner, low, high);
+		return vb_doorbell_arm(guest->card, guest->owner, low, high);
 	case EQ_DB_REARM:
 	case EQ_DB_NO_REARM:
-		return vb_doorbell_eq(guest->owner, low, high);
+		return vb_doorbell_eq(guest->card, guest->owner, low, high);
 	case RXT_DB:
-		return vb_doorbell_zero_cqe(guest->owner, low);
+		return vb_doorbell_zero_cqe(guest->card, guest->owner, low);
 	case EMU_CAP:
 		return vb_doorbell_emu_arm(guest->owner, low, emu);
 	case EMU_CAP_TRIGGER:
@@ -144,6 +144,7 @@ void vb_outbox_reset(struct guest *guest)
 {
 	guest->outbox_id = 0;
 	ctx_put(guest, outbox_config_id, 0);
+	guest->card = guest->process->uar.adapter->card;
 	guest->owner = vb_flexio_uar_owner(guest->process, guest->process->uar.adapter);
 	ctx_put(guest, outbox_base, OUTBOX_PAGE);
 	guest->uctl = guest->buffer = 0;
@@ -172,7 +173,8 @@ bool vb_outbox_extend(struct guest *guest, uint64_t device_id)
 
 bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi)
 {
-	return !vb_doorbell_send(vb_flexio_uar_owner_by_id(guest->process, device_id),
+	return !vb_doorbell_send(guest->card,
+				 vb_flexio_uar_owner_by_id(guest->process, device_id),
 				 qpn & NUMBER_MASK, pi & 0xffff);
 }
 

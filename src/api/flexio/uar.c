@@ -86,15 +86,15 @@ uint64_t vb_flexio_uar_owner_by_id(struct flexio_process *process, uint64_t id)
 
 /* ---- making and ending ---- */
 
-static int uar_number(uint32_t *id)
+static int uar_number(struct flexio_uar *uar)
 {
-	int64_t number = vb_uar_number_take();
+	int64_t number = vb_uar_number_take(uar->adapter->card);
 
 	if (number < 0) {
 		fail("this program has all the UARs that there can be");
 		return (int)number;
 	}
-	*id = (uint32_t)number;
+	uar->id = (uint32_t)number;
 	return 0;
 }
 
@@ -127,7 +127,7 @@ int vb_flexio_uar_init(struct flexio_process *process)
 	int err;
 
 	*uar = (struct flexio_uar){ .process = process, .adapter = vb_accel_adapter(process->ctx) };
-	err = uar_number(&uar->id);
+	err = uar_number(uar);
 	if (!err)
 		add(process, uar);
 	return err;
@@ -136,7 +136,7 @@ int vb_flexio_uar_init(struct flexio_process *process)
 void vb_flexio_uar_finish(struct flexio_process *process)
 {
 	if (process->uar.id)
-		vb_uar_number_give(process->uar.id);
+		vb_uar_number_give(process->uar.adapter->card, process->uar.id);
 }
 
 static flexio_status uar_new(struct flexio_process *process, const struct vb_adapter *adapter,
@@ -154,7 +154,7 @@ static flexio_status uar_new(struct flexio_process *process, const struct vb_ada
 		goto release;
 	}
 	*uar = (struct flexio_uar){ .process = process, .adapter = adapter, .base = base };
-	if (uar_number(&uar->id))
+	if (uar_number(uar))
 		goto free_uar;
 	if (!vb_handle_add(HANDLE_UAR, uar))
 		goto give_number;
@@ -172,7 +172,7 @@ end_handle:
 	vb_handle_end(&pin); /* nobody else knows it */
 
 give_number:
-	vb_uar_number_give(uar->id);
+	vb_uar_number_give(uar->adapter->card, uar->id);
 free_uar:
 	free(uar);
 release:
@@ -276,7 +276,7 @@ flexio_status flexio_uar_destroy(struct flexio_uar *uar)
 		return fail("queues or extensions still use UAR %u; destroy them first", uar->id);
 	}
 	vb_process_release(uar->process, PART_QUEUE);
-	vb_uar_number_give(uar->id);
+	vb_uar_number_give(uar->adapter->card, uar->id);
 	free(uar);
 	return FLEXIO_STATUS_SUCCESS;
 }

@@ -94,7 +94,7 @@ static int end_uar(struct devx_left *left)
 	struct uar *uar = container_of(left, struct uar, left);
 
 	vb_uar_destroy(uar->card);
-	vb_uar_number_give(uar->dv.page_id);
+	vb_uar_number_give(vb_dev_adapter(vb_verbs_dev(left->context))->card, uar->dv.page_id);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *cont
 	if (flags & ~(uint32_t)(MLX5DV_UAR_ALLOC_TYPE_BF | MLX5DV_UAR_ALLOC_TYPE_NC))
 		return api_refuse_null(bits, "flags", flags);
 	uar = calloc(1, sizeof(*uar));
-	number = uar ? vb_uar_number_take() : -ENOMEM;
+	number = uar ? vb_uar_number_take(vb_dev_adapter(vb_verbs_dev(context))->card) : -ENOMEM;
 	if (number < 0) {
 		free(uar);
 		return api_refuse_null(memory, "the UAR, or no number is left");
@@ -117,7 +117,7 @@ VB_PUBLIC struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *cont
 	if (vb_uar_create(vb_verbs_dev(context), &uar->card) || !vb_uar_page(uar->card)) {
 		if (uar->card)
 			vb_uar_destroy(uar->card);
-		vb_uar_number_give((uint32_t)number);
+		vb_uar_number_give(vb_dev_adapter(vb_verbs_dev(context))->card, (uint32_t)number);
 		free(uar);
 		return api_refuse_null(unsupported, "doorbells by store on this processor");
 	}

@@ -30,7 +30,7 @@ static int dealloc_pd(struct devx_cmd *cmd)
 /* A number for queues; its page is reached with mlx5dv_devx_alloc_uar() only. */
 static int alloc_uar(struct devx_cmd *cmd)
 {
-	int64_t number = vb_uar_number_take();
+	int64_t number = vb_uar_number_take(vb_dev_adapter(cmd->dev)->card);
 	struct vb_uar *uar = NULL;
 	int err;
 
@@ -38,7 +38,7 @@ static int alloc_uar(struct devx_cmd *cmd)
 		return vb_refuse_memory("the UAR, or no number is left");
 	err = vb_uar_create(cmd->dev, &uar);
 	if (err) {
-		vb_uar_number_give((uint32_t)number);
+		vb_uar_number_give(vb_dev_adapter(cmd->dev)->card, (uint32_t)number);
 		return err;
 	}
 	vb_uar_set_number(uar, (uint32_t)number);
@@ -50,7 +50,7 @@ static int alloc_uar(struct devx_cmd *cmd)
 static int dealloc_uar(struct devx_cmd *cmd)
 {
 	vb_uar_destroy(cmd->obj->data);
-	vb_uar_number_give(cmd->obj->number);
+	vb_uar_number_give(vb_dev_adapter(cmd->dev)->card, cmd->obj->number);
 	return 0;
 }
 

@@ -178,7 +178,7 @@ void vb_emu_map_look(struct vb_emu_map *map)
 	}
 	vb_unlock(&map->lock);
 	if (due) {
-		vb_burst_begin();
+		vb_burst_begin(&vb_card);
 		vb_cq_push(map->cq, &zero);
 		vb_burst_end();
 	}

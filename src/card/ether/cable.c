@@ -485,7 +485,7 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 	vb_frame_parse(&frame);
 	vb_frame_pad(&frame);
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	tap_frame(adapter, &frame, false, 0);
 	lost = send_out(&origin, &frame); /* as in vb_cable_send() */
 	vb_flow_arrive(adapter, NULL, &frame, false);

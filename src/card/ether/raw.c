@@ -274,7 +274,7 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 	if (!qp->init.wq)
 		return vb_refuse_combination("this is a queue pair, not a receive work queue");
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	vb_lock(&qp->rq.lock);
 	ret = change_wq(qp, to);
 	vb_unlock(&qp->rq.lock);

@@ -141,7 +141,7 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 	int ret = 0;
 
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp = at(i);
 
@@ -152,7 +152,7 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 		done |= !ret;
 	}
 	vb_burst_end();
-	vb_deferred_run_own();
+	vb_deferred_run_own(&vb_card);
 	vb_read_unlock();
 	if (done)
 		return 0;
@@ -165,7 +165,7 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 void vb_inject_fail_all(struct vb_dev *dev)
 {
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp = at(i);
 
@@ -173,6 +173,6 @@ void vb_inject_fail_all(struct vb_dev *dev)
 			vb_qp_fail(qp, 0, false);
 	}
 	vb_burst_end();
-	vb_deferred_run_own();
+	vb_deferred_run_own(&vb_card);
 	vb_read_unlock();
 }

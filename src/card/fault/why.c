@@ -78,7 +78,7 @@ static void explain_sges(const struct vb_qp *qp, const struct vb_sge *sge, uint3
 
 		if (sge[i].raw || !sge[i].len)
 			continue;
-		why = vb_mr_explain(sge[i].lkey, qp->init.pd->number, sge[i].addr, sge[i].len,
+		why = vb_mr_explain(qp->card, sge[i].lkey, qp->init.pd->number, sge[i].addr, sge[i].len,
 				    access);
 		if (why) {
 			vb_refuse_wr_key(sge[i].lkey, why, sge[i].addr, sge[i].len);
@@ -151,7 +151,7 @@ static void explain_memory(const struct vb_qp *qp, const struct vb_wr *wr)
 	switch (wr->op) {
 	case VB_WR_COPY:
 	case VB_WR_TRANSPOSE:
-		if (vb_mr_explain(wr->sge[0].lkey, qp->init.pd->number, wr->sge[0].addr,
+		if (vb_mr_explain(qp->card, wr->sge[0].lkey, qp->init.pd->number, wr->sge[0].addr,
 				  wr->sge[0].len, 0))
 			explain_sges(qp, wr->sge, 1, 0);
 		else
@@ -270,9 +270,9 @@ static void explain_access(const struct vb_qp *qp, const struct vb_pkt *pkt)
 		vb_refuse_wr_invalidate(pkt->inv_rkey);
 		return;
 	}
-	why = vb_mr_explain(key, qp->init.pd->number, va, len, needed_right(pkt, &name));
-	if ((placed && vb_mr_is_live(key, qp->init.pd->number)) ||
-	    (!first && !why && vb_mr_generation(key) != qp->rq.generation))
+	why = vb_mr_explain(qp->card, key, qp->init.pd->number, va, len, needed_right(pkt, &name));
+	if ((placed && vb_mr_is_live(qp->card, key, qp->init.pd->number)) ||
+	    (!first && !why && vb_mr_generation(qp->card, key) != qp->rq.generation))
 		why = "was registered anew while the request was under way";
 	vb_refuse_in_key(pkt->sqpn, key, why ? why : "names memory that is not mapped any more", va,
 			 len);

@@ -301,7 +301,7 @@ static void wait_for_room(struct vb_hbl_fifo *fifo)
 	} else {
 		vb_unlock(&fifo->lock);
 		vb_read_lock();
-		vb_burst_begin();
+		vb_burst_begin(&vb_card);
 		consume_all(fifo);
 		vb_burst_end();
 		vb_read_unlock();
@@ -393,14 +393,14 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 		return;
 	}
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	consume(fifo, taken, entry);
 	vb_burst_end();
 	/*
 	 * What follows from it, too; but not what follows from the work of another thread, which
 	 * may be long at it.
 	 */
-	vb_deferred_run_own();
+	vb_deferred_run_own(&vb_card);
 	vb_read_unlock();
 }
 
@@ -552,7 +552,7 @@ void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 	vb_trap_unmap(fifo->info.regs);
 	leave(fifo);
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	consume_all(fifo);
 	vb_burst_end();
 	vb_read_unlock();

@@ -110,7 +110,7 @@ void vb_hbl_inject_port(const struct vb_adapter *adapter, uint32_t number, bool 
 	if (!port->used || adapter->config->down)
 		return;
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	vb_hbl_port_event(port, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 	vb_burst_end();
 	vb_read_unlock();
@@ -185,7 +185,7 @@ int vb_hbl_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *f
 	if (hbl)
 		pthread_mutex_lock(&hbl->mutex);
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	for (struct vb_hbl_qp *qp = hbl ? hbl->qps : NULL; qp; qp = qp->next) {
 		if (!is_meant(qp, fault))
 			continue;

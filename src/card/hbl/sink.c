@@ -30,7 +30,7 @@ static void run(struct vb_deferred *item, uint32_t what)
 {
 	struct vb_hbl_qp *qp = container_of(item, struct vb_hbl_qp, deferred);
 
-	vb_burst_begin();
+	vb_burst_begin(&vb_card);
 	if (what & VB_HBL_WORK_ANSWER)
 		vb_hbl_responder_answer(qp);
 	if (what & VB_HBL_WORK_STALL) {
@@ -55,9 +55,9 @@ static void tell(struct vb_notice *notice, uint64_t events)
 
 void vb_hbl_work_init(struct vb_hbl_qp *qp)
 {
-	vb_deferred_init(&qp->deferred, run);
+	vb_deferred_init(&qp->deferred, &vb_card, run);
 	qp->notice.tell = tell;
-	qp->timer = (struct vb_alarm){ .lock = &qp->sq.lock, .look = vb_hbl_requester_look };
+	qp->timer = (struct vb_alarm){ .card = &vb_card, .lock = &qp->sq.lock, .look = vb_hbl_requester_look };
 }
 
 void vb_hbl_work_remove(struct vb_hbl_qp *qp)

@@ -114,7 +114,7 @@ static struct vb_indirect *of_entry(struct vb_seg_mr *entry)
 }
 
 /* A key that can be used. */
-static struct vb_indirect *find(uint32_t key)
+static struct vb_indirect *find(struct vb_card *card, uint32_t key)
 {
 	struct vb_seg_mr *entry = vb_segment_find_mr(key >> 8);
 
@@ -128,22 +128,22 @@ static struct vb_indirect *find(uint32_t key)
  * The same with its lock held; NULL: no such key. It is looked at again under the lock: who waited
  * there for a work request may have waited for one that gave the layout to another key.
  */
-static struct vb_indirect *lock_key(uint32_t key)
+static struct vb_indirect *lock_key(struct vb_card *card, uint32_t key)
 {
-	struct vb_indirect *in = find(key);
+	struct vb_indirect *in = find(card, key);
 
 	if (!in)
 		return NULL;
 	vb_lock(&in->lock);
-	if (find(key) == in)
+	if (find(card, key) == in)
 		return in;
 	vb_unlock(&in->lock);
 	return NULL;
 }
 
-bool vb_indirect_is(uint32_t key)
+bool vb_indirect_is(struct vb_card *card, uint32_t key)
 {
-	return find(key) != NULL;
+	return find(card, key) != NULL;
 }
 
 /* --- access: the key's lock is held ----------------------------------------------------------- */
@@ -195,9 +195,9 @@ static struct part part_at(const struct vb_indirect *in, uint64_t at, size_t len
 }
 
 /* Its memory, where it is of a direct key that allows this; NULL: it is not. */
-static char *part_memory(const struct part *part, uint32_t pdn, bool write)
+static char *part_memory(struct vb_card *card, const struct part *part, uint32_t pdn, bool write)
 {
-	return vb_mr_translate(part->key, pdn, part->addr, part->len,
+	return vb_mr_translate(card, part->key, pdn, part->addr, part->len,
 			       write ? IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
@@ -207,10 +207,10 @@ static char *part_memory(const struct part *part, uint32_t pdn, bool write)
  * Copy up to the end, or to the first part that has no memory of its own: *rest is then that part.
  * 0 or -errno; what was done is taken off *addr, *buf and *len.
  */
-static int move_direct(uint32_t key, uint32_t pdn, uint64_t *addr, char **buf, size_t *len,
-		       unsigned int access, bool write, struct part *rest)
+static int move_direct(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t *addr, char **buf,
+		       size_t *len, unsigned int access, bool write, struct part *rest)
 {
-	struct vb_indirect *in = lock_key(key);
+	struct vb_indirect *in = lock_key(card, key);
 	int ret = 0;
 
 	rest->len = 0;
@@ -220,7 +220,7 @@ static int move_direct(uint32_t key, uint32_t pdn, uint64_t *addr, char **buf, s
 		ret = -EACCES;
 	while (!ret && *len) {
 		struct part part = part_at(in, *addr - in->start, *len);
-		char *memory = part_memory(&part, pdn, write);
+		char *memory = part_memory(card, &part, pdn, write);
 
 		if (!memory) {
 			*rest = part;
@@ -237,15 +237,15 @@ static int move_direct(uint32_t key, uint32_t pdn, uint64_t *addr, char **buf, s
 }
 
 /* depth: how many keys may still follow one another. */
-static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len,
-		unsigned int access, bool write, unsigned int depth)
+static int move(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, char *buf,
+		size_t len, unsigned int access, bool write, unsigned int depth)
 {
 	do {
 		struct part rest;
-		int ret = move_direct(key, pdn, &addr, &buf, &len, access, write, &rest);
+		int ret = move_direct(card, key, pdn, &addr, &buf, &len, access, write, &rest);
 
 		if (!ret && rest.len)
-			ret = depth ? move(rest.key, pdn, rest.addr, buf, rest.len,
+			ret = depth ? move(card, rest.key, pdn, rest.addr, buf, rest.len,
 					   write ? IBV_ACCESS_LOCAL_WRITE : 0, write, depth - 1)
 				    : -EACCES;
 		if (ret)
@@ -257,10 +257,10 @@ static int move(uint32_t key, uint32_t pdn, uint64_t addr, char *buf, size_t len
 	return 0;
 }
 
-bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
-			unsigned int access)
+bool vb_indirect_allows(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+			uint64_t len, unsigned int access)
 {
-	struct vb_indirect *in = lock_key(key);
+	struct vb_indirect *in = lock_key(card, key);
 	bool ret;
 
 	if (!in)
@@ -270,26 +270,26 @@ bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
 	return ret;
 }
 
-int vb_indirect_read(uint32_t key, uint32_t pdn, uint64_t addr, void *buf, size_t len,
-		     unsigned int access)
+int vb_indirect_read(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, void *buf,
+		     size_t len, unsigned int access)
 {
-	return move(key, pdn, addr, buf, len, access, false, VB_MAX_INDIRECTION - 1);
+	return move(card, key, pdn, addr, buf, len, access, false, VB_MAX_INDIRECTION - 1);
 }
 
-int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf, size_t len,
-		      unsigned int access)
+int vb_indirect_write(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+		      const void *buf, size_t len, unsigned int access)
 {
-	return move(key, pdn, addr, (char *)(uintptr_t)buf, len, access, true,
+	return move(card, key, pdn, addr, (char *)(uintptr_t)buf, len, access, true,
 		    VB_MAX_INDIRECTION - 1);
 }
 
-void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, uint32_t size,
-		       unsigned int access)
+void *vb_indirect_word(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+		       uint32_t size, unsigned int access)
 {
 	struct part part = { .key = key, .addr = addr, .len = size };
 
 	for (unsigned int depth = 0; depth < VB_MAX_INDIRECTION; depth++) {
-		struct vb_indirect *in = lock_key(part.key);
+		struct vb_indirect *in = lock_key(card, part.key);
 		void *word = NULL;
 
 		if (!in)
@@ -299,7 +299,7 @@ void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, uint32_t size,
 		else
 			part.len = 0;
 		if (part.len == size)
-			word = part_memory(&part, pdn, true);
+			word = part_memory(card, &part, pdn, true);
 		vb_unlock(&in->lock);
 		if (word || part.len != size)
 			return word;
@@ -333,7 +333,7 @@ static enum ibv_wc_status set_layout(struct vb_indirect *in, const struct vb_qp 
 	int ret;
 
 	if (umr->list_len) {
-		list = vb_mr_translate(umr->list_key, in->pdn, umr->list_addr, umr->list_len, 0);
+		list = vb_mr_translate(qp->card, umr->list_key, in->pdn, umr->list_addr, umr->list_len, 0);
 		if (!list)
 			return IBV_WC_LOC_PROT_ERR;
 	}

@@ -14,21 +14,21 @@
 #include "card/queue/objects.h"
 
 /* Whether the key is one. */
-bool vb_indirect_is(uint32_t key);
+bool vb_indirect_is(struct vb_card *card, uint32_t key);
 /* Whether [addr, addr + len) of such a key may be used so, in this domain. */
-bool vb_indirect_allows(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
-			unsigned int access);
+bool vb_indirect_allows(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+			uint64_t len, unsigned int access);
 /*
  * Copy between a buffer and that memory: 0, -EACCES where it is not allowed, -EFAULT where one of the
  * two sides is not there. What was copied before stays.
  */
-int vb_indirect_read(uint32_t key, uint32_t pdn, uint64_t addr, void *buf, size_t len,
-		     unsigned int access);
-int vb_indirect_write(uint32_t key, uint32_t pdn, uint64_t addr, const void *buf, size_t len,
-		      unsigned int access);
+int vb_indirect_read(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, void *buf,
+		     size_t len, unsigned int access);
+int vb_indirect_write(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+		      const void *buf, size_t len, unsigned int access);
 /* The place of a word for an atomic, which must lie in one piece; NULL where not allowed. */
-void *vb_indirect_word(uint32_t key, uint32_t pdn, uint64_t addr, uint32_t size,
-		       unsigned int access);
+void *vb_indirect_word(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+		       uint32_t size, unsigned int access);
 
 /* Carry out VB_WR_UMR, under the send queue's lock. */
 enum ibv_wc_status vb_indirect_configure(const struct vb_qp *qp, const struct vb_wr *wr);

@@ -98,9 +98,9 @@ static struct vb_mr_info info_of(const struct vb_seg_mr *entry)
 
 /* --- watches: few, and only looked at when keys come and go ----------------------------------- */
 
-static void unlink_watch(struct vb_mr_watch *watch)
+static void unlink_watch(struct vb_card *card, struct vb_mr_watch *watch)
 {
-	struct vb_mr_watch **link = &vb_card.mr.first;
+	struct vb_mr_watch **link = &card->mr.first;
 
 	while (*link != watch)
 		link = &(*link)->next;
@@ -108,63 +108,63 @@ static void unlink_watch(struct vb_mr_watch *watch)
 }
 
 /* Call one of the two functions, without the lock: gone() where info is NULL. */
-static void tell(struct vb_mr_watch *watch, const struct vb_mr_info *info)
+static void tell(struct vb_card *card, struct vb_mr_watch *watch, const struct vb_mr_info *info)
 {
 	watch->calling = true;
 	watch->changing = info;
-	pthread_mutex_unlock(&vb_card.mr.lock);
+	pthread_mutex_unlock(&card->mr.lock);
 	if (info)
 		watch->changed(watch, info);
 	else
 		watch->gone(watch);
-	pthread_mutex_lock(&vb_card.mr.lock);
+	pthread_mutex_lock(&card->mr.lock);
 	if (!info) {
-		unlink_watch(watch);
+		unlink_watch(card, watch);
 		watch->key = 0;
 	}
 	watch->calling = watch->changing = false;
-	pthread_cond_broadcast(&vb_card.mr.called);
+	pthread_cond_broadcast(&card->mr.called);
 }
 
 /* The key is dead. One that is being told of a change is told this after it. */
-static void tell_gone(uint32_t key)
+static void tell_gone(struct vb_card *card, uint32_t key)
 {
 	VB_NO_CANCEL;
 	struct vb_mr_watch *watch;
 
-	pthread_mutex_lock(&vb_card.mr.lock);
+	pthread_mutex_lock(&card->mr.lock);
 	for (;;) {
-		watch = vb_card.mr.first;
+		watch = card->mr.first;
 		while (watch && (watch->key != key || (watch->calling && !watch->changing)))
 			watch = watch->next;
 		if (!watch)
 			break;
 		if (watch->changing)
-			pthread_cond_wait(&vb_card.mr.called, &vb_card.mr.lock);
+			pthread_cond_wait(&card->mr.called, &card->mr.lock);
 		else
-			tell(watch, NULL);
+			tell(card, watch, NULL);
 	}
-	pthread_mutex_unlock(&vb_card.mr.lock);
+	pthread_mutex_unlock(&card->mr.lock);
 }
 
 /* The key means something else: tell those that watch it. */
-static void tell_changed(uint32_t key, uint32_t pdn, uint32_t generation,
+static void tell_changed(struct vb_card *card, uint32_t key, uint32_t pdn, uint32_t generation,
 			 const struct vb_mr_info *info)
 {
 	struct vb_mr_watch *watch;
 
-	pthread_mutex_lock(&vb_card.mr.lock);
+	pthread_mutex_lock(&card->mr.lock);
 	for (;;) {
-		watch = vb_card.mr.first;
+		watch = card->mr.first;
 		while (watch &&
 		       (watch->key != key || watch->calling || watch->generation == generation))
 			watch = watch->next;
 		if (!watch)
 			break;
 		watch->generation = generation;
-		tell(watch, watch->changed && watch->pdn == pdn ? info : NULL);
+		tell(card, watch, watch->changed && watch->pdn == pdn ? info : NULL);
 	}
-	pthread_mutex_unlock(&vb_card.mr.lock);
+	pthread_mutex_unlock(&card->mr.lock);
 }
 
 /* No thread of ours and no peer uses the key when this returns. */
@@ -176,14 +176,14 @@ static void retract(struct vb_seg_mr *entry, uint32_t key)
 }
 
 /* Two keys mean something else in WQEs: the end of a list, and a block of pieces that repeats. */
-static uint32_t make_key(uint32_t index)
+static uint32_t make_key(struct vb_card *card, uint32_t index)
 {
 	enum { NO_KEY = 0x100, REPEATED = 0x400 };
 	uint32_t key;
 
 	do {
 		key = index << 8 |
-		      atomic_fetch_add_explicit(&vb_card.mr.next_variant, 1, memory_order_relaxed);
+		      atomic_fetch_add_explicit(&card->mr.next_variant, 1, memory_order_relaxed);
 	} while (key == NO_KEY || key == REPEATED);
 	return key;
 }
@@ -206,7 +206,8 @@ static void forget_memory(struct vb_mr *mr)
 /* The key, the entry and the object of a new registration. */
 static int make_mr(struct vb_pd *pd, struct vb_mr **out)
 {
-	int64_t index = vb_ids_take(&vb_card.numbers.mr, pd->dev->adapter->max_mr);
+	struct vb_card *card = vb_dev_card(pd->dev);
+	int64_t index = vb_ids_take(&card->numbers.mr, pd->dev->adapter->max_mr);
 	struct vb_seg_mr *entry;
 	struct vb_mr *mr;
 
@@ -216,10 +217,10 @@ static int make_mr(struct vb_pd *pd, struct vb_mr **out)
 	entry = vb_segment_mr((uint32_t)index);
 	if (!mr || !entry) {
 		free(mr);
-		vb_ids_give(&vb_card.numbers.mr, (uint32_t)index);
+		vb_ids_give(&card->numbers.mr, (uint32_t)index);
 		return vb_refuse_memory("the memory region");
 	}
-	*mr = (struct vb_mr){ .pd = pd, .key = make_key((uint32_t)index), .entry = entry };
+	*mr = (struct vb_mr){ .pd = pd, .key = make_key(card, (uint32_t)index), .entry = entry };
 	*out = mr;
 	return 0;
 }
@@ -261,6 +262,7 @@ static int reg(struct vb_pd *pd, void *addr, size_t length, uint64_t iova, unsig
 
 int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_mr **out)
 {
+	struct vb_card *card = vb_dev_card(pd->dev);
 	struct vb_mr *mr;
 	int ret;
 
@@ -277,7 +279,7 @@ int vb_mkey_create(struct vb_pd *pd, const struct vb_mkey_attr *attr, struct vb_
 		mr->key = (mr->key & ~0xffu) | attr->variant;
 	mr->indirect = vb_indirect_new(attr, pd->number, mr->key);
 	if (!mr->indirect) {
-		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
+		vb_ids_give(&card->numbers.mr, mr->key >> 8);
 		free(mr);
 		return vb_refuse_memory("the key");
 	}
@@ -332,7 +334,7 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 	note_memory(mr, addr, length);
 	publish(entry, mr->key, new_pd->number, addr, length, iova, access);
 	info = info_of(entry);
-	tell_changed(mr->key, new_pd->number, entry->generation, &info);
+	tell_changed(vb_dev_card(mr->pd->dev), mr->key, new_pd->number, entry->generation, &info);
 	atomic_fetch_add_explicit(&new_pd->refs, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&mr->pd->refs, 1, memory_order_release);
 	mr->pd = new_pd;
@@ -341,6 +343,8 @@ int vb_mr_rereg(struct vb_mr *mr, int flags, struct vb_pd *pd, void *addr, size_
 
 int vb_mr_dereg(struct vb_mr *mr)
 {
+	struct vb_card *card = vb_dev_card(mr->pd->dev);
+
 	if (!vb_dev_stale(mr->pd->dev)) {
 		if (mr->indirect) {
 			/* No work request brings it back to life. */
@@ -348,9 +352,9 @@ int vb_mr_dereg(struct vb_mr *mr)
 			vb_read_wait();
 		}
 		retract(mr->entry, mr->key);
-		tell_gone(mr->key);
+		tell_gone(card, mr->key);
 		forget_memory(mr);
-		vb_ids_give(&vb_card.numbers.mr, mr->key >> 8);
+		vb_ids_give(&card->numbers.mr, mr->key >> 8);
 	}
 	atomic_fetch_sub_explicit(&mr->pd->refs, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&mr->pd->dev->objects, 1, memory_order_release);
@@ -364,14 +368,15 @@ uint32_t vb_mr_key(const struct vb_mr *mr)
 	return mr->key;
 }
 
-static inline struct vb_seg_mr *own_entry(uint32_t key)
+static inline struct vb_seg_mr *own_entry(struct vb_card *card, uint32_t key)
 {
 	return vb_segment_find_mr(key >> 8);
 }
 
-void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, unsigned int access)
+void *vb_mr_translate(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
+		      unsigned int access)
 {
-	struct vb_seg_mr *entry = own_entry(key);
+	struct vb_seg_mr *entry = own_entry(card, key);
 
 	/* Pairs with publish(). */
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
@@ -382,10 +387,10 @@ void *vb_mr_translate(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len, u
 	return (void *)(uintptr_t)(entry->addr + (addr - entry->iova));
 }
 
-const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t len,
-			  unsigned int access)
+const char *vb_mr_explain(struct vb_card *card, uint32_t key, uint32_t pdn, uint64_t addr,
+			  uint64_t len, unsigned int access)
 {
-	struct vb_seg_mr *entry = own_entry(key);
+	struct vb_seg_mr *entry = own_entry(card, key);
 
 	if (!entry || !key || atomic_load_explicit(&entry->key, memory_order_acquire) != key)
 		return "does not exist";
@@ -398,39 +403,41 @@ const char *vb_mr_explain(uint32_t key, uint32_t pdn, uint64_t addr, uint64_t le
 	return NULL;
 }
 
-uint32_t vb_mr_generation(uint32_t key)
+uint32_t vb_mr_generation(struct vb_card *card, uint32_t key)
 {
-	const struct vb_seg_mr *entry = own_entry(key);
+	const struct vb_seg_mr *entry = own_entry(card, key);
 
 	/* Relaxed: a configuration of an indirect key changes it while others look. */
 	return entry ? __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) : 0;
 }
 
-bool vb_mr_is_live(uint32_t key, uint32_t pdn)
+bool vb_mr_is_live(struct vb_card *card, uint32_t key, uint32_t pdn)
 {
-	struct vb_seg_mr *entry = own_entry(key);
+	struct vb_seg_mr *entry = own_entry(card, key);
 
 	/* Pairs with publish(). */
 	return entry && key && atomic_load_explicit(&entry->key, memory_order_acquire) == key &&
 	       entry->pdn == pdn && (entry->access & IBV_ACCESS_REMOTE_WRITE);
 }
 
-void vb_mr_forked(void)
+void vb_mr_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.mr.lock, NULL);
-	pthread_cond_init(&vb_card.mr.called, NULL);
-	for (struct vb_mr_watch *watch = vb_card.mr.first; watch; watch = watch->next)
+	pthread_mutex_init(&card->mr.lock, NULL);
+	pthread_cond_init(&card->mr.called, NULL);
+	for (struct vb_mr_watch *watch = card->mr.first; watch; watch = watch->next)
 		watch->calling = watch->changing = false; /* by a thread of the parent */
 }
 
 int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struct vb_mr_info *info)
 {
-	struct vb_seg_mr *entry = own_entry(key);
+	struct vb_card *card = vb_dev_card(pd->dev);
+	struct vb_seg_mr *entry = own_entry(card, key);
 	int ret = -EINVAL;
 
-	/* In a read section: retract() waits for it to end before it looks for vb_card.mr. */
+	watch->card = card;
+	/* In a read section: retract() waits for it to end before it looks for watches. */
 	vb_read_lock();
-	pthread_mutex_lock(&vb_card.mr.lock);
+	pthread_mutex_lock(&card->mr.lock);
 	/*
 	 * The key first, pairs with publish(): what is behind a live key stays until this read
 	 * section ends.
@@ -443,11 +450,11 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 		watch->pdn = entry->pdn;
 		watch->generation = entry->generation;
 		watch->calling = watch->changing = false;
-		watch->next = vb_card.mr.first;
-		vb_card.mr.first = watch;
+		watch->next = card->mr.first;
+		card->mr.first = watch;
 		ret = 0;
 	}
-	pthread_mutex_unlock(&vb_card.mr.lock);
+	pthread_mutex_unlock(&card->mr.lock);
 	vb_read_unlock();
 	return ret;
 }
@@ -455,23 +462,26 @@ int vb_mr_watch(struct vb_pd *pd, uint32_t key, struct vb_mr_watch *watch, struc
 bool vb_mr_unwatch(struct vb_mr_watch *watch)
 {
 	VB_NO_CANCEL; /* waiting for a condition is a cancellation point */
+	struct vb_card *card = watch->card;
 	bool there;
 
-	pthread_mutex_lock(&vb_card.mr.lock);
+	if (!card) /* it watched nothing yet */
+		return false;
+	pthread_mutex_lock(&card->mr.lock);
 	while (watch->calling)
-		pthread_cond_wait(&vb_card.mr.called, &vb_card.mr.lock);
+		pthread_cond_wait(&card->mr.called, &card->mr.lock);
 	there = watch->key;
 	if (there) {
-		unlink_watch(watch);
+		unlink_watch(card, watch);
 		watch->key = 0;
 	}
-	pthread_mutex_unlock(&vb_card.mr.lock);
+	pthread_mutex_unlock(&card->mr.lock);
 	return there;
 }
 
-int vb_mr_invalidate(uint32_t key, uint32_t pdn, bool remote)
+int vb_mr_invalidate(struct vb_card *card, uint32_t key, uint32_t pdn, bool remote)
 {
-	struct vb_seg_mr *entry = own_entry(key);
+	struct vb_seg_mr *entry = own_entry(card, key);
 	struct vb_indirect *indirect;
 
 	/* The key before what it stands for; pairs with publish(). */
@@ -487,6 +497,6 @@ int vb_mr_invalidate(uint32_t key, uint32_t pdn, bool remote)
 	if (!atomic_compare_exchange_strong_explicit(&entry->key, &key, 0, memory_order_seq_cst,
 						     memory_order_seq_cst))
 		return -EINVAL;
-	tell_gone(key);
+	tell_gone(card, key);
 	return 0;
 }

@@ -83,6 +83,7 @@ struct vb_mr_watch {
 	/* The region was registered anew. Once this returns, only what info says is used. */
 	void (*changed)(struct vb_mr_watch *watch, const struct vb_mr_info *info);
 	/* the card's, from here on */
+	struct vb_card *card;
 	uint32_t key, pdn;
 	uint32_t generation;      /* of the registration that it was told of */
 	bool calling, changing;   /* one of the two is under way; changed() is */

@@ -3,7 +3,7 @@
  * Owns counter sets: what happened to the queues that name one by its number. A queue counts under
  * its own lock, in a set that others may share; a queue without a set pays one test for it.
  *
- *	vb_card.counter_sets.at[number] --> struct vb_counter_set <-- vb_qp.counters
+ *	card->counter_sets.at[number] --> struct vb_counter_set <-- vb_qp.counters
  *
  * A set stays as long as a queue names it. What peers do to the memory of a queue's domain without
  * a packet would not be counted: a queue with a set does not offer that (vb_qp_publish()).
@@ -29,6 +29,7 @@ struct vb_counter_set {
 
 int vb_counter_set_alloc(struct vb_dev *dev, struct vb_counter_set **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_counter_set *set;
 	uint32_t number;
 
@@ -38,13 +39,13 @@ int vb_counter_set_alloc(struct vb_dev *dev, struct vb_counter_set **out)
 	if (!set)
 		return vb_refuse_memory("the counter set");
 	set->dev = dev;
-	vb_lock(&vb_card.counter_sets.lock);
-	for (number = 1; number < VB_COUNTER_SETS && vb_card.counter_sets.at[number]; number++)
+	vb_lock(&card->counter_sets.lock);
+	for (number = 1; number < VB_COUNTER_SETS && card->counter_sets.at[number]; number++)
 		;
 	set->number = number;
 	if (number < VB_COUNTER_SETS)
-		vb_card.counter_sets.at[number] = set;
-	vb_unlock(&vb_card.counter_sets.lock);
+		card->counter_sets.at[number] = set;
+	vb_unlock(&card->counter_sets.lock);
 	if (number == VB_COUNTER_SETS) {
 		free(set);
 		return vb_refuse_limit("counter sets", VB_COUNTER_SETS - 1);
@@ -56,13 +57,14 @@ int vb_counter_set_alloc(struct vb_dev *dev, struct vb_counter_set **out)
 
 int vb_counter_set_free(struct vb_counter_set *set)
 {
+	struct vb_card *card = vb_dev_card(set->dev);
 	bool used;
 
-	vb_lock(&vb_card.counter_sets.lock);
+	vb_lock(&card->counter_sets.lock);
 	used = set->users;
 	if (!used)
-		vb_card.counter_sets.at[set->number] = NULL;
-	vb_unlock(&vb_card.counter_sets.lock);
+		card->counter_sets.at[set->number] = NULL;
+	vb_unlock(&card->counter_sets.lock);
 	if (used)
 		return vb_refuse_busy("queues");
 	atomic_fetch_sub_explicit(&set->dev->objects, 1, memory_order_release);
@@ -86,26 +88,29 @@ void vb_counter_set_read(struct vb_counter_set *set, bool clear, uint64_t value[
 
 static struct vb_counter_set *get_set(const struct vb_dev *dev, uint32_t number)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_counter_set *set = NULL;
 
-	vb_lock(&vb_card.counter_sets.lock);
+	vb_lock(&card->counter_sets.lock);
 	if (number < VB_COUNTER_SETS)
-		set = vb_card.counter_sets.at[number];
+		set = card->counter_sets.at[number];
 	if (set && set->dev != dev)
 		set = NULL;
 	if (set)
 		set->users++;
-	vb_unlock(&vb_card.counter_sets.lock);
+	vb_unlock(&card->counter_sets.lock);
 	return set;
 }
 
 void vb_counter_set_put(struct vb_counter_set *set)
 {
+	struct vb_card *card = vb_dev_card(set->dev);
+
 	if (!set)
 		return;
-	vb_lock(&vb_card.counter_sets.lock);
+	vb_lock(&card->counter_sets.lock);
 	set->users--;
-	vb_unlock(&vb_card.counter_sets.lock);
+	vb_unlock(&card->counter_sets.lock);
 }
 
 bool vb_counter_set_exists(const struct vb_dev *dev, uint32_t number)

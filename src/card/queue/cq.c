@@ -29,10 +29,10 @@ _Static_assert(VB_CQ_CI_FROM_RECORD == VB_BELL_CI_FROM_RECORD, "doorbells arm wi
 static bool look(struct vb_alarm *alarm, uint64_t now, uint64_t *next);
 static void tell(struct vb_notice *notice, uint64_t what);
 
-struct vb_cq *vb_cq_find(uint32_t number)
+struct vb_cq *vb_cq_find(struct vb_card *card, uint32_t number)
 {
 	return number <= VB_CQ_MAX
-		       ? atomic_load_explicit(&vb_card.tables.cq[number], memory_order_acquire)
+		       ? atomic_load_explicit(&card->tables.cq[number], memory_order_acquire)
 		       : NULL;
 }
 
@@ -55,6 +55,7 @@ static bool is_moderated(const struct vb_cq *cq)
 
 int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	const struct vb_codec *codec = vb_adapter_codec(dev->adapter);
 	struct vb_cq *cq;
 	int64_t number;
@@ -67,7 +68,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	ret = vb_inject_create(dev, VB_INJECT_CQ);
 	if (ret)
 		return ret;
-	number = vb_ids_take(&vb_card.numbers.cq, dev->adapter->max_cq);
+	number = vb_ids_take(&card->numbers.cq, dev->adapter->max_cq);
 	if (number < 0)
 		return vb_refuse_limit("completion queues", dev->adapter->max_cq);
 	cq = aligned_alloc(64, (sizeof(*cq) + 63) & ~(size_t)63);
@@ -86,6 +87,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 	cq->slots = attr->collapsed ? 0 : attr->cqe_cnt - 1;
 	cq->turn_mask = attr->compressed && !attr->basic_minis ? 0xff : 0;
 	cq->turn_shift = (uint8_t)__builtin_ctz(attr->cqe_cnt);
+	cq->alarm.card = card;
 	cq->alarm.lock = &cq->lock;
 	cq->alarm.look = look;
 	cq->notice.tell = tell;
@@ -100,7 +102,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 		atomic_store_explicit(&cq->arm, VB_ARM_ANY, memory_order_relaxed);
 		vb_fabric_armed(1);
 	}
-	atomic_store_explicit(&vb_card.tables.cq[number], cq, memory_order_release);
+	atomic_store_explicit(&card->tables.cq[number], cq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = cq;
 	return 0;
@@ -108,7 +110,7 @@ int vb_cq_create(struct vb_dev *dev, const struct vb_cq_attr *attr, struct vb_cq
 free_cq:
 	free(cq);
 give_number:
-	vb_ids_give(&vb_card.numbers.cq, (uint32_t)number);
+	vb_ids_give(&card->numbers.cq, (uint32_t)number);
 	return vb_refuse_memory("the completion queue");
 }
 
@@ -132,16 +134,17 @@ int vb_cq_check_unused(const struct vb_cq *cq)
 
 int vb_cq_destroy(struct vb_cq *cq)
 {
+	struct vb_card *card = vb_dev_card(cq->dev);
 	int ret = vb_cq_check_unused(cq);
 
 	if (ret)
 		return ret;
-	atomic_store_explicit(&vb_card.tables.cq[cq->number], NULL, memory_order_release);
+	atomic_store_explicit(&card->tables.cq[cq->number], NULL, memory_order_release);
 	if (!vb_dev_stale(cq->dev)) {
 		vb_read_wait(); /* no doorbell finds it any more, and nobody takes it by number */
 		ret = vb_cq_check_unused(cq);
 		if (ret) {
-			atomic_store_explicit(&vb_card.tables.cq[cq->number], cq,
+			atomic_store_explicit(&card->tables.cq[cq->number], cq,
 					      memory_order_release);
 			return ret;
 		}
@@ -152,7 +155,7 @@ int vb_cq_destroy(struct vb_cq *cq)
 		atomic_fetch_sub_explicit(&cq->dev->objects, 1, memory_order_release);
 		vb_fabric_freed(sizeof(*cq) + (size_t)cq->attr.cqe_cnt * cq->attr.cqe_size);
 	}
-	vb_ids_give(&vb_card.numbers.cq, cq->number);
+	vb_ids_give(&card->numbers.cq, cq->number);
 	vb_minis_free(cq->minis);
 	free(cq);
 	return 0;
@@ -163,7 +166,7 @@ struct vb_cq *vb_cq_get(struct vb_dev *dev, uint32_t number)
 	struct vb_cq *cq;
 
 	vb_read_lock();
-	cq = vb_cq_find(number);
+	cq = vb_cq_find(vb_dev_card(dev), number);
 	if (cq && cq->dev == dev)
 		atomic_fetch_add_explicit(&cq->refs, 1, memory_order_release);
 	else
@@ -339,7 +342,7 @@ static uint64_t time_of_day(void)
 static __attribute__((noinline, cold)) void lose(struct vb_cq *cq,
 						 const struct vb_completion *completion)
 {
-	struct vb_qp *qp = vb_qp_find(completion->qpn);
+	struct vb_qp *qp = vb_qp_find(vb_dev_card(cq->dev), completion->qpn);
 
 	vb_note(LOST, .object = cq->number, .name = vb_timeline_name("CQE"));
 	if (!cq->overrun)
@@ -421,7 +424,7 @@ static void begin_arming(struct vb_cq *cq, bool *counted)
 {
 	vb_read_lock();
 	vb_fabric_armed(1);
-	vb_burst_begin();
+	vb_burst_begin(vb_dev_card(cq->dev));
 	vb_lock(&cq->lock);
 	*counted = cq->arm == VB_ARM_NONE;
 }
@@ -510,7 +513,7 @@ void vb_cq_set_moderation(struct vb_cq *cq, const struct vb_cq_moderation *moder
 	bool due;
 
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(vb_dev_card(cq->dev));
 	vb_lock(&cq->lock);
 	cq->attr.moderation = *moderation;
 	/* Once moderated it stays so: see clear_alarm(). */

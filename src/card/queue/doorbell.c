@@ -12,13 +12,13 @@
 #include "card/queue/objects.h"
 #include "card/transport/transport.h"
 
-int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi)
+int vb_doorbell_send(struct vb_card *card, uint64_t owner, uint32_t qpn, uint32_t pi)
 {
 	struct vb_qp *qp;
 	int ret = -ENOENT;
 
 	vb_read_lock();
-	qp = vb_qp_find(qpn);
+	qp = vb_qp_find(card, qpn);
 	if (qp && owner && qp->init.owner == owner)
 		ret = vb_qp_ring_checked(qp, pi);
 	vb_read_unlock();
@@ -26,33 +26,33 @@ int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi)
 }
 
 /* Inside a read section. */
-static struct vb_cq *find_cq(uint64_t owner, uint32_t cqn)
+static struct vb_cq *find_cq(struct vb_card *card, uint64_t owner, uint32_t cqn)
 {
-	struct vb_cq *cq = vb_cq_find(cqn);
+	struct vb_cq *cq = vb_cq_find(card, cqn);
 
 	return cq && owner && cq->attr.owner == owner ? cq : NULL;
 }
 
-int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci)
+int vb_doorbell_arm(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t ci)
 {
 	struct vb_cq *cq;
 
 	vb_read_lock();
-	cq = find_cq(owner, cqn);
+	cq = find_cq(card, owner, cqn);
 	if (cq)
 		vb_cq_arm_at(cq, ci);
 	vb_read_unlock();
 	return cq ? 0 : -ENOENT;
 }
 
-int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn)
+int vb_doorbell_zero_cqe(struct vb_card *card, uint64_t owner, uint32_t cqn)
 {
 	struct vb_completion zero = { .status = IBV_WC_SUCCESS };
 	struct vb_cq *cq;
 
 	vb_read_lock();
-	vb_burst_begin();
-	cq = find_cq(owner, cqn);
+	vb_burst_begin(card);
+	cq = find_cq(card, owner, cqn);
 	if (cq && !vb_dev_stale(cq->dev))
 		vb_cq_push(cq, &zero);
 	vb_burst_end();

@@ -9,16 +9,16 @@
  * same owner are rung; any other number is -ENOENT and does nothing. -EINVAL: producer index out of
  * range. Callable from anywhere, CQ notifications and events included.
  */
-VB_PUBLIC int vb_doorbell_send(uint64_t owner, uint32_t qpn, uint32_t pi);
-VB_PUBLIC int vb_doorbell_arm(uint64_t owner, uint32_t cqn, uint32_t ci);
+VB_PUBLIC int vb_doorbell_send(struct vb_card *card, uint64_t owner, uint32_t qpn, uint32_t pi);
+VB_PUBLIC int vb_doorbell_arm(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t ci);
 /* Put a CQE of zeros into the CQ. */
-VB_PUBLIC int vb_doorbell_zero_cqe(uint64_t owner, uint32_t cqn);
+VB_PUBLIC int vb_doorbell_zero_cqe(struct vb_card *card, uint64_t owner, uint32_t cqn);
 /* Consumer index of an event queue. */
-VB_PUBLIC int vb_doorbell_eq(uint64_t owner, uint32_t eqn, uint32_t ci);
+VB_PUBLIC int vb_doorbell_eq(struct vb_card *card, uint64_t owner, uint32_t eqn, uint32_t ci);
 
-/* Numbers of doorbell pages, unique in the process. -ENOSPC. */
-VB_PUBLIC int64_t vb_uar_number_take(void);
-VB_PUBLIC void vb_uar_number_give(uint32_t number);
+/* Numbers of doorbell pages, unique in the card. -ENOSPC. */
+VB_PUBLIC int64_t vb_uar_number_take(struct vb_card *card);
+VB_PUBLIC void vb_uar_number_give(struct vb_card *card, uint32_t number);
 
 /*
  * A page to which the program stores to ring its queues itself, wherever and from whichever thread.

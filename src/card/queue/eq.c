@@ -46,15 +46,16 @@ struct vb_eq {
 };
 
 /* Inside a read section. */
-static struct vb_eq *find(uint32_t number)
+static struct vb_eq *find(struct vb_card *card, uint32_t number)
 {
 	return number <= VB_EQ_MAX
-		       ? atomic_load_explicit(&vb_card.tables.eq[number], memory_order_acquire)
+		       ? atomic_load_explicit(&card->tables.eq[number], memory_order_acquire)
 		       : NULL;
 }
 
 int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	size_t bytes = sizeof(struct eqe) << log_size;
 	struct vb_eq *eq;
 	int64_t number;
@@ -63,7 +64,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 		return vb_refuse_forked();
 	if (log_size > MAX_LOG_SIZE)
 		return vb_refuse_range("log_eq_size", log_size, 0, MAX_LOG_SIZE);
-	number = vb_ids_take(&vb_card.numbers.eq, VB_EQ_MAX);
+	number = vb_ids_take(&card->numbers.eq, VB_EQ_MAX);
 	if (number < 0)
 		return vb_refuse_numbers(VB_EQ_MAX, "event queues");
 	eq = calloc(1, sizeof(*eq));
@@ -71,7 +72,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 		eq->ring = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	if (!eq || !eq->ring) {
 		free(eq);
-		vb_ids_give(&vb_card.numbers.eq, (uint32_t)number);
+		vb_ids_give(&card->numbers.eq, (uint32_t)number);
 		return vb_refuse_memory("the event queue");
 	}
 	eq->dev = dev;
@@ -80,7 +81,7 @@ int vb_eq_create(struct vb_dev *dev, unsigned int log_size, struct vb_eq **out)
 	memset(eq->ring, 0, bytes);
 	for (uint32_t i = 0; i < 1u << log_size; i++)
 		atomic_init(&eq->ring[i].owner, 1);
-	atomic_store_explicit(&vb_card.tables.eq[number], eq, memory_order_release);
+	atomic_store_explicit(&card->tables.eq[number], eq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = eq;
 	return 0;
@@ -100,17 +101,19 @@ static bool is_used(struct vb_eq *eq)
 
 int vb_eq_destroy(struct vb_eq *eq)
 {
+	struct vb_card *card = vb_dev_card(eq->dev);
+
 	/*
 	 * A CQ that has found the queue is on its list when this wait ends, so an empty list stays
 	 * empty from then on.
 	 */
-	atomic_store_explicit(&vb_card.tables.eq[eq->number], NULL, memory_order_release);
+	atomic_store_explicit(&card->tables.eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
 	if (is_used(eq)) {
-		atomic_store_explicit(&vb_card.tables.eq[eq->number], eq, memory_order_release);
+		atomic_store_explicit(&card->tables.eq[eq->number], eq, memory_order_release);
 		return vb_refuse_busy("completion queues");
 	}
-	vb_ids_give(&vb_card.numbers.eq, eq->number);
+	vb_ids_give(&card->numbers.eq, eq->number);
 	atomic_fetch_sub_explicit(&eq->dev->objects, 1, memory_order_release);
 	free(eq->ring);
 	free(eq);
@@ -132,7 +135,7 @@ struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, struct vb_eq_user *
 	struct vb_eq *eq;
 
 	vb_read_lock();
-	eq = find(number);
+	eq = find(vb_dev_card(dev), number);
 	if (eq && eq->dev == dev) {
 		vb_lock(&eq->lock);
 		user->next = eq->users;
@@ -208,12 +211,12 @@ static void consumed(struct vb_eq *eq, uint32_t ci)
 	}
 }
 
-void vb_eq_consumed(const struct vb_dev *dev, uint32_t number, uint32_t ci)
+void vb_eq_consumed(struct vb_card *card, const struct vb_dev *dev, uint32_t number, uint32_t ci)
 {
 	struct vb_eq *eq;
 
 	vb_read_lock();
-	eq = find(number);
+	eq = find(card, number);
 	if (eq && (!dev || eq->dev == dev)) {
 		vb_lock(&eq->lock);
 		consumed(eq, ci);
@@ -222,13 +225,13 @@ void vb_eq_consumed(const struct vb_dev *dev, uint32_t number, uint32_t ci)
 	vb_read_unlock();
 }
 
-int vb_doorbell_eq(uint64_t owner, uint32_t number, uint32_t ci)
+int vb_doorbell_eq(struct vb_card *card, uint64_t owner, uint32_t number, uint32_t ci)
 {
 	bool allowed = false;
 	struct vb_eq *eq;
 
 	vb_read_lock();
-	eq = find(number);
+	eq = find(card, number);
 	if (eq && owner) {
 		vb_lock(&eq->lock);
 		allowed = has_owner(eq, owner);

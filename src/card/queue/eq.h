@@ -34,5 +34,6 @@ VB_PUBLIC struct vb_eq *vb_eq_get(struct vb_dev *dev, uint32_t number, struct vb
 VB_PUBLIC void vb_eq_put(struct vb_eq *eq, struct vb_eq_user *user);
 /* A CQ has an event. From any thread, also where it must not call back into the card. */
 VB_PUBLIC void vb_eq_completion(struct vb_eq *eq, uint32_t cqn);
-/* Its consumer index, from a doorbell page of the device; dev NULL: of any. */
-VB_PUBLIC void vb_eq_consumed(const struct vb_dev *dev, uint32_t number, uint32_t ci);
+/* Its consumer index, from a doorbell page of the device; dev NULL: of any of the card. */
+VB_PUBLIC void vb_eq_consumed(struct vb_card *card, const struct vb_dev *dev, uint32_t number,
+			      uint32_t ci);

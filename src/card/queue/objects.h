@@ -85,6 +85,7 @@ enum vb_work {
 
 struct vb_qp {
 	struct vb_dev *dev;
+	struct vb_card *card; /* the device's */
 	uint32_t number;
 	uint32_t shows; /* the number that receive CQEs show: its own, or that of its DCT */
 	uint32_t srqn;  /* that CQEs show; 0: they show the user index */
@@ -146,7 +147,7 @@ static inline void vb_qp_event(struct vb_qp *qp, enum ibv_event_type type)
 }
 
 /* --- cq.c --- */
-struct vb_cq *vb_cq_find(uint32_t number); /* inside a read section */
+struct vb_cq *vb_cq_find(struct vb_card *card, uint32_t number); /* inside a read section */
 /* False: the CQ was overrun, the CQE is lost, and its queue pair has failed. */
 bool vb_cq_push(struct vb_cq *cq, struct vb_completion *completion);
 /* Where its lock is held, for several in a row. */
@@ -180,7 +181,7 @@ int vb_srq_take(struct vb_srq *srq, uint16_t *index, struct vb_sge *sge);
 void vb_srq_give(struct vb_srq *srq, uint16_t index);
 
 /* --- qp.c --- */
-struct vb_qp *vb_qp_find(uint32_t qpn); /* inside a read section */
+struct vb_qp *vb_qp_find(struct vb_card *card, uint32_t qpn); /* inside a read section */
 /* An end of connections to a DCT: a queue pair that the program knows nothing of. */
 int vb_qp_create_end(const struct vb_qp *dct, const struct vb_qp_attr *attr, struct vb_qp **qp);
 
@@ -212,7 +213,7 @@ void vb_qp_fail_sq(struct vb_qp *qp); /* SQE, for UC and UD */
 void vb_qp_flush(struct vb_qp *qp, uint32_t what);
 
 /* --- uar.c --- */
-void vb_uar_run_deferred(void); /* inside a read section, no lock held */
+void vb_uar_run_deferred(struct vb_card *card); /* inside a read section, no lock held */
 
 /* --- sink.c --- */
 void vb_qp_run_deferred(struct vb_deferred *item, uint32_t what);

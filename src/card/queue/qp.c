@@ -2,7 +2,7 @@
 /*
  * Owns queue pairs as objects: numbers, the table of them, create and destroy, query.
  *
- *	number = process slot << 16 | index        vb_card.tables.qp[index] -> struct vb_qp   (read inside read sections)
+ *	number = process slot << 16 | index        card->tables.qp[index] -> struct vb_qp   (read inside read sections)
  */
 #include "card/queue/qp.h"
 
@@ -25,23 +25,23 @@
 #include "card/transport/transport.h"
 #include "host/fault.h"
 
-struct vb_qp *vb_qp_find(uint32_t qpn)
+struct vb_qp *vb_qp_find(struct vb_card *card, uint32_t qpn)
 {
-	struct vb_qp *qp = atomic_load_explicit(&vb_card.tables.qp[qpn & VB_QPN_INDEX_MASK],
+	struct vb_qp *qp = atomic_load_explicit(&card->tables.qp[qpn & VB_QPN_INDEX_MASK],
 						memory_order_acquire);
 
 	return qp && qp->number == qpn ? qp : NULL;
 }
 
-void vb_path_counters(struct vb_path_counters *counters)
+void vb_path_counters(struct vb_card *card, struct vb_path_counters *counters)
 {
-	vb_lock(&vb_card.retired.lock);
-	*counters = vb_card.retired.counters;
-	vb_unlock(&vb_card.retired.lock);
+	vb_lock(&card->retired.lock);
+	*counters = card->retired.counters;
+	vb_unlock(&card->retired.lock);
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp =
-			atomic_load_explicit(&vb_card.tables.qp[i], memory_order_acquire);
+			atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
 
 		if (!qp)
 			continue;
@@ -76,24 +76,25 @@ static void keep_up(uint64_t *value, uint64_t *told)
 /* A queue that is being destroyed is among neither of the two for a while. */
 void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffic)
 {
-	struct vb_traffic *told = &vb_card.retired.told[adapter->index];
+	struct vb_card *card = adapter->card;
+	struct vb_traffic *told = &card->retired.told[adapter->index];
 
-	vb_lock(&vb_card.retired.lock);
-	*traffic = vb_card.retired.traffic[adapter->index];
-	vb_unlock(&vb_card.retired.lock);
+	vb_lock(&card->retired.lock);
+	*traffic = card->retired.traffic[adapter->index];
+	vb_unlock(&card->retired.lock);
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
 		struct vb_qp *qp =
-			atomic_load_explicit(&vb_card.tables.qp[i], memory_order_acquire);
+			atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
 
 		if (qp && qp->dev->adapter == adapter)
 			add_traffic(traffic, qp);
 	}
 	vb_read_unlock();
-	vb_lock(&vb_card.retired.lock);
+	vb_lock(&card->retired.lock);
 	keep_up(&traffic->sent, &told->sent);
 	keep_up(&traffic->received, &told->received);
-	vb_unlock(&vb_card.retired.lock);
+	vb_unlock(&card->retired.lock);
 }
 
 /*
@@ -103,11 +104,12 @@ void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffi
  */
 static int64_t take_wq_index(struct vb_dev *dev)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	int64_t index;
 
 	vb_lock(&dev->wq_indices.lock);
 	if (dev->wq_indices.next == dev->wq_indices.end) {
-		index = vb_ids_take_range(&vb_card.numbers.qp, 1u << dev->wq_indices.log,
+		index = vb_ids_take_range(&card->numbers.qp, 1u << dev->wq_indices.log,
 					  dev->adapter->max_qp);
 		if (index < 0)
 			goto unlock;
@@ -122,9 +124,10 @@ unlock:
 
 void vb_dev_set_wq_range(struct vb_dev *dev, uint32_t log)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	vb_lock(&dev->wq_indices.lock);
 	while (dev->wq_indices.next != dev->wq_indices.end)
-		vb_ids_give(&vb_card.numbers.qp, dev->wq_indices.next++);
+		vb_ids_give(&card->numbers.qp, dev->wq_indices.next++);
 	dev->wq_indices.log = log;
 	vb_unlock(&dev->wq_indices.lock);
 }
@@ -269,6 +272,7 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 						    .timeout = UINT64_MAX };
 	}
 	qp->dev = dev;
+	qp->card = vb_dev_card(dev);
 	qp->path = qp->kept = vb_path_none;
 	qp->type = attr->type;
 	qp->transport = (uint8_t)attr->type;
@@ -276,9 +280,13 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 	qp->srqn = attr->srq && !attr->srq->attr.anonymous ? attr->srq->number : 0;
 	qp->codec = vb_adapter_codec(dev->adapter);
 	qp->notice.tell = tell;
-	vb_deferred_init(&qp->deferred, vb_qp_run_deferred);
-	qp->timer = (struct vb_alarm){ .lock = &qp->sq.lock, .look = vb_requester_look };
-	qp->watch = (struct vb_alarm){ .lock = &qp->rq.lock, .look = vb_responder_look };
+	vb_deferred_init(&qp->deferred, qp->card, vb_qp_run_deferred);
+	qp->timer = (struct vb_alarm){ .card = qp->card,
+				       .lock = &qp->sq.lock,
+				       .look = vb_requester_look };
+	qp->watch = (struct vb_alarm){ .card = qp->card,
+				       .lock = &qp->rq.lock,
+				       .look = vb_responder_look };
 	if (alloc_raw(qp, attr) || alloc_dc(qp, attr)) {
 		qp_free(qp);
 		return NULL;
@@ -297,12 +305,13 @@ static struct vb_qp *qp_alloc(struct vb_dev *dev, const struct vb_qp_attr *attr)
 static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struct vb_qp *dct,
 		  struct vb_qp **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_qp *qp;
 	int64_t index;
 	int ret;
 
 	index = attr->wq ? take_wq_index(dev)
-			 : vb_ids_take(&vb_card.numbers.qp, dev->adapter->max_qp);
+			 : vb_ids_take(&card->numbers.qp, dev->adapter->max_qp);
 	if (index < 0)
 		return vb_refuse_limit("queue pairs", dev->adapter->max_qp);
 	qp = qp_alloc(dev, attr);
@@ -319,7 +328,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 	qp->shows = dct ? dct->number : qp->number;
 	if (!dct)
 		qp->serial =
-			1 + atomic_fetch_add_explicit(&vb_card.inject.at[dev->adapter->index].qps,
+			1 + atomic_fetch_add_explicit(&card->inject.at[dev->adapter->index].qps,
 						      1, memory_order_relaxed);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	hold(attr, 1);
@@ -333,7 +342,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	vb_show_qp(qp);
 	/* Pairs with vb_inject_port(): it finds the queue pair, or this finds the port down. */
-	atomic_store_explicit(&vb_card.tables.qp[index], qp, memory_order_seq_cst);
+	atomic_store_explicit(&card->tables.qp[index], qp, memory_order_seq_cst);
 	vb_inject_qp_created(qp);
 	*out = qp;
 	return 0;
@@ -341,7 +350,7 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 free_qp:
 	qp_free(qp);
 give_number:
-	vb_ids_give(&vb_card.numbers.qp, (uint32_t)index);
+	vb_ids_give(&card->numbers.qp, (uint32_t)index);
 	return ret;
 }
 
@@ -368,8 +377,9 @@ int vb_qp_create_end(const struct vb_qp *dct, const struct vb_qp_attr *attr, str
 
 int vb_qpn_take(struct vb_dev *dev, uint32_t *number)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	int64_t index = vb_dev_stale(dev) ? vb_refuse_forked()
-					  : vb_ids_take(&vb_card.numbers.qp, dev->adapter->max_qp);
+					  : vb_ids_take(&card->numbers.qp, dev->adapter->max_qp);
 
 	if (index < 0)
 		return vb_refuse_limit("queue pairs", dev->adapter->max_qp);
@@ -377,9 +387,11 @@ int vb_qpn_take(struct vb_dev *dev, uint32_t *number)
 	return 0;
 }
 
-void vb_qpn_give(uint32_t number)
+void vb_qpn_give(struct vb_dev *dev, uint32_t number)
 {
-	vb_ids_give(&vb_card.numbers.qp, number & VB_QPN_INDEX_MASK);
+	struct vb_card *card = vb_dev_card(dev);
+
+	vb_ids_give(&card->numbers.qp, number & VB_QPN_INDEX_MASK);
 }
 
 bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number)
@@ -388,7 +400,7 @@ bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number)
 	bool exists;
 
 	vb_read_lock();
-	qp = vb_qp_find(number);
+	qp = vb_qp_find(vb_dev_card(dev), number);
 	exists = qp && qp->dev->adapter == dev->adapter;
 	vb_read_unlock();
 	return exists;
@@ -416,7 +428,7 @@ struct vb_qp *vb_rq_get(struct vb_dev *dev, uint32_t number)
 	struct vb_qp *qp;
 
 	vb_read_lock();
-	qp = vb_qp_find(number);
+	qp = vb_qp_find(vb_dev_card(dev), number);
 	if (qp && (qp->type != IBV_QPT_RAW_PACKET || qp->dev != dev || qp->rss ||
 		   (!qp->rq.count && !qp->init.srq) || !hold_unless_going(qp)))
 		qp = NULL;
@@ -456,6 +468,7 @@ int vb_qp_check_unused(const struct vb_qp *qp)
 
 int vb_qp_destroy(struct vb_qp *qp)
 {
+	struct vb_card *card = qp->card;
 	uint32_t index = qp->number & VB_QPN_INDEX_MASK, none = 0;
 
 	if (!atomic_compare_exchange_strong_explicit(&qp->raw_users, &none, RQ_GOING,
@@ -469,7 +482,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */
 		atomic_store_explicit(&qp->shared->ready, 0, memory_order_seq_cst);
 		atomic_store_explicit(&qp->shared->connection, 0, memory_order_release);
-		atomic_store_explicit(&vb_card.tables.qp[index], NULL, memory_order_release);
+		atomic_store_explicit(&card->tables.qp[index], NULL, memory_order_release);
 		atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 		vb_deferred_remove(&qp->deferred); /* waits for those who have found it, too */
 		clear_alarms(qp);
@@ -479,12 +492,12 @@ int vb_qp_destroy(struct vb_qp *qp)
 			vb_responder_give(qp); /* the DCT's program cannot flush it */
 		vb_path_close(&qp->path);
 		vb_path_close(&qp->kept);
-		vb_ids_give(&vb_card.numbers.qp, index);
+		vb_ids_give(&card->numbers.qp, index);
 		vb_fabric_freed(qp_bytes(qp));
-		vb_lock(&vb_card.retired.lock);
-		vb_add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
-		add_traffic(&vb_card.retired.traffic[qp->dev->adapter->index], qp);
-		vb_unlock(&vb_card.retired.lock);
+		vb_lock(&card->retired.lock);
+		vb_add_counters(&card->retired.counters, &qp->sq.sent_by);
+		add_traffic(&card->retired.traffic[qp->dev->adapter->index], qp);
+		vb_unlock(&card->retired.lock);
 		vb_hide_qp(qp);
 	}
 	hold(&qp->init, -1);
@@ -566,7 +579,7 @@ static __attribute__((noinline, cold)) void flush_posted(struct vb_qp *qp)
 	if (vb_dev_stale(qp->dev))
 		return;
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(qp->card);
 	vb_lock(&qp->rq.lock);
 	vb_responder_flush(qp);
 	vb_unlock(&qp->rq.lock);

@@ -122,7 +122,7 @@ VB_PUBLIC int vb_qp_set_sport(struct vb_qp *qp, uint16_t port);
 VB_PUBLIC int vb_dci_reset_stream(struct vb_qp *qp, uint16_t stream);
 /* A number that no queue pair has until it is given back. */
 VB_PUBLIC int vb_qpn_take(struct vb_dev *dev, uint32_t *number);
-VB_PUBLIC void vb_qpn_give(uint32_t number);
+VB_PUBLIC void vb_qpn_give(struct vb_dev *dev, uint32_t number);
 /* Whether the adapter of the device has a queue pair of this process with this number. */
 VB_PUBLIC bool vb_qpn_exists(const struct vb_dev *dev, uint32_t number);
 /* A receive WQ to another state; -EINVAL where there is no such way. */

@@ -442,7 +442,7 @@ static void enter(struct vb_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to
 static void after(struct vb_qp *qp, enum ibv_qp_state to)
 {
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(qp->card);
 	if (to == IBV_QPS_RTS || to == IBV_QPS_SQD) {
 		vb_work_add(qp, to == IBV_QPS_RTS ? VB_WORK_SEND : VB_WORK_DRAINED);
 	} else if (to == IBV_QPS_ERR) {

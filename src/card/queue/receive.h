@@ -198,10 +198,10 @@ static inline enum verdict copy(void *to, const void *from, size_t n, enum verdi
 static inline void *buffer_at(const struct vb_qp *qp, unsigned int i, uint64_t offset, size_t len)
 {
 	const struct vb_sge *sge = &qp->rq.sge[i];
-	void *to = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr + offset, len,
+	void *to = vb_mr_translate(qp->card, sge->lkey, qp->init.pd->number, sge->addr + offset, len,
 				   IBV_ACCESS_LOCAL_WRITE);
 
-	if (to && qp->rq.pinned && vb_mr_generation(sge->lkey) != qp->rq.sge_generation[i])
+	if (to && qp->rq.pinned && vb_mr_generation(qp->card, sge->lkey) != qp->rq.sge_generation[i])
 		return NULL;
 	return to;
 }
@@ -214,8 +214,8 @@ scatter_indirect(const struct vb_qp *qp, unsigned int i, uint64_t offset, const 
 	const struct vb_sge *sge = &qp->rq.sge[i];
 	int ret = -EACCES;
 
-	if (!qp->rq.pinned || vb_mr_generation(sge->lkey) == qp->rq.sge_generation[i])
-		ret = vb_indirect_write(sge->lkey, qp->init.pd->number, sge->addr + offset, from,
+	if (!qp->rq.pinned || vb_mr_generation(qp->card, sge->lkey) == qp->rq.sge_generation[i])
+		ret = vb_indirect_write(qp->card, sge->lkey, qp->init.pd->number, sge->addr + offset, from,
 					len, IBV_ACCESS_LOCAL_WRITE);
 	if (!ret)
 		return ACCEPT;

@@ -19,6 +19,7 @@ static void tell(struct vb_notice *notice, uint64_t count);
 
 int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_srq **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_srq *srq;
 	int64_t number;
 	int ret;
@@ -30,12 +31,12 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 	ret = vb_inject_create(dev, VB_INJECT_SRQ);
 	if (ret)
 		return ret;
-	number = vb_ids_take(&vb_card.numbers.srq, dev->adapter->max_srq);
+	number = vb_ids_take(&card->numbers.srq, dev->adapter->max_srq);
 	if (number < 0)
 		return vb_refuse_limit("SRQs", dev->adapter->max_srq);
 	srq = aligned_alloc(64, (sizeof(*srq) + 63) & ~(size_t)63);
 	if (!srq) {
-		vb_ids_give(&vb_card.numbers.srq, (uint32_t)number);
+		vb_ids_give(&card->numbers.srq, (uint32_t)number);
 		return vb_refuse_memory("the SRQ");
 	}
 	*srq = (struct vb_srq){
@@ -46,7 +47,7 @@ int vb_srq_create(struct vb_dev *dev, const struct vb_srq_attr *attr, struct vb_
 		.limit = attr->limit,
 		.notice.tell = tell,
 	};
-	atomic_store_explicit(&vb_card.tables.srq[number], srq, memory_order_release);
+	atomic_store_explicit(&card->tables.srq[number], srq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	atomic_fetch_add_explicit(&attr->pd->refs, 1, memory_order_release);
 	*out = srq;
@@ -62,23 +63,24 @@ int vb_srq_check_unused(const struct vb_srq *srq)
 
 int vb_srq_destroy(struct vb_srq *srq)
 {
+	struct vb_card *card = vb_dev_card(srq->dev);
 	int ret = vb_srq_check_unused(srq);
 
 	if (ret)
 		return ret;
-	atomic_store_explicit(&vb_card.tables.srq[srq->number], NULL, memory_order_release);
+	atomic_store_explicit(&card->tables.srq[srq->number], NULL, memory_order_release);
 	if (!vb_dev_stale(srq->dev)) {
 		vb_read_wait(); /* nobody takes it by number any more */
 		ret = vb_srq_check_unused(srq);
 		if (ret) {
-			atomic_store_explicit(&vb_card.tables.srq[srq->number], srq,
+			atomic_store_explicit(&card->tables.srq[srq->number], srq,
 					      memory_order_release);
 			return ret;
 		}
 	}
 	atomic_fetch_sub_explicit(&srq->dev->objects, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&srq->attr.pd->refs, 1, memory_order_release);
-	vb_ids_give(&vb_card.numbers.srq, srq->number);
+	vb_ids_give(&card->numbers.srq, srq->number);
 	if (!vb_dev_stale(srq->dev))
 		vb_fabric_freed(sizeof(*srq) + ((size_t)srq->attr.wqe_cnt << srq->attr.wqe_shift));
 	free(srq->back);
@@ -93,11 +95,12 @@ uint32_t vb_srq_number(const struct vb_srq *srq)
 
 struct vb_srq *vb_srq_get(struct vb_dev *dev, uint32_t number)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_srq *srq = NULL;
 
 	vb_read_lock();
 	if (number <= VB_SRQ_MAX)
-		srq = atomic_load_explicit(&vb_card.tables.srq[number], memory_order_acquire);
+		srq = atomic_load_explicit(&card->tables.srq[number], memory_order_acquire);
 	if (srq && srq->dev == dev && !srq->attr.single)
 		atomic_fetch_add_explicit(&srq->refs, 1, memory_order_release);
 	else
@@ -147,7 +150,7 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 	if (vb_dev_stale(srq->dev))
 		return vb_refuse_forked();
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(vb_dev_card(srq->dev));
 	vb_lock(&srq->lock);
 	srq->limit = limit;
 	check_limit(srq);

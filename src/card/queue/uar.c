@@ -36,6 +36,7 @@ struct vb_uar {
 	uint32_t number; /* by which queues name it; 0: none */
 };
 
+/* How often vb_card_enter() was called. Per thread, for all hosts: it is the thread that holds locks. */
 _Thread_local int vb_card_inside __attribute__((tls_model("initial-exec")));
 
 bool vb_card_is_inside(void)
@@ -52,24 +53,24 @@ static void bits_set(_Atomic uint64_t *bits, uint32_t number)
  * Only atomic instructions and a system call: this is a signal handler. A number that no object
  * can have rings nothing, as it does outside of the card.
  */
-static void defer(const struct vb_bell *bell)
+static void defer(struct vb_card *card, const struct vb_bell *bell)
 {
 	if (bell->kind == VB_BELL_SEND)
-		bits_set(vb_card.tables.rung.qps, bell->number & VB_QPN_INDEX_MASK);
+		bits_set(card->tables.rung.qps, bell->number & VB_QPN_INDEX_MASK);
 	else if (bell->kind == VB_BELL_ARM && bell->number <= VB_CQ_MAX)
-		bits_set(vb_card.tables.rung.cqs, bell->number);
+		bits_set(card->tables.rung.cqs, bell->number);
 	else if (bell->kind == VB_BELL_EQ && bell->number <= VB_EQ_MAX)
-		atomic_store_explicit(&vb_card.tables.rung.eqs[bell->number], RUNG | bell->ci,
+		atomic_store_explicit(&card->tables.rung.eqs[bell->number], RUNG | bell->ci,
 				      memory_order_release);
-	atomic_store_explicit(&vb_card.tables.rung.any, true, memory_order_seq_cst);
+	atomic_store_explicit(&card->tables.rung.any, true, memory_order_seq_cst);
 	vb_fabric_kick();
 }
 
-/* --- rings, inside a read section; dev NULL: of any ------------------------------------------- */
+/* --- rings, inside a read section; dev NULL: of any of the card ------------------------------------------- */
 
-static void ring_qp(const struct vb_dev *dev, uint32_t qpn)
+static void ring_qp(struct vb_card *card, const struct vb_dev *dev, uint32_t qpn)
 {
-	struct vb_qp *qp = vb_qp_find(qpn);
+	struct vb_qp *qp = vb_qp_find(card, qpn);
 
 	if (!qp || (dev && qp->dev != dev))
 		return;
@@ -80,9 +81,9 @@ static void ring_qp(const struct vb_dev *dev, uint32_t qpn)
 							       memory_order_acquire)));
 }
 
-static void arm_cq(const struct vb_dev *dev, const struct vb_bell *bell)
+static void arm_cq(struct vb_card *card, const struct vb_dev *dev, const struct vb_bell *bell)
 {
-	struct vb_cq *cq = vb_cq_find(bell->number);
+	struct vb_cq *cq = vb_cq_find(card, bell->number);
 
 	if (!cq || (dev && cq->dev != dev))
 		return;
@@ -94,15 +95,17 @@ static void arm_cq(const struct vb_dev *dev, const struct vb_bell *bell)
 
 static void ring(const struct vb_dev *dev, const struct vb_bell *bell)
 {
+	struct vb_card *card = vb_dev_card(dev);
+
 	switch ((enum vb_bell_kind)bell->kind) {
 	case VB_BELL_SEND:
-		ring_qp(dev, bell->number);
+		ring_qp(card, dev, bell->number);
 		break;
 	case VB_BELL_ARM:
-		arm_cq(dev, bell);
+		arm_cq(card, dev, bell);
 		break;
 	case VB_BELL_EQ:
-		vb_eq_consumed(dev, bell->number, bell->ci);
+		vb_eq_consumed(card, dev, bell->number, bell->ci);
 		break;
 	}
 }
@@ -120,7 +123,7 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 		return;
 	if (vb_card_is_inside()) {
 		for (unsigned int i = 0; i < count; i++)
-			defer(&bells[i]);
+			defer(vb_dev_card(uar->dev), &bells[i]);
 		return;
 	}
 	vb_read_lock();
@@ -131,9 +134,9 @@ static void on_store(void *arg, size_t offset, const void *data, size_t size)
 
 /* --- deferred ones, with no lock held and inside a read section ------------------------------- */
 
-static void arm_from_record(uint32_t number)
+static void arm_from_record(struct vb_card *card, uint32_t number)
 {
-	struct vb_cq *cq = vb_cq_find(number);
+	struct vb_cq *cq = vb_cq_find(card, number);
 	struct vb_bell bell;
 
 	if (!cq)
@@ -143,7 +146,7 @@ static void arm_from_record(uint32_t number)
 							  memory_order_acquire)),
 			     &bell)) {
 		bell.number = number;
-		arm_cq(NULL, &bell);
+		arm_cq(card, NULL, &bell);
 	}
 }
 
@@ -155,7 +158,7 @@ static uint64_t take_bits(_Atomic uint64_t *bits)
 		       : 0;
 }
 
-void vb_uar_run_deferred(void)
+void vb_uar_run_deferred(struct vb_card *card)
 {
 	uint32_t slot = vb_fabric_slot() << VB_QPN_INDEX_BITS;
 
@@ -163,22 +166,22 @@ void vb_uar_run_deferred(void)
 	 * Pairs with defer(): the bits were set before. The load is sequentially consistent with
 	 * the kick, so that the round of the background thread that takes the kick back sees them.
 	 */
-	if (!atomic_load_explicit(&vb_card.tables.rung.any, memory_order_seq_cst) ||
-	    !atomic_exchange_explicit(&vb_card.tables.rung.any, false, memory_order_acquire))
+	if (!atomic_load_explicit(&card->tables.rung.any, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&card->tables.rung.any, false, memory_order_acquire))
 		return;
-	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card.tables.rung.qps); i++)
-		for (uint64_t qps = take_bits(&vb_card.tables.rung.qps[i]); qps; qps &= qps - 1)
-			ring_qp(NULL, slot | (i * WORD + (uint32_t)__builtin_ctzll(qps)));
-	for (uint32_t i = 0; i < ARRAY_SIZE(vb_card.tables.rung.cqs); i++)
-		for (uint64_t cqs = take_bits(&vb_card.tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
-			arm_from_record(i * WORD + (uint32_t)__builtin_ctzll(cqs));
+	for (uint32_t i = 0; i < ARRAY_SIZE(card->tables.rung.qps); i++)
+		for (uint64_t qps = take_bits(&card->tables.rung.qps[i]); qps; qps &= qps - 1)
+			ring_qp(card, NULL, slot | (i * WORD + (uint32_t)__builtin_ctzll(qps)));
+	for (uint32_t i = 0; i < ARRAY_SIZE(card->tables.rung.cqs); i++)
+		for (uint64_t cqs = take_bits(&card->tables.rung.cqs[i]); cqs; cqs &= cqs - 1)
+			arm_from_record(card, i * WORD + (uint32_t)__builtin_ctzll(cqs));
 	for (uint32_t i = 0; i <= VB_EQ_MAX; i++) {
 		uint32_t rung =
-			atomic_load_explicit(&vb_card.tables.rung.eqs[i], memory_order_relaxed);
+			atomic_load_explicit(&card->tables.rung.eqs[i], memory_order_relaxed);
 
-		if (rung && (rung = atomic_exchange_explicit(&vb_card.tables.rung.eqs[i], 0,
+		if (rung && (rung = atomic_exchange_explicit(&card->tables.rung.eqs[i], 0,
 							     memory_order_acquire)))
-			vb_eq_consumed(NULL, i, rung & ~(uint32_t)RUNG);
+			vb_eq_consumed(card, NULL, i, rung & ~(uint32_t)RUNG);
 	}
 }
 
@@ -204,45 +207,51 @@ int vb_uar_create(struct vb_dev *dev, struct vb_uar **out)
 
 void vb_uar_destroy(struct vb_uar *uar)
 {
+	struct vb_card *card = vb_dev_card(uar->dev);
+
 	if (!uar)
 		return;
-	pthread_mutex_lock(&vb_card.umem_lock);
-	vb_card.tables.uar[uar->number] = NULL;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	pthread_mutex_lock(&card->umem_lock);
+	card->tables.uar[uar->number] = NULL;
+	pthread_mutex_unlock(&card->umem_lock);
 	vb_trap_unmap(uar->page);
 	free(uar);
 }
 
 void vb_uar_set_number(struct vb_uar *uar, uint32_t number)
 {
-	pthread_mutex_lock(&vb_card.umem_lock);
+	struct vb_card *card = vb_dev_card(uar->dev);
+
+	pthread_mutex_lock(&card->umem_lock);
 	uar->number = number;
-	vb_card.tables.uar[number] = uar;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	card->tables.uar[number] = uar;
+	pthread_mutex_unlock(&card->umem_lock);
 }
 
 bool vb_uar_is(const struct vb_dev *dev, uint32_t number, const void *addr)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	const struct vb_uar *uar;
 	bool is;
 
-	pthread_mutex_lock(&vb_card.umem_lock);
-	uar = number <= VB_UAR_MAX ? vb_card.tables.uar[number] : NULL;
+	pthread_mutex_lock(&card->umem_lock);
+	uar = number <= VB_UAR_MAX ? card->tables.uar[number] : NULL;
 	is = uar && uar->dev->adapter == dev->adapter &&
 	     (uintptr_t)addr - (uintptr_t)uar->page < PAGE;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	pthread_mutex_unlock(&card->umem_lock);
 	return is;
 }
 
 bool vb_uar_exists(const struct vb_dev *dev, uint32_t number)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	const struct vb_uar *uar;
 	bool exists;
 
-	pthread_mutex_lock(&vb_card.umem_lock);
-	uar = number && number <= VB_UAR_MAX ? vb_card.tables.uar[number] : NULL;
+	pthread_mutex_lock(&card->umem_lock);
+	uar = number && number <= VB_UAR_MAX ? card->tables.uar[number] : NULL;
 	exists = uar && uar->dev == dev;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	pthread_mutex_unlock(&card->umem_lock);
 	return exists;
 }
 

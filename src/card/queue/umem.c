@@ -26,21 +26,22 @@ struct vb_umem {
 
 static int add(const struct vb_umem *content, struct vb_umem **out)
 {
-	int64_t number = vb_ids_take(&vb_card.numbers.umem, VB_UMEM_MAX);
+	struct vb_card *card = vb_dev_card(content->dev);
+	int64_t number = vb_ids_take(&card->numbers.umem, VB_UMEM_MAX);
 	struct vb_umem *umem;
 
 	if (number < 0)
 		return vb_refuse_numbers(VB_UMEM_MAX, "umems");
 	umem = calloc(1, sizeof(*umem));
 	if (!umem) {
-		vb_ids_give(&vb_card.numbers.umem, (uint32_t)number);
+		vb_ids_give(&card->numbers.umem, (uint32_t)number);
 		return vb_refuse_memory("the umem");
 	}
 	*umem = *content;
 	umem->number = (uint32_t)number;
-	pthread_mutex_lock(&vb_card.umem_lock);
-	vb_card.tables.umem[number] = umem;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	pthread_mutex_lock(&card->umem_lock);
+	card->tables.umem[number] = umem;
+	pthread_mutex_unlock(&card->umem_lock);
 	atomic_fetch_add_explicit(&umem->dev->objects, 1, memory_order_release);
 	*out = umem;
 	return 0;
@@ -70,23 +71,24 @@ int vb_umem_reg_owned(struct vb_dev *dev, void *(*find)(void *arg, uint64_t offs
 	return vb_dev_stale(dev) ? vb_refuse_forked() : add(&content, out);
 }
 
-void vb_umem_forked(void)
+void vb_umem_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.umem_lock, NULL);
+	pthread_mutex_init(&card->umem_lock, NULL);
 }
 
 int vb_umem_dereg(struct vb_umem *umem)
 {
+	struct vb_card *card = vb_dev_card(umem->dev);
 	bool busy;
 
-	pthread_mutex_lock(&vb_card.umem_lock);
+	pthread_mutex_lock(&card->umem_lock);
 	busy = umem->users;
 	if (!busy)
-		vb_card.tables.umem[umem->number] = NULL;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+		card->tables.umem[umem->number] = NULL;
+	pthread_mutex_unlock(&card->umem_lock);
 	if (busy)
 		return vb_refuse_busy("queues");
-	vb_ids_give(&vb_card.numbers.umem, umem->number);
+	vb_ids_give(&card->numbers.umem, umem->number);
 	atomic_fetch_sub_explicit(&umem->dev->objects, 1, memory_order_release);
 	free(umem);
 	return 0;
@@ -113,18 +115,19 @@ static void *place(const struct vb_umem *umem, uint64_t offset, uint64_t size)
 struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset, uint64_t size,
 			    void **addr)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_umem *umem;
 	void *at = NULL;
 
 	if (number > VB_UMEM_MAX)
 		return NULL;
-	pthread_mutex_lock(&vb_card.umem_lock);
-	umem = vb_card.tables.umem[number];
+	pthread_mutex_lock(&card->umem_lock);
+	umem = card->tables.umem[number];
 	if (umem && umem->dev == dev)
 		at = place(umem, offset, size);
 	if (at)
 		umem->users++;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	pthread_mutex_unlock(&card->umem_lock);
 	if (!at)
 		return NULL;
 	*addr = at;
@@ -133,17 +136,19 @@ struct vb_umem *vb_umem_get(struct vb_dev *dev, uint32_t number, uint64_t offset
 
 void vb_umem_put(struct vb_umem *umem)
 {
-	pthread_mutex_lock(&vb_card.umem_lock);
+	struct vb_card *card = vb_dev_card(umem->dev);
+
+	pthread_mutex_lock(&card->umem_lock);
 	umem->users--;
-	pthread_mutex_unlock(&vb_card.umem_lock);
+	pthread_mutex_unlock(&card->umem_lock);
 }
 
-int64_t vb_uar_number_take(void)
+int64_t vb_uar_number_take(struct vb_card *card)
 {
-	return vb_ids_take(&vb_card.numbers.uar, VB_UAR_MAX);
+	return vb_ids_take(&card->numbers.uar, VB_UAR_MAX);
 }
 
-void vb_uar_number_give(uint32_t number)
+void vb_uar_number_give(struct vb_card *card, uint32_t number)
 {
-	vb_ids_give(&vb_card.numbers.uar, number);
+	vb_ids_give(&card->numbers.uar, number);
 }

@@ -25,7 +25,7 @@ send_gathered(struct vb_qp *qp, const struct vb_response *r, struct vb_pkt *pkt)
 	int ret;
 
 	if (pkt->len > sizeof(bounce) ||
-	    vb_indirect_read(r->rkey, qp->init.pd->number, r->va + r->sent, bounce, pkt->len,
+	    vb_indirect_read(qp->card, r->rkey, qp->init.pd->number, r->va + r->sent, bounce, pkt->len,
 			     IBV_ACCESS_REMOTE_READ))
 		return -EFAULT;
 	pkt->iov = &iov;
@@ -66,9 +66,9 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			pkt.syndrome = (uint8_t)r->value;
 		if (chunk)
 			iov.iov_base =
-				vb_mr_translate(r->rkey, qp->init.pd->number, r->va + r->sent,
+				vb_mr_translate(qp->card, r->rkey, qp->init.pd->number, r->va + r->sent,
 						chunk, IBV_ACCESS_REMOTE_READ);
-		if (chunk && vb_mr_generation(r->rkey) != r->generation)
+		if (chunk && vb_mr_generation(qp->card, r->rkey) != r->generation)
 			ret = -EFAULT;
 		else if (chunk && !iov.iov_base)
 			ret = send_gathered(qp, r, &pkt);
@@ -99,7 +99,7 @@ void vb_responder_answer(struct vb_qp *qp)
 	int ret = 0;
 
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(qp->card);
 	vb_lock(&rq->lock);
 	/* as it is now: modify may replace it, and closes the old one after a grace period */
 	path = qp->path;

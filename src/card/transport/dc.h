@@ -97,7 +97,7 @@ int vb_dct_alloc(struct vb_qp *qp);
 /* With no lock held, nobody can find the queue pair any more. */
 void vb_dct_free(struct vb_qp *qp);
 /* A request for this process; any locks held. */
-void vb_dct_ask(const struct vb_pkt *pkt);
+void vb_dct_ask(struct vb_card *card, const struct vb_pkt *pkt);
 /* An end finds no receive; rq.lock held. */
 void vb_dct_lacks(const struct vb_qp *end);
 /* Answer those that wait, and see whether receives are left over; no lock held. */

@@ -85,16 +85,16 @@ int vb_dci_reset_stream(struct vb_qp *qp, uint16_t stream)
 /* --- connections ------------------------------------------------------------------------------ */
 
 /* A number that no connection of this host has had: time does not stand still. */
-static uint64_t new_connection(void)
+static uint64_t new_connection(struct vb_card *card)
 {
-	static _Atomic uint64_t last;
-	uint64_t now = vb_now_ns() << 6, old = atomic_load_explicit(&last, memory_order_relaxed),
+	_Atomic uint64_t *last = &card->dc_connection;
+	uint64_t now = vb_now_ns() << 6, old = atomic_load_explicit(last, memory_order_relaxed),
 		 next;
 
 	now |= vb_fabric_slot() & 0x3f;
 	do
 		next = now > old ? now : old + 64;
-	while (!atomic_compare_exchange_weak_explicit(&last, &old, next, memory_order_relaxed,
+	while (!atomic_compare_exchange_weak_explicit(last, &old, next, memory_order_relaxed,
 						      memory_order_relaxed));
 	return next;
 }
@@ -109,7 +109,7 @@ static bool is_there(struct vb_qp *qp)
 	if (!vb_path_can(&qp->path, VB_PATH_CALLS))
 		return vb_path_alive(&qp->path) &&
 		       vb_path_connection(&qp->path, qp->attr.dest_qp_num) == qp->dci->connection;
-	end = vb_qp_find(qp->attr.dest_qp_num);
+	end = vb_qp_find(qp->card, qp->attr.dest_qp_num);
 	return end && atomic_load_explicit(&end->shared->connection, memory_order_acquire) ==
 			      qp->dci->connection;
 }
@@ -141,7 +141,7 @@ static void ask(struct vb_qp *qp, uint64_t now)
 			    : timeout < ASK_NS   ? timeout
 						 : ASK_NS);
 	if (vb_path_can(&qp->path, VB_PATH_CALLS))
-		vb_dct_ask(&pkt);
+		vb_dct_ask(qp->card, &pkt);
 	else if (vb_path_send(&qp->path, &pkt) == -EAGAIN)
 		dci->again = now + BLOCKED_NS;
 	else
@@ -185,7 +185,7 @@ static void start(struct vb_qp *qp)
 
 	turn_to(qp);
 	dci->to = (struct vb_dc_target){ wr->dgid, wr->dc_key, wr->dqpn, wr->sgid_index };
-	dci->connection = new_connection();
+	dci->connection = new_connection(qp->card);
 	dci->phase = VB_DCI_ASKS;
 	dci->refused = IBV_WC_SUCCESS;
 	patience = sender->timeout == UINT64_MAX ? UINT64_MAX - now

@@ -43,9 +43,9 @@ void vb_dct_free(struct vb_qp *qp)
 	qp->dct = NULL;
 }
 
-void vb_dct_ask(const struct vb_pkt *pkt)
+void vb_dct_ask(struct vb_card *card, const struct vb_pkt *pkt)
 {
-	struct vb_qp *qp = vb_qp_find(pkt->dqpn);
+	struct vb_qp *qp = vb_qp_find(card, pkt->dqpn);
 	struct vb_dct *dct = qp ? qp->dct : NULL;
 
 	if (!dct)
@@ -74,7 +74,7 @@ static bool shows_itself(struct vb_dct_end *end)
 	if (qp->transport & VB_TRANSPORT_CUT)
 		return true;
 	if (vb_path_can(&qp->path, VB_PATH_CALLS)) {
-		dci = vb_qp_find(end->sqpn);
+		dci = vb_qp_find(qp->card, end->sqpn);
 		shown = dci ? atomic_load_explicit(&dci->shared->connection, memory_order_acquire)
 			    : 0;
 	} else {
@@ -111,7 +111,7 @@ static void give_back(struct vb_dct *dct)
 
 void vb_dct_lacks(const struct vb_qp *end)
 {
-	struct vb_qp *qp = vb_qp_find(end->shows);
+	struct vb_qp *qp = vb_qp_find(end->card, end->shows);
 
 	if (qp && qp->dct)
 		vb_work_add(qp, VB_WORK_CONNECT);
@@ -251,7 +251,7 @@ static void answer(struct vb_qp *qp, const struct vb_dc_request *request, uint8_
 	if (vb_path_open_slot(&path, vb_qpn_slot(request->sqpn), VB_NO_QUEUE))
 		return;
 	if (vb_path_can(&path, VB_PATH_CALLS)) {
-		dci = vb_qp_find(request->sqpn);
+		dci = vb_qp_find(qp->card, request->sqpn);
 		if (dci)
 			vb_dci_receive(dci, &pkt);
 	} else if (!vb_path_send(&path, &pkt)) {

@@ -22,16 +22,18 @@ static enum ibv_wc_status translate(const struct vb_qp *qp, const struct vb_wr *
 {
 	uint32_t pdn = qp->init.pd->number;
 
-	*from = vb_mr_translate(wr->sge[FROM].lkey, pdn, wr->sge[FROM].addr, wr->sge[FROM].len, 0);
-	*to = vb_mr_translate(wr->sge[TO].lkey, pdn, wr->sge[TO].addr, wr->sge[TO].len,
+	*from = vb_mr_translate(qp->card, wr->sge[FROM].lkey, pdn, wr->sge[FROM].addr,
+				wr->sge[FROM].len, 0);
+	*to = vb_mr_translate(qp->card, wr->sge[TO].lkey, pdn, wr->sge[TO].addr, wr->sge[TO].len,
 			      IBV_ACCESS_LOCAL_WRITE);
 	return *from && *to ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
 /* One side, or both, may be an indirect key, whose memory has no address. */
-static bool is_scattered(const struct vb_wr *wr)
+static bool is_scattered(const struct vb_qp *qp, const struct vb_wr *wr)
 {
-	return vb_indirect_is(wr->sge[FROM].lkey) || vb_indirect_is(wr->sge[TO].lkey);
+	return vb_indirect_is(qp->card, wr->sge[FROM].lkey) ||
+	       vb_indirect_is(qp->card, wr->sge[TO].lkey);
 }
 
 static __attribute__((noinline, cold)) enum ibv_wc_status copy_scattered(const struct vb_qp *qp,
@@ -55,7 +57,7 @@ enum ibv_wc_status vb_local_copy(const struct vb_qp *qp, const struct vb_wr *wr)
 	if (wr->sge[FROM].len != wr->sge[TO].len)
 		return IBV_WC_LOC_LEN_ERR;
 	if (translate(qp, wr, &from, &to) != IBV_WC_SUCCESS)
-		return is_scattered(wr) ? copy_scattered(qp, wr) : IBV_WC_LOC_PROT_ERR;
+		return is_scattered(qp, wr) ? copy_scattered(qp, wr) : IBV_WC_LOC_PROT_ERR;
 	return vb_fault_copy(to, from, wr->sge[FROM].len) ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS;
 }
 
@@ -86,7 +88,7 @@ enum ibv_wc_status vb_local_transpose(const struct vb_qp *qp, const struct vb_wr
 	    wr->sge[TO].len != size * rows * cols)
 		return IBV_WC_LOC_LEN_ERR;
 	status = translate(qp, wr, &from, &to);
-	if (status != IBV_WC_SUCCESS && is_scattered(wr))
+	if (status != IBV_WC_SUCCESS && is_scattered(qp, wr))
 		return transpose_scattered(qp, wr);
 	for (uint32_t r = 0; r < rows && status == IBV_WC_SUCCESS; r++)
 		for (uint32_t c = 0; c < cols; c++)
@@ -116,7 +118,7 @@ static bool holds(uint8_t condition, uint64_t word, uint64_t value)
 
 enum ibv_wc_status vb_local_look(const struct vb_qp *qp, const struct vb_wr *wr, bool *true_now)
 {
-	const void *at = vb_mr_translate(wr->rkey, qp->init.pd->number, wr->raddr, 8, 0);
+	const void *at = vb_mr_translate(qp->card, wr->rkey, qp->init.pd->number, wr->raddr, 8, 0);
 	uint64_t word;
 
 	if (!at || vb_fault_copy(&word, at, sizeof(word)))

@@ -70,8 +70,9 @@ bool vb_message_is_scattered(const struct vb_qp *qp, const struct vb_wr *wr)
 	for (unsigned int i = 0; i < wr->num_sge; i++) {
 		const struct vb_sge *sge = &wr->sge[i];
 
-		if (!sge->raw && !vb_mr_translate(sge->lkey, pdn, sge->addr, sge->len, access) &&
-		    !vb_indirect_allows(sge->lkey, pdn, sge->addr, sge->len, access))
+		if (!sge->raw &&
+		    !vb_mr_translate(qp->card, sge->lkey, pdn, sge->addr, sge->len, access) &&
+		    !vb_indirect_allows(qp->card, sge->lkey, pdn, sge->addr, sge->len, access))
 			return false;
 	}
 	return true;
@@ -84,12 +85,12 @@ int vb_message_move(const struct vb_qp *qp, const struct vb_sge *sge, uint64_t o
 	unsigned int access = write ? IBV_ACCESS_LOCAL_WRITE : 0;
 	uint64_t addr = sge->addr + offset;
 	void *memory = sge->raw ? (void *)(uintptr_t)addr
-				: vb_mr_translate(sge->lkey, pdn, addr, len, access);
+				: vb_mr_translate(qp->card, sge->lkey, pdn, addr, len, access);
 
 	if (memory)
 		return vb_fault_copy(write ? memory : buf, write ? buf : memory, len) ? -EFAULT : 0;
-	return write ? vb_indirect_write(sge->lkey, pdn, addr, buf, len, access)
-		     : vb_indirect_read(sge->lkey, pdn, addr, buf, len, access);
+	return write ? vb_indirect_write(qp->card, sge->lkey, pdn, addr, buf, len, access)
+		     : vb_indirect_read(qp->card, sge->lkey, pdn, addr, buf, len, access);
 }
 
 static int move(const struct vb_qp *qp, const struct vb_wr *wr, uint64_t offset, char *buf,

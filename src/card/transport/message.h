@@ -26,8 +26,8 @@ static inline int vb_message_gather(const struct vb_qp *qp, const struct vb_wr *
 		void *p = (void *)(uintptr_t)sge->addr;
 
 		if (!sge->raw)
-			p = vb_mr_translate(sge->lkey, qp->init.pd->number, sge->addr, sge->len,
-					    written ? IBV_ACCESS_LOCAL_WRITE : 0);
+			p = vb_mr_translate(qp->card, sge->lkey, qp->init.pd->number, sge->addr,
+					    sge->len, written ? IBV_ACCESS_LOCAL_WRITE : 0);
 		if (!p)
 			return -EINVAL;
 		iov[i] = (struct iovec){ p, sge->len };

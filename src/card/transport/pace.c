@@ -16,7 +16,9 @@
 
 static struct vb_pace *paces(const struct vb_dev *dev)
 {
-	return vb_card.pace.at[dev->adapter->index];
+	struct vb_card *card = vb_dev_card(dev);
+
+	return card->pace.at[dev->adapter->index];
 }
 
 /* Under the lock: one that may be shared, or a free one; 0: none. */
@@ -36,6 +38,7 @@ static uint16_t choose(const struct vb_pace *pace, uint32_t kbps, uint32_t burst
 
 int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicated, uint16_t *index)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_pace *pace = paces(dev);
 	uint16_t at;
 
@@ -43,7 +46,7 @@ int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicat
 		return vb_refuse_forked();
 	if (!kbps)
 		return vb_refuse_value("rate_limit", kbps);
-	vb_lock(&vb_card.pace.lock);
+	vb_lock(&card->pace.lock);
 	at = choose(pace, kbps, burst, dedicated);
 	if (at) {
 		pace[at].kbps = kbps;
@@ -51,7 +54,7 @@ int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicat
 		pace[at].dedicated = dedicated;
 		pace[at].users++;
 	}
-	vb_unlock(&vb_card.pace.lock);
+	vb_unlock(&card->pace.lock);
 	if (!at)
 		return vb_refuse_numbers(VB_PACES - 1, "packet pacing entries");
 	*index = at;
@@ -60,13 +63,15 @@ int vb_pace_take(struct vb_dev *dev, uint32_t kbps, uint32_t burst, bool dedicat
 
 void vb_pace_give(struct vb_dev *dev, uint16_t index)
 {
-	vb_lock(&vb_card.pace.lock);
+	struct vb_card *card = vb_dev_card(dev);
+	vb_lock(&card->pace.lock);
 	paces(dev)[index].users--;
-	vb_unlock(&vb_card.pace.lock);
+	vb_unlock(&card->pace.lock);
 }
 
 int vb_pace_find(struct vb_dev *dev, uint16_t index, uint32_t *kbps, uint32_t *burst)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	const struct vb_pace *pace = paces(dev);
 	int ret = -EINVAL;
 
@@ -74,13 +79,13 @@ int vb_pace_find(struct vb_dev *dev, uint16_t index, uint32_t *kbps, uint32_t *b
 		*kbps = *burst = 0;
 		return 0;
 	}
-	vb_lock(&vb_card.pace.lock);
+	vb_lock(&card->pace.lock);
 	if (index < VB_PACES && pace[index].users) {
 		*kbps = pace[index].kbps;
 		*burst = pace[index].burst;
 		ret = 0;
 	}
-	vb_unlock(&vb_card.pace.lock);
+	vb_unlock(&card->pace.lock);
 	return ret;
 }
 

@@ -175,8 +175,8 @@ read_scattered(struct vb_qp *qp, struct vb_qp *target, const struct vb_pkt *repl
 		if (reply->iov_cnt)
 			ret = vb_fault_copy(bounce, (char *)reply->iov->iov_base + at, n);
 		else
-			ret = vb_indirect_read(reply->rkey, target->init.pd->number, reply->va + at,
-					       bounce, n, IBV_ACCESS_REMOTE_READ);
+			ret = vb_indirect_read(qp->card, reply->rkey, target->init.pd->number,
+					       reply->va + at, bounce, n, IBV_ACCESS_REMOTE_READ);
 		if (ret) {
 			vb_qp_fail(target, IBV_EVENT_QP_ACCESS_ERR, true);
 			return IBV_WC_REM_ACCESS_ERR;
@@ -241,7 +241,7 @@ static bool is_ghost(const struct vb_pkt *reply, uint32_t psn)
 
 static enum step send_loop(struct vb_qp *qp, struct vb_pkt *pkt, const struct iovec *iov, int cnt)
 {
-	struct vb_qp *target = vb_qp_find(pkt->dqpn);
+	struct vb_qp *target = vb_qp_find(qp->card, pkt->dqpn);
 	struct vb_wr *wr = &qp->sq.wr;
 	struct iovec reply_iov;
 	struct vb_pkt reply;
@@ -525,7 +525,7 @@ static enum step send_carried(struct vb_qp *qp, struct vb_pkt *pkt, const struct
 /* One packet of a scattered WQE, to a QP of this process. */
 static enum step call_with(struct vb_qp *qp, struct vb_pkt *pkt)
 {
-	struct vb_qp *target = vb_qp_find(pkt->dqpn);
+	struct vb_qp *target = vb_qp_find(qp->card, pkt->dqpn);
 	bool last = pkt->flags & VB_PKT_LAST, answered;
 	struct iovec reply_iov;
 	struct vb_pkt reply;
@@ -756,7 +756,7 @@ static __attribute__((noinline, cold)) enum step work_locally(struct vb_qp *qp)
 
 	switch (wr->op) {
 	case VB_WR_LOCAL_INVALIDATE:
-		if (vb_mr_invalidate(wr->imm, qp->init.pd->number, false))
+		if (vb_mr_invalidate(qp->card, wr->imm, qp->init.pd->number, false))
 			status = IBV_WC_LOC_QP_OP_ERR;
 		break;
 	case VB_WR_UMR:
@@ -886,7 +886,7 @@ VB_FLAT void vb_requester_run(struct vb_qp *qp)
 		if (sq->cost >= RUN_BYTES) {
 			sq->cost = 0;
 			vb_defer_rest(&qp->deferred, VB_WORK_SEND);
-			vb_burst_kick();
+			vb_burst_kick(qp->card);
 			break;
 		}
 		step = sq->failing ? fail(qp, sq->failing) : sq->loaded ? NEXT : load(qp);
@@ -928,7 +928,7 @@ static void find_posted(struct vb_qp *qp)
 static inline void begin_ring(struct vb_qp *qp)
 {
 	vb_read_lock();
-	vb_burst_begin();
+	vb_burst_begin(qp->card);
 	vb_lock(&qp->sq.lock);
 	qp->sq.cost = 0;
 }
@@ -939,7 +939,7 @@ static inline void run_rung(struct vb_qp *qp)
 	vb_requester_run(qp);
 	vb_unlock(&qp->sq.lock);
 	vb_burst_end();
-	vb_deferred_run_own();
+	vb_deferred_run_own(qp->card);
 	vb_read_unlock();
 }
 

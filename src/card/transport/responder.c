@@ -43,10 +43,10 @@ _Static_assert((int)VB_RESPONSES >= (int)VB_MAX_RD_ATOMIC,
 /* --- moving data ------------------------------------------------------------------------------ */
 
 /* The message has more packets than this one. */
-static void pin_buffers(struct vb_rq *rq)
+static void pin_buffers(struct vb_card *card, struct vb_rq *rq)
 {
 	for (unsigned int i = 0; i < rq->num_sge; i++)
-		rq->sge_generation[i] = vb_mr_generation(rq->sge[i].lkey);
+		rq->sge_generation[i] = vb_mr_generation(card, rq->sge[i].lkey);
 }
 
 /* Fetch a payload that is only described. */
@@ -86,7 +86,7 @@ static enum verdict pull_into_wqe(struct vb_qp *qp, uint64_t offset, const struc
 		to[cnt].iov_base = buffer_at(qp, i, offset, n);
 		to[cnt].iov_len = n;
 		if (!to[cnt++].iov_base)
-			return vb_indirect_is(sge->lkey) ? NOT_PULLED : BAD_BUFFER;
+			return vb_indirect_is(qp->card, sge->lkey) ? NOT_PULLED : BAD_BUFFER;
 		left -= n;
 		offset = 0;
 	}
@@ -157,7 +157,7 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 		rq->received = 0;
 		rq->pinned = !(pkt->flags & VB_PKT_LAST);
 		if (rq->pinned)
-			pin_buffers(rq);
+			pin_buffers(qp->card, rq);
 	}
 	if (rq->received + pkt->len > rq->capacity)
 		return BAD_LENGTH;
@@ -169,7 +169,7 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 	if (!(pkt->flags & VB_PKT_LAST))
 		return ACCEPT;
 	if ((pkt->flags & VB_PKT_INVALIDATE) &&
-	    vb_mr_invalidate(pkt->inv_rkey, qp->init.pd->number, true))
+	    vb_mr_invalidate(qp->card, pkt->inv_rkey, qp->init.pd->number, true))
 		return BAD_ACCESS;
 	return complete(qp, IBV_WC_SUCCESS, pkt, (uint32_t)rq->received);
 }
@@ -177,7 +177,7 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 /* Where bytes of a WRITE go; NULL where it may not write there. */
 static uint8_t *target_of(const struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len)
 {
-	return vb_mr_translate(rkey, qp->init.pd->number, va, len, IBV_ACCESS_REMOTE_WRITE);
+	return vb_mr_translate(qp->card, rkey, qp->init.pd->number, va, len, IBV_ACCESS_REMOTE_WRITE);
 }
 
 /*
@@ -192,16 +192,16 @@ static enum verdict begin_write(struct vb_qp *qp, const struct vb_pkt *pkt, uint
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
 		return BAD_REQUEST;
-	if (placed && !vb_mr_is_live(pkt->rkey, qp->init.pd->number))
+	if (placed && !vb_mr_is_live(qp->card, pkt->rkey, qp->init.pd->number))
 		return BAD_ACCESS;
 	if (pkt->dma_len && !placed) {
 		*to = target_of(qp, pkt->rkey, pkt->va, pkt->dma_len);
-		if (!*to && !vb_indirect_allows(pkt->rkey, qp->init.pd->number, pkt->va,
+		if (!*to && !vb_indirect_allows(qp->card, pkt->rkey, qp->init.pd->number, pkt->va,
 						pkt->dma_len, IBV_ACCESS_REMOTE_WRITE))
 			return BAD_ACCESS;
 	}
 	if (pkt->dma_len)
-		rq->generation = vb_mr_generation(pkt->rkey);
+		rq->generation = vb_mr_generation(qp->card, pkt->rkey);
 	rq->va = pkt->va;
 	rq->rkey = pkt->rkey;
 	rq->dma_len = pkt->dma_len;
@@ -218,7 +218,7 @@ static uint8_t *rest_of(const struct vb_qp *qp, uint32_t len)
 	const struct vb_rq *rq = &qp->rq;
 	uint8_t *to = target_of(qp, rq->rkey, rq->va + rq->received, len);
 
-	return to && vb_mr_generation(rq->rkey) == rq->generation ? to : NULL;
+	return to && vb_mr_generation(qp->card, rq->rkey) == rq->generation ? to : NULL;
 }
 
 /* Where the key has no address: it may be an indirect one. */
@@ -228,13 +228,13 @@ static __attribute__((noinline, cold)) enum verdict write_indirect(const struct 
 	const struct vb_rq *rq = &qp->rq;
 	uint64_t va = rq->va + rq->received;
 
-	if (vb_mr_generation(rq->rkey) != rq->generation || !vb_indirect_is(rq->rkey))
+	if (vb_mr_generation(qp->card, rq->rkey) != rq->generation || !vb_indirect_is(qp->card, rq->rkey))
 		return BAD_ACCESS;
 	if (pkt->source.lkey)
 		return NOT_PULLED;
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
 		const struct iovec *iov = &pkt->iov[i];
-		int ret = vb_indirect_write(rq->rkey, qp->init.pd->number, va, iov->iov_base,
+		int ret = vb_indirect_write(qp->card, rq->rkey, qp->init.pd->number, va, iov->iov_base,
 					    iov->iov_len, IBV_ACCESS_REMOTE_WRITE);
 
 		if (ret)
@@ -314,13 +314,13 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) || !qp->attr.max_dest_rd_atomic)
 		return BAD_REQUEST;
 	if (pkt->dma_len) {
-		from = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
+		from = vb_mr_translate(qp->card, pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
 				       IBV_ACCESS_REMOTE_READ);
-		if ((!from && !vb_indirect_allows(pkt->rkey, qp->init.pd->number, pkt->va,
+		if ((!from && !vb_indirect_allows(qp->card, pkt->rkey, qp->init.pd->number, pkt->va,
 						  pkt->dma_len, IBV_ACCESS_REMOTE_READ)) ||
 		    (pkt->psn != qp->rq.receiver.epsn &&
 		     !vb_receiver_may_resume(&qp->rq.receiver, pkt->psn,
-					     vb_mr_generation(pkt->rkey))))
+					     vb_mr_generation(qp->card, pkt->rkey))))
 			return BAD_ACCESS;
 	}
 	if (reply) {
@@ -343,7 +343,7 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 				      .msn = qp->rq.msn,
 				      .va = pkt->va,
 				      .rkey = pkt->rkey,
-				      .generation = pkt->dma_len ? vb_mr_generation(pkt->rkey) : 0,
+				      .generation = pkt->dma_len ? vb_mr_generation(qp->card, pkt->rkey) : 0,
 				      .len = pkt->dma_len };
 	vb_work_add(qp, VB_WORK_ACK);
 	return ACCEPT;
@@ -360,10 +360,10 @@ static enum verdict do_atomic(struct vb_qp *qp, const struct vb_pkt *pkt, uint64
 		return BAD_REQUEST;
 	if (__builtin_expect(size != 8 && size != 4, 0))
 		return BAD_REQUEST;
-	word = vb_mr_translate(pkt->rkey, qp->init.pd->number, pkt->va, size,
+	word = vb_mr_translate(qp->card, pkt->rkey, qp->init.pd->number, pkt->va, size,
 			       IBV_ACCESS_REMOTE_ATOMIC);
 	if (!word)
-		word = vb_indirect_word(pkt->rkey, qp->init.pd->number, pkt->va, size,
+		word = vb_indirect_word(qp->card, pkt->rkey, qp->init.pd->number, pkt->va, size,
 					IBV_ACCESS_REMOTE_ATOMIC);
 	if (!word)
 		return BAD_ACCESS;
@@ -587,7 +587,7 @@ static bool receive_rc(struct vb_qp *qp, const struct vb_pkt *pkt, struct vb_pkt
 	if (pkt->op == VB_PKT_READ) {
 		span = vb_psn_span(pkt->dma_len, qp->path.span);
 		vb_receiver_note_read(receiver, pkt->psn, span,
-				      pkt->dma_len ? vb_mr_generation(pkt->rkey) : 0);
+				      pkt->dma_len ? vb_mr_generation(qp->card, pkt->rkey) : 0);
 	}
 	vb_receiver_take(receiver, span);
 	publish_epsn(qp, receiver->epsn);

@@ -32,10 +32,10 @@ struct route {
 
 /* --- the route -------------------------------------------------------------------------------- */
 
-static const struct vb_adapter *find_by_gid(const union ibv_gid *gid)
+static const struct vb_adapter *find_by_gid(struct vb_card *card, const union ibv_gid *gid)
 {
-	for (unsigned int a = 0; a < vb_card.adapters.count; a++) {
-		const struct vb_adapter *adapter = &vb_card.adapters.all[a];
+	for (unsigned int a = 0; a < card->adapters.count; a++) {
+		const struct vb_adapter *adapter = &card->adapters.all[a];
 
 		for (unsigned int i = 0; i < adapter->num_gids; i++)
 			if (!memcmp(&adapter->gids[i].gid, gid, sizeof(*gid)) &&
@@ -46,9 +46,10 @@ static const struct vb_adapter *find_by_gid(const union ibv_gid *gid)
 }
 
 /* The adapter of the addressee: it tells itself, or its GID does, which several may have. */
-static void find_addressee(struct route *r, struct vb_path *path, uint32_t qpn)
+static void find_addressee(struct route *r, struct vb_card *card, struct vb_path *path,
+			   uint32_t qpn)
 {
-	const struct vb_qp *here = vb_qp_find(qpn);
+	const struct vb_qp *here = vb_qp_find(card, qpn);
 	const union ibv_gid *dgid = &r->on_wire.dgid;
 	uint8_t *dmac = r->on_wire.dmac;
 	const struct vb_adapter *adapter;
@@ -56,7 +57,7 @@ static void find_addressee(struct route *r, struct vb_path *path, uint32_t qpn)
 	r->to = here ? here->dev->adapter->guid : vb_path_adapter(path, qpn);
 	adapter = r->to ? vb_cable_port(r->to) : NULL;
 	if (!adapter)
-		adapter = find_by_gid(dgid);
+		adapter = find_by_gid(card, dgid);
 	if (adapter) {
 		memcpy(dmac, adapter->config->mac, 6);
 		if (!r->to)
@@ -102,7 +103,7 @@ static bool find_route(struct route *r, const struct vb_qp *qp, struct vb_path *
 									       : VB_ROCE_IPV6;
 	w->sport = qp->sport ? qp->sport : vb_roce_source_port(w->flow_label, pkt->sqpn, pkt->dqpn);
 	memcpy(w->smac, adapter->config->mac, 6);
-	find_addressee(r, path, pkt->dqpn);
+	find_addressee(r, qp->card, path, pkt->dqpn);
 	return true;
 }
 

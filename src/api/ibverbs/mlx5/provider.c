@@ -63,7 +63,7 @@ static int release_qpn(struct ibv_context *context, uint32_t qpn)
 	api_context_unlock(context);
 	if (!found)
 		return -vb_refuse_value("qpn", qpn);
-	vb_qpn_give(qpn);
+	vb_qpn_give(to_context(context)->dev, qpn);
 	free(found);
 	return 0;
 }

@@ -297,7 +297,7 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 		free(dev);
 		return ret;
 	}
-	ret = vb_inject_begin();
+	ret = vb_inject_begin(adapter->card);
 	if (ret) {
 		vb_fabric_stop();
 		free(dev);
@@ -307,7 +307,7 @@ int vb_dev_open(struct vb_adapter *adapter, void (*async)(void *arg, const struc
 	dev->async = async;
 	dev->async_arg = arg;
 	dev->epoch = vb_fabric_epoch();
-	vb_cable_joined();
+	vb_cable_joined(adapter->card);
 	vb_show_adapter(adapter, 1);
 	vb_inject_opened(dev);
 	*out = dev;
@@ -347,12 +347,12 @@ void vb_dev_event(struct vb_dev *dev, enum ibv_event_type type, void *cookie)
 			   &(struct vb_event){ .type = type, .cookie = cookie, .port = 1 });
 }
 
-bool vb_progress_once(void)
+bool vb_progress_once(struct vb_card *card)
 {
 	return vb_fabric_progress();
 }
 
-void vb_progress_unpolled(void)
+void vb_progress_unpolled(struct vb_dev *dev)
 {
 	vb_fabric_unpolled();
 }

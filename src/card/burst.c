@@ -128,7 +128,9 @@ void vb_burst_forked(void)
 	unsigned int depth = vb_burst.depth, held = vb_burst.held;
 
 	/* The thread that forked may be inside of the card, and goes on there. */
-	vb_burst = (struct vb_burst){
-		.depth = depth, .card = vb_burst.card, .held = held, .receiving = vb_burst.receiving, .run = vb_burst.run
-	};
+	vb_burst = (struct vb_burst){ .depth = depth,
+				      .card = vb_burst.card,
+				      .held = held,
+				      .receiving = vb_burst.receiving,
+				      .run = vb_burst.run };
 }

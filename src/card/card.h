@@ -140,12 +140,12 @@ VB_PUBLIC bool vb_progress(struct vb_dev *dev);
  * Opportunistic progress, as an execution unit makes between two slices. It does not mark the
  * process as polling: peers go on waking the background thread.
  */
-VB_PUBLIC bool vb_progress_once(void);
+VB_PUBLIC bool vb_progress_once(struct vb_card *card);
 /*
  * Completions wake device code, or are looked for in memory, and nobody polls for them: see
  * vb_fabric_unpolled().
  */
-VB_PUBLIC void vb_progress_unpolled(void);
+VB_PUBLIC void vb_progress_unpolled(struct vb_dev *dev);
 
 /* How work requests that move data left the card, since its first device was opened. */
 struct vb_path_counters {

@@ -8,16 +8,6 @@
 #include "card/queue/objects.h"
 #include "card/sink.h"
 
-static struct {
-	struct vb_lock lock;
-	uint32_t epoch; /* of the fabric; another one: none of what follows is this process's */
-	struct {
-		uint32_t users;
-		struct vb_monitor_place place;
-		struct vb_monitor_traffic past; /* of queue pairs that are gone; private */
-	} adapter[VB_CONFIG_MAX_ADAPTERS];
-} shown;
-
 static void add(_Atomic uint64_t *to, const _Atomic uint64_t *more)
 {
 	atomic_store_explicit(to,
@@ -29,20 +19,20 @@ static void add(_Atomic uint64_t *to, const _Atomic uint64_t *more)
 /* --- adapters --------------------------------------------------------------------------------- */
 
 /* Lock held. A forked child, or a process that left the registry and joined again, begins anew. */
-static void begin_epoch(void)
+static void begin_epoch(struct vb_card *card)
 {
 	uint32_t epoch = vb_fabric_epoch();
 
-	if (shown.epoch == epoch)
+	if (card->shown.epoch == epoch)
 		return;
-	memset(shown.adapter, 0, sizeof(shown.adapter));
-	shown.epoch = epoch;
+	memset(card->shown.adapter, 0, sizeof(card->shown.adapter));
+	card->shown.epoch = epoch;
 }
 
-static void show_past(uint32_t index)
+static void show_past(struct vb_card *card, uint32_t index)
 {
-	struct vb_monitor_adapter *entry = shown.adapter[index].place.entry;
-	const struct vb_monitor_traffic *past = &shown.adapter[index].past;
+	struct vb_monitor_adapter *entry = card->shown.adapter[index].place.entry;
+	const struct vb_monitor_traffic *past = &card->shown.adapter[index].past;
 
 	if (!entry)
 		return;
@@ -55,40 +45,43 @@ static void show_past(uint32_t index)
 
 static void open_adapter(const struct vb_adapter *adapter)
 {
-	struct vb_monitor_place *place = &shown.adapter[adapter->index].place;
+	struct vb_card *card = adapter->card;
+	struct vb_monitor_place *place = &card->shown.adapter[adapter->index].place;
 	struct vb_monitor_adapter *entry;
 
 	if (vb_monitor_add(VB_MONITOR_ADAPTER, place))
 		return;
 	entry = place->entry;
 	snprintf(entry->name, sizeof(entry->name), "%s", adapter->config->name);
-	show_past(adapter->index);
+	show_past(card, adapter->index);
 	vb_monitor_show(place);
 }
 
 void vb_show_adapter(const struct vb_adapter *adapter, int change)
 {
+	struct vb_card *card = adapter->card;
 	uint32_t users;
 
-	vb_lock(&shown.lock);
-	begin_epoch();
-	users = shown.adapter[adapter->index].users += (uint32_t)change;
+	vb_lock(&card->shown.lock);
+	begin_epoch(card);
+	users = card->shown.adapter[adapter->index].users += (uint32_t)change;
 	if (change > 0 && users == 1)
 		open_adapter(adapter);
 	else if (!users)
-		vb_monitor_remove(&shown.adapter[adapter->index].place);
-	vb_unlock(&shown.lock);
+		vb_monitor_remove(&card->shown.adapter[adapter->index].place);
+	vb_unlock(&card->shown.lock);
 }
 
 void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_traffic *moved,
 		     struct vb_monitor_place *place)
 {
-	struct vb_monitor_traffic *past = &shown.adapter[adapter->index].past;
+	struct vb_card *card = adapter->card;
+	struct vb_monitor_traffic *past = &card->shown.adapter[adapter->index].past;
 	struct vb_monitor_adapter *entry;
 
-	vb_lock(&shown.lock);
-	begin_epoch();
-	entry = shown.adapter[adapter->index].place.entry;
+	vb_lock(&card->shown.lock);
+	begin_epoch(card);
+	entry = card->shown.adapter[adapter->index].place.entry;
 	add(&past->sent, &moved->sent);
 	add(&past->received, &moved->received);
 	add(&past->packets, &moved->packets);
@@ -101,10 +94,10 @@ void vb_hide_traffic(const struct vb_adapter *adapter, const struct vb_monitor_t
 	if (entry)
 		vb_monitor_write_begin(&entry->seq);
 	vb_monitor_remove(place);
-	show_past(adapter->index);
+	show_past(card, adapter->index);
 	if (entry)
 		vb_monitor_write_end(&entry->seq);
-	vb_unlock(&shown.lock);
+	vb_unlock(&card->shown.lock);
 }
 
 /* --- queue pairs ------------------------------------------------------------------------------ */

@@ -26,6 +26,11 @@ static inline struct vb_card *sink_card(void)
 	return &vb_card;
 }
 
+static void card_asked(void)
+{
+	vb_inject_asked(sink_card());
+}
+
 static bool card_is_local(const union ibv_gid *gid)
 {
 	return vb_card_gid_is_local(sink_card(), gid);
@@ -76,8 +81,8 @@ static uint64_t card_work(bool all)
 	if (all) {
 		vb_burst_begin(card);
 		vb_uar_run_deferred(card);
-		vb_hbl_fifo_run_deferred();
-		vb_emulation_run();
+		vb_hbl_fifo_run_deferred(card);
+		vb_emulation_run(card);
 		vb_alarm_run(card);
 		vb_burst_end();
 	}
@@ -85,13 +90,14 @@ static uint64_t card_work(bool all)
 	if (!all)
 		return UINT64_MAX;
 	next = vb_alarm_next(card);
-	vb_sooner(&next, vb_emulation_next());
+	vb_sooner(&next, vb_emulation_next(card));
 	return next;
 }
 
 static enum vb_pending card_pending(bool all)
 {
-	return all && vb_function_is_told() ? VB_PENDING_RUNNABLE : vb_deferred_pending(sink_card(), all);
+	return all && vb_function_is_told() ? VB_PENDING_RUNNABLE
+					    : vb_deferred_pending(sink_card(), all);
 }
 
 /* --- packets ---------------------------------------------------------------------------------- */
@@ -141,11 +147,11 @@ static struct vb_qp *receive_other(struct vb_card *card, const struct vb_pkt *pk
 	struct vb_qp *qp;
 
 	if (__builtin_expect(pkt->transport == VB_TRANSPORT_HBL, 0)) {
-		vb_hbl_receive(pkt);
+		vb_hbl_receive(card, pkt);
 		return NULL;
 	}
 	if (__builtin_expect(pkt->transport == IBV_QPT_RAW_PACKET, 0)) {
-		vb_cable_receive(pkt);
+		vb_cable_receive(card, pkt);
 		return NULL;
 	}
 	if (__builtin_expect(pkt->transport == VB_TRANSPORT_DC, 0)) {
@@ -226,15 +232,15 @@ static void card_forked(void)
 	vb_burst_forked();
 	vb_deferred_forked(card);
 	vb_alarm_forked(card);
-	vb_flow_forked();
-	vb_tir_forked();
-	vb_cable_forked();
-	vb_wire_forked();
+	vb_flow_forked(card);
+	vb_tir_forked(card);
+	vb_cable_forked(card);
+	vb_wire_forked(card);
 	vb_mr_forked(card);
 	vb_umem_forked(card);
-	vb_hbl_forked();
-	vb_emulation_forked();
-	vb_inject_forked();
+	vb_hbl_forked(card);
+	vb_emulation_forked(card);
+	vb_inject_forked(card);
 	vb_adapters_forked(card);
 }
 
@@ -242,7 +248,7 @@ VB_STAGE(CARD, .prepare = card_prepare, .child = card_forked);
 
 const struct vb_sink vb_card_sink = {
 	.is_local = card_is_local,
-	.asked = vb_inject_asked,
+	.asked = card_asked,
 	.receive = card_receive,
 	.received = card_received,
 	.delivers_first = card_delivers_first,

@@ -5,18 +5,18 @@
 #include "card/device.h"
 
 struct vb_card vb_card;
+static struct vb_card *_Atomic begun; /* &vb_card once it is one, for vb_card_begun() */
 
 static void begin_numbers(struct vb_card *card)
 {
 	card->numbers.pd = (struct vb_ids)VB_IDS_INIT(1, VB_PD_MAX);
 	/* Keys below 0x1000 mean things in the queue formats (mlx5 and mlx4 end a list with 0x100). */
-	card->numbers.mr =
-		(struct vb_ids)VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16);
+	card->numbers.mr = (struct vb_ids)VB_IDS_INIT(16, VB_SEG_MR_CHUNK * VB_SEG_MR_CHUNKS - 16);
 	card->numbers.cq = (struct vb_ids)VB_IDS_INIT(1, VB_CQ_MAX);
 	card->numbers.eq = (struct vb_ids)VB_IDS_INIT(1, VB_EQ_MAX);
 	card->numbers.srq = (struct vb_ids)VB_IDS_INIT(1, VB_SRQ_MAX);
-	card->numbers.qp = (struct vb_ids)VB_IDS_INIT(VB_QP_FIRST_INDEX,
-						      VB_QP_MAX_INDEX - VB_QP_FIRST_INDEX);
+	card->numbers.qp =
+		(struct vb_ids)VB_IDS_INIT(VB_QP_FIRST_INDEX, VB_QP_MAX_INDEX - VB_QP_FIRST_INDEX);
 	card->numbers.umem = (struct vb_ids)VB_IDS_INIT(1, VB_UMEM_MAX);
 	card->numbers.uar = (struct vb_ids)VB_IDS_INIT(1, VB_UAR_MAX);
 	card->numbers.tir = (struct vb_ids)VB_IDS_INIT(1, VB_TIR_MAX);
@@ -47,6 +47,7 @@ static void program_begin(void)
 {
 	vb_card_begin(&vb_card);
 	vb_adapters_init(&vb_card, vb_config_get());
+	atomic_store_explicit(&begun, &vb_card, memory_order_release);
 }
 
 struct vb_card *vb_card_program(void)
@@ -55,4 +56,10 @@ struct vb_card *vb_card_program(void)
 
 	pthread_once(&once, program_begin);
 	return &vb_card;
+}
+
+struct vb_card *vb_card_begun(void)
+{
+	/* Pairs with program_begin(). */
+	return atomic_load_explicit(&begun, memory_order_acquire);
 }

@@ -27,6 +27,8 @@
 #include "card/queue/eq.h"
 #include "card/queue/objects.h"
 #include "card/transport/pace.h"
+#include "control/show/layout.h"
+#include "control/show/monitor.h"
 
 enum {
 	VB_CQ_MAX = 1 << 16,
@@ -98,6 +100,17 @@ struct vb_card {
 		pthread_cond_t called; /* a gone() or changed() has returned */
 		struct vb_mr_watch *first;
 	} mr;
+
+	struct { /* shown.c */
+		struct vb_lock lock;
+		uint32_t
+			epoch; /* of the fabric; another one: none of what follows is this process's */
+		struct {
+			uint32_t users;
+			struct vb_monitor_place place;
+			struct vb_monitor_traffic past; /* of queue pairs that are gone; private */
+		} adapter[VB_CONFIG_MAX_ADAPTERS];
+	} shown;
 
 	struct { /* qp.c: counters of queue pairs that are gone */
 		struct vb_lock lock;
@@ -198,7 +211,6 @@ struct vb_card {
 		pthread_mutex_t lock; /* of the devices */
 		_Atomic bool
 			deferred; /* entries of signal handlers are left to the background thread */
-		_Atomic uint64_t serials; /* of FIFOs */
 	} hbl;
 
 	struct vb_card_tables tables;
@@ -207,6 +219,8 @@ struct vb_card {
 /* The card of the program: sink.c and state.c only, the rest is given its card. */
 extern struct vb_card vb_card;
 
+/* The program's card, or NULL: nothing has asked for it yet. Reads no configuration, so that close() may. */
+struct vb_card *vb_card_begun(void);
 /* An instance of zeros becomes a card that has no adapters yet. */
 void vb_card_begin(struct vb_card *card);
 

@@ -894,7 +894,8 @@ static void inject(const char *line)
 	char words[256];
 
 	check_eq(vb_inject_parse(line, &fault, words, sizeof(words)), 0);
-	check(vb_inject_apply(&fault, false, words, sizeof(words)) == 0, "%s: %s", line, words);
+	check(vb_inject_apply(vb_card_program(), &fault, false, words, sizeof(words)) == 0,
+	      "%s: %s", line, words);
 }
 
 static void fail_on_demand(void)
@@ -917,7 +918,8 @@ static void fail_on_demand(void)
 	inject("small_0 port 1 up");
 	inject("small_0 fatal");
 	drop_lines();
-	REFUSED(no_function, "card: ", "0xfff", vb_emu_driver_open(0xfff, NULL) == -EINVAL);
+	REFUSED(no_function, "card: ", "0xfff",
+		vb_emu_driver_open(vb_card_program(), 0xfff, NULL) == -EINVAL);
 	REFUSED(device_fatal, "ibv_alloc_pd: small_0", "small_0 has had a fatal error",
 		!ibv_alloc_pd(pair.a.ctx) && errno == EIO);
 	pair_close(&pair);

@@ -79,7 +79,8 @@ static void count_up(void *cookie)
 static void push_zeros(struct vb_cq *cq, uint32_t count)
 {
 	while (count--)
-		assert_int_equal(vb_doorbell_zero_cqe(vb_card_program(), OWNER, vb_cq_number(cq)), 0);
+		assert_int_equal(vb_doorbell_zero_cqe(vb_card_program(), OWNER, vb_cq_number(cq)),
+				 0);
 }
 
 static void consume(const struct vb_cq_attr *attr, uint32_t ci)

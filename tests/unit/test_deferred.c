@@ -235,9 +235,9 @@ static struct vb_time test_time = { &test_time_ops };
 
 static void test_next_alarm(void **state)
 {
-	struct queue queue = { .alarm = { .card = vb_card_program(),
-					  .lock = &queue.lock,
-					  .look = look } };
+	struct queue queue = {
+		.alarm = { .card = vb_card_program(), .lock = &queue.lock, .look = look }
+	};
 
 	(void)state;
 	atomic_store(&vb_time_replaced, &test_time);
@@ -292,7 +292,8 @@ static void test_no_alarm_is_lost(void **state)
 	(void)state;
 	for (int i = 0; i < ITEMS; i++)
 		queues[i].alarm = (struct vb_alarm){ .card = vb_card_program(),
-						     .lock = &queues[i].lock, .look = look };
+						     .lock = &queues[i].lock,
+						     .look = look };
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, set_many, (void *)i), 0);
 	join(threads);

@@ -118,7 +118,7 @@ static void short_packets_are_dropped(void **state)
 
 	for (pkt.len = 0; pkt.len < VB_FRAME_HEADER; pkt.len++) {
 		iov = (struct iovec){ page + PAGE - pkt.len, pkt.len };
-		vb_cable_receive(&pkt);
+		vb_cable_receive(vb_card_program(), &pkt);
 	}
 }
 

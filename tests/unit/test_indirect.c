@@ -105,7 +105,8 @@ static int move(uint32_t key, uint64_t addr, void *buf, size_t len, bool write)
 	int ret;
 
 	vb_read_lock();
-	ret = write ? vb_indirect_write(vb_card_program(), key, pdn, addr, buf, len, IBV_ACCESS_LOCAL_WRITE)
+	ret = write ? vb_indirect_write(vb_card_program(), key, pdn, addr, buf, len,
+					IBV_ACCESS_LOCAL_WRITE)
 		    : vb_indirect_read(vb_card_program(), key, pdn, addr, buf, len, 0);
 	vb_read_unlock();
 	return ret;

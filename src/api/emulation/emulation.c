@@ -73,7 +73,7 @@ VB_PUBLIC struct verbatim_function *verbatim_function_open(uint32_t vhca_id)
 	function = calloc(1, sizeof(*function));
 	if (!function)
 		return api_refuse_null(memory, "the function");
-	err = vb_emu_driver_open(vhca_id, &function->card);
+	err = vb_emu_driver_open(vb_card_program(), vhca_id, &function->card);
 	if (err) {
 		free(function);
 		return api_null(-err);

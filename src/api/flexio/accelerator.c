@@ -64,7 +64,9 @@ static bool lending_off(void)
 /* Device code that polls a queue sees what arrives for it. */
 static void progress(void *arg)
 {
-	vb_progress_once();
+	const struct accel *accel = arg;
+
+	vb_progress_once(accel->adapter->card);
 }
 
 /* Tools see how busy its EUs are. */
@@ -109,8 +111,9 @@ static int make_dpa(struct accel *a, const struct vb_adapter *adapter)
 	int err = vb_eus_user_begin(a->name, eus, &a->eus, &view);
 
 	if (!err)
-		err = vb_dpa_create(&(struct vb_dpa_attr){ .eus = view.count, .poll = progress },
-				    &a->dpa);
+		err = vb_dpa_create(
+			&(struct vb_dpa_attr){ .eus = view.count, .poll = progress, .poll_arg = a },
+			&a->dpa);
 	if (err)
 		return err;
 	a->in_partition = view.partition != 0;
@@ -127,6 +130,7 @@ static int accel_create(const struct vb_adapter *adapter, struct accel **accel)
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&a->eus_lock, NULL);
+	a->adapter = adapter;
 	memcpy(a->name, adapter->config->name, sizeof(a->name));
 	err = read_timeout(adapter, &a->timeout_ns);
 	if (!err)
@@ -171,7 +175,7 @@ int vb_accel_get(struct ibv_context *ctx, struct accel **accel)
 	if (!table[adapter->index]) {
 		err = accel_create(adapter, &table[adapter->index]);
 		if (!err)
-			vb_inject_serve_eus(adapter->config->name, hamper, table[adapter->index]);
+			vb_inject_serve_eus(adapter, hamper, table[adapter->index]);
 	}
 	if (!err) {
 		*accel = table[adapter->index];
@@ -189,7 +193,7 @@ void vb_accel_put(struct accel *accel)
 	pthread_mutex_lock(&table_lock);
 	last = !--accel->users;
 	if (last)
-		vb_inject_serve_eus(accel->name, NULL, NULL);
+		vb_inject_serve_eus(accel->adapter, NULL, NULL);
 	if (!last) {
 		vb_eus_user_processes(accel->eus, accel->users);
 	} else {

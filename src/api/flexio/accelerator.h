@@ -21,6 +21,7 @@
 /* ---- accelerator.c: the accelerator of an adapter -------------------------------------------- */
 
 struct accel {
+	const struct vb_adapter *adapter;
 	char name[VB_NAME_MAX]; /* of the adapter */
 	struct vb_dpa *dpa;
 	unsigned int users;        /* processes; under the table's lock */

@@ -133,7 +133,8 @@ static int hold_handler(struct flexio_cq *cq, const struct flexio_cq_attr *attr)
 		     process->name);
 		return -EINVAL;
 	}
-	vb_progress_unpolled(); /* device code is woken, so the background thread brings what arrives */
+	/* Device code is woken, so the background thread brings what arrives. */
+	vb_progress_unpolled(vb_verbs_dev(process->ctx));
 	return 0;
 }
 

@@ -143,7 +143,7 @@ int vb_flexio_debug_begin(struct flexio_process *process)
 	VB_NO_CANCEL;
 	err = read_mode(&mode, &tool);
 	if (!err && mode != DEBUG_OFF)
-		vb_inject_serve_debug(offer_all);
+		vb_inject_serve_debug(process->accel->adapter->card, offer_all);
 	if (err || mode <= DEBUG_ASKED)
 		return err;
 	pthread_mutex_lock(&process->mutex);

@@ -47,7 +47,8 @@ struct flexio_outbox {
 static int read_doorbell(struct guest *guest, uint64_t value)
 {
 	uint32_t stored = 0;
-	int err = vb_doorbell_emu_value(guest->owner, (value >> 2) & EMU_MASK, &stored);
+	int err =
+		vb_doorbell_emu_value(guest->card, guest->owner, (value >> 2) & EMU_MASK, &stored);
 
 	guest->buffer = stored;
 	guest->uctl = err ? UCTL_ERR : 0;
@@ -74,9 +75,9 @@ static int ring(struct guest *guest, uint64_t offset, uint64_t value)
 	case RXT_DB:
 		return vb_doorbell_zero_cqe(guest->card, guest->owner, low);
 	case EMU_CAP:
-		return vb_doorbell_emu_arm(guest->owner, low, emu);
+		return vb_doorbell_emu_arm(guest->card, guest->owner, low, emu);
 	case EMU_CAP_TRIGGER:
-		return vb_doorbell_emu_trigger(guest->owner, low, emu);
+		return vb_doorbell_emu_trigger(guest->card, guest->owner, low, emu);
 	case RXC_RD:
 		return read_doorbell(guest, value);
 	case CC_DB:
@@ -173,8 +174,7 @@ bool vb_outbox_extend(struct guest *guest, uint64_t device_id)
 
 bool vb_outbox_cross_db(struct guest *guest, uint64_t device_id, uint64_t qpn, uint64_t pi)
 {
-	return !vb_doorbell_send(guest->card,
-				 vb_flexio_uar_owner_by_id(guest->process, device_id),
+	return !vb_doorbell_send(guest->card, vb_flexio_uar_owner_by_id(guest->process, device_id),
 				 qpn & NUMBER_MASK, pi & 0xffff);
 }
 

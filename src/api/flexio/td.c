@@ -9,7 +9,8 @@
 
 struct flexio_transport_domain {
 	struct queue queue; /* first */
-	uint32_t number;    /* of the card */
+	struct vb_card *card;
+	uint32_t number; /* of the card */
 	_Atomic unsigned int users;
 };
 
@@ -64,7 +65,7 @@ void vb_tis_release(struct flexio_sq_tis *tis)
 static void td_free(struct flexio_transport_domain *td)
 {
 	if (td->number)
-		vb_transport_domain_give(td->number);
+		vb_transport_domain_give(td->card, td->number);
 	vb_queue_free(&td->queue);
 }
 
@@ -82,7 +83,8 @@ flexio_status flexio_transport_domain_create(struct ibv_context *ibv_ctx,
 	t = vb_queue_new(QUEUE_TD, NULL, ibv_ctx, sizeof(*t));
 	if (!t)
 		return failed();
-	t->number = vb_transport_domain_take();
+	t->card = vb_accel_adapter(ibv_ctx)->card;
+	t->number = vb_transport_domain_take(t->card);
 	if (!t->number)
 		fail("no transport domain is left");
 	if (!t->number || !vb_queue_publish(&t->queue)) {

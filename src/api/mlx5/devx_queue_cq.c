@@ -180,7 +180,7 @@ static int make(struct devx_cmd *cmd, struct devx_queue *queue)
 	err = vb_cq_create(cmd->dev, &attr, &queue->cq);
 	if (err)
 		return devx_card_refused(cmd, err);
-	vb_progress_unpolled(); /* there is no call that polls it */
+	vb_progress_unpolled(cmd->dev); /* there is no call that polls it */
 	return 0;
 }
 

@@ -10,7 +10,7 @@
 
 static int create_td(struct devx_cmd *cmd)
 {
-	cmd->obj->number = vb_transport_domain_take();
+	cmd->obj->number = vb_transport_domain_take(vb_dev_adapter(cmd->dev)->card);
 	return cmd->obj->number ? 0 : vb_refuse_memory("another transport domain");
 }
 
@@ -27,9 +27,9 @@ int devx_get_domain(struct devx_cmd *cmd, uint32_t number, struct mlx5dv_devx_ob
 
 static int destroy_td(struct devx_cmd *cmd)
 {
-	if (vb_transport_domain_busy(cmd->obj->number))
+	if (vb_transport_domain_busy(vb_dev_adapter(cmd->dev)->card, cmd->obj->number))
 		return vb_refuse_busy("TIRs");
-	vb_transport_domain_give(cmd->obj->number);
+	vb_transport_domain_give(vb_dev_adapter(cmd->dev)->card, cmd->obj->number);
 	return 0;
 }
 

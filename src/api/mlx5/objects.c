@@ -81,7 +81,8 @@ static void fill_cq(struct ibv_cq *in, struct mlx5dv_cq *out)
 {
 	struct vb_verbs_cq cq;
 
-	vb_progress_unpolled(); /* the program looks at the CQ itself, and calls nobody */
+	vb_progress_unpolled(vb_verbs_dev(
+		in->context)); /* the program looks at the CQ itself, and calls nobody */
 	vb_verbs_rings(in->context)->cq(in, &cq);
 	out->comp_mask = 0;
 	out->buf = cq.buf;

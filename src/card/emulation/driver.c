@@ -184,14 +184,14 @@ static int map_doorbells(struct vb_emu_driver *driver)
 	return driver->page || errno == ENOTSUP ? 0 : -errno;
 }
 
-int vb_emu_driver_open(uint32_t vhca_id, struct vb_emu_driver **out)
+int vb_emu_driver_open(struct vb_card *card, uint32_t vhca_id, struct vb_emu_driver **out)
 {
 	struct vb_emu_driver *driver;
 	struct vb_function_info info;
 	struct vb_function *function;
 	int ret;
 
-	if (!vb_function_by_id(vhca_id, &info))
+	if (!vb_function_by_id(card, vhca_id, &info))
 		return vb_refuse_no_function(vhca_id);
 	driver = calloc(1, sizeof(*driver));
 	if (!driver)
@@ -199,7 +199,7 @@ int vb_emu_driver_open(uint32_t vhca_id, struct vb_emu_driver **out)
 	ret = vb_dev_open((struct vb_adapter *)info.adapter, NULL, NULL, &driver->dev);
 	if (ret)
 		goto free_driver;
-	ret = vb_function_get(vhca_id, &driver->function);
+	ret = vb_function_get(card, vhca_id, &driver->function);
 	if (ret)
 		goto close_dev;
 	function = driver->function;

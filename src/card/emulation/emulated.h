@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Emulated functions in use by this process, for emulation.c (device side) and driver.c. */
+/* Emulated functions in use by a card, for emulation.c (device side) and driver.c. */
 #pragma once
 
 #include "card/emulation/emulation.h"
@@ -7,7 +7,7 @@
 
 /*
  * On the list from the first use by a map, an EQ or a driver of this process to the last. Read
- * inside read sections, changed under vb_card.emulation.lock.
+ * inside read sections, changed under emulation.lock of the card.
  */
 struct vb_function {
 	struct vb_function_info info;
@@ -30,7 +30,7 @@ static inline uint64_t vb_bit(uint32_t bit)
 }
 
 /* The function with this id, to be put back; 0, or -errno. */
-int vb_function_get(uint32_t vhca_id, struct vb_function **function);
+int vb_function_get(struct vb_card *card, uint32_t vhca_id, struct vb_function **function);
 void vb_function_put(struct vb_function *function);
 
 /* Inside a read section, with no lock held. */
@@ -39,6 +39,7 @@ void vb_emu_driver_look(struct vb_function *function); /* vectors may have been 
 /* Somebody rang the queue, or the doorbell could not be looked at then. */
 void vb_function_rung(struct vb_function *function, uint32_t queue);
 /* What other processes told this one, and what was put off. */
-void vb_emulation_run(void);
-uint64_t vb_emulation_next(void); /* when to run it again, ns; UINT64_MAX: once it is told */
-void vb_emulation_forked(void);
+void vb_emulation_run(struct vb_card *card);
+uint64_t
+vb_emulation_next(struct vb_card *card); /* when to run it again, ns; UINT64_MAX: once it is told */
+void vb_emulation_forked(struct vb_card *card);

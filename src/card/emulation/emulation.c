@@ -65,20 +65,19 @@ bool vb_function_info(const struct vb_adapter *adapter, unsigned int n,
 	return true;
 }
 
-bool vb_function_by_id(uint32_t vhca_id, struct vb_function_info *info)
+bool vb_function_by_id(struct vb_card *card, uint32_t vhca_id, struct vb_function_info *info)
 {
 	struct vb_adapter *const *list;
 	unsigned int count, index = (vhca_id - FIRST_ID) / VB_FUNCTIONS;
 
-	return vhca_id >= FIRST_ID && !vb_card_adapters(vb_card_program(), &list, &count) && index < count &&
+	return vhca_id >= FIRST_ID && !vb_card_adapters(card, &list, &count) && index < count &&
 	       vb_function_info(list[index], vhca_id % VB_FUNCTIONS, info);
 }
 
 /* With the lock. */
-static struct vb_function *find(uint32_t vhca_id)
+static struct vb_function *find(struct vb_card *card, uint32_t vhca_id)
 {
-	struct vb_function *f =
-		atomic_load_explicit(&vb_card.emulation.first, memory_order_relaxed);
+	struct vb_function *f = atomic_load_explicit(&card->emulation.first, memory_order_relaxed);
 
 	while (f && f->info.vhca_id != vhca_id)
 		f = atomic_load_explicit(&f->next, memory_order_relaxed);
@@ -88,6 +87,7 @@ static struct vb_function *find(uint32_t vhca_id)
 /* With the lock; its first use. */
 static int make(const struct vb_function_info *info, struct vb_function **out)
 {
+	struct vb_card *card = info->adapter->card;
 	struct vb_function *function = calloc(1, sizeof(*function));
 	int ret;
 
@@ -101,27 +101,27 @@ static int make(const struct vb_function_info *info, struct vb_function **out)
 	}
 	function->users = 1;
 	atomic_init(&function->next,
-		    atomic_load_explicit(&vb_card.emulation.first, memory_order_relaxed));
-	atomic_store_explicit(&vb_card.emulation.first, function, memory_order_release);
+		    atomic_load_explicit(&card->emulation.first, memory_order_relaxed));
+	atomic_store_explicit(&card->emulation.first, function, memory_order_release);
 	*out = function;
 	return 0;
 }
 
-int vb_function_get(uint32_t vhca_id, struct vb_function **out)
+int vb_function_get(struct vb_card *card, uint32_t vhca_id, struct vb_function **out)
 {
 	struct vb_function_info info;
 	struct vb_function *function;
 	int ret = 0;
 
-	if (!vb_function_by_id(vhca_id, &info))
+	if (!vb_function_by_id(card, vhca_id, &info))
 		return vb_refuse_no_function(vhca_id);
-	pthread_mutex_lock(&vb_card.emulation.lock);
-	function = find(vhca_id);
+	pthread_mutex_lock(&card->emulation.lock);
+	function = find(card, vhca_id);
 	if (function)
 		function->users++;
 	else
 		ret = make(&info, &function);
-	pthread_mutex_unlock(&vb_card.emulation.lock);
+	pthread_mutex_unlock(&card->emulation.lock);
 	if (!ret)
 		*out = function;
 	return ret;
@@ -129,11 +129,12 @@ int vb_function_get(uint32_t vhca_id, struct vb_function **out)
 
 void vb_function_put(struct vb_function *function)
 {
-	_Atomic(struct vb_function *) *link = &vb_card.emulation.first;
+	struct vb_card *card = function->info.adapter->card;
+	_Atomic(struct vb_function *) *link = &card->emulation.first;
 	struct vb_function *at;
 	bool last;
 
-	pthread_mutex_lock(&vb_card.emulation.lock);
+	pthread_mutex_lock(&card->emulation.lock);
 	last = !--function->users;
 	if (last) {
 		while ((at = atomic_load_explicit(link, memory_order_relaxed)) != function)
@@ -142,7 +143,7 @@ void vb_function_put(struct vb_function *function)
 				      atomic_load_explicit(&function->next, memory_order_relaxed),
 				      memory_order_release);
 	}
-	pthread_mutex_unlock(&vb_card.emulation.lock);
+	pthread_mutex_unlock(&card->emulation.lock);
 	if (!last)
 		return;
 	vb_read_wait();
@@ -151,10 +152,9 @@ void vb_function_put(struct vb_function *function)
 }
 
 /* A process could not be told: the background thread tries again, because nobody else might ever. */
-static void retry_later(void)
+static void retry_later(struct vb_card *card)
 {
-	atomic_store_explicit(&vb_card.emulation.retry, vb_now_ns() + RETRY_NS,
-			      memory_order_release);
+	atomic_store_explicit(&card->emulation.retry, vb_now_ns() + RETRY_NS, memory_order_release);
 	vb_fabric_kick();
 }
 
@@ -178,7 +178,7 @@ void vb_emu_map_look(struct vb_emu_map *map)
 	}
 	vb_unlock(&map->lock);
 	if (due) {
-		vb_burst_begin(&vb_card);
+		vb_burst_begin(vb_dev_card(map->dev));
 		vb_cq_push(map->cq, &zero);
 		vb_burst_end();
 	}
@@ -194,18 +194,19 @@ void vb_function_rung(struct vb_function *function, uint32_t queue)
 		vb_emu_map_look(map);
 	else if (server != vb_function_self() && /* it has no such map any more, or never had */
 		 !vb_function_wake(server))
-		retry_later(); /* and finds the queue rung and armed */
+		retry_later(function->info.adapter->card); /* and finds the queue rung and armed */
 }
 
 static int publish(struct vb_emu_map *map)
 {
-	int64_t id = vb_ids_take(&vb_card.numbers.emu_map, VB_EMU_MAPS);
+	struct vb_card *card = vb_dev_card(map->dev);
+	int64_t id = vb_ids_take(&card->numbers.emu_map, VB_EMU_MAPS);
 
 	if (id < 0)
 		return vb_refuse_numbers(VB_EMU_MAPS, "maps of emulated doorbells");
 	map->id = (uint32_t)id;
 	atomic_store_explicit(&map->function->map[map->queue], map, memory_order_release);
-	atomic_store_explicit(&vb_card.tables.emu_map[id], map, memory_order_release);
+	atomic_store_explicit(&card->tables.emu_map[id], map, memory_order_release);
 	atomic_fetch_add_explicit(&map->dev->objects, 1, memory_order_release);
 	return 0;
 }
@@ -253,7 +254,7 @@ int vb_emu_map(struct vb_dev *dev, uint32_t vhca_id, uint32_t queue, uint32_t cq
 		return vb_refuse_memory("the map");
 	map->dev = dev;
 	map->queue = queue;
-	ret = vb_function_get(vhca_id, &map->function);
+	ret = vb_function_get(vb_dev_card(dev), vhca_id, &map->function);
 	if (ret)
 		goto free_map;
 	ret = claim(map, cqn);
@@ -272,16 +273,17 @@ free_map:
 
 void vb_emu_unmap(struct vb_emu_map *map)
 {
+	struct vb_card *card = vb_dev_card(map->dev);
 	struct vb_function *function = map->function;
 
 	if (!vb_dev_stale(map->dev)) {
-		atomic_store_explicit(&vb_card.tables.emu_map[map->id], NULL, memory_order_release);
+		atomic_store_explicit(&card->tables.emu_map[map->id], NULL, memory_order_release);
 		atomic_store_explicit(&function->map[map->queue], NULL, memory_order_release);
 		vb_read_wait(); /* no doorbell of either side is under way */
 		atomic_fetch_and_explicit(vb_bit_word(function->page->armed, map->queue),
 					  ~vb_bit(map->queue), memory_order_relaxed);
 		vb_function_release(&function->page->server[map->queue]);
-		vb_ids_give(&vb_card.numbers.emu_map, map->id);
+		vb_ids_give(&card->numbers.emu_map, map->id);
 		vb_function_put(function);
 	}
 	vb_cq_put(map->cq);
@@ -305,12 +307,11 @@ void vb_emu_map_query(const struct vb_emu_map *map, uint32_t *vhca_id, uint32_t 
 /* --- doorbells of device code ----------------------------------------------------------------- */
 
 /* Inside a read section. */
-static struct vb_emu_map *find_map(uint64_t owner, uint32_t id)
+static struct vb_emu_map *find_map(struct vb_card *card, uint64_t owner, uint32_t id)
 {
-	struct vb_emu_map *map =
-		id <= VB_EMU_MAPS
-			? atomic_load_explicit(&vb_card.tables.emu_map[id], memory_order_acquire)
-			: NULL;
+	struct vb_emu_map *map = id <= VB_EMU_MAPS ? atomic_load_explicit(&card->tables.emu_map[id],
+									  memory_order_acquire)
+						   : NULL;
 
 	return map && owner && map->cq->attr.owner == owner && !vb_dev_stale(map->dev) ? map : NULL;
 }
@@ -333,12 +334,13 @@ static void trigger(struct vb_emu_map *map)
 	vb_emu_map_look(map);
 }
 
-static int ring(uint64_t owner, uint32_t cqn, uint32_t id, void (*what)(struct vb_emu_map *map))
+static int ring(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id,
+		void (*what)(struct vb_emu_map *map))
 {
 	struct vb_emu_map *map;
 
 	vb_read_lock();
-	map = find_map(owner, id);
+	map = find_map(card, owner, id);
 	if (map && vb_cq_number(map->cq) != cqn)
 		map = NULL;
 	if (map)
@@ -347,22 +349,22 @@ static int ring(uint64_t owner, uint32_t cqn, uint32_t id, void (*what)(struct v
 	return map ? 0 : -ENOENT;
 }
 
-int vb_doorbell_emu_arm(uint64_t owner, uint32_t cqn, uint32_t id)
+int vb_doorbell_emu_arm(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id)
 {
-	return ring(owner, cqn, id, arm);
+	return ring(card, owner, cqn, id, arm);
 }
 
-int vb_doorbell_emu_trigger(uint64_t owner, uint32_t cqn, uint32_t id)
+int vb_doorbell_emu_trigger(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id)
 {
-	return ring(owner, cqn, id, trigger);
+	return ring(card, owner, cqn, id, trigger);
 }
 
-int vb_doorbell_emu_value(uint64_t owner, uint32_t id, uint32_t *value)
+int vb_doorbell_emu_value(struct vb_card *card, uint64_t owner, uint32_t id, uint32_t *value)
 {
 	struct vb_emu_map *map;
 
 	vb_read_lock();
-	map = find_map(owner, id);
+	map = find_map(card, owner, id);
 	if (map)
 		*value = atomic_load_explicit(&map->function->page->value[map->queue],
 					      memory_order_acquire);
@@ -374,6 +376,7 @@ int vb_doorbell_emu_value(uint64_t owner, uint32_t id, uint32_t *value)
 
 int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, struct vb_emu_eq **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_function *function;
 	struct vb_emu_eq *eq;
 	int64_t number = -1;
@@ -381,7 +384,7 @@ int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, stru
 
 	if (vb_dev_stale(dev))
 		return vb_refuse_forked();
-	ret = vb_function_get(vhca_id, &function);
+	ret = vb_function_get(vb_dev_card(dev), vhca_id, &function);
 	if (ret)
 		return ret;
 	eq = calloc(1, sizeof(*eq));
@@ -391,7 +394,7 @@ int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, stru
 		ret = vb_refuse_range("intr", vector, 0, function->info.vectors - 1);
 	else if (!eq)
 		ret = vb_refuse_memory("the event queue");
-	else if ((number = vb_ids_take(&vb_card.numbers.emu_eq, VB_EMU_EQS)) < 0)
+	else if ((number = vb_ids_take(&card->numbers.emu_eq, VB_EMU_EQS)) < 0)
 		ret = vb_refuse_numbers(VB_EMU_EQS, "emulated event queues");
 	if (ret) {
 		free(eq);
@@ -401,7 +404,7 @@ int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, stru
 	*eq = (struct vb_emu_eq){
 		.dev = dev, .function = function, .number = (uint32_t)number, .vector = vector
 	};
-	atomic_store_explicit(&vb_card.tables.emu_eq[number], eq, memory_order_release);
+	atomic_store_explicit(&card->tables.emu_eq[number], eq, memory_order_release);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
 	*out = eq;
 	return 0;
@@ -409,6 +412,8 @@ int vb_emu_eq_create(struct vb_dev *dev, uint32_t vhca_id, uint32_t vector, stru
 
 int vb_emu_eq_destroy(struct vb_emu_eq *eq)
 {
+	struct vb_card *card = vb_dev_card(eq->dev);
+
 	if (vb_dev_stale(eq->dev)) {
 		if (atomic_load_explicit(&eq->users, memory_order_acquire))
 			return vb_refuse_busy("completion queues");
@@ -416,13 +421,13 @@ int vb_emu_eq_destroy(struct vb_emu_eq *eq)
 		return 0;
 	}
 	/* Who has found it is counted when the wait ends. */
-	atomic_store_explicit(&vb_card.tables.emu_eq[eq->number], NULL, memory_order_release);
+	atomic_store_explicit(&card->tables.emu_eq[eq->number], NULL, memory_order_release);
 	vb_read_wait();
 	if (atomic_load_explicit(&eq->users, memory_order_acquire)) {
-		atomic_store_explicit(&vb_card.tables.emu_eq[eq->number], eq, memory_order_release);
+		atomic_store_explicit(&card->tables.emu_eq[eq->number], eq, memory_order_release);
 		return vb_refuse_busy("completion queues");
 	}
-	vb_ids_give(&vb_card.numbers.emu_eq, eq->number);
+	vb_ids_give(&card->numbers.emu_eq, eq->number);
 	atomic_fetch_sub_explicit(&eq->dev->objects, 1, memory_order_release);
 	vb_function_put(eq->function);
 	free(eq);
@@ -442,11 +447,12 @@ void vb_emu_eq_query(const struct vb_emu_eq *eq, uint32_t *vhca_id, uint32_t *ve
 
 struct vb_emu_eq *vb_emu_eq_get(const struct vb_adapter *adapter, uint32_t number)
 {
+	struct vb_card *card = adapter->card;
 	struct vb_emu_eq *eq;
 
 	vb_read_lock();
 	eq = number <= VB_EMU_EQS
-		     ? atomic_load_explicit(&vb_card.tables.emu_eq[number], memory_order_acquire)
+		     ? atomic_load_explicit(&card->tables.emu_eq[number], memory_order_acquire)
 		     : NULL;
 	if (eq && eq->dev->adapter == adapter && !vb_dev_stale(eq->dev))
 		atomic_fetch_add_explicit(&eq->users, 1, memory_order_release);
@@ -469,7 +475,7 @@ static void tell_driver(struct vb_function *function)
 	else if (!vb_function_wake(
 			 atomic_load_explicit(&function->page->driver, memory_order_acquire))) {
 		atomic_store_explicit(&function->missed, true, memory_order_release);
-		retry_later();
+		retry_later(function->info.adapter->card);
 	}
 }
 
@@ -507,30 +513,30 @@ static void look_at_queues(struct vb_function *function)
 }
 
 /* Whether somebody who could not be told is to be tried again; answers once. */
-static bool is_retry_due(void)
+static bool is_retry_due(struct vb_card *card)
 {
-	uint64_t when = atomic_load_explicit(&vb_card.emulation.retry, memory_order_relaxed);
+	uint64_t when = atomic_load_explicit(&card->emulation.retry, memory_order_relaxed);
 
 	return __builtin_expect(when != 0, 0) && vb_now_ns() >= when &&
-	       atomic_compare_exchange_strong_explicit(&vb_card.emulation.retry, &when, 0,
+	       atomic_compare_exchange_strong_explicit(&card->emulation.retry, &when, 0,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-uint64_t vb_emulation_next(void)
+uint64_t vb_emulation_next(struct vb_card *card)
 {
-	uint64_t when = atomic_load_explicit(&vb_card.emulation.retry, memory_order_acquire);
+	uint64_t when = atomic_load_explicit(&card->emulation.retry, memory_order_acquire);
 
 	return when ? when : UINT64_MAX;
 }
 
-void vb_emulation_run(void)
+void vb_emulation_run(struct vb_card *card)
 {
 	struct vb_function *function;
-	bool retry = is_retry_due();
+	bool retry = is_retry_due(card);
 
 	if (!vb_function_was_told() && !retry)
 		return;
-	for (function = atomic_load_explicit(&vb_card.emulation.first, memory_order_acquire);
+	for (function = atomic_load_explicit(&card->emulation.first, memory_order_acquire);
 	     function; function = atomic_load_explicit(&function->next, memory_order_acquire)) {
 		look_at_queues(function);
 		vb_emu_driver_look(function);
@@ -541,9 +547,9 @@ void vb_emulation_run(void)
 }
 
 /* The pages were not inherited. */
-void vb_emulation_forked(void)
+void vb_emulation_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.emulation.lock, NULL);
-	atomic_store_explicit(&vb_card.emulation.first, NULL, memory_order_relaxed);
-	atomic_store_explicit(&vb_card.emulation.retry, 0, memory_order_relaxed);
+	pthread_mutex_init(&card->emulation.lock, NULL);
+	atomic_store_explicit(&card->emulation.first, NULL, memory_order_relaxed);
+	atomic_store_explicit(&card->emulation.retry, 0, memory_order_relaxed);
 }

@@ -33,7 +33,8 @@ struct vb_function_info {
 VB_PUBLIC bool vb_function_info(const struct vb_adapter *adapter, unsigned int n,
 				struct vb_function_info *info);
 /* The one with this vhca_id, of all adapters. */
-VB_PUBLIC bool vb_function_by_id(uint32_t vhca_id, struct vb_function_info *info);
+VB_PUBLIC bool vb_function_by_id(struct vb_card *card, uint32_t vhca_id,
+				 struct vb_function_info *info);
 
 /* The device side ----------------------------------------------------------------------------- */
 
@@ -65,15 +66,18 @@ VB_PUBLIC void vb_emu_eq_raise(struct vb_emu_eq *eq);
  * owner. Arm: the next doorbell of the driver, or one since the last, puts a CQE into the CQ.
  * Trigger: as if the driver had rung.
  */
-VB_PUBLIC int vb_doorbell_emu_arm(uint64_t owner, uint32_t cqn, uint32_t id);
-VB_PUBLIC int vb_doorbell_emu_trigger(uint64_t owner, uint32_t cqn, uint32_t id);
+VB_PUBLIC int vb_doorbell_emu_arm(struct vb_card *card, uint64_t owner, uint32_t cqn, uint32_t id);
+VB_PUBLIC int vb_doorbell_emu_trigger(struct vb_card *card, uint64_t owner, uint32_t cqn,
+				      uint32_t id);
 /* What the driver stored last. */
-VB_PUBLIC int vb_doorbell_emu_value(uint64_t owner, uint32_t id, uint32_t *value);
+VB_PUBLIC int vb_doorbell_emu_value(struct vb_card *card, uint64_t owner, uint32_t id,
+				    uint32_t *value);
 
 /* The driver ---------------------------------------------------------------------------------- */
 
 /* -EINVAL: no such function; -EBUSY: a driver has it. Its queues begin silent. */
-VB_PUBLIC int vb_emu_driver_open(uint32_t vhca_id, struct vb_emu_driver **driver);
+VB_PUBLIC int vb_emu_driver_open(struct vb_card *card, uint32_t vhca_id,
+				 struct vb_emu_driver **driver);
 VB_PUBLIC void vb_emu_driver_close(struct vb_emu_driver *driver);
 VB_PUBLIC const struct vb_function_info *vb_emu_driver_info(const struct vb_emu_driver *driver);
 /* 32 bits per queue, to which stores ring; NULL on a machine that cannot trap stores. */

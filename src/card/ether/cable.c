@@ -45,63 +45,64 @@ struct vb_tap {
 /* --- listening -------------------------------------------------------------------------------- */
 
 /* The lock is held. */
-static uint32_t use_of_frames(void)
+static uint32_t use_of_frames(const struct vb_card *card)
 {
-	return (vb_card.cable.listeners > vb_card.cable.tapping ? VB_FRAME_RECEIVES : 0) |
-	       (vb_card.cable.tapping ? VB_FRAME_TAPS : 0);
+	return (card->cable.listeners > card->cable.tapping ? VB_FRAME_RECEIVES : 0) |
+	       (card->cable.tapping ? VB_FRAME_TAPS : 0);
 }
 
-static void change_use(int listeners, int taps)
+static void change_use(struct vb_card *card, int listeners, int taps)
 {
 	uint32_t before;
 
 	vb_card_enter();
-	vb_lock(&vb_card.cable.lock);
-	before = use_of_frames();
-	vb_card.cable.listeners += (uint32_t)listeners;
-	vb_card.cable.tapping += (uint32_t)taps;
-	if (before != use_of_frames())
-		vb_frame_listen(use_of_frames());
-	vb_unlock(&vb_card.cable.lock);
+	vb_lock(&card->cable.lock);
+	before = use_of_frames(card);
+	card->cable.listeners += (uint32_t)listeners;
+	card->cable.tapping += (uint32_t)taps;
+	if (before != use_of_frames(card))
+		vb_frame_listen(use_of_frames(card));
+	vb_unlock(&card->cable.lock);
 	vb_card_leave();
 }
 
-void vb_cable_listen(int change)
+void vb_cable_listen(struct vb_card *card, int change)
 {
-	change_use(change, 0);
+	change_use(card, change, 0);
 }
 
 void vb_cable_sniff(const struct vb_dev *dev, int change)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	uint32_t before;
 
 	if (vb_dev_stale(dev))
 		return;
 	vb_card_enter();
-	vb_lock(&vb_card.cable.lock);
-	before = vb_card.cable.sniffers;
-	vb_card.cable.sniffers += (uint32_t)change;
-	if (!before != !vb_card.cable.sniffers)
-		vb_registry_sniff(vb_card.cable.sniffers);
-	vb_unlock(&vb_card.cable.lock);
+	vb_lock(&card->cable.lock);
+	before = card->cable.sniffers;
+	card->cable.sniffers += (uint32_t)change;
+	if (!before != !card->cable.sniffers)
+		vb_registry_sniff(card->cable.sniffers);
+	vb_unlock(&card->cable.lock);
 	vb_card_leave();
 }
 
-void vb_cable_joined(void)
+void vb_cable_joined(struct vb_card *card)
 {
-	vb_lock(&vb_card.cable.lock);
-	if (vb_card.cable.listeners)
-		vb_frame_listen(use_of_frames());
-	if (vb_card.cable.sniffers)
+	vb_lock(&card->cable.lock);
+	if (card->cable.listeners)
+		vb_frame_listen(use_of_frames(card));
+	if (card->cable.sniffers)
 		vb_registry_sniff(true);
-	vb_unlock(&vb_card.cable.lock);
+	vb_unlock(&card->cable.lock);
 }
 
-void vb_cable_forked(void)
+void vb_cable_forked(struct vb_card *card)
 {
-	atomic_store_explicit(&vb_card.cable.lock.held, 0, memory_order_relaxed);
-	vb_card.cable.listeners = vb_card.cable.tapping = vb_card.cable.sniffers = 0;
-	atomic_store_explicit(&vb_card.cable.taps, NULL, memory_order_relaxed);
+	atomic_store_explicit(&card->cable.lock.held, 0, memory_order_relaxed);
+	card->cable.listeners = card->cable.tapping = card->cable.sniffers = 0;
+	atomic_store_explicit(&card->cable.taps, NULL, memory_order_relaxed);
 }
 
 /* --- taps ------------------------------------------------------------------------------------- */
@@ -120,8 +121,10 @@ static uint64_t time_of(uint64_t given)
 static void tap_any(const struct vb_adapter *adapter, const struct vb_frame *frame, bool sent,
 		    bool rdma, uint64_t ns)
 {
+	struct vb_card *card = adapter->card;
+
 	/* Pairs with the release in vb_cable_tap_open(). */
-	struct vb_tap *tap = atomic_load_explicit(&vb_card.cable.taps, memory_order_acquire);
+	struct vb_tap *tap = atomic_load_explicit(&card->cable.taps, memory_order_acquire);
 
 	for (; __builtin_expect(!!tap, 0);
 	     tap = atomic_load_explicit(&tap->next, memory_order_acquire))
@@ -138,7 +141,8 @@ static void tap_frame(const struct vb_adapter *adapter, const struct vb_frame *f
 /* What points to the tap of a device, or the end of the list; the lock is held. */
 static struct vb_tap *_Atomic *find_tap(const struct vb_dev *dev)
 {
-	struct vb_tap *_Atomic *at = &vb_card.cable.taps;
+	struct vb_card *card = vb_dev_card(dev);
+	struct vb_tap *_Atomic *at = &card->cable.taps;
 	struct vb_tap *tap;
 
 	while ((tap = atomic_load_explicit(at, memory_order_relaxed)) && tap->dev != dev)
@@ -148,6 +152,7 @@ static struct vb_tap *_Atomic *find_tap(const struct vb_dev *dev)
 
 int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_tap *new = calloc(1, sizeof(*new));
 	struct vb_tap *_Atomic *at;
 	bool busy;
@@ -157,18 +162,18 @@ int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 	new->dev = dev;
 	new->tap = *tap;
 	vb_card_enter();
-	vb_lock(&vb_card.cable.lock);
+	vb_lock(&card->cable.lock);
 	at = find_tap(dev);
 	busy = atomic_load_explicit(at, memory_order_relaxed);
 	if (!busy)
 		atomic_store_explicit(at, new, memory_order_release);
-	vb_unlock(&vb_card.cable.lock);
+	vb_unlock(&card->cable.lock);
 	vb_card_leave();
 	if (busy) {
 		free(new);
 		return -EBUSY;
 	}
-	change_use(1, 1);
+	change_use(card, 1, 1);
 	vb_cable_sniff(dev, tap->rdma);
 	vb_wire_use(dev->adapter, 1);
 	return 0;
@@ -176,17 +181,18 @@ int vb_cable_tap_open(struct vb_dev *dev, const struct vb_cable_tap *tap)
 
 void vb_cable_tap_close(struct vb_dev *dev)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_tap *_Atomic *at;
 	struct vb_tap *tap;
 
 	vb_card_enter();
-	vb_lock(&vb_card.cable.lock);
+	vb_lock(&card->cable.lock);
 	at = find_tap(dev);
 	tap = atomic_load_explicit(at, memory_order_relaxed);
 	if (tap)
 		atomic_store_explicit(at, atomic_load_explicit(&tap->next, memory_order_relaxed),
 				      memory_order_release);
-	vb_unlock(&vb_card.cable.lock);
+	vb_unlock(&card->cable.lock);
 	vb_card_leave();
 	if (!tap)
 		return;
@@ -194,7 +200,7 @@ void vb_cable_tap_close(struct vb_dev *dev)
 	vb_cable_sniff(dev, -tap->tap.rdma);
 	vb_read_wait();
 	free(tap);
-	change_use(-1, -1);
+	change_use(card, -1, -1);
 }
 
 /* --- the switch ------------------------------------------------------------------------------- */
@@ -235,28 +241,27 @@ static uint16_t tag_of(__be64 guid)
 
 static _Atomic uint64_t *place_of(const struct vb_adapter *first, uint64_t mac)
 {
+	struct vb_card *card = first->card;
 	uint64_t hash = mac * 0x9e3779b97f4a7c15ull;
 
-	return &vb_card.cable.learned[first->index][hash >> 54 & (VB_CABLE_MACS - 1)];
+	return &card->cable.learned[first->index][hash >> 54 & (VB_CABLE_MACS - 1)];
 }
 
 /* The first of our adapters on a cable has its table; NULL: we have none there. */
-static const struct vb_adapter *first_on(uint64_t cable)
+static const struct vb_adapter *first_on(struct vb_card *card, uint64_t cable)
 {
-	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
-		if (has_port(&vb_card.adapters.all[i]) &&
-		    cable_of(&vb_card.adapters.all[i]) == cable)
-			return &vb_card.adapters.all[i];
+	for (unsigned int i = 0; i < card->adapters.count; i++)
+		if (has_port(&card->adapters.all[i]) && cable_of(&card->adapters.all[i]) == cable)
+			return &card->adapters.all[i];
 	return NULL;
 }
 
 /* One of our ports on the cable has this MAC by configuration. */
-static bool is_configured(uint64_t cable, uint64_t mac)
+static bool is_configured(struct vb_card *card, uint64_t cable, uint64_t mac)
 {
-	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
-		if (has_port(&vb_card.adapters.all[i]) &&
-		    cable_of(&vb_card.adapters.all[i]) == cable &&
-		    mac_at(vb_card.adapters.all[i].config->mac) == mac)
+	for (unsigned int i = 0; i < card->adapters.count; i++)
+		if (has_port(&card->adapters.all[i]) && cable_of(&card->adapters.all[i]) == cable &&
+		    mac_at(card->adapters.all[i].config->mac) == mac)
 			return true;
 	return false;
 }
@@ -269,7 +274,7 @@ static void learn(const struct vb_adapter *first, const struct vb_frame_origin *
 
 	if (atomic_load_explicit(at, memory_order_relaxed) == entry)
 		return;
-	if (!(frame->data[6] & 1) && mac && !is_configured(origin->cable, mac))
+	if (!(frame->data[6] & 1) && mac && !is_configured(first->card, origin->cable, mac))
 		atomic_store_explicit(at, entry, memory_order_relaxed);
 }
 
@@ -293,7 +298,7 @@ static struct direction find_direction(const struct vb_adapter *first, uint64_t 
 	d.tag = (uint16_t)entry;
 	if (entry >> 16 == mac)
 		return d; /* configured ones are not learned */
-	d.configured = is_configured(cable_of(first), mac);
+	d.configured = is_configured(first->card, cable_of(first), mac);
 	d.all = !d.configured;
 	return d;
 }
@@ -306,17 +311,18 @@ static bool leads_to(const struct direction *d, const struct vb_adapter *port)
 }
 
 /* The other ports of the cable, as far as they are ours. */
-static void switch_frame(const struct vb_frame_origin *origin, const struct vb_frame *frame)
+static void switch_frame(struct vb_card *card, const struct vb_frame_origin *origin,
+			 const struct vb_frame *frame)
 {
-	const struct vb_adapter *first = first_on(origin->cable);
+	const struct vb_adapter *first = first_on(card, origin->cable);
 	struct direction d;
 
 	if (!first)
 		return;
 	learn(first, origin, frame);
 	d = find_direction(first, mac_at(frame->data));
-	for (unsigned int i = first->index; i < vb_card.adapters.count; i++) {
-		const struct vb_adapter *port = &vb_card.adapters.all[i];
+	for (unsigned int i = first->index; i < card->adapters.count; i++) {
+		const struct vb_adapter *port = &card->adapters.all[i];
 
 		if (has_port(port) && cable_of(port) == origin->cable &&
 		    port->guid != origin->adapter && leads_to(&d, port)) {
@@ -342,7 +348,8 @@ static struct vb_pkt as_packet(const struct vb_frame_origin *origin, const struc
 }
 
 /* To all other processes; the number of those that lost it. */
-static unsigned int send_out(const struct vb_frame_origin *origin, const struct vb_frame *frame)
+static unsigned int send_out(struct vb_card *card, const struct vb_frame_origin *origin,
+			     const struct vb_frame *frame)
 {
 	struct iovec iov = { frame->data, frame->len };
 	struct vb_pkt pkt = as_packet(origin, &iov);
@@ -385,17 +392,17 @@ void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 	}
 	tap_frame(adapter, frame, true, 0);
 	/* First to other processes: one may tap, and queues of this one may answer at once. */
-	send_out(&origin, frame);
+	send_out(adapter->card, &origin, frame);
 	if (ways & VB_FRAME_TO_PORT)
 		vb_flow_arrive(adapter, from, frame, ways & VB_FRAME_TO_CABLE);
 	if (ways & VB_FRAME_TO_CABLE) {
-		switch_frame(&origin, frame);
+		switch_frame(adapter->card, &origin, frame);
 		if (__builtin_expect(adapter->config->tap[0], 0))
 			vb_wire_send(adapter, frame);
 	}
 }
 
-enum vb_frame_may vb_cable_may_send(uint32_t len)
+enum vb_frame_may vb_cable_may_send(struct vb_card *card, uint32_t len)
 {
 	enum { LONGER = 256 }; /* rules may make it so */
 	struct iovec iov = { NULL, len + LONGER < VB_FRAME_MAX ? len + LONGER : VB_FRAME_MAX };
@@ -405,11 +412,11 @@ enum vb_frame_may vb_cable_may_send(uint32_t len)
 }
 
 /* The adapter with a GUID that is on a cable; NULL: none of ours. */
-const struct vb_adapter *vb_cable_port(__be64 guid)
+const struct vb_adapter *vb_cable_port(struct vb_card *card, __be64 guid)
 {
-	for (unsigned int i = 0; i < vb_card.adapters.count; i++)
-		if (vb_card.adapters.all[i].guid == guid && has_port(&vb_card.adapters.all[i]))
-			return &vb_card.adapters.all[i];
+	for (unsigned int i = 0; i < card->adapters.count; i++)
+		if (card->adapters.all[i].guid == guid && has_port(&card->adapters.all[i]))
+			return &card->adapters.all[i];
 	return NULL;
 }
 
@@ -427,26 +434,27 @@ static void show_packet(const struct vb_adapter *from, const struct vb_adapter *
 	}
 }
 
-void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame, uint64_t ns)
+void vb_cable_show(struct vb_card *card, __be64 from, __be64 to, const struct vb_frame *frame,
+		   uint64_t ns)
 {
 	struct vb_frame_origin origin = {
 		.adapter = from, .addressee = to, .ways = VB_FRAME_SNIFFED, .ns = ns
 	};
 
-	show_packet(vb_cable_port(from), vb_cable_port(to), frame, ns);
-	send_out(&origin, frame);
+	show_packet(vb_cable_port(card, from), vb_cable_port(card, to), frame, ns);
+	send_out(card, &origin, frame);
 }
 
-void vb_cable_receive(const struct vb_pkt *pkt)
+void vb_cable_receive(struct vb_card *card, const struct vb_pkt *pkt)
 {
 	struct vb_frame frame = { .data = pkt->iov->iov_base, .len = pkt->len };
-	const struct vb_adapter *port = vb_cable_port(pkt->origin.adapter);
+	const struct vb_adapter *port = vb_cable_port(card, pkt->origin.adapter);
 
 	if (pkt->op != VB_PKT_SEND || !fits(&frame))
 		return;
 	vb_frame_parse(&frame);
 	if (pkt->origin.ways & VB_FRAME_SNIFFED) {
-		show_packet(port, vb_cable_port(pkt->origin.addressee), &frame, pkt->origin.ns);
+		show_packet(port, vb_cable_port(card, pkt->origin.addressee), &frame, pkt->origin.ns);
 		return;
 	}
 	if (pkt->origin.ways & VB_FRAME_ARRIVES) {
@@ -466,7 +474,7 @@ void vb_cable_receive(const struct vb_pkt *pkt)
 			vb_wire_send(port, &frame);
 	}
 	if (pkt->origin.ways & VB_FRAME_TO_CABLE)
-		switch_frame(&pkt->origin, &frame);
+		switch_frame(card, &pkt->origin, &frame);
 }
 
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len)
@@ -485,9 +493,9 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 	vb_frame_parse(&frame);
 	vb_frame_pad(&frame);
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(adapter->card);
 	tap_frame(adapter, &frame, false, 0);
-	lost = send_out(&origin, &frame); /* as in vb_cable_send() */
+	lost = send_out(adapter->card, &origin, &frame); /* as in vb_cable_send() */
 	vb_flow_arrive(adapter, NULL, &frame, false);
 	vb_burst_end();
 	vb_read_unlock();

@@ -19,7 +19,7 @@ int vb_raw_send(struct vb_qp *qp, const struct vb_wr *wr, const struct iovec *io
 /* --- tir.c --- */
 int vb_rss_check(const struct vb_dev *dev, const struct vb_rss *rss);
 void vb_rss_hold(const struct vb_rss *rss, int by);
-void vb_tir_forked(void);
+void vb_tir_forked(struct vb_card *card);
 
 /* --- flow.c: inside read sections --- */
 struct vb_frame;
@@ -39,14 +39,14 @@ void vb_flow_arrive(const struct vb_adapter *adapter, const struct vb_qp *from,
 void vb_flow_overhear(const struct vb_adapter *adapter, const struct vb_frame *frame);
 /* A packet that queue pairs of the adapter send or receive, as a frame: for sniffers, too. */
 void vb_flow_sniff(const struct vb_adapter *adapter, bool sent, const struct vb_frame *frame);
-void vb_flow_forked(void);
+void vb_flow_forked(struct vb_card *card);
 
 /* --- cable.c --- */
 /* The process wants, or wants no more (-1), frames that others send. */
-void vb_cable_listen(int change);
+void vb_cable_listen(struct vb_card *card, int change);
 /* Once more after the process has joined the registry anew. */
-void vb_cable_joined(void);
-void vb_cable_forked(void);
+void vb_cable_joined(struct vb_card *card);
+void vb_cable_forked(struct vb_card *card);
 /* A cable is told from others by a hash of its name, so long that two names do not share one by accident. */
 uint64_t vb_cable_number(const char *name);
 /* Inside read sections: */
@@ -54,16 +54,17 @@ uint64_t vb_cable_number(const char *name);
 void vb_cable_send(const struct vb_adapter *adapter, const struct vb_qp *from,
 		   const struct vb_frame *frame, uint32_t ways);
 /* Whether a frame of this length can leave now, before vb_frame_sent(); see vb_frame_may_send(). */
-enum vb_frame_may vb_cable_may_send(uint32_t len);
+enum vb_frame_may vb_cable_may_send(struct vb_card *card, uint32_t len);
 /* A frame from another process; what it says is not trusted. */
-void vb_cable_receive(const struct vb_pkt *pkt);
+void vb_cable_receive(struct vb_card *card, const struct vb_pkt *pkt);
 /*
  * Show the frame of a packet to the sniffers of both adapters, in all processes. GUIDs; 0: not known. ns:
  * when the packet was sent.
  */
-void vb_cable_show(__be64 from, __be64 to, const struct vb_frame *frame, uint64_t ns);
+void vb_cable_show(struct vb_card *card, __be64 from, __be64 to, const struct vb_frame *frame,
+		   uint64_t ns);
 /* Our adapter with a GUID, if it has a cable; NULL: none. */
-const struct vb_adapter *vb_cable_port(__be64 guid);
+const struct vb_adapter *vb_cable_port(struct vb_card *card, __be64 guid);
 
 /* A frame comes from outside to a port, in all processes; the number of those that lost it. */
 unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data, uint32_t len);
@@ -73,4 +74,4 @@ unsigned int vb_cable_arrive(const struct vb_adapter *adapter, const void *data,
 void vb_wire_use(const struct vb_adapter *adapter, int change);
 /* A frame leaves the port of an adapter that has a TAP; in a read section. */
 void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame);
-void vb_wire_forked(void);
+void vb_wire_forked(struct vb_card *card);

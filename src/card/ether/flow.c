@@ -39,8 +39,10 @@ _Static_assert(VERBS + 1 == VB_FLOW_DOMAINS, "a place for each domain");
 
 static struct vb_steer *domain(const struct vb_adapter *adapter, unsigned int which)
 {
+	struct vb_card *card = adapter->card;
+
 	/* Pairs with the release in make_domain(). */
-	struct vb_steer *steer = atomic_load_explicit(&vb_card.flow.domain[adapter->index][which],
+	struct vb_steer *steer = atomic_load_explicit(&card->flow.domain[adapter->index][which],
 						      memory_order_acquire);
 
 	return steer && !vb_steer_empty(steer) ? steer : NULL;
@@ -48,20 +50,21 @@ static struct vb_steer *domain(const struct vb_adapter *adapter, unsigned int wh
 
 static struct vb_steer *make_domain(struct vb_dev *dev, unsigned int which, enum vb_steer_kind kind)
 {
-	struct vb_steer *_Atomic *at = &vb_card.flow.domain[dev->adapter->index][which];
+	struct vb_card *card = vb_dev_card(dev);
+	struct vb_steer *_Atomic *at = &card->flow.domain[dev->adapter->index][which];
 	struct vb_steer *steer;
 
 	if (vb_dev_stale(dev))
 		return NULL;
-	pthread_mutex_lock(&vb_card.flow.lock);
+	pthread_mutex_lock(&card->flow.lock);
 	steer = atomic_load_explicit(at, memory_order_relaxed);
 	if (!steer && !vb_steer_create(kind, &steer)) {
 		atomic_store_explicit(at, steer, memory_order_release);
 		/* Rules that only count or mirror want frames, too. */
 		if (which == VB_STEER_NIC_RX || which == VB_STEER_SNIFFER_RX)
-			vb_cable_listen(1);
+			vb_cable_listen(card, 1);
 	}
-	pthread_mutex_unlock(&vb_card.flow.lock);
+	pthread_mutex_unlock(&card->flow.lock);
 	return steer;
 }
 
@@ -76,20 +79,19 @@ struct vb_steer *vb_flow_verbs_domain(struct vb_dev *dev)
 }
 
 /* The parent's rules lead to the parent's queues. */
-void vb_flow_forked(void)
+void vb_flow_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.flow.lock, NULL);
+	pthread_mutex_init(&card->flow.lock, NULL);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++)
 		for (unsigned int k = 0; k < VB_FLOW_DOMAINS; k++)
-			atomic_store_explicit(&vb_card.flow.domain[i][k], NULL,
-					      memory_order_relaxed);
+			atomic_store_explicit(&card->flow.domain[i][k], NULL, memory_order_relaxed);
 }
 
 /* --- scratch areas ---------------------------------------------------------------------------- */
 
 enum scratch { SCRATCH_TX, SCRATCH_FDB, SCRATCH_RX, SCRATCHES };
 
-static _Thread_local uint8_t *scratches; /* NULL: this thread has none yet */
+static _Thread_local uint8_t *scratches; /* per thread, for all hosts; NULL: none yet */
 static pthread_key_t scratch_key;        /* frees them when the thread ends */
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 

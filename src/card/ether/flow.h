@@ -77,10 +77,10 @@ VB_PUBLIC void vb_tir_put(struct vb_tir *tir);
 VB_PUBLIC void *vb_tir_owner(const struct vb_tir *tir);
 
 /* Numbers of transport domains; 0 where there is none left. */
-VB_PUBLIC uint32_t vb_transport_domain_take(void);
-VB_PUBLIC void vb_transport_domain_give(uint32_t number);
+VB_PUBLIC uint32_t vb_transport_domain_take(struct vb_card *card);
+VB_PUBLIC void vb_transport_domain_give(struct vb_card *card, uint32_t number);
 /* Whether a TIR is in it: then its number must not become another one's. */
-VB_PUBLIC bool vb_transport_domain_busy(uint32_t number);
+VB_PUBLIC bool vb_transport_domain_busy(struct vb_card *card, uint32_t number);
 
 /*
  * A RAW_PACKET queue pair that receives, with mlx4 any, as the destination of an action; -EINVAL: it is

@@ -92,7 +92,7 @@ static int finish(struct sending *s, struct vb_frame *f)
 
 	if (__builtin_expect(s->frames++ < s->qp->sq.sent, 0))
 		return IBV_WC_SUCCESS;
-	may = vb_cable_may_send(f->len);
+	may = vb_cable_may_send(s->qp->card, f->len);
 	if (__builtin_expect(may == VB_FRAME_WAITS, 0))
 		return -EAGAIN;
 	status = complete(s, f);
@@ -274,7 +274,7 @@ int vb_wq_modify(struct vb_qp *qp, enum ibv_wq_state to)
 	if (!qp->init.wq)
 		return vb_refuse_combination("this is a queue pair, not a receive work queue");
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(qp->card);
 	vb_lock(&qp->rq.lock);
 	ret = change_wq(qp, to);
 	vb_unlock(&qp->rq.lock);

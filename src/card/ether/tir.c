@@ -88,7 +88,7 @@ static void hold_queues(const struct vb_tir *tir, int by)
 	vb_rss_hold(atomic_load_explicit(&tir->rss, memory_order_relaxed), by);
 	atomic_fetch_add_explicit(&tir->dev->objects, (uint32_t)by, memory_order_release);
 	if (!vb_dev_stale(tir->dev))
-		vb_cable_listen(by);
+		vb_cable_listen(vb_dev_card(tir->dev), by);
 }
 
 static int check_attr(const struct vb_dev *dev, const struct vb_tir_attr *attr)
@@ -136,6 +136,7 @@ static struct vb_tir *tir_alloc(struct vb_dev *dev, const struct vb_tir_attr *at
 
 int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr, struct vb_tir **out)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_tir *tir;
 	int64_t number;
 	int ret;
@@ -148,17 +149,17 @@ int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr, struct vb_
 	tir = tir_alloc(dev, attr);
 	if (!tir)
 		return vb_refuse_memory("the TIR");
-	number = vb_ids_take(&vb_card.numbers.tir, VB_TIR_MAX);
+	number = vb_ids_take(&card->numbers.tir, VB_TIR_MAX);
 	if (number < 0) {
 		tir_free(tir);
 		return vb_refuse_numbers(VB_TIR_MAX, "TIRs");
 	}
 	tir->number = (uint32_t)number;
 	hold_queues(tir, 1);
-	pthread_mutex_lock(&vb_card.tir.lock);
-	tir->next = vb_card.tir.first;
-	vb_card.tir.first = tir;
-	pthread_mutex_unlock(&vb_card.tir.lock);
+	pthread_mutex_lock(&card->tir.lock);
+	tir->next = card->tir.first;
+	card->tir.first = tir;
+	pthread_mutex_unlock(&card->tir.lock);
 	*out = tir;
 	return 0;
 }
@@ -166,28 +167,31 @@ int vb_tir_create(struct vb_dev *dev, const struct vb_tir_attr *attr, struct vb_
 /* Take it from the list unless somebody holds it. */
 static bool unlink_tir(struct vb_tir *tir)
 {
+	struct vb_card *card = vb_dev_card(tir->dev);
 	struct vb_tir **at;
 	bool held;
 
-	pthread_mutex_lock(&vb_card.tir.lock);
+	pthread_mutex_lock(&card->tir.lock);
 	held = tir->users;
-	for (at = &vb_card.tir.first; !held && *at; at = &(*at)->next)
+	for (at = &card->tir.first; !held && *at; at = &(*at)->next)
 		if (*at == tir) {
 			*at = tir->next;
 			break;
 		}
-	pthread_mutex_unlock(&vb_card.tir.lock);
+	pthread_mutex_unlock(&card->tir.lock);
 	return !held;
 }
 
 int vb_tir_destroy(struct vb_tir *tir)
 {
+	struct vb_card *card = vb_dev_card(tir->dev);
+
 	if (!unlink_tir(tir))
 		return vb_refuse_busy("flow actions");
 	vb_read_wait(); /* a frame may be on its way through it */
 	hold_queues(tir, -1);
 	if (!vb_dev_stale(tir->dev))
-		vb_ids_give(&vb_card.numbers.tir, tir->number);
+		vb_ids_give(&card->numbers.tir, tir->number);
 	tir_free(tir);
 	return 0;
 }
@@ -246,15 +250,16 @@ uint32_t vb_tir_number(const struct vb_tir *tir)
 
 struct vb_tir *vb_tir_get(struct vb_dev *dev, uint32_t number)
 {
+	struct vb_card *card = vb_dev_card(dev);
 	struct vb_tir *tir;
 
-	pthread_mutex_lock(&vb_card.tir.lock);
-	for (tir = vb_card.tir.first; tir; tir = tir->next)
+	pthread_mutex_lock(&card->tir.lock);
+	for (tir = card->tir.first; tir; tir = tir->next)
 		if (tir->number == number && tir->dev->adapter == dev->adapter)
 			break;
 	if (tir)
 		tir->users++;
-	pthread_mutex_unlock(&vb_card.tir.lock);
+	pthread_mutex_unlock(&card->tir.lock);
 	return tir;
 }
 
@@ -265,38 +270,40 @@ bool vb_tir_is_of(const struct vb_tir *tir, const struct vb_dev *dev)
 
 void vb_tir_put(struct vb_tir *tir)
 {
-	pthread_mutex_lock(&vb_card.tir.lock);
+	struct vb_card *card = vb_dev_card(tir->dev);
+
+	pthread_mutex_lock(&card->tir.lock);
 	tir->users--;
-	pthread_mutex_unlock(&vb_card.tir.lock);
+	pthread_mutex_unlock(&card->tir.lock);
 }
 
 /* The child has none of the parent's; their memory is left to whoever still has pointers. */
-void vb_tir_forked(void)
+void vb_tir_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.tir.lock, NULL);
-	vb_card.tir.first = NULL;
+	pthread_mutex_init(&card->tir.lock, NULL);
+	card->tir.first = NULL;
 }
 
-uint32_t vb_transport_domain_take(void)
+uint32_t vb_transport_domain_take(struct vb_card *card)
 {
-	int64_t number = vb_ids_take(&vb_card.numbers.transport_domain, VB_TIR_MAX);
+	int64_t number = vb_ids_take(&card->numbers.transport_domain, VB_TIR_MAX);
 
 	return number < 0 ? 0 : (uint32_t)number;
 }
 
-void vb_transport_domain_give(uint32_t number)
+void vb_transport_domain_give(struct vb_card *card, uint32_t number)
 {
 	if (number)
-		vb_ids_give(&vb_card.numbers.transport_domain, number);
+		vb_ids_give(&card->numbers.transport_domain, number);
 }
 
-bool vb_transport_domain_busy(uint32_t number)
+bool vb_transport_domain_busy(struct vb_card *card, uint32_t number)
 {
 	const struct vb_tir *tir;
 
-	pthread_mutex_lock(&vb_card.tir.lock);
-	for (tir = vb_card.tir.first; tir && tir->transport_domain != number; tir = tir->next)
+	pthread_mutex_lock(&card->tir.lock);
+	for (tir = card->tir.first; tir && tir->transport_domain != number; tir = tir->next)
 		;
-	pthread_mutex_unlock(&vb_card.tir.lock);
+	pthread_mutex_unlock(&card->tir.lock);
 	return tir;
 }

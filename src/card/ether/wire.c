@@ -45,7 +45,7 @@ static const char tun[] = "/dev/net/tun";
 void vb_wire_send(const struct vb_adapter *adapter, const struct vb_frame *frame)
 {
 	VB_NO_CANCEL;
-	const struct vb_wire *wire = &vb_card.wire.at[adapter->index];
+	const struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
 	ssize_t n;
 
 	/* Pairs with the release in carry(). */
@@ -109,12 +109,12 @@ static void report(const struct vb_adapter *adapter, int err)
 }
 
 /* Frames stay in the TAP while a process that receives them has no room. */
-static enum vb_frame_may may_take(void)
+static enum vb_frame_may may_take(struct vb_card *card)
 {
 	enum vb_frame_may may;
 
 	vb_read_lock();
-	may = vb_cable_may_send(VB_FRAME_MAX);
+	may = vb_cable_may_send(card, VB_FRAME_MAX);
 	vb_read_unlock();
 	if (may == VB_FRAME_WAITS)
 		vb_pause_ns(ROOM_NS);
@@ -128,7 +128,7 @@ static bool take_frames(const struct vb_adapter *adapter, const struct vb_file *
 	ssize_t n = 1;
 
 	while (n > 0 && most--) {
-		enum vb_frame_may may = may_take();
+		enum vb_frame_may may = may_take(adapter->card);
 		bool open;
 
 		if (may == VB_FRAME_WAITS)
@@ -149,19 +149,19 @@ static void carry(const struct vb_adapter *adapter, struct vb_wire *wire)
 {
 	vb_info("%s: this process carries the frames of tap %s", adapter->config->name,
 		adapter->config->tap);
-	vb_cable_listen(1);
+	vb_cable_listen(adapter->card, 1);
 	atomic_store_explicit(&wire->carries, true, memory_order_release);
 	while (wait_for(wire, true, BUSY_MS) && take_frames(adapter, &wire->file, BURST))
 		;
 	atomic_store_explicit(&wire->carries, false, memory_order_relaxed);
 	vb_read_wait();
-	vb_cable_listen(-1);
+	vb_cable_listen(adapter->card, -1);
 }
 
 static void *run(void *arg)
 {
 	const struct vb_adapter *adapter = arg;
-	struct vb_wire *wire = &vb_card.wire.at[adapter->index];
+	struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
 	int ret, reported = 0;
 
 	do {
@@ -198,26 +198,27 @@ static void stop(struct vb_wire *wire)
 
 void vb_wire_use(const struct vb_adapter *adapter, int change)
 {
+	struct vb_card *card = adapter->card;
 	VB_NO_CANCEL;
-	struct vb_wire *wire = &vb_card.wire.at[adapter->index];
+	struct vb_wire *wire = &adapter->card->wire.at[adapter->index];
 
 	if (!adapter->config->tap[0])
 		return;
-	pthread_mutex_lock(&vb_card.wire.lock);
+	pthread_mutex_lock(&card->wire.lock);
 	wire->users += (uint32_t)change;
 	if (change > 0 && !wire->running)
 		start(wire, adapter);
 	else if (!wire->users)
 		stop(wire);
-	pthread_mutex_unlock(&vb_card.wire.lock);
+	pthread_mutex_unlock(&card->wire.lock);
 }
 
 /* The TAP is the parent's; it must not stay attached when the parent ends. */
-void vb_wire_forked(void)
+void vb_wire_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.wire.lock, NULL);
+	pthread_mutex_init(&card->wire.lock, NULL);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
-		struct vb_wire *wire = &vb_card.wire.at[i];
+		struct vb_wire *wire = &card->wire.at[i];
 
 		wire->users = 0;
 		if (!wire->running)

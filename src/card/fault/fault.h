@@ -10,18 +10,19 @@
 int vb_inject_create(struct vb_dev *dev, enum vb_inject_object object);
 void vb_inject_opened(struct vb_dev *dev);
 void vb_inject_closing(struct vb_dev *dev);
-void vb_inject_forked(void);
+void vb_inject_forked(struct vb_card *card);
 
 /* --- inject_link.c --- */
 /* The first adapter is being opened: what a script asks for. 0, or -EINVAL after a log line. */
-int vb_inject_begin(void);
-/* Somebody has something to ask of this process. */
-void vb_inject_asked(void);
+int vb_inject_begin(struct vb_card *card);
+/* A tool has something to ask of the card. */
+void vb_inject_asked(struct vb_card *card);
 
 /* --- inject_port.c --- */
 static inline bool vb_port_is_cut(const struct vb_adapter *adapter, uint32_t port)
 {
-	return atomic_load_explicit(&vb_card.inject.at[adapter->index].cut, memory_order_relaxed) >>
+	return atomic_load_explicit(&adapter->card->inject.at[adapter->index].cut,
+				    memory_order_relaxed) >>
 		       port &
 	       1;
 }

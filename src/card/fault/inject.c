@@ -40,7 +40,8 @@ int vb_inject_create(struct vb_dev *dev, enum vb_inject_object object)
 
 int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_inject_object object)
 {
-	_Atomic uint32_t *fail = vb_card.inject.at[adapter->index].fail;
+	struct vb_card *card = adapter->card;
+	_Atomic uint32_t *fail = card->inject.at[adapter->index].fail;
 
 	if (__builtin_expect(fatal, 0))
 		return vb_refuse_device_fatal(adapter->config->name);
@@ -53,42 +54,45 @@ int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_injec
 
 void vb_inject_opened(struct vb_dev *dev)
 {
-	pthread_mutex_lock(&vb_card.inject.lock);
-	dev->next = vb_card.inject.devs;
-	dev->link = &vb_card.inject.devs;
+	struct vb_card *card = vb_dev_card(dev);
+
+	pthread_mutex_lock(&card->inject.lock);
+	dev->next = card->inject.devs;
+	dev->link = &card->inject.devs;
 	if (dev->next)
 		dev->next->link = &dev->next;
-	vb_card.inject.devs = dev;
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	card->inject.devs = dev;
+	pthread_mutex_unlock(&card->inject.lock);
 }
 
 void vb_inject_closing(struct vb_dev *dev)
 {
-	pthread_mutex_lock(&vb_card.inject.lock);
+	struct vb_card *card = vb_dev_card(dev);
+
+	pthread_mutex_lock(&card->inject.lock);
 	*dev->link = dev->next;
 	if (dev->next)
 		dev->next->link = dev->link;
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 }
 
 /* The parent's devices are not the child's, and neither are the faults of the parent's card. */
-void vb_inject_forked(void)
+void vb_inject_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.inject.lock, NULL);
-	pthread_mutex_init(&vb_card.inject.script_lock, NULL);
-	vb_card.inject.devs = NULL;
-	vb_card.inject.listens = vb_card.inject.asked = false;
-	vb_file_close(&vb_card.inject.listener);
+	pthread_mutex_init(&card->inject.lock, NULL);
+	pthread_mutex_init(&card->inject.script_lock, NULL);
+	card->inject.devs = NULL;
+	card->inject.listens = card->inject.asked = false;
+	vb_file_close(&card->inject.listener);
 	for (unsigned int i = 0; i < VB_CONFIG_MAX_ADAPTERS; i++) {
-		atomic_store_explicit(&vb_card.inject.at[i].cut, 0, memory_order_relaxed);
-		if (i < vb_card.adapters.count)
-			vb_adapter_plug_in(&vb_card.adapters.all[i]);
+		atomic_store_explicit(&card->inject.at[i].cut, 0, memory_order_relaxed);
+		if (i < card->adapters.count)
+			vb_adapter_plug_in(&card->adapters.all[i]);
 		for (unsigned int k = 0; k < VB_INJECT_OBJECTS; k++)
-			atomic_store_explicit(&vb_card.inject.at[i].fail[k], 0,
-					      memory_order_relaxed);
-		vb_card.inject.at[i].serve = NULL;
+			atomic_store_explicit(&card->inject.at[i].fail[k], 0, memory_order_relaxed);
+		card->inject.at[i].serve = NULL;
 	}
-	vb_card.inject.num_eus = 0;
+	card->inject.num_eus = 0;
 }
 
 static bool is_hbl(const struct vb_adapter *adapter)
@@ -98,7 +102,8 @@ static bool is_hbl(const struct vb_adapter *adapter)
 
 static bool is_open(const struct vb_adapter *adapter)
 {
-	const struct vb_dev *dev = vb_card.inject.devs;
+	struct vb_card *card = adapter->card;
+	const struct vb_dev *dev = card->inject.devs;
 
 	while (dev && dev->adapter != adapter)
 		dev = dev->next;
@@ -108,11 +113,12 @@ static bool is_open(const struct vb_adapter *adapter)
 /* First what a program finds when it hears of it: nothing can be made, and all queues are in error. */
 static int fail_devices(const struct vb_adapter *adapter)
 {
+	struct vb_card *card = adapter->card;
 	struct vb_dev *dev;
 
 	if (is_hbl(adapter))
 		vb_hbl_inject_fatal(adapter);
-	for (dev = vb_card.inject.devs; dev; dev = dev->next) {
+	for (dev = card->inject.devs; dev; dev = dev->next) {
 		if (dev->adapter != adapter ||
 		    atomic_exchange_explicit(&dev->fatal, true, memory_order_relaxed))
 			continue;
@@ -138,17 +144,19 @@ static int change_port(struct vb_adapter *adapter, const struct vb_inject *fault
 
 static int fail_creations(const struct vb_adapter *adapter, const struct vb_inject *fault)
 {
-	atomic_store_explicit(&vb_card.inject.at[adapter->index].fail[fault->object], fault->count,
+	struct vb_card *card = adapter->card;
+
+	atomic_store_explicit(&card->inject.at[adapter->index].fail[fault->object], fault->count,
 			      memory_order_relaxed);
 	return 0;
 }
 
 /* --- execution units -------------------------------------------------------------------------- */
 
-static int remember_eu(const struct vb_inject *fault)
+static int remember_eu(struct vb_card *card, const struct vb_inject *fault)
 {
-	struct vb_inject *all = vb_card.inject.eus;
-	uint32_t n = vb_card.inject.num_eus;
+	struct vb_inject *all = card->inject.eus;
+	uint32_t n = card->inject.num_eus;
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (all[i].number == fault->number && !strcmp(all[i].card, fault->card)) {
@@ -159,8 +167,8 @@ static int remember_eu(const struct vb_inject *fault)
 	all = realloc(all, (n + 1) * sizeof(*all));
 	if (!all)
 		return -ENOMEM;
-	vb_card.inject.eus = all;
-	all[vb_card.inject.num_eus++] = *fault;
+	card->inject.eus = all;
+	all[card->inject.num_eus++] = *fault;
 	return 0;
 }
 
@@ -168,24 +176,25 @@ static int remember_eu(const struct vb_inject *fault)
 static int change_eu(const struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
 		     size_t size)
 {
+	struct vb_card *card = adapter->card;
 	int ret = 0;
 
-	if (vb_card.inject.at[adapter->index].serve)
-		ret = vb_card.inject.at[adapter->index].serve(
-			vb_card.inject.at[adapter->index].serve_arg, fault->number, fault->slow);
+	if (card->inject.at[adapter->index].serve)
+		ret = card->inject.at[adapter->index].serve(
+			card->inject.at[adapter->index].serve_arg, fault->number, fault->slow);
 	if (ret == -ENOENT)
 		snprintf(words, size, "%s has no EU %u", fault->card, fault->number);
 	else if (ret)
 		snprintf(words, size, "EU %u: %s", fault->number, strerror(-ret));
-	return ret ? ret : remember_eu(fault);
+	return ret ? ret : remember_eu(adapter->card, fault);
 }
 
-static struct vb_adapter *find_adapter(const char *name)
+static struct vb_adapter *find_adapter(struct vb_card *card, const char *name)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (vb_card_adapters(vb_card_program(), &list, &count))
+	if (vb_card_adapters(card, &list, &count))
 		return NULL;
 	for (unsigned int i = 0; i < count; i++)
 		if (!strcmp(list[i]->config->name, name))
@@ -193,23 +202,22 @@ static struct vb_adapter *find_adapter(const char *name)
 	return NULL;
 }
 
-void vb_inject_serve_eus(const char *card, int (*serve)(void *arg, uint32_t eu, uint32_t slow),
-			 void *arg)
+void vb_inject_serve_eus(const struct vb_adapter *adapter,
+			 int (*serve)(void *arg, uint32_t eu, uint32_t slow), void *arg)
 {
-	const struct vb_adapter *adapter = find_adapter(card);
+	struct vb_card *card = adapter->card;
+	const char *name = adapter->config->name;
 
-	if (!adapter)
-		return;
-	pthread_mutex_lock(&vb_card.inject.lock);
-	vb_card.inject.at[adapter->index].serve = serve;
-	vb_card.inject.at[adapter->index].serve_arg = arg;
-	for (uint32_t i = 0; serve && i < vb_card.inject.num_eus; i++) {
-		const struct vb_inject *eu = &vb_card.inject.eus[i];
+	pthread_mutex_lock(&card->inject.lock);
+	card->inject.at[adapter->index].serve = serve;
+	card->inject.at[adapter->index].serve_arg = arg;
+	for (uint32_t i = 0; serve && i < card->inject.num_eus; i++) {
+		const struct vb_inject *eu = &card->inject.eus[i];
 
-		if (!strcmp(eu->card, card) && serve(arg, eu->number, eu->slow))
-			vb_warn("inject: %s has no EU %u", card, eu->number);
+		if (!strcmp(eu->card, name) && serve(arg, eu->number, eu->slow))
+			vb_warn("inject: %s has no EU %u", name, eu->number);
 	}
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
@@ -242,9 +250,10 @@ static bool needs_device(const struct vb_inject *fault)
 	       fault->kind == VB_INJECT_QP_RECV || fault->kind == VB_INJECT_FATAL;
 }
 
-int vb_inject_apply(const struct vb_inject *fault, bool early, char *words, size_t size)
+int vb_inject_apply(struct vb_card *card, const struct vb_inject *fault, bool early, char *words,
+		    size_t size)
 {
-	struct vb_adapter *adapter = find_adapter(fault->card);
+	struct vb_adapter *adapter = find_adapter(card, fault->card);
 	int ret;
 
 	words[0] = '\0';
@@ -263,14 +272,14 @@ int vb_inject_apply(const struct vb_inject *fault, bool early, char *words, size
 		return -EOPNOTSUPP;
 	}
 	vb_card_enter();
-	pthread_mutex_lock(&vb_card.inject.lock);
+	pthread_mutex_lock(&card->inject.lock);
 	if ((needs_device(fault) || !early) && !is_open(adapter)) {
 		snprintf(words, size, "%s is not open", fault->card);
 		ret = -ENODEV;
 	} else {
 		ret = apply(adapter, fault, words, size);
 	}
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 	vb_card_leave();
 	return ret;
 }

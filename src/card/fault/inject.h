@@ -20,6 +20,9 @@
 #include "base/config.h"
 #include "base/public.h"
 
+struct vb_adapter;
+struct vb_card;
+
 enum vb_inject_kind {
 	VB_INJECT_PORT,     /* up, port */
 	VB_INJECT_QP_ERROR, /* which, number */
@@ -78,17 +81,18 @@ VB_PUBLIC int vb_inject_parse(const char *line, struct vb_inject *fault, char *w
 VB_PUBLIC int vb_inject_read(const char *file, struct vb_inject **faults, char *words, size_t size);
 
 /*
- * Carry it out in this process, whatever its time. early: a port, EUs and creations may be of a card
+ * Carry it out on this card, whatever its time. early: a port, EUs and creations may be of a card
  * that is not open yet. 0, or -errno and words: -ENODEV: the card is not open here; -ENOENT: no such
  * object; -EINVAL: not in its state; -EOPNOTSUPP: not on such a card.
  */
-VB_PUBLIC int vb_inject_apply(const struct vb_inject *fault, bool early, char *words, size_t size);
+VB_PUBLIC int vb_inject_apply(struct vb_card *card, const struct vb_inject *fault, bool early,
+			      char *words, size_t size);
 
 /*
  * Who makes EUs slow: called for what was asked for before, then for each fault. It must not call the
  * card. 0, -ENOENT: no such EU. NULL: no more.
  */
-VB_PUBLIC void vb_inject_serve_eus(const char *card,
+VB_PUBLIC void vb_inject_serve_eus(const struct vb_adapter *adapter,
 				   int (*serve)(void *arg, uint32_t eu, uint32_t slow), void *arg);
 
 /*
@@ -96,9 +100,7 @@ VB_PUBLIC void vb_inject_serve_eus(const char *card,
  * device processes. serve: who does that; 0 or -errno. NULL: no more.
  */
 #define VB_INJECT_DEBUG "debug"
-VB_PUBLIC void vb_inject_serve_debug(int (*serve)(void));
-
-struct vb_adapter;
+VB_PUBLIC void vb_inject_serve_debug(struct vb_card *card, int (*serve)(void));
 
 /* A creation on it that is about to be done: 0, -ENOMEM where it is asked to fail, -EIO where fatal. */
 int vb_inject_refuse(const struct vb_adapter *adapter, bool fatal, enum vb_inject_object object);

@@ -82,37 +82,36 @@ static ssize_t receive(int fd, void *to, size_t size)
 
 /* --- a program that is asked ------------------------------------------------------------------ */
 
-void vb_inject_serve_debug(int (*serve)(void))
+void vb_inject_serve_debug(struct vb_card *card, int (*serve)(void))
 {
-	atomic_store_explicit(&vb_card.inject.serve_debug, serve, memory_order_release);
+	atomic_store_explicit(&card->inject.serve_debug, serve, memory_order_release);
 }
 
-static int let_debug(void)
+static int let_debug(struct vb_card *card)
 {
-	int (*serve)(void) =
-		atomic_load_explicit(&vb_card.inject.serve_debug, memory_order_acquire);
+	int (*serve)(void) = atomic_load_explicit(&card->inject.serve_debug, memory_order_acquire);
 
 	return serve ? serve() : -ENOENT;
 }
 
-static int apply_line(const char *line, char *words, size_t size)
+static int apply_line(struct vb_card *card, const char *line, char *words, size_t size)
 {
 	struct vb_inject fault;
 	int ret = vb_inject_parse(line, &fault, words, size);
 
 	if (!ret)
-		return vb_inject_apply(&fault, false, words, size);
+		return vb_inject_apply(card, &fault, false, words, size);
 	return ret > 0 ? -EINVAL : ret;
 }
 
-static void answer_line(int fd, const char *line)
+static void answer_line(struct vb_card *card, int fd, const char *line)
 {
 	struct answer answer = { 0 };
 	ssize_t sent;
 
 	answer.status = strcmp(line, VB_INJECT_DEBUG)
-				? apply_line(line, answer.words, sizeof(answer.words))
-				: let_debug();
+				? apply_line(card, line, answer.words, sizeof(answer.words))
+				: let_debug(card);
 	sent = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 	(void)sent; /* who does not want to know it has gone */
 }
@@ -125,7 +124,7 @@ static bool has_gone(int fd)
 	return poll(&peer, 1, 0) > 0;
 }
 
-static void serve(int fd)
+static void serve(struct vb_card *card, int fd)
 {
 	char line[VB_INJECT_LINE + 2];
 	ssize_t len;
@@ -135,23 +134,23 @@ static void serve(int fd)
 		return;
 	while ((len = receive(fd, line, sizeof(line) - 1)) > 0 && !has_gone(fd)) {
 		line[len] = '\0';
-		answer_line(fd, line);
+		answer_line(card, fd, line);
 	}
 }
 
 /* Under the lock: whether somebody has asked since. If not, this was all. */
-static bool stop_listening(void)
+static bool stop_listening(struct vb_card *card)
 {
 	bool stop;
 
-	pthread_mutex_lock(&vb_card.inject.lock);
-	stop = !vb_card.inject.asked || !vb_file_is_open(&vb_card.inject.listener);
-	vb_card.inject.asked = false;
+	pthread_mutex_lock(&card->inject.lock);
+	stop = !card->inject.asked || !vb_file_is_open(&card->inject.listener);
+	card->inject.asked = false;
 	if (stop) {
-		vb_file_close(&vb_card.inject.listener);
-		vb_card.inject.listens = false;
+		vb_file_close(&card->inject.listener);
+		card->inject.listens = false;
 	}
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 	return stop;
 }
 
@@ -168,13 +167,14 @@ static int take_peer(const struct vb_file *file, int *waited_ms)
 
 static void *listen_main(void *arg)
 {
+	struct vb_card *card = arg;
 	struct vb_file file;
 	int waited_ms = 0;
 
 	prctl(PR_SET_NAME, "verbatim-inject");
-	pthread_mutex_lock(&vb_card.inject.lock);
-	file = vb_card.inject.listener;
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_lock(&card->inject.lock);
+	file = card->inject.listener;
+	pthread_mutex_unlock(&card->inject.lock);
 	for (;;) {
 		struct pollfd ready = { .fd = file.fd, .events = POLLIN };
 		int n = vb_poll_until(VB_MACHINE_TIME, &ready, 1,
@@ -184,7 +184,7 @@ static void *listen_main(void *arg)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0 || waited_ms >= IDLE_MS || !vb_file_is_open(&file)) {
-			if (stop_listening())
+			if (stop_listening(card))
 				return NULL;
 			waited_ms = 0;
 			continue;
@@ -192,13 +192,13 @@ static void *listen_main(void *arg)
 		fd = take_peer(&file, &waited_ms);
 		if (fd < 0)
 			continue;
-		serve(fd);
+		serve(card, fd);
 		close(fd);
 	}
 }
 
 /* Under the lock. */
-static int start_listening(void)
+static int start_listening(struct vb_card *card)
 {
 	struct sockaddr_un to;
 	socklen_t len;
@@ -213,11 +213,11 @@ static int start_listening(void)
 		close(fd);
 		return ret;
 	}
-	ret = vb_file_keep(&vb_card.inject.listener, fd);
+	ret = vb_file_keep(&card->inject.listener, fd);
 	if (!ret)
-		ret = vb_thread_start(NULL, &vb_thread_detached, listen_main, NULL);
+		ret = vb_thread_start(NULL, &vb_thread_detached, listen_main, card);
 	if (ret)
-		vb_file_close(&vb_card.inject.listener);
+		vb_file_close(&card->inject.listener);
 	return ret;
 }
 
@@ -225,18 +225,18 @@ static int start_listening(void)
  * By the background thread, which must not wait: a fault that is being carried out may wait for a peer
  * that is stopped in the middle of a copy. Whoever asks does so again (ASK_AGAIN_MS).
  */
-void vb_inject_asked(void)
+void vb_inject_asked(struct vb_card *card)
 {
 	int ret = 0;
 
-	if (pthread_mutex_trylock(&vb_card.inject.lock))
+	if (pthread_mutex_trylock(&card->inject.lock))
 		return;
-	vb_card.inject.asked = true;
-	if (!vb_card.inject.listens) {
-		ret = start_listening();
-		vb_card.inject.listens = !ret;
+	card->inject.asked = true;
+	if (!card->inject.listens) {
+		ret = start_listening(card);
+		card->inject.listens = !ret;
 	}
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 	if (ret)
 		vb_warn("inject: nobody can ask this program for faults: %s", strerror(-ret));
 }
@@ -244,6 +244,7 @@ void vb_inject_asked(void)
 /* --- scripts ---------------------------------------------------------------------------------- */
 
 struct script {
+	struct vb_card *card;
 	struct vb_inject *faults;
 	int count, next;
 	uint64_t start; /* ns */
@@ -258,7 +259,7 @@ static void run_due(struct script *script, uint64_t elapsed)
 	     script->next++) {
 		const struct vb_inject *fault = &script->faults[script->next];
 
-		if (vb_inject_apply(fault, true, words, sizeof(words)))
+		if (vb_inject_apply(script->card, fault, true, words, sizeof(words)))
 			vb_warn("VERBATIM_INJECT: at %" PRIu64 " us: %s", fault->at_ns / 1000,
 				words);
 	}
@@ -284,7 +285,7 @@ static void *script_main(void *arg)
 }
 
 /* Nothing is left to do for it, or a thread does it. */
-static int begin_script(const char *file)
+static int begin_script(struct vb_card *card, const char *file)
 {
 	struct script *script = calloc(1, sizeof(*script));
 	char words[512];
@@ -298,6 +299,7 @@ static int begin_script(const char *file)
 		free(script);
 		return -EINVAL;
 	}
+	script->card = card;
 	script->count = ret;
 	script->start = vb_now_ns();
 	run_due(script, 0);
@@ -315,19 +317,19 @@ static int begin_script(const char *file)
  * What holds from the start is carried out before anybody sees the card: who opens one meanwhile waits.
  * After a failure the next one tries again.
  */
-int vb_inject_begin(void)
+int vb_inject_begin(struct vb_card *card)
 {
 	const char *file = vb_getenv("VERBATIM_INJECT");
 	int ret = 0;
 
 	if (!file || !*file)
 		return 0;
-	pthread_mutex_lock(&vb_card.inject.script_lock);
-	if (!vb_card.inject.scripted)
-		ret = begin_script(file);
+	pthread_mutex_lock(&card->inject.script_lock);
+	if (!card->inject.scripted)
+		ret = begin_script(card, file);
 	if (!ret)
-		vb_card.inject.scripted = true;
-	pthread_mutex_unlock(&vb_card.inject.script_lock);
+		card->inject.scripted = true;
+	pthread_mutex_unlock(&card->inject.script_lock);
 	return ret;
 }
 

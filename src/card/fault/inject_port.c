@@ -80,7 +80,8 @@ static void change(struct vb_qp *qp, bool up)
 
 void vb_inject_qp_created(struct vb_qp *qp)
 {
-	_Atomic uint64_t *down = &vb_card.inject.at[qp->dev->adapter->index].cut;
+	struct vb_card *card = qp->card;
+	_Atomic uint64_t *down = &card->inject.at[qp->dev->adapter->index].cut;
 
 	if (!atomic_load_explicit(down, memory_order_seq_cst))
 		return;
@@ -95,23 +96,26 @@ void vb_inject_qp_created(struct vb_qp *qp)
 
 static void tell(const struct vb_adapter *adapter, enum ibv_event_type type)
 {
-	for (struct vb_dev *dev = vb_card.inject.devs; dev; dev = dev->next)
+	struct vb_card *card = adapter->card;
+
+	for (struct vb_dev *dev = card->inject.devs; dev; dev = dev->next)
 		if (dev->adapter == adapter)
 			vb_dev_event(dev, type, NULL);
 }
 
 void vb_inject_port(struct vb_adapter *adapter, bool up)
 {
+	struct vb_card *card = adapter->card;
+
 	if (vb_port_is_cut(adapter, 1) == !up)
 		return;
 	/* Those that are created from here on see it: vb_qp_create() looks after it is in the table. */
-	atomic_store_explicit(&vb_card.inject.at[adapter->index].cut, up ? 0 : 1 << 1,
+	atomic_store_explicit(&card->inject.at[adapter->index].cut, up ? 0 : 1 << 1,
 			      memory_order_seq_cst);
 	atomic_fetch_xor_explicit(&adapter->cable, UINT64_MAX, memory_order_relaxed);
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
-		struct vb_qp *qp =
-			atomic_load_explicit(&vb_card.tables.qp[i], memory_order_seq_cst);
+		struct vb_qp *qp = atomic_load_explicit(&card->tables.qp[i], memory_order_seq_cst);
 
 		if (qp && qp->dev->adapter == adapter)
 			change(qp, up);

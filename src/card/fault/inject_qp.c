@@ -128,22 +128,23 @@ static int change(struct vb_qp *qp, const struct vb_inject *fault, char *words, 
 						  : fail_receive(qp, fault->status, words, size);
 }
 
-static struct vb_qp *at(uint32_t index)
+static struct vb_qp *at(struct vb_card *card, uint32_t index)
 {
-	return atomic_load_explicit(&vb_card.tables.qp[index], memory_order_acquire);
+	return atomic_load_explicit(&card->tables.qp[index], memory_order_acquire);
 }
 
 /* Of several, those that can; where none can, why the last cannot. */
 int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault, char *words,
 		 size_t size)
 {
+	struct vb_card *card = adapter->card;
 	bool any = false, done = false;
 	int ret = 0;
 
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(card);
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
-		struct vb_qp *qp = at(i);
+		struct vb_qp *qp = at(card, i);
 
 		if (!qp || qp->dev->adapter != adapter || !is_meant(qp, fault))
 			continue;
@@ -152,7 +153,7 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 		done |= !ret;
 	}
 	vb_burst_end();
-	vb_deferred_run_own(&vb_card);
+	vb_deferred_run_own(card);
 	vb_read_unlock();
 	if (done)
 		return 0;
@@ -164,15 +165,17 @@ int vb_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *fault
 
 void vb_inject_fail_all(struct vb_dev *dev)
 {
+	struct vb_card *card = vb_dev_card(dev);
+
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(card);
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
-		struct vb_qp *qp = at(i);
+		struct vb_qp *qp = at(card, i);
 
 		if (qp && qp->dev == dev)
 			vb_qp_fail(qp, 0, false);
 	}
 	vb_burst_end();
-	vb_deferred_run_own(&vb_card);
+	vb_deferred_run_own(card);
 	vb_read_unlock();
 }

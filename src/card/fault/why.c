@@ -78,8 +78,8 @@ static void explain_sges(const struct vb_qp *qp, const struct vb_sge *sge, uint3
 
 		if (sge[i].raw || !sge[i].len)
 			continue;
-		why = vb_mr_explain(qp->card, sge[i].lkey, qp->init.pd->number, sge[i].addr, sge[i].len,
-				    access);
+		why = vb_mr_explain(qp->card, sge[i].lkey, qp->init.pd->number, sge[i].addr,
+				    sge[i].len, access);
 		if (why) {
 			vb_refuse_wr_key(sge[i].lkey, why, sge[i].addr, sge[i].len);
 			return;

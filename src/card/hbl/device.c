@@ -24,10 +24,10 @@
 #include "base/util.h"
 #include "host/fault.h"
 
-struct vb_hbl *vb_hbl_find(uint32_t number)
+struct vb_hbl *vb_hbl_find(struct vb_card *card, uint32_t number)
 {
 	return number < VB_HBL_DEVICES
-		       ? atomic_load_explicit(&vb_card.hbl.devices[number], memory_order_acquire)
+		       ? atomic_load_explicit(&card->hbl.devices[number], memory_order_acquire)
 		       : NULL;
 }
 
@@ -52,23 +52,23 @@ static void take_copies(struct vb_hbl *hbl)
 }
 
 /* A forked child owns none of its parent's devices; the memory behind them stays where it is. */
-void vb_hbl_forked(void)
+void vb_hbl_forked(struct vb_card *card)
 {
-	pthread_mutex_init(&vb_card.hbl.lock, NULL);
+	pthread_mutex_init(&card->hbl.lock, NULL);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
-		struct vb_hbl *hbl = vb_hbl_find(i);
+		struct vb_hbl *hbl = vb_hbl_find(card, i);
 
 		if (hbl)
 			take_copies(hbl);
-		atomic_store_explicit(&vb_card.hbl.devices[i], NULL, memory_order_release);
+		atomic_store_explicit(&card->hbl.devices[i], NULL, memory_order_release);
 	}
 }
 
-/* vb_card.hbl.lock held */
-static struct vb_hbl *by_fd(int fd)
+/* The lock of the devices held. */
+static struct vb_hbl *by_fd(struct vb_card *card, int fd)
 {
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
-		struct vb_hbl *hbl = vb_hbl_find(i);
+		struct vb_hbl *hbl = vb_hbl_find(card, i);
 
 		if (hbl && vb_hbl_memory_is_file(&hbl->memory, fd))
 			return hbl;
@@ -76,20 +76,20 @@ static struct vb_hbl *by_fd(int fd)
 	return NULL;
 }
 
-struct vb_hbl *vb_hbl_lock_fd(int fd)
+struct vb_hbl *vb_hbl_lock_fd(struct vb_card *card, int fd)
 {
 	struct vb_hbl *hbl;
 
-	pthread_mutex_lock(&vb_card.hbl.lock);
-	hbl = by_fd(fd);
+	pthread_mutex_lock(&card->hbl.lock);
+	hbl = by_fd(card, fd);
 	if (!hbl)
-		pthread_mutex_unlock(&vb_card.hbl.lock);
+		pthread_mutex_unlock(&card->hbl.lock);
 	return hbl;
 }
 
-void vb_hbl_unlock(void)
+void vb_hbl_unlock(struct vb_card *card)
 {
-	pthread_mutex_unlock(&vb_card.hbl.lock);
+	pthread_mutex_unlock(&card->hbl.lock);
 }
 
 struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number)
@@ -124,12 +124,12 @@ void vb_hbl_port_event(struct vb_hbl_port *port, enum ibv_event_type type)
 
 /* --- acquiring -------------------------------------------------------------------------------- */
 
-static struct vb_adapter *find_adapter(unsigned int number)
+static struct vb_adapter *find_adapter(struct vb_card *card, unsigned int number)
 {
 	struct vb_adapter *const *list;
 	unsigned int count;
 
-	if (vb_card_adapters(vb_card_program(), &list, &count))
+	if (vb_card_adapters(card, &list, &count))
 		return NULL;
 	for (unsigned int i = 0; i < count; i++)
 		if (list[i]->config->format == VB_FORMAT_HBL &&
@@ -174,6 +174,7 @@ static int make(struct vb_adapter *adapter, int flags, struct vb_hbl **out)
 
 	if (!hbl)
 		return -ENOMEM;
+	hbl->card = adapter->card;
 	hbl->adapter = adapter;
 	hbl->number = number;
 	hbl->generation = adapter->config->generation;
@@ -204,10 +205,12 @@ free_device:
 	return ret;
 }
 
-/* vb_card.hbl.lock held */
+/* The lock of the devices held. */
 static void let_go(struct vb_hbl *hbl)
 {
-	atomic_store_explicit(&vb_card.hbl.devices[hbl->number], NULL, memory_order_release);
+	struct vb_card *card = hbl->card;
+
+	atomic_store_explicit(&card->hbl.devices[hbl->number], NULL, memory_order_release);
 	vb_read_wait(); /* packets for it may be under way */
 	vb_hbl_memory_destroy(&hbl->memory);
 	vb_registry_release(hbl->number);
@@ -239,7 +242,7 @@ static int find_duplicate(struct vb_hbl *hbl, int closing)
 }
 
 /*
- * vb_card.hbl.lock held: whether the program has closed the file behind our back, by close_range(),
+ * The lock of the devices held: whether the program has closed the file behind our back, by close_range(),
  * dup2() or fclose(), and no context stands on it.
  */
 static bool is_forsaken(struct vb_hbl *hbl)
@@ -251,10 +254,11 @@ static bool is_forsaken(struct vb_hbl *hbl)
 	return hbl->fd < 0;
 }
 
-/* vb_card.hbl.lock held */
+/* The lock of the devices held. */
 static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 {
-	struct vb_hbl *there = vb_hbl_find(adapter->config->hbl_number);
+	struct vb_card *card = adapter->card;
+	struct vb_hbl *there = vb_hbl_find(card, adapter->config->hbl_number);
 	int ret;
 
 	if (there && !is_forsaken(there))
@@ -263,24 +267,25 @@ static int acquire(struct vb_adapter *adapter, int flags, struct vb_hbl **hbl)
 		let_go(there);
 	ret = make(adapter, flags, hbl);
 	if (!ret)
-		atomic_store_explicit(&vb_card.hbl.devices[adapter->config->hbl_number], *hbl,
+		atomic_store_explicit(&card->hbl.devices[adapter->config->hbl_number], *hbl,
 				      memory_order_release);
 	return ret;
 }
 
 int vb_hbl_accel_open(unsigned int number, int flags)
 {
-	struct vb_adapter *adapter = find_adapter(number);
+	struct vb_card *card = vb_card_program();
+	struct vb_adapter *adapter = find_adapter(card, number);
 	struct vb_hbl *hbl;
 	int ret;
 
 	if (!adapter)
 		return -ENOENT;
-	pthread_mutex_lock(&vb_card.hbl.lock);
+	pthread_mutex_lock(&card->hbl.lock);
 	ret = acquire(adapter, flags, &hbl);
 	if (!ret)
 		ret = hbl->fd;
-	pthread_mutex_unlock(&vb_card.hbl.lock);
+	pthread_mutex_unlock(&card->hbl.lock);
 	return ret;
 }
 
@@ -288,13 +293,13 @@ int vb_hbl_accel_open(unsigned int number, int flags)
  * Without the lock: most descriptors are none of ours, and some are closed by us with the lock
  * held.
  */
-static bool is_accel(int fd)
+static bool is_accel(struct vb_card *card, int fd)
 {
 	bool found = false;
 
 	vb_read_lock();
 	for (uint32_t i = 0; i < VB_HBL_DEVICES && !found; i++) {
-		struct vb_hbl *hbl = vb_hbl_find(i);
+		struct vb_hbl *hbl = vb_hbl_find(card, i);
 
 		found = hbl && hbl->fd == fd && !hbl->own_fd;
 	}
@@ -304,11 +309,13 @@ static bool is_accel(int fd)
 
 void vb_hbl_accel_close(int fd)
 {
-	if (!is_accel(fd))
+	struct vb_card *card = vb_card_begun();
+
+	if (!card || !is_accel(card, fd))
 		return;
-	pthread_mutex_lock(&vb_card.hbl.lock);
+	pthread_mutex_lock(&card->hbl.lock);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
-		struct vb_hbl *hbl = vb_hbl_find(i);
+		struct vb_hbl *hbl = vb_hbl_find(card, i);
 
 		if (!hbl || hbl->fd != fd || hbl->own_fd)
 			continue;
@@ -316,7 +323,7 @@ void vb_hbl_accel_close(int fd)
 		if (hbl->fd < 0 && !hbl->has_context)
 			let_go(hbl);
 	}
-	pthread_mutex_unlock(&vb_card.hbl.lock);
+	pthread_mutex_unlock(&card->hbl.lock);
 }
 
 /* --- contexts --------------------------------------------------------------------------------- */
@@ -353,7 +360,7 @@ static int setup_all(struct vb_hbl *hbl)
 
 static int take_context(struct vb_adapter *adapter, int core_fd, struct vb_hbl **out)
 {
-	struct vb_hbl *hbl = core_fd < 0 ? NULL : by_fd(core_fd);
+	struct vb_hbl *hbl = core_fd < 0 ? NULL : by_fd(adapter->card, core_fd);
 	int ret = 0;
 
 	if (core_fd < 0)
@@ -376,6 +383,7 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 		void (*async)(void *arg, const struct vb_event *event), void *arg,
 		struct vb_hbl **out)
 {
+	struct vb_card *card = adapter->card;
 	uint64_t all = ((2ull << adapter->config->ports) - 1) & ~1ull;
 	struct vb_hbl *hbl;
 	int ret;
@@ -384,9 +392,9 @@ int vb_hbl_open(struct vb_adapter *adapter, int core_fd, uint64_t ports_mask,
 		return -EOPNOTSUPP;
 	if (ports_mask & ~all)
 		return vb_refuse_bits("ports_mask", ports_mask & ~all);
-	pthread_mutex_lock(&vb_card.hbl.lock);
+	pthread_mutex_lock(&card->hbl.lock);
 	ret = take_context(adapter, core_fd, &hbl);
-	pthread_mutex_unlock(&vb_card.hbl.lock);
+	pthread_mutex_unlock(&card->hbl.lock);
 	if (ret)
 		return ret;
 	init_ports(hbl, ports_mask);
@@ -443,6 +451,7 @@ static void free_ports(struct vb_hbl *hbl)
 
 void vb_hbl_close(struct vb_hbl *hbl)
 {
+	struct vb_card *card = hbl->card;
 	VB_NO_CANCEL;
 
 	if (vb_hbl_stale(hbl))
@@ -456,14 +465,14 @@ void vb_hbl_close(struct vb_hbl *hbl)
 		destroy_objects(&hbl->ports[i]);
 	free_ports(hbl);
 	vb_show_adapter(hbl->adapter, -1);
-	pthread_mutex_lock(&vb_card.hbl.lock);
+	pthread_mutex_lock(&card->hbl.lock);
 	hbl->has_context = false;
 	hbl->async = NULL;
 	if (hbl->own_fd && vb_hbl_memory_is_file(&hbl->memory, hbl->fd))
 		close(hbl->fd);
 	if (hbl->own_fd || hbl->fd < 0)
 		let_go(hbl);
-	pthread_mutex_unlock(&vb_card.hbl.lock);
+	pthread_mutex_unlock(&card->hbl.lock);
 }
 
 uint64_t vb_hbl_ports(const struct vb_hbl *hbl)
@@ -562,7 +571,7 @@ int vb_hbl_resolve(const struct vb_hbl_port *from, const struct vb_hbl *hbl,
 	*port = from->number;
 	if (loopback)
 		return 0;
-	if (vb_card_adapters(vb_card_program(), &list, &count))
+	if (vb_card_adapters(hbl->card, &list, &count))
 		return -EHOSTUNREACH;
 	for (unsigned int i = 0; i < count; i++) {
 		if (list[i]->config->format != VB_FORMAT_HBL)

@@ -63,8 +63,12 @@ struct latch {
 	uint32_t dword[4];
 };
 
-/* A thread that has more entries than this under way finds them in the registers. */
+/*
+ * A thread that has more entries than this under way finds them in the registers. Per thread, for FIFOs of
+ * all hosts: their serial numbers are unique in the process.
+ */
 static _Thread_local struct latch latches[LATCHES];
+static _Atomic uint64_t serials;
 
 static uint32_t dwords(const struct vb_hbl_fifo *fifo)
 {
@@ -213,23 +217,23 @@ static void consume_all(struct vb_hbl_fifo *fifo)
 
 /* --- entries of signal handlers --------------------------------------------------------------- */
 
-static void defer(void)
+static void defer(struct vb_card *card)
 {
-	atomic_store_explicit(&vb_card.hbl.deferred, true, memory_order_seq_cst);
+	atomic_store_explicit(&card->hbl.deferred, true, memory_order_seq_cst);
 	vb_fabric_kick();
 }
 
-void vb_hbl_fifo_run_deferred(void)
+void vb_hbl_fifo_run_deferred(struct vb_card *card)
 {
 	/*
 	 * Pairs with defer(): the entries were stored before. Sequentially consistent with the
 	 * kick, as in vb_uar_run_deferred().
 	 */
-	if (!atomic_load_explicit(&vb_card.hbl.deferred, memory_order_seq_cst) ||
-	    !atomic_exchange_explicit(&vb_card.hbl.deferred, false, memory_order_acquire))
+	if (!atomic_load_explicit(&card->hbl.deferred, memory_order_seq_cst) ||
+	    !atomic_exchange_explicit(&card->hbl.deferred, false, memory_order_acquire))
 		return;
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
-		struct vb_hbl *hbl = vb_hbl_find(i);
+		struct vb_hbl *hbl = vb_hbl_find(card, i);
 
 		for (uint32_t p = 1; hbl && p <= hbl->adapter->config->ports; p++)
 			for (uint32_t k = 0; k < VB_HBL_FIFOS; k++) {
@@ -301,7 +305,7 @@ static void wait_for_room(struct vb_hbl_fifo *fifo)
 	} else {
 		vb_unlock(&fifo->lock);
 		vb_read_lock();
-		vb_burst_begin(&vb_card);
+		vb_burst_begin(fifo->hbl->card);
 		consume_all(fifo);
 		vb_burst_end();
 		vb_read_unlock();
@@ -389,18 +393,18 @@ void vb_hbl_fifo_store(struct vb_hbl_fifo *fifo, uint32_t offset, const void *da
 	inside = vb_card_is_inside();
 	taken = store_entry(fifo, inside, entry);
 	if (inside) {
-		defer();
+		defer(fifo->hbl->card);
 		return;
 	}
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(fifo->hbl->card);
 	consume(fifo, taken, entry);
 	vb_burst_end();
 	/*
 	 * What follows from it, too; but not what follows from the work of another thread, which
 	 * may be long at it.
 	 */
-	vb_deferred_run_own(&vb_card);
+	vb_deferred_run_own(fifo->hbl->card);
 	vb_read_unlock();
 }
 
@@ -509,7 +513,7 @@ int vb_hbl_fifo_create(struct vb_hbl *hbl, uint32_t number, enum vb_hbl_fifo_typ
 	fifo->hbl = hbl;
 	fifo->port = port;
 	fifo->type = type;
-	fifo->serial = 1 + atomic_fetch_add_explicit(&vb_card.hbl.serials, 1, memory_order_relaxed);
+	fifo->serial = 1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
 	set_sizes(fifo);
 	pthread_mutex_lock(&hbl->mutex);
 	ret = enter(fifo, hint);
@@ -552,7 +556,7 @@ void vb_hbl_fifo_destroy(struct vb_hbl_fifo *fifo)
 	vb_trap_unmap(fifo->info.regs);
 	leave(fifo);
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(fifo->hbl->card);
 	consume_all(fifo);
 	vb_burst_end();
 	vb_read_unlock();

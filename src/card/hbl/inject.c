@@ -22,26 +22,32 @@
 
 static uint64_t cut_ports(const struct vb_hbl *hbl)
 {
-	return atomic_load_explicit(&vb_card.inject.at[hbl->adapter->index].cut,
+	struct vb_card *card = hbl->card;
+
+	return atomic_load_explicit(&card->inject.at[hbl->adapter->index].cut,
 				    memory_order_relaxed);
 }
 
 void vb_hbl_inject_opened(struct vb_hbl *hbl)
 {
-	pthread_mutex_lock(&vb_card.inject.lock);
+	struct vb_card *card = hbl->card;
+
+	pthread_mutex_lock(&card->inject.lock);
 	for (uint32_t i = 1; i <= hbl->adapter->config->ports; i++)
 		atomic_store_explicit(&hbl->ports[i].cut, cut_ports(hbl) >> i & 1,
 				      memory_order_relaxed);
 	atomic_store_explicit(&hbl->fatal, false, memory_order_relaxed);
 	hbl->served = true;
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 }
 
 void vb_hbl_inject_closing(struct vb_hbl *hbl)
 {
-	pthread_mutex_lock(&vb_card.inject.lock);
+	struct vb_card *card = hbl->card;
+
+	pthread_mutex_lock(&card->inject.lock);
 	hbl->served = false;
-	pthread_mutex_unlock(&vb_card.inject.lock);
+	pthread_mutex_unlock(&card->inject.lock);
 }
 
 int vb_hbl_inject_create(struct vb_hbl *hbl, enum vb_inject_object object)
@@ -56,7 +62,7 @@ static struct vb_hbl *served(const struct vb_adapter *adapter)
 	struct vb_hbl *hbl;
 
 	vb_read_lock();
-	hbl = vb_hbl_find(adapter->config->hbl_number);
+	hbl = vb_hbl_find(adapter->card, adapter->config->hbl_number);
 	if (hbl && (!hbl->served || vb_hbl_stale(hbl)))
 		hbl = NULL;
 	vb_read_unlock();
@@ -91,7 +97,8 @@ static void reconnect(struct vb_hbl_port *port)
 
 void vb_hbl_inject_port(const struct vb_adapter *adapter, uint32_t number, bool up)
 {
-	_Atomic uint64_t *cut = &vb_card.inject.at[adapter->index].cut;
+	struct vb_card *card = adapter->card;
+	_Atomic uint64_t *cut = &card->inject.at[adapter->index].cut;
 	uint64_t bit = 1ull << number, before;
 	struct vb_hbl *hbl = served(adapter);
 	struct vb_hbl_port *port;
@@ -110,7 +117,7 @@ void vb_hbl_inject_port(const struct vb_adapter *adapter, uint32_t number, bool 
 	if (!port->used || adapter->config->down)
 		return;
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(adapter->card);
 	vb_hbl_port_event(port, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 	vb_burst_end();
 	vb_read_unlock();
@@ -185,7 +192,7 @@ int vb_hbl_inject_qp(const struct vb_adapter *adapter, const struct vb_inject *f
 	if (hbl)
 		pthread_mutex_lock(&hbl->mutex);
 	vb_read_lock();
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(adapter->card);
 	for (struct vb_hbl_qp *qp = hbl ? hbl->qps : NULL; qp; qp = qp->next) {
 		if (!is_meant(qp, fault))
 			continue;

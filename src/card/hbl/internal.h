@@ -189,6 +189,7 @@ static inline struct vb_hbl_qp *_Atomic *vb_hbl_port_qps(const struct vb_hbl_por
 }
 
 struct vb_hbl {
+	struct vb_card *card; /* the adapter's */
 	struct vb_adapter *adapter;
 	uint32_t number; /* N of hbl_N */
 	enum vb_generation generation;
@@ -209,13 +210,13 @@ struct vb_hbl {
 };
 
 /* device.c */
-struct vb_hbl *vb_hbl_find(uint32_t number); /* opened by this process, or NULL */
+struct vb_hbl *vb_hbl_find(struct vb_card *card, uint32_t number); /* that is open, or NULL */
 /*
  * The device of an accelerator file; it cannot go until vb_hbl_unlock(). NULL, and nothing to
  * unlock, where none.
  */
-struct vb_hbl *vb_hbl_lock_fd(int fd);
-void vb_hbl_unlock(void);
+struct vb_hbl *vb_hbl_lock_fd(struct vb_card *card, int fd);
+void vb_hbl_unlock(struct vb_card *card);
 bool vb_hbl_stale(const struct vb_hbl *hbl);
 /* A port of the context; NULL where there is none, or it is not in the mask. */
 struct vb_hbl_port *vb_hbl_port(struct vb_hbl *hbl, uint32_t number);
@@ -413,7 +414,7 @@ void vb_hbl_inject_closing(struct vb_hbl *hbl);
 int vb_hbl_inject_create(struct vb_hbl *hbl, enum vb_inject_object object);
 
 /* qp.c */
-struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address); /* read section */
+struct vb_hbl_qp *vb_hbl_qp_find(struct vb_card *card, uint32_t address); /* read section */
 /* To the error state, from anywhere on the data path; one event. */
 void vb_hbl_qp_fail(struct vb_hbl_qp *qp, enum ibv_event_type event, enum vb_hbl_syndrome syndrome);
 /* The way to the peer, opened where it is not; false where nobody is there. */

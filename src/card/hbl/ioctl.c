@@ -70,6 +70,7 @@ static int memory_ioctl(struct vb_hbl_memory *memory, union hl_mem_args *args)
 
 int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg)
 {
+	struct vb_card *card = vb_card_begun();
 	struct vb_hbl *hbl;
 	int ret;
 
@@ -77,10 +78,10 @@ int vb_hbl_accel_ioctl(int fd, unsigned long request, void *arg)
 	if ((uint32_t)request != (uint32_t)HL_IOCTL_MEMORY &&
 	    (uint32_t)request != (uint32_t)DRM_HL_MEMORY)
 		return -ENOTTY;
-	hbl = vb_hbl_lock_fd(fd);
+	hbl = card ? vb_hbl_lock_fd(card, fd) : NULL;
 	if (!hbl)
 		return -ENOTTY;
 	ret = memory_ioctl(&hbl->memory, arg);
-	vb_hbl_unlock();
+	vb_hbl_unlock(card);
 	return ret;
 }

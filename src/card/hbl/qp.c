@@ -17,9 +17,9 @@
 
 enum { PRIORITIES = 4, NARROW_SHIFT = 5, WIDE_SHIFT = 6 };
 
-struct vb_hbl_qp *vb_hbl_qp_find(uint32_t address)
+struct vb_hbl_qp *vb_hbl_qp_find(struct vb_card *card, uint32_t address)
 {
-	struct vb_hbl *hbl = vb_hbl_find(address >> 18);
+	struct vb_hbl *hbl = vb_hbl_find(card, address >> 18);
 	uint32_t port = address >> 13 & 0x1f;
 	struct vb_hbl_qp *_Atomic *qps;
 
@@ -249,6 +249,7 @@ static void reset(struct vb_hbl_qp *qp)
 int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl_cq *res_cq,
 		     uint32_t max_wqes, void *cookie, struct vb_hbl_qp **out)
 {
+	struct vb_card *card = hbl->card;
 	struct vb_hbl_qp *qp = NULL;
 	int ret;
 
@@ -262,7 +263,7 @@ int vb_hbl_qp_create(struct vb_hbl *hbl, struct vb_hbl_cq *req_cq, struct vb_hbl
 	if (posix_memalign((void **)&qp, _Alignof(struct vb_hbl_qp), sizeof(*qp)))
 		return -ENOMEM;
 	memset(qp, 0, sizeof(*qp));
-	qp->serial = 1 + atomic_fetch_add_explicit(&vb_card.inject.at[hbl->adapter->index].qps, 1,
+	qp->serial = 1 + atomic_fetch_add_explicit(&card->inject.at[hbl->adapter->index].qps, 1,
 						   memory_order_relaxed);
 	qp->path = vb_path_none;
 	qp->hbl = hbl;

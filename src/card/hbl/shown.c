@@ -34,6 +34,7 @@ void vb_hbl_show_state(const struct vb_hbl_qp *qp)
 
 void vb_hbl_hide_qp(struct vb_hbl_qp *qp)
 {
+	struct vb_card *card = qp->hbl->card;
 	const struct vb_monitor_traffic moved = {
 		.sent = qp->sq.bytes_sent + qp->rq.bytes_read,
 		.received = qp->sq.bytes_asked + qp->rq.bytes_received,
@@ -44,17 +45,17 @@ void vb_hbl_hide_qp(struct vb_hbl_qp *qp)
 		.retries = qp->sq.rewinds,
 	};
 
-	vb_lock(&vb_card.retired.lock);
-	vb_add_counters(&vb_card.retired.counters, &qp->sq.sent_by);
-	vb_unlock(&vb_card.retired.lock);
+	vb_lock(&card->retired.lock);
+	vb_add_counters(&card->retired.counters, &qp->sq.sent_by);
+	vb_unlock(&card->retired.lock);
 	vb_hide_traffic(qp->hbl->adapter, &moved, &qp->shown);
 }
 
-void vb_hbl_add_counters(struct vb_path_counters *to)
+void vb_hbl_add_counters(struct vb_card *card, struct vb_path_counters *to)
 {
-	pthread_mutex_lock(&vb_card.hbl.lock);
+	pthread_mutex_lock(&card->hbl.lock);
 	for (uint32_t i = 0; i < VB_HBL_DEVICES; i++) {
-		struct vb_hbl *hbl = vb_hbl_find(i);
+		struct vb_hbl *hbl = vb_hbl_find(card, i);
 
 		if (!hbl)
 			continue;
@@ -67,5 +68,5 @@ void vb_hbl_add_counters(struct vb_path_counters *to)
 		}
 		pthread_mutex_unlock(&hbl->mutex);
 	}
-	pthread_mutex_unlock(&vb_card.hbl.lock);
+	pthread_mutex_unlock(&card->hbl.lock);
 }

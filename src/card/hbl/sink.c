@@ -30,7 +30,7 @@ static void run(struct vb_deferred *item, uint32_t what)
 {
 	struct vb_hbl_qp *qp = container_of(item, struct vb_hbl_qp, deferred);
 
-	vb_burst_begin(&vb_card);
+	vb_burst_begin(qp->hbl->card);
 	if (what & VB_HBL_WORK_ANSWER)
 		vb_hbl_responder_answer(qp);
 	if (what & VB_HBL_WORK_STALL) {
@@ -55,9 +55,11 @@ static void tell(struct vb_notice *notice, uint64_t events)
 
 void vb_hbl_work_init(struct vb_hbl_qp *qp)
 {
-	vb_deferred_init(&qp->deferred, &vb_card, run);
+	vb_deferred_init(&qp->deferred, qp->hbl->card, run);
 	qp->notice.tell = tell;
-	qp->timer = (struct vb_alarm){ .card = &vb_card, .lock = &qp->sq.lock, .look = vb_hbl_requester_look };
+	qp->timer = (struct vb_alarm){ .card = qp->hbl->card,
+				       .lock = &qp->sq.lock,
+				       .look = vb_hbl_requester_look };
 }
 
 void vb_hbl_work_remove(struct vb_hbl_qp *qp)
@@ -73,9 +75,9 @@ void vb_hbl_work_remove(struct vb_hbl_qp *qp)
 
 /* --- packets ---------------------------------------------------------------------------------- */
 
-int vb_hbl_receive(const struct vb_pkt *pkt)
+int vb_hbl_receive(struct vb_card *card, const struct vb_pkt *pkt)
 {
-	struct vb_hbl_qp *qp = vb_hbl_qp_find(pkt->dqpn & 0xffffff);
+	struct vb_hbl_qp *qp = vb_hbl_qp_find(card, pkt->dqpn & 0xffffff);
 
 	/* Only from the peer that it is connected to. */
 	if (!qp || !vb_hbl_qp_receives(qp) || pkt->sqpn != qp->peer ||
@@ -97,7 +99,7 @@ int vb_hbl_send(struct vb_hbl_qp *qp, struct vb_pkt *pkt)
 	if (!vb_hbl_qp_connect(qp))
 		return 0; /* nobody there: lost, the timer will tell */
 	if (vb_path_can(&qp->path, VB_PATH_CALLS))
-		return vb_hbl_receive(pkt);
+		return vb_hbl_receive(qp->hbl->card, pkt);
 	ret = vb_path_send(&qp->path, pkt);
 	return ret == -EAGAIN || ret == -EFAULT ? ret : 0;
 }

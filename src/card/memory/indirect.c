@@ -333,7 +333,8 @@ static enum ibv_wc_status set_layout(struct vb_indirect *in, const struct vb_qp 
 	int ret;
 
 	if (umr->list_len) {
-		list = vb_mr_translate(qp->card, umr->list_key, in->pdn, umr->list_addr, umr->list_len, 0);
+		list = vb_mr_translate(qp->card, umr->list_key, in->pdn, umr->list_addr,
+				       umr->list_len, 0);
 		if (!list)
 			return IBV_WC_LOC_PROT_ERR;
 	}

@@ -40,8 +40,7 @@ void vb_path_counters(struct vb_card *card, struct vb_path_counters *counters)
 	vb_unlock(&card->retired.lock);
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
-		struct vb_qp *qp =
-			atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
+		struct vb_qp *qp = atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
 
 		if (!qp)
 			continue;
@@ -50,7 +49,7 @@ void vb_path_counters(struct vb_card *card, struct vb_path_counters *counters)
 		vb_unlock(&qp->sq.lock);
 	}
 	vb_read_unlock();
-	vb_hbl_add_counters(counters);
+	vb_hbl_add_counters(card, counters);
 }
 
 static void add_traffic(struct vb_traffic *to, struct vb_qp *qp)
@@ -84,8 +83,7 @@ void vb_port_traffic(const struct vb_adapter *adapter, struct vb_traffic *traffi
 	vb_unlock(&card->retired.lock);
 	vb_read_lock();
 	for (uint32_t i = VB_QP_FIRST_INDEX; i < VB_QP_MAX_INDEX; i++) {
-		struct vb_qp *qp =
-			atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
+		struct vb_qp *qp = atomic_load_explicit(&card->tables.qp[i], memory_order_acquire);
 
 		if (qp && qp->dev->adapter == adapter)
 			add_traffic(traffic, qp);
@@ -328,15 +326,15 @@ static int create(struct vb_dev *dev, const struct vb_qp_attr *attr, const struc
 	qp->shows = dct ? dct->number : qp->number;
 	if (!dct)
 		qp->serial =
-			1 + atomic_fetch_add_explicit(&card->inject.at[dev->adapter->index].qps,
-						      1, memory_order_relaxed);
+			1 + atomic_fetch_add_explicit(&card->inject.at[dev->adapter->index].qps, 1,
+						      memory_order_relaxed);
 	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
 	hold(attr, 1);
 	vb_rss_hold(qp->rss, 1);
 	qp->listens = qp->type == IBV_QPT_RAW_PACKET && !attr->wq &&
 		      (attr->rq_cnt || attr->srq || attr->rss);
 	if (qp->listens)
-		vb_cable_listen(1);
+		vb_cable_listen(qp->card, 1);
 	if (qp->type == IBV_QPT_RAW_PACKET)
 		vb_wire_use(dev->adapter, 1);
 	atomic_fetch_add_explicit(&dev->objects, 1, memory_order_release);
@@ -476,7 +474,7 @@ int vb_qp_destroy(struct vb_qp *qp)
 		return -EBUSY;
 	if (!vb_dev_stale(qp->dev)) {
 		if (qp->listens)
-			vb_cable_listen(-1);
+			vb_cable_listen(qp->card, -1);
 		if (qp->type == IBV_QPT_RAW_PACKET)
 			vb_wire_use(qp->dev->adapter, -1);
 		vb_responder_answer(qp); /* what was received is acknowledged, though the QP goes */

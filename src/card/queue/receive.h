@@ -198,10 +198,11 @@ static inline enum verdict copy(void *to, const void *from, size_t n, enum verdi
 static inline void *buffer_at(const struct vb_qp *qp, unsigned int i, uint64_t offset, size_t len)
 {
 	const struct vb_sge *sge = &qp->rq.sge[i];
-	void *to = vb_mr_translate(qp->card, sge->lkey, qp->init.pd->number, sge->addr + offset, len,
-				   IBV_ACCESS_LOCAL_WRITE);
+	void *to = vb_mr_translate(qp->card, sge->lkey, qp->init.pd->number, sge->addr + offset,
+				   len, IBV_ACCESS_LOCAL_WRITE);
 
-	if (to && qp->rq.pinned && vb_mr_generation(qp->card, sge->lkey) != qp->rq.sge_generation[i])
+	if (to && qp->rq.pinned &&
+	    vb_mr_generation(qp->card, sge->lkey) != qp->rq.sge_generation[i])
 		return NULL;
 	return to;
 }
@@ -215,8 +216,8 @@ scatter_indirect(const struct vb_qp *qp, unsigned int i, uint64_t offset, const 
 	int ret = -EACCES;
 
 	if (!qp->rq.pinned || vb_mr_generation(qp->card, sge->lkey) == qp->rq.sge_generation[i])
-		ret = vb_indirect_write(qp->card, sge->lkey, qp->init.pd->number, sge->addr + offset, from,
-					len, IBV_ACCESS_LOCAL_WRITE);
+		ret = vb_indirect_write(qp->card, sge->lkey, qp->init.pd->number,
+					sge->addr + offset, from, len, IBV_ACCESS_LOCAL_WRITE);
 	if (!ret)
 		return ACCEPT;
 	return ret == -EACCES || vb_fault_readable(from, len) ? BAD_BUFFER : SOURCE_FAULT;

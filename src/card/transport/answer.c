@@ -25,8 +25,8 @@ send_gathered(struct vb_qp *qp, const struct vb_response *r, struct vb_pkt *pkt)
 	int ret;
 
 	if (pkt->len > sizeof(bounce) ||
-	    vb_indirect_read(qp->card, r->rkey, qp->init.pd->number, r->va + r->sent, bounce, pkt->len,
-			     IBV_ACCESS_REMOTE_READ))
+	    vb_indirect_read(qp->card, r->rkey, qp->init.pd->number, r->va + r->sent, bounce,
+			     pkt->len, IBV_ACCESS_REMOTE_READ))
 		return -EFAULT;
 	pkt->iov = &iov;
 	sent = vb_roce_time();
@@ -66,8 +66,8 @@ static int send_response(struct vb_qp *qp, struct vb_response *r)
 			pkt.syndrome = (uint8_t)r->value;
 		if (chunk)
 			iov.iov_base =
-				vb_mr_translate(qp->card, r->rkey, qp->init.pd->number, r->va + r->sent,
-						chunk, IBV_ACCESS_REMOTE_READ);
+				vb_mr_translate(qp->card, r->rkey, qp->init.pd->number,
+						r->va + r->sent, chunk, IBV_ACCESS_REMOTE_READ);
 		if (chunk && vb_mr_generation(qp->card, r->rkey) != r->generation)
 			ret = -EFAULT;
 		else if (chunk && !iov.iov_base)

@@ -177,7 +177,8 @@ static enum verdict receive_send(struct vb_qp *qp, const struct vb_pkt *pkt)
 /* Where bytes of a WRITE go; NULL where it may not write there. */
 static uint8_t *target_of(const struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t len)
 {
-	return vb_mr_translate(qp->card, rkey, qp->init.pd->number, va, len, IBV_ACCESS_REMOTE_WRITE);
+	return vb_mr_translate(qp->card, rkey, qp->init.pd->number, va, len,
+			       IBV_ACCESS_REMOTE_WRITE);
 }
 
 /*
@@ -228,14 +229,15 @@ static __attribute__((noinline, cold)) enum verdict write_indirect(const struct 
 	const struct vb_rq *rq = &qp->rq;
 	uint64_t va = rq->va + rq->received;
 
-	if (vb_mr_generation(qp->card, rq->rkey) != rq->generation || !vb_indirect_is(qp->card, rq->rkey))
+	if (vb_mr_generation(qp->card, rq->rkey) != rq->generation ||
+	    !vb_indirect_is(qp->card, rq->rkey))
 		return BAD_ACCESS;
 	if (pkt->source.lkey)
 		return NOT_PULLED;
 	for (uint32_t i = 0; i < pkt->iov_cnt; i++) {
 		const struct iovec *iov = &pkt->iov[i];
-		int ret = vb_indirect_write(qp->card, rq->rkey, qp->init.pd->number, va, iov->iov_base,
-					    iov->iov_len, IBV_ACCESS_REMOTE_WRITE);
+		int ret = vb_indirect_write(qp->card, rq->rkey, qp->init.pd->number, va,
+					    iov->iov_base, iov->iov_len, IBV_ACCESS_REMOTE_WRITE);
 
 		if (ret)
 			return ret == -EACCES || vb_fault_readable(iov->iov_base, iov->iov_len)
@@ -314,8 +316,8 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) || !qp->attr.max_dest_rd_atomic)
 		return BAD_REQUEST;
 	if (pkt->dma_len) {
-		from = vb_mr_translate(qp->card, pkt->rkey, qp->init.pd->number, pkt->va, pkt->dma_len,
-				       IBV_ACCESS_REMOTE_READ);
+		from = vb_mr_translate(qp->card, pkt->rkey, qp->init.pd->number, pkt->va,
+				       pkt->dma_len, IBV_ACCESS_REMOTE_READ);
 		if ((!from && !vb_indirect_allows(qp->card, pkt->rkey, qp->init.pd->number, pkt->va,
 						  pkt->dma_len, IBV_ACCESS_REMOTE_READ)) ||
 		    (pkt->psn != qp->rq.receiver.epsn &&
@@ -337,14 +339,15 @@ static enum verdict receive_read(struct vb_qp *qp, const struct vb_pkt *pkt, str
 	response = response_push(&qp->rq, VB_RESPONSES);
 	if (!response)
 		return TRY_AGAIN; /* requests that were sent again take room as well */
-	*response =
-		(struct vb_response){ .op = VB_PKT_READ_RESPONSE,
-				      .psn = pkt->psn,
-				      .msn = qp->rq.msn,
-				      .va = pkt->va,
-				      .rkey = pkt->rkey,
-				      .generation = pkt->dma_len ? vb_mr_generation(qp->card, pkt->rkey) : 0,
-				      .len = pkt->dma_len };
+	*response = (struct vb_response){
+		.op = VB_PKT_READ_RESPONSE,
+		.psn = pkt->psn,
+		.msn = qp->rq.msn,
+		.va = pkt->va,
+		.rkey = pkt->rkey,
+		.generation = pkt->dma_len ? vb_mr_generation(qp->card, pkt->rkey) : 0,
+		.len = pkt->dma_len
+	};
 	vb_work_add(qp, VB_WORK_ACK);
 	return ACCEPT;
 }

@@ -25,6 +25,7 @@ enum { FRAME_ROOM = VB_ROCE_HEAD_MAX + VB_ROCE_DATA + VB_ROCE_TAIL_MAX };
 /* From one queue pair to another. */
 struct route {
 	struct vb_roce_route on_wire;
+	struct vb_card *card; /* of the sender */
 	__be64 from, to; /* GUIDs of the adapters; 0: not known */
 	uint32_t mtu;
 	uint64_t ns; /* when the packet was sent */
@@ -39,25 +40,24 @@ static const struct vb_adapter *find_by_gid(struct vb_card *card, const union ib
 
 		for (unsigned int i = 0; i < adapter->num_gids; i++)
 			if (!memcmp(&adapter->gids[i].gid, gid, sizeof(*gid)) &&
-			    vb_cable_port(adapter->guid) == adapter)
+			    vb_cable_port(card, adapter->guid) == adapter)
 				return adapter;
 	}
 	return NULL;
 }
 
 /* The adapter of the addressee: it tells itself, or its GID does, which several may have. */
-static void find_addressee(struct route *r, struct vb_card *card, struct vb_path *path,
-			   uint32_t qpn)
+static void find_addressee(struct route *r, struct vb_path *path, uint32_t qpn)
 {
-	const struct vb_qp *here = vb_qp_find(card, qpn);
+	const struct vb_qp *here = vb_qp_find(r->card, qpn);
 	const union ibv_gid *dgid = &r->on_wire.dgid;
 	uint8_t *dmac = r->on_wire.dmac;
 	const struct vb_adapter *adapter;
 
 	r->to = here ? here->dev->adapter->guid : vb_path_adapter(path, qpn);
-	adapter = r->to ? vb_cable_port(r->to) : NULL;
+	adapter = r->to ? vb_cable_port(r->card, r->to) : NULL;
 	if (!adapter)
-		adapter = find_by_gid(card, dgid);
+		adapter = find_by_gid(r->card, dgid);
 	if (adapter) {
 		memcpy(dmac, adapter->config->mac, 6);
 		if (!r->to)
@@ -78,7 +78,8 @@ static bool find_route(struct route *r, const struct vb_qp *qp, struct vb_path *
 	const struct ibv_global_route *grh = &qp->attr.ah_attr.grh;
 	struct vb_roce_route *w = &r->on_wire;
 
-	*r = (struct route){ .from = adapter->guid,
+	*r = (struct route){ .card = qp->card,
+			     .from = adapter->guid,
 			     .mtu = VB_ROCE_DATA,
 			     .on_wire = { .ip_df = true, .pkey = VB_ROCE_PKEY, .migreq = true } };
 	if (pkt->grh) {
@@ -103,7 +104,7 @@ static bool find_route(struct route *r, const struct vb_qp *qp, struct vb_path *
 									       : VB_ROCE_IPV6;
 	w->sport = qp->sport ? qp->sport : vb_roce_source_port(w->flow_label, pkt->sqpn, pkt->dqpn);
 	memcpy(w->smac, adapter->config->mac, 6);
-	find_addressee(r, qp->card, path, pkt->dqpn);
+	find_addressee(r, path, pkt->dqpn);
 	return true;
 }
 
@@ -173,7 +174,7 @@ static bool show_frame(const struct route *r, struct vb_pkt *pkt, const struct i
 	frame.tailroom = (uint32_t)(room + FRAME_ROOM - (frame.data + frame.len));
 	vb_frame_parse(&frame);
 	vb_frame_pad(&frame);
-	vb_cable_show(r->from, r->to, &frame, r->ns);
+	vb_cable_show(r->card, r->from, r->to, &frame, r->ns);
 	return true;
 }
 

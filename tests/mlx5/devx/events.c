@@ -303,7 +303,7 @@ static void inject(const char *words)
 
 	snprintf(line, sizeof(line), "%s %s", kit.ctx->device->name, words);
 	assert_ok(vb_inject_parse(line, &fault, why, sizeof(why)));
-	assert_ok(vb_inject_apply(&fault, false, why, sizeof(why)));
+	assert_ok(vb_inject_apply(vb_card_program(), &fault, false, why, sizeof(why)));
 }
 
 static void port(void **state)

@@ -25,7 +25,7 @@ static int context_open(struct api_context *ctx, void *private_data)
 {
 	struct mlx5_context *own = to_mlx5_context(ctx);
 
-	own->transport_domain = vb_transport_domain_take();
+	own->transport_domain = vb_transport_domain_take(vb_dev_adapter(ctx->dev)->card);
 	return own->transport_domain ? 0 : -ENOMEM;
 }
 
@@ -75,7 +75,8 @@ static void context_close(struct api_context *ctx)
 	while (own->reserved)
 		release_qpn(&ctx->verbs.context, own->reserved->qpn);
 	vb_uar_destroy(to_mlx5_context(ctx)->uar);
-	vb_transport_domain_give(to_mlx5_context(ctx)->transport_domain);
+	vb_transport_domain_give(vb_dev_adapter(ctx->dev)->card,
+				 to_mlx5_context(ctx)->transport_domain);
 }
 
 static struct mlx5_wqe_av *av(struct ibv_ah *ah)

@@ -56,7 +56,7 @@
 	/* objects by command */                                                                                       \
 	X(no_object, EINVAL, NULL, (const char *field, uint32_t number),                                               \
 	  "%s 0x%x: there is no such object of this context", field, number)                                           \
-	X(command_state, EINVAL, NULL, (const char *state), "the queue is in %s, from where this is no way", state)    \
+	X(command_state, EINVAL, NULL, (const char *state), "no transition from %s by this command", state)            \
 	X(no_umem, EINVAL, "mlx5dv_devx_umem_reg", (const char *what, uint64_t size, uint64_t offset, uint32_t number),\
 	  "%s: %llu bytes at offset 0x%llx are not in a umem %u of this context", what,                                \
 	  (unsigned long long)size, (unsigned long long)offset, number)                                                \

@@ -3,11 +3,14 @@
  * A burst is what a thread does in the card between taking its first queue lock and releasing its
  * last one: one doorbell, one look at the ring of a peer, one item of deferred work.
  *
- * Everything that leaves the card is delivered at the end of the burst, with no queue lock held:
- * callbacks of the program (CQ notifications, asynchronous events) and wake-ups of other processes
- * and of the background thread. These may take long, make system calls and take locks of their own.
- * Until then they are collected per thread, linked through the objects that they are about, so that
- * collecting allocates nothing and shares nothing:
+ * What leaves the card is delivered at the end of the burst, with no queue lock held: callbacks of
+ * the program (CQ notifications, asynchronous events) and wake-ups of other processes and of the
+ * background thread. These may take long, make system calls and take locks of their own. Wake-ups
+ * at once, under the send queue's lock, are the exception: for more than VB_BURST_PATHS peers, for
+ * raw frames (fabric/frames.c), and for the target of a WRITE that both sides copy (place.c).
+ *
+ * Until the end they are collected per thread, linked through the objects that they are about, so
+ * that collecting allocates nothing and shares nothing:
  *
  *	struct vb_burst (per thread)
  *	  first --> notice of a CQ --> notice of a QP --> NULL      in the order of posting

@@ -4,13 +4,13 @@
  * atomics itself (fabric/window.h), so that no thread here wakes up for them.
  *
  *	RTR, connected --> lend: psn, produced --> window     the peer delivers; packets of the same peer are
- *	RESET, ERR, the CQ gets another user                  taken between take_over() and show()
+ *	RESET, ERR, the CQ gets another user                  taken between vb_hbl_lent_take() and _show()
  *	               --> take back: wait, settle
  *
  * Lent is the responder's sequence number and its place in the CQ. A CQ has one writer, so a queue
  * pair is lent where its responder is the only user of its CQ. Whoever announces buffers takes no
- * part: it has to know of each write. All changes are made under the device's mutex; recall() alone
- * may be called anywhere, and only ends what has not begun.
+ * part: it has to know of each write. All changes are made under the device's mutex; vb_hbl_recall()
+ * alone may be called anywhere, and only ends what has not begun.
  */
 #include "card/hbl/internal.h"
 

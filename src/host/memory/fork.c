@@ -26,7 +26,7 @@
 #include "host/memory/memory.h"
 #include "host/memory/room.h"
 
-/* Of the one who has the lock, from memory_prepare() to memory_in_parent() or memory_in_child(). */
+/* Of the thread that has the lock, from memory_prepare() to memory_in_parent() or memory_adopt(). */
 static struct {
 	sigset_t mask;
 	char *copy; /* NULL: none */

@@ -108,7 +108,7 @@ enum page_mark {
 
 extern struct memory memory;
 
-/* Whether an address is in the range; then memory_kind() says whether it is ours. */
+/* Whether an address is in the range; whether its page is ours, memory.pages says. */
 static inline bool memory_has(const void *p)
 {
 	/* Pairs with the release in range.c: who sees the size sees the base. */

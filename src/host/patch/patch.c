@@ -2,7 +2,7 @@
 /*
  * Owns the patched sites: which ones, when, and the change of their bytes.
  *
- *	trap, trap, ... --> consider() --> no: reason, the trap stays
+ *	trap, trap, ... --> vb_patch_consider() --> no: reason, the trap stays
  *	                        |
  *	                        v
  *	            trampoline in a page of its own --> bytes changed --> patched

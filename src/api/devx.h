@@ -3,7 +3,7 @@
  * What a struct mlx5dv_devx_obj is, whichever library made it: libmlx5 by a command of the program,
  * or libflexio inside one of its own objects. mlx5dv.h only declares the name.
  *
- * A pointer that is no such object is told by its mark; one whose object is gone is not.
+ * The mark catches foreign pointers, not dangling ones.
  */
 #pragma once
 

@@ -408,7 +408,7 @@ static bool parse_tap(struct parser *p, const struct key *key, struct vb_config_
 	return true;
 }
 
-/* 0 is what a key that was not given leaves. */
+/* 0 in the struct: the key was not given. */
 static bool parse_functions(struct parser *p, const struct key *key, struct vb_config_adapter *a,
 			    const char *value)
 {

@@ -638,7 +638,7 @@ static void request_stop(struct vb_dpa_thread *thread)
  * then, in one total order with it, so one of the two sees the other. until: in the card's time.
  *
  * stop: it is asked to stop. Its caller may begin to run it at any time, without the lock, so it is
- * asked again before each wait: otherwise we would wait for a run that knows of nothing.
+ * asked again before each wait: a new run would not see the stop request.
  */
 static int wait_idle(struct vb_dpa_thread *thread, bool stop, uint64_t until)
 {

@@ -65,7 +65,7 @@ struct access {
 	bool refused; /* or does not do it */
 };
 
-/* The entry of a peer cannot be looked at; missing is what it means that there is none. */
+/* What a look-up of a peer's entry means that failed with err; -ENOENT gives `missing`. */
 static __attribute__((noinline, cold)) enum vb_direct no_entry(const struct vb_peer *peer, int err,
 							       enum vb_direct missing)
 {

@@ -343,7 +343,7 @@ struct vb_hbl_qp {
 	struct vb_hbl_qp *next, *prev; /* of the device; under its mutex */
 	void *cookie;
 	uint32_t qpn;
-	uint32_t serial;        /* it was the so manieth of the adapter, from 1 */
+	uint32_t serial;        /* creation order on this adapter, from 1 */
 	_Atomic uint32_t state; /* enum ibv_qp_state */
 	struct vb_hbl_cq *req_cq, *res_cq;
 	/* Where the peer delivers by itself, NULL: it does not. Written under mutex and rq.lock. */

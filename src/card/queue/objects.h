@@ -129,7 +129,7 @@ struct vb_qp {
 	_Atomic uint32_t raw_users; /* tables, TIRs and flow actions that lead to it */
 	bool listens;               /* it counts as a listener of the cable */
 	/* faults on demand */
-	uint32_t serial; /* it was the so manieth of the adapter, from 1 */
+	uint32_t serial; /* creation order on this adapter, from 1 */
 	struct vb_path
 		kept; /* the port is down: the path that is used when it is up again; both locks */
 	uint8_t next_status; /* of the next work request, enum ibv_wc_status; under sq.lock */

@@ -94,7 +94,7 @@ static void rewind_all(struct vb_qp *qp)
 	uint32_t again = sq->sender.tail;
 	uint16_t next = sq->next;
 
-	/* A refusal of what is in flight is none of what was only looked at behind it. */
+	/* A WQE that was only decoded, behind others in flight, is not sent again. */
 	if (sq->loaded && (sq->sent || !vb_sq_has_inflight(sq)) && sq->resend < sq->wr.blocks)
 		sq->resend = sq->wr.blocks;
 	if (sq->transfer.chosen)

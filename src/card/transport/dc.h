@@ -79,7 +79,7 @@ struct vb_dct {
 
 /* --- dci.c: sq.lock held --- */
 bool vb_dci_has_error(const struct vb_dci *dci, uint16_t stream);
-/* A work request of the stream failed, which had no error: whether that is the stream's only. */
+/* A work request failed in a stream without an error: true if the error stays within the stream. */
 bool vb_dci_confines(struct vb_qp *qp, uint16_t stream);
 
 enum vb_dci_next { VB_DCI_GO, VB_DCI_WAIT, VB_DCI_FAIL };

@@ -865,7 +865,7 @@ static inline void count_traffic(struct vb_sq *sq)
  */
 enum { RUN_BYTES = 16 << 20, WQE_COST = 512 };
 
-/* SQD ends what was begun: the message that is being sent, and those that must be sent again. */
+/* In SQD, finish the current message and all retransmissions, then stop. */
 static bool may_send(const struct vb_sq *sq, uint32_t state)
 {
 	return sq->next != sq->pi && !sq->sender.rnr_until &&

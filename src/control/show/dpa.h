@@ -103,7 +103,7 @@ static inline void vb_shown_add(_Atomic uint64_t *counter, uint64_t value)
 			      memory_order_relaxed);
 }
 
-/* Whether what is asked for is what it was when the last slice began. */
+/* True if the requested counters are unchanged since the last slice. */
 static inline bool vb_shown_same(const struct vb_shown_counting *counting, uint64_t state)
 {
 	return __builtin_expect(counting->state == state &&

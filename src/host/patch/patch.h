@@ -114,7 +114,7 @@ struct vb_tramp *vb_patch_executed(uintptr_t rip, uint8_t *code, size_t *len,
 /* In the fault handler, where a breakpoint stands on a patched site: the bytes behind it go back. */
 void vb_patch_uncover(struct vb_tramp *tramp);
 
-/* Nothing can be executed at rip. Where a jump of ours led there: where it should have, otherwise 0. */
+/* Nothing can be executed at rip: the intended target, if one of our jumps went astray to it; else 0. */
 uintptr_t vb_patch_strayed(uintptr_t rip);
 
 /* A general protection fault at rip: whether it was our hlt, which is gone now. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Owns bytes that are loaded one by one and put together by shifts, as programs read packets: one load
- * and, for the other byte order, a swap.
+ * Fuses byte loads and shifts, by which programs read packets, into one wide load and, for the other
+ * byte order, a swap.
  *
  *   lb   a, 0(p)            cmp   p, limit; jae       as for any load
  *   lbu  b, 1(p)            mov   eax, p32

@@ -660,8 +660,7 @@ static void refuse_commands(struct node *node)
 	qp[9] = (uint8_t)(fresh->qp_num >> 16);
 	qp[10] = (uint8_t)(fresh->qp_num >> 8);
 	qp[11] = (uint8_t)fresh->qp_num;
-	REFUSED(command_state,
-		"mlx5dv_devx_qp_modify: QP RTR2RTS_QP: ", "no transition from ",
+	REFUSED(command_state, "mlx5dv_devx_qp_modify: QP RTR2RTS_QP: ", "no transition from ",
 		mlx5dv_devx_qp_modify(fresh, qp, sizeof(qp), out, sizeof(out)));
 	check_eq(ibv_destroy_qp(fresh), 0);
 	mlx5dv_devx_free_uar(uar);
